@@ -17,11 +17,11 @@ import (
 
 const testID = "20260128120500-b7c9"
 
-// lab is a repository in an environment of its own, and a place to put a tree.
+// testRepo is a repository with its own environment and directories for trees and scratch files.
 type lab struct {
 	t       *testing.T
-	dir     string // the main worktree
-	data    string // where the tree goes
+	dir     string // main worktree
+	data    string // parent directory of trees
 	scratch string
 	env     []string
 	repo    *git.Repo
@@ -49,7 +49,7 @@ func newLab(t *testing.T) *lab {
 	l.put(l.dir, "dir/b.txt", "b\n")
 	l.git("add", "-A")
 	l.git("commit", "-q", "-m", "first")
-	l.must(os.Mkdir(filepath.Join(l.dir, ".git/agency"), 0o755)) // whoever creates holds the lock, which lies there
+	l.must(os.Mkdir(filepath.Join(l.dir, ".git/agency"), 0o755)) // normally made with the lock, which Create's caller holds
 	l.repo, err = git.Open(t.Context(), l.dir, l.env)
 	l.must(err)
 	l.backend = Worktree{Repo: l.repo}
@@ -100,8 +100,8 @@ func (l *lab) spec() Spec {
 	}
 }
 
-// world is everything a creation could touch: the repository with its refs, logs, locks and entries,
-// the main worktree, where trees go, and the scratch directory. Objects are not part of it.
+// snapshot returns mode and content of every file that Create could touch: the git directory with its refs, logs, locks and
+// worktree entries, the main worktree, the trees and the scratch directory. Objects are left out.
 func (l *lab) world() map[string]string {
 	l.t.Helper()
 	seen := map[string]string{}
@@ -143,7 +143,7 @@ func requireSame(t *testing.T, what string, got, want map[string]string) {
 		case !haveG:
 			t.Errorf("%s: %q is gone", what, k)
 		case !haveW:
-			t.Errorf("%s: %q is there and was not: %q", what, k, g)
+			t.Errorf("%s: %q is new: %q", what, k, g)
 		case g != w:
 			t.Errorf("%s: %q is %q and was %q", what, k, g, w)
 		}
@@ -152,8 +152,7 @@ func requireSame(t *testing.T, what string, got, want map[string]string) {
 
 func exists(path string) bool { _, err := os.Lstat(path); return err == nil }
 
-// TestMain puts a git in front of git, for every process a test starts. It does as git does, unless a
-// test says through killAt that it is to die.
+// TestMain puts a wrapper of git first on PATH. It runs git, unless killGitAt asked for the death of this git command.
 func TestMain(m *testing.M) {
 	real, err := exec.LookPath("git")
 	if err != nil {
@@ -177,7 +176,7 @@ if test -f "$HOME/kill"; then
 fi
 exec '` + real + `' "$@"
 `
-	child := "#!/bin/sh\nkill -KILL $PPID\n" // what a git starts to help it kills it
+	child := "#!/bin/sh\nkill -KILL $PPID\n" // a helper command of git, which kills its parent
 	for name, content := range map[string]string{"git": script, "child/git": child} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -195,7 +194,7 @@ exec '` + real + `' "$@"
 	os.Exit(code)
 }
 
-// killAt lets the git of one sub command be killed by SIGKILL: before, in the middle, or after.
+// killGitAt makes one git subcommand die by SIGKILL: before, in the middle of, or after its work.
 func (l *lab) killAt(sub, when string) {
 	l.t.Helper()
 	l.must(os.WriteFile(filepath.Join(filepath.Dir(l.dir), "kill"), []byte(sub+" "+when+"\n"), 0o644))

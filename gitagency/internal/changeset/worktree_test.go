@@ -15,7 +15,7 @@ import (
 
 var steps = []string{"tree-dir", "branch", "registration", "checkout"}
 
-// points are the places where a creation can be made to fail, in order.
+// faultPoints returns the fault points of Create, in order.
 func points() []string {
 	var all []string
 	for _, s := range steps {
@@ -52,7 +52,7 @@ func TestCreateMakesATreeABranchAndARegistration(t *testing.T) {
 		t.Errorf("HEAD is %s at %s", head, l.git("rev-parse", s.Branch))
 	}
 	if log := l.git("reflog", "show", "--format=%gs", s.Branch); log != s.Reason {
-		t.Errorf("its log says %q", log)
+		t.Errorf("reflog message %q", log)
 	}
 	if data, err := os.ReadFile(filepath.Join(s.Tree, "dir/b.txt")); err != nil || string(data) != "b\n" {
 		t.Errorf("dir/b.txt: %q, %v", data, err)
@@ -61,14 +61,14 @@ func TestCreateMakesATreeABranchAndARegistration(t *testing.T) {
 		t.Errorf("in scratch: %v, %v", entries, err)
 	}
 	if !exists(filepath.Join(l.dir, ".git/worktrees", testID, "gitdir")) {
-		t.Error("git's entry has another name")
+		t.Error("the worktree entry has another name")
 	}
 	if upstream, err := l.try(l.dir, "config", "--get-regexp", `branch\.`); err == nil {
-		t.Errorf("it tracks something: %s", upstream)
+		t.Errorf("the branch has an upstream: %s", upstream)
 	}
 	l.must(l.backend.Sync(s))
 
-	// Committed, it stays.
+	// Rollback after Commit removes nothing.
 	tx.Commit()
 	if failed := tx.Rollback(t.Context()); failed != nil || !exists(s.Tree) {
 		t.Errorf("after the commit: %v", failed)
@@ -120,7 +120,7 @@ func TestWhateverStepFailsARollbackLeavesTheWorldAsItWas(t *testing.T) {
 						t.Errorf("the rollback: %v", failed)
 					}
 					requireSame(t, "afterwards", l.world(), before)
-					if kind.name == "alone" && how == "fails" { // the same names can be used again
+					if kind.name == "alone" && how == "fails" { // the names are free again
 						var again undo.Tx
 						l.must(l.backend.Create(t.Context(), &again, l.spec()))
 					}
@@ -130,7 +130,7 @@ func TestWhateverStepFailsARollbackLeavesTheWorldAsItWas(t *testing.T) {
 	}
 }
 
-// The git of every step is really killed, and everything it left is undone.
+// TestKilledGitIsUndone kills the git process of every step with SIGKILL and checks that its remains are undone.
 func TestAKilledGitIsUndoneToo(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ sub, when string }{
@@ -143,7 +143,7 @@ func TestAKilledGitIsUndoneToo(t *testing.T) {
 		{"read-tree", "middle"},
 		{"read-tree", "after"},
 	} {
-		for _, how := range []string{"a rollback", "Abandon"} {
+		for _, how := range []string{"a rollback", "RemoveIncomplete"} {
 			t.Run(c.sub+" "+c.when+", "+how, func(t *testing.T) {
 				t.Parallel()
 				l := newLab(t)
@@ -158,9 +158,9 @@ func TestAKilledGitIsUndoneToo(t *testing.T) {
 				err := l.backend.Create(t.Context(), &tx, s)
 				l.killNoMore()
 				if err == nil || git.ChangedNothing(err) {
-					t.Fatalf("got %v; it was not killed", err)
+					t.Fatalf("git was not killed: %v", err)
 				}
-				if how == "Abandon" {
+				if how == "RemoveIncomplete" {
 					l.must(l.backend.RemoveIncomplete(t.Context(), s))
 				} else if failed := tx.Rollback(t.Context()); failed != nil {
 					t.Errorf("the rollback: %v", failed)
@@ -185,8 +185,8 @@ func TestAForeignBranchIsNeverTouched(t *testing.T) {
 		"checked out": func(l *lab, s Spec) {
 			l.git("worktree", "add", "-q", "-b", strings.TrimPrefix(s.Branch, "refs/heads/"), filepath.Join(l.data, "foreign"))
 		},
-		"in the way": func(l *lab, s Spec) { l.git("branch", "agency") },
-		"below":      func(l *lab, s Spec) { l.git("branch", strings.TrimPrefix(s.Branch, "refs/heads/")+"/below") },
+		"as a parent": func(l *lab, s Spec) { l.git("branch", "agency") },
+		"as a child":  func(l *lab, s Spec) { l.git("branch", strings.TrimPrefix(s.Branch, "refs/heads/")+"/below") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -196,13 +196,13 @@ func TestAForeignBranchIsNeverTouched(t *testing.T) {
 			before := l.world()
 			var tx undo.Tx
 			if err := l.backend.Create(t.Context(), &tx, s); err == nil {
-				t.Fatal("it worked")
+				t.Fatal("Create succeeded")
 			}
 			if failed := tx.Rollback(t.Context()); failed != nil {
 				t.Errorf("the rollback: %v", failed)
 			}
 			after := l.world()
-			if name == "packed" { // git makes the directory before it looks, and leaves it
+			if name == "packed" { // git creates the directory before it finds the packed ref, and leaves it
 				delete(after, filepath.Join(l.dir, ".git/refs/heads/agency"))
 			}
 			requireSame(t, "afterwards", after, before)
@@ -231,7 +231,7 @@ func TestADirectoryThatIsThereIsNeverTouched(t *testing.T) {
 			before := l.world()
 			var tx undo.Tx
 			if err := l.backend.Create(t.Context(), &tx, s); err == nil {
-				t.Fatal("it worked")
+				t.Fatal("Create succeeded")
 			}
 			if failed := tx.Rollback(t.Context()); failed != nil {
 				t.Errorf("the rollback: %v", failed)
@@ -241,14 +241,14 @@ func TestADirectoryThatIsThereIsNeverTouched(t *testing.T) {
 	}
 }
 
-// A process that was killed at any point leaves what its steps had done. Abandon undoes that, and
-// does it again without harm.
+// TestRemoveIncompleteUndoesInterruptedCreate stops Create at every fault point, as a killed process does, adds damage, and
+// calls RemoveIncomplete twice.
 func TestAbandonUndoesWhateverAnInterruptedCreationLeft(t *testing.T) {
 	t.Parallel()
 	type state struct {
 		name  string
-		until string // the point where it was killed
-		more  func(l *lab, s Spec)
+		until string               // fault point at which Create stops
+		more  func(l *lab, s Spec) // further damage
 	}
 	var all []state
 	for _, p := range points() {
@@ -300,7 +300,7 @@ func TestAbandonUndoesWhateverAnInterruptedCreationLeft(t *testing.T) {
 			for range 2 {
 				l.must(l.backend.RemoveIncomplete(t.Context(), s))
 				got := l.world()
-				if c.name == "a packed branch" { // git's own file, which holds no less than before
+				if c.name == "a packed branch" { // main is now in packed-refs
 					delete(got, filepath.Join(l.dir, ".git/packed-refs"))
 					delete(got, filepath.Join(l.dir, ".git/refs/heads/main"))
 					delete(before, filepath.Join(l.dir, ".git/refs/heads/main"))
@@ -317,7 +317,7 @@ func TestAbandonUndoesWhateverAnInterruptedCreationLeft(t *testing.T) {
 	}
 }
 
-// What the branch has gained since is somebody's work.
+// TestMovedBranchIsNotDeleted: new commits on the branch are work that must be kept.
 func TestABranchThatMovedIsNotDeleted(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -330,20 +330,20 @@ func TestABranchThatMovedIsNotDeleted(t *testing.T) {
 	tip := l.git("rev-parse", s.Branch)
 	log := l.git("reflog", "show", s.Branch)
 	if err := l.backend.DeleteBranch(t.Context(), s, s.Base); err == nil {
-		t.Error("deleted from where it is not")
+		t.Error("deleted with the wrong old value")
 	}
 	if failed := tx.Rollback(t.Context()); len(failed) == 0 {
-		t.Error("a rollback that could not undo everything says nothing")
+		t.Error("an incomplete rollback returned no error")
 	}
 	if err := l.backend.RemoveIncomplete(t.Context(), s); err == nil {
-		t.Error("an abandonment that could not undo everything says nothing")
+		t.Error("an incomplete RemoveIncomplete returned no error")
 	}
 	if l.git("rev-parse", s.Branch) != tip || l.git("reflog", "show", s.Branch) != log {
-		t.Error("the branch or its log is not what it was")
+		t.Error("the branch or its reflog changed")
 	}
 	l.must(l.backend.DeleteBranch(t.Context(), s, tip))
 	if out, err := l.try(l.dir, "rev-parse", "-q", "--verify", s.Branch); err == nil {
-		t.Errorf("it is still at %s", out)
+		t.Errorf("the branch is still at %s", out)
 	}
 }
 
@@ -357,10 +357,10 @@ func TestRemoveLeavesTheBranch(t *testing.T) {
 	for range 2 {
 		l.must(l.backend.Remove(s))
 		if exists(s.Tree) || exists(filepath.Join(l.dir, ".git/worktrees")) {
-			t.Error("the tree or git's entry is still there")
+			t.Error("the tree or the worktree entry still exists")
 		}
 		if l.git("rev-parse", s.Branch) != s.Base || l.git("reflog", "show", s.Branch) == "" {
-			t.Error("the branch or its log is not what it was")
+			t.Error("the branch or its reflog changed")
 		}
 	}
 }
@@ -370,20 +370,20 @@ func TestSyncFailsWhereSomethingIsMissing(t *testing.T) {
 	l := newLab(t)
 	s := l.spec()
 	if err := l.backend.Sync(s); err == nil {
-		t.Error("nothing is there, and it is durable?")
+		t.Error("no error without a worktree")
 	}
 	var tx undo.Tx
 	l.must(l.backend.Create(t.Context(), &tx, s))
 	l.must(os.Remove(filepath.Join(s.Tree, ".git")))
 	if err := l.backend.Sync(s); err == nil {
-		t.Error("the .git file is not there, and it is durable?")
+		t.Error("no error without the .git file")
 	}
 }
 
-// Invariant 7: "rollback undoes only what this very run created." The maker of a spec has checked that
-// every name is free, but a plain git does not know our lock.
+// Invariant 7: a rollback undoes only what the same run created. The caller has checked that every name is free, but a
+// plain git command does not take our lock, so the next tests create the names meanwhile.
 
-// Cancelled before git even started: nothing was created, so there is nothing to undo.
+// TestCancelledCreateKeepsConcurrentBranch cancels before git update-ref starts: Create made no branch, so none is removed.
 func TestACancelledCreationLeavesABranchSomebodyMadeMeanwhile(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -402,12 +402,12 @@ func TestACancelledCreationLeavesABranchSomebodyMadeMeanwhile(t *testing.T) {
 	}
 	tx.Rollback(t.Context())
 	if _, err := l.try(l.dir, "rev-parse", "-q", "--verify", s.Branch); err != nil {
-		t.Error("somebody's branch is gone")
+		t.Error("the concurrent branch was removed")
 	}
 }
 
-// Git gives a worktree another name (…1) where an entry of the name exists. That entry is somebody's;
-// the other one would be ours.
+// TestRollbackRemovesOnlyItsWorktreeEntry: git adds a number to the name of a worktree entry that exists already. The
+// existing entry is foreign; the numbered one belongs to Create.
 func TestARollbackRemovesTheEntryGitMadeAndNoOther(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -420,18 +420,18 @@ func TestARollbackRemovesTheEntryGitMadeAndNoOther(t *testing.T) {
 		return nil
 	}}
 	if err := l.backend.Create(t.Context(), &tx, s); err == nil {
-		t.Fatal("it worked")
+		t.Fatal("Create succeeded")
 	}
 	tx.Rollback(t.Context())
 	if status, err := l.try(foreign, "status", "--porcelain"); err != nil || status != "" {
-		t.Errorf("somebody's worktree is none any more: %q, %v", status, err)
+		t.Errorf("the foreign worktree is damaged: %q, %v", status, err)
 	}
 	if entries, err := os.ReadDir(filepath.Join(l.dir, ".git/worktrees")); err != nil || len(entries) != 1 {
 		t.Errorf("the entries are %v, %v", entries, err)
 	}
 }
 
-// The same for the link.
+// TestRollbackKeepsForeignFileInScratch puts a file where Create makes its symlink.
 func TestARollbackLeavesAFileInTheWayOfTheLink(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -439,17 +439,17 @@ func TestARollbackLeavesAFileInTheWayOfTheLink(t *testing.T) {
 	l.put(l.scratch, testID, "mine\n")
 	var tx undo.Tx
 	if err := l.backend.Create(t.Context(), &tx, s); err == nil {
-		t.Fatal("it worked")
+		t.Fatal("Create succeeded")
 	}
 	tx.Rollback(t.Context())
 	if !exists(filepath.Join(l.scratch, testID)) {
-		t.Error("somebody's file is gone")
+		t.Error("the foreign file was removed")
 	}
 }
 
-// Killed between the record and the removal of its intent, a creation is whole and is worked in. When
-// its record is lost later, the intent says that it never was. Its branch says otherwise: work has been
-// committed there.
+// TestRemoveIncompleteKeepsTreeOfMovedBranch: a process killed after it wrote the record and before it removed the intent
+// leaves a complete worktree. If the record is lost later, the intent alone looks like an incomplete creation, but commits
+// on the branch show that it was used.
 func TestAbandonLeavesTheTreeOfABranchThatMoved(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -461,14 +461,14 @@ func TestAbandonLeavesTheTreeOfABranchThatMoved(t *testing.T) {
 	l.in(s.Tree, "commit", "-q", "-m", "work")
 	l.put(s.Tree, "precious", "not committed\n")
 	if err := l.backend.RemoveIncomplete(t.Context(), s); err == nil {
-		t.Error("somebody's work was abandoned")
+		t.Error("RemoveIncomplete removed a worktree with commits")
 	}
 	if !exists(filepath.Join(s.Tree, "precious")) {
-		t.Error("what was not committed is gone, and only then it was refused")
+		t.Error("uncommitted files were removed before the refusal")
 	}
 }
 
-// A tree can begin with work in it, on a branch that does not start at the base.
+// TestCreateFromState creates a worktree with given files, index and branch tip, which differs from the base.
 func TestCreateFromAStateMakesTheFilesTheIndexAndTheBranchOfThatState(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

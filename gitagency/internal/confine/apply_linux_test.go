@@ -64,7 +64,7 @@ func TestNothingOfTheMachineCanBeChanged(t *testing.T) {
 		"mkdir": os.Mkdir(filepath.Join(dir, "new"), 0o700),
 	} {
 		if err == nil {
-			t.Errorf("%s: that was possible", what)
+			t.Errorf("%s succeeded after Restrict", what)
 		}
 	}
 }
@@ -105,7 +105,7 @@ func TestWhatIsHiddenIsThereAndEmptyAndCannotBeWritten(t *testing.T) {
 			t.Errorf("%s was changed", name)
 		}
 	}
-	requireErrno(t, "move what it is in", os.Rename(filepath.Join(dir, "tree/sub"), filepath.Join(dir, "tree/elsewhere")), unix.EBUSY)
+	requireErrno(t, "move a parent of a hidden directory", os.Rename(filepath.Join(dir, "tree/sub"), filepath.Join(dir, "tree/elsewhere")), unix.EBUSY)
 	requireWritable(t, p)
 	shutIn(t, p)
 	look()
@@ -148,7 +148,7 @@ func TestWhatIsPrivateBeginsEmptyAndIsGoneInTheEnd(t *testing.T) {
 	shutIn(t, p)
 	requireErrno(t, "kept", os.WriteFile(filepath.Join(dir, "tmp/kept"), nil, 0o600), unix.EROFS)
 	requireErrno(t, "hidden", os.WriteFile(filepath.Join(dir, "tmp/hidden/new"), nil, 0o600), unix.EROFS)
-	requireErrno(t, "move what others are in", unix.Rename(filepath.Join(dir, "tmp/deep"), filepath.Join(dir, "tmp/other")), unix.EBUSY)
+	requireErrno(t, "move a parent of a mount point", unix.Rename(filepath.Join(dir, "tmp/deep"), filepath.Join(dir, "tmp/other")), unix.EBUSY)
 	for _, name := range []string{"tmp/new", "run/new", "tmp/deep/new"} {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
 			t.Error(err)
@@ -234,7 +234,7 @@ func TestOneLayerIsNotUsedTwice(t *testing.T) {
 	}
 	dir, p := os.Getenv(houseVariable), planned(t)
 	err := Apply(p)
-	requireErrno(t, "the second", err, unix.EBUSY)
+	requireErrno(t, "second mount of one upper directory", err, unix.EBUSY)
 	if err != nil && err.Error() != "overlay on "+dir+"/two: device or resource busy" {
 		t.Error(err)
 	}
@@ -269,7 +269,7 @@ func TestWhatIsFixedStaysWhatItIs(t *testing.T) {
 	requireErrno(t, "write in hooks", os.WriteFile(tree("hooks/post"), nil, 0o700), unix.EROFS)
 	for _, name := range []string{".git", "sub/module/.git", "hooks"} {
 		file := tree(name)
-		aside := filepath.Join(filepath.Dir(file), "aside") // in the directory of its own mount
+		aside := filepath.Join(filepath.Dir(file), "aside") // on the same mount as file; rename across mounts fails with EXDEV
 		if err := os.WriteFile(aside, []byte("evil"), 0o600); err != nil {
 			t.Error(err)
 		}
@@ -365,7 +365,7 @@ func TestOnlyProcessesOfTheSandboxAreSeenAndNothingOfTheMachineIsSet(t *testing.
 			pids = append(pids, e.Name())
 			continue
 		}
-		if e.Type()&fs.ModeSymlink != 0 || e.Name() == "pressure" { // which everybody may ask to be told about
+		if e.Type()&fs.ModeSymlink != 0 || e.Name() == "pressure" { // any process may open a pressure file for writing, to register a poll trigger
 			continue
 		}
 		_ = filepath.WalkDir("/proc/"+e.Name(), func(path string, d fs.DirEntry, err error) error {
@@ -384,7 +384,7 @@ func TestOnlyProcessesOfTheSandboxAreSeenAndNothingOfTheMachineIsSet(t *testing.
 	if !slices.Equal(pids, []string{"1"}) || writable < 100 {
 		t.Errorf("processes %v, %d files", pids, writable)
 	}
-	// What every process may say of itself.
+	// A process may write these attributes of itself.
 	for file, value := range map[string]string{"/proc/self/comm": "other", "/proc/self/oom_score_adj": "500", "/proc/thread-self/comm": "other"} {
 		if err := os.WriteFile(file, []byte(value), 0o644); err != nil {
 			t.Error(err)
@@ -422,11 +422,11 @@ func TestDevicesAreFew(t *testing.T) {
 	requireErrno(t, "/dev", os.Remove("/dev/fd"), unix.EROFS)
 	for _, mode := range []uint32{unix.S_IFCHR, unix.S_IFBLK} {
 		if err := unix.Mknod("/dev/shm/device", mode|0o600, int(unix.Mkdev(1, 3))); err == nil {
-			t.Error("a device was made")
+			t.Error("mknod made a device")
 		}
 	}
 
-	// A terminal of our own.
+	// The private devpts allocates a pseudo-terminal.
 	master, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -450,9 +450,9 @@ func TestDevicesAreFew(t *testing.T) {
 	key := byte('x')
 	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(slave), unix.TIOCSTI, uintptr(unsafe.Pointer(&key)))
 	requireErrno(t, "TIOCSTI", errno, unix.EPERM)
-	disguised := uint64(1)<<32 | unix.TIOCSTI // the kernel looks at the lower half only
+	disguised := uint64(1)<<32 | unix.TIOCSTI // the kernel reads only the lower 32 bits of the request
 	_, _, errno = unix.Syscall(unix.SYS_IOCTL, uintptr(slave), uintptr(disguised), uintptr(unsafe.Pointer(&key)))
-	requireErrno(t, "TIOCSTI in disguise", errno, unix.EPERM)
+	requireErrno(t, "TIOCSTI with upper bits set", errno, unix.EPERM)
 }
 
 func TestTheSandboxHasANameAndALoopbackOfItsOwn(t *testing.T) {
@@ -476,7 +476,7 @@ func TestTheSandboxHasANameAndALoopbackOfItsOwn(t *testing.T) {
 	}
 	remote := &unix.SockaddrInet4{Addr: [4]byte{192, 0, 2, 1}, Port: 80}
 	requireErrno(t, "TCP", dial(unix.IPPROTO_TCP, remote), unix.ENETUNREACH)
-	if err := dial(unix.IPPROTO_MPTCP, remote); err == nil { // with and without it in the kernel
+	if err := dial(unix.IPPROTO_MPTCP, remote); err == nil { // the error differs between kernels with and without MPTCP
 		t.Error("MPTCP reaches the network")
 	}
 	udp, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
@@ -519,7 +519,7 @@ func TestWallsThatCannotBeRaisedAreNamed(t *testing.T) {
 		{Plan{Hidden: in(dir, "file/file")}, "hidden " + dir + "/file/file: not a directory", unix.ENOTDIR},
 		{Plan{Kept: in(dir, "link")}, "kept " + dir + "/link: there is a symbolic link on the way", unix.ELOOP},
 		{Plan{Network: "wireless"}, `network "wireless": there is no such network`, 0},
-		{Plan{Network: NoNetwork}, "network loopback: loopback: operation not permitted", unix.EPERM}, // of the host's
+		{Plan{Network: NoNetwork}, "network loopback: loopback: operation not permitted", unix.EPERM}, // the test runs in the host's network namespace
 	} {
 		if c.plan.Network == "" {
 			c.plan.Network = HostNetwork
@@ -529,12 +529,12 @@ func TestWallsThatCannotBeRaisedAreNamed(t *testing.T) {
 			t.Errorf("%+v: %v", c.plan, err)
 		}
 		if c.plan.Fixed != nil || c.plan.Network != HostNetwork {
-			return // by then there is no going on
+			return // by then Apply has changed the mounts and cannot run again
 		}
 	}
 }
 
-// A plan such as most will be.
+// TestApplyOrdinaryPlan applies and restricts a typical plan; BenchmarkWalls runs it for its timings.
 func TestTheWallsOfAnOrdinarySandbox(t *testing.T) {
 	if outside(t) {
 		dir, p := ordinary(t)
@@ -556,8 +556,10 @@ func TestTheWallsOfAnOrdinarySandbox(t *testing.T) {
 	}
 }
 
+// timingPrefix begins the line in which TestApplyOrdinaryPlan reports the time of Apply and of Restrict.
 const tookWords = "raised and shut in µs:"
 
+// ordinarySandbox makes the files and the plan of a typical sandbox.
 func ordinary(t testing.TB) (string, Plan) {
 	t.Helper()
 	dir := house(t, "repo/.git/config=old", "repo/file=seen", "sandbox/tree/.git=gitdir", "sandbox/walls/git/upper/", "sandbox/walls/git/work/", "home/.ssh/key=s3cret", "home/.config/git/config=seen", "home/.netrc=s3cret")
@@ -578,7 +580,7 @@ func BenchmarkWalls(b *testing.B) {
 	dir, p := ordinary(b)
 	var raise, shut []float64
 	for b.Loop() {
-		cmd := exec.CommandContext(b.Context(), "/proc/self/exe", "-test.run=^TestTheWallsOfAnOrdinarySandbox$")
+		cmd := exec.CommandContext(b.Context(), "/proc/self/exe", "-test.run=^TestApplyOrdinaryPlan$")
 		cmd.Env = append(os.Environ(), inside+"=yes")
 		if err := enclose(cmd, dir, p); err != nil {
 			b.Fatal(err)
@@ -615,7 +617,8 @@ const (
 	houseVariable = "CONFINE_TEST_HOUSE"
 )
 
-// outside reports whether a test still has to be run inside.
+// isParent reports whether the test runs on the host and must still start itself in namespaces.
+// It marks the host side as parallel.
 func outside(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(inside) != "" {
@@ -625,12 +628,13 @@ func outside(t *testing.T) bool {
 	return true
 }
 
-// enclosed runs a test again as process 1 of namespaces that walls can be raised in.
+// runInNamespaces runs the test again as process 1 of new namespaces, in which Apply can mount.
 func enclosed(t *testing.T, dir string, p Plan) {
 	t.Helper()
 	again(t, t.Name(), func(cmd *exec.Cmd) error { return enclose(cmd, dir, p) })
 }
 
+// configureNamespaces passes the plan and the directory to cmd and gives it namespaces of its own.
 func enclose(cmd *exec.Cmd, dir string, p Plan) error {
 	if p.LandlockABI == 0 {
 		p.LandlockABI, _ = landlockABI()
@@ -638,7 +642,7 @@ func enclose(cmd *exec.Cmd, dir string, p Plan) error {
 	if p.Network == "" {
 		p.Network = HostNetwork
 	}
-	var plan bytes.Buffer // not JSON, in which names cannot be just anything
+	var plan bytes.Buffer // gob, because JSON cannot hold names that are not UTF-8
 	if err := gob.NewEncoder(&plan).Encode(p); err != nil {
 		return err
 	}
@@ -656,6 +660,7 @@ func enclose(cmd *exec.Cmd, dir string, p Plan) error {
 	return nil
 }
 
+// planFromEnv decodes the plan that configureNamespaces passed on.
 func planned(t *testing.T) (p Plan) {
 	t.Helper()
 	data, err := base64.StdEncoding.DecodeString(os.Getenv(planVariable))
@@ -668,7 +673,7 @@ func planned(t *testing.T) (p Plan) {
 	return p
 }
 
-// walledIn raises the walls that were planned outside.
+// applyPlan applies the plan that the parent process passed on.
 func walledIn(t *testing.T) (dir string, p Plan) {
 	t.Helper()
 	p = planned(t)
@@ -678,7 +683,7 @@ func walledIn(t *testing.T) (dir string, p Plan) {
 	return os.Getenv(houseVariable), p
 }
 
-// house makes files, directories and links in a directory of their own.
+// makeFiles makes entries in a temporary directory: "dir/", "file=content" or "link->target".
 func house(t testing.TB, what ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -700,6 +705,7 @@ func house(t testing.TB, what ...string) string {
 	return dir
 }
 
+// joinAll joins each name to dir.
 func in(dir string, names ...string) (paths []string) {
 	for _, name := range names {
 		paths = append(paths, filepath.Join(dir, name))
@@ -707,7 +713,7 @@ func in(dir string, names ...string) (paths []string) {
 	return paths
 }
 
-// picture is everything about what is in a directory.
+// describeDir lists every entry below dir with its mode, modification time and content hash.
 func picture(t *testing.T, dir string) string {
 	t.Helper()
 	var b strings.Builder
@@ -736,8 +742,8 @@ func picture(t *testing.T, dir string) string {
 	return b.String()
 }
 
-// emptyWork removes what the kernel left in a work directory: directories without any permission, and in
-// them what stands for something that is gone.
+// removeWorkDir removes the kernel's subdirectory of an overlay work directory: it has no permissions
+// and may hold whiteouts.
 func emptyWork(t testing.TB, work string) {
 	t.Helper()
 	if err := durable.RemoveTree(filepath.Join(work, "work")); err != nil {
@@ -745,6 +751,7 @@ func emptyWork(t testing.TB, work string) {
 	}
 }
 
+// readFiles returns the contents of the named files, separated by spaces.
 func read(t *testing.T, dir string, names ...string) string {
 	t.Helper()
 	var all []string
@@ -758,6 +765,7 @@ func read(t *testing.T, dir string, names ...string) string {
 	return strings.Join(all, " ")
 }
 
+// listDir returns the names in dir, separated by spaces.
 func list(t *testing.T, dir string) string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -778,8 +786,8 @@ func requireErrno(t *testing.T, what string, err error, want unix.Errno) {
 	}
 }
 
-// requireWritable asks the kernel for all mounts: what can be written is what the plan says, and what
-// belongs to this namespace alone.
+// requireWritable checks /proc/self/mountinfo: only the mounts the plan makes writable and those private to
+// the namespace are read-write, and every mount is nosuid.
 func requireWritable(t *testing.T, p Plan) {
 	t.Helper()
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
@@ -804,10 +812,10 @@ func requireWritable(t *testing.T, p Plan) {
 		fields := strings.Fields(line)
 		at, options := escapes.Replace(fields[4]), strings.Split(fields[5], ",")
 		if slices.Contains(options, "rw") && !slices.Contains(may, at) {
-			t.Errorf("can be written: %s", line)
+			t.Errorf("unexpected read-write mount: %s", line)
 		}
 		if !slices.Contains(options, "nosuid") || !slices.Contains(options, "nodev") && !isWithin(at, "/dev") {
-			t.Errorf("setuid or devices: %s", line)
+			t.Errorf("mount allows setuid or devices: %s", line)
 		}
 	}
 }

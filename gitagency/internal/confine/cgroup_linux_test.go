@@ -19,8 +19,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// cgroupTree is directories that pass for cgroups: files appear when one is made, and go with it. The
-// controllers that one hands on are those that are in it.
+// fakeCgroups imitates a cgroup2 file system with ordinary directories: creating a cgroup creates its files,
+// removing it removes them, and a child gets the controllers in its parent's cgroup.subtree_control.
 type cgroupTree struct {
 	t   *testing.T
 	top string
@@ -48,7 +48,7 @@ func (c *cgroupTree) write(path, text string) {
 	}
 }
 
-// add makes one by hand: with these controllers, which it hands on as far as is said.
+// addCgroup makes a cgroup with the given controllers, of which it delegates those in handsOn.
 func (c *cgroupTree) add(path, controllers, handsOn string) {
 	c.t.Helper()
 	for file, text := range map[string]string{"cgroup.procs": "", "cgroup.controllers": controllers, "cgroup.subtree_control": handsOn} {
@@ -65,6 +65,7 @@ func (c *cgroupTree) read(path string) string {
 	return string(data)
 }
 
+// makeDir is cgroupFS.mkdir.
 func (c *cgroupTree) make(path string) error {
 	handsOn, err := os.ReadFile(filepath.Join(filepath.Dir(path), "cgroup.subtree_control"))
 	if err != nil {
@@ -83,6 +84,7 @@ func (c *cgroupTree) make(path string) error {
 	return err
 }
 
+// setFile is cgroupFS.writeFile. As in the kernel, a cgroup that holds processes enables no controller.
 func (c *cgroupTree) tell(dir, file, value string) error {
 	path := filepath.Join(dir, file)
 	was, err := os.ReadFile(path)
@@ -101,6 +103,7 @@ func (c *cgroupTree) tell(dir, file, value string) error {
 	return os.WriteFile(path, []byte(value), 0o644)
 }
 
+// removeDir is cgroupFS.rmdir. It fails with EBUSY while the cgroup has children or processes.
 func (c *cgroupTree) remove(path string) error {
 	entries, err := os.ReadDir(path)
 	if err != nil {
@@ -123,11 +126,11 @@ func TestCgroupsAreMadeBelowTheNearestOneThatHandsOnWhatIsNeeded(t *testing.T) {
 	for name, c := range map[string]struct {
 		own     string
 		prepare func(*cgroupTree)
-		parent  string // "" when there is none
-		offers  string
-		why     string
+		parent  string // cgroup below which commands get theirs; empty: none is found
+		offers  string // controllers of parent
+		why     string // part of the error, if parent is empty
 	}{
-		"in a session of a desktop": {
+		"desktop session": {
 			app + "/terminal.scope", func(c *cgroupTree) {
 				c.add("", "cpu memory pids", "cpu memory pids")
 				c.add(app, "cpu memory pids", "memory pids")
@@ -135,10 +138,10 @@ func TestCgroupsAreMadeBelowTheNearestOneThatHandsOnWhatIsNeeded(t *testing.T) {
 				c.busy(app + "/terminal.scope")
 			}, app, "memory pids", "",
 		},
-		"where it has only to be said": {
+		"controller not yet enabled": {
 			app, func(c *cgroupTree) { c.add(app, "memory", "") }, app, "memory", "",
 		},
-		"where more is to be had further up": {
+		"more controllers in an ancestor": {
 			app + "/terminal.scope", func(c *cgroupTree) {
 				c.add(app, "memory pids", "memory pids")
 				c.add(app+"/terminal.scope", "memory", "memory")
@@ -147,10 +150,10 @@ func TestCgroupsAreMadeBelowTheNearestOneThatHandsOnWhatIsNeeded(t *testing.T) {
 		"without controllers": {
 			"/", func(c *cgroupTree) { c.add("", "hugetlb", "") }, "", "", "has no memory controller",
 		},
-		"where processes are beside": {
+		"processes in the cgroup": {
 			"/", func(c *cgroupTree) { c.add("", "memory pids", ""); c.busy("") }, "", "", "holds processes",
 		},
-		"out of sight": {
+		"outside the cgroup namespace": {
 			"/../other", func(c *cgroupTree) { c.add("", "memory pids", "memory pids") }, "", "", "can be seen",
 		},
 	} {
@@ -169,13 +172,13 @@ func TestCgroupsAreMadeBelowTheNearestOneThatHandsOnWhatIsNeeded(t *testing.T) {
 				t.Errorf("got %+v, %v", found, err)
 			}
 			if left, _ := filepath.Glob(filepath.Join(found.dir, cgroupPrefix+"*")); len(left) > 0 {
-				t.Errorf("looking left %q", left)
+				t.Errorf("findDelegatedCgroup left %q", left)
 			}
 		})
 	}
 }
 
-// busy puts processes into a cgroup.
+// addProcesses writes two process ids into a cgroup.
 func (c *cgroupTree) busy(path string) {
 	c.t.Helper()
 	c.write(filepath.Join(c.top, path, "cgroup.procs"), "1\n2\n")
@@ -210,20 +213,20 @@ func TestACommandIsBoundByItselfAndByItsSandbox(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := tree.read("git-agency-x/2/cgroup.procs"); got != "17" {
-		t.Errorf("it holds %q", got)
+		t.Errorf("cgroup.procs is %q", got)
 	}
 	if err := first.Close(); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(filepath.Join(tree.top, "git-agency-x/2")); err != nil {
-		t.Errorf("it went with the other: %v", err)
+		t.Errorf("closing the first cgroup removed the second: %v", err)
 	}
-	tree.write(filepath.Join(tree.top, "git-agency-x/2/cgroup.procs"), "") // it has ended
+	tree.write(filepath.Join(tree.top, "git-agency-x/2/cgroup.procs"), "") // the process has ended
 	if err := second.Close(); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(filepath.Join(tree.top, "git-agency-x")); !os.IsNotExist(err) {
-		t.Errorf("the last one left it: %v", err)
+		t.Errorf("closing the last cgroup left the sandbox's: %v", err)
 	}
 }
 
@@ -241,7 +244,7 @@ func TestWhatAKilledToolLeftIsSweptUpAndNothingThatIsInUse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(killed.Hold.Close(), killed.Procs.Close()); err != nil { // as when it is killed
+	if err := errors.Join(killed.Hold.Close(), killed.Procs.Close()); err != nil { // as when git-agency is killed
 		t.Fatal(err)
 	}
 	inUse, err := found.NewCommandCgroup("x", CgroupLimits{}, CgroupLimits{Processes: 3})
@@ -249,29 +252,29 @@ func TestWhatAKilledToolLeftIsSweptUpAndNothingThatIsInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	if inUse.dir != killed.dir {
-		t.Errorf("%s was not swept up", killed.dir)
+		t.Errorf("%s was not removed", killed.dir)
 	}
 	removeCgroups(tree.cgroupFS, "x")
 	if _, err := os.Stat(inUse.dir); err != nil {
-		t.Errorf("one in use was swept up: %v", err)
+		t.Errorf("a cgroup in use was removed: %v", err)
 	}
 	if err := errors.Join(inUse.Hold.Close(), inUse.Procs.Close()); err != nil {
 		t.Fatal(err)
 	}
 	removeCgroups(tree.cgroupFS, "x")
 	if _, err := os.Stat(filepath.Dir(inUse.dir)); !os.IsNotExist(err) {
-		t.Errorf("it is still there: %v", err)
+		t.Errorf("the sandbox's cgroup is still there: %v", err)
 	}
 }
 
-// The kernel's own, as far as this machine has any: a command is put there from inside of its namespaces and is
-// gone with it, and many who come and go at the same time never take the place from each other. Which
-// controller it is makes no difference to that.
+// TestKernelCgroupsHoldCommand uses the kernel's cgroups, if the machine has any: a command enters its cgroup from
+// inside its namespaces, Close removes the cgroup, and concurrent creations and removals do not interfere.
+// The test works with any controller.
 func TestRealCgroupsHoldACommandAndGoWithIt(t *testing.T) {
 	t.Parallel()
 	controller, handedOver := os.LookupEnv("TEST_CGROUP_CONTROLLER")
 	if os.Geteuid() != 0 && !handedOver {
-		return // root hands one over, and runs this again
+		return // root delegates a cgroup and runs this test in it
 	}
 	if !handedOver {
 		controller = someController(t)
@@ -308,7 +311,7 @@ func TestRealCgroupsHoldACommandAndGoWithIt(t *testing.T) {
 		t.Fatalf("got %+v, %v", ending, err)
 	}
 	if in := cgroupPrefix + sandbox + "/1\n"; strings.Count(out.String(), in) != 1 || strings.HasSuffix(out.String(), in) {
-		t.Errorf("the command and its supervisor were in\n%s", &out)
+		t.Errorf("cgroups of the command and of its supervisor:\n%s", &out)
 	}
 
 	var all sync.WaitGroup
@@ -332,9 +335,9 @@ func TestRealCgroupsHoldACommandAndGoWithIt(t *testing.T) {
 		t.Error(err)
 	}
 	if err := sleep.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
-		t.Errorf("what was still in it: %v", err)
+		t.Errorf("the process left in the cgroup was not killed: %v", err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; { // what was killed is gone in an instant
+	for deadline := time.Now().Add(10 * time.Second); ; { // killed processes leave the cgroup a moment later
 		removeCgroups(kernel, sandbox)
 		left, _ := filepath.Glob(filepath.Join(found.dir, cgroupPrefix+sandbox+"*"))
 		if len(left) == 0 {
@@ -346,7 +349,7 @@ func TestRealCgroupsHoldACommandAndGoWithIt(t *testing.T) {
 	}
 }
 
-// someController is one that cgroups can be made with here.
+// findController returns a controller that child cgroups can use on this machine, or skips the test.
 func someController(t *testing.T) string {
 	t.Helper()
 	kernel := hostCgroupFS()
@@ -360,10 +363,10 @@ func someController(t *testing.T) string {
 	}
 	before, _ := readFields(top, "cgroup.subtree_control")
 	if _, err := findDelegatedCgroup(kernel, has[0]); err != nil {
-		t.Skipf("skipped: none to be had: %v", err)
+		t.Skipf("skipped: no delegated cgroup: %v", err)
 	}
 	if after, _ := readFields(top, "cgroup.subtree_control"); !slices.Equal(before, after) {
-		t.Errorf("looking changed what is handed on: %q, %q", before, after)
+		t.Errorf("findDelegatedCgroup changed cgroup.subtree_control from %q to %q", before, after)
 	}
 	if len(before) == 0 {
 		t.Cleanup(func() { _ = kernel.writeFile(top, "cgroup.subtree_control", "-"+has[0]) })
@@ -371,7 +374,8 @@ func someController(t *testing.T) string {
 	return has[0]
 }
 
-// handOver does what systemd does for a user, and runs the test again as that user in there.
+// rerunDelegated delegates a cgroup to an unprivileged user, as systemd does, and runs the test again as that
+// user in that cgroup.
 func handOver(t *testing.T, controller string) {
 	t.Helper()
 	const nobody = 65534

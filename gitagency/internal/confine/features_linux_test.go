@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forkExec is how Go reports that a program could not be started.
+// forkExecError is the error os/exec returns when fork or exec fails with errno.
 func forkExec(errno unix.Errno) error {
 	return &os.PathError{Op: "fork/exec", Path: "/usr/bin/true", Err: errno}
 }
@@ -56,7 +56,7 @@ func TestUserNamespacesAreJudgedByWhatBecameOfThem(t *testing.T) {
 			Missing, "one can be made, but is powerless: operation not permitted: kernel.apparmor_restrict_unprivileged_userns is 1; to allow it: sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0",
 		},
 		{powerless(unix.EPERM), kernelFacts{}, Missing, "one can be made, but is powerless: operation not permitted: by a security module, or because this runs in a chroot"},
-		// A setting that is as it should be, or that answers otherwise, is not to blame.
+		// A setting with an allowing value, or whose refusal has another errno, is not named.
 		{both(unix.EPERM), set("kernel/unprivileged_userns_clone", "1"), Missing, "operation not permitted: by a security module, or because this runs in a chroot"},
 		{both(unix.EPERM), set("user/max_user_namespaces", "0"), Missing, "operation not permitted: by a security module, or because this runs in a chroot"},
 		{
@@ -68,7 +68,7 @@ func TestUserNamespacesAreJudgedByWhatBecameOfThem(t *testing.T) {
 		{both(unix.EUSERS), kernelFacts{}, Missing, "too many users: user.max_user_namespaces, here or outside, has been reached, or they are nested too deeply"},
 		{both(unix.EINVAL), kernelFacts{}, Missing, "invalid argument: this kernel was built without them (CONFIG_USER_NS)"},
 		{both(unix.ENOSYS), kernelFacts{}, Missing, "function not implemented: this kernel was built without them (CONFIG_USER_NS)"},
-		// What happened the second time explains nothing.
+		// The error of the second trial is not reported.
 		{
 			userTrial{used: runOutcome{refusedErr: forkExec(unix.EINVAL)}, made: runOutcome{otherErr: errors.New("lightning")}},
 			kernelFacts{},
@@ -177,7 +177,7 @@ func TestOnlyAnAnswerAboutNamespacesIsARefusal(t *testing.T) {
 		}
 	}
 	if isNamespaceRefusal(errors.New("lightning")) {
-		t.Error("lightning is a refusal")
+		t.Error("an unrelated error counts as a refusal")
 	}
 }
 
@@ -200,10 +200,10 @@ func TestTheKernelIsReadFromProc(t *testing.T) {
 		t.Errorf("read %+v from nothing", k)
 	}
 	if kernelHasOverlay(free) {
-		t.Error("an overlay that is not there")
+		t.Error("overlay found in /proc/filesystems without it")
 	}
 	if !kernelHasOverlay(fstest.MapFS{"filesystems": file("\text4\nnodev\toverlay\n")}) || !kernelHasOverlay(fstest.MapFS{}) {
-		t.Error("an overlay that is or may be there is not")
+		t.Error("overlay not found although listed, or although /proc/filesystems is unreadable")
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// namespacesRefused is how a room reports that the kernel gives it no namespaces.
+// namespaceRefusedError is the error of proc.Walls.StartNamespace when the kernel refuses the namespaces.
 func namespacesRefused(errno unix.Errno) error {
 	return &proc.WallError{Err: fmt.Errorf("namespaces: %w", forkExec(errno))}
 }
@@ -116,16 +116,16 @@ func TestWhatTheKernelHasButDoesNotDoIsMissing(t *testing.T) {
 	t.Parallel()
 	landlock, seccomp := Feature{Landlock, OK, "ABI 7"}, Feature{Seccomp, OK, "filters can make system calls fail"}
 	expect(t, "landlock that works", landlockRestrictFeature(landlock, nil), landlock)
-	expect(t, "landlock in landlock in …", landlockRestrictFeature(landlock, os.NewSyscallError("landlock_restrict_self", unix.E2BIG)),
+	expect(t, "too many nested rulesets", landlockRestrictFeature(landlock, os.NewSyscallError("landlock_restrict_self", unix.E2BIG)),
 		Feature{Landlock, Missing, "ABI 7, but this runs behind as many rulesets as there can be"})
-	expect(t, "landlock in name only", landlockRestrictFeature(landlock, errIneffective),
+	expect(t, "landlock without effect", landlockRestrictFeature(landlock, errIneffective),
 		Feature{Landlock, Missing, "ABI 7, but it cannot be used: the kernel takes it, and goes on to allow what it forbids"})
 	expect(t, "a filter that works", seccompFilterFeature(seccomp, nil), seccomp)
-	expect(t, "a filter in name only", seccompFilterFeature(seccomp, errIneffective),
+	expect(t, "a filter without effect", seccompFilterFeature(seccomp, errIneffective),
 		Feature{Seccomp, Missing, "filters can make system calls fail, but ours does not: the kernel takes it, and goes on to allow what it forbids"})
 }
 
-// The kernel lets a thread have sixteen rulesets.
+// TestDisposableThreadRestrictsNoOtherThread runs more trials than the sixteen rulesets the kernel allows a thread.
 func TestAThreadThatIsLostRestrictsNobodyElse(t *testing.T) {
 	t.Parallel()
 	if _, err := landlockABI(); err != nil {
@@ -144,12 +144,12 @@ func TestAThreadThatIsLostRestrictsNobodyElse(t *testing.T) {
 		}
 		null.Close()
 		if err := unix.Chroot(""); !errors.Is(err, unix.ENOENT) {
-			t.Fatalf("we are filtered: %v", err)
+			t.Fatalf("the filter applies to this thread: %v", err)
 		}
 	}
 }
 
-// Where walls are built elsewhere in these tests, the probe must not say that they cannot be.
+// TestProbeReportsOKWhereWallsCanBeBuilt compares Probe with TryBuild on the machine that runs the tests.
 func TestTheProbeFindsWallsWhereTheyCanBeBuilt(t *testing.T) {
 	t.Parallel()
 	features := probe(t, environment(t))

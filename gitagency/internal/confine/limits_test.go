@@ -50,18 +50,18 @@ func TestLimitsMayOnlyBecomeTighter(t *testing.T) {
 	recorded := Limits{Memory: 512 << 20, Processes: 64, FileSize: 1 << 30, Timeout: time.Hour, Nice: 5}
 	for name, c := range map[string]struct {
 		asked Limits
-		wider string // what the refusal says
+		wider string // WiderError.Want; empty: allowed
 	}{
-		"nothing":             {Limits{}, ""},
-		"the same":            {recorded, ""},
-		"less of everything":  {Limits{Memory: 1, Processes: 1, FileSize: 1, Timeout: 1, Nice: 19}, ""},
-		"more memory":         {Limits{Memory: 1 << 30}, "at most 512MiB"},
-		"more processes":      {Limits{Processes: 65}, "at most 64"},
-		"larger files":        {Limits{FileSize: 1<<30 + 1}, "at most 1GiB"},
-		"more time":           {Limits{Timeout: 2 * time.Hour}, "at most 1h0m0s"},
-		"all the time":        {Limits{Timeout: -1}, "at most 1h0m0s"},
-		"to be less nice":     {Limits{Nice: 4}, "at least 5"},
-		"best effort and all": {Limits{Memory: 1, BestEffort: true}, ""},
+		"nothing":            {Limits{}, ""},
+		"the same":           {recorded, ""},
+		"less of everything": {Limits{Memory: 1, Processes: 1, FileSize: 1, Timeout: 1, Nice: 19}, ""},
+		"more memory":        {Limits{Memory: 1 << 30}, "at most 512MiB"},
+		"more processes":     {Limits{Processes: 65}, "at most 64"},
+		"larger files":       {Limits{FileSize: 1<<30 + 1}, "at most 1GiB"},
+		"more time":          {Limits{Timeout: 2 * time.Hour}, "at most 1h0m0s"},
+		"no timeout":         {Limits{Timeout: -1}, "at most 1h0m0s"},
+		"a lower nice value": {Limits{Nice: 4}, "at least 5"},
+		"best effort":        {Limits{Memory: 1, BestEffort: true}, ""},
 	} {
 		err := c.asked.CheckWithin(recorded)
 		var wider *WiderError
@@ -69,7 +69,7 @@ func TestLimitsMayOnlyBecomeTighter(t *testing.T) {
 			t.Errorf("%s: got %v", name, err)
 		}
 		if err := c.asked.CheckWithin(Limits{}); err != nil {
-			t.Errorf("%s, where nothing is recorded: %v", name, err)
+			t.Errorf("%s, without recorded limits: %v", name, err)
 		}
 	}
 	got := recorded.NarrowedBy(Limits{Memory: 1 << 20, Nice: 10})
@@ -89,7 +89,7 @@ func TestEachLimitIsEnforcedByTheBestThatAMachineHas(t *testing.T) {
 	all := Limits{Memory: 1 << 30, Processes: 10, FileSize: 1 << 20, Timeout: time.Minute, Nice: 3}
 	for name, c := range map[string]struct {
 		machine LimitSupport
-		by      string // in the order of LimitKinds, with best effort; a ! is what would be refused without
+		by      string // enforcers with best effort, in the order of LimitKinds; "!" marks a limit refused without best effort
 		plan    LimitPlan
 	}{
 		"with cgroups": {
@@ -97,22 +97,22 @@ func TestEachLimitIsEnforcedByTheBestThatAMachineHas(t *testing.T) {
 			"cgroup cgroup rlimit supervisor supervisor",
 			LimitPlan{CgroupMemory: 1 << 30, CgroupProcesses: 10, FileSize: 1 << 20, Nice: 3, Timeout: time.Minute},
 		},
-		"for an ordinary user without": {
+		"an ordinary user without cgroups": {
 			LimitSupport{MemoryCgroup: errNoCgroup, ProcessCgroup: errNoCgroup},
 			"!rlimit rlimit rlimit supervisor supervisor",
 			LimitPlan{Data: 1 << 30, Processes: 10, FileSize: 1 << 20, Nice: 3, Timeout: time.Minute},
 		},
-		"for root without": {
+		"root without cgroups": {
 			LimitSupport{MemoryCgroup: errNoCgroup, ProcessCgroup: errNoCgroup, ProcessRlimit: errNotApart},
 			"!rlimit !not enforced rlimit supervisor supervisor",
 			LimitPlan{Data: 1 << 30, FileSize: 1 << 20, Nice: 3, Timeout: time.Minute},
 		},
-		"with a cgroup for memory alone": {
+		"only a memory cgroup": {
 			LimitSupport{ProcessCgroup: errNoCgroup},
 			"cgroup rlimit rlimit supervisor supervisor",
 			LimitPlan{CgroupMemory: 1 << 30, Processes: 10, FileSize: 1 << 20, Nice: 3, Timeout: time.Minute},
 		},
-		"with nothing": {
+		"no support": {
 			LimitSupport{errNoCgroup, errNoCgroup, errNoRlimit, errNotApart},
 			"!not enforced !not enforced !not enforced supervisor !not enforced",
 			LimitPlan{Timeout: time.Minute},
@@ -149,6 +149,7 @@ func TestEachLimitIsEnforcedByTheBestThatAMachineHas(t *testing.T) {
 	}
 }
 
+// planText formats a plan without its Enforced field.
 func asText(p LimitPlan) string {
 	p.Enforced = nil
 	return fmt.Sprintf("%+v", p)
@@ -159,15 +160,15 @@ func TestBestEffortWithACommandDoesNotLoosenWhatTheSandboxWasMadeWith(t *testing
 	machine := LimitSupport{MemoryCgroup: errNoCgroup, ProcessCgroup: errNoCgroup, ProcessRlimit: errNotApart}
 	asked := Limits{Memory: 1 << 20, Processes: 5, BestEffort: true}
 	if _, err := (Limits{}).NarrowedBy(asked).Plan(machine); err != nil {
-		t.Errorf("its own: %v", err)
+		t.Errorf("the command's limits: %v", err)
 	}
 	_, err := Limits{Memory: 1 << 30}.NarrowedBy(asked).Plan(machine)
 	var unenforceable *UnenforceableError
 	if !errors.As(err, &unenforceable) || len(unenforceable.Limits) != 1 || unenforceable.Limits[0].Limit != MemoryLimit {
-		t.Errorf("that of the sandbox: %v", err)
+		t.Errorf("the sandbox's limits: %v", err)
 	}
 	if _, err := (Limits{Memory: 1 << 30, BestEffort: true}).NarrowedBy(Limits{Processes: 5}).Plan(machine); err != nil {
-		t.Errorf("of a sandbox that was made so: %v", err)
+		t.Errorf("a sandbox created with best effort: %v", err)
 	}
 }
 

@@ -41,6 +41,7 @@ func TestWallsArePutUpFromTheOutside(t *testing.T) {
 	}
 }
 
+// mountList formats mounts as "kind path in parent", separated by commas.
 func join(walls, among []mountSpec) string {
 	var words []string
 	for _, w := range walls {

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A plan that is drawn for this machine can be raised on it, and shows what it says.
+// TestMakePlanMatchesApply plans for this machine, applies the plan and compares visible and writable paths with it.
 func TestWhatIsDrawnIsWhatIsRaised(t *testing.T) {
 	if outside(t) {
 		dir := house(t, "home/.ssh/id=key", "home/.ssh/known_hosts=k", "home/.netrc=n", "home/.cache/c=c", "home/real/x=x", "home/.npm->real", "home/.agent/s=s", "home/shared/f=f",
@@ -64,7 +64,7 @@ func TestWhatIsDrawnIsWhatIsRaised(t *testing.T) {
 		}
 		real, _ := filepath.EvalSymlinks(filepath.Dir(path))
 		if p.IsWritable(filepath.Join(real, "new")) != can {
-			t.Errorf("the plan says otherwise of %s", name)
+			t.Errorf("Plan.IsWritable and the kernel disagree on %s", name)
 		}
 	}
 	for _, dir := range []string{"/tmp", "/run", "/var/tmp"} {

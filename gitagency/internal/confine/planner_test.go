@@ -13,13 +13,13 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 )
 
-// disk is a file system in a text, one path a line: "dir/", "file", "socket=", "device%", "link -> target",
-// and "dir/ of 7" for one that belongs to somebody else, "dir/ mounted" for one that is a mount point.
+// fakeDisk is a file system described by a text with one path per line: "dir/", "file", "socket=", "device%",
+// "link -> target", "dir/ of 7" (owned by user 7) and "dir/ mounted" (a mount point).
 type disk struct {
 	entries map[string]Entry
 	links   map[string]string
 	mounts  []string
-	aliases map[string]string // of what is mounted in two places
+	aliases map[string]string // mount point of a bind mount → its source
 }
 
 func newDisk(text string) *disk {
@@ -55,6 +55,7 @@ func newDisk(text string) *disk {
 	return d
 }
 
+// addParents adds the missing parent directories of path.
 func (d *disk) parents(path string) {
 	for dir := filepath.Dir(path); dir != "/"; dir = filepath.Dir(dir) {
 		if _, there := d.entries[dir]; !there && d.links[dir] == "" {
@@ -88,7 +89,7 @@ func (d *disk) files() FileLookup {
 	}
 }
 
-// real sees through bind mounts.
+// resolveBind maps a path below a bind mount to the path below its source.
 func (d *disk) real(path string) string {
 	for alias, of := range d.aliases {
 		if contains(alias, path) {
@@ -98,6 +99,7 @@ func (d *disk) real(path string) string {
 	return path
 }
 
+// lookup follows symbolic links, as FileLookup.Lookup does.
 func (d *disk) look(path string) Entry {
 	done := ""
 	todo := strings.Split(strings.Trim(path, "/"), "/")
@@ -165,7 +167,7 @@ func usualMachine(text string) Machine {
 	return Machine{System: "linux", Arch: "amd64", Kernel: "6.12", LandlockABI: 6, UID: 1000, Files: newDisk(text).files()}
 }
 
-// lines is a plan in a form that people can compare.
+// planLines formats a plan as sorted lines, "visibility path".
 func lines(p Plan) string {
 	var found []string
 	p.forEachPath(func(path string, s Visibility) { found = append(found, string(s)+" "+path) })
@@ -192,8 +194,7 @@ private /var/tmp
 read-only BOX/tree/.git
 writable BOX/tree`
 
-// TestAPlanIsTheUsualOneAndWhatIsDifferent gives for each case the lines that come to the usual plan, after
-// +, and those that go, after -.
+// TestMakePlan lists for each case the lines added to usualPlan, after "+", and the lines removed, after "-".
 func TestAPlanIsTheUsualOneAndWhatIsDifferent(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -201,8 +202,8 @@ func TestAPlanIsTheUsualOneAndWhatIsDifferent(t *testing.T) {
 		ask  func(*Request)
 		want string
 	}{
-		"nothing is": {},
-		"a home in /tmp is kept, with its secrets hidden and its caches in layers": {
+		"usual request": {},
+		"a home in /tmp is kept, its secrets hidden, its caches overlaid": {
 			disk: strings.ReplaceAll(usual, "/home/me", "/tmp/me"),
 			ask: func(r *Request) {
 				*r = moved(*r, "/home/me", "/tmp/me")
@@ -232,21 +233,21 @@ func TestAPlanIsTheUsualOneAndWhatIsDifferent(t *testing.T) {
 			ask:  func(r *Request) { r.Home = "/tmp" },
 			want: ``,
 		},
-		"a home that is the root changes nothing": {ask: func(r *Request) { r.Home = "/" }},
-		"no home, no runtime directory, no PATH":  {ask: func(r *Request) { r.Home, r.RuntimeDir, r.PathDirs = "", "", nil }},
-		"relative ones are ignored":               {ask: func(r *Request) { r.Home, r.RuntimeDir, r.PathDirs = "me", "run", []string{"", ".", "bin"} }},
+		"a home that is / changes nothing":       {ask: func(r *Request) { r.Home = "/" }},
+		"no home, no runtime directory, no PATH": {ask: func(r *Request) { r.Home, r.RuntimeDir, r.PathDirs = "", "", nil }},
+		"relative paths are ignored":             {ask: func(r *Request) { r.Home, r.RuntimeDir, r.PathDirs = "me", "run", []string{"", ".", "bin"} }},
 		"an integration tree in /tmp is kept": {
 			disk: usual + "/tmp/mine/tree/",
 			ask:  func(r *Request) { r.IntegrationTrees = append(r.IntegrationTrees, "/tmp/mine/tree") },
 			want: `+ kept /tmp/mine/tree`,
 		},
-		"an integration tree in the data directory is not": {},
-		"what is borrowed from is kept": {
+		"an integration tree in the data directory is not kept": {},
+		"an object store in KeepVisible is kept": {
 			disk: usual + "/tmp/store/objects/",
 			ask:  func(r *Request) { r.KeepVisible = []string{"/tmp/store/objects", "/usr/lib", "/tmp/gone"} },
 			want: `+ kept /tmp/store/objects`,
 		},
-		"what is borrowed from another sandbox is not": {
+		"an object store in another sandbox is not kept": {
 			ask: func(r *Request) { r.KeepVisible = []string{data + "/repos/r/sandboxes/other/tree"} },
 		},
 		"programs in /tmp are kept, but not all of /tmp": {
@@ -254,7 +255,7 @@ func TestAPlanIsTheUsualOneAndWhatIsDifferent(t *testing.T) {
 			ask:  func(r *Request) { r.PathDirs = []string{"/usr/bin", "/tmp", "/tmp/tools/bin", "/tmp/tools/bin"} },
 			want: `+ kept /tmp/tools/bin`,
 		},
-		"programs by way of a link in /run are kept where they are": {
+		"programs behind a symlink in /run are kept at its target": {
 			disk: usual + "/run/session -> /tmp/tools/bin\n/tmp/tools/bin/",
 			ask:  func(r *Request) { r.PathDirs = []string{"/run/session"} },
 			want: `+ kept /tmp/tools/bin`,
@@ -265,11 +266,11 @@ func TestAPlanIsTheUsualOneAndWhatIsDifferent(t *testing.T) {
 				r.PathDirs = []string{data + "/repos/r/sandboxes/other/tree", "/home/me/.ssh/bin", data}
 			},
 		},
-		"the resolver's file is kept where it is": {
+		"the target of /etc/resolv.conf is kept": {
 			disk: strings.Replace(usual, "/etc/resolv.conf", "/etc/resolv.conf -> /run/systemd/resolve/stub-resolv.conf\n/run/systemd/resolve/stub-resolv.conf\n/run/systemd/resolve/io.systemd.Resolve=", 1),
 			want: `+ kept /run/systemd/resolve/stub-resolv.conf`,
 		},
-		"/var/run is private of itself where it is no link": {
+		"/var/run that is no symlink is private": {
 			disk: strings.Replace(usual, "/var/run -> /run", "/var/run/docker.sock=", 1),
 			want: `+ private /var/run`,
 		},
@@ -278,21 +279,21 @@ func TestAPlanIsTheUsualOneAndWhatIsDifferent(t *testing.T) {
 			ask:  func(r *Request) { r.RuntimeDir = "/srv/run/me" },
 			want: `+ private /srv/run/me`,
 		},
-		"a runtime directory that is the home is not": {ask: func(r *Request) { r.RuntimeDir = "/home/me" }},
-		"a runtime directory around the home is not":  {ask: func(r *Request) { r.RuntimeDir = "/home" }},
-		"a runtime directory that is the root is not": {ask: func(r *Request) { r.RuntimeDir = "/" }},
-		"a runtime directory in the sandbox is not":   {ask: func(r *Request) { r.RuntimeDir = r.Tree }},
-		"a runtime directory in the git directory is not": {
+		"a runtime directory that is the home is not private": {ask: func(r *Request) { r.RuntimeDir = "/home/me" }},
+		"a runtime directory around the home is not private":  {ask: func(r *Request) { r.RuntimeDir = "/home" }},
+		"a runtime directory that is / is not private":        {ask: func(r *Request) { r.RuntimeDir = "/" }},
+		"a runtime directory in the sandbox is not private":   {ask: func(r *Request) { r.RuntimeDir = r.Tree }},
+		"a runtime directory in the git directory is not private": {
 			ask: func(r *Request) { r.RuntimeDir = r.GitDir },
 		},
 
-		"a secret is hidden where it leads": {
+		"a secret that is a symlink is hidden at its target": {
 			disk: strings.Replace(usual, "/home/me/.ssh/", "/home/me/.ssh -> /home/me/dotfiles/ssh\n/home/me/dotfiles/ssh/", 1),
 			want: `
 				- hidden /home/me/.ssh
 				+ hidden /home/me/dotfiles/ssh`,
 		},
-		"a history that is /dev/null needs no hiding": {
+		"a secret that is a symlink to /dev/null is not hidden": {
 			disk: strings.Replace(usual, "/home/me/.netrc", "/home/me/.netrc -> /dev/null", 1),
 			want: `- hidden /home/me/.netrc`,
 		},
@@ -305,45 +306,45 @@ func TestAPlanIsTheUsualOneAndWhatIsDifferent(t *testing.T) {
 			disk: usual + "/home/me/.ssh/id",
 			ask:  func(r *Request) { r.Policy.Secrets = append(r.Policy.Secrets, "/home/me/.ssh/id") },
 		},
-		"the sandbox may have files that are called as secrets are": {
+		"secret paths inside the sandbox stay visible": {
 			disk: usual + box + "/tree/.netrc\n/home/me/project/.git/.netrc",
 			ask: func(r *Request) {
 				r.Policy.Secrets = append(r.Policy.Secrets, box+"/tree/.netrc", "/home/me/project/.git/.netrc")
 			},
 		},
-		"an agent's socket goes with its directory": {
+		"an agent socket is hidden with its directory": {
 			disk: usual + "/home/me/.agent/sock=",
 			ask:  func(r *Request) { r.AgentSockets = []string{"/home/me/.agent/sock", "/run/user/1000/bus"} },
 			want: `+ hidden /home/me/.agent`,
 		},
-		"also when it is not there yet": {
+		"the directory of a missing agent socket is hidden": {
 			disk: usual + "/home/me/.agent/",
 			ask:  func(r *Request) { r.AgentSockets = []string{"/home/me/.agent/sock"} },
 			want: `+ hidden /home/me/.agent`,
 		},
-		"a directory of sockets goes": {
+		"a directory of agent sockets is hidden": {
 			disk: usual + "/home/me/.agent/sockets/",
 			ask:  func(r *Request) { r.AgentSockets = []string{"/home/me/.agent/sockets"} },
 			want: `+ hidden /home/me/.agent/sockets`,
 		},
-		"an agent's socket in the home goes alone": {
+		"only the agent socket is hidden in the home": {
 			disk: usual + "/home/me/sock=",
 			ask:  func(r *Request) { r.AgentSockets = []string{"/home/me/sock"} },
 			want: `+ hidden /home/me/sock`,
 		},
-		"an agent's socket in /var/lib goes alone": {
+		"only the agent socket is hidden in /var/lib": {
 			disk: usual + "/var/lib/sock=",
 			ask:  func(r *Request) { r.AgentSockets = []string{"/var/lib/sock"} },
 			want: `+ hidden /var/lib/sock`,
 		},
-		"an agent's socket among programs goes alone": {
+		"only the agent socket is hidden beside a PATH directory": {
 			disk: usual + "/opt/a/b/bin/\n/opt/a/b/sock=",
 			ask: func(r *Request) {
 				r.AgentSockets, r.PathDirs = []string{"/opt/a/b/sock"}, []string{"/opt/a/b/bin"}
 			},
 			want: `+ hidden /opt/a/b/sock`,
 		},
-		"a socket below a home that is kept goes": {
+		"an agent socket below a kept home is hidden": {
 			disk: usual + "/tmp/h/s/sock=",
 			ask:  func(r *Request) { r.Home, r.AgentSockets = "/tmp/h", []string{"/tmp/h/s/sock"} },
 			want: `
@@ -351,35 +352,35 @@ func TestAPlanIsTheUsualOneAndWhatIsDifferent(t *testing.T) {
 				+ hidden /tmp/h/s`,
 		},
 
-		"to read a secret by its name uncovers it": {
+		"read of a secret by name makes it visible": {
 			ask:  func(r *Request) { r.Policy.Read = []string{"/home/me/.netrc"} },
 			want: `- hidden /home/me/.netrc`,
 		},
-		"to read what is around a secret does not": {
+		"read of a directory around a secret leaves it hidden": {
 			ask: func(r *Request) { r.Policy.Read = []string{"/home/me", "/home", "/"} },
 		},
-		"to read part of a secret uncovers that part": {
+		"read of part of a secret makes that part visible": {
 			disk: usual + "/home/me/.ssh/known_hosts",
 			ask:  func(r *Request) { r.Policy.Read = []string{"/home/me/.ssh/known_hosts"} },
 			want: `+ kept /home/me/.ssh/known_hosts`,
 		},
-		"to read something in /tmp keeps it": {
+		"read of a path in /tmp keeps it": {
 			disk: usual + "/tmp/x/y",
 			ask:  func(r *Request) { r.Policy.Read = []string{"/tmp/x", "/tmp/x/y", "/tmp/none"} },
 			want: `+ kept /tmp/x`,
 		},
-		"to read a cache is to have no layer on it": {
+		"read of a cache removes its overlay": {
 			ask:  func(r *Request) { r.Policy.Read = []string{"/home/me/go/pkg"} },
 			want: `- layered /home/me/go/pkg`,
 		},
-		"to hide wins over to read and to write": {
+		"hide wins over read and write": {
 			ask: func(r *Request) {
 				r.Policy.Hide, r.Policy.Read = []string{"/home/me/.netrc", "/home/me/data"}, []string{"/home/me/.netrc", "/home/me/data"}
 				r.Policy.Write, r.Policy.OverlayWrite = []string{"/home/me/data"}, []string{"/home/me/data"}
 			},
 			want: `+ hidden /home/me/data`,
 		},
-		"what is hidden may have something in it that is read, or written": {
+		"read and write below a hidden directory": {
 			disk: usual + "/srv/all/seen/\n/srv/all/made/",
 			ask: func(r *Request) {
 				r.Policy.Hide, r.Policy.Read, r.Policy.Write = []string{"/srv/all"}, []string{"/srv/all/seen"}, []string{"/srv/all/made"}
@@ -389,7 +390,7 @@ func TestAPlanIsTheUsualOneAndWhatIsDifferent(t *testing.T) {
 				+ kept /srv/all/seen
 				+ writable /srv/all/made`,
 		},
-		"to hide what is around the sandbox and the repository": {
+		"hide of a directory around the sandbox and the repository": {
 			ask: func(r *Request) { r.Policy.Hide = []string{"/home/me", "/gone"} },
 			want: `
 				- hidden /home/me/.netrc
@@ -399,79 +400,79 @@ func TestAPlanIsTheUsualOneAndWhatIsDifferent(t *testing.T) {
 				- layered /home/me/go/pkg
 				+ hidden /home/me`,
 		},
-		"to hide a cache leaves no layer": {
+		"hide of a cache removes its overlay": {
 			ask: func(r *Request) { r.Policy.Hide = []string{"/home/me/.cache"} },
 			want: `
 				- layered /home/me/.cache
 				+ hidden /home/me/.cache`,
 		},
-		"to hide what is private or hidden already": {
+		"hide of private and hidden paths changes nothing": {
 			ask: func(r *Request) { r.Policy.Hide = []string{"/tmp", "/run/user", data, data + "/repos"} },
 		},
-		"to write is to write the thing itself": {
+		"write makes the path itself writable": {
 			disk: usual + "/home/me/data/in/",
 			ask:  func(r *Request) { r.Policy.Write = []string{"/home/me/data", "/home/me/data/in"} },
 			want: `+ writable /home/me/data`,
 		},
-		"to write something in /tmp": {
+		"write of a path in /tmp": {
 			disk: usual + "/tmp/shared/",
 			ask:  func(r *Request) { r.Policy.Write = []string{"/tmp/shared"} },
 			want: `+ writable /tmp/shared`,
 		},
-		"to write privately wins over to write": {
+		"private write wins over write": {
 			ask: func(r *Request) {
 				r.Policy.Write, r.Policy.OverlayWrite = []string{"/home/me/data"}, []string{"/home/me/data"}
 			},
 			want: `+ layered /home/me/data`,
 		},
-		"a cache in what can be written needs no layer": {
+		"a cache in a writable directory gets no overlay": {
 			disk: usual + "/home/me/data/cache/",
 			ask: func(r *Request) {
 				r.Policy.Write, r.Policy.Caches = []string{"/home/me/data"}, append(r.Policy.Caches, "/home/me/data/cache")
 			},
 			want: `+ writable /home/me/data`,
 		},
-		"what can be written in a cache is itself": {
+		"write below a cache": {
 			disk: usual + "/home/me/.cache/shared/",
 			ask:  func(r *Request) { r.Policy.Write = []string{"/home/me/.cache/shared"} },
 			want: `+ writable /home/me/.cache/shared`,
 		},
-		"of layers in each other the outer one stays": {
+		"only the outer of nested overlays stays": {
 			disk: usual + "/home/me/.cache/go-build/",
 			ask: func(r *Request) {
 				r.Policy.Caches = append(r.Policy.Caches, "/home/me/.cache/go-build")
 				r.Policy.OverlayWrite = []string{"/home/me/.cache/go-build"}
 			},
 		},
-		"a cache of somebody else's is only read": {
+		"a cache of another user is read-only": {
 			disk: strings.Replace(usual, "/home/me/.npm/", "/home/me/.npm/ of 7", 1),
 			want: `- layered /home/me/.npm`,
 		},
-		"a cache in which something is mounted is only read": {
+		"a cache with a mount point below it is read-only": {
 			disk: usual + "/home/me/.cache/big/ mounted",
 			want: `- layered /home/me/.cache`,
 		},
-		"a cache around the data directory is only read": {
+		"a cache around the data directory is read-only": {
 			ask:  func(r *Request) { r.Policy.Caches = append(r.Policy.Caches, "/home/me/.local/share", "/home/me", "/") },
 			want: ``,
 		},
-		"a cache in or around an integration tree is only read": {
+		"a cache in or around an integration tree is read-only": {
 			ask: func(r *Request) {
 				r.Policy.Caches = append(r.Policy.Caches, "/home/me/project/src", "/home/me/project")
 			},
 		},
-		"a cache in /tmp is seen": {
+		"a cache in /tmp gets an overlay": {
 			disk: usual + "/tmp/cache/",
 			ask:  func(r *Request) { r.Policy.Caches = append(r.Policy.Caches, "/tmp/cache") },
 			want: `+ layered /tmp/cache`,
 		},
-		"what has a name in garbled letters is not kept, and has no layer": {
+		"a path that is not UTF-8 is neither kept nor overlaid": {
 			disk: usual + "/tmp/\xff/bin/\n/home/me/\xff/",
 			ask: func(r *Request) {
 				r.PathDirs, r.Policy.Caches = []string{"/tmp/\xff/bin"}, append(r.Policy.Caches, "/home/me/\xff")
 			},
 		},
-		"layers outside of the data directory are hidden": {
+		"an overlay directory outside the data directory is hidden": {
 			disk: usual + "/srv/layers/",
 			ask:  func(r *Request) { r.OverlayDir = "/srv/layers" },
 			want: `+ hidden /srv/layers`,
@@ -513,7 +514,7 @@ func TestAPlanIsTheUsualOneAndWhatIsDifferent(t *testing.T) {
 	}
 }
 
-// moved is a request with everything elsewhere.
+// relocateRequest replaces from by to in every path of a request.
 func moved(r Request, from, to string) Request {
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -535,64 +536,64 @@ func TestWhatWouldBreakAWallIsRefused(t *testing.T) {
 		alias   [2]string
 		want    string
 	}{
-		"another system":       {machine: func(m *Machine) { *m = Machine{System: "plan9"} }, want: "user-namespaces: plan9 has none"},
-		"another processor":    {machine: func(m *Machine) { m.Arch = "riscv64" }, want: "seccomp: there is no filter for riscv64"},
-		"no landlock":          {machine: func(m *Machine) { m.LandlockABI, m.WhyNoLandlock = 0, "not enabled" }, want: "landlock: not enabled; --isolation none does without"},
-		"old landlock":         {machine: func(m *Machine) { m.LandlockABI, m.Kernel = 1, "5.13" }, want: "landlock: this kernel, 5.13, has version 1 of it, and 2 is needed"},
-		"no seccomp":           {machine: func(m *Machine) { m.WhyNoSeccomp = "not built" }, want: "seccomp: not built"},
-		"no such outputs":      {ask: func(r *Request) { r.Outputs = "some" }, want: `outputs "some" mean nothing`},
-		"outputs to no host":   {ask: func(r *Request) { r.Outputs = "hosts:" }, want: `outputs "hosts:" mean nothing`},
-		"outputs not said":     {ask: func(r *Request) { r.Outputs = "" }, want: `outputs "" mean nothing`},
-		"to write everything":  {ask: askWrite("/"), want: `agency.sandbox.write "/": it is everything`},
-		"to write the home":    {ask: askWrite("/home/me"), want: "your home directory"},
-		"to write all homes":   {ask: askWrite("/home"), want: "your home directory"},
-		"to write nothing":     {ask: askWrite("/home/me/gone"), want: "there is nothing; create it"},
-		"to write nowhere":     {ask: askWrite("data"), want: "there is nothing"},
-		"to write /tmp":        {ask: askWrite("/tmp"), want: "every sandbox has one of its own"},
-		"to write /run":        {ask: askWrite("/var/run"), want: "every sandbox has one of its own"},
-		"to write /proc":       {ask: askWrite("/proc/sys"), want: "it belongs to the kernel"},
-		"to write /sys":        {ask: askWrite("/sys"), want: "it belongs to the kernel"},
-		"to write a device":    {ask: askWrite("/dev/null"), want: "it belongs to the kernel"},
-		"the integration tree": {ask: askWrite("/home/me/project"), want: "it is /home/me/project, an integration worktree"},
-		"part of it":           {ask: askWrite("/home/me/project/src"), want: "it lies inside /home/me/project, an integration worktree"},
-		"the git directory":    {ask: askWrite("/home/me/project/.git"), want: "it is /home/me/project/.git, the git directory"},
-		"the data directory":   {ask: askWrite(data), want: "it is " + data + ", the data directory"},
-		"around it":            {ask: askWrite("/home/me/.local"), want: "it contains " + data + ", the data directory"},
-		"another sandbox":      {ask: askWrite(data + "/repos/r/sandboxes/other/tree"), want: "it lies inside " + data},
-		"the layers":           {disk: usual + "/srv/layers/x/", ask: func(r *Request) { r.OverlayDir, r.Policy.Write = "/srv/layers", []string{"/srv/layers/x"} }, want: "the data directory"},
-		"by way of a link":     {disk: usual + "/srv/link -> /home/me/project/src", ask: askWrite("/srv/link"), want: "it lies inside /home/me/project"},
-		"by way of a bind":     {disk: usual + "/srv/bind/", alias: [2]string{"/srv/bind", "/home/me/project"}, ask: askWrite("/srv/bind"), want: "it is /home/me/project, an integration worktree"},
-		"by way of a bind below": {
+		"another system":          {machine: func(m *Machine) { *m = Machine{System: "plan9"} }, want: "user-namespaces: plan9 has none"},
+		"another processor":       {machine: func(m *Machine) { m.Arch = "riscv64" }, want: "seccomp: there is no filter for riscv64"},
+		"no landlock":             {machine: func(m *Machine) { m.LandlockABI, m.WhyNoLandlock = 0, "not enabled" }, want: "landlock: not enabled; --isolation none does without"},
+		"old landlock":            {machine: func(m *Machine) { m.LandlockABI, m.Kernel = 1, "5.13" }, want: "landlock: this kernel, 5.13, has version 1 of it, and 2 is needed"},
+		"no seccomp":              {machine: func(m *Machine) { m.WhyNoSeccomp = "not built" }, want: "seccomp: not built"},
+		"unknown outputs":         {ask: func(r *Request) { r.Outputs = "some" }, want: `outputs "some" mean nothing`},
+		"outputs to no host":      {ask: func(r *Request) { r.Outputs = "hosts:" }, want: `outputs "hosts:" mean nothing`},
+		"empty outputs":           {ask: func(r *Request) { r.Outputs = "" }, want: `outputs "" mean nothing`},
+		"to write everything":     {ask: askWrite("/"), want: `agency.sandbox.write "/": it is everything`},
+		"to write the home":       {ask: askWrite("/home/me"), want: "your home directory"},
+		"to write all homes":      {ask: askWrite("/home"), want: "your home directory"},
+		"to write a missing dir":  {ask: askWrite("/home/me/gone"), want: "there is nothing; create it"},
+		"to write a relative dir": {ask: askWrite("data"), want: "there is nothing"},
+		"to write /tmp":           {ask: askWrite("/tmp"), want: "every sandbox has one of its own"},
+		"to write /run":           {ask: askWrite("/var/run"), want: "every sandbox has one of its own"},
+		"to write /proc":          {ask: askWrite("/proc/sys"), want: "it belongs to the kernel"},
+		"to write /sys":           {ask: askWrite("/sys"), want: "it belongs to the kernel"},
+		"to write a device":       {ask: askWrite("/dev/null"), want: "it belongs to the kernel"},
+		"the integration tree":    {ask: askWrite("/home/me/project"), want: "it is /home/me/project, an integration worktree"},
+		"part of that tree":       {ask: askWrite("/home/me/project/src"), want: "it lies inside /home/me/project, an integration worktree"},
+		"the git directory":       {ask: askWrite("/home/me/project/.git"), want: "it is /home/me/project/.git, the git directory"},
+		"the data directory":      {ask: askWrite(data), want: "it is " + data + ", the data directory"},
+		"around the data dir":     {ask: askWrite("/home/me/.local"), want: "it contains " + data + ", the data directory"},
+		"another sandbox":         {ask: askWrite(data + "/repos/r/sandboxes/other/tree"), want: "it lies inside " + data},
+		"the overlay dir":         {disk: usual + "/srv/layers/x/", ask: func(r *Request) { r.OverlayDir, r.Policy.Write = "/srv/layers", []string{"/srv/layers/x"} }, want: "the data directory"},
+		"through a symlink":       {disk: usual + "/srv/link -> /home/me/project/src", ask: askWrite("/srv/link"), want: "it lies inside /home/me/project"},
+		"through a bind mount":    {disk: usual + "/srv/bind/", alias: [2]string{"/srv/bind", "/home/me/project"}, ask: askWrite("/srv/bind"), want: "it is /home/me/project, an integration worktree"},
+		"through a bind mount below": {
 			disk: usual + "/srv/all/bind/ mounted", alias: [2]string{"/srv/all/bind", "/home/me/project/src"},
 			ask: askWrite("/srv/all"), want: "/srv/all/bind, which is mounted there, lies inside /home/me/project, an integration worktree",
 		},
-		"by way of a bind in the sandbox": {
+		"through a bind mount in the sandbox": {
 			disk: usual + box + "/tree/bind/ mounted", alias: [2]string{box + "/tree/bind", "/home/me/project"},
 			want: "which is mounted in the sandbox, is /home/me/project",
 		},
-		"to write a secret":         {ask: askWrite("/home/me/.ssh"), want: "there are secrets in it"},
-		"to write in a secret":      {disk: usual + "/home/me/.ssh/x/", ask: askWrite("/home/me/.ssh/x"), want: "there are secrets in it"},
-		"a secret by way of a link": {disk: usual + "/srv/link -> /home/me/.ssh", ask: askWrite("/srv/link"), want: "there are secrets in it"},
+		"to write a secret":       {ask: askWrite("/home/me/.ssh"), want: "there are secrets in it"},
+		"to write in a secret":    {disk: usual + "/home/me/.ssh/x/", ask: askWrite("/home/me/.ssh/x"), want: "there are secrets in it"},
+		"a secret through a link": {disk: usual + "/srv/link -> /home/me/.ssh", ask: askWrite("/srv/link"), want: "there are secrets in it"},
 
-		"a layer on the integration tree":  {ask: askLayer("/home/me/project"), want: `agency.sandbox.write "private:/home/me/project": it is /home/me/project`},
-		"a layer on the data directory":    {ask: askLayer(data), want: "the data directory"},
-		"a layer on the home":              {ask: askLayer("/home/me"), want: "your home directory"},
-		"a layer on nothing":               {ask: askLayer("/gone"), want: "there is nothing"},
-		"a layer on a file":                {disk: usual + "/home/me/file", ask: askLayer("/home/me/file"), want: "only a directory can have a layer"},
-		"a layer on somebody else's":       {disk: usual + "/srv/theirs/ of 7", ask: askLayer("/srv/theirs"), want: "belongs to another user"},
-		"a layer where something is below": {disk: usual + "/srv/all/x/ mounted", ask: askLayer("/srv/all"), want: "something is mounted: /srv/all/x"},
-		"a layer on /tmp":                  {ask: askLayer("/tmp"), want: "every sandbox has one of its own"},
+		"overlay on the integration tree": {ask: askLayer("/home/me/project"), want: `agency.sandbox.write "private:/home/me/project": it is /home/me/project`},
+		"overlay on the data directory":   {ask: askLayer(data), want: "the data directory"},
+		"overlay on the home":             {ask: askLayer("/home/me"), want: "your home directory"},
+		"overlay on a missing path":       {ask: askLayer("/gone"), want: "there is nothing"},
+		"overlay on a file":               {disk: usual + "/home/me/file", ask: askLayer("/home/me/file"), want: "only a directory can have a layer"},
+		"overlay on another user's":       {disk: usual + "/srv/theirs/ of 7", ask: askLayer("/srv/theirs"), want: "belongs to another user"},
+		"overlay above a mount point":     {disk: usual + "/srv/all/x/ mounted", ask: askLayer("/srv/all"), want: "something is mounted: /srv/all/x"},
+		"overlay on /tmp":                 {ask: askLayer("/tmp"), want: "every sandbox has one of its own"},
 
-		"to read /tmp":                {ask: askRead("/tmp"), want: `agency.sandbox.read "/tmp": every sandbox has one of its own`},
-		"to read the data directory":  {ask: askRead(data), want: "where other sandboxes are"},
-		"to read another sandbox":     {ask: askRead(data + "/repos/r/sandboxes/other/tree"), want: "where other sandboxes are"},
-		"to read one by a link":       {disk: usual + "/srv/link -> " + data + "/repos", ask: askRead("/srv/link"), want: "where other sandboxes are"},
-		"to hide everything":          {ask: askHide("/"), want: `agency.sandbox.hide "/": nothing works without it`},
-		"to hide /proc":               {ask: askHide("/proc"), want: "nothing works without it"},
-		"to hide the sandbox":         {ask: askHide(box + "/tree"), want: "part of the sandbox"},
-		"to hide the git directory":   {ask: askHide("/home/me/project/.git"), want: "part of the sandbox"},
-		"a secret in garbled letters": {disk: usual + "/home/me/\xff/", ask: func(r *Request) { r.Policy.Secrets = []string{"/home/me/\xff"} }, want: `"/home/me/\xff" is not valid UTF-8`},
-		"a secret that is everything": {disk: strings.Replace(usual, "/home/me/.ssh/", "/home/me/.ssh -> /home", 1), want: "hidden-secrets: /home/me/.ssh leads to /home, which cannot be hidden"},
+		"to read /tmp":                 {ask: askRead("/tmp"), want: `agency.sandbox.read "/tmp": every sandbox has one of its own`},
+		"to read the data directory":   {ask: askRead(data), want: "where other sandboxes are"},
+		"to read another sandbox":      {ask: askRead(data + "/repos/r/sandboxes/other/tree"), want: "where other sandboxes are"},
+		"to read one by a symlink":     {disk: usual + "/srv/link -> " + data + "/repos", ask: askRead("/srv/link"), want: "where other sandboxes are"},
+		"to hide everything":           {ask: askHide("/"), want: `agency.sandbox.hide "/": nothing works without it`},
+		"to hide /proc":                {ask: askHide("/proc"), want: "nothing works without it"},
+		"to hide the sandbox":          {ask: askHide(box + "/tree"), want: "part of the sandbox"},
+		"to hide the git directory":    {ask: askHide("/home/me/project/.git"), want: "part of the sandbox"},
+		"a secret that is not UTF-8":   {disk: usual + "/home/me/\xff/", ask: func(r *Request) { r.Policy.Secrets = []string{"/home/me/\xff"} }, want: `"/home/me/\xff" is not valid UTF-8`},
+		"a secret that leads to /home": {disk: strings.Replace(usual, "/home/me/.ssh/", "/home/me/.ssh -> /home", 1), want: "hidden-secrets: /home/me/.ssh leads to /home, which cannot be hidden"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -618,7 +619,7 @@ func TestWhatWouldBreakAWallIsRefused(t *testing.T) {
 				t.Errorf("got %v %+v, want %q", err, got, c.want)
 			}
 			if refused != nil && (refused.Wall == "") == (refused.Key == "") {
-				t.Errorf("%+v names neither or both", refused)
+				t.Errorf("%+v must name either a wall or a key", refused)
 			}
 		})
 	}
@@ -707,7 +708,7 @@ func TestNobodyIsSpokenToAtASocket(t *testing.T) {
 	if want := []string{"/home/me/agent", "/opt/service/sock"}; !slices.Equal(p.Sockets, want) {
 		t.Errorf("got %q, want %q", p.Sockets, want)
 	}
-	// They come and go: who joins others is not refused because of one.
+	// Sockets come and go, so a plan without them is not weaker: it may join running namespaces.
 	if weaker := (Plan{Network: p.Network, LandlockABI: p.LandlockABI, Hidden: p.Hidden, Private: p.Private, Writable: p.Writable}).WeakerThan(p); weaker != "" {
 		t.Errorf("weaker: %s", weaker)
 	}
@@ -750,15 +751,16 @@ func TestLayersHaveHomesOfTheirOwnThatStayTheSame(t *testing.T) {
 			t.Errorf("%+v", l)
 		}
 		if l.Path == "/home/me/project/.git" && l.Upper != box+"/walls/git/upper" {
-			t.Errorf("the git directory's is %s", l.Upper)
+			t.Errorf("upper directory of the git directory: %s", l.Upper)
 		}
 		if l.Path == "/home/me/.npm" && !strings.HasPrefix(l.Upper, box+"/walls/npm-") {
-			t.Errorf("that of .npm is %s", l.Upper)
+			t.Errorf("upper directory of .npm: %s", l.Upper)
 		}
 	}
 }
 
-// promised checks what holds for every plan, whatever was asked for.
+// checkPlan checks the invariants of every plan: no path has two visibilities, no git-agency directory or
+// integration tree is writable, and secrets and hidden paths are invisible.
 func promised(t *testing.T, r Request, m Machine, p Plan) {
 	t.Helper()
 	seen := map[string]Visibility{}
@@ -768,7 +770,7 @@ func promised(t *testing.T, r Request, m Machine, p Plan) {
 		}
 		seen[path] = s
 		if e := m.Files.Lookup(path); e.Kind == Absent && !contains(r.DataDir, path) && path != r.OverlayDir && path != r.GitDir {
-			t.Errorf("%s %s is not there", s, path)
+			t.Errorf("%s %s does not exist", s, path)
 		} else if e.Path != path {
 			t.Errorf("%s %s leads to %s", s, path, e.Path)
 		}
@@ -776,7 +778,7 @@ func promised(t *testing.T, r Request, m Machine, p Plan) {
 	for _, w := range p.Writable {
 		for _, other := range append([]string{r.GitDir, r.DataDir, r.OverlayDir}, r.IntegrationTrees...) {
 			if rel := m.Files.Overlap(w, other); w != r.Tree && rel != guard.Disjoint {
-				t.Errorf("%s can be written, and %s %s", w, rel, other)
+				t.Errorf("%s is writable, and %s %s", w, rel, other)
 			}
 		}
 	}
@@ -802,11 +804,11 @@ func promised(t *testing.T, r Request, m Machine, p Plan) {
 	for _, l := range p.Overlays {
 		for _, other := range append([]string{r.DataDir, r.OverlayDir, r.Tree}, r.IntegrationTrees...) {
 			if l.Path != r.GitDir && m.Files.Overlap(l.Path, other) != guard.Disjoint {
-				t.Errorf("the layer on %s touches %s", l.Path, other)
+				t.Errorf("the overlay on %s overlaps %s", l.Path, other)
 			}
 		}
 		if p.parentVisibility(l.Path) == Overlaid {
-			t.Errorf("the layer on %s is in another", l.Path)
+			t.Errorf("the overlay on %s is inside another overlay", l.Path)
 		}
 		if homes[l.Upper] || homes[l.Work] || !guard.Contains(r.OverlayDir, l.Upper) || !guard.Contains(r.OverlayDir, l.Work) {
 			t.Errorf("%+v", l)
@@ -827,7 +829,7 @@ func promised(t *testing.T, r Request, m Machine, p Plan) {
 	}
 }
 
-// FuzzNoPlanBreaksAPromise makes a file system and a request of what it is given.
+// FuzzMakePlanInvariants seeds the generator of a file system and a request, and checks the plan.
 func FuzzNoPlanBreaksAPromise(f *testing.F) {
 	for seed := range uint64(50) {
 		f.Add(seed, seed*7)
@@ -847,10 +849,12 @@ func TestNoPlanBreaksAPromise(t *testing.T) {
 		}
 	}
 	if drawn < 2000 {
-		t.Errorf("only %d plans were drawn", drawn)
+		t.Errorf("MakePlan accepted only %d requests", drawn)
 	}
 }
 
+// checkRandomPlan plans for a random file system and request, and checks the plan. It returns false if
+// the request is refused.
 func drawRandom(t *testing.T, random *rand.Rand) bool {
 	t.Helper()
 	names := []string{"tmp", "run", "home", "a", "b", "srv", "var"}
@@ -894,7 +898,7 @@ func drawRandom(t *testing.T, random *rand.Rand) bool {
 	m := usualMachine(text)
 	for _, own := range []string{r.GitDir, r.Tree, r.DataDir} {
 		if e := m.Files.Lookup(own); e.Path != own || e.Kind != Directory {
-			return false // the request has to be right
+			return false // not a valid request
 		}
 	}
 	plan, err := MakePlan(r, m)

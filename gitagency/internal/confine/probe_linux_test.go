@@ -18,12 +18,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The witness is unshare(1) with a shell, which builds the same things in another way.
+// TestProbeAgreesWithUnshare compares Probe with unshare(1), which makes the same namespaces and mounts on its own.
 func TestTheProbeAgreesWithAnotherWitness(t *testing.T) {
 	t.Parallel()
 	unshare, err := exec.LookPath("unshare")
 	if err != nil {
-		t.Skipf("skipped: no witness: %v", err)
+		t.Skipf("skipped: no unshare: %v", err)
 	}
 	dir := t.TempDir()
 	const overlay = `cd "$1" && mkdir l u w m && echo below >l/file &&
@@ -43,7 +43,7 @@ above"`
 	removeWork(t, filepath.Join(dir, "w"))
 }
 
-// removeWork removes what os.RemoveAll cannot: a directory without any permission.
+// removeEmptyWorkDir removes the overlay's work/work, which has no permissions and stops os.RemoveAll.
 func removeWork(t *testing.T, work string) {
 	t.Helper()
 	if err := os.Remove(filepath.Join(work, "work")); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -51,7 +51,7 @@ func removeWork(t *testing.T, work string) {
 	}
 }
 
-// Landlock takes exactly the rights its ABI has; what no ABI has is refused.
+// TestLandlockAcceptsRightsOfItsABI creates rulesets: the kernel accepts the rights of its ABI and refuses others.
 func TestLandlockDoesWhatItsABIPromises(t *testing.T) {
 	t.Parallel()
 	got := probe(t, environment(t))[Landlock]
@@ -105,7 +105,7 @@ func TestAProbeThatIsCancelledSaysSoAndLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	dir, bin := t.TempDir(), t.TempDir()
 	pidFile := filepath.Join(bin, "pid")
-	// Of the two mounts only this one has a pid that means something outside.
+	// Only the overlay mount runs in the host's pid namespace, so only its pid is written.
 	program(t, bin, "mount", `case "$*" in *overlay*) echo $$ >'`+pidFile+`.new'; mv '`+pidFile+`.new' '`+pidFile+`';; esac; sleep 600`)
 	cause := errors.New("the user pressed Ctrl-C")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -131,7 +131,7 @@ func TestAProbeThatIsCancelledSaysSoAndLeavesNothingBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	if status, err := os.ReadFile("/proc/" + strings.TrimSpace(string(pid)) + "/status"); err == nil && !strings.Contains(string(status), "\nState:\tZ") {
-		t.Errorf("mount goes on: %s", status)
+		t.Errorf("mount is still running: %s", status)
 	}
 	requireNothing(t, dir)
 }
@@ -196,7 +196,8 @@ func TestAMountThatFailsIsQuoted(t *testing.T) {
 	}
 }
 
-// In a user namespace its root may forbid further ones, by the very setting that does so for everybody.
+// TestProbeNamesSettingThatForbidsUserNamespaces sets user.max_user_namespaces to 0 in a user namespace, where
+// its root may do so without affecting the host.
 func TestUserNamespacesThatAreForbiddenAreMissingAndTheSettingIsNamed(t *testing.T) {
 	if os.Getenv(inside) == "" {
 		t.Parallel()
@@ -226,7 +227,8 @@ func TestUserNamespacesThatAreForbiddenAreMissingAndTheSettingIsNamed(t *testing
 	requireNothing(t, dir)
 }
 
-// Landlock lets user namespaces be made but nothing be mounted, as AppArmor does on some systems.
+// TestProbeReportsPowerlessUserNamespacesMissing runs under Landlock, which allows user namespaces but no mounts, as
+// AppArmor does on some systems.
 func TestUserNamespacesWithoutPowerAreMissing(t *testing.T) {
 	if os.Getenv(inside) == "" {
 		t.Parallel()
@@ -234,7 +236,7 @@ func TestUserNamespacesWithoutPowerAreMissing(t *testing.T) {
 			t.Skipf("skipped: no Landlock: %v", err)
 		}
 		if probe(t, environment(t))[UserNamespaces].State != OK {
-			t.Skip("skipped: no user namespaces to take the power from")
+			t.Skip("skipped: no user namespaces")
 		}
 		again(t, t.Name(), func(*exec.Cmd) error { return restrictThread() })
 		return
@@ -247,19 +249,20 @@ func TestUserNamespacesWithoutPowerAreMissing(t *testing.T) {
 	if f := features[Overlay]; f.State != Missing || f.Detail != "needs user namespaces" {
 		t.Errorf("got %+v", f)
 	}
-	if f := features[Landlock]; f.State != OK { // one may have several
+	if f := features[Landlock]; f.State != OK { // rulesets can be nested
 		t.Errorf("got %+v", f)
 	}
 	requireNothing(t, dir)
 }
 
-// Root is refused less, and cleans up what others cannot.
+// TestUnprivilegedUser runs the other tests as an unprivileged user, because root is refused less and can remove
+// more.
 func TestAllThisHoldsForAnOrdinaryUserToo(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("skipped: the other tests run as an ordinary user already")
 	}
-	// Places that an ordinary user can reach.
+	// Directories that an unprivileged user can reach.
 	house := t.TempDir()
 	tmp, exe := filepath.Join(house, "tmp"), filepath.Join(house, "test")
 	if out, err := exec.CommandContext(t.Context(), "cp", "/proc/"+strconv.Itoa(os.Getpid())+"/exe", exe).CombinedOutput(); err != nil {
@@ -277,8 +280,8 @@ func TestAllThisHoldsForAnOrdinaryUserToo(t *testing.T) {
 	switch {
 	case err != nil:
 		t.Errorf("%v\n%s", err, out)
-	case !strings.Contains(string(out), "--- PASS: TestTheProbeLeavesNothingBehind"):
-		t.Errorf("it did not run:\n%s", out)
+	case !strings.Contains(string(out), "--- PASS: TestProbeLeavesNoFilesOrMounts"):
+		t.Errorf("the tests did not run:\n%s", out)
 	case strings.Contains(string(out), "--- SKIP"):
 		t.Skipf("skipped: some of it as an ordinary user:\n%s", out)
 	}
@@ -293,7 +296,7 @@ func BenchmarkProbe(b *testing.B) {
 	}
 }
 
-// probe probes as anybody would, and gives the features by name.
+// probeFeatures calls Probe and returns the features by name.
 func probe(t *testing.T, env []string) map[string]Feature {
 	t.Helper()
 	features, err := Probe(t.Context(), env)
@@ -314,12 +317,13 @@ func probe(t *testing.T, env []string) map[string]Feature {
 	return byName
 }
 
-// environment is ours, with a directory for temporary files and what is given.
+// probeEnv returns the PATH of this process, a temporary TMPDIR and the given variables.
 func environment(t *testing.T, more ...string) []string {
 	t.Helper()
 	return append([]string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + t.TempDir()}, more...)
 }
 
+// writeScript makes an executable shell script.
 func program(t *testing.T, dir, name, script string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
@@ -327,6 +331,7 @@ func program(t *testing.T, dir, name, script string) {
 	}
 }
 
+// requireEmpty checks that dir is empty and that nothing is mounted in it.
 func requireNothing(t *testing.T, dir string) {
 	t.Helper()
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
@@ -338,11 +343,11 @@ func requireNothing(t *testing.T, dir string) {
 	}
 }
 
-// inside tells a test that it runs again, in a process of its own.
+// reexecVariable is set in the process in which rerunTest runs a test again.
 const inside = "CONFINE_TEST_INSIDE"
 
-// again runs a test of this binary again in another process, on whose thread and attributes prepare has
-// a say, and fails if it fails there.
+// rerunTest runs a test of this binary in another process and fails if it fails there. prepare may set attributes
+// of the command and restrict the thread that starts it.
 func again(t *testing.T, test string, prepare func(*exec.Cmd) error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^"+test+"$", "-test.v")
@@ -352,7 +357,7 @@ func again(t *testing.T, test string, prepare func(*exec.Cmd) error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // for good: nobody else gets a thread that was prepared
+		runtime.LockOSThread() // never unlocked: the runtime must not reuse a restricted thread
 		if err = prepare(cmd); err == nil {
 			out, err = cmd.CombinedOutput()
 		}
@@ -360,16 +365,15 @@ func again(t *testing.T, test string, prepare func(*exec.Cmd) error) {
 	<-done
 	switch {
 	case err != nil && cmd.ProcessState == nil:
-		t.Skipf("skipped: it cannot be run like this here: %v", err)
+		t.Skipf("skipped: the process cannot be started like this: %v", err)
 	case err != nil:
 		t.Errorf("%v\n%s", err, out)
 	case !strings.Contains(string(out), "--- PASS: "+test):
-		t.Errorf("it did not run:\n%s", out)
+		t.Errorf("the test did not run:\n%s", out)
 	}
 }
 
-// restrictThread puts this thread, and what it starts, under Landlock, which then forbids nearly
-// nothing but to mount.
+// denyMounts puts this thread and its children under a Landlock ruleset that forbids little besides mounting.
 func restrictThread() error {
 	fd, err := ruleset(unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK)
 	if err != nil {
@@ -385,6 +389,7 @@ func restrictThread() error {
 	return nil
 }
 
+// createRuleset creates a Landlock ruleset that handles one access right.
 func ruleset(right uint64) (int, error) {
 	attr := struct{ fs uint64 }{right}
 	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0)

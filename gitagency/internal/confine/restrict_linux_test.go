@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The first thread is kept for who wants nothing of it: no test may be shut in there.
+// The main goroutine keeps the first thread, so that no test runs on it and restricts it.
 func init() { runtime.LockOSThread() }
 
-// shutIn shuts this test's thread in, which ends with it.
+// restrictSelf restricts the thread of the test. The thread ends with the test, because it stays locked.
 func shutIn(t *testing.T, p Plan) {
 	t.Helper()
 	runtime.LockOSThread()
@@ -44,7 +44,7 @@ func TestNoPowerIsLeft(t *testing.T) {
 		}
 	}
 	if strings.Contains(before, "CapEff:\t0000000000000000\n") {
-		t.Errorf("there was nothing to lose:\n%s", before)
+		t.Errorf("no capabilities before Restrict:\n%s", before)
 	}
 	for _, want := range []string{"NoNewPrivs:\t1\n", "Seccomp:\t2\n"} {
 		if !strings.Contains(child, want) {
@@ -54,14 +54,14 @@ func TestNoPowerIsLeft(t *testing.T) {
 	if bits, err := unix.PrctlRetInt(unix.PR_GET_SECUREBITS, 0, 0, 0, 0); bits != 0b11101111 || err != nil {
 		t.Errorf("secure bits %b, %v", bits, err)
 	}
-	// The others of this process are as they were.
+	// The other threads of this process are not restricted.
 	rest := make(chan string)
 	go func() {
-		data, _ := os.ReadFile("/proc/self/status") // of the first thread
+		data, _ := os.ReadFile("/proc/self/status") // /proc/self is the first thread
 		rest <- string(data)
 	}()
 	if text := <-rest; strings.Contains(text, "CapEff:\t0000000000000000\n") || !strings.Contains(text, "Seccomp:\t0\n") {
-		t.Errorf("the first thread:\n%s", text)
+		t.Errorf("the first thread was restricted:\n%s", text)
 	}
 }
 
@@ -74,7 +74,7 @@ func status(t *testing.T) string {
 	return string(data)
 }
 
-// run runs a program from this thread and gives what it says.
+// runProgram runs a program from this thread and returns its output.
 func run(t *testing.T, argv ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -139,7 +139,7 @@ func TestTheKernelIsNotAskedForMore(t *testing.T) {
 		}
 		unix.Close(fd)
 	}
-	// Process 1 has powers, and what it holds open is outside. Others hear nothing from us either.
+	// Process 1 has capabilities and descriptors of files outside: it can be neither signalled, inspected nor traced.
 	for _, reach := range []string{"kill -0 1", "ls -L /proc/1/root/", "readlink /proc/1/fd/0", "cat </proc/1/fd/0", "readlink /proc/1/exe", "cat /proc/1/environ", "echo x >/proc/1/comm", "strace -p 1 -o /dev/null"} {
 		if out, err := exec.CommandContext(t.Context(), "sh", "-c", reach).CombinedOutput(); err == nil {
 			t.Errorf("%s: %s", reach, out)
@@ -147,6 +147,7 @@ func TestTheKernelIsNotAskedForMore(t *testing.T) {
 	}
 }
 
+// closeAndErr closes fd if err is nil, and returns err.
 func second(fd int, err error) error {
 	if err == nil {
 		unix.Close(fd)
@@ -161,8 +162,8 @@ func raw(call, a, b, c uintptr) error {
 	return nil
 }
 
-// Each of the three ways by which a file could be written must be closed on its own: here Landlock, of
-// what mounts would allow.
+// TestLandlockAllowsOnlyPlannedWrites writes where the mounts allow it and Landlock does not: each wall must hold
+// without the others.
 func TestLandlockAllowsWhatIsPlannedOnly(t *testing.T) {
 	if outside(t) {
 		dir := house(t, "tree/a/file=x", "tree/b/", "more/", "single=x", "socket/")
@@ -175,7 +176,7 @@ func TestLandlockAllowsWhatIsPlannedOnly(t *testing.T) {
 	dir, p := walledIn(t)
 	p.Writable = slicesWithout(p.Writable, filepath.Join(dir, "more"))
 	shutIn(t, p)
-	requireErrno(t, "what is not planned", os.WriteFile(filepath.Join(dir, "more/file"), nil, 0o600), unix.EACCES)
+	requireErrno(t, "write outside the plan", os.WriteFile(filepath.Join(dir, "more/file"), nil, 0o600), unix.EACCES)
 	name := func(n string) string { return filepath.Join(dir, n) }
 	if err := errors.Join(
 		os.Rename(name("tree/a/file"), name("tree/b/file")), // between directories
@@ -193,15 +194,15 @@ func TestLandlockAllowsWhatIsPlannedOnly(t *testing.T) {
 		t.Errorf("got %q", out)
 	}
 	for _, kind := range []uint32{unix.S_IFCHR, unix.S_IFBLK} {
-		for _, device := range []uint64{0, unix.Mkdev(1, 3)} { // 0 is what says in layers that something is gone
+		for _, device := range []uint64{0, unix.Mkdev(1, 3)} { // device 0:0 is a whiteout in an overlay
 			if err := unix.Mknod(name("tree/device"), kind|0o600, int(device)); err == nil {
-				t.Errorf("a device %o %d was made", kind, device)
+				t.Errorf("mknod made device %o %d", kind, device)
 			}
 		}
 	}
 	requireErrno(t, "whiteout", unix.Renameat2(unix.AT_FDCWD, name("tree/b/file"), unix.AT_FDCWD, name("tree/b/gone"), unix.RENAME_WHITEOUT), unix.EPERM)
 
-	// Sockets inside reach each other.
+	// A socket in the sandbox accepts connections from the sandbox.
 	server, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	path := &unix.SockaddrUnix{Name: name("socket/s")}
 	client, err2 := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -245,7 +246,7 @@ func TestProgramsStillWork(t *testing.T) {
 	} {
 		path, err := exec.LookPath(argv[0])
 		if err != nil || strings.Contains(path, ".pyenv") && os.Getuid() != 0 {
-			t.Logf("%s is not there to be tried", argv[0])
+			t.Logf("%s is not installed", argv[0])
 			continue
 		}
 		run(t, argv...)
@@ -268,7 +269,7 @@ func TestThereIsNoShuttingWithoutLandlock(t *testing.T) {
 	}
 	if known < 9 {
 		if err := Restrict(Plan{LandlockABI: 9}); !errors.Is(err, unix.EINVAL) {
-			t.Errorf("an ABI that is not there: %v", err)
+			t.Errorf("an ABI newer than the kernel's: %v", err)
 		}
 	}
 }

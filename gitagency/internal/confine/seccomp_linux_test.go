@@ -11,7 +11,7 @@ func TestThisMachineKnowsTheCallsThatAreBanned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What only older architectures have.
+	// Calls that exist only on older architectures.
 	old := map[string]bool{"chmod": true, "creat": true, "ioperm": true, "iopl": true, "mknod": true, "open": true, "uselib": true}
 	calls := map[string]bool{}
 	for _, b := range blockedCalls() {

@@ -7,13 +7,13 @@ import (
 	"testing"
 )
 
-// call is a system call as a filter sees it.
+// filterInput is a system call as a filter sees it.
 type call struct {
 	number, arch uint32
 	args         [6]uint64
 }
 
-// judge does what the kernel does with a filter.
+// runFilter interprets a BPF program for one system call, as the kernel does.
 func judge(t *testing.T, program []bpfInstruction, c call) uint32 {
 	t.Helper()
 	data := make([]byte, 16+6*8)
@@ -55,13 +55,13 @@ func judge(t *testing.T, program []bpfInstruction, c call) uint32 {
 	return 0
 }
 
-// invented is a machine that knows every call, some at the ends of what numbers can be.
+// fakeArchitecture has a number for every blocked call, some of them adjacent.
 func invented() architecture {
 	a := architecture{auditArch: 7, calls: map[string]uint32{}, foreignFrom: 1 << 30}
 	for i, b := range blockedCalls() {
-		a.calls[b.call] = uint32(i*i) / 3 // some are neighbours, some are not
+		a.calls[b.call] = uint32(i*i) / 3 // some are adjacent, some are not
 	}
-	// No two may have one number.
+	// Numbers must be unique.
 	used := map[uint32]bool{}
 	for _, b := range blockedCalls() {
 		for used[a.calls[b.call]] {
@@ -99,7 +99,7 @@ func TestTheFilterRefusesWhatIsBannedAndNothingElse(t *testing.T) {
 	}
 	for number := range uint32(500) {
 		if got := judge(t, program, call{number: number, arch: a.auditArch + 1}); got != retKill {
-			t.Errorf("%d on another machine: %#x", number, got)
+			t.Errorf("%d on another architecture: %#x", number, got)
 		}
 	}
 	if len(program) > 1000 {
@@ -111,33 +111,33 @@ func TestArgumentsDecideWhereTheyCan(t *testing.T) {
 	t.Parallel()
 	a := invented()
 	program := buildFilter(a)
-	const high = 0xabcd << 32 // the kernel does not look there
+	const high = 0xabcd << 32 // upper 32 bits, which the kernel ignores
 	for _, c := range []struct {
 		call    string
 		args    [6]uint64
 		refused bool
 	}{
 		{"clone", [6]uint64{0}, false},
-		{"clone", [6]uint64{0x01200011}, false},        // as fork
-		{"clone", [6]uint64{0x003d0f00}, false},        // as a thread
-		{"clone", [6]uint64{0x4111}, false},            // as Go
-		{"clone", [6]uint64{0x80 | 0x11}, false},       // a signal's number
+		{"clone", [6]uint64{0x01200011}, false},        // fork
+		{"clone", [6]uint64{0x003d0f00}, false},        // pthread_create
+		{"clone", [6]uint64{0x4111}, false},            // Go's exec
+		{"clone", [6]uint64{0x80 | 0x11}, false},       // bit of the exit signal, not a flag
 		{"clone", [6]uint64{0x10000000}, true},         // NEWUSER
 		{"clone", [6]uint64{0x00020000}, true},         // NEWNS
 		{"clone", [6]uint64{0x40000000 | 0x11}, true},  // NEWNET
 		{"clone", [6]uint64{high | 0x02000000}, true},  // NEWCGROUP
-		{"clone", [6]uint64{0, 0x10000000}, false},     // not a flag
+		{"clone", [6]uint64{0, 0x10000000}, false},     // second argument, not the flags
 		{"unshare", [6]uint64{0x200 | 0x400}, false},   // FS, FILES
 		{"unshare", [6]uint64{0x80}, true},             // NEWTIME
 		{"unshare", [6]uint64{0x10000000}, true},       //
 		{"ioctl", [6]uint64{0, 0x5401}, false},         // TCGETS
-		{"ioctl", [6]uint64{0x5412, 0, 0x5412}, false}, // not a request
+		{"ioctl", [6]uint64{0x5412, 0, 0x5412}, false}, // not in the request argument
 		{"ioctl", [6]uint64{0, 0x5412}, true},
 		{"ioctl", [6]uint64{0, high | 0x5412}, true},
 		{"ioctl", [6]uint64{0, 0x541c}, true},
 		{"ioctl", [6]uint64{0, 0x5423}, true},
 		{"socket", [6]uint64{1, 1}, false},
-		{"socket", [6]uint64{2, 1, 262}, false}, // MPTCP goes nowhere without a network
+		{"socket", [6]uint64{2, 1, 262}, false}, // MPTCP reaches nothing without a network
 		{"socket", [6]uint64{10, 2, 17}, false},
 		{"socket", [6]uint64{16, 3, 0}, false},
 		{"socket", [6]uint64{16, 3, 9}, true},
@@ -160,7 +160,7 @@ func TestArgumentsDecideWhereTheyCan(t *testing.T) {
 		{"creat", [6]uint64{0, 0o4755}, true},
 		{"creat", [6]uint64{0, 0o755}, false},
 		{"open", [6]uint64{0, 0o101, 0o644}, false},
-		{"open", [6]uint64{0, 0o1, 0o4644}, false}, // no mode at all
+		{"open", [6]uint64{0, 0o1, 0o4644}, false}, // without O_CREAT the mode is ignored
 		{"open", [6]uint64{0, 0o101, 0o4644}, true},
 		{"openat", [6]uint64{0, 0, 0, 0xffff}, false},
 		{"openat", [6]uint64{0, 0, 0o100, 0xffff}, true},
@@ -189,7 +189,7 @@ func TestWhatIsForbiddenCanBeRead(t *testing.T) {
 	for _, name := range names {
 		call, _, _ := strings.Cut(name, " ")
 		if seen[call] {
-			t.Errorf("%s is banned twice", call)
+			t.Errorf("%s is blocked twice", call)
 		}
 		seen[call] = true
 	}

@@ -20,7 +20,7 @@ func TestReadersSeeTheOldContentOrTheNewNeverAPart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
-	content := func(i int) []byte { // says first how long it is
+	content := func(i int) []byte { // begins with its length
 		size := i * 7919 % 100_000
 		return append(fmt.Appendf(nil, "%8d", size), bytes.Repeat([]byte{byte('a' + i%26)}, size)...)
 	}
@@ -34,7 +34,7 @@ func TestReadersSeeTheOldContentOrTheNewNeverAPart(t *testing.T) {
 				data, err := os.ReadFile(path)
 				if err != nil || len(data) < 8 || strings.TrimSpace(string(data[:8])) != strconv.Itoa(len(data)-8) ||
 					len(data) > 8 && bytes.Count(data[8:], data[8:9]) != len(data)-8 {
-					t.Errorf("a part: %d bytes, %v", len(data), err)
+					t.Errorf("partial content: %d bytes, %v", len(data), err)
 					return
 				}
 				looked.Add(1)
@@ -52,14 +52,14 @@ func TestReadersSeeTheOldContentOrTheNewNeverAPart(t *testing.T) {
 	close(done)
 	wg.Wait()
 	if looked.Load() == 0 {
-		t.Error("nobody looked")
+		t.Error("no reader ran")
 	}
 	if left := names(t, dir); !slices.Equal(left, []string{"file"}) {
 		t.Errorf("left behind: %q", left)
 	}
 }
 
-// Whatever the writers do at once, in the end one of them has won, whole.
+// TestConcurrentWriteFileLeavesOneCompleteFile lets several goroutines replace one file: the content of one writer remains.
 func TestManyWritersLeaveOneWholeFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -97,7 +97,7 @@ func TestWriteFileSetsTheModeWhateverTheUmaskAndReplacesWhatIsThere(t *testing.T
 			}
 		}
 	}
-	// A name is replaced, not what it leads to, nor what else has the same content.
+	// WriteFile replaces the name: neither the target of a symlink nor another hard link changes.
 	target := write(t, "mine", dir, "target")
 	link := filepath.Join(dir, "link")
 	must(t, os.Symlink(target, link))
@@ -106,10 +106,10 @@ func TestWriteFileSetsTheModeWhateverTheUmaskAndReplacesWhatIsThere(t *testing.T
 	must(t, WriteFile(link, []byte("new"), 0o600))
 	must(t, WriteFile(hard, []byte("new"), 0o600))
 	if data, _ := os.ReadFile(target); string(data) != "mine" {
-		t.Errorf("what it leads to is %q", data)
+		t.Errorf("the target is %q", data)
 	}
 	if !mode(t, link).IsRegular() {
-		t.Error("the link is still one")
+		t.Error("the symlink was not replaced")
 	}
 	for _, name := range []string{"sp ace", "new\nline", "st*r", "-dash", strings.Repeat("x", 200)} {
 		must(t, WriteFile(filepath.Join(dir, name), []byte(name), 0o600))
@@ -147,11 +147,11 @@ func TestCreateRunsPrepareBeforeAnybodyCanSeeTheFile(t *testing.T) {
 	var steps []string
 	f, err := Create(path, []byte("x"), 0o600, func(f *os.File) error {
 		if exists(path) {
-			t.Error("it is there already")
+			t.Error("the file is visible before prepare has run")
 		}
 		for _, name := range names(t, dir) {
 			if !strings.HasPrefix(name, TempPrefix) {
-				t.Errorf("whoever lists the directory sees %q", name)
+				t.Errorf("not a temporary name: %q", name)
 			}
 		}
 		steps = append(steps, "one")
@@ -159,7 +159,7 @@ func TestCreateRunsPrepareBeforeAnybodyCanSeeTheFile(t *testing.T) {
 	}, func(*os.File) error { steps = append(steps, "two"); return nil })
 	must(t, err)
 	if fi, err := f.Stat(); err != nil || !os.SameFile(fi, must2(t)(os.Stat(path))) {
-		t.Error("the open file is another one")
+		t.Error("the returned file is not the one at path")
 	}
 	must(t, f.Close())
 	if !slices.Equal(steps, []string{"one", "two"}) {
@@ -209,10 +209,10 @@ func TestMkdirIsExclusive(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "dir")
 	must(t, Mkdir(dir, 0o700))
 	if got := mode(t, dir); got != fs.ModeDir|0o700 {
-		t.Errorf("it is %v", got)
+		t.Errorf("mode %v", got)
 	}
 	if err := Mkdir(dir, 0o700); !errors.Is(err, fs.ErrExist) {
-		t.Errorf("a second time: %v", err)
+		t.Errorf("second Mkdir: %v", err)
 	}
 	if err := Mkdir(filepath.Join(dir, "a", "b"), 0o700); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("without a parent: %v", err)
@@ -233,7 +233,7 @@ func TestRemoveTakesOneNameAwayOrNothing(t *testing.T) {
 	must(t, os.Symlink(target, link))
 	must(t, Remove(link))
 	if err := Remove(filepath.Join(dir, "full")); err == nil || !exists(target) {
-		t.Errorf("a directory with something in it: %v", err)
+		t.Errorf("a non-empty directory: %v", err)
 	}
 }
 
@@ -257,11 +257,11 @@ func TestRemoveTreeRemovesWhatAProgramMadeReadOnly(t *testing.T) {
 	for name, modes := range map[string]map[string]fs.FileMode{
 		"plain":                       {},
 		"read-only directories":       {"mod": 0o555, "mod/pkg": 0o555, ".": 0o555},
-		"nothing allowed":             {"mod": 0, "mod/pkg": 0},
-		"only listing":                {"mod": 0o444, "mod/pkg": 0o444},
-		"only passing":                {"mod": 0o111, "mod/pkg": 0o111},
-		"only writing":                {"mod": 0o222, "mod/pkg": 0o222},
-		"the top alone":               {".": 0},
+		"no permissions":              {"mod": 0, "mod/pkg": 0},
+		"only read permission":        {"mod": 0o444, "mod/pkg": 0o444},
+		"only search permission":      {"mod": 0o111, "mod/pkg": 0o111},
+		"only write permission":       {"mod": 0o222, "mod/pkg": 0o222},
+		"only the top directory":      {".": 0},
 		"read-only files too":         {"mod": 0o555, "mod/pkg": 0o555, "mod/pkg/file": 0o400, "mod/file": 0},
 		"sticky and set group id too": {"mod": 0o555 | fs.ModeSticky | fs.ModeSetgid},
 	} {
@@ -288,7 +288,7 @@ func TestRemoveTreeRemovesWhatAProgramMadeReadOnly(t *testing.T) {
 				must(t, RemoveTree(tree))
 			}
 			if exists(tree) {
-				t.Error("it is still there")
+				t.Error("the tree was not removed")
 			}
 			if mode(t, outside) != fs.ModeDir|0o500 || mode(t, precious) != 0o400 || !exists(precious) {
 				t.Errorf("outside: %v, %v", mode(t, outside), mode(t, precious))
@@ -308,20 +308,20 @@ func TestRemoveTreeFollowsNoSymlinkOut(t *testing.T) {
 	must(t, os.Link(precious, filepath.Join(tree, "hard")))
 	must(t, syscall.Mkfifo(filepath.Join(tree, "pipe"), 0o600))
 	must(t, RemoveTree(tree))
-	// A tree that is itself a link: the link goes.
+	// If tree itself is a symlink, the symlink is removed.
 	must(t, os.Symlink(outside, tree))
 	must(t, RemoveTree(tree))
 	if exists(tree) || !exists(precious) {
-		t.Error("the link stayed, or what it leads to went")
+		t.Error("the symlink was not removed, or its target was")
 	}
 	must(t, RemoveTree(filepath.Join(root, "none")))
 	must(t, RemoveTree(write(t, "x", root, "file")))
 	if exists(filepath.Join(root, "file")) {
-		t.Error("a file stayed")
+		t.Error("a file was not removed")
 	}
 }
 
-// Deeper than any path may be long; a program that calls mkdir and chdir in a loop makes such a thing.
+// TestRemoveTreeRemovesTreeDeeperThanPathMax: a program that calls mkdir and chdir in a loop makes such a tree.
 func TestRemoveTreeRemovesATreeTooDeepToName(t *testing.T) {
 	t.Parallel()
 	if !unprivileged(t) {
@@ -342,7 +342,7 @@ func TestRemoveTreeRemovesATreeTooDeepToName(t *testing.T) {
 	must(t, errors.Join(err, f.Close(), root.Chmod(".", 0o500), root.Close()))
 	must(t, RemoveTree(tree))
 	if exists(tree) {
-		t.Error("it is still there")
+		t.Error("the tree was not removed")
 	}
 }
 
@@ -392,7 +392,8 @@ func TestMakeReachableGivesTheOwnerBackWhatHeTookFromHimself(t *testing.T) {
 	}
 }
 
-// Somebody in the tree swaps directories for symlinks that lead out while permissions are given back.
+// TestRestoreOwnerPermissionsStaysInsideDuringSwaps replaces directories by symlinks out of the tree while permissions are
+// restored.
 func TestMakeReachableNeverReachesOutsideHoweverFastSomebodySwaps(t *testing.T) {
 	t.Parallel()
 	if !unprivileged(t) {

@@ -52,9 +52,8 @@ func mode(t *testing.T, path string) os.FileMode {
 	return fi.Mode()
 }
 
-// unprivileged reports whether the test runs as somebody whom permissions bind. As root it does not;
-// then the same test runs again as nobody, in another process and a directory of nobody's own, and
-// fails here if it fails there.
+// unprivileged reports whether permissions apply to the test. If it runs as root, unprivileged runs the test again in
+// another process as uid 65534, with a temporary directory of that user, and fails if the test fails there.
 func unprivileged(t *testing.T) bool {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -65,8 +64,7 @@ func unprivileged(t *testing.T) bool {
 	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	must(t, os.Chown(dir, nobody, nobody))
-	// The program lies where nobody may not go; an open file is a way past that, and unlike a copy it
-	// is never busy.
+	// The user cannot reach the test binary by its path, so it is passed as an open file. A copy could fail with ETXTBSY.
 	self, err := os.Open("/proc/self/exe")
 	must(t, err)
 	defer self.Close()

@@ -9,23 +9,23 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 )
 
-// However many are asked for, and however long their names are, each gets its own answer and nobody waits for the other.
+// Lookup must answer many long names in order. Writer and reader must not block each other on a full pipe.
 func TestManyObjectsAreAskedForAtOnce(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := OpenRepo(l)
-	teller, err := repo.OpenCatFile(t.Context())
+	catFile, err := repo.OpenCatFile(t.Context())
 	l.Must(err)
-	defer teller.Close()
+	defer catFile.Close()
 	head := l.Git("rev-parse", "main")
 	var names []string
 	for range 300 {
 		names = append(names, head, strings.Repeat("x", 500))
 	}
-	gittest.Within(t, "answered", func() {
-		found, err := teller.Lookup(names...)
+	gittest.Within(t, "Lookup of many names", func() {
+		found, err := catFile.Lookup(names...)
 		if err != nil || len(found) != len(names) {
-			t.Errorf("%d answers to %d questions, %v", len(found), len(names), err)
+			t.Errorf("%d answers to %d names, %v", len(found), len(names), err)
 		}
 		for i, o := range found {
 			if want := i%2 == 0; (o.OID == head) != want || o.Missing() == want {
@@ -35,21 +35,21 @@ func TestManyObjectsAreAskedForAtOnce(t *testing.T) {
 	})
 }
 
-// Who is told to end is told so, and not that something is wrong with what git was about to say.
+// A cancelled QueryEach must return the cause of the cancellation, not an error about the next answer of git.
 func TestWhoIsToldToEndIsNotToldOfTheObjects(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
-	teller, err := OpenRepo(l).OpenCatFile(t.Context())
+	catFile, err := OpenRepo(l).OpenCatFile(t.Context())
 	l.Must(err)
-	defer teller.Close()
+	defer catFile.Close()
 	ctx, cancel := context.WithCancelCause(t.Context())
-	enough, judged := errors.New("enough"), 0
-	err = teller.QueryEach(ctx, "info", []string{l.Git("rev-parse", "main"), strings.Repeat("1", 40)}, func(int, CatFileAnswer) error {
-		judged++
+	enough, visited := errors.New("enough"), 0
+	err = catFile.QueryEach(ctx, "info", []string{l.Git("rev-parse", "main"), strings.Repeat("1", 40)}, func(int, CatFileAnswer) error {
+		visited++
 		cancel(enough)
 		return nil
 	})
-	if !errors.Is(err, enough) || judged != 1 {
-		t.Errorf("%v, after %d", err, judged)
+	if !errors.Is(err, enough) || visited != 1 {
+		t.Errorf("got %v after %d answers", err, visited)
 	}
 }

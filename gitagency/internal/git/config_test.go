@@ -57,7 +57,7 @@ func TestSettingsOfAWorktreeHaveThatScope(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	if got, have := OpenRepo(l).Config.Last("agency.x"); have {
-		t.Errorf("elsewhere: %+v", got)
+		t.Errorf("in the main worktree: %+v", got)
 	}
 }
 

@@ -26,38 +26,38 @@ func TestWhatIsSetInAWorktreeIsWhatGitSaysThere(t *testing.T) {
 	})
 }
 
-// Nobody is asked what is set in a worktree where nothing says that it can be something else, as by what most people
-// include: what is for everything below a directory.
+// WithWorktreeConfig must not run git when nothing in the configuration can differ between worktrees. The common case
+// is an include for every repository below a directory.
 func TestWorktreesThatCannotDifferAreNotAskedAbout(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		name  string
-		set   func(*gittest.Worktrees)
-		asked bool
+		name    string
+		set     func(*gittest.Worktrees)
+		queried bool
 	}{
-		{"nothing", func(*gittest.Worktrees) {}, false},
-		{"what is below a directory", func(o *gittest.Worktrees) {
+		{"no setting", func(*gittest.Worktrees) {}, false},
+		{"include below a directory", func(o *gittest.Worktrees) {
 			o.ConfigureGlobal("includeIf.gitdir:"+filepath.Dir(o.Root)+"/.path", o.Include(gittest.AutoCRLF))
 		}, false},
-		{"what is at home", func(o *gittest.Worktrees) { o.ConfigureGlobal("includeIf.gitdir:~/.path", o.Include(gittest.AutoCRLF)) }, false},
-		{"what is elsewhere", func(o *gittest.Worktrees) {
+		{"include below the home directory", func(o *gittest.Worktrees) { o.ConfigureGlobal("includeIf.gitdir:~/.path", o.Include(gittest.AutoCRLF)) }, false},
+		{"include below another directory", func(o *gittest.Worktrees) {
 			o.ConfigureGlobal("includeIf.gitdir:/nowhere/.path", o.Include(gittest.AutoCRLF))
 		}, false},
-		{"the repository of somebody", func(o *gittest.Worktrees) {
+		{"include by remote URL", func(o *gittest.Worktrees) {
 			o.ConfigureGlobal("includeIf.hasconfig:remote.*.url:https://x.invalid/**.path", o.Include(gittest.AutoCRLF))
 		}, false},
-		{"files of their own that nobody has", func(o *gittest.Worktrees) { o.Git("config", "extensions.worktreeConfig", "true") }, false},
-		{"this repository", func(o *gittest.Worktrees) {
+		{"worktreeConfig without a config.worktree", func(o *gittest.Worktrees) { o.Git("config", "extensions.worktreeConfig", "true") }, false},
+		{"include for this git directory", func(o *gittest.Worktrees) {
 			o.ConfigureGlobal("includeIf.gitdir:"+o.Root+"/.git.path", o.Include(gittest.AutoCRLF))
 		}, true},
-		{"a directory by another name", func(o *gittest.Worktrees) {
+		{"include below a symlink", func(o *gittest.Worktrees) {
 			o.Must(os.Symlink(filepath.Dir(o.Root), filepath.Join(o.Scratch, "link")))
 			o.ConfigureGlobal("includeIf.gitdir:"+filepath.Join(o.Scratch, "link")+"/.path", o.Include(gittest.AutoCRLF))
 		}, true},
-		{"a pattern", func(o *gittest.Worktrees) {
+		{"include by a pattern", func(o *gittest.Worktrees) {
 			o.ConfigureGlobal("includeIf.gitdir:worktrees/.path", o.Include(gittest.AutoCRLF))
 		}, true},
-		{"what nobody knows yet", func(o *gittest.Worktrees) { o.ConfigureGlobal("includeIf.moon:full.path", o.Include(gittest.AutoCRLF)) }, true},
+		{"include by an unknown condition", func(o *gittest.Worktrees) { o.ConfigureGlobal("includeIf.moon:full.path", o.Include(gittest.AutoCRLF)) }, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -65,8 +65,8 @@ func TestWorktreesThatCannotDifferAreNotAskedAbout(t *testing.T) {
 			repo := OpenRepo(o.Lab)
 			there, err := repo.WithWorktreeConfig(t.Context(), o.GitDirOfOne, true)
 			o.Must(err)
-			if asked := there != repo; asked != tt.asked {
-				t.Errorf("asked: %t", asked)
+			if queried := there != repo; queried != tt.queried {
+				t.Errorf("git was queried: %t", queried)
 			}
 			want, _ := o.TryGit(o.One, "config", "--get", "core.autocrlf")
 			if got := there.Config.Value("core.autocrlf"); got != strings.TrimSuffix(want, "\n") {

@@ -9,8 +9,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 )
 
-// One git that tells everything must never tell anything else than those that are asked one by one, and where
-// people work it must be enough.
+// discoverByTrace must find the same repository as discoverByQueries or none, and it must find the common kinds of
+// repository.
 func TestOneGitTellsWhatThreeWouldOrNothing(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -37,7 +37,7 @@ func TestOneGitTellsWhatThreeWouldOrNothing(t *testing.T) {
 	l.GitIn(own, "worktree", "add", "-q", "--detach", own+"-linked")
 	l.GitIn(own+"-linked", "config", "--worktree", "agency.agent", "x")
 
-	// Names in which a line ends lead elsewhere, if one reads them line by line.
+	// Read line by line, paths with a newline name another repository.
 	trap := filepath.Join(root, "trap")
 	l.Git("clone", "-q", ".", trap)
 	l.Git("clone", "-q", ".", trap+"\nworktree "+trap)
@@ -52,42 +52,42 @@ func TestOneGitTellsWhatThreeWouldOrNothing(t *testing.T) {
 	for _, c := range []struct {
 		name, dir string
 		env       []string
-		enough    bool
+		found     bool
 	}{
 		{"the top", l.Root, nil, true},
 		{"a sub directory", filepath.Join(l.Root, "dir"), nil, true},
 		{"through a symlink", filepath.Join(link, "dir"), nil, true},
 		{"a linked worktree", linked, nil, true},
 		{"below a linked worktree", filepath.Join(linked, "below"), nil, true},
-		{"a worktree of a bare one", ofBare, nil, true},
+		{"a worktree of a bare repository", ofBare, nil, true},
 		{"a git directory elsewhere", separate, nil, true},
-		{"a submodule", filepath.Join(around, "sub"), nil, false}, // it has core.worktree
+		{"a submodule", filepath.Join(around, "sub"), nil, false}, // its core.worktree is set
 		{"a repository in another", nested, nil, true},
 		{"a worktree with settings of its own", own + "-linked", nil, true},
-		{"a hook's index", l.Root, []string{"GIT_INDEX_FILE=.git/index.lock", "GIT_PREFIX=dir/"}, true},
-		{"other traces", l.Root, []string{"GIT_TRACE2=1", "GIT_TRACE2_EVENT=1", "GIT_TRACE2_BRIEF=0"}, true},
+		{"environment of a hook", l.Root, []string{"GIT_INDEX_FILE=.git/index.lock", "GIT_PREFIX=dir/"}, true},
+		{"other GIT_TRACE2 variables", l.Root, []string{"GIT_TRACE2=1", "GIT_TRACE2_EVENT=1", "GIT_TRACE2_BRIEF=0"}, true},
 
 		{"a bare repository", bare, nil, false},
 		{"in the git directory", filepath.Join(l.Root, ".git"), nil, false},
-		{"a name that is two", trap + "\nworktree " + trap, nil, false},
-		{"a name that goes on", trap + "\nmore", nil, false},
+		{"a path that contains a second worktree line", trap + "\nworktree " + trap, nil, false},
+		{"a path with a newline", trap + "\nmore", nil, false},
 		{"core.worktree", moved, nil, false},
 		{"GIT_DIR", linked, []string{"GIT_DIR=" + filepath.Join(l.Root, ".git")}, false},
 		{"GIT_DIR and GIT_WORK_TREE", root, []string{"GIT_DIR=" + bare, "GIT_WORK_TREE=" + linked}, false},
 		{"GIT_COMMON_DIR", linked, []string{"GIT_COMMON_DIR=" + bare}, false},
-		{"an entry that is gone", gone, nil, false},
+		{"a worktree without its entry", gone, nil, false},
 		{"no repository", root, nil, false},
-		{"a ceiling", filepath.Join(l.Root, "dir"), []string{"GIT_CEILING_DIRECTORIES=" + l.Root}, false},
+		{"GIT_CEILING_DIRECTORIES", filepath.Join(l.Root, "dir"), []string{"GIT_CEILING_DIRECTORIES=" + l.Root}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			run := Runner{Dir: c.dir, Env: append(parseableEnv(append(l.Env[:len(l.Env):len(l.Env)], c.env...)), "LC_ALL=C")}
 			at := discoverByTrace(t.Context(), run)
-			if (at != nil) != c.enough {
-				t.Errorf("one git told %+v", at)
+			if (at != nil) != c.found {
+				t.Errorf("by trace: %+v", at)
 			}
 			if by, err := discoverByQueries(t.Context(), run); at != nil && (err != nil || !reflect.DeepEqual(at, by)) {
-				t.Errorf("one git told\n%+v\nthree\n%+v, %v", at, by, err)
+				t.Errorf("by trace\n%+v\nby queries\n%+v, %v", at, by, err)
 			}
 		})
 	}

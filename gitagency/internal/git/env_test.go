@@ -23,7 +23,7 @@ func TestScrubKeepsHowGitIsConfiguredAndDropsWhatAHookOrAliasLeft(t *testing.T) 
 		"GIT_ALTERNATE_OBJECT_DIRECTORIES=/x", "GIT_CONFIG=/x", "GIT_OBJECT_DIRECTORY=/x", "GIT_DIR=.git", "GIT_WORK_TREE=.",
 		"GIT_IMPLICIT_WORK_TREE=0", "GIT_GRAFT_FILE=/x", "GIT_INDEX_FILE=.git/index", "GIT_NO_REPLACE_OBJECTS=1",
 		"GIT_REPLACE_REF_BASE=x", "GIT_PREFIX=sub/", "GIT_INTERNAL_SUPER_PREFIX=x", "GIT_SHALLOW_FILE=/x", "GIT_COMMON_DIR=/x",
-		// what hooks and options add
+		// added by hooks and by options of git
 		"GIT_QUARANTINE_PATH=/x", "GIT_NAMESPACE=x", "GIT_LITERAL_PATHSPECS=1", "GIT_GLOB_PATHSPECS=1", "GIT_NOGLOB_PATHSPECS=1",
 		"GIT_ICASE_PATHSPECS=1", "GIT_CEILING_DIRECTORIES=/", "GIT_EXTERNAL_DIFF=x", "GIT_REFLOG_ACTION=x", "GIT_EDITOR=:",
 		"GIT_SEQUENCE_EDITOR=:", "GIT_PAGER=less", "GIT_AUTHOR_NAME=x", "GIT_AUTHOR_DATE=x", "GIT_COMMITTER_EMAIL=x",
@@ -32,24 +32,24 @@ func TestScrubKeepsHowGitIsConfiguredAndDropsWhatAHookOrAliasLeft(t *testing.T) 
 		"LC_ALL=de_DE.UTF-8", "LANGUAGE=de",
 	}
 	want := append(slices.Clone(kept), "LC_ALL=C", "GIT_TERMINAL_PROMPT=0")
-	// The order must not matter to what is kept.
+	// The result must not depend on the order.
 	mixed := slices.Concat(dropped[:20], kept[:10], dropped[20:], kept[10:])
 	given := slices.Clone(mixed)
 	if got := scrubEnv(mixed); !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 	if !slices.Equal(mixed, given) {
-		t.Error("the environment that was given is changed")
+		t.Error("scrubEnv changed its argument")
 	}
 }
 
-// What this very git calls local to a repository is not there afterwards, whatever its version.
+// scrubEnv must drop every variable that the installed git, whatever its version, lists as local to a repository.
 func TestScrubDropsEveryVariableGitCallsLocal(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	for name := range strings.FieldsSeq(l.Git("rev-parse", "--local-env-vars")) {
 		if strings.HasPrefix(name, "GIT_CONFIG_") {
-			continue // how the user's git is configured
+			continue // the user's configuration of git
 		}
 		if got := scrubEnv([]string{name + "=/x"}); len(got) != 2 {
 			t.Errorf("%s is kept", name)
@@ -57,7 +57,7 @@ func TestScrubDropsEveryVariableGitCallsLocal(t *testing.T) {
 	}
 }
 
-// An absolute path need not be a file: this one is the very pipe we read answers from.
+// A trace to an absolute path must not mix with the output of git: /dev/stdout is the pipe that we read.
 func TestATraceOnStandardOutputDoesNotEndUpInAnswers(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)

@@ -12,17 +12,17 @@ import (
 func TestExcludeAddsItsLineOnceAndTakesItBackByteForByte(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ before, after string }{
-		"empty":                   {"", "/.agency/\n"},
-		"a comment":               {"# hello\n", "# hello\n/.agency/\n"},
-		"no newline at the end":   {"*.o", "*.o\n/.agency/\n"},
-		"CRLF":                    {"*.o\r\n", "*.o\r\n/.agency/\n"},
-		"CRLF, no newline at end": {"*.o\r\n*.a", "*.o\r\n*.a\n/.agency/\n"},
-		"there already":           {"*.o\n/.agency/\n*.a\n", ""},
-		"there, last, no newline": {"*.o\n/.agency/", ""},
-		"there, with CRLF":        {"/.agency/\r\n*.o\r\n", ""},
-		"there only in part":      {"x/.agency/\n/.agency/x\n/.agency\n#/.agency/\n", "x/.agency/\n/.agency/x\n/.agency\n#/.agency/\n/.agency/\n"},
-		"not UTF-8":               {"\xff\n", "\xff\n/.agency/\n"},
-		"a byte order mark":       {"\ufeff*.o\n", "\ufeff*.o\n/.agency/\n"},
+		"empty":                     {"", "/.agency/\n"},
+		"a comment":                 {"# hello\n", "# hello\n/.agency/\n"},
+		"no newline at the end":     {"*.o", "*.o\n/.agency/\n"},
+		"CRLF":                      {"*.o\r\n", "*.o\r\n/.agency/\n"},
+		"CRLF, no newline at end":   {"*.o\r\n*.a", "*.o\r\n*.a\n/.agency/\n"},
+		"present":                   {"*.o\n/.agency/\n*.a\n", ""},
+		"present, last, no newline": {"*.o\n/.agency/", ""},
+		"present, with CRLF":        {"/.agency/\r\n*.o\r\n", ""},
+		"part of other lines":       {"x/.agency/\n/.agency/x\n/.agency\n#/.agency/\n", "x/.agency/\n/.agency/x\n/.agency\n#/.agency/\n/.agency/\n"},
+		"not UTF-8":                 {"\xff\n", "\xff\n/.agency/\n"},
+		"a byte order mark":         {"\ufeff*.o\n", "\ufeff*.o\n/.agency/\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -37,7 +37,7 @@ func TestExcludeAddsItsLineOnceAndTakesItBackByteForByte(t *testing.T) {
 			l.Must(err)
 			if c.after == "" {
 				if undo != nil {
-					t.Error("there is something to undo")
+					t.Error("got an undo although nothing was added")
 				}
 				gittest.RequireSame(t, "afterwards", gittest.DiskState(t, filepath.Dir(path)), before)
 				return
@@ -46,18 +46,18 @@ func TestExcludeAddsItsLineOnceAndTakesItBackByteForByte(t *testing.T) {
 				t.Errorf("got %q, want %q", got, c.after)
 			}
 			if fi, err := os.Stat(path); err != nil || fi.Mode().Perm() != 0o664 {
-				t.Errorf("its mode is %v, %v", fi.Mode(), err)
+				t.Errorf("mode is %v, %v", fi.Mode(), err)
 			}
 			l.Write(".agency/x", "x\n")
 			if status := l.Git("status", "--porcelain"); status != "" {
-				t.Errorf("git shows %q", status)
+				t.Errorf("git status shows %q", status)
 			}
 			if again, err := repo.AddExclude("/.agency/"); again != nil || err != nil {
-				t.Errorf("a second time: %v", err)
+				t.Errorf("second AddExclude: %v", err)
 			}
 			l.Must(undo())
 			gittest.RequireSame(t, "after the undo", gittest.DiskState(t, filepath.Dir(path)), before)
-			l.Must(undo()) // twice is fine
+			l.Must(undo()) // a second undo does nothing
 			gittest.RequireSame(t, "after two undos", gittest.DiskState(t, filepath.Dir(path)), before)
 		})
 	}
@@ -77,7 +77,7 @@ func TestExcludeMakesTheFileAndTakesItAway(t *testing.T) {
 		}
 		l.Must(undo())
 		if gittest.Exists(path) {
-			t.Errorf("without %s: it is still there", remove)
+			t.Errorf("without %s: the file still exists", remove)
 		}
 	}
 }
@@ -100,13 +100,13 @@ func TestExcludeWritesThroughASymlink(t *testing.T) {
 		t.Errorf("after the undo: %q", got)
 	}
 	if to, err := os.Readlink(link); err != nil || to != target {
-		t.Errorf("the link leads to %q, %v", to, err)
+		t.Errorf("target of the link is %q, %v", to, err)
 	}
 }
 
 func TestExcludeDoesNotTakeBackWhatSomebodyChangedSince(t *testing.T) {
 	t.Parallel()
-	for name, now := range map[string]string{"added": "# mine\n/.agency/\nmore\n", "removed": "# mine\n", "emptied": "", "same but for a byte": "# mine\n/.agency/ \n"} {
+	for name, now := range map[string]string{"added": "# mine\n/.agency/\nmore\n", "removed": "# mine\n", "emptied": "", "one byte changed": "# mine\n/.agency/ \n"} {
 		l := gittest.New(t)
 		repo := OpenRepo(l)
 		path := filepath.Join(l.Root, ".git/info/exclude")
@@ -124,7 +124,7 @@ func TestExcludeDoesNotTakeBackWhatSomebodyChangedSince(t *testing.T) {
 	l.Must(err)
 	l.Must(os.Remove(filepath.Join(l.Root, ".git/info/exclude")))
 	if err := undo(); err != nil || gittest.Exists(filepath.Join(l.Root, ".git/info/exclude")) {
-		t.Errorf("deleted meanwhile: %v", err)
+		t.Errorf("undo after the file was deleted: %v", err)
 	}
 }
 
@@ -159,7 +159,7 @@ func TestExcludeLeavesNoFileBehindWhenItFails(t *testing.T) {
 	gittest.RequireSame(t, "afterwards", gittest.DiskState(t, filepath.Dir(path)), before)
 }
 
-// Somebody keeps the file elsewhere, and it is not there yet (or its disk is not mounted).
+// AddExclude must keep a symlink whose target does not exist: the target may be on a disk that is not mounted.
 func TestExcludeKeepsASymlinkThatLeadsNowhereYet(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -169,7 +169,7 @@ func TestExcludeKeepsASymlinkThatLeadsNowhereYet(t *testing.T) {
 	l.Must(os.Symlink(target, link))
 	undo, err := repo.AddExclude("/.agency/")
 	if err != nil {
-		return // to refuse is safe
+		return // an error is safe too
 	}
 	if got, err := os.Readlink(link); err != nil || got != target {
 		t.Errorf("the link was replaced: %q, %v", got, err)
@@ -178,7 +178,7 @@ func TestExcludeKeepsASymlinkThatLeadsNowhereYet(t *testing.T) {
 		l.Must(undo())
 	}
 	if got, err := os.Readlink(link); err != nil || got != target {
-		t.Errorf("after the undo the link is gone: %q, %v", got, err)
+		t.Errorf("after the undo the link is %q, %v", got, err)
 	}
 }
 
@@ -186,14 +186,14 @@ func TestUnexcludeTakesALineBackWithoutHavingBeenThere(t *testing.T) {
 	t.Parallel()
 	const line = "/.agency/"
 	for name, c := range map[string]struct {
-		before string // "-" for no file
+		before string // content of the file; "-": no file
 		state  string
 	}{
-		"no file":           {"-", ExcludeAbsent},
-		"empty":             {"", ExcludeFinalNewline},
-		"a line":            {"*.o\n", ExcludeFinalNewline},
-		"a line, not ended": {"*.o", ExcludeNoFinalNewline},
-		"there already":     {"*.o\n/.agency/\n", ""},
+		"no file":          {"-", ExcludeAbsent},
+		"empty":            {"", ExcludeFinalNewline},
+		"a line":           {"*.o\n", ExcludeFinalNewline},
+		"no final newline": {"*.o", ExcludeNoFinalNewline},
+		"present":          {"*.o\n/.agency/\n", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -208,14 +208,14 @@ func TestUnexcludeTakesALineBackWithoutHavingBeenThere(t *testing.T) {
 			before := gittest.DiskState(t, dir)
 			state, err := repo.ExcludeState(line)
 			if l.Must(err); state != c.state {
-				t.Errorf("it is %q", state)
+				t.Errorf("state is %q", state)
 			}
 			_, err = repo.AddExclude(line)
 			l.Must(err)
 			l.Must(repo.RemoveExclude(line, state))
 			gittest.RequireSame(t, "afterwards", gittest.DiskState(t, dir), before)
-			l.Must(repo.RemoveExclude(line, state)) // twice is fine
-			gittest.RequireSame(t, "after twice", gittest.DiskState(t, dir), before)
+			l.Must(repo.RemoveExclude(line, state)) // a second removal does nothing
+			gittest.RequireSame(t, "after two removals", gittest.DiskState(t, dir), before)
 		})
 	}
 }
@@ -230,7 +230,7 @@ func TestUnexcludeLeavesWhatSomebodyAddedSince(t *testing.T) {
 			l.WriteIn(dir, "exclude", now)
 			l.Must(repo.RemoveExclude("/.agency/", before))
 			if got, err := os.ReadFile(filepath.Join(dir, "exclude")); string(got) != now || err != nil {
-				t.Errorf("%q, which was %q, is %q now, %v", now, before, got, err)
+				t.Errorf("%q with recorded state %q became %q, %v", now, before, got, err)
 			}
 		}
 	}

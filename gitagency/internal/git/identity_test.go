@@ -18,7 +18,7 @@ import (
 func TestWhoACommitIsByIsWhatGitSays(t *testing.T) {
 	t.Parallel()
 	repo := OpenRepo(gittest.New(t))
-	// What git takes as it is nobody asks it about; all the others it may change, or refuse.
+	// Names that git uses unchanged must not need git. Git may clean up or refuse all others.
 	plain := []string{"A B", "A", "A,B", "it's", "A\\B", "Ä Ö", "\u00a0A", "A\u2028", "true"}
 	for _, name := range append([]string{
 		" A", "A ", ".A", "A.", "\"A\"", "'A'", "\\A", "A<B", "A>", "A\tB", "A\nB", "\x7fA", "\xff", "A;", ":",
@@ -46,24 +46,24 @@ func TestWhoACommitIsByIsWhatGitSays(t *testing.T) {
 				case "environment":
 					who.Env = []string{"GIT_" + role + "_NAME=" + name}
 				}
-				swift, ok := r.signatureWithoutGit(who, role)
+				got, ok := r.signatureWithoutGit(who, role)
 				if ok != slices.Contains(plain, name) {
-					t.Errorf("%s, %q in %s: known without git: %v", role, name, in, ok)
+					t.Errorf("%s, %q in %s: determined without git: %v", role, name, in, ok)
 				}
 				if !ok {
 					continue
 				}
 				r.Env = append(r.Env[:len(r.Env):len(r.Env)], configured(env)...)
 				want, err := r.signatureByGit(t.Context(), who, role)
-				if err != nil || want != swift {
-					t.Errorf("%s, %q in %s: %+v; git says %+v, %v", role, name, in, swift, want, err)
+				if err != nil || want != got {
+					t.Errorf("%s, %q in %s: %+v; git has %+v, %v", role, name, in, got, want, err)
 				}
 			}
 		}
 	}
 }
 
-// In files, of a worktree too, and where git refuses.
+// The identity from configuration files, also of a worktree, must be that of git var, and missing where git var fails.
 func TestWhoACommitIsByIsWhatGitSaysOfFiles(t *testing.T) {
 	t.Parallel()
 	const person = "[user]\n\tname = U\n\temail = u@x\n"
@@ -72,29 +72,29 @@ func TestWhoACommitIsByIsWhatGitSaysOfFiles(t *testing.T) {
 		name                    string
 		global, local, worktree string
 		env                     []string
-		swift                   bool // git need not be asked
+		withoutGit              bool // the identity can be determined without git
 	}{
-		{name: "the user's", global: person, swift: true},
-		{name: "the repository's", global: person, local: "[user]\n\tname = L\n", swift: true},
-		{name: "of a role", global: person, local: "[author]\n\tname = R\n[committer]\n\temail = r@x\n", swift: true},
-		{name: "the worktree's", global: person, worktree: "[user]\n\tname = W\n", swift: true},
-		{name: "of a role in the worktree", global: person, worktree: "[author]\n\tname = W\n[committer]\n\tname = W\n", swift: true},
-		{name: "all of it in the worktree", worktree: person, swift: true},
+		{name: "user config", global: person, withoutGit: true},
+		{name: "repository config", global: person, local: "[user]\n\tname = L\n", withoutGit: true},
+		{name: "author and committer config", global: person, local: "[author]\n\tname = R\n[committer]\n\temail = r@x\n", withoutGit: true},
+		{name: "worktree config", global: person, worktree: "[user]\n\tname = W\n", withoutGit: true},
+		{name: "author and committer in worktree config", global: person, worktree: "[author]\n\tname = W\n[committer]\n\tname = W\n", withoutGit: true},
+		{name: "only worktree config", worktree: person, withoutGit: true},
 		{name: "no name", global: "[user]\n\temail = u@x\n\tuseConfigOnly = true\n"},
 		{name: "an empty name", global: person + "[user]\n\tname =\n"},
-		{name: "without a value", global: person + "[user]\n\tname\n"},
-		{name: "without a value, and then with one", global: "[user]\n\tname\n" + person},
-		{name: "without a value, and one in the environment", global: person + "[user]\n\tname\n", env: []string{"NAME=E", "EMAIL=e@x"}},
-		{name: "another role's without a value", global: person + "[author]\n\temail\n"},
-		{name: "one of the repository's without a value", global: person, local: "[committer]\n\tname\n"},
-		{name: "one of the worktree's without a value", global: person, worktree: "[user]\n\temail\n"},
-		{name: "a moment", global: person, env: []string{"DATE=1600000000 +0130"}},
-		{name: "a moment of git's", global: person, env: []string{"DATE=@1600000000 -0800"}},
-		{name: "a moment as everybody writes it", global: person, env: []string{"DATE=2026-01-28T12:00:00+01:00"}},
-		{name: "a moment without a zone", global: person, env: []string{"DATE=2026-01-28 12:00:00"}},
-		{name: "an empty moment", global: person, env: []string{"DATE="}},
-		{name: "no moment", global: person, env: []string{"DATE=whenever"}},
-		{name: "a moment with what is set in the worktree", global: person, worktree: "[user]\n\tname = W\n", env: []string{"DATE=1600000000 +0130"}},
+		{name: "name without a value", global: person + "[user]\n\tname\n"},
+		{name: "name without a value, then with one", global: "[user]\n\tname\n" + person},
+		{name: "name without a value, set in the environment", global: person + "[user]\n\tname\n", env: []string{"NAME=E", "EMAIL=e@x"}},
+		{name: "author email without a value", global: person + "[author]\n\temail\n"},
+		{name: "committer name of the repository without a value", global: person, local: "[committer]\n\tname\n"},
+		{name: "email of the worktree without a value", global: person, worktree: "[user]\n\temail\n"},
+		{name: "date", global: person, env: []string{"DATE=1600000000 +0130"}},
+		{name: "date with @", global: person, env: []string{"DATE=@1600000000 -0800"}},
+		{name: "ISO 8601 date", global: person, env: []string{"DATE=2026-01-28T12:00:00+01:00"}},
+		{name: "date without a zone", global: person, env: []string{"DATE=2026-01-28 12:00:00"}},
+		{name: "empty date", global: person, env: []string{"DATE="}},
+		{name: "invalid date", global: person, env: []string{"DATE=whenever"}},
+		{name: "date and worktree config", global: person, worktree: "[user]\n\tname = W\n", env: []string{"DATE=1600000000 +0130"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -113,24 +113,24 @@ func TestWhoACommitIsByIsWhatGitSaysOfFiles(t *testing.T) {
 				of := *l
 				of.Env = append(slices.Clone(l.Env), "GIT_"+role+"_DATE="+object.FormatDate(now))
 				for _, kv := range c.env {
-					if who.Env = append(who.Env, "GIT_"+role+"_"+kv); kv != "DATE=" { // of which git makes the moment that is now
+					if who.Env = append(who.Env, "GIT_"+role+"_"+kv); kv != "DATE=" { // git takes an empty date for now, and this test for the fixed date
 						of.Env = append(of.Env, "GIT_"+role+"_"+kv)
 					}
 				}
 				want, wantErr := of.TryGit(linked, "var", "GIT_"+role+"_IDENT")
 				got, err := repo.signature(t.Context(), who, role)
 				if (err != nil) != (wantErr != nil) || err == nil && got.String() != strings.TrimSpace(want) || err != nil && !errors.As(err, new(*NoIdentityError)) && !errors.As(err, new(*DateError)) {
-					t.Errorf("%s: %q, %v; git says %q, %v", role, got, err, want, wantErr)
+					t.Errorf("%s: %q, %v; git has %q, %v", role, got, err, want, wantErr)
 				}
-				if _, swift := repo.signatureWithoutGit(who, role); swift != c.swift {
-					t.Errorf("%s: known without git: %v", role, swift)
+				if _, ok := repo.signatureWithoutGit(who, role); ok != c.withoutGit {
+					t.Errorf("%s: determined without git: %v", role, ok)
 				}
 			}
 		})
 	}
 }
 
-// configured are settings as the environment gives them to git.
+// settingsEnv returns the environment variables that pass "key=value" settings to git.
 func configured(settings []string) []string {
 	env := []string{fmt.Sprintf("GIT_CONFIG_COUNT=%d", len(settings))}
 	for i, s := range settings {

@@ -24,7 +24,7 @@ func TestAroundFindsTheRepositoryThatADirectoryBelongsTo(t *testing.T) {
 		filepath.Join(l.Root, ".git/objects"): filepath.Join(l.Root, ".git"),
 		filepath.Join(home, "plain/sub"):      "",
 		filepath.Join(home, "stray"):          filepath.Join(home, "stray"),
-		filepath.Join(home, "stray/sub"):      "", // git takes an empty .git for none
+		filepath.Join(home, "stray/sub"):      "", // git ignores an empty .git directory
 	} {
 		if got, err := EnclosingRepo(dir); err != nil || got != want {
 			t.Errorf("%s: %q, %v", dir, got, err)

@@ -21,7 +21,7 @@ func TestLookupAnswersEveryQuestionInOrder(t *testing.T) {
 	l.Git("tag", "-a", "-m", "heavy", "heavy")
 	l.Git("branch", strings.Repeat("a", 40))
 	object := func(name, kind string) Object { return Object{OID: l.Git("rev-parse", name), Type: kind} }
-	questions := []struct {
+	queries := []struct {
 		name string
 		want Object
 	}{
@@ -58,7 +58,7 @@ func TestLookupAnswersEveryQuestionInOrder(t *testing.T) {
 	}
 	var names []string
 	var want []Object
-	for _, q := range questions {
+	for _, q := range queries {
 		names, want = append(names, q.name), append(want, q.want)
 	}
 	got, err := OpenRepo(l).Lookup(t.Context(), names...)
@@ -73,7 +73,7 @@ func TestLookupAnswersEveryQuestionInOrder(t *testing.T) {
 			t.Errorf("%q: missing %v", name, got[i].Missing())
 		}
 	}
-	// Alone each gets the same answer.
+	// A lookup of one name gives the same answer.
 	for i, name := range names {
 		if one, err := OpenRepo(l).Lookup(t.Context(), name); err != nil || one[0] != want[i] {
 			t.Errorf("%q alone: %+v, %v", name, one, err)
@@ -145,7 +145,7 @@ func TestResolveCommit(t *testing.T) {
 		{l.Root, "HEAD^{/first}", older, ""},
 		{l.Root, "v1", older, ""},
 		{l.Root, "light", older, ""},
-		{l.Root, "both", newer, ""}, // git takes the tag
+		{l.Root, "both", newer, ""}, // git prefers the tag
 		{l.Root, older, older, ""},
 		{l.Root, older[:10], older, ""},
 		{l.Root, "-dash", older, "-dash"},
@@ -191,7 +191,7 @@ func TestAnUnbornHeadIsNoCommitButHasABranch(t *testing.T) {
 		t.Errorf("got %q %q, %v", oid, branch, err)
 	}
 	if got := repo.HeadBranch(); got != "topic/x" {
-		t.Errorf("its branch is %q", got)
+		t.Errorf("branch of HEAD is %q", got)
 	}
 }
 
@@ -225,7 +225,7 @@ func TestIsAncestor(t *testing.T) {
 		{strings.Repeat("1", 40), newer, false, true},
 	} {
 		if got, err := repo.IsAncestor(t.Context(), c.a, c.b); got != c.want || (err != nil) != c.bad {
-			t.Errorf("%q in %q: %v, %v", c.a, c.b, got, err)
+			t.Errorf("%q ancestor of %q: %v, %v", c.a, c.b, got, err)
 		}
 	}
 }
@@ -235,11 +235,11 @@ func TestResolveCommitAnswersWithAnObjectIDOrNot(t *testing.T) {
 	l := gittest.New(t)
 	repo := OpenRepo(l)
 	if oid, _, ok, err := repo.ResolveCommit(t.Context(), "^main"); ok || err != nil {
-		t.Errorf("not a commit, but everything that is not in one: %q, %v", oid, err)
+		t.Errorf("^main excludes commits and names none: %q, %v", oid, err)
 	}
 }
 
-// gitrevisions(7): "<commit-ish>" includes ":/<text>".
+// ResolveCommit must accept ":/<text>", which gitrevisions(7) lists as a commit-ish.
 func TestResolveCommitFindsACommitByItsMessage(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -270,7 +270,7 @@ func TestCommittedAtKnowsCommitsAndNothingElse(t *testing.T) {
 	}
 }
 
-// Who can write refs could have work that was committed pass for what was there before.
+// Lookup must ignore replace refs: with one, a process that can write refs could make new commits look like old ones.
 func TestLookupSeesWhatIsThereAndNotWhatIsToStandForIt(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -283,6 +283,6 @@ func TestLookupSeesWhatIsThereAndNotWhatIsToStandForIt(t *testing.T) {
 	found, err := repo.Lookup(t.Context(), second+"^{tree}")
 	l.Must(err)
 	if found[0].OID != tree {
-		t.Errorf("got %s instead of %s", found[0].OID, tree)
+		t.Errorf("got tree %s, want %s", found[0].OID, tree)
 	}
 }

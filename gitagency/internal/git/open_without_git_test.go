@@ -10,7 +10,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 )
 
-// What is found without git must be what git finds; and where people work it must be found.
+// OpenWithoutGit must find the same repository and settings as Open or none, and it must find the common kinds of
+// repository.
 func TestWhatIsFoundWithoutGitIsWhatGitFinds(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -78,11 +79,11 @@ func TestWhatIsFoundWithoutGitIsWhatGitFinds(t *testing.T) {
 	shut := clone("shut")
 	l.Must(os.Chmod(filepath.Join(shut, ".git/objects"), 0o600))
 	t.Cleanup(func() { _ = os.Chmod(filepath.Join(shut, ".git/objects"), 0o700) })
-	own1 := []string{"GIT_CONFIG_NOSYSTEM=1", "HOME=" + home}
+	homeEnv := []string{"GIT_CONFIG_NOSYSTEM=1", "HOME=" + home}
 
 	for _, c := range []struct {
 		name, dir string
-		env       []string // instead of the lab's, if the first is PATH
+		env       []string // added to the environment of the fixture, or replacing it if the first is PATH
 		found     bool
 	}{
 		{"the top", l.Root, nil, true},
@@ -90,40 +91,40 @@ func TestWhatIsFoundWithoutGitIsWhatGitFinds(t *testing.T) {
 		{"through a symlink", filepath.Join(link, "dir"), nil, true},
 		{"a linked worktree", linked, nil, true},
 		{"below a linked worktree", filepath.Join(linked, "below"), nil, true},
-		{"settings", set, nil, true},
+		{"settings in the repository", set, nil, true},
 		{"a repository in another", nested, nil, true},
-		{"settings of the user", l.Root, append([]string{"PATH=" + os.Getenv("PATH")}, own1...), true},
-		{"settings elsewhere", l.Root, append([]string{"PATH=" + os.Getenv("PATH"), "XDG_CONFIG_HOME=" + config}, own1...), true},
-		{"no settings of the user", l.Root, []string{"GIT_CONFIG_GLOBAL=" + os.DevNull}, true},
-		{"another file for the machine", l.Root, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "GIT_CONFIG_SYSTEM=" + filepath.Join(root, "dotfile")}, true},
+		{"user config", l.Root, append([]string{"PATH=" + os.Getenv("PATH")}, homeEnv...), true},
+		{"settings in XDG_CONFIG_HOME", l.Root, append([]string{"PATH=" + os.Getenv("PATH"), "XDG_CONFIG_HOME=" + config}, homeEnv...), true},
+		{"no user config", l.Root, []string{"GIT_CONFIG_GLOBAL=" + os.DevNull}, true},
+		{"GIT_CONFIG_SYSTEM", l.Root, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "GIT_CONFIG_SYSTEM=" + filepath.Join(root, "dotfile")}, true},
 
-		{"as git calls us", l.Root, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "GIT_CONFIG_NOSYSTEM=1", "GIT_EXEC_PATH=/usr/lib/git-core"}, true},
-		{"a home behind a link", l.Root, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + root + "/deep-link/..", "GIT_CONFIG_NOSYSTEM=1"}, true},
-		{"a home with a slash", l.Root, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home + "/", "GIT_CONFIG_NOSYSTEM=1"}, true},
+		{"environment of a git subcommand", l.Root, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "GIT_CONFIG_NOSYSTEM=1", "GIT_EXEC_PATH=/usr/lib/git-core"}, true},
+		{"a HOME behind a symlink", l.Root, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + root + "/deep-link/..", "GIT_CONFIG_NOSYSTEM=1"}, true},
+		{"a HOME with a trailing slash", l.Root, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home + "/", "GIT_CONFIG_NOSYSTEM=1"}, true},
 
-		{"another directory of helpers", l.Root, []string{"GIT_EXEC_PATH=" + root}, false},
+		{"another GIT_EXEC_PATH", l.Root, []string{"GIT_EXEC_PATH=" + root}, false},
 		{"objects that cannot be entered", shut, nil, false},
 		{"a bare repository", bare, nil, false},
-		{"a worktree of a bare one", ofBare, nil, false},
+		{"a worktree of a bare repository", ofBare, nil, false},
 		{"a git directory elsewhere", separate, nil, false},
 		{"a submodule", filepath.Join(around, "sub"), nil, false},
 		{"in the git directory", filepath.Join(l.Root, ".git/refs"), nil, false},
 		{"an include", including, nil, false},
 		{"extensions", own, nil, false},
 		{"core.worktree", elsewhere, nil, false},
-		{"settings that are broken", broken, nil, false},
-		{"a repository that is none", invalid, nil, false},
-		{"a HEAD that says nothing, in another repository", headless, nil, false},
-		{"what looks like a repository", filepath.Join(inside, "looks/refs"), nil, false},
-		{"an entry that is gone", leadsNowhere, nil, false},
+		{"a malformed config file", broken, nil, false},
+		{"a git directory without HEAD", invalid, nil, false},
+		{"a malformed HEAD, inside another repository", headless, nil, false},
+		{"a directory that looks like a git directory", filepath.Join(inside, "looks/refs"), nil, false},
+		{"a worktree without its entry", leadsNowhere, nil, false},
 		{"no repository", root, nil, false},
 		{"GIT_DIR", linked, []string{"GIT_DIR=" + filepath.Join(l.Root, ".git")}, false},
 		{"GIT_INDEX_FILE", l.Root, []string{"GIT_INDEX_FILE=x"}, false},
-		{"settings of the command line", l.Root, []string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=agency.x", "GIT_CONFIG_VALUE_0=y"}, false},
+		{"GIT_CONFIG_COUNT", l.Root, []string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=agency.x", "GIT_CONFIG_VALUE_0=y"}, false},
 		{"GIT_CONFIG_PARAMETERS", l.Root, []string{"GIT_CONFIG_PARAMETERS='agency.x=y'"}, false},
-		{"a ceiling", filepath.Join(l.Root, "dir"), []string{"GIT_CEILING_DIRECTORIES=" + l.Root}, false},
-		{"no home", l.Root, []string{"PATH=" + os.Getenv("PATH"), "GIT_CONFIG_NOSYSTEM=1"}, false},
-		{"another git", l.Root, []string{"PATH=" + root, "HOME=" + home}, false},
+		{"GIT_CEILING_DIRECTORIES", filepath.Join(l.Root, "dir"), []string{"GIT_CEILING_DIRECTORIES=" + l.Root}, false},
+		{"no HOME", l.Root, []string{"PATH=" + os.Getenv("PATH"), "GIT_CONFIG_NOSYSTEM=1"}, false},
+		{"no git in PATH", l.Root, []string{"PATH=" + root, "HOME=" + home}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -131,19 +132,19 @@ func TestWhatIsFoundWithoutGitIsWhatGitFinds(t *testing.T) {
 			if len(c.env) > 0 && strings.HasPrefix(c.env[0], "PATH=") {
 				env = c.env
 			}
-			swift, found := OpenWithoutGit(c.dir, env)
+			got, found := OpenWithoutGit(c.dir, env)
 			if found != c.found {
-				t.Errorf("found %v: %+v", found, swift)
+				t.Errorf("found %v: %+v", found, got)
 			}
 			if !found {
 				return
 			}
-			asked, err := Open(t.Context(), c.dir, env)
+			want, err := Open(t.Context(), c.dir, env)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if asked.Version = (Version{}); !reflect.DeepEqual(swift, asked) {
-				t.Errorf("without git\n%+v\nwith it\n%+v", swift, asked)
+			if want.Version = (Version{}); !reflect.DeepEqual(got, want) {
+				t.Errorf("without git\n%+v\nwith git\n%+v", got, want)
 			}
 		})
 	}
@@ -157,11 +158,11 @@ func TestOthersRepositoriesAreLeftToGit(t *testing.T) {
 	for _, name := range []string{".", ".git"} {
 		l := gittest.New(t)
 		if _, found := OpenWithoutGit(l.Root, l.Env); !found {
-			t.Fatal("not found at all")
+			t.Fatal("not found before the owner changed")
 		}
 		l.Must(os.Chown(filepath.Join(l.Root, name), 65534, 65534))
 		if repo, found := OpenWithoutGit(l.Root, l.Env); found {
-			t.Errorf("%s is somebody else's: %+v", name, repo)
+			t.Errorf("%s has another owner, and was opened: %+v", name, repo)
 		}
 	}
 }

@@ -6,44 +6,45 @@ import (
 	"testing"
 )
 
-// The entry in a layer is made to name the place that the real entry names, and nothing is written through a link.
+// RepointUpperEntry must write the path from the real entry into the entry of the upper directory, and must not write
+// through a symlink or a hard link.
 func TestReaddressWritesNothingThroughALink(t *testing.T) {
 	t.Parallel()
 	const name, old, now = "box", "/old/tree/.git\n", "/new/tree/.git\n"
-	layers := []struct {
+	uppers := []struct {
 		what string
 		make func(upper, outside string) error
-		want string // in the layer; empty when that does not count
+		want string // gitdir in the upper directory; empty: not checked
 	}{
-		{"one that was moved", func(upper, _ string) error {
+		{"old path", func(upper, _ string) error {
 			return os.WriteFile(filepath.Join(upper, "worktrees", name, "gitdir"), []byte(old), 0o644)
 		}, now},
-		{"one that was not", func(upper, _ string) error {
+		{"current path, read-only", func(upper, _ string) error {
 			return os.WriteFile(filepath.Join(upper, "worktrees", name, "gitdir"), []byte(now), 0o400)
 		}, now},
-		{"one that says nothing", func(string, string) error { return nil }, ""},
-		{"a link for the file", func(upper, outside string) error {
+		{"no gitdir file", func(string, string) error { return nil }, ""},
+		{"gitdir is a symlink", func(upper, outside string) error {
 			return os.Symlink(filepath.Join(outside, "gitdir"), filepath.Join(upper, "worktrees", name, "gitdir"))
 		}, ""},
-		{"a link for the entry", func(upper, outside string) error {
+		{"entry is a symlink", func(upper, outside string) error {
 			path := filepath.Join(upper, "worktrees", name)
 			if err := os.Remove(path); err != nil {
 				return err
 			}
 			return os.Symlink(outside, path)
 		}, ""},
-		{"a link for all entries", func(upper, outside string) error {
+		{"worktrees is a symlink", func(upper, outside string) error {
 			if err := os.RemoveAll(filepath.Join(upper, "worktrees")); err != nil {
 				return err
 			}
 			return os.Symlink(filepath.Dir(outside), filepath.Join(upper, "worktrees"))
 		}, ""},
-		{"a second name of a file elsewhere", func(upper, outside string) error {
+		{"gitdir is a hard link", func(upper, outside string) error {
 			return os.Link(filepath.Join(outside, "gitdir"), filepath.Join(upper, "worktrees", name, "gitdir"))
 		}, now},
 	}
-	for _, l := range layers {
-		t.Run(l.what, func(t *testing.T) {
+	for _, c := range uppers {
+		t.Run(c.what, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			r := &Repo{CommonDir: filepath.Join(dir, "git")}
@@ -58,17 +59,17 @@ func TestReaddressWritesNothingThroughALink(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := l.make(upper, outside); err != nil {
+			if err := c.make(upper, outside); err != nil {
 				t.Fatal(err)
 			}
 			if err := r.RepointUpperEntry(upper, name); err != nil {
 				t.Error(err)
 			}
 			if got, err := os.ReadFile(filepath.Join(outside, "gitdir")); err != nil || string(got) != old {
-				t.Errorf("outside there is %q, %v", got, err)
+				t.Errorf("file outside is %q, %v", got, err)
 			}
-			if got, err := os.ReadFile(filepath.Join(upper, "worktrees", name, "gitdir")); l.want != "" && (err != nil || string(got) != l.want) {
-				t.Errorf("in the layer there is %q, %v", got, err)
+			if got, err := os.ReadFile(filepath.Join(upper, "worktrees", name, "gitdir")); c.want != "" && (err != nil || string(got) != c.want) {
+				t.Errorf("gitdir in the upper directory is %q, %v", got, err)
 			}
 		})
 	}

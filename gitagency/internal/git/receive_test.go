@@ -30,28 +30,28 @@ func TestWriteIndexIsWrittenAsGitDoes(t *testing.T) {
 	fi, err := os.Stat(path)
 	l.Must(err)
 	if gittest.Exists(path+".lock") || !fi.ModTime().Equal(at) {
-		t.Errorf("it is of %s, want %s", fi.ModTime(), at)
+		t.Errorf("mtime is %s, want %s", fi.ModTime(), at)
 	}
 	if got := l.GitIn(w.Tree, "ls-files", "staged"); got != "staged" {
-		t.Errorf("staged are %q", got)
+		t.Errorf("staged files are %q", got)
 	}
 	before := gittest.DiskState(t, repo.AdminDir(w.Name))
 	l.Must(os.WriteFile(path+".lock", nil, 0o644))
 	var locked *LockedError
 	if err := repo.WriteIndex(w.Name, x, at); !errors.As(err, &locked) || locked.Path != path+".lock" {
-		t.Errorf("locked: %v", err)
+		t.Errorf("with a lock file: %v", err)
 	}
 	l.Must(os.Remove(path + ".lock"))
 	for _, name := range []string{"", ".", "..", "../..", "a/b", "none"} {
 		if err := repo.WriteIndex(name, x, at); err == nil {
-			t.Errorf("%q was written to", name)
+			t.Errorf("index of %q was written", name)
 		}
 	}
 	gittest.RequireSame(t, "the entry", gittest.DiskState(t, repo.AdminDir(w.Name)), before)
 }
 
-// Whoever is killed while an index is put in place leaves a lock that the next one knows for ours; that of a
-// git is left alone.
+// WriteIndex must take over the lock file of an earlier WriteIndex that was killed at any step, which it recognizes
+// as a hard link to the draft. It must leave the lock file of a git alone.
 func TestALockThatAKilledWriterLeftIsTakenBack(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -71,30 +71,30 @@ func TestALockThatAKilledWriterLeftIsTakenBack(t *testing.T) {
 	} {
 		d, err := repo.NewIndexDraft(w.Name)
 		l.Must(err)
-		if name != "written" { // what is published has to be an index
+		if name != "written" { // the draft that replaces the index must hold one
 			l.Must(d.Write(x, time.Now().Add(-time.Hour)))
 		}
 		l.Must(until(d))
-		l.Must(d.File.Close()) // and that is all that a killed one does
+		l.Must(d.File.Close()) // the only effect of a kill
 		l.Must(repo.WriteIndex(w.Name, x, time.Now().Add(-time.Hour)))
 		if gittest.Exists(path+".lock") || gittest.Exists(path+".agency") {
-			t.Errorf("%s: something is left", name)
+			t.Errorf("%s: a lock file or draft is left", name)
 		}
 		l.GitIn(w.Tree, "status")
 	}
-	for _, fresh := range []bool{false, true} {
+	for _, withDraft := range []bool{false, true} {
 		l.Must(os.WriteFile(path+".lock", nil, 0o644))
-		if fresh {
-			l.Must(os.WriteFile(path+".agency", nil, 0o644)) // left before a git took the lock
+		if withDraft {
+			l.Must(os.WriteFile(path+".agency", nil, 0o644)) // left by a killed writer before a git took the lock
 		}
 		var locked *LockedError
 		if err := repo.WriteIndex(w.Name, x, time.Now()); !errors.As(err, &locked) || !gittest.Exists(path+".lock") {
-			t.Errorf("the lock of another: %v", err)
+			t.Errorf("with the lock file of a git: %v", err)
 		}
 		l.Must(os.Remove(path + ".lock"))
 	}
 	after := gittest.DiskState(t, repo.AdminDir(w.Name))
 	if len(after) != len(before) {
-		t.Errorf("there is %d, and there was %d", len(after), len(before))
+		t.Errorf("the entry has %d files, and had %d", len(after), len(before))
 	}
 }

@@ -19,10 +19,10 @@ func TestCreateRefMakesOnlyWhatIsNotThere(t *testing.T) {
 	const ref = "refs/heads/agency/x"
 	l.Must(repo.CreateRef(t.Context(), ref, older, "why it is there"))
 	if got := l.Git("rev-parse", ref); got != older {
-		t.Errorf("it is at %s", got)
+		t.Errorf("ref is at %s", got)
 	}
 	if log := l.Reflog(ref); !strings.Contains(log, "why it is there") || strings.Count(log, "\n") != 1 {
-		t.Errorf("its log is %q", log)
+		t.Errorf("reflog is %q", log)
 	}
 	for _, pack := range []bool{false, true} {
 		if pack {
@@ -32,14 +32,14 @@ func TestCreateRefMakesOnlyWhatIsNotThere(t *testing.T) {
 		for _, oid := range []string{older, newer} {
 			err := repo.CreateRef(t.Context(), ref, oid, "again")
 			if err == nil || !ChangedNothing(err) {
-				t.Errorf("packed %v: made again: %v", pack, err)
+				t.Errorf("packed %v: created again: %v", pack, err)
 			}
 		}
 		if got := l.Git("rev-parse", ref); got != older || l.Reflog(ref) != log {
-			t.Errorf("packed %v: it is at %s, its log %q", pack, got, l.Reflog(ref))
+			t.Errorf("packed %v: ref is at %s, reflog %q", pack, got, l.Reflog(ref))
 		}
 	}
-	// In the way of each other: a branch cannot lie inside a branch.
+	// A branch name cannot be a directory of another branch name.
 	if err := repo.CreateRef(t.Context(), ref+"/below", older, "x"); !ChangedNothing(err) {
 		t.Errorf("below a branch: %v", err)
 	}
@@ -47,7 +47,7 @@ func TestCreateRefMakesOnlyWhatIsNotThere(t *testing.T) {
 		t.Errorf("above a branch: %v", err)
 	}
 	if err := repo.CreateRef(t.Context(), "refs/heads/y", strings.Repeat("1", 40), "x"); !ChangedNothing(err) {
-		t.Errorf("to nothing: %v", err)
+		t.Errorf("to a missing object: %v", err)
 	}
 	if got := l.Git("for-each-ref", "--format=%(refname)"); got != ref+"\nrefs/heads/main" {
 		t.Errorf("refs are %q", got)
@@ -70,7 +70,7 @@ func TestOfManyWhoCreateARefOneDoes(t *testing.T) {
 	}
 	wg.Wait()
 	if made.Load() != 1 || strings.Count(l.Reflog("refs/heads/x"), "\n") != 1 {
-		t.Errorf("%d made it; log %q", made.Load(), l.Reflog("refs/heads/x"))
+		t.Errorf("%d calls succeeded; reflog %q", made.Load(), l.Reflog("refs/heads/x"))
 	}
 }
 
@@ -82,20 +82,20 @@ func TestMoveRefMovesOnlyFromWhereItWasSaidToBe(t *testing.T) {
 	const ref = "refs/agency/trash/x"
 	l.Must(repo.CreateRef(t.Context(), ref, older, "made"))
 	if err := repo.MoveRef(t.Context(), ref, newer, newer, "wrong"); err == nil || l.Git("rev-parse", ref) != older {
-		t.Errorf("moved from elsewhere: %v", err)
+		t.Errorf("moved from a wrong old value: %v", err)
 	}
 	if err := repo.MoveRef(t.Context(), ref, newer, strings.Repeat("0", 40), "wrong"); err == nil || l.Git("rev-parse", ref) != older {
-		t.Errorf("moved though it exists: %v", err)
+		t.Errorf("created over an existing ref: %v", err)
 	}
 	l.Must(repo.MoveRef(t.Context(), ref, newer, older, "right"))
 	if l.Git("rev-parse", ref) != newer {
-		t.Error("not moved")
+		t.Error("the ref was not moved")
 	}
 	if err := repo.MoveRef(t.Context(), "refs/agency/none", newer, older, "wrong"); err == nil {
-		t.Error("moved a ref that is not there")
+		t.Error("moved a missing ref")
 	}
 	if log := l.Reflog(ref); !strings.Contains(log, "\tmade\n") || !strings.Contains(log, "\tright\n") || strings.Contains(log, "wrong") {
-		t.Errorf("its log is %q", log)
+		t.Errorf("reflog is %q", log)
 	}
 }
 
@@ -105,27 +105,27 @@ func TestDeleteRefDeletesOnlyWhatIsWhereItWasSaidToBe(t *testing.T) {
 	older, newer := l.TwoCommits()
 	repo := OpenRepo(l)
 	const ref = "refs/heads/agency/x"
-	l.Must(repo.DeleteRef(t.Context(), ref, older)) // not there: fine
+	l.Must(repo.DeleteRef(t.Context(), ref, older)) // deleting a missing ref is no error
 	for _, pack := range []bool{false, true} {
 		l.Must(repo.CreateRef(t.Context(), ref, newer, "made"))
 		if pack {
 			l.Git("pack-refs", "--all", "--prune")
 		}
 		if err := repo.DeleteRef(t.Context(), ref, older); err == nil || l.Git("rev-parse", ref) != newer || l.Reflog(ref) == "" {
-			t.Errorf("packed %v: a ref that was moved: %v", pack, err)
+			t.Errorf("packed %v: deleted with a wrong old value: %v", pack, err)
 		}
 		l.Must(repo.DeleteRef(t.Context(), ref, newer))
 		if out, err := l.TryGit(l.Root, "rev-parse", "--verify", "-q", ref); err == nil {
-			t.Errorf("packed %v: it is still at %s", pack, out)
+			t.Errorf("packed %v: the ref is still at %s", pack, out)
 		}
 		if l.Reflog(ref) != "" {
-			t.Errorf("packed %v: its log stayed", pack)
+			t.Errorf("packed %v: the reflog is left", pack)
 		}
 		l.Must(repo.DeleteRef(t.Context(), ref, newer))
 	}
 }
 
-// Somebody in a sandbox can make its branch another name of main.
+// MoveRef and DeleteRef must not follow a symbolic ref: a sandbox can make its branch a symbolic ref to main.
 func TestASymbolicRefIsMovedAndDeletedItselfAndNotWhatItLeadsTo(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -151,21 +151,21 @@ func TestSweepRefRemovesWhatAKilledGitLeft(t *testing.T) {
 	repo := OpenRepo(l)
 	const ref, sibling = "refs/heads/agency/x", "refs/heads/agency/sibling"
 	git := func(name string) string { return filepath.Join(l.Root, ".git", name) }
-	nothing := gittest.DiskState(t, git("refs"), git("logs"))
+	initial := gittest.DiskState(t, git("refs"), git("logs"))
 
-	l.Must(repo.RemoveRefLeftovers(t.Context(), ref)) // nothing there
-	gittest.RequireSame(t, "after nothing", gittest.DiskState(t, git("refs"), git("logs")), nothing)
+	l.Must(repo.RemoveRefLeftovers(t.Context(), ref)) // no leftovers
+	gittest.RequireSame(t, "without leftovers", gittest.DiskState(t, git("refs"), git("logs")), initial)
 
-	// Killed while it made the ref: a lock, and a log of nothing.
+	// A git killed while it creates a ref leaves a lock file and a reflog without its ref.
 	l.WriteIn(l.Root, ".git/"+ref+".lock", older+"\n")
 	l.WriteIn(l.Root, ".git/logs/"+ref, "rubbish\n")
 	for range 2 {
 		l.Must(repo.RemoveRefLeftovers(t.Context(), ref))
-		gittest.RequireSame(t, "after a killed creation", gittest.DiskState(t, git("refs"), git("logs")), nothing)
+		gittest.RequireSame(t, "after a killed creation", gittest.DiskState(t, git("refs"), git("logs")), initial)
 	}
 	l.Must(repo.CreateRef(t.Context(), ref, newer, "made"))
 
-	// A ref that lives keeps its log; only the lock goes. Packed or not.
+	// An existing ref, packed or not, keeps its reflog; only the lock file is removed.
 	for _, pack := range []bool{false, true} {
 		if pack {
 			l.Git("pack-refs", "--all", "--prune")
@@ -178,14 +178,14 @@ func TestSweepRefRemovesWhatAKilledGitLeft(t *testing.T) {
 		}
 	}
 
-	// Neighbours are not touched.
+	// The files of other refs are left alone.
 	l.Must(repo.CreateRef(t.Context(), sibling, older, "sibling"))
 	l.WriteIn(l.Root, ".git/"+sibling+".lock", "")
 	l.Must(repo.DeleteRef(t.Context(), ref, newer))
 	l.WriteIn(l.Root, ".git/logs/"+ref, "rubbish\n")
 	l.Must(repo.RemoveRefLeftovers(t.Context(), ref))
 	if l.Reflog(sibling) == "" || !gittest.Exists(git(sibling+".lock")) || l.Git("rev-parse", sibling) != older || l.Reflog(ref) != "" {
-		t.Error("a neighbour was swept too, or the log was not")
+		t.Error("files of another ref were removed, or the reflog was not")
 	}
 }
 
@@ -201,13 +201,14 @@ func TestRefPathIsWhereGitKeepsALooseRef(t *testing.T) {
 	}
 }
 
-// A power cut can leave an empty file, a damaged repository a ref to nothing. Both are refs that
-// exist: git refuses to create them again, and warns of them for ever.
+// DeleteRef must not report success for a broken ref that it leaves. A power cut can leave an empty ref file, a damaged
+// repository a ref to a missing object. Both count as existing: git refuses to create the ref, and warns of it on every
+// command.
 func TestDeleteRefDoesNotTakeABrokenRefForNone(t *testing.T) {
 	t.Parallel()
 	for name, content := range map[string]string{
-		"an empty file":               "",
-		"an object that is not there": strings.Repeat("1", 40) + "\n",
+		"an empty file":    "",
+		"a missing object": strings.Repeat("1", 40) + "\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -218,18 +219,18 @@ func TestDeleteRefDoesNotTakeABrokenRefForNone(t *testing.T) {
 			l.Must(repo.CreateRef(t.Context(), ref, main, "test"))
 			l.Must(os.WriteFile(repo.RefPath(ref), []byte(content), 0o644))
 			if err := repo.DeleteRef(t.Context(), ref, main); err == nil && gittest.Exists(repo.RefPath(ref)) {
-				t.Error("it says that it is done, and the ref is there")
+				t.Error("DeleteRef succeeded, and the ref still exists")
 			}
-			// Its log is the only place that knows where it was.
+			// The reflog is the only record of the value that the ref had.
 			if err := repo.RemoveRefLeftovers(t.Context(), ref); err == nil && gittest.Exists(repo.RefPath(ref)) &&
 				!gittest.Exists(filepath.Join(repo.CommonDir, "logs", ref)) {
-				t.Error("the log of a ref that exists was removed")
+				t.Error("the reflog of an existing ref was removed")
 			}
 		})
 	}
 }
 
-// Somebody made a branch of the name that ours only begin with. Ours cannot be there then.
+// RemoveRefLeftovers must succeed where a branch has the name of the ref's directory, so that the ref cannot exist.
 func TestSweepRefOfARefThatCannotExistIsFine(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -239,7 +240,7 @@ func TestSweepRefOfARefThatCannotExistIsFine(t *testing.T) {
 		t.Error(err)
 	}
 	if l.Git("rev-parse", "refs/heads/agency") != l.Git("rev-parse", "main") || !gittest.Exists(filepath.Join(repo.CommonDir, "logs/refs/heads/agency")) {
-		t.Error("somebody's branch was touched")
+		t.Error("the branch or its reflog was changed")
 	}
 }
 
@@ -261,7 +262,7 @@ func TestRefsListsWhatIsBelowAPrefixAndNothingElse(t *testing.T) {
 		"refs/agency/trash/a": older, "refs/agency/trash/b/c": newer, "refs/heads/agency/x": newer,
 		"refs/agency/trash/d": l.Git("rev-parse", "HEAD:a.txt"),
 	})
-	// One that leads nowhere does not hide the others.
+	// A broken ref does not hide the others.
 	l.WriteIn(repo.CommonDir, "refs/agency/trash/broken", strings.Repeat("1", len(older))+"\n")
 	l.WriteIn(repo.CommonDir, "refs/agency/trash/empty", "")
 	if got, err = repo.Refs(t.Context(), "refs/agency/trash/"); err != nil || got["refs/agency/trash/a"] != older {
@@ -281,7 +282,7 @@ func TestRemoveRefTakesTheRefItsLogAndWhatAKilledGitLeftOfThem(t *testing.T) {
 	const ref = "refs/agency/trash/x"
 	l.Must(repo.CreateRef(t.Context(), ref, older, "test"))
 	if err := repo.DeleteOwnedRef(t.Context(), ref, newer); err == nil || l.Git("rev-parse", ref) != older {
-		t.Errorf("removed from elsewhere: %v", err)
+		t.Errorf("deleted with a wrong old value: %v", err)
 	}
 	l.WriteIn(repo.CommonDir, ref+".lock", "")
 	l.Must(repo.DeleteOwnedRef(t.Context(), ref, older))
@@ -290,22 +291,22 @@ func TestRemoveRefTakesTheRefItsLogAndWhatAKilledGitLeftOfThem(t *testing.T) {
 			t.Errorf("%s is left", path)
 		}
 	}
-	l.Must(repo.DeleteOwnedRef(t.Context(), ref, older)) // it is gone already
+	l.Must(repo.DeleteOwnedRef(t.Context(), ref, older)) // a second deletion is no error
 }
 
 func TestRefScrapsAreOfRefsThatAreNotThere(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := OpenRepo(l)
-	look := func() map[string]string {
+	leftovers := func() map[string]string {
 		t.Helper()
 		refs, err := repo.Refs(t.Context(), "refs/agency/trash/")
 		l.Must(err)
-		scraps, err := repo.RefLeftovers("refs/agency/trash/", refs)
+		found, err := repo.RefLeftovers("refs/agency/trash/", refs)
 		l.Must(err)
-		return scraps
+		return found
 	}
-	gittest.RequireSame(t, "where nothing ever was", look(), map[string]string{})
+	gittest.RequireSame(t, "without a refs directory", leftovers(), map[string]string{})
 	l.Must(repo.CreateRef(t.Context(), "refs/agency/trash/whole", l.Git("rev-parse", "HEAD"), "test"))
 	locked, logged := filepath.Join(repo.CommonDir, "refs/agency/trash/locked.lock"), filepath.Join(repo.CommonDir, "logs/refs/agency/trash/logged")
 	deeper := filepath.Join(repo.CommonDir, "refs/agency/trash/deeper/down.lock")
@@ -314,13 +315,13 @@ func TestRefScrapsAreOfRefsThatAreNotThere(t *testing.T) {
 	}
 	l.Must(os.Mkdir(filepath.Join(repo.CommonDir, "logs/refs/agency/trash/deep"), 0o755))
 	want := map[string]string{"refs/agency/trash/locked": locked, "refs/agency/trash/logged": logged, "refs/agency/trash/deeper/down": deeper}
-	gittest.RequireSame(t, "scraps", look(), want)
+	gittest.RequireSame(t, "leftovers", leftovers(), want)
 	for ref := range want {
 		l.Must(repo.RemoveRefLeftovers(t.Context(), ref))
 	}
-	gittest.RequireSame(t, "swept", look(), map[string]string{})
+	gittest.RequireSame(t, "after the removal", leftovers(), map[string]string{})
 	if log := l.Reflog("refs/agency/trash/whole"); log == "" {
-		t.Error("the log of another is gone")
+		t.Error("the reflog of an existing ref was removed")
 	}
 }
 
@@ -351,10 +352,10 @@ func TestRefsBelowAPrefixGoTogetherOrNotAtAll(t *testing.T) {
 		t.Fatalf("%v", refs)
 	}
 
-	// One of them is not where it was any more.
+	// With a wrong old value of one ref, none is deleted.
 	refs[prefix+"10"] = l.Git("commit-tree", "-m", "another", "main^{tree}")
 	if err := repo.DeleteOwnedRefs(t.Context(), prefix, refs); err == nil {
-		t.Error("a ref went that had been moved")
+		t.Error("refs were deleted with a wrong old value")
 	}
 	if now, err := repo.Refs(t.Context(), prefix); err != nil || len(now) != 6 {
 		t.Errorf("%v, %v", now, err)
@@ -363,14 +364,14 @@ func TestRefsBelowAPrefixGoTogetherOrNotAtAll(t *testing.T) {
 	refs[prefix+"10"] = head
 	l.Must(repo.DeleteOwnedRefs(t.Context(), prefix, refs))
 	if got := l.Git("for-each-ref", "--format=%(refname)"); got != "refs/agency/snapshots/xy/1\nrefs/heads/main" {
-		t.Errorf("left: %s", got)
+		t.Errorf("refs left: %s", got)
 	}
 	for _, root := range []string{repo.RefPath(prefix), repo.ReflogPath(prefix)} {
 		if gittest.Exists(root) {
 			t.Errorf("%s is left: %v", root, gittest.DiskState(t, root))
 		}
 	}
-	l.Must(repo.DeleteOwnedRefs(t.Context(), prefix, nil)) // they are gone already
+	l.Must(repo.DeleteOwnedRefs(t.Context(), prefix, nil)) // a second deletion is no error
 }
 
 func TestTipIsWhereGitSaysTheRefIs(t *testing.T) {
@@ -392,7 +393,7 @@ func TestTipIsWhereGitSaysTheRefIs(t *testing.T) {
 		}
 	}
 	if got, err := repo.Tip(t.Context(), "refs/heads/none"); err != nil || got != "" {
-		t.Errorf("what is not there is at %q, %v", got, err)
+		t.Errorf("missing ref is at %q, %v", got, err)
 	}
 	for _, name := range []string{"packed", "symbolic", "link", "none", "../../HEAD", "../heads/loose"} {
 		if got := repo.ReadLooseRef("refs/heads/" + name); got != "" {

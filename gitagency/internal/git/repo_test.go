@@ -13,6 +13,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 )
 
+// SpecOf returns the specification for capturing a registered worktree, which omits .agency.
 func SpecOf(l *gittest.Lab, w Registration) WorktreeSpec {
 	return WorktreeSpec{
 		Name: w.Name, Dir: w.Tree, Branch: w.Branch, Omit: ".agency",
@@ -20,17 +21,20 @@ func SpecOf(l *gittest.Lab, w Registration) WorktreeSpec {
 	}
 }
 
+// RequireEmptyAgencyDir fails the test if files are left in the agency directory of the repository.
 func RequireEmptyAgencyDir(l *gittest.Lab, repo *Repo) {
 	l.T.Helper()
 	left, err := filepath.Glob(filepath.Join(repo.CommonDir, "agency", "*"))
 	l.Must(err)
 	if len(left) > 0 {
-		l.T.Errorf("left behind: %q", left)
+		l.T.Errorf("left in the agency directory: %q", left)
 	}
 }
 
+// OpenRepo opens the repository of the fixture from its main worktree.
 func OpenRepo(l *gittest.Lab) *Repo { l.T.Helper(); return OpenRepoIn(l, l.Root) }
 
+// OpenRepoIn opens the repository around dir, with env added to the environment of the fixture.
 func OpenRepoIn(l *gittest.Lab, dir string, env ...string) *Repo {
 	l.T.Helper()
 	repo, err := Open(l.T.Context(), dir, slices.Concat(l.Env, env))
@@ -38,7 +42,8 @@ func OpenRepoIn(l *gittest.Lab, dir string, env ...string) *Repo {
 	return repo
 }
 
-// RegisterWorktree makes a branch and a registered, still empty tree.
+// RegisterWorktree creates a branch at HEAD and registers a linked worktree for it in the directory tree. No files are
+// checked out.
 func RegisterWorktree(l *gittest.Lab, repo *Repo, name, tree string) Registration {
 	l.T.Helper()
 	w := Registration{Name: name, Tree: tree, Branch: "refs/heads/agency/sandbox-" + name, Link: filepath.Join(l.T.TempDir(), name)}
@@ -48,7 +53,7 @@ func RegisterWorktree(l *gittest.Lab, repo *Repo, name, tree string) Registratio
 	return w
 }
 
-// AddSandbox makes a whole linked worktree as the production code does.
+// AddSandbox registers and checks out a linked worktree for a sandbox.
 func AddSandbox(l *gittest.Lab, repo *Repo) Registration {
 	l.T.Helper()
 	w := RegisterWorktree(l, repo, gittest.SandboxName, filepath.Join(gittest.TempDir(l.T), "tree"))
@@ -97,7 +102,7 @@ func TestOpenFindsTheRepositoryGitWouldUse(t *testing.T) {
 		{"GIT_DIR of a linked worktree, as its hooks have it", other.Root, []string{"GIT_DIR=" + filepath.Join(dotGit, "worktrees/linked")}, dotGit, filepath.Join(dotGit, "worktrees/linked"), false},
 		{"GIT_DIR and GIT_WORK_TREE", filepath.Join(root, "nowhere"), []string{"GIT_DIR=" + bare, "GIT_WORK_TREE=."}, bare, bare, false},
 		{"GIT_INDEX_FILE of a hook", l.Root, []string{"GIT_INDEX_FILE=.git/next-index-42.lock", "GIT_PREFIX=dir/"}, dotGit, dotGit, false},
-		{"a language", l.Root, []string{"LC_ALL=de_DE.UTF-8", "LANGUAGE=de", "GIT_TRACE=1", "GIT_TRACE2=1"}, dotGit, dotGit, false},
+		{"localized output and traces", l.Root, []string{"LC_ALL=de_DE.UTF-8", "LANGUAGE=de", "GIT_TRACE=1", "GIT_TRACE2=1"}, dotGit, dotGit, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -113,10 +118,10 @@ func TestOpenFindsTheRepositoryGitWouldUse(t *testing.T) {
 			}
 			for _, kv := range repo.Env {
 				if strings.HasPrefix(kv, "GIT_DIR=") || strings.HasPrefix(kv, "GIT_INDEX_FILE=") || strings.HasPrefix(kv, "GIT_WORK_TREE=") {
-					t.Errorf("%s is still there", kv)
+					t.Errorf("%s is still in the environment", kv)
 				}
 			}
-			// What was resolved once is what is used from then on.
+			// Later commands use the repository found here, not the caller's environment.
 			if got, err := repo.Lookup(t.Context(), "refs/heads/main"); err != nil || got[0].Missing() {
 				t.Errorf("Lookup: %v, %v", got, err)
 			}
@@ -128,9 +133,9 @@ func TestOpenWithoutARepositoryIsThatErrorInGitsOwnWords(t *testing.T) {
 	t.Parallel()
 	l := gittest.NewEmpty(t)
 	for name, env := range map[string][]string{
-		"no repository":           nil,
-		"a GIT_DIR that is wrong": {"GIT_DIR=" + filepath.Join(l.Root, "nothing")},
-		"in another language":     {"LC_ALL=de_DE.UTF-8", "LANGUAGE=de"},
+		"no repository":                 nil,
+		"a GIT_DIR that does not exist": {"GIT_DIR=" + filepath.Join(l.Root, "nothing")},
+		"in another language":           {"LC_ALL=de_DE.UTF-8", "LANGUAGE=de"},
 	} {
 		_, err := Open(t.Context(), l.Root, append(l.Env[:len(l.Env):len(l.Env)], env...))
 		var none *NoRepositoryError
@@ -143,7 +148,7 @@ func TestOpenWithoutARepositoryIsThatErrorInGitsOwnWords(t *testing.T) {
 		}
 		var ran *Error
 		if !errors.As(err, &ran) || ran.ExitCode != 128 {
-			t.Errorf("%s: does not wrap what git did: %v", name, err)
+			t.Errorf("%s: does not wrap the *Error of git: %v", name, err)
 		}
 	}
 }
@@ -201,14 +206,15 @@ func TestErrorsSpeakInGitsWordsWithoutItsPrefixes(t *testing.T) {
 	}
 }
 
-// RequireClean asks git, in the tree itself and without letting it write, and compares file by file.
+// RequireClean fails the test if the worktree differs from the commit of its branch, by git status, by diff-files and
+// by the content of each file. Git gets no optional locks: it must not refresh the index that is checked.
 func RequireClean(l *gittest.Lab, w Registration) {
 	l.T.Helper()
 	if status := l.GitIn(w.Tree, "--no-optional-locks", "status", "--porcelain", "--ignored"); status != "" {
 		l.T.Errorf("status: %q", status)
 	}
 	if diff, err := l.TryGit(w.Tree, "--no-optional-locks", "diff-files", "--quiet"); err != nil {
-		l.T.Errorf("the index does not know its files: %s %v", diff, err)
+		l.T.Errorf("the stat data in the index is not that of the files: %s %v", diff, err)
 	}
 	if head := l.GitIn(w.Tree, "symbolic-ref", "HEAD"); head != w.Branch {
 		l.T.Errorf("HEAD is %q", head)
@@ -219,13 +225,13 @@ func RequireClean(l *gittest.Lab, w Registration) {
 		}
 		if mode := state[:6]; mode == "120000" {
 			if target, err := os.Readlink(filepath.Join(w.Tree, path)); err != nil || "120000 "+target != state {
-				l.T.Errorf("%s leads to %q, %v", path, target, err)
+				l.T.Errorf("target of %s is %q, %v", path, target, err)
 			}
 			continue
 		}
 		data, err := os.ReadFile(filepath.Join(w.Tree, path))
 		if err != nil || state[7:] != string(data) {
-			l.T.Errorf("%s holds %q, %v", path, data, err)
+			l.T.Errorf("content of %s is %q, %v", path, data, err)
 		}
 	}
 }

@@ -12,46 +12,46 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 )
 
-// Promise: what the killed leave in the temporary directory goes with the next command, and nothing that anybody uses.
+// Promise: the next command removes the temporary directories of killed processes, and none that is in use.
 func TestTemporaryDirectoriesOfTheKilledGoWithTheNext(t *testing.T) {
 	t.Parallel()
 	system, elsewhere := t.TempDir(), t.TempDir()
 	l := &gittest.Lab{T: t}
 	l.WriteIn(elsewhere, "precious", "x")
-	live, dead := temporaryDirectory(t, system), temporaryDirectory(t, system)
+	live, abandoned := temporaryDirectory(t, system), temporaryDirectory(t, system)
 	l.WriteIn(live.Path, "deep/in/use", "x")
-	l.WriteIn(dead.Path, "deep/left", "x")
-	l.Must(dead.lockFile.Close()) // which is all that is left to do for who is killed
-	l.Must(os.Symlink(elsewhere, filepath.Join(filepath.Dir(dead.Path), "git-agency-link")))
+	l.WriteIn(abandoned.Path, "deep/left", "x")
+	l.Must(abandoned.lockFile.Close()) // the only effect of a kill: the lock is released
+	l.Must(os.Symlink(elsewhere, filepath.Join(filepath.Dir(abandoned.Path), "git-agency-link")))
 
 	next := temporaryDirectory(t, system)
-	if _, err := os.Lstat(dead.Path); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("that of the dead is there: %v", err)
+	if _, err := os.Lstat(abandoned.Path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the directory of the killed process is left: %v", err)
 	}
 	for _, path := range []string{filepath.Join(live.Path, "deep/in/use"), filepath.Join(elsewhere, "precious"), next.Path} {
 		if _, err := os.Stat(path); err != nil {
 			t.Error(err)
 		}
 	}
-	l.Must(os.Remove(filepath.Join(filepath.Dir(dead.Path), "git-agency-link")))
+	l.Must(os.Remove(filepath.Join(filepath.Dir(abandoned.Path), "git-agency-link")))
 	l.Must(errors.Join(next.Remove(), live.Remove()))
 	if left, err := os.ReadDir(system); err != nil || len(left) > 0 {
-		t.Errorf("%v is left: %v", left, err)
+		t.Errorf("left: %v, %v", left, err)
 	}
 }
 
-// Promise: in a temporary directory that others use too, nothing of theirs is gone into.
+// Promise: in a shared temporary directory, no directory that another user could have created or changed is used.
 func TestATemporaryDirectoryIsMadeBesideWhatOthersHavePutInItsPlace(t *testing.T) {
 	t.Parallel()
 	name := fmt.Sprintf("git-agency-%d", os.Geteuid())
 	for what, put := range map[string]func(system, elsewhere string) error{
-		"a link": func(system, elsewhere string) error { return os.Symlink(elsewhere, filepath.Join(system, name)) },
-		"a file": func(system, _ string) error { return os.WriteFile(filepath.Join(system, name), nil, 0o600) },
-		"open to others": func(system, _ string) error {
+		"a symlink": func(system, elsewhere string) error { return os.Symlink(elsewhere, filepath.Join(system, name)) },
+		"a file":    func(system, _ string) error { return os.WriteFile(filepath.Join(system, name), nil, 0o600) },
+		"writable by others": func(system, _ string) error {
 			return errors.Join(os.Mkdir(filepath.Join(system, name), 0o700), os.Chmod(filepath.Join(system, name), 0o777))
 		},
-		"somebody else's": func(system, _ string) error {
-			if os.Geteuid() != 0 { // who alone can make such a thing
+		"another owner": func(system, _ string) error {
+			if os.Geteuid() != 0 { // only root can create it
 				return os.Symlink("nowhere", filepath.Join(system, name))
 			}
 			return errors.Join(os.Mkdir(filepath.Join(system, name), 0o700), os.Chown(filepath.Join(system, name), 65534, 65534))
@@ -64,19 +64,19 @@ func TestATemporaryDirectoryIsMadeBesideWhatOthersHavePutInItsPlace(t *testing.T
 			l.Must(put(system, elsewhere))
 			planted := filepath.Join(system, name, "git-agency-1")
 			if fi, err := os.Stat(filepath.Join(system, name)); err == nil && fi.IsDir() {
-				l.Must(os.Mkdir(planted, 0o700)) // which nobody holds
+				l.Must(os.Mkdir(planted, 0o700)) // without a lock, so that it looks abandoned
 			}
 			_, before := os.Lstat(planted)
 			made := temporaryDirectory(t, system)
 			if filepath.Dir(made.Path) != system {
-				t.Errorf("it is %s", made.Path)
+				t.Errorf("created %s", made.Path)
 			}
 			if _, after := os.Lstat(planted); (before == nil) != (after == nil) {
-				t.Errorf("what was there is not any more: %v", after)
+				t.Errorf("the directory of another user was removed: %v", after)
 			}
 			l.Must(made.Remove())
 			if _, err := os.Lstat(made.Path); !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("it is left: %v", err)
+				t.Errorf("the directory is left: %v", err)
 			}
 		})
 	}
@@ -103,10 +103,11 @@ func TestManyHaveTemporaryDirectoriesAtTheSameTime(t *testing.T) {
 	}
 	all.Wait()
 	if left, err := os.ReadDir(system); err != nil || len(left) > 0 {
-		t.Errorf("%v is left: %v", left, err)
+		t.Errorf("left: %v, %v", left, err)
 	}
 }
 
+// mustMakeTempDir creates a temporary directory below system, which stands for os.TempDir.
 func temporaryDirectory(t *testing.T, system string) *OwnedTempDir {
 	t.Helper()
 	made, err := makeTempDirIn(system)

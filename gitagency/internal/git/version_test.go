@@ -53,16 +53,16 @@ func FuzzParseVersion(f *testing.F) {
 		v, err := parseVersion(s)
 		if err != nil {
 			if v != (Version{}) {
-				t.Errorf("%q: an error and %v", s, v)
+				t.Errorf("%q: error with version %v", s, v)
 			}
 			return
 		}
 		if !strings.HasPrefix(s, "git version ") {
-			t.Errorf("%q is %v", s, v)
+			t.Errorf("%q was parsed as %v", s, v)
 		}
 		again, err := parseVersion("git version " + v.String() + "\n")
 		if err != nil || again != v {
-			t.Errorf("%q is %v, but %s is %v, %v", s, v, v, again, err)
+			t.Errorf("%q was parsed as %v, but %s as %v, %v", s, v, v, again, err)
 		}
 	})
 }

@@ -20,13 +20,13 @@ func TestAnAddedWorktreeIsCleanAndCalledAsAsked(t *testing.T) {
 			w := RegisterWorktree(l, repo, gittest.SandboxName, filepath.Join(gittest.TempDir(t), name))
 			before := l.Git("for-each-ref")
 			if entries, err := os.ReadDir(w.Tree); err != nil || len(entries) != 1 || entries[0].Name() != ".git" {
-				t.Errorf("before the checkout there is %v, %v", entries, err)
+				t.Errorf("before the checkout the tree has %v, %v", entries, err)
 			}
 			l.Must(repo.CheckoutWorktree(t.Context(), w, l.Git("rev-parse", "HEAD")))
 
 			RequireClean(l, w)
 			if gittest.Exists(w.Link) {
-				t.Error("the link is still there")
+				t.Error("the temporary link is left")
 			}
 			if got, what := readAdminEntry(repo.AdminDir(gittest.SandboxName)); got.Path != w.Tree || got.Branch != w.Branch || what != "" || got.Locked {
 				t.Errorf("got %+v, %q", got, what)
@@ -37,15 +37,15 @@ func TestAnAddedWorktreeIsCleanAndCalledAsAsked(t *testing.T) {
 			files, dirs := repo.RegistrationFiles(w)
 			for _, path := range slices.Concat(files, dirs) {
 				if !gittest.Exists(path) {
-					t.Errorf("%s is not there", path)
+					t.Errorf("%s does not exist", path)
 				}
 			}
-			// It is an ordinary worktree: one can commit in it.
+			// Commits in it move its branch, as in any worktree.
 			l.WriteIn(w.Tree, "new", "n\n")
 			l.GitIn(w.Tree, "add", "new")
 			l.GitIn(w.Tree, "commit", "-q", "-m", "new")
 			if l.GitIn(w.Tree, "rev-parse", "HEAD") != l.Git("rev-parse", w.Branch) || l.Git("status", "--porcelain") != "" {
-				t.Error("the commit did not go to the branch, or touched the main worktree")
+				t.Error("the commit is not on the branch, or changed the main worktree")
 			}
 		})
 	}
@@ -91,9 +91,9 @@ func TestAWorktreeCanBeAddedFromAnywhere(t *testing.T) {
 			w := AddSandbox(l, repo)
 			RequireClean(l, w)
 			if strings.HasPrefix(repo.CommonDir, from) {
-				return // what was added is below
+				return // the new entry is below it
 			}
-			gittest.RequireSame(t, "where we stood", gittest.DiskState(t, from), before)
+			gittest.RequireSame(t, "the starting directory", gittest.DiskState(t, from), before)
 		})
 	}
 }
@@ -160,20 +160,20 @@ func TestAddWorktreeThatFailsLeavesNoLinkAndNoEntry(t *testing.T) {
 		}
 		before := gittest.DiskState(t, w.Tree)
 		if err := repo.AddWorktree(t.Context(), w); err == nil {
-			t.Errorf("%s: it worked", name)
+			t.Errorf("%s: AddWorktree succeeded", name)
 		}
 		if gittest.Exists(link) || gittest.Exists(filepath.Join(repo.CommonDir, "worktrees")) {
-			t.Errorf("%s: something is left", name)
+			t.Errorf("%s: the link or an entry is left", name)
 		}
 		gittest.RequireSame(t, name, gittest.DiskState(t, w.Tree), before)
 	}
-	// A link of that name is somebody's and stays.
+	// An existing file at the path of the link is kept.
 	l.Must(os.WriteFile(link, []byte("mine"), 0o644))
 	if err := repo.AddWorktree(t.Context(), Registration{Name: gittest.SandboxName, Link: link, Branch: "refs/heads/free", Tree: gittest.TempDir(t)}); err == nil {
-		t.Error("it worked over somebody's file")
+		t.Error("AddWorktree succeeded over an existing file")
 	}
 	if data, _ := os.ReadFile(link); string(data) != "mine" {
-		t.Error("somebody's file is gone")
+		t.Error("the existing file was changed")
 	}
 }
 
@@ -186,9 +186,9 @@ func TestAddWorktreeNoticesWhenTheNameWasTaken(t *testing.T) {
 	l.Must(repo.CreateRef(t.Context(), "refs/heads/free", l.Git("rev-parse", "HEAD"), "test"))
 	w := Registration{Name: gittest.SandboxName, Link: filepath.Join(gittest.TempDir(t), gittest.SandboxName), Branch: "refs/heads/free", Tree: gittest.TempDir(t)}
 	if err := repo.AddWorktree(t.Context(), w); err == nil {
-		t.Error("it says that the entry of another worktree is ours")
+		t.Error("AddWorktree accepted the entry of another worktree")
 	}
 	if l.GitIn(taken, "status", "--porcelain") != "" {
-		t.Error("the other worktree suffered")
+		t.Error("the other worktree was changed")
 	}
 }

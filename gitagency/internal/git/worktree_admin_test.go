@@ -11,13 +11,14 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 )
 
-// damages are the states an entry can be found in after a killed git, a power cut, or a person.
+// adminDirDamages maps the states in which a killed git, a power cut or a user can leave the administrative directory
+// of a worktree to functions that produce them.
 var damages = map[string]func(dir string) error{
-	"nothing": func(string) error { return nil },
+	"no damage": func(string) error { return nil },
 	"locked": func(dir string) error {
 		return os.WriteFile(filepath.Join(dir, "locked"), []byte("initializing"), 0o644)
 	},
-	"locks of git":       locks,
+	"lock files":         locks,
 	"commondir is empty": empty("commondir"),
 	"commondir is gone":  gone("commondir"),
 	"gitdir is empty":    empty("gitdir"),
@@ -27,27 +28,30 @@ var damages = map[string]func(dir string) error{
 	"all are empty": func(dir string) error {
 		return errors.Join(empty("HEAD")(dir), empty("gitdir")(dir), empty("commondir")(dir))
 	},
-	"it is empty":       func(dir string) error { return errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o755)) },
-	"it is not there":   os.RemoveAll,
-	"it is a file":      func(dir string) error { return errors.Join(os.RemoveAll(dir), os.WriteFile(dir, nil, 0o644)) },
-	"it is a dead link": func(dir string) error { return errors.Join(os.RemoveAll(dir), os.Symlink("/nowhere", dir)) },
-	"only a lock is left": func(dir string) error {
+	"directory is empty": func(dir string) error { return errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o755)) },
+	"directory is gone":  os.RemoveAll,
+	"a file":             func(dir string) error { return errors.Join(os.RemoveAll(dir), os.WriteFile(dir, nil, 0o644)) },
+	"a dangling symlink": func(dir string) error { return errors.Join(os.RemoveAll(dir), os.Symlink("/nowhere", dir)) },
+	"only the locked file": func(dir string) error {
 		return errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o755), os.WriteFile(filepath.Join(dir, "locked"), nil, 0o644))
 	},
-	"an earlier removal was killed": func(dir string) error {
+	"after a killed removal": func(dir string) error {
 		away := filepath.Join(dir, "../../agency/removed-bad")
 		return errors.Join(os.MkdirAll(filepath.Join(away, "logs"), 0o755), os.WriteFile(filepath.Join(away, "logs/HEAD"), nil, 0o444))
 	},
 }
 
+// truncateFile returns a function that truncates a file of the directory.
 func empty(name string) func(string) error {
 	return func(dir string) error { return os.Truncate(filepath.Join(dir, name), 0) }
 }
 
+// removeFile returns a function that removes a file of the directory.
 func gone(name string) func(string) error {
 	return func(dir string) error { return os.Remove(filepath.Join(dir, name)) }
 }
 
+// addLockFiles creates the lock files that a killed git leaves.
 func locks(dir string) error {
 	return errors.Join(
 		os.WriteFile(filepath.Join(dir, "HEAD.lock"), nil, 0o644),
@@ -73,18 +77,18 @@ func TestRemoveAdminMakesGitForgetAnEntryInWhateverState(t *testing.T) {
 				before := gittest.DiskState(t, bad.Tree)
 				l.Must(damage(repo.AdminDir("bad")))
 
-				for range 2 { // twice is fine
+				for range 2 { // a second removal does nothing
 					l.Must(repo.RemoveAdminDir("bad"))
 					if gittest.Exists(repo.AdminDir("bad")) {
-						t.Error("it is still there")
+						t.Error("the entry still exists")
 					}
 					RequireEmptyAgencyDir(l, repo)
 					if gittest.Exists(filepath.Join(repo.CommonDir, "worktrees")) != others {
-						t.Errorf("is .git/worktrees there? %v", !others)
+						t.Errorf("existence of .git/worktrees: %v", !others)
 					}
 				}
 				if others {
-					gittest.RequireSame(t, "the other", gittest.DiskState(t, repo.AdminDir("good"), good.Tree), kept)
+					gittest.RequireSame(t, "the other worktree", gittest.DiskState(t, repo.AdminDir("good"), good.Tree), kept)
 				}
 				gittest.RequireSame(t, "the tree", gittest.DiskState(t, bad.Tree), before)
 				list := l.Git("worktree", "list", "--porcelain")
@@ -92,7 +96,7 @@ func TestRemoveAdminMakesGitForgetAnEntryInWhateverState(t *testing.T) {
 					t.Errorf("git lists %q", list)
 				}
 				l.Git("fsck")
-				// The name is free again.
+				// The name can be used again.
 				l.Must(os.RemoveAll(bad.Tree))
 				l.Must(os.Mkdir(bad.Tree, 0o755))
 				l.Must(repo.AddWorktree(t.Context(), bad))
@@ -113,7 +117,7 @@ func TestRemoveAdminNeverLeavesTheRepositoryByASymlink(t *testing.T) {
 	l.Must(os.Symlink(outside, filepath.Join(repo.CommonDir, "agency", "removed-bad")))
 	l.Must(repo.RemoveAdminDir("bad"))
 	if gittest.Exists(repo.AdminDir("bad")) || !gittest.Exists(filepath.Join(outside, "precious")) {
-		t.Error("the link stayed, or what it leads to went")
+		t.Error("the link is left, or its target was changed")
 	}
 	RequireEmptyAgencyDir(l, repo)
 }
@@ -129,15 +133,15 @@ func TestReadAdminEntryFollowsPathsRelativeToTheEntry(t *testing.T) {
 	}
 }
 
-// Git lists or passes over these entries in silence; only the files tell what is wrong.
+// readWorktreeEntries must name the damaged file of an entry. Git lists or skips such entries without a message.
 func TestReadAdminNamesEveryDamage(t *testing.T) {
 	t.Parallel()
 	for what, want := range map[string]string{
-		"nothing": "", "locked": "", "locks of git": "",
+		"no damage": "", "locked": "", "lock files": "",
 		"commondir is empty": "commondir is empty", "commondir is gone": "commondir is missing",
 		"gitdir is empty": "gitdir is empty", "gitdir is gone": "gitdir is missing",
 		"HEAD is empty": "HEAD is empty", "HEAD is gone": "HEAD is missing",
-		"it is empty": "HEAD is missing", "it is a file": "HEAD cannot be read", "it is a dead link": "HEAD is missing",
+		"directory is empty": "HEAD is missing", "a file": "HEAD cannot be read", "a dangling symlink": "HEAD is missing",
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -151,7 +155,7 @@ func TestReadAdminNamesEveryDamage(t *testing.T) {
 			case want == "" && len(got.Damaged) > 0, want != "" && (len(got.Damaged) != 1 || got.Damaged[0].Problem != want || got.Damaged[0].Name != "bad"):
 				t.Errorf("got %v, want %q", got.Damaged, want)
 			}
-			// A tree that is known is listed, damaged or not: nothing may be made inside it.
+			// A worktree whose path is known is listed even if damaged: no worktree may be created inside it.
 			_, haveGitdir := os.Stat(filepath.Join(repo.AdminDir("bad"), "gitdir"))
 			if haveGitdir == nil && what != "gitdir is empty" && (len(got.Worktrees) != 2 || got.Worktrees[1].Path != bad.Tree) {
 				t.Errorf("got %+v", got.Worktrees)
@@ -171,12 +175,13 @@ func TestRegisteredAtIsWhereGitHasATree(t *testing.T) {
 	l.Must(damages["gitdir is empty"](repo.AdminDir("good")))
 	for _, name := range []string{"good", "none"} {
 		if got := repo.RegisteredTree(name); got != "" {
-			t.Errorf("%s: %q", name, got)
+			t.Errorf("entry %s: tree %q", name, got)
 		}
 	}
 }
 
-// Moving a directory to another one needs permission to write to the directory itself.
+// RemoveAdminDir must remove an entry without write permission. To rename a directory to another parent, the kernel
+// requires write permission on the directory itself.
 func TestRemoveAdminRemovesAnEntryNobodyMayWriteTo(t *testing.T) {
 	t.Parallel()
 	if !gittest.Unprivileged(t) {
@@ -191,11 +196,11 @@ func TestRemoveAdminRemovesAnEntryNobodyMayWriteTo(t *testing.T) {
 		t.Error(err)
 	}
 	if gittest.Exists(repo.AdminDir(w.Name)) {
-		t.Error("it is still there")
+		t.Error("the entry still exists")
 	}
 }
 
-// A name that is no name of one entry must not become the removal of all of them.
+// RemoveAdminDir must remove nothing for a name that is not the name of one entry.
 func TestRemoveAdminTakesNothingButTheNameOfOneEntry(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"", ".", "..", "../refs/heads", "good/..", "good/logs"} {
@@ -207,14 +212,14 @@ func TestRemoveAdminTakesNothingButTheNameOfOneEntry(t *testing.T) {
 			before := gittest.DiskState(t, repo.AdminDir("good"), filepath.Join(repo.CommonDir, "refs"))
 			_ = repo.RemoveAdminDir(name)
 			if !gittest.Exists(repo.AdminDir("good")) || !gittest.Exists(filepath.Join(repo.CommonDir, "refs/heads/main")) {
-				t.Fatal("more than one entry is gone")
+				t.Fatal("files outside one entry were removed")
 			}
 			gittest.RequireSame(t, "afterwards", gittest.DiskState(t, repo.AdminDir("good"), filepath.Join(repo.CommonDir, "refs")), before)
 		})
 	}
 }
 
-// Git trims a reason at both ends; what is read from the files should be what git would have said.
+// readWorktreeEntries must trim a lock reason at both ends, as git worktree list does.
 func TestReadAdminTrimsALockReasonAsGitDoes(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -230,7 +235,7 @@ func TestReadAdminTrimsALockReasonAsGitDoes(t *testing.T) {
 	}
 }
 
-// Whether a repository is bare is said by core.bare, not by the name of its directory.
+// readWorktreeEntries must decide by core.bare whether a repository is bare, not by the name of its directory.
 func TestReadAdminKnowsABareRepositoryWhateverItsName(t *testing.T) {
 	t.Parallel()
 	for name, arrange := range map[string]func(l *gittest.Lab) string{
@@ -266,29 +271,29 @@ func TestARegistrationIsKnownByItsNameOrItsTree(t *testing.T) {
 	l := gittest.New(t)
 	repo := OpenRepo(l)
 	w := AddSandbox(l, repo)
-	look := func() []string {
+	names := func() []string {
 		t.Helper()
 		registered, err := repo.RegisteredTrees()
 		l.Must(err)
 		return w.NamesIn(registered)
 	}
-	if got := look(); !slices.Equal(got, []string{w.Name}) {
+	if got := names(); !slices.Equal(got, []string{w.Name}) {
 		t.Errorf("got %q", got)
 	}
-	// Git chose another name, and somebody else has ours.
+	// The entry has another name, and a different worktree has ours.
 	l.Must(os.Rename(repo.AdminDir(w.Name), repo.AdminDir("tree1")))
 	l.Git("worktree", "add", "-q", "--detach", filepath.Join(t.TempDir(), w.Name))
-	if got := look(); !slices.Equal(got, []string{"tree1"}) {
+	if got := names(); !slices.Equal(got, []string{"tree1"}) {
 		t.Errorf("got %q", got)
 	}
 	l.Must(repo.UnregisterWorktree(w))
-	if got := look(); len(got) > 0 || !gittest.Exists(repo.AdminDir(w.Name)) {
+	if got := names(); len(got) > 0 || !gittest.Exists(repo.AdminDir(w.Name)) {
 		t.Errorf("got %q", got)
 	}
-	// Half an entry of our name is ours.
+	// An incomplete entry of our name counts as ours.
 	l.Must(os.RemoveAll(repo.AdminDir(w.Name)))
 	l.Must(os.MkdirAll(repo.AdminDir(w.Name), 0o755))
-	if got := look(); !slices.Equal(got, []string{w.Name}) {
+	if got := names(); !slices.Equal(got, []string{w.Name}) {
 		t.Errorf("got %q", got)
 	}
 }

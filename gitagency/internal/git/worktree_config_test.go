@@ -7,15 +7,16 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 )
 
-// ForEveryWorktreeSetting tries something for every way, typed in every place, whether or not what is set is trusted.
+// ForEveryWorktreeSetting runs try as a subtest for every way of configuring a worktree, with a repository opened from
+// each linked worktree and for both values of trusted.
 func ForEveryWorktreeSetting(t *testing.T, try func(t *testing.T, o *gittest.Worktrees, repo *Repo, trusted bool)) {
 	t.Helper()
-	for _, way := range gittest.WorktreeSettings {
+	for _, setting := range gittest.WorktreeSettings {
 		for i, at := range []string{"other", "one"} {
 			for _, trusted := range []bool{true, false} {
-				t.Run(fmt.Sprintf("%s/in %s/trusted=%t", way.Name, at, trusted), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s/from %s/trusted=%t", setting.Name, at, trusted), func(t *testing.T) {
 					t.Parallel()
-					o := gittest.NewWorktrees(t, way.Set)
+					o := gittest.NewWorktrees(t, setting.Set)
 					try(t, o, OpenRepoIn(o.Lab, []string{o.Other, o.One}[i]), trusted)
 				})
 			}

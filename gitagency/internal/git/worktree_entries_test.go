@@ -17,10 +17,10 @@ func TestEntriesNameTheFilesThatGitCannotWorkWith(t *testing.T) {
 	w := AddSandbox(l, repo)
 	dir := repo.AdminDir(w.Name)
 	whole := gittest.DiskState(t, dir)
-	for content, flawed := range map[string]map[string]bool{
+	for content, bad := range map[string]map[string]bool{
 		"":                                 {"gitdir": true, "commondir": true, "HEAD": true},
 		"\n":                               {"gitdir": true, "commondir": true, "HEAD": true},
-		"nonsense\n":                       {"commondir": true, "HEAD": true}, // the tree of a gitdir need not be there
+		"nonsense\n":                       {"commondir": true, "HEAD": true}, // the worktree that gitdir names need not exist
 		"../..\n":                          {"HEAD": true},
 		"../..":                            {"HEAD": true},
 		repo.CommonDir + "\n":              {"HEAD": true},
@@ -39,8 +39,8 @@ func TestEntriesNameTheFilesThatGitCannotWorkWith(t *testing.T) {
 			l.WriteIn(dir, name, content)
 			entries, err := repo.WorktreeEntries()
 			l.Must(err)
-			if got := slices.Contains(entries[0].BadFiles, name); got != flawed[name] || len(entries[0].BadFiles) > 1 {
-				t.Errorf("%s of %.40q: the flaws are %q", name, content, entries[0].BadFiles)
+			if got := slices.Contains(entries[0].BadFiles, name); got != bad[name] || len(entries[0].BadFiles) > 1 {
+				t.Errorf("%s of %.40q: bad files are %q", name, content, entries[0].BadFiles)
 			}
 			l.WriteIn(dir, name, string(was))
 		}
@@ -57,7 +57,7 @@ func TestEntriesOutliveEveryDamage(t *testing.T) {
 			repo := OpenRepo(l)
 			l.Git("worktree", "add", "-q", "--detach", filepath.Join(gittest.TempDir(t), "bad"))
 			l.Must(damage(repo.AdminDir("bad")))
-			gittest.Within(t, "Entries", func() {
+			gittest.Within(t, "WorktreeEntries", func() {
 				if _, err := repo.WorktreeEntries(); err != nil {
 					t.Error(err)
 				}
@@ -87,18 +87,18 @@ func TestLinkedToIsWhereGitGoes(t *testing.T) {
 		tree := filepath.Join(filepath.Dir(l.Root), "tree")
 		l.WriteIn(tree, ".git", content)
 		if got, err := DotGitTarget(tree); got != want || err != nil {
-			t.Errorf("%q leads to %q, %v", content, got, err)
+			t.Errorf("target of %q is %q, %v", content, got, err)
 		}
-		// Git goes the same way, where there is anything to go to.
+		// Git resolves to the same path if the target is a repository.
 		if out, err := l.TryGit(tree, "rev-parse", "--absolute-git-dir"); err == nil && strings.TrimSuffix(out, "\n") != want {
-			t.Errorf("git makes %q of %q, not %q", out, content, want)
+			t.Errorf("git resolves to %q from %q, want %q", out, content, want)
 		}
 	}
 	if got, err := DotGitTarget(l.Root); got != l.Root+"/.git" || err != nil {
-		t.Errorf("a repository of its own leads to %q, %v", got, err)
+		t.Errorf("target of a main worktree is %q, %v", got, err)
 	}
 	if got, err := DotGitTarget(filepath.Join(l.Root, "nowhere")); got != "" || err != nil {
-		t.Errorf("nothing leads to %q, %v", got, err)
+		t.Errorf("target of a missing directory is %q, %v", got, err)
 	}
 }
 
@@ -112,10 +112,10 @@ func FuzzParseDotGit(f *testing.F) {
 			return
 		}
 		if !filepath.IsAbs(path) || strings.HasSuffix(path, "\n") || !strings.HasPrefix(string(data), "gitdir: ") {
-			t.Errorf("%q leads to %q", data, path)
+			t.Errorf("target of %q is %q", data, path)
 		}
 		if again := parseDotGit("/elsewhere", []byte("gitdir: "+path+"\n")); again != path {
-			t.Errorf("%q leads to %q, and that to %q", data, path, again)
+			t.Errorf("target of %q is %q, and parsed again %q", data, path, again)
 		}
 	})
 }

@@ -14,10 +14,11 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 )
 
+// testOID is the name of no particular object.
 const oid = "0123456789abcdef0123456789abcdef01234567"
 
-// encode writes entries as git worktree list --porcelain -z does (builtin/worktree.c,
-// show_worktree_porcelain).
+// encodeWorktrees writes worktrees in the format of git worktree list --porcelain -z (show_worktree_porcelain in
+// builtin/worktree.c).
 func encode(trees []Worktree) string {
 	var b strings.Builder
 	for _, w := range trees {
@@ -56,24 +57,24 @@ func TestParseWorktreesReadsEveryKindOfEntry(t *testing.T) {
 	t.Parallel()
 	main := Worktree{Path: "/repo", Head: oid, Branch: "refs/heads/main"}
 	for name, want := range map[string][]Worktree{
-		"none":                           nil,
-		"the main one":                   {main},
-		"bare":                           {{Path: "/repo.git", Bare: true}},
-		"detached":                       {main, {Path: "/d", Head: oid, Detached: true}},
-		"spaces":                         {main, {Path: "/a b  c ", Head: oid, Branch: "refs/heads/x"}},
-		"a newline":                      {main, {Path: "/a\nworktree /b\n\nHEAD x", Head: oid, Branch: "refs/heads/x"}},
-		"a path that ends in a newline":  {main, {Path: "/a\n", Head: oid, Detached: true}},
-		"not UTF-8":                      {main, {Path: "/\xff\xfe", Head: oid, Detached: true}},
-		"a leading dash":                 {main, {Path: "-x", Head: oid, Detached: true}},
-		"locked":                         {main, {Path: "/l", Head: oid, Detached: true, Locked: true}},
-		"locked, with a reason":          {main, {Path: "/l", Head: oid, Detached: true, Locked: true, LockReason: "on a stick"}},
-		"locked, with lines":             {main, {Path: "/l", Head: oid, Detached: true, Locked: true, LockReason: "one\ntwo\n\nprunable no"}},
-		"prunable":                       {main, {Path: "/p", Head: oid, Detached: true, Prunable: true}},
-		"prunable, with a reason":        {main, {Path: "/p", Head: oid, Detached: true, Prunable: true, PrunableReason: "gitdir file points to non-existent location"}},
-		"both":                           {main, {Path: "/p", Head: oid, Detached: true, Locked: true, LockReason: "l", Prunable: true, PrunableReason: "p"}},
-		"unborn":                         {main, {Path: "/u", Head: strings.Repeat("0", 40), Branch: "refs/heads/unborn"}},
-		"many":                           slices.Repeat([]Worktree{main, {Path: "/b", Bare: true}}, 100),
-		"a path that looks like another": {main, {Path: "/HEAD " + oid, Head: oid, Branch: "refs/heads/branch"}},
+		"none":                          nil,
+		"the main one":                  {main},
+		"bare":                          {{Path: "/repo.git", Bare: true}},
+		"detached":                      {main, {Path: "/d", Head: oid, Detached: true}},
+		"spaces":                        {main, {Path: "/a b  c ", Head: oid, Branch: "refs/heads/x"}},
+		"a newline":                     {main, {Path: "/a\nworktree /b\n\nHEAD x", Head: oid, Branch: "refs/heads/x"}},
+		"a path that ends in a newline": {main, {Path: "/a\n", Head: oid, Detached: true}},
+		"not UTF-8":                     {main, {Path: "/\xff\xfe", Head: oid, Detached: true}},
+		"a leading dash":                {main, {Path: "-x", Head: oid, Detached: true}},
+		"locked":                        {main, {Path: "/l", Head: oid, Detached: true, Locked: true}},
+		"locked, with a reason":         {main, {Path: "/l", Head: oid, Detached: true, Locked: true, LockReason: "on a stick"}},
+		"locked, with lines":            {main, {Path: "/l", Head: oid, Detached: true, Locked: true, LockReason: "one\ntwo\n\nprunable no"}},
+		"prunable":                      {main, {Path: "/p", Head: oid, Detached: true, Prunable: true}},
+		"prunable, with a reason":       {main, {Path: "/p", Head: oid, Detached: true, Prunable: true, PrunableReason: "gitdir file points to non-existent location"}},
+		"both":                          {main, {Path: "/p", Head: oid, Detached: true, Locked: true, LockReason: "l", Prunable: true, PrunableReason: "p"}},
+		"unborn":                        {main, {Path: "/u", Head: strings.Repeat("0", 40), Branch: "refs/heads/unborn"}},
+		"many":                          slices.Repeat([]Worktree{main, {Path: "/b", Bare: true}}, 100),
+		"a path that looks like a HEAD attribute": {main, {Path: "/HEAD " + oid, Head: oid, Branch: "refs/heads/branch"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -128,7 +129,8 @@ func FuzzParseWorktrees(f *testing.F) {
 	})
 }
 
-// What goes in comes out, whatever the values are; only NUL cannot be part of one.
+// FuzzWorktreeRoundTrip checks that parseWorktrees reads back arbitrary values. NUL separates them and cannot be part of
+// one.
 func FuzzWorktreeRoundTrip(f *testing.F) {
 	f.Add("/a b", oid, "refs/heads/main", "why", "gone", uint8(0))
 	f.Add("/a\nb", "", "", "one\ntwo", "", uint8(0xff))
@@ -155,7 +157,8 @@ func FuzzWorktreeRoundTrip(f *testing.F) {
 	})
 }
 
-// strange makes worktrees of every kind with git's own commands, and says how git must list them.
+// addUnusualWorktrees adds worktrees of every kind with git and returns, sorted by path, how git must list them. The
+// reason of a prunable worktree is left out.
 func strange(l *gittest.Lab) []Worktree {
 	l.T.Helper()
 	head := l.Git("rev-parse", "HEAD")
@@ -188,25 +191,26 @@ func strange(l *gittest.Lab) []Worktree {
 	return want
 }
 
+// compareByPath orders worktrees by path.
 func byPath(a, b Worktree) int { return cmp.Compare(a.Path, b.Path) }
 
 func TestWorktreesListsWhatGitKnows(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	want := strange(l)
-	for from, repo := range map[string]*Repo{"the main worktree": OpenRepo(l), "a linked one": OpenRepoIn(l, want[len(want)-1].Path)} {
+	for from, repo := range map[string]*Repo{"the main worktree": OpenRepo(l), "a linked worktree": OpenRepoIn(l, want[len(want)-1].Path)} {
 		listing, err := repo.Worktrees(t.Context())
 		l.Must(err)
 		if len(listing.Damaged) > 0 {
-			t.Errorf("from %s: problems %v", from, listing.Damaged)
+			t.Errorf("from %s: damaged entries %v", from, listing.Damaged)
 		}
 		if first := listing.Worktrees[0].Path; first != l.Root {
-			t.Errorf("from %s: the first is %s, not the main one", from, first)
+			t.Errorf("from %s: the first is %s, not the main worktree", from, first)
 		}
 		got := slices.SortedFunc(slices.Values(listing.Worktrees), byPath)
 		for i := range got {
 			if got[i].Prunable && got[i].PrunableReason == "" {
-				t.Errorf("from %s: %q is prunable, and why?", from, got[i].Path)
+				t.Errorf("from %s: %q is prunable without a reason", from, got[i].Path)
 			}
 			got[i].PrunableReason = ""
 		}
@@ -216,7 +220,7 @@ func TestWorktreesListsWhatGitKnows(t *testing.T) {
 	}
 }
 
-// What is read from the files, when git gives up, is what git would have said.
+// readWorktreeEntries, the fallback for a failing git worktree list, must return what git would list.
 func TestReadAdminAgreesWithGit(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -228,7 +232,7 @@ func TestReadAdminAgreesWithGit(t *testing.T) {
 	}
 	got := slices.SortedFunc(slices.Values(listing.Worktrees), byPath)
 	for i := range want {
-		want[i].Prunable = false // nobody is told that from the files
+		want[i].Prunable = false // not determined from the files
 		if want[i].Branch != "" {
 			want[i].Head = ""
 		}
@@ -259,7 +263,8 @@ func TestWorktreesOfABareRepository(t *testing.T) {
 	}
 }
 
-// One empty file makes git's own listing die for every worktree.
+// Worktrees must read the entries itself, and name the damaged one, when git worktree list fails: an empty commondir file
+// makes it fail for every worktree.
 func TestWorktreesReadsTheFilesWhenADamagedEntryKillsGitAndNamesIt(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -268,7 +273,7 @@ func TestWorktreesReadsTheFilesWhenADamagedEntryKillsGitAndNamesIt(t *testing.T)
 	good := RegisterWorktree(l, repo, "good", filepath.Join(gittest.TempDir(t), "go\nod"))
 	l.Must(damages["commondir is empty"](repo.AdminDir("bad")))
 	if out, err := l.TryGit(l.Root, "worktree", "list"); err == nil {
-		t.Fatalf("git copes: %s", out)
+		t.Fatalf("git lists a damaged entry: %s", out)
 	}
 	got, err := repo.Worktrees(t.Context())
 	l.Must(err)
@@ -291,7 +296,7 @@ func TestWorktreesReadsTheFilesWhenADamagedEntryKillsGitAndNamesIt(t *testing.T)
 	}
 }
 
-// A listing that failed for another reason is an error, not an empty repository.
+// Worktrees must return an error, not an empty list, when git fails for another reason.
 func TestWorktreesSaysWhyThereIsNoListing(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 )
 
-// What is there twice at the same time, from two who do not know of each other, is there once in the end.
+// Concurrent calls of WriteObjects for the same object must all succeed and leave one object and no temporary files.
 func TestTheSameObjectsAreStoredByManyAtOnce(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -25,9 +25,9 @@ func TestTheSameObjectsAreStoredByManyAtOnce(t *testing.T) {
 	}
 	all.Wait()
 	if got := l.Git("cat-file", "-t", o.HexOID()); got != "commit" {
-		t.Errorf("it is a %s", got)
+		t.Errorf("object type is %s", got)
 	}
 	if left, err := filepath.Glob(filepath.Join(repo.CommonDir, "objects/*/tmp_obj_*")); err != nil || len(left) > 0 {
-		t.Errorf("%v is left, %v", left, err)
+		t.Errorf("temporary files left: %v, %v", left, err)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// mounts reports whether the test runs where it may mount. Otherwise it runs again in a mount
-// namespace of its own, in another process, and fails here if it fails there.
+// inMountNamespace reports whether the test runs in a mount namespace of its own. Otherwise it runs the test in a
+// process with such a namespace, and fails if the test fails there.
 func mounts(t *testing.T) bool {
 	t.Helper()
 	const inside = "GUARD_TEST_MOUNTS"
@@ -35,12 +35,12 @@ func mounts(t *testing.T) bool {
 	case err != nil:
 		t.Errorf("in a mount namespace: %v\n%s", err, out)
 	case !strings.Contains(string(out), "--- PASS: "+t.Name()):
-		t.Errorf("it did not run:\n%s", out)
+		t.Errorf("the test did not run:\n%s", out)
 	}
 	return false
 }
 
-// bind makes a directory appear at another place, until the namespace ends.
+// bindMount bind-mounts from on to until the end of the test.
 func bind(t *testing.T, from, to string) {
 	t.Helper()
 	if err := syscall.Mount(from, to, "", syscall.MS_BIND, ""); err != nil {
@@ -78,9 +78,9 @@ func TestRelationSeesThroughABindMountOfATree(t *testing.T) {
 	}
 }
 
-// Invariant 3: "no sandbox path may equal, contain or lie inside an integration tree, by any spelling
-// (symlinks, .., case, bind)". Above a mount point one does not see the directories the mounted one
-// really lies in; a mount of something inside the tree is no place of its own for that.
+// TestRelationSeesThroughBindMountOfSubdirectory covers invariant 3: no sandbox path may equal, contain or lie inside an
+// integration tree, by any spelling. The parents of a mount point are not the parents of the mounted directory, so they
+// do not show that it lies inside the tree.
 func TestRelationSeesThroughABindMountOfPartOfATree(t *testing.T) {
 	t.Parallel()
 	if !mounts(t) {
@@ -96,9 +96,9 @@ func TestRelationSeesThroughABindMountOfPartOfATree(t *testing.T) {
 		place, tree string
 		want        Relation
 	}{
-		{again, tree, Inside},              // it is tree/sub/deep
-		{again + "/new", tree, Inside},     // it would be tree/sub/deep/new
-		{tree, again + "/inner", Encloses}, // that is tree/sub/deep/inner
+		{again, tree, Inside},              // is tree/sub/deep
+		{again + "/new", tree, Inside},     // would be tree/sub/deep/new
+		{tree, again + "/inner", Encloses}, // again/inner is tree/sub/deep/inner
 		{tree + "/sub", again, Encloses},   //
 		{root + "/other", again, Disjoint}, //
 		{tree + "/other", again, Disjoint}, //
@@ -109,8 +109,8 @@ func TestRelationSeesThroughABindMountOfPartOfATree(t *testing.T) {
 	}
 }
 
-// The kernel escapes only space, tab, newline and backslash. Other characters that Go calls space are
-// part of a name.
+// TestRelationSeesThroughBindMountWithAnyName: mountinfo escapes only space, tab, newline and backslash, so other
+// Unicode spaces must not separate fields.
 func TestRelationSeesThroughABindMountWhateverItsName(t *testing.T) {
 	t.Parallel()
 	if !mounts(t) {
@@ -128,7 +128,7 @@ func TestRelationSeesThroughABindMountWhateverItsName(t *testing.T) {
 	}
 }
 
-// A mount that a later one on a directory above it hides is not what anybody sees.
+// TestRelationIgnoresHiddenMount mounts over a directory that has a mount point below it.
 func TestRelationIsNotMisledByAMountThatIsHidden(t *testing.T) {
 	t.Parallel()
 	if !mounts(t) {
@@ -143,9 +143,9 @@ func TestRelationIsNotMisledByAMountThatIsHidden(t *testing.T) {
 	bind(t, unrelated, root+"/mnt/x") // first on /mnt/x …
 	bind(t, tree, root+"/mnt")        // … then on /mnt, so that /mnt/x is tree/sub/x
 	if got := locate(t, root+"/mnt/x/new").Relation(root + "/tree"); got != Inside {
-		t.Errorf("it lies in tree/sub/x, and %q is said", got)
+		t.Errorf("it lies in tree/sub/x, got %q", got)
 	}
 	if got := locate(t, root+"/mnt/x/new").Relation(unrelated); got != Disjoint {
-		t.Errorf("it does not lie in unrelated, and %q is said", got)
+		t.Errorf("it does not lie in unrelated, got %q", got)
 	}
 }

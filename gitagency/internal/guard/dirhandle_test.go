@@ -66,7 +66,7 @@ func TestRemovingAllStaysInAndGoesAsDeepAsItMust(t *testing.T) {
 	tree, outside := newTree(t)
 	link(t, outside, tree.Path, "a", "out")
 	write(t, "x", tree.Path, "a", strings.Repeat("d/", 3*maxOpenDirs), "file")
-	write(t, "mine", tree.Path, "a.1", "file") // a name that it would have used
+	write(t, "mine", tree.Path, "a.1", "file") // RemoveAll names moved directories like this
 	must(t, os.Chmod(filepath.Join(tree.Path, "a", strings.Repeat("d/", maxOpenDirs+1)), 0))
 	must(t, os.Chmod(filepath.Join(tree.Path, "a", "d"), 0o500))
 	top := topOf(t, tree)
@@ -90,7 +90,7 @@ func TestPermissionsAreGivenBackOnlyForAsLongAsItTakes(t *testing.T) {
 	tries := 0
 	must(t, in.WithWriteAccess(func() error {
 		if tries++; tries == 1 {
-			return fs.ErrPermission // root is never told
+			return fs.ErrPermission // returned here because root never gets it from the kernel
 		}
 		return nil
 	}))

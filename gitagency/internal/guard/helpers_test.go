@@ -14,7 +14,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// tempDir is t.TempDir without symlinks on the way.
+// tempDir returns t.TempDir with its symlinks resolved.
 func tempDir(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())

@@ -17,28 +17,28 @@ func TestAMarkerIsARegularFileInARealDirectory(t *testing.T) {
 		arrange func(t *testing.T, tree string)
 		want    bool
 	}{
-		"nothing":                  {func(t *testing.T, tree string) {}, false},
-		"an empty directory":       {func(t *testing.T, tree string) { mkdir(t, tree, AgencyDir) }, false},
-		"the marker":               {func(t *testing.T, tree string) { write(t, "", tree, AgencyDir, "SANDBOX_MARKER") }, true},
-		"with anything in it":      {func(t *testing.T, tree string) { write(t, "x", tree, AgencyDir, "SANDBOX_MARKER") }, true},
-		"the other marker":         {func(t *testing.T, tree string) { write(t, "", tree, AgencyDir, "INTEGRATION_MARKER") }, false},
-		"another letter case":      {func(t *testing.T, tree string) { write(t, "", tree, AgencyDir, "sandbox_marker") }, false},
-		"a file for a directory":   {func(t *testing.T, tree string) { write(t, "", tree, AgencyDir) }, false},
-		"a directory for a marker": {func(t *testing.T, tree string) { mkdir(t, tree, AgencyDir, "SANDBOX_MARKER") }, false},
-		"a pipe for a marker":      {func(t *testing.T, tree string) { fifo(t, tree, AgencyDir, "SANDBOX_MARKER") }, false},
-		"a pipe for a directory":   {func(t *testing.T, tree string) { fifo(t, tree, AgencyDir) }, false},
-		"a symlink for a marker": {func(t *testing.T, tree string) {
+		"nothing":               {func(t *testing.T, tree string) {}, false},
+		"an empty directory":    {func(t *testing.T, tree string) { mkdir(t, tree, AgencyDir) }, false},
+		"the marker":            {func(t *testing.T, tree string) { write(t, "", tree, AgencyDir, "SANDBOX_MARKER") }, true},
+		"with other content":    {func(t *testing.T, tree string) { write(t, "x", tree, AgencyDir, "SANDBOX_MARKER") }, true},
+		"the other marker":      {func(t *testing.T, tree string) { write(t, "", tree, AgencyDir, "INTEGRATION_MARKER") }, false},
+		"another letter case":   {func(t *testing.T, tree string) { write(t, "", tree, AgencyDir, "sandbox_marker") }, false},
+		"a file as .agency":     {func(t *testing.T, tree string) { write(t, "", tree, AgencyDir) }, false},
+		"a directory as marker": {func(t *testing.T, tree string) { mkdir(t, tree, AgencyDir, "SANDBOX_MARKER") }, false},
+		"a FIFO as marker":      {func(t *testing.T, tree string) { fifo(t, tree, AgencyDir, "SANDBOX_MARKER") }, false},
+		"a FIFO as .agency":     {func(t *testing.T, tree string) { fifo(t, tree, AgencyDir) }, false},
+		"a symlink as marker": {func(t *testing.T, tree string) {
 			link(t, write(t, "", t.TempDir(), "real"), tree, AgencyDir, "SANDBOX_MARKER")
 		}, false},
-		"a dead symlink": {func(t *testing.T, tree string) { link(t, "/nowhere", tree, AgencyDir, "SANDBOX_MARKER") }, false},
-		"a symlink for a directory": {func(t *testing.T, tree string) {
+		"a dangling symlink": {func(t *testing.T, tree string) { link(t, "/nowhere", tree, AgencyDir, "SANDBOX_MARKER") }, false},
+		"a symlink as .agency": {func(t *testing.T, tree string) {
 			write(t, "", tree, "real", "SANDBOX_MARKER")
 			link(t, "real", tree, AgencyDir)
 		}, false},
 		"a symlink to a marked tree": {func(t *testing.T, tree string) {
 			link(t, filepath.Dir(write(t, "", t.TempDir(), AgencyDir, "SANDBOX_MARKER")), tree, AgencyDir)
 		}, false},
-		"deeper down": {func(t *testing.T, tree string) { write(t, "", tree, "sub", AgencyDir, "SANDBOX_MARKER") }, false},
+		"in a subdirectory": {func(t *testing.T, tree string) { write(t, "", tree, "sub", AgencyDir, "SANDBOX_MARKER") }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -73,12 +73,12 @@ func TestWriteMarksATreeOnceAndRemoveTakesItBack(t *testing.T) {
 		}
 		made, err = m.Write(tree)
 		if !errors.Is(err, fs.ErrExist) || made {
-			t.Errorf("%s, a second time: %v, %v", m.Name, made, err)
+			t.Errorf("second Write of %s: %v, %v", m.Name, made, err)
 		}
 		for range 2 {
 			must(t, m.Remove(tree))
 			if exists(filepath.Join(tree, AgencyDir)) {
-				t.Errorf("%s: the directory stayed", m.Name)
+				t.Errorf("%s: .agency was not removed", m.Name)
 			}
 		}
 	}
@@ -87,7 +87,7 @@ func TestWriteMarksATreeOnceAndRemoveTakesItBack(t *testing.T) {
 		t.Errorf("a tree that is not there: %v", err)
 	}
 	if Integration.Path("/t") != "/t/.agency/INTEGRATION_MARKER" || Sandbox.Path("/t") != "/t/.agency/SANDBOX_MARKER" {
-		t.Error("the markers have other names than the design says")
+		t.Error("unexpected marker paths")
 	}
 }
 
@@ -123,10 +123,10 @@ func TestWriteGoesThroughNoSymlinkAndOverNothing(t *testing.T) {
 		"a symlink to nowhere":    func(t *testing.T, tree, outside string) { link(t, filepath.Join(outside, "new"), tree, AgencyDir) },
 		"a symlink inside":        func(t *testing.T, tree, outside string) { mkdir(t, tree, "in"); link(t, "in", tree, AgencyDir) },
 		"a symlink to the tree":   func(t *testing.T, tree, outside string) { link(t, ".", tree, AgencyDir) },
-		"a marker that leads out": func(t *testing.T, tree, outside string) {
+		"a marker symlink out": func(t *testing.T, tree, outside string) {
 			link(t, filepath.Join(outside, "x"), tree, AgencyDir, Sandbox.Name)
 		},
-		"a marker that leads to a file": func(t *testing.T, tree, outside string) {
+		"a marker symlink to a file": func(t *testing.T, tree, outside string) {
 			link(t, write(t, "mine", outside, "f"), tree, AgencyDir, Sandbox.Name)
 		},
 		"a file":      func(t *testing.T, tree, outside string) { write(t, "mine", tree, AgencyDir) },
@@ -144,13 +144,13 @@ func TestWriteGoesThroughNoSymlinkAndOverNothing(t *testing.T) {
 				t.Errorf("got %v, %v", made, err)
 			}
 			if after := listing(t, root); after != before {
-				t.Errorf("there was\n%s\nand now there is\n%s", before, after)
+				t.Errorf("before:\n%s\nafter:\n%s", before, after)
 			}
 		})
 	}
 }
 
-// listing is every name below a directory with its kind and content.
+// describeTree lists every entry below root with its type and content.
 func listing(t *testing.T, root string) string {
 	t.Helper()
 	var all string
@@ -184,7 +184,7 @@ func TestRemoveLeavesWhatIsSomebodyElses(t *testing.T) {
 		t.Errorf("left: %s", listing(t, tree))
 	}
 
-	// Nothing outside is removed through a symlink, by either way.
+	// Nothing outside is removed through a symlink, neither as .agency nor as the marker.
 	outside := mkdir(t, root, "outside")
 	write(t, "mine", outside, Sandbox.Name)
 	other := mkdir(t, root, "other")
@@ -194,7 +194,7 @@ func TestRemoveLeavesWhatIsSomebodyElses(t *testing.T) {
 	link(t, "../../outside/"+Sandbox.Name, third, AgencyDir, Sandbox.Name)
 	_ = Sandbox.Remove(third)
 	if !exists(filepath.Join(outside, Sandbox.Name)) {
-		t.Error("a file outside is gone")
+		t.Error("a file outside was removed")
 	}
 }
 
@@ -202,8 +202,8 @@ func must2(t *testing.T) func(bool, error) {
 	return func(_ bool, err error) { t.Helper(); must(t, err) }
 }
 
-// Somebody in the tree swaps .agency between a directory and a symlink that leads out, as fast as he
-// can, while markers are written. Nothing may ever appear outside.
+// TestMarkerWriteStaysInsideDuringSwaps replaces .agency by a directory and by a symlink out of the tree in a loop while
+// markers are written: nothing may appear outside.
 func TestAMarkerNeverLandsOutsideHoweverFastSomebodySwaps(t *testing.T) {
 	t.Parallel()
 	root := tempDir(t)
@@ -222,7 +222,7 @@ func TestAMarkerNeverLandsOutsideHoweverFastSomebodySwaps(t *testing.T) {
 				return
 			default:
 			}
-			// way-dir → .agency → away; way-link → .agency → away. Both names stay in the tree.
+			// way-dir and way-link take turns as .agency. Both stay in the tree.
 			_ = syscall.Rename(way+"-dir", dir)
 			_ = syscall.Rename(dir, way+"-dir")
 			_ = syscall.Rename(way+"-link", dir)
@@ -253,14 +253,14 @@ func TestAMarkerNeverLandsOutsideHoweverFastSomebodySwaps(t *testing.T) {
 	close(done)
 	wg.Wait()
 	if entries, err := os.ReadDir(outside); err != nil || len(entries) > 0 {
-		t.Errorf("outside there is %v, %v", entries, err)
+		t.Errorf("entries outside: %v, %v", entries, err)
 	}
 	if swaps == 0 || refused == 0 {
-		t.Logf("nothing was ever in the way: %d swaps, %d written, %d refused", swaps, written, refused)
+		t.Logf("no write met a swap: %d swaps, %d written, %d refused", swaps, written, refused)
 	}
 }
 
-// And nothing outside may ever be removed.
+// TestMarkerRemoveStaysInsideDuringSwaps does the same for Remove: nothing outside may be removed.
 func TestRemoveNeverReachesOutsideHoweverFastSomebodySwaps(t *testing.T) {
 	t.Parallel()
 	root := tempDir(t)
@@ -293,7 +293,7 @@ func TestRemoveNeverReachesOutsideHoweverFastSomebodySwaps(t *testing.T) {
 	for range 3000 {
 		_ = Sandbox.Remove(tree)
 		if !exists(precious) {
-			t.Error("a file outside is gone")
+			t.Error("a file outside was removed")
 			break
 		}
 	}
@@ -301,8 +301,8 @@ func TestRemoveNeverReachesOutsideHoweverFastSomebodySwaps(t *testing.T) {
 	wg.Wait()
 }
 
-// An interrupted adoption is undone by Remove, whether or not the marker was ever written. What is
-// called .agency and is not the directory a marker lies in is the person's own.
+// TestMarkerRemoveIgnoresForeignAgency: Remove undoes an interrupted adoption even if no marker was written, but a
+// .agency that is not a directory belongs to the user.
 func TestRemoveTakesAwayOnlyADirectory(t *testing.T) {
 	t.Parallel()
 	for name, arrange := range map[string]func(t *testing.T, tree string){
@@ -322,10 +322,10 @@ func TestRemoveTakesAwayOnlyADirectory(t *testing.T) {
 				t.Fatalf("marked %v, %v", marked, err)
 			}
 			if err := Integration.Remove(tree); err != nil {
-				t.Errorf("%s is not marked, and still: %v", filepath.Base(tree), err)
+				t.Errorf("Remove on the unmarked %s: %v", filepath.Base(tree), err)
 			}
 			if after := listing(t, tree); after != before {
-				t.Errorf("there was\n%s\nand now there is\n%s", before, after)
+				t.Errorf("before:\n%s\nafter:\n%s", before, after)
 			}
 		})
 	}

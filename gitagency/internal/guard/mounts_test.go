@@ -42,12 +42,12 @@ func TestRelationByDevice(t *testing.T) {
 		{"1", "0", "8:1", "/", "/"},
 		{"2", "1", "8:1", "/home/tree/sub", "/mnt/part"},
 		{"3", "1", "8:1", "/home", "/mnt/home"},
-		{"4", "3", "0:9", "/", "/mnt/home/tree/over"}, // another file system on top of part of it
+		{"4", "3", "0:9", "/", "/mnt/home/tree/over"}, // another file system mounted below
 		{"5", "1", "8:2", "/", "/other"},
 		{"6", "1", "8:1", "/var", "/twice"},
-		{"7", "6", "8:1", "/home/tree", "/twice"}, // hides the one before
+		{"7", "6", "8:1", "/home/tree", "/twice"}, // hides the previous mount
 		{"8", "1", "8:1", "/home/tree/sub", "/hidden/x"},
-		{"9", "1", "8:1", "/var", "/hidden"}, // and with it what was mounted on x
+		{"9", "1", "8:1", "/var", "/hidden"}, // hides the mount on /hidden/x
 	}
 	for _, c := range []struct {
 		path, other string
@@ -77,7 +77,7 @@ func TestRelationByDevice(t *testing.T) {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
-	// In a container the first mount lies in one that cannot be seen; at boot, in itself.
+	// The parent of the root mount is not listed in a container; at boot it is the mount itself.
 	for _, parent := range []string{"99", "1"} {
 		list := []mount{{"1", parent, "8:1", "/", "/"}, {"2", "1", "8:1", "/a", "/m"}}
 		if got := relationByDevice(list, "/m/x", "/a"); got != Inside {
@@ -92,7 +92,7 @@ func FuzzParseMounts(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		mounts := parseMounts(text)
 		seen := map[string]bool{}
-		for _, m := range mounts { // the kernel gives every mount an id of its own
+		for _, m := range mounts { // mount ids are unique
 			if seen[m.id] {
 				t.Skip()
 			}

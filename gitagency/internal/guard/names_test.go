@@ -14,7 +14,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// hostileNames are paths that nothing in a tree may have. The tests of commands use the same table.
+// hostileNames returns the paths that CheckPath must refuse. The tests of the commands use the same table.
 func hostileNames(t testing.TB) (names []string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "testdata", "hostile_names.json"))
@@ -28,14 +28,14 @@ func hostileNames(t testing.TB) (names []string) {
 	for _, row := range table {
 		names = append(names, row.Name)
 	}
-	return append(names, "a\xffb", ".g\xc0it", "\xed\xa0\x80") // what JSON cannot hold
+	return append(names, "a\xffb", ".g\xc0it", "\xed\xa0\x80") // not UTF-8, so not in the JSON file
 }
 
 func TestHostileNamesAreRefused(t *testing.T) {
 	t.Parallel()
 	names := hostileNames(t)
 	if len(names) < 60 {
-		t.Errorf("only %d", len(names))
+		t.Errorf("only %d names", len(names))
 	}
 	for _, name := range names {
 		err := CheckPath(name)
@@ -49,7 +49,7 @@ func TestHostileNamesAreRefused(t *testing.T) {
 			t.Errorf("%q: %v", name, err)
 		}
 		if strings.ContainsFunc(text, isInvisible) || !utf8.ValidString(text) {
-			t.Errorf("%q: the error steers the terminal: %q", name, text)
+			t.Errorf("%q: control characters in the error: %q", name, text)
 		}
 		if utf8.ValidString(name) && !strings.ContainsFunc(name, isInvisible) && !strings.Contains(text, name) {
 			t.Errorf("%q is not in %q", name, text)
@@ -78,7 +78,8 @@ func TestOrdinaryNamesAreAllowed(t *testing.T) {
 	}
 }
 
-// What some scripts need is no way to hide anything, or to be taken for something else.
+// TestJoinersAndTagsCannotDisguiseNames: joiners and tag characters, which some scripts need, are refused where they
+// could make one name look like another.
 func TestJoinersAndTagsDisguiseNothing(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{
@@ -92,7 +93,7 @@ func TestJoinersAndTagsDisguiseNothing(t *testing.T) {
 	}
 }
 
-// FuzzCheckPath holds what is accepted against rules that are written down in another way.
+// FuzzCheckPath checks accepted paths against an independent implementation of the rules.
 func FuzzCheckPath(f *testing.F) {
 	for _, name := range hostileNames(f) {
 		f.Add(name)
@@ -118,8 +119,8 @@ func FuzzCheckPath(f *testing.F) {
 			t.Errorf("%q was accepted", name)
 		}
 		for part := range strings.SplitSeq(name, "/") {
-			// What is left of a component when everything that is not a letter, digit, dot, tilde or colon is
-			// taken away must not be more of a reserved name than the component itself is.
+			// A component must not become a reserved name when invisible characters and trailing dots and spaces are
+			// removed and compatibility forms are normalized.
 			if bare := letters(part); bare == ".git" || bare == ".agency" || bare == "git~1" || bare == "agency~1" {
 				t.Errorf("%q: %q looks like %q", name, part, bare)
 			}
@@ -130,7 +131,8 @@ func FuzzCheckPath(f *testing.F) {
 	})
 }
 
-// letters is what a component looks like to a careless reader: marks and what cannot be seen are gone.
+// normalizeName normalizes a component: NFKC, lower case, without invisible characters, stream suffix and trailing dots and
+// spaces.
 func letters(part string) string {
 	part, _, _ = strings.Cut(norm.NFKC.String(part), ":")
 	part = strings.ToLower(strings.Map(func(r rune) rune {

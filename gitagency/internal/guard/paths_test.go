@@ -37,7 +37,7 @@ func TestResolveFollowsSymlinksAndKeepsWhatIsNotThereYet(t *testing.T) {
 		}
 	}
 	if got, err := Resolve("/"); err != nil || got != "/" {
-		t.Errorf("the root: %s, %v", got, err)
+		t.Errorf("/: %s, %v", got, err)
 	}
 }
 
@@ -57,10 +57,10 @@ func TestResolveRefusesWhatLeadsNobodyKnowsWhere(t *testing.T) {
 		"loop", "loop/x", "a", "a/b/c", "b", "file/below", "file/be/low", "through-file", "through-file/x",
 	} {
 		if got, err := Resolve(filepath.Join(root, path)); err == nil {
-			t.Errorf("%s is said to be %s", path, got)
+			t.Errorf("Resolve(%s) = %s", path, got)
 		}
 		if _, err := Locate(filepath.Join(root, path)); err == nil {
-			t.Errorf("%s can be located", path)
+			t.Errorf("Locate(%s) succeeded", path)
 		}
 	}
 }
@@ -113,7 +113,7 @@ func TestRelationSeesThroughEverySpelling(t *testing.T) {
 		{"a/new", "a/b", Disjoint},
 		{"a/b/sub/out/other", "a/b", Disjoint},
 		{"a/b", "gone", Disjoint},
-		{"gone/below", "gone", Inside}, // by name, also where nothing is
+		{"gone/below", "gone", Inside}, // by name, because it does not exist
 		{"gone", "gone/below", Encloses},
 		{"gone", "gone", Same},
 		{"gonest", "gone", Disjoint},
@@ -134,8 +134,8 @@ func TestRelationSeesThroughEverySpelling(t *testing.T) {
 	}
 }
 
-// Two directories that share an inode are one, whatever they are called. A hard link to a file stands
-// for what a case-insensitive file system does to a directory: nobody can hard link directories.
+// TestRelationComparesInodes: two paths with one inode are the same. A hard link to a file stands in for a directory on
+// a case-insensitive file system, because directories cannot be hard-linked.
 func TestRelationComparesFilesAndNotOnlyNames(t *testing.T) {
 	t.Parallel()
 	root := tempDir(t)
@@ -167,9 +167,9 @@ func TestAncestorsGoUpToTheRoot(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	if got := slices.Collect(Location{Path: "/"}.Ancestors); !slices.Equal(got, []string{"/"}) {
-		t.Errorf("of the root: %q", got)
+		t.Errorf("of /: %q", got)
 	}
-	for dir := range (Location{Path: "/a/b/c"}).Ancestors { // one may stop
+	for dir := range (Location{Path: "/a/b/c"}).Ancestors { // the iteration may stop early
 		if dir == "/a/b" {
 			break
 		}
@@ -199,37 +199,37 @@ func TestContains(t *testing.T) {
 	}
 }
 
-// "x/.." is the directory x lies in, and where x is a symlink that is not the directory the link lies
-// in. Taking ".." away before the links are followed checks another place than anybody goes to.
+// TestResolveGoesUpFromSymlinkTarget: where x is a symlink, "x/.." is the parent of its target. Cleaning ".." before
+// following links would check another path than the kernel opens.
 func TestResolveGoesUpFromWhereASymlinkLeads(t *testing.T) {
 	t.Parallel()
 	root := tempDir(t)
 	tree := mkdir(t, root, "far", "tree", "sub")
 	link(t, tree, root, "near", "link")
 	for _, path := range []string{"near/link/..", "near/link/../new", "near/link/../../tree/new"} {
-		full := root + "/" + path // not Join, which would take ".." away too
+		full := root + "/" + path // not Join, which cleans ".."
 		got, err := Resolve(full)
 		if err != nil {
-			continue // to refuse is safe
+			continue // a refusal is safe
 		}
 		if rel := locate(t, full).Relation(filepath.Join(root, "far/tree")); rel == Disjoint {
-			t.Errorf("%s is said to be %s, apart from the tree it leads into", path, got)
+			t.Errorf("Resolve(%s) = %s, outside the tree that it leads into", path, got)
 		}
 	}
-	// The kernel, for comparison.
+	// The kernel resolves it in the same way.
 	if err := os.Mkdir(root+"/near/link/../made", 0o755); err != nil || !exists(filepath.Join(root, "far/tree/made")) {
-		t.Fatalf("the kernel goes elsewhere: %v", err)
+		t.Fatalf("the kernel made another directory: %v", err)
 	}
 }
 
-// The kernel says "not a directory"; nobody can go up from a file.
+// TestResolveRefusesDotDotAfterFile: the kernel returns ENOTDIR for "file/..".
 func TestResolveDoesNotGoUpFromAFile(t *testing.T) {
 	t.Parallel()
 	root := tempDir(t)
 	write(t, "x", root, "dir", "file")
 	for _, path := range []string{"dir/file/..", "dir/file/../new", "dir/file/."} {
 		if got, err := Resolve(root + "/" + path); err == nil {
-			t.Errorf("%s is said to be %s", path, got)
+			t.Errorf("Resolve(%s) = %s", path, got)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The tree is swapped for a link to another, again and again, while it is opened.
+// TestOpenTreeNeverFollowsSwappedLink exchanges the tree with a symlink to another tree in a loop while it is opened.
 func TestATreeThatIsSwappedForALinkIsNeverAnotherOne(t *testing.T) {
 	t.Parallel()
 	dir := tempDir(t)
@@ -45,7 +45,7 @@ func TestATreeThatIsSwappedForALinkIsNeverAnotherOne(t *testing.T) {
 		opened++
 		ours, err := tree.root.Stat(".")
 		if os.SameFile(ours, theirs) {
-			t.Error("it is the other tree")
+			t.Error("OpenTree opened the other tree")
 		}
 		must(t, errors.Join(err, tree.Close()))
 	}
@@ -53,11 +53,11 @@ func TestATreeThatIsSwappedForALinkIsNeverAnotherOne(t *testing.T) {
 	swapper.Wait()
 	t.Logf("%d opened, %d refused", opened, refused)
 	if opened == 0 || refused == 0 {
-		t.Error("nothing was raced")
+		t.Error("the race did not happen")
 	}
 }
 
-// What was a directory a moment ago may be a second name of a file outside.
+// TestChmodDirAtRefusesFiles: a directory may have been replaced by a hard link to a file outside.
 func TestOnlyADirectoryIsOpenedUp(t *testing.T) {
 	t.Parallel()
 	tree, outside := newTree(t)

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FuzzResolve builds a small world of directories and symlinks and holds every answer against the
-// kernel's: where a path exists the kernel goes there; where only its parent does, into that.
+// FuzzResolve builds directories and symlinks and compares Resolve with the kernel: the result is the path the kernel
+// opens, or, if only the parent exists, the name in the directory that the kernel opens.
 func FuzzResolve(f *testing.F) {
 	f.Add("a/b", "l>a/b m>../a", "l/x")
 	f.Add("a", "l>l", "l")
@@ -24,7 +24,7 @@ func FuzzResolve(f *testing.F) {
 			strings.Contains(dirs, "..") || strings.Count(links+path, "..") > 4 {
 			t.Skip()
 		}
-		root := mkdir(t, tempDir(t), "1", "2", "3", "4") // room to go up without leaving our own
+		root := mkdir(t, tempDir(t), "1", "2", "3", "4") // deep enough for ".." to stay below the temporary directory
 		for d := range strings.FieldsSeq(dirs) {
 			_ = os.MkdirAll(filepath.Join(root, d), 0o755)
 		}
@@ -33,17 +33,17 @@ func FuzzResolve(f *testing.F) {
 				_ = os.Symlink(target, filepath.Join(root, name))
 			}
 		}
-		full := root + "/" + path // not Join, which would take ".." away
+		full := root + "/" + path // not Join, which cleans ".."
 		got, err := Resolve(full)
 		real, kernelErr := kernel(full)
 		switch {
 		case kernelErr == nil && (err != nil || got != real):
 			t.Errorf("%q: %q, %v; the kernel goes to %q", path, got, err, real)
 		case kernelErr != nil && err == nil:
-			// It does not exist. The nearest part that does must be where the kernel goes, and nothing
-			// on the way may be a symlink.
+			// The path does not exist: its existing parent must be the one the kernel opens, and the path itself
+			// must not be a symlink.
 			if exists(got) {
-				t.Errorf("%q is said to be %q, which exists", path, got)
+				t.Errorf("Resolve(%q) = %q, which exists", path, got)
 			}
 			dir, base := cut(full)
 			parent, perr := kernel(dir)
@@ -57,14 +57,14 @@ func FuzzResolve(f *testing.F) {
 	})
 }
 
-// cut is filepath.Split without cleaning anything but slashes at the end.
+// splitPath is filepath.Split after removing trailing slashes.
 func cut(path string) (dir, base string) {
 	path = strings.TrimRight(path, "/")
 	i := strings.LastIndexByte(path, '/')
 	return path[:i+1], path[i+1:]
 }
 
-// kernel asks the kernel where a path leads.
+// kernelPath returns the path of the file that the kernel opens for path.
 func kernel(path string) (string, error) {
 	f, err := os.OpenFile(path, unix.O_PATH, 0)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// newTree is a tree with a sandbox marker in it, and a directory outside with a file that nobody may touch.
+// newTree opens a tree with a sandbox marker. outside is a directory beside it with a file that must not be touched.
 func newTree(t *testing.T) (_ *Tree, outside string) {
 	t.Helper()
 	dir := tempDir(t)
@@ -91,7 +91,7 @@ func TestADirectoryOfATreeIsEnteredOnlyInside(t *testing.T) {
 		there, err := os.Stat(at)
 		must(t, err)
 		if !os.SameFile(here, there) {
-			t.Errorf("%q: the handle is of another directory", path)
+			t.Errorf("%q: the handle and the path are different directories", path)
 		}
 		must(t, dir.Close())
 	}
@@ -101,7 +101,7 @@ func TestADirectoryOfATreeIsEnteredOnlyInside(t *testing.T) {
 		tree.Path+"/.agency", tree.Path+"/.GIT", other+"/.agency", outside+"\x00", tree.Path+"/a\nb",
 	) {
 		if path == "" {
-			continue // the top
+			continue // the tree itself
 		}
 		if dir, at, err := tree.OpenWorkDir(path); !isConfined(err) {
 			t.Errorf("%q: %v, %q, %v", path, dir, at, err)

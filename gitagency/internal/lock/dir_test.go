@@ -21,7 +21,7 @@ func TestManyOccupyADirectoryAndOneHasItClearedAfterThem(t *testing.T) {
 	}
 	var late *TimeoutError
 	if _, err := AcquireDirExclusive(t.Context(), dir, 0); !errors.As(err, &late) {
-		t.Fatalf("with somebody inside: %v", err)
+		t.Fatalf("while shared locks are held: %v", err)
 	}
 	cleared := make(chan *os.File)
 	go func() {
@@ -38,7 +38,7 @@ func TestManyOccupyADirectoryAndOneHasItClearedAfterThem(t *testing.T) {
 	}
 	f := <-cleared
 	if _, err := AcquireDirShared(t.Context(), dir, 0); !errors.As(err, &late) {
-		t.Errorf("while it is cleared: %v", err)
+		t.Errorf("while the exclusive lock is held: %v", err)
 	}
 	if err := f.Close(); err != nil {
 		t.Error(err)
@@ -51,11 +51,11 @@ func TestManyOccupyADirectoryAndOneHasItClearedAfterThem(t *testing.T) {
 		t.Error(err)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-		t.Errorf("it left %v, %v", left, err)
+		t.Errorf("files left in the directory: %v, %v", left, err)
 	}
 }
 
-// Who waited for a directory that was then removed has locked nothing that anybody would find.
+// TestAcquireDirFailsWhenDirectoryIsRemoved: a lock on a removed directory excludes no other process.
 func TestADirectoryThatGoesWhileOneWaitsIsNotOccupied(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir() + "/dir"

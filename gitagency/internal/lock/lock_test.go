@@ -22,7 +22,7 @@ import (
 	"time"
 )
 
-// patience is how long a test waits for what must happen; it is never reached unless the test fails.
+// testTimeout bounds every wait of a test; only a failing test reaches it.
 const patience = 30 * time.Second
 
 func TestGoroutinesExcludeEachOther(t *testing.T) {
@@ -42,7 +42,7 @@ func TestGoroutinesExcludeEachOther(t *testing.T) {
 					t.Errorf("%d holders at once", n)
 				}
 				before := entries.Load()
-				entries.Store(before + 1) // loses updates when two are inside
+				entries.Store(before + 1) // loses updates if two goroutines hold the lock
 				inside.Add(-1)
 				if err := errors.Join(l.LabelErr, l.Release()); err != nil {
 					t.Error(err)
@@ -56,8 +56,8 @@ func TestGoroutinesExcludeEachOther(t *testing.T) {
 	}
 }
 
-// The journal is the witness. A second flock would be a false one: a killed process loses its descriptors one after
-// the other, so the second outlives the first.
+// TestLockExcludesProcessesWhileHoldersAreKilled checks a journal that the holders write. A second flock would not prove
+// exclusion: a killed process loses its descriptors one after the other, so the second lock outlives the first.
 func TestProcessesExcludeEachOtherWhileHoldersAreKilled(t *testing.T) {
 	t.Parallel()
 	const processes, kills = 16, 60
@@ -71,7 +71,7 @@ func TestProcessesExcludeEachOtherWhileHoldersAreKilled(t *testing.T) {
 	var wg sync.WaitGroup
 	for slot := range processes {
 		wg.Go(func() {
-			// A worker that was killed is replaced, until one ends by itself.
+			// A killed worker is replaced, until one exits by itself.
 			for life := 0; ; life++ {
 				name := fmt.Sprintf("w%d.%d", slot, life)
 				cmd := helper(t, "contend", dir, work, name)
@@ -115,7 +115,7 @@ func TestProcessesExcludeEachOtherWhileHoldersAreKilled(t *testing.T) {
 		delete(running, h.PID)
 		mu.Unlock()
 		if victim == nil {
-			time.Sleep(50 * time.Microsecond) // the holder ended or is about to write its label: look again
+			time.Sleep(50 * time.Microsecond) // the holder ended or has not written its label yet: retry
 			continue
 		}
 		if victim.Kill() == nil {
@@ -125,7 +125,7 @@ func TestProcessesExcludeEachOtherWhileHoldersAreKilled(t *testing.T) {
 	writeFile(t, stop, "")
 	wg.Wait()
 
-	// No process of ours has held the lock, and those which did have been waited for.
+	// This process has not held the lock, and all processes that did have been waited for.
 	if held, err := IsHeld(dir); held || err != nil {
 		t.Errorf("after the last holder: Held = %v, %v", held, err)
 	}
@@ -136,20 +136,20 @@ func TestProcessesExcludeEachOtherWhileHoldersAreKilled(t *testing.T) {
 	release(t, l)
 
 	entered, left, last := 0, 0, -1
-	var open []string // the entry that nobody has left yet
+	var open []string // fields of the last "enter" without "exit"
 	for _, line := range strings.Split(strings.TrimSpace(readFile(t, filepath.Join(work, "journal"))), "\n") {
 		fields := strings.Fields(line) // enter|exit, worker, round[, counter written]
 		switch fields[0] {
 		case "enter":
 			entered++
 			if open != nil && !killed[open[1]] {
-				t.Errorf("%q came while %q was inside", line, open)
+				t.Errorf("%q while %q held the lock", line, open)
 			}
 			open = fields
 		case "exit":
 			left++
 			if open == nil || open[1] != fields[1] || open[2] != fields[2] {
-				t.Errorf("%q, but inside was %q", line, open)
+				t.Errorf("%q, but the holder was %q", line, open)
 			}
 			open = nil
 			counter, err := strconv.Atoi(fields[3])
@@ -199,7 +199,7 @@ func TestTimeoutEndsTheWait(t *testing.T) {
 		t.Errorf("%q does not contain %q", err, want)
 	}
 	release(t, l)
-	release(t, acquire(t, dir)) // the wait that timed out holds nothing, not even later
+	release(t, acquire(t, dir)) // the timed-out Acquire must not get the lock later
 }
 
 func TestSlowIsToldTheHolderAfterOneSecond(t *testing.T) {
@@ -209,10 +209,10 @@ func TestSlowIsToldTheHolderAfterOneSecond(t *testing.T) {
 	start := time.Now()
 	second, err := Acquire(t.Context(), Request{Dir: dir, Timeout: -1, OnSlow: func(h Holder) {
 		if waited := time.Since(start); waited < time.Second {
-			t.Errorf("told after %s", waited)
+			t.Errorf("OnSlow called after %s", waited)
 		}
 		if h.PID != os.Getpid() || h.Command != "the test" {
-			t.Errorf("told of %+v", h)
+			t.Errorf("OnSlow called with %+v", h)
 		}
 		release(t, l) // without this call the wait would never end
 	}})
@@ -333,12 +333,12 @@ func TestReplacedLockFileStaysExclusive(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			first := acquire(t, dir)
-			waiter := waiting(t, t.Context(), dir) // on the file that goes now
+			waiter := waiting(t, t.Context(), dir) // on the file that is removed next
 			must(t, remove(dir))
-			second := acquire(t, dir) // on the new one
+			second := acquire(t, dir) // on the new file
 			var inside atomic.Bool
 			inside.Store(true)
-			release(t, first) // the waiter wins a file that nobody else will ever open
+			release(t, first) // the waiter gets the lock of the removed file
 			go func() {
 				inside.Store(false)
 				release(t, second)
@@ -364,11 +364,11 @@ func TestChildThatInheritedTheLockKeepsItAfterItsParentIsKilled(t *testing.T) {
 	must(t, err)
 	defer w.Close()
 	parent := helper(t, "parent", dir)
-	parent.ExtraFiles = []*os.File{r} // the child lives until this pipe closes
+	parent.ExtraFiles = []*os.File{r} // the child runs until this pipe closes
 	awaitReady(t, parent)
 	r.Close()
 	must(t, parent.Process.Kill())
-	parent.Wait() // reaped, otherwise its pid would still be there
+	parent.Wait() // a zombie would keep its pid
 
 	if held, err := IsHeld(dir); !held || err != nil {
 		t.Errorf("Held = %v, %v", held, err)
@@ -381,7 +381,7 @@ func TestChildThatInheritedTheLockKeepsItAfterItsParentIsKilled(t *testing.T) {
 	}
 
 	w.Close()
-	release(t, acquire(t, dir)) // free as soon as the child ends
+	release(t, acquire(t, dir)) // released by the end of the child
 }
 
 func TestReleaseLeavesTheLockToAChildStillAtWork(t *testing.T) {
@@ -450,7 +450,7 @@ func TestHeldCreatesNothing(t *testing.T) {
 	if left := namesIn(t, dir); left != "" {
 		t.Errorf("created: %s", left)
 	}
-	// Held by another process, so that a test which forks just now cannot keep the descriptor open a moment longer.
+	// Held by another process: a child forked by a parallel test would briefly keep a descriptor of this process open.
 	holder := helper(t, "hold", dir)
 	awaitReady(t, holder)
 	if held, err := IsHeld(dir); !held || err != nil {
@@ -504,7 +504,7 @@ func TestModeOfAnExistingLockFileIsLeftAlone(t *testing.T) {
 func TestUnwritableDirectoryIsNamedInTheError(t *testing.T) {
 	t.Parallel()
 	parent := t.TempDir()
-	must(t, os.Chmod(filepath.Dir(parent), 0o755)) // the helper is nobody when the tests run as root
+	must(t, os.Chmod(filepath.Dir(parent), 0o755)) // the helper runs as uid 65534 when the tests run as root
 	must(t, os.Chmod(parent, 0o555))
 	for _, c := range []struct{ dir, names string }{
 		{parent, filepath.Join(parent, "lock.flock")},
@@ -599,7 +599,7 @@ func TestHolderReadsLikeASentence(t *testing.T) {
 	must(t, ended.Run())
 	dead, alive := ended.Process.Pid, os.Getpid()
 	ago := time.Now().Add(-12 * time.Second)
-	busy := regexp.MustCompile(`\b1[2-9]s\b`) // on a busy machine time passes
+	busy := regexp.MustCompile(`\b1[2-9]s\b`) // tolerates delays of the machine
 	for _, c := range []struct {
 		holder Holder
 		want   string
@@ -619,13 +619,13 @@ func TestHolderReadsLikeASentence(t *testing.T) {
 	}
 }
 
-// outcome is what Acquire returned.
+// acquireResult holds the results of Acquire.
 type outcome struct {
 	lock *Lock
 	err  error
 }
 
-// waiting starts an Acquire of a lock that somebody holds and returns when it waits.
+// startWaiting starts an Acquire of a held lock and returns when it waits.
 func waiting(t *testing.T, ctx context.Context, dir string) <-chan outcome {
 	t.Helper()
 	queued := make(chan struct{})
@@ -645,8 +645,8 @@ func waiting(t *testing.T, ctx context.Context, dir string) <-chan outcome {
 	return done
 }
 
-// acquire never gives a single try: a child that a parallel test is starting has a copy of every descriptor until its
-// exec, and an Acquire that was called off may come first.
+// acquire waits for the lock instead of trying once: a child forked by a parallel test has a copy of every descriptor
+// until its exec, and a cancelled Acquire may get the lock for a moment.
 func acquire(t *testing.T, dir string) *Lock {
 	t.Helper()
 	l, err := Acquire(t.Context(), Request{Dir: dir, Command: "the test", Timeout: patience})
@@ -721,7 +721,7 @@ func holderOnDisk(dir string) Holder {
 	return readHolder(f)
 }
 
-// helperEnv makes the test binary another process of this package's tests; its arguments are the role and its words.
+// helperEnv makes the test binary run as a helper process; its arguments are the role and the role's arguments.
 const helperEnv = "LOCK_TEST_HELPER"
 
 func TestMain(m *testing.M) {
@@ -742,20 +742,20 @@ func helper(t *testing.T, role string, words ...string) *exec.Cmd {
 	return cmd
 }
 
-// awaitReady starts a helper and returns when it has the lock.
+// startUntilReady starts a helper and returns when it holds the lock.
 func awaitReady(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	stdout, err := cmd.StdoutPipe()
 	must(t, err)
-	_, err = cmd.StdinPipe() // stays open: the helper waits for its end
+	_, err = cmd.StdinPipe() // stays open: the helper exits at the end of its input
 	must(t, err)
 	must(t, cmd.Start())
 	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "ready\n" {
-		t.Fatalf("helper said %q (%v)", line, err)
+		t.Fatalf("helper wrote %q (%v)", line, err)
 	}
 }
 
-// tryIn acquires and releases the lock of dir in a process of its own and returns what went wrong.
+// acquireInProcess acquires and releases the lock of dir in another process and returns its error text.
 func tryIn(t *testing.T, dir, as string) string {
 	t.Helper()
 	out, err := helper(t, "try", dir, as).Output()
@@ -817,7 +817,7 @@ func holdForEver(role, dir string) error {
 	return errors.Join(err, l.Release())
 }
 
-// contend enters the lock again and again until the file stop appears, and writes down every entry and exit.
+// contend acquires the lock in a loop until the file stop exists, and writes every acquisition and release to the journal.
 func contend(dir, work, name string) error {
 	journal, err := os.OpenFile(filepath.Join(work, "journal"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
@@ -851,8 +851,8 @@ func contend(dir, work, name string) error {
 	}
 }
 
-// count adds one to the counter, slowly, so that an overlap would lose an update. The number has a fixed width: a
-// single write, which a kill cannot cut in two.
+// increment adds one to the counter after a pause, so that two holders would lose an update. The number has a fixed width
+// and is written by one call, so a kill cannot leave part of it.
 func count(counter *os.File) (int, error) {
 	text := make([]byte, 10)
 	n := 0

@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// A program that tries again for ever fills no disk, and how often it tried is known all the same.
+// TestDenialLogCountsEqualDenials: a program that retries forever must not fill the disk; the log reports growing counts.
 func TestEqualDenialsAreCountedNotRepeated(t *testing.T) {
 	t.Parallel()
-	var told []Denial
-	l := denialLog{report: func(d Denial) { told = append(told, d) }} // without a lock: never twice at once
+	var reported []Denial
+	l := denialLog{report: func(d Denial) { reported = append(reported, d) }} // no lock: report is never called concurrently
 	var all sync.WaitGroup
 	for range 10 {
 		all.Go(func() {
@@ -24,28 +24,28 @@ func TestEqualDenialsAreCountedNotRepeated(t *testing.T) {
 	l.record(Denial{Kind: KindSOCKS, Target: "a.example:80"})
 	l.reportTotals()
 	var counts []int
-	for _, d := range told {
+	for _, d := range reported {
 		if d.Kind == KindHTTP {
 			counts = append(counts, d.Count)
 		}
 	}
-	if want := []int{1, 10, 100, 1000, 10000, 12340}; !slices.Equal(counts, want) || len(told) != len(want)+1 {
-		t.Errorf("told of %v", told)
+	if want := []int{1, 10, 100, 1000, 10000, 12340}; !slices.Equal(counts, want) || len(reported) != len(want)+1 {
+		t.Errorf("reported %v", reported)
 	}
 }
 
 func TestMoreDifferentDenialsThanAnybodyReadsAreCountedTogether(t *testing.T) {
 	t.Parallel()
-	var told []Denial
-	l := denialLog{report: func(d Denial) { told = append(told, d) }}
+	var reported []Denial
+	l := denialLog{report: func(d Denial) { reported = append(reported, d) }}
 	for i := range 50_000 {
 		l.record(Denial{Kind: KindConnect, Target: fmt.Sprint("x", i, ".example:443"), AllowEntry: "x"})
 	}
 	l.reportTotals()
-	if len(told) > maxTargets+10 || len(l.counts) > maxTargets+10 {
-		t.Errorf("told %d times, %d kept", len(told), len(l.counts))
+	if len(reported) > maxTargets+10 || len(l.counts) > maxTargets+10 {
+		t.Errorf("%d reports, %d counts kept", len(reported), len(l.counts))
 	}
-	last := told[len(told)-1]
+	last := reported[len(reported)-1]
 	if last.Target != otherTargets || last.AllowEntry != "" || last.Count != 50_000-maxTargets {
 		t.Errorf("the last is %+v", last)
 	}

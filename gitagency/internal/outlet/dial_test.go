@@ -22,7 +22,7 @@ func TestAddressesThatAreNotTheInternetAreTold(t *testing.T) {
 		"fe80::1", "fec0::1", "ff02::1", "ff0e::1",
 	} {
 		if specialKind(netip.MustParseAddr(a)) == "" {
-			t.Errorf("%s passes for one of the internet", a)
+			t.Errorf("%s is not classified as special", a)
 		}
 	}
 	for _, a := range []string{
@@ -31,7 +31,7 @@ func TestAddressesThatAreNotTheInternetAreTold(t *testing.T) {
 		"2606:4700::1111", "2a00:1450::1", "2001:4860:4860::8888",
 	} {
 		if kind := specialKind(netip.MustParseAddr(a)); kind != "" {
-			t.Errorf("%s is called %s", a, kind)
+			t.Errorf("%s is classified as %s", a, kind)
 		}
 	}
 }
@@ -51,14 +51,14 @@ func TestANameThatLeadsInsideIsRefused(t *testing.T) {
 			t.Errorf("%s: %q", a, got)
 		}
 		if d := w.wasDialled(); len(d) > 0 {
-			t.Errorf("%s: went to %v", a, d)
+			t.Errorf("%s: dialled %v", a, d)
 		}
 		denied := w.wasDenied()
 		if len(denied) != 3 {
 			t.Fatalf("%s: %d denials", a, len(denied))
 		}
 		for _, d := range denied {
-			// The advice is one that works: the address itself.
+			// The suggested entry, which is the address itself, must allow it.
 			r := rules(t, "a.example,"+d.AllowEntry)
 			if !r.Allows(netip.MustParseAddr(a).Unmap().String(), 443) || !strings.Contains(d.Reason, "listed itself") {
 				t.Errorf("%s: %+v", a, d)
@@ -77,13 +77,14 @@ func TestANameMayLeadToAnAddressThatIsListedItself(t *testing.T) {
 	if got := body(t, answer, err); got != "here" {
 		t.Errorf("%q", got)
 	}
-	// But only with the port it is listed with.
+	// Other ports of that address stay refused.
 	if got := w.say("CONNECT a.example:81 HTTP/1.1\r\n\r\n"); status(got) != 403 {
 		t.Errorf("%q", got)
 	}
 }
 
-// A name whose next answer leads inside does not get there: what was judged is where it goes.
+// TestDialUsesCheckedAddress lets a name resolve to a public address first and to loopback next: every request
+// is checked against the address it dials.
 func TestWhatIsJudgedIsWhereItGoes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a.example")
@@ -94,17 +95,17 @@ func TestWhatIsJudgedIsWhereItGoes(t *testing.T) {
 	client := w.client("http")
 	answer, err := client.Get("http://a.example/")
 	if got := body(t, answer, err); got != "outside" {
-		t.Errorf("first %q", got)
+		t.Errorf("first request: %q", got)
 	}
 	answer, err = client.Get("http://a.example/")
 	if got := body(t, answer, err); answer.StatusCode != 403 {
-		t.Errorf("then %d %q", answer.StatusCode, got)
+		t.Errorf("second request: %d %q", answer.StatusCode, got)
 	}
 	if got := w.wasAsked(); len(got) != 2 {
 		t.Errorf("looked up %v", got)
 	}
 	if got := w.wasDialled(); !slices.Equal(got, []string{"8.8.8.8:80"}) {
-		t.Errorf("went to %v", got)
+		t.Errorf("dialled %v", got)
 	}
 }
 
@@ -119,14 +120,14 @@ func TestOfSeveralAnswersThoseThatLeadInsideAreLeftOut(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	if got := w.wasDialled(); !slices.Equal(got, []string{"8.8.8.8:80", "8.8.4.4:80"}) {
-		t.Errorf("went to %v", got)
+		t.Errorf("dialled %v", got)
 	}
 	if got := w.wasDenied(); len(got) > 0 {
 		t.Errorf("denied %v", got)
 	}
 }
 
-// A question to DNS carries what it asks for to whoever answers.
+// TestUnlistedNamesAreNotResolved: a DNS query could carry data out of the sandbox.
 func TestNothingIsLookedUpThatIsNotListed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a.example").serve()

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// forward starts forwarding and gives its address and what ends it.
+// startForward runs Forward and returns its address and a function that ends it.
 func forward(t *testing.T, dial func(context.Context) (net.Conn, error), failed func(error)) (addr string, stop func()) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -98,12 +98,12 @@ func TestForwardingEndsWithItsContext(t *testing.T) {
 	stop()
 	for _, conn := range conns {
 		if _, err := conn.Read(make([]byte, 1)); err == nil || isTimeout(err) {
-			t.Errorf("a connection is open still: %v", err)
+			t.Errorf("a connection is still open: %v", err)
 		}
 	}
 }
 
-// Nobody is told of what was given up on purpose.
+// TestForwardCancelWhileDiallingIsNotReported: a dial that fails because the context ended is no failure.
 func TestForwardingThatEndsWhileItConnectsTellsNobody(t *testing.T) {
 	t.Parallel()
 	dialling := make(chan struct{})

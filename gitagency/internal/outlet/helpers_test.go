@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// patience is how long a test waits for what must happen; it is never reached unless the test fails.
+// testTimeout bounds every wait of a test; only a failing test reaches it.
 const patience = 10 * time.Second
 
 func rules(t testing.TB, spec string) Rules {
@@ -41,19 +41,19 @@ func at(t testing.TB, s string) target {
 	return got
 }
 
-// world is a proxy with a network that the test makes up: names have the addresses of answers, and what listens at an
-// address is a server of the test's. Nothing else can be reached, and what was asked for is written down.
+// fakeNetwork is a proxy in a fake network: answers are the DNS records and servers the listening addresses. Nothing
+// else can be reached. Queries, dials and denials are recorded.
 type world struct {
 	t     *testing.T
 	proxy Server
-	addr  string // of the proxy
-	stop  func() // ends the proxy and waits for it
+	addr  string // address of the proxy
+	stop  func() // stops the proxy and waits for its end
 
-	listener net.Listener // of the proxy
+	listener net.Listener // listener of the proxy
 
 	mu      sync.Mutex
-	answers map[string][][]string // of a name: one list after the other, the last again and again
-	servers map[string]string     // address:port in the world, and where it really is
+	answers map[string][][]string // name → addresses of successive answers; the last is repeated
+	servers map[string]string     // fake address:port → real one, or refused
 	asked   []string
 	dialled []string
 	denied  []Denial
@@ -108,7 +108,8 @@ func (w *world) dial(ctx context.Context, addr netip.AddrPort) (net.Conn, error)
 	return dialTCP(ctx, netip.MustParseAddrPort(real))
 }
 
-// refused is where a machine is, but no server. A real port without one could be another test's in a moment.
+// refused is the real address of a fake address that refuses connections. A free real port could be taken by another
+// test.
 const refused = "refused"
 
 // serve starts the proxy.
@@ -137,7 +138,7 @@ func (w *world) serve() *world {
 	return w
 }
 
-// web starts a web server that is in the world at an address.
+// serveHTTP starts a web server at a fake address.
 func (w *world) web(where string, handler http.HandlerFunc) *httptest.Server {
 	w.t.Helper()
 	server := httptest.NewServer(handler)
@@ -152,12 +153,13 @@ func (w *world) place(where, real string) {
 	w.servers[where] = real
 }
 
-// raw starts a server that handles each connection as it likes.
+// serveTCP starts a TCP server at a fake address.
 func (w *world) raw(where string, handle func(*net.TCPConn)) {
 	w.t.Helper()
 	w.place(where, listen(w.t, handle).String())
 }
 
+// listenTCP starts a TCP server on loopback that ends with the test.
 func listen(t *testing.T, handle func(*net.TCPConn)) net.Addr {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -185,7 +187,7 @@ func listen(t *testing.T, handle func(*net.TCPConn)) net.Addr {
 	return l.Addr()
 }
 
-// client is an HTTP client as programs have them.
+// client returns an HTTP client that uses the proxy.
 func (w *world) client(scheme string) *http.Client {
 	proxy := &url.URL{Scheme: scheme, Host: w.addr}
 	transport := &http.Transport{Proxy: http.ProxyURL(proxy)}
@@ -210,7 +212,7 @@ func connect(t *testing.T, addr string) *net.TCPConn {
 	return conn.(*net.TCPConn)
 }
 
-// say sends something to the proxy and gives all that comes back until it hangs up.
+// exchange sends text to the proxy and returns everything up to the end of the connection.
 func (w *world) say(text string) string {
 	w.t.Helper()
 	conn := w.connect()
@@ -224,7 +226,7 @@ func (w *world) say(text string) string {
 	return string(answer)
 }
 
-// tunnel asks for a tunnel and gives it when it was made.
+// tunnel opens a CONNECT tunnel.
 func (w *world) tunnel(where string) (*net.TCPConn, *bufio.Reader) {
 	w.t.Helper()
 	conn := w.connect()
@@ -237,7 +239,7 @@ func (w *world) tunnel(where string) (*net.TCPConn, *bufio.Reader) {
 	return conn, in
 }
 
-// socks asks for a connection to a name and gives the code of the reply.
+// socks requests a SOCKS5 connection to a name and returns the reply code.
 func (w *world) socks(name string, port uint16) (byte, *net.TCPConn) {
 	w.t.Helper()
 	request := []byte{5, 1, 0, 3, byte(len(name))}
@@ -278,6 +280,7 @@ func (w *world) wasDenied() []Denial {
 	return slices.Clone(w.denied)
 }
 
+// statusCode returns the status code of an HTTP response, or 0.
 func status(answer string) int {
 	words := strings.Fields(answer)
 	if len(words) < 2 || !strings.HasPrefix(words[0], "HTTP/1.") {

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// Whatever is said to the proxy that could be read in two ways, no server hears of it.
+// TestHostileRequestsReachNoServer sends ambiguous and malformed requests: none may reach a server.
 func TestHostileRequestsReachNobody(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a.example:*,*.sub.example")
@@ -28,7 +28,7 @@ func TestHostileRequestsReachNobody(t *testing.T) {
 	const get, end = "GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\n", "\r\n"
 	const post = "POST http://a.example/ HTTP/1.1\r\n"
 	for request, want := range map[string]int{
-		// Not addressed to a proxy.
+		// Request targets that are invalid for a proxy.
 		"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n":                                     400,
 		"GET /http://a.example/ HTTP/1.1\r\n\r\n":                                       400,
 		"GET //a.example/ HTTP/1.1\r\n\r\n":                                             400,
@@ -54,7 +54,7 @@ func TestHostileRequestsReachNobody(t *testing.T) {
 		"CONNECT a.example:443 HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello":              400,
 		"CONNECT a.example:443 HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n": 400,
 
-		// Names that are none, or others.
+		// Invalid host names, and hosts that differ from the allowed one.
 		"GET http://evil.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n":    400,
 		"GET http://evil.example#a.example/ HTTP/1.1\r\n\r\n":             400,
 		"GET http://evil.example\\a.example/ HTTP/1.1\r\n\r\n":            400,
@@ -92,7 +92,7 @@ func TestHostileRequestsReachNobody(t *testing.T) {
 		get + "Host: a.example\r\n" + end:                                 400,
 		get + "host: evil.example\r\n" + end:                              400,
 
-		// Bodies with two ends.
+		// Ambiguous body lengths, and invalid syntax.
 		post + "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n":        400,
 		post + "Transfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n0\r\n\r\n":        400,
 		post + "Content-Length: 1\r\nContent-Length: 2\r\n\r\nab":                        400,
@@ -135,7 +135,7 @@ func TestHostileRequestsReachNobody(t *testing.T) {
 		get + strings.Repeat("X: a\r\n", 20000) + end:                                    431,
 		"GET http://a.example/" + strings.Repeat("a", 70<<10) + " HTTP/1.1\r\n\r\n":      431,
 
-		// Not HTTP at all: no word that would be understood.
+		// Not HTTP: closed without an answer.
 		"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03": 0,
 		"\x00":                         0,
 		"\r\n" + get + end:             0,
@@ -150,19 +150,19 @@ func TestHostileRequestsReachNobody(t *testing.T) {
 		}
 	}
 	if n := heard.Load(); n > 0 {
-		t.Errorf("%d requests were heard", n)
+		t.Errorf("%d requests reached a server", n)
 	}
 	for _, d := range w.wasDenied() {
 		if strings.ContainsFunc(d.Target+d.AllowEntry, func(c rune) bool { return c <= ' ' || c > '~' }) || strings.ContainsAny(d.Reason, "\r\n\x00") {
-			t.Errorf("not fit to be printed: %#v", d)
+			t.Errorf("control characters in %#v", d)
 		}
 		if strings.Contains(d.Target, "@") {
-			t.Errorf("a password is on record: %s", d.Target)
+			t.Errorf("a password was recorded: %s", d.Target)
 		}
 	}
 }
 
-// Chunks are only understood while they are passed on: what is wrong with them breaks the request off.
+// TestHostileChunksAbortRequest: chunks are parsed while they are relayed, so an invalid one aborts the request.
 func TestHostileChunksBreakTheRequestOff(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a.example")
@@ -189,7 +189,7 @@ func TestHostileChunksBreakTheRequestOff(t *testing.T) {
 			t.Errorf("%.100q: %q", chunks, got)
 		}
 		if h := <-bodies; h.err == nil || strings.Contains(h.body, "0\r\n\r\n") {
-			t.Errorf("%.100q: the server got %q as a whole", chunks, h.body)
+			t.Errorf("%.100q: the server got %q as a complete body", chunks, h.body)
 		}
 	}
 }
@@ -228,7 +228,7 @@ func TestAHostileAnswerIsNotBelieved(t *testing.T) {
 	}
 }
 
-// A head that is understood is passed on as one that a strict reader understands in the same way.
+// FuzzParseRequest checks that net/http reads a relayed request head in the same way as parseRequest did.
 func FuzzParseRequest(f *testing.F) {
 	for _, seed := range []string{
 		"GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n",
@@ -252,22 +252,22 @@ func FuzzParseRequest(f *testing.F) {
 		got, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(sent)))
 		if err != nil {
 			if strings.Contains(err.Error(), "malformed Host") || strings.Contains(err.Error(), "invalid URL") || strings.Contains(err.Error(), "parse ") {
-				return // a path that only its server can judge
+				return // the path is not checked by the proxy
 			}
-			t.Fatalf("%q is passed on as %q: %v", data, sent, err)
+			t.Fatalf("%q is relayed as %q: %v", data, sent, err)
 		}
 		if h, err := parseTarget(got.Host, 80); err != nil || h != req.target {
-			t.Errorf("%q: for %q, passed on to %q", data, req.target, got.Host)
+			t.Errorf("%q: for %q, relayed to %q", data, req.target, got.Host)
 		}
 		if got.Method != req.method || !got.Close {
-			t.Errorf("%q is passed on as %q", data, sent)
+			t.Errorf("%q is relayed as %q", data, sent)
 		}
 		if chunked := len(got.TransferEncoding) > 0; chunked != req.chunked || !chunked && got.ContentLength != max(req.length, 0) {
-			t.Errorf("%q: the body of %q is read in two ways", data, sent)
+			t.Errorf("%q: net/http reads the body of %q differently", data, sent)
 		}
 		for name := range got.Header {
 			if strings.HasPrefix(strings.ToLower(name), "proxy-") || name == "Upgrade" {
-				t.Errorf("%q: %s is passed on", data, name)
+				t.Errorf("%q: %s is relayed", data, name)
 			}
 		}
 	})

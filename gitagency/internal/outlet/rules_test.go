@@ -108,7 +108,7 @@ func TestWhatCannotBeMeantIsRefusedWithWhatToType(t *testing.T) {
 			t.Errorf("%q: %v; without %q", spec, err, advice)
 		}
 		if len(r.patterns) > 0 {
-			t.Errorf("%q: an error and rules", spec)
+			t.Errorf("%q: both an error and rules", spec)
 		}
 	}
 }
@@ -162,7 +162,7 @@ func TestOnlyWhatIsListedIsAllowed(t *testing.T) {
 		{"", 443},
 		{"*", 443},
 		{"*.d.example", 443},
-		{"x.d.exam\u212Ale", 443}, // the sign for kelvin becomes a k in lower case
+		{"x.d.exam\u212Ale", 443}, // KELVIN SIGN becomes k in lower case
 		{"ａ.example", 443},
 	} {
 		if r.Allows(no.host, no.port) {
@@ -170,11 +170,11 @@ func TestOnlyWhatIsListedIsAllowed(t *testing.T) {
 		}
 	}
 	if (Rules{}).Allows("a.example", 443) {
-		t.Error("rules that list nothing allow something")
+		t.Error("empty rules allow a host")
 	}
 }
 
-// Rules that were read are written so that they are read as the same, and allow nothing but by an entry.
+// FuzzParseRules checks that String round-trips and that rules allow only hosts matched by an entry.
 func FuzzParseRules(f *testing.F) {
 	for _, seed := range []string{
 		"a.example", "*.a.example:*", "127.0.0.1:80,[::1]:443", "A.b.:1", "0x7f.1", "*.com,com", "[::ffff:1.2.3.4]", "a:80,a:443",
@@ -209,7 +209,7 @@ func FuzzParseRules(f *testing.F) {
 	})
 }
 
-// Whatever is asked for, what was understood is written in a way that is understood as the same.
+// FuzzParseTarget checks that String round-trips and that ruleEntry allows the target.
 func FuzzParseTarget(f *testing.F) {
 	for _, seed := range []string{"a.example:443", "[::1]:80", "127.1:1", "[::ffff:127.0.0.1]:9", "a", ":", "[", "]:1", "a:b:c", "a@b:1", "a.:1"} {
 		f.Add(seed)
@@ -234,8 +234,8 @@ func FuzzParseTarget(f *testing.F) {
 	})
 }
 
-// Allows reports whether a host, a name or an address without brackets, may be reached at a port. Where a name leads
-// is judged apart, once it is known.
+// Allows reports whether a host, a name or an address without brackets, may be reached at a port. The addresses of a
+// name are checked separately, after it is resolved.
 func (r Rules) Allows(host string, port uint16) bool {
 	h, err := parseHost(host)
 	return err == nil && r.allows(h, port)

@@ -24,7 +24,7 @@ import (
 	"time"
 )
 
-// echo answers with what it was asked.
+// echoHandler answers with the request line, the headers and a hash of the body.
 func echo(rw http.ResponseWriter, r *http.Request) {
 	data, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -96,7 +96,8 @@ func TestARefusalSaysWhatWouldAllowIt(t *testing.T) {
 	}
 }
 
-// A client that is still sending would take a connection that is closed on it for a failure, and read no answer.
+// TestRefusalArrivesWithUnreadBody: closing the connection of a client that still sends would reset it, and the client
+// would not read the answer.
 func TestARefusalArrivesThoughTheBodyIsNotRead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a.example").serve()
@@ -131,24 +132,24 @@ func TestASOCKSClientIsToldWhatHappened(t *testing.T) {
 		code    byte
 		denied  bool
 	}{
-		"connection refused":  {append([]byte("\x05\x01\x00\x03\x09a.example"), 0, 80), socksConnectionRefused, false},
-		"no such name":        {append([]byte("\x05\x01\x00\x03\x09b.example"), 0, 80), socksHostUnreachable, false},
-		"another failure":     {append([]byte("\x05\x01\x00\x03\x09c.example"), 0, 80), socksGeneralFailure, false},
-		"not listed":          {append([]byte("\x05\x01\x00\x03\x09d.example"), 0, 80), socksNotAllowed, true},
-		"a port not listed":   {append([]byte("\x05\x01\x00\x03\x09a.example"), 0, 22), socksNotAllowed, true},
-		"port 0":              {append([]byte("\x05\x01\x00\x03\x09a.example"), 0, 0), socksNotAllowed, true},
-		"an empty name":       {[]byte{5, 1, 0, 3, 0, 0, 80}, socksNotAllowed, true},
-		"a hidden zero":       {append([]byte("\x05\x01\x00\x03\x0ba.example\x00x"), 0, 80), socksNotAllowed, true},
-		"a number for a name": {append([]byte("\x05\x01\x00\x03\x05127.1"), 0, 80), socksNotAllowed, true},
-		"an address":          {[]byte{5, 1, 0, 1, 9, 8, 7, 6, 0, 1}, socksSucceeded, false},
-		"an address in words": {append([]byte("\x05\x01\x00\x03\x079.8.7.6"), 0, 1), socksSucceeded, false},
-		"an address mapped":   {[]byte{5, 1, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 9, 8, 7, 6, 0, 1}, socksSucceeded, false},
-		"an IPv6 address":     {append(append([]byte{5, 1, 0, 4}, netip.MustParseAddr("2606:4700::1").AsSlice()...), 0, 1), socksSucceeded, false},
-		"another address":     {[]byte{5, 1, 0, 1, 127, 0, 0, 1, 0, 80}, socksNotAllowed, true},
-		"bind":                {[]byte{5, 2, 0, 1, 9, 8, 7, 6, 0, 1}, socksCommandNotSupported, true},
-		"UDP":                 {[]byte{5, 3, 0, 1, 0, 0, 0, 0, 0, 0}, socksCommandNotSupported, true},
-		"nonsense":            {[]byte{5, 99, 0, 1, 9, 8, 7, 6, 0, 1}, socksCommandNotSupported, true},
-		"a type of address":   {[]byte{5, 1, 0, 9, 9, 8, 7, 6, 0, 1}, socksAddressNotSupported, false},
+		"connection refused":   {append([]byte("\x05\x01\x00\x03\x09a.example"), 0, 80), socksConnectionRefused, false},
+		"no such name":         {append([]byte("\x05\x01\x00\x03\x09b.example"), 0, 80), socksHostUnreachable, false},
+		"another failure":      {append([]byte("\x05\x01\x00\x03\x09c.example"), 0, 80), socksGeneralFailure, false},
+		"not listed":           {append([]byte("\x05\x01\x00\x03\x09d.example"), 0, 80), socksNotAllowed, true},
+		"a port not listed":    {append([]byte("\x05\x01\x00\x03\x09a.example"), 0, 22), socksNotAllowed, true},
+		"port 0":               {append([]byte("\x05\x01\x00\x03\x09a.example"), 0, 0), socksNotAllowed, true},
+		"an empty name":        {[]byte{5, 1, 0, 3, 0, 0, 80}, socksNotAllowed, true},
+		"a NUL in the name":    {append([]byte("\x05\x01\x00\x03\x0ba.example\x00x"), 0, 80), socksNotAllowed, true},
+		"a short IPv4 form":    {append([]byte("\x05\x01\x00\x03\x05127.1"), 0, 80), socksNotAllowed, true},
+		"an address":           {[]byte{5, 1, 0, 1, 9, 8, 7, 6, 0, 1}, socksSucceeded, false},
+		"an address as name":   {append([]byte("\x05\x01\x00\x03\x079.8.7.6"), 0, 1), socksSucceeded, false},
+		"IPv4-mapped address":  {[]byte{5, 1, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 9, 8, 7, 6, 0, 1}, socksSucceeded, false},
+		"an IPv6 address":      {append(append([]byte{5, 1, 0, 4}, netip.MustParseAddr("2606:4700::1").AsSlice()...), 0, 1), socksSucceeded, false},
+		"another address":      {[]byte{5, 1, 0, 1, 127, 0, 0, 1, 0, 80}, socksNotAllowed, true},
+		"bind":                 {[]byte{5, 2, 0, 1, 9, 8, 7, 6, 0, 1}, socksCommandNotSupported, true},
+		"UDP":                  {[]byte{5, 3, 0, 1, 0, 0, 0, 0, 0, 0}, socksCommandNotSupported, true},
+		"unknown command":      {[]byte{5, 99, 0, 1, 9, 8, 7, 6, 0, 1}, socksCommandNotSupported, true},
+		"unknown address type": {[]byte{5, 1, 0, 9, 9, 8, 7, 6, 0, 1}, socksAddressNotSupported, false},
 	} {
 		before := len(w.wasDenied())
 		if code, _ := w.socksRequest(c.request); code != c.code {
@@ -178,14 +179,14 @@ func TestOnlyWhatIsMeantForTheServerIsPassedOn(t *testing.T) {
 		}
 		heads <- string(head)
 		io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: keep-alive\r\nKeep-Alive: timeout=9\r\nX-A: 1\r\n\r\nokEXTRA")
-		io.Copy(io.Discard, in) // and never ends by itself
+		io.Copy(io.Discard, in) // does not close the connection
 	})
 	w.answers["a.example"] = [][]string{{"8.8.8.8"}}
 	w.serve()
 	got := w.say("GET HTTP://A.Example:8080?x=1 HTTP/1.1\r\nhOST: a.example:8080\r\nProxy-Authorization: secret\r\nProxy-Connection: keep-alive\r\n" +
 		"Connection: keep-alive, X-Hop\r\nX-Hop: 1\r\nKeep-Alive: 5\r\nTE: trailers\r\nUpgrade: h2c\r\nHTTP2-Settings: AAA\r\nX-Own: a\r\nx-own:  b \r\nAccept: */*\r\n\r\n")
 	if want := "GET /?x=1 HTTP/1.1\r\nHost: a.example:8080\r\nX-Own: a\r\nx-own: b\r\nAccept: */*\r\nConnection: close\r\n\r\n"; <-heads != want {
-		t.Errorf("passed on something else than %q", want)
+		t.Errorf("the relayed head is not %q", want)
 	}
 	if want := "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-A: 1\r\nConnection: close\r\n\r\nok"; got != want {
 		t.Errorf("%q, want %q", got, want)
@@ -252,7 +253,7 @@ func TestChunksArePassedOnInOneSpelling(t *testing.T) {
 	}
 }
 
-// What comes after the one request is for nobody: neither this server nor another hears of it.
+// TestSecondRequestOnConnectionIsDropped pipelines requests: only the first reaches a server.
 func TestASecondRequestOnAConnectionGoesNowhere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a.example,b.example")
@@ -274,7 +275,7 @@ func TestASecondRequestOnAConnectionGoesNowhere(t *testing.T) {
 	}
 	for _, path := range []string{"/2", "/3"} {
 		if _, found := heard.Load(path); found {
-			t.Errorf("%s was heard", path)
+			t.Errorf("%s reached a server", path)
 		}
 	}
 }
@@ -289,7 +290,7 @@ func TestAnAnswerStreamsAsItComes(t *testing.T) {
 			fmt.Fprintf(rw, "data: %d\n\n", i)
 			rw.(http.Flusher).Flush()
 			select {
-			case <-more: // only when this one has arrived
+			case <-more: // the client has read this event
 			case <-r.Context().Done():
 				return
 			}
@@ -341,7 +342,7 @@ func wait(t *testing.T, done <-chan struct{}) {
 	select {
 	case <-done:
 	case <-time.After(patience):
-		t.Fatal("it did not happen")
+		t.Fatal("timeout")
 	}
 }
 
@@ -393,14 +394,14 @@ func TestAnAnswerWithoutABodyEndsAtOnce(t *testing.T) {
 	}
 }
 
-// A part must never pass for the whole.
+// TestAbortOnOneSideAbortsOther: the other side must not take a truncated message for a complete one.
 func TestWhatBreaksOffOnOneSideBreaksOffOnTheOther(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a.example:*")
 	w.raw("8.8.8.8:80", func(conn *net.TCPConn) {
 		readHead(bufio.NewReader(conn), 1<<20)
 		io.WriteString(conn, "HTTP/1.0 200 OK\r\n\r\npart")
-		conn.Read(make([]byte, 1)) // the part has arrived
+		conn.Read(make([]byte, 1)) // the client has read the part
 		conn.SetLinger(0)
 	})
 	bodies := make(chan error, 2)
@@ -419,7 +420,7 @@ func TestWhatBreaksOffOnOneSideBreaksOffOnTheOther(t *testing.T) {
 	}
 	io.WriteString(conn, "x")
 	if rest, err := io.ReadAll(in); err == nil {
-		t.Errorf("an answer that broke off ended with %q", rest)
+		t.Errorf("an aborted response ended without error after %q", rest)
 	}
 
 	for _, rest := range []string{"Content-Length: 9\r\n\r\npart", "Transfer-Encoding: chunked\r\n\r\n9\r\npart"} {
@@ -427,7 +428,7 @@ func TestWhatBreaksOffOnOneSideBreaksOffOnTheOther(t *testing.T) {
 		io.WriteString(conn, "POST http://a.example:81/ HTTP/1.1\r\n"+rest)
 		conn.CloseWrite()
 		if err := <-bodies; err == nil {
-			t.Errorf("%q: a body that broke off ended for the server", rest)
+			t.Errorf("%q: an aborted body ended without error at the server", rest)
 		}
 		if answer, err := io.ReadAll(conn); err != nil || status(string(answer)) != 400 {
 			t.Errorf("%q: %q, %v", rest, answer, err)
@@ -439,19 +440,19 @@ func TestWhatBreaksOffOnOneSideBreaksOffOnTheOther(t *testing.T) {
 	conn.SetLinger(0)
 	conn.Close()
 	if err := <-bodies; err == nil {
-		t.Error("a tunnel that broke off ended for the server")
+		t.Error("an aborted tunnel ended without error at the server")
 	}
 }
 
 func TestOneSideOfATunnelMayEndBeforeTheOther(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a.example:*")
-	w.raw("8.8.8.8:1", func(conn *net.TCPConn) { // answers when all is said
+	w.raw("8.8.8.8:1", func(conn *net.TCPConn) { // answers after the end of input
 		data, _ := io.ReadAll(conn)
 		fmt.Fprintf(conn, "%d bytes", len(data))
 	})
 	listened := make(chan struct{})
-	w.raw("8.8.8.8:2", func(conn *net.TCPConn) { // says all, then listens
+	w.raw("8.8.8.8:2", func(conn *net.TCPConn) { // writes and half-closes, then reads
 		defer close(listened)
 		io.WriteString(conn, "welcome")
 		conn.CloseWrite()
@@ -488,7 +489,7 @@ func TestOneSideOfATunnelMayEndBeforeTheOther(t *testing.T) {
 	}
 }
 
-// Some clients do not wait for the proxy's word before they begin.
+// TestTunnelKeepsEarlyData: some clients send data before the proxy has answered.
 func TestWhatIsSaidTooEarlyIsNotLost(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a.example:*")
@@ -513,9 +514,9 @@ func TestWhatIsSaidTooEarlyIsNotLost(t *testing.T) {
 func TestAFailureIsNotARefusal(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "a.example,b.example,c.example,d.example,e.example")
-	w.answers["b.example"] = [][]string{{"8.8.8.8"}} // where nobody is
+	w.answers["b.example"] = [][]string{{"8.8.8.8"}} // no server
 	w.answers["c.example"] = [][]string{{"8.8.8.9"}}
-	w.raw("8.8.8.9:80", func(conn *net.TCPConn) { readHead(bufio.NewReader(conn), 1000) }) // says nothing
+	w.raw("8.8.8.9:80", func(conn *net.TCPConn) { readHead(bufio.NewReader(conn), 1000) }) // closes without an answer
 	w.answers["d.example"] = [][]string{{"8.8.8.10"}}
 	w.raw("8.8.8.10:80", func(conn *net.TCPConn) {
 		readHead(bufio.NewReader(conn), 1000)
@@ -598,17 +599,17 @@ func TestMoreConnectionsThanAllowedWaitTheirTurn(t *testing.T) {
 	first.Close()
 	third.SetReadDeadline(time.Now().Add(patience))
 	if _, err := third.Read(make([]byte, 1)); err != nil {
-		t.Errorf("the third waited in vain: %v", err)
+		t.Errorf("the third connection got no answer: %v", err)
 	}
 }
 
-// Not parallel: it counts what runs.
+// TestServeLeavesNothingRunning is not parallel, because it looks at the stacks of all goroutines.
 func TestNothingIsLeftWhenTheContextEnds(t *testing.T) {
 	w := newWorld(t, "a.example:*")
 	w.raw("8.8.8.8:1", func(conn *net.TCPConn) { io.Copy(conn, conn) })
 	w.answers["a.example"] = [][]string{{"8.8.8.8"}}
 	release := make(chan struct{})
-	w.raw("8.8.8.8:3", func(conn *net.TCPConn) { // does not mind that its client has gone
+	w.raw("8.8.8.8:3", func(conn *net.TCPConn) { // keeps the connection after the client's end
 		io.Copy(io.Discard, conn)
 		<-release
 	})
@@ -643,17 +644,17 @@ func TestNothingIsLeftWhenTheContextEnds(t *testing.T) {
 	w.stop()
 	for _, conn := range append(conns, dials) {
 		if _, err := io.Copy(io.Discard, conn); isTimeout(err) {
-			t.Error("a connection is open still")
+			t.Error("a connection is still open")
 		}
 	}
 	if _, err := w.listener.Accept(); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("the listener is open still: %v", err)
+		t.Errorf("the listener is still open: %v", err)
 	}
-	// The servers of the test end in their own time; of the proxy nothing is there the moment Serve returns.
+	// Goroutines of the test's servers may still run; those of the proxy must have ended when Serve returns.
 	stacks := make([]byte, 1<<20)
 	for stack := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
 		if strings.Contains(stack, "outlet.(*serving)") || strings.Contains(stack, "outlet.relay") || strings.Contains(stack, "outlet.serve(") {
-			t.Errorf("still runs:\n%s", stack)
+			t.Errorf("still running:\n%s", stack)
 		}
 	}
 }

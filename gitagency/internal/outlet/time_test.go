@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// In these tests time is made up, and so are the connections.
+// These tests run in synctest bubbles with fake time and net.Pipe connections.
 
-// pipes is a listener whose connections are pipes.
+// pipeListener is a net.Listener whose connections are pipes.
 type pipes chan net.Conn
 
 func (p pipes) Accept() (net.Conn, error) {
@@ -27,7 +27,7 @@ func (p pipes) Accept() (net.Conn, error) {
 func (p pipes) Close() error   { return nil }
 func (p pipes) Addr() net.Addr { return nil }
 
-// dial connects to the listener and says something.
+// dial connects to the listener and sends text.
 func (p pipes) dial(text string) net.Conn {
 	here, there := net.Pipe()
 	p <- there
@@ -37,7 +37,7 @@ func (p pipes) dial(text string) net.Conn {
 	return here
 }
 
-// ends waits for the end of a connection, and says how long that took.
+// waitEOF reads a connection to its end and returns the text and the time it took.
 func ends(t *testing.T, conn net.Conn) (said string, after time.Duration) {
 	t.Helper()
 	start := time.Now()
@@ -66,7 +66,7 @@ func TestWhoTakesTooLongToAskIsCutOff(t *testing.T) {
 				t.Errorf("%q: %q after %s", begun, said, after)
 			}
 		}
-		// One byte now and then does not help.
+		// A byte per second does not extend the deadline.
 		conn := l.dial("GET http://a.example/")
 		start := time.Now()
 		go io.Copy(io.Discard, conn)
@@ -77,7 +77,7 @@ func TestWhoTakesTooLongToAskIsCutOff(t *testing.T) {
 			}
 		}
 		if took := time.Since(start); took > defaultLimits.HeadTimeout+lingerTime+time.Second {
-			t.Errorf("drop by drop it took %s", took)
+			t.Errorf("a slow sender was cut off after %s", took)
 		}
 		close(l)
 		if err := <-done; err != nil {
@@ -86,7 +86,8 @@ func TestWhoTakesTooLongToAskIsCutOff(t *testing.T) {
 	})
 }
 
-// What moves is not idle, however long it takes altogether.
+// TestOnlyIdleConnectionsTimeOut sends a byte just before every idle timeout, so that only the final silence ends the
+// connection.
 func TestOnlyWhatIsSilentIsCutOff(t *testing.T) {
 	t.Parallel()
 	for _, request := range []string{"CONNECT a.example:80 HTTP/1.1\r\n\r\n", "GET http://a.example/ HTTP/1.1\r\n\r\n"} {
@@ -123,10 +124,10 @@ func TestOnlyWhatIsSilentIsCutOff(t *testing.T) {
 			}
 			start := time.Now()
 			if c, err := in.ReadByte(); err == nil || time.Since(start) != defaultLimits.IdleTimeout {
-				t.Errorf("%q: silence ended after %s with %q, %v", request, time.Since(start), c, err)
+				t.Errorf("%q: idle connection ended after %s with %q, %v", request, time.Since(start), c, err)
 			}
 			if _, err := here.Read(make([]byte, 1)); err == nil {
-				t.Errorf("%q: the server is not cut off", request)
+				t.Errorf("%q: the connection to the server is still open", request)
 			}
 			close(l)
 			if err := <-done; err != nil {
@@ -151,7 +152,7 @@ func TestAServerThatNeverAnswersIsReported(t *testing.T) {
 	})
 }
 
-// halfway is a connection that can be told that nothing more comes.
+// halfCloser adds a CloseWrite that does nothing.
 type halfway struct{ net.Conn }
 
 func (halfway) CloseWrite() error { return nil }

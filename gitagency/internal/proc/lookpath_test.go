@@ -33,19 +33,19 @@ func TestLookFindsTheFirstExecutableFileOnTheGivenPath(t *testing.T) {
 	for _, c := range []struct {
 		env     []string
 		program string
-		want    string // below root; empty for none
+		want    string // relative to root; empty: not found
 	}{
 		{[]string{path("first", "second")}, "tool", "first/tool"},
 		{[]string{path("second", "first")}, "tool", "second/tool"},
 		{[]string{path("first", "second")}, "only", "second/only"},
 		{[]string{path("nowhere", "plain", "dirs", "pipes", "links", "second")}, "tool", "second/tool"},
 		{[]string{path("links")}, "linked", "links/linked"},
-		{[]string{path("first"), path("second")}, "tool", "second/tool"}, // the last PATH counts
+		{[]string{path("first"), path("second")}, "tool", "second/tool"}, // the last PATH wins
 		{[]string{path("plain")}, "tool", ""},
 		{[]string{path("first")}, "", ""},
-		{[]string{path(".")}, "first/tool", ""}, // a path, but of what?
+		{[]string{path(".")}, "first/tool", ""}, // a relative path is not looked up
 		{[]string{"PATH="}, "tool", ""},
-		{nil, "sh", ""}, // our own PATH has one
+		{nil, "sh", ""}, // the PATH of this process is not used
 		{nil, filepath.Join(root, "first/tool"), "first/tool"},
 		{nil, filepath.Join(root, "plain/tool"), ""},
 		{nil, filepath.Join(root, "dirs/tool"), ""},
@@ -63,7 +63,7 @@ func TestLookFindsTheFirstExecutableFileOnTheGivenPath(t *testing.T) {
 	}
 }
 
-// Where one stands may be a tree that an agent wrote.
+// TestLookPathIgnoresCurrentDirectory protects against programs in a tree that an agent wrote.
 func TestLookNeverFindsWhatLiesInTheCurrentDirectory(t *testing.T) {
 	dir := t.TempDir()
 	put(t, filepath.Join(dir, "tool"), 0o755)
@@ -76,6 +76,7 @@ func TestLookNeverFindsWhatLiesInTheCurrentDirectory(t *testing.T) {
 	}
 }
 
+// writeProgram writes a shell script with the given mode.
 func put(t *testing.T, path string, mode fs.FileMode) {
 	t.Helper()
 	must(t, os.MkdirAll(filepath.Dir(path), 0o755))

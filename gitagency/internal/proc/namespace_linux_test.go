@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// opened opens a room, and says by what label it is found.
+// startNamespaceWith starts a namespace and returns it with its label.
 func opened(t *testing.T, w Walls) (*Namespace, string) {
 	t.Helper()
 	label := t.TempDir()
@@ -27,20 +27,20 @@ func opened(t *testing.T, w Walls) (*Namespace, string) {
 	return r, label
 }
 
-// room opens one that ends with the test, and says by what label it is found.
+// startNamespace starts a namespace that ends with the test, and returns it with its label.
 func room(t *testing.T) (*Namespace, string) {
 	t.Helper()
 	r, label := opened(t, Walls{Plan: []byte(planNothing)})
 	t.Cleanup(func() {
 		must(t, r.Close())
 		if left := FindSupervisors(label); len(left) > 0 {
-			t.Errorf("the keeper is left: %v", left)
+			t.Errorf("the init process is still running: %v", left)
 		}
 	})
 	return r, label
 }
 
-// occupy runs a program in the seat of a room until the end of the test, when it must still be there.
+// runBeside joins the namespace and runs a program in it until the end of the test, when it must still be running.
 func occupy(t *testing.T, label string) *Namespace {
 	t.Helper()
 	r, err := JoinNamespace(t.Context(), label)
@@ -49,14 +49,14 @@ func occupy(t *testing.T, label string) *Namespace {
 	t.Cleanup(func() {
 		program.say("gone")
 		if ending, err := program.end(); err != nil || ending.ExitCode != 0 || !strings.HasSuffix(program.output(), "gone\n") {
-			t.Errorf("what ran beside ended with %+v, %v and said %q", ending, err, program.output())
+			t.Errorf("the program beside the test's ended with %+v, %v and wrote %q", ending, err, program.output())
 		}
 		must(t, r.Close())
 	})
 	return r
 }
 
-// player is a program that runs in a room, and can be talked to.
+// scriptProcess is a shell script that runs in a namespace, with pipes to its standard input and output.
 type player struct {
 	t      *testing.T
 	stdin  *os.File
@@ -67,7 +67,7 @@ type player struct {
 	err    error
 }
 
-// begin starts a shell script in a room and returns when it has said a line.
+// startScript starts a shell script in a namespace and returns when the script has written a line.
 func begin(t *testing.T, r *Namespace, script string) *player {
 	t.Helper()
 	dir, err := os.Open(t.TempDir())
@@ -90,7 +90,7 @@ func begin(t *testing.T, r *Namespace, script string) *player {
 	line, err := p.stdout.ReadString('\n')
 	if err != nil {
 		<-p.done
-		t.Fatalf("it said %q: %v; %+v, %v", line, err, p.ending, p.err)
+		t.Fatalf("the script wrote %q: %v; %+v, %v", line, err, p.ending, p.err)
 	}
 	p.said.WriteString(line)
 	return p
@@ -156,8 +156,8 @@ func TestTheFirstToEndTakesOnlyItsOwnWithIt(t *testing.T) {
 	must(t, joined.Close())
 }
 
-// What the program in the seat leaves behind is ended while others begin beside it, and none of these is taken for
-// a part of it.
+// TestCleanupAfterTaskSparesTasksThatStartMeanwhile starts tasks while the init process kills the leftovers of another:
+// none of the new tasks may be taken for a leftover.
 func TestTheEndOfOneDoesNotReachThoseWhoBeginMeanwhile(t *testing.T) {
 	t.Parallel()
 	r, _ := room(t)
@@ -180,8 +180,8 @@ func TestTheEndOfOneDoesNotReachThoseWhoBeginMeanwhile(t *testing.T) {
 		seated := make(chan struct{})
 		all.Go(func() {
 			<-seated
-			if ending, err := run("read line; exit 0", gate); err != nil || ending.ExitCode != 0 { // until all others have ended
-				t.Errorf("beside: %+v, %v", ending, err)
+			if ending, err := run("read line; exit 0", gate); err != nil || ending.ExitCode != 0 { // runs until all others have ended
+				t.Errorf("the task that runs throughout: %+v, %v", ending, err)
 			}
 		})
 		leaver := begin(t, r, `trap '' TERM; i=0; while test $i -lt 60; do sleep 60 & i=$((i+1)); done; echo here; read line`)
@@ -191,7 +191,7 @@ func TestTheEndOfOneDoesNotReachThoseWhoBeginMeanwhile(t *testing.T) {
 			others.Go(func() {
 				for {
 					if ending, err := run("true", nil); err != nil || ending.ExitCode != 0 {
-						t.Errorf("who began meanwhile: %+v, %v", ending, err)
+						t.Errorf("a task that started meanwhile: %+v, %v", ending, err)
 					}
 					select {
 					case <-leaver.done:
@@ -203,7 +203,7 @@ func TestTheEndOfOneDoesNotReachThoseWhoBeginMeanwhile(t *testing.T) {
 		}
 		leaver.say("")
 		if _, err := leaver.end(); err != nil {
-			t.Errorf("who left something: %v", err)
+			t.Errorf("the task with leftovers: %v", err)
 		}
 		others.Wait()
 		must(t, open.Close())
@@ -212,13 +212,14 @@ func TestTheEndOfOneDoesNotReachThoseWhoBeginMeanwhile(t *testing.T) {
 	}
 }
 
-// Whoever opened it may be killed: who is still there goes on.
+// TestNamespaceEndsWithLastMember closes the creator's connection as if the creator was killed: a member that joined
+// keeps running commands.
 func TestARoomEndsWithTheLastWhoIsThere(t *testing.T) {
 	t.Parallel()
 	r, label := opened(t, Walls{Plan: []byte(planNothing)})
 	joined, err := JoinNamespace(t.Context(), label)
 	must(t, err)
-	must(t, r.conn.Close()) // as the kernel does for one that was killed
+	must(t, r.conn.Close()) // as the kernel does for a killed process
 	p := begin(t, joined, "echo alone; exit 0")
 	if ending, err := p.end(); err != nil || ending.ExitCode != 0 {
 		t.Errorf("got %+v, %v", ending, err)
@@ -232,26 +233,26 @@ func TestARoomEndsWithTheLastWhoIsThere(t *testing.T) {
 	}
 }
 
-// Whoever only looks on is told when it is over, and keeps nobody waiting.
+// TestNamespaceDoesNotWaitForObservers checks that an observer learns of the end of the namespace and does not delay it.
 func TestARoomDoesNotStayOpenForVisitors(t *testing.T) {
 	t.Parallel()
 	r, label := opened(t, Walls{Plan: []byte(planNothing), OwnNetwork: true})
-	visitor, err := ObserveNamespace(t.Context(), label)
+	observer, err := ObserveNamespace(t.Context(), label)
 	must(t, err)
 	brief, err := ObserveNamespace(t.Context(), label)
 	must(t, err)
-	must(t, brief.Close()) // who was not the last, although only one other keeps it open
-	tired, stop := context.WithCancelCause(t.Context())
+	must(t, brief.Close()) // must not end the namespace, which has one member
+	cancelled, stop := context.WithCancelCause(t.Context())
 	stop(io.ErrNoProgress)
-	if err := visitor.Wait(tired); !errors.Is(err, io.ErrNoProgress) {
+	if err := observer.Wait(cancelled); !errors.Is(err, io.ErrNoProgress) {
 		t.Errorf("got %v", err)
 	}
 	p := begin(t, r, "echo here; read line")
 	ended := make(chan error, 1)
-	go func() { ended <- visitor.Wait(t.Context()) }()
+	go func() { ended <- observer.Wait(t.Context()) }()
 	select {
 	case err := <-ended:
-		t.Fatalf("it ended before its time: %v", err)
+		t.Fatalf("Wait returned before the namespace ended: %v", err)
 	default:
 	}
 	p.say("")
@@ -263,13 +264,14 @@ func TestARoomDoesNotStayOpenForVisitors(t *testing.T) {
 		t.Errorf("left: %v", left)
 	}
 	must(t, <-ended)
-	must(t, visitor.Close())
+	must(t, observer.Close())
 	if _, err := ObserveNamespace(t.Context(), label); !errors.Is(err, ErrNoNamespace) {
 		t.Errorf("got %v", err)
 	}
 }
 
-// Who comes before others are let in is told so, and does not keep the room open when whoever opened it goes.
+// TestNamespaceDoesNotWaitForEarlyJoiner joins before the namespace is joinable: the joiner sees that, and does not keep
+// the namespace alive when its creator is gone.
 func TestARoomDoesNotStayOpenForWhoeverCameTooEarly(t *testing.T) {
 	t.Parallel()
 	label := t.TempDir()
@@ -282,14 +284,14 @@ func TestARoomDoesNotStayOpenForWhoeverCameTooEarly(t *testing.T) {
 	early, err := JoinNamespace(t.Context(), label)
 	must(t, err)
 	if early.Joinable {
-		t.Error("it is open to others before they are let in")
+		t.Error("the namespace is joinable too early")
 	}
 	must(t, early.Close())
 	early, err = JoinNamespace(t.Context(), label)
 	must(t, err)
-	must(t, r.conn.Close()) // as when it is killed
+	must(t, r.conn.Close()) // as when the creator is killed
 	if !early.EndedWithin(initTimeout) {
-		t.Error("it stays open for who came too early")
+		t.Error("the early joiner keeps the namespace alive")
 	}
 	must(t, syscall.Close(r.initPIDFD))
 	_ = early.Close()
@@ -298,11 +300,11 @@ func TestARoomDoesNotStayOpenForWhoeverCameTooEarly(t *testing.T) {
 	late, err := JoinNamespace(t.Context(), label)
 	must(t, err)
 	if !late.Joinable {
-		t.Error("it is not open to others")
+		t.Error("the namespace is not joinable")
 	}
 	must(t, r.Close())
 	if late.EndedWithin(100 * time.Millisecond) {
-		t.Error("it does not stay open for who was let in")
+		t.Error("the namespace ended although a member had joined")
 	}
 	must(t, late.Close())
 }
@@ -337,7 +339,7 @@ func TestAKeeperThatIsKilledTakesEverythingWithIt(t *testing.T) {
 		t.Errorf("got %+v, %v", ending, err)
 	}
 	if _, err := p.stdout.ReadByte(); !errors.Is(err, io.EOF) {
-		t.Errorf("somebody is left: %v", err)
+		t.Errorf("a process is still running: %v", err)
 	}
 	must(t, r.Close())
 }
@@ -347,7 +349,7 @@ func TestAKeeperOverseesEveryProgramOfItsRoom(t *testing.T) {
 	_, label := room(t)
 	keeper := FindSupervisors(label)
 	if len(keeper) != 1 || CountTasks(keeper[0]) != 0 {
-		t.Errorf("in an empty room: %v", keeper)
+		t.Errorf("in an empty namespace: %v", keeper)
 	}
 	for want := 1; want <= 3; want++ {
 		occupy(t, label)
@@ -382,7 +384,7 @@ func TestAWallThatCannotBeBuiltStopsTheCommand(t *testing.T) {
 		must(t, r.Close())
 	}
 	if _, err := os.Stat(ran); err == nil {
-		t.Error("it ran")
+		t.Error("the command ran")
 	}
 }
 
@@ -390,7 +392,7 @@ func TestWhatListensInARoomIsReachedFromOutsideByWhoeverHasItOpen(t *testing.T) 
 	t.Parallel()
 	r, label := opened(t, Walls{Plan: []byte(planNothing), OwnNetwork: true})
 	defer r.Close()
-	if conn, err := r.Dial(t.Context(), "127.0.0.1:3128"); err == nil || !strings.Contains(err.Error(), "unreachable") { // its network is not even up
+	if conn, err := r.Dial(t.Context(), "127.0.0.1:3128"); err == nil || !strings.Contains(err.Error(), "unreachable") { // its loopback is not up
 		t.Errorf("got %v, %v", conn, err)
 	}
 	l, err := r.Listen(t.Context(), "127.0.0.1:3128")

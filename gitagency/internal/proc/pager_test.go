@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// feed starts a shell script whose output ends up in the file that is returned.
+// startTestPager starts a shell script as a pager and returns the file its output goes to.
 func feed(t *testing.T, script string) (*Pager, string) {
 	t.Helper()
 	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
@@ -58,7 +58,7 @@ func TestAFedProgramThatReadsNoMoreIsABrokenPipe(t *testing.T) {
 	}
 }
 
-// The program reads nothing before its input ends, which it hears of through another pipe.
+// TestPagerCloseInputUnblocksWrite uses a program that reads its input only after it was told to through a FIFO.
 func TestEndFreesAWriteThatWaits(t *testing.T) {
 	t.Parallel()
 	fifo := filepath.Join(t.TempDir(), "fifo")
@@ -67,7 +67,7 @@ func TestEndFreesAWriteThatWaits(t *testing.T) {
 	}
 	f, _ := feed(t, "read x <'"+fifo+"'; cat >/dev/null; exit 5")
 	failed := make(chan error)
-	go func() { // far more than a pipe holds
+	go func() { // more than the pipe's buffer
 		_, err := f.Write([]byte(strings.Repeat("x", 1<<22)))
 		failed <- err
 	}()
@@ -99,7 +99,7 @@ func TestAFedProgramSharesOurProcessGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := strconv.Itoa(syscall.Getpgrp()); strings.TrimSpace(string(got)) != want {
-		t.Errorf("it is in group %q, we are in %s", got, want)
+		t.Errorf("the pager is in process group %q, the test in %s", got, want)
 	}
 }
 

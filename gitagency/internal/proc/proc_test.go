@@ -38,8 +38,8 @@ func TestRunOfAMissingProgramIsAnError(t *testing.T) {
 	}
 }
 
-// The leader dies at once; a child of its process group would go on writing. Run must not return
-// before that child is gone.
+// TestRunKillsProcessGroupAfterFailure runs a leader that exits at once and leaves a child in its process group: Run
+// must not return before the child is gone.
 func TestAFailedProgramLeavesNoProcessBehind(t *testing.T) {
 	t.Parallel()
 	pidFile := filepath.Join(t.TempDir(), "pid")
@@ -126,7 +126,7 @@ func requireGone(t *testing.T, pidFile string) {
 	}
 }
 
-// zombie: dead, but its new parent has not read its status yet.
+// isZombie reports whether a process has ended, and its new parent has not waited for it yet.
 func zombie(pid int) bool {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	return err != nil || strings.Contains(string(data), ") Z ")

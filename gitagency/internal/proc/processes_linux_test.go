@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// running is a program that waits in a directory until the test is over, by a name of its own.
+// startSleep runs sleep under a unique name in dir until the end of the test.
 func running(t *testing.T, dir string, env []string, args ...string) *exec.Cmd {
 	t.Helper()
 	sleep, err := exec.LookPath("sleep")
@@ -28,12 +28,12 @@ func running(t *testing.T, dir string, env []string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// find is what Running says of one process.
+// findProcess returns the entry of ListProcesses for one process.
 func find(t *testing.T, pid int) (Process, bool) {
 	t.Helper()
 	found, ok := ListProcesses(func(string) bool { return true })
 	if !ok {
-		t.Fatal("cannot be told")
+		t.Fatal("ListProcesses does not work here")
 	}
 	at := slices.IndexFunc(found, func(p Process) bool { return p.PID == pid })
 	if at < 0 {
@@ -60,13 +60,13 @@ func TestARunningProgramIsFoundByItsNameWithWhatItWasStartedWith(t *testing.T) {
 	}
 	p := found[at]
 	if !slices.Equal(p.Args, cmd.Args) || !slices.Equal(p.Env, cmd.Env) || p.CwdHidden || p.UID != uint32(os.Geteuid()) {
-		t.Errorf("it is %+v", p)
+		t.Errorf("got %+v", p)
 	}
 	if found, _ := ListProcesses(func(string) bool { return false }); len(found) > 0 {
-		t.Errorf("nobody was asked for, and %+v found", found)
+		t.Errorf("a filter that matches nothing found %+v", found)
 	}
 	if _, ourselves := find(t, os.Getpid()); ourselves {
-		t.Error("we found ourselves")
+		t.Error("ListProcesses found the calling process")
 	}
 }
 
@@ -74,15 +74,15 @@ func TestAProgramThatHasEndedIsNotRunning(t *testing.T) {
 	t.Parallel()
 	cmd := running(t, t.TempDir(), nil)
 	if _, there := find(t, cmd.Process.Pid); !there {
-		t.Fatal("it is not there")
+		t.Fatal("the running process was not found")
 	}
-	must(t, cmd.Process.Kill()) // and nobody has asked yet what became of it
+	must(t, cmd.Process.Kill()) // a zombie until Wait
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
 		if _, there := find(t, cmd.Process.Pid); !there {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("it is still there")
+			t.Fatal("the ended process is still listed")
 		}
 	}
 }
@@ -127,11 +127,12 @@ func TestAProgramReachesWhatItStandsInByWhateverName(t *testing.T) {
 		}
 	}
 	if (Process{PID: 1 << 30}).UsesDirs(repo, root) {
-		t.Error("a process that there is not reaches something")
+		t.Error("a process that does not exist uses the directory")
 	}
 }
 
-// The name of a process is whatever it likes to be called.
+// procStats maps lines of /proc/PID/stat to whether the process is dead. A process chooses its name, so the name may
+// hold parentheses and newlines.
 var stats = map[string]bool{
 	"1 (git) S 0 1":           false,
 	"1 (git) Z 0 1":           true,
@@ -174,7 +175,7 @@ func FuzzParseStatus(f *testing.F) {
 		if strings.Contains(after, ")") {
 			return
 		}
-		// Whatever the name holds, only what follows it counts.
+		// The result must not depend on the name.
 		got, gotOK := parseProcStat("1 (" + name + ") " + after)
 		if want, wantOK := parseProcStat("1 (git) " + after); got != want || gotOK != wantOK {
 			t.Errorf("%q with %q: %+v, %v", name, after, got, gotOK)

@@ -5,11 +5,11 @@ import (
 	"os"
 )
 
-// The tests' own binary is what supervisors are started from, too. Its walls are a /proc that shows what is
-// in the room, and whatever a plan says.
+// The test binary is also the executable of supervisors. Its walls are only a /proc of the pid namespace, and the
+// failures that a plan asks for.
 func init() { Supervise(WallBuilder{Apply: raiseForTests, Restrict: shutForTests}) }
 
-// Plans that tests ask for.
+// Plans of the tests.
 const (
 	planNothing = "nothing"
 	planNoRaise = "no raise"

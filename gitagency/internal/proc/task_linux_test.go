@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// eachWay runs a test in every containment there is here.
+// forEachContainment runs a subtest with every containment this machine supports, and in a namespace.
 func eachWay(t *testing.T, test func(t *testing.T, way Containment)) {
 	eachOf(t, append(supportedContainments(), inASeat, besideOne), test)
 }
@@ -31,7 +31,7 @@ func eachOf(t *testing.T, ways []Containment, test func(t *testing.T, way Contai
 	}
 }
 
-// task is a shell script to be run in a directory of its own.
+// newTask returns a task that runs a shell script in a temporary directory.
 func task(t *testing.T, way Containment, script string, args ...string) Task {
 	t.Helper()
 	dir, err := os.Open(t.TempDir())
@@ -52,12 +52,13 @@ func task(t *testing.T, way Containment, script string, args ...string) Task {
 	return k
 }
 
-// Two more ways, which are rooms: as the only program there, and beside one that goes on.
+// Two more containments of the tests: the only task of a namespace, and a task beside another one.
 const (
-	inASeat   Containment = "room"
-	besideOne Containment = "room-beside"
+	inASeat   Containment = "namespace"
+	besideOne Containment = "namespace-beside-another"
 )
 
+// reportedContainment is the containment that a TaskResult reports for way.
 func contained(way Containment) Containment {
 	if way == inASeat || way == besideOne {
 		return PIDNamespace
@@ -81,8 +82,8 @@ func TestATaskHasItsOwnStreamsAndItsExitCode(t *testing.T) {
 	})
 }
 
-// alive is a pipe of which everything a task starts holds an end, unless it closes it: reading ends when
-// nobody does any more.
+// trackProcesses makes a pipe the standard output of the task, so that all its descendants hold the write end. The
+// returned function waits until none does.
 func alive(t *testing.T, k *Task) (wait func()) {
 	t.Helper()
 	read, write, err := os.Pipe()
@@ -94,11 +95,12 @@ func alive(t *testing.T, k *Task) (wait func()) {
 		must(t, write.Close())
 		must(t, read.SetReadDeadline(time.Now().Add(time.Minute)))
 		if _, err := io.Copy(io.Discard, read); err != nil {
-			t.Errorf("something is left: %v", err)
+			t.Errorf("a process is still running: %v", err)
 		}
 	}
 }
 
+// daemonScript starts three background processes: two in sessions of their own, of which one ignores SIGTERM.
 const daemons = `
 setsid sleep 1000 &
 (setsid sh -c 'trap "" TERM HUP; sleep 1000; sleep 1000' &) &
@@ -146,7 +148,7 @@ func TestNothingOutlivesATaskThatIsCancelled(t *testing.T) {
 	})
 }
 
-// A process that forks and exits is a new one each time somebody looks.
+// TestTaskKillsProcessesThatKeepForking runs processes that fork and exit, so every scan of /proc finds new ids.
 func TestWhatRunsAwayByForkingIsCaught(t *testing.T) {
 	t.Parallel()
 	eachWay(t, func(t *testing.T, way Containment) {
@@ -163,7 +165,7 @@ func TestWhatRunsAwayByForkingIsCaught(t *testing.T) {
 			cancel(errors.New("enough"))
 		}()
 		if _, err := k.Run(ctx); err == nil {
-			t.Error("it was not cancelled")
+			t.Error("Run returned no error")
 		}
 		gone()
 	})
@@ -197,7 +199,7 @@ func TestAProgramThatCannotBeRunIsToldApartAsEnvDoes(t *testing.T) {
 	}
 }
 
-// What stands in the directory of a task was written by whoever works there.
+// TestTaskIgnoresRelativePATHEntries protects against programs that an agent wrote into the task's directory.
 func TestATaskDoesNotFindProgramsWhereItStandsUnlessTold(t *testing.T) {
 	t.Parallel()
 	bin := t.TempDir()
@@ -231,7 +233,7 @@ func TestATaskBeginsInTheDirectoryThatWasOpenedOrNotAtAll(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if left, err := os.ReadDir(other); err != nil || len(left) > 0 {
-		t.Errorf("it ran elsewhere: %v, %v", left, err)
+		t.Errorf("the task ran in another directory: %v, %v", left, err)
 	}
 }
 
@@ -250,8 +252,8 @@ func TestATaskInheritsNothingButItsStreams(t *testing.T) {
 		if ending, err := k.Run(t.Context()); err != nil || ending.ExitCode != 0 {
 			t.Fatalf("got %+v, %v", ending, err)
 		}
-		if got := strings.TrimSpace(stdout.String()); got != "4" { // and the one that ls reads the list from
-			t.Errorf("it has %s descriptors", got)
+		if got := strings.TrimSpace(stdout.String()); got != "4" { // the three streams and the directory that ls reads
+			t.Errorf("the task has %s descriptors", got)
 		}
 	})
 }
@@ -264,7 +266,7 @@ func TestATaskWithoutStreamsReadsAndWritesNothing(t *testing.T) {
 	}
 }
 
-// The reader never ends; nobody waits for it when the program does not want more.
+// TestTaskDoesNotWaitForStdin uses a standard input that never ends.
 func TestATaskDoesNotWaitForItsInput(t *testing.T) {
 	t.Parallel()
 	read, write := io.Pipe()
@@ -288,7 +290,7 @@ func TestDeathBySignalIsTold(t *testing.T) {
 	})
 }
 
-// Inside its namespace a program sees its supervisor, and may try.
+// TestTaskThatSignalsSupervisorLeavesNoProcess uses a pid namespace, in which the program sees its supervisor as process 1.
 func TestAProgramThatKillsItsSupervisorTakesEverythingWithIt(t *testing.T) {
 	t.Parallel()
 	k := task(t, PIDNamespace, daemons+`kill -9 1; kill -STOP 1; kill -SEGV 1; sleep 1000`)
@@ -311,7 +313,7 @@ func TestWhoIsAskedToStopDoesInAnOrderlyWayAndThenAtOnce(t *testing.T) {
 			ready := filepath.Join(t.TempDir(), "ready")
 			must(t, syscall.Mkfifo(ready, 0o600))
 			k := task(t, way, `if test -z "$2"; then trap "" TERM; fi; : >"$1"; while :; do sleep 1000; done`, ready, c.trap)
-			k.Label = t.TempDir() // nobody else has that
+			k.Label = t.TempDir() // unique
 			hold, err := os.Open(k.Label)
 			must(t, err)
 			k.HoldOpen = []*os.File{hold}
@@ -321,7 +323,7 @@ func TestWhoIsAskedToStopDoesInAnOrderlyWayAndThenAtOnce(t *testing.T) {
 				if err == nil {
 					_ = f.Close()
 				}
-				for again := true; again && t.Context().Err() == nil; again = c.again { // two at the same moment are one
+				for again := true; again && t.Context().Err() == nil; again = c.again { // signals sent at once may be merged, so repeat
 					for _, pid := range FindSupervisors(k.Label) {
 						_ = StopTask(pid)
 					}
@@ -340,7 +342,7 @@ func TestStoppedProcessesAreEndedToo(t *testing.T) {
 	t.Parallel()
 	eachWay(t, func(t *testing.T, way Containment) {
 		k := task(t, way, `setsid sh -c 'kill -STOP $$' & sleep 0; exit 0`)
-		k.Grace = time.Hour // nobody waits for that
+		k.Grace = time.Hour // must not be waited for
 		gone := alive(t, &k)
 		if ending, err := k.Run(t.Context()); err != nil || ending.ExitCode != 0 {
 			t.Errorf("got %+v, %v", ending, err)
@@ -349,7 +351,7 @@ func TestStoppedProcessesAreEndedToo(t *testing.T) {
 	})
 }
 
-// In "program > >(tee log)", tee goes on for an instant after the program.
+// TestTaskWaitsForLateOutput covers "program > >(tee log)", where tee ends a moment after the program.
 func TestLastWordsAreNotCutOff(t *testing.T) {
 	t.Parallel()
 	eachWay(t, func(t *testing.T, way Containment) {
@@ -391,7 +393,7 @@ func TestATaskTimesOutAlsoBeforeItHasBegun(t *testing.T) {
 	t.Parallel()
 	eachWay(t, func(t *testing.T, way Containment) {
 		for _, timeout := range []time.Duration{1, 20 * time.Millisecond} {
-			k := task(t, way, `exec sleep 1000`) // a shell could hear of sleep's end before its own, and exit with that
+			k := task(t, way, `exec sleep 1000`) // without exec, the shell could exit with sleep's status before its own SIGTERM
 			k.Timeout = timeout
 			ending, err := k.Run(t.Context())
 			if !errors.Is(err, ErrTimeout) || ending.Signal != syscall.SIGTERM {
@@ -401,14 +403,15 @@ func TestATaskTimesOutAlsoBeforeItHasBegun(t *testing.T) {
 	})
 }
 
-// The command has ended by itself; that what it left takes longer than the time does not change how.
+// TestTaskTimeoutIgnoresLeftovers lets a command exit in time and leave a process whose termination takes longer than
+// the timeout: the result is the command's.
 func TestATimeoutDoesNotCountForWhatWasLeft(t *testing.T) {
 	t.Parallel()
 	eachWay(t, func(t *testing.T, way Containment) {
 		ready := filepath.Join(t.TempDir(), "ready")
 		must(t, syscall.Mkfifo(ready, 0o600))
 		k := task(t, way, `sh -c 'trap "" TERM; : >"$0"; while :; do sleep 0.01; done' "$1" & : <"$1"; exit 3`, ready)
-		k.Timeout, k.Grace = 2*time.Second, 2*time.Second // with what it leaves, it ends later than that
+		k.Timeout, k.Grace = 2*time.Second, 2*time.Second // terminating the leftover takes longer than the timeout
 		ending, err := k.Run(t.Context())
 		if err != nil || ending.ExitCode != 3 || ending.Leftovers == 0 {
 			t.Errorf("got %+v, %v", ending, err)
@@ -429,7 +432,7 @@ func TestWhoIsInAHurryDoesNotWaitForTheGrace(t *testing.T) {
 	})
 }
 
-// Somebody else has got hold of the pipe, by whatever way, and keeps it open.
+// TestTaskDoesNotWaitForOutsideHolderOfOutput lets a process outside the task open the output pipe and keep it open.
 func TestATaskDoesNotWaitForAStrangerWhoHoldsItsOutput(t *testing.T) {
 	t.Parallel()
 	var stdout bytes.Buffer
@@ -473,14 +476,14 @@ type failing struct{ err error }
 
 func (f failing) Write([]byte) (int, error) { return 0, f.err }
 
-// A program that asks to be traced stops at its first instruction until somebody lets it go on.
+// TestTaskContinuesTracedProgram runs a program that calls PTRACE_TRACEME and so stops at its next exec.
 func TestAProgramThatAsksToBeTracedRunsOn(t *testing.T) {
 	t.Parallel()
 	eachWay(t, func(t *testing.T, way Containment) {
 		k := task(t, way, "")
-		k.Argv = []string{"perl", "-e", `syscall(101, 0, 0, 0, 0); exec "sh", "-c", "exit 3"`} // PTRACE_TRACEME
+		k.Argv = []string{"perl", "-e", `syscall(101, 0, 0, 0, 0); exec "sh", "-c", "exit 3"`} // ptrace(PTRACE_TRACEME)
 		if runtime.GOARCH != "amd64" {
-			t.Skip("skipped: the number of ptrace is another one here")
+			t.Skip("skipped: ptrace has another system call number here")
 		}
 		if ending, err := k.Run(t.Context()); err != nil || ending.ExitCode != 3 {
 			t.Errorf("got %+v, %v", ending, err)
@@ -508,14 +511,14 @@ func TestAKilledSupervisorIsNotPassedOverInSilence(t *testing.T) {
 	}
 }
 
-// Nobody but who holds the label of a task open is taken for its supervisor.
+// TestFindSupervisorsRequiresOpenLabel starts a process named like a supervisor that does not hold the label open.
 func TestAProcessThatOnlyCallsItselfASupervisorIsNone(t *testing.T) {
 	t.Parallel()
 	label := filepath.Join(t.TempDir(), "fifo")
 	must(t, syscall.Mkfifo(label, 0o600))
 	cat, err := exec.LookPath("cat")
 	must(t, err)
-	impostor := &exec.Cmd{Path: cat, Args: []string{supervisorName, label}} // which waits for somebody to write
+	impostor := &exec.Cmd{Path: cat, Args: []string{supervisorName, label}} // cat waits for a writer
 	must(t, impostor.Start())
 	if found := FindSupervisors(label); len(found) != 0 {
 		t.Errorf("found %v", found)

@@ -19,16 +19,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// person sits at a terminal.
+// testTerminal is a pseudo-terminal whose master the test reads and writes.
 type person struct {
 	t      *testing.T
-	screen *os.File // what is written here is typed
-	desk   *os.File // where programs find their terminal
-	before unix.Termios
+	screen *os.File     // master side: writing is typing
+	desk   *os.File     // slave side: the terminal of the programs
+	before unix.Termios // modes at the start
 
 	mu   sync.Mutex
-	seen bytes.Buffer
-	grew chan struct{} // somebody may want to look again
+	seen bytes.Buffer  // output so far
+	grew chan struct{} // signals new output
 }
 
 func sitDown(t *testing.T, rows, columns uint16) *person {
@@ -37,7 +37,7 @@ func sitDown(t *testing.T, rows, columns uint16) *person {
 	if err != nil {
 		t.Skipf("there are no pseudo terminals here: %v", err)
 	}
-	t.Cleanup(func() { _ = screen.Close() }) // some hang up first
+	t.Cleanup(func() { _ = screen.Close() }) // some tests have closed it already
 	p := &person{t: t, screen: screen, grew: make(chan struct{}, 1)}
 	p.resize(rows, columns)
 	must(t, withFD(screen, func(fd int) error {
@@ -55,7 +55,7 @@ func sitDown(t *testing.T, rows, columns uint16) *person {
 	}))
 	t.Cleanup(func() { _ = p.desk.Close() })
 	p.before = p.modes()
-	p.before.Cc[unix.VERASE] = 8 // not what a new terminal has by itself
+	p.before.Cc[unix.VERASE] = 8 // differs from the default of a new terminal
 	p.set(p.before)
 	go p.watch()
 	return p
@@ -113,7 +113,7 @@ func (p *person) sees() string {
 	return p.seen.String()
 }
 
-// awaits waits until a text has appeared.
+// waitFor waits until the output contains a text.
 func (p *person) awaits(text string) {
 	p.t.Helper()
 	for deadline := time.After(30 * time.Second); !strings.Contains(p.sees(), text); {
@@ -125,22 +125,22 @@ func (p *person) awaits(text string) {
 	}
 }
 
-// eventually waits for what nobody tells us of.
+// waitUntil polls a condition for at most 30 seconds.
 func eventually(t *testing.T, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("it does not come")
+			t.Fatal("timeout")
 		}
 	}
 }
 
-// finds reads what was typed and nobody has taken yet.
+// readInput reads typed input that no program has read yet.
 func (p *person) finds() string {
 	p.t.Helper()
 	ready := []unix.PollFd{{Fd: int32(p.desk.Fd()), Events: unix.POLLIN}}
 	if n, err := unix.Poll(ready, 10_000); n != 1 {
-		p.t.Fatalf("nothing is there: %v", err)
+		p.t.Fatalf("no input: %v", err)
 	}
 	buffer := make([]byte, 4096)
 	n, err := p.desk.Read(buffer)
@@ -155,10 +155,10 @@ func (p *person) requireRestored() {
 	}
 }
 
-// A tool at the terminal is this test binary, under this word.
+// helperArg makes the test binary run as the terminal helper, see runTerminalHelper.
 const toolWord = "tool-at-a-terminal"
 
-// run starts a tool in the person's session, which runs a program on a terminal of its own.
+// runHelper starts the terminal helper on this terminal; the helper runs argv on a terminal of its own.
 func (p *person) run(argv ...string) *exec.Cmd {
 	p.t.Helper()
 	self, err := os.Executable()
@@ -166,7 +166,7 @@ func (p *person) run(argv ...string) *exec.Cmd {
 	return p.start(append([]string{self, toolWord}, argv...)...)
 }
 
-// start starts a program as the first of the person's session.
+// startSession starts a program as leader of a session with this controlling terminal.
 func (p *person) start(argv ...string) *exec.Cmd {
 	p.t.Helper()
 	cmd := exec.CommandContext(p.t.Context(), argv[0], argv[1:]...)
@@ -180,7 +180,7 @@ func (p *person) start(argv ...string) *exec.Cmd {
 	return cmd
 }
 
-// requireEnd waits for a tool, and for its program to have ended like this.
+// requireExit waits for a helper and checks the exit code of its program and the modes of the terminal.
 func (p *person) requireEnd(tool *exec.Cmd, code int) {
 	p.t.Helper()
 	p.awaits("ended ")
@@ -189,12 +189,13 @@ func (p *person) requireEnd(tool *exec.Cmd, code int) {
 	p.requireRestored()
 }
 
-func init() { // before there are tests, as this is none
+func init() { // before the tests: this process runs none
 	if len(os.Args) > 2 && os.Args[1] == toolWord {
 		os.Exit(tool(os.Args[2:]))
 	}
 }
 
+// runTerminalHelper runs a program on a new terminal connected to standard input and output, and prints its exit code.
 func tool(argv []string) int {
 	terminal, err := OpenTerminal(os.Stdin, os.Stdout)
 	if err != nil {
@@ -205,7 +206,7 @@ func tool(argv []string) int {
 	err = startOn(terminal, cmd)
 	if err == nil {
 		terminal.StartInput()
-		_ = cmd.Wait() // it may fail
+		_ = cmd.Wait() // the exit code is reported below
 	}
 	err = errors.Join(err, terminal.Close(), terminal.Close())
 	if err != nil {
@@ -222,16 +223,16 @@ func startOn(terminal *Terminal, cmd *exec.Cmd) error {
 	return cmd.Start()
 }
 
-// open makes a terminal for a program of the test itself, which is not in the person's session.
+// openTerminal opens a Terminal in the test process, which is not in this terminal's session.
 func (p *person) open(out io.Writer) *Terminal {
 	p.t.Helper()
 	terminal, err := OpenTerminal(p.desk, out)
 	must(p.t, err)
-	p.t.Cleanup(func() { _ = terminal.Close() }) // some have good reason to fail
+	p.t.Cleanup(func() { _ = terminal.Close() }) // fails in tests of hang-ups
 	return terminal
 }
 
-// runOn starts a program of the test itself.
+// runOnTerminal starts a program on terminal.
 func (p *person) runOn(terminal *Terminal, argv ...string) *exec.Cmd {
 	p.t.Helper()
 	cmd := exec.CommandContext(p.t.Context(), argv[0], argv[1:]...)
@@ -304,7 +305,7 @@ func TestAllThatAProgramWritesArrivesInOrder(t *testing.T) {
 	}
 	want.WriteString("ended 0\r\n")
 	if got := p.sees(); got != want.String() {
-		t.Errorf("of %d bytes %d arrived, which end in %q", want.Len(), len(got), got[max(0, len(got)-100):])
+		t.Errorf("want %d bytes, got %d, ending in %q", want.Len(), len(got), got[max(0, len(got)-100):])
 	}
 }
 
@@ -312,7 +313,7 @@ func TestAllThatIsTypedArrivesInOrder(t *testing.T) {
 	t.Parallel()
 	p := sitDown(t, 24, 80)
 	file := filepath.Join(t.TempDir(), "typed")
-	var text strings.Builder // every byte there is, also those that a terminal makes something of
+	var text strings.Builder // every byte, including control characters
 	for i := range 300_000 {
 		text.WriteByte(byte(i + i>>8))
 	}
@@ -323,13 +324,13 @@ func TestAllThatIsTypedArrivesInOrder(t *testing.T) {
 	got, err := os.ReadFile(file)
 	must(t, err)
 	if string(got) != text.String() {
-		t.Errorf("of %d bytes %d arrived, or others", text.Len(), len(got))
+		t.Errorf("sent %d bytes, got %d, or other content", text.Len(), len(got))
 	}
 }
 
 func TestWhatIsTypedForTheNextProgramStaysThere(t *testing.T) {
 	t.Parallel()
-	for name, relay := range map[string]bool{"before anything is relayed": false, "after the end": true} {
+	for name, relay := range map[string]bool{"before StartInput": false, "after Close": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := sitDown(t, 24, 80)
@@ -360,7 +361,7 @@ func TestWhoeverWaitsForKeysStopsAtOnceForClose(t *testing.T) {
 	select {
 	case <-terminal.inputDone:
 	default:
-		t.Error("the keyboard is still read")
+		t.Error("terminal input is still read")
 	}
 }
 
@@ -372,7 +373,7 @@ func TestNobodyElsesTerminalIsMadeNonBlocking(t *testing.T) {
 	flags, err := unix.FcntlInt(p.desk.Fd(), unix.F_GETFL, 0)
 	must(t, err)
 	if flags&unix.O_NONBLOCK != 0 {
-		t.Error("whoever shares the terminal no longer waits for input")
+		t.Error("the shared open file description is non-blocking")
 	}
 	must(t, terminal.Close())
 }
@@ -401,7 +402,7 @@ func TestWhatIsNoTerminalIsRefused(t *testing.T) {
 	}
 }
 
-// A stopped tool loses the terminal to the shell, which sets modes of its own.
+// TestTerminalIsRawAgainAfterSIGCONT restores the modes while the helper is stopped, as a shell does.
 func TestATerminalIsRawAgainWhenWeAreContinued(t *testing.T) {
 	t.Parallel()
 	p := sitDown(t, 24, 80)
@@ -439,7 +440,7 @@ func TestAShellCanStopUsAndBringUsBack(t *testing.T) {
 	p.awaits("Stopped")
 	p.types("echo bet\"\"ween\r")
 	p.awaits("between\r\n")
-	p.types("bg\r") // whoever wants the keyboard is stopped there
+	p.types("bg\r") // in the background, reading the terminal stops the helper
 	eventually(t, func() bool { p.types("jobs -l\r"); return strings.Contains(p.sees(), "(tty ") })
 	p.types("echo sti\"\"ll\r")
 	p.awaits("still\r\n")
@@ -458,7 +459,7 @@ func TestAShellCanStopUsAndBringUsBack(t *testing.T) {
 
 func TestAProgramMayCloseItsTerminalAndOpenItAgain(t *testing.T) {
 	t.Parallel()
-	for name, alone := range map[string]bool{"that we hold open": false, "that nobody holds open": true} {
+	for name, alone := range map[string]bool{"slave open in the parent": false, "slave closed in the parent": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := sitDown(t, 24, 80)
@@ -478,7 +479,7 @@ func TestAProgramMayCloseItsTerminalAndOpenItAgain(t *testing.T) {
 				t.Error(err)
 			}
 			must(t, terminal.Close())
-			p.awaits("one\r\ntwo\r\n\r\n") // the last is the echo
+			p.awaits("one\r\ntwo\r\n\r\n") // the last line is the echo of the key
 			p.requireRestored()
 		})
 	}
@@ -495,10 +496,10 @@ func TestAfterAHangUpNobodyReadsAndTheProgramIsHungUpInTurn(t *testing.T) {
 	select {
 	case <-terminal.inputDone:
 	case <-time.After(30 * time.Second):
-		t.Fatal("the keyboard is still read")
+		t.Fatal("terminal input is still read")
 	}
 	if err := terminal.Close(); !errors.Is(err, unix.EIO) {
-		t.Errorf("a terminal that is gone was restored: %v", err)
+		t.Errorf("Close after a hang-up: %v", err)
 	}
 	_ = cmd.Wait()
 	if code := exitCode(cmd.ProcessState); code != 128+int(unix.SIGHUP) {
@@ -559,6 +560,6 @@ func TestATerminalThatTakesNothingIsLeftAlone(t *testing.T) {
 	p.requireRestored()
 }
 
-// heedHangUps lets the programs of a test begin with hang-ups not ignored, also under nohup: what a signal
-// is caught by does not survive an exec, that it is ignored does.
+// acceptSIGHUP installs a handler for SIGHUP, so that programs started by the test do not ignore it, even under nohup:
+// exec resets a handled signal to its default and keeps an ignored one ignored.
 func heedHangUps() { signal.Notify(make(chan os.Signal, 1), unix.SIGHUP) }

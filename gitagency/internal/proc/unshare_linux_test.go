@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// apart runs a program in namespaces of its own, or skips where the kernel gives out none.
+// runUnshared runs a program in its own namespaces, or skips the test where the kernel allows none.
 func apart(t *testing.T, c Command) Result {
 	t.Helper()
 	res, err := Run(t.Context(), c)
@@ -34,14 +34,14 @@ func TestAProgramInNamespacesIsRootThereAndUsHere(t *testing.T) {
 		Unshare: &Unshare{},
 	})
 	if string(res.Stdout) != "0\n0\n" {
-		t.Errorf("it is %q", res.Stdout)
+		t.Errorf("uid and gid inside: %q", res.Stdout)
 	}
 	fi, err := os.Stat(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if owner := int(fi.Sys().(*syscall.Stat_t).Uid); owner != os.Geteuid() {
-		t.Errorf("what it wrote belongs to %d", owner)
+		t.Errorf("its file belongs to uid %d", owner)
 	}
 }
 
@@ -53,14 +53,14 @@ func TestWhatAProgramMountsForItselfNobodyElseSees(t *testing.T) {
 		Unshare: &Unshare{Mount: true},
 	})
 	if string(res.Stdout) != "file\n" {
-		t.Errorf("it saw %q", res.Stdout)
+		t.Errorf("the program saw %q", res.Stdout)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
-		t.Errorf("we see %v, %v", left, err)
+		t.Errorf("the mount is visible outside: %v, %v", left, err)
 	}
 }
 
-// A daemon leaves every process group; it does not leave a pid namespace.
+// TestUnsharePIDKillsDaemons uses a daemon, which leaves its process group but not its pid namespace.
 func TestAProgramWithPIDsOfItsOwnTakesItsDaemonsWithIt(t *testing.T) {
 	t.Parallel()
 	alive, held, err := os.Pipe()
@@ -74,13 +74,13 @@ func TestAProgramWithPIDsOfItsOwnTakesItsDaemonsWithIt(t *testing.T) {
 		Unshare: &Unshare{PID: true},
 	})
 	if strings.TrimSpace(string(res.Stdout)) != "1" {
-		t.Errorf("it was process %q", res.Stdout)
+		t.Errorf("pid inside: %q", res.Stdout)
 	}
-	// The daemon inherited the other end of the pipe, which is closed when nobody holds it any more.
+	// The daemon inherited the write end of the pipe; reading ends when no process holds it.
 	must(t, held.Close())
 	must(t, alive.SetReadDeadline(time.Now().Add(time.Minute)))
 	if n, err := alive.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		t.Errorf("the daemon lives on: %d, %v", n, err)
+		t.Errorf("the daemon is still running: %d, %v", n, err)
 	}
 }
 

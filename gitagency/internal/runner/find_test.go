@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// home is a directory with programs in it. Each of them would leave a trace if it were run.
+// makePrograms makes scripts in a temporary directory. Each script leaves a file if it is run, which fails the test.
 func home(t *testing.T, programs ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -46,11 +46,11 @@ func TestFindListsWhatIsConfiguredWhetherItIsThereOrNot(t *testing.T) {
 	env := []string{"HOME=" + dir, "PATH=" + dir + "/bin"}
 	got := Find(env, map[string]string{
 		"zeta":   "mine --fast",
-		"codex":  "'" + dir + "/opt/wrapper' codex", // instead of the one on PATH
+		"codex":  "'" + dir + "/opt/wrapper' codex", // replaces the program on PATH
 		"gemini": "not-there -p",
 		"alpha":  `"~/my tools/agent" x`,
 		"beta":   "~/nowhere",
-		"gamma":  "opt/wrapper", // relative to what?
+		"gamma":  "opt/wrapper", // relative paths are not looked up
 		"delta":  " ",
 		"eps":    `"half`,
 		"dir":    dir + "/bin",
@@ -71,7 +71,7 @@ func TestFindListsWhatIsConfiguredWhetherItIsThereOrNot(t *testing.T) {
 	})
 	for _, a := range got {
 		if (a.Err != nil) != (a.Path == "") {
-			t.Errorf("%s is at %q, but: %v", a.Name, a.Path, a.Err)
+			t.Errorf("%s: path %q and error %v", a.Name, a.Path, a.Err)
 		}
 	}
 }

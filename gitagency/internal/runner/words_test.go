@@ -36,7 +36,7 @@ func TestWordsSplitsAsAShellDoes(t *testing.T) {
 	}
 }
 
-// What was split can be put together again, in single quotes, and means the same.
+// FuzzSplitWords checks that the words, joined in single quotes, split into the same words.
 func FuzzWords(f *testing.F) {
 	for _, seed := range []string{"", "claude -p", `"a b" 'c' \d`, `"\"`, "a\\\nb", "\xff' '"} {
 		f.Add(seed)
@@ -45,7 +45,7 @@ func FuzzWords(f *testing.F) {
 		words, err := SplitWords(line)
 		if err != nil {
 			if words != nil {
-				t.Errorf("%q: an error and %q", line, words)
+				t.Errorf("%q: both an error and %q", line, words)
 			}
 			return
 		}
@@ -55,7 +55,7 @@ func FuzzWords(f *testing.F) {
 		}
 		again, err := SplitWords(strings.Join(quoted, " "))
 		if err != nil || !slices.Equal(again, words) {
-			t.Errorf("%q is %q, but put together again %q, %v", line, words, again, err)
+			t.Errorf("%q is %q, but quoted and split again %q, %v", line, words, again, err)
 		}
 	})
 }

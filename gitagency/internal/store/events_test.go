@@ -17,15 +17,15 @@ func TestAHistoryIsReadLineByLineAndNoFurtherThanAnybodyWants(t *testing.T) {
 		text string
 		want []string
 	}{
-		"nothing":                                    {"", nil},
-		"whole lines":                                {"a\nb\n", []string{"a", "b"}},
-		"half a line at the end":                     {"a\nb", []string{"a", "b"}},
-		"empty lines":                                {"\n\na\n", []string{"", "", "a"}},
-		"a line that is too long is left out":        {"a\n" + long + long + "tail\nb\n", []string{"a", "b"}},
-		"also at the end":                            {"a\n" + long + long + "tail", []string{"a"}},
-		"of a history that is too long, the end":     {strings.Repeat(strings.Repeat("y", 1<<10)+"\n", maxHistoryBytes>>10) + "last\n", nil},
-		"a line just short enough is a line":         {long[:maxEventLine-1] + "\n", []string{long[:maxEventLine-1]}},
-		"one that ends where the buffer does is not": {long + "\nb\n", []string{"b"}},
+		"empty":                               {"", nil},
+		"whole lines":                         {"a\nb\n", []string{"a", "b"}},
+		"last line without newline":           {"a\nb", []string{"a", "b"}},
+		"empty lines":                         {"\n\na\n", []string{"", "", "a"}},
+		"a line that is too long is left out": {"a\n" + long + long + "tail\nb\n", []string{"a", "b"}},
+		"a last line that is too long is left out":   {"a\n" + long + long + "tail", []string{"a"}},
+		"only the end of a history that is too long": {strings.Repeat(strings.Repeat("y", 1<<10)+"\n", maxHistoryBytes>>10) + "last\n", nil},
+		"a line of the maximal length":               {long[:maxEventLine-1] + "\n", []string{long[:maxEventLine-1]}},
+		"a line as long as the buffer is left out":   {long + "\nb\n", []string{"b"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -60,9 +60,9 @@ func TestWhatIsNoFileIsNoHistory(t *testing.T) {
 	dir := s.InvocationDir(repoID, invID)
 	must(t, os.MkdirAll(dir, 0o700))
 	for name, plant := range map[string]func(path string) error{
-		"a pipe that nobody writes to": func(path string) error { return unix.Mkfifo(path, 0o600) },
-		"a link":                       func(path string) error { return os.Symlink(filepath.Join(dir, "elsewhere"), path) },
-		"a directory":                  func(path string) error { return os.Mkdir(path, 0o700) },
+		"a FIFO without a writer": func(path string) error { return unix.Mkfifo(path, 0o600) },
+		"a symlink":               func(path string) error { return os.Symlink(filepath.Join(dir, "elsewhere"), path) },
+		"a directory":             func(path string) error { return os.Mkdir(path, 0o700) },
 	} {
 		must(t, os.RemoveAll(eventsPath(dir)))
 		must(t, plant(eventsPath(dir)))

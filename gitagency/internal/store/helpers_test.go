@@ -16,7 +16,7 @@ const (
 	zeros  = "0000000000000000000000000000000000000000"
 )
 
-// newStore is a data directory that knows one repository.
+// newStore returns a store with the record of one repository.
 func newStore(t *testing.T) Store {
 	t.Helper()
 	root, err := filepath.EvalSymlinks(t.TempDir())
@@ -33,12 +33,13 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// at is a moment n seconds after the one in invID.
+// at returns the time n seconds after the one in invID.
 func at(n int) time.Time { return time.Date(2026, 1, 28, 12, 5, n, 0, time.UTC) }
 
-// id is the id of the moment at(n).
+// id returns an id with the time at(n).
 func id(n int) string { return at(n).Format("20060102150405") + fmt.Sprintf("-%04x", n) }
 
+// meta returns the record of an invocation with valid fields.
 func meta(s Store, id string) InvocationMeta {
 	return InvocationMeta{
 		SchemaVersion: SchemaVersion, InvocationID: id, InvocationName: "arch-agent", IntegrationWorktreeID: wtID,
@@ -48,7 +49,7 @@ func meta(s Store, id string) InvocationMeta {
 	}
 }
 
-// add makes a whole invocation, perhaps with a difference.
+// add makes a complete invocation, record and tree, with changes to its record.
 func add(t *testing.T, s Store, id string, change ...func(*InvocationMeta)) InvocationMeta {
 	t.Helper()
 	m := meta(s, id)
@@ -61,7 +62,7 @@ func add(t *testing.T, s Store, id string, change ...func(*InvocationMeta)) Invo
 	return m
 }
 
-// writeMeta writes a record into the directory of an id, whatever id the record names.
+// writeMeta writes a record, or raw bytes, as meta.json of an id; the record may name another id.
 func writeMeta(t *testing.T, s Store, id string, v any) {
 	t.Helper()
 	data, ok := v.([]byte)

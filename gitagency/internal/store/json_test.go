@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// A record of a later version: fields nobody here knows, at both levels, in an order of their own.
+// newerRecord is a record of a later version, with unknown fields at both levels and another order.
 const later = `{
   "z_first": {"nested": [1, 2.50, {"deep": null}], "big": 123456789012345678901234567890},
   "schema_version": "1.7",
@@ -33,6 +33,7 @@ const later = `{
 }
 `
 
+// updateRecord writes before as meta.json, applies UpdateInvocationMeta and returns the new file.
 func update(t *testing.T, before string, change func(*InvocationMeta)) string {
 	t.Helper()
 	s := newStore(t)
@@ -42,12 +43,12 @@ func update(t *testing.T, before string, change func(*InvocationMeta)) string {
 	after, err := os.ReadFile(s.InvocationMetaPath(repoID, invID))
 	must(t, err)
 	if fi, err := os.Stat(s.InvocationMetaPath(repoID, invID)); err != nil || fi.Mode().Perm() != 0o600 {
-		t.Errorf("it is %v, %v", fi.Mode(), err)
+		t.Errorf("mode of meta.json: %v, %v", fi.Mode(), err)
 	}
 	return string(after)
 }
 
-// compact removes the white space that is all an update may change.
+// compact removes white space, which an update may change.
 func compact(t *testing.T, doc string) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -59,16 +60,16 @@ func TestAnUpdateChangesWhatItChangedAndNothingElse(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change   func(*InvocationMeta)
-		old, new string // the one piece that differs
+		old, new string // the one replacement in the compacted document
 	}{
 		"nothing":                  {func(m *InvocationMeta) {}, "", ""},
 		"a value":                  {func(m *InvocationMeta) { m.Status = "running" }, `"status":"starting"`, `"status":"running"`},
 		"a nested value":           {func(m *InvocationMeta) { m.Primitives.Isolation = "none" }, `"isolation":"os"`, `"isolation":"none"`},
 		"a value cleared":          {func(m *InvocationMeta) { m.Landing = "" }, `"landing":"review",`, ``},
 		"a pointer cleared":        {func(m *InvocationMeta) { m.FinishedAt = nil }, `"finished_at":"2026-01-28T12:06:00Z",`, ``},
-		"one that must be there":   {func(m *InvocationMeta) { m.Runner = "" }, `"runner":"claude"`, `"runner":""`},
-		"a time, spelled our way":  {func(m *InvocationMeta) { m.StartedAt = at(1) }, `"2026-01-28T13:05:00.000+01:00"`, `"2026-01-28T12:05:01Z"`},
-		"one that was not there":   {func(m *InvocationMeta) { m.InvocationName = "n" }, `"empty":{}`, `"empty":{},"invocation_name":"n"`},
+		"a required field cleared": {func(m *InvocationMeta) { m.Runner = "" }, `"runner":"claude"`, `"runner":""`},
+		"a time":                   {func(m *InvocationMeta) { m.StartedAt = at(1) }, `"2026-01-28T13:05:00.000+01:00"`, `"2026-01-28T12:05:01Z"`},
+		"a new field":              {func(m *InvocationMeta) { m.InvocationName = "n" }, `"empty":{}`, `"empty":{},"invocation_name":"n"`},
 		"one changed and one gone": {func(m *InvocationMeta) { m.Landing, m.FinishedAt = "", nil }, `"landing":"review","finished_at":"2026-01-28T12:06:00Z",`, ``},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -76,16 +77,16 @@ func TestAnUpdateChangesWhatItChangedAndNothingElse(t *testing.T) {
 			after := update(t, later, c.change)
 			want := compact(t, later)
 			if !strings.Contains(want, c.old) {
-				t.Fatalf("the test looks for %s in vain", c.old)
+				t.Fatalf("the test's record does not contain %s", c.old)
 			}
 			want = strings.Replace(want, c.old, c.new, 1)
 			if got := compact(t, after); got != want {
 				t.Errorf("got  %s\nwant %s", got, want)
 			}
 			if !strings.HasSuffix(after, "}\n") || !strings.HasPrefix(after, "{\n  \"z_first\"") {
-				t.Errorf("nobody can read that with cat: %.60q…", after)
+				t.Errorf("not indented: %.60q…", after)
 			}
-			// And back again: what a rollback does.
+			// Restoring the old record, as a rollback does, yields the old values.
 			back := update(t, after, func(m *InvocationMeta) { *m = decode[InvocationMeta](t, later) })
 			requireSameJSON(t, back, later)
 		})
@@ -98,8 +99,8 @@ func decode[T any](t *testing.T, doc string) (v T) {
 	return v
 }
 
-// requireSameJSON compares values, not order: a key that was taken away and put back is last. Times
-// that were changed and changed back are spelled another way.
+// requireSameJSON compares values and ignores order, because a key that was removed and added again comes last.
+// Times are compared as times, because an update rewrites their format.
 func requireSameJSON(t *testing.T, got, want string) {
 	t.Helper()
 	a, b := generic(t, got), generic(t, want)
@@ -134,17 +135,17 @@ func TestAnUpdateOfWhatIsNoRecordLeavesItAlone(t *testing.T) {
 		if err := s.UpdateInvocationMeta(repoID, invID, func(m *InvocationMeta) { m.Status = "x" }); err == nil {
 			t.Errorf("%q was updated", before)
 		} else if before != "" && !strings.Contains(err.Error(), path) {
-			t.Errorf("%q: the error does not say where: %v", before, err)
+			t.Errorf("%q: the error does not name the file: %v", before, err)
 		}
 		if after, _ := os.ReadFile(path); string(after) != before {
 			t.Errorf("%q became %q", before, after)
 		}
 		if left := names(t, s.InvocationDir(repoID, invID)); len(left) != 1 {
-			t.Errorf("%q: beside it there is %q", before, left)
+			t.Errorf("%q: files left in the directory: %q", before, left)
 		}
 	}
 	if err := newStore(t).UpdateInvocationMeta(repoID, invID, func(*InvocationMeta) {}); !os.IsNotExist(err) {
-		t.Errorf("one that is not there: %v", err)
+		t.Errorf("missing record: %v", err)
 	}
 }
 
@@ -162,8 +163,8 @@ func TestAnUpdateOfAWorktreeKeepsWhatItDoesNotKnow(t *testing.T) {
 	}
 }
 
-// Whatever the document is: no panic; what is not a field of ours is still there, spelled as it was;
-// and the change has happened.
+// FuzzPatchJSON checks for any document that patchJSON does not panic, keeps the text of unknown fields and applies
+// the change.
 func FuzzPatchJSON(f *testing.F) {
 	f.Add([]byte(later), "running", false)
 	f.Add([]byte(`{"status":"a","status":"b","x":1e999,"primitives":{"y":[{}]}}`), "c", true)
@@ -186,7 +187,7 @@ func FuzzPatchJSON(f *testing.F) {
 		var before, after jsonObject
 		var value, want InvocationMeta
 		if err := json.Unmarshal(doc, &before); err != nil {
-			t.Fatalf("patched what is no object: %q", doc)
+			t.Fatalf("patched a document that is not an object: %q", doc)
 		}
 		if err := json.Unmarshal(out, &after); err != nil {
 			t.Fatalf("%q became %q: %v", doc, out, err)
@@ -209,8 +210,8 @@ func FuzzPatchJSON(f *testing.F) {
 	})
 }
 
-// ordinary: no two keys that differ only in letter case or in broken characters. What of these a
-// program takes for which is anybody's guess.
+// hasUnambiguousKeys reports whether no two keys differ only in letter case or in invalid UTF-8. encoding/json
+// matches keys without regard to case, so the result for such documents is unspecified.
 func ordinary(o jsonObject) bool {
 	seen := map[string]bool{}
 	for _, k := range o.keys {
@@ -234,11 +235,12 @@ func isASCII(s string) bool {
 	return strings.IndexFunc(s, func(c rune) bool { return c >= utf8.RuneSelf }) < 0
 }
 
+// isKnownKey reports whether a key belongs to InvocationMeta or Primitives.
 func isOurs(key string) bool {
 	return known(InvocationMeta{})[key] || known(Primitives{})[key]
 }
 
-// known are the keys of a record.
+// knownKeys returns the JSON keys of a record type.
 func known(v any) map[string]bool {
 	keys := map[string]bool{}
 	for _, f := range reflect.VisibleFields(reflect.TypeOf(v)) {
@@ -249,6 +251,7 @@ func known(v any) map[string]bool {
 	return keys
 }
 
+// requireUnknownKept checks that keys which record does not have keep their value and their order.
 func requireKept(t *testing.T, before, after jsonObject, record any) {
 	t.Helper()
 	ours := known(record)
@@ -270,7 +273,7 @@ func requireKept(t *testing.T, before, after jsonObject, record any) {
 			next++
 		}
 		if next == len(after.keys) {
-			t.Errorf("%q is not where it was: %q became %q", k, before.keys, after.keys)
+			t.Errorf("%q changed its position: %q became %q", k, before.keys, after.keys)
 		}
 	}
 }
@@ -282,7 +285,7 @@ func asJSON(t *testing.T, v any) string {
 	return string(data)
 }
 
-// "All state can be read on disk with cat", and an update leaves what it does not know as it is.
+// TestRecordsDoNotEscapeHTMLCharacters keeps the promise that all state can be read with cat: & and < are not escaped.
 func TestRecordsSpellPathsAsTheyAre(t *testing.T) {
 	t.Parallel()
 	s := Store{Root: t.TempDir() + "/R&D <data>"}
@@ -292,7 +295,7 @@ func TestRecordsSpellPathsAsTheyAre(t *testing.T) {
 	data, err := os.ReadFile(s.InvocationMetaPath(repoID, invID))
 	must(t, err)
 	if !strings.Contains(string(data), s.Root) {
-		t.Errorf("nobody finds %s with grep: %s", s.Root, data)
+		t.Errorf("%s is not in the record: %s", s.Root, data)
 	}
 }
 

@@ -42,7 +42,7 @@ func TestReposAreKnownByTheirDirectories(t *testing.T) {
 		}
 	}
 	if len(got) != len(want) {
-		t.Errorf("there are %q", got)
+		t.Errorf("got %q", got)
 	}
 	if repos, err := (Store{Root: filepath.Join(s.Root, "nowhere")}).Repos(); len(repos) > 0 || err != nil {
 		t.Errorf("%v, %v", repos, err)
@@ -56,14 +56,14 @@ func TestWhatIsKeptForARepositoryMovesWithIt(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(s.SandboxTreePath(repoID, invID), "work"), []byte("w"), 0o644))
 	must(t, os.MkdirAll(s.WorktreeTreePath(repoID, wtID), 0o755))
 	must(t, s.RelocateRepo(repoID, movedID, "/moved/.git", at(9)))
-	must(t, s.RelocateRepo(repoID, movedID, "/moved/.git", at(9))) // twice is fine
+	must(t, s.RelocateRepo(repoID, movedID, "/moved/.git", at(9))) // idempotent
 	if exists(s.RepoDir(repoID)) {
-		t.Error("something is left where it was")
+		t.Error("the old directory still exists")
 	}
 	if data, err := os.ReadFile(filepath.Join(s.SandboxTreePath(movedID, invID), "work")); string(data) != "w" || err != nil {
-		t.Errorf("the work is %q, %v", data, err)
+		t.Errorf("the file in the tree is %q, %v", data, err)
 	}
-	if e := s.Invocation(movedID, invID, nil); e.Record != m { // it still says where it was
+	if e := s.Invocation(movedID, invID, nil); e.Record != m { // the record keeps the old path
 		t.Errorf("the record is %+v", e.Record)
 	}
 	if !exists(s.WorktreeTreePath(movedID, wtID)) {
@@ -72,7 +72,7 @@ func TestWhatIsKeptForARepositoryMovesWithIt(t *testing.T) {
 	repos, err := s.Repos()
 	must(t, err)
 	if len(repos) != 1 || repos[0].CommonDir != "/moved/.git" || !slices.Equal(repos[0].FormerIDs, []string{repoID}) {
-		t.Errorf("there is %+v", repos)
+		t.Errorf("got %+v", repos)
 	}
 }
 
@@ -85,18 +85,18 @@ func TestAMoveReplacesNothingAndIsTakenUpAgain(t *testing.T) {
 	must(t, os.MkdirAll(filepath.Dir(inTheWay), 0o755))
 	must(t, os.WriteFile(inTheWay, []byte("theirs"), 0o644))
 	if err := s.RelocateRepo(repoID, movedID, "/moved/.git", at(9)); !errors.Is(err, fs.ErrExist) {
-		t.Fatalf("it ended with %v", err)
+		t.Fatalf("got %v", err)
 	}
 	if data, err := os.ReadFile(inTheWay); string(data) != "theirs" || err != nil {
-		t.Errorf("what was there is %q, %v", data, err)
+		t.Errorf("the file at the destination is %q, %v", data, err)
 	}
 	if !exists(s.WorktreeTreePath(repoID, wtID)) {
-		t.Error("what was to move is gone")
+		t.Error("the source of the move is gone")
 	}
 	must(t, os.RemoveAll(s.WorktreeDir(movedID, wtID)))
 	must(t, s.RelocateRepo(repoID, movedID, "/moved/.git", at(9)))
 	if !exists(s.WorktreeTreePath(movedID, wtID)) || !exists(s.SandboxTreePath(movedID, invID)) || exists(s.RepoDir(repoID)) {
-		t.Error("the second time did not finish it")
+		t.Error("the second attempt did not finish the move")
 	}
 }
 
@@ -106,10 +106,10 @@ func TestAMoveDoesNotTakeTheRecordsOfAnother(t *testing.T) {
 	add(t, s, invID)
 	must(t, s.EnsureRepo(movedID, "/another/.git", at(0)))
 	if err := s.RelocateRepo(repoID, movedID, "/moved/.git", at(9)); err == nil {
-		t.Error("the place of another repository was taken")
+		t.Error("the directory of another repository was used")
 	}
 	if !exists(s.SandboxTreePath(repoID, invID)) {
-		t.Error("what was to move is gone")
+		t.Error("the source of the move is gone")
 	}
 }
 
@@ -139,10 +139,10 @@ func TestARecordIsRemovedWithItsDirectoryUnlessThatHoldsMore(t *testing.T) {
 			must(t, os.WriteFile(filepath.Join(dir, file), []byte("x"), 0o600))
 		}
 		if err := RemoveRecord(dir); (err == nil) != goes {
-			t.Errorf("with %s it ended with %v", name, err)
+			t.Errorf("with %s: %v", name, err)
 		}
 		if exists(dir) == goes || !goes && (!exists(filepath.Join(dir, name)) || !exists(filepath.Join(dir, "meta.json"))) {
-			t.Errorf("with %s: the directory is there: %v", name, exists(dir))
+			t.Errorf("with %s: the directory exists: %v", name, exists(dir))
 		}
 	}
 	must(t, RemoveRecord(filepath.Join(t.TempDir(), "nowhere")))
@@ -159,11 +159,11 @@ func TestARemnantIsTextWhateverIsLeft(t *testing.T) {
 		dir := t.TempDir()
 		must(t, os.WriteFile(metaPath(dir), []byte(content), 0o600))
 		if got := ReadRawMeta(dir); got != want {
-			t.Errorf("of %q there is %q left", content, got)
+			t.Errorf("%q became %q", content, got)
 		}
 	}
 	if got := ReadRawMeta(t.TempDir()); got != "" {
-		t.Errorf("of nothing there is %q left", got)
+		t.Errorf("without meta.json: %q", got)
 	}
 }
 
@@ -171,10 +171,10 @@ func TestARecordIsClosedToWhoMayNotReadIt(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	if _, closed := IsUnreadable(dir); closed {
-		t.Error("one that is not there is closed")
+		t.Error("a missing record is reported unreadable")
 	}
 	must(t, os.WriteFile(metaPath(dir), nil, 0))
 	if meta, closed := IsUnreadable(dir); closed != (os.Geteuid() != 0) || meta != metaPath(dir) {
-		t.Errorf("%s is closed: %v", meta, closed)
+		t.Errorf("%s is unreadable: %v", meta, closed)
 	}
 }

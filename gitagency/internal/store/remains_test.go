@@ -30,15 +30,15 @@ func TestRemainsTellWhatMayHoldWorkFromWhatDoesNot(t *testing.T) {
 	}{
 		"nothing":            {func(*testing.T, string) {}, SandboxRemains{}},
 		"a tree":             {dirs("tree/sub"), SandboxRemains{HasTree: true, HasOther: true}},
-		"on its way out":     {dirs(".aside"), SandboxRemains{HasWithdrawn: true, HasOther: true}},
-		"looked at":          {dirs(".done/sub"), SandboxRemains{HasOther: true}},
+		"a withdrawn tree":   {dirs(".aside"), SandboxRemains{HasWithdrawn: true, HasOther: true}},
+		"a removable tree":   {dirs(".done/sub"), SandboxRemains{HasOther: true}},
 		"an empty directory": {dirs("."), SandboxRemains{HasOther: true}},
-		"two of them":        {dirs("tree", ".aside"), SandboxRemains{HasTree: true, HasWithdrawn: true, HasOther: true}},
-		"notes of somebody":  {file("notes"), SandboxRemains{HasOther: true, ForeignPath: "notes"}},
-		"a file for a tree":  {file("tree"), SandboxRemains{HasOther: true, ForeignPath: "tree"}},
-		"a file on its way":  {file(".aside"), SandboxRemains{HasOther: true, ForeignPath: ".aside"}},
-		"a file for it all":  {file("."), SandboxRemains{ForeignPath: "."}},
-		"a link to elsewhere": {func(t *testing.T, dir string) {
+		"tree and withdrawn": {dirs("tree", ".aside"), SandboxRemains{HasTree: true, HasWithdrawn: true, HasOther: true}},
+		"a foreign file":     {file("notes"), SandboxRemains{HasOther: true, ForeignPath: "notes"}},
+		"a file as tree":     {file("tree"), SandboxRemains{HasOther: true, ForeignPath: "tree"}},
+		"a file as .aside":   {file(".aside"), SandboxRemains{HasOther: true, ForeignPath: ".aside"}},
+		"a file as the dir":  {file("."), SandboxRemains{ForeignPath: "."}},
+		"a symlink as tree": {func(t *testing.T, dir string) {
 			dirs(".")(t, dir)
 			must(t, os.Symlink("/", filepath.Join(dir, "tree")))
 		}, SandboxRemains{HasOther: true}},
@@ -69,7 +69,7 @@ func TestARemovedRecordIsNoRecordAtOnceAndItsRemainsAreListed(t *testing.T) {
 	must(t, os.RemoveAll(s.SandboxDir(repoID, invID)))
 	must(t, os.WriteFile(filepath.Join(s.InvocationDir(repoID, invID), "events.jsonl"), []byte("{}\n"), 0o600))
 	must(t, s.RemoveInvocation(repoID, invID))
-	must(t, s.RemoveInvocation(repoID, invID)) // twice is fine
+	must(t, s.RemoveInvocation(repoID, invID)) // idempotent
 	if found, err := s.Invocations(repoID, nil); err != nil || len(found) > 0 {
 		t.Errorf("got %v, %v", idsOf(found), err)
 	}
@@ -77,7 +77,7 @@ func TestARemovedRecordIsNoRecordAtOnceAndItsRemainsAreListed(t *testing.T) {
 		t.Errorf("left behind: %q", left)
 	}
 
-	// Killed in the middle: half of it, under the other name.
+	// A process killed during the removal leaves part of the record under its temporary name.
 	away := filepath.Join(s.InvocationDir(repoID, ""), ".tmp-"+invID)
 	must(t, os.MkdirAll(away, 0o700))
 	must(t, os.WriteFile(filepath.Join(away, "events.jsonl"), nil, 0o600))
@@ -91,7 +91,7 @@ func TestARemovedRecordIsNoRecordAtOnceAndItsRemainsAreListed(t *testing.T) {
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %q, %v, want %q", got, err, want)
 	}
-	// The same id again, over the half of it.
+	// An invocation with the same id can be removed in spite of that remainder.
 	add(t, s, invID)
 	must(t, s.RemoveInvocation(repoID, invID))
 	if left := names(t, s.InvocationDir(repoID, "")); len(left) > 0 {
@@ -114,7 +114,7 @@ func TestARecordHasLeftoversWhenAProcessWasKilledOverIt(t *testing.T) {
 		must(t, RemoveLeftovers(dir))
 	}
 	if got, err := ListLeftovers(s.InvocationDir(repoID, id(3))); err != nil || len(got) > 0 {
-		t.Errorf("of nothing: %v, %v", got, err)
+		t.Errorf("a missing record: %v, %v", got, err)
 	}
 }
 
@@ -122,10 +122,10 @@ func TestAStoreKnowsTheRepositoriesItHasRecordsOf(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	if !s.HasRepo(repoID) || s.HasRepo("fedcba9876543210") {
-		t.Error("it does not")
+		t.Error("HasRepo is wrong")
 	}
 	must(t, os.Remove(filepath.Join(s.RepoDir(repoID), "repo.json")))
 	if s.HasRepo(repoID) {
-		t.Error("a directory without a name is known")
+		t.Error("HasRepo is true without repo.json")
 	}
 }

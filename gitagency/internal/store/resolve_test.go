@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// entries for the resolver: the record is the name.
+// newEntry returns an entry whose record is its name.
 func entry(id, name string, broken Defect) Entry[string] {
 	return Entry[string]{ID: id, Record: name, Defect: broken}
 }
@@ -33,7 +33,7 @@ func TestResolve(t *testing.T) {
 		{query: "2", ambiguous: []string{a, b, c}},
 		{query: a[:16], ambiguous: []string{a, b}},
 		{query: "2026", ambiguous: []string{a, b}},
-		{query: "2026", named: byName, want: c}, // a name beats a prefix
+		{query: "2026", named: byName, want: c}, // a name takes precedence over a prefix
 		{query: "alpha", named: byName, want: a},
 		{query: "alpha"},
 		{query: "alph", named: byName},
@@ -68,7 +68,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// An exact id is that, also when it is a prefix of others and when others come first.
+// TestResolvePrefersExactID uses ids of which one is a prefix of the others, in every order.
 func TestAnExactIDBeatsAPrefixWhereverItStands(t *testing.T) {
 	t.Parallel()
 	for _, ids := range [][]string{{"aa", "aab", "aac"}, {"aab", "aa", "aac"}, {"aab", "aac", "aa"}} {
@@ -84,7 +84,7 @@ func TestAnExactIDBeatsAPrefixWhereverItStands(t *testing.T) {
 	}
 }
 
-// FuzzResolve checks the answer against the rules, written out one after the other.
+// FuzzResolve compares Resolve with a direct implementation of its rules.
 func FuzzResolve(f *testing.F) {
 	f.Add("20260128120500-b7c9 20260128120500-b7ff 20270128120500-0000!", "2026")
 	f.Add("a ab abc", "a")
@@ -127,7 +127,7 @@ func FuzzResolve(f *testing.F) {
 			t.Errorf("%q in %q: %q, %v; want %q", query, list, got.ID, err, want)
 		}
 		if err != nil && got.ID != "" {
-			t.Errorf("%q: an error and %q", query, got.ID)
+			t.Errorf("%q: both an error and the result %q", query, got.ID)
 		}
 	})
 }

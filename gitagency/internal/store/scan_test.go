@@ -46,27 +46,27 @@ func TestEveryWayToBeBrokenHasItsReason(t *testing.T) {
 	for name, c := range map[string]struct {
 		arrange func(*testing.T, Store)
 		want    Defect
-		known   bool // the record is returned
+		known   bool // whether the record is returned
 		hasTree bool
 	}{
 		"nothing":                {func(*testing.T, Store) {}, NoDefect, true, true},
 		"unknown fields":         {raw(strings.Replace(asJSON(t, meta(Store{Root: "ROOT"}, invID)), "{", `{"future":{},`, 1)), CorruptMeta, true, false},
 		"no tree":                {noTree, MissingTree, true, false},
-		"no tree, but a dir":     {func(t *testing.T, s Store) { must(t, os.Remove(s.SandboxTreePath(repoID, invID))) }, MissingTree, true, false},
-		"a file for a tree":      {all(noTree, func(t *testing.T, s Store) { fileAt(t, s.SandboxTreePath(repoID, invID)) }), MissingTree, true, false},
-		"a symlink for a tree":   {all(noTree, func(t *testing.T, s Store) { linkAt(t, s.SandboxTreePath(repoID, invID)) }), MissingTree, true, false},
+		"empty sandbox dir":      {func(t *testing.T, s Store) { must(t, os.Remove(s.SandboxTreePath(repoID, invID))) }, MissingTree, true, false},
+		"a file as tree":         {all(noTree, func(t *testing.T, s Store) { fileAt(t, s.SandboxTreePath(repoID, invID)) }), MissingTree, true, false},
+		"a symlink as tree":      {all(noTree, func(t *testing.T, s Store) { linkAt(t, s.SandboxTreePath(repoID, invID)) }), MissingTree, true, false},
 		"discarded, no tree":     {all(noTree, set(func(m *InvocationMeta) { m.Landing = Discarded })), NoDefect, true, false},
 		"landed, no tree":        {all(noTree, set(func(m *InvocationMeta) { m.Landing = Landed })), NoDefect, true, false},
 		"discarded, with a tree": {set(func(m *InvocationMeta) { m.Landing = Discarded }), NoDefect, true, true},
 		"in review, no tree":     {all(noTree, set(func(m *InvocationMeta) { m.Landing = "review" })), MissingTree, true, false},
 		"rejected, no tree":      {all(noTree, set(func(m *InvocationMeta) { m.Landing = "rejected" })), MissingTree, true, false},
 		"no record":              {removeMeta, MissingMeta, false, true},
-		"a dead link for one":    {all(removeMeta, func(t *testing.T, s Store) { linkAt(t, s.InvocationMetaPath(repoID, invID)) }), MissingMeta, false, true},
+		"dangling meta.json":     {all(removeMeta, func(t *testing.T, s Store) { linkAt(t, s.InvocationMetaPath(repoID, invID)) }), MissingMeta, false, true},
 		"only temporary files": {all(removeMeta, func(t *testing.T, s Store) {
 			fileAt(t, filepath.Join(s.InvocationDir(repoID, invID), ".tmp-meta.json-1"))
 		}), MissingMeta, false, true},
-		"no record directory":     {func(t *testing.T, s Store) { must(t, os.RemoveAll(s.InvocationDir(repoID, invID))) }, MissingMeta, false, true},
-		"nothing but a directory": {all(removeMeta, noTree), Incomplete, false, false},
+		"no record directory": {func(t *testing.T, s Store) { must(t, os.RemoveAll(s.InvocationDir(repoID, invID))) }, MissingMeta, false, true},
+		"only a record dir":   {all(removeMeta, noTree), Incomplete, false, false},
 		"only a sandbox dir": {all(removeMeta, noTree, func(t *testing.T, s Store) {
 			must(t, os.Remove(s.InvocationDir(repoID, invID)))
 			must(t, os.MkdirAll(s.SandboxDir(repoID, invID), 0o700))
@@ -80,8 +80,8 @@ func TestEveryWayToBeBrokenHasItsReason(t *testing.T) {
 		"an empty object":            {raw("{}"), CorruptMeta, true, true},
 		"an array":                   {raw("[]"), CorruptMeta, false, true},
 		"a wrong type":               {raw(`{"invocation_id":"` + invID + `","status":1}`), CorruptMeta, false, true},
-		"a time that is none":        {raw(`{"invocation_id":"` + invID + `","started_at":"yesterday"}`), CorruptMeta, false, true},
-		"a directory for a record":   {all(removeMeta, func(t *testing.T, s Store) { must(t, os.Mkdir(s.InvocationMetaPath(repoID, invID), 0o700)) }), CorruptMeta, false, true},
+		"an invalid time":            {raw(`{"invocation_id":"` + invID + `","started_at":"yesterday"}`), CorruptMeta, false, true},
+		"a directory as meta.json":   {all(removeMeta, func(t *testing.T, s Store) { must(t, os.Mkdir(s.InvocationMetaPath(repoID, invID), 0o700)) }), CorruptMeta, false, true},
 		"no schema_version":          {without("schema_version"), CorruptMeta, true, true},
 		"no invocation_id":           {without("invocation_id"), CorruptMeta, true, true},
 		"no integration_worktree_id": {without("integration_worktree_id"), CorruptMeta, true, true},
@@ -96,8 +96,8 @@ func TestEveryWayToBeBrokenHasItsReason(t *testing.T) {
 		"a newer major version":      {set(func(m *InvocationMeta) { m.SchemaVersion = "2.0" }), CorruptMeta, true, true},
 		"version ten":                {set(func(m *InvocationMeta) { m.SchemaVersion = "10" }), CorruptMeta, true, true},
 		"another id":                 {set(func(m *InvocationMeta) { m.InvocationID = id(1) }), IDMismatch, true, true},
-		"another id, and not whole":  {set(func(m *InvocationMeta) { m.InvocationID, m.Status = id(1), "" }), IDMismatch, true, true},
-		"another id, and no tree":    {all(noTree, set(func(m *InvocationMeta) { m.InvocationID = id(1) })), IDMismatch, true, false},
+		"another id, no status":      {set(func(m *InvocationMeta) { m.InvocationID, m.Status = id(1), "" }), IDMismatch, true, true},
+		"another id, no tree":        {all(noTree, set(func(m *InvocationMeta) { m.InvocationID = id(1) })), IDMismatch, true, false},
 		"the id in capitals":         {set(func(m *InvocationMeta) { m.InvocationID = strings.ToUpper(invID) }), IDMismatch, true, true},
 		"no status and no tree":      {all(noTree, without("status")), CorruptMeta, true, false},
 	} {
@@ -105,9 +105,9 @@ func TestEveryWayToBeBrokenHasItsReason(t *testing.T) {
 			t.Parallel()
 			s := newStore(t)
 			add(t, s, invID)
-			add(t, s, id(30)) // a neighbour nobody touches
+			add(t, s, id(30)) // must not be affected
 			c.arrange(t, s)
-			if name == "unknown fields" { // it was written for another place
+			if name == "unknown fields" { // replace the placeholder of the root
 				data, err := os.ReadFile(s.InvocationMetaPath(repoID, invID))
 				must(t, err)
 				writeMeta(t, s, invID, []byte(strings.ReplaceAll(string(data), "ROOT", s.Root)))
@@ -126,28 +126,31 @@ func TestEveryWayToBeBrokenHasItsReason(t *testing.T) {
 				t.Errorf("detail %q", e.Detail)
 			}
 			if !c.known && e.Record != (InvocationMeta{}) {
-				t.Errorf("half a record is no record: %+v", e.Record)
+				t.Errorf("an unreadable record was returned: %+v", e.Record)
 			}
 			if alone := s.Invocation(repoID, invID, nil); alone.Defect != e.Defect || alone.Detail != e.Detail || alone.TreePath != e.TreePath {
-				t.Errorf("alone it is %q (%s)", alone.Defect, alone.Detail)
+				t.Errorf("Invocation returns %q (%s)", alone.Defect, alone.Detail)
 			}
 		})
 	}
 }
 
+// writeEmptyFile makes an empty file and its parent directories.
 func fileAt(t *testing.T, path string) {
 	t.Helper()
 	must(t, os.MkdirAll(filepath.Dir(path), 0o700))
 	must(t, os.WriteFile(path, nil, 0o600))
 }
 
+// makeDanglingLink makes a dangling symlink and its parent directories.
 func linkAt(t *testing.T, path string) {
 	t.Helper()
 	must(t, os.MkdirAll(filepath.Dir(path), 0o700))
 	must(t, os.Symlink(filepath.Join(t.TempDir(), "nowhere"), path))
 }
 
-// A record may name any path. It is shown, and never taken for the tree of the invocation.
+// TestInvocationWithForeignSandboxPathIsBroken: a record may name any path; it is reported, and never used as the tree
+// of the invocation.
 func TestASandboxPathElsewhereIsBrokenWhateverIsThere(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
@@ -161,7 +164,7 @@ func TestASandboxPathElsewhereIsBrokenWhateverIsThere(t *testing.T) {
 		{"/", CorruptMeta},
 		{".", CorruptMeta},
 		{s.SandboxTreePath(repoID, id(1)) + "/", CorruptMeta},
-		{s.SandboxTreePath(repoID, id(50)), CorruptMeta}, // of another invocation
+		{s.SandboxTreePath(repoID, id(50)), CorruptMeta}, // tree of another invocation
 		{s.SandboxDir(repoID, id(6)), CorruptMeta},
 	} {
 		add(t, s, id(i), func(m *InvocationMeta) { m.SandboxPath = c.path })
@@ -221,7 +224,7 @@ func TestAListingIsOrderedByTimeThenByID(t *testing.T) {
 	for id, n := range started {
 		add(t, s, id, func(m *InvocationMeta) { m.StartedAt = at(n) })
 	}
-	add(t, s, id(20)) // broken: only its id tells when it began
+	add(t, s, id(20)) // corrupt: ordered by the time in its id
 	writeMeta(t, s, id(20), []byte("garbage"))
 	add(t, s, id(21), func(m *InvocationMeta) { m.StartedAt = at(45).In(time.FixedZone("", 3600)) })
 	want := []string{id(2), "20260128120502-ffff", id(3), id(20), id(1), id(21), id(4)}
@@ -263,9 +266,9 @@ func TestARepositoryNobodyKnowsHasNoInvocations(t *testing.T) {
 		t.Errorf("got %v, %v", entries, err)
 	}
 	if exists(s.Root) {
-		t.Error("looking made a directory")
+		t.Error("Invocations created a directory")
 	}
-	// But one that cannot be read is not an empty one.
+	// A directory that cannot be read is an error.
 	s = newStore(t)
 	dir := s.InvocationDir(repoID, "")
 	must(t, os.Remove(dir))
@@ -300,7 +303,7 @@ func TestManyInvocationsAreAllFound(t *testing.T) {
 	entries, err := s.Invocations(repoID, nil)
 	must(t, err)
 	if !slices.Equal(idsOf(entries), want) {
-		t.Errorf("%d found, or in another order", len(entries))
+		t.Errorf("got %d entries, or another order", len(entries))
 	}
 	for _, e := range entries {
 		if e.Defect != broken[e.ID] {
@@ -321,12 +324,12 @@ func TestTakenFindsAnythingThatExists(t *testing.T) {
 		}
 	}
 	if _, taken := FirstExisting(); taken {
-		t.Error("nothing is taken")
+		t.Error("FirstExisting without paths found one")
 	}
 }
 
-// The tree comes after the intent and goes before it, so a tree without an intent is nobody's who is
-// creating something, and must not vanish from the listings whenever a command holds the lock.
+// TestInvocationsListBrokenTreeWhileLocked: a creation writes the intent before the tree and removes it after the tree,
+// so a tree without an intent is not being created and must be listed even while a command holds the lock.
 func TestABrokenInvocationWithATreeIsShownAlsoWhileTheLockIsHeld(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
@@ -338,7 +341,8 @@ func TestABrokenInvocationWithATreeIsShownAlsoWhileTheLockIsHeld(t *testing.T) {
 	}
 }
 
-// The same where the directory holds a history: that is written long after the record.
+// TestInvocationsListBrokenHistoryWhileLocked: a history is written long after the record, so an invocation with one is
+// not being created.
 func TestABrokenInvocationWithAHistoryIsShownAlsoWhileTheLockIsHeld(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
@@ -352,8 +356,8 @@ func TestABrokenInvocationWithAHistoryIsShownAlsoWhileTheLockIsHeld(t *testing.T
 	}
 }
 
-// "A discarded or landed invocation keeps its record, has no tree, and is not broken": also after the
-// data directory was moved, when every record names a path that is no more.
+// TestEndedInvocationIsIntactAfterDataDirMoved: a discarded or landed invocation has a record and no tree, and is not
+// broken, even when the data directory moved and the path in the record no longer exists.
 func TestAnEndedInvocationIsWholeAlsoAfterTheDataDirectoryMoved(t *testing.T) {
 	t.Parallel()
 	for _, landing := range []string{Discarded, Landed} {
@@ -378,7 +382,7 @@ func TestOnlyWhatBeginsLikeThatIsLookedAt(t *testing.T) {
 	empty := "20270128120500-0000"
 	must(t, s.CreateInvocationDir(repoID, empty))
 	for prefix, want := range map[string][]string{
-		"":                        {id(0), id(1), id(2)}, // the empty one may be about to be filled
+		"":                        {id(0), id(1), id(2)}, // the empty record directory may be an invocation being created
 		"2026":                    {id(0), id(1), id(2)},
 		id(1)[:14]:                {id(1)},
 		id(1):                     {id(1)},
@@ -396,14 +400,15 @@ func TestOnlyWhatBeginsLikeThatIsLookedAt(t *testing.T) {
 		if !slices.Equal(idsOf(got), want) {
 			t.Errorf("%q: %q; want %q", prefix, idsOf(got), want)
 		}
-		// Looking at the empty one is what makes one ask.
+		// The callback is called only for an empty record directory.
 		if looked := strings.HasPrefix(empty, prefix); (asked > 0) != looked {
-			t.Errorf("%q: the empty one was looked at: %v; want %v", prefix, asked > 0, looked)
+			t.Errorf("%q: the empty record was read: %v; want %v", prefix, asked > 0, looked)
 		}
 	}
 }
 
-// Who reads a record just before it says that the tree goes, and looks for the tree just after, has not found a broken one.
+// TestLoadEntryRereadsRecordWhenTreeIsGone discards the invocation after its record was read and before its tree is
+// looked up: the entry is not broken.
 func TestATreeThatGoesWhileItIsLookedForIsNotMissing(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)

@@ -45,7 +45,7 @@ func TestRepoIDIsTheFirst16DigitsOfTheHashOfThePath(t *testing.T) {
 		}
 	}
 	if RepoID("/repo/.git") == RepoID("/repo/.git/") {
-		t.Error("two paths, one id")
+		t.Error("two paths have one id")
 	}
 }
 
@@ -54,7 +54,7 @@ func TestEnsureRepoMakesPrivateDirectoriesAndSaysWhoseTheyAre(t *testing.T) {
 	s := newStore(t)
 	dir := s.RepoDir(repoID)
 	if got := names(t, dir); !slices.Equal(got, []string{"invocations", "repo.json", "sandboxes", "worktrees"}) {
-		t.Errorf("there is %q", got)
+		t.Errorf("got %q", got)
 	}
 	for _, path := range []string{s.Root, dir, filepath.Join(dir, "invocations"), filepath.Join(dir, "sandboxes"), filepath.Join(dir, "worktrees")} {
 		if fi, err := os.Stat(path); err != nil || fi.Mode().Perm() != 0o700 {
@@ -70,14 +70,14 @@ func TestEnsureRepoMakesPrivateDirectoriesAndSaysWhoseTheyAre(t *testing.T) {
 	}
 	must(t, s.EnsureRepo(repoID, "/repo/.git", at(9)))
 	if after, _ := os.ReadFile(filepath.Join(dir, "repo.json")); string(after) != string(before) {
-		t.Errorf("a second time: %s", after)
+		t.Errorf("the second call changed repo.json: %s", after)
 	}
 	if err := s.EnsureRepo(repoID, "/other/.git", at(9)); err == nil || !strings.Contains(err.Error(), "/repo/.git") {
 		t.Errorf("for another repository: %v", err)
 	}
 	must(t, os.WriteFile(filepath.Join(dir, "repo.json"), []byte("rubbish"), 0o600))
 	if err := s.EnsureRepo(repoID, "/repo/.git", at(9)); err == nil {
-		t.Error("with a repo.json that nobody can read")
+		t.Error("no error for a corrupt repo.json")
 	}
 }
 
@@ -102,18 +102,18 @@ func TestOneOfManyGetsTheDirectoryOfAnID(t *testing.T) {
 		}
 		wg.Wait()
 		if got.Load() != 1 {
-			t.Errorf("%s: %d got it", name, got.Load())
+			t.Errorf("%s: %d calls succeeded", name, got.Load())
 		}
 	}
 	if fi, err := os.Stat(s.InvocationDir(repoID, invID)); err != nil || fi.Mode().Perm() != 0o700 {
-		t.Errorf("it is %v, %v", fi.Mode(), err)
+		t.Errorf("mode of the directory: %v, %v", fi.Mode(), err)
 	}
 	if err := s.CreateInvocationDir("ffffffffffffffff", invID); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("of a repository nobody knows: %v", err)
+		t.Errorf("unknown repository: %v", err)
 	}
 	must(t, os.Symlink("/nowhere", s.InvocationDir(repoID, id(1))))
 	if err := s.CreateInvocationDir(repoID, id(1)); !errors.Is(err, fs.ErrExist) {
-		t.Errorf("through a dead symlink: %v", err)
+		t.Errorf("over a dangling symlink: %v", err)
 	}
 }
 
@@ -149,10 +149,10 @@ func TestARecordIsWrittenAsTheDesignShowsIt(t *testing.T) {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
 	if fi, err := os.Stat(s.InvocationMetaPath(repoID, invID)); err != nil || fi.Mode().Perm() != 0o600 {
-		t.Errorf("it is %v, %v", fi.Mode(), err)
+		t.Errorf("mode of meta.json: %v, %v", fi.Mode(), err)
 	}
 	if left := names(t, s.InvocationDir(repoID, invID)); !slices.Equal(left, []string{"meta.json"}) {
-		t.Errorf("beside it there is %q", left)
+		t.Errorf("files in the directory: %q", left)
 	}
 	wt := WorktreeMeta{SchemaVersion: SchemaVersion, WorktreeID: wtID, Name: "feature", RepoID: repoID, Branch: "agency/feature-a3f2", TreePath: "/x", CreatedAt: at(0), State: Present}
 	must(t, s.CreateWorktreeDir(repoID, wtID))
@@ -168,7 +168,7 @@ func TestARecordIsWrittenAsTheDesignShowsIt(t *testing.T) {
 	}
 }
 
-// Readers that look all the time see one whole record or another, never a part and never none.
+// TestReadersNeverSeePartialRecord reads a record while it is replaced: a reader sees the old or the new one.
 func TestReadersNeverSeePartOfARecord(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
@@ -185,7 +185,7 @@ func TestReadersNeverSeePartOfARecord(t *testing.T) {
 					return
 				}
 				if want := strings.Repeat(e.Record.Runner[:1], len(e.Record.Runner)); e.Record.Runner != want {
-					t.Errorf("a mix: %.40s…", e.Record.Runner)
+					t.Errorf("a mix of two records: %.40s…", e.Record.Runner)
 					return
 				}
 				seen.Add(1)
@@ -209,10 +209,10 @@ func TestReadersNeverSeePartOfARecord(t *testing.T) {
 	close(done)
 	readers.Wait()
 	if seen.Load() == 0 {
-		t.Error("nobody looked")
+		t.Error("no reader ran")
 	}
 	if left := names(t, s.InvocationDir(repoID, invID)); !slices.Equal(left, []string{"meta.json"}) {
-		t.Errorf("beside it there is %q", left)
+		t.Errorf("files in the directory: %q", left)
 	}
 }
 
@@ -225,10 +225,10 @@ func TestARecordThatCannotBeWrittenLeavesNothing(t *testing.T) {
 	must(t, s.CreateInvocationDir(repoID, invID))
 	must(t, os.Mkdir(s.InvocationMetaPath(repoID, invID), 0o700))
 	if err := s.WriteInvocationMeta(repoID, meta(s, invID)); err == nil {
-		t.Error("over a directory")
+		t.Error("meta.json that is a directory was replaced")
 	}
 	if left := names(t, s.InvocationDir(repoID, invID)); !slices.Equal(left, []string{"meta.json"}) {
-		t.Errorf("beside it there is %q", left)
+		t.Errorf("files in the directory: %q", left)
 	}
 }
 
@@ -245,13 +245,13 @@ func TestRemovingWhatIsNotThereIsFine(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(s.SandboxTreePath(repoID, invID), "file"), nil, 0o600))
 	must(t, s.RemoveSandboxTree(repoID, invID))
 	if exists(s.SandboxDir(repoID, invID)) {
-		t.Error("the directory around the tree stayed")
+		t.Error("the sandbox directory was not removed")
 	}
 	must(t, RemoveMeta(s.InvocationDir(repoID, invID)))
 	must(t, os.WriteFile(filepath.Join(s.InvocationDir(repoID, invID), ".tmp-meta.json-1"), nil, 0o600))
 	must(t, RemoveEmptyRecordDirs(s.InvocationDir(repoID, invID)))
 	if exists(s.InvocationDir(repoID, invID)) {
-		t.Error("the remains stayed")
+		t.Error("the record directory was not removed")
 	}
 }
 
@@ -260,11 +260,11 @@ func TestRemoveRemainsLeavesWhatHasSubstance(t *testing.T) {
 	s := newStore(t)
 	add(t, s, invID)
 	if err := RemoveEmptyRecordDirs(s.InvocationDir(repoID, invID)); err == nil || !exists(s.InvocationMetaPath(repoID, invID)) {
-		t.Errorf("a record: %v", err)
+		t.Errorf("a directory with a record: %v", err)
 	}
 	must(t, os.MkdirAll(filepath.Join(s.InvocationDir(repoID, id(1)), ".tmp-dir", "in"), 0o700))
 	if err := RemoveEmptyRecordDirs(s.InvocationDir(repoID, id(1))); err == nil {
-		t.Error("a directory with something in it, called like a temporary file")
+		t.Error("a non-empty directory named like a temporary file was removed")
 	}
 }
 
@@ -301,14 +301,14 @@ func TestEventsAreWholeLinesWhoeverWritesThem(t *testing.T) {
 	}
 }
 
-// The path of a directory is not a pattern, and people have brackets in their paths.
+// TestRemoveEmptyRecordDirsTakesPathLiterally uses a path with glob characters.
 func TestRemoveRemainsTakesThePathLiterally(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "[data] *")
 	must(t, os.MkdirAll(dir, 0o700))
 	must(t, os.WriteFile(filepath.Join(dir, ".tmp-meta.json-1"), nil, 0o600))
 	if err := RemoveEmptyRecordDirs(dir); err != nil || exists(dir) {
-		t.Errorf("it stayed: %v", err)
+		t.Errorf("the directory was not removed: %v", err)
 	}
 }
 
@@ -322,6 +322,6 @@ func TestRemoveRemainsTouchesNoOtherDirectory(t *testing.T) {
 	}
 	must(t, RemoveEmptyRecordDirs(dir))
 	if !exists(filepath.Join(other, ".tmp-meta.json-1")) {
-		t.Error("a file that somebody else is just writing is gone")
+		t.Error("a temporary file in another directory was removed")
 	}
 }

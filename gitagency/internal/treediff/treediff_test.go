@@ -12,7 +12,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/treediff"
 )
 
-// applied makes the new side of hunks from the old one, and fails where they do not fit.
+// applyHunks applies hunks to the old text and fails if they do not match it.
 func applied(t *testing.T, before []byte, hunks []treediff.Hunk) string {
 	t.Helper()
 	old := strings.SplitAfter(string(before), "\n")
@@ -48,7 +48,8 @@ func applied(t *testing.T, before []byte, hunks []treediff.Hunk) string {
 	return out.String()
 }
 
-// Promise: what Lines finds makes the new text from the old one, by our reading and by git's.
+// TestCompareTextApplies keeps the promise that the hunks turn the old text into the new one, by our reading and by
+// git apply.
 func TestLinesLeadFromOneTextToTheOther(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -61,7 +62,7 @@ func TestLinesLeadFromOneTextToTheOther(t *testing.T) {
 		}
 		f := treediff.CompareText([]byte(before), []byte(after))
 		if got := applied(t, []byte(before), f.Hunks); got != after {
-			t.Fatalf("case %d: from %q\nto %q\ncame %q", i, before, after, got)
+			t.Fatalf("case %d: %q\nbecame %q\nwant %q", i, before, got, after)
 		}
 		if (len(f.Hunks) == 0) != (before == after) {
 			t.Fatalf("case %d: %d hunks", i, len(f.Hunks))
@@ -75,13 +76,13 @@ func TestLinesLeadFromOneTextToTheOther(t *testing.T) {
 		text := patch(t, treediff.Diff{Changed: []treediff.File{f}}, treediff.Style{})
 		l.git(dir, text, "apply", "--whitespace=nowarn")
 		if got := readTree(t, dir)["x"].content; got != after {
-			t.Fatalf("case %d: by\n%s\ncame %q, not %q", i, text, got, after)
+			t.Fatalf("case %d: git apply of\n%s\ngives %q, want %q", i, text, got, after)
 		}
 	}
 }
 
-// Promise: however long and however changed, two texts that share lines are never told to share none, and what go-diff
-// would take hours for takes a moment. The time itself is the bench's to watch; here it is the work that is bounded.
+// TestCompareTextLongTexts keeps the promise that common lines are found in long texts with many changes, for which a full
+// search would take hours. The benchmarks watch the time; this test bounds the number of reported changes.
 func TestLinesOfLongTexts(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -108,7 +109,7 @@ func TestLinesOfLongTexts(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		old, new func(int) string
-		most     int // lines that may be told to have changed
+		most     int // maximal number of reported insertions and deletions
 	}{
 		{"distinct lines", distinct, func(i int) string { return fmt.Sprintf("other %d %d", i, r.Int()) }, 2 * n * 35 / 100},
 		{"few different lines", fewOf, anyFew, 2 * n * 60 / 100},
@@ -118,13 +119,13 @@ func TestLinesOfLongTexts(t *testing.T) {
 			a, b := third(c.old, c.new)
 			f := treediff.CompareText(a, b)
 			if got := applied(t, a, f.Hunks); got != string(b) {
-				t.Fatal("it does not lead from one to the other")
+				t.Fatal("the hunks do not give the new text")
 			}
 			if f.Insertions+f.Deletions > c.most {
 				t.Errorf("%d insertions and %d deletions", f.Insertions, f.Deletions)
 			}
 			if again := treediff.CompareText(a, b); !reflect.DeepEqual(f, again) {
-				t.Error("it is another one the second time")
+				t.Error("the second result differs")
 			}
 		})
 	}
@@ -143,8 +144,8 @@ func TestTextThatIsNoneIsBinary(t *testing.T) {
 	}
 }
 
-// Promise: only words that changed are marked, only where lines have enough in common, and only in lines that belong
-// together.
+// TestCompareTextMarksWords keeps the promise that only changed words are marked, and only in pairs of lines that have
+// enough in common.
 func TestWords(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, before, after, want string }{
@@ -184,7 +185,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// Promise: lines of any size and number have an end.
+// TestCompareTextHugeLines keeps the promise that lines of any size and number are compared in bounded time.
 func TestMonstrousLines(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(3, 4))
@@ -204,7 +205,7 @@ func TestMonstrousLines(t *testing.T) {
 	b.WriteString("same " + long(1<<20) + " end\n")
 	f := treediff.CompareText([]byte(a.String()), []byte(b.String()))
 	if got := applied(t, []byte(a.String()), f.Hunks); got != b.String() {
-		t.Error("it does not lead from one to the other")
+		t.Error("the hunks do not give the new text")
 	}
 }
 
@@ -259,7 +260,7 @@ func TestWhatSteersATerminalIsShown(t *testing.T) {
 	}
 }
 
-// what a patch of git's is like, for the fuzzer to begin with.
+// seedPatch is the output of git diff --raw --patch, as seed of the fuzzers.
 const seed = ":100644 100644 1111111111111111111111111111111111111111 2222222222222222222222222222222222222222 M\ta\n" +
 	":100644 100644 1111111111111111111111111111111111111111 2222222222222222222222222222222222222222 R095\t\"b\\t\\303\\244\"\tc d\n" +
 	":100644 120000 1111111111111111111111111111111111111111 2222222222222222222222222222222222222222 T\te\n" +
@@ -267,7 +268,8 @@ const seed = ":100644 100644 1111111111111111111111111111111111111111 2222222222
 	"diff --git \"a/b\\t\" b/c d\nsimilarity index 95%\nBinary files a/b and b/c differ\n" +
 	"diff --git a/e b/e\ndeleted file mode 100644\n@@ -1 +0,0 @@\n-x\ndiff --git a/e b/e\nnew file mode 120000\n@@ -0,0 +1 @@\n+y\n\\ No newline at end of file\n"
 
-// FuzzParsePatch: whatever is read, nothing breaks, and what was understood is understood the same once written.
+// FuzzParsePatch checks that any text is parsed without panic, that counts match the lines, and that the escaped patch has
+// no control characters.
 func FuzzParsePatch(f *testing.F) {
 	f.Add(seed)
 	f.Add("")
@@ -329,13 +331,13 @@ func FuzzParseCounts(f *testing.F) {
 	})
 }
 
-// FuzzLines: any two texts lead to each other.
+// FuzzCompareLines checks that the hunks of any two texts give the new one.
 func FuzzLines(f *testing.F) {
 	f.Add([]byte("a\nb\nc\n"), []byte("a\nc\nd"))
 	f.Fuzz(func(t *testing.T, before, after []byte) {
 		hunks := treediff.CompareLines(before, after)
 		if got := applied(t, before, hunks); got != string(after) {
-			t.Fatalf("came %q", got)
+			t.Fatalf("got %q", got)
 		}
 		file := treediff.CompareText(before, after)
 		checkSpans(t, treediff.Diff{Changed: []treediff.File{file}})

@@ -20,19 +20,19 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/treediff"
 )
 
-// tree is what a directory holds, by path.
+// tree is the content of a directory, by path.
 type tree map[string]entry
 
 type entry struct{ mode, content string }
 
-// names are what files may be called, and should not be.
+// fileNames are names of random files, many of them unusual.
 var names = []string{
 	"a", "b", "c.go", "two words", " leading", "trailing ", "-dash", "tab\there", "new\nline", `quo"te`, `back\slash`,
 	"ünïcode", "日本", "bad\xff\xfename", "esc\x1b[31m", "bidi\u202e", "@@ -1 +1 @@", "dir/one", "dir/two three", "dir/sub/deep",
 	"dir/sub/d\téep", "a => b", "{x}", "x.txt\r", "diff --git a/x b/y", "other/one", "other/sub/deep", "nbsp\u00a0",
 }
 
-// lines are what files are made of; some look like parts of a patch.
+// textLines are lines of random files; some look like parts of a patch.
 var lines = []string{
 	"", "one", "two", "three four", "}", "{", "\t\tindented", "func main() {", "diff --git a/a b/a", "--- a/a", "+++ b/a", "@@ -1 +1 @@",
 	"@@ -1,2 +3,4 @@ x", `\ No newline at end of file`, "+added", "-removed", "Binary files a/a and b/a differ", "GIT binary patch",
@@ -78,7 +78,7 @@ func randomEntry(r *rand.Rand, binary bool) entry {
 	return entry{"100644", randomLines(r)}
 }
 
-// put adds a file unless a directory of that name or a file in its way is there.
+// add adds a file, unless it would be above or below another one.
 func (t tree) put(path string, e entry) {
 	for other := range t {
 		if strings.HasPrefix(other, path+"/") || strings.HasPrefix(path, other+"/") {
@@ -96,7 +96,7 @@ func randomTree(r *rand.Rand, binary bool) tree {
 	return t
 }
 
-// changed is a tree after somebody worked in it.
+// changed returns a copy of the tree with random edits, renames and mode changes.
 func (t tree) changed(r *rand.Rand, binary bool) tree {
 	after := maps.Clone(t)
 	for _, path := range slices.Sorted(maps.Keys(t)) {
@@ -104,7 +104,7 @@ func (t tree) changed(r *rand.Rand, binary bool) tree {
 		switch r.IntN(9) {
 		case 0:
 			delete(after, path)
-		case 1, 2: // renamed, perhaps onto what is there
+		case 1, 2: // renamed, perhaps over another file
 			delete(after, path)
 			if r.IntN(2) == 0 {
 				e.content = edited(r, e)
@@ -124,7 +124,7 @@ func (t tree) changed(r *rand.Rand, binary bool) tree {
 			after[path] = entry{e.mode, edited(r, e)}
 		}
 	}
-	if paths := slices.Sorted(maps.Keys(after)); len(paths) > 1 && r.IntN(4) == 0 { // two swap places
+	if paths := slices.Sorted(maps.Keys(after)); len(paths) > 1 && r.IntN(4) == 0 { // two files swap names
 		a, b := paths[0], paths[r.IntN(len(paths)-1)+1]
 		after[a], after[b] = after[b], after[a]
 	}
@@ -212,7 +212,7 @@ func readTree(tb testing.TB, dir string) tree {
 	return t
 }
 
-// lab is a repository with trees in it.
+// testRepo is a repository with trees, and a mirror to compare them.
 type lab struct {
 	tb     testing.TB
 	dir    string
@@ -258,7 +258,7 @@ func (l *lab) git(dir, stdin string, args ...string) string {
 	return out.String()
 }
 
-// commits imports trees and returns the commits that have them.
+// commits imports trees with fast-import and returns their commits.
 func (l *lab) commits(trees ...tree) []string {
 	l.tb.Helper()
 	var b strings.Builder

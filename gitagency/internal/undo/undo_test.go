@@ -29,7 +29,7 @@ func TestRollbackRunsEveryUndoBackwardsEvenWhenSomeFail(t *testing.T) {
 		t.Errorf("failed %v, logged %v", failed, logged)
 	}
 	if again := tx.Rollback(t.Context()); again != nil || len(order) != 3 {
-		t.Errorf("a second rollback did something: %v %v", again, order)
+		t.Errorf("the second rollback ran undo functions: %v %v", again, order)
 	}
 }
 
@@ -68,7 +68,7 @@ func TestNoStepBeginsOnceTheContextEnded(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(stop)
 	var tx Tx
-	err := tx.Step(ctx, "s", func() error { t.Error("it ran"); return nil })
+	err := tx.Step(ctx, "s", func() error { t.Error("the step ran"); return nil })
 	if !errors.Is(err, stop) {
 		t.Errorf("got %v", err)
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/undo"
 )
 
-// poorly runs a test once more in a process of its own, which has few descriptors and, if we are root, is an
-// ordinary user. It reports whether this is that process.
+// rerunLimited runs the test again in a process that may open 256 files and, if the tests run as root, belongs to an
+// unprivileged user. It reports whether this is that process.
 func poorly(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv("TEST_RERUN") != "" {
@@ -30,7 +30,7 @@ func poorly(t *testing.T) bool {
 	dir := t.TempDir()
 	exe, err := os.Executable()
 	must(t, err)
-	// Were it written here, a process that is forked meanwhile could keep it from being run.
+	// Copied by cp: if this process wrote it, a child forked meanwhile could hold it open for writing (ETXTBSY).
 	must(t, exec.CommandContext(t.Context(), "cp", exe, filepath.Join(dir, "test")).Run())
 	exe = filepath.Join(dir, "test")
 	must(t, os.Chmod(exe, 0o755))
@@ -50,7 +50,7 @@ func poorly(t *testing.T) bool {
 	return false
 }
 
-// deep makes directories in each other, further down than any path could say.
+// makeDeepDirs makes nested directories, possibly deeper than PATH_MAX.
 func deep(t *testing.T, levels int, parts ...string) {
 	t.Helper()
 	at, err := unix.Open(mkdir(t, parts...), unix.O_RDONLY|unix.O_DIRECTORY, 0)
@@ -73,7 +73,8 @@ func identityOf(t *testing.T, path string) identity {
 	return identity{Device: uint64(st.Dev), Inode: st.Ino, Modified: fi.ModTime().UnixNano()}
 }
 
-// An agent can write what we go by. It must not get us to do what it could not do itself, nor to give up.
+// TestRecoverIgnoresForgedStage: an agent can write into the stage. Recover must neither act outside the tree for it nor
+// fail.
 func TestAForgedStageReachesNothingAndIsGone(t *testing.T) {
 	t.Parallel()
 	poorly(t)
@@ -88,33 +89,33 @@ func TestAForgedStageReachesNothingAndIsGone(t *testing.T) {
 	agency := filepath.Join(tree.Path, guard.AgencyDir)
 	stage := filepath.Join(agency, "put-x")
 	for name, forge := range map[string]func(){
-		"a path that leads up":       func() { write(t, entry("../outside/file", secret), stage, planName) },
-		"a path through a link":      func() { write(t, entry("out/file", secret), stage, planName) },
-		"git":                        func() { write(t, entry(".git", gitFile), stage, planName) },
-		"marker":                     func() { write(t, entry(".agency/SANDBOX_MARKER", marker), stage, planName) },
-		"a pipe":                     func() { fifo(t, stage, planName) },
-		"a link":                     func() { link(t, filepath.Join(outside, "file"), stage, planName) },
-		"nonsense":                   func() { write(t, `{"made":[{"path":7}]}`, stage, planName) },
-		"a closed plan":              func() { must(t, os.Chmod(write(t, "{}", stage, planName), 0)) },
-		"a plan that is a directory": func() { mkdir(t, stage, planName) },
-		"old of another name": func() {
+		"a path with ..":        func() { write(t, entry("../outside/file", secret), stage, planName) },
+		"a path through a link": func() { write(t, entry("out/file", secret), stage, planName) },
+		"the .git file":         func() { write(t, entry(".git", gitFile), stage, planName) },
+		"the marker":            func() { write(t, entry(".agency/SANDBOX_MARKER", marker), stage, planName) },
+		"a FIFO as plan":        func() { fifo(t, stage, planName) },
+		"a symlink as plan":     func() { link(t, filepath.Join(outside, "file"), stage, planName) },
+		"invalid JSON types":    func() { write(t, `{"made":[{"path":7}]}`, stage, planName) },
+		"an unreadable plan":    func() { must(t, os.Chmod(write(t, "{}", stage, planName), 0)) },
+		"a directory as plan":   func() { mkdir(t, stage, planName) },
+		"reserved names in old": func() {
 			write(t, "evil", stage, oldDirName, ".git")
 			write(t, "evil", stage, oldDirName, ".agency", "INTEGRATION_MARKER")
 			write(t, "evil", stage, oldDirName, "out", "evil")
 		},
-		"old that is a link": func() { mkdir(t, stage); link(t, outside, stage, oldDirName) },
-		"old that is a pipe": func() { fifo(t, stage, oldDirName) },
-		"old that is a file": func() { write(t, "", stage, oldDirName) },
-		"old that is closed": func() { must(t, os.Chmod(mkdir(t, stage, oldDirName), 0)) },
-		"closed below":       func() { must(t, os.Chmod(mkdir(t, stage, oldDirName, "d"), 0)) },
-		"read-only": func() {
+		"a symlink as old":  func() { mkdir(t, stage); link(t, outside, stage, oldDirName) },
+		"a FIFO as old":     func() { fifo(t, stage, oldDirName) },
+		"a file as old":     func() { write(t, "", stage, oldDirName) },
+		"unreadable old":    func() { must(t, os.Chmod(mkdir(t, stage, oldDirName), 0)) },
+		"unreadable in old": func() { must(t, os.Chmod(mkdir(t, stage, oldDirName, "d"), 0)) },
+		"read-only in old": func() {
 			write(t, "", stage, oldDirName, "a", "b")
 			must(t, os.Chmod(filepath.Join(stage, oldDirName, "a"), 0o500))
 		},
-		"no permissions":       func() { must(t, os.Chmod(mkdir(t, stage), 0)) },
-		"no permissions above": func() { mkdir(t, stage); must(t, os.Chmod(agency, 0)) },
-		"too deep":             func() { deep(t, 1000, stage, oldDirName) },
-		"too deep elsewhere":   func() { deep(t, 1000, stage, newDirName) },
+		"unreadable stage":   func() { must(t, os.Chmod(mkdir(t, stage), 0)) },
+		"unreadable .agency": func() { mkdir(t, stage); must(t, os.Chmod(agency, 0)) },
+		"too deep in old":    func() { deep(t, 1000, stage, oldDirName) },
+		"too deep in new":    func() { deep(t, 1000, stage, newDirName) },
 	} {
 		forge()
 		if err := Recover(t.Context(), tree, -1); err != nil {
@@ -125,13 +126,13 @@ func TestAForgedStageReachesNothingAndIsGone(t *testing.T) {
 			t.Fatalf("%s: the tree changed:\n%s\n%s", name, before, after)
 		}
 		if state(t, outside) != out {
-			t.Fatalf("%s: something happened outside", name)
+			t.Fatalf("%s: files outside changed", name)
 		}
 	}
 	link(t, outside, agency, "put-y")
 	must(t, put(t, tree, text("x", "")))
 	if state(t, outside) != out {
-		t.Error("something happened outside")
+		t.Error("files outside changed")
 	}
 	must(t, os.RemoveAll(agency))
 	for name, forge := range map[string]func(){
@@ -139,13 +140,14 @@ func TestAForgedStageReachesNothingAndIsGone(t *testing.T) {
 	} {
 		forge()
 		if err := Recover(t.Context(), tree, -1); err != nil {
-			t.Errorf(".agency that is %s: %v", name, err)
+			t.Errorf(".agency is %s: %v", name, err)
 		}
 		must(t, os.Remove(agency))
 	}
 }
 
-// What an agent does to its directories after a put was killed keeps nothing from being put back, or it is kept.
+// TestRecoverRestoresReplacedOrKeepsIt changes the permissions of directories after a killed put: Recover restores the
+// replaced files, or keeps them and reports it.
 func TestWhatWasReplacedComesBackOrIsKept(t *testing.T) {
 	t.Parallel()
 	ordinary := poorly(t) || os.Geteuid() != 0
@@ -157,16 +159,16 @@ func TestWhatWasReplacedComesBackOrIsKept(t *testing.T) {
 	must(t, Recover(t.Context(), tree, -1))
 	must(t, os.Chmod(d, 0o755))
 	if after := state(t, tree.Path); after != before {
-		t.Errorf("with a directory that is read-only:\n%s\n%s", before, after)
+		t.Errorf("with a read-only directory:\n%s\n%s", before, after)
 	}
 	if !ordinary {
-		return // nothing is closed to root
+		return // permissions do not apply to root
 	}
 	killedPut(t, tree, files, "done:before")
 	must(t, os.Chmod(d, 0))
 	var left *IncompleteUndoError
 	if err := Recover(t.Context(), tree, -1); !errors.As(err, &left) || left.Files != 3 || !errors.Is(err, fs.ErrPermission) {
-		t.Errorf("with a directory that is closed: %v", err)
+		t.Errorf("with an unreadable directory: %v", err)
 	}
 	if err := put(t, tree, text("meanwhile", "")); err != nil {
 		t.Errorf("another put: %v", err)
@@ -175,11 +177,11 @@ func TestWhatWasReplacedComesBackOrIsKept(t *testing.T) {
 	must(t, os.Chmod(d, 0o755))
 	must(t, Recover(t.Context(), tree, -1))
 	if after := state(t, tree.Path); after != before {
-		t.Errorf("as soon as it is open:\n%s\n%s", before, after)
+		t.Errorf("after the permissions were restored:\n%s\n%s", before, after)
 	}
 }
 
-// As many directories as there are descriptors, and more.
+// TestPutDoesNotExhaustDescriptors puts into more directories than the process may open.
 func TestManyAndDeepDirectoriesDoNotExhaustDescriptors(t *testing.T) {
 	t.Parallel()
 	if !poorly(t) {
@@ -198,18 +200,18 @@ func TestManyAndDeepDirectoriesDoNotExhaustDescriptors(t *testing.T) {
 	killedPut(t, tree, files, "done:before")
 	must(t, Recover(t.Context(), tree, -1))
 	if state(t, tree.Path) != before {
-		t.Error("a put that was killed was not undone")
+		t.Error("the killed put was not undone")
 	}
 	must(t, put(t, tree, files...))
 	if read(t, tree.Path, "d449", "f") != "new" || read(t, tree.Path, down, "f") != "new" {
-		t.Error("it was not put")
+		t.Error("the files were not put")
 	}
 	if left := entries(t, tree.Path, guard.AgencyDir); !slices.Equal(left, []string{guard.Sandbox.Name}) {
 		t.Errorf("left: %q", left)
 	}
 }
 
-// While a put prepares, whoever is in the tree can get at its stage.
+// TestPutNeverWritesThroughFilesInStage places hard links to a file outside into the stage while Put prepares it.
 func TestNothingThatIsThereIsWrittenToInAStage(t *testing.T) {
 	t.Parallel()
 	tree, outside := newTree(t)
@@ -237,11 +239,11 @@ func TestNothingThatIsThereIsWrittenToInAStage(t *testing.T) {
 		t.Error(err)
 	}
 	if read(t, tree.Path, "a") != "1" || state(t, outside) != before {
-		t.Error("something outside was written to")
+		t.Error("a file outside was written to")
 	}
 }
 
-// Who is called off does not go on to the end of a plan that somebody wrote; and one that is too long is none.
+// TestRecoverBoundsForgedPlan: Recover stops in a long plan when its context ends, and ignores a plan that is too large.
 func TestAForgedPlanKeepsNobodyBusy(t *testing.T) {
 	t.Parallel()
 	tree, _ := newTree(t)
@@ -249,7 +251,7 @@ func TestAForgedPlanKeepsNobodyBusy(t *testing.T) {
 	entry := `{"path":"a/b","dev":1,"ino":2},`
 	plan := `{"made":[` + strings.Repeat(entry, 20000) + `{"path":"a","dev":1,"ino":2}]}`
 	write(t, plan, stage, planName)
-	ctx := &endsAfter{Context: t.Context(), most: 30000} // while it is followed
+	ctx := &endsAfter{Context: t.Context(), most: 30000} // ends while the plan is processed
 	if err := Recover(ctx, tree, -1); !errors.Is(err, context.Canceled) || !exists(stage) {
 		t.Error(err)
 	}
@@ -263,11 +265,11 @@ func TestAForgedPlanKeepsNobodyBusy(t *testing.T) {
 	write(t, `{"made":[`+strings.Repeat(" ", maxPlanBytes)+last, stage, planName)
 	must(t, Recover(t.Context(), tree, -1))
 	if !exists(mine) || exists(stage) {
-		t.Error("a plan that nobody can have written was followed")
+		t.Error("a plan that is too large was followed")
 	}
 }
 
-// endsAfter is a context that ends when it was looked at often enough.
+// cancelAfter is a context that is cancelled after a number of calls of Err.
 type endsAfter struct {
 	context.Context
 	most, looks int

@@ -33,7 +33,7 @@ func symlink(path, target string) File {
 	return File{Path: path, Content: []byte(target), Mode: fs.ModeSymlink}
 }
 
-// state is everything in a tree: names, modes, inodes, contents.
+// describeTree lists every entry of a tree with its mode, inode and content.
 func state(t *testing.T, dir string) string {
 	t.Helper()
 	var b strings.Builder
@@ -130,7 +130,7 @@ func TestOneHostileNameAmongOthersAndNothingIsWritten(t *testing.T) {
 	for _, name := range hostileNames(t) {
 		for _, file := range []File{text(name, "evil"), {Path: name, Mode: fs.ModeDir}, symlink("link", name)} {
 			if file.Mode.Type() == fs.ModeSymlink && slices.Contains([]string{"a/..", ".."}, name) {
-				continue // those are refused too, but not for the name
+				continue // refused as well, but not because of the name
 			}
 			opened := false
 			first := File{Path: "sub/first", Open: func() (io.ReadCloser, error) { opened = true; return nil, io.EOF }}
@@ -143,7 +143,7 @@ func TestOneHostileNameAmongOthersAndNothingIsWritten(t *testing.T) {
 		t.Errorf("the tree changed:\n%s\n%s", before, after)
 	}
 	if state(t, outside) != out {
-		t.Error("something happened outside")
+		t.Error("files outside changed")
 	}
 }
 
@@ -162,7 +162,7 @@ func TestWhatIsThereIsReplacedAndNeverWrittenThrough(t *testing.T) {
 	before := state(t, outside)
 	must(t, put(t, tree, text("hard", "new"), text("link", "new"), text("dangling", "new"), text("inner/file", "new"), symlink("inner/l", "file")))
 	if state(t, outside) != before {
-		t.Error("something happened outside")
+		t.Error("files outside changed")
 	}
 	for _, name := range []string{"hard", "link", "dangling", "d/file"} {
 		fi, err := os.Lstat(filepath.Join(tree.Path, name))
@@ -172,7 +172,7 @@ func TestWhatIsThereIsReplacedAndNeverWrittenThrough(t *testing.T) {
 		}
 	}
 	if data, err := io.ReadAll(held); string(data) != "old" || err != nil {
-		t.Errorf("who has the old file open sees %q, %v", data, err)
+		t.Errorf("the open old file reads %q, %v", data, err)
 	}
 }
 
@@ -190,7 +190,7 @@ func TestWhatIsInTheWayIsSaidAndLeftAlone(t *testing.T) {
 	before := state(t, tree.Path)
 	for _, c := range []struct {
 		file File
-		want error // nil for a refusal
+		want error // nil: a ConfinementError
 	}{
 		{text("dir", ""), syscall.EISDIR},
 		{text("dir/sub", ""), syscall.EISDIR},
@@ -231,18 +231,18 @@ func TestABatchMustNotBeInItsOwnWay(t *testing.T) {
 	link(t, "d", tree.Path, "l")
 	before := state(t, tree.Path)
 	for name, files := range map[string][]File{
-		"twice":                                     {text("a", ""), text("a", "")},
-		"twice, spelt differently":                  {text("a/b", ""), text("./a//b", "")},
-		"twice, by a link":                          {text("l/x", ""), text("d/x", "")},
-		"a file and its child":                      {text("a", ""), text("a/b", "")},
-		"a child and its parent":                    {text("a/b", ""), text("a", "")},
-		"a directory and a file":                    {{Path: "a", Mode: fs.ModeDir}, text("a", "")},
-		"a file and a directory":                    {text("a", ""), {Path: "a", Mode: fs.ModeDir}},
-		"a link and what is below it":               {symlink("a", "d"), text("a/b", "")},
-		"what is below a link and it":               {text("a/b", ""), symlink("a", "d")},
-		"what is below a link and what replaces it": {text("l/x", ""), text("l", "")},
-		"what replaces a link and what is below it": {text("l", ""), text("l/x", "")},
-		"a link in place of a link of ours":         {symlink("l", "d"), symlink("l", "d")},
+		"twice":                                    {text("a", ""), text("a", "")},
+		"twice, in two spellings":                  {text("a/b", ""), text("./a//b", "")},
+		"twice, through a symlink":                 {text("l/x", ""), text("d/x", "")},
+		"a file and its child":                     {text("a", ""), text("a/b", "")},
+		"a child and its parent":                   {text("a/b", ""), text("a", "")},
+		"a directory and a file":                   {{Path: "a", Mode: fs.ModeDir}, text("a", "")},
+		"a file and a directory":                   {text("a", ""), {Path: "a", Mode: fs.ModeDir}},
+		"a symlink and a path below it":            {symlink("a", "d"), text("a/b", "")},
+		"a path below a symlink and the symlink":   {text("a/b", ""), symlink("a", "d")},
+		"a path below a link and its replacement":  {text("l/x", ""), text("l", "")},
+		"a link's replacement and a path below it": {text("l", ""), text("l/x", "")},
+		"the same symlink twice":                   {symlink("l", "d"), symlink("l", "d")},
 	} {
 		if err := put(t, tree, files...); err == nil {
 			t.Errorf("%s was put", name)
@@ -275,7 +275,7 @@ func TestLinksStayInside(t *testing.T) {
 		}
 	}
 	if exists(filepath.Join(tree.Path, "x")) {
-		t.Error("a link was made")
+		t.Error("a symlink was made")
 	}
 }
 
@@ -320,7 +320,8 @@ func TestLinksStayInsideOnTheWholeWayTheyLead(t *testing.T) {
 	))
 }
 
-// crowded is a tree with something of everything, and a batch that replaces, adds to and makes directories.
+// newMixedTree returns a tree with files, a symlink and a hard link, and a batch that replaces files, adds files and makes
+// directories.
 func crowded(t *testing.T) (*guard.Tree, []File) {
 	t.Helper()
 	tree, outside := newTree(t)
@@ -337,7 +338,7 @@ func crowded(t *testing.T) (*guard.Tree, []File) {
 	}
 }
 
-// points are all steps of putting the crowded batch.
+// faultPoints returns the fault points of putting the batch of newMixedTree, in order.
 func points(t *testing.T) (found []string) {
 	t.Helper()
 	tree, files := crowded(t)
@@ -350,14 +351,14 @@ func TestAPutThatFailsOrIsCancelledAtAnyStepLeavesTheTreeAsItWas(t *testing.T) {
 	t.Parallel()
 	all := points(t)
 	if len(all) < 20 {
-		t.Fatalf("only %q", all)
+		t.Fatalf("only the fault points %q", all)
 	}
 	tree, files := crowded(t)
 	before := state(t, path.Dir(tree.Path))
 	for _, point := range all {
 		for _, cancels := range []bool{false, true} {
 			if cancels && strings.HasPrefix(point, "done:") {
-				continue // too late
+				continue // too late to cancel
 			}
 			ctx, cancel := context.WithCancelCause(t.Context())
 			purpose := errors.New("on purpose")
@@ -383,7 +384,7 @@ func TestAPutThatFailsOrIsCancelledAtAnyStepLeavesTheTreeAsItWas(t *testing.T) {
 	}
 }
 
-// The directory that things were moved to goes by another name when they are to be taken back.
+// TestPutRollbackFollowsMovedDirectory renames a directory that files were put into before the rollback.
 func TestAPutIsTakenBackFromWhereverItsDirectoriesWent(t *testing.T) {
 	t.Parallel()
 	tree, files := crowded(t)
@@ -408,7 +409,7 @@ func TestAPutIsTakenBackFromWhereverItsDirectoriesWent(t *testing.T) {
 	}
 }
 
-// What was moved away while files were put there, and may be out of the tree, was not put.
+// TestPutFailsWhenDirectoryIsMovedAway moves a directory out of the tree while files are put into it.
 func TestAPutIntoADirectoryThatIsMovedAwayIsNone(t *testing.T) {
 	t.Parallel()
 	for name, instead := range map[string]func(d string) error{
@@ -436,7 +437,7 @@ func TestAPutIntoADirectoryThatIsMovedAwayIsNone(t *testing.T) {
 	}
 }
 
-// What comes to be in the way after it was looked at is neither replaced nor set aside.
+// TestPutKeepsFilesCreatedMeanwhile creates a file at a destination after Put has checked it: the file is kept.
 func TestWhatComesInTheWayAtTheLastMomentStays(t *testing.T) {
 	t.Parallel()
 	for point, mine := range map[string]string{"place z:before": "z", "place d/new:before": "d/new", "place a:before": "a/mine"} {
@@ -451,7 +452,7 @@ func TestWhatComesInTheWayAtTheLastMomentStays(t *testing.T) {
 			return nil
 		}}
 		if err := Put(t.Context(), tree, tx, files, nil); err == nil {
-			t.Errorf("%s: it was put", point)
+			t.Errorf("%s: Put succeeded", point)
 		}
 		if read(t, tree.Path, mine) != "mine" || read(t, tree.Path, "d", "b") != "old b" || len(entries(t, tree.Path, guard.AgencyDir)) != 1 {
 			t.Errorf("%s: %q", point, entries(t, tree.Path))
@@ -459,8 +460,8 @@ func TestWhatComesInTheWayAtTheLastMomentStays(t *testing.T) {
 	}
 }
 
-// killedPut puts until a point, at which everything stops: nothing is rolled back, and only what the kernel
-// does when a process dies still happens.
+// killedPut runs Put up to a fault point and ends its goroutine there, as a killed process does: nothing is rolled back,
+// and only descriptors and locks are released.
 func killedPut(t *testing.T, tree *guard.Tree, files []File, point string) {
 	t.Helper()
 	gone := make(chan bool)
@@ -488,7 +489,7 @@ func TestAPutKilledAtAnyStepIsUndoneByTheNext(t *testing.T) {
 		if after := state(t, path.Dir(tree.Path)); after != before {
 			t.Fatalf("%s: the tree changed:\n%s\n%s", point, before, after)
 		}
-		// The next put does the same by itself.
+		// The next put recovers by itself.
 		killedPut(t, tree, files, point)
 		must(t, put(t, tree, text("next", "n")))
 		must(t, os.Remove(filepath.Join(tree.Path, "next")))
@@ -496,14 +497,14 @@ func TestAPutKilledAtAnyStepIsUndoneByTheNext(t *testing.T) {
 			t.Fatalf("%s: the tree changed:\n%s\n%s", point, before, after)
 		}
 	}
-	killedPut(t, tree, files, all[len(all)-1]) // done, but for the stage
+	killedPut(t, tree, files, all[len(all)-1]) // complete; only the stage is left
 	must(t, Recover(t.Context(), tree, -1))
 	if read(t, tree.Path, "a") != "new a" || read(t, tree.Path, "d", "new", "x") != "x" || len(entries(t, tree.Path, guard.AgencyDir)) != 1 {
-		t.Error("what was done did not stay")
+		t.Error("the completed put was undone")
 	}
 }
 
-// Whoever has put something may be killed again while it clears up.
+// TestRecoverDoesNotUndoCompletedPut removes part of the stage, as a process killed during cleanup does.
 func TestNothingIsRestoredFromAPutThatWasDone(t *testing.T) {
 	t.Parallel()
 	tree, files := crowded(t)
@@ -531,11 +532,11 @@ func TestUndoingAKilledPutKeepsWhatWasDoneSince(t *testing.T) {
 	t.Parallel()
 	tree, files := crowded(t)
 	killedPut(t, tree, files, "done:before")
-	write(t, "mine", tree.Path, "fresh", "mine")              // in a directory that was put
-	write(t, "changed", tree.Path, "d", "b")                  // what was put
-	must(t, os.Remove(filepath.Join(tree.Path, "a")))         // or instead of it
+	write(t, "mine", tree.Path, "fresh", "mine")              // in a directory of the put
+	write(t, "changed", tree.Path, "d", "b")                  // a file of the put, changed
+	must(t, os.Remove(filepath.Join(tree.Path, "a")))         // a file of the put, replaced
 	write(t, "mine too", tree.Path, "a")                      //
-	must(t, os.RemoveAll(filepath.Join(tree.Path, "d", "e"))) // what was replaced has no place any more
+	must(t, os.RemoveAll(filepath.Join(tree.Path, "d", "e"))) // the directory of a replaced file is gone
 	must(t, Recover(t.Context(), tree, -1))
 	for name, want := range map[string]string{"fresh/mine": "mine", "d/b": "changed", "a": "mine too", "d/other": "other"} {
 		if got := read(t, tree.Path, name); got != want {
@@ -576,7 +577,7 @@ func TestAPutThatLivesIsNotTakenForDead(t *testing.T) {
 	}}
 	must(t, Put(t.Context(), tree, tx, []File{text("a", "1")}, nil))
 	if read(t, tree.Path, "a") != "1" || read(t, tree.Path, "b") != "2" {
-		t.Error("one of them is missing")
+		t.Error("one of the puts is missing")
 	}
 }
 
@@ -621,7 +622,7 @@ func TestManyPutsAtOnceEachHappenWhollyOrNotAtAll(t *testing.T) {
 				for j := range 20 {
 					files = append(files, text(fmt.Sprintf("shared/d%d/f%d", j%3, j), fmt.Sprint(i)), text(fmt.Sprintf("own%d/f%d", i, j), ""))
 				}
-				other, err := guard.OpenTree(tree.Path) // as another process would
+				other, err := guard.OpenTree(tree.Path) // own handles, as in another process
 				if err == nil {
 					err = errors.Join(Put(t.Context(), other, &undo.Tx{}, files, nil), other.Close())
 				}
@@ -637,14 +638,14 @@ func TestManyPutsAtOnceEachHappenWhollyOrNotAtAll(t *testing.T) {
 		contents[read(t, tree.Path, fmt.Sprintf("shared/d%d/f%d", j%3, j))] = true
 	}
 	if len(contents) != 1 {
-		t.Errorf("puts were mixed: %v", contents)
+		t.Errorf("files of several puts: %v", contents)
 	}
 	if left := entries(t, tree.Path, guard.AgencyDir); len(left) != 1 {
 		t.Errorf("left: %q", left)
 	}
 }
 
-// FuzzPut puts whatever into a small tree: all of it is there then, or nothing has changed.
+// FuzzPut puts a random batch into a small tree: the batch is complete, or the tree is unchanged.
 func FuzzPut(f *testing.F) {
 	f.Add("a\nb/c\nd/>x", 3)
 	f.Add("l>d\nl/x", 0)
@@ -685,7 +686,7 @@ func FuzzPut(f *testing.F) {
 		}}
 		err := Put(t.Context(), tree, tx, files, nil)
 		if state(t, outside) != out {
-			t.Fatalf("%q: something happened outside", batch)
+			t.Fatalf("%q: files outside changed", batch)
 		}
 		after := state(t, tree.Path)
 		if err != nil {

@@ -14,7 +14,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/undo"
 )
 
-// swap exchanges a directory of a tree with links that lead out of it, or to what is hidden in it, until stop.
+// swapWithLinks exchanges a directory of a tree with symlinks that lead out of the tree or to its .agency, until stop is
+// closed.
 func swap(t *testing.T, tree, dir, outside string, stop <-chan bool) *sync.WaitGroup {
 	t.Helper()
 	out, hidden := link(t, outside, filepath.Dir(tree), "out"), link(t, guard.AgencyDir, filepath.Dir(tree), "hidden")
@@ -22,7 +23,7 @@ func swap(t *testing.T, tree, dir, outside string, stop <-chan bool) *sync.WaitG
 	swapper.Go(func() {
 		for {
 			for _, other := range []string{out, hidden} {
-				for range 2 { // there and back again
+				for range 2 { // swap and restore
 					if err := unix.Renameat2(unix.AT_FDCWD, dir, unix.AT_FDCWD, other, unix.RENAME_EXCHANGE); err != nil {
 						t.Error(err)
 						return
@@ -71,14 +72,14 @@ func TestADirectorySwappedForALinkNeverLetsAnythingOut(t *testing.T) {
 	swapper.Wait()
 	t.Logf("%d put, %d refused, %d entered", done, refused, entered)
 	if done == 0 || refused == 0 || entered == 0 {
-		t.Error("nothing was raced")
+		t.Error("the race did not happen")
 	}
 	if state(t, outside) != before {
-		t.Error("something got out")
+		t.Error("files outside changed")
 	}
 	must(t, Recover(t.Context(), tree, -1))
 	if got := read(t, tree.Path, guard.AgencyDir, guard.Sandbox.Name); !strings.HasPrefix(got, "# This directory is a sandbox") || len(entries(t, tree.Path, guard.AgencyDir)) != 1 {
-		t.Errorf("the marker is %q, among %q", got, entries(t, tree.Path, guard.AgencyDir))
+		t.Errorf("the marker is %q, entries of .agency: %q", got, entries(t, tree.Path, guard.AgencyDir))
 	}
 }
 

@@ -34,7 +34,7 @@ func TestParseConfigReadsScopeOriginKeyAndValue(t *testing.T) {
 	}
 }
 
-// Whatever is read can be written the way git writes it and read again.
+// FuzzParseSettings checks that parsed settings, written again in the format of git, are parsed to the same settings.
 func FuzzParseConfig(f *testing.F) {
 	f.Add("local\x00file:.git/config\x00agency.x\ny\x00")
 	f.Add("command\x00command line:\x00agency.flag\x00global\x00file:/x\x00agency.flag\n\x00")

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// DiskState is everything below the paths: names, kinds, modes and contents.
+// DiskState maps every path below the given ones, themselves included, to its mode and content; of a symlink to its
+// mode and target.
 func DiskState(t *testing.T, paths ...string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -22,22 +23,22 @@ func DiskState(t *testing.T, paths ...string) map[string]string {
 			if err != nil {
 				return err
 			}
-			what := fi.Mode().String()
+			state := fi.Mode().String()
 			switch {
 			case fi.Mode().IsRegular():
 				data, err := os.ReadFile(path)
 				if err != nil {
 					return err
 				}
-				what += " " + string(data)
+				state += " " + string(data)
 			case fi.Mode()&fs.ModeSymlink != 0:
 				target, err := os.Readlink(path)
 				if err != nil {
 					return err
 				}
-				what += " -> " + target
+				state += " -> " + target
 			}
-			found[path] = what
+			found[path] = state
 			return nil
 		})
 		if err != nil {
@@ -47,7 +48,8 @@ func DiskState(t *testing.T, paths ...string) map[string]string {
 	return found
 }
 
-// RequireSame compares two maps and names only what differs.
+// RequireSame fails the test for every key whose value differs between the maps, or that only one of them has. what
+// begins the messages.
 func RequireSame(t *testing.T, what string, got, want map[string]string) {
 	t.Helper()
 	keys := slices.Sorted(maps.Keys(got))
@@ -63,11 +65,12 @@ func RequireSame(t *testing.T, what string, got, want map[string]string) {
 		case !haveG:
 			t.Errorf("%s: %q is missing, want %q", what, k, w)
 		case !haveW:
-			t.Errorf("%s: %q is there and should not be: %q", what, k, g)
+			t.Errorf("%s: %q should not exist: %q", what, k, g)
 		case g != w:
 			t.Errorf("%s: %q is %q, want %q", what, k, g, w)
 		}
 	}
 }
 
+// Exists reports whether there is a file, directory or symlink, even a dangling one, at path.
 func Exists(path string) bool { _, err := os.Lstat(path); return err == nil }

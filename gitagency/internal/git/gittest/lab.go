@@ -1,5 +1,5 @@
-// Package gittest makes git repositories for tests, in an environment without the configuration of the machine. It runs
-// plain git and imports nothing of this module, so that the tests of every package can use it.
+// Package gittest creates git repositories for tests, in an environment without the configuration of the machine. It
+// runs plain git and must not import any package of this module, so that the tests of every package can use it.
 package gittest
 
 import (
@@ -16,25 +16,26 @@ import (
 	"time"
 )
 
+// Parents returns the object names of a commit's parents.
 func (l *Lab) Parents(commit string) []string {
 	l.T.Helper()
 	return strings.Fields(l.Git("rev-list", "--parents", "-n1", commit))[1:]
 }
 
-// patience is how long a test waits for what must happen; it is never reached unless the test fails.
+// Timeout limits how long a test waits for an event that must happen. Only a failing test reaches it.
 const Timeout = 10 * time.Second
 
-// lab is a repository in an environment of its own: no configuration of the machine, no identity of
-// the person who runs the tests, and dates that never change.
+// Fixture is a repository with an environment of its own: without the configuration of the machine, with a fixed
+// identity and with fixed commit dates.
 type Lab struct {
 	T            *testing.T
-	Root         string // the main worktree, canonical
-	GlobalConfig string // the user's configuration
-	Env          []string
+	Root         string   // main worktree, without symlinks in its path
+	GlobalConfig string   // path of the user's configuration file
+	Env          []string // environment of every git that the fixture runs
 }
 
-// New makes a repository with one commit on main: a.txt, dir/b.txt, run.sh (executable) and
-// link (to a.txt).
+// New creates a repository with one commit on main: a.txt, dir/b.txt, run.sh (executable) and link (a symlink to
+// a.txt).
 func New(t *testing.T) *Lab {
 	t.Helper()
 	l := NewEmpty(t)
@@ -49,7 +50,7 @@ func New(t *testing.T) *Lab {
 	return l
 }
 
-// NewEmpty is the environment without a repository.
+// NewEmpty creates the environment and an empty Root directory, without a repository.
 func NewEmpty(t *testing.T) *Lab {
 	t.Helper()
 	root := TempDir(t)
@@ -64,7 +65,7 @@ func NewEmpty(t *testing.T) *Lab {
 	return l
 }
 
-// TempDir is t.TempDir without symlinks on the way.
+// TempDir returns t.TempDir with the symlinks in its path resolved.
 func TempDir(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -74,6 +75,7 @@ func TempDir(t *testing.T) string {
 	return dir
 }
 
+// Must fails the test on an error.
 func (l *Lab) Must(err error) {
 	l.T.Helper()
 	if err != nil {
@@ -81,10 +83,10 @@ func (l *Lab) Must(err error) {
 	}
 }
 
-// Git runs a git of the test's own in the main worktree.
+// Git runs git in the main worktree and returns its output as GitIn does.
 func (l *Lab) Git(args ...string) string { l.T.Helper(); return l.GitIn(l.Root, args...) }
 
-// GitIn is git in another directory. What it prints comes back without the last newline.
+// GitIn runs git in dir and returns its standard output without the last newline. A git that fails, fails the test.
 func (l *Lab) GitIn(dir string, args ...string) string {
 	l.T.Helper()
 	out, err := l.TryGit(dir, args...)
@@ -94,6 +96,7 @@ func (l *Lab) GitIn(dir string, args ...string) string {
 	return strings.TrimSuffix(out, "\n")
 }
 
+// TryGit runs git in dir and returns its standard output. The error of a git that fails quotes its standard error.
 func (l *Lab) TryGit(dir string, args ...string) (string, error) {
 	cmd := exec.CommandContext(l.T.Context(), "git", args...)
 	cmd.Dir, cmd.Env = dir, l.Env
@@ -105,9 +108,10 @@ func (l *Lab) TryGit(dir string, args ...string) (string, error) {
 	return stdout.String(), nil
 }
 
-// Write puts a file into the main worktree; put into any directory.
+// Write writes a file of the main worktree as WriteIn does.
 func (l *Lab) Write(name, content string) { l.T.Helper(); l.WriteIn(l.Root, name, content) }
 
+// WriteIn writes a file below dir and creates the directories that it needs.
 func (l *Lab) WriteIn(dir, name, content string) {
 	l.T.Helper()
 	path := filepath.Join(dir, name)
@@ -115,6 +119,7 @@ func (l *Lab) WriteIn(dir, name, content string) {
 	l.Must(os.WriteFile(path, []byte(content), 0o644))
 }
 
+// Commit commits every change in the main worktree, untracked files included, and returns the commit.
 func (l *Lab) Commit(message string) string {
 	l.T.Helper()
 	l.Git("add", "-A")
@@ -122,15 +127,16 @@ func (l *Lab) Commit(message string) string {
 	return l.Git("rev-parse", "HEAD")
 }
 
-// ConfigureGlobal adds to what the user configured.
+// ConfigureGlobal adds a value to the user's configuration file.
 func (l *Lab) ConfigureGlobal(key, value string) {
 	l.T.Helper()
 	l.Git("config", "--file", l.GlobalConfig, "--add", key, value)
 }
 
+// SandboxName is a valid sandbox id, used as the name of a worktree.
 const SandboxName = "20260128120500-b7c9"
 
-// Files are the paths a commit or tree holds, each with its mode and content.
+// Files maps every path of a commit or tree to its mode and content; the path of a submodule to its mode and commit.
 func (l *Lab) Files(treeish string) map[string]string {
 	l.T.Helper()
 	found := map[string]string{}
@@ -149,7 +155,8 @@ func (l *Lab) Files(treeish string) map[string]string {
 	return found
 }
 
-// MakeFIFO puts a pipe where something may have been. Whoever reads it is let go when the test ends.
+// MakeFIFO replaces path, whatever it is, with a named pipe. At the end of the test it is opened for writing, which
+// releases a reader that still waits in open.
 func MakeFIFO(t *testing.T, path string) {
 	t.Helper()
 	if err := os.RemoveAll(path); err != nil {
@@ -165,7 +172,7 @@ func MakeFIFO(t *testing.T, path string) {
 	})
 }
 
-// Within fails the test when f does not return.
+// Within fails the test if f, which what describes, does not return within Timeout.
 func Within(t *testing.T, what string, f func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -179,7 +186,8 @@ func Within(t *testing.T, what string, f func()) {
 	}
 }
 
-// SideCommit makes a commit on top of another, with other files; one without content goes.
+// CommitDetached checks out a commit with a detached HEAD and commits files, by path, on top of it. A file with empty
+// content is removed.
 func (l *Lab) SideCommit(on string, files map[string]string) string {
 	l.T.Helper()
 	l.Git("checkout", "-q", "--detach", on)
@@ -195,7 +203,7 @@ func (l *Lab) SideCommit(on string, files map[string]string) string {
 	return l.Git("rev-parse", "HEAD")
 }
 
-// AllObjects are all that there are in a repository.
+// AllObjects returns the names of all objects in the repository, reachable or not.
 func (l *Lab) AllObjects() map[string]bool {
 	l.T.Helper()
 	found := map[string]bool{}
@@ -205,7 +213,7 @@ func (l *Lab) AllObjects() map[string]bool {
 	return found
 }
 
-// TwoCommits makes a second commit and returns both, the older first.
+// TwoCommits adds a commit and returns the previous HEAD and the new commit.
 func (l *Lab) TwoCommits() (older, newer string) {
 	l.T.Helper()
 	older = l.Git("rev-parse", "HEAD")
@@ -213,6 +221,7 @@ func (l *Lab) TwoCommits() (older, newer string) {
 	return older, l.Commit("second")
 }
 
+// Reflog returns the content of a ref's reflog file; empty if there is none.
 func (l *Lab) Reflog(ref string) string {
 	data, err := os.ReadFile(filepath.Join(l.Root, ".git/logs", ref))
 	if err != nil {
@@ -221,7 +230,7 @@ func (l *Lab) Reflog(ref string) string {
 	return string(data)
 }
 
-// RawCommit is a commit as it is written.
+// RawCommit writes a commit object with exactly this content, even if git considers it malformed.
 func (l *Lab) RawCommit(content string) string {
 	l.T.Helper()
 	dir := l.T.TempDir()
@@ -229,7 +238,7 @@ func (l *Lab) RawCommit(content string) string {
 	return l.Git("hash-object", "--literally", "-t", "commit", "-w", filepath.Join(dir, "commit"))
 }
 
-// Shell runs a line in the main worktree.
+// Shell runs a shell command line in the main worktree.
 func (l *Lab) Shell(line string) {
 	l.T.Helper()
 	cmd := exec.CommandContext(l.T.Context(), "sh", "-c", line)
@@ -239,7 +248,7 @@ func (l *Lab) Shell(line string) {
 	}
 }
 
-// MakeTree makes a tree of lines as ls-tree writes them, of which not all has to be there.
+// MakeTree writes a tree object from lines in the format of ls-tree. The objects they name may be missing.
 func (l *Lab) MakeTree(lines ...string) string {
 	l.T.Helper()
 	l.WriteIn(l.Root, ".git/lines", strings.Join(lines, "\n")+"\n")
@@ -249,18 +258,20 @@ func (l *Lab) MakeTree(lines ...string) string {
 	return strings.TrimSpace(string(data))
 }
 
-// MakeBlob makes a file that nothing leads to.
+// MakeBlob writes an unreachable blob.
 func (l *Lab) MakeBlob(content string) string {
 	l.T.Helper()
 	l.WriteIn(l.Root, ".git/blob", content)
 	return l.Git("hash-object", "-w", ".git/blob")
 }
 
+// LoosePath returns the path of a loose object.
 func (l *Lab) LoosePath(oid string) string {
 	return filepath.Join(l.Root, ".git", "objects", oid[:2], oid[2:])
 }
 
-// RewriteFile changes a file that git made read-only.
+// RewriteFile replaces a file, which may be read-only, by one with the changed content. restore writes the old
+// content back.
 func (l *Lab) RewriteFile(path string, change func([]byte) []byte) (restore func()) {
 	l.T.Helper()
 	before, err := os.ReadFile(path)

@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// Unprivileged reports whether the test runs as somebody whom permissions bind. As root it does not;
-// then the same test runs again as nobody, in another process and a directory of nobody's own, and
-// fails here if it fails there.
+// Unprivileged reports whether the test runs as a user other than root, to whom file permissions apply. For root it
+// returns false, after running the same test in another process as the user nobody, with a temporary directory of that
+// user; the test fails if that process fails.
 func Unprivileged(t *testing.T) bool {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -23,8 +23,8 @@ func Unprivileged(t *testing.T) bool {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	// The program lies where nobody may not go; an open file is a way past that, and unlike a copy it
-	// is never busy.
+	// The test binary is in a directory that the user nobody may not enter. An inherited descriptor avoids the path,
+	// and unlike a fresh copy it cannot fail with ETXTBSY.
 	self, err := os.Open("/proc/self/exe")
 	if err != nil {
 		t.Fatal(err)
@@ -39,9 +39,9 @@ func Unprivileged(t *testing.T) bool {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Errorf("as nobody: %v\n%s", err, out)
+		t.Errorf("as user nobody: %v\n%s", err, out)
 	} else if !bytes.Contains(out, []byte("--- PASS: "+t.Name())) {
-		t.Errorf("as nobody the test did not run:\n%s", out)
+		t.Errorf("as user nobody the test did not run:\n%s", out)
 	}
 	return false
 }

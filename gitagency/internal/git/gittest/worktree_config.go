@@ -5,14 +5,16 @@ import (
 	"testing"
 )
 
-// oneTree is a lab with two worktrees besides the main one, of which one has settings that the others have not.
+// Worktrees is a fixture with two linked worktrees. The effective configuration of the worktree One differs from that
+// of another one.
 type Worktrees struct {
 	*Lab
-	One, Other  string // trees
-	GitDirOfOne string // of the one
-	Scratch     string // a directory
+	One, Other  string // paths of the linked worktrees, on branches of these names
+	GitDirOfOne string // administrative directory of One
+	Scratch     string // directory that holds both
 }
 
+// NewWorktrees creates the repository and both worktrees, and calls set to configure them.
 func NewWorktrees(t *testing.T, set func(*Worktrees)) *Worktrees {
 	t.Helper()
 	l := New(t)
@@ -24,52 +26,53 @@ func NewWorktrees(t *testing.T, set func(*Worktrees)) *Worktrees {
 	return o
 }
 
-// Include writes a file that can be included.
+// Include writes a configuration file, to be included by others, and returns its path.
 func (o *Worktrees) Include(text string) string {
 	o.WriteIn(o.Scratch, "more", text)
 	return filepath.Join(o.Scratch, "more")
 }
 
+// AutoCRLF is the text of a configuration file that sets core.autocrlf.
 const AutoCRLF = "[core]\n\tautocrlf = true\n"
 
-// worktreeSetting is one way to set core.autocrlf for one worktree only.
+// worktreeSetting is one way to give a worktree a setting of its own.
 type worktreeSetting struct {
 	Name string
 	Set  func(*Worktrees)
 }
 
-// waysToBeApart are the ways in which something can be set for one worktree, and not for the others.
+// WorktreeSettings lists the ways in which the line endings of one worktree can be configured differently from another.
 var WorktreeSettings = []worktreeSetting{
-	{"a file of its own", func(o *Worktrees) {
+	{"config.worktree", func(o *Worktrees) {
 		o.Git("config", "extensions.worktreeConfig", "true")
 		o.GitIn(o.One, "config", "--worktree", "core.autocrlf", "true")
 	}},
-	{"a file of its own, against what all have", func(o *Worktrees) {
+	{"config.worktree overrides the repository", func(o *Worktrees) {
 		o.Git("config", "core.autocrlf", "input")
 		o.Git("config", "extensions.worktreeConfig", "true")
 		o.GitIn(o.One, "config", "--worktree", "core.autocrlf", "true")
 	}},
-	{"a file that its own includes", func(o *Worktrees) {
+	{"include in config.worktree", func(o *Worktrees) {
 		o.Git("config", "extensions.worktreeConfig", "true")
 		o.GitIn(o.One, "config", "--worktree", "include.path", o.Include(AutoCRLF))
 	}},
-	{"its branch", func(o *Worktrees) { o.Git("config", "includeIf.onbranch:one.path", o.Include(AutoCRLF)) }},
-	{"its branch, in the eyes of the user", func(o *Worktrees) { o.ConfigureGlobal("includeIf.onbranch:one.path", o.Include(AutoCRLF)) }},
-	{"its git directory", func(o *Worktrees) { o.Git("config", "includeIf.gitdir:**/worktrees/one.path", o.Include(AutoCRLF)) }},
-	{"its git directory, in the eyes of the user", func(o *Worktrees) { o.ConfigureGlobal("includeIf.gitdir:"+o.GitDirOfOne+".path", o.Include(AutoCRLF)) }},
-	{"line ends and attributes", func(o *Worktrees) {
+	{"onbranch include of the repository", func(o *Worktrees) { o.Git("config", "includeIf.onbranch:one.path", o.Include(AutoCRLF)) }},
+	{"onbranch include of the user", func(o *Worktrees) { o.ConfigureGlobal("includeIf.onbranch:one.path", o.Include(AutoCRLF)) }},
+	{"gitdir include of the repository", func(o *Worktrees) { o.Git("config", "includeIf.gitdir:**/worktrees/one.path", o.Include(AutoCRLF)) }},
+	{"gitdir include of the user", func(o *Worktrees) { o.ConfigureGlobal("includeIf.gitdir:"+o.GitDirOfOne+".path", o.Include(AutoCRLF)) }},
+	{"core.eol and core.attributesFile in config.worktree", func(o *Worktrees) {
 		o.WriteIn(o.Scratch, "rules", "*.txt text\n")
 		o.Git("config", "extensions.worktreeConfig", "true")
 		o.GitIn(o.One, "config", "--worktree", "core.eol", "crlf")
 		o.GitIn(o.One, "config", "--worktree", "core.attributesFile", filepath.Join(o.Scratch, "rules"))
 	}},
-	{"that it has none of what the one typed in has", func(o *Worktrees) {
+	{"config.worktree of the other worktrees", func(o *Worktrees) {
 		o.Git("config", "extensions.worktreeConfig", "true")
 		for _, tree := range []string{o.Root, o.Other} {
 			o.GitIn(tree, "config", "--worktree", "core.autocrlf", "true")
 		}
 	}},
-	{"that linked ones have what the main one has not", func(o *Worktrees) {
+	{"gitdir include for linked worktrees", func(o *Worktrees) {
 		o.Git("config", "extensions.worktreeConfig", "true")
 		o.ConfigureGlobal("includeIf.gitdir:"+filepath.Join(o.Root, ".git")+"/.path", o.Include(AutoCRLF))
 	}},

@@ -17,7 +17,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 )
 
-// busy is a repository with everything an index can hold.
+// newTestRepo creates a repository with names and modes of many kinds, and with a branch "other" that conflicts with
+// main.
 func busy(t *testing.T, format string) *gittest.Lab {
 	t.Helper()
 	l := gittest.NewEmpty(t)
@@ -42,10 +43,11 @@ func busy(t *testing.T, format string) *gittest.Lab {
 	return l
 }
 
-// complicate stages what is not simply a file.
+// stageUnusualEntries stages a conflict, a submodule, names around the length limit of the flags, and an
+// assume-unchanged file.
 func complicate(l *gittest.Lab) {
 	l.T.Helper()
-	_, _ = l.TryGit(l.Root, "merge", "-q", "other") // a conflict: three stages of one name
+	_, _ = l.TryGit(l.Root, "merge", "-q", "other") // conflict: three stages of one name
 	l.Git("update-index", "--add", "--cacheinfo", "160000,"+l.Git("rev-parse", "HEAD")+",module")
 	long := strings.Repeat(strings.Repeat("n", 200)+"/", 20) + "end" // 4023 bytes
 	l.Git("update-index", "--add", "--cacheinfo", "100644,"+l.Git("rev-parse", "HEAD:z")+","+long)
@@ -53,6 +55,7 @@ func complicate(l *gittest.Lab) {
 	l.Git("update-index", "--assume-unchanged", "z")
 }
 
+// setExtendedFlags stages entries that need the extended flags of version 3.
 func extend(l *gittest.Lab) {
 	l.T.Helper()
 	l.Git("update-index", "--skip-worktree", "dir/sub.x")
@@ -60,8 +63,10 @@ func extend(l *gittest.Lab) {
 	l.Git("add", "-N", "intended")
 }
 
+// indexPath returns the path of the index file.
 func indexPath(l *gittest.Lab) string { return filepath.Join(l.Root, ".git/index") }
 
+// readIndexFile parses the index file, and also returns its bytes.
 func readIndexFile(l *gittest.Lab, format string) (File, []byte) {
 	l.T.Helper()
 	data, err := os.ReadFile(indexPath(l))
@@ -80,7 +85,7 @@ func TestGitReadsBackWhatItWrote(t *testing.T) {
 					t.Run(fmt.Sprint(format, "-", version, "-", extended, "-", hashed), func(t *testing.T) {
 						t.Parallel()
 						l := busy(t, format)
-						l.ConfigureGlobal("index.skipHash", hashed) // of newer gits
+						l.ConfigureGlobal("index.skipHash", hashed) // older versions of git ignore it
 						l.ConfigureGlobal("core.untrackedCache", "true")
 						complicate(l)
 						if extended {
@@ -88,10 +93,10 @@ func TestGitReadsBackWhatItWrote(t *testing.T) {
 						}
 						l.Git("update-index", "--index-version", version)
 						_, _ = l.TryGit(l.Root, "status")
-						ask := func() string {
+						gitOutput := func() string {
 							return l.Git("ls-files", "--debug", "--stage", "-v", "-z") + l.Git("status", "--porcelain", "-z") + l.Git("diff", "--cached", "--raw")
 						}
-						want := ask()
+						want := gitOutput()
 						x, data := readIndexFile(l, format)
 						if n := strings.Count(l.Git("ls-files", "-s", "-z"), "\x00"); Len(x) != n {
 							t.Errorf("%d entries, want %d", Len(x), n)
@@ -117,17 +122,17 @@ func TestGitReadsBackWhatItWrote(t *testing.T) {
 						l.Must(err)
 						l.Must(os.WriteFile(indexPath(l), encoded, 0o644))
 						l.Must(os.Chtimes(indexPath(l), fi.ModTime(), fi.ModTime()))
-						if got := ask(); got != want {
-							t.Errorf("git says\n%q\nwant\n%q", got, want)
+						if got := gitOutput(); got != want {
+							t.Errorf("git reads\n%q\nwant\n%q", got, want)
 						}
 						l.Git("fsck")
 						again, err := Read(encoded, object.Format(format))
 						l.Must(err)
 						if !bytes.Equal(again.Encode(), encoded) || again.MissingBlobs(x) != nil {
-							t.Error("it is another the second time")
+							t.Error("encoding it again gives another index")
 						}
 						if bytes.Equal(data, encoded) {
-							t.Error("nothing was left out of it")
+							t.Error("the index still has its extensions")
 						}
 					})
 				}
@@ -141,7 +146,7 @@ func TestMissingIsWhatAnotherIndexDoesNotHave(t *testing.T) {
 	l := busy(t, "sha1")
 	before, _ := readIndexFile(l, "sha1")
 	if got := before.MissingBlobs(before); got != nil {
-		t.Errorf("of itself: %q", got)
+		t.Errorf("compared with itself: %q", got)
 	}
 	l.Git("mv", "z", "y") // the same blob by another name
 	l.Write("a-b", "changed\n")
@@ -155,7 +160,7 @@ func TestMissingIsWhatAnotherIndexDoesNotHave(t *testing.T) {
 	if got := after.MissingBlobs(before); !slices.Equal(got, want) {
 		t.Errorf("missing are %q, want %q", got, want)
 	}
-	// A file by the name of what is only a submodule's commit there.
+	// A blob with the object name of a submodule's commit is missing: the other index does not need that object.
 	l.Git("update-index", "--cacheinfo", "100644,"+l.Git("rev-parse", "HEAD")+",module")
 	for range 2 {
 		fake, _ := readIndexFile(l, "sha1")
@@ -166,10 +171,10 @@ func TestMissingIsWhatAnotherIndexDoesNotHave(t *testing.T) {
 		l.Git("update-index", "--add", "--cacheinfo", "100644,"+l.Git("rev-parse", "HEAD")+",elsewhere")
 	}
 	if got := after.MissingBlobs(File{}); len(got) != 13 {
-		t.Errorf("of nothing: %d %q", len(got), got)
+		t.Errorf("compared with an empty index: %d %q", len(got), got)
 	}
 	if got := (File{}).MissingBlobs(after); got != nil {
-		t.Errorf("nothing needs %q", got)
+		t.Errorf("an empty index needs %q", got)
 	}
 }
 
@@ -194,18 +199,18 @@ func TestAnIndexThatIsNotPlainSaysSo(t *testing.T) {
 	readIndexFile(l, "sha1")
 }
 
-// entryOf is an entry of an index as the tests make them up.
+// testEntry is an index entry for encodeTestIndex.
 type entryOf struct {
 	name   string
 	mode   uint32
 	flags  uint16
-	extra  uint16
-	length int // what its flags say, when not its own
-	pad    string
-	null   bool
+	extra  uint16 // extended flags
+	length int    // length of the name in the flags; 0: the true one
+	pad    string // padding after the name; empty: the correct one
+	null   bool   // null object name
 }
 
-// indexOf writes an index of version 2 or 3, and with it everything that git would not.
+// encodeTestIndex writes an index of version 2 or 3, valid or not. rest is put between the entries and the checksum.
 func indexOf(version uint32, rest string, entries ...entryOf) []byte {
 	data := []byte("DIRC")
 	data = binary.BigEndian.AppendUint32(data, version)
@@ -240,8 +245,10 @@ func indexOf(version uint32, rest string, entries ...entryOf) []byte {
 	return h.Sum(data)
 }
 
+// fileEntry returns an entry for a regular file.
 func file(name string) entryOf { return entryOf{name: name, mode: object.ModeFile} }
 
+// stagedEntry returns an entry for a regular file in a stage of a conflict.
 func staged(name string, stage uint16) entryOf {
 	return entryOf{name: name, mode: object.ModeFile, flags: stage << 12}
 }
@@ -255,16 +262,16 @@ func TestWhatGitWouldNotHaveWrittenIsNoIndex(t *testing.T) {
 		return data
 	}
 	tests := map[string][]byte{
-		"nothing":                        {},
-		"a header":                       good[:12],
-		"another file":                   bytes.Repeat([]byte("x"), 200),
+		"empty file":                     {},
+		"only a header":                  good[:12],
+		"not an index":                   bytes.Repeat([]byte("x"), 200),
 		"version 1":                      changed(7, 1),
 		"version 5":                      changed(7, 5),
 		"more entries":                   changed(11, 3),
 		"fewer entries":                  changed(11, 1),
 		"very many entries":              changed(8, 0xff),
 		"a wrong checksum":               changed(len(good)-1, good[len(good)-1]^1),
-		"another time":                   changed(13, 1),
+		"a changed time, old checksum":   changed(13, 1),
 		"cut off":                        good[:len(good)-20],
 		"a directory":                    indexOf(2, "", entryOf{name: "a", mode: 0o040755}),
 		"another mode":                   indexOf(2, "", entryOf{name: "a", mode: 0o100664}),
@@ -273,11 +280,11 @@ func TestWhatGitWouldNotHaveWrittenIsNoIndex(t *testing.T) {
 		"no mode":                        indexOf(2, "", entryOf{name: "a"}),
 		"out of order":                   indexOf(2, "", file("b"), file("a")),
 		"out of order, longer":           indexOf(2, "", file("ab"), file("a")),
-		"twice":                          indexOf(2, "", file("a"), file("a")),
-		"staged and not":                 indexOf(2, "", file("a"), staged("a", 1)),
+		"same name twice":                indexOf(2, "", file("a"), file("a")),
+		"stages 0 and 1 of one name":     indexOf(2, "", file("a"), staged("a", 1)),
 		"stages out of order":            indexOf(2, "", staged("a", 2), staged("a", 1)),
 		"a stage twice":                  indexOf(2, "", staged("a", 2), staged("a", 2)),
-		"no object":                      indexOf(2, "", entryOf{name: "a", mode: object.ModeFile, null: true}),
+		"null object name":               indexOf(2, "", entryOf{name: "a", mode: object.ModeFile, null: true}),
 		"flags in version 2":             indexOf(2, "", entryOf{name: "a", mode: object.ModeFile, flags: flagExtended, extra: extendedSkipWorktree}),
 		"unknown flags":                  indexOf(3, "", entryOf{name: "a", mode: object.ModeFile, flags: flagExtended, extra: 1}),
 		"reserved flags":                 indexOf(3, "", entryOf{name: "a", mode: object.ModeFile, flags: flagExtended, extra: 1 << 15}),
@@ -290,7 +297,7 @@ func TestWhatGitWouldNotHaveWrittenIsNoIndex(t *testing.T) {
 		"an unknown extension":           indexOf(2, "abcd\x00\x00\x00\x00", file("a")),
 		"an extension cut off":           indexOf(2, "TREE\x00\x00\x00\x05abcd", file("a")),
 		"a huge extension":               indexOf(2, "TREE\xff\xff\xff\xffabcd", file("a")),
-		"something behind":               indexOf(2, "x", file("a")),
+		"a byte before the checksum":     indexOf(2, "x", file("a")),
 		"a file below a file":            indexOf(2, "", file("a"), file("a-"), file("a/b")),
 		"a file far below a file":        indexOf(2, "", file("a"), file("a-"), file("a-b/c"), file("a/b/c/d")),
 		"a file below a deep file":       indexOf(2, "", file("x/a"), file("x/a-b"), file("x/a.c/d"), file("x/a/b")),
@@ -320,8 +327,8 @@ func TestWhatGitCouldHaveWrittenIsAnIndex(t *testing.T) {
 		"no checksum":                        append(indexOf(2, "", file("a"))[:indexHeaderSize+64], make([]byte, 20)...),
 		"a conflict":                         indexOf(2, "", staged("a", 1), staged("a", 2), staged("a", 3)),
 		"a file and a directory in conflict": indexOf(2, "", staged("a", 2), file("a/b")),
-		"intended":                           indexOf(3, "", entryOf{name: "a", mode: object.ModeFile, flags: flagExtended, extra: extendedIntentToAdd, null: true}),
-		"room for flags":                     indexOf(3, "", entryOf{name: "a", mode: object.ModeFile, flags: flagExtended}, file("b")),
+		"intent to add":                      indexOf(3, "", entryOf{name: "a", mode: object.ModeFile, flags: flagExtended, extra: extendedIntentToAdd, null: true}),
+		"extended flags without a flag":      indexOf(3, "", entryOf{name: "a", mode: object.ModeFile, flags: flagExtended}, file("b")),
 		"version 3":                          indexOf(3, "", file("a"), file("b")),
 		"links and others":                   indexOf(2, "", entryOf{name: "a", mode: object.ModeSymlink}, entryOf{name: "b", mode: object.ModeExecutable}, entryOf{name: "c", mode: object.ModeGitlink}),
 	}
@@ -339,13 +346,13 @@ func TestWhatGitCouldHaveWrittenIsAnIndex(t *testing.T) {
 		}
 		again, err := Read(x.Encode(), object.SHA1)
 		if err != nil || Len(again) != Len(x) || !bytes.Equal(again.Encode(), x.Encode()) {
-			t.Errorf("%s: the second time: %v", name, err)
+			t.Errorf("%s: encoded and read again: %v", name, err)
 		}
 	}
 }
 
 func FuzzReadIndex(f *testing.F) {
-	unsigned := func(data []byte) []byte { // so that there is no checksum to get right
+	unsigned := func(data []byte) []byte { // without a checksum, so that changed bytes can be valid
 		clear(data[len(data)-20:])
 		return data
 	}
@@ -365,13 +372,13 @@ func FuzzReadIndex(f *testing.F) {
 		x, err := Read(data, format)
 		skimmed, skimErr := Skim(data, format)
 		if skimErr == nil {
-			_, _ = x.MissingBlobs(skimmed), skimmed.Fingerprint() // which is all that is asked of one
+			_, _ = x.MissingBlobs(skimmed), skimmed.Fingerprint() // the only operations on a skimmed index
 		}
 		if err != nil {
 			return
 		}
 		if skimErr != nil || len(x.MissingBlobs(skimmed)) > 0 {
-			t.Errorf("%q skimmed is another: %v", data, skimErr)
+			t.Errorf("%q: Skim differs from Read: %v", data, skimErr)
 		}
 		encoded := x.Encode()
 		again, err := Read(encoded, format)
@@ -385,13 +392,13 @@ func FuzzReadIndex(f *testing.F) {
 		for e := range x.AllEntries() {
 			name := string(e.Name)
 			if name < last || !filepath.IsLocal(name) || filepath.Clean(name) != name || strings.Contains(strings.ToLower("/"+name+"/"), "/.git/") {
-				t.Errorf("%q behind %q", name, last)
+				t.Errorf("entry %q after %q", name, last)
 			}
 			last = name
 			n++
 		}
 		if n != Len(x) {
-			t.Errorf("%d entries, of %d", n, Len(x))
+			t.Errorf("AllEntries gives %d entries of %d", n, Len(x))
 		}
 	})
 }
@@ -432,10 +439,10 @@ func BenchmarkMissingOf100000Files(b *testing.B) {
 	}
 }
 
-// Len is how many entries there are.
+// entryCount returns the number of entries.
 func Len(x File) int { return x.Count }
 
-// Objects are the blobs that the index needs, in its order; some more than once.
+// neededBlobs yields the names of the blobs that the index needs, in its order and with repetitions.
 func Objects(x File) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for e := range x.AllEntries() {

@@ -8,11 +8,11 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 )
 
-// A git that looks into a repository inside of the worktree runs what is configured there. The control shows
-// that it would.
+// With WithSubmodulesSkipped, git must not run in a repository nested in the worktree, where it would run programs from
+// its configuration. The case without it shows that git does.
 func TestWhoLooksAtAClosedIndexRunsNothingOfARepositoryInside(t *testing.T) {
 	t.Parallel()
-	for _, closed := range []bool{false, true} {
+	for _, skipped := range []bool{false, true} {
 		l := gittest.New(t)
 		canary := filepath.Join(t.TempDir(), "canary")
 		inner := filepath.Join(l.Root, "inner")
@@ -21,10 +21,10 @@ func TestWhoLooksAtAClosedIndexRunsNothingOfARepositoryInside(t *testing.T) {
 		l.Git("add", "inner")
 		l.GitIn(inner, "config", "core.fsmonitor", "touch "+canary+"; :")
 		index, _ := readIndexFile(l, "sha1")
-		if closed {
+		if skipped {
 			index = index.WithSubmodulesSkipped()
 			if again := index.WithSubmodulesSkipped(); string(again.Encode()) != string(index.Encode()) {
-				t.Error("closing it twice is something else")
+				t.Error("a second WithSubmodulesSkipped changed the index")
 			}
 		}
 		if err := os.WriteFile(indexPath(l), index.Encode(), 0o644); err != nil {
@@ -33,16 +33,16 @@ func TestWhoLooksAtAClosedIndexRunsNothingOfARepositoryInside(t *testing.T) {
 		for _, args := range [][]string{{"status"}, {"diff"}, {"diff", "--cached"}, {"ls-files", "-m"}, {"stash", "list"}, {"add", "-u"}} {
 			l.Git(args...)
 		}
-		if _, err := os.Stat(canary); (err == nil) == closed {
-			t.Errorf("closed %t, and the canary: %v", closed, err)
+		if _, err := os.Stat(canary); (err == nil) == skipped {
+			t.Errorf("skipped %t, canary file: %v", skipped, err)
 		}
-		if got := l.Git("ls-files", "-s"); closed && len(got) == 0 {
-			t.Error("it is not there any more")
+		if got := l.Git("ls-files", "-s"); skipped && len(got) == 0 {
+			t.Error("the submodule is no longer in the index")
 		}
 	}
 }
 
-// What was closed can be opened again, where it is open elsewhere, and is then what it was.
+// WithSubmodulesLike must remove the skip-worktree mark of exactly the submodules that have none in the other index.
 func TestAClosedIndexIsOpenedLikeAnother(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -52,26 +52,26 @@ func TestAClosedIndexIsOpenedLikeAnother(t *testing.T) {
 		l.GitIn(inner, "commit", "-q", "--allow-empty", "-m", name)
 		l.Git("add", name)
 	}
-	open, _ := readIndexFile(l, "sha1")
-	closed := open.WithSubmodulesSkipped()
-	if !open.AnySubmoduleUnskipped() || open.AnySubmoduleSkipped() || closed.AnySubmoduleUnskipped() || !closed.AnySubmoduleSkipped() {
-		t.Error("they do not tell open from closed")
+	plain, _ := readIndexFile(l, "sha1")
+	skipped := plain.WithSubmodulesSkipped()
+	if !plain.AnySubmoduleUnskipped() || plain.AnySubmoduleSkipped() || skipped.AnySubmoduleUnskipped() || !skipped.AnySubmoduleSkipped() {
+		t.Error("wrong report of skipped or unskipped submodules")
 	}
-	if again := closed.WithSubmodulesLike(open); again.Fingerprint() != open.Fingerprint() {
-		t.Error("opened again it is something else")
+	if again := skipped.WithSubmodulesLike(plain); again.Fingerprint() != plain.Fingerprint() {
+		t.Error("the index without skipped submodules is not the original")
 	}
-	if same := closed.WithSubmodulesLike(closed); same.Fingerprint() != closed.Fingerprint() {
-		t.Error("what is closed there was opened")
+	if same := skipped.WithSubmodulesLike(skipped); same.Fingerprint() != skipped.Fingerprint() {
+		t.Error("a submodule that is skipped in both was unskipped")
 	}
 	l.Git("update-index", "--skip-worktree", "two")
 	some, _ := readIndexFile(l, "sha1")
-	if got := closed.WithSubmodulesLike(some); got.Fingerprint() != some.Fingerprint() {
-		t.Error("not what is open there is open now")
+	if got := skipped.WithSubmodulesLike(some); got.Fingerprint() != some.Fingerprint() {
+		t.Error("not exactly the submodules unskipped in the other index were unskipped")
 	}
-	if got := open.WithSubmodulesLike(closed); got.Fingerprint() != open.Fingerprint() {
-		t.Error("what was open was closed")
+	if got := plain.WithSubmodulesLike(skipped); got.Fingerprint() != plain.Fingerprint() {
+		t.Error("an unskipped submodule was skipped")
 	}
-	if err := os.WriteFile(indexPath(l), closed.WithSubmodulesLike(some).Encode(), 0o644); err != nil {
+	if err := os.WriteFile(indexPath(l), skipped.WithSubmodulesLike(some).Encode(), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if got := l.Git("ls-files", "-t", "one", "two"); got != "H one\nS two" {

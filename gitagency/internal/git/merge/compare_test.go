@@ -10,7 +10,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 )
 
-// Promise: trees are compared whatever kind of repository they are in, and nothing is left behind by it.
+// Promise: Compare works in plain, bare and SHA-256 repositories, takes paths literally, and leaves no temporary files.
 func TestCompareInEveryKindOfRepository(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []struct {
@@ -56,18 +56,19 @@ func TestCompareInEveryKindOfRepository(t *testing.T) {
 				t.Errorf("%v: %v", sizes, err)
 			}
 			if _, err := Compare(t.Context(), m, Comparison{From: strings.Repeat("1", len(blob)), To: after}); err == nil {
-				t.Error("compared what is not there")
+				t.Error("compared a commit that does not exist")
 			}
 			if err := m.Close(); err != nil {
 				t.Error(err)
 			}
 			if _, err := os.Lstat(m.Dir); !errors.Is(err, os.ErrNotExist) {
-				t.Errorf("it is still there: %v", err)
+				t.Errorf("the mirror directory still exists: %v", err)
 			}
 		})
 	}
 }
 
+// compareLab is a repository without files, in which git runs without the config of the machine.
 type compareLab struct {
 	t    *testing.T
 	dir  string
@@ -98,7 +99,7 @@ func newCompareLab(t *testing.T, init ...string) *compareLab {
 	return l
 }
 
-// commit makes one with nothing but these files, without a worktree.
+// commit makes a commit that holds only these files, without a worktree.
 func (l *compareLab) commit(files map[string]string) string {
 	l.t.Helper()
 	index := filepath.Join(l.t.TempDir(), "index")

@@ -10,6 +10,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 )
 
+// DiffTrees lists the same changes between random trees as git diff-tree.
 func FuzzChangesAreWhatGitLists(f *testing.F) {
 	for seed := range uint64(60) {
 		f.Add(seed)
@@ -28,7 +29,7 @@ func FuzzChangesAreWhatGitLists(f *testing.F) {
 		}
 		got, ok, err := l.m.DiffTrees(t.Context(), trees[0], trees[1])
 		if err != nil || !ok {
-			t.Fatalf("%t, %v", ok, err)
+			t.Fatalf("DiffTrees: %t, %v", ok, err)
 		}
 		want, err := l.m.Repo.TreeChanges(t.Context(), git.RunOptions{}, trees[0], trees[1])
 		if err != nil {

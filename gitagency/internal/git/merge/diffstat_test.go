@@ -14,7 +14,7 @@ func TestWhatGitCountsIsAddedUpForEachCommit(t *testing.T) {
 	if err := parseNumstat(out, counted); err != nil {
 		t.Fatal(err)
 	}
-	// A file may be called like a commit.
+	// The renamed file is named like the commit b.
 	if want := map[string]DiffStat{a: {3, 4, 2}, b: {}}; !reflect.DeepEqual(counted, want) {
 		t.Errorf("%+v", counted)
 	}

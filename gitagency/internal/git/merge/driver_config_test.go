@@ -10,7 +10,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 )
 
-// collide makes two commits that changed the same line of a file with attributes; those are on both sides already.
+// makeConflictingCommits makes two commits that change the same line of sub/f; both have the attributes of their parent.
 func collide(l *gittest.Lab, attributes string) (ours, theirs string) {
 	l.T.Helper()
 	if attributes != "" {
@@ -21,7 +21,7 @@ func collide(l *gittest.Lab, attributes string) (ours, theirs string) {
 	return l.SideCommit(base, map[string]string{"sub/f": "ours\n"}), l.SideCommit(base, map[string]string{"sub/f": "theirs\n"})
 }
 
-// merged is what became of that file.
+// mergedFileText merges and returns the content of sub/f, followed by the conflicts.
 func merged(l *gittest.Lab, m *Merger, what Request) string {
 	l.T.Helper()
 	merged := mergeCommits(l, m, what)
@@ -33,8 +33,8 @@ func merged(l *gittest.Lab, m *Merger, what Request) string {
 	return text
 }
 
-// Promise: files are merged as the attributes of our side say, or of the one that is named; never by those that theirs
-// brings, nor by any that lie around where git stands.
+// Promise: a merge uses the attributes of Request.Ours or Request.Attributes; never those of Theirs, nor files in git's
+// current directory.
 func TestAttributesAreOurs(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -44,30 +44,30 @@ func TestAttributesAreOurs(t *testing.T) {
 	}
 	plain := l.SideCommit(theirs, map[string]string{".gitattributes": ""})
 	if got := merged(l, openMerger(l), Request{Ours: plain, Theirs: ours}); !strings.HasSuffix(got, " sub/f contents") {
-		t.Errorf("theirs brings them: %q", got)
+		t.Errorf("attributes of theirs: %q", got)
 	}
 	if got := merged(l, openMerger(l), Request{Ours: plain, Theirs: ours, Attributes: ours}); got != "theirs\nours" {
-		t.Errorf("those that were named: %q", got)
+		t.Errorf("attributes of Request.Attributes: %q", got)
 	}
 	below := l.SideCommit(plain, map[string]string{"sub/.gitattributes": "f -merge\n"})
 	if got := merged(l, openMerger(l), Request{Ours: below, Theirs: ours}); !strings.HasPrefix(got, "theirs sub/f binary") {
-		t.Errorf("in a directory: %q", got)
+		t.Errorf("attributes in a directory: %q", got)
 	}
 	for _, dir := range []string{l.Root, filepath.Join(l.Root, ".git")} {
 		l.WriteIn(dir, ".gitattributes", "* merge=union\n")
 		l.WriteIn(dir, "attributes", "* merge=union\n")
 	}
 	if got := merged(l, openMerger(l), Request{Ours: plain, Theirs: ours}); !strings.HasSuffix(got, " sub/f contents") {
-		t.Errorf("around: %q", got)
+		t.Errorf("attributes in the current directory: %q", got)
 	}
 	l.ConfigureGlobal("core.attributesFile", filepath.Join(l.Root, "attributes"))
 	if got := merged(l, openMerger(l), Request{Ours: plain, Theirs: ours}); got != "theirs\nours" {
-		t.Errorf("the user's: %q", got)
+		t.Errorf("attributes of the user: %q", got)
 	}
 }
 
-// Promise: what the repository's own file of attributes says holds when it is trusted; else what it speaks of is in
-// conflict, so that neither what should have merged it is passed over, nor anything merged that should not be.
+// Promise: a merge uses .git/info/attributes if the repository is trusted. If not, files with merge attributes in it
+// become conflicts, so that their driver is neither run nor replaced by git's own merge.
 func TestAttributesBesideTheTreeCountWhenTheyAreTrusted(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -75,7 +75,7 @@ func TestAttributesBesideTheTreeCountWhenTheyAreTrusted(t *testing.T) {
 	ours, theirs := l.SideCommit(base, map[string]string{"sub/f": "0\n" + lines}), l.SideCommit(base, map[string]string{"sub/f": lines + "10\n"})
 	ran := filepath.Join(gittest.TempDir(t), "ran")
 	l.ConfigureGlobal("merge.users.driver", "echo >"+ran+"; echo by it >%A")
-	for _, c := range []struct{ attributes, trusted, not string }{
+	for _, c := range []struct{ attributes, trusted, untrusted string }{
 		{"", "0\n" + lines + "10", "0\n" + lines + "10"},
 		{"other merge=users", "0\n" + lines + "10", "0\n" + lines + "10"},
 		{"  \"sub/\\146\" merge=users\n# x\nx", "by it", "0\n" + lines[:len(lines)-1] + " sub/f contents"},
@@ -84,20 +84,20 @@ func TestAttributesBesideTheTreeCountWhenTheyAreTrusted(t *testing.T) {
 	} {
 		l.WriteIn(filepath.Join(l.Root, ".git"), "info/attributes", c.attributes)
 		for _, trusted := range []bool{true, false} {
-			m, want := openMerger(l), c.not
+			m, want := openMerger(l), c.untrusted
 			if m.Trusted = trusted; trusted {
 				want = c.trusted
 			}
 			_ = os.Remove(ran)
 			if got := merged(l, m, Request{Ours: ours, Theirs: theirs}); got != want || gittest.Exists(ran) != (want == "by it") {
-				t.Errorf("%q, trusted %v: %q, ran %v", c.attributes, trusted, got, gittest.Exists(ran))
+				t.Errorf("%q, trusted %v: got %q, driver ran %v", c.attributes, trusted, got, gittest.Exists(ran))
 			}
 		}
 	}
 }
 
-// Promise: a merge driver of the user's runs. One that only the repository names runs when the repository is trusted;
-// else it does not, and what it would have merged is in conflict.
+// Promise: a merge driver of the user's config runs. A driver of the repository's config runs if the repository is
+// trusted; if not, the files it would merge become conflicts.
 func TestMergeDriversOfTheRepositoryRunOnlyWhenItIsTrusted(t *testing.T) {
 	t.Parallel()
 	driver := "printf 'by the driver\\n' >%A; echo ran >>"
@@ -109,14 +109,14 @@ func TestMergeDriversOfTheRepositoryRunOnlyWhenItIsTrusted(t *testing.T) {
 	}{
 		{name: "users", users: true, ran: true},
 		{name: "own", local: true, conflict: true},
-		{name: "own.of = \"one\" who is trusted", local: true, trusted: true, ran: true},
+		{name: "trusted.with = \"odd\" name", local: true, trusted: true, ran: true},
 		{name: "both", local: true, users: true, ran: true},
-		{name: "nobodys"}, // as in git
+		{name: "undefined"}, // git merges such files itself
 	} {
 		l := gittest.New(t)
 		name := strings.NewReplacer(" ", "", `"`, "", "=", "").Replace(c.name)
 		l.Write(".gitattributes", "f merge="+name+"\n")
-		base := l.SideCommit("HEAD", map[string]string{"sub/f": lines}) // which anybody could merge
+		base := l.SideCommit("HEAD", map[string]string{"sub/f": lines}) // the two changes do not conflict
 		ours, theirs := l.SideCommit(base, map[string]string{"sub/f": "0\n" + lines}), l.SideCommit(base, map[string]string{"sub/f": lines + "10\n"})
 		ran, never := filepath.Join(gittest.TempDir(t), "ran"), filepath.Join(gittest.TempDir(t), "never")
 		if c.users {
@@ -134,12 +134,13 @@ func TestMergeDriversOfTheRepositoryRunOnlyWhenItIsTrusted(t *testing.T) {
 		m.Trusted = c.trusted
 		got := merged(l, m, Request{Ours: ours, Theirs: theirs})
 		if gittest.Exists(ran) != c.ran || gittest.Exists(never) || strings.HasSuffix(got, " sub/f contents") != c.conflict || (got == "by the driver") != c.ran {
-			t.Errorf("%s: ran %v, %q", c.name, gittest.Exists(ran), got)
+			t.Errorf("%s: driver ran %v, got %q", c.name, gittest.Exists(ran), got)
 		}
 	}
 }
 
-// Promise: whatever the user has set for merges, they come out and can be read; what changes files by design does.
+// Promise: no setting in the user's config makes a merge fail or its output unreadable. Settings that are meant to change
+// the result, such as merge.renormalize, do so.
 func TestSettingsOfTheUserDoNotBreakMerges(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -163,17 +164,17 @@ func TestSettingsOfTheUserDoNotBreakMerges(t *testing.T) {
 	}
 	l.ConfigureGlobal("merge.renormalize", "true")
 	if got := mergeCommits(l, openMerger(l), Request{Ours: ours, Theirs: theirs}); len(got.Conflicts) != 1 {
-		t.Errorf("normalized: %v", got)
+		t.Errorf("with merge.renormalize: %v", got)
 	}
 	l.ConfigureGlobal("merge.renames", "false")
-	// Which git heeds in some versions, and not in others.
+	// Only some versions of git merge-tree read this setting.
 	got := mergeCommits(l, openMerger(l), Request{Ours: ours, Theirs: theirs})
 	if last := len(got.Conflicts) - 1; last != 0 && (last != 1 || got.Conflicts[0].Kinds[0] != "modify/delete") || got.Conflicts[last].Path != "sub/f" {
 		t.Errorf("without renames: %v", got)
 	}
 }
 
-// Promise: a commit is signed by the program that the user names, and never by one that the repository names.
+// Promise: CreateCommit signs with the program of the user's config, never with one of the repository's config.
 func TestCommitsAreSignedByTheUsersProgram(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -189,9 +190,9 @@ func TestCommitsAreSignedByTheUsersProgram(t *testing.T) {
 	l.Git("config", "gpg.ssh.program", program("agents"))
 	l.Git("config", "user.signingKey", "agents")
 	m := openMerger(l)
-	who := object.Signature{Identity: object.Identity{Name: "Ä <nn>", Email: "a@example.com"}, When: "1700000000 +0100"}
+	author := object.Signature{Identity: object.Identity{Name: "Ä <nn>", Email: "a@example.com"}, When: "1700000000 +0100"}
 	head := l.Git("rev-parse", "HEAD")
-	c := CommitRequest{Tree: l.Git("rev-parse", "HEAD^{tree}"), Parents: []string{head}, Author: who, Committer: who, Message: "signed\n\n# and more"}
+	c := CommitRequest{Tree: l.Git("rev-parse", "HEAD^{tree}"), Parents: []string{head}, Author: author, Committer: author, Message: "signed\n\n# and more"}
 	unsigned, err := m.CreateCommit(t.Context(), c)
 	l.Must(err)
 	c.Sign = true

@@ -10,7 +10,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 )
 
-// Promise: of what nobody's git would have made, and of what passes for something else on some file system, nothing lands.
+// Promise: FsckTree refuses trees that no git would write, and names that some file system takes for .git or .agency.
 func TestTreesThatMustNotLandAreRefused(t *testing.T) {
 	t.Parallel()
 	l := newMergeLab(t)
@@ -25,50 +25,50 @@ func TestTreesThatMustNotLandAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := l.m.FsckTree(t.Context(), tree(), fine); err != nil {
-		t.Errorf("who has removed everything: %v", err)
+		t.Errorf("an empty tree: %v", err)
 	}
 	known := tree(link(".gitattributes"), file("a"))
 	if err := l.m.FsckTree(t.Context(), tree(link(".gitattributes"), file("a"), file("b")), known); err != nil {
-		t.Errorf("what was there before is not new: %v", err)
+		t.Errorf("an entry that the known tree has: %v", err)
 	}
 	for what, oid := range map[string]string{
 		".git":                     tree(file(".git")),
-		".git below":               tree(sub("d", tree(sub("e", tree(sub(".git", tree(file("config")))))))),
+		".git in a subdirectory":   tree(sub("d", tree(sub("e", tree(sub(".git", tree(file("config")))))))),
 		".GIT":                     tree(file(".GIT")),
 		"git~1":                    tree(file("git~1")),
 		".git in HFS":              tree(file(".g\u200cit")),
-		".git with a stream":       tree(file(".git::$INDEX_ALLOCATION")),
+		".git with an NTFS stream": tree(file(".git::$INDEX_ALLOCATION")),
 		"..":                       tree(sub("..", tree(file("a")))),
 		".":                        tree(sub(".", tree(file("a")))),
 		"a slash":                  tree(file("a/b")),
-		"twice":                    tree(file("a"), file("a")),
+		"duplicate entries":        tree(file("a"), file("a")),
 		"a file and a directory":   tree(file("a"), file("a.b"), sub("a", tree(file("b")))),
 		"a link and a directory":   tree(link("a"), file("a.b"), sub("a", tree(file("b")))),
 		"the same but for case":    tree(link("A"), sub("a", tree(file("b")))),
-		"the order":                tree(file("b"), file("a")),
-		"a mode":                   tree(entry("100664", "a", blob)),
+		"wrong order":              tree(file("b"), file("a")),
+		"an unknown mode":          tree(entry("100664", "a", blob)),
 		"a mode with a zero":       tree(entry("040000", "a", tree(file("b")))),
-		"a mode of nothing":        tree(entry("0", "a", blob)),
+		"mode 0":                   tree(entry("0", "a", blob)),
 		".agency":                  tree(sub(".agency", tree(file("a")))),
 		".Agency":                  tree(file(".Agency")),
 		".agency with a dot":       tree(file(".agency.")),
-		"a link to modules":        tree(link(".gitmodules")),
-		"a link to modules in DOS": tree(link("GITMOD~1")),
-		"a link to attributes":     tree(link(".gitattributes")),
-		"a link to ignores":        tree(sub("d", tree(link(".GitIgnore")))),
-		"nothing in it":            tree(sub("d", l.object(t, "tree", ""))),
-		"cut off":                  tree(file("a"), "100644 b"),
-		"not there":                tree(sub("d", strings.Repeat("1", 40))),
+		"link .gitmodules":         tree(link(".gitmodules")),
+		"link GITMOD~1":            tree(link("GITMOD~1")),
+		"link .gitattributes":      tree(link(".gitattributes")),
+		"link .GitIgnore":          tree(sub("d", tree(link(".GitIgnore")))),
+		"an empty directory":       tree(sub("d", l.object(t, "tree", ""))),
+		"truncated":                tree(file("a"), "100644 b"),
+		"a missing directory":      tree(sub("d", strings.Repeat("1", 40))),
 		"a file as a directory":    tree(sub("d", blob)),
 	} {
-		var unsound *fsck.Error
-		if err := l.m.FsckTree(t.Context(), oid, fine); !errors.As(err, &unsound) {
+		var invalid *fsck.Error
+		if err := l.m.FsckTree(t.Context(), oid, fine); !errors.As(err, &invalid) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 }
 
-// object writes any object.
+// writeObject writes an object of any content, also invalid, and returns its id.
 func (l *mergeLab) object(t *testing.T, kind, content string) string {
 	t.Helper()
 	o := object.Raw{Kind: kind, Oid: object.HashObject(object.SHA1, kind, []byte(content)), Content: []byte(content)}
@@ -78,7 +78,7 @@ func (l *mergeLab) object(t *testing.T, kind, content string) string {
 	return o.HexOID()
 }
 
-// Promise: submodules that come or change are listed, with what the tree itself calls them.
+// Promise: ChangedGitlinks lists new and changed submodules with their names in .gitmodules.
 func TestSubmodulesThatComeOrChangeAreListed(t *testing.T) {
 	t.Parallel()
 	l := newMergeLab(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/repotest"
 )
 
-// A git that waits for a pipe in the place of an object does not keep those waiting who were told to end.
+// A cancelled context ends a read of a loose object that is a FIFO, on which git blocks.
 func TestNobodyWaitsForAPipeLongerThanForHimself(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -25,16 +25,16 @@ func TestNobodyWaitsForAPipeLongerThanForHimself(t *testing.T) {
 	l.Must(os.Remove(path))
 	l.Must(syscall.Mkfifo(path, 0o644))
 	m := openMerger(l)
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // by then git waits for whoever writes to it: nobody
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // git blocks on the FIFO by then, which has no writer
 	defer cancel()
 	m.StartCatFile(ctx)
 	m.Prefetch(ctx, base, tip, "")
 	if _, err := m.CommitsBetween(ctx, base, tip); err == nil {
-		t.Error("a pipe is a commit")
+		t.Error("a FIFO was read as a commit")
 	}
 }
 
-// A pipe in the place of a file is not even asked for.
+// FsckRange refuses a blob whose loose object is a FIFO, without reading it.
 func TestAPipeInThePlaceOfAFileIsRefused(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -44,13 +44,13 @@ func TestAPipeInThePlaceOfAFileIsRefused(t *testing.T) {
 	path := filepath.Join(l.Root, ".git/objects", oid[:2], oid[2:])
 	l.Must(os.Remove(path))
 	l.Must(syscall.Mkfifo(path, 0o644))
-	var unsound *fsck.Error
-	if err := openMerger(l).FsckRange(t.Context(), base, tip); !errors.As(err, &unsound) || unsound.Path != "a.txt" {
+	var invalid *fsck.Error
+	if err := openMerger(l).FsckRange(t.Context(), base, tip); !errors.As(err, &invalid) || invalid.Path != "a.txt" {
 		t.Errorf("%v", err)
 	}
 }
 
-// What HEAD names need not be there; what the branch holds is.
+// Inspect uses the branch when the commit in HEAD does not exist.
 func TestHeadThatNamesNothingIsLookedAtAsTheBranch(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/repotest"
 )
 
-// openMerger is one of a lab.
+// openMerger returns a Merger of the lab's repository, which is closed when the test ends.
 func openMerger(l *gittest.Lab) *Merger {
 	l.T.Helper()
 	m, err := NewMerger(repotest.OpenRepo(l), l.Git("rev-parse", "HEAD"))
@@ -32,8 +32,8 @@ func mergeCommits(l *gittest.Lab, m *Merger, what Request) Result {
 
 const lines = "1\n2\n3\n4\n5\n6\n7\n8\n9\n"
 
-// Promise: what is merged in memory is what git merge makes of it, whether or not files have to be merged; nobody sees it
-// before it is kept, and then it is there for good.
+// Promise: Merge makes the same tree as git merge, with or without merging the content of files. The new objects are not in
+// the repository before Persist, and all of them are in it afterwards.
 func TestMergedIsWhatGitMakesAndNobodySeesItBeforeItIsKept(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -57,32 +57,32 @@ func TestMergedIsWhatGitMakesAndNobodySeesItBeforeItIsKept(t *testing.T) {
 		}
 		for _, tree := range []string{base, l.Git("rev-parse", base+"^{tree}")} {
 			if over := mergeCommits(l, m, Request{Base: tree, Ours: ours, Theirs: theirs}); over.Tree != merged.Tree {
-				t.Errorf("%s: over a base: %v and not %v", c.name, over, merged)
+				t.Errorf("%s: with an explicit base: %v, want %v", c.name, over, merged)
 			}
 		}
-		who := object.Signature{Identity: object.Identity{Name: "A", Email: "a@example.com"}, When: "1700000000 +0100"}
-		commit, err := m.CreateCommit(t.Context(), CommitRequest{Tree: merged.Tree, Parents: []string{ours, theirs}, Author: who, Committer: who, Message: "merged"})
+		author := object.Signature{Identity: object.Identity{Name: "A", Email: "a@example.com"}, When: "1700000000 +0100"}
+		commit, err := m.CreateCommit(t.Context(), CommitRequest{Tree: merged.Tree, Parents: []string{ours, theirs}, Author: author, Committer: author, Message: "merged"})
 		l.Must(err)
 		if _, err := l.TryGit(l.Root, "cat-file", "-e", commit); err == nil {
-			t.Errorf("%s: it is there before it is kept", c.name)
+			t.Errorf("%s: the commit is in the repository before Persist", c.name)
 		}
 		before := l.AllObjects()
 		l.Must(m.Persist(t.Context()))
 		l.Git("checkout", "-q", "--detach", ours)
 		l.Git("merge", "-q", "--no-ff", "-m", "by git", theirs)
 		if want := l.Git("rev-parse", "HEAD^{tree}"); l.Git("rev-parse", commit+"^{tree}") != want {
-			t.Errorf("%s: %v, and git made %v", c.name, l.Files(commit), l.Files(want))
+			t.Errorf("%s: got %v, git made %v", c.name, l.Files(commit), l.Files(want))
 		}
 		l.Git("fsck", "--strict", commit)
 		for oid := range l.AllObjects() {
 			if !before[oid] && strings.Contains(l.Git("cat-file", "-p", oid), "git-agency@localhost") {
-				t.Errorf("%s: %s was kept, which is nobody's", c.name, oid)
+				t.Errorf("%s: the synthetic commit %s was persisted", c.name, oid)
 			}
 		}
 	}
 }
 
-// Promise: commits without a common past are told apart from everything else that can go wrong.
+// Promise: Merge of commits without a common ancestor returns an UnrelatedError, and no other failure does.
 func TestUnrelatedHistoriesAreNotMerged(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -99,8 +99,8 @@ func TestUnrelatedHistoriesAreNotMerged(t *testing.T) {
 	}
 }
 
-// Promise: each path that is in conflict is listed once, by name, with what kind of a conflict it is and all its sides;
-// markers in files call the sides what they are called.
+// Promise: Merge lists each conflicted path once, sorted, with the kinds of conflict and all stages. Conflict markers show
+// the names of both sides.
 func TestConflictsAreListedWithKindsAndStages(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -136,7 +136,7 @@ func TestConflictsAreListedWithKindsAndStages(t *testing.T) {
 	}
 }
 
-// Promise: where history has several merge bases, git's own way of dealing with them is taken.
+// Promise: a merge with several merge bases is left to git's recursive merge.
 func TestMergeOfHistoriesThatCrossed(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -159,7 +159,7 @@ func TestMergeOfHistoriesThatCrossed(t *testing.T) {
 	}
 }
 
-// addEmptyCommits makes empty commits on top of another.
+// addEmptyCommits makes n empty commits on top of a commit and returns the last one.
 func addEmptyCommits(l *gittest.Lab, m *Merger, on string, n int) string {
 	l.T.Helper()
 	tree := l.Git("rev-parse", on+"^{tree}")
@@ -172,7 +172,7 @@ func addEmptyCommits(l *gittest.Lab, m *Merger, on string, n int) string {
 	return on
 }
 
-// Promise: what two commits have in common is found as git finds it, near and far, and in a shallow repository.
+// Promise: mergeBase returns the same commit as git merge-base, near and far; and a merge works in a shallow repository.
 func TestCommonBaseIsThatOfGit(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -207,8 +207,8 @@ func TestCommonBaseIsThatOfGit(t *testing.T) {
 	}
 }
 
-// Promise: what was made on top of a commit takes no look at what was before that, also where the clock of who made it was
-// behind: each commit that is asked for costs a landing something.
+// Promise: mergeBase of a commit and its descendant reads no ancestors of that commit, also when the descendant has an
+// earlier date: each commit that is read makes a landing slower.
 func TestCommonBaseOfWhatFollowsIsFoundAtOnce(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -234,12 +234,12 @@ func TestCommonBaseOfWhatFollowsIsFoundAtOnce(t *testing.T) {
 		m := openMerger(l)
 		got, err := m.mergeBase(t.Context(), ours, c.theirs)
 		if err != nil || got != c.want || len(m.commitCache) > c.most {
-			t.Errorf("%s, %v, and %d commits asked for; want %s and %d", got, err, len(m.commitCache), c.want, c.most)
+			t.Errorf("got %s, %v with %d commits read; want %s with at most %d", got, err, len(m.commitCache), c.want, c.most)
 		}
 	}
 }
 
-// Promise: many merges at the same time do not get in each other's way, also not when they are of the same commits.
+// Promise: concurrent merges of one Merger do not disturb each other, also when they merge the same commits.
 func TestMergesAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -264,6 +264,6 @@ func TestMergesAtTheSameTime(t *testing.T) {
 	group.Wait()
 	l.Must(m.Persist(t.Context()))
 	if out := l.Git("cat-file", "--batch-all-objects", "--batch-check=%(objecttype)"); strings.Count(out, "commit") != 6 {
-		t.Errorf("commits that nobody needs were kept: %d", strings.Count(out, "commit"))
+		t.Errorf("synthetic commits were persisted: %d commits, want 6", strings.Count(out, "commit"))
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 )
 
+// parseMergeTree returns sorted, unique conflicts with kinds for every output that it accepts.
 func FuzzParseMerged(f *testing.F) {
 	oid := strings.Repeat("a", 40)
 	for _, s := range []string{
@@ -39,7 +40,8 @@ func FuzzParseMerged(f *testing.F) {
 	})
 }
 
-// Promise: also where git names no path with stages, as of a directory that went to two places, there is a conflict.
+// Promise: parseMergeTree reports a conflict also for messages without staged paths, as of a directory rename split, and
+// refuses malformed output.
 func TestParseMerged(t *testing.T) {
 	t.Parallel()
 	oid := strings.Repeat("a", 40)

@@ -12,8 +12,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 )
 
-// Promise: all that was made is kept, be it little or much, in files or in packs, whoever may read the repository; and
-// keeping it twice is fine.
+// Promise: Persist copies all new objects into the repository, few or many, loose or packed, with the permissions of
+// core.sharedRepository; and it may be called twice.
 func TestEverythingThatWasMadeIsKept(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -36,7 +36,7 @@ func TestEverythingThatWasMadeIsKept(t *testing.T) {
 			for _, o := range loose {
 				l.Must(m.Repo.WriteLoose(o))
 			}
-			for i := range git.MaxLooseObjects + 1 { // of so many there is a pack
+			for i := range git.MaxLooseObjects + 1 { // so many objects are written as a pack
 				content := []byte(fmt.Sprint("packed ", i, "\n"))
 				packed = append(packed, object.Raw{Kind: "blob", Oid: object.HashObject(object.SHA1, "blob", content), Content: content})
 			}
@@ -44,7 +44,7 @@ func TestEverythingThatWasMadeIsKept(t *testing.T) {
 				l.Must(m.Repo.WriteObjects(t.Context(), object.SHA1, packed))
 				loose = append(loose, packed...)
 			}
-			l.Must(os.WriteFile(filepath.Join(m.Dir, "objects", loose[0].HexOID()[:2], "tmp_obj_x"), nil, 0o600)) // somebody was killed
+			l.Must(os.WriteFile(filepath.Join(m.Dir, "objects", loose[0].HexOID()[:2], "tmp_obj_x"), nil, 0o600)) // temporary file of a killed git
 			for range 2 {
 				l.Must(m.Persist(t.Context()))
 			}

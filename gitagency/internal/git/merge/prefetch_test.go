@@ -7,7 +7,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 )
 
-// Promise: an index that was read ahead is taken for the one that is there only while it is that.
+// Promise: PrefetchedIndexOf returns the prefetched index only for the same worktree and while the index file is unchanged.
 func TestAnIndexThatWasReadAheadIsTheOneThatIsThere(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -15,14 +15,14 @@ func TestAnIndexThatWasReadAheadIsTheOneThatIsThere(t *testing.T) {
 	m := openMerger(l)
 	m.Prefetch(t.Context(), head, head, gitDir)
 	if x := m.PrefetchedIndexOf(gitDir); x == nil || x.Count == 0 {
-		t.Fatalf("it was not read: %v", x)
+		t.Fatalf("the index was not prefetched: %v", x)
 	}
 	if x := m.PrefetchedIndexOf(filepath.Join(gitDir, "worktrees", "other")); x != nil {
-		t.Error("it was taken for that of another worktree")
+		t.Error("it was returned for another worktree")
 	}
 	l.Write("new", "x\n")
 	l.Git("add", "new")
 	if x := m.PrefetchedIndexOf(gitDir); x != nil {
-		t.Error("it is another by now")
+		t.Error("it was returned although the index file has changed")
 	}
 }

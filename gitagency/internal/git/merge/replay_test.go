@@ -13,8 +13,10 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 )
 
+// testCommitter is the committer of replayed commits.
 var committer = object.Signature{Identity: object.Identity{Name: "Lander", Email: "lander@example.com"}, When: "1800000000 +0200"}
 
+// replayCommits replays commits and persists the result.
 func replayCommits(l *gittest.Lab, m *Merger, what ReplayRequest) ReplayResult {
 	l.T.Helper()
 	if what.Committer == (object.Signature{}) {
@@ -26,8 +28,8 @@ func replayCommits(l *gittest.Lab, m *Merger, what ReplayRequest) ReplayResult {
 	return done
 }
 
-// Promise: commits come out as git rebase makes them, each with its author, date, message and encoding, and by whoever
-// is said to commit them; without a signature that would not hold.
+// Promise: Replay makes the same trees and authors as git rebase. Each commit keeps its author, date, message and encoding,
+// has the requested committer, and loses its signature, which would be invalid.
 func TestReplayedCommitsAreThoseOfRebase(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -35,10 +37,10 @@ func TestReplayedCommitsAreThoseOfRebase(t *testing.T) {
 	base := l.Commit("long")
 	onto := l.SideCommit(base, map[string]string{"a.txt": "ours\n", "long": strings.Replace(lines, "1", "one", 1)})
 	tip := l.SideCommit(base, map[string]string{"dir/b.txt": "1\n"})
-	tip = l.SideCommit(tip, map[string]string{"long": strings.Replace(lines, "9", "nine", 1)}) // which has to be merged
+	tip = l.SideCommit(tip, map[string]string{"long": strings.Replace(lines, "9", "nine", 1)}) // needs a merge of file contents
 	tip = l.SideCommit(tip, map[string]string{"long": "", "elsewhere": strings.Replace(lines, "9", "nine", 1)})
 	tip = l.SideCommit(tip, map[string]string{"dir/b.txt": "2\n", "new/dir/x": "x\n"})
-	tip = l.SideCommit(tip, nil) // empty, and stays
+	tip = l.SideCommit(tip, nil) // empty, and is kept
 	tip = l.RawCommit("tree " + l.Git("rev-parse", tip+"^{tree}") + "\nparent " + tip + "\nauthor J\xf6rg <j@example.com> 1600000000 -0330\ncommitter C <c@example.com> 1600000001 +0000\nencoding latin1\ngpgsig -----BEGIN\n x\n -----END\n\nna\xefve\n\n  two\n")
 
 	m := openMerger(l)
@@ -61,7 +63,8 @@ func TestReplayedCommitsAreThoseOfRebase(t *testing.T) {
 	l.Git("fsck", "--strict", done.Tip)
 }
 
-// Promise: where something comes to a commit that need not be in its encoding, all of it is in UTF-8, as git rebase has it.
+// Promise: Replay converts a commit to UTF-8, as git rebase does, when a committer or a message line is added that may not
+// be in its encoding.
 func TestAReplayedCommitIsInOneEncoding(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -69,8 +72,8 @@ func TestAReplayedCommitIsInOneEncoding(t *testing.T) {
 	tip := l.SideCommit(base, map[string]string{"x": "x\n"})
 	tip = l.RawCommit("tree " + l.Git("rev-parse", tip+"^{tree}") + "\nparent " + base + "\nauthor J\xf6rg <j@example.com> 1600000000 -0330\ncommitter C <c@example.com> 1600000001 +0000\nencoding latin1\n\nna\xefve\n")
 	for what, r := range map[string]ReplayRequest{
-		"a committer": {Committer: object.Signature{Identity: object.Identity{Name: "Zoë", Email: "z@example.com"}, When: "1800000000 +0200"}},
-		"a line":      {Message: func(s string) string { return s + "\nLanded: ✓\n" }},
+		"a committer":    {Committer: object.Signature{Identity: object.Identity{Name: "Zoë", Email: "z@example.com"}, When: "1800000000 +0200"}},
+		"a message line": {Message: func(s string) string { return s + "\nLanded: ✓\n" }},
 	} {
 		r.Upstream, r.Onto, r.Tip = base, base, tip
 		made := l.Git("cat-file", "-p", replayCommits(l, openMerger(l), r).Tip)
@@ -80,25 +83,25 @@ func TestAReplayedCommitIsInOneEncoding(t *testing.T) {
 	}
 }
 
-// Promise: what is done already is left out, and said to be; and what does not apply is said, with nothing made of the
-// rest.
+// Promise: Replay drops and lists commits whose changes the new base already has. It stops at the first conflict, and does
+// not replay the commits after it.
 func TestReplayLeavesOutWhatIsDoneAndStopsAtConflicts(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	base := l.Git("rev-parse", "HEAD")
-	done1 := l.SideCommit(base, map[string]string{"a.txt": "both\n"})
-	tip := l.SideCommit(done1, map[string]string{"x": "x\n"})
+	applied := l.SideCommit(base, map[string]string{"a.txt": "both\n"})
+	tip := l.SideCommit(applied, map[string]string{"x": "x\n"})
 	onto := l.SideCommit(base, map[string]string{"a.txt": "both\n", "y": "y\n"})
 	m := openMerger(l)
 	got := replayCommits(l, m, ReplayRequest{Upstream: onto, Tip: tip, Onto: onto})
-	if !slices.Equal(got.Dropped, []string{done1}) || len(got.Commits) != 1 || got.Commits[0].Old != tip {
+	if !slices.Equal(got.Dropped, []string{applied}) || len(got.Commits) != 1 || got.Commits[0].Old != tip {
 		t.Errorf("%+v", got)
 	}
-	if got := replayCommits(l, m, ReplayRequest{Upstream: onto, Tip: done1, Onto: onto}); got.Tip != onto || got.Tree != l.Git("rev-parse", onto+"^{tree}") || len(got.Commits) != 0 {
-		t.Errorf("nothing left: %+v", got)
+	if got := replayCommits(l, m, ReplayRequest{Upstream: onto, Tip: applied, Onto: onto}); got.Tip != onto || got.Tree != l.Git("rev-parse", onto+"^{tree}") || len(got.Commits) != 0 {
+		t.Errorf("all commits dropped: %+v", got)
 	}
 	if got := replayCommits(l, m, ReplayRequest{Upstream: onto, Tip: base, Onto: onto}); got.Tip != onto || len(got.Commits)+len(got.Dropped) != 0 {
-		t.Errorf("nothing at all: %+v", got)
+		t.Errorf("no commits: %+v", got)
 	}
 	bad := l.SideCommit(tip, map[string]string{"y": "another\n"})
 	last := l.SideCommit(bad, map[string]string{"z": "z\n"})
@@ -108,8 +111,8 @@ func TestReplayLeavesOutWhatIsDoneAndStopsAtConflicts(t *testing.T) {
 	}
 }
 
-// Promise: a range with merges becomes a line of its other commits, if that comes out as the merge of both sides would;
-// and where a conflict was resolved in a merge, the resolution lands, in one commit with all that led to it.
+// Promise: Replay linearizes a range with merges if the result equals the merge of both sides. If a merge commit resolved a
+// conflict, the resolution is kept: all commits up to that merge are squashed into one.
 func TestReplayOfMergesKeepsWhatTheyResolved(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -135,7 +138,7 @@ func TestReplayOfMergesKeepsWhatTheyResolved(t *testing.T) {
 		t.Errorf("without a conflict: %+v", got)
 	}
 
-	// With one that the merge resolved, and a branch of its own merged before.
+	// With a conflict that the merge resolved, after another branch was merged.
 	one = l.SideCommit(base, map[string]string{"a.txt": "sandbox\n"})
 	side := l.SideCommit(base, map[string]string{"side": "s\n"})
 	inner := merge(one, side, nil)
@@ -155,29 +158,29 @@ func TestReplayOfMergesKeepsWhatTheyResolved(t *testing.T) {
 		t.Errorf("%s", message)
 	}
 	if parents := l.Git("log", "--format=%p", "--abbrev=40", onto+".."+got.Tip); parents != got.Commits[0].New+"\n"+onto {
-		t.Errorf("not a line: %s", parents)
+		t.Errorf("not linear: %s", parents)
 	}
 
-	// A merge that changed something besides: a line of the others would lose it.
-	sly := merge(l.SideCommit(base, map[string]string{"x": "1\n"}), upstream, nil)
-	l.Git("checkout", "-q", "--detach", sly)
+	// A merge commit with a change of its own, which linearized commits would lose.
+	amended := merge(l.SideCommit(base, map[string]string{"x": "1\n"}), upstream, nil)
+	l.Git("checkout", "-q", "--detach", amended)
 	l.Write("only-in-the-merge", "m\n")
 	l.Git("add", "-A")
 	l.Git("commit", "-q", "--amend", "-m", "merged and more")
-	sly = l.Git("rev-parse", "HEAD")
-	got = replayCommits(l, m, ReplayRequest{Upstream: onto, Tip: sly, Onto: onto})
+	amended = l.Git("rev-parse", "HEAD")
+	got = replayCommits(l, m, ReplayRequest{Upstream: onto, Tip: amended, Onto: onto})
 	if files := l.Files(got.Tip); len(got.Commits) != 1 || files["only-in-the-merge"] == "" || files["x"] == "" || files["later"] == "" {
-		t.Errorf("sly: %+v", got)
+		t.Errorf("amended merge: %+v", got)
 	}
 
-	// One that conflicts again.
+	// The squashed commit conflicts with the new base.
 	onto = l.SideCommit(upstream, map[string]string{"a.txt": "changed again\n"})
 	if got := replayCommits(l, m, ReplayRequest{Upstream: onto, Tip: after, Onto: onto}); got.StoppedAt != outer || len(got.Conflicts) != 1 || got.Tip != "" {
-		t.Errorf("again: %+v", got)
+		t.Errorf("with a new conflict: %+v", got)
 	}
 }
 
-// Promise: commits that no git has made are refused before anything is made of them.
+// Promise: FsckRange and Replay refuse malformed commits.
 func TestCommitsThatNoGitHasMadeAreRefused(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -189,36 +192,36 @@ func TestCommitsThatNoGitHasMadeAreRefused(t *testing.T) {
 		t.Error(err)
 	}
 	for what, content := range map[string]string{
-		"no author":          top + strings.SplitAfter(by, "\n")[1] + "\nx\n",
-		"two authors":        top + "author A <a@example.com> 1600000000 +0000\n" + by + "\nx\n",
-		"two trees":          top + by + "tree " + tree + "\n\nx\n",
-		"a late parent":      top + by + "parent " + tree + "\n\nx\n",
-		"twice a parent":     top + "parent " + head + "\n" + by + "\nx\n",
-		"a name":             top + strings.Replace(by, "A <a@", "A> <a@", 1) + "\nx\n",
-		"no time":            top + strings.Replace(by, " 1600000000 +0000", "", 1) + "\nx\n",
-		"a time":             top + strings.Replace(by, "1600000000", "99999999999999999999", 1) + "\nx\n",
-		"a zone":             top + strings.Replace(by, "+0000", "zone", 1) + "\nx\n",
-		"a NUL":              top + by + "\nx\x00y\n",
-		"two encodings":      top + by + "encoding a\nencoding b\n\nx\n",
-		"an odd encoding":    top + by + "encoding a b\n\nx\n",
-		"the wrong order":    "tree " + tree + "\n" + strings.SplitAfter(by, "\n")[0] + "parent " + head + "\n" + strings.SplitAfter(by, "\n")[1] + "\nx\n",
-		"an end too early":   top + strings.TrimSuffix(by, "\n"),
-		"no tree":            "tree x\nparent " + head + "\n" + by + "\nx\n",
-		"a parent not whole": "tree " + tree + "\nparent " + head[:39] + "\n" + by + "\nx\n",
+		"no author":           top + strings.SplitAfter(by, "\n")[1] + "\nx\n",
+		"two authors":         top + "author A <a@example.com> 1600000000 +0000\n" + by + "\nx\n",
+		"two trees":           top + by + "tree " + tree + "\n\nx\n",
+		"parent after author": top + by + "parent " + tree + "\n\nx\n",
+		"duplicate parent":    top + "parent " + head + "\n" + by + "\nx\n",
+		"invalid name":        top + strings.Replace(by, "A <a@", "A> <a@", 1) + "\nx\n",
+		"no time":             top + strings.Replace(by, " 1600000000 +0000", "", 1) + "\nx\n",
+		"invalid time":        top + strings.Replace(by, "1600000000", "99999999999999999999", 1) + "\nx\n",
+		"invalid time zone":   top + strings.Replace(by, "+0000", "zone", 1) + "\nx\n",
+		"a NUL":               top + by + "\nx\x00y\n",
+		"two encodings":       top + by + "encoding a\nencoding b\n\nx\n",
+		"invalid encoding":    top + by + "encoding a b\n\nx\n",
+		"wrong order":         "tree " + tree + "\n" + strings.SplitAfter(by, "\n")[0] + "parent " + head + "\n" + strings.SplitAfter(by, "\n")[1] + "\nx\n",
+		"no message":          top + strings.TrimSuffix(by, "\n"),
+		"invalid tree id":     "tree x\nparent " + head + "\n" + by + "\nx\n",
+		"short parent id":     "tree " + tree + "\nparent " + head[:39] + "\n" + by + "\nx\n",
 	} {
 		commit := l.RawCommit(content)
-		var unsound *object.InvalidCommitError
+		var invalid *object.InvalidCommitError
 		err := m.FsckRange(t.Context(), head, commit)
-		if !errors.As(err, &unsound) && !errors.As(err, new(*git.Error)) {
+		if !errors.As(err, &invalid) && !errors.As(err, new(*git.Error)) {
 			t.Errorf("%s: %v", what, err)
 		}
 		if _, err := m.Replay(t.Context(), ReplayRequest{Upstream: head, Tip: commit, Onto: head, Committer: committer}); err == nil {
-			t.Errorf("%s: it was made again", what)
+			t.Errorf("%s: it was replayed", what)
 		}
 	}
 }
 
-// Promise: what was taken away again before it landed is found all the same.
+// Promise: FsckRange refuses a bad tree of an intermediate commit, also when the last commit has removed it.
 func TestWhatIsInTheHistoryOnlyIsLookedAtToo(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -229,10 +232,10 @@ func TestWhatIsInTheHistoryOnlyIsLookedAtToo(t *testing.T) {
 		t.Fatal(err)
 	}
 	bad := l.SideCommit(tip, map[string]string{".Agency/x": "x\n"})
-	for _, more := range []int{1, 70} { // near and far
+	for _, more := range []int{1, 70} { // within and beyond maxNearCommits
 		tip := addEmptyCommits(l, m, l.SideCommit(bad, map[string]string{".Agency": ""}), more)
-		var unsound *fsck.Error
-		if err := m.FsckRange(t.Context(), base, tip); !errors.As(err, &unsound) || unsound.Path != ".Agency" {
+		var invalid *fsck.Error
+		if err := m.FsckRange(t.Context(), base, tip); !errors.As(err, &invalid) || invalid.Path != ".Agency" {
 			t.Errorf("%v", err)
 		}
 		if err := m.FsckTree(t.Context(), tip, base); err != nil {

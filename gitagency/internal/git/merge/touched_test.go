@@ -14,8 +14,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/repotest"
 )
 
-// Whatever two sides do, and however they rename: what they touched is what git says, and who is said to be apart merges
-// without a conflict.
+// TouchedPaths returns the same paths as git diff-tree for random changes and renames, and pairs for which CannotConflict
+// is true merge in git without a conflict.
 func TestThoseWhoAreApartDoNotConflict(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -46,7 +46,7 @@ func TestThoseWhoAreApartDoNotConflict(t *testing.T) {
 	l.Must(cmd.Run())
 
 	m := repotest.NewMirror(l)
-	apart, conflicts := 0, 0
+	independent, conflicts := 0, 0
 	for n, pair := range sides {
 		ids := strings.Fields(l.Git("rev-parse", fmt.Sprintf("refs/base/%d", n), pair[0], pair[1]))
 		ask := [][2]string{{ids[0], ids[1]}, {ids[0], ids[2]}}
@@ -65,22 +65,22 @@ func TestThoseWhoAreApartDoNotConflict(t *testing.T) {
 		}
 		_, err = l.TryGit(l.Root, "merge-tree", "--write-tree", ids[1], ids[2])
 		if CannotConflict(touched[ask[0]], touched[ask[1]]) {
-			if apart++; err != nil {
-				t.Errorf("%v: said to be apart:\n%v\n%v", ids, touched[ask[0]], touched[ask[1]])
+			if independent++; err != nil {
+				t.Errorf("%v: CannotConflict is true, but git finds a conflict:\n%v\n%v", ids, touched[ask[0]], touched[ask[1]])
 			}
 		}
 		if err != nil {
 			conflicts++
 		}
 	}
-	if apart < 5 || conflicts < 5 {
-		t.Errorf("%d apart, %d in conflict: this proves too little", apart, conflicts)
+	if independent < 5 || conflicts < 5 {
+		t.Errorf("%d pairs cannot conflict, %d conflict: too few for this test", independent, conflicts)
 	}
 }
 
-// knownTrouble is what two do to files that is in each other's way although they touch no path both.
+// conflictingEdits are pairs of edits that conflict, or may conflict, although they touch no path in common.
 var knownTrouble = [][2]func(files map[string]string){
-	{ // what is added has to follow the directory
+	{ // a new file must follow the renamed directory
 		func(files map[string]string) {
 			for _, name := range []string{"four", "five"} {
 				files["elsewhere/"+name] = files["b/"+name]
@@ -89,14 +89,14 @@ var knownTrouble = [][2]func(files map[string]string){
 		},
 		func(files map[string]string) { files["b/new"] = "new\n" },
 	},
-	{ // a file, and a directory
+	{ // a file and a directory of the same name
 		func(files map[string]string) { files["thing"] = "a file\n" },
 		func(files map[string]string) { files["thing/below"] = "below\n" },
 	},
 }
 
-// worked is what somebody makes of files: changes, removals, additions, files and directories that take each other's
-// place, and renames of both.
+// editRandomly returns files with random edits: changes, removals, additions, files and directories that replace each
+// other, and renames of both.
 func worked(random *rand.Rand, base map[string]string) map[string]string {
 	files := maps.Clone(base)
 	for range 1 + random.IntN(2) {
@@ -131,7 +131,7 @@ func worked(random *rand.Rand, base map[string]string) map[string]string {
 	return files
 }
 
-// writeCommit writes a commit as git fast-import reads it.
+// writeFastImportCommit writes a commit in the format of git fast-import.
 func writeCommit(b *strings.Builder, ref, from string, files map[string]string) {
 	fmt.Fprintf(b, "commit %s\ncommitter s <s@example.com> 1700000000 +0000\ndata 0\n", ref)
 	if from != "" {

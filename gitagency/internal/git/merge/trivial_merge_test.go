@@ -13,21 +13,21 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 )
 
-// Promise: where we merge trees ourselves it is, to the last bit, what git makes of them. The trees are small and random:
-// files, programs, links and submodules that come and go, change, turn into directories, are renamed one by one or with
-// the directory they are in, on one side or on both.
+// Promise: mergeTrees makes exactly the tree that git makes. The trees are small and random: files, executables, symlinks
+// and submodules are added, removed, changed, replaced by directories, and renamed alone or with their directory, on one
+// side or on both.
 func FuzzMergedTreesAreWhatGitMakes(f *testing.F) {
 	const seeds = 150
 	for seed := range uint64(seeds) {
 		f.Add(seed)
 	}
 	l := newMergeLab(f)
-	plain, all := 0, 0
+	trivial, all := 0, 0
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		g := &grower{rand: rand.New(rand.NewPCG(seed, 7))}
 		base := g.base()
 		ours, theirs := maps.Clone(base), maps.Clone(base)
-		if g.rand.IntN(4) == 0 { // something is the same on both
+		if g.rand.IntN(4) == 0 { // both sides have changes in common
 			for range 1 + g.rand.IntN(2) {
 				g.change(ours)
 			}
@@ -43,26 +43,26 @@ func FuzzMergedTreesAreWhatGitMakes(f *testing.F) {
 		for _, files := range []map[string]grown{base, ours, theirs} {
 			trees = append(trees, l.plant(t, files))
 		}
-		got, is, err := l.m.mergeTrees(t.Context(), trees[0], trees[1], trees[2])
+		got, ok, err := l.m.mergeTrees(t.Context(), trees[0], trees[1], trees[2])
 		if err != nil {
 			t.Fatal(err)
 		}
-		if all++; !is {
+		if all++; !ok {
 			return
 		}
-		plain++
+		trivial++
 		if want := l.byGit(t, trees); len(want.Conflicts) > 0 || want.Tree != got {
 			t.Errorf("seed %d: got %s, git made %s with %v\nbase   %v\nours   %v\ntheirs %v", seed, got, want.Tree, want.Conflicts, names(base), names(ours), names(theirs))
 		}
 	})
 	f.Cleanup(func() {
-		if all == seeds && plain < seeds/10 {
-			f.Errorf("of %d merges only %d were plain", all, plain)
+		if all == seeds && trivial < seeds/10 {
+			f.Errorf("of %d merges only %d were trivial", all, trivial)
 		}
 	})
 }
 
-// byGit is what git makes of a base and two sides.
+// gitMerge merges three trees (base, ours, theirs) with git.
 func (l *mergeLab) byGit(t *testing.T, trees []string) Result {
 	t.Helper()
 	synthetic, err := l.m.synthesizeCommits(t.Context(), trees[0], trees[1], trees[2])
@@ -76,7 +76,7 @@ func (l *mergeLab) byGit(t *testing.T, trees []string) Result {
 	return merged
 }
 
-// Promise: what only needs to be put together is, without git; and all in which a rename could play a part is left to it.
+// Promise: mergeTrees merges trees without git if no rename can matter, and leaves all others to git.
 func TestTreesAreMergedWithoutGitWhereNoRenameCanMatter(t *testing.T) {
 	t.Parallel()
 	l := newMergeLab(t)
@@ -93,16 +93,16 @@ func TestTreesAreMergedWithoutGitWhereNoRenameCanMatter(t *testing.T) {
 		base, ours, theirs map[string]grown
 		plain              bool
 	}{
-		{"apart", files("a", "d/b"), files("a=1", "d/b"), files("a", "d/b=2"), true},
-		{"the same", files("a", "d/b"), files("a=1", "d/b"), files("a=1", "d/b", "c"), true},
+		{"different files", files("a", "d/b"), files("a=1", "d/b"), files("a", "d/b=2"), true},
+		{"the same change", files("a", "d/b"), files("a=1", "d/b"), files("a=1", "d/b", "c"), true},
 		{"new in one directory", files("a"), files("a", "n/x"), files("a", "n/y"), true},
-		{"nothing is left of a directory", files("a", "d/x=x", "d/y=y"), files("a", "d/y=y"), files("a", "d/x=x"), true},
-		{"a directory sorts behind what its file came before", files("a", "a.x", "z"), files("a", "a.x", "z=1"), files("a/b=new", "a.x", "z"), true},
+		{"all files of a directory removed", files("a", "d/x=x", "d/y=y"), files("a", "d/y=y"), files("a", "d/x=x"), true},
+		{"a directory sorts after a.x, its file before", files("a", "a.x", "z"), files("a", "a.x", "z=1"), files("a/b=new", "a.x", "z"), true},
 		{"renamed and changed", files("a=x"), files("b=x"), files("a=y"), false},
-		{"renamed here and there", files("a=x", "z"), files("b=x", "z"), files("c=x", "z"), false},
-		{"gone from both", files("a=x", "z"), files("z"), files("z"), true}, // one and the same tree
-		{"gone from both, and more", files("a=x", "z"), files("z"), files("z", "c=x"), false},
-		{"new in a directory that went elsewhere", files("d/a=1", "d/b=2"), files("e/a=1", "e/b=2"), files("d/a=1", "d/b=2", "d/c=3"), false},
+		{"renamed on both sides", files("a=x", "z"), files("b=x", "z"), files("c=x", "z"), false},
+		{"removed on both sides", files("a=x", "z"), files("z"), files("z"), true}, // both sides have the same tree
+		{"removed on both sides, with another change", files("a=x", "z"), files("z"), files("z", "c=x"), false},
+		{"new in a renamed directory", files("d/a=1", "d/b=2"), files("e/a=1", "e/b=2"), files("d/a=1", "d/b=2", "d/c=3"), false},
 		{"a directory and a file", files("z"), files("z", "n"), files("z", "n/x"), false},
 		{"the same file", files("a"), files("a=1"), files("a=2"), false},
 	} {
@@ -117,7 +117,7 @@ func TestTreesAreMergedWithoutGitWhereNoRenameCanMatter(t *testing.T) {
 	}
 }
 
-// mergeLab is a merger of an empty repository.
+// mergeLab has a Merger of an empty repository.
 type mergeLab struct{ m *Merger }
 
 func newMergeLab(tb testing.TB) *mergeLab {
@@ -143,12 +143,13 @@ func newMergeLab(tb testing.TB) *mergeLab {
 	return &mergeLab{m}
 }
 
-// grown is a file, program, link or submodule.
+// testFile is a file, executable, symlink or submodule.
 type grown struct {
 	mode    uint32
 	content string
 }
 
+// describeFiles lists files with mode and abbreviated blob id, for failure messages.
 func names(files map[string]grown) (list []string) {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		list = append(list, fmt.Sprintf("%s:%o:%x", name, files[name].mode, object.HashObject(object.SHA1, "blob", []byte(files[name].content))[:3]))
@@ -156,7 +157,7 @@ func names(files map[string]grown) (list []string) {
 	return list
 }
 
-// plant writes a tree.
+// writeTree writes the blobs and trees of files and returns the id of the root tree.
 func (l *mergeLab) plant(t *testing.T, files map[string]grown) string {
 	t.Helper()
 	var leaves []object.LeafChange
@@ -188,12 +189,13 @@ func (l *mergeLab) plant(t *testing.T, files map[string]grown) string {
 	return top.HexOID()
 }
 
-// grower makes up files.
+// fileGenerator makes random files.
 type grower struct {
 	rand *rand.Rand
-	made int
+	made int // number of files made
 }
 
+// pick returns a random element of a list.
 func pick[T any](g *grower, list []T) T { return list[g.rand.IntN(len(list))] }
 
 func (g *grower) name() string {
@@ -215,6 +217,7 @@ func (g *grower) file() grown {
 	return grown{mode, b.String()}
 }
 
+// randomFiles returns the files of a random tree.
 func (g *grower) base() map[string]grown {
 	files := map[string]grown{}
 	for range 4 + g.rand.IntN(12) {
@@ -223,7 +226,7 @@ func (g *grower) base() map[string]grown {
 	return files
 }
 
-// put writes a file, in the place of whatever is in its way.
+// put adds a file and removes paths that conflict with it: files below it, and files at its parent directories.
 func (g *grower) put(files map[string]grown, name string, f grown) {
 	for other := range files {
 		if strings.HasPrefix(other, name+"/") || strings.HasPrefix(name, other+"/") {
@@ -233,7 +236,7 @@ func (g *grower) put(files map[string]grown, name string, f grown) {
 	files[name] = f
 }
 
-// change does something to files.
+// changeRandomly makes one random change to files.
 func (g *grower) change(files map[string]grown) {
 	if len(files) == 0 {
 		g.put(files, g.name(), g.file())
@@ -252,13 +255,13 @@ func (g *grower) change(files map[string]grown) {
 	case 5:
 		f.mode = pick(g, []uint32{object.ModeFile, object.ModeExecutable, object.ModeSymlink})
 		files[name] = f
-	case 6, 7: // renamed, and perhaps changed
+	case 6, 7: // rename a file, and perhaps change it
 		delete(files, name)
 		if g.rand.IntN(2) == 0 {
 			f.content += "and a little more\n"
 		}
 		g.put(files, g.name(), f)
-	case 8: // a directory is renamed
+	case 8: // rename a directory
 		from, to := path.Dir(name)+"/", path.Dir(g.name())+"/"
 		if from == "./" || to == "./" {
 			return
@@ -273,7 +276,7 @@ func (g *grower) change(files map[string]grown) {
 				g.put(files, to+rest, f)
 			}
 		}
-	case 9: // a directory goes
+	case 9: // remove a directory
 		from := path.Dir(name) + "/"
 		for _, old := range slices.Sorted(maps.Keys(files)) {
 			if strings.HasPrefix(old, from) {

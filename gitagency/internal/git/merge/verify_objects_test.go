@@ -12,7 +12,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 )
 
-// damage has the file of an object hold something else.
+// rewriteObjectFile replaces the content of a loose object's file.
 func damage(l *gittest.Lab, oid string, how func(data []byte) []byte) {
 	l.T.Helper()
 	path := filepath.Join(l.Root, ".git/objects", oid[:2], oid[2:])
@@ -22,8 +22,7 @@ func damage(l *gittest.Lab, oid string, how func(data []byte) []byte) {
 	l.Must(os.WriteFile(path, how(data), 0o444))
 }
 
-// Promise: commits of which not everything is there, or is not what it has to be, do not land; who made them is told of the
-// commit and the path.
+// Promise: FsckRange refuses commits with missing, damaged or mistyped objects, and its error names the commit and the path.
 func TestCommitsOfWhichSomethingIsMissingAreRefused(t *testing.T) {
 	t.Parallel()
 	cut := func(data []byte) []byte { return data[:len(data)-8] }
@@ -31,60 +30,60 @@ func TestCommitsOfWhichSomethingIsMissingAreRefused(t *testing.T) {
 	empty := func([]byte) []byte { return nil }
 	for _, c := range []struct {
 		name  string
-		path  string // empty where nothing is wrong
+		path  string // path in the error; empty: no error
 		lines func(l *gittest.Lab) []string
 	}{
-		{"all is well", "", func(l *gittest.Lab) []string { return []string{"100644 blob " + l.MakeBlob("new\n") + "\tnew"} }},
-		{"no file", "new", func(l *gittest.Lab) []string { return []string{"100644 blob " + strings.Repeat("1", 40) + "\tnew"} }},
-		{"no program", "new", func(l *gittest.Lab) []string { return []string{"100755 blob " + strings.Repeat("1", 40) + "\tnew"} }},
-		{"no link", "new", func(l *gittest.Lab) []string { return []string{"120000 blob " + strings.Repeat("1", 40) + "\tnew"} }},
-		{"no file below", "sub/deep/new", func(l *gittest.Lab) []string {
+		{"valid", "", func(l *gittest.Lab) []string { return []string{"100644 blob " + l.MakeBlob("new\n") + "\tnew"} }},
+		{"missing file", "new", func(l *gittest.Lab) []string { return []string{"100644 blob " + strings.Repeat("1", 40) + "\tnew"} }},
+		{"missing executable", "new", func(l *gittest.Lab) []string { return []string{"100755 blob " + strings.Repeat("1", 40) + "\tnew"} }},
+		{"missing symlink", "new", func(l *gittest.Lab) []string { return []string{"120000 blob " + strings.Repeat("1", 40) + "\tnew"} }},
+		{"missing file in a subdirectory", "sub/deep/new", func(l *gittest.Lab) []string {
 			deep := l.MakeTree("100644 blob " + strings.Repeat("1", 40) + "\tnew")
 			return []string{"040000 tree " + l.MakeTree("040000 tree "+deep+"\tdeep") + "\tsub"}
 		}},
-		{"no directory", "sub", func(l *gittest.Lab) []string { return []string{"040000 tree " + strings.Repeat("1", 40) + "\tsub"} }},
-		{"a submodule is elsewhere", "", func(l *gittest.Lab) []string {
+		{"missing directory", "sub", func(l *gittest.Lab) []string { return []string{"040000 tree " + strings.Repeat("1", 40) + "\tsub"} }},
+		{"submodule, whose commit need not exist", "", func(l *gittest.Lab) []string {
 			return []string{"160000 commit " + strings.Repeat("1", 40) + "\tmodule"}
 		}},
-		{"a directory for a file", "new", func(l *gittest.Lab) []string {
+		{"tree in place of a blob", "new", func(l *gittest.Lab) []string {
 			l.WriteIn(l.Root, ".git/entry", "100644 new\x00"+string(object.RawID(l.Git("rev-parse", "HEAD^{tree}"))))
-			return nil // as no git would make it
+			return nil // no git writes such a tree
 		}},
-		{"a directory for a file, and for itself", "z", func(l *gittest.Lab) []string {
+		{"tree as directory and in place of a blob", "z", func(l *gittest.Lab) []string {
 			tree := string(object.RawID(l.MakeTree("100644 blob " + l.MakeBlob("new\n") + "\tnew")))
 			l.WriteIn(l.Root, ".git/entry", "40000 a\x00"+tree+"100644 z\x00"+tree)
 			return nil
 		}},
-		{"cut off", "new", func(l *gittest.Lab) []string {
+		{"truncated file", "new", func(l *gittest.Lab) []string {
 			oid := l.MakeBlob(strings.Repeat("new\n", 10))
 			damage(l, oid, cut)
 			return []string{"100644 blob " + oid + "\tnew"}
 		}},
-		{"nonsense", "new", func(l *gittest.Lab) []string {
+		{"file that is no zlib data", "new", func(l *gittest.Lab) []string {
 			oid := l.MakeBlob("new\n")
 			damage(l, oid, nonsense)
 			return []string{"100644 blob " + oid + "\tnew"}
 		}},
-		{"nothing in it", "new", func(l *gittest.Lab) []string {
+		{"empty object file", "new", func(l *gittest.Lab) []string {
 			oid := l.MakeBlob("new\n")
 			damage(l, oid, empty)
 			return []string{"100644 blob " + oid + "\tnew"}
 		}},
-		{"something else", "b", func(l *gittest.Lab) []string {
+		{"blob under a wrong name", "b", func(l *gittest.Lab) []string {
 			oid, other := l.MakeBlob("new\n"), l.MakeBlob("old\n")
 			data, err := os.ReadFile(filepath.Join(l.Root, ".git/objects", other[:2], other[2:]))
 			l.Must(err)
 			damage(l, oid, func([]byte) []byte { return data })
 			return []string{"100644 blob " + other + "\ta", "100644 blob " + oid + "\tb"}
 		}},
-		{"another directory", "sub", func(l *gittest.Lab) []string {
+		{"tree under a wrong name", "sub", func(l *gittest.Lab) []string {
 			oid, other := l.MakeTree("100644 blob "+l.MakeBlob("new\n")+"\tnew"), l.Git("rev-parse", "HEAD:dir")
 			data, err := os.ReadFile(filepath.Join(l.Root, ".git/objects", other[:2], other[2:]))
 			l.Must(err)
 			damage(l, oid, func([]byte) []byte { return data })
 			return []string{"040000 tree " + oid + "\tsub"}
 		}},
-		{"a directory cut off", "sub", func(l *gittest.Lab) []string {
+		{"truncated directory", "sub", func(l *gittest.Lab) []string {
 			oid := l.MakeTree("100644 blob " + l.MakeBlob("new\n") + "\tnew")
 			damage(l, oid, cut)
 			return []string{"040000 tree " + oid + "\tsub"}
@@ -102,14 +101,14 @@ func TestCommitsOfWhichSomethingIsMissingAreRefused(t *testing.T) {
 				tree = l.Git("hash-object", "-t", "tree", "-w", "--literally", ".git/entry")
 			}
 			evil := l.Git("commit-tree", "-p", base, "-m", "evil", tree)
-			good := l.Git("commit-tree", "-p", evil, "-m", "taken back", base+"^{tree}") // which the history goes on to have
+			good := l.Git("commit-tree", "-p", evil, "-m", "taken back", base+"^{tree}") // the bad commit stays in the history
 			for _, tip := range []string{evil, good} {
 				err := openMerger(l).FsckRange(t.Context(), base, tip)
-				var unsound *fsck.Error
+				var invalid *fsck.Error
 				switch {
 				case c.path == "" && err != nil:
 					t.Error(err)
-				case c.path != "" && (!errors.As(err, &unsound) || strings.TrimSuffix(unsound.Path, "/") != c.path || !strings.Contains(err.Error(), evil[:12])):
+				case c.path != "" && (!errors.As(err, &invalid) || strings.TrimSuffix(invalid.Path, "/") != c.path || !strings.Contains(err.Error(), evil[:12])):
 					t.Errorf("%v", err)
 				}
 			}
@@ -117,20 +116,21 @@ func TestCommitsOfWhichSomethingIsMissingAreRefused(t *testing.T) {
 	}
 }
 
-// What stands for a submodule, and is elsewhere, says nothing of a file of the same name.
+// FsckRange requires the blob of a file that replaces a submodule with the same object id: the base has that id only as a
+// gitlink, whose commit need not exist.
 func TestAFileInThePlaceOfASubmoduleHasToBeThere(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	lines, oid := strings.Split(l.Git("ls-tree", "HEAD"), "\n"), strings.Repeat("1", 40)
 	base := l.Git("commit-tree", "-p", "HEAD", "-m", "module", l.MakeTree(append(lines, "160000 commit "+oid+"\tmodule")...))
 	tip := l.Git("commit-tree", "-p", base, "-m", "file", l.MakeTree(append(lines, "100644 blob "+oid+"\tmodule")...))
-	var unsound *fsck.Error
-	if err := openMerger(l).FsckRange(t.Context(), base, tip); !errors.As(err, &unsound) || unsound.Path != "module" {
+	var invalid *fsck.Error
+	if err := openMerger(l).FsckRange(t.Context(), base, tip); !errors.As(err, &invalid) || invalid.Path != "module" {
 		t.Errorf("%v", err)
 	}
 }
 
-// What was found sound ahead of time is not read again: it could be gone by then.
+// FsckRange does not read objects again that Prefetch has checked: the test deletes them in between.
 func TestWhatWasForeseenIsReadOnce(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -144,18 +144,18 @@ func TestWhatWasForeseenIsReadOnce(t *testing.T) {
 		l.Must(os.Remove(filepath.Join(l.Root, ".git/objects", oid[:2], oid[2:])))
 	}
 	if err := m.FsckRange(t.Context(), base, tip); err != nil {
-		t.Errorf("it was looked at twice: %v", err)
+		t.Errorf("the objects were read twice: %v", err)
 	}
-	// What was not sound is said to who asks.
+	// FsckRange returns the error that Prefetch found.
 	m = openMerger(l)
 	m.Prefetch(t.Context(), base, tip, "")
 	m.prefetching.Wait()
 	if err := m.FsckRange(t.Context(), base, tip); err == nil {
-		t.Error("it is gone, and sound")
+		t.Error("no error for missing objects")
 	}
 }
 
-// A commit is read, too.
+// FsckRange refuses a commit whose file holds another commit.
 func TestACommitThatIsNotWhatItsNameSaysIsRefused(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -165,14 +165,14 @@ func TestACommitThatIsNotWhatItsNameSaysIsRefused(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(l.Root, ".git/objects", other[:2], other[2:]))
 	l.Must(err)
 	damage(l, evil, func([]byte) []byte { return data })
-	var unsound *object.InvalidCommitError
-	if err := openMerger(l).FsckRange(t.Context(), base, evil); !errors.As(err, &unsound) || unsound.Commit != evil {
+	var invalid *object.InvalidCommitError
+	if err := openMerger(l).FsckRange(t.Context(), base, evil); !errors.As(err, &invalid) || invalid.Commit != evil {
 		t.Errorf("%v", err)
 	}
 }
 
-// What a merge brought along from the other side is not looked at again, and more than anybody wants to read is only asked
-// for.
+// FsckRange does not check objects that a merge took from upstream. It does not read a blob beyond maxVerifiedBytes, but
+// requires that it exists.
 func TestOnlyWhatCommitsBroughtIsRead(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -192,15 +192,15 @@ func TestOnlyWhatCommitsBroughtIsRead(t *testing.T) {
 	l.Must(openMerger(l).FsckRange(t.Context(), base, tip))
 	l.Must(os.Remove(filepath.Join(l.Root, ".git/objects", large[:2], large[2:])))
 	if err := openMerger(l).FsckRange(t.Context(), base, tip); !errors.As(err, new(*fsck.Error)) {
-		t.Errorf("it is gone: %v", err)
+		t.Errorf("with the large blob missing: %v", err)
 	}
 	l.Must(os.WriteFile(filepath.Join(l.Root, ".git/objects", large[:2], large[2:]), other, 0o444))
 	if err := openMerger(l).FsckRange(t.Context(), base, tip); !errors.As(err, new(*fsck.Error)) {
-		t.Errorf("it is another, and small: %v", err)
+		t.Errorf("with a small blob in its place: %v", err)
 	}
 }
 
-// Promise: what a partial or a shallow clone does not have is no fault of the commits, and nothing is fetched for it.
+// Promise: FsckRange accepts objects that a partial or shallow clone does not have, and fetches nothing.
 func TestCommitsOfClonesThatLackSomethingAreFine(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -215,7 +215,7 @@ func TestCommitsOfClonesThatLackSomethingAreFine(t *testing.T) {
 		clone := *l
 		clone.Root = away
 		base := clone.Git("rev-parse", "HEAD")
-		old := l.Git("rev-parse", "HEAD~1:a.txt") // which is on no line of the new commit's parent
+		old := l.Git("rev-parse", "HEAD~1:a.txt") // not in the tree of the new commit's parent
 		if how == "--depth=1" {
 			old = clone.MakeBlob("mine\n")
 		}

@@ -21,7 +21,7 @@ func FuzzParseCommit(f *testing.F) {
 		}
 		tree, parents, _, ok := SkimCommit(data)
 		if !ok || tree != c.Tree || !slices.Equal(parents, c.Parents) {
-			t.Errorf("%q: %v, and at a glance %v, %v", data, c, tree, parents)
+			t.Errorf("%q: %v, and skimmed %v, %v", data, c, tree, parents)
 		}
 	})
 }

@@ -22,7 +22,7 @@ func FuzzNextTreeEntry(f *testing.F) {
 				break
 			}
 			if len(e.Name) == 0 || len(e.Oid) != size || bytes.Contains(e.Name, []byte{0}) || e.IsTree() && e.IsGitlink() || len(rest) >= len(left) {
-				t.Fatalf("%q begins with %+v", left, e)
+				t.Fatalf("first entry of %q is %+v", left, e)
 			}
 			left = rest
 		}

@@ -7,7 +7,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 )
 
-// Promise: what we say of a commit is what git reads there, whatever the message is, and what others said in our name is not.
+// Promise: git interpret-trailers reads our trailers from every message that we write, and trailers with our keys that the
+// message had before are removed.
 func TestTrailersAreThoseThatGitReads(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -27,7 +28,7 @@ func TestTrailersAreThoseThatGitReads(t *testing.T) {
 		full := WithTrailers(message, ours)
 		l.Write("message", full+"\n")
 		if got := l.Git("interpret-trailers", "--parse", "message"); got != want {
-			t.Errorf("%q became %q, of which git reads %q, want %q", message, full, got, want)
+			t.Errorf("%q became %q, where git reads %q, want %q", message, full, got, want)
 		}
 		if subject, _, _ := strings.Cut(message, "\n"); !strings.HasPrefix(full, subject+"\n\n") {
 			t.Errorf("%q became %q", message, full)

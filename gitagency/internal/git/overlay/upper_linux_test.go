@@ -28,7 +28,7 @@ func TestLayerFileTellsWhatIsGone(t *testing.T) {
 		"opaque/x": true, "opaque/sub/x": true, "opaque/none/x": true,
 		"marked/gone": true, "marked/gone/x": true, "marked/x": false, "x": false,
 	}
-	if err := unix.Mknod(filepath.Join(upper, "whiteout"), unix.S_IFCHR, 0); err == nil { // anybody may, on newer kernels
+	if err := unix.Mknod(filepath.Join(upper, "whiteout"), unix.S_IFCHR, 0); err == nil { // newer kernels allow it to every user
 		want["whiteout"], want["whiteout/x"] = true, true
 	}
 	for name, gone := range want {
@@ -39,6 +39,6 @@ func TestLayerFileTellsWhatIsGone(t *testing.T) {
 	before := fingerprint(t, upper)
 	must(unix.Removexattr(filepath.Join(upper, "opaque"), "user.overlay.opaque"))
 	if fingerprint(t, upper) == before {
-		t.Error("what lies below shows, and the layer is the same")
+		t.Error("removing an opaque mark did not change the fingerprint")
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 )
 
+// newUpperDir creates an upper directory over a git directory, as a sandbox leaves it.
 func layer(t *testing.T) string {
 	t.Helper()
 	upper := filepath.Join(gittest.TempDir(t), "upper")
@@ -35,13 +36,14 @@ func layer(t *testing.T) string {
 	return upper
 }
 
+// mustFingerprint returns the fingerprint of an upper directory.
 func fingerprint(t *testing.T, upper string) string {
 	t.Helper()
-	print, err := Fingerprint(upper, gittest.SandboxName)
+	sum, err := Fingerprint(upper, gittest.SandboxName)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return print
+	return sum
 }
 
 func TestAFingerprintChangesWithWhatHeadAndIndexMayBe(t *testing.T) {
@@ -59,24 +61,24 @@ func TestAFingerprintChangesWithWhatHeadAndIndexMayBe(t *testing.T) {
 		change func(upper string) error
 		same   bool
 	}{
-		"nothing":     {func(string) error { return nil }, true},
+		"no change":   {func(string) error { return nil }, true},
 		"objects":     {write("objects/12/34", "x"), true},
 		"logs":        {write("logs/refs/heads/agency/x", "more\n"), true},
 		"log of HEAD": {write("worktrees/"+gittest.SandboxName+"/logs/HEAD", "more\n"), true},
 		"a lock": {func(u string) error {
 			return errorsOf(write("config.lock", "")(u), os.Remove(filepath.Join(u, "config.lock")))
 		}, true},
-		"HEAD":          {write("worktrees/"+gittest.SandboxName+"/HEAD", "ref: refs/heads/y\n"), false},
-		"same content":  {write("worktrees/"+gittest.SandboxName+"/HEAD", "ref: refs/heads/x\n"), false},
-		"index":         {write("worktrees/"+gittest.SandboxName+"/index", "DIRD"), false},
-		"a ref":         {write("refs/heads/agency/x", strings.Repeat("2", 40)+"\n"), false},
-		"a new ref":     {write("refs/heads/y", strings.Repeat("2", 40)+"\n"), false},
-		"packed refs":   {write("packed-refs", "x"), false},
-		"config":        {write("config", "[core ]\n"), false},
-		"a ref removed": {func(u string) error { return os.Remove(filepath.Join(u, "refs/heads/agency/x")) }, false},
-		"a link":        {func(u string) error { return os.Symlink("config", filepath.Join(u, "HEAD")) }, false},
-		"a pipe":        {func(u string) error { return syscall.Mkfifo(filepath.Join(u, "HEAD"), 0o644) }, false},
-		"an old date": {func(u string) error {
+		"HEAD":               {write("worktrees/"+gittest.SandboxName+"/HEAD", "ref: refs/heads/y\n"), false},
+		"HEAD, same content": {write("worktrees/"+gittest.SandboxName+"/HEAD", "ref: refs/heads/x\n"), false},
+		"index":              {write("worktrees/"+gittest.SandboxName+"/index", "DIRD"), false},
+		"a ref":              {write("refs/heads/agency/x", strings.Repeat("2", 40)+"\n"), false},
+		"a new ref":          {write("refs/heads/y", strings.Repeat("2", 40)+"\n"), false},
+		"packed refs":        {write("packed-refs", "x"), false},
+		"config":             {write("config", "[core ]\n"), false},
+		"a ref removed":      {func(u string) error { return os.Remove(filepath.Join(u, "refs/heads/agency/x")) }, false},
+		"a link":             {func(u string) error { return os.Symlink("config", filepath.Join(u, "HEAD")) }, false},
+		"a pipe":             {func(u string) error { return syscall.Mkfifo(filepath.Join(u, "HEAD"), 0o644) }, false},
+		"old mtime": {func(u string) error {
 			path := filepath.Join(u, "worktrees", gittest.SandboxName, "index")
 			fi, err := os.Stat(path)
 			if err != nil {
@@ -85,7 +87,7 @@ func TestAFingerprintChangesWithWhatHeadAndIndexMayBe(t *testing.T) {
 			return errorsOf(os.WriteFile(path, []byte("DIRX"), 0o644), os.Chtimes(path, fi.ModTime(), fi.ModTime()))
 		}, false},
 		"a mode": {func(u string) error { return os.Chmod(filepath.Join(u, "refs"), 0o700) }, false},
-		"another file": {func(u string) error {
+		"a directory for a file": {func(u string) error {
 			return errorsOf(os.Remove(filepath.Join(u, "config")), os.Mkdir(filepath.Join(u, "config"), 0o755))
 		}, false},
 	}
@@ -96,11 +98,12 @@ func TestAFingerprintChangesWithWhatHeadAndIndexMayBe(t *testing.T) {
 			t.Fatal(err)
 		}
 		if same := fingerprint(t, upper) == before; same != test.same {
-			t.Errorf("%s: same is %v", name, same)
+			t.Errorf("%s: unchanged fingerprint: %v", name, same)
 		}
 	}
 }
 
+// firstError returns the first error that is not nil.
 func errorsOf(errs ...error) error {
 	for _, err := range errs {
 		if err != nil {
@@ -132,14 +135,14 @@ func TestALayerThatCannotBeLookedAtHasChanged(t *testing.T) {
 	for _, upper := range uppers {
 		start := time.Now()
 		if first := fingerprint(t, upper); first == fingerprint(t, upper) {
-			t.Errorf("%s is the same", upper)
+			t.Errorf("%s has the same fingerprint twice", upper)
 		}
 		if took := time.Since(start); took > gittest.Timeout {
-			t.Errorf("it took %s", took)
+			t.Errorf("two fingerprints took %s", took)
 		}
 	}
 	if _, err := Fingerprint(filepath.Join(many, "none"), gittest.SandboxName); err == nil {
-		t.Error("a layer that is not there has a fingerprint")
+		t.Error("a missing upper directory has a fingerprint")
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A layer that hides objects hides them no longer, and what else it hides stays hidden.
+// RemoveObjectWhiteouts must remove the whiteouts and opaque marks that hide objects, and keep all other whiteouts.
 func TestUncoverShowsObjectsAndNothingElse(t *testing.T) {
 	t.Parallel()
 	upper := t.TempDir()
@@ -18,22 +18,22 @@ func TestUncoverShowsObjectsAndNothingElse(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	gone := map[string]bool{"objects/cd": true, "objects/ab/1234": true, "objects/pack/pack-1.idx": true, "refs/heads/main": false, "objects/info/packs": false}
-	for name := range gone {
+	removed := map[string]bool{"objects/cd": true, "objects/ab/1234": true, "objects/pack/pack-1.idx": true, "refs/heads/main": false, "objects/info/packs": false}
+	for name := range removed {
 		if err := unix.Mknod(filepath.Join(upper, name), unix.S_IFCHR, 0); err != nil {
-			t.Skipf("no such files can be made here: %v", err)
+			t.Skipf("cannot create whiteouts: %v", err)
 		}
 	}
 	opaque := filepath.Join(upper, "objects", "ab")
 	if err := unix.Setxattr(opaque, "user.overlay.opaque", []byte("y"), 0); err != nil {
-		t.Skipf("no marks can be made here: %v", err)
+		t.Skipf("cannot set the opaque mark: %v", err)
 	}
 	if err := os.WriteFile(filepath.Join(opaque, "5678"), nil, 0o444); err != nil {
 		t.Fatal(err)
 	}
-	looked := filepath.Join(t.TempDir(), "looked")
-	RemoveObjectWhiteouts(upper, looked)
-	for name, want := range gone {
+	stamp := filepath.Join(t.TempDir(), "looked")
+	RemoveObjectWhiteouts(upper, stamp)
+	for name, want := range removed {
 		if _, err := os.Lstat(filepath.Join(upper, name)); os.IsNotExist(err) != want {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -42,15 +42,16 @@ func TestUncoverShowsObjectsAndNothingElse(t *testing.T) {
 		t.Error(err)
 	}
 	if n, err := unix.Getxattr(opaque, "user.overlay.opaque", nil); err == nil {
-		t.Errorf("it still hides what is below: %d", n)
+		t.Errorf("the opaque mark is left: %d bytes", n)
 	}
-	RemoveObjectWhiteouts(filepath.Join(upper, "missing"), looked) // is nothing to speak of
+	RemoveObjectWhiteouts(filepath.Join(upper, "missing"), stamp) // does nothing
 }
 
-// What has not changed is not looked at again, and what has changed is, whatever whoever changed it says.
+// RemoveObjectWhiteouts must scan a directory that changed since the last run, whatever mtime the sandbox gave it, and
+// skip the others.
 func TestUncoverLooksAtWhatHasChanged(t *testing.T) {
 	t.Parallel()
-	upper, looked := t.TempDir(), filepath.Join(t.TempDir(), "looked")
+	upper, stamp := t.TempDir(), filepath.Join(t.TempDir(), "looked")
 	for _, dir := range []string{"objects/ab", "objects/cd"} {
 		if err := os.MkdirAll(filepath.Join(upper, dir), 0o755); err != nil {
 			t.Fatal(err)
@@ -60,7 +61,7 @@ func TestUncoverLooksAtWhatHasChanged(t *testing.T) {
 		t.Helper()
 		path := filepath.Join(upper, "objects", name)
 		if err := unix.Mknod(path, unix.S_IFCHR, 0); err != nil {
-			t.Skipf("no such files can be made here: %v", err)
+			t.Skipf("cannot create whiteouts: %v", err)
 		}
 		if err := os.Chtimes(filepath.Dir(path), time.Unix(1, 0), time.Unix(1, 0)); err != nil {
 			t.Fatal(err)
@@ -70,28 +71,28 @@ func TestUncoverLooksAtWhatHasChanged(t *testing.T) {
 		_, err := os.Lstat(filepath.Join(upper, "objects", name))
 		return err == nil
 	}
-	RemoveObjectWhiteouts(upper, looked)
+	RemoveObjectWhiteouts(upper, stamp)
 	hide("ab/12")
-	RemoveObjectWhiteouts(upper, looked)
+	RemoveObjectWhiteouts(upper, stamp)
 	if hidden("ab/12") {
-		t.Error("what was hidden since is still hidden")
+		t.Error("a new whiteout was not removed")
 	}
 	hide("cd/34")
 	later := time.Now().Add(time.Hour)
-	if err := os.Chtimes(looked, later, later); err != nil {
+	if err := os.Chtimes(stamp, later, later); err != nil {
 		t.Fatal(err)
 	}
-	RemoveObjectWhiteouts(upper, looked)
+	RemoveObjectWhiteouts(upper, stamp)
 	if hidden("cd/34") {
-		t.Error("a clock that was set back hides what was hidden since")
+		t.Error("with a stamp file in the future a new whiteout was not removed")
 	}
-	u := whiteoutRemover{since: later} // as if all of that were old
+	u := whiteoutRemover{since: later} // all directories are older
 	root, err := OpenDirAt(unix.AT_FDCWD, filepath.Join(upper, "objects"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer unix.Close(root)
 	if u.hasChanged(root, "ab") {
-		t.Error("what is older than the last look was looked at")
+		t.Error("a directory older than the last run counts as changed")
 	}
 }

@@ -27,7 +27,7 @@ func TestLocksAreFoundWhereGitPutsThem(t *testing.T) {
 	for _, rel := range want {
 		l.WriteIn(repo.CommonDir, rel, "")
 	}
-	// What goes by such a name and is not git's, or is no file.
+	// Files with such names that are not git's, or not regular files.
 	l.WriteIn(repo.CommonDir, "agency/x.lock", "")
 	l.WriteIn(repo.CommonDir, "hooks/x.lock", "")
 	l.WriteIn(repo.CommonDir, "refs/heads/dir.lock/x", "")
@@ -40,15 +40,15 @@ func TestLocksAreFoundWhereGitPutsThem(t *testing.T) {
 	for _, lock := range locks {
 		got = append(got, lock.RelPath)
 		l.Must(RemoveLockFile(repo, lock))
-		l.Must(RemoveLockFile(repo, lock)) // twice is fine
+		l.Must(RemoveLockFile(repo, lock)) // a second removal is no error
 	}
 	slices.Sort(got)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
-		t.Errorf("found %q", got)
+		t.Errorf("found %q, want %q", got, want)
 	}
 	if left, err := LockFiles(repo); len(left) > 0 || err != nil {
-		t.Errorf("left are %v, %v", left, err)
+		t.Errorf("left: %v, %v", left, err)
 	}
 	l.Git("status")
 }
@@ -59,18 +59,18 @@ func TestALockThatSomebodyElseHasTakenSinceStays(t *testing.T) {
 	repo := repotest.OpenRepo(l)
 	path := filepath.Join(repo.CommonDir, "index.lock")
 	for what, retake := range map[string]func(){
-		"another file": func() {
+		"another file by rename": func() {
 			l.WriteIn(repo.CommonDir, "index.new", "")
 			l.Must(os.Rename(filepath.Join(repo.CommonDir, "index.new"), path))
 		},
-		"the same place on the disk": func() { l.Must(os.Chtimes(path, time.Time{}, time.Now().Add(time.Hour))) },
+		"same inode, new mtime": func() { l.Must(os.Chtimes(path, time.Time{}, time.Now().Add(time.Hour))) },
 	} {
 		l.WriteIn(repo.CommonDir, "index.lock", "")
 		locks, err := LockFiles(repo)
 		l.Must(err)
 		retake()
 		if err := RemoveLockFile(repo, locks[0]); err == nil || !gittest.Exists(path) {
-			t.Errorf("%s: it was removed, %v", what, err)
+			t.Errorf("%s: the lock file was removed, %v", what, err)
 		}
 		l.Must(os.Remove(path))
 	}
@@ -118,7 +118,7 @@ func TestALogIsAnOrphanWhenItsRefDoesNotExist(t *testing.T) {
 		t.Errorf("not found: %q", want)
 	}
 	if again, err := OrphanReflogs(t.Context(), repo); len(again) > 0 || err != nil {
-		t.Errorf("left are %q, %v", again, err)
+		t.Errorf("orphans left: %q, %v", again, err)
 	}
 }
 
@@ -129,12 +129,12 @@ func TestABlockerIsWhatGitWouldWaitFor(t *testing.T) {
 	l.Git("symbolic-ref", "refs/heads/alias", "refs/heads/main")
 	l.Must(os.Symlink("main", filepath.Join(repo.CommonDir, "refs/heads/link")))
 	if path, err := BlockingRef(repo); path != "" || err != nil {
-		t.Errorf("%q, %v", path, err)
+		t.Errorf("blocking ref is %q, %v", path, err)
 	}
 	pipe := filepath.Join(repo.CommonDir, "refs/heads/pipe")
 	gittest.MakeFIFO(t, pipe)
 	if path, err := BlockingRef(repo); path != pipe || err != nil {
-		t.Errorf("%q, %v", path, err)
+		t.Errorf("blocking ref is %q, %v", path, err)
 	}
 }
 
@@ -155,7 +155,7 @@ func TestAFileIsMadeByWhoeverOwnsIt(t *testing.T) {
 		{us, nil, false},
 	} {
 		if got := ownsAny(c.uid, c.files); got != c.want {
-			t.Errorf("%d and %q: %v", c.uid, c.files, got)
+			t.Errorf("user %d owns one of %q: %v", c.uid, c.files, got)
 		}
 	}
 }
@@ -168,15 +168,15 @@ func TestWhatAGitWasStartedWithMayNameARepository(t *testing.T) {
 	})
 	for _, want := range []string{"/a/.git", "../b", "/c/.git", "d=e"} {
 		if !slices.Contains(got, want) {
-			t.Errorf("%q does not name %s", got, want)
+			t.Errorf("%q lacks %s", got, want)
 		}
 	}
 	for _, none := range []string{"/home", ""} {
 		if slices.Contains(got, none) {
-			t.Errorf("%q names %q", got, none)
+			t.Errorf("%q includes %q", got, none)
 		}
 	}
 	if got := pathArguments(proc.Process{Args: slices.Repeat([]string{"x"}, 100_000)}); len(got) > 64 {
-		t.Errorf("%d words are looked at", len(got))
+		t.Errorf("%d arguments were returned", len(got))
 	}
 }

@@ -22,16 +22,16 @@ func TestAPipeInAnEntryIsAFlawAndNobodyWaitsForIt(t *testing.T) {
 		gittest.MakeFIFO(t, filepath.Join(repo.AdminDir(w.Name), name))
 	}
 	gittest.MakeFIFO(t, filepath.Join(w.Tree, ".git"))
-	gittest.Within(t, "looking", func() {
+	gittest.Within(t, "reading an entry with pipes", func() {
 		entries, err := repo.WorktreeEntries()
 		if err != nil || !slices.Equal(entries[0].BadFiles, []string{"gitdir", "commondir", "HEAD"}) || !entries[0].WasCheckedOut {
-			t.Errorf("%+v, %v", entries, err)
+			t.Errorf("entries are %+v, %v", entries, err)
 		}
 		if at, err := git.DotGitTarget(w.Tree); err == nil {
-			t.Errorf("a pipe leads to %q", at)
+			t.Errorf("a pipe was read as a link to %q", at)
 		}
 		if commit, err := LastLoggedCommit(t.Context(), repo, w.Name); commit != "" || err != nil {
-			t.Errorf("a pipe names %q, %v", commit, err)
+			t.Errorf("a pipe was read as a reflog with %q, %v", commit, err)
 		}
 	})
 }
@@ -39,18 +39,18 @@ func TestAPipeInAnEntryIsAFlawAndNobodyWaitsForIt(t *testing.T) {
 func TestATreeIsTiedAgainWhateverWasLost(t *testing.T) {
 	t.Parallel()
 	for what, damage := range map[string]func(dir, tree string) error{
-		"nothing":       func(string, string) error { return nil },
-		"the entry":     func(dir, _ string) error { return os.RemoveAll(dir) },
-		"what is in it": func(dir, _ string) error { return errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o755)) },
-		"the index":     func(dir, _ string) error { return os.Remove(filepath.Join(dir, "index")) },
-		"HEAD":          func(dir, _ string) error { return empty("HEAD")(dir) },
-		"commondir":     func(dir, _ string) error { return gone("commondir")(dir) },
-		"gitdir":        func(dir, _ string) error { return empty("gitdir")(dir) },
-		"the .git":      func(_, tree string) error { return os.Remove(filepath.Join(tree, ".git")) },
-		"the way back": func(_, tree string) error {
+		"no file":                          func(string, string) error { return nil },
+		"the admin directory":              func(dir, _ string) error { return os.RemoveAll(dir) },
+		"all files of the admin directory": func(dir, _ string) error { return errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o755)) },
+		"the index":                        func(dir, _ string) error { return os.Remove(filepath.Join(dir, "index")) },
+		"HEAD":                             func(dir, _ string) error { return empty("HEAD")(dir) },
+		"commondir":                        func(dir, _ string) error { return gone("commondir")(dir) },
+		"gitdir":                           func(dir, _ string) error { return empty("gitdir")(dir) },
+		"the .git":                         func(_, tree string) error { return os.Remove(filepath.Join(tree, ".git")) },
+		"the target of .git": func(_, tree string) error {
 			return os.WriteFile(filepath.Join(tree, ".git"), []byte("gitdir: /nowhere\n"), 0o644)
 		},
-		"everything that was": func(dir, tree string) error {
+		"admin directory and .git": func(dir, tree string) error {
 			return errors.Join(os.RemoveAll(dir), os.Remove(filepath.Join(tree, ".git")))
 		},
 	} {
@@ -69,7 +69,7 @@ func TestATreeIsTiedAgainWhateverWasLost(t *testing.T) {
 				t.Errorf("HEAD is %q", got)
 			}
 			if entry := repo.ReadEntry(w.Name); len(entry.BadFiles) > 0 || entry.Path != w.Tree {
-				t.Errorf("%+v", entry)
+				t.Errorf("entry is %+v", entry)
 			}
 		})
 	}
@@ -89,29 +89,29 @@ func TestATreeIsNotTiedThroughALink(t *testing.T) {
 		l.Must(os.Symlink(victim, path(repo, w)))
 		before := gittest.DiskState(t, victim)
 		if err := RelinkWorktree(t.Context(), repo, w); err == nil {
-			t.Errorf("%s was taken for ours", path(repo, w))
+			t.Errorf("RelinkWorktree succeeded with a symlink at %s", path(repo, w))
 		}
-		gittest.RequireSame(t, "behind the link", gittest.DiskState(t, victim), before)
+		gittest.RequireSame(t, "target of the link", gittest.DiskState(t, victim), before)
 	}
 }
 
 func TestAnEntryOfTheUsersIsRepairedAsFarAsItCanBeKnown(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		what   string
-		damage func(dir string) error
-		beyond []string
-		gone   bool
+		what         string
+		damage       func(dir string) error
+		unrepairable []string // files whose content cannot be derived
+		removed      bool     // the repair removes the entry
 	}{
 		{"commondir", empty("commondir"), nil, false},
-		{"HEAD, which has a log", empty("HEAD"), nil, false},
-		{"HEAD, which has none", func(dir string) error {
+		{"HEAD, with a reflog", empty("HEAD"), nil, false},
+		{"HEAD, without a reflog", func(dir string) error {
 			return errors.Join(empty("HEAD")(dir), os.RemoveAll(filepath.Join(dir, "logs")))
 		}, []string{"HEAD"}, false},
 		{"gitdir", empty("gitdir"), []string{"gitdir"}, false},
-		{"all of it", damages["all are empty"], []string{"gitdir"}, false},
-		{"it was never used", damages["it is empty"], nil, true},
-		{"it was never used, and is locked", damages["only a lock is left"], nil, true},
+		{"gitdir, commondir and HEAD", damages["all are empty"], []string{"gitdir"}, false},
+		{"never checked out", damages["directory is empty"], nil, true},
+		{"never checked out, locked", damages["only the locked file"], nil, true},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			t.Parallel()
@@ -120,19 +120,19 @@ func TestAnEntryOfTheUsersIsRepairedAsFarAsItCanBeKnown(t *testing.T) {
 			tree := filepath.Join(gittest.TempDir(t), "bad")
 			l.Git("worktree", "add", "-q", "-b", "topic", tree)
 			l.Must(c.damage(repo.AdminDir("bad")))
-			if got := UnrepairableFiles(repo, repo.ReadEntry("bad")); !slices.Equal(got, c.beyond) {
-				t.Errorf("beyond repair: %q", got)
+			if got := UnrepairableFiles(repo, repo.ReadEntry("bad")); !slices.Equal(got, c.unrepairable) {
+				t.Errorf("unrepairable files: %q", got)
 			}
 			l.Must(RepairEntry(repo, repo.ReadEntry("bad")))
-			if got := gittest.Exists(repo.AdminDir("bad")); got == c.gone {
-				t.Fatalf("the entry is there: %v", got)
+			if got := gittest.Exists(repo.AdminDir("bad")); got == c.removed {
+				t.Fatalf("entry exists: %v", got)
 			}
-			if got := repo.ReadEntry("bad").BadFiles; !c.gone && !slices.Equal(got, c.beyond) {
+			if got := repo.ReadEntry("bad").BadFiles; !c.removed && !slices.Equal(got, c.unrepairable) {
 				t.Errorf("still damaged: %q", got)
 			}
 			l.Git("worktree", "list")
 			if !gittest.Exists(filepath.Join(tree, "a.txt")) {
-				t.Error("the tree was touched")
+				t.Error("files of the worktree were changed")
 			}
 		})
 	}

@@ -1,5 +1,5 @@
-// Package repotest opens the repositories of gittest as git.Repo and adds worktrees to them, for tests of the packages
-// above git.
+// Package repotest opens the repositories of gittest as git.Repo and adds worktrees to them, for the tests of packages
+// that import git. The tests of git itself cannot import it and have copies of these functions.
 package repotest
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 )
 
-// NewMirror is one of the repository.
+// NewMirror creates a mirror of the repository at HEAD and closes it at the end of the test.
 func NewMirror(l *gittest.Lab) *git.Mirror {
 	l.T.Helper()
 	m, err := OpenRepo(l).NewMirror(l.Git("rev-parse", "HEAD"))
@@ -21,6 +21,7 @@ func NewMirror(l *gittest.Lab) *git.Mirror {
 	return m
 }
 
+// SpecOf returns the specification for capturing a registered worktree, which omits .agency.
 func SpecOf(l *gittest.Lab, w git.Registration) git.WorktreeSpec {
 	return git.WorktreeSpec{
 		Name: w.Name, Dir: w.Tree, Branch: w.Branch, Omit: ".agency",
@@ -28,17 +29,20 @@ func SpecOf(l *gittest.Lab, w git.Registration) git.WorktreeSpec {
 	}
 }
 
+// RequireEmptyAgencyDir fails the test if files are left in the agency directory of the repository.
 func RequireEmptyAgencyDir(l *gittest.Lab, repo *git.Repo) {
 	l.T.Helper()
 	left, err := filepath.Glob(filepath.Join(repo.CommonDir, "agency", "*"))
 	l.Must(err)
 	if len(left) > 0 {
-		l.T.Errorf("left behind: %q", left)
+		l.T.Errorf("left in the agency directory: %q", left)
 	}
 }
 
+// OpenRepo opens the repository of the fixture from its main worktree.
 func OpenRepo(l *gittest.Lab) *git.Repo { l.T.Helper(); return OpenRepoIn(l, l.Root) }
 
+// OpenRepoIn opens the repository around dir, with env added to the environment of the fixture.
 func OpenRepoIn(l *gittest.Lab, dir string, env ...string) *git.Repo {
 	l.T.Helper()
 	repo, err := git.Open(l.T.Context(), dir, slices.Concat(l.Env, env))
@@ -46,7 +50,8 @@ func OpenRepoIn(l *gittest.Lab, dir string, env ...string) *git.Repo {
 	return repo
 }
 
-// RegisterWorktree makes a branch and a registered, still empty tree.
+// RegisterWorktree creates a branch at HEAD and registers a linked worktree for it in the directory tree. No files are
+// checked out.
 func RegisterWorktree(l *gittest.Lab, repo *git.Repo, name, tree string) git.Registration {
 	l.T.Helper()
 	w := git.Registration{Name: name, Tree: tree, Branch: "refs/heads/agency/sandbox-" + name, Link: filepath.Join(l.T.TempDir(), name)}
@@ -56,7 +61,7 @@ func RegisterWorktree(l *gittest.Lab, repo *git.Repo, name, tree string) git.Reg
 	return w
 }
 
-// AddSandbox makes a whole linked worktree as the production code does.
+// AddSandbox registers and checks out a linked worktree for a sandbox.
 func AddSandbox(l *gittest.Lab, repo *git.Repo) git.Registration {
 	l.T.Helper()
 	w := RegisterWorktree(l, repo, gittest.SandboxName, filepath.Join(gittest.TempDir(l.T), "tree"))
@@ -64,7 +69,7 @@ func AddSandbox(l *gittest.Lab, repo *git.Repo) git.Registration {
 	return w
 }
 
-// MakeConflict leaves a worktree in the middle of a merge in which a.txt is in conflict.
+// MakeConflict starts a merge in the worktree, with a detached HEAD, that stops at a conflict in a.txt.
 func MakeConflict(l *gittest.Lab, w git.Registration) {
 	l.T.Helper()
 	l.WriteIn(w.Tree, "a.txt", "ours\n")
@@ -73,18 +78,19 @@ func MakeConflict(l *gittest.Lab, w git.Registration) {
 	l.WriteIn(w.Tree, "a.txt", "theirs\n")
 	l.GitIn(w.Tree, "commit", "-q", "-a", "-m", "theirs")
 	if _, err := l.TryGit(w.Tree, "merge", w.Branch); err == nil {
-		l.T.Fatal("there was no conflict")
+		l.T.Fatal("the merge had no conflict")
 	}
 }
 
-// RequireClean asks git, in the tree itself and without letting it write, and compares file by file.
+// RequireClean fails the test if the worktree differs from the commit of its branch, by git status, by diff-files and
+// by the content of each file. Git gets no optional locks: it must not refresh the index that is checked.
 func RequireClean(l *gittest.Lab, w git.Registration) {
 	l.T.Helper()
 	if status := l.GitIn(w.Tree, "--no-optional-locks", "status", "--porcelain", "--ignored"); status != "" {
 		l.T.Errorf("status: %q", status)
 	}
 	if diff, err := l.TryGit(w.Tree, "--no-optional-locks", "diff-files", "--quiet"); err != nil {
-		l.T.Errorf("the index does not know its files: %s %v", diff, err)
+		l.T.Errorf("the stat data in the index is not that of the files: %s %v", diff, err)
 	}
 	if head := l.GitIn(w.Tree, "symbolic-ref", "HEAD"); head != w.Branch {
 		l.T.Errorf("HEAD is %q", head)
@@ -95,13 +101,13 @@ func RequireClean(l *gittest.Lab, w git.Registration) {
 		}
 		if mode := state[:6]; mode == "120000" {
 			if target, err := os.Readlink(filepath.Join(w.Tree, path)); err != nil || "120000 "+target != state {
-				l.T.Errorf("%s leads to %q, %v", path, target, err)
+				l.T.Errorf("target of %s is %q, %v", path, target, err)
 			}
 			continue
 		}
 		data, err := os.ReadFile(filepath.Join(w.Tree, path))
 		if err != nil || state[7:] != string(data) {
-			l.T.Errorf("%s holds %q, %v", path, data, err)
+			l.T.Errorf("content of %s is %q, %v", path, data, err)
 		}
 	}
 }

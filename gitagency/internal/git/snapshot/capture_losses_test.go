@@ -14,13 +14,13 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/status"
 )
 
-// Git believes the stat data in an index unless an entry is as young as the index file itself; then
-// it reads the file. In a copy of the index that looks younger, a file that was changed in the second in
-// which the index was written, and kept its size, would count as unchanged.
+// A racily clean file is read: its index entry is as new as the index file, so that git does not trust its stat data.
+// Capture copies the index. If the copy had a newer mtime, a file that changed in the second in which the index was
+// written, and kept its size, would count as unchanged.
 func TestCaptureSeesAChangeMadeInTheSecondTheIndexWasWritten(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
-	l.ConfigureGlobal("core.trustCtime", "false") // the one time a test cannot set; a real change has it in the same second too
+	l.ConfigureGlobal("core.trustCtime", "false") // tests cannot set the ctime; in a real race it is in the same second too
 	repo := repotest.OpenRepo(l)
 	w := repotest.AddSandbox(l, repo)
 	second := time.Date(2026, 1, 28, 12, 0, 0, 0, time.UTC)
@@ -32,17 +32,18 @@ func TestCaptureSeesAChangeMadeInTheSecondTheIndexWasWritten(t *testing.T) {
 	l.WriteIn(w.Tree, "a.txt", "A\n")
 	l.Must(os.Chtimes(file, second, second))
 	if status := l.GitIn(w.Tree, "--no-optional-locks", "status", "--porcelain"); !strings.Contains(status, "M a.txt") {
-		t.Fatalf("git itself does not see the change: %q", status)
+		t.Fatalf("git status does not see the change: %q", status)
 	}
 
 	got := captureSpec(l, repo, repotest.SpecOf(l, w))
 	gittest.RequireSame(t, "captured", l.Files(got.Commit), with(map[string]string{"a.txt": "100644 A\n"}))
 	if !got.Dirty {
-		t.Error("the tree counts as clean")
+		t.Error("the worktree counts as clean")
 	}
 }
 
-// The sibling of assume-unchanged. Git itself does not see the change.
+// Capture reads files with the skip-worktree bit, in which git itself sees no changes. Files marked assume-unchanged are
+// a case of TestCaptureKeepsAllFilesNotIgnored.
 func TestCaptureSeesThroughSkipWorktree(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -53,19 +54,19 @@ func TestCaptureSeesThroughSkipWorktree(t *testing.T) {
 	got := captureSpec(l, repo, repotest.SpecOf(l, w))
 	gittest.RequireSame(t, "captured", l.Files(got.Commit), with(map[string]string{"a.txt": "100644 changed\n"}))
 	if !got.Dirty {
-		t.Error("the tree counts as clean")
+		t.Error("the worktree counts as clean")
 	}
 }
 
-// What was staged and changed again is only in the index. It must not be lost because of how the
-// index is written, or because of a flag on some other file.
+// Content that was staged, and then changed on disk, is only in the index. It must not be lost because of the format of
+// the index, or because of a flag of another file.
 func TestCaptureKeepsWhatWasStagedWhateverTheIndexLooksLike(t *testing.T) {
 	t.Parallel()
 	for name, arrange := range map[string]func(l *gittest.Lab, w git.Registration){
-		"another file is assume-unchanged": func(l *gittest.Lab, w git.Registration) {
+		"other file assume-unchanged": func(l *gittest.Lab, w git.Registration) {
 			l.GitIn(w.Tree, "update-index", "--assume-unchanged", "dir/b.txt")
 		},
-		"the index is split": func(l *gittest.Lab, w git.Registration) {
+		"split index": func(l *gittest.Lab, w git.Registration) {
 			l.GitIn(w.Tree, "update-index", "--split-index")
 			shared, err := filepath.Glob(filepath.Join(l.Root, ".git/worktrees", w.Name, "sharedindex.*"))
 			if l.Must(err); len(shared) == 0 {
@@ -85,14 +86,15 @@ func TestCaptureKeepsWhatWasStagedWhateverTheIndexLooksLike(t *testing.T) {
 			got := captureSpec(l, repo, repotest.SpecOf(l, w))
 			parents := l.Parents(got.Commit)
 			if len(parents) != 2 {
-				t.Fatalf("what was staged is lost; the only parents are %v", parents)
+				t.Fatalf("the staged content is lost; parents are %v", parents)
 			}
 			gittest.RequireSame(t, "staged", l.Files(parents[1]), with(map[string]string{"a.txt": "100644 staged\n"}))
 		})
 	}
 }
 
-// An index replaced by HEAD would forget which files are not checked out on purpose.
+// A capture of a sparse checkout with an assume-unchanged file deletes no files. If Capture replaced the index by HEAD, it
+// would lose the information which files are not checked out on purpose.
 func TestCaptureOfASparseTreeWithAnAssumedFileDeletesNothing(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -103,11 +105,11 @@ func TestCaptureOfASparseTreeWithAnAssumedFileDeletesNothing(t *testing.T) {
 	got := captureSpec(l, repo, repotest.SpecOf(l, w))
 	gittest.RequireSame(t, "captured", l.Files(got.Commit), first)
 	if got.Dirty {
-		t.Error("a clean tree counts as dirty")
+		t.Error("a clean worktree counts as dirty")
 	}
 }
 
-// Dirty decides whether "worktree rm" needs --force.
+// Dirty is set when only the index differs from HEAD: it decides whether "worktree rm" needs --force.
 func TestCaptureCallsATreeDirtyThatHasOnlySomethingStaged(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -115,15 +117,15 @@ func TestCaptureCallsATreeDirtyThatHasOnlySomethingStaged(t *testing.T) {
 	w := repotest.AddSandbox(l, repo)
 	l.WriteIn(w.Tree, "a.txt", "staged\n")
 	l.GitIn(w.Tree, "add", "a.txt")
-	l.WriteIn(w.Tree, "a.txt", "a\n") // on disk as in HEAD again
+	l.WriteIn(w.Tree, "a.txt", "a\n") // the file on disk equals HEAD again
 	got := captureSpec(l, repo, repotest.SpecOf(l, w))
 	if parents := l.Parents(got.Commit); len(parents) != 2 || !got.Dirty {
-		t.Errorf("got %+v with parents %v; what was staged is in no other commit", got, parents)
+		t.Errorf("got %+v with parents %v; no other commit holds the staged content", got, parents)
 	}
 }
 
-// In a new worktree the directory of a submodule is empty and has no .git. Git does not look at what
-// somebody puts there: neither status nor add sees it.
+// Files in the directory of an uninitialized submodule are captured, or refused. In a new worktree that directory is
+// empty and has no .git; git ignores files that are added there: neither status nor add sees them.
 func TestCaptureDoesNotLoseFilesInTheDirectoryOfASubmodule(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -137,15 +139,15 @@ func TestCaptureDoesNotLoseFilesInTheDirectoryOfASubmodule(t *testing.T) {
 	l.WriteIn(w.Tree, "sub/precious", "p\n")
 	got, err := Capture(t.Context(), repo, repotest.SpecOf(l, w))
 	if errors.As(err, new(*status.NestedRepositoryError)) {
-		return // to refuse is safe
+		return // a refusal is safe
 	}
 	l.Must(err)
 	if l.Files(got.Commit)["sub/precious"] != "100644 p\n" {
-		t.Errorf("the file is in no commit, nobody was told, and dirty is %v: %q", got.Dirty, l.Files(got.Commit))
+		t.Errorf("the file is in no commit, without an error; dirty is %v: %q", got.Dirty, l.Files(got.Commit))
 	}
 }
 
-// Somebody removed the .git file and began a history of his own in its place. It would go with the tree.
+// Capture refuses a worktree whose .git file was replaced by a repository: its history would be deleted with the worktree.
 func TestCaptureRefusesATreeWhoseGitFileBecameARepository(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -164,11 +166,11 @@ func TestCaptureRefusesATreeWhoseGitFileBecameARepository(t *testing.T) {
 	}
 }
 
-// Work that only the worktree's own entry below .git/worktrees knows of would go with that entry.
+// Commits that only files below .git/worktrees/<name> refer to are kept: they would be lost with that directory.
 func TestCaptureKeepsCommitsThatOnlyAnUnfinishedOperationKnowsOf(t *testing.T) {
 	t.Parallel()
 	for name, arrange := range map[string]func(l *gittest.Lab, tree string) (commit string){
-		"the autostash of a rebase that stopped": func(l *gittest.Lab, tree string) string {
+		"autostash of a stopped rebase": func(l *gittest.Lab, tree string) string {
 			l.Write("a.txt", "theirs\n")
 			l.Commit("theirs")
 			l.WriteIn(tree, "a.txt", "ours\n")
@@ -181,7 +183,7 @@ func TestCaptureKeepsCommitsThatOnlyAnUnfinishedOperationKnowsOf(t *testing.T) {
 			l.Must(err)
 			return strings.TrimSpace(string(stash))
 		},
-		"the other side of a merge that stopped": func(l *gittest.Lab, tree string) string {
+		"other side of a stopped merge": func(l *gittest.Lab, tree string) string {
 			l.Git("checkout", "-q", "-b", "fetched")
 			l.Write("a.txt", "theirs\n")
 			theirs := l.Commit("theirs")
@@ -203,13 +205,13 @@ func TestCaptureKeepsCommitsThatOnlyAnUnfinishedOperationKnowsOf(t *testing.T) {
 			commit := arrange(l, w.Tree)
 			got := captureSpec(l, repo, repotest.SpecOf(l, w))
 			if _, err := l.TryGit(l.Root, "merge-base", "--is-ancestor", commit, got.Commit); err != nil {
-				t.Errorf("%s is in no commit that stays", l.Git("show", "-s", "--oneline", commit))
+				t.Errorf("%s is not reachable from the capture", l.Git("show", "-s", "--oneline", commit))
 			}
 		})
 	}
 }
 
-// On a file system that tells letter cases apart, another case is another directory, and somebody's.
+// On a case-sensitive file system a directory whose name differs from the marker directory's in case is captured.
 func TestCaptureLeavesOutOnlyTheNameItWasGiven(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -217,14 +219,15 @@ func TestCaptureLeavesOutOnlyTheNameItWasGiven(t *testing.T) {
 	w := repotest.AddSandbox(l, repo)
 	l.WriteIn(w.Tree, ".Agency/mine", "m\n")
 	if gittest.Exists(filepath.Join(w.Tree, ".agency")) {
-		t.Skip("skipped: this file system does not tell letter cases apart")
+		t.Skip("skipped: this file system is not case-sensitive")
 	}
 	l.Must(os.MkdirAll(filepath.Join(w.Tree, ".agency"), 0o755))
 	got := captureSpec(l, repo, repotest.SpecOf(l, w))
 	gittest.RequireSame(t, "captured", l.Files(got.Commit), with(map[string]string{".Agency/mine": "100644 m\n"}))
 }
 
-// Were the branch taken for a HEAD that cannot be read, the commits of a detached HEAD would be lost.
+// Capture fails, or keeps the commits of a detached HEAD, when it may not read HEAD. If it used the branch instead, they
+// would be lost.
 func TestCaptureDoesNotTakeAHeadItMayNotReadForNone(t *testing.T) {
 	t.Parallel()
 	if !gittest.Unprivileged(t) {
@@ -241,14 +244,14 @@ func TestCaptureDoesNotTakeAHeadItMayNotReadForNone(t *testing.T) {
 	l.Must(os.Chmod(filepath.Join(repo.AdminDir(w.Name), "HEAD"), 0))
 	got, err := Capture(t.Context(), repo, repotest.SpecOf(l, w))
 	if err != nil {
-		return // to refuse is safe
+		return // a refusal is safe
 	}
 	if _, err := l.TryGit(l.Root, "merge-base", "--is-ancestor", head, got.Commit); err != nil {
 		t.Errorf("the commit %s of the detached HEAD is not in %s", head, got.Commit)
 	}
 }
 
-// A tree whose permissions were taken away is captured; its index must not be worse than a corrupt one.
+// Capture treats an index that it may not read like a corrupt one: it captures the files on disk.
 func TestCaptureWorksWithAnIndexItMayNotRead(t *testing.T) {
 	t.Parallel()
 	if !gittest.Unprivileged(t) {
@@ -264,7 +267,7 @@ func TestCaptureWorksWithAnIndexItMayNotRead(t *testing.T) {
 	gittest.RequireSame(t, "captured", l.Files(got.Commit), with(map[string]string{"a.txt": "100644 changed\n"}))
 }
 
-// Out of what is on disk, and out of what was staged too.
+// No commit that Capture makes holds a staged marker, neither the one of the files on disk nor the one of the index.
 func TestCaptureLeavesAStagedMarkerOutOfEveryCommitItMakes(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -280,11 +283,11 @@ func TestCaptureLeavesAStagedMarkerOutOfEveryCommitItMakes(t *testing.T) {
 		}
 	}
 	if parents := l.Parents(got.Commit); len(parents) != 1 {
-		t.Errorf("nothing but the marker was staged, and yet it has a commit: %v", parents)
+		t.Errorf("only the marker was staged, but the index has a commit: %v", parents)
 	}
 }
 
-// "Commit … empty when there was nothing": no tree, no index, no branch, no HEAD.
+// Commit is empty when there is no worktree, no index, no branch and no HEAD.
 func TestCaptureOfNothingIsNoCommit(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -300,7 +303,7 @@ func TestCaptureOfNothingIsNoCommit(t *testing.T) {
 	}
 }
 
-// Staged, and then changed on disk: git rm wants to be forced.
+// A marker that was staged and then changed on disk is left out: git rm removes it from an index only with -f.
 func TestCaptureLeavesAMarkerOutThatWasStagedAndChangedAgain(t *testing.T) {
 	t.Parallel()
 	for name, after := range map[string]func(l *gittest.Lab, tree string){
@@ -330,7 +333,7 @@ func TestCaptureLeavesAMarkerOutThatWasStagedAndChangedAgain(t *testing.T) {
 	}
 }
 
-// Committed, it is part of what the agent made; the capture does not carry it on.
+// A committed marker stays in the agent's commit, but Capture does not copy it into its own.
 func TestCaptureDoesNotCarryACommittedMarkerOn(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -347,16 +350,16 @@ func TestCaptureDoesNotCarryACommittedMarkerOn(t *testing.T) {
 	gittest.RequireSame(t, "captured", l.Files(got.Commit), with(map[string]string{"a.txt": "100644 changed\n"}))
 }
 
-// What lies where git expects a submodule, and is no directory, is a change like any other.
+// Capture records a file or symlink at the path of a submodule, and its absence, like any other change.
 func TestCaptureSeesWhatASubmoduleBecame(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		arrange func(l *gittest.Lab, tree string)
 		want    string
 	}{
-		"a file":              {func(l *gittest.Lab, tree string) { l.WriteIn(tree, "sub", "precious\n") }, "100644 precious\n"},
-		"a link that is dead": {func(l *gittest.Lab, tree string) { l.Must(os.Symlink("nowhere", filepath.Join(tree, "sub"))) }, "120000 nowhere"},
-		"nothing":             {func(*gittest.Lab, string) {}, ""},
+		"a file":             {func(l *gittest.Lab, tree string) { l.WriteIn(tree, "sub", "precious\n") }, "100644 precious\n"},
+		"a dangling symlink": {func(l *gittest.Lab, tree string) { l.Must(os.Symlink("nowhere", filepath.Join(tree, "sub"))) }, "120000 nowhere"},
+		"nothing":            {func(*gittest.Lab, string) {}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -375,7 +378,8 @@ func TestCaptureSeesWhatASubmoduleBecame(t *testing.T) {
 	}
 }
 
-// Git passes over what it will not have in an index, and says so to nobody who only looks at how it ended.
+// Capture and CaptureState refuse files that git add skips, because their names are not allowed in an index: git add
+// still exits with status 0.
 func TestCaptureRefusesWhatGitPassesOver(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -396,7 +400,7 @@ func TestCaptureRefusesWhatGitPassesOver(t *testing.T) {
 				t.Errorf("captured without it: %q", l.Files(got.Commit))
 			}
 			if got, err := CaptureState(t.Context(), repo, repotest.SpecOf(l, w), ""); err == nil {
-				t.Errorf("frozen without it: %q", l.Files(got.Commit))
+				t.Errorf("state captured without it: %q", l.Files(got.Commit))
 			}
 		})
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/repotest"
 )
 
-// captureStateOf freezes and checks what must hold whenever that is done.
+// captureStateOf captures the state of a worktree and checks that this changed nothing in it and made a commit.
 func captureStateOf(l *gittest.Lab, repo *git.Repo, w git.Registration, previous string) string {
 	l.T.Helper()
 	s := repotest.SpecOf(l, w)
@@ -25,17 +25,18 @@ func captureStateOf(l *gittest.Lab, repo *git.Repo, w git.Registration, previous
 		return err
 	})
 	if l.Git("cat-file", "-t", got) != "commit" {
-		l.T.Fatalf("%q is no commit", got)
+		l.T.Fatalf("%q is not a commit", got)
 	}
 	return got
 }
 
+// trailerValue returns the values of a trailer of a commit, separated by commas.
 func trailerValue(l *gittest.Lab, commit, key string) string {
 	l.T.Helper()
 	return l.Git("log", "-1", "--format=%(trailers:key="+key+",valueonly,separator=%x2C)", commit)
 }
 
-// stagedTreeOf is what is staged in a worktree, as a tree.
+// stagedTreeOf returns the tree of a worktree's index.
 func stagedTreeOf(l *gittest.Lab, w git.Registration) string {
 	l.T.Helper()
 	return l.GitIn(w.Tree, "write-tree")
@@ -48,9 +49,9 @@ func TestAFrozenStateHoldsEverythingAndFollowsTheOneBefore(t *testing.T) {
 	w := repotest.AddSandbox(l, repo)
 	base := l.Git("rev-parse", "main")
 
-	// A state that is just the base is one too.
+	// A worktree without changes has a state as well.
 	none := captureStateOf(l, repo, w, "")
-	gittest.RequireSame(t, "at first", l.Files(none), first)
+	gittest.RequireSame(t, "without changes", l.Files(none), first)
 	if got := l.Parents(none); !slices.Equal(got, []string{base}) {
 		t.Errorf("parents %q", got)
 	}
@@ -67,7 +68,7 @@ func TestAFrozenStateHoldsEverythingAndFollowsTheOneBefore(t *testing.T) {
 	l.Must(os.Remove(filepath.Join(w.Tree, "link")))
 	l.Must(os.Symlink("elsewhere", filepath.Join(w.Tree, "link")))
 	work := captureStateOf(l, repo, w, none)
-	gittest.RequireSame(t, "with work", l.Files(work), with(map[string]string{
+	gittest.RequireSame(t, "with changes", l.Files(work), with(map[string]string{
 		".gitignore": "100644 ignored\n", "new/untracked": "100644 u\n", "staged": "100644 and changed again\n",
 		"a.txt": "", "dir/b.txt": "100755 b\n", "link": "120000 elsewhere",
 	}))
@@ -77,13 +78,13 @@ func TestAFrozenStateHoldsEverythingAndFollowsTheOneBefore(t *testing.T) {
 	}
 	gittest.RequireSame(t, "staged", l.Files(parents[1]), with(map[string]string{"staged": "100644 s\n"}))
 	if got := l.Git("rev-parse", parents[1]+"^{tree}"); got != trailerValue(l, work, indexTrailer) || got != stagedTreeOf(l, w) {
-		t.Errorf("the index was %s, but %q is said", got, trailerValue(l, work, indexTrailer))
+		t.Errorf("the index is %s, but the trailer says %q", got, trailerValue(l, work, indexTrailer))
 	}
 	if head, base := trailerValue(l, work, headTrailer), trailerValue(l, work, "Agency-Base"); head != l.Git("rev-parse", "main") || base != "x" {
 		t.Errorf("head %q, base %q", head, base)
 	}
 
-	// Commits come along, once.
+	// A new HEAD becomes a parent, once.
 	l.GitIn(w.Tree, "commit", "-q", "-a", "-m", "work")
 	head := l.GitIn(w.Tree, "rev-parse", "HEAD")
 	committed := captureStateOf(l, repo, w, work)
@@ -109,17 +110,17 @@ func TestWhatHasNotChangedIsNotFrozenAgain(t *testing.T) {
 		{"nothing", func(l *gittest.Lab, w git.Registration) {}, true},
 		{"an ignored file", func(l *gittest.Lab, w git.Registration) { l.WriteIn(w.Tree, "ignored", "i\n") }, true},
 		{"a marker", func(l *gittest.Lab, w git.Registration) { l.WriteIn(w.Tree, ".agency/x", "x\n") }, true},
-		{"a date", func(l *gittest.Lab, w git.Registration) { l.WriteIn(w.Tree, "a.txt", "a\n") }, true},
-		{"a branch left at the same commit", func(l *gittest.Lab, w git.Registration) { l.GitIn(w.Tree, "checkout", "-q", "--detach") }, false},
+		{"an mtime", func(l *gittest.Lab, w git.Registration) { l.WriteIn(w.Tree, "a.txt", "a\n") }, true},
+		{"HEAD detached at the same commit", func(l *gittest.Lab, w git.Registration) { l.GitIn(w.Tree, "checkout", "-q", "--detach") }, false},
 		{"content", func(l *gittest.Lab, w git.Registration) { l.WriteIn(w.Tree, "untracked", "v\n") }, false},
 		{"a mode", func(l *gittest.Lab, w git.Registration) { l.Must(os.Chmod(filepath.Join(w.Tree, "a.txt"), 0o755)) }, false},
-		{"only what is staged", func(l *gittest.Lab, w git.Registration) { l.GitIn(w.Tree, "add", "untracked") }, false},
-		{"only what is not staged any more", func(l *gittest.Lab, w git.Registration) { l.GitIn(w.Tree, "reset", "-q") }, false},
+		{"only the index, by add", func(l *gittest.Lab, w git.Registration) { l.GitIn(w.Tree, "add", "untracked") }, false},
+		{"only the index, by reset", func(l *gittest.Lab, w git.Registration) { l.GitIn(w.Tree, "reset", "-q") }, false},
 		{"only HEAD", func(l *gittest.Lab, w git.Registration) { l.GitIn(w.Tree, "reset", "-q", "--soft", "HEAD~1") }, false},
-		{"a commit of nothing", func(l *gittest.Lab, w git.Registration) {
+		{"an empty commit", func(l *gittest.Lab, w git.Registration) {
 			l.GitIn(w.Tree, "commit", "-q", "--allow-empty", "-m", "empty")
 		}, false},
-		{"another commit of the same", func(l *gittest.Lab, w git.Registration) {
+		{"another commit with the same tree", func(l *gittest.Lab, w git.Registration) {
 			l.GitIn(w.Tree, "commit", "-q", "--amend", "-m", "better said")
 		}, false},
 		{"only the branch", func(l *gittest.Lab, w git.Registration) {
@@ -143,7 +144,7 @@ func TestWhatHasNotChangedIsNotFrozenAgain(t *testing.T) {
 			c.change(l, w)
 			after := captureStateOf(l, repo, w, before)
 			if (after == before) != c.same {
-				t.Errorf("%s after %s", after, before)
+				t.Errorf("got %s after %s, want the same: %t", after, before, c.same)
 			}
 			if c.same {
 				return
@@ -153,11 +154,11 @@ func TestWhatHasNotChangedIsNotFrozenAgain(t *testing.T) {
 			}
 			for _, tip := range []string{l.GitIn(w.Tree, "rev-parse", "HEAD"), l.Git("rev-parse", w.Branch)} {
 				if _, err := l.TryGit(l.Root, "merge-base", "--is-ancestor", tip, after); err != nil {
-					t.Errorf("%s is not in it", tip)
+					t.Errorf("%s is not reachable from the state", tip)
 				}
 			}
 			if got := captureStateOf(l, repo, w, after); got != after {
-				t.Errorf("and %s once more", got)
+				t.Errorf("another state %s without a change", got)
 			}
 		})
 	}
@@ -170,22 +171,23 @@ func TestAStateInTheMiddleOfAMergeIsFrozenWithBothSides(t *testing.T) {
 	w := repotest.AddSandbox(l, repo)
 	repotest.MakeConflict(l, w)
 	got := captureStateOf(l, repo, w, "")
-	held := trailerValue(l, got, operationTrailer)
-	if want := []string{l.Git("rev-parse", "main"), l.GitIn(w.Tree, "rev-parse", "HEAD"), held}; !slices.Equal(l.Parents(got), want) {
+	operation := trailerValue(l, got, operationTrailer)
+	if want := []string{l.Git("rev-parse", "main"), l.GitIn(w.Tree, "rev-parse", "HEAD"), operation}; !slices.Equal(l.Parents(got), want) {
 		t.Errorf("parents %q; want %q", l.Parents(got), want)
 	}
-	if want := []string{l.Git("rev-parse", w.Branch)}; !slices.Equal(l.Parents(held), want) {
-		t.Errorf("what is under way has parents %q; want %q", l.Parents(held), want)
+	if want := []string{l.Git("rev-parse", w.Branch)}; !slices.Equal(l.Parents(operation), want) {
+		t.Errorf("the operation commit has parents %q; want %q", l.Parents(operation), want)
 	}
 	if trailerValue(l, got, indexTrailer) != "" {
-		t.Error("half a merge was written as an index")
+		t.Error("an index with conflicts was written as a tree")
 	}
 	if again := captureStateOf(l, repo, w, got); again != got {
-		t.Error("nothing has changed, and it was frozen again")
+		t.Error("another state without a change")
 	}
 }
 
-// What is given as the previous one may be a ref that somebody has pointed anywhere.
+// CaptureState ignores a previous state that is no commit or does not exist: it may come from a ref that any process can
+// move.
 func TestAPreviousStateThatIsNoneIsPassedOver(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -196,7 +198,7 @@ func TestAPreviousStateThatIsNoneIsPassedOver(t *testing.T) {
 			t.Errorf("%s: parents %q", previous, got)
 		}
 	}
-	// One that holds the same tree but was not made by us is followed, not taken for ours.
+	// A commit with the same tree that CaptureState did not make becomes the parent, but is not returned as the state.
 	foreign := l.Git("commit-tree", "main^{tree}", "-p", "main", "-m", "x\n\nAgency-Head: "+l.Git("rev-parse", "main"))
 	if got := l.Parents(captureStateOf(l, repo, w, foreign)); !slices.Equal(got, []string{foreign}) {
 		t.Errorf("parents %q", got)

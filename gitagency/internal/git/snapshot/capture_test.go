@@ -16,12 +16,12 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/status"
 )
 
-// first is what newLab commits.
+// initialFiles are the files that gittest.New commits: mode and content by path.
 var first = map[string]string{
 	"a.txt": "100644 a\n", "dir/b.txt": "100644 b\n", "run.sh": "100755 #!/bin/sh\n", "link": "120000 a.txt",
 }
 
-// with is first with some paths changed; "" takes one away.
+// initialFilesWith returns initialFiles with changes; an empty content removes a path.
 func with(changes map[string]string) map[string]string {
 	want := maps.Clone(first)
 	for path, content := range changes {
@@ -34,7 +34,7 @@ func with(changes map[string]string) map[string]string {
 	return want
 }
 
-// captureSpec captures and checks what must hold of every capture.
+// captureSpec captures a worktree and checks that this changed nothing in it.
 func captureSpec(l *gittest.Lab, repo *git.Repo, s git.WorktreeSpec) CaptureResult {
 	l.T.Helper()
 	var got CaptureResult
@@ -42,11 +42,11 @@ func captureSpec(l *gittest.Lab, repo *git.Repo, s git.WorktreeSpec) CaptureResu
 	return got
 }
 
-// requireUntouched checks that nothing in the worktree, in its entry or on any ref is different after do,
-// and that nothing is left beside.
+// requireUntouched checks that do changes neither the worktree, nor its directory below .git/worktrees, nor any ref, and
+// that it leaves no temporary files.
 func requireUntouched(l *gittest.Lab, repo *git.Repo, s git.WorktreeSpec, do func() error) {
 	l.T.Helper()
-	look := func() map[string]string {
+	diskAndRefs := func() map[string]string {
 		paths := []string{repo.AdminDir(s.Name)}
 		if s.Dir != "" {
 			paths = append(paths, s.Dir)
@@ -55,11 +55,11 @@ func requireUntouched(l *gittest.Lab, repo *git.Repo, s git.WorktreeSpec, do fun
 		seen["refs"] = l.Git("for-each-ref")
 		return seen
 	}
-	before := look()
+	before := diskAndRefs()
 	var err error
-	gittest.Within(l.T, "it", func() { err = do() })
+	gittest.Within(l.T, "the capture", func() { err = do() })
 	l.Must(err)
-	gittest.RequireSame(l.T, "afterwards", look(), before)
+	gittest.RequireSame(l.T, "afterwards", diskAndRefs(), before)
 	repotest.RequireEmptyAgencyDir(l, repo)
 }
 
@@ -74,7 +74,7 @@ func TestCaptureKeepsEverythingThatIsInATreeAndNotIgnored(t *testing.T) {
 		{"a file changed", func(l *gittest.Lab, tree string) {
 			l.WriteIn(tree, "a.txt", "changed\n")
 		}, with(map[string]string{"a.txt": "100644 changed\n"})},
-		{"untracked files, with any name", func(l *gittest.Lab, tree string) {
+		{"untracked files with unusual names", func(l *gittest.Lab, tree string) {
 			for _, name := range []string{"new", "-dash", "sp ace", "new\nline", "q\"uote", "non\xffutf8", "deep/er/é", ":(top)x", "*", "a.txt.lock"} {
 				l.WriteIn(tree, name, "new\n")
 			}
@@ -83,13 +83,13 @@ func TestCaptureKeepsEverythingThatIsInATreeAndNotIgnored(t *testing.T) {
 			"q\"uote": "100644 new\n", "non\xffutf8": "100644 new\n", "deep/er/é": "100644 new\n",
 			":(top)x": "100644 new\n", "*": "100644 new\n", "a.txt.lock": "100644 new\n",
 		})},
-		{"files deleted, a directory with them", func(l *gittest.Lab, tree string) {
+		{"a directory deleted with its files", func(l *gittest.Lab, tree string) {
 			l.Must(os.RemoveAll(filepath.Join(tree, "dir")))
 		}, with(map[string]string{"dir/b.txt": ""})},
 		{"a file made executable", func(l *gittest.Lab, tree string) {
 			l.Must(os.Chmod(filepath.Join(tree, "a.txt"), 0o755))
 		}, with(map[string]string{"a.txt": "100755 a\n"})},
-		{"symlinks: new, dangling, leading out, to a directory", func(l *gittest.Lab, tree string) {
+		{"symlinks: new, dangling, outside, to a directory", func(l *gittest.Lab, tree string) {
 			l.Must(os.Symlink("nowhere", filepath.Join(tree, "dangling")))
 			l.Must(os.Symlink("/etc", filepath.Join(tree, "out")))
 			l.Must(os.Symlink("dir", filepath.Join(tree, "d")))
@@ -118,7 +118,7 @@ func TestCaptureKeepsEverythingThatIsInATreeAndNotIgnored(t *testing.T) {
 			l.WriteIn(tree, "forced.txt", "f\n")
 			l.GitIn(tree, "add", "-f", "forced.txt")
 		}, with(map[string]string{".gitignore": "100644 *.txt\n", "a.txt": "100644 changed\n", "forced.txt": "100644 f\n"})},
-		{"files marked assume-unchanged, with any name", func(l *gittest.Lab, tree string) {
+		{"assume-unchanged files with unusual names", func(l *gittest.Lab, tree string) {
 			names := []string{"a.txt", ":x", ":(top)y", "-z", "new\nline", "tab\tx", "\xff"}
 			for _, name := range names[1:] {
 				l.WriteIn(tree, name, "x\n")
@@ -136,19 +136,19 @@ func TestCaptureKeepsEverythingThatIsInATreeAndNotIgnored(t *testing.T) {
 			l.WriteIn(tree, "later", "later\n")
 			l.GitIn(tree, "add", "-N", "later")
 		}, with(map[string]string{"later": "100644 later\n"})},
-		{"an index that remembers untracked files", func(l *gittest.Lab, tree string) {
+		{"an index with an untracked cache", func(l *gittest.Lab, tree string) {
 			l.GitIn(tree, "update-index", "--index-version", "4", "--untracked-cache")
 			l.GitIn(tree, "-c", "core.untrackedCache=true", "status")
 			l.WriteIn(tree, "dir/new", "n\n")
 		}, with(map[string]string{"dir/new": "100644 n\n"})},
-		{"an index that believes a monitor", func(l *gittest.Lab, tree string) {
+		{"an index with fsmonitor data", func(l *gittest.Lab, tree string) {
 			monitor := []string{"-c", "core.fsmonitor=printf 'token\\0'; :", "-c", "core.fsmonitorHookVersion=2"}
 			l.GitIn(tree, append(monitor, "update-index", "--fsmonitor")...)
 			l.GitIn(tree, append(monitor, "status")...)
 			l.GitIn(tree, append(monitor, "update-index", "--fsmonitor-valid", "a.txt")...)
 			l.WriteIn(tree, "a.txt", "changed\n")
 			if status := l.GitIn(tree, append(monitor, "--no-optional-locks", "status", "--porcelain")...); status != "" {
-				l.T.Fatalf("git sees through it by itself: %q", status)
+				l.T.Fatalf("git status sees the change in spite of fsmonitor: %q", status)
 			}
 		}, with(map[string]string{"a.txt": "100644 changed\n"})},
 		{"a corrupt index", func(l *gittest.Lab, tree string) {
@@ -163,7 +163,7 @@ func TestCaptureKeepsEverythingThatIsInATreeAndNotIgnored(t *testing.T) {
 			l.WriteIn(tree, "a.txt", "changed\n")
 			l.Must(os.Remove(filepath.Join(l.Root, ".git/worktrees", gittest.SandboxName, "index")))
 		}, with(map[string]string{"a.txt": "100644 changed\n"})},
-		{"an index that is a pipe", func(l *gittest.Lab, tree string) {
+		{"an index that is a FIFO", func(l *gittest.Lab, tree string) {
 			l.WriteIn(tree, "a.txt", "changed\n")
 			gittest.MakeFIFO(l.T, filepath.Join(l.Root, ".git/worktrees", gittest.SandboxName, "index"))
 		}, with(map[string]string{"a.txt": "100644 changed\n"})},
@@ -173,16 +173,16 @@ func TestCaptureKeepsEverythingThatIsInATreeAndNotIgnored(t *testing.T) {
 			l.Must(os.Remove(index))
 			l.Must(os.Mkdir(index, 0o755))
 		}, with(map[string]string{"a.txt": "100644 changed\n"})},
-		{"an index locked by somebody", func(l *gittest.Lab, tree string) {
+		{"a locked index", func(l *gittest.Lab, tree string) {
 			l.WriteIn(tree, "a.txt", "changed\n")
 			l.Must(os.WriteFile(filepath.Join(l.Root, ".git/worktrees", gittest.SandboxName, "index.lock"), nil, 0o644))
 		}, with(map[string]string{"a.txt": "100644 changed\n"})},
-		{"the remains of a capture that was killed", func(l *gittest.Lab, tree string) {
+		{"leftovers of a killed capture", func(l *gittest.Lab, tree string) {
 			l.WriteIn(tree, "a.txt", "changed\n")
 			l.WriteIn(l.Root, ".git/agency/capture-"+gittest.SandboxName+"/index", "rubbish")
 			l.WriteIn(l.Root, ".git/agency/capture-"+gittest.SandboxName+"/index.lock", "rubbish")
 		}, with(map[string]string{"a.txt": "100644 changed\n"})},
-		{"a .git file that leads elsewhere", func(l *gittest.Lab, tree string) {
+		{"a .git file with a missing gitdir", func(l *gittest.Lab, tree string) {
 			l.WriteIn(tree, "a.txt", "changed\n")
 			l.WriteIn(tree, ".git", "gitdir: /nowhere\n")
 		}, with(map[string]string{"a.txt": "100644 changed\n"})},
@@ -190,7 +190,7 @@ func TestCaptureKeepsEverythingThatIsInATreeAndNotIgnored(t *testing.T) {
 			l.WriteIn(tree, "a.txt", "changed\n")
 			l.Must(os.Remove(filepath.Join(tree, ".git")))
 		}, with(map[string]string{"a.txt": "100644 changed\n"})},
-		{"a pipe and a socket-like thing beside", func(l *gittest.Lab, tree string) {
+		{"a FIFO in the worktree", func(l *gittest.Lab, tree string) {
 			gittest.MakeFIFO(l.T, filepath.Join(tree, "pipe"))
 			l.WriteIn(tree, "a.txt", "changed\n")
 		}, with(map[string]string{"a.txt": "100644 changed\n"})},
@@ -222,15 +222,15 @@ func TestCaptureLeavesTheMarkerDirectoryOut(t *testing.T) {
 		"not excluded": func(l *gittest.Lab, tree string) {
 			l.Must(os.RemoveAll(filepath.Join(l.Root, ".git/info")))
 		},
-		"an ignore file wants it": func(l *gittest.Lab, tree string) {
+		"re-included by .gitignore": func(l *gittest.Lab, tree string) {
 			l.WriteIn(l.Root, ".git/info/exclude", "/.agency/\n")
 			l.WriteIn(tree, ".gitignore", "!/.agency/\n!/.agency/**\n")
 		},
-		"it is a file": func(l *gittest.Lab, tree string) {
+		"a file": func(l *gittest.Lab, tree string) {
 			l.Must(os.RemoveAll(filepath.Join(tree, ".agency")))
 			l.WriteIn(tree, ".agency", "a file\n")
 		},
-		"it is a symlink": func(l *gittest.Lab, tree string) {
+		"a symlink": func(l *gittest.Lab, tree string) {
 			l.Must(os.RemoveAll(filepath.Join(tree, ".agency")))
 			l.Must(os.Symlink("dir", filepath.Join(tree, ".agency")))
 		},
@@ -305,20 +305,20 @@ func TestCaptureKeepsTheCommitsOfAnotherBranchThatIsCheckedOut(t *testing.T) {
 	head := l.GitIn(w.Tree, "rev-parse", "HEAD")
 	got := captureSpec(l, repo, repotest.SpecOf(l, w))
 	if got.Commit != head || got.BranchTip != l.Git("rev-parse", "main") || got.Dirty {
-		t.Errorf("got %+v; HEAD is at %s and holds the branch too", got, head)
+		t.Errorf("got %+v, want HEAD at %s, which contains the branch", got, head)
 	}
 }
 
 func TestCaptureWorksWhereHeadLeadsNowhere(t *testing.T) {
 	t.Parallel()
 	for name, head := range map[string]string{
-		"a branch that is not there":  "ref: refs/heads/orphan\n",
-		"an object that is not there": strings.Repeat("1", 40) + "\n",
-		"nothing":                     "",
-		"zeros after a power cut":     strings.Repeat("\x00", 41),
-		"rubbish":                     "-- rubbish --\n",
-		"outside of refs":             "ref: ../../HEAD\n",
-		"an option":                   "ref: --all\n",
+		"a missing branch":        "ref: refs/heads/orphan\n",
+		"a missing object":        strings.Repeat("1", 40) + "\n",
+		"an empty file":           "",
+		"zeros after a power cut": strings.Repeat("\x00", 41),
+		"rubbish":                 "-- rubbish --\n",
+		"outside of refs":         "ref: ../../HEAD\n",
+		"an option":               "ref: --all\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -354,12 +354,12 @@ func TestCaptureWithoutHeadAndBranchStandsOnTheBaseOrOnNothing(t *testing.T) {
 			t.Fatalf("base %q: %+v with parents %v", s.Base, got, parents)
 		}
 		if s.Base == base && parents[0] != base {
-			t.Errorf("it stands on %s, not on its base", parents[0])
+			t.Errorf("the parent is %s, not the base", parents[0])
 		}
-		if s.Base != base { // then what was staged is all that tells what there was before
+		if s.Base != base { // without a base, only the index tells the earlier content
 			gittest.RequireSame(t, "staged", l.Files(parents[0]), first)
 			if above := l.Parents(parents[0]); len(above) > 0 {
-				t.Errorf("it stands on %v", above)
+				t.Errorf("the commit of the index has parents %v", above)
 			}
 		}
 	}
@@ -380,7 +380,7 @@ func TestCaptureWithoutATreeKeepsTheCommits(t *testing.T) {
 	if got := captureSpec(l, repo, s); got != (CaptureResult{Commit: tip, BranchTip: tip}) {
 		t.Errorf("got %+v, want %s", got, tip)
 	}
-	// Also when git knows nothing of the worktree any more.
+	// The same when the worktree is no longer registered.
 	l.Must(os.RemoveAll(repo.AdminDir(w.Name)))
 	got, err := Capture(t.Context(), repo, s)
 	if err != nil || got != (CaptureResult{Commit: tip, BranchTip: tip}) {
@@ -388,8 +388,8 @@ func TestCaptureWithoutATreeKeepsTheCommits(t *testing.T) {
 	}
 }
 
-// Commits that were amended, reset or switched away are known to nobody but the log of HEAD, which
-// goes with the worktree.
+// Commits that were amended, reset or switched away from are kept: only the reflog of HEAD refers to them, and it is
+// deleted with the worktree.
 func TestCaptureKeepsWhatOnlyTheLogOfHeadRemembers(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -414,11 +414,11 @@ func TestCaptureKeepsWhatOnlyTheLogOfHeadRemembers(t *testing.T) {
 	got := captureSpec(l, repo, repotest.SpecOf(l, w))
 	for _, commit := range append(lost, got.BranchTip) {
 		if _, err := l.TryGit(l.Root, "merge-base", "--is-ancestor", commit, got.Commit); err != nil {
-			t.Errorf("%q is lost", l.Git("show", "-s", "--format=%s", commit))
+			t.Errorf("commit %q is lost", l.Git("show", "-s", "--format=%s", commit))
 		}
 	}
 	if got.Dirty {
-		t.Error("all of it was committed")
+		t.Error("dirty, although everything was committed")
 	}
 	gittest.RequireSame(t, "captured", l.Files(got.Commit), with(map[string]string{"amended": "100644 x\n"}))
 	if first := l.Parents(got.Commit)[0]; first != got.BranchTip {
@@ -446,7 +446,8 @@ func TestCaptureWithoutATreeKeepsWhatWasStaged(t *testing.T) {
 	}
 }
 
-// A removal that was interrupted left half a tree, in which somebody has worked on.
+// A capture onto an earlier one adds new content and removes nothing: an interrupted removal left a part of the worktree,
+// in which files were changed again.
 func TestCaptureOntoAnEarlierOneAddsWhatIsNewAndTakesNothingAway(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -459,15 +460,15 @@ func TestCaptureOntoAnEarlierOneAddsWhatIsNewAndTakesNothingAway(t *testing.T) {
 	s := repotest.SpecOf(l, w)
 	s.Onto = earlier.Commit
 	if got := captureSpec(l, repo, s); got.Commit != earlier.Commit || got.Dirty {
-		t.Errorf("nothing is new: %+v", got)
+		t.Errorf("without a change: %+v", got)
 	}
 	l.Must(os.RemoveAll(filepath.Join(w.Tree, "dir")))
 	l.Must(os.Remove(filepath.Join(w.Tree, "a.txt")))
 	if got := captureSpec(l, repo, s); got.Commit != earlier.Commit || got.Dirty {
-		t.Errorf("nothing but removals: %+v", got)
+		t.Errorf("with only removals: %+v", got)
 	}
 	l.Must(os.RemoveAll(repo.AdminDir(w.Name)))
-	l.Must(os.Mkdir(repo.AdminDir(w.Name), 0o755)) // only so that there is something to compare
+	l.Must(os.Mkdir(repo.AdminDir(w.Name), 0o755)) // only for the comparison in captureSpec
 	l.WriteIn(w.Tree, "new", "n\n")
 	l.WriteIn(w.Tree, "untracked", "more\n")
 	l.WriteIn(w.Tree, ".agency/SANDBOX_MARKER", "# mark\n")
@@ -480,7 +481,7 @@ func TestCaptureOntoAnEarlierOneAddsWhatIsNewAndTakesNothingAway(t *testing.T) {
 	}
 	l.GitIn(w.Tree, "init", "-q", "nested")
 	if _, err := Capture(t.Context(), repo, s); !errors.As(err, new(*status.NestedRepositoryError)) {
-		t.Errorf("a repository in it: %v", err)
+		t.Errorf("with a nested repository: %v", err)
 	}
 }
 
@@ -504,7 +505,7 @@ func TestCaptureInTheMiddleOfAMergeKeepsTheFilesAsTheyAre(t *testing.T) {
 	got := captureSpec(l, repo, repotest.SpecOf(l, w))
 	gittest.RequireSame(t, "captured", l.Files(got.Commit), with(map[string]string{"a.txt": "100644 " + string(onDisk)}))
 	if !got.Dirty {
-		t.Error("a merge under way is not work?")
+		t.Error("a merge in progress does not count as dirty")
 	}
 }
 
@@ -521,7 +522,7 @@ func TestCaptureTakesTheStateOfASparseCheckoutAsItIs(t *testing.T) {
 				t.Fatal("the checkout is not sparse")
 			}
 			if got := captureSpec(l, repo, repotest.SpecOf(l, w)); got.Dirty || got.Commit != got.BranchTip {
-				t.Errorf("what is outside of the sparse patterns counts as changed: %+v\n%v", got, l.Files(got.Commit))
+				t.Errorf("files outside of the sparse patterns count as changed: %+v\n%v", got, l.Files(got.Commit))
 			}
 			l.WriteIn(w.Tree, "dir/new", "outside of the patterns\n")
 			got := captureSpec(l, repo, repotest.SpecOf(l, w))
@@ -530,7 +531,7 @@ func TestCaptureTakesTheStateOfASparseCheckoutAsItIs(t *testing.T) {
 	}
 }
 
-// Ignored or not: what git would not look into at all is the first to be lost.
+// Capture refuses nested repositories, also ignored ones: git does not descend into them, so their content would be lost.
 func TestCaptureRefusesRepositoriesInATree(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -563,8 +564,8 @@ func TestCaptureRefusesRepositoriesInATree(t *testing.T) {
 	repotest.RequireEmptyAgencyDir(l, repo)
 }
 
-// evil makes a repository whose configuration runs a program whenever git looks at its files: as a
-// monitor, as a hook, and as a filter.
+// makeHostileRepo makes a repository whose config runs a program whenever git examines its files: as fsmonitor, as hook
+// and as clean filter. The program creates the file witness.
 func evil(l *gittest.Lab, dir string) (witness string) {
 	l.T.Helper()
 	witness = filepath.Join(l.T.TempDir(), "ran")
@@ -579,14 +580,14 @@ func evil(l *gittest.Lab, dir string) (witness string) {
 	l.Must(os.Chmod(filepath.Join(dir, "post-index-change"), 0o755))
 	l.GitIn(dir, "config", "filter.evil.clean", "echo filter >>'"+witness+"'; cat")
 	l.WriteIn(dir, ".git/info/attributes", "* filter=evil\n")
-	// Other stat data than git's index has: only reading the file tells that it is the same.
-	long := time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)
-	l.Must(os.Chtimes(filepath.Join(dir, "in"), long, long))
+	// The mtime differs from the index, so that git must read the file, through the filter.
+	mtime := time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)
+	l.Must(os.Chtimes(filepath.Join(dir, "in"), mtime, mtime))
 	l.GitIn(dir, "--no-optional-locks", "status", "--porcelain")
 	if ran, err := os.ReadFile(witness); err != nil || !strings.Contains(string(ran), "monitor") || !strings.Contains(string(ran), "filter") {
-		l.T.Fatalf("git status runs only %q (%v); the test would prove nothing", ran, err)
+		l.T.Fatalf("git status runs only %q (%v); the test is void", ran, err)
 	}
-	l.Must(os.Chtimes(filepath.Join(dir, "in"), long.Add(time.Hour), long.Add(time.Hour)))
+	l.Must(os.Chtimes(filepath.Join(dir, "in"), mtime.Add(time.Hour), mtime.Add(time.Hour)))
 	l.Must(os.Remove(witness))
 	return witness
 }
@@ -609,14 +610,14 @@ func TestCaptureNeverRunsWhatARepositoryInATreeIsConfiguredToRun(t *testing.T) {
 			w := repotest.AddSandbox(l, repo)
 			witness := evil(l, filepath.Join(w.Tree, "evil"))
 			arrange(l, w.Tree)
-			_ = os.Remove(witness) // the test's own git may have run it
+			_ = os.Remove(witness) // the git commands of this test may have run the program
 			_, err := Capture(t.Context(), repo, repotest.SpecOf(l, w))
 			var nested *status.NestedRepositoryError
 			if !errors.As(err, &nested) {
 				t.Errorf("got %v", err)
 			}
 			if ran, err := os.ReadFile(witness); err == nil {
-				t.Errorf("what somebody wrote into the tree was run: %s", ran)
+				t.Errorf("a program configured by the worktree ran: %s", ran)
 			}
 		})
 	}
@@ -627,14 +628,14 @@ func TestCaptureNeverRunsWhatTheTreeItselfIsConfiguredToRun(t *testing.T) {
 	l := gittest.New(t)
 	repo := repotest.OpenRepo(l)
 	w := repotest.AddSandbox(l, repo)
-	// The .git file is replaced by one that leads to a repository with another configuration.
+	// The .git file is replaced by one that names a repository with another config.
 	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
 	witness := evil(l, elsewhere)
 	l.WriteIn(w.Tree, ".git", "gitdir: "+elsewhere+"/.git\n")
 	l.WriteIn(w.Tree, "a.txt", "changed\n")
 	got := captureSpec(l, repo, repotest.SpecOf(l, w))
 	if ran, err := os.ReadFile(witness); err == nil {
-		t.Errorf("what somebody wrote into the tree was run: %s", ran)
+		t.Errorf("a program configured by the worktree ran: %s", ran)
 	}
 	gittest.RequireSame(t, "captured", l.Files(got.Commit), with(map[string]string{"a.txt": "100644 changed\n"}))
 }
@@ -655,7 +656,7 @@ func TestCaptureRunsTheCleanFilterTheUserConfigured(t *testing.T) {
 	l.ConfigureGlobal("filter.up.required", "true")
 	l.WriteIn(w.Tree, "x.up", "changed\n")
 	if got, err := Capture(t.Context(), repo, repotest.SpecOf(l, w)); err == nil {
-		t.Errorf("a required filter failed, and yet %+v", got)
+		t.Errorf("a required filter failed, but Capture returned %+v", got)
 	}
 	repotest.RequireEmptyAgencyDir(l, repo)
 }
@@ -680,14 +681,14 @@ func TestCaptureReachesWhatSomebodyTookItsPermissionsFrom(t *testing.T) {
 		return
 	}
 	for name, modes := range map[string]map[string]os.FileMode{
-		"a file":                        {"dir/new": 0},
-		"a tracked file":                {"a.txt": 0},
-		"a file one may only write":     {"dir/new": 0o200},
-		"a directory":                   {"dir": 0},
-		"a directory one may not list":  {"dir": 0o300},
-		"a directory one may only list": {"dir": 0o400},
-		"one in another":                {"dir/sub": 0, "dir": 0},
-		"a read-only tree":              {".": 0o500, "dir": 0o500},
+		"a file":                {"dir/new": 0},
+		"a tracked file":        {"a.txt": 0},
+		"a write-only file":     {"dir/new": 0o200},
+		"a directory":           {"dir": 0},
+		"a directory without r": {"dir": 0o300},
+		"a directory without x": {"dir": 0o400},
+		"nested directories":    {"dir/sub": 0, "dir": 0},
+		"a read-only tree":      {".": 0o500, "dir": 0o500},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

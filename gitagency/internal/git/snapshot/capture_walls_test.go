@@ -14,8 +14,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/status"
 )
 
-// What is ignored and staged all the same is a submodule to git add, which enters it and runs there what
-// it is configured to run.
+// Capture refuses a repository that is ignored but staged by force. For git add it is a submodule: git enters it and runs
+// the programs of its config.
 func TestCaptureRefusesARepositoryThatIsIgnoredButStagedByForce(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -24,19 +24,20 @@ func TestCaptureRefusesARepositoryThatIsIgnoredButStagedByForce(t *testing.T) {
 	witness := evil(l, filepath.Join(w.Tree, "evil"))
 	l.WriteIn(w.Tree, ".gitignore", "evil/\n")
 	l.GitIn(w.Tree, "add", "-f", "evil")
-	_ = os.Remove(witness) // the test's own git may have run it
+	_ = os.Remove(witness) // the git commands of this test may have run the program
 
 	got, err := Capture(t.Context(), repo, repotest.SpecOf(l, w))
 	var nested *status.NestedRepositoryError
 	if !errors.As(err, &nested) {
-		t.Errorf("got %+v, %v; of the repository only a commit id would be kept", got, err)
+		t.Errorf("got %+v, %v; only a commit id of the repository would be kept", got, err)
 	}
 	if ran, err := os.ReadFile(witness); err == nil {
-		t.Errorf("what somebody wrote into the tree was run: %s", ran)
+		t.Errorf("a program configured by the worktree ran: %s", ran)
 	}
 }
 
-// Git reads a path that starts with a colon as magic, so it must not be git that is asked about it.
+// Capture refuses a nested repository whose path starts with a colon. Git takes such an argument for pathspec magic, so
+// that its answer would be about another path.
 func TestCaptureRefusesARepositoryWhosePathIsPathspecMagic(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ dir, ignore string }{{":/x", "/x\n"}, {":(top)x", "/x\n"}, {":(top)x", "/:(top)x\n"}, {":x", "/:x\n"}} {
@@ -59,8 +60,8 @@ func TestCaptureRefusesARepositoryWhosePathIsPathspecMagic(t *testing.T) {
 	}
 }
 
-// Somebody replaced the tree by a symlink. What it leads to is not the sandbox's, was not searched
-// for repositories (a walk does not follow a link it starts at), and must not become part of a commit.
+// Capture does not follow a worktree that was replaced by a symlink. The target does not belong to the sandbox, was not
+// searched for nested repositories (the walk does not follow a symlink at its root), and must not become part of a commit.
 func TestCaptureDoesNotFollowATreeThatBecameASymlink(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -77,15 +78,15 @@ func TestCaptureDoesNotFollowATreeThatBecameASymlink(t *testing.T) {
 	l.Must(os.Symlink(outside, w.Tree))
 	got, err := Capture(t.Context(), repo, repotest.SpecOf(l, w))
 	if err != nil && !errors.As(err, new(*git.Error)) {
-		return // to refuse is right
+		return // a refusal is right
 	}
 	l.Must(err)
 	if _, have := l.Files(got.Commit)["secret"]; have {
-		t.Errorf("what lies outside was captured: %q", l.Files(got.Commit))
+		t.Errorf("files outside of the worktree were captured: %q", l.Files(got.Commit))
 	}
 }
 
-// Anybody who works in a worktree can put anything where its HEAD belongs.
+// Capture does not block on a HEAD that is a FIFO: processes in the sandbox can write to the worktree's git directory.
 func TestCaptureIsNotBlockedByAHeadThatIsAPipe(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -95,7 +96,8 @@ func TestCaptureIsNotBlockedByAHeadThatIsAPipe(t *testing.T) {
 	gittest.Within(t, "Capture", func() { _, _ = Capture(t.Context(), repo, repotest.SpecOf(l, w)) })
 }
 
-// Git would open these files in the tree and wait for a writer who never comes, while we hold the lock.
+// Capture does not block on .gitattributes and .gitignore files that are FIFOs: git would open them and wait for a writer
+// while we hold the lock.
 func TestCaptureIsNotBlockedByAnAttributesOrIgnoreFileThatIsAPipe(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{".gitattributes", "dir/.gitattributes", ".gitignore", "dir/.gitignore"} {
@@ -116,18 +118,18 @@ func TestCaptureIsNotBlockedByAnAttributesOrIgnoreFileThatIsAPipe(t *testing.T) 
 	}
 }
 
-// Somebody still runs in the sandbox. When he sees that a capture is at work he moves a repository to
-// where git will go; everything was looked at by then. Were git to enter it, it would run what that is
-// configured to run. It is a race, so the test may pass by luck; it never fails by bad luck.
+// Git never enters a repository that appears during a capture. A process in the sandbox waits until the capture's index
+// is locked, after the search for nested repositories, and then renames a repository to a path that git will visit. If git
+// entered it, it would run the programs of its config. This is a race: the test may pass by luck, but never fails by it.
 func TestCaptureNeverRunsWhatIsInARepositoryThatAppearsMeanwhile(t *testing.T) {
 	t.Parallel()
 	for name, arrange := range map[string]func(l *gittest.Lab, w git.Registration, head string) string{
-		// git add asks a submodule it has in the index whether it is dirty.
+		// git add checks whether a submodule in the index is dirty.
 		"as a submodule": func(l *gittest.Lab, w git.Registration, head string) string {
 			l.GitIn(w.Tree, "update-index", "--add", "--cacheinfo", "160000,"+head+",evil")
 			return filepath.Join(w.Tree, "evil")
 		},
-		// git rm --cached, without -f, asks a submodule too.
+		// git rm --cached without -f does so as well.
 		"as the marker directory": func(l *gittest.Lab, w git.Registration, head string) string {
 			l.WriteIn(w.Tree, ".gitignore", "!/.agency/\n")
 			return filepath.Join(w.Tree, ".agency")
@@ -162,7 +164,7 @@ func TestCaptureNeverRunsWhatIsInARepositoryThatAppearsMeanwhile(t *testing.T) {
 				close(done)
 				wg.Wait()
 				if ran, err := os.ReadFile(witness); err == nil {
-					t.Errorf("what somebody wrote into the tree was run: %s", ran)
+					t.Errorf("a program configured by the worktree ran: %s", ran)
 					return
 				}
 				_ = os.Rename(place, aside)

@@ -15,7 +15,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/repotest"
 )
 
-// What was ignored in a state is found by the settings of the worktree that was in it, whoever asks.
+// ignoredByTree uses the config of the worktree that is asked about, from whichever worktree the repository was opened.
 func TestWhatIsIgnoredGoesByTheSettingsOfTheWorktree(t *testing.T) {
 	t.Parallel()
 	o := gittest.NewWorktrees(t, func(o *gittest.Worktrees) {
@@ -28,61 +28,61 @@ func TestWhatIsIgnoredGoesByTheSettingsOfTheWorktree(t *testing.T) {
 			s := git.WorktreeSpec{Name: name, Dir: filepath.Join(o.Scratch, name), Branch: "refs/heads/" + name, TrustConfig: true}
 			got, err := ignoredByTree(t.Context(), repotest.OpenRepoIn(o.Lab, at), s, o.Git("rev-parse", "main^{tree}"), []string{"x.log", "x.txt"})
 			if err != nil || strings.Join(got, " ") != want {
-				t.Errorf("%s, asked in %s: %q, %v", name, at, got, err)
+				t.Errorf("%s, opened in %s: %q, %v", name, at, got, err)
 			}
 		}
 	}
 }
 
-// What somebody may have written who is not trusted neither keeps anybody waiting, nor stops anything: what counts then is
-// what holds for all.
+// Capture ignores a worktree's untrusted config that git could not read or would block on, and uses the shared config
+// instead: core.autocrlf is not set, and the CR stays.
 func TestSettingsOfAWorktreeThatGitWouldWaitFor(t *testing.T) {
 	t.Parallel()
 	pipe := func(o *gittest.Worktrees, path string) string {
 		o.Must(syscall.Mkfifo(path, 0o600))
 		return path
 	}
-	own := func(o *gittest.Worktrees, text string) {
+	writeConfig := func(o *gittest.Worktrees, text string) {
 		o.Git("config", "extensions.worktreeConfig", "true")
 		o.Must(os.WriteFile(filepath.Join(o.GitDirOfOne, "config.worktree"), []byte(text), 0o600))
 	}
 	for name, set := range map[string]func(*gittest.Worktrees){
-		"a pipe": func(o *gittest.Worktrees) {
+		"FIFO": func(o *gittest.Worktrees) {
 			o.Git("config", "extensions.worktreeConfig", "true")
 			pipe(o, filepath.Join(o.GitDirOfOne, "config.worktree"))
 		},
-		"a pipe that is included": func(o *gittest.Worktrees) {
-			own(o, gittest.AutoCRLF+"[include]\n\tpath = "+pipe(o, filepath.Join(o.Scratch, "pipe"))+"\n")
+		"included FIFO": func(o *gittest.Worktrees) {
+			writeConfig(o, gittest.AutoCRLF+"[include]\n\tpath = "+pipe(o, filepath.Join(o.Scratch, "pipe"))+"\n")
 		},
-		"a pipe that is included at home": func(o *gittest.Worktrees) {
+		"included FIFO below HOME": func(o *gittest.Worktrees) {
 			pipe(o, filepath.Join(filepath.Dir(o.Root), "pipe"))
-			own(o, "[include]\n\tpath = ~/pipe\n")
+			writeConfig(o, "[include]\n\tpath = ~/pipe\n")
 		},
-		"a pipe that is included from here": func(o *gittest.Worktrees) {
+		"included FIFO, relative path": func(o *gittest.Worktrees) {
 			pipe(o, filepath.Join(o.GitDirOfOne, "pipe"))
-			own(o, "[include]\n\tpath = pipe\n")
+			writeConfig(o, "[include]\n\tpath = pipe\n")
 		},
-		"a pipe behind another": func(o *gittest.Worktrees) {
+		"FIFO included by an included file": func(o *gittest.Worktrees) {
 			more := o.Include("[include]\n\tpath = " + pipe(o, filepath.Join(o.Scratch, "pipe")) + "\n")
-			own(o, "[includeIf \"onbranch:one\"]\n\tpath = "+more+"\n")
+			writeConfig(o, "[includeIf \"onbranch:one\"]\n\tpath = "+more+"\n")
 		},
-		"a pipe for a branch": func(o *gittest.Worktrees) {
+		"FIFO included for a branch": func(o *gittest.Worktrees) {
 			o.Git("config", "includeIf.onbranch:one.path", pipe(o, filepath.Join(o.Scratch, "pipe")))
 		},
-		"itself":                 func(o *gittest.Worktrees) { own(o, "[include]\n\tpath = config.worktree\n") },
-		"what is not to be read": func(o *gittest.Worktrees) { own(o, "[core\n") },
-		"a value that is none":   func(o *gittest.Worktrees) { own(o, "[core]\n\tbare = perhaps\n\tignorecase = perhaps\n") },
-		"rules that are a pipe": func(o *gittest.Worktrees) {
+		"includes itself": func(o *gittest.Worktrees) { writeConfig(o, "[include]\n\tpath = config.worktree\n") },
+		"syntax error":    func(o *gittest.Worktrees) { writeConfig(o, "[core\n") },
+		"invalid boolean": func(o *gittest.Worktrees) { writeConfig(o, "[core]\n\tbare = perhaps\n\tignorecase = perhaps\n") },
+		"ignore and attribute files are FIFOs": func(o *gittest.Worktrees) {
 			at := pipe(o, filepath.Join(o.Scratch, "pipe"))
-			own(o, "[core]\n\texcludesFile = "+at+"\n\tattributesFile = "+at+"\n")
+			writeConfig(o, "[core]\n\texcludesFile = "+at+"\n\tattributesFile = "+at+"\n")
 		},
-		"rules that are a pipe at home": func(o *gittest.Worktrees) {
+		"ignore and attribute files are FIFOs below HOME": func(o *gittest.Worktrees) {
 			pipe(o, filepath.Join(filepath.Dir(o.Root), "pipe"))
-			own(o, "[core]\n\texcludesFile = ~/pipe\n\tattributesFile = ~/pipe\n")
+			writeConfig(o, "[core]\n\texcludesFile = ~/pipe\n\tattributesFile = ~/pipe\n")
 		},
-		"rules that are a pipe in the tree": func(o *gittest.Worktrees) {
+		"ignore and attribute files are FIFOs in the worktree": func(o *gittest.Worktrees) {
 			pipe(o, filepath.Join(o.One, "pipe"))
-			own(o, "[core]\n\texcludesFile = pipe\n\tattributesFile = pipe\n")
+			writeConfig(o, "[core]\n\texcludesFile = pipe\n\tattributesFile = pipe\n")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -93,18 +93,18 @@ func TestSettingsOfAWorktreeThatGitWouldWaitFor(t *testing.T) {
 			got, err := Capture(t.Context(), repotest.OpenRepo(o.Lab), s)
 			o.Must(err)
 			if content := o.Git("--git-dir=.git", "cat-file", "blob", got.Commit+":new.txt"); content != "new\r" {
-				t.Errorf("%q", content)
+				t.Errorf("new.txt was captured as %q", content)
 			}
 		})
 	}
 }
 
-// A filter that is set for one worktree alone runs where that can only be the user's word, and is refused elsewhere; the
-// other worktrees have none.
+// Capture runs a filter of one worktree's config if that config is trusted, and fails if not. Other worktrees do not have
+// the filter.
 func TestAFilterOfOneWorktree(t *testing.T) {
 	t.Parallel()
 	for _, trusted := range []bool{true, false} {
-		t.Run(fmt.Sprint(trusted), func(t *testing.T) {
+		t.Run(fmt.Sprintf("trusted=%t", trusted), func(t *testing.T) {
 			t.Parallel()
 			ran := filepath.Join(gittest.TempDir(t), "ran")
 			o := gittest.NewWorktrees(t, func(o *gittest.Worktrees) {
@@ -131,7 +131,7 @@ func TestAFilterOfOneWorktree(t *testing.T) {
 				}
 			}
 			if _, err := os.Lstat(ran); (err == nil) != trusted {
-				t.Errorf("it ran: %v", err)
+				t.Errorf("trusted is %t, the filter left: %v", trusted, err)
 			}
 		})
 	}

@@ -13,8 +13,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/status"
 )
 
-// rehearse rehearses and checks that nothing at all is different afterwards, neither in the tree nor in
-// the whole repository.
+// checkedDryRun calls DryRunCapture and checks that it changed nothing, neither in the worktree nor in the repository.
 func rehearse(l *gittest.Lab, repo *git.Repo, s git.WorktreeSpec) (CaptureResult, error) {
 	l.T.Helper()
 	paths := []string{repo.CommonDir}
@@ -24,7 +23,7 @@ func rehearse(l *gittest.Lab, repo *git.Repo, s git.WorktreeSpec) (CaptureResult
 	before := gittest.DiskState(l.T, paths...)
 	var got CaptureResult
 	var err error
-	gittest.Within(l.T, "Rehearse", func() { got, err = DryRunCapture(l.T.Context(), repo, s) })
+	gittest.Within(l.T, "DryRunCapture", func() { got, err = DryRunCapture(l.T.Context(), repo, s) })
 	gittest.RequireSame(l.T, "afterwards", gittest.DiskState(l.T, paths...), before)
 	return got, err
 }
@@ -47,8 +46,8 @@ func TestRehearseFindsWhatCaptureFindsAndChangesNothing(t *testing.T) {
 		"a commit": func(l *gittest.Lab, w git.Registration) {
 			l.GitIn(w.Tree, "commit", "-q", "--allow-empty", "-m", "more")
 		},
-		"a commit beside":         func(l *gittest.Lab, w git.Registration) { l.GitIn(w.Tree, "checkout", "-q", "--orphan", "beside") },
-		"a commit that was reset": func(l *gittest.Lab, w git.Registration) { l.GitIn(w.Tree, "commit", "-q", "--amend", "-m", "again") },
+		"an orphan branch":  func(l *gittest.Lab, w git.Registration) { l.GitIn(w.Tree, "checkout", "-q", "--orphan", "beside") },
+		"an amended commit": func(l *gittest.Lab, w git.Registration) { l.GitIn(w.Tree, "commit", "-q", "--amend", "-m", "again") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -60,12 +59,12 @@ func TestRehearseFindsWhatCaptureFindsAndChangesNothing(t *testing.T) {
 			for _, onto := range []string{"", earlier.Commit} {
 				s := repotest.SpecOf(l, w)
 				s.Onto = onto
-				rehearsed, err := rehearse(l, repo, s)
+				dryRun, err := rehearse(l, repo, s)
 				l.Must(err)
 				captured := captureSpec(l, repo, s)
-				if rehearsed.Dirty != captured.Dirty || rehearsed.BranchTip != captured.BranchTip ||
-					(rehearsed.Commit == earlier.Commit) != (captured.Commit == earlier.Commit) {
-					t.Errorf("onto %q: rehearsed %+v, captured %+v", onto, rehearsed, captured)
+				if dryRun.Dirty != captured.Dirty || dryRun.BranchTip != captured.BranchTip ||
+					(dryRun.Commit == earlier.Commit) != (captured.Commit == earlier.Commit) {
+					t.Errorf("onto %q: dry run %+v, capture %+v", onto, dryRun, captured)
 				}
 			}
 		})
@@ -79,12 +78,12 @@ func TestRehearseRefusesWhatCaptureRefuses(t *testing.T) {
 	w := repotest.AddSandbox(l, repo)
 	l.GitIn(w.Tree, "init", "-q", "nested")
 	if _, err := rehearse(l, repo, repotest.SpecOf(l, w)); !errors.As(err, new(*status.NestedRepositoryError)) {
-		t.Errorf("a repository in it: %v", err)
+		t.Errorf("with a nested repository: %v", err)
 	}
 	l.Must(os.RemoveAll(filepath.Join(w.Tree, "nested")))
 	gittest.MakeFIFO(t, filepath.Join(w.Tree, "dir", ".gitattributes"))
 	if _, err := rehearse(l, repo, repotest.SpecOf(l, w)); !errors.As(err, new(*git.SpecialFileError)) {
-		t.Errorf("a pipe in it: %v", err)
+		t.Errorf("with a FIFO: %v", err)
 	}
 }
 
@@ -103,7 +102,7 @@ func TestRehearseGivesNobodyPermissionsBack(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if fi, err := os.Lstat(locked); err != nil || fi.Mode().Perm() != 0 {
-		t.Errorf("now it is %v, %v", fi.Mode(), err)
+		t.Errorf("the mode is %v now, %v", fi.Mode(), err)
 	}
 }
 

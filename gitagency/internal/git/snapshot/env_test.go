@@ -7,7 +7,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/repotest"
 )
 
-// In a hook that runs during "git commit -a" the index is a file that the user's commit depends on.
+// Git variables inherited from a hook are not passed on. During "git commit -a" GIT_INDEX_FILE is a temporary index that
+// becomes the user's commit.
 func TestNothingReachesAGitThatWasInheritedFromAHook(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -21,7 +22,7 @@ func TestNothingReachesAGitThatWasInheritedFromAHook(t *testing.T) {
 	w := repotest.AddSandbox(l, repo)
 	gittest.RequireSame(t, "the index of the main worktree", gittest.DiskState(t, l.Root+"/.git/index"), before)
 	if gittest.Exists(l.Root + "/.git/next-index-1.lock") {
-		t.Error("the index of the hook was written")
+		t.Error("the hook's index was written")
 	}
 	if status := l.GitIn(w.Tree, "status", "--porcelain"); status != "" {
 		t.Errorf("status: %q", status)

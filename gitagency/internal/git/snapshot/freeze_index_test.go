@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An index in which nothing is staged is not one that nobody can read.
+// CaptureState records an empty index as the empty tree, and not as an index that cannot be read.
 func TestAStateKnowsThatNothingIsStaged(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -23,12 +23,13 @@ func TestAStateKnowsThatNothingIsStaged(t *testing.T) {
 	l.GitIn(w.Tree, "rm", "-r", "-q", "--cached", ".")
 	commit := captureStateOf(l, repo, w, "")
 	if got, want := trailerValue(l, commit, indexTrailer), stagedTreeOf(l, w); got != want {
-		t.Errorf("staged is %s, want the empty tree %s", got, want)
+		t.Errorf("the index tree is %s, want the empty tree %s", got, want)
 	}
-	gittest.RequireSame(t, "what is on disk", l.Files(commit), l.Files("main"))
+	gittest.RequireSame(t, "files on disk", l.Files(commit), l.Files("main"))
 }
 
-// Git writes an entry that it cannot be sure of with a size of 0. It means nothing of an empty file.
+// CaptureState reads the file of a smudged index entry, also when the file is empty. Git sets the size of a racily clean
+// entry to 0, which says nothing about the size of the file.
 func TestAnEntryThatGitDoubtsIsNotTakenForAnEmptyFile(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -47,11 +48,11 @@ func TestAnEntryThatGitDoubtsIsNotTakenForAnEmptyFile(t *testing.T) {
 	index := filepath.Join(repo.AdminDir(w.Name), "index")
 	l.Must(os.WriteFile(index, x.Encode(), 0o644))
 	if got := l.GitIn(w.Tree, "show", captureStateOf(l, repo, w, "")+":a.txt"); got != "" {
-		t.Errorf("a.txt is %q in the state, and empty on disk", got)
+		t.Errorf("a.txt is %q in the state, but empty on disk", got)
 	}
 }
 
-// A conflict may be at a path that a link leads out of the tree by now.
+// CaptureState does not follow a symlink that replaced the directory of a conflicted path and points outside.
 func TestAConflictBehindALinkIsNotFollowed(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -73,11 +74,12 @@ func TestAConflictBehindALinkIsNotFollowed(t *testing.T) {
 	f, err := CaptureState(t.Context(), repo, s, "")
 	l.Must(err)
 	if got := l.Git("ls-tree", "-r", "--name-only", f.Commit, "dir"); got != "dir" {
-		t.Errorf("the state holds %q", got)
+		t.Errorf("the state holds %q, want only the symlink", got)
 	}
 }
 
-// Whoever writes the index may call a directory of HEAD's a file. A state with that could not be read.
+// CaptureState refuses an index with a file entry whose object is a tree. Processes in the sandbox can write such an
+// index; a state made from it could not be read.
 func TestAnIndexThatCallsADirectoryAFileMakesNoState(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -91,11 +93,11 @@ func TestAnIndexThatCallsADirectoryAFileMakesNoState(t *testing.T) {
 	s.Base = l.Git("rev-parse", "main")
 	f, err := CaptureState(t.Context(), repo, s, "")
 	if !errors.As(err, new(*object.IncompleteError)) {
-		t.Errorf("froze %s: %v", f.Commit, err)
+		t.Errorf("captured %s: %v", f.Commit, err)
 	}
 }
 
-// Where git is told that the disk does not say what is a program, the index does; also of a file that has changed.
+// With core.fileMode=false the executable bit comes from the index, also for changed files.
 func TestModesThatDoNotCountAreThoseOfTheIndex(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -109,5 +111,5 @@ func TestModesThatDoNotCountAreThoseOfTheIndex(t *testing.T) {
 	l.WriteIn(w.Tree, "dir/b.txt", "changed\n")
 	f, err := CaptureState(t.Context(), repo, repotest.SpecOf(l, w), "")
 	l.Must(err)
-	gittest.RequireSame(t, "frozen", l.Files(f.Commit), with(map[string]string{"run.sh": "100755 #!/bin/sh\ntrue\n", "dir/b.txt": "100644 changed\n"}))
+	gittest.RequireSame(t, "captured", l.Files(f.Commit), with(map[string]string{"run.sh": "100755 #!/bin/sh\ntrue\n", "dir/b.txt": "100644 changed\n"}))
 }

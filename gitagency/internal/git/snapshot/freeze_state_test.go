@@ -18,8 +18,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/status"
 )
 
-// Somebody counts in two files, always in the same order. Whatever is taken meanwhile is a state that was there: the
-// second file is never ahead of the first, and at most one behind; and git can read it.
+// CaptureState returns a state that existed, while another goroutine writes a counter into two files, always in the same
+// order: the second file is never ahead of the first, and at most one behind. Git can read the state.
 func TestAStateIsOneThatTheTreeWasInHoweverMuchIsWritten(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -43,42 +43,42 @@ func TestAStateIsOneThatTheTreeWasInHoweverMuchIsWritten(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			time.Sleep(time.Duration(rand.IntN(80)) * time.Millisecond) // now busy, now idle
+			time.Sleep(time.Duration(rand.IntN(80)) * time.Millisecond) // busy at times, idle at times
 		}
 	})
-	taken, unsettled := 0, 0
+	captured, changing := 0, 0
 	for range 15 {
 		f, err := CaptureState(t.Context(), repo, s, "")
 		switch {
 		case errors.As(err, new(*status.StillChangingError)):
-			unsettled++
+			changing++
 			continue
 		case err != nil:
 			t.Fatal(err)
 		}
-		taken++
+		captured++
 		first, second := l.Git("show", f.Commit+":a.txt"), l.Git("show", f.Commit+":new/b")
-		if first == "" || second == "" { // between truncating and writing there is nothing in it
+		if first == "" || second == "" { // the file was truncated and not yet written
 			continue
 		}
 		a, errA := strconv.Atoi(first)
 		b, errB := strconv.Atoi(second)
 		if errA != nil || errB != nil || b > a || a-b > 1 {
-			t.Fatalf("%q and %q were never there together", first, second)
+			t.Fatalf("%q and %q never existed together", first, second)
 		}
 	}
 	close(stop)
 	done.Wait()
-	t.Logf("%d taken, %d not", taken, unsettled)
+	t.Logf("%d captured, %d still changing", captured, changing)
 	f, err := CaptureState(t.Context(), repo, s, "")
 	if err != nil {
-		t.Fatalf("when nobody writes any more: %v", err)
+		t.Fatalf("after the last write: %v", err)
 	}
 	l.Git("fsck", "--strict", "--no-dangling")
 	l.Git("ls-tree", "-r", f.Commit)
 }
 
-// The trees that we make are those that git would have made.
+// CaptureState writes the same trees as git add and git write-tree, after random changes of files and index.
 func TestTreesOfOurOwnAreGits(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -92,7 +92,7 @@ func TestTreesOfOurOwnAreGits(t *testing.T) {
 			path := filepath.Join(w.Tree, name)
 			switch random.IntN(4) {
 			case 0:
-				_ = os.RemoveAll(path) // which may lie below a file
+				_ = os.RemoveAll(path) // fails if a parent is a file
 			case 1:
 				for dir := filepath.Dir(path); dir != w.Tree; dir = filepath.Dir(dir) {
 					if fi, err := os.Lstat(dir); err == nil && !fi.IsDir() {
@@ -116,7 +116,7 @@ func TestTreesOfOurOwnAreGits(t *testing.T) {
 		f, err := CaptureState(t.Context(), repo, s, "")
 		l.Must(err)
 		if got, want := trailerValue(l, f.Commit, indexTrailer), stagedTreeOf(l, w); got != want {
-			t.Fatalf("staged %s, git says %s", got, want)
+			t.Fatalf("the index tree is %s, git writes %s", got, want)
 		}
 		index := filepath.Join(gittest.TempDir(t), "index")
 		l.Must(git.CopyFileWithMtime(filepath.Join(repo.AdminDir(w.Name), "index"), index))
@@ -125,14 +125,13 @@ func TestTreesOfOurOwnAreGits(t *testing.T) {
 		other.GitIn(w.Tree, "add", "-A")
 		other.GitIn(w.Tree, "rm", "-r", "-q", "--cached", "--ignore-unmatch", ".agency")
 		if got, want := l.Git("rev-parse", f.Commit+"^{tree}"), other.GitIn(w.Tree, "write-tree"); got != want {
-			t.Fatalf("on disk %s, git says %s:\n%s", got, want, l.Git("diff", "--stat", got, want))
+			t.Fatalf("the tree is %s, git writes %s:\n%s", got, want, l.Git("diff", "--stat", got, want))
 		}
 	}
 	l.Git("fsck", "--strict", "--no-dangling")
 }
 
-// Somebody moves files and directories about, so that everything is always somewhere: whatever is taken meanwhile has
-// each of them once.
+// A state holds each file once while another goroutine renames directories to and fro.
 func TestAStateHasEverythingOnceWhileItIsMovedAbout(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -158,7 +157,7 @@ func TestAStateHasEverythingOnceWhileItIsMovedAbout(t *testing.T) {
 			}
 			if n == files {
 				n, from, to = 0, to, from
-				time.Sleep(time.Duration(rand.IntN(40)) * time.Millisecond) // now busy, now idle
+				time.Sleep(time.Duration(rand.IntN(40)) * time.Millisecond) // busy at times, idle at times
 			}
 			if err := os.Rename(filepath.Join(w.Tree, from, fmt.Sprint(n)), filepath.Join(w.Tree, to, fmt.Sprint(n))); err != nil {
 				t.Error(err)
@@ -166,30 +165,30 @@ func TestAStateHasEverythingOnceWhileItIsMovedAbout(t *testing.T) {
 			}
 		}
 	})
-	taken := 0
+	captured := 0
 	for range 8 {
 		f, err := CaptureState(t.Context(), repo, s, "")
 		if errors.As(err, new(*status.StillChangingError)) {
 			continue
 		}
 		l.Must(err)
-		taken++
-		at := map[string]int{}
+		captured++
+		found := map[string]int{}
 		for _, name := range strings.Fields(l.Git("ls-tree", "-r", "--name-only", f.Commit, "here", "there")) {
-			at[filepath.Base(filepath.Dir(name))]++
+			found[filepath.Base(filepath.Dir(name))]++
 		}
 		for n := range files {
-			if at[fmt.Sprint(n)] != 1 {
-				t.Fatalf("%d is there %d times", n, at[fmt.Sprint(n)])
+			if found[fmt.Sprint(n)] != 1 {
+				t.Fatalf("file %d is in the state %d times", n, found[fmt.Sprint(n)])
 			}
 		}
 	}
 	close(stop)
 	done.Wait()
-	t.Logf("%d taken", taken)
+	t.Logf("%d captured", captured)
 }
 
-// A program that writes nothing but what is ignored keeps nobody from taking a state, however often it does.
+// CaptureState succeeds while another goroutine creates and removes ignored files all the time.
 func TestAStateIsTakenWhileOnlyIgnoredFilesComeAndGo(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -222,8 +221,8 @@ func TestAStateIsTakenWhileOnlyIgnoredFilesComeAndGo(t *testing.T) {
 	done.Wait()
 }
 
-// What has no entry in the index is asked of git directory by directory, and however many there are, and however long
-// their names, not more at a time than a program can be told.
+// CaptureState holds many untracked directories with long names. It asks git about them by name, in portions that fit into
+// one command line.
 func TestAStateHoldsManyDirectoriesWithLongNames(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/status"
 )
 
-// plainLab is a directory that is no worktree, and a repository of our own for its states.
+// plainDirLab is a plain directory that is no worktree, and a bare repository for its states.
 type plainLab struct {
 	*gittest.Lab
 	repo *git.Repo
@@ -28,7 +28,7 @@ func newPlainLab(t *testing.T) *plainLab {
 	l := &plainLab{Lab: gittest.NewEmpty(t)}
 	l.Must(os.RemoveAll(l.Root))
 	home := gittest.TempDir(t)
-	l.Root = filepath.Join(home, "git") // where git looks at what was frozen
+	l.Root = filepath.Join(home, "git") // repository of the states
 	l.Must(os.Mkdir(l.Root, 0o700))
 	l.Must(git.InitBare(l.Root))
 	l.s = git.WorktreeSpec{
@@ -40,6 +40,7 @@ func newPlainLab(t *testing.T) *plainLab {
 	return l
 }
 
+// reopen opens the repository again, with git variables in the environment that must be ignored.
 func (l *plainLab) reopen() {
 	l.T.Helper()
 	repo, err := git.OpenBare(l.T.Context(), l.Root, append(slices.Clone(l.Env), "GIT_DIR=/nowhere", "GIT_INDEX_FILE=/nowhere"))
@@ -47,8 +48,10 @@ func (l *plainLab) reopen() {
 	l.repo = repo
 }
 
+// writeFile writes a file in the directory.
 func (l *plainLab) put(name, content string) { l.T.Helper(); l.Lab.WriteIn(l.s.Dir, name, content) }
 
+// captureState captures the directory.
 func (l *plainLab) freeze(previous string) CapturedState {
 	l.T.Helper()
 	f, err := CaptureState(l.T.Context(), l.repo, l.s, previous)
@@ -78,16 +81,16 @@ func TestADirectoryThatIsNoWorktreeIsFrozenAsALineOfItsOwn(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	if again := l.freeze(first.Commit); again.Commit != first.Commit {
-		t.Error("nothing has changed, and it is another state")
+		t.Error("another state without a change")
 	}
 	l.put("a.txt", "b\n")
 	second := l.freeze(first.Commit)
 	if got := l.Git("log", "--format=%P", "-1", second.Commit); got != first.Commit {
-		t.Errorf("its parents are %q", got)
+		t.Errorf("the parents are %q", got)
 	}
 	l.put("a.txt", "a\n")
 	if fmt.Sprint(gittest.DiskState(t, l.s.Dir)) != fmt.Sprint(before) {
-		t.Error("the directory was touched")
+		t.Error("the directory was changed")
 	}
 	repotest.RequireEmptyAgencyDir(l.Lab, l.repo)
 }
@@ -129,19 +132,19 @@ func TestOnlyWhatHasChangedIsReadAgain(t *testing.T) {
 	}
 	first, names := read("")
 	if len(names) != 20 {
-		t.Errorf("at first it read %q", names)
+		t.Errorf("the first capture read %q", names)
 	}
 	l.put("1/4.txt", "other")
 	l.put("new.txt", "new")
 	l.Must(os.Remove(filepath.Join(l.s.Dir, "2/5.txt")))
 	second, names := read(first)
-	slices.Sort(names) // what changed just now may be looked at twice
+	slices.Sort(names) // a file that changed just now may be read twice
 	if names = slices.Compact(names); !slices.Equal(names, []string{"1/4.txt", "new.txt"}) {
-		t.Errorf("then it read %q", names)
+		t.Errorf("the second capture read %q", names)
 	}
 	l.Must(os.WriteFile(l.s.IndexCache, []byte("damaged"), 0o600))
 	if third, names := read(second); third != second || len(names) != 20 {
-		t.Errorf("without a memory it read %q", names)
+		t.Errorf("without an index cache it read %q", names)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/repotest"
 )
 
-// A file of a terabyte costs nothing to make, and git for ever to read.
+// Capture refuses a sparse file of a terabyte, unless git ignores it: it takes no disk space, but git would read all of it.
 func TestAFileThatIsAllHolesIsRefusedAtOnceUnlessGitIgnoresIt(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -20,8 +20,8 @@ func TestAFileThatIsAllHolesIsRefusedAtOnceUnlessGitIgnoresIt(t *testing.T) {
 	path := filepath.Join(w.Tree, "huge")
 	l.Must(os.WriteFile(path, nil, 0o644))
 	l.Must(os.Truncate(path, 1<<40))
-	var hollow *git.SparseFileError
-	if _, err := Capture(t.Context(), repo, repotest.SpecOf(l, w)); !errors.As(err, &hollow) || hollow.Path != path {
+	var sparse *git.SparseFileError
+	if _, err := Capture(t.Context(), repo, repotest.SpecOf(l, w)); !errors.As(err, &sparse) || sparse.Path != path {
 		t.Errorf("got %v", err)
 	}
 	l.WriteIn(w.Tree, ".gitignore", "/huge\n")

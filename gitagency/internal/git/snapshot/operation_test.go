@@ -12,10 +12,11 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/repotest"
 )
 
-// The entry of a worktree is written by whoever works there: nothing in it makes us wait, or leads out of it.
+// readOperation and writeOperation neither block on FIFOs nor follow symlinks in a worktree's git directory, which
+// processes in the sandbox can write to.
 func TestWhatIsUnderWayIsReadAsDataAndThroughNoLink(t *testing.T) {
 	t.Parallel()
-	entry, outside := t.TempDir(), t.TempDir()
+	adminDir, outside := t.TempDir(), t.TempDir()
 	write := func(path, content string) {
 		t.Helper()
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -26,29 +27,29 @@ func TestWhatIsUnderWayIsReadAsDataAndThroughNoLink(t *testing.T) {
 		}
 	}
 	write(filepath.Join(outside, "secret"), "s")
-	write(filepath.Join(entry, "MERGE_MSG"), "m")
-	write(filepath.Join(entry, "config"), "c")
-	write(filepath.Join(entry, "sequencer", "todo"), "t")
-	write(filepath.Join(entry, "refs", "bisect", "bad.lock"), "l")
+	write(filepath.Join(adminDir, "MERGE_MSG"), "m")
+	write(filepath.Join(adminDir, "config"), "c")
+	write(filepath.Join(adminDir, "sequencer", "todo"), "t")
+	write(filepath.Join(adminDir, "refs", "bisect", "bad.lock"), "l")
 	for _, err := range []error{
-		syscall.Mkfifo(filepath.Join(entry, "MERGE_HEAD"), 0o600),
-		os.Symlink(outside, filepath.Join(entry, "rebase-merge")),
-		os.Symlink(filepath.Join(outside, "secret"), filepath.Join(entry, "AUTO_MERGE")),
-		os.Symlink(filepath.Join(outside, "secret"), filepath.Join(entry, "sequencer", "head")),
+		syscall.Mkfifo(filepath.Join(adminDir, "MERGE_HEAD"), 0o600),
+		os.Symlink(outside, filepath.Join(adminDir, "rebase-merge")),
+		os.Symlink(filepath.Join(outside, "secret"), filepath.Join(adminDir, "AUTO_MERGE")),
+		os.Symlink(filepath.Join(outside, "secret"), filepath.Join(adminDir, "sequencer", "head")),
 	} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	files, err := readOperation(entry)
+	files, err := readOperation(adminDir)
 	if err != nil || len(files) != 2 || string(files["MERGE_MSG"]) != "m" || string(files["sequencer/todo"]) != "t" {
 		t.Errorf("%q, %v", files, err)
 	}
-	// Writing something else there removes the links, and nothing behind them.
-	if err := writeOperation(entry, map[string][]byte{"rebase-merge/onto": []byte("o")}); err != nil {
+	// Writing another operation removes the symlinks, but not their targets.
+	if err := writeOperation(adminDir, map[string][]byte{"rebase-merge/onto": []byte("o")}); err != nil {
 		t.Fatal(err)
 	}
-	got, err := readOperation(entry)
+	got, err := readOperation(adminDir)
 	if err != nil || len(got) != 1 || string(got["rebase-merge/onto"]) != "o" {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -57,8 +58,7 @@ func TestWhatIsUnderWayIsReadAsDataAndThroughNoLink(t *testing.T) {
 	}
 }
 
-// A state is a commit that anybody could have made: of what it says was under way, only what git writes for that is
-// ever written.
+// ReadOperation returns only files that git itself writes for an operation in progress: the commit may be forged.
 func TestOnlyWhatSaysWhatIsUnderWayComesOutOfAState(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -67,14 +67,14 @@ func TestOnlyWhatSaysWhatIsUnderWayComesOutOfAState(t *testing.T) {
 	for _, name := range []string{"git/MERGE_HEAD", "git/config", "git/hooks/post-checkout", "git/commondir", "git/index", "outside/gitdir", "outside/MERGE_MSG"} {
 		l.Git("update-index", "--add", "--cacheinfo", "100644,"+blob+","+name)
 	}
-	held := l.Git("commit-tree", l.Git("write-tree"), "-m", "forged")
-	u, err := ReadOperation(t.Context(), repo, State{OperationCommit: held})
+	operation := l.Git("commit-tree", l.Git("write-tree"), "-m", "forged")
+	u, err := ReadOperation(t.Context(), repo, State{OperationCommit: operation})
 	if err != nil || len(u.Files) != 1 || string(u.Files["MERGE_HEAD"]) != "a\n" || len(u.HostFiles) != 1 || string(u.HostFiles["MERGE_MSG"]) != "a\n" {
 		t.Errorf("%+v, %v", u, err)
 	}
 }
 
-// Conflicts come back as they were, with everything else that was staged.
+// ReadOperation returns the unmerged entries of a captured index, and a tree of its merged entries.
 func TestConflictsAreHeldWithWhatElseIsStaged(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -96,9 +96,9 @@ func TestConflictsAreHeldWithWhatElseIsStaged(t *testing.T) {
 		stages = append(stages, c.Stage+" "+c.Path)
 	}
 	if !slices.Equal(stages, []string{"1 a.txt", "2 a.txt", "3 a.txt"}) {
-		t.Errorf("%q", stages)
+		t.Errorf("the conflicts are %q", stages)
 	}
 	if got := strings.Fields(l.Git("ls-tree", "-r", "--name-only", u.MergedTree)); !slices.Equal(got, []string{"beside", "dir/b.txt", "link", "run.sh"}) {
-		t.Errorf("%q", got)
+		t.Errorf("the merged tree holds %q", got)
 	}
 }

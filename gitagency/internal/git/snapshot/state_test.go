@@ -8,8 +8,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 )
 
-// What a state says of itself is in a commit that anybody could have made: of a part that names no object nothing is
-// left, and what is written is read again.
+// parseState drops values that are no object id or branch, because the commit message may be forged; and it reads the
+// trailers that State writes.
 func FuzzParseState(f *testing.F) {
 	const oid = "0123456789abcdef0123456789abcdef01234567"
 	f.Add("words\n\nAgency-Invocation: x\nAgency-Base: " + oid + "\nAgency-Head: " + oid + "\nAgency-On: refs/heads/b\nAgency-Index: " + oid)
@@ -19,11 +19,11 @@ func FuzzParseState(f *testing.F) {
 		s := parseState(message)
 		for _, part := range []string{s.Base, s.Head, s.BranchTip, s.IndexTree, s.OperationCommit} {
 			if part != "" && !object.IsOID(part) {
-				t.Errorf("%q is no object", part)
+				t.Errorf("%q is not an object id", part)
 			}
 		}
 		if s.HeadRef != "" && s.HeadRef != git.DetachedHead && !strings.HasPrefix(s.HeadRef, "refs/heads/") {
-			t.Errorf("%q is no branch", s.HeadRef)
+			t.Errorf("%q is not a branch", s.HeadRef)
 		}
 		if s.Head == "" {
 			return

@@ -14,8 +14,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/repotest"
 )
 
-// newArchive is a lab with a history in which there is one of every kind: files that are deltas of each other, one
-// that is gone again, a link, an executable, a submodule, a merge.
+// newHistoryLab makes a repository whose history has each kind of object: files that are deltas of each other, a deleted
+// file, a symlink, an executable, a submodule and a merge.
 func newArchive(t *testing.T) *gittest.Lab {
 	t.Helper()
 	l := gittest.New(t)
@@ -38,6 +38,7 @@ func newArchive(t *testing.T) *gittest.Lab {
 	return l
 }
 
+// verifyHead verifies HEAD and everything reachable from it.
 func verifyLab(l *gittest.Lab) VerifyResult {
 	l.T.Helper()
 	v, err := Verify(l.T.Context(), repotest.OpenRepo(l), l.Git("rev-parse", "HEAD"), nil)
@@ -45,12 +46,13 @@ func verifyLab(l *gittest.Lab) VerifyResult {
 	return v
 }
 
-// reachable is what git itself counts.
+// countReachable returns the number of objects that git counts.
 func reachable(l *gittest.Lab) int {
 	l.T.Helper()
 	return strings.Count(l.Git("rev-list", "--objects", "HEAD"), "\n") + 1
 }
 
+// flipByte returns a function that inverts one byte.
 func flip(at int) func([]byte) []byte {
 	return func(data []byte) []byte { data[at] ^= 0xff; return data }
 }
@@ -77,8 +79,8 @@ func TestAFlippedByteOfALooseObjectIsFoundWhereverItIs(t *testing.T) {
 	t.Parallel()
 	l := newArchive(t)
 	for name, rev := range map[string]string{
-		"commit": "HEAD", "commit of the history": "HEAD~3", "tree": "HEAD^{tree}", "tree below": "HEAD:deep/er",
-		"blob": "HEAD:deep/er/file", "blob of the history": "HEAD~2:gone", "link": "HEAD:link",
+		"commit": "HEAD", "earlier commit": "HEAD~3", "tree": "HEAD^{tree}", "subdirectory": "HEAD:deep/er",
+		"blob": "HEAD:deep/er/file", "earlier blob": "HEAD~2:gone", "symlink": "HEAD:link",
 	} {
 		oid, kind := l.Git("rev-parse", rev), l.Git("cat-file", "-t", rev)
 		fi, err := os.Stat(l.LoosePath(oid))
@@ -93,7 +95,7 @@ func TestAFlippedByteOfALooseObjectIsFoundWhereverItIs(t *testing.T) {
 		}
 	}
 	if v := verifyLab(l); len(v.Damages) > 0 {
-		t.Errorf("and afterwards: %+v", v)
+		t.Errorf("after all files were restored: %+v", v)
 	}
 }
 
@@ -109,7 +111,7 @@ func TestAFlippedByteOfAPackIsFoundWhereverItIs(t *testing.T) {
 	l.Must(err)
 	commit, repo := l.Git("rev-parse", "HEAD"), repotest.OpenRepo(l)
 	size := int(fi.Size())
-	positions := []int{0, 4, 7, 8, 11, 12, 13, 14, size - 1, size - 20, size - 21, size - 22} // the head, the first object, the checksum, the last object
+	positions := []int{0, 4, 7, 8, 11, 12, 13, 14, size - 1, size - 20, size - 21, size - 22} // header, first object, checksum, last object
 	for at := 15; at < size; at += 23 {
 		positions = append(positions, at)
 	}
@@ -123,7 +125,7 @@ func TestAFlippedByteOfAPackIsFoundWhereverItIs(t *testing.T) {
 	}
 }
 
-// Objects that are whole, but not those that their names say, are what git itself does not notice when it reads them.
+// Verify finds valid objects stored under the name of another object, which git does not notice when it reads them.
 func TestAnObjectInThePlaceOfAnotherIsFound(t *testing.T) {
 	t.Parallel()
 	l := newArchive(t)
@@ -143,7 +145,7 @@ func TestAnObjectInThePlaceOfAnotherIsFound(t *testing.T) {
 		}
 		restore()
 	}
-	// A replacement is somebody's wish, and no damage.
+	// A replace ref is no damage.
 	l.Git("replace", blob, l.Git("rev-parse", "HEAD:link"))
 	if v := verifyLab(l); len(v.Damages) > 0 {
 		t.Errorf("%+v", v)
@@ -192,7 +194,7 @@ func TestAHistoryThatWasCutOffIsToldFromOneThatIsDamaged(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 	if again := verifyLab(&partial); again.PromisedObjects != v.PromisedObjects {
-		t.Error("it was fetched")
+		t.Error("promised objects were fetched")
 	}
 }
 

@@ -46,11 +46,11 @@ func TestASparseCheckoutIsInherited(t *testing.T) {
 			repo := repotest.OpenRepo(l)
 			w := repotest.AddSandbox(l, repo)
 			if gittest.Exists(filepath.Join(w.Tree, "other")) || !gittest.Exists(filepath.Join(w.Tree, "dir/b.txt")) {
-				t.Error("the patterns are not those of the main worktree")
+				t.Error("the sparse patterns are not those of the main worktree")
 			}
 			repotest.RequireClean(l, w)
 			if got := captureSpec(l, repo, repotest.SpecOf(l, w)); got.Dirty || got.Commit != got.BranchTip {
-				t.Errorf("a clean tree counts as changed: %+v", got)
+				t.Errorf("a clean worktree counts as changed: %+v", got)
 			}
 		})
 	}
@@ -59,17 +59,17 @@ func TestASparseCheckoutIsInherited(t *testing.T) {
 func TestNoHookRunsWhileAWorktreeComesAndGoes(t *testing.T) {
 	t.Parallel()
 	for name, place := range map[string]func(l *gittest.Lab) string{
-		"in the repository": func(l *gittest.Lab) string { return filepath.Join(l.Root, ".git/hooks") },
-		"by the user's configuration": func(l *gittest.Lab) string {
+		"in .git/hooks": func(l *gittest.Lab) string { return filepath.Join(l.Root, ".git/hooks") },
+		"core.hooksPath in the user's config": func(l *gittest.Lab) string {
 			dir := filepath.Join(l.T.TempDir(), "hooks")
 			l.ConfigureGlobal("core.hooksPath", dir)
 			return dir
 		},
-		"by the repository's, in the tree itself": func(l *gittest.Lab) string {
+		"core.hooksPath in the repository's config, in the worktree": func(l *gittest.Lab) string {
 			l.Git("config", "core.hooksPath", "githooks")
 			return filepath.Join(l.Root, "githooks")
 		},
-		"by the command line": func(l *gittest.Lab) string {
+		"core.hooksPath in the environment": func(l *gittest.Lab) string {
 			dir := filepath.Join(l.T.TempDir(), "hooks")
 			l.Env = append(l.Env, "GIT_CONFIG_PARAMETERS='core.hooksPath'='"+dir+"'", "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=core.hooksPath", "GIT_CONFIG_VALUE_0="+dir)
 			return dir
@@ -84,12 +84,12 @@ func TestNoHookRunsWhileAWorktreeComesAndGoes(t *testing.T) {
 				l.WriteIn(dir, hook, "#!/bin/sh\necho "+hook+" >>'"+witness+"'\nexit 1\n")
 				l.Must(os.Chmod(filepath.Join(dir, hook), 0o755))
 			}
-			if strings.HasPrefix(dir, l.Root+"/githooks") { // so that the new tree has them too
+			if strings.HasPrefix(dir, l.Root+"/githooks") { // so that the new worktree has the hooks as well
 				l.Git("-c", "core.hooksPath=/dev/null", "add", "-A")
 				l.Git("-c", "core.hooksPath=/dev/null", "commit", "-q", "-m", "hooks")
 			}
 			if _, err := l.TryGit(l.Root, "update-ref", "refs/heads/probe", "HEAD"); err == nil || !gittest.Exists(witness) {
-				t.Fatal("git does not run the hooks; the test would prove nothing")
+				t.Fatal("git does not run the hooks; the test is void")
 			}
 			l.Must(os.Remove(witness))
 
@@ -104,7 +104,7 @@ func TestNoHookRunsWhileAWorktreeComesAndGoes(t *testing.T) {
 			l.Must(repo.RemoveAdminDir(w.Name))
 			l.Must(repo.DeleteRef(t.Context(), w.Branch, head))
 			if ran, err := os.ReadFile(witness); err == nil {
-				t.Errorf("these ran: %s", ran)
+				t.Errorf("these hooks ran: %s", ran)
 			}
 		})
 	}

@@ -34,9 +34,9 @@ func TestACaptureCoversAnEarlierOneWhileNothingIsMissing(t *testing.T) {
 	l.WriteIn(w.Tree, "staged", "and changed\n")
 	before := capture()
 	covers("itself", before, before, true)
-	covers("the same again", capture(), before, true)
+	covers("an unchanged worktree", capture(), before, true)
 	l.GitIn(w.Tree, "commit", "-q", "-m", "on top")
-	covers("the staged is committed, by somebody else", capture(), before, false)
-	covers("the other way round", before, capture(), false)
-	covers("nothing at all", "", before, false)
+	covers("the index was committed", capture(), before, false)
+	covers("an earlier capture of a later one", before, capture(), false)
+	covers("no commit", "", before, false)
 }

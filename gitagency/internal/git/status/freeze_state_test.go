@@ -15,32 +15,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What has come, changed or gone between the two looks is noticed, and what is ignored is not.
+// CheckStable must report paths that were created, changed or removed since the first scan, and no ignored paths.
 func TestWhatMovesBetweenTwoLooksIsNoticed(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		move func(l *gittest.Lab, tree string)
-		want string // part of what is said; empty when nothing is
+		change func(l *gittest.Lab, tree string)
+		want   string // part of a reported path; empty: no error
 	}{
-		"nothing":                     {func(*gittest.Lab, string) {}, ""},
-		"a tracked file":              {func(l *gittest.Lab, tree string) { l.WriteIn(tree, "dir/b.txt", "else\n") }, "dir/b.txt"},
-		"the mode of one":             {func(l *gittest.Lab, tree string) { l.Must(os.Chmod(filepath.Join(tree, "dir/b.txt"), 0o755)) }, "dir/b.txt"},
-		"one that goes":               {func(l *gittest.Lab, tree string) { l.Must(os.Remove(filepath.Join(tree, "dir/b.txt"))) }, "dir/b.txt"},
-		"one that comes back":         {func(l *gittest.Lab, tree string) { l.WriteIn(tree, "a.txt", "a\n") }, "a.txt"},
-		"a directory that goes":       {func(l *gittest.Lab, tree string) { l.Must(os.RemoveAll(filepath.Join(tree, "dir"))) }, "dir/"},
-		"a new file":                  {func(l *gittest.Lab, tree string) { l.WriteIn(tree, "dir/new", "n\n") }, "dir/new"},
-		"a new directory":             {func(l *gittest.Lab, tree string) { l.WriteIn(tree, "fresh/new", "n\n") }, "fresh/"},
-		"an untracked file":           {func(l *gittest.Lab, tree string) { l.WriteIn(tree, "stray", "else\n") }, "stray"},
-		"one that is new beside it":   {func(l *gittest.Lab, tree string) { l.WriteIn(tree, "loose/more", "m\n") }, "loose"},
-		"one that goes beside it":     {func(l *gittest.Lab, tree string) { l.Must(os.Remove(filepath.Join(tree, "loose/file"))) }, "loose/file"},
-		"an ignored file":             {func(l *gittest.Lab, tree string) { l.WriteIn(tree, "dir/x.o", "object\n") }, ""},
-		"one in an ignored directory": {func(l *gittest.Lab, tree string) { l.WriteIn(tree, "build/x", "object\n") }, ""},
-		"what no commit can hold":     {func(l *gittest.Lab, tree string) { gittest.MakeFIFO(l.T, filepath.Join(tree, "pipe")) }, "pipe"},
-		"what came and went": {func(l *gittest.Lab, tree string) {
+		"no change":                          {func(*gittest.Lab, string) {}, ""},
+		"a tracked file":                     {func(l *gittest.Lab, tree string) { l.WriteIn(tree, "dir/b.txt", "else\n") }, "dir/b.txt"},
+		"the mode of a tracked file":         {func(l *gittest.Lab, tree string) { l.Must(os.Chmod(filepath.Join(tree, "dir/b.txt"), 0o755)) }, "dir/b.txt"},
+		"a removed tracked file":             {func(l *gittest.Lab, tree string) { l.Must(os.Remove(filepath.Join(tree, "dir/b.txt"))) }, "dir/b.txt"},
+		"a tracked file created again":       {func(l *gittest.Lab, tree string) { l.WriteIn(tree, "a.txt", "a\n") }, "a.txt"},
+		"a removed directory":                {func(l *gittest.Lab, tree string) { l.Must(os.RemoveAll(filepath.Join(tree, "dir"))) }, "dir/"},
+		"a new file":                         {func(l *gittest.Lab, tree string) { l.WriteIn(tree, "dir/new", "n\n") }, "dir/new"},
+		"a new directory":                    {func(l *gittest.Lab, tree string) { l.WriteIn(tree, "fresh/new", "n\n") }, "fresh/"},
+		"an untracked file":                  {func(l *gittest.Lab, tree string) { l.WriteIn(tree, "stray", "else\n") }, "stray"},
+		"a new file beside an untracked one": {func(l *gittest.Lab, tree string) { l.WriteIn(tree, "loose/more", "m\n") }, "loose"},
+		"a removed untracked file":           {func(l *gittest.Lab, tree string) { l.Must(os.Remove(filepath.Join(tree, "loose/file"))) }, "loose/file"},
+		"an ignored file":                    {func(l *gittest.Lab, tree string) { l.WriteIn(tree, "dir/x.o", "object\n") }, ""},
+		"a file in an ignored directory":     {func(l *gittest.Lab, tree string) { l.WriteIn(tree, "build/x", "object\n") }, ""},
+		"a named pipe":                       {func(l *gittest.Lab, tree string) { gittest.MakeFIFO(l.T, filepath.Join(tree, "pipe")) }, "pipe"},
+		"a file created and removed": {func(l *gittest.Lab, tree string) {
 			l.WriteIn(tree, "dir/x", "")
 			l.Must(os.Remove(filepath.Join(tree, "dir/x")))
 		}, "dir/x"},
-		"what was ignored, and went": {func(l *gittest.Lab, tree string) {
+		"an ignored file created and removed": {func(l *gittest.Lab, tree string) {
 			l.WriteIn(tree, "dir/x.o", "")
 			l.Must(os.Remove(filepath.Join(tree, "dir/x.o")))
 		}, ""},
@@ -55,12 +55,12 @@ func TestWhatMovesBetweenTwoLooksIsNoticed(t *testing.T) {
 			l.WriteIn(w.Tree, "loose/file", "f\n")
 			l.Must(os.Remove(filepath.Join(w.Tree, "a.txt")))
 			s := repotest.SpecOf(l, w)
-			s.InUse, s.ChangingDirs = true, []string{"", "dir/", "loose"} // else it is not told what came and went there
+			s.InUse, s.ChangingDirs = true, []string{"", "dir/", "loose"} // watched: names that come and go are reported only there
 			g, err := CollectWorktree(t.Context(), repo, s, l.Git("rev-parse", "main"))
 			l.Must(err)
 			defer func() { l.Must(g.Close()) }()
-			g.scan.result.consistent = false // as where times do not tell
-			c.move(l, w.Tree)
+			g.scan.result.consistent = false // as if timestamps proved nothing
+			c.change(l, w.Tree)
 			err = g.CheckStable(t.Context())
 			var moved *StillChangingError
 			switch {
@@ -75,10 +75,11 @@ func TestWhatMovesBetweenTwoLooksIsNoticed(t *testing.T) {
 	}
 }
 
-// The same of what is not looked at: what was not to be checked out and comes, and a submodule that goes.
+// CheckStable must report entries that the scan does not read: a skip-worktree file that is created, and the directory of
+// a submodule that is removed.
 func TestWhatIsNotLookedAtIsMissedWhenItComesOrGoes(t *testing.T) {
 	t.Parallel()
-	for name, move := range map[string]func(l *gittest.Lab, tree string){
+	for name, change := range map[string]func(l *gittest.Lab, tree string){
 		"dir/b.txt": func(l *gittest.Lab, tree string) { l.WriteIn(tree, "dir/b.txt", "back\n") },
 		"module":    func(l *gittest.Lab, tree string) { l.Must(os.Remove(filepath.Join(tree, "module"))) },
 	} {
@@ -93,13 +94,13 @@ func TestWhatIsNotLookedAtIsMissedWhenItComesOrGoes(t *testing.T) {
 			l.Must(os.Remove(filepath.Join(w.Tree, "dir/b.txt")))
 			l.Must(os.Mkdir(filepath.Join(w.Tree, "module"), 0o755))
 			s := repotest.SpecOf(l, w)
-			s.InUse, s.ChangingDirs = true, []string{"", "dir/"} // else it is not told what came and went there
+			s.InUse, s.ChangingDirs = true, []string{"", "dir/"} // watched: names that come and go are reported only there
 			g, err := CollectWorktree(t.Context(), repo, s, head)
 			l.Must(err)
 			defer func() { l.Must(g.Close()) }()
 			g.scan.result.consistent = false
 			l.Must(g.CheckStable(t.Context()))
-			move(l, w.Tree)
+			change(l, w.Tree)
 			var moved *StillChangingError
 			if err := g.CheckStable(t.Context()); !errors.As(err, &moved) || !strings.Contains(strings.Join(moved.Paths, "\n"), name) {
 				t.Errorf("got %v", err)
@@ -108,8 +109,8 @@ func TestWhatIsNotLookedAtIsMissedWhenItComesOrGoes(t *testing.T) {
 	}
 }
 
-// The clock by which files are stamped stands still for some milliseconds. A directory that changes twice meanwhile looks
-// the same.
+// CheckStable must report a directory that changed twice within one tick of the file timestamp clock, which takes some
+// milliseconds: its stat data is the same after both changes.
 func TestADirectoryThatChangesTwiceInOneTickIsNoticed(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -125,13 +126,14 @@ func TestADirectoryThatChangesTwiceInOneTickIsNoticed(t *testing.T) {
 	l.WriteIn(w.Tree, "second", "s\n")
 	var st unix.Stat_t
 	l.Must(unix.Lstat(w.Tree, &st))
-	g.scan.result.root.stat, g.scan.result.root.isRacy = git.FileStatOf(&st), true // as if that had been in the same tick
+	g.scan.result.root.stat, g.scan.result.root.isRacy = git.FileStatOf(&st), true // as if the change had been in the same tick
 	if err := g.CheckStable(t.Context()); !errors.As(err, new(*StillChangingError)) {
 		t.Errorf("got %v", err)
 	}
 }
 
-// Programs make directories and remove them again. One that has gone since the tree was listed means to look anew.
+// classifyUntracked must return a *StillChangingError, so that the worktree is scanned again, for a directory that was
+// removed after it was listed.
 func TestADirectoryThatHasJustGoneIsNoError(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -148,8 +150,8 @@ func TestADirectoryThatHasJustGoneIsNoError(t *testing.T) {
 	}
 }
 
-// Where times tell that nothing had changed when a look began, what came later is not part of the state, and only what
-// was read has to be what it was.
+// If timestamps prove that nothing had changed when the scan began, later changes are not part of the state, and
+// CheckStable must only report changes of the paths that were read.
 func TestWhatWasReadIsLookedAtAgain(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -158,10 +160,10 @@ func TestWhatWasReadIsLookedAtAgain(t *testing.T) {
 	l.WriteIn(w.Tree, "a.txt", "changed\n")
 	l.WriteIn(w.Tree, "stray", "s\n")
 	l.WriteIn(w.Tree, "loose/file", "f\n")
-	later := time.Now().Add(time.Hour) // else everything is as young as the index, and read
+	later := time.Now().Add(time.Hour) // otherwise every file is as young as the index, and read
 	l.Must(os.Chtimes(filepath.Join(repo.AdminDir(w.Name), "index"), later, later))
 	head := l.Git("rev-parse", "main")
-	gather := func() WorktreeContents {
+	collect := func() WorktreeContents {
 		t.Helper()
 		s := repotest.SpecOf(l, w)
 		s.InUse = true
@@ -173,30 +175,31 @@ func TestWhatWasReadIsLookedAtAgain(t *testing.T) {
 			}
 			l.Must(g.Close())
 			if time.Now().After(deadline) {
-				t.Fatal("the clock never moves on")
+				t.Fatal("no scan was consistent by its timestamps")
 			}
 		}
 	}
 	for name, c := range map[string]struct {
-		move    func()
-		noticed bool
+		change   func()
+		reported bool
 	}{
-		"nothing":                   {func() {}, false},
-		"what was not read":         {func() { l.WriteIn(w.Tree, "dir/b.txt", "later\n") }, false},
+		"no change":                 {func() {}, false},
+		"a file that was not read":  {func() { l.WriteIn(w.Tree, "dir/b.txt", "later\n") }, false},
 		"a changed file":            {func() { l.WriteIn(w.Tree, "a.txt", "later\n") }, true},
-		"an untracked one":          {func() { l.WriteIn(w.Tree, "stray", "later\n") }, true},
+		"an untracked file":         {func() { l.WriteIn(w.Tree, "stray", "later\n") }, true},
 		"a name in a new directory": {func() { l.WriteIn(w.Tree, "loose/more", "later\n") }, true},
 	} {
-		g := gather()
-		c.move()
-		if err := g.CheckStable(t.Context()); errors.As(err, new(*StillChangingError)) != c.noticed {
+		g := collect()
+		c.change()
+		if err := g.CheckStable(t.Context()); errors.As(err, new(*StillChangingError)) != c.reported {
 			t.Errorf("%s: got %v", name, err)
 		}
 		l.Must(g.Close())
 	}
 }
 
-// Who works on a branch of his own commits there. Then HEAD was read too early, however little else has changed.
+// IsGitStateUnchanged must notice a commit on the branch that is checked out, even if that is not the branch of the
+// sandbox: HEAD was read before it.
 func TestACommitOnAnotherBranchIsNoticedWhileAStateIsTaken(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -208,7 +211,7 @@ func TestACommitOnAnotherBranchIsNoticedWhileAStateIsTaken(t *testing.T) {
 	x, _, err := readPlainIndex(repo, w.Name, object.SHA1)
 	l.Must(err)
 	if !IsGitStateUnchanged(repo, s, x, was) {
-		t.Error("nothing has changed")
+		t.Error("reported as changed without a change")
 	}
 	l.GitIn(w.Tree, "commit", "-q", "--allow-empty", "-m", "theirs")
 	if IsGitStateUnchanged(repo, s, x, was) {

@@ -14,16 +14,17 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/repotest"
 )
 
-// portrait is a worktree, and what it looks like.
+// statCacheFixture is a worktree with a stat cache of it.
 type portrait struct {
 	*gittest.Lab
 	repo *git.Repo
 	git.WorktreeSpec
 	mirror   *git.Mirror
-	likeness []byte
-	tree     string
+	likeness []byte // the stat cache
+	tree     string // tree that the cache stands for
 }
 
+// newStatCacheFixture creates a sandbox worktree with changed, untracked, ignored and nested files, and its stat cache.
 func newPortrait(t *testing.T) *portrait {
 	t.Helper()
 	l := gittest.New(t)
@@ -44,101 +45,102 @@ func newPortrait(t *testing.T) *portrait {
 	return p
 }
 
-// look draws the likeness, when everything is old enough to have one.
+// record creates the stat cache if there is none. It retries until all files are older than the scan.
 func (p *portrait) look() {
 	p.T.Helper()
-	p.repo = repotest.OpenRepo(p.Lab) // with the settings of now
+	p.repo = repotest.OpenRepo(p.Lab) // with the present configuration
 	for until := time.Now().Add(gittest.Timeout); p.likeness == nil; {
 		var err error
 		p.tree, p.likeness, err = WorkTreeWithStatCache(p.T.Context(), p.mirror, p.WorktreeSpec, p.Git("rev-parse", "HEAD"), ReadConfigDigest(p.repo))
 		p.Must(err)
 		if time.Now().After(until) {
-			p.T.Fatal("there is no likeness")
+			p.T.Fatal("no stat cache was created")
 		}
 	}
 }
 
-// recognised reports whether the worktree is taken for what it was, all of it.
+// matches reports whether the worktree still matches the stat cache. It fails the test if the tree is another one.
 func (p *portrait) recognised() bool {
 	p.T.Helper()
 	repo := repotest.OpenRepo(p.Lab)
 	tree := TreeFromStatCache(repo, p.WorktreeSpec, ReadConfigDigest(repo), p.likeness)
 	if tree != "" && tree != p.tree {
-		p.T.Fatalf("it is said to be %s, and was %s", tree, p.tree)
+		p.T.Fatalf("tree from the stat cache is %s, want %s", tree, p.tree)
 	}
 	return tree != ""
 }
 
-// Whatever anybody does to a worktree, and to what says how it is to be understood, it is not taken for what it was. What is
-// of no account is.
+// TreeFromStatCache must not match after any change of the files, of the ignore rules, of the index or of the
+// configuration. Changes of ignored files do not count.
 func TestAWorktreeIsKnownByItsLikenessUntilSomethingChanges(t *testing.T) {
 	t.Parallel()
 	p := newPortrait(t)
 	in := func(name string) string { return filepath.Join(p.Dir, name) }
 	if !p.recognised() {
-		t.Fatal("it is not known again")
+		t.Fatal("an unchanged worktree does not match")
 	}
 	p.WriteIn(p.Dir, "out/of", "another way\n")
 	p.WriteIn(p.Dir, "out/more", "ignored\n")
 	p.WriteIn(p.Dir, "new/x.tmp", "still ignored\n")
 	if !p.recognised() {
-		t.Error("what is ignored counts")
+		t.Error("no match after changes of ignored files")
 	}
 	for _, c := range []struct {
-		what string
-		do   func()
+		what   string
+		change func()
 	}{
-		{"a byte, at the same length and time", func() {
+		{"content, with the same size and mtime", func() {
 			fi, err := os.Stat(in("dir/b.txt"))
 			p.Must(err)
 			p.Must(os.WriteFile(in("dir/b.txt"), []byte("B\n"), 0o644))
 			p.Must(os.Chtimes(in("dir/b.txt"), fi.ModTime(), fi.ModTime()))
 		}},
-		{"a file that nobody tracks", func() { p.WriteIn(p.Dir, "new/untracked", "v\n") }},
-		{"a file that came", func() { p.WriteIn(p.Dir, "dir/came", "c\n") }},
-		{"a file that went", func() { p.Must(os.Remove(in("dir/came"))) }},
-		{"a file that came where nobody tracks any", func() { p.WriteIn(p.Dir, "new/deeper/x", "c\n") }},
-		{"a program", func() { p.Must(os.Chmod(in("a.txt"), 0o755)) }},
-		{"a link", func() { p.Must(os.Remove(in("link"))); p.Must(os.Symlink("run.sh", in("link"))) }},
-		{"a directory that is a link now", func() {
+		{"an untracked file", func() { p.WriteIn(p.Dir, "new/untracked", "v\n") }},
+		{"a new file", func() { p.WriteIn(p.Dir, "dir/came", "c\n") }},
+		{"a removed file", func() { p.Must(os.Remove(in("dir/came"))) }},
+		{"a new file in an untracked directory", func() { p.WriteIn(p.Dir, "new/deeper/x", "c\n") }},
+		{"executable bit", func() { p.Must(os.Chmod(in("a.txt"), 0o755)) }},
+		{"target of a symlink", func() { p.Must(os.Remove(in("link"))); p.Must(os.Symlink("run.sh", in("link"))) }},
+		{"a directory replaced by a symlink", func() {
 			p.Must(os.Rename(in("dir"), filepath.Join(filepath.Dir(p.Dir), "aside")))
 			p.Must(os.Symlink("../aside", in("dir")))
 		}},
-		{"and one again", func() {
+		{"the symlink replaced by the directory", func() {
 			p.Must(os.Remove(in("dir")))
 			p.Must(os.Rename(filepath.Join(filepath.Dir(p.Dir), "aside"), in("dir")))
 		}},
-		{"a repository that is none any more", func() { p.Must(os.Remove(in("nested/.git"))) }},
-		{"what is ignored", func() { p.WriteIn(p.Dir, ".gitignore", "*.p\n/out/\nquiet/.gitignore\n") }},
-		{"what is ignored, by a file that is ignored", func() { p.WriteIn(p.Dir, "quiet/.gitignore", "# somebody hears\n") }},
-		{"what is ignored where nobody tracks anything", func() { p.WriteIn(p.Dir, "new/.gitignore", "*.tnt\n") }},
-		{"what is ignored everywhere", func() { p.WriteIn(p.Root, ".git/info/exclude", "*.q\n") }},
-		{"what the user ignores", func() { p.WriteIn(filepath.Dir(p.Root), ".config/git/ignore", "*.r\n") }},
-		{"how lines end", func() { p.Git("config", "core.autocrlf", "input") }},
-		{"that worktrees have settings of their own", func() { p.Git("config", "extensions.worktreeConfig", "true") }},
-		{"how lines end there", func() { p.GitIn(p.Dir, "config", "--worktree", "core.autocrlf", "true") }},
-		{"how lines end there now", func() { p.GitIn(p.Dir, "config", "--worktree", "core.autocrlf", "input") }},
-		{"what is staged", func() { p.GitIn(p.Dir, "add", "a.txt") }},
-		{"what counts as a secret", func() { p.SecretPatterns = []string{"*.key"} }},
+		{"a nested repository without .git", func() { p.Must(os.Remove(in("nested/.git"))) }},
+		{".gitignore", func() { p.WriteIn(p.Dir, ".gitignore", "*.p\n/out/\nquiet/.gitignore\n") }},
+		{"an ignored .gitignore", func() { p.WriteIn(p.Dir, "quiet/.gitignore", "# somebody hears\n") }},
+		{"an untracked .gitignore", func() { p.WriteIn(p.Dir, "new/.gitignore", "*.tnt\n") }},
+		{"info/exclude", func() { p.WriteIn(p.Root, ".git/info/exclude", "*.q\n") }},
+		{"ignore file of the user", func() { p.WriteIn(filepath.Dir(p.Root), ".config/git/ignore", "*.r\n") }},
+		{"core.autocrlf", func() { p.Git("config", "core.autocrlf", "input") }},
+		{"extensions.worktreeConfig", func() { p.Git("config", "extensions.worktreeConfig", "true") }},
+		{"core.autocrlf in config.worktree", func() { p.GitIn(p.Dir, "config", "--worktree", "core.autocrlf", "true") }},
+		{"changed core.autocrlf in config.worktree", func() { p.GitIn(p.Dir, "config", "--worktree", "core.autocrlf", "input") }},
+		{"the index", func() { p.GitIn(p.Dir, "add", "a.txt") }},
+		{"secret patterns", func() { p.SecretPatterns = []string{"*.key"} }},
 	} {
-		c.do()
+		c.change()
 		if p.recognised() {
-			t.Errorf("%s: it is taken for what it was", c.what)
+			t.Errorf("%s: the stat cache still matches", c.what)
 		}
 		p.likeness = nil
 		if p.look(); !p.recognised() {
-			t.Errorf("%s: it is not known again", c.what)
+			t.Errorf("%s: a new stat cache does not match", c.what)
 		}
 	}
 }
 
-// What is included says how a worktree is to be understood, and only git knows when it is.
+// There must be no stat cache where only git knows which configuration applies to the worktree, as with conditional
+// includes.
 func TestThereIsNoLikenessWhereWorktreesIncludeWhatOthersDoNot(t *testing.T) {
 	t.Parallel()
 	for name, set := range map[string]func(p *portrait){
-		"by their branch":    func(p *portrait) { p.Git("config", "includeIf.onbranch:agency/**.path", "more") },
-		"by a file":          func(p *portrait) { p.GitIn(p.Dir, "config", "--worktree", "include.path", "more") },
-		"rules, and no file": func(p *portrait) { p.GitIn(p.Dir, "config", "--worktree", "core.excludesFile", "/nowhere") },
+		"onbranch include":                     func(p *portrait) { p.Git("config", "includeIf.onbranch:agency/**.path", "more") },
+		"include in config.worktree":           func(p *portrait) { p.GitIn(p.Dir, "config", "--worktree", "include.path", "more") },
+		"core.excludesFile in config.worktree": func(p *portrait) { p.GitIn(p.Dir, "config", "--worktree", "core.excludesFile", "/nowhere") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -149,71 +151,72 @@ func TestThereIsNoLikenessWhereWorktreesIncludeWhatOthersDoNot(t *testing.T) {
 			before := p.likeness
 			set(p)
 			repo := repotest.OpenRepo(p.Lab)
-			_, likeness, err := WorkTreeWithStatCache(t.Context(), p.mirror, p.WorktreeSpec, p.Git("rev-parse", "HEAD"), ReadConfigDigest(repo))
+			_, cache, err := WorkTreeWithStatCache(t.Context(), p.mirror, p.WorktreeSpec, p.Git("rev-parse", "HEAD"), ReadConfigDigest(repo))
 			p.Must(err)
-			if p.recognised() || likeness != nil || before == nil {
-				t.Errorf("it has one of %d bytes", len(likeness))
+			if p.recognised() || cache != nil || before == nil {
+				t.Errorf("got a stat cache of %d bytes", len(cache))
 			}
 		})
 	}
 }
 
-// A worktree that was written to a moment ago has no likeness, or one by which the next moment is told from it.
+// A stat cache created right after a write must be nil, or must not match after the next write of the same size.
 func TestALikenessIsNeverTooYoungToTell(t *testing.T) {
 	t.Parallel()
 	p := newPortrait(t)
 	name := filepath.Join(p.Dir, "dir", "b.txt")
 	for n := range 10 {
 		p.Must(os.WriteFile(name, []byte{byte('a' + n%2), '\n'}, 0o644))
-		_, likeness, err := WorkTreeWithStatCache(t.Context(), p.mirror, p.WorktreeSpec, p.Git("rev-parse", "HEAD"), ReadConfigDigest(p.repo))
+		_, cache, err := WorkTreeWithStatCache(t.Context(), p.mirror, p.WorktreeSpec, p.Git("rev-parse", "HEAD"), ReadConfigDigest(p.repo))
 		p.Must(err)
 		p.Must(os.WriteFile(name, []byte{byte('b' - n%2), '\n'}, 0o644))
-		if TreeFromStatCache(p.repo, p.WorktreeSpec, ReadConfigDigest(p.repo), likeness) != "" {
-			t.Fatalf("round %d: it is taken for what it was", n)
+		if TreeFromStatCache(p.repo, p.WorktreeSpec, ReadConfigDigest(p.repo), cache) != "" {
+			t.Fatalf("round %d: the stat cache still matches", n)
 		}
 	}
 }
 
-// Nor has one in which anything was written when the look began or since: on many a kernel the next write has the same time.
+// There must be no stat cache if a path has a ctime at or after the beginning of the scan: on many kernels the next write
+// gets the same timestamp.
 func TestWhatIsAsYoungAsTheLookHasNoLikeness(t *testing.T) {
 	t.Parallel()
 	p := newPortrait(t)
 	for _, name := range []string{"dir/b.txt", "dir", "new", "new/untracked", "new/.gitignore"} {
 		_, _, err := stableDiskTree(t.Context(), p.mirror, p.WorktreeSpec, p.Git("rev-parse", "HEAD"), func(g WorktreeContents) {
 			if g.scan.startedAt = time.Now().UnixNano(); g.newStatCache(worktreeDigest{}) == nil {
-				t.Errorf("%s: there is none of what is old", name)
+				t.Errorf("%s: no stat cache although all files are older", name)
 			}
 			at := g.scan.statNow(name).Ctime
-			for i := range g.scan.result.stats { // as if nothing else were younger
+			for i := range g.scan.result.stats { // make every other file older
 				if g.scan.result.stats[i].Ctime > at {
 					g.scan.result.stats[i].Ctime = 0
 				}
 			}
 			if g.scan.startedAt = at; g.newStatCache(worktreeDigest{}) != nil {
-				t.Errorf("%s: it is as young as the look", name)
+				t.Errorf("%s: stat cache of a file as young as the scan", name)
 			}
 		})
 		p.Must(err)
 	}
 }
 
-// Whatever lies where a likeness should, it is that or nothing.
+// FuzzParseStatCache checks that parseStatCache returns nil for damaged data.
 func FuzzParseLikeness(f *testing.F) {
-	ground := worktreeDigest{1, 2, 3}
+	digest := worktreeDigest{1, 2, 3}
 	seen := []pathStat{{".", git.FileStat{Ctime: 1}}}
 	for n := range 40 {
 		seen = append(seen, pathStat{fmt.Sprintf("dir/sub/%d", n), git.FileStat{Ctime: int64(n), Ino: 4}})
 	}
-	whole := encodeStatCache(ground, make([]byte, 20), seen)
-	l := parseStatCache(whole, ground)
+	whole := encodeStatCache(digest, make([]byte, 20), seen)
+	l := parseStatCache(whole, digest)
 	if l == nil || l.tree != strings.Repeat("0", 40) || !slices.Equal(l.groups, []statGroup{{".", 1}, {"dir/sub", 40}}) {
-		f.Fatalf("a whole one is read as %+v", l)
+		f.Fatalf("a valid stat cache is parsed as %+v", l)
 	}
 	if name, was := l.entry(2); string(name) != "1\x00" || was != (git.FileStat{Ctime: 1, Ino: 4}) {
 		f.Errorf("got %s %v", name, was)
 	}
 	if parseStatCache(whole, worktreeDigest{}) != nil {
-		f.Error("one on other ground is read")
+		f.Error("a stat cache with another digest was accepted")
 	}
 	f.Add(whole, -1, byte(0))
 	for i := 0; i < len(whole); i += 7 {
@@ -225,7 +228,7 @@ func FuzzParseLikeness(f *testing.F) {
 		if at >= 0 && at < len(data) {
 			data[at] ^= flip
 		}
-		l := parseStatCache(data, ground)
+		l := parseStatCache(data, digest)
 		if l == nil {
 			return
 		}
@@ -233,7 +236,7 @@ func FuzzParseLikeness(f *testing.F) {
 			l.entry(i)
 		}
 		if at >= 0 && at < len(whole) && flip != 0 && len(data) == len(whole) && string(data[:at]) == string(whole[:at]) {
-			t.Errorf("byte %d is another, and nobody noticed", at)
+			t.Errorf("byte %d was changed, and the data was accepted", at)
 		}
 	})
 }

@@ -142,7 +142,7 @@ func TestRemotesAreThoseThatOneCanPushTo(t *testing.T) {
 	}
 	l.Git("config", "remote.one.promisor", "true")
 	if remotes, err = ReadRemotes(t.Context(), repo); err != nil || remotes.CheckFullHistory() == nil {
-		t.Errorf("a partial clone is whole: %v", err)
+		t.Errorf("a partial clone passes CheckFullHistory: %v", err)
 	}
 }
 
@@ -166,7 +166,8 @@ func TestTheUserSaysWhichProtocolsAreSpoken(t *testing.T) {
 	}
 }
 
-// What is fetched is in the repository and no ref of it says so; what need not be fetched is not.
+// Fetch must store the objects of a remote ref in the repository without changing its refs, and return "" for a missing
+// ref. Push must report the answer of the remote.
 func TestFetchBringsWhatARefLeadsTo(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -185,8 +186,8 @@ func TestFetchBringsWhatARefLeadsTo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, wary := range []bool{false, true} {
-		c, err := NewPusher(repo, remote, at, wary)
+	for _, untrusted := range []bool{false, true} {
+		c, err := NewPusher(repo, remote, at, untrusted)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -195,7 +196,7 @@ func TestFetchBringsWhatARefLeadsTo(t *testing.T) {
 			t.Errorf("Fetch: %q, %v", got, err)
 		}
 		if got, err := c.Fetch(t.Context(), "refs/heads/nothing", at); got != "" || err != nil {
-			t.Errorf("Fetch of nothing: %q, %v", got, err)
+			t.Errorf("Fetch of a missing ref: %q, %v", got, err)
 		}
 		if answer, err := c.Push(t.Context(), at, "refs/heads/main"); answer.Accepted || answer.Reason == "" || err != nil {
 			t.Errorf("Push: %+v, %v", answer, err)
@@ -204,7 +205,7 @@ func TestFetchBringsWhatARefLeadsTo(t *testing.T) {
 			t.Errorf("Push: %+v, %v", answer, err)
 		}
 		if after := l.Git("for-each-ref"); after != before || l.Git("cat-file", "-t", theirs) != "commit" {
-			t.Errorf("refs are %s\nnow, and were %s", after, before)
+			t.Errorf("refs are\n%s\nand were\n%s", after, before)
 		}
 		if err := c.Close(); err != nil || gittest.Exists(c.dir) {
 			t.Errorf("Close: %v", err)
@@ -218,14 +219,14 @@ func TestFetchBringsWhatARefLeadsTo(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := c.Fetch(t.Context(), "refs/heads/main", at); err == nil {
-		t.Error("a remote that is gone has no branch")
+		t.Error("Fetch from a removed remote succeeded")
 	}
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
 }
 
-// Promise: what somebody else has learned of a remote since we looked is not forgotten again.
+// Promise: a remote-tracking ref that another process has moved since our fetch keeps its new value.
 func TestTrackLeavesWhatSomebodyElseHasWrittenDown(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -237,19 +238,19 @@ func TestTrackLeavesWhatSomebodyElseHasWrittenDown(t *testing.T) {
 	const ref = "refs/remotes/origin/main"
 	repo := repotest.OpenRepo(l)
 	for _, c := range []struct{ old, oid, want string }{
-		{"", first, first},      // it was not there
-		{first, second, second}, // it was where it is
-		{first, third, second},  // somebody has moved it
-		{"", third, second},     // somebody has made it
+		{"", first, first},      // the ref does not exist
+		{first, second, second}, // the old value is right
+		{first, third, second},  // the ref was moved meanwhile
+		{"", third, second},     // the ref was created meanwhile
 	} {
 		if err := UpdateTrackingRef(t.Context(), repo, ref, c.oid, c.old, "push"); err != nil {
 			t.Errorf("from %q to %s: %v", c.old, c.oid, err)
 		}
 		if got := l.Git("rev-parse", ref); got != c.want {
-			t.Errorf("from %q to %s: it is at %s", c.old, c.oid, got)
+			t.Errorf("from %q to %s: ref is at %s", c.old, c.oid, got)
 		}
 	}
 	if err := UpdateTrackingRef(t.Context(), repo, ref, strings.Repeat("1", 40), second, "push"); err == nil {
-		t.Error("it leads to a commit that is not there")
+		t.Error("moved to a missing commit")
 	}
 }

@@ -26,15 +26,17 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/repotest"
 )
 
-// inside is a repository that stands for what an agent has: all objects of the lab's, and its own on top.
+// sandboxRepo is the repository that an agent sees in a sandbox: a clone that shares the objects of the fixture and has
+// its own in addition.
 type inside struct {
 	l   *gittest.Lab
 	dir string
 }
 
+// sandboxRef is the branch that the sandbox may move.
 const ownRef = "refs/heads/agency/sandbox-" + gittest.SandboxName
 
-// newInside makes one, and the ref it may move, which is at main.
+// newSandboxRepo creates the clone, and sandboxRef at main in the fixture.
 func newInside(l *gittest.Lab) *inside {
 	l.T.Helper()
 	dir := filepath.Join(gittest.TempDir(l.T), "inside")
@@ -43,8 +45,10 @@ func newInside(l *gittest.Lab) *inside {
 	return &inside{l, dir}
 }
 
+// git runs git in the clone.
 func (a *inside) git(args ...string) string { a.l.T.Helper(); return a.l.GitIn(a.dir, args...) }
 
+// gitWithStdin runs git in the clone with standard input and returns its standard output.
 func (a *inside) feed(stdin string, args ...string) []byte {
 	a.l.T.Helper()
 	cmd := exec.CommandContext(a.l.T.Context(), "git", args...)
@@ -56,13 +60,13 @@ func (a *inside) feed(stdin string, args ...string) []byte {
 	return out
 }
 
-// object writes an object as it is, whatever git thinks of it.
+// writeObject writes an object with exactly this content, even if git considers it malformed.
 func (a *inside) object(kind, content string) string {
 	a.l.T.Helper()
 	return strings.TrimSpace(string(a.feed(content, "hash-object", "-t", kind, "-w", "--stdin", "--literally")))
 }
 
-// tree is a tree with entries such as "100644 name".
+// writeTree writes a tree. entries alternates between mode and name, such as "100644 name", and the object name.
 func (a *inside) tree(entries ...string) string {
 	a.l.T.Helper()
 	content := ""
@@ -74,6 +78,7 @@ func (a *inside) tree(entries ...string) string {
 	return a.object("tree", content)
 }
 
+// writeCommit writes a commit of a tree.
 func (a *inside) commitOf(tree string, parents ...string) string {
 	a.l.T.Helper()
 	text := "tree " + tree + "\n"
@@ -83,7 +88,7 @@ func (a *inside) commitOf(tree string, parents ...string) string {
 	return a.object("commit", text+"author A <a@example.com> 1 +0000\ncommitter A <a@example.com> 1 +0000\n\nx\n")
 }
 
-// commit changes a file and commits it.
+// commitFile writes a file and commits it in the clone.
 func (a *inside) commit(name, content string) string {
 	a.l.T.Helper()
 	a.l.WriteIn(a.dir, name, content)
@@ -92,13 +97,13 @@ func (a *inside) commit(name, content string) string {
 	return a.git("rev-parse", "HEAD")
 }
 
-// pack is what leads to tip and not to main.
+// packSinceMain returns a thin pack of the objects that tip and also reach and main does not.
 func (a *inside) pack(tip string, also ...string) []byte {
 	a.l.T.Helper()
 	return a.feed(tip+"\n"+strings.Join(also, "\n")+"\n^"+a.l.Git("rev-parse", "main")+"\n", "pack-objects", "--revs", "--thin", "--stdout", "-q")
 }
 
-// packOf holds these objects and no others.
+// packOnly returns a pack of exactly these objects.
 func (a *inside) packOf(oids ...string) []byte {
 	a.l.T.Helper()
 	list := ""
@@ -108,20 +113,20 @@ func (a *inside) packOf(oids ...string) []byte {
 	return a.feed(list, "pack-objects", "--stdout", "-q")
 }
 
-// incoming is a commit as it should come.
+// newRequest returns a valid request to receive a new commit.
 func (a *inside) incoming() ReceiveRequest {
 	a.l.T.Helper()
 	tip := a.commit("new.txt", "new\n")
 	return ReceiveRequest{Pack: bytes.NewReader(a.pack(tip)), Ref: ownRef, New: tip, Old: a.l.Git("rev-parse", "main"), Reason: "taken in"}
 }
 
-// gitDirState is all that is in the git directory of the lab.
+// gitDirState returns the state of all files in the git directory of the fixture.
 func gitDirState(l *gittest.Lab) map[string]string {
 	l.T.Helper()
 	return gittest.DiskState(l.T, filepath.Join(l.Root, ".git"))
 }
 
-// requireFsck fails the test when something is wrong with the lab's repository.
+// requireFsck fails the test if git fsck reports a problem in the repository of the fixture.
 func requireFsck(l *gittest.Lab) {
 	l.T.Helper()
 	if out, err := l.TryGit(l.Root, "fsck", "--full", "--strict", "--no-dangling"); err != nil || strings.TrimSpace(out) != "" {
@@ -129,7 +134,8 @@ func requireFsck(l *gittest.Lab) {
 	}
 }
 
-// appeared lists the names in got that are not in before, and those that differ, from the git directory on.
+// changedPaths lists the paths, relative to the git directory, that got has and before does not or with another state, and
+// those that are gone.
 func appeared(l *gittest.Lab, before, got map[string]string) []string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(got)) {
@@ -167,16 +173,16 @@ func TestTakeInBringsObjectsAndMovesOneRef(t *testing.T) {
 			want = append(want, "objects/pack/"+filepath.Base(p))
 		}
 		if got := appeared(l, before, after); !slices.Equal(got, append(want, ownRef)) {
-			t.Errorf("%s: there appeared %q", format, got)
+			t.Errorf("%s: changed paths are %q", format, got)
 		}
 		if got := l.Git("rev-parse", ownRef); got != in.New {
-			t.Errorf("%s: it is at %s", format, got)
+			t.Errorf("%s: ref is at %s", format, got)
 		}
 		if log := l.Reflog(ownRef); !strings.Contains(log, "taken in") {
-			t.Errorf("%s: its log is %q", format, log)
+			t.Errorf("%s: reflog is %q", format, log)
 		}
 		if got := l.Git("cat-file", "blob", staged); got != "staged" {
-			t.Errorf("%s: staged is %q", format, got)
+			t.Errorf("%s: staged blob is %q", format, got)
 		}
 		requireFsck(l)
 		if got := l.Files(ownRef)["new.txt"]; got != "100644 new\n" {
@@ -187,13 +193,13 @@ func TestTakeInBringsObjectsAndMovesOneRef(t *testing.T) {
 
 func TestTakeInLeavesNothingOfWhatItRefuses(t *testing.T) {
 	t.Parallel()
-	nothing := strings.Repeat("1", 40)
+	missing := strings.Repeat("1", 40)
 	tests := map[string]struct {
 		make func(a *inside, in *ReceiveRequest)
 		want func(error) bool
 	}{
-		"not a pack": {func(a *inside, in *ReceiveRequest) { in.Pack = strings.NewReader("something else\n") }, isA[*git.Error]},
-		"five bytes": {func(a *inside, in *ReceiveRequest) { in.Pack = strings.NewReader("PACK\x00") }, isA[*git.Error]},
+		"not a pack":       {func(a *inside, in *ReceiveRequest) { in.Pack = strings.NewReader("something else\n") }, isA[*git.Error]},
+		"a header cut off": {func(a *inside, in *ReceiveRequest) { in.Pack = strings.NewReader("PACK\x00") }, isA[*git.Error]},
 		"a damaged pack": {func(a *inside, in *ReceiveRequest) {
 			data := a.pack(in.New)
 			data[len(data)/2] ^= 1
@@ -203,7 +209,7 @@ func TestTakeInLeavesNothingOfWhatItRefuses(t *testing.T) {
 			data := a.pack(in.New)
 			in.Pack = bytes.NewReader(data[:len(data)-30])
 		}, isA[*git.Error]},
-		"a header that promises too much": {func(a *inside, in *ReceiveRequest) {
+		"a header with too many objects": {func(a *inside, in *ReceiveRequest) {
 			in.Pack = strings.NewReader("PACK\x00\x00\x00\x02\xff\xff\xff\xff")
 		}, isA[*git.Error]},
 		"an endless pack": {func(a *inside, in *ReceiveRequest) {
@@ -212,17 +218,17 @@ func TestTakeInLeavesNothingOfWhatItRefuses(t *testing.T) {
 		"a reader that fails": {func(a *inside, in *ReceiveRequest) {
 			in.Pack = io.MultiReader(bytes.NewReader(a.pack(in.New)[:40]), failing{})
 		}, nil},
-		"a git directory": {func(a *inside, in *ReceiveRequest) {
+		"a tree entry named .git": {func(a *inside, in *ReceiveRequest) {
 			config := a.object("blob", "[core]\n")
 			in.New = a.commitOf(a.tree("40000 .git", a.tree("100644 config", config)), in.Old)
 			in.Pack = bytes.NewReader(a.pack(in.New))
 		}, isA[*git.Error]},
-		"a git directory in disguise": {func(a *inside, in *ReceiveRequest) {
+		"a tree entry that HFS+ reads as .git": {func(a *inside, in *ReceiveRequest) {
 			config := a.object("blob", "[core]\n")
 			in.New = a.commitOf(a.tree("40000 .g\u200cit", a.tree("100644 config", config)), in.Old)
 			in.Pack = bytes.NewReader(a.pack(in.New))
 		}, isA[*git.Error]},
-		"a way out": {func(a *inside, in *ReceiveRequest) {
+		"a tree entry named ..": {func(a *inside, in *ReceiveRequest) {
 			in.New = a.commitOf(a.tree("40000 ..", a.tree("100644 x", a.object("blob", "x"))), in.Old)
 			in.Pack = bytes.NewReader(a.pack(in.New))
 		}, isA[*git.Error]},
@@ -231,23 +237,23 @@ func TestTakeInLeavesNothingOfWhatItRefuses(t *testing.T) {
 			in.New = a.commitOf(a.tree("100644 a/b", x), in.Old)
 			in.Pack = bytes.NewReader(a.packOf(in.New, a.git("rev-parse", in.New+"^{tree}"), x))
 		}, isA[*git.Error]},
-		"a link for .gitmodules": {func(a *inside, in *ReceiveRequest) {
+		"a symlink named .gitmodules": {func(a *inside, in *ReceiveRequest) {
 			in.New = a.commitOf(a.tree("120000 .gitmodules", a.object("blob", "x")), in.Old)
 			in.Pack = bytes.NewReader(a.pack(in.New))
 		}, isA[*git.Error]},
-		"a submodule that runs something": {func(a *inside, in *ReceiveRequest) {
+		"a submodule URL that is an option": {func(a *inside, in *ReceiveRequest) {
 			in.New = a.commitOf(a.tree("100644 .gitmodules", a.object("blob", "[submodule \"x\"]\n\tpath = x\n\turl = -u./x\n")), in.Old)
 			in.Pack = bytes.NewReader(a.pack(in.New))
 		}, isA[*git.Error]},
-		"no tree": {func(a *inside, in *ReceiveRequest) { in.Pack = bytes.NewReader(a.packOf(in.New)) }, isA[*git.Error]},
-		"no blob": {func(a *inside, in *ReceiveRequest) {
+		"missing tree": {func(a *inside, in *ReceiveRequest) { in.Pack = bytes.NewReader(a.packOf(in.New)) }, isA[*git.Error]},
+		"missing blob": {func(a *inside, in *ReceiveRequest) {
 			in.Pack = bytes.NewReader(a.packOf(in.New, a.git("rev-parse", in.New+"^{tree}")))
 		}, isA[*git.Error]},
-		"no parent": {func(a *inside, in *ReceiveRequest) {
+		"missing parent": {func(a *inside, in *ReceiveRequest) {
 			in.New = a.commit("later", "x")
 			in.Pack = bytes.NewReader(a.packOf(in.New, a.git("rev-parse", in.New+"^{tree}"), a.git("rev-parse", in.New+":later"), a.git("rev-parse", in.New+":new.txt")))
 		}, isA[*git.Error]},
-		"a commit in a tree's place": {func(a *inside, in *ReceiveRequest) {
+		"a commit instead of the tree": {func(a *inside, in *ReceiveRequest) {
 			in.New = a.commitOf(in.New, in.Old)
 			in.Pack = bytes.NewReader(a.packOf(in.New))
 		}, isA[*git.Error]},
@@ -257,19 +263,19 @@ func TestTakeInLeavesNothingOfWhatItRefuses(t *testing.T) {
 			in.New = a.commitOf(tree, in.Old)
 			in.Pack = bytes.NewReader(a.packOf(in.New, tree, x))
 		}, isA[*git.Error]},
-		"nothing at all":  {func(a *inside, in *ReceiveRequest) { in.Pack = nil }, isA[*git.Error]},
+		"no pack":         {func(a *inside, in *ReceiveRequest) { in.Pack = nil }, isA[*git.Error]},
 		"an empty stream": {func(a *inside, in *ReceiveRequest) { in.Pack = strings.NewReader("") }, isA[*git.Error]},
 		"an empty pack":   {func(a *inside, in *ReceiveRequest) { in.Pack = bytes.NewReader(a.packOf()) }, isA[*git.Error]},
-		"another pack": {func(a *inside, in *ReceiveRequest) {
+		"a pack of other objects": {func(a *inside, in *ReceiveRequest) {
 			in.Pack = bytes.NewReader(a.packOf(a.object("blob", "x")))
 		}, isA[*git.Error]},
-		"a blob for a commit": {func(a *inside, in *ReceiveRequest) {
+		"a blob for the commit": {func(a *inside, in *ReceiveRequest) {
 			in.New = a.git("rev-parse", "HEAD:a.txt")
 		}, nil},
-		"a tree for a commit": {func(a *inside, in *ReceiveRequest) {
+		"a tree for the commit": {func(a *inside, in *ReceiveRequest) {
 			in.New = a.git("rev-parse", "HEAD^{tree}")
 		}, nil},
-		"a tag for a commit": {func(a *inside, in *ReceiveRequest) {
+		"a tag for the commit": {func(a *inside, in *ReceiveRequest) {
 			a.git("tag", "-a", "-m", "x", "v1", in.New)
 			in.New = a.git("rev-parse", "v1")
 			in.Pack = bytes.NewReader(a.pack(in.New))
@@ -278,27 +284,27 @@ func TestTakeInLeavesNothingOfWhatItRefuses(t *testing.T) {
 			a.l.Write("more", "x")
 			a.l.Git("update-ref", ownRef, a.l.Commit("meanwhile"))
 		}, isA[*git.RefMovedError]},
-		"a ref that is there":     {func(a *inside, in *ReceiveRequest) { in.Old = "" }, isA[*git.RefMovedError]},
-		"a ref that is not there": {func(a *inside, in *ReceiveRequest) { in.Ref += "-other" }, isA[*git.RefMovedError]},
-		"a ref for main": {func(a *inside, in *ReceiveRequest) {
+		"an existing ref": {func(a *inside, in *ReceiveRequest) { in.Old = "" }, isA[*git.RefMovedError]},
+		"a missing ref":   {func(a *inside, in *ReceiveRequest) { in.Ref += "-other" }, isA[*git.RefMovedError]},
+		"a symbolic ref to main": {func(a *inside, in *ReceiveRequest) {
 			a.l.Git("symbolic-ref", ownRef, "refs/heads/main")
 		}, isA[*git.SymrefError]},
-		"a ref for nothing": {func(a *inside, in *ReceiveRequest) {
+		"a dangling symbolic ref": {func(a *inside, in *ReceiveRequest) {
 			a.l.Git("update-ref", "-d", ownRef)
 			a.l.Git("symbolic-ref", ownRef, "refs/heads/none")
 			in.Old = ""
 		}, isA[*git.SymrefError]},
-		"a staged file that is not there": {func(a *inside, in *ReceiveRequest) { in.Blobs = []string{nothing} }, isA[*object.IncompleteError]},
+		"a missing staged blob": {func(a *inside, in *ReceiveRequest) { in.Blobs = []string{missing} }, isA[*object.IncompleteError]},
 		"a staged tree": {func(a *inside, in *ReceiveRequest) {
 			in.Blobs = []string{a.git("rev-parse", in.New+"^{tree}")}
 		}, isA[*object.IncompleteError]},
-		"no name of an object": {func(a *inside, in *ReceiveRequest) { in.New = "HEAD" }, nil},
-		"an option":            {func(a *inside, in *ReceiveRequest) { in.Old = "--all" }, nil},
-		"an option for a ref":  {func(a *inside, in *ReceiveRequest) { in.Ref = "--stdin" }, nil},
-		"a ref outside":        {func(a *inside, in *ReceiveRequest) { in.Ref = "refs/heads/../../config" }, nil},
-		"a lock for a ref":     {func(a *inside, in *ReceiveRequest) { in.Ref, in.Old = ownRef+".lock", "" }, nil},
-		"a file's place":       {func(a *inside, in *ReceiveRequest) { in.Ref = "refs/heads/.x" }, nil},
-		"HEAD for a ref":       {func(a *inside, in *ReceiveRequest) { in.Ref = "HEAD" }, nil},
+		"a ref name for the new commit":      {func(a *inside, in *ReceiveRequest) { in.New = "HEAD" }, nil},
+		"an option for the old commit":       {func(a *inside, in *ReceiveRequest) { in.Old = "--all" }, nil},
+		"an option for a ref":                {func(a *inside, in *ReceiveRequest) { in.Ref = "--stdin" }, nil},
+		"a ref with ..":                      {func(a *inside, in *ReceiveRequest) { in.Ref = "refs/heads/../../config" }, nil},
+		"a ref that ends in .lock":           {func(a *inside, in *ReceiveRequest) { in.Ref, in.Old = ownRef+".lock", "" }, nil},
+		"a ref component with a leading dot": {func(a *inside, in *ReceiveRequest) { in.Ref = "refs/heads/.x" }, nil},
+		"HEAD for a ref":                     {func(a *inside, in *ReceiveRequest) { in.Ref = "HEAD" }, nil},
 	}
 	for name, test := range tests {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
@@ -311,26 +317,28 @@ func TestTakeInLeavesNothingOfWhatItRefuses(t *testing.T) {
 			before := gitDirState(l)
 			err := Receive(t.Context(), repo, in)
 			if err == nil {
-				t.Error("taken in")
+				t.Error("Receive succeeded")
 			}
 			if test.want != nil && !test.want(err) {
 				t.Errorf("the error is %T %v", err, err)
 			}
 			gittest.RequireSame(t, "the repository", gitDirState(l), before)
-			if name != "a ref for nothing" {
+			if name != "a dangling symbolic ref" {
 				requireFsck(l)
 			}
 		})
 	}
 }
 
-// isA reports whether an error is of a kind.
+// isErrorOf reports whether err wraps an error of type E.
 func isA[E error](err error) bool { var e E; return errors.As(err, &e) }
 
+// endlessReader is a reader of zero bytes without end.
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
+// failingReader is a reader that always fails.
 type failing struct{}
 
 func (failing) Read([]byte) (int, error) { return 0, errors.New("it broke") }
@@ -346,17 +354,17 @@ func TestMovedErrorSaysWhereTheRefIs(t *testing.T) {
 	l.Git("update-ref", ownRef, now)
 	var moved *git.RefMovedError
 	if err := Receive(t.Context(), repo, in); !errors.As(err, &moved) || *moved != (git.RefMovedError{Ref: ownRef, Want: old, Have: now}) {
-		t.Errorf("it is %v", err)
+		t.Errorf("the error is %v", err)
 	}
 	l.Git("update-ref", "-d", ownRef)
 	in.Pack = bytes.NewReader(a.pack(in.New))
 	if err := Receive(t.Context(), repo, in); !errors.As(err, &moved) || *moved != (git.RefMovedError{Ref: ownRef, Want: old, Have: ""}) {
-		t.Errorf("it is %v", err)
+		t.Errorf("the error is %v", err)
 	}
 	in.Pack, in.Old = bytes.NewReader(a.pack(in.New)), ""
 	l.Must(Receive(t.Context(), repo, in))
 	if got := l.Git("rev-parse", ownRef); got != in.New {
-		t.Errorf("it is at %s", got)
+		t.Errorf("ref is at %s", got)
 	}
 }
 
@@ -372,16 +380,16 @@ func TestWhatIsThereAlreadyNeedsNoPack(t *testing.T) {
 		}
 		l.Must(Receive(t.Context(), repo, ReceiveRequest{Pack: pack, Ref: ownRef, New: to, Old: from, Blobs: []string{l.Git("rev-parse", "HEAD:a.txt")}}))
 		if got := l.Git("rev-parse", ownRef); got != to {
-			t.Errorf("it is at %s", got)
+			t.Errorf("ref is at %s", got)
 		}
 	}
-	// Nothing moves, and staged files come in all the same.
+	// Staged blobs are received even if the ref does not move.
 	staged := a.object("blob", "staged\n")
 	at := l.Git("rev-parse", ownRef)
 	log := l.Reflog(ownRef)
 	l.Must(Receive(t.Context(), repo, ReceiveRequest{Pack: bytes.NewReader(a.packOf(staged)), Ref: ownRef, New: at, Old: at, Blobs: []string{staged}}))
 	if got := l.Git("cat-file", "-t", staged); got != "blob" || l.Reflog(ownRef) != log {
-		t.Errorf("it is a %s; the log is %q", got, l.Reflog(ownRef))
+		t.Errorf("object type is %s; the reflog is %q", got, l.Reflog(ownRef))
 	}
 	requireFsck(l)
 }
@@ -396,19 +404,19 @@ func TestAPackCanComeTwice(t *testing.T) {
 	l.Git("update-ref", ownRef, in.Old)
 	in.Pack = bytes.NewReader(pack)
 	l.Must(Receive(t.Context(), repo, in))
-	// Killed between the two files of a pack: git takes no notice of the one, and the other comes anew.
+	// A process killed between the two files of a pack leaves one that git ignores; the next Receive adds the other.
 	idx, _ := filepath.Glob(filepath.Join(l.Root, ".git/objects/pack/*.idx"))
 	l.Git("update-ref", ownRef, in.Old)
-	l.Must(os.RemoveAll(filepath.Join(l.Root, ".git/logs"))) // which remembers what will not be there
+	l.Must(os.RemoveAll(filepath.Join(l.Root, ".git/logs"))) // the reflogs name commits that are now missing
 	l.Must(os.Remove(idx[0]))
 	requireFsck(l)
 	in.Pack = bytes.NewReader(pack)
 	l.Must(Receive(t.Context(), repo, in))
 	if got := l.Git("rev-parse", ownRef); got != in.New {
-		t.Errorf("it is at %s", got)
+		t.Errorf("ref is at %s", got)
 	}
 	requireFsck(l)
-	// Something else by the same name is not written over.
+	// A different pack file of the same name is not overwritten.
 	packs, _ := filepath.Glob(filepath.Join(l.Root, ".git/objects/pack/*.pack"))
 	l.Git("update-ref", ownRef, in.Old)
 	l.Must(os.Remove(idx[0]))
@@ -417,7 +425,7 @@ func TestAPackCanComeTwice(t *testing.T) {
 	before := gitDirState(l)
 	in.Pack = bytes.NewReader(pack)
 	if err := Receive(t.Context(), repo, in); err == nil {
-		t.Error("taken in")
+		t.Error("Receive succeeded")
 	}
 	gittest.RequireSame(t, "the repository", gitDirState(l), before)
 }
@@ -433,11 +441,11 @@ func TestWhatAKilledTakeInLeftGoesWithTheNext(t *testing.T) {
 	requireFsck(l)
 	l.Must(Receive(t.Context(), repo, in))
 	if gittest.Exists(left) {
-		t.Error("it is still there")
+		t.Error("the quarantine directory is left")
 	}
 	packs, _ := filepath.Glob(filepath.Join(l.Root, ".git/objects/pack/*.idx"))
 	if len(packs) != 1 {
-		t.Errorf("packs are %q", packs)
+		t.Errorf("pack indexes are %q", packs)
 	}
 	requireFsck(l)
 }
@@ -448,20 +456,21 @@ func TestTakeInBelievesNoReplacementAndNoGraft(t *testing.T) {
 	l.TwoCommits()
 	repo, a := repotest.OpenRepo(l), newInside(l)
 	in := a.incoming()
-	// The commit that comes has no parent here, which a graft and a replacement say it need not have.
+	// The parent of the received commit is missing; a graft and a replace ref claim that it has none.
 	missing := a.commit("later", "x")
 	tip := a.commit("last", "y")
 	l.Git("replace", "-f", "--graft", "main")
 	l.Write(".git/info/grafts", tip+"\n")
 	in.New, in.Pack = tip, bytes.NewReader(a.packOf(tip, a.git("rev-parse", tip+"^{tree}"), a.git("rev-parse", tip+":last"), a.git("rev-parse", tip+":later"), a.git("rev-parse", tip+":new.txt")))
 	if err := Receive(t.Context(), repo, in); err == nil {
-		t.Errorf("taken in without %s", missing)
+		t.Errorf("received without the parent %s", missing)
 	}
 	in.Pack = bytes.NewReader(a.pack(tip))
 	l.Must(Receive(t.Context(), repo, in))
 }
 
-// What nothing refers to may be there in part: git prunes objects by their age.
+// Receive must check objects that exist in the repository but are unreachable: git prunes objects by age, so that some of
+// the objects they need may be missing.
 func TestWhatLiesAboutInTheRepositoryIsNotTakenForWhole(t *testing.T) {
 	t.Parallel()
 	for _, what := range []string{"blob", "tree", "commit"} {
@@ -472,27 +481,27 @@ func TestWhatLiesAboutInTheRepositoryIsNotTakenForWhole(t *testing.T) {
 		deep := a.tree("100644 file", file)
 		tree := a.tree("40000 deep", deep)
 		commit := a.commitOf(tree, in.Old)
-		lying := map[string][]string{"blob": {deep, tree, commit}, "tree": {tree, commit}, "commit": {commit}}[what]
-		for _, oid := range lying {
+		unreachable := map[string][]string{"blob": {deep, tree, commit}, "tree": {tree, commit}, "commit": {commit}}[what]
+		for _, oid := range unreachable {
 			copyObject(l, a, oid)
 		}
 		for name, tip := range map[string]string{
-			"as it is": commit, "as a parent": a.commitOf(l.Git("rev-parse", "main^{tree}"), commit), "as a tree": a.commitOf(a.tree("40000 x", tree), in.Old),
+			"as the tip": commit, "as a parent": a.commitOf(l.Git("rev-parse", "main^{tree}"), commit), "as a tree": a.commitOf(a.tree("40000 x", tree), in.Old),
 		} {
 			if name == "as a tree" && what == "commit" {
-				continue // git sees that itself
+				continue // git index-pack detects it
 			}
 			before := gitDirState(l)
 			var objects []string
 			for _, oid := range []string{tip, a.git("rev-parse", tip+"^{tree}")} {
-				if !slices.Contains(lying, oid) && oid != tree {
+				if !slices.Contains(unreachable, oid) && oid != tree {
 					objects = append(objects, oid)
 				}
 			}
 			in.New, in.Pack = tip, bytes.NewReader(a.packOf(objects...))
 			var incomplete *object.IncompleteError
 			if err := Receive(t.Context(), repo, in); !errors.As(err, &incomplete) {
-				t.Errorf("no %s, %s: %v", what, name, err)
+				t.Errorf("missing %s, %s: %v", what, name, err)
 			}
 			delete(before, filepath.Join(l.Root, ".git/agency"))
 			after := gitDirState(l)
@@ -502,6 +511,7 @@ func TestWhatLiesAboutInTheRepositoryIsNotTakenForWhole(t *testing.T) {
 	}
 }
 
+// copyObject copies a loose object from the clone to the repository of the fixture.
 func copyObject(l *gittest.Lab, a *inside, oid string) {
 	l.T.Helper()
 	name := filepath.Join(".git/objects", oid[:2], oid[2:])
@@ -522,14 +532,15 @@ func TestATreeThatUnfoldsWithoutEndIsReadOnce(t *testing.T) {
 	}
 	in.New = a.commitOf(tree, in.Old)
 	in.Pack = bytes.NewReader(a.pack(in.New))
-	gittest.Within(t, "TakeIn", func() {
+	gittest.Within(t, "Receive", func() {
 		if err := Receive(t.Context(), repo, in); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// A delta of a few bytes says to copy another object many times over, and so does the next.
+// Receive must refuse a delta bomb: a small delta copies its base many times, and the next delta copies that result many
+// times.
 func TestADeltaThatUnfoldsBeyondMeasureIsRefused(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -573,7 +584,7 @@ func TestADeltaThatUnfoldsBeyondMeasureIsRefused(t *testing.T) {
 	before := gitDirState(l)
 	var failed *git.Error
 	if err := Receive(t.Context(), repo, in); !errors.As(err, &failed) || !strings.Contains(failed.Stderr, "limit") {
-		t.Errorf("of %d bytes: %v", len(pack), err)
+		t.Errorf("pack of %d bytes: %v", len(pack), err)
 	}
 	gittest.RequireSame(t, "the repository", gitDirState(l), before)
 }
@@ -664,20 +675,21 @@ func TestTakeInEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		_, _ = write.Write(pack[:len(pack)-5])
-		waitFor(t, func() bool { // until git has begun with it
+		waitFor(t, func() bool { // until git has begun to write the pack
 			found, _ := filepath.Glob(filepath.Join(l.Root, ".git/agency/*/pack/*"))
 			return len(found) > 0
 		})
 		cancel()
 		write.Close()
 	}()
-	gittest.Within(t, "TakeIn", func() { err = Receive(ctx, repo, in) })
+	gittest.Within(t, "Receive", func() { err = Receive(ctx, repo, in) })
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("the error is %v", err)
 	}
 	gittest.RequireSame(t, "the repository", gitDirState(l), before)
 }
 
+// pollUntil waits until is returns true, at most for gittest.Timeout.
 func waitFor(t *testing.T, is func() bool) {
 	for end := time.Now().Add(gittest.Timeout); !is() && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)

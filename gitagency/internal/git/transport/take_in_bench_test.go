@@ -18,8 +18,9 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 )
 
-// BenchmarkTakeInAt100000Files is a commit of three files in a repository of 100,000 in 2,020 directories,
-// from the pack that is made inside to the index that is written outside. It says what each step takes.
+// BenchmarkReceiveAt100000Files measures the import of a commit of three files from a sandbox, in a repository of 100,000
+// files in 2,020 directories: from creating the pack in the sandbox to writing the index outside. It reports the time of
+// each step.
 func BenchmarkTakeInAt100000Files(b *testing.B) {
 	dir := filepath.Join(b.TempDir(), "repo")
 	env := []string{
@@ -109,7 +110,7 @@ func BenchmarkTakeInAt100000Files(b *testing.B) {
 		old, before = tip, x
 	}
 	for name, all := range took {
-		slices.Sort(all) // of a busy machine the mean says little
+		slices.Sort(all) // the mean means little on a busy machine
 		b.ReportMetric(float64(all[len(all)/2].Microseconds())/1000, name+"-ms")
 		b.ReportMetric(float64(all[0].Microseconds())/1000, name+"-least-ms")
 	}

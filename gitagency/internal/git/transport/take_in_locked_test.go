@@ -12,26 +12,26 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/repotest"
 )
 
-// Promise: the lock of a ref that a killed git has left does not keep what was committed inside for ever. One that goes by
-// itself is waited for.
+// Promise: the ref lock file of a killed git does not block the commits of a sandbox forever: it is removed after a
+// timeout. A lock file that its owner removes is waited for.
 func TestTakeInPastTheLockOfAKilledGit(t *testing.T) {
 	t.Parallel()
-	for _, left := range []bool{true, false} {
+	for _, stale := range []bool{true, false} {
 		l := gittest.New(t)
 		in := newInside(l).incoming()
 		repo := repotest.OpenRepo(l)
 		repo.LockWait.Timeout = 10 * time.Millisecond
 		lock := filepath.Join(l.Root, ".git", ownRef+index.LockSuffix)
 		l.WriteIn(l.Root, ".git/"+ownRef+index.LockSuffix, in.New+"\n")
-		if !left {
+		if !stale {
 			repo.LockWait = git.LockWait{Timeout: time.Minute, OnWait: func() { _ = os.Remove(lock) }}
 		}
 		l.Must(Receive(t.Context(), repo, in))
 		if got := l.Git("rev-parse", ownRef); got != in.New {
-			t.Errorf("it is at %s", got)
+			t.Errorf("ref is at %s", got)
 		}
 		if _, err := os.Lstat(lock); !os.IsNotExist(err) {
-			t.Errorf("the lock is there: %v", err)
+			t.Errorf("the lock file still exists: %v", err)
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 )
 
-// What git itself would have made of it is what comes of it, whatever is set, and however the index is kept.
+// An update leaves the same files and index as git merge --ff-only, for every config and index format.
 func TestAdvanceMakesOfAWorktreeWhatGitWould(t *testing.T) {
 	t.Parallel()
 	set := func(args ...string) func(*gittest.Lab) {
@@ -31,52 +31,52 @@ func TestAdvanceMakesOfAWorktreeWhatGitWould(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		init  []string
-		do    func(*gittest.Lab) // before the change
-		set   func(*gittest.Lab) // after it
+		do    func(*gittest.Lab) // before the new commit is made
+		set   func(*gittest.Lab) // after it was made
 		extra func(tree string, l *gittest.Lab)
 	}{
-		{name: "an ordinary one"},
+		{name: "plain"},
 		{name: "SHA-256", init: []string{"--object-format=sha256"}},
 		{name: "index of version 4", set: run("update-index", "--index-version", "4")},
 		{name: "split index", set: run("update-index", "--split-index")},
 		{name: "untracked cache", set: run("update-index", "--force-untracked-cache")},
-		{name: "sparse, by directories", set: run("sparse-checkout", "set", "--cone", "--skip-checks", "deep", "f2d"), extra: attributes},
-		{name: "sparse, with a sparse index", set: run("sparse-checkout", "set", "--cone", "--sparse-index", "deep", "d2f")},
-		{name: "sparse, by patterns", set: run("sparse-checkout", "set", "--no-cone", "/*", "!/new/", "!/a.txt", "!/d2f")},
-		{name: "no modes", set: set("core.fileMode", "false")},
-		{name: "no links", do: set("core.symlinks", "false"), set: func(l *gittest.Lab) {
+		{name: "sparse checkout, cone mode", set: run("sparse-checkout", "set", "--cone", "--skip-checks", "deep", "f2d"), extra: attributes},
+		{name: "sparse checkout, sparse index", set: run("sparse-checkout", "set", "--cone", "--sparse-index", "deep", "d2f")},
+		{name: "sparse checkout, no-cone mode", set: run("sparse-checkout", "set", "--no-cone", "/*", "!/new/", "!/a.txt", "!/d2f")},
+		{name: "core.fileMode=false", set: set("core.fileMode", "false")},
+		{name: "core.symlinks=false", do: set("core.symlinks", "false"), set: func(l *gittest.Lab) {
 			for _, name := range []string{"l2f", "link"} {
 				l.Must(os.Remove(filepath.Join(l.Root, name)))
 			}
 			l.Git("checkout", "-q", "--", ".")
 		}},
-		{name: "line ends, for all", set: set("core.autocrlf", "true"), extra: attributes},
-		{name: "line ends, for this worktree", set: func(l *gittest.Lab) {
+		{name: "core.autocrlf", set: set("core.autocrlf", "true"), extra: attributes},
+		{name: "core.autocrlf of this worktree", set: func(l *gittest.Lab) {
 			l.Git("config", "extensions.worktreeConfig", "true")
 			l.Git("config", "--worktree", "core.autocrlf", "true")
 		}, extra: attributes},
 		{name: "attributes", extra: attributes},
-		{name: "attributes, untracked", set: func(l *gittest.Lab) {
+		{name: "untracked attributes", set: func(l *gittest.Lab) {
 			l.Write("dir/.gitattributes", "*.txt eol=crlf\n")
 			l.Write(".git/info/exclude", ".gitattributes\n")
 		}},
-		{name: "attributes that change", do: func(l *gittest.Lab) { attributes(l.Root, l); l.Git("add", "-A"); l.Git("commit", "-qm", "attributes") }, extra: func(tree string, l *gittest.Lab) {
+		{name: "changed attributes", do: func(l *gittest.Lab) { attributes(l.Root, l); l.Git("add", "-A"); l.Git("commit", "-qm", "attributes") }, extra: func(tree string, l *gittest.Lab) {
 			l.WriteIn(tree, ".gitattributes", "u16 text working-tree-encoding=UTF-16LE-BOM\n*.sh eol=crlf\n")
 			l.Must(os.Remove(filepath.Join(tree, "sub/.gitattributes")))
 			l.WriteIn(tree, "sub/text.txt", "other\nlines\n")
 			l.WriteIn(tree, "run3.sh", "other\nlines\n")
 		}},
-		{name: "a filter of the user's", set: func(l *gittest.Lab) {
+		{name: "filter of the user", set: func(l *gittest.Lab) {
 			l.ConfigureGlobal("filter.rot.smudge", "tr a-y b-z")
 			l.ConfigureGlobal("filter.rot.clean", "tr b-z a-y")
 		}, extra: attributes},
-		{name: "a file that is not to be looked at", set: func(l *gittest.Lab) {
+		{name: "skip-worktree files", set: func(l *gittest.Lab) {
 			l.Git("update-index", "--skip-worktree", "a.txt", "del.txt")
 			l.Must(os.Remove(filepath.Join(l.Root, "a.txt")))
 			l.Must(os.Remove(filepath.Join(l.Root, "del.txt")))
 		}},
-		{name: "files that are taken for unchanged", set: run("update-index", "--assume-unchanged", "keep.txt")},
-		{name: "an index without a checksum", set: func(l *gittest.Lab) {
+		{name: "assume-unchanged file", set: run("update-index", "--assume-unchanged", "keep.txt")},
+		{name: "index without checksum", set: func(l *gittest.Lab) {
 			path := filepath.Join(l.Root, ".git/index")
 			data, err := os.ReadFile(path)
 			l.Must(err)
@@ -101,18 +101,18 @@ func TestAdvanceMakesOfAWorktreeWhatGitWould(t *testing.T) {
 				c.set(l)
 			}
 			l.Write("stays", "dirty\n")
-			// The same, for git to do.
+			// A copy of the repository, in which git does the same.
 			other := filepath.Join(gittest.TempDir(t), "other")
 			l.Shell("cp -a . " + other)
 			l.GitIn(other, "merge", "-q", "--ff-only", to)
 
-			if c.name == "a file that is not to be looked at" {
-				l.Must(os.Remove(filepath.Join(other, "a.txt"))) // git puts it there, and does not look at it
+			if c.name == "skip-worktree files" {
+				l.Must(os.Remove(filepath.Join(other, "a.txt"))) // git merge writes it in spite of skip-worktree
 			}
 
-			ad := newAdvancer(l, to)
-			ad.a.Trusted = strings.Contains(c.name, "this worktree")
-			l.Must(ad.advance())
+			lab := newAdvancer(l, to)
+			lab.a.Trusted = strings.Contains(c.name, "this worktree")
+			l.Must(lab.advance())
 			files := func(dir string) map[string]string {
 				found := map[string]string{}
 				for name, what := range gittest.DiskState(t, dir) {
@@ -125,7 +125,7 @@ func TestAdvanceMakesOfAWorktreeWhatGitWould(t *testing.T) {
 				}
 				return found
 			}
-			gittest.RequireSame(t, "what git made of it", files(l.Root), files(other))
+			gittest.RequireSame(t, "compared with git merge", files(l.Root), files(other))
 			l.Git("fsck", "--no-dangling")
 			if data, _ := os.ReadFile(filepath.Join(l.Root, ".git/index")); c.name == "index of version 4" && data[7] != 4 {
 				t.Errorf("the index has version %d", data[7])
@@ -134,7 +134,7 @@ func TestAdvanceMakesOfAWorktreeWhatGitWould(t *testing.T) {
 	}
 }
 
-// variedAnd is varied, and more.
+// makeVariedCommitWith makes a commit on top of makeVariedCommit, with further changes.
 func variedAnd(l *gittest.Lab, extra func(tree string, l *gittest.Lab)) string {
 	to := varied(l)
 	if extra == nil {
@@ -143,7 +143,7 @@ func variedAnd(l *gittest.Lab, extra func(tree string, l *gittest.Lab)) string {
 	tree := filepath.Join(gittest.TempDir(l.T), "more")
 	l.Git("worktree", "add", "-q", "--detach", tree, to)
 	extra(tree, l)
-	l.Shell("cd " + tree + " && printf '\\377\\376a\\0b\\0' >u16") // in the encoding that the worktree has
+	l.Shell("cd " + tree + " && printf '\\377\\376a\\0b\\0' >u16") // in the working-tree-encoding
 	l.GitIn(tree, "add", "-A")
 	l.GitIn(tree, "commit", "-q", "-m", "more")
 	to = l.GitIn(tree, "rev-parse", "HEAD")
@@ -151,6 +151,7 @@ func variedAnd(l *gittest.Lab, extra func(tree string, l *gittest.Lab)) string {
 	return to
 }
 
+// An update runs no hooks and no fsmonitor, and a filter of the repository's config only if that is trusted.
 func TestAdvanceRunsNothingThatAnAgentCouldHaveWritten(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -170,32 +171,32 @@ func TestAdvanceRunsNothingThatAnAgentCouldHaveWritten(t *testing.T) {
 	l.Git("config", "filter.own.smudge", "touch "+ran+"; cat")
 	l.Git("config", "filter.own.clean", "cat")
 	_ = os.Remove(ran)
-	ad := newAdvancer(l, to)
-	ad.a.Trusted = false
-	before := ad.sum()
-	var distrusted *git.UntrustedFilterError
-	if _, err := Begin(t.Context(), ad.repo, ad.a); !errors.As(err, &distrusted) || distrusted.Filter != "own" || distrusted.Path != "f.x" {
+	lab := newAdvancer(l, to)
+	lab.a.Trusted = false
+	before := lab.sum()
+	var untrusted *git.UntrustedFilterError
+	if _, err := Begin(t.Context(), lab.repo, lab.a); !errors.As(err, &untrusted) || untrusted.Filter != "own" || untrusted.Path != "f.x" {
 		t.Errorf("got %v", err)
 	}
-	gittest.RequireSame(t, "refused", ad.sum(), before)
+	gittest.RequireSame(t, "refused", lab.sum(), before)
 	if gittest.Exists(ran) {
-		t.Error("something ran")
+		t.Error("a hook or a filter ran")
 	}
-	ad.a.Trusted = true
-	l.Must(ad.advance())
+	lab.a.Trusted = true
+	l.Must(lab.advance())
 	if !gittest.Exists(ran) {
-		t.Error("the filter of somebody who is trusted did not run")
+		t.Error("the filter of the trusted config did not run")
 	}
 	l.Must(os.Remove(ran))
 	if data, _ := os.ReadFile(filepath.Join(l.Root, "f.y")); string(data) != "bcd\n" {
-		t.Errorf("what the user's filter made is %q", data)
+		t.Errorf("the user's filter wrote %q", data)
 	}
 	if data, _ := os.ReadFile(filepath.Join(l.Root, "f.x")); string(data) != "abc\n" {
-		t.Errorf("what the repository's filter made is %q", data)
+		t.Errorf("the repository's filter wrote %q", data)
 	}
 }
 
-// A filter that fails leaves everything as it is: what git would have written is not what the person would have.
+// An update stops when a filter fails, and changes nothing: git would write the unfiltered content.
 func TestAdvanceStopsWhereAFilterFails(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -204,12 +205,12 @@ func TestAdvanceStopsWhereAFilterFails(t *testing.T) {
 		l.WriteIn(tree, "f.x", "abc\n")
 	})
 	l.ConfigureGlobal("filter.f.smudge", "./not/there")
-	ad := newAdvancer(l, to)
-	before := ad.sum()
-	if err := ad.advance(); err == nil {
-		t.Error("it went well")
+	lab := newAdvancer(l, to)
+	before := lab.sum()
+	if err := lab.advance(); err == nil {
+		t.Error("the update succeeded")
 	}
-	gittest.RequireSame(t, "failed", ad.sum(), before)
+	gittest.RequireSame(t, "failed", lab.sum(), before)
 }
 
 func TestAdvanceAndSubmodules(t *testing.T) {
@@ -230,7 +231,7 @@ func TestAdvanceAndSubmodules(t *testing.T) {
 	}
 	index := filepath.Join(gittest.TempDir(t), "index")
 	env := l.Env
-	make := func(full bool) string {
+	makeCommit := func(full bool) string {
 		l.Env = append(append([]string{}, env...), "GIT_INDEX_FILE="+index)
 		defer func() { l.Env = env }()
 		l.Git("read-tree", "HEAD")
@@ -245,22 +246,22 @@ func TestAdvanceAndSubmodules(t *testing.T) {
 		}
 		return l.Git("commit-tree", "-p", "HEAD", "-m", "x", l.Git("write-tree"))
 	}
-	ad := newAdvancer(l, make(true))
-	before := ad.sum()
-	if _, err := Begin(t.Context(), ad.repo, ad.a); over(err) != "tofilefull submodule" {
+	lab := newAdvancer(l, makeCommit(true))
+	before := lab.sum()
+	if _, err := Begin(t.Context(), lab.repo, lab.a); over(err) != "tofilefull submodule" {
 		t.Errorf("%q, %v", over(err), err)
 	}
-	gittest.RequireSame(t, "refused", ad.sum(), before)
+	gittest.RequireSame(t, "refused", lab.sum(), before)
 
-	ad.a.New = make(false)
-	x, _, err := ad.until("commit")
+	lab.a.New = makeCommit(false)
+	tx, _, err := lab.until("commit")
 	if !errors.Is(err, errFault) {
 		t.Fatal(err)
 	}
-	l.Must(x.Undo(t.Context()))
-	gittest.RequireSame(t, "undone", ad.sum(), before)
-	l.Must(ad.advance())
-	if got := l.Git("rev-parse", "main"); got != ad.a.New {
+	l.Must(tx.Undo(t.Context()))
+	gittest.RequireSame(t, "undone", lab.sum(), before)
+	l.Must(lab.advance())
+	if got := l.Git("rev-parse", "main"); got != lab.a.New {
 		t.Errorf("main is at %s", got)
 	}
 	for path, is := range map[string]fs.FileMode{"comes": fs.ModeDir, "frommod": fs.ModeDir, "tofile": 0, "moves/mine": 0, "full/mine": 0, "tofilefull/mine": 0} {
@@ -269,7 +270,7 @@ func TestAdvanceAndSubmodules(t *testing.T) {
 		}
 	}
 	if gittest.Exists(filepath.Join(l.Root, "goes")) {
-		t.Error("an empty one is still there")
+		t.Error("the empty directory of a removed submodule still exists")
 	}
 	if got := l.Git("diff", "--cached", "--name-only"); got != "" {
 		t.Errorf("staged: %s", got)
@@ -279,7 +280,7 @@ func TestAdvanceAndSubmodules(t *testing.T) {
 func TestAdvanceOfManyFiles(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
-	ad := newAdvancer(l, l.Git("rev-parse", "main"))
+	lab := newAdvancer(l, l.Git("rev-parse", "main"))
 	var info strings.Builder
 	blob := l.Git("rev-parse", "main:a.txt")
 	for i := range 5000 {
@@ -290,11 +291,11 @@ func TestAdvanceOfManyFiles(t *testing.T) {
 	l.Shell("sh ../more.sh")
 	many, err := os.ReadFile(filepath.Join(l.Root, "../many"))
 	l.Must(err)
-	ad.a.New = strings.TrimSpace(string(many))
-	l.Must(ad.advance())
-	ad.landed("")
+	lab.a.New = strings.TrimSpace(string(many))
+	l.Must(lab.advance())
+	lab.landed("")
 	if got := len(gittest.DiskState(t, filepath.Join(l.Root, "many"))); got != 5051 {
-		t.Errorf("there are %d", got)
+		t.Errorf("found %d files and directories, want 5051", got)
 	}
 }
 
@@ -304,18 +305,18 @@ func TestAdvanceRefusesWhereItMayNotWrite(t *testing.T) {
 		return
 	}
 	l := gittest.New(t)
-	ad := newAdvancer(l, varied(l))
+	lab := newAdvancer(l, varied(l))
 	for _, dir := range []string{"dir", ".", "d2f/y", ".git"} {
 		path := filepath.Join(l.Root, dir)
 		l.Must(os.Chmod(path, 0o555))
-		before := ad.sum()
-		err := ad.advance()
+		before := lab.sum()
+		err := lab.advance()
 		if !errors.Is(err, fs.ErrPermission) {
 			t.Errorf("%s: %v", dir, err)
 		}
-		gittest.RequireSame(t, dir, ad.sum(), before)
+		gittest.RequireSame(t, dir, lab.sum(), before)
 		l.Must(os.Chmod(path, 0o755))
 	}
-	l.Must(ad.advance())
-	ad.landed("")
+	l.Must(lab.advance())
+	lab.landed("")
 }

@@ -19,7 +19,7 @@ func TestSeatFindsTheWorktreeThatHasABranch(t *testing.T) {
 	linked := filepath.Join(gittest.TempDir(t), "li\nnked")
 	l.Git("worktree", "add", "-q", "-b", "other", linked)
 	repo := repotest.OpenRepo(l)
-	seat := func(branch, wantDir, wantTree string) {
+	check := func(branch, wantDir, wantTree string) {
 		t.Helper()
 		dir, tree, err := CheckedOutIn(t.Context(), repo, "refs/heads/"+branch)
 		if err != nil || dir != wantDir || tree != wantTree {
@@ -27,13 +27,13 @@ func TestSeatFindsTheWorktreeThatHasABranch(t *testing.T) {
 		}
 	}
 	l.Git("branch", "free")
-	seat("main", repo.CommonDir, l.Root)
+	check("main", repo.CommonDir, l.Root)
 	admin, err := git.DotGitTarget(linked)
 	l.Must(err)
-	seat("other", admin, linked)
-	seat("free", "", "")
+	check("other", admin, linked)
+	check("free", "", "")
 
-	busy := func(what string) {
+	checkBusy := func(what string) {
 		t.Helper()
 		var e *OperationInProgressError
 		if _, _, err := CheckedOutIn(t.Context(), repo, "refs/heads/other"); !errors.As(err, &e) || e.Operation != what || e.Worktree != linked {
@@ -43,40 +43,40 @@ func TestSeatFindsTheWorktreeThatHasABranch(t *testing.T) {
 	l.GitIn(linked, "commit", "-q", "--allow-empty", "-m", "x")
 	l.GitIn(linked, "bisect", "start", "-q", "HEAD", "HEAD~1")
 	l.GitIn(linked, "checkout", "-q", "--detach")
-	busy("bisect")
+	checkBusy("bisect")
 	l.GitIn(linked, "bisect", "reset")
 	l.Env = append(l.Env, "GIT_SEQUENCE_EDITOR=sed -i 1ibreak")
 	l.GitIn(linked, "rebase", "-q", "-i", "HEAD~1")
-	busy("rebase")
+	checkBusy("rebase")
 	l.GitIn(linked, "rebase", "--abort")
 
-	// By another name.
+	// HEAD is a symbolic ref to another name of the branch.
 	l.Git("symbolic-ref", "refs/heads/alias", "refs/heads/other")
 	l.GitIn(linked, "symbolic-ref", "HEAD", "refs/heads/alias")
-	seat("other", admin, linked)
+	check("other", admin, linked)
 	l.GitIn(linked, "symbolic-ref", "HEAD", "refs/heads/main")
-	for range 20 { // in the same words every time
+	for range 20 { // in the same order every time
 		var many *MultipleCheckoutsError
 		if _, _, err := CheckedOutIn(t.Context(), repo, "refs/heads/main"); !errors.As(err, &many) || !slices.Equal(many.Worktrees, []string{l.Root, linked}) {
-			t.Errorf("twice: %v", err)
+			t.Errorf("two checkouts: %v", err)
 		}
 	}
 	l.GitIn(linked, "symbolic-ref", "HEAD", "refs/heads/other")
 	l.Must(os.RemoveAll(linked))
 	var lost *MissingWorktreeError
 	if _, _, err := CheckedOutIn(t.Context(), repo, "refs/heads/other"); !errors.As(err, &lost) || lost.Worktree != linked {
-		t.Errorf("gone: %v", err)
+		t.Errorf("removed worktree: %v", err)
 	}
-	seat("main", repo.CommonDir, l.Root)
+	check("main", repo.CommonDir, l.Root)
 
-	// A bare one has no tree, also when only its own settings say so.
+	// A bare repository has no main worktree, also when only config.worktree says that it is bare.
 	bare := filepath.Join(gittest.TempDir(t), "bare.git")
 	l.Git("clone", "-q", "--bare", ".", bare)
 	repo = repotest.OpenRepoIn(l, bare)
-	seat("main", "", "")
+	check("main", "", "")
 	l.Git("config", "core.bare", "true")
 	repo = repotest.OpenRepo(l)
-	seat("main", "", "")
+	check("main", "", "")
 	l.Git("config", "--unset", "core.bare")
 	l.Git("config", "extensions.worktreeConfig", "true")
 	l.WriteIn(l.Root, ".git/config.worktree", "[core]\n\tbare = true\n")
@@ -84,8 +84,8 @@ func TestSeatFindsTheWorktreeThatHasABranch(t *testing.T) {
 	again := filepath.Join(gittest.TempDir(t), "again")
 	l.Git("--git-dir="+filepath.Join(l.Root, ".git"), "worktree", "add", "-q", again, "other")
 	repo = repotest.OpenRepoIn(l, again)
-	seat("main", "", "")
-	seat("other", filepath.Join(l.Root, ".git/worktrees/again"), again)
+	check("main", "", "")
+	check("other", filepath.Join(l.Root, ".git/worktrees/again"), again)
 }
 
 func TestAdvanceOfRefsAlone(t *testing.T) {
@@ -93,21 +93,21 @@ func TestAdvanceOfRefsAlone(t *testing.T) {
 	l := gittest.New(t)
 	to := varied(l)
 	l.Git("branch", "free")
-	ad := &advancer{Lab: l, repo: repotest.OpenRepo(l), tree: l.Root}
+	lab := &advancer{Lab: l, repo: repotest.OpenRepo(l), tree: l.Root}
 	zeros := strings.Repeat("0", len(to))
-	ad.a = Update{Branch: "refs/heads/free", Old: l.Git("rev-parse", "main"), New: to, Reason: "land"}
-	ad.a.OtherRefs = []RefMove{{Ref: "refs/agency/trash/x", Old: zeros, New: to}}
-	before := ad.sum()
+	lab.a = Update{Branch: "refs/heads/free", Old: l.Git("rev-parse", "main"), New: to, Reason: "land"}
+	lab.a.OtherRefs = []RefMove{{Ref: "refs/agency/trash/x", Old: zeros, New: to}}
+	before := lab.sum()
 
-	x, err := Begin(t.Context(), ad.repo, ad.a)
+	tx, err := Begin(t.Context(), lab.repo, lab.a)
 	l.Must(err)
-	l.Must(x.Lock(t.Context()))
-	l.Must(x.Prepare(t.Context()))
+	l.Must(tx.Lock(t.Context()))
+	l.Must(tx.Prepare(t.Context()))
 	if _, err := l.TryGit(l.Root, "-c", "core.filesRefLockTimeout=0", "update-ref", "refs/heads/free", to); err == nil {
-		t.Error("somebody else could move it")
+		t.Error("another git could move the branch")
 	}
-	l.Must(x.Close())
-	gittest.RequireSame(t, "given up", ad.sum(), before)
+	l.Must(tx.Close())
+	gittest.RequireSame(t, "closed", lab.sum(), before)
 	for _, m := range []struct {
 		ref string
 		do  func()
@@ -116,86 +116,86 @@ func TestAdvanceOfRefsAlone(t *testing.T) {
 		{"refs/heads/free", func() { l.Git("update-ref", "-d", "refs/heads/free") }},
 		{"refs/agency/trash/x", func() { l.Git("update-ref", "refs/agency/trash/x", to) }},
 	} {
-		x, err := Begin(t.Context(), ad.repo, ad.a)
+		tx, err := Begin(t.Context(), lab.repo, lab.a)
 		l.Must(err)
 		m.do()
 		l.Git("pack-refs", "--all")
 		var e *MovedRefError
-		if err := errors.Join(x.Lock(t.Context()), x.Prepare(t.Context())); !errors.As(err, &e) || e.Ref != m.ref {
+		if err := errors.Join(tx.Lock(t.Context()), tx.Prepare(t.Context())); !errors.As(err, &e) || e.Ref != m.ref {
 			t.Errorf("%s: %v", m.ref, err)
 		}
-		if m.ref == ad.a.Branch {
-			l.Must(x.Close())
+		if m.ref == lab.a.Branch {
+			l.Must(tx.Close())
 		}
-		l.Git("update-ref", "refs/heads/free", ad.a.Old)
+		l.Git("update-ref", "refs/heads/free", lab.a.Old)
 		l.Git("update-ref", "-d", "refs/agency/trash/x")
 	}
-	l.Must(ad.advance())
-	for ref, want := range map[string]string{"free": to, "main": ad.a.Old, "refs/agency/trash/x": to} {
+	l.Must(lab.advance())
+	for ref, want := range map[string]string{"free": to, "main": lab.a.Old, "refs/agency/trash/x": to} {
 		if got := l.Git("rev-parse", ref); got != want {
 			t.Errorf("%s is at %s", ref, got)
 		}
 	}
 	if got := l.Git("reflog", "-1", "--format=%gs", "free"); got != "land" {
-		t.Errorf("its log says %q", got)
+		t.Errorf("the reflog says %q", got)
 	}
-	if done, err := Recover(t.Context(), ad.repo, ad.a); !done || err != nil {
+	if done, err := Recover(t.Context(), lab.repo, lab.a); !done || err != nil {
 		t.Errorf("%v, %v", done, err)
 	}
-	l.Git("update-ref", "refs/heads/free", ad.a.Old)
+	l.Git("update-ref", "refs/heads/free", lab.a.Old)
 	l.WriteIn(l.Root, ".git/refs/heads/free.lock", to+"\n")
-	if done, err := Recover(t.Context(), ad.repo, ad.a); done || err != nil {
+	if done, err := Recover(t.Context(), lab.repo, lab.a); done || err != nil {
 		t.Errorf("%v, %v", done, err)
 	}
-	ad.unlocked()
+	lab.unlocked()
 	l.Git("symbolic-ref", "refs/heads/free", "refs/heads/main")
-	if _, err := Begin(t.Context(), ad.repo, ad.a); err == nil {
-		t.Error("a ref that stands for another was taken for one of its own")
+	if _, err := Begin(t.Context(), lab.repo, lab.a); err == nil {
+		t.Error("a symbolic ref was accepted as a branch")
 	}
 }
 
-// The index is locked for good, and staged things that came between the dry run and the lock count.
+// Lock locks the index against other gits, and inspects an index again that changed since Begin.
 func TestAdvanceLooksAgainWhenTheIndexHasChanged(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
-	ad := newAdvancer(l, varied(l))
-	x, err := Begin(t.Context(), ad.repo, ad.a)
+	lab := newAdvancer(l, varied(l))
+	tx, err := Begin(t.Context(), lab.repo, lab.a)
 	l.Must(err)
 	l.Write("staged.new", "staged\n")
 	l.Git("add", "staged.new")
-	status := ad.status()
-	l.Must(x.Lock(t.Context()))
+	status := lab.status()
+	l.Must(tx.Lock(t.Context()))
 	if _, err := l.TryGit(l.Root, "add", "staged.new"); err == nil {
-		t.Error("somebody else could stage something")
+		t.Error("another git could change the index")
 	}
 	for _, name := range steps[1:] {
-		l.Must(ad.step(x, name))
+		l.Must(lab.step(tx, name))
 	}
-	l.Must(x.Close())
-	ad.landed(status)
+	l.Must(tx.Close())
+	lab.landed(status)
 
-	ad = newAdvancer(gittest.New(t), "")
-	ad.a.New = varied(ad.Lab)
-	ad.a.Old = ad.Git("rev-parse", "main")
-	x, err = Begin(t.Context(), ad.repo, ad.a)
-	ad.Must(err)
-	ad.Write("a.txt", "mine\n")
-	ad.Git("add", "a.txt")
-	before := ad.sum()
-	if err := x.Lock(t.Context()); over(err) != "a.txt staged" {
+	lab = newAdvancer(gittest.New(t), "")
+	lab.a.New = varied(lab.Lab)
+	lab.a.Old = lab.Git("rev-parse", "main")
+	tx, err = Begin(t.Context(), lab.repo, lab.a)
+	lab.Must(err)
+	lab.Write("a.txt", "mine\n")
+	lab.Git("add", "a.txt")
+	before := lab.sum()
+	if err := tx.Lock(t.Context()); over(err) != "a.txt staged" {
 		t.Errorf("%v", err)
 	}
-	ad.Must(x.Close())
-	gittest.RequireSame(t, "refused", ad.sum(), before)
+	lab.Must(tx.Close())
+	gittest.RequireSame(t, "refused", lab.sum(), before)
 }
 
-// What git could not yet tell from what it had staged, because both are as old as the index, it can tell afterwards.
+// A racily clean entry stays one: git still sees the change of a file that has the size and mtime of its index entry.
 func TestAdvanceKeepsWhatTheIndexIsNotSureOf(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
-	ad := newAdvancer(l, varied(l))
+	lab := newAdvancer(l, varied(l))
 	path := filepath.Join(l.Root, "keep.txt")
-	// A change of the same size, at the same moment as the index: only the content tells.
+	// A change of the same size, with the mtime of the index: only the content differs.
 	fi, err := os.Lstat(path)
 	l.Must(err)
 	l.Git("config", "core.trustCtime", "false")
@@ -208,13 +208,13 @@ func TestAdvanceKeepsWhatTheIndexIsNotSureOf(t *testing.T) {
 	if got, err := l.TryGit(l.Root, "--no-optional-locks", "diff", "--name-only"); got != "keep.txt\n" {
 		t.Fatalf("%q, %v", got, err)
 	}
-	l.Must(ad.advance())
+	l.Must(lab.advance())
 	if got := l.Git("diff", "--name-only"); got != "keep.txt" {
-		t.Errorf("changed is %q", got)
+		t.Errorf("git diff lists %q", got)
 	}
 }
 
-// The index stays readable for whom it was, and a tree on another file system is no obstacle.
+// An update keeps the group permissions of the index, and works in a worktree on another file system than the repository.
 func TestAdvanceOnAnotherFileSystemAndForAGroup(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -229,34 +229,34 @@ func TestAdvanceOnAnotherFileSystemAndForAGroup(t *testing.T) {
 	l.Git("config", "core.sharedRepository", "group")
 	l.Git("worktree", "add", "-q", tree, "main")
 	l.WriteIn(l.Root, ".git/info/exclude", "/.agency/\n")
-	ad := &advancer{Lab: l, repo: repotest.OpenRepo(l), tree: tree}
-	ad.a = Update{Branch: "refs/heads/main", Old: l.Git("rev-parse", "main"), New: to}
-	ad.a.GitDir, ad.a.Worktree, err = CheckedOutIn(t.Context(), ad.repo, ad.a.Branch)
+	lab := &advancer{Lab: l, repo: repotest.OpenRepo(l), tree: tree}
+	lab.a = Update{Branch: "refs/heads/main", Old: l.Git("rev-parse", "main"), New: to}
+	lab.a.GitDir, lab.a.Worktree, err = CheckedOutIn(t.Context(), lab.repo, lab.a.Branch)
 	l.Must(err)
-	index := filepath.Join(ad.a.GitDir, "index")
+	index := filepath.Join(lab.a.GitDir, "index")
 	was, err := os.Lstat(index)
 	l.Must(err)
-	before := ad.sum()
-	x, _, err := ad.until("commit")
+	before := lab.sum()
+	tx, _, err := lab.until("commit")
 	if !errors.Is(err, errFault) {
 		t.Fatal(err)
 	}
-	l.Must(x.closeUpdateRef())
-	if done, err := Recover(t.Context(), ad.repo, ad.a); done || err != nil {
+	l.Must(tx.closeUpdateRef())
+	if done, err := Recover(t.Context(), lab.repo, lab.a); done || err != nil {
 		t.Errorf("%v, %v", done, err)
 	}
-	gittest.RequireSame(t, "killed", ad.sum(), before)
-	l.Must(ad.advance())
-	ad.landed("")
+	gittest.RequireSame(t, "killed", lab.sum(), before)
+	l.Must(lab.advance())
+	lab.landed("")
 	if now, err := os.Lstat(index); err != nil || now.Mode() != was.Mode() || was.Mode()&0o060 != 0o060 {
-		t.Errorf("it was %v and is %v, %v", was.Mode(), now.Mode(), err)
+		t.Errorf("the mode of the index was %v and is %v, %v", was.Mode(), now.Mode(), err)
 	}
 	if gittest.Exists(filepath.Join(tree, ".agency")) {
-		t.Error("something is left in the tree")
+		t.Error("files are left in the worktree")
 	}
 }
 
-// Promise: a branch that somebody checks out after it was asked who has it does not move under them.
+// Promise: Prepare refuses to move a branch that was checked out after Begin found it free.
 func TestAdvanceLooksAgainWhoHasTheBranch(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -266,17 +266,17 @@ func TestAdvanceLooksAgainWhoHasTheBranch(t *testing.T) {
 	l.Git("reset", "-q", "--hard", old)
 	l.Git("branch", "free")
 	repo := repotest.OpenRepo(l)
-	x, err := Begin(t.Context(), repo, Update{Branch: "refs/heads/free", Old: old, New: next})
+	tx, err := Begin(t.Context(), repo, Update{Branch: "refs/heads/free", Old: old, New: next})
 	l.Must(err)
-	l.Must(x.Lock(t.Context()))
+	l.Must(tx.Lock(t.Context()))
 	l.Git("checkout", "-q", "free")
 	var moved *CheckoutMovedError
-	if err := x.Prepare(t.Context()); !errors.As(err, &moved) || moved.Worktree != l.Root {
-		t.Errorf("it was prepared under who has it checked out: %v", err)
+	if err := tx.Prepare(t.Context()); !errors.As(err, &moved) || moved.Worktree != l.Root {
+		t.Errorf("Prepare accepted a branch that is checked out: %v", err)
 	}
-	l.Must(x.Undo(t.Context()))
-	l.Must(x.Close())
+	l.Must(tx.Undo(t.Context()))
+	l.Must(tx.Close())
 	if got := l.Git("rev-parse", "free"); got != old {
-		t.Errorf("it has moved to %s", got)
+		t.Errorf("the branch has moved to %s", got)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/repotest"
 )
 
-// What comes into a worktree has the line ends that git would give it there.
+// An update writes files with the same line endings as git checkout in that worktree.
 func TestAnAdvanceWritesWhatGitWouldWriteInThatWorktree(t *testing.T) {
 	t.Parallel()
 	repotest.ForEveryWorktreeSetting(t, func(t *testing.T, o *gittest.Worktrees, repo *git.Repo, trusted bool) {
@@ -24,14 +24,14 @@ func TestAnAdvanceWritesWhatGitWouldWriteInThatWorktree(t *testing.T) {
 			var err error
 			a.GitDir, a.Worktree, err = CheckedOutIn(t.Context(), repo, a.Branch)
 			o.Must(err)
-			for _, file := range []string{"a.txt", "dir/b.txt"} { // as they are there, by now
+			for _, file := range []string{"a.txt", "dir/b.txt"} { // written again with the new config
 				o.Must(os.Remove(filepath.Join(a.Worktree, file)))
 			}
 			o.GitIn(a.Worktree, "checkout", "-q", "--", ".")
 			m, err := merge.NewMerger(repo, to)
 			o.Must(err)
-			ad := &advancer{Lab: o.Lab, repo: repo, tree: a.Worktree, a: a, by: m}
-			o.Must(ad.advance())
+			lab := &advancer{Lab: o.Lab, repo: repo, tree: a.Worktree, a: a, by: m}
+			o.Must(lab.advance())
 			o.Must(m.Close())
 			for _, file := range []string{"a.txt", "new.txt"} {
 				got, err := os.ReadFile(filepath.Join(a.Worktree, file))
@@ -48,27 +48,27 @@ func TestAnAdvanceWritesWhatGitWouldWriteInThatWorktree(t *testing.T) {
 	})
 }
 
-// What a power cut has torn is put right wherever that is done: what was to be there is known by the settings of the worktree
-// that it is in.
+// Recover restores a torn file according to the config of the file's worktree, from whichever worktree the repository was
+// opened: the config decides what the new file would have contained.
 func TestAnAdvanceIsFinishedByTheSettingsOfItsWorktree(t *testing.T) {
 	t.Parallel()
 	repotest.ForEveryWorktreeSetting(t, func(t *testing.T, o *gittest.Worktrees, repo *git.Repo, trusted bool) {
 		file := filepath.Join(o.One, "a.txt")
 		o.Must(os.Remove(file))
-		o.GitIn(o.One, "checkout", "-q", "--", ".") // as it is there, by now
+		o.GitIn(o.One, "checkout", "-q", "--", ".") // written again with the new config
 		before, err := os.ReadFile(file)
 		o.Must(err)
-		ad := &advancer{Lab: o.Lab, repo: repotest.OpenRepoIn(o.Lab, o.One), tree: o.One, a: Update{
+		lab := &advancer{Lab: o.Lab, repo: repotest.OpenRepoIn(o.Lab, o.One), tree: o.One, a: Update{
 			Branch: "refs/heads/one", Old: o.Git("rev-parse", "one"), New: ahead(o.Lab, func(tree string) { o.WriteIn(tree, "a.txt", "changed\nlines\n") }),
 			Reason: "land", GitDir: o.GitDirOfOne, Worktree: o.One, Trusted: trusted,
 		}}
-		ad.stopped("commit")
+		lab.stopped("commit")
 		o.Must(os.Truncate(file, 10))
-		if done, err := Recover(t.Context(), repo, ad.a); done || err != nil {
+		if done, err := Recover(t.Context(), repo, lab.a); done || err != nil {
 			t.Errorf("%t, %v", done, err)
 		}
 		if after, err := os.ReadFile(file); err != nil || string(after) != string(before) {
-			t.Errorf("it is %q, and was %q: %v", after, before, err)
+			t.Errorf("a.txt is %q and was %q: %v", after, before, err)
 		}
 	})
 }

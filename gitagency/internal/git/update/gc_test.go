@@ -17,8 +17,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/repotest"
 )
 
-// keeping is a merge that is about to land: main and another branch have changed the same file, so that git has to merge
-// it, and there is a blob, trees and a commit that nobody else has.
+// gcLab is an update to a merge commit that exists only in a Merger: main and another branch have changed the same file, so
+// that git merges it and writes a new blob, trees and a commit, which no ref reaches.
 type keeping struct {
 	*advancer
 	m *merge.Merger
@@ -27,6 +27,7 @@ type keeping struct {
 
 const trashed = "refs/agency/trash/x"
 
+// newGCLab makes a gcLab; before runs when both branches exist and the merge does not.
 func newKeeping(t *testing.T, before func(l *gittest.Lab)) *keeping {
 	t.Helper()
 	l := gittest.New(t)
@@ -43,226 +44,226 @@ func newKeeping(t *testing.T, before func(l *gittest.Lab)) *keeping {
 	}
 	m := openMerger(l)
 	merged := mergeCommits(l, m, merge.Request{Ours: ours, Theirs: theirs})
-	who := object.Signature{Identity: object.Identity{Name: "A", Email: "a@example.com"}, When: "1700000000 +0100"}
-	made, err := m.CreateCommit(t.Context(), merge.CommitRequest{Tree: merged.Tree, Parents: []string{ours, theirs}, Author: who, Committer: who, Message: "merged"})
+	author := object.Signature{Identity: object.Identity{Name: "A", Email: "a@example.com"}, When: "1700000000 +0100"}
+	made, err := m.CreateCommit(t.Context(), merge.CommitRequest{Tree: merged.Tree, Parents: []string{ours, theirs}, Author: author, Committer: author, Message: "merged"})
 	l.Must(err)
-	k := &keeping{advancer: newAdvancer(l, made), m: m}
-	k.a.OtherRefs = []RefMove{{Ref: trashed, Old: strings.Repeat("0", 40), New: theirs}}
-	return k
+	lab := &keeping{advancer: newAdvancer(l, made), m: m}
+	lab.a.OtherRefs = []RefMove{{Ref: trashed, Old: strings.Repeat("0", 40), New: theirs}}
+	return lab
 }
 
-// run takes all steps, and calls something at a point; it ends with the first error.
-func (k *keeping) run(point string, do func() error) error {
-	k.T.Helper()
-	ctx := k.T.Context()
+// runWithHook runs all steps until the first error, and calls do at a fault injection point.
+func (lab *keeping) run(point string, do func() error) error {
+	lab.T.Helper()
+	ctx := lab.T.Context()
 	var err error
-	k.x, err = BeginMerged(ctx, k.m, k.a)
-	k.Must(err)
+	lab.x, err = BeginMerged(ctx, lab.m, lab.a)
+	lab.Must(err)
 	reached := false
-	k.x.fault = func(at string) error {
+	lab.x.fault = func(at string) error {
 		if at != point {
 			return nil
 		}
 		reached = true
 		return do()
 	}
-	if err := k.m.Persist(ctx); err != nil {
+	if err := lab.m.Persist(ctx); err != nil {
 		return err
 	}
 	for _, name := range steps {
-		if err := k.step(k.x, name); err != nil {
+		if err := lab.step(lab.x, name); err != nil {
 			return err
 		}
 	}
 	if !reached {
-		k.T.Errorf("%s is never reached", point)
+		lab.T.Errorf("the point %s is never reached", point)
 	}
-	return k.x.Close()
+	return lab.x.Close()
 }
 
-// tidiesUp says that a gc is at work, somewhere.
-func (k *keeping) tidiesUp() { k.T.Helper(); k.WriteIn(k.Root, ".git/gc.pid", "1 elsewhere") }
+// writeGCPid writes a gc.pid that says that a gc runs on another host.
+func (lab *keeping) tidiesUp() { lab.T.Helper(); lab.WriteIn(lab.Root, ".git/gc.pid", "1 elsewhere") }
 
-// prune takes away what no ref leads to, of that in files as of that in packs.
-func (k *keeping) prune() {
-	k.T.Helper()
-	k.Git("repack", "-q", "-a", "-d")
-	k.Git("prune", "--expire=now")
+// prune deletes unreachable objects, loose and packed.
+func (lab *keeping) prune() {
+	lab.T.Helper()
+	lab.Git("repack", "-q", "-a", "-d")
+	lab.Git("prune", "--expire=now")
 }
 
-// keeps are the files that keep packs.
-func (k *keeping) keeps() []string {
-	k.T.Helper()
-	found, err := filepath.Glob(filepath.Join(k.Root, ".git/objects/pack/*.keep"))
-	k.Must(err)
+// keepFiles lists the .keep files of packs.
+func (lab *keeping) keeps() []string {
+	lab.T.Helper()
+	found, err := filepath.Glob(filepath.Join(lab.Root, ".git/objects/pack/*.keep"))
+	lab.Must(err)
 	return found
 }
 
-// whole checks that all of it has landed, and that nothing is missing, whatever the merger still had.
-func (k *keeping) whole() {
-	k.T.Helper()
-	k.landed("")
-	k.Git("fsck", "--strict")
+// requireComplete checks that the update is done, no .keep file is left, and no object is missing, also after prune.
+func (lab *keeping) whole() {
+	lab.T.Helper()
+	lab.landed("")
+	lab.Git("fsck", "--strict")
 	for _, ref := range []string{"main", trashed} {
-		k.Git("rev-list", "--objects", ref)
+		lab.Git("rev-list", "--objects", ref)
 	}
-	if got := k.keeps(); len(got) > 0 {
-		k.T.Errorf("%s is left", got)
+	if got := lab.keeps(); len(got) > 0 {
+		lab.T.Errorf("the .keep files %s are left", got)
 	}
-	k.prune()
-	k.Git("fsck", "--strict")
+	lab.prune()
+	lab.Git("fsck", "--strict")
 }
 
-// Promise: while a gc is at work, all that is about to land is where it does not take it away; and nothing says so any more
-// when it has landed.
+// Promise: while a gc runs, the new objects are in a pack with a .keep file, which gc does not delete. The .keep file is
+// removed when the refs have moved.
 func TestWhatLandsIsHeldWhileAGitTidiesUp(t *testing.T) {
 	t.Parallel()
-	k := newKeeping(t, nil)
-	k.tidiesUp()
-	k.Must(k.run("held", func() error {
-		held := k.keeps()
+	lab := newKeeping(t, nil)
+	lab.tidiesUp()
+	lab.Must(lab.run("held", func() error {
+		held := lab.keeps()
 		if len(held) != 1 {
-			t.Fatalf("held by %q", held)
+			t.Fatalf("the .keep files are %q, want one", held)
 		}
-		if data, err := os.ReadFile(held[0]); err != nil || string(data) != "git-agency landing "+k.a.New+"\n" {
-			t.Errorf("it says %q, %v", data, err)
+		if data, err := os.ReadFile(held[0]); err != nil || string(data) != "git-agency landing "+lab.a.New+"\n" {
+			t.Errorf("the .keep file says %q, %v", data, err)
 		}
-		k.prune()
-		k.Git("cat-file", "-e", k.a.New)
+		lab.prune()
+		lab.Git("cat-file", "-e", lab.a.New)
 		return nil
 	}))
-	k.whole()
+	lab.whole()
 }
 
-// Promise: what somebody takes away before the refs have moved is there again when they have, also when nothing said that
-// he was at work.
+// Promise: objects that a gc deletes before the refs have moved are written again afterwards, also when there was no gc.pid.
 func TestWhatWasTakenAwayBeforeItLandedIsThereAgain(t *testing.T) {
 	t.Parallel()
 	for _, point := range []string{"lock", "prepare", "moved", "commit"} {
-		for _, says := range []bool{false, true} {
-			k := newKeeping(t, nil)
-			if says {
-				k.tidiesUp()
+		for _, gcPid := range []bool{false, true} {
+			lab := newKeeping(t, nil)
+			if gcPid {
+				lab.tidiesUp()
 			}
-			k.Must(k.run(point, func() error {
-				k.prune()
-				if _, err := k.TryGit(k.Root, "cat-file", "-e", k.a.New); err == nil {
-					t.Errorf("%s: nothing was taken away", point)
+			lab.Must(lab.run(point, func() error {
+				lab.prune()
+				if _, err := lab.TryGit(lab.Root, "cat-file", "-e", lab.a.New); err == nil {
+					t.Errorf("%s: prune deleted nothing", point)
 				}
 				return nil
 			}))
-			k.whole()
+			lab.whole()
 		}
 	}
 }
 
-// What lay about in the repository before, and git did not write again, is as new as all the rest.
+// Persist keeps an object that was unreferenced in the repository before, and that git therefore did not write again: gc may
+// delete it like the new objects.
 func TestWhatLayAboutBeforeIsKeptToo(t *testing.T) {
 	t.Parallel()
 	var blob string
-	k := newKeeping(t, func(l *gittest.Lab) {
+	lab := newKeeping(t, func(l *gittest.Lab) {
 		l.Write("../merged", "ours\n"+strings.Repeat("line\n", 20)+"theirs\n")
 		blob = l.Git("hash-object", "-w", "../merged")
 	})
-	if gittest.Exists(k.m.Repo.LoosePath(blob)) {
-		t.Fatal("git has written it again")
+	if gittest.Exists(lab.m.Repo.LoosePath(blob)) {
+		t.Fatal("git has written the blob again")
 	}
-	k.Must(k.run("commit", func() error { k.prune(); return nil }))
-	k.whole()
+	lab.Must(lab.run("commit", func() error { lab.prune(); return nil }))
+	lab.whole()
 
-	// The same, of what is on disk and was not committed.
+	// The same for an uncommitted file of a worktree.
 	l := gittest.New(t)
 	repo := repotest.OpenRepo(l)
-	box := repotest.AddSandbox(l, repo)
-	l.WriteIn(box.Tree, "new", "lies about\n")
-	oid := l.GitIn(box.Tree, "hash-object", "-w", "new")
+	sandbox := repotest.AddSandbox(l, repo)
+	l.WriteIn(sandbox.Tree, "new", "lies about\n")
+	oid := l.GitIn(sandbox.Tree, "hash-object", "-w", "new")
 	m := openMerger(l)
-	looked, err := m.Inspect(t.Context(), git.WorktreeSpec{Name: box.Name, Dir: box.Tree, Branch: box.Branch})
+	report, err := m.Inspect(t.Context(), git.WorktreeSpec{Name: sandbox.Name, Dir: sandbox.Tree, Branch: sandbox.Branch})
 	l.Must(err)
 	l.Git("prune", "--expire=now")
 	l.Must(m.Persist(t.Context()))
-	if got := l.Git("cat-file", "blob", looked.DiskTree+":new"); got != "lies about" {
-		t.Errorf("%s is %q", oid, got)
+	if got := l.Git("cat-file", "blob", report.DiskTree+":new"); got != "lies about" {
+		t.Errorf("blob %s is %q", oid, got)
 	}
 }
 
-// What others have written to the repository, just now, cannot be had again from us: it is held in any case.
+// Objects that Capture has just written to the repository are always kept in a pack: the merger has no copy of them.
 func TestWhatWasCapturedIsHeld(t *testing.T) {
 	t.Parallel()
-	k := newKeeping(t, nil)
-	k.Write("../captured", "captured\n")
-	blob := k.Git("hash-object", "-w", "../captured")
-	k.Shell("printf '100644 blob " + blob + "\\tcaptured\\n' | git mktree >../tree")
-	tree, err := os.ReadFile(filepath.Join(k.Root, "../tree"))
-	k.Must(err)
-	k.a.OtherRefs[0].New = k.Git("commit-tree", "-p", k.a.OtherRefs[0].New, "-m", "captured", strings.TrimSpace(string(tree)))
-	k.m.UsesUnreferenced = true
-	k.Must(k.run("held", func() error { k.prune(); return nil }))
-	k.whole()
+	lab := newKeeping(t, nil)
+	lab.Write("../captured", "captured\n")
+	blob := lab.Git("hash-object", "-w", "../captured")
+	lab.Shell("printf '100644 blob " + blob + "\\tcaptured\\n' | git mktree >../tree")
+	tree, err := os.ReadFile(filepath.Join(lab.Root, "../tree"))
+	lab.Must(err)
+	lab.a.OtherRefs[0].New = lab.Git("commit-tree", "-p", lab.a.OtherRefs[0].New, "-m", "captured", strings.TrimSpace(string(tree)))
+	lab.m.UsesUnreferenced = true
+	lab.Must(lab.run("held", func() error { lab.prune(); return nil }))
+	lab.whole()
 }
 
-// Promise: where nobody tidies up there is no pack.
+// Promise: without a running gc the update writes no pack.
 func TestNothingIsPackedWhereNobodyTidiesUp(t *testing.T) {
 	t.Parallel()
-	k := newKeeping(t, nil)
-	k.Must(k.run("commit", func() error { return nil }))
-	if packs, err := filepath.Glob(filepath.Join(k.Root, ".git/objects/pack/*")); err != nil || len(packs) > 0 {
-		t.Errorf("%q, %v", packs, err)
+	lab := newKeeping(t, nil)
+	lab.Must(lab.run("commit", func() error { return nil }))
+	if packs, err := filepath.Glob(filepath.Join(lab.Root, ".git/objects/pack/*")); err != nil || len(packs) > 0 {
+		t.Errorf("the packs are %q, %v", packs, err)
 	}
-	k.whole()
+	lab.whole()
 }
 
-// Promise: whatever becomes of it, nothing goes on keeping a pack; what keeps somebody else's stays.
+// Promise: the .keep file is removed when the update is done, undone or recovered. Other .keep files stay.
 func TestWhatWasHeldIsLetGo(t *testing.T) {
 	t.Parallel()
-	k := newKeeping(t, nil)
-	k.tidiesUp()
-	before := k.sum()
-	theirs := filepath.Join(k.Root, ".git/objects/pack/pack-"+strings.Repeat("1", 40)+".keep")
-	k.Must(os.MkdirAll(filepath.Dir(theirs), 0o755))
-	k.Must(os.WriteFile(theirs, []byte("receive-pack 1 on elsewhere\n"), 0o644))
-	let := func(what string) {
+	lab := newKeeping(t, nil)
+	lab.tidiesUp()
+	before := lab.sum()
+	theirs := filepath.Join(lab.Root, ".git/objects/pack/pack-"+strings.Repeat("1", 40)+".keep")
+	lab.Must(os.MkdirAll(filepath.Dir(theirs), 0o755))
+	lab.Must(os.WriteFile(theirs, []byte("receive-pack 1 on elsewhere\n"), 0o644))
+	checkRemoved := func(what string) {
 		t.Helper()
-		if got := k.keeps(); len(got) != 1 || got[0] != theirs {
-			t.Errorf("%s: %q is left", what, got)
+		if got := lab.keeps(); len(got) != 1 || got[0] != theirs {
+			t.Errorf("%s: the .keep files are %q, want only %s", what, got, theirs)
 		}
 	}
 	stop := func() error {
-		if len(k.keeps()) != 2 {
-			t.Errorf("held by %q", k.keeps())
+		if len(lab.keeps()) != 2 {
+			t.Errorf("the .keep files are %q, want two", lab.keeps())
 		}
 		return errFault
 	}
-	if err := k.run("held", stop); !errors.Is(err, errFault) {
+	if err := lab.run("held", stop); !errors.Is(err, errFault) {
 		t.Fatal(err)
 	}
-	k.Must(k.x.Close())
-	let("undone")
-	gittest.RequireSame(t, "undone", k.sum(), before)
+	lab.Must(lab.x.Close())
+	checkRemoved("undone")
+	gittest.RequireSame(t, "undone", lab.sum(), before)
 
-	if err := k.run("held", stop); !errors.Is(err, errFault) {
+	if err := lab.run("held", stop); !errors.Is(err, errFault) {
 		t.Fatal(err)
 	}
-	k.Must(k.x.closeUpdateRef()) // as who is killed
-	if done, err := Recover(t.Context(), k.repo, k.a); done || err != nil {
+	lab.Must(lab.x.closeUpdateRef()) // as when the process is killed
+	if done, err := Recover(t.Context(), lab.repo, lab.a); done || err != nil {
 		t.Errorf("%v, %v", done, err)
 	}
-	let("killed before the refs have moved")
-	gittest.RequireSame(t, "killed", k.sum(), before)
+	checkRemoved("killed before the refs have moved")
+	gittest.RequireSame(t, "killed", lab.sum(), before)
 
-	if err := k.run("publish", func() error {
-		k.WriteIn(k.Root, ".git/objects/pack/pack-"+strings.Repeat("2", 40)+".keep", k.a.keepReason()+"\n")
+	if err := lab.run("publish", func() error {
+		lab.WriteIn(lab.Root, ".git/objects/pack/pack-"+strings.Repeat("2", 40)+".keep", lab.a.keepReason()+"\n")
 		return errFault
 	}); !errors.Is(err, errFault) {
 		t.Fatal(err)
 	}
-	k.Must(k.x.closeUpdateRef())
-	if done, err := Recover(t.Context(), k.repo, k.a); !done || err != nil {
+	lab.Must(lab.x.closeUpdateRef())
+	if done, err := Recover(t.Context(), lab.repo, lab.a); !done || err != nil {
 		t.Errorf("%v, %v", done, err)
 	}
-	let("killed when the refs had moved")
-	k.Must(os.Remove(theirs))
-	k.whole()
+	checkRemoved("killed when the refs had moved")
+	lab.Must(os.Remove(theirs))
+	lab.whole()
 }
 
 func TestAGitTidiesUpAsLongAsItsFileSaysSo(t *testing.T) {
@@ -270,14 +271,14 @@ func TestAGitTidiesUpAsLongAsItsFileSaysSo(t *testing.T) {
 	l := gittest.New(t)
 	repo := repotest.OpenRepo(l)
 	if isGCRunning(repo) {
-		t.Error("nobody does")
+		t.Error("true without a gc.pid")
 	}
 	here, err := os.Hostname()
 	l.Must(err)
 	ended := exec.CommandContext(t.Context(), "true")
 	l.Must(ended.Run())
 	for _, c := range []struct {
-		says string
+		pid  string // content of gc.pid
 		age  time.Duration
 		want bool
 	}{
@@ -290,11 +291,11 @@ func TestAGitTidiesUpAsLongAsItsFileSaysSo(t *testing.T) {
 		{"nonsense", 0, true},
 		{"-1 " + here, 0, true},
 	} {
-		l.WriteIn(l.Root, ".git/gc.pid", c.says)
+		l.WriteIn(l.Root, ".git/gc.pid", c.pid)
 		at := time.Now().Add(-c.age)
 		l.Must(os.Chtimes(filepath.Join(l.Root, ".git/gc.pid"), at, at))
 		if got := isGCRunning(repo); got != c.want {
-			t.Errorf("%q, %s old: %v", c.says, c.age, got)
+			t.Errorf("gc.pid %q, %s old: %v", c.pid, c.age, got)
 		}
 	}
 }

@@ -13,85 +13,84 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/repotest"
 )
 
-// Promise: a git of the person's that has the index locked for a moment is waited for, before anything is looked at and
-// when the index is to be locked.
+// Promise: Begin and Lock wait for a git that holds index.lock for a moment.
 func TestAdvanceWaitsForAGitThatIsAtWork(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
-	ad := newAdvancer(l, varied(l))
+	lab := newAdvancer(l, varied(l))
 	lock, waited := filepath.Join(l.Root, ".git/index.lock"), 0
-	ad.repo.LockWait = git.LockWait{Timeout: gittest.Timeout, OnWait: func() {
+	lab.repo.LockWait = git.LockWait{Timeout: gittest.Timeout, OnWait: func() {
 		waited++
-		if waited%3 == 0 { // it has been looked at more than once
+		if waited%3 == 0 { // after several attempts
 			l.Must(os.Remove(lock))
 		}
 	}}
 	l.Write(".git/index.lock", "")
-	x, err := Begin(t.Context(), ad.repo, ad.a)
+	tx, err := Begin(t.Context(), lab.repo, lab.a)
 	l.Must(err)
 	if waited != 3 {
-		t.Fatalf("it looked %d times", waited)
+		t.Fatalf("Begin waited %d times, want 3", waited)
 	}
-	// What the other has staged meanwhile counts.
+	// A file that the other git staged meanwhile stays staged.
 	l.Write("keep.txt", "staged\n")
 	l.Git("add", "keep.txt")
-	status := ad.status()
+	status := lab.status()
 	l.Write(".git/index.lock", "")
 	for _, name := range steps {
-		l.Must(ad.step(x, name))
+		l.Must(lab.step(tx, name))
 	}
-	l.Must(x.Close())
+	l.Must(tx.Close())
 	if waited != 6 {
-		t.Errorf("it looked %d times", waited)
+		t.Errorf("Begin and Lock waited %d times, want 6", waited)
 	}
-	ad.landed(status)
+	lab.landed(status)
 }
 
-// Promise: a lock that stays is refused, and so is who is told to end meanwhile; nothing has changed.
+// Promise: Begin and Lock fail, and change nothing, when index.lock stays until the timeout or the context is cancelled.
 func TestAdvanceDoesNotWaitForALockThatStays(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
-	ad := newAdvancer(l, varied(l))
-	ready, err := Begin(t.Context(), ad.repo, ad.a)
+	lab := newAdvancer(l, varied(l))
+	ready, err := Begin(t.Context(), lab.repo, lab.a)
 	l.Must(err)
 	l.Write(".git/index.lock", "somebody's")
-	before := ad.sum()
+	before := lab.sum()
 	stop := errors.New("stop")
 	for _, c := range []struct {
-		name     string
-		patience time.Duration
-		ends     bool
-	}{{"for good", 5 * time.Millisecond, false}, {"told to end", gittest.Timeout, true}} {
+		name    string
+		timeout time.Duration
+		cancels bool
+	}{{"timeout", 5 * time.Millisecond, false}, {"cancelled", gittest.Timeout, true}} {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		waited := 0
-		ad.repo.LockWait = git.LockWait{Timeout: c.patience, OnWait: func() {
-			if waited++; c.ends {
+		lab.repo.LockWait = git.LockWait{Timeout: c.timeout, OnWait: func() {
+			if waited++; c.cancels {
 				cancel(stop)
 			}
 		}}
 		refused := func(what string, err error) {
 			t.Helper()
 			var locked *OperationInProgressError
-			if is := errors.As(err, &locked); c.ends && !errors.Is(err, stop) || !c.ends && (!is || locked.Operation != "index.lock") || waited == 0 {
-				t.Errorf("%s, %s: %v, when it had looked %d times", c.name, what, err, waited)
+			if is := errors.As(err, &locked); c.cancels && !errors.Is(err, stop) || !c.cancels && (!is || locked.Operation != "index.lock") || waited == 0 {
+				t.Errorf("%s, %s: %v after %d waits", c.name, what, err, waited)
 			}
-			gittest.RequireSame(t, c.name+", "+what, ad.sum(), before)
+			gittest.RequireSame(t, c.name+", "+what, lab.sum(), before)
 		}
-		_, err := Begin(ctx, ad.repo, ad.a)
-		refused("a dry run", err)
-		if c.ends {
+		_, err := Begin(ctx, lab.repo, lab.a)
+		refused("Begin", err)
+		if c.cancels {
 			ctx, cancel = context.WithCancelCause(t.Context())
 		}
-		x := *ready
+		tx := *ready
 		waited = 0
-		err = x.Lock(ctx)
-		l.Must(x.Close())
-		refused("locked", err)
+		err = tx.Lock(ctx)
+		l.Must(tx.Close())
+		refused("Lock", err)
 		cancel(nil)
 	}
 }
 
-// Promise: a branch that nobody has does not move while somebody may be checking it out.
+// Promise: before a free branch moves, Prepare waits for worktrees whose index is locked: they may be checking it out.
 func TestAdvanceWaitsForACheckoutUnderWay(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -104,14 +103,14 @@ func TestAdvanceWaitsForACheckoutUnderWay(t *testing.T) {
 	repo := repotest.OpenRepo(l)
 	a := Update{Branch: "refs/heads/free", Old: l.Git("rev-parse", "free"), New: to}
 	prepare := func() error {
-		x, err := Begin(t.Context(), repo, a)
+		tx, err := Begin(t.Context(), repo, a)
 		l.Must(err)
-		l.Must(x.Lock(t.Context()))
-		err = x.Prepare(t.Context())
-		l.Must(x.Close())
+		l.Must(tx.Lock(t.Context()))
+		err = tx.Prepare(t.Context())
+		l.Must(tx.Close())
 		return err
 	}
-	// One that was left behind does not keep it for long.
+	// A stale index.lock only delays the update.
 	l.WriteIn(admin, "index.lock", "")
 	repo.LockWait.Timeout = time.Millisecond
 	l.Must(prepare())
@@ -121,9 +120,9 @@ func TestAdvanceWaitsForACheckoutUnderWay(t *testing.T) {
 	}}
 	var moved *CheckoutMovedError
 	if err := prepare(); !errors.As(err, &moved) || moved.Worktree != linked {
-		t.Errorf("it was prepared under who was checking it out: %v", err)
+		t.Errorf("Prepare accepted a branch that was being checked out: %v", err)
 	}
 	if got := l.Git("rev-parse", "free"); got != a.Old {
-		t.Errorf("it is at %s", got)
+		t.Errorf("the branch is at %s", got)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/repotest"
 )
 
-// openMerger is one of a lab.
+// openMerger returns a Merger of the lab's repository, which is closed when the test ends.
 func openMerger(l *gittest.Lab) *merge.Merger {
 	l.T.Helper()
 	m, err := merge.NewMerger(repotest.OpenRepo(l), l.Git("rev-parse", "HEAD"))

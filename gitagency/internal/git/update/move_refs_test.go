@@ -11,166 +11,166 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 )
 
-const goes = "refs/heads/agency/x" // a branch that goes when the other has moved
+const goes = "refs/heads/agency/x" // branch that an update deletes when the other branch has moved
 
-// parting is messy, with a branch that goes.
+// newRefDeletingLab is newDirtyLab with an update that also deletes deletedRef.
 func parting(t *testing.T) *advancer {
 	t.Helper()
-	ad := messy(t)
-	ad.Git("update-ref", goes, ad.a.Old)
-	ad.a.OtherRefs = append(ad.a.OtherRefs, RefMove{Ref: goes, Old: ad.a.Old, New: strings.Repeat("0", len(ad.a.Old))})
-	return ad
+	lab := messy(t)
+	lab.Git("update-ref", goes, lab.a.Old)
+	lab.a.OtherRefs = append(lab.a.OtherRefs, RefMove{Ref: goes, Old: lab.a.Old, New: strings.Repeat("0", len(lab.a.Old))})
+	return lab
 }
 
-// at checks where a ref is.
-func (ad *advancer) at(ref, want string) {
-	ad.T.Helper()
-	if got, err := ad.repo.Tip(ad.T.Context(), ref); got != want || err != nil {
-		ad.T.Errorf("%s is at %q, want %q: %v", ref, got, want, err)
+// requireRef checks the commit of a ref; empty: it must not exist.
+func (lab *advancer) at(ref, want string) {
+	lab.T.Helper()
+	if got, err := lab.repo.Tip(lab.T.Context(), ref); got != want || err != nil {
+		lab.T.Errorf("%s is at %q, want %q: %v", ref, got, want, err)
 	}
 }
 
 func TestAdvanceDeletesARefWhenTheBranchHasMoved(t *testing.T) {
 	t.Parallel()
-	ad := parting(t)
-	ad.Must(ad.advance())
-	ad.at(goes, "")
+	lab := parting(t)
+	lab.Must(lab.advance())
+	lab.at(goes, "")
 
-	// Git is killed when the branch has moved, and that one is still there.
+	// Git is killed after it moved the branch and before it deleted the ref.
 	for _, packed := range []bool{false, true} {
-		ad = parting(t)
-		ad.stopped("publish")
-		ad.Git("update-ref", goes, ad.a.Old)
+		lab = parting(t)
+		lab.stopped("publish")
+		lab.Git("update-ref", goes, lab.a.Old)
 		if packed {
-			ad.Git("pack-refs", "--all")
+			lab.Git("pack-refs", "--all")
 		}
-		if done, err := Recover(t.Context(), ad.repo, ad.a); !done || err != nil {
+		if done, err := Recover(t.Context(), lab.repo, lab.a); !done || err != nil {
 			t.Fatalf("%v, %v", done, err)
 		}
-		ad.at(goes, "")
+		lab.at(goes, "")
 	}
 
-	// Where it is not what it was it is somebody's.
-	ad = parting(t)
-	ad.stopped("publish")
-	ad.Git("update-ref", goes, ad.a.New)
-	if done, err := Recover(t.Context(), ad.repo, ad.a); !done || err != nil {
+	// A ref that another process has moved is not deleted.
+	lab = parting(t)
+	lab.stopped("publish")
+	lab.Git("update-ref", goes, lab.a.New)
+	if done, err := Recover(t.Context(), lab.repo, lab.a); !done || err != nil {
 		t.Fatalf("%v, %v", done, err)
 	}
-	ad.at(goes, ad.a.New)
+	lab.at(goes, lab.a.New)
 }
 
 func TestFinishAdvancePutsADeletedRefBack(t *testing.T) {
 	t.Parallel()
-	ad := parting(t)
-	ad.stopped("commit")
-	ad.Git("update-ref", "-d", goes)
-	ad.Git("update-ref", "refs/agency/trash/x", ad.a.New) // which is somebody's: it was to be at another
-	if done, err := Recover(t.Context(), ad.repo, ad.a); done || err != nil {
+	lab := parting(t)
+	lab.stopped("commit")
+	lab.Git("update-ref", "-d", goes)
+	lab.Git("update-ref", "refs/agency/trash/x", lab.a.New) // moved by another process: the update would set another commit
+	if done, err := Recover(t.Context(), lab.repo, lab.a); done || err != nil {
 		t.Fatalf("%v, %v", done, err)
 	}
-	ad.at(goes, ad.a.Old)
-	ad.at("refs/agency/trash/x", ad.a.New)
+	lab.at(goes, lab.a.Old)
+	lab.at("refs/agency/trash/x", lab.a.New)
 }
 
-// Where the branch has all of it already, only the other refs say whether it was done.
+// When the branch already has the new commit, the other refs decide whether the update is done.
 func TestAdvanceOfABranchThatStaysIsDoneWhenTheOthersHaveMoved(t *testing.T) {
 	t.Parallel()
-	ad := parting(t)
-	ad.a.New, ad.a.GitDir, ad.a.Worktree = ad.a.Old, "", ""
-	before := ad.sum()
-	x, err := ad.begin()
-	ad.Must(err)
-	x.fault = func(at string) error {
+	lab := parting(t)
+	lab.a.New, lab.a.GitDir, lab.a.Worktree = lab.a.Old, "", ""
+	before := lab.sum()
+	tx, err := lab.begin()
+	lab.Must(err)
+	tx.fault = func(at string) error {
 		if at == "commit" {
-			_, _ = x.updateRef.Close() // as when git is killed
+			_, _ = tx.updateRef.Close() // as when git is killed
 		}
 		return nil
 	}
-	ad.Must(errors.Join(x.Lock(t.Context()), x.Prepare(t.Context()), x.MoveFiles(t.Context())))
-	if err := x.Commit(t.Context()); err == nil {
-		t.Error("nothing has moved, and it is done")
+	lab.Must(errors.Join(tx.Lock(t.Context()), tx.Prepare(t.Context()), tx.MoveFiles(t.Context())))
+	if err := tx.Commit(t.Context()); err == nil {
+		t.Error("Commit succeeded, but no ref has moved")
 	}
-	ad.Must(x.Close())
-	gittest.RequireSame(t, "undone", ad.sum(), before)
-	if done, err := Recover(t.Context(), ad.repo, ad.a); done || err != nil {
+	lab.Must(tx.Close())
+	gittest.RequireSame(t, "undone", lab.sum(), before)
+	if done, err := Recover(t.Context(), lab.repo, lab.a); done || err != nil {
 		t.Errorf("%v, %v", done, err)
 	}
-	gittest.RequireSame(t, "finished", ad.sum(), before)
-	ad.Must(ad.advance())
-	ad.at("refs/agency/trash/x", ad.a.Old)
-	ad.at(goes, "")
-	if done, err := Recover(t.Context(), ad.repo, ad.a); !done || err != nil {
+	gittest.RequireSame(t, "recovered", lab.sum(), before)
+	lab.Must(lab.advance())
+	lab.at("refs/agency/trash/x", lab.a.Old)
+	lab.at(goes, "")
+	if done, err := Recover(t.Context(), lab.repo, lab.a); !done || err != nil {
 		t.Errorf("%v, %v", done, err)
 	}
 }
 
-// Where nobody can tell whether the refs have moved nothing is undone: the files would be those of another commit.
+// Undo refuses when the refs cannot be read: if they have moved, the files would be those of another commit.
 func TestAdvanceUndoesNothingWhenTheRefsCannotBeRead(t *testing.T) {
 	t.Parallel()
-	bothWays(t, func(t *testing.T, messy func(*testing.T) *advancer) {
-		ad := messy(t)
-		status := ad.status()
-		x, _, err := ad.until("commit")
+	bothWays(t, func(t *testing.T, newLab func(*testing.T) *advancer) {
+		lab := newLab(t)
+		status := lab.status()
+		tx, _, err := lab.until("commit")
 		if !errors.Is(err, errFault) {
 			t.Fatal(err)
 		}
-		repo := x.repo
-		x.fault = func(string) error {
-			ad.Must(x.sendToUpdateRef("commit\x00", 1)) // it moves them, and is killed before it says so
-			_, _ = x.updateRef.Close()
+		repo := tx.repo
+		tx.fault = func(string) error {
+			lab.Must(tx.sendToUpdateRef("commit\x00", 1)) // git moves the refs and is killed before it answers
+			_, _ = tx.updateRef.Close()
 			lost := *repo
 			lost.CommonDir = filepath.Join(gittest.TempDir(t), "lost")
 			lost.GitDir = lost.CommonDir
-			x.repo = &lost
+			tx.repo = &lost
 			return nil
 		}
-		if err := x.Commit(t.Context()); err == nil {
-			t.Fatal("it is done")
+		if err := tx.Commit(t.Context()); err == nil {
+			t.Fatal("Commit succeeded")
 		}
-		if err := x.Undo(t.Context()); err == nil {
-			t.Error("it is undone")
+		if err := tx.Undo(t.Context()); err == nil {
+			t.Error("Undo succeeded")
 		}
-		ad.Must(x.Close())
-		if done, err := Recover(t.Context(), ad.repo, ad.a); !done || err != nil {
+		lab.Must(tx.Close())
+		if done, err := Recover(t.Context(), lab.repo, lab.a); !done || err != nil {
 			t.Fatalf("%v, %v", done, err)
 		}
-		ad.landed(status)
+		lab.landed(status)
 	})
 }
 
-// Promise: that refs have moved, and may not have by tomorrow, is said; and no index is published before that is known: who
-// comes after a power cut would find it with the refs where they were.
+// Promise: Publish returns an error when the moved refs cannot be synced to disk, and does not rename the index before they
+// are: after a power cut the new index could be there with the old refs.
 func TestPublishWaitsUntilTheRefsLast(t *testing.T) {
 	t.Parallel()
-	for _, seated := range []bool{true, false} {
+	for _, checkedOut := range []bool{true, false} {
 		l := gittest.New(t)
-		ad := newAdvancer(l, ahead(l, func(tree string) { l.WriteIn(tree, "a.txt", "changed\n") }))
-		if !seated {
+		lab := newAdvancer(l, ahead(l, func(tree string) { l.WriteIn(tree, "a.txt", "changed\n") }))
+		if !checkedOut {
 			l.Git("branch", "free")
-			zeros := strings.Repeat("0", len(ad.a.New))
-			ad.a = Update{Branch: "refs/heads/free", Old: ad.a.Old, New: ad.a.Old, OtherRefs: []RefMove{{Ref: "refs/agency/trash/x", Old: zeros, New: ad.a.New}}}
+			zeros := strings.Repeat("0", len(lab.a.New))
+			lab.a = Update{Branch: "refs/heads/free", Old: lab.a.Old, New: lab.a.Old, OtherRefs: []RefMove{{Ref: "refs/agency/trash/x", Old: zeros, New: lab.a.New}}}
 		}
-		x, err := ad.begin()
+		tx, err := lab.begin()
 		l.Must(err)
-		l.Must(errors.Join(x.Lock(t.Context()), x.Prepare(t.Context()), x.MoveFiles(t.Context())))
-		// Git knows where the refs are; what we make last is where a link leads nowhere.
-		repo := *x.repo
+		l.Must(errors.Join(tx.Lock(t.Context()), tx.Prepare(t.Context()), tx.MoveFiles(t.Context())))
+		// Git has the real refs; our sync uses a directory in which refs/heads is a dangling symlink.
+		repo := *tx.repo
 		repo.CommonDir = gittest.TempDir(t)
 		l.Must(os.Mkdir(filepath.Join(repo.CommonDir, "refs"), 0o777))
 		l.Must(os.Symlink("nowhere", filepath.Join(repo.CommonDir, "refs/heads")))
-		x.repo = &repo
-		l.Must(x.Commit(t.Context()))
-		synced := x.waitRefsSynced
-		x.waitRefsSynced = func() (struct{}, error) {
-			if got := l.Git("diff", "--cached", "--name-only", ad.a.Old); got != "" {
-				t.Errorf("the index has %q already", got)
+		tx.repo = &repo
+		l.Must(tx.Commit(t.Context()))
+		synced := tx.waitRefsSynced
+		tx.waitRefsSynced = func() (struct{}, error) {
+			if got := l.Git("diff", "--cached", "--name-only", lab.a.Old); got != "" {
+				t.Errorf("the index has the new %q already", got)
 			}
 			return synced()
 		}
-		if err := x.Publish(t.Context()); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("seated %t: %v", seated, err)
+		if err := tx.Publish(t.Context()); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("checked out %t: %v", checkedOut, err)
 		}
-		l.Must(x.Close())
+		l.Must(tx.Close())
 	}
 }

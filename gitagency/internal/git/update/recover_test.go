@@ -11,297 +11,297 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 )
 
-// stopped is an Advance that was killed at a point, with everything that it had started.
-func (ad *advancer) stopped(point string) {
-	ad.T.Helper()
-	x, _, err := ad.until(point)
+// killAt runs an update to a fault injection point and leaves it as if the process had been killed there.
+func (lab *advancer) stopped(point string) {
+	lab.T.Helper()
+	tx, _, err := lab.until(point)
 	if !errors.Is(err, errFault) {
-		ad.T.Fatal(err)
+		lab.T.Fatal(err)
 	}
-	ad.Must(x.closeUpdateRef())
+	lab.Must(tx.closeUpdateRef())
 }
 
 func TestFinishAdvanceFindsWhatWasTornByAPowerCut(t *testing.T) {
 	t.Parallel()
-	bothWays(t, func(t *testing.T, messy func(*testing.T) *advancer) {
-		ad := messy(t)
-		before := ad.sum()
-		path := func(name string) string { return filepath.Join(ad.Root, name) }
+	bothWays(t, func(t *testing.T, newLab func(*testing.T) *advancer) {
+		lab := newLab(t)
+		before := lab.sum()
+		path := func(name string) string { return filepath.Join(lab.Root, name) }
 		for _, c := range []struct {
 			name string
 			do   func()
 		}{
-			{"a part of a file", func() { ad.Must(os.Truncate(path("bin"), 1000)); ad.Must(os.Truncate(path("a.txt"), 3)) }},
-			{"nothing of it", func() { ad.Must(os.Truncate(path("bin"), 0)); ad.Must(os.Truncate(path("a.txt"), 0)) }},
-			{"no file", func() { ad.Must(os.Remove(path("bin"))); ad.Must(os.Remove(path("a.txt"))) }},
-			{"another time", func() { ad.Shell("touch -d @1 bin a.txt new/in/here run.sh d2f f2d/a/b") }},
-			{"what was there before, again", func() { ad.Shell("rm a.txt; echo a >a.txt") }},
-			{"a mix of all", func() {
-				ad.Must(os.Truncate(path("bin"), 1000))
-				ad.Must(os.Remove(path("a.txt")))
-				ad.Shell("touch -d @1 new/in/here run.sh")
+			{"truncated files", func() { lab.Must(os.Truncate(path("bin"), 1000)); lab.Must(os.Truncate(path("a.txt"), 3)) }},
+			{"empty files", func() { lab.Must(os.Truncate(path("bin"), 0)); lab.Must(os.Truncate(path("a.txt"), 0)) }},
+			{"missing files", func() { lab.Must(os.Remove(path("bin"))); lab.Must(os.Remove(path("a.txt"))) }},
+			{"other mtimes", func() { lab.Shell("touch -d @1 bin a.txt new/in/here run.sh d2f f2d/a/b") }},
+			{"the old file again", func() { lab.Shell("rm a.txt; echo a >a.txt") }},
+			{"a mix of these", func() {
+				lab.Must(os.Truncate(path("bin"), 1000))
+				lab.Must(os.Remove(path("a.txt")))
+				lab.Shell("touch -d @1 new/in/here run.sh")
 			}},
 		} {
-			ad.stopped("commit")
+			lab.stopped("commit")
 			c.do()
-			if done, err := Recover(t.Context(), ad.repo, ad.a); done || err != nil {
+			if done, err := Recover(t.Context(), lab.repo, lab.a); done || err != nil {
 				t.Errorf("%s: %v, %v", c.name, done, err)
 			}
-			gittest.RequireSame(t, c.name, ad.sum(), before)
+			gittest.RequireSame(t, c.name, lab.sum(), before)
 		}
-		// What is not a part of it is somebody's.
-		ad.stopped("commit")
-		ad.Must(os.WriteFile(path("bin"), []byte("x"), 0o644))
+		// Content that is no prefix of the new file was written by another process.
+		lab.stopped("commit")
+		lab.Must(os.WriteFile(path("bin"), []byte("x"), 0o644))
 		var e *ConcurrentChangeError
-		if _, err := Recover(t.Context(), ad.repo, ad.a); !errors.As(err, &e) || strings.Join(e.Paths, " ") != "bin" {
+		if _, err := Recover(t.Context(), lab.repo, lab.a); !errors.As(err, &e) || strings.Join(e.Paths, " ") != "bin" {
 			t.Errorf("%v", err)
 		}
-		ad.Must(os.Remove(path("bin")))
-		gittest.RequireSame(t, "the rest", ad.sum(), before)
+		lab.Must(os.Remove(path("bin")))
+		gittest.RequireSame(t, "other files", lab.sum(), before)
 	})
 }
 
 func TestFinishAdvanceWithoutSwappingFiles(t *testing.T) {
 	t.Parallel()
-	bothWays(t, func(t *testing.T, messy func(*testing.T) *advancer) {
-		ad := messy(t)
-		before := ad.sum()
+	bothWays(t, func(t *testing.T, newLab func(*testing.T) *advancer) {
+		lab := newLab(t)
+		before := lab.sum()
 		for _, point := range []string{"put dir/b.txt", "moved", "commit"} {
-			x, err := ad.begin()
-			ad.Must(err)
-			x.fault = func(at string) error {
+			tx, err := lab.begin()
+			lab.Must(err)
+			tx.fault = func(at string) error {
 				if at == point {
 					return errFault
 				}
 				return nil
 			}
-			ad.Must(x.Lock(t.Context()))
-			x.staging.noExchange = true
-			ad.Must(x.Prepare(t.Context()))
-			// No step can be taken after one that failed.
-			if err := errors.Join(x.MoveFiles(t.Context()), x.Commit(t.Context()), x.Publish(t.Context())); !errors.Is(err, errFault) {
+			lab.Must(tx.Lock(t.Context()))
+			tx.staging.noExchange = true
+			lab.Must(tx.Prepare(t.Context()))
+			// Steps after a failed one are refused.
+			if err := errors.Join(tx.MoveFiles(t.Context()), tx.Commit(t.Context()), tx.Publish(t.Context())); !errors.Is(err, errFault) {
 				t.Fatal(err)
 			}
-			ad.Must(x.closeUpdateRef())
-			// The moment at which one has gone and the other has not come.
+			lab.Must(tx.closeUpdateRef())
+			// The moment after the old file was moved away and before the new one was moved in.
 			if point == "moved" {
-				i, _ := x.staging.plan.findMove("a.txt")
-				ad.Must(os.Remove(filepath.Join(ad.Root, "a.txt")))
-				if !gittest.Exists(filepath.Join(x.staging.dir, "old", slotName(i))) {
-					t.Fatal("it is not aside")
+				i, _ := tx.staging.plan.findMove("a.txt")
+				lab.Must(os.Remove(filepath.Join(lab.Root, "a.txt")))
+				if !gittest.Exists(filepath.Join(tx.staging.dir, "old", slotName(i))) {
+					t.Fatal("the old file is not in the staging directory")
 				}
 			}
-			if done, err := Recover(t.Context(), ad.repo, ad.a); done || err != nil {
+			if done, err := Recover(t.Context(), lab.repo, lab.a); done || err != nil {
 				t.Errorf("%s: %v, %v", point, done, err)
 			}
-			gittest.RequireSame(t, point, ad.sum(), before)
+			gittest.RequireSame(t, point, lab.sum(), before)
 		}
 	})
 }
 
 func TestFinishAdvanceRemovesOnlyLocksThatAreOurs(t *testing.T) {
 	t.Parallel()
-	bothWays(t, func(t *testing.T, messy func(*testing.T) *advancer) {
-		ad := messy(t)
-		before := ad.sum()
-		gitArgs := func(name string) string { return filepath.Join(ad.Root, ".git", name) }
-		ad.stopped("commit")
-		ad.WriteIn(ad.Root, ".git/refs/heads/main.lock", ad.a.New+"\n")
-		ad.WriteIn(ad.Root, ".git/HEAD.lock", "")
-		ad.WriteIn(ad.Root, ".git/refs/agency/trash/x.lock", ad.a.Old+"\n")
-		if done, err := Recover(t.Context(), ad.repo, ad.a); done || err != nil {
+	bothWays(t, func(t *testing.T, newLab func(*testing.T) *advancer) {
+		lab := newLab(t)
+		before := lab.sum()
+		gitPath := func(name string) string { return filepath.Join(lab.Root, ".git", name) }
+		lab.stopped("commit")
+		lab.WriteIn(lab.Root, ".git/refs/heads/main.lock", lab.a.New+"\n")
+		lab.WriteIn(lab.Root, ".git/HEAD.lock", "")
+		lab.WriteIn(lab.Root, ".git/refs/agency/trash/x.lock", lab.a.Old+"\n")
+		if done, err := Recover(t.Context(), lab.repo, lab.a); done || err != nil {
 			t.Fatalf("%v, %v", done, err)
 		}
-		gittest.RequireSame(t, "locks of ours", ad.sum(), before)
+		gittest.RequireSame(t, "own locks", lab.sum(), before)
 
-		// Of somebody else's nothing is touched.
-		ad.stopped("commit")
-		ad.WriteIn(ad.Root, ".git/refs/heads/main.lock", ad.a.Old+"\n")
-		ad.WriteIn(ad.Root, ".git/HEAD.lock", "")
-		ad.Shell("touch -d @1 .git/HEAD.lock") // from before
-		if done, err := Recover(t.Context(), ad.repo, ad.a); done || err != nil {
+		// Locks of other processes stay.
+		lab.stopped("commit")
+		lab.WriteIn(lab.Root, ".git/refs/heads/main.lock", lab.a.Old+"\n")
+		lab.WriteIn(lab.Root, ".git/HEAD.lock", "")
+		lab.Shell("touch -d @1 .git/HEAD.lock") // older than the update
+		if done, err := Recover(t.Context(), lab.repo, lab.a); done || err != nil {
 			t.Fatalf("%v, %v", done, err)
 		}
 		for _, name := range []string{"refs/heads/main.lock", "HEAD.lock"} {
-			if !gittest.Exists(gitArgs(name)) {
+			if !gittest.Exists(gitPath(name)) {
 				t.Errorf("%s is gone", name)
 			}
-			ad.Must(os.Remove(gitArgs(name)))
+			lab.Must(os.Remove(gitPath(name)))
 		}
-		gittest.RequireSame(t, "locks of others", ad.sum(), before)
+		gittest.RequireSame(t, "locks of others", lab.sum(), before)
 
-		// A lock of the index that is not ours: nothing at all.
-		ad.stopped("commit")
-		ad.Must(os.Remove(gitArgs("index.lock")))
-		ad.WriteIn(ad.Root, ".git/index.lock", "")
-		stopped := ad.sum()
+		// With an index.lock of another process Recover changes nothing.
+		lab.stopped("commit")
+		lab.Must(os.Remove(gitPath("index.lock")))
+		lab.WriteIn(lab.Root, ".git/index.lock", "")
+		stopped := lab.sum()
 		var locked *git.LockedError
-		if _, err := Recover(t.Context(), ad.repo, ad.a); !errors.As(err, &locked) {
-			t.Errorf("a lock: %v", err)
+		if _, err := Recover(t.Context(), lab.repo, lab.a); !errors.As(err, &locked) {
+			t.Errorf("index.lock of another process: %v", err)
 		}
-		gittest.RequireSame(t, "a lock", ad.sum(), stopped)
-		ad.Must(os.Remove(gitArgs("index.lock")))
+		gittest.RequireSame(t, "index.lock of another process", lab.sum(), stopped)
+		lab.Must(os.Remove(gitPath("index.lock")))
 
-		if done, err := Recover(t.Context(), ad.repo, ad.a); done || err != nil {
+		if done, err := Recover(t.Context(), lab.repo, lab.a); done || err != nil {
 			t.Fatalf("%v, %v", done, err)
 		}
-		gittest.RequireSame(t, "unlocked", ad.sum(), before)
+		gittest.RequireSame(t, "unlocked", lab.sum(), before)
 	})
 }
 
-// The branch has gone elsewhere, or is gone: what had come goes, for it was never a part of it.
+// Recover undoes the update when the branch is at another commit or was deleted: the new commit was never part of it.
 func TestFinishAdvanceUndoesWhereverTheBranchIs(t *testing.T) {
 	t.Parallel()
-	bothWays(t, func(t *testing.T, messy func(*testing.T) *advancer) {
-		ad := messy(t)
-		status := ad.status()
-		other := ad.Git("commit-tree", "-m", "x", "-p", "main", "main^{tree}")
+	bothWays(t, func(t *testing.T, newLab func(*testing.T) *advancer) {
+		lab := newLab(t)
+		status := lab.status()
+		other := lab.Git("commit-tree", "-m", "x", "-p", "main", "main^{tree}")
 		for _, locked := range []bool{true, false} {
 			for _, args := range [][]string{{"refs/heads/main", other}, {"-d", "refs/heads/main"}} {
-				ad.stopped("commit")
+				lab.stopped("commit")
 				if !locked {
-					ad.Must(os.Remove(filepath.Join(ad.Root, ".git/index.lock")))
+					lab.Must(os.Remove(filepath.Join(lab.Root, ".git/index.lock")))
 				}
-				ad.Git(append([]string{"update-ref"}, args...)...)
+				lab.Git(append([]string{"update-ref"}, args...)...)
 				for range 2 {
-					if done, err := Recover(t.Context(), ad.repo, ad.a); done || err != nil {
+					if done, err := Recover(t.Context(), lab.repo, lab.a); done || err != nil {
 						t.Fatalf("%q: %v, %v", args, done, err)
 					}
 				}
-				ad.Git("update-ref", "refs/heads/main", ad.a.Old)
-				if got := ad.status(); got != status {
+				lab.Git("update-ref", "refs/heads/main", lab.a.Old)
+				if got := lab.status(); got != status {
 					t.Errorf("%q: status is\n%s\nwant\n%s", args, got, status)
 				}
-				ad.unlocked()
+				lab.unlocked()
 			}
 		}
 	})
 }
 
-// What somebody has committed of what had come is theirs.
+// Recover leaves new files that the user has committed since.
 func TestFinishAdvanceTakesNothingAwayThatWasCommitted(t *testing.T) {
 	t.Parallel()
-	bothWays(t, func(t *testing.T, messy func(*testing.T) *advancer) {
-		ad := messy(t)
-		ad.stopped("commit")
-		ad.Must(os.Remove(filepath.Join(ad.Root, ".git/index.lock")))
-		ad.Git("add", "a.txt", "f2d", "new")
-		ad.Git("rm", "-q", "--cached", "del.txt")
-		ad.Git("commit", "-q", "-m", "mine")
+	bothWays(t, func(t *testing.T, newLab func(*testing.T) *advancer) {
+		lab := newLab(t)
+		lab.stopped("commit")
+		lab.Must(os.Remove(filepath.Join(lab.Root, ".git/index.lock")))
+		lab.Git("add", "a.txt", "f2d", "new")
+		lab.Git("rm", "-q", "--cached", "del.txt")
+		lab.Git("commit", "-q", "-m", "mine")
 		var e *ConcurrentChangeError
-		if _, err := Recover(t.Context(), ad.repo, ad.a); !errors.As(err, &e) || strings.Join(e.Paths, " ") != "a.txt del.txt f2d f2d/a/b new/in/here" {
+		if _, err := Recover(t.Context(), lab.repo, lab.a); !errors.As(err, &e) || strings.Join(e.Paths, " ") != "a.txt del.txt f2d f2d/a/b new/in/here" {
 			t.Errorf("%v", err)
 		}
-		if done, err := Recover(t.Context(), ad.repo, ad.a); done || err != nil {
-			t.Errorf("again: %v, %v", done, err)
+		if done, err := Recover(t.Context(), lab.repo, lab.a); done || err != nil {
+			t.Errorf("second Recover: %v, %v", done, err)
 		}
-		if got := ad.Git("diff", "--name-only", "HEAD"); got != "keep.txt" {
+		if got := lab.Git("diff", "--name-only", "HEAD"); got != "keep.txt" {
 			t.Errorf("changed: %q", got)
 		}
-		ad.unlocked()
+		lab.unlocked()
 	})
 }
 
 func TestFinishAdvanceGoesOnWhereTheBranchHasMoved(t *testing.T) {
 	t.Parallel()
-	bothWays(t, func(t *testing.T, messy func(*testing.T) *advancer) {
-		for name, do := range map[string]func(ad *advancer){
-			"killed before the index was published": func(*advancer) {},
-			"killed when it had been": func(ad *advancer) {
-				ad.Must(os.Rename(filepath.Join(ad.Root, ".git/index.lock"), filepath.Join(ad.Root, ".git/index")))
+	bothWays(t, func(t *testing.T, newLab func(*testing.T) *advancer) {
+		for name, do := range map[string]func(lab *advancer){
+			"index not published": func(*advancer) {},
+			"index published": func(lab *advancer) {
+				lab.Must(os.Rename(filepath.Join(lab.Root, ".git/index.lock"), filepath.Join(lab.Root, ".git/index")))
 			},
-			"the branch has gone on": func(ad *advancer) {
-				ad.Git("update-ref", "refs/heads/main", ad.Git("commit-tree", "-m", "x", "-p", "main", "main^{tree}"))
+			"branch moved on": func(lab *advancer) {
+				lab.Git("update-ref", "refs/heads/main", lab.Git("commit-tree", "-m", "x", "-p", "main", "main^{tree}"))
 			},
-			"somebody has taken the lock away": func(ad *advancer) { ad.Must(os.Remove(filepath.Join(ad.Root, ".git/index.lock"))) },
-			"and has staged something": func(ad *advancer) {
-				ad.Must(os.Remove(filepath.Join(ad.Root, ".git/index.lock")))
-				ad.Write("staged.more", "x")
-				ad.Git("add", "staged.more")
-				ad.Git("rm", "-q", "--cached", "staged.more")
+			"index.lock removed": func(lab *advancer) { lab.Must(os.Remove(filepath.Join(lab.Root, ".git/index.lock"))) },
+			"index.lock removed, index rewritten": func(lab *advancer) {
+				lab.Must(os.Remove(filepath.Join(lab.Root, ".git/index.lock")))
+				lab.Write("staged.more", "x")
+				lab.Git("add", "staged.more")
+				lab.Git("rm", "-q", "--cached", "staged.more")
 			},
-			"and has staged some of what came": func(ad *advancer) {
-				ad.Must(os.Remove(filepath.Join(ad.Root, ".git/index.lock")))
-				ad.Git("add", "a.txt", "f2d")
+			"index.lock removed, new files staged": func(lab *advancer) {
+				lab.Must(os.Remove(filepath.Join(lab.Root, ".git/index.lock")))
+				lab.Git("add", "a.txt", "f2d")
 			},
-			"killed before the index was made again": func(ad *advancer) {
-				ad.Shell("rm .git/index.lock .git/index.agency")
+			"index.lock and draft removed": func(lab *advancer) {
+				lab.Shell("rm .git/index.lock .git/index.agency")
 			},
-			"killed when nothing of it was written": func(ad *advancer) {
-				ad.Must(os.Truncate(filepath.Join(ad.Root, ".git/index.agency"), 0))
+			"empty draft": func(lab *advancer) {
+				lab.Must(os.Truncate(filepath.Join(lab.Root, ".git/index.agency"), 0))
 			},
-			"killed when a part of it was": func(ad *advancer) {
-				ad.Must(os.Truncate(filepath.Join(ad.Root, ".git/index.agency"), 100))
-				ad.WriteIn(ad.Root, ".git/index.agency-again", "DIRC")
+			"truncated draft": func(lab *advancer) {
+				lab.Must(os.Truncate(filepath.Join(lab.Root, ".git/index.agency"), 100))
+				lab.WriteIn(lab.Root, ".git/index.agency-again", "DIRC")
 			},
-			"published, and somebody has taken back a part of it": func(ad *advancer) {
-				ad.Shell("mv .git/index.lock .git/index; rm .git/index.agency")
-				ad.Git("checkout", "-q", ad.a.Old, "--", "a.txt", "del.txt")
-				ad.Git("commit", "-q", "-m", "x", "--", "a.txt", "del.txt")
+			"published, and a part reverted": func(lab *advancer) {
+				lab.Shell("mv .git/index.lock .git/index; rm .git/index.agency")
+				lab.Git("checkout", "-q", lab.a.Old, "--", "a.txt", "del.txt")
+				lab.Git("commit", "-q", "-m", "x", "--", "a.txt", "del.txt")
 			},
-			"published, and somebody has gone elsewhere": func(ad *advancer) {
-				ad.Shell("mv .git/index.lock .git/index; rm .git/index.agency")
-				ad.Git("checkout", "-q", "-b", "other", ad.a.Old)
+			"published, and another branch checked out": func(lab *advancer) {
+				lab.Shell("mv .git/index.lock .git/index; rm .git/index.agency")
+				lab.Git("checkout", "-q", "-b", "other", lab.a.Old)
 			},
-			"and HEAD is still locked": func(ad *advancer) { ad.WriteIn(ad.Root, ".git/HEAD.lock", "") },
+			"HEAD.lock left": func(lab *advancer) { lab.WriteIn(lab.Root, ".git/HEAD.lock", "") },
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				ad := messy(t)
-				status := ad.status()
-				ad.stopped("publish")
-				do(ad)
-				_ = os.Remove(filepath.Join(ad.Root, "staged.more"))
+				lab := newLab(t)
+				status := lab.status()
+				lab.stopped("publish")
+				do(lab)
+				_ = os.Remove(filepath.Join(lab.Root, "staged.more"))
 				for range 2 {
-					if done, err := Recover(t.Context(), ad.repo, ad.a); !done || err != nil {
+					if done, err := Recover(t.Context(), lab.repo, lab.a); !done || err != nil {
 						t.Fatalf("%v, %v", done, err)
 					}
 				}
-				ad.a.New = ad.Git("rev-parse", "main")
-				ad.landed(status)
+				lab.a.New = lab.Git("rev-parse", "main")
+				lab.landed(status)
 			})
 		}
 	})
 }
 
-// Some of the refs can have moved when git is killed, but never the branch before the others.
+// Recover restores refs that moved before git was killed. The branch never moves before the others.
 func TestFinishAdvancePutsOtherRefsBack(t *testing.T) {
 	t.Parallel()
-	bothWays(t, func(t *testing.T, messy func(*testing.T) *advancer) {
-		ad := messy(t)
-		before := ad.sum()
-		ad.stopped("commit")
-		ad.Git("update-ref", "--create-reflog", "refs/agency/trash/x", ad.a.Old)
-		for _, log := range []string{"HEAD", "refs/heads/main"} { // it is written before the ref
-			ad.Shell("echo '" + ad.a.Old + " " + ad.a.New + " Somebody <s> 1 +0000\tland' >>.git/logs/" + log)
+	bothWays(t, func(t *testing.T, newLab func(*testing.T) *advancer) {
+		lab := newLab(t)
+		before := lab.sum()
+		lab.stopped("commit")
+		lab.Git("update-ref", "--create-reflog", "refs/agency/trash/x", lab.a.Old)
+		for _, log := range []string{"HEAD", "refs/heads/main"} { // git writes the reflog before the ref
+			lab.Shell("echo '" + lab.a.Old + " " + lab.a.New + " Somebody <s> 1 +0000\tland' >>.git/logs/" + log)
 		}
-		if done, err := Recover(t.Context(), ad.repo, ad.a); done || err != nil {
+		if done, err := Recover(t.Context(), lab.repo, lab.a); done || err != nil {
 			t.Fatalf("%v, %v", done, err)
 		}
-		now := ad.sum()
-		delete(now, filepath.Join(ad.Root, ".git/logs/refs/agency"))
+		now := lab.sum()
+		delete(now, filepath.Join(lab.Root, ".git/logs/refs/agency"))
 		gittest.RequireSame(t, "refs", now, before)
 	})
 }
 
-// What somebody has staged when the lock was gone stays staged, and everything else comes.
+// A file that was staged while index.lock was missing stays staged, and all other files are updated.
 func TestFinishAdvanceKeepsWhatWasStagedSince(t *testing.T) {
 	t.Parallel()
-	bothWays(t, func(t *testing.T, messy func(*testing.T) *advancer) {
-		ad := messy(t)
-		ad.stopped("publish")
-		ad.Must(os.Remove(filepath.Join(ad.Root, ".git/index.lock")))
-		ad.Write("a.txt", "mine\n")
-		ad.Git("add", "a.txt")
-		if done, err := Recover(t.Context(), ad.repo, ad.a); !done || err != nil {
+	bothWays(t, func(t *testing.T, newLab func(*testing.T) *advancer) {
+		lab := newLab(t)
+		lab.stopped("publish")
+		lab.Must(os.Remove(filepath.Join(lab.Root, ".git/index.lock")))
+		lab.Write("a.txt", "mine\n")
+		lab.Git("add", "a.txt")
+		if done, err := Recover(t.Context(), lab.repo, lab.a); !done || err != nil {
 			t.Fatalf("%v, %v", done, err)
 		}
-		if got := ad.Git("diff", "--cached", "--name-only"); got != "a.txt\nstaged.new" {
+		if got := lab.Git("diff", "--cached", "--name-only"); got != "a.txt\nstaged.new" {
 			t.Errorf("staged: %q", got)
 		}
-		if got := ad.Git("show", ":a.txt"); got != "mine" {
+		if got := lab.Git("show", ":a.txt"); got != "mine" {
 			t.Errorf("a.txt is staged as %q", got)
 		}
-		ad.unlocked()
+		lab.unlocked()
 	})
 }

@@ -9,45 +9,47 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 )
 
+// RecoverStaging undoes an update that was killed and has no record, removes a staging directory without moved files, and
+// refuses a plan about another repository.
 func TestWhatIsLeftOfAnAdvanceThatNobodyHasANoteOfIsFinishedOrUndone(t *testing.T) {
 	t.Parallel()
-	ad := messy(t)
-	before := ad.sum()
-	strays := func() []LeftoverStaging {
+	lab := messy(t)
+	before := lab.sum()
+	leftovers := func() []LeftoverStaging {
 		t.Helper()
-		all, err := LeftoverStagings(ad.repo, ad.Root)
-		ad.Must(err)
+		all, err := LeftoverStagings(lab.repo, lab.Root)
+		lab.Must(err)
 		return all
 	}
-	if all := strays(); len(all) > 0 {
+	if all := leftovers(); len(all) > 0 {
 		t.Fatalf("%+v", all)
 	}
-	ad.stopped("commit")
-	all := strays()
+	lab.stopped("commit")
+	all := leftovers()
 	if len(all) != 1 || !all[0].MayHoldFiles {
 		t.Fatalf("%+v", all)
 	}
-	ad.Must(RecoverStaging(t.Context(), ad.repo, all[0]))
-	_ = os.Remove(filepath.Join(ad.repo.CommonDir, "refs/agency/trash")) // which git made, for a lock
-	gittest.RequireSame(t, "undone", ad.sum(), before)
-	if all := strays(); len(all) > 0 {
+	lab.Must(RecoverStaging(t.Context(), lab.repo, all[0]))
+	_ = os.Remove(filepath.Join(lab.repo.CommonDir, "refs/agency/trash")) // directory that git made for a lock
+	gittest.RequireSame(t, "undone", lab.sum(), before)
+	if all := leftovers(); len(all) > 0 {
 		t.Fatalf("%+v", all)
 	}
 
-	// One in which nothing was moved only goes.
-	dir := filepath.Join(ad.repo.AgencyDir(), stagingPrefix+strings.Repeat("a", 16))
-	ad.Must(os.MkdirAll(filepath.Join(dir, "tree"), 0o755))
-	if all = strays(); len(all) != 1 || all[0].MayHoldFiles || all[0].Path != dir {
+	// A staging directory from which no file was moved is removed.
+	dir := filepath.Join(lab.repo.AgencyDir(), stagingPrefix+strings.Repeat("a", 16))
+	lab.Must(os.MkdirAll(filepath.Join(dir, "tree"), 0o755))
+	if all = leftovers(); len(all) != 1 || all[0].MayHoldFiles || all[0].Path != dir {
 		t.Fatalf("%+v", all)
 	}
-	ad.Must(RecoverStaging(t.Context(), ad.repo, all[0]))
-	gittest.RequireSame(t, "gone", ad.sum(), before)
+	lab.Must(RecoverStaging(t.Context(), lab.repo, all[0]))
+	gittest.RequireSame(t, "removed", lab.sum(), before)
 
-	// Nor is anything done elsewhere because a plan says so.
-	ad.Must(os.MkdirAll(dir, 0o755))
+	// A plan that names a directory outside of the repository is refused.
+	lab.Must(os.MkdirAll(dir, 0o755))
 	elsewhere := t.TempDir()
-	ad.Must(os.WriteFile(filepath.Join(dir, "plan"), []byte(`{"advance":{"branch":"refs/heads/main","old":"`+strings.Repeat("a", 40)+`","new":"`+strings.Repeat("a", 40)+`","git_dir":"`+elsewhere+`","tree":"`+elsewhere+`"}}`), 0o644))
-	if err := RecoverStaging(t.Context(), ad.repo, strays()[0]); err == nil {
-		t.Error("it was believed")
+	lab.Must(os.WriteFile(filepath.Join(dir, "plan"), []byte(`{"advance":{"branch":"refs/heads/main","old":"`+strings.Repeat("a", 40)+`","new":"`+strings.Repeat("a", 40)+`","git_dir":"`+elsewhere+`","tree":"`+elsewhere+`"}}`), 0o644))
+	if err := RecoverStaging(t.Context(), lab.repo, leftovers()[0]); err == nil {
+		t.Error("the plan was accepted")
 	}
 }

@@ -18,38 +18,38 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/repotest"
 )
 
-// advancer is a repository in which main is checked out, and is to go on to another commit.
+// updateLab is a repository in which main is checked out, and an Update of main.
 type advancer struct {
 	*gittest.Lab
 	repo *git.Repo
-	tree string // that has main
+	tree string // worktree that has main checked out
 	a    Update
-	by   *merge.Merger // who knows what is in the new commit; nil where git is asked
+	by   *merge.Merger // merger that the new files are read from; nil: git writes them
 }
 
-// begin looks whether it can be done.
-func (ad *advancer) begin() (*Transaction, error) {
-	if ad.by != nil {
-		return BeginMerged(ad.T.Context(), ad.by, ad.a)
+// begin begins the update, with the merger if there is one.
+func (lab *advancer) begin() (*Transaction, error) {
+	if lab.by != nil {
+		return BeginMerged(lab.T.Context(), lab.by, lab.a)
 	}
-	return Begin(ad.T.Context(), ad.repo, ad.a)
+	return Begin(lab.T.Context(), lab.repo, lab.a)
 }
 
-// newAdvancer takes a lab whose HEAD is where main was, and a commit that it is to go to.
+// newUpdateLab makes an update of main to a commit, in a lab that has main checked out.
 func newAdvancer(l *gittest.Lab, to string) *advancer {
 	l.T.Helper()
-	ad := &advancer{Lab: l, repo: repotest.OpenRepo(l), tree: l.Root}
-	ad.a = Update{Branch: "refs/heads/main", Old: l.Git("rev-parse", "main"), New: to, Reason: "land", Trusted: true}
+	lab := &advancer{Lab: l, repo: repotest.OpenRepo(l), tree: l.Root}
+	lab.a = Update{Branch: "refs/heads/main", Old: l.Git("rev-parse", "main"), New: to, Reason: "land", Trusted: true}
 	var err error
-	ad.a.GitDir, ad.a.Worktree, err = CheckedOutIn(l.T.Context(), ad.repo, ad.a.Branch)
+	lab.a.GitDir, lab.a.Worktree, err = CheckedOutIn(l.T.Context(), lab.repo, lab.a.Branch)
 	l.Must(err)
-	if ad.a.Worktree != l.Root {
-		l.T.Fatalf("main is checked out in %q", ad.a.Worktree)
+	if lab.a.Worktree != l.Root {
+		l.T.Fatalf("main is checked out in %q", lab.a.Worktree)
 	}
-	return ad
+	return lab
 }
 
-// ahead makes a commit on top of main of what change does to a worktree, elsewhere.
+// commitOnMain makes a commit on top of main, with the changes that change makes in a temporary worktree.
 func ahead(l *gittest.Lab, change func(tree string)) string {
 	l.T.Helper()
 	tree := filepath.Join(gittest.TempDir(l.T), "ahead")
@@ -62,85 +62,86 @@ func ahead(l *gittest.Lab, change func(tree string)) string {
 	return to
 }
 
-// steps are all of them, in order.
+// stepNames are the steps of a Transaction, in order.
 var steps = []string{"Lock", "Prepare", "Files", "Commit", "Publish"}
 
-func (ad *advancer) step(x *Transaction, name string) error {
-	ctx := ad.T.Context()
+// runStep runs a step by its name in stepNames.
+func (lab *advancer) step(tx *Transaction, name string) error {
+	ctx := lab.T.Context()
 	switch name {
 	case "Lock":
-		return x.Lock(ctx)
+		return tx.Lock(ctx)
 	case "Prepare":
-		return x.Prepare(ctx)
+		return tx.Prepare(ctx)
 	case "Files":
-		return x.MoveFiles(ctx)
+		return tx.MoveFiles(ctx)
 	case "Commit":
-		return x.Commit(ctx)
+		return tx.Commit(ctx)
 	}
-	return x.Publish(ctx)
+	return tx.Publish(ctx)
 }
 
-// advance does all of it.
-func (ad *advancer) advance() error {
-	ad.T.Helper()
-	x, err := ad.begin()
+// runAll runs the whole update.
+func (lab *advancer) advance() error {
+	lab.T.Helper()
+	tx, err := lab.begin()
 	if err != nil {
 		return err
 	}
 	for _, name := range steps {
-		if err := ad.step(x, name); err != nil {
-			return errors.Join(err, x.Close())
+		if err := lab.step(tx, name); err != nil {
+			return errors.Join(err, tx.Close())
 		}
 	}
-	return x.Close()
+	return tx.Close()
 }
 
-// status is what git says of the person's worktree.
-func (ad *advancer) status() string {
-	ad.T.Helper()
-	return ad.GitIn(ad.tree, "status", "--porcelain=v2", "--ignored", "-uall")
+// status returns the git status of the worktree, with ignored files.
+func (lab *advancer) status() string {
+	lab.T.Helper()
+	return lab.GitIn(lab.tree, "status", "--porcelain=v2", "--ignored", "-uall")
 }
 
-// sum is everything: files, index, refs, but for objects and what is ours to leave.
-func (ad *advancer) sum() map[string]string {
-	ad.T.Helper()
-	all := gittest.DiskState(ad.T, ad.Root)
-	if ad.tree != ad.Root {
-		maps.Copy(all, gittest.DiskState(ad.T, ad.tree))
+// diskState returns all files of the repository and the worktree, except for objects and empty directories of ours.
+func (lab *advancer) sum() map[string]string {
+	lab.T.Helper()
+	all := gittest.DiskState(lab.T, lab.Root)
+	if lab.tree != lab.Root {
+		maps.Copy(all, gittest.DiskState(lab.T, lab.tree))
 	}
 	for name := range all {
-		rel := strings.TrimPrefix(name, ad.Root+"/.git/")
-		if strings.HasPrefix(rel, "objects") || rel == "agency" || rel == "refs/agency" { // an empty directory
+		rel := strings.TrimPrefix(name, lab.Root+"/.git/")
+		if strings.HasPrefix(rel, "objects") || rel == "agency" || rel == "refs/agency" { // may stay as empty directories
 			delete(all, name)
 		}
 	}
 	return all
 }
 
-// landed checks that all of it is done, and that nothing is left.
-func (ad *advancer) landed(before string) {
-	ad.T.Helper()
-	if got := ad.Git("rev-parse", "main"); got != ad.a.New {
-		ad.T.Errorf("main is at %s", got)
+// requireLanded checks that main has moved, that git status is unchanged, and that no temporary files are left.
+func (lab *advancer) landed(before string) {
+	lab.T.Helper()
+	if got := lab.Git("rev-parse", "main"); got != lab.a.New {
+		lab.T.Errorf("main is at %s", got)
 	}
-	if got := ad.status(); got != before {
-		ad.T.Errorf("status is\n%s\nwant\n%s", got, before)
+	if got := lab.status(); got != before {
+		lab.T.Errorf("status is\n%s\nwant\n%s", got, before)
 	}
-	ad.unlocked()
-	ad.Git("fsck", "--no-dangling")
+	lab.unlocked()
+	lab.Git("fsck", "--no-dangling")
 }
 
-// unlocked checks that nothing of ours is left.
-func (ad *advancer) unlocked() {
-	ad.T.Helper()
-	for name := range gittest.DiskState(ad.T, filepath.Join(ad.Root, ".git")) {
+// requireNoLeftovers checks that there are no lock files, index drafts and staging directories.
+func (lab *advancer) unlocked() {
+	lab.T.Helper()
+	for name := range gittest.DiskState(lab.T, filepath.Join(lab.Root, ".git")) {
 		if strings.HasSuffix(name, ".lock") || strings.Contains(name, index.DraftSuffix) || strings.Contains(name, "/.git/agency/") {
-			ad.T.Errorf("%s is left", name)
+			lab.T.Errorf("%s is left", name)
 		}
 	}
 }
 
-// varied is a change of every kind.
+// makeVariedCommit adds files to main and returns a commit on top of it with changes of every kind.
 func varied(l *gittest.Lab) string {
 	for _, name := range []string{"del.txt", "deep/er/del.txt", "d2f/x", "d2f/y/z", "f2d", "f2l", "keep.txt", "dir/keep.txt", "run2.sh"} {
 		l.Write(name, name+"\n")
@@ -172,7 +173,7 @@ func TestAdvanceTakesBranchAndWorktreeAlong(t *testing.T) {
 	for _, linked := range []bool{false, true} {
 		l := gittest.New(t)
 		to := varied(l)
-		// What the person has elsewhere stays as it is.
+		// Other local changes stay as they are.
 		tree := l.Root
 		if linked {
 			tree = filepath.Join(gittest.TempDir(t), "linked")
@@ -188,38 +189,38 @@ func TestAdvanceTakesBranchAndWorktreeAlong(t *testing.T) {
 		l.GitIn(tree, "add", "-N", "meant")
 		l.WriteIn(tree, "untracked", "u\n")
 		l.WriteIn(tree, "dir/x.ign", "i\n")
-		ad := &advancer{Lab: l, repo: repotest.OpenRepo(l), tree: tree}
-		ad.a = Update{Branch: "refs/heads/main", Old: l.Git("rev-parse", "main"), New: to, Reason: "land it"}
+		lab := &advancer{Lab: l, repo: repotest.OpenRepo(l), tree: tree}
+		lab.a = Update{Branch: "refs/heads/main", Old: l.Git("rev-parse", "main"), New: to, Reason: "land it"}
 		zeros := strings.Repeat("0", len(to))
-		ad.a.OtherRefs = []RefMove{{Ref: "refs/agency/trash/x", Old: zeros, New: ad.a.Old}}
+		lab.a.OtherRefs = []RefMove{{Ref: "refs/agency/trash/x", Old: zeros, New: lab.a.Old}}
 		var err error
-		ad.a.GitDir, ad.a.Worktree, err = CheckedOutIn(t.Context(), ad.repo, ad.a.Branch)
+		lab.a.GitDir, lab.a.Worktree, err = CheckedOutIn(t.Context(), lab.repo, lab.a.Branch)
 		l.Must(err)
-		before := ad.status()
+		before := lab.status()
 		index := l.GitIn(tree, "diff", "--cached", "--raw")
 
-		// The dry run changes nothing.
-		was := ad.sum()
-		_, err = Begin(t.Context(), ad.repo, ad.a)
+		// Begin changes nothing.
+		was := lab.sum()
+		_, err = Begin(t.Context(), lab.repo, lab.a)
 		l.Must(err)
-		gittest.RequireSame(t, "after a dry run", ad.sum(), was)
+		gittest.RequireSame(t, "after Begin", lab.sum(), was)
 
-		l.Must(ad.advance())
-		ad.landed(before)
+		l.Must(lab.advance())
+		lab.landed(before)
 		if got := l.GitIn(tree, "diff", "--cached", "--raw"); got != index {
 			t.Errorf("staged is\n%s\nwant\n%s", got, index)
 		}
-		if got := l.Git("rev-parse", "refs/agency/trash/x"); got != ad.a.Old {
+		if got := l.Git("rev-parse", "refs/agency/trash/x"); got != lab.a.Old {
 			t.Errorf("the other ref is at %s", got)
 		}
 		for _, ref := range []string{"HEAD", "main"} {
 			if got := l.GitIn(tree, "reflog", "-1", "--format=%H %gs", ref); got != to+" land it" {
-				t.Errorf("the log of %s says %q", ref, got)
+				t.Errorf("the reflog of %s says %q", ref, got)
 			}
 		}
 		for _, gone := range []string{"deep", "del.txt"} {
 			if gittest.Exists(filepath.Join(tree, gone)) {
-				t.Errorf("%s is still there", gone)
+				t.Errorf("%s still exists", gone)
 			}
 		}
 		l.GitIn(tree, "commit", "-q", "-m", "and on")
@@ -239,7 +240,7 @@ func TestAdvanceCanBeWrittenDown(t *testing.T) {
 	}
 }
 
-// over says which paths overlap, and why.
+// describeOverlaps returns the paths of an OverlapsError with their reasons.
 func over(err error) string {
 	var e *OverlapsError
 	if !errors.As(err, &e) {
@@ -257,9 +258,9 @@ func TestAdvanceRefusesWhatWouldOverwriteAndChangesNothing(t *testing.T) {
 	l := gittest.New(t)
 	to := varied(l)
 	l.WriteIn(l.Root, ".git/info/exclude", "*.ign\nbin\nnew\n")
-	ad := newAdvancer(l, to)
+	lab := newAdvancer(l, to)
 	aside := gittest.TempDir(t)
-	ad.a.Trusted = false
+	lab.a.Trusted = false
 	for _, c := range []struct {
 		name string
 		do   func()
@@ -268,19 +269,19 @@ func TestAdvanceRefusesWhatWouldOverwriteAndChangesNothing(t *testing.T) {
 		{"dirty", func() { l.Write("a.txt", "mine\n") }, "a.txt dirty"},
 		{"dirty and staged", func() { l.Write("a.txt", "mine\n"); l.Git("add", "a.txt") }, "a.txt staged"},
 		{"staged, and as before on disk", func() { l.Write("a.txt", "mine\n"); l.Git("add", "a.txt"); l.Write("a.txt", "a\n") }, "a.txt staged"},
-		{"what comes is there already", func() { l.Write("a.txt", "changed\n"); l.Git("add", "a.txt") }, "a.txt staged"},
-		{"taken out of the index", func() { l.Git("rm", "-q", "--cached", "a.txt") }, "a.txt staged"},
-		{"gone", func() { l.Must(os.Remove(filepath.Join(l.Root, "a.txt"))) }, "a.txt dirty"},
-		{"what goes was changed", func() { l.Write("del.txt", "mine\n") }, "del.txt dirty"},
+		{"staged, equal to the new content", func() { l.Write("a.txt", "changed\n"); l.Git("add", "a.txt") }, "a.txt staged"},
+		{"removed from the index", func() { l.Git("rm", "-q", "--cached", "a.txt") }, "a.txt staged"},
+		{"deleted", func() { l.Must(os.Remove(filepath.Join(l.Root, "a.txt"))) }, "a.txt dirty"},
+		{"changed file that the update deletes", func() { l.Write("del.txt", "mine\n") }, "del.txt dirty"},
 		{"another mode", func() { l.Must(os.Chmod(filepath.Join(l.Root, "run2.sh"), 0o711)) }, "run2.sh dirty"},
-		{"a link now", func() {
+		{"replaced by a symlink", func() {
 			l.Must(os.Remove(filepath.Join(l.Root, "a.txt")))
 			l.Must(os.Symlink("run.sh", filepath.Join(l.Root, "a.txt")))
 		}, "a.txt dirty"},
-		{"a directory now", func() { l.Must(os.Remove(filepath.Join(l.Root, "a.txt"))); l.Write("a.txt/mine", "x") }, "a.txt dirty"},
-		{"taken for unchanged", func() { l.Git("update-index", "--assume-unchanged", "a.txt"); l.Write("a.txt", "mine\n") }, "a.txt dirty"},
-		{"not checked out, but there", func() { l.Git("update-index", "--skip-worktree", "a.txt"); l.Write("a.txt", "mine\n") }, "a.txt dirty"},
-		{"of the same size and time", func() {
+		{"replaced by a directory", func() { l.Must(os.Remove(filepath.Join(l.Root, "a.txt"))); l.Write("a.txt/mine", "x") }, "a.txt dirty"},
+		{"assume-unchanged", func() { l.Git("update-index", "--assume-unchanged", "a.txt"); l.Write("a.txt", "mine\n") }, "a.txt dirty"},
+		{"skip-worktree, but on disk", func() { l.Git("update-index", "--skip-worktree", "a.txt"); l.Write("a.txt", "mine\n") }, "a.txt dirty"},
+		{"same size and mtime", func() {
 			name := filepath.Join(l.Root, "a.txt")
 			fi, err := os.Lstat(name)
 			l.Must(err)
@@ -288,23 +289,23 @@ func TestAdvanceRefusesWhatWouldOverwriteAndChangesNothing(t *testing.T) {
 			l.Must(os.Chtimes(name, fi.ModTime(), fi.ModTime()))
 		}, "a.txt dirty"},
 		{"untracked", func() { l.Write("f2d.x", "x"); l.Write("m\xfe\nl", "mine\n") }, "m\xfe\nl untracked"},
-		{"staged where something comes", func() { l.Write("bin", "mine\n"); l.Git("add", "-f", "bin") }, "bin staged"},
-		{"meant to be added", func() { l.Write("bin", "mine\n"); l.Git("add", "-f", "-N", "bin") }, "bin staged"},
-		{"staged below what comes", func() { l.Write("bin/mine", "mine\n"); l.Git("add", "-f", "bin/mine") }, "bin/mine staged"},
-		{"staged where a directory comes", func() { l.Write("new", "mine\n"); l.Git("add", "-f", "new") }, "new staged"},
+		{"staged at the path of a new file", func() { l.Write("bin", "mine\n"); l.Git("add", "-f", "bin") }, "bin staged"},
+		{"intent to add", func() { l.Write("bin", "mine\n"); l.Git("add", "-f", "-N", "bin") }, "bin staged"},
+		{"staged below the path of a new file", func() { l.Write("bin/mine", "mine\n"); l.Git("add", "-f", "bin/mine") }, "bin/mine staged"},
+		{"staged at the path of a new directory", func() { l.Write("new", "mine\n"); l.Git("add", "-f", "new") }, "new staged"},
 		{"ignored", func() { l.Write("bin", "mine\n") }, "bin ignored"},
-		{"ignored directory where a file comes", func() { l.Write("bin/a/mine", "mine\n") }, "bin/a/mine ignored"},
-		{"ignored file where a directory comes", func() { l.Write("new", "mine\n") }, "new ignored"},
-		{"ignored in a directory that goes", func() { l.Write("d2f/mine.ign", "mine\n") }, "d2f/mine.ign ignored"},
-		{"untracked in a directory that goes", func() { l.Write("d2f/y/mine", "mine\n") }, "d2f/y/mine untracked"},
-		{"a link where a directory comes", func() { l.Must(os.Symlink(aside, filepath.Join(l.Root, "new"))) }, "new ignored"},
-		{"a link in the place of a tracked directory", func() {
+		{"ignored directory at the path of a new file", func() { l.Write("bin/a/mine", "mine\n") }, "bin/a/mine ignored"},
+		{"ignored file at the path of a new directory", func() { l.Write("new", "mine\n") }, "new ignored"},
+		{"ignored in a deleted directory", func() { l.Write("d2f/mine.ign", "mine\n") }, "d2f/mine.ign ignored"},
+		{"untracked in a deleted directory", func() { l.Write("d2f/y/mine", "mine\n") }, "d2f/y/mine untracked"},
+		{"symlink at the path of a new directory", func() { l.Must(os.Symlink(aside, filepath.Join(l.Root, "new"))) }, "new ignored"},
+		{"symlink in place of a tracked directory", func() {
 			l.Must(os.Rename(filepath.Join(l.Root, "dir"), filepath.Join(aside, "dir")))
 			l.Must(os.Symlink(filepath.Join(aside, "dir"), filepath.Join(l.Root, "dir")))
 		}, "dir untracked, dir/b.txt dirty"},
-		{"a repository where a file comes", func() { l.Git("init", "-q", "bin") }, "bin repository"},
-		{"a repository where a directory comes", func() { l.Git("init", "-q", "new") }, "new repository"},
-		{"all of them are named", func() {
+		{"repository at the path of a new file", func() { l.Git("init", "-q", "bin") }, "bin repository"},
+		{"repository at the path of a new directory", func() { l.Git("init", "-q", "new") }, "new repository"},
+		{"several", func() {
 			l.Write("a.txt", "mine\n")
 			l.Write("bin", "mine\n")
 			l.Write("d2f/x", "mine\n")
@@ -313,34 +314,34 @@ func TestAdvanceRefusesWhatWouldOverwriteAndChangesNothing(t *testing.T) {
 		}, "a.txt dirty, bin ignored, d2f/x dirty, dir/b.txt staged"},
 	} {
 		c.do()
-		before := ad.sum()
-		if _, err := Begin(t.Context(), ad.repo, ad.a); over(err) != c.want {
+		before := lab.sum()
+		if _, err := Begin(t.Context(), lab.repo, lab.a); over(err) != c.want {
 			t.Errorf("%s: %q, want %q: %v", c.name, over(err), c.want, err)
 		}
-		gittest.RequireSame(t, c.name, ad.sum(), before)
+		gittest.RequireSame(t, c.name, lab.sum(), before)
 		for _, flag := range []string{"--no-assume-unchanged", "--no-skip-worktree"} {
-			_, _ = l.TryGit(l.Root, "update-index", flag, "a.txt") // which may not be in there
+			_, _ = l.TryGit(l.Root, "update-index", flag, "a.txt") // fails if a.txt is not in the index
 		}
 		l.Git("clean", "-qffdx")
 		l.Git("reset", "-q", "--hard")
 		l.Must(os.RemoveAll(filepath.Join(aside, "dir")))
 	}
-	// What is not in the way.
+	// Empty directories, unchanged content, deleted files that the update deletes, and other files do not overlap.
 	l.Must(os.MkdirAll(filepath.Join(l.Root, "bin/empty/too"), 0o755))
 	l.Must(os.MkdirAll(filepath.Join(l.Root, "d2f/empty"), 0o755))
 	l.Must(os.MkdirAll(filepath.Join(l.Root, "new/in"), 0o755))
-	l.Write("a.txt", "a\n") // at another time
+	l.Write("a.txt", "a\n") // only the mtime changes
 	l.Must(os.Remove(filepath.Join(l.Root, "del.txt")))
 	l.Write("deep/mine", "mine\n")
-	l.Must(ad.advance())
-	ad.landed("? deep/mine")
+	l.Must(lab.advance())
+	lab.landed("? deep/mine")
 }
 
 func TestAdvanceRefusesWhatIsUnderWay(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
-	ad := newAdvancer(l, varied(l))
-	ad.repo.LockWait.Timeout = time.Millisecond
+	lab := newAdvancer(l, varied(l))
+	lab.repo.LockWait.Timeout = time.Millisecond
 	for _, c := range []struct{ name, what string }{
 		{"index.lock", "index.lock"},
 		{"MERGE_HEAD", "merge"},
@@ -353,55 +354,55 @@ func TestAdvanceRefusesWhatIsUnderWay(t *testing.T) {
 		{"BISECT_LOG", "bisect"},
 		{"BISECT_START", "bisect"},
 	} {
-		l.WriteIn(l.Root, ".git/"+c.name, ad.a.Old+"\n")
-		before := ad.sum()
+		l.WriteIn(l.Root, ".git/"+c.name, lab.a.Old+"\n")
+		before := lab.sum()
 		var e *OperationInProgressError
-		if _, err := Begin(t.Context(), ad.repo, ad.a); !errors.As(err, &e) || e.Operation != c.what {
+		if _, err := Begin(t.Context(), lab.repo, lab.a); !errors.As(err, &e) || e.Operation != c.what {
 			t.Errorf("%s: %v", c.name, err)
 		}
-		gittest.RequireSame(t, c.name, ad.sum(), before)
+		gittest.RequireSame(t, c.name, lab.sum(), before)
 		top, _, _ := strings.Cut(c.name, "/")
 		l.Must(os.RemoveAll(filepath.Join(l.Root, ".git", top)))
 	}
-	// A rebase that has stopped at a pick is a rebase.
-	l.WriteIn(l.Root, ".git/rebase-merge/onto", ad.a.Old+"\n")
-	l.WriteIn(l.Root, ".git/CHERRY_PICK_HEAD", ad.a.Old+"\n")
+	// A rebase that stopped at a pick also has CHERRY_PICK_HEAD; it is reported as a rebase.
+	l.WriteIn(l.Root, ".git/rebase-merge/onto", lab.a.Old+"\n")
+	l.WriteIn(l.Root, ".git/CHERRY_PICK_HEAD", lab.a.Old+"\n")
 	var stopped *OperationInProgressError
-	if _, err := Begin(t.Context(), ad.repo, ad.a); !errors.As(err, &stopped) || stopped.Operation != "rebase" {
-		t.Errorf("a rebase at a pick: %v", err)
+	if _, err := Begin(t.Context(), lab.repo, lab.a); !errors.As(err, &stopped) || stopped.Operation != "rebase" {
+		t.Errorf("a rebase stopped at a pick: %v", err)
 	}
 	l.Shell("rm -r .git/rebase-merge .git/CHERRY_PICK_HEAD")
 
-	// A lock that comes after the dry run.
-	x, err := Begin(t.Context(), ad.repo, ad.a)
+	// An index.lock created after Begin.
+	tx, err := Begin(t.Context(), lab.repo, lab.a)
 	l.Must(err)
 	l.WriteIn(l.Root, ".git/index.lock", "")
-	before := ad.sum()
+	before := lab.sum()
 	var e *OperationInProgressError
-	if err := x.Lock(t.Context()); !errors.As(err, &e) || e.Operation != "index.lock" {
-		t.Errorf("a lock: %v", err)
+	if err := tx.Lock(t.Context()); !errors.As(err, &e) || e.Operation != "index.lock" {
+		t.Errorf("index.lock after Begin: %v", err)
 	}
-	l.Must(x.Close())
-	gittest.RequireSame(t, "a lock", ad.sum(), before)
+	l.Must(tx.Close())
+	gittest.RequireSame(t, "index.lock after Begin", lab.sum(), before)
 	l.Must(os.Remove(filepath.Join(l.Root, ".git/index.lock")))
 
-	// Conflicts of which nothing else is left.
+	// Unmerged index entries without an operation in progress.
 	blob := l.Git("rev-parse", "main:a.txt")
 	cmd := "100644 " + blob + " 1\tkeep.txt\n100644 " + blob + " 2\tkeep.txt\n"
 	l.Write("../info", cmd)
 	l.Git("rm", "-q", "--cached", "keep.txt")
 	l.Shell("git update-index --index-info <../info")
-	if _, err := Begin(t.Context(), ad.repo, ad.a); !errors.As(err, &e) || e.Operation != "conflicts" {
+	if _, err := Begin(t.Context(), lab.repo, lab.a); !errors.As(err, &e) || e.Operation != "conflicts" {
 		t.Errorf("conflicts: %v", err)
 	}
 	l.Git("reset", "-q", "--hard")
 	l.Git("checkout", "-q", "-b", "other")
 	var elsewhere *WrongBranchError
-	if _, err := Begin(t.Context(), ad.repo, ad.a); !errors.As(err, &elsewhere) || elsewhere.Head != "refs/heads/other" {
+	if _, err := Begin(t.Context(), lab.repo, lab.a); !errors.As(err, &elsewhere) || elsewhere.Head != "refs/heads/other" {
 		t.Errorf("on another branch: %v", err)
 	}
 	l.Git("checkout", "-q", "--detach")
-	if _, err := Begin(t.Context(), ad.repo, ad.a); !errors.As(err, &elsewhere) {
+	if _, err := Begin(t.Context(), lab.repo, lab.a); !errors.As(err, &elsewhere) {
 		t.Errorf("detached: %v", err)
 	}
 }
