@@ -18,7 +18,7 @@ import (
 const testID = "20260128120500-b7c9"
 
 // testRepo is a repository with its own environment and directories for trees and scratch files.
-type lab struct {
+type testRepo struct {
 	t       *testing.T
 	dir     string // main worktree
 	data    string // parent directory of trees
@@ -28,13 +28,13 @@ type lab struct {
 	backend Worktree
 }
 
-func newLab(t *testing.T) *lab {
+func newTestRepo(t *testing.T) *testRepo {
 	t.Helper()
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &lab{t: t, dir: filepath.Join(root, "repo"), data: filepath.Join(root, "data"), scratch: filepath.Join(root, "scratch")}
+	l := &testRepo{t: t, dir: filepath.Join(root, "repo"), data: filepath.Join(root, "data"), scratch: filepath.Join(root, "scratch")}
 	config := filepath.Join(root, "gitconfig")
 	l.must(os.WriteFile(config, []byte("[user]\n\tname = Somebody\n\temail = somebody@example.com\n"), 0o644))
 	l.env = []string{
@@ -45,8 +45,8 @@ func newLab(t *testing.T) *lab {
 		l.must(os.Mkdir(dir, 0o755))
 	}
 	l.git("init", "-q", "-b", "main", ".")
-	l.put(l.dir, "a.txt", "a\n")
-	l.put(l.dir, "dir/b.txt", "b\n")
+	l.writeFile(l.dir, "a.txt", "a\n")
+	l.writeFile(l.dir, "dir/b.txt", "b\n")
 	l.git("add", "-A")
 	l.git("commit", "-q", "-m", "first")
 	l.must(os.Mkdir(filepath.Join(l.dir, ".git/agency"), 0o755)) // normally made with the lock, which Create's caller holds
@@ -56,32 +56,32 @@ func newLab(t *testing.T) *lab {
 	return l
 }
 
-func (l *lab) must(err error) {
+func (l *testRepo) must(err error) {
 	l.t.Helper()
 	if err != nil {
 		l.t.Fatal(err)
 	}
 }
 
-func (l *lab) put(dir, name, content string) {
+func (l *testRepo) writeFile(dir, name, content string) {
 	l.t.Helper()
 	path := filepath.Join(dir, name)
 	l.must(os.MkdirAll(filepath.Dir(path), 0o755))
 	l.must(os.WriteFile(path, []byte(content), 0o644))
 }
 
-func (l *lab) git(args ...string) string { l.t.Helper(); return l.in(l.dir, args...) }
+func (l *testRepo) git(args ...string) string { l.t.Helper(); return l.gitIn(l.dir, args...) }
 
-func (l *lab) in(dir string, args ...string) string {
+func (l *testRepo) gitIn(dir string, args ...string) string {
 	l.t.Helper()
-	out, err := l.try(dir, args...)
+	out, err := l.tryGit(dir, args...)
 	if err != nil {
 		l.t.Fatalf("git %q: %v", args, err)
 	}
 	return strings.TrimSuffix(out, "\n")
 }
 
-func (l *lab) try(dir string, args ...string) (string, error) {
+func (l *testRepo) tryGit(dir string, args ...string) (string, error) {
 	cmd := exec.CommandContext(l.t.Context(), "git", args...)
 	cmd.Dir, cmd.Env = dir, l.env
 	var stdout, stderr bytes.Buffer
@@ -92,7 +92,7 @@ func (l *lab) try(dir string, args ...string) (string, error) {
 	return stdout.String(), nil
 }
 
-func (l *lab) spec() Spec {
+func (l *testRepo) spec() Spec {
 	l.t.Helper()
 	return Spec{
 		ID: testID, Tree: filepath.Join(l.data, "tree"), Branch: "refs/heads/agency/sandbox-" + testID,
@@ -102,7 +102,7 @@ func (l *lab) spec() Spec {
 
 // snapshot returns mode and content of every file that Create could touch: the git directory with its refs, logs, locks and
 // worktree entries, the main worktree, the trees and the scratch directory. Objects are left out.
-func (l *lab) world() map[string]string {
+func (l *testRepo) snapshot() map[string]string {
 	l.t.Helper()
 	seen := map[string]string{}
 	for _, root := range []string{l.dir, l.data, l.scratch} {
@@ -195,12 +195,12 @@ exec '` + real + `' "$@"
 }
 
 // killGitAt makes one git subcommand die by SIGKILL: before, in the middle of, or after its work.
-func (l *lab) killAt(sub, when string) {
+func (l *testRepo) killGitAt(sub, when string) {
 	l.t.Helper()
 	l.must(os.WriteFile(filepath.Join(filepath.Dir(l.dir), "kill"), []byte(sub+" "+when+"\n"), 0o644))
 }
 
-func (l *lab) killNoMore() {
+func (l *testRepo) stopKilling() {
 	l.t.Helper()
 	l.must(os.Remove(filepath.Join(filepath.Dir(l.dir), "kill")))
 }

@@ -13,42 +13,42 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/undo"
 )
 
-var steps = []string{"tree-dir", "branch", "registration", "checkout"}
+var createSteps = []string{"tree-dir", "branch", "registration", "checkout"}
 
 // faultPoints returns the fault points of Create, in order.
-func points() []string {
+func faultPoints() []string {
 	var all []string
-	for _, s := range steps {
+	for _, s := range createSteps {
 		all = append(all, s+":before", s+":after")
 	}
 	return all
 }
 
-var errBoom = errors.New("boom")
+var errInjected = errors.New("boom")
 
 func faultAt(point string) func(context.Context, string) error {
 	return func(_ context.Context, p string) error {
 		if p == point {
-			return errBoom
+			return errInjected
 		}
 		return nil
 	}
 }
 
-func TestCreateMakesATreeABranchAndARegistration(t *testing.T) {
+func TestCreateMakesTreeBranchAndEntry(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newTestRepo(t)
 	s := l.spec()
 	var seen []string
 	tx := undo.Tx{Fault: func(_ context.Context, p string) error { seen = append(seen, p); return nil }}
 	l.must(l.backend.Create(t.Context(), &tx, s))
-	if got, want := strings.Join(seen, " "), strings.Join(points(), " "); got != want {
+	if got, want := strings.Join(seen, " "), strings.Join(faultPoints(), " "); got != want {
 		t.Errorf("the steps are %s, want %s", got, want)
 	}
-	if status := l.in(s.Tree, "status", "--porcelain", "--ignored"); status != "" {
+	if status := l.gitIn(s.Tree, "status", "--porcelain", "--ignored"); status != "" {
 		t.Errorf("status: %q", status)
 	}
-	if head := l.in(s.Tree, "symbolic-ref", "HEAD"); head != s.Branch || l.git("rev-parse", s.Branch) != s.Base {
+	if head := l.gitIn(s.Tree, "symbolic-ref", "HEAD"); head != s.Branch || l.git("rev-parse", s.Branch) != s.Base {
 		t.Errorf("HEAD is %s at %s", head, l.git("rev-parse", s.Branch))
 	}
 	if log := l.git("reflog", "show", "--format=%gs", s.Branch); log != s.Reason {
@@ -63,7 +63,7 @@ func TestCreateMakesATreeABranchAndARegistration(t *testing.T) {
 	if !exists(filepath.Join(l.dir, ".git/worktrees", testID, "gitdir")) {
 		t.Error("the worktree entry has another name")
 	}
-	if upstream, err := l.try(l.dir, "config", "--get-regexp", `branch\.`); err == nil {
+	if upstream, err := l.tryGit(l.dir, "config", "--get-regexp", `branch\.`); err == nil {
 		t.Errorf("the branch has an upstream: %s", upstream)
 	}
 	l.must(l.backend.Sync(s))
@@ -75,51 +75,51 @@ func TestCreateMakesATreeABranchAndARegistration(t *testing.T) {
 	}
 }
 
-func TestWhateverStepFailsARollbackLeavesTheWorldAsItWas(t *testing.T) {
+func TestRollbackRestoresStateAfterAnyFailure(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []struct {
 		name    string
-		arrange func(l *lab)
+		arrange func(l *testRepo)
 	}{
-		{"alone", func(l *lab) {}},
-		{"with siblings", func(l *lab) {
+		{"alone", func(l *testRepo) {}},
+		{"with siblings", func(l *testRepo) {
 			var tx undo.Tx
 			s := l.spec()
 			s.ID, s.Tree, s.Branch = "20260128120000-0000", filepath.Join(l.data, "sibling"), "refs/heads/agency/sandbox-20260128120000-0000"
 			l.must(l.backend.Create(l.t.Context(), &tx, s))
-			l.put(s.Tree, "a.txt", "dirty\n")
+			l.writeFile(s.Tree, "a.txt", "dirty\n")
 		}},
-		{"packed", func(l *lab) { l.git("pack-refs", "--all", "--prune"); l.git("gc", "-q") }},
+		{"packed", func(l *testRepo) { l.git("pack-refs", "--all", "--prune"); l.git("gc", "-q") }},
 	} {
-		for _, point := range points() {
+		for _, point := range faultPoints() {
 			for _, how := range []string{"fails", "is cancelled"} {
 				if how == "is cancelled" && kind.name != "alone" {
 					continue
 				}
 				t.Run(kind.name+", "+point+" "+how, func(t *testing.T) {
 					t.Parallel()
-					l := newLab(t)
+					l := newTestRepo(t)
 					kind.arrange(l)
-					before := l.world()
+					before := l.snapshot()
 					ctx, cancel := context.WithCancelCause(t.Context())
 					defer cancel(nil)
 					tx := undo.Tx{Fault: faultAt(point)}
 					if how == "is cancelled" {
 						tx.Fault = func(_ context.Context, p string) error {
 							if p == point {
-								cancel(errBoom)
+								cancel(errInjected)
 							}
 							return nil
 						}
 					}
 					err := l.backend.Create(ctx, &tx, l.spec())
-					if point != "checkout:after" && !errors.Is(err, errBoom) || point == "checkout:after" && (err != nil) != (how == "fails") {
+					if point != "checkout:after" && !errors.Is(err, errInjected) || point == "checkout:after" && (err != nil) != (how == "fails") {
 						t.Fatalf("got %v", err)
 					}
 					if failed := tx.Rollback(context.WithoutCancel(ctx)); failed != nil {
 						t.Errorf("the rollback: %v", failed)
 					}
-					requireSame(t, "afterwards", l.world(), before)
+					requireSame(t, "afterwards", l.snapshot(), before)
 					if kind.name == "alone" && how == "fails" { // the names are free again
 						var again undo.Tx
 						l.must(l.backend.Create(t.Context(), &again, l.spec()))
@@ -131,7 +131,7 @@ func TestWhateverStepFailsARollbackLeavesTheWorldAsItWas(t *testing.T) {
 }
 
 // TestKilledGitIsUndone kills the git process of every step with SIGKILL and checks that its remains are undone.
-func TestAKilledGitIsUndoneToo(t *testing.T) {
+func TestKilledGitIsUndone(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ sub, when string }{
 		{"update-ref", "before"},
@@ -146,17 +146,17 @@ func TestAKilledGitIsUndoneToo(t *testing.T) {
 		for _, how := range []string{"a rollback", "RemoveIncomplete"} {
 			t.Run(c.sub+" "+c.when+", "+how, func(t *testing.T) {
 				t.Parallel()
-				l := newLab(t)
+				l := newTestRepo(t)
 				s := l.spec()
 				if c.sub+c.when == "read-treemiddle" {
 					l.git("config", "filter.kill.smudge", "kill -KILL $PPID")
-					l.put(l.dir, ".git/info/attributes", "b.txt filter=kill\n")
+					l.writeFile(l.dir, ".git/info/attributes", "b.txt filter=kill\n")
 				}
-				before := l.world()
-				l.killAt(c.sub, c.when)
+				before := l.snapshot()
+				l.killGitAt(c.sub, c.when)
 				var tx undo.Tx
 				err := l.backend.Create(t.Context(), &tx, s)
-				l.killNoMore()
+				l.stopKilling()
 				if err == nil || git.ChangedNothing(err) {
 					t.Fatalf("git was not killed: %v", err)
 				}
@@ -165,35 +165,35 @@ func TestAKilledGitIsUndoneToo(t *testing.T) {
 				} else if failed := tx.Rollback(t.Context()); failed != nil {
 					t.Errorf("the rollback: %v", failed)
 				}
-				requireSame(t, "afterwards", l.world(), before)
+				requireSame(t, "afterwards", l.snapshot(), before)
 			})
 		}
 	}
 }
 
-func TestAForeignBranchIsNeverTouched(t *testing.T) {
+func TestCreateKeepsForeignBranch(t *testing.T) {
 	t.Parallel()
-	for name, arrange := range map[string]func(l *lab, s Spec){
-		"at the same commit": func(l *lab, s Spec) { l.git("branch", strings.TrimPrefix(s.Branch, "refs/heads/")) },
-		"at another commit": func(l *lab, s Spec) {
+	for name, arrange := range map[string]func(l *testRepo, s Spec){
+		"at the same commit": func(l *testRepo, s Spec) { l.git("branch", strings.TrimPrefix(s.Branch, "refs/heads/")) },
+		"at another commit": func(l *testRepo, s Spec) {
 			l.git("update-ref", s.Branch, l.git("commit-tree", "-m", "other", "main^{tree}"))
 		},
-		"packed": func(l *lab, s Spec) {
+		"packed": func(l *testRepo, s Spec) {
 			l.git("branch", strings.TrimPrefix(s.Branch, "refs/heads/"))
 			l.git("pack-refs", "--all", "--prune")
 		},
-		"checked out": func(l *lab, s Spec) {
+		"checked out": func(l *testRepo, s Spec) {
 			l.git("worktree", "add", "-q", "-b", strings.TrimPrefix(s.Branch, "refs/heads/"), filepath.Join(l.data, "foreign"))
 		},
-		"as a parent": func(l *lab, s Spec) { l.git("branch", "agency") },
-		"as a child":  func(l *lab, s Spec) { l.git("branch", strings.TrimPrefix(s.Branch, "refs/heads/")+"/below") },
+		"as a parent": func(l *testRepo, s Spec) { l.git("branch", "agency") },
+		"as a child":  func(l *testRepo, s Spec) { l.git("branch", strings.TrimPrefix(s.Branch, "refs/heads/")+"/below") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newLab(t)
+			l := newTestRepo(t)
 			s := l.spec()
 			arrange(l, s)
-			before := l.world()
+			before := l.snapshot()
 			var tx undo.Tx
 			if err := l.backend.Create(t.Context(), &tx, s); err == nil {
 				t.Fatal("Create succeeded")
@@ -201,7 +201,7 @@ func TestAForeignBranchIsNeverTouched(t *testing.T) {
 			if failed := tx.Rollback(t.Context()); failed != nil {
 				t.Errorf("the rollback: %v", failed)
 			}
-			after := l.world()
+			after := l.snapshot()
 			if name == "packed" { // git creates the directory before it finds the packed ref, and leaves it
 				delete(after, filepath.Join(l.dir, ".git/refs/heads/agency"))
 			}
@@ -210,25 +210,25 @@ func TestAForeignBranchIsNeverTouched(t *testing.T) {
 	}
 }
 
-func TestADirectoryThatIsThereIsNeverTouched(t *testing.T) {
+func TestCreateKeepsExistingDirectory(t *testing.T) {
 	t.Parallel()
-	for name, arrange := range map[string]func(l *lab, s Spec){
-		"with work": func(l *lab, s Spec) { l.put(s.Tree, "precious", "p\n") },
-		"empty":     func(l *lab, s Spec) { l.must(os.Mkdir(s.Tree, 0o700)) },
-		"a file":    func(l *lab, s Spec) { l.put(l.data, "tree", "p\n") },
-		"a link":    func(l *lab, s Spec) { l.must(os.Symlink(l.dir, s.Tree)) },
-		"no parent": func(l *lab, s Spec) { l.must(os.Remove(l.data)); l.must(os.Symlink("/nowhere", l.data)) },
-		"a worktree": func(l *lab, s Spec) {
+	for name, arrange := range map[string]func(l *testRepo, s Spec){
+		"with work": func(l *testRepo, s Spec) { l.writeFile(s.Tree, "precious", "p\n") },
+		"empty":     func(l *testRepo, s Spec) { l.must(os.Mkdir(s.Tree, 0o700)) },
+		"a file":    func(l *testRepo, s Spec) { l.writeFile(l.data, "tree", "p\n") },
+		"a link":    func(l *testRepo, s Spec) { l.must(os.Symlink(l.dir, s.Tree)) },
+		"no parent": func(l *testRepo, s Spec) { l.must(os.Remove(l.data)); l.must(os.Symlink("/nowhere", l.data)) },
+		"a worktree": func(l *testRepo, s Spec) {
 			l.git("worktree", "add", "-q", "--detach", s.Tree)
-			l.put(s.Tree, "a.txt", "dirty\n")
+			l.writeFile(s.Tree, "a.txt", "dirty\n")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newLab(t)
+			l := newTestRepo(t)
 			s := l.spec()
 			arrange(l, s)
-			before := l.world()
+			before := l.snapshot()
 			var tx undo.Tx
 			if err := l.backend.Create(t.Context(), &tx, s); err == nil {
 				t.Fatal("Create succeeded")
@@ -236,62 +236,62 @@ func TestADirectoryThatIsThereIsNeverTouched(t *testing.T) {
 			if failed := tx.Rollback(t.Context()); failed != nil {
 				t.Errorf("the rollback: %v", failed)
 			}
-			requireSame(t, "afterwards", l.world(), before)
+			requireSame(t, "afterwards", l.snapshot(), before)
 		})
 	}
 }
 
 // TestRemoveIncompleteUndoesInterruptedCreate stops Create at every fault point, as a killed process does, adds damage, and
 // calls RemoveIncomplete twice.
-func TestAbandonUndoesWhateverAnInterruptedCreationLeft(t *testing.T) {
+func TestRemoveIncompleteUndoesInterruptedCreate(t *testing.T) {
 	t.Parallel()
 	type state struct {
 		name  string
-		until string               // fault point at which Create stops
-		more  func(l *lab, s Spec) // further damage
+		until string                    // fault point at which Create stops
+		more  func(l *testRepo, s Spec) // further damage
 	}
 	var all []state
-	for _, p := range points() {
+	for _, p := range faultPoints() {
 		all = append(all, state{p, p, nil})
 	}
-	admin := func(l *lab) string { return filepath.Join(l.dir, ".git/worktrees", testID) }
+	admin := func(l *testRepo) string { return filepath.Join(l.dir, ".git/worktrees", testID) }
 	all = append(all,
 		state{"nothing at all", "tree-dir:before", nil},
-		state{"a lock of the branch", "branch:before", func(l *lab, s Spec) { l.put(l.dir, ".git/"+s.Branch+".lock", "") }},
-		state{"a lock and a log without a branch", "branch:before", func(l *lab, s Spec) {
-			l.put(l.dir, ".git/"+s.Branch+".lock", s.Base+"\n")
-			l.put(l.dir, ".git/logs/"+s.Branch, "rubbish\n")
+		state{"a lock of the branch", "branch:before", func(l *testRepo, s Spec) { l.writeFile(l.dir, ".git/"+s.Branch+".lock", "") }},
+		state{"a lock and a log without a branch", "branch:before", func(l *testRepo, s Spec) {
+			l.writeFile(l.dir, ".git/"+s.Branch+".lock", s.Base+"\n")
+			l.writeFile(l.dir, ".git/logs/"+s.Branch, "rubbish\n")
 		}},
-		state{"a lock of a branch that is there", "branch:after", func(l *lab, s Spec) { l.put(l.dir, ".git/"+s.Branch+".lock", "") }},
-		state{"a packed branch", "branch:after", func(l *lab, s Spec) { l.git("pack-refs", "--all", "--prune") }},
-		state{"the link", "branch:after", func(l *lab, s Spec) { l.must(os.Symlink(s.Tree, filepath.Join(s.Scratch, s.ID))) }},
-		state{"an empty entry", "branch:after", func(l *lab, s Spec) { l.must(os.MkdirAll(admin(l), 0o755)) }},
-		state{"an entry that is being made", "branch:after", func(l *lab, s Spec) { l.put(admin(l), "locked", "initializing") }},
-		state{"an entry without a tree's .git", "registration:after", func(l *lab, s Spec) { l.must(os.Remove(filepath.Join(s.Tree, ".git"))) }},
-		state{"an empty commondir, which hurts every git", "registration:after", func(l *lab, s Spec) { l.must(os.Truncate(filepath.Join(admin(l), "commondir"), 0)) }},
-		state{"an empty gitdir", "registration:after", func(l *lab, s Spec) { l.must(os.Truncate(filepath.Join(admin(l), "gitdir"), 0)) }},
-		state{"an empty HEAD", "registration:after", func(l *lab, s Spec) { l.must(os.Truncate(filepath.Join(admin(l), "HEAD"), 0)) }},
-		state{"locks in the entry", "registration:after", func(l *lab, s Spec) {
-			l.put(admin(l), "index.lock", "")
-			l.put(admin(l), "HEAD.lock", "")
-			l.put(admin(l), "locked", "initializing")
+		state{"a lock of a branch that is there", "branch:after", func(l *testRepo, s Spec) { l.writeFile(l.dir, ".git/"+s.Branch+".lock", "") }},
+		state{"a packed branch", "branch:after", func(l *testRepo, s Spec) { l.git("pack-refs", "--all", "--prune") }},
+		state{"the link", "branch:after", func(l *testRepo, s Spec) { l.must(os.Symlink(s.Tree, filepath.Join(s.Scratch, s.ID))) }},
+		state{"an empty entry", "branch:after", func(l *testRepo, s Spec) { l.must(os.MkdirAll(admin(l), 0o755)) }},
+		state{"an entry that is being made", "branch:after", func(l *testRepo, s Spec) { l.writeFile(admin(l), "locked", "initializing") }},
+		state{"an entry without a tree's .git", "registration:after", func(l *testRepo, s Spec) { l.must(os.Remove(filepath.Join(s.Tree, ".git"))) }},
+		state{"an empty commondir, which hurts every git", "registration:after", func(l *testRepo, s Spec) { l.must(os.Truncate(filepath.Join(admin(l), "commondir"), 0)) }},
+		state{"an empty gitdir", "registration:after", func(l *testRepo, s Spec) { l.must(os.Truncate(filepath.Join(admin(l), "gitdir"), 0)) }},
+		state{"an empty HEAD", "registration:after", func(l *testRepo, s Spec) { l.must(os.Truncate(filepath.Join(admin(l), "HEAD"), 0)) }},
+		state{"locks in the entry", "registration:after", func(l *testRepo, s Spec) {
+			l.writeFile(admin(l), "index.lock", "")
+			l.writeFile(admin(l), "HEAD.lock", "")
+			l.writeFile(admin(l), "locked", "initializing")
 		}},
-		state{"half a checkout", "checkout:after", func(l *lab, s Spec) { l.must(os.Remove(filepath.Join(s.Tree, "a.txt"))) }},
-		state{"no tree any more", "checkout:after", func(l *lab, s Spec) { l.must(os.RemoveAll(s.Tree)) }},
-		state{"no entry any more", "checkout:after", func(l *lab, s Spec) { l.must(os.RemoveAll(admin(l))) }},
-		state{"no branch any more", "checkout:after", func(l *lab, s Spec) { l.git("update-ref", "-d", s.Branch) }},
-		state{"a removal that was killed", "checkout:after", func(l *lab, s Spec) {
+		state{"half a checkout", "checkout:after", func(l *testRepo, s Spec) { l.must(os.Remove(filepath.Join(s.Tree, "a.txt"))) }},
+		state{"no tree any more", "checkout:after", func(l *testRepo, s Spec) { l.must(os.RemoveAll(s.Tree)) }},
+		state{"no entry any more", "checkout:after", func(l *testRepo, s Spec) { l.must(os.RemoveAll(admin(l))) }},
+		state{"no branch any more", "checkout:after", func(l *testRepo, s Spec) { l.git("update-ref", "-d", s.Branch) }},
+		state{"a removal that was killed", "checkout:after", func(l *testRepo, s Spec) {
 			l.must(os.Rename(admin(l), filepath.Join(l.dir, ".git/agency/removed-"+testID)))
 		}},
 	)
 	for _, c := range all {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			l := newLab(t)
+			l := newTestRepo(t)
 			s := l.spec()
-			before := l.world()
+			before := l.snapshot()
 			tx := undo.Tx{Fault: faultAt(c.until)}
-			if err := l.backend.Create(t.Context(), &tx, s); !errors.Is(err, errBoom) {
+			if err := l.backend.Create(t.Context(), &tx, s); !errors.Is(err, errInjected) {
 				t.Fatal(err)
 			}
 			if c.more != nil {
@@ -299,7 +299,7 @@ func TestAbandonUndoesWhateverAnInterruptedCreationLeft(t *testing.T) {
 			}
 			for range 2 {
 				l.must(l.backend.RemoveIncomplete(t.Context(), s))
-				got := l.world()
+				got := l.snapshot()
 				if c.name == "a packed branch" { // main is now in packed-refs
 					delete(got, filepath.Join(l.dir, ".git/packed-refs"))
 					delete(got, filepath.Join(l.dir, ".git/refs/heads/main"))
@@ -318,15 +318,15 @@ func TestAbandonUndoesWhateverAnInterruptedCreationLeft(t *testing.T) {
 }
 
 // TestMovedBranchIsNotDeleted: new commits on the branch are work that must be kept.
-func TestABranchThatMovedIsNotDeleted(t *testing.T) {
+func TestMovedBranchIsNotDeleted(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newTestRepo(t)
 	s := l.spec()
 	var tx undo.Tx
 	l.must(l.backend.Create(t.Context(), &tx, s))
-	l.put(s.Tree, "new", "n\n")
-	l.in(s.Tree, "add", "-A")
-	l.in(s.Tree, "commit", "-q", "-m", "new")
+	l.writeFile(s.Tree, "new", "n\n")
+	l.gitIn(s.Tree, "add", "-A")
+	l.gitIn(s.Tree, "commit", "-q", "-m", "new")
 	tip := l.git("rev-parse", s.Branch)
 	log := l.git("reflog", "show", s.Branch)
 	if err := l.backend.DeleteBranch(t.Context(), s, s.Base); err == nil {
@@ -342,18 +342,18 @@ func TestABranchThatMovedIsNotDeleted(t *testing.T) {
 		t.Error("the branch or its reflog changed")
 	}
 	l.must(l.backend.DeleteBranch(t.Context(), s, tip))
-	if out, err := l.try(l.dir, "rev-parse", "-q", "--verify", s.Branch); err == nil {
+	if out, err := l.tryGit(l.dir, "rev-parse", "-q", "--verify", s.Branch); err == nil {
 		t.Errorf("the branch is still at %s", out)
 	}
 }
 
-func TestRemoveLeavesTheBranch(t *testing.T) {
+func TestRemoveKeepsBranch(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newTestRepo(t)
 	s := l.spec()
 	var tx undo.Tx
 	l.must(l.backend.Create(t.Context(), &tx, s))
-	l.put(s.Tree, "untracked", "u\n")
+	l.writeFile(s.Tree, "untracked", "u\n")
 	for range 2 {
 		l.must(l.backend.Remove(s))
 		if exists(s.Tree) || exists(filepath.Join(l.dir, ".git/worktrees")) {
@@ -365,9 +365,9 @@ func TestRemoveLeavesTheBranch(t *testing.T) {
 	}
 }
 
-func TestSyncFailsWhereSomethingIsMissing(t *testing.T) {
+func TestSyncFailsOnMissingFiles(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newTestRepo(t)
 	s := l.spec()
 	if err := l.backend.Sync(s); err == nil {
 		t.Error("no error without a worktree")
@@ -384,9 +384,9 @@ func TestSyncFailsWhereSomethingIsMissing(t *testing.T) {
 // plain git command does not take our lock, so the next tests create the names meanwhile.
 
 // TestCancelledCreateKeepsConcurrentBranch cancels before git update-ref starts: Create made no branch, so none is removed.
-func TestACancelledCreationLeavesABranchSomebodyMadeMeanwhile(t *testing.T) {
+func TestCancelledCreateKeepsConcurrentBranch(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newTestRepo(t)
 	s := l.spec()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -401,16 +401,16 @@ func TestACancelledCreationLeavesABranchSomebodyMadeMeanwhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	tx.Rollback(t.Context())
-	if _, err := l.try(l.dir, "rev-parse", "-q", "--verify", s.Branch); err != nil {
+	if _, err := l.tryGit(l.dir, "rev-parse", "-q", "--verify", s.Branch); err != nil {
 		t.Error("the concurrent branch was removed")
 	}
 }
 
 // TestRollbackRemovesOnlyItsWorktreeEntry: git adds a number to the name of a worktree entry that exists already. The
 // existing entry is foreign; the numbered one belongs to Create.
-func TestARollbackRemovesTheEntryGitMadeAndNoOther(t *testing.T) {
+func TestRollbackRemovesOnlyItsWorktreeEntry(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newTestRepo(t)
 	s := l.spec()
 	foreign := filepath.Join(l.data, testID)
 	tx := undo.Tx{Fault: func(_ context.Context, p string) error {
@@ -423,7 +423,7 @@ func TestARollbackRemovesTheEntryGitMadeAndNoOther(t *testing.T) {
 		t.Fatal("Create succeeded")
 	}
 	tx.Rollback(t.Context())
-	if status, err := l.try(foreign, "status", "--porcelain"); err != nil || status != "" {
+	if status, err := l.tryGit(foreign, "status", "--porcelain"); err != nil || status != "" {
 		t.Errorf("the foreign worktree is damaged: %q, %v", status, err)
 	}
 	if entries, err := os.ReadDir(filepath.Join(l.dir, ".git/worktrees")); err != nil || len(entries) != 1 {
@@ -432,11 +432,11 @@ func TestARollbackRemovesTheEntryGitMadeAndNoOther(t *testing.T) {
 }
 
 // TestRollbackKeepsForeignFileInScratch puts a file where Create makes its symlink.
-func TestARollbackLeavesAFileInTheWayOfTheLink(t *testing.T) {
+func TestRollbackKeepsForeignFileInScratch(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newTestRepo(t)
 	s := l.spec()
-	l.put(l.scratch, testID, "mine\n")
+	l.writeFile(l.scratch, testID, "mine\n")
 	var tx undo.Tx
 	if err := l.backend.Create(t.Context(), &tx, s); err == nil {
 		t.Fatal("Create succeeded")
@@ -450,16 +450,16 @@ func TestARollbackLeavesAFileInTheWayOfTheLink(t *testing.T) {
 // TestRemoveIncompleteKeepsTreeOfMovedBranch: a process killed after it wrote the record and before it removed the intent
 // leaves a complete worktree. If the record is lost later, the intent alone looks like an incomplete creation, but commits
 // on the branch show that it was used.
-func TestAbandonLeavesTheTreeOfABranchThatMoved(t *testing.T) {
+func TestRemoveIncompleteKeepsTreeOfMovedBranch(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newTestRepo(t)
 	s := l.spec()
 	var tx undo.Tx
 	l.must(l.backend.Create(t.Context(), &tx, s))
-	l.put(s.Tree, "committed", "c\n")
-	l.in(s.Tree, "add", "-A")
-	l.in(s.Tree, "commit", "-q", "-m", "work")
-	l.put(s.Tree, "precious", "not committed\n")
+	l.writeFile(s.Tree, "committed", "c\n")
+	l.gitIn(s.Tree, "add", "-A")
+	l.gitIn(s.Tree, "commit", "-q", "-m", "work")
+	l.writeFile(s.Tree, "precious", "not committed\n")
 	if err := l.backend.RemoveIncomplete(t.Context(), s); err == nil {
 		t.Error("RemoveIncomplete removed a worktree with commits")
 	}
@@ -469,20 +469,20 @@ func TestAbandonLeavesTheTreeOfABranchThatMoved(t *testing.T) {
 }
 
 // TestCreateFromState creates a worktree with given files, index and branch tip, which differs from the base.
-func TestCreateFromAStateMakesTheFilesTheIndexAndTheBranchOfThatState(t *testing.T) {
+func TestCreateFromState(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newTestRepo(t)
 	s := l.spec()
-	l.put(l.dir, "committed", "c\n")
+	l.writeFile(l.dir, "committed", "c\n")
 	l.git("add", "-A")
 	l.git("commit", "-q", "-m", "second")
 	s.Tip = l.git("rev-parse", "HEAD")
-	l.put(l.dir, "staged", "s\n")
+	l.writeFile(l.dir, "staged", "s\n")
 	l.git("add", "staged")
 	l.git("rm", "-q", "--cached", "a.txt")
 	s.IndexTree = l.git("write-tree")
-	l.put(l.dir, "staged", "and changed\n")
-	l.put(l.dir, "untracked", "u\n")
+	l.writeFile(l.dir, "staged", "and changed\n")
+	l.writeFile(l.dir, "untracked", "u\n")
 	l.must(os.Remove(filepath.Join(l.dir, "dir/b.txt")))
 	status := l.git("status", "--porcelain")
 	l.git("add", "-A")
@@ -491,10 +491,10 @@ func TestCreateFromAStateMakesTheFilesTheIndexAndTheBranchOfThatState(t *testing
 	var seen []string
 	tx := undo.Tx{Fault: func(_ context.Context, p string) error { seen = append(seen, p); return nil }}
 	l.must(l.backend.Create(t.Context(), &tx, s))
-	if want := append(points()[:6], "files:before", "files:after", "index:before", "index:after"); !slices.Equal(seen, want) {
+	if want := append(faultPoints()[:6], "files:before", "files:after", "index:before", "index:after"); !slices.Equal(seen, want) {
 		t.Errorf("the steps are %q, want %q", seen, want)
 	}
-	if got := l.in(s.Tree, "status", "--porcelain"); got != status {
+	if got := l.gitIn(s.Tree, "status", "--porcelain"); got != status {
 		t.Errorf("status is\n%s\nwant\n%s", got, status)
 	}
 	if got := l.git("rev-parse", s.Branch); got != s.Tip {

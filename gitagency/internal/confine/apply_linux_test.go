@@ -24,17 +24,17 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
-func TestNothingOfTheMachineCanBeChanged(t *testing.T) {
-	if outside(t) {
-		dir := house(t, "file=old", "dir/", "link->file")
-		before := picture(t, dir)
-		enclosed(t, dir, Plan{})
-		if after := picture(t, dir); after != before {
+func TestApplyMakesHostReadOnly(t *testing.T) {
+	if isParent(t) {
+		dir := makeFiles(t, "file=old", "dir/", "link->file")
+		before := describeDir(t, dir)
+		runInNamespaces(t, dir, Plan{})
+		if after := describeDir(t, dir); after != before {
 			t.Errorf("before:\n%s\nafter:\n%s", before, after)
 		}
 		return
 	}
-	dir, p := walledIn(t)
+	dir, p := applyPlan(t)
 	file := filepath.Join(dir, "file")
 	for what, err := range map[string]error{
 		"write":    os.WriteFile(file, []byte("new"), 0o600),
@@ -57,7 +57,7 @@ func TestNothingOfTheMachineCanBeChanged(t *testing.T) {
 		requireErrno(t, what, err, unix.EROFS)
 	}
 	requireWritable(t, p)
-	shutIn(t, p)
+	restrictSelf(t, p)
 	for what, err := range map[string]error{
 		"write": os.WriteFile(file, []byte("new"), 0o600),
 		"chmod": os.Chmod(file, 0o777),
@@ -69,30 +69,30 @@ func TestNothingOfTheMachineCanBeChanged(t *testing.T) {
 	}
 }
 
-func TestWhatIsHiddenIsThereAndEmptyAndCannotBeWritten(t *testing.T) {
-	if outside(t) {
-		dir := house(t, "secret/key=s3cret", "key=s3cret", "outer/key=s3cret", "outer/kept/file=seen", "outer/kept/inner/key=s3cret", "outer/deep/in/tree/file=old", "tree/key=s3cret", "tree/sub/dir/key=s3cret")
-		enclosed(t, dir, Plan{
-			Hidden:   in(dir, "secret", "key", "outer", "outer/kept/inner", "tree/key", "tree/sub/dir", "missing", "missing/too"),
-			Kept:     in(dir, "outer/kept", "gone"),
-			Writable: in(dir, "tree", "outer/deep/in/tree"),
+func TestHiddenPathsAreEmptyAndReadOnly(t *testing.T) {
+	if isParent(t) {
+		dir := makeFiles(t, "secret/key=s3cret", "key=s3cret", "outer/key=s3cret", "outer/kept/file=seen", "outer/kept/inner/key=s3cret", "outer/deep/in/tree/file=old", "tree/key=s3cret", "tree/sub/dir/key=s3cret")
+		runInNamespaces(t, dir, Plan{
+			Hidden:   joinAll(dir, "secret", "key", "outer", "outer/kept/inner", "tree/key", "tree/sub/dir", "missing", "missing/too"),
+			Kept:     joinAll(dir, "outer/kept", "gone"),
+			Writable: joinAll(dir, "tree", "outer/deep/in/tree"),
 		})
-		if got := read(t, dir, "outer/deep/in/tree/file", "outer/deep/in/tree/new", "tree/new", "tree/key", "tree/sub/dir/key"); got != "new new new s3cret s3cret" {
+		if got := readFiles(t, dir, "outer/deep/in/tree/file", "outer/deep/in/tree/new", "tree/new", "tree/key", "tree/sub/dir/key"); got != "new new new s3cret s3cret" {
 			t.Errorf("got %s", got)
 		}
 		return
 	}
-	dir, p := walledIn(t)
+	dir, p := applyPlan(t)
 	look := func() {
 		t.Helper()
 		for name, want := range map[string]string{
 			"secret": "", "outer": "deep kept", "outer/deep": "in", "outer/deep/in": "tree", "outer/kept": "file inner", "outer/kept/inner": "", "tree/sub": "dir", "tree/sub/dir": "",
 		} {
-			if got := list(t, filepath.Join(dir, name)); got != want {
+			if got := listDir(t, filepath.Join(dir, name)); got != want {
 				t.Errorf("in %s: %q instead of %q", name, got, want)
 			}
 		}
-		if got := read(t, dir, "key", "tree/key", "outer/kept/file", "outer/deep/in/tree/file"); got != "  seen old" {
+		if got := readFiles(t, dir, "key", "tree/key", "outer/kept/file", "outer/deep/in/tree/file"); got != "  seen old" {
 			t.Errorf("got %q", got)
 		}
 	}
@@ -107,7 +107,7 @@ func TestWhatIsHiddenIsThereAndEmptyAndCannotBeWritten(t *testing.T) {
 	}
 	requireErrno(t, "move a parent of a hidden directory", os.Rename(filepath.Join(dir, "tree/sub"), filepath.Join(dir, "tree/elsewhere")), unix.EBUSY)
 	requireWritable(t, p)
-	shutIn(t, p)
+	restrictSelf(t, p)
 	look()
 	for _, name := range []string{"outer/deep/in/tree/file", "outer/deep/in/tree/new", "tree/new"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("new"), 0o600); err != nil {
@@ -116,27 +116,27 @@ func TestWhatIsHiddenIsThereAndEmptyAndCannotBeWritten(t *testing.T) {
 	}
 }
 
-func TestWhatIsPrivateBeginsEmptyAndIsGoneInTheEnd(t *testing.T) {
-	if outside(t) {
-		dir := house(t, "tmp/file=outside", "tmp/deep/tree/file=seen", "tmp/kept=seen", "tmp/hidden/file=outside", "run/socket=outside")
+func TestPrivateDirectoriesStartEmptyAndAreDropped(t *testing.T) {
+	if isParent(t) {
+		dir := makeFiles(t, "tmp/file=outside", "tmp/deep/tree/file=seen", "tmp/kept=seen", "tmp/hidden/file=outside", "run/socket=outside")
 		if err := errors.Join(os.Chmod(filepath.Join(dir, "tmp"), fs.ModeSticky|0o777), os.Chmod(filepath.Join(dir, "run"), 0o500)); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = os.Chmod(filepath.Join(dir, "run"), 0o700) })
-		before := picture(t, dir)
-		enclosed(t, dir, Plan{
-			Private: in(dir, "tmp", "run", "missing"), Writable: in(dir, "tmp/deep/tree"), Kept: in(dir, "tmp/kept"), Hidden: in(dir, "tmp/hidden"),
+		before := describeDir(t, dir)
+		runInNamespaces(t, dir, Plan{
+			Private: joinAll(dir, "tmp", "run", "missing"), Writable: joinAll(dir, "tmp/deep/tree"), Kept: joinAll(dir, "tmp/kept"), Hidden: joinAll(dir, "tmp/hidden"),
 		})
-		if after := picture(t, dir); after != before {
+		if after := describeDir(t, dir); after != before {
 			t.Errorf("before:\n%s\nafter:\n%s", before, after)
 		}
 		return
 	}
-	dir, p := walledIn(t)
-	if got := list(t, filepath.Join(dir, "tmp")) + "; " + list(t, filepath.Join(dir, "run")); got != "deep hidden kept; " {
+	dir, p := applyPlan(t)
+	if got := listDir(t, filepath.Join(dir, "tmp")) + "; " + listDir(t, filepath.Join(dir, "run")); got != "deep hidden kept; " {
 		t.Errorf("got %s", got)
 	}
-	if got := read(t, dir, "tmp/deep/tree/file", "tmp/kept"); got != "seen seen" {
+	if got := readFiles(t, dir, "tmp/deep/tree/file", "tmp/kept"); got != "seen seen" {
 		t.Errorf("got %s", got)
 	}
 	for name, want := range map[string]fs.FileMode{"tmp": fs.ModeDir | fs.ModeSticky | 0o777, "run": fs.ModeDir | 0o700} {
@@ -145,7 +145,7 @@ func TestWhatIsPrivateBeginsEmptyAndIsGoneInTheEnd(t *testing.T) {
 		}
 	}
 	requireWritable(t, p)
-	shutIn(t, p)
+	restrictSelf(t, p)
 	requireErrno(t, "kept", os.WriteFile(filepath.Join(dir, "tmp/kept"), nil, 0o600), unix.EROFS)
 	requireErrno(t, "hidden", os.WriteFile(filepath.Join(dir, "tmp/hidden/new"), nil, 0o600), unix.EROFS)
 	requireErrno(t, "move a parent of a mount point", unix.Rename(filepath.Join(dir, "tmp/deep"), filepath.Join(dir, "tmp/other")), unix.EBUSY)
@@ -156,35 +156,35 @@ func TestWhatIsPrivateBeginsEmptyAndIsGoneInTheEnd(t *testing.T) {
 	}
 }
 
-func TestALayerTakesWhatIsWritten(t *testing.T) {
-	if outside(t) {
-		dir := house(t, "repo/.git/config=old", "repo/.git/objects/one=1", "repo/.git/refs/main=1", "data/upper/", "data/work/", "plain/a=1", "data/upper2/", "data/work2/")
-		below := picture(t, filepath.Join(dir, "repo")) + picture(t, filepath.Join(dir, "plain"))
+func TestOverlayWritesGoToUpperDirectory(t *testing.T) {
+	if isParent(t) {
+		dir := makeFiles(t, "repo/.git/config=old", "repo/.git/objects/one=1", "repo/.git/refs/main=1", "data/upper/", "data/work/", "plain/a=1", "data/upper2/", "data/work2/")
+		below := describeDir(t, filepath.Join(dir, "repo")) + describeDir(t, filepath.Join(dir, "plain"))
 		t.Cleanup(func() {
-			emptyWork(t, filepath.Join(dir, "data/work"))
-			emptyWork(t, filepath.Join(dir, "data/work2"))
+			removeWorkDir(t, filepath.Join(dir, "data/work"))
+			removeWorkDir(t, filepath.Join(dir, "data/work2"))
 		})
-		enclosed(t, dir, Plan{
-			Hidden: in(dir, "data", "repo"),
+		runInNamespaces(t, dir, Plan{
+			Hidden: joinAll(dir, "data", "repo"),
 			Overlays: []OverlayMount{
 				{dir + "/repo/.git", dir + "/data/upper", dir + "/data/work"},
 				{dir + "/plain", dir + "/data/upper2", dir + "/data/work2"},
 			},
 		})
-		if after := picture(t, filepath.Join(dir, "repo")) + picture(t, filepath.Join(dir, "plain")); after != below {
+		if after := describeDir(t, filepath.Join(dir, "repo")) + describeDir(t, filepath.Join(dir, "plain")); after != below {
 			t.Errorf("before:\n%s\nafter:\n%s", below, after)
 		}
-		if got := read(t, dir, "data/upper/config", "data/upper/objects/two", "data/upper2/a"); got != "new 2 2" {
+		if got := readFiles(t, dir, "data/upper/config", "data/upper/objects/two", "data/upper2/a"); got != "new 2 2" {
 			t.Errorf("got %s", got)
 		}
 		return
 	}
-	dir, p := walledIn(t)
-	if got := list(t, filepath.Join(dir, "data")) + list(t, filepath.Join(dir, "repo")); got != ".git" {
+	dir, p := applyPlan(t)
+	if got := listDir(t, filepath.Join(dir, "data")) + listDir(t, filepath.Join(dir, "repo")); got != ".git" {
 		t.Errorf("got %s", got)
 	}
 	requireWritable(t, p)
-	shutIn(t, p)
+	restrictSelf(t, p)
 	git := filepath.Join(dir, "repo/.git")
 	if err := errors.Join(
 		os.WriteFile(filepath.Join(git, "config"), []byte("new"), 0o600),
@@ -196,43 +196,43 @@ func TestALayerTakesWhatIsWritten(t *testing.T) {
 	); err != nil {
 		t.Error(err)
 	}
-	if got := list(t, git+"/objects") + "; " + list(t, git+"/refs"); got != "two; one" {
+	if got := listDir(t, git+"/objects") + "; " + listDir(t, git+"/refs"); got != "two; one" {
 		t.Errorf("got %s", got)
 	}
 }
 
-func TestAVolatileLayerCanBeUsedAgain(t *testing.T) {
-	if outside(t) {
-		dir := house(t, "dir/file=0", "upper/", "work/")
-		t.Cleanup(func() { emptyWork(t, filepath.Join(dir, "work")) })
+func TestVolatileOverlayCanBeRemounted(t *testing.T) {
+	if isParent(t) {
+		dir := makeFiles(t, "dir/file=0", "upper/", "work/")
+		t.Cleanup(func() { removeWorkDir(t, filepath.Join(dir, "work")) })
 		for i, volatile := range []bool{true, true, false, false, true} {
-			enclosed(t, dir, Plan{Volatile: volatile, Overlays: []OverlayMount{{dir + "/dir", dir + "/upper", dir + "/work"}}})
-			if got, want := read(t, dir, "dir/file", "upper/file"), "0 0"+strings.Repeat("1", i+1); got != want {
+			runInNamespaces(t, dir, Plan{Volatile: volatile, Overlays: []OverlayMount{{dir + "/dir", dir + "/upper", dir + "/work"}}})
+			if got, want := readFiles(t, dir, "dir/file", "upper/file"), "0 0"+strings.Repeat("1", i+1); got != want {
 				t.Errorf("after %d: %s instead of %s", i, got, want)
 			}
 		}
 		return
 	}
-	dir, p := walledIn(t)
+	dir, p := applyPlan(t)
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil || strings.Contains(string(mounts), "volatile,") != p.Volatile {
 		t.Errorf("%v: %s", err, mounts)
 	}
-	shutIn(t, p)
+	restrictSelf(t, p)
 	file := filepath.Join(dir, "dir/file")
-	if err := os.WriteFile(file, []byte(read(t, dir, "dir/file")+"1"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(readFiles(t, dir, "dir/file")+"1"), 0o600); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestOneLayerIsNotUsedTwice(t *testing.T) {
-	if outside(t) {
-		dir := house(t, "one/", "two/", "upper/", "work/")
-		t.Cleanup(func() { emptyWork(t, filepath.Join(dir, "work")) })
-		enclosed(t, dir, Plan{Overlays: []OverlayMount{{dir + "/one", dir + "/upper", dir + "/work"}, {dir + "/two", dir + "/upper", dir + "/work"}}})
+func TestApplyRefusesSharedUpperDirectory(t *testing.T) {
+	if isParent(t) {
+		dir := makeFiles(t, "one/", "two/", "upper/", "work/")
+		t.Cleanup(func() { removeWorkDir(t, filepath.Join(dir, "work")) })
+		runInNamespaces(t, dir, Plan{Overlays: []OverlayMount{{dir + "/one", dir + "/upper", dir + "/work"}, {dir + "/two", dir + "/upper", dir + "/work"}}})
 		return
 	}
-	dir, p := os.Getenv(houseVariable), planned(t)
+	dir, p := os.Getenv(dirVariable), planFromEnv(t)
 	err := Apply(p)
 	requireErrno(t, "second mount of one upper directory", err, unix.EBUSY)
 	if err != nil && err.Error() != "overlay on "+dir+"/two: device or resource busy" {
@@ -240,21 +240,21 @@ func TestOneLayerIsNotUsedTwice(t *testing.T) {
 	}
 }
 
-func TestWhatIsFixedStaysWhatItIs(t *testing.T) {
-	if outside(t) {
-		dir := house(t, "tree/.git=gitdir", "tree/file=old", "tree/sub/module/.git=gitdir", "tree/sub/file=old", "tree/hooks/pre=hook", "outside=old")
-		enclosed(t, dir, Plan{
-			Writable: in(dir, "tree"),
-			Fixed:    in(dir, "tree/.git", "tree/sub/module/.git", "tree/hooks", "outside"),
+func TestFixedPathsCannotBeChangedOrReplaced(t *testing.T) {
+	if isParent(t) {
+		dir := makeFiles(t, "tree/.git=gitdir", "tree/file=old", "tree/sub/module/.git=gitdir", "tree/sub/file=old", "tree/hooks/pre=hook", "outside=old")
+		runInNamespaces(t, dir, Plan{
+			Writable: joinAll(dir, "tree"),
+			Fixed:    joinAll(dir, "tree/.git", "tree/sub/module/.git", "tree/hooks", "outside"),
 		})
-		if got := read(t, dir, "tree/.git", "tree/sub/module/.git", "tree/hooks/pre", "tree/file", "tree/sub/file"); got != "gitdir gitdir hook new new" {
+		if got := readFiles(t, dir, "tree/.git", "tree/sub/module/.git", "tree/hooks/pre", "tree/file", "tree/sub/file"); got != "gitdir gitdir hook new new" {
 			t.Errorf("got %s", got)
 		}
 		return
 	}
-	dir, p := walledIn(t)
+	dir, p := applyPlan(t)
 	requireWritable(t, p)
-	shutIn(t, p)
+	restrictSelf(t, p)
 	tree := func(name string) string { return filepath.Join(dir, "tree", name) }
 	for _, name := range []string{".git", "sub/module/.git", "hooks/pre"} {
 		file := tree(name)
@@ -293,16 +293,16 @@ func TestWhatIsFixedStaysWhatItIs(t *testing.T) {
 	}
 }
 
-func TestNamesMayBeAnything(t *testing.T) {
+func TestApplyAcceptsAnyFileName(t *testing.T) {
 	names := []string{"a b", "a,b=c", "a:b", `a\b`, `a\,\:b`, "a\nb", "a\xffb", "ä/ö,:\\", "-o", strings.Repeat("x", 200) + "/" + strings.Repeat("y", 200)}
-	if outside(t) {
+	if isParent(t) {
 		var files []string
 		for i, name := range names {
 			files = append(files, fmt.Sprintf("%d/layer/%s/file=old", i, name), fmt.Sprintf("%d/upper/%s/", i, name), fmt.Sprintf("%d/work/%s/", i, name),
 				fmt.Sprintf("%d/writable/%s/file=old", i, name), fmt.Sprintf("%d/writable/%s/fixed=old", i, name), fmt.Sprintf("%d/private/%s/file=old", i, name),
 				fmt.Sprintf("%d/hidden/%s/file=old", i, name), fmt.Sprintf("%d/hidden/%s/kept/file=old", i, name))
 		}
-		dir := house(t, files...)
+		dir := makeFiles(t, files...)
 		var p Plan
 		for i, name := range names {
 			path := func(kind string) string { return filepath.Join(dir, strconv.Itoa(i), kind, name) }
@@ -312,20 +312,20 @@ func TestNamesMayBeAnything(t *testing.T) {
 			p.Private = append(p.Private, path("private"))
 			p.Hidden = append(p.Hidden, path("hidden"), filepath.Join(dir, strconv.Itoa(i), "upper"))
 			p.Kept = append(p.Kept, path("hidden")+"/kept")
-			t.Cleanup(func() { emptyWork(t, path("work")) })
+			t.Cleanup(func() { removeWorkDir(t, path("work")) })
 		}
-		enclosed(t, dir, p)
+		runInNamespaces(t, dir, p)
 		for i, name := range names {
 			at := filepath.Join(dir, strconv.Itoa(i))
-			if got := read(t, at, "layer/"+name+"/file", "upper/"+name+"/file", "writable/"+name+"/file", "writable/"+name+"/fixed", "private/"+name+"/file"); got != "old new new old old" {
+			if got := readFiles(t, at, "layer/"+name+"/file", "upper/"+name+"/file", "writable/"+name+"/file", "writable/"+name+"/fixed", "private/"+name+"/file"); got != "old new new old old" {
 				t.Errorf("%q: %s", name, got)
 			}
 		}
 		return
 	}
-	dir, p := walledIn(t)
+	dir, p := applyPlan(t)
 	requireWritable(t, p)
-	shutIn(t, p)
+	restrictSelf(t, p)
 	for i, name := range names {
 		at := filepath.Join(dir, strconv.Itoa(i))
 		for _, kind := range []string{"layer", "writable", "private"} {
@@ -334,18 +334,18 @@ func TestNamesMayBeAnything(t *testing.T) {
 			}
 		}
 		requireErrno(t, "fixed", os.WriteFile(filepath.Join(at, "writable", name, "fixed"), []byte("new"), 0o600), unix.EROFS)
-		if got := list(t, filepath.Join(at, "hidden", name)) + read(t, at, "hidden/"+name+"/kept/file"); got != "keptold" {
+		if got := listDir(t, filepath.Join(at, "hidden", name)) + readFiles(t, at, "hidden/"+name+"/kept/file"); got != "keptold" {
 			t.Errorf("%q: %s", name, got)
 		}
 	}
 }
 
-func TestOnlyProcessesOfTheSandboxAreSeenAndNothingOfTheMachineIsSet(t *testing.T) {
-	if outside(t) {
-		enclosed(t, "", Plan{})
+func TestProcShowsOnlySandboxAndIsReadOnly(t *testing.T) {
+	if isParent(t) {
+		runInNamespaces(t, "", Plan{})
 		return
 	}
-	_, p := walledIn(t)
+	_, p := applyPlan(t)
 	requireErrno(t, "core_pattern", os.WriteFile("/proc/sys/kernel/core_pattern", []byte("x"), 0), unix.EROFS)
 	requireErrno(t, "userns", os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("9"), 0), unix.EROFS)
 	for _, name := range procHidden {
@@ -353,7 +353,7 @@ func TestOnlyProcessesOfTheSandboxAreSeenAndNothingOfTheMachineIsSet(t *testing.
 			t.Errorf("%s: %d bytes, %v", name, len(data), err)
 		}
 	}
-	shutIn(t, p)
+	restrictSelf(t, p)
 	var pids []string
 	others, err := os.ReadDir("/proc")
 	if err != nil {
@@ -392,14 +392,14 @@ func TestOnlyProcessesOfTheSandboxAreSeenAndNothingOfTheMachineIsSet(t *testing.
 	}
 }
 
-func TestDevicesAreFew(t *testing.T) {
-	if outside(t) {
-		enclosed(t, "", Plan{})
+func TestDevHoldsMinimalDevices(t *testing.T) {
+	if isParent(t) {
+		runInNamespaces(t, "", Plan{})
 		return
 	}
-	_, p := walledIn(t)
-	shutIn(t, p)
-	if got := list(t, "/dev"); got != "fd full null ptmx pts random shm stderr stdin stdout tty urandom zero" {
+	_, p := applyPlan(t)
+	restrictSelf(t, p)
+	if got := listDir(t, "/dev"); got != "fd full null ptmx pts random shm stderr stdin stdout tty urandom zero" {
 		t.Errorf("got %s", got)
 	}
 	if err := os.WriteFile("/dev/null", []byte("x"), 0o600); err != nil {
@@ -455,28 +455,28 @@ func TestDevicesAreFew(t *testing.T) {
 	requireErrno(t, "TIOCSTI with upper bits set", errno, unix.EPERM)
 }
 
-func TestTheSandboxHasANameAndALoopbackOfItsOwn(t *testing.T) {
-	if outside(t) {
+func TestSandboxHasOwnHostnameAndLoopback(t *testing.T) {
+	if isParent(t) {
 		name, err := os.Hostname()
-		enclosed(t, "", Plan{Hostname: "agency-box", Network: NoNetwork})
+		runInNamespaces(t, "", Plan{Hostname: "agency-box", Network: NoNetwork})
 		if after, err2 := os.Hostname(); after != name || err != nil || err2 != nil {
 			t.Errorf("%s, %v, %v", after, err, err2)
 		}
 		return
 	}
-	_, p := walledIn(t)
-	shutIn(t, p)
+	_, p := applyPlan(t)
+	restrictSelf(t, p)
 	if name, err := os.Hostname(); name != "agency-box" || err != nil {
 		t.Errorf("%s, %v", name, err)
 	}
 	server, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	local := &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}, Port: 8080}
-	if err := errors.Join(err, unix.Bind(server, local), unix.Listen(server, 1), dial(0, local)); err != nil {
+	if err := errors.Join(err, unix.Bind(server, local), unix.Listen(server, 1), dialTCP(0, local)); err != nil {
 		t.Error(err)
 	}
 	remote := &unix.SockaddrInet4{Addr: [4]byte{192, 0, 2, 1}, Port: 80}
-	requireErrno(t, "TCP", dial(unix.IPPROTO_TCP, remote), unix.ENETUNREACH)
-	if err := dial(unix.IPPROTO_MPTCP, remote); err == nil { // the error differs between kernels with and without MPTCP
+	requireErrno(t, "TCP", dialTCP(unix.IPPROTO_TCP, remote), unix.ENETUNREACH)
+	if err := dialTCP(unix.IPPROTO_MPTCP, remote); err == nil { // the error differs between kernels with and without MPTCP
 		t.Error("MPTCP reaches the network")
 	}
 	udp, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
@@ -486,7 +486,7 @@ func TestTheSandboxHasANameAndALoopbackOfItsOwn(t *testing.T) {
 	requireErrno(t, "UDP", unix.Sendto(udp, []byte("x"), 0, remote), unix.ENETUNREACH)
 }
 
-func dial(protocol int, to unix.Sockaddr) error {
+func dialTCP(protocol int, to unix.Sockaddr) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, protocol)
 	if err != nil {
 		return err
@@ -495,29 +495,29 @@ func dial(protocol int, to unix.Sockaddr) error {
 	return unix.Connect(fd, to)
 }
 
-func TestWallsThatCannotBeRaisedAreNamed(t *testing.T) {
-	if outside(t) {
-		dir := house(t, "file=x", "dir/", "link->dir", "upper/", "work/")
-		enclosed(t, dir, Plan{})
+func TestApplyErrorNamesPathAndReason(t *testing.T) {
+	if isParent(t) {
+		dir := makeFiles(t, "file=x", "dir/", "link->dir", "upper/", "work/")
+		runInNamespaces(t, dir, Plan{})
 		return
 	}
-	dir := os.Getenv(houseVariable)
+	dir := os.Getenv(dirVariable)
 	for _, c := range []struct {
 		plan Plan
 		want string
 		is   unix.Errno
 	}{
-		{Plan{Writable: in(dir, "missing")}, "writable " + dir + "/missing: no such file or directory", unix.ENOENT},
-		{Plan{Fixed: in(dir, "missing")}, "fixed " + dir + "/missing: no such file or directory", unix.ENOENT},
+		{Plan{Writable: joinAll(dir, "missing")}, "writable " + dir + "/missing: no such file or directory", unix.ENOENT},
+		{Plan{Fixed: joinAll(dir, "missing")}, "fixed " + dir + "/missing: no such file or directory", unix.ENOENT},
 		{Plan{Overlays: []OverlayMount{{dir + "/missing", dir + "/upper", dir + "/work"}}}, "layered " + dir + "/missing: no such file or directory", unix.ENOENT},
 		{Plan{Overlays: []OverlayMount{{dir + "/dir", dir + "/missing", dir + "/work"}}}, "overlay on " + dir + "/dir: " + dir + "/missing: no such file or directory", unix.ENOENT},
 		{Plan{Overlays: []OverlayMount{{dir + "/file", dir + "/upper", dir + "/work"}}}, "layered " + dir + "/file: not a directory", unix.ENOTDIR},
 		{Plan{Overlays: []OverlayMount{{dir + "/dir", "/proc", dir + "/work"}}}, "layer of " + dir + "/dir: /proc is not for a plan to change", 0},
-		{Plan{Private: in(dir, "file")}, "private " + dir + "/file: not a directory", unix.ENOTDIR},
-		{Plan{Writable: in(dir, "link")}, "writable " + dir + "/link: there is a symbolic link on the way", unix.ELOOP},
-		{Plan{Hidden: in(dir, "link/file")}, "hidden " + dir + "/link/file: there is a symbolic link on the way", unix.ELOOP},
-		{Plan{Hidden: in(dir, "file/file")}, "hidden " + dir + "/file/file: not a directory", unix.ENOTDIR},
-		{Plan{Kept: in(dir, "link")}, "kept " + dir + "/link: there is a symbolic link on the way", unix.ELOOP},
+		{Plan{Private: joinAll(dir, "file")}, "private " + dir + "/file: not a directory", unix.ENOTDIR},
+		{Plan{Writable: joinAll(dir, "link")}, "writable " + dir + "/link: there is a symbolic link on the way", unix.ELOOP},
+		{Plan{Hidden: joinAll(dir, "link/file")}, "hidden " + dir + "/link/file: there is a symbolic link on the way", unix.ELOOP},
+		{Plan{Hidden: joinAll(dir, "file/file")}, "hidden " + dir + "/file/file: not a directory", unix.ENOTDIR},
+		{Plan{Kept: joinAll(dir, "link")}, "kept " + dir + "/link: there is a symbolic link on the way", unix.ELOOP},
 		{Plan{Network: "wireless"}, `network "wireless": there is no such network`, 0},
 		{Plan{Network: NoNetwork}, "network loopback: loopback: operation not permitted", unix.EPERM}, // the test runs in the host's network namespace
 	} {
@@ -535,18 +535,18 @@ func TestWallsThatCannotBeRaisedAreNamed(t *testing.T) {
 }
 
 // TestApplyOrdinaryPlan applies and restricts a typical plan; BenchmarkWalls runs it for its timings.
-func TestTheWallsOfAnOrdinarySandbox(t *testing.T) {
-	if outside(t) {
-		dir, p := ordinary(t)
-		enclosed(t, dir, p)
+func TestApplyOrdinaryPlan(t *testing.T) {
+	if isParent(t) {
+		dir, p := ordinarySandbox(t)
+		runInNamespaces(t, dir, p)
 		return
 	}
 	began := time.Now()
-	dir, p := walledIn(t)
+	dir, p := applyPlan(t)
 	raised := time.Now()
-	shutIn(t, p)
-	fmt.Printf("%s %d %d\n", tookWords, raised.Sub(began).Microseconds(), time.Since(raised).Microseconds())
-	if got := list(t, "/run") + list(t, "/var/tmp") + list(t, "/root"); got != "" {
+	restrictSelf(t, p)
+	fmt.Printf("%s %d %d\n", timingPrefix, raised.Sub(began).Microseconds(), time.Since(raised).Microseconds())
+	if got := listDir(t, "/run") + listDir(t, "/var/tmp") + listDir(t, "/root"); got != "" {
 		t.Errorf("got %s", got)
 	}
 	for _, name := range []string{"/tmp/new", "/run/new", filepath.Join(dir, "sandbox/tree/new"), filepath.Join(dir, "repo/.git/new")} {
@@ -557,37 +557,37 @@ func TestTheWallsOfAnOrdinarySandbox(t *testing.T) {
 }
 
 // timingPrefix begins the line in which TestApplyOrdinaryPlan reports the time of Apply and of Restrict.
-const tookWords = "raised and shut in µs:"
+const timingPrefix = "raised and shut in µs:"
 
 // ordinarySandbox makes the files and the plan of a typical sandbox.
-func ordinary(t testing.TB) (string, Plan) {
+func ordinarySandbox(t testing.TB) (string, Plan) {
 	t.Helper()
-	dir := house(t, "repo/.git/config=old", "repo/file=seen", "sandbox/tree/.git=gitdir", "sandbox/walls/git/upper/", "sandbox/walls/git/work/", "home/.ssh/key=s3cret", "home/.config/git/config=seen", "home/.netrc=s3cret")
-	t.Cleanup(func() { emptyWork(t, filepath.Join(dir, "sandbox/walls/git/work")) })
+	dir := makeFiles(t, "repo/.git/config=old", "repo/file=seen", "sandbox/tree/.git=gitdir", "sandbox/walls/git/upper/", "sandbox/walls/git/work/", "home/.ssh/key=s3cret", "home/.config/git/config=seen", "home/.netrc=s3cret")
+	t.Cleanup(func() { removeWorkDir(t, filepath.Join(dir, "sandbox/walls/git/work")) })
 	return dir, Plan{
 		Hostname: "sandbox",
 		Network:  NoNetwork,
 		Private:  []string{"/tmp", "/run", "/var/tmp"},
-		Hidden:   append(in(dir, "sandbox", "home", "home/.ssh"), "/root", "/home", "/mnt", "/media", "/srv", "/var/log"),
-		Kept:     in(dir, "home/.config/git"),
-		Writable: in(dir, "sandbox/tree"),
+		Hidden:   append(joinAll(dir, "sandbox", "home", "home/.ssh"), "/root", "/home", "/mnt", "/media", "/srv", "/var/log"),
+		Kept:     joinAll(dir, "home/.config/git"),
+		Writable: joinAll(dir, "sandbox/tree"),
 		Overlays: []OverlayMount{{dir + "/repo/.git", dir + "/sandbox/walls/git/upper", dir + "/sandbox/walls/git/work"}},
-		Fixed:    in(dir, "sandbox/tree/.git"),
+		Fixed:    joinAll(dir, "sandbox/tree/.git"),
 	}
 }
 
 func BenchmarkWalls(b *testing.B) {
-	dir, p := ordinary(b)
+	dir, p := ordinarySandbox(b)
 	var raise, shut []float64
 	for b.Loop() {
 		cmd := exec.CommandContext(b.Context(), "/proc/self/exe", "-test.run=^TestApplyOrdinaryPlan$")
-		cmd.Env = append(os.Environ(), inside+"=yes")
-		if err := enclose(cmd, dir, p); err != nil {
+		cmd.Env = append(os.Environ(), reexecVariable+"=yes")
+		if err := configureNamespaces(cmd, dir, p); err != nil {
 			b.Fatal(err)
 		}
 		out, err := cmd.CombinedOutput()
 		var r, s float64
-		if _, scanErr := fmt.Sscanf(string(out), tookWords+" %f %f", &r, &s); err != nil || scanErr != nil {
+		if _, scanErr := fmt.Sscanf(string(out), timingPrefix+" %f %f", &r, &s); err != nil || scanErr != nil {
 			b.Fatalf("%v, %v: %s", err, scanErr, out)
 		}
 		raise, shut = append(raise, r), append(shut, s)
@@ -598,7 +598,7 @@ func BenchmarkWalls(b *testing.B) {
 	b.ReportMetric(shut[len(shut)/2], "µs/shut")
 }
 
-func TestNobodyElseRaisesWalls(t *testing.T) {
+func TestApplyRefusesOutsideProcessOne(t *testing.T) {
 	t.Parallel()
 	before, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -613,15 +613,15 @@ func TestNobodyElseRaisesWalls(t *testing.T) {
 }
 
 const (
-	planVariable  = "CONFINE_TEST_PLAN"
-	houseVariable = "CONFINE_TEST_HOUSE"
+	planVariable = "CONFINE_TEST_PLAN"
+	dirVariable  = "CONFINE_TEST_HOUSE"
 )
 
 // isParent reports whether the test runs on the host and must still start itself in namespaces.
 // It marks the host side as parallel.
-func outside(t *testing.T) bool {
+func isParent(t *testing.T) bool {
 	t.Helper()
-	if os.Getenv(inside) != "" {
+	if os.Getenv(reexecVariable) != "" {
 		return false
 	}
 	t.Parallel()
@@ -629,13 +629,13 @@ func outside(t *testing.T) bool {
 }
 
 // runInNamespaces runs the test again as process 1 of new namespaces, in which Apply can mount.
-func enclosed(t *testing.T, dir string, p Plan) {
+func runInNamespaces(t *testing.T, dir string, p Plan) {
 	t.Helper()
-	again(t, t.Name(), func(cmd *exec.Cmd) error { return enclose(cmd, dir, p) })
+	rerunTest(t, t.Name(), func(cmd *exec.Cmd) error { return configureNamespaces(cmd, dir, p) })
 }
 
 // configureNamespaces passes the plan and the directory to cmd and gives it namespaces of its own.
-func enclose(cmd *exec.Cmd, dir string, p Plan) error {
+func configureNamespaces(cmd *exec.Cmd, dir string, p Plan) error {
 	if p.LandlockABI == 0 {
 		p.LandlockABI, _ = landlockABI()
 	}
@@ -647,7 +647,7 @@ func enclose(cmd *exec.Cmd, dir string, p Plan) error {
 		return err
 	}
 	cmd.Dir = "/"
-	cmd.Env = append(cmd.Env, planVariable+"="+base64.StdEncoding.EncodeToString(plan.Bytes()), houseVariable+"="+dir)
+	cmd.Env = append(cmd.Env, planVariable+"="+base64.StdEncoding.EncodeToString(plan.Bytes()), dirVariable+"="+dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}},
@@ -661,7 +661,7 @@ func enclose(cmd *exec.Cmd, dir string, p Plan) error {
 }
 
 // planFromEnv decodes the plan that configureNamespaces passed on.
-func planned(t *testing.T) (p Plan) {
+func planFromEnv(t *testing.T) (p Plan) {
 	t.Helper()
 	data, err := base64.StdEncoding.DecodeString(os.Getenv(planVariable))
 	if err == nil {
@@ -674,17 +674,17 @@ func planned(t *testing.T) (p Plan) {
 }
 
 // applyPlan applies the plan that the parent process passed on.
-func walledIn(t *testing.T) (dir string, p Plan) {
+func applyPlan(t *testing.T) (dir string, p Plan) {
 	t.Helper()
-	p = planned(t)
+	p = planFromEnv(t)
 	if err := Apply(p); err != nil {
 		t.Fatal(err)
 	}
-	return os.Getenv(houseVariable), p
+	return os.Getenv(dirVariable), p
 }
 
 // makeFiles makes entries in a temporary directory: "dir/", "file=content" or "link->target".
-func house(t testing.TB, what ...string) string {
+func makeFiles(t testing.TB, what ...string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for _, w := range what {
@@ -706,7 +706,7 @@ func house(t testing.TB, what ...string) string {
 }
 
 // joinAll joins each name to dir.
-func in(dir string, names ...string) (paths []string) {
+func joinAll(dir string, names ...string) (paths []string) {
 	for _, name := range names {
 		paths = append(paths, filepath.Join(dir, name))
 	}
@@ -714,7 +714,7 @@ func in(dir string, names ...string) (paths []string) {
 }
 
 // describeDir lists every entry below dir with its mode, modification time and content hash.
-func picture(t *testing.T, dir string) string {
+func describeDir(t *testing.T, dir string) string {
 	t.Helper()
 	var b strings.Builder
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -744,7 +744,7 @@ func picture(t *testing.T, dir string) string {
 
 // removeWorkDir removes the kernel's subdirectory of an overlay work directory: it has no permissions
 // and may hold whiteouts.
-func emptyWork(t testing.TB, work string) {
+func removeWorkDir(t testing.TB, work string) {
 	t.Helper()
 	if err := durable.RemoveTree(filepath.Join(work, "work")); err != nil {
 		t.Error(err)
@@ -752,7 +752,7 @@ func emptyWork(t testing.TB, work string) {
 }
 
 // readFiles returns the contents of the named files, separated by spaces.
-func read(t *testing.T, dir string, names ...string) string {
+func readFiles(t *testing.T, dir string, names ...string) string {
 	t.Helper()
 	var all []string
 	for _, name := range names {
@@ -766,7 +766,7 @@ func read(t *testing.T, dir string, names ...string) string {
 }
 
 // listDir returns the names in dir, separated by spaces.
-func list(t *testing.T, dir string) string {
+func listDir(t *testing.T, dir string) string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
 	if err != nil {

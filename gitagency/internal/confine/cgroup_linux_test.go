@@ -21,27 +21,27 @@ import (
 
 // fakeCgroups imitates a cgroup2 file system with ordinary directories: creating a cgroup creates its files,
 // removing it removes them, and a child gets the controllers in its parent's cgroup.subtree_control.
-type cgroupTree struct {
-	t   *testing.T
-	top string
+type fakeCgroups struct {
+	t    *testing.T
+	root string
 	cgroupFS
 }
 
-func newCgroupTree(t *testing.T, own string) *cgroupTree {
+func newFakeCgroups(t *testing.T, own string) *fakeCgroups {
 	t.Helper()
 	dir := t.TempDir()
-	tree := &cgroupTree{t: t, top: filepath.Join(dir, "cgroup")}
+	tree := &fakeCgroups{t: t, root: filepath.Join(dir, "cgroup")}
 	tree.cgroupFS = cgroupFS{
 		cgroupFile: filepath.Join(dir, "self"), mountinfoFile: filepath.Join(dir, "mountinfo"),
-		mkdir: tree.make, writeFile: tree.tell, rmdir: tree.remove,
+		mkdir: tree.makeDir, writeFile: tree.setFile, rmdir: tree.removeDir,
 	}
 	tree.write(tree.cgroupFile, "4:memory:/elsewhere\n0::"+own+"\n")
 	tree.write(tree.mountinfoFile, "35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n"+
-		"41 31 0:38 / "+tree.top+" rw,relatime shared:9 - cgroup2 cgroup2 rw\n")
+		"41 31 0:38 / "+tree.root+" rw,relatime shared:9 - cgroup2 cgroup2 rw\n")
 	return tree
 }
 
-func (c *cgroupTree) write(path, text string) {
+func (c *fakeCgroups) write(path, text string) {
 	c.t.Helper()
 	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
 		c.t.Fatal(err)
@@ -49,16 +49,16 @@ func (c *cgroupTree) write(path, text string) {
 }
 
 // addCgroup makes a cgroup with the given controllers, of which it delegates those in handsOn.
-func (c *cgroupTree) add(path, controllers, handsOn string) {
+func (c *fakeCgroups) addCgroup(path, controllers, handsOn string) {
 	c.t.Helper()
 	for file, text := range map[string]string{"cgroup.procs": "", "cgroup.controllers": controllers, "cgroup.subtree_control": handsOn} {
-		c.write(filepath.Join(c.top, path, file), text)
+		c.write(filepath.Join(c.root, path, file), text)
 	}
 }
 
-func (c *cgroupTree) read(path string) string {
+func (c *fakeCgroups) read(path string) string {
 	c.t.Helper()
-	data, err := os.ReadFile(filepath.Join(c.top, path))
+	data, err := os.ReadFile(filepath.Join(c.root, path))
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func (c *cgroupTree) read(path string) string {
 }
 
 // makeDir is cgroupFS.mkdir.
-func (c *cgroupTree) make(path string) error {
+func (c *fakeCgroups) makeDir(path string) error {
 	handsOn, err := os.ReadFile(filepath.Join(filepath.Dir(path), "cgroup.subtree_control"))
 	if err != nil {
 		return err
@@ -85,7 +85,7 @@ func (c *cgroupTree) make(path string) error {
 }
 
 // setFile is cgroupFS.writeFile. As in the kernel, a cgroup that holds processes enables no controller.
-func (c *cgroupTree) tell(dir, file, value string) error {
+func (c *fakeCgroups) setFile(dir, file, value string) error {
 	path := filepath.Join(dir, file)
 	was, err := os.ReadFile(path)
 	if err != nil {
@@ -104,7 +104,7 @@ func (c *cgroupTree) tell(dir, file, value string) error {
 }
 
 // removeDir is cgroupFS.rmdir. It fails with EBUSY while the cgroup has children or processes.
-func (c *cgroupTree) remove(path string) error {
+func (c *fakeCgroups) removeDir(path string) error {
 	entries, err := os.ReadDir(path)
 	if err != nil {
 		return err
@@ -120,46 +120,46 @@ func (c *cgroupTree) remove(path string) error {
 	return os.RemoveAll(path)
 }
 
-func TestCgroupsAreMadeBelowTheNearestOneThatHandsOnWhatIsNeeded(t *testing.T) {
+func TestFindDelegatedCgroupPicksNearestUsable(t *testing.T) {
 	t.Parallel()
 	const app = "/user.slice/user@1000.service/app.slice"
 	for name, c := range map[string]struct {
 		own     string
-		prepare func(*cgroupTree)
+		prepare func(*fakeCgroups)
 		parent  string // cgroup below which commands get theirs; empty: none is found
 		offers  string // controllers of parent
 		why     string // part of the error, if parent is empty
 	}{
 		"desktop session": {
-			app + "/terminal.scope", func(c *cgroupTree) {
-				c.add("", "cpu memory pids", "cpu memory pids")
-				c.add(app, "cpu memory pids", "memory pids")
-				c.add(app+"/terminal.scope", "memory pids", "")
-				c.busy(app + "/terminal.scope")
+			app + "/terminal.scope", func(c *fakeCgroups) {
+				c.addCgroup("", "cpu memory pids", "cpu memory pids")
+				c.addCgroup(app, "cpu memory pids", "memory pids")
+				c.addCgroup(app+"/terminal.scope", "memory pids", "")
+				c.addProcesses(app + "/terminal.scope")
 			}, app, "memory pids", "",
 		},
 		"controller not yet enabled": {
-			app, func(c *cgroupTree) { c.add(app, "memory", "") }, app, "memory", "",
+			app, func(c *fakeCgroups) { c.addCgroup(app, "memory", "") }, app, "memory", "",
 		},
 		"more controllers in an ancestor": {
-			app + "/terminal.scope", func(c *cgroupTree) {
-				c.add(app, "memory pids", "memory pids")
-				c.add(app+"/terminal.scope", "memory", "memory")
+			app + "/terminal.scope", func(c *fakeCgroups) {
+				c.addCgroup(app, "memory pids", "memory pids")
+				c.addCgroup(app+"/terminal.scope", "memory", "memory")
 			}, app, "memory pids", "",
 		},
 		"without controllers": {
-			"/", func(c *cgroupTree) { c.add("", "hugetlb", "") }, "", "", "has no memory controller",
+			"/", func(c *fakeCgroups) { c.addCgroup("", "hugetlb", "") }, "", "", "has no memory controller",
 		},
 		"processes in the cgroup": {
-			"/", func(c *cgroupTree) { c.add("", "memory pids", ""); c.busy("") }, "", "", "holds processes",
+			"/", func(c *fakeCgroups) { c.addCgroup("", "memory pids", ""); c.addProcesses("") }, "", "", "holds processes",
 		},
 		"outside the cgroup namespace": {
-			"/../other", func(c *cgroupTree) { c.add("", "memory pids", "memory pids") }, "", "", "can be seen",
+			"/../other", func(c *fakeCgroups) { c.addCgroup("", "memory pids", "memory pids") }, "", "", "can be seen",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tree := newCgroupTree(t, c.own)
+			tree := newFakeCgroups(t, c.own)
 			c.prepare(tree)
 			found, err := findDelegatedCgroup(tree.cgroupFS, memoryController, pidsController)
 			if c.parent == "" {
@@ -168,7 +168,7 @@ func TestCgroupsAreMadeBelowTheNearestOneThatHandsOnWhatIsNeeded(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || found.dir != filepath.Join(tree.top, c.parent) || strings.Join(found.controllers, " ") != c.offers {
+			if err != nil || found.dir != filepath.Join(tree.root, c.parent) || strings.Join(found.controllers, " ") != c.offers {
 				t.Errorf("got %+v, %v", found, err)
 			}
 			if left, _ := filepath.Glob(filepath.Join(found.dir, cgroupPrefix+"*")); len(left) > 0 {
@@ -179,15 +179,15 @@ func TestCgroupsAreMadeBelowTheNearestOneThatHandsOnWhatIsNeeded(t *testing.T) {
 }
 
 // addProcesses writes two process ids into a cgroup.
-func (c *cgroupTree) busy(path string) {
+func (c *fakeCgroups) addProcesses(path string) {
 	c.t.Helper()
-	c.write(filepath.Join(c.top, path, "cgroup.procs"), "1\n2\n")
+	c.write(filepath.Join(c.root, path, "cgroup.procs"), "1\n2\n")
 }
 
-func TestACommandIsBoundByItselfAndByItsSandbox(t *testing.T) {
+func TestCommandCgroupsLimitCommandAndSandbox(t *testing.T) {
 	t.Parallel()
-	tree := newCgroupTree(t, "/")
-	tree.add("", "memory pids", "memory pids")
+	tree := newFakeCgroups(t, "/")
+	tree.addCgroup("", "memory pids", "memory pids")
 	found, err := findDelegatedCgroup(tree.cgroupFS, memoryController, pidsController)
 	if err != nil {
 		t.Fatal(err)
@@ -218,24 +218,24 @@ func TestACommandIsBoundByItselfAndByItsSandbox(t *testing.T) {
 	if err := first.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := os.Stat(filepath.Join(tree.top, "git-agency-x/2")); err != nil {
+	if _, err := os.Stat(filepath.Join(tree.root, "git-agency-x/2")); err != nil {
 		t.Errorf("closing the first cgroup removed the second: %v", err)
 	}
-	tree.write(filepath.Join(tree.top, "git-agency-x/2/cgroup.procs"), "") // the process has ended
+	tree.write(filepath.Join(tree.root, "git-agency-x/2/cgroup.procs"), "") // the process has ended
 	if err := second.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := os.Stat(filepath.Join(tree.top, "git-agency-x")); !os.IsNotExist(err) {
+	if _, err := os.Stat(filepath.Join(tree.root, "git-agency-x")); !os.IsNotExist(err) {
 		t.Errorf("closing the last cgroup left the sandbox's: %v", err)
 	}
 }
 
-func TestWhatAKilledToolLeftIsSweptUpAndNothingThatIsInUse(t *testing.T) {
+func TestRemoveCgroupsSparesCgroupsInUse(t *testing.T) {
 	t.Parallel()
-	tree := newCgroupTree(t, "/a/b")
-	tree.add("", "pids", "pids")
-	tree.add("a", "pids", "pids")
-	tree.add("a/b", "", "")
+	tree := newFakeCgroups(t, "/a/b")
+	tree.addCgroup("", "pids", "pids")
+	tree.addCgroup("a", "pids", "pids")
+	tree.addCgroup("a/b", "", "")
 	found, err := findDelegatedCgroup(tree.cgroupFS, pidsController)
 	if err != nil {
 		t.Fatal(err)
@@ -270,15 +270,15 @@ func TestWhatAKilledToolLeftIsSweptUpAndNothingThatIsInUse(t *testing.T) {
 // TestKernelCgroupsHoldCommand uses the kernel's cgroups, if the machine has any: a command enters its cgroup from
 // inside its namespaces, Close removes the cgroup, and concurrent creations and removals do not interfere.
 // The test works with any controller.
-func TestRealCgroupsHoldACommandAndGoWithIt(t *testing.T) {
+func TestKernelCgroupsHoldCommand(t *testing.T) {
 	t.Parallel()
 	controller, handedOver := os.LookupEnv("TEST_CGROUP_CONTROLLER")
 	if os.Geteuid() != 0 && !handedOver {
 		return // root delegates a cgroup and runs this test in it
 	}
 	if !handedOver {
-		controller = someController(t)
-		handOver(t, controller)
+		controller = findController(t)
+		rerunDelegated(t, controller)
 	}
 	kernel := hostCgroupFS()
 	found, err := findDelegatedCgroup(kernel, controller)
@@ -350,7 +350,7 @@ func TestRealCgroupsHoldACommandAndGoWithIt(t *testing.T) {
 }
 
 // findController returns a controller that child cgroups can use on this machine, or skips the test.
-func someController(t *testing.T) string {
+func findController(t *testing.T) string {
 	t.Helper()
 	kernel := hostCgroupFS()
 	top, own, err := kernel.locateOwn()
@@ -376,7 +376,7 @@ func someController(t *testing.T) string {
 
 // rerunDelegated delegates a cgroup to an unprivileged user, as systemd does, and runs the test again as that
 // user in that cgroup.
-func handOver(t *testing.T, controller string) {
+func rerunDelegated(t *testing.T, controller string) {
 	t.Helper()
 	const nobody = 65534
 	kernel := hostCgroupFS()
@@ -429,7 +429,7 @@ func handOver(t *testing.T, controller string) {
 	}
 }
 
-func TestWhatAnAdministratorForbidsIsSaid(t *testing.T) {
+func TestCheckPtraceScopeAndKernelVersion(t *testing.T) {
 	t.Parallel()
 	if err := checkPtraceScope([]byte("3\n"), nil); err == nil || !strings.Contains(err.Error(), "ptrace_scope") {
 		t.Errorf("got %v", err)
@@ -444,7 +444,7 @@ func TestWhatAnAdministratorForbidsIsSaid(t *testing.T) {
 	}
 }
 
-func TestCgroupsThatWereNotHandedOverAreMissingWithTheReason(t *testing.T) {
+func TestCgroupFeatureGivesReason(t *testing.T) {
 	t.Parallel()
 	for want, got := range map[Feature]Feature{
 		{CgroupDelegation, OK, "memory and pids can be bounded in /c"}:        cgroupFeature(&DelegatedCgroup{dir: "/c", controllers: []string{"memory", "pids"}}, nil),

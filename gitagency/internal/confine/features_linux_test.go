@@ -12,19 +12,19 @@ import (
 )
 
 // forkExecError is the error os/exec returns when fork or exec fails with errno.
-func forkExec(errno unix.Errno) error {
+func forkExecError(errno unix.Errno) error {
 	return &os.PathError{Op: "fork/exec", Path: "/usr/bin/true", Err: errno}
 }
 
-func TestUserNamespacesAreJudgedByWhatBecameOfThem(t *testing.T) {
+func TestUserNamespaceFeature(t *testing.T) {
 	t.Parallel()
 	set := func(path, value string) kernelFacts {
 		return kernelFacts{uid: 1000, sysctl: map[string]string{path: value}}
 	}
 	both := func(errno unix.Errno) userTrial {
-		return userTrial{used: runOutcome{refusedErr: forkExec(errno)}, made: runOutcome{refusedErr: forkExec(errno)}}
+		return userTrial{used: runOutcome{refusedErr: forkExecError(errno)}, made: runOutcome{refusedErr: forkExecError(errno)}}
 	}
-	powerless := func(errno unix.Errno) userTrial { return userTrial{used: runOutcome{refusedErr: forkExec(errno)}} }
+	powerless := func(errno unix.Errno) userTrial { return userTrial{used: runOutcome{refusedErr: forkExecError(errno)}} }
 	for _, c := range []struct {
 		trial  userTrial
 		kernel kernelFacts
@@ -70,7 +70,7 @@ func TestUserNamespacesAreJudgedByWhatBecameOfThem(t *testing.T) {
 		{both(unix.ENOSYS), kernelFacts{}, Missing, "function not implemented: this kernel was built without them (CONFIG_USER_NS)"},
 		// The error of the second trial is not reported.
 		{
-			userTrial{used: runOutcome{refusedErr: forkExec(unix.EINVAL)}, made: runOutcome{otherErr: errors.New("lightning")}},
+			userTrial{used: runOutcome{refusedErr: forkExecError(unix.EINVAL)}, made: runOutcome{otherErr: errors.New("lightning")}},
 			kernelFacts{},
 			Missing, "invalid argument: this kernel was built without them (CONFIG_USER_NS)",
 		},
@@ -78,11 +78,11 @@ func TestUserNamespacesAreJudgedByWhatBecameOfThem(t *testing.T) {
 		{userTrial{used: runOutcome{otherErr: errors.New("lightning")}}, kernelFacts{}, Unknown, "not known: lightning"},
 		{userTrial{used: runOutcome{stderrLine: "true: exit status 1"}}, kernelFacts{}, Unknown, "not known: true: exit status 1"},
 	} {
-		expect(t, fmt.Sprintf("%+v %+v", c.trial, c.kernel), userNamespaceFeature(c.trial, c.kernel), Feature{UserNamespaces, c.state, c.detail})
+		requireFeature(t, fmt.Sprintf("%+v %+v", c.trial, c.kernel), userNamespaceFeature(c.trial, c.kernel), Feature{UserNamespaces, c.state, c.detail})
 	}
 }
 
-func TestPIDNamespacesAreJudgedByWhatBecameOfThem(t *testing.T) {
+func TestPIDNamespaceFeature(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		outcome runOutcome
@@ -92,18 +92,18 @@ func TestPIDNamespacesAreJudgedByWhatBecameOfThem(t *testing.T) {
 	}{
 		{runOutcome{}, OK, OK, "with a /proc of their own"},
 		{runOutcome{}, Unknown, OK, "with a /proc of their own"},
-		{runOutcome{refusedErr: forkExec(unix.EPERM)}, Missing, Missing, "needs user namespaces"},
+		{runOutcome{refusedErr: forkExecError(unix.EPERM)}, Missing, Missing, "needs user namespaces"},
 		{runOutcome{missingProgram: "mount"}, Missing, Missing, "needs user namespaces"},
-		{runOutcome{refusedErr: forkExec(unix.EINVAL)}, OK, Missing, "invalid argument"},
+		{runOutcome{refusedErr: forkExecError(unix.EINVAL)}, OK, Missing, "invalid argument"},
 		{runOutcome{stderrLine: "mount: /proc: permission denied"}, OK, Missing, "one can be made, but no /proc mounted in it, as in many containers: mount: /proc: permission denied"},
 		{runOutcome{missingProgram: "mount"}, OK, Unknown, `not tried: no program "mount" on PATH`},
 		{runOutcome{otherErr: errors.New("lightning")}, OK, Unknown, "not known: lightning"},
 	} {
-		expect(t, fmt.Sprintf("%+v", c), pidNamespaceFeature(c.outcome, Feature{State: c.users}), Feature{PIDNamespaces, c.state, c.detail})
+		requireFeature(t, fmt.Sprintf("%+v", c), pidNamespaceFeature(c.outcome, Feature{State: c.users}), Feature{PIDNamespaces, c.state, c.detail})
 	}
 }
 
-func TestAnOverlayIsJudgedByWhatBecameOfIt(t *testing.T) {
+func TestOverlayFeature(t *testing.T) {
 	t.Parallel()
 	said := runOutcome{stderrLine: "mount: merged: permission denied"}
 	for _, c := range []struct {
@@ -116,22 +116,22 @@ func TestAnOverlayIsJudgedByWhatBecameOfIt(t *testing.T) {
 		{overlayTrial{mounted: true, cleanupErr: errors.New("rm: no")}, OK, OK, "mounted in a user namespace, on the file system of /t; clean-up: rm: no"},
 		{overlayTrial{}, OK, Unknown, "mount was content, but nothing was mounted"},
 		{overlayTrial{dirErr: errors.New("mkdir: no")}, OK, Unknown, "no directory to try it in: mkdir: no"},
-		{overlayTrial{mount: runOutcome{refusedErr: forkExec(unix.EPERM)}}, Missing, Missing, "needs user namespaces"},
+		{overlayTrial{mount: runOutcome{refusedErr: forkExecError(unix.EPERM)}}, Missing, Missing, "needs user namespaces"},
 		{overlayTrial{mount: runOutcome{missingProgram: "mount"}}, Missing, Missing, "needs user namespaces"},
 		{overlayTrial{mount: runOutcome{missingProgram: "mount"}}, OK, Unknown, `not tried: no program "mount" on PATH`},
 		{overlayTrial{mount: runOutcome{otherErr: errors.New("lightning")}}, OK, Unknown, "not known: lightning"},
-		{overlayTrial{mount: runOutcome{refusedErr: forkExec(unix.EINVAL)}}, OK, Missing, "invalid argument"},
+		{overlayTrial{mount: runOutcome{refusedErr: forkExecError(unix.EINVAL)}}, OK, Missing, "invalid argument"},
 		{overlayTrial{mount: said}, OK, Missing, "this kernel has no overlay, or did not load it; try: sudo modprobe overlay"},
 		{overlayTrial{mount: said, kernelHasIt: true, badFilesystem: "overlayfs"}, OK, Unknown, "/t is on overlayfs, to which overlays cannot write; set TMPDIR to a directory elsewhere"},
 		{overlayTrial{mount: said, kernelHasIt: true, release: "5.10.0-28-amd64"}, OK, Missing, "not permitted in a user namespace before Linux 5.11; this is 5.10.0-28-amd64"},
 		{overlayTrial{mount: said, kernelHasIt: true, release: "6.18.1"}, OK, Missing, "not permitted in a user namespace: mount: merged: permission denied"},
 	} {
 		c.trial.tempDir = "/t"
-		expect(t, fmt.Sprintf("%+v", c), overlayFeature(c.trial, Feature{State: c.users}), Feature{Overlay, c.state, c.detail})
+		requireFeature(t, fmt.Sprintf("%+v", c), overlayFeature(c.trial, Feature{State: c.users}), Feature{Overlay, c.state, c.detail})
 	}
 }
 
-func TestLandlockIsJudgedByItsABI(t *testing.T) {
+func TestLandlockFeature(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		abi    int
@@ -149,11 +149,11 @@ func TestLandlockIsJudgedByItsABI(t *testing.T) {
 		{0, unix.EOPNOTSUPP, Missing, "this kernel has it but it was not enabled at boot; add landlock to lsm= on the kernel command line"},
 		{0, unix.EPERM, Missing, "operation not permitted"},
 	} {
-		expect(t, fmt.Sprint(c.abi, c.err), landlockFeature(c.abi, c.err), Feature{Landlock, c.state, c.detail})
+		requireFeature(t, fmt.Sprint(c.abi, c.err), landlockFeature(c.abi, c.err), Feature{Landlock, c.state, c.detail})
 	}
 }
 
-func TestSeccompIsJudgedByItsAnswer(t *testing.T) {
+func TestSeccompFeature(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]Feature{
 		nil:             {Seccomp, OK, "filters can make system calls fail"},
@@ -162,17 +162,17 @@ func TestSeccompIsJudgedByItsAnswer(t *testing.T) {
 		unix.EOPNOTSUPP: {Seccomp, Missing, "this kernel has no filters that make system calls fail"},
 		unix.EPERM:      {Seccomp, Missing, "operation not permitted"},
 	} {
-		expect(t, fmt.Sprint(err), seccompFeature(err), want)
+		requireFeature(t, fmt.Sprint(err), seccompFeature(err), want)
 	}
 }
 
-func TestOnlyAnAnswerAboutNamespacesIsARefusal(t *testing.T) {
+func TestIsNamespaceRefusal(t *testing.T) {
 	t.Parallel()
 	for errno, want := range map[unix.Errno]bool{
 		unix.EPERM: true, unix.EACCES: true, unix.ENOSPC: true, unix.EUSERS: true, unix.EINVAL: true, unix.ENOSYS: true,
 		unix.EAGAIN: false, unix.ENOMEM: false, unix.EMFILE: false, unix.ENOENT: false,
 	} {
-		if isNamespaceRefusal(forkExec(errno)) != want {
+		if isNamespaceRefusal(forkExecError(errno)) != want {
 			t.Errorf("%v: %v", errno, !want)
 		}
 	}
@@ -181,7 +181,7 @@ func TestOnlyAnAnswerAboutNamespacesIsARefusal(t *testing.T) {
 	}
 }
 
-func TestTheKernelIsReadFromProc(t *testing.T) {
+func TestReadKernelFacts(t *testing.T) {
 	t.Parallel()
 	file := func(s string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(s)} }
 	k := readKernelFacts(fstest.MapFS{
@@ -207,7 +207,7 @@ func TestTheKernelIsReadFromProc(t *testing.T) {
 	}
 }
 
-func TestReleasesAreComparedAsNumbers(t *testing.T) {
+func TestIsOlderComparesNumbers(t *testing.T) {
 	t.Parallel()
 	for release, want := range map[string]bool{
 		"5.10.0-28-amd64": true, "4.19": true, "5.9.1": true, "5.4-rc1": true,
@@ -220,7 +220,7 @@ func TestReleasesAreComparedAsNumbers(t *testing.T) {
 	}
 }
 
-func expect(t *testing.T, what string, got, want Feature) {
+func requireFeature(t *testing.T, what string, got, want Feature) {
 	t.Helper()
 	if got != want {
 		t.Errorf("%s:\n got %+v\nwant %+v", what, got, want)

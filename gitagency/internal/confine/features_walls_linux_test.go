@@ -12,11 +12,11 @@ import (
 )
 
 // namespaceRefusedError is the error of proc.Walls.StartNamespace when the kernel refuses the namespaces.
-func namespacesRefused(errno unix.Errno) error {
-	return &proc.WallError{Err: fmt.Errorf("namespaces: %w", forkExec(errno))}
+func namespaceRefusedError(errno unix.Errno) error {
+	return &proc.WallError{Err: fmt.Errorf("namespaces: %w", forkExecError(errno))}
 }
 
-func TestNetworkNamespacesAreJudgedByWhatBecameOfThem(t *testing.T) {
+func TestNetworkFeature(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		trial       namespaceTrial
@@ -27,22 +27,22 @@ func TestNetworkNamespacesAreJudgedByWhatBecameOfThem(t *testing.T) {
 	}{
 		{namespaceTrial{}, kernelFacts{}, OK, OK, OK, "with a loopback of their own"},
 		{namespaceTrial{listenErr: errors.New("listen: no")}, kernelFacts{}, OK, OK, Missing, "one can be made, but nothing can listen on its loopback: listen: no"},
-		{namespaceTrial{startErr: namespacesRefused(unix.EPERM)}, kernelFacts{}, Missing, Missing, Missing, "needs user namespaces"},
+		{namespaceTrial{startErr: namespaceRefusedError(unix.EPERM)}, kernelFacts{}, Missing, Missing, Missing, "needs user namespaces"},
 		{namespaceTrial{startErr: errors.New("mount /proc: no")}, kernelFacts{}, OK, Missing, Missing, "needs pid namespaces"},
 		{
-			namespaceTrial{startErr: namespacesRefused(unix.ENOSPC)},
+			namespaceTrial{startErr: namespaceRefusedError(unix.ENOSPC)},
 			kernelFacts{sysctl: map[string]string{"user/max_net_namespaces": "0"}},
 			OK, OK, Missing, "no space left on device: user.max_net_namespaces is 0; to allow it: sudo sysctl user.max_net_namespaces=10000",
 		},
-		{namespaceTrial{startErr: namespacesRefused(unix.ENOSPC)}, kernelFacts{sysctl: map[string]string{"user/max_net_namespaces": "9"}}, OK, OK, Missing, "no space left on device"},
-		{namespaceTrial{startErr: namespacesRefused(unix.EINVAL)}, kernelFacts{}, OK, OK, Missing, "invalid argument: this kernel was built without them (CONFIG_NET_NS)"},
+		{namespaceTrial{startErr: namespaceRefusedError(unix.ENOSPC)}, kernelFacts{sysctl: map[string]string{"user/max_net_namespaces": "9"}}, OK, OK, Missing, "no space left on device"},
+		{namespaceTrial{startErr: namespaceRefusedError(unix.EINVAL)}, kernelFacts{}, OK, OK, Missing, "invalid argument: this kernel was built without them (CONFIG_NET_NS)"},
 		{namespaceTrial{startErr: errors.New("lightning\nand thunder")}, kernelFacts{}, OK, OK, Unknown, "not known: lightning; and thunder"},
 	} {
-		expect(t, fmt.Sprintf("%+v", c), networkFeature(c.trial, c.kernel, Feature{State: c.users}, Feature{State: c.pids}), Feature{NetworkNamespaces, c.state, c.detail})
+		requireFeature(t, fmt.Sprintf("%+v", c), networkFeature(c.trial, c.kernel, Feature{State: c.users}, Feature{State: c.pids}), Feature{NetworkNamespaces, c.state, c.detail})
 	}
 }
 
-func TestMountsAreJudgedByTheirCallsAndByWhatWasBuiltWithThem(t *testing.T) {
+func TestMountFeature(t *testing.T) {
 	t.Parallel()
 	absent := os.NewSyscallError("mount_setattr", unix.ENOSYS)
 	for _, c := range []struct {
@@ -59,11 +59,11 @@ func TestMountsAreJudgedByTheirCallsAndByWhatWasBuiltWithThem(t *testing.T) {
 		{nil, errors.New("no"), "6.1.0", OK, Missing, Missing, "needs pid namespaces"},
 		{nil, errors.New("no"), "6.1.0", OK, OK, Unknown, "the kernel has it, but no walls could be built with it"},
 	} {
-		expect(t, fmt.Sprintf("%+v", c), mountFeature(c.calls, c.walls, c.release, Feature{State: c.users}, Feature{State: c.pids}), Feature{MountAPI, c.state, c.detail})
+		requireFeature(t, fmt.Sprintf("%+v", c), mountFeature(c.calls, c.walls, c.release, Feature{State: c.users}, Feature{State: c.pids}), Feature{MountAPI, c.state, c.detail})
 	}
 }
 
-func TestJoiningIsJudgedByWhatTheKeeperGaveAway(t *testing.T) {
+func TestJoinFeature(t *testing.T) {
 	t.Parallel()
 	taken := func(errno unix.Errno) namespaceTrial {
 		return namespaceTrial{joinErr: os.NewSyscallError("pidfd_getfd", errno)}
@@ -91,11 +91,11 @@ func TestJoiningIsJudgedByWhatTheKeeperGaveAway(t *testing.T) {
 		{taken(unix.ENOSYS), kernelFacts{}, OK, Missing, "pidfd_getfd: function not implemented: this kernel does not have it (Linux 5.6 does), or a seccomp filter hides it"},
 		{taken(unix.ESRCH), kernelFacts{}, OK, Unknown, "not known: pidfd_getfd: no such process"},
 	} {
-		expect(t, fmt.Sprintf("%+v", c), joinFeature(c.trial, c.kernel, Feature{State: c.users}, Feature{State: OK}), Feature{JoiningNamespaces, c.state, c.detail})
+		requireFeature(t, fmt.Sprintf("%+v", c), joinFeature(c.trial, c.kernel, Feature{State: c.users}, Feature{State: OK}), Feature{JoiningNamespaces, c.state, c.detail})
 	}
 }
 
-func TestWallsThatDoNotStandNameThePartThatIsMissing(t *testing.T) {
+func TestWallsFeatureNamesMissingPart(t *testing.T) {
 	t.Parallel()
 	whole := []Feature{{UserNamespaces, OK, ""}, {Overlay, Missing, ""}, {JoiningNamespaces, Missing, ""}, {Seccomp, Unknown, ""}}
 	for _, c := range []struct {
@@ -108,25 +108,25 @@ func TestWallsThatDoNotStandNameThePartThatIsMissing(t *testing.T) {
 		{errors.New("read-only /: no"), whole, Feature{AllWalls, Missing, "read-only /: no"}},
 		{&RefusedError{Wall: Landlock, Why: "too old", Remedy: "buy a new one"}, whole, Feature{AllWalls, Missing, "landlock: too old"}},
 	} {
-		expect(t, fmt.Sprintf("%+v", c), wallsFeature(c.err, c.parts), c.want)
+		requireFeature(t, fmt.Sprintf("%+v", c), wallsFeature(c.err, c.parts), c.want)
 	}
 }
 
-func TestWhatTheKernelHasButDoesNotDoIsMissing(t *testing.T) {
+func TestIneffectiveLandlockAndSeccompAreMissing(t *testing.T) {
 	t.Parallel()
 	landlock, seccomp := Feature{Landlock, OK, "ABI 7"}, Feature{Seccomp, OK, "filters can make system calls fail"}
-	expect(t, "landlock that works", landlockRestrictFeature(landlock, nil), landlock)
-	expect(t, "too many nested rulesets", landlockRestrictFeature(landlock, os.NewSyscallError("landlock_restrict_self", unix.E2BIG)),
+	requireFeature(t, "landlock that works", landlockRestrictFeature(landlock, nil), landlock)
+	requireFeature(t, "too many nested rulesets", landlockRestrictFeature(landlock, os.NewSyscallError("landlock_restrict_self", unix.E2BIG)),
 		Feature{Landlock, Missing, "ABI 7, but this runs behind as many rulesets as there can be"})
-	expect(t, "landlock without effect", landlockRestrictFeature(landlock, errIneffective),
+	requireFeature(t, "landlock without effect", landlockRestrictFeature(landlock, errIneffective),
 		Feature{Landlock, Missing, "ABI 7, but it cannot be used: the kernel takes it, and goes on to allow what it forbids"})
-	expect(t, "a filter that works", seccompFilterFeature(seccomp, nil), seccomp)
-	expect(t, "a filter without effect", seccompFilterFeature(seccomp, errIneffective),
+	requireFeature(t, "a filter that works", seccompFilterFeature(seccomp, nil), seccomp)
+	requireFeature(t, "a filter without effect", seccompFilterFeature(seccomp, errIneffective),
 		Feature{Seccomp, Missing, "filters can make system calls fail, but ours does not: the kernel takes it, and goes on to allow what it forbids"})
 }
 
 // TestDisposableThreadRestrictsNoOtherThread runs more trials than the sixteen rulesets the kernel allows a thread.
-func TestAThreadThatIsLostRestrictsNobodyElse(t *testing.T) {
+func TestDisposableThreadRestrictsNoOtherThread(t *testing.T) {
 	t.Parallel()
 	if _, err := landlockABI(); err != nil {
 		t.Skipf("skipped: no Landlock: %v", err)
@@ -150,9 +150,9 @@ func TestAThreadThatIsLostRestrictsNobodyElse(t *testing.T) {
 }
 
 // TestProbeReportsOKWhereWallsCanBeBuilt compares Probe with TryBuild on the machine that runs the tests.
-func TestTheProbeFindsWallsWhereTheyCanBeBuilt(t *testing.T) {
+func TestProbeReportsOKWhereWallsCanBeBuilt(t *testing.T) {
 	t.Parallel()
-	features := probe(t, environment(t))
+	features := probeFeatures(t, probeEnv(t))
 	if err := TryBuild(t.Context(), "none", false); err != nil {
 		t.Skipf("skipped: no walls can be built here: %v", err)
 	}

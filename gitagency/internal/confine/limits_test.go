@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestSizesAreReadAsPeopleWriteThem(t *testing.T) {
+func TestParseSize(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]int64{
 		"1": 1, "1048576": 1 << 20, "4k": 4096, "4K": 4096, "512m": 512 << 20, "512MiB": 512 << 20, "512mb": 512 << 20,
@@ -45,7 +45,7 @@ func FuzzParseSize(f *testing.F) {
 	})
 }
 
-func TestLimitsMayOnlyBecomeTighter(t *testing.T) {
+func TestCheckWithinRefusesWiderLimits(t *testing.T) {
 	t.Parallel()
 	recorded := Limits{Memory: 512 << 20, Processes: 64, FileSize: 1 << 30, Timeout: time.Hour, Nice: 5}
 	for name, c := range map[string]struct {
@@ -79,12 +79,12 @@ func TestLimitsMayOnlyBecomeTighter(t *testing.T) {
 }
 
 var (
-	errNoCgroup = errors.New("no cgroup")
-	errNoRlimit = errors.New("no rlimits")
-	errNotApart = errors.New("not counted")
+	errNoCgroup   = errors.New("no cgroup")
+	errNoRlimit   = errors.New("no rlimits")
+	errNotCounted = errors.New("not counted")
 )
 
-func TestEachLimitIsEnforcedByTheBestThatAMachineHas(t *testing.T) {
+func TestLimitsPlanPicksBestEnforcer(t *testing.T) {
 	t.Parallel()
 	all := Limits{Memory: 1 << 30, Processes: 10, FileSize: 1 << 20, Timeout: time.Minute, Nice: 3}
 	for name, c := range map[string]struct {
@@ -93,7 +93,7 @@ func TestEachLimitIsEnforcedByTheBestThatAMachineHas(t *testing.T) {
 		plan    LimitPlan
 	}{
 		"with cgroups": {
-			LimitSupport{ProcessRlimit: errNotApart},
+			LimitSupport{ProcessRlimit: errNotCounted},
 			"cgroup cgroup rlimit supervisor supervisor",
 			LimitPlan{CgroupMemory: 1 << 30, CgroupProcesses: 10, FileSize: 1 << 20, Nice: 3, Timeout: time.Minute},
 		},
@@ -103,7 +103,7 @@ func TestEachLimitIsEnforcedByTheBestThatAMachineHas(t *testing.T) {
 			LimitPlan{Data: 1 << 30, Processes: 10, FileSize: 1 << 20, Nice: 3, Timeout: time.Minute},
 		},
 		"root without cgroups": {
-			LimitSupport{MemoryCgroup: errNoCgroup, ProcessCgroup: errNoCgroup, ProcessRlimit: errNotApart},
+			LimitSupport{MemoryCgroup: errNoCgroup, ProcessCgroup: errNoCgroup, ProcessRlimit: errNotCounted},
 			"!rlimit !not enforced rlimit supervisor supervisor",
 			LimitPlan{Data: 1 << 30, FileSize: 1 << 20, Nice: 3, Timeout: time.Minute},
 		},
@@ -113,7 +113,7 @@ func TestEachLimitIsEnforcedByTheBestThatAMachineHas(t *testing.T) {
 			LimitPlan{CgroupMemory: 1 << 30, Processes: 10, FileSize: 1 << 20, Nice: 3, Timeout: time.Minute},
 		},
 		"no support": {
-			LimitSupport{errNoCgroup, errNoCgroup, errNoRlimit, errNotApart},
+			LimitSupport{errNoCgroup, errNoCgroup, errNoRlimit, errNotCounted},
 			"!not enforced !not enforced !not enforced supervisor !not enforced",
 			LimitPlan{Timeout: time.Minute},
 		},
@@ -138,7 +138,7 @@ func TestEachLimitIsEnforcedByTheBestThatAMachineHas(t *testing.T) {
 			t.Errorf("%s: enforced by %q", name, got)
 		}
 		plan.Enforced = nil
-		if got, want := asText(plan), asText(c.plan); got != want {
+		if got, want := planText(plan), planText(c.plan); got != want {
 			t.Errorf("%s: got %s, want %s", name, got, want)
 		}
 		_, err = all.Plan(c.machine)
@@ -150,14 +150,14 @@ func TestEachLimitIsEnforcedByTheBestThatAMachineHas(t *testing.T) {
 }
 
 // planText formats a plan without its Enforced field.
-func asText(p LimitPlan) string {
+func planText(p LimitPlan) string {
 	p.Enforced = nil
 	return fmt.Sprintf("%+v", p)
 }
 
-func TestBestEffortWithACommandDoesNotLoosenWhatTheSandboxWasMadeWith(t *testing.T) {
+func TestCommandBestEffortDoesNotLoosenSandboxLimits(t *testing.T) {
 	t.Parallel()
-	machine := LimitSupport{MemoryCgroup: errNoCgroup, ProcessCgroup: errNoCgroup, ProcessRlimit: errNotApart}
+	machine := LimitSupport{MemoryCgroup: errNoCgroup, ProcessCgroup: errNoCgroup, ProcessRlimit: errNotCounted}
 	asked := Limits{Memory: 1 << 20, Processes: 5, BestEffort: true}
 	if _, err := (Limits{}).NarrowedBy(asked).Plan(machine); err != nil {
 		t.Errorf("the command's limits: %v", err)
@@ -172,7 +172,7 @@ func TestBestEffortWithACommandDoesNotLoosenWhatTheSandboxWasMadeWith(t *testing
 	}
 }
 
-func TestLimitsThatMeanNothingAreRefused(t *testing.T) {
+func TestLimitsPlanRefusesInvalidLimits(t *testing.T) {
 	t.Parallel()
 	for _, l := range []Limits{{Memory: -1}, {Processes: -1}, {FileSize: -1}, {Nice: -1}, {Nice: 20}, {Timeout: -1}} {
 		var bad *BadLimitError

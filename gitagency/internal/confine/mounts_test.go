@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestWallsArePutUpFromTheOutside(t *testing.T) {
+func TestOrderMountsPutsOuterMountsFirst(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		plan Plan
@@ -31,9 +31,9 @@ func TestWallsArePutUpFromTheOutside(t *testing.T) {
 		if err != nil {
 			t.Errorf("%+v: %v", c.plan, err)
 		}
-		got := join(walls, walls)
+		got := mountList(walls, walls)
 		if len(fixtures) > 0 {
-			got += "; " + join(fixtures, walls)
+			got += "; " + mountList(fixtures, walls)
 		}
 		if got != c.want {
 			t.Errorf("%+v:\ngot  %s\nwant %s", c.plan, got, c.want)
@@ -42,7 +42,7 @@ func TestWallsArePutUpFromTheOutside(t *testing.T) {
 }
 
 // mountList formats mounts as "kind path in parent", separated by commas.
-func join(walls, among []mountSpec) string {
+func mountList(walls, among []mountSpec) string {
 	var words []string
 	for _, w := range walls {
 		word := fmt.Sprintf("%s %s", w.kind, w.path)
@@ -54,7 +54,7 @@ func join(walls, among []mountSpec) string {
 	return strings.Join(words, ", ")
 }
 
-func TestWallsThatCannotBeAreRefused(t *testing.T) {
+func TestOrderMountsRefusesInvalidPlans(t *testing.T) {
 	t.Parallel()
 	for want, plans := range map[string][]Plan{
 		"plain absolute path": {
@@ -88,7 +88,7 @@ func TestWallsThatCannotBeAreRefused(t *testing.T) {
 	}
 }
 
-func FuzzWallsAreInOrder(f *testing.F) {
+func FuzzOrderMounts(f *testing.F) {
 	f.Add("/a", "/a/b", "/a-b", "/a/b/c")
 	f.Fuzz(func(t *testing.T, a, b, c, d string) {
 		walls, fixtures, err := orderMounts(Plan{Private: []string{a}, Hidden: []string{b}, Writable: []string{c}, Fixed: []string{d}})

@@ -9,9 +9,9 @@ import (
 )
 
 // TestMakePlanMatchesApply plans for this machine, applies the plan and compares visible and writable paths with it.
-func TestWhatIsDrawnIsWhatIsRaised(t *testing.T) {
-	if outside(t) {
-		dir := house(t, "home/.ssh/id=key", "home/.ssh/known_hosts=k", "home/.netrc=n", "home/.cache/c=c", "home/real/x=x", "home/.npm->real", "home/.agent/s=s", "home/shared/f=f",
+func TestMakePlanMatchesApply(t *testing.T) {
+	if isParent(t) {
+		dir := makeFiles(t, "home/.ssh/id=key", "home/.ssh/known_hosts=k", "home/.netrc=n", "home/.cache/c=c", "home/real/x=x", "home/.npm->real", "home/.agent/s=s", "home/shared/f=f",
 			"home/data/s/tree/.git=gitdir: x", "home/data/s/walls/", "home/data/other/tree/f=f", "home/repo/.git/HEAD=h", "home/repo/file=f")
 		dir, err := filepath.EvalSymlinks(dir)
 		if err != nil {
@@ -22,8 +22,8 @@ func TestWhatIsDrawnIsWhatIsRaised(t *testing.T) {
 			Tree: home + "/data/s/tree", GitFile: home + "/data/s/tree/.git", GitDir: home + "/repo/.git", DataDir: home + "/data", OverlayDir: home + "/data/s/walls",
 			IntegrationTrees: []string{home + "/repo"}, Home: home, PathDirs: filepath.SplitList(os.Getenv("PATH")), KeepVisible: []string{os.Args[0]}, Outputs: "none", AgentSockets: []string{home + "/.agent/s"},
 			Policy: Policy{
-				Secrets: in(home, ".ssh", ".netrc", ".aws"), Caches: in(home, ".cache", ".npm", ".gone"),
-				Read: in(home, ".ssh/known_hosts"), Write: in(home, "shared"),
+				Secrets: joinAll(home, ".ssh", ".netrc", ".aws"), Caches: joinAll(home, ".cache", ".npm", ".gone"),
+				Read: joinAll(home, ".ssh/known_hosts"), Write: joinAll(home, "shared"),
 			},
 		}
 		plan, err := MakePlan(r, InspectMachine())
@@ -38,13 +38,13 @@ func TestWhatIsDrawnIsWhatIsRaised(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		enclosed(t, home, plan)
+		runInNamespaces(t, home, plan)
 		for _, l := range plan.Overlays {
-			emptyWork(t, l.Work)
+			removeWorkDir(t, l.Work)
 		}
 		return
 	}
-	home, p := walledIn(t)
+	home, p := applyPlan(t)
 	for name, want := range map[string]string{
 		".ssh/known_hosts": "k", ".cache/c": "c", ".npm/x": "x", "shared/f": "f", "data/s/tree/.git": "gitdir: x", "repo/.git/HEAD": "h", "repo/file": "f",
 		".ssh/id": "", ".netrc": "", ".agent/s": "", "data/other/tree/f": "",

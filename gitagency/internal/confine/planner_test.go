@@ -15,22 +15,22 @@ import (
 
 // fakeDisk is a file system described by a text with one path per line: "dir/", "file", "socket=", "device%",
 // "link -> target", "dir/ of 7" (owned by user 7) and "dir/ mounted" (a mount point).
-type disk struct {
+type fakeDisk struct {
 	entries map[string]Entry
 	links   map[string]string
 	mounts  []string
 	aliases map[string]string // mount point of a bind mount → its source
 }
 
-func newDisk(text string) *disk {
-	d := &disk{map[string]Entry{"/": {Path: "/", Kind: Directory}}, map[string]string{}, nil, map[string]string{}}
+func newFakeDisk(text string) *fakeDisk {
+	d := &fakeDisk{map[string]Entry{"/": {Path: "/", Kind: Directory}}, map[string]string{}, nil, map[string]string{}}
 	for line := range strings.SplitSeq(text, "\n") {
 		line = strings.TrimSpace(line)
 		if line == "" {
 			continue
 		}
 		if from, to, ok := strings.Cut(line, " -> "); ok {
-			d.parents(from)
+			d.addParents(from)
 			d.links[from] = to
 			continue
 		}
@@ -48,7 +48,7 @@ func newDisk(text string) *disk {
 		if mounted {
 			d.mounts = append(d.mounts, line)
 		}
-		d.parents(line)
+		d.addParents(line)
 		e.Path = line
 		d.entries[line] = e
 	}
@@ -56,7 +56,7 @@ func newDisk(text string) *disk {
 }
 
 // addParents adds the missing parent directories of path.
-func (d *disk) parents(path string) {
+func (d *fakeDisk) addParents(path string) {
 	for dir := filepath.Dir(path); dir != "/"; dir = filepath.Dir(dir) {
 		if _, there := d.entries[dir]; !there && d.links[dir] == "" {
 			d.entries[dir] = Entry{Path: dir, Kind: Directory, Owner: 1000}
@@ -64,11 +64,11 @@ func (d *disk) parents(path string) {
 	}
 }
 
-func (d *disk) files() FileLookup {
+func (d *fakeDisk) fileLookup() FileLookup {
 	return FileLookup{
-		Lookup: d.look,
+		Lookup: d.lookup,
 		Overlap: func(path, other string) guard.Relation {
-			switch a, b := d.real(path), d.real(other); {
+			switch a, b := d.resolveBind(path), d.resolveBind(other); {
 			case a == b:
 				return guard.Same
 			case guard.Contains(b, a):
@@ -90,7 +90,7 @@ func (d *disk) files() FileLookup {
 }
 
 // resolveBind maps a path below a bind mount to the path below its source.
-func (d *disk) real(path string) string {
+func (d *fakeDisk) resolveBind(path string) string {
 	for alias, of := range d.aliases {
 		if contains(alias, path) {
 			return of + strings.TrimPrefix(path, alias)
@@ -100,7 +100,7 @@ func (d *disk) real(path string) string {
 }
 
 // lookup follows symbolic links, as FileLookup.Lookup does.
-func (d *disk) look(path string) Entry {
+func (d *fakeDisk) lookup(path string) Entry {
 	done := ""
 	todo := strings.Split(strings.Trim(path, "/"), "/")
 	for range 100 {
@@ -121,7 +121,7 @@ func (d *disk) look(path string) Entry {
 	return Entry{Path: done}
 }
 
-const usual = `
+const usualFiles = `
 	/tmp/
 	/var/tmp/
 	/var/run -> /run
@@ -147,14 +147,14 @@ const usual = `
 `
 
 const (
-	data = "/home/me/.local/share/agency"
-	box  = data + "/repos/r/sandboxes/s"
+	testDataDir    = "/home/me/.local/share/agency"
+	testSandboxDir = testDataDir + "/repos/r/sandboxes/s"
 )
 
 func usualRequest() Request {
 	return Request{
-		Tree: box + "/tree", GitDir: "/home/me/project/.git", GitFile: box + "/tree/.git", OverlayDir: box + "/walls", DataDir: data,
-		IntegrationTrees: []string{"/home/me/project", data + "/repos/r/worktrees/w/tree"},
+		Tree: testSandboxDir + "/tree", GitDir: "/home/me/project/.git", GitFile: testSandboxDir + "/tree/.git", OverlayDir: testSandboxDir + "/walls", DataDir: testDataDir,
+		IntegrationTrees: []string{"/home/me/project", testDataDir + "/repos/r/worktrees/w/tree"},
 		Home:             "/home/me", RuntimeDir: "/run/user/1000", PathDirs: []string{"/usr/bin"}, Outputs: "open",
 		Policy: Policy{
 			Secrets: []string{"/home/me/.ssh", "/home/me/.netrc", "/home/me/.aws"},
@@ -164,18 +164,18 @@ func usualRequest() Request {
 }
 
 func usualMachine(text string) Machine {
-	return Machine{System: "linux", Arch: "amd64", Kernel: "6.12", LandlockABI: 6, UID: 1000, Files: newDisk(text).files()}
+	return Machine{System: "linux", Arch: "amd64", Kernel: "6.12", LandlockABI: 6, UID: 1000, Files: newFakeDisk(text).fileLookup()}
 }
 
 // planLines formats a plan as sorted lines, "visibility path".
-func lines(p Plan) string {
+func planLines(p Plan) string {
 	var found []string
 	p.forEachPath(func(path string, s Visibility) { found = append(found, string(s)+" "+path) })
 	for _, path := range p.Fixed {
 		found = append(found, "read-only "+path)
 	}
 	for i, line := range found {
-		found[i] = strings.NewReplacer(box, "BOX", data, "DATA").Replace(line)
+		found[i] = strings.NewReplacer(testSandboxDir, "BOX", testDataDir, "DATA").Replace(line)
 	}
 	slices.Sort(found)
 	return strings.Join(found, "\n")
@@ -195,7 +195,7 @@ read-only BOX/tree/.git
 writable BOX/tree`
 
 // TestMakePlan lists for each case the lines added to usualPlan, after "+", and the lines removed, after "-".
-func TestAPlanIsTheUsualOneAndWhatIsDifferent(t *testing.T) {
+func TestMakePlan(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		disk string
@@ -204,9 +204,9 @@ func TestAPlanIsTheUsualOneAndWhatIsDifferent(t *testing.T) {
 	}{
 		"usual request": {},
 		"a home in /tmp is kept, its secrets hidden, its caches overlaid": {
-			disk: strings.ReplaceAll(usual, "/home/me", "/tmp/me"),
+			disk: strings.ReplaceAll(usualFiles, "/home/me", "/tmp/me"),
 			ask: func(r *Request) {
-				*r = moved(*r, "/home/me", "/tmp/me")
+				*r = relocateRequest(*r, "/home/me", "/tmp/me")
 			},
 			want: `
 				- hidden /home/me/.netrc
@@ -237,45 +237,45 @@ func TestAPlanIsTheUsualOneAndWhatIsDifferent(t *testing.T) {
 		"no home, no runtime directory, no PATH": {ask: func(r *Request) { r.Home, r.RuntimeDir, r.PathDirs = "", "", nil }},
 		"relative paths are ignored":             {ask: func(r *Request) { r.Home, r.RuntimeDir, r.PathDirs = "me", "run", []string{"", ".", "bin"} }},
 		"an integration tree in /tmp is kept": {
-			disk: usual + "/tmp/mine/tree/",
+			disk: usualFiles + "/tmp/mine/tree/",
 			ask:  func(r *Request) { r.IntegrationTrees = append(r.IntegrationTrees, "/tmp/mine/tree") },
 			want: `+ kept /tmp/mine/tree`,
 		},
 		"an integration tree in the data directory is not kept": {},
 		"an object store in KeepVisible is kept": {
-			disk: usual + "/tmp/store/objects/",
+			disk: usualFiles + "/tmp/store/objects/",
 			ask:  func(r *Request) { r.KeepVisible = []string{"/tmp/store/objects", "/usr/lib", "/tmp/gone"} },
 			want: `+ kept /tmp/store/objects`,
 		},
 		"an object store in another sandbox is not kept": {
-			ask: func(r *Request) { r.KeepVisible = []string{data + "/repos/r/sandboxes/other/tree"} },
+			ask: func(r *Request) { r.KeepVisible = []string{testDataDir + "/repos/r/sandboxes/other/tree"} },
 		},
 		"programs in /tmp are kept, but not all of /tmp": {
-			disk: usual + "/tmp/tools/bin/",
+			disk: usualFiles + "/tmp/tools/bin/",
 			ask:  func(r *Request) { r.PathDirs = []string{"/usr/bin", "/tmp", "/tmp/tools/bin", "/tmp/tools/bin"} },
 			want: `+ kept /tmp/tools/bin`,
 		},
 		"programs behind a symlink in /run are kept at its target": {
-			disk: usual + "/run/session -> /tmp/tools/bin\n/tmp/tools/bin/",
+			disk: usualFiles + "/run/session -> /tmp/tools/bin\n/tmp/tools/bin/",
 			ask:  func(r *Request) { r.PathDirs = []string{"/run/session"} },
 			want: `+ kept /tmp/tools/bin`,
 		},
 		"programs in other sandboxes and among secrets are not kept": {
-			disk: usual + "/home/me/.ssh/bin/",
+			disk: usualFiles + "/home/me/.ssh/bin/",
 			ask: func(r *Request) {
-				r.PathDirs = []string{data + "/repos/r/sandboxes/other/tree", "/home/me/.ssh/bin", data}
+				r.PathDirs = []string{testDataDir + "/repos/r/sandboxes/other/tree", "/home/me/.ssh/bin", testDataDir}
 			},
 		},
 		"the target of /etc/resolv.conf is kept": {
-			disk: strings.Replace(usual, "/etc/resolv.conf", "/etc/resolv.conf -> /run/systemd/resolve/stub-resolv.conf\n/run/systemd/resolve/stub-resolv.conf\n/run/systemd/resolve/io.systemd.Resolve=", 1),
+			disk: strings.Replace(usualFiles, "/etc/resolv.conf", "/etc/resolv.conf -> /run/systemd/resolve/stub-resolv.conf\n/run/systemd/resolve/stub-resolv.conf\n/run/systemd/resolve/io.systemd.Resolve=", 1),
 			want: `+ kept /run/systemd/resolve/stub-resolv.conf`,
 		},
 		"/var/run that is no symlink is private": {
-			disk: strings.Replace(usual, "/var/run -> /run", "/var/run/docker.sock=", 1),
+			disk: strings.Replace(usualFiles, "/var/run -> /run", "/var/run/docker.sock=", 1),
 			want: `+ private /var/run`,
 		},
 		"a runtime directory elsewhere is private": {
-			disk: usual + "/srv/run/me/",
+			disk: usualFiles + "/srv/run/me/",
 			ask:  func(r *Request) { r.RuntimeDir = "/srv/run/me" },
 			want: `+ private /srv/run/me`,
 		},
@@ -288,64 +288,64 @@ func TestAPlanIsTheUsualOneAndWhatIsDifferent(t *testing.T) {
 		},
 
 		"a secret that is a symlink is hidden at its target": {
-			disk: strings.Replace(usual, "/home/me/.ssh/", "/home/me/.ssh -> /home/me/dotfiles/ssh\n/home/me/dotfiles/ssh/", 1),
+			disk: strings.Replace(usualFiles, "/home/me/.ssh/", "/home/me/.ssh -> /home/me/dotfiles/ssh\n/home/me/dotfiles/ssh/", 1),
 			want: `
 				- hidden /home/me/.ssh
 				+ hidden /home/me/dotfiles/ssh`,
 		},
 		"a secret that is a symlink to /dev/null is not hidden": {
-			disk: strings.Replace(usual, "/home/me/.netrc", "/home/me/.netrc -> /dev/null", 1),
+			disk: strings.Replace(usualFiles, "/home/me/.netrc", "/home/me/.netrc -> /dev/null", 1),
 			want: `- hidden /home/me/.netrc`,
 		},
 		"a secret in a cache is hidden": {
-			disk: usual + "/home/me/.cache/token",
+			disk: usualFiles + "/home/me/.cache/token",
 			ask:  func(r *Request) { r.Policy.Secrets = append(r.Policy.Secrets, "/home/me/.cache/token") },
 			want: `+ hidden /home/me/.cache/token`,
 		},
 		"a secret below another is hidden with it": {
-			disk: usual + "/home/me/.ssh/id",
+			disk: usualFiles + "/home/me/.ssh/id",
 			ask:  func(r *Request) { r.Policy.Secrets = append(r.Policy.Secrets, "/home/me/.ssh/id") },
 		},
 		"secret paths inside the sandbox stay visible": {
-			disk: usual + box + "/tree/.netrc\n/home/me/project/.git/.netrc",
+			disk: usualFiles + testSandboxDir + "/tree/.netrc\n/home/me/project/.git/.netrc",
 			ask: func(r *Request) {
-				r.Policy.Secrets = append(r.Policy.Secrets, box+"/tree/.netrc", "/home/me/project/.git/.netrc")
+				r.Policy.Secrets = append(r.Policy.Secrets, testSandboxDir+"/tree/.netrc", "/home/me/project/.git/.netrc")
 			},
 		},
 		"an agent socket is hidden with its directory": {
-			disk: usual + "/home/me/.agent/sock=",
+			disk: usualFiles + "/home/me/.agent/sock=",
 			ask:  func(r *Request) { r.AgentSockets = []string{"/home/me/.agent/sock", "/run/user/1000/bus"} },
 			want: `+ hidden /home/me/.agent`,
 		},
 		"the directory of a missing agent socket is hidden": {
-			disk: usual + "/home/me/.agent/",
+			disk: usualFiles + "/home/me/.agent/",
 			ask:  func(r *Request) { r.AgentSockets = []string{"/home/me/.agent/sock"} },
 			want: `+ hidden /home/me/.agent`,
 		},
 		"a directory of agent sockets is hidden": {
-			disk: usual + "/home/me/.agent/sockets/",
+			disk: usualFiles + "/home/me/.agent/sockets/",
 			ask:  func(r *Request) { r.AgentSockets = []string{"/home/me/.agent/sockets"} },
 			want: `+ hidden /home/me/.agent/sockets`,
 		},
 		"only the agent socket is hidden in the home": {
-			disk: usual + "/home/me/sock=",
+			disk: usualFiles + "/home/me/sock=",
 			ask:  func(r *Request) { r.AgentSockets = []string{"/home/me/sock"} },
 			want: `+ hidden /home/me/sock`,
 		},
 		"only the agent socket is hidden in /var/lib": {
-			disk: usual + "/var/lib/sock=",
+			disk: usualFiles + "/var/lib/sock=",
 			ask:  func(r *Request) { r.AgentSockets = []string{"/var/lib/sock"} },
 			want: `+ hidden /var/lib/sock`,
 		},
 		"only the agent socket is hidden beside a PATH directory": {
-			disk: usual + "/opt/a/b/bin/\n/opt/a/b/sock=",
+			disk: usualFiles + "/opt/a/b/bin/\n/opt/a/b/sock=",
 			ask: func(r *Request) {
 				r.AgentSockets, r.PathDirs = []string{"/opt/a/b/sock"}, []string{"/opt/a/b/bin"}
 			},
 			want: `+ hidden /opt/a/b/sock`,
 		},
 		"an agent socket below a kept home is hidden": {
-			disk: usual + "/tmp/h/s/sock=",
+			disk: usualFiles + "/tmp/h/s/sock=",
 			ask:  func(r *Request) { r.Home, r.AgentSockets = "/tmp/h", []string{"/tmp/h/s/sock"} },
 			want: `
 				+ kept /tmp/h
@@ -360,12 +360,12 @@ func TestAPlanIsTheUsualOneAndWhatIsDifferent(t *testing.T) {
 			ask: func(r *Request) { r.Policy.Read = []string{"/home/me", "/home", "/"} },
 		},
 		"read of part of a secret makes that part visible": {
-			disk: usual + "/home/me/.ssh/known_hosts",
+			disk: usualFiles + "/home/me/.ssh/known_hosts",
 			ask:  func(r *Request) { r.Policy.Read = []string{"/home/me/.ssh/known_hosts"} },
 			want: `+ kept /home/me/.ssh/known_hosts`,
 		},
 		"read of a path in /tmp keeps it": {
-			disk: usual + "/tmp/x/y",
+			disk: usualFiles + "/tmp/x/y",
 			ask:  func(r *Request) { r.Policy.Read = []string{"/tmp/x", "/tmp/x/y", "/tmp/none"} },
 			want: `+ kept /tmp/x`,
 		},
@@ -381,7 +381,7 @@ func TestAPlanIsTheUsualOneAndWhatIsDifferent(t *testing.T) {
 			want: `+ hidden /home/me/data`,
 		},
 		"read and write below a hidden directory": {
-			disk: usual + "/srv/all/seen/\n/srv/all/made/",
+			disk: usualFiles + "/srv/all/seen/\n/srv/all/made/",
 			ask: func(r *Request) {
 				r.Policy.Hide, r.Policy.Read, r.Policy.Write = []string{"/srv/all"}, []string{"/srv/all/seen"}, []string{"/srv/all/made"}
 			},
@@ -407,15 +407,15 @@ func TestAPlanIsTheUsualOneAndWhatIsDifferent(t *testing.T) {
 				+ hidden /home/me/.cache`,
 		},
 		"hide of private and hidden paths changes nothing": {
-			ask: func(r *Request) { r.Policy.Hide = []string{"/tmp", "/run/user", data, data + "/repos"} },
+			ask: func(r *Request) { r.Policy.Hide = []string{"/tmp", "/run/user", testDataDir, testDataDir + "/repos"} },
 		},
 		"write makes the path itself writable": {
-			disk: usual + "/home/me/data/in/",
+			disk: usualFiles + "/home/me/data/in/",
 			ask:  func(r *Request) { r.Policy.Write = []string{"/home/me/data", "/home/me/data/in"} },
 			want: `+ writable /home/me/data`,
 		},
 		"write of a path in /tmp": {
-			disk: usual + "/tmp/shared/",
+			disk: usualFiles + "/tmp/shared/",
 			ask:  func(r *Request) { r.Policy.Write = []string{"/tmp/shared"} },
 			want: `+ writable /tmp/shared`,
 		},
@@ -426,30 +426,30 @@ func TestAPlanIsTheUsualOneAndWhatIsDifferent(t *testing.T) {
 			want: `+ layered /home/me/data`,
 		},
 		"a cache in a writable directory gets no overlay": {
-			disk: usual + "/home/me/data/cache/",
+			disk: usualFiles + "/home/me/data/cache/",
 			ask: func(r *Request) {
 				r.Policy.Write, r.Policy.Caches = []string{"/home/me/data"}, append(r.Policy.Caches, "/home/me/data/cache")
 			},
 			want: `+ writable /home/me/data`,
 		},
 		"write below a cache": {
-			disk: usual + "/home/me/.cache/shared/",
+			disk: usualFiles + "/home/me/.cache/shared/",
 			ask:  func(r *Request) { r.Policy.Write = []string{"/home/me/.cache/shared"} },
 			want: `+ writable /home/me/.cache/shared`,
 		},
 		"only the outer of nested overlays stays": {
-			disk: usual + "/home/me/.cache/go-build/",
+			disk: usualFiles + "/home/me/.cache/go-build/",
 			ask: func(r *Request) {
 				r.Policy.Caches = append(r.Policy.Caches, "/home/me/.cache/go-build")
 				r.Policy.OverlayWrite = []string{"/home/me/.cache/go-build"}
 			},
 		},
 		"a cache of another user is read-only": {
-			disk: strings.Replace(usual, "/home/me/.npm/", "/home/me/.npm/ of 7", 1),
+			disk: strings.Replace(usualFiles, "/home/me/.npm/", "/home/me/.npm/ of 7", 1),
 			want: `- layered /home/me/.npm`,
 		},
 		"a cache with a mount point below it is read-only": {
-			disk: usual + "/home/me/.cache/big/ mounted",
+			disk: usualFiles + "/home/me/.cache/big/ mounted",
 			want: `- layered /home/me/.cache`,
 		},
 		"a cache around the data directory is read-only": {
@@ -462,18 +462,18 @@ func TestAPlanIsTheUsualOneAndWhatIsDifferent(t *testing.T) {
 			},
 		},
 		"a cache in /tmp gets an overlay": {
-			disk: usual + "/tmp/cache/",
+			disk: usualFiles + "/tmp/cache/",
 			ask:  func(r *Request) { r.Policy.Caches = append(r.Policy.Caches, "/tmp/cache") },
 			want: `+ layered /tmp/cache`,
 		},
 		"a path that is not UTF-8 is neither kept nor overlaid": {
-			disk: usual + "/tmp/\xff/bin/\n/home/me/\xff/",
+			disk: usualFiles + "/tmp/\xff/bin/\n/home/me/\xff/",
 			ask: func(r *Request) {
 				r.PathDirs, r.Policy.Caches = []string{"/tmp/\xff/bin"}, append(r.Policy.Caches, "/home/me/\xff")
 			},
 		},
 		"an overlay directory outside the data directory is hidden": {
-			disk: usual + "/srv/layers/",
+			disk: usualFiles + "/srv/layers/",
 			ask:  func(r *Request) { r.OverlayDir = "/srv/layers" },
 			want: `+ hidden /srv/layers`,
 		},
@@ -486,7 +486,7 @@ func TestAPlanIsTheUsualOneAndWhatIsDifferent(t *testing.T) {
 			}
 			text := c.disk
 			if text == "" {
-				text = usual
+				text = usualFiles
 			}
 			got, err := MakePlan(r, usualMachine(text))
 			if err != nil {
@@ -506,16 +506,16 @@ func TestAPlanIsTheUsualOneAndWhatIsDifferent(t *testing.T) {
 				}
 			}
 			slices.Sort(want)
-			if got := lines(got); got != strings.Join(want, "\n") {
+			if got := planLines(got); got != strings.Join(want, "\n") {
 				t.Errorf("got\n%s\n\nwant\n%s", got, strings.Join(want, "\n"))
 			}
-			promised(t, r, usualMachine(text), got)
+			checkPlan(t, r, usualMachine(text), got)
 		})
 	}
 }
 
 // relocateRequest replaces from by to in every path of a request.
-func moved(r Request, from, to string) Request {
+func relocateRequest(r Request, from, to string) Request {
 	text, err := json.Marshal(r)
 	if err != nil {
 		panic(err)
@@ -527,7 +527,7 @@ func moved(r Request, from, to string) Request {
 	return there
 }
 
-func TestWhatWouldBreakAWallIsRefused(t *testing.T) {
+func TestMakePlanRefusesWhatBreaksWalls(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		disk    string
@@ -544,69 +544,69 @@ func TestWhatWouldBreakAWallIsRefused(t *testing.T) {
 		"unknown outputs":         {ask: func(r *Request) { r.Outputs = "some" }, want: `outputs "some" mean nothing`},
 		"outputs to no host":      {ask: func(r *Request) { r.Outputs = "hosts:" }, want: `outputs "hosts:" mean nothing`},
 		"empty outputs":           {ask: func(r *Request) { r.Outputs = "" }, want: `outputs "" mean nothing`},
-		"to write everything":     {ask: askWrite("/"), want: `agency.sandbox.write "/": it is everything`},
-		"to write the home":       {ask: askWrite("/home/me"), want: "your home directory"},
-		"to write all homes":      {ask: askWrite("/home"), want: "your home directory"},
-		"to write a missing dir":  {ask: askWrite("/home/me/gone"), want: "there is nothing; create it"},
-		"to write a relative dir": {ask: askWrite("data"), want: "there is nothing"},
-		"to write /tmp":           {ask: askWrite("/tmp"), want: "every sandbox has one of its own"},
-		"to write /run":           {ask: askWrite("/var/run"), want: "every sandbox has one of its own"},
-		"to write /proc":          {ask: askWrite("/proc/sys"), want: "it belongs to the kernel"},
-		"to write /sys":           {ask: askWrite("/sys"), want: "it belongs to the kernel"},
-		"to write a device":       {ask: askWrite("/dev/null"), want: "it belongs to the kernel"},
-		"the integration tree":    {ask: askWrite("/home/me/project"), want: "it is /home/me/project, an integration worktree"},
-		"part of that tree":       {ask: askWrite("/home/me/project/src"), want: "it lies inside /home/me/project, an integration worktree"},
-		"the git directory":       {ask: askWrite("/home/me/project/.git"), want: "it is /home/me/project/.git, the git directory"},
-		"the data directory":      {ask: askWrite(data), want: "it is " + data + ", the data directory"},
-		"around the data dir":     {ask: askWrite("/home/me/.local"), want: "it contains " + data + ", the data directory"},
-		"another sandbox":         {ask: askWrite(data + "/repos/r/sandboxes/other/tree"), want: "it lies inside " + data},
-		"the overlay dir":         {disk: usual + "/srv/layers/x/", ask: func(r *Request) { r.OverlayDir, r.Policy.Write = "/srv/layers", []string{"/srv/layers/x"} }, want: "the data directory"},
-		"through a symlink":       {disk: usual + "/srv/link -> /home/me/project/src", ask: askWrite("/srv/link"), want: "it lies inside /home/me/project"},
-		"through a bind mount":    {disk: usual + "/srv/bind/", alias: [2]string{"/srv/bind", "/home/me/project"}, ask: askWrite("/srv/bind"), want: "it is /home/me/project, an integration worktree"},
+		"to write everything":     {ask: requestWrite("/"), want: `agency.sandbox.write "/": it is everything`},
+		"to write the home":       {ask: requestWrite("/home/me"), want: "your home directory"},
+		"to write all homes":      {ask: requestWrite("/home"), want: "your home directory"},
+		"to write a missing dir":  {ask: requestWrite("/home/me/gone"), want: "there is nothing; create it"},
+		"to write a relative dir": {ask: requestWrite("data"), want: "there is nothing"},
+		"to write /tmp":           {ask: requestWrite("/tmp"), want: "every sandbox has one of its own"},
+		"to write /run":           {ask: requestWrite("/var/run"), want: "every sandbox has one of its own"},
+		"to write /proc":          {ask: requestWrite("/proc/sys"), want: "it belongs to the kernel"},
+		"to write /sys":           {ask: requestWrite("/sys"), want: "it belongs to the kernel"},
+		"to write a device":       {ask: requestWrite("/dev/null"), want: "it belongs to the kernel"},
+		"the integration tree":    {ask: requestWrite("/home/me/project"), want: "it is /home/me/project, an integration worktree"},
+		"part of that tree":       {ask: requestWrite("/home/me/project/src"), want: "it lies inside /home/me/project, an integration worktree"},
+		"the git directory":       {ask: requestWrite("/home/me/project/.git"), want: "it is /home/me/project/.git, the git directory"},
+		"the data directory":      {ask: requestWrite(testDataDir), want: "it is " + testDataDir + ", the data directory"},
+		"around the data dir":     {ask: requestWrite("/home/me/.local"), want: "it contains " + testDataDir + ", the data directory"},
+		"another sandbox":         {ask: requestWrite(testDataDir + "/repos/r/sandboxes/other/tree"), want: "it lies inside " + testDataDir},
+		"the overlay dir":         {disk: usualFiles + "/srv/layers/x/", ask: func(r *Request) { r.OverlayDir, r.Policy.Write = "/srv/layers", []string{"/srv/layers/x"} }, want: "the data directory"},
+		"through a symlink":       {disk: usualFiles + "/srv/link -> /home/me/project/src", ask: requestWrite("/srv/link"), want: "it lies inside /home/me/project"},
+		"through a bind mount":    {disk: usualFiles + "/srv/bind/", alias: [2]string{"/srv/bind", "/home/me/project"}, ask: requestWrite("/srv/bind"), want: "it is /home/me/project, an integration worktree"},
 		"through a bind mount below": {
-			disk: usual + "/srv/all/bind/ mounted", alias: [2]string{"/srv/all/bind", "/home/me/project/src"},
-			ask: askWrite("/srv/all"), want: "/srv/all/bind, which is mounted there, lies inside /home/me/project, an integration worktree",
+			disk: usualFiles + "/srv/all/bind/ mounted", alias: [2]string{"/srv/all/bind", "/home/me/project/src"},
+			ask: requestWrite("/srv/all"), want: "/srv/all/bind, which is mounted there, lies inside /home/me/project, an integration worktree",
 		},
 		"through a bind mount in the sandbox": {
-			disk: usual + box + "/tree/bind/ mounted", alias: [2]string{box + "/tree/bind", "/home/me/project"},
+			disk: usualFiles + testSandboxDir + "/tree/bind/ mounted", alias: [2]string{testSandboxDir + "/tree/bind", "/home/me/project"},
 			want: "which is mounted in the sandbox, is /home/me/project",
 		},
-		"to write a secret":       {ask: askWrite("/home/me/.ssh"), want: "there are secrets in it"},
-		"to write in a secret":    {disk: usual + "/home/me/.ssh/x/", ask: askWrite("/home/me/.ssh/x"), want: "there are secrets in it"},
-		"a secret through a link": {disk: usual + "/srv/link -> /home/me/.ssh", ask: askWrite("/srv/link"), want: "there are secrets in it"},
+		"to write a secret":       {ask: requestWrite("/home/me/.ssh"), want: "there are secrets in it"},
+		"to write in a secret":    {disk: usualFiles + "/home/me/.ssh/x/", ask: requestWrite("/home/me/.ssh/x"), want: "there are secrets in it"},
+		"a secret through a link": {disk: usualFiles + "/srv/link -> /home/me/.ssh", ask: requestWrite("/srv/link"), want: "there are secrets in it"},
 
-		"overlay on the integration tree": {ask: askLayer("/home/me/project"), want: `agency.sandbox.write "private:/home/me/project": it is /home/me/project`},
-		"overlay on the data directory":   {ask: askLayer(data), want: "the data directory"},
-		"overlay on the home":             {ask: askLayer("/home/me"), want: "your home directory"},
-		"overlay on a missing path":       {ask: askLayer("/gone"), want: "there is nothing"},
-		"overlay on a file":               {disk: usual + "/home/me/file", ask: askLayer("/home/me/file"), want: "only a directory can have a layer"},
-		"overlay on another user's":       {disk: usual + "/srv/theirs/ of 7", ask: askLayer("/srv/theirs"), want: "belongs to another user"},
-		"overlay above a mount point":     {disk: usual + "/srv/all/x/ mounted", ask: askLayer("/srv/all"), want: "something is mounted: /srv/all/x"},
-		"overlay on /tmp":                 {ask: askLayer("/tmp"), want: "every sandbox has one of its own"},
+		"overlay on the integration tree": {ask: requestOverlay("/home/me/project"), want: `agency.sandbox.write "private:/home/me/project": it is /home/me/project`},
+		"overlay on the data directory":   {ask: requestOverlay(testDataDir), want: "the data directory"},
+		"overlay on the home":             {ask: requestOverlay("/home/me"), want: "your home directory"},
+		"overlay on a missing path":       {ask: requestOverlay("/gone"), want: "there is nothing"},
+		"overlay on a file":               {disk: usualFiles + "/home/me/file", ask: requestOverlay("/home/me/file"), want: "only a directory can have a layer"},
+		"overlay on another user's":       {disk: usualFiles + "/srv/theirs/ of 7", ask: requestOverlay("/srv/theirs"), want: "belongs to another user"},
+		"overlay above a mount point":     {disk: usualFiles + "/srv/all/x/ mounted", ask: requestOverlay("/srv/all"), want: "something is mounted: /srv/all/x"},
+		"overlay on /tmp":                 {ask: requestOverlay("/tmp"), want: "every sandbox has one of its own"},
 
-		"to read /tmp":                 {ask: askRead("/tmp"), want: `agency.sandbox.read "/tmp": every sandbox has one of its own`},
-		"to read the data directory":   {ask: askRead(data), want: "where other sandboxes are"},
-		"to read another sandbox":      {ask: askRead(data + "/repos/r/sandboxes/other/tree"), want: "where other sandboxes are"},
-		"to read one by a symlink":     {disk: usual + "/srv/link -> " + data + "/repos", ask: askRead("/srv/link"), want: "where other sandboxes are"},
-		"to hide everything":           {ask: askHide("/"), want: `agency.sandbox.hide "/": nothing works without it`},
-		"to hide /proc":                {ask: askHide("/proc"), want: "nothing works without it"},
-		"to hide the sandbox":          {ask: askHide(box + "/tree"), want: "part of the sandbox"},
-		"to hide the git directory":    {ask: askHide("/home/me/project/.git"), want: "part of the sandbox"},
-		"a secret that is not UTF-8":   {disk: usual + "/home/me/\xff/", ask: func(r *Request) { r.Policy.Secrets = []string{"/home/me/\xff"} }, want: `"/home/me/\xff" is not valid UTF-8`},
-		"a secret that leads to /home": {disk: strings.Replace(usual, "/home/me/.ssh/", "/home/me/.ssh -> /home", 1), want: "hidden-secrets: /home/me/.ssh leads to /home, which cannot be hidden"},
+		"to read /tmp":                 {ask: requestRead("/tmp"), want: `agency.sandbox.read "/tmp": every sandbox has one of its own`},
+		"to read the data directory":   {ask: requestRead(testDataDir), want: "where other sandboxes are"},
+		"to read another sandbox":      {ask: requestRead(testDataDir + "/repos/r/sandboxes/other/tree"), want: "where other sandboxes are"},
+		"to read one by a symlink":     {disk: usualFiles + "/srv/link -> " + testDataDir + "/repos", ask: requestRead("/srv/link"), want: "where other sandboxes are"},
+		"to hide everything":           {ask: requestHide("/"), want: `agency.sandbox.hide "/": nothing works without it`},
+		"to hide /proc":                {ask: requestHide("/proc"), want: "nothing works without it"},
+		"to hide the sandbox":          {ask: requestHide(testSandboxDir + "/tree"), want: "part of the sandbox"},
+		"to hide the git directory":    {ask: requestHide("/home/me/project/.git"), want: "part of the sandbox"},
+		"a secret that is not UTF-8":   {disk: usualFiles + "/home/me/\xff/", ask: func(r *Request) { r.Policy.Secrets = []string{"/home/me/\xff"} }, want: `"/home/me/\xff" is not valid UTF-8`},
+		"a secret that leads to /home": {disk: strings.Replace(usualFiles, "/home/me/.ssh/", "/home/me/.ssh -> /home", 1), want: "hidden-secrets: /home/me/.ssh leads to /home, which cannot be hidden"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			text := c.disk
 			if text == "" {
-				text = usual
+				text = usualFiles
 			}
-			files := newDisk(text)
+			files := newFakeDisk(text)
 			if c.alias[0] != "" {
 				files.aliases[c.alias[0]] = c.alias[1]
 			}
 			r, m := usualRequest(), usualMachine(text)
-			m.Files = files.files()
+			m.Files = files.fileLookup()
 			if c.ask != nil {
 				c.ask(&r)
 			}
@@ -625,23 +625,23 @@ func TestWhatWouldBreakAWallIsRefused(t *testing.T) {
 	}
 }
 
-func askWrite(path string) func(*Request) {
+func requestWrite(path string) func(*Request) {
 	return func(r *Request) { r.Policy.Write = []string{path} }
 }
 
-func askLayer(path string) func(*Request) {
+func requestOverlay(path string) func(*Request) {
 	return func(r *Request) { r.Policy.OverlayWrite = []string{path} }
 }
 
-func askRead(path string) func(*Request) {
+func requestRead(path string) func(*Request) {
 	return func(r *Request) { r.Policy.Read = []string{path} }
 }
 
-func askHide(path string) func(*Request) {
+func requestHide(path string) func(*Request) {
 	return func(r *Request) { r.Policy.Hide = []string{path} }
 }
 
-func TestASandboxThatIsNoneIsNotDrawn(t *testing.T) {
+func TestMakePlanRefusesInvalidRequest(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(*Request){
 		"no tree":                        func(r *Request) { r.Tree = "" },
@@ -650,34 +650,34 @@ func TestASandboxThatIsNoneIsNotDrawn(t *testing.T) {
 		"a path that is not clean":       func(r *Request) { r.DataDir += "/../agency" },
 		"a .git file elsewhere":          func(r *Request) { r.GitFile = "/home/me/project/.git" },
 		"layers in the tree":             func(r *Request) { r.OverlayDir = r.Tree + "/layers" },
-		"the tree in the layers":         func(r *Request) { r.OverlayDir = box },
+		"the tree in the layers":         func(r *Request) { r.OverlayDir = testSandboxDir },
 		"the git directory in the tree":  func(r *Request) { r.GitDir = r.Tree + "/x" },
 		"the data directory in the tree": func(r *Request) { r.DataDir = r.Tree + "/x" },
 		"layers in the git directory":    func(r *Request) { r.OverlayDir = r.GitDir + "/x" },
 	} {
 		r := usualRequest()
 		spoil(&r)
-		if got, err := MakePlan(r, usualMachine(usual)); err == nil {
+		if got, err := MakePlan(r, usualMachine(usualFiles)); err == nil {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
 }
 
-func TestTheNetworkIsWhatTheOutputsAre(t *testing.T) {
+func TestMakePlanNetworkFollowsOutputs(t *testing.T) {
 	t.Parallel()
 	for outputs, want := range map[string]Network{"open": HostNetwork, "none": NoNetwork, "hosts:a.example,b.example:443": ProxiedOnly} {
 		r := usualRequest()
 		r.Outputs = outputs
-		if got, err := MakePlan(r, usualMachine(usual)); err != nil || got.Network != want {
+		if got, err := MakePlan(r, usualMachine(usualFiles)); err != nil || got.Network != want {
 			t.Errorf("%s: %v %v", outputs, got.Network, err)
 		}
 	}
 }
 
-func TestLandlockIsTheNewestThatBothKnow(t *testing.T) {
+func TestMakePlanUsesNewestCommonLandlockABI(t *testing.T) {
 	t.Parallel()
 	for abi, want := range map[int]int{2: 2, 5: 5, NewestLandlockABI: NewestLandlockABI, NewestLandlockABI + 5: NewestLandlockABI} {
-		m := usualMachine(usual)
+		m := usualMachine(usualFiles)
 		m.LandlockABI = abi
 		if got, err := MakePlan(usualRequest(), m); err != nil || got.LandlockABI != want {
 			t.Errorf("ABI %d: %d %v", abi, got.LandlockABI, err)
@@ -685,7 +685,7 @@ func TestLandlockIsTheNewestThatBothKnow(t *testing.T) {
 	}
 }
 
-func TestNobodyIsSpokenToAtASocket(t *testing.T) {
+func TestMakePlanHidesSocketsOnOldLandlock(t *testing.T) {
 	t.Parallel()
 	const sockets = `
 		/home/me/agent=
@@ -695,7 +695,7 @@ func TestNobodyIsSpokenToAtASocket(t *testing.T) {
 		/opt/service/sock=
 		/tmp/x/sock=
 	`
-	m := usualMachine(usual + sockets)
+	m := usualMachine(usualFiles + sockets)
 	m.LandlockABI = landlockSocketsABI - 1
 	r := usualRequest()
 	own := filepath.Join(r.Tree, "own")
@@ -718,7 +718,7 @@ func TestNobodyIsSpokenToAtASocket(t *testing.T) {
 	}
 }
 
-func TestWallsAreNamedForWhatIsEnforced(t *testing.T) {
+func TestWallNamesListEnforcedWalls(t *testing.T) {
 	t.Parallel()
 	const want = "user-namespace mount-namespace pid-namespace ipc-namespace uts-namespace network:%s read-only-root private-tmp private-dev fresh-proc hidden-secrets git-layer%s capabilities-dropped no-new-privs landlock:%d seccomp closed-descriptors environment"
 	for _, c := range []struct {
@@ -736,24 +736,24 @@ func TestWallsAreNamedForWhatIsEnforced(t *testing.T) {
 	}
 }
 
-func TestLayersHaveHomesOfTheirOwnThatStayTheSame(t *testing.T) {
+func TestOverlayDirectoriesAreDistinctAndStable(t *testing.T) {
 	t.Parallel()
-	plan, err := MakePlan(usualRequest(), usualMachine(usual))
+	plan, err := MakePlan(usualRequest(), usualMachine(usualFiles))
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := MakePlan(usualRequest(), usualMachine(usual))
+	again, err := MakePlan(usualRequest(), usualMachine(usualFiles))
 	if err != nil || !slices.Equal(plan.Overlays, again.Overlays) {
 		t.Errorf("%v: %+v, then %+v", err, plan.Overlays, again.Overlays)
 	}
 	for _, l := range plan.Overlays {
-		if filepath.Dir(l.Upper) != filepath.Dir(l.Work) || filepath.Dir(filepath.Dir(l.Upper)) != box+"/walls" {
+		if filepath.Dir(l.Upper) != filepath.Dir(l.Work) || filepath.Dir(filepath.Dir(l.Upper)) != testSandboxDir+"/walls" {
 			t.Errorf("%+v", l)
 		}
-		if l.Path == "/home/me/project/.git" && l.Upper != box+"/walls/git/upper" {
+		if l.Path == "/home/me/project/.git" && l.Upper != testSandboxDir+"/walls/git/upper" {
 			t.Errorf("upper directory of the git directory: %s", l.Upper)
 		}
-		if l.Path == "/home/me/.npm" && !strings.HasPrefix(l.Upper, box+"/walls/npm-") {
+		if l.Path == "/home/me/.npm" && !strings.HasPrefix(l.Upper, testSandboxDir+"/walls/npm-") {
 			t.Errorf("upper directory of .npm: %s", l.Upper)
 		}
 	}
@@ -761,7 +761,7 @@ func TestLayersHaveHomesOfTheirOwnThatStayTheSame(t *testing.T) {
 
 // checkPlan checks the invariants of every plan: no path has two visibilities, no git-agency directory or
 // integration tree is writable, and secrets and hidden paths are invisible.
-func promised(t *testing.T, r Request, m Machine, p Plan) {
+func checkPlan(t *testing.T, r Request, m Machine, p Plan) {
 	t.Helper()
 	seen := map[string]Visibility{}
 	p.forEachPath(func(path string, s Visibility) {
@@ -830,18 +830,18 @@ func promised(t *testing.T, r Request, m Machine, p Plan) {
 }
 
 // FuzzMakePlanInvariants seeds the generator of a file system and a request, and checks the plan.
-func FuzzNoPlanBreaksAPromise(f *testing.F) {
+func FuzzMakePlanInvariants(f *testing.F) {
 	for seed := range uint64(50) {
 		f.Add(seed, seed*7)
 	}
-	f.Fuzz(func(t *testing.T, a, b uint64) { drawRandom(t, rand.New(rand.NewPCG(a, b))) })
+	f.Fuzz(func(t *testing.T, a, b uint64) { checkRandomPlan(t, rand.New(rand.NewPCG(a, b))) })
 }
 
-func TestNoPlanBreaksAPromise(t *testing.T) {
+func TestMakePlanInvariantsForRandomRequests(t *testing.T) {
 	t.Parallel()
 	drawn := 0
 	for seed := range uint64(20000) {
-		if drawRandom(t, rand.New(rand.NewPCG(seed, 1))) {
+		if checkRandomPlan(t, rand.New(rand.NewPCG(seed, 1))) {
 			drawn++
 		}
 		if t.Failed() {
@@ -855,7 +855,7 @@ func TestNoPlanBreaksAPromise(t *testing.T) {
 
 // checkRandomPlan plans for a random file system and request, and checks the plan. It returns false if
 // the request is refused.
-func drawRandom(t *testing.T, random *rand.Rand) bool {
+func checkRandomPlan(t *testing.T, random *rand.Rand) bool {
 	t.Helper()
 	names := []string{"tmp", "run", "home", "a", "b", "srv", "var"}
 	path := func(least int) string {
@@ -886,7 +886,7 @@ func drawRandom(t *testing.T, random *rand.Rand) bool {
 	place := func() string {
 		p := path(1) + "/" + []string{"x", "y", "z"}[random.IntN(3)]
 		text += p + "/\n"
-		return newDisk(text).look(p).Path
+		return newFakeDisk(text).lookup(p).Path
 	}
 	r := Request{GitDir: place() + "/.git", DataDir: place() + "/data", Home: path(1), RuntimeDir: "/run/user", Outputs: "open"}
 	r.Tree, r.OverlayDir = r.DataDir+"/s/tree", r.DataDir+"/s/walls"
@@ -905,6 +905,6 @@ func drawRandom(t *testing.T, random *rand.Rand) bool {
 	if err != nil {
 		return false
 	}
-	promised(t, r, m, plan)
+	checkPlan(t, r, m, plan)
 	return true
 }

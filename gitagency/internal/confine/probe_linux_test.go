@@ -19,7 +19,7 @@ import (
 )
 
 // TestProbeAgreesWithUnshare compares Probe with unshare(1), which makes the same namespaces and mounts on its own.
-func TestTheProbeAgreesWithAnotherWitness(t *testing.T) {
+func TestProbeAgreesWithUnshare(t *testing.T) {
 	t.Parallel()
 	unshare, err := exec.LookPath("unshare")
 	if err != nil {
@@ -36,15 +36,15 @@ above"`
 		Overlay:        {"-Urm", "sh", "-c", overlay, "sh", dir},
 	} {
 		out, err := exec.CommandContext(t.Context(), unshare, argv...).CombinedOutput()
-		if got := probe(t, environment(t))[name]; (got.State == OK) != (err == nil) {
+		if got := probeFeatures(t, probeEnv(t))[name]; (got.State == OK) != (err == nil) {
 			t.Errorf("%+v, but unshare: %v %s", got, err, out)
 		}
 	}
-	removeWork(t, filepath.Join(dir, "w"))
+	removeEmptyWorkDir(t, filepath.Join(dir, "w"))
 }
 
 // removeEmptyWorkDir removes the overlay's work/work, which has no permissions and stops os.RemoveAll.
-func removeWork(t *testing.T, work string) {
+func removeEmptyWorkDir(t *testing.T, work string) {
 	t.Helper()
 	if err := os.Remove(filepath.Join(work, "work")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
@@ -52,9 +52,9 @@ func removeWork(t *testing.T, work string) {
 }
 
 // TestLandlockAcceptsRightsOfItsABI creates rulesets: the kernel accepts the rights of its ABI and refuses others.
-func TestLandlockDoesWhatItsABIPromises(t *testing.T) {
+func TestLandlockAcceptsRightsOfItsABI(t *testing.T) {
 	t.Parallel()
-	got := probe(t, environment(t))[Landlock]
+	got := probeFeatures(t, probeEnv(t))[Landlock]
 	if got.State != OK {
 		t.Skipf("skipped: %s", got.Detail)
 	}
@@ -75,7 +75,7 @@ func TestLandlockDoesWhatItsABIPromises(t *testing.T) {
 		{5, unix.LANDLOCK_ACCESS_FS_IOCTL_DEV},
 		{1 << 30, 1 << 60},
 	} {
-		fd, err := ruleset(c.right)
+		fd, err := createRuleset(c.right)
 		if err == nil {
 			unix.Close(fd)
 		}
@@ -85,28 +85,28 @@ func TestLandlockDoesWhatItsABIPromises(t *testing.T) {
 	}
 }
 
-func TestSeccompIsThereWhereTheKernelListsItsActions(t *testing.T) {
+func TestProbeSeccompMatchesKernelActions(t *testing.T) {
 	t.Parallel()
 	actions, _ := os.ReadFile("/proc/sys/kernel/seccomp/actions_avail")
 	listed := strings.Contains(string(actions), "errno")
-	if got := probe(t, environment(t))[Seccomp]; (got.State == OK) != listed {
+	if got := probeFeatures(t, probeEnv(t))[Seccomp]; (got.State == OK) != listed {
 		t.Errorf("%+v, but the kernel lists %q", got, actions)
 	}
 }
 
-func TestTheProbeLeavesNothingBehind(t *testing.T) {
+func TestProbeLeavesNoFilesOrMounts(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	probe(t, environment(t, "TMPDIR="+dir))
-	requireNothing(t, dir)
+	probeFeatures(t, probeEnv(t, "TMPDIR="+dir))
+	requireEmpty(t, dir)
 }
 
-func TestAProbeThatIsCancelledSaysSoAndLeavesNothingBehind(t *testing.T) {
+func TestCancelledProbeReturnsCauseAndCleansUp(t *testing.T) {
 	t.Parallel()
 	dir, bin := t.TempDir(), t.TempDir()
 	pidFile := filepath.Join(bin, "pid")
 	// Only the overlay mount runs in the host's pid namespace, so only its pid is written.
-	program(t, bin, "mount", `case "$*" in *overlay*) echo $$ >'`+pidFile+`.new'; mv '`+pidFile+`.new' '`+pidFile+`';; esac; sleep 600`)
+	writeScript(t, bin, "mount", `case "$*" in *overlay*) echo $$ >'`+pidFile+`.new'; mv '`+pidFile+`.new' '`+pidFile+`';; esac; sleep 600`)
 	cause := errors.New("the user pressed Ctrl-C")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
@@ -118,8 +118,8 @@ func TestAProbeThatIsCancelledSaysSoAndLeavesNothingBehind(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	}()
-	env := environment(t, "TMPDIR="+dir, "PATH="+bin+":"+os.Getenv("PATH"))
-	if probe(t, environment(t))[UserNamespaces].State != OK {
+	env := probeEnv(t, "TMPDIR="+dir, "PATH="+bin+":"+os.Getenv("PATH"))
+	if probeFeatures(t, probeEnv(t))[UserNamespaces].State != OK {
 		t.Skip("skipped: without user namespaces nothing is started that could be cancelled")
 	}
 	features, err := prober{env: env, timeout: time.Minute}.probe(ctx)
@@ -133,17 +133,17 @@ func TestAProbeThatIsCancelledSaysSoAndLeavesNothingBehind(t *testing.T) {
 	if status, err := os.ReadFile("/proc/" + strings.TrimSpace(string(pid)) + "/status"); err == nil && !strings.Contains(string(status), "\nState:\tZ") {
 		t.Errorf("mount is still running: %s", status)
 	}
-	requireNothing(t, dir)
+	requireEmpty(t, dir)
 }
 
-func TestAProgramThatHangsIsEndedAndProvesNothing(t *testing.T) {
+func TestProbeTimeoutIsUnknown(t *testing.T) {
 	t.Parallel()
 	dir, bin := t.TempDir(), t.TempDir()
-	program(t, bin, "mount", "sleep 600")
-	if probe(t, environment(t))[UserNamespaces].State != OK {
+	writeScript(t, bin, "mount", "sleep 600")
+	if probeFeatures(t, probeEnv(t))[UserNamespaces].State != OK {
 		t.Skip("skipped: without user namespaces nothing is started that could hang")
 	}
-	env := environment(t, "TMPDIR="+dir, "PATH="+bin+":"+os.Getenv("PATH"))
+	env := probeEnv(t, "TMPDIR="+dir, "PATH="+bin+":"+os.Getenv("PATH"))
 	features, err := prober{env: env, timeout: 100 * time.Millisecond}.probe(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -153,55 +153,55 @@ func TestAProgramThatHangsIsEndedAndProvesNothing(t *testing.T) {
 			t.Errorf("got %+v", f)
 		}
 	}
-	requireNothing(t, dir)
+	requireEmpty(t, dir)
 }
 
-func TestWhatCannotBeTriedIsUnknown(t *testing.T) {
+func TestProbeWithoutProgramsIsUnknown(t *testing.T) {
 	t.Parallel()
-	features := probe(t, []string{"PATH=" + t.TempDir(), "TMPDIR=" + t.TempDir()})
+	features := probeFeatures(t, []string{"PATH=" + t.TempDir(), "TMPDIR=" + t.TempDir()})
 	for name, program := range map[string]string{UserNamespaces: "true", PIDNamespaces: "mount", Overlay: "mount"} {
 		if f := features[name]; f.State != Unknown || f.Detail != `not tried: no program "`+program+`" on PATH` {
 			t.Errorf("got %+v", f)
 		}
 	}
 	gone := filepath.Join(t.TempDir(), "gone")
-	if f := probe(t, environment(t, "TMPDIR="+gone))[Overlay]; f.State != Unknown || !strings.Contains(f.Detail, gone) {
+	if f := probeFeatures(t, probeEnv(t, "TMPDIR="+gone))[Overlay]; f.State != Unknown || !strings.Contains(f.Detail, gone) {
 		t.Errorf("got %+v", f)
 	}
 }
 
-func TestAMountThatOnlySaysSoIsNotBelieved(t *testing.T) {
+func TestProbeVerifiesOverlayMount(t *testing.T) {
 	t.Parallel()
 	bin := t.TempDir()
-	program(t, bin, "mount", "exit 0")
-	env := environment(t, "PATH="+bin+":"+os.Getenv("PATH"))
-	if probe(t, environment(t))[UserNamespaces].State != OK {
+	writeScript(t, bin, "mount", "exit 0")
+	env := probeEnv(t, "PATH="+bin+":"+os.Getenv("PATH"))
+	if probeFeatures(t, probeEnv(t))[UserNamespaces].State != OK {
 		t.Skip("skipped: without user namespaces nothing is mounted")
 	}
-	if f := probe(t, env)[Overlay]; f.State != Unknown || !strings.Contains(f.Detail, "nothing was mounted") {
+	if f := probeFeatures(t, env)[Overlay]; f.State != Unknown || !strings.Contains(f.Detail, "nothing was mounted") {
 		t.Errorf("got %+v", f)
 	}
 }
 
-func TestAMountThatFailsIsQuoted(t *testing.T) {
+func TestProbeQuotesMountError(t *testing.T) {
 	t.Parallel()
 	bin := t.TempDir()
-	program(t, bin, "mount", `echo "mount: no, and you know why." >&2; echo "dmesg may know more" >&2; exit 32`)
-	env := environment(t, "PATH="+bin+":"+os.Getenv("PATH"))
-	if probe(t, environment(t))[UserNamespaces].State != OK {
+	writeScript(t, bin, "mount", `echo "mount: no, and you know why." >&2; echo "dmesg may know more" >&2; exit 32`)
+	env := probeEnv(t, "PATH="+bin+":"+os.Getenv("PATH"))
+	if probeFeatures(t, probeEnv(t))[UserNamespaces].State != OK {
 		t.Skip("skipped: without user namespaces nothing is mounted")
 	}
-	if f := probe(t, env)[PIDNamespaces]; f.State != Missing || !strings.HasSuffix(f.Detail, "mount: no, and you know why") {
+	if f := probeFeatures(t, env)[PIDNamespaces]; f.State != Missing || !strings.HasSuffix(f.Detail, "mount: no, and you know why") {
 		t.Errorf("got %+v", f)
 	}
 }
 
 // TestProbeNamesSettingThatForbidsUserNamespaces sets user.max_user_namespaces to 0 in a user namespace, where
 // its root may do so without affecting the host.
-func TestUserNamespacesThatAreForbiddenAreMissingAndTheSettingIsNamed(t *testing.T) {
-	if os.Getenv(inside) == "" {
+func TestProbeNamesSettingThatForbidsUserNamespaces(t *testing.T) {
+	if os.Getenv(reexecVariable) == "" {
 		t.Parallel()
-		again(t, t.Name(), func(cmd *exec.Cmd) error {
+		rerunTest(t, t.Name(), func(cmd *exec.Cmd) error {
 			cmd.SysProcAttr = &syscall.SysProcAttr{
 				Cloneflags:  syscall.CLONE_NEWUSER,
 				UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}},
@@ -215,7 +215,7 @@ func TestUserNamespacesThatAreForbiddenAreMissingAndTheSettingIsNamed(t *testing
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	features := probe(t, environment(t, "TMPDIR="+dir))
+	features := probeFeatures(t, probeEnv(t, "TMPDIR="+dir))
 	if f := features[UserNamespaces]; f.State != Missing || f.Detail != "no space left on device: user.max_user_namespaces is 0; to allow it: sudo sysctl user.max_user_namespaces=10000" {
 		t.Errorf("got %+v", f)
 	}
@@ -224,25 +224,25 @@ func TestUserNamespacesThatAreForbiddenAreMissingAndTheSettingIsNamed(t *testing
 			t.Errorf("got %+v", f)
 		}
 	}
-	requireNothing(t, dir)
+	requireEmpty(t, dir)
 }
 
 // TestProbeReportsPowerlessUserNamespacesMissing runs under Landlock, which allows user namespaces but no mounts, as
 // AppArmor does on some systems.
-func TestUserNamespacesWithoutPowerAreMissing(t *testing.T) {
-	if os.Getenv(inside) == "" {
+func TestProbeReportsPowerlessUserNamespacesMissing(t *testing.T) {
+	if os.Getenv(reexecVariable) == "" {
 		t.Parallel()
 		if _, err := landlockABI(); err != nil {
 			t.Skipf("skipped: no Landlock: %v", err)
 		}
-		if probe(t, environment(t))[UserNamespaces].State != OK {
+		if probeFeatures(t, probeEnv(t))[UserNamespaces].State != OK {
 			t.Skip("skipped: no user namespaces")
 		}
-		again(t, t.Name(), func(*exec.Cmd) error { return restrictThread() })
+		rerunTest(t, t.Name(), func(*exec.Cmd) error { return denyMounts() })
 		return
 	}
 	dir := t.TempDir()
-	features := probe(t, environment(t, "TMPDIR="+dir))
+	features := probeFeatures(t, probeEnv(t, "TMPDIR="+dir))
 	if f := features[UserNamespaces]; f.State != Missing || !strings.HasPrefix(f.Detail, "one can be made, but is powerless: operation not permitted") {
 		t.Errorf("got %+v", f)
 	}
@@ -252,12 +252,12 @@ func TestUserNamespacesWithoutPowerAreMissing(t *testing.T) {
 	if f := features[Landlock]; f.State != OK { // rulesets can be nested
 		t.Errorf("got %+v", f)
 	}
-	requireNothing(t, dir)
+	requireEmpty(t, dir)
 }
 
 // TestUnprivilegedUser runs the other tests as an unprivileged user, because root is refused less and can remove
 // more.
-func TestAllThisHoldsForAnOrdinaryUserToo(t *testing.T) {
+func TestUnprivilegedUser(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("skipped: the other tests run as an ordinary user already")
@@ -297,7 +297,7 @@ func BenchmarkProbe(b *testing.B) {
 }
 
 // probeFeatures calls Probe and returns the features by name.
-func probe(t *testing.T, env []string) map[string]Feature {
+func probeFeatures(t *testing.T, env []string) map[string]Feature {
 	t.Helper()
 	features, err := Probe(t.Context(), env)
 	if err != nil {
@@ -318,13 +318,13 @@ func probe(t *testing.T, env []string) map[string]Feature {
 }
 
 // probeEnv returns the PATH of this process, a temporary TMPDIR and the given variables.
-func environment(t *testing.T, more ...string) []string {
+func probeEnv(t *testing.T, more ...string) []string {
 	t.Helper()
 	return append([]string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + t.TempDir()}, more...)
 }
 
 // writeScript makes an executable shell script.
-func program(t *testing.T, dir, name, script string) {
+func writeScript(t *testing.T, dir, name, script string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
 		t.Fatal(err)
@@ -332,7 +332,7 @@ func program(t *testing.T, dir, name, script string) {
 }
 
 // requireEmpty checks that dir is empty and that nothing is mounted in it.
-func requireNothing(t *testing.T, dir string) {
+func requireEmpty(t *testing.T, dir string) {
 	t.Helper()
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
 		t.Errorf("left behind: %v, %v", left, err)
@@ -344,14 +344,14 @@ func requireNothing(t *testing.T, dir string) {
 }
 
 // reexecVariable is set in the process in which rerunTest runs a test again.
-const inside = "CONFINE_TEST_INSIDE"
+const reexecVariable = "CONFINE_TEST_INSIDE"
 
 // rerunTest runs a test of this binary in another process and fails if it fails there. prepare may set attributes
 // of the command and restrict the thread that starts it.
-func again(t *testing.T, test string, prepare func(*exec.Cmd) error) {
+func rerunTest(t *testing.T, test string, prepare func(*exec.Cmd) error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^"+test+"$", "-test.v")
-	cmd.Env = append(os.Environ(), inside+"="+test, "TMPDIR="+t.TempDir())
+	cmd.Env = append(os.Environ(), reexecVariable+"="+test, "TMPDIR="+t.TempDir())
 	var out []byte
 	var err error
 	done := make(chan struct{})
@@ -374,8 +374,8 @@ func again(t *testing.T, test string, prepare func(*exec.Cmd) error) {
 }
 
 // denyMounts puts this thread and its children under a Landlock ruleset that forbids little besides mounting.
-func restrictThread() error {
-	fd, err := ruleset(unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK)
+func denyMounts() error {
+	fd, err := createRuleset(unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK)
 	if err != nil {
 		return err
 	}
@@ -390,7 +390,7 @@ func restrictThread() error {
 }
 
 // createRuleset creates a Landlock ruleset that handles one access right.
-func ruleset(right uint64) (int, error) {
+func createRuleset(right uint64) (int, error) {
 	attr := struct{ fs uint64 }{right}
 	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0)
 	if errno != 0 {

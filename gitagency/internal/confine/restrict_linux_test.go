@@ -19,7 +19,7 @@ import (
 func init() { runtime.LockOSThread() }
 
 // restrictSelf restricts the thread of the test. The thread ends with the test, because it stays locked.
-func shutIn(t *testing.T, p Plan) {
+func restrictSelf(t *testing.T, p Plan) {
 	t.Helper()
 	runtime.LockOSThread()
 	if err := Restrict(p); err != nil {
@@ -27,15 +27,15 @@ func shutIn(t *testing.T, p Plan) {
 	}
 }
 
-func TestNoPowerIsLeft(t *testing.T) {
-	if outside(t) {
-		enclosed(t, house(t, "tree/"), Plan{})
+func TestRestrictDropsAllCapabilities(t *testing.T) {
+	if isParent(t) {
+		runInNamespaces(t, makeFiles(t, "tree/"), Plan{})
 		return
 	}
-	_, p := walledIn(t)
-	before := status(t)
-	shutIn(t, p)
-	now, child := status(t), run(t, "cat", "/proc/self/status")
+	_, p := applyPlan(t)
+	before := threadStatus(t)
+	restrictSelf(t, p)
+	now, child := threadStatus(t), runProgram(t, "cat", "/proc/self/status")
 	for _, name := range []string{"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"} {
 		for who, text := range map[string]string{"thread": now, "child": child} {
 			if !strings.Contains(text, name+":\t0000000000000000\n") {
@@ -65,7 +65,7 @@ func TestNoPowerIsLeft(t *testing.T) {
 	}
 }
 
-func status(t *testing.T) string {
+func threadStatus(t *testing.T) string {
 	t.Helper()
 	data, err := os.ReadFile("/proc/thread-self/status")
 	if err != nil {
@@ -75,7 +75,7 @@ func status(t *testing.T) string {
 }
 
 // runProgram runs a program from this thread and returns its output.
-func run(t *testing.T, argv ...string) string {
+func runProgram(t *testing.T, argv ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -86,13 +86,13 @@ func run(t *testing.T, argv ...string) string {
 	return string(out)
 }
 
-func TestTheKernelIsNotAskedForMore(t *testing.T) {
-	if outside(t) {
-		enclosed(t, house(t, "tree/file=x"), Plan{})
+func TestRestrictBlocksPrivilegedSystemCalls(t *testing.T) {
+	if isParent(t) {
+		runInNamespaces(t, makeFiles(t, "tree/file=x"), Plan{})
 		return
 	}
-	dir, p := walledIn(t)
-	shutIn(t, p)
+	dir, p := applyPlan(t)
+	restrictSelf(t, p)
 	file := filepath.Join(dir, "tree/file")
 	for what, err := range map[string]error{
 		"mount":         unix.Mount("tmpfs", dir, "tmpfs", 0, ""),
@@ -109,28 +109,28 @@ func TestTheKernelIsNotAskedForMore(t *testing.T) {
 		"reboot":        unix.Reboot(0),
 		"acct":          unix.Acct(""),
 		"setuid file":   unix.Chmod(file, 0o4755),
-		"setuid open":   second(unix.Open("/dev/shm/x", unix.O_CREAT|unix.O_WRONLY, 0o4755)),
+		"setuid open":   closeAndErr(unix.Open("/dev/shm/x", unix.O_CREAT|unix.O_WRONLY, 0o4755)),
 		"setuid mknod":  unix.Mknod("/dev/shm/x", unix.S_IFREG|0o4755, 0),
-		"AF_PACKET":     second(unix.Socket(unix.AF_PACKET, unix.SOCK_RAW, 0)),
-		"AF_VSOCK":      second(unix.Socket(unix.AF_VSOCK, unix.SOCK_STREAM, 0)),
-		"AF_ALG":        second(unix.Socket(unix.AF_ALG, unix.SOCK_SEQPACKET, 0)),
-		"NETLINK_AUDIT": second(unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_AUDIT)),
-		"bpf":           raw(unix.SYS_BPF, 0, 0, 0),
-		"io_uring":      raw(unix.SYS_IO_URING_SETUP, 1, 0, 0),
-		"keyctl":        raw(unix.SYS_KEYCTL, 0, 0, 0),
-		"userfaultfd":   raw(unix.SYS_USERFAULTFD, 0, 0, 0),
-		"perf":          raw(unix.SYS_PERF_EVENT_OPEN, 0, 0, 0),
-		"open_tree":     raw(unix.SYS_OPEN_TREE, 0, 0, 0),
-		"clone user":    raw(unix.SYS_CLONE, unix.CLONE_NEWUSER|uintptr(unix.SIGCHLD), 0, 0),
-		"init_module":   raw(unix.SYS_INIT_MODULE, 0, 0, 0),
+		"AF_PACKET":     closeAndErr(unix.Socket(unix.AF_PACKET, unix.SOCK_RAW, 0)),
+		"AF_VSOCK":      closeAndErr(unix.Socket(unix.AF_VSOCK, unix.SOCK_STREAM, 0)),
+		"AF_ALG":        closeAndErr(unix.Socket(unix.AF_ALG, unix.SOCK_SEQPACKET, 0)),
+		"NETLINK_AUDIT": closeAndErr(unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_AUDIT)),
+		"bpf":           rawSyscall(unix.SYS_BPF, 0, 0, 0),
+		"io_uring":      rawSyscall(unix.SYS_IO_URING_SETUP, 1, 0, 0),
+		"keyctl":        rawSyscall(unix.SYS_KEYCTL, 0, 0, 0),
+		"userfaultfd":   rawSyscall(unix.SYS_USERFAULTFD, 0, 0, 0),
+		"perf":          rawSyscall(unix.SYS_PERF_EVENT_OPEN, 0, 0, 0),
+		"open_tree":     rawSyscall(unix.SYS_OPEN_TREE, 0, 0, 0),
+		"clone user":    rawSyscall(unix.SYS_CLONE, unix.CLONE_NEWUSER|uintptr(unix.SIGCHLD), 0, 0),
+		"init_module":   rawSyscall(unix.SYS_INIT_MODULE, 0, 0, 0),
 	} {
 		requireErrno(t, what, err, unix.EPERM)
 	}
-	requireErrno(t, "clone3", raw(unix.SYS_CLONE3, 0, 0, 0), unix.ENOSYS)
+	requireErrno(t, "clone3", rawSyscall(unix.SYS_CLONE3, 0, 0, 0), unix.ENOSYS)
 	if runtime.GOARCH == "amd64" {
-		requireErrno(t, "x32", raw(1<<30|unix.SYS_GETPID, 0, 0, 0), unix.EPERM)
+		requireErrno(t, "x32", rawSyscall(1<<30|unix.SYS_GETPID, 0, 0, 0), unix.EPERM)
 	}
-	requireErrno(t, "openat2", second(openNoSymlinks(unix.AT_FDCWD, "/")), unix.ENOSYS)
+	requireErrno(t, "openat2", closeAndErr(openNoSymlinks(unix.AT_FDCWD, "/")), unix.ENOSYS)
 	for _, kind := range [][3]int{{unix.AF_UNIX, unix.SOCK_STREAM, 0}, {unix.AF_INET, unix.SOCK_STREAM, 0}, {unix.AF_INET6, unix.SOCK_DGRAM, 0}, {unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE}} {
 		fd, err := unix.Socket(kind[0], kind[1]|unix.SOCK_CLOEXEC, kind[2])
 		if err != nil {
@@ -148,14 +148,14 @@ func TestTheKernelIsNotAskedForMore(t *testing.T) {
 }
 
 // closeAndErr closes fd if err is nil, and returns err.
-func second(fd int, err error) error {
+func closeAndErr(fd int, err error) error {
 	if err == nil {
 		unix.Close(fd)
 	}
 	return err
 }
 
-func raw(call, a, b, c uintptr) error {
+func rawSyscall(call, a, b, c uintptr) error {
 	if _, _, errno := unix.RawSyscall(call, a, b, c); errno != 0 {
 		return errno
 	}
@@ -164,18 +164,18 @@ func raw(call, a, b, c uintptr) error {
 
 // TestLandlockAllowsOnlyPlannedWrites writes where the mounts allow it and Landlock does not: each wall must hold
 // without the others.
-func TestLandlockAllowsWhatIsPlannedOnly(t *testing.T) {
-	if outside(t) {
-		dir := house(t, "tree/a/file=x", "tree/b/", "more/", "single=x", "socket/")
-		enclosed(t, dir, Plan{Writable: in(dir, "tree", "more", "single", "socket")})
-		if got := read(t, dir, "single", "tree/b/file"); got != "new x" {
+func TestLandlockAllowsOnlyPlannedWrites(t *testing.T) {
+	if isParent(t) {
+		dir := makeFiles(t, "tree/a/file=x", "tree/b/", "more/", "single=x", "socket/")
+		runInNamespaces(t, dir, Plan{Writable: joinAll(dir, "tree", "more", "single", "socket")})
+		if got := readFiles(t, dir, "single", "tree/b/file"); got != "new x" {
 			t.Errorf("got %s", got)
 		}
 		return
 	}
-	dir, p := walledIn(t)
-	p.Writable = slicesWithout(p.Writable, filepath.Join(dir, "more"))
-	shutIn(t, p)
+	dir, p := applyPlan(t)
+	p.Writable = withoutPath(p.Writable, filepath.Join(dir, "more"))
+	restrictSelf(t, p)
 	requireErrno(t, "write outside the plan", os.WriteFile(filepath.Join(dir, "more/file"), nil, 0o600), unix.EACCES)
 	name := func(n string) string { return filepath.Join(dir, n) }
 	if err := errors.Join(
@@ -190,7 +190,7 @@ func TestLandlockAllowsWhatIsPlannedOnly(t *testing.T) {
 	); err != nil {
 		t.Error(err)
 	}
-	if out := run(t, name("tree/b/program")); out != "hello\n" {
+	if out := runProgram(t, name("tree/b/program")); out != "hello\n" {
 		t.Errorf("got %q", out)
 	}
 	for _, kind := range []uint32{unix.S_IFCHR, unix.S_IFBLK} {
@@ -211,7 +211,7 @@ func TestLandlockAllowsWhatIsPlannedOnly(t *testing.T) {
 	}
 }
 
-func slicesWithout(all []string, one string) (rest []string) {
+func withoutPath(all []string, one string) (rest []string) {
 	for _, s := range all {
 		if s != one {
 			rest = append(rest, s)
@@ -220,14 +220,14 @@ func slicesWithout(all []string, one string) (rest []string) {
 	return rest
 }
 
-func TestProgramsStillWork(t *testing.T) {
-	if outside(t) {
-		dir := house(t, "tree/", "tmp/")
-		enclosed(t, dir, Plan{Writable: in(dir, "tree", "tmp"), Network: NoNetwork})
+func TestRestrictedProgramsStillWork(t *testing.T) {
+	if isParent(t) {
+		dir := makeFiles(t, "tree/", "tmp/")
+		runInNamespaces(t, dir, Plan{Writable: joinAll(dir, "tree", "tmp"), Network: NoNetwork})
 		return
 	}
-	dir, p := walledIn(t)
-	shutIn(t, p)
+	dir, p := applyPlan(t)
+	restrictSelf(t, p)
 	tree, tmp := filepath.Join(dir, "tree"), filepath.Join(dir, "tmp")
 	if err := errors.Join(os.Setenv("HOME", tmp), os.Setenv("TMPDIR", tmp), os.Chdir(tree)); err != nil {
 		t.Fatal(err)
@@ -249,11 +249,11 @@ func TestProgramsStillWork(t *testing.T) {
 			t.Logf("%s is not installed", argv[0])
 			continue
 		}
-		run(t, argv...)
+		runProgram(t, argv...)
 	}
 }
 
-func TestThereIsNoShuttingWithoutLandlock(t *testing.T) {
+func TestRestrictRequiresLandlock(t *testing.T) {
 	t.Parallel()
 	for _, abi := range []int{-1, 0, 1} {
 		if err := Restrict(Plan{LandlockABI: abi}); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("landlock ABI %d", abi)) {
@@ -274,7 +274,7 @@ func TestThereIsNoShuttingWithoutLandlock(t *testing.T) {
 	}
 }
 
-func TestARightIsHandledFromItsABIOn(t *testing.T) {
+func TestHandledAccessFollowsABI(t *testing.T) {
 	t.Parallel()
 	for abi, want := range map[int][2]uint64{2: {0x3fff, 0}, 3: {0x7fff, 0}, 4: {0x7fff, 0}, 5: {0xffff, 0}, 6: {0xffff, 3}, 8: {0xffff, 3}, 9: {0x1ffff, 3}} {
 		if files, scope := handledAccess(abi); files != want[0] || scope != want[1] {

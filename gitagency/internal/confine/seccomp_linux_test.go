@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestThisMachineKnowsTheCallsThatAreBanned(t *testing.T) {
+func TestBlockedCallsHaveNumbers(t *testing.T) {
 	t.Parallel()
 	a, err := currentArchitecture()
 	if err != nil {

@@ -8,13 +8,13 @@ import (
 )
 
 // filterInput is a system call as a filter sees it.
-type call struct {
+type filterInput struct {
 	number, arch uint32
 	args         [6]uint64
 }
 
 // runFilter interprets a BPF program for one system call, as the kernel does.
-func judge(t *testing.T, program []bpfInstruction, c call) uint32 {
+func runFilter(t *testing.T, program []bpfInstruction, c filterInput) uint32 {
 	t.Helper()
 	data := make([]byte, 16+6*8)
 	binary.LittleEndian.PutUint32(data, c.number)
@@ -56,7 +56,7 @@ func judge(t *testing.T, program []bpfInstruction, c call) uint32 {
 }
 
 // fakeArchitecture has a number for every blocked call, some of them adjacent.
-func invented() architecture {
+func fakeArchitecture() architecture {
 	a := architecture{auditArch: 7, calls: map[string]uint32{}, foreignFrom: 1 << 30}
 	for i, b := range blockedCalls() {
 		a.calls[b.call] = uint32(i*i) / 3 // some are adjacent, some are not
@@ -72,9 +72,9 @@ func invented() architecture {
 	return a
 }
 
-func TestTheFilterRefusesWhatIsBannedAndNothingElse(t *testing.T) {
+func TestFilterRefusesOnlyBlockedCalls(t *testing.T) {
 	t.Parallel()
-	a := invented()
+	a := fakeArchitecture()
 	program := buildFilter(a)
 	byNumber := map[uint32]blockedCall{}
 	for _, b := range blockedCalls() {
@@ -86,19 +86,19 @@ func TestTheFilterRefusesWhatIsBannedAndNothingElse(t *testing.T) {
 		if banned && b.allowIf == nil {
 			want = retErrno | b.errno
 		}
-		if got := judge(t, program, call{number: number, arch: a.auditArch}); banned && b.allowIf != nil {
+		if got := runFilter(t, program, filterInput{number: number, arch: a.auditArch}); banned && b.allowIf != nil {
 			continue
 		} else if got != want {
 			t.Errorf("%d %s: %#x instead of %#x", number, b.call, got, want)
 		}
 	}
 	for number, want := range map[uint32]uint32{1<<30 - 1: retAllow, 1 << 30: retErrno | ePERM, 1<<30 + 59: retErrno | ePERM, 1<<32 - 2: retErrno | ePERM, 1<<32 - 1: retAllow} {
-		if got := judge(t, program, call{number: number, arch: a.auditArch}); got != want {
+		if got := runFilter(t, program, filterInput{number: number, arch: a.auditArch}); got != want {
 			t.Errorf("%d: %#x instead of %#x", number, got, want)
 		}
 	}
 	for number := range uint32(500) {
-		if got := judge(t, program, call{number: number, arch: a.auditArch + 1}); got != retKill {
+		if got := runFilter(t, program, filterInput{number: number, arch: a.auditArch + 1}); got != retKill {
 			t.Errorf("%d on another architecture: %#x", number, got)
 		}
 	}
@@ -107,9 +107,9 @@ func TestTheFilterRefusesWhatIsBannedAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestArgumentsDecideWhereTheyCan(t *testing.T) {
+func TestFilterChecksArguments(t *testing.T) {
 	t.Parallel()
-	a := invented()
+	a := fakeArchitecture()
 	program := buildFilter(a)
 	const high = 0xabcd << 32 // upper 32 bits, which the kernel ignores
 	for _, c := range []struct {
@@ -173,13 +173,13 @@ func TestArgumentsDecideWhereTheyCan(t *testing.T) {
 		if c.refused {
 			want = retErrno | ePERM
 		}
-		if got := judge(t, program, call{a.calls[c.call], a.auditArch, c.args}); got != want {
+		if got := runFilter(t, program, filterInput{a.calls[c.call], a.auditArch, c.args}); got != want {
 			t.Errorf("%s%#x: %#x instead of %#x", c.call, c.args, got, want)
 		}
 	}
 }
 
-func TestWhatIsForbiddenCanBeRead(t *testing.T) {
+func TestDescribeBlockedCalls(t *testing.T) {
 	t.Parallel()
 	names := DescribeBlockedCalls()
 	if !slices.IsSorted(names) || len(names) != len(blockedCalls()) {

@@ -16,7 +16,7 @@ import (
 	"testing"
 )
 
-func TestReadersSeeTheOldContentOrTheNewNeverAPart(t *testing.T) {
+func TestWriteFileIsAtomicForReaders(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
@@ -60,7 +60,7 @@ func TestReadersSeeTheOldContentOrTheNewNeverAPart(t *testing.T) {
 }
 
 // TestConcurrentWriteFileLeavesOneCompleteFile lets several goroutines replace one file: the content of one writer remains.
-func TestManyWritersLeaveOneWholeFile(t *testing.T) {
+func TestConcurrentWriteFileLeavesOneCompleteFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
@@ -85,7 +85,7 @@ func TestManyWritersLeaveOneWholeFile(t *testing.T) {
 	}
 }
 
-func TestWriteFileSetsTheModeWhateverTheUmaskAndReplacesWhatIsThere(t *testing.T) {
+func TestWriteFileSetsModeAndReplacesName(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for _, perm := range []fs.FileMode{0o600, 0o644, 0o666, 0o777, 0o400} {
@@ -119,7 +119,7 @@ func TestWriteFileSetsTheModeWhateverTheUmaskAndReplacesWhatIsThere(t *testing.T
 	}
 }
 
-func TestWriteFileThatFailsLeavesNothing(t *testing.T) {
+func TestFailedWriteFileLeavesNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	full := mkdir(t, dir, "full")
@@ -140,7 +140,7 @@ func TestWriteFileThatFailsLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestCreateRunsPrepareBeforeAnybodyCanSeeTheFile(t *testing.T) {
+func TestCreateRunsPrepareBeforeFileIsVisible(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
@@ -158,7 +158,7 @@ func TestCreateRunsPrepareBeforeAnybodyCanSeeTheFile(t *testing.T) {
 		return nil
 	}, func(*os.File) error { steps = append(steps, "two"); return nil })
 	must(t, err)
-	if fi, err := f.Stat(); err != nil || !os.SameFile(fi, must2(t)(os.Stat(path))) {
+	if fi, err := f.Stat(); err != nil || !os.SameFile(fi, mustStat(t)(os.Stat(path))) {
 		t.Error("the returned file is not the one at path")
 	}
 	must(t, f.Close())
@@ -174,11 +174,11 @@ func TestCreateRunsPrepareBeforeAnybodyCanSeeTheFile(t *testing.T) {
 	}
 }
 
-func must2(t *testing.T) func(fs.FileInfo, error) fs.FileInfo {
+func mustStat(t *testing.T) func(fs.FileInfo, error) fs.FileInfo {
 	return func(fi fs.FileInfo, err error) fs.FileInfo { t.Helper(); must(t, err); return fi }
 }
 
-func TestReadFileReadsOnlyRegularFilesOfAnExpectedSize(t *testing.T) {
+func TestReadFileRefusesNonRegularAndLargeFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	write(t, "12345", dir, "file")
@@ -219,7 +219,7 @@ func TestMkdirIsExclusive(t *testing.T) {
 	}
 }
 
-func TestRemoveTakesOneNameAwayOrNothing(t *testing.T) {
+func TestRemove(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for range 2 {
@@ -237,7 +237,7 @@ func TestRemoveTakesOneNameAwayOrNothing(t *testing.T) {
 	}
 }
 
-func TestSyncReportsWhatIsNotThere(t *testing.T) {
+func TestSyncReportsMissingFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := write(t, "x", dir, "file")
@@ -249,7 +249,7 @@ func TestSyncReportsWhatIsNotThere(t *testing.T) {
 	}
 }
 
-func TestRemoveTreeRemovesWhatAProgramMadeReadOnly(t *testing.T) {
+func TestRemoveTreeRemovesReadOnlyDirectories(t *testing.T) {
 	t.Parallel()
 	if !unprivileged(t) {
 		return
@@ -297,7 +297,7 @@ func TestRemoveTreeRemovesWhatAProgramMadeReadOnly(t *testing.T) {
 	}
 }
 
-func TestRemoveTreeFollowsNoSymlinkOut(t *testing.T) {
+func TestRemoveTreeFollowsNoSymlink(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	outside := mkdir(t, root, "outside")
@@ -322,7 +322,7 @@ func TestRemoveTreeFollowsNoSymlinkOut(t *testing.T) {
 }
 
 // TestRemoveTreeRemovesTreeDeeperThanPathMax: a program that calls mkdir and chdir in a loop makes such a tree.
-func TestRemoveTreeRemovesATreeTooDeepToName(t *testing.T) {
+func TestRemoveTreeRemovesTreeDeeperThanPathMax(t *testing.T) {
 	t.Parallel()
 	if !unprivileged(t) {
 		return
@@ -346,7 +346,7 @@ func TestRemoveTreeRemovesATreeTooDeepToName(t *testing.T) {
 	}
 }
 
-func TestMakeReachableGivesTheOwnerBackWhatHeTookFromHimself(t *testing.T) {
+func TestRestoreOwnerPermissions(t *testing.T) {
 	t.Parallel()
 	if !unprivileged(t) {
 		return
@@ -394,7 +394,7 @@ func TestMakeReachableGivesTheOwnerBackWhatHeTookFromHimself(t *testing.T) {
 
 // TestRestoreOwnerPermissionsStaysInsideDuringSwaps replaces directories by symlinks out of the tree while permissions are
 // restored.
-func TestMakeReachableNeverReachesOutsideHoweverFastSomebodySwaps(t *testing.T) {
+func TestRestoreOwnerPermissionsStaysInsideDuringSwaps(t *testing.T) {
 	t.Parallel()
 	if !unprivileged(t) {
 		return
@@ -439,7 +439,7 @@ func TestMakeReachableNeverReachesOutsideHoweverFastSomebodySwaps(t *testing.T) 
 	_ = os.Chmod(real, 0o700)
 }
 
-func TestRemoveAwayLeavesNothingAndFollowsNoSymlink(t *testing.T) {
+func TestRemoveAtomicallyFollowsNoSymlink(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	precious := write(t, "mine", dir, "outside", "precious")
@@ -460,7 +460,7 @@ func TestRemoveAwayLeavesNothingAndFollowsNoSymlink(t *testing.T) {
 	}
 }
 
-func TestTempsAreWhatIsNotThereYet(t *testing.T) {
+func TestListTemps(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	write(t, "x", dir, "file")

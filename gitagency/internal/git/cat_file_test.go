@@ -10,7 +10,7 @@ import (
 )
 
 // Lookup must answer many long names in order. Writer and reader must not block each other on a full pipe.
-func TestManyObjectsAreAskedForAtOnce(t *testing.T) {
+func TestCatFileLookupAnswersManyNames(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := OpenRepo(l)
@@ -36,7 +36,7 @@ func TestManyObjectsAreAskedForAtOnce(t *testing.T) {
 }
 
 // A cancelled QueryEach must return the cause of the cancellation, not an error about the next answer of git.
-func TestWhoIsToldToEndIsNotToldOfTheObjects(t *testing.T) {
+func TestQueryEachReturnsCancellationCause(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	catFile, err := OpenRepo(l).OpenCatFile(t.Context())

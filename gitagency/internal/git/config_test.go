@@ -10,7 +10,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 )
 
-func TestOpenReadsTheSettingsOfEveryScope(t *testing.T) {
+func TestOpenReadsSettingsOfEveryScope(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	l.ConfigureGlobal("agency.lines", "one\ntwo = \"three\" # four")
@@ -46,7 +46,7 @@ func TestOpenReadsTheSettingsOfEveryScope(t *testing.T) {
 	}
 }
 
-func TestSettingsOfAWorktreeHaveThatScope(t *testing.T) {
+func TestOpenReadsWorktreeScopeSettings(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	linked := filepath.Join(gittest.TempDir(t), "linked")
@@ -61,7 +61,7 @@ func TestSettingsOfAWorktreeHaveThatScope(t *testing.T) {
 	}
 }
 
-func TestACommandIsTakenOnlyFromWhereARepositoryCannotReach(t *testing.T) {
+func TestLastTrustedIgnoresRepositoryScopes(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	l.ConfigureGlobal("agency.mine.command", "global")
@@ -80,7 +80,7 @@ func TestACommandIsTakenOnlyFromWhereARepositoryCannotReach(t *testing.T) {
 	}
 }
 
-func TestExpiriesAreReadAsGitReadsThem(t *testing.T) {
+func TestParseExpiryAgreesWithGit(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	now := time.Now()

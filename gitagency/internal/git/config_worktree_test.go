@@ -10,7 +10,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 )
 
-func TestWhatIsSetInAWorktreeIsWhatGitSaysThere(t *testing.T) {
+func TestWithWorktreeConfigAgreesWithGit(t *testing.T) {
 	t.Parallel()
 	ForEveryWorktreeSetting(t, func(t *testing.T, o *gittest.Worktrees, repo *Repo, trusted bool) {
 		for tree, gitDir := range map[string]string{o.One: o.GitDirOfOne, o.Other: filepath.Join(o.Root, ".git/worktrees/other"), o.Root: filepath.Join(o.Root, ".git")} {
@@ -28,7 +28,7 @@ func TestWhatIsSetInAWorktreeIsWhatGitSaysThere(t *testing.T) {
 
 // WithWorktreeConfig must not run git when nothing in the configuration can differ between worktrees. The common case
 // is an include for every repository below a directory.
-func TestWorktreesThatCannotDifferAreNotAskedAbout(t *testing.T) {
+func TestWithWorktreeConfigSkipsGitWhenSettingsCannotDiffer(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name    string
@@ -62,7 +62,7 @@ func TestWorktreesThatCannotDifferAreNotAskedAbout(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			o := gittest.NewWorktrees(t, tt.set)
-			repo := OpenRepo(o.Lab)
+			repo := OpenRepo(o.Fixture)
 			there, err := repo.WithWorktreeConfig(t.Context(), o.GitDirOfOne, true)
 			o.Must(err)
 			if queried := there != repo; queried != tt.queried {

@@ -11,7 +11,7 @@ import (
 
 // discoverByTrace must find the same repository as discoverByQueries or none, and it must find the common kinds of
 // repository.
-func TestOneGitTellsWhatThreeWouldOrNothing(t *testing.T) {
+func TestDiscoverByTraceAgreesWithQueries(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	root := gittest.TempDir(t)

@@ -8,7 +8,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 )
 
-func TestScrubKeepsHowGitIsConfiguredAndDropsWhatAHookOrAliasLeft(t *testing.T) {
+func TestScrubEnvKeepsConfigurationAndDropsHookVariables(t *testing.T) {
 	t.Parallel()
 	kept := []string{
 		"PATH=/bin", "HOME=/home/me", "LANG=de_DE.UTF-8", "EMPTY=", "GITHUB_TOKEN=x", "NO_EQUALS_SIGN", "MY_GIT_DIR=/x",
@@ -44,7 +44,7 @@ func TestScrubKeepsHowGitIsConfiguredAndDropsWhatAHookOrAliasLeft(t *testing.T) 
 }
 
 // scrubEnv must drop every variable that the installed git, whatever its version, lists as local to a repository.
-func TestScrubDropsEveryVariableGitCallsLocal(t *testing.T) {
+func TestScrubEnvDropsEveryRepositoryLocalVariable(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	for name := range strings.FieldsSeq(l.Git("rev-parse", "--local-env-vars")) {
@@ -58,7 +58,7 @@ func TestScrubDropsEveryVariableGitCallsLocal(t *testing.T) {
 }
 
 // A trace to an absolute path must not mix with the output of git: /dev/stdout is the pipe that we read.
-func TestATraceOnStandardOutputDoesNotEndUpInAnswers(t *testing.T) {
+func TestTraceToStandardOutputStaysOutOfGitOutput(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo, err := Open(t.Context(), l.Root, append(l.Env, "GIT_TRACE=/dev/stdout"))

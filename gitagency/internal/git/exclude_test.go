@@ -9,7 +9,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 )
 
-func TestExcludeAddsItsLineOnceAndTakesItBackByteForByte(t *testing.T) {
+func TestAddExcludeIsUndoneByteForByte(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ before, after string }{
 		"empty":                     {"", "/.agency/\n"},
@@ -63,7 +63,7 @@ func TestExcludeAddsItsLineOnceAndTakesItBackByteForByte(t *testing.T) {
 	}
 }
 
-func TestExcludeMakesTheFileAndTakesItAway(t *testing.T) {
+func TestAddExcludeCreatesFileAndUndoRemovesIt(t *testing.T) {
 	t.Parallel()
 	for _, remove := range []string{".git/info/exclude", ".git/info"} {
 		l := gittest.New(t)
@@ -82,7 +82,7 @@ func TestExcludeMakesTheFileAndTakesItAway(t *testing.T) {
 	}
 }
 
-func TestExcludeWritesThroughASymlink(t *testing.T) {
+func TestAddExcludeWritesThroughSymlink(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := OpenRepo(l)
@@ -104,7 +104,7 @@ func TestExcludeWritesThroughASymlink(t *testing.T) {
 	}
 }
 
-func TestExcludeDoesNotTakeBackWhatSomebodyChangedSince(t *testing.T) {
+func TestAddExcludeUndoKeepsLaterChanges(t *testing.T) {
 	t.Parallel()
 	for name, now := range map[string]string{"added": "# mine\n/.agency/\nmore\n", "removed": "# mine\n", "emptied": "", "one byte changed": "# mine\n/.agency/ \n"} {
 		l := gittest.New(t)
@@ -128,7 +128,7 @@ func TestExcludeDoesNotTakeBackWhatSomebodyChangedSince(t *testing.T) {
 	}
 }
 
-func TestExcludeServesEveryWorktree(t *testing.T) {
+func TestAddExcludeAppliesToEveryWorktree(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	linked := filepath.Join(gittest.TempDir(t), "linked")
@@ -145,7 +145,7 @@ func TestExcludeServesEveryWorktree(t *testing.T) {
 	}
 }
 
-func TestExcludeLeavesNoFileBehindWhenItFails(t *testing.T) {
+func TestFailedAddExcludeLeavesNoFile(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := OpenRepo(l)
@@ -160,7 +160,7 @@ func TestExcludeLeavesNoFileBehindWhenItFails(t *testing.T) {
 }
 
 // AddExclude must keep a symlink whose target does not exist: the target may be on a disk that is not mounted.
-func TestExcludeKeepsASymlinkThatLeadsNowhereYet(t *testing.T) {
+func TestAddExcludeKeepsDanglingSymlink(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := OpenRepo(l)
@@ -182,7 +182,7 @@ func TestExcludeKeepsASymlinkThatLeadsNowhereYet(t *testing.T) {
 	}
 }
 
-func TestUnexcludeTakesALineBackWithoutHavingBeenThere(t *testing.T) {
+func TestRemoveExcludeRestoresRecordedState(t *testing.T) {
 	t.Parallel()
 	const line = "/.agency/"
 	for name, c := range map[string]struct {
@@ -220,7 +220,7 @@ func TestUnexcludeTakesALineBackWithoutHavingBeenThere(t *testing.T) {
 	}
 }
 
-func TestUnexcludeLeavesWhatSomebodyAddedSince(t *testing.T) {
+func TestRemoveExcludeKeepsLaterChanges(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := OpenRepo(l)

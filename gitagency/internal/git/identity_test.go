@@ -15,7 +15,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 )
 
-func TestWhoACommitIsByIsWhatGitSays(t *testing.T) {
+func TestSignatureWithoutGitAgreesWithGit(t *testing.T) {
 	t.Parallel()
 	repo := OpenRepo(gittest.New(t))
 	// Names that git uses unchanged must not need git. Git may clean up or refuse all others.
@@ -53,7 +53,7 @@ func TestWhoACommitIsByIsWhatGitSays(t *testing.T) {
 				if !ok {
 					continue
 				}
-				r.Env = append(r.Env[:len(r.Env):len(r.Env)], configured(env)...)
+				r.Env = append(r.Env[:len(r.Env):len(r.Env)], settingsEnv(env)...)
 				want, err := r.signatureByGit(t.Context(), who, role)
 				if err != nil || want != got {
 					t.Errorf("%s, %q in %s: %+v; git has %+v, %v", role, name, in, got, want, err)
@@ -64,7 +64,7 @@ func TestWhoACommitIsByIsWhatGitSays(t *testing.T) {
 }
 
 // The identity from configuration files, also of a worktree, must be that of git var, and missing where git var fails.
-func TestWhoACommitIsByIsWhatGitSaysOfFiles(t *testing.T) {
+func TestSignatureFromConfigFilesAgreesWithGit(t *testing.T) {
 	t.Parallel()
 	const person = "[user]\n\tname = U\n\temail = u@x\n"
 	now := time.Unix(1_700_000_000, 0).UTC()
@@ -131,7 +131,7 @@ func TestWhoACommitIsByIsWhatGitSaysOfFiles(t *testing.T) {
 }
 
 // settingsEnv returns the environment variables that pass "key=value" settings to git.
-func configured(settings []string) []string {
+func settingsEnv(settings []string) []string {
 	env := []string{fmt.Sprintf("GIT_CONFIG_COUNT=%d", len(settings))}
 	for i, s := range settings {
 		key, value, _ := strings.Cut(s, "=")

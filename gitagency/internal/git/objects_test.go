@@ -12,7 +12,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 )
 
-func TestLookupAnswersEveryQuestionInOrder(t *testing.T) {
+func TestLookupAnswersEveryNameInOrder(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	l.Write("sp ace", "s\n")
@@ -81,7 +81,7 @@ func TestLookupAnswersEveryQuestionInOrder(t *testing.T) {
 	}
 }
 
-func TestLookupTakesAnAmbiguousNameForMissing(t *testing.T) {
+func TestLookupReportsAmbiguousNameAsMissing(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	seen := map[string]string{}
@@ -104,7 +104,7 @@ func TestLookupTakesAnAmbiguousNameForMissing(t *testing.T) {
 	}
 }
 
-func TestLookupRefusesNamesThatWouldBeSeveralQuestions(t *testing.T) {
+func TestLookupRefusesNamesWithNewlineOrNUL(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := OpenRepo(l)
@@ -182,7 +182,7 @@ func TestResolveCommit(t *testing.T) {
 	}
 }
 
-func TestAnUnbornHeadIsNoCommitButHasABranch(t *testing.T) {
+func TestUnbornHeadHasBranchButNoCommit(t *testing.T) {
 	t.Parallel()
 	l := gittest.NewEmpty(t)
 	l.Git("init", "-q", "-b", "topic/x", ".")
@@ -195,7 +195,7 @@ func TestAnUnbornHeadIsNoCommitButHasABranch(t *testing.T) {
 	}
 }
 
-func TestHeadBranchIsThatOfTheWorktreeTheCallerStandsIn(t *testing.T) {
+func TestHeadBranchBelongsToCurrentWorktree(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	linked := filepath.Join(gittest.TempDir(t), "linked")
@@ -230,7 +230,7 @@ func TestIsAncestor(t *testing.T) {
 	}
 }
 
-func TestResolveCommitAnswersWithAnObjectIDOrNot(t *testing.T) {
+func TestResolveCommitRefusesExclusion(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := OpenRepo(l)
@@ -240,7 +240,7 @@ func TestResolveCommitAnswersWithAnObjectIDOrNot(t *testing.T) {
 }
 
 // ResolveCommit must accept ":/<text>", which gitrevisions(7) lists as a commit-ish.
-func TestResolveCommitFindsACommitByItsMessage(t *testing.T) {
+func TestResolveCommitFindsCommitByMessage(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := OpenRepo(l)
@@ -249,7 +249,7 @@ func TestResolveCommitFindsACommitByItsMessage(t *testing.T) {
 	}
 }
 
-func TestCommittedAtKnowsCommitsAndNothingElse(t *testing.T) {
+func TestCommitTimesOmitsOtherObjects(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	l.Env = append(l.Env, "GIT_COMMITTER_DATE=2020-02-02T02:02:02Z")
@@ -271,7 +271,7 @@ func TestCommittedAtKnowsCommitsAndNothingElse(t *testing.T) {
 }
 
 // Lookup must ignore replace refs: with one, a process that can write refs could make new commits look like old ones.
-func TestLookupSeesWhatIsThereAndNotWhatIsToStandForIt(t *testing.T) {
+func TestLookupIgnoresReplaceRefs(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := OpenRepo(l)

@@ -12,7 +12,7 @@ import (
 
 // OpenWithoutGit must find the same repository and settings as Open or none, and it must find the common kinds of
 // repository.
-func TestWhatIsFoundWithoutGitIsWhatGitFinds(t *testing.T) {
+func TestOpenWithoutGitAgreesWithOpen(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	root := gittest.TempDir(t)
@@ -150,7 +150,7 @@ func TestWhatIsFoundWithoutGitIsWhatGitFinds(t *testing.T) {
 	}
 }
 
-func TestOthersRepositoriesAreLeftToGit(t *testing.T) {
+func TestOpenWithoutGitRefusesForeignOwner(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("skipped: only root can give a directory away")

@@ -11,7 +11,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 )
 
-func TestCreateRefMakesOnlyWhatIsNotThere(t *testing.T) {
+func TestCreateRefRefusesExistingRef(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	older, newer := l.TwoCommits()
@@ -54,7 +54,7 @@ func TestCreateRefMakesOnlyWhatIsNotThere(t *testing.T) {
 	}
 }
 
-func TestOfManyWhoCreateARefOneDoes(t *testing.T) {
+func TestConcurrentCreateRefSucceedsOnce(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	older, newer := l.TwoCommits()
@@ -74,7 +74,7 @@ func TestOfManyWhoCreateARefOneDoes(t *testing.T) {
 	}
 }
 
-func TestMoveRefMovesOnlyFromWhereItWasSaidToBe(t *testing.T) {
+func TestMoveRefChecksOldValue(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	older, newer := l.TwoCommits()
@@ -99,7 +99,7 @@ func TestMoveRefMovesOnlyFromWhereItWasSaidToBe(t *testing.T) {
 	}
 }
 
-func TestDeleteRefDeletesOnlyWhatIsWhereItWasSaidToBe(t *testing.T) {
+func TestDeleteRefChecksOldValue(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	older, newer := l.TwoCommits()
@@ -126,7 +126,7 @@ func TestDeleteRefDeletesOnlyWhatIsWhereItWasSaidToBe(t *testing.T) {
 }
 
 // MoveRef and DeleteRef must not follow a symbolic ref: a sandbox can make its branch a symbolic ref to main.
-func TestASymbolicRefIsMovedAndDeletedItselfAndNotWhatItLeadsTo(t *testing.T) {
+func TestMoveAndDeleteDoNotFollowSymbolicRef(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	older, newer := l.TwoCommits()
@@ -144,7 +144,7 @@ func TestASymbolicRefIsMovedAndDeletedItselfAndNotWhatItLeadsTo(t *testing.T) {
 	}
 }
 
-func TestSweepRefRemovesWhatAKilledGitLeft(t *testing.T) {
+func TestRemoveRefLeftoversOfKilledGit(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	older, newer := l.TwoCommits()
@@ -189,7 +189,7 @@ func TestSweepRefRemovesWhatAKilledGitLeft(t *testing.T) {
 	}
 }
 
-func TestRefPathIsWhereGitKeepsALooseRef(t *testing.T) {
+func TestRefPathIsPathOfLooseRef(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	linked := filepath.Join(gittest.TempDir(t), "linked")
@@ -204,7 +204,7 @@ func TestRefPathIsWhereGitKeepsALooseRef(t *testing.T) {
 // DeleteRef must not report success for a broken ref that it leaves. A power cut can leave an empty ref file, a damaged
 // repository a ref to a missing object. Both count as existing: git refuses to create the ref, and warns of it on every
 // command.
-func TestDeleteRefDoesNotTakeABrokenRefForNone(t *testing.T) {
+func TestDeleteRefReportsBrokenRef(t *testing.T) {
 	t.Parallel()
 	for name, content := range map[string]string{
 		"an empty file":    "",
@@ -231,7 +231,7 @@ func TestDeleteRefDoesNotTakeABrokenRefForNone(t *testing.T) {
 }
 
 // RemoveRefLeftovers must succeed where a branch has the name of the ref's directory, so that the ref cannot exist.
-func TestSweepRefOfARefThatCannotExistIsFine(t *testing.T) {
+func TestRemoveRefLeftoversBelowExistingBranch(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := OpenRepo(l)
@@ -244,7 +244,7 @@ func TestSweepRefOfARefThatCannotExistIsFine(t *testing.T) {
 	}
 }
 
-func TestRefsListsWhatIsBelowAPrefixAndNothingElse(t *testing.T) {
+func TestRefsListsRefsBelowPrefixes(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	older, newer := l.TwoCommits()
@@ -274,7 +274,7 @@ func TestRefsListsWhatIsBelowAPrefixAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestRemoveRefTakesTheRefItsLogAndWhatAKilledGitLeftOfThem(t *testing.T) {
+func TestDeleteOwnedRefRemovesRefReflogAndLock(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	older, newer := l.TwoCommits()
@@ -294,7 +294,7 @@ func TestRemoveRefTakesTheRefItsLogAndWhatAKilledGitLeftOfThem(t *testing.T) {
 	l.Must(repo.DeleteOwnedRef(t.Context(), ref, older)) // a second deletion is no error
 }
 
-func TestRefScrapsAreOfRefsThatAreNotThere(t *testing.T) {
+func TestRefLeftoversListsFilesOfMissingRefs(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := OpenRepo(l)
@@ -325,7 +325,7 @@ func TestRefScrapsAreOfRefsThatAreNotThere(t *testing.T) {
 	}
 }
 
-func TestRefsBelowAPrefixGoTogetherOrNotAtAll(t *testing.T) {
+func TestDeleteOwnedRefsDeletesAllOrNone(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := OpenRepo(l)
@@ -374,7 +374,7 @@ func TestRefsBelowAPrefixGoTogetherOrNotAtAll(t *testing.T) {
 	l.Must(repo.DeleteOwnedRefs(t.Context(), prefix, nil)) // a second deletion is no error
 }
 
-func TestTipIsWhereGitSaysTheRefIs(t *testing.T) {
+func TestTipAgreesWithGit(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := OpenRepo(l)

@@ -14,7 +14,7 @@ import (
 )
 
 // SpecOf returns the specification for capturing a registered worktree, which omits .agency.
-func SpecOf(l *gittest.Lab, w Registration) WorktreeSpec {
+func SpecOf(l *gittest.Fixture, w Registration) WorktreeSpec {
 	return WorktreeSpec{
 		Name: w.Name, Dir: w.Tree, Branch: w.Branch, Omit: ".agency",
 		Message: "captured", Author: object.Identity{Name: "tool", Email: "tool@localhost"},
@@ -22,7 +22,7 @@ func SpecOf(l *gittest.Lab, w Registration) WorktreeSpec {
 }
 
 // RequireEmptyAgencyDir fails the test if files are left in the agency directory of the repository.
-func RequireEmptyAgencyDir(l *gittest.Lab, repo *Repo) {
+func RequireEmptyAgencyDir(l *gittest.Fixture, repo *Repo) {
 	l.T.Helper()
 	left, err := filepath.Glob(filepath.Join(repo.CommonDir, "agency", "*"))
 	l.Must(err)
@@ -32,10 +32,10 @@ func RequireEmptyAgencyDir(l *gittest.Lab, repo *Repo) {
 }
 
 // OpenRepo opens the repository of the fixture from its main worktree.
-func OpenRepo(l *gittest.Lab) *Repo { l.T.Helper(); return OpenRepoIn(l, l.Root) }
+func OpenRepo(l *gittest.Fixture) *Repo { l.T.Helper(); return OpenRepoIn(l, l.Root) }
 
 // OpenRepoIn opens the repository around dir, with env added to the environment of the fixture.
-func OpenRepoIn(l *gittest.Lab, dir string, env ...string) *Repo {
+func OpenRepoIn(l *gittest.Fixture, dir string, env ...string) *Repo {
 	l.T.Helper()
 	repo, err := Open(l.T.Context(), dir, slices.Concat(l.Env, env))
 	l.Must(err)
@@ -44,7 +44,7 @@ func OpenRepoIn(l *gittest.Lab, dir string, env ...string) *Repo {
 
 // RegisterWorktree creates a branch at HEAD and registers a linked worktree for it in the directory tree. No files are
 // checked out.
-func RegisterWorktree(l *gittest.Lab, repo *Repo, name, tree string) Registration {
+func RegisterWorktree(l *gittest.Fixture, repo *Repo, name, tree string) Registration {
 	l.T.Helper()
 	w := Registration{Name: name, Tree: tree, Branch: "refs/heads/agency/sandbox-" + name, Link: filepath.Join(l.T.TempDir(), name)}
 	l.Must(repo.CreateRef(l.T.Context(), w.Branch, l.Git("rev-parse", "HEAD"), "test"))
@@ -54,14 +54,14 @@ func RegisterWorktree(l *gittest.Lab, repo *Repo, name, tree string) Registratio
 }
 
 // AddSandbox registers and checks out a linked worktree for a sandbox.
-func AddSandbox(l *gittest.Lab, repo *Repo) Registration {
+func AddSandbox(l *gittest.Fixture, repo *Repo) Registration {
 	l.T.Helper()
 	w := RegisterWorktree(l, repo, gittest.SandboxName, filepath.Join(gittest.TempDir(l.T), "tree"))
 	l.Must(repo.CheckoutWorktree(l.T.Context(), w, l.Git("rev-parse", "HEAD")))
 	return w
 }
 
-func TestOpenFindsTheRepositoryGitWouldUse(t *testing.T) {
+func TestOpenFindsSameRepositoryAsGit(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	other := gittest.New(t)
@@ -129,7 +129,7 @@ func TestOpenFindsTheRepositoryGitWouldUse(t *testing.T) {
 	}
 }
 
-func TestOpenWithoutARepositoryIsThatErrorInGitsOwnWords(t *testing.T) {
+func TestOpenOutsideRepositoryReturnsNoRepositoryError(t *testing.T) {
 	t.Parallel()
 	l := gittest.NewEmpty(t)
 	for name, env := range map[string][]string{
@@ -153,7 +153,7 @@ func TestOpenWithoutARepositoryIsThatErrorInGitsOwnWords(t *testing.T) {
 	}
 }
 
-func TestOpenRefusesARepositoryWhosePathNoRecordCanHold(t *testing.T) {
+func TestOpenRefusesNonUTF8Path(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	dir := filepath.Join(gittest.TempDir(t), "non\xffutf8")
@@ -164,7 +164,7 @@ func TestOpenRefusesARepositoryWhosePathNoRecordCanHold(t *testing.T) {
 	}
 }
 
-func TestOpenPassesOnThatTheRepositoryIsSomebodyElses(t *testing.T) {
+func TestOpenReportsDubiousOwnership(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("skipped: only root can give a directory away")
@@ -178,7 +178,7 @@ func TestOpenPassesOnThatTheRepositoryIsSomebodyElses(t *testing.T) {
 	}
 }
 
-func TestOpenEndsWhenItIsCancelled(t *testing.T) {
+func TestOpenReturnsCancellationCause(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -189,7 +189,7 @@ func TestOpenEndsWhenItIsCancelled(t *testing.T) {
 	}
 }
 
-func TestErrorsSpeakInGitsWordsWithoutItsPrefixes(t *testing.T) {
+func TestErrorQuotesGitWithoutPrefixes(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ stderr, want string }{
 		{"", "git add: exit status 128"},
@@ -208,7 +208,7 @@ func TestErrorsSpeakInGitsWordsWithoutItsPrefixes(t *testing.T) {
 
 // RequireClean fails the test if the worktree differs from the commit of its branch, by git status, by diff-files and
 // by the content of each file. Git gets no optional locks: it must not refresh the index that is checked.
-func RequireClean(l *gittest.Lab, w Registration) {
+func RequireClean(l *gittest.Fixture, w Registration) {
 	l.T.Helper()
 	if status := l.GitIn(w.Tree, "--no-optional-locks", "status", "--porcelain", "--ignored"); status != "" {
 		l.T.Errorf("status: %q", status)

@@ -13,18 +13,18 @@ import (
 )
 
 // Promise: the next command removes the temporary directories of killed processes, and none that is in use.
-func TestTemporaryDirectoriesOfTheKilledGoWithTheNext(t *testing.T) {
+func TestMakeTempDirRemovesDirectoriesOfKilledProcesses(t *testing.T) {
 	t.Parallel()
 	system, elsewhere := t.TempDir(), t.TempDir()
-	l := &gittest.Lab{T: t}
+	l := &gittest.Fixture{T: t}
 	l.WriteIn(elsewhere, "precious", "x")
-	live, abandoned := temporaryDirectory(t, system), temporaryDirectory(t, system)
+	live, abandoned := mustMakeTempDir(t, system), mustMakeTempDir(t, system)
 	l.WriteIn(live.Path, "deep/in/use", "x")
 	l.WriteIn(abandoned.Path, "deep/left", "x")
 	l.Must(abandoned.lockFile.Close()) // the only effect of a kill: the lock is released
 	l.Must(os.Symlink(elsewhere, filepath.Join(filepath.Dir(abandoned.Path), "git-agency-link")))
 
-	next := temporaryDirectory(t, system)
+	next := mustMakeTempDir(t, system)
 	if _, err := os.Lstat(abandoned.Path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the directory of the killed process is left: %v", err)
 	}
@@ -41,7 +41,7 @@ func TestTemporaryDirectoriesOfTheKilledGoWithTheNext(t *testing.T) {
 }
 
 // Promise: in a shared temporary directory, no directory that another user could have created or changed is used.
-func TestATemporaryDirectoryIsMadeBesideWhatOthersHavePutInItsPlace(t *testing.T) {
+func TestMakeTempDirAvoidsUntrustedParent(t *testing.T) {
 	t.Parallel()
 	name := fmt.Sprintf("git-agency-%d", os.Geteuid())
 	for what, put := range map[string]func(system, elsewhere string) error{
@@ -60,14 +60,14 @@ func TestATemporaryDirectoryIsMadeBesideWhatOthersHavePutInItsPlace(t *testing.T
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			system, elsewhere := t.TempDir(), t.TempDir()
-			l := &gittest.Lab{T: t}
+			l := &gittest.Fixture{T: t}
 			l.Must(put(system, elsewhere))
 			planted := filepath.Join(system, name, "git-agency-1")
 			if fi, err := os.Stat(filepath.Join(system, name)); err == nil && fi.IsDir() {
 				l.Must(os.Mkdir(planted, 0o700)) // without a lock, so that it looks abandoned
 			}
 			_, before := os.Lstat(planted)
-			made := temporaryDirectory(t, system)
+			made := mustMakeTempDir(t, system)
 			if filepath.Dir(made.Path) != system {
 				t.Errorf("created %s", made.Path)
 			}
@@ -82,7 +82,7 @@ func TestATemporaryDirectoryIsMadeBesideWhatOthersHavePutInItsPlace(t *testing.T
 	}
 }
 
-func TestManyHaveTemporaryDirectoriesAtTheSameTime(t *testing.T) {
+func TestConcurrentTempDirs(t *testing.T) {
 	t.Parallel()
 	system := t.TempDir()
 	var all sync.WaitGroup
@@ -108,7 +108,7 @@ func TestManyHaveTemporaryDirectoriesAtTheSameTime(t *testing.T) {
 }
 
 // mustMakeTempDir creates a temporary directory below system, which stands for os.TempDir.
-func temporaryDirectory(t *testing.T, system string) *OwnedTempDir {
+func mustMakeTempDir(t *testing.T, system string) *OwnedTempDir {
 	t.Helper()
 	made, err := makeTempDirIn(system)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestParseVersionReadsWhatVendorsWrite(t *testing.T) {
+func TestParseVersionReadsVendorVersions(t *testing.T) {
 	t.Parallel()
 	for s, want := range map[string]Version{
 		"git version 2.39.5\n":                  {2, 39, 5},

@@ -10,7 +10,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 )
 
-func TestAnAddedWorktreeIsCleanAndCalledAsAsked(t *testing.T) {
+func TestAddedWorktreeIsCleanUnderGivenName(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"tree", "sp ace", "new\nline", "trailing\n", "é", "-dash", "q'uote\"", "*", ".dot", "deep/er/tree"} {
 		t.Run(name, func(t *testing.T) {
@@ -51,32 +51,32 @@ func TestAnAddedWorktreeIsCleanAndCalledAsAsked(t *testing.T) {
 	}
 }
 
-func TestAWorktreeCanBeAddedFromAnywhere(t *testing.T) {
+func TestAddWorktreeFromAnyRepositoryLayout(t *testing.T) {
 	t.Parallel()
-	for name, arrange := range map[string]func(l *gittest.Lab) string{
-		"a bare repository": func(l *gittest.Lab) string {
+	for name, arrange := range map[string]func(l *gittest.Fixture) string{
+		"a bare repository": func(l *gittest.Fixture) string {
 			bare := filepath.Join(gittest.TempDir(l.T), "bare.git")
 			l.Git("clone", "-q", "--bare", ".", bare)
 			return bare
 		},
-		"a linked worktree": func(l *gittest.Lab) string {
+		"a linked worktree": func(l *gittest.Fixture) string {
 			linked := filepath.Join(gittest.TempDir(l.T), "linked")
 			l.Git("worktree", "add", "-q", "--detach", linked)
 			return linked
 		},
-		"a submodule": func(l *gittest.Lab) string {
+		"a submodule": func(l *gittest.Fixture) string {
 			super := filepath.Join(gittest.TempDir(l.T), "super")
 			l.Must(os.Mkdir(super, 0o755))
 			l.GitIn(super, "init", "-q")
 			l.GitIn(super, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", l.Root, "sub")
 			return filepath.Join(super, "sub")
 		},
-		"a repository with its git directory elsewhere": func(l *gittest.Lab) string {
+		"a repository with its git directory elsewhere": func(l *gittest.Fixture) string {
 			dir := filepath.Join(gittest.TempDir(l.T), "separate")
 			l.Git("clone", "-q", "--separate-git-dir", dir+".elsewhere", ".", dir)
 			return dir
 		},
-		"a repository with a configuration per worktree": func(l *gittest.Lab) string {
+		"a repository with a configuration per worktree": func(l *gittest.Fixture) string {
 			l.Git("config", "extensions.worktreeConfig", "true")
 			l.Git("config", "--worktree", "core.bare", "false")
 			return l.Root
@@ -98,7 +98,7 @@ func TestAWorktreeCanBeAddedFromAnywhere(t *testing.T) {
 	}
 }
 
-func TestCheckoutRunsTheFiltersTheUserConfigured(t *testing.T) {
+func TestCheckoutWorktreeRunsUserFilters(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	l.ConfigureGlobal("filter.up.smudge", "tr a-z A-Z")
@@ -121,7 +121,7 @@ func TestCheckoutRunsTheFiltersTheUserConfigured(t *testing.T) {
 	}
 }
 
-func TestCheckoutFailsWithARequiredFilter(t *testing.T) {
+func TestCheckoutWorktreeFailsWithRequiredFilter(t *testing.T) {
 	t.Parallel()
 	for _, required := range []string{"true", "false"} {
 		t.Run("required "+required, func(t *testing.T) {
@@ -141,7 +141,7 @@ func TestCheckoutFailsWithARequiredFilter(t *testing.T) {
 	}
 }
 
-func TestAddWorktreeThatFailsLeavesNoLinkAndNoEntry(t *testing.T) {
+func TestFailedAddWorktreeLeavesNoLinkOrEntry(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := OpenRepo(l)
@@ -177,7 +177,7 @@ func TestAddWorktreeThatFailsLeavesNoLinkAndNoEntry(t *testing.T) {
 	}
 }
 
-func TestAddWorktreeNoticesWhenTheNameWasTaken(t *testing.T) {
+func TestAddWorktreeRefusesTakenName(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := OpenRepo(l)

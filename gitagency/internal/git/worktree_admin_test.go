@@ -13,20 +13,20 @@ import (
 
 // adminDirDamages maps the states in which a killed git, a power cut or a user can leave the administrative directory
 // of a worktree to functions that produce them.
-var damages = map[string]func(dir string) error{
+var adminDirDamages = map[string]func(dir string) error{
 	"no damage": func(string) error { return nil },
 	"locked": func(dir string) error {
 		return os.WriteFile(filepath.Join(dir, "locked"), []byte("initializing"), 0o644)
 	},
-	"lock files":         locks,
-	"commondir is empty": empty("commondir"),
-	"commondir is gone":  gone("commondir"),
-	"gitdir is empty":    empty("gitdir"),
-	"gitdir is gone":     gone("gitdir"),
-	"HEAD is empty":      empty("HEAD"),
-	"HEAD is gone":       gone("HEAD"),
+	"lock files":         addLockFiles,
+	"commondir is empty": truncateFile("commondir"),
+	"commondir is gone":  removeFile("commondir"),
+	"gitdir is empty":    truncateFile("gitdir"),
+	"gitdir is gone":     removeFile("gitdir"),
+	"HEAD is empty":      truncateFile("HEAD"),
+	"HEAD is gone":       removeFile("HEAD"),
 	"all are empty": func(dir string) error {
-		return errors.Join(empty("HEAD")(dir), empty("gitdir")(dir), empty("commondir")(dir))
+		return errors.Join(truncateFile("HEAD")(dir), truncateFile("gitdir")(dir), truncateFile("commondir")(dir))
 	},
 	"directory is empty": func(dir string) error { return errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o755)) },
 	"directory is gone":  os.RemoveAll,
@@ -42,26 +42,26 @@ var damages = map[string]func(dir string) error{
 }
 
 // truncateFile returns a function that truncates a file of the directory.
-func empty(name string) func(string) error {
+func truncateFile(name string) func(string) error {
 	return func(dir string) error { return os.Truncate(filepath.Join(dir, name), 0) }
 }
 
 // removeFile returns a function that removes a file of the directory.
-func gone(name string) func(string) error {
+func removeFile(name string) func(string) error {
 	return func(dir string) error { return os.Remove(filepath.Join(dir, name)) }
 }
 
 // addLockFiles creates the lock files that a killed git leaves.
-func locks(dir string) error {
+func addLockFiles(dir string) error {
 	return errors.Join(
 		os.WriteFile(filepath.Join(dir, "HEAD.lock"), nil, 0o644),
 		os.WriteFile(filepath.Join(dir, "index.lock"), nil, 0o644),
 		os.WriteFile(filepath.Join(dir, "ORIG_HEAD.lock"), nil, 0o644))
 }
 
-func TestRemoveAdminMakesGitForgetAnEntryInWhateverState(t *testing.T) {
+func TestRemoveAdminDirRemovesDamagedEntry(t *testing.T) {
 	t.Parallel()
-	for what, damage := range damages {
+	for what, damage := range adminDirDamages {
 		for _, others := range []bool{false, true} {
 			t.Run(what+map[bool]string{true: ", with others"}[others], func(t *testing.T) {
 				t.Parallel()
@@ -105,7 +105,7 @@ func TestRemoveAdminMakesGitForgetAnEntryInWhateverState(t *testing.T) {
 	}
 }
 
-func TestRemoveAdminNeverLeavesTheRepositoryByASymlink(t *testing.T) {
+func TestRemoveAdminDirFollowsNoSymlink(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := OpenRepo(l)
@@ -122,7 +122,7 @@ func TestRemoveAdminNeverLeavesTheRepositoryByASymlink(t *testing.T) {
 	RequireEmptyAgencyDir(l, repo)
 }
 
-func TestReadAdminEntryFollowsPathsRelativeToTheEntry(t *testing.T) {
+func TestReadAdminEntryResolvesRelativePaths(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := OpenRepo(l)
@@ -134,7 +134,7 @@ func TestReadAdminEntryFollowsPathsRelativeToTheEntry(t *testing.T) {
 }
 
 // readWorktreeEntries must name the damaged file of an entry. Git lists or skips such entries without a message.
-func TestReadAdminNamesEveryDamage(t *testing.T) {
+func TestReadWorktreeEntriesNamesEveryDamage(t *testing.T) {
 	t.Parallel()
 	for what, want := range map[string]string{
 		"no damage": "", "locked": "", "lock files": "",
@@ -148,7 +148,7 @@ func TestReadAdminNamesEveryDamage(t *testing.T) {
 			l := gittest.New(t)
 			repo := OpenRepo(l)
 			bad := RegisterWorktree(l, repo, "bad", filepath.Join(gittest.TempDir(t), "tree"))
-			l.Must(damages[what](repo.AdminDir("bad")))
+			l.Must(adminDirDamages[what](repo.AdminDir("bad")))
 			got, err := repo.readWorktreeEntries()
 			l.Must(err)
 			switch {
@@ -164,7 +164,7 @@ func TestReadAdminNamesEveryDamage(t *testing.T) {
 	}
 }
 
-func TestRegisteredAtIsWhereGitHasATree(t *testing.T) {
+func TestRegisteredTreeReadsGitdirFile(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := OpenRepo(l)
@@ -172,7 +172,7 @@ func TestRegisteredAtIsWhereGitHasATree(t *testing.T) {
 	if got := repo.RegisteredTree("good"); got != w.Tree {
 		t.Errorf("got %q", got)
 	}
-	l.Must(damages["gitdir is empty"](repo.AdminDir("good")))
+	l.Must(adminDirDamages["gitdir is empty"](repo.AdminDir("good")))
 	for _, name := range []string{"good", "none"} {
 		if got := repo.RegisteredTree(name); got != "" {
 			t.Errorf("entry %s: tree %q", name, got)
@@ -182,7 +182,7 @@ func TestRegisteredAtIsWhereGitHasATree(t *testing.T) {
 
 // RemoveAdminDir must remove an entry without write permission. To rename a directory to another parent, the kernel
 // requires write permission on the directory itself.
-func TestRemoveAdminRemovesAnEntryNobodyMayWriteTo(t *testing.T) {
+func TestRemoveAdminDirRemovesReadOnlyEntry(t *testing.T) {
 	t.Parallel()
 	if !gittest.Unprivileged(t) {
 		return
@@ -201,7 +201,7 @@ func TestRemoveAdminRemovesAnEntryNobodyMayWriteTo(t *testing.T) {
 }
 
 // RemoveAdminDir must remove nothing for a name that is not the name of one entry.
-func TestRemoveAdminTakesNothingButTheNameOfOneEntry(t *testing.T) {
+func TestRemoveAdminDirRemovesNothingByPath(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"", ".", "..", "../refs/heads", "good/..", "good/logs"} {
 		t.Run(name, func(t *testing.T) {
@@ -220,7 +220,7 @@ func TestRemoveAdminTakesNothingButTheNameOfOneEntry(t *testing.T) {
 }
 
 // readWorktreeEntries must trim a lock reason at both ends, as git worktree list does.
-func TestReadAdminTrimsALockReasonAsGitDoes(t *testing.T) {
+func TestReadWorktreeEntriesTrimsLockReason(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := OpenRepo(l)
@@ -236,15 +236,15 @@ func TestReadAdminTrimsALockReasonAsGitDoes(t *testing.T) {
 }
 
 // readWorktreeEntries must decide by core.bare whether a repository is bare, not by the name of its directory.
-func TestReadAdminKnowsABareRepositoryWhateverItsName(t *testing.T) {
+func TestReadWorktreeEntriesDetectsBareByConfig(t *testing.T) {
 	t.Parallel()
-	for name, arrange := range map[string]func(l *gittest.Lab) string{
-		"bare, called .git": func(l *gittest.Lab) string {
+	for name, arrange := range map[string]func(l *gittest.Fixture) string{
+		"bare, called .git": func(l *gittest.Fixture) string {
 			dir := filepath.Join(gittest.TempDir(l.T), "project")
 			l.Git("clone", "-q", "--bare", ".", filepath.Join(dir, ".git"))
 			return dir
 		},
-		"not bare, git dir elsewhere": func(l *gittest.Lab) string {
+		"not bare, git dir elsewhere": func(l *gittest.Fixture) string {
 			dir := filepath.Join(gittest.TempDir(l.T), "project")
 			l.Git("clone", "-q", "--separate-git-dir", dir+".elsewhere", ".", dir)
 			return dir
@@ -266,7 +266,7 @@ func TestReadAdminKnowsABareRepositoryWhateverItsName(t *testing.T) {
 	}
 }
 
-func TestARegistrationIsKnownByItsNameOrItsTree(t *testing.T) {
+func TestRegistrationNamesInMatchesNameOrTree(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := OpenRepo(l)

@@ -10,7 +10,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 )
 
-func TestEntriesNameTheFilesThatGitCannotWorkWith(t *testing.T) {
+func TestWorktreeEntriesListBadFiles(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := OpenRepo(l)
@@ -48,9 +48,9 @@ func TestEntriesNameTheFilesThatGitCannotWorkWith(t *testing.T) {
 	gittest.RequireSame(t, "afterwards", gittest.DiskState(t, dir), whole)
 }
 
-func TestEntriesOutliveEveryDamage(t *testing.T) {
+func TestWorktreeEntriesReadsDamagedEntries(t *testing.T) {
 	t.Parallel()
-	for what, damage := range damages {
+	for what, damage := range adminDirDamages {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			l := gittest.New(t)
@@ -66,7 +66,7 @@ func TestEntriesOutliveEveryDamage(t *testing.T) {
 	}
 }
 
-func TestLinkedToIsWhereGitGoes(t *testing.T) {
+func TestDotGitTargetAgreesWithGit(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	elsewhere := gittest.TempDir(t)

@@ -15,11 +15,11 @@ import (
 )
 
 // testOID is the name of no particular object.
-const oid = "0123456789abcdef0123456789abcdef01234567"
+const testOID = "0123456789abcdef0123456789abcdef01234567"
 
 // encodeWorktrees writes worktrees in the format of git worktree list --porcelain -z (show_worktree_porcelain in
 // builtin/worktree.c).
-func encode(trees []Worktree) string {
+func encodeWorktrees(trees []Worktree) string {
 	var b strings.Builder
 	for _, w := range trees {
 		attr := func(key, value string) {
@@ -55,30 +55,30 @@ func encode(trees []Worktree) string {
 
 func TestParseWorktreesReadsEveryKindOfEntry(t *testing.T) {
 	t.Parallel()
-	main := Worktree{Path: "/repo", Head: oid, Branch: "refs/heads/main"}
+	main := Worktree{Path: "/repo", Head: testOID, Branch: "refs/heads/main"}
 	for name, want := range map[string][]Worktree{
 		"none":                          nil,
 		"the main one":                  {main},
 		"bare":                          {{Path: "/repo.git", Bare: true}},
-		"detached":                      {main, {Path: "/d", Head: oid, Detached: true}},
-		"spaces":                        {main, {Path: "/a b  c ", Head: oid, Branch: "refs/heads/x"}},
-		"a newline":                     {main, {Path: "/a\nworktree /b\n\nHEAD x", Head: oid, Branch: "refs/heads/x"}},
-		"a path that ends in a newline": {main, {Path: "/a\n", Head: oid, Detached: true}},
-		"not UTF-8":                     {main, {Path: "/\xff\xfe", Head: oid, Detached: true}},
-		"a leading dash":                {main, {Path: "-x", Head: oid, Detached: true}},
-		"locked":                        {main, {Path: "/l", Head: oid, Detached: true, Locked: true}},
-		"locked, with a reason":         {main, {Path: "/l", Head: oid, Detached: true, Locked: true, LockReason: "on a stick"}},
-		"locked, with lines":            {main, {Path: "/l", Head: oid, Detached: true, Locked: true, LockReason: "one\ntwo\n\nprunable no"}},
-		"prunable":                      {main, {Path: "/p", Head: oid, Detached: true, Prunable: true}},
-		"prunable, with a reason":       {main, {Path: "/p", Head: oid, Detached: true, Prunable: true, PrunableReason: "gitdir file points to non-existent location"}},
-		"both":                          {main, {Path: "/p", Head: oid, Detached: true, Locked: true, LockReason: "l", Prunable: true, PrunableReason: "p"}},
+		"detached":                      {main, {Path: "/d", Head: testOID, Detached: true}},
+		"spaces":                        {main, {Path: "/a b  c ", Head: testOID, Branch: "refs/heads/x"}},
+		"a newline":                     {main, {Path: "/a\nworktree /b\n\nHEAD x", Head: testOID, Branch: "refs/heads/x"}},
+		"a path that ends in a newline": {main, {Path: "/a\n", Head: testOID, Detached: true}},
+		"not UTF-8":                     {main, {Path: "/\xff\xfe", Head: testOID, Detached: true}},
+		"a leading dash":                {main, {Path: "-x", Head: testOID, Detached: true}},
+		"locked":                        {main, {Path: "/l", Head: testOID, Detached: true, Locked: true}},
+		"locked, with a reason":         {main, {Path: "/l", Head: testOID, Detached: true, Locked: true, LockReason: "on a stick"}},
+		"locked, with lines":            {main, {Path: "/l", Head: testOID, Detached: true, Locked: true, LockReason: "one\ntwo\n\nprunable no"}},
+		"prunable":                      {main, {Path: "/p", Head: testOID, Detached: true, Prunable: true}},
+		"prunable, with a reason":       {main, {Path: "/p", Head: testOID, Detached: true, Prunable: true, PrunableReason: "gitdir file points to non-existent location"}},
+		"both":                          {main, {Path: "/p", Head: testOID, Detached: true, Locked: true, LockReason: "l", Prunable: true, PrunableReason: "p"}},
 		"unborn":                        {main, {Path: "/u", Head: strings.Repeat("0", 40), Branch: "refs/heads/unborn"}},
 		"many":                          slices.Repeat([]Worktree{main, {Path: "/b", Bare: true}}, 100),
-		"a path that looks like a HEAD attribute": {main, {Path: "/HEAD " + oid, Head: oid, Branch: "refs/heads/branch"}},
+		"a path that looks like a HEAD attribute": {main, {Path: "/HEAD " + testOID, Head: testOID, Branch: "refs/heads/branch"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := parseWorktrees(encode(want))
+			got, err := parseWorktrees(encodeWorktrees(want))
 			if err != nil || !reflect.DeepEqual(got, want) {
 				t.Errorf("got %+v, %v\nwant %+v", got, err, want)
 			}
@@ -86,21 +86,21 @@ func TestParseWorktreesReadsEveryKindOfEntry(t *testing.T) {
 	}
 }
 
-func TestParseWorktreesPassesOverAttributesItDoesNotKnow(t *testing.T) {
+func TestParseWorktreesIgnoresUnknownAttributes(t *testing.T) {
 	t.Parallel()
-	got, err := parseWorktrees("worktree /x\x00HEAD " + oid + "\x00future thing\x00detached\x00another\x00\x00")
-	want := []Worktree{{Path: "/x", Head: oid, Detached: true}}
+	got, err := parseWorktrees("worktree /x\x00HEAD " + testOID + "\x00future thing\x00detached\x00another\x00\x00")
+	want := []Worktree{{Path: "/x", Head: testOID, Detached: true}}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }
 
-func TestParseWorktreesRefusesWhatGitDoesNotWrite(t *testing.T) {
+func TestParseWorktreesRefusesMalformedOutput(t *testing.T) {
 	t.Parallel()
 	for _, out := range []string{
-		"worktree /x", "worktree /x\x00", "\x00\x00", "worktree \x00\x00", "worktree\x00\x00", "HEAD " + oid + "\x00\x00",
-		"HEAD " + oid + "\x00worktree /x\x00\x00", "worktree /x\x00worktree /y\x00\x00", "worktree /x\x00bare\x00\x00worktree /y",
-		"worktree /x\nHEAD " + oid + "\n\n",
+		"worktree /x", "worktree /x\x00", "\x00\x00", "worktree \x00\x00", "worktree\x00\x00", "HEAD " + testOID + "\x00\x00",
+		"HEAD " + testOID + "\x00worktree /x\x00\x00", "worktree /x\x00worktree /y\x00\x00", "worktree /x\x00bare\x00\x00worktree /y",
+		"worktree /x\nHEAD " + testOID + "\n\n",
 	} {
 		if got, err := parseWorktrees(out); err == nil {
 			t.Errorf("%q: %+v", out, got)
@@ -109,8 +109,8 @@ func TestParseWorktreesRefusesWhatGitDoesNotWrite(t *testing.T) {
 }
 
 func FuzzParseWorktrees(f *testing.F) {
-	f.Add("worktree /repo\x00HEAD " + oid + "\x00branch refs/heads/main\x00\x00worktree /b\x00bare\x00\x00")
-	f.Add("worktree /a\nb\x00HEAD " + oid + "\x00detached\x00locked why\nnot\x00prunable gone\x00\x00")
+	f.Add("worktree /repo\x00HEAD " + testOID + "\x00branch refs/heads/main\x00\x00worktree /b\x00bare\x00\x00")
+	f.Add("worktree /a\nb\x00HEAD " + testOID + "\x00detached\x00locked why\nnot\x00prunable gone\x00\x00")
 	f.Add("worktree /x\x00locked\x00prunable\x00\x00")
 	f.Fuzz(func(t *testing.T, out string) {
 		trees, err := parseWorktrees(out)
@@ -122,7 +122,7 @@ func FuzzParseWorktrees(f *testing.F) {
 				t.Errorf("an entry without a path: %+v", w)
 			}
 		}
-		again, err := parseWorktrees(encode(trees))
+		again, err := parseWorktrees(encodeWorktrees(trees))
 		if err != nil || !reflect.DeepEqual(again, trees) {
 			t.Errorf("%+v became %+v, %v", trees, again, err)
 		}
@@ -132,9 +132,9 @@ func FuzzParseWorktrees(f *testing.F) {
 // FuzzWorktreeRoundTrip checks that parseWorktrees reads back arbitrary values. NUL separates them and cannot be part of
 // one.
 func FuzzWorktreeRoundTrip(f *testing.F) {
-	f.Add("/a b", oid, "refs/heads/main", "why", "gone", uint8(0))
+	f.Add("/a b", testOID, "refs/heads/main", "why", "gone", uint8(0))
 	f.Add("/a\nb", "", "", "one\ntwo", "", uint8(0xff))
-	f.Add("-\xff", oid, "", "", "", uint8(0x0a))
+	f.Add("-\xff", testOID, "", "", "", uint8(0x0a))
 	f.Fuzz(func(t *testing.T, path, head, branch, locked, prunable string, flags uint8) {
 		if path == "" || strings.Contains(path+head+branch+locked+prunable, "\x00") {
 			t.Skip()
@@ -150,7 +150,7 @@ func FuzzWorktreeRoundTrip(f *testing.F) {
 			w.PrunableReason = prunable
 		}
 		want := []Worktree{w, {Path: "/between", Bare: true}, w}
-		got, err := parseWorktrees(encode(want))
+		got, err := parseWorktrees(encodeWorktrees(want))
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("got %+v, %v\nwant %+v", got, err, want)
 		}
@@ -159,7 +159,7 @@ func FuzzWorktreeRoundTrip(f *testing.F) {
 
 // addUnusualWorktrees adds worktrees of every kind with git and returns, sorted by path, how git must list them. The
 // reason of a prunable worktree is left out.
-func strange(l *gittest.Lab) []Worktree {
+func addUnusualWorktrees(l *gittest.Fixture) []Worktree {
 	l.T.Helper()
 	head := l.Git("rev-parse", "HEAD")
 	root := gittest.TempDir(l.T)
@@ -187,17 +187,17 @@ func strange(l *gittest.Lab) []Worktree {
 		l.Must(os.RemoveAll(path))
 		want = append(want, Worktree{Path: path, Head: head, Detached: true, Locked: locked, Prunable: !locked})
 	}
-	slices.SortFunc(want, byPath)
+	slices.SortFunc(want, compareByPath)
 	return want
 }
 
 // compareByPath orders worktrees by path.
-func byPath(a, b Worktree) int { return cmp.Compare(a.Path, b.Path) }
+func compareByPath(a, b Worktree) int { return cmp.Compare(a.Path, b.Path) }
 
-func TestWorktreesListsWhatGitKnows(t *testing.T) {
+func TestWorktreesListsEveryWorktreeOfGit(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
-	want := strange(l)
+	want := addUnusualWorktrees(l)
 	for from, repo := range map[string]*Repo{"the main worktree": OpenRepo(l), "a linked worktree": OpenRepoIn(l, want[len(want)-1].Path)} {
 		listing, err := repo.Worktrees(t.Context())
 		l.Must(err)
@@ -207,7 +207,7 @@ func TestWorktreesListsWhatGitKnows(t *testing.T) {
 		if first := listing.Worktrees[0].Path; first != l.Root {
 			t.Errorf("from %s: the first is %s, not the main worktree", from, first)
 		}
-		got := slices.SortedFunc(slices.Values(listing.Worktrees), byPath)
+		got := slices.SortedFunc(slices.Values(listing.Worktrees), compareByPath)
 		for i := range got {
 			if got[i].Prunable && got[i].PrunableReason == "" {
 				t.Errorf("from %s: %q is prunable without a reason", from, got[i].Path)
@@ -221,16 +221,16 @@ func TestWorktreesListsWhatGitKnows(t *testing.T) {
 }
 
 // readWorktreeEntries, the fallback for a failing git worktree list, must return what git would list.
-func TestReadAdminAgreesWithGit(t *testing.T) {
+func TestReadWorktreeEntriesAgreesWithGit(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
-	want := strange(l)
+	want := addUnusualWorktrees(l)
 	listing, err := OpenRepo(l).readWorktreeEntries()
 	l.Must(err)
 	if len(listing.Damaged) > 0 || listing.Worktrees[0].Path != l.Root {
 		t.Errorf("got %+v", listing)
 	}
-	got := slices.SortedFunc(slices.Values(listing.Worktrees), byPath)
+	got := slices.SortedFunc(slices.Values(listing.Worktrees), compareByPath)
 	for i := range want {
 		want[i].Prunable = false // not determined from the files
 		if want[i].Branch != "" {
@@ -242,7 +242,7 @@ func TestReadAdminAgreesWithGit(t *testing.T) {
 	}
 }
 
-func TestWorktreesOfABareRepository(t *testing.T) {
+func TestWorktreesOfBareRepository(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	bare := filepath.Join(gittest.TempDir(t), "bare.git")
@@ -265,13 +265,13 @@ func TestWorktreesOfABareRepository(t *testing.T) {
 
 // Worktrees must read the entries itself, and name the damaged one, when git worktree list fails: an empty commondir file
 // makes it fail for every worktree.
-func TestWorktreesReadsTheFilesWhenADamagedEntryKillsGitAndNamesIt(t *testing.T) {
+func TestWorktreesReadsFilesWhenGitListFails(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := OpenRepo(l)
 	bad := RegisterWorktree(l, repo, "bad", filepath.Join(gittest.TempDir(t), "bad"))
 	good := RegisterWorktree(l, repo, "good", filepath.Join(gittest.TempDir(t), "go\nod"))
-	l.Must(damages["commondir is empty"](repo.AdminDir("bad")))
+	l.Must(adminDirDamages["commondir is empty"](repo.AdminDir("bad")))
 	if out, err := l.TryGit(l.Root, "worktree", "list"); err == nil {
 		t.Fatalf("git lists a damaged entry: %s", out)
 	}
@@ -297,7 +297,7 @@ func TestWorktreesReadsTheFilesWhenADamagedEntryKillsGitAndNamesIt(t *testing.T)
 }
 
 // Worktrees must return an error, not an empty list, when git fails for another reason.
-func TestWorktreesSaysWhyThereIsNoListing(t *testing.T) {
+func TestWorktreesReturnsErrorOfGit(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := OpenRepo(l)

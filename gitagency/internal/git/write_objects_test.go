@@ -10,7 +10,7 @@ import (
 )
 
 // Concurrent calls of WriteObjects for the same object must all succeed and leave one object and no temporary files.
-func TestTheSameObjectsAreStoredByManyAtOnce(t *testing.T) {
+func TestConcurrentWriteObjectsOfSameObject(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := OpenRepo(l)

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func topOf(t *testing.T, tree *Tree) *DirHandle {
+func openTop(t *testing.T, tree *Tree) *DirHandle {
 	t.Helper()
 	top, err := tree.OpenTop()
 	must(t, err)
@@ -18,7 +18,7 @@ func topOf(t *testing.T, tree *Tree) *DirHandle {
 	return top
 }
 
-func TestAFolderFollowsNoLinkAndTakesNoPath(t *testing.T) {
+func TestDirHandleFollowsNoLinkAndTakesNoPath(t *testing.T) {
 	t.Parallel()
 	tree, outside := newTree(t)
 	mkdir(t, tree.Path, "a", "b")
@@ -26,7 +26,7 @@ func TestAFolderFollowsNoLinkAndTakesNoPath(t *testing.T) {
 	link(t, "a", tree.Path, "in")
 	link(t, outside, tree.Path, "out")
 	fifo(t, tree.Path, "pipe")
-	top := topOf(t, tree)
+	top := openTop(t, tree)
 	for _, path := range []string{".", "a", "a/b"} {
 		f, err := top.OpenPath(path)
 		if err != nil || f.Path != path {
@@ -61,7 +61,7 @@ func TestAFolderFollowsNoLinkAndTakesNoPath(t *testing.T) {
 	}
 }
 
-func TestRemovingAllStaysInAndGoesAsDeepAsItMust(t *testing.T) {
+func TestRemoveAllHandlesDeepTreesAndLinks(t *testing.T) {
 	t.Parallel()
 	tree, outside := newTree(t)
 	link(t, outside, tree.Path, "a", "out")
@@ -69,7 +69,7 @@ func TestRemovingAllStaysInAndGoesAsDeepAsItMust(t *testing.T) {
 	write(t, "mine", tree.Path, "a.1", "file") // RemoveAll names moved directories like this
 	must(t, os.Chmod(filepath.Join(tree.Path, "a", strings.Repeat("d/", maxOpenDirs+1)), 0))
 	must(t, os.Chmod(filepath.Join(tree.Path, "a", "d"), 0o500))
-	top := topOf(t, tree)
+	top := openTop(t, tree)
 	must(t, top.RemoveAll("a"))
 	must(t, top.RemoveAll("missing"))
 	names, err := top.Names()
@@ -79,12 +79,12 @@ func TestRemovingAllStaysInAndGoesAsDeepAsItMust(t *testing.T) {
 	}
 }
 
-func TestPermissionsAreGivenBackOnlyForAsLongAsItTakes(t *testing.T) {
+func TestWithWriteAccessRestoresMode(t *testing.T) {
 	t.Parallel()
 	tree, _ := newTree(t)
 	dir := mkdir(t, tree.Path, "d")
 	must(t, os.Chmod(dir, fs.ModeSetgid|0o555))
-	in, err := topOf(t, tree).OpenDir("d")
+	in, err := openTop(t, tree).OpenDir("d")
 	must(t, err)
 	defer in.Close()
 	tries := 0

@@ -55,7 +55,7 @@ func fifo(t *testing.T, parts ...string) string {
 
 func exists(path string) bool { _, err := os.Lstat(path); return err == nil }
 
-func locate(t *testing.T, path string) Location {
+func mustLocate(t *testing.T, path string) Location {
 	t.Helper()
 	p, err := Locate(path)
 	must(t, err)

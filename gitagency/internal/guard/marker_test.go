@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-func TestAMarkerIsARegularFileInARealDirectory(t *testing.T) {
+func TestMarkerIsInRequiresRegularFile(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		arrange func(t *testing.T, tree string)
@@ -56,7 +56,7 @@ func TestAMarkerIsARegularFileInARealDirectory(t *testing.T) {
 	}
 }
 
-func TestWriteMarksATreeOnceAndRemoveTakesItBack(t *testing.T) {
+func TestMarkerWriteAndRemove(t *testing.T) {
 	t.Parallel()
 	for _, m := range []Marker{Integration, Sandbox} {
 		tree := tempDir(t)
@@ -91,7 +91,7 @@ func TestWriteMarksATreeOnceAndRemoveTakesItBack(t *testing.T) {
 	}
 }
 
-func TestOfManyWhoMarkATreeOneDoes(t *testing.T) {
+func TestConcurrentMarkerWriteSucceedsOnce(t *testing.T) {
 	t.Parallel()
 	for range 20 {
 		tree := tempDir(t)
@@ -115,7 +115,7 @@ func TestOfManyWhoMarkATreeOneDoes(t *testing.T) {
 	}
 }
 
-func TestWriteGoesThroughNoSymlinkAndOverNothing(t *testing.T) {
+func TestMarkerWriteFollowsNoSymlink(t *testing.T) {
 	t.Parallel()
 	for name, arrange := range map[string]func(t *testing.T, tree, outside string){
 		"a symlink out":           func(t *testing.T, tree, outside string) { link(t, outside, tree, AgencyDir) },
@@ -138,12 +138,12 @@ func TestWriteGoesThroughNoSymlinkAndOverNothing(t *testing.T) {
 			root := tempDir(t)
 			tree, outside := mkdir(t, root, "tree"), mkdir(t, root, "outside")
 			arrange(t, tree, outside)
-			before := listing(t, root)
+			before := describeTree(t, root)
 			made, err := Sandbox.Write(tree)
 			if err == nil || made {
 				t.Errorf("got %v, %v", made, err)
 			}
-			if after := listing(t, root); after != before {
+			if after := describeTree(t, root); after != before {
 				t.Errorf("before:\n%s\nafter:\n%s", before, after)
 			}
 		})
@@ -151,7 +151,7 @@ func TestWriteGoesThroughNoSymlinkAndOverNothing(t *testing.T) {
 }
 
 // describeTree lists every entry below root with its type and content.
-func listing(t *testing.T, root string) string {
+func describeTree(t *testing.T, root string) string {
 	t.Helper()
 	var all string
 	must(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -172,16 +172,16 @@ func listing(t *testing.T, root string) string {
 	return all
 }
 
-func TestRemoveLeavesWhatIsSomebodyElses(t *testing.T) {
+func TestMarkerRemoveKeepsForeignFiles(t *testing.T) {
 	t.Parallel()
 	root := tempDir(t)
 	tree := mkdir(t, root, "tree")
-	must2(t)(Sandbox.Write(tree))
-	must2(t)(Integration.Write(tree))
+	mustWrite(t)(Sandbox.Write(tree))
+	mustWrite(t)(Integration.Write(tree))
 	write(t, "mine", tree, AgencyDir, "notes")
 	must(t, Sandbox.Remove(tree))
 	if exists(Sandbox.Path(tree)) || !exists(Integration.Path(tree)) || !exists(filepath.Join(tree, AgencyDir, "notes")) {
-		t.Errorf("left: %s", listing(t, tree))
+		t.Errorf("left: %s", describeTree(t, tree))
 	}
 
 	// Nothing outside is removed through a symlink, neither as .agency nor as the marker.
@@ -198,13 +198,13 @@ func TestRemoveLeavesWhatIsSomebodyElses(t *testing.T) {
 	}
 }
 
-func must2(t *testing.T) func(bool, error) {
+func mustWrite(t *testing.T) func(bool, error) {
 	return func(_ bool, err error) { t.Helper(); must(t, err) }
 }
 
 // TestMarkerWriteStaysInsideDuringSwaps replaces .agency by a directory and by a symlink out of the tree in a loop while
 // markers are written: nothing may appear outside.
-func TestAMarkerNeverLandsOutsideHoweverFastSomebodySwaps(t *testing.T) {
+func TestMarkerWriteStaysInsideDuringSwaps(t *testing.T) {
 	t.Parallel()
 	root := tempDir(t)
 	tree, outside := mkdir(t, root, "tree"), mkdir(t, root, "outside")
@@ -261,7 +261,7 @@ func TestAMarkerNeverLandsOutsideHoweverFastSomebodySwaps(t *testing.T) {
 }
 
 // TestMarkerRemoveStaysInsideDuringSwaps does the same for Remove: nothing outside may be removed.
-func TestRemoveNeverReachesOutsideHoweverFastSomebodySwaps(t *testing.T) {
+func TestMarkerRemoveStaysInsideDuringSwaps(t *testing.T) {
 	t.Parallel()
 	root := tempDir(t)
 	tree, outside := mkdir(t, root, "tree"), mkdir(t, root, "outside")
@@ -303,7 +303,7 @@ func TestRemoveNeverReachesOutsideHoweverFastSomebodySwaps(t *testing.T) {
 
 // TestMarkerRemoveIgnoresForeignAgency: Remove undoes an interrupted adoption even if no marker was written, but a
 // .agency that is not a directory belongs to the user.
-func TestRemoveTakesAwayOnlyADirectory(t *testing.T) {
+func TestMarkerRemoveIgnoresForeignAgency(t *testing.T) {
 	t.Parallel()
 	for name, arrange := range map[string]func(t *testing.T, tree string){
 		"a symlink to nowhere": func(t *testing.T, tree string) { link(t, "not-mounted", tree, AgencyDir) },
@@ -317,14 +317,14 @@ func TestRemoveTakesAwayOnlyADirectory(t *testing.T) {
 			t.Parallel()
 			tree := tempDir(t)
 			arrange(t, tree)
-			before := listing(t, tree)
+			before := describeTree(t, tree)
 			if marked, err := Integration.IsIn(tree); err != nil || marked {
 				t.Fatalf("marked %v, %v", marked, err)
 			}
 			if err := Integration.Remove(tree); err != nil {
 				t.Errorf("Remove on the unmarked %s: %v", filepath.Base(tree), err)
 			}
-			if after := listing(t, tree); after != before {
+			if after := describeTree(t, tree); after != before {
 				t.Errorf("before:\n%s\nafter:\n%s", before, after)
 			}
 		})

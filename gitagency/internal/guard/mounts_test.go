@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestParseMountsReadsTheKernelsList(t *testing.T) {
+func TestParseMounts(t *testing.T) {
 	t.Parallel()
 	got := parseMounts(`22 1 254:0 / / rw,relatime - ext4 /dev/vda rw
 25 22 254:0 /home/me/tree /mnt/again rw master:1 - ext4 /dev/vda rw
@@ -25,7 +25,7 @@ rubbish
 	}
 }
 
-func TestUnescapeLeavesWhatIsNoEscape(t *testing.T) {
+func TestUnescapeKeepsInvalidEscapes(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
 		"": "", "plain": "plain", `\040`: " ", `a\040`: "a ", `\04`: `\04`, `\`: `\`, `\\040`: `\ `, `\999`: `\999`, `\134040`: `\040`, `\400`: `\400`,

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestResolveFollowsSymlinksAndKeepsWhatIsNotThereYet(t *testing.T) {
+func TestResolveFollowsSymlinksAndKeepsMissingParts(t *testing.T) {
 	t.Parallel()
 	root := tempDir(t)
 	mkdir(t, root, "real", "deep")
@@ -41,7 +41,7 @@ func TestResolveFollowsSymlinksAndKeepsWhatIsNotThereYet(t *testing.T) {
 	}
 }
 
-func TestResolveRefusesWhatLeadsNobodyKnowsWhere(t *testing.T) {
+func TestResolveRefusesDanglingLinksAndLoops(t *testing.T) {
 	t.Parallel()
 	root := tempDir(t)
 	link(t, "nowhere", root, "dangling")
@@ -120,7 +120,7 @@ func TestRelationSeesThroughEverySpelling(t *testing.T) {
 		{"other", "dangling", Disjoint},
 		{"other/..", "a/b", Encloses},
 	} {
-		if got := locate(t, root+"/"+c.place).Relation(root + "/" + c.tree); got != c.want {
+		if got := mustLocate(t, root+"/"+c.place).Relation(root + "/" + c.tree); got != c.want {
 			t.Errorf("%s and %s: %q, want %q", c.place, c.tree, got, c.want)
 		}
 	}
@@ -128,7 +128,7 @@ func TestRelationSeesThroughEverySpelling(t *testing.T) {
 		place, tree string
 		want        Relation
 	}{{"/", "/", Same}, {"/", tree, Encloses}, {tree, "/", Inside}, {"/nothing/here", "/", Inside}} {
-		if got := locate(t, c.place).Relation(c.tree); got != c.want {
+		if got := mustLocate(t, c.place).Relation(c.tree); got != c.want {
 			t.Errorf("%s and %s: %q, want %q", c.place, c.tree, got, c.want)
 		}
 	}
@@ -136,24 +136,24 @@ func TestRelationSeesThroughEverySpelling(t *testing.T) {
 
 // TestRelationComparesInodes: two paths with one inode are the same. A hard link to a file stands in for a directory on
 // a case-insensitive file system, because directories cannot be hard-linked.
-func TestRelationComparesFilesAndNotOnlyNames(t *testing.T) {
+func TestRelationComparesInodes(t *testing.T) {
 	t.Parallel()
 	root := tempDir(t)
 	write(t, "x", root, "one")
 	must(t, os.Link(filepath.Join(root, "one"), filepath.Join(root, "two")))
-	if got := locate(t, filepath.Join(root, "one")).Relation(filepath.Join(root, "two")); got != Same {
+	if got := mustLocate(t, filepath.Join(root, "one")).Relation(filepath.Join(root, "two")); got != Same {
 		t.Errorf("got %q", got)
 	}
 }
 
-func TestRelationsAreTheSameFromBothSides(t *testing.T) {
+func TestRelationIsSymmetric(t *testing.T) {
 	t.Parallel()
 	root := tempDir(t)
 	paths := []string{root, mkdir(t, root, "a"), mkdir(t, root, "a", "b"), mkdir(t, root, "ab"), link(t, "a/b", root, "l"), link(t, "..", root, "a", "up"), "/"}
 	mirror := map[Relation]Relation{Same: Same, Disjoint: Disjoint, Inside: Encloses, Encloses: Inside}
 	for _, p := range paths {
 		for _, q := range paths {
-			if pq, qp := locate(t, p).Relation(q), locate(t, q).Relation(p); pq != mirror[qp] {
+			if pq, qp := mustLocate(t, p).Relation(q), mustLocate(t, q).Relation(p); pq != mirror[qp] {
 				t.Errorf("%s %q %s, but %s %q %s", p, pq, q, q, qp, p)
 			}
 		}
@@ -201,7 +201,7 @@ func TestContains(t *testing.T) {
 
 // TestResolveGoesUpFromSymlinkTarget: where x is a symlink, "x/.." is the parent of its target. Cleaning ".." before
 // following links would check another path than the kernel opens.
-func TestResolveGoesUpFromWhereASymlinkLeads(t *testing.T) {
+func TestResolveGoesUpFromSymlinkTarget(t *testing.T) {
 	t.Parallel()
 	root := tempDir(t)
 	tree := mkdir(t, root, "far", "tree", "sub")
@@ -212,7 +212,7 @@ func TestResolveGoesUpFromWhereASymlinkLeads(t *testing.T) {
 		if err != nil {
 			continue // a refusal is safe
 		}
-		if rel := locate(t, full).Relation(filepath.Join(root, "far/tree")); rel == Disjoint {
+		if rel := mustLocate(t, full).Relation(filepath.Join(root, "far/tree")); rel == Disjoint {
 			t.Errorf("Resolve(%s) = %s, outside the tree that it leads into", path, got)
 		}
 	}
@@ -223,7 +223,7 @@ func TestResolveGoesUpFromWhereASymlinkLeads(t *testing.T) {
 }
 
 // TestResolveRefusesDotDotAfterFile: the kernel returns ENOTDIR for "file/..".
-func TestResolveDoesNotGoUpFromAFile(t *testing.T) {
+func TestResolveRefusesDotDotAfterFile(t *testing.T) {
 	t.Parallel()
 	root := tempDir(t)
 	write(t, "x", root, "dir", "file")

@@ -13,7 +13,7 @@ import (
 )
 
 // TestOpenTreeNeverFollowsSwappedLink exchanges the tree with a symlink to another tree in a loop while it is opened.
-func TestATreeThatIsSwappedForALinkIsNeverAnotherOne(t *testing.T) {
+func TestOpenTreeNeverFollowsSwappedLink(t *testing.T) {
 	t.Parallel()
 	dir := tempDir(t)
 	top, other := mkdir(t, dir, "tree"), mkdir(t, dir, "other")
@@ -58,7 +58,7 @@ func TestATreeThatIsSwappedForALinkIsNeverAnotherOne(t *testing.T) {
 }
 
 // TestChmodDirAtRefusesFiles: a directory may have been replaced by a hard link to a file outside.
-func TestOnlyADirectoryIsOpenedUp(t *testing.T) {
+func TestChmodDirAtRefusesFiles(t *testing.T) {
 	t.Parallel()
 	tree, outside := newTree(t)
 	secret := filepath.Join(outside, "file")
@@ -66,7 +66,7 @@ func TestOnlyADirectoryIsOpenedUp(t *testing.T) {
 	must(t, os.Link(secret, filepath.Join(tree.Path, "hard")))
 	mkdir(t, tree.Path, "d")
 	must(t, os.Chmod(filepath.Join(tree.Path, "d"), 0))
-	top := topOf(t, tree)
+	top := openTop(t, tree)
 	if err := chmodDirAt(int(top.dir.Fd()), "hard", 0o700); !errors.Is(err, syscall.ENOTDIR) {
 		t.Error(err)
 	}

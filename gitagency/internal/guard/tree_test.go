@@ -30,7 +30,7 @@ func isConfined(err error) bool {
 	return errors.As(err, &confined)
 }
 
-func TestATreeIsNotOpenedThroughALink(t *testing.T) {
+func TestOpenTreeRefusesSymlinks(t *testing.T) {
 	t.Parallel()
 	dir := tempDir(t)
 	mkdir(t, dir, "real", "sub")
@@ -45,7 +45,7 @@ func TestATreeIsNotOpenedThroughALink(t *testing.T) {
 	}
 }
 
-func TestAnOpenTreeCarriesItsMarkerWhateverItsNameLeadsTo(t *testing.T) {
+func TestHasMarkerUsesOpenTree(t *testing.T) {
 	t.Parallel()
 	tree, _ := newTree(t)
 	must(t, os.Rename(tree.Path, tree.Path+".moved"))
@@ -62,7 +62,7 @@ func TestAnOpenTreeCarriesItsMarkerWhateverItsNameLeadsTo(t *testing.T) {
 	}
 }
 
-func TestADirectoryOfATreeIsEnteredOnlyInside(t *testing.T) {
+func TestOpenWorkDirStaysInside(t *testing.T) {
 	t.Parallel()
 	tree, outside := newTree(t)
 	mkdir(t, tree.Path, "a", "b c")
@@ -118,7 +118,7 @@ func TestADirectoryOfATreeIsEnteredOnlyInside(t *testing.T) {
 	}
 }
 
-func TestAPathIsLocatedWhetherOrNotItExists(t *testing.T) {
+func TestResolvePathOfMissingEntries(t *testing.T) {
 	t.Parallel()
 	tree, outside := newTree(t)
 	mkdir(t, tree.Path, "a")

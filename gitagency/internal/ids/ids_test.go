@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestAnIDNamesItsUTCSecondAndFourHexDigits(t *testing.T) {
+func TestNewIDFormat(t *testing.T) {
 	t.Parallel()
 	zone := time.FixedZone("east", 3600)
 	s := Source{
@@ -25,14 +25,14 @@ func TestAnIDNamesItsUTCSecondAndFourHexDigits(t *testing.T) {
 	}
 }
 
-func TestExhaustedRandomnessIsAnError(t *testing.T) {
+func TestNewReportsRandomnessError(t *testing.T) {
 	t.Parallel()
 	if _, _, err := (Source{Rand: bytes.NewReader(nil)}).New(); err == nil {
 		t.Error("no error")
 	}
 }
 
-func FuzzValidAcceptsOnlyWhatNewCouldHaveMade(f *testing.F) {
+func FuzzValid(f *testing.F) {
 	for _, s := range []string{
 		"20260128120500-b7c9", "20260128120500-B7C9", "20260128126000-b7c9", "20260128120500_b7c9",
 		"", "../../etc/passwd", "20260128120500-b7c", "20260128120500-b7c9 ", "2026012812050é-b7c9",

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestManyOccupyADirectoryAndOneHasItClearedAfterThem(t *testing.T) {
+func TestAcquireDirExclusiveWaitsForShared(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	var inside []*os.File
@@ -56,7 +56,7 @@ func TestManyOccupyADirectoryAndOneHasItClearedAfterThem(t *testing.T) {
 }
 
 // TestAcquireDirFailsWhenDirectoryIsRemoved: a lock on a removed directory excludes no other process.
-func TestADirectoryThatGoesWhileOneWaitsIsNotOccupied(t *testing.T) {
+func TestAcquireDirFailsWhenDirectoryIsRemoved(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir() + "/dir"
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -82,7 +82,7 @@ func TestADirectoryThatGoesWhileOneWaitsIsNotOccupied(t *testing.T) {
 	}
 }
 
-func TestWhoWaitsForADirectoryCanBeCalledOff(t *testing.T) {
+func TestAcquireDirReturnsCancelCause(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	f, err := AcquireDirShared(t.Context(), dir, 0)

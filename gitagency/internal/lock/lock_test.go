@@ -23,9 +23,9 @@ import (
 )
 
 // testTimeout bounds every wait of a test; only a failing test reaches it.
-const patience = 30 * time.Second
+const testTimeout = 30 * time.Second
 
-func TestGoroutinesExcludeEachOther(t *testing.T) {
+func TestLockExcludesGoroutines(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	var inside, entries atomic.Int32
@@ -58,7 +58,7 @@ func TestGoroutinesExcludeEachOther(t *testing.T) {
 
 // TestLockExcludesProcessesWhileHoldersAreKilled checks a journal that the holders write. A second flock would not prove
 // exclusion: a killed process loses its descriptors one after the other, so the second lock outlives the first.
-func TestProcessesExcludeEachOtherWhileHoldersAreKilled(t *testing.T) {
+func TestLockExcludesProcessesWhileHoldersAreKilled(t *testing.T) {
 	t.Parallel()
 	const processes, kills = 16, 60
 	dir := filepath.Join(t.TempDir(), "agency")
@@ -74,7 +74,7 @@ func TestProcessesExcludeEachOtherWhileHoldersAreKilled(t *testing.T) {
 			// A killed worker is replaced, until one exits by itself.
 			for life := 0; ; life++ {
 				name := fmt.Sprintf("w%d.%d", slot, life)
-				cmd := helper(t, "contend", dir, work, name)
+				cmd := helperCommand(t, "contend", dir, work, name)
 				mu.Lock()
 				err := cmd.Start()
 				if err == nil {
@@ -103,7 +103,7 @@ func TestProcessesExcludeEachOtherWhileHoldersAreKilled(t *testing.T) {
 		})
 	}
 
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(testTimeout)
 	for n := 0; n < kills; {
 		if time.Now().After(deadline) {
 			t.Errorf("only %d of %d kills", n, kills)
@@ -169,7 +169,7 @@ func TestProcessesExcludeEachOtherWhileHoldersAreKilled(t *testing.T) {
 	}
 }
 
-func TestOneTryFailsAtOnceAndNamesTheHolder(t *testing.T) {
+func TestZeroTimeoutFailsAndNamesHolder(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	l := acquire(t, dir)
@@ -186,7 +186,7 @@ func TestOneTryFailsAtOnceAndNamesTheHolder(t *testing.T) {
 	}
 }
 
-func TestTimeoutEndsTheWait(t *testing.T) {
+func TestTimeoutEndsWait(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	l := acquire(t, dir)
@@ -202,7 +202,7 @@ func TestTimeoutEndsTheWait(t *testing.T) {
 	release(t, acquire(t, dir)) // the timed-out Acquire must not get the lock later
 }
 
-func TestSlowIsToldTheHolderAfterOneSecond(t *testing.T) {
+func TestOnSlowGetsHolderAfterOneSecond(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	l := acquire(t, dir)
@@ -224,7 +224,7 @@ func TestNegativeTimeoutWaitsUntilReleased(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	l := acquire(t, dir)
-	second := waiting(t, t.Context(), dir)
+	second := startWaiting(t, t.Context(), dir)
 	release(t, l)
 	got := <-second
 	if got.err != nil {
@@ -233,13 +233,13 @@ func TestNegativeTimeoutWaitsUntilReleased(t *testing.T) {
 	release(t, got.lock)
 }
 
-func TestCancelledWaitReturnsTheCauseAndLeaksNoLock(t *testing.T) {
+func TestCancelledWaitReturnsCauseAndLeaksNoLock(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	l := acquire(t, dir)
 	cause := errors.New("the user pressed ^C")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	second := waiting(t, ctx, dir)
+	second := startWaiting(t, ctx, dir)
 	cancel(cause)
 	if got := <-second; !errors.Is(got.err, cause) { // while l is still held
 		t.Errorf("error is %v", got.err)
@@ -261,7 +261,7 @@ func TestCancelledContextChangesNothing(t *testing.T) {
 	}
 }
 
-func TestPidFileNeverVetoes(t *testing.T) {
+func TestPIDFileNeverBlocksAcquire(t *testing.T) {
 	t.Parallel()
 	for name, put := range map[string]func(t *testing.T, path string){
 		"garbage":      func(t *testing.T, path string) { writeFile(t, path, "\x00not a pid") },
@@ -293,7 +293,7 @@ func TestPidFileNeverVetoes(t *testing.T) {
 	}
 }
 
-func TestLabelThatCannotBeWrittenIsReportedAndDoesNotVeto(t *testing.T) {
+func TestLabelErrorDoesNotBlockAcquire(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	must(t, os.MkdirAll(filepath.Join(dir, "lock", "full"), 0o755))
@@ -310,7 +310,7 @@ func TestLabelThatCannotBeWrittenIsReportedAndDoesNotVeto(t *testing.T) {
 	release(t, l)
 }
 
-func TestOrphansOfKilledProcessesAreRemovedAndNothingElse(t *testing.T) {
+func TestAcquireRemovesOnlyOrphans(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for _, name := range []string{"lock.1234567", "lock.0", "lock.12a", "lock.", "lock-9", "other.77"} {
@@ -333,7 +333,7 @@ func TestReplacedLockFileStaysExclusive(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			first := acquire(t, dir)
-			waiter := waiting(t, t.Context(), dir) // on the file that is removed next
+			waiter := startWaiting(t, t.Context(), dir) // on the file that is removed next
 			must(t, remove(dir))
 			second := acquire(t, dir) // on the new file
 			var inside atomic.Bool
@@ -357,15 +357,15 @@ func TestReplacedLockFileStaysExclusive(t *testing.T) {
 	}
 }
 
-func TestChildThatInheritedTheLockKeepsItAfterItsParentIsKilled(t *testing.T) {
+func TestInheritedLockOutlivesKilledParent(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	r, w, err := os.Pipe()
 	must(t, err)
 	defer w.Close()
-	parent := helper(t, "parent", dir)
+	parent := helperCommand(t, "parent", dir)
 	parent.ExtraFiles = []*os.File{r} // the child runs until this pipe closes
-	awaitReady(t, parent)
+	startUntilReady(t, parent)
 	r.Close()
 	must(t, parent.Process.Kill())
 	parent.Wait() // a zombie would keep its pid
@@ -384,7 +384,7 @@ func TestChildThatInheritedTheLockKeepsItAfterItsParentIsKilled(t *testing.T) {
 	release(t, acquire(t, dir)) // released by the end of the child
 }
 
-func TestReleaseLeavesTheLockToAChildStillAtWork(t *testing.T) {
+func TestReleaseLeavesLockToRunningChild(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	l := acquire(t, dir)
@@ -403,12 +403,12 @@ func TestReleaseLeavesTheLockToAChildStillAtWork(t *testing.T) {
 	release(t, acquire(t, dir))
 }
 
-func TestKilledHolderFreesTheLock(t *testing.T) {
+func TestKilledHolderFreesLock(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	holder := helper(t, "hold", dir)
-	awaitReady(t, holder)
-	waiter := waiting(t, t.Context(), dir)
+	holder := helperCommand(t, "hold", dir)
+	startUntilReady(t, holder)
+	waiter := startWaiting(t, t.Context(), dir)
 	must(t, holder.Process.Kill())
 	got := <-waiter
 	holder.Wait()
@@ -439,7 +439,7 @@ func TestReleaseIsIdempotentAndNilSafe(t *testing.T) {
 	}
 }
 
-func TestHeldCreatesNothing(t *testing.T) {
+func TestIsHeldCreatesNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for _, d := range []string{dir, filepath.Join(dir, "missing")} {
@@ -451,8 +451,8 @@ func TestHeldCreatesNothing(t *testing.T) {
 		t.Errorf("created: %s", left)
 	}
 	// Held by another process: a child forked by a parallel test would briefly keep a descriptor of this process open.
-	holder := helper(t, "hold", dir)
-	awaitReady(t, holder)
+	holder := helperCommand(t, "hold", dir)
+	startUntilReady(t, holder)
 	if held, err := IsHeld(dir); !held || err != nil {
 		t.Errorf("Held = %v, %v", held, err)
 	}
@@ -463,7 +463,7 @@ func TestHeldCreatesNothing(t *testing.T) {
 	}
 }
 
-func TestModesFollowTheParentDirectoryNotTheUmask(t *testing.T) {
+func TestModesFollowParentDirectory(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ parent, dir, file fs.FileMode }{
 		{0o775 | fs.ModeSetgid, 0o775 | fs.ModeSetgid, 0o664},
@@ -476,7 +476,7 @@ func TestModesFollowTheParentDirectoryNotTheUmask(t *testing.T) {
 			parent := t.TempDir()
 			must(t, os.Chmod(parent, c.parent))
 			dir := filepath.Join(parent, "agency")
-			if out := tryIn(t, dir, "umask"); out != "" {
+			if out := acquireInProcess(t, dir, "umask"); out != "" {
 				t.Fatal(out)
 			}
 			if got := modeOf(t, dir); got&^fs.ModeDir != c.dir {
@@ -489,7 +489,7 @@ func TestModesFollowTheParentDirectoryNotTheUmask(t *testing.T) {
 	}
 }
 
-func TestModeOfAnExistingLockFileIsLeftAlone(t *testing.T) {
+func TestModeOfExistingLockFileIsKept(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "lock.flock")
@@ -501,7 +501,7 @@ func TestModeOfAnExistingLockFileIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestUnwritableDirectoryIsNamedInTheError(t *testing.T) {
+func TestErrorNamesUnwritableDirectory(t *testing.T) {
 	t.Parallel()
 	parent := t.TempDir()
 	must(t, os.Chmod(filepath.Dir(parent), 0o755)) // the helper runs as uid 65534 when the tests run as root
@@ -510,14 +510,14 @@ func TestUnwritableDirectoryIsNamedInTheError(t *testing.T) {
 		{parent, filepath.Join(parent, "lock.flock")},
 		{filepath.Join(parent, "agency"), filepath.Join(parent, "agency")},
 	} {
-		out := tryIn(t, c.dir, "nobody")
+		out := acquireInProcess(t, c.dir, "nobody")
 		if !strings.HasPrefix(out, "acquire lock: ") || !strings.Contains(out, c.names+": permission denied") {
 			t.Errorf("error is %q", out)
 		}
 	}
 }
 
-func TestAWritableLockFileInAnUnwritableDirectoryIsEnough(t *testing.T) {
+func TestWritableLockFileInUnwritableDirectory(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "lock.flock")
@@ -526,7 +526,7 @@ func TestAWritableLockFileInAnUnwritableDirectoryIsEnough(t *testing.T) {
 	must(t, os.Chmod(filepath.Dir(dir), 0o755))
 	must(t, os.Chmod(dir, 0o555))
 	defer os.Chmod(dir, 0o755) // so that it can be cleaned up
-	if out := tryIn(t, dir, "nobody"); !strings.HasPrefix(out, "label: ") {
+	if out := acquireInProcess(t, dir, "nobody"); !strings.HasPrefix(out, "label: ") {
 		t.Errorf("got %q", out)
 	}
 }
@@ -560,7 +560,7 @@ func TestDirectoryIsRequired(t *testing.T) {
 	}
 }
 
-func TestHolderIsTheFirstLineOfTheLockFile(t *testing.T) {
+func TestLockFileHoldsHolder(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "lock.flock")
@@ -577,7 +577,7 @@ func TestHolderIsTheFirstLineOfTheLockFile(t *testing.T) {
 	}
 }
 
-func TestUnreadableHolderIsAnUnknownProcess(t *testing.T) {
+func TestUnreadableHolderIsUnknownProcess(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	l := acquire(t, dir)
@@ -591,11 +591,11 @@ func TestUnreadableHolderIsAnUnknownProcess(t *testing.T) {
 	}
 }
 
-func TestHolderReadsLikeASentence(t *testing.T) {
+func TestHolderString(t *testing.T) {
 	t.Parallel()
 	host, err := os.Hostname()
 	must(t, err)
-	ended := helper(t, "nothing")
+	ended := helperCommand(t, "nothing")
 	must(t, ended.Run())
 	dead, alive := ended.Process.Pid, os.Getpid()
 	ago := time.Now().Add(-12 * time.Second)
@@ -620,22 +620,22 @@ func TestHolderReadsLikeASentence(t *testing.T) {
 }
 
 // acquireResult holds the results of Acquire.
-type outcome struct {
+type acquireResult struct {
 	lock *Lock
 	err  error
 }
 
 // startWaiting starts an Acquire of a held lock and returns when it waits.
-func waiting(t *testing.T, ctx context.Context, dir string) <-chan outcome {
+func startWaiting(t *testing.T, ctx context.Context, dir string) <-chan acquireResult {
 	t.Helper()
 	queued := make(chan struct{})
-	done := make(chan outcome, 1)
+	done := make(chan acquireResult, 1)
 	go func() {
 		l, err := Acquire(ctx, Request{
 			Dir: dir, Command: "waiter", Timeout: -1,
 			OnSlow: func(Holder) { close(queued) }, slowAfter: time.Nanosecond, // a second call would panic
 		})
-		done <- outcome{l, err}
+		done <- acquireResult{l, err}
 	}()
 	select {
 	case <-queued:
@@ -649,7 +649,7 @@ func waiting(t *testing.T, ctx context.Context, dir string) <-chan outcome {
 // until its exec, and a cancelled Acquire may get the lock for a moment.
 func acquire(t *testing.T, dir string) *Lock {
 	t.Helper()
-	l, err := Acquire(t.Context(), Request{Dir: dir, Command: "the test", Timeout: patience})
+	l, err := Acquire(t.Context(), Request{Dir: dir, Command: "the test", Timeout: testTimeout})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -728,13 +728,13 @@ func TestMain(m *testing.M) {
 	if os.Getenv(helperEnv) == "" {
 		os.Exit(m.Run())
 	}
-	if err := playRole(os.Args[1], os.Args[2:]); err != nil {
+	if err := runHelper(os.Args[1], os.Args[2:]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func helper(t *testing.T, role string, words ...string) *exec.Cmd {
+func helperCommand(t *testing.T, role string, words ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], append([]string{role}, words...)...)
 	cmd.Env = append(os.Environ(), helperEnv+"=1", "GOMAXPROCS=1", "GORACE=atexit_sleep_ms=0")
@@ -743,7 +743,7 @@ func helper(t *testing.T, role string, words ...string) *exec.Cmd {
 }
 
 // startUntilReady starts a helper and returns when it holds the lock.
-func awaitReady(t *testing.T, cmd *exec.Cmd) {
+func startUntilReady(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	stdout, err := cmd.StdoutPipe()
 	must(t, err)
@@ -756,28 +756,28 @@ func awaitReady(t *testing.T, cmd *exec.Cmd) {
 }
 
 // acquireInProcess acquires and releases the lock of dir in another process and returns its error text.
-func tryIn(t *testing.T, dir, as string) string {
+func acquireInProcess(t *testing.T, dir, as string) string {
 	t.Helper()
-	out, err := helper(t, "try", dir, as).Output()
+	out, err := helperCommand(t, "try", dir, as).Output()
 	must(t, err)
 	return string(out)
 }
 
-func playRole(role string, words []string) error {
+func runHelper(role string, words []string) error {
 	switch role {
 	case "nothing":
 		return nil
 	case "try":
-		return try(words[0], words[1])
+		return tryAcquire(words[0], words[1])
 	case "hold", "parent":
-		return holdForEver(role, words[0])
+		return holdLock(role, words[0])
 	case "contend":
 		return contend(words[0], words[1], words[2])
 	}
 	return fmt.Errorf("no such role: %s", role)
 }
 
-func try(dir, as string) error {
+func tryAcquire(dir, as string) error {
 	switch as {
 	case "umask":
 		syscall.Umask(0o077)
@@ -799,7 +799,7 @@ func try(dir, as string) error {
 	return l.Release()
 }
 
-func holdForEver(role, dir string) error {
+func holdLock(role, dir string) error {
 	l, err := Acquire(context.Background(), Request{Dir: dir, Command: role, Timeout: -1})
 	if err != nil {
 		return err
@@ -838,7 +838,7 @@ func contend(dir, work, name string) error {
 		if _, err := fmt.Fprintf(journal, "enter %s %d\n", name, round); err != nil {
 			return err
 		}
-		n, err := count(counter)
+		n, err := increment(counter)
 		if err != nil {
 			return err
 		}
@@ -853,7 +853,7 @@ func contend(dir, work, name string) error {
 
 // increment adds one to the counter after a pause, so that two holders would lose an update. The number has a fixed width
 // and is written by one call, so a kill cannot leave part of it.
-func count(counter *os.File) (int, error) {
+func increment(counter *os.File) (int, error) {
 	text := make([]byte, 10)
 	n := 0
 	if _, err := counter.ReadAt(text, 0); err == nil {

@@ -8,7 +8,7 @@ import (
 )
 
 // TestDenialLogCountsEqualDenials: a program that retries forever must not fill the disk; the log reports growing counts.
-func TestEqualDenialsAreCountedNotRepeated(t *testing.T) {
+func TestDenialLogCountsEqualDenials(t *testing.T) {
 	t.Parallel()
 	var reported []Denial
 	l := denialLog{report: func(d Denial) { reported = append(reported, d) }} // no lock: report is never called concurrently
@@ -34,7 +34,7 @@ func TestEqualDenialsAreCountedNotRepeated(t *testing.T) {
 	}
 }
 
-func TestMoreDifferentDenialsThanAnybodyReadsAreCountedTogether(t *testing.T) {
+func TestDenialLogMergesExcessTargets(t *testing.T) {
 	t.Parallel()
 	var reported []Denial
 	l := denialLog{report: func(d Denial) { reported = append(reported, d) }}
@@ -51,17 +51,17 @@ func TestMoreDifferentDenialsThanAnybodyReadsAreCountedTogether(t *testing.T) {
 	}
 }
 
-func TestAProxyThatEndsTellsHowManyThereWere(t *testing.T) {
+func TestServeReportsDenialTotalsAtEnd(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "a.example").serve()
+	w := newFakeNetwork(t, "a.example").serve()
 	for range 3 {
-		w.say("GET http://b.example/ HTTP/1.1\r\n\r\n")
+		w.exchange("GET http://b.example/ HTTP/1.1\r\n\r\n")
 	}
-	if got := w.wasDenied(); len(got) != 1 || got[0].Count != 1 {
+	if got := w.denials(); len(got) != 1 || got[0].Count != 1 {
 		t.Errorf("while it serves: %v", got)
 	}
 	w.stop()
-	if got := w.wasDenied(); len(got) != 2 || got[1].Count != 3 {
+	if got := w.denials(); len(got) != 2 || got[1].Count != 3 {
 		t.Errorf("when it ended: %v", got)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func TestAddressesThatAreNotTheInternetAreTold(t *testing.T) {
+func TestSpecialKindClassifiesAddresses(t *testing.T) {
 	t.Parallel()
 	for _, a := range []string{
 		"0.0.0.0", "0.1.2.3", "10.0.0.1", "100.64.0.1", "100.127.255.255", "127.0.0.1", "127.255.255.254", "169.254.0.1",
@@ -36,30 +36,30 @@ func TestAddressesThatAreNotTheInternetAreTold(t *testing.T) {
 	}
 }
 
-func TestANameThatLeadsInsideIsRefused(t *testing.T) {
+func TestNameOfPrivateAddressIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, a := range []string{"127.0.0.1", "::1", "10.1.2.3", "169.254.169.254", "::ffff:192.168.1.1", "64:ff9b::a00:1", "fd00::1", "0.0.0.0", "9.9.9.9"} {
-		w := newWorld(t, "a.example").serve()
+		w := newFakeNetwork(t, "a.example").serve()
 		w.answers["a.example"] = [][]string{{a}}
-		if got := w.say("GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n"); status(got) != 403 {
+		if got := w.exchange("GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n"); statusCode(got) != 403 {
 			t.Errorf("%s: %q", a, got)
 		}
 		if code, _ := w.socks("a.example", 443); code != socksNotAllowed {
 			t.Errorf("%s: socks %d", a, code)
 		}
-		if got := w.say("CONNECT a.example:443 HTTP/1.1\r\n\r\n"); status(got) != 403 {
+		if got := w.exchange("CONNECT a.example:443 HTTP/1.1\r\n\r\n"); statusCode(got) != 403 {
 			t.Errorf("%s: %q", a, got)
 		}
-		if d := w.wasDialled(); len(d) > 0 {
+		if d := w.dialledAddrs(); len(d) > 0 {
 			t.Errorf("%s: dialled %v", a, d)
 		}
-		denied := w.wasDenied()
+		denied := w.denials()
 		if len(denied) != 3 {
 			t.Fatalf("%s: %d denials", a, len(denied))
 		}
 		for _, d := range denied {
 			// The suggested entry, which is the address itself, must allow it.
-			r := rules(t, "a.example,"+d.AllowEntry)
+			r := mustParseRules(t, "a.example,"+d.AllowEntry)
 			if !r.Allows(netip.MustParseAddr(a).Unmap().String(), 443) || !strings.Contains(d.Reason, "listed itself") {
 				t.Errorf("%s: %+v", a, d)
 			}
@@ -67,94 +67,94 @@ func TestANameThatLeadsInsideIsRefused(t *testing.T) {
 	}
 }
 
-func TestANameMayLeadToAnAddressThatIsListedItself(t *testing.T) {
+func TestNameOfListedAddressIsAllowed(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "a.example:*,127.0.0.1:80")
-	w.web("127.0.0.1:80", func(rw http.ResponseWriter, _ *http.Request) { rw.Write([]byte("here")) })
+	w := newFakeNetwork(t, "a.example:*,127.0.0.1:80")
+	w.serveHTTP("127.0.0.1:80", func(rw http.ResponseWriter, _ *http.Request) { rw.Write([]byte("here")) })
 	w.answers["a.example"] = [][]string{{"127.0.0.1"}}
 	w.serve()
 	answer, err := w.client("http").Get("http://a.example/")
-	if got := body(t, answer, err); got != "here" {
+	if got := readBody(t, answer, err); got != "here" {
 		t.Errorf("%q", got)
 	}
 	// Other ports of that address stay refused.
-	if got := w.say("CONNECT a.example:81 HTTP/1.1\r\n\r\n"); status(got) != 403 {
+	if got := w.exchange("CONNECT a.example:81 HTTP/1.1\r\n\r\n"); statusCode(got) != 403 {
 		t.Errorf("%q", got)
 	}
 }
 
 // TestDialUsesCheckedAddress lets a name resolve to a public address first and to loopback next: every request
 // is checked against the address it dials.
-func TestWhatIsJudgedIsWhereItGoes(t *testing.T) {
+func TestDialUsesCheckedAddress(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "a.example")
-	w.web("8.8.8.8:80", func(rw http.ResponseWriter, _ *http.Request) { rw.Write([]byte("outside")) })
-	w.web("127.0.0.1:80", func(rw http.ResponseWriter, _ *http.Request) { rw.Write([]byte("inside")) })
+	w := newFakeNetwork(t, "a.example")
+	w.serveHTTP("8.8.8.8:80", func(rw http.ResponseWriter, _ *http.Request) { rw.Write([]byte("outside")) })
+	w.serveHTTP("127.0.0.1:80", func(rw http.ResponseWriter, _ *http.Request) { rw.Write([]byte("inside")) })
 	w.answers["a.example"] = [][]string{{"8.8.8.8"}, {"127.0.0.1"}}
 	w.serve()
 	client := w.client("http")
 	answer, err := client.Get("http://a.example/")
-	if got := body(t, answer, err); got != "outside" {
+	if got := readBody(t, answer, err); got != "outside" {
 		t.Errorf("first request: %q", got)
 	}
 	answer, err = client.Get("http://a.example/")
-	if got := body(t, answer, err); answer.StatusCode != 403 {
+	if got := readBody(t, answer, err); answer.StatusCode != 403 {
 		t.Errorf("second request: %d %q", answer.StatusCode, got)
 	}
-	if got := w.wasAsked(); len(got) != 2 {
+	if got := w.resolvedNames(); len(got) != 2 {
 		t.Errorf("looked up %v", got)
 	}
-	if got := w.wasDialled(); !slices.Equal(got, []string{"8.8.8.8:80"}) {
+	if got := w.dialledAddrs(); !slices.Equal(got, []string{"8.8.8.8:80"}) {
 		t.Errorf("dialled %v", got)
 	}
 }
 
-func TestOfSeveralAnswersThoseThatLeadInsideAreLeftOut(t *testing.T) {
+func TestDialSkipsPrivateAddresses(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "a.example")
-	w.web("8.8.4.4:80", func(rw http.ResponseWriter, _ *http.Request) { rw.Write([]byte("outside")) })
+	w := newFakeNetwork(t, "a.example")
+	w.serveHTTP("8.8.4.4:80", func(rw http.ResponseWriter, _ *http.Request) { rw.Write([]byte("outside")) })
 	w.answers["a.example"] = [][]string{{"127.0.0.1", "8.8.8.8", "::1", "8.8.8.8", "8.8.4.4", "10.0.0.1"}}
 	w.serve()
 	answer, err := w.client("http").Get("http://a.example/")
-	if got := body(t, answer, err); got != "outside" {
+	if got := readBody(t, answer, err); got != "outside" {
 		t.Errorf("%q", got)
 	}
-	if got := w.wasDialled(); !slices.Equal(got, []string{"8.8.8.8:80", "8.8.4.4:80"}) {
+	if got := w.dialledAddrs(); !slices.Equal(got, []string{"8.8.8.8:80", "8.8.4.4:80"}) {
 		t.Errorf("dialled %v", got)
 	}
-	if got := w.wasDenied(); len(got) > 0 {
+	if got := w.denials(); len(got) > 0 {
 		t.Errorf("denied %v", got)
 	}
 }
 
 // TestUnlistedNamesAreNotResolved: a DNS query could carry data out of the sandbox.
-func TestNothingIsLookedUpThatIsNotListed(t *testing.T) {
+func TestUnlistedNamesAreNotResolved(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "a.example").serve()
-	w.say("GET http://secret.evil.example/ HTTP/1.1\r\n\r\n")
-	w.say("CONNECT secret.evil.example:443 HTTP/1.1\r\n\r\n")
+	w := newFakeNetwork(t, "a.example").serve()
+	w.exchange("GET http://secret.evil.example/ HTTP/1.1\r\n\r\n")
+	w.exchange("CONNECT secret.evil.example:443 HTTP/1.1\r\n\r\n")
 	w.socks("secret.evil.example", 443)
-	w.say("CONNECT a.example:22 HTTP/1.1\r\n\r\n")
-	if got := w.wasAsked(); len(got) > 0 {
+	w.exchange("CONNECT a.example:22 HTTP/1.1\r\n\r\n")
+	if got := w.resolvedNames(); len(got) > 0 {
 		t.Errorf("looked up %v", got)
 	}
-	if got := w.wasDenied(); len(got) != 4 {
+	if got := w.denials(); len(got) != 4 {
 		t.Errorf("denied %v", got)
 	}
 }
 
-func TestNothingIsReachedWhenTheMachineDoesNotKnowItsAddresses(t *testing.T) {
+func TestDialFailsWithoutLocalAddresses(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "a.example")
+	w := newFakeNetwork(t, "a.example")
 	w.answers["a.example"] = [][]string{{"8.8.8.8"}}
 	w.proxy.localAddrs = func() ([]netip.Addr, error) { return nil, errors.New("no") }
 	w.serve()
-	if got := w.say("CONNECT a.example:443 HTTP/1.1\r\n\r\n"); status(got) != 502 || len(w.wasDialled()) > 0 {
+	if got := w.exchange("CONNECT a.example:443 HTTP/1.1\r\n\r\n"); statusCode(got) != 502 || len(w.dialledAddrs()) > 0 {
 		t.Errorf("%q", got)
 	}
 }
 
-func TestTheMachineKnowsItsAddresses(t *testing.T) {
+func TestInterfaceAddrs(t *testing.T) {
 	t.Parallel()
 	own, err := interfaceAddrs()
 	if err != nil || !slices.Contains(own, netip.MustParseAddr("127.0.0.1")) {
@@ -162,9 +162,9 @@ func TestTheMachineKnowsItsAddresses(t *testing.T) {
 	}
 }
 
-func TestTheMachinesOwnResolverIsAsked(t *testing.T) {
+func TestResolveName(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	addrs, err := resolveName(ctx, "localhost") // from a file, on every machine
 	if err != nil || len(addrs) == 0 || specialKind(addrs[0]) != "a loopback address" {

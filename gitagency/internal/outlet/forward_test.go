@@ -14,7 +14,7 @@ import (
 )
 
 // startForward runs Forward and returns its address and a function that ends it.
-func forward(t *testing.T, dial func(context.Context) (net.Conn, error), failed func(error)) (addr string, stop func()) {
+func startForward(t *testing.T, dial func(context.Context) (net.Conn, error), failed func(error)) (addr string, stop func()) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -30,7 +30,7 @@ func forward(t *testing.T, dial func(context.Context) (net.Conn, error), failed 
 			if err != nil {
 				t.Error(err)
 			}
-		case <-time.After(patience):
+		case <-time.After(testTimeout):
 			t.Error("forwarding did not end")
 		}
 	})
@@ -38,13 +38,13 @@ func forward(t *testing.T, dial func(context.Context) (net.Conn, error), failed 
 	return l.Addr().String(), stop
 }
 
-func TestAPortIsForwardedBothWaysAndToTheEnd(t *testing.T) {
+func TestForwardRelaysBothDirections(t *testing.T) {
 	t.Parallel()
-	server := listen(t, func(conn *net.TCPConn) {
+	server := listenTCP(t, func(conn *net.TCPConn) {
 		data, _ := io.ReadAll(conn)
 		fmt.Fprintf(conn, "%d bytes", len(data))
 	})
-	addr, _ := forward(t, func(ctx context.Context) (net.Conn, error) {
+	addr, _ := startForward(t, func(ctx context.Context) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "tcp", server.String())
 	}, func(err error) { t.Error(err) })
 	var all sync.WaitGroup
@@ -61,12 +61,12 @@ func TestAPortIsForwardedBothWaysAndToTheEnd(t *testing.T) {
 	all.Wait()
 }
 
-func TestAConnectionThatCannotBeForwardedIsBrokenOffAndTold(t *testing.T) {
+func TestForwardReportsDialError(t *testing.T) {
 	t.Parallel()
 	nobody := errors.New("nobody listens")
 	told := make(chan error, 1)
 	connected := make(chan struct{})
-	addr, _ := forward(t, func(context.Context) (net.Conn, error) {
+	addr, _ := startForward(t, func(context.Context) (net.Conn, error) {
 		<-connected
 		return nil, nobody
 	}, func(err error) { told <- err })
@@ -80,10 +80,10 @@ func TestAConnectionThatCannotBeForwardedIsBrokenOffAndTold(t *testing.T) {
 	}
 }
 
-func TestForwardingEndsWithItsContext(t *testing.T) {
+func TestForwardEndsWithContext(t *testing.T) {
 	t.Parallel()
-	server := listen(t, func(conn *net.TCPConn) { io.Copy(conn, conn) })
-	addr, stop := forward(t, func(ctx context.Context) (net.Conn, error) {
+	server := listenTCP(t, func(conn *net.TCPConn) { io.Copy(conn, conn) })
+	addr, stop := startForward(t, func(ctx context.Context) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "tcp", server.String())
 	}, nil)
 	var conns []*net.TCPConn
@@ -104,20 +104,20 @@ func TestForwardingEndsWithItsContext(t *testing.T) {
 }
 
 // TestForwardCancelWhileDiallingIsNotReported: a dial that fails because the context ended is no failure.
-func TestForwardingThatEndsWhileItConnectsTellsNobody(t *testing.T) {
+func TestForwardCancelWhileDiallingIsNotReported(t *testing.T) {
 	t.Parallel()
 	dialling := make(chan struct{})
-	addr, stop := forward(t, func(ctx context.Context) (net.Conn, error) {
+	addr, stop := startForward(t, func(ctx context.Context) (net.Conn, error) {
 		close(dialling)
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}, func(err error) { t.Error(err) })
 	connect(t, addr)
-	wait(t, dialling)
+	waitDone(t, dialling)
 	stop()
 }
 
-func TestProgramsFindTheProxyByTheirEnvironment(t *testing.T) {
+func TestEnvironment(t *testing.T) {
 	t.Parallel()
 	for spec, direct := range map[string]string{
 		"a.example":                "localhost,127.0.0.1,::1",
@@ -127,7 +127,7 @@ func TestProgramsFindTheProxyByTheirEnvironment(t *testing.T) {
 		"*.localhost":              "",
 		"10.0.0.1":                 "localhost,127.0.0.1,::1",
 	} {
-		got := Environment("127.0.0.1:3128", rules(t, spec))
+		got := Environment("127.0.0.1:3128", mustParseRules(t, spec))
 		for _, want := range []string{
 			"HTTP_PROXY=http://127.0.0.1:3128", "HTTPS_PROXY=http://127.0.0.1:3128", "ALL_PROXY=socks5h://127.0.0.1:3128", "NO_PROXY=" + direct,
 		} {

@@ -21,9 +21,9 @@ import (
 )
 
 // testTimeout bounds every wait of a test; only a failing test reaches it.
-const patience = 10 * time.Second
+const testTimeout = 10 * time.Second
 
-func rules(t testing.TB, spec string) Rules {
+func mustParseRules(t testing.TB, spec string) Rules {
 	t.Helper()
 	r, err := ParseRules(spec)
 	if err != nil {
@@ -32,7 +32,7 @@ func rules(t testing.TB, spec string) Rules {
 	return r
 }
 
-func at(t testing.TB, s string) target {
+func mustParseTarget(t testing.TB, s string) target {
 	t.Helper()
 	got, err := parseTarget(s, 0)
 	if err != nil {
@@ -43,27 +43,27 @@ func at(t testing.TB, s string) target {
 
 // fakeNetwork is a proxy in a fake network: answers are the DNS records and servers the listening addresses. Nothing
 // else can be reached. Queries, dials and denials are recorded.
-type world struct {
-	t     *testing.T
-	proxy Server
-	addr  string // address of the proxy
-	stop  func() // stops the proxy and waits for its end
+type fakeNetwork struct {
+	t         *testing.T
+	proxy     Server
+	proxyAddr string // address of the proxy
+	stop      func() // stops the proxy and waits for its end
 
 	listener net.Listener // listener of the proxy
 
-	mu      sync.Mutex
-	answers map[string][][]string // name → addresses of successive answers; the last is repeated
-	servers map[string]string     // fake address:port → real one, or refused
-	asked   []string
-	dialled []string
-	denied  []Denial
+	mu       sync.Mutex
+	answers  map[string][][]string // name → addresses of successive answers; the last is repeated
+	servers  map[string]string     // fake address:port → real one, or refused
+	resolved []string
+	dialled  []string
+	denied   []Denial
 }
 
-func newWorld(t *testing.T, spec string) *world {
+func newFakeNetwork(t *testing.T, spec string) *fakeNetwork {
 	t.Helper()
-	w := &world{t: t, answers: map[string][][]string{}, servers: map[string]string{}}
+	w := &fakeNetwork{t: t, answers: map[string][][]string{}, servers: map[string]string{}}
 	w.proxy = Server{
-		Rules: rules(t, spec),
+		Rules: mustParseRules(t, spec),
 		OnDenied: func(d Denial) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -76,10 +76,10 @@ func newWorld(t *testing.T, spec string) *world {
 	return w
 }
 
-func (w *world) resolve(_ context.Context, name string) ([]netip.Addr, error) {
+func (w *fakeNetwork) resolve(_ context.Context, name string) ([]netip.Addr, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.asked = append(w.asked, name)
+	w.resolved = append(w.resolved, name)
 	lists := w.answers[name]
 	if len(lists) == 0 {
 		return nil, &net.DNSError{Err: "no such host", Name: name, IsNotFound: true}
@@ -94,7 +94,7 @@ func (w *world) resolve(_ context.Context, name string) ([]netip.Addr, error) {
 	return addrs, nil
 }
 
-func (w *world) dial(ctx context.Context, addr netip.AddrPort) (net.Conn, error) {
+func (w *fakeNetwork) dial(ctx context.Context, addr netip.AddrPort) (net.Conn, error) {
 	w.mu.Lock()
 	w.dialled = append(w.dialled, addr.String())
 	real, known := w.servers[addr.String()]
@@ -113,13 +113,13 @@ func (w *world) dial(ctx context.Context, addr netip.AddrPort) (net.Conn, error)
 const refused = "refused"
 
 // serve starts the proxy.
-func (w *world) serve() *world {
+func (w *fakeNetwork) serve() *fakeNetwork {
 	w.t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.listener, w.addr = l, l.Addr().String()
+	w.listener, w.proxyAddr = l, l.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- w.proxy.Serve(ctx, l) }()
@@ -130,7 +130,7 @@ func (w *world) serve() *world {
 			if err != nil {
 				w.t.Errorf("the proxy ended with %v", err)
 			}
-		case <-time.After(patience):
+		case <-time.After(testTimeout):
 			w.t.Error("the proxy did not end")
 		}
 	})
@@ -139,28 +139,28 @@ func (w *world) serve() *world {
 }
 
 // serveHTTP starts a web server at a fake address.
-func (w *world) web(where string, handler http.HandlerFunc) *httptest.Server {
+func (w *fakeNetwork) serveHTTP(where string, handler http.HandlerFunc) *httptest.Server {
 	w.t.Helper()
 	server := httptest.NewServer(handler)
 	w.t.Cleanup(server.Close)
-	w.place(where, server.Listener.Addr().String())
+	w.addServer(where, server.Listener.Addr().String())
 	return server
 }
 
-func (w *world) place(where, real string) {
+func (w *fakeNetwork) addServer(where, real string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.servers[where] = real
 }
 
 // serveTCP starts a TCP server at a fake address.
-func (w *world) raw(where string, handle func(*net.TCPConn)) {
+func (w *fakeNetwork) serveTCP(where string, handle func(*net.TCPConn)) {
 	w.t.Helper()
-	w.place(where, listen(w.t, handle).String())
+	w.addServer(where, listenTCP(w.t, handle).String())
 }
 
 // listenTCP starts a TCP server on loopback that ends with the test.
-func listen(t *testing.T, handle func(*net.TCPConn)) net.Addr {
+func listenTCP(t *testing.T, handle func(*net.TCPConn)) net.Addr {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -179,7 +179,7 @@ func listen(t *testing.T, handle func(*net.TCPConn)) net.Addr {
 			}
 			handlers.Go(func() {
 				defer conn.Close()
-				conn.SetDeadline(time.Now().Add(patience))
+				conn.SetDeadline(time.Now().Add(testTimeout))
 				handle(conn.(*net.TCPConn))
 			})
 		}
@@ -188,17 +188,17 @@ func listen(t *testing.T, handle func(*net.TCPConn)) net.Addr {
 }
 
 // client returns an HTTP client that uses the proxy.
-func (w *world) client(scheme string) *http.Client {
-	proxy := &url.URL{Scheme: scheme, Host: w.addr}
+func (w *fakeNetwork) client(scheme string) *http.Client {
+	proxy := &url.URL{Scheme: scheme, Host: w.proxyAddr}
 	transport := &http.Transport{Proxy: http.ProxyURL(proxy)}
 	w.t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, Timeout: patience}
+	return &http.Client{Transport: transport, Timeout: testTimeout}
 }
 
 // connect connects to the proxy.
-func (w *world) connect() *net.TCPConn {
+func (w *fakeNetwork) connect() *net.TCPConn {
 	w.t.Helper()
-	return connect(w.t, w.addr)
+	return connect(w.t, w.proxyAddr)
 }
 
 func connect(t *testing.T, addr string) *net.TCPConn {
@@ -208,12 +208,12 @@ func connect(t *testing.T, addr string) *net.TCPConn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	conn.SetDeadline(time.Now().Add(patience))
+	conn.SetDeadline(time.Now().Add(testTimeout))
 	return conn.(*net.TCPConn)
 }
 
 // exchange sends text to the proxy and returns everything up to the end of the connection.
-func (w *world) say(text string) string {
+func (w *fakeNetwork) exchange(text string) string {
 	w.t.Helper()
 	conn := w.connect()
 	if _, err := io.WriteString(conn, text); err != nil {
@@ -227,7 +227,7 @@ func (w *world) say(text string) string {
 }
 
 // tunnel opens a CONNECT tunnel.
-func (w *world) tunnel(where string) (*net.TCPConn, *bufio.Reader) {
+func (w *fakeNetwork) tunnel(where string) (*net.TCPConn, *bufio.Reader) {
 	w.t.Helper()
 	conn := w.connect()
 	io.WriteString(conn, "CONNECT "+where+" HTTP/1.1\r\nHost: "+where+"\r\n\r\n")
@@ -240,14 +240,14 @@ func (w *world) tunnel(where string) (*net.TCPConn, *bufio.Reader) {
 }
 
 // socks requests a SOCKS5 connection to a name and returns the reply code.
-func (w *world) socks(name string, port uint16) (byte, *net.TCPConn) {
+func (w *fakeNetwork) socks(name string, port uint16) (byte, *net.TCPConn) {
 	w.t.Helper()
 	request := []byte{5, 1, 0, 3, byte(len(name))}
 	request = append(request, name...)
 	return w.socksRequest(append(request, byte(port>>8), byte(port)))
 }
 
-func (w *world) socksRequest(request []byte) (byte, *net.TCPConn) {
+func (w *fakeNetwork) socksRequest(request []byte) (byte, *net.TCPConn) {
 	w.t.Helper()
 	conn := w.connect()
 	conn.Write([]byte{5, 1, 0})
@@ -262,26 +262,26 @@ func (w *world) socksRequest(request []byte) (byte, *net.TCPConn) {
 	return answer[3], conn
 }
 
-func (w *world) wasDialled() []string {
+func (w *fakeNetwork) dialledAddrs() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.dialled)
 }
 
-func (w *world) wasAsked() []string {
+func (w *fakeNetwork) resolvedNames() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.Clone(w.asked)
+	return slices.Clone(w.resolved)
 }
 
-func (w *world) wasDenied() []Denial {
+func (w *fakeNetwork) denials() []Denial {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.denied)
 }
 
 // statusCode returns the status code of an HTTP response, or 0.
-func status(answer string) int {
+func statusCode(answer string) int {
 	words := strings.Fields(answer)
 	if len(words) < 2 || !strings.HasPrefix(words[0], "HTTP/1.") {
 		return 0
@@ -290,7 +290,7 @@ func status(answer string) int {
 	return n
 }
 
-func body(t *testing.T, answer *http.Response, err error) string {
+func readBody(t *testing.T, answer *http.Response, err error) string {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

@@ -13,13 +13,13 @@ import (
 )
 
 // TestHostileRequestsReachNoServer sends ambiguous and malformed requests: none may reach a server.
-func TestHostileRequestsReachNobody(t *testing.T) {
+func TestHostileRequestsReachNoServer(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "a.example:*,*.sub.example")
+	w := newFakeNetwork(t, "a.example:*,*.sub.example")
 	var heard atomic.Int32
 	for _, port := range []int{1, 25, 80, 443, 3128} {
-		w.web(fmt.Sprintf("8.8.8.8:%d", port), func(http.ResponseWriter, *http.Request) { heard.Add(1) })
-		w.web(fmt.Sprintf("127.0.0.1:%d", port), func(http.ResponseWriter, *http.Request) { heard.Add(1) })
+		w.serveHTTP(fmt.Sprintf("8.8.8.8:%d", port), func(http.ResponseWriter, *http.Request) { heard.Add(1) })
+		w.serveHTTP(fmt.Sprintf("127.0.0.1:%d", port), func(http.ResponseWriter, *http.Request) { heard.Add(1) })
 	}
 	w.answers["a.example"] = [][]string{{"8.8.8.8"}}
 	w.answers["evil.example"] = [][]string{{"8.8.8.8"}}
@@ -145,14 +145,14 @@ func TestHostileRequestsReachNobody(t *testing.T) {
 		"\x05\x00":                     0,
 		"\x05\x01\x00\x04\x01\x00\x01": 0,
 	} {
-		if got := w.say(request); status(got) != want {
+		if got := w.exchange(request); statusCode(got) != want {
 			t.Errorf("%.200q: %.300q, want %d", request, got, want)
 		}
 	}
 	if n := heard.Load(); n > 0 {
 		t.Errorf("%d requests reached a server", n)
 	}
-	for _, d := range w.wasDenied() {
+	for _, d := range w.denials() {
 		if strings.ContainsFunc(d.Target+d.AllowEntry, func(c rune) bool { return c <= ' ' || c > '~' }) || strings.ContainsAny(d.Reason, "\r\n\x00") {
 			t.Errorf("control characters in %#v", d)
 		}
@@ -163,15 +163,15 @@ func TestHostileRequestsReachNobody(t *testing.T) {
 }
 
 // TestHostileChunksAbortRequest: chunks are parsed while they are relayed, so an invalid one aborts the request.
-func TestHostileChunksBreakTheRequestOff(t *testing.T) {
+func TestHostileChunksAbortRequest(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "a.example")
+	w := newFakeNetwork(t, "a.example")
 	type heard struct {
 		body string
 		err  error
 	}
 	bodies := make(chan heard, 1)
-	w.raw("8.8.8.8:80", func(conn *net.TCPConn) {
+	w.serveTCP("8.8.8.8:80", func(conn *net.TCPConn) {
 		in := bufio.NewReader(conn)
 		readHead(in, 1000)
 		data, err := io.ReadAll(in)
@@ -184,8 +184,8 @@ func TestHostileChunksBreakTheRequestOff(t *testing.T) {
 		"1\r\na\n0\r\n\r\n", "1\r\na0\r\n\r\n", "ffffffffffffffff\r\n", "10000000000000001\r\na\r\n", "00000000000000001\r\na\r\n", "0\r\nX: y\n\r\n",
 		"1;\rx\r\na\r\n0\r\n\r\n", "1;" + strings.Repeat("x", 5000) + "\r\n", "0\r\n" + strings.Repeat("X: y\r\n", 101) + "\r\n",
 	} {
-		got := w.say("POST http://a.example/ HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks)
-		if status(got) != 400 {
+		got := w.exchange("POST http://a.example/ HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks)
+		if statusCode(got) != 400 {
 			t.Errorf("%.100q: %q", chunks, got)
 		}
 		if h := <-bodies; h.err == nil || strings.Contains(h.body, "0\r\n\r\n") {
@@ -194,11 +194,11 @@ func TestHostileChunksBreakTheRequestOff(t *testing.T) {
 	}
 }
 
-func TestAHostileAnswerIsNotBelieved(t *testing.T) {
+func TestHostileResponses(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "a.example")
+	w := newFakeNetwork(t, "a.example")
 	var answer []byte
-	w.raw("8.8.8.8:80", func(conn *net.TCPConn) {
+	w.serveTCP("8.8.8.8:80", func(conn *net.TCPConn) {
 		readHead(bufio.NewReader(conn), 1000)
 		conn.Write(answer)
 	})
@@ -221,8 +221,8 @@ func TestAHostileAnswerIsNotBelieved(t *testing.T) {
 		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 0\r\n\r\n0\r\n\r\n": 200,
 	} {
 		answer = []byte(text)
-		got := w.say("GET http://a.example/ HTTP/1.1\r\n\r\n")
-		if status(got) != want || strings.Contains(got, "keep-alive") || strings.Contains(got, "\r\n x") {
+		got := w.exchange("GET http://a.example/ HTTP/1.1\r\n\r\n")
+		if statusCode(got) != want || strings.Contains(got, "keep-alive") || strings.Contains(got, "\r\n x") {
 			t.Errorf("%.100q: %.300q", text, got)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestRulesHaveOneSpelling(t *testing.T) {
+func TestParseRulesNormalizes(t *testing.T) {
 	t.Parallel()
 	for spec, want := range map[string]string{
 		"a.example":                            "a.example",
@@ -40,7 +40,7 @@ func TestRulesHaveOneSpelling(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeMeantIsRefusedWithWhatToType(t *testing.T) {
+func TestParseRulesErrorsSuggestEntry(t *testing.T) {
 	t.Parallel()
 	for spec, advice := range map[string]string{
 		"":                         "hosts:a.example",
@@ -113,16 +113,16 @@ func TestWhatCannotBeMeantIsRefusedWithWhatToType(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatIsListedIsAllowed(t *testing.T) {
+func TestRulesAllowOnlyListedTargets(t *testing.T) {
 	t.Parallel()
-	r := rules(t, "a.example,b.example:8443,c.example:*,*.d.example,*.e.example:22,127.0.0.1:9000,[2001:db8::7]:443")
+	r := mustParseRules(t, "a.example,b.example:8443,c.example:*,*.d.example,*.e.example:22,127.0.0.1:9000,[2001:db8::7]:443")
 	for _, yes := range []target{
-		at(t, "a.example:80"), at(t, "a.example:443"), at(t, "A.EXAMPLE.:443"),
-		at(t, "b.example:8443"),
-		at(t, "c.example:1"), at(t, "c.example:65535"),
-		at(t, "x.d.example:443"), at(t, "x.y.z.d.example:80"),
-		at(t, "x.e.example:22"),
-		at(t, "127.0.0.1:9000"), at(t, "[::ffff:127.0.0.1]:9000"), at(t, "[2001:db8:0::7]:443"),
+		mustParseTarget(t, "a.example:80"), mustParseTarget(t, "a.example:443"), mustParseTarget(t, "A.EXAMPLE.:443"),
+		mustParseTarget(t, "b.example:8443"),
+		mustParseTarget(t, "c.example:1"), mustParseTarget(t, "c.example:65535"),
+		mustParseTarget(t, "x.d.example:443"), mustParseTarget(t, "x.y.z.d.example:80"),
+		mustParseTarget(t, "x.e.example:22"),
+		mustParseTarget(t, "127.0.0.1:9000"), mustParseTarget(t, "[::ffff:127.0.0.1]:9000"), mustParseTarget(t, "[2001:db8:0::7]:443"),
 	} {
 		if !r.Allows(yes.host.String(), yes.port) {
 			t.Errorf("%s is not allowed", yes)
@@ -228,7 +228,7 @@ func FuzzParseTarget(f *testing.F) {
 				t.Errorf("%q is a name that is an address", s)
 			}
 		}
-		if r := rules(t, got.ruleEntry()); !r.allows(got.host, got.port) {
+		if r := mustParseRules(t, got.ruleEntry()); !r.allows(got.host, got.port) {
 			t.Errorf("%q does not allow %s", r, got)
 		}
 	})

@@ -25,7 +25,7 @@ import (
 )
 
 // echoHandler answers with the request line, the headers and a hash of the body.
-func echo(rw http.ResponseWriter, r *http.Request) {
+func echoHandler(rw http.ResponseWriter, r *http.Request) {
 	data, err := io.ReadAll(r.Body)
 	if err != nil {
 		return
@@ -34,39 +34,39 @@ func echo(rw http.ResponseWriter, r *http.Request) {
 	r.Header.Write(rw)
 }
 
-func TestAnAllowedHostIsReached(t *testing.T) {
+func TestAllowedHostIsReached(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "a.example")
-	w.web("8.8.8.8:80", echo)
+	w := newFakeNetwork(t, "a.example")
+	w.serveHTTP("8.8.8.8:80", echoHandler)
 	w.answers["a.example"] = [][]string{{"8.8.8.8"}}
 	w.serve()
 	for _, scheme := range []string{"http", "socks5", "socks5h"} {
 		answer, err := w.client(scheme).Get("http://a.example/path?q=1")
-		if got := body(t, answer, err); answer.StatusCode != 200 || !strings.HasPrefix(got, "GET /path?q=1 HTTP/1.1 host=a.example ") {
+		if got := readBody(t, answer, err); answer.StatusCode != 200 || !strings.HasPrefix(got, "GET /path?q=1 HTTP/1.1 host=a.example ") {
 			t.Errorf("%s: %d %q", scheme, answer.StatusCode, got)
 		}
 	}
 }
 
-func TestAnAddressThatIsListedIsReachedByTheMachinesOwnMeans(t *testing.T) {
+func TestListedAddressIsReachedByDefaultDialer(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewTLSServer(http.HandlerFunc(echo))
+	server := httptest.NewTLSServer(http.HandlerFunc(echoHandler))
 	t.Cleanup(server.Close)
-	w := newWorld(t, server.Listener.Addr().String())
+	w := newFakeNetwork(t, server.Listener.Addr().String())
 	w.proxy.Resolve, w.proxy.Dial, w.proxy.localAddrs = nil, nil, nil
 	w.serve()
 	for _, scheme := range []string{"http", "socks5"} {
 		transport := server.Client().Transport.(*http.Transport).Clone()
-		transport.Proxy = http.ProxyURL(&url.URL{Scheme: scheme, Host: w.addr})
-		answer, err := (&http.Client{Transport: transport, Timeout: patience}).Get(server.URL + "/x")
-		if got := body(t, answer, err); !strings.HasPrefix(got, "GET /x ") {
+		transport.Proxy = http.ProxyURL(&url.URL{Scheme: scheme, Host: w.proxyAddr})
+		answer, err := (&http.Client{Transport: transport, Timeout: testTimeout}).Get(server.URL + "/x")
+		if got := readBody(t, answer, err); !strings.HasPrefix(got, "GET /x ") {
 			t.Errorf("%s: %q", scheme, got)
 		}
 		transport.CloseIdleConnections()
 	}
 }
 
-func TestARefusalSaysWhatWouldAllowIt(t *testing.T) {
+func TestRefusalSuggestsAllowEntry(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ asked, kind, target, allow string }{
 		{"GET http://b.example/ HTTP/1.1", KindHTTP, "b.example:80", "b.example"},
@@ -77,20 +77,20 @@ func TestARefusalSaysWhatWouldAllowIt(t *testing.T) {
 		{"CONNECT [::1]:443 HTTP/1.1", KindConnect, "[::1]:443", "[::1]"},
 		{"GET http://localhost:3000/ HTTP/1.1", KindHTTP, "localhost:3000", "localhost:3000,127.0.0.1:3000"},
 	} {
-		w := newWorld(t, "a.example").serve()
-		got := w.say(c.asked + "\r\n\r\n")
+		w := newFakeNetwork(t, "a.example").serve()
+		got := w.exchange(c.asked + "\r\n\r\n")
 		_, text, _ := strings.Cut(got, "\r\n\r\n")
 		host, _, _ := strings.Cut(c.target, ":")
-		if status(got) != 403 || strings.Count(text, "\n") != 1 || !strings.Contains(text, host) || !strings.Contains(text, "outputs of this sandbox") ||
+		if statusCode(got) != 403 || strings.Count(text, "\n") != 1 || !strings.Contains(text, host) || !strings.Contains(text, "outputs of this sandbox") ||
 			!strings.HasSuffix(text, "--outputs hosts:a.example,"+c.allow+"\n") {
 			t.Errorf("%s: %q", c.asked, got)
 		}
-		denied := w.wasDenied()
+		denied := w.denials()
 		if len(denied) != 1 {
 			t.Fatalf("%s: %v", c.asked, denied)
 		}
 		d := denied[0]
-		if d.Kind != c.kind || d.Target != c.target || d.AllowEntry != c.allow || d.Count != 1 || time.Since(d.Time) > patience || d.Reason == "" {
+		if d.Kind != c.kind || d.Target != c.target || d.AllowEntry != c.allow || d.Count != 1 || time.Since(d.Time) > testTimeout || d.Reason == "" {
 			t.Errorf("%s: %+v", c.asked, d)
 		}
 	}
@@ -98,9 +98,9 @@ func TestARefusalSaysWhatWouldAllowIt(t *testing.T) {
 
 // TestRefusalArrivesWithUnreadBody: closing the connection of a client that still sends would reset it, and the client
 // would not read the answer.
-func TestARefusalArrivesThoughTheBodyIsNotRead(t *testing.T) {
+func TestRefusalArrivesWithUnreadBody(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "a.example").serve()
+	w := newFakeNetwork(t, "a.example").serve()
 	conn := w.connect()
 	io.WriteString(conn, "POST http://b.example/ HTTP/1.1\r\nContent-Length: 900000\r\n\r\n")
 	in := bufio.NewReader(conn)
@@ -113,17 +113,17 @@ func TestARefusalArrivesThoughTheBodyIsNotRead(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, err := io.ReadAll(in); err != nil || status(string(got)) != 403 || !strings.HasSuffix(string(got), "b.example\n") {
+	if got, err := io.ReadAll(in); err != nil || statusCode(string(got)) != 403 || !strings.HasSuffix(string(got), "b.example\n") {
 		t.Errorf("%q, %v", got, err)
 	}
 }
 
-func TestASOCKSClientIsToldWhatHappened(t *testing.T) {
+func TestSOCKSReplyCodes(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "a.example,b.example,c.example,9.8.7.6:1,[2606:4700::1]:1")
-	w.place("8.8.8.8:80", refused)
-	w.raw("9.8.7.6:1", func(*net.TCPConn) {})
-	w.raw("[2606:4700::1]:1", func(*net.TCPConn) {})
+	w := newFakeNetwork(t, "a.example,b.example,c.example,9.8.7.6:1,[2606:4700::1]:1")
+	w.addServer("8.8.8.8:80", refused)
+	w.serveTCP("9.8.7.6:1", func(*net.TCPConn) {})
+	w.serveTCP("[2606:4700::1]:1", func(*net.TCPConn) {})
 	w.answers["a.example"] = [][]string{{"8.8.8.8"}}
 	w.answers["c.example"] = [][]string{{"8.8.8.9"}}
 	w.serve()
@@ -151,27 +151,27 @@ func TestASOCKSClientIsToldWhatHappened(t *testing.T) {
 		"unknown command":      {[]byte{5, 99, 0, 1, 9, 8, 7, 6, 0, 1}, socksCommandNotSupported, true},
 		"unknown address type": {[]byte{5, 1, 0, 9, 9, 8, 7, 6, 0, 1}, socksAddressNotSupported, false},
 	} {
-		before := len(w.wasDenied())
+		before := len(w.denials())
 		if code, _ := w.socksRequest(c.request); code != c.code {
 			t.Errorf("%s: %d, want %d", name, code, c.code)
 		}
-		if denied := w.wasDenied()[before:]; (len(denied) == 1) != c.denied {
+		if denied := w.denials()[before:]; (len(denied) == 1) != c.denied {
 			t.Errorf("%s: denied %v", name, denied)
 		}
 	}
-	if got := w.say("\x05\x01\x02"); got != "\x05\xff" {
+	if got := w.exchange("\x05\x01\x02"); got != "\x05\xff" {
 		t.Errorf("with a password only: %q", got)
 	}
-	if got := w.say("\x04\x01\x00\x50\x09\x08\x07\x06me\x00"); got != "\x00\x5b\x00\x00\x00\x00\x00\x00" {
+	if got := w.exchange("\x04\x01\x00\x50\x09\x08\x07\x06me\x00"); got != "\x00\x5b\x00\x00\x00\x00\x00\x00" {
 		t.Errorf("SOCKS4: %q", got)
 	}
 }
 
-func TestOnlyWhatIsMeantForTheServerIsPassedOn(t *testing.T) {
+func TestHopByHopHeadersAreRemoved(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "a.example:8080")
+	w := newFakeNetwork(t, "a.example:8080")
 	heads := make(chan string, 1)
-	w.raw("8.8.8.8:8080", func(conn *net.TCPConn) {
+	w.serveTCP("8.8.8.8:8080", func(conn *net.TCPConn) {
 		in := bufio.NewReader(conn)
 		head, err := readHead(in, 1<<20)
 		if err != nil {
@@ -183,7 +183,7 @@ func TestOnlyWhatIsMeantForTheServerIsPassedOn(t *testing.T) {
 	})
 	w.answers["a.example"] = [][]string{{"8.8.8.8"}}
 	w.serve()
-	got := w.say("GET HTTP://A.Example:8080?x=1 HTTP/1.1\r\nhOST: a.example:8080\r\nProxy-Authorization: secret\r\nProxy-Connection: keep-alive\r\n" +
+	got := w.exchange("GET HTTP://A.Example:8080?x=1 HTTP/1.1\r\nhOST: a.example:8080\r\nProxy-Authorization: secret\r\nProxy-Connection: keep-alive\r\n" +
 		"Connection: keep-alive, X-Hop\r\nX-Hop: 1\r\nKeep-Alive: 5\r\nTE: trailers\r\nUpgrade: h2c\r\nHTTP2-Settings: AAA\r\nX-Own: a\r\nx-own:  b \r\nAccept: */*\r\n\r\n")
 	if want := "GET /?x=1 HTTP/1.1\r\nHost: a.example:8080\r\nX-Own: a\r\nx-own: b\r\nAccept: */*\r\nConnection: close\r\n\r\n"; <-heads != want {
 		t.Errorf("the relayed head is not %q", want)
@@ -193,12 +193,12 @@ func TestOnlyWhatIsMeantForTheServerIsPassedOn(t *testing.T) {
 	}
 }
 
-func TestBodiesOfAnySizeGoThroughUnchanged(t *testing.T) {
+func TestBodiesAreRelayedUnchanged(t *testing.T) {
 	t.Parallel()
 	big := make([]byte, 20<<20)
 	rand.Read(big)
-	w := newWorld(t, "a.example")
-	w.web("8.8.8.8:80", func(rw http.ResponseWriter, r *http.Request) {
+	w := newFakeNetwork(t, "a.example")
+	w.serveHTTP("8.8.8.8:80", func(rw http.ResponseWriter, r *http.Request) {
 		data, err := io.ReadAll(r.Body)
 		if err != nil {
 			t.Error(err)
@@ -215,7 +215,7 @@ func TestBodiesOfAnySizeGoThroughUnchanged(t *testing.T) {
 				"-1 [chunked]":          struct{ io.Reader }{bytes.NewReader(big[:size])},
 			} {
 				answer, err := w.client(scheme).Post("http://a.example/", "x", reader)
-				if got := body(t, answer, err); got != string(big[:size]) {
+				if got := readBody(t, answer, err); got != string(big[:size]) {
 					t.Errorf("%s %d %s: %d bytes came back", scheme, size, framing, len(got))
 				}
 				if got := answer.Header.Get("X-Framing"); got != framing && size > 0 {
@@ -226,10 +226,10 @@ func TestBodiesOfAnySizeGoThroughUnchanged(t *testing.T) {
 	}
 }
 
-func TestChunksArePassedOnInOneSpelling(t *testing.T) {
+func TestChunksAreNormalized(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "a.example")
-	w.raw("8.8.8.8:80", func(conn *net.TCPConn) {
+	w := newFakeNetwork(t, "a.example")
+	w.serveTCP("8.8.8.8:80", func(conn *net.TCPConn) {
 		io.WriteString(conn, "HTTP/1.0 200 OK\r\n\r\n")
 		io.Copy(conn, conn)
 	})
@@ -254,11 +254,11 @@ func TestChunksArePassedOnInOneSpelling(t *testing.T) {
 }
 
 // TestSecondRequestOnConnectionIsDropped pipelines requests: only the first reaches a server.
-func TestASecondRequestOnAConnectionGoesNowhere(t *testing.T) {
+func TestSecondRequestOnConnectionIsDropped(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "a.example,b.example")
+	w := newFakeNetwork(t, "a.example,b.example")
 	var heard sync.Map
-	w.web("8.8.8.8:80", func(rw http.ResponseWriter, r *http.Request) { heard.Store(r.URL.Path, r.Host) })
+	w.serveHTTP("8.8.8.8:80", func(rw http.ResponseWriter, r *http.Request) { heard.Store(r.URL.Path, r.Host) })
 	w.answers["a.example"] = [][]string{{"8.8.8.8"}}
 	w.answers["b.example"] = [][]string{{"8.8.8.8"}}
 	w.serve()
@@ -268,8 +268,8 @@ func TestASecondRequestOnAConnectionGoesNowhere(t *testing.T) {
 		"POST http://a.example/1 HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
 		"GET http://a.example/1 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
 	} {
-		got := w.say(first + "GET http://b.example/2 HTTP/1.1\r\n\r\nGET /3 HTTP/1.1\r\nHost: b.example\r\n\r\n")
-		if status(got) != 200 || strings.Count(got, "HTTP/1.") != 1 || !strings.Contains(got, "\r\nConnection: close\r\n") {
+		got := w.exchange(first + "GET http://b.example/2 HTTP/1.1\r\n\r\nGET /3 HTTP/1.1\r\nHost: b.example\r\n\r\n")
+		if statusCode(got) != 200 || strings.Count(got, "HTTP/1.") != 1 || !strings.Contains(got, "\r\nConnection: close\r\n") {
 			t.Errorf("%q: %q", first, got)
 		}
 	}
@@ -280,11 +280,11 @@ func TestASecondRequestOnAConnectionGoesNowhere(t *testing.T) {
 	}
 }
 
-func TestAnAnswerStreamsAsItComes(t *testing.T) {
+func TestResponseIsStreamed(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "a.example")
+	w := newFakeNetwork(t, "a.example")
 	more := make(chan struct{})
-	w.web("8.8.8.8:80", func(rw http.ResponseWriter, r *http.Request) {
+	w.serveHTTP("8.8.8.8:80", func(rw http.ResponseWriter, r *http.Request) {
 		rw.Header().Set("Content-Type", "text/event-stream")
 		for i := range 5 {
 			fmt.Fprintf(rw, "data: %d\n\n", i)
@@ -318,11 +318,11 @@ func TestAnAnswerStreamsAsItComes(t *testing.T) {
 	}
 }
 
-func TestAServerLearnsThatItsClientHasGone(t *testing.T) {
+func TestServerSeesClientDisconnect(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "a.example")
+	w := newFakeNetwork(t, "a.example")
 	gone := make(chan struct{})
-	w.web("8.8.8.8:80", func(rw http.ResponseWriter, r *http.Request) {
+	w.serveHTTP("8.8.8.8:80", func(rw http.ResponseWriter, r *http.Request) {
 		rw.(http.Flusher).Flush()
 		<-r.Context().Done()
 		close(gone)
@@ -334,43 +334,43 @@ func TestAServerLearnsThatItsClientHasGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	answer.Body.Close()
-	wait(t, gone)
+	waitDone(t, gone)
 }
 
-func wait(t *testing.T, done <-chan struct{}) {
+func waitDone(t *testing.T, done <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-done:
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Fatal("timeout")
 	}
 }
 
-func TestAClientThatWaitsIsToldToContinue(t *testing.T) {
+func TestExpectContinue(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "a.example")
-	w.web("8.8.8.8:80", echo)
+	w := newFakeNetwork(t, "a.example")
+	w.serveHTTP("8.8.8.8:80", echoHandler)
 	w.answers["a.example"] = [][]string{{"8.8.8.8"}}
 	w.serve()
 	conn := w.connect()
 	io.WriteString(conn, "POST http://a.example/ HTTP/1.1\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n")
 	in := bufio.NewReader(conn)
-	if head, err := readHead(in, 1000); err != nil || status(string(head)) != 100 {
+	if head, err := readHead(in, 1000); err != nil || statusCode(string(head)) != 100 {
 		t.Fatalf("%q, %v", head, err)
 	}
 	io.WriteString(conn, "abc")
 	answer, err := http.ReadResponse(in, nil)
 	sum := sha256.Sum256([]byte("abc"))
-	if got := body(t, answer, err); !strings.Contains(got, "length=3 te=[] sum="+hex.EncodeToString(sum[:])) {
+	if got := readBody(t, answer, err); !strings.Contains(got, "length=3 te=[] sum="+hex.EncodeToString(sum[:])) {
 		t.Errorf("%q", got)
 	}
 }
 
-func TestAnAnswerWithoutABodyEndsAtOnce(t *testing.T) {
+func TestResponseWithoutBodyEnds(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "a.example")
+	w := newFakeNetwork(t, "a.example")
 	var head string
-	w.raw("8.8.8.8:80", func(conn *net.TCPConn) {
+	w.serveTCP("8.8.8.8:80", func(conn *net.TCPConn) {
 		readHead(bufio.NewReader(conn), 1<<20)
 		io.WriteString(conn, head)
 		io.Copy(io.Discard, conn) // stays open
@@ -385,27 +385,27 @@ func TestAnAnswerWithoutABodyEndsAtOnce(t *testing.T) {
 		{"GET", "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\nContent-Length: 0\n\n"},
 	} {
 		head = c[1]
-		if got := w.say(c[0] + " http://a.example/ HTTP/1.1\r\n\r\n"); !strings.HasSuffix(got, "\r\nConnection: close\r\n\r\n") {
+		if got := w.exchange(c[0] + " http://a.example/ HTTP/1.1\r\n\r\n"); !strings.HasSuffix(got, "\r\nConnection: close\r\n\r\n") {
 			t.Errorf("%q: %q", c, got)
 		}
 	}
-	if got := w.say("HEAD http://b.example/ HTTP/1.1\r\n\r\n"); status(got) != 403 || !strings.HasSuffix(got, "\r\n\r\n") {
+	if got := w.exchange("HEAD http://b.example/ HTTP/1.1\r\n\r\n"); statusCode(got) != 403 || !strings.HasSuffix(got, "\r\n\r\n") {
 		t.Errorf("%q", got)
 	}
 }
 
 // TestAbortOnOneSideAbortsOther: the other side must not take a truncated message for a complete one.
-func TestWhatBreaksOffOnOneSideBreaksOffOnTheOther(t *testing.T) {
+func TestAbortOnOneSideAbortsOther(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "a.example:*")
-	w.raw("8.8.8.8:80", func(conn *net.TCPConn) {
+	w := newFakeNetwork(t, "a.example:*")
+	w.serveTCP("8.8.8.8:80", func(conn *net.TCPConn) {
 		readHead(bufio.NewReader(conn), 1<<20)
 		io.WriteString(conn, "HTTP/1.0 200 OK\r\n\r\npart")
 		conn.Read(make([]byte, 1)) // the client has read the part
 		conn.SetLinger(0)
 	})
 	bodies := make(chan error, 2)
-	w.raw("8.8.8.8:81", func(conn *net.TCPConn) {
+	w.serveTCP("8.8.8.8:81", func(conn *net.TCPConn) {
 		_, err := io.ReadAll(conn)
 		bodies <- err
 	})
@@ -430,7 +430,7 @@ func TestWhatBreaksOffOnOneSideBreaksOffOnTheOther(t *testing.T) {
 		if err := <-bodies; err == nil {
 			t.Errorf("%q: an aborted body ended without error at the server", rest)
 		}
-		if answer, err := io.ReadAll(conn); err != nil || status(string(answer)) != 400 {
+		if answer, err := io.ReadAll(conn); err != nil || statusCode(string(answer)) != 400 {
 			t.Errorf("%q: %q, %v", rest, answer, err)
 		}
 	}
@@ -444,15 +444,15 @@ func TestWhatBreaksOffOnOneSideBreaksOffOnTheOther(t *testing.T) {
 	}
 }
 
-func TestOneSideOfATunnelMayEndBeforeTheOther(t *testing.T) {
+func TestTunnelHalfClose(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "a.example:*")
-	w.raw("8.8.8.8:1", func(conn *net.TCPConn) { // answers after the end of input
+	w := newFakeNetwork(t, "a.example:*")
+	w.serveTCP("8.8.8.8:1", func(conn *net.TCPConn) { // answers after the end of input
 		data, _ := io.ReadAll(conn)
 		fmt.Fprintf(conn, "%d bytes", len(data))
 	})
 	listened := make(chan struct{})
-	w.raw("8.8.8.8:2", func(conn *net.TCPConn) { // writes and half-closes, then reads
+	w.serveTCP("8.8.8.8:2", func(conn *net.TCPConn) { // writes and half-closes, then reads
 		defer close(listened)
 		io.WriteString(conn, "welcome")
 		conn.CloseWrite()
@@ -477,7 +477,7 @@ func TestOneSideOfATunnelMayEndBeforeTheOther(t *testing.T) {
 	}
 	conn.Write(big)
 	conn.CloseWrite()
-	wait(t, listened)
+	waitDone(t, listened)
 	code, socks := w.socks("a.example", 1)
 	if code != socksSucceeded {
 		t.Fatal(code)
@@ -490,10 +490,10 @@ func TestOneSideOfATunnelMayEndBeforeTheOther(t *testing.T) {
 }
 
 // TestTunnelKeepsEarlyData: some clients send data before the proxy has answered.
-func TestWhatIsSaidTooEarlyIsNotLost(t *testing.T) {
+func TestTunnelKeepsEarlyData(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "a.example:*")
-	w.raw("8.8.8.8:1", func(conn *net.TCPConn) { io.Copy(conn, conn) })
+	w := newFakeNetwork(t, "a.example:*")
+	w.serveTCP("8.8.8.8:1", func(conn *net.TCPConn) { io.Copy(conn, conn) })
 	w.answers["a.example"] = [][]string{{"8.8.8.8"}}
 	w.serve()
 	early := strings.Repeat("early ", 1000)
@@ -511,40 +511,40 @@ func TestWhatIsSaidTooEarlyIsNotLost(t *testing.T) {
 	}
 }
 
-func TestAFailureIsNotARefusal(t *testing.T) {
+func TestUpstreamFailureIsBadGateway(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "a.example,b.example,c.example,d.example,e.example")
+	w := newFakeNetwork(t, "a.example,b.example,c.example,d.example,e.example")
 	w.answers["b.example"] = [][]string{{"8.8.8.8"}} // no server
 	w.answers["c.example"] = [][]string{{"8.8.8.9"}}
-	w.raw("8.8.8.9:80", func(conn *net.TCPConn) { readHead(bufio.NewReader(conn), 1000) }) // closes without an answer
+	w.serveTCP("8.8.8.9:80", func(conn *net.TCPConn) { readHead(bufio.NewReader(conn), 1000) }) // closes without an answer
 	w.answers["d.example"] = [][]string{{"8.8.8.10"}}
-	w.raw("8.8.8.10:80", func(conn *net.TCPConn) {
+	w.serveTCP("8.8.8.10:80", func(conn *net.TCPConn) {
 		readHead(bufio.NewReader(conn), 1000)
 		io.WriteString(conn, "220 mail ready\r\n\r\n")
 	})
 	w.answers["e.example"] = [][]string{{"8.8.8.11"}}
-	w.raw("8.8.8.11:80", func(conn *net.TCPConn) {
+	w.serveTCP("8.8.8.11:80", func(conn *net.TCPConn) {
 		readHead(bufio.NewReader(conn), 1000)
 		io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\n\r\n")
 	})
 	w.serve()
 	for _, host := range []string{"a", "b", "c", "d", "e"} {
-		got := w.say("GET http://" + host + ".example/ HTTP/1.1\r\n\r\n")
+		got := w.exchange("GET http://" + host + ".example/ HTTP/1.1\r\n\r\n")
 		_, text, _ := strings.Cut(got, "\r\n\r\n")
-		if status(got) != 502 || strings.Count(text, "\n") != 1 || !strings.Contains(text, host+".example") && host < "d" {
+		if statusCode(got) != 502 || strings.Count(text, "\n") != 1 || !strings.Contains(text, host+".example") && host < "d" {
 			t.Errorf("%s: %q", host, got)
 		}
 	}
-	if got := w.wasDenied(); len(got) > 0 {
+	if got := w.denials(); len(got) > 0 {
 		t.Errorf("denied %v", got)
 	}
 }
 
-func TestAHundredConnectionsAtOnce(t *testing.T) {
+func TestConcurrentConnections(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "a.example:*")
-	w.web("8.8.8.8:80", echo)
-	w.raw("8.8.8.8:1", func(conn *net.TCPConn) { io.Copy(conn, conn) })
+	w := newFakeNetwork(t, "a.example:*")
+	w.serveHTTP("8.8.8.8:80", echoHandler)
+	w.serveTCP("8.8.8.8:1", func(conn *net.TCPConn) { io.Copy(conn, conn) })
 	w.answers["a.example"] = [][]string{{"8.8.8.8"}}
 	w.serve()
 	client := w.client("http")
@@ -564,13 +564,13 @@ func TestAHundredConnectionsAtOnce(t *testing.T) {
 			}
 		})
 		all.Go(func() {
-			conn, err := net.Dial("tcp", w.addr)
+			conn, err := net.Dial("tcp", w.proxyAddr)
 			if err != nil {
 				t.Error(err)
 				return
 			}
 			defer conn.Close()
-			conn.SetDeadline(time.Now().Add(patience))
+			conn.SetDeadline(time.Now().Add(testTimeout))
 			fmt.Fprintf(conn, "CONNECT a.example:1 HTTP/1.1\r\n\r\n%d", i)
 			conn.(*net.TCPConn).CloseWrite()
 			if got, err := io.ReadAll(conn); err != nil || !strings.HasSuffix(string(got), fmt.Sprint("\r\n\r\n", i)) {
@@ -581,10 +581,10 @@ func TestAHundredConnectionsAtOnce(t *testing.T) {
 	all.Wait()
 }
 
-func TestMoreConnectionsThanAllowedWaitTheirTurn(t *testing.T) {
+func TestMaxConnectionsQueuesOthers(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "a.example:*")
-	w.raw("8.8.8.8:1", func(conn *net.TCPConn) { io.Copy(conn, conn) })
+	w := newFakeNetwork(t, "a.example:*")
+	w.serveTCP("8.8.8.8:1", func(conn *net.TCPConn) { io.Copy(conn, conn) })
 	w.answers["a.example"] = [][]string{{"8.8.8.8"}}
 	w.proxy.Limits.MaxConnections = 2
 	w.serve()
@@ -597,19 +597,19 @@ func TestMoreConnectionsThanAllowedWaitTheirTurn(t *testing.T) {
 		t.Errorf("the third was answered: %v", err)
 	}
 	first.Close()
-	third.SetReadDeadline(time.Now().Add(patience))
+	third.SetReadDeadline(time.Now().Add(testTimeout))
 	if _, err := third.Read(make([]byte, 1)); err != nil {
 		t.Errorf("the third connection got no answer: %v", err)
 	}
 }
 
 // TestServeLeavesNothingRunning is not parallel, because it looks at the stacks of all goroutines.
-func TestNothingIsLeftWhenTheContextEnds(t *testing.T) {
-	w := newWorld(t, "a.example:*")
-	w.raw("8.8.8.8:1", func(conn *net.TCPConn) { io.Copy(conn, conn) })
+func TestServeLeavesNothingRunning(t *testing.T) {
+	w := newFakeNetwork(t, "a.example:*")
+	w.serveTCP("8.8.8.8:1", func(conn *net.TCPConn) { io.Copy(conn, conn) })
 	w.answers["a.example"] = [][]string{{"8.8.8.8"}}
 	release := make(chan struct{})
-	w.raw("8.8.8.8:3", func(conn *net.TCPConn) { // keeps the connection after the client's end
+	w.serveTCP("8.8.8.8:3", func(conn *net.TCPConn) { // keeps the connection after the client's end
 		io.Copy(io.Discard, conn)
 		<-release
 	})
@@ -639,7 +639,7 @@ func TestNothingIsLeftWhenTheContextEnds(t *testing.T) {
 	}
 	dials := w.connect()
 	io.WriteString(dials, "CONNECT a.example:2 HTTP/1.1\r\n\r\n")
-	wait(t, dialling)
+	waitDone(t, dialling)
 
 	w.stop()
 	for _, conn := range append(conns, dials) {
@@ -653,13 +653,13 @@ func TestNothingIsLeftWhenTheContextEnds(t *testing.T) {
 	// Goroutines of the test's servers may still run; those of the proxy must have ended when Serve returns.
 	stacks := make([]byte, 1<<20)
 	for stack := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
-		if strings.Contains(stack, "outlet.(*serving)") || strings.Contains(stack, "outlet.relay") || strings.Contains(stack, "outlet.serve(") {
+		if strings.Contains(stack, "outlet.(*handler)") || strings.Contains(stack, "outlet.relay") || strings.Contains(stack, "outlet.serveConns(") {
 			t.Errorf("still running:\n%s", stack)
 		}
 	}
 }
 
-func TestAListenerThatClosesEndsTheProxy(t *testing.T) {
+func TestServeEndsWithListener(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -669,7 +669,7 @@ func TestAListenerThatClosesEndsTheProxy(t *testing.T) {
 	go func() { done <- (&Server{}).Serve(context.Background(), l) }()
 	conn := connect(t, l.Addr().String())
 	io.WriteString(conn, "CONNECT a.example:1 HTTP/1.1\r\n\r\n")
-	if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || status(line) != 403 {
+	if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || statusCode(line) != 403 {
 		t.Errorf("a proxy without rules: %q, %v", line, err)
 	}
 	l.Close()
@@ -678,29 +678,29 @@ func TestAListenerThatClosesEndsTheProxy(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Fatal("the proxy did not end")
 	}
 }
 
-func TestCurlGetsThroughAndIsRefused(t *testing.T) {
+func TestCurlThroughProxy(t *testing.T) {
 	t.Parallel()
 	curl, err := exec.LookPath("curl")
 	if err != nil {
 		t.Skip("no curl")
 	}
-	server := httptest.NewServer(http.HandlerFunc(echo))
+	server := httptest.NewServer(http.HandlerFunc(echoHandler))
 	t.Cleanup(server.Close)
-	w := newWorld(t, server.Listener.Addr().String())
+	w := newFakeNetwork(t, server.Listener.Addr().String())
 	w.proxy.Dial = nil
 	w.serve()
 	run := func(args ...string) (string, error) {
 		cmd := exec.Command(curl, append([]string{"-q", "-sS", "--max-time", "10"}, args...)...)
-		cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, Environment(w.addr, w.proxy.Rules)...)
+		cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, Environment(w.proxyAddr, w.proxy.Rules)...)
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
-	for _, args := range [][]string{{}, {"-p"}, {"-x", "socks5h://" + w.addr}, {"-x", "socks5://" + w.addr}, {"-0"}, {"--http2"}, {"-d", "@/dev/null"}} {
+	for _, args := range [][]string{{}, {"-p"}, {"-x", "socks5h://" + w.proxyAddr}, {"-x", "socks5://" + w.proxyAddr}, {"-0"}, {"--http2"}, {"-d", "@/dev/null"}} {
 		if out, err := run(append(args, server.URL+"/x")...); err != nil || !strings.Contains(out, " /x HTTP/1.") {
 			t.Errorf("%v: %q, %v", args, out, err)
 		}
@@ -711,7 +711,7 @@ func TestCurlGetsThroughAndIsRefused(t *testing.T) {
 	if out, err := run("https://b.example/"); err == nil || !strings.Contains(out, "403") {
 		t.Errorf("%q, %v", out, err)
 	}
-	if out, err := run("-x", "socks4://"+w.addr, server.URL); err == nil {
+	if out, err := run("-x", "socks4://"+w.proxyAddr, server.URL); err == nil {
 		t.Errorf("socks4: %q", out)
 	}
 }

@@ -16,9 +16,9 @@ import (
 
 func TestAProgramIsBoundBeforeItBegins(t *testing.T) {
 	t.Parallel()
-	eachWay(t, func(t *testing.T, way Containment) {
+	forEachContainment(t, func(t *testing.T, way Containment) {
 		var out bytes.Buffer
-		k := task(t, way, "ulimit -f; ulimit -d; ulimit -Hd; nice; exit 3")
+		k := newTask(t, way, "ulimit -f; ulimit -d; ulimit -Hd; nice; exit 3")
 		k.Stdout, k.Limits = &out, Limits{FileSize: 64 << 10, Data: 256 << 20, Nice: 7}
 		ending, err := k.Run(t.Context())
 		if err != nil || ending.ExitCode != 3 {
@@ -32,9 +32,9 @@ func TestAProgramIsBoundBeforeItBegins(t *testing.T) {
 
 func TestNobodyTracesAProgramThatIsBound(t *testing.T) {
 	t.Parallel()
-	eachWay(t, func(t *testing.T, way Containment) {
+	forEachContainment(t, func(t *testing.T, way Containment) {
 		var out bytes.Buffer
-		k := task(t, way, "grep TracerPid /proc/self/status /proc/$$/status; kill -TRAP $$")
+		k := newTask(t, way, "grep TracerPid /proc/self/status /proc/$$/status; kill -TRAP $$")
 		k.Stdout, k.Limits = &out, Limits{Nice: 1}
 		ending, err := k.Run(t.Context())
 		if err != nil || ending.Signal != unix.SIGTRAP || strings.Count(out.String(), ":\t0\n") != 2 {
@@ -45,8 +45,8 @@ func TestNobodyTracesAProgramThatIsBound(t *testing.T) {
 
 func TestAFileThatGrowsTooLargeEndsTheProgram(t *testing.T) {
 	t.Parallel()
-	eachWay(t, func(t *testing.T, way Containment) {
-		k := task(t, way, "exec dd if=/dev/zero of=file bs=1024 count=100")
+	forEachContainment(t, func(t *testing.T, way Containment) {
+		k := newTask(t, way, "exec dd if=/dev/zero of=file bs=1024 count=100")
 		k.Limits = Limits{FileSize: 10 << 10}
 		ending, err := k.Run(t.Context())
 		if err != nil || ending.Signal != unix.SIGXFSZ {
@@ -75,9 +75,9 @@ func TestALimitIsNeverRaised(t *testing.T) {
 
 func TestAProgramThatIsBoundAndCannotBeRunIsReportedAsAnyOther(t *testing.T) {
 	t.Parallel()
-	eachWay(t, func(t *testing.T, way Containment) {
+	forEachContainment(t, func(t *testing.T, way Containment) {
 		for code, program := range map[int]string{127: "/no/such/program", 126: "/etc/passwd"} {
-			k := task(t, way, "")
+			k := newTask(t, way, "")
 			k.Argv, k.Limits = []string{program}, Limits{FileSize: 1 << 20}
 			_, err := k.Run(t.Context())
 			var cannot *CannotRunError
@@ -90,12 +90,12 @@ func TestAProgramThatIsBoundAndCannotBeRunIsReportedAsAnyOther(t *testing.T) {
 
 func TestAProgramIsPutIntoItsCgroupAndItsSupervisorIsNot(t *testing.T) {
 	t.Parallel()
-	eachWay(t, func(t *testing.T, way Containment) {
+	forEachContainment(t, func(t *testing.T, way Containment) {
 		procs, err := os.Create(filepath.Join(t.TempDir(), "cgroup.procs")) // one that the kernel has no part in
 		must(t, err)
 		defer procs.Close()
 		var out bytes.Buffer
-		k := task(t, way, "echo $$; ls /proc/self/fd | wc -l")
+		k := newTask(t, way, "echo $$; ls /proc/self/fd | wc -l")
 		k.Stdout, k.Limits = &out, Limits{Cgroup: procs}
 		if ending, err := k.Run(t.Context()); err != nil || ending.ExitCode != 0 {
 			t.Fatalf("got %+v, %v", ending, err)
@@ -109,11 +109,11 @@ func TestAProgramIsPutIntoItsCgroupAndItsSupervisorIsNot(t *testing.T) {
 
 func TestALimitThatCannotBeSetKeepsTheProgramFromRunning(t *testing.T) {
 	t.Parallel()
-	eachWay(t, func(t *testing.T, way Containment) {
+	forEachContainment(t, func(t *testing.T, way Containment) {
 		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 		must(t, err)
 		defer full.Close()
-		k := task(t, way, "echo ran > ran")
+		k := newTask(t, way, "echo ran > ran")
 		k.Limits = Limits{Cgroup: full}
 		_, err = k.Run(t.Context())
 		var never *NotStartedError
@@ -140,7 +140,7 @@ func TestProcessesAreCountedInASandboxByItself(t *testing.T) {
 	}
 	const most = 10
 	var out, errs bytes.Buffer
-	k := task(t, PIDNamespace, `n=0; while [ $n -lt 40 ]; do n=$((n+1)); echo $n > tried; sleep 1000 & done`)
+	k := newTask(t, PIDNamespace, `n=0; while [ $n -lt 40 ]; do n=$((n+1)); echo $n > tried; sleep 1000 & done`)
 	k.Stdout, k.Stderr, k.Limits = &out, &errs, Limits{Processes: most}
 	ending, err := k.Run(t.Context())
 	if err != nil || ending.ExitCode == 0 || !strings.Contains(errs.String(), "fork") {
@@ -153,7 +153,7 @@ func TestProcessesAreCountedInASandboxByItself(t *testing.T) {
 		t.Errorf("it failed at %s: %s", tried, &errs)
 	}
 
-	k = task(t, Subreaper, "exit 0")
+	k = newTask(t, Subreaper, "exit 0")
 	k.Limits = Limits{Processes: most}
 	var never *NotStartedError
 	if _, err := k.Run(t.Context()); !errors.As(err, &never) {
@@ -188,10 +188,10 @@ func againAsNobody(t *testing.T) {
 
 func TestInARoomEveryProgramIsBoundByItself(t *testing.T) {
 	t.Parallel()
-	r, label := room(t)
+	r, label := startNamespace(t)
 	bound := func(how string, nice int) {
 		t.Helper()
-		k := task(t, PIDNamespace, "echo $$; nice; ulimit -f")
+		k := newTask(t, PIDNamespace, "echo $$; nice; ulimit -f")
 		procs, err := os.Create(filepath.Join(k.Dir.Name(), "cgroup.procs"))
 		must(t, err)
 		defer procs.Close()
@@ -211,7 +211,7 @@ func TestInARoomEveryProgramIsBoundByItself(t *testing.T) {
 		}
 	}
 	bound("in the seat", 3)
-	occupy(t, label)
+	runBeside(t, label)
 	bound("beside another", 5)
 	bound("beside another", 4)
 }

@@ -9,13 +9,13 @@ import (
 	"testing"
 )
 
-func TestLookFindsTheFirstExecutableFileOnTheGivenPath(t *testing.T) {
+func TestLookPathFindsFirstExecutable(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	for path, mode := range map[string]fs.FileMode{
 		"plain/tool": 0o644, "first/tool": 0o755, "second/tool": 0o755, "second/only": 0o755,
 	} {
-		put(t, filepath.Join(root, path), mode)
+		writeProgram(t, filepath.Join(root, path), mode)
 	}
 	must(t, os.MkdirAll(filepath.Join(root, "dirs", "tool"), 0o755))
 	must(t, os.MkdirAll(filepath.Join(root, "pipes"), 0o755))
@@ -64,10 +64,10 @@ func TestLookFindsTheFirstExecutableFileOnTheGivenPath(t *testing.T) {
 }
 
 // TestLookPathIgnoresCurrentDirectory protects against programs in a tree that an agent wrote.
-func TestLookNeverFindsWhatLiesInTheCurrentDirectory(t *testing.T) {
+func TestLookPathIgnoresCurrentDirectory(t *testing.T) {
 	dir := t.TempDir()
-	put(t, filepath.Join(dir, "tool"), 0o755)
-	put(t, filepath.Join(dir, "bin", "tool"), 0o755)
+	writeProgram(t, filepath.Join(dir, "tool"), 0o755)
+	writeProgram(t, filepath.Join(dir, "bin", "tool"), 0o755)
 	t.Chdir(dir)
 	for _, path := range []string{"", ".", ":", "bin", "./bin", ":bin:./:"} {
 		if got, err := LookPath([]string{"PATH=" + path}, "tool"); err == nil {
@@ -77,7 +77,7 @@ func TestLookNeverFindsWhatLiesInTheCurrentDirectory(t *testing.T) {
 }
 
 // writeProgram writes a shell script with the given mode.
-func put(t *testing.T, path string, mode fs.FileMode) {
+func writeProgram(t *testing.T, path string, mode fs.FileMode) {
 	t.Helper()
 	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	must(t, os.WriteFile(path, []byte("#!/bin/sh\n"), mode))

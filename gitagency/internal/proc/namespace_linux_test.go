@@ -16,7 +16,7 @@ import (
 )
 
 // startNamespaceWith starts a namespace and returns it with its label.
-func opened(t *testing.T, w Walls) (*Namespace, string) {
+func startNamespaceWith(t *testing.T, w Walls) (*Namespace, string) {
 	t.Helper()
 	label := t.TempDir()
 	held, err := os.Open(label)
@@ -28,9 +28,9 @@ func opened(t *testing.T, w Walls) (*Namespace, string) {
 }
 
 // startNamespace starts a namespace that ends with the test, and returns it with its label.
-func room(t *testing.T) (*Namespace, string) {
+func startNamespace(t *testing.T) (*Namespace, string) {
 	t.Helper()
-	r, label := opened(t, Walls{Plan: []byte(planNothing)})
+	r, label := startNamespaceWith(t, Walls{Plan: []byte(planNothing)})
 	t.Cleanup(func() {
 		must(t, r.Close())
 		if left := FindSupervisors(label); len(left) > 0 {
@@ -41,14 +41,14 @@ func room(t *testing.T) (*Namespace, string) {
 }
 
 // runBeside joins the namespace and runs a program in it until the end of the test, when it must still be running.
-func occupy(t *testing.T, label string) *Namespace {
+func runBeside(t *testing.T, label string) *Namespace {
 	t.Helper()
 	r, err := JoinNamespace(t.Context(), label)
 	must(t, err)
-	program := begin(t, r, "echo here; read line; echo $line")
+	program := startScript(t, r, "echo here; read line; echo $line")
 	t.Cleanup(func() {
-		program.say("gone")
-		if ending, err := program.end(); err != nil || ending.ExitCode != 0 || !strings.HasSuffix(program.output(), "gone\n") {
+		program.writeLine("gone")
+		if ending, err := program.wait(); err != nil || ending.ExitCode != 0 || !strings.HasSuffix(program.output(), "gone\n") {
 			t.Errorf("the program beside the test's ended with %+v, %v and wrote %q", ending, err, program.output())
 		}
 		must(t, r.Close())
@@ -57,18 +57,18 @@ func occupy(t *testing.T, label string) *Namespace {
 }
 
 // scriptProcess is a shell script that runs in a namespace, with pipes to its standard input and output.
-type player struct {
-	t      *testing.T
-	stdin  *os.File
-	stdout *bufio.Reader
-	said   bytes.Buffer
-	done   chan struct{}
-	ending TaskResult
-	err    error
+type scriptProcess struct {
+	t        *testing.T
+	stdin    *os.File
+	stdout   *bufio.Reader
+	captured bytes.Buffer
+	done     chan struct{}
+	result   TaskResult
+	err      error
 }
 
 // startScript starts a shell script in a namespace and returns when the script has written a line.
-func begin(t *testing.T, r *Namespace, script string) *player {
+func startScript(t *testing.T, r *Namespace, script string) *scriptProcess {
 	t.Helper()
 	dir, err := os.Open(t.TempDir())
 	must(t, err)
@@ -76,10 +76,10 @@ func begin(t *testing.T, r *Namespace, script string) *player {
 	must(t, err)
 	out, stdout, err := os.Pipe()
 	must(t, err)
-	p := &player{t: t, stdin: stdin, stdout: bufio.NewReader(out), done: make(chan struct{})}
+	p := &scriptProcess{t: t, stdin: stdin, stdout: bufio.NewReader(out), done: make(chan struct{})}
 	go func() {
 		defer close(p.done)
-		p.ending, p.err = r.Run(context.WithoutCancel(t.Context()), Task{
+		p.result, p.err = r.Run(context.WithoutCancel(t.Context()), Task{
 			Argv: []string{"sh", "-c", script}, Dir: dir, Env: []string{"PATH=" + os.Getenv("PATH")},
 			Stdin: in, Stdout: stdout, Grace: 100 * time.Millisecond,
 		})
@@ -90,43 +90,43 @@ func begin(t *testing.T, r *Namespace, script string) *player {
 	line, err := p.stdout.ReadString('\n')
 	if err != nil {
 		<-p.done
-		t.Fatalf("the script wrote %q: %v; %+v, %v", line, err, p.ending, p.err)
+		t.Fatalf("the script wrote %q: %v; %+v, %v", line, err, p.result, p.err)
 	}
-	p.said.WriteString(line)
+	p.captured.WriteString(line)
 	return p
 }
 
-func (p *player) say(line string) {
+func (p *scriptProcess) writeLine(line string) {
 	p.t.Helper()
 	_, err := p.stdin.WriteString(line + "\n")
 	must(p.t, err)
 }
 
-func (p *player) end() (TaskResult, error) {
+func (p *scriptProcess) wait() (TaskResult, error) {
 	<-p.done
-	_, _ = p.said.ReadFrom(p.stdout)
+	_, _ = p.captured.ReadFrom(p.stdout)
 	_ = p.stdin.Close()
-	return p.ending, p.err
+	return p.result, p.err
 }
 
-func (p *player) output() string { return p.said.String() }
+func (p *scriptProcess) output() string { return p.captured.String() }
 
-func TestProgramsInARoomSeeEachOtherAndNobodyElse(t *testing.T) {
+func TestTasksInNamespaceSeeOnlyEachOther(t *testing.T) {
 	t.Parallel()
-	r, label := room(t)
-	first := begin(t, r, "echo $$; read line")
+	r, label := startNamespace(t)
+	first := startScript(t, r, "echo $$; read line")
 	second, err := JoinNamespace(t.Context(), label)
 	must(t, err)
 	defer second.Close()
-	p := begin(t, second, "echo $PPID; kill -0 "+strings.TrimSpace(first.output())+" && echo there; ls -d /proc/[0-9]* | wc -l; ls -l /proc/1/ns/mnt /proc/self/ns/mnt 2>/dev/null | sed 's/.*-> //' | uniq | wc -l")
-	if ending, err := p.end(); err != nil || ending.ExitCode != 0 {
+	p := startScript(t, second, "echo $PPID; kill -0 "+strings.TrimSpace(first.output())+" && echo there; ls -d /proc/[0-9]* | wc -l; ls -l /proc/1/ns/mnt /proc/self/ns/mnt 2>/dev/null | sed 's/.*-> //' | uniq | wc -l")
+	if ending, err := p.wait(); err != nil || ending.ExitCode != 0 {
 		t.Errorf("got %+v, %v", ending, err)
 	}
 	if out := p.output(); !strings.Contains(out, "\nthere\n") {
 		t.Errorf("got %q", out)
 	}
-	first.say("")
-	if ending, err := first.end(); err != nil || ending.ExitCode != 0 {
+	first.writeLine("")
+	if ending, err := first.wait(); err != nil || ending.ExitCode != 0 {
 		t.Errorf("got %+v, %v", ending, err)
 	}
 	if second.Created || !r.Created || string(second.Plan) != planNothing {
@@ -134,23 +134,23 @@ func TestProgramsInARoomSeeEachOtherAndNobodyElse(t *testing.T) {
 	}
 }
 
-func TestTheFirstToEndTakesOnlyItsOwnWithIt(t *testing.T) {
+func TestTaskEndSparesOtherTasksOfNamespace(t *testing.T) {
 	t.Parallel()
-	r, label := room(t)
-	first := begin(t, r, daemons+"echo up; read line; exit 3")
+	r, label := startNamespace(t)
+	first := startScript(t, r, daemonScript+"echo up; read line; exit 3")
 	joined, err := JoinNamespace(t.Context(), label)
 	must(t, err)
-	second := begin(t, joined, "sleep 1000 & echo $!; read line; kill $! && echo was there")
-	first.say("")
-	if ending, err := first.end(); err != nil || ending.ExitCode != 3 || ending.Leftovers == 0 {
+	second := startScript(t, joined, "sleep 1000 & echo $!; read line; kill $! && echo was there")
+	first.writeLine("")
+	if ending, err := first.wait(); err != nil || ending.ExitCode != 3 || ending.Leftovers == 0 {
 		t.Errorf("got %+v, %v", ending, err)
 	}
-	third := begin(t, r, "echo in the seat again; ps -e >/dev/null 2>&1; exit 4")
-	if ending, err := third.end(); err != nil || ending.ExitCode != 4 {
+	third := startScript(t, r, "echo in the seat again; ps -e >/dev/null 2>&1; exit 4")
+	if ending, err := third.wait(); err != nil || ending.ExitCode != 4 {
 		t.Errorf("got %+v, %v", ending, err)
 	}
-	second.say("")
-	if ending, err := second.end(); err != nil || ending.ExitCode != 0 || !strings.Contains(second.output(), "was there") {
+	second.writeLine("")
+	if ending, err := second.wait(); err != nil || ending.ExitCode != 0 || !strings.Contains(second.output(), "was there") {
 		t.Errorf("got %+v, %v, %q", ending, err, second.output())
 	}
 	must(t, joined.Close())
@@ -158,9 +158,9 @@ func TestTheFirstToEndTakesOnlyItsOwnWithIt(t *testing.T) {
 
 // TestCleanupAfterTaskSparesTasksThatStartMeanwhile starts tasks while the init process kills the leftovers of another:
 // none of the new tasks may be taken for a leftover.
-func TestTheEndOfOneDoesNotReachThoseWhoBeginMeanwhile(t *testing.T) {
+func TestCleanupAfterTaskSparesTasksThatStartMeanwhile(t *testing.T) {
 	t.Parallel()
-	r, _ := room(t)
+	r, _ := startNamespace(t)
 	run := func(script string, stdin *os.File) (TaskResult, error) {
 		dir, err := os.Open("/")
 		if err != nil {
@@ -184,7 +184,7 @@ func TestTheEndOfOneDoesNotReachThoseWhoBeginMeanwhile(t *testing.T) {
 				t.Errorf("the task that runs throughout: %+v, %v", ending, err)
 			}
 		})
-		leaver := begin(t, r, `trap '' TERM; i=0; while test $i -lt 60; do sleep 60 & i=$((i+1)); done; echo here; read line`)
+		leaver := startScript(t, r, `trap '' TERM; i=0; while test $i -lt 60; do sleep 60 & i=$((i+1)); done; echo here; read line`)
 		close(seated)
 		var others sync.WaitGroup
 		for range 3 {
@@ -201,8 +201,8 @@ func TestTheEndOfOneDoesNotReachThoseWhoBeginMeanwhile(t *testing.T) {
 				}
 			})
 		}
-		leaver.say("")
-		if _, err := leaver.end(); err != nil {
+		leaver.writeLine("")
+		if _, err := leaver.wait(); err != nil {
 			t.Errorf("the task with leftovers: %v", err)
 		}
 		others.Wait()
@@ -214,14 +214,14 @@ func TestTheEndOfOneDoesNotReachThoseWhoBeginMeanwhile(t *testing.T) {
 
 // TestNamespaceEndsWithLastMember closes the creator's connection as if the creator was killed: a member that joined
 // keeps running commands.
-func TestARoomEndsWithTheLastWhoIsThere(t *testing.T) {
+func TestNamespaceEndsWithLastMember(t *testing.T) {
 	t.Parallel()
-	r, label := opened(t, Walls{Plan: []byte(planNothing)})
+	r, label := startNamespaceWith(t, Walls{Plan: []byte(planNothing)})
 	joined, err := JoinNamespace(t.Context(), label)
 	must(t, err)
 	must(t, r.conn.Close()) // as the kernel does for a killed process
-	p := begin(t, joined, "echo alone; exit 0")
-	if ending, err := p.end(); err != nil || ending.ExitCode != 0 {
+	p := startScript(t, joined, "echo alone; exit 0")
+	if ending, err := p.wait(); err != nil || ending.ExitCode != 0 {
 		t.Errorf("got %+v, %v", ending, err)
 	}
 	must(t, joined.Close())
@@ -234,9 +234,9 @@ func TestARoomEndsWithTheLastWhoIsThere(t *testing.T) {
 }
 
 // TestNamespaceDoesNotWaitForObservers checks that an observer learns of the end of the namespace and does not delay it.
-func TestARoomDoesNotStayOpenForVisitors(t *testing.T) {
+func TestNamespaceDoesNotWaitForObservers(t *testing.T) {
 	t.Parallel()
-	r, label := opened(t, Walls{Plan: []byte(planNothing), OwnNetwork: true})
+	r, label := startNamespaceWith(t, Walls{Plan: []byte(planNothing), OwnNetwork: true})
 	observer, err := ObserveNamespace(t.Context(), label)
 	must(t, err)
 	brief, err := ObserveNamespace(t.Context(), label)
@@ -247,7 +247,7 @@ func TestARoomDoesNotStayOpenForVisitors(t *testing.T) {
 	if err := observer.Wait(cancelled); !errors.Is(err, io.ErrNoProgress) {
 		t.Errorf("got %v", err)
 	}
-	p := begin(t, r, "echo here; read line")
+	p := startScript(t, r, "echo here; read line")
 	ended := make(chan error, 1)
 	go func() { ended <- observer.Wait(t.Context()) }()
 	select {
@@ -255,8 +255,8 @@ func TestARoomDoesNotStayOpenForVisitors(t *testing.T) {
 		t.Fatalf("Wait returned before the namespace ended: %v", err)
 	default:
 	}
-	p.say("")
-	if ending, err := p.end(); err != nil || ending.ExitCode != 0 {
+	p.writeLine("")
+	if ending, err := p.wait(); err != nil || ending.ExitCode != 0 {
 		t.Errorf("got %+v, %v", ending, err)
 	}
 	must(t, r.Close())
@@ -272,7 +272,7 @@ func TestARoomDoesNotStayOpenForVisitors(t *testing.T) {
 
 // TestNamespaceDoesNotWaitForEarlyJoiner joins before the namespace is joinable: the joiner sees that, and does not keep
 // the namespace alive when its creator is gone.
-func TestARoomDoesNotStayOpenForWhoeverCameTooEarly(t *testing.T) {
+func TestNamespaceDoesNotWaitForEarlyJoiner(t *testing.T) {
 	t.Parallel()
 	label := t.TempDir()
 	held, err := os.Open(label)
@@ -296,7 +296,7 @@ func TestARoomDoesNotStayOpenForWhoeverCameTooEarly(t *testing.T) {
 	must(t, syscall.Close(r.initPIDFD))
 	_ = early.Close()
 
-	r, label = opened(t, Walls{Plan: []byte(planNothing)})
+	r, label = startNamespaceWith(t, Walls{Plan: []byte(planNothing)})
 	late, err := JoinNamespace(t.Context(), label)
 	must(t, err)
 	if !late.Joinable {
@@ -309,20 +309,20 @@ func TestARoomDoesNotStayOpenForWhoeverCameTooEarly(t *testing.T) {
 	must(t, late.Close())
 }
 
-func TestWhoWantsARoomEmptyEndsEverybodyInIt(t *testing.T) {
+func TestStopTaskOnInitStopsAllTasks(t *testing.T) {
 	t.Parallel()
-	r, label := opened(t, Walls{Plan: []byte(planNothing)})
-	first := begin(t, r, "trap 'exit 5' TERM; echo up; while :; do sleep 0.01; done")
+	r, label := startNamespaceWith(t, Walls{Plan: []byte(planNothing)})
+	first := startScript(t, r, "trap 'exit 5' TERM; echo up; while :; do sleep 0.01; done")
 	joined, err := JoinNamespace(t.Context(), label)
 	must(t, err)
-	second := begin(t, joined, "trap 'exit 6' TERM; echo up; while :; do sleep 0.01; done")
+	second := startScript(t, joined, "trap 'exit 6' TERM; echo up; while :; do sleep 0.01; done")
 	keepers := FindSupervisors(label)
 	if len(keepers) != 1 {
 		t.Fatalf("got %v", keepers)
 	}
 	must(t, StopTask(keepers[0]))
-	for exit, p := range map[int]*player{5: first, 6: second} {
-		if ending, err := p.end(); err != nil || ending.ExitCode != exit || !ending.Stopped {
+	for exit, p := range map[int]*scriptProcess{5: first, 6: second} {
+		if ending, err := p.wait(); err != nil || ending.ExitCode != exit || !ending.Stopped {
 			t.Errorf("got %+v, %v", ending, err)
 		}
 	}
@@ -330,12 +330,12 @@ func TestWhoWantsARoomEmptyEndsEverybodyInIt(t *testing.T) {
 	must(t, joined.Close())
 }
 
-func TestAKeeperThatIsKilledTakesEverythingWithIt(t *testing.T) {
+func TestKilledInitProcessEndsNamespace(t *testing.T) {
 	t.Parallel()
-	r, label := opened(t, Walls{Plan: []byte(planNothing)})
-	p := begin(t, r, daemons+"echo up; sleep 1000")
+	r, label := startNamespaceWith(t, Walls{Plan: []byte(planNothing)})
+	p := startScript(t, r, daemonScript+"echo up; sleep 1000")
 	must(t, syscall.Kill(FindSupervisors(label)[0], syscall.SIGKILL))
-	if ending, err := p.end(); err != nil || ending.Signal != syscall.SIGKILL {
+	if ending, err := p.wait(); err != nil || ending.Signal != syscall.SIGKILL {
 		t.Errorf("got %+v, %v", ending, err)
 	}
 	if _, err := p.stdout.ReadByte(); !errors.Is(err, io.EOF) {
@@ -344,32 +344,32 @@ func TestAKeeperThatIsKilledTakesEverythingWithIt(t *testing.T) {
 	must(t, r.Close())
 }
 
-func TestAKeeperOverseesEveryProgramOfItsRoom(t *testing.T) {
+func TestCountTasksCountsTasksOfNamespace(t *testing.T) {
 	t.Parallel()
-	_, label := room(t)
+	_, label := startNamespace(t)
 	keeper := FindSupervisors(label)
 	if len(keeper) != 1 || CountTasks(keeper[0]) != 0 {
 		t.Errorf("in an empty namespace: %v", keeper)
 	}
 	for want := 1; want <= 3; want++ {
-		occupy(t, label)
+		runBeside(t, label)
 		if got := CountTasks(keeper[0]); got != want {
 			t.Errorf("%d programs: got %d", want, got)
 		}
 	}
 }
 
-func TestAWallThatCannotBeBuiltStopsTheCommand(t *testing.T) {
+func TestWallFailurePreventsCommand(t *testing.T) {
 	t.Parallel()
 	ran := filepath.Join(t.TempDir(), "ran")
-	for plan, want := range map[string]string{planNoRaise: "the wall fell over", planNoShut: "the wall has a hole"} {
+	for plan, want := range map[string]string{planApplyFails: "the wall fell over", planRestrictFails: "the wall has a hole"} {
 		label := t.TempDir()
 		held, err := os.Open(label)
 		must(t, err)
 		defer held.Close()
 		r, err := Walls{Plan: []byte(plan)}.StartNamespace(t.Context(), label, held)
 		var wall *WallError
-		if plan == planNoRaise {
+		if plan == planApplyFails {
 			if !errors.As(err, &wall) || wall.Error() != want {
 				t.Errorf("got %v", err)
 			}
@@ -388,9 +388,9 @@ func TestAWallThatCannotBeBuiltStopsTheCommand(t *testing.T) {
 	}
 }
 
-func TestWhatListensInARoomIsReachedFromOutsideByWhoeverHasItOpen(t *testing.T) {
+func TestNamespaceListenAndDialUseItsNetwork(t *testing.T) {
 	t.Parallel()
-	r, label := opened(t, Walls{Plan: []byte(planNothing), OwnNetwork: true})
+	r, label := startNamespaceWith(t, Walls{Plan: []byte(planNothing), OwnNetwork: true})
 	defer r.Close()
 	if conn, err := r.Dial(t.Context(), "127.0.0.1:3128"); err == nil || !strings.Contains(err.Error(), "unreachable") { // its loopback is not up
 		t.Errorf("got %v, %v", conn, err)

@@ -11,7 +11,7 @@ import (
 )
 
 // startTestPager starts a shell script as a pager and returns the file its output goes to.
-func feed(t *testing.T, script string) (*Pager, string) {
+func startTestPager(t *testing.T, script string) (*Pager, string) {
 	t.Helper()
 	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
 	if err != nil {
@@ -25,9 +25,9 @@ func feed(t *testing.T, script string) (*Pager, string) {
 	return f, out.Name()
 }
 
-func TestAFedProgramReadsAllThatIsWritten(t *testing.T) {
+func TestPagerReadsAllInput(t *testing.T) {
 	t.Parallel()
-	f, out := feed(t, "cat; exit 3")
+	f, out := startTestPager(t, "cat; exit 3")
 	text := strings.Repeat("more than a pipe holds\n", 10_000)
 	if _, err := f.Write([]byte(text)); err != nil {
 		t.Fatal(err)
@@ -43,9 +43,9 @@ func TestAFedProgramReadsAllThatIsWritten(t *testing.T) {
 	}
 }
 
-func TestAFedProgramThatReadsNoMoreIsABrokenPipe(t *testing.T) {
+func TestPagerExitBreaksPipe(t *testing.T) {
 	t.Parallel()
-	f, _ := feed(t, "exit 0")
+	f, _ := startTestPager(t, "exit 0")
 	var err error
 	for err == nil {
 		_, err = f.Write([]byte(strings.Repeat("x", 1<<16)))
@@ -59,13 +59,13 @@ func TestAFedProgramThatReadsNoMoreIsABrokenPipe(t *testing.T) {
 }
 
 // TestPagerCloseInputUnblocksWrite uses a program that reads its input only after it was told to through a FIFO.
-func TestEndFreesAWriteThatWaits(t *testing.T) {
+func TestPagerCloseInputUnblocksWrite(t *testing.T) {
 	t.Parallel()
 	fifo := filepath.Join(t.TempDir(), "fifo")
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f, _ := feed(t, "read x <'"+fifo+"'; cat >/dev/null; exit 5")
+	f, _ := startTestPager(t, "read x <'"+fifo+"'; cat >/dev/null; exit 5")
 	failed := make(chan error)
 	go func() { // more than the pipe's buffer
 		_, err := f.Write([]byte(strings.Repeat("x", 1<<22)))
@@ -85,9 +85,9 @@ func TestEndFreesAWriteThatWaits(t *testing.T) {
 	}
 }
 
-func TestAFedProgramSharesOurProcessGroup(t *testing.T) {
+func TestPagerSharesProcessGroup(t *testing.T) {
 	t.Parallel()
-	f, out := feed(t, `ps -o pgid= -p $$ 2>/dev/null || cut -d' ' -f5 /proc/$$/stat`)
+	f, out := startTestPager(t, `ps -o pgid= -p $$ 2>/dev/null || cut -d' ' -f5 /proc/$$/stat`)
 	if err := f.CloseInput(); err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestAFedProgramSharesOurProcessGroup(t *testing.T) {
 	}
 }
 
-func TestFeedingAMissingProgramIsAnError(t *testing.T) {
+func TestStartPagerMissingProgram(t *testing.T) {
 	t.Parallel()
 	var never *NotStartedError
 	if _, err := StartPager(Command{Argv: []string{"no-such-program-anywhere"}}, nil, nil); !errors.As(err, &never) {

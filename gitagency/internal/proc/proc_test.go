@@ -31,7 +31,7 @@ func TestRunReportsDeathBySignalAs128PlusN(t *testing.T) {
 	}
 }
 
-func TestRunOfAMissingProgramIsAnError(t *testing.T) {
+func TestRunMissingProgram(t *testing.T) {
 	t.Parallel()
 	if _, err := Run(t.Context(), Command{Argv: []string{"no-such-program-anywhere"}}); err == nil {
 		t.Error("no error")
@@ -40,7 +40,7 @@ func TestRunOfAMissingProgramIsAnError(t *testing.T) {
 
 // TestRunKillsProcessGroupAfterFailure runs a leader that exits at once and leaves a child in its process group: Run
 // must not return before the child is gone.
-func TestAFailedProgramLeavesNoProcessBehind(t *testing.T) {
+func TestRunKillsProcessGroupAfterFailure(t *testing.T) {
 	t.Parallel()
 	pidFile := filepath.Join(t.TempDir(), "pid")
 	script := `sh -c 'trap "" TERM; echo $$ > "$0.tmp"; mv "$0.tmp" "$0"; sleep 60' "$1" >/dev/null 2>&1 &
@@ -49,10 +49,10 @@ while ! test -e "$1"; do :; done; exit 3`
 	if err != nil || res.ExitCode != 3 {
 		t.Fatalf("got %d, %v", res.ExitCode, err)
 	}
-	requireGone(t, pidFile)
+	requireProcessGone(t, pidFile)
 }
 
-func TestCancellationEndsTheWholeGroupAndReturnsTheCause(t *testing.T) {
+func TestRunCancelKillsGroupAndReturnsCause(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	pidFile := filepath.Join(dir, "pid")
@@ -72,10 +72,10 @@ func TestCancellationEndsTheWholeGroupAndReturnsTheCause(t *testing.T) {
 	if !errors.Is(err, cause) {
 		t.Fatalf("got %v", err)
 	}
-	requireGone(t, pidFile)
+	requireProcessGone(t, pidFile)
 }
 
-func TestAConversationThatIsCancelledReturnsTheCause(t *testing.T) {
+func TestCoprocessCancelReturnsCause(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("the user pressed Ctrl-C")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -95,7 +95,7 @@ func TestAConversationThatIsCancelledReturnsTheCause(t *testing.T) {
 	}
 }
 
-func TestAChildKeepsInheritedDescriptors(t *testing.T) {
+func TestRunPassesInheritedDescriptors(t *testing.T) {
 	t.Parallel()
 	f, err := os.Create(filepath.Join(t.TempDir(), "f"))
 	if err != nil {
@@ -111,7 +111,7 @@ func TestAChildKeepsInheritedDescriptors(t *testing.T) {
 	}
 }
 
-func requireGone(t *testing.T, pidFile string) {
+func requireProcessGone(t *testing.T, pidFile string) {
 	t.Helper()
 	data, err := os.ReadFile(pidFile)
 	if err != nil {
@@ -121,13 +121,13 @@ func requireGone(t *testing.T, pidFile string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) && !zombie(pid) {
+	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) && !isZombie(pid) {
 		t.Errorf("process %d is still there: %v", pid, err)
 	}
 }
 
 // isZombie reports whether a process has ended, and its new parent has not waited for it yet.
-func zombie(pid int) bool {
+func isZombie(pid int) bool {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	return err != nil || strings.Contains(string(data), ") Z ")
 }

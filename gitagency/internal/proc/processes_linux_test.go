@@ -12,7 +12,7 @@ import (
 )
 
 // startSleep runs sleep under a unique name in dir until the end of the test.
-func running(t *testing.T, dir string, env []string, args ...string) *exec.Cmd {
+func startSleep(t *testing.T, dir string, env []string, args ...string) *exec.Cmd {
 	t.Helper()
 	sleep, err := exec.LookPath("sleep")
 	must(t, err)
@@ -29,7 +29,7 @@ func running(t *testing.T, dir string, env []string, args ...string) *exec.Cmd {
 }
 
 // findProcess returns the entry of ListProcesses for one process.
-func find(t *testing.T, pid int) (Process, bool) {
+func findProcess(t *testing.T, pid int) (Process, bool) {
 	t.Helper()
 	found, ok := ListProcesses(func(string) bool { return true })
 	if !ok {
@@ -42,16 +42,16 @@ func find(t *testing.T, pid int) (Process, bool) {
 	return found[at], true
 }
 
-func stat(t *testing.T, path string) []fs.FileInfo {
+func statDir(t *testing.T, path string) []fs.FileInfo {
 	t.Helper()
 	fi, err := os.Stat(path)
 	must(t, err)
 	return []fs.FileInfo{fi}
 }
 
-func TestARunningProgramIsFoundByItsNameWithWhatItWasStartedWith(t *testing.T) {
+func TestListProcessesFiltersByName(t *testing.T) {
 	t.Parallel()
-	cmd := running(t, t.TempDir(), []string{"A=b\nc", "GIT_DIR=/x"}, "0")
+	cmd := startSleep(t, t.TempDir(), []string{"A=b\nc", "GIT_DIR=/x"}, "0")
 	name := filepath.Base(cmd.Path)[:len("waits-")]
 	found, ok := ListProcesses(func(n string) bool { return strings.HasPrefix(n, name) })
 	at := slices.IndexFunc(found, func(p Process) bool { return p.PID == cmd.Process.Pid })
@@ -65,20 +65,20 @@ func TestARunningProgramIsFoundByItsNameWithWhatItWasStartedWith(t *testing.T) {
 	if found, _ := ListProcesses(func(string) bool { return false }); len(found) > 0 {
 		t.Errorf("a filter that matches nothing found %+v", found)
 	}
-	if _, ourselves := find(t, os.Getpid()); ourselves {
+	if _, ourselves := findProcess(t, os.Getpid()); ourselves {
 		t.Error("ListProcesses found the calling process")
 	}
 }
 
-func TestAProgramThatHasEndedIsNotRunning(t *testing.T) {
+func TestListProcessesOmitsZombies(t *testing.T) {
 	t.Parallel()
-	cmd := running(t, t.TempDir(), nil)
-	if _, there := find(t, cmd.Process.Pid); !there {
+	cmd := startSleep(t, t.TempDir(), nil)
+	if _, there := findProcess(t, cmd.Process.Pid); !there {
 		t.Fatal("the running process was not found")
 	}
 	must(t, cmd.Process.Kill()) // a zombie until Wait
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		if _, there := find(t, cmd.Process.Pid); !there {
+		if _, there := findProcess(t, cmd.Process.Pid); !there {
 			return
 		}
 		if time.Now().After(deadline) {
@@ -87,7 +87,7 @@ func TestAProgramThatHasEndedIsNotRunning(t *testing.T) {
 	}
 }
 
-func TestAProgramReachesWhatItStandsInByWhateverName(t *testing.T) {
+func TestUsesDirsByWorkingDirectoryAndArguments(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	for _, dir := range []string{"repo/deep/er", "repository", "other"} {
@@ -96,7 +96,7 @@ func TestAProgramReachesWhatItStandsInByWhateverName(t *testing.T) {
 	must(t, os.Symlink("repo", filepath.Join(root, "link")))
 	must(t, os.Symlink("loop", filepath.Join(root, "loop")))
 	must(t, os.WriteFile(filepath.Join(root, "repo", "file"), nil, 0o644))
-	repo := stat(t, filepath.Join(root, "repo"))
+	repo := statDir(t, filepath.Join(root, "repo"))
 	for _, c := range []struct {
 		dir   string
 		paths []string
@@ -121,7 +121,7 @@ func TestAProgramReachesWhatItStandsInByWhateverName(t *testing.T) {
 		if !filepath.IsAbs(dir) {
 			dir = filepath.Join(root, dir)
 		}
-		p, there := find(t, running(t, dir, nil).Process.Pid)
+		p, there := findProcess(t, startSleep(t, dir, nil).Process.Pid)
 		if got := p.UsesDirs(repo, c.paths...); got != c.want || !there {
 			t.Errorf("from %s by %.80q: %v, %v", c.dir, c.paths, got, there)
 		}
@@ -133,7 +133,7 @@ func TestAProgramReachesWhatItStandsInByWhateverName(t *testing.T) {
 
 // procStats maps lines of /proc/PID/stat to whether the process is dead. A process chooses its name, so the name may
 // hold parentheses and newlines.
-var stats = map[string]bool{
+var procStats = map[string]bool{
 	"1 (git) S 0 1":           false,
 	"1 (git) Z 0 1":           true,
 	"1 (git) X (dead)":        false, // the last parenthesis ends the name
@@ -151,24 +151,24 @@ var stats = map[string]bool{
 	strings.Repeat(")", 4096): false,
 }
 
-func TestTheStateOfAProcessFollowsItsName(t *testing.T) {
+func TestParseProcStatFindsState(t *testing.T) {
 	t.Parallel()
-	for stat, want := range stats {
+	for stat, want := range procStats {
 		if s, ok := parseProcStat(stat + " 7 8"); (ok && s.isDead()) != want {
 			t.Errorf("%.40q: %+v, %v", stat, s, ok)
 		}
 	}
 }
 
-func TestAStatusNamesParentAndGroup(t *testing.T) {
+func TestParseProcStatReadsParentAndGroup(t *testing.T) {
 	t.Parallel()
 	if s, ok := parseProcStat("12 (a) b (c)) S 34 56 78 0"); !ok || s != (procStat{'S', 34, 56}) {
 		t.Errorf("got %+v, %v", s, ok)
 	}
 }
 
-func FuzzParseStatus(f *testing.F) {
-	for stat := range stats {
+func FuzzParseProcStat(f *testing.F) {
+	for stat := range procStats {
 		f.Add(stat, "Z 1")
 	}
 	f.Fuzz(func(t *testing.T, name, after string) {

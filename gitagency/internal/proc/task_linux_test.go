@@ -18,11 +18,11 @@ import (
 )
 
 // forEachContainment runs a subtest with every containment this machine supports, and in a namespace.
-func eachWay(t *testing.T, test func(t *testing.T, way Containment)) {
-	eachOf(t, append(supportedContainments(), inASeat, besideOne), test)
+func forEachContainment(t *testing.T, test func(t *testing.T, way Containment)) {
+	forContainments(t, append(supportedContainments(), inNamespace, besideAnother), test)
 }
 
-func eachOf(t *testing.T, ways []Containment, test func(t *testing.T, way Containment)) {
+func forContainments(t *testing.T, ways []Containment, test func(t *testing.T, way Containment)) {
 	for _, way := range ways {
 		t.Run(string(way), func(t *testing.T) {
 			t.Parallel()
@@ -32,7 +32,7 @@ func eachOf(t *testing.T, ways []Containment, test func(t *testing.T, way Contai
 }
 
 // newTask returns a task that runs a shell script in a temporary directory.
-func task(t *testing.T, way Containment, script string, args ...string) Task {
+func newTask(t *testing.T, way Containment, script string, args ...string) Task {
 	t.Helper()
 	dir, err := os.Open(t.TempDir())
 	must(t, err)
@@ -42,38 +42,38 @@ func task(t *testing.T, way Containment, script string, args ...string) Task {
 		Label: "test", Grace: time.Minute, onlyContainments: []Containment{way},
 	}
 	switch way {
-	case inASeat:
-		k.namespace, _ = room(t)
-	case besideOne:
+	case inNamespace:
+		k.namespace, _ = startNamespace(t)
+	case besideAnother:
 		var label string
-		k.namespace, label = room(t)
-		occupy(t, label)
+		k.namespace, label = startNamespace(t)
+		runBeside(t, label)
 	}
 	return k
 }
 
 // Two more containments of the tests: the only task of a namespace, and a task beside another one.
 const (
-	inASeat   Containment = "namespace"
-	besideOne Containment = "namespace-beside-another"
+	inNamespace   Containment = "namespace"
+	besideAnother Containment = "namespace-beside-another"
 )
 
 // reportedContainment is the containment that a TaskResult reports for way.
-func contained(way Containment) Containment {
-	if way == inASeat || way == besideOne {
+func reportedContainment(way Containment) Containment {
+	if way == inNamespace || way == besideAnother {
 		return PIDNamespace
 	}
 	return way
 }
 
-func TestATaskHasItsOwnStreamsAndItsExitCode(t *testing.T) {
+func TestTaskStreamsAndExitCode(t *testing.T) {
 	t.Parallel()
-	eachWay(t, func(t *testing.T, way Containment) {
+	forEachContainment(t, func(t *testing.T, way Containment) {
 		var stdout, stderr bytes.Buffer
-		k := task(t, way, "cat; echo err >&2; pwd; echo $AGENCY; exit 7")
+		k := newTask(t, way, "cat; echo err >&2; pwd; echo $AGENCY; exit 7")
 		k.Stdin, k.Stdout, k.Stderr, k.Env = strings.NewReader("in\n"), &stdout, &stderr, append(k.Env, "AGENCY=yes")
 		ending, err := k.Run(t.Context())
-		if err != nil || ending != (TaskResult{ExitCode: 7, Containment: contained(way)}) {
+		if err != nil || ending != (TaskResult{ExitCode: 7, Containment: reportedContainment(way)}) {
 			t.Errorf("got %+v, %v", ending, err)
 		}
 		if stdout.String() != "in\n"+k.Dir.Name()+"\nyes\n" || stderr.String() != "err\n" {
@@ -84,7 +84,7 @@ func TestATaskHasItsOwnStreamsAndItsExitCode(t *testing.T) {
 
 // trackProcesses makes a pipe the standard output of the task, so that all its descendants hold the write end. The
 // returned function waits until none does.
-func alive(t *testing.T, k *Task) (wait func()) {
+func trackProcesses(t *testing.T, k *Task) (wait func()) {
 	t.Helper()
 	read, write, err := os.Pipe()
 	must(t, err)
@@ -101,20 +101,20 @@ func alive(t *testing.T, k *Task) (wait func()) {
 }
 
 // daemonScript starts three background processes: two in sessions of their own, of which one ignores SIGTERM.
-const daemons = `
+const daemonScript = `
 setsid sleep 1000 &
 (setsid sh -c 'trap "" TERM HUP; sleep 1000; sleep 1000' &) &
 sleep 1000 &
 `
 
-func TestNothingOutlivesATaskThatEnds(t *testing.T) {
+func TestTaskEndKillsLeftovers(t *testing.T) {
 	t.Parallel()
-	eachWay(t, func(t *testing.T, way Containment) {
+	forEachContainment(t, func(t *testing.T, way Containment) {
 		ready := filepath.Join(t.TempDir(), "ready")
 		must(t, syscall.Mkfifo(ready, 0o600))
-		k := task(t, way, daemons+`(setsid sh -c 'trap "" TERM; : >"$1"; sleep 1000' sh "$1" &) & : <"$1"; exit 3`, ready)
+		k := newTask(t, way, daemonScript+`(setsid sh -c 'trap "" TERM; : >"$1"; sleep 1000' sh "$1" &) & : <"$1"; exit 3`, ready)
 		k.Grace = 50 * time.Millisecond
-		gone := alive(t, &k)
+		gone := trackProcesses(t, &k)
 		ending, err := k.Run(t.Context())
 		if err != nil || ending.ExitCode != 3 || ending.Leftovers < 3 {
 			t.Errorf("got %+v, %v", ending, err)
@@ -123,14 +123,14 @@ func TestNothingOutlivesATaskThatEnds(t *testing.T) {
 	})
 }
 
-func TestNothingOutlivesATaskThatIsCancelled(t *testing.T) {
+func TestTaskCancelKillsAllProcesses(t *testing.T) {
 	t.Parallel()
-	eachWay(t, func(t *testing.T, way Containment) {
+	forEachContainment(t, func(t *testing.T, way Containment) {
 		ready := filepath.Join(t.TempDir(), "ready")
 		must(t, syscall.Mkfifo(ready, 0o600))
-		k := task(t, way, daemons+`trap "" TERM; : >"$1"; while :; do sleep 1000; done`, ready)
+		k := newTask(t, way, daemonScript+`trap "" TERM; : >"$1"; while :; do sleep 1000; done`, ready)
 		k.Grace = 50 * time.Millisecond
-		gone := alive(t, &k)
+		gone := trackProcesses(t, &k)
 		cause := errors.New("enough")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		go func() {
@@ -149,14 +149,14 @@ func TestNothingOutlivesATaskThatIsCancelled(t *testing.T) {
 }
 
 // TestTaskKillsProcessesThatKeepForking runs processes that fork and exit, so every scan of /proc finds new ids.
-func TestWhatRunsAwayByForkingIsCaught(t *testing.T) {
+func TestTaskKillsProcessesThatKeepForking(t *testing.T) {
 	t.Parallel()
-	eachWay(t, func(t *testing.T, way Containment) {
+	forEachContainment(t, func(t *testing.T, way Containment) {
 		ready := filepath.Join(t.TempDir(), "ready")
 		must(t, syscall.Mkfifo(ready, 0o600))
-		k := task(t, way, `perl -e '$SIG{TERM} = "IGNORE"; for (1..4) { last unless fork } while (1) { exit if fork }' & : >"$1"; sleep 1000`, ready)
+		k := newTask(t, way, `perl -e '$SIG{TERM} = "IGNORE"; for (1..4) { last unless fork } while (1) { exit if fork }' & : >"$1"; sleep 1000`, ready)
 		k.Grace = 10 * time.Millisecond
-		gone := alive(t, &k)
+		gone := trackProcesses(t, &k)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		go func() {
 			if f, err := os.Open(ready); err == nil {
@@ -171,11 +171,11 @@ func TestWhatRunsAwayByForkingIsCaught(t *testing.T) {
 	})
 }
 
-func TestAProgramThatCannotBeRunIsToldApartAsEnvDoes(t *testing.T) {
+func TestTaskCannotRunCodes(t *testing.T) {
 	t.Parallel()
 	bin := t.TempDir()
-	put(t, filepath.Join(bin, "plain"), 0o644)
-	put(t, filepath.Join(bin, "script"), 0o755)
+	writeProgram(t, filepath.Join(bin, "plain"), 0o644)
+	writeProgram(t, filepath.Join(bin, "script"), 0o755)
 	must(t, os.WriteFile(filepath.Join(bin, "noshebang"), []byte("echo hi\n"), 0o755))
 	must(t, os.WriteFile(filepath.Join(bin, "badshebang"), []byte("#!/no/such/interpreter\n"), 0o755))
 	must(t, os.Mkdir(filepath.Join(bin, "dir"), 0o755))
@@ -200,10 +200,10 @@ func TestAProgramThatCannotBeRunIsToldApartAsEnvDoes(t *testing.T) {
 }
 
 // TestTaskIgnoresRelativePATHEntries protects against programs that an agent wrote into the task's directory.
-func TestATaskDoesNotFindProgramsWhereItStandsUnlessTold(t *testing.T) {
+func TestTaskIgnoresRelativePATHEntries(t *testing.T) {
 	t.Parallel()
 	bin := t.TempDir()
-	put(t, filepath.Join(bin, "tool"), 0o755)
+	writeProgram(t, filepath.Join(bin, "tool"), 0o755)
 	dir, err := os.Open(bin)
 	must(t, err)
 	defer dir.Close()
@@ -216,7 +216,7 @@ func TestATaskDoesNotFindProgramsWhereItStandsUnlessTold(t *testing.T) {
 	}
 }
 
-func TestATaskBeginsInTheDirectoryThatWasOpenedOrNotAtAll(t *testing.T) {
+func TestTaskRefusesReplacedDirectory(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	meant, other := filepath.Join(root, "meant"), filepath.Join(root, "other")
@@ -237,9 +237,9 @@ func TestATaskBeginsInTheDirectoryThatWasOpenedOrNotAtAll(t *testing.T) {
 	}
 }
 
-func TestATaskInheritsNothingButItsStreams(t *testing.T) {
+func TestTaskInheritsOnlyStreams(t *testing.T) {
 	t.Parallel()
-	eachWay(t, func(t *testing.T, way Containment) {
+	forEachContainment(t, func(t *testing.T, way Containment) {
 		hold, err := os.Open(t.TempDir())
 		must(t, err)
 		defer hold.Close()
@@ -247,7 +247,7 @@ func TestATaskInheritsNothingButItsStreams(t *testing.T) {
 		must(t, err)
 		defer func() { must(t, syscall.Close(stray)) }()
 		var stdout bytes.Buffer
-		k := task(t, way, `ls /proc/self/fd | wc -l`)
+		k := newTask(t, way, `ls /proc/self/fd | wc -l`)
 		k.Stdout, k.HoldOpen = &stdout, []*os.File{hold}
 		if ending, err := k.Run(t.Context()); err != nil || ending.ExitCode != 0 {
 			t.Fatalf("got %+v, %v", ending, err)
@@ -258,31 +258,31 @@ func TestATaskInheritsNothingButItsStreams(t *testing.T) {
 	})
 }
 
-func TestATaskWithoutStreamsReadsAndWritesNothing(t *testing.T) {
+func TestTaskWithoutStreamsUsesDevNull(t *testing.T) {
 	t.Parallel()
-	k := task(t, PIDNamespace, `read x && exit 1; echo out; echo err >&2; exit 9`)
+	k := newTask(t, PIDNamespace, `read x && exit 1; echo out; echo err >&2; exit 9`)
 	if ending, err := k.Run(t.Context()); err != nil || ending.ExitCode != 9 {
 		t.Errorf("got %+v, %v", ending, err)
 	}
 }
 
 // TestTaskDoesNotWaitForStdin uses a standard input that never ends.
-func TestATaskDoesNotWaitForItsInput(t *testing.T) {
+func TestTaskDoesNotWaitForStdin(t *testing.T) {
 	t.Parallel()
 	read, write := io.Pipe()
 	defer write.Close()
-	k := task(t, PIDNamespace, `exit 4`)
+	k := newTask(t, PIDNamespace, `exit 4`)
 	k.Stdin = read
 	if ending, err := k.Run(t.Context()); err != nil || ending.ExitCode != 4 {
 		t.Errorf("got %+v, %v", ending, err)
 	}
 }
 
-func TestDeathBySignalIsTold(t *testing.T) {
+func TestTaskReportsSignal(t *testing.T) {
 	t.Parallel()
-	eachWay(t, func(t *testing.T, way Containment) {
+	forEachContainment(t, func(t *testing.T, way Containment) {
 		for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL, syscall.SIGINT, syscall.SIGSEGV} {
-			k := task(t, way, `kill -"$1" $$; sleep 1000`, strings.TrimPrefix(unix.SignalName(sig), "SIG"))
+			k := newTask(t, way, `kill -"$1" $$; sleep 1000`, strings.TrimPrefix(unix.SignalName(sig), "SIG"))
 			if ending, err := k.Run(t.Context()); err != nil || ending.Signal != sig || ending.ExitCode != 128+int(sig) {
 				t.Errorf("%v: got %+v, %v", sig, ending, err)
 			}
@@ -291,10 +291,10 @@ func TestDeathBySignalIsTold(t *testing.T) {
 }
 
 // TestTaskThatSignalsSupervisorLeavesNoProcess uses a pid namespace, in which the program sees its supervisor as process 1.
-func TestAProgramThatKillsItsSupervisorTakesEverythingWithIt(t *testing.T) {
+func TestTaskThatSignalsSupervisorLeavesNoProcess(t *testing.T) {
 	t.Parallel()
-	k := task(t, PIDNamespace, daemons+`kill -9 1; kill -STOP 1; kill -SEGV 1; sleep 1000`)
-	gone := alive(t, &k)
+	k := newTask(t, PIDNamespace, daemonScript+`kill -9 1; kill -STOP 1; kill -SEGV 1; sleep 1000`)
+	gone := trackProcesses(t, &k)
 	ending, err := k.Run(t.Context())
 	if err == nil && ending.ExitCode == 0 {
 		t.Errorf("got %+v, %v", ending, err)
@@ -302,9 +302,9 @@ func TestAProgramThatKillsItsSupervisorTakesEverythingWithIt(t *testing.T) {
 	gone()
 }
 
-func TestWhoIsAskedToStopDoesInAnOrderlyWayAndThenAtOnce(t *testing.T) {
+func TestStopTaskSendsSIGTERMThenSIGKILL(t *testing.T) {
 	t.Parallel()
-	eachOf(t, supportedContainments(), func(t *testing.T, way Containment) {
+	forContainments(t, supportedContainments(), func(t *testing.T, way Containment) {
 		for _, c := range []struct {
 			trap   string
 			again  bool
@@ -312,12 +312,12 @@ func TestWhoIsAskedToStopDoesInAnOrderlyWayAndThenAtOnce(t *testing.T) {
 		}{{"TERM", false, syscall.SIGTERM}, {"", true, syscall.SIGKILL}} {
 			ready := filepath.Join(t.TempDir(), "ready")
 			must(t, syscall.Mkfifo(ready, 0o600))
-			k := task(t, way, `if test -z "$2"; then trap "" TERM; fi; : >"$1"; while :; do sleep 1000; done`, ready, c.trap)
+			k := newTask(t, way, `if test -z "$2"; then trap "" TERM; fi; : >"$1"; while :; do sleep 1000; done`, ready, c.trap)
 			k.Label = t.TempDir() // unique
 			hold, err := os.Open(k.Label)
 			must(t, err)
 			k.HoldOpen = []*os.File{hold}
-			gone := alive(t, &k)
+			gone := trackProcesses(t, &k)
 			go func() {
 				f, err := os.Open(ready)
 				if err == nil {
@@ -338,12 +338,12 @@ func TestWhoIsAskedToStopDoesInAnOrderlyWayAndThenAtOnce(t *testing.T) {
 	})
 }
 
-func TestStoppedProcessesAreEndedToo(t *testing.T) {
+func TestTaskEndKillsStoppedProcesses(t *testing.T) {
 	t.Parallel()
-	eachWay(t, func(t *testing.T, way Containment) {
-		k := task(t, way, `setsid sh -c 'kill -STOP $$' & sleep 0; exit 0`)
+	forEachContainment(t, func(t *testing.T, way Containment) {
+		k := newTask(t, way, `setsid sh -c 'kill -STOP $$' & sleep 0; exit 0`)
 		k.Grace = time.Hour // must not be waited for
-		gone := alive(t, &k)
+		gone := trackProcesses(t, &k)
 		if ending, err := k.Run(t.Context()); err != nil || ending.ExitCode != 0 {
 			t.Errorf("got %+v, %v", ending, err)
 		}
@@ -352,11 +352,11 @@ func TestStoppedProcessesAreEndedToo(t *testing.T) {
 }
 
 // TestTaskWaitsForLateOutput covers "program > >(tee log)", where tee ends a moment after the program.
-func TestLastWordsAreNotCutOff(t *testing.T) {
+func TestTaskWaitsForLateOutput(t *testing.T) {
 	t.Parallel()
-	eachWay(t, func(t *testing.T, way Containment) {
+	forEachContainment(t, func(t *testing.T, way Containment) {
 		var stdout bytes.Buffer
-		k := task(t, way, `echo last words | (sleep 0.05; cat) &`)
+		k := newTask(t, way, `echo last words | (sleep 0.05; cat) &`)
 		k.Stdout = &stdout
 		ending, err := k.Run(t.Context())
 		if err != nil || ending.Leftovers != 0 || stdout.String() != "last words\n" {
@@ -365,7 +365,7 @@ func TestLastWordsAreNotCutOff(t *testing.T) {
 	})
 }
 
-func TestEveryByteOfAWordAndOfAVariableArrives(t *testing.T) {
+func TestTaskPassesArbitraryBytes(t *testing.T) {
 	t.Parallel()
 	var all []byte
 	for b := 1; b < 256; b++ {
@@ -389,11 +389,11 @@ func TestEveryByteOfAWordAndOfAVariableArrives(t *testing.T) {
 	}
 }
 
-func TestATaskTimesOutAlsoBeforeItHasBegun(t *testing.T) {
+func TestTaskTimeout(t *testing.T) {
 	t.Parallel()
-	eachWay(t, func(t *testing.T, way Containment) {
+	forEachContainment(t, func(t *testing.T, way Containment) {
 		for _, timeout := range []time.Duration{1, 20 * time.Millisecond} {
-			k := task(t, way, `exec sleep 1000`) // without exec, the shell could exit with sleep's status before its own SIGTERM
+			k := newTask(t, way, `exec sleep 1000`) // without exec, the shell could exit with sleep's status before its own SIGTERM
 			k.Timeout = timeout
 			ending, err := k.Run(t.Context())
 			if !errors.Is(err, ErrTimeout) || ending.Signal != syscall.SIGTERM {
@@ -405,12 +405,12 @@ func TestATaskTimesOutAlsoBeforeItHasBegun(t *testing.T) {
 
 // TestTaskTimeoutIgnoresLeftovers lets a command exit in time and leave a process whose termination takes longer than
 // the timeout: the result is the command's.
-func TestATimeoutDoesNotCountForWhatWasLeft(t *testing.T) {
+func TestTaskTimeoutIgnoresLeftovers(t *testing.T) {
 	t.Parallel()
-	eachWay(t, func(t *testing.T, way Containment) {
+	forEachContainment(t, func(t *testing.T, way Containment) {
 		ready := filepath.Join(t.TempDir(), "ready")
 		must(t, syscall.Mkfifo(ready, 0o600))
-		k := task(t, way, `sh -c 'trap "" TERM; : >"$0"; while :; do sleep 0.01; done' "$1" & : <"$1"; exit 3`, ready)
+		k := newTask(t, way, `sh -c 'trap "" TERM; : >"$0"; while :; do sleep 0.01; done' "$1" & : <"$1"; exit 3`, ready)
 		k.Timeout, k.Grace = 2*time.Second, 2*time.Second // terminating the leftover takes longer than the timeout
 		ending, err := k.Run(t.Context())
 		if err != nil || ending.ExitCode != 3 || ending.Leftovers == 0 {
@@ -419,12 +419,12 @@ func TestATimeoutDoesNotCountForWhatWasLeft(t *testing.T) {
 	})
 }
 
-func TestWhoIsInAHurryDoesNotWaitForTheGrace(t *testing.T) {
+func TestTaskForceSkipsGrace(t *testing.T) {
 	t.Parallel()
-	eachWay(t, func(t *testing.T, way Containment) {
+	forEachContainment(t, func(t *testing.T, way Containment) {
 		hurry := make(chan struct{})
 		ctx, cancel := context.WithCancel(t.Context())
-		k := task(t, way, `trap "" TERM; sleep 1000; sleep 1000`)
+		k := newTask(t, way, `trap "" TERM; sleep 1000; sleep 1000`)
 		k.Grace, k.Force, k.OnRunning = time.Hour, hurry, func() { cancel(); close(hurry) }
 		if _, err := k.Run(ctx); !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v", err)
@@ -433,10 +433,10 @@ func TestWhoIsInAHurryDoesNotWaitForTheGrace(t *testing.T) {
 }
 
 // TestTaskDoesNotWaitForOutsideHolderOfOutput lets a process outside the task open the output pipe and keep it open.
-func TestATaskDoesNotWaitForAStrangerWhoHoldsItsOutput(t *testing.T) {
+func TestTaskDoesNotWaitForOutsideHolderOfOutput(t *testing.T) {
 	t.Parallel()
 	var stdout bytes.Buffer
-	k := task(t, Subreaper, `echo said; echo /proc/$$/fd/1 >"$1"; cat "$2"`, filepath.Join(t.TempDir(), "where"), filepath.Join(t.TempDir(), "go"))
+	k := newTask(t, Subreaper, `echo said; echo /proc/$$/fd/1 >"$1"; cat "$2"`, filepath.Join(t.TempDir(), "where"), filepath.Join(t.TempDir(), "go"))
 	where, on := k.Argv[4], k.Argv[5]
 	must(t, syscall.Mkfifo(where, 0o600))
 	must(t, syscall.Mkfifo(on, 0o600))
@@ -457,11 +457,11 @@ func TestATaskDoesNotWaitForAStrangerWhoHoldsItsOutput(t *testing.T) {
 	}
 }
 
-func TestOutputThatCannotBePassedOnIsSaidAndTheProgramHasRun(t *testing.T) {
+func TestTaskReportsOutputError(t *testing.T) {
 	t.Parallel()
 	full := errors.New("no room")
-	k := task(t, PIDNamespace, `touch "$1"; echo some; exit 2`, filepath.Join(t.TempDir(), "ran"))
-	k.Stdout = failing{full}
+	k := newTask(t, PIDNamespace, `touch "$1"; echo some; exit 2`, filepath.Join(t.TempDir(), "ran"))
+	k.Stdout = failingWriter{full}
 	ending, err := k.Run(t.Context())
 	var output *OutputError
 	if !errors.As(err, &output) || !errors.Is(err, full) || ending.Containment != PIDNamespace {
@@ -472,15 +472,15 @@ func TestOutputThatCannotBePassedOnIsSaidAndTheProgramHasRun(t *testing.T) {
 	}
 }
 
-type failing struct{ err error }
+type failingWriter struct{ err error }
 
-func (f failing) Write([]byte) (int, error) { return 0, f.err }
+func (f failingWriter) Write([]byte) (int, error) { return 0, f.err }
 
 // TestTaskContinuesTracedProgram runs a program that calls PTRACE_TRACEME and so stops at its next exec.
-func TestAProgramThatAsksToBeTracedRunsOn(t *testing.T) {
+func TestTaskContinuesTracedProgram(t *testing.T) {
 	t.Parallel()
-	eachWay(t, func(t *testing.T, way Containment) {
-		k := task(t, way, "")
+	forEachContainment(t, func(t *testing.T, way Containment) {
+		k := newTask(t, way, "")
 		k.Argv = []string{"perl", "-e", `syscall(101, 0, 0, 0, 0); exec "sh", "-c", "exit 3"`} // ptrace(PTRACE_TRACEME)
 		if runtime.GOARCH != "amd64" {
 			t.Skip("skipped: ptrace has another system call number here")
@@ -491,11 +491,11 @@ func TestAProgramThatAsksToBeTracedRunsOn(t *testing.T) {
 	})
 }
 
-func TestAStoppedSupervisorIsWoken(t *testing.T) {
+func TestCancelContinuesStoppedSupervisor(t *testing.T) {
 	t.Parallel()
-	k := task(t, Subreaper, `kill -STOP $PPID; exec sleep 1000`)
+	k := newTask(t, Subreaper, `kill -STOP $PPID; exec sleep 1000`)
 	ctx, cancel := context.WithCancel(t.Context())
-	gone := alive(t, &k)
+	gone := trackProcesses(t, &k)
 	k.OnRunning = cancel
 	if _, err := k.Run(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
@@ -503,16 +503,16 @@ func TestAStoppedSupervisorIsWoken(t *testing.T) {
 	gone()
 }
 
-func TestAKilledSupervisorIsNotPassedOverInSilence(t *testing.T) {
+func TestTaskReportsKilledSupervisor(t *testing.T) {
 	t.Parallel()
-	k := task(t, Subreaper, `kill -9 $PPID; exec sleep 0`)
+	k := newTask(t, Subreaper, `kill -9 $PPID; exec sleep 0`)
 	if ending, err := k.Run(t.Context()); !errors.Is(err, ErrSupervisorKilled) || ending.ExitCode != 137 {
 		t.Errorf("got %+v, %v", ending, err)
 	}
 }
 
 // TestFindSupervisorsRequiresOpenLabel starts a process named like a supervisor that does not hold the label open.
-func TestAProcessThatOnlyCallsItselfASupervisorIsNone(t *testing.T) {
+func TestFindSupervisorsRequiresOpenLabel(t *testing.T) {
 	t.Parallel()
 	label := filepath.Join(t.TempDir(), "fifo")
 	must(t, syscall.Mkfifo(label, 0o600))

@@ -20,25 +20,25 @@ import (
 )
 
 // testTerminal is a pseudo-terminal whose master the test reads and writes.
-type person struct {
-	t      *testing.T
-	screen *os.File     // master side: writing is typing
-	desk   *os.File     // slave side: the terminal of the programs
-	before unix.Termios // modes at the start
+type testTerminal struct {
+	t            *testing.T
+	master       *os.File     // master side: writing is typing
+	slave        *os.File     // slave side: the terminal of the programs
+	initialModes unix.Termios // modes at the start
 
-	mu   sync.Mutex
-	seen bytes.Buffer  // output so far
-	grew chan struct{} // signals new output
+	mu            sync.Mutex
+	output        bytes.Buffer  // output so far
+	outputChanged chan struct{} // signals new output
 }
 
-func sitDown(t *testing.T, rows, columns uint16) *person {
+func newTestTerminal(t *testing.T, rows, columns uint16) *testTerminal {
 	t.Helper()
 	screen, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
 		t.Skipf("there are no pseudo terminals here: %v", err)
 	}
 	t.Cleanup(func() { _ = screen.Close() }) // some tests have closed it already
-	p := &person{t: t, screen: screen, grew: make(chan struct{}, 1)}
+	p := &testTerminal{t: t, master: screen, outputChanged: make(chan struct{}, 1)}
 	p.resize(rows, columns)
 	must(t, withFD(screen, func(fd int) error {
 		number, err := unix.IoctlGetUint32(fd, unix.TIOCGPTN)
@@ -50,20 +50,20 @@ func sitDown(t *testing.T, rows, columns uint16) *person {
 		}
 		name := "/dev/pts/" + strconv.FormatUint(uint64(number), 10)
 		desk, err := unix.Open(name, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
-		p.desk = os.NewFile(uintptr(desk), name)
+		p.slave = os.NewFile(uintptr(desk), name)
 		return err
 	}))
-	t.Cleanup(func() { _ = p.desk.Close() })
-	p.before = p.modes()
-	p.before.Cc[unix.VERASE] = 8 // differs from the default of a new terminal
-	p.set(p.before)
-	go p.watch()
+	t.Cleanup(func() { _ = p.slave.Close() })
+	p.initialModes = p.modes()
+	p.initialModes.Cc[unix.VERASE] = 8 // differs from the default of a new terminal
+	p.setModes(p.initialModes)
+	go p.readOutput()
 	return p
 }
 
-func (p *person) modes() (modes unix.Termios) {
+func (p *testTerminal) modes() (modes unix.Termios) {
 	p.t.Helper()
-	must(p.t, withFD(p.screen, func(fd int) error {
+	must(p.t, withFD(p.master, func(fd int) error {
 		m, err := unix.IoctlGetTermios(fd, unix.TCGETS)
 		if err == nil {
 			modes = *m
@@ -73,60 +73,60 @@ func (p *person) modes() (modes unix.Termios) {
 	return modes
 }
 
-func (p *person) set(modes unix.Termios) {
+func (p *testTerminal) setModes(modes unix.Termios) {
 	p.t.Helper()
-	must(p.t, withFD(p.screen, func(fd int) error { return unix.IoctlSetTermios(fd, unix.TCSETS, &modes) }))
+	must(p.t, withFD(p.master, func(fd int) error { return unix.IoctlSetTermios(fd, unix.TCSETS, &modes) }))
 }
 
-func (p *person) resize(rows, columns uint16) {
+func (p *testTerminal) resize(rows, columns uint16) {
 	p.t.Helper()
 	size := unix.Winsize{Row: rows, Col: columns}
-	must(p.t, withFD(p.screen, func(fd int) error { return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &size) }))
+	must(p.t, withFD(p.master, func(fd int) error { return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &size) }))
 }
 
-func (p *person) types(keys string) {
+func (p *testTerminal) typeKeys(keys string) {
 	p.t.Helper()
-	_, err := p.screen.WriteString(keys)
+	_, err := p.master.WriteString(keys)
 	must(p.t, err)
 }
 
-func (p *person) watch() {
+func (p *testTerminal) readOutput() {
 	buffer := make([]byte, 1<<16)
 	for {
-		n, err := p.screen.Read(buffer)
+		n, err := p.master.Read(buffer)
 		if err != nil {
 			return
 		}
 		p.mu.Lock()
-		p.seen.Write(buffer[:n])
+		p.output.Write(buffer[:n])
 		p.mu.Unlock()
 		select {
-		case p.grew <- struct{}{}:
+		case p.outputChanged <- struct{}{}:
 		default:
 		}
 	}
 }
 
-func (p *person) sees() string {
+func (p *testTerminal) screenText() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.seen.String()
+	return p.output.String()
 }
 
 // waitFor waits until the output contains a text.
-func (p *person) awaits(text string) {
+func (p *testTerminal) waitFor(text string) {
 	p.t.Helper()
-	for deadline := time.After(30 * time.Second); !strings.Contains(p.sees(), text); {
+	for deadline := time.After(30 * time.Second); !strings.Contains(p.screenText(), text); {
 		select {
-		case <-p.grew:
+		case <-p.outputChanged:
 		case <-deadline:
-			p.t.Fatalf("%q does not appear:\n%q", text, p.sees())
+			p.t.Fatalf("%q does not appear:\n%q", text, p.screenText())
 		}
 	}
 }
 
 // waitUntil polls a condition for at most 30 seconds.
-func eventually(t *testing.T, done func() bool) {
+func waitUntil(t *testing.T, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -136,41 +136,41 @@ func eventually(t *testing.T, done func() bool) {
 }
 
 // readInput reads typed input that no program has read yet.
-func (p *person) finds() string {
+func (p *testTerminal) readInput() string {
 	p.t.Helper()
-	ready := []unix.PollFd{{Fd: int32(p.desk.Fd()), Events: unix.POLLIN}}
+	ready := []unix.PollFd{{Fd: int32(p.slave.Fd()), Events: unix.POLLIN}}
 	if n, err := unix.Poll(ready, 10_000); n != 1 {
 		p.t.Fatalf("no input: %v", err)
 	}
 	buffer := make([]byte, 4096)
-	n, err := p.desk.Read(buffer)
+	n, err := p.slave.Read(buffer)
 	must(p.t, err)
 	return string(buffer[:n])
 }
 
-func (p *person) requireRestored() {
+func (p *testTerminal) requireRestored() {
 	p.t.Helper()
-	if now := p.modes(); now != p.before {
-		p.t.Errorf("the terminal was %+v and is %+v", p.before, now)
+	if now := p.modes(); now != p.initialModes {
+		p.t.Errorf("the terminal was %+v and is %+v", p.initialModes, now)
 	}
 }
 
 // helperArg makes the test binary run as the terminal helper, see runTerminalHelper.
-const toolWord = "tool-at-a-terminal"
+const helperArg = "tool-at-a-terminal"
 
 // runHelper starts the terminal helper on this terminal; the helper runs argv on a terminal of its own.
-func (p *person) run(argv ...string) *exec.Cmd {
+func (p *testTerminal) runHelper(argv ...string) *exec.Cmd {
 	p.t.Helper()
 	self, err := os.Executable()
 	must(p.t, err)
-	return p.start(append([]string{self, toolWord}, argv...)...)
+	return p.startSession(append([]string{self, helperArg}, argv...)...)
 }
 
 // startSession starts a program as leader of a session with this controlling terminal.
-func (p *person) start(argv ...string) *exec.Cmd {
+func (p *testTerminal) startSession(argv ...string) *exec.Cmd {
 	p.t.Helper()
 	cmd := exec.CommandContext(p.t.Context(), argv[0], argv[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = p.desk, p.desk, p.desk
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = p.slave, p.slave, p.slave
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	must(p.t, cmd.Start())
 	p.t.Cleanup(func() {
@@ -181,29 +181,29 @@ func (p *person) start(argv ...string) *exec.Cmd {
 }
 
 // requireExit waits for a helper and checks the exit code of its program and the modes of the terminal.
-func (p *person) requireEnd(tool *exec.Cmd, code int) {
+func (p *testTerminal) requireExit(tool *exec.Cmd, code int) {
 	p.t.Helper()
-	p.awaits("ended ")
+	p.waitFor("ended ")
 	must(p.t, tool.Wait())
-	p.awaits(fmt.Sprintf("ended %d\r\n", code))
+	p.waitFor(fmt.Sprintf("ended %d\r\n", code))
 	p.requireRestored()
 }
 
 func init() { // before the tests: this process runs none
-	if len(os.Args) > 2 && os.Args[1] == toolWord {
-		os.Exit(tool(os.Args[2:]))
+	if len(os.Args) > 2 && os.Args[1] == helperArg {
+		os.Exit(runTerminalHelper(os.Args[2:]))
 	}
 }
 
 // runTerminalHelper runs a program on a new terminal connected to standard input and output, and prints its exit code.
-func tool(argv []string) int {
+func runTerminalHelper(argv []string) int {
 	terminal, err := OpenTerminal(os.Stdin, os.Stdout)
 	if err != nil {
 		fmt.Println("refused:", errors.Is(err, ErrBackground), err)
 		return 1
 	}
 	cmd := exec.Command(argv[0], argv[1:]...)
-	err = startOn(terminal, cmd)
+	err = startOnTerminal(terminal, cmd)
 	if err == nil {
 		terminal.StartInput()
 		_ = cmd.Wait() // the exit code is reported below
@@ -217,26 +217,26 @@ func tool(argv []string) int {
 	return 0
 }
 
-func startOn(terminal *Terminal, cmd *exec.Cmd) error {
+func startOnTerminal(terminal *Terminal, cmd *exec.Cmd) error {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal.Slave, terminal.Slave, terminal.Slave
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	return cmd.Start()
 }
 
 // openTerminal opens a Terminal in the test process, which is not in this terminal's session.
-func (p *person) open(out io.Writer) *Terminal {
+func (p *testTerminal) openTerminal(out io.Writer) *Terminal {
 	p.t.Helper()
-	terminal, err := OpenTerminal(p.desk, out)
+	terminal, err := OpenTerminal(p.slave, out)
 	must(p.t, err)
 	p.t.Cleanup(func() { _ = terminal.Close() }) // fails in tests of hang-ups
 	return terminal
 }
 
 // runOnTerminal starts a program on terminal.
-func (p *person) runOn(terminal *Terminal, argv ...string) *exec.Cmd {
+func (p *testTerminal) runOnTerminal(terminal *Terminal, argv ...string) *exec.Cmd {
 	p.t.Helper()
 	cmd := exec.CommandContext(p.t.Context(), argv[0], argv[1:]...)
-	must(p.t, startOn(terminal, cmd))
+	must(p.t, startOnTerminal(terminal, cmd))
 	p.t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -244,83 +244,83 @@ func (p *person) runOn(terminal *Terminal, argv ...string) *exec.Cmd {
 	return cmd
 }
 
-func TestAProgramHasATerminalOfItsOwnThatLooksLikeThePersons(t *testing.T) {
+func TestTerminalCopiesSizeAndModes(t *testing.T) {
 	t.Parallel()
-	p := sitDown(t, 33, 77)
+	p := newTestTerminal(t, 33, 77)
 	stty := exec.CommandContext(t.Context(), "stty", "-g")
-	stty.Stdin = p.desk
+	stty.Stdin = p.slave
 	modes, err := stty.Output()
 	must(t, err)
-	tool := p.run("sh", "-c", `test -t 0 && test -t 1 && test -t 2 && tty && stty size && stty -g && echo mine >/dev/tty`)
-	p.requireEnd(tool, 0)
-	lines := strings.Split(p.sees(), "\r\n")
-	if len(lines) != 6 || !strings.HasPrefix(lines[0], "/dev/pts/") || lines[0] == p.desk.Name() ||
+	tool := p.runHelper("sh", "-c", `test -t 0 && test -t 1 && test -t 2 && tty && stty size && stty -g && echo mine >/dev/tty`)
+	p.requireExit(tool, 0)
+	lines := strings.Split(p.screenText(), "\r\n")
+	if len(lines) != 6 || !strings.HasPrefix(lines[0], "/dev/pts/") || lines[0] == p.slave.Name() ||
 		lines[1] != "33 77" || lines[2]+"\n" != string(modes) || lines[3] != "mine" {
-		t.Errorf("on %s with %q: %q", p.desk.Name(), modes, lines)
+		t.Errorf("on %s with %q: %q", p.slave.Name(), modes, lines)
 	}
 }
 
-func TestAProgramLearnsTheNewSizeOfThePersonsTerminal(t *testing.T) {
+func TestTerminalPropagatesResize(t *testing.T) {
 	t.Parallel()
-	p := sitDown(t, 24, 80)
-	tool := p.run("sh", "-c", `sleep 600 & trap 'stty size; kill $!; exit 4' WINCH; echo ready; wait`)
-	p.awaits("ready")
+	p := newTestTerminal(t, 24, 80)
+	tool := p.runHelper("sh", "-c", `sleep 600 & trap 'stty size; kill $!; exit 4' WINCH; echo ready; wait`)
+	p.waitFor("ready")
 	p.resize(50, 132)
-	p.awaits("50 132")
-	p.requireEnd(tool, 4)
+	p.waitFor("50 132")
+	p.requireExit(tool, 4)
 }
 
-func TestCtrlCIsForTheProgramAndNotForUs(t *testing.T) {
+func TestTerminalCtrlCReachesOnlyProgram(t *testing.T) {
 	t.Parallel()
-	p := sitDown(t, 24, 80)
-	tool := p.run("sh", "-c", "echo ready; exec sleep 600")
-	p.awaits("ready")
-	p.types("\x03")
-	p.requireEnd(tool, 130)
+	p := newTestTerminal(t, 24, 80)
+	tool := p.runHelper("sh", "-c", "echo ready; exec sleep 600")
+	p.waitFor("ready")
+	p.typeKeys("\x03")
+	p.requireExit(tool, 130)
 }
 
-func TestAShellInsideHasJobControl(t *testing.T) {
+func TestTerminalShellHasJobControl(t *testing.T) {
 	t.Parallel()
-	p := sitDown(t, 24, 80)
-	tool := p.run("env", "-i", "PATH="+os.Getenv("PATH"), "PS1=what? ", "sh", "-i")
-	p.awaits("what? ")
-	p.types("sh -c 'echo u\"\"p; exec sleep 600'\r")
-	p.awaits("up\r\n")
-	p.types("\x1a")
-	p.awaits("Stopped")
-	p.types("kill -KILL %1; fg; exit 7\r")
-	p.requireEnd(tool, 7)
-	if seen := p.sees(); strings.Contains(seen, "job control") {
+	p := newTestTerminal(t, 24, 80)
+	tool := p.runHelper("env", "-i", "PATH="+os.Getenv("PATH"), "PS1=what? ", "sh", "-i")
+	p.waitFor("what? ")
+	p.typeKeys("sh -c 'echo u\"\"p; exec sleep 600'\r")
+	p.waitFor("up\r\n")
+	p.typeKeys("\x1a")
+	p.waitFor("Stopped")
+	p.typeKeys("kill -KILL %1; fg; exit 7\r")
+	p.requireExit(tool, 7)
+	if seen := p.screenText(); strings.Contains(seen, "job control") {
 		t.Errorf("%q", seen)
 	}
 }
 
-func TestAllThatAProgramWritesArrivesInOrder(t *testing.T) {
+func TestTerminalRelaysAllOutput(t *testing.T) {
 	t.Parallel()
-	p := sitDown(t, 24, 80)
-	p.requireEnd(p.run("seq", "150000"), 0)
+	p := newTestTerminal(t, 24, 80)
+	p.requireExit(p.runHelper("seq", "150000"), 0)
 	var want strings.Builder
 	for i := 1; i <= 150000; i++ {
 		fmt.Fprintf(&want, "%d\r\n", i)
 	}
 	want.WriteString("ended 0\r\n")
-	if got := p.sees(); got != want.String() {
+	if got := p.screenText(); got != want.String() {
 		t.Errorf("want %d bytes, got %d, ending in %q", want.Len(), len(got), got[max(0, len(got)-100):])
 	}
 }
 
-func TestAllThatIsTypedArrivesInOrder(t *testing.T) {
+func TestTerminalRelaysAllInput(t *testing.T) {
 	t.Parallel()
-	p := sitDown(t, 24, 80)
+	p := newTestTerminal(t, 24, 80)
 	file := filepath.Join(t.TempDir(), "typed")
 	var text strings.Builder // every byte, including control characters
 	for i := range 300_000 {
 		text.WriteByte(byte(i + i>>8))
 	}
-	tool := p.run("sh", "-c", `stty raw -echo; echo ready; head -c "$1" >"$2"`, "sh", strconv.Itoa(text.Len()), file)
-	p.awaits("ready")
-	p.types(text.String())
-	p.requireEnd(tool, 0)
+	tool := p.runHelper("sh", "-c", `stty raw -echo; echo ready; head -c "$1" >"$2"`, "sh", strconv.Itoa(text.Len()), file)
+	p.waitFor("ready")
+	p.typeKeys(text.String())
+	p.requireExit(tool, 0)
 	got, err := os.ReadFile(file)
 	must(t, err)
 	if string(got) != text.String() {
@@ -328,22 +328,22 @@ func TestAllThatIsTypedArrivesInOrder(t *testing.T) {
 	}
 }
 
-func TestWhatIsTypedForTheNextProgramStaysThere(t *testing.T) {
+func TestTerminalLeavesTypeAhead(t *testing.T) {
 	t.Parallel()
 	for name, relay := range map[string]bool{"before StartInput": false, "after Close": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := sitDown(t, 24, 80)
-			terminal := p.open(io.Discard)
+			p := newTestTerminal(t, 24, 80)
+			terminal := p.openTerminal(io.Discard)
 			if relay {
 				terminal.StartInput()
-				must(t, p.runOn(terminal, "true").Wait())
+				must(t, p.runOnTerminal(terminal, "true").Wait())
 				must(t, terminal.Close())
 			}
-			p.types("ls\n")
+			p.typeKeys("ls\n")
 			must(t, terminal.Close())
 			must(t, terminal.Close())
-			if got := p.finds(); got != "ls\n" {
+			if got := p.readInput(); got != "ls\n" {
 				t.Errorf("found %q", got)
 			}
 			p.requireRestored()
@@ -351,12 +351,12 @@ func TestWhatIsTypedForTheNextProgramStaysThere(t *testing.T) {
 	}
 }
 
-func TestWhoeverWaitsForKeysStopsAtOnceForClose(t *testing.T) {
+func TestTerminalCloseStopsReadingInput(t *testing.T) {
 	t.Parallel()
-	p := sitDown(t, 24, 80)
-	terminal := p.open(io.Discard)
+	p := newTestTerminal(t, 24, 80)
+	terminal := p.openTerminal(io.Discard)
 	terminal.StartInput()
-	must(t, p.runOn(terminal, "true").Wait())
+	must(t, p.runOnTerminal(terminal, "true").Wait())
 	must(t, terminal.Close())
 	select {
 	case <-terminal.inputDone:
@@ -365,12 +365,12 @@ func TestWhoeverWaitsForKeysStopsAtOnceForClose(t *testing.T) {
 	}
 }
 
-func TestNobodyElsesTerminalIsMadeNonBlocking(t *testing.T) {
+func TestTerminalKeepsInputBlocking(t *testing.T) {
 	t.Parallel()
-	p := sitDown(t, 24, 80)
-	terminal := p.open(io.Discard)
+	p := newTestTerminal(t, 24, 80)
+	terminal := p.openTerminal(io.Discard)
 	terminal.StartInput()
-	flags, err := unix.FcntlInt(p.desk.Fd(), unix.F_GETFL, 0)
+	flags, err := unix.FcntlInt(p.slave.Fd(), unix.F_GETFL, 0)
 	must(t, err)
 	if flags&unix.O_NONBLOCK != 0 {
 		t.Error("the shared open file description is non-blocking")
@@ -378,21 +378,21 @@ func TestNobodyElsesTerminalIsMadeNonBlocking(t *testing.T) {
 	must(t, terminal.Close())
 }
 
-func TestInTheBackgroundThereIsNoKeyboard(t *testing.T) {
+func TestOpenTerminalRefusesBackground(t *testing.T) {
 	t.Parallel()
-	p := sitDown(t, 24, 80)
+	p := newTestTerminal(t, 24, 80)
 	self, err := os.Executable()
 	must(t, err)
-	shell := p.start("sh", "-c", `set -m; "$@" & wait; echo done`, "sh", self, toolWord, "true")
-	p.awaits("done\r\n")
+	shell := p.startSession("sh", "-c", `set -m; "$@" & wait; echo done`, "sh", self, helperArg, "true")
+	p.waitFor("done\r\n")
 	must(t, shell.Wait())
-	if got := p.sees(); !strings.Contains(got, "refused: true ") || !strings.Contains(got, ErrBackground.Error()) {
+	if got := p.screenText(); !strings.Contains(got, "refused: true ") || !strings.Contains(got, ErrBackground.Error()) {
 		t.Errorf("%q", got)
 	}
 	p.requireRestored()
 }
 
-func TestWhatIsNoTerminalIsRefused(t *testing.T) {
+func TestOpenTerminalRefusesNonTerminal(t *testing.T) {
 	t.Parallel()
 	null, err := os.Open(os.DevNull)
 	must(t, err)
@@ -403,23 +403,23 @@ func TestWhatIsNoTerminalIsRefused(t *testing.T) {
 }
 
 // TestTerminalIsRawAgainAfterSIGCONT restores the modes while the helper is stopped, as a shell does.
-func TestATerminalIsRawAgainWhenWeAreContinued(t *testing.T) {
+func TestTerminalIsRawAgainAfterSIGCONT(t *testing.T) {
 	t.Parallel()
-	p := sitDown(t, 24, 80)
-	tool := p.run("sh", "-c", "echo ready; exec sleep 600")
-	p.awaits("ready")
+	p := newTestTerminal(t, 24, 80)
+	tool := p.runHelper("sh", "-c", "echo ready; exec sleep 600")
+	p.waitFor("ready")
 	raw := p.modes()
 	must(t, tool.Process.Signal(unix.SIGSTOP))
 	must(t, unix.Waitid(unix.P_PID, tool.Process.Pid, nil, unix.WSTOPPED|unix.WNOWAIT, nil))
-	p.set(p.before)
+	p.setModes(p.initialModes)
 	p.resize(10, 40)
 	must(t, tool.Process.Signal(unix.SIGCONT))
-	eventually(t, func() bool { return p.modes() == raw })
-	p.types("\x03")
-	p.requireEnd(tool, 130)
+	waitUntil(t, func() bool { return p.modes() == raw })
+	p.typeKeys("\x03")
+	p.requireExit(tool, 130)
 }
 
-func TestAShellCanStopUsAndBringUsBack(t *testing.T) {
+func TestTerminalStopAndForeground(t *testing.T) {
 	t.Parallel()
 	bash, err := exec.LookPath("bash")
 	if err != nil {
@@ -427,72 +427,72 @@ func TestAShellCanStopUsAndBringUsBack(t *testing.T) {
 	}
 	self, err := os.Executable()
 	must(t, err)
-	p := sitDown(t, 24, 80)
-	shell := p.start("env", "-i", "PATH="+os.Getenv("PATH"), "PS1=what? ", bash, "--norc", "--noprofile", "--noediting", "-i")
-	p.awaits("what? ")
-	p.types(self + " " + toolWord + " sh -c 'echo \"tool=$PPID.\"; exec cat'\r")
-	p.awaits(".\r\n")
-	_, after, _ := strings.Cut(p.sees(), "\ntool=")
+	p := newTestTerminal(t, 24, 80)
+	shell := p.startSession("env", "-i", "PATH="+os.Getenv("PATH"), "PS1=what? ", bash, "--norc", "--noprofile", "--noediting", "-i")
+	p.waitFor("what? ")
+	p.typeKeys(self + " " + helperArg + " sh -c 'echo \"tool=$PPID.\"; exec cat'\r")
+	p.waitFor(".\r\n")
+	_, after, _ := strings.Cut(p.screenText(), "\ntool=")
 	number, _, _ := strings.Cut(after, ".")
 	pid, err := strconv.Atoi(number)
 	must(t, err)
 	must(t, unix.Kill(pid, unix.SIGTSTP))
-	p.awaits("Stopped")
-	p.types("echo bet\"\"ween\r")
-	p.awaits("between\r\n")
-	p.types("bg\r") // in the background, reading the terminal stops the helper
-	eventually(t, func() bool { p.types("jobs -l\r"); return strings.Contains(p.sees(), "(tty ") })
-	p.types("echo sti\"\"ll\r")
-	p.awaits("still\r\n")
+	p.waitFor("Stopped")
+	p.typeKeys("echo bet\"\"ween\r")
+	p.waitFor("between\r\n")
+	p.typeKeys("bg\r") // in the background, reading the terminal stops the helper
+	waitUntil(t, func() bool { p.typeKeys("jobs -l\r"); return strings.Contains(p.screenText(), "(tty ") })
+	p.typeKeys("echo sti\"\"ll\r")
+	p.waitFor("still\r\n")
 	raw := func() bool { return p.modes().Lflag&(unix.ISIG|unix.ICANON) == 0 }
-	p.types("fg\r")
-	eventually(t, raw)
-	p.types("\x03")
-	p.awaits("ended 130\r\n")
-	p.types("exit 5\r")
+	p.typeKeys("fg\r")
+	waitUntil(t, raw)
+	p.typeKeys("\x03")
+	p.waitFor("ended 130\r\n")
+	p.typeKeys("exit 5\r")
 	_ = shell.Wait()
 	if exitCode(shell.ProcessState) != 5 {
-		t.Errorf("the shell ended with %v:\n%q", shell.ProcessState, p.sees())
+		t.Errorf("the shell ended with %v:\n%q", shell.ProcessState, p.screenText())
 	}
 	p.requireRestored()
 }
 
-func TestAProgramMayCloseItsTerminalAndOpenItAgain(t *testing.T) {
+func TestProgramMayReopenItsTerminal(t *testing.T) {
 	t.Parallel()
 	for name, alone := range map[string]bool{"slave open in the parent": false, "slave closed in the parent": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := sitDown(t, 24, 80)
-			terminal := p.open(p.desk)
+			p := newTestTerminal(t, 24, 80)
+			terminal := p.openTerminal(p.slave)
 			closed := filepath.Join(t.TempDir(), "closed")
-			cmd := p.runOn(terminal, "sh", "-c", `echo one; trap 'exec >/dev/tty </dev/tty; echo two; read line; exit 3' USR1
+			cmd := p.runOnTerminal(terminal, "sh", "-c", `echo one; trap 'exec >/dev/tty </dev/tty; echo two; read line; exit 3' USR1
 				exec >"$1.new" 2>&1 <&-; mv "$1.new" "$1"; while :; do sleep 0.01; done`, "sh", closed)
 			if alone {
 				must(t, terminal.Slave.Close())
 			}
 			terminal.StartInput()
-			eventually(t, func() bool { _, err := os.Stat(closed); return err == nil })
+			waitUntil(t, func() bool { _, err := os.Stat(closed); return err == nil })
 			must(t, cmd.Process.Signal(unix.SIGUSR1))
-			p.awaits("two\r\n")
-			p.types("\r")
+			p.waitFor("two\r\n")
+			p.typeKeys("\r")
 			if err := cmd.Wait(); exitCode(cmd.ProcessState) != 3 {
 				t.Error(err)
 			}
 			must(t, terminal.Close())
-			p.awaits("one\r\ntwo\r\n\r\n") // the last line is the echo of the key
+			p.waitFor("one\r\ntwo\r\n\r\n") // the last line is the echo of the key
 			p.requireRestored()
 		})
 	}
 }
 
-func TestAfterAHangUpNobodyReadsAndTheProgramIsHungUpInTurn(t *testing.T) {
-	heedHangUps()
+func TestTerminalHangUpReachesProgram(t *testing.T) {
+	acceptSIGHUP()
 	t.Parallel()
-	p := sitDown(t, 24, 80)
-	terminal := p.open(io.Discard)
-	cmd := p.runOn(terminal, "sleep", "600")
+	p := newTestTerminal(t, 24, 80)
+	terminal := p.openTerminal(io.Discard)
+	cmd := p.runOnTerminal(terminal, "sleep", "600")
 	terminal.StartInput()
-	must(t, p.screen.Close())
+	must(t, p.master.Close())
 	select {
 	case <-terminal.inputDone:
 	case <-time.After(30 * time.Second):
@@ -507,19 +507,19 @@ func TestAfterAHangUpNobodyReadsAndTheProgramIsHungUpInTurn(t *testing.T) {
 	}
 }
 
-func TestAProgramThatGoesOnWritingDoesNotKeepUsFromClosing(t *testing.T) {
-	heedHangUps()
+func TestTerminalCloseDespiteEndlessOutput(t *testing.T) {
+	acceptSIGHUP()
 	t.Parallel()
-	p := sitDown(t, 24, 80)
+	p := newTestTerminal(t, 24, 80)
 	writes := make(chan struct{}, 1)
-	terminal := p.open(writer(func(p []byte) (int, error) {
+	terminal := p.openTerminal(writerFunc(func(p []byte) (int, error) {
 		select {
 		case writes <- struct{}{}:
 		default:
 		}
 		return len(p), nil
 	}))
-	cmd := p.runOn(terminal, "yes")
+	cmd := p.runOnTerminal(terminal, "yes")
 	terminal.StartInput()
 	<-writes
 	must(t, terminal.Close())
@@ -530,30 +530,30 @@ func TestAProgramThatGoesOnWritingDoesNotKeepUsFromClosing(t *testing.T) {
 	}
 }
 
-type writer func([]byte) (int, error)
+type writerFunc func([]byte) (int, error)
 
-func (w writer) Write(p []byte) (int, error) { return w(p) }
+func (w writerFunc) Write(p []byte) (int, error) { return w(p) }
 
-func TestAProgramNeedNotWaitForOutputThatCannotBeShown(t *testing.T) {
+func TestTerminalOutputErrorDoesNotBlockProgram(t *testing.T) {
 	t.Parallel()
-	p := sitDown(t, 24, 80)
+	p := newTestTerminal(t, 24, 80)
 	full := errors.New("the screen is full")
-	terminal := p.open(writer(func([]byte) (int, error) { return 0, full }))
-	must(t, p.runOn(terminal, "seq", "100000").Wait())
+	terminal := p.openTerminal(writerFunc(func([]byte) (int, error) { return 0, full }))
+	must(t, p.runOnTerminal(terminal, "seq", "100000").Wait())
 	if err := terminal.Close(); !errors.Is(err, full) {
 		t.Errorf("got %v", err)
 	}
 	p.requireRestored()
 }
 
-func TestATerminalThatTakesNothingIsLeftAlone(t *testing.T) {
+func TestTerminalCloseTimesOutOnBlockedOutput(t *testing.T) {
 	t.Parallel()
-	p := sitDown(t, 24, 80)
+	p := newTestTerminal(t, 24, 80)
 	forever := make(chan struct{})
 	defer close(forever)
-	terminal := p.open(writer(func(p []byte) (int, error) { <-forever; return len(p), nil }))
+	terminal := p.openTerminal(writerFunc(func(p []byte) (int, error) { <-forever; return len(p), nil }))
 	terminal.outputTimeout = 10 * time.Millisecond
-	must(t, p.runOn(terminal, "echo", "hello").Wait())
+	must(t, p.runOnTerminal(terminal, "echo", "hello").Wait())
 	if err := terminal.Close(); err == nil || !strings.Contains(err.Error(), "output was lost") {
 		t.Errorf("got %v", err)
 	}
@@ -562,4 +562,4 @@ func TestATerminalThatTakesNothingIsLeftAlone(t *testing.T) {
 
 // acceptSIGHUP installs a handler for SIGHUP, so that programs started by the test do not ignore it, even under nohup:
 // exec resets a handled signal to its default and keeps an ignored one ignored.
-func heedHangUps() { signal.Notify(make(chan os.Signal, 1), unix.SIGHUP) }
+func acceptSIGHUP() { signal.Notify(make(chan os.Signal, 1), unix.SIGHUP) }

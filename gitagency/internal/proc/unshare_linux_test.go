@@ -13,7 +13,7 @@ import (
 )
 
 // runUnshared runs a program in its own namespaces, or skips the test where the kernel allows none.
-func apart(t *testing.T, c Command) Result {
+func runUnshared(t *testing.T, c Command) Result {
 	t.Helper()
 	res, err := Run(t.Context(), c)
 	var never *NotStartedError
@@ -26,10 +26,10 @@ func apart(t *testing.T, c Command) Result {
 	return res
 }
 
-func TestAProgramInNamespacesIsRootThereAndUsHere(t *testing.T) {
+func TestUnshareMapsCallerToRoot(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
-	res := apart(t, Command{
+	res := runUnshared(t, Command{
 		Argv:    []string{"sh", "-c", `id -u; id -g; echo >"$1"`, "sh", file},
 		Unshare: &Unshare{},
 	})
@@ -45,10 +45,10 @@ func TestAProgramInNamespacesIsRootThereAndUsHere(t *testing.T) {
 	}
 }
 
-func TestWhatAProgramMountsForItselfNobodyElseSees(t *testing.T) {
+func TestUnshareMountIsPrivate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	res := apart(t, Command{
+	res := runUnshared(t, Command{
 		Argv:    []string{"sh", "-c", `mount -t tmpfs none "$1" && echo >"$1/file" && ls "$1"`, "sh", dir},
 		Unshare: &Unshare{Mount: true},
 	})
@@ -61,14 +61,14 @@ func TestWhatAProgramMountsForItselfNobodyElseSees(t *testing.T) {
 }
 
 // TestUnsharePIDKillsDaemons uses a daemon, which leaves its process group but not its pid namespace.
-func TestAProgramWithPIDsOfItsOwnTakesItsDaemonsWithIt(t *testing.T) {
+func TestUnsharePIDKillsDaemons(t *testing.T) {
 	t.Parallel()
 	alive, held, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer alive.Close()
-	res := apart(t, Command{
+	res := runUnshared(t, Command{
 		Argv:    []string{"sh", "-c", `setsid sleep 600 >/dev/null 2>&1 & echo $$`},
 		Inherit: []*os.File{held},
 		Unshare: &Unshare{PID: true},
@@ -84,7 +84,7 @@ func TestAProgramWithPIDsOfItsOwnTakesItsDaemonsWithIt(t *testing.T) {
 	}
 }
 
-func TestAProgramThatIgnoresSIGTERMAsProcessOneIsEndedToo(t *testing.T) {
+func TestRunCancelKillsProcessOneIgnoringSIGTERM(t *testing.T) {
 	t.Parallel()
 	ready := filepath.Join(t.TempDir(), "ready")
 	cause := errors.New("enough")

@@ -7,7 +7,7 @@ import (
 )
 
 // makePrograms makes scripts in a temporary directory. Each script leaves a file if it is run, which fails the test.
-func home(t *testing.T, programs ...string) string {
+func makePrograms(t *testing.T, programs ...string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for _, p := range programs {
@@ -27,22 +27,22 @@ func home(t *testing.T, programs ...string) string {
 	return dir
 }
 
-func TestFindListsTheAgentsOnPathInTheOrderOfTheTable(t *testing.T) {
+func TestFindListsAgentsInTableOrder(t *testing.T) {
 	t.Parallel()
-	dir := home(t, "bin/qwen", "bin/claude", "other/codex", "other/claude", "bin/unknown-agent")
+	dir := makePrograms(t, "bin/qwen", "bin/claude", "other/codex", "other/claude", "bin/unknown-agent")
 	env := []string{"PATH=" + dir + "/bin:" + dir + "/other"}
-	expect(t, Find(env, nil), []Agent{
+	requireAgents(t, Find(env, nil), []Agent{
 		{Name: "claude", Program: "claude", Path: dir + "/bin/claude"},
 		{Name: "codex", Program: "codex", Path: dir + "/other/codex"},
 		{Name: "qwen", Program: "qwen", Path: dir + "/bin/qwen"},
 	})
-	expect(t, Find([]string{"PATH=" + dir}, nil), nil)
-	expect(t, Find(nil, nil), nil)
+	requireAgents(t, Find([]string{"PATH=" + dir}, nil), nil)
+	requireAgents(t, Find(nil, nil), nil)
 }
 
-func TestFindListsWhatIsConfiguredWhetherItIsThereOrNot(t *testing.T) {
+func TestFindListsConfiguredAgents(t *testing.T) {
 	t.Parallel()
-	dir := home(t, "bin/claude", "bin/codex", "bin/mine", "my tools/agent", "opt/wrapper")
+	dir := makePrograms(t, "bin/claude", "bin/codex", "bin/mine", "my tools/agent", "opt/wrapper")
 	env := []string{"HOME=" + dir, "PATH=" + dir + "/bin"}
 	got := Find(env, map[string]string{
 		"zeta":   "mine --fast",
@@ -56,7 +56,7 @@ func TestFindListsWhatIsConfiguredWhetherItIsThereOrNot(t *testing.T) {
 		"dir":    dir + "/bin",
 		"env":    "KEY=value mine",
 	})
-	expect(t, got, []Agent{
+	requireAgents(t, got, []Agent{
 		{Name: "claude", Program: "claude", Path: dir + "/bin/claude"},
 		{Name: "codex", Program: dir + "/opt/wrapper", Path: dir + "/opt/wrapper", Configured: true},
 		{Name: "gemini", Program: "not-there", Configured: true},
@@ -76,7 +76,7 @@ func TestFindListsWhatIsConfiguredWhetherItIsThereOrNot(t *testing.T) {
 	}
 }
 
-func TestATildeWithoutAHomeFindsNothing(t *testing.T) {
+func TestFindTildeWithoutHome(t *testing.T) {
 	t.Parallel()
 	for _, env := range [][]string{nil, {"HOME="}, {"HOME=relative"}} {
 		got := Find(env, map[string]string{"x": "~/bin/x"})
@@ -86,7 +86,7 @@ func TestATildeWithoutAHomeFindsNothing(t *testing.T) {
 	}
 }
 
-func TestTheTableNamesEveryAgentOnce(t *testing.T) {
+func TestKnownAgentsAreUnique(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
 	for _, k := range knownAgents {
@@ -97,7 +97,7 @@ func TestTheTableNamesEveryAgentOnce(t *testing.T) {
 	}
 }
 
-func expect(t *testing.T, got, want []Agent) {
+func requireAgents(t *testing.T, got, want []Agent) {
 	t.Helper()
 	for i := range max(len(got), len(want)) {
 		var g, w Agent

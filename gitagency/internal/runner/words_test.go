@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestWordsSplitsAsAShellDoes(t *testing.T) {
+func TestSplitWords(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string][]string{
 		"":                              nil,
@@ -37,7 +37,7 @@ func TestWordsSplitsAsAShellDoes(t *testing.T) {
 }
 
 // FuzzSplitWords checks that the words, joined in single quotes, split into the same words.
-func FuzzWords(f *testing.F) {
+func FuzzSplitWords(f *testing.F) {
 	for _, seed := range []string{"", "claude -p", `"a b" 'c' \d`, `"\"`, "a\\\nb", "\xff' '"} {
 		f.Add(seed)
 	}

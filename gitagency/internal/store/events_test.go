@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestAHistoryIsReadLineByLineAndNoFurtherThanAnybodyWants(t *testing.T) {
+func TestReadEventsBoundsLinesAndSize(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", maxEventLine)
 	for name, tt := range map[string]struct {
@@ -48,13 +48,13 @@ func TestAHistoryIsReadLineByLineAndNoFurtherThanAnybodyWants(t *testing.T) {
 	}
 }
 
-func TestWithoutAHistoryThereIsNothingToRead(t *testing.T) {
+func TestReadEventsWithoutHistory(t *testing.T) {
 	t.Parallel()
 	s := Store{Root: t.TempDir()}
 	must(t, s.ReadEvents(repoID, invID, func(line []byte) { t.Errorf("got %q", line) }))
 }
 
-func TestWhatIsNoFileIsNoHistory(t *testing.T) {
+func TestReadEventsRefusesNonRegularFile(t *testing.T) {
 	t.Parallel()
 	s := Store{Root: t.TempDir()}
 	dir := s.InvocationDir(repoID, invID)

@@ -12,7 +12,7 @@ import (
 )
 
 // newerRecord is a record of a later version, with unknown fields at both levels and another order.
-const later = `{
+const newerRecord = `{
   "z_first": {"nested": [1, 2.50, {"deep": null}], "big": 123456789012345678901234567890},
   "schema_version": "1.7",
   "invocation_id": "20260128120500-b7c9",
@@ -34,7 +34,7 @@ const later = `{
 `
 
 // updateRecord writes before as meta.json, applies UpdateInvocationMeta and returns the new file.
-func update(t *testing.T, before string, change func(*InvocationMeta)) string {
+func updateRecord(t *testing.T, before string, change func(*InvocationMeta)) string {
 	t.Helper()
 	s := newStore(t)
 	must(t, s.CreateInvocationDir(repoID, invID))
@@ -56,7 +56,7 @@ func compact(t *testing.T, doc string) string {
 	return b.String()
 }
 
-func TestAnUpdateChangesWhatItChangedAndNothingElse(t *testing.T) {
+func TestUpdateMetaChangesOnlyGivenFields(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change   func(*InvocationMeta)
@@ -74,8 +74,8 @@ func TestAnUpdateChangesWhatItChangedAndNothingElse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			after := update(t, later, c.change)
-			want := compact(t, later)
+			after := updateRecord(t, newerRecord, c.change)
+			want := compact(t, newerRecord)
 			if !strings.Contains(want, c.old) {
 				t.Fatalf("the test's record does not contain %s", c.old)
 			}
@@ -87,8 +87,8 @@ func TestAnUpdateChangesWhatItChangedAndNothingElse(t *testing.T) {
 				t.Errorf("not indented: %.60q…", after)
 			}
 			// Restoring the old record, as a rollback does, yields the old values.
-			back := update(t, after, func(m *InvocationMeta) { *m = decode[InvocationMeta](t, later) })
-			requireSameJSON(t, back, later)
+			back := updateRecord(t, after, func(m *InvocationMeta) { *m = decode[InvocationMeta](t, newerRecord) })
+			requireSameJSON(t, back, newerRecord)
 		})
 	}
 }
@@ -103,7 +103,7 @@ func decode[T any](t *testing.T, doc string) (v T) {
 // Times are compared as times, because an update rewrites their format.
 func requireSameJSON(t *testing.T, got, want string) {
 	t.Helper()
-	a, b := generic(t, got), generic(t, want)
+	a, b := decodeGeneric(t, got), decodeGeneric(t, want)
 	for _, m := range []map[string]any{a, b} {
 		if s, ok := m["started_at"].(string); ok {
 			when, err := time.Parse(time.RFC3339, s)
@@ -116,7 +116,7 @@ func requireSameJSON(t *testing.T, got, want string) {
 	}
 }
 
-func generic(t *testing.T, doc string) map[string]any {
+func decodeGeneric(t *testing.T, doc string) map[string]any {
 	t.Helper()
 	dec := json.NewDecoder(strings.NewReader(doc))
 	dec.UseNumber()
@@ -125,7 +125,7 @@ func generic(t *testing.T, doc string) map[string]any {
 	return m
 }
 
-func TestAnUpdateOfWhatIsNoRecordLeavesItAlone(t *testing.T) {
+func TestUpdateMetaRefusesInvalidRecord(t *testing.T) {
 	t.Parallel()
 	for _, before := range []string{"", "rubbish", "null", "[]", "1", `"x"`, `{"status":1}`, `{"primitives":[]}`, `{"started_at":"yesterday"}`, `{"status":"x"} more`, "{"} {
 		s := newStore(t)
@@ -149,7 +149,7 @@ func TestAnUpdateOfWhatIsNoRecordLeavesItAlone(t *testing.T) {
 	}
 }
 
-func TestAnUpdateOfAWorktreeKeepsWhatItDoesNotKnow(t *testing.T) {
+func TestUpdateWorktreeMetaKeepsUnknownFields(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	must(t, s.CreateWorktreeDir(repoID, wtID))
@@ -166,7 +166,7 @@ func TestAnUpdateOfAWorktreeKeepsWhatItDoesNotKnow(t *testing.T) {
 // FuzzPatchJSON checks for any document that patchJSON does not panic, keeps the text of unknown fields and applies
 // the change.
 func FuzzPatchJSON(f *testing.F) {
-	f.Add([]byte(later), "running", false)
+	f.Add([]byte(newerRecord), "running", false)
 	f.Add([]byte(`{"status":"a","status":"b","x":1e999,"primitives":{"y":[{}]}}`), "c", true)
 	f.Add([]byte(`{"primitives":null,"landing":null,"finished_at":null}`), "", false)
 	f.Add([]byte(`{"":{"":0}}`), "x", true)
@@ -192,7 +192,7 @@ func FuzzPatchJSON(f *testing.F) {
 		if err := json.Unmarshal(out, &after); err != nil {
 			t.Fatalf("%q became %q: %v", doc, out, err)
 		}
-		if !ordinary(before) {
+		if !hasUnambiguousKeys(before) {
 			return
 		}
 		must(t, json.Unmarshal(doc, &want))
@@ -201,30 +201,30 @@ func FuzzPatchJSON(f *testing.F) {
 		if got, want := asJSON(t, value), asJSON(t, want); got != want {
 			t.Errorf("%q became %q\ngot  %s\nwant %s", doc, out, got, want)
 		}
-		requireKept(t, before, after, InvocationMeta{})
+		requireUnknownKept(t, before, after, InvocationMeta{})
 		if nested := (jsonObject{}); json.Unmarshal(before.values["primitives"], &nested) == nil {
 			var now jsonObject
 			must(t, json.Unmarshal(after.values["primitives"], &now))
-			requireKept(t, nested, now, Primitives{})
+			requireUnknownKept(t, nested, now, Primitives{})
 		}
 	})
 }
 
 // hasUnambiguousKeys reports whether no two keys differ only in letter case or in invalid UTF-8. encoding/json
 // matches keys without regard to case, so the result for such documents is unspecified.
-func ordinary(o jsonObject) bool {
+func hasUnambiguousKeys(o jsonObject) bool {
 	seen := map[string]bool{}
 	for _, k := range o.keys {
 		folded := strings.ToLower(strings.ToUpper(k))
-		if seen[folded] || strings.ContainsRune(k, utf8.RuneError) || (!isASCII(k) && isOurs(folded)) {
+		if seen[folded] || strings.ContainsRune(k, utf8.RuneError) || (!isASCII(k) && isKnownKey(folded)) {
 			return false
 		}
 		seen[folded] = true
-		if isOurs(folded) && k != folded {
+		if isKnownKey(folded) && k != folded {
 			return false
 		}
 		var nested jsonObject
-		if json.Unmarshal(o.values[k], &nested) == nil && !ordinary(nested) {
+		if json.Unmarshal(o.values[k], &nested) == nil && !hasUnambiguousKeys(nested) {
 			return false
 		}
 	}
@@ -236,12 +236,12 @@ func isASCII(s string) bool {
 }
 
 // isKnownKey reports whether a key belongs to InvocationMeta or Primitives.
-func isOurs(key string) bool {
-	return known(InvocationMeta{})[key] || known(Primitives{})[key]
+func isKnownKey(key string) bool {
+	return knownKeys(InvocationMeta{})[key] || knownKeys(Primitives{})[key]
 }
 
 // knownKeys returns the JSON keys of a record type.
-func known(v any) map[string]bool {
+func knownKeys(v any) map[string]bool {
 	keys := map[string]bool{}
 	for _, f := range reflect.VisibleFields(reflect.TypeOf(v)) {
 		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" {
@@ -252,9 +252,9 @@ func known(v any) map[string]bool {
 }
 
 // requireUnknownKept checks that keys which record does not have keep their value and their order.
-func requireKept(t *testing.T, before, after jsonObject, record any) {
+func requireUnknownKept(t *testing.T, before, after jsonObject, record any) {
 	t.Helper()
-	ours := known(record)
+	ours := knownKeys(record)
 	next := 0
 	for _, k := range before.keys {
 		if ours[k] {
@@ -286,7 +286,7 @@ func asJSON(t *testing.T, v any) string {
 }
 
 // TestRecordsDoNotEscapeHTMLCharacters keeps the promise that all state can be read with cat: & and < are not escaped.
-func TestRecordsSpellPathsAsTheyAre(t *testing.T) {
+func TestRecordsDoNotEscapeHTMLCharacters(t *testing.T) {
 	t.Parallel()
 	s := Store{Root: t.TempDir() + "/R&D <data>"}
 	must(t, s.EnsureRepo(repoID, "/R&D/.git", at(0)))
@@ -299,10 +299,10 @@ func TestRecordsSpellPathsAsTheyAre(t *testing.T) {
 	}
 }
 
-func TestAnUpdateKeepsTheSpellingOfWhatItDoesNotKnow(t *testing.T) {
+func TestUpdateMetaKeepsTextOfUnknownFields(t *testing.T) {
 	t.Parallel()
 	const unknown = `"note":"a <b> & c"`
-	after := compact(t, update(t, `{`+unknown+`,"status":"x"}`, func(m *InvocationMeta) { m.Status = "y" }))
+	after := compact(t, updateRecord(t, `{`+unknown+`,"status":"x"}`, func(m *InvocationMeta) { m.Status = "y" }))
 	if want := `{` + unknown + `,"status":"y"}`; after != want {
 		t.Errorf("got %s, want %s", after, want)
 	}

@@ -12,7 +12,7 @@ import (
 
 const movedID = "fedcba9876543210"
 
-func TestReposAreKnownByTheirDirectories(t *testing.T) {
+func TestReposListsRepositoryDirectories(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	for name, content := range map[string]string{
@@ -49,7 +49,7 @@ func TestReposAreKnownByTheirDirectories(t *testing.T) {
 	}
 }
 
-func TestWhatIsKeptForARepositoryMovesWithIt(t *testing.T) {
+func TestRelocateRepoMovesRecordsAndTrees(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	m := add(t, s, invID)
@@ -76,7 +76,7 @@ func TestWhatIsKeptForARepositoryMovesWithIt(t *testing.T) {
 	}
 }
 
-func TestAMoveReplacesNothingAndIsTakenUpAgain(t *testing.T) {
+func TestRelocateRepoReplacesNothingAndResumes(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	add(t, s, invID)
@@ -100,7 +100,7 @@ func TestAMoveReplacesNothingAndIsTakenUpAgain(t *testing.T) {
 	}
 }
 
-func TestAMoveDoesNotTakeTheRecordsOfAnother(t *testing.T) {
+func TestRelocateRepoRefusesForeignDestination(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	add(t, s, invID)
@@ -113,7 +113,7 @@ func TestAMoveDoesNotTakeTheRecordsOfAnother(t *testing.T) {
 	}
 }
 
-func TestIDsAreNamesThatAreIDs(t *testing.T) {
+func TestListIDsIgnoresOtherNames(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	for _, name := range []string{invID, wtID, ".tmp-x", "x", invID + "x", "20269999999999-b7c9"} {
@@ -127,7 +127,7 @@ func TestIDsAreNamesThatAreIDs(t *testing.T) {
 	}
 }
 
-func TestARecordIsRemovedWithItsDirectoryUnlessThatHoldsMore(t *testing.T) {
+func TestRemoveRecordKeepsForeignFiles(t *testing.T) {
 	t.Parallel()
 	for name, goes := range map[string]bool{
 		"meta.json": true, "intent.json": true, "events.jsonl": true, ".tmp-meta.json-1": true, ".done/half": true,
@@ -148,7 +148,7 @@ func TestARecordIsRemovedWithItsDirectoryUnlessThatHoldsMore(t *testing.T) {
 	must(t, RemoveRecord(filepath.Join(t.TempDir(), "nowhere")))
 }
 
-func TestARemnantIsTextWhateverIsLeft(t *testing.T) {
+func TestReadRawMetaReturnsPrintableText(t *testing.T) {
 	t.Parallel()
 	for content, want := range map[string]string{
 		`{"half": `:      `{"half": `,
@@ -167,7 +167,7 @@ func TestARemnantIsTextWhateverIsLeft(t *testing.T) {
 	}
 }
 
-func TestARecordIsClosedToWhoMayNotReadIt(t *testing.T) {
+func TestIsUnreadable(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	if _, closed := IsUnreadable(dir); closed {

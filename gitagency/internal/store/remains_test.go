@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestRemainsTellWhatMayHoldWorkFromWhatDoesNot(t *testing.T) {
+func TestFindRemains(t *testing.T) {
 	t.Parallel()
 	dirs := func(names ...string) func(*testing.T, string) {
 		return func(t *testing.T, dir string) {
@@ -62,7 +62,7 @@ func TestRemainsTellWhatMayHoldWorkFromWhatDoesNot(t *testing.T) {
 	}
 }
 
-func TestARemovedRecordIsNoRecordAtOnceAndItsRemainsAreListed(t *testing.T) {
+func TestRemoveInvocationIsAtomic(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	add(t, s, invID, func(m *InvocationMeta) { m.Landing = Discarded })
@@ -99,7 +99,7 @@ func TestARemovedRecordIsNoRecordAtOnceAndItsRemainsAreListed(t *testing.T) {
 	}
 }
 
-func TestARecordHasLeftoversWhenAProcessWasKilledOverIt(t *testing.T) {
+func TestListLeftovers(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	add(t, s, invID)
@@ -118,7 +118,7 @@ func TestARecordHasLeftoversWhenAProcessWasKilledOverIt(t *testing.T) {
 	}
 }
 
-func TestAStoreKnowsTheRepositoriesItHasRecordsOf(t *testing.T) {
+func TestHasRepo(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	if !s.HasRepo(repoID) || s.HasRepo("fedcba9876543210") {

@@ -8,17 +8,17 @@ import (
 )
 
 // newEntry returns an entry whose record is its name.
-func entry(id, name string, broken Defect) Entry[string] {
+func newEntry(id, name string, broken Defect) Entry[string] {
 	return Entry[string]{ID: id, Record: name, Defect: broken}
 }
 
-func byName(e Entry[string]) string { return e.Record }
+func entryName(e Entry[string]) string { return e.Record }
 
 func TestResolve(t *testing.T) {
 	t.Parallel()
 	const a, b, c, d = "20260128120500-b7c9", "20260128120500-b7ff", "20270128120500-0000", "20280128120500-0000"
 	entries := []Entry[string]{
-		entry(a, "alpha", NoDefect), entry(b, "beta", NoDefect), entry(c, "2026", NoDefect), entry(d, "delta", CorruptMeta),
+		newEntry(a, "alpha", NoDefect), newEntry(b, "beta", NoDefect), newEntry(c, "2026", NoDefect), newEntry(d, "delta", CorruptMeta),
 	}
 	for _, q := range []struct {
 		query     string
@@ -27,23 +27,23 @@ func TestResolve(t *testing.T) {
 		ambiguous []string
 	}{
 		{query: a, want: a},
-		{query: a, named: byName, want: a},
+		{query: a, named: entryName, want: a},
 		{query: a[:18], want: a},
 		{query: "2027", want: c},
 		{query: "2", ambiguous: []string{a, b, c}},
 		{query: a[:16], ambiguous: []string{a, b}},
 		{query: "2026", ambiguous: []string{a, b}},
-		{query: "2026", named: byName, want: c}, // a name takes precedence over a prefix
-		{query: "alpha", named: byName, want: a},
+		{query: "2026", named: entryName, want: c}, // a name takes precedence over a prefix
+		{query: "alpha", named: entryName, want: a},
 		{query: "alpha"},
-		{query: "alph", named: byName},
-		{query: "ALPHA", named: byName},
+		{query: "alph", named: entryName},
+		{query: "ALPHA", named: entryName},
 		{query: d, want: d},
 		{query: d[:18]},
 		{query: "2028"},
-		{query: "delta", named: byName},
+		{query: "delta", named: entryName},
 		{query: ""},
-		{query: "", named: byName},
+		{query: "", named: entryName},
 		{query: "", named: func(Entry[string]) string { return "" }},
 		{query: " " + a},
 		{query: a + "0"},
@@ -69,13 +69,13 @@ func TestResolve(t *testing.T) {
 }
 
 // TestResolvePrefersExactID uses ids of which one is a prefix of the others, in every order.
-func TestAnExactIDBeatsAPrefixWhereverItStands(t *testing.T) {
+func TestResolvePrefersExactID(t *testing.T) {
 	t.Parallel()
 	for _, ids := range [][]string{{"aa", "aab", "aac"}, {"aab", "aa", "aac"}, {"aab", "aac", "aa"}} {
 		for _, broken := range []Defect{NoDefect, MissingTree} {
 			var entries []Entry[string]
 			for _, id := range ids {
-				entries = append(entries, entry(id, "", map[bool]Defect{true: broken}[id == "aa"]))
+				entries = append(entries, newEntry(id, "", map[bool]Defect{true: broken}[id == "aa"]))
 			}
 			if got, err := Resolve("x", entries, "aa", nil); err != nil || got.ID != "aa" {
 				t.Errorf("%q: %v, %v", ids, got.ID, err)
@@ -103,7 +103,7 @@ func FuzzResolve(f *testing.F) {
 			if broken {
 				reason = CorruptMeta
 			}
-			entries = append(entries, entry(id, "", reason))
+			entries = append(entries, newEntry(id, "", reason))
 		}
 		got, err := Resolve("x", entries, query, nil)
 

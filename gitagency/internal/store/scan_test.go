@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-func TestEveryWayToBeBrokenHasItsReason(t *testing.T) {
+func TestInvocationDefects(t *testing.T) {
 	t.Parallel()
 	without := func(field string) func(*testing.T, Store) {
 		return func(t *testing.T, s Store) {
-			m := generic(t, asJSON(t, meta(s, invID)))
+			m := decodeGeneric(t, asJSON(t, meta(s, invID)))
 			if _, have := m[field]; !have {
 				t.Fatalf("no field %s", field)
 			}
@@ -53,17 +53,17 @@ func TestEveryWayToBeBrokenHasItsReason(t *testing.T) {
 		"unknown fields":         {raw(strings.Replace(asJSON(t, meta(Store{Root: "ROOT"}, invID)), "{", `{"future":{},`, 1)), CorruptMeta, true, false},
 		"no tree":                {noTree, MissingTree, true, false},
 		"empty sandbox dir":      {func(t *testing.T, s Store) { must(t, os.Remove(s.SandboxTreePath(repoID, invID))) }, MissingTree, true, false},
-		"a file as tree":         {all(noTree, func(t *testing.T, s Store) { fileAt(t, s.SandboxTreePath(repoID, invID)) }), MissingTree, true, false},
-		"a symlink as tree":      {all(noTree, func(t *testing.T, s Store) { linkAt(t, s.SandboxTreePath(repoID, invID)) }), MissingTree, true, false},
+		"a file as tree":         {all(noTree, func(t *testing.T, s Store) { writeEmptyFile(t, s.SandboxTreePath(repoID, invID)) }), MissingTree, true, false},
+		"a symlink as tree":      {all(noTree, func(t *testing.T, s Store) { makeDanglingLink(t, s.SandboxTreePath(repoID, invID)) }), MissingTree, true, false},
 		"discarded, no tree":     {all(noTree, set(func(m *InvocationMeta) { m.Landing = Discarded })), NoDefect, true, false},
 		"landed, no tree":        {all(noTree, set(func(m *InvocationMeta) { m.Landing = Landed })), NoDefect, true, false},
 		"discarded, with a tree": {set(func(m *InvocationMeta) { m.Landing = Discarded }), NoDefect, true, true},
 		"in review, no tree":     {all(noTree, set(func(m *InvocationMeta) { m.Landing = "review" })), MissingTree, true, false},
 		"rejected, no tree":      {all(noTree, set(func(m *InvocationMeta) { m.Landing = "rejected" })), MissingTree, true, false},
 		"no record":              {removeMeta, MissingMeta, false, true},
-		"dangling meta.json":     {all(removeMeta, func(t *testing.T, s Store) { linkAt(t, s.InvocationMetaPath(repoID, invID)) }), MissingMeta, false, true},
+		"dangling meta.json":     {all(removeMeta, func(t *testing.T, s Store) { makeDanglingLink(t, s.InvocationMetaPath(repoID, invID)) }), MissingMeta, false, true},
 		"only temporary files": {all(removeMeta, func(t *testing.T, s Store) {
-			fileAt(t, filepath.Join(s.InvocationDir(repoID, invID), ".tmp-meta.json-1"))
+			writeEmptyFile(t, filepath.Join(s.InvocationDir(repoID, invID), ".tmp-meta.json-1"))
 		}), MissingMeta, false, true},
 		"no record directory": {func(t *testing.T, s Store) { must(t, os.RemoveAll(s.InvocationDir(repoID, invID))) }, MissingMeta, false, true},
 		"only a record dir":   {all(removeMeta, noTree), Incomplete, false, false},
@@ -136,14 +136,14 @@ func TestEveryWayToBeBrokenHasItsReason(t *testing.T) {
 }
 
 // writeEmptyFile makes an empty file and its parent directories.
-func fileAt(t *testing.T, path string) {
+func writeEmptyFile(t *testing.T, path string) {
 	t.Helper()
 	must(t, os.MkdirAll(filepath.Dir(path), 0o700))
 	must(t, os.WriteFile(path, nil, 0o600))
 }
 
 // makeDanglingLink makes a dangling symlink and its parent directories.
-func linkAt(t *testing.T, path string) {
+func makeDanglingLink(t *testing.T, path string) {
 	t.Helper()
 	must(t, os.MkdirAll(filepath.Dir(path), 0o700))
 	must(t, os.Symlink(filepath.Join(t.TempDir(), "nowhere"), path))
@@ -151,7 +151,7 @@ func linkAt(t *testing.T, path string) {
 
 // TestInvocationWithForeignSandboxPathIsBroken: a record may name any path; it is reported, and never used as the tree
 // of the invocation.
-func TestASandboxPathElsewhereIsBrokenWhateverIsThere(t *testing.T) {
+func TestInvocationWithForeignSandboxPathIsBroken(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	elsewhere := t.TempDir()
@@ -181,7 +181,7 @@ func TestASandboxPathElsewhereIsBrokenWhateverIsThere(t *testing.T) {
 	}
 }
 
-func TestWorktreesHaveReasonsToo(t *testing.T) {
+func TestWorktreeDefects(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(*WorktreeMeta)
@@ -217,7 +217,7 @@ func TestWorktreesHaveReasonsToo(t *testing.T) {
 	}
 }
 
-func TestAListingIsOrderedByTimeThenByID(t *testing.T) {
+func TestInvocationsAreOrderedByTimeThenID(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	started := map[string]int{id(1): 40, id(2): 10, id(3): 10, id(4): 50, "20260128120502-ffff": 10}
@@ -237,7 +237,7 @@ func TestAListingIsOrderedByTimeThenByID(t *testing.T) {
 	}
 }
 
-func TestNamesThatAreNoIDsAreNotInvocations(t *testing.T) {
+func TestInvocationsIgnoreOtherNames(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	add(t, s, invID)
@@ -259,7 +259,7 @@ func TestNamesThatAreNoIDsAreNotInvocations(t *testing.T) {
 	}
 }
 
-func TestARepositoryNobodyKnowsHasNoInvocations(t *testing.T) {
+func TestInvocationsOfUnknownRepository(t *testing.T) {
 	t.Parallel()
 	s := Store{Root: filepath.Join(t.TempDir(), "not", "there")}
 	if entries, err := s.Invocations(repoID, nil); err != nil || len(entries) != 0 {
@@ -278,7 +278,7 @@ func TestARepositoryNobodyKnowsHasNoInvocations(t *testing.T) {
 	}
 }
 
-func TestManyInvocationsAreAllFound(t *testing.T) {
+func TestInvocationsFindsAllOfMany(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	const many = 300
@@ -312,11 +312,11 @@ func TestManyInvocationsAreAllFound(t *testing.T) {
 	}
 }
 
-func TestTakenFindsAnythingThatExists(t *testing.T) {
+func TestFirstExisting(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	linkAt(t, filepath.Join(dir, "dangling"))
-	fileAt(t, filepath.Join(dir, "file"))
+	makeDanglingLink(t, filepath.Join(dir, "dangling"))
+	writeEmptyFile(t, filepath.Join(dir, "file"))
 	for path, want := range map[string]bool{"dangling": true, "file": true, "none": false, "": true, "none/": false, "file/below": false} {
 		path = dir + "/" + path
 		if got, taken := FirstExisting(filepath.Join(dir, "none"), path); taken != want || (taken && got != path) {
@@ -330,7 +330,7 @@ func TestTakenFindsAnythingThatExists(t *testing.T) {
 
 // TestInvocationsListBrokenTreeWhileLocked: a creation writes the intent before the tree and removes it after the tree,
 // so a tree without an intent is not being created and must be listed even while a command holds the lock.
-func TestABrokenInvocationWithATreeIsShownAlsoWhileTheLockIsHeld(t *testing.T) {
+func TestInvocationsListBrokenTreeWhileLocked(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	add(t, s, invID)
@@ -343,7 +343,7 @@ func TestABrokenInvocationWithATreeIsShownAlsoWhileTheLockIsHeld(t *testing.T) {
 
 // TestInvocationsListBrokenHistoryWhileLocked: a history is written long after the record, so an invocation with one is
 // not being created.
-func TestABrokenInvocationWithAHistoryIsShownAlsoWhileTheLockIsHeld(t *testing.T) {
+func TestInvocationsListBrokenHistoryWhileLocked(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	add(t, s, invID)
@@ -358,7 +358,7 @@ func TestABrokenInvocationWithAHistoryIsShownAlsoWhileTheLockIsHeld(t *testing.T
 
 // TestEndedInvocationIsIntactAfterDataDirMoved: a discarded or landed invocation has a record and no tree, and is not
 // broken, even when the data directory moved and the path in the record no longer exists.
-func TestAnEndedInvocationIsWholeAlsoAfterTheDataDirectoryMoved(t *testing.T) {
+func TestEndedInvocationIsIntactAfterDataDirMoved(t *testing.T) {
 	t.Parallel()
 	for _, landing := range []string{Discarded, Landed} {
 		s := newStore(t)
@@ -372,7 +372,7 @@ func TestAnEndedInvocationIsWholeAlsoAfterTheDataDirectoryMoved(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatBeginsLikeThatIsLookedAt(t *testing.T) {
+func TestInvocationsWithPrefixReadsOnlyMatches(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	for n := range 3 {
@@ -409,7 +409,7 @@ func TestOnlyWhatBeginsLikeThatIsLookedAt(t *testing.T) {
 
 // TestLoadEntryRereadsRecordWhenTreeIsGone discards the invocation after its record was read and before its tree is
 // looked up: the entry is not broken.
-func TestATreeThatGoesWhileItIsLookedForIsNotMissing(t *testing.T) {
+func TestLoadEntryRereadsRecordWhenTreeIsGone(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	must(t, os.MkdirAll(s.InvocationDir(repoID, invID), 0o700))

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-func TestEveryPathIsWhereTheDesignSaysItIs(t *testing.T) {
+func TestStorePaths(t *testing.T) {
 	t.Parallel()
 	s := Store{Root: "/data"}
 	for got, want := range map[string]string{
@@ -37,7 +37,7 @@ func TestEveryPathIsWhereTheDesignSaysItIs(t *testing.T) {
 	}
 }
 
-func TestRepoIDIsTheFirst16DigitsOfTheHashOfThePath(t *testing.T) {
+func TestRepoIDIsTruncatedSHA256OfPath(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"/repo/.git", "/é\n x", ""} {
 		if got, want := RepoID(path), fmt.Sprintf("%x", sha256.Sum256([]byte(path)))[:16]; got != want {
@@ -49,7 +49,7 @@ func TestRepoIDIsTheFirst16DigitsOfTheHashOfThePath(t *testing.T) {
 	}
 }
 
-func TestEnsureRepoMakesPrivateDirectoriesAndSaysWhoseTheyAre(t *testing.T) {
+func TestEnsureRepoMakesPrivateDirectoriesAndRecord(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	dir := s.RepoDir(repoID)
@@ -81,7 +81,7 @@ func TestEnsureRepoMakesPrivateDirectoriesAndSaysWhoseTheyAre(t *testing.T) {
 	}
 }
 
-func TestOneOfManyGetsTheDirectoryOfAnID(t *testing.T) {
+func TestCreateDirSucceedsForOneCaller(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	for name, ensure := range map[string]func() error{
@@ -117,7 +117,7 @@ func TestOneOfManyGetsTheDirectoryOfAnID(t *testing.T) {
 	}
 }
 
-func TestARecordIsWrittenAsTheDesignShowsIt(t *testing.T) {
+func TestWriteMetaFormat(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	must(t, s.CreateInvocationDir(repoID, invID))
@@ -169,7 +169,7 @@ func TestARecordIsWrittenAsTheDesignShowsIt(t *testing.T) {
 }
 
 // TestReadersNeverSeePartialRecord reads a record while it is replaced: a reader sees the old or the new one.
-func TestReadersNeverSeePartOfARecord(t *testing.T) {
+func TestReadersNeverSeePartialRecord(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	add(t, s, invID, func(m *InvocationMeta) { m.Runner = "r" })
@@ -216,7 +216,7 @@ func TestReadersNeverSeePartOfARecord(t *testing.T) {
 	}
 }
 
-func TestARecordThatCannotBeWrittenLeavesNothing(t *testing.T) {
+func TestFailedWriteMetaLeavesNoFiles(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	if err := s.WriteInvocationMeta(repoID, meta(s, invID)); !errors.Is(err, fs.ErrNotExist) {
@@ -232,7 +232,7 @@ func TestARecordThatCannotBeWrittenLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestRemovingWhatIsNotThereIsFine(t *testing.T) {
+func TestRemovalsAreIdempotent(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	for range 2 {
@@ -255,7 +255,7 @@ func TestRemovingWhatIsNotThereIsFine(t *testing.T) {
 	}
 }
 
-func TestRemoveRemainsLeavesWhatHasSubstance(t *testing.T) {
+func TestRemoveEmptyRecordDirsKeepsContent(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	add(t, s, invID)
@@ -268,7 +268,7 @@ func TestRemoveRemainsLeavesWhatHasSubstance(t *testing.T) {
 	}
 }
 
-func TestEventsAreWholeLinesWhoeverWritesThem(t *testing.T) {
+func TestConcurrentAppendEventWritesWholeLines(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	must(t, s.CreateInvocationDir(repoID, invID))
@@ -302,7 +302,7 @@ func TestEventsAreWholeLinesWhoeverWritesThem(t *testing.T) {
 }
 
 // TestRemoveEmptyRecordDirsTakesPathLiterally uses a path with glob characters.
-func TestRemoveRemainsTakesThePathLiterally(t *testing.T) {
+func TestRemoveEmptyRecordDirsTakesPathLiterally(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "[data] *")
 	must(t, os.MkdirAll(dir, 0o700))
@@ -312,7 +312,7 @@ func TestRemoveRemainsTakesThePathLiterally(t *testing.T) {
 	}
 }
 
-func TestRemoveRemainsTouchesNoOtherDirectory(t *testing.T) {
+func TestRemoveEmptyRecordDirsTouchesNoOtherDirectory(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	dir, other := filepath.Join(root, "*"), filepath.Join(root, "other")

@@ -47,7 +47,7 @@ func TestGitApplyMakesTheNewSideOfWhatWeWrite(t *testing.T) {
 				before := randomTree(r, kind.binary)
 				trees = append(trees, before, before.changed(r, kind.binary))
 			}
-			l := newLab(t)
+			l := newTestRepo(t)
 			commits := l.commits(trees...)
 			seen := map[string]int{}
 			for i := range kind.cases {
@@ -166,7 +166,7 @@ func checkSpans(t *testing.T, d treediff.Diff) {
 }
 
 // checkCounts: the short ways to ask say the same of the files.
-func checkCounts(t *testing.T, l *lab, from, to string, d treediff.Diff) {
+func checkCounts(t *testing.T, l *testRepo, from, to string, d treediff.Diff) {
 	t.Helper()
 	for _, detail := range []merge.Detail{merge.Counts, merge.Names} {
 		brief := l.compare(merge.Comparison{From: from, To: to, Detail: detail})

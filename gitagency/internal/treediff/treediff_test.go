@@ -13,7 +13,7 @@ import (
 )
 
 // applyHunks applies hunks to the old text and fails if they do not match it.
-func applied(t *testing.T, before []byte, hunks []treediff.Hunk) string {
+func applyHunks(t *testing.T, before []byte, hunks []treediff.Hunk) string {
 	t.Helper()
 	old := strings.SplitAfter(string(before), "\n")
 	var out strings.Builder
@@ -50,18 +50,18 @@ func applied(t *testing.T, before []byte, hunks []treediff.Hunk) string {
 
 // TestCompareTextApplies keeps the promise that the hunks turn the old text into the new one, by our reading and by
 // git apply.
-func TestLinesLeadFromOneTextToTheOther(t *testing.T) {
+func TestCompareTextApplies(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	l := newTestRepo(t)
 	for i := range 500 {
 		r := rand.New(rand.NewPCG(uint64(i), 1))
 		before := randomLines(r)
-		after := edited(r, entry{"100644", before})
+		after := editText(r, entry{"100644", before})
 		if r.IntN(10) == 0 {
 			after = randomLines(r)
 		}
 		f := treediff.CompareText([]byte(before), []byte(after))
-		if got := applied(t, []byte(before), f.Hunks); got != after {
+		if got := applyHunks(t, []byte(before), f.Hunks); got != after {
 			t.Fatalf("case %d: %q\nbecame %q\nwant %q", i, before, got, after)
 		}
 		if (len(f.Hunks) == 0) != (before == after) {
@@ -83,7 +83,7 @@ func TestLinesLeadFromOneTextToTheOther(t *testing.T) {
 
 // TestCompareTextLongTexts keeps the promise that common lines are found in long texts with many changes, for which a full
 // search would take hours. The benchmarks watch the time; this test bounds the number of reported changes.
-func TestLinesOfLongTexts(t *testing.T) {
+func TestCompareTextLongTexts(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
 	const n = 60_000
@@ -118,7 +118,7 @@ func TestLinesOfLongTexts(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			a, b := third(c.old, c.new)
 			f := treediff.CompareText(a, b)
-			if got := applied(t, a, f.Hunks); got != string(b) {
+			if got := applyHunks(t, a, f.Hunks); got != string(b) {
 				t.Fatal("the hunks do not give the new text")
 			}
 			if f.Insertions+f.Deletions > c.most {
@@ -136,7 +136,7 @@ func TestLinesOfLongTexts(t *testing.T) {
 	}
 }
 
-func TestTextThatIsNoneIsBinary(t *testing.T) {
+func TestCompareTextBinary(t *testing.T) {
 	t.Parallel()
 	f := treediff.CompareText([]byte("a\x00b"), []byte("longer"))
 	if !f.IsBinary() || f.OldSize != 3 || f.NewSize != 6 || len(f.Hunks) != 0 {
@@ -146,7 +146,7 @@ func TestTextThatIsNoneIsBinary(t *testing.T) {
 
 // TestCompareTextMarksWords keeps the promise that only changed words are marked, and only in pairs of lines that have
 // enough in common.
-func TestWords(t *testing.T) {
+func TestCompareTextMarksWords(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, before, after, want string }{
 		{"a word", "func old(a int) error {\n", "func new(a int) error {\n", "-func [old](a int) error {|+func [new](a int) error {"},
@@ -186,7 +186,7 @@ func TestWords(t *testing.T) {
 }
 
 // TestCompareTextHugeLines keeps the promise that lines of any size and number are compared in bounded time.
-func TestMonstrousLines(t *testing.T) {
+func TestCompareTextHugeLines(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(3, 4))
 	long := func(n int) string {
@@ -204,12 +204,12 @@ func TestMonstrousLines(t *testing.T) {
 	a.WriteString("same " + long(1<<20) + " end\n")
 	b.WriteString("same " + long(1<<20) + " end\n")
 	f := treediff.CompareText([]byte(a.String()), []byte(b.String()))
-	if got := applied(t, []byte(a.String()), f.Hunks); got != b.String() {
+	if got := applyHunks(t, []byte(a.String()), f.Hunks); got != b.String() {
 		t.Error("the hunks do not give the new text")
 	}
 }
 
-func TestJSONHoldsWhatIsNoText(t *testing.T) {
+func TestJSONEncodesInvalidUTF8(t *testing.T) {
 	t.Parallel()
 	f := treediff.CompareText([]byte("a \xff word of it\n"), []byte("a \xfe word of it"))
 	f.Path, f.OldMode, f.NewMode = "p\xff", "100644", "100644"
@@ -249,7 +249,7 @@ func TestJSONHoldsWhatIsNoText(t *testing.T) {
 	}
 }
 
-func TestWhatSteersATerminalIsShown(t *testing.T) {
+func TestWritePatchEscapesControls(t *testing.T) {
 	t.Parallel()
 	f := treediff.CompareText([]byte("old\r\nsame\r\n"), []byte("esc \x1b[2J\x9b31m \u009b \u202e \x07 tab\t end\r\nsame\r\n"))
 	f.Path, f.OldMode, f.NewMode = "p", "100644", "100644"
@@ -261,7 +261,7 @@ func TestWhatSteersATerminalIsShown(t *testing.T) {
 }
 
 // seedPatch is the output of git diff --raw --patch, as seed of the fuzzers.
-const seed = ":100644 100644 1111111111111111111111111111111111111111 2222222222222222222222222222222222222222 M\ta\n" +
+const seedPatch = ":100644 100644 1111111111111111111111111111111111111111 2222222222222222222222222222222222222222 M\ta\n" +
 	":100644 100644 1111111111111111111111111111111111111111 2222222222222222222222222222222222222222 R095\t\"b\\t\\303\\244\"\tc d\n" +
 	":100644 120000 1111111111111111111111111111111111111111 2222222222222222222222222222222222222222 T\te\n" +
 	"\ndiff --git a/a b/a\nindex 1..2 100644\n--- a/a\n+++ b/a\n@@ -1,2 +1 @@ section\n-x\n y\n\\ No newline at end of file\n" +
@@ -271,10 +271,10 @@ const seed = ":100644 100644 1111111111111111111111111111111111111111 2222222222
 // FuzzParsePatch checks that any text is parsed without panic, that counts match the lines, and that the escaped patch has
 // no control characters.
 func FuzzParsePatch(f *testing.F) {
-	f.Add(seed)
+	f.Add(seedPatch)
 	f.Add("")
 	f.Add(":")
-	f.Add(strings.ReplaceAll(seed, "Binary files a/b and b/c differ\n", "GIT binary patch\nliteral 1\nIcmZPo\n\nliteral 0\nHcmV?d00001\n\n"))
+	f.Add(strings.ReplaceAll(seedPatch, "Binary files a/b and b/c differ\n", "GIT binary patch\nliteral 1\nIcmZPo\n\nliteral 0\nHcmV?d00001\n\n"))
 	f.Fuzz(func(t *testing.T, text string) {
 		d, err := treediff.ParsePatch(text)
 		if err != nil {
@@ -332,11 +332,11 @@ func FuzzParseCounts(f *testing.F) {
 }
 
 // FuzzCompareLines checks that the hunks of any two texts give the new one.
-func FuzzLines(f *testing.F) {
+func FuzzCompareLines(f *testing.F) {
 	f.Add([]byte("a\nb\nc\n"), []byte("a\nc\nd"))
 	f.Fuzz(func(t *testing.T, before, after []byte) {
 		hunks := treediff.CompareLines(before, after)
-		if got := applied(t, before, hunks); got != string(after) {
+		if got := applyHunks(t, before, hunks); got != string(after) {
 			t.Fatalf("got %q", got)
 		}
 		file := treediff.CompareText(before, after)

@@ -26,14 +26,14 @@ type tree map[string]entry
 type entry struct{ mode, content string }
 
 // fileNames are names of random files, many of them unusual.
-var names = []string{
+var fileNames = []string{
 	"a", "b", "c.go", "two words", " leading", "trailing ", "-dash", "tab\there", "new\nline", `quo"te`, `back\slash`,
 	"ünïcode", "日本", "bad\xff\xfename", "esc\x1b[31m", "bidi\u202e", "@@ -1 +1 @@", "dir/one", "dir/two three", "dir/sub/deep",
 	"dir/sub/d\téep", "a => b", "{x}", "x.txt\r", "diff --git a/x b/y", "other/one", "other/sub/deep", "nbsp\u00a0",
 }
 
 // textLines are lines of random files; some look like parts of a patch.
-var lines = []string{
+var textLines = []string{
 	"", "one", "two", "three four", "}", "{", "\t\tindented", "func main() {", "diff --git a/a b/a", "--- a/a", "+++ b/a", "@@ -1 +1 @@",
 	"@@ -1,2 +3,4 @@ x", `\ No newline at end of file`, "+added", "-removed", "Binary files a/a and b/a differ", "GIT binary patch",
 	"carriage\r", "\r", "non \xff\xfe utf", "esc \x1b[2J", "ünïcode é", "trailing  ", "index 0000..1111", "rename from x", "\u2028sep",
@@ -46,7 +46,7 @@ func randomLines(r *rand.Rand) string {
 		end = "\r\n"
 	}
 	for n := r.IntN(30); n > 0; n-- {
-		b.WriteString(lines[r.IntN(len(lines))])
+		b.WriteString(textLines[r.IntN(len(textLines))])
 		if r.IntN(3) == 0 {
 			fmt.Fprintf(&b, " %d", r.IntN(100))
 		}
@@ -62,7 +62,7 @@ func randomLines(r *rand.Rand) string {
 func randomEntry(r *rand.Rand, binary bool) entry {
 	switch k := r.IntN(10); {
 	case k == 0:
-		return entry{"120000", names[r.IntN(len(names))]}
+		return entry{"120000", fileNames[r.IntN(len(fileNames))]}
 	case k == 1:
 		return entry{"100755", randomLines(r)}
 	case k == 2:
@@ -79,7 +79,7 @@ func randomEntry(r *rand.Rand, binary bool) entry {
 }
 
 // add adds a file, unless it would be above or below another one.
-func (t tree) put(path string, e entry) {
+func (t tree) add(path string, e entry) {
 	for other := range t {
 		if strings.HasPrefix(other, path+"/") || strings.HasPrefix(path, other+"/") {
 			return
@@ -91,7 +91,7 @@ func (t tree) put(path string, e entry) {
 func randomTree(r *rand.Rand, binary bool) tree {
 	t := tree{}
 	for range r.IntN(9) {
-		t.put(names[r.IntN(len(names))], randomEntry(r, binary))
+		t.add(fileNames[r.IntN(len(fileNames))], randomEntry(r, binary))
 	}
 	return t
 }
@@ -107,11 +107,11 @@ func (t tree) changed(r *rand.Rand, binary bool) tree {
 		case 1, 2: // renamed, perhaps over another file
 			delete(after, path)
 			if r.IntN(2) == 0 {
-				e.content = edited(r, e)
+				e.content = editText(r, e)
 			}
-			to := names[r.IntN(len(names))]
+			to := fileNames[r.IntN(len(fileNames))]
 			delete(after, to)
-			after.put(to, e)
+			after.add(to, e)
 		case 3:
 			if e.mode == "100644" {
 				after[path] = entry{"100755", e.content}
@@ -121,7 +121,7 @@ func (t tree) changed(r *rand.Rand, binary bool) tree {
 		case 4:
 			after[path] = randomEntry(r, binary)
 		case 5, 6:
-			after[path] = entry{e.mode, edited(r, e)}
+			after[path] = entry{e.mode, editText(r, e)}
 		}
 	}
 	if paths := slices.Sorted(maps.Keys(after)); len(paths) > 1 && r.IntN(4) == 0 { // two files swap names
@@ -129,14 +129,14 @@ func (t tree) changed(r *rand.Rand, binary bool) tree {
 		after[a], after[b] = after[b], after[a]
 	}
 	for range r.IntN(3) {
-		after.put(names[r.IntN(len(names))], randomEntry(r, binary))
+		after.add(fileNames[r.IntN(len(fileNames))], randomEntry(r, binary))
 	}
 	return after
 }
 
-func edited(r *rand.Rand, e entry) string {
+func editText(r *rand.Rand, e entry) string {
 	if e.mode == "120000" {
-		return names[r.IntN(len(names))]
+		return fileNames[r.IntN(len(fileNames))]
 	}
 	parts := strings.SplitAfter(e.content, "\n")
 	for range 1 + r.IntN(3) {
@@ -145,7 +145,7 @@ func edited(r *rand.Rand, e entry) string {
 		case 0:
 			parts = slices.Delete(parts, at, at+1)
 		case 1:
-			parts = slices.Insert(parts, at, lines[r.IntN(len(lines))]+"\n")
+			parts = slices.Insert(parts, at, textLines[r.IntN(len(textLines))]+"\n")
 		case 2:
 			parts[at] = strings.Replace(parts[at], "o", "O0", 1)
 		case 3:
@@ -213,7 +213,7 @@ func readTree(tb testing.TB, dir string) tree {
 }
 
 // testRepo is a repository with trees, and a mirror to compare them.
-type lab struct {
+type testRepo struct {
 	tb     testing.TB
 	dir    string
 	repo   *git.Repo
@@ -221,9 +221,9 @@ type lab struct {
 	env    []string
 }
 
-func newLab(tb testing.TB) *lab {
+func newTestRepo(tb testing.TB) *testRepo {
 	tb.Helper()
-	l := &lab{tb: tb, dir: tb.TempDir()}
+	l := &testRepo{tb: tb, dir: tb.TempDir()}
 	l.env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CEILING_DIRECTORIES="+l.dir, "LC_ALL=C")
 	repo := filepath.Join(l.dir, "repo")
 	l.git(l.dir, "", "init", "-q", "-b", "main", repo)
@@ -242,7 +242,7 @@ func newLab(tb testing.TB) *lab {
 	return l
 }
 
-func (l *lab) git(dir, stdin string, args ...string) string {
+func (l *testRepo) git(dir, stdin string, args ...string) string {
 	l.tb.Helper()
 	cmd := exec.CommandContext(context.Background(), "git", args...)
 	cmd.Dir, cmd.Env, cmd.Stdin = dir, l.env, strings.NewReader(stdin)
@@ -259,7 +259,7 @@ func (l *lab) git(dir, stdin string, args ...string) string {
 }
 
 // commits imports trees with fast-import and returns their commits.
-func (l *lab) commits(trees ...tree) []string {
+func (l *testRepo) commits(trees ...tree) []string {
 	l.tb.Helper()
 	var b strings.Builder
 	for i, t := range trees {
@@ -300,7 +300,7 @@ func fastImportPath(path string) string {
 	return b.String()
 }
 
-func (l *lab) compare(c merge.Comparison) treediff.Diff {
+func (l *testRepo) compare(c merge.Comparison) treediff.Diff {
 	l.tb.Helper()
 	text, err := merge.Compare(l.tb.Context(), l.mirror, c)
 	if err != nil {

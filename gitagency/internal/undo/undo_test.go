@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestRollbackRunsEveryUndoBackwardsEvenWhenSomeFail(t *testing.T) {
+func TestRollbackRunsAllUndosInReverse(t *testing.T) {
 	t.Parallel()
 	var order, logged []string
 	bad := errors.New("bad")
@@ -33,7 +33,7 @@ func TestRollbackRunsEveryUndoBackwardsEvenWhenSomeFail(t *testing.T) {
 	}
 }
 
-func TestAfterCommitNothingIsUndone(t *testing.T) {
+func TestRollbackAfterCommitDoesNothing(t *testing.T) {
 	t.Parallel()
 	var tx Tx
 	tx.Undo("a", func(context.Context) error { t.Error("undone"); return nil })
@@ -41,7 +41,7 @@ func TestAfterCommitNothingIsUndone(t *testing.T) {
 	tx.Rollback(t.Context())
 }
 
-func TestFaultsFailAStepBeforeOrAfterItHappened(t *testing.T) {
+func TestFaultFailsStepBeforeOrAfter(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		point    string
@@ -62,7 +62,7 @@ func TestFaultsFailAStepBeforeOrAfterItHappened(t *testing.T) {
 	}
 }
 
-func TestNoStepBeginsOnceTheContextEnded(t *testing.T) {
+func TestStepChecksContext(t *testing.T) {
 	t.Parallel()
 	stop := errors.New("stop")
 	ctx, cancel := context.WithCancelCause(t.Context())

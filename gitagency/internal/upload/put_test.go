@@ -22,19 +22,19 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/undo"
 )
 
-func put(t *testing.T, tree *guard.Tree, files ...File) error {
+func putFiles(t *testing.T, tree *guard.Tree, files ...File) error {
 	t.Helper()
 	return Put(t.Context(), tree, &undo.Tx{Log: func(err error) { t.Errorf("rollback: %v", err) }}, files, nil)
 }
 
-func text(path, content string) File { return File{Path: path, Content: []byte(content)} }
+func textFile(path, content string) File { return File{Path: path, Content: []byte(content)} }
 
-func symlink(path, target string) File {
+func symlinkFile(path, target string) File {
 	return File{Path: path, Content: []byte(target), Mode: fs.ModeSymlink}
 }
 
 // describeTree lists every entry of a tree with its mode, inode and content.
-func state(t *testing.T, dir string) string {
+func describeTree(t *testing.T, dir string) string {
 	t.Helper()
 	var b strings.Builder
 	must(t, filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
@@ -62,24 +62,24 @@ func state(t *testing.T, dir string) string {
 	return b.String()
 }
 
-func TestWhatIsPutIsThereWithItsModes(t *testing.T) {
+func TestPutWritesFilesWithModes(t *testing.T) {
 	t.Parallel()
 	tree, _ := newTree(t)
 	mkdir(t, tree.Path, "there")
 	must(t, os.Chmod(filepath.Join(tree.Path, "there"), 0o750))
-	must(t, put(
+	must(t, putFiles(
 		t, tree,
-		text("./plain", "1"),
+		textFile("./plain", "1"),
 		File{Path: "a//run", Content: []byte("2"), Mode: 0o755},
 		File{Path: "a/open", Mode: 0o777, Open: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("3")), nil }},
 		File{Path: "a/secret", Mode: 0o400},
 		File{Path: "a/b", Mode: fs.ModeDir | 0o555},
-		text("a/b/deep", "4"),
+		textFile("a/b/deep", "4"),
 		File{Path: "empty/", Mode: fs.ModeDir},
 		File{Path: "there", Mode: fs.ModeDir | 0o700},
-		text("there/x", "5"),
-		symlink("a/l", "../plain"),
-		symlink("top", "."),
+		textFile("there/x", "5"),
+		symlinkFile("a/l", "../plain"),
+		symlinkFile("top", "."),
 	))
 	for path, want := range map[string]string{
 		"plain": "-rw-r--r-- 1", "a": "drwxr-xr-x ", "a/run": "-rwxr-xr-x 2", "a/open": "-rwxrwxrwx 3", "a/secret": "-r-------- ",
@@ -91,7 +91,7 @@ func TestWhatIsPutIsThereWithItsModes(t *testing.T) {
 		got := fi.Mode().String() + " "
 		switch fi.Mode().Type() {
 		case 0:
-			got += read(t, full)
+			got += readFile(t, full)
 		case fs.ModeSymlink:
 			got, err = os.Readlink(full)
 			must(t, err)
@@ -100,12 +100,12 @@ func TestWhatIsPutIsThereWithItsModes(t *testing.T) {
 			t.Errorf("%s is %q, not %q", path, got, want)
 		}
 	}
-	if left := entries(t, tree.Path, guard.AgencyDir); !slices.Equal(left, []string{guard.Sandbox.Name}) {
+	if left := listNames(t, tree.Path, guard.AgencyDir); !slices.Equal(left, []string{guard.Sandbox.Name}) {
 		t.Errorf("left in %s: %q", guard.AgencyDir, left)
 	}
 }
 
-func entries(t *testing.T, parts ...string) (names []string) {
+func listNames(t *testing.T, parts ...string) (names []string) {
 	t.Helper()
 	found, err := os.ReadDir(filepath.Join(parts...))
 	must(t, err)
@@ -115,39 +115,39 @@ func entries(t *testing.T, parts ...string) (names []string) {
 	return names
 }
 
-func read(t *testing.T, parts ...string) string {
+func readFile(t *testing.T, parts ...string) string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(parts...))
 	must(t, err)
 	return string(data)
 }
 
-func TestOneHostileNameAmongOthersAndNothingIsWritten(t *testing.T) {
+func TestPutRefusesBatchWithHostileName(t *testing.T) {
 	t.Parallel()
 	tree, outside := newTree(t)
 	mkdir(t, tree.Path, "sub")
-	before, out := state(t, tree.Path), state(t, outside)
+	before, out := describeTree(t, tree.Path), describeTree(t, outside)
 	for _, name := range hostileNames(t) {
-		for _, file := range []File{text(name, "evil"), {Path: name, Mode: fs.ModeDir}, symlink("link", name)} {
+		for _, file := range []File{textFile(name, "evil"), {Path: name, Mode: fs.ModeDir}, symlinkFile("link", name)} {
 			if file.Mode.Type() == fs.ModeSymlink && slices.Contains([]string{"a/..", ".."}, name) {
 				continue // refused as well, but not because of the name
 			}
 			opened := false
 			first := File{Path: "sub/first", Open: func() (io.ReadCloser, error) { opened = true; return nil, io.EOF }}
-			if err := put(t, tree, first, file, text("last", "x")); !isConfined(err) || opened {
+			if err := putFiles(t, tree, first, file, textFile("last", "x")); !isConfined(err) || opened {
 				t.Errorf("%q, %v: %v", name, file.Mode, err)
 			}
 		}
 	}
-	if after := state(t, tree.Path); after != before {
+	if after := describeTree(t, tree.Path); after != before {
 		t.Errorf("the tree changed:\n%s\n%s", before, after)
 	}
-	if state(t, outside) != out {
+	if describeTree(t, outside) != out {
 		t.Error("files outside changed")
 	}
 }
 
-func TestWhatIsThereIsReplacedAndNeverWrittenThrough(t *testing.T) {
+func TestPutReplacesInsteadOfWritingThrough(t *testing.T) {
 	t.Parallel()
 	tree, outside := newTree(t)
 	secret := filepath.Join(outside, "file")
@@ -159,15 +159,15 @@ func TestWhatIsThereIsReplacedAndNeverWrittenThrough(t *testing.T) {
 	held, err := os.Open(filepath.Join(tree.Path, "d", "file"))
 	must(t, err)
 	defer held.Close()
-	before := state(t, outside)
-	must(t, put(t, tree, text("hard", "new"), text("link", "new"), text("dangling", "new"), text("inner/file", "new"), symlink("inner/l", "file")))
-	if state(t, outside) != before {
+	before := describeTree(t, outside)
+	must(t, putFiles(t, tree, textFile("hard", "new"), textFile("link", "new"), textFile("dangling", "new"), textFile("inner/file", "new"), symlinkFile("inner/l", "file")))
+	if describeTree(t, outside) != before {
 		t.Error("files outside changed")
 	}
 	for _, name := range []string{"hard", "link", "dangling", "d/file"} {
 		fi, err := os.Lstat(filepath.Join(tree.Path, name))
 		must(t, err)
-		if !fi.Mode().IsRegular() || read(t, tree.Path, name) != "new" {
+		if !fi.Mode().IsRegular() || readFile(t, tree.Path, name) != "new" {
 			t.Errorf("%s is %v", name, fi.Mode())
 		}
 	}
@@ -176,7 +176,7 @@ func TestWhatIsThereIsReplacedAndNeverWrittenThrough(t *testing.T) {
 	}
 }
 
-func TestWhatIsInTheWayIsSaidAndLeftAlone(t *testing.T) {
+func TestPutReportsObstacles(t *testing.T) {
 	t.Parallel()
 	tree, outside := newTree(t)
 	mkdir(t, tree.Path, "dir", "sub")
@@ -187,90 +187,90 @@ func TestWhatIsInTheWayIsSaidAndLeftAlone(t *testing.T) {
 	link(t, "dir", tree.Path, "todir")
 	link(t, ".agency", tree.Path, "hidden")
 	link(t, "nowhere", tree.Path, "dangling")
-	before := state(t, tree.Path)
+	before := describeTree(t, tree.Path)
 	for _, c := range []struct {
 		file File
 		want error // nil: a ConfinementError
 	}{
-		{text("dir", ""), syscall.EISDIR},
-		{text("dir/sub", ""), syscall.EISDIR},
-		{text("new/", ""), nil},
-		{text("new/.", ""), syscall.EISDIR},
-		{text(".", ""), syscall.EISDIR},
-		{text("file/x", ""), syscall.ENOTDIR},
+		{textFile("dir", ""), syscall.EISDIR},
+		{textFile("dir/sub", ""), syscall.EISDIR},
+		{textFile("new/", ""), nil},
+		{textFile("new/.", ""), syscall.EISDIR},
+		{textFile(".", ""), syscall.EISDIR},
+		{textFile("file/x", ""), syscall.ENOTDIR},
 		{File{Path: "file", Mode: fs.ModeDir}, syscall.ENOTDIR},
 		{File{Path: "todir", Mode: fs.ModeDir}, syscall.ENOTDIR},
-		{text("tofile/x", ""), syscall.ENOTDIR},
-		{text("pipe", ""), nil},
-		{text("pipe/x", ""), nil},
+		{textFile("tofile/x", ""), syscall.ENOTDIR},
+		{textFile("pipe", ""), nil},
+		{textFile("pipe/x", ""), nil},
 		{File{Path: "pipe", Mode: fs.ModeDir}, nil},
-		{text("out/file", ""), nil},
-		{text("out/new/file", ""), nil},
-		{text("hidden/SANDBOX_MARKER", ""), nil},
-		{text("hidden/new/x", ""), nil},
-		{text("dangling/x", ""), nil},
+		{textFile("out/file", ""), nil},
+		{textFile("out/new/file", ""), nil},
+		{textFile("hidden/SANDBOX_MARKER", ""), nil},
+		{textFile("hidden/new/x", ""), nil},
+		{textFile("dangling/x", ""), nil},
 		{File{Path: "x", Mode: fs.ModeNamedPipe}, nil},
 		{File{Path: "x", Mode: fs.ModeDevice}, nil},
 		{File{Path: "x", Mode: fs.ModeSetuid | 0o755}, nil},
 		{File{Path: "x", Mode: fs.ModeDir | fs.ModeSticky | 0o777}, nil},
 	} {
-		err := put(t, tree, text("first", "1"), c.file)
+		err := putFiles(t, tree, textFile("first", "1"), c.file)
 		if c.want == nil && !isConfined(err) || c.want != nil && (!errors.Is(err, c.want) || isConfined(err)) {
 			t.Errorf("%s %v: %v", c.file.Path, c.file.Mode, err)
 		}
 	}
-	if after := state(t, tree.Path); after != before {
+	if after := describeTree(t, tree.Path); after != before {
 		t.Errorf("the tree changed:\n%s\n%s", before, after)
 	}
 }
 
-func TestABatchMustNotBeInItsOwnWay(t *testing.T) {
+func TestPutRefusesConflictingBatch(t *testing.T) {
 	t.Parallel()
 	tree, _ := newTree(t)
 	mkdir(t, tree.Path, "d")
 	link(t, "d", tree.Path, "l")
-	before := state(t, tree.Path)
+	before := describeTree(t, tree.Path)
 	for name, files := range map[string][]File{
-		"twice":                                    {text("a", ""), text("a", "")},
-		"twice, in two spellings":                  {text("a/b", ""), text("./a//b", "")},
-		"twice, through a symlink":                 {text("l/x", ""), text("d/x", "")},
-		"a file and its child":                     {text("a", ""), text("a/b", "")},
-		"a child and its parent":                   {text("a/b", ""), text("a", "")},
-		"a directory and a file":                   {{Path: "a", Mode: fs.ModeDir}, text("a", "")},
-		"a file and a directory":                   {text("a", ""), {Path: "a", Mode: fs.ModeDir}},
-		"a symlink and a path below it":            {symlink("a", "d"), text("a/b", "")},
-		"a path below a symlink and the symlink":   {text("a/b", ""), symlink("a", "d")},
-		"a path below a link and its replacement":  {text("l/x", ""), text("l", "")},
-		"a link's replacement and a path below it": {text("l", ""), text("l/x", "")},
-		"the same symlink twice":                   {symlink("l", "d"), symlink("l", "d")},
+		"twice":                                    {textFile("a", ""), textFile("a", "")},
+		"twice, in two spellings":                  {textFile("a/b", ""), textFile("./a//b", "")},
+		"twice, through a symlink":                 {textFile("l/x", ""), textFile("d/x", "")},
+		"a file and its child":                     {textFile("a", ""), textFile("a/b", "")},
+		"a child and its parent":                   {textFile("a/b", ""), textFile("a", "")},
+		"a directory and a file":                   {{Path: "a", Mode: fs.ModeDir}, textFile("a", "")},
+		"a file and a directory":                   {textFile("a", ""), {Path: "a", Mode: fs.ModeDir}},
+		"a symlink and a path below it":            {symlinkFile("a", "d"), textFile("a/b", "")},
+		"a path below a symlink and the symlink":   {textFile("a/b", ""), symlinkFile("a", "d")},
+		"a path below a link and its replacement":  {textFile("l/x", ""), textFile("l", "")},
+		"a link's replacement and a path below it": {textFile("l", ""), textFile("l/x", "")},
+		"the same symlink twice":                   {symlinkFile("l", "d"), symlinkFile("l", "d")},
 	} {
-		if err := put(t, tree, files...); err == nil {
+		if err := putFiles(t, tree, files...); err == nil {
 			t.Errorf("%s was put", name)
 		}
 	}
-	if after := state(t, tree.Path); after != before {
+	if after := describeTree(t, tree.Path); after != before {
 		t.Errorf("the tree changed:\n%s\n%s", before, after)
 	}
-	must(t, put(t, tree, File{Path: "a", Mode: fs.ModeDir}, text("a/b", ""), File{Path: "a", Mode: fs.ModeDir | 0o700}))
+	must(t, putFiles(t, tree, File{Path: "a", Mode: fs.ModeDir}, textFile("a/b", ""), File{Path: "a", Mode: fs.ModeDir | 0o700}))
 }
 
-func TestLinksStayInside(t *testing.T) {
+func TestPutRefusesLinksOutOfTree(t *testing.T) {
 	t.Parallel()
 	tree, _ := newTree(t)
 	mkdir(t, tree.Path, "deep", "er")
 	link(t, "deep/er", tree.Path, "short")
 	allowed := []File{
-		symlink("1", "x"), symlink("2", "./x/y"), symlink("3", "."), symlink("d/4", "../x"), symlink("d/e/5", "../../x"), symlink("d/6", ".."),
-		symlink("short/7", "../../x"), symlink("8", "x/"), symlink("9", ".gitignore"), symlink("d/10", "./../x"),
+		symlinkFile("1", "x"), symlinkFile("2", "./x/y"), symlinkFile("3", "."), symlinkFile("d/4", "../x"), symlinkFile("d/e/5", "../../x"), symlinkFile("d/6", ".."),
+		symlinkFile("short/7", "../../x"), symlinkFile("8", "x/"), symlinkFile("9", ".gitignore"), symlinkFile("d/10", "./../x"),
 	}
-	must(t, put(t, tree, allowed...))
+	must(t, putFiles(t, tree, allowed...))
 	for _, f := range []File{
-		symlink("x", "/etc"), symlink("x", ".."), symlink("x", "../x"), symlink("d/x", "../.."), symlink("d/x", "../../x"), symlink("x", "a/../b"),
-		symlink("d/x", "a/../.."), symlink("x", ".git"), symlink("x", ".agency/SANDBOX_MARKER"), symlink("d/x", "../.git/config"), symlink("x", ""),
-		symlink("x", "a\nb"), symlink("x", "./../x"), symlink("short/x", "../../../x"), symlink("x", strings.Repeat("./", 600)+"x"), symlink("x", ".//../x"),
+		symlinkFile("x", "/etc"), symlinkFile("x", ".."), symlinkFile("x", "../x"), symlinkFile("d/x", "../.."), symlinkFile("d/x", "../../x"), symlinkFile("x", "a/../b"),
+		symlinkFile("d/x", "a/../.."), symlinkFile("x", ".git"), symlinkFile("x", ".agency/SANDBOX_MARKER"), symlinkFile("d/x", "../.git/config"), symlinkFile("x", ""),
+		symlinkFile("x", "a\nb"), symlinkFile("x", "./../x"), symlinkFile("short/x", "../../../x"), symlinkFile("x", strings.Repeat("./", 600)+"x"), symlinkFile("x", ".//../x"),
 		{Path: "x", Mode: fs.ModeSymlink, Open: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("/etc")), nil }},
 	} {
-		if err := put(t, tree, f); !isConfined(err) || !strings.Contains(err.Error(), `"`+f.Path+`"`) {
+		if err := putFiles(t, tree, f); !isConfined(err) || !strings.Contains(err.Error(), `"`+f.Path+`"`) {
 			t.Errorf("%s to %q: %v", f.Path, f.Content, err)
 		}
 	}
@@ -279,7 +279,7 @@ func TestLinksStayInside(t *testing.T) {
 	}
 }
 
-func TestLinksStayInsideOnTheWholeWayTheyLead(t *testing.T) {
+func TestPutRefusesLinksThatLeadOut(t *testing.T) {
 	t.Parallel()
 	tree, outside := newTree(t)
 	mkdir(t, tree.Path, "d", "e")
@@ -288,41 +288,41 @@ func TestLinksStayInsideOnTheWholeWayTheyLead(t *testing.T) {
 	} {
 		link(t, target, tree.Path, name)
 	}
-	before := state(t, tree.Path)
+	before := describeTree(t, tree.Path)
 	for _, files := range [][]File{
-		{symlink("x", "out/file")},
-		{symlink("x", "out")},
-		{symlink("x", "again/file")},
-		{symlink("x", "up")},
-		{symlink("x", "up/outside/file")},
-		{symlink("x", "in/up/file")},
-		{symlink("d/x", "../out/file")},
-		{symlink("in/x", "../out")},
-		{symlink("x", "back/up/file")},
-		{symlink("x", "whole/out/file")},
-		{symlink("x", "hidden/SANDBOX_MARKER")},
-		{symlink("x", "loop/y")},
-		{symlink("x", "y/file"), symlink("y", "out")},
-		{symlink("y", "z"), symlink("x", "y/file"), symlink("z", "out")},
-		{symlink("n/x", "y/up"), symlink("n/y", "../d")},
-		{symlink("x", "y"), symlink("y", "x")},
+		{symlinkFile("x", "out/file")},
+		{symlinkFile("x", "out")},
+		{symlinkFile("x", "again/file")},
+		{symlinkFile("x", "up")},
+		{symlinkFile("x", "up/outside/file")},
+		{symlinkFile("x", "in/up/file")},
+		{symlinkFile("d/x", "../out/file")},
+		{symlinkFile("in/x", "../out")},
+		{symlinkFile("x", "back/up/file")},
+		{symlinkFile("x", "whole/out/file")},
+		{symlinkFile("x", "hidden/SANDBOX_MARKER")},
+		{symlinkFile("x", "loop/y")},
+		{symlinkFile("x", "y/file"), symlinkFile("y", "out")},
+		{symlinkFile("y", "z"), symlinkFile("x", "y/file"), symlinkFile("z", "out")},
+		{symlinkFile("n/x", "y/up"), symlinkFile("n/y", "../d")},
+		{symlinkFile("x", "y"), symlinkFile("y", "x")},
 	} {
-		if err := put(t, tree, files...); !isConfined(err) {
+		if err := putFiles(t, tree, files...); !isConfined(err) {
 			t.Errorf("%v: %v", files, err)
 		}
 	}
-	if after := state(t, tree.Path); after != before {
+	if after := describeTree(t, tree.Path); after != before {
 		t.Errorf("the tree changed:\n%s\n%s", before, after)
 	}
-	must(t, put(
+	must(t, putFiles(
 		t, tree,
-		symlink("1", "in/e"), symlink("2", "back/e"), symlink("3", "whole/d"), symlink("4", "1/new"), symlink("5", "out"), text("out", "no link any more"),
+		symlinkFile("1", "in/e"), symlinkFile("2", "back/e"), symlinkFile("3", "whole/d"), symlinkFile("4", "1/new"), symlinkFile("5", "out"), textFile("out", "no link any more"),
 	))
 }
 
 // newMixedTree returns a tree with files, a symlink and a hard link, and a batch that replaces files, adds files and makes
 // directories.
-func crowded(t *testing.T) (*guard.Tree, []File) {
+func newMixedTree(t *testing.T) (*guard.Tree, []File) {
 	t.Helper()
 	tree, outside := newTree(t)
 	write(t, "old a", tree.Path, "a")
@@ -332,29 +332,29 @@ func crowded(t *testing.T) (*guard.Tree, []File) {
 	link(t, filepath.Join(outside, "file"), tree.Path, "d", "l")
 	must(t, os.Link(filepath.Join(tree.Path, "d", "b"), filepath.Join(outside, "hard")))
 	return tree, []File{
-		text("a", "new a"), text("d/b", "new b"), text("d/e/c", "new c"), text("d/l", "new l"), text("d/new/x", "x"),
+		textFile("a", "new a"), textFile("d/b", "new b"), textFile("d/e/c", "new c"), textFile("d/l", "new l"), textFile("d/new/x", "x"),
 		{Path: "fresh/narrow", Mode: fs.ModeDir | 0o500},
-		text("fresh/narrow/y", "y"), text("z", "z"), symlink("fresh/link", "../a"),
+		textFile("fresh/narrow/y", "y"), textFile("z", "z"), symlinkFile("fresh/link", "../a"),
 	}
 }
 
 // faultPoints returns the fault points of putting the batch of newMixedTree, in order.
-func points(t *testing.T) (found []string) {
+func faultPoints(t *testing.T) (found []string) {
 	t.Helper()
-	tree, files := crowded(t)
+	tree, files := newMixedTree(t)
 	tx := &undo.Tx{Fault: func(_ context.Context, point string) error { found = append(found, point); return nil }}
 	must(t, Put(t.Context(), tree, tx, files, nil))
 	return found
 }
 
-func TestAPutThatFailsOrIsCancelledAtAnyStepLeavesTheTreeAsItWas(t *testing.T) {
+func TestPutFailureAtAnyStepRestoresTree(t *testing.T) {
 	t.Parallel()
-	all := points(t)
+	all := faultPoints(t)
 	if len(all) < 20 {
 		t.Fatalf("only the fault points %q", all)
 	}
-	tree, files := crowded(t)
-	before := state(t, path.Dir(tree.Path))
+	tree, files := newMixedTree(t)
+	before := describeTree(t, path.Dir(tree.Path))
 	for _, point := range all {
 		for _, cancels := range []bool{false, true} {
 			if cancels && strings.HasPrefix(point, "done:") {
@@ -377,7 +377,7 @@ func TestAPutThatFailsOrIsCancelledAtAnyStepLeavesTheTreeAsItWas(t *testing.T) {
 			if !errors.Is(err, purpose) {
 				t.Fatalf("%s, %v: %v", point, cancels, err)
 			}
-			if after := state(t, path.Dir(tree.Path)); after != before {
+			if after := describeTree(t, path.Dir(tree.Path)); after != before {
 				t.Fatalf("%s, %v: the tree changed:\n%s\n%s", point, cancels, before, after)
 			}
 		}
@@ -385,11 +385,11 @@ func TestAPutThatFailsOrIsCancelledAtAnyStepLeavesTheTreeAsItWas(t *testing.T) {
 }
 
 // TestPutRollbackFollowsMovedDirectory renames a directory that files were put into before the rollback.
-func TestAPutIsTakenBackFromWhereverItsDirectoriesWent(t *testing.T) {
+func TestPutRollbackFollowsMovedDirectory(t *testing.T) {
 	t.Parallel()
-	tree, files := crowded(t)
+	tree, files := newMixedTree(t)
 	d, aside := filepath.Join(tree.Path, "d"), filepath.Join(tree.Path, "aside")
-	before := state(t, path.Dir(tree.Path))
+	before := describeTree(t, path.Dir(tree.Path))
 	purpose := errors.New("on purpose")
 	tx := &undo.Tx{Log: func(err error) { t.Error(err) }, Fault: func(_ context.Context, at string) error {
 		if at != "place d/new:before" {
@@ -404,22 +404,22 @@ func TestAPutIsTakenBackFromWhereverItsDirectoriesWent(t *testing.T) {
 	}
 	must(t, os.Remove(d))
 	must(t, os.Rename(aside, d))
-	if after := state(t, path.Dir(tree.Path)); after != before {
+	if after := describeTree(t, path.Dir(tree.Path)); after != before {
 		t.Errorf("the tree changed:\n%s\n%s", before, after)
 	}
 }
 
 // TestPutFailsWhenDirectoryIsMovedAway moves a directory out of the tree while files are put into it.
-func TestAPutIntoADirectoryThatIsMovedAwayIsNone(t *testing.T) {
+func TestPutFailsWhenDirectoryIsMovedAway(t *testing.T) {
 	t.Parallel()
 	for name, instead := range map[string]func(d string) error{
 		"nothing":   func(string) error { return nil },
 		"a link":    func(d string) error { return os.Symlink("../outside", d) },
 		"a new one": func(d string) error { return os.MkdirAll(filepath.Join(d, "e"), 0o755) },
 	} {
-		tree, files := crowded(t)
+		tree, files := newMixedTree(t)
 		d, away := filepath.Join(tree.Path, "d"), filepath.Join(path.Dir(tree.Path), "away")
-		before := state(t, path.Dir(tree.Path))
+		before := describeTree(t, path.Dir(tree.Path))
 		tx := &undo.Tx{Log: func(err error) { t.Errorf("%s: %v", name, err) }, Fault: func(_ context.Context, at string) error {
 			if at != "done:before" {
 				return nil
@@ -431,17 +431,17 @@ func TestAPutIntoADirectoryThatIsMovedAwayIsNone(t *testing.T) {
 		}
 		must(t, os.RemoveAll(d))
 		must(t, os.Rename(away, d))
-		if after := state(t, path.Dir(tree.Path)); after != before {
+		if after := describeTree(t, path.Dir(tree.Path)); after != before {
 			t.Errorf("%s: the tree changed:\n%s\n%s", name, before, after)
 		}
 	}
 }
 
 // TestPutKeepsFilesCreatedMeanwhile creates a file at a destination after Put has checked it: the file is kept.
-func TestWhatComesInTheWayAtTheLastMomentStays(t *testing.T) {
+func TestPutKeepsFilesCreatedMeanwhile(t *testing.T) {
 	t.Parallel()
 	for point, mine := range map[string]string{"place z:before": "z", "place d/new:before": "d/new", "place a:before": "a/mine"} {
-		tree, files := crowded(t)
+		tree, files := newMixedTree(t)
 		tx := &undo.Tx{Log: func(err error) { t.Errorf("%s: %v", point, err) }, Fault: func(_ context.Context, at string) error {
 			if at == point {
 				if mine == "a/mine" {
@@ -454,8 +454,8 @@ func TestWhatComesInTheWayAtTheLastMomentStays(t *testing.T) {
 		if err := Put(t.Context(), tree, tx, files, nil); err == nil {
 			t.Errorf("%s: Put succeeded", point)
 		}
-		if read(t, tree.Path, mine) != "mine" || read(t, tree.Path, "d", "b") != "old b" || len(entries(t, tree.Path, guard.AgencyDir)) != 1 {
-			t.Errorf("%s: %q", point, entries(t, tree.Path))
+		if readFile(t, tree.Path, mine) != "mine" || readFile(t, tree.Path, "d", "b") != "old b" || len(listNames(t, tree.Path, guard.AgencyDir)) != 1 {
+			t.Errorf("%s: %q", point, listNames(t, tree.Path))
 		}
 	}
 }
@@ -478,39 +478,39 @@ func killedPut(t *testing.T, tree *guard.Tree, files []File, point string) {
 	<-gone
 }
 
-func TestAPutKilledAtAnyStepIsUndoneByTheNext(t *testing.T) {
+func TestKilledPutIsUndoneByRecover(t *testing.T) {
 	t.Parallel()
-	tree, files := crowded(t)
-	before := state(t, path.Dir(tree.Path))
-	all := points(t)
+	tree, files := newMixedTree(t)
+	before := describeTree(t, path.Dir(tree.Path))
+	all := faultPoints(t)
 	for _, point := range all[:len(all)-1] {
 		killedPut(t, tree, files, point)
 		must(t, Recover(t.Context(), tree, -1))
-		if after := state(t, path.Dir(tree.Path)); after != before {
+		if after := describeTree(t, path.Dir(tree.Path)); after != before {
 			t.Fatalf("%s: the tree changed:\n%s\n%s", point, before, after)
 		}
 		// The next put recovers by itself.
 		killedPut(t, tree, files, point)
-		must(t, put(t, tree, text("next", "n")))
+		must(t, putFiles(t, tree, textFile("next", "n")))
 		must(t, os.Remove(filepath.Join(tree.Path, "next")))
-		if after := state(t, path.Dir(tree.Path)); after != before {
+		if after := describeTree(t, path.Dir(tree.Path)); after != before {
 			t.Fatalf("%s: the tree changed:\n%s\n%s", point, before, after)
 		}
 	}
 	killedPut(t, tree, files, all[len(all)-1]) // complete; only the stage is left
 	must(t, Recover(t.Context(), tree, -1))
-	if read(t, tree.Path, "a") != "new a" || read(t, tree.Path, "d", "new", "x") != "x" || len(entries(t, tree.Path, guard.AgencyDir)) != 1 {
+	if readFile(t, tree.Path, "a") != "new a" || readFile(t, tree.Path, "d", "new", "x") != "x" || len(listNames(t, tree.Path, guard.AgencyDir)) != 1 {
 		t.Error("the completed put was undone")
 	}
 }
 
 // TestRecoverDoesNotUndoCompletedPut removes part of the stage, as a process killed during cleanup does.
-func TestNothingIsRestoredFromAPutThatWasDone(t *testing.T) {
+func TestRecoverDoesNotUndoCompletedPut(t *testing.T) {
 	t.Parallel()
-	tree, files := crowded(t)
+	tree, files := newMixedTree(t)
 	killedPut(t, tree, files, "done:after")
-	stage := filepath.Join(tree.Path, guard.AgencyDir, entries(t, tree.Path, guard.AgencyDir)[1])
-	for _, name := range entries(t, stage) {
+	stage := filepath.Join(tree.Path, guard.AgencyDir, listNames(t, tree.Path, guard.AgencyDir)[1])
+	for _, name := range listNames(t, stage) {
 		if name != oldDirName {
 			must(t, os.RemoveAll(filepath.Join(stage, name)))
 		}
@@ -523,14 +523,14 @@ func TestNothingIsRestoredFromAPutThatWasDone(t *testing.T) {
 		t.Errorf("%d, %q, %v", n, dirs, err)
 	}
 	must(t, Recover(t.Context(), tree, -1))
-	if exists(filepath.Join(tree.Path, "a")) || exists(stage) || read(t, tree.Path, "d", "b") != "new b" {
-		t.Errorf("left: %q", entries(t, tree.Path))
+	if exists(filepath.Join(tree.Path, "a")) || exists(stage) || readFile(t, tree.Path, "d", "b") != "new b" {
+		t.Errorf("left: %q", listNames(t, tree.Path))
 	}
 }
 
-func TestUndoingAKilledPutKeepsWhatWasDoneSince(t *testing.T) {
+func TestRecoverKeepsLaterChanges(t *testing.T) {
 	t.Parallel()
-	tree, files := crowded(t)
+	tree, files := newMixedTree(t)
 	killedPut(t, tree, files, "done:before")
 	write(t, "mine", tree.Path, "fresh", "mine")              // in a directory of the put
 	write(t, "changed", tree.Path, "d", "b")                  // a file of the put, changed
@@ -539,7 +539,7 @@ func TestUndoingAKilledPutKeepsWhatWasDoneSince(t *testing.T) {
 	must(t, os.RemoveAll(filepath.Join(tree.Path, "d", "e"))) // the directory of a replaced file is gone
 	must(t, Recover(t.Context(), tree, -1))
 	for name, want := range map[string]string{"fresh/mine": "mine", "d/b": "changed", "a": "mine too", "d/other": "other"} {
-		if got := read(t, tree.Path, name); got != want {
+		if got := readFile(t, tree.Path, name); got != want {
 			t.Errorf("%s is %q", name, got)
 		}
 	}
@@ -548,12 +548,12 @@ func TestUndoingAKilledPutKeepsWhatWasDoneSince(t *testing.T) {
 			t.Errorf("%s is still there", name)
 		}
 	}
-	if len(entries(t, tree.Path, guard.AgencyDir)) != 1 {
+	if len(listNames(t, tree.Path, guard.AgencyDir)) != 1 {
 		t.Error("the stage is still there")
 	}
 }
 
-func TestThereIsNothingToRecoverWhereNothingWasPut(t *testing.T) {
+func TestRecoverWithoutStage(t *testing.T) {
 	t.Parallel()
 	tree, _ := newTree(t)
 	must(t, Recover(t.Context(), tree, -1))
@@ -563,7 +563,7 @@ func TestThereIsNothingToRecoverWhereNothingWasPut(t *testing.T) {
 	must(t, Recover(t.Context(), tree, -1))
 }
 
-func TestAPutThatLivesIsNotTakenForDead(t *testing.T) {
+func TestRecoverSparesRunningPut(t *testing.T) {
 	t.Parallel()
 	tree, _ := newTree(t)
 	tx := &undo.Tx{Fault: func(_ context.Context, at string) error {
@@ -573,24 +573,24 @@ func TestAPutThatLivesIsNotTakenForDead(t *testing.T) {
 		if err := Recover(t.Context(), tree, -1); err != nil {
 			return err
 		}
-		return put(t, tree, text("b", "2"))
+		return putFiles(t, tree, textFile("b", "2"))
 	}}
-	must(t, Put(t.Context(), tree, tx, []File{text("a", "1")}, nil))
-	if read(t, tree.Path, "a") != "1" || read(t, tree.Path, "b") != "2" {
+	must(t, Put(t.Context(), tree, tx, []File{textFile("a", "1")}, nil))
+	if readFile(t, tree.Path, "a") != "1" || readFile(t, tree.Path, "b") != "2" {
 		t.Error("one of the puts is missing")
 	}
 }
 
-func TestASourceThatFailsOrHangsFailsThePut(t *testing.T) {
+func TestPutReportsSourceErrors(t *testing.T) {
 	t.Parallel()
 	tree, _ := newTree(t)
-	before := state(t, tree.Path)
+	before := describeTree(t, tree.Path)
 	broken := errors.New("broken")
-	if err := put(t, tree, text("a", ""), File{Path: "b", Open: func() (io.ReadCloser, error) { return nil, broken }}); !errors.Is(err, broken) {
+	if err := putFiles(t, tree, textFile("a", ""), File{Path: "b", Open: func() (io.ReadCloser, error) { return nil, broken }}); !errors.Is(err, broken) {
 		t.Error(err)
 	}
-	if err := put(t, tree, text("a", ""), File{Path: "b", Open: func() (io.ReadCloser, error) {
-		return io.NopCloser(io.MultiReader(strings.NewReader("x"), failing{broken})), nil
+	if err := putFiles(t, tree, textFile("a", ""), File{Path: "b", Open: func() (io.ReadCloser, error) {
+		return io.NopCloser(io.MultiReader(strings.NewReader("x"), failingReader{broken})), nil
 	}}); !errors.Is(err, broken) {
 		t.Error(err)
 	}
@@ -602,16 +602,16 @@ func TestASourceThatFailsOrHangsFailsThePut(t *testing.T) {
 	if err := Put(ctx, tree, &undo.Tx{}, []File{{Path: "b", Open: func() (io.ReadCloser, error) { return r, nil }}}, nil); !errors.Is(err, late) {
 		t.Error(err)
 	}
-	if after := state(t, tree.Path); after != before {
+	if after := describeTree(t, tree.Path); after != before {
 		t.Errorf("the tree changed:\n%s\n%s", before, after)
 	}
 }
 
-type failing struct{ err error }
+type failingReader struct{ err error }
 
-func (f failing) Read([]byte) (int, error) { return 0, f.err }
+func (f failingReader) Read([]byte) (int, error) { return 0, f.err }
 
-func TestManyPutsAtOnceEachHappenWhollyOrNotAtAll(t *testing.T) {
+func TestConcurrentPutsAreAtomic(t *testing.T) {
 	t.Parallel()
 	tree, _ := newTree(t)
 	var all sync.WaitGroup
@@ -620,7 +620,7 @@ func TestManyPutsAtOnceEachHappenWhollyOrNotAtAll(t *testing.T) {
 			for range 5 {
 				var files []File
 				for j := range 20 {
-					files = append(files, text(fmt.Sprintf("shared/d%d/f%d", j%3, j), fmt.Sprint(i)), text(fmt.Sprintf("own%d/f%d", i, j), ""))
+					files = append(files, textFile(fmt.Sprintf("shared/d%d/f%d", j%3, j), fmt.Sprint(i)), textFile(fmt.Sprintf("own%d/f%d", i, j), ""))
 				}
 				other, err := guard.OpenTree(tree.Path) // own handles, as in another process
 				if err == nil {
@@ -635,12 +635,12 @@ func TestManyPutsAtOnceEachHappenWhollyOrNotAtAll(t *testing.T) {
 	all.Wait()
 	contents := map[string]bool{}
 	for j := range 20 {
-		contents[read(t, tree.Path, fmt.Sprintf("shared/d%d/f%d", j%3, j))] = true
+		contents[readFile(t, tree.Path, fmt.Sprintf("shared/d%d/f%d", j%3, j))] = true
 	}
 	if len(contents) != 1 {
 		t.Errorf("files of several puts: %v", contents)
 	}
-	if left := entries(t, tree.Path, guard.AgencyDir); len(left) != 1 {
+	if left := listNames(t, tree.Path, guard.AgencyDir); len(left) != 1 {
 		t.Errorf("left: %q", left)
 	}
 }
@@ -665,16 +665,16 @@ func FuzzPut(f *testing.F) {
 		link(t, "d", tree.Path, "in")
 		link(t, outside, tree.Path, "out")
 		fifo(t, tree.Path, "pipe")
-		before, out := state(t, tree.Path), state(t, outside)
+		before, out := describeTree(t, tree.Path), describeTree(t, outside)
 		var files []File
 		for line := range strings.SplitSeq(batch, "\n") {
 			switch name, target, isLink := strings.Cut(line, ">"); {
 			case isLink:
-				files = append(files, symlink(name, target))
+				files = append(files, symlinkFile(name, target))
 			case strings.HasSuffix(name, "/"):
 				files = append(files, File{Path: name, Mode: fs.ModeDir})
 			default:
-				files = append(files, text(name, "new"))
+				files = append(files, textFile(name, "new"))
 			}
 		}
 		step := 0
@@ -685,10 +685,10 @@ func FuzzPut(f *testing.F) {
 			return nil
 		}}
 		err := Put(t.Context(), tree, tx, files, nil)
-		if state(t, outside) != out {
+		if describeTree(t, outside) != out {
 			t.Fatalf("%q: files outside changed", batch)
 		}
-		after := state(t, tree.Path)
+		after := describeTree(t, tree.Path)
 		if err != nil {
 			if after != before {
 				t.Errorf("%q, %v: the tree changed:\n%s\n%s", batch, err, before, after)

@@ -16,7 +16,7 @@ import (
 
 // swapWithLinks exchanges a directory of a tree with symlinks that lead out of the tree or to its .agency, until stop is
 // closed.
-func swap(t *testing.T, tree, dir, outside string, stop <-chan bool) *sync.WaitGroup {
+func swapWithLinks(t *testing.T, tree, dir, outside string, stop <-chan bool) *sync.WaitGroup {
 	t.Helper()
 	out, hidden := link(t, outside, filepath.Dir(tree), "out"), link(t, guard.AgencyDir, filepath.Dir(tree), "hidden")
 	var swapper sync.WaitGroup
@@ -40,19 +40,19 @@ func swap(t *testing.T, tree, dir, outside string, stop <-chan bool) *sync.WaitG
 	return &swapper
 }
 
-func TestADirectorySwappedForALinkNeverLetsAnythingOut(t *testing.T) {
+func TestPutStaysInsideDuringSwaps(t *testing.T) {
 	t.Parallel()
 	tree, outside := newTree(t)
 	dir := mkdir(t, tree.Path, "d")
 	for _, d := range []string{dir, outside} {
 		write(t, "secret", d, "sub", "x")
 	}
-	before := state(t, outside)
+	before := describeTree(t, outside)
 	stop := make(chan bool)
-	swapper := swap(t, tree.Path, dir, outside, stop)
+	swapper := swapWithLinks(t, tree.Path, dir, outside, stop)
 	done, refused, entered := 0, 0, 0
 	for deadline := time.Now().Add(2 * time.Second); time.Now().Before(deadline); {
-		err := Put(t.Context(), tree, &undo.Tx{}, []File{text("d/x", "new"), text("d/sub/x", "new"), text("d/file", "new"), text("d/new/y", "new"), text("d/SANDBOX_MARKER", "new")}, nil)
+		err := Put(t.Context(), tree, &undo.Tx{}, []File{textFile("d/x", "new"), textFile("d/sub/x", "new"), textFile("d/file", "new"), textFile("d/new/y", "new"), textFile("d/SANDBOX_MARKER", "new")}, nil)
 		if err == nil {
 			done++
 		} else {
@@ -74,16 +74,16 @@ func TestADirectorySwappedForALinkNeverLetsAnythingOut(t *testing.T) {
 	if done == 0 || refused == 0 || entered == 0 {
 		t.Error("the race did not happen")
 	}
-	if state(t, outside) != before {
+	if describeTree(t, outside) != before {
 		t.Error("files outside changed")
 	}
 	must(t, Recover(t.Context(), tree, -1))
-	if got := read(t, tree.Path, guard.AgencyDir, guard.Sandbox.Name); !strings.HasPrefix(got, "# This directory is a sandbox") || len(entries(t, tree.Path, guard.AgencyDir)) != 1 {
-		t.Errorf("the marker is %q, entries of .agency: %q", got, entries(t, tree.Path, guard.AgencyDir))
+	if got := readFile(t, tree.Path, guard.AgencyDir, guard.Sandbox.Name); !strings.HasPrefix(got, "# This directory is a sandbox") || len(listNames(t, tree.Path, guard.AgencyDir)) != 1 {
+		t.Errorf("the marker is %q, entries of .agency: %q", got, listNames(t, tree.Path, guard.AgencyDir))
 	}
 }
 
-func TestAFileThatIsReplacedIsThereAtEveryMoment(t *testing.T) {
+func TestPutReplacesFilesAtomically(t *testing.T) {
 	t.Parallel()
 	tree, _ := newTree(t)
 	name := write(t, "old", tree.Path, "a")
@@ -103,7 +103,7 @@ func TestAFileThatIsReplacedIsThereAtEveryMoment(t *testing.T) {
 		}
 	})
 	for range 100 {
-		must(t, put(t, tree, text("a", "new")))
+		must(t, putFiles(t, tree, textFile("a", "new")))
 	}
 	close(stop)
 	reader.Wait()

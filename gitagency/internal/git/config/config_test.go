@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestParseConfigReadsScopeOriginKeyAndValue(t *testing.T) {
+func TestParseSettingsReadsScopeOriginKeyAndValue(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		out  string
@@ -35,7 +35,7 @@ func TestParseConfigReadsScopeOriginKeyAndValue(t *testing.T) {
 }
 
 // FuzzParseSettings checks that parsed settings, written again in the format of git, are parsed to the same settings.
-func FuzzParseConfig(f *testing.F) {
+func FuzzParseSettings(f *testing.F) {
 	f.Add("local\x00file:.git/config\x00agency.x\ny\x00")
 	f.Add("command\x00command line:\x00agency.flag\x00global\x00file:/x\x00agency.flag\n\x00")
 	f.Fuzz(func(t *testing.T, out string) {

@@ -8,7 +8,7 @@ import (
 // Worktrees is a fixture with two linked worktrees. The effective configuration of the worktree One differs from that
 // of another one.
 type Worktrees struct {
-	*Lab
+	*Fixture
 	One, Other  string // paths of the linked worktrees, on branches of these names
 	GitDirOfOne string // administrative directory of One
 	Scratch     string // directory that holds both
@@ -19,7 +19,7 @@ func NewWorktrees(t *testing.T, set func(*Worktrees)) *Worktrees {
 	t.Helper()
 	l := New(t)
 	root := TempDir(t)
-	o := &Worktrees{Lab: l, One: filepath.Join(root, "one"), Other: filepath.Join(root, "other"), GitDirOfOne: filepath.Join(l.Root, ".git/worktrees/one"), Scratch: root}
+	o := &Worktrees{Fixture: l, One: filepath.Join(root, "one"), Other: filepath.Join(root, "other"), GitDirOfOne: filepath.Join(l.Root, ".git/worktrees/one"), Scratch: root}
 	l.Git("worktree", "add", "-q", "-b", "one", o.One)
 	l.Git("worktree", "add", "-q", "-b", "other", o.Other)
 	set(o)

@@ -12,7 +12,7 @@ import (
 )
 
 // MergeBases returns the same merge bases as git merge-base --all, for pairs of commits of a random history.
-func TestBasesAreThoseThatGitFinds(t *testing.T) {
+func TestMergeBasesMatchGit(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	m := repotest.NewMirror(l)

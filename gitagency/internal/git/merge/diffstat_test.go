@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestWhatGitCountsIsAddedUpForEachCommit(t *testing.T) {
+func TestParseNumstatSumsPerCommit(t *testing.T) {
 	t.Parallel()
 	a, b := strings.Repeat("a", 40), strings.Repeat("b", 40)
 	counted := map[string]DiffStat{a: {}, b: {}}

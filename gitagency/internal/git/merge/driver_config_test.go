@@ -11,18 +11,18 @@ import (
 )
 
 // makeConflictingCommits makes two commits that change the same line of sub/f; both have the attributes of their parent.
-func collide(l *gittest.Lab, attributes string) (ours, theirs string) {
+func makeConflictingCommits(l *gittest.Fixture, attributes string) (ours, theirs string) {
 	l.T.Helper()
 	if attributes != "" {
 		l.Write(".gitattributes", attributes)
 	}
 	l.Write("sub/f", "f\n")
 	base := l.Commit("attributes")
-	return l.SideCommit(base, map[string]string{"sub/f": "ours\n"}), l.SideCommit(base, map[string]string{"sub/f": "theirs\n"})
+	return l.CommitDetached(base, map[string]string{"sub/f": "ours\n"}), l.CommitDetached(base, map[string]string{"sub/f": "theirs\n"})
 }
 
 // mergedFileText merges and returns the content of sub/f, followed by the conflicts.
-func merged(l *gittest.Lab, m *Merger, what Request) string {
+func mergedFileText(l *gittest.Fixture, m *Merger, what Request) string {
 	l.T.Helper()
 	merged := mergeCommits(l, m, what)
 	l.Must(m.Persist(l.T.Context()))
@@ -35,52 +35,52 @@ func merged(l *gittest.Lab, m *Merger, what Request) string {
 
 // Promise: a merge uses the attributes of Request.Ours or Request.Attributes; never those of Theirs, nor files in git's
 // current directory.
-func TestAttributesAreOurs(t *testing.T) {
+func TestMergeUsesAttributesOfOurs(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
-	ours, theirs := collide(l, "sub/f merge=union\n")
-	if got := merged(l, openMerger(l), Request{Ours: ours, Theirs: theirs}); got != "ours\ntheirs" {
+	ours, theirs := makeConflictingCommits(l, "sub/f merge=union\n")
+	if got := mergedFileText(l, openMerger(l), Request{Ours: ours, Theirs: theirs}); got != "ours\ntheirs" {
 		t.Errorf("union: %q", got)
 	}
-	plain := l.SideCommit(theirs, map[string]string{".gitattributes": ""})
-	if got := merged(l, openMerger(l), Request{Ours: plain, Theirs: ours}); !strings.HasSuffix(got, " sub/f contents") {
+	plain := l.CommitDetached(theirs, map[string]string{".gitattributes": ""})
+	if got := mergedFileText(l, openMerger(l), Request{Ours: plain, Theirs: ours}); !strings.HasSuffix(got, " sub/f contents") {
 		t.Errorf("attributes of theirs: %q", got)
 	}
-	if got := merged(l, openMerger(l), Request{Ours: plain, Theirs: ours, Attributes: ours}); got != "theirs\nours" {
+	if got := mergedFileText(l, openMerger(l), Request{Ours: plain, Theirs: ours, Attributes: ours}); got != "theirs\nours" {
 		t.Errorf("attributes of Request.Attributes: %q", got)
 	}
-	below := l.SideCommit(plain, map[string]string{"sub/.gitattributes": "f -merge\n"})
-	if got := merged(l, openMerger(l), Request{Ours: below, Theirs: ours}); !strings.HasPrefix(got, "theirs sub/f binary") {
+	below := l.CommitDetached(plain, map[string]string{"sub/.gitattributes": "f -merge\n"})
+	if got := mergedFileText(l, openMerger(l), Request{Ours: below, Theirs: ours}); !strings.HasPrefix(got, "theirs sub/f binary") {
 		t.Errorf("attributes in a directory: %q", got)
 	}
 	for _, dir := range []string{l.Root, filepath.Join(l.Root, ".git")} {
 		l.WriteIn(dir, ".gitattributes", "* merge=union\n")
 		l.WriteIn(dir, "attributes", "* merge=union\n")
 	}
-	if got := merged(l, openMerger(l), Request{Ours: plain, Theirs: ours}); !strings.HasSuffix(got, " sub/f contents") {
+	if got := mergedFileText(l, openMerger(l), Request{Ours: plain, Theirs: ours}); !strings.HasSuffix(got, " sub/f contents") {
 		t.Errorf("attributes in the current directory: %q", got)
 	}
 	l.ConfigureGlobal("core.attributesFile", filepath.Join(l.Root, "attributes"))
-	if got := merged(l, openMerger(l), Request{Ours: plain, Theirs: ours}); got != "theirs\nours" {
+	if got := mergedFileText(l, openMerger(l), Request{Ours: plain, Theirs: ours}); got != "theirs\nours" {
 		t.Errorf("attributes of the user: %q", got)
 	}
 }
 
 // Promise: a merge uses .git/info/attributes if the repository is trusted. If not, files with merge attributes in it
 // become conflicts, so that their driver is neither run nor replaced by git's own merge.
-func TestAttributesBesideTheTreeCountWhenTheyAreTrusted(t *testing.T) {
+func TestMergeUsesInfoAttributesOnlyIfTrusted(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
-	base := l.SideCommit("HEAD", map[string]string{"sub/f": lines})
-	ours, theirs := l.SideCommit(base, map[string]string{"sub/f": "0\n" + lines}), l.SideCommit(base, map[string]string{"sub/f": lines + "10\n"})
+	base := l.CommitDetached("HEAD", map[string]string{"sub/f": nineLines})
+	ours, theirs := l.CommitDetached(base, map[string]string{"sub/f": "0\n" + nineLines}), l.CommitDetached(base, map[string]string{"sub/f": nineLines + "10\n"})
 	ran := filepath.Join(gittest.TempDir(t), "ran")
 	l.ConfigureGlobal("merge.users.driver", "echo >"+ran+"; echo by it >%A")
 	for _, c := range []struct{ attributes, trusted, untrusted string }{
-		{"", "0\n" + lines + "10", "0\n" + lines + "10"},
-		{"other merge=users", "0\n" + lines + "10", "0\n" + lines + "10"},
-		{"  \"sub/\\146\" merge=users\n# x\nx", "by it", "0\n" + lines[:len(lines)-1] + " sub/f contents"},
-		{"[attr]mine merge=users\n* mine", "by it", "0\n" + lines[:len(lines)-1] + " sub/f contents"},
-		{"* binary", "0\n" + lines[:len(lines)-1] + " sub/f binary+contents", "0\n" + lines[:len(lines)-1] + " sub/f binary+contents"},
+		{"", "0\n" + nineLines + "10", "0\n" + nineLines + "10"},
+		{"other merge=users", "0\n" + nineLines + "10", "0\n" + nineLines + "10"},
+		{"  \"sub/\\146\" merge=users\n# x\nx", "by it", "0\n" + nineLines[:len(nineLines)-1] + " sub/f contents"},
+		{"[attr]mine merge=users\n* mine", "by it", "0\n" + nineLines[:len(nineLines)-1] + " sub/f contents"},
+		{"* binary", "0\n" + nineLines[:len(nineLines)-1] + " sub/f binary+contents", "0\n" + nineLines[:len(nineLines)-1] + " sub/f binary+contents"},
 	} {
 		l.WriteIn(filepath.Join(l.Root, ".git"), "info/attributes", c.attributes)
 		for _, trusted := range []bool{true, false} {
@@ -89,7 +89,7 @@ func TestAttributesBesideTheTreeCountWhenTheyAreTrusted(t *testing.T) {
 				want = c.trusted
 			}
 			_ = os.Remove(ran)
-			if got := merged(l, m, Request{Ours: ours, Theirs: theirs}); got != want || gittest.Exists(ran) != (want == "by it") {
+			if got := mergedFileText(l, m, Request{Ours: ours, Theirs: theirs}); got != want || gittest.Exists(ran) != (want == "by it") {
 				t.Errorf("%q, trusted %v: got %q, driver ran %v", c.attributes, trusted, got, gittest.Exists(ran))
 			}
 		}
@@ -98,7 +98,7 @@ func TestAttributesBesideTheTreeCountWhenTheyAreTrusted(t *testing.T) {
 
 // Promise: a merge driver of the user's config runs. A driver of the repository's config runs if the repository is
 // trusted; if not, the files it would merge become conflicts.
-func TestMergeDriversOfTheRepositoryRunOnlyWhenItIsTrusted(t *testing.T) {
+func TestMergeRunsRepositoryDriversOnlyIfTrusted(t *testing.T) {
 	t.Parallel()
 	driver := "printf 'by the driver\\n' >%A; echo ran >>"
 	for _, c := range []struct {
@@ -116,8 +116,8 @@ func TestMergeDriversOfTheRepositoryRunOnlyWhenItIsTrusted(t *testing.T) {
 		l := gittest.New(t)
 		name := strings.NewReplacer(" ", "", `"`, "", "=", "").Replace(c.name)
 		l.Write(".gitattributes", "f merge="+name+"\n")
-		base := l.SideCommit("HEAD", map[string]string{"sub/f": lines}) // the two changes do not conflict
-		ours, theirs := l.SideCommit(base, map[string]string{"sub/f": "0\n" + lines}), l.SideCommit(base, map[string]string{"sub/f": lines + "10\n"})
+		base := l.CommitDetached("HEAD", map[string]string{"sub/f": nineLines}) // the two changes do not conflict
+		ours, theirs := l.CommitDetached(base, map[string]string{"sub/f": "0\n" + nineLines}), l.CommitDetached(base, map[string]string{"sub/f": nineLines + "10\n"})
 		ran, never := filepath.Join(gittest.TempDir(t), "ran"), filepath.Join(gittest.TempDir(t), "never")
 		if c.users {
 			l.ConfigureGlobal("merge."+name+".driver", driver+ran)
@@ -132,7 +132,7 @@ func TestMergeDriversOfTheRepositoryRunOnlyWhenItIsTrusted(t *testing.T) {
 		}
 		m := openMerger(l)
 		m.Trusted = c.trusted
-		got := merged(l, m, Request{Ours: ours, Theirs: theirs})
+		got := mergedFileText(l, m, Request{Ours: ours, Theirs: theirs})
 		if gittest.Exists(ran) != c.ran || gittest.Exists(never) || strings.HasSuffix(got, " sub/f contents") != c.conflict || (got == "by the driver") != c.ran {
 			t.Errorf("%s: driver ran %v, got %q", c.name, gittest.Exists(ran), got)
 		}
@@ -141,13 +141,13 @@ func TestMergeDriversOfTheRepositoryRunOnlyWhenItIsTrusted(t *testing.T) {
 
 // Promise: no setting in the user's config makes a merge fail or its output unreadable. Settings that are meant to change
 // the result, such as merge.renormalize, do so.
-func TestSettingsOfTheUserDoNotBreakMerges(t *testing.T) {
+func TestMergeToleratesUserConfig(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
-	l.Write("long", lines)
-	ours, theirs := collide(l, "")
-	ours = l.SideCommit(ours, map[string]string{"long": "", "moved": lines})
-	theirs = l.SideCommit(theirs, map[string]string{"long": lines + "10\n", "crlf": "1\r\n2\r\n"})
+	l.Write("long", nineLines)
+	ours, theirs := makeConflictingCommits(l, "")
+	ours = l.CommitDetached(ours, map[string]string{"long": "", "moved": nineLines})
+	theirs = l.CommitDetached(theirs, map[string]string{"long": nineLines + "10\n", "crlf": "1\r\n2\r\n"})
 	want := mergeCommits(l, openMerger(l), Request{Ours: ours, Theirs: theirs})
 	if len(want.Conflicts) != 1 {
 		t.Fatalf("%v", want)
@@ -175,7 +175,7 @@ func TestSettingsOfTheUserDoNotBreakMerges(t *testing.T) {
 }
 
 // Promise: CreateCommit signs with the program of the user's config, never with one of the repository's config.
-func TestCommitsAreSignedByTheUsersProgram(t *testing.T) {
+func TestCreateCommitSignsWithUsersProgram(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	dir := gittest.TempDir(t)

@@ -15,7 +15,7 @@ import (
 )
 
 // openMerger returns a Merger of the lab's repository, which is closed when the test ends.
-func openMerger(l *gittest.Lab) *Merger {
+func openMerger(l *gittest.Fixture) *Merger {
 	l.T.Helper()
 	m, err := NewMerger(repotest.OpenRepo(l), l.Git("rev-parse", "HEAD"))
 	l.Must(err)
@@ -23,33 +23,33 @@ func openMerger(l *gittest.Lab) *Merger {
 	return m
 }
 
-func mergeCommits(l *gittest.Lab, m *Merger, what Request) Result {
+func mergeCommits(l *gittest.Fixture, m *Merger, what Request) Result {
 	l.T.Helper()
 	merged, err := m.Merge(l.T.Context(), what)
 	l.Must(err)
 	return merged
 }
 
-const lines = "1\n2\n3\n4\n5\n6\n7\n8\n9\n"
+const nineLines = "1\n2\n3\n4\n5\n6\n7\n8\n9\n"
 
 // Promise: Merge makes the same tree as git merge, with or without merging the content of files. The new objects are not in
 // the repository before Persist, and all of them are in it afterwards.
-func TestMergedIsWhatGitMakesAndNobodySeesItBeforeItIsKept(t *testing.T) {
+func TestMergeMatchesGitAndIsHiddenUntilPersist(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
-	l.Write("long", lines)
+	l.Write("long", nineLines)
 	base := l.Commit("long")
 	for _, c := range []struct {
 		name         string
 		ours, theirs map[string]string
 	}{
 		{"apart", map[string]string{"a.txt": "ours\n"}, map[string]string{"dir/b.txt": "theirs\n", "dir/new/x": "x\n"}},
-		{"the same file", map[string]string{"long": strings.Replace(lines, "1", "one", 1)}, map[string]string{"long": strings.Replace(lines, "9", "nine", 1)}},
-		{"renamed", map[string]string{"long": "", "elsewhere": lines}, map[string]string{"long": strings.Replace(lines, "9", "nine", 1)}},
+		{"the same file", map[string]string{"long": strings.Replace(nineLines, "1", "one", 1)}, map[string]string{"long": strings.Replace(nineLines, "9", "nine", 1)}},
+		{"renamed", map[string]string{"long": "", "elsewhere": nineLines}, map[string]string{"long": strings.Replace(nineLines, "9", "nine", 1)}},
 		{"only theirs", nil, map[string]string{"a.txt": "theirs\n"}},
 		{"taken away", map[string]string{"dir": ""}, map[string]string{"a.txt": "theirs\n"}},
 	} {
-		ours, theirs := l.SideCommit(base, c.ours), l.SideCommit(base, c.theirs)
+		ours, theirs := l.CommitDetached(base, c.ours), l.CommitDetached(base, c.theirs)
 		m := openMerger(l)
 		merged := mergeCommits(l, m, Request{Ours: ours, Theirs: theirs})
 		if len(merged.Conflicts) > 0 {
@@ -83,7 +83,7 @@ func TestMergedIsWhatGitMakesAndNobodySeesItBeforeItIsKept(t *testing.T) {
 }
 
 // Promise: Merge of commits without a common ancestor returns an UnrelatedError, and no other failure does.
-func TestUnrelatedHistoriesAreNotMerged(t *testing.T) {
+func TestMergeRefusesUnrelatedHistories(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	ours := l.Git("rev-parse", "HEAD")
@@ -101,14 +101,14 @@ func TestUnrelatedHistoriesAreNotMerged(t *testing.T) {
 
 // Promise: Merge lists each conflicted path once, sorted, with the kinds of conflict and all stages. Conflict markers show
 // the names of both sides.
-func TestConflictsAreListedWithKindsAndStages(t *testing.T) {
+func TestMergeListsConflictsWithKindsAndStages(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
-	l.Write("long", lines)
-	l.Write("gone", lines+"gone\n")
+	l.Write("long", nineLines)
+	l.Write("gone", nineLines+"gone\n")
 	base := l.Commit("long")
-	ours := l.SideCommit(base, map[string]string{"a.txt": "ours\n", "gone": "", "long": "", "here": lines, "both": "ours\n"})
-	theirs := l.SideCommit(base, map[string]string{"a.txt": "theirs\n", "gone": lines + "kept\n", "long": "", "there": lines, "both": "theirs\n"})
+	ours := l.CommitDetached(base, map[string]string{"a.txt": "ours\n", "gone": "", "long": "", "here": nineLines, "both": "ours\n"})
+	theirs := l.CommitDetached(base, map[string]string{"a.txt": "theirs\n", "gone": nineLines + "kept\n", "long": "", "there": nineLines, "both": "theirs\n"})
 	for _, style := range []string{"", "diff3"} {
 		if style != "" {
 			l.ConfigureGlobal("merge.conflictStyle", style)
@@ -137,17 +137,17 @@ func TestConflictsAreListedWithKindsAndStages(t *testing.T) {
 }
 
 // Promise: a merge with several merge bases is left to git's recursive merge.
-func TestMergeOfHistoriesThatCrossed(t *testing.T) {
+func TestMergeOfCrissCrossHistories(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	base := l.Git("rev-parse", "HEAD")
-	a, b := l.SideCommit(base, map[string]string{"a.txt": "A\n"}), l.SideCommit(base, map[string]string{"dir/b.txt": "B\n"})
+	a, b := l.CommitDetached(base, map[string]string{"a.txt": "A\n"}), l.CommitDetached(base, map[string]string{"dir/b.txt": "B\n"})
 	cross := func(on, with string) string {
 		l.Git("checkout", "-q", "--detach", on)
 		l.Git("merge", "-q", "--no-ff", "-m", "cross", with)
 		return l.Git("rev-parse", "HEAD")
 	}
-	ours, theirs := l.SideCommit(cross(a, b), map[string]string{"x": "x\n"}), l.SideCommit(cross(b, a), map[string]string{"y": "y\n"})
+	ours, theirs := l.CommitDetached(cross(a, b), map[string]string{"x": "x\n"}), l.CommitDetached(cross(b, a), map[string]string{"y": "y\n"})
 	m := openMerger(l)
 	if base, err := m.mergeBase(t.Context(), ours, theirs); err != nil || base != "" {
 		t.Errorf("%q, %v", base, err)
@@ -160,12 +160,12 @@ func TestMergeOfHistoriesThatCrossed(t *testing.T) {
 }
 
 // addEmptyCommits makes n empty commits on top of a commit and returns the last one.
-func addEmptyCommits(l *gittest.Lab, m *Merger, on string, n int) string {
+func addEmptyCommits(l *gittest.Fixture, m *Merger, on string, n int) string {
 	l.T.Helper()
 	tree := l.Git("rev-parse", on+"^{tree}")
 	for range n {
 		var err error
-		on, err = m.CreateCommit(l.T.Context(), CommitRequest{Tree: tree, Parents: []string{on}, Author: committer, Committer: committer, Message: "more"})
+		on, err = m.CreateCommit(l.T.Context(), CommitRequest{Tree: tree, Parents: []string{on}, Author: testCommitter, Committer: testCommitter, Message: "more"})
 		l.Must(err)
 	}
 	l.Must(m.Persist(l.T.Context()))
@@ -173,13 +173,13 @@ func addEmptyCommits(l *gittest.Lab, m *Merger, on string, n int) string {
 }
 
 // Promise: mergeBase returns the same commit as git merge-base, near and far; and a merge works in a shallow repository.
-func TestCommonBaseIsThatOfGit(t *testing.T) {
+func TestMergeBaseMatchesGit(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	l.Write("second", "2\n")
 	base := l.Commit("second")
-	ours := l.SideCommit(base, map[string]string{"x": "x\n"})
-	near := l.SideCommit(base, map[string]string{"y": "y\n"})
+	ours := l.CommitDetached(base, map[string]string{"x": "x\n"})
+	near := l.CommitDetached(base, map[string]string{"y": "y\n"})
 	m := openMerger(l)
 	far := addEmptyCommits(l, m, near, 70)
 	for _, pair := range [][2]string{{ours, near}, {near, ours}, {ours, far}, {far, near}, {near, far}, {far, far}} {
@@ -209,11 +209,11 @@ func TestCommonBaseIsThatOfGit(t *testing.T) {
 
 // Promise: mergeBase of a commit and its descendant reads no ancestors of that commit, also when the descendant has an
 // earlier date: each commit that is read makes a landing slower.
-func TestCommonBaseOfWhatFollowsIsFoundAtOnce(t *testing.T) {
+func TestMergeBaseOfDescendantReadsFewCommits(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	m := openMerger(l)
-	later, earlier := committer, committer
+	later, earlier := testCommitter, testCommitter
 	later.When, earlier.When = "2000000000 +0000", "1000000000 +0000"
 	commit := func(on string, by object.Signature) string {
 		oid, err := m.CreateCommit(t.Context(), CommitRequest{Tree: l.Git("rev-parse", "HEAD^{tree}"), Parents: []string{on}, Author: by, Committer: by, Message: "more"})
@@ -240,13 +240,13 @@ func TestCommonBaseOfWhatFollowsIsFoundAtOnce(t *testing.T) {
 }
 
 // Promise: concurrent merges of one Merger do not disturb each other, also when they merge the same commits.
-func TestMergesAtTheSameTime(t *testing.T) {
+func TestConcurrentMerges(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
-	l.Write("long", lines)
+	l.Write("long", nineLines)
 	base := l.Commit("long")
-	ours := l.SideCommit(base, map[string]string{"long": "0\n" + lines})
-	theirs := []string{l.SideCommit(base, map[string]string{"long": lines + "10\n"}), l.SideCommit(base, map[string]string{"long": "x\n" + lines}), l.SideCommit(base, map[string]string{"a.txt": "x\n"})}
+	ours := l.CommitDetached(base, map[string]string{"long": "0\n" + nineLines})
+	theirs := []string{l.CommitDetached(base, map[string]string{"long": nineLines + "10\n"}), l.CommitDetached(base, map[string]string{"long": "x\n" + nineLines}), l.CommitDetached(base, map[string]string{"a.txt": "x\n"})}
 	m := openMerger(l)
 	var want []string
 	for _, other := range theirs {

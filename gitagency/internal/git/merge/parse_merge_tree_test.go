@@ -9,7 +9,7 @@ import (
 )
 
 // parseMergeTree returns sorted, unique conflicts with kinds for every output that it accepts.
-func FuzzParseMerged(f *testing.F) {
+func FuzzParseMergeTree(f *testing.F) {
 	oid := strings.Repeat("a", 40)
 	for _, s := range []string{
 		oid + "\x00", oid + "\x00\x00", oid + "\n",
@@ -42,7 +42,7 @@ func FuzzParseMerged(f *testing.F) {
 
 // Promise: parseMergeTree reports a conflict also for messages without staged paths, as of a directory rename split, and
 // refuses malformed output.
-func TestParseMerged(t *testing.T) {
+func TestParseMergeTree(t *testing.T) {
 	t.Parallel()
 	oid := strings.Repeat("a", 40)
 	m, err := parseMergeTree(oid+"\x00\x002\x00a\x00b\x00CONFLICT (directory rename unclear split)\x00text\n\x00", true)

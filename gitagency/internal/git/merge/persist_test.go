@@ -14,7 +14,7 @@ import (
 
 // Promise: Persist copies all new objects into the repository, few or many, loose or packed, with the permissions of
 // core.sharedRepository; and it may be called twice.
-func TestEverythingThatWasMadeIsKept(t *testing.T) {
+func TestPersistKeepsAllNewObjects(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string

@@ -8,7 +8,7 @@ import (
 )
 
 // Promise: PrefetchedIndexOf returns the prefetched index only for the same worktree and while the index file is unchanged.
-func TestAnIndexThatWasReadAheadIsTheOneThatIsThere(t *testing.T) {
+func TestPrefetchedIndexIsDroppedWhenChanged(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	head, gitDir := l.Git("rev-parse", "HEAD"), filepath.Join(l.Root, ".git")

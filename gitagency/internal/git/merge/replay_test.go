@@ -14,13 +14,13 @@ import (
 )
 
 // testCommitter is the committer of replayed commits.
-var committer = object.Signature{Identity: object.Identity{Name: "Lander", Email: "lander@example.com"}, When: "1800000000 +0200"}
+var testCommitter = object.Signature{Identity: object.Identity{Name: "Lander", Email: "lander@example.com"}, When: "1800000000 +0200"}
 
 // replayCommits replays commits and persists the result.
-func replayCommits(l *gittest.Lab, m *Merger, what ReplayRequest) ReplayResult {
+func replayCommits(l *gittest.Fixture, m *Merger, what ReplayRequest) ReplayResult {
 	l.T.Helper()
 	if what.Committer == (object.Signature{}) {
-		what.Committer = committer
+		what.Committer = testCommitter
 	}
 	done, err := m.Replay(l.T.Context(), what)
 	l.Must(err)
@@ -30,17 +30,17 @@ func replayCommits(l *gittest.Lab, m *Merger, what ReplayRequest) ReplayResult {
 
 // Promise: Replay makes the same trees and authors as git rebase. Each commit keeps its author, date, message and encoding,
 // has the requested committer, and loses its signature, which would be invalid.
-func TestReplayedCommitsAreThoseOfRebase(t *testing.T) {
+func TestReplayMatchesRebase(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
-	l.Write("long", lines)
+	l.Write("long", nineLines)
 	base := l.Commit("long")
-	onto := l.SideCommit(base, map[string]string{"a.txt": "ours\n", "long": strings.Replace(lines, "1", "one", 1)})
-	tip := l.SideCommit(base, map[string]string{"dir/b.txt": "1\n"})
-	tip = l.SideCommit(tip, map[string]string{"long": strings.Replace(lines, "9", "nine", 1)}) // needs a merge of file contents
-	tip = l.SideCommit(tip, map[string]string{"long": "", "elsewhere": strings.Replace(lines, "9", "nine", 1)})
-	tip = l.SideCommit(tip, map[string]string{"dir/b.txt": "2\n", "new/dir/x": "x\n"})
-	tip = l.SideCommit(tip, nil) // empty, and is kept
+	onto := l.CommitDetached(base, map[string]string{"a.txt": "ours\n", "long": strings.Replace(nineLines, "1", "one", 1)})
+	tip := l.CommitDetached(base, map[string]string{"dir/b.txt": "1\n"})
+	tip = l.CommitDetached(tip, map[string]string{"long": strings.Replace(nineLines, "9", "nine", 1)}) // needs a merge of file contents
+	tip = l.CommitDetached(tip, map[string]string{"long": "", "elsewhere": strings.Replace(nineLines, "9", "nine", 1)})
+	tip = l.CommitDetached(tip, map[string]string{"dir/b.txt": "2\n", "new/dir/x": "x\n"})
+	tip = l.CommitDetached(tip, nil) // empty, and is kept
 	tip = l.RawCommit("tree " + l.Git("rev-parse", tip+"^{tree}") + "\nparent " + tip + "\nauthor J\xf6rg <j@example.com> 1600000000 -0330\ncommitter C <c@example.com> 1600000001 +0000\nencoding latin1\ngpgsig -----BEGIN\n x\n -----END\n\nna\xefve\n\n  two\n")
 
 	m := openMerger(l)
@@ -65,11 +65,11 @@ func TestReplayedCommitsAreThoseOfRebase(t *testing.T) {
 
 // Promise: Replay converts a commit to UTF-8, as git rebase does, when a committer or a message line is added that may not
 // be in its encoding.
-func TestAReplayedCommitIsInOneEncoding(t *testing.T) {
+func TestReplayRecodesCommitToUTF8(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	base := l.Git("rev-parse", "HEAD")
-	tip := l.SideCommit(base, map[string]string{"x": "x\n"})
+	tip := l.CommitDetached(base, map[string]string{"x": "x\n"})
 	tip = l.RawCommit("tree " + l.Git("rev-parse", tip+"^{tree}") + "\nparent " + base + "\nauthor J\xf6rg <j@example.com> 1600000000 -0330\ncommitter C <c@example.com> 1600000001 +0000\nencoding latin1\n\nna\xefve\n")
 	for what, r := range map[string]ReplayRequest{
 		"a committer":    {Committer: object.Signature{Identity: object.Identity{Name: "Zoë", Email: "z@example.com"}, When: "1800000000 +0200"}},
@@ -85,13 +85,13 @@ func TestAReplayedCommitIsInOneEncoding(t *testing.T) {
 
 // Promise: Replay drops and lists commits whose changes the new base already has. It stops at the first conflict, and does
 // not replay the commits after it.
-func TestReplayLeavesOutWhatIsDoneAndStopsAtConflicts(t *testing.T) {
+func TestReplayDropsAppliedAndStopsAtConflict(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	base := l.Git("rev-parse", "HEAD")
-	applied := l.SideCommit(base, map[string]string{"a.txt": "both\n"})
-	tip := l.SideCommit(applied, map[string]string{"x": "x\n"})
-	onto := l.SideCommit(base, map[string]string{"a.txt": "both\n", "y": "y\n"})
+	applied := l.CommitDetached(base, map[string]string{"a.txt": "both\n"})
+	tip := l.CommitDetached(applied, map[string]string{"x": "x\n"})
+	onto := l.CommitDetached(base, map[string]string{"a.txt": "both\n", "y": "y\n"})
 	m := openMerger(l)
 	got := replayCommits(l, m, ReplayRequest{Upstream: onto, Tip: tip, Onto: onto})
 	if !slices.Equal(got.Dropped, []string{applied}) || len(got.Commits) != 1 || got.Commits[0].Old != tip {
@@ -103,8 +103,8 @@ func TestReplayLeavesOutWhatIsDoneAndStopsAtConflicts(t *testing.T) {
 	if got := replayCommits(l, m, ReplayRequest{Upstream: onto, Tip: base, Onto: onto}); got.Tip != onto || len(got.Commits)+len(got.Dropped) != 0 {
 		t.Errorf("no commits: %+v", got)
 	}
-	bad := l.SideCommit(tip, map[string]string{"y": "another\n"})
-	last := l.SideCommit(bad, map[string]string{"z": "z\n"})
+	bad := l.CommitDetached(tip, map[string]string{"y": "another\n"})
+	last := l.CommitDetached(bad, map[string]string{"z": "z\n"})
 	got = replayCommits(l, m, ReplayRequest{Upstream: onto, Tip: last, Onto: onto})
 	if got.StoppedAt != bad || got.Tip != "" || len(got.Conflicts) != 1 || got.Conflicts[0].Path != "y" || len(got.Commits) != 1 {
 		t.Errorf("%+v", got)
@@ -113,7 +113,7 @@ func TestReplayLeavesOutWhatIsDoneAndStopsAtConflicts(t *testing.T) {
 
 // Promise: Replay linearizes a range with merges if the result equals the merge of both sides. If a merge commit resolved a
 // conflict, the resolution is kept: all commits up to that merge are squashed into one.
-func TestReplayOfMergesKeepsWhatTheyResolved(t *testing.T) {
+func TestReplayKeepsMergeResolutions(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	base := l.Git("rev-parse", "HEAD")
@@ -127,24 +127,24 @@ func TestReplayOfMergesKeepsWhatTheyResolved(t *testing.T) {
 		_, _ = l.TryGit(l.Root, "commit", "-q", "-m", "merged")
 		return l.Git("rev-parse", "HEAD")
 	}
-	upstream := l.SideCommit(base, map[string]string{"a.txt": "upstream\n"})
+	upstream := l.CommitDetached(base, map[string]string{"a.txt": "upstream\n"})
 	m := openMerger(l)
 
 	// Without a conflict.
-	one := l.SideCommit(base, map[string]string{"x": "1\n"})
-	two := l.SideCommit(merge(one, upstream, nil), map[string]string{"x": "2\n"})
+	one := l.CommitDetached(base, map[string]string{"x": "1\n"})
+	two := l.CommitDetached(merge(one, upstream, nil), map[string]string{"x": "2\n"})
 	got := replayCommits(l, m, ReplayRequest{Upstream: upstream, Tip: two, Onto: upstream})
 	if len(got.Commits) != 2 || got.Commits[0].Old != one || got.Commits[1].Old != two || got.Collapsed != nil || got.Tree != l.Git("rev-parse", two+"^{tree}") {
 		t.Errorf("without a conflict: %+v", got)
 	}
 
 	// With a conflict that the merge resolved, after another branch was merged.
-	one = l.SideCommit(base, map[string]string{"a.txt": "sandbox\n"})
-	side := l.SideCommit(base, map[string]string{"side": "s\n"})
+	one = l.CommitDetached(base, map[string]string{"a.txt": "sandbox\n"})
+	side := l.CommitDetached(base, map[string]string{"side": "s\n"})
 	inner := merge(one, side, nil)
 	outer := merge(inner, upstream, map[string]string{"a.txt": "resolved\n"})
-	after := l.SideCommit(outer, map[string]string{"after": "1\n"})
-	onto := l.SideCommit(upstream, map[string]string{"later": "l\n"})
+	after := l.CommitDetached(outer, map[string]string{"after": "1\n"})
+	onto := l.CommitDetached(upstream, map[string]string{"later": "l\n"})
 	got = replayCommits(l, m, ReplayRequest{Upstream: onto, Tip: after, Onto: onto})
 	if got.StoppedAt != "" || len(got.Commits) != 2 || got.Commits[0].Old != outer || got.Commits[1].Old != after || len(got.Collapsed) != 4 || !slices.Contains(got.Collapsed, inner) {
 		t.Fatalf("resolved: %+v", got)
@@ -162,7 +162,7 @@ func TestReplayOfMergesKeepsWhatTheyResolved(t *testing.T) {
 	}
 
 	// A merge commit with a change of its own, which linearized commits would lose.
-	amended := merge(l.SideCommit(base, map[string]string{"x": "1\n"}), upstream, nil)
+	amended := merge(l.CommitDetached(base, map[string]string{"x": "1\n"}), upstream, nil)
 	l.Git("checkout", "-q", "--detach", amended)
 	l.Write("only-in-the-merge", "m\n")
 	l.Git("add", "-A")
@@ -174,14 +174,14 @@ func TestReplayOfMergesKeepsWhatTheyResolved(t *testing.T) {
 	}
 
 	// The squashed commit conflicts with the new base.
-	onto = l.SideCommit(upstream, map[string]string{"a.txt": "changed again\n"})
+	onto = l.CommitDetached(upstream, map[string]string{"a.txt": "changed again\n"})
 	if got := replayCommits(l, m, ReplayRequest{Upstream: onto, Tip: after, Onto: onto}); got.StoppedAt != outer || len(got.Conflicts) != 1 || got.Tip != "" {
 		t.Errorf("with a new conflict: %+v", got)
 	}
 }
 
 // Promise: FsckRange and Replay refuse malformed commits.
-func TestCommitsThatNoGitHasMadeAreRefused(t *testing.T) {
+func TestFsckRangeRefusesMalformedCommits(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	head, tree := l.Git("rev-parse", "HEAD"), l.Git("rev-parse", "HEAD^{tree}")
@@ -215,25 +215,25 @@ func TestCommitsThatNoGitHasMadeAreRefused(t *testing.T) {
 		if !errors.As(err, &invalid) && !errors.As(err, new(*git.Error)) {
 			t.Errorf("%s: %v", what, err)
 		}
-		if _, err := m.Replay(t.Context(), ReplayRequest{Upstream: head, Tip: commit, Onto: head, Committer: committer}); err == nil {
+		if _, err := m.Replay(t.Context(), ReplayRequest{Upstream: head, Tip: commit, Onto: head, Committer: testCommitter}); err == nil {
 			t.Errorf("%s: it was replayed", what)
 		}
 	}
 }
 
 // Promise: FsckRange refuses a bad tree of an intermediate commit, also when the last commit has removed it.
-func TestWhatIsInTheHistoryOnlyIsLookedAtToo(t *testing.T) {
+func TestFsckRangeChecksIntermediateCommits(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	base := l.Git("rev-parse", "HEAD")
-	tip := l.SideCommit(base, map[string]string{"x": "x\n"})
+	tip := l.CommitDetached(base, map[string]string{"x": "x\n"})
 	m := openMerger(l)
 	if err := m.FsckRange(t.Context(), base, tip); err != nil {
 		t.Fatal(err)
 	}
-	bad := l.SideCommit(tip, map[string]string{".Agency/x": "x\n"})
+	bad := l.CommitDetached(tip, map[string]string{".Agency/x": "x\n"})
 	for _, more := range []int{1, 70} { // within and beyond maxNearCommits
-		tip := addEmptyCommits(l, m, l.SideCommit(bad, map[string]string{".Agency": ""}), more)
+		tip := addEmptyCommits(l, m, l.CommitDetached(bad, map[string]string{".Agency": ""}), more)
 		var invalid *fsck.Error
 		if err := m.FsckRange(t.Context(), base, tip); !errors.As(err, &invalid) || invalid.Path != ".Agency" {
 			t.Errorf("%v", err)

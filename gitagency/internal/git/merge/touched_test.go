@@ -16,7 +16,7 @@ import (
 
 // TouchedPaths returns the same paths as git diff-tree for random changes and renames, and pairs for which CannotConflict
 // is true merge in git without a conflict.
-func TestThoseWhoAreApartDoNotConflict(t *testing.T) {
+func TestCannotConflictMatchesGit(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	random := rand.New(rand.NewPCG(3, 4))
@@ -28,16 +28,16 @@ func TestThoseWhoAreApartDoNotConflict(t *testing.T) {
 		for _, name := range []string{"a/one", "a/two", "a/deep/three", "b/four", "b/five", "c", "d/six"} {
 			base[name] = fmt.Sprintf("%s\n%s", name, strings.Repeat(fmt.Sprintln("line of", name), 8))
 		}
-		writeCommit(&stream, fmt.Sprintf("refs/base/%d", n), "", base)
+		writeFastImportCommit(&stream, fmt.Sprintf("refs/base/%d", n), "", base)
 		pair := [2]string{}
 		for i := range pair {
 			pair[i] = fmt.Sprintf("refs/side/%d-%d", n, i)
-			files := worked(random, base)
-			if n < len(knownTrouble) {
+			files := editRandomly(random, base)
+			if n < len(conflictingEdits) {
 				files = maps.Clone(base)
-				knownTrouble[n][i](files)
+				conflictingEdits[n][i](files)
 			}
-			writeCommit(&stream, pair[i], fmt.Sprintf("refs/base/%d", n), files)
+			writeFastImportCommit(&stream, pair[i], fmt.Sprintf("refs/base/%d", n), files)
 		}
 		sides = append(sides, pair)
 	}
@@ -79,7 +79,7 @@ func TestThoseWhoAreApartDoNotConflict(t *testing.T) {
 }
 
 // conflictingEdits are pairs of edits that conflict, or may conflict, although they touch no path in common.
-var knownTrouble = [][2]func(files map[string]string){
+var conflictingEdits = [][2]func(files map[string]string){
 	{ // a new file must follow the renamed directory
 		func(files map[string]string) {
 			for _, name := range []string{"four", "five"} {
@@ -97,7 +97,7 @@ var knownTrouble = [][2]func(files map[string]string){
 
 // editRandomly returns files with random edits: changes, removals, additions, files and directories that replace each
 // other, and renames of both.
-func worked(random *rand.Rand, base map[string]string) map[string]string {
+func editRandomly(random *rand.Rand, base map[string]string) map[string]string {
 	files := maps.Clone(base)
 	for range 1 + random.IntN(2) {
 		names := slices.Sorted(maps.Keys(files))
@@ -132,7 +132,7 @@ func worked(random *rand.Rand, base map[string]string) map[string]string {
 }
 
 // writeFastImportCommit writes a commit in the format of git fast-import.
-func writeCommit(b *strings.Builder, ref, from string, files map[string]string) {
+func writeFastImportCommit(b *strings.Builder, ref, from string, files map[string]string) {
 	fmt.Fprintf(b, "commit %s\ncommitter s <s@example.com> 1700000000 +0000\ndata 0\n", ref)
 	if from != "" {
 		fmt.Fprintf(b, "from %s\n", from)

@@ -16,7 +16,7 @@ import (
 // Promise: mergeTrees makes exactly the tree that git makes. The trees are small and random: files, executables, symlinks
 // and submodules are added, removed, changed, replaced by directories, and renamed alone or with their directory, on one
 // side or on both.
-func FuzzMergedTreesAreWhatGitMakes(f *testing.F) {
+func FuzzMergeTreesMatchesGit(f *testing.F) {
 	const seeds = 150
 	for seed := range uint64(seeds) {
 		f.Add(seed)
@@ -24,26 +24,26 @@ func FuzzMergedTreesAreWhatGitMakes(f *testing.F) {
 	l := newMergeLab(f)
 	trivial, all := 0, 0
 	f.Fuzz(func(t *testing.T, seed uint64) {
-		g := &grower{rand: rand.New(rand.NewPCG(seed, 7))}
-		base := g.base()
+		g := &fileGenerator{rand: rand.New(rand.NewPCG(seed, 7))}
+		base := g.randomFiles()
 		ours, theirs := maps.Clone(base), maps.Clone(base)
 		if g.rand.IntN(4) == 0 { // both sides have changes in common
 			for range 1 + g.rand.IntN(2) {
-				g.change(ours)
+				g.changeRandomly(ours)
 			}
 			theirs = maps.Clone(ours)
 		}
 		for range 1 + g.rand.IntN(3) {
-			g.change(ours)
+			g.changeRandomly(ours)
 		}
 		for range 1 + g.rand.IntN(3) {
-			g.change(theirs)
+			g.changeRandomly(theirs)
 		}
 		trees := make([]string, 0, 3)
-		for _, files := range []map[string]grown{base, ours, theirs} {
-			trees = append(trees, l.plant(t, files))
+		for _, files := range []map[string]testFile{base, ours, theirs} {
+			trees = append(trees, l.writeTree(t, files))
 		}
-		got, ok, err := l.m.mergeTrees(t.Context(), trees[0], trees[1], trees[2])
+		got, ok, err := l.merger.mergeTrees(t.Context(), trees[0], trees[1], trees[2])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,8 +51,8 @@ func FuzzMergedTreesAreWhatGitMakes(f *testing.F) {
 			return
 		}
 		trivial++
-		if want := l.byGit(t, trees); len(want.Conflicts) > 0 || want.Tree != got {
-			t.Errorf("seed %d: got %s, git made %s with %v\nbase   %v\nours   %v\ntheirs %v", seed, got, want.Tree, want.Conflicts, names(base), names(ours), names(theirs))
+		if want := l.gitMerge(t, trees); len(want.Conflicts) > 0 || want.Tree != got {
+			t.Errorf("seed %d: got %s, git made %s with %v\nbase   %v\nours   %v\ntheirs %v", seed, got, want.Tree, want.Conflicts, describeFiles(base), describeFiles(ours), describeFiles(theirs))
 		}
 	})
 	f.Cleanup(func() {
@@ -63,13 +63,13 @@ func FuzzMergedTreesAreWhatGitMakes(f *testing.F) {
 }
 
 // gitMerge merges three trees (base, ours, theirs) with git.
-func (l *mergeLab) byGit(t *testing.T, trees []string) Result {
+func (l *mergeLab) gitMerge(t *testing.T, trees []string) Result {
 	t.Helper()
-	synthetic, err := l.m.synthesizeCommits(t.Context(), trees[0], trees[1], trees[2])
+	synthetic, err := l.merger.synthesizeCommits(t.Context(), trees[0], trees[1], trees[2])
 	if err != nil {
 		t.Fatal(err)
 	}
-	merged, err := l.m.mergeWithGit(t.Context(), Request{Base: trees[0], Ours: trees[1], Theirs: trees[2]}, synthetic[1], synthetic[2])
+	merged, err := l.merger.mergeWithGit(t.Context(), Request{Base: trees[0], Ours: trees[1], Theirs: trees[2]}, synthetic[1], synthetic[2])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,20 +77,20 @@ func (l *mergeLab) byGit(t *testing.T, trees []string) Result {
 }
 
 // Promise: mergeTrees merges trees without git if no rename can matter, and leaves all others to git.
-func TestTreesAreMergedWithoutGitWhereNoRenameCanMatter(t *testing.T) {
+func TestMergeTreesOnlyWithoutPossibleRenames(t *testing.T) {
 	t.Parallel()
 	l := newMergeLab(t)
-	files := func(names ...string) map[string]grown {
-		made := map[string]grown{}
+	files := func(names ...string) map[string]testFile {
+		made := map[string]testFile{}
 		for _, name := range names {
 			name, content, _ := strings.Cut(name, "=")
-			made[name] = grown{object.ModeFile, lines + content}
+			made[name] = testFile{object.ModeFile, nineLines + content}
 		}
 		return made
 	}
 	for _, c := range []struct {
 		what               string
-		base, ours, theirs map[string]grown
+		base, ours, theirs map[string]testFile
 		plain              bool
 	}{
 		{"different files", files("a", "d/b"), files("a=1", "d/b"), files("a", "d/b=2"), true},
@@ -106,19 +106,19 @@ func TestTreesAreMergedWithoutGitWhereNoRenameCanMatter(t *testing.T) {
 		{"a directory and a file", files("z"), files("z", "n"), files("z", "n/x"), false},
 		{"the same file", files("a"), files("a=1"), files("a=2"), false},
 	} {
-		trees := []string{l.plant(t, c.base), l.plant(t, c.ours), l.plant(t, c.theirs)}
-		got, plain, err := l.m.mergeTrees(t.Context(), trees[0], trees[1], trees[2])
+		trees := []string{l.writeTree(t, c.base), l.writeTree(t, c.ours), l.writeTree(t, c.theirs)}
+		got, plain, err := l.merger.mergeTrees(t.Context(), trees[0], trees[1], trees[2])
 		if err != nil || plain != c.plain {
 			t.Errorf("%s: %v, %v", c.what, plain, err)
 		}
-		if want := l.byGit(t, trees); plain && (len(want.Conflicts) > 0 || want.Tree != got) {
+		if want := l.gitMerge(t, trees); plain && (len(want.Conflicts) > 0 || want.Tree != got) {
 			t.Errorf("%s: got %s, git made %v", c.what, got, want)
 		}
 	}
 }
 
 // mergeLab has a Merger of an empty repository.
-type mergeLab struct{ m *Merger }
+type mergeLab struct{ merger *Merger }
 
 func newMergeLab(tb testing.TB) *mergeLab {
 	tb.Helper()
@@ -144,13 +144,13 @@ func newMergeLab(tb testing.TB) *mergeLab {
 }
 
 // testFile is a file, executable, symlink or submodule.
-type grown struct {
+type testFile struct {
 	mode    uint32
 	content string
 }
 
 // describeFiles lists files with mode and abbreviated blob id, for failure messages.
-func names(files map[string]grown) (list []string) {
+func describeFiles(files map[string]testFile) (list []string) {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		list = append(list, fmt.Sprintf("%s:%o:%x", name, files[name].mode, object.HashObject(object.SHA1, "blob", []byte(files[name].content))[:3]))
 	}
@@ -158,7 +158,7 @@ func names(files map[string]grown) (list []string) {
 }
 
 // writeTree writes the blobs and trees of files and returns the id of the root tree.
-func (l *mergeLab) plant(t *testing.T, files map[string]grown) string {
+func (l *mergeLab) writeTree(t *testing.T, files map[string]testFile) string {
 	t.Helper()
 	var leaves []object.LeafChange
 	var objects []object.Raw
@@ -182,7 +182,7 @@ func (l *mergeLab) plant(t *testing.T, files map[string]grown) string {
 		t.Fatal(err)
 	}
 	for _, o := range objects {
-		if err := l.m.Repo.WriteLoose(o); err != nil {
+		if err := l.merger.Repo.WriteLoose(o); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -190,44 +190,44 @@ func (l *mergeLab) plant(t *testing.T, files map[string]grown) string {
 }
 
 // fileGenerator makes random files.
-type grower struct {
-	rand *rand.Rand
-	made int // number of files made
+type fileGenerator struct {
+	rand  *rand.Rand
+	count int // number of files made
 }
 
 // pick returns a random element of a list.
-func pick[T any](g *grower, list []T) T { return list[g.rand.IntN(len(list))] }
+func pick[T any](g *fileGenerator, list []T) T { return list[g.rand.IntN(len(list))] }
 
-func (g *grower) name() string {
+func (g *fileGenerator) randomName() string {
 	dirs := []string{"", "d/", "d/", "e/", "d/s/", "d/s/t/", "e/u/", "f/", "g/"}
 	return pick(g, dirs) + pick(g, []string{"a", "b", "c", "a.x", "a0", "s", "d", "u", "m", "n", "o"})
 }
 
-func (g *grower) file() grown {
-	g.made++
+func (g *fileGenerator) randomFile() testFile {
+	g.count++
 	mode := pick(g, []uint32{object.ModeFile, object.ModeFile, object.ModeFile, object.ModeFile, object.ModeExecutable, object.ModeSymlink, object.ModeGitlink})
 	if mode == object.ModeSymlink || mode == object.ModeGitlink {
-		return grown{mode, fmt.Sprint("to", g.rand.IntN(4))}
+		return testFile{mode, fmt.Sprint("to", g.rand.IntN(4))}
 	}
 	var b strings.Builder
 	for i := range 6 {
 		fmt.Fprintf(&b, "line %d of file %d\n", i, g.rand.IntN(3)*100+i)
 	}
 	fmt.Fprintf(&b, "%d\n", g.rand.IntN(5))
-	return grown{mode, b.String()}
+	return testFile{mode, b.String()}
 }
 
 // randomFiles returns the files of a random tree.
-func (g *grower) base() map[string]grown {
-	files := map[string]grown{}
+func (g *fileGenerator) randomFiles() map[string]testFile {
+	files := map[string]testFile{}
 	for range 4 + g.rand.IntN(12) {
-		g.put(files, g.name(), g.file())
+		g.put(files, g.randomName(), g.randomFile())
 	}
 	return files
 }
 
 // put adds a file and removes paths that conflict with it: files below it, and files at its parent directories.
-func (g *grower) put(files map[string]grown, name string, f grown) {
+func (g *fileGenerator) put(files map[string]testFile, name string, f testFile) {
 	for other := range files {
 		if strings.HasPrefix(other, name+"/") || strings.HasPrefix(name, other+"/") {
 			delete(files, other)
@@ -237,16 +237,16 @@ func (g *grower) put(files map[string]grown, name string, f grown) {
 }
 
 // changeRandomly makes one random change to files.
-func (g *grower) change(files map[string]grown) {
+func (g *fileGenerator) changeRandomly(files map[string]testFile) {
 	if len(files) == 0 {
-		g.put(files, g.name(), g.file())
+		g.put(files, g.randomName(), g.randomFile())
 		return
 	}
 	name := pick(g, slices.Sorted(maps.Keys(files)))
 	f := files[name]
 	switch g.rand.IntN(10) {
 	case 0, 1:
-		g.put(files, g.name(), g.file())
+		g.put(files, g.randomName(), g.randomFile())
 	case 2:
 		delete(files, name)
 	case 3, 4:
@@ -260,9 +260,9 @@ func (g *grower) change(files map[string]grown) {
 		if g.rand.IntN(2) == 0 {
 			f.content += "and a little more\n"
 		}
-		g.put(files, g.name(), f)
+		g.put(files, g.randomName(), f)
 	case 8: // rename a directory
-		from, to := path.Dir(name)+"/", path.Dir(g.name())+"/"
+		from, to := path.Dir(name)+"/", path.Dir(g.randomName())+"/"
 		if from == "./" || to == "./" {
 			return
 		}

@@ -13,7 +13,7 @@ import (
 )
 
 // rewriteObjectFile replaces the content of a loose object's file.
-func damage(l *gittest.Lab, oid string, how func(data []byte) []byte) {
+func rewriteObjectFile(l *gittest.Fixture, oid string, how func(data []byte) []byte) {
 	l.T.Helper()
 	path := filepath.Join(l.Root, ".git/objects", oid[:2], oid[2:])
 	data, err := os.ReadFile(path)
@@ -23,7 +23,7 @@ func damage(l *gittest.Lab, oid string, how func(data []byte) []byte) {
 }
 
 // Promise: FsckRange refuses commits with missing, damaged or mistyped objects, and its error names the commit and the path.
-func TestCommitsOfWhichSomethingIsMissingAreRefused(t *testing.T) {
+func TestFsckRangeRefusesMissingOrDamagedObjects(t *testing.T) {
 	t.Parallel()
 	cut := func(data []byte) []byte { return data[:len(data)-8] }
 	nonsense := func([]byte) []byte { return []byte("nonsense") }
@@ -31,61 +31,61 @@ func TestCommitsOfWhichSomethingIsMissingAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		path  string // path in the error; empty: no error
-		lines func(l *gittest.Lab) []string
+		lines func(l *gittest.Fixture) []string
 	}{
-		{"valid", "", func(l *gittest.Lab) []string { return []string{"100644 blob " + l.MakeBlob("new\n") + "\tnew"} }},
-		{"missing file", "new", func(l *gittest.Lab) []string { return []string{"100644 blob " + strings.Repeat("1", 40) + "\tnew"} }},
-		{"missing executable", "new", func(l *gittest.Lab) []string { return []string{"100755 blob " + strings.Repeat("1", 40) + "\tnew"} }},
-		{"missing symlink", "new", func(l *gittest.Lab) []string { return []string{"120000 blob " + strings.Repeat("1", 40) + "\tnew"} }},
-		{"missing file in a subdirectory", "sub/deep/new", func(l *gittest.Lab) []string {
+		{"valid", "", func(l *gittest.Fixture) []string { return []string{"100644 blob " + l.MakeBlob("new\n") + "\tnew"} }},
+		{"missing file", "new", func(l *gittest.Fixture) []string { return []string{"100644 blob " + strings.Repeat("1", 40) + "\tnew"} }},
+		{"missing executable", "new", func(l *gittest.Fixture) []string { return []string{"100755 blob " + strings.Repeat("1", 40) + "\tnew"} }},
+		{"missing symlink", "new", func(l *gittest.Fixture) []string { return []string{"120000 blob " + strings.Repeat("1", 40) + "\tnew"} }},
+		{"missing file in a subdirectory", "sub/deep/new", func(l *gittest.Fixture) []string {
 			deep := l.MakeTree("100644 blob " + strings.Repeat("1", 40) + "\tnew")
 			return []string{"040000 tree " + l.MakeTree("040000 tree "+deep+"\tdeep") + "\tsub"}
 		}},
-		{"missing directory", "sub", func(l *gittest.Lab) []string { return []string{"040000 tree " + strings.Repeat("1", 40) + "\tsub"} }},
-		{"submodule, whose commit need not exist", "", func(l *gittest.Lab) []string {
+		{"missing directory", "sub", func(l *gittest.Fixture) []string { return []string{"040000 tree " + strings.Repeat("1", 40) + "\tsub"} }},
+		{"submodule, whose commit need not exist", "", func(l *gittest.Fixture) []string {
 			return []string{"160000 commit " + strings.Repeat("1", 40) + "\tmodule"}
 		}},
-		{"tree in place of a blob", "new", func(l *gittest.Lab) []string {
+		{"tree in place of a blob", "new", func(l *gittest.Fixture) []string {
 			l.WriteIn(l.Root, ".git/entry", "100644 new\x00"+string(object.RawID(l.Git("rev-parse", "HEAD^{tree}"))))
 			return nil // no git writes such a tree
 		}},
-		{"tree as directory and in place of a blob", "z", func(l *gittest.Lab) []string {
+		{"tree as directory and in place of a blob", "z", func(l *gittest.Fixture) []string {
 			tree := string(object.RawID(l.MakeTree("100644 blob " + l.MakeBlob("new\n") + "\tnew")))
 			l.WriteIn(l.Root, ".git/entry", "40000 a\x00"+tree+"100644 z\x00"+tree)
 			return nil
 		}},
-		{"truncated file", "new", func(l *gittest.Lab) []string {
+		{"truncated file", "new", func(l *gittest.Fixture) []string {
 			oid := l.MakeBlob(strings.Repeat("new\n", 10))
-			damage(l, oid, cut)
+			rewriteObjectFile(l, oid, cut)
 			return []string{"100644 blob " + oid + "\tnew"}
 		}},
-		{"file that is no zlib data", "new", func(l *gittest.Lab) []string {
+		{"file that is no zlib data", "new", func(l *gittest.Fixture) []string {
 			oid := l.MakeBlob("new\n")
-			damage(l, oid, nonsense)
+			rewriteObjectFile(l, oid, nonsense)
 			return []string{"100644 blob " + oid + "\tnew"}
 		}},
-		{"empty object file", "new", func(l *gittest.Lab) []string {
+		{"empty object file", "new", func(l *gittest.Fixture) []string {
 			oid := l.MakeBlob("new\n")
-			damage(l, oid, empty)
+			rewriteObjectFile(l, oid, empty)
 			return []string{"100644 blob " + oid + "\tnew"}
 		}},
-		{"blob under a wrong name", "b", func(l *gittest.Lab) []string {
+		{"blob under a wrong name", "b", func(l *gittest.Fixture) []string {
 			oid, other := l.MakeBlob("new\n"), l.MakeBlob("old\n")
 			data, err := os.ReadFile(filepath.Join(l.Root, ".git/objects", other[:2], other[2:]))
 			l.Must(err)
-			damage(l, oid, func([]byte) []byte { return data })
+			rewriteObjectFile(l, oid, func([]byte) []byte { return data })
 			return []string{"100644 blob " + other + "\ta", "100644 blob " + oid + "\tb"}
 		}},
-		{"tree under a wrong name", "sub", func(l *gittest.Lab) []string {
+		{"tree under a wrong name", "sub", func(l *gittest.Fixture) []string {
 			oid, other := l.MakeTree("100644 blob "+l.MakeBlob("new\n")+"\tnew"), l.Git("rev-parse", "HEAD:dir")
 			data, err := os.ReadFile(filepath.Join(l.Root, ".git/objects", other[:2], other[2:]))
 			l.Must(err)
-			damage(l, oid, func([]byte) []byte { return data })
+			rewriteObjectFile(l, oid, func([]byte) []byte { return data })
 			return []string{"040000 tree " + oid + "\tsub"}
 		}},
-		{"truncated directory", "sub", func(l *gittest.Lab) []string {
+		{"truncated directory", "sub", func(l *gittest.Fixture) []string {
 			oid := l.MakeTree("100644 blob " + l.MakeBlob("new\n") + "\tnew")
-			damage(l, oid, cut)
+			rewriteObjectFile(l, oid, cut)
 			return []string{"040000 tree " + oid + "\tsub"}
 		}},
 	} {
@@ -118,7 +118,7 @@ func TestCommitsOfWhichSomethingIsMissingAreRefused(t *testing.T) {
 
 // FsckRange requires the blob of a file that replaces a submodule with the same object id: the base has that id only as a
 // gitlink, whose commit need not exist.
-func TestAFileInThePlaceOfASubmoduleHasToBeThere(t *testing.T) {
+func TestFsckRangeRequiresFileThatReplacesSubmodule(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	lines, oid := strings.Split(l.Git("ls-tree", "HEAD"), "\n"), strings.Repeat("1", 40)
@@ -131,7 +131,7 @@ func TestAFileInThePlaceOfASubmoduleHasToBeThere(t *testing.T) {
 }
 
 // FsckRange does not read objects again that Prefetch has checked: the test deletes them in between.
-func TestWhatWasForeseenIsReadOnce(t *testing.T) {
+func TestFsckRangeReusesPrefetchedResult(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	base := l.Git("rev-parse", "HEAD")
@@ -156,7 +156,7 @@ func TestWhatWasForeseenIsReadOnce(t *testing.T) {
 }
 
 // FsckRange refuses a commit whose file holds another commit.
-func TestACommitThatIsNotWhatItsNameSaysIsRefused(t *testing.T) {
+func TestFsckRangeRefusesCommitUnderWrongName(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	base := l.Git("rev-parse", "HEAD")
@@ -164,7 +164,7 @@ func TestACommitThatIsNotWhatItsNameSaysIsRefused(t *testing.T) {
 	other := l.Git("commit-tree", "-p", base, "-m", "other", base+"^{tree}")
 	data, err := os.ReadFile(filepath.Join(l.Root, ".git/objects", other[:2], other[2:]))
 	l.Must(err)
-	damage(l, evil, func([]byte) []byte { return data })
+	rewriteObjectFile(l, evil, func([]byte) []byte { return data })
 	var invalid *object.InvalidCommitError
 	if err := openMerger(l).FsckRange(t.Context(), base, evil); !errors.As(err, &invalid) || invalid.Commit != evil {
 		t.Errorf("%v", err)
@@ -173,7 +173,7 @@ func TestACommitThatIsNotWhatItsNameSaysIsRefused(t *testing.T) {
 
 // FsckRange does not check objects that a merge took from upstream. It does not read a blob beyond maxVerifiedBytes, but
 // requires that it exists.
-func TestOnlyWhatCommitsBroughtIsRead(t *testing.T) {
+func TestFsckRangeReadsOnlyNewObjects(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	base := l.Git("rev-parse", "HEAD")
@@ -201,7 +201,7 @@ func TestOnlyWhatCommitsBroughtIsRead(t *testing.T) {
 }
 
 // Promise: FsckRange accepts objects that a partial or shallow clone does not have, and fetches nothing.
-func TestCommitsOfClonesThatLackSomethingAreFine(t *testing.T) {
+func TestFsckRangeAcceptsPartialAndShallowClones(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	l.Write("a.txt", "second\n")

@@ -8,7 +8,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 )
 
-func TestTextThatIsNotUTF8IsRecodedAsGitDoesIt(t *testing.T) {
+func TestToUTF8RecodesAsGit(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	head := l.Git("rev-parse", "HEAD")
@@ -53,7 +53,7 @@ func TestTextThatIsNotUTF8IsRecodedAsGitDoesIt(t *testing.T) {
 
 // FuzzCommitToUTF8 checks that a commit stays well-formed when it is recoded to UTF-8: a sandbox can write a commit with
 // any declared encoding.
-func FuzzACommitInUTF8IsStillOne(f *testing.F) {
+func FuzzCommitToUTF8(f *testing.F) {
 	for _, declared := range []string{"", "UTF-16", "UTF-16LE", "ISO-2022-JP", "latin1", "HZ-GB-2312", "x"} {
 		f.Add(declared, "J\xf6rg \n\x0a\x3c", "na\xefve\x0a\x0a\x3e")
 	}

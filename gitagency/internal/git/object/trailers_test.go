@@ -9,7 +9,7 @@ import (
 
 // Promise: git interpret-trailers reads our trailers from every message that we write, and trailers with our keys that the
 // message had before are removed.
-func TestTrailersAreThoseThatGitReads(t *testing.T) {
+func TestWithTrailersAgreesWithInterpretTrailers(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	ours := [][2]string{{"Agency-Invocation", "1"}, {"Agency-Base", "2"}}

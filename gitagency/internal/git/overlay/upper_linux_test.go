@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestLayerFileTellsWhatIsGone(t *testing.T) {
+func TestReadUpperFileReportsDeletedFiles(t *testing.T) {
 	t.Parallel()
-	upper := layer(t)
+	upper := newUpperDir(t)
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -36,9 +36,9 @@ func TestLayerFileTellsWhatIsGone(t *testing.T) {
 			t.Errorf("%s is %+v, %v", name, got, err)
 		}
 	}
-	before := fingerprint(t, upper)
+	before := mustFingerprint(t, upper)
 	must(unix.Removexattr(filepath.Join(upper, "opaque"), "user.overlay.opaque"))
-	if fingerprint(t, upper) == before {
+	if mustFingerprint(t, upper) == before {
 		t.Error("removing an opaque mark did not change the fingerprint")
 	}
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // newUpperDir creates an upper directory over a git directory, as a sandbox leaves it.
-func layer(t *testing.T) string {
+func newUpperDir(t *testing.T) string {
 	t.Helper()
 	upper := filepath.Join(gittest.TempDir(t), "upper")
 	for name, content := range map[string]string{
@@ -37,7 +37,7 @@ func layer(t *testing.T) string {
 }
 
 // mustFingerprint returns the fingerprint of an upper directory.
-func fingerprint(t *testing.T, upper string) string {
+func mustFingerprint(t *testing.T, upper string) string {
 	t.Helper()
 	sum, err := Fingerprint(upper, gittest.SandboxName)
 	if err != nil {
@@ -46,7 +46,7 @@ func fingerprint(t *testing.T, upper string) string {
 	return sum
 }
 
-func TestAFingerprintChangesWithWhatHeadAndIndexMayBe(t *testing.T) {
+func TestFingerprintChangesWithHeadIndexAndRefs(t *testing.T) {
 	t.Parallel()
 	write := func(name, content string) func(string) error {
 		return func(upper string) error {
@@ -66,7 +66,7 @@ func TestAFingerprintChangesWithWhatHeadAndIndexMayBe(t *testing.T) {
 		"logs":        {write("logs/refs/heads/agency/x", "more\n"), true},
 		"log of HEAD": {write("worktrees/"+gittest.SandboxName+"/logs/HEAD", "more\n"), true},
 		"a lock": {func(u string) error {
-			return errorsOf(write("config.lock", "")(u), os.Remove(filepath.Join(u, "config.lock")))
+			return firstError(write("config.lock", "")(u), os.Remove(filepath.Join(u, "config.lock")))
 		}, true},
 		"HEAD":               {write("worktrees/"+gittest.SandboxName+"/HEAD", "ref: refs/heads/y\n"), false},
 		"HEAD, same content": {write("worktrees/"+gittest.SandboxName+"/HEAD", "ref: refs/heads/x\n"), false},
@@ -84,27 +84,27 @@ func TestAFingerprintChangesWithWhatHeadAndIndexMayBe(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			return errorsOf(os.WriteFile(path, []byte("DIRX"), 0o644), os.Chtimes(path, fi.ModTime(), fi.ModTime()))
+			return firstError(os.WriteFile(path, []byte("DIRX"), 0o644), os.Chtimes(path, fi.ModTime(), fi.ModTime()))
 		}, false},
 		"a mode": {func(u string) error { return os.Chmod(filepath.Join(u, "refs"), 0o700) }, false},
 		"a directory for a file": {func(u string) error {
-			return errorsOf(os.Remove(filepath.Join(u, "config")), os.Mkdir(filepath.Join(u, "config"), 0o755))
+			return firstError(os.Remove(filepath.Join(u, "config")), os.Mkdir(filepath.Join(u, "config"), 0o755))
 		}, false},
 	}
 	for name, test := range tests {
-		upper := layer(t)
-		before := fingerprint(t, upper)
+		upper := newUpperDir(t)
+		before := mustFingerprint(t, upper)
 		if err := test.change(upper); err != nil {
 			t.Fatal(err)
 		}
-		if same := fingerprint(t, upper) == before; same != test.same {
+		if same := mustFingerprint(t, upper) == before; same != test.same {
 			t.Errorf("%s: unchanged fingerprint: %v", name, same)
 		}
 	}
 }
 
 // firstError returns the first error that is not nil.
-func errorsOf(errs ...error) error {
+func firstError(errs ...error) error {
 	for _, err := range errs {
 		if err != nil {
 			return err
@@ -113,9 +113,9 @@ func errorsOf(errs ...error) error {
 	return nil
 }
 
-func TestALayerThatCannotBeLookedAtHasChanged(t *testing.T) {
+func TestFingerprintOfUnreadableUpperDirNeverRepeats(t *testing.T) {
 	t.Parallel()
-	many, deep, closed := layer(t), layer(t), layer(t)
+	many, deep, closed := newUpperDir(t), newUpperDir(t), newUpperDir(t)
 	for i := range maxUpperNames + 1 {
 		if err := os.WriteFile(filepath.Join(many, fmt.Sprint("refs/", i)), nil, 0o644); err != nil {
 			t.Fatal(err)
@@ -134,7 +134,7 @@ func TestALayerThatCannotBeLookedAtHasChanged(t *testing.T) {
 	}
 	for _, upper := range uppers {
 		start := time.Now()
-		if first := fingerprint(t, upper); first == fingerprint(t, upper) {
+		if first := mustFingerprint(t, upper); first == mustFingerprint(t, upper) {
 			t.Errorf("%s has the same fingerprint twice", upper)
 		}
 		if took := time.Since(start); took > gittest.Timeout {
@@ -146,9 +146,9 @@ func TestALayerThatCannotBeLookedAtHasChanged(t *testing.T) {
 	}
 }
 
-func TestLayerFileReadsRegularFilesThroughNoLink(t *testing.T) {
+func TestReadUpperFileFollowsNoLink(t *testing.T) {
 	t.Parallel()
-	upper := layer(t)
+	upper := newUpperDir(t)
 	outside := filepath.Join(filepath.Dir(upper), "outside")
 	for _, err := range []error{
 		os.MkdirAll(filepath.Join(outside, "dir"), 0o755),
@@ -189,7 +189,7 @@ func TestLayerFileReadsRegularFilesThroughNoLink(t *testing.T) {
 	}
 }
 
-func BenchmarkFingerprintOfASmallLayer(b *testing.B) {
+func BenchmarkFingerprintOfSmallUpperDir(b *testing.B) {
 	upper := b.TempDir()
 	for i := range 20 {
 		path := filepath.Join(upper, fmt.Sprint("d", i%5), fmt.Sprint("f", i))

@@ -10,7 +10,7 @@ import (
 )
 
 // RemoveObjectWhiteouts must remove the whiteouts and opaque marks that hide objects, and keep all other whiteouts.
-func TestUncoverShowsObjectsAndNothingElse(t *testing.T) {
+func TestRemoveObjectWhiteoutsKeepsOtherWhiteouts(t *testing.T) {
 	t.Parallel()
 	upper := t.TempDir()
 	for _, dir := range []string{"objects/ab", "objects/pack", "objects/info", "refs/heads"} {
@@ -49,7 +49,7 @@ func TestUncoverShowsObjectsAndNothingElse(t *testing.T) {
 
 // RemoveObjectWhiteouts must scan a directory that changed since the last run, whatever mtime the sandbox gave it, and
 // skip the others.
-func TestUncoverLooksAtWhatHasChanged(t *testing.T) {
+func TestRemoveObjectWhiteoutsScansChangedDirectories(t *testing.T) {
 	t.Parallel()
 	upper, stamp := t.TempDir(), filepath.Join(t.TempDir(), "looked")
 	for _, dir := range []string{"objects/ab", "objects/cd"} {

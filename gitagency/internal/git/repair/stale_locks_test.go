@@ -13,7 +13,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-func TestLocksAreFoundWhereGitPutsThem(t *testing.T) {
+func TestLockFilesFindsEveryGitLock(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := repotest.OpenRepo(l)
@@ -53,7 +53,7 @@ func TestLocksAreFoundWhereGitPutsThem(t *testing.T) {
 	l.Git("status")
 }
 
-func TestALockThatSomebodyElseHasTakenSinceStays(t *testing.T) {
+func TestRemoveLockFileKeepsRetakenLock(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := repotest.OpenRepo(l)
@@ -76,7 +76,7 @@ func TestALockThatSomebodyElseHasTakenSinceStays(t *testing.T) {
 	}
 }
 
-func TestALogIsAnOrphanWhenItsRefDoesNotExist(t *testing.T) {
+func TestOrphanReflogsAreReflogsOfMissingRefs(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := repotest.OpenRepo(l)
@@ -122,7 +122,7 @@ func TestALogIsAnOrphanWhenItsRefDoesNotExist(t *testing.T) {
 	}
 }
 
-func TestABlockerIsWhatGitWouldWaitFor(t *testing.T) {
+func TestBlockingRefFindsFIFO(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := repotest.OpenRepo(l)
@@ -138,7 +138,7 @@ func TestABlockerIsWhatGitWouldWaitFor(t *testing.T) {
 	}
 }
 
-func TestAFileIsMadeByWhoeverOwnsIt(t *testing.T) {
+func TestOwnsAnyComparesFileOwners(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	us := uint32(os.Geteuid())
@@ -160,7 +160,7 @@ func TestAFileIsMadeByWhoeverOwnsIt(t *testing.T) {
 	}
 }
 
-func TestWhatAGitWasStartedWithMayNameARepository(t *testing.T) {
+func TestPathArgumentsOfGitProcess(t *testing.T) {
 	t.Parallel()
 	got := pathArguments(proc.Process{
 		Args: []string{"git", "--git-dir=/a/.git", "-C", "../b", "commit"},

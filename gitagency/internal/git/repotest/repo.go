@@ -13,7 +13,7 @@ import (
 )
 
 // NewMirror creates a mirror of the repository at HEAD and closes it at the end of the test.
-func NewMirror(l *gittest.Lab) *git.Mirror {
+func NewMirror(l *gittest.Fixture) *git.Mirror {
 	l.T.Helper()
 	m, err := OpenRepo(l).NewMirror(l.Git("rev-parse", "HEAD"))
 	l.Must(err)
@@ -22,7 +22,7 @@ func NewMirror(l *gittest.Lab) *git.Mirror {
 }
 
 // SpecOf returns the specification for capturing a registered worktree, which omits .agency.
-func SpecOf(l *gittest.Lab, w git.Registration) git.WorktreeSpec {
+func SpecOf(l *gittest.Fixture, w git.Registration) git.WorktreeSpec {
 	return git.WorktreeSpec{
 		Name: w.Name, Dir: w.Tree, Branch: w.Branch, Omit: ".agency",
 		Message: "captured", Author: object.Identity{Name: "tool", Email: "tool@localhost"},
@@ -30,7 +30,7 @@ func SpecOf(l *gittest.Lab, w git.Registration) git.WorktreeSpec {
 }
 
 // RequireEmptyAgencyDir fails the test if files are left in the agency directory of the repository.
-func RequireEmptyAgencyDir(l *gittest.Lab, repo *git.Repo) {
+func RequireEmptyAgencyDir(l *gittest.Fixture, repo *git.Repo) {
 	l.T.Helper()
 	left, err := filepath.Glob(filepath.Join(repo.CommonDir, "agency", "*"))
 	l.Must(err)
@@ -40,10 +40,10 @@ func RequireEmptyAgencyDir(l *gittest.Lab, repo *git.Repo) {
 }
 
 // OpenRepo opens the repository of the fixture from its main worktree.
-func OpenRepo(l *gittest.Lab) *git.Repo { l.T.Helper(); return OpenRepoIn(l, l.Root) }
+func OpenRepo(l *gittest.Fixture) *git.Repo { l.T.Helper(); return OpenRepoIn(l, l.Root) }
 
 // OpenRepoIn opens the repository around dir, with env added to the environment of the fixture.
-func OpenRepoIn(l *gittest.Lab, dir string, env ...string) *git.Repo {
+func OpenRepoIn(l *gittest.Fixture, dir string, env ...string) *git.Repo {
 	l.T.Helper()
 	repo, err := git.Open(l.T.Context(), dir, slices.Concat(l.Env, env))
 	l.Must(err)
@@ -52,7 +52,7 @@ func OpenRepoIn(l *gittest.Lab, dir string, env ...string) *git.Repo {
 
 // RegisterWorktree creates a branch at HEAD and registers a linked worktree for it in the directory tree. No files are
 // checked out.
-func RegisterWorktree(l *gittest.Lab, repo *git.Repo, name, tree string) git.Registration {
+func RegisterWorktree(l *gittest.Fixture, repo *git.Repo, name, tree string) git.Registration {
 	l.T.Helper()
 	w := git.Registration{Name: name, Tree: tree, Branch: "refs/heads/agency/sandbox-" + name, Link: filepath.Join(l.T.TempDir(), name)}
 	l.Must(repo.CreateRef(l.T.Context(), w.Branch, l.Git("rev-parse", "HEAD"), "test"))
@@ -62,7 +62,7 @@ func RegisterWorktree(l *gittest.Lab, repo *git.Repo, name, tree string) git.Reg
 }
 
 // AddSandbox registers and checks out a linked worktree for a sandbox.
-func AddSandbox(l *gittest.Lab, repo *git.Repo) git.Registration {
+func AddSandbox(l *gittest.Fixture, repo *git.Repo) git.Registration {
 	l.T.Helper()
 	w := RegisterWorktree(l, repo, gittest.SandboxName, filepath.Join(gittest.TempDir(l.T), "tree"))
 	l.Must(repo.CheckoutWorktree(l.T.Context(), w, l.Git("rev-parse", "HEAD")))
@@ -70,7 +70,7 @@ func AddSandbox(l *gittest.Lab, repo *git.Repo) git.Registration {
 }
 
 // MakeConflict starts a merge in the worktree, with a detached HEAD, that stops at a conflict in a.txt.
-func MakeConflict(l *gittest.Lab, w git.Registration) {
+func MakeConflict(l *gittest.Fixture, w git.Registration) {
 	l.T.Helper()
 	l.WriteIn(w.Tree, "a.txt", "ours\n")
 	l.GitIn(w.Tree, "commit", "-q", "-a", "-m", "ours")
@@ -84,7 +84,7 @@ func MakeConflict(l *gittest.Lab, w git.Registration) {
 
 // RequireClean fails the test if the worktree differs from the commit of its branch, by git status, by diff-files and
 // by the content of each file. Git gets no optional locks: it must not refresh the index that is checked.
-func RequireClean(l *gittest.Lab, w git.Registration) {
+func RequireClean(l *gittest.Fixture, w git.Registration) {
 	l.T.Helper()
 	if status := l.GitIn(w.Tree, "--no-optional-locks", "status", "--porcelain", "--ignored"); status != "" {
 		l.T.Errorf("status: %q", status)

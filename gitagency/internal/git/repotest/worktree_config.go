@@ -18,7 +18,7 @@ func ForEveryWorktreeSetting(t *testing.T, try func(t *testing.T, o *gittest.Wor
 				t.Run(fmt.Sprintf("%s/from %s/trusted=%t", setting.Name, at, trusted), func(t *testing.T) {
 					t.Parallel()
 					o := gittest.NewWorktrees(t, setting.Set)
-					try(t, o, OpenRepoIn(o.Lab, []string{o.Other, o.One}[i]), trusted)
+					try(t, o, OpenRepoIn(o.Fixture, []string{o.Other, o.One}[i]), trusted)
 				})
 			}
 		}

@@ -17,7 +17,7 @@ import (
 // A racily clean file is read: its index entry is as new as the index file, so that git does not trust its stat data.
 // Capture copies the index. If the copy had a newer mtime, a file that changed in the second in which the index was
 // written, and kept its size, would count as unchanged.
-func TestCaptureSeesAChangeMadeInTheSecondTheIndexWasWritten(t *testing.T) {
+func TestCaptureReadsRacilyCleanFiles(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	l.ConfigureGlobal("core.trustCtime", "false") // tests cannot set the ctime; in a real race it is in the same second too
@@ -36,7 +36,7 @@ func TestCaptureSeesAChangeMadeInTheSecondTheIndexWasWritten(t *testing.T) {
 	}
 
 	got := captureSpec(l, repo, repotest.SpecOf(l, w))
-	gittest.RequireSame(t, "captured", l.Files(got.Commit), with(map[string]string{"a.txt": "100644 A\n"}))
+	gittest.RequireSame(t, "captured", l.Files(got.Commit), initialFilesWith(map[string]string{"a.txt": "100644 A\n"}))
 	if !got.Dirty {
 		t.Error("the worktree counts as clean")
 	}
@@ -44,7 +44,7 @@ func TestCaptureSeesAChangeMadeInTheSecondTheIndexWasWritten(t *testing.T) {
 
 // Capture reads files with the skip-worktree bit, in which git itself sees no changes. Files marked assume-unchanged are
 // a case of TestCaptureKeepsAllFilesNotIgnored.
-func TestCaptureSeesThroughSkipWorktree(t *testing.T) {
+func TestCaptureReadsSkipWorktreeFiles(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := repotest.OpenRepo(l)
@@ -52,7 +52,7 @@ func TestCaptureSeesThroughSkipWorktree(t *testing.T) {
 	l.GitIn(w.Tree, "update-index", "--skip-worktree", "a.txt")
 	l.WriteIn(w.Tree, "a.txt", "changed\n")
 	got := captureSpec(l, repo, repotest.SpecOf(l, w))
-	gittest.RequireSame(t, "captured", l.Files(got.Commit), with(map[string]string{"a.txt": "100644 changed\n"}))
+	gittest.RequireSame(t, "captured", l.Files(got.Commit), initialFilesWith(map[string]string{"a.txt": "100644 changed\n"}))
 	if !got.Dirty {
 		t.Error("the worktree counts as clean")
 	}
@@ -60,13 +60,13 @@ func TestCaptureSeesThroughSkipWorktree(t *testing.T) {
 
 // Content that was staged, and then changed on disk, is only in the index. It must not be lost because of the format of
 // the index, or because of a flag of another file.
-func TestCaptureKeepsWhatWasStagedWhateverTheIndexLooksLike(t *testing.T) {
+func TestCaptureKeepsStagedContentOfUnusualIndex(t *testing.T) {
 	t.Parallel()
-	for name, arrange := range map[string]func(l *gittest.Lab, w git.Registration){
-		"other file assume-unchanged": func(l *gittest.Lab, w git.Registration) {
+	for name, arrange := range map[string]func(l *gittest.Fixture, w git.Registration){
+		"other file assume-unchanged": func(l *gittest.Fixture, w git.Registration) {
 			l.GitIn(w.Tree, "update-index", "--assume-unchanged", "dir/b.txt")
 		},
-		"split index": func(l *gittest.Lab, w git.Registration) {
+		"split index": func(l *gittest.Fixture, w git.Registration) {
 			l.GitIn(w.Tree, "update-index", "--split-index")
 			shared, err := filepath.Glob(filepath.Join(l.Root, ".git/worktrees", w.Name, "sharedindex.*"))
 			if l.Must(err); len(shared) == 0 {
@@ -88,14 +88,14 @@ func TestCaptureKeepsWhatWasStagedWhateverTheIndexLooksLike(t *testing.T) {
 			if len(parents) != 2 {
 				t.Fatalf("the staged content is lost; parents are %v", parents)
 			}
-			gittest.RequireSame(t, "staged", l.Files(parents[1]), with(map[string]string{"a.txt": "100644 staged\n"}))
+			gittest.RequireSame(t, "staged", l.Files(parents[1]), initialFilesWith(map[string]string{"a.txt": "100644 staged\n"}))
 		})
 	}
 }
 
 // A capture of a sparse checkout with an assume-unchanged file deletes no files. If Capture replaced the index by HEAD, it
 // would lose the information which files are not checked out on purpose.
-func TestCaptureOfASparseTreeWithAnAssumedFileDeletesNothing(t *testing.T) {
+func TestCaptureSparseAssumeUnchangedDeletesNothing(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := repotest.OpenRepo(l)
@@ -103,14 +103,14 @@ func TestCaptureOfASparseTreeWithAnAssumedFileDeletesNothing(t *testing.T) {
 	l.GitIn(w.Tree, "sparse-checkout", "set", "--cone", "nothing-here")
 	l.GitIn(w.Tree, "update-index", "--assume-unchanged", "a.txt")
 	got := captureSpec(l, repo, repotest.SpecOf(l, w))
-	gittest.RequireSame(t, "captured", l.Files(got.Commit), first)
+	gittest.RequireSame(t, "captured", l.Files(got.Commit), initialFiles)
 	if got.Dirty {
 		t.Error("a clean worktree counts as dirty")
 	}
 }
 
 // Dirty is set when only the index differs from HEAD: it decides whether "worktree rm" needs --force.
-func TestCaptureCallsATreeDirtyThatHasOnlySomethingStaged(t *testing.T) {
+func TestCaptureIsDirtyWithOnlyStagedChanges(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := repotest.OpenRepo(l)
@@ -126,7 +126,7 @@ func TestCaptureCallsATreeDirtyThatHasOnlySomethingStaged(t *testing.T) {
 
 // Files in the directory of an uninitialized submodule are captured, or refused. In a new worktree that directory is
 // empty and has no .git; git ignores files that are added there: neither status nor add sees them.
-func TestCaptureDoesNotLoseFilesInTheDirectoryOfASubmodule(t *testing.T) {
+func TestCaptureKeepsFilesInUninitializedSubmodule(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	l.Git("update-index", "--add", "--cacheinfo", "160000,"+l.Git("rev-parse", "HEAD")+",sub")
@@ -148,7 +148,7 @@ func TestCaptureDoesNotLoseFilesInTheDirectoryOfASubmodule(t *testing.T) {
 }
 
 // Capture refuses a worktree whose .git file was replaced by a repository: its history would be deleted with the worktree.
-func TestCaptureRefusesATreeWhoseGitFileBecameARepository(t *testing.T) {
+func TestCaptureRefusesGitFileReplacedByRepository(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := repotest.OpenRepo(l)
@@ -167,10 +167,10 @@ func TestCaptureRefusesATreeWhoseGitFileBecameARepository(t *testing.T) {
 }
 
 // Commits that only files below .git/worktrees/<name> refer to are kept: they would be lost with that directory.
-func TestCaptureKeepsCommitsThatOnlyAnUnfinishedOperationKnowsOf(t *testing.T) {
+func TestCaptureKeepsCommitsOfOperationInProgress(t *testing.T) {
 	t.Parallel()
-	for name, arrange := range map[string]func(l *gittest.Lab, tree string) (commit string){
-		"autostash of a stopped rebase": func(l *gittest.Lab, tree string) string {
+	for name, arrange := range map[string]func(l *gittest.Fixture, tree string) (commit string){
+		"autostash of a stopped rebase": func(l *gittest.Fixture, tree string) string {
 			l.Write("a.txt", "theirs\n")
 			l.Commit("theirs")
 			l.WriteIn(tree, "a.txt", "ours\n")
@@ -183,7 +183,7 @@ func TestCaptureKeepsCommitsThatOnlyAnUnfinishedOperationKnowsOf(t *testing.T) {
 			l.Must(err)
 			return strings.TrimSpace(string(stash))
 		},
-		"other side of a stopped merge": func(l *gittest.Lab, tree string) string {
+		"other side of a stopped merge": func(l *gittest.Fixture, tree string) string {
 			l.Git("checkout", "-q", "-b", "fetched")
 			l.Write("a.txt", "theirs\n")
 			theirs := l.Commit("theirs")
@@ -212,7 +212,7 @@ func TestCaptureKeepsCommitsThatOnlyAnUnfinishedOperationKnowsOf(t *testing.T) {
 }
 
 // On a case-sensitive file system a directory whose name differs from the marker directory's in case is captured.
-func TestCaptureLeavesOutOnlyTheNameItWasGiven(t *testing.T) {
+func TestCaptureExcludesMarkerCaseSensitively(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := repotest.OpenRepo(l)
@@ -223,12 +223,12 @@ func TestCaptureLeavesOutOnlyTheNameItWasGiven(t *testing.T) {
 	}
 	l.Must(os.MkdirAll(filepath.Join(w.Tree, ".agency"), 0o755))
 	got := captureSpec(l, repo, repotest.SpecOf(l, w))
-	gittest.RequireSame(t, "captured", l.Files(got.Commit), with(map[string]string{".Agency/mine": "100644 m\n"}))
+	gittest.RequireSame(t, "captured", l.Files(got.Commit), initialFilesWith(map[string]string{".Agency/mine": "100644 m\n"}))
 }
 
 // Capture fails, or keeps the commits of a detached HEAD, when it may not read HEAD. If it used the branch instead, they
 // would be lost.
-func TestCaptureDoesNotTakeAHeadItMayNotReadForNone(t *testing.T) {
+func TestCaptureWithUnreadableHeadLosesNoCommits(t *testing.T) {
 	t.Parallel()
 	if !gittest.Unprivileged(t) {
 		return
@@ -252,7 +252,7 @@ func TestCaptureDoesNotTakeAHeadItMayNotReadForNone(t *testing.T) {
 }
 
 // Capture treats an index that it may not read like a corrupt one: it captures the files on disk.
-func TestCaptureWorksWithAnIndexItMayNotRead(t *testing.T) {
+func TestCaptureWithUnreadableIndex(t *testing.T) {
 	t.Parallel()
 	if !gittest.Unprivileged(t) {
 		return
@@ -264,11 +264,11 @@ func TestCaptureWorksWithAnIndexItMayNotRead(t *testing.T) {
 	l.Must(os.Chmod(filepath.Join(repo.AdminDir(w.Name), "index"), 0))
 	got, err := Capture(t.Context(), repo, repotest.SpecOf(l, w))
 	l.Must(err)
-	gittest.RequireSame(t, "captured", l.Files(got.Commit), with(map[string]string{"a.txt": "100644 changed\n"}))
+	gittest.RequireSame(t, "captured", l.Files(got.Commit), initialFilesWith(map[string]string{"a.txt": "100644 changed\n"}))
 }
 
 // No commit that Capture makes holds a staged marker, neither the one of the files on disk nor the one of the index.
-func TestCaptureLeavesAStagedMarkerOutOfEveryCommitItMakes(t *testing.T) {
+func TestCaptureExcludesStagedMarkerFromAllCommits(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := repotest.OpenRepo(l)
@@ -288,7 +288,7 @@ func TestCaptureLeavesAStagedMarkerOutOfEveryCommitItMakes(t *testing.T) {
 }
 
 // Commit is empty when there is no worktree, no index, no branch and no HEAD.
-func TestCaptureOfNothingIsNoCommit(t *testing.T) {
+func TestCaptureOfNothingMakesNoCommit(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := repotest.OpenRepo(l)
@@ -304,16 +304,16 @@ func TestCaptureOfNothingIsNoCommit(t *testing.T) {
 }
 
 // A marker that was staged and then changed on disk is left out: git rm removes it from an index only with -f.
-func TestCaptureLeavesAMarkerOutThatWasStagedAndChangedAgain(t *testing.T) {
+func TestCaptureExcludesMarkerStagedThenChanged(t *testing.T) {
 	t.Parallel()
-	for name, after := range map[string]func(l *gittest.Lab, tree string){
-		"changed": func(l *gittest.Lab, tree string) { l.WriteIn(tree, ".agency/SANDBOX_MARKER", "changed\n") },
-		"deleted": func(l *gittest.Lab, tree string) { l.Must(os.RemoveAll(filepath.Join(tree, ".agency"))) },
-		"a directory": func(l *gittest.Lab, tree string) {
+	for name, after := range map[string]func(l *gittest.Fixture, tree string){
+		"changed": func(l *gittest.Fixture, tree string) { l.WriteIn(tree, ".agency/SANDBOX_MARKER", "changed\n") },
+		"deleted": func(l *gittest.Fixture, tree string) { l.Must(os.RemoveAll(filepath.Join(tree, ".agency"))) },
+		"a directory": func(l *gittest.Fixture, tree string) {
 			l.Must(os.Remove(filepath.Join(tree, ".agency/SANDBOX_MARKER")))
 			l.WriteIn(tree, ".agency/SANDBOX_MARKER/x", "x\n")
 		},
-		"a link": func(l *gittest.Lab, tree string) {
+		"a link": func(l *gittest.Fixture, tree string) {
 			l.Must(os.RemoveAll(filepath.Join(tree, ".agency")))
 			l.Must(os.Symlink("dir", filepath.Join(tree, ".agency")))
 		},
@@ -328,13 +328,13 @@ func TestCaptureLeavesAMarkerOutThatWasStagedAndChangedAgain(t *testing.T) {
 			after(l, w.Tree)
 			l.WriteIn(w.Tree, "a.txt", "changed\n")
 			got := captureSpec(l, repo, repotest.SpecOf(l, w))
-			gittest.RequireSame(t, "captured", l.Files(got.Commit), with(map[string]string{"a.txt": "100644 changed\n"}))
+			gittest.RequireSame(t, "captured", l.Files(got.Commit), initialFilesWith(map[string]string{"a.txt": "100644 changed\n"}))
 		})
 	}
 }
 
 // A committed marker stays in the agent's commit, but Capture does not copy it into its own.
-func TestCaptureDoesNotCarryACommittedMarkerOn(t *testing.T) {
+func TestCaptureExcludesCommittedMarker(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := repotest.OpenRepo(l)
@@ -347,19 +347,19 @@ func TestCaptureDoesNotCarryACommittedMarkerOn(t *testing.T) {
 	l.WriteIn(w.Tree, ".agency/SANDBOX_MARKER", "changed again\n")
 	l.WriteIn(w.Tree, "a.txt", "changed\n")
 	got := captureSpec(l, repo, repotest.SpecOf(l, w))
-	gittest.RequireSame(t, "captured", l.Files(got.Commit), with(map[string]string{"a.txt": "100644 changed\n"}))
+	gittest.RequireSame(t, "captured", l.Files(got.Commit), initialFilesWith(map[string]string{"a.txt": "100644 changed\n"}))
 }
 
 // Capture records a file or symlink at the path of a submodule, and its absence, like any other change.
-func TestCaptureSeesWhatASubmoduleBecame(t *testing.T) {
+func TestCaptureRecordsReplacedSubmodule(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		arrange func(l *gittest.Lab, tree string)
+		arrange func(l *gittest.Fixture, tree string)
 		want    string
 	}{
-		"a file":             {func(l *gittest.Lab, tree string) { l.WriteIn(tree, "sub", "precious\n") }, "100644 precious\n"},
-		"a dangling symlink": {func(l *gittest.Lab, tree string) { l.Must(os.Symlink("nowhere", filepath.Join(tree, "sub"))) }, "120000 nowhere"},
-		"nothing":            {func(*gittest.Lab, string) {}, ""},
+		"a file":             {func(l *gittest.Fixture, tree string) { l.WriteIn(tree, "sub", "precious\n") }, "100644 precious\n"},
+		"a dangling symlink": {func(l *gittest.Fixture, tree string) { l.Must(os.Symlink("nowhere", filepath.Join(tree, "sub"))) }, "120000 nowhere"},
+		"nothing":            {func(*gittest.Fixture, string) {}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -380,15 +380,17 @@ func TestCaptureSeesWhatASubmoduleBecame(t *testing.T) {
 
 // Capture and CaptureState refuse files that git add skips, because their names are not allowed in an index: git add
 // still exits with status 0.
-func TestCaptureRefusesWhatGitPassesOver(t *testing.T) {
+func TestCaptureRefusesFilesGitAddSkips(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name string
-		make func(l *gittest.Lab, tree string)
+		make func(l *gittest.Fixture, tree string)
 	}{
-		{".gitmodules", func(l *gittest.Lab, tree string) { l.Must(os.Symlink("elsewhere", filepath.Join(tree, ".gitmodules"))) }},
-		{"git~1", func(l *gittest.Lab, tree string) { l.WriteIn(tree, "git~1", "precious\n") }},
-		{"dir/.GIT", func(l *gittest.Lab, tree string) { l.WriteIn(tree, "dir/.GIT", "precious\n") }},
+		{".gitmodules", func(l *gittest.Fixture, tree string) {
+			l.Must(os.Symlink("elsewhere", filepath.Join(tree, ".gitmodules")))
+		}},
+		{"git~1", func(l *gittest.Fixture, tree string) { l.WriteIn(tree, "git~1", "precious\n") }},
+		{"dir/.GIT", func(l *gittest.Fixture, tree string) { l.WriteIn(tree, "dir/.GIT", "precious\n") }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -14,7 +14,7 @@ import (
 )
 
 // captureStateOf captures the state of a worktree and checks that this changed nothing in it and made a commit.
-func captureStateOf(l *gittest.Lab, repo *git.Repo, w git.Registration, previous string) string {
+func captureStateOf(l *gittest.Fixture, repo *git.Repo, w git.Registration, previous string) string {
 	l.T.Helper()
 	s := repotest.SpecOf(l, w)
 	s.Base, s.Message = l.Git("rev-parse", "main"), "frozen\n\nAgency-Base: x"
@@ -31,18 +31,18 @@ func captureStateOf(l *gittest.Lab, repo *git.Repo, w git.Registration, previous
 }
 
 // trailerValue returns the values of a trailer of a commit, separated by commas.
-func trailerValue(l *gittest.Lab, commit, key string) string {
+func trailerValue(l *gittest.Fixture, commit, key string) string {
 	l.T.Helper()
 	return l.Git("log", "-1", "--format=%(trailers:key="+key+",valueonly,separator=%x2C)", commit)
 }
 
 // stagedTreeOf returns the tree of a worktree's index.
-func stagedTreeOf(l *gittest.Lab, w git.Registration) string {
+func stagedTreeOf(l *gittest.Fixture, w git.Registration) string {
 	l.T.Helper()
 	return l.GitIn(w.Tree, "write-tree")
 }
 
-func TestAFrozenStateHoldsEverythingAndFollowsTheOneBefore(t *testing.T) {
+func TestCaptureStateHoldsWorktreeAndLinksPrevious(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := repotest.OpenRepo(l)
@@ -51,7 +51,7 @@ func TestAFrozenStateHoldsEverythingAndFollowsTheOneBefore(t *testing.T) {
 
 	// A worktree without changes has a state as well.
 	none := captureStateOf(l, repo, w, "")
-	gittest.RequireSame(t, "without changes", l.Files(none), first)
+	gittest.RequireSame(t, "without changes", l.Files(none), initialFiles)
 	if got := l.Parents(none); !slices.Equal(got, []string{base}) {
 		t.Errorf("parents %q", got)
 	}
@@ -68,7 +68,7 @@ func TestAFrozenStateHoldsEverythingAndFollowsTheOneBefore(t *testing.T) {
 	l.Must(os.Remove(filepath.Join(w.Tree, "link")))
 	l.Must(os.Symlink("elsewhere", filepath.Join(w.Tree, "link")))
 	work := captureStateOf(l, repo, w, none)
-	gittest.RequireSame(t, "with changes", l.Files(work), with(map[string]string{
+	gittest.RequireSame(t, "with changes", l.Files(work), initialFilesWith(map[string]string{
 		".gitignore": "100644 ignored\n", "new/untracked": "100644 u\n", "staged": "100644 and changed again\n",
 		"a.txt": "", "dir/b.txt": "100755 b\n", "link": "120000 elsewhere",
 	}))
@@ -76,7 +76,7 @@ func TestAFrozenStateHoldsEverythingAndFollowsTheOneBefore(t *testing.T) {
 	if len(parents) != 2 || parents[0] != none {
 		t.Fatalf("parents %q", parents)
 	}
-	gittest.RequireSame(t, "staged", l.Files(parents[1]), with(map[string]string{"staged": "100644 s\n"}))
+	gittest.RequireSame(t, "staged", l.Files(parents[1]), initialFilesWith(map[string]string{"staged": "100644 s\n"}))
 	if got := l.Git("rev-parse", parents[1]+"^{tree}"); got != trailerValue(l, work, indexTrailer) || got != stagedTreeOf(l, w) {
 		t.Errorf("the index is %s, but the trailer says %q", got, trailerValue(l, work, indexTrailer))
 	}
@@ -100,30 +100,30 @@ func TestAFrozenStateHoldsEverythingAndFollowsTheOneBefore(t *testing.T) {
 	}
 }
 
-func TestWhatHasNotChangedIsNotFrozenAgain(t *testing.T) {
+func TestCaptureStateReusesUnchangedState(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string
-		change func(l *gittest.Lab, w git.Registration)
+		change func(l *gittest.Fixture, w git.Registration)
 		same   bool
 	}{
-		{"nothing", func(l *gittest.Lab, w git.Registration) {}, true},
-		{"an ignored file", func(l *gittest.Lab, w git.Registration) { l.WriteIn(w.Tree, "ignored", "i\n") }, true},
-		{"a marker", func(l *gittest.Lab, w git.Registration) { l.WriteIn(w.Tree, ".agency/x", "x\n") }, true},
-		{"an mtime", func(l *gittest.Lab, w git.Registration) { l.WriteIn(w.Tree, "a.txt", "a\n") }, true},
-		{"HEAD detached at the same commit", func(l *gittest.Lab, w git.Registration) { l.GitIn(w.Tree, "checkout", "-q", "--detach") }, false},
-		{"content", func(l *gittest.Lab, w git.Registration) { l.WriteIn(w.Tree, "untracked", "v\n") }, false},
-		{"a mode", func(l *gittest.Lab, w git.Registration) { l.Must(os.Chmod(filepath.Join(w.Tree, "a.txt"), 0o755)) }, false},
-		{"only the index, by add", func(l *gittest.Lab, w git.Registration) { l.GitIn(w.Tree, "add", "untracked") }, false},
-		{"only the index, by reset", func(l *gittest.Lab, w git.Registration) { l.GitIn(w.Tree, "reset", "-q") }, false},
-		{"only HEAD", func(l *gittest.Lab, w git.Registration) { l.GitIn(w.Tree, "reset", "-q", "--soft", "HEAD~1") }, false},
-		{"an empty commit", func(l *gittest.Lab, w git.Registration) {
+		{"nothing", func(l *gittest.Fixture, w git.Registration) {}, true},
+		{"an ignored file", func(l *gittest.Fixture, w git.Registration) { l.WriteIn(w.Tree, "ignored", "i\n") }, true},
+		{"a marker", func(l *gittest.Fixture, w git.Registration) { l.WriteIn(w.Tree, ".agency/x", "x\n") }, true},
+		{"an mtime", func(l *gittest.Fixture, w git.Registration) { l.WriteIn(w.Tree, "a.txt", "a\n") }, true},
+		{"HEAD detached at the same commit", func(l *gittest.Fixture, w git.Registration) { l.GitIn(w.Tree, "checkout", "-q", "--detach") }, false},
+		{"content", func(l *gittest.Fixture, w git.Registration) { l.WriteIn(w.Tree, "untracked", "v\n") }, false},
+		{"a mode", func(l *gittest.Fixture, w git.Registration) { l.Must(os.Chmod(filepath.Join(w.Tree, "a.txt"), 0o755)) }, false},
+		{"only the index, by add", func(l *gittest.Fixture, w git.Registration) { l.GitIn(w.Tree, "add", "untracked") }, false},
+		{"only the index, by reset", func(l *gittest.Fixture, w git.Registration) { l.GitIn(w.Tree, "reset", "-q") }, false},
+		{"only HEAD", func(l *gittest.Fixture, w git.Registration) { l.GitIn(w.Tree, "reset", "-q", "--soft", "HEAD~1") }, false},
+		{"an empty commit", func(l *gittest.Fixture, w git.Registration) {
 			l.GitIn(w.Tree, "commit", "-q", "--allow-empty", "-m", "empty")
 		}, false},
-		{"another commit with the same tree", func(l *gittest.Lab, w git.Registration) {
+		{"another commit with the same tree", func(l *gittest.Fixture, w git.Registration) {
 			l.GitIn(w.Tree, "commit", "-q", "--amend", "-m", "better said")
 		}, false},
-		{"only the branch", func(l *gittest.Lab, w git.Registration) {
+		{"only the branch", func(l *gittest.Fixture, w git.Registration) {
 			l.GitIn(w.Tree, "checkout", "-q", "--detach")
 			l.Git("update-ref", w.Branch, l.Git("commit-tree", "main^{tree}", "-m", "elsewhere"))
 		}, false},
@@ -164,7 +164,7 @@ func TestWhatHasNotChangedIsNotFrozenAgain(t *testing.T) {
 	}
 }
 
-func TestAStateInTheMiddleOfAMergeIsFrozenWithBothSides(t *testing.T) {
+func TestCaptureStateDuringMergeKeepsBothSides(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := repotest.OpenRepo(l)
@@ -188,7 +188,7 @@ func TestAStateInTheMiddleOfAMergeIsFrozenWithBothSides(t *testing.T) {
 
 // CaptureState ignores a previous state that is no commit or does not exist: it may come from a ref that any process can
 // move.
-func TestAPreviousStateThatIsNoneIsPassedOver(t *testing.T) {
+func TestCaptureStateIgnoresInvalidPrevious(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := repotest.OpenRepo(l)
@@ -205,7 +205,7 @@ func TestAPreviousStateThatIsNoneIsPassedOver(t *testing.T) {
 	}
 }
 
-func TestFreezingRefusesWhatItCannotReadAndLeavesItSo(t *testing.T) {
+func TestCaptureStateRefusesUnreadableDirectory(t *testing.T) {
 	t.Parallel()
 	if !gittest.Unprivileged(t) {
 		return

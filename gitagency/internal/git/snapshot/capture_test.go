@@ -17,13 +17,13 @@ import (
 )
 
 // initialFiles are the files that gittest.New commits: mode and content by path.
-var first = map[string]string{
+var initialFiles = map[string]string{
 	"a.txt": "100644 a\n", "dir/b.txt": "100644 b\n", "run.sh": "100755 #!/bin/sh\n", "link": "120000 a.txt",
 }
 
 // initialFilesWith returns initialFiles with changes; an empty content removes a path.
-func with(changes map[string]string) map[string]string {
-	want := maps.Clone(first)
+func initialFilesWith(changes map[string]string) map[string]string {
+	want := maps.Clone(initialFiles)
 	for path, content := range changes {
 		if content == "" {
 			delete(want, path)
@@ -35,7 +35,7 @@ func with(changes map[string]string) map[string]string {
 }
 
 // captureSpec captures a worktree and checks that this changed nothing in it.
-func captureSpec(l *gittest.Lab, repo *git.Repo, s git.WorktreeSpec) CaptureResult {
+func captureSpec(l *gittest.Fixture, repo *git.Repo, s git.WorktreeSpec) CaptureResult {
 	l.T.Helper()
 	var got CaptureResult
 	requireUntouched(l, repo, s, func() (err error) { got, err = Capture(l.T.Context(), repo, s); return err })
@@ -44,7 +44,7 @@ func captureSpec(l *gittest.Lab, repo *git.Repo, s git.WorktreeSpec) CaptureResu
 
 // requireUntouched checks that do changes neither the worktree, nor its directory below .git/worktrees, nor any ref, and
 // that it leaves no temporary files.
-func requireUntouched(l *gittest.Lab, repo *git.Repo, s git.WorktreeSpec, do func() error) {
+func requireUntouched(l *gittest.Fixture, repo *git.Repo, s git.WorktreeSpec, do func() error) {
 	l.T.Helper()
 	diskAndRefs := func() map[string]string {
 		paths := []string{repo.AdminDir(s.Name)}
@@ -63,46 +63,46 @@ func requireUntouched(l *gittest.Lab, repo *git.Repo, s git.WorktreeSpec, do fun
 	repotest.RequireEmptyAgencyDir(l, repo)
 }
 
-func TestCaptureKeepsEverythingThatIsInATreeAndNotIgnored(t *testing.T) {
+func TestCaptureKeepsAllFilesNotIgnored(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name    string
-		arrange func(l *gittest.Lab, tree string)
+		arrange func(l *gittest.Fixture, tree string)
 		want    map[string]string
 	}{
-		{"nothing changed", func(l *gittest.Lab, tree string) {}, first},
-		{"a file changed", func(l *gittest.Lab, tree string) {
+		{"nothing changed", func(l *gittest.Fixture, tree string) {}, initialFiles},
+		{"a file changed", func(l *gittest.Fixture, tree string) {
 			l.WriteIn(tree, "a.txt", "changed\n")
-		}, with(map[string]string{"a.txt": "100644 changed\n"})},
-		{"untracked files with unusual names", func(l *gittest.Lab, tree string) {
+		}, initialFilesWith(map[string]string{"a.txt": "100644 changed\n"})},
+		{"untracked files with unusual names", func(l *gittest.Fixture, tree string) {
 			for _, name := range []string{"new", "-dash", "sp ace", "new\nline", "q\"uote", "non\xffutf8", "deep/er/é", ":(top)x", "*", "a.txt.lock"} {
 				l.WriteIn(tree, name, "new\n")
 			}
-		}, with(map[string]string{
+		}, initialFilesWith(map[string]string{
 			"new": "100644 new\n", "-dash": "100644 new\n", "sp ace": "100644 new\n", "new\nline": "100644 new\n",
 			"q\"uote": "100644 new\n", "non\xffutf8": "100644 new\n", "deep/er/é": "100644 new\n",
 			":(top)x": "100644 new\n", "*": "100644 new\n", "a.txt.lock": "100644 new\n",
 		})},
-		{"a directory deleted with its files", func(l *gittest.Lab, tree string) {
+		{"a directory deleted with its files", func(l *gittest.Fixture, tree string) {
 			l.Must(os.RemoveAll(filepath.Join(tree, "dir")))
-		}, with(map[string]string{"dir/b.txt": ""})},
-		{"a file made executable", func(l *gittest.Lab, tree string) {
+		}, initialFilesWith(map[string]string{"dir/b.txt": ""})},
+		{"a file made executable", func(l *gittest.Fixture, tree string) {
 			l.Must(os.Chmod(filepath.Join(tree, "a.txt"), 0o755))
-		}, with(map[string]string{"a.txt": "100755 a\n"})},
-		{"symlinks: new, dangling, outside, to a directory", func(l *gittest.Lab, tree string) {
+		}, initialFilesWith(map[string]string{"a.txt": "100755 a\n"})},
+		{"symlinks: new, dangling, outside, to a directory", func(l *gittest.Fixture, tree string) {
 			l.Must(os.Symlink("nowhere", filepath.Join(tree, "dangling")))
 			l.Must(os.Symlink("/etc", filepath.Join(tree, "out")))
 			l.Must(os.Symlink("dir", filepath.Join(tree, "d")))
-		}, with(map[string]string{"dangling": "120000 nowhere", "out": "120000 /etc", "d": "120000 dir"})},
-		{"a file became a symlink, a symlink a directory, a directory a file", func(l *gittest.Lab, tree string) {
+		}, initialFilesWith(map[string]string{"dangling": "120000 nowhere", "out": "120000 /etc", "d": "120000 dir"})},
+		{"a file became a symlink, a symlink a directory, a directory a file", func(l *gittest.Fixture, tree string) {
 			for _, name := range []string{"a.txt", "link", "dir"} {
 				l.Must(os.RemoveAll(filepath.Join(tree, name)))
 			}
 			l.Must(os.Symlink("run.sh", filepath.Join(tree, "a.txt")))
 			l.WriteIn(tree, "link/in", "in\n")
 			l.WriteIn(tree, "dir", "file\n")
-		}, with(map[string]string{"a.txt": "120000 run.sh", "link": "", "link/in": "100644 in\n", "dir/b.txt": "", "dir": "100644 file\n"})},
-		{"ignored files are left out, by every kind of ignore file", func(l *gittest.Lab, tree string) {
+		}, initialFilesWith(map[string]string{"a.txt": "120000 run.sh", "link": "", "link/in": "100644 in\n", "dir/b.txt": "", "dir": "100644 file\n"})},
+		{"ignored files are left out, by every kind of ignore file", func(l *gittest.Fixture, tree string) {
 			l.WriteIn(tree, ".gitignore", "*.o\nbuild/\n")
 			l.WriteIn(tree, "x.o", "o\n")
 			l.WriteIn(tree, "build/out", "o\n")
@@ -111,14 +111,14 @@ func TestCaptureKeepsEverythingThatIsInATreeAndNotIgnored(t *testing.T) {
 			l.WriteIn(filepath.Dir(l.GlobalConfig), "ignore", "*.swp\n")
 			l.ConfigureGlobal("core.excludesFile", filepath.Join(filepath.Dir(l.GlobalConfig), "ignore"))
 			l.WriteIn(tree, "a.swp", "o\n")
-		}, with(map[string]string{".gitignore": "100644 *.o\nbuild/\n"})},
-		{"a tracked file that is ignored too", func(l *gittest.Lab, tree string) {
+		}, initialFilesWith(map[string]string{".gitignore": "100644 *.o\nbuild/\n"})},
+		{"a tracked file that is ignored too", func(l *gittest.Fixture, tree string) {
 			l.WriteIn(tree, ".gitignore", "*.txt\n")
 			l.WriteIn(tree, "a.txt", "changed\n")
 			l.WriteIn(tree, "forced.txt", "f\n")
 			l.GitIn(tree, "add", "-f", "forced.txt")
-		}, with(map[string]string{".gitignore": "100644 *.txt\n", "a.txt": "100644 changed\n", "forced.txt": "100644 f\n"})},
-		{"assume-unchanged files with unusual names", func(l *gittest.Lab, tree string) {
+		}, initialFilesWith(map[string]string{".gitignore": "100644 *.txt\n", "a.txt": "100644 changed\n", "forced.txt": "100644 f\n"})},
+		{"assume-unchanged files with unusual names", func(l *gittest.Fixture, tree string) {
 			names := []string{"a.txt", ":x", ":(top)y", "-z", "new\nline", "tab\tx", "\xff"}
 			for _, name := range names[1:] {
 				l.WriteIn(tree, name, "x\n")
@@ -128,20 +128,20 @@ func TestCaptureKeepsEverythingThatIsInATreeAndNotIgnored(t *testing.T) {
 			for _, name := range names {
 				l.WriteIn(tree, name, "changed\n")
 			}
-		}, with(map[string]string{
+		}, initialFilesWith(map[string]string{
 			"a.txt": "100644 changed\n", ":x": "100644 changed\n", ":(top)y": "100644 changed\n", "-z": "100644 changed\n",
 			"new\nline": "100644 changed\n", "tab\tx": "100644 changed\n", "\xff": "100644 changed\n",
 		})},
-		{"intent to add", func(l *gittest.Lab, tree string) {
+		{"intent to add", func(l *gittest.Fixture, tree string) {
 			l.WriteIn(tree, "later", "later\n")
 			l.GitIn(tree, "add", "-N", "later")
-		}, with(map[string]string{"later": "100644 later\n"})},
-		{"an index with an untracked cache", func(l *gittest.Lab, tree string) {
+		}, initialFilesWith(map[string]string{"later": "100644 later\n"})},
+		{"an index with an untracked cache", func(l *gittest.Fixture, tree string) {
 			l.GitIn(tree, "update-index", "--index-version", "4", "--untracked-cache")
 			l.GitIn(tree, "-c", "core.untrackedCache=true", "status")
 			l.WriteIn(tree, "dir/new", "n\n")
-		}, with(map[string]string{"dir/new": "100644 n\n"})},
-		{"an index with fsmonitor data", func(l *gittest.Lab, tree string) {
+		}, initialFilesWith(map[string]string{"dir/new": "100644 n\n"})},
+		{"an index with fsmonitor data", func(l *gittest.Fixture, tree string) {
 			monitor := []string{"-c", "core.fsmonitor=printf 'token\\0'; :", "-c", "core.fsmonitorHookVersion=2"}
 			l.GitIn(tree, append(monitor, "update-index", "--fsmonitor")...)
 			l.GitIn(tree, append(monitor, "status")...)
@@ -150,50 +150,50 @@ func TestCaptureKeepsEverythingThatIsInATreeAndNotIgnored(t *testing.T) {
 			if status := l.GitIn(tree, append(monitor, "--no-optional-locks", "status", "--porcelain")...); status != "" {
 				l.T.Fatalf("git status sees the change in spite of fsmonitor: %q", status)
 			}
-		}, with(map[string]string{"a.txt": "100644 changed\n"})},
-		{"a corrupt index", func(l *gittest.Lab, tree string) {
+		}, initialFilesWith(map[string]string{"a.txt": "100644 changed\n"})},
+		{"a corrupt index", func(l *gittest.Fixture, tree string) {
 			l.WriteIn(tree, "a.txt", "changed\n")
 			l.Must(os.WriteFile(filepath.Join(l.Root, ".git/worktrees", gittest.SandboxName, "index"), []byte("DIRC rubbish"), 0o644))
-		}, with(map[string]string{"a.txt": "100644 changed\n"})},
-		{"an empty index file", func(l *gittest.Lab, tree string) {
+		}, initialFilesWith(map[string]string{"a.txt": "100644 changed\n"})},
+		{"an empty index file", func(l *gittest.Fixture, tree string) {
 			l.WriteIn(tree, "a.txt", "changed\n")
 			l.Must(os.WriteFile(filepath.Join(l.Root, ".git/worktrees", gittest.SandboxName, "index"), nil, 0o644))
-		}, with(map[string]string{"a.txt": "100644 changed\n"})},
-		{"no index", func(l *gittest.Lab, tree string) {
+		}, initialFilesWith(map[string]string{"a.txt": "100644 changed\n"})},
+		{"no index", func(l *gittest.Fixture, tree string) {
 			l.WriteIn(tree, "a.txt", "changed\n")
 			l.Must(os.Remove(filepath.Join(l.Root, ".git/worktrees", gittest.SandboxName, "index")))
-		}, with(map[string]string{"a.txt": "100644 changed\n"})},
-		{"an index that is a FIFO", func(l *gittest.Lab, tree string) {
+		}, initialFilesWith(map[string]string{"a.txt": "100644 changed\n"})},
+		{"an index that is a FIFO", func(l *gittest.Fixture, tree string) {
 			l.WriteIn(tree, "a.txt", "changed\n")
 			gittest.MakeFIFO(l.T, filepath.Join(l.Root, ".git/worktrees", gittest.SandboxName, "index"))
-		}, with(map[string]string{"a.txt": "100644 changed\n"})},
-		{"an index that is a directory", func(l *gittest.Lab, tree string) {
+		}, initialFilesWith(map[string]string{"a.txt": "100644 changed\n"})},
+		{"an index that is a directory", func(l *gittest.Fixture, tree string) {
 			l.WriteIn(tree, "a.txt", "changed\n")
 			index := filepath.Join(l.Root, ".git/worktrees", gittest.SandboxName, "index")
 			l.Must(os.Remove(index))
 			l.Must(os.Mkdir(index, 0o755))
-		}, with(map[string]string{"a.txt": "100644 changed\n"})},
-		{"a locked index", func(l *gittest.Lab, tree string) {
+		}, initialFilesWith(map[string]string{"a.txt": "100644 changed\n"})},
+		{"a locked index", func(l *gittest.Fixture, tree string) {
 			l.WriteIn(tree, "a.txt", "changed\n")
 			l.Must(os.WriteFile(filepath.Join(l.Root, ".git/worktrees", gittest.SandboxName, "index.lock"), nil, 0o644))
-		}, with(map[string]string{"a.txt": "100644 changed\n"})},
-		{"leftovers of a killed capture", func(l *gittest.Lab, tree string) {
+		}, initialFilesWith(map[string]string{"a.txt": "100644 changed\n"})},
+		{"leftovers of a killed capture", func(l *gittest.Fixture, tree string) {
 			l.WriteIn(tree, "a.txt", "changed\n")
 			l.WriteIn(l.Root, ".git/agency/capture-"+gittest.SandboxName+"/index", "rubbish")
 			l.WriteIn(l.Root, ".git/agency/capture-"+gittest.SandboxName+"/index.lock", "rubbish")
-		}, with(map[string]string{"a.txt": "100644 changed\n"})},
-		{"a .git file with a missing gitdir", func(l *gittest.Lab, tree string) {
+		}, initialFilesWith(map[string]string{"a.txt": "100644 changed\n"})},
+		{"a .git file with a missing gitdir", func(l *gittest.Fixture, tree string) {
 			l.WriteIn(tree, "a.txt", "changed\n")
 			l.WriteIn(tree, ".git", "gitdir: /nowhere\n")
-		}, with(map[string]string{"a.txt": "100644 changed\n"})},
-		{"no .git file", func(l *gittest.Lab, tree string) {
+		}, initialFilesWith(map[string]string{"a.txt": "100644 changed\n"})},
+		{"no .git file", func(l *gittest.Fixture, tree string) {
 			l.WriteIn(tree, "a.txt", "changed\n")
 			l.Must(os.Remove(filepath.Join(tree, ".git")))
-		}, with(map[string]string{"a.txt": "100644 changed\n"})},
-		{"a FIFO in the worktree", func(l *gittest.Lab, tree string) {
+		}, initialFilesWith(map[string]string{"a.txt": "100644 changed\n"})},
+		{"a FIFO in the worktree", func(l *gittest.Fixture, tree string) {
 			gittest.MakeFIFO(l.T, filepath.Join(tree, "pipe"))
 			l.WriteIn(tree, "a.txt", "changed\n")
-		}, with(map[string]string{"a.txt": "100644 changed\n"})},
+		}, initialFilesWith(map[string]string{"a.txt": "100644 changed\n"})},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -204,7 +204,7 @@ func TestCaptureKeepsEverythingThatIsInATreeAndNotIgnored(t *testing.T) {
 			got := captureSpec(l, repo, repotest.SpecOf(l, w))
 			gittest.RequireSame(t, "captured", l.Files(got.Commit), c.want)
 			head := l.Git("rev-parse", w.Branch)
-			dirty := !maps.Equal(c.want, first)
+			dirty := !maps.Equal(c.want, initialFiles)
 			if got.BranchTip != head || got.Dirty != dirty || dirty == (got.Commit == head) {
 				t.Errorf("got %+v with HEAD at %s", got, head)
 			}
@@ -215,22 +215,22 @@ func TestCaptureKeepsEverythingThatIsInATreeAndNotIgnored(t *testing.T) {
 	}
 }
 
-func TestCaptureLeavesTheMarkerDirectoryOut(t *testing.T) {
+func TestCaptureExcludesMarkerDirectory(t *testing.T) {
 	t.Parallel()
-	for name, arrange := range map[string]func(l *gittest.Lab, tree string){
-		"excluded": func(l *gittest.Lab, tree string) { l.WriteIn(l.Root, ".git/info/exclude", "/.agency/\n") },
-		"not excluded": func(l *gittest.Lab, tree string) {
+	for name, arrange := range map[string]func(l *gittest.Fixture, tree string){
+		"excluded": func(l *gittest.Fixture, tree string) { l.WriteIn(l.Root, ".git/info/exclude", "/.agency/\n") },
+		"not excluded": func(l *gittest.Fixture, tree string) {
 			l.Must(os.RemoveAll(filepath.Join(l.Root, ".git/info")))
 		},
-		"re-included by .gitignore": func(l *gittest.Lab, tree string) {
+		"re-included by .gitignore": func(l *gittest.Fixture, tree string) {
 			l.WriteIn(l.Root, ".git/info/exclude", "/.agency/\n")
 			l.WriteIn(tree, ".gitignore", "!/.agency/\n!/.agency/**\n")
 		},
-		"a file": func(l *gittest.Lab, tree string) {
+		"a file": func(l *gittest.Fixture, tree string) {
 			l.Must(os.RemoveAll(filepath.Join(tree, ".agency")))
 			l.WriteIn(tree, ".agency", "a file\n")
 		},
-		"a symlink": func(l *gittest.Lab, tree string) {
+		"a symlink": func(l *gittest.Fixture, tree string) {
 			l.Must(os.RemoveAll(filepath.Join(tree, ".agency")))
 			l.Must(os.Symlink("dir", filepath.Join(tree, ".agency")))
 		},
@@ -245,7 +245,7 @@ func TestCaptureLeavesTheMarkerDirectoryOut(t *testing.T) {
 			l.WriteIn(w.Tree, "a.txt", "changed\n")
 			l.WriteIn(w.Tree, "dir/.agency/deep", "not at the top\n")
 			got := captureSpec(l, repo, repotest.SpecOf(l, w))
-			want := with(map[string]string{"a.txt": "100644 changed\n", "dir/.agency/deep": "100644 not at the top\n"})
+			want := initialFilesWith(map[string]string{"a.txt": "100644 changed\n", "dir/.agency/deep": "100644 not at the top\n"})
 			if data, err := os.ReadFile(filepath.Join(w.Tree, ".gitignore")); err == nil {
 				want[".gitignore"] = "100644 " + string(data)
 			}
@@ -254,7 +254,7 @@ func TestCaptureLeavesTheMarkerDirectoryOut(t *testing.T) {
 	}
 }
 
-func TestCaptureKeepsWhatWasStagedAndChangedAgainAsAParent(t *testing.T) {
+func TestCaptureKeepsStagedContentAsParent(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := repotest.OpenRepo(l)
@@ -263,15 +263,15 @@ func TestCaptureKeepsWhatWasStagedAndChangedAgainAsAParent(t *testing.T) {
 	l.GitIn(w.Tree, "add", "a.txt")
 	l.WriteIn(w.Tree, "a.txt", "worked on\n")
 	got := captureSpec(l, repo, repotest.SpecOf(l, w))
-	gittest.RequireSame(t, "captured", l.Files(got.Commit), with(map[string]string{"a.txt": "100644 worked on\n"}))
+	gittest.RequireSame(t, "captured", l.Files(got.Commit), initialFilesWith(map[string]string{"a.txt": "100644 worked on\n"}))
 	parents := l.Parents(got.Commit)
 	if len(parents) != 2 || parents[0] != got.BranchTip || !got.Dirty {
 		t.Fatalf("got %+v with parents %v", got, parents)
 	}
-	gittest.RequireSame(t, "staged", l.Files(parents[1]), with(map[string]string{"a.txt": "100644 staged\n"}))
+	gittest.RequireSame(t, "staged", l.Files(parents[1]), initialFilesWith(map[string]string{"a.txt": "100644 staged\n"}))
 }
 
-func TestCaptureKeepsADetachedHeadAndTheBranch(t *testing.T) {
+func TestCaptureKeepsDetachedHeadAndBranch(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := repotest.OpenRepo(l)
@@ -290,10 +290,10 @@ func TestCaptureKeepsADetachedHeadAndTheBranch(t *testing.T) {
 	if !slices.Equal(l.Parents(got.Commit), []string{head, branch}) || got.BranchTip != branch || got.Dirty {
 		t.Errorf("got %+v with parents %v, want %s and %s", got, l.Parents(got.Commit), head, branch)
 	}
-	gittest.RequireSame(t, "captured", l.Files(got.Commit), with(map[string]string{"detached": "100644 d\n"}))
+	gittest.RequireSame(t, "captured", l.Files(got.Commit), initialFilesWith(map[string]string{"detached": "100644 d\n"}))
 }
 
-func TestCaptureKeepsTheCommitsOfAnotherBranchThatIsCheckedOut(t *testing.T) {
+func TestCaptureKeepsCommitsOfOtherCheckedOutBranch(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := repotest.OpenRepo(l)
@@ -309,7 +309,7 @@ func TestCaptureKeepsTheCommitsOfAnotherBranchThatIsCheckedOut(t *testing.T) {
 	}
 }
 
-func TestCaptureWorksWhereHeadLeadsNowhere(t *testing.T) {
+func TestCaptureWithInvalidHeadUsesBranch(t *testing.T) {
 	t.Parallel()
 	for name, head := range map[string]string{
 		"a missing branch":        "ref: refs/heads/orphan\n",
@@ -329,7 +329,7 @@ func TestCaptureWorksWhereHeadLeadsNowhere(t *testing.T) {
 			l.WriteIn(w.Tree, "a.txt", "changed\n")
 			l.Must(os.WriteFile(filepath.Join(repo.AdminDir(w.Name), "HEAD"), []byte(head), 0o644))
 			got := captureSpec(l, repo, repotest.SpecOf(l, w))
-			gittest.RequireSame(t, "captured", l.Files(got.Commit), with(map[string]string{"a.txt": "100644 changed\n"}))
+			gittest.RequireSame(t, "captured", l.Files(got.Commit), initialFilesWith(map[string]string{"a.txt": "100644 changed\n"}))
 			if got.BranchTip != branch || !slices.Equal(l.Parents(got.Commit), []string{branch}) || !got.Dirty {
 				t.Errorf("got %+v with parents %v", got, l.Parents(got.Commit))
 			}
@@ -337,7 +337,7 @@ func TestCaptureWorksWhereHeadLeadsNowhere(t *testing.T) {
 	}
 }
 
-func TestCaptureWithoutHeadAndBranchStandsOnTheBaseOrOnNothing(t *testing.T) {
+func TestCaptureWithoutHeadAndBranchUsesBase(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := repotest.OpenRepo(l)
@@ -348,7 +348,7 @@ func TestCaptureWithoutHeadAndBranchStandsOnTheBaseOrOnNothing(t *testing.T) {
 	s := repotest.SpecOf(l, w)
 	for _, s.Base = range []string{"", strings.Repeat("1", 40), base} {
 		got := captureSpec(l, repo, s)
-		gittest.RequireSame(t, "captured", l.Files(got.Commit), with(map[string]string{"new": "100644 n\n"}))
+		gittest.RequireSame(t, "captured", l.Files(got.Commit), initialFilesWith(map[string]string{"new": "100644 n\n"}))
 		parents := l.Parents(got.Commit)
 		if got.BranchTip != "" || !got.Dirty || len(parents) != 1 {
 			t.Fatalf("base %q: %+v with parents %v", s.Base, got, parents)
@@ -357,7 +357,7 @@ func TestCaptureWithoutHeadAndBranchStandsOnTheBaseOrOnNothing(t *testing.T) {
 			t.Errorf("the parent is %s, not the base", parents[0])
 		}
 		if s.Base != base { // without a base, only the index tells the earlier content
-			gittest.RequireSame(t, "staged", l.Files(parents[0]), first)
+			gittest.RequireSame(t, "staged", l.Files(parents[0]), initialFiles)
 			if above := l.Parents(parents[0]); len(above) > 0 {
 				t.Errorf("the commit of the index has parents %v", above)
 			}
@@ -365,7 +365,7 @@ func TestCaptureWithoutHeadAndBranchStandsOnTheBaseOrOnNothing(t *testing.T) {
 	}
 }
 
-func TestCaptureWithoutATreeKeepsTheCommits(t *testing.T) {
+func TestCaptureWithoutWorktreeKeepsCommits(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := repotest.OpenRepo(l)
@@ -390,7 +390,7 @@ func TestCaptureWithoutATreeKeepsTheCommits(t *testing.T) {
 
 // Commits that were amended, reset or switched away from are kept: only the reflog of HEAD refers to them, and it is
 // deleted with the worktree.
-func TestCaptureKeepsWhatOnlyTheLogOfHeadRemembers(t *testing.T) {
+func TestCaptureKeepsCommitsOfHeadReflog(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := repotest.OpenRepo(l)
@@ -420,13 +420,13 @@ func TestCaptureKeepsWhatOnlyTheLogOfHeadRemembers(t *testing.T) {
 	if got.Dirty {
 		t.Error("dirty, although everything was committed")
 	}
-	gittest.RequireSame(t, "captured", l.Files(got.Commit), with(map[string]string{"amended": "100644 x\n"}))
+	gittest.RequireSame(t, "captured", l.Files(got.Commit), initialFilesWith(map[string]string{"amended": "100644 x\n"}))
 	if first := l.Parents(got.Commit)[0]; first != got.BranchTip {
 		t.Errorf("the first parent is %s, not HEAD", first)
 	}
 }
 
-func TestCaptureWithoutATreeKeepsWhatWasStaged(t *testing.T) {
+func TestCaptureWithoutWorktreeKeepsStagedContent(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := repotest.OpenRepo(l)
@@ -440,7 +440,7 @@ func TestCaptureWithoutATreeKeepsWhatWasStaged(t *testing.T) {
 	s := repotest.SpecOf(l, w)
 	s.Dir = ""
 	got := captureSpec(l, repo, s)
-	gittest.RequireSame(t, "captured", l.Files(got.Commit), with(map[string]string{"a.txt": "100644 staged\n"}))
+	gittest.RequireSame(t, "captured", l.Files(got.Commit), initialFilesWith(map[string]string{"a.txt": "100644 staged\n"}))
 	if !got.Dirty || !slices.Equal(l.Parents(got.Commit), []string{got.BranchTip}) {
 		t.Errorf("got %+v", got)
 	}
@@ -448,7 +448,7 @@ func TestCaptureWithoutATreeKeepsWhatWasStaged(t *testing.T) {
 
 // A capture onto an earlier one adds new content and removes nothing: an interrupted removal left a part of the worktree,
 // in which files were changed again.
-func TestCaptureOntoAnEarlierOneAddsWhatIsNewAndTakesNothingAway(t *testing.T) {
+func TestCaptureOntoEarlierOnlyAddsContent(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := repotest.OpenRepo(l)
@@ -473,7 +473,7 @@ func TestCaptureOntoAnEarlierOneAddsWhatIsNewAndTakesNothingAway(t *testing.T) {
 	l.WriteIn(w.Tree, "untracked", "more\n")
 	l.WriteIn(w.Tree, ".agency/SANDBOX_MARKER", "# mark\n")
 	got := captureSpec(l, repo, s)
-	gittest.RequireSame(t, "captured", l.Files(got.Commit), with(map[string]string{
+	gittest.RequireSame(t, "captured", l.Files(got.Commit), initialFilesWith(map[string]string{
 		"a.txt": "100644 changed\n", "untracked": "100644 more\n", "new": "100644 n\n",
 	}))
 	if !slices.Equal(l.Parents(got.Commit), []string{earlier.Commit}) || !got.Dirty {
@@ -485,7 +485,7 @@ func TestCaptureOntoAnEarlierOneAddsWhatIsNewAndTakesNothingAway(t *testing.T) {
 	}
 }
 
-func TestCaptureInTheMiddleOfAMergeKeepsTheFilesAsTheyAre(t *testing.T) {
+func TestCaptureDuringMergeKeepsConflictedFiles(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := repotest.OpenRepo(l)
@@ -503,13 +503,13 @@ func TestCaptureInTheMiddleOfAMergeKeepsTheFilesAsTheyAre(t *testing.T) {
 		t.Fatalf("no conflict: %q", onDisk)
 	}
 	got := captureSpec(l, repo, repotest.SpecOf(l, w))
-	gittest.RequireSame(t, "captured", l.Files(got.Commit), with(map[string]string{"a.txt": "100644 " + string(onDisk)}))
+	gittest.RequireSame(t, "captured", l.Files(got.Commit), initialFilesWith(map[string]string{"a.txt": "100644 " + string(onDisk)}))
 	if !got.Dirty {
 		t.Error("a merge in progress does not count as dirty")
 	}
 }
 
-func TestCaptureTakesTheStateOfASparseCheckoutAsItIs(t *testing.T) {
+func TestCaptureOfSparseCheckout(t *testing.T) {
 	t.Parallel()
 	for _, mode := range [][]string{{"--cone"}, {"--no-cone"}, {"--cone", "--sparse-index"}} {
 		t.Run(strings.Join(mode, " "), func(t *testing.T) {
@@ -526,13 +526,13 @@ func TestCaptureTakesTheStateOfASparseCheckoutAsItIs(t *testing.T) {
 			}
 			l.WriteIn(w.Tree, "dir/new", "outside of the patterns\n")
 			got := captureSpec(l, repo, repotest.SpecOf(l, w))
-			gittest.RequireSame(t, "captured", l.Files(got.Commit), with(map[string]string{"dir/new": "100644 outside of the patterns\n"}))
+			gittest.RequireSame(t, "captured", l.Files(got.Commit), initialFilesWith(map[string]string{"dir/new": "100644 outside of the patterns\n"}))
 		})
 	}
 }
 
 // Capture refuses nested repositories, also ignored ones: git does not descend into them, so their content would be lost.
-func TestCaptureRefusesRepositoriesInATree(t *testing.T) {
+func TestCaptureRefusesNestedRepositories(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := repotest.OpenRepo(l)
@@ -566,7 +566,7 @@ func TestCaptureRefusesRepositoriesInATree(t *testing.T) {
 
 // makeHostileRepo makes a repository whose config runs a program whenever git examines its files: as fsmonitor, as hook
 // and as clean filter. The program creates the file witness.
-func evil(l *gittest.Lab, dir string) (witness string) {
+func makeHostileRepo(l *gittest.Fixture, dir string) (witness string) {
 	l.T.Helper()
 	witness = filepath.Join(l.T.TempDir(), "ran")
 	l.Must(os.MkdirAll(dir, 0o755))
@@ -592,13 +592,13 @@ func evil(l *gittest.Lab, dir string) (witness string) {
 	return witness
 }
 
-func TestCaptureNeverRunsWhatARepositoryInATreeIsConfiguredToRun(t *testing.T) {
+func TestCaptureRunsNothingOfNestedRepository(t *testing.T) {
 	t.Parallel()
-	for name, arrange := range map[string]func(l *gittest.Lab, tree string){
-		"untracked": func(l *gittest.Lab, tree string) {},
-		"ignored":   func(l *gittest.Lab, tree string) { l.WriteIn(tree, ".gitignore", "evil/\n") },
-		"tracked":   func(l *gittest.Lab, tree string) { l.GitIn(tree, "add", "evil") },
-		"committed": func(l *gittest.Lab, tree string) {
+	for name, arrange := range map[string]func(l *gittest.Fixture, tree string){
+		"untracked": func(l *gittest.Fixture, tree string) {},
+		"ignored":   func(l *gittest.Fixture, tree string) { l.WriteIn(tree, ".gitignore", "evil/\n") },
+		"tracked":   func(l *gittest.Fixture, tree string) { l.GitIn(tree, "add", "evil") },
+		"committed": func(l *gittest.Fixture, tree string) {
 			l.GitIn(tree, "add", "evil")
 			l.GitIn(tree, "commit", "-q", "-m", "evil")
 		},
@@ -608,7 +608,7 @@ func TestCaptureNeverRunsWhatARepositoryInATreeIsConfiguredToRun(t *testing.T) {
 			l := gittest.New(t)
 			repo := repotest.OpenRepo(l)
 			w := repotest.AddSandbox(l, repo)
-			witness := evil(l, filepath.Join(w.Tree, "evil"))
+			witness := makeHostileRepo(l, filepath.Join(w.Tree, "evil"))
 			arrange(l, w.Tree)
 			_ = os.Remove(witness) // the git commands of this test may have run the program
 			_, err := Capture(t.Context(), repo, repotest.SpecOf(l, w))
@@ -623,24 +623,24 @@ func TestCaptureNeverRunsWhatARepositoryInATreeIsConfiguredToRun(t *testing.T) {
 	}
 }
 
-func TestCaptureNeverRunsWhatTheTreeItselfIsConfiguredToRun(t *testing.T) {
+func TestCaptureRunsNothingOfReplacedGitFile(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := repotest.OpenRepo(l)
 	w := repotest.AddSandbox(l, repo)
 	// The .git file is replaced by one that names a repository with another config.
 	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
-	witness := evil(l, elsewhere)
+	witness := makeHostileRepo(l, elsewhere)
 	l.WriteIn(w.Tree, ".git", "gitdir: "+elsewhere+"/.git\n")
 	l.WriteIn(w.Tree, "a.txt", "changed\n")
 	got := captureSpec(l, repo, repotest.SpecOf(l, w))
 	if ran, err := os.ReadFile(witness); err == nil {
 		t.Errorf("a program configured by the worktree ran: %s", ran)
 	}
-	gittest.RequireSame(t, "captured", l.Files(got.Commit), with(map[string]string{"a.txt": "100644 changed\n"}))
+	gittest.RequireSame(t, "captured", l.Files(got.Commit), initialFilesWith(map[string]string{"a.txt": "100644 changed\n"}))
 }
 
-func TestCaptureRunsTheCleanFilterTheUserConfigured(t *testing.T) {
+func TestCaptureRunsUsersCleanFilter(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	l.ConfigureGlobal("filter.up.clean", "tr a-z A-Z")
@@ -661,7 +661,7 @@ func TestCaptureRunsTheCleanFilterTheUserConfigured(t *testing.T) {
 	repotest.RequireEmptyAgencyDir(l, repo)
 }
 
-func TestCaptureIsByTheToolAndNeedsNoConfiguredIdentity(t *testing.T) {
+func TestCaptureNeedsNoConfiguredIdentity(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	l.Env = append(l.Env, "GIT_AUTHOR_NAME=Hook", "GIT_COMMITTER_EMAIL=hook@example.com")
@@ -675,7 +675,7 @@ func TestCaptureIsByTheToolAndNeedsNoConfiguredIdentity(t *testing.T) {
 	}
 }
 
-func TestCaptureReachesWhatSomebodyTookItsPermissionsFrom(t *testing.T) {
+func TestCaptureReadsFilesWithoutPermissions(t *testing.T) {
 	t.Parallel()
 	if !gittest.Unprivileged(t) {
 		return
@@ -708,7 +708,7 @@ func TestCaptureReachesWhatSomebodyTookItsPermissionsFrom(t *testing.T) {
 			})
 			got, err := Capture(t.Context(), repo, repotest.SpecOf(l, w))
 			l.Must(err)
-			want := with(map[string]string{"a.txt": "100644 changed\n", "dir/new": "100644 n\n", "dir/sub/new": "100644 n\n"})
+			want := initialFilesWith(map[string]string{"a.txt": "100644 changed\n", "dir/new": "100644 n\n", "dir/sub/new": "100644 n\n"})
 			gittest.RequireSame(t, "captured", l.Files(got.Commit), want)
 		})
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // checkedDryRun calls DryRunCapture and checks that it changed nothing, neither in the worktree nor in the repository.
-func rehearse(l *gittest.Lab, repo *git.Repo, s git.WorktreeSpec) (CaptureResult, error) {
+func checkedDryRun(l *gittest.Fixture, repo *git.Repo, s git.WorktreeSpec) (CaptureResult, error) {
 	l.T.Helper()
 	paths := []string{repo.CommonDir}
 	if s.Dir != "" {
@@ -28,26 +28,28 @@ func rehearse(l *gittest.Lab, repo *git.Repo, s git.WorktreeSpec) (CaptureResult
 	return got, err
 }
 
-func TestRehearseFindsWhatCaptureFindsAndChangesNothing(t *testing.T) {
+func TestDryRunCaptureMatchesCapture(t *testing.T) {
 	t.Parallel()
-	for name, work := range map[string]func(l *gittest.Lab, w git.Registration){
-		"nothing":           func(*gittest.Lab, git.Registration) {},
-		"an untracked file": func(l *gittest.Lab, w git.Registration) { l.WriteIn(w.Tree, "new", "n\n") },
-		"a changed file":    func(l *gittest.Lab, w git.Registration) { l.WriteIn(w.Tree, "a.txt", "changed\n") },
-		"an ignored file": func(l *gittest.Lab, w git.Registration) {
+	for name, work := range map[string]func(l *gittest.Fixture, w git.Registration){
+		"nothing":           func(*gittest.Fixture, git.Registration) {},
+		"an untracked file": func(l *gittest.Fixture, w git.Registration) { l.WriteIn(w.Tree, "new", "n\n") },
+		"a changed file":    func(l *gittest.Fixture, w git.Registration) { l.WriteIn(w.Tree, "a.txt", "changed\n") },
+		"an ignored file": func(l *gittest.Fixture, w git.Registration) {
 			l.Write(".git/info/exclude", "/ignored\n")
 			l.WriteIn(w.Tree, "ignored", "i\n")
 		},
-		"a staged file that is gone": func(l *gittest.Lab, w git.Registration) {
+		"a staged file that is gone": func(l *gittest.Fixture, w git.Registration) {
 			l.WriteIn(w.Tree, "staged", "s\n")
 			l.GitIn(w.Tree, "add", "staged")
 			l.Must(os.Remove(filepath.Join(w.Tree, "staged")))
 		},
-		"a commit": func(l *gittest.Lab, w git.Registration) {
+		"a commit": func(l *gittest.Fixture, w git.Registration) {
 			l.GitIn(w.Tree, "commit", "-q", "--allow-empty", "-m", "more")
 		},
-		"an orphan branch":  func(l *gittest.Lab, w git.Registration) { l.GitIn(w.Tree, "checkout", "-q", "--orphan", "beside") },
-		"an amended commit": func(l *gittest.Lab, w git.Registration) { l.GitIn(w.Tree, "commit", "-q", "--amend", "-m", "again") },
+		"an orphan branch": func(l *gittest.Fixture, w git.Registration) { l.GitIn(w.Tree, "checkout", "-q", "--orphan", "beside") },
+		"an amended commit": func(l *gittest.Fixture, w git.Registration) {
+			l.GitIn(w.Tree, "commit", "-q", "--amend", "-m", "again")
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -59,7 +61,7 @@ func TestRehearseFindsWhatCaptureFindsAndChangesNothing(t *testing.T) {
 			for _, onto := range []string{"", earlier.Commit} {
 				s := repotest.SpecOf(l, w)
 				s.Onto = onto
-				dryRun, err := rehearse(l, repo, s)
+				dryRun, err := checkedDryRun(l, repo, s)
 				l.Must(err)
 				captured := captureSpec(l, repo, s)
 				if dryRun.Dirty != captured.Dirty || dryRun.BranchTip != captured.BranchTip ||
@@ -71,23 +73,23 @@ func TestRehearseFindsWhatCaptureFindsAndChangesNothing(t *testing.T) {
 	}
 }
 
-func TestRehearseRefusesWhatCaptureRefuses(t *testing.T) {
+func TestDryRunCaptureRefusesWhatCaptureRefuses(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := repotest.OpenRepo(l)
 	w := repotest.AddSandbox(l, repo)
 	l.GitIn(w.Tree, "init", "-q", "nested")
-	if _, err := rehearse(l, repo, repotest.SpecOf(l, w)); !errors.As(err, new(*status.NestedRepositoryError)) {
+	if _, err := checkedDryRun(l, repo, repotest.SpecOf(l, w)); !errors.As(err, new(*status.NestedRepositoryError)) {
 		t.Errorf("with a nested repository: %v", err)
 	}
 	l.Must(os.RemoveAll(filepath.Join(w.Tree, "nested")))
 	gittest.MakeFIFO(t, filepath.Join(w.Tree, "dir", ".gitattributes"))
-	if _, err := rehearse(l, repo, repotest.SpecOf(l, w)); !errors.As(err, new(*git.SpecialFileError)) {
+	if _, err := checkedDryRun(l, repo, repotest.SpecOf(l, w)); !errors.As(err, new(*git.SpecialFileError)) {
 		t.Errorf("with a FIFO: %v", err)
 	}
 }
 
-func TestRehearseGivesNobodyPermissionsBack(t *testing.T) {
+func TestDryRunCaptureKeepsPermissions(t *testing.T) {
 	t.Parallel()
 	if !gittest.Unprivileged(t) {
 		return
@@ -106,7 +108,7 @@ func TestRehearseGivesNobodyPermissionsBack(t *testing.T) {
 	}
 }
 
-func TestRehearseWorksWhereverTheRepositoryIs(t *testing.T) {
+func TestDryRunCaptureInOddlyNamedRepository(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"a:b", `qu"ote`, `back\slash`, "new\nline", "#hash", "sp ace"} {
 		l := gittest.New(t)
@@ -115,7 +117,7 @@ func TestRehearseWorksWhereverTheRepositoryIs(t *testing.T) {
 		repo := repotest.OpenRepo(l)
 		w := repotest.AddSandbox(l, repo)
 		l.WriteIn(w.Tree, "new", "n\n")
-		if got, err := rehearse(l, repo, repotest.SpecOf(l, w)); err != nil || !got.Dirty {
+		if got, err := checkedDryRun(l, repo, repotest.SpecOf(l, w)); err != nil || !got.Dirty {
 			t.Errorf("%q: %+v, %v", name, got, err)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 
 // readOperation and writeOperation neither block on FIFOs nor follow symlinks in a worktree's git directory, which
 // processes in the sandbox can write to.
-func TestWhatIsUnderWayIsReadAsDataAndThroughNoLink(t *testing.T) {
+func TestReadOperationFollowsNoSymlinkOrFIFO(t *testing.T) {
 	t.Parallel()
 	adminDir, outside := t.TempDir(), t.TempDir()
 	write := func(path, content string) {
@@ -59,7 +59,7 @@ func TestWhatIsUnderWayIsReadAsDataAndThroughNoLink(t *testing.T) {
 }
 
 // ReadOperation returns only files that git itself writes for an operation in progress: the commit may be forged.
-func TestOnlyWhatSaysWhatIsUnderWayComesOutOfAState(t *testing.T) {
+func TestReadOperationReturnsOnlyOperationFiles(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := repotest.OpenRepo(l)
@@ -75,7 +75,7 @@ func TestOnlyWhatSaysWhatIsUnderWayComesOutOfAState(t *testing.T) {
 }
 
 // ReadOperation returns the unmerged entries of a captured index, and a tree of its merged entries.
-func TestConflictsAreHeldWithWhatElseIsStaged(t *testing.T) {
+func TestReadOperationReturnsConflictsAndMergedTree(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	repo := repotest.OpenRepo(l)

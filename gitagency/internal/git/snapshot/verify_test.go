@@ -16,7 +16,7 @@ import (
 
 // newHistoryLab makes a repository whose history has each kind of object: files that are deltas of each other, a deleted
 // file, a symlink, an executable, a submodule and a merge.
-func newArchive(t *testing.T) *gittest.Lab {
+func newHistoryLab(t *testing.T) *gittest.Fixture {
 	t.Helper()
 	l := gittest.New(t)
 	lines := strings.Repeat("a line that comes again and again\n", 50)
@@ -39,7 +39,7 @@ func newArchive(t *testing.T) *gittest.Lab {
 }
 
 // verifyHead verifies HEAD and everything reachable from it.
-func verifyLab(l *gittest.Lab) VerifyResult {
+func verifyHead(l *gittest.Fixture) VerifyResult {
 	l.T.Helper()
 	v, err := Verify(l.T.Context(), repotest.OpenRepo(l), l.Git("rev-parse", "HEAD"), nil)
 	l.Must(err)
@@ -47,19 +47,19 @@ func verifyLab(l *gittest.Lab) VerifyResult {
 }
 
 // countReachable returns the number of objects that git counts.
-func reachable(l *gittest.Lab) int {
+func countReachable(l *gittest.Fixture) int {
 	l.T.Helper()
 	return strings.Count(l.Git("rev-list", "--objects", "HEAD"), "\n") + 1
 }
 
 // flipByte returns a function that inverts one byte.
-func flip(at int) func([]byte) []byte {
+func flipByte(at int) func([]byte) []byte {
 	return func(data []byte) []byte { data[at] ^= 0xff; return data }
 }
 
-func TestEveryObjectThatACommitLeadsToIsHashedOnce(t *testing.T) {
+func TestVerifyHashesEveryReachableObjectOnce(t *testing.T) {
 	t.Parallel()
-	l := newArchive(t)
+	l := newHistoryLab(t)
 	for _, how := range []string{"loose", "packed", "with a graph, bitmaps and an index of many packs"} {
 		switch how {
 		case "packed":
@@ -68,16 +68,16 @@ func TestEveryObjectThatACommitLeadsToIsHashedOnce(t *testing.T) {
 			l.Git("repack", "-q", "-adb", "--write-midx")
 			l.Git("commit-graph", "write", "--reachable")
 		}
-		v := verifyLab(l)
-		if v.Objects != reachable(l) || len(v.Damages) > 0 || v.Bytes == 0 || len(v.ShallowCommits) > 0 || v.PromisedObjects > 0 {
-			t.Errorf("%s: %+v, want %d objects", how, v, reachable(l))
+		v := verifyHead(l)
+		if v.Objects != countReachable(l) || len(v.Damages) > 0 || v.Bytes == 0 || len(v.ShallowCommits) > 0 || v.PromisedObjects > 0 {
+			t.Errorf("%s: %+v, want %d objects", how, v, countReachable(l))
 		}
 	}
 }
 
-func TestAFlippedByteOfALooseObjectIsFoundWhereverItIs(t *testing.T) {
+func TestVerifyFindsFlippedByteInLooseObject(t *testing.T) {
 	t.Parallel()
-	l := newArchive(t)
+	l := newHistoryLab(t)
 	for name, rev := range map[string]string{
 		"commit": "HEAD", "earlier commit": "HEAD~3", "tree": "HEAD^{tree}", "subdirectory": "HEAD:deep/er",
 		"blob": "HEAD:deep/er/file", "earlier blob": "HEAD~2:gone", "symlink": "HEAD:link",
@@ -86,22 +86,22 @@ func TestAFlippedByteOfALooseObjectIsFoundWhereverItIs(t *testing.T) {
 		fi, err := os.Stat(l.LoosePath(oid))
 		l.Must(err)
 		for _, at := range []int{0, 1, 2, int(fi.Size()) / 2, int(fi.Size()) - 1} {
-			restore := l.RewriteFile(l.LoosePath(oid), flip(at))
-			v := verifyLab(l)
+			restore := l.RewriteFile(l.LoosePath(oid), flipByte(at))
+			v := verifyHead(l)
 			if len(v.Damages) != 1 || v.Damages[0].OID != oid || v.Damages[0].Kind != kind || v.Damages[0].Problem == ProblemMissing {
 				t.Errorf("%s, byte %d: %+v", name, at, v.Damages)
 			}
 			restore()
 		}
 	}
-	if v := verifyLab(l); len(v.Damages) > 0 {
+	if v := verifyHead(l); len(v.Damages) > 0 {
 		t.Errorf("after all files were restored: %+v", v)
 	}
 }
 
-func TestAFlippedByteOfAPackIsFoundWhereverItIs(t *testing.T) {
+func TestVerifyFindsFlippedByteInPack(t *testing.T) {
 	t.Parallel()
-	l := newArchive(t)
+	l := newHistoryLab(t)
 	l.Git("gc", "-q")
 	packs, err := filepath.Glob(filepath.Join(l.Root, ".git", "objects", "pack", "*.pack"))
 	if l.Must(err); len(packs) != 1 {
@@ -116,7 +116,7 @@ func TestAFlippedByteOfAPackIsFoundWhereverItIs(t *testing.T) {
 		positions = append(positions, at)
 	}
 	for _, at := range positions {
-		restore := l.RewriteFile(packs[0], flip(at))
+		restore := l.RewriteFile(packs[0], flipByte(at))
 		v, err := Verify(t.Context(), repo, commit, nil)
 		if err != nil || len(v.Damages) == 0 {
 			t.Errorf("byte %d of %d: %+v, %v", at, size, v, err)
@@ -126,9 +126,9 @@ func TestAFlippedByteOfAPackIsFoundWhereverItIs(t *testing.T) {
 }
 
 // Verify finds valid objects stored under the name of another object, which git does not notice when it reads them.
-func TestAnObjectInThePlaceOfAnotherIsFound(t *testing.T) {
+func TestVerifyFindsObjectUnderWrongName(t *testing.T) {
 	t.Parallel()
-	l := newArchive(t)
+	l := newHistoryLab(t)
 	blob, tree := l.Git("rev-parse", "HEAD:a.txt"), l.Git("rev-parse", "HEAD:dir")
 	for _, oid := range []string{blob, tree} {
 		restore := l.RewriteFile(l.LoosePath(oid), func([]byte) []byte {
@@ -139,7 +139,7 @@ func TestAnObjectInThePlaceOfAnotherIsFound(t *testing.T) {
 			l.Must(w.Close())
 			return b.Bytes()
 		})
-		v := verifyLab(l)
+		v := verifyHead(l)
 		if len(v.Damages) != 1 || v.Damages[0].OID != oid || v.Damages[0].Problem != ProblemAltered || !strings.Contains(v.Damages[0].Detail, "blob ") {
 			t.Errorf("%+v", v.Damages)
 		}
@@ -147,14 +147,14 @@ func TestAnObjectInThePlaceOfAnotherIsFound(t *testing.T) {
 	}
 	// A replace ref is no damage.
 	l.Git("replace", blob, l.Git("rev-parse", "HEAD:link"))
-	if v := verifyLab(l); len(v.Damages) > 0 {
+	if v := verifyHead(l); len(v.Damages) > 0 {
 		t.Errorf("%+v", v)
 	}
 }
 
-func TestAllThatIsMissingIsNamedWithItsPath(t *testing.T) {
+func TestVerifyNamesMissingObjectsWithPaths(t *testing.T) {
 	t.Parallel()
-	l := newArchive(t)
+	l := newHistoryLab(t)
 	var want []string
 	for _, path := range []string{"a.txt", "dir/b.txt", "deep/er"} {
 		oid := l.Git("rev-parse", "HEAD:"+path)
@@ -162,7 +162,7 @@ func TestAllThatIsMissingIsNamedWithItsPath(t *testing.T) {
 		want = append(want, oid+" "+path)
 	}
 	var got []string
-	for _, d := range verifyLab(l).Damages {
+	for _, d := range verifyHead(l).Damages {
 		if d.Problem != ProblemMissing {
 			t.Errorf("%+v", d)
 		}
@@ -175,41 +175,41 @@ func TestAllThatIsMissingIsNamedWithItsPath(t *testing.T) {
 	}
 }
 
-func TestAHistoryThatWasCutOffIsToldFromOneThatIsDamaged(t *testing.T) {
+func TestVerifyAcceptsShallowAndPartialClones(t *testing.T) {
 	t.Parallel()
-	l := newArchive(t)
+	l := newHistoryLab(t)
 	shallow := *l
 	shallow.Root = filepath.Join(gittest.TempDir(t), "shallow")
 	l.Git("clone", "-q", "--depth", "2", "file://"+l.Root, shallow.Root)
-	v := verifyLab(&shallow)
-	if len(v.Damages) > 0 || len(v.ShallowCommits) == 0 || v.Objects != reachable(&shallow) {
+	v := verifyHead(&shallow)
+	if len(v.Damages) > 0 || len(v.ShallowCommits) == 0 || v.Objects != countReachable(&shallow) {
 		t.Errorf("%+v", v)
 	}
 	partial := *l
 	partial.Root = filepath.Join(gittest.TempDir(t), "partial")
 	l.Git("config", "uploadpack.allowFilter", "true")
 	l.Git("clone", "-q", "--no-checkout", "--filter=blob:none", "file://"+l.Root, partial.Root)
-	v = verifyLab(&partial)
+	v = verifyHead(&partial)
 	if len(v.Damages) > 0 || v.PromisedObjects == 0 || v.Objects == 0 {
 		t.Errorf("%+v", v)
 	}
-	if again := verifyLab(&partial); again.PromisedObjects != v.PromisedObjects {
+	if again := verifyHead(&partial); again.PromisedObjects != v.PromisedObjects {
 		t.Error("promised objects were fetched")
 	}
 }
 
-func TestObjectsAreVerifiedWhereverGitFindsThemAndWhateverTheirHash(t *testing.T) {
+func TestVerifyReadsAlternatesAndSHA256(t *testing.T) {
 	t.Parallel()
-	l := newArchive(t)
+	l := newHistoryLab(t)
 	borrower := *l
 	borrower.Root = filepath.Join(gittest.TempDir(t), "borrower")
 	l.Git("clone", "-q", "--shared", l.Root, borrower.Root)
-	if v := verifyLab(&borrower); v.Objects != reachable(l) || len(v.Damages) > 0 {
+	if v := verifyHead(&borrower); v.Objects != countReachable(l) || len(v.Damages) > 0 {
 		t.Errorf("%+v", v)
 	}
 	oid := l.Git("rev-parse", "HEAD:a.txt")
-	l.RewriteFile(l.LoosePath(oid), flip(5))
-	if v := verifyLab(&borrower); len(v.Damages) != 1 || v.Damages[0].OID != oid {
+	l.RewriteFile(l.LoosePath(oid), flipByte(5))
+	if v := verifyHead(&borrower); len(v.Damages) != 1 || v.Damages[0].OID != oid {
 		t.Errorf("%+v", v)
 	}
 
@@ -218,19 +218,19 @@ func TestObjectsAreVerifiedWhereverGitFindsThemAndWhateverTheirHash(t *testing.T
 	modern.Write("dir/file", "f\n")
 	modern.Git("add", "-A")
 	modern.Git("commit", "-q", "-m", "first")
-	if v := verifyLab(modern); v.Objects != 4 || len(v.Damages) > 0 {
+	if v := verifyHead(modern); v.Objects != 4 || len(v.Damages) > 0 {
 		t.Errorf("%+v", v)
 	}
 	oid = modern.Git("rev-parse", "HEAD:dir")
-	modern.RewriteFile(modern.LoosePath(oid), flip(5))
-	if v := verifyLab(modern); len(v.Damages) != 1 || v.Damages[0].OID != oid {
+	modern.RewriteFile(modern.LoosePath(oid), flipByte(5))
+	if v := verifyHead(modern); len(v.Damages) != 1 || v.Damages[0].OID != oid {
 		t.Errorf("%+v", v)
 	}
 }
 
-func TestWhenGitDoesNotWorkThatIsNoDamage(t *testing.T) {
+func TestVerifyReportsGitFailureAsError(t *testing.T) {
 	t.Parallel()
-	l := newArchive(t)
+	l := newHistoryLab(t)
 	repo, commit := repotest.OpenRepo(l), l.Git("rev-parse", "HEAD")
 	l.Must(os.WriteFile(filepath.Join(l.Root, ".git", "config"), []byte("[core\n"), 0o600))
 	if v, err := Verify(t.Context(), repo, commit, nil); err == nil {

@@ -15,7 +15,7 @@ import (
 
 // scanDirectory must note a change when a directory was removed after its parent was listed: the scan does not show the
 // state at its beginning.
-func TestADirectoryThatGoesBeforeItIsLookedAtIsNoticed(t *testing.T) {
+func TestScanNoticesDirectoryRemovedMeanwhile(t *testing.T) {
 	t.Parallel()
 	l := gittest.NewEmpty(t)
 	tree := gittest.TempDir(t)

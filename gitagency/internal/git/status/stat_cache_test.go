@@ -15,17 +15,17 @@ import (
 )
 
 // statCacheFixture is a worktree with a stat cache of it.
-type portrait struct {
-	*gittest.Lab
+type statCacheFixture struct {
+	*gittest.Fixture
 	repo *git.Repo
 	git.WorktreeSpec
-	mirror   *git.Mirror
-	likeness []byte // the stat cache
-	tree     string // tree that the cache stands for
+	mirror *git.Mirror
+	cache  []byte // the stat cache
+	tree   string // tree that the cache stands for
 }
 
 // newStatCacheFixture creates a sandbox worktree with changed, untracked, ignored and nested files, and its stat cache.
-func newPortrait(t *testing.T) *portrait {
+func newStatCacheFixture(t *testing.T) *statCacheFixture {
 	t.Helper()
 	l := gittest.New(t)
 	l.Write(".gitignore", "*.o\n/out/\nquiet/.gitignore\n")
@@ -40,18 +40,18 @@ func newPortrait(t *testing.T) *portrait {
 	l.WriteIn(w.Tree, "out/of", "the way\n")
 	l.WriteIn(w.Tree, "a.txt", "changed\n")
 	l.Must(os.MkdirAll(filepath.Join(w.Tree, "nested", ".git"), 0o755))
-	p := &portrait{Lab: l, repo: repo, mirror: repotest.NewMirror(l), WorktreeSpec: git.WorktreeSpec{Name: w.Name, Dir: w.Tree, Branch: w.Branch}}
-	p.look()
+	p := &statCacheFixture{Fixture: l, repo: repo, mirror: repotest.NewMirror(l), WorktreeSpec: git.WorktreeSpec{Name: w.Name, Dir: w.Tree, Branch: w.Branch}}
+	p.record()
 	return p
 }
 
 // record creates the stat cache if there is none. It retries until all files are older than the scan.
-func (p *portrait) look() {
+func (p *statCacheFixture) record() {
 	p.T.Helper()
-	p.repo = repotest.OpenRepo(p.Lab) // with the present configuration
-	for until := time.Now().Add(gittest.Timeout); p.likeness == nil; {
+	p.repo = repotest.OpenRepo(p.Fixture) // with the present configuration
+	for until := time.Now().Add(gittest.Timeout); p.cache == nil; {
 		var err error
-		p.tree, p.likeness, err = WorkTreeWithStatCache(p.T.Context(), p.mirror, p.WorktreeSpec, p.Git("rev-parse", "HEAD"), ReadConfigDigest(p.repo))
+		p.tree, p.cache, err = WorkTreeWithStatCache(p.T.Context(), p.mirror, p.WorktreeSpec, p.Git("rev-parse", "HEAD"), ReadConfigDigest(p.repo))
 		p.Must(err)
 		if time.Now().After(until) {
 			p.T.Fatal("no stat cache was created")
@@ -60,10 +60,10 @@ func (p *portrait) look() {
 }
 
 // matches reports whether the worktree still matches the stat cache. It fails the test if the tree is another one.
-func (p *portrait) recognised() bool {
+func (p *statCacheFixture) matches() bool {
 	p.T.Helper()
-	repo := repotest.OpenRepo(p.Lab)
-	tree := TreeFromStatCache(repo, p.WorktreeSpec, ReadConfigDigest(repo), p.likeness)
+	repo := repotest.OpenRepo(p.Fixture)
+	tree := TreeFromStatCache(repo, p.WorktreeSpec, ReadConfigDigest(repo), p.cache)
 	if tree != "" && tree != p.tree {
 		p.T.Fatalf("tree from the stat cache is %s, want %s", tree, p.tree)
 	}
@@ -72,17 +72,17 @@ func (p *portrait) recognised() bool {
 
 // TreeFromStatCache must not match after any change of the files, of the ignore rules, of the index or of the
 // configuration. Changes of ignored files do not count.
-func TestAWorktreeIsKnownByItsLikenessUntilSomethingChanges(t *testing.T) {
+func TestStatCacheMatchesUntilSomethingChanges(t *testing.T) {
 	t.Parallel()
-	p := newPortrait(t)
+	p := newStatCacheFixture(t)
 	in := func(name string) string { return filepath.Join(p.Dir, name) }
-	if !p.recognised() {
+	if !p.matches() {
 		t.Fatal("an unchanged worktree does not match")
 	}
 	p.WriteIn(p.Dir, "out/of", "another way\n")
 	p.WriteIn(p.Dir, "out/more", "ignored\n")
 	p.WriteIn(p.Dir, "new/x.tmp", "still ignored\n")
-	if !p.recognised() {
+	if !p.matches() {
 		t.Error("no match after changes of ignored files")
 	}
 	for _, c := range []struct {
@@ -123,11 +123,11 @@ func TestAWorktreeIsKnownByItsLikenessUntilSomethingChanges(t *testing.T) {
 		{"secret patterns", func() { p.SecretPatterns = []string{"*.key"} }},
 	} {
 		c.change()
-		if p.recognised() {
+		if p.matches() {
 			t.Errorf("%s: the stat cache still matches", c.what)
 		}
-		p.likeness = nil
-		if p.look(); !p.recognised() {
+		p.cache = nil
+		if p.record(); !p.matches() {
 			t.Errorf("%s: a new stat cache does not match", c.what)
 		}
 	}
@@ -135,25 +135,25 @@ func TestAWorktreeIsKnownByItsLikenessUntilSomethingChanges(t *testing.T) {
 
 // There must be no stat cache where only git knows which configuration applies to the worktree, as with conditional
 // includes.
-func TestThereIsNoLikenessWhereWorktreesIncludeWhatOthersDoNot(t *testing.T) {
+func TestNoStatCacheWithPerWorktreeIncludes(t *testing.T) {
 	t.Parallel()
-	for name, set := range map[string]func(p *portrait){
-		"onbranch include":                     func(p *portrait) { p.Git("config", "includeIf.onbranch:agency/**.path", "more") },
-		"include in config.worktree":           func(p *portrait) { p.GitIn(p.Dir, "config", "--worktree", "include.path", "more") },
-		"core.excludesFile in config.worktree": func(p *portrait) { p.GitIn(p.Dir, "config", "--worktree", "core.excludesFile", "/nowhere") },
+	for name, set := range map[string]func(p *statCacheFixture){
+		"onbranch include":                     func(p *statCacheFixture) { p.Git("config", "includeIf.onbranch:agency/**.path", "more") },
+		"include in config.worktree":           func(p *statCacheFixture) { p.GitIn(p.Dir, "config", "--worktree", "include.path", "more") },
+		"core.excludesFile in config.worktree": func(p *statCacheFixture) { p.GitIn(p.Dir, "config", "--worktree", "core.excludesFile", "/nowhere") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := newPortrait(t)
+			p := newStatCacheFixture(t)
 			p.Git("config", "extensions.worktreeConfig", "true")
-			p.likeness = nil
-			p.look()
-			before := p.likeness
+			p.cache = nil
+			p.record()
+			before := p.cache
 			set(p)
-			repo := repotest.OpenRepo(p.Lab)
+			repo := repotest.OpenRepo(p.Fixture)
 			_, cache, err := WorkTreeWithStatCache(t.Context(), p.mirror, p.WorktreeSpec, p.Git("rev-parse", "HEAD"), ReadConfigDigest(repo))
 			p.Must(err)
-			if p.recognised() || cache != nil || before == nil {
+			if p.matches() || cache != nil || before == nil {
 				t.Errorf("got a stat cache of %d bytes", len(cache))
 			}
 		})
@@ -161,9 +161,9 @@ func TestThereIsNoLikenessWhereWorktreesIncludeWhatOthersDoNot(t *testing.T) {
 }
 
 // A stat cache created right after a write must be nil, or must not match after the next write of the same size.
-func TestALikenessIsNeverTooYoungToTell(t *testing.T) {
+func TestStatCacheDetectsWriteInSameTick(t *testing.T) {
 	t.Parallel()
-	p := newPortrait(t)
+	p := newStatCacheFixture(t)
 	name := filepath.Join(p.Dir, "dir", "b.txt")
 	for n := range 10 {
 		p.Must(os.WriteFile(name, []byte{byte('a' + n%2), '\n'}, 0o644))
@@ -178,9 +178,9 @@ func TestALikenessIsNeverTooYoungToTell(t *testing.T) {
 
 // There must be no stat cache if a path has a ctime at or after the beginning of the scan: on many kernels the next write
 // gets the same timestamp.
-func TestWhatIsAsYoungAsTheLookHasNoLikeness(t *testing.T) {
+func TestNoStatCacheForFilesAsYoungAsScan(t *testing.T) {
 	t.Parallel()
-	p := newPortrait(t)
+	p := newStatCacheFixture(t)
 	for _, name := range []string{"dir/b.txt", "dir", "new", "new/untracked", "new/.gitignore"} {
 		_, _, err := stableDiskTree(t.Context(), p.mirror, p.WorktreeSpec, p.Git("rev-parse", "HEAD"), func(g WorktreeContents) {
 			if g.scan.startedAt = time.Now().UnixNano(); g.newStatCache(worktreeDigest{}) == nil {
@@ -201,7 +201,7 @@ func TestWhatIsAsYoungAsTheLookHasNoLikeness(t *testing.T) {
 }
 
 // FuzzParseStatCache checks that parseStatCache returns nil for damaged data.
-func FuzzParseLikeness(f *testing.F) {
+func FuzzParseStatCache(f *testing.F) {
 	digest := worktreeDigest{1, 2, 3}
 	seen := []pathStat{{".", git.FileStat{Ctime: 1}}}
 	for n := range 40 {

@@ -13,7 +13,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/repotest"
 )
 
-func TestParsePushed(t *testing.T) {
+func TestParsePushPorcelain(t *testing.T) {
 	t.Parallel()
 	got := parsePushPorcelain("To /hub.git\n!\tabc:refs/heads/main\t[rejected] (fetch\tfirst)\n \ta:refs/heads/b\t1..2\n=\ta:refs/heads/c\t[up to date]\nDone\n")
 	want := []pushedRef{
@@ -29,7 +29,7 @@ func TestParsePushed(t *testing.T) {
 	}
 }
 
-func FuzzParsePushed(f *testing.F) {
+func FuzzParsePushPorcelain(f *testing.F) {
 	f.Add("To /hub.git\n!\tabc:refs/heads/main\t[rejected] (fetch first)\nDone\n")
 	f.Add("*\t:x\t\n")
 	f.Fuzz(func(t *testing.T, out string) {
@@ -42,7 +42,7 @@ func FuzzParsePushed(f *testing.F) {
 	})
 }
 
-func TestRemoteWordsAreThoseOfTheOtherSide(t *testing.T) {
+func TestRemoteMessagesKeepsRemoteLines(t *testing.T) {
 	t.Parallel()
 	got := remoteMessages("remote: no, thanks        \nremote:         \nerror: failed\nremote: bye\n" + strings.Repeat("remote: x\n", 100))
 	if len(got) != 20 || got[0] != "no, thanks" || got[1] != "bye" {
@@ -50,7 +50,7 @@ func TestRemoteWordsAreThoseOfTheOtherSide(t *testing.T) {
 	}
 }
 
-func TestProtocolOfAUrlIsWhatGitWouldSpeak(t *testing.T) {
+func TestURLProtocolOfEveryURLForm(t *testing.T) {
 	t.Parallel()
 	for url, want := range map[string][2]string{
 		"/srv/a.git":               {"file", "/srv/a.git"},
@@ -78,7 +78,7 @@ func TestProtocolOfAUrlIsWhatGitWouldSpeak(t *testing.T) {
 	}
 }
 
-func TestTracksOnlyWhatIsThereToRememberRemotes(t *testing.T) {
+func TestTrackingRefAcceptsOnlyRemoteTrackingRefs(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		fetch []string
@@ -102,7 +102,7 @@ func TestTracksOnlyWhatIsThereToRememberRemotes(t *testing.T) {
 	}
 }
 
-func TestRemotesAreThoseThatOneCanPushTo(t *testing.T) {
+func TestReadRemotesFindsPushURLs(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	for _, kv := range [][]string{
@@ -146,7 +146,7 @@ func TestRemotesAreThoseThatOneCanPushTo(t *testing.T) {
 	}
 }
 
-func TestTheUserSaysWhichProtocolsAreSpoken(t *testing.T) {
+func TestAllowedProtocolsFollowUserConfig(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		env    []string
@@ -168,7 +168,7 @@ func TestTheUserSaysWhichProtocolsAreSpoken(t *testing.T) {
 
 // Fetch must store the objects of a remote ref in the repository without changing its refs, and return "" for a missing
 // ref. Push must report the answer of the remote.
-func TestFetchBringsWhatARefLeadsTo(t *testing.T) {
+func TestPusherFetchStoresObjectsWithoutRefs(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	at := l.Git("rev-parse", "HEAD")
@@ -227,7 +227,7 @@ func TestFetchBringsWhatARefLeadsTo(t *testing.T) {
 }
 
 // Promise: a remote-tracking ref that another process has moved since our fetch keeps its new value.
-func TestTrackLeavesWhatSomebodyElseHasWrittenDown(t *testing.T) {
+func TestUpdateTrackingRefKeepsConcurrentUpdate(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	first := l.Git("rev-parse", "HEAD")

@@ -13,7 +13,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/repotest"
 )
 
-func TestSeatFindsTheWorktreeThatHasABranch(t *testing.T) {
+func TestCheckedOutInFindsWorktreeOfBranch(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	linked := filepath.Join(gittest.TempDir(t), "li\nnked")
@@ -88,18 +88,18 @@ func TestSeatFindsTheWorktreeThatHasABranch(t *testing.T) {
 	check("other", filepath.Join(l.Root, ".git/worktrees/again"), again)
 }
 
-func TestAdvanceOfRefsAlone(t *testing.T) {
+func TestUpdateOfBranchWithoutWorktree(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
-	to := varied(l)
+	to := makeVariedCommit(l)
 	l.Git("branch", "free")
-	lab := &advancer{Lab: l, repo: repotest.OpenRepo(l), tree: l.Root}
+	lab := &updateLab{Fixture: l, repo: repotest.OpenRepo(l), worktree: l.Root}
 	zeros := strings.Repeat("0", len(to))
-	lab.a = Update{Branch: "refs/heads/free", Old: l.Git("rev-parse", "main"), New: to, Reason: "land"}
-	lab.a.OtherRefs = []RefMove{{Ref: "refs/agency/trash/x", Old: zeros, New: to}}
-	before := lab.sum()
+	lab.spec = Update{Branch: "refs/heads/free", Old: l.Git("rev-parse", "main"), New: to, Reason: "land"}
+	lab.spec.OtherRefs = []RefMove{{Ref: "refs/agency/trash/x", Old: zeros, New: to}}
+	before := lab.diskState()
 
-	tx, err := Begin(t.Context(), lab.repo, lab.a)
+	tx, err := Begin(t.Context(), lab.repo, lab.spec)
 	l.Must(err)
 	l.Must(tx.Lock(t.Context()))
 	l.Must(tx.Prepare(t.Context()))
@@ -107,7 +107,7 @@ func TestAdvanceOfRefsAlone(t *testing.T) {
 		t.Error("another git could move the branch")
 	}
 	l.Must(tx.Close())
-	gittest.RequireSame(t, "closed", lab.sum(), before)
+	gittest.RequireSame(t, "closed", lab.diskState(), before)
 	for _, m := range []struct {
 		ref string
 		do  func()
@@ -116,7 +116,7 @@ func TestAdvanceOfRefsAlone(t *testing.T) {
 		{"refs/heads/free", func() { l.Git("update-ref", "-d", "refs/heads/free") }},
 		{"refs/agency/trash/x", func() { l.Git("update-ref", "refs/agency/trash/x", to) }},
 	} {
-		tx, err := Begin(t.Context(), lab.repo, lab.a)
+		tx, err := Begin(t.Context(), lab.repo, lab.spec)
 		l.Must(err)
 		m.do()
 		l.Git("pack-refs", "--all")
@@ -124,14 +124,14 @@ func TestAdvanceOfRefsAlone(t *testing.T) {
 		if err := errors.Join(tx.Lock(t.Context()), tx.Prepare(t.Context())); !errors.As(err, &e) || e.Ref != m.ref {
 			t.Errorf("%s: %v", m.ref, err)
 		}
-		if m.ref == lab.a.Branch {
+		if m.ref == lab.spec.Branch {
 			l.Must(tx.Close())
 		}
-		l.Git("update-ref", "refs/heads/free", lab.a.Old)
+		l.Git("update-ref", "refs/heads/free", lab.spec.Old)
 		l.Git("update-ref", "-d", "refs/agency/trash/x")
 	}
-	l.Must(lab.advance())
-	for ref, want := range map[string]string{"free": to, "main": lab.a.Old, "refs/agency/trash/x": to} {
+	l.Must(lab.runAll())
+	for ref, want := range map[string]string{"free": to, "main": lab.spec.Old, "refs/agency/trash/x": to} {
 		if got := l.Git("rev-parse", ref); got != want {
 			t.Errorf("%s is at %s", ref, got)
 		}
@@ -139,27 +139,27 @@ func TestAdvanceOfRefsAlone(t *testing.T) {
 	if got := l.Git("reflog", "-1", "--format=%gs", "free"); got != "land" {
 		t.Errorf("the reflog says %q", got)
 	}
-	if done, err := Recover(t.Context(), lab.repo, lab.a); !done || err != nil {
+	if done, err := Recover(t.Context(), lab.repo, lab.spec); !done || err != nil {
 		t.Errorf("%v, %v", done, err)
 	}
-	l.Git("update-ref", "refs/heads/free", lab.a.Old)
+	l.Git("update-ref", "refs/heads/free", lab.spec.Old)
 	l.WriteIn(l.Root, ".git/refs/heads/free.lock", to+"\n")
-	if done, err := Recover(t.Context(), lab.repo, lab.a); done || err != nil {
+	if done, err := Recover(t.Context(), lab.repo, lab.spec); done || err != nil {
 		t.Errorf("%v, %v", done, err)
 	}
-	lab.unlocked()
+	lab.requireNoLeftovers()
 	l.Git("symbolic-ref", "refs/heads/free", "refs/heads/main")
-	if _, err := Begin(t.Context(), lab.repo, lab.a); err == nil {
+	if _, err := Begin(t.Context(), lab.repo, lab.spec); err == nil {
 		t.Error("a symbolic ref was accepted as a branch")
 	}
 }
 
 // Lock locks the index against other gits, and inspects an index again that changed since Begin.
-func TestAdvanceLooksAgainWhenTheIndexHasChanged(t *testing.T) {
+func TestLockRechecksChangedIndex(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
-	lab := newAdvancer(l, varied(l))
-	tx, err := Begin(t.Context(), lab.repo, lab.a)
+	lab := newUpdateLab(l, makeVariedCommit(l))
+	tx, err := Begin(t.Context(), lab.repo, lab.spec)
 	l.Must(err)
 	l.Write("staged.new", "staged\n")
 	l.Git("add", "staged.new")
@@ -168,32 +168,32 @@ func TestAdvanceLooksAgainWhenTheIndexHasChanged(t *testing.T) {
 	if _, err := l.TryGit(l.Root, "add", "staged.new"); err == nil {
 		t.Error("another git could change the index")
 	}
-	for _, name := range steps[1:] {
-		l.Must(lab.step(tx, name))
+	for _, name := range stepNames[1:] {
+		l.Must(lab.runStep(tx, name))
 	}
 	l.Must(tx.Close())
-	lab.landed(status)
+	lab.requireLanded(status)
 
-	lab = newAdvancer(gittest.New(t), "")
-	lab.a.New = varied(lab.Lab)
-	lab.a.Old = lab.Git("rev-parse", "main")
-	tx, err = Begin(t.Context(), lab.repo, lab.a)
+	lab = newUpdateLab(gittest.New(t), "")
+	lab.spec.New = makeVariedCommit(lab.Fixture)
+	lab.spec.Old = lab.Git("rev-parse", "main")
+	tx, err = Begin(t.Context(), lab.repo, lab.spec)
 	lab.Must(err)
 	lab.Write("a.txt", "mine\n")
 	lab.Git("add", "a.txt")
-	before := lab.sum()
-	if err := tx.Lock(t.Context()); over(err) != "a.txt staged" {
+	before := lab.diskState()
+	if err := tx.Lock(t.Context()); describeOverlaps(err) != "a.txt staged" {
 		t.Errorf("%v", err)
 	}
 	lab.Must(tx.Close())
-	gittest.RequireSame(t, "refused", lab.sum(), before)
+	gittest.RequireSame(t, "refused", lab.diskState(), before)
 }
 
 // A racily clean entry stays one: git still sees the change of a file that has the size and mtime of its index entry.
-func TestAdvanceKeepsWhatTheIndexIsNotSureOf(t *testing.T) {
+func TestUpdateKeepsRacilyCleanEntries(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
-	lab := newAdvancer(l, varied(l))
+	lab := newUpdateLab(l, makeVariedCommit(l))
 	path := filepath.Join(l.Root, "keep.txt")
 	// A change of the same size, with the mtime of the index: only the content differs.
 	fi, err := os.Lstat(path)
@@ -208,17 +208,17 @@ func TestAdvanceKeepsWhatTheIndexIsNotSureOf(t *testing.T) {
 	if got, err := l.TryGit(l.Root, "--no-optional-locks", "diff", "--name-only"); got != "keep.txt\n" {
 		t.Fatalf("%q, %v", got, err)
 	}
-	l.Must(lab.advance())
+	l.Must(lab.runAll())
 	if got := l.Git("diff", "--name-only"); got != "keep.txt" {
 		t.Errorf("git diff lists %q", got)
 	}
 }
 
 // An update keeps the group permissions of the index, and works in a worktree on another file system than the repository.
-func TestAdvanceOnAnotherFileSystemAndForAGroup(t *testing.T) {
+func TestUpdateOnOtherFileSystemAndSharedRepository(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
-	to := varied(l)
+	to := makeVariedCommit(l)
 	l.Git("checkout", "-q", "--detach")
 	shm, err := os.MkdirTemp("/dev/shm", "advance-")
 	if err != nil {
@@ -229,25 +229,25 @@ func TestAdvanceOnAnotherFileSystemAndForAGroup(t *testing.T) {
 	l.Git("config", "core.sharedRepository", "group")
 	l.Git("worktree", "add", "-q", tree, "main")
 	l.WriteIn(l.Root, ".git/info/exclude", "/.agency/\n")
-	lab := &advancer{Lab: l, repo: repotest.OpenRepo(l), tree: tree}
-	lab.a = Update{Branch: "refs/heads/main", Old: l.Git("rev-parse", "main"), New: to}
-	lab.a.GitDir, lab.a.Worktree, err = CheckedOutIn(t.Context(), lab.repo, lab.a.Branch)
+	lab := &updateLab{Fixture: l, repo: repotest.OpenRepo(l), worktree: tree}
+	lab.spec = Update{Branch: "refs/heads/main", Old: l.Git("rev-parse", "main"), New: to}
+	lab.spec.GitDir, lab.spec.Worktree, err = CheckedOutIn(t.Context(), lab.repo, lab.spec.Branch)
 	l.Must(err)
-	index := filepath.Join(lab.a.GitDir, "index")
+	index := filepath.Join(lab.spec.GitDir, "index")
 	was, err := os.Lstat(index)
 	l.Must(err)
-	before := lab.sum()
-	tx, _, err := lab.until("commit")
+	before := lab.diskState()
+	tx, _, err := lab.runUntil("commit")
 	if !errors.Is(err, errFault) {
 		t.Fatal(err)
 	}
 	l.Must(tx.closeUpdateRef())
-	if done, err := Recover(t.Context(), lab.repo, lab.a); done || err != nil {
+	if done, err := Recover(t.Context(), lab.repo, lab.spec); done || err != nil {
 		t.Errorf("%v, %v", done, err)
 	}
-	gittest.RequireSame(t, "killed", lab.sum(), before)
-	l.Must(lab.advance())
-	lab.landed("")
+	gittest.RequireSame(t, "killed", lab.diskState(), before)
+	l.Must(lab.runAll())
+	lab.requireLanded("")
 	if now, err := os.Lstat(index); err != nil || now.Mode() != was.Mode() || was.Mode()&0o060 != 0o060 {
 		t.Errorf("the mode of the index was %v and is %v, %v", was.Mode(), now.Mode(), err)
 	}
@@ -257,7 +257,7 @@ func TestAdvanceOnAnotherFileSystemAndForAGroup(t *testing.T) {
 }
 
 // Promise: Prepare refuses to move a branch that was checked out after Begin found it free.
-func TestAdvanceLooksAgainWhoHasTheBranch(t *testing.T) {
+func TestPrepareRefusesBranchCheckedOutSinceBegin(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	old := l.Git("rev-parse", "HEAD")

@@ -14,10 +14,10 @@ import (
 )
 
 // Promise: Begin and Lock wait for a git that holds index.lock for a moment.
-func TestAdvanceWaitsForAGitThatIsAtWork(t *testing.T) {
+func TestUpdateWaitsForIndexLock(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
-	lab := newAdvancer(l, varied(l))
+	lab := newUpdateLab(l, makeVariedCommit(l))
 	lock, waited := filepath.Join(l.Root, ".git/index.lock"), 0
 	lab.repo.LockWait = git.LockWait{Timeout: gittest.Timeout, OnWait: func() {
 		waited++
@@ -26,7 +26,7 @@ func TestAdvanceWaitsForAGitThatIsAtWork(t *testing.T) {
 		}
 	}}
 	l.Write(".git/index.lock", "")
-	tx, err := Begin(t.Context(), lab.repo, lab.a)
+	tx, err := Begin(t.Context(), lab.repo, lab.spec)
 	l.Must(err)
 	if waited != 3 {
 		t.Fatalf("Begin waited %d times, want 3", waited)
@@ -36,25 +36,25 @@ func TestAdvanceWaitsForAGitThatIsAtWork(t *testing.T) {
 	l.Git("add", "keep.txt")
 	status := lab.status()
 	l.Write(".git/index.lock", "")
-	for _, name := range steps {
-		l.Must(lab.step(tx, name))
+	for _, name := range stepNames {
+		l.Must(lab.runStep(tx, name))
 	}
 	l.Must(tx.Close())
 	if waited != 6 {
 		t.Errorf("Begin and Lock waited %d times, want 6", waited)
 	}
-	lab.landed(status)
+	lab.requireLanded(status)
 }
 
 // Promise: Begin and Lock fail, and change nothing, when index.lock stays until the timeout or the context is cancelled.
-func TestAdvanceDoesNotWaitForALockThatStays(t *testing.T) {
+func TestUpdateRefusesPersistentIndexLock(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
-	lab := newAdvancer(l, varied(l))
-	ready, err := Begin(t.Context(), lab.repo, lab.a)
+	lab := newUpdateLab(l, makeVariedCommit(l))
+	ready, err := Begin(t.Context(), lab.repo, lab.spec)
 	l.Must(err)
 	l.Write(".git/index.lock", "somebody's")
-	before := lab.sum()
+	before := lab.diskState()
 	stop := errors.New("stop")
 	for _, c := range []struct {
 		name    string
@@ -74,9 +74,9 @@ func TestAdvanceDoesNotWaitForALockThatStays(t *testing.T) {
 			if is := errors.As(err, &locked); c.cancels && !errors.Is(err, stop) || !c.cancels && (!is || locked.Operation != "index.lock") || waited == 0 {
 				t.Errorf("%s, %s: %v after %d waits", c.name, what, err, waited)
 			}
-			gittest.RequireSame(t, c.name+", "+what, lab.sum(), before)
+			gittest.RequireSame(t, c.name+", "+what, lab.diskState(), before)
 		}
-		_, err := Begin(ctx, lab.repo, lab.a)
+		_, err := Begin(ctx, lab.repo, lab.spec)
 		refused("Begin", err)
 		if c.cancels {
 			ctx, cancel = context.WithCancelCause(t.Context())
@@ -91,10 +91,10 @@ func TestAdvanceDoesNotWaitForALockThatStays(t *testing.T) {
 }
 
 // Promise: before a free branch moves, Prepare waits for worktrees whose index is locked: they may be checking it out.
-func TestAdvanceWaitsForACheckoutUnderWay(t *testing.T) {
+func TestPrepareWaitsForConcurrentCheckout(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
-	to := varied(l)
+	to := makeVariedCommit(l)
 	l.Git("branch", "free")
 	linked := filepath.Join(gittest.TempDir(t), "linked")
 	l.Git("worktree", "add", "-q", "--detach", linked)

@@ -11,74 +11,74 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 )
 
-const goes = "refs/heads/agency/x" // branch that an update deletes when the other branch has moved
+const deletedRef = "refs/heads/agency/x" // branch that an update deletes when the other branch has moved
 
 // newRefDeletingLab is newDirtyLab with an update that also deletes deletedRef.
-func parting(t *testing.T) *advancer {
+func newRefDeletingLab(t *testing.T) *updateLab {
 	t.Helper()
-	lab := messy(t)
-	lab.Git("update-ref", goes, lab.a.Old)
-	lab.a.OtherRefs = append(lab.a.OtherRefs, RefMove{Ref: goes, Old: lab.a.Old, New: strings.Repeat("0", len(lab.a.Old))})
+	lab := newDirtyLab(t)
+	lab.Git("update-ref", deletedRef, lab.spec.Old)
+	lab.spec.OtherRefs = append(lab.spec.OtherRefs, RefMove{Ref: deletedRef, Old: lab.spec.Old, New: strings.Repeat("0", len(lab.spec.Old))})
 	return lab
 }
 
 // requireRef checks the commit of a ref; empty: it must not exist.
-func (lab *advancer) at(ref, want string) {
+func (lab *updateLab) requireRef(ref, want string) {
 	lab.T.Helper()
 	if got, err := lab.repo.Tip(lab.T.Context(), ref); got != want || err != nil {
 		lab.T.Errorf("%s is at %q, want %q: %v", ref, got, want, err)
 	}
 }
 
-func TestAdvanceDeletesARefWhenTheBranchHasMoved(t *testing.T) {
+func TestUpdateDeletesRefAfterBranchMoved(t *testing.T) {
 	t.Parallel()
-	lab := parting(t)
-	lab.Must(lab.advance())
-	lab.at(goes, "")
+	lab := newRefDeletingLab(t)
+	lab.Must(lab.runAll())
+	lab.requireRef(deletedRef, "")
 
 	// Git is killed after it moved the branch and before it deleted the ref.
 	for _, packed := range []bool{false, true} {
-		lab = parting(t)
-		lab.stopped("publish")
-		lab.Git("update-ref", goes, lab.a.Old)
+		lab = newRefDeletingLab(t)
+		lab.killAt("publish")
+		lab.Git("update-ref", deletedRef, lab.spec.Old)
 		if packed {
 			lab.Git("pack-refs", "--all")
 		}
-		if done, err := Recover(t.Context(), lab.repo, lab.a); !done || err != nil {
+		if done, err := Recover(t.Context(), lab.repo, lab.spec); !done || err != nil {
 			t.Fatalf("%v, %v", done, err)
 		}
-		lab.at(goes, "")
+		lab.requireRef(deletedRef, "")
 	}
 
 	// A ref that another process has moved is not deleted.
-	lab = parting(t)
-	lab.stopped("publish")
-	lab.Git("update-ref", goes, lab.a.New)
-	if done, err := Recover(t.Context(), lab.repo, lab.a); !done || err != nil {
+	lab = newRefDeletingLab(t)
+	lab.killAt("publish")
+	lab.Git("update-ref", deletedRef, lab.spec.New)
+	if done, err := Recover(t.Context(), lab.repo, lab.spec); !done || err != nil {
 		t.Fatalf("%v, %v", done, err)
 	}
-	lab.at(goes, lab.a.New)
+	lab.requireRef(deletedRef, lab.spec.New)
 }
 
-func TestFinishAdvancePutsADeletedRefBack(t *testing.T) {
+func TestRecoverRestoresDeletedRef(t *testing.T) {
 	t.Parallel()
-	lab := parting(t)
-	lab.stopped("commit")
-	lab.Git("update-ref", "-d", goes)
-	lab.Git("update-ref", "refs/agency/trash/x", lab.a.New) // moved by another process: the update would set another commit
-	if done, err := Recover(t.Context(), lab.repo, lab.a); done || err != nil {
+	lab := newRefDeletingLab(t)
+	lab.killAt("commit")
+	lab.Git("update-ref", "-d", deletedRef)
+	lab.Git("update-ref", "refs/agency/trash/x", lab.spec.New) // moved by another process: the update would set another commit
+	if done, err := Recover(t.Context(), lab.repo, lab.spec); done || err != nil {
 		t.Fatalf("%v, %v", done, err)
 	}
-	lab.at(goes, lab.a.Old)
-	lab.at("refs/agency/trash/x", lab.a.New)
+	lab.requireRef(deletedRef, lab.spec.Old)
+	lab.requireRef("refs/agency/trash/x", lab.spec.New)
 }
 
 // When the branch already has the new commit, the other refs decide whether the update is done.
-func TestAdvanceOfABranchThatStaysIsDoneWhenTheOthersHaveMoved(t *testing.T) {
+func TestUpdateOfUnmovedBranchIsDoneByOtherRefs(t *testing.T) {
 	t.Parallel()
-	lab := parting(t)
-	lab.a.New, lab.a.GitDir, lab.a.Worktree = lab.a.Old, "", ""
-	before := lab.sum()
+	lab := newRefDeletingLab(t)
+	lab.spec.New, lab.spec.GitDir, lab.spec.Worktree = lab.spec.Old, "", ""
+	before := lab.diskState()
 	tx, err := lab.begin()
 	lab.Must(err)
 	tx.fault = func(at string) error {
@@ -92,26 +92,26 @@ func TestAdvanceOfABranchThatStaysIsDoneWhenTheOthersHaveMoved(t *testing.T) {
 		t.Error("Commit succeeded, but no ref has moved")
 	}
 	lab.Must(tx.Close())
-	gittest.RequireSame(t, "undone", lab.sum(), before)
-	if done, err := Recover(t.Context(), lab.repo, lab.a); done || err != nil {
+	gittest.RequireSame(t, "undone", lab.diskState(), before)
+	if done, err := Recover(t.Context(), lab.repo, lab.spec); done || err != nil {
 		t.Errorf("%v, %v", done, err)
 	}
-	gittest.RequireSame(t, "recovered", lab.sum(), before)
-	lab.Must(lab.advance())
-	lab.at("refs/agency/trash/x", lab.a.Old)
-	lab.at(goes, "")
-	if done, err := Recover(t.Context(), lab.repo, lab.a); !done || err != nil {
+	gittest.RequireSame(t, "recovered", lab.diskState(), before)
+	lab.Must(lab.runAll())
+	lab.requireRef("refs/agency/trash/x", lab.spec.Old)
+	lab.requireRef(deletedRef, "")
+	if done, err := Recover(t.Context(), lab.repo, lab.spec); !done || err != nil {
 		t.Errorf("%v, %v", done, err)
 	}
 }
 
 // Undo refuses when the refs cannot be read: if they have moved, the files would be those of another commit.
-func TestAdvanceUndoesNothingWhenTheRefsCannotBeRead(t *testing.T) {
+func TestUndoRefusesWhenRefsAreUnreadable(t *testing.T) {
 	t.Parallel()
-	bothWays(t, func(t *testing.T, newLab func(*testing.T) *advancer) {
+	withAndWithoutMerger(t, func(t *testing.T, newLab func(*testing.T) *updateLab) {
 		lab := newLab(t)
 		status := lab.status()
-		tx, _, err := lab.until("commit")
+		tx, _, err := lab.runUntil("commit")
 		if !errors.Is(err, errFault) {
 			t.Fatal(err)
 		}
@@ -132,24 +132,24 @@ func TestAdvanceUndoesNothingWhenTheRefsCannotBeRead(t *testing.T) {
 			t.Error("Undo succeeded")
 		}
 		lab.Must(tx.Close())
-		if done, err := Recover(t.Context(), lab.repo, lab.a); !done || err != nil {
+		if done, err := Recover(t.Context(), lab.repo, lab.spec); !done || err != nil {
 			t.Fatalf("%v, %v", done, err)
 		}
-		lab.landed(status)
+		lab.requireLanded(status)
 	})
 }
 
 // Promise: Publish returns an error when the moved refs cannot be synced to disk, and does not rename the index before they
 // are: after a power cut the new index could be there with the old refs.
-func TestPublishWaitsUntilTheRefsLast(t *testing.T) {
+func TestPublishWaitsForRefSync(t *testing.T) {
 	t.Parallel()
 	for _, checkedOut := range []bool{true, false} {
 		l := gittest.New(t)
-		lab := newAdvancer(l, ahead(l, func(tree string) { l.WriteIn(tree, "a.txt", "changed\n") }))
+		lab := newUpdateLab(l, commitOnMain(l, func(tree string) { l.WriteIn(tree, "a.txt", "changed\n") }))
 		if !checkedOut {
 			l.Git("branch", "free")
-			zeros := strings.Repeat("0", len(lab.a.New))
-			lab.a = Update{Branch: "refs/heads/free", Old: lab.a.Old, New: lab.a.Old, OtherRefs: []RefMove{{Ref: "refs/agency/trash/x", Old: zeros, New: lab.a.New}}}
+			zeros := strings.Repeat("0", len(lab.spec.New))
+			lab.spec = Update{Branch: "refs/heads/free", Old: lab.spec.Old, New: lab.spec.Old, OtherRefs: []RefMove{{Ref: "refs/agency/trash/x", Old: zeros, New: lab.spec.New}}}
 		}
 		tx, err := lab.begin()
 		l.Must(err)
@@ -163,7 +163,7 @@ func TestPublishWaitsUntilTheRefsLast(t *testing.T) {
 		l.Must(tx.Commit(t.Context()))
 		synced := tx.waitRefsSynced
 		tx.waitRefsSynced = func() (struct{}, error) {
-			if got := l.Git("diff", "--cached", "--name-only", lab.a.Old); got != "" {
+			if got := l.Git("diff", "--cached", "--name-only", lab.spec.Old); got != "" {
 				t.Errorf("the index has the new %q already", got)
 			}
 			return synced()

@@ -22,7 +22,7 @@ import (
 var errFault = errors.New("fault")
 
 // runUntil runs all steps up to a fault injection point and returns the points that it passed.
-func (lab *advancer) until(point string) (tx *Transaction, passed []string, err error) {
+func (lab *updateLab) runUntil(point string) (tx *Transaction, passed []string, err error) {
 	lab.T.Helper()
 	tx, err = lab.begin()
 	lab.Must(err)
@@ -33,8 +33,8 @@ func (lab *advancer) until(point string) (tx *Transaction, passed []string, err 
 		}
 		return nil
 	}
-	for _, name := range steps {
-		if err := lab.step(tx, name); err != nil {
+	for _, name := range stepNames {
+		if err := lab.runStep(tx, name); err != nil {
 			return tx, passed, err
 		}
 	}
@@ -42,26 +42,26 @@ func (lab *advancer) until(point string) (tx *Transaction, passed []string, err 
 }
 
 // reload returns the Update as another process reads it from its record, and the repository as that process opens it.
-func (lab *advancer) again() (*git.Repo, Update) {
+func (lab *updateLab) reload() (*git.Repo, Update) {
 	lab.T.Helper()
-	data, err := json.Marshal(lab.a)
+	data, err := json.Marshal(lab.spec)
 	lab.Must(err)
 	var a Update
 	lab.Must(json.Unmarshal(data, &a))
-	return repotest.OpenRepo(lab.Lab), a
+	return repotest.OpenRepo(lab.Fixture), a
 }
 
 // withAndWithoutMerger runs a test with new files that git writes, and with new files that we write from a Merger.
-func bothWays(t *testing.T, try func(t *testing.T, newLab func(*testing.T) *advancer)) {
+func withAndWithoutMerger(t *testing.T, try func(t *testing.T, newLab func(*testing.T) *updateLab)) {
 	t.Helper()
 	for _, withMerger := range []bool{false, true} {
 		t.Run(fmt.Sprintf("merger=%t", withMerger), func(t *testing.T) {
 			t.Parallel()
-			try(t, func(t *testing.T) *advancer {
+			try(t, func(t *testing.T) *updateLab {
 				t.Helper()
-				lab := messy(t)
+				lab := newDirtyLab(t)
 				if withMerger {
-					lab.by = openMerger(lab.Lab)
+					lab.contentMerger = openMerger(lab.Fixture)
 				}
 				return lab
 			})
@@ -70,11 +70,11 @@ func bothWays(t *testing.T, try func(t *testing.T, newLab func(*testing.T) *adva
 }
 
 // newDirtyLab is an updateLab with changes of every kind, and dirty, staged and untracked files beside them.
-func messy(t *testing.T) *advancer {
+func newDirtyLab(t *testing.T) *updateLab {
 	t.Helper()
 	l := gittest.New(t)
-	lab := newAdvancer(l, varied(l))
-	lab.a.OtherRefs = []RefMove{{Ref: "refs/agency/trash/x", Old: strings.Repeat("0", len(lab.a.Old)), New: lab.a.Old}}
+	lab := newUpdateLab(l, makeVariedCommit(l))
+	lab.spec.OtherRefs = []RefMove{{Ref: "refs/agency/trash/x", Old: strings.Repeat("0", len(lab.spec.Old)), New: lab.spec.Old}}
 	l.Write("keep.txt", "dirty\n")
 	l.Write("staged.new", "staged\n")
 	l.Git("add", "staged.new")
@@ -85,12 +85,12 @@ func messy(t *testing.T) *advancer {
 	return lab
 }
 
-func TestAdvanceThatFailsAtAnyPointIsUndone(t *testing.T) {
+func TestUpdateFailingAtAnyPointIsUndone(t *testing.T) {
 	t.Parallel()
-	bothWays(t, func(t *testing.T, newLab func(*testing.T) *advancer) {
+	withAndWithoutMerger(t, func(t *testing.T, newLab func(*testing.T) *updateLab) {
 		lab := newLab(t)
 		status := lab.status()
-		tx, points, err := lab.until("publish") // passes all points
+		tx, points, err := lab.runUntil("publish") // passes all points
 		if !errors.Is(err, errFault) {
 			t.Fatal(err)
 		}
@@ -98,68 +98,68 @@ func TestAdvanceThatFailsAtAnyPointIsUndone(t *testing.T) {
 			t.Error("Undo succeeded after the refs had moved")
 		}
 		lab.Must(tx.closeUpdateRef())
-		repo, a := lab.again()
+		repo, a := lab.reload()
 		done, err := Recover(t.Context(), repo, a)
 		if err != nil || !done {
 			t.Fatalf("%v, %v", done, err)
 		}
-		lab.landed(status)
+		lab.requireLanded(status)
 		if len(points) < 15 {
 			t.Errorf("too few points: %q", points)
 		}
 
 		lab = newLab(t)
-		before := lab.sum()
+		before := lab.diskState()
 		for _, point := range points[:len(points)-1] {
-			tx, _, err := lab.until(point)
+			tx, _, err := lab.runUntil(point)
 			if !errors.Is(err, errFault) {
 				t.Fatalf("%s: %v", point, err)
 			}
 			if err := tx.Undo(t.Context()); err != nil {
 				t.Errorf("%s: %v", point, err)
 			}
-			gittest.RequireSame(t, "undone at "+point, lab.sum(), before)
+			gittest.RequireSame(t, "undone at "+point, lab.diskState(), before)
 
-			tx, _, err = lab.until(point)
+			tx, _, err = lab.runUntil(point)
 			if !errors.Is(err, errFault) {
 				t.Fatalf("%s: %v", point, err)
 			}
 			lab.Must(tx.closeUpdateRef()) // git ends like this when we are killed
-			repo, a := lab.again()
+			repo, a := lab.reload()
 			for range 2 {
 				if done, err := Recover(t.Context(), repo, a); err != nil || done {
 					t.Errorf("%s: %v, %v", point, done, err)
 				}
 			}
-			gittest.RequireSame(t, "killed at "+point, lab.sum(), before)
+			gittest.RequireSame(t, "killed at "+point, lab.diskState(), before)
 		}
 		if t.Failed() {
 			return
 		}
-		if done, err := Recover(t.Context(), lab.repo, lab.a); done || err != nil {
+		if done, err := Recover(t.Context(), lab.repo, lab.spec); done || err != nil {
 			t.Errorf("before any step: %v, %v", done, err)
 		}
-		lab.Must(lab.advance())
-		if done, err := Recover(t.Context(), lab.repo, lab.a); !done || err != nil {
+		lab.Must(lab.runAll())
+		if done, err := Recover(t.Context(), lab.repo, lab.spec); !done || err != nil {
 			t.Errorf("after all steps: %v, %v", done, err)
 		}
-		after := lab.sum()
+		after := lab.diskState()
 		lab.Git("commit", "-q", "-m", "on", "--allow-empty")
-		if done, err := Recover(t.Context(), lab.repo, lab.a); !done || err != nil {
+		if done, err := Recover(t.Context(), lab.repo, lab.spec); !done || err != nil {
 			t.Errorf("after another commit: %v, %v", done, err)
 		}
-		gittest.RequireSame(t, "files", map[string]string{"a.txt": after[filepath.Join(lab.Root, "a.txt")]}, map[string]string{"a.txt": lab.sum()[filepath.Join(lab.Root, "a.txt")]})
+		gittest.RequireSame(t, "files", map[string]string{"a.txt": after[filepath.Join(lab.Root, "a.txt")]}, map[string]string{"a.txt": lab.diskState()[filepath.Join(lab.Root, "a.txt")]})
 	})
 }
 
 // A file that is saved while files are being replaced is never lost: either the update fails, or the saved content is a
 // change to the new file.
-func TestAdvanceLosesNothingThatIsSavedMeanwhile(t *testing.T) {
+func TestUpdateLosesNoConcurrentSave(t *testing.T) {
 	t.Parallel()
-	bothWays(t, func(t *testing.T, newLab func(*testing.T) *advancer) {
+	withAndWithoutMerger(t, func(t *testing.T, newLab func(*testing.T) *updateLab) {
 		for _, noExchange := range []bool{false, true} {
 			lab := newLab(t)
-			before := lab.sum()
+			before := lab.diskState()
 			var open *os.File
 			for _, c := range []struct {
 				name, point string
@@ -198,8 +198,8 @@ func TestAdvanceLosesNothingThatIsSavedMeanwhile(t *testing.T) {
 				tx.staging.noExchange = noExchange
 				tx.staging.beforeMove = func(path string) { _ = tx.fault("late " + path) }
 				lab.Must(tx.Prepare(t.Context()))
-				if err := tx.MoveFiles(t.Context()); over(err) != c.want {
-					t.Errorf("%s: %q, want %q: %v", c.name, over(err), c.want, err)
+				if err := tx.MoveFiles(t.Context()); describeOverlaps(err) != c.want {
+					t.Errorf("%s: %q, want %q: %v", c.name, describeOverlaps(err), c.want, err)
 				}
 				if err := tx.Undo(t.Context()); err != nil {
 					t.Errorf("%s: %v", c.name, err)
@@ -226,7 +226,7 @@ func TestAdvanceLosesNothingThatIsSavedMeanwhile(t *testing.T) {
 						lab.Must(os.Remove(path))
 					}
 				}
-				now := lab.sum()
+				now := lab.diskState()
 				delete(now, filepath.Join(lab.Root, ".git/index")) // rewritten by git just now
 				want := maps.Clone(before)
 				delete(want, filepath.Join(lab.Root, ".git/index"))
@@ -245,8 +245,8 @@ func TestAdvanceLosesNothingThatIsSavedMeanwhile(t *testing.T) {
 				}
 				return nil
 			}
-			for _, name := range steps {
-				lab.Must(lab.step(tx, name))
+			for _, name := range stepNames {
+				lab.Must(lab.runStep(tx, name))
 			}
 			if got := lab.Git("diff", "--name-only"); got != "a.txt\nkeep.txt\nnew/in/here" {
 				t.Errorf("changed: %q", got)
@@ -259,13 +259,13 @@ func TestAdvanceLosesNothingThatIsSavedMeanwhile(t *testing.T) {
 }
 
 // Undo and Recover leave files that were saved over new files, and name them in the error. Everything else is undone.
-func TestAdvanceLeavesToTheirOwnersPathsThatWereWrittenMeanwhile(t *testing.T) {
+func TestUndoLeavesConcurrentlyWrittenPaths(t *testing.T) {
 	t.Parallel()
-	bothWays(t, func(t *testing.T, newLab func(*testing.T) *advancer) {
+	withAndWithoutMerger(t, func(t *testing.T, newLab func(*testing.T) *updateLab) {
 		for _, killed := range []bool{false, true} {
 			lab := newLab(t)
-			before := lab.sum()
-			tx, _, err := lab.until("commit")
+			before := lab.diskState()
+			tx, _, err := lab.runUntil("commit")
 			if !errors.Is(err, errFault) {
 				t.Fatal(err)
 			}
@@ -274,7 +274,7 @@ func TestAdvanceLeavesToTheirOwnersPathsThatWereWrittenMeanwhile(t *testing.T) {
 			lab.Write("f2d/mine", "mine\n")
 			if killed {
 				lab.Must(tx.closeUpdateRef())
-				_, err = Recover(t.Context(), lab.repo, lab.a)
+				_, err = Recover(t.Context(), lab.repo, lab.spec)
 			} else {
 				err = tx.Undo(t.Context())
 			}
@@ -287,13 +287,13 @@ func TestAdvanceLeavesToTheirOwnersPathsThatWereWrittenMeanwhile(t *testing.T) {
 					t.Errorf("%s is %q", name, data)
 				}
 			}
-			if done, err := Recover(t.Context(), lab.repo, lab.a); done || err != nil {
+			if done, err := Recover(t.Context(), lab.repo, lab.spec); done || err != nil {
 				t.Errorf("second Recover: %v, %v", done, err)
 			}
 			lab.Must(os.RemoveAll(filepath.Join(lab.Root, "new")))
 			lab.Must(os.RemoveAll(filepath.Join(lab.Root, "f2d")))
 			lab.Git("checkout", "-q", "--", "a.txt", "f2d")
-			now := lab.sum()
+			now := lab.diskState()
 			now[filepath.Join(lab.Root, ".git/index")] = before[filepath.Join(lab.Root, ".git/index")]
 			gittest.RequireSame(t, "other files", now, before)
 		}
@@ -301,12 +301,12 @@ func TestAdvanceLeavesToTheirOwnersPathsThatWereWrittenMeanwhile(t *testing.T) {
 }
 
 // An Undo that fails leaves everything that Recover needs to undo the update later.
-func TestAdvanceThatCannotBeUndoneIsUndoneLater(t *testing.T) {
+func TestRecoverUndoesAfterFailedUndo(t *testing.T) {
 	t.Parallel()
-	bothWays(t, func(t *testing.T, newLab func(*testing.T) *advancer) {
+	withAndWithoutMerger(t, func(t *testing.T, newLab func(*testing.T) *updateLab) {
 		lab := newLab(t)
-		before := lab.sum()
-		tx, _, err := lab.until("commit")
+		before := lab.diskState()
+		tx, _, err := lab.runUntil("commit")
 		if !errors.Is(err, errFault) {
 			t.Fatal(err)
 		}
@@ -319,21 +319,21 @@ func TestAdvanceThatCannotBeUndoneIsUndoneLater(t *testing.T) {
 		if err := os.Rename(old+".away", old); err != nil {
 			t.Fatalf("the replaced files are lost: %v", err)
 		}
-		repo, a := lab.again()
+		repo, a := lab.reload()
 		if done, err := Recover(t.Context(), repo, a); done || err != nil {
 			t.Fatalf("%v, %v", done, err)
 		}
-		gittest.RequireSame(t, "undone later", lab.sum(), before)
+		gittest.RequireSame(t, "undone later", lab.diskState(), before)
 	})
 }
 
 // Promise: a cancelled Prepare does not wait for a git that does not answer whether the refs are locked. That git has moved
 // nothing, and the update is undone.
-func TestAdvanceDoesNotWaitForAGitThatSaysNothing(t *testing.T) {
+func TestPrepareDoesNotWaitForSilentGit(t *testing.T) {
 	t.Parallel()
-	bothWays(t, func(t *testing.T, newLab func(*testing.T) *advancer) {
+	withAndWithoutMerger(t, func(t *testing.T, newLab func(*testing.T) *updateLab) {
 		lab := newLab(t)
-		before := lab.sum()
+		before := lab.diskState()
 		tx, err := lab.begin()
 		lab.Must(err)
 		lab.Must(tx.Lock(t.Context()))
@@ -348,6 +348,6 @@ func TestAdvanceDoesNotWaitForAGitThatSaysNothing(t *testing.T) {
 			t.Error("Prepare succeeded")
 		}
 		lab.Must(tx.Undo(t.Context()))
-		gittest.RequireSame(t, "undone", lab.sum(), before)
+		gittest.RequireSame(t, "undone", lab.diskState(), before)
 	})
 }

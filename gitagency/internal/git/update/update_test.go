@@ -19,38 +19,38 @@ import (
 )
 
 // updateLab is a repository in which main is checked out, and an Update of main.
-type advancer struct {
-	*gittest.Lab
-	repo *git.Repo
-	tree string // worktree that has main checked out
-	a    Update
-	by   *merge.Merger // merger that the new files are read from; nil: git writes them
+type updateLab struct {
+	*gittest.Fixture
+	repo          *git.Repo
+	worktree      string // worktree that has main checked out
+	spec          Update
+	contentMerger *merge.Merger // merger that the new files are read from; nil: git writes them
 }
 
 // begin begins the update, with the merger if there is one.
-func (lab *advancer) begin() (*Transaction, error) {
-	if lab.by != nil {
-		return BeginMerged(lab.T.Context(), lab.by, lab.a)
+func (lab *updateLab) begin() (*Transaction, error) {
+	if lab.contentMerger != nil {
+		return BeginMerged(lab.T.Context(), lab.contentMerger, lab.spec)
 	}
-	return Begin(lab.T.Context(), lab.repo, lab.a)
+	return Begin(lab.T.Context(), lab.repo, lab.spec)
 }
 
 // newUpdateLab makes an update of main to a commit, in a lab that has main checked out.
-func newAdvancer(l *gittest.Lab, to string) *advancer {
+func newUpdateLab(l *gittest.Fixture, to string) *updateLab {
 	l.T.Helper()
-	lab := &advancer{Lab: l, repo: repotest.OpenRepo(l), tree: l.Root}
-	lab.a = Update{Branch: "refs/heads/main", Old: l.Git("rev-parse", "main"), New: to, Reason: "land", Trusted: true}
+	lab := &updateLab{Fixture: l, repo: repotest.OpenRepo(l), worktree: l.Root}
+	lab.spec = Update{Branch: "refs/heads/main", Old: l.Git("rev-parse", "main"), New: to, Reason: "land", Trusted: true}
 	var err error
-	lab.a.GitDir, lab.a.Worktree, err = CheckedOutIn(l.T.Context(), lab.repo, lab.a.Branch)
+	lab.spec.GitDir, lab.spec.Worktree, err = CheckedOutIn(l.T.Context(), lab.repo, lab.spec.Branch)
 	l.Must(err)
-	if lab.a.Worktree != l.Root {
-		l.T.Fatalf("main is checked out in %q", lab.a.Worktree)
+	if lab.spec.Worktree != l.Root {
+		l.T.Fatalf("main is checked out in %q", lab.spec.Worktree)
 	}
 	return lab
 }
 
 // commitOnMain makes a commit on top of main, with the changes that change makes in a temporary worktree.
-func ahead(l *gittest.Lab, change func(tree string)) string {
+func commitOnMain(l *gittest.Fixture, change func(tree string)) string {
 	l.T.Helper()
 	tree := filepath.Join(gittest.TempDir(l.T), "ahead")
 	l.Git("worktree", "add", "-q", "--detach", tree, "main")
@@ -63,10 +63,10 @@ func ahead(l *gittest.Lab, change func(tree string)) string {
 }
 
 // stepNames are the steps of a Transaction, in order.
-var steps = []string{"Lock", "Prepare", "Files", "Commit", "Publish"}
+var stepNames = []string{"Lock", "Prepare", "Files", "Commit", "Publish"}
 
 // runStep runs a step by its name in stepNames.
-func (lab *advancer) step(tx *Transaction, name string) error {
+func (lab *updateLab) runStep(tx *Transaction, name string) error {
 	ctx := lab.T.Context()
 	switch name {
 	case "Lock":
@@ -82,14 +82,14 @@ func (lab *advancer) step(tx *Transaction, name string) error {
 }
 
 // runAll runs the whole update.
-func (lab *advancer) advance() error {
+func (lab *updateLab) runAll() error {
 	lab.T.Helper()
 	tx, err := lab.begin()
 	if err != nil {
 		return err
 	}
-	for _, name := range steps {
-		if err := lab.step(tx, name); err != nil {
+	for _, name := range stepNames {
+		if err := lab.runStep(tx, name); err != nil {
 			return errors.Join(err, tx.Close())
 		}
 	}
@@ -97,17 +97,17 @@ func (lab *advancer) advance() error {
 }
 
 // status returns the git status of the worktree, with ignored files.
-func (lab *advancer) status() string {
+func (lab *updateLab) status() string {
 	lab.T.Helper()
-	return lab.GitIn(lab.tree, "status", "--porcelain=v2", "--ignored", "-uall")
+	return lab.GitIn(lab.worktree, "status", "--porcelain=v2", "--ignored", "-uall")
 }
 
 // diskState returns all files of the repository and the worktree, except for objects and empty directories of ours.
-func (lab *advancer) sum() map[string]string {
+func (lab *updateLab) diskState() map[string]string {
 	lab.T.Helper()
 	all := gittest.DiskState(lab.T, lab.Root)
-	if lab.tree != lab.Root {
-		maps.Copy(all, gittest.DiskState(lab.T, lab.tree))
+	if lab.worktree != lab.Root {
+		maps.Copy(all, gittest.DiskState(lab.T, lab.worktree))
 	}
 	for name := range all {
 		rel := strings.TrimPrefix(name, lab.Root+"/.git/")
@@ -119,20 +119,20 @@ func (lab *advancer) sum() map[string]string {
 }
 
 // requireLanded checks that main has moved, that git status is unchanged, and that no temporary files are left.
-func (lab *advancer) landed(before string) {
+func (lab *updateLab) requireLanded(before string) {
 	lab.T.Helper()
-	if got := lab.Git("rev-parse", "main"); got != lab.a.New {
+	if got := lab.Git("rev-parse", "main"); got != lab.spec.New {
 		lab.T.Errorf("main is at %s", got)
 	}
 	if got := lab.status(); got != before {
 		lab.T.Errorf("status is\n%s\nwant\n%s", got, before)
 	}
-	lab.unlocked()
+	lab.requireNoLeftovers()
 	lab.Git("fsck", "--no-dangling")
 }
 
 // requireNoLeftovers checks that there are no lock files, index drafts and staging directories.
-func (lab *advancer) unlocked() {
+func (lab *updateLab) requireNoLeftovers() {
 	lab.T.Helper()
 	for name := range gittest.DiskState(lab.T, filepath.Join(lab.Root, ".git")) {
 		if strings.HasSuffix(name, ".lock") || strings.Contains(name, index.DraftSuffix) || strings.Contains(name, "/.git/agency/") {
@@ -142,14 +142,14 @@ func (lab *advancer) unlocked() {
 }
 
 // makeVariedCommit adds files to main and returns a commit on top of it with changes of every kind.
-func varied(l *gittest.Lab) string {
+func makeVariedCommit(l *gittest.Fixture) string {
 	for _, name := range []string{"del.txt", "deep/er/del.txt", "d2f/x", "d2f/y/z", "f2d", "f2l", "keep.txt", "dir/keep.txt", "run2.sh"} {
 		l.Write(name, name+"\n")
 	}
 	l.Must(os.Symlink("a.txt", filepath.Join(l.Root, "l2f")))
 	l.Write("n\xff\nl", "odd\n")
 	l.Commit("second")
-	return ahead(l, func(tree string) {
+	return commitOnMain(l, func(tree string) {
 		l.WriteIn(tree, "a.txt", "changed\n")
 		l.WriteIn(tree, "dir/b.txt", "changed\n")
 		l.WriteIn(tree, "new/in/here", "new\n")
@@ -168,11 +168,11 @@ func varied(l *gittest.Lab) string {
 	})
 }
 
-func TestAdvanceTakesBranchAndWorktreeAlong(t *testing.T) {
+func TestUpdateMovesBranchAndWorktree(t *testing.T) {
 	t.Parallel()
 	for _, linked := range []bool{false, true} {
 		l := gittest.New(t)
-		to := varied(l)
+		to := makeVariedCommit(l)
 		// Other local changes stay as they are.
 		tree := l.Root
 		if linked {
@@ -189,28 +189,28 @@ func TestAdvanceTakesBranchAndWorktreeAlong(t *testing.T) {
 		l.GitIn(tree, "add", "-N", "meant")
 		l.WriteIn(tree, "untracked", "u\n")
 		l.WriteIn(tree, "dir/x.ign", "i\n")
-		lab := &advancer{Lab: l, repo: repotest.OpenRepo(l), tree: tree}
-		lab.a = Update{Branch: "refs/heads/main", Old: l.Git("rev-parse", "main"), New: to, Reason: "land it"}
+		lab := &updateLab{Fixture: l, repo: repotest.OpenRepo(l), worktree: tree}
+		lab.spec = Update{Branch: "refs/heads/main", Old: l.Git("rev-parse", "main"), New: to, Reason: "land it"}
 		zeros := strings.Repeat("0", len(to))
-		lab.a.OtherRefs = []RefMove{{Ref: "refs/agency/trash/x", Old: zeros, New: lab.a.Old}}
+		lab.spec.OtherRefs = []RefMove{{Ref: "refs/agency/trash/x", Old: zeros, New: lab.spec.Old}}
 		var err error
-		lab.a.GitDir, lab.a.Worktree, err = CheckedOutIn(t.Context(), lab.repo, lab.a.Branch)
+		lab.spec.GitDir, lab.spec.Worktree, err = CheckedOutIn(t.Context(), lab.repo, lab.spec.Branch)
 		l.Must(err)
 		before := lab.status()
 		index := l.GitIn(tree, "diff", "--cached", "--raw")
 
 		// Begin changes nothing.
-		was := lab.sum()
-		_, err = Begin(t.Context(), lab.repo, lab.a)
+		was := lab.diskState()
+		_, err = Begin(t.Context(), lab.repo, lab.spec)
 		l.Must(err)
-		gittest.RequireSame(t, "after Begin", lab.sum(), was)
+		gittest.RequireSame(t, "after Begin", lab.diskState(), was)
 
-		l.Must(lab.advance())
-		lab.landed(before)
+		l.Must(lab.runAll())
+		lab.requireLanded(before)
 		if got := l.GitIn(tree, "diff", "--cached", "--raw"); got != index {
 			t.Errorf("staged is\n%s\nwant\n%s", got, index)
 		}
-		if got := l.Git("rev-parse", "refs/agency/trash/x"); got != lab.a.Old {
+		if got := l.Git("rev-parse", "refs/agency/trash/x"); got != lab.spec.Old {
 			t.Errorf("the other ref is at %s", got)
 		}
 		for _, ref := range []string{"HEAD", "main"} {
@@ -227,7 +227,7 @@ func TestAdvanceTakesBranchAndWorktreeAlong(t *testing.T) {
 	}
 }
 
-func TestAdvanceCanBeWrittenDown(t *testing.T) {
+func TestUpdateRoundTripsThroughJSON(t *testing.T) {
 	t.Parallel()
 	a := Update{Branch: "refs/heads/main", Old: "1", New: "2", OtherRefs: []RefMove{{"r", "o", "n"}}, Reason: "why", GitDir: "/g", Worktree: "/t", Trusted: true}
 	data, err := json.Marshal(a)
@@ -241,7 +241,7 @@ func TestAdvanceCanBeWrittenDown(t *testing.T) {
 }
 
 // describeOverlaps returns the paths of an OverlapsError with their reasons.
-func over(err error) string {
+func describeOverlaps(err error) string {
 	var e *OverlapsError
 	if !errors.As(err, &e) {
 		return ""
@@ -253,14 +253,14 @@ func over(err error) string {
 	return strings.Join(all, ", ")
 }
 
-func TestAdvanceRefusesWhatWouldOverwriteAndChangesNothing(t *testing.T) {
+func TestBeginRefusesOverwritingLocalChanges(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
-	to := varied(l)
+	to := makeVariedCommit(l)
 	l.WriteIn(l.Root, ".git/info/exclude", "*.ign\nbin\nnew\n")
-	lab := newAdvancer(l, to)
+	lab := newUpdateLab(l, to)
 	aside := gittest.TempDir(t)
-	lab.a.Trusted = false
+	lab.spec.Trusted = false
 	for _, c := range []struct {
 		name string
 		do   func()
@@ -314,11 +314,11 @@ func TestAdvanceRefusesWhatWouldOverwriteAndChangesNothing(t *testing.T) {
 		}, "a.txt dirty, bin ignored, d2f/x dirty, dir/b.txt staged"},
 	} {
 		c.do()
-		before := lab.sum()
-		if _, err := Begin(t.Context(), lab.repo, lab.a); over(err) != c.want {
-			t.Errorf("%s: %q, want %q: %v", c.name, over(err), c.want, err)
+		before := lab.diskState()
+		if _, err := Begin(t.Context(), lab.repo, lab.spec); describeOverlaps(err) != c.want {
+			t.Errorf("%s: %q, want %q: %v", c.name, describeOverlaps(err), c.want, err)
 		}
-		gittest.RequireSame(t, c.name, lab.sum(), before)
+		gittest.RequireSame(t, c.name, lab.diskState(), before)
 		for _, flag := range []string{"--no-assume-unchanged", "--no-skip-worktree"} {
 			_, _ = l.TryGit(l.Root, "update-index", flag, "a.txt") // fails if a.txt is not in the index
 		}
@@ -333,14 +333,14 @@ func TestAdvanceRefusesWhatWouldOverwriteAndChangesNothing(t *testing.T) {
 	l.Write("a.txt", "a\n") // only the mtime changes
 	l.Must(os.Remove(filepath.Join(l.Root, "del.txt")))
 	l.Write("deep/mine", "mine\n")
-	l.Must(lab.advance())
-	lab.landed("? deep/mine")
+	l.Must(lab.runAll())
+	lab.requireLanded("? deep/mine")
 }
 
-func TestAdvanceRefusesWhatIsUnderWay(t *testing.T) {
+func TestBeginRefusesOperationInProgress(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
-	lab := newAdvancer(l, varied(l))
+	lab := newUpdateLab(l, makeVariedCommit(l))
 	lab.repo.LockWait.Timeout = time.Millisecond
 	for _, c := range []struct{ name, what string }{
 		{"index.lock", "index.lock"},
@@ -354,36 +354,36 @@ func TestAdvanceRefusesWhatIsUnderWay(t *testing.T) {
 		{"BISECT_LOG", "bisect"},
 		{"BISECT_START", "bisect"},
 	} {
-		l.WriteIn(l.Root, ".git/"+c.name, lab.a.Old+"\n")
-		before := lab.sum()
+		l.WriteIn(l.Root, ".git/"+c.name, lab.spec.Old+"\n")
+		before := lab.diskState()
 		var e *OperationInProgressError
-		if _, err := Begin(t.Context(), lab.repo, lab.a); !errors.As(err, &e) || e.Operation != c.what {
+		if _, err := Begin(t.Context(), lab.repo, lab.spec); !errors.As(err, &e) || e.Operation != c.what {
 			t.Errorf("%s: %v", c.name, err)
 		}
-		gittest.RequireSame(t, c.name, lab.sum(), before)
+		gittest.RequireSame(t, c.name, lab.diskState(), before)
 		top, _, _ := strings.Cut(c.name, "/")
 		l.Must(os.RemoveAll(filepath.Join(l.Root, ".git", top)))
 	}
 	// A rebase that stopped at a pick also has CHERRY_PICK_HEAD; it is reported as a rebase.
-	l.WriteIn(l.Root, ".git/rebase-merge/onto", lab.a.Old+"\n")
-	l.WriteIn(l.Root, ".git/CHERRY_PICK_HEAD", lab.a.Old+"\n")
+	l.WriteIn(l.Root, ".git/rebase-merge/onto", lab.spec.Old+"\n")
+	l.WriteIn(l.Root, ".git/CHERRY_PICK_HEAD", lab.spec.Old+"\n")
 	var stopped *OperationInProgressError
-	if _, err := Begin(t.Context(), lab.repo, lab.a); !errors.As(err, &stopped) || stopped.Operation != "rebase" {
+	if _, err := Begin(t.Context(), lab.repo, lab.spec); !errors.As(err, &stopped) || stopped.Operation != "rebase" {
 		t.Errorf("a rebase stopped at a pick: %v", err)
 	}
 	l.Shell("rm -r .git/rebase-merge .git/CHERRY_PICK_HEAD")
 
 	// An index.lock created after Begin.
-	tx, err := Begin(t.Context(), lab.repo, lab.a)
+	tx, err := Begin(t.Context(), lab.repo, lab.spec)
 	l.Must(err)
 	l.WriteIn(l.Root, ".git/index.lock", "")
-	before := lab.sum()
+	before := lab.diskState()
 	var e *OperationInProgressError
 	if err := tx.Lock(t.Context()); !errors.As(err, &e) || e.Operation != "index.lock" {
 		t.Errorf("index.lock after Begin: %v", err)
 	}
 	l.Must(tx.Close())
-	gittest.RequireSame(t, "index.lock after Begin", lab.sum(), before)
+	gittest.RequireSame(t, "index.lock after Begin", lab.diskState(), before)
 	l.Must(os.Remove(filepath.Join(l.Root, ".git/index.lock")))
 
 	// Unmerged index entries without an operation in progress.
@@ -392,17 +392,17 @@ func TestAdvanceRefusesWhatIsUnderWay(t *testing.T) {
 	l.Write("../info", cmd)
 	l.Git("rm", "-q", "--cached", "keep.txt")
 	l.Shell("git update-index --index-info <../info")
-	if _, err := Begin(t.Context(), lab.repo, lab.a); !errors.As(err, &e) || e.Operation != "conflicts" {
+	if _, err := Begin(t.Context(), lab.repo, lab.spec); !errors.As(err, &e) || e.Operation != "conflicts" {
 		t.Errorf("conflicts: %v", err)
 	}
 	l.Git("reset", "-q", "--hard")
 	l.Git("checkout", "-q", "-b", "other")
 	var elsewhere *WrongBranchError
-	if _, err := Begin(t.Context(), lab.repo, lab.a); !errors.As(err, &elsewhere) || elsewhere.Head != "refs/heads/other" {
+	if _, err := Begin(t.Context(), lab.repo, lab.spec); !errors.As(err, &elsewhere) || elsewhere.Head != "refs/heads/other" {
 		t.Errorf("on another branch: %v", err)
 	}
 	l.Git("checkout", "-q", "--detach")
-	if _, err := Begin(t.Context(), lab.repo, lab.a); !errors.As(err, &elsewhere) {
+	if _, err := Begin(t.Context(), lab.repo, lab.spec); !errors.As(err, &elsewhere) {
 		t.Errorf("detached: %v", err)
 	}
 }

@@ -11,35 +11,35 @@ import (
 
 // Promise: files that we write are the same as those that git writes; and we write them without git if no attributes or
 // config affect their content.
-func TestFilesThatWeWriteAreThoseThatGitWrites(t *testing.T) {
+func TestWrittenFilesMatchGit(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name      string
-		set       func(l *gittest.Lab)
+		set       func(l *gittest.Fixture)
 		ourselves bool // written without git
 	}{
-		{"no config", func(*gittest.Lab) {}, true},
-		{"config without effect", func(l *gittest.Lab) {
+		{"no config", func(*gittest.Fixture) {}, true},
+		{"config without effect", func(l *gittest.Fixture) {
 			l.ConfigureGlobal("core.autocrlf", "false")
 			l.ConfigureGlobal("core.eol", "crlf")
 		}, true},
-		{"attributes in another directory", func(l *gittest.Lab) { l.Write("other/.gitattributes", "* eol=crlf\n"); l.Commit("rules") }, true},
-		{"core.autocrlf", func(l *gittest.Lab) { l.ConfigureGlobal("core.autocrlf", "true") }, false},
-		{"attributes in the root directory", func(l *gittest.Lab) { l.Write(".gitattributes", "* eol=crlf\n"); l.Commit("rules") }, false},
-		{"attributes in a parent directory", func(l *gittest.Lab) { l.Write("dir/.gitattributes", "*.txt ident\n"); l.Commit("rules") }, false},
-		{"untracked attributes", func(l *gittest.Lab) { l.Write("dir/.gitattributes", "* eol=crlf\n") }, false},
-		{"info/attributes", func(l *gittest.Lab) { l.WriteIn(l.Root, ".git/info/attributes", "* eol=crlf\n") }, false},
-		{"core.attributesFile", func(l *gittest.Lab) {
+		{"attributes in another directory", func(l *gittest.Fixture) { l.Write("other/.gitattributes", "* eol=crlf\n"); l.Commit("rules") }, true},
+		{"core.autocrlf", func(l *gittest.Fixture) { l.ConfigureGlobal("core.autocrlf", "true") }, false},
+		{"attributes in the root directory", func(l *gittest.Fixture) { l.Write(".gitattributes", "* eol=crlf\n"); l.Commit("rules") }, false},
+		{"attributes in a parent directory", func(l *gittest.Fixture) { l.Write("dir/.gitattributes", "*.txt ident\n"); l.Commit("rules") }, false},
+		{"untracked attributes", func(l *gittest.Fixture) { l.Write("dir/.gitattributes", "* eol=crlf\n") }, false},
+		{"info/attributes", func(l *gittest.Fixture) { l.WriteIn(l.Root, ".git/info/attributes", "* eol=crlf\n") }, false},
+		{"core.attributesFile", func(l *gittest.Fixture) {
 			l.WriteIn(l.Root, ".git/rules", "* eol=crlf\n")
 			l.ConfigureGlobal("core.attributesFile", filepath.Join(l.Root, ".git/rules"))
 		}, false},
-		{"config of one worktree", func(l *gittest.Lab) {
+		{"config of one worktree", func(l *gittest.Fixture) {
 			l.Git("config", "extensions.worktreeConfig", "true")
 			l.Git("config", "--worktree", "core.autocrlf", "true")
 		}, false},
-		{"sparse checkout", func(l *gittest.Lab) { l.Git("sparse-checkout", "set", "--no-cone", "/*", "!dir/") }, false},
-		{"skip-worktree file", func(l *gittest.Lab) { l.Git("update-index", "--skip-worktree", "dir/b.txt") }, false},
-		{"core.symlinks=false", func(l *gittest.Lab) { l.ConfigureGlobal("core.symlinks", "false") }, false},
+		{"sparse checkout", func(l *gittest.Fixture) { l.Git("sparse-checkout", "set", "--no-cone", "/*", "!dir/") }, false},
+		{"skip-worktree file", func(l *gittest.Fixture) { l.Git("update-index", "--skip-worktree", "dir/b.txt") }, false},
+		{"core.symlinks=false", func(l *gittest.Fixture) { l.ConfigureGlobal("core.symlinks", "false") }, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -47,7 +47,7 @@ func TestFilesThatWeWriteAreThoseThatGitWrites(t *testing.T) {
 			seen := map[bool]map[string]string{}
 			for _, withMerger := range []bool{false, true} {
 				l := gittest.New(t)
-				to := varied(l)
+				to := makeVariedCommit(l)
 				base := l.Git("rev-parse", "main")
 				tt.set(l)
 				if now := l.Git("rev-parse", "main"); now != base { // rebase the new commit onto the commit with attributes
@@ -56,9 +56,9 @@ func TestFilesThatWeWriteAreThoseThatGitWrites(t *testing.T) {
 					to = l.Git("rev-parse", "HEAD")
 					l.Git("checkout", "-q", "main")
 				}
-				lab := newAdvancer(l, to)
+				lab := newUpdateLab(l, to)
 				if withMerger {
-					lab.by = openMerger(lab.Lab)
+					lab.contentMerger = openMerger(lab.Fixture)
 				}
 				tx, err := lab.begin()
 				l.Must(err)
@@ -66,11 +66,11 @@ func TestFilesThatWeWriteAreThoseThatGitWrites(t *testing.T) {
 				if got := len(tx.staging.numberedNames) > 0; got != (withMerger && tt.ourselves) {
 					t.Errorf("written without git: %t", got)
 				}
-				for _, name := range steps[1:] {
-					l.Must(lab.step(tx, name))
+				for _, name := range stepNames[1:] {
+					l.Must(lab.runStep(tx, name))
 				}
 				l.Must(tx.Close())
-				seen[withMerger] = contentOf(l)
+				seen[withMerger] = worktreeContents(l)
 				seen[withMerger]["git status"] = lab.status()
 			}
 			gittest.RequireSame(t, "with a merger", seen[true], seen[false])
@@ -79,22 +79,22 @@ func TestFilesThatWeWriteAreThoseThatGitWrites(t *testing.T) {
 }
 
 // Large files are written by git, which does not read all of their content into memory.
-func TestLargeFilesAreLeftToGit(t *testing.T) {
+func TestLargeFilesAreWrittenByGit(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
-	lab := newAdvancer(l, ahead(l, func(tree string) {
+	lab := newUpdateLab(l, commitOnMain(l, func(tree string) {
 		l.WriteIn(tree, "large", "")
 		l.Must(os.Truncate(filepath.Join(tree, "large"), 17<<20))
 	}))
-	lab.by = openMerger(lab.Lab)
+	lab.contentMerger = openMerger(lab.Fixture)
 	tx, err := lab.begin()
 	l.Must(err)
 	l.Must(tx.Lock(t.Context()))
 	if len(tx.staging.numberedNames) > 0 {
 		t.Error("the large file was written without git")
 	}
-	for _, name := range steps[1:] {
-		l.Must(lab.step(tx, name))
+	for _, name := range stepNames[1:] {
+		l.Must(lab.runStep(tx, name))
 	}
 	l.Must(tx.Close())
 	if fi, err := os.Lstat(filepath.Join(l.Root, "large")); err != nil || fi.Size() != 17<<20 {
@@ -103,11 +103,11 @@ func TestLargeFilesAreLeftToGit(t *testing.T) {
 }
 
 // An update that is cancelled before the refs are locked can be undone completely.
-func TestAnAdvanceThatIsToldToEndIsUndone(t *testing.T) {
+func TestCancelledUpdateIsUndone(t *testing.T) {
 	t.Parallel()
-	bothWays(t, func(t *testing.T, newLab func(*testing.T) *advancer) {
+	withAndWithoutMerger(t, func(t *testing.T, newLab func(*testing.T) *updateLab) {
 		lab := newLab(t)
-		before := lab.sum()
+		before := lab.diskState()
 		tx, err := lab.begin()
 		lab.Must(err)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -116,12 +116,12 @@ func TestAnAdvanceThatIsToldToEndIsUndone(t *testing.T) {
 			t.Fatal("Lock succeeded")
 		}
 		lab.Must(tx.Undo(t.Context()))
-		gittest.RequireSame(t, "undone", lab.sum(), before)
+		gittest.RequireSame(t, "undone", lab.diskState(), before)
 	})
 }
 
 // worktreeContents returns the mode and content of every file of the main worktree.
-func contentOf(l *gittest.Lab) map[string]string {
+func worktreeContents(l *gittest.Fixture) map[string]string {
 	l.T.Helper()
 	all := map[string]string{}
 	l.Must(filepath.WalkDir(l.Root, func(path string, d os.DirEntry, err error) error {
