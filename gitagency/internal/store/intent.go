@@ -71,9 +71,12 @@ func RemoveIntent(dir string) error { return durable.Remove(intentPath(dir)) }
 // is one that can be believed) or is under way. Between making the directory and writing the intent
 // there is nothing to go by but whether anybody holds the repository lock.
 func readIntent(id, dir string, busy func() bool) (_ *Intent, underWay bool) {
-	f, err := os.OpenFile(intentPath(dir), os.O_RDONLY|unix.O_NONBLOCK, 0)
+	f, err := openIntentFile(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, isEmpty(dir) && busy != nil && busy()
+		if isEmpty(dir) {
+			return nil, busy != nil && busy()
+		}
+		f, err = openIntentFile(dir) // it may have been written after the first attempt, which is why dir is not empty
 	}
 	if err != nil {
 		return nil, false
@@ -91,6 +94,10 @@ func readIntent(id, dir string, busy func() bool) (_ *Intent, underWay bool) {
 		return nil, false
 	}
 	return &intent, false
+}
+
+func openIntentFile(dir string) (*os.File, error) {
+	return os.OpenFile(intentPath(dir), os.O_RDONLY|unix.O_NONBLOCK, 0)
 }
 
 // names reports whether the intent is that of a creation of id, and complete.
