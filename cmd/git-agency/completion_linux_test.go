@@ -271,7 +271,7 @@ func (term *terminal) press(keys string) string {
 
 // shows waits until something was printed; a test that waits in vain fails, it does not hang.
 func (term *terminal) shows(text string) bool {
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		if strings.Contains(term.screen(), text) {
 			return true
 		}

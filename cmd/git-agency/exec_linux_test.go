@@ -291,7 +291,10 @@ func TestExecStreamsAndAReaderThatLeavesIsNoticed(t *testing.T) {
 
 func TestFiftyCommandsRunAtTheSameTime(t *testing.T) {
 	t.Parallel()
-	const many = 50
+	many := 50
+	if testing.Short() {
+		many = 20
+	}
 	for name, c := range map[string]struct {
 		way     string
 		oneEach bool

@@ -48,9 +48,32 @@ func newLabIn(t *testing.T, dir string) *lab {
 		t.Fatal(err)
 	}
 	l.git("init", "-q", "-b", "main", ".")
+	removeSampleHooks(t, l.repo)
 	l.git("add", ".")
 	l.git("commit", "-q", "-m", "first")
 	return l
+}
+
+// removeSampleHooks removes what git init copies from its template and nothing uses: a third of the files that
+// sweeps compare and put back hundreds of times.
+func removeSampleHooks(t *testing.T, repo string) {
+	t.Helper()
+	samples, err := filepath.Glob(filepath.Join(repo, ".git", "hooks", "*.sample"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range samples {
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// with is the same lab for a subtest.
+func (l *lab) with(t *testing.T) *lab {
+	with := *l
+	with.t = t
+	return &with
 }
 
 // binDir is a directory in which this test binary goes by the names of its commands.
@@ -167,7 +190,7 @@ func exists(path string) bool {
 func waitFor(path string) bool { return waitUntil(func() bool { return exists(path) }) }
 
 func waitUntil(there func() bool) bool {
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		if there() {
 			return true
 		}
