@@ -58,12 +58,13 @@ func newLabIn(t *testing.T, dir string) *lab {
 // sweeps compare and put back hundreds of times.
 func removeSampleHooks(t *testing.T, repo string) {
 	t.Helper()
-	samples, err := filepath.Glob(filepath.Join(repo, ".git", "hooks", "*.sample"))
-	if err != nil {
+	hooks := filepath.Join(repo, ".git", "hooks")
+	entries, err := os.ReadDir(hooks)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
 	}
-	for _, path := range samples {
-		if err := os.Remove(path); err != nil {
+	for _, e := range entries {
+		if err := os.Remove(filepath.Join(hooks, e.Name())); err != nil {
 			t.Fatal(err)
 		}
 	}
