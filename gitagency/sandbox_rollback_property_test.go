@@ -20,7 +20,7 @@ func TestARollbackTakesBackAnythingDoneAndCanItselfBeTakenBack(t *testing.T) {
 	t.Parallel()
 	cases, perSandbox := 500, 25
 	if testing.Short() {
-		cases, perSandbox = 48, 12
+		cases, perSandbox = 30, 15
 	}
 	for first := 0; first < cases; first += perSandbox {
 		t.Run(fmt.Sprintf("cases from %d", first), func(t *testing.T) {

@@ -24,7 +24,7 @@ func TestAMendKilledAtAnyChangeOfTheDiskIsTakenUpByTheNext(t *testing.T) {
 			l := w.lab
 			restore := l.save()
 			repo, data, env := l.repo, l.data, l.env
-			for n := 1; ; n += killStep(12, 1) {
+			for n := 1; ; n += killStep(20, 1) {
 				ill.wreck(w)
 				id := ""
 				for _, f := range l.findings() {

@@ -46,7 +46,7 @@ func TestACreationKilledAtAnyChangeOfTheDiskIsGoneOrWholeOrNamedAndCanBeRemoved(
 			before := l.world()
 			restore := l.save()
 			seen := map[string]int{}
-			step := killStep(12, 1)
+			step := killStep(20, 1)
 			for n := 1; ; n += step {
 				done, last := l.killed(n, s.argv...)
 				if done {
