@@ -190,11 +190,14 @@ func exists(path string) bool {
 // waitFor waits until a file is there; a test that waits in vain fails, it does not hang.
 func waitFor(path string) bool { return waitUntil(func() bool { return exists(path) }) }
 
+// waitUntil asks less and less often: some of the questions are about every process of the machine.
 func waitUntil(there func() bool) bool {
-	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	pause := time.Millisecond
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(pause) {
 		if there() {
 			return true
 		}
+		pause = min(2*pause, 20*time.Millisecond)
 	}
 	return false
 }
