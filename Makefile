@@ -21,11 +21,15 @@ help: ## list the targets
 build: ## build bin/git-agency
 	$(GO) build -trimpath -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o $(PROGRAM) ./cmd/git-agency
 
-test: ## run every test, of what is built
-	$(GO) test -tags '$(TAGS)' -timeout 15m ./...
+# -short thins kill sweeps and random cases and leaves none of them out. The timeouts are for a busy machine.
+test: ## run the tests, kill sweeps and random cases thinned (some 5 minutes on 2 cores)
+	$(GO) test -short -tags '$(TAGS)' -timeout 45m ./...
 
-sweep: ## the longest kill sweeps, at every single change of the disk
-	$(GO) test -tags '$(TAGS)' -timeout 30m ./cmd/git-agency -run KilledAtAnyChange -every 1
+test-long: ## run the tests in full; as root those of an ordinary user too (some 20 minutes)
+	$(GO) test -tags '$(TAGS)' -timeout 90m ./...
+
+sweep: ## the kill sweeps alone, at every single change of the disk
+	$(GO) test -tags '$(TAGS)' -timeout 90m ./cmd/git-agency -run KilledAtAnyChange -every 1
 
 bench: build ## measure against raw git in one run, and fail on the promised ratios
 	$(GO) run ./scripts/bench -tool $(CURDIR)/$(PROGRAM)
@@ -40,7 +44,7 @@ fmt: ## format the code
 	$(GO) tool gofumpt -w .
 
 cover: ## test coverage, of the commands the scripts run too
-	$(GO) test -timeout 15m -coverpkg=./... -coverprofile=coverage.out ./...
+	$(GO) test -timeout 90m -coverpkg=./... -coverprofile=coverage.out ./...
 	$(GO) tool cover -func=coverage.out | tail -n 1
 
 fuzz: ## fuzz every parser for FUZZTIME each
@@ -64,4 +68,4 @@ uninstall: ## take away what install installed
 	test ! -e '$(INSTALLED)' || '$(INSTALLED)' setup --undo $(if $(DESTDIR),--prefix '$(DESTDIR)$(PREFIX)')
 	rm -f '$(INSTALLED)'
 
-.PHONY: help build test sweep bench lint fmt cover fuzz demo man install uninstall
+.PHONY: help build test test-long sweep bench lint fmt cover fuzz demo man install uninstall

@@ -10,12 +10,19 @@ import (
 	"testing"
 )
 
-var directoryCases = flag.Int("directory-cases", 60, "random trees to onboard")
+var directoryCases = flag.Int("directory-cases", 0, "random trees to onboard (0: 60, or 12 with -short)")
 
 // What is onboarded and checked out is the identical tree, and so is each later state, whatever happened in between.
 func TestWhatIsOnboardedAndCheckedOutIsTheIdenticalTree(t *testing.T) {
 	t.Parallel()
-	for seed := range *directoryCases {
+	cases := *directoryCases
+	if cases == 0 {
+		cases = 60
+		if testing.Short() {
+			cases = 12
+		}
+	}
+	for seed := range cases {
 		l := newPlainLab(t)
 		r := rand.New(rand.NewPCG(uint64(seed), 6))
 		l.scramble(r, 25)

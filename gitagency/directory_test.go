@@ -43,7 +43,7 @@ func newPlainLab(t *testing.T) *plainLab {
 			"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + filepath.Join(home, "gitconfig"),
 			"GIT_DIR=/nowhere", "GIT_INDEX_FILE=/nowhere", // of a hook that runs us
 		},
-		Warn: func(message string) { t.Error(message) },
+		Warn: failOnWarning(t),
 	}
 	return l
 }

@@ -18,7 +18,10 @@ import (
 // Every case is made from its number and from those before it in the same sandbox.
 func TestARollbackTakesBackAnythingDoneAndCanItselfBeTakenBack(t *testing.T) {
 	t.Parallel()
-	const cases, perSandbox = 500, 25
+	cases, perSandbox := 500, 25
+	if testing.Short() {
+		cases, perSandbox = 30, 15
+	}
 	for first := 0; first < cases; first += perSandbox {
 		t.Run(fmt.Sprintf("cases from %d", first), func(t *testing.T) {
 			t.Parallel()

@@ -18,7 +18,10 @@ import (
 // Every case is made from its number and from those before it in the same sandbox.
 func TestAForkAndACopyAreTheStateThatTheyAreOf(t *testing.T) {
 	t.Parallel()
-	const cases, perSandbox = 60, 15
+	cases, perSandbox := 60, 15
+	if testing.Short() {
+		cases, perSandbox = 10, 5
+	}
 	for first := 0; first < cases; first += perSandbox {
 		t.Run(fmt.Sprintf("cases from %d", first), func(t *testing.T) {
 			t.Parallel()

@@ -144,9 +144,17 @@ func TestWhoeverIsCalledOffWhileVerifyingTakesItsSandboxAway(t *testing.T) {
 	before := l.state()
 	off := errors.New("called off")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	// What it leaves in its sandbox goes too, and commits and snapshots of it.
-	const line = `echo x >untracked; mkdir -m 0 shut; git commit -q --allow-empty -m x; echo ready; exec sleep 1000`
+	// Files, a directory that its owner cannot read, commits and a snapshot of the verify sandbox go with it. The
+	// directory is made after the snapshot: a snapshot refuses what it cannot read instead of leaving it out.
+	const line = `echo x >untracked; git commit -q --allow-empty -m x; echo ready
+while ! test -e snapshotted; do sleep 0.01; done; mkdir -m 0 shut; echo shut; exec sleep 1000`
+	taken := false
 	_, err := l.repo.Land(ctx, LandRequest{ID: l.box.ID, Verify: line, Output: onWrite(func(string) {
+		if taken {
+			cancel(off)
+			return
+		}
+		taken = true
 		all, err := l.repo.Invocations(ListRequest{})
 		if err != nil {
 			t.Error(err)
@@ -158,7 +166,12 @@ func TestWhoeverIsCalledOffWhileVerifyingTakesItsSandboxAway(t *testing.T) {
 			if _, err := l.repo.sandboxOf(i.ID).Snapshot(t.Context()); err != nil {
 				t.Error(err)
 			}
+			if err := os.WriteFile(filepath.Join(i.SandboxPath, "snapshotted"), nil, 0o644); err != nil {
+				t.Error(err)
+			}
+			return
 		}
+		t.Error("there is no verify sandbox")
 		cancel(off)
 	})})
 	if !errors.Is(err, off) || is[*VerifyError](err) {

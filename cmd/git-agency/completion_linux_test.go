@@ -10,7 +10,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // typed is what becomes of a line when TAB is pressed at its end, in any shell.
@@ -271,12 +270,7 @@ func (term *terminal) press(keys string) string {
 
 // shows waits until something was printed; a test that waits in vain fails, it does not hang.
 func (term *terminal) shows(text string) bool {
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		if strings.Contains(term.screen(), text) {
-			return true
-		}
-	}
-	return false
+	return waitUntil(func() bool { return strings.Contains(term.screen(), text) })
 }
 
 // screen is everything that was printed so far.

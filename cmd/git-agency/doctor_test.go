@@ -624,8 +624,11 @@ func TestAMendThatFailsOrIsKilledAtAnyStepIsTakenUpByTheNext(t *testing.T) {
 		ill.wreck(w)
 		fix := []string{"git-agency", "doctor", "--fix", sweepID}
 		points, restore := l.points(sweep{argv: fix}), l.save()
-		for _, point := range points {
+		for i, point := range points {
 			for action, code := range map[string]int{"fail": 1, "kill": -1} {
+				if testing.Short() && (action == "fail") != (i%2 == 0) {
+					continue // the end of a step is as good as the beginning of the next
+				}
 				if o := l.try([]string{"TEST_FAULT=" + point + "=" + action}, fix...); o.code != code {
 					t.Fatalf("%s=%s ended with %d: %s", point, action, o.code, o.stderr)
 				}

@@ -160,9 +160,7 @@ func newGitGround(t *testing.T) *gitGround {
 }
 
 func (g *gitGround) with(t *testing.T) *gitGround {
-	l := *g.lab
-	l.t = t
-	return &gitGround{&l}
+	return &gitGround{g.lab.with(t)}
 }
 
 // sandboxes is where they are.
@@ -226,8 +224,8 @@ func TestNobodyGetsOutByGit(t *testing.T) {
 	}
 	t.Run("without", func(t *testing.T) {
 		t.Parallel()
-		for _, a := range gitAttempts {
-			if a.why == "" {
+		for i, a := range gitAttempts {
+			if a.why == "" && (!testing.Short() || i%3 == 0) {
 				t.Run(strings.ReplaceAll(a.name, " ", "-"), func(t *testing.T) { without.with(t).falls(a, id, restore) })
 			}
 		}

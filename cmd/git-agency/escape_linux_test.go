@@ -48,6 +48,7 @@ func ordinary(t *testing.T, test string) {
 	if os.Geteuid() != 0 {
 		t.Skip("they were made as an ordinary user already")
 	}
+	skipRerunIfShort(t)
 	rerunAsNobody(t, test)
 }
 

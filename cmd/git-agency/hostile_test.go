@@ -224,9 +224,12 @@ func TestNothingThatWasPlantedRuns(t *testing.T) {
 		isolations = isolations[:1]
 	}
 	for _, isolation := range isolations {
-		for _, p := range plants {
+		for i, p := range plants {
 			if p.open && isolation != "none" {
 				continue
+			}
+			if testing.Short() && !p.open && (isolation == "none") != (i%2 == 0) {
+				continue // each in one of the two
 			}
 			t.Run(isolation+"/"+strings.ReplaceAll(p.name, " ", "-"), func(t *testing.T) {
 				t.Parallel()

@@ -955,7 +955,7 @@ func TestKillatCountsAndKillsTheWholeTree(t *testing.T) {
 		if count < 10 {
 			t.Fatalf("git worktree add: only %d mutations counted", count)
 		}
-		for n := 1; n <= count; n++ {
+		for n := 1; n <= count; n += killStep(4, 1) {
 			worktreeAdd(n, killatKilled)
 		}
 		if again := worktreeAdd(count+1, 0); again != count {

@@ -48,9 +48,33 @@ func newLabIn(t *testing.T, dir string) *lab {
 		t.Fatal(err)
 	}
 	l.git("init", "-q", "-b", "main", ".")
+	removeSampleHooks(t, l.repo)
 	l.git("add", ".")
 	l.git("commit", "-q", "-m", "first")
 	return l
+}
+
+// removeSampleHooks removes what git init copies from its template and nothing uses: a third of the files that
+// sweeps compare and put back hundreds of times.
+func removeSampleHooks(t *testing.T, repo string) {
+	t.Helper()
+	hooks := filepath.Join(repo, ".git", "hooks")
+	entries, err := os.ReadDir(hooks)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if err := os.Remove(filepath.Join(hooks, e.Name())); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// with is the same lab for a subtest.
+func (l *lab) with(t *testing.T) *lab {
+	with := *l
+	with.t = t
+	return &with
 }
 
 // binDir is a directory in which this test binary goes by the names of its commands.
@@ -166,11 +190,14 @@ func exists(path string) bool {
 // waitFor waits until a file is there; a test that waits in vain fails, it does not hang.
 func waitFor(path string) bool { return waitUntil(func() bool { return exists(path) }) }
 
+// waitUntil asks less and less often: some of the questions are about every process of the machine.
 func waitUntil(there func() bool) bool {
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	pause := time.Millisecond
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(pause) {
 		if there() {
 			return true
 		}
+		pause = min(2*pause, 20*time.Millisecond)
 	}
 	return false
 }

@@ -92,9 +92,7 @@ mkdir build; echo out >build/out; echo log >both/a.log; echo loose >both/loose`)
 // of is the same lab in another test.
 func (l *landLab) of(t *testing.T) *landLab {
 	of := *l
-	of.lab = new(lab)
-	*of.lab = *l.lab
-	of.t = t
+	of.lab = l.with(t)
 	return &of
 }
 

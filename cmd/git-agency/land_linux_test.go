@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// killPoints are where a landing is killed: everywhere with -every 1, else now and then, and all around the moment at
-// which the branch moves.
+// killPoints are the changes of the disk before which a landing is killed: those around the moment at which the branch
+// moves, and of the others every killStep-th.
 func (l *landLab) killPoints(offset int, argv []string) []int {
 	l.t.Helper()
 	log := filepath.Join(l.t.TempDir(), "log")
@@ -37,12 +37,9 @@ func (l *landLab) killPoints(offset int, argv []string) []int {
 	}
 	l.t.Logf("%d kill points, the branch moves at %d", all, commit)
 	var points []int
-	step := 12 * *stride
-	if *stride == 1 {
-		step = 1
-	}
+	step, around := killStep(100, 8), killStep(3, 5)
 	for n := 1; n <= all; n++ {
-		if n%step == offset%step || n >= commit-1 && n <= commit+5 {
+		if n%step == offset%step || n >= commit-1 && n <= commit+around {
 			points = append(points, n)
 		}
 	}

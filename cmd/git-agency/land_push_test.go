@@ -38,7 +38,10 @@ func (l *lab) work(file string) string {
 
 func TestTwentyClonesThatPushAtOnceAllArrive(t *testing.T) {
 	t.Parallel()
-	const n = 20
+	n := 20
+	if testing.Short() {
+		n = 8
+	}
 	l := newLab(t)
 	hub := filepath.Join(l.dir, "hub.git")
 	l.git("clone", "-q", "--bare", l.repo, hub)

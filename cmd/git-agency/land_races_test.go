@@ -13,7 +13,12 @@ import (
 )
 
 // manyLanding is how many land at the same time.
-const manyLanding = 20
+func manyLanding() int {
+	if testing.Short() {
+		return 8
+	}
+	return 20
+}
 
 // TestManyLandingsAtOnce is of sandboxes that all land at the same time, each in a process of its own, while a person has
 // changes of every kind in the worktree that they land in.
@@ -25,7 +30,7 @@ func TestManyLandingsAtOnce(t *testing.T) {
 	l.shell(tree, `
 for f in dirty staged both; do echo 1 >$f; done; printf '*.log\nbuild/\n' >.gitignore
 git add .; git commit -qm ground`)
-	ids := make([]string, manyLanding)
+	ids := make([]string, manyLanding())
 	for i := range ids {
 		ids[i] = l.agency("start", "wt", "--isolation", "none")
 		// Two commits each: a file of its own, and one more in a directory that all of them have.

@@ -74,6 +74,9 @@ func TestALandingThatFailsIsKilledOrInterruptedAtAnyStepIsUndoneOrStands(t *test
 					if action.name == "term" && i%4 != 0 {
 						continue // it is what an int is
 					}
+					if testing.Short() && (action.name == "fail" && i%2 != 0 || action.name == "int" && i%4 != 1) {
+						continue
+					}
 					o := l.try(append(slices.Clone(sweepEnv), "TEST_FAULT="+point+"="+action.name), s.argv...)
 					where := point + "=" + action.name
 					switch {

@@ -50,7 +50,16 @@ func TestTheScriptsHoldForAnOrdinaryUserToo(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("TestScripts runs as an ordinary user already")
 	}
+	skipRerunIfShort(t)
 	rerunAsNobody(t, "TestScripts")
+}
+
+// skipRerunIfShort skips what runs a test again as an ordinary user.
+func skipRerunIfShort(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("skipped with -short: run the tests as an ordinary user instead")
+	}
 }
 
 // rerunAsNobody runs one test of this binary again, in a copy that an ordinary user can reach.

@@ -11,8 +11,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The longest sweeps kill at some of the changes of the disk, unless they are told to miss none.
-var stride = flag.Int("every", 16, "in the longest sweeps, kill at every `N`th change of the disk")
+var killEvery = flag.Int("every", 0, "in kill sweeps, kill at every `N`th change of the disk (0: as the sweep and -short say)")
+
+// killStep is the distance between two kill points of a sweep: the first with -short, the second without it,
+// and that of -every if it is given.
+func killStep(short, long int) int {
+	switch {
+	case *killEvery > 0:
+		return *killEvery
+	case testing.Short():
+		return short
+	}
+	return long
+}
 
 // The power goes at any change of the disk, also inside git.
 func TestAPruneKilledAtAnyChangeOfTheDiskIsFinishedByTheNext(t *testing.T) {
@@ -20,7 +31,7 @@ func TestAPruneKilledAtAnyChangeOfTheDiskIsFinishedByTheNext(t *testing.T) {
 	l := newPruneLab(t)
 	l.agency("discard", pruneYoung) // one that was interrupted is enough
 	want, restore := l.undisturbed(), l.save()
-	for n := 1; ; n += *stride {
+	for n := 1; ; n += killStep(80, 6) {
 		done, last := l.killedIn(nil, n, "git-agency", "prune")
 		if done {
 			t.Logf("%d kill points", n-1)
@@ -39,7 +50,7 @@ func TestLateWorkSurvivesAPruneThatIsKilledAtAnyChangeOfTheDisk(t *testing.T) {
 	l.discardAs(pruneHalf, "", 0)
 	l.write(filepath.Join(l.sandboxOf(pruneHalf), "late"), "l\n")
 	restore := l.save()
-	for n := 1; ; n += *stride {
+	for n := 1; ; n += killStep(50, 4) {
 		done, last := l.killedIn(nil, n, "git-agency", "prune")
 		if done {
 			t.Logf("%d kill points", n-1)

@@ -2,11 +2,13 @@ package main
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -192,8 +194,12 @@ func TestAPruneThatFailsOrIsInterruptedAtAnyStepIsFinishedByTheNext(t *testing.T
 			t.Fatalf("no step %s in %q", step, points)
 		}
 	}
-	for _, point := range points {
-		for action, code := range map[string]int{"fail": 1, "term": 143, "kill": -1} {
+	for i, point := range points {
+		for n, action := range []string{"fail", "term", "kill"} {
+			if testing.Short() && i%6 != 2*n {
+				continue // every second point, with one of the three
+			}
+			code := map[string]int{"fail": 1, "term": 143, "kill": -1}[action]
 			o := l.try([]string{"TEST_FAULT=" + point + "=" + action}, "git-agency", "prune")
 			// Interrupted after the very last step, all is done.
 			if o.code != code && (action != "term" || o.code != 0) || strings.Contains(o.stderr, "clean-up") {
@@ -356,32 +362,56 @@ func TestADryRunSaysExactlyWhatTheRealRunDoes(t *testing.T) {
 	for _, step := range []string{"tree", "registration", "branch", "leftovers", "sandbox-dir"} {
 		states["a discard killed after "+step] = state{"remove", func(l *lab) { l.discardAs(id, "TEST_FAULT=discard/"+step+":after=kill", -1) }}
 	}
-	for name, state := range states {
-		t.Run(name, func(t *testing.T) {
+	names := slices.Sorted(maps.Keys(states))
+	const labs = 4 // at the same time; each is put back after a state, which costs less than to make another
+	for first := range labs {
+		t.Run(strconv.Itoa(first), func(t *testing.T) {
 			t.Parallel()
-			l := newPruneLab(t)
-			state.make(l)
-			restore := l.save()
-			for _, expire := range [][]string{nil, {"--expire=now"}, {"--expire=never"}, {"--expire=2026-01-28T12:02:30Z"}} {
-				before := l.world()
-				dry := l.try(nil, slices.Concat([]string{"git-agency", "prune", "--dry-run", "--json"}, expire)...)
-				if d := diff(before, l.world()); d != "" {
-					t.Fatalf("%q: the dry run changed:\n%s", expire, d)
-				}
-				wet := l.try(nil, slices.Concat([]string{"git-agency", "prune", "--json"}, expire)...)
-				if said := strings.ReplaceAll(dry.stdout, `"dry_run": true`, `"dry_run": false`); said != wet.stdout || dry.code != wet.code {
-					t.Errorf("%q: said, with %d\n%s\nand then, with %d\n%s\n%s", expire, dry.code, said, wet.code, wet.stdout, wet.stderr)
-				}
-				if dry.code != 0 || strings.Contains(dry.stdout, `"dry_run": false`) {
-					t.Errorf("%q: ended with %d: %s", expire, dry.code, dry.stderr)
-				}
-				if expire == nil && outcomes(things(t, wet.stdout))[id] != state.want {
-					t.Errorf("it should %s:\n%s", state.want, wet.stdout)
-				}
-				l.checkWorkedIn(expire)
-				restore()
+			shared := newPruneLab(t)
+			putBack := shared.save()
+			putBack() // what it puts back later is compared with this
+			for i := first; i < len(names); i += labs {
+				name := names[i]
+				t.Run(name, func(t *testing.T) {
+					shared.with(t).checkDryRun(i, id, states[name].want, states[name].make)
+				})
+				putBack()
 			}
 		})
+	}
+}
+
+// checkDryRun makes a state and holds what a dry run of prune says against what prune does, for every --expire, or
+// with -short for the default and, in every second state, for another.
+func (l *lab) checkDryRun(number int, id, want string, makeState func(*lab)) {
+	t := l.t
+	t.Helper()
+	makeState(l)
+	restore := l.save()
+	expires := [][]string{nil, {"--expire=now"}, {"--expire=never"}, {"--expire=2026-01-28T12:02:30Z"}}
+	if testing.Short() {
+		if expires = [][]string{nil, expires[1+number%3]}; number%2 == 0 {
+			expires = expires[:1]
+		}
+	}
+	for _, expire := range expires {
+		before := l.world()
+		dry := l.try(nil, slices.Concat([]string{"git-agency", "prune", "--dry-run", "--json"}, expire)...)
+		if d := diff(before, l.world()); d != "" {
+			t.Fatalf("%q: the dry run changed:\n%s", expire, d)
+		}
+		wet := l.try(nil, slices.Concat([]string{"git-agency", "prune", "--json"}, expire)...)
+		if said := strings.ReplaceAll(dry.stdout, `"dry_run": true`, `"dry_run": false`); said != wet.stdout || dry.code != wet.code {
+			t.Errorf("%q: said, with %d\n%s\nand then, with %d\n%s\n%s", expire, dry.code, said, wet.code, wet.stdout, wet.stderr)
+		}
+		if dry.code != 0 || strings.Contains(dry.stdout, `"dry_run": false`) {
+			t.Errorf("%q: ended with %d: %s", expire, dry.code, dry.stderr)
+		}
+		if expire == nil && outcomes(things(t, wet.stdout))[id] != want {
+			t.Errorf("it should %s:\n%s", want, wet.stdout)
+		}
+		l.checkWorkedIn(expire)
+		restore()
 	}
 }
 
@@ -423,7 +453,10 @@ func TestLateWorkSurvivesAPruneThatIsKilledAtAnyStep(t *testing.T) {
 	l := newPruneLab(t)
 	l.write(filepath.Join(l.sandboxOf(pruneHalf), "late"), "l\n")
 	points, restore := l.prunePoints(), l.save()
-	for _, point := range points {
+	for i, point := range points {
+		if testing.Short() && i%3 != 0 {
+			continue
+		}
 		if o := l.try([]string{"TEST_FAULT=" + point + "=kill"}, "git-agency", "prune"); o.code != -1 {
 			t.Fatalf("%s: ended with %d\n%s", point, o.code, o.stderr)
 		}

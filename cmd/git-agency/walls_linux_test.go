@@ -45,6 +45,7 @@ func asNobodyToo(t *testing.T) {
 	if os.Geteuid() == 0 && os.Getenv("TEST_RERUN") == "" {
 		t.Run("as an ordinary user", func(t *testing.T) {
 			t.Parallel()
+			skipRerunIfShort(t)
 			rerunAsNobody(t, strings.SplitN(t.Name(), "/", 2)[0])
 		})
 	}
@@ -584,9 +585,13 @@ func TestRealWorkPassesBehindWalls(t *testing.T) {
 			}
 			l.env = append(l.env, name+"="+strings.TrimSpace(string(out)))
 		}
-		l.env = append(l.env, "GOPROXY=off", "GOFLAGS=-mod=readonly")
+		l.env = append(l.env, "GOPROXY=off", "GOFLAGS=-mod=readonly", "CGO_ENABLED="+os.Getenv("CGO_ENABLED"))
 		w := walledIn(l, "--outputs", "none")
-		w.in(`go build ./... && go test ./gitagency/internal/ids`)
+		packages := "./..."
+		if testing.Short() { // all of them take longer than any other test here
+			packages = "./gitagency/internal/ids"
+		}
+		w.in("go build " + packages + " && go test ./gitagency/internal/ids")
 		w.clean()
 	})
 	t.Run("npm", func(t *testing.T) {

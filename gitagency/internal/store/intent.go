@@ -71,9 +71,12 @@ func RemoveIntent(dir string) error { return durable.Remove(intentPath(dir)) }
 // interrupted creation, or nil if there is no valid one. Between creating the directory and writing the intent, the
 // only evidence of a creation in progress is that some process holds the repository lock, which busy reports.
 func readIntent(id, dir string, busy func() bool) (_ *Intent, underWay bool) {
-	f, err := os.OpenFile(intentPath(dir), os.O_RDONLY|unix.O_NONBLOCK, 0)
+	f, err := openIntentFile(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, isEmptyDir(dir) && busy != nil && busy()
+		if isEmptyDir(dir) {
+			return nil, busy != nil && busy()
+		}
+		f, err = openIntentFile(dir) // it may have been written after the first attempt, which is why dir is not empty
 	}
 	if err != nil {
 		return nil, false
@@ -91,6 +94,10 @@ func readIntent(id, dir string, busy func() bool) (_ *Intent, underWay bool) {
 		return nil, false
 	}
 	return &intent, false
+}
+
+func openIntentFile(dir string) (*os.File, error) {
+	return os.OpenFile(intentPath(dir), os.O_RDONLY|unix.O_NONBLOCK, 0)
 }
 
 // isFor reports whether the intent is complete and belongs to a creation of id.

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"os"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -107,6 +109,37 @@ func TestAnEmptyDirectoryIsUnderWayOnlyWhileTheLockIsHeld(t *testing.T) {
 	if err != nil || len(entries) != 1 || entries[0].Defect != MissingMeta {
 		t.Errorf("a tree alone: %+v, %v", entries, err)
 	}
+}
+
+// A listing takes no lock, so it can run between any two steps of a creation.
+func TestInvocationUnderCreationIsNeverListedAsBroken(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	var current atomic.Pointer[string] // the id that is being created
+	var readers sync.WaitGroup
+	first := id(0)
+	must(t, s.CreateInvocationDir(repoID, first))
+	current.Store(&first)
+	for range 4 {
+		readers.Go(func() {
+			for i := current.Load(); i != nil; i = current.Load() {
+				if e := s.Invocation(repoID, *i, func() bool { return true }); !e.BeingCreated {
+					t.Errorf("%s is %s: %s", e.ID, e.Defect, e.Detail)
+					return
+				}
+			}
+		})
+	}
+	for n := range 100 {
+		open, err := WriteIntent(s.InvocationDir(repoID, id(n)), Intent{ID: id(n), Command: "start", Tree: "/x/tree", Branch: "refs/heads/x", BaseCommit: zeros})
+		must(t, err)
+		defer open.Remove()
+		next := id(n + 1)
+		must(t, s.CreateInvocationDir(repoID, next))
+		current.Store(&next)
+	}
+	current.Store(nil)
+	readers.Wait()
 }
 
 func TestAnIntentNobodyCanReadIsNotTakenForOne(t *testing.T) {

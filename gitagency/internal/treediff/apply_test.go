@@ -39,6 +39,9 @@ func TestGitApplyMakesTheNewSideOfWhatWeWrite(t *testing.T) {
 		cases  int
 		binary bool
 	}{{"text", 500, false}, {"binary", 100, true}} {
+		if testing.Short() {
+			kind.cases /= 5
+		}
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
 			var trees []tree

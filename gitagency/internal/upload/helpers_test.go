@@ -3,6 +3,7 @@ package upload
 import (
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -18,11 +19,22 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// tempDir is t.TempDir without symlinks on the way.
+// tempDir is t.TempDir without symlinks on the way. Its clean-up makes directories writable first: an
+// ordinary user cannot remove an entry of a directory that has mode 0555.
 func tempDir(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	must(t, err)
+	t.Cleanup(func() {
+		_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() {
+				if fi, err := d.Info(); err == nil && fi.Mode().Perm()&0o700 != 0o700 {
+					_ = os.Chmod(path, 0o700) // RemoveAll reports the entries that still cannot be removed
+				}
+			}
+			return nil
+		})
+	})
 	return dir
 }
 

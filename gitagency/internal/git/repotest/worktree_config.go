@@ -9,12 +9,15 @@ import (
 )
 
 // ForEveryWorktreeSetting runs try as a subtest for every way of configuring a worktree, with a repository opened from
-// each linked worktree and for both values of trusted.
+// each linked worktree and for both values of trusted; with -short each way in one of these four combinations.
 func ForEveryWorktreeSetting(t *testing.T, try func(t *testing.T, o *gittest.Worktrees, repo *git.Repo, trusted bool)) {
 	t.Helper()
-	for _, setting := range gittest.WorktreeSettings {
+	for n, setting := range gittest.WorktreeSettings {
 		for i, at := range []string{"other", "one"} {
 			for _, trusted := range []bool{true, false} {
+				if testing.Short() && (n%2 != i || trusted != (n/2%2 == 0)) {
+					continue
+				}
 				t.Run(fmt.Sprintf("%s/from %s/trusted=%t", setting.Name, at, trusted), func(t *testing.T) {
 					t.Parallel()
 					o := gittest.NewWorktrees(t, setting.Set)
