@@ -251,21 +251,15 @@ func (d *handoff) importFromSandbox(ctx context.Context, ns *proc.Namespace, dir
 	}
 	// If the user has committed on the host and the sandbox has not, the index on the host belongs to that commit.
 	overtaken := tip != d.agreed.BranchTip && d.agreed.BranchTip != "" && state.SandboxHead == d.agreed.SandboxHead
-	wrote := draft != nil && !overtaken && complete
-	if wrote {
-		if err := draft.Lock(); err != nil {
-			return err
-		}
-		wrote = d.realHead() == state.RealHead // nor is it of use if the user has switched branches meanwhile
-	}
-	if wrote {
-		state.IndexFingerprint = staged.fingerprint
-		if userChanged || d.realIndexStamp() != indexBefore { // the user may have staged something meanwhile
-			if err := d.keepRealIndex(ctx, state, tip); err != nil {
-				return err
+	wrote := false
+	if draft != nil && !overtaken && complete {
+		keep := func() error {
+			if !userChanged && d.realIndexStamp() == indexBefore {
+				return nil
 			}
+			return d.keepRealIndex(ctx, state, tip) // the user may have staged something meanwhile
 		}
-		if err := draft.Publish(); err != nil {
+		if wrote, err = d.publishIndex(draft, &state, staged.fingerprint, keep); err != nil {
 			return err
 		}
 	}
@@ -281,6 +275,28 @@ func (d *handoff) importFromSandbox(ctx context.Context, ns *proc.Namespace, dir
 	if err := d.saveState(state); err != nil || state.BranchTip == tip || ns.IsSoleUser() {
 		return err
 	}
+	return d.removeRefLock(ctx, ns, dir)
+}
+
+// publishIndex replaces the index on the host by the draft, unless the user has switched branches meanwhile. keep saves
+// the index that is replaced.
+func (d *handoff) publishIndex(draft *git.IndexDraft, state *agreedState, fingerprint string, keep func() error) (wrote bool, err error) {
+	if err := draft.Lock(); err != nil {
+		return false, err
+	}
+	if d.realHead() != state.RealHead {
+		return false, nil
+	}
+	state.IndexFingerprint = fingerprint
+	if err := keep(); err != nil {
+		return false, err
+	}
+	return true, draft.Publish()
+}
+
+// removeRefLock removes the lock file of the branch that git on the host has removed, and that is still visible behind
+// the walls.
+func (d *handoff) removeRefLock(ctx context.Context, ns *proc.Namespace, dir *os.File) error {
 	var st unix.Stat_t
 	if err := unix.Lstat(filepath.Join(d.sandbox.repo.CommonDir, sandboxRef(d.sandbox.ID)), &st); err != nil {
 		return err

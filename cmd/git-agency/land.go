@@ -56,84 +56,97 @@ another failure too; 3 no such invocation or worktree; 4 broken; 5 refused for s
 			&cli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "say what would happen and change nothing"},
 		)...),
 		Action: func(c *cli.Context) error {
-			if c.Bool("commit-all") && !c.IsSet("message") {
-				return newUsageError(c, errors.New("--commit-all needs --message, for the commit that it makes"))
-			}
-			if c.IsSet("message") && !c.Bool("commit-all") && (c.Bool("all-ready") || c.NArg() > 1) {
-				return newUsageError(c, errors.New("--message is what one landing is called; land several one by one"))
-			}
-			if c.IsSet("remote") && !c.Bool("push") {
-				return newUsageError(c, errors.New("--remote goes with --push"))
-			}
-			if c.IsSet("verify") && c.Bool("no-verify") {
-				return newUsageError(c, errors.New("--verify and --no-verify contradict each other"))
-			}
-			if c.Bool("all-ready") && c.Bool("commit-all") {
-				return newUsageError(c, errors.New("--all-ready lands what was submitted; --commit-all adds to that"))
+			if err := checkLandFlags(c); err != nil {
+				return err
 			}
 			if c.Bool("all-ready") {
 				return t.landReady(c)
 			}
-			t.opts.NoGitProbe = true // later landings wait for this one
-			repo, named, err := t.openForInvocations(c)
-			if err != nil {
-				return err
-			}
-			worktrees := []string{}
-			for _, inv := range named {
-				worktrees = append(worktrees, inv.WorktreeID)
-			}
-			plans, err := t.planPush(c, repo, worktrees...)
-			var archived *gitagency.ArchivedError
-			if errors.As(err, &archived) {
-				if i := slices.Index(worktrees, archived.ID); i >= 0 {
-					archived.Invocation = named[i].ID
-				}
-			}
-			if err != nil {
-				return err
-			}
-			deferCleanup, err := repo.DefersCleanup()
-			if err != nil {
-				return err
-			}
-			ctx, stop := cancelOnParentExit(c.Context)
-			defer stop()
-			results := []landOutput{}
-			var alreadyLanded []string
-			var failed error // invocations that landed before the failure stay landed
-			for _, inv := range named {
-				req := t.landRequest(c)
-				req.ID, req.DeferCleanup, req.AlreadyLanded = inv.ID, deferCleanup, alreadyLanded
-				landed, err := repo.Land(ctx, req)
-				if landed.Commit != "" {
-					t.reportLanded(landed)
-				}
-				if landed.IsNew() {
-					alreadyLanded = append(alreadyLanded, inv.ID)
-				}
-				landed.DryRun = req.DryRun
-				results = append(results, newLandOutput(inv.ID, inv.WorktreeID, landed, err))
-				if err == nil && !c.Bool("json") {
-					err = t.printLine(landed.Commit)
-				}
-				if failed = err; err != nil {
-					break
-				}
-			}
-			t.cleanUpInBackground(repo, results)
-			t.noteSeparateDryRuns(c, results)
-			if failed == nil { // push only if all invocations have landed
-				failed = t.pushLanded(c, repo, plans, results)
-			} else {
-				t.warnUnpushed(c, plans, results)
-			}
-			if c.Bool("json") {
-				return errors.Join(failed, t.printJSON(results))
-			}
-			return errors.Join(failed, t.printConflicts(failed))
+			return t.land(c)
 		},
 	}
+}
+
+// checkLandFlags refuses flags of land that contradict each other.
+func checkLandFlags(c *cli.Context) error {
+	if c.Bool("commit-all") && !c.IsSet("message") {
+		return newUsageError(c, errors.New("--commit-all needs --message, for the commit that it makes"))
+	}
+	if c.IsSet("message") && !c.Bool("commit-all") && (c.Bool("all-ready") || c.NArg() > 1) {
+		return newUsageError(c, errors.New("--message is what one landing is called; land several one by one"))
+	}
+	if c.IsSet("remote") && !c.Bool("push") {
+		return newUsageError(c, errors.New("--remote goes with --push"))
+	}
+	if c.IsSet("verify") && c.Bool("no-verify") {
+		return newUsageError(c, errors.New("--verify and --no-verify contradict each other"))
+	}
+	if c.Bool("all-ready") && c.Bool("commit-all") {
+		return newUsageError(c, errors.New("--all-ready lands what was submitted; --commit-all adds to that"))
+	}
+	return nil
+}
+
+// land lands the invocations that are named, in order, up to the first that fails.
+func (t *tool) land(c *cli.Context) error {
+	t.opts.NoGitProbe = true // later landings wait for this one
+	repo, named, err := t.openForInvocations(c)
+	if err != nil {
+		return err
+	}
+	worktrees := []string{}
+	for _, inv := range named {
+		worktrees = append(worktrees, inv.WorktreeID)
+	}
+	plans, err := t.planPush(c, repo, worktrees...)
+	var archived *gitagency.ArchivedError
+	if errors.As(err, &archived) {
+		if i := slices.Index(worktrees, archived.ID); i >= 0 {
+			archived.Invocation = named[i].ID
+		}
+	}
+	if err != nil {
+		return err
+	}
+	deferCleanup, err := repo.DefersCleanup()
+	if err != nil {
+		return err
+	}
+	ctx, stop := cancelOnParentExit(c.Context)
+	defer stop()
+	results := []landOutput{}
+	var alreadyLanded []string
+	var failed error // invocations that landed before the failure stay landed
+	for _, inv := range named {
+		req := t.landRequest(c)
+		req.ID, req.DeferCleanup, req.AlreadyLanded = inv.ID, deferCleanup, alreadyLanded
+		landed, err := repo.Land(ctx, req)
+		if landed.Commit != "" {
+			t.reportLanded(landed)
+		}
+		if landed.IsNew() {
+			alreadyLanded = append(alreadyLanded, inv.ID)
+		}
+		landed.DryRun = req.DryRun
+		results = append(results, newLandOutput(inv.ID, inv.WorktreeID, landed, err))
+		if err == nil && !c.Bool("json") {
+			err = t.printLine(landed.Commit)
+		}
+		if failed = err; err != nil {
+			break
+		}
+	}
+	t.cleanUpInBackground(repo, results)
+	t.noteSeparateDryRuns(c, results)
+	if failed == nil { // push only if all invocations have landed
+		failed = t.pushLanded(c, repo, plans, results)
+	} else {
+		t.warnUnpushed(c, plans, results)
+	}
+	if c.Bool("json") {
+		return errors.Join(failed, t.printJSON(results))
+	}
+	return errors.Join(failed, t.printConflicts(failed))
 }
 
 // landRequest returns the landing options of the flags.

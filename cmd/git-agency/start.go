@@ -41,53 +41,56 @@ safety; 75 locked; 129 usage; 130 or 143 interrupted, rolled back first.`,
 			&cli.StringFlag{Name: "software", Usage: "installed software: `ROOT`", DefaultText: defaults.Software},
 			&cli.StringFlag{Name: "timeout", Usage: "end each command after `DURATION`"},
 		}, limitFlags()...)...)...),
-		Action: func(c *cli.Context) error {
-			query, err := optionalArg(c)
-			if err != nil {
-				return err
-			}
-			limits, err := parseLimits(c)
-			if err != nil {
-				return err
-			}
-			if err := parseFlag(c, "timeout", &limits.Timeout, gitagency.ParseTimeout); err != nil {
-				return err
-			}
-			limits.Timeout = max(limits.Timeout, 0)
-			repo, err := t.openRepository(c)
-			if err != nil {
-				return err
-			}
-			inv, err := repo.Start(c.Context, gitagency.StartRequest{
-				Worktree:     query,
-				FromSnapshot: c.String("from-snapshot"),
-				Name:         c.String("name"),
-				Runner:       c.String("runner"),
-				Mode:         c.String("mode"),
-				Profile:      c.String("profile"),
-				Limits:       limits,
-				Primitives: gitagency.Primitives{
-					Changeset: c.String("changeset"),
-					Platform:  c.String("platform"),
-					Isolation: c.String("isolation"),
-					Outputs:   c.String("outputs"),
-					Software:  c.String("software"),
-				},
-			})
-			if err != nil {
-				return err
-			}
-			switch p := inv.Primitives; {
-			case p.Isolation != "none":
-			case p.Outputs == "open":
-				t.warn("nothing keeps commands in this sandbox from the rest of the machine")
-			default:
-				t.warn("nothing but the walls of the network keeps commands in this sandbox from the rest of the machine")
-			}
-			if c.Bool("json") {
-				return t.printJSON(inv)
-			}
-			return t.printLine(inv.ID)
-		},
+		Action: t.start,
 	}
+}
+
+// start creates the sandbox that the flags describe.
+func (t *tool) start(c *cli.Context) error {
+	query, err := optionalArg(c)
+	if err != nil {
+		return err
+	}
+	limits, err := parseLimits(c)
+	if err != nil {
+		return err
+	}
+	if err := parseFlag(c, "timeout", &limits.Timeout, gitagency.ParseTimeout); err != nil {
+		return err
+	}
+	limits.Timeout = max(limits.Timeout, 0)
+	repo, err := t.openRepository(c)
+	if err != nil {
+		return err
+	}
+	inv, err := repo.Start(c.Context, gitagency.StartRequest{
+		Worktree:     query,
+		FromSnapshot: c.String("from-snapshot"),
+		Name:         c.String("name"),
+		Runner:       c.String("runner"),
+		Mode:         c.String("mode"),
+		Profile:      c.String("profile"),
+		Limits:       limits,
+		Primitives: gitagency.Primitives{
+			Changeset: c.String("changeset"),
+			Platform:  c.String("platform"),
+			Isolation: c.String("isolation"),
+			Outputs:   c.String("outputs"),
+			Software:  c.String("software"),
+		},
+	})
+	if err != nil {
+		return err
+	}
+	switch p := inv.Primitives; {
+	case p.Isolation != "none":
+	case p.Outputs == "open":
+		t.warn("nothing keeps commands in this sandbox from the rest of the machine")
+	default:
+		t.warn("nothing but the walls of the network keeps commands in this sandbox from the rest of the machine")
+	}
+	if c.Bool("json") {
+		return t.printJSON(inv)
+	}
+	return t.printLine(inv.ID)
 }

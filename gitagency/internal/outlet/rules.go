@@ -133,39 +133,46 @@ func (p pattern) entries() []string {
 	return entries
 }
 
-func parsePattern(entry string) (pattern, error) {
-	wrong := func(format string, args ...any) (pattern, error) {
-		return pattern{}, fmt.Errorf("%q: %s", entry, fmt.Sprintf(format, args...))
-	}
+// entryProblem says why the text of an entry cannot be a host with an optional port; empty if it may be one.
+func entryProblem(entry string) string {
 	if entry == "" {
-		return wrong("an entry is empty: write hosts with one comma between them, such as a.example,b.example:8443")
+		return "an entry is empty: write hosts with one comma between them, such as a.example,b.example:8443"
 	}
 	if strings.ContainsFunc(entry, func(c rune) bool { return c <= ' ' || c == 0x7f }) {
-		return wrong("leave out the blanks: hosts have one comma between them and nothing else")
+		return "leave out the blanks: hosts have one comma between them and nothing else"
 	}
 	if strings.ContainsFunc(entry, func(c rune) bool { return c > 0x7f }) {
-		return wrong("write the name with ASCII letters only, as DNS has it: it begins with xn--")
+		return "write the name with ASCII letters only, as DNS has it: it begins with xn--"
 	}
 	if scheme, rest, found := strings.Cut(entry, "://"); found {
 		authority := rest
 		if i := strings.IndexAny(rest, "/?#"); i >= 0 {
 			authority = rest[:i]
 		}
-		return wrong("leave out %s:// and any path, write %s", scheme, authority)
+		return fmt.Sprintf("leave out %s:// and any path, write %s", scheme, authority)
 	}
 	if _, err := netip.ParsePrefix(entry); err == nil {
-		return wrong("a network cannot be listed: write every address by itself, such as 192.0.2.7:443")
+		return "a network cannot be listed: write every address by itself, such as 192.0.2.7:443"
 	}
 	if i := strings.IndexAny(entry, `/?#\`); i >= 0 {
-		return wrong("leave out the path, write %s: whole hosts are allowed, not pages", entry[:i])
+		return fmt.Sprintf("leave out the path, write %s: whole hosts are allowed, not pages", entry[:i])
 	}
 	if i := strings.LastIndex(entry, "@"); i >= 0 {
-		return wrong("leave out the user, write %s", entry[i+1:])
+		return fmt.Sprintf("leave out the user, write %s", entry[i+1:])
 	}
 	if entry == "*" || entry == "*." || strings.HasPrefix(entry, "*:") {
-		return wrong("write a suffix after the star, such as *.a.example; to allow every host, choose open instead of hosts:")
+		return "write a suffix after the star, such as *.a.example; to allow every host, choose open instead of hosts:"
 	}
+	return ""
+}
 
+func parsePattern(entry string) (pattern, error) {
+	wrong := func(format string, args ...any) (pattern, error) {
+		return pattern{}, fmt.Errorf("%q: %s", entry, fmt.Sprintf(format, args...))
+	}
+	if problem := entryProblem(entry); problem != "" {
+		return wrong("%s", problem)
+	}
 	var (
 		p          pattern
 		name, port string
