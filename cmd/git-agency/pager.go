@@ -11,7 +11,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/git-agency/git-agency/gitagency"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
 )
 
 // pagedCommands are the commands with long output for people. It is paged on a terminal unless pager.agency says
@@ -56,7 +56,7 @@ func (t *tool) markPageable(commands []*cli.Command, prefix string) {
 type pagerWriter struct {
 	t          *tool
 	started    bool
-	pager      *gitagency.Pager
+	pager      *term.Pager
 	pagerQuit  bool
 	replay     bytes.Buffer // copy of the output, for the case that the pager cannot be run
 	pagerReads bool
@@ -104,7 +104,7 @@ func (s *pagerWriter) startPager() {
 	if !ok {
 		messages = results
 	}
-	pager, err := gitagency.StartPager(s.t.ctx, gitagency.PagerRequest{Command: style.pager, Env: s.t.opts.Env, Stdout: results, Stderr: messages})
+	pager, err := term.StartPager(s.t.ctx, term.PagerRequest{Command: style.pager, Env: s.t.opts.Env, Stdout: results, Stderr: messages})
 	if err != nil {
 		s.t.warn(err.Error())
 		return
@@ -131,7 +131,7 @@ func (s *pagerWriter) writePager(p []byte) error {
 		return nil
 	}
 	_, err := s.pager.Write(p)
-	if errors.Is(err, gitagency.ErrPagerQuit) {
+	if errors.Is(err, term.ErrPagerQuit) {
 		s.pagerQuit = true
 		return nil
 	}
@@ -159,7 +159,7 @@ func (s *pagerWriter) finish(ctx context.Context, code int) int {
 	err := s.pager.Close()
 	s.t.stderr = s.t.rawStderr
 	var (
-		missing     *gitagency.PagerMissingError
+		missing     *term.PagerMissingError
 		interrupted interruptedError
 	)
 	switch {
@@ -169,14 +169,14 @@ func (s *pagerWriter) finish(ctx context.Context, code int) int {
 			return s.t.reportError(&outputError{err})
 		}
 		return code
-	case err != nil && !errors.Is(err, gitagency.ErrPagerQuit):
+	case err != nil && !errors.Is(err, term.ErrPagerQuit):
 		s.t.warn("the pager: " + err.Error())
 		return code
 	case code != 0:
 		return code
 	case errors.As(context.Cause(ctx), &interrupted):
 		return 128 + int(interrupted.signal)
-	case errors.Is(err, gitagency.ErrPagerQuit):
+	case errors.Is(err, term.ErrPagerQuit):
 		return 128 + int(syscall.SIGPIPE)
 	}
 	return 0
