@@ -17,9 +17,9 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/runner"
 )
 
-// machineLab is a repository whose environment has a PATH of just these programs, besides what Machine
-// tries things with.
-func machineLab(t *testing.T, programs ...string) (repo *Repository, bin string) {
+// openRepoWithPrograms opens a repository with a PATH that holds only stubs of the given programs, and true and mount,
+// which Capabilities runs.
+func openRepoWithPrograms(t *testing.T, programs ...string) (repo *Repository, bin string) {
 	t.Helper()
 	root := t.TempDir()
 	dir, bin := filepath.Join(root, "repo"), filepath.Join(root, "bin")
@@ -49,9 +49,9 @@ func machineLab(t *testing.T, programs ...string) (repo *Repository, bin string)
 	return repo, bin
 }
 
-func TestMachineListsGitThenTheWallsThenTheAgents(t *testing.T) {
+func TestCapabilitiesListGitWallsAgents(t *testing.T) {
 	t.Parallel()
-	repo, bin := machineLab(t, "codex", "claude", "mine")
+	repo, bin := openRepoWithPrograms(t, "codex", "claude", "mine")
 	var warned []string
 	repo.opts.Warn = func(message string) { warned = append(warned, message) }
 	repo.git.Config["agency.mine.command"] = []config.Setting{{Value: "mine --x", Scope: "global"}, {Value: "evil", Scope: "local", Origin: "file:.git/config"}}
@@ -92,9 +92,9 @@ func TestMachineListsGitThenTheWallsThenTheAgents(t *testing.T) {
 	}
 }
 
-func TestMachineWithoutAnyAgentSaysHowToNameOne(t *testing.T) {
+func TestCapabilitiesWithoutAgents(t *testing.T) {
 	t.Parallel()
-	repo, _ := machineLab(t)
+	repo, _ := openRepoWithPrograms(t)
 	got, err := repo.Capabilities(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -105,9 +105,9 @@ func TestMachineWithoutAnyAgentSaysHowToNameOne(t *testing.T) {
 	}
 }
 
-func TestMachineEndsWithItsContext(t *testing.T) {
+func TestCapabilitiesReturnCancellationCause(t *testing.T) {
 	t.Parallel()
-	repo, _ := machineLab(t)
+	repo, _ := openRepoWithPrograms(t)
 	cause := errors.New("the user pressed Ctrl-C")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(cause)
@@ -116,7 +116,7 @@ func TestMachineEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestGitIsReportedWithWhatItsVersionOffers(t *testing.T) {
+func TestGitCapabilityListsVersionFeatures(t *testing.T) {
 	t.Parallel()
 	for v, want := range map[git.Version]string{
 		{Major: 2, Minor: 39, Patch: 5}: "2.39.5, without merge-tree --merge-base (since 2.40) and replay (since 2.44)",
@@ -129,7 +129,7 @@ func TestGitIsReportedWithWhatItsVersionOffers(t *testing.T) {
 	}
 }
 
-func TestAMissingWallSaysWhatCannotBeBuilt(t *testing.T) {
+func TestWallCapabilityNamesUnavailableOption(t *testing.T) {
 	t.Parallel()
 	for _, name := range confine.FeatureNames() {
 		missing := wallCapability(confine.Feature{Name: name, State: confine.Missing, Detail: "no"})
@@ -145,7 +145,7 @@ func TestAMissingWallSaysWhatCannotBeBuilt(t *testing.T) {
 	}
 }
 
-func TestCapabilitiesKeepTheirNamesInJSON(t *testing.T) {
+func TestCapabilityJSON(t *testing.T) {
 	t.Parallel()
 	got, err := json.Marshal(agentCapabilities([]runner.Agent{{Name: "claude", Program: "claude", Path: "/bin/claude"}}))
 	if want := `[{"name":"agent claude","state":"ok","detail":"/bin/claude"}]`; err != nil || string(got) != want {

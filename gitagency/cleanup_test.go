@@ -9,22 +9,22 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// Promise: what is left of a sandbox is for one other process to remove, which has nobody else do it: else there would be
-// one after the other without end.
-func TestWhoTidiesUpLeavesNothingToTidyUp(t *testing.T) {
+// Promise: a second Land of the same id removes the tree that a landing with DeferCleanup left, and does not defer the
+// removal again. Otherwise background processes would start each other without end.
+func TestSecondLandRemovesDeferredSandbox(t *testing.T) {
 	t.Parallel()
-	l := committed(t, Options{})
-	first, err := l.repo.Land(t.Context(), LandRequest{ID: l.box.ID, DeferCleanup: true})
+	l := newTestRepoWithCommit(t, Options{})
+	first, err := l.repo.Land(t.Context(), LandRequest{ID: l.sandbox.ID, DeferCleanup: true})
 	if err != nil || !first.CleanupDeferred || first.Already {
 		t.Fatalf("%+v, %v", first, err)
 	}
-	around, entry := l.repo.store.SandboxDir(l.repo.ID, l.box.ID), l.repo.git.UnregisteredDir(l.box.ID)
+	around, entry := l.repo.store.SandboxDir(l.repo.ID, l.sandbox.ID), l.repo.git.UnregisteredDir(l.sandbox.ID)
 	for _, path := range []string{around, entry} {
 		if _, err := os.Lstat(path); err != nil {
-			t.Fatalf("there is nothing left to remove: %v", err)
+			t.Fatalf("the first landing removed it already: %v", err)
 		}
 	}
-	second, err := l.repo.Land(t.Context(), LandRequest{ID: l.box.ID, DeferCleanup: true})
+	second, err := l.repo.Land(t.Context(), LandRequest{ID: l.sandbox.ID, DeferCleanup: true})
 	if err != nil || second.CleanupDeferred || !second.Already || second.Commit != first.Commit {
 		t.Errorf("%+v, %v", second, err)
 	}
@@ -35,15 +35,16 @@ func TestWhoTidiesUpLeavesNothingToTidyUp(t *testing.T) {
 	}
 }
 
-// Promise: the same of a sandbox that nobody has written to since it was looked at, for which nobody is kept from the repository.
-func TestWhatHasLainStillIsTidiedUpWhole(t *testing.T) {
+// Promise: removeLandedTree removes a landed sandbox completely also if no file was written after the landing's scan, the
+// case in which it needs no repository lock.
+func TestRemoveLandedTreeWithoutLateWrites(t *testing.T) {
 	t.Parallel()
-	l := committed(t, Options{})
-	if landed, err := l.repo.Land(t.Context(), LandRequest{ID: l.box.ID, DeferCleanup: true}); err != nil || !landed.CleanupDeferred {
+	l := newTestRepoWithCommit(t, Options{})
+	if landed, err := l.repo.Land(t.Context(), LandRequest{ID: l.sandbox.ID, DeferCleanup: true}); err != nil || !landed.CleanupDeferred {
 		t.Fatalf("%+v, %v", landed, err)
 	}
-	later := time.Now().Add(time.Hour) // nobody can make a file look as if it were older than it is
-	if err := l.repo.store.UpdateInvocationMeta(l.repo.ID, l.box.ID, func(m *store.InvocationMeta) { m.CheckedAt = &later }); err != nil {
+	later := time.Now().Add(time.Hour) // a scan in the future: the ctime of a file cannot be set
+	if err := l.repo.store.UpdateInvocationMeta(l.repo.ID, l.sandbox.ID, func(m *store.InvocationMeta) { m.CheckedAt = &later }); err != nil {
 		t.Fatal(err)
 	}
 	_, unlock, err := l.repo.lockAndRecover(t.Context())
@@ -51,10 +52,10 @@ func TestWhatHasLainStillIsTidiedUpWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unlock()
-	if err := l.repo.removeLandedTree(t.Context(), l.box.ID); err != nil {
+	if err := l.repo.removeLandedTree(t.Context(), l.sandbox.ID); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{l.repo.store.SandboxDir(l.repo.ID, l.box.ID), l.repo.git.UnregisteredDir(l.box.ID)} {
+	for _, path := range []string{l.repo.store.SandboxDir(l.repo.ID, l.sandbox.ID), l.repo.git.UnregisteredDir(l.sandbox.ID)} {
 		if _, err := os.Lstat(path); !os.IsNotExist(err) {
 			t.Errorf("%s is still there: %v", path, err)
 		}
@@ -64,20 +65,20 @@ func TestWhatHasLainStillIsTidiedUpWhole(t *testing.T) {
 	}
 }
 
-// Promise: what git had of a sandbox is out of its sight when that has landed, and nobody takes what is about to be removed
-// for something that was left.
-func TestWhatIsTidiedUpLaterIsNobodysConcern(t *testing.T) {
+// Promise: git no longer lists the worktree of a landed sandbox whose removal is deferred, and doctor reports all of its
+// remains as a single interrupted discard, which it can fix.
+func TestDeferredCleanupIsOneFinding(t *testing.T) {
 	t.Parallel()
-	l := committed(t, Options{})
-	if _, err := l.repo.Land(t.Context(), LandRequest{ID: l.box.ID, DeferCleanup: true}); err != nil {
+	l := newTestRepoWithCommit(t, Options{})
+	if _, err := l.repo.Land(t.Context(), LandRequest{ID: l.sandbox.ID, DeferCleanup: true}); err != nil {
 		t.Fatal(err)
 	}
 	registered, err := l.repo.git.RegisteredTrees()
-	if err != nil || registered[l.box.ID] != "" {
-		t.Errorf("git has it at %q, %v", registered[l.box.ID], err)
+	if err != nil || registered[l.sandbox.ID] != "" {
+		t.Errorf("git still lists it at %q, %v", registered[l.sandbox.ID], err)
 	}
-	// Nobody is at it, so that what is left of the sandbox is told of, as one thing. A process that another test is starting just
-	// now may have the sandbox's lock for a moment.
+	// No process is removing the sandbox, so doctor reports it, as one finding. The loop is needed because a process that a
+	// parallel test forks holds a copy of the sandbox's lock until its exec.
 	var findings []Finding
 	for range 100 {
 		if findings, _, err = l.repo.collectFindings(t.Context()); err != nil {
@@ -90,10 +91,10 @@ func TestWhatIsTidiedUpLaterIsNobodysConcern(t *testing.T) {
 	if len(findings) != 1 || findings[0].Code != "interrupted-discard" {
 		t.Fatalf("%+v", findings)
 	}
-	if _, err := l.repo.Fix(t.Context(), l.box.ID); err != nil {
+	if _, err := l.repo.Fix(t.Context(), l.sandbox.ID); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Lstat(l.repo.git.UnregisteredDir(l.box.ID)); !os.IsNotExist(err) {
-		t.Errorf("what git had of it is still there: %v", err)
+	if _, err := os.Lstat(l.repo.git.UnregisteredDir(l.sandbox.ID)); !os.IsNotExist(err) {
+		t.Errorf("its administrative directory is still there: %v", err)
 	}
 }

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// What is told is the first, the tenth, the hundredth and so on, and the last: together that is all of them,
-// also of several proxies that tell at the same time.
-func TestWhatProxiesTellAddsUpToWhatTheyRefused(t *testing.T) {
+// A proxy writes an event for the first, tenth, hundredth (and so on) denial of a target, and for the last one. The
+// denialLog adds these up to the total, also if several proxies have written to the same history.
+func TestDenialLogSumsRecordedEvents(t *testing.T) {
 	t.Parallel()
 	for _, counts := range [][]int{{1}, {7}, {10}, {11}, {99}, {100}, {1234, 56}, {1, 1, 1}, {10, 100, 1000}} {
 		told, want := denialLog{positions: map[denialKey]int{}}, 0
@@ -26,7 +26,7 @@ func TestWhatProxiesTellAddsUpToWhatTheyRefused(t *testing.T) {
 			told.addLine([]byte(line))
 		}
 		if len(told.denials) != 1 || told.denials[0].Count != want {
-			t.Errorf("of %v: %+v", counts, told.denials)
+			t.Errorf("counts %v: got %+v", counts, told.denials)
 		}
 	}
 }
@@ -35,7 +35,7 @@ func denialLine(count int) string {
 	return fmt.Sprintf(`{"time":"2026-01-28T12:00:00Z","event":"denied","kind":"http","target":"a.example:80","reason":"no","count":%d}`, count)
 }
 
-func TestOnlyWhatCouldBeTypedIsSaidToAllowSomething(t *testing.T) {
+func TestAllowCommand(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ isolation, outputs, entry, want string }{
 		{"os", "hosts:a.example", "b.example:8443", "git agency start wt --outputs hosts:a.example,b.example:8443"},
@@ -48,7 +48,7 @@ func TestOnlyWhatCouldBeTypedIsSaidToAllowSomething(t *testing.T) {
 	} {
 		inv := Invocation{Worktree: "wt", Primitives: Primitives{Isolation: tt.isolation, Outputs: tt.outputs}}
 		if tt.isolation == "os" && DefaultPrimitives().Isolation != "os" {
-			continue // there it has to be said
+			continue // --isolation os is not the default on this system, so the command would name it
 		}
 		if got := inv.allowCommand(tt.entry); got != tt.want {
 			t.Errorf("%+v: %q", tt, got)
@@ -56,7 +56,7 @@ func TestOnlyWhatCouldBeTypedIsSaidToAllowSomething(t *testing.T) {
 	}
 }
 
-func TestPortsAreNumbers(t *testing.T) {
+func TestParsePort(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]Port{"80": {80, 80}, "80:8080": {80, 8080}, "65535:0": {65535, 0}, "080": {80, 80}} {
 		if got, err := ParsePort(text); err != nil || got != want {

@@ -80,7 +80,7 @@ type DiffRequest struct {
 
 // DiffSnapshots compares two states of a sandbox: its base commit, its HEAD, its current content including uncommitted
 // changes, any snapshot, or the tip of the integration branch. It changes nothing, and commands may run in the
-// sandbox meanwhile. For an invocation that has ended only its base and its snapshots can be compared.
+// sandbox meanwhile. For an invocation that has ended, DiffHead and DiffWork cannot be compared.
 //
 // The diff is computed by git. Attributes in the trees and the configuration of the repository are ignored, because
 // an agent could use them to hide changes, and no program that they name is run.

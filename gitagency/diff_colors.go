@@ -9,7 +9,7 @@ import (
 )
 
 // DiffColors reads the user's color.diff.<slot> settings, with git's defaults. It ignores the configuration of the
-// repository: anyone who can write there could make changes invisible.
+// repository: an agent that can write there could make changes invisible.
 func (r *Repository) DiffColors() (DiffColors, error) {
 	colors := DiffColors{Emphasis: "\x1b[7m", EmphasisEnd: "\x1b[27m", Reset: "\x1b[m"}
 	for _, slot := range []struct {

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// What we send for a colour is what git sends.
-func TestColorsAreThoseOfGit(t *testing.T) {
+// colorSequence gives the same escape sequence as git config --get-color, and refuses the same values.
+func TestColorSequenceAgreesWithGit(t *testing.T) {
 	t.Parallel()
 	for _, color := range []string{
 		"", "red", "bold red", "red bold", "green blue", "reverse", "nobold", "no-bold", "noul", "no-reverse", "dim italic ul blink strike",
@@ -28,16 +28,16 @@ func TestColorsAreThoseOfGit(t *testing.T) {
 	}
 }
 
-// The library does what the command does, and more with its result.
-func TestDiffSnapshotsWithoutTheCommand(t *testing.T) {
+// DiffSnapshots and FormatDiff work without the command: words, counts, JSON and the errors for bad requests.
+func TestDiffSnapshots(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, Options{})
-	repo, id := l.repo, l.box.ID
-	l.write("new", "one\n")
-	if _, err := l.box.Snapshot(t.Context()); err != nil {
+	l := newTestRepo(t, Options{})
+	repo, id := l.repo, l.sandbox.ID
+	l.writeFile("new", "one\n")
+	if _, err := l.sandbox.Snapshot(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	l.write("new", "one, two and three\n")
+	l.writeFile("new", "one, two and three\n")
 
 	d, err := repo.DiffSnapshots(t.Context(), DiffRequest{Invocation: id, From: id + "/1", Words: true})
 	if err != nil {
@@ -58,7 +58,7 @@ func TestDiffSnapshotsWithoutTheCommand(t *testing.T) {
 		t.Errorf("%v: %s", err, data)
 	}
 	if got := FormatDiff(Diff{}, DiffFormat{Summary: true}); got != "" {
-		t.Errorf("of nothing: %q", got)
+		t.Errorf("summary of an empty diff: %q", got)
 	}
 	if d, err := repo.DiffSnapshots(t.Context(), DiffRequest{Invocation: id, To: id + "/1", Detail: DiffCounts}); err != nil || len(d.Added) != 1 || d.Added[0].Insertions != 1 || d.Added[0].Hunks != nil {
 		t.Errorf("%v: %+v", err, d)
@@ -71,7 +71,7 @@ func TestDiffSnapshotsWithoutTheCommand(t *testing.T) {
 	}
 }
 
-func TestDiffTextNeedsNoRepository(t *testing.T) {
+func TestDiffText(t *testing.T) {
 	t.Parallel()
 	f := DiffText([]byte("a\nb\nc"), []byte("a\nB\nc"))
 	f.Path, f.OldMode, f.NewMode = "policy", "100644", "100644"
@@ -85,11 +85,11 @@ func TestDiffTextNeedsNoRepository(t *testing.T) {
 	}
 }
 
-// Promise: a difference is shown while files change all the time, as one that git can read.
-func TestDiffWhileFilesChange(t *testing.T) {
+// Promise: a diff of a sandbox whose files change all the time fails with an UnsettledError or shows the files that stay.
+func TestDiffSnapshotsWhileFilesChange(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, Options{})
-	l.write("steady", "x\n")
+	l := newTestRepo(t, Options{})
+	l.writeFile("steady", "x\n")
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -98,12 +98,12 @@ func TestDiffWhileFilesChange(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				_ = os.WriteFile(filepath.Join(l.box.WorkDir(), "log"), bytes.Repeat([]byte{'0' + byte(n%10)}, 1+n%5000), 0o644)
+				_ = os.WriteFile(filepath.Join(l.sandbox.WorkDir(), "log"), bytes.Repeat([]byte{'0' + byte(n%10)}, 1+n%5000), 0o644)
 			}
 		}
 	}()
 	for range 20 {
-		d, err := l.repo.DiffSnapshots(t.Context(), DiffRequest{Invocation: l.box.ID})
+		d, err := l.repo.DiffSnapshots(t.Context(), DiffRequest{Invocation: l.sandbox.ID})
 		if err != nil && !is[*UnsettledError](err) {
 			t.Error(err)
 			break
@@ -116,15 +116,15 @@ func TestDiffWhileFilesChange(t *testing.T) {
 	<-done
 }
 
-// Promise: several differences of one sandbox at once do not meet.
-func TestDiffsAtTheSameTime(t *testing.T) {
+// Promise: concurrent diffs of one sandbox do not interfere.
+func TestConcurrentDiffSnapshots(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, Options{})
-	l.write("new", "x\n")
+	l := newTestRepo(t, Options{})
+	l.writeFile("new", "x\n")
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
-			d, err := l.repo.DiffSnapshots(t.Context(), DiffRequest{Invocation: l.box.ID})
+			d, err := l.repo.DiffSnapshots(t.Context(), DiffRequest{Invocation: l.sandbox.ID})
 			if err != nil || len(d.Added) != 1 {
 				t.Errorf("%v: %+v", err, d)
 			}

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-func TestDirectoriesOfASandboxAreThoseThatACommandCouldBeginIn(t *testing.T) {
+func TestDirectoriesListsSandboxDirectories(t *testing.T) {
 	t.Parallel()
-	s := newPlace(t).sandbox(t)
+	s := newAdoptedRepo(t).startSandbox(t)
 	for _, dir := range []string{"b/c/d", "a", "b/.git"} {
 		must(t, os.MkdirAll(filepath.Join(s.WorkDir(), dir), 0o755))
 	}

@@ -12,8 +12,8 @@ import (
 
 var directoryCases = flag.Int("directory-cases", 0, "random trees to onboard (0: 60, or 12 with -short)")
 
-// What is onboarded and checked out is the identical tree, and so is each later state, whatever happened in between.
-func TestWhatIsOnboardedAndCheckedOutIsTheIdenticalTree(t *testing.T) {
+// A checkout of any snapshot of a directory equals the directory at that time, for random trees and random changes.
+func TestDirectoryCheckoutEqualsRandomTree(t *testing.T) {
 	t.Parallel()
 	cases := *directoryCases
 	if cases == 0 {
@@ -23,19 +23,19 @@ func TestWhatIsOnboardedAndCheckedOutIsTheIdenticalTree(t *testing.T) {
 		}
 	}
 	for seed := range cases {
-		l := newPlainLab(t)
+		l := newTestDirectory(t)
 		r := rand.New(rand.NewPCG(uint64(seed), 6))
-		l.scramble(r, 25)
+		l.changeRandomly(r, 25)
 		d := l.onboard()
-		states := []map[string]string{l.contents(l.dir, false)}
+		states := []map[string]string{l.readTree(l.dir, false)}
 		names := []string{d.FirstSnapshot.ID}
 		for range 2 {
-			l.scramble(r, 8)
-			names = append(names, l.snapshot(d, SnapshotRequest{}).ID)
-			states = append(states, l.contents(l.dir, false))
+			l.changeRandomly(r, 8)
+			names = append(names, l.takeSnapshot(d, SnapshotRequest{}).ID)
+			states = append(states, l.readTree(l.dir, false))
 		}
 		for i, name := range names {
-			l.equal(fmt.Sprintf("seed %d, snapshot %d", seed, i+1), l.checkout(d, name), states[i])
+			l.checkEqual(fmt.Sprintf("seed %d, snapshot %d", seed, i+1), l.checkoutFiles(d, name), states[i])
 		}
 		if t.Failed() {
 			return
@@ -43,8 +43,8 @@ func TestWhatIsOnboardedAndCheckedOutIsTheIdenticalTree(t *testing.T) {
 	}
 }
 
-// scramble changes a directory in many ways.
-func (l *plainLab) scramble(r *rand.Rand, times int) {
+// changeRandomly makes random changes to the directory: files, links, modes and removals, under unusual names.
+func (l *testDirectory) changeRandomly(r *rand.Rand, times int) {
 	l.t.Helper()
 	parts := []string{"a", "b", "A", "a b", "new\nline", "\xff\xfe", "ü", "-x", ":(top)", "*", "\\", "\"q\"", "HEAD", "objects", "long" + strings.Repeat("x", 200)}
 	for range times {
@@ -53,7 +53,7 @@ func (l *plainLab) scramble(r *rand.Rand, times int) {
 			path = filepath.Join(path, parts[r.IntN(len(parts))])
 		}
 		if above := filepath.Dir(path); os.MkdirAll(above, 0o755) != nil {
-			l.must(os.RemoveAll(path[:len(l.dir)+1+strings.IndexByte(path[len(l.dir)+1:]+"/", '/')])) // a file is in the way
+			l.must(os.RemoveAll(path[:len(l.dir)+1+strings.IndexByte(path[len(l.dir)+1:]+"/", '/')])) // a file is where a directory is needed
 			l.must(os.MkdirAll(above, 0o755))
 		}
 		switch r.IntN(8) {
@@ -64,7 +64,7 @@ func (l *plainLab) scramble(r *rand.Rand, times int) {
 			l.must(os.Symlink(parts[r.IntN(len(parts))], path))
 		case 2:
 			l.must(os.RemoveAll(path))
-			l.must(os.Mkdir(path, 0o755)) // which is not kept, while nothing is in it
+			l.must(os.Mkdir(path, 0o755)) // snapshots do not hold empty directories
 		default:
 			if fi, err := os.Lstat(path); err == nil && !fi.Mode().IsRegular() {
 				l.must(os.RemoveAll(path))

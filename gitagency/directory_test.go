@@ -19,8 +19,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 )
 
-// plainLab is a directory that belongs to no repository, with a home of its own around it. A warning fails its test.
-type plainLab struct {
+// testDirectory is a directory outside any repository, in a home directory of its own. A warning fails the test.
+type testDirectory struct {
 	t    *testing.T
 	home string
 	dir  string
@@ -28,41 +28,41 @@ type plainLab struct {
 	opts Options
 }
 
-func newPlainLab(t *testing.T) *plainLab {
+func newTestDirectory(t *testing.T) *testDirectory {
 	t.Helper()
 	home, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &plainLab{t: t, home: home, dir: filepath.Join(home, "notes"), data: filepath.Join(home, "data")}
+	l := &testDirectory{t: t, home: home, dir: filepath.Join(home, "notes"), data: filepath.Join(home, "data")}
 	l.must(os.Mkdir(l.dir, 0o755))
 	l.opts = Options{
 		Dir: home, Version: "1.2.3",
 		Env: []string{
 			"PATH=" + os.Getenv("PATH"), "HOME=" + home, "AGENCY_DATA_DIR=" + l.data,
 			"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + filepath.Join(home, "gitconfig"),
-			"GIT_DIR=/nowhere", "GIT_INDEX_FILE=/nowhere", // of a hook that runs us
+			"GIT_DIR=/nowhere", "GIT_INDEX_FILE=/nowhere", // as set by a hook that runs us; must be ignored
 		},
 		Warn: failOnWarning(t),
 	}
 	return l
 }
 
-func (l *plainLab) must(err error) {
+func (l *testDirectory) must(err error) {
 	l.t.Helper()
 	if err != nil {
 		l.t.Fatal(err)
 	}
 }
 
-func (l *plainLab) put(name, content string) {
+func (l *testDirectory) writeFile(name, content string) {
 	l.t.Helper()
 	path := filepath.Join(l.dir, name)
 	l.must(os.MkdirAll(filepath.Dir(path), 0o755))
 	l.must(os.WriteFile(path, []byte(content), 0o644))
 }
 
-func (l *plainLab) git(dir string, args ...string) string {
+func (l *testDirectory) git(dir string, args ...string) string {
 	l.t.Helper()
 	cmd := exec.CommandContext(l.t.Context(), "git", args...)
 	cmd.Dir = dir
@@ -74,31 +74,31 @@ func (l *plainLab) git(dir string, args ...string) string {
 	return strings.TrimSuffix(string(out), "\n")
 }
 
-func (l *plainLab) onboard() *Directory {
+func (l *testDirectory) onboard() *Directory {
 	l.t.Helper()
 	d, err := Onboard(l.t.Context(), OnboardRequest{Dir: l.dir}, l.opts)
 	l.must(err)
 	return d
 }
 
-func (l *plainLab) snapshot(d *Directory, req SnapshotRequest) Snapshot {
+func (l *testDirectory) takeSnapshot(d *Directory, req SnapshotRequest) Snapshot {
 	l.t.Helper()
 	s, err := d.Snapshot(l.t.Context(), req)
 	l.must(err)
 	return s
 }
 
-// checkout is what a snapshot holds.
-func (l *plainLab) checkout(d *Directory, snapshot string) map[string]string {
+// checkoutFiles checks out a snapshot and returns its files.
+func (l *testDirectory) checkoutFiles(d *Directory, snapshot string) map[string]string {
 	l.t.Helper()
 	to := filepath.Join(l.t.TempDir(), "copy")
 	_, err := d.CheckoutSnapshot(l.t.Context(), CheckoutRequest{Snapshot: snapshot, Dir: to})
 	l.must(err)
-	return l.contents(to, false)
+	return l.readTree(to, false)
 }
 
-// contents are the files and links below a directory; with all, also the directories, and when everything last changed.
-func (l *plainLab) contents(dir string, all bool) map[string]string {
+// readTree returns the files and links below a directory; with all, also the directories, and the times of everything.
+func (l *testDirectory) readTree(dir string, all bool) map[string]string {
 	l.t.Helper()
 	found := map[string]string{}
 	l.must(filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -134,22 +134,22 @@ func (l *plainLab) contents(dir string, all bool) map[string]string {
 	return found
 }
 
-func (l *plainLab) equal(what string, got, want map[string]string) {
+func (l *testDirectory) checkEqual(what string, got, want map[string]string) {
 	l.t.Helper()
 	if !maps.Equal(got, want) {
 		l.t.Errorf("%s:\n got %q\nwant %q", what, got, want)
 	}
 }
 
-func TestADirectoryLivesFromOnboardingToForgetting(t *testing.T) {
+func TestDirectoryFromOnboardToForget(t *testing.T) {
 	t.Parallel()
-	l := newPlainLab(t)
-	l.put("a.txt", "a\n")
-	l.put("sub/b.txt", "b\n")
-	l.put(".env", "TOKEN=1\n")
-	l.put(".agency/file", "ours\n")
+	l := newTestDirectory(t)
+	l.writeFile("a.txt", "a\n")
+	l.writeFile("sub/b.txt", "b\n")
+	l.writeFile(".env", "TOKEN=1\n")
+	l.writeFile(".agency/file", "ours\n")
 	l.must(os.Mkdir(filepath.Join(l.dir, "empty"), 0o755))
-	before := l.contents(l.dir, true)
+	before := l.readTree(l.dir, true)
 	d := l.onboard()
 	if !d.FirstSnapshot.Created || d.FirstSnapshot.Number != 1 || d.Path != l.dir || d.FirstSnapshot.Ref != "refs/agency/snapshots/"+d.ID+"/1" {
 		t.Errorf("%+v", d)
@@ -158,21 +158,21 @@ func TestADirectoryLivesFromOnboardingToForgetting(t *testing.T) {
 		t.Errorf("%v", d.FirstSnapshot.LeftOut)
 	}
 	first := map[string]string{"/a.txt": "false a\n", "/sub/b.txt": "false b\n"}
-	l.equal("the first", l.checkout(d, d.ID+"/1"), first)
-	if same := l.snapshot(d, SnapshotRequest{}); same.Created || same.ID != d.FirstSnapshot.ID {
-		t.Errorf("nothing has changed: %+v", same)
+	l.checkEqual("first snapshot", l.checkoutFiles(d, d.ID+"/1"), first)
+	if same := l.takeSnapshot(d, SnapshotRequest{}); same.Created || same.ID != d.FirstSnapshot.ID {
+		t.Errorf("a snapshot without changes: %+v", same)
 	}
-	l.equal("the directory", l.contents(l.dir, true), before)
+	l.checkEqual("the directory", l.readTree(l.dir, true), before)
 
-	l.put("a.txt", "changed\n")
-	l.put("new.txt", "new\n")
+	l.writeFile("a.txt", "changed\n")
+	l.writeFile("new.txt", "new\n")
 	l.must(os.Remove(filepath.Join(l.dir, "sub/b.txt")))
 	now, err := d.DiffSnapshots(t.Context(), DiffRequest{})
 	l.must(err)
 	if len(now.Added) != 1 || len(now.Removed) != 1 || len(now.Changed) != 1 || now.Added[0].Path != "new.txt" || len(now.LeftOut) != 2 {
 		t.Errorf("%+v", now)
 	}
-	second := l.snapshot(d, SnapshotRequest{Message: "second"})
+	second := l.takeSnapshot(d, SnapshotRequest{Message: "second"})
 	if !second.Created || second.Number != 2 {
 		t.Errorf("%+v", second)
 	}
@@ -191,9 +191,9 @@ func TestADirectoryLivesFromOnboardingToForgetting(t *testing.T) {
 	if !verified.Intact {
 		t.Errorf("%+v", verified)
 	}
-	l.equal("the first, still", l.checkout(d, d.FirstSnapshot.ID), first)
+	l.checkEqual("first snapshot, after the second", l.checkoutFiles(d, d.FirstSnapshot.ID), first)
 
-	after := l.contents(l.dir, true)
+	after := l.readTree(l.dir, true)
 	again := l.onboard()
 	if again.FirstSnapshot.Created || again.FirstSnapshot.ID != d.FirstSnapshot.ID {
 		t.Errorf("%+v", again)
@@ -201,18 +201,18 @@ func TestADirectoryLivesFromOnboardingToForgetting(t *testing.T) {
 	l.must(d.Forget(t.Context()))
 	l.must(again.Forget(t.Context()))
 	if _, err := os.Lstat(l.data); !errors.Is(err, fs.ErrNotExist) {
-		t.Error("something is left of it")
+		t.Error("Forget left the data directory")
 	}
 	if _, err := d.Snapshot(t.Context(), SnapshotRequest{}); !is[*NotFoundError](err) {
 		t.Error(err)
 	}
-	l.equal("the directory", l.contents(l.dir, true), after)
+	l.checkEqual("the directory", l.readTree(l.dir, true), after)
 }
 
-func TestADirectoryIsFoundByAnyPathAndAlsoWhenItIsGone(t *testing.T) {
+func TestOpenDirectoryByOtherPathAndAfterRemoval(t *testing.T) {
 	t.Parallel()
-	l := newPlainLab(t)
-	l.put("a", "a")
+	l := newTestDirectory(t)
+	l.writeFile("a", "a")
 	l.must(os.Symlink("notes", filepath.Join(l.home, "link")))
 	d, err := Onboard(t.Context(), OnboardRequest{Dir: "link"}, l.opts)
 	l.must(err)
@@ -225,7 +225,7 @@ func TestADirectoryIsFoundByAnyPathAndAlsoWhenItIsGone(t *testing.T) {
 	l.must(os.RemoveAll(l.dir))
 	gone, err := OpenDirectory(t.Context(), "./notes/", l.opts)
 	l.must(err)
-	if got := l.checkout(gone, gone.FirstSnapshot.ID); len(got) != 1 {
+	if got := l.checkoutFiles(gone, gone.FirstSnapshot.ID); len(got) != 1 {
 		t.Error(got)
 	}
 	if _, err := gone.Snapshot(t.Context(), SnapshotRequest{}); !errors.Is(err, fs.ErrNotExist) {
@@ -240,11 +240,11 @@ func TestADirectoryIsFoundByAnyPathAndAlsoWhenItIsGone(t *testing.T) {
 	}
 }
 
-func TestWhatMustNotBeOnboardedIsRefusedAndLeavesNothing(t *testing.T) {
+func TestOnboardRefusesOverlapsAndRepositories(t *testing.T) {
 	t.Parallel()
-	l := newPlainLab(t)
+	l := newTestDirectory(t)
 	overlap, belongs := is[*OverlapError], is[*InRepositoryError]
-	inside := func(name string) string { l.put(name+"/file", "x"); return filepath.Join(l.dir, name) }
+	inside := func(name string) string { l.writeFile(name+"/file", "x"); return filepath.Join(l.dir, name) }
 	marked := inside("marked")
 	_, err := guard.Integration.Write(marked)
 	l.must(err)
@@ -252,14 +252,14 @@ func TestWhatMustNotBeOnboardedIsRefusedAndLeavesNothing(t *testing.T) {
 	l.git(l.dir, "init", "-q", repo)
 	l.must(os.Mkdir(filepath.Join(repo, "sub"), 0o755))
 	l.git(l.dir, "init", "-q", "--bare", inside("bare"))
-	l.put("gitfile/.git", "gitdir: elsewhere\n")
+	l.writeFile("gitfile/.git", "gitdir: elsewhere\n")
 	l.must(os.Mkdir(filepath.Join(l.home, "\xff"), 0o755))
 	for _, c := range []struct {
 		name, dir string
 		refused   func(error) bool
 	}{
-		{"a file", filepath.Join(marked, "file"), func(err error) bool { return errors.Is(err, syscall.ENOTDIR) }},
-		{"nothing", filepath.Join(l.dir, "nothing"), func(err error) bool { return errors.Is(err, fs.ErrNotExist) }},
+		{"regular file", filepath.Join(marked, "file"), func(err error) bool { return errors.Is(err, syscall.ENOTDIR) }},
+		{"missing directory", filepath.Join(l.dir, "nothing"), func(err error) bool { return errors.Is(err, fs.ErrNotExist) }},
 		{"no path", "", is[*InvalidError]},
 		{"not UTF-8", filepath.Join(l.home, "\xff"), is[*InvalidError]},
 		{"a repository", repo, belongs},
@@ -270,14 +270,14 @@ func TestWhatMustNotBeOnboardedIsRefusedAndLeavesNothing(t *testing.T) {
 		{"a marked tree", marked, overlap},
 		{"in a marked tree", filepath.Join(marked, ".agency"), overlap},
 		{"around the data directory", l.home, overlap},
-		{"everything", "/", overlap},
+		{"root directory", "/", overlap},
 	} {
 		if _, err := Onboard(t.Context(), OnboardRequest{Dir: c.dir}, l.opts); !c.refused(err) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
 	if _, err := os.Lstat(l.data); !errors.Is(err, fs.ErrNotExist) {
-		t.Error("something was made")
+		t.Error("a refused onboarding made the data directory")
 	}
 	d := l.onboard()
 	for _, dir := range []string{l.data, d.repo.CommonDir, filepath.Join(l.data, "directories")} {
@@ -297,14 +297,14 @@ func TestWhatMustNotBeOnboardedIsRefusedAndLeavesNothing(t *testing.T) {
 	if _, err := d.Snapshot(t.Context(), SnapshotRequest{}); !belongs(err) {
 		t.Error(err)
 	}
-	if again, err := OpenDirectory(t.Context(), l.dir, l.opts); err != nil || len(l.checkout(again, again.FirstSnapshot.ID)) == 0 {
-		t.Errorf("what was taken before can still be had: %v", err)
+	if again, err := OpenDirectory(t.Context(), l.dir, l.opts); err != nil || len(l.checkoutFiles(again, again.FirstSnapshot.ID)) == 0 {
+		t.Errorf("earlier snapshots can no longer be checked out: %v", err)
 	}
 }
 
-func TestAroundAnIntegrationTreeNothingIsOnboarded(t *testing.T) {
+func TestOnboardRefusesParentOfIntegrationTree(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, Options{})
+	l := newTestRepo(t, Options{})
 	opts := l.repo.opts
 	around := filepath.Dir(opts.Dir)
 	opts.Env = append(slices.Clone(opts.Env), "AGENCY_DATA_DIR="+l.repo.DataDir)
@@ -312,11 +312,11 @@ func TestAroundAnIntegrationTreeNothingIsOnboarded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The data directory lies in there too, and is found first or second.
+	// This directory contains the integration tree and the data directory; either may be reported.
 	if _, err := Onboard(t.Context(), OnboardRequest{Dir: around}, opts); !is[*OverlapError](err) {
 		t.Errorf("%v around %v", err, adopted)
 	}
-	for _, dir := range []string{opts.Dir, l.box.WorkDir()} {
+	for _, dir := range []string{opts.Dir, l.sandbox.WorkDir()} {
 		if _, err := Onboard(t.Context(), OnboardRequest{Dir: dir}, opts); !is[*OverlapError](err) {
 			t.Errorf("%s: %v", dir, err)
 		}
@@ -337,7 +337,7 @@ func TestAroundAnIntegrationTreeNothingIsOnboarded(t *testing.T) {
 	}
 	findings, err = l.repo.Diagnose(t.Context())
 	if err != nil || len(findings.Findings) != 1 || findings.Findings[0].Path != l.repo.DataDir {
-		t.Errorf("all that is in the data directory is ours: %v, %v", findings, err)
+		t.Errorf("doctor must report only the mode of the data directory: %v, %v", findings, err)
 	}
 	if _, err := l.repo.Prune(t.Context(), PruneRequest{Expire: "now"}); err != nil {
 		t.Error(err)
@@ -347,9 +347,9 @@ func TestAroundAnIntegrationTreeNothingIsOnboarded(t *testing.T) {
 	}
 }
 
-func TestASnapshotOfADirectoryIsWhatGitWouldHaveOfIt(t *testing.T) {
+func TestDirectorySnapshotFollowsUserConfig(t *testing.T) {
 	t.Parallel()
-	l := newPlainLab(t)
+	l := newTestDirectory(t)
 	ran := filepath.Join(l.home, "ran")
 	l.must(os.WriteFile(filepath.Join(l.home, "gitconfig"), fmt.Appendf(nil, `[core]
 	excludesFile = %s/ignore
@@ -360,51 +360,51 @@ func TestASnapshotOfADirectoryIsWhatGitWouldHaveOfIt(t *testing.T) {
 	secret = *.token
 `, l.home), 0o644))
 	l.must(os.WriteFile(filepath.Join(l.home, "ignore"), []byte("*.bak\n"), 0o644))
-	l.put(".gitignore", "*.log\n!keep.log\n")
-	l.put("x.log", "ignored")
-	l.put("keep.log", "kept")
-	l.put("old.bak", "ignored by the user")
-	l.put("crlf.txt", "a\r\nb\r\n")
-	l.put("loud.up", "quiet")
-	l.put(".gitattributes", "*.up filter=upper\n*.evil filter=evil diff=evil\n")
-	l.put("a.evil", "evil")
-	l.put("my.token", "secret")
-	l.put(".gitconfig", "[filter \"evil\"]\n\tclean = touch "+ran+"\n[core]\n\tfsmonitor = touch "+ran+"\n")
-	l.put("new\nline", "x")
-	l.put("b\xffd", "not UTF-8")
+	l.writeFile(".gitignore", "*.log\n!keep.log\n")
+	l.writeFile("x.log", "ignored")
+	l.writeFile("keep.log", "kept")
+	l.writeFile("old.bak", "ignored by the user")
+	l.writeFile("crlf.txt", "a\r\nb\r\n")
+	l.writeFile("loud.up", "quiet")
+	l.writeFile(".gitattributes", "*.up filter=upper\n*.evil filter=evil diff=evil\n")
+	l.writeFile("a.evil", "evil")
+	l.writeFile("my.token", "secret")
+	l.writeFile(".gitconfig", "[filter \"evil\"]\n\tclean = touch "+ran+"\n[core]\n\tfsmonitor = touch "+ran+"\n")
+	l.writeFile("new\nline", "x")
+	l.writeFile("b\xffd", "not UTF-8")
 	l.must(syscall.Mkfifo(filepath.Join(l.dir, "pipe"), 0o644))
 	d := l.onboard()
 	want := map[string]string{
 		"/.gitignore": "false *.log\n!keep.log\n", "/keep.log": "false kept", "/crlf.txt": "false a\nb\n", "/loud.up": "false QUIET",
 		"/.gitattributes": "false *.up filter=upper\n*.evil filter=evil diff=evil\n", "/a.evil": "false evil", "/new\nline": "false x", "/b\xffd": "false not UTF-8",
 	}
-	got := l.checkout(d, d.FirstSnapshot.ID)
+	got := l.checkoutFiles(d, d.FirstSnapshot.ID)
 	delete(got, "/.gitconfig")
-	l.equal("held", got, want)
+	l.checkEqual("first snapshot", got, want)
 	if !slices.Equal(d.FirstSnapshot.LeftOut, []LeftOut{{"my.token", LeftOutSecret}}) {
 		t.Errorf("%v", d.FirstSnapshot.LeftOut)
 	}
-	full := l.snapshot(d, SnapshotRequest{IncludeIgnored: true, IncludeSecrets: true})
-	got = l.checkout(d, full.ID)
+	full := l.takeSnapshot(d, SnapshotRequest{IncludeIgnored: true, IncludeSecrets: true})
+	got = l.checkoutFiles(d, full.ID)
 	for _, name := range []string{"/x.log", "/old.bak", "/my.token"} {
 		if got[name] == "" {
-			t.Errorf("%s is not in there", name)
+			t.Errorf("%s is not in the snapshot", name)
 		}
 	}
-	plain := l.snapshot(d, SnapshotRequest{})
-	got = l.checkout(d, plain.ID)
+	plain := l.takeSnapshot(d, SnapshotRequest{})
+	got = l.checkoutFiles(d, plain.ID)
 	delete(got, "/.gitconfig")
-	l.equal("held by the next", got, want)
+	l.checkEqual("snapshot without ignored files and secrets", got, want)
 	if _, err := os.Lstat(ran); err == nil {
-		t.Error("a program ran that the directory names")
+		t.Error("a program ran that a file in the directory configures")
 	}
 }
 
-func TestTwoWhoOnboardAtOnceHaveTheSame(t *testing.T) {
+func TestConcurrentOnboardsShareFirstSnapshot(t *testing.T) {
 	t.Parallel()
-	l := newPlainLab(t)
+	l := newTestDirectory(t)
 	for i := range 50 {
-		l.put(fmt.Sprintf("%d/file", i), strings.Repeat("x", i))
+		l.writeFile(fmt.Sprintf("%d/file", i), strings.Repeat("x", i))
 	}
 	var group sync.WaitGroup
 	found := make([]*Directory, 8)
@@ -431,18 +431,18 @@ func TestTwoWhoOnboardAtOnceHaveTheSame(t *testing.T) {
 			made++
 		}
 		if d.FirstSnapshot.ID != found[0].FirstSnapshot.ID {
-			t.Error("there are two")
+			t.Error("two onboardings gave different first snapshots")
 		}
 	}
 	if made != 1 {
-		t.Errorf("%d made it", made)
+		t.Errorf("%d of them report having created the first snapshot", made)
 	}
 }
 
-func TestOnboardingAndForgettingMayTakeTurnsAtWill(t *testing.T) {
+func TestConcurrentOnboardAndForget(t *testing.T) {
 	t.Parallel()
-	l := newPlainLab(t)
-	l.put("a", "a")
+	l := newTestDirectory(t)
+	l.writeFile("a", "a")
 	var group sync.WaitGroup
 	for i := range 4 {
 		group.Go(func() {
@@ -466,13 +466,13 @@ func TestOnboardingAndForgettingMayTakeTurnsAtWill(t *testing.T) {
 	}
 	group.Wait()
 	d := l.onboard()
-	l.equal("what is held", l.checkout(d, d.FirstSnapshot.ID), map[string]string{"/a": "false a"})
+	l.checkEqual("content of the snapshot", l.checkoutFiles(d, d.FirstSnapshot.ID), map[string]string{"/a": "false a"})
 }
 
-func TestADirectoryThatGoesOnChangingIsNoState(t *testing.T) {
+func TestDirectorySnapshotIsConsistentDuringChanges(t *testing.T) {
 	t.Parallel()
-	l := newPlainLab(t)
-	l.put("a", "a")
+	l := newTestDirectory(t)
+	l.writeFile("a", "a")
 	d := l.onboard()
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -483,7 +483,7 @@ func TestADirectoryThatGoesOnChangingIsNoState(t *testing.T) {
 				return
 			case <-time.After(time.Millisecond):
 			}
-			// Each is replaced at once, and the second follows the first: a state in which they differ by more never was.
+			// Renames replace each file atomically, "two" after "one": no state existed in which they differ by more than one.
 			for _, name := range []string{"one", "two"} {
 				_ = os.WriteFile(filepath.Join(l.home, name), fmt.Appendf(nil, "%06d", i), 0o644)
 				_ = os.Rename(filepath.Join(l.home, name), filepath.Join(l.dir, name))
@@ -496,7 +496,7 @@ func TestADirectoryThatGoesOnChangingIsNoState(t *testing.T) {
 			continue
 		}
 		l.must(err)
-		files := l.checkout(d, s.ID)
+		files := l.checkoutFiles(d, s.ID)
 		var one, two int
 		_, _ = fmt.Sscanf(files["/one"], "false %d", &one)
 		_, _ = fmt.Sscanf(files["/two"], "false %d", &two)
@@ -508,24 +508,24 @@ func TestADirectoryThatGoesOnChangingIsNoState(t *testing.T) {
 	<-stopped
 }
 
-func TestARecordThatMakesNoSenseIsNeverReplaced(t *testing.T) {
+func TestOnboardKeepsCorruptRecord(t *testing.T) {
 	t.Parallel()
-	l := newPlainLab(t)
-	l.put("a", "a")
+	l := newTestDirectory(t)
+	l.writeFile("a", "a")
 	d := l.onboard()
 	path := filepath.Join(l.data, "directories", d.ID, "meta.json")
 	for _, content := range []string{"{", `{"schema_version":"1.0","directory_id":"other","path":"/x","onboarded_at":"2026-01-28T12:00:00Z"}`} {
 		l.must(os.WriteFile(path, []byte(content), 0o600))
-		before := l.contents(filepath.Dir(path), false)
+		before := l.readTree(filepath.Dir(path), false)
 		if _, err := Onboard(t.Context(), OnboardRequest{Dir: l.dir}, l.opts); !is[*CorruptRecordError](err) {
 			t.Error(err)
 		}
 		if _, err := OpenDirectory(t.Context(), l.dir, l.opts); !is[*CorruptRecordError](err) {
 			t.Error(err)
 		}
-		after := l.contents(filepath.Dir(path), false)
+		after := l.readTree(filepath.Dir(path), false)
 		delete(after, "/lock.flock")
 		delete(before, "/lock.flock")
-		l.equal("what is there", after, before)
+		l.checkEqual("files of the record", after, before)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// walled is an environment behind walls of which all caches can be written.
-func walled(caller ...string) walledEnvironment {
+// newWalledEnvironment is an environment behind walls in which every cache is writable.
+func newWalledEnvironment(caller ...string) walledEnvironment {
 	e := walledEnvironment{callerEnv: caller, cacheDir: "/tmp/.cache", plan: confine.Plan{Network: confine.HostNetwork, Private: []string{"/tmp", "/run"}}}
 	for _, t := range toolCaches {
 		e.policy.caches = append(e.policy.caches, cache{variable: t.variable, path: "/tmp/x"})
@@ -21,7 +21,7 @@ func walled(caller ...string) walledEnvironment {
 	return e
 }
 
-func TestOnlyKnownVariablesPass(t *testing.T) {
+func TestEnvironmentPassesOnlyKnownVariables(t *testing.T) {
 	t.Parallel()
 	pass := []string{
 		"HOME=/home/me", "USER=me", "LOGNAME=me", "SHELL=/bin/sh", "TERM=xterm", "COLORTERM=truecolor", "LANG=C.UTF-8", "LANGUAGE=de", "LC_ALL=C", "LC_MESSAGES=C", "TZ=UTC",
@@ -38,7 +38,7 @@ func TestOnlyKnownVariablesPass(t *testing.T) {
 		"DOCKER_HOST=unix:///run/d", "KUBECONFIG=/k", "LD_PRELOAD=/x.so", "AGENCY_DATA_DIR=/d", "TMPDIR=/elsewhere", "OLDPWD=/x", "PWD=/x", "_=/bin/env", "SUDO_USER=me", "TMUX=/tmp/t,1,0",
 		"NODE_OPTIONS=--require=/x", "MALFORMED", "=x", "Path=/x",
 	}
-	got := walled(append(slices.Clone(stay), pass...)...).variables()
+	got := newWalledEnvironment(append(slices.Clone(stay), pass...)...).variables()
 	slices.Sort(got)
 	want := append(pass, "TMPDIR=/tmp")
 	slices.Sort(want)
@@ -47,8 +47,8 @@ func TestOnlyKnownVariablesPass(t *testing.T) {
 	}
 }
 
-// What a list of names cannot promise about names that are added to it, this does.
-func TestNoVariableThatPassesLooksLikeASecret(t *testing.T) {
+// Guards future additions to the list: no allowed name looks like that of a secret.
+func TestAllowedVariablesContainNoSecrets(t *testing.T) {
 	t.Parallel()
 	for name := range allowedVariables() {
 		for _, part := range []string{"TOKEN", "SECRET", "PASS", "_KEY", "CRED", "AUTH_", "_SOCK", "DBUS", "GPG_", "DISPLAY", "COOKIE"} {
@@ -57,14 +57,14 @@ func TestNoVariableThatPassesLooksLikeASecret(t *testing.T) {
 			}
 		}
 		if slices.Contains(exactNameOnly, name) {
-			t.Errorf("%s passes, and never does", name)
+			t.Errorf("%s is both allowed and in exactNameOnly", name)
 		}
 	}
 }
 
-func TestWhatTheUserNamesPassesToo(t *testing.T) {
+func TestEnvironmentPassesVariablesOfPolicy(t *testing.T) {
 	t.Parallel()
-	e := walled("ACME_URL=https://u:p@h", "ACME=1", "MY_TOKEN=t", "MY_TOKENS=t", "SSH_AUTH_SOCK=/s", "SSH_OTHER=o", "GOPROXY=https://u:p@h", "GIT_DIR=/x", "DISPLAY=:0")
+	e := newWalledEnvironment("ACME_URL=https://u:p@h", "ACME=1", "MY_TOKEN=t", "MY_TOKENS=t", "SSH_AUTH_SOCK=/s", "SSH_OTHER=o", "GOPROXY=https://u:p@h", "GIT_DIR=/x", "DISPLAY=:0")
 	e.policy.env = []string{"ACME_*", "MY_TOKEN", "SSH_*", "GOPROXY", "GIT_*", "DISPLAY"}
 	want := []string{"ACME_URL=https://h", "MY_TOKEN=t", "SSH_OTHER=o", "GOPROXY=https://u:p@h", "DISPLAY=:0", "TMPDIR=/tmp"}
 	if got := e.variables(); !slices.Equal(got, want) {
@@ -72,9 +72,9 @@ func TestWhatTheUserNamesPassesToo(t *testing.T) {
 	}
 }
 
-func TestWhatIsGivenToTheCommandWins(t *testing.T) {
+func TestExtraEnvironmentOverrides(t *testing.T) {
 	t.Parallel()
-	e := walled("HOME=/home/me", "LANG=C")
+	e := newWalledEnvironment("HOME=/home/me", "LANG=C")
 	e.plan.Network, e.proxyEnv = confine.ProxiedOnly, outlet.Environment("127.0.0.1:3128", outlet.Rules{})
 	e.extraEnv = []string{"HOME=/h", "TMPDIR=/t", "HTTP_PROXY=http://other", "SECRET=s", "SECRET=t"}
 	got := e.variables()
@@ -93,7 +93,7 @@ func TestWhatIsGivenToTheCommandWins(t *testing.T) {
 	}
 }
 
-func TestTheProxyIsWhatTheNetworkIs(t *testing.T) {
+func TestProxyVariablesFollowNetwork(t *testing.T) {
 	t.Parallel()
 	theirs := []string{"HTTP_PROXY=http://them", "no_proxy=x", "ALL_PROXY=user:pass@them:1080"}
 	for network, want := range map[confine.Network]string{
@@ -102,7 +102,7 @@ func TestTheProxyIsWhatTheNetworkIs(t *testing.T) {
 		confine.ProxiedOnly: "HTTP_PROXY=http://127.0.0.1:3128 http_proxy=http://127.0.0.1:3128 HTTPS_PROXY=http://127.0.0.1:3128 https_proxy=http://127.0.0.1:3128 " +
 			"ALL_PROXY=socks5h://127.0.0.1:3128 all_proxy=socks5h://127.0.0.1:3128 NO_PROXY=localhost,127.0.0.1,::1 no_proxy=localhost,127.0.0.1,::1",
 	} {
-		e := walled(theirs...)
+		e := newWalledEnvironment(theirs...)
 		e.plan.Network, e.proxyEnv = network, nil
 		if network == confine.ProxiedOnly {
 			e.proxyEnv = outlet.Environment("127.0.0.1:3128", outlet.Rules{})
@@ -114,7 +114,7 @@ func TestTheProxyIsWhatTheNetworkIs(t *testing.T) {
 	}
 }
 
-func TestCredentialsInAddressesStayOutside(t *testing.T) {
+func TestStripURLCredentials(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]string{
 		"https://proxy.example":                   "https://proxy.example",
@@ -126,7 +126,7 @@ func TestCredentialsInAddressesStayOutside(t *testing.T) {
 		"https://a.example https://u:p@b.example": "https://a.example https://b.example",
 		"off":                      "off",
 		"me@example.com":           "me@example.com",
-		"https://u:p/w@h":          "", // nobody can tell what that is
+		"https://u:p/w@h":          "", // ambiguous: the @ may belong to the path
 		"https://u:p?w@h":          "",
 		"https://a.example/x@v1.0": "",
 	} {
@@ -140,7 +140,7 @@ func TestCredentialsInAddressesStayOutside(t *testing.T) {
 	}
 }
 
-func FuzzNoCredentialsPass(f *testing.F) {
+func FuzzStripURLCredentials(f *testing.F) {
 	f.Add("user", "pass", "host")
 	f.Add("u", "p@w", "h/x,direct")
 	f.Add("", "a,b", "h")
@@ -152,7 +152,7 @@ func FuzzNoCredentialsPass(f *testing.F) {
 	})
 }
 
-func TestPathHasOnlyWhatIsSeen(t *testing.T) {
+func TestPATHOmitsHiddenDirectories(t *testing.T) {
 	t.Parallel()
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -166,7 +166,7 @@ func TestPathHasOnlyWhatIsSeen(t *testing.T) {
 	if err := os.Symlink(filepath.Join(root, "store"), filepath.Join(root, "run", "system")); err != nil {
 		t.Fatal(err)
 	}
-	e := walled("PATH=" + strings.ReplaceAll("R/run/system/bin:R/store/bin/:R/hidden/bin:R/run/gone:R/kept/bin::rel:/none", "R", root))
+	e := newWalledEnvironment("PATH=" + strings.ReplaceAll("R/run/system/bin:R/store/bin/:R/hidden/bin:R/run/gone:R/kept/bin::rel:/none", "R", root))
 	e.plan.Private, e.plan.Hidden = []string{root + "/run"}, []string{root + "/hidden"}
 	want := strings.ReplaceAll("R/store/bin:R/store/bin/:R/kept/bin::rel:/none", "R", root)
 	if got := proc.Getenv(e.variables(), "PATH"); got != want {
@@ -174,7 +174,7 @@ func TestPathHasOnlyWhatIsSeen(t *testing.T) {
 	}
 }
 
-func TestToolsAreLedToACacheThatCanBeWritten(t *testing.T) {
+func TestCacheVariablesPointToWritableDirectories(t *testing.T) {
 	t.Parallel()
 	layer := func(paths ...string) []confine.OverlayMount {
 		var layers []confine.OverlayMount
@@ -195,15 +195,15 @@ func TestToolsAreLedToACacheThatCanBeWritten(t *testing.T) {
 		change func(*walledEnvironment)
 		want   string
 	}{
-		"all have layers":             {func(*walledEnvironment) {}, ""},
-		"what is only read is enough": {func(e *walledEnvironment) { e.plan.Overlays = layer("/h/.cache") }, ""},
-		"but not of what is everybody's": {
+		"all have layers":          {func(*walledEnvironment) {}, ""},
+		"read-only caches suffice": {func(e *walledEnvironment) { e.plan.Overlays = layer("/h/.cache") }, ""},
+		"but not a read-only ~/.cache": {
 			func(e *walledEnvironment) { e.plan.Overlays = layer("/h/.npm") }, "XDG_CACHE_HOME=/tmp/.cache",
 		},
-		"unless the user wants it so": {
+		"unless policy allows reading it": {
 			func(e *walledEnvironment) { e.plan.Overlays, e.policy.Read = nil, []string{"/h/.cache"} }, "",
 		},
-		"what is not there": {
+		"missing caches": {
 			func(e *walledEnvironment) {
 				e.plan.Overlays = layer("/h/.npm", "/h/.gradle")
 				e.policy.caches = slices.Clone(caches)
@@ -213,10 +213,10 @@ func TestToolsAreLedToACacheThatCanBeWritten(t *testing.T) {
 			},
 			"XDG_CACHE_HOME=/tmp/.cache GOPATH=/tmp/.cache/go CARGO_HOME=/tmp/.cache/cargo",
 		},
-		"what is hidden": {
+		"hidden cache": {
 			func(e *walledEnvironment) { e.plan.Hidden, e.plan.Overlays = []string{"/h/go"}, layer("/h/.cache") }, "GOPATH=/tmp/.cache/go",
 		},
-		"what lies in something private": {
+		"cache in a private directory": {
 			func(e *walledEnvironment) { e.plan.Private, e.plan.Overlays = []string{"/h"}, nil }, "",
 		},
 		"no home": {
@@ -224,7 +224,7 @@ func TestToolsAreLedToACacheThatCanBeWritten(t *testing.T) {
 			"XDG_CACHE_HOME=/tmp/.cache GOPATH=/tmp/.cache/go npm_config_cache=/tmp/.cache/npm CARGO_HOME=/tmp/.cache/cargo GRADLE_USER_HOME=/tmp/.cache/gradle",
 		},
 	} {
-		e := walled()
+		e := newWalledEnvironment()
 		e.policy.caches = caches
 		e.plan.Overlays = layer("/h/.cache", "/h/go/pkg", "/h/.npm", "/h/.cargo/registry", "/h/.gradle")
 		c.change(&e)

@@ -24,7 +24,7 @@ type ConflictStage struct {
 	OID   string `json:"oid"`
 }
 
-// convertConflicts converts the conflicts of package git.
+// convertConflicts converts the conflicts of package git/merge.
 func convertConflicts(found []merge.Conflict) []Conflict {
 	all := make([]Conflict, len(found))
 	for i, c := range found {
@@ -231,7 +231,7 @@ func (e *SandboxUnderWayError) Error() string {
 	return fmt.Sprintf("a %s is under way in sandbox %s", e.What, e.ID)
 }
 
-// operationInProgressError converts the operation that package git found in progress in the sandbox.
+// operationInProgressError converts the operation that package git/status found in progress in the sandbox.
 func (s *Sandbox) operationInProgressError(b status.OngoingOperation, prims Primitives) error {
 	e := &SandboxUnderWayError{ID: s.ID, What: b.Command, Unstaged: b.IndexUnchanged}
 	if b.OutsideWalls && prims.Isolation == isolationOS {

@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// Who lands several is told which of them stand, when one does not: also where a branch never holds still.
-func TestWhatDoesNotLandSaysWhatStands(t *testing.T) {
+// A landing of several sandboxes that fails names those that have landed, also if it fails because the branch moves
+// all the time.
+func TestLandErrorsNameLandedSandboxes(t *testing.T) {
 	t.Parallel()
 	for _, failed := range []func() error{
 		func() error { return &ConflictsError{ID: "c", Conflicts: make([]Conflict, 1)} },

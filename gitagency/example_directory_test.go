@@ -10,7 +10,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-// The life of a directory that belongs to no repository.
+// Onboard a directory outside any repository, take and compare snapshots, check one out, and forget the directory.
 func ExampleOnboard() {
 	home, err := os.MkdirTemp("", "example-")
 	if err != nil {
@@ -43,7 +43,7 @@ func ExampleOnboard() {
 	fmt.Println("snapshot", second.Number)
 
 	write("")
-	diff, err := dir.DiffSnapshots(ctx, gitagency.DiffRequest{From: second.ID}) // with what is there now
+	diff, err := dir.DiffSnapshots(ctx, gitagency.DiffRequest{From: second.ID}) // with the current files
 	if err != nil {
 		log.Fatal(err)
 	}

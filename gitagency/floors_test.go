@@ -16,7 +16,7 @@ import (
 	"testing"
 )
 
-const module = "github.com/git-agency/git-agency"
+const modulePath = "github.com/git-agency/git-agency"
 
 // layers lists every package from the bottom up, with the packages of this module that it may import. A package imports
 // only what its row names, and rows name only packages above them in the table, so imports run strictly downwards.
@@ -72,15 +72,15 @@ var floors = []struct {
 }
 
 // testOnlyPackages maps the packages that only tests import to the packages they may import.
-var testOnly = map[string]string{"git/gittest": "", "git/repotest": "git git/object git/gittest"}
+var testOnlyPackages = map[string]string{"git/gittest": "", "git/repotest": "git git/object git/gittest"}
 
 // bounds limit the production code of one package. A package that outgrows them should be split.
 type bounds struct{ lines, files int }
 
-var usualBounds = bounds{lines: 5_000, files: 45}
+var defaultBounds = bounds{lines: 5_000, files: 45}
 
 // supervisorDir is the package that may call os.Exit and receive signals: its processes supervise programs.
-const supervisors = "gitagency/internal/proc"
+const supervisorDir = "gitagency/internal/proc"
 
 // toolDirs hold programs for developers of this project, which the table does not restrict.
 const toolDirs = "scripts/"
@@ -93,7 +93,7 @@ func packageDir(name string) string {
 	return "gitagency/internal/" + name
 }
 
-func TestPackagesImportOnlyWhatTheTableAllows(t *testing.T) {
+func TestPackagesImportOnlyAllowedPackages(t *testing.T) {
 	t.Parallel()
 	allowed, owners := map[string]map[string]bool{}, map[string][]string{}
 	add := func(name, imports string) {
@@ -112,11 +112,11 @@ func TestPackagesImportOnlyWhatTheTableAllows(t *testing.T) {
 			owners[p.reserved] = append(owners[p.reserved], packageDir(p.dir))
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(testOnly)) {
-		add(name, testOnly[name])
+	for _, name := range slices.Sorted(maps.Keys(testOnlyPackages)) {
+		add(name, testOnlyPackages[name])
 	}
 	seen := map[string]bool{}
-	for dir, p := range packages(t) {
+	for dir, p := range readPackages(t) {
 		if strings.HasPrefix(dir, toolDirs) {
 			continue
 		}
@@ -125,17 +125,17 @@ func TestPackagesImportOnlyWhatTheTableAllows(t *testing.T) {
 			continue
 		}
 		seen[dir] = true
-		_, forTests := testOnly[strings.TrimPrefix(dir, "gitagency/internal/")]
+		_, forTests := testOnlyPackages[strings.TrimPrefix(dir, "gitagency/internal/")]
 		for _, imp := range p.imports {
 			if o := owners[imp]; o != nil && !slices.Contains(o, dir) && !forTests {
 				t.Errorf("%s imports %s, which only %q may", dir, imp, o)
 			}
-			if below, ours := strings.CutPrefix(imp, module+"/"); ours && !allowed[dir][below] {
+			if below, ours := strings.CutPrefix(imp, modulePath+"/"); ours && !allowed[dir][below] {
 				t.Errorf("%s imports %s, which its row does not name", dir, below)
 			}
 		}
 		for imp := range allowed[dir] {
-			if !slices.Contains(p.imports, module+"/"+imp) {
+			if !slices.Contains(p.imports, modulePath+"/"+imp) {
 				t.Errorf("the row of %s names %s, which it does not import", dir, imp)
 			}
 		}
@@ -147,13 +147,13 @@ func TestPackagesImportOnlyWhatTheTableAllows(t *testing.T) {
 	}
 }
 
-func TestNoPackageOutgrowsItsBounds(t *testing.T) {
+func TestPackagesStayWithinBounds(t *testing.T) {
 	t.Parallel()
-	found := packages(t)
+	found := readPackages(t)
 	for _, row := range floors {
 		most := row.bounds
 		if most == (bounds{}) {
-			most = usualBounds
+			most = defaultBounds
 		}
 		if p := found[packageDir(row.dir)]; p.lines > most.lines || p.files > most.files {
 			t.Errorf("%s has %d lines in %d files, more than %d in %d", row.dir, p.lines, p.files, most.lines, most.files)
@@ -162,14 +162,14 @@ func TestNoPackageOutgrowsItsBounds(t *testing.T) {
 }
 
 // Packages of the library do not print, log, exit or read the process environment; only the command does.
-func TestTheLibraryNeitherForksNorPrints(t *testing.T) {
+func TestLibraryDoesNotPrintOrExit(t *testing.T) {
 	t.Parallel()
-	for dir, p := range packages(t) {
+	for dir, p := range readPackages(t) {
 		if !strings.HasPrefix(dir, "gitagency") {
 			continue
 		}
 		for _, banned := range []string{"log", "flag", "os/signal"} {
-			if slices.Contains(p.imports, banned) && (banned != "os/signal" || dir != supervisors) {
+			if slices.Contains(p.imports, banned) && (banned != "os/signal" || dir != supervisorDir) {
 				t.Errorf("%s imports %s", dir, banned)
 			}
 		}
@@ -178,7 +178,7 @@ func TestTheLibraryNeitherForksNorPrints(t *testing.T) {
 		if err != nil || d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
 			return err
 		}
-		if _, forTests := testOnly[strings.TrimPrefix(path.Dir(filepath.ToSlash(name)), "internal/")]; forTests {
+		if _, forTests := testOnlyPackages[strings.TrimPrefix(path.Dir(filepath.ToSlash(name)), "internal/")]; forTests {
 			return nil
 		}
 		data, err := os.ReadFile(name)
@@ -186,7 +186,7 @@ func TestTheLibraryNeitherForksNorPrints(t *testing.T) {
 			return err
 		}
 		for _, banned := range []string{"fmt.Print", "os.Stdout", "os.Stderr", "os.Exit", "os.Getenv", "os.LookupEnv"} {
-			if strings.Contains(string(data), banned) && (banned != "os.Exit" || !strings.HasPrefix("gitagency/"+name, supervisors+"/supervisor")) {
+			if strings.Contains(string(data), banned) && (banned != "os.Exit" || !strings.HasPrefix("gitagency/"+name, supervisorDir+"/supervisor")) {
 				t.Errorf("%s uses %s", name, banned)
 			}
 		}
@@ -197,7 +197,7 @@ func TestTheLibraryNeitherForksNorPrints(t *testing.T) {
 	}
 }
 
-func TestTheTopLevelHasOnlyTheNamesThatWereChosen(t *testing.T) {
+func TestTopLevelEntries(t *testing.T) {
 	t.Parallel()
 	chosen := []string{"cmd", "gitagency", "scripts", "testdata", "go.mod", "go.sum", "Makefile", "README.md", "LICENSE"}
 	built := []string{"bin", "coverage.out"} // ignored by git
@@ -260,15 +260,15 @@ func TestFilesAndFunctionsStaySmall(t *testing.T) {
 }
 
 // packageCode describes the production code of one package.
-type production struct {
+type packageCode struct {
 	imports []string
 	bounds
 }
 
 // readPackages reads every package directory of the repository, without tests.
-func packages(t *testing.T) map[string]production {
+func readPackages(t *testing.T) map[string]packageCode {
 	t.Helper()
-	found := map[string]production{}
+	found := map[string]packageCode{}
 	walkProduction(t, func(name string, data []byte) error {
 		file, err := parser.ParseFile(token.NewFileSet(), name, data, parser.ImportsOnly)
 		if err != nil {

@@ -156,7 +156,7 @@ func (s *forecast) compute(ctx context.Context) error {
 	}
 }
 
-// ReadTree reads the content of a sandbox, and stores its stat cache.
+// readTree reads the content of a sandbox, and stores its stat cache.
 func (s *forecast) readTree(ctx context.Context, b *sandboxState) {
 	var likeness []byte
 	b.inMerger = true

@@ -17,7 +17,7 @@ import (
 // expectedHead returns the commit at HEAD in the sandbox if it has not moved since the last exchange.
 func (d *handoff) expectedHead(tip string) string { return cmp.Or(d.agreed.SandboxHead, tip) }
 
-// PackCommits has the sandbox's git pack the commits at HEAD that the host does not have, and the blobs in also. The
+// packCommits has the sandbox's git pack the commits at HEAD that the host does not have, and the blobs in also. The
 // user may have moved the branch on the host to tip meanwhile: then HEAD must be a descendant of tip.
 func (d *handoff) packCommits(ctx context.Context, ns *proc.Namespace, dir *os.File, tip string, also []string) (*packStream, error) {
 	not := []string{tip}

@@ -10,9 +10,9 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 )
 
-func TestACommitOfALandingIsByWhoeverGitTakesTheUserFor(t *testing.T) {
+func TestLandingSignaturesAgreeWithGit(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, Options{})
+	l := newTestRepo(t, Options{})
 	at := time.Date(2026, 1, 28, 12, 5, 0, 0, time.FixedZone("", 3600))
 	const now = " 1769598300 +0100"
 	tests := []struct {
@@ -20,24 +20,24 @@ func TestACommitOfALandingIsByWhoeverGitTakesTheUserFor(t *testing.T) {
 		config, env       []string
 		author, committer string // empty: refused
 	}{
-		{"the settings", []string{"user.name=U", "user.email=u@x"}, nil, "U <u@x>" + now, "U <u@x>" + now},
-		{"a role of its own", []string{"user.name=U", "user.email=u@x", "author.name=A"}, nil, "A <u@x>" + now, "U <u@x>" + now},
+		{"settings", []string{"user.name=U", "user.email=u@x"}, nil, "U <u@x>" + now, "U <u@x>" + now},
+		{"author setting", []string{"user.name=U", "user.email=u@x", "author.name=A"}, nil, "A <u@x>" + now, "U <u@x>" + now},
 		{
-			"the environment",
+			"environment",
 			[]string{"user.name=U", "user.email=u@x"},
 			[]string{"GIT_AUTHOR_NAME=E", "GIT_AUTHOR_DATE=", "GIT_COMMITTER_EMAIL=e@x", "GIT_COMMITTER_DATE=@7 +0000"},
 			"E <u@x>" + now, "U <e@x> 7 +0000",
 		},
-		{"ours", []string{"user.name=U", "agency.user.name=Agency", "agency.user.email=a@x"}, []string{"GIT_AUTHOR_NAME=E"}, "Agency <a@x>" + now, "Agency <a@x>" + now},
-		{"what no commit can hold", []string{"user.email=u@x", "agency.user.name=A\n<B>"}, nil, "AB <u@x>" + now, "AB <u@x>" + now},
+		{"agency settings", []string{"user.name=U", "agency.user.name=Agency", "agency.user.email=a@x"}, []string{"GIT_AUTHOR_NAME=E"}, "Agency <a@x>" + now, "Agency <a@x>" + now},
+		{"invalid characters", []string{"user.email=u@x", "agency.user.name=A\n<B>"}, nil, "AB <u@x>" + now, "AB <u@x>" + now},
 		{
-			"in another encoding",
+			"configured encoding",
 			[]string{"user.name=Zo\xeb", "user.email=zo\xeb@x", "i18n.commitEncoding=ISO-8859-15"},
 			[]string{"GIT_AUTHOR_NAME=5 \xa4"},
 			"5 € <zoë@x>" + now, "Zoë <zoë@x>" + now,
 		},
-		{"in one that nobody has said", []string{"user.name=Zo\xeb", "user.email=u@x"}, nil, "Zoë <u@x>" + now, "Zoë <u@x>" + now},
-		{"nobody", []string{"user.useConfigOnly=true"}, nil, "", ""},
+		{"unset encoding", []string{"user.name=Zo\xeb", "user.email=u@x"}, nil, "Zoë <u@x>" + now, "Zoë <u@x>" + now},
+		{"no identity", []string{"user.useConfigOnly=true"}, nil, "", ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestACommitOfALandingIsByWhoeverGitTakesTheUserFor(t *testing.T) {
 				return fmt.Sprintf("%s <%s> %s", s.Name, s.Email, s.When)
 			}
 			if line(author) != tt.author || line(committer) != tt.committer {
-				t.Errorf("by %q, made by %q", line(author), line(committer))
+				t.Errorf("author %q, committer %q", line(author), line(committer))
 			}
 		})
 	}

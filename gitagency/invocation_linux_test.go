@@ -12,9 +12,9 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-func TestFindingOneInvocationOpensNoOtherRecord(t *testing.T) {
+func TestInvocationOpensNoOtherRecords(t *testing.T) {
 	t.Parallel()
-	repo, _ := machineLab(t)
+	repo, _ := openRepoWithPrograms(t)
 	check := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -58,10 +58,10 @@ func TestFindingOneInvocationOpensNoOtherRecord(t *testing.T) {
 			t.Errorf("%s: %+v, %v", query, inv, err)
 		}
 		if opened() {
-			t.Errorf("%s: records of others were opened", query)
+			t.Errorf("%s: other records were opened", query)
 		}
 	}
 	if _, err := repo.Invocations(ListRequest{}); err != nil || !opened() {
-		t.Errorf("a listing opens them all: %v", err)
+		t.Errorf("a listing must open all records: %v", err)
 	}
 }

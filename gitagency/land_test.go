@@ -9,15 +9,15 @@ import (
 	"testing"
 )
 
-// overtaking is a lab in whose integration branch somebody commits whenever a landing, or taking one back, is about to move
-// it, as long as they are told to.
-func overtaking(t *testing.T) (l *lab, busy *bool, times *int) {
+// newContendedRepo makes a testRepo in which, as long as *busy is true, a commit is added to the integration branch
+// whenever a landing or unland is about to move it. *times counts these commits.
+func newContendedRepo(t *testing.T) (l *testRepo, busy *bool, times *int) {
 	t.Helper()
 	busy, times = new(bool), new(int)
-	l = committed(t, Options{Fault: func(_ context.Context, at string) error {
+	l = newTestRepoWithCommit(t, Options{Fault: func(_ context.Context, at string) error {
 		if *busy && strings.HasSuffix(at, "/lock:before") {
 			*times++
-			branch := "refs/heads/" + l.integration().Branch
+			branch := "refs/heads/" + l.integrationWorktree().Branch
 			script := fmt.Sprintf("git update-ref %s $(git commit-tree -p %s -m busy %s^{tree})", branch, branch, branch)
 			cmd := exec.CommandContext(t.Context(), "sh", "-c", script)
 			cmd.Dir, cmd.Env = l.repo.CommonDir, l.repo.opts.Env
@@ -30,7 +30,7 @@ func overtaking(t *testing.T) (l *lab, busy *bool, times *int) {
 	return l, busy, times
 }
 
-func (l *lab) integration() Worktree {
+func (l *testRepo) integrationWorktree() Worktree {
 	l.t.Helper()
 	wt, err := l.repo.Worktree("wt")
 	if err != nil {
@@ -39,35 +39,35 @@ func (l *lab) integration() Worktree {
 	return wt
 }
 
-func TestALandingThatIsOvertakenEveryTimeGivesUpAndSaysSo(t *testing.T) {
+func TestLandGivesUpOnMovingBranch(t *testing.T) {
 	t.Parallel()
-	l, busy, times := overtaking(t)
+	l, busy, times := newContendedRepo(t)
 	*busy = true
-	_, err := l.repo.Land(t.Context(), LandRequest{ID: l.box.ID})
+	_, err := l.repo.Land(t.Context(), LandRequest{ID: l.sandbox.ID})
 	var moving *MovingError
-	if !errors.As(err, &moving) || moving.Times != *times || *times != maxLandRetries+1 || moving.ID != l.box.ID || moving.Branch != l.integration().Branch {
-		t.Errorf("after %d times: %v", *times, err)
+	if !errors.As(err, &moving) || moving.Times != *times || *times != maxLandRetries+1 || moving.ID != l.sandbox.ID || moving.Branch != l.integrationWorktree().Branch {
+		t.Errorf("after %d commits: %v", *times, err)
 	}
 	if err == nil || strings.Contains(err.Error(), "refs/heads/") || !strings.Contains(err.Error(), "nothing has landed") {
-		t.Errorf("it says %v", err)
+		t.Errorf("error text: %v", err)
 	}
 	*busy = false
-	if _, err := l.repo.Land(t.Context(), LandRequest{ID: l.box.ID}); err != nil {
+	if _, err := l.repo.Land(t.Context(), LandRequest{ID: l.sandbox.ID}); err != nil {
 		t.Fatal(err)
 	}
 
 	*busy, *times = true, 0
-	_, err = l.repo.Unland(t.Context(), UnlandRequest{ID: l.box.ID})
+	_, err = l.repo.Unland(t.Context(), UnlandRequest{ID: l.sandbox.ID})
 	if !errors.As(err, &moving) || moving.Times != *times || *times != maxLandRetries+1 || !strings.Contains(err.Error(), "nothing changed") {
-		t.Errorf("after %d times: %v", *times, err)
+		t.Errorf("after %d commits: %v", *times, err)
 	}
 	*busy = false
-	if _, err := l.repo.Unland(t.Context(), UnlandRequest{ID: l.box.ID}); err != nil {
+	if _, err := l.repo.Unland(t.Context(), UnlandRequest{ID: l.sandbox.ID}); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestWhoIsInterruptedBetweenTwoTriesDoesNotTryAgain(t *testing.T) {
+func TestWaitBackoffReturnsCancellationCause(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("gone")

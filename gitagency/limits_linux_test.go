@@ -13,9 +13,9 @@ import (
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-func TestACommandIsBoundByItsSandboxAndMayBeBoundTighter(t *testing.T) {
+func TestExecLimitsOnlyTightenSandboxLimits(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
+	p := newAdoptedRepo(t)
 	inv, err := p.repo.Start(t.Context(), gitagency.StartRequest{
 		Worktree: "mine", Limits: gitagency.Limits{FileSize: 1 << 20, Nice: 2, Timeout: time.Hour},
 	})
@@ -39,8 +39,8 @@ func TestACommandIsBoundByItsSandboxAndMayBeBoundTighter(t *testing.T) {
 	for name, opts := range map[string]gitagency.ExecOptions{
 		"larger files": {Limits: gitagency.Limits{FileSize: 2 << 20}},
 		"more time":    {Timeout: 2 * time.Hour},
-		"for ever":     {Timeout: -1},
-		"nonsense":     {Limits: gitagency.Limits{Processes: -1}},
+		"no timeout":   {Timeout: -1},
+		"negative":     {Limits: gitagency.Limits{Processes: -1}},
 	} {
 		opts.Argv = []string{"true"}
 		var invalid *gitagency.InvalidError
@@ -58,34 +58,34 @@ func inheritedNice(t *testing.T) int {
 	return 20 - priority // the system call returns 20 minus the nice value
 }
 
-// Without cgroups that are handed over, as on most machines that are no desktop, memory is nobody's to bound.
-func TestALimitThatCannotBeEnforcedIsRefusedOrReported(t *testing.T) {
+// Memory can be limited only where cgroups are delegated to the user, which most servers do not do.
+func TestUnenforceableLimitIsRefusedOrReported(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
+	p := newAdoptedRepo(t)
 	limits := gitagency.Limits{Memory: 1 << 30}
 	_, err := p.repo.Start(t.Context(), gitagency.StartRequest{Worktree: "mine", Limits: limits})
 	var refused *gitagency.UnenforceableError
 	if err == nil {
-		t.Skip("skipped: this machine can bound memory")
+		t.Skip("skipped: this machine can limit memory")
 	}
 	if !errors.As(err, &refused) || len(refused.Limits) != 1 || refused.Limits[0].Limit != gitagency.MemoryLimit {
 		t.Fatalf("got %v", err)
 	}
 	if all, err := p.repo.Invocations(gitagency.ListRequest{All: true}); err != nil || len(all) > 0 {
-		t.Errorf("it made %+v, %v", all, err)
+		t.Errorf("the refused start made %+v, %v", all, err)
 	}
 	limits.BestEffort = true
 	_, err = p.repo.Start(t.Context(), gitagency.StartRequest{Worktree: "mine", Limits: limits})
-	if err != nil || len(p.said) != 1 || !strings.Contains(p.said[0], "memory 1GiB will not hold here") {
-		t.Errorf("said %q, %v", p.said, err)
+	if err != nil || len(p.warnings) != 1 || !strings.Contains(p.warnings[0], "memory 1GiB will not hold here") {
+		t.Errorf("warnings %q, %v", p.warnings, err)
 	}
-	s := p.sandbox(t)
+	s := p.startSandbox(t)
 	_, err = s.Exec(t.Context(), gitagency.ExecOptions{Argv: []string{"touch", "ran"}, Limits: gitagency.Limits{Memory: 1 << 30}})
 	var setup *gitagency.SetupError
 	if !errors.As(err, &setup) || !errors.As(err, &refused) {
 		t.Errorf("got %v", err)
 	}
 	if _, err := os.Stat(s.WorkDir() + "/ran"); err == nil {
-		t.Error("it ran")
+		t.Error("the command ran without its limit")
 	}
 }

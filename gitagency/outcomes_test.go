@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestAWordToPasteIsWhatItWasAndShows(t *testing.T) {
+func TestShellQuote(t *testing.T) {
 	t.Parallel()
 	for word, want := range map[string]string{
 		"plain/path-1.lock": "plain/path-1.lock",
@@ -23,28 +23,28 @@ func TestAWordToPasteIsWhatItWasAndShows(t *testing.T) {
 		"\u202eevil":        `$'\342\200\256evil'`,
 	} {
 		if got := ShellQuote(word); got != want {
-			t.Errorf("%q is %s, want %s", word, got, want)
+			t.Errorf("ShellQuote(%q) = %s, want %s", word, got, want)
 		}
 	}
 }
 
-func FuzzShellWord(f *testing.F) {
+func FuzzShellQuote(f *testing.F) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {
-		f.Skip("there is no shell that knows every way to quote")
+		f.Skip("bash is needed: other shells lack $'…' quoting")
 	}
 	f.Add("a'b\\c\n$x`y`\x1b\xff")
 	f.Fuzz(func(t *testing.T, word string) {
 		if strings.Contains(word, "\x00") {
-			return // not in any path
+			return // paths have no NUL
 		}
 		quoted := ShellQuote(word)
 		if strings.ContainsAny(quoted, "\n\r\x1b\x7f") {
-			t.Errorf("%q does not show as it is", quoted)
+			t.Errorf("%q has control characters", quoted)
 		}
 		out, err := exec.CommandContext(t.Context(), bash, "-c", "printf %s "+quoted).Output()
 		if err != nil || string(out) != word {
-			t.Errorf("%s becomes %q, %v; not %q", quoted, out, err, word)
+			t.Errorf("bash reads %s as %q, %v; want %q", quoted, out, err, word)
 		}
 	})
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/config"
 )
 
-// policyLab is a home with some directories, files (without a slash) and links ("name -> target") in it.
-func policyLab(t *testing.T, names ...string) (home string, env []string) {
+// makeHome makes a home directory with directories ("name/"), files ("name") and symlinks ("name -> target").
+func makeHome(t *testing.T, names ...string) (home string, env []string) {
 	t.Helper()
 	home, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -39,8 +39,8 @@ func policyLab(t *testing.T, names ...string) (home string, env []string) {
 	return home, []string{"HOME=" + home, "PATH=/usr/bin:/bin"}
 }
 
-// settingsOf takes keys and values in turn.
-func settingsOf(words ...string) config.Settings {
+// makeSettings makes global settings from alternating keys and values.
+func makeSettings(words ...string) config.Settings {
 	cfg := config.Settings{}
 	for i := 0; i < len(words); i += 2 {
 		key := canonicalKey(words[i])
@@ -49,10 +49,10 @@ func settingsOf(words ...string) config.Settings {
 	return cfg
 }
 
-func TestAPolicyIsWhatAllScopesSay(t *testing.T) {
+func TestReadPolicyMergesValues(t *testing.T) {
 	t.Parallel()
-	home, env := policyLab(t, "a/", "b/", "c/", "link -> a", "deep/file")
-	config := settingsOf(
+	home, env := makeHome(t, "a/", "b/", "c/", "link -> a", "deep/file")
+	config := makeSettings(
 		"agency.sandbox.read", "~/a", "agency.sandbox.read", home+"/deep/file", "agency.sandbox.read", "~/gone",
 		"agency.sandbox.write", "~/b/", "agency.sandbox.write", "private:~/c", "agency.sandbox.write", "private:~/link",
 		"agency.sandbox.hide", "~/forgotten", "agency.sandbox.hide", "", "agency.sandbox.hide", "~/deep/../b",
@@ -76,45 +76,45 @@ func TestAPolicyIsWhatAllScopesSay(t *testing.T) {
 	}
 }
 
-func TestAPolicyThatMeansNothingIsRefusedWithItsFile(t *testing.T) {
+func TestReadPolicyRefusesInvalidValues(t *testing.T) {
 	t.Parallel()
-	home, env := policyLab(t, "shared/", "shared/out -> ../.ssh", "shared/in -> there", "shared/there/", ".ssh/id", "around -> shared")
+	home, env := makeHome(t, "shared/", "shared/out -> ../.ssh", "shared/in -> there", "shared/there/", ".ssh/id", "around -> shared")
 	for name, c := range map[string]struct {
 		config []string
 		want   string
 	}{
-		"a relative path to read":       {[]string{readKey, "a"}, `invalid agency.sandbox.read (file:conf) "a": want an absolute path, or one that begins with ~/`},
-		"a relative path to hide":       {[]string{hideKey, "./a"}, `invalid agency.sandbox.hide (file:conf) "./a"`},
-		"a relative path to write":      {[]string{writeKey, "../a"}, `invalid agency.sandbox.write (file:conf) "../a": want an absolute path, or one that begins with ~/; after private:`},
-		"a relative private one":        {[]string{writeKey, "private:a"}, `"private:a": want an absolute path`},
-		"private without a path":        {[]string{writeKey, "private:"}, `"private:": want an absolute path`},
-		"private to read":               {[]string{readKey, "private:/tmp"}, `"private:/tmp": want an absolute path`},
-		"nobody's home":                 {[]string{readKey, "~nobody-of-that-name/x"}, "want an absolute path"},
-		"a key without a value":         {[]string{writeKey, "true"}, "want an absolute path"},
-		"to write what is not there":    {[]string{writeKey, "~/gone"}, `"~/gone": want something that exists`},
-		"to write it privately":         {[]string{writeKey, "private:~/gone"}, `"private:~/gone": want something that exists`},
-		"every variable":                {[]string{envKey, "*"}, `invalid agency.sandbox.env (file:conf) "*": want the name of a variable`},
-		"a variable with a value":       {[]string{envKey, "A=b"}, `"A=b": want the name of a variable`},
-		"a star in the middle":          {[]string{envKey, "A*B"}, "want the name of a variable"},
-		"to read through what is open":  {[]string{writeKey, "~/shared", readKey, "~/shared/out"}, `invalid agency.sandbox.read (file:conf) "~/shared/out": want a path that commands in sandboxes cannot lead elsewhere`},
-		"to write through what is open": {[]string{writeKey, "~/shared", writeKey, "~/shared/out/id"}, "cannot lead elsewhere"},
-		"by another name of it":         {[]string{writeKey, "~/shared", writeKey, "private:~/around/out"}, "cannot lead elsewhere"},
+		"a relative path to read":      {[]string{readKey, "a"}, `invalid agency.sandbox.read (file:conf) "a": want an absolute path, or one that begins with ~/`},
+		"a relative path to hide":      {[]string{hideKey, "./a"}, `invalid agency.sandbox.hide (file:conf) "./a"`},
+		"a relative path to write":     {[]string{writeKey, "../a"}, `invalid agency.sandbox.write (file:conf) "../a": want an absolute path, or one that begins with ~/; after private:`},
+		"a relative private path":      {[]string{writeKey, "private:a"}, `"private:a": want an absolute path`},
+		"private without a path":       {[]string{writeKey, "private:"}, `"private:": want an absolute path`},
+		"private to read":              {[]string{readKey, "private:/tmp"}, `"private:/tmp": want an absolute path`},
+		"home of an unknown user":      {[]string{readKey, "~nobody-of-that-name/x"}, "want an absolute path"},
+		"a key without a value":        {[]string{writeKey, "true"}, "want an absolute path"},
+		"to write a missing path":      {[]string{writeKey, "~/gone"}, `"~/gone": want something that exists`},
+		"to write it private":          {[]string{writeKey, "private:~/gone"}, `"private:~/gone": want something that exists`},
+		"every variable":               {[]string{envKey, "*"}, `invalid agency.sandbox.env (file:conf) "*": want the name of a variable`},
+		"a variable with a value":      {[]string{envKey, "A=b"}, `"A=b": want the name of a variable`},
+		"a star in the middle":         {[]string{envKey, "A*B"}, "want the name of a variable"},
+		"to read via a writable link":  {[]string{writeKey, "~/shared", readKey, "~/shared/out"}, `invalid agency.sandbox.read (file:conf) "~/shared/out": want a path that commands in sandboxes cannot lead elsewhere`},
+		"to write via a writable link": {[]string{writeKey, "~/shared", writeKey, "~/shared/out/id"}, "cannot lead elsewhere"},
+		"via another name of the link": {[]string{writeKey, "~/shared", writeKey, "private:~/around/out"}, "cannot lead elsewhere"},
 	} {
-		_, err := readPolicy(settingsOf(c.config...), env, nil)
+		_, err := readPolicy(makeSettings(c.config...), env, nil)
 		var invalid *InvalidError
 		if !errors.As(err, &invalid) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
 		}
 	}
-	p, err := readPolicy(settingsOf(writeKey, "~/shared", readKey, "~/shared/in"), env, nil)
+	p, err := readPolicy(makeSettings(writeKey, "~/shared", readKey, "~/shared/in"), env, nil)
 	if err != nil || !slices.Equal(p.Read, []string{home + "/shared/there"}) {
-		t.Errorf("a link that stays inside: %q %v", p.Read, err)
+		t.Errorf("a link to a target in the writable directory: %q %v", p.Read, err)
 	}
 }
 
-func TestSecretsAreThoseOfEveryHomeAndWhereVariablesSay(t *testing.T) {
+func TestPolicySecretsFollowHomesAndVariables(t *testing.T) {
 	t.Parallel()
-	home, env := policyLab(t)
+	home, env := makeHome(t)
 	env = append(env, "XDG_CONFIG_HOME=/conf", "GNUPGHOME=/keys", "KUBECONFIG=/k1:/k2:rel", "DOCKER_CONFIG=/dock", "CARGO_HOME=/cargo", "XDG_CACHE_HOME=relative")
 	p, err := readPolicy(config.Settings{}, env, []string{"/root", "", "relative"})
 	if err != nil {
@@ -145,7 +145,7 @@ func TestSecretsAreThoseOfEveryHomeAndWhereVariablesSay(t *testing.T) {
 	}
 }
 
-func TestTheSocketsOfAgentsAreFoundInAnyNotation(t *testing.T) {
+func TestFindAgentSockets(t *testing.T) {
 	t.Parallel()
 	got := findAgentSockets([]string{
 		"SSH_AUTH_SOCK=/a/agent.1", "GPG_AGENT_INFO=/b/S.gpg-agent:123:1", "DBUS_SESSION_BUS_ADDRESS=unix:path=/c/bus,guid=0f;unix:abstract=/d/x",
@@ -161,9 +161,9 @@ func TestTheSocketsOfAgentsAreFoundInAnyNotation(t *testing.T) {
 	}
 }
 
-func TestCachesAreWhereVariablesSay(t *testing.T) {
+func TestPolicyCachesFollowVariables(t *testing.T) {
 	t.Parallel()
-	home, env := policyLab(t, "real/npm/", ".npm -> real/npm", ".cache/", ".cargo/registry/")
+	home, env := makeHome(t, "real/npm/", ".npm -> real/npm", ".cache/", ".cargo/registry/")
 	env = append(env, "GOPATH=/go1:/go2", "GOMODCACHE=/mod", "UV_CACHE_DIR=rel")
 	p, err := readPolicy(config.Settings{}, env, nil)
 	if err != nil {
@@ -171,17 +171,17 @@ func TestCachesAreWhereVariablesSay(t *testing.T) {
 	}
 	for _, want := range []string{home + "/.cache", home + "/real/npm", home + "/.cargo/registry", home + "/.cargo/git", "/go1/pkg", "/go2/pkg", "/mod", home + "/.m2/repository"} {
 		if !slices.Contains(p.Caches, want) {
-			t.Errorf("%s is no cache: %q", want, p.Caches)
+			t.Errorf("%s is not among the caches %q", want, p.Caches)
 		}
 	}
 	if slices.Contains(p.Caches, home+"/go/pkg") {
-		t.Error("GOPATH is elsewhere")
+		t.Error("the default GOPATH is a cache although GOPATH is set")
 	}
 }
 
-func TestNoProfileAndNoAgentGoesByTheNameOfThePolicy(t *testing.T) {
+func TestSandboxIsNoProfileOrAgentName(t *testing.T) {
 	t.Parallel()
-	repo := newLab(t, Options{}, "agency.sandbox.read", "/usr", "agency.fast.changeset", "worktree").repo
+	repo := newTestRepo(t, Options{}, "agency.sandbox.read", "/usr", "agency.fast.changeset", "worktree").repo
 	repo.git.Config["agency.sandbox.command"] = []config.Setting{{Value: "x", Scope: "global"}}
 	if got := repo.Profiles(); !slices.Equal(got, []string{"fast"}) {
 		t.Errorf("profiles %q", got)
@@ -192,7 +192,7 @@ func TestNoProfileAndNoAgentGoesByTheNameOfThePolicy(t *testing.T) {
 	if got := repo.runnerCommands(); len(got) != 0 {
 		t.Errorf("agents %q", got)
 	}
-	if _, err := repo.wallsPolicy(); !is[*InvalidError](err) { // which is how a misspelt wall is found
+	if _, err := repo.wallsPolicy(); !is[*InvalidError](err) { // an unknown key under agency.sandbox may be a misspelt one
 		t.Error(err)
 	}
 	delete(repo.git.Config, "agency.sandbox.command")
@@ -210,9 +210,9 @@ func TestNoProfileAndNoAgentGoesByTheNameOfThePolicy(t *testing.T) {
 	}
 }
 
-func TestEveryValueOfAListIsASetting(t *testing.T) {
+func TestSettingsListEveryPolicyValue(t *testing.T) {
 	t.Parallel()
-	home, env := policyLab(t, "repo/")
+	home, env := makeHome(t, "repo/")
 	write := func(text string) {
 		t.Helper()
 		if err := os.WriteFile(filepath.Join(home, "conf"), []byte(text), 0o600); err != nil {
@@ -240,17 +240,17 @@ func TestEveryValueOfAListIsASetting(t *testing.T) {
 	}
 }
 
-// The real file system is asked here, and not the one that the planner is tested with.
-func TestAPolicyIsDrawnOnARealHome(t *testing.T) {
+// Makes a plan for a home directory on the real file system; the tests of confine use a fake one.
+func TestPolicyPlanOnRealHome(t *testing.T) {
 	t.Parallel()
-	home, env := policyLab(t, ".ssh/id", ".npmrc", ".cache/x", "keys/", ".aws -> keys", ".bash_history -> /dev/null",
+	home, env := makeHome(t, ".ssh/id", ".npmrc", ".cache/x", "keys/", ".aws -> keys", ".bash_history -> /dev/null",
 		"data/sandboxes/s/tree/.git", "data/sandboxes/s/walls/", "repo/.git/", "shared/", "h -> .")
 	machine := confine.InspectMachine()
 	if machine.System != "linux" {
-		t.Skip("skipped: walls are Linux's")
+		t.Skip("skipped: walls need Linux")
 	}
-	machine.Arch, machine.LandlockABI, machine.WhyNoSeccomp = "amd64", 6, "" // whatever this kernel offers
-	p, err := readPolicy(settingsOf(writeKey, "~/h/shared", readKey, "~/.npmrc"), env, nil)
+	machine.Arch, machine.LandlockABI, machine.WhyNoSeccomp = "amd64", 6, "" // independent of this kernel
+	p, err := readPolicy(makeSettings(writeKey, "~/h/shared", readKey, "~/.npmrc"), env, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -279,13 +279,13 @@ func TestAPolicyIsDrawnOnARealHome(t *testing.T) {
 	}
 	req.Policy.Write = []string{home + "/repo"}
 	if _, err := confine.MakePlan(req, machine); !is[*confine.RefusedError](err) {
-		t.Errorf("writing the repository: %v", err)
+		t.Errorf("a policy that makes the repository writable: %v", err)
 	}
 }
 
-func TestTreesThatPeopleWorkInAreKnown(t *testing.T) {
+func TestIntegrationTreesListWorktrees(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, Options{})
+	l := newTestRepo(t, Options{})
 	root := filepath.Dir(l.repo.opts.Dir)
 	l.git("worktree", "add", "-q", "--detach", filepath.Join(root, "linked"))
 	theirs := l.repo.store.WorktreeDir("0123456789abcdef", "20260101000000-0000")
@@ -308,16 +308,16 @@ func TestTreesThatPeopleWorkInAreKnown(t *testing.T) {
 	want = append(want, "/theirs")
 	slices.Sort(want)
 	if got, err := l.repo.integrationTrees(policy{Policy: confine.Policy{Write: []string{"/x"}}}); err != nil || !slices.Equal(got, want) {
-		t.Errorf("with something to write: got %q, want %q: %v", got, want, err)
+		t.Errorf("with a writable path: got %q, want %q: %v", got, want, err)
 	}
 }
 
-func TestNothingInATreeWithAMarkerIsGranted(t *testing.T) {
+func TestReadPolicyRefusesWritesToMarkedTrees(t *testing.T) {
 	t.Parallel()
-	home, env := policyLab(t, "a/.agency/INTEGRATION_MARKER", "a/src/", "b/.agency/SANDBOX_MARKER", "c/")
+	home, env := makeHome(t, "a/.agency/INTEGRATION_MARKER", "a/src/", "b/.agency/SANDBOX_MARKER", "c/")
 	for path, refused := range map[string]bool{"a": true, "a/src": true, "b": true, "c": false} {
 		for _, value := range []string{"~/" + path, "private:~/" + path} {
-			_, err := readPolicy(settingsOf(writeKey, value), env, nil)
+			_, err := readPolicy(makeSettings(writeKey, value), env, nil)
 			if is[*InvalidError](err) != refused {
 				t.Errorf("%s: %v", value, err)
 			}

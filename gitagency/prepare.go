@@ -14,7 +14,7 @@ import (
 )
 
 // prepare determines which commits would land on which branch, and refuses the ones that must not. It changes nothing
-// except that it exports the git state from behind the walls, as every command that reads a sandbox does.
+// except that it imports the git state from behind the walls, as every command that reads a sandbox does.
 func (l *landAttempt) prepare(ctx context.Context) (err error) {
 	r := l.r
 	merger := proc.Async(func() (*merge.Merger, error) {
@@ -56,7 +56,7 @@ func (l *landAttempt) resolveTarget(ctx context.Context) (err error) {
 	return err
 }
 
-// lockSandbox locks the sandbox exclusively, finishes an interrupted rollback or sync, exports the git state from behind
+// lockSandbox locks the sandbox exclusively, finishes an interrupted rollback or sync, imports the git state from behind
 // the walls, undoes killed uploads and blocks new ones.
 func (l *landAttempt) lockSandbox(ctx context.Context) (err error) {
 	place, leave, err := l.s.openExclusive(ctx)

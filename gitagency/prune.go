@@ -14,7 +14,7 @@ import (
 
 // PruneRequest says what Prune may remove.
 type PruneRequest struct {
-	Expire string // cutoff in git's date format, for the time at which results ended; empty: agency.pruneAfter, else two weeks ago
+	Expire string // cutoff in git's date format: items that ended before it expire; empty: agency.pruneAfter, else two weeks ago
 	DryRun bool   // return the plan without carrying it out
 
 	// OnExpiry receives the parsed cutoff before anything is done, because git accepts almost any text as a date. The zero
@@ -57,10 +57,10 @@ const (
 	PruneKeep   = "keep"
 )
 
-// Prune removes items that have provably ended, and gives a reason for everything that it keeps. It removes invocations that were
-// landed or discarded before the cutoff, with their trash and snapshot refs; remaining parts of ended sandboxes; trash and
-// snapshot refs without a record; and leftovers of killed processes. It plans everything before it changes anything, then
-// carries out the plan, or with DryRun only returns it.
+// Prune removes items that have provably ended, and gives a reason for everything that it keeps. It removes invocations
+// that were landed or discarded before the cutoff, with their trash and snapshot refs; remaining parts of ended sandboxes;
+// trash and snapshot refs without a record; and leftovers of killed processes. It plans everything before it changes
+// anything, then carries out the plan, or with DryRun only returns it.
 //
 // After a failure Prune goes on with the rest, and returns the error together with all results. The next Prune tries the
 // failed items again.

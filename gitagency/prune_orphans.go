@@ -172,8 +172,8 @@ func (p *prunePlan) planLeftovers() error {
 	return nil
 }
 
-// leftoverStages lists staging directories of killed landings that no note refers to, except those that may contain the
-// user's files.
+// leftoverStages lists staging directories of killed landings that no journal refers to, except those that may contain
+// the user's files.
 func (p *prunePlan) leftoverStages() ([]string, error) {
 	if p.r.hasInterruptedLanding() {
 		return nil, nil

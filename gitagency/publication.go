@@ -23,7 +23,7 @@ const (
 type publication struct {
 	merger       *merge.Merger // has created the new commit
 	branchUpdate update.Update
-	note         store.LandingJournal // note for recovery after a kill; runPublication fills in the rest
+	note         store.LandingJournal // journal for recovery after a kill; runPublication fills in the rest
 	dryRun       bool                 // only check whether it is possible
 	writeRecord  func() error         // writes the record of the invocation; nil if there is none
 	followUp     []step               // steps after the branch has moved
@@ -31,7 +31,7 @@ type publication struct {
 
 // runPublication is the transaction that moves the branch. Until the refs have moved, every failure or cancellation is
 // undone, last step first. From then on it only goes forward; each step can be repeated, so that recoverLanding can finish
-// it from the note.
+// it from the journal.
 func (r *Repository) runPublication(ctx context.Context, p publication) (done bool, err error) {
 	// 1. Check everything that could prevent the update.
 	moving, err := update.BeginMerged(ctx, p.merger, p.branchUpdate)
@@ -59,7 +59,7 @@ func (r *Repository) runPublication(ctx context.Context, p publication) (done bo
 	return true, r.runSteps(onward, p.note.Verb, append(steps, p.followUp...))
 }
 
-// completeNote adds to a note the data that recovery needs.
+// completeNote adds to a journal the data that recovery needs.
 func (r *Repository) completeNote(note store.LandingJournal, a update.Update) store.LandingJournal {
 	data, err := json.Marshal(a)
 	if err != nil {
@@ -83,11 +83,11 @@ func (r *Repository) moveBranch(ctx context.Context, merger *merge.Merger, movin
 	if err := tx.Step(ctx, "objects", func() error { return merger.Persist(ctx) }); err != nil {
 		return err
 	}
-	// 3. Write the note, in case this process is killed.
+	// 3. Write the journal, in case this process is killed.
 	if err := tx.Step(ctx, "note", func() error {
 		tx.Undo("note", func(context.Context) error {
 			if stuck != nil {
-				return nil // keep the note, so that the next command tries again
+				return nil // keep the journal, so that the next command tries again
 			}
 			return r.store.RemoveLandingJournal(r.ID)
 		})

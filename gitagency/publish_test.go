@@ -11,11 +11,11 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-func TestTheNoteOfALandingGoesOnlyWhenAllOfItIsUndoneButWhatSomebodyElseHasWritten(t *testing.T) {
+func TestFailedLandKeepsJournalUntilUndone(t *testing.T) {
 	t.Parallel()
 	boom := errors.New("boom")
 	var atCommit func()
-	l := committed(t, Options{Fault: func(_ context.Context, at string) error {
+	l := newTestRepoWithCommit(t, Options{Fault: func(_ context.Context, at string) error {
 		if at == "land/commit:before" && atCommit != nil {
 			atCommit()
 			return boom
@@ -32,11 +32,11 @@ func TestTheNoteOfALandingGoesOnlyWhenAllOfItIsUndoneButWhatSomebodyElseHasWritt
 	draft := filepath.Join(l.repo.CommonDir, "worktrees", wt.ID, "index.agency")
 	fails := func() {
 		t.Helper()
-		if _, err := l.repo.Land(t.Context(), LandRequest{ID: l.box.ID}); !errors.Is(err, boom) {
+		if _, err := l.repo.Land(t.Context(), LandRequest{ID: l.sandbox.ID}); !errors.Is(err, boom) {
 			t.Fatal(err)
 		}
 		if !strings.Contains(warned, "left as it is") {
-			t.Errorf("nobody was told: %q", warned)
+			t.Errorf("the warning is missing: %q", warned)
 		}
 		warned = ""
 	}
@@ -49,13 +49,13 @@ func TestTheNoteOfALandingGoesOnlyWhenAllOfItIsUndoneButWhatSomebodyElseHasWritt
 	atCommit = overwrite
 	fails()
 	if _, there := store.FirstExisting(note); there {
-		t.Error("the note stays although only the person knows what is right")
+		t.Error("the journal stays although only the user's file could not be undone")
 	}
 	if err := os.Remove(filepath.Join(wt.TreePath, "new")); err != nil {
 		t.Fatal(err)
 	}
 
-	// The same, and something else that cannot be undone now.
+	// The same, and an index draft that cannot be removed now.
 	atCommit = func() {
 		overwrite()
 		if err := errors.Join(os.Remove(draft), os.MkdirAll(filepath.Join(draft, "in the way"), 0o755)); err != nil {
@@ -64,13 +64,13 @@ func TestTheNoteOfALandingGoesOnlyWhenAllOfItIsUndoneButWhatSomebodyElseHasWritt
 	}
 	fails()
 	if _, there := store.FirstExisting(note); !there {
-		t.Error("the note is gone, and nobody will go on")
+		t.Error("the journal is gone although the undo is incomplete")
 	}
 	atCommit = nil
 	if err := errors.Join(os.RemoveAll(draft), os.Remove(strings.TrimSuffix(draft, ".agency")+".lock"), os.Remove(filepath.Join(wt.TreePath, "new"))); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.repo.Land(t.Context(), LandRequest{ID: l.box.ID}); err != nil {
+	if _, err := l.repo.Land(t.Context(), LandRequest{ID: l.sandbox.ID}); err != nil {
 		t.Error(err)
 	}
 }

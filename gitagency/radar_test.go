@@ -11,18 +11,18 @@ import (
 	"testing"
 )
 
-// radarLab is a repository with a few sandboxes.
-type radarLab struct {
-	*lab
-	boxes []*Sandbox
+// radarRepo is a repository with several sandboxes of one worktree.
+type radarRepo struct {
+	*testRepo
+	sandboxes []*Sandbox
 }
 
-func newRadarLab(t *testing.T, sandboxes int) *radarLab {
+func newRadarRepo(t *testing.T, sandboxes int) *radarRepo {
 	t.Helper()
-	l := &radarLab{lab: newLab(t, Options{})}
-	l.commitTo(l.repo.callerDir, "first", func(dir string) {
+	l := &radarRepo{newTestRepo(t, Options{}), nil}
+	l.commitIn(l.repo.callerDir, "first", func(dir string) {
 		for _, name := range []string{"a", "b", "dir/c", "dir/d", "dir/e"} {
-			l.put(dir, name, strings.Repeat(fmt.Sprintln("line of", name), 12))
+			l.writeFileIn(dir, name, strings.Repeat(fmt.Sprintln("line of", name), 12))
 		}
 	})
 	if _, err := l.repo.CreateWorktree(t.Context(), CreateWorktreeRequest{Name: "radar"}); err != nil {
@@ -33,12 +33,12 @@ func newRadarLab(t *testing.T, sandboxes int) *radarLab {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.boxes = append(l.boxes, l.repo.sandboxOf(inv.ID))
+		l.sandboxes = append(l.sandboxes, l.repo.sandboxOf(inv.ID))
 	}
 	return l
 }
 
-func (l *radarLab) put(dir, name, content string) {
+func (l *radarRepo) writeFileIn(dir, name, content string) {
 	l.t.Helper()
 	path := filepath.Join(dir, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -49,15 +49,15 @@ func (l *radarLab) put(dir, name, content string) {
 	}
 }
 
-// commitTo changes something in a worktree, and commits it.
-func (l *radarLab) commitTo(dir, message string, change func(dir string)) {
+// commitIn changes a worktree and commits everything in it.
+func (l *radarRepo) commitIn(dir, message string, change func(dir string)) {
 	l.t.Helper()
 	change(dir)
 	l.git("-C", dir, "add", "-A")
 	l.git("-C", dir, "commit", "-q", "--allow-empty", "-m", message)
 }
 
-func (l *radarLab) radar() RadarResult {
+func (l *radarRepo) runRadar() RadarResult {
 	l.t.Helper()
 	found, err := l.repo.Radar(l.t.Context(), "radar")
 	if err != nil {
@@ -66,14 +66,14 @@ func (l *radarLab) radar() RadarResult {
 	return found
 }
 
-// afresh is radar for who remembers nothing. What was remembered is there again afterwards.
-func (l *radarLab) afresh() RadarResult {
+// radarWithoutCache runs radar with an empty fact cache, and restores the cache afterwards.
+func (l *radarRepo) radarWithoutCache() RadarResult {
 	l.t.Helper()
 	dir := l.repo.store.RadarDir(l.repo.ID)
 	if err := os.Rename(dir, dir+"-aside"); err != nil {
 		l.t.Fatal(err)
 	}
-	found := l.radar()
+	found := l.runRadar()
 	if err := os.RemoveAll(dir); err != nil {
 		l.t.Fatal(err)
 	}
@@ -92,27 +92,27 @@ func asJSON(t *testing.T, v any) string {
 	return string(text)
 }
 
-// Whatever happens in the sandboxes and on the integration branch: who remembers what was found out says the same as who
-// finds out everything anew.
-func TestRadarRemembersNothingThatIsNotSoAnyMore(t *testing.T) {
+// Radar gives the same result with its cache as without, after random changes to the sandboxes and the integration
+// branch.
+func TestRadarCacheAgreesWithFreshRun(t *testing.T) {
 	t.Parallel()
-	l := newRadarLab(t, 3)
+	l := newRadarRepo(t, 3)
 	wt, err := l.repo.Worktree("radar")
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.radar()
+	l.runRadar()
 	random := rand.New(rand.NewPCG(11, 5))
 	did := map[string]int{}
 	for step := range 20 {
 		var what []string
-		for range 1 + random.IntN(2) { // two may happen without anybody looking in between
-			box := l.boxes[random.IntN(len(l.boxes))].tree
-			what = append(what, l.something(random, step, box, wt)+" in "+filepath.Base(filepath.Dir(box)))
+		for range 1 + random.IntN(2) { // up to two changes between two runs of radar
+			box := l.sandboxes[random.IntN(len(l.sandboxes))].tree
+			what = append(what, l.changeRandomly(random, step, box, wt)+" in "+filepath.Base(filepath.Dir(box)))
 		}
-		got, want := l.radar(), l.afresh()
+		got, want := l.runRadar(), l.radarWithoutCache()
 		if g, w := asJSON(t, got), asJSON(t, want); g != w {
-			t.Fatalf("step %d (%q): remembered:\n%s\nfound out anew:\n%s", step, what, g, w)
+			t.Fatalf("step %d (%q): with the cache:\n%s\nwithout it:\n%s", step, what, g, w)
 		}
 		for _, s := range got.Sandboxes {
 			if s.Error != "" {
@@ -123,12 +123,12 @@ func TestRadarRemembersNothingThatIsNotSoAnyMore(t *testing.T) {
 		}
 	}
 	if did["conflicts"] < 3 || did["rivals"] < 3 || did["nothing"] < 3 {
-		t.Errorf("%v: this proves too little", did)
+		t.Errorf("%v: too few cases of some kind", did)
 	}
 }
 
-// something happens to a sandbox, or to the integration branch.
-func (l *radarLab) something(random *rand.Rand, step int, box string, wt Worktree) string {
+// changeRandomly makes a random change to a sandbox or to the integration branch, and returns its description.
+func (l *radarRepo) changeRandomly(random *rand.Rand, step int, box string, wt Worktree) string {
 	l.t.Helper()
 	files := []string{"a", "b", "dir/c", "dir/d", "dir/new", "moved/c"}
 	name := files[random.IntN(len(files))]
@@ -137,61 +137,61 @@ func (l *radarLab) something(random *rand.Rand, step int, box string, wt Worktre
 		data, _ := os.ReadFile(filepath.Join(box, name))
 		lines := strings.SplitAfter(string(data), "\n")
 		lines[random.IntN(len(lines))] = fmt.Sprintf("step %02d\n", step)
-		l.put(box, name, strings.Join(lines, "")) // in place, so that no directory tells of it
-		return "a line of " + name
+		l.writeFileIn(box, name, strings.Join(lines, "")) // in place, so that the mtime of the directory stays
+		return "change a line of " + name
 	case 3:
 		_ = os.Remove(filepath.Join(box, name))
-		return "no " + name
+		return "remove " + name
 	case 4:
 		_ = os.Rename(filepath.Join(box, "dir"), filepath.Join(box, "moved"))
-		return "dir is moved"
+		return "rename dir"
 	case 5:
-		l.commitTo(box, "work", func(string) {})
-		return "a commit"
+		l.commitIn(box, "work", func(string) {})
+		return "commit"
 	case 6:
 		l.git("-C", box, "reset", "-q", "--hard", wt.Branch)
 		l.git("-C", box, "clean", "-qfdx", "-e", ".agency")
-		return "begun anew"
+		return "reset to the integration branch"
 	case 7:
-		l.commitTo(wt.TreePath, "integrated", func(dir string) { l.put(dir, name, fmt.Sprintln("integrated", step)) })
-		return "integrated " + name
+		l.commitIn(wt.TreePath, "integrated", func(dir string) { l.writeFileIn(dir, name, fmt.Sprintln("integrated", step)) })
+		return "commit " + name + " to the integration branch"
 	}
-	l.commitTo(box, "work", func(string) {})
+	l.commitIn(box, "work", func(string) {})
 	l.git("-C", box, "merge", "-q", "-s", "ours", "--no-edit", wt.Branch)
-	return "a merge"
+	return "merge"
 }
 
-// Two who write to a file that nobody had touched are seen, although no directory tells of it.
-func TestRadarSeesWhatNoDirectoryTellsOf(t *testing.T) {
+// Radar sees a conflict in a file that was rewritten in place with the same size and mtime.
+func TestRadarSeesChangesInPlace(t *testing.T) {
 	t.Parallel()
-	l := newRadarLab(t, 2)
-	l.put(l.boxes[0].tree, "a", "one\n")
-	l.put(l.boxes[1].tree, "b", "two\n")
-	if p := l.radar().Pairs[0]; !p.Clean {
+	l := newRadarRepo(t, 2)
+	l.writeFileIn(l.sandboxes[0].tree, "a", "one\n")
+	l.writeFileIn(l.sandboxes[1].tree, "b", "two\n")
+	if p := l.runRadar().Pairs[0]; !p.Clean {
 		t.Errorf("got %+v", p)
 	}
-	c := filepath.Join(l.boxes[0].tree, "dir", "c")
+	c := filepath.Join(l.sandboxes[0].tree, "dir", "c")
 	fi, err := os.Stat(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.put(l.boxes[0].tree, "dir/c", strings.Repeat("enil of dir/c\n", 12)) // of the same length, and as old
+	l.writeFileIn(l.sandboxes[0].tree, "dir/c", strings.Repeat("enil of dir/c\n", 12)) // same length; Chtimes restores the mtime
 	if err := os.Chtimes(c, fi.ModTime(), fi.ModTime()); err != nil {
 		t.Fatal(err)
 	}
-	l.put(l.boxes[1].tree, "dir/c", strings.Repeat("line of other\n", 12))
-	if p := l.radar().Pairs[0]; p.Clean || !slices.Equal(p.Paths, []string{"dir/c"}) {
+	l.writeFileIn(l.sandboxes[1].tree, "dir/c", strings.Repeat("line of other\n", 12))
+	if p := l.runRadar().Pairs[0]; p.Clean || !slices.Equal(p.Paths, []string{"dir/c"}) {
 		t.Errorf("got %+v", p)
 	}
 }
 
-// What lies where radar remembers things may be anything, and goes when nobody needs it.
-func TestRadarTrustsNothingThatItRemembers(t *testing.T) {
+// Radar ignores invalid cache files and removes those it does not need.
+func TestRadarIgnoresInvalidCacheFiles(t *testing.T) {
 	t.Parallel()
-	l := newRadarLab(t, 2)
-	l.put(l.boxes[0].tree, "a", "one\n")
-	l.put(l.boxes[1].tree, "a", "two\n")
-	want := asJSON(t, l.radar())
+	l := newRadarRepo(t, 2)
+	l.writeFileIn(l.sandboxes[0].tree, "a", "one\n")
+	l.writeFileIn(l.sandboxes[1].tree, "a", "two\n")
+	want := asJSON(t, l.runRadar())
 	dir := l.repo.store.RadarDir(l.repo.ID)
 	remembered := func() []string {
 		entries, err := os.ReadDir(dir)
@@ -206,39 +206,39 @@ func TestRadarTrustsNothingThatItRemembers(t *testing.T) {
 	}
 	names := remembered()
 	if len(names) != 3 {
-		t.Errorf("there are %q", names)
+		t.Errorf("cache files: %q", names)
 	}
 	for _, text := range []string{"", "{", `{"version":1}`, `{"version":1,"bases":{"x":["y"]},"merges":null}`, "\x00\xff"} {
 		for _, name := range append(slices.Clone(names), "stray") {
-			l.put(dir, name, text)
+			l.writeFileIn(dir, name, text)
 		}
-		if got := asJSON(t, l.radar()); got != want {
+		if got := asJSON(t, l.runRadar()); got != want {
 			t.Errorf("%q: got %s", text, got)
 		}
 		if now := remembered(); !slices.Equal(now, names) {
-			t.Errorf("%q: there are %q, and were %q", text, now, names)
+			t.Errorf("%q: cache files are %q, and were %q", text, now, names)
 		}
 	}
-	if _, err := l.repo.Discard(t.Context(), l.boxes[0].ID); err != nil {
+	if _, err := l.repo.Discard(t.Context(), l.sandboxes[0].ID); err != nil {
 		t.Fatal(err)
 	}
-	if found := l.radar(); len(found.Sandboxes) != 1 || len(found.Pairs) != 0 || len(remembered()) != 2 {
-		t.Errorf("got %+v, and %q are remembered", found, remembered())
+	if found := l.runRadar(); len(found.Sandboxes) != 1 || len(found.Pairs) != 0 || len(remembered()) != 2 {
+		t.Errorf("got %+v, with cache files %q", found, remembered())
 	}
 }
 
-// What must not land is told of whether or not it is in a commit.
-func TestRadarRefusesWhatMustNotLandBeforeItIsCommitted(t *testing.T) {
+// Radar reports uncommitted content that must not land.
+func TestRadarRefusesUncommittedContent(t *testing.T) {
 	t.Parallel()
-	l := newRadarLab(t, 2)
-	if err := os.Symlink("a", filepath.Join(l.boxes[0].tree, ".gitignore")); err != nil {
+	l := newRadarRepo(t, 2)
+	if err := os.Symlink("a", filepath.Join(l.sandboxes[0].tree, ".gitignore")); err != nil {
 		t.Fatal(err)
 	}
-	l.put(l.boxes[1].tree, "b", "two\n")
-	for range 2 { // also when it is remembered
-		for _, got := range l.radar().Sandboxes {
+	l.writeFileIn(l.sandboxes[1].tree, "b", "two\n")
+	for range 2 { // the second time from the cache
+		for _, got := range l.runRadar().Sandboxes {
 			refused := got.State == "refused" && strings.Contains(got.Error, "a link in the place of .gitignore")
-			if refused != (got.ID == l.boxes[0].ID) {
+			if refused != (got.ID == l.sandboxes[0].ID) {
 				t.Errorf("got %+v", got)
 			}
 		}

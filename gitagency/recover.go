@@ -95,7 +95,7 @@ func (x *checkRun) checkLandings(context.Context) error {
 	return nil
 }
 
-// checkLeftoverStages finds the staging directories of killed landings that no note refers to any more.
+// checkLeftoverStages finds the staging directories of killed landings that no journal refers to any more.
 func (x *checkRun) checkLeftoverStages() error {
 	strays, err := update.LeftoverStagings(x.repo, x.presentTrees()...)
 	for _, s := range strays {

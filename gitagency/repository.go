@@ -190,7 +190,7 @@ func (r *Repository) lockWithTimeout(ctx context.Context, timeout time.Duration)
 	}, nil
 }
 
-// IsLocked reports whether any process holds the repository lock; false if that cannot be determined.
+// isLocked reports whether any process holds the repository lock; false if that cannot be determined.
 func (r *Repository) isLocked() bool {
 	held, err := lock.IsHeld(r.lockDir())
 	return err == nil && held

@@ -9,9 +9,9 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-func TestOnlyWhatWasSubmittedLandsWhereReviewIsRequired(t *testing.T) {
+func TestCheckReviewedRequiresSubmission(t *testing.T) {
 	t.Parallel()
-	repo := &Repository{git: &git.Repo{Config: configured(t, "global agency.requirereview=true")}}
+	repo := &Repository{git: &git.Repo{Config: settingsFromLines(t, "global agency.requirereview=true")}}
 	for _, c := range []struct {
 		state, submitted, tip string
 		says                  string // empty when it may land
@@ -28,13 +28,14 @@ func TestOnlyWhatWasSubmittedLandsWhereReviewIsRequired(t *testing.T) {
 			t.Errorf("%+v: %v", c, err)
 		}
 		if err := (&Repository{git: &git.Repo{}}).checkReviewed(entry, c.tip); err != nil {
-			t.Errorf("%+v, where nobody asks for review: %v", c, err)
+			t.Errorf("%+v, without agency.requireReview: %v", c, err)
 		}
 	}
 }
 
-// Whoever works without walls can write to the repository's configuration.
-func TestARepositoryCanAskForReviewAndCannotWaiveIt(t *testing.T) {
+// Commands in a sandbox without walls can write the repository's configuration, so it may require review but not
+// switch it off.
+func TestRepositoryCanRequireButNotWaiveReview(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		lines   []string
@@ -48,17 +49,17 @@ func TestARepositoryCanAskForReviewAndCannotWaiveIt(t *testing.T) {
 		{[]string{"global agency.requirereview=true", "worktree agency.requirereview="}, true, false},
 		{[]string{"system agency.requirereview=true", "global agency.requirereview=off"}, false, false},
 		{[]string{"global agency.requirereview=true", "local agency.requirereview=true", "command agency.requirereview=false"}, false, false},
-		{[]string{"local agency.requirereview=ture"}, false, true}, // somebody meant something by it
+		{[]string{"local agency.requirereview=ture"}, false, true}, // a typo must not disable review
 		{[]string{"global agency.requirereview=ture", "local agency.requirereview=no"}, false, true},
 	} {
-		repo := &Repository{git: &git.Repo{Config: configured(t, c.lines...)}}
+		repo := &Repository{git: &git.Repo{Config: settingsFromLines(t, c.lines...)}}
 		got, err := repo.boolSetting(requireReviewKey, false)
 		if got != c.want || is[*InvalidError](err) != c.invalid {
 			t.Errorf("%q: %v, %v", c.lines, got, err)
 		}
 	}
-	repo := &Repository{git: &git.Repo{Config: configured(t, "global agency.land.sign=true", "local agency.land.sign=false")}}
+	repo := &Repository{git: &git.Repo{Config: settingsFromLines(t, "global agency.land.sign=true", "local agency.land.sign=false")}}
 	if got, err := repo.boolSetting(signKey, true); got || err != nil {
-		t.Errorf("of other keys, the last counts: %v, %v", got, err)
+		t.Errorf("for other keys the last value counts: %v, %v", got, err)
 	}
 }

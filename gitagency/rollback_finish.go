@@ -84,7 +84,7 @@ func (s *Sandbox) rollbackOrigin(ctx context.Context, repo *git.Repo, resuming b
 	}
 	note, err := s.repo.store.ReadRollbackJournal(s.repo.ID, s.ID)
 	if err != nil || note == nil {
-		return snapshot.State{}, nil // the note is missing or unreadable
+		return snapshot.State{}, nil // the journal is missing or unreadable
 	}
 	commit := cmp.Or(note.FirstLeftCommit, note.LeftCommit)
 	found, err := repo.Lookup(ctx, commit+"^{tree}")

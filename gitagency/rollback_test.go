@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestARollbackThatIsCancelledIsUndoneBeforeTheFirstChangeAndFinishedAfterIt(t *testing.T) {
+func TestCancelledRollbackIsUndoneOrFinished(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		point string
@@ -27,31 +27,31 @@ func TestARollbackThatIsCancelledIsUndoneBeforeTheFirstChangeAndFinishedAfterIt(
 			t.Parallel()
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			l := newLab(t, Options{Fault: func(_ context.Context, at string) error {
+			l := newTestRepo(t, Options{Fault: func(_ context.Context, at string) error {
 				if at == c.point {
 					cancel()
 				}
 				return nil
 			}})
-			l.write("a", "1\n")
-			if _, err := l.box.Snapshot(t.Context()); err != nil {
+			l.writeFile("a", "1\n")
+			if _, err := l.sandbox.Snapshot(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			l.write("a", "2\n")
-			l.write("later", "2\n")
-			_, err := l.box.Rollback(ctx, RollbackRequest{Snapshot: l.box.ID + "/1"})
-			later, _ := filepath.Glob(filepath.Join(l.box.WorkDir(), "later"))
+			l.writeFile("a", "2\n")
+			l.writeFile("later", "2\n")
+			_, err := l.sandbox.Rollback(ctx, RollbackRequest{Snapshot: l.sandbox.ID + "/1"})
+			later, _ := filepath.Glob(filepath.Join(l.sandbox.WorkDir(), "later"))
 			switch {
 			case c.begun && (err != nil || len(later) > 0):
-				t.Errorf("it was not finished: %v", err)
-			case !c.begun && (!errors.Is(err, context.Canceled) || len(later) == 0 || strings.Contains(l.snapshots(), "/2")):
-				t.Errorf("it was not undone: %v, %s", err, l.snapshots())
+				t.Errorf("the rollback was not finished: %v", err)
+			case !c.begun && (!errors.Is(err, context.Canceled) || len(later) == 0 || strings.Contains(l.listSnapshots(), "/2")):
+				t.Errorf("the rollback was not undone: %v, %s", err, l.listSnapshots())
 			}
-			if l.box.hasRollbackNote() {
-				t.Error("there is a note of it")
+			if l.sandbox.hasRollbackNote() {
+				t.Error("the note of the rollback is left")
 			}
 			for _, left := range []string{"index.lock", "index.agency", "HEAD.lock", "HEAD.agency"} {
-				if _, err := os.Lstat(filepath.Join(l.repo.git.AdminDir(l.box.ID), left)); err == nil {
+				if _, err := os.Lstat(filepath.Join(l.repo.git.AdminDir(l.sandbox.ID), left)); err == nil {
 					t.Errorf("%s is left", left)
 				}
 			}
@@ -59,74 +59,74 @@ func TestARollbackThatIsCancelledIsUndoneBeforeTheFirstChangeAndFinishedAfterIt(
 	}
 }
 
-// Somebody may edit, stage and commit in the tree of a sandbox at any time. Whatever comes between what was snapshotted
-// and the lock stops a rollback, before anything has changed.
-func TestARollbackOverwritesNothingThatCameAfterItsSnapshot(t *testing.T) {
+// Users may edit, stage and commit in the tree of a sandbox at any time. A change between the snapshot of the rollback
+// and its lock stops the rollback before it has changed anything.
+func TestRollbackRefusesChangesAfterSnapshot(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name  string
-		do    func(l *lab)
+		do    func(l *testRepo)
 		stops bool
 	}{
-		{"a file that changes", func(l *lab) { l.write("a", "3, meanwhile\n") }, true},
-		{"a file that comes where one has to be", func(l *lab) { l.write("gone", "meanwhile\n") }, true},
-		{"something staged", func(l *lab) { l.write("new", "x\n"); l.git("add", "new") }, true},
-		{"a commit", func(l *lab) { l.git("commit", "-q", "--allow-empty", "-m", "meanwhile") }, true},
-		{"a look", func(l *lab) { l.git("status") }, false},
+		{"changed file", func(l *testRepo) { l.writeFile("a", "3, meanwhile\n") }, true},
+		{"new file at a path to restore", func(l *testRepo) { l.writeFile("gone", "meanwhile\n") }, true},
+		{"staged file", func(l *testRepo) { l.writeFile("new", "x\n"); l.git("add", "new") }, true},
+		{"commit", func(l *testRepo) { l.git("commit", "-q", "--allow-empty", "-m", "meanwhile") }, true},
+		{"git status", func(l *testRepo) { l.git("status") }, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			var l *lab
-			l = newLab(t, Options{Fault: func(_ context.Context, at string) error {
+			var l *testRepo
+			l = newTestRepo(t, Options{Fault: func(_ context.Context, at string) error {
 				if at == "rollback/ref:after" {
 					c.do(l)
 				}
 				return nil
 			}})
-			l.write("a", "1\n")
-			l.write("gone", "1\n")
-			if _, err := l.box.Snapshot(t.Context()); err != nil {
+			l.writeFile("a", "1\n")
+			l.writeFile("gone", "1\n")
+			if _, err := l.sandbox.Snapshot(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			l.write("a", "2\n")
-			if err := os.Remove(filepath.Join(l.box.WorkDir(), "gone")); err != nil {
+			l.writeFile("a", "2\n")
+			if err := os.Remove(filepath.Join(l.sandbox.WorkDir(), "gone")); err != nil {
 				t.Fatal(err)
 			}
-			_, err := l.box.Rollback(t.Context(), RollbackRequest{Snapshot: l.box.ID + "/1"})
+			_, err := l.sandbox.Rollback(t.Context(), RollbackRequest{Snapshot: l.sandbox.ID + "/1"})
 			if (err != nil) != c.stops || is[*HalfWayError](err) {
 				t.Fatalf("%v", err)
 			}
-			data, _ := os.ReadFile(filepath.Join(l.box.WorkDir(), "a"))
+			data, _ := os.ReadFile(filepath.Join(l.sandbox.WorkDir(), "a"))
 			if c.stops && string(data) == "1\n" {
-				t.Error("it was rolled back all the same")
+				t.Error("the rollback overwrote the change")
 			}
-			if l.box.hasRollbackNote() {
-				t.Error("there is a note of it")
+			if l.sandbox.hasRollbackNote() {
+				t.Error("the note of the rollback is left")
 			}
 		})
 	}
 }
 
-// A directory that its owner may not write to, as those of module caches are, is no reason to stop half-way, and stays
-// what it is.
-func TestARollbackReachesIntoDirectoriesThatCannotBeWritten(t *testing.T) {
+// A rollback changes files in directories without write permission, as Go's module cache has them, and restores the
+// mode of the directory.
+func TestRollbackInReadOnlyDirectory(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, Options{})
-	dir := filepath.Join(l.box.WorkDir(), "closed")
+	l := newTestRepo(t, Options{})
+	dir := filepath.Join(l.sandbox.WorkDir(), "closed")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	l.write("closed/a", "1\n")
-	if _, err := l.box.Snapshot(t.Context()); err != nil {
+	l.writeFile("closed/a", "1\n")
+	if _, err := l.sandbox.Snapshot(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	l.write("closed/a", "2\n")
-	l.write("closed/later", "2\n")
+	l.writeFile("closed/a", "2\n")
+	l.writeFile("closed/later", "2\n")
 	if err := os.Chmod(dir, 0o555); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.Chmod(dir, 0o755) })
-	if _, err := l.box.Rollback(t.Context(), RollbackRequest{Snapshot: l.box.ID + "/1"}); err != nil {
+	if _, err := l.sandbox.Rollback(t.Context(), RollbackRequest{Snapshot: l.sandbox.ID + "/1"}); err != nil {
 		t.Fatal(err)
 	}
 	data, _ := os.ReadFile(filepath.Join(dir, "a"))
@@ -138,53 +138,53 @@ func TestARollbackReachesIntoDirectoriesThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// What git was told not to check out stays so, whatever it is in the other state, and what it was told to take for
-// unchanged is looked at all the same.
-func TestARollbackRespectsWhatIsNotCheckedOut(t *testing.T) {
+// A rollback does not check out skip-worktree entries, whose bits and staged content it restores; files that are
+// assumed unchanged are read and restored like any other.
+func TestRollbackInSparseCheckout(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, Options{})
-	if err := os.Mkdir(filepath.Join(l.box.WorkDir(), "far"), 0o755); err != nil {
+	l := newTestRepo(t, Options{})
+	if err := os.Mkdir(filepath.Join(l.sandbox.WorkDir(), "far"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	l.write("far/away", "1\n")
-	l.write("near", "1\n")
+	l.writeFile("far/away", "1\n")
+	l.writeFile("near", "1\n")
 	l.git("add", "-A")
 	l.git("commit", "-q", "-m", "both")
 	l.git("sparse-checkout", "set", "--no-cone", "/near")
 	l.git("update-index", "--assume-unchanged", "near")
-	if _, err := l.box.Snapshot(t.Context()); err != nil {
+	if _, err := l.sandbox.Snapshot(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	l.write("near", "2\n")
+	l.writeFile("near", "2\n")
 	blob := l.git("hash-object", "-w", "near")
 	l.git("update-index", "--cacheinfo", "100644,"+blob+",far/away")
 	l.git("update-index", "--skip-worktree", "far/away")
 	before := l.git("ls-files", "-s", "-v")
-	if _, err := l.box.Rollback(t.Context(), RollbackRequest{Snapshot: l.box.ID + "/1"}); err != nil {
+	if _, err := l.sandbox.Rollback(t.Context(), RollbackRequest{Snapshot: l.sandbox.ID + "/1"}); err != nil {
 		t.Fatal(err)
 	}
 	if got := l.git("ls-files", "-v"); got != "S far/away\nh near" {
 		t.Errorf("%s", got)
 	}
-	if _, err := os.Lstat(filepath.Join(l.box.WorkDir(), "far", "away")); err == nil {
-		t.Error("it was checked out")
+	if _, err := os.Lstat(filepath.Join(l.sandbox.WorkDir(), "far", "away")); err == nil {
+		t.Error("the skip-worktree file was checked out")
 	}
-	data, _ := os.ReadFile(filepath.Join(l.box.WorkDir(), "near"))
+	data, _ := os.ReadFile(filepath.Join(l.sandbox.WorkDir(), "near"))
 	if string(data) != "1\n" || l.git("status", "--porcelain") != "" {
 		t.Errorf("%q, %s", data, l.git("status", "--porcelain"))
 	}
-	if _, err := l.box.Rollback(t.Context(), RollbackRequest{Snapshot: l.box.ID + "/2"}); err != nil {
+	if _, err := l.sandbox.Rollback(t.Context(), RollbackRequest{Snapshot: l.sandbox.ID + "/2"}); err != nil {
 		t.Fatal(err)
 	}
 	if got := l.git("ls-files", "-s", "-v"); got != before {
-		t.Errorf("it is\n%s\nand was\n%s", got, before)
+		t.Errorf("the index is\n%s\nand was\n%s", got, before)
 	}
 }
 
-// A snapshot that is gone cannot be gone back to; doctor lets go of the sandbox, and so does discard.
-func TestARollbackThatNobodyCanFinishIsSaidAndLetGo(t *testing.T) {
+// An interrupted rollback whose snapshot is gone cannot be finished: commands refuse, and doctor removes its note.
+func TestRollbackWithLostSnapshotIsDropped(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, Options{Fault: func(_ context.Context, at string) error {
+	l := newTestRepo(t, Options{Fault: func(_ context.Context, at string) error {
 		if at == "rollback/heads:before" {
 			return errors.New("on purpose")
 		}
@@ -192,47 +192,47 @@ func TestARollbackThatNobodyCanFinishIsSaidAndLetGo(t *testing.T) {
 	}})
 	var said []string
 	l.repo.opts.Warn = func(message string) { said = append(said, message) }
-	l.write("a", "1\n")
-	if _, err := l.box.Snapshot(t.Context()); err != nil {
+	l.writeFile("a", "1\n")
+	if _, err := l.sandbox.Snapshot(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	l.write("a", "2\n")
+	l.writeFile("a", "2\n")
 	var halfWay *HalfWayError
-	if _, err := l.box.Rollback(t.Context(), RollbackRequest{Snapshot: l.box.ID + "/1"}); !errors.As(err, &halfWay) || halfWay.LeftSnapshot != l.box.ID+"/2" {
+	if _, err := l.sandbox.Rollback(t.Context(), RollbackRequest{Snapshot: l.sandbox.ID + "/1"}); !errors.As(err, &halfWay) || halfWay.LeftSnapshot != l.sandbox.ID+"/2" {
 		t.Fatal(err)
 	}
-	l.git("update-ref", "-d", snapshotRef(l.box.ID, 1))
-	if _, err := l.box.Snapshot(t.Context()); !is[*LostRollbackError](err) {
+	l.git("update-ref", "-d", snapshotRef(l.sandbox.ID, 1))
+	if _, err := l.sandbox.Snapshot(t.Context()); !is[*LostRollbackError](err) {
 		t.Fatal(err)
 	}
-	fixed, err := l.repo.Fix(t.Context(), l.box.ID)
+	fixed, err := l.repo.Fix(t.Context(), l.sandbox.ID)
 	if err != nil || len(fixed) != 1 || fixed[0].Code != "interrupted-rollback" {
 		t.Fatal(fixed, err)
 	}
 	if !strings.Contains(strings.Join(said, "\n"), "cannot be finished") {
 		t.Errorf("%q", said)
 	}
-	if _, err := l.box.Snapshot(t.Context()); err != nil {
+	if _, err := l.sandbox.Snapshot(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// A snapshot of another sandbox is a state too, on this one's own branch; and while a rollback to it waits to be
-// finished, nobody prunes it.
-func TestARollbackMayGoToAStateOfAnotherSandboxWhichStaysForAsLongAsItIsNeeded(t *testing.T) {
+// A rollback to a snapshot of another sandbox applies it to this sandbox's own branch. While such a rollback is
+// unfinished, prune keeps the snapshot.
+func TestRollbackToSnapshotOfOtherSandbox(t *testing.T) {
 	t.Parallel()
 	fail := true
-	l := newLab(t, Options{Fault: func(_ context.Context, at string) error {
+	l := newTestRepo(t, Options{Fault: func(_ context.Context, at string) error {
 		if at == "rollback/heads:before" && fail {
 			return errors.New("on purpose")
 		}
 		return nil
 	}})
 	l.repo.opts.Warn = nil
-	l.write("theirs", "1\n")
+	l.writeFile("theirs", "1\n")
 	l.git("add", "theirs")
 	l.git("commit", "-q", "-m", "theirs")
-	if _, err := l.box.Snapshot(t.Context()); err != nil {
+	if _, err := l.sandbox.Snapshot(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	head := l.git("rev-parse", "HEAD")
@@ -244,10 +244,10 @@ func TestARollbackMayGoToAStateOfAnotherSandboxWhichStaysForAsLongAsItIsNeeded(t
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := other.Rollback(t.Context(), RollbackRequest{Snapshot: l.box.ID + "/1"}); !is[*HalfWayError](err) {
+	if _, err := other.Rollback(t.Context(), RollbackRequest{Snapshot: l.sandbox.ID + "/1"}); !is[*HalfWayError](err) {
 		t.Fatal(err)
 	}
-	if _, err := l.repo.Discard(t.Context(), l.box.ID); err != nil {
+	if _, err := l.repo.Discard(t.Context(), l.sandbox.ID); err != nil {
 		t.Fatal(err)
 	}
 	prune := func() string {
@@ -257,14 +257,14 @@ func TestARollbackMayGoToAStateOfAnotherSandboxWhichStaysForAsLongAsItIsNeeded(t
 			t.Fatal(err)
 		}
 		for _, p := range pruned {
-			if p.ID == l.box.ID {
+			if p.ID == l.sandbox.ID {
 				return p.Action
 			}
 		}
 		return ""
 	}
 	if got := prune(); got != PruneKeep {
-		t.Errorf("it is to %s", got)
+		t.Errorf("prune action: %s", got)
 	}
 	fail = false
 	if _, err := other.Snapshot(t.Context()); err != nil {
@@ -272,36 +272,36 @@ func TestARollbackMayGoToAStateOfAnotherSandboxWhichStaysForAsLongAsItIsNeeded(t
 	}
 	data, err := os.ReadFile(filepath.Join(other.WorkDir(), "theirs"))
 	if at, _ := l.repo.git.Tip(t.Context(), sandboxRef(other.ID)); err != nil || string(data) != "1\n" || at != head {
-		t.Errorf("%q, %v; the branch is at %s instead of %s", data, err, at, head)
+		t.Errorf("%q, %v; the branch is at %s, want %s", data, err, at, head)
 	}
 	if got := prune(); got != PruneRemove {
-		t.Errorf("it is to %s", got)
+		t.Errorf("prune action: %s", got)
 	}
 }
 
-// Of a submodule the commit that is staged comes back; what is checked out there is nobody's but its own.
-func TestARollbackLeavesWhatIsInSubmodulesAlone(t *testing.T) {
+// A rollback restores the staged commit of a submodule, and does not touch the files in it.
+func TestRollbackKeepsFilesOfSubmodules(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, Options{})
+	l := newTestRepo(t, Options{})
 	l.git("init", "-q", "-b", "main", "sub")
-	l.write("sub/file", "theirs\n")
+	l.writeFile("sub/file", "theirs\n")
 	l.git("-C", "sub", "add", "file")
 	l.git("-C", "sub", "commit", "-q", "-m", "theirs")
 	l.git("update-index", "--add", "--cacheinfo", "160000,"+l.git("-C", "sub", "rev-parse", "HEAD")+",sub")
 	staged := l.git("ls-files", "-s")
-	if _, err := l.box.Snapshot(t.Context()); err != nil {
+	if _, err := l.sandbox.Snapshot(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	l.git("rm", "-q", "-f", "--cached", "sub")
-	l.write("sub/file", "changed\n")
+	l.writeFile("sub/file", "changed\n")
 	for n, want := range []string{staged, ""} {
-		if _, err := l.box.Rollback(t.Context(), RollbackRequest{Snapshot: snapshotName(l.box.ID, n+1)}); err != nil {
+		if _, err := l.sandbox.Rollback(t.Context(), RollbackRequest{Snapshot: snapshotName(l.sandbox.ID, n+1)}); err != nil {
 			t.Fatal(err)
 		}
 		if got := l.git("ls-files", "-s"); got != want {
 			t.Errorf("staged is %q; want %q", got, want)
 		}
-		data, err := os.ReadFile(filepath.Join(l.box.WorkDir(), "sub", "file"))
+		data, err := os.ReadFile(filepath.Join(l.sandbox.WorkDir(), "sub", "file"))
 		if err != nil || string(data) != "changed\n" {
 			t.Errorf("%q, %v", data, err)
 		}
@@ -310,13 +310,13 @@ func TestARollbackLeavesWhatIsInSubmodulesAlone(t *testing.T) {
 
 func snapshotName(id string, n int) string { return Snapshot{Invocation: id, Number: n}.name() }
 
-// A link that stands where the snapshot has a directory leads out of the sandbox; nothing there is touched, not even
-// who may write to it.
-func TestARollbackFollowsNoLink(t *testing.T) {
+// A rollback replaces a symlink where the snapshot has a directory. It changes neither files nor modes in the target
+// outside the sandbox.
+func TestRollbackFollowsNoSymlink(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, Options{})
+	l := newTestRepo(t, Options{})
 	outside := filepath.Join(t.TempDir(), "outside")
-	for _, dir := range []string{filepath.Join(l.box.WorkDir(), "dir", "deep"), filepath.Join(outside, "deep")} {
+	for _, dir := range []string{filepath.Join(l.sandbox.WorkDir(), "dir", "deep"), filepath.Join(outside, "deep")} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -324,21 +324,21 @@ func TestARollbackFollowsNoLink(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := l.box.Snapshot(t.Context()); err != nil {
+	if _, err := l.sandbox.Snapshot(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Chmod(filepath.Join(outside, "deep"), 0o555); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.Chmod(filepath.Join(outside, "deep"), 0o755) })
-	if err := errors.Join(os.RemoveAll(filepath.Join(l.box.WorkDir(), "dir")), os.Symlink(outside, filepath.Join(l.box.WorkDir(), "dir"))); err != nil {
+	if err := errors.Join(os.RemoveAll(filepath.Join(l.sandbox.WorkDir(), "dir")), os.Symlink(outside, filepath.Join(l.sandbox.WorkDir(), "dir"))); err != nil {
 		t.Fatal(err)
 	}
 	for n := 1; n <= 2; n++ {
-		if _, err := l.box.Rollback(t.Context(), RollbackRequest{Snapshot: snapshotName(l.box.ID, n)}); err != nil {
+		if _, err := l.sandbox.Rollback(t.Context(), RollbackRequest{Snapshot: snapshotName(l.sandbox.ID, n)}); err != nil {
 			t.Fatal(err)
 		}
-		fi, err := os.Lstat(filepath.Join(l.box.WorkDir(), "dir"))
+		fi, err := os.Lstat(filepath.Join(l.sandbox.WorkDir(), "dir"))
 		if err != nil || fi.IsDir() != (n == 1) {
 			t.Errorf("%v, %v", fi, err)
 		}
@@ -352,45 +352,45 @@ func TestARollbackFollowsNoLink(t *testing.T) {
 	}
 }
 
-// Whoever works without walls can write to the repository's configuration. What that names does not run; a file that
-// cannot be written without it stops the rollback before anything has changed.
-func TestARollbackRunsNothingThatAnAgentCouldHaveConfigured(t *testing.T) {
+// Commands in a sandbox without walls can write the repository's configuration. A rollback runs no filter from it; a
+// file that needs such a filter stops the rollback before it has changed anything.
+func TestRollbackRunsNoRepositoryFilter(t *testing.T) {
 	t.Parallel()
 	ran := filepath.Join(t.TempDir(), "ran")
-	l := newLab(t, Options{}, "filter.evil.smudge", "touch "+ran+"; cat", "core.autocrlf", "true")
-	l.withoutWalls()
-	l.write("plain", "1\r\n")
-	l.write("a.txt", "1\n")
-	if _, err := l.box.Snapshot(t.Context()); err != nil {
+	l := newTestRepo(t, Options{}, "filter.evil.smudge", "touch "+ran+"; cat", "core.autocrlf", "true")
+	l.startWithoutWalls()
+	l.writeFile("plain", "1\r\n")
+	l.writeFile("a.txt", "1\n")
+	if _, err := l.sandbox.Snapshot(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	l.write("plain", "2\r\n")
-	l.write("a.txt", "2\n")
-	if _, err := l.box.Rollback(t.Context(), RollbackRequest{Snapshot: l.box.ID + "/1"}); err != nil {
+	l.writeFile("plain", "2\r\n")
+	l.writeFile("a.txt", "2\n")
+	if _, err := l.sandbox.Rollback(t.Context(), RollbackRequest{Snapshot: l.sandbox.ID + "/1"}); err != nil {
 		t.Fatal(err)
 	}
-	data, _ := os.ReadFile(filepath.Join(l.box.WorkDir(), "plain"))
+	data, _ := os.ReadFile(filepath.Join(l.sandbox.WorkDir(), "plain"))
 	if string(data) != "1\r\n" {
 		t.Errorf("%q", data)
 	}
-	l.write(".gitattributes", "*.txt filter=evil\n")
-	if _, err := l.box.Snapshot(t.Context()); err != nil {
+	l.writeFile(".gitattributes", "*.txt filter=evil\n")
+	if _, err := l.sandbox.Snapshot(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	l.write("a.txt", "3\n")
-	for range 2 { // by the rules that are there, and by those of the state
-		_, err := l.box.Rollback(t.Context(), RollbackRequest{Snapshot: l.box.ID + "/3"})
+	l.writeFile("a.txt", "3\n")
+	for range 2 { // with .gitattributes in the tree, then only in the snapshot
+		_, err := l.sandbox.Rollback(t.Context(), RollbackRequest{Snapshot: l.sandbox.ID + "/3"})
 		if !is[*DistrustedFilterError](err) || !strings.Contains(err.Error(), "a.txt: what filter.evil would run") {
 			t.Error(err)
 		}
-		if err := os.RemoveAll(filepath.Join(l.box.WorkDir(), ".gitattributes")); err != nil {
+		if err := os.RemoveAll(filepath.Join(l.sandbox.WorkDir(), ".gitattributes")); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if _, err := os.Lstat(ran); err == nil {
-		t.Error("it was run")
+		t.Error("the filter ran")
 	}
-	if l.box.hasRollbackNote() || strings.Contains(l.snapshots(), "/4") {
-		t.Error("something has changed")
+	if l.sandbox.hasRollbackNote() || strings.Contains(l.listSnapshots(), "/4") {
+		t.Error("the refused rollback left a note or a snapshot")
 	}
 }

@@ -14,19 +14,19 @@ import (
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-// place is a repository with an integration worktree, as a program that uses the library finds it.
-type place struct {
-	dir  string
-	env  []string
-	repo *gitagency.Repository
-	said []string // warnings
+// adoptedRepo is a repository whose main worktree is adopted, seen by a program that uses the library.
+type adoptedRepo struct {
+	dir      string
+	env      []string
+	repo     *gitagency.Repository
+	warnings []string // warnings
 }
 
-func newPlace(t *testing.T) *place {
+func newAdoptedRepo(t *testing.T) *adoptedRepo {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	must(t, err)
-	p := &place{dir: filepath.Join(dir, "repo"), env: append(os.Environ(),
+	p := &adoptedRepo{dir: filepath.Join(dir, "repo"), env: append(os.Environ(),
 		"HOME="+dir, "AGENCY_DATA_DIR="+filepath.Join(dir, "data"), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null",
 		"GIT_AUTHOR_NAME=A", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=A", "GIT_COMMITTER_EMAIL=a@example.com",
 	)}
@@ -34,7 +34,7 @@ func newPlace(t *testing.T) *place {
 	p.git(t, "init", "-q")
 	p.git(t, "commit", "-q", "--allow-empty", "-m", "first")
 	p.repo, err = gitagency.Open(t.Context(), gitagency.Options{
-		Dir: p.dir, Env: p.env, Warn: func(message string) { p.said = append(p.said, message) },
+		Dir: p.dir, Env: p.env, Warn: func(message string) { p.warnings = append(p.warnings, message) },
 	})
 	must(t, err)
 	_, err = p.repo.AdoptWorktree(t.Context(), gitagency.AdoptWorktreeRequest{Name: "mine"})
@@ -42,7 +42,7 @@ func newPlace(t *testing.T) *place {
 	return p
 }
 
-func (p *place) git(t *testing.T, args ...string) string {
+func (p *adoptedRepo) git(t *testing.T, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "git", args...)
 	cmd.Dir, cmd.Env = p.dir, p.env
@@ -53,8 +53,8 @@ func (p *place) git(t *testing.T, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// sandbox starts one.
-func (p *place) sandbox(t *testing.T) *gitagency.Sandbox {
+// startSandbox starts a sandbox.
+func (p *adoptedRepo) startSandbox(t *testing.T) *gitagency.Sandbox {
 	t.Helper()
 	inv, err := p.repo.Start(t.Context(), gitagency.StartRequest{Worktree: "mine"})
 	must(t, err)
@@ -70,19 +70,19 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// The specification of sandboxes, criterion by criterion.
-func TestASandboxKeepsTheTwelvePromises(t *testing.T) {
+// Checks the twelve criteria of the specification of sandboxes in order.
+func TestSandboxSpecification(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	p := newPlace(t)
-	s := p.sandbox(t)
+	p := newAdoptedRepo(t)
+	s := p.startSandbox(t)
 	run := func(opts gitagency.ExecOptions) (gitagency.ExecResult, error) { return s.Exec(ctx, opts) }
 
 	if !strings.Contains(p.git(t, "worktree", "list", "--porcelain"), "worktree "+s.WorkDir()+"\n") {
 		t.Error("1: git does not know the sandbox as a worktree")
 	}
 	if !filepath.IsAbs(s.WorkDir()) || !strings.HasPrefix(s.WorkDir(), filepath.Dir(p.dir)+"/data/") {
-		t.Errorf("2: it is at %s", s.WorkDir())
+		t.Errorf("2: the sandbox is at %s", s.WorkDir())
 	}
 	if res, err := run(gitagency.ExecOptions{Argv: []string{"pwd"}, Timeout: time.Minute}); err != nil || res.Stdout != s.WorkDir()+"\n" || res.ExitCode != 0 {
 		t.Errorf("3: got %+v, %v", res, err)
@@ -107,64 +107,66 @@ func TestASandboxKeepsTheTwelvePromises(t *testing.T) {
 		}
 	}
 	if _, err := os.Lstat(filepath.Join(s.WorkDir(), "fine.txt")); err == nil {
-		t.Error("7: half of it was written")
+		t.Error("7: a refused upload wrote a file")
 	}
 	if commit, err := s.Snapshot(ctx); err != nil || p.git(t, "show", commit+":deep/er/test.txt") != "hello" {
 		t.Errorf("8: got %q, %v", commit, err)
 	}
 	must(t, s.Teardown(ctx))
 	if _, err := os.Lstat(s.WorkDir()); err == nil {
-		t.Error("9: it is still there")
+		t.Error("9: the sandbox still exists")
 	}
 	if p.git(t, "show", "refs/agency/trash/"+s.ID+":deep/er/test.txt") != "hello" {
-		t.Error("9: what was there is not kept")
+		t.Error("9: the content is not in the trash")
 	}
 	if err := s.Teardown(ctx); err != nil {
 		t.Errorf("10: %v", err)
 	}
 	if _, err := run(gitagency.ExecOptions{Argv: []string{"true"}}); err == nil {
-		t.Error("10: something runs in a sandbox that is gone")
+		t.Error("10: a command runs in a removed sandbox")
 	}
 	before := p.git(t, "for-each-ref")
 	_, err := p.repo.Start(ctx, gitagency.StartRequest{Worktree: "mine", Primitives: gitagency.Primitives{Platform: "daytona"}})
 	if err == nil || !strings.Contains(err.Error(), "Daytona sandbox not yet implemented") || p.git(t, "for-each-ref") != before {
 		t.Errorf("11: %v", err)
 	}
-	s = p.sandbox(t)
+	s = p.startSandbox(t)
 	words := []string{"printf", "%s|", "$HOME", "a b", "*", ";", "`id`", "$(id)", "&&", ">out", "|", "\\", "'", "\"", "\n", ""}
 	if res, err := run(gitagency.ExecOptions{Argv: words}); err != nil || res.Stdout != strings.Join(words[2:], "|")+"|" {
 		t.Errorf("12: got %+v, %v", res, err)
 	}
 }
 
-func TestTeardownNeverMindsWhatIsGoneAlready(t *testing.T) {
+func TestTeardownIgnoresMissingParts(t *testing.T) {
 	t.Parallel()
-	for name, lose := range map[string]func(t *testing.T, p *place, s *gitagency.Sandbox){
-		"nothing": func(*testing.T, *place, *gitagency.Sandbox) {},
-		"tree":    func(t *testing.T, _ *place, s *gitagency.Sandbox) { must(t, os.RemoveAll(s.WorkDir())) },
-		"git's entry": func(t *testing.T, p *place, s *gitagency.Sandbox) {
+	for name, lose := range map[string]func(t *testing.T, p *adoptedRepo, s *gitagency.Sandbox){
+		"nothing": func(*testing.T, *adoptedRepo, *gitagency.Sandbox) {},
+		"tree":    func(t *testing.T, _ *adoptedRepo, s *gitagency.Sandbox) { must(t, os.RemoveAll(s.WorkDir())) },
+		"git's entry": func(t *testing.T, p *adoptedRepo, s *gitagency.Sandbox) {
 			must(t, os.RemoveAll(filepath.Join(p.repo.CommonDir, "worktrees", s.ID)))
 		},
-		"worktree": func(t *testing.T, p *place, s *gitagency.Sandbox) {
+		"worktree": func(t *testing.T, p *adoptedRepo, s *gitagency.Sandbox) {
 			p.git(t, "worktree", "remove", "--force", s.WorkDir())
 		},
-		"branch": func(t *testing.T, p *place, s *gitagency.Sandbox) {
+		"branch": func(t *testing.T, p *adoptedRepo, s *gitagency.Sandbox) {
 			p.git(t, "update-ref", "-d", "refs/heads/agency/sandbox-"+s.ID)
 		},
-		"record":        func(t *testing.T, p *place, s *gitagency.Sandbox) { must(t, os.Remove(record(p, s))) },
-		"record's home": func(t *testing.T, p *place, s *gitagency.Sandbox) { must(t, os.RemoveAll(filepath.Dir(record(p, s)))) },
-		"record, half": func(t *testing.T, p *place, s *gitagency.Sandbox) {
-			must(t, os.WriteFile(record(p, s), []byte(`{"sch`), 0o600))
+		"record": func(t *testing.T, p *adoptedRepo, s *gitagency.Sandbox) { must(t, os.Remove(recordPath(p, s))) },
+		"record dir": func(t *testing.T, p *adoptedRepo, s *gitagency.Sandbox) {
+			must(t, os.RemoveAll(filepath.Dir(recordPath(p, s))))
 		},
-		"everything": func(t *testing.T, p *place, s *gitagency.Sandbox) {
+		"truncated record": func(t *testing.T, p *adoptedRepo, s *gitagency.Sandbox) {
+			must(t, os.WriteFile(recordPath(p, s), []byte(`{"sch`), 0o600))
+		},
+		"everything": func(t *testing.T, p *adoptedRepo, s *gitagency.Sandbox) {
 			must(t, os.RemoveAll(filepath.Dir(s.WorkDir())))
-			must(t, os.RemoveAll(filepath.Dir(record(p, s))))
+			must(t, os.RemoveAll(filepath.Dir(recordPath(p, s))))
 		},
-		"all, by a discard": func(t *testing.T, p *place, s *gitagency.Sandbox) {
+		"everything, by discard": func(t *testing.T, p *adoptedRepo, s *gitagency.Sandbox) {
 			_, err := p.repo.Discard(t.Context(), s.ID)
 			must(t, err)
 		},
-		"all, by a prune": func(t *testing.T, p *place, s *gitagency.Sandbox) {
+		"everything, by prune": func(t *testing.T, p *adoptedRepo, s *gitagency.Sandbox) {
 			_, err := p.repo.Discard(t.Context(), s.ID)
 			must(t, err)
 			_, err = p.repo.Prune(t.Context(), gitagency.PruneRequest{Expire: "now"})
@@ -173,8 +175,8 @@ func TestTeardownNeverMindsWhatIsGoneAlready(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := newPlace(t)
-			s := p.sandbox(t)
+			p := newAdoptedRepo(t)
+			s := p.startSandbox(t)
 			must(t, os.WriteFile(filepath.Join(s.WorkDir(), "work"), []byte("work"), 0o644))
 			lose(t, p, s)
 			_, statErr := os.Lstat(filepath.Join(s.WorkDir(), "work"))
@@ -184,23 +186,23 @@ func TestTeardownNeverMindsWhatIsGoneAlready(t *testing.T) {
 				}
 			}
 			if _, err := os.Lstat(s.WorkDir()); err == nil {
-				t.Error("the tree is still there")
+				t.Error("the tree still exists")
 			}
 			if statErr == nil && p.git(t, "show", "refs/agency/trash/"+s.ID+":work") != "work" {
-				t.Error("what was there is lost")
+				t.Error("the content is not in the trash")
 			}
 		})
 	}
 }
 
-// record is the file that an invocation is.
-func record(p *place, s *gitagency.Sandbox) string {
+// recordPath returns the path of the record of an invocation.
+func recordPath(p *adoptedRepo, s *gitagency.Sandbox) string {
 	return filepath.Join(p.repo.DataDir, "repos", p.repo.ID, "invocations", s.ID, "meta.json")
 }
 
-func TestACommandOfWhichTheCallerHasEnoughIsEnded(t *testing.T) {
+func TestExecEndsWithContext(t *testing.T) {
 	t.Parallel()
-	s := newPlace(t).sandbox(t)
+	s := newAdoptedRepo(t).startSandbox(t)
 	enough := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	var stdout bytes.Buffer
@@ -217,18 +219,18 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-func TestACaptureIsCutBetweenCharacters(t *testing.T) {
+func TestExecTruncatesOutputBetweenCharacters(t *testing.T) {
 	t.Parallel()
-	s := newPlace(t).sandbox(t)
-	// One byte, and then characters of three: the limit falls into one of them.
+	s := newAdoptedRepo(t).startSandbox(t)
+	// One byte, then characters of three bytes each: the capture limit falls inside one of them.
 	res, err := s.Exec(t.Context(), gitagency.ExecOptions{Argv: []string{"sh", "-c", `printf x; yes "€€€€€€€€" | tr -d '\n' | head -c 17000000; yes | head -c 17000000 >&2`}})
 	if err != nil || !res.Truncated || res.ExitCode != 0 {
 		t.Fatalf("got %d, %v, %v", res.ExitCode, res.Truncated, err)
 	}
 	if strings.ToValidUTF8(res.Stdout, "") != res.Stdout || len(res.Stdout) > gitagency.CaptureLimit || len(res.Stdout) < gitagency.CaptureLimit-2 {
-		t.Errorf("it is %d bytes, and ends in %q", len(res.Stdout), res.Stdout[len(res.Stdout)-8:])
+		t.Errorf("stdout has %d bytes and ends in %q", len(res.Stdout), res.Stdout[len(res.Stdout)-8:])
 	}
 	if len(res.Stderr) != gitagency.CaptureLimit {
-		t.Errorf("the other is %d bytes", len(res.Stderr))
+		t.Errorf("stderr has %d bytes", len(res.Stderr))
 	}
 }

@@ -17,44 +17,44 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
 )
 
-// snapshots are the refs of the snapshots there are, with their commits.
-func (l *lab) snapshots() string {
+// listSnapshots lists the numbers of the sandbox's snapshot refs with their commits.
+func (l *testRepo) listSnapshots() string {
 	l.t.Helper()
-	return l.git("for-each-ref", "--format=%(refname:lstrip=4) %(objectname)", "refs/agency/snapshots/"+l.box.ID)
+	return l.git("for-each-ref", "--format=%(refname:lstrip=4) %(objectname)", "refs/agency/snapshots/"+l.sandbox.ID)
 }
 
-func TestASnapshotIsACommitThatARefKeepsAndTheHistoryNames(t *testing.T) {
+func TestSnapshotCommitRefAndEvent(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 28, 12, 5, 0, 0, time.UTC)
-	l := newLab(t, Options{Version: "1.2.3", Now: func() time.Time { return now }})
+	l := newTestRepo(t, Options{Version: "1.2.3", Now: func() time.Time { return now }})
 	base := l.git("rev-parse", "HEAD")
-	l.write("file", "1\n")
-	id, err := l.box.Snapshot(t.Context())
-	if err != nil || l.snapshots() != "1 "+id {
-		t.Fatalf("%q, %v: %s", id, err, l.snapshots())
+	l.writeFile("file", "1\n")
+	id, err := l.sandbox.Snapshot(t.Context())
+	if err != nil || l.listSnapshots() != "1 "+id {
+		t.Fatalf("%q, %v: %s", id, err, l.listSnapshots())
 	}
 	if got := l.git("log", "-1", "--format=%an <%ae>%n%B", id); got != strings.Join([]string{
-		"git-agency <git-agency@localhost>", "agency: snapshot 1 of sandbox " + l.box.ID, "",
-		"Agency-Invocation: " + l.box.ID, "Agency-Base: " + base, "Agency-Version: 1.2.3", "Agency-Head: " + base, "Agency-On: " + sandboxRef(l.box.ID), "Agency-Index: " + l.git("rev-parse", base+"^{tree}"), "",
+		"git-agency <git-agency@localhost>", "agency: snapshot 1 of sandbox " + l.sandbox.ID, "",
+		"Agency-Invocation: " + l.sandbox.ID, "Agency-Base: " + base, "Agency-Version: 1.2.3", "Agency-Head: " + base, "Agency-On: " + sandboxRef(l.sandbox.ID), "Agency-Index: " + l.git("rev-parse", base+"^{tree}"), "",
 	}, "\n") {
 		t.Errorf("%s", got)
 	}
-	l.write("file", "2\n")
-	second, err := l.box.TakeSnapshot(t.Context(), SnapshotRequest{Message: "  two\n\nSigned-off-by: x\n"})
-	if err != nil || second.Number != 2 || !second.Created || second.Ref != "refs/agency/snapshots/"+l.box.ID+"/2" || second.Invocation != l.box.ID {
+	l.writeFile("file", "2\n")
+	second, err := l.sandbox.TakeSnapshot(t.Context(), SnapshotRequest{Message: "  two\n\nSigned-off-by: x\n"})
+	if err != nil || second.Number != 2 || !second.Created || second.Ref != "refs/agency/snapshots/"+l.sandbox.ID+"/2" || second.Invocation != l.sandbox.ID {
 		t.Errorf("%+v, %v", second, err)
 	}
-	if got := l.git("log", "-1", "--format=%s|%P|%(trailers:key=Agency-Invocation,valueonly)", second.ID); got != "two|"+id+"|"+l.box.ID+"\n" {
+	if got := l.git("log", "-1", "--format=%s|%P|%(trailers:key=Agency-Invocation,valueonly)", second.ID); got != "two|"+id+"|"+l.sandbox.ID+"\n" {
 		t.Errorf("%q", got)
 	}
-	again, err := l.box.TakeSnapshot(t.Context(), SnapshotRequest{Message: "not used"})
-	if want := second; err != nil || again.Created || again.ID != want.ID || again.Ref != want.Ref || again.Number != 2 || again.Invocation != l.box.ID {
+	again, err := l.sandbox.TakeSnapshot(t.Context(), SnapshotRequest{Message: "not used"})
+	if want := second; err != nil || again.Created || again.ID != want.ID || again.Ref != want.Ref || again.Number != 2 || again.Invocation != l.sandbox.ID {
 		t.Errorf("%+v, %v", again, err)
 	}
-	if got := l.snapshots(); got != "1 "+id+"\n2 "+second.ID {
+	if got := l.listSnapshots(); got != "1 "+id+"\n2 "+second.ID {
 		t.Errorf("%s", got)
 	}
-	data, err := os.ReadFile(filepath.Join(l.repo.store.InvocationDir(l.repo.ID, l.box.ID), "events.jsonl"))
+	data, err := os.ReadFile(filepath.Join(l.repo.store.InvocationDir(l.repo.ID, l.sandbox.ID), "events.jsonl"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,47 +66,47 @@ func TestASnapshotIsACommitThatARefKeepsAndTheHistoryNames(t *testing.T) {
 	}
 }
 
-func TestASnapshotComesAfterTheHighestNumberWhateverElseIsThere(t *testing.T) {
+func TestSnapshotNumberFollowsHighest(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, Options{})
-	refs := "refs/agency/snapshots/" + l.box.ID + "/"
+	l := newTestRepo(t, Options{})
+	refs := "refs/agency/snapshots/" + l.sandbox.ID + "/"
 	for _, name := range []string{"2", "10", "011", "x", "20/1", "-30", "99999999999", "0"} {
 		l.git("update-ref", refs+name, "HEAD")
 	}
-	got, err := l.box.TakeSnapshot(t.Context(), SnapshotRequest{})
+	got, err := l.sandbox.TakeSnapshot(t.Context(), SnapshotRequest{})
 	if err != nil || got.Number != 11 || got.Ref != refs+"11" {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
 
-func TestASnapshotNeverReplacesARef(t *testing.T) {
+func TestSnapshotNeverReplacesRef(t *testing.T) {
 	t.Parallel()
-	var l *lab
-	l = newLab(t, Options{Fault: func(_ context.Context, point string) error {
+	var l *testRepo
+	l = newTestRepo(t, Options{Fault: func(_ context.Context, point string) error {
 		if point == "snapshot/ref:before" {
-			l.git("update-ref", "refs/agency/snapshots/"+l.box.ID+"/1", "HEAD")
+			l.git("update-ref", "refs/agency/snapshots/"+l.sandbox.ID+"/1", "HEAD")
 		}
 		return nil
 	}})
 	head := l.git("rev-parse", "HEAD")
-	if got, err := l.box.Snapshot(t.Context()); err == nil || got != "" {
+	if got, err := l.sandbox.Snapshot(t.Context()); err == nil || got != "" {
 		t.Errorf("%q, %v", got, err)
 	}
-	if got := l.snapshots(); got != "1 "+head {
+	if got := l.listSnapshots(); got != "1 "+head {
 		t.Errorf("%s", got)
 	}
 }
 
-func TestASnapshotThatFailsOrIsCancelledAtAnyStepIsNone(t *testing.T) {
+func TestFailedSnapshotLeavesNoRef(t *testing.T) {
 	t.Parallel()
 	var act func(point string) error
-	l := newLab(t, Options{Fault: func(_ context.Context, point string) error {
+	l := newTestRepo(t, Options{Fault: func(_ context.Context, point string) error {
 		if act == nil {
 			return nil
 		}
 		return act(point)
 	}})
-	l.write("file", "1\n")
+	l.writeFile("file", "1\n")
 	stop := errors.New("stop")
 	for _, at := range []string{"snapshot/capture:before", "snapshot/capture:after", "snapshot/ref:before", "snapshot/ref:after"} {
 		met := false
@@ -117,11 +117,11 @@ func TestASnapshotThatFailsOrIsCancelledAtAnyStepIsNone(t *testing.T) {
 			met = true
 			return stop
 		}
-		if got, err := l.box.Snapshot(t.Context()); !met || got != "" || !errors.Is(err, stop) || l.snapshots() != "" {
-			t.Errorf("%s: %q, %v: %q", at, got, err, l.snapshots())
+		if got, err := l.sandbox.Snapshot(t.Context()); !met || got != "" || !errors.Is(err, stop) || l.listSnapshots() != "" {
+			t.Errorf("%s: %q, %v: %q", at, got, err, l.listSnapshots())
 		}
 		if at == "snapshot/ref:after" {
-			continue // nothing is left to be cancelled
+			continue // no step follows that could be cancelled
 		}
 		ctx, cancel := context.WithCancelCause(t.Context())
 		act = func(point string) error {
@@ -130,69 +130,69 @@ func TestASnapshotThatFailsOrIsCancelledAtAnyStepIsNone(t *testing.T) {
 			}
 			return nil
 		}
-		if got, err := l.box.Snapshot(ctx); got != "" || !errors.Is(err, stop) || l.snapshots() != "" {
-			t.Errorf("%s, cancelled: %q, %v: %q", at, got, err, l.snapshots())
+		if got, err := l.sandbox.Snapshot(ctx); got != "" || !errors.Is(err, stop) || l.listSnapshots() != "" {
+			t.Errorf("%s, cancelled: %q, %v: %q", at, got, err, l.listSnapshots())
 		}
 	}
 	act = nil
-	if _, err := l.box.Snapshot(t.Context()); err != nil {
+	if _, err := l.sandbox.Snapshot(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestASnapshotIsBoundedByTheOperationTimeout(t *testing.T) {
+func TestSnapshotOperationTimeout(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, Options{Fault: func(ctx context.Context, point string) error {
+	l := newTestRepo(t, Options{Fault: func(ctx context.Context, point string) error {
 		if point == "snapshot/capture:before" {
 			<-ctx.Done()
 		}
 		return nil
 	}}, "agency.operationTimeout", "50ms")
-	if _, err := l.box.Snapshot(t.Context()); !is[*OverdueError](err) {
+	if _, err := l.sandbox.Snapshot(t.Context()); !is[*OverdueError](err) {
 		t.Errorf("%v", err)
 	}
 }
 
-func TestSnapshotsRefuseWhatNothingMayRunIn(t *testing.T) {
+func TestSnapshotRefusesMissingMarkerAndEndedSandbox(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, Options{})
-	marker := filepath.Join(l.box.WorkDir(), ".agency", "SANDBOX_MARKER")
+	l := newTestRepo(t, Options{})
+	marker := filepath.Join(l.sandbox.WorkDir(), ".agency", "SANDBOX_MARKER")
 	if err := os.Rename(marker, marker+".away"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.box.Snapshot(t.Context()); !is[*NotSandboxError](err) {
+	if _, err := l.sandbox.Snapshot(t.Context()); !is[*NotSandboxError](err) {
 		t.Errorf("without its marker: %v", err)
 	}
 	if err := os.Rename(marker+".away", marker); err != nil {
 		t.Fatal(err)
 	}
 	for _, message := range []string{"a\x00b", "\xff"} {
-		if _, err := l.box.TakeSnapshot(t.Context(), SnapshotRequest{Message: message}); !is[*InvalidError](err) {
+		if _, err := l.sandbox.TakeSnapshot(t.Context(), SnapshotRequest{Message: message}); !is[*InvalidError](err) {
 			t.Errorf("%q: %v", message, err)
 		}
 	}
-	if l.snapshots() != "" {
-		t.Error(l.snapshots())
+	if l.listSnapshots() != "" {
+		t.Error(l.listSnapshots())
 	}
-	if _, err := l.repo.Discard(t.Context(), l.box.ID); err != nil {
+	if _, err := l.repo.Discard(t.Context(), l.sandbox.ID); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.box.Snapshot(t.Context()); !is[*EndedError](err) {
+	if _, err := l.sandbox.Snapshot(t.Context()); !is[*EndedError](err) {
 		t.Errorf("after it ended: %v", err)
 	}
 }
 
-func TestSnapshotsAtTheSameTimeAreNumberedOneAfterTheOther(t *testing.T) {
+func TestConcurrentSnapshotsAreNumberedInOrder(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, Options{})
+	l := newTestRepo(t, Options{})
 	const many = 6
 	taken := make([]Snapshot, many)
 	var all sync.WaitGroup
 	for i := range taken {
 		all.Go(func() {
-			l.write("file", strings.Repeat("x", i))
+			l.writeFile("file", strings.Repeat("x", i))
 			var err error
-			if taken[i], err = l.box.TakeSnapshot(t.Context(), SnapshotRequest{}); err != nil {
+			if taken[i], err = l.sandbox.TakeSnapshot(t.Context(), SnapshotRequest{}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -201,7 +201,7 @@ func TestSnapshotsAtTheSameTimeAreNumberedOneAfterTheOther(t *testing.T) {
 	byNumber := map[int]string{}
 	for _, s := range taken {
 		if id, seen := byNumber[s.Number]; seen && id != s.ID {
-			t.Errorf("two are number %d", s.Number)
+			t.Errorf("two snapshots have the number %d", s.Number)
 		}
 		byNumber[s.Number] = s.ID
 	}
@@ -211,21 +211,21 @@ func TestSnapshotsAtTheSameTimeAreNumberedOneAfterTheOther(t *testing.T) {
 			t.Fatalf("%v in %q", byNumber, history)
 		}
 	}
-	if refs := strings.Split(l.snapshots(), "\n"); len(refs) != len(byNumber) || !slices.IsSorted(refs) {
+	if refs := strings.Split(l.listSnapshots(), "\n"); len(refs) != len(byNumber) || !slices.IsSorted(refs) {
 		t.Errorf("%q", refs)
 	}
 }
 
-// While a state is taken no put moves anything, and while one moves things no state is taken.
-func TestASnapshotHoldsEveryPutWhollyOrNotAtAll(t *testing.T) {
+// Uploads and captures exclude each other: a snapshot holds all files of an upload or none.
+func TestSnapshotHoldsUploadsAtomically(t *testing.T) {
 	t.Parallel()
-	var l *lab
-	l = newLab(t, Options{Fault: func(ctx context.Context, point string) error {
+	var l *testRepo
+	l = newTestRepo(t, Options{Fault: func(ctx context.Context, point string) error {
 		if point != "snapshot/capture:before" {
 			return nil
 		}
-		if f, err := lock.AcquireDirExclusive(ctx, filepath.Join(l.box.WorkDir(), guard.AgencyDir), 0); !is[*LockTimeoutError](err) {
-			t.Errorf("puts can go on: %v", errors.Join(err, f.Close()))
+		if f, err := lock.AcquireDirExclusive(ctx, filepath.Join(l.sandbox.WorkDir(), guard.AgencyDir), 0); !is[*LockTimeoutError](err) {
+			t.Errorf("uploads can continue during the capture: %v", errors.Join(err, f.Close()))
 		}
 		return nil
 	}})
@@ -240,7 +240,7 @@ func TestASnapshotHoldsEveryPutWhollyOrNotAtAll(t *testing.T) {
 	for _, content := range []string{"one", "two"} {
 		putters.Go(func() {
 			for {
-				if err := l.box.UploadFiles(t.Context(), batch(content)); err != nil {
+				if err := l.sandbox.UploadFiles(t.Context(), batch(content)); err != nil {
 					t.Error(err)
 					return
 				}
@@ -253,7 +253,7 @@ func TestASnapshotHoldsEveryPutWhollyOrNotAtAll(t *testing.T) {
 		})
 	}
 	for range 8 {
-		commit, err := l.box.Snapshot(t.Context())
+		commit, err := l.sandbox.Snapshot(t.Context())
 		if err != nil {
 			t.Error(err)
 			break
@@ -263,29 +263,30 @@ func TestASnapshotHoldsEveryPutWhollyOrNotAtAll(t *testing.T) {
 			blobs[strings.Fields(line)[2]]++
 		}
 		if len(blobs) > 1 {
-			t.Errorf("puts are mixed: %v", blobs)
+			t.Errorf("the snapshot mixes uploads: %v", blobs)
 		}
 	}
 	close(stop)
 	putters.Wait()
 }
 
-// Whoever is in a sandbox can keep puts off, and with them snapshots; not the whole repository.
-func TestASnapshotDoesNotWaitForEverForWhoeverPuts(t *testing.T) {
+// A command in a sandbox can hold the upload lock and so block snapshots of this sandbox. They fail after the lock
+// timeout, so that the repository lock is not held forever.
+func TestSnapshotTimesOutOnUploadLock(t *testing.T) {
 	t.Parallel()
-	soon := 2 * time.Second // not at once: a program that another test starts meanwhile has our lock until its exec
-	l := newLab(t, Options{LockTimeout: &soon})
-	held, err := lock.AcquireDirExclusive(t.Context(), filepath.Join(l.box.WorkDir(), guard.AgencyDir), 0)
+	soon := 2 * time.Second // not shorter: a child that another test forks holds our lock until its exec
+	l := newTestRepo(t, Options{LockTimeout: &soon})
+	held, err := lock.AcquireDirExclusive(t.Context(), filepath.Join(l.sandbox.WorkDir(), guard.AgencyDir), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.box.Snapshot(t.Context()); !is[*BusyError](err) {
+	if _, err := l.sandbox.Snapshot(t.Context()); !is[*BusyError](err) {
 		t.Error(err)
 	}
 	if err := held.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.box.Snapshot(t.Context()); err != nil {
+	if _, err := l.sandbox.Snapshot(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

@@ -12,11 +12,11 @@ import (
 	"testing"
 )
 
-// Whatever was done in a sandbox before a snapshot: one that begins as it has the identical files, index, HEAD and
-// status, and so does a copy of it the files; and all of its objects are sound.
+// After random changes in a sandbox, a new sandbox started from its snapshot has the same files, index, HEAD and status,
+// a checkout of the snapshot has the same files, and VerifySnapshot finds the snapshot intact.
 //
-// Every case is made from its number and from those before it in the same sandbox.
-func TestAForkAndACopyAreTheStateThatTheyAreOf(t *testing.T) {
+// A case depends on its number and on the cases before it in the same sandbox.
+func TestForkAndCheckoutEqualSnapshot(t *testing.T) {
 	t.Parallel()
 	cases, perSandbox := 60, 15
 	if testing.Short() {
@@ -25,18 +25,18 @@ func TestAForkAndACopyAreTheStateThatTheyAreOf(t *testing.T) {
 	for first := 0; first < cases; first += perSandbox {
 		t.Run(fmt.Sprintf("cases from %d", first), func(t *testing.T) {
 			t.Parallel()
-			l := newLab(t, Options{}, "user.name", "u", "user.email", "u@example.com", "commit.gpgsign", "false")
-			d := &doings{lab: l}
+			l := newTestRepo(t, Options{}, "user.name", "u", "user.email", "u@example.com", "commit.gpgsign", "false")
+			d := &sandboxEditor{l, nil}
 			for n := first; n < first+perSandbox; n++ {
 				d.rand = rand.New(rand.NewPCG(uint64(n), 2))
-				done := d.some(1 + d.rand.IntN(8))
+				done := d.changeTimes(1 + d.rand.IntN(8))
 				fail := func(format string, args ...any) {
 					t.Helper()
-					t.Fatalf("case %d (of those from %d), after %s:\n%s", n, first, strings.Join(done, "; "), fmt.Sprintf(format, args...))
+					t.Fatalf("case %d (first case %d), after %s:\n%s", n, first, strings.Join(done, "; "), fmt.Sprintf(format, args...))
 				}
-				want := d.state()
+				want := d.readState()
 				maps.DeleteFunc(want.files, func(name, _ string) bool { return want.ignored[name] })
-				snapshot, err := l.box.Snapshot(t.Context())
+				snapshot, err := l.sandbox.Snapshot(t.Context())
 				if err != nil {
 					fail("snapshot: %v", err)
 				}
@@ -47,19 +47,19 @@ func TestAForkAndACopyAreTheStateThatTheyAreOf(t *testing.T) {
 				if inv.FromSnapshot != snapshot || inv.Worktree != "wt" {
 					fail("%+v", inv)
 				}
-				if got := filesBelow(t, inv.SandboxPath); !maps.Equal(got, want.files) {
+				if got := readFiles(t, inv.SandboxPath); !maps.Equal(got, want.files) {
 					fail("the fork has\n%v\nwant\n%v", got, want.files)
 				}
 				for _, argv := range [][]string{{"ls-files", "-s"}, {"status", "--porcelain", "--untracked-files=all"}, {"rev-parse", "HEAD"}} {
-					if got, want := gitIn(t, l, inv.SandboxPath, argv...), gitIn(t, l, l.box.WorkDir(), argv...); got != want {
-						fail("git %q says in the fork\n%s\nwant\n%s", argv, got, want)
+					if got, want := runGitIn(t, l, inv.SandboxPath, argv...), runGitIn(t, l, l.sandbox.WorkDir(), argv...); got != want {
+						fail("git %q in the fork:\n%s\nwant\n%s", argv, got, want)
 					}
 				}
 				dir := filepath.Join(t.TempDir(), "copy")
 				if _, err := l.repo.CheckoutSnapshot(t.Context(), CheckoutRequest{Snapshot: snapshot, Dir: dir}); err != nil {
 					fail("checkout: %v", err)
 				}
-				if got := filesBelow(t, dir); !maps.Equal(got, want.files) {
+				if got := readFiles(t, dir); !maps.Equal(got, want.files) {
 					fail("the copy has\n%v\nwant\n%v", got, want.files)
 				}
 				if v, err := l.repo.VerifySnapshot(t.Context(), VerifySnapshotRequest{Snapshot: snapshot}); err != nil || !v.Intact {
@@ -73,8 +73,8 @@ func TestAForkAndACopyAreTheStateThatTheyAreOf(t *testing.T) {
 	}
 }
 
-// filesBelow is what doings.state says of files.
-func filesBelow(t *testing.T, dir string) map[string]string {
+// readFiles reads the files of a tree in the format of observedState.files.
+func readFiles(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
@@ -107,7 +107,7 @@ func filesBelow(t *testing.T, dir string) map[string]string {
 	return files
 }
 
-func gitIn(t *testing.T, l *lab, dir string, args ...string) string {
+func runGitIn(t *testing.T, l *testRepo, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "git", args...)
 	cmd.Dir, cmd.Env = dir, l.repo.opts.Env

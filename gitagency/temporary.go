@@ -89,8 +89,8 @@ func (r *Repository) isAbandonedVerification(e store.Entry[store.InvocationMeta]
 	return err == nil || errors.Is(err, fs.ErrNotExist) // killed before it took its lock
 }
 
-// discardAbandoned discards the sandbox of an abandoned verification. It keeps the content, because someone may have
-// worked in it since.
+// discardAbandoned discards the sandbox of an abandoned verification. It keeps the content, because files may
+// have been written to it since.
 func (r *Repository) discardAbandoned(ctx context.Context, repo *git.Repo, e store.Entry[store.InvocationMeta]) (DiscardResult, error) {
 	d, err := r.endInvocation(ctx, repo, e)
 	if err != nil {

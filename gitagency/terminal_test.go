@@ -8,8 +8,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/config"
 )
 
-// configured makes a configuration out of "scope key=value" lines.
-func configured(t *testing.T, lines ...string) config.Settings {
+// settingsFromLines makes settings from "scope key=value" lines.
+func settingsFromLines(t *testing.T, lines ...string) config.Settings {
 	t.Helper()
 	cfg := config.Settings{}
 	for _, line := range lines {
@@ -23,7 +23,7 @@ func configured(t *testing.T, lines ...string) config.Settings {
 	return cfg
 }
 
-func TestThePagerIsTheOneGitWouldUse(t *testing.T) {
+func TestPagerSettingsFollowGit(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name    string
@@ -42,7 +42,7 @@ func TestThePagerIsTheOneGitWouldUse(t *testing.T) {
 		{"an empty PAGER is no pager", nil, []string{"PAGER="}, "", "", ""},
 		{"cat is no pager", []string{"system core.pager=cat"}, []string{"PAGER=more"}, "", "", ""},
 		{"an empty core.pager is no pager", []string{"global core.pager="}, []string{"PAGER=more"}, "", "", ""},
-		{"pager.agency as a boolean leaves the program to others", []string{"global core.pager=delta", "local pager.agency=true"}, nil, "delta", "always", ""},
+		{"a boolean pager.agency does not name the program", []string{"global core.pager=delta", "local pager.agency=true"}, nil, "delta", "always", ""},
 		{"pager.agency=false", []string{"local pager.agency=false"}, nil, "less", "never", ""},
 		{"an empty pager.agency is false", []string{"global pager.agency="}, nil, "less", "never", ""},
 		{"pager.agency=cat pages with nothing", []string{"local pager.agency=cat"}, nil, "", "always", ""},
@@ -50,17 +50,17 @@ func TestThePagerIsTheOneGitWouldUse(t *testing.T) {
 
 		{"a repository cannot name a pager", []string{"local core.pager=evil"}, nil, "less", "", "evil"},
 		{"nor can a worktree's configuration", []string{"worktree core.pager=evil"}, []string{"PAGER=more"}, "more", "", "evil"},
-		{"nor can it for us alone", []string{"local pager.agency=evil"}, nil, "less", "", "evil"},
+		{"nor with pager.agency", []string{"local pager.agency=evil"}, nil, "less", "", "evil"},
 		{"the user's pager stays", []string{"global core.pager=delta", "local core.pager=evil"}, nil, "delta", "", "evil"},
-		{"the user's own for us stays", []string{"global pager.agency=delta", "local pager.agency=evil", "local core.pager=worse"}, nil, "delta", "always", "evil"},
-		{"what would not have counted is not worth a word", []string{"local core.pager=evil", "command core.pager=delta"}, nil, "delta", "", ""},
-		{"nor is it where a variable decides", []string{"local core.pager=evil"}, []string{"GIT_PAGER=most"}, "most", "", ""},
+		{"the user's pager.agency stays", []string{"global pager.agency=delta", "local pager.agency=evil", "local core.pager=worse"}, nil, "delta", "always", "evil"},
+		{"an overridden pager is not reported", []string{"local core.pager=evil", "command core.pager=delta"}, nil, "delta", "", ""},
+		{"nor is one that GIT_PAGER overrides", []string{"local core.pager=evil"}, []string{"GIT_PAGER=most"}, "most", "", ""},
 		{"a repository can ask for none", []string{"global core.pager=delta", "local core.pager=cat"}, nil, "", "", ""},
 		{"core.pager is no boolean", []string{"local core.pager=yes"}, nil, "less", "", "yes"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := parseTerminalSettings(configured(t, tt.config...), tt.env)
+			got, err := parseTerminalSettings(settingsFromLines(t, tt.config...), tt.env)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -68,7 +68,7 @@ func TestThePagerIsTheOneGitWouldUse(t *testing.T) {
 			for _, err := range got.Ignored {
 				var s *SettingError
 				if !errors.As(err, &s) || s.Setting.Origin == "" || s.Setting.Problem == "" {
-					t.Fatalf("%v does not say what is ignored", err)
+					t.Fatalf("%v does not name the ignored setting", err)
 				}
 				ignored = append(ignored, s.Setting.Value)
 			}
@@ -79,7 +79,7 @@ func TestThePagerIsTheOneGitWouldUse(t *testing.T) {
 	}
 }
 
-func TestColourIsReadAsGitReadsIt(t *testing.T) {
+func TestColorSettingsFollowGit(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		config  []string
@@ -100,17 +100,17 @@ func TestColourIsReadAsGitReadsIt(t *testing.T) {
 		{[]string{"local color.pager=false"}, "", false},
 		{[]string{"global color.pager=false", "local color.pager=on"}, "", true},
 	} {
-		got, err := parseTerminalSettings(configured(t, tt.config...), nil)
+		got, err := parseTerminalSettings(settingsFromLines(t, tt.config...), nil)
 		if err != nil || got.Color != tt.color || got.ColorInPager != tt.inPager {
 			t.Errorf("%q: got %q, %v, %v", tt.config, got.Color, got.ColorInPager, err)
 		}
 	}
 }
 
-func TestAColourThatIsNoneNamesItsKeyValueAndFile(t *testing.T) {
+func TestInvalidColorNamesKeyValueAndFile(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{"local color.agency=purple", "local color.ui=purple", "local color.pager=purple"} {
-		_, err := parseTerminalSettings(configured(t, line), nil)
+		_, err := parseTerminalSettings(settingsFromLines(t, line), nil)
 		var invalid *InvalidError
 		if !errors.As(err, &invalid) {
 			t.Errorf("%s: got %v", line, err)
@@ -121,7 +121,7 @@ func TestAColourThatIsNoneNamesItsKeyValueAndFile(t *testing.T) {
 			t.Errorf("%s: got %v", line, err)
 		}
 	}
-	if _, err := parseTerminalSettings(configured(t, "global color.ui=purple", "local color.agency=never"), nil); err != nil {
-		t.Errorf("what does not count was not right, and that is an error: %v", err)
+	if _, err := parseTerminalSettings(settingsFromLines(t, "global color.ui=purple", "local color.agency=never"), nil); err != nil {
+		t.Errorf("an overridden invalid value must be ignored: %v", err)
 	}
 }

@@ -40,8 +40,8 @@ type transitionResult struct {
 var errAlreadyThere = errors.New("it is in that state")
 
 // runTransition is the transaction. Until the index is locked nothing has changed in the sandbox, and a failure is
-// undone. After that the steps only go forward, and any process that finds the note can repeat them; the error is a
-// *HalfWayError then. The caller has exclusive use of the sandbox.
+// undone. After that the steps only go forward, and any process that finds the journal can repeat them; the error is
+// a *HalfWayError then. The caller has exclusive use of the sandbox.
 func (s *Sandbox) runTransition(ctx context.Context, repo *git.Repo, h *handle, p transition) (result transitionResult, err error) {
 	resume, err := s.pauseUploads(ctx, h)
 	if err != nil {
@@ -123,7 +123,7 @@ func (s *Sandbox) runTransition(ctx context.Context, repo *git.Repo, h *handle, 
 		return transitionResult{}, err
 	}
 	restore.SweepBranchLock = p.resuming
-	// 4. Write the note by which another process can finish the transition.
+	// 4. Write the journal by which another process can finish the transition.
 	note := store.RollbackJournal{
 		InvocationID: s.ID, SnapshotCommit: p.to.ID, SnapshotRef: p.to.Ref, LeftCommit: left.ID, LeftRef: left.Ref, FirstLeftCommit: origin.Commit,
 		Verb: p.verb, SyncedCommit: p.syncedCommit, PID: os.Getpid(), StartedAt: s.repo.now(),
@@ -136,7 +136,7 @@ func (s *Sandbox) runTransition(ctx context.Context, repo *git.Repo, h *handle, 
 	}); err != nil {
 		return transitionResult{}, err
 	}
-	// 5. Lock the index against other git processes. The note identifies a lock left by a killed transition as ours.
+	// 5. Lock the index against other git processes. The journal identifies a lock left by a killed transition as ours.
 	if err := tx.Step(ctx, "lock", func() error { return restore.LockIndex(ctx, stamp) }); err != nil {
 		return transitionResult{}, err
 	}

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Promise: what was written late is known also where the copy that wrote it has kept the time of what it copied; and to move a
-// tree out of the way is no change of it.
-func TestALateWriteIsKnownByATimeThatNobodySets(t *testing.T) {
+// Promise: modifiedSince detects a late write by its ctime also if the writer has set an old mtime, as cp -p does; and a
+// rename of the tree does not count as a change.
+func TestModifiedSinceUsesCtime(t *testing.T) {
 	t.Parallel()
 	tree := filepath.Join(t.TempDir(), "tree")
 	file, past := filepath.Join(tree, "file"), time.Now().Add(-time.Hour)

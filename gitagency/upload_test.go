@@ -14,9 +14,9 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/config"
 )
 
-func TestFilesAreUploadedRelativeToTheSandbox(t *testing.T) {
+func TestUploadWritesFilesInSandbox(t *testing.T) {
 	t.Parallel()
-	s := newLab(t, Options{}).box
+	s := newTestRepo(t, Options{}).sandbox
 	var last UploadProgress
 	err := s.Upload(t.Context(), UploadRequest{
 		Files: []File{
@@ -44,13 +44,13 @@ func TestFilesAreUploadedRelativeToTheSandbox(t *testing.T) {
 		t.Errorf("%q, %v", events, err)
 	}
 	if err := s.UploadFiles(t.Context(), nil); err != nil {
-		t.Errorf("nothing at all: %v", err)
+		t.Errorf("empty upload: %v", err)
 	}
 }
 
-func TestAnUploadThatWouldLeaveTheSandboxIsRefused(t *testing.T) {
+func TestUploadRefusesPathOutsideSandbox(t *testing.T) {
 	t.Parallel()
-	s := newLab(t, Options{}).box
+	s := newTestRepo(t, Options{}).sandbox
 	err := s.UploadFiles(t.Context(), []File{{Path: "first"}, {Path: "../escape.txt", Content: []byte("bad")}})
 	var confined *ConfinementError
 	if !errors.As(err, &confined) || confined.Path != "../escape.txt" || !strings.Contains(err.Error(), "path confinement") {
@@ -61,16 +61,16 @@ func TestAnUploadThatWouldLeaveTheSandboxIsRefused(t *testing.T) {
 	}
 }
 
-func TestAnUploadTakesNoLongerThanItMay(t *testing.T) {
+func TestUploadTimeout(t *testing.T) {
 	t.Parallel()
-	s := newLab(t, Options{}).box
+	s := newTestRepo(t, Options{}).sandbox
 	endless := File{Path: "endless", Open: func() (io.ReadCloser, error) { r, _ := io.Pipe(); return r, nil }}
 	s.repo.git.Config["agency.operationtimeout"] = []config.Setting{{Value: "30ms"}}
 	var overdue *OverdueError
 	if err := s.UploadFiles(t.Context(), []File{{Path: "first"}, endless}); !errors.As(err, &overdue) {
 		t.Error(err)
 	}
-	// For ever is until somebody calls it off.
+	// Without a timeout, the upload still ends when its context is cancelled.
 	s.repo.git.Config["agency.operationtimeout"] = []config.Setting{{Value: "-1"}}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()

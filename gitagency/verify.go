@@ -130,8 +130,8 @@ type verification struct {
 	turnLock     *os.File // lock held by the one landing that may verify again
 }
 
-// tryLand lands the work, or returns a temporary sandbox with the commit to verify. The sandbox is empty if the commit
-// has to be verified again and another landing holds the turn.
+// tryLand lands the work, or returns the id of a temporary sandbox with the commit to verify. The id is empty if the
+// commit has to be verified again and this landing does not hold the turn lock yet.
 func (v *verification) tryLand(ctx context.Context, job *landJob) (outcome landOutcome, sandboxID string, err error) {
 	repo, unlock, err := v.r.lockAndRecover(ctx)
 	if err != nil {

@@ -13,19 +13,19 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
 )
 
-// committed is a lab whose sandbox, which has no walls, has something to land.
-func committed(t *testing.T, opts Options) *lab {
+// newTestRepoWithCommit makes a testRepo whose sandbox, without walls, has one commit to land.
+func newTestRepoWithCommit(t *testing.T, opts Options) *testRepo {
 	t.Helper()
-	l := newLab(t, opts)
-	l.withoutWalls()
-	l.write("new", "new\n")
+	l := newTestRepo(t, opts)
+	l.startWithoutWalls()
+	l.writeFile("new", "new\n")
 	l.git("add", "new")
 	l.git("commit", "-q", "-m", "work")
 	return l
 }
 
-// state is everything that a landing could have changed, or a sandbox have left.
-func (l *lab) state() string {
+// describeState lists everything that a landing could change or a verify sandbox could leave: records, refs, logs.
+func (l *testRepo) describeState() string {
 	l.t.Helper()
 	files := []string{}
 	if err := filepath.WalkDir(l.repo.store.RepoDir(l.repo.ID), func(path string, d os.DirEntry, err error) error {
@@ -54,94 +54,94 @@ func (l *lab) state() string {
 	return strings.Join(files, "\n")
 }
 
-func TestWhatFailsWhileVerifyingLeavesNothingBehind(t *testing.T) {
+func TestFailedVerifyLeavesNothing(t *testing.T) {
 	t.Parallel()
 	boom := errors.New("boom")
 	fail := ""
-	l := committed(t, Options{Fault: func(_ context.Context, at string) error {
+	l := newTestRepoWithCommit(t, Options{Fault: func(_ context.Context, at string) error {
 		if at == fail {
 			return boom
 		}
 		return nil
 	}})
-	before := l.state()
+	before := l.describeState()
 	for _, at := range []string{
 		"verify/objects:before", "verify/objects:after", "verify/record-dir:after", "verify/checkout:after",
 		"verify/sync:after", "verify/record:before", "verify/run:before", "verify/run:after",
 	} {
 		fail = at
-		if _, err := l.repo.Land(t.Context(), LandRequest{ID: l.box.ID, Verify: "true"}); !errors.Is(err, boom) {
+		if _, err := l.repo.Land(t.Context(), LandRequest{ID: l.sandbox.ID, Verify: "true"}); !errors.Is(err, boom) {
 			t.Errorf("%s: got %v", at, err)
 		}
-		if after := l.state(); after != before {
-			t.Errorf("%s: was\n%s\nand is\n%s", at, before, after)
+		if after := l.describeState(); after != before {
+			t.Errorf("%s: state before\n%s\nand after\n%s", at, before, after)
 		}
 	}
 	fail = ""
-	if landed, err := l.repo.Land(t.Context(), LandRequest{ID: l.box.ID, Verify: "true"}); err != nil || !landed.Verified {
+	if landed, err := l.repo.Land(t.Context(), LandRequest{ID: l.sandbox.ID, Verify: "true"}); err != nil || !landed.Verified {
 		t.Errorf("got %+v, %v", landed, err)
 	}
 }
 
-func TestAVerifiedLandingLandsAlsoWhenItsSandboxStaysAndThatCanBeTakenAway(t *testing.T) {
+func TestLandSucceedsIfVerifySandboxIsNotRemoved(t *testing.T) {
 	t.Parallel()
 	boom := errors.New("boom")
 	fail := ""
 	var said []string
-	l := committed(t, Options{Fault: func(_ context.Context, at string) error {
+	l := newTestRepoWithCommit(t, Options{Fault: func(_ context.Context, at string) error {
 		if at == fail {
 			return boom
 		}
 		return nil
 	}})
 	l.repo.opts.Warn = func(message string) { said = append(said, message) }
-	before := l.state()
+	before := l.describeState()
 	for _, at := range []string{
 		"throw-away/end:before", "throw-away/end:after", "throw-away/tree:after", "throw-away/registration:after", "throw-away/branch:after",
 		"throw-away/sandbox-dir:after", "throw-away/snapshots:after", "throw-away/trash:after",
 	} {
 		fail, said = at, nil
-		landed, err := l.repo.Land(t.Context(), LandRequest{ID: l.box.ID, Verify: "true", DryRun: true})
+		landed, err := l.repo.Land(t.Context(), LandRequest{ID: l.sandbox.ID, Verify: "true", DryRun: true})
 		if err != nil || !landed.Verified {
 			t.Fatalf("%s: got %+v, %v", at, landed, err)
 		}
 		if len(said) != 1 || !strings.Contains(said[0], "is still there") {
-			t.Errorf("%s: it said %q", at, said)
+			t.Errorf("%s: warnings %q", at, said)
 		}
 		fail = ""
 		all, err := l.repo.Invocations(ListRequest{All: true})
 		if err != nil {
 			t.Fatal(err)
 		}
-		i := slices.IndexFunc(all, func(i Invocation) bool { return i.Name == "verify "+l.box.ID })
+		i := slices.IndexFunc(all, func(i Invocation) bool { return i.Name == "verify "+l.sandbox.ID })
 		if i < 0 {
-			t.Fatalf("%s: there is none", at)
+			t.Fatalf("%s: the verify sandbox is not listed", at)
 		}
-		if at == "throw-away/end:before" { // else it says that it was
+		if at == "throw-away/end:before" { // later its record says that it was discarded
 			if _, err := l.repo.Discard(t.Context(), all[i].ID); err != nil {
 				t.Errorf("%s: discard: %v", at, err)
 			}
 		}
-		for range 2 { // what is found in it is kept the first time
+		for range 2 { // the first prune keeps content that it finds, the second removes it
 			if _, err := l.repo.Prune(t.Context(), PruneRequest{Expire: "now"}); err != nil {
 				t.Errorf("%s: prune: %v", at, err)
 			}
 		}
-		if after := l.state(); after != before {
-			t.Errorf("%s: was\n%s\nand is\n%s", at, before, after)
+		if after := l.describeState(); after != before {
+			t.Errorf("%s: state before\n%s\nand after\n%s", at, before, after)
 		}
 	}
 }
 
-// onWrite calls a function when something is written.
+// onWrite is an io.Writer that calls a function with the text of each write.
 type onWrite func(text string)
 
 func (f onWrite) Write(p []byte) (int, error) { f(string(p)); return len(p), nil }
 
-func TestWhoeverIsCalledOffWhileVerifyingTakesItsSandboxAway(t *testing.T) {
+func TestCancelledVerifyRemovesItsSandbox(t *testing.T) {
 	t.Parallel()
-	l := committed(t, Options{})
-	before := l.state()
+	l := newTestRepoWithCommit(t, Options{})
+	before := l.describeState()
 	off := errors.New("called off")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	// Files, a directory that its owner cannot read, commits and a snapshot of the verify sandbox go with it. The
@@ -149,7 +149,7 @@ func TestWhoeverIsCalledOffWhileVerifyingTakesItsSandboxAway(t *testing.T) {
 	const line = `echo x >untracked; git commit -q --allow-empty -m x; echo ready
 while ! test -e snapshotted; do sleep 0.01; done; mkdir -m 0 shut; echo shut; exec sleep 1000`
 	taken := false
-	_, err := l.repo.Land(ctx, LandRequest{ID: l.box.ID, Verify: line, Output: onWrite(func(string) {
+	_, err := l.repo.Land(ctx, LandRequest{ID: l.sandbox.ID, Verify: line, Output: onWrite(func(string) {
 		if taken {
 			cancel(off)
 			return
@@ -160,7 +160,7 @@ while ! test -e snapshotted; do sleep 0.01; done; mkdir -m 0 shut; echo shut; ex
 			t.Error(err)
 		}
 		for _, i := range all {
-			if i.Name != "verify "+l.box.ID {
+			if i.Name != "verify "+l.sandbox.ID {
 				continue
 			}
 			if _, err := l.repo.sandboxOf(i.ID).Snapshot(t.Context()); err != nil {
@@ -177,14 +177,14 @@ while ! test -e snapshotted; do sleep 0.01; done; mkdir -m 0 shut; echo shut; ex
 	if !errors.Is(err, off) || is[*VerifyError](err) {
 		t.Errorf("got %v", err)
 	}
-	if after := l.state(); after != before {
-		t.Errorf("was\n%s\nand is\n%s", before, after)
+	if after := l.describeState(); after != before {
+		t.Errorf("state before\n%s\nand after\n%s", before, after)
 	}
 }
 
-func TestThoseWhoHaveToVerifyAgainTakeTurns(t *testing.T) {
+func TestRepeatedVerifyWaitsForOtherLanding(t *testing.T) {
 	t.Parallel()
-	l := committed(t, Options{})
+	l := newTestRepoWithCommit(t, Options{})
 	wt, err := l.repo.Worktree("wt")
 	if err != nil {
 		t.Fatal(err)
@@ -202,13 +202,13 @@ func TestThoseWhoHaveToVerifyAgainTakeTurns(t *testing.T) {
 		}
 	}
 	line := `test -e moved || { cd ` + wt.TreePath + ` && echo >moved && git add moved && git commit -qm moved; }`
-	landed, err := l.repo.Land(t.Context(), LandRequest{ID: l.box.ID, Verify: line})
+	landed, err := l.repo.Land(t.Context(), LandRequest{ID: l.sandbox.ID, Verify: line})
 	if err != nil || !landed.Verified || !waited {
-		t.Errorf("got %+v, %v, and it said %q", landed, err, said)
+		t.Errorf("got %+v, %v, warnings %q", landed, err, said)
 	}
 }
 
-func TestWhatVerifiesMayWriteMoreThanIsKept(t *testing.T) {
+func TestVerifyLogIsTruncated(t *testing.T) {
 	t.Parallel()
 	file, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	if err != nil {

@@ -11,18 +11,18 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-func TestPermutePutsEachFlagWhereUrfaveLooksForIt(t *testing.T) {
+func TestReorderArgsMovesFlagsBeforePositionals(t *testing.T) {
 	tests := []struct{ name, in, out string }{
-		{"no words stay no words", "", ""},
-		{"a command alone stays as it is", "start", "start"},
+		{"an empty line stays empty", "", ""},
+		{"a command without arguments is unchanged", "start", "start"},
 		{"a flag behind a positional moves in front", "start wt --json", "start --json -- wt"},
 		{"a flag in front stays there", "start --json wt", "start --json -- wt"},
 		{"a value moves with its flag", "start wt --name x", "start --name x -- wt"},
-		{"a value after = needs no next word", "start --name=x wt", "start --name=x -- wt"},
+		{"a value after = takes no next word", "start --name=x wt", "start --name=x -- wt"},
 		{"an empty value after = is a value", "start --name= wt", "start --name= -- wt"},
-		{"one dash will do for a long flag", "start wt -name x", "start -name x -- wt"},
-		{"an alias is the flag itself", "start wt -n x -z", "start -n x -z -- wt"},
-		{"a value may look like a number below zero", "start wt --lock-timeout -1", "start --lock-timeout -1 -- wt"},
+		{"a long flag may have one dash", "start wt -name x", "start -name x -- wt"},
+		{"an alias is moved like its flag", "start wt -n x -z", "start -n x -z -- wt"},
+		{"a value may be a negative number", "start wt --lock-timeout -1", "start --lock-timeout -1 -- wt"},
 		{"a value may look like a flag", "start --name --json wt", "start --name --json -- wt"},
 		{"a boolean flag takes no next word", "start --json false", "start --json -- false"},
 		{"positionals keep their order", "start a --json b -z c", "start --json -z -- a b c"},
@@ -40,23 +40,23 @@ func TestPermutePutsEachFlagWhereUrfaveLooksForIt(t *testing.T) {
 		{"subcommands are walked", "worktree create n --from HEAD~1", "worktree create --from HEAD~1 -- n"},
 		{"aliases of commands are walked", "wt new n --from HEAD~1", "wt new --from HEAD~1 -- n"},
 		{"a group's flags go to the group", "worktree create n --all", "worktree --all create -- n"},
-		{"an app's flags leave a group", "worktree --quiet create n", "--quiet worktree create -- n"},
-		{"a group alone stays as it is", "worktree", "worktree"},
+		{"an app's flags move out of a group", "worktree --quiet create n", "--quiet worktree create -- n"},
+		{"a group without a subcommand is unchanged", "worktree", "worktree"},
 		{"a group's unknown word is left to the app", "worktree bogus n --from x -- y", "worktree bogus n --from x -- y"},
 		{"an unknown first word is left to the app", "bogus n --quiet -- y", "bogus n --quiet -- y"},
 		{"a command that skips flag parsing is left alone", "raw x --quiet -h -- y", "raw x --quiet -h -- y"},
 
 		{"words after -- are positionals", "start a -- --json -- --quiet", "start -- a --json -- --quiet"},
-		{"a bare -- leaves no trace", "start --json --", "start --json"},
+		{"a trailing -- is dropped", "start --json --", "start --json"},
 		{"-- before a command is left to urfave", "-- start wt --json", "-- start wt --json"},
-		{"a child's words are taken out", "exec id --json -- cmd --json", "exec --json -- id"},
+		{"a child's arguments are removed", "exec id --json -- cmd --json", "exec --json -- id"},
 
 		{"help drops the positionals", "start wt --json -h", "start --json -h"},
-		{"help before its command is about the command", "--help worktree create n", "worktree create --help"},
+		{"help before a command moves to the command", "--help worktree create n", "worktree create --help"},
 		{"help about an unknown word is left to the app", "worktree -h bogus", "worktree -h bogus"},
 		{"help without a command is the app's", "-h", "-h"},
-		{"help as a value is no help", "start wt --name -h", "start --name -h -- wt"},
-		{"help after -- is no help", "start -- -h", "start -- -h"},
+		{"-h as a value is no help flag", "start wt --name -h", "start --name -h -- wt"},
+		{"-h after -- is no help flag", "start -- -h", "start -- -h"},
 
 		{"a missing value is left missing", "start wt --lock-timeout", "start --lock-timeout"},
 		{"an app's missing value is left missing", "start wt --color", "--color"},
@@ -68,18 +68,18 @@ func TestPermutePutsEachFlagWhereUrfaveLooksForIt(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			args := toyArgs(tt.in)
 			before := slices.Clone(args)
-			out, _, _ := reorderArgs(toyApp(nil), args, toyOwnsChild)
+			out, _, _ := reorderArgs(toyApp(nil), args, toyKeepsChildArgs)
 			if want := toyArgs(tt.out); !slices.Equal(out, want) {
-				t.Errorf("permute(%q)\n got %q\nwant %q", args, out, want)
+				t.Errorf("reorderArgs(%q)\n got %q\nwant %q", args, out, want)
 			}
 			if !slices.Equal(args, before) {
-				t.Errorf("permute changed its argument to %q", args)
+				t.Errorf("reorderArgs changed its argument to %q", args)
 			}
 		})
 	}
 }
 
-func TestPermuteGivesAChildItsWordsVerbatim(t *testing.T) {
+func TestReorderArgsReturnsChildArgsVerbatim(t *testing.T) {
 	tests := []struct {
 		in     string
 		after  []string
@@ -93,7 +93,7 @@ func TestPermuteGivesAChildItsWordsVerbatim(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.in, func(t *testing.T) {
-			_, after, dashed := reorderArgs(toyApp(nil), toyArgs(tt.in), toyOwnsChild)
+			_, after, dashed := reorderArgs(toyApp(nil), toyArgs(tt.in), toyKeepsChildArgs)
 			if !slices.Equal(after, tt.after) || dashed != tt.dashed {
 				t.Errorf("got after %q, dashed %v; want %q, %v", after, dashed, tt.after, tt.dashed)
 			}
@@ -101,20 +101,20 @@ func TestPermuteGivesAChildItsWordsVerbatim(t *testing.T) {
 	}
 }
 
-func TestPermuteWithoutAPredicateGivesNoCommandAChild(t *testing.T) {
+func TestReorderArgsWithoutPredicate(t *testing.T) {
 	out, after, _ := reorderArgs(toyApp(nil), toyArgs("exec id -- cmd --json"), nil)
 	if want := toyArgs("exec -- id cmd --json"); !slices.Equal(out, want) || after != nil {
 		t.Errorf("got %q and after %q, want %q and none", out, after, want)
 	}
 }
 
-func TestPermuteSurvivesAnEmptyArgv(t *testing.T) {
+func TestReorderArgsEmptyArgv(t *testing.T) {
 	if out, after, dashed := reorderArgs(toyApp(nil), nil, nil); len(out) != 0 || after != nil || dashed {
 		t.Errorf("got %q, %q, %v", out, after, dashed)
 	}
 }
 
-func TestCompletingIsToldByTheLastWordAlone(t *testing.T) {
+func TestIsUrfaveCompletionChecksLastArgOnly(t *testing.T) {
 	for in, want := range map[string]bool{
 		"":                                        false,
 		"start wt":                                false,
@@ -125,33 +125,33 @@ func TestCompletingIsToldByTheLastWordAlone(t *testing.T) {
 		"start --name --generate-bash-completion": true,
 	} {
 		if got := isUrfaveCompletion(toyArgs(in)); got != want {
-			t.Errorf("completing(%q) = %v, want %v", in, got, want)
+			t.Errorf("isUrfaveCompletion(%q) = %v, want %v", in, got, want)
 		}
 	}
 	if isUrfaveCompletion(nil) {
-		t.Error("completing(nil) = true")
+		t.Error("isUrfaveCompletion(nil) = true")
 	}
 }
 
-func TestTheActionSeesWhatTheUserMeant(t *testing.T) {
+func TestReorderedArgsReachAction(t *testing.T) {
 	tests := []struct {
 		in   string
-		want toySeen
+		want toyCall
 	}{
-		{"start wt --json", toySeen{command: "start", json: true, args: []string{"wt"}}},
-		{"start --json wt", toySeen{command: "start", json: true, args: []string{"wt"}}},
-		{"start wt --name=x", toySeen{command: "start", name: "x", args: []string{"wt"}}},
-		{"start wt -n x", toySeen{command: "start", name: "x", args: []string{"wt"}}},
-		{"start -- -dash", toySeen{command: "start", args: []string{"-dash"}}},
-		{"start - -z", toySeen{command: "start", zero: true, args: []string{"-"}}},
-		{"start h --json", toySeen{command: "start", json: true, args: []string{"h"}}},
-		{"start wt --quiet", toySeen{command: "start", quiet: true, args: []string{"wt"}}},
-		{"start wt --lock-timeout -1", toySeen{command: "start", lockTimeout: "-1", args: []string{"wt"}}},
-		{"worktree create n --from HEAD~1", toySeen{command: "create", from: "HEAD~1", args: []string{"n"}}},
-		{"worktree ls --color always", toySeen{command: "ls", color: "always"}},
-		{"exec id -- cmd --json", toySeen{command: "exec", args: []string{"id"}, after: []string{"cmd", "--json"}}},
-		{"exec id --json -- cmd", toySeen{command: "exec", json: true, args: []string{"id"}, after: []string{"cmd"}}},
-		{"exec id --cwd / -- cmd", toySeen{command: "exec", cwd: "/", args: []string{"id"}, after: []string{"cmd"}}},
+		{"start wt --json", toyCall{command: "start", json: true, args: []string{"wt"}}},
+		{"start --json wt", toyCall{command: "start", json: true, args: []string{"wt"}}},
+		{"start wt --name=x", toyCall{command: "start", name: "x", args: []string{"wt"}}},
+		{"start wt -n x", toyCall{command: "start", name: "x", args: []string{"wt"}}},
+		{"start -- -dash", toyCall{command: "start", args: []string{"-dash"}}},
+		{"start - -z", toyCall{command: "start", zero: true, args: []string{"-"}}},
+		{"start h --json", toyCall{command: "start", json: true, args: []string{"h"}}},
+		{"start wt --quiet", toyCall{command: "start", quiet: true, args: []string{"wt"}}},
+		{"start wt --lock-timeout -1", toyCall{command: "start", lockTimeout: "-1", args: []string{"wt"}}},
+		{"worktree create n --from HEAD~1", toyCall{command: "create", from: "HEAD~1", args: []string{"n"}}},
+		{"worktree ls --color always", toyCall{command: "ls", color: "always"}},
+		{"exec id -- cmd --json", toyCall{command: "exec", args: []string{"id"}, after: []string{"cmd", "--json"}}},
+		{"exec id --json -- cmd", toyCall{command: "exec", json: true, args: []string{"id"}, after: []string{"cmd"}}},
+		{"exec id --cwd / -- cmd", toyCall{command: "exec", cwd: "/", args: []string{"id"}, after: []string{"cmd"}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.in, func(t *testing.T) {
@@ -166,7 +166,7 @@ func TestTheActionSeesWhatTheUserMeant(t *testing.T) {
 	}
 }
 
-func TestAFlagThatCannotBeParsedIsReportedAndNothingRuns(t *testing.T) {
+func TestReorderedArgsReportBadFlag(t *testing.T) {
 	for in, want := range map[string]string{
 		"start wt --bogus":              "flag provided but not defined: -bogus",
 		"start wt --lock-timeout":       "flag needs an argument: -lock-timeout",
@@ -181,12 +181,12 @@ func TestAFlagThatCannotBeParsedIsReportedAndNothingRuns(t *testing.T) {
 			t.Errorf("%s: got error %v, want %q", in, err, want)
 		}
 		if seen.command != "" {
-			t.Errorf("%s: ran %+v", in, seen)
+			t.Errorf("%s: the action ran with %+v", in, seen)
 		}
 	}
 }
 
-func TestHelpAnywhereShowsTheCommandsHelpAndRunsNothing(t *testing.T) {
+func TestHelpFlagAnywhereShowsCommandHelp(t *testing.T) {
 	for in, want := range map[string]string{
 		"start wt --help":         "toy start - ",
 		"start -h wt --json":      "toy start - ",
@@ -200,18 +200,18 @@ func TestHelpAnywhereShowsTheCommandsHelpAndRunsNothing(t *testing.T) {
 			t.Errorf("%s: got error %v and %q, want %q", in, err, printed, want)
 		}
 		if seen.command != "" {
-			t.Errorf("%s: ran %+v", in, seen)
+			t.Errorf("%s: the action ran with %+v", in, seen)
 		}
 	}
 }
 
-func TestAFlagMeansTheSameWhereverItStands(t *testing.T) {
+func TestFlagPositionDoesNotMatter(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	values := []string{"v", "-1", "--json", "-h", "-", "", "start", "a=b"}
 	positionals := []string{"wt", "-", "", "start", "exec", "a=b", "h"}
 	pick := func(from []string) string { return from[rng.IntN(len(from))] }
 	for range 3000 {
-		want := toySeen{command: pick([]string{"start", "exec"})}
+		want := toyCall{command: pick([]string{"start", "exec"})}
 		args := []string{"toy", want.command}
 		for range rng.IntN(8) {
 			v := pick(values)
@@ -249,29 +249,29 @@ func TestAFlagMeansTheSameWhereverItStands(t *testing.T) {
 	}
 }
 
-func TestRandomWordsAreNeitherLostNorInvented(t *testing.T) {
+func TestReorderArgsKeepsRandomWords(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for range 20000 {
 		choices := make([]byte, rng.IntN(10))
 		for i := range choices {
 			choices[i] = byte(rng.UintN(256))
 		}
-		checkPermute(t, choices, "odd")
+		checkReorderArgs(t, choices, "odd")
 	}
 }
 
-func FuzzPermute(f *testing.F) {
+func FuzzReorderArgs(f *testing.F) {
 	f.Add([]byte{}, "")
 	f.Add([]byte("start"), "--name=x")
 	f.Add([]byte{0, 12, 19}, "-")
 	f.Add([]byte{1, 2, 12, 15}, "--")
 	f.Add([]byte{5, 12, 20, 5, 6}, "\x00")
-	f.Fuzz(func(t *testing.T, choices []byte, odd string) { checkPermute(t, choices, odd) })
+	f.Fuzz(func(t *testing.T, choices []byte, odd string) { checkReorderArgs(t, choices, odd) })
 }
 
-// checkPermute builds a command line out of words that mean something to the
-// toy app, plus one that the fuzzer is free to choose.
-func checkPermute(t *testing.T, choices []byte, odd string) {
+// checkReorderArgs builds a command line out of words known to the toy app,
+// plus the word odd, which the fuzzer chooses, and checks the result of reorderArgs.
+func checkReorderArgs(t *testing.T, choices []byte, odd string) {
 	t.Helper()
 	vocabulary := [][]string{
 		{"start"},
@@ -307,25 +307,25 @@ func checkPermute(t *testing.T, choices []byte, odd string) {
 		args = append(args, vocabulary[int(c)%len(vocabulary)]...)
 	}
 	original := slices.Clone(args)
-	out, after, dashed := reorderArgs(toyApp(nil), args, toyOwnsChild)
+	out, after, dashed := reorderArgs(toyApp(nil), args, toyKeepsChildArgs)
 	fail := func(why string) {
 		t.Helper()
 		t.Fatalf("%s:\n   in %q\n  out %q\nafter %q", why, original, out, after)
 	}
 
 	if !slices.Equal(args, original) {
-		fail("the input was changed")
+		fail("the input slice was changed")
 	}
 	line, tail, found := cutDashDash(args)
 	if dashed != found {
 		fail("hadDashDash is wrong")
 	}
 	if after != nil && !slices.Equal(after, tail) {
-		fail("after is not what followed --")
+		fail("after differs from the words behind --")
 	}
 
-	// Two kinds of command line shed words on purpose: one that asks for help
-	// and one that ends where a value is due.
+	// reorderArgs drops words on purpose in two cases: the line asks for help,
+	// or it ends with a flag whose value is missing.
 	sheds := awaitsValue(line[len(line)-1]) || slices.ContainsFunc(line, isHelpFlag)
 	if !sheds && after == nil && !slices.Equal(out[len(out)-len(tail):], tail) {
 		fail("words after -- were not kept verbatim and last")
@@ -340,12 +340,12 @@ func checkPermute(t *testing.T, choices []byte, odd string) {
 	delete(left, "--")
 	for w, n := range left {
 		if n < 0 || n > 0 && !sheds {
-			fail("lost or invented " + w)
+			fail("wrong count of word " + w)
 		}
 	}
 
-	// --color is known everywhere, so its value must never leave it, unless
-	// the flag itself may be the value of the word before.
+	// Every command knows --color, so its value must stay next to it, unless
+	// the flag itself may be the value of the preceding word.
 	pairs := 0
 	for i := 1; i+1 < len(line); i++ {
 		if line[i] == "--color" && line[i+1] == "color-value" && !awaitsValue(line[i-1]) {
@@ -359,35 +359,37 @@ func checkPermute(t *testing.T, choices []byte, odd string) {
 		}
 	}
 	if pairs > 0 && !sheds {
-		fail("a value was parted from its flag")
+		fail("a value was separated from its flag")
 	}
 }
 
+// awaitsValue reports whether word is a flag of the toy app that takes a value.
 func awaitsValue(word string) bool {
 	names := []string{"name", "n", "lock-timeout", "from", "cwd", "color"}
 	return slices.Contains(names, strings.TrimLeft(word, "-"))
 }
 
-// toySeen is what an action of the toy app was given.
-type toySeen struct {
+// toyCall records the flags and arguments that an action of the toy app received.
+type toyCall struct {
 	command                             string
 	quiet, json, zero                   bool
 	color, name, lockTimeout, from, cwd string
 	args, after                         []string
 }
 
-func (s toySeen) equal(o toySeen) bool {
+func (s toyCall) equal(o toyCall) bool {
 	same := slices.Equal(s.args, o.args) && slices.Equal(s.after, o.after) &&
 		s.command == o.command && s.quiet == o.quiet && s.json == o.json && s.zero == o.zero
 	return same && s.color == o.color && s.name == o.name && s.lockTimeout == o.lockTimeout &&
 		s.from == o.from && s.cwd == o.cwd
 }
 
-func toyRun(args []string) (seen toySeen, printed string, err error) {
+// toyRun runs the toy app with reordered args and returns the recorded call and the printed text.
+func toyRun(args []string) (seen toyCall, printed string, err error) {
 	var buf bytes.Buffer
 	app := toyApp(&seen)
 	app.Writer = &buf
-	out, after, _ := reorderArgs(app, args, toyOwnsChild)
+	out, after, _ := reorderArgs(app, args, toyKeepsChildArgs)
 	err = app.Run(out)
 	seen.after = after
 	return seen, buf.String(), err
@@ -397,12 +399,13 @@ func toyArgs(words string) []string {
 	return append([]string{"toy"}, strings.Fields(words)...)
 }
 
-func toyOwnsChild(cmd *cli.Command) bool { return cmd.Name == "exec" }
+func toyKeepsChildArgs(cmd *cli.Command) bool { return cmd.Name == "exec" }
 
-// toyApp is new for every run, since urfave adds to the commands it runs.
-func toyApp(seen *toySeen) *cli.App {
+// toyApp returns a new sample app whose actions record their call in seen. It is
+// built for every run because urfave appends to the commands it runs.
+func toyApp(seen *toyCall) *cli.App {
 	action := func(c *cli.Context) error {
-		*seen = toySeen{
+		*seen = toyCall{
 			command: c.Command.Name, args: c.Args().Slice(),
 			quiet: c.Bool("quiet"), json: c.Bool("json"), zero: c.Bool("z"),
 			color: c.String("color"), name: c.String("name"), lockTimeout: c.String("lock-timeout"),

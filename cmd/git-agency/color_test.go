@@ -9,11 +9,12 @@ import (
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-// Over all there is: who decides, in which order, and that nobody further down has a say.
-func TestColourIsDecidedByTheFirstWhoHasAnOpinion(t *testing.T) {
+// TestUseColorPrecedence tries all combinations: the flag wins over NO_COLOR, which wins over
+// the setting; the first that is set decides alone.
+func TestUseColorPrecedence(t *testing.T) {
 	t.Parallel()
 	words, truths := []string{"", "always", "auto", "never"}, []bool{false, true}
-	asked := 0
+	combinations := 0
 	for _, flag := range words {
 		for _, noColor := range truths {
 			for _, setting := range words {
@@ -22,14 +23,14 @@ func TestColourIsDecidedByTheFirstWhoHasAnOpinion(t *testing.T) {
 						for _, colorInPager := range truths {
 							for _, dumb := range truths {
 								q := colorPolicy{flag, noColor, setting, terminal, pager, colorInPager, dumb}
-								asked++
+								combinations++
 								able := !dumb && (pager && colorInPager || !pager && terminal)
 								environment := ""
 								if noColor {
 									environment = "never"
 								}
-								opinions := []string{flag, environment, setting, "auto"}
-								first := opinions[slices.IndexFunc(opinions, func(o string) bool { return o != "" })]
+								values := []string{flag, environment, setting, "auto"}
+								first := values[slices.IndexFunc(values, func(v string) bool { return v != "" })]
 								want := map[string]bool{"always": true, "never": false, "auto": able}[first]
 								if got := q.useColor(); got != want {
 									t.Errorf("%+v: got %v", q, got)
@@ -38,7 +39,7 @@ func TestColourIsDecidedByTheFirstWhoHasAnOpinion(t *testing.T) {
 									other := q
 									other.setting = "always"
 									if other.useColor() != q.useColor() {
-										t.Errorf("%+v needs no setting, and yet it matters", q)
+										t.Errorf("%+v: needsSetting is false, but the setting changes the result", q)
 									}
 								}
 							}
@@ -48,12 +49,12 @@ func TestColourIsDecidedByTheFirstWhoHasAnOpinion(t *testing.T) {
 			}
 		}
 	}
-	if asked != 512 {
-		t.Errorf("asked %d times", asked)
+	if combinations != 512 {
+		t.Errorf("tried %d combinations, want 512", combinations)
 	}
 }
 
-func TestTheLastColourFlagCountsWhereverItStands(t *testing.T) {
+func TestLastColorFlagWins(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
 		"version":                              "",
@@ -75,13 +76,13 @@ func TestTheLastColourFlagCountsWhereverItStands(t *testing.T) {
 	}
 }
 
-func TestAColourFlagThatCannotBeMeantIsAUsageError(t *testing.T) {
+func TestInvalidColorFlagIsUsageError(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
 		"version --color=purple":  "error: --color=purple: want always, auto or never",
 		"version --color=":        "error: --color=: want always, auto or never",
 		"--no-color=always ls":    "error: --no-color takes no value",
-		"version --color always":  `error: unexpected argument "always"`, // a value is attached, as in git
+		"version --color always":  `error: unexpected argument "always"`, // as in git, the value must follow an equals sign
 		"--color always version":  `error: "always" is not a command`,
 		"version -- --color":      `error: unexpected argument "--color"`,
 		"version --colour=always": `error: unknown option "--colour"; did you mean "--color"?`,
@@ -94,7 +95,7 @@ func TestAColourFlagThatCannotBeMeantIsAUsageError(t *testing.T) {
 	}
 }
 
-func TestPaintKnowsTheColumnsOfEveryListing(t *testing.T) {
+func TestPaintColumns(t *testing.T) {
 	t.Parallel()
 	l := style{color: true, links: true, host: "box"}
 	for _, tt := range []struct{ column, value, want string }{
@@ -117,17 +118,17 @@ func TestPaintKnowsTheColumnsOfEveryListing(t *testing.T) {
 			t.Errorf("%s %q: got %q, want %q", tt.column, tt.value, got, tt.want)
 		}
 		if got := (style{}).paint(tt.column, tt.value, tt.value); got != tt.value {
-			t.Errorf("without colour, %s %q: got %q", tt.column, tt.value, got)
+			t.Errorf("without color, %s %q: got %q", tt.column, tt.value, got)
 		}
 	}
 }
 
-func TestALinkHoldsNothingButLettersThatTerminalsExpect(t *testing.T) {
+func TestFileURLEscapesNonPrintable(t *testing.T) {
 	t.Parallel()
 	got := fileURL("box", "/tmp/new\nline\x1b]8;;é 日本/\"?#")
 	for _, c := range []byte(got) {
 		if c <= ' ' || c > '~' {
-			t.Errorf("%q holds %q", got, c)
+			t.Errorf("%q contains the unescaped byte %q", got, c)
 		}
 	}
 	if want := "file://box/tmp/new%0Aline%1B%5D8;;%C3%A9%20%E6%97%A5%E6%9C%AC/%22%3F%23"; got != want {

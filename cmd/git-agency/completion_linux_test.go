@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// typed is what becomes of a line when TAB is pressed at its end, in any shell.
-var typed = []struct{ line, after string }{
+// completedLines lists command lines and their text after TAB was pressed at the end, in any shell.
+var completedLines = []struct{ line, after string }{
 	{"git age", "git agency "},
 	{"git agency sta", "git agency start "},
 	{"git-agency sta", "git-agency start "},
@@ -25,7 +25,7 @@ var typed = []struct{ line, after string }{
 	{"git agency show 20260128120010", "git agency show 20260128120010-6262 "},
 	{"git-agency show 20260128120010", "git-agency show 20260128120010-6262 "},
 
-	// Values that would be something else to the shell are quoted as the line is.
+	// Values with characters special to the shell are quoted in the style of the line.
 	{"git agency start --profile my", `git agency start --profile my\ profile `},
 	{`git agency start --profile my\ p`, `git agency start --profile my\ profile `},
 	{"git-agency start --profile=my", `git-agency start --profile=my\ profile `},
@@ -41,30 +41,30 @@ var typed = []struct{ line, after string }{
 	{`git -c 'agency.a"$b.changeset=worktree' agency start --profile "a\"`, `git -c 'agency.a"$b.changeset=worktree' agency start --profile "a\"\$b"`},
 	{`git-agency start --profile=\$`, `git-agency start --profile=\$\(touch\ pwned\) `},
 
-	// A directory of a sandbox goes on, and what runs there is a program.
+	// A directory of a sandbox gets a slash and no space; the first word behind -- is a program.
 	{"git agency exec 20260128120010 --cwd in\td", `git agency exec 20260128120010 --cwd in\ sandbox/deep/`},
 	{"git-agency exec 20260128120010 --cwd=in", `git-agency exec 20260128120010 --cwd=in\ sandbox/`},
 	{"git agency exec 20260128120010 -- git-agenc", "git agency exec 20260128120010 -- git-agency "},
 	{"git agency exec 20260128120010 -- readm", "git agency exec 20260128120010 -- readm"},
 	{"git agency exec 20260128120010 -- cat readm", "git agency exec 20260128120010 -- cat readme "},
 
-	// What the shell and git know themselves.
+	// Directories come from the shell, commits from git.
 	{"git agency worktree adopt su", "git agency worktree adopt sub/"},
 	{"git agency worktree adopt -- su", "git agency worktree adopt -- sub/"},
 	{"git agency worktree create x --from mai", "git agency worktree create x --from main "},
 	{"git agency worktree create x --from=mai", "git agency worktree create x --from=main "},
 
-	// No file can be meant where there are no candidates.
+	// Where there are no candidates, the shell does not offer file names instead.
 	{"git agency start readm", "git agency start readm"},
 	{"git agency ls readm", "git agency ls readm"},
 	{"git agency start -- readm", "git agency start -- readm"},
 	{"git-agency show readm", "git-agency show readm"},
 
-	// What git's own options say counts, and so do aliases.
+	// Options of git in front of "agency", and aliases, are honored.
 	{"git -C sub agency start pay", "git -C sub agency start payments "},
-	{"git -C '../other repo' agency show 2", "git -C '../other repo' agency show " + otherID + " "},
-	{`git -C ../other\ repo agency show 2`, `git -C ../other\ repo agency show ` + otherID + " "},
-	{`git --git-dir=../other\ repo/.git agency show 2`, `git --git-dir=../other\ repo/.git agency show ` + otherID + " "},
+	{"git -C '../other repo' agency show 2", "git -C '../other repo' agency show " + otherRepoID + " "},
+	{`git -C ../other\ repo agency show 2`, `git -C ../other\ repo agency show ` + otherRepoID + " "},
+	{`git --git-dir=../other\ repo/.git agency show 2`, `git --git-dir=../other\ repo/.git agency show ` + otherRepoID + " "},
 	{"git -c agency.x:y.changeset=worktree -c a.b=c agency start --profile x", "git -c agency.x:y.changeset=worktree -c a.b=c agency start --profile x:y "},
 	{"git -c 'agency.x y.changeset=worktree' agency start --profile x", `git -c 'agency.x y.changeset=worktree' agency start --profile x\ y `},
 	{"git -C ~/../repo agency start pay", "git -C ~/../repo agency start payments "},
@@ -72,84 +72,85 @@ var typed = []struct{ line, after string }{
 	{"git ags pay", "git ags payments "},
 }
 
-func TestTABInATerminal(t *testing.T) {
+func TestTabCompletesLine(t *testing.T) {
 	t.Parallel()
 	for _, shell := range []string{"bash", "zsh", "zsh by eval"} {
 		t.Run(shell, func(t *testing.T) {
 			t.Parallel()
 			l := newShellLab(t)
-			term := l.terminal(shell)
-			for _, tt := range typed {
+			term := l.startShell(shell)
+			for _, tt := range completedLines {
 				// Shells differ in whether a space follows a closing quote.
-				if got := term.press(tt.line + "\t"); strings.TrimRight(got, " ") != strings.TrimRight(tt.after, " ") {
+				if got := term.typeKeys(tt.line + "\t"); strings.TrimRight(got, " ") != strings.TrimRight(tt.after, " ") {
 					t.Errorf("%s TAB\n got %q\nwant %q", tt.line, got, tt.after)
 				}
 			}
-			l.mustNotHaveRun()
+			l.checkNothingRan()
 		})
 	}
 }
 
-func TestTABInATerminalShowsWhatTheCandidatesAre(t *testing.T) {
+func TestTabListsCandidateDescriptions(t *testing.T) {
 	t.Parallel()
 	for shell, keys := range map[string]string{"bash": "\t\t", "zsh": "\t"} {
 		t.Run(shell, func(t *testing.T) {
 			t.Parallel()
 			l := newShellLab(t)
-			term := l.terminal(shell)
+			term := l.startShell(shell)
 			const line = "git agency show 2026012812001"
-			if got := term.press(line + keys); got != line {
-				t.Errorf("the line became %q", got)
+			if got := term.typeKeys(line + keys); got != line {
+				t.Errorf("the line changed to %q", got)
 			}
 			for _, want := range []string{hostileName + ", wt, active", "done, payments, discarded", "broken: missing-tree"} {
-				if !term.shows(want) {
-					t.Errorf("%q is not on the screen:\n%s", want, term.screen())
+				if !term.waitForText(want) {
+					t.Errorf("the screen does not show %q:\n%s", want, term.screenText())
 				}
 			}
-			l.mustNotHaveRun()
+			l.checkNothingRan()
 		})
 	}
 }
 
-func TestTABRunsNothingWhereTheToolIsMissing(t *testing.T) {
+func TestTabWithoutToolRunsNothing(t *testing.T) {
 	t.Parallel()
 	for _, shell := range []string{"bash", "zsh", "zsh by eval"} {
 		t.Run(shell, func(t *testing.T) {
 			t.Parallel()
-			l := newLosingLab(t)
-			term := l.terminal(shell)
-			l.loseTool()
+			l := newRemovableToolLab(t)
+			term := l.startShell(shell)
+			l.removeTool()
 			for _, line := range []string{"git agency sta", "git -C sub agency sta", "git -c alias.agency='!touch pwned' agency sta", "git-agency sta"} {
-				if got := term.press(line + "\t"); got != line {
+				if got := term.typeKeys(line + "\t"); got != line {
 					t.Errorf("%s TAB\n got %q", line, got)
 				}
 			}
-			l.mustNotHaveRun()
+			l.checkNothingRan()
 		})
 	}
 }
 
-// A tool that does not exist yet may say that a word is a file.
-func TestTABInATerminalLeavesFilesToTheShell(t *testing.T) {
+// TestTabLeavesFilesToShell runs the completion scripts with a fake tool that answers every request with
+// "files": later versions of the tool may do so for any word.
+func TestTabLeavesFilesToShell(t *testing.T) {
 	t.Parallel()
 	for _, shell := range []string{"bash", "zsh"} {
 		t.Run(shell, func(t *testing.T) {
 			t.Parallel()
 			l := newShellLab(t)
-			script := l.script(shell)
+			script := l.writeCompletionScript(shell)
 			l.bin = t.TempDir()
 			l.write(filepath.Join(l.bin, "git-agency"), "#!/bin/sh\ncase $1 in completion) cat '"+script+"' ;; *) printf '\\tfiles\\n' ;; esac\n")
 			if err := os.Chmod(filepath.Join(l.bin, "git-agency"), 0o755); err != nil {
 				t.Fatal(err)
 			}
 			l.env = append(l.env, "PATH="+l.bin+string(os.PathListSeparator)+os.Getenv("PATH"))
-			term := l.terminal(shell)
+			term := l.startShell(shell)
 			for line, want := range map[string]string{
 				"git agency put readm":      "git agency put readme",
 				"git-agency put --x=readm":  "git-agency put --x=readme",
 				"git agency exec -- sub/de": "git agency exec -- sub/deep/",
 			} {
-				if got := term.press(line + "\t"); strings.TrimRight(got, " ") != want {
+				if got := term.typeKeys(line + "\t"); strings.TrimRight(got, " ") != want {
 					t.Errorf("%s TAB\n got %q\nwant %q", line, got, want)
 				}
 			}
@@ -157,21 +158,21 @@ func TestTABInATerminalLeavesFilesToTheShell(t *testing.T) {
 	}
 }
 
-// terminal is a shell at whose prompt somebody types.
-type terminal struct {
-	l     *lab
-	pty   *os.File
-	typed string // the shell writes its line here when it is told to
+// shellTerminal is an interactive shell on a pseudo-terminal.
+type shellTerminal struct {
+	l        *lab
+	pty      *os.File
+	lineFile string // file to which the shell writes its line on ^X^L
 
 	mu     sync.Mutex
 	output bytes.Buffer
 }
 
-const prompt = "at your service> "
+const shellPrompt = "at your service> "
 
-// startup are the files with which the shells begin: the completions, and a key (^X^L) that writes the
-// line down and empties it.
-var startup = map[string]string{
+// shellStartupFiles are format strings for the rc files of the shells. They load the completions and bind
+// the key ^X^L to a function that writes the line to a file and empties it.
+var shellStartupFiles = map[string]string{
 	"bash": `PS1='%[1]s'
 bind 'set bell-style none'
 source '%[3]s'
@@ -193,17 +194,17 @@ zle -N report && bindkey '^X^L' report
 %[3]s`,
 }
 
-// terminal starts a shell in the lab's repository.
-func (l *lab) terminal(how string) *terminal {
+// startShell starts a shell in the lab's repository and waits for its prompt.
+func (l *lab) startShell(how string) *shellTerminal {
 	l.t.Helper()
 	shell, _, _ := strings.Cut(how, " ")
-	path := needs(l.t, shell)
-	term := &terminal{l: l, typed: filepath.Join(l.t.TempDir(), "typed")}
+	path := requireProgram(l.t, shell)
+	term := &shellTerminal{l: l, lineFile: filepath.Join(l.t.TempDir(), "typed")}
 	home, source := filepath.Join(l.dir, "home"), ""
 	var argv []string
 	switch how {
 	case "bash":
-		source = gitsCompletion(l.t)
+		source = gitBashCompletion(l.t)
 		argv = []string{"--noprofile", "--rcfile", filepath.Join(home, ".bashrc"), "-i"}
 	case "zsh":
 		source = filepath.Join(home, "functions")
@@ -212,10 +213,10 @@ func (l *lab) terminal(how string) *terminal {
 	case "zsh by eval":
 		argv = []string{"-d", "-i"}
 	}
-	l.write(filepath.Join(home, "."+shell+"rc"), fmt.Sprintf(startup[how], prompt, term.typed, source))
+	l.write(filepath.Join(home, "."+shell+"rc"), fmt.Sprintf(shellStartupFiles[how], shellPrompt, term.lineFile, source))
 
 	var tty *os.File
-	term.pty, tty = openPTY(l.t, 100, 300) // wide enough that nothing is wrapped
+	term.pty, tty = openPTY(l.t, 100, 300) // wide enough that no line is wrapped
 	cmd := exec.CommandContext(l.t.Context(), path, argv...)
 	cmd.Dir, cmd.Env = l.repo, append(l.env, "TERM=dumb", "INPUTRC=/dev/null")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, tty, tty
@@ -235,46 +236,46 @@ func (l *lab) terminal(how string) *terminal {
 			term.output.Write(buf[:n])
 			term.mu.Unlock()
 			if err != nil {
-				return // the shell is gone
+				return // the shell has exited
 			}
 		}
 	}()
 	l.t.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // it was killed, and says so
+		_ = cmd.Wait() // always an error: the shell was killed
 		if err := term.pty.Close(); err != nil {
 			l.t.Error(err)
 		}
 		<-read
 	})
-	if !term.shows(prompt) {
-		l.t.Fatalf("%s does not prompt: %q", shell, term.screen())
+	if !term.waitForText(shellPrompt) {
+		l.t.Fatalf("%s prints no prompt: %q", shell, term.screenText())
 	}
 	return term
 }
 
-// press types keys and returns the line that the shell then has. The next line is a new one.
-func (term *terminal) press(keys string) string {
+// typeKeys types keys and returns the resulting command line, which it then clears.
+func (term *shellTerminal) typeKeys(keys string) string {
 	term.l.t.Helper()
 	if _, err := term.pty.WriteString(keys + "\x18\x0c"); err != nil {
 		term.l.t.Fatal(err)
 	}
-	if !waitFor(term.typed + ".done") {
-		term.l.t.Fatalf("no answer to %q: %q", keys, term.screen())
+	if !waitForFile(term.lineFile + ".done") {
+		term.l.t.Fatalf("no answer to %q: %q", keys, term.screenText())
 	}
-	if err := os.Remove(term.typed + ".done"); err != nil {
+	if err := os.Remove(term.lineFile + ".done"); err != nil {
 		term.l.t.Fatal(err)
 	}
-	return term.l.read(term.typed)
+	return term.l.read(term.lineFile)
 }
 
-// shows waits until something was printed; a test that waits in vain fails, it does not hang.
-func (term *terminal) shows(text string) bool {
-	return waitUntil(func() bool { return strings.Contains(term.screen(), text) })
+// waitForText waits until the shell has printed text. It returns false after a time limit.
+func (term *shellTerminal) waitForText(text string) bool {
+	return waitUntil(func() bool { return strings.Contains(term.screenText(), text) })
 }
 
-// screen is everything that was printed so far.
-func (term *terminal) screen() string {
+// screenText returns everything printed so far, without carriage returns.
+func (term *shellTerminal) screenText() string {
 	term.mu.Lock()
 	defer term.mu.Unlock()
 	return strings.ReplaceAll(term.output.String(), "\r", "")

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// newShellLab is a completion lab with aliases, and a second repository in "other repo" that has one
-// invocation, otherID.
+// newShellLab returns a completion lab with git aliases and a second repository in "other repo" that has
+// one invocation, otherRepoID.
 func newShellLab(t *testing.T) *lab {
 	t.Helper()
 	l := newCompletionLab(t)
@@ -26,18 +26,18 @@ func newShellLab(t *testing.T) *lab {
 	return l
 }
 
-const otherID = sweepID
+const otherRepoID = sweepID
 
-// script is where the completion script for a shell lies, as the tool prints it.
-func (l *lab) script(shell string) string {
+// writeCompletionScript writes the completion script for a shell to a file and returns its path.
+func (l *lab) writeCompletionScript(shell string) string {
 	l.t.Helper()
 	path := filepath.Join(l.dir, "git-agency."+shell)
 	l.write(path, l.agency("completion", shell)+"\n")
 	return path
 }
 
-// newLosingLab is a shell lab whose tool can be lost: there is no other on its PATH.
-func newLosingLab(t *testing.T) *lab {
+// newRemovableToolLab returns a shell lab in whose PATH no other git-agency is found, for removeTool.
+func newRemovableToolLab(t *testing.T) *lab {
 	t.Helper()
 	l := newShellLab(t)
 	path := slices.DeleteFunc(filepath.SplitList(os.Getenv("PATH")), func(dir string) bool { return exists(filepath.Join(dir, "git-agency")) })
@@ -45,9 +45,9 @@ func newLosingLab(t *testing.T) *lab {
 	return l
 }
 
-// loseTool takes the tool away, as somebody does who removes the program and keeps its completions. The
-// repository has an alias of its name, which git runs instead.
-func (l *lab) loseTool() {
+// removeTool removes the program and keeps its completions. It also sets a git alias with the name of the
+// tool, which git would run instead.
+func (l *lab) removeTool() {
 	l.t.Helper()
 	l.git("config", "alias.agency", "!touch pwned")
 	if err := os.Remove(filepath.Join(l.bin, "git-agency")); err != nil {
@@ -55,15 +55,16 @@ func (l *lab) loseTool() {
 	}
 }
 
-// mustNotHaveRun fails the test if anything the lab is named after was taken for a command.
-func (l *lab) mustNotHaveRun() {
+// checkNothingRan fails the test if a shell or git has run one of the hostile names, which create "pwned".
+func (l *lab) checkNothingRan() {
 	l.t.Helper()
 	if found := l.must("find", l.dir, "-name", "pwned"); found != "" {
-		l.t.Errorf("a name was run: %s", found)
+		l.t.Errorf("a candidate or alias was run as a command: %s", found)
 	}
 }
 
-func needs(t *testing.T, program string) string {
+// requireProgram returns the real path of a program, or skips the test if it is not installed.
+func requireProgram(t *testing.T, program string) string {
 	t.Helper()
 	path, err := exec.LookPath(program)
 	if err != nil {
@@ -75,8 +76,9 @@ func needs(t *testing.T, program string) string {
 	return path
 }
 
-// shared finds a file that was installed together with one of the programs.
-func shared(t *testing.T, what string, programs []string, names ...string) string {
+// findSharedFile returns the path of a file in the share directory beside one of the programs, or skips the
+// test if it is not installed.
+func findSharedFile(t *testing.T, what string, programs []string, names ...string) string {
 	t.Helper()
 	for _, program := range programs {
 		for _, name := range names {
@@ -89,34 +91,36 @@ func shared(t *testing.T, what string, programs []string, names ...string) strin
 	return ""
 }
 
-func gitsCompletion(t *testing.T) string {
+// gitBashCompletion returns the path of git's own completion script for bash.
+func gitBashCompletion(t *testing.T) string {
 	t.Helper()
-	return shared(t, "git's completion for bash", []string{needs(t, "git"), needs(t, "bash")}, "bash-completion/completions/git",
+	return findSharedFile(t, "git's completion for bash", []string{requireProgram(t, "git"), requireProgram(t, "bash")}, "bash-completion/completions/git",
 		"git-core/contrib/completion/git-completion.bash", "git/contrib/completion/git-completion.bash", "doc/git/contrib/completion/git-completion.bash")
 }
 
-func bashCompletion(t *testing.T) string {
+// bashCompletionLibrary returns the path of the script of the bash-completion project.
+func bashCompletionLibrary(t *testing.T) string {
 	t.Helper()
-	return shared(t, "bash-completion", []string{needs(t, "bash"), needs(t, "git")}, "bash-completion/bash_completion")
+	return findSharedFile(t, "bash-completion", []string{requireProgram(t, "bash"), requireProgram(t, "git")}, "bash-completion/bash_completion")
 }
 
-func TestEachShellCanReadItsScript(t *testing.T) {
+func TestCompletionScriptsParse(t *testing.T) {
 	t.Parallel()
 	for _, shell := range completionShells {
 		t.Run(shell, func(t *testing.T) {
 			t.Parallel()
-			needs(t, shell)
+			requireProgram(t, shell)
 			l := newLab(t)
-			if o := l.try(nil, shell, "-n", l.script(shell)); o != (outcome{}) {
+			if o := l.try(nil, shell, "-n", l.writeCompletionScript(shell)); o != (outcome{}) {
 				t.Errorf("%+v", o)
 			}
 		})
 	}
 }
 
-// replies has bash complete a line, as it does when TAB is pressed at its end: the words are broken at
-// = and :, and the function that is registered for the first one is called.
-func (l *lab) replies(load []string, line string) []string {
+// bashReplies returns the candidates of bash for TAB at the end of line. As bash does, it splits words at
+// = and : and calls the completion function registered for the first word.
+func (l *lab) bashReplies(load []string, line string) []string {
 	l.t.Helper()
 	const press = `
 COMP_LINE=$1 COMP_POINT=${#1} COMP_TYPE=9 COMP_KEY=9
@@ -141,9 +145,9 @@ printf '%s\n' "${COMPREPLY[@]}"
 	return strings.Split(strings.TrimSuffix(o.stdout, "\n"), "\n")
 }
 
-func TestBashCompletesHoweverTheScriptWasLoaded(t *testing.T) {
+func TestBashCompletionLoadOrders(t *testing.T) {
 	t.Parallel()
-	needs(t, "bash")
+	requireProgram(t, "bash")
 	l := newShellLab(t)
 	const ours = `eval "$(git-agency completion bash)"`
 	l.write(filepath.Join(l.dir, "share", "bash-completion", "completions", "git-agency"), l.agency("completion", "bash")+"\n")
@@ -152,13 +156,13 @@ func TestBashCompletesHoweverTheScriptWasLoaded(t *testing.T) {
 		load func(t *testing.T) []string
 		git  bool
 	}{
-		{"after git's own", func(t *testing.T) []string { return []string{"source " + gitsCompletion(t), ours} }, true},
-		{"before git's own", func(t *testing.T) []string { return []string{ours, "source " + gitsCompletion(t)} }, true},
-		{"by bash-completion, when it is needed", func(t *testing.T) []string {
-			gitsCompletion(t)
-			return []string{"BASH_COMPLETION_USER_DIR=" + l.dir + "/share/bash-completion; source " + bashCompletion(t)}
+		{"after git's completion", func(t *testing.T) []string { return []string{"source " + gitBashCompletion(t), ours} }, true},
+		{"before git's completion", func(t *testing.T) []string { return []string{ours, "source " + gitBashCompletion(t)} }, true},
+		{"on demand by bash-completion", func(t *testing.T) []string {
+			gitBashCompletion(t)
+			return []string{"BASH_COMPLETION_USER_DIR=" + l.dir + "/share/bash-completion; source " + bashCompletionLibrary(t)}
 		}, true},
-		{"without git's own", func(*testing.T) []string { return []string{"set -u", ours} }, false},
+		{"without git's completion", func(*testing.T) []string { return []string{"set -u", ours} }, false},
 	}
 	for _, tt := range loads {
 		t.Run(tt.name, func(t *testing.T) {
@@ -173,7 +177,7 @@ func TestBashCompletesHoweverTheScriptWasLoaded(t *testing.T) {
 				"git-agency start -- ":               {""},
 				"git-agency exec 2026012812001":      {"20260128120010-6262 ", "20260128120011-6262 "},
 				"git-agency exec x -- git-agenc":     {"git-agency "},
-				"git-agency exec x -- wai":           {""}, // a word of the shell's own
+				"git-agency exec x -- wai":           {""}, // wait is a shell builtin, no program
 				"git-agency start --name ":           {""},
 			}
 			if tt.git {
@@ -196,36 +200,36 @@ func TestBashCompletesHoweverTheScriptWasLoaded(t *testing.T) {
 				lines["git -C sub ags pay"] = []string{"payments "}
 			}
 			for line, want := range lines {
-				if got := l.replies(load, line); !slices.Equal(got, want) {
+				if got := l.bashReplies(load, line); !slices.Equal(got, want) {
 					t.Errorf("%q:\n got %q\nwant %q", line, got, want)
 				}
 			}
-			l.mustNotHaveRun()
+			l.checkNothingRan()
 		})
 	}
 }
 
-func TestBashCompletesAShellAliasThatWasRegisteredWithGit(t *testing.T) {
+func TestBashCompletionOfGitCompleteAlias(t *testing.T) {
 	t.Parallel()
 	l := newShellLab(t)
-	load := []string{"source " + gitsCompletion(t), `eval "$(git-agency completion bash)"`, "__git_complete gag _git_agency"}
-	if got := l.replies(load, "gag start pay"); !slices.Equal(got, []string{"payments "}) {
+	load := []string{"source " + gitBashCompletion(t), `eval "$(git-agency completion bash)"`, "__git_complete gag _git_agency"}
+	if got := l.bashReplies(load, "gag start pay"); !slices.Equal(got, []string{"payments "}) {
 		t.Errorf("%q", got)
 	}
 }
 
-func TestFishCompletes(t *testing.T) {
+func TestFishCompletion(t *testing.T) {
 	t.Parallel()
-	fish := needs(t, "fish")
-	shared(t, "fish's completion for git", []string{fish}, "fish/completions/git.fish")
+	fish := requireProgram(t, "fish")
+	findSharedFile(t, "fish's completion for git", []string{fish}, "fish/completions/git.fish")
 	l := newShellLab(t)
 	l.write(filepath.Join(l.dir, "home", ".config", "fish", "conf.d", "git-agency.fish"), l.agency("completion", "fish")+"\n")
-	live := strings.Split(strings.TrimSuffix(liveInvocations, "\n"), "\n")
+	live := strings.Split(strings.TrimSuffix(liveCandidates, "\n"), "\n")
 	profiles := []string{"$(touch pwned)", "a:b", "my profile"}
 	for line, want := range map[string][]string{
 		"git agency wor":                                                  {"worktree\tcreate, list and archive integration worktrees"},
 		"git-agency wor":                                                  {"worktree\tcreate, list and archive integration worktrees"},
-		"git agency discard 2026012812001":                                append(live, strings.TrimSuffix(lostInvocation, "\n")),
+		"git agency discard 2026012812001":                                append(live, strings.TrimSuffix(brokenCandidate, "\n")),
 		"git-agency path 20260128120010":                                  live[:1],
 		"git agency start pay":                                            {"payments\tagency/payments-6161"},
 		"git agency start --mode=":                                        {"--mode=headed", "--mode=headless"},
@@ -242,8 +246,8 @@ func TestFishCompletes(t *testing.T) {
 		"git agency worktree adopt su":                                    {"sub/"},
 		"git agency worktree create --from ma":                            {"main\tLocal Branch"},
 		"git -C sub agency start pay":                                     {"payments\tagency/payments-6161"},
-		"git -C '../other repo' agency show 2":                            {otherID + "\tfar, elsewhere, active"},
-		"git --git-dir=../other\\ repo/.git agency show 2":                {otherID + "\tfar, elsewhere, active"},
+		"git -C '../other repo' agency show 2":                            {otherRepoID + "\tfar, elsewhere, active"},
+		"git --git-dir=../other\\ repo/.git agency show 2":                {otherRepoID + "\tfar, elsewhere, active"},
 		"git -c agency.x:y.changeset=worktree agency start --profile x":   {"x:y"},
 		"git -c 'agency.x y.changeset=worktree' agency start --profile=x": {"--profile=x y"},
 		"git ag start pay":                                                {"payments\tagency/payments-6161"},
@@ -263,19 +267,19 @@ func TestFishCompletes(t *testing.T) {
 			t.Errorf("%q:\n got %q, %+v\nwant %q", line, got, o, want)
 		}
 	}
-	l.mustNotHaveRun()
+	l.checkNothingRan()
 }
 
-func TestFishRunsNothingWhereTheToolIsMissing(t *testing.T) {
+func TestFishCompletionWithoutToolRunsNothing(t *testing.T) {
 	t.Parallel()
-	shared(t, "fish's completion for git", []string{needs(t, "fish")}, "fish/completions/git.fish")
-	l := newLosingLab(t)
+	findSharedFile(t, "fish's completion for git", []string{requireProgram(t, "fish")}, "fish/completions/git.fish")
+	l := newRemovableToolLab(t)
 	l.write(filepath.Join(l.dir, "home", ".config", "fish", "conf.d", "git-agency.fish"), l.agency("completion", "fish")+"\n")
-	l.loseTool()
+	l.removeTool()
 	for _, line := range []string{"git agency sta", "git -C sub agency sta", "git -c alias.agency='!touch pwned' agency sta", "git-agency sta"} {
 		if o := l.try(nil, "fish", "-c", "complete -C $argv[1]", line); o != (outcome{}) {
 			t.Errorf("%q: %+v", line, o)
 		}
 	}
-	l.mustNotHaveRun()
+	l.checkNothingRan()
 }

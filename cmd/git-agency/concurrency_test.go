@@ -16,8 +16,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-// all is what ls --all says.
-func (l *lab) all() []gitagency.Invocation {
+// invocations returns the output of "ls --all --json".
+func (l *lab) invocations() []gitagency.Invocation {
 	l.t.Helper()
 	var all []gitagency.Invocation
 	if err := json.Unmarshal([]byte(l.agency("ls", "--all", "--json")), &all); err != nil {
@@ -26,13 +26,13 @@ func (l *lab) all() []gitagency.Invocation {
 	return all
 }
 
-func TestSixtyFourStartsAtOnceMakeSixtyFourSandboxes(t *testing.T) {
+func TestConcurrentStarts(t *testing.T) {
 	t.Parallel()
 	const n = 64
 	l := newLab(t)
 	l.agency("worktree", "create", "wt")
 
-	// Somebody looks all the while: what is being made is not there yet, and never broken.
+	// ls and doctor run meanwhile: an unfinished sandbox is either not listed or not broken.
 	stop := make(chan struct{})
 	var watcher sync.WaitGroup
 	watcher.Go(func() {
@@ -42,10 +42,10 @@ func TestSixtyFourStartsAtOnceMakeSixtyFourSandboxes(t *testing.T) {
 				return
 			default:
 			}
-			time.Sleep(50 * time.Millisecond) // else the two that watch take more of the machine than those that start
-			for _, i := range l.all() {
+			time.Sleep(50 * time.Millisecond) // leave the CPU to the starts
+			for _, i := range l.invocations() {
 				if i.Broken {
-					t.Errorf("%s is seen as %s while it is being made", i.ID, i.BrokenReason)
+					t.Errorf("%s is listed as %s during its start", i.ID, i.BrokenReason)
 					return
 				}
 			}
@@ -61,7 +61,7 @@ func TestSixtyFourStartsAtOnceMakeSixtyFourSandboxes(t *testing.T) {
 			}
 			time.Sleep(50 * time.Millisecond)
 			if found := l.findings(); len(found) > 0 {
-				t.Errorf("doctor finds %+v", found)
+				t.Errorf("doctor found %+v", found)
 				return
 			}
 		}
@@ -87,12 +87,12 @@ func TestSixtyFourStartsAtOnceMakeSixtyFourSandboxes(t *testing.T) {
 		unique[id] = true
 	}
 	if len(unique) != n {
-		t.Fatalf("%d ids for %d starts", len(unique), n)
+		t.Fatalf("%d different ids for %d starts", len(unique), n)
 	}
 	trees := map[string]bool{}
-	for _, i := range l.all() {
+	for _, i := range l.invocations() {
 		if i.Broken || !unique[i.ID] {
-			t.Errorf("%s: broken %q, printed %v", i.ID, i.BrokenReason, unique[i.ID])
+			t.Errorf("%s: broken %q, id printed by start: %v", i.ID, i.BrokenReason, unique[i.ID])
 		}
 		if status := l.git("-C", i.SandboxPath, "status", "--porcelain"); status != "" {
 			t.Errorf("%s is not clean: %s", i.ID, status)
@@ -105,7 +105,7 @@ func TestSixtyFourStartsAtOnceMakeSixtyFourSandboxes(t *testing.T) {
 	l.checkRepository()
 }
 
-func TestStartsDiscardsAndWorktreesAtOnceDoNotDisturbEachOther(t *testing.T) {
+func TestConcurrentStartDiscardAndWorktree(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	l.agency("worktree", "create", "wt")
@@ -132,19 +132,20 @@ func TestStartsDiscardsAndWorktreesAtOnceDoNotDisturbEachOther(t *testing.T) {
 		})
 	}
 	workers.Wait()
-	for _, i := range l.all() {
+	for _, i := range l.invocations() {
 		if i.Landing != "discarded" || i.Broken {
 			t.Errorf("%s: landing %q, broken %q", i.ID, i.Landing, i.BrokenReason)
 		}
 	}
 	if trees := strings.Count(l.git("worktree", "list", "--porcelain"), "worktree "); trees != 2 {
-		t.Errorf("git knows %d worktrees, not 2", trees)
+		t.Errorf("git lists %d worktrees, want 2", trees)
 	}
 	l.checkRepository()
 }
 
-// The tool alone is killed, at a random moment; its git may go on for a while.
-func TestAKilledToolNeverLeavesAnythingThatCannotBeNamedAndRemoved(t *testing.T) {
+// TestKilledStartLeavesDiscardableState kills only the git-agency process at a random moment; its git child may
+// continue. Discard must be able to remove each remainder.
+func TestKilledStartLeavesDiscardableState(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	l.agency("worktree", "create", "wt")
@@ -162,7 +163,7 @@ func TestAKilledToolNeverLeavesAnythingThatCannotBeNamedAndRemoved(t *testing.T)
 		spins := random.IntN(40_000)
 		killers.Go(func() {
 			for range spins {
-				_, _ = os.Stat(l.repo) // some time, no clock
+				_, _ = os.Stat(l.repo) // a random delay without a timer
 				syscall.Kill(cmd.Process.Pid, 0)
 			}
 			_ = cmd.Process.Kill()
@@ -171,7 +172,7 @@ func TestAKilledToolNeverLeavesAnythingThatCannotBeNamedAndRemoved(t *testing.T)
 	}
 	killers.Wait()
 	left := map[string]int{}
-	for _, i := range l.all() {
+	for _, i := range l.invocations() {
 		left[i.BrokenReason]++
 		if o := l.try(nil, "git-agency", "discard", i.ID, "--lock-timeout", "-1"); o.code != 0 {
 			t.Errorf("%s (%s): %s", i.ID, i.BrokenReason, o.stderr)
@@ -185,25 +186,26 @@ func TestAKilledToolNeverLeavesAnythingThatCannotBeNamedAndRemoved(t *testing.T)
 	l.checkRepository()
 }
 
-// A git that outlives the tool still writes. The lock must not be free before it is done.
-func TestAGitThatOutlivesItsKilledToolKeepsTheLock(t *testing.T) {
+// TestOrphanedGitKeepsRepositoryLock kills the tool while its git still writes. The repository lock must stay
+// held until that git has ended.
+func TestOrphanedGitKeepsRepositoryLock(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	l.agency("worktree", "create", "wt")
 	hold, started := filepath.Join(l.dir, "home", "hold"), filepath.Join(l.dir, "home", "started")
 	l.write(hold, "")
-	l.write(filepath.Join(l.worktree0(), ".gitattributes"), "readme filter=slow\n")
-	l.git("-C", l.worktree0(), "add", ".gitattributes")
-	l.git("-C", l.worktree0(), "commit", "-q", "-m", "attributes")
-	l.git("config", "filter.slow.smudge", fmt.Sprintf("touch %s; n=0; while test -e %s && test $n -lt 6000; do n=$((n+1)); sleep 0.01; done; cat", started, hold)) // a minute at most
+	l.write(filepath.Join(l.integrationTree(), ".gitattributes"), "readme filter=slow\n")
+	l.git("-C", l.integrationTree(), "add", ".gitattributes")
+	l.git("-C", l.integrationTree(), "commit", "-q", "-m", "attributes")
+	l.git("config", "filter.slow.smudge", fmt.Sprintf("touch %s; n=0; while test -e %s && test $n -lt 6000; do n=$((n+1)); sleep 0.01; done; cat", started, hold)) // waits at most a minute
 
 	cmd := exec.Command(filepath.Join(l.bin, "git-agency"), "start", "wt", "--name", "victim")
 	cmd.Dir, cmd.Env = l.repo, l.env
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if !waitFor(started) {
-		t.Fatal("the filter did not run")
+	if !waitForFile(started) {
+		t.Fatal("the smudge filter did not run")
 	}
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -214,7 +216,7 @@ func TestAGitThatOutlivesItsKilledToolKeepsTheLock(t *testing.T) {
 	if o.code != 75 || !strings.Contains(o.stderr, "which has died") || !strings.Contains(o.stderr, "--name victim") {
 		t.Errorf("ended with %d: %s", o.code, o.stderr)
 	}
-	broken := l.all()
+	broken := l.invocations()
 	if len(broken) != 1 || broken[0].BrokenReason != "missing-meta" {
 		t.Fatalf("%+v", broken)
 	}
@@ -224,19 +226,20 @@ func TestAGitThatOutlivesItsKilledToolKeepsTheLock(t *testing.T) {
 	if o := l.try(nil, "git-agency", "discard", broken[0].ID, "--lock-timeout", "-1"); o.code != 0 {
 		t.Errorf("discard: %s", o.stderr)
 	}
-	if left := l.all(); len(left) != 0 {
+	if left := l.invocations(); len(left) != 0 {
 		t.Errorf("%+v", left)
 	}
 	l.checkRepository()
 }
 
-// worktree0 is the tree of the only worktree of a lab.
-func (l *lab) worktree0() string {
+// integrationTree returns the path of the integration worktree wt.
+func (l *lab) integrationTree() string {
 	l.t.Helper()
 	return l.agency("worktree", "path", "wt")
 }
 
-// checkRepository is what git itself thinks of it all.
+// checkRepository checks that git fsck passes, the main worktree is clean, no worktree can be pruned, and no
+// ref lock is left.
 func (l *lab) checkRepository() {
 	l.t.Helper()
 	if o := l.try(nil, "git", "fsck", "--no-dangling"); o.code != 0 {
@@ -246,7 +249,7 @@ func (l *lab) checkRepository() {
 		l.t.Errorf("the main worktree changed: %s", status)
 	}
 	if prunable := l.git("worktree", "prune", "--dry-run", "-v"); prunable != "" {
-		l.t.Errorf("git could prune: %s", prunable)
+		l.t.Errorf("git worktree prune would remove: %s", prunable)
 	}
 	found, err := filepath.Glob(filepath.Join(l.repo, ".git", "refs", "heads", "agency", "*.lock"))
 	if err != nil || len(found) > 0 {

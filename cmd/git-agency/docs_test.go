@@ -14,8 +14,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-// leaves lists every command that does something, as the user types it.
-func leaves(prefix string, commands []*cli.Command) map[string]*cli.Command {
+// leafCommands returns the commands without subcommands, keyed by their full name with prefix.
+func leafCommands(prefix string, commands []*cli.Command) map[string]*cli.Command {
 	found := map[string]*cli.Command{}
 	for _, c := range commands {
 		name := prefix + " " + c.Name
@@ -23,14 +23,14 @@ func leaves(prefix string, commands []*cli.Command) map[string]*cli.Command {
 			found[name] = c
 			continue
 		}
-		for n, sub := range leaves(name, c.Subcommands) {
+		for n, sub := range leafCommands(name, c.Subcommands) {
 			found[n] = sub
 		}
 	}
 	return found
 }
 
-func TestTheReadmeListsExactlyTheCommandsThereAre(t *testing.T) {
+func TestReadmeListsAllCommands(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
 	if err != nil {
@@ -40,20 +40,20 @@ func TestTheReadmeListsExactlyTheCommandsThereAre(t *testing.T) {
 	for _, row := range regexp.MustCompile("(?m)^\\| `(git agency[a-z ]*[a-z])").FindAllStringSubmatch(string(data), -1) {
 		listed = append(listed, row[1])
 	}
-	commands := leaves("git agency", newTool(io.Discard, io.Discard, gitagency.Options{}).commands())
+	commands := leafCommands("git agency", newTool(io.Discard, io.Discard, gitagency.Options{}).commands())
 	for name := range commands {
 		if !slices.Contains(listed, name) {
 			t.Errorf("README does not list %q", name)
 		}
 	}
 	for _, name := range listed {
-		if commands[name] == nil && !isAwaited(name) {
+		if commands[name] == nil && !isPlanned(name) {
 			t.Errorf("README lists %q, which does not exist", name)
 		}
 	}
 }
 
-func TestTheReadmeNamesEveryFlagOfLand(t *testing.T) {
+func TestReadmeListsLandFlags(t *testing.T) {
 	t.Parallel()
 	row := regexp.MustCompile("(?m)^\\| `git agency land .*$").FindString(readmeText(t))
 	for _, f := range newTool(io.Discard, io.Discard, gitagency.Options{}).landCommand().Flags {
@@ -62,29 +62,29 @@ func TestTheReadmeNamesEveryFlagOfLand(t *testing.T) {
 		case "message":
 			name = "-m"
 		case "commit-all":
-			name = "--commit-all -m" // without which it is not
+			name = "--commit-all -m" // --commit-all requires -m
 		default:
 			name = "--" + name
 		}
 		if name != "--json" && name != "--"+lockTimeoutFlag && !strings.Contains(row, "`"+name+"`") {
-			t.Errorf("%s is not in %q", name, row)
+			t.Errorf("the README row lacks %s: %q", name, row)
 		}
 	}
 }
 
-func TestEveryCommandSaysHowItIsUsedAndHowItEnds(t *testing.T) {
+func TestCommandsHaveUsageAndExitStatus(t *testing.T) {
 	t.Parallel()
-	for name, c := range leaves("git agency", newTool(io.Discard, io.Discard, gitagency.Options{}).commands()) {
+	for name, c := range leafCommands("git agency", newTool(io.Discard, io.Discard, gitagency.Options{}).commands()) {
 		if !strings.HasPrefix(c.UsageText, name) {
 			t.Errorf("%s: usage is %q", name, c.UsageText)
 		}
 		if name != "git agency help" && name != "git agency version" && !strings.Contains(c.Description, "Exit status:") {
-			t.Errorf("%s does not say how it ends", name)
+			t.Errorf("the description of %s has no exit status", name)
 		}
 	}
 }
 
-func TestTheReadmeListsExactlyTheSettingsThereAre(t *testing.T) {
+func TestReadmeListsAllSettings(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
 	if err != nil {
@@ -98,6 +98,6 @@ func TestTheReadmeListsExactlyTheSettingsThereAre(t *testing.T) {
 		known = append(known, k.Name)
 	}
 	if !slices.Equal(listed, known) {
-		t.Errorf("README lists %q, there are %q", listed, known)
+		t.Errorf("README lists the settings %q, want %q", listed, known)
 	}
 }

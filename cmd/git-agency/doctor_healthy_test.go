@@ -7,25 +7,25 @@ import (
 	"time"
 )
 
-// What is unusual is not wrong: after each of these, doctor has nothing to say.
-var healthy = map[string]func(*ward){
-	"nothing happened": func(*ward) {},
-	"there are snapshots, also of what nobody knows": func(w *ward) {
-		for _, id := range []string{sweepID, deadID} {
+// healthyCases are unusual but valid states of a repository, in which doctor must find nothing.
+var healthyCases = map[string]func(*doctorLab){
+	"no change": func(*doctorLab) {},
+	"snapshots, also of an unknown invocation": func(w *doctorLab) {
+		for _, id := range []string{sweepID, killedID} {
 			w.git("update-ref", "--create-reflog", "refs/agency/snapshots/"+id+"/1", "HEAD")
 		}
 	},
-	"the data directory is elsewhere, behind a link": func(w *ward) {
+	"the data directory is a symlink": func(w *doctorLab) {
 		w.rename(w.data, w.data+"2")
-		w.link("data2", w.data)
+		w.symlink("data2", w.data)
 	},
-	"the data directory is one that others use, too": func(w *ward) {
+	"the data directory is shared with other users": func(w *doctorLab) {
 		w.write(filepath.Join(w.data, "of-others"), "")
 		if err := os.Chmod(w.data, 0o1777); err != nil {
 			w.t.Fatal(err)
 		}
 	},
-	"the data directory is open, but holds nothing of this repository": func(w *ward) {
+	"the data directory is readable but has no record of this repository": func(w *doctorLab) {
 		w.env = append(w.env, "AGENCY_DATA_DIR="+w.dir)
 		w.repo = filepath.Join(w.dir, "home", "fresh")
 		if err := os.Mkdir(w.repo, 0o755); err != nil {
@@ -33,22 +33,22 @@ var healthy = map[string]func(*ward){
 		}
 		w.git("init", "-q", w.repo)
 	},
-	"somebody has a branch of a sandbox checked out that nobody knows any more": func(w *ward) {
-		w.git("worktree", "add", "-q", "-b", "agency/sandbox-"+deadID, "../home/topic")
+	"a worktree is on the branch of an unknown sandbox": func(w *doctorLab) {
+		w.git("worktree", "add", "-q", "-b", "agency/sandbox-"+killedID, "../home/topic")
 	},
-	"the main worktree is on such a branch": func(w *ward) { w.git("switch", "-q", "-c", "agency/sandbox-"+deadID) },
-	"a worktree of the user's is locked without a reason, and empty": func(w *ward) {
+	"the main worktree is on the branch of an unknown sandbox": func(w *doctorLab) { w.git("switch", "-q", "-c", "agency/sandbox-"+killedID) },
+	"a user's worktree is locked without a reason and empty": func(w *doctorLab) {
 		w.git("-c", "core.logAllRefUpdates=false", "worktree", "add", "-q", "--no-checkout", "-b", "topic", "../home/topic")
 		w.git("worktree", "lock", "../home/topic")
 	},
 }
 
-func TestDoctorFindsNothingWhereNothingIsWrong(t *testing.T) {
+func TestDoctorHealthyRepositories(t *testing.T) {
 	t.Parallel()
-	for name, prepare := range healthy {
+	for name, prepare := range healthyCases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWard(t)
+			w := newDoctorLab(t)
 			prepare(w)
 			if found := w.findings(); len(found) > 0 {
 				t.Errorf("doctor found %+v", found)
@@ -57,8 +57,8 @@ func TestDoctorFindsNothingWhereNothingIsWrong(t *testing.T) {
 	}
 }
 
-// What is under way is not wrong, at whatever moment one looks.
-func TestDoctorFindsNothingWhileOthersStartAndDiscard(t *testing.T) {
+// TestDoctorDuringStartAndDiscard runs doctor repeatedly while sandboxes are started and discarded.
+func TestDoctorDuringStartAndDiscard(t *testing.T) {
 	t.Parallel()
 	l := newSweepLab(t)
 	done := make(chan struct{})
@@ -74,13 +74,13 @@ func TestDoctorFindsNothingWhileOthersStartAndDiscard(t *testing.T) {
 	for looks := 0; ; looks++ {
 		select {
 		case <-done:
-			t.Logf("%d looks", looks)
+			t.Logf("%d runs of doctor", looks)
 			return
 		default:
 		}
 		if found := l.findings(); len(found) > 0 {
 			t.Errorf("doctor found %+v", found)
 		}
-		time.Sleep(20 * time.Millisecond) // else it takes more of the machine than the one it watches
+		time.Sleep(20 * time.Millisecond) // leave the CPU to start and discard
 	}
 }

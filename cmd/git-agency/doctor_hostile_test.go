@@ -8,44 +8,44 @@ import (
 	"unicode/utf8"
 )
 
-// hostile is what somebody who can write to the repository or the records may have put there, so that a
-// mend changes what is not its to change.
-type hostile struct {
-	forge func(w *ward, victim string) (id string) // victim is another repository of the user's
-	code  int                                      // that --fix ends with
+// forgery is a change to the repository or the records by which an attacker tries to make doctor --fix modify
+// another repository.
+type forgery struct {
+	forge    func(w *doctorLab, victim string) (id string) // victim: the user's other repository
+	exitCode int                                           // exit code of --fix
 }
 
-var hostilities = map[string]hostile{
-	"an entry that is a link to another repository": {func(w *ward, victim string) string {
-		w.remove(w.admin(sweepID))
-		w.link(filepath.Join(victim, ".git"), w.admin(sweepID))
+var forgeries = map[string]forgery{
+	"a worktree entry is a symlink to another repository": {func(w *doctorLab, victim string) string {
+		w.remove(w.adminDir(sweepID))
+		w.symlink(filepath.Join(victim, ".git"), w.adminDir(sweepID))
 		return sweepID
 	}, 1},
-	"an intent to adopt a tree of another repository": {func(w *ward, victim string) string {
-		w.write(filepath.Join(w.records(), "worktrees", deadID, "intent.json"), `{"id": "`+deadID+`", "adopted": true, "tree": "`+victim+`"}`)
-		return deadID
+	"an intent to adopt another repository": {func(w *doctorLab, victim string) string {
+		w.write(filepath.Join(w.recordsDir(), "worktrees", killedID, "intent.json"), `{"id": "`+killedID+`", "adopted": true, "tree": "`+victim+`"}`)
+		return killedID
 	}, 0},
-	"a record of a tree of another repository": {func(w *ward, victim string) string {
-		meta := w.read(filepath.Join(w.records(), "worktrees", sweepWorktree, "meta.json"))
-		meta = strings.NewReplacer(sweepWorktree, deadID, filepath.Join(w.records(), "worktrees", sweepWorktree, "tree"), victim).Replace(meta)
-		w.write(filepath.Join(w.records(), "worktrees", deadID, "meta.json"), meta)
+	"a record with the path of another repository": {func(w *doctorLab, victim string) string {
+		meta := w.read(filepath.Join(w.recordsDir(), "worktrees", sweepWorktree, "meta.json"))
+		meta = strings.NewReplacer(sweepWorktree, killedID, filepath.Join(w.recordsDir(), "worktrees", sweepWorktree, "tree"), victim).Replace(meta)
+		w.write(filepath.Join(w.recordsDir(), "worktrees", killedID, "meta.json"), meta)
 		w.remove(filepath.Join(victim, ".agency"))
-		return deadID
+		return killedID
 	}, 4},
-	"a record of a tree of another repository that was archived": {func(w *ward, victim string) string {
-		meta := w.read(filepath.Join(w.records(), "worktrees", sweepWorktree, "meta.json"))
-		meta = strings.NewReplacer(sweepWorktree, deadID, filepath.Join(w.records(), "worktrees", sweepWorktree, "tree"), victim, `"present"`, `"archived"`).Replace(meta)
-		w.write(filepath.Join(w.records(), "worktrees", deadID, "meta.json"), meta)
-		return deadID
-	}, 0}, // nothing is wrong with it
+	"an archived record with the path of another repository": {func(w *doctorLab, victim string) string {
+		meta := w.read(filepath.Join(w.recordsDir(), "worktrees", sweepWorktree, "meta.json"))
+		meta = strings.NewReplacer(sweepWorktree, killedID, filepath.Join(w.recordsDir(), "worktrees", sweepWorktree, "tree"), victim, `"present"`, `"archived"`).Replace(meta)
+		w.write(filepath.Join(w.recordsDir(), "worktrees", killedID, "meta.json"), meta)
+		return killedID
+	}, 0}, // doctor finds no problem in it
 }
 
-func TestAMendLeavesAloneWhatIsNotItsOwn(t *testing.T) {
+func TestDoctorFixLeavesOtherRepositories(t *testing.T) {
 	t.Parallel()
-	for name, h := range hostilities {
+	for name, h := range forgeries {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWard(t)
+			w := newDoctorLab(t)
 			victim := filepath.Join(w.dir, "home", "victim")
 			w.git("init", "-q", victim)
 			w.git("-C", victim, "commit", "-q", "--allow-empty", "-m", "theirs")
@@ -53,62 +53,64 @@ func TestAMendLeavesAloneWhatIsNotItsOwn(t *testing.T) {
 				t.Fatal(o.stderr)
 			}
 			id := h.forge(w, victim)
-			before, err := worldOf(victim)
+			before, err := dumpFiles(victim)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if o := w.try(nil, "git-agency", "doctor", "--fix", id); o.code != h.code {
+			if o := w.try(nil, "git-agency", "doctor", "--fix", id); o.code != h.exitCode {
 				t.Errorf("--fix ended with %d: %s", o.code, o.stderr)
 			}
-			after, err := worldOf(victim)
+			after, err := dumpFiles(victim)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if d := diff(before, after); d != "" {
-				t.Errorf("another repository changed:\n%s", d)
+			if d := dumpDiff(before, after); d != "" {
+				t.Errorf("the other repository changed:\n%s", d)
 			}
 		})
 	}
 }
 
-// A ref that keeps what a discard found is in the way only as long as all of that is still there.
-func TestAMendKeepsARefThatHoldsWhatTheTreeDoesNot(t *testing.T) {
+// TestDoctorFixKeepsTrashRefWithLostChanges checks that --fix deletes the trash ref of an interrupted discard only
+// if the sandbox still has everything that the ref holds.
+func TestDoctorFixKeepsTrashRefWithLostChanges(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(*ward){
-		"a file that nobody had committed is gone": func(w *ward) { w.remove(filepath.Join(w.tree, "sub", "untracked")) },
-		"what was staged is not any more": func(w *ward) {
+	for name, change := range map[string]func(*doctorLab){
+		"an untracked file is gone": func(w *doctorLab) { w.remove(filepath.Join(w.tree, "sub", "untracked")) },
+		"a staged file is gone": func(w *doctorLab) {
 			w.git("-C", w.tree, "reset", "-q", "--", "staged")
 			w.remove(filepath.Join(w.tree, "staged"))
 		},
-		"an older state was brought back": func(w *ward) {
+		"an older state was checked out": func(w *doctorLab) {
 			w.git("-C", w.tree, "reset", "-q", "--hard", "main")
-			w.remove(filepath.Join(w.admin(sweepID), "logs"))
+			w.remove(filepath.Join(w.adminDir(sweepID), "logs"))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWard(t)
-			w.dies("discard/record:before", "discard", sweepID)
-			kept := w.git("rev-parse", trash)
+			w := newDoctorLab(t)
+			w.dieAt("discard/record:before", "discard", sweepID)
+			kept := w.git("rev-parse", trashRef)
 			change(w)
-			if o := w.try(nil, "git-agency", "doctor", "--fix", sweepID); o.code != 4 || !strings.Contains(o.stderr, "git update-ref -d "+trash+" "+kept) {
+			if o := w.try(nil, "git-agency", "doctor", "--fix", sweepID); o.code != 4 || !strings.Contains(o.stderr, "git update-ref -d "+trashRef+" "+kept) {
 				t.Errorf("--fix ended with %d: %s", o.code, o.stderr)
 			}
-			if got := w.git("rev-parse", trash); got != kept {
-				t.Errorf("the ref is at %s", got)
+			if got := w.git("rev-parse", trashRef); got != kept {
+				t.Errorf("the trash ref is at %s, want %s", got, kept)
 			}
 		})
 	}
 }
 
-// Paths in git's files are whatever somebody wrote there: they must not look like more than they are.
-func TestWhatDoctorSaysHoldsOnItsLines(t *testing.T) {
+// TestDoctorEscapesHostilePaths puts newlines and control characters into paths that doctor prints. They must not
+// add lines to its output, and the commands it suggests must be quoted correctly.
+func TestDoctorEscapesHostilePaths(t *testing.T) {
 	t.Parallel()
-	w := newWard(t)
+	w := newDoctorLab(t)
 	const name = "a\n  mend  touch \x1b[2Jpasted '\xff\u202e.lock"
 	to := filepath.Join(w.dir, "home", "x\n  mend  touch pasted")
 	w.rename(w.tree, to)
-	w.write(filepath.Join(w.admin(sweepID), "gitdir"), to+"/.git\n")
+	w.write(filepath.Join(w.adminDir(sweepID), "gitdir"), to+"/.git\n")
 	w.write(filepath.Join(w.repo, ".git", name), "")
 	o := w.try(nil, "git-agency", "doctor")
 	if o.code != 4 || !utf8.ValidString(o.stdout) || strings.ContainsAny(o.stdout, "\x1b\u202e") {
@@ -116,24 +118,24 @@ func TestWhatDoctorSaysHoldsOnItsLines(t *testing.T) {
 	}
 	findings, _, _ := strings.Cut(o.stdout, "\n\n")
 	lines := strings.Split(findings, "\n")
-	lines = slices.DeleteFunc(lines, func(line string) bool { return line == "  then  the lock goes" }) // of the one that can be mended
+	lines = slices.DeleteFunc(lines, func(line string) bool { return line == "  then  the lock goes" }) // printed for the fixable finding
 	if len(lines) != 2*4 {
-		t.Errorf("two findings are %d lines:\n%s", len(lines), findings)
+		t.Errorf("two findings have %d lines, want 8:\n%s", len(lines), findings)
 	}
 	for i, line := range lines {
 		if start := []string{"", "  at    ", "  risk  ", "  mend  "}[i%4]; !strings.HasPrefix(line, start) {
 			t.Errorf("line %d is %q", i, line)
 		}
 	}
-	// What it says to type does what it says, and nothing else.
+	// The suggested commands fix the finding and change nothing else.
 	for i := 3; i < len(lines); i += 4 {
 		if o := w.try(nil, "bash", "-c", strings.TrimPrefix(lines[i], "  mend  ")); o.code != 0 {
 			t.Errorf("%q ended with %d: %s", lines[i], o.code, o.stderr)
 		} else if strings.Count(o.stderr, "\n") > 1 {
-			t.Errorf("%q said %q", lines[i], o.stderr)
+			t.Errorf("%q printed %q", lines[i], o.stderr)
 		}
 	}
 	if exists(filepath.Join(w.repo, ".git", name)) || !exists(w.tree) || exists(filepath.Join(w.repo, "pasted")) {
-		t.Errorf("typing that mended something else:\n%s", findings)
+		t.Errorf("the suggested commands had another effect:\n%s", findings)
 	}
 }

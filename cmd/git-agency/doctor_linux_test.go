@@ -11,31 +11,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A mend is itself a change of the world: killed anywhere in it, the next one brings it to its end.
-func TestAMendKilledAtAnyChangeOfTheDiskIsTakenUpByTheNext(t *testing.T) {
+// TestDoctorFixKilledAtAnyChange kills doctor --fix before each of its changes to the disk. The next --fix must
+// complete the repair.
+func TestDoctorFixKilledAtAnyChange(t *testing.T) {
 	t.Parallel()
-	for i, ill := range ills {
-		if !ill.sweep {
+	for i, ill := range doctorCases {
+		if !ill.killSweep {
 			continue
 		}
 		t.Run(ill.code+"_"+strconv.Itoa(i), func(t *testing.T) {
 			t.Parallel()
-			w := newWard(t)
+			w := newDoctorLab(t)
 			l := w.lab
 			restore := l.save()
 			repo, data, env := l.repo, l.data, l.env
 			for n := 1; ; n += killStep(20, 1) {
-				ill.wreck(w)
+				ill.damage(w)
 				id := ""
 				for _, f := range l.findings() {
 					if f.Code == ill.code && (ill.id == "*" || ill.id == f.ID || ill.id == "" && f.ID == sweepID) {
 						id = f.ID
 					}
 				}
-				done, last := l.killed(n, "git-agency", "doctor", "--fix", id)
+				done, last := l.runKilled(n, "git-agency", "doctor", "--fix", id)
 				point := strconv.Itoa(n) + ", before " + last
-				l.cure(point)
-				ill.cured(w)
+				l.fixAll(point)
+				ill.checkFixed(w)
 				if t.Failed() {
 					t.Fatalf("at %s", point)
 				}
@@ -55,20 +56,21 @@ func TestAMendKilledAtAnyChangeOfTheDiskIsTakenUpByTheNext(t *testing.T) {
 	}
 }
 
-// A repository can be mounted in two places. It is one repository, whichever of them one comes from.
-func TestDoctorKnowsARepositoryThatIsMountedTwice(t *testing.T) {
+// TestDoctorRepositoryMountedTwice bind-mounts a repository at a second path. Doctor must treat both paths as the
+// same repository.
+func TestDoctorRepositoryMountedTwice(t *testing.T) {
 	if os.Getenv("TEST_RERUN") == "" {
 		t.Parallel()
 		exe, err := os.Executable()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if skip := rerun(t, ".", ownMounts(), exe, t.Name()); skip != "" {
-			t.Skipf("nothing can be mounted here: %s", skip)
+		if skip := rerunTest(t, ".", newMountNamespace(), exe, t.Name()); skip != "" {
+			t.Skipf("mounting is not permitted: %s", skip)
 		}
 		return
 	}
-	w := newWard(t)
+	w := newDoctorLab(t)
 	first, second := w.repo, filepath.Join(w.dir, "home", "mounted")
 	if err := os.Mkdir(second, 0o755); err != nil {
 		t.Fatal(err)
@@ -83,10 +85,10 @@ func TestDoctorKnowsARepositoryThatIsMountedTwice(t *testing.T) {
 	}()
 	w.repo = second
 	if found := w.findings(); len(found) > 0 {
-		t.Errorf("from the other place, doctor found %+v", found)
+		t.Errorf("at the second mount point, doctor found %+v", found)
 	}
 
-	// Git works in one place, and doctor looks from the other.
+	// Git runs at one mount point and doctor at the other.
 	for _, c := range []struct{ works, looks string }{{first, second}, {second, first}} {
 		editing := filepath.Join(t.TempDir(), "editing")
 		commit := exec.CommandContext(t.Context(), "git", "commit", "--all", "--allow-empty")
@@ -95,7 +97,7 @@ func TestDoctorKnowsARepositoryThatIsMountedTwice(t *testing.T) {
 		if err := commit.Start(); err != nil {
 			t.Fatal(err)
 		}
-		if !waitFor(editing) {
+		if !waitForFile(editing) {
 			t.Fatal("the editor was not started")
 		}
 		w.repo = c.looks
@@ -103,7 +105,7 @@ func TestDoctorKnowsARepositoryThatIsMountedTwice(t *testing.T) {
 			t.Errorf("doctor found %+v", found)
 		}
 		if o := w.try(nil, "git-agency", "doctor"); !strings.Contains(o.stderr, "(git commit --all --allow-empty)") {
-			t.Errorf("doctor does not say who is at work: %s", o.stderr)
+			t.Errorf("doctor does not name the running git: %s", o.stderr)
 		}
 		w.remove(editing)
 		if err := commit.Wait(); err != nil {
@@ -112,8 +114,9 @@ func TestDoctorKnowsARepositoryThatIsMountedTwice(t *testing.T) {
 	}
 }
 
-// Git's own commands are killed as well, and some of what they leave breaks git for everybody.
-func TestDoctorMendsWhatAKilledWorktreeAddOfTheUsersLeaves(t *testing.T) {
+// TestDoctorFixesKilledWorktreeAdd kills a user's "git worktree add" before each change. Some of the leftovers break
+// git in the whole repository, and doctor --fix must remove them.
+func TestDoctorFixesKilledWorktreeAdd(t *testing.T) {
 	t.Parallel()
 	l := newSweepLab(t)
 	tree := filepath.Join(l.dir, "home", "topic")
@@ -130,19 +133,19 @@ func TestDoctorMendsWhatAKilledWorktreeAddOfTheUsersLeaves(t *testing.T) {
 		case 0:
 			t.Logf("%d kill points: %v", n-1, seen)
 			if step == 1 && (seen["stale-lock"] == 0 || seen["orphan-log"] == 0 || seen["damaged-entry"] == 0 || seen["initializing-entry"] == 0) {
-				t.Errorf("the sweep missed the states it is for: %v", seen)
+				t.Errorf("the sweep did not produce all of the expected findings: %v", seen)
 			}
 			return
 		case killatKilled:
 		default:
 			t.Fatalf("%s: ended with %d: %s", point, o.code, o.stderr)
 		}
-		for _, code := range l.cure(point) {
+		for _, code := range l.fixAll(point) {
 			seen[code]++
 		}
-		// Git works again, and has room for the same once more.
+		// Git works again, and the same worktree can be added.
 		if listed := l.git("worktree", "list", "--porcelain"); strings.Contains(listed, "\nlocked") {
-			t.Fatalf("%s: git has a lock on what is left:\n%s", point, listed)
+			t.Fatalf("%s: a locked worktree is left:\n%s", point, listed)
 		}
 		if strings.Contains(l.git("worktree", "list"), tree) {
 			l.git("worktree", "remove", "--force", tree)

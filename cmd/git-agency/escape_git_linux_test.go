@@ -12,23 +12,24 @@ import (
 	"time"
 )
 
-// gitAttempt is a way to get out by means of git: to have the host run something, or to change what is not
-// the sandbox's own.
-type gitAttempt struct {
+// gitEscape is an attempt to escape from a sandbox through git: to make the host run a program, or to change
+// files of the git directory that are not the sandbox's own.
+type gitEscape struct {
 	name   string
-	script string // for sh, in the sandbox; see gitPrelude
+	script string // for sh, in the sandbox; see gitEscapePrelude
 
-	// Without walls, either somebody outside who runs this in the tree runs what was planted there too, or,
-	// when it is empty, the git directory is no longer what it was.
-	outside string
-	why     string // why neither is so; then there is no control
+	// Script for sh that the control without walls runs on the host, in the tree: it must run the planted
+	// program. If it is empty, the control only checks that the git directory has changed.
+	hostScript      string
+	noControlReason string // why there is no control without walls
 
-	worked func(g *gitGround, id, tree string) string // what else would be bad
-	stays  bool                                       // discard refuses: nothing can keep what is there
+	succeeded      func(g *gitEscapeLab, id, tree string) string // further check; returns the escape it found, or ""
+	discardRefused bool                                          // discard refuses, because no snapshot can hold the tree
 }
 
-// gitPrelude has a program that leaves a trace where the host could and the sandbox could not.
-const gitPrelude = `cat >evil <<END
+// gitEscapePrelude creates the program evil, which creates the file $CANARY: the host may write there, the
+// sandbox may not.
+const gitEscapePrelude = `cat >evil <<END
 #!/bin/sh
 touch '$CANARY'
 cat
@@ -37,121 +38,121 @@ chmod +x evil; E=$PWD/evil; G=$(git rev-parse --git-common-dir); A=$(git rev-par
 commit() { git -c core.fsmonitor=false commit -q --no-verify --no-gpg-sign --allow-empty -m "$1"; }
 `
 
-var gitAttempts = []gitAttempt{
+var gitEscapes = []gitEscape{
 	// Programs that git runs.
-	{name: "hooks", script: `for h in pre-commit post-checkout post-index-change reference-transaction post-commit pre-auto-gc; do cp evil $G/hooks/$h; done`, outside: `git commit -q --allow-empty -m x`},
-	{name: "a directory of hooks", script: `mkdir h; for h in pre-commit reference-transaction post-index-change; do cp evil h/$h; done; git config core.hooksPath $PWD/h`, outside: `git commit -q --allow-empty -m x`},
-	{name: "a file system monitor", script: `git config core.fsmonitor $E`, outside: `git status`},
-	{name: "a filter", script: `git config filter.x.clean $E; git config filter.x.smudge $E; git config filter.x.process $E; git config filter.x.required true; echo '* filter=x' >.gitattributes; echo changed >readme`, outside: `git add -A`},
-	{name: "a filter by attributes of the repository", script: `mkdir -p $G/info; git config filter.x.clean $E; echo '* filter=x' >$G/info/attributes; echo changed >readme`, outside: `git add -A`},
-	{name: "a program for ssh", script: `git config core.sshCommand $E; git config remote.origin.url ssh://x.invalid/y`, outside: `timeout 3 git fetch origin </dev/null`},
-	{name: "an alias", script: `git config alias.st "!$E"; git config alias.agency "!$E"`, outside: `git st </dev/null`},
-	{name: "an include", script: `printf '[core]\n\tfsmonitor = %s\n' $E >more; git config include.path $PWD/more; git config includeIf.gitdir:/.path $PWD/more`, outside: `git status`},
-	{name: "a program that shows differences", script: `git config diff.external $E; git config diff.x.textconv $E; echo '* diff=x' >.gitattributes; echo changed >readme`, outside: `git diff </dev/null`},
-	{name: "a helper for passwords", script: `git config credential.helper "!$E"`, outside: `printf 'protocol=https\nhost=x.invalid\n\n' | git credential fill`},
-	{name: "a program that signs", script: `git config gpg.program $E; git config commit.gpgSign true; git config gpg.format openpgp`, outside: `git commit -q --allow-empty -m x`},
-	{name: "a pager and an editor", script: `git config core.pager $E; git config pager.agency $E; git config core.editor $E; git config sequence.editor $E`, outside: `env -u GIT_EDITOR git commit --allow-empty </dev/null`},
-	{name: "a driver that merges", script: `git config merge.x.driver $E; echo '* merge=x' >.gitattributes`},
-	{name: "a configuration of the worktree", script: `git config extensions.worktreeConfig true; git config --worktree core.fsmonitor $E`, outside: `git status`},
-	{name: "a remote that is asked for what is missing", script: `git config extensions.partialClone evil; git config remote.evil.promisor true; git config remote.evil.url "ext::$E"; git config protocol.ext.allow always; git config remote.evil.uploadpack $E`, outside: `timeout 3 git cat-file -p 1234567890123456789012345678901234567890 </dev/null`},
+	{name: "hooks", script: `for h in pre-commit post-checkout post-index-change reference-transaction post-commit pre-auto-gc; do cp evil $G/hooks/$h; done`, hostScript: `git commit -q --allow-empty -m x`},
+	{name: "a directory of hooks", script: `mkdir h; for h in pre-commit reference-transaction post-index-change; do cp evil h/$h; done; git config core.hooksPath $PWD/h`, hostScript: `git commit -q --allow-empty -m x`},
+	{name: "a file system monitor", script: `git config core.fsmonitor $E`, hostScript: `git status`},
+	{name: "a filter", script: `git config filter.x.clean $E; git config filter.x.smudge $E; git config filter.x.process $E; git config filter.x.required true; echo '* filter=x' >.gitattributes; echo changed >readme`, hostScript: `git add -A`},
+	{name: "a filter by attributes of the repository", script: `mkdir -p $G/info; git config filter.x.clean $E; echo '* filter=x' >$G/info/attributes; echo changed >readme`, hostScript: `git add -A`},
+	{name: "a program for ssh", script: `git config core.sshCommand $E; git config remote.origin.url ssh://x.invalid/y`, hostScript: `timeout 3 git fetch origin </dev/null`},
+	{name: "an alias", script: `git config alias.st "!$E"; git config alias.agency "!$E"`, hostScript: `git st </dev/null`},
+	{name: "an include", script: `printf '[core]\n\tfsmonitor = %s\n' $E >more; git config include.path $PWD/more; git config includeIf.gitdir:/.path $PWD/more`, hostScript: `git status`},
+	{name: "an external diff program", script: `git config diff.external $E; git config diff.x.textconv $E; echo '* diff=x' >.gitattributes; echo changed >readme`, hostScript: `git diff </dev/null`},
+	{name: "a credential helper", script: `git config credential.helper "!$E"`, hostScript: `printf 'protocol=https\nhost=x.invalid\n\n' | git credential fill`},
+	{name: "a signing program", script: `git config gpg.program $E; git config commit.gpgSign true; git config gpg.format openpgp`, hostScript: `git commit -q --allow-empty -m x`},
+	{name: "a pager and an editor", script: `git config core.pager $E; git config pager.agency $E; git config core.editor $E; git config sequence.editor $E`, hostScript: `env -u GIT_EDITOR git commit --allow-empty </dev/null`},
+	{name: "a merge driver", script: `git config merge.x.driver $E; echo '* merge=x' >.gitattributes`},
+	{name: "a configuration of the worktree", script: `git config extensions.worktreeConfig true; git config --worktree core.fsmonitor $E`, hostScript: `git status`},
+	{name: "a promisor remote", script: `git config extensions.partialClone evil; git config remote.evil.promisor true; git config remote.evil.url "ext::$E"; git config protocol.ext.allow always; git config remote.evil.uploadpack $E`, hostScript: `timeout 3 git cat-file -p 1234567890123456789012345678901234567890 </dev/null`},
 	{name: "settings of the tool itself", script: `git config agency.sandbox.write /; git config agency.sandbox.read "$HOMEDIR/.ssh"; git config agency.dataDir $PWD/mine; git config agency.lockTimeout 0; git config agency.profile evil`},
 	{name: "another worktree than the real one", script: `git config core.worktree $PWD; git config core.bare true`},
 
-	// What git believes.
+	// Objects, refs and metadata that git trusts.
 	{name: "a loose object that is another", script: `o=$(git rev-parse HEAD:readme); git unpack-objects <$(ls $G/objects/pack/*.pack 2>/dev/null | head -1) 2>/dev/null; f=$G/objects/$(echo $o | cut -c1-2)/$(echo $o | cut -c3-); rm -f $f; mkdir -p $(dirname $f); perl -MCompress::Zlib -e 'binmode STDOUT; print compress("blob 6\0EVIL!\n")' >$f; rm -rf $G/objects/pack; commit x`},
 	{name: "objects that are gone", script: `rm -rf $G/objects/*; mkdir -p $G/objects/pack $G/objects/info`},
-	{name: "objects of somebody else", script: `mkdir -p $G/objects/info; echo /nowhere/objects >>$G/objects/info/alternates; echo $PWD >>$G/objects/info/alternates`},
-	{name: "a ref that stands for main", script: `git symbolic-ref $B refs/heads/main; commit x; git update-ref refs/heads/main HEAD; git update-ref --no-deref $B HEAD`},
-	{name: "a ref that stands for main and stays so", script: `commit x; git symbolic-ref $B refs/heads/main; commit y; printf 'ref: refs/heads/main\n' >$G/$B`},
+	{name: "alternate objects", script: `mkdir -p $G/objects/info; echo /nowhere/objects >>$G/objects/info/alternates; echo $PWD >>$G/objects/info/alternates`},
+	{name: "a symbolic ref to main", script: `git symbolic-ref $B refs/heads/main; commit x; git update-ref refs/heads/main HEAD; git update-ref --no-deref $B HEAD`},
+	{name: "a symbolic ref to main that remains", script: `commit x; git symbolic-ref $B refs/heads/main; commit y; printf 'ref: refs/heads/main\n' >$G/$B`},
 	{name: "a HEAD that is main", script: `git symbolic-ref HEAD refs/heads/main; commit x`},
 	{name: "a HEAD that is another branch", script: `git checkout -q -b elsewhere; commit x; git branch -f agency/sandbox-other HEAD`},
 	{name: "a main that was moved", script: `commit x; git update-ref refs/heads/main HEAD; git push -q . HEAD:refs/heads/other`},
 	{name: "a main that is gone", script: `git update-ref -d refs/heads/main; rm -rf $G/refs/heads/main $G/logs`},
-	{name: "packed refs that say something else", script: `git pack-refs --all; c=$(git commit-tree -m x HEAD^{tree}); perl -pi -e "s/^[0-9a-f]+ (refs.heads.main)/$c \$1/" $G/packed-refs`},
+	{name: "changed packed refs", script: `git pack-refs --all; c=$(git commit-tree -m x HEAD^{tree}); perl -pi -e "s/^[0-9a-f]+ (refs.heads.main)/$c \$1/" $G/packed-refs`},
 	{name: "replacements", script: `o=$(echo EVIL | git hash-object -w --stdin); git replace -f $(git rev-parse HEAD:readme) $o; git replace --graft HEAD; commit x`},
 	{name: "grafts", script: `mkdir -p $G/info; echo $(git rev-parse HEAD) >$G/info/grafts; git rev-parse HEAD >$G/shallow; commit x`},
-	{name: "another common directory", stays: true, script: `git init -q mine; git -C mine config core.fsmonitor $E; echo $PWD/mine/.git >$A/commondir`, outside: `git status`},
-	{name: "another place of the worktree", script: `echo $HOMEDIR/.git >$A/gitdir; echo locked >$A/locked`, outside: `grep -q home "$(git rev-parse --git-dir)/gitdir" && touch "$CANARY"`},
-	{name: "another git directory", stays: true, script: `git init -q mine; git -C mine config core.fsmonitor $E; git -C mine config filter.x.clean $E; echo "gitdir: $PWD/mine/.git" >x; mv -f x .git || rm -f .git || cp x .git; escapist exchange x .git`, outside: `git status`},
-	{name: "tags, stashes, notes and branches", stays: true, script: `echo y >readme; git stash -q; git tag t; git tag -a -m t t2; git branch b; git notes add -m n; git worktree add -q -b w $PWD/w; commit x; git gc -q --prune=now; git reflog expire --expire=now --all`},
+	{name: "another common directory", discardRefused: true, script: `git init -q mine; git -C mine config core.fsmonitor $E; echo $PWD/mine/.git >$A/commondir`, hostScript: `git status`},
+	{name: "another gitdir of the worktree", script: `echo $HOMEDIR/.git >$A/gitdir; echo locked >$A/locked`, hostScript: `grep -q home "$(git rev-parse --git-dir)/gitdir" && touch "$CANARY"`},
+	{name: "another git directory", discardRefused: true, script: `git init -q mine; git -C mine config core.fsmonitor $E; git -C mine config filter.x.clean $E; echo "gitdir: $PWD/mine/.git" >x; mv -f x .git || rm -f .git || cp x .git; escapist exchange x .git`, hostScript: `git status`},
+	{name: "tags, stashes, notes and branches", discardRefused: true, script: `echo y >readme; git stash -q; git tag t; git tag -a -m t t2; git branch b; git notes add -m n; git worktree add -q -b w $PWD/w; commit x; git gc -q --prune=now; git reflog expire --expire=now --all`},
 	{name: "worktrees that are gone", script: `rm -rf $G/worktrees/*/; git worktree prune`},
 
-	// What comes out.
+	// Commits and indexes that are exported to the host.
 	{
 		name: "a tree with a .git in it", script: `b=$(git hash-object -w evil); t=$(printf "100644 config\0$(echo $b | sed 's/../\\x&/g')" | perl -pe 's/\\x(..)/chr hex $1/ge' | git hash-object -t tree -w --stdin --literally); u=$(printf "40000 .git\0$(echo $t | sed 's/../\\x&/g')" | perl -pe 's/\\x(..)/chr hex $1/ge' | git hash-object -t tree -w --stdin --literally); git update-ref HEAD $(git commit-tree -p HEAD -m x $u)`,
-		worked: branchHas(`\.git`), outside: `git ls-tree -r HEAD | grep -q '\.git/config' && touch "$CANARY"`,
+		succeeded: branchContains(`\.git`), hostScript: `git ls-tree -r HEAD | grep -q '\.git/config' && touch "$CANARY"`,
 	},
 	{
-		name: "a tree that leads up", script: `b=$(git hash-object -w evil); u=$(printf "100644 ..\0$(echo $b | sed 's/../\\x&/g')" | perl -pe 's/\\x(..)/chr hex $1/ge' | git hash-object -t tree -w --stdin --literally); git update-ref HEAD $(git commit-tree -p HEAD -m x $u)`,
-		worked: branchHas(`\.\.`), outside: `git ls-tree HEAD | grep -q '\.\.' && touch "$CANARY"`,
+		name: "a tree with an entry ..", script: `b=$(git hash-object -w evil); u=$(printf "100644 ..\0$(echo $b | sed 's/../\\x&/g')" | perl -pe 's/\\x(..)/chr hex $1/ge' | git hash-object -t tree -w --stdin --literally); git update-ref HEAD $(git commit-tree -p HEAD -m x $u)`,
+		succeeded: branchContains(`\.\.`), hostScript: `git ls-tree HEAD | grep -q '\.\.' && touch "$CANARY"`,
 	},
-	{name: "a commit without its tree", script: `c=$(printf 'tree 1234567890123456789012345678901234567890\nauthor a <a> 1 +0000\ncommitter a <a> 1 +0000\n\nx\n' | git hash-object -t commit -w --stdin --literally); echo $c >$G/$B`, outside: `git fsck || touch "$CANARY"`},
-	{name: "modules that run something", script: `printf '[submodule "x"]\n\tpath = x\n\turl = -u./evil\n\tupdate = !%s\n' $E >.gitmodules; git config submodule.x.update "!$E"; git config submodule.x.url ./x; git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),x; git add .gitmodules; commit x`, worked: unsound},
-	{name: "modules whose file is a link", stays: true, script: `ln -s /etc/passwd .gitmodules; git add .gitmodules; commit x`, why: "git outside takes any commit in a worktree of its own", worked: branchHas(`120000 .*\.gitmodules`)},
+	{name: "a commit without its tree", script: `c=$(printf 'tree 1234567890123456789012345678901234567890\nauthor a <a> 1 +0000\ncommitter a <a> 1 +0000\n\nx\n' | git hash-object -t commit -w --stdin --literally); echo $c >$G/$B`, hostScript: `git fsck || touch "$CANARY"`},
+	{name: "submodules with an update command", script: `printf '[submodule "x"]\n\tpath = x\n\turl = -u./evil\n\tupdate = !%s\n' $E >.gitmodules; git config submodule.x.update "!$E"; git config submodule.x.url ./x; git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),x; git add .gitmodules; commit x`, succeeded: fsckFails},
+	{name: "a symlink for .gitmodules", discardRefused: true, script: `ln -s /etc/passwd .gitmodules; git add .gitmodules; commit x`, noControlReason: "git on the host accepts any commit in its own worktree", succeeded: branchContains(`120000 .*\.gitmodules`)},
 	{
 		name: "an index that names .git", script: `mkdir -p Xgit/hooks; cp evil Xgit/hooks/pre-commit; git add -f Xgit; perl -MDigest::SHA=sha1 -0777 -i -pe 's/Xgit/.git/g; substr($_, -20) = ""; $_ .= sha1($_)' $A/index; rm -rf Xgit`,
-		worked: indexHas(".git/hooks"), outside: `git ls-files --stage | grep -q '\.git/hooks' && touch "$CANARY"`,
+		succeeded: indexContains(".git/hooks"), hostScript: `git ls-files --stage | grep -q '\.git/hooks' && touch "$CANARY"`,
 	},
 	{
-		name: "an index that leads up", script: `mkdir -p XX/y; cp evil XX/y/z; git add -f XX; perl -MDigest::SHA=sha1 -0777 -i -pe 's{XX/}{../}g; substr($_, -20) = ""; $_ .= sha1($_)' $A/index; rm -rf XX`,
-		worked: indexHas("../y"), outside: `git ls-files --stage | grep -q '\.\./y' && touch "$CANARY"`,
+		name: "an index with an entry below ..", script: `mkdir -p XX/y; cp evil XX/y/z; git add -f XX; perl -MDigest::SHA=sha1 -0777 -i -pe 's{XX/}{../}g; substr($_, -20) = ""; $_ .= sha1($_)' $A/index; rm -rf XX`,
+		succeeded: indexContains("../y"), hostScript: `git ls-files --stage | grep -q '\.\./y' && touch "$CANARY"`,
 	},
 
-	// What is in the tree.
-	{name: "a repository in the tree", stays: true, script: `git init -q nested; cd nested; git config core.fsmonitor $E; git config filter.x.clean $E; git config core.hooksPath $PWD/.git/hooks; mkdir -p .git/hooks; for h in post-index-change pre-commit; do cp $E .git/hooks/$h; done; echo '* filter=x' >.gitattributes; echo y >y; git -c core.fsmonitor=false -c filter.x.clean=cat -c core.hooksPath=/dev/null add y; git -c core.fsmonitor=false -c filter.x.clean=cat -c core.hooksPath=/dev/null commit -q -m y; echo z >y`, outside: `git -C nested status`},
-	{name: "a repository in the tree that is staged", stays: true, script: `git init -q nested; cd nested; git -c core.hooksPath=/dev/null commit -q --allow-empty -m y; git config core.fsmonitor $E; cd ..; git -c core.fsmonitor=false add nested; commit x`, outside: `git status`},
-	{name: "a bare repository in the tree", script: `git init -q --bare nested; git -C nested config core.fsmonitor $E; git -C nested config core.worktree $PWD; git -C nested config core.bare false`, outside: `cd nested && git status`},
-	{name: "a .git in the tree that leads elsewhere", stays: true, script: `mkdir sub2; git init -q mine; git -C mine config core.fsmonitor $E; echo "gitdir: $PWD/mine/.git" >sub2/.git; echo x >sub2/x`, outside: `git -C sub2 status`},
-	{name: "attributes and names that mislead", stays: true, script: `touch -- -rf --help '--upload-pack=./evil' "new
-line" "$(printf 'a\tb')" ':(top)x' '$(touch x)' '*'; mkdir -p sub3/.agency; echo forged >sub3/.agency/SANDBOX_MARKER; ln -s loop loop; ln -s / everything; ln -s .. up; echo 'evil export-subst ident eol=crlf working-tree-encoding=UTF-16' >.gitattributes; git add -A 2>/dev/null; commit x`, why: "nothing outside runs it"},
+	// Files in the tree.
+	{name: "a repository in the tree", discardRefused: true, script: `git init -q nested; cd nested; git config core.fsmonitor $E; git config filter.x.clean $E; git config core.hooksPath $PWD/.git/hooks; mkdir -p .git/hooks; for h in post-index-change pre-commit; do cp $E .git/hooks/$h; done; echo '* filter=x' >.gitattributes; echo y >y; git -c core.fsmonitor=false -c filter.x.clean=cat -c core.hooksPath=/dev/null add y; git -c core.fsmonitor=false -c filter.x.clean=cat -c core.hooksPath=/dev/null commit -q -m y; echo z >y`, hostScript: `git -C nested status`},
+	{name: "a repository in the tree that is staged", discardRefused: true, script: `git init -q nested; cd nested; git -c core.hooksPath=/dev/null commit -q --allow-empty -m y; git config core.fsmonitor $E; cd ..; git -c core.fsmonitor=false add nested; commit x`, hostScript: `git status`},
+	{name: "a bare repository in the tree", script: `git init -q --bare nested; git -C nested config core.fsmonitor $E; git -C nested config core.worktree $PWD; git -C nested config core.bare false`, hostScript: `cd nested && git status`},
+	{name: "a .git file in the tree for another repository", discardRefused: true, script: `mkdir sub2; git init -q mine; git -C mine config core.fsmonitor $E; echo "gitdir: $PWD/mine/.git" >sub2/.git; echo x >sub2/x`, hostScript: `git -C sub2 status`},
+	{name: "misleading attributes and names", discardRefused: true, script: `touch -- -rf --help '--upload-pack=./evil' "new
+line" "$(printf 'a\tb')" ':(top)x' '$(touch x)' '*'; mkdir -p sub3/.agency; echo forged >sub3/.agency/SANDBOX_MARKER; ln -s loop loop; ln -s / everything; ln -s .. up; echo 'evil export-subst ident eol=crlf working-tree-encoding=UTF-16' >.gitattributes; git add -A 2>/dev/null; commit x`, noControlReason: "no program on the host runs it"},
 
-	// What does not end.
+	// Reads that block or do not end.
 	{name: "pipes in place of files", script: `for f in $A/HEAD $A/index $A/commondir $A/gitdir $G/config $G/packed-refs $G/HEAD $G/$B $A/config.worktree; do rm -f $f; mkfifo $f; done; mkfifo pipe; perl -MIO::Socket::UNIX -e 'IO::Socket::UNIX->new(Local => "socket", Listen => 1)'`},
 	{name: "a directory in place of files", script: `for f in $A/HEAD $A/index $G/config $G/packed-refs; do rm -rf $f; mkdir -p $f/x; done`},
 	{name: "links in place of files", script: `for f in $A/HEAD $A/index $G/config $G/packed-refs $G/$B; do rm -rf $f; ln -s /dev/zero $f; done; rm -rf $G/objects; ln -s / $G/objects`},
 	{name: "a huge index", script: `truncate -s 600M $A/index; truncate -s 50M $A/HEAD; truncate -s 50M $G/packed-refs`},
-	{name: "more refs and deeper directories than anybody has", script: `perl -e 'my $d = "'$G'/refs/heads/d"; for (1 .. 300) { mkdir $d or last; $d .= "/d" } for (1 .. 11000) { open(my $f, ">", "'$A'/x$_") or last }'`, why: "it is the sandbox's own"},
-	{name: "a deep tree", stays: true, script: `perl -e 'for (1 .. 1500) { mkdir "deep" or last; chdir "deep" or last } open(F, ">", "f"); print F "x"'`, why: "it is the sandbox's own"},
-	{name: "no permission to look", script: `mkdir -p locked/in; echo x >locked/in/f; chmod 0 locked/in locked; mkdir $G/locked; chmod 0 $G/locked; chmod 0 $A $G/refs`, why: "it is the sandbox's own"},
-	{name: "a git that never ends", script: `git config core.fsmonitor 'sleep 1000; :'; git config core.sshCommand 'sleep 1000; :'; git config alias.rev-parse '!sleep 1000'; git config core.alternateRefsCommand 'sleep 1000; :'; commit x`, why: "who runs it outside waits"},
+	{name: "very many refs and deep directories", script: `perl -e 'my $d = "'$G'/refs/heads/d"; for (1 .. 300) { mkdir $d or last; $d .= "/d" } for (1 .. 11000) { open(my $f, ">", "'$A'/x$_") or last }'`, noControlReason: "it is the sandbox's own"},
+	{name: "a deep tree", discardRefused: true, script: `perl -e 'for (1 .. 1500) { mkdir "deep" or last; chdir "deep" or last } open(F, ">", "f"); print F "x"'`, noControlReason: "it is the sandbox's own"},
+	{name: "directories without permissions", script: `mkdir -p locked/in; echo x >locked/in/f; chmod 0 locked/in locked; mkdir $G/locked; chmod 0 $G/locked; chmod 0 $A $G/refs`, noControlReason: "it is the sandbox's own"},
+	{name: "a git that never ends", script: `git config core.fsmonitor 'sleep 1000; :'; git config core.sshCommand 'sleep 1000; :'; git config alias.rev-parse '!sleep 1000'; git config core.alternateRefsCommand 'sleep 1000; :'; commit x`, noControlReason: "on the host it only blocks"},
 }
 
-// branchHas looks at the trees that came out.
-func branchHas(pattern string) func(g *gitGround, id, tree string) string {
-	return func(g *gitGround, id, _ string) string {
+// branchContains returns a check that the exported branch has no tree entry that matches pattern.
+func branchContains(pattern string) func(g *gitEscapeLab, id, tree string) string {
+	return func(g *gitEscapeLab, id, _ string) string {
 		o := g.try(nil, "git", "ls-tree", "-r", "-t", "refs/heads/agency/sandbox-"+id)
 		if regexp.MustCompile(pattern).MatchString(o.stdout) {
-			return "it came out:\n" + o.stdout
+			return "the entry was exported:\n" + o.stdout
 		}
 		return ""
 	}
 }
 
-// unsound asks git whether what came out is what it should be.
-func unsound(g *gitGround, _, _ string) string {
-	if o := g.quick(nil, g.repo, "git", "fsck", "--no-dangling"); o.code != 0 {
+// fsckFails reports errors of git fsck in the repository of the host.
+func fsckFails(g *gitEscapeLab, _, _ string) string {
+	if o := g.runWithTimeout(nil, g.repo, "git", "fsck", "--no-dangling"); o.code != 0 {
 		return "git fsck: " + o.stdout + o.stderr
 	}
 	return ""
 }
 
-// indexHas looks at the index that came out.
-func indexHas(name string) func(g *gitGround, id, tree string) string {
-	return func(g *gitGround, id, _ string) string {
+// indexContains returns a check that the exported index does not have name.
+func indexContains(name string) func(g *gitEscapeLab, id, tree string) string {
+	return func(g *gitEscapeLab, id, _ string) string {
 		if strings.Contains(g.read(filepath.Join(g.repo, ".git", "worktrees", id, "index")), name) {
-			return "it came out"
+			return "the index entry was exported"
 		}
 		return ""
 	}
 }
 
-// gitGround is where attempts are made that have to do with git.
-type gitGround struct{ *lab }
+// gitEscapeLab is a lab for gitEscapes.
+type gitEscapeLab struct{ *lab }
 
-func newGitGround(t *testing.T) *gitGround {
+func newGitEscapeLab(t *testing.T) *gitEscapeLab {
 	t.Helper()
-	g := &gitGround{newLab(t)}
-	t.Cleanup(func() { // what discard leaves alone has directories of the kernel's that not even their owner may enter
+	g := &gitEscapeLab{newLab(t)}
+	t.Cleanup(func() { // sandboxes that discard refused have overlay work directories of mode 0
 		_ = exec.CommandContext(context.WithoutCancel(t.Context()), "chmod", "-R", "u+rwx", g.data).Run()
 	})
 	g.copyEscapist()
@@ -159,12 +160,12 @@ func newGitGround(t *testing.T) *gitGround {
 	return g
 }
 
-func (g *gitGround) with(t *testing.T) *gitGround {
-	return &gitGround{g.lab.with(t)}
+func (g *gitEscapeLab) withT(t *testing.T) *gitEscapeLab {
+	return &gitEscapeLab{g.lab.withT(t)}
 }
 
-// sandboxes is where they are.
-func (g *gitGround) sandboxes() string {
+// sandboxesDir returns the directory that holds all sandboxes.
+func (g *gitEscapeLab) sandboxesDir() string {
 	g.t.Helper()
 	found, err := filepath.Glob(filepath.Join(g.data, "repos", "*", "sandboxes"))
 	if err != nil || len(found) != 1 {
@@ -173,13 +174,13 @@ func (g *gitGround) sandboxes() string {
 	return found[0]
 }
 
-// seconds are what the tool may take over a sandbox full of traps, on a machine with much else to do.
-const seconds = 15 * time.Second
+// gitEscapeTimeout bounds a command of the tool on a hostile sandbox, on a loaded machine.
+const gitEscapeTimeout = 15 * time.Second
 
-// quick runs a command that must not hang.
-func (g *gitGround) quick(env []string, dir string, argv ...string) outcome {
+// runWithTimeout runs a command and fails the test if it exceeds gitEscapeTimeout.
+func (g *gitEscapeLab) runWithTimeout(env []string, dir string, argv ...string) outcome {
 	g.t.Helper()
-	ctx, cancel := context.WithTimeout(g.t.Context(), seconds)
+	ctx, cancel := context.WithTimeout(g.t.Context(), gitEscapeTimeout)
 	defer cancel()
 	if path := filepath.Join(g.bin, argv[0]); exists(path) {
 		argv[0] = path
@@ -199,62 +200,63 @@ func (g *gitGround) quick(env []string, dir string, argv ...string) outcome {
 	return outcome{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 }
 
-func (g *gitGround) attempt(a gitAttempt, id, canary string) outcome {
+func (g *gitEscapeLab) runInSandbox(a gitEscape, id, canary string) outcome {
 	g.t.Helper()
-	return g.quick(nil, g.repo, "git-agency", "exec", id, "--timeout", "20s", "--grace", "1s",
-		"--env", "CANARY="+canary, "--env", "ID="+id, "--env", "HOMEDIR="+filepath.Join(g.dir, "home"), "--", "sh", "-c", gitPrelude+a.script)
+	return g.runWithTimeout(nil, g.repo, "git-agency", "exec", id, "--timeout", "20s", "--grace", "1s",
+		"--env", "CANARY="+canary, "--env", "ID="+id, "--env", "HOMEDIR="+filepath.Join(g.dir, "home"), "--", "sh", "-c", gitEscapePrelude+a.script)
 }
 
-func TestNobodyGetsOutByGit(t *testing.T) {
+func TestSandboxEscapeByGit(t *testing.T) {
 	t.Parallel()
-	behind, without := newGitGround(t), newGitGround(t)
+	behind, without := newGitEscapeLab(t), newGitEscapeLab(t)
 	id := without.agency("start", "wt", "--isolation", "none")
 	restore := without.save()
 	t.Run("behind", func(t *testing.T) {
 		t.Parallel()
-		for i, a := range gitAttempts {
-			t.Run(strings.ReplaceAll(a.name, " ", "-"), func(t *testing.T) { behind.with(t).holds(a, i) })
+		for i, a := range gitEscapes {
+			t.Run(strings.ReplaceAll(a.name, " ", "-"), func(t *testing.T) { behind.withT(t).checkBehindWalls(a, i) })
 		}
-		if o := behind.with(t).quick(nil, behind.repo, "git", "fsck", "--connectivity-only", "--no-dangling"); o.code != 0 { // snapshots keep what was there, whatever it says
+		if o := behind.withT(t).runWithTimeout(nil, behind.repo, "git", "fsck", "--connectivity-only", "--no-dangling"); o.code != 0 { // not a full fsck: snapshots may hold invalid content
 			t.Errorf("git fsck: %s%s", o.stdout, o.stderr)
 		}
 	})
 	if os.Getenv("TEST_RERUN") != "" {
-		return // without walls it is the same for everybody
+		return // the control without walls does not depend on the user
 	}
 	t.Run("without", func(t *testing.T) {
 		t.Parallel()
-		for i, a := range gitAttempts {
-			if a.why == "" && (!testing.Short() || i%3 == 0) {
-				t.Run(strings.ReplaceAll(a.name, " ", "-"), func(t *testing.T) { without.with(t).falls(a, id, restore) })
+		for i, a := range gitEscapes {
+			if a.noControlReason == "" && (!testing.Short() || i%3 == 0) {
+				t.Run(strings.ReplaceAll(a.name, " ", "-"), func(t *testing.T) { without.withT(t).checkWithoutWalls(a, id, restore) })
 			}
 		}
 	})
 }
 
-func TestNobodyGetsOutByGitAsAnOrdinaryUser(t *testing.T) { ordinary(t, "TestNobodyGetsOutByGit") }
+func TestSandboxEscapeByGitUnprivileged(t *testing.T) { rerunUnprivileged(t, "TestSandboxEscapeByGit") }
 
-// holds makes an attempt behind walls.
-func (g *gitGround) holds(a gitAttempt, number int) {
+// checkBehindWalls runs an attempt behind walls and checks that the git directory is unchanged and that no later
+// command of the tool runs the planted program.
+func (g *gitEscapeLab) checkBehindWalls(a gitEscape, number int) {
 	t := g.t
 	t.Helper()
 	canary := filepath.Join(g.dir, "home", "canary-"+strings.ReplaceAll(a.name, " ", "-"))
 	id := g.agency("start", "wt")
-	tree := filepath.Join(g.sandboxes(), id, "tree")
-	before, gitFile := g.gitDir(id), fingerprint(t, filepath.Join(tree, ".git"))
-	o := g.attempt(a, id, canary)
+	tree := filepath.Join(g.sandboxesDir(), id, "tree")
+	before, gitFile := g.gitDirState(id), fingerprint(t, filepath.Join(tree, ".git"))
+	o := g.runInSandbox(a, id, canary)
 	if o.code == 125 {
-		t.Fatalf("it was not made: %s", o.stderr)
+		t.Fatalf("the attempt did not start: %s", o.stderr)
 	}
 	said := o.stdout + o.stderr
-	if d := diff(before, g.gitDir(id)); d != "" {
-		t.Errorf("the git directory is another:\n%s\n%s", d, said)
+	if d := dumpDiff(before, g.gitDirState(id)); d != "" {
+		t.Errorf("the git directory changed:\n%s\n%s", d, said)
 	}
 	if now := fingerprint(t, filepath.Join(tree, ".git")); now != gitFile {
-		t.Errorf("the .git file is another:\n%s", diff(gitFile, now))
+		t.Errorf("the .git file changed:\n%s", dumpDiff(gitFile, now))
 	}
-	if a.worked != nil {
-		if what := a.worked(g, id, tree); what != "" {
+	if a.succeeded != nil {
+		if what := a.succeeded(g, id, tree); what != "" {
 			t.Errorf("%s\n%s", what, said)
 		}
 	}
@@ -262,7 +264,7 @@ func (g *gitGround) holds(a gitAttempt, number int) {
 		"gitdir": filepath.Join(tree, ".git") + "\n", "commondir": "../..\n", "HEAD": "ref: refs/heads/agency/sandbox-" + id + "\n", "locked": "", "config.worktree": "",
 	} {
 		if got := g.read(filepath.Join(g.repo, ".git", "worktrees", id, name)); got != want {
-			t.Errorf("what git keeps for the worktree is another: %s says %q", name, got)
+			t.Errorf("%s of the worktree entry is %q, want %q", name, got, want)
 		}
 	}
 	for _, args := range [][]string{
@@ -277,15 +279,15 @@ func (g *gitGround) holds(a gitAttempt, number int) {
 		{"discard", id},
 	} {
 		if number%8 != 0 && (args[0] == "ls" || args[0] == "doctor") {
-			continue // they look at all of them
+			continue // these two examine all sandboxes at once
 		}
-		o := g.quick(nil, g.repo, append([]string{"git-agency"}, args...)...)
+		o := g.runWithTimeout(nil, g.repo, append([]string{"git-agency"}, args...)...)
 		if exists(canary) {
-			t.Fatalf("%q ran what was planted: %s%s", args, o.stdout, o.stderr)
+			t.Fatalf("%q ran the planted program: %s%s", args, o.stdout, o.stderr)
 		}
 		switch args[0] {
 		case "discard":
-			if refused := o.code == 1 && exists(tree); refused != a.stays || !refused && o.code != 0 {
+			if refused := o.code == 1 && exists(tree); refused != a.discardRefused || !refused && o.code != 0 {
 				t.Errorf("%q ended with %d: %s%s", args, o.code, o.stdout, o.stderr)
 			}
 		case "ls", "show", "path":
@@ -294,38 +296,38 @@ func (g *gitGround) holds(a gitAttempt, number int) {
 			}
 		}
 	}
-	if d := diff(g.gitDir(id), before); strings.Contains(d, "+ ") { // of what there was
-		t.Errorf("the git directory is another afterwards:\n%s", d)
+	if d := dumpDiff(g.gitDirState(id), before); strings.Contains(d, "+ ") { // files of before that changed or are missing
+		t.Errorf("the git directory changed afterwards:\n%s", d)
 	}
 }
 
-// falls makes an attempt without walls.
-func (g *gitGround) falls(a gitAttempt, id string, restore func()) {
+// checkWithoutWalls runs an attempt without walls, where it must succeed: it proves that the checks detect it.
+func (g *gitEscapeLab) checkWithoutWalls(a gitEscape, id string, restore func()) {
 	t := g.t
 	t.Helper()
 	defer restore()
 	canary := filepath.Join(g.dir, "home", "canary")
 	tree := g.agency("path", id)
-	before := g.gitDir(id)
-	o := g.attempt(a, id, canary)
-	_ = os.Remove(canary) // what the attempt itself runs does not count
-	if a.outside == "" {
-		if diff(before, g.gitDir(id)) == "" {
-			t.Errorf("nothing came of it without walls either\n%s%s", o.stdout, o.stderr)
+	before := g.gitDirState(id)
+	o := g.runInSandbox(a, id, canary)
+	_ = os.Remove(canary) // the attempt itself may have run the program
+	if a.hostScript == "" {
+		if dumpDiff(before, g.gitDirState(id)) == "" {
+			t.Errorf("without walls, the git directory did not change\n%s%s", o.stdout, o.stderr)
 		}
 		return
 	}
-	out := g.quick([]string{"CANARY=" + canary}, tree, "sh", "-c", a.outside)
+	out := g.runWithTimeout([]string{"CANARY=" + canary}, tree, "sh", "-c", a.hostScript)
 	if !exists(canary) {
-		t.Errorf("nothing came of it without walls either\n%s%s%s%s", o.stdout, o.stderr, out.stdout, out.stderr)
+		t.Errorf("without walls, the planted program did not run\n%s%s%s%s", o.stdout, o.stderr, out.stdout, out.stderr)
 	}
 }
 
-// gitDir is everything in the git directory but what a sandbox may bring out: packs, its branch with the log
-// of it, and what git keeps for its worktree; and the snapshots that the host took.
-func (g *gitGround) gitDir(id string) string {
+// gitDirState lists the files of the git directory, without those that a sandbox may export (packs, its branch
+// with the reflog, its worktree entry) and without the refs and files of git-agency.
+func (g *gitEscapeLab) gitDirState(id string) string {
 	g.t.Helper()
-	world, err := worldOf(filepath.Join(g.repo, ".git"))
+	world, err := dumpFiles(filepath.Join(g.repo, ".git"))
 	if err != nil {
 		g.t.Fatal(err)
 	}

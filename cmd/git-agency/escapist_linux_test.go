@@ -19,15 +19,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// escapistMain is the "escapist" command of the test binary: it asks the kernel for what no shell asks for.
-// It says on stdout what it got, and on stderr what it did not get.
+// escapistMain is the "escapist" command of the test binary. It makes system calls that no shell command makes,
+// and prints successes on stdout and errors on stderr.
 func escapistMain() {
-	if len(os.Args) < 2 || tricks[os.Args[1]] == nil {
+	if len(os.Args) < 2 || escapistCommands[os.Args[1]] == nil {
 		fmt.Fprintln(os.Stderr, "escapist: what?")
 		os.Exit(2)
 	}
-	runtime.LockOSThread() // ptrace and namespaces are a thread's
-	// More than any attempt needs: one that hangs has failed, and is not waited for.
+	runtime.LockOSThread() // ptrace and namespaces are per thread
+	// More time than any attempt needs: an attempt that hangs has failed.
 	time.AfterFunc(10*time.Second, func() {
 		fmt.Fprintln(os.Stderr, "escapist: it takes too long")
 		os.Exit(1)
@@ -42,7 +42,7 @@ func escapistMain() {
 		for i, arg := range os.Args[2:] {
 			args[i] = strings.ReplaceAll(arg, "%/", target+"/")
 		}
-		if err := tricks[os.Args[1]](args); err != nil {
+		if err := escapistCommands[os.Args[1]](args); err != nil {
 			fmt.Fprintf(os.Stderr, "escapist: %s: %v\n", os.Args[1], err)
 			failed = true
 		}
@@ -52,12 +52,12 @@ func escapistMain() {
 	}
 }
 
-const owned = "owned\n"
+const ownedText = "owned\n"
 
-// tricks take their arguments and some empty ones. An argument that begins with %/ stands for the same in
-// each of $TARGETS.
-var tricks = map[string]func(args []string) error{
-	// fchmod <file>: by a descriptor that can only be read from.
+// escapistCommands are the subcommands of escapist. Their arguments are padded with empty strings; "%/" in an
+// argument is replaced by each directory of $TARGETS.
+var escapistCommands = map[string]func(args []string) error{
+	// fchmod <file>: changes the mode through a read-only descriptor.
 	"fchmod": func(args []string) error {
 		f, err := os.Open(args[0])
 		if err != nil {
@@ -66,7 +66,7 @@ var tricks = map[string]func(args []string) error{
 		return unix.Fchmod(int(f.Fd()), 0o777)
 	},
 
-	// tmpfile <dir> <name>: a file without a name, which gets one.
+	// tmpfile <dir> <name>: opens an O_TMPFILE file and links it.
 	"tmpfile": func(args []string) error {
 		fd, err := unix.Open(args[0], unix.O_TMPFILE|unix.O_WRONLY, 0o644)
 		if err != nil {
@@ -75,10 +75,10 @@ var tricks = map[string]func(args []string) error{
 		return unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), unix.AT_FDCWD, filepath.Join(args[0], args[1]), unix.AT_SYMLINK_FOLLOW)
 	},
 
-	// rename <from> <to>, without copying.
+	// rename <from> <to>: renames and never copies.
 	"rename": func(args []string) error { return os.Rename(args[0], args[1]) },
 
-	// exchange <a> <b>: two names change places.
+	// exchange <a> <b>: exchanges two names by RENAME_EXCHANGE.
 	"exchange": func(args []string) error {
 		return unix.Renameat2(unix.AT_FDCWD, args[0], unix.AT_FDCWD, args[1], unix.RENAME_EXCHANGE)
 	},
@@ -89,7 +89,7 @@ var tricks = map[string]func(args []string) error{
 		return errors.Join(err, unix.Lsetxattr(args[0], args[1], value, 0))
 	},
 
-	// mmap <file>: written through memory.
+	// mmap <file>: writes through a shared mapping.
 	"mmap": func(args []string) error {
 		fd, err := unix.Open(args[0], unix.O_RDWR, 0)
 		if err != nil {
@@ -99,21 +99,21 @@ var tricks = map[string]func(args []string) error{
 		if err != nil {
 			return err
 		}
-		copy(m, owned)
+		copy(m, ownedText)
 		return unix.Munmap(m)
 	},
 
-	// path <file>: through a descriptor that only names it.
+	// path <file>: changes mode and content through an O_PATH descriptor.
 	"path": func(args []string) error {
 		fd, err := unix.Open(args[0], unix.O_PATH, 0)
 		if err != nil {
 			return err
 		}
 		name := fmt.Sprintf("/proc/self/fd/%d", fd)
-		return errors.Join(os.Chmod(name, 0o777), os.WriteFile(name, []byte(owned), 0))
+		return errors.Join(os.Chmod(name, 0o777), os.WriteFile(name, []byte(ownedText), 0))
 	},
 
-	// handle <any file> <type> <hex>: opens what a handle names, past all directories.
+	// handle <any file> <type> <hex>: writes to the file of a handle, without path lookup.
 	"handle": func(args []string) error {
 		kind, err := strconv.Atoi(args[1])
 		raw, hexErr := hex.DecodeString(args[2])
@@ -128,11 +128,11 @@ var tricks = map[string]func(args []string) error{
 		if err != nil {
 			return err
 		}
-		_, err = unix.Write(fd, []byte(owned))
+		_, err = unix.Write(fd, []byte(ownedText))
 		return err
 	},
 
-	// inherited <first> <last>: writes to whatever is open, and into it.
+	// inherited <first> <last>: writes to open files, and to the file victim in open directories.
 	"inherited": func(args []string) error {
 		first, _ := strconv.Atoi(args[0])
 		last, _ := strconv.Atoi(args[1])
@@ -143,17 +143,18 @@ var tricks = map[string]func(args []string) error{
 			}
 			switch st.Mode & unix.S_IFMT {
 			case unix.S_IFREG:
-				_, _ = unix.Write(fd, []byte(owned))
+				_, _ = unix.Write(fd, []byte(ownedText))
 			case unix.S_IFDIR:
 				if file, err := unix.Openat(fd, "victim", unix.O_WRONLY|unix.O_TRUNC, 0); err == nil {
-					_, _ = unix.Write(file, []byte(owned))
+					_, _ = unix.Write(file, []byte(ownedText))
 				}
 			}
 		}
 		return nil
 	},
 
-	// reopen <key>: what any process has open, but only where the name shows that it is a target of this attempt.
+	// reopen <key>: writes through /proc/*/fd to files that other processes have open, but only to targets of
+	// the run with this key.
 	"reopen": func(args []string) error {
 		links, err := filepath.Glob("/proc/[0-9]*/fd/*")
 		for _, link := range links {
@@ -163,7 +164,7 @@ var tricks = map[string]func(args []string) error{
 			}
 			for _, name := range []string{link, link + "/victim"} {
 				if f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND, 0); err == nil {
-					_, _ = f.WriteString(owned)
+					_, _ = f.WriteString(ownedText)
 					_ = f.Close()
 				}
 			}
@@ -171,7 +172,7 @@ var tricks = map[string]func(args []string) error{
 		return err
 	},
 
-	// bind <from> <to>, by each of the ways to mount.
+	// bind <from> <to>: bind-mounts by mount(2), or else by open_tree and move_mount.
 	"bind": func(args []string) error {
 		err := unix.Mount(args[0], args[1], "", unix.MS_BIND|unix.MS_REC, "")
 		if err == nil {
@@ -184,7 +185,7 @@ var tricks = map[string]func(args []string) error{
 		return unix.MoveMount(fd, "", unix.AT_FDCWD, args[1], unix.MOVE_MOUNT_F_EMPTY_PATH)
 	},
 
-	// remount: everything writable that is mounted.
+	// remount: remounts every mount point writable.
 	"remount": func([]string) error {
 		table, err := os.ReadFile("/proc/self/mountinfo")
 		if err != nil {
@@ -203,7 +204,7 @@ var tricks = map[string]func(args []string) error{
 		return errors.Join(errs...)
 	},
 
-	// unmount <prefix>: everything that is mounted there, so that what it covers is seen.
+	// unmount <prefix>: unmounts every mount point with the prefix, to uncover the files below.
 	"unmount": func(args []string) error {
 		table, err := os.ReadFile("/proc/self/mountinfo")
 		if err != nil {
@@ -219,15 +220,15 @@ var tricks = map[string]func(args []string) error{
 		return err
 	},
 
-	// chroot <dir> <file>: and writes the file there.
+	// chroot <dir> <file>: changes the root to dir and writes the file there.
 	"chroot": func(args []string) error {
 		if err := unix.Chroot(args[0]); err != nil {
 			return err
 		}
-		return os.WriteFile(args[1], []byte(owned), 0o644)
+		return os.WriteFile(args[1], []byte(ownedText), 0o644)
 	},
 
-	// pivot <dir>
+	// pivot <dir>: makes dir the root by pivot_root in a new mount namespace.
 	"pivot": func(args []string) error {
 		err := errors.Join(unix.Unshare(unix.CLONE_NEWNS), unix.Mount(args[0], args[0], "", unix.MS_BIND|unix.MS_REC, ""), os.Chdir(args[0]), unix.PivotRoot(".", "."))
 		if err == nil {
@@ -236,7 +237,7 @@ var tricks = map[string]func(args []string) error{
 		return err
 	},
 
-	// open <file>: for writing, and writes nothing.
+	// open <file>: opens the file for writing, and writes nothing.
 	"open": func(args []string) error {
 		fd, err := unix.Open(args[0], unix.O_WRONLY|unix.O_NONBLOCK, 0)
 		if err == nil {
@@ -246,7 +247,7 @@ var tricks = map[string]func(args []string) error{
 		return err
 	},
 
-	// read <file>: opens it for reading, and says so.
+	// read <file>: opens the file for reading, and reads nothing.
 	"read": func(args []string) error {
 		fd, err := unix.Open(args[0], unix.O_RDONLY|unix.O_NONBLOCK, 0)
 		if err == nil {
@@ -256,7 +257,7 @@ var tricks = map[string]func(args []string) error{
 		return err
 	},
 
-	// enter <pid>: the namespaces of another.
+	// enter <pid>: enters the namespaces of another process.
 	"enter": func(args []string) error {
 		var errs []error
 		for _, kind := range []string{"user", "mnt", "net", "pid", "ipc", "uts"} {
@@ -272,7 +273,7 @@ var tricks = map[string]func(args []string) error{
 		return errors.Join(errs...)
 	},
 
-	// ptrace <pid>
+	// ptrace <pid>: attaches to another process.
 	"ptrace": func(args []string) error {
 		pid, err := strconv.Atoi(args[0])
 		if err == nil {
@@ -284,7 +285,7 @@ var tricks = map[string]func(args []string) error{
 		return err
 	},
 
-	// memory <pid>: reads and writes that of another.
+	// memory <pid>: opens and reads the memory of another process.
 	"memory": func(args []string) error {
 		pid, err := strconv.Atoi(args[0])
 		if err != nil {
@@ -298,13 +299,13 @@ var tricks = map[string]func(args []string) error{
 		var b [8]byte
 		local := []unix.Iovec{{Base: &b[0], Len: 8}}
 		_, err = unix.ProcessVMReadv(pid, local, []unix.RemoteIovec{{Base: 0x400000, Len: 8}}, 0)
-		if err == nil || errors.Is(err, unix.EFAULT) { // it looked, there is nothing at that address
+		if err == nil || errors.Is(err, unix.EFAULT) { // access was granted; nothing is mapped at that address
 			fmt.Println("looked")
 		}
 		return errors.Join(memErr, err)
 	},
 
-	// fdof <pid> <n>: a descriptor of another.
+	// fdof <pid> <n>: takes a descriptor of another process by pidfd_getfd.
 	"fdof": func(args []string) error {
 		pid, err := strconv.Atoi(args[0])
 		if err != nil {
@@ -324,7 +325,7 @@ var tricks = map[string]func(args []string) error{
 		return err
 	},
 
-	// kill <pid>, by number and by descriptor.
+	// kill <pid>: sends SIGKILL by pid and by pidfd.
 	"kill": func(args []string) error {
 		pid, err := strconv.Atoi(args[0])
 		if err != nil {
@@ -337,7 +338,7 @@ var tricks = map[string]func(args []string) error{
 		return errors.Join(err, unix.Kill(pid, unix.SIGKILL))
 	},
 
-	// sees: says "found" when a process is there that has $MARK in its command line.
+	// sees: prints "found" for each process with $MARK in its command line.
 	"sees": func([]string) error {
 		names, err := filepath.Glob("/proc/[0-9]*/cmdline")
 		for _, name := range names {
@@ -348,7 +349,7 @@ var tricks = map[string]func(args []string) error{
 		return err
 	},
 
-	// socket <family> <type> <protocol>
+	// socket <family> <type> <protocol>: creates a socket.
 	"socket": func(args []string) error {
 		var n [3]int
 		for i := range n {
@@ -362,10 +363,10 @@ var tricks = map[string]func(args []string) error{
 		return err
 	},
 
-	// say <network> <address> <word>: to whoever listens there.
-	"say": func(args []string) error { return say(args[0], args[1], args[2]) },
+	// say <network> <address> <word>: sends the word to a listener.
+	"say": func(args []string) error { return sendLine(args[0], args[1], args[2]) },
 
-	// mptcp <address> <word>
+	// mptcp <address> <word>: sends the word by Multipath TCP.
 	"mptcp": func(args []string) error {
 		addr, err := net.ResolveTCPAddr("tcp4", args[0])
 		if err != nil {
@@ -382,15 +383,15 @@ var tricks = map[string]func(args []string) error{
 		return errors.Join(err, unix.Close(fd))
 	},
 
-	// near <dir> <name> <word>: to a socket in a directory, however long its name.
+	// near <dir> <name> <word>: sends the word to a stream socket in dir, whose path may exceed the limit.
 	"near": func(args []string) error {
 		if err := os.Chdir(args[0]); err != nil {
 			return err
 		}
-		return say("unix", args[1], args[2])
+		return sendLine("unix", args[1], args[2])
 	},
 
-	// datagram <dir> <name> <word>
+	// datagram <dir> <name> <word>: sends the word to a datagram socket in dir.
 	"datagram": func(args []string) error {
 		if err := os.Chdir(args[0]); err != nil {
 			return err
@@ -402,7 +403,7 @@ var tricks = map[string]func(args []string) error{
 		return unix.Sendto(fd, []byte(args[2]+"\n"), 0, &unix.SockaddrUnix{Name: args[1]})
 	},
 
-	// given <dir> <name>: writes to the files that somebody gives away there.
+	// given <dir> <name>: receives descriptors from a socket in dir and writes to them.
 	"given": func(args []string) error {
 		if err := os.Chdir(args[0]); err != nil {
 			return err
@@ -429,7 +430,7 @@ var tricks = map[string]func(args []string) error{
 				return err
 			}
 			for _, fd := range fds {
-				if _, err := unix.Write(fd, []byte(owned)); err != nil {
+				if _, err := unix.Write(fd, []byte(ownedText)); err != nil {
 					return err
 				}
 			}
@@ -437,7 +438,7 @@ var tricks = map[string]func(args []string) error{
 		return nil
 	},
 
-	// talk <address> <text>: says it, quoted as in Go, and prints what is answered.
+	// talk <address> <text>: sends the text, quoted as in Go, and prints the answer.
 	"talk": func(args []string) error {
 		text, err := strconv.Unquote(`"` + args[1] + `"`)
 		if err != nil {
@@ -448,7 +449,7 @@ var tricks = map[string]func(args []string) error{
 			return err
 		}
 		_ = conn.SetDeadline(time.Now().Add(3 * time.Second))
-		for i, part := range strings.Split(text, "<then>") { // what comes later waits for an answer
+		for i, part := range strings.Split(text, "<then>") { // each further part is sent after an answer
 			if i > 0 {
 				answer := make([]byte, 4096)
 				n, err := conn.Read(answer)
@@ -468,7 +469,7 @@ var tricks = map[string]func(args []string) error{
 		return err
 	},
 
-	// listen <address>: as if it were somebody else.
+	// listen <address>: listens at a TCP address.
 	"listen": func(args []string) error {
 		l, err := net.Listen("tcp", args[0])
 		if err == nil {
@@ -478,7 +479,7 @@ var tricks = map[string]func(args []string) error{
 		return err
 	},
 
-	// type <text>: on the terminal that is its stdin.
+	// type <text>: inserts input into the terminal on stdin by TIOCSTI.
 	"type": func(args []string) error {
 		for _, c := range []byte(args[0] + "\n") {
 			if _, _, errno := unix.Syscall(unix.SYS_IOCTL, 0, unix.TIOCSTI, uintptr(unsafe.Pointer(&c))); errno != 0 {
@@ -488,7 +489,8 @@ var tricks = map[string]func(args []string) error{
 		return nil
 	},
 
-	// asks: what the kernel is asked for by number, and with arguments that change nothing where it answers. A refusal is EPERM or ENOSYS; anything else is an answer.
+	// asks <call>: makes a system call with zero arguments, which changes nothing. EPERM and ENOSYS are refusals;
+	// any other result is an answer.
 	"asks": func(args []string) error {
 		calls := map[string]uintptr{
 			"io_uring_setup": unix.SYS_IO_URING_SETUP, "bpf": unix.SYS_BPF, "add_key": unix.SYS_ADD_KEY, "keyctl": unix.SYS_KEYCTL,
@@ -503,14 +505,14 @@ var tricks = map[string]func(args []string) error{
 		return errno
 	},
 
-	// raise <name>: no limit to the size of a file, and then a large one.
+	// raise <name>: removes the file size limit and writes a file of 3 MiB.
 	"raise": func(args []string) error {
 		no := unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
 		err := errors.Join(unix.Setrlimit(unix.RLIMIT_FSIZE, &no), unix.Prlimit(os.Getppid(), unix.RLIMIT_FSIZE, &no, nil))
 		return errors.Join(err, os.WriteFile(args[0], make([]byte, 3<<20), 0o644))
 	},
 
-	// become <uid>: another user.
+	// become <uid>: changes the user id.
 	"become": func(args []string) error {
 		uid, err := strconv.Atoi(args[0])
 		if err == nil {
@@ -522,7 +524,7 @@ var tricks = map[string]func(args []string) error{
 		return err
 	},
 
-	// swap <name> <other> <seconds>: two names change places, and again, and again.
+	// swap <name> <other> <seconds>: exchanges two names repeatedly.
 	"swap": func(args []string) error {
 		seconds, err := strconv.Atoi(args[2])
 		for until := time.Now().Add(time.Duration(seconds) * time.Second); err == nil && time.Now().Before(until); {
@@ -532,7 +534,8 @@ var tricks = map[string]func(args []string) error{
 	},
 }
 
-func say(network, address, word string) error {
+// sendLine connects to an address and sends word and a newline.
+func sendLine(network, address, word string) error {
 	conn, err := net.DialTimeout(network, address, 3*time.Second)
 	if err != nil {
 		return err

@@ -9,34 +9,34 @@ import (
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-func TestNoCommandBeginsWhereAHostileNameLeads(t *testing.T) {
+func TestExecCwdRefusesHostileNames(t *testing.T) {
 	t.Parallel()
 	l, tree, outside := newPutLab(t)
 	ran := filepath.Join(l.dir, "home", "ran")
 	names := append(hostileNames(t), tree+"/..", tree+"/../tree/..", tree+"/.git", tree+"/.agency", tree+"/sub/../..", outside, l.repo, tree+"x", "out")
-	before, tried := l.world(), 0
+	before, tried := l.dump(), 0
 	for _, name := range names {
 		if strings.ContainsRune(name, 0) || name == "" {
-			continue // no command line can hold it
+			continue // not possible as an argument
 		}
 		tried++
-		o := l.inside(gitagency.Options{}, "exec", sweepID, "--cwd", name, "--", "touch", ran)
+		o := l.runInProcess(gitagency.Options{}, "exec", sweepID, "--cwd", name, "--", "touch", ran)
 		if o.code != 5 || !strings.Contains(o.stderr, "path confinement") {
 			t.Errorf("%q: ended with %d: %s", name, o.code, o.stderr)
 		}
 		if printable(name) == name && !strings.ContainsAny(name, "\n\t\u2028\u2029") && !strings.Contains(o.stderr, name) {
-			t.Errorf("%q is not named: %s", name, o.stderr)
+			t.Errorf("the error does not name %q: %s", name, o.stderr)
 		}
 	}
 	if tried < 60 {
-		t.Errorf("only %d", tried)
+		t.Errorf("only %d names were tried", tried)
 	}
-	if d := diff(before, l.world()); d != "" {
-		t.Errorf("something happened:\n%s", d)
+	if d := dumpDiff(before, l.dump()); d != "" {
+		t.Errorf("files changed:\n%s", d)
 	}
 }
 
-func TestACommandBeginsWhereLinksInsideLead(t *testing.T) {
+func TestExecCwdFollowsLinksInside(t *testing.T) {
 	t.Parallel()
 	l, tree, _ := newPutLab(t)
 	if err := os.Symlink(filepath.Join(tree, "sub"), filepath.Join(tree, "absolute")); err != nil {

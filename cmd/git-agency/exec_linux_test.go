@@ -20,47 +20,48 @@ import (
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-// way is one of containing commands.
-type way struct {
-	machine   []string // runs the tool on a machine that is not like this one
-	isolation string
-	contained string // what the tool says of it
-	beside    bool   // another command runs in the same sandbox
+// containment is a way in which exec contains the processes of a command.
+type containment struct {
+	wrapper     []string // command prefix that runs the tool without some kernel features
+	isolation   string
+	containedBy string // expected ContainedBy in the output
+	occupied    bool   // a second command runs in the same sandbox
 }
 
-// ways are all there are: behind walls, alone or beside another command, and without walls, on this machine
-// and on one that gives out no namespaces.
-var ways = map[string]way{
-	"walls":         {isolation: "os", contained: "pid-namespace"},
-	"shared-walls":  {isolation: "os", contained: "pid-namespace", beside: true},
-	"pid-namespace": {isolation: "none", contained: "pid-namespace"},
-	"subreaper": {isolation: "none", contained: "subreaper", machine: []string{
+// containments are all ways: behind walls, alone or beside a second command, and without walls, with a PID
+// namespace or, where the kernel grants no namespaces, with a subreaper.
+var containments = map[string]containment{
+	"walls":         {isolation: "os", containedBy: "pid-namespace"},
+	"shared-walls":  {isolation: "os", containedBy: "pid-namespace", occupied: true},
+	"pid-namespace": {isolation: "none", containedBy: "pid-namespace"},
+	"subreaper": {isolation: "none", containedBy: "subreaper", wrapper: []string{
 		"unshare", "--user", "--map-root-user", "sh", "-c",
 		`echo 0 >/proc/sys/user/max_user_namespaces && echo 0 >/proc/sys/user/max_pid_namespaces && exec "$@"`, "sh",
 	}},
 }
 
-// execLab is a lab with a sandbox, in which commands are contained in one of the ways.
+// execLab is a lab with a sandbox for one containment.
 type execLab struct {
 	*lab
-	way
+	containment
 	id, tree string
 }
 
-func newExecLab(t *testing.T, w way) *execLab {
+func newExecLab(t *testing.T, w containment) *execLab {
 	t.Helper()
-	l := &execLab{lab: newLab(t), way: w}
+	l := &execLab{lab: newLab(t), containment: w}
 	l.agency("worktree", "create", "wt")
 	l.id = l.agency("start", "wt", "--isolation", w.isolation)
 	l.tree = l.agency("path", l.id)
-	if w.beside {
-		l.occupy()
+	if w.occupied {
+		l.startSecondCommand()
 	}
 	return l
 }
 
-// occupy has a command run in the sandbox until the end of the test, when it must still be there.
-func (l *execLab) occupy() {
+// startSecondCommand starts a command that runs in the sandbox until the end of the test, and checks then that
+// it was not killed.
+func (l *execLab) startSecondCommand() {
 	l.t.Helper()
 	cmd := exec.Command(filepath.Join(l.bin, "git-agency"), "exec", l.id, "--stdin", "--", "sh", "-c", "touch occupied; read line; exit 77")
 	cmd.Dir, cmd.Env = l.repo, l.env
@@ -71,20 +72,21 @@ func (l *execLab) occupy() {
 	if err := cmd.Start(); err != nil {
 		l.t.Fatal(err)
 	}
-	if !waitFor(filepath.Join(l.tree, "occupied")) {
-		l.t.Fatal("it does not begin")
+	if !waitForFile(filepath.Join(l.tree, "occupied")) {
+		l.t.Fatal("the command does not start")
 	}
 	l.t.Cleanup(func() {
-		_ = stdin.Close() // which is what it waits for
+		_ = stdin.Close() // the command reads until then
 		if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != 77 {
-			l.t.Errorf("what ran beside ended with %d", cmd.ProcessState.ExitCode())
+			l.t.Errorf("the second command ended with %d, want 77", cmd.ProcessState.ExitCode())
 		}
 	})
 }
 
-func eachWay(t *testing.T, test func(l *execLab)) {
+// forEachContainment runs test as a subtest for each containment.
+func forEachContainment(t *testing.T, test func(l *execLab)) {
 	t.Helper()
-	for name, w := range ways {
+	for name, w := range containments {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(newExecLab(t, w))
@@ -92,33 +94,33 @@ func eachWay(t *testing.T, test func(l *execLab)) {
 	}
 }
 
-// withAndWithoutWalls is for what any machine does alike.
+// withAndWithoutWalls runs test behind walls and without them, for behavior that does not depend on containment.
 func withAndWithoutWalls(t *testing.T, test func(l *execLab)) {
 	t.Helper()
 	for _, name := range []string{"walls", "pid-namespace"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test(newExecLab(t, ways[name]))
+			test(newExecLab(t, containments[name]))
 		})
 	}
 }
 
-// exec prepares "git-agency exec <id> <args>".
-func (l *execLab) exec(args ...string) *exec.Cmd {
-	argv := append(append([]string{}, l.machine...), filepath.Join(l.bin, "git-agency"), "exec", l.id)
+// execCommand prepares "git-agency exec <id> <args>".
+func (l *execLab) execCommand(args ...string) *exec.Cmd {
+	argv := append(append([]string{}, l.wrapper...), filepath.Join(l.bin, "git-agency"), "exec", l.id)
 	argv = append(argv, args...)
 	cmd := exec.CommandContext(l.t.Context(), argv[0], argv[1:]...)
 	cmd.Dir, cmd.Env = l.repo, l.env
 	return cmd
 }
 
-// mark is a word by which processes of a test are known, wherever they went.
-func (l *execLab) mark() string {
+// newMark returns a unique argument by which processesWithMark finds the processes of a test.
+func (l *execLab) newMark() string {
 	return fmt.Sprintf("1000.%d%09d", os.Getpid(), time.Now().UnixNano()%1e9)
 }
 
-// marked lists the processes that have a word in their command line.
-func marked(t *testing.T, mark string) []string {
+// processesWithMark returns the command lines that contain mark.
+func processesWithMark(t *testing.T, mark string) []string {
 	t.Helper()
 	names, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -133,19 +135,20 @@ func marked(t *testing.T, mark string) []string {
 	return found
 }
 
-// Whatever a command does, exec ends, nothing is left of it, and the next one works.
-func TestExecOutlivesEveryCommandAndNoCommandOutlivesExec(t *testing.T) {
+// TestExecEndsAllProcesses checks for ill-behaved commands that exec ends, no process is left, and the next exec
+// works.
+func TestExecEndsAllProcesses(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		script string // $1 is a mark
+		script string // $1 is the mark
 		flags  []string
 		code   int
 	}{
 		"ignores SIGTERM":              {`trap "" TERM; sleep $1; sleep $1`, []string{"--timeout", "100ms", "--grace", "50ms"}, 124},
 		"ignores everything it can":    {`trap "" HUP INT QUIT TERM USR1 USR2 ALRM PIPE; sleep $1; sleep $1`, []string{"--timeout", "100ms", "--grace", "0"}, 124},
 		"forks for ever":               {`while :; do sleep $1 & done`, []string{"--timeout", "200ms", "--grace", "50ms"}, 124},
-		"multiplies":                   {`f() { test $1 -gt 7 || { f $(($1 + 1)) & f $(($1 + 1)) & }; sleep $mark; }; mark=$1; f 0`, []string{"--timeout", "20ms", "--grace", "0"}, 124},
-		"runs away":                    {`perl -e '$SIG{TERM} = "IGNORE"; while (1) { exit if fork }' $1`, []string{"--grace", "50ms"}, 0},
+		"forks a tree":                 {`f() { test $1 -gt 7 || { f $(($1 + 1)) & f $(($1 + 1)) & }; sleep $mark; }; mark=$1; f 0`, []string{"--timeout", "20ms", "--grace", "0"}, 124},
+		"forks and exits repeatedly":   {`perl -e '$SIG{TERM} = "IGNORE"; while (1) { exit if fork }' $1`, []string{"--grace", "50ms"}, 0},
 		"becomes a daemon":             {`(setsid sh -c 'cd /; sleep $0; sleep $0' $1 <&- >&- 2>&- &) &`, []string{"--grace", "50ms"}, 0},
 		"daemon that ignores SIGTERM":  {`(setsid sh -c 'trap "" TERM HUP; touch up; sleep $0; sleep $0' $1 <&- >&- 2>&- &) & while ! test -e up; do :; done`, []string{"--grace", "50ms"}, 0},
 		"closes its descriptors":       {`exec <&- >&- 2>&-; sleep $1`, []string{"--timeout", "100ms", "--grace", "50ms"}, 124},
@@ -155,9 +158,9 @@ func TestExecOutlivesEveryCommandAndNoCommandOutlivesExec(t *testing.T) {
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 			t.Parallel()
-			eachWay(t, func(l *execLab) {
-				mark := l.mark()
-				cmd := l.exec(append(c.flags, "--json", "--", "sh", "-c", c.script, "sh", mark)...)
+			forEachContainment(t, func(l *execLab) {
+				mark := l.newMark()
+				cmd := l.execCommand(append(c.flags, "--json", "--", "sh", "-c", c.script, "sh", mark)...)
 				out, err := cmd.Output()
 				var exit *exec.ExitError
 				if err != nil && !errors.As(err, &exit) {
@@ -167,76 +170,77 @@ func TestExecOutlivesEveryCommandAndNoCommandOutlivesExec(t *testing.T) {
 				if err := json.Unmarshal(out, &res); err != nil {
 					l.t.Fatalf("%v: %s", err, out)
 				}
-				if got := cmd.ProcessState.ExitCode(); got != c.code || res.ExitCode != c.code || res.ContainedBy != l.contained {
+				if got := cmd.ProcessState.ExitCode(); got != c.code || res.ExitCode != c.code || res.ContainedBy != l.containedBy {
 					l.t.Errorf("ended with %d, %+v", got, res)
 				}
-				if left := marked(l.t, mark); len(left) > 0 {
-					l.t.Errorf("still there: %q", left)
+				if left := processesWithMark(l.t, mark); len(left) > 0 {
+					l.t.Errorf("processes are left: %q", left)
 				}
-				if out, err := l.exec("--", "echo", "next").Output(); err != nil || string(out) != "next\n" {
-					l.t.Errorf("the next: %q, %v", out, err)
+				if out, err := l.execCommand("--", "echo", "next").Output(); err != nil || string(out) != "next\n" {
+					l.t.Errorf("the next exec: %q, %v", out, err)
 				}
 			})
 		})
 	}
 }
 
-// begin starts a command that says when it runs, with a daemon that ignores what it can.
-func (l *execLab) begin(mark string, flags ...string) *exec.Cmd {
+// startDaemonCommand starts a command with a daemon child that ignores SIGHUP, SIGINT and SIGTERM, and waits
+// until both run.
+func (l *execLab) startDaemonCommand(mark string, flags ...string) *exec.Cmd {
 	l.t.Helper()
 	script := `(setsid sh -c 'trap "" HUP INT TERM; echo daemon >begun; sleep $0; sleep $0' $1 &) &
 trap "" HUP; while ! test -s begun; do :; done; touch running; sleep $1`
-	cmd := l.exec(append(flags, "--", "sh", "-c", script, "sh", mark)...)
+	cmd := l.execCommand(append(flags, "--", "sh", "-c", script, "sh", mark)...)
 	if err := cmd.Start(); err != nil {
 		l.t.Fatal(err)
 	}
-	if !waitFor(filepath.Join(l.tree, "running")) {
-		l.t.Fatal("it does not begin")
+	if !waitForFile(filepath.Join(l.tree, "running")) {
+		l.t.Fatal("the command does not start")
 	}
 	return cmd
 }
 
-func TestNothingOutlivesAToolThatIsKilled(t *testing.T) {
+func TestKilledExecEndsAllProcesses(t *testing.T) {
 	t.Parallel()
-	eachWay(t, func(l *execLab) {
-		mark := l.mark()
-		cmd := l.begin(mark, "--grace", "1h")
+	forEachContainment(t, func(l *execLab) {
+		mark := l.newMark()
+		cmd := l.startDaemonCommand(mark, "--grace", "1h")
 		if err := cmd.Process.Kill(); err != nil {
 			l.t.Fatal(err)
 		}
-		_ = cmd.Wait() // it was killed
-		if !waitUntil(func() bool { return len(marked(l.t, mark)) == 0 }) {
-			l.t.Errorf("still there: %q", marked(l.t, mark))
+		_ = cmd.Wait() // always an error: it was killed
+		if !waitUntil(func() bool { return len(processesWithMark(l.t, mark)) == 0 }) {
+			l.t.Errorf("processes are left: %q", processesWithMark(l.t, mark))
 		}
-		if l.beside {
+		if l.occupied {
 			return
 		}
-		// The supervisor, which has the directory of the invocation among its arguments, ends after its programs.
-		if supervisor := filepath.Join("invocations", l.id); !waitUntil(func() bool { return len(marked(l.t, supervisor)) == 0 }) {
-			l.t.Errorf("still there: %q", marked(l.t, supervisor))
+		// The supervisor has the directory of the invocation in its arguments and ends after its programs.
+		if supervisor := filepath.Join("invocations", l.id); !waitUntil(func() bool { return len(processesWithMark(l.t, supervisor)) == 0 }) {
+			l.t.Errorf("the supervisor is left: %q", processesWithMark(l.t, supervisor))
 		}
-		// Nobody is at work there any more.
+		// Discard finds no running command.
 		if o := l.try(nil, "git-agency", "discard", l.id); o.code != 0 || strings.Contains(o.stderr, "still ran") {
 			l.t.Errorf("got %+v", o)
 		}
 	})
 }
 
-func TestASignalToTheToolEndsEverything(t *testing.T) {
+func TestSignalledExecEndsAllProcesses(t *testing.T) {
 	t.Parallel()
-	eachWay(t, func(l *execLab) {
+	forEachContainment(t, func(l *execLab) {
 		for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
-			mark := l.mark()
-			cmd := l.begin(mark, "--grace", "50ms")
+			mark := l.newMark()
+			cmd := l.startDaemonCommand(mark, "--grace", "50ms")
 			if err := cmd.Process.Signal(sig); err != nil {
 				l.t.Fatal(err)
 			}
-			_ = cmd.Wait() // its code says how
+			_ = cmd.Wait() // the exit code is checked below
 			if got := cmd.ProcessState.ExitCode(); got != 128+int(sig) {
 				l.t.Errorf("%v: ended with %d", sig, got)
 			}
-			if left := marked(l.t, mark); len(left) > 0 {
-				l.t.Errorf("%v: still there: %q", sig, left)
+			if left := processesWithMark(l.t, mark); len(left) > 0 {
+				l.t.Errorf("%v: processes are left: %q", sig, left)
 			}
 			for _, name := range []string{"running", "begun"} {
 				if err := os.Remove(filepath.Join(l.tree, name)); err != nil {
@@ -247,11 +251,12 @@ func TestASignalToTheToolEndsEverything(t *testing.T) {
 	})
 }
 
-// A gigabyte, of which a result keeps a little, must not need a gigabyte of memory.
-func TestExecKeepsTheBeginningOfALotOfOutput(t *testing.T) {
+// TestExecTruncatesCapturedOutput captures 1 GiB of output, of which the result keeps the beginning, within
+// 300 MiB of memory.
+func TestExecTruncatesCapturedOutput(t *testing.T) {
 	t.Parallel()
-	l := newExecLab(t, ways["walls"])
-	cmd := l.exec("--json", "--", "sh", "-c", "yes 0123456 | head -c 1073741824; echo done >&2")
+	l := newExecLab(t, containments["walls"])
+	cmd := l.execCommand("--json", "--", "sh", "-c", "yes 0123456 | head -c 1073741824; echo done >&2")
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)
@@ -264,15 +269,16 @@ func TestExecKeepsTheBeginningOfALotOfOutput(t *testing.T) {
 		t.Errorf("got %d bytes, truncated: %v, and %q", len(res.Stdout), res.Truncated, res.Stderr)
 	}
 	if peak := cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss; peak > 300<<10 {
-		t.Errorf("it needed %d MiB", peak>>10)
+		t.Errorf("peak memory is %d MiB", peak>>10)
 	}
 }
 
-// Streamed output goes past the tool: it must not be what a program waits for.
-func TestExecStreamsAndAReaderThatLeavesIsNoticed(t *testing.T) {
+// TestExecStreamsUntilSIGPIPE closes the reading end of streamed output. The program writes to the pipe itself,
+// so it must get SIGPIPE.
+func TestExecStreamsUntilSIGPIPE(t *testing.T) {
 	t.Parallel()
 	withAndWithoutWalls(t, func(l *execLab) {
-		cmd := l.exec("--", "yes")
+		cmd := l.execCommand("--", "yes")
 		stdout, err := cmd.StdoutPipe()
 		if err != nil {
 			l.t.Fatal(err)
@@ -286,14 +292,14 @@ func TestExecStreamsAndAReaderThatLeavesIsNoticed(t *testing.T) {
 		if err := stdout.Close(); err != nil {
 			l.t.Error(err)
 		}
-		_ = cmd.Wait() // its code says how
+		_ = cmd.Wait() // the exit code is checked below
 		if got := cmd.ProcessState.ExitCode(); got != 128+int(syscall.SIGPIPE) {
 			l.t.Errorf("ended with %d", got)
 		}
 	})
 }
 
-func TestFiftyCommandsRunAtTheSameTime(t *testing.T) {
+func TestConcurrentExec(t *testing.T) {
 	t.Parallel()
 	many := 50
 	if testing.Short() {
@@ -309,20 +315,20 @@ func TestFiftyCommandsRunAtTheSameTime(t *testing.T) {
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 			t.Parallel()
-			l := newExecLab(t, ways[c.way])
+			l := newExecLab(t, containments[c.way])
 			ids, trees := []string{l.id}, []string{l.tree}
 			for c.oneEach && len(ids) < many {
 				id := l.agency("start", "wt", "--isolation", l.isolation)
 				ids, trees = append(ids, id), append(trees, l.agency("path", id))
 			}
-			// All of them run before any of them ends.
+			// All commands run before any of them ends.
 			var all sync.WaitGroup
 			for i := range many {
 				id := ids[i%len(ids)]
 				all.Go(func() {
 					script := fmt.Sprintf(`echo %d >file-%d; touch up-%d; while ! test -e gate; do sleep 0.05; done; echo out %d; exit %d`, i, i, i, i, i)
 					o := l.try(nil, "git-agency", "exec", id, "--", "sh", "-c", script)
-					if i > 0 && l.isolation == "os" { // one that fails behind walls hears of them
+					if i > 0 && l.isolation == "os" { // a failure behind walls prints a hint
 						o.stderr = regexp.MustCompile(`\Ahint: walls were up: .*\n\z`).ReplaceAllString(o.stderr, "")
 					}
 					if o.code != i || o.stdout != fmt.Sprintf("out %d\n", i) || o.stderr != "" {
@@ -331,9 +337,9 @@ func TestFiftyCommandsRunAtTheSameTime(t *testing.T) {
 				})
 			}
 			for i := range many {
-				if !waitFor(filepath.Join(trees[i%len(trees)], fmt.Sprintf("up-%d", i))) {
-					t.Errorf("%d does not run", i)
-					break // it would be long until each of the others had its chance
+				if !waitForFile(filepath.Join(trees[i%len(trees)], fmt.Sprintf("up-%d", i))) {
+					t.Errorf("command %d does not run", i)
+					break // waiting for each of the others would take too long
 				}
 			}
 			for _, tree := range trees {
@@ -343,7 +349,7 @@ func TestFiftyCommandsRunAtTheSameTime(t *testing.T) {
 			lines := 0
 			for i := range many {
 				if l.read(filepath.Join(trees[i%len(trees)], fmt.Sprintf("file-%d", i))) != fmt.Sprintf("%d\n", i) {
-					t.Errorf("what %d wrote is not there", i)
+					t.Errorf("the file of command %d is missing", i)
 				}
 			}
 			histories, err := filepath.Glob(filepath.Join(l.data, "repos", "*", "invocations", "*", "events.jsonl"))
@@ -353,56 +359,56 @@ func TestFiftyCommandsRunAtTheSameTime(t *testing.T) {
 			for _, h := range histories {
 				for line := range strings.Lines(l.read(h)) {
 					if lines++; !json.Valid([]byte(line)) {
-						t.Errorf("the history has a line %q", line)
+						t.Errorf("events.jsonl has the invalid line %q", line)
 					}
 				}
 			}
 			if lines != many {
-				t.Errorf("the history has %d lines", lines)
+				t.Errorf("events.jsonl has %d lines, want %d", lines, many)
 			}
 		})
 	}
 }
 
-// Whoever starts "git agency exec" and loses patience kills the git in front of it.
-func TestNothingOutlivesTheGitInFrontOfTheTool(t *testing.T) {
+// TestKilledGitEndsExec kills the git process of "git agency exec", not the tool. The command must end too.
+func TestKilledGitEndsExec(t *testing.T) {
 	t.Parallel()
 	withAndWithoutWalls(t, func(l *execLab) {
-		mark := l.mark()
+		mark := l.newMark()
 		cmd := exec.CommandContext(l.t.Context(), "git", "agency", "exec", l.id, "--", "sh", "-c", `touch running; sleep $1`, "sh", mark)
 		cmd.Dir, cmd.Env = l.repo, l.env
 		if err := cmd.Start(); err != nil {
 			l.t.Fatal(err)
 		}
-		if !waitFor(filepath.Join(l.tree, "running")) {
-			l.t.Fatal("it does not begin")
+		if !waitForFile(filepath.Join(l.tree, "running")) {
+			l.t.Fatal("the command does not start")
 		}
 		if err := cmd.Process.Kill(); err != nil {
 			l.t.Fatal(err)
 		}
-		_ = cmd.Wait() // it was killed
-		if !waitUntil(func() bool { return len(marked(l.t, mark)) == 0 }) {
-			l.t.Errorf("still there: %q", marked(l.t, mark))
+		_ = cmd.Wait() // always an error: it was killed
+		if !waitUntil(func() bool { return len(processesWithMark(l.t, mark)) == 0 }) {
+			l.t.Errorf("processes are left: %q", processesWithMark(l.t, mark))
 		}
 	})
 }
 
-func TestAnInterruptedCommandStillGivesWhatItWrote(t *testing.T) {
+func TestInterruptedExecReturnsPartialOutput(t *testing.T) {
 	t.Parallel()
 	withAndWithoutWalls(t, func(l *execLab) {
-		cmd := l.exec("--json", "--", "sh", "-c", "echo partial; touch running; exec sleep 1000")
+		cmd := l.execCommand("--json", "--", "sh", "-c", "echo partial; touch running; exec sleep 1000")
 		var stdout bytes.Buffer
 		cmd.Stdout = &stdout
 		if err := cmd.Start(); err != nil {
 			l.t.Fatal(err)
 		}
-		if !waitFor(filepath.Join(l.tree, "running")) {
-			l.t.Fatal("it does not begin")
+		if !waitForFile(filepath.Join(l.tree, "running")) {
+			l.t.Fatal("the command does not start")
 		}
 		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			l.t.Fatal(err)
 		}
-		_ = cmd.Wait() // its code says how
+		_ = cmd.Wait() // the exit code is checked below
 		var res execOutput
 		if err := json.Unmarshal(stdout.Bytes(), &res); err != nil {
 			l.t.Fatalf("%v: %q", err, &stdout)
@@ -413,10 +419,10 @@ func TestAnInterruptedCommandStillGivesWhatItWrote(t *testing.T) {
 	})
 }
 
-func TestASecondInterruptKillsAtOnce(t *testing.T) {
+func TestSecondInterruptKillsAtOnce(t *testing.T) {
 	t.Parallel()
 	withAndWithoutWalls(t, func(l *execLab) {
-		cmd := l.exec("--grace", "1h", "--", "sh", "-c", `trap "touch told" TERM; touch running; while :; do sleep 0.01; done`)
+		cmd := l.execCommand("--grace", "1h", "--", "sh", "-c", `trap "touch told" TERM; touch running; while :; do sleep 0.01; done`)
 		if err := cmd.Start(); err != nil {
 			l.t.Fatal(err)
 		}
@@ -424,94 +430,97 @@ func TestASecondInterruptKillsAtOnce(t *testing.T) {
 			file   string
 			signal syscall.Signal
 		}{{"running", syscall.SIGINT}, {"told", syscall.SIGTERM}} {
-			if !waitFor(filepath.Join(l.tree, c.file)) {
+			if !waitForFile(filepath.Join(l.tree, c.file)) {
 				l.t.Fatalf("no %s", c.file)
 			}
 			if err := cmd.Process.Signal(c.signal); err != nil {
 				l.t.Fatal(err)
 			}
 		}
-		_ = cmd.Wait() // its code says how
+		_ = cmd.Wait() // the exit code is checked below
 		if got := cmd.ProcessState.ExitCode(); got != 130 {
 			l.t.Errorf("ended with %d", got)
 		}
 	})
 }
 
-// letsGo waits until a tool, which has heard that its command runs, leaves the sandbox to that.
-func (l *execLab) letsGo(pid int) {
+// waitRecordClosed waits until the tool has closed the directory of the invocation, which it holds open until it
+// knows that its command runs.
+func (l *execLab) waitRecordClosed(pid int) {
 	l.t.Helper()
 	home := filepath.Join(l.repoData(), "invocations", l.id)
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		open, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 		if err != nil || len(open) == 0 {
-			l.t.Fatalf("the tool is gone: %v", err)
+			l.t.Fatalf("the tool has exited: %v", err)
 		}
 		if !slices.ContainsFunc(open, func(fd string) bool { at, err := os.Readlink(fd); return err == nil && at == home }) {
 			return
 		}
 		if time.Now().After(deadline) {
-			l.t.Fatal("the tool stays in the sandbox")
+			l.t.Fatal("the tool does not close the directory of the invocation")
 		}
 	}
 }
 
-// A tool that is stopped, as by Ctrl-Z, keeps neither its command alive nor a discard waiting.
-func TestAStoppedToolKeepsNobody(t *testing.T) {
+// TestDiscardWhileExecIsStopped stops the tool with SIGSTOP, as Ctrl-Z does. Discard must still end its command
+// and must not wait for the tool.
+func TestDiscardWhileExecIsStopped(t *testing.T) {
 	t.Parallel()
 	withAndWithoutWalls(t, func(l *execLab) {
-		mark := l.mark()
-		cmd := l.begin(mark, "--grace", "50ms")
-		l.letsGo(cmd.Process.Pid)
+		mark := l.newMark()
+		cmd := l.startDaemonCommand(mark, "--grace", "50ms")
+		l.waitRecordClosed(cmd.Process.Pid)
 		if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 			l.t.Fatal(err)
 		}
 		if o := l.try(nil, "git-agency", "discard", l.id); o.code != 0 || !strings.Contains(o.stderr, "ended 1 command that still ran") {
 			l.t.Errorf("got %+v", o)
 		}
-		if left := marked(l.t, mark); len(left) > 1 { // the tool itself
-			l.t.Errorf("still there: %q", left)
+		if left := processesWithMark(l.t, mark); len(left) > 1 { // the stopped tool itself has the mark
+			l.t.Errorf("processes are left: %q", left)
 		}
 		if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
 			l.t.Fatal(err)
 		}
-		_ = cmd.Wait() // its code says how
+		_ = cmd.Wait() // the exit code is checked below
 		if got := cmd.ProcessState.ExitCode(); got != 143 {
 			l.t.Errorf("ended with %d", got)
 		}
 	})
 }
 
-// What stops a discard anyway stops it before commands are ended, who cannot be brought back.
-func TestADiscardThatIsRefusedEndsNoCommand(t *testing.T) {
+// TestRefusedDiscardEndsNoCommand checks that discard finds its reasons to refuse before it ends running commands.
+func TestRefusedDiscardEndsNoCommand(t *testing.T) {
 	t.Parallel()
 	withAndWithoutWalls(t, func(l *execLab) {
-		mark := l.mark()
-		cmd := l.begin(mark, "--grace", "50ms")
+		mark := l.newMark()
+		cmd := l.startDaemonCommand(mark, "--grace", "50ms")
 		l.must("git", "init", "-q", filepath.Join(l.tree, "inner"))
 		if o := l.try(nil, "git-agency", "discard", l.id); o.code != 1 || !strings.Contains(o.stderr, "inner") {
 			l.t.Errorf("got %+v", o)
 		}
-		if len(marked(l.t, mark)) < 3 {
+		if len(processesWithMark(l.t, mark)) < 3 {
 			l.t.Error("the command was ended")
 		}
-		// Nor does one that a command in the sandbox asks for; behind walls it can see no record.
+		// A discard by a command in the sandbox is refused too; behind walls it sees no records.
 		o := l.try(nil, "git-agency", "exec", l.id, "--", "git-agency", "discard", l.id)
 		if want := map[string]string{"none": "cannot discard it", "os": "behind its walls"}[l.isolation]; o.code != 1 || !strings.Contains(o.stderr, want) {
 			l.t.Errorf("got %+v", o)
 		}
-		if len(marked(l.t, mark)) < 3 {
+		if len(processesWithMark(l.t, mark)) < 3 {
 			l.t.Error("the command was ended")
 		}
 		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			l.t.Fatal(err)
 		}
-		_ = cmd.Wait() // it was told to
+		_ = cmd.Wait() // always an error: it was terminated
 	})
 }
 
-// There is always somebody inside, unless the door is shut first.
-func TestADiscardDoesNotWaitForThoseWhoComeAfterIt(t *testing.T) {
+// TestDiscardBlocksNewCommands starts commands in a loop. Discard must refuse new ones before it waits for the
+// running ones, or it would never end.
+func TestDiscardBlocksNewCommands(t *testing.T) {
 	t.Parallel()
 	withAndWithoutWalls(t, func(l *execLab) {
 		var all sync.WaitGroup
@@ -525,8 +534,8 @@ func TestADiscardDoesNotWaitForThoseWhoComeAfterIt(t *testing.T) {
 				}
 			})
 		}
-		if !waitFor(filepath.Join(l.tree, "running")) {
-			l.t.Fatal("nothing begins")
+		if !waitForFile(filepath.Join(l.tree, "running")) {
+			l.t.Fatal("no command starts")
 		}
 		if o := l.try(nil, "git-agency", "discard", l.id); o.code != 0 {
 			l.t.Errorf("got %+v", o)
@@ -535,35 +544,35 @@ func TestADiscardDoesNotWaitForThoseWhoComeAfterIt(t *testing.T) {
 	})
 }
 
-// Mending ends a sandbox too, and with it what runs there.
-func TestMendingEndsTheCommandsOfASandboxThatHasToGo(t *testing.T) {
+// TestDoctorFixEndsRunningCommands checks that doctor --fix ends the commands of a sandbox before it discards it.
+func TestDoctorFixEndsRunningCommands(t *testing.T) {
 	t.Parallel()
 	withAndWithoutWalls(t, func(l *execLab) {
-		mark := l.mark()
-		cmd := l.begin(mark, "--grace", "50ms")
+		mark := l.newMark()
+		cmd := l.startDaemonCommand(mark, "--grace", "50ms")
 		l.write(filepath.Join(filepath.Dir(filepath.Dir(filepath.Dir(l.tree))), "invocations", l.id, "meta.json"), "{")
 		if o := l.try(nil, "git-agency", "doctor", "--fix", l.id); o.code != 0 || !strings.Contains(o.stderr, "were ended: 1") {
 			l.t.Errorf("got %+v", o)
 		}
-		_ = cmd.Wait() // it was told to
-		if left := marked(l.t, mark); len(left) > 0 {
-			l.t.Errorf("still there: %q", left)
+		_ = cmd.Wait() // always an error: it was terminated
+		if left := processesWithMark(l.t, mark); len(left) > 0 {
+			l.t.Errorf("processes are left: %q", left)
 		}
 		if got := l.git("show", "refs/agency/trash/"+l.id+":begun"); got != "daemon" {
-			l.t.Errorf("what it wrote is lost: %q", got)
+			l.t.Errorf("the trash ref has %q for the file of the command", got)
 		}
 	})
 }
 
-func TestAnExhaustedUserCannotShakeOffASubreaper(t *testing.T) {
+func TestSubreaperAtProcessLimit(t *testing.T) {
 	t.Parallel()
-	if os.Geteuid() == 0 { // who knows no such limit
+	if os.Geteuid() == 0 { // root is exempt from RLIMIT_NPROC
 		rerunAsNobody(t, t.Name())
 		return
 	}
-	l := newExecLab(t, ways["subreaper"])
-	mark := l.mark()
-	cmd := l.exec("--timeout", "1s", "--grace", "1s", "--", "perl", "-e", `
+	l := newExecLab(t, containments["subreaper"])
+	mark := l.newMark()
+	cmd := l.execCommand("--timeout", "1s", "--grace", "1s", "--", "perl", "-e", `
 $SIG{TERM} = "IGNORE";
 while (1) {
 	my $pid = fork;
@@ -575,24 +584,25 @@ while (1) {
 	if got := cmd.ProcessState.ExitCode(); got != 124 {
 		t.Errorf("ended with %d", got)
 	}
-	if left := marked(t, mark); len(left) > 0 {
-		t.Errorf("still there: %q", left)
+	if left := processesWithMark(t, mark); len(left) > 0 {
+		t.Errorf("processes are left: %q", left)
 	}
 }
 
-// A shell lets what it starts in the background ignore interrupts, and still somebody may send one on
-// purpose; a hang-up that is ignored, as under nohup, is meant to be.
-func TestAnInterruptCountsInTheBackgroundAndAHangUpDoesNotUnderNohup(t *testing.T) {
+// TestExecHonorsSIGINTAndIgnoredSIGHUP starts the tool with one signal ignored. A shell starts background jobs
+// with SIGINT ignored, but an explicit SIGINT must still end the command; an ignored SIGHUP, as under nohup,
+// must stay ignored.
+func TestExecHonorsSIGINTAndIgnoredSIGHUP(t *testing.T) {
 	t.Parallel()
 	for ignored, want := range map[string]int{"INT": 130, "HUP": 3} {
-		l := newExecLab(t, ways["walls"])
-		cmd := l.exec("--", "sh", "-c", `touch running; while ! test -e on; do sleep 0.01; done; exit 3`)
+		l := newExecLab(t, containments["walls"])
+		cmd := l.execCommand("--", "sh", "-c", `touch running; while ! test -e on; do sleep 0.01; done; exit 3`)
 		cmd.Path, cmd.Args = "/bin/sh", append([]string{"sh", "-c", `trap "" ` + ignored + `; exec "$@"`, "sh"}, cmd.Args...)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		if !waitFor(filepath.Join(l.tree, "running")) {
-			t.Fatal("it does not begin")
+		if !waitForFile(filepath.Join(l.tree, "running")) {
+			t.Fatal("the command does not start")
 		}
 		sig := map[string]syscall.Signal{"INT": syscall.SIGINT, "HUP": syscall.SIGHUP}[ignored]
 		if err := cmd.Process.Signal(sig); err != nil {
@@ -601,7 +611,7 @@ func TestAnInterruptCountsInTheBackgroundAndAHangUpDoesNotUnderNohup(t *testing.
 		if ignored == "HUP" {
 			l.write(filepath.Join(l.tree, "on"), "")
 		}
-		_ = cmd.Wait() // its code says how
+		_ = cmd.Wait() // the exit code is checked below
 		if got := cmd.ProcessState.ExitCode(); got != want {
 			t.Errorf("%s: ended with %d", ignored, got)
 		}

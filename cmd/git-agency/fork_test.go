@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// One state, several agents: the best of them is wanted.
-func TestForksOfOneSnapshotMadeAtOnceAreAllThatState(t *testing.T) {
+// TestConcurrentForksOfSnapshot starts several sandboxes from one snapshot at the same time, as for agents that
+// compete on the same state.
+func TestConcurrentForksOfSnapshot(t *testing.T) {
 	t.Parallel()
 	const n = 3
 	l := forkSweep.newLab(t)
@@ -26,20 +27,20 @@ func TestForksOfOneSnapshotMadeAtOnceAreAllThatState(t *testing.T) {
 	seen := map[string]bool{}
 	for _, id := range ids {
 		if seen[id] || id == "" {
-			t.Fatalf("%q", ids)
+			t.Fatalf("empty or repeated id in %q", ids)
 		}
 		seen[id] = true
 		if got := l.git("-C", l.agency("path", id), "status", "--porcelain", "--untracked-files=all"); got != status {
 			t.Errorf("%s: %s\nwant %s", id, got, status)
 		}
-		// Each goes its own way.
+		// Each sandbox has its own files and snapshots.
 		l.write(l.agency("path", id)+"/own", id)
 		l.agency("snapshot", "create", id)
 		if got := l.git("show", "refs/agency/snapshots/"+id+"/1:own"); got != id {
-			t.Errorf("%s has %s", id, got)
+			t.Errorf("the snapshot of %s has the file of %s", id, got)
 		}
 	}
 	if found := l.findings(); len(found) > 0 {
-		t.Errorf("doctor finds %+v", found)
+		t.Errorf("doctor found %+v", found)
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-// full is an invocation of which nothing is empty.
-func full() gitagency.Invocation {
+// fullInvocation returns an invocation without empty fields.
+func fullInvocation() gitagency.Invocation {
 	return gitagency.Invocation{
 		ID: "20260128120500-b7c9", Name: "arch-agent", WorktreeID: "20260128120000-a3f2", Worktree: "payments",
 		SandboxPath: "/data/tree", SandboxBranch: "agency/sandbox-20260128120500-b7c9", BaseCommit: "0123456789abcdef0123456789abcdef01234567",
@@ -36,7 +36,8 @@ func full() gitagency.Invocation {
 	}
 }
 
-func formatted(t *testing.T, format string, i gitagency.Invocation) string {
+// formatInvocation returns what --format prints for an invocation, four minutes after its start.
+func formatInvocation(t *testing.T, format string, i gitagency.Invocation) string {
 	t.Helper()
 	f, err := parseFormat(format)
 	if err != nil {
@@ -50,7 +51,7 @@ func formatted(t *testing.T, format string, i gitagency.Invocation) string {
 	return out.String()
 }
 
-func TestAFormatIsTextWithFieldsInIt(t *testing.T) {
+func TestFormatExpandsFields(t *testing.T) {
 	t.Parallel()
 	for format, want := range map[string]string{
 		"":                                         "\n",
@@ -72,25 +73,25 @@ func TestAFormatIsTextWithFieldsInIt(t *testing.T) {
 		"%(unlanded_commit:short)":                 "5555555555\n",
 		"%(primitives.isolation)(%(landing)) é ✓":  "os(discarded) é ✓\n",
 	} {
-		if got := formatted(t, format, full()); got != want {
+		if got := formatInvocation(t, format, fullInvocation()); got != want {
 			t.Errorf("%s: got %q, want %q", format, got, want)
 		}
 	}
 }
 
-func TestEveryTimeAndEveryCommitHasAShorterForm(t *testing.T) {
+func TestFormatHasShortForms(t *testing.T) {
 	t.Parallel()
 	names := atomNames()
 	for _, name := range names {
 		for ending, shorter := range map[string]string{"_at": ":relative", "_commit": ":short"} {
 			if strings.HasSuffix(name, ending) && !slices.Contains(names, name+shorter) {
-				t.Errorf("there is no %%(%s%s)", name, shorter)
+				t.Errorf("the field %%(%s%s) is missing", name, shorter)
 			}
 		}
 	}
 }
 
-func TestAFormatThatCannotBeMeantIsRefusedWithWhatIsWrong(t *testing.T) {
+func TestParseFormatErrors(t *testing.T) {
 	t.Parallel()
 	for format, want := range map[string]string{
 		"%(statsu)":           `--format: unknown field "statsu"; did you mean "status"?`,
@@ -111,16 +112,16 @@ func TestAFormatThatCannotBeMeantIsRefusedWithWhatIsWrong(t *testing.T) {
 			t.Errorf("%s: got %v, want %s", format, err, want)
 		}
 		if hints := hintsFor(err); len(hints) != 1 || !strings.Contains(hints[0], "base_commit:short, ") {
-			t.Errorf("%s: the fields are not listed: %q", format, hints)
+			t.Errorf("%s: the hint does not list the fields: %q", format, hints)
 		}
 	}
 }
 
-// The fields of --format and those of --json are the same, with the same values.
-func TestEveryFieldOfTheJSONIsAFieldOfTheFormat(t *testing.T) {
+// TestFormatFieldsMatchJSON checks that --format and --json have the same fields with the same values.
+func TestFormatFieldsMatchJSON(t *testing.T) {
 	t.Parallel()
 	values := map[string]string{}
-	data, err := json.Marshal(full())
+	data, err := json.Marshal(fullInvocation())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +129,7 @@ func TestEveryFieldOfTheJSONIsAFieldOfTheFormat(t *testing.T) {
 	if err := json.Unmarshal(data, &fields); err != nil {
 		t.Fatal(err)
 	}
-	flatten(values, "", fields)
+	flattenJSON(values, "", fields)
 	var names []string
 	for _, name := range atomNames() {
 		if !strings.Contains(name, ":") {
@@ -140,18 +141,18 @@ func TestEveryFieldOfTheJSONIsAFieldOfTheFormat(t *testing.T) {
 		t.Fatalf("--format has %q\n--json has %q", names, want)
 	}
 	for name, value := range values {
-		if got := formatted(t, "%("+name+")", full()); got != value+"\n" {
+		if got := formatInvocation(t, "%("+name+")", fullInvocation()); got != value+"\n" {
 			t.Errorf("%s is %q in a format and %q in JSON", name, got, value)
 		}
 	}
 }
 
-// flatten names what is inside of something by both names, with a dot between them.
-func flatten(into map[string]string, prefix string, fields map[string]any) {
+// flattenJSON stores the values of nested JSON objects in into, with dots between the names.
+func flattenJSON(into map[string]string, prefix string, fields map[string]any) {
 	for name, value := range fields {
 		switch v := value.(type) {
 		case map[string]any:
-			flatten(into, prefix+name+".", v)
+			flattenJSON(into, prefix+name+".", v)
 		case bool:
 			into[prefix+name] = strconv.FormatBool(v)
 		case float64:
@@ -162,7 +163,7 @@ func flatten(into map[string]string, prefix string, fields map[string]any) {
 	}
 }
 
-// FuzzFormat: a format is refused, or says exactly what it says; nothing of it is lost.
+// FuzzFormat checks that parseFormat returns a formatError, or pieces that print and parse to the same pieces.
 func FuzzFormat(f *testing.F) {
 	for _, seed := range []string{"", "%", "%%", "%(status)", "a%(base_commit:short)b%00", "%(", "%(x)", "%0", "%zz", "%28status)"} {
 		f.Add(seed)
@@ -185,10 +186,10 @@ func FuzzFormat(f *testing.F) {
 		}
 		second, err := parseFormat(again.String())
 		if err != nil || !slices.Equal(parsed, second) {
-			t.Fatalf("%q means %v, which means %v, %v", text, parsed, second, err)
+			t.Fatalf("%q parses to %v, which prints and parses to %v, %v", text, parsed, second, err)
 		}
 		if !strings.Contains(text, "%") && (len(parsed) != 1 || parsed[0].literal != text) {
-			t.Fatalf("%q became %v", text, parsed)
+			t.Fatalf("%q without fields parses to %v", text, parsed)
 		}
 	})
 }

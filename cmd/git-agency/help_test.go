@@ -14,16 +14,17 @@ import (
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-// said runs a command line in this process and returns what it printed.
-func said(t *testing.T, args ...string) (code int, stdout, stderr string) {
+// runCommand runs a command line in this process and returns its exit code and output.
+func runCommand(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, err bytes.Buffer
 	code = newTool(&out, &err, gitagency.Options{}).runCommandLine(t.Context(), append([]string{"git-agency"}, args...))
 	return code, out.String(), err.String()
 }
 
-// The short help of every command is kept in testdata/help, so that nobody changes it without noticing.
-func TestTheShortHelpOfEveryCommandIsWhatItWas(t *testing.T) {
+// TestShortHelpGolden compares the short help of every command with the golden files in testdata/help; -update
+// writes them.
+func TestShortHelpGolden(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join("..", "..", "testdata", "help")
 	names, _ := commandTree()
@@ -32,10 +33,10 @@ func TestTheShortHelpOfEveryCommandIsWhatItWas(t *testing.T) {
 		file := filepath.Join(dir, strings.ReplaceAll(name, " ", "-")+".txt")
 		kept[filepath.Base(file)] = true
 		words := append(strings.Fields(name)[2:], "-h")
-		code, got, stderr := said(t, words...)
+		code, got, stderr := runCommand(t, words...)
 		of := name
 		if name == "git agency help" {
-			of = "git agency" // which lists the commands, and is what is meant
+			of = "git agency" // "help -h" prints the help of the program
 		}
 		if code != 0 || stderr != "" || !strings.HasPrefix(got, "NAME:\n   "+of+" - ") {
 			t.Errorf("%q ended with %d and %q", words, code, stderr)
@@ -49,11 +50,11 @@ func TestTheShortHelpOfEveryCommandIsWhatItWas(t *testing.T) {
 		want, err := os.ReadFile(file)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			t.Errorf("the help of %q is not kept; run the test with -update", name)
+			t.Errorf("the help of %q has no golden file; run the test with -update", name)
 		case err != nil:
 			t.Error(err)
 		case got != string(want):
-			t.Errorf("the help of %q changed; if it should have, run the test with -update\ngot:\n%s\nwant:\n%s", name, got, want)
+			t.Errorf("the help of %q changed; if intended, run the test with -update\ngot:\n%s\nwant:\n%s", name, got, want)
 		}
 	}
 	entries, err := os.ReadDir(dir)
@@ -68,45 +69,45 @@ func TestTheShortHelpOfEveryCommandIsWhatItWas(t *testing.T) {
 				t.Error(err)
 			}
 		default:
-			t.Errorf("%s is about no command", e.Name())
+			t.Errorf("golden file %s belongs to no command", e.Name())
 		}
 	}
 }
 
-func TestHelpShowsTheManualWithoutAnyInstall(t *testing.T) {
+func TestHelpPrintsManual(t *testing.T) {
 	t.Parallel()
-	code, whole, stderr := said(t, "help")
+	code, whole, stderr := runCommand(t, "help")
 	if code != 0 || stderr != "" || !strings.HasPrefix(whole, "NAME\n    git-agency - ") || !strings.Contains(whole, "\nSEE ALSO\n") {
 		t.Errorf("ended with %d, %q and %.200q", code, stderr, whole)
 	}
 	names, commands := commandTree()
 	for _, name := range names {
 		words := append([]string{"help"}, strings.Fields(name)[2:]...)
-		code, part, stderr := said(t, words...)
+		code, part, stderr := runCommand(t, words...)
 		if code != 0 || stderr != "" || !strings.HasPrefix(part, name+"\n    "+name) {
 			t.Errorf("%q ended with %d, %q and %.200q", words, code, stderr, part)
 		}
 		for _, other := range names {
 			about := strings.Contains(part, "\n"+other+"\n")
 			if of := strings.HasPrefix(other, name+" "); about != of {
-				t.Errorf("the part about %q: has a part about %q: %v", name, other, about)
+				t.Errorf("the section of %q contains the section of %q: %v, want %v", name, other, about, of)
 			}
 		}
 		if len(commands[name].Subcommands) == 0 && !strings.Contains(part, "\n    Exit status: ") {
-			t.Errorf("the part about %q does not say how it ends", name)
+			t.Errorf("the section of %q has no exit status", name)
 		}
 	}
 }
 
-func TestHelpKnowsCommandsByTheirOtherNames(t *testing.T) {
+func TestHelpAcceptsAliases(t *testing.T) {
 	t.Parallel()
-	_, want, _ := said(t, "help", "worktree", "ls")
-	if code, got, _ := said(t, "help", "worktree", "list"); code != 0 || got != want {
+	_, want, _ := runCommand(t, "help", "worktree", "ls")
+	if code, got, _ := runCommand(t, "help", "worktree", "list"); code != 0 || got != want {
 		t.Errorf("ended with %d and %q", code, got)
 	}
 }
 
-func TestHelpAboutWhatIsNoCommandSuggestsOne(t *testing.T) {
+func TestHelpUnknownCommandSuggestion(t *testing.T) {
 	t.Parallel()
 	for words, want := range map[string]string{
 		"strat":         `error: "strat" is not a command of git agency; did you mean "start"?`,
@@ -115,14 +116,14 @@ func TestHelpAboutWhatIsNoCommandSuggestsOne(t *testing.T) {
 		"start now":     `error: "now" is not a command of git agency start` + "\n",
 		"worktree ls x": "error: unexpected argument",
 	} {
-		code, stdout, stderr := said(t, append([]string{"help"}, strings.Fields(words)...)...)
+		code, stdout, stderr := runCommand(t, append([]string{"help"}, strings.Fields(words)...)...)
 		if code != exitUsage || stdout != "" || !strings.HasPrefix(stderr, want) || !strings.Contains(stderr, "\nusage: git agency help [<command>") {
 			t.Errorf("help %s ended with %d, %q and\n%s", words, code, stdout, stderr)
 		}
 	}
 }
 
-func TestTheManualIsLaidOutForTheScreen(t *testing.T) {
+func TestRenderManual(t *testing.T) {
 	t.Parallel()
 	source := "% TITLE 1\n\n## NAME\n\nthe-name - what **it** is\n\n### git agency do\n\n`git agency do <x>`\n\n" +
 		"Does a lot of *things* that\ntake many words, as `git status` does.\n\n`-n`, `--no-<x>`\n: Do not do\n  it.\n\n- one item that is long\n- two\n\n" +
@@ -184,7 +185,7 @@ func TestTheManualIsLaidOutForTheScreen(t *testing.T) {
 	}
 }
 
-func FuzzTheManualIsLaidOutWithinItsWidth(f *testing.F) {
+func FuzzRenderManualWidth(f *testing.F) {
 	f.Add(manualSource[:2000], 60)
 	f.Add("a `b\nc* d** e", 10)
 	f.Add("x\n: y\n\n- z\n\n```\ncode", 1)
@@ -199,10 +200,10 @@ func FuzzTheManualIsLaidOutWithinItsWidth(f *testing.F) {
 				t.Errorf("%q is wider than %d", line, width)
 			}
 		}
-		styled := escapes.ReplaceAllString(renderManual(blocks, width, true), "")
+		styled := escapeSequences.ReplaceAllString(renderManual(blocks, width, true), "")
 		strip := strings.NewReplacer("'", "").Replace
 		if a, b := strings.Fields(strip(text)), strings.Fields(strip(styled)); !strings.Contains(source, "\x1b") && !slices.Equal(a, b) {
-			t.Errorf("the words differ:\n%q\n%q", a, b)
+			t.Errorf("plain and styled text differ in words:\n%q\n%q", a, b)
 		}
 	})
 }

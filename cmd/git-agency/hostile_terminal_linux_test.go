@@ -8,18 +8,18 @@ import (
 	"testing"
 )
 
-// TestNoNameAndNoContentSteersATerminal: what an agent calls its files, its branches and its snapshots, and what it writes
-// into them, is shown on a terminal and never sent there. The only escapes are our own, for colours.
-func TestNoNameAndNoContentSteersATerminal(t *testing.T) {
+// TestTerminalOutputEscapesHostileText checks that control characters in names and contents of an agent's files, branches
+// and snapshots are escaped on a terminal. The only escape sequences in the output are our own, for colors.
+func TestTerminalOutputEscapesHostileText(t *testing.T) {
 	t.Parallel()
 	const steer = "\x1b]0;owned\x07\x1b[2Jx\x9b31m\rover"
 	colours := regexp.MustCompile("\x1b\\[[0-9;]*[mK]")
 	for _, isolation := range []string{"none", "os"} {
 		t.Run(isolation, func(t *testing.T) {
 			t.Parallel()
-			g := newHostileGround(t, isolation)
+			g := newHostileLab(t, isolation)
 			file := "f" + steer
-			for _, name := range []string{file, "name\nof two lines", ".env" + steer, "readme"} { // one looks like a secret
+			for _, name := range []string{file, "name\nof two lines", ".env" + steer, "readme"} { // .env is excluded as a secret
 				if err := os.WriteFile(filepath.Join(g.tree, name), []byte("content "+steer+"\n"), 0o644); err != nil {
 					t.Fatal(err)
 				}
@@ -27,13 +27,13 @@ func TestNoNameAndNoContentSteersATerminal(t *testing.T) {
 			g.must("git", "init", "-q", filepath.Join(g.tree, "nested"+steer))
 			run := func(args ...string) {
 				t.Helper()
-				out := g.onTerminal(100, []string{"GIT_PAGER=cat"}, append([]string{"git-agency"}, args...)...).ends()
+				out := g.startOnTerminal(100, []string{"GIT_PAGER=cat"}, append([]string{"git-agency"}, args...)...).wait()
 				shown := colours.ReplaceAllString(strings.ReplaceAll(out.stdout, "\r\n", "\n"), "")
 				if i := strings.IndexAny(shown, "\x1b\x07\x08\r\u009b"); i >= 0 || strings.Contains(shown, "\x9b") {
-					t.Errorf("%q steers the terminal: %q", args, out.stdout)
+					t.Errorf("%q prints raw control characters: %q", args, out.stdout)
 				}
 				if strings.Contains(shown, "owned") && args[0] == "diff" && len(args) == 2 && !strings.Contains(shown, "^[]0;owned") {
-					t.Errorf("%q does not show what is there: %q", args, shown)
+					t.Errorf("%q does not show the escaped content: %q", args, shown)
 				}
 			}
 			run("snapshot", "create", g.id, "-m", "message "+steer)
@@ -48,8 +48,8 @@ func TestNoNameAndNoContentSteersATerminal(t *testing.T) {
 			}
 			run("diff", g.id, "--", file)
 			run("diff", g.id, "--from", steer)
-			// What is ignored, and in the way of going back.
-			g.agent(`git checkout -q -b "$(printf 'x\302\2331m')" 2>/dev/null; rm -f readme; mkdir readme; git init -q readme/"$(printf 'n\033[2J')"`)
+			// A nested repository that blocks the rollback.
+			g.runAsAgent(`git checkout -q -b "$(printf 'x\302\2331m')" 2>/dev/null; rm -f readme; mkdir readme; git init -q readme/"$(printf 'n\033[2J')"`)
 			run("snapshot", "rollback", g.id, g.id+"/1")
 			run("snapshot", "rollback", g.id, steer)
 			if err := os.RemoveAll(filepath.Join(g.tree, "readme")); err != nil {
@@ -58,7 +58,7 @@ func TestNoNameAndNoContentSteersATerminal(t *testing.T) {
 			run("snapshot", "rollback", g.id, g.id+"/1")
 			run("snapshot", "checkout", g.id+"/2", filepath.Join(g.dir, "copy"))
 			run("start", "wt", "--from-snapshot", g.id+"/2")
-			g.agent(`mkfifo d 2>/dev/null; mkdir -p "$(printf 'p\033[2J')" && mkfifo "$(printf 'p\033[2J')/.gitignore"`)
+			g.runAsAgent(`mkfifo d 2>/dev/null; mkdir -p "$(printf 'p\033[2J')" && mkfifo "$(printf 'p\033[2J')/.gitignore"`)
 			run("snapshot", "create", g.id)
 			run("discard", g.id)
 		})

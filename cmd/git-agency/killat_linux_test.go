@@ -34,12 +34,12 @@ const (
 	// killatExecFlag is the first argument of the killat that becomes the command.
 	killatExecFlag = "-exec"
 
-	// killatGrace bounds how long processes may outlive the command itself.
-	// What it leaves behind on purpose (a daemon) must not hang the test.
+	// killatGrace bounds how long processes may outlive the command itself: a
+	// daemon that it leaves must not hang the test.
 	killatGrace = 3 * time.Second
 
-	// killatSettleLimit bounds the wait for a file system call to end.
-	killatSettleLimit = 2 * time.Second
+	// killatCallLimit bounds the wait for a file system call to end.
+	killatCallLimit = 2 * time.Second
 
 	// killatReapLimit bounds the wait for processes that were sent SIGKILL.
 	// Only one stuck inside the kernel takes longer than a few milliseconds.
@@ -53,12 +53,12 @@ const (
 // It runs argv under ptrace, numbers the file system mutations of the whole
 // process tree from 1 in the order in which they are about to happen, and kills
 // every process of the tree just before the Nth would be executed, when the N-1
-// before it are complete: what a power cut at that point would leave (but nothing
-// is lost that was not synced).
+// before it are complete. The disk then has the state of a power cut at that point,
+// except that unsynced data is not lost.
 //
-// A call that evidently changes nothing is no mutation: one that fails because a
-// name is missing, an open for appending to a file that exists, a write to a pipe,
-// a device or a file without a name.
+// Calls that change nothing are no mutations: a call that fails because a name is
+// missing, an open of an existing file for appending, a write to a pipe, a device or
+// an unlinked file.
 //
 // With N == 0 it runs the command to its end and only counts. When the command
 // ended before the Nth mutation the number of mutations is written to the
@@ -162,9 +162,9 @@ func killatRun(args []string) (int, error) {
 }
 
 // killatExec becomes the command args[1], with the argv that follows, after it
-// installed a seccomp filter, which all descendants inherit. So the tracer is
-// asked about the few system calls that may count and not about every one, twice:
-// a tree of ten git processes takes a fifth of the time.
+// installed a seccomp filter, which all descendants inherit. The filter stops only
+// the few system calls that may count, where PTRACE_SYSCALL would stop every call
+// twice: a tree of ten git processes takes a fifth of the time.
 func killatExec(args []string) (int, error) {
 	calls, err := killatCalls()
 	if err != nil {
@@ -172,7 +172,7 @@ func killatExec(args []string) (int, error) {
 	}
 	filter := killatFilter(calls)
 	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	// The filter is the thread's; the exec has to be the same thread's.
+	// The filter belongs to the thread, so the same thread has to call exec.
 	runtime.LockOSThread()
 	// Without this only root may install a filter.
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
@@ -184,7 +184,7 @@ func killatExec(args []string) (int, error) {
 	return 0, fmt.Errorf("%s: %w", args[1], syscall.Exec(args[1], args[2:], os.Environ()))
 }
 
-// killatFilter returns a program for seccomp that has the calls reported.
+// killatFilter returns a seccomp program that reports the calls to the tracer.
 func killatFilter(calls map[uint64]killatCall) []unix.SockFilter {
 	// Offsets in struct seccomp_data. The low half of an argument comes first:
 	// all of the architectures of killatCalls are little-endian.
@@ -202,7 +202,7 @@ func killatFilter(calls map[uint64]killatCall) []unix.SockFilter {
 	filter := []unix.SockFilter{load(offsetNr)}
 	for nr, call := range calls {
 		if call.kind == killatOpen {
-			// Nearly all of these only read.
+			// Nearly all opens only read.
 			filter = append(filter,
 				skip(unix.BPF_JEQ, uint32(nr), 4),
 				load(offsetArgs+8*call.flags),
@@ -232,16 +232,16 @@ type killatTree struct {
 	tracees map[int]*killatTracee
 }
 
-// killatTracee is what has to be remembered of a traced thread.
+// killatTracee is the state of a traced thread.
 type killatTracee struct {
-	// started: the SIGSTOP each new tracee begins with was swallowed. Any other
-	// signal may be reported before it.
+	// started: the initial SIGSTOP of the new tracee was suppressed. Other
+	// signals may be reported before it.
 	started bool
-	// counted: the system call it is in was counted, as last.
+	// counted: the system call in progress, last, was counted.
 	counted bool
 	last    killatSyscallInfo
 	// restarted: last was interrupted by a signal and the kernel will issue it
-	// again. To count it twice would make the numbers depend on timing (the Go
+	// again. Counting it twice would make the numbers depend on timing (the Go
 	// runtime preempts with SIGURG).
 	restarted bool
 }
@@ -283,8 +283,8 @@ func (k *killatTree) run(root int) (int, error) {
 	status, flags := 0, unix.WALL
 	var deadline time.Time // set when the command itself has ended
 	for {
-		// Here and not where nothing is to be done: one that keeps writing keeps
-		// us busy.
+		// Checked in every round, not only when idle: a process that keeps
+		// writing keeps this loop busy.
 		if !deadline.IsZero() && time.Now().After(deadline) {
 			fmt.Fprintf(os.Stderr, "killat: killing what still runs %v after the command\n", killatGrace)
 			return status, k.kill()
@@ -301,7 +301,7 @@ func (k *killatTree) run(root int) (int, error) {
 			time.Sleep(time.Millisecond)
 			continue
 		case ws.Exited(), ws.Signaled():
-			// An orphan comes here twice: as a tracee, then as our child.
+			// An orphan is reported twice: as a tracee, then as our child.
 			delete(k.tracees, pid)
 			if pid != root {
 				continue
@@ -322,7 +322,7 @@ func (k *killatTree) run(root int) (int, error) {
 			return 0, err
 		}
 		if k.killed {
-			return killatKilled, errors.Join(k.settle(), k.kill())
+			return killatKilled, errors.Join(k.waitCountedCalls(), k.kill())
 		}
 		if err := k.resume(pid, sig); err != nil {
 			return 0, err
@@ -330,8 +330,8 @@ func (k *killatTree) run(root int) (int, error) {
 	}
 }
 
-// stopped deals with a tracee that has stopped and returns the signal to resume
-// it with.
+// stopped handles a tracee that has stopped and returns the signal to resume it
+// with.
 func (k *killatTree) stopped(pid int, ws unix.WaitStatus) (unix.Signal, error) {
 	t := k.tracees[pid]
 	if t == nil {
@@ -351,15 +351,15 @@ func (k *killatTree) stopped(pid int, ws unix.WaitStatus) (unix.Signal, error) {
 		*t = killatTracee{started: true}
 		return 0, nil
 	case event != 0:
-		// A fork: the child reports itself.
+		// A fork: the child has a stop of its own.
 		return 0, nil
 	case sig == unix.SIGSTOP && !t.started:
 		t.started = true
 		return 0, nil
 	case sig == unix.SIGSTOP, sig == unix.SIGTSTP, sig == unix.SIGTTIN, sig == unix.SIGTTOU:
 		// Either the signal is about to be delivered, or it was and this is the
-		// stop it caused, which has no siginfo. That one ends at once: a tracee
-		// that was not attached by PTRACE_SEIZE could not be woken by SIGCONT.
+		// stop it caused, which has no siginfo. The latter is resumed at once: a
+		// tracee not attached by PTRACE_SEIZE could not be woken by SIGCONT.
 		if !killatHasSiginfo(pid) {
 			return 0, nil
 		}
@@ -367,14 +367,14 @@ func (k *killatTree) stopped(pid int, ws unix.WaitStatus) (unix.Signal, error) {
 	return sig, nil
 }
 
-// syscallStop deals with a tracee that is about to execute a system call, or at
-// the end of one that was counted.
+// syscallStop handles a tracee at the entry of a system call, or at the exit of one
+// that was counted.
 func (k *killatTree) syscallStop(pid int, t *killatTracee) error {
 	var info killatSyscallInfo
 	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_GET_SYSCALL_INFO, uintptr(pid),
 		unsafe.Sizeof(info), uintptr(unsafe.Pointer(&info)), 0, 0)
 	if errno == unix.ESRCH {
-		return nil // killed meanwhile; wait4 will tell
+		return nil // killed meanwhile; wait4 will report it
 	}
 	if errno != 0 {
 		return fmt.Errorf("PTRACE_GET_SYSCALL_INFO: %w", errno)
@@ -421,21 +421,21 @@ func (k *killatTree) syscallStop(pid int, t *killatTracee) error {
 func (k *killatTree) resume(pid int, sig unix.Signal) error {
 	resume := unix.PtraceCont
 	if t := k.tracees[pid]; t != nil && t.counted {
-		resume = unix.PtraceSyscall // to the end of this call
+		resume = unix.PtraceSyscall // stop again at the exit of this call
 	}
 	// ESRCH: it was killed while it was stopped, by an exit_group or execve of
-	// another thread or by SIGKILL. wait4 will tell.
+	// another thread or by SIGKILL. wait4 will report it.
 	if err := resume(pid, int(sig)); err != nil && err != unix.ESRCH {
 		return fmt.Errorf("ptrace: %w", err)
 	}
 	return nil
 }
 
-// settle waits for the calls that were counted and are still being executed by
-// other threads, and lets no tracee go on. Without this such a call may or may not
-// happen, as the kernel skips one that has not begun when SIGKILL comes.
-func (k *killatTree) settle() error {
-	deadline := time.Now().Add(killatSettleLimit)
+// waitCountedCalls waits for counted calls that other threads still execute, and
+// resumes no tracee. Otherwise such a call may or may not happen, as the kernel
+// skips a call that has not begun when SIGKILL arrives.
+func (k *killatTree) waitCountedCalls() error {
+	deadline := time.Now().Add(killatCallLimit)
 	for {
 		busy := false
 		for _, t := range k.tracees {
@@ -459,7 +459,7 @@ func (k *killatTree) settle() error {
 		case k.tracees[pid] == nil:
 			k.tracees[pid] = &killatTracee{}
 		default:
-			// The end of its call is the next stop of one that is busy.
+			// The next stop of a busy tracee is the exit of its call.
 			k.tracees[pid].counted = false
 		}
 	}
@@ -470,7 +470,7 @@ func (k *killatTree) settle() error {
 // the call when a fatal signal is pending after the stop.
 func (k *killatTree) kill() error {
 	for pid := range k.tracees {
-		_ = unix.Kill(pid, unix.SIGKILL) // fails only when it is gone
+		_ = unix.Kill(pid, unix.SIGKILL) // fails only for an exited process
 	}
 	deadline := time.Now().Add(killatReapLimit)
 	for {
@@ -488,7 +488,7 @@ func (k *killatTree) kill() error {
 			}
 			time.Sleep(100 * time.Microsecond)
 		case ws.Stopped():
-			// A new one, forked before its parent was killed. It has not run yet.
+			// A child forked before its parent was killed. It has not run yet.
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}
 	}
@@ -510,8 +510,7 @@ func killatHasSiginfo(pid int) bool {
 	return errno == 0
 }
 
-// killatCall says where a mutating system call has its operands, as indexes of
-// its arguments.
+// killatCall describes a mutating system call: the argument indexes of its operands.
 type killatCall struct {
 	name  string
 	kind  killatKind
@@ -523,29 +522,29 @@ type killatCall struct {
 type killatKind int
 
 const (
-	killatOnPath  killatKind = iota // changes directory entries: a final symlink is not followed
-	killatThrough                   // changes what the path leads to
-	killatOpen                      // depends on the open flags
-	killatOpenHow                   // depends on the open flags in a struct open_how
-	killatOnFd                      // changes an open file
-	killatSync                      // changes nothing a reader could see, so it is logged but not counted
+	killatOnPath   killatKind = iota // changes directory entries: a final symlink is not followed
+	killatOnTarget                   // changes the file to which the path resolves
+	killatOpen                       // depends on the open flags
+	killatOpenHow                    // depends on the open flags in a struct open_how
+	killatOnFd                       // changes an open file
+	killatSync                       // changes nothing a reader could see, so it is logged but not counted
 )
 
 // killatPath is an operand: path is the index of the path, dir the one of the
 // file descriptor it is relative to or -1 where that is the working directory.
 type killatPath struct {
 	dir, path int
-	// gone: the call takes this name away, and fails when there is none. Git
-	// removes a dozen files it may have left without looking, and to crash
-	// before each of these is to crash at the same point a dozen times.
-	gone bool
+	// removes: the call removes this name, and fails if it does not exist. Git
+	// unlinks a dozen possible leftovers without a check; kills before each of
+	// these would test the same state a dozen times.
+	removes bool
 }
 
-// killatCalls returns the system calls of interest by number: the mutating ones, and
-// fsync and its like. Changes through a shared mapping are no calls.
+// killatCalls returns the system calls of interest by number: the mutating ones,
+// fsync and fdatasync. Writes through a shared mapping are no calls and not covered.
 func killatCalls() (map[uint64]killatCall, error) {
 	at := func(dir, path int) []killatPath { return []killatPath{{dir: dir, path: path}} }
-	remove := func(dir, path int) []killatPath { return []killatPath{{dir: dir, path: path, gone: true}} }
+	remove := func(dir, path int) []killatPath { return []killatPath{{dir: dir, path: path, removes: true}} }
 	rename := func(dir, path, newDir, newPath int) []killatPath {
 		return append(remove(dir, path), at(newDir, newPath)...)
 	}
@@ -564,14 +563,14 @@ func killatCalls() (map[uint64]killatCall, error) {
 		unix.SYS_PWRITEV2:        {name: "pwritev2", kind: killatOnFd},
 		unix.SYS_SENDFILE:        {name: "sendfile", kind: killatOnFd},
 		unix.SYS_COPY_FILE_RANGE: {name: "copy_file_range", kind: killatOnFd, fd: 2},
-		unix.SYS_TRUNCATE:        {name: "truncate", kind: killatThrough, paths: at(-1, 0)},
+		unix.SYS_TRUNCATE:        {name: "truncate", kind: killatOnTarget, paths: at(-1, 0)},
 		unix.SYS_FTRUNCATE:       {name: "ftruncate", kind: killatOnFd},
 		unix.SYS_FCHMOD:          {name: "fchmod", kind: killatOnFd},
-		unix.SYS_FCHMODAT:        {name: "fchmodat", kind: killatThrough, paths: at(0, 1)},
-		unix.SYS_FCHMODAT2:       {name: "fchmodat2", kind: killatThrough, paths: at(0, 1)},
+		unix.SYS_FCHMODAT:        {name: "fchmodat", kind: killatOnTarget, paths: at(0, 1)},
+		unix.SYS_FCHMODAT2:       {name: "fchmodat2", kind: killatOnTarget, paths: at(0, 1)},
 		unix.SYS_FSYNC:           {name: "fsync", kind: killatSync},
 		unix.SYS_FDATASYNC:       {name: "fdatasync", kind: killatSync},
-		unix.SYS_UTIMENSAT:       {name: "utimensat", kind: killatThrough, paths: at(0, 1)},
+		unix.SYS_UTIMENSAT:       {name: "utimensat", kind: killatOnTarget, paths: at(0, 1)},
 	}
 	// Package unix has the older calls only for the architectures that have
 	// them, so a file for all of them needs the numbers, here those of
@@ -583,14 +582,14 @@ func killatCalls() (map[uint64]killatCall, error) {
 			82:  {name: "rename", paths: rename(-1, 0, -1, 1)},
 			83:  {name: "mkdir", paths: at(-1, 0)},
 			84:  {name: "rmdir", paths: remove(-1, 0)},
-			85:  {name: "creat", kind: killatThrough, paths: at(-1, 0)},
+			85:  {name: "creat", kind: killatOnTarget, paths: at(-1, 0)},
 			86:  {name: "link", paths: at(-1, 1)},
 			87:  {name: "unlink", paths: remove(-1, 0)},
 			88:  {name: "symlink", paths: at(-1, 1)},
-			90:  {name: "chmod", kind: killatThrough, paths: at(-1, 0)},
-			132: {name: "utime", kind: killatThrough, paths: at(-1, 0)},
-			235: {name: "utimes", kind: killatThrough, paths: at(-1, 0)},
-			261: {name: "futimesat", kind: killatThrough, paths: at(0, 1)},
+			90:  {name: "chmod", kind: killatOnTarget, paths: at(-1, 0)},
+			132: {name: "utime", kind: killatOnTarget, paths: at(-1, 0)},
+			235: {name: "utimes", kind: killatOnTarget, paths: at(-1, 0)},
+			261: {name: "futimesat", kind: killatOnTarget, paths: at(0, 1)},
 			264: {name: "renameat", paths: rename(0, 1, 2, 3)},
 		} {
 			calls[nr] = call
@@ -598,28 +597,28 @@ func killatCalls() (map[uint64]killatCall, error) {
 	case "arm64":
 		calls[38] = killatCall{name: "renameat", paths: rename(0, 1, 2, 3)}
 	case "riscv64", "loong64":
-		// These came after the older calls.
+		// These architectures never had the older calls.
 	default:
-		// To miss some silently would be worse than not to run.
+		// Missing some calls silently would be worse than not running.
 		return nil, errors.New("the system calls of " + runtime.GOARCH + " are not known")
 	}
 	return calls, nil
 }
 
-// mutates tells whether the call of the thread tid, which is stopped at its
-// entry, can change a file below one of the directories under (none: anywhere).
-// It returns the path or paths concerned, or "".
+// mutates returns the path or paths that the call of the thread tid, which is
+// stopped at its entry, can change below one of the directories under (none:
+// anywhere), or "".
 func (c *killatCall) mutates(tid int, args [6]uint64, under []string) (string, error) {
 	if c.kind == killatOnFd {
-		return killatFile(tid, int32(args[c.fd]), under), nil
+		return killatFilePath(tid, int32(args[c.fd]), under), nil
 	}
-	follow := c.kind == killatThrough
+	follow := c.kind == killatOnTarget
 	opens, truncates := false, false
 	if c.kind == killatOpen || c.kind == killatOpenHow {
 		flags := args[c.flags]
 		if c.kind == killatOpenHow {
-			var how [8]byte // its first member
-			ok, err := killatRead(tid, flags, how[:])
+			var how [8]byte // the first member of struct open_how
+			ok, err := killatReadMemory(tid, flags, how[:])
 			if !ok || err != nil {
 				return "", err
 			}
@@ -636,11 +635,11 @@ func (c *killatCall) mutates(tid int, args [6]uint64, under []string) (string, e
 	var real []string
 	counts := false
 	for _, operand := range c.paths {
-		path, err := killatString(tid, args[operand.path])
+		path, err := killatReadString(tid, args[operand.path])
 		if err != nil {
 			return "", err
 		}
-		if path == "" && c.kind != killatThrough {
+		if path == "" && c.kind != killatOnTarget {
 			return "", nil // the call will fail
 		}
 		dir := int32(unix.AT_FDCWD)
@@ -651,14 +650,14 @@ func (c *killatCall) mutates(tid int, args [6]uint64, under []string) (string, e
 		if name == "" {
 			return "", nil // the call will fail
 		}
-		if mode == 0 && operand.gone {
+		if mode == 0 && operand.removes {
 			return "", nil // the call will fail
 		}
 		if opens && mode != 0 && (!truncates || mode&unix.S_IFMT != unix.S_IFREG) {
-			return "", nil // it exists, and opening it will not change it: /dev/null, a log
+			return "", nil // opening an existing file does not change it: /dev/null, a log
 		}
 		real = append(real, name)
-		counts = counts || killatCounts(name, under)
+		counts = counts || killatIsCounted(name, under)
 	}
 	if !counts {
 		return "", nil
@@ -666,13 +665,12 @@ func (c *killatCall) mutates(tid int, args [6]uint64, under []string) (string, e
 	return strings.Join(real, " "), nil
 }
 
-// killatFile returns the path of an open file a change of which would be seen
-// after a crash, or "". Pipes, sockets, terminals and so on are none; neither are
-// memfds and files without a name, which go with the process.
-func killatFile(tid int, fd int32, under []string) string {
+// killatFilePath returns the path of an open file whose changes survive a crash, or
+// "" for pipes, sockets, terminals, memfds and unlinked files.
+func killatFilePath(tid int, fd int32, under []string) string {
 	link := fmt.Sprintf("/proc/%d/fd/%d", tid, fd)
 	name, err := os.Readlink(link)
-	if err != nil || !killatCounts(name, under) {
+	if err != nil || !killatIsCounted(name, under) {
 		return ""
 	}
 	var st unix.Stat_t
@@ -685,9 +683,9 @@ func killatFile(tid int, fd int32, under []string) string {
 	return name
 }
 
-// killatCounts tells whether the path counts: one of a real file (the link of
+// killatIsCounted reports whether the path is that of a real file (the link of
 // /proc to a pipe reads "pipe:[…]") below one of the directories.
-func killatCounts(path string, under []string) bool {
+func killatIsCounted(path string, under []string) bool {
 	if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "/proc/") || strings.HasPrefix(path, "/sys/") {
 		return false
 	}
@@ -700,12 +698,12 @@ func killatCounts(path string, under []string) bool {
 }
 
 // killatResolve returns the real path, as the kernel sees it, of a path operand
-// of the thread tid and the mode of what is there (0 when there is nothing). The
-// path is "" when not even its directory exists. An empty operand means the
-// descriptor dir itself, as with futimens or AT_EMPTY_PATH.
+// of the thread tid and the mode of the file there (0: no file). The path is ""
+// when not even its directory exists. An empty operand means the descriptor dir
+// itself, as with futimens or AT_EMPTY_PATH.
 //
-// The kernel itself does the work, by an O_PATH descriptor: nothing is opened
-// for real, and ".." and symlinks come out right.
+// The kernel resolves the path with an O_PATH descriptor: the file itself is not
+// opened, and ".." and symlinks are resolved correctly.
 func killatResolve(tid int, dir int32, path string, follow bool) (string, uint32) {
 	name := path
 	if !strings.HasPrefix(path, "/") {
@@ -718,18 +716,18 @@ func killatResolve(tid int, dir int32, path string, follow bool) (string, uint32
 		}
 	}
 	if follow || path == "" {
-		if real, mode := killatReal(name, ""); real != "" || path == "" {
+		if real, mode := killatEntryPath(name, ""); real != "" || path == "" {
 			return real, mode
 		}
 	}
 	name = strings.TrimRight(name, "/")
 	i := strings.LastIndexByte(name, '/')
-	return killatReal(name[:max(i, 0)]+"/", name[i+1:])
+	return killatEntryPath(name[:max(i, 0)]+"/", name[i+1:])
 }
 
-// killatReal returns the real path of the entry base (none: itself) of what name
-// leads to, and its mode.
-func killatReal(name, base string) (string, uint32) {
+// killatEntryPath returns the real path and the mode of the entry base in the
+// directory name, or of name itself if base is empty.
+func killatEntryPath(name, base string) (string, uint32) {
 	fd, err := unix.Open(name, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return "", 0
@@ -749,16 +747,16 @@ func killatReal(name, base string) (string, uint32) {
 	return real, st.Mode
 }
 
-// killatString reads a NUL-terminated string from the memory of a tracee. It
-// returns "" for a null pointer, which utimensat takes for "the descriptor", and
-// for a bad one, with which the call will fail.
-func killatString(tid int, addr uint64) (string, error) {
+// killatReadString reads a NUL-terminated string from the memory of a tracee. It
+// returns "" for a null pointer, which utimensat takes for the descriptor itself,
+// and for an invalid one, with which the call will fail.
+func killatReadString(tid int, addr uint64) (string, error) {
 	var s []byte
 	page := uint64(os.Getpagesize())
 	for addr != 0 && len(s) < unix.PathMax {
 		// Up to the end of the page: the next may not exist.
 		buf := make([]byte, min(page-addr%page, 256))
-		ok, err := killatRead(tid, addr, buf)
+		ok, err := killatReadMemory(tid, addr, buf)
 		if !ok || err != nil {
 			return "", err
 		}
@@ -773,10 +771,10 @@ func killatString(tid int, addr uint64) (string, error) {
 	return "", nil
 }
 
-// killatRead fills buf from the memory of a tracee. It returns false when the
-// address is bad or the tracee is gone, and an error when memory can not be read
-// at all: then nothing would ever be counted.
-func killatRead(tid int, addr uint64, buf []byte) (bool, error) {
+// killatReadMemory fills buf from the memory of a tracee. It returns false when the
+// address is invalid or the tracee has exited, and an error when memory cannot be
+// read at all: then no path-based call would ever be counted.
+func killatReadMemory(tid int, addr uint64, buf []byte) (bool, error) {
 	local := []unix.Iovec{{Base: &buf[0]}}
 	local[0].SetLen(len(buf))
 	remote := []unix.RemoteIovec{{Base: uintptr(addr), Len: len(buf)}}
@@ -805,9 +803,9 @@ func killatRealPath(path string) (string, error) {
 	return real, err
 }
 
-// TestKillatCountsAndKillsTheWholeTree drives killat the way a script does, by
-// the name TestMain knows it by.
-func TestKillatCountsAndKillsTheWholeTree(t *testing.T) {
+// TestKillatKillsProcessTree runs killat as scripts do, by the command name that
+// TestMain knows.
+func TestKillatKillsProcessTree(t *testing.T) {
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -828,7 +826,7 @@ func TestKillatCountsAndKillsTheWholeTree(t *testing.T) {
 		cmd := exec.CommandContext(ctx, killat, append([]string{"-count", countFile}, args...)...)
 		cmd.Dir = dir
 		cmd.Env = append(killatGitEnv(), mark)
-		// Whoever holds the output open after killat has ended is found below.
+		// Processes that hold the output open after killat has ended are found below.
 		cmd.WaitDelay = time.Second
 		out, err := cmd.CombinedOutput()
 		status := cmd.ProcessState.ExitCode()
@@ -838,7 +836,7 @@ func TestKillatCountsAndKillsTheWholeTree(t *testing.T) {
 		if status != want {
 			t.Fatalf("killat %q: %v, want status %d\n%s", args, err, want, out)
 		}
-		if alive := killatAlive(mark); len(alive) > 0 {
+		if alive := killatProcesses(mark); len(alive) > 0 {
 			t.Fatalf("killat %q left processes alive: %q", args, alive)
 		}
 		text, err := os.ReadFile(countFile)
@@ -864,7 +862,7 @@ func TestKillatCountsAndKillsTheWholeTree(t *testing.T) {
 		return strings.Join(names, " ")
 	}
 
-	t.Run("exactly the first N-1 happen", func(t *testing.T) {
+	t.Run("exactly the first N-1 mutations happen", func(t *testing.T) {
 		t.Parallel()
 		// Each mkdir is a process of its own. Only three of the five count with
 		// -under, which is given by another name than the command uses.
@@ -889,14 +887,14 @@ func TestKillatCountsAndKillsTheWholeTree(t *testing.T) {
 		}
 	})
 
-	t.Run("exactly N-1 of concurrent ones happen", func(t *testing.T) {
+	t.Run("exactly N-1 concurrent mutations happen", func(t *testing.T) {
 		t.Parallel()
 		for n := 1; n <= 8; n++ {
 			dir := t.TempDir()
 			run(t, dir, killatKilled, "-n", strconv.Itoa(n), "-under", dir,
 				"--", "sh", "-c", "for i in 1 2 3 4 5 6 7 8; do mkdir $i & done; wait")
 			if got := len(strings.Fields(entries(t, dir))); got != n-1 {
-				t.Errorf("n=%d: %d happened", n, got)
+				t.Errorf("n=%d: %d mutations happened", n, got)
 			}
 		}
 	})
@@ -914,7 +912,7 @@ func TestKillatCountsAndKillsTheWholeTree(t *testing.T) {
 		}
 	})
 
-	t.Run("status", func(t *testing.T) {
+	t.Run("exit status", func(t *testing.T) {
 		t.Parallel()
 		run(t, t.TempDir(), 0, "--", "true")
 		run(t, t.TempDir(), 3, "--", "sh", "-c", "exit 3")
@@ -923,7 +921,7 @@ func TestKillatCountsAndKillsTheWholeTree(t *testing.T) {
 		run(t, t.TempDir(), killatFailed)
 	})
 
-	t.Run("left behind", func(t *testing.T) {
+	t.Run("processes that outlive the command", func(t *testing.T) {
 		t.Parallel()
 		run(t, t.TempDir(), 3, "--", "sh", "-c", "sleep 60 & while :; do echo; done >out & exit 3")
 	})
@@ -964,9 +962,9 @@ func TestKillatCountsAndKillsTheWholeTree(t *testing.T) {
 	})
 }
 
-// killatGitEnv returns an environment in which git depends on nothing of the
-// user's, nor on the time: the names of objects and so the directories git has
-// to make for them are the same in each run.
+// killatGitEnv returns an environment in which git does not depend on the user's
+// configuration or the time, so that object names and their directories are the
+// same in each run.
 func killatGitEnv() []string {
 	return []string{
 		"PATH=" + os.Getenv("PATH"),
@@ -978,13 +976,13 @@ func killatGitEnv() []string {
 	}
 }
 
-// killatAlive returns the names of the processes that have mark in their
-// environment, which all descendants of a process inherit.
-func killatAlive(mark string) []string {
+// killatProcesses returns the pids and names of the processes that have mark in
+// their environment, which all descendants of a process inherit.
+func killatProcesses(mark string) []string {
 	var alive []string
 	files, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, file := range files {
-		// Of a process that is gone or a zombie this fails or is empty.
+		// The read fails or is empty for an exited process and for a zombie.
 		if env, err := os.ReadFile(file); err == nil && strings.Contains("\x00"+string(env), "\x00"+mark+"\x00") {
 			name, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "comm"))
 			alive = append(alive, filepath.Base(filepath.Dir(file))+" "+strings.TrimSpace(string(name)))

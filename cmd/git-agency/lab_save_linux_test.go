@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stamps are those of all that a lab consists of, by path.
-func stamps(dir string) (map[string]stamp, error) {
-	all := map[string]stamp{}
-	for _, root := range roots {
+// fileStamps returns the stamps of all files below labRoots, by path relative to dir.
+func fileStamps(dir string) (map[string]fileStamp, error) {
+	all := map[string]fileStamp{}
+	for _, root := range labRoots {
 		err := filepath.WalkDir(filepath.Join(dir, root), func(path string, d fs.DirEntry, err error) error {
 			if errors.Is(err, fs.ErrNotExist) && path == filepath.Join(dir, root) {
 				return nil
@@ -26,13 +26,13 @@ func stamps(dir string) (map[string]stamp, error) {
 				return err
 			}
 			st := fi.Sys().(*syscall.Stat_t)
-			one := stamp{ino: st.Ino, mode: fi.Mode(), mtime: st.Mtim.Nano()}
+			one := fileStamp{ino: st.Ino, mode: fi.Mode(), mtime: st.Mtim.Nano()}
 			if d.IsDir() {
-				one.attributes, err = attributes(path)
+				one.xattrs, err = directoryXattrs(path)
 			} else {
 				one.size, one.ctime = st.Size, st.Ctim.Nano()
 				if fi.Mode().IsRegular() && st.Nlink > 1 {
-					err = errors.New(path + " has several names, which one by one cannot be put back")
+					err = errors.New(path + " has hard links, which cannot be restored one by one")
 				}
 			}
 			name, _ := filepath.Rel(dir, path)
@@ -46,8 +46,8 @@ func stamps(dir string) (map[string]stamp, error) {
 	return all, nil
 }
 
-// attributes are the extended ones of a directory.
-func attributes(path string) (string, error) {
+// directoryXattrs returns the names and values of the extended attributes of a directory.
+func directoryXattrs(path string) (string, error) {
 	var names, value [1 << 10]byte
 	n, err := unix.Llistxattr(path, names[:])
 	if errors.Is(err, unix.ENOTSUP) || err == nil && n == 0 {

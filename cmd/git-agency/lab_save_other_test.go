@@ -4,5 +4,5 @@ package main
 
 import "errors"
 
-// stamps are not told here.
-func stamps(string) (map[string]stamp, error) { return nil, errors.ErrUnsupported }
+// fileStamps is not supported on this system.
+func fileStamps(string) (map[string]fileStamp, error) { return nil, errors.ErrUnsupported }

@@ -10,79 +10,80 @@ import (
 	"time"
 )
 
-// roots are what a lab consists of.
-var roots = []string{"repo", "data", "home"}
+// labRoots are the directories that make up a lab.
+var labRoots = []string{"repo", "data", "home"}
 
-// saved is a copy of a lab, and what was there when the lab was last put back.
-type saved struct {
+// savedLab is a copy of a lab, with the stamps of its files after the last restore.
+type savedLab struct {
 	*lab
-	aside string
-	put   map[string]stamp // by path; nil when nobody knows
+	copyDir  string
+	restored map[string]fileStamp // by path; nil: unknown
 }
 
-// stamp tells a file from every other, and from itself after a change. Of a directory it does not say what is in it.
-type stamp struct {
+// fileStamp identifies a file and its version. The stamp of a directory does not cover its entries.
+type fileStamp struct {
 	ino          uint64
 	mode         fs.FileMode
 	size         int64
 	mtime, ctime int64
-	attributes   string // of a directory: for an overlay they say what is not there
+	xattrs       string // of a directory; overlayfs marks opaque directories by them
 }
 
-// same reports whether nothing is to be put back. When something was in a directory for a moment does not matter for that.
-func (s stamp) same(other stamp) bool {
+// unchanged reports whether the file needs no restore. The mtime of a directory is ignored: entries may have come and
+// gone, and restoreChanged sets it anyway.
+func (s fileStamp) unchanged(other fileStamp) bool {
 	if s.mode.IsDir() {
 		s.mtime = other.mtime
 	}
 	return s == other
 }
 
-// save copies the whole lab aside; what it returns puts everything back.
+// save copies the whole lab and returns a function that restores it.
 func (l *lab) save() (restore func()) {
 	l.t.Helper()
-	s := &saved{lab: l, aside: filepath.Join(l.t.TempDir(), "saved")}
-	l.t.Cleanup(func() { reachable(s.aside) })
-	l.copyTree(l.dir, s.aside)
+	s := &savedLab{lab: l, copyDir: filepath.Join(l.t.TempDir(), "saved")}
+	l.t.Cleanup(func() { makeAccessible(s.copyDir) })
+	l.copyTree(l.dir, s.copyDir)
 	return func() {
 		l.t.Helper()
-		if s.put == nil || s.mend() != nil {
-			s.replace()
+		if s.restored == nil || s.restoreChanged() != nil {
+			s.replaceAll()
 		}
-		s.put, _ = stamps(l.dir) // where that cannot be told, everything is replaced again
+		s.restored, _ = fileStamps(l.dir) // nil after an error: the next restore replaces everything
 	}
 }
 
-// replace puts everything back, whatever there is.
-func (s *saved) replace() {
+// replaceAll removes the lab's directories and copies them anew.
+func (s *savedLab) replaceAll() {
 	s.t.Helper()
-	for _, name := range roots {
-		reachable(filepath.Join(s.dir, name))
+	for _, name := range labRoots {
+		makeAccessible(filepath.Join(s.dir, name))
 		if err := os.RemoveAll(filepath.Join(s.dir, name)); err != nil {
 			s.t.Fatal(err)
 		}
 	}
-	s.copyTree(s.aside, s.dir)
+	s.copyTree(s.copyDir, s.dir)
 }
 
-// mend puts back what is not what was put back last. That is little: to make hundreds of files anew after each of hundreds of
-// kills takes longer than all the rest. After an error nobody knows what is there.
-func (s *saved) mend() error {
-	const most = 500 // that are copied at once
-	now, err := stamps(s.dir)
+// restoreChanged restores only the files that changed since the last restore. They are few, and copying hundreds of files
+// after each of hundreds of kills would take longer than the sweep itself. After an error the state is undefined.
+func (s *savedLab) restoreChanged() error {
+	const most = 500 // arguments of one cp
+	now, err := fileStamps(s.dir)
 	if err != nil {
 		return err
 	}
 	missing := map[string]bool{}
 	for path, is := range now {
-		if s.put[path].same(is) {
+		if s.restored[path].unchanged(is) {
 			continue
 		}
 		if err := os.RemoveAll(filepath.Join(s.dir, path)); err != nil {
 			return err
 		}
 	}
-	for path, was := range s.put {
-		missing[path] = !was.same(now[path])
+	for path, was := range s.restored {
+		missing[path] = !was.unchanged(now[path])
 	}
 	argv := []string{"-a", "--parents", "-t", s.dir}
 	for path, is := range missing {
@@ -90,21 +91,21 @@ func (s *saved) mend() error {
 		for above != "." && !missing[above] {
 			above = filepath.Dir(above)
 		}
-		if is && above == "." { // else it comes with that
+		if is && above == "." { // else it is copied with the missing directory above
 			argv = append(argv, path)
 		}
 	}
 	if len(argv) > most {
-		return fmt.Errorf("%d are missing", len(argv))
+		return fmt.Errorf("%d files are missing", len(argv))
 	}
 	if len(argv) > 4 {
 		cmd := exec.CommandContext(s.t.Context(), "cp", argv...)
-		cmd.Dir = s.aside
+		cmd.Dir = s.copyDir
 		if err := cmd.Run(); err != nil {
 			return err
 		}
 	}
-	for path, was := range s.put {
+	for path, was := range s.restored {
 		if at := filepath.Join(s.dir, path); was.mode.IsDir() {
 			when := time.Unix(0, was.mtime)
 			if err := os.Chtimes(at, when, when); err != nil {
@@ -115,14 +116,15 @@ func (s *saved) mend() error {
 	return nil
 }
 
-// What the sweeps rely on: whatever became of it, all of it is back, and git finds it as it was.
-func TestALabIsPutBackAsItWas(t *testing.T) {
+// TestLabSaveRestores checks what the sweeps rely on: restore brings back contents, modes, links and mtimes after any
+// change.
+func TestLabSaveRestores(t *testing.T) {
 	t.Parallel()
 	l := newSweepLab(t)
 	restore := l.save()
 	restore()
 	look := func() string {
-		return l.world() + l.must("find", l.repo, l.data, filepath.Join(l.dir, "home"), "-printf", "%p %y %m %T@ %l\n")
+		return l.dump() + l.must("find", l.repo, l.data, filepath.Join(l.dir, "home"), "-printf", "%p %y %m %T@ %l\n")
 	}
 	before := look()
 	for _, lines := range []string{
@@ -134,15 +136,15 @@ func TestALabIsPutBackAsItWas(t *testing.T) {
 		"ln readme twice; rm -rf .git",
 		"rm -rf ../data ../home/own; mkdir ../data",
 	} {
-		l.shell(l.repo, lines)
+		l.runShell(l.repo, lines)
 		restore()
-		if d := diff(before, look()); d != "" {
-			t.Errorf("%s: it is not what it was:\n%s", lines, d)
+		if d := dumpDiff(before, look()); d != "" {
+			t.Errorf("%s: the restored lab differs:\n%s", lines, d)
 		}
 	}
 }
 
-// copyTree keeps modes and times, so that git's index stays fresh.
+// copyTree copies a directory with modes and mtimes, so that git's index stays valid.
 func (l *lab) copyTree(from, to string) {
 	l.t.Helper()
 	if err := os.MkdirAll(to, 0o755); err != nil {

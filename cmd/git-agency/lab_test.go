@@ -13,17 +13,17 @@ import (
 	"time"
 )
 
-// lab is a repository with the tool installed beside it, for tests that need more than a script.
+// lab is a repository with the tool installed beside it, for tests that a script cannot express.
 type lab struct {
 	t    *testing.T
-	dir  string // everything is below it
+	dir  string // parent of repo, data and home
 	repo string
 	data string
 	bin  string
 	env  []string
 }
 
-// newLab makes a repository with a handful of files and one commit.
+// newLab creates a repository with a few files and one commit.
 func newLab(t *testing.T) *lab {
 	t.Helper()
 	return newLabIn(t, t.TempDir())
@@ -40,7 +40,7 @@ func newLabIn(t *testing.T, dir string) *lab {
 	if c := os.Getenv("GOCOVERDIR"); c != "" {
 		l.env = append(l.env, "GOCOVERDIR="+c)
 	}
-	t.Cleanup(func() { reachable(dir) }) // for whoever removes it, who need not be root
+	t.Cleanup(func() { makeAccessible(dir) }) // so that an ordinary user can remove it
 	for name, content := range map[string]string{"readme": "hello\n", "sub/one": "1\n", "sub/deep/two": "2\n", "run.sh": "#!/bin/sh\n"} {
 		l.write(filepath.Join(l.repo, name), content)
 	}
@@ -54,8 +54,8 @@ func newLabIn(t *testing.T, dir string) *lab {
 	return l
 }
 
-// removeSampleHooks removes what git init copies from its template and nothing uses: a third of the files that
-// sweeps compare and put back hundreds of times.
+// removeSampleHooks removes the sample hooks of git's template, which are unused: a third of the files that sweeps
+// compare and restore hundreds of times.
 func removeSampleHooks(t *testing.T, repo string) {
 	t.Helper()
 	hooks := filepath.Join(repo, ".git", "hooks")
@@ -70,14 +70,14 @@ func removeSampleHooks(t *testing.T, repo string) {
 	}
 }
 
-// with is the same lab for a subtest.
-func (l *lab) with(t *testing.T) *lab {
+// withT returns the lab for a subtest.
+func (l *lab) withT(t *testing.T) *lab {
 	with := *l
 	with.t = t
 	return &with
 }
 
-// binDir is a directory in which this test binary goes by the names of its commands.
+// binDir returns a directory with symlinks to this test binary, named after the commands of TestMain.
 func binDir(t *testing.T) string {
 	t.Helper()
 	exe, err := os.Executable()
@@ -93,7 +93,7 @@ func binDir(t *testing.T) string {
 	return bin
 }
 
-// outcome is how a command ended.
+// outcome is the exit code and output of a command.
 type outcome struct {
 	code   int
 	stdout string
@@ -102,7 +102,7 @@ type outcome struct {
 
 func (o outcome) line() string { return strings.TrimSuffix(o.stdout, "\n") }
 
-// try runs a command in the repository, whatever comes of it.
+// try runs a command in the repository and returns its outcome, also of a failure.
 func (l *lab) try(extraEnv []string, argv ...string) outcome {
 	l.t.Helper()
 	name := argv[0]
@@ -141,22 +141,22 @@ func (l *lab) must(argv ...string) string {
 	return o.line()
 }
 
-// world is everything there is; see worldOf.
-func (l *lab) world() string {
+// dump lists all files of the lab; see dumpFiles.
+func (l *lab) dump() string {
 	l.t.Helper()
-	text, err := worldOf(l.dir)
+	text, err := dumpFiles(l.dir)
 	if err != nil {
 		l.t.Fatal(err)
 	}
 	return text
 }
 
-// reachable lets its owner into every directory of a tree.
-func reachable(dir string) {
+// makeAccessible gives the owner access to every directory of a tree.
+func makeAccessible(dir string) {
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if d != nil && d.IsDir() {
 			if err := os.Chmod(path, 0o700); err != nil {
-				return fs.SkipDir // what cannot be removed, whoever removes it says
+				return fs.SkipDir // the later removal reports the error
 			}
 		}
 		return nil
@@ -187,10 +187,11 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// waitFor waits until a file is there; a test that waits in vain fails, it does not hang.
-func waitFor(path string) bool { return waitUntil(func() bool { return exists(path) }) }
+// waitForFile waits until a file exists. It returns false after the time limit of waitUntil.
+func waitForFile(path string) bool { return waitUntil(func() bool { return exists(path) }) }
 
-// waitUntil asks less and less often: some of the questions are about every process of the machine.
+// waitUntil polls a condition for at most two minutes and reports whether it held. It polls less and less often,
+// because some conditions scan every process of the machine.
 func waitUntil(there func() bool) bool {
 	pause := time.Millisecond
 	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(pause) {
@@ -202,8 +203,8 @@ func waitUntil(there func() bool) bool {
 	return false
 }
 
-// diff shows how two worlds differ, a line each.
-func diff(before, after string) string {
+// dumpDiff returns the lines by which two dumps differ, marked + and -.
+func dumpDiff(before, after string) string {
 	var b strings.Builder
 	have := map[string]bool{}
 	for line := range strings.Lines(before) {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// killPoints are the changes of the disk before which a landing is killed: those around the moment at which the branch
-// moves, and of the others every killStep-th.
+// killPoints runs a landing undisturbed and returns the numbers of the changes to the disk before which to kill it:
+// those around the update of the branch, and every killStep-th of the others.
 func (l *landLab) killPoints(offset int, argv []string) []int {
 	l.t.Helper()
 	log := filepath.Join(l.t.TempDir(), "log")
@@ -33,9 +33,9 @@ func (l *landLab) killPoints(offset int, argv []string) []int {
 		}
 	}
 	if commit == 0 {
-		l.t.Fatalf("the branch did not move:\n%s", l.read(log))
+		l.t.Fatalf("the branch was not updated:\n%s", l.read(log))
 	}
-	l.t.Logf("%d kill points, the branch moves at %d", all, commit)
+	l.t.Logf("%d kill points, the branch is updated at %d", all, commit)
 	var points []int
 	step, around := killStep(100, 8), killStep(3, 5)
 	for n := 1; n <= all; n++ {
@@ -46,22 +46,22 @@ func (l *landLab) killPoints(offset int, argv []string) []int {
 	return points
 }
 
-// nextToLanding are commands that take the repository lock, and so end what was interrupted.
-var nextToLanding = [][]string{
+// recoveryCommands take the repository lock, and so complete or undo an interrupted landing.
+var recoveryCommands = [][]string{
 	{"git-agency", "start", "wt"},
 	{"git-agency", "prune", "--expire=never"},
 	{"git-agency", "doctor", "--fix", sweepID},
 }
 
-// ended is what must hold after a landing, or what takes one back, was killed and any command has come: it is as if it had
-// never been, or done.
-func (l *landLab) ended(point string, n int, argv []string, from, to map[string]string, head, landed string) (own bool) {
+// checkRecovered runs a recovery command after a killed land or unland and checks that it was either completed or
+// undone. It reports whether the user's changes were committed in between.
+func (l *landLab) checkRecovered(point string, n int, argv []string, from, to map[string]string, head, landed string) (own bool) {
 	l.t.Helper()
-	l.checkOwn(point)
+	l.checkUncommitted(point)
 	if n%3 == 0 {
-		own = l.commit(point)
+		own = l.commitAsUser(point)
 	}
-	next := nextToLanding[n/3%len(nextToLanding)]
+	next := recoveryCommands[n/3%len(recoveryCommands)]
 	if next[1] == "doctor" && len(l.findings()) == 0 {
 		next = next[:2]
 	}
@@ -71,30 +71,30 @@ func (l *landLab) ended(point string, n int, argv []string, from, to map[string]
 	if o := l.try(nil, next...); o.code != 0 {
 		l.t.Fatalf("%s: %q ended with %d\n%s", point, next, o.code, o.stderr)
 	}
-	l.checkOwn(point)
-	if len(differences(from, l.files(l.tree))) > 0 {
+	l.checkUncommitted(point)
+	if len(diffTrees(from, l.readTree(l.tree))) > 0 {
 		from, head = to, landed
 	}
-	l.is(point, from, head, own)
+	l.checkTree(point, from, head, own)
 	return own
 }
 
-// The power goes at any change of the disk. The person finds what was theirs, the next command ends what was begun, and
-// to land again is to have landed once.
-func TestALandingKilledAtAnyChangeOfTheDiskIsDoneOnceOrNotAtAll(t *testing.T) {
+// TestLandKilledAtAnyChange kills land before changes to the disk. The user's files must be intact, the next command
+// completes or undoes the landing, and a repeated land must land exactly once.
+func TestLandKilledAtAnyChange(t *testing.T) {
 	t.Parallel()
 	for at, strategy := range []string{"merge", "squash", "rebase"} {
 		t.Run(strategy, func(t *testing.T) {
 			t.Parallel()
 			l := newLandLab(t)
-			restore, argv := l.save(), landWith(strategy)
-			restore() // what it puts back are other files to the kernel, and so to git, as they are each time
+			restore, argv := l.save(), landArgs(strategy)
+			restore() // restored files have new inodes, as in each later run, so git's stat cache behaves the same
 			points := l.killPoints(at*5+1, argv)
 			l.checkLanded("undisturbed", strategy, false)
-			l.sweep(points, restore, argv, func(l *landLab, point string, n int) {
-				own := l.ended(point, n, argv, l.before, l.after, l.head, l.landed)
+			l.killAtEach(points, restore, argv, func(l *landLab, point string, n int) {
+				own := l.checkRecovered(point, n, argv, l.before, l.after, l.treeBefore, l.treeAfter)
 				if o := l.try(nil, argv...); o.code != 0 {
-					l.t.Fatalf("%s: to land again ended with %d\n%s", point, o.code, o.stderr)
+					l.t.Fatalf("%s: the repeated land ended with %d\n%s", point, o.code, o.stderr)
 				}
 				l.checkLanded(point, strategy, own)
 			})
@@ -102,7 +102,7 @@ func TestALandingKilledAtAnyChangeOfTheDiskIsDoneOnceOrNotAtAll(t *testing.T) {
 	}
 }
 
-func TestTakingALandingBackKilledAtAnyChangeOfTheDiskIsDoneOnceOrNotAtAll(t *testing.T) {
+func TestUnlandKilledAtAnyChange(t *testing.T) {
 	t.Parallel()
 	l := newLandLab(t)
 	if o := l.try(sweepEnv, landSweep.argv...); o.code != 0 {
@@ -112,22 +112,22 @@ func TestTakingALandingBackKilledAtAnyChangeOfTheDiskIsDoneOnceOrNotAtAll(t *tes
 	restore()
 	points := l.killPoints(16, argv)
 	l.checkUnlanded("undisturbed", false)
-	l.sweep(points, restore, argv, func(l *landLab, point string, n int) {
-		own := l.ended(point, n, argv, l.after, l.before, l.landed, l.head)
+	l.killAtEach(points, restore, argv, func(l *landLab, point string, n int) {
+		own := l.checkRecovered(point, n, argv, l.after, l.before, l.treeAfter, l.treeBefore)
 		if o := l.try(nil, argv...); o.code != 0 {
-			l.t.Fatalf("%s: to take it back again ended with %d\n%s", point, o.code, o.stderr)
+			l.t.Fatalf("%s: the repeated unland ended with %d\n%s", point, o.code, o.stderr)
 		}
 		l.checkUnlanded(point, own)
 	})
 }
 
-// sweep kills at each of these points, and has looked at what comes of it.
-func (l *landLab) sweep(points []int, restore func(), argv []string, check func(l *landLab, point string, n int)) {
+// killAtEach kills the command at each point, in a subtest with a restored lab, and calls check.
+func (l *landLab) killAtEach(points []int, restore func(), argv []string, check func(l *landLab, point string, n int)) {
 	for _, n := range points {
 		l.t.Run(strconv.Itoa(n), func(t *testing.T) {
 			restore()
-			l := l.of(t)
-			if done, last := l.killed(n, argv...); !done {
+			l := l.inSubtest(t)
+			if done, last := l.runKilled(n, argv...); !done {
 				check(l, "before "+last, n)
 			}
 		})

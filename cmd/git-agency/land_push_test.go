@@ -13,8 +13,9 @@ import (
 	"time"
 )
 
-// clone is another lab beside one, whose repository is a clone with an integration worktree and records of its own.
-func (l *lab) clone(from, name string) *lab {
+// cloneLab returns a lab whose repository is a clone of from, with an integration worktree and a data directory of its
+// own.
+func (l *lab) cloneLab(from, name string) *lab {
 	l.t.Helper()
 	c := *l
 	c.repo, c.data = filepath.Join(l.dir, name), filepath.Join(l.dir, name+".data")
@@ -24,19 +25,19 @@ func (l *lab) clone(from, name string) *lab {
 	return &c
 }
 
-// work leaves a file in a sandbox of its own, and returns the id of that.
-func (l *lab) work(file string) string {
+// startWithFile starts a sandbox, writes a file there, and returns its id.
+func (l *lab) startWithFile(file string) string {
 	l.t.Helper()
 	id := l.agency("start", "main")
 	boxes, err := filepath.Glob(filepath.Join(l.data, "repos", "*", "sandboxes", id, "tree"))
 	if err != nil || len(boxes) != 1 {
-		l.t.Fatalf("%q, %v", boxes, err)
+		l.t.Fatalf("found sandbox trees %q, %v; want one", boxes, err)
 	}
 	l.write(filepath.Join(boxes[0], file), file+"\n")
 	return id
 }
 
-func TestTwentyClonesThatPushAtOnceAllArrive(t *testing.T) {
+func TestConcurrentPushesFromClones(t *testing.T) {
 	t.Parallel()
 	n := 20
 	if testing.Short() {
@@ -45,13 +46,13 @@ func TestTwentyClonesThatPushAtOnceAllArrive(t *testing.T) {
 	l := newLab(t)
 	hub := filepath.Join(l.dir, "hub.git")
 	l.git("clone", "-q", "--bare", l.repo, hub)
-	l.git("config", "--global", "agency.pushTimeout", "-1") // the machine may have more to do than this
+	l.git("config", "--global", "agency.pushTimeout", "-1") // no limit, for a loaded machine
 	clones, ids := make([]*lab, n), make([]string, n)
 	var group sync.WaitGroup
 	for i := range n {
 		group.Go(func() {
-			clones[i] = l.clone(hub, fmt.Sprintf("clone-%d", i))
-			ids[i] = clones[i].work(fmt.Sprintf("file-%d", i))
+			clones[i] = l.cloneLab(hub, fmt.Sprintf("clone-%d", i))
+			ids[i] = clones[i].startWithFile(fmt.Sprintf("file-%d", i))
 		})
 	}
 	group.Wait()
@@ -78,23 +79,24 @@ func TestTwentyClonesThatPushAtOnceAllArrive(t *testing.T) {
 	t.Logf("%d pushes for %d clones, %d at most, in %s", all, n, most, time.Since(began).Round(time.Millisecond))
 	for i := range n {
 		if got := l.git("-C", hub, "log", "--format=%s", "main", "--", fmt.Sprintf("file-%d", i)); got != fmt.Sprintf("file-%d", i) {
-			t.Errorf("file-%d arrived as %q", i, got)
+			t.Errorf("the commits of file-%d in the hub are %q", i, got)
 		}
 		if got := l.git("-C", hub, "log", "--format=%s", "--grep", "^Land "+ids[i], "main"); strings.Count(got, "\n") != 0 || got == "" {
-			t.Errorf("%s landed as %q", ids[i], got)
+			t.Errorf("the landings of %s in the hub are %q, want one", ids[i], got)
 		}
 	}
 	l.git("-C", hub, "fsck", "--strict", "--no-dangling")
 	for _, c := range clones {
 		if status := c.git("status", "--porcelain"); status != "" || exists(filepath.Join(c.repo, ".git", "index.lock")) {
-			t.Errorf("%s is not as it was: %s", c.repo, status)
+			t.Errorf("%s is not clean or locked: %s", c.repo, status)
 		}
 	}
 	l.git("-C", clones[0].repo, "fsck", "--strict", "--no-dangling")
 }
 
-// What was on its way may have arrived. Nothing of ours is waited for any longer, and nothing is undone.
-func TestAPushThatIsInterruptedOnItsWaySaysThatNobodyKnows(t *testing.T) {
+// TestInterruptedPushReportsUnknownOutcome interrupts a push while the remote runs its hook. The tool must not wait
+// longer or undo the landing, and must report that the outcome of the push is unknown.
+func TestInterruptedPushReportsUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	hub := filepath.Join(l.dir, "hub.git")
@@ -105,32 +107,32 @@ func TestAPushThatIsInterruptedOnItsWaySaysThatNobodyKnows(t *testing.T) {
 	if err := os.Chmod(hook, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	c := l.clone(hub, "clone")
-	id := c.work("file")
+	c := l.cloneLab(hub, "clone")
+	id := c.startWithFile("file")
 	cmd := exec.CommandContext(t.Context(), filepath.Join(l.bin, "git-agency"), "land", id, "--commit-all", "-m", "file", "--push")
 	var stdout, stderr bytes.Buffer
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = c.repo, c.env, &stdout, &stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if !waitFor(here) {
+	if !waitForFile(here) {
 		t.Error("the hook was not run")
 	}
-	// Who tidies up after the landing may have the lock for a moment; this one waits for us, and for ever.
+	// The detached clean-up after the landing may hold the lock for a moment; the push must not hold it.
 	if held := c.try(nil, "git-agency", "start", "main", "--lock-timeout", "20s"); held.code != 0 {
-		t.Errorf("the repository is locked while somebody else is spoken to: %s", held.stderr)
+		t.Errorf("the repository is locked during the push: %s", held.stderr)
 	}
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() // its code says more
+	_ = cmd.Wait() // the exit code is checked below
 	if code := cmd.ProcessState.ExitCode(); code != 130 {
 		t.Errorf("ended with %d", code)
 	}
 	if want := "what has landed on main stands; whether it was pushed to origin is not known: git push: interrupted"; !strings.Contains(stderr.String(), want) {
-		t.Errorf("said %q", stderr.String())
+		t.Errorf("stderr is %q", stderr.String())
 	}
 	if got := c.git("rev-parse", "main") + "\n"; got != stdout.String() {
-		t.Errorf("main is at %q, printed was %q", got, stdout.String())
+		t.Errorf("main is at %q, land printed %q", got, stdout.String())
 	}
 }

@@ -12,47 +12,47 @@ import (
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-// manyLanding is how many land at the same time.
-func manyLanding() int {
+// landingCount returns the number of concurrent landings.
+func landingCount() int {
 	if testing.Short() {
 		return 8
 	}
 	return 20
 }
 
-// TestManyLandingsAtOnce is of sandboxes that all land at the same time, each in a process of its own, while a person has
-// changes of every kind in the worktree that they land in.
-func TestManyLandingsAtOnce(t *testing.T) {
+// TestConcurrentLandings lands many sandboxes at the same time, each in its own process, while the user has
+// uncommitted changes of every kind in the target worktree.
+func TestConcurrentLandings(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	l.agency("worktree", "create", "wt")
-	tree := l.worktree0()
-	l.shell(tree, `
+	tree := l.integrationTree()
+	l.runShell(tree, `
 for f in dirty staged both; do echo 1 >$f; done; printf '*.log\nbuild/\n' >.gitignore
 git add .; git commit -qm ground`)
-	ids := make([]string, manyLanding())
+	ids := make([]string, landingCount())
 	for i := range ids {
 		ids[i] = l.agency("start", "wt", "--isolation", "none")
-		// Two commits each: a file of its own, and one more in a directory that all of them have.
-		l.shell(l.agency("path", ids[i]), fmt.Sprintf(`
+		// Two commits each: a file of its own, and another in a directory that all sandboxes share.
+		l.runShell(l.agency("path", ids[i]), fmt.Sprintf(`
 echo %[1]s >%[1]s; git add .; git commit -qm "one of %[1]s"
 mkdir -p all; echo %[1]s >all/%[1]s; git add .; git commit -qm "two of %[1]s"`, ids[i]))
 	}
-	l.shell(tree, `
+	l.runShell(tree, `
 echo 2 >>dirty; echo 2 >>staged; git add staged; echo 2 >>both; git add both; echo 3 >>both
 echo a >added; git add added; echo u >loose; echo l >a.log; mkdir -p build all; echo o >build/out; echo u >all/loose`)
 	restore := l.save()
 
 	for _, c := range []struct {
 		name, strategy string
-		later          bool // what is left of the sandboxes goes in the background
-		commits        int  // that the person makes meanwhile
+		later          bool // the sandboxes are removed in the background
+		commits        int  // number of commits that the user makes meanwhile
 	}{
 		{name: "merge", strategy: "merge"},
 		{name: "squash", strategy: "squash"},
 		{name: "rebase", strategy: "rebase"},
-		{name: "tidied later", strategy: "merge", later: true},
-		{name: "while the person commits", strategy: "merge", commits: 40},
+		{name: "detached clean-up", strategy: "merge", later: true},
+		{name: "while the user commits", strategy: "merge", commits: 40},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := *l
@@ -60,17 +60,17 @@ echo a >added; git add added; echo u >loose; echo l >a.log; mkdir -p build all; 
 			restore()
 			l.git("config", "agency.autoDetach", fmt.Sprint(c.later))
 			l.git("-C", tree, "update-index", "-q", "--refresh")
-			status, own := l.git("-C", tree, "status", "--porcelain=v2", "-uall"), l.files(tree)
+			status, own := l.git("-C", tree, "status", "--porcelain=v2", "-uall"), l.readTree(tree)
 			var all sync.WaitGroup
 			for _, id := range ids {
-				all.Go(func() { l.landAmongMany(id, c.strategy) })
+				all.Go(func() { l.landWithRetry(id, c.strategy) })
 			}
 			made, refused := 0, 0
 			if c.commits > 0 {
-				made, refused = l.commitMeanwhile(tree, c.commits)
+				made, refused = l.commitRepeatedly(tree, c.commits)
 			}
 			all.Wait()
-			t.Logf("the person made %d commits, and was refused %d times", made, refused)
+			t.Logf("the user made %d commits and was refused %d times", made, refused)
 			if c.later && !waitUntil(func() bool {
 				left, err := filepath.Glob(filepath.Join(l.repoData(), "sandboxes", "*"))
 				return err == nil && len(left) == 0
@@ -79,27 +79,27 @@ echo a >added; git add added; echo u >loose; echo l >a.log; mkdir -p build all; 
 			}
 			l.checkAllLanded(tree, ids, c.strategy)
 			if got := l.git("-C", tree, "status", "--porcelain=v2", "-uall"); got != status {
-				t.Errorf("the status is\n%s\nand was\n%s", got, status)
+				t.Errorf("git status is\n%s\nwant\n%s", got, status)
 			}
-			now := l.files(tree)
+			now := l.readTree(tree)
 			for name, content := range own {
 				if now[name] != content {
-					t.Errorf("the person's %s is %q", name, now[name])
+					t.Errorf("the user's file %s is %q", name, now[name])
 				}
 			}
 			for _, id := range ids {
 				if now[id] != "644 "+id+"\n" && !strings.HasSuffix(now[id], " "+id+"\n") || now["all/"+id] != now[id] {
-					t.Errorf("%s is not there: %q", id, now[id])
+					t.Errorf("the files of %s are missing: %q", id, now[id])
 				}
 			}
-			l.checkMine(tree, made)
+			l.checkUserCommits(tree, made)
 		})
 	}
 }
 
-// landAmongMany lands once. Where the person is just writing their index, or commits at that very moment, it is refused,
-// and said to be as it was.
-func (l *lab) landAmongMany(id, strategy string) {
+// landWithRetry lands an invocation. It retries when land refuses because the user writes the index or commits at the
+// same moment.
+func (l *lab) landWithRetry(id, strategy string) {
 	l.t.Helper()
 	for range 50 {
 		o := l.try(nil, "git-agency", "land", id, "--strategy", strategy, "--lock-timeout", "-1")
@@ -111,11 +111,11 @@ func (l *lab) landAmongMany(id, strategy string) {
 			return
 		}
 	}
-	l.t.Errorf("%s is always refused", id)
+	l.t.Errorf("land %s was refused 50 times", id)
 }
 
-// commitMeanwhile commits a file of the person's many times. Git refuses while a landing has the index.
-func (l *lab) commitMeanwhile(tree string, commits int) (made, refused int) {
+// commitRepeatedly commits the user's file many times. Git refuses while a landing holds the index lock.
+func (l *lab) commitRepeatedly(tree string, commits int) (made, refused int) {
 	l.t.Helper()
 	for i := range commits {
 		l.write(filepath.Join(tree, "mine"), fmt.Sprintln(i))
@@ -130,7 +130,7 @@ func (l *lab) commitMeanwhile(tree string, commits int) (made, refused int) {
 			}
 			refused++
 			if !strings.Contains(o.stderr, ".lock") && !strings.Contains(o.stderr, "cannot lock ref") {
-				l.t.Errorf("the person's commit ended with %d: %s", o.code, o.stderr)
+				l.t.Errorf("the user's commit ended with %d: %s", o.code, o.stderr)
 				return made, refused
 			}
 		}
@@ -138,8 +138,8 @@ func (l *lab) commitMeanwhile(tree string, commits int) (made, refused int) {
 	return made, refused
 }
 
-// checkMine makes sure that all commits of the person are there, in order, with what is theirs and nothing else.
-func (l *lab) checkMine(tree string, made int) {
+// checkUserCommits checks that the branch has all commits of commitRepeatedly in order, each with the user's file only.
+func (l *lab) checkUserCommits(tree string, made int) {
 	l.t.Helper()
 	want := ""
 	for i := range made {
@@ -150,11 +150,11 @@ func (l *lab) checkMine(tree string, made int) {
 		want += fmt.Sprintf("mine %d\n\n%s\tmine\n", i, status)
 	}
 	if got := l.git("-C", tree, "log", "--reverse", "--format=%s", "--name-status", "--grep=^mine "); got != strings.TrimSuffix(want, "\n") {
-		l.t.Errorf("the person's commits are\n%s", got)
+		l.t.Errorf("the user's commits are\n%s", got)
 	}
 }
 
-// checkAllLanded makes sure that each has landed once, and that nothing is left of any.
+// checkAllLanded checks that each invocation landed exactly once and that no sandbox or temporary file is left.
 func (l *lab) checkAllLanded(tree string, ids []string, strategy string) {
 	l.t.Helper()
 	each := 1
@@ -167,10 +167,10 @@ func (l *lab) checkAllLanded(tree string, ids []string, strategy string) {
 	}
 	for _, id := range ids {
 		if landed[id] != each {
-			l.t.Errorf("%s has landed %d times", id, landed[id])
+			l.t.Errorf("%s landed in %d commits, want %d", id, landed[id], each)
 		}
 	}
-	for _, inv := range l.all() {
+	for _, inv := range l.invocations() {
 		if inv.Landing != "landed" || inv.Broken {
 			l.t.Errorf("the record of %s says %q, broken %q", inv.ID, inv.Landing, inv.BrokenReason)
 		}
@@ -179,7 +179,7 @@ func (l *lab) checkAllLanded(tree string, ids []string, strategy string) {
 		l.t.Errorf("git fsck: %s%s", o.stdout, o.stderr)
 	}
 	left, err := filepath.Glob(filepath.Join(l.repoData(), "sandboxes", "*"))
-	if left = slices.Concat(left, l.left()); err != nil || len(left) > 0 {
+	if left = slices.Concat(left, l.landingLeftovers()); err != nil || len(left) > 0 {
 		l.t.Errorf("left behind: %q, %v", left, err)
 	}
 	if refs := l.git("for-each-ref", "refs/heads/agency/sandbox-*"); refs != "" {
@@ -187,7 +187,7 @@ func (l *lab) checkAllLanded(tree string, ids []string, strategy string) {
 	}
 }
 
-func TestWhoIsOvertakenTooOftenIsToldToTryAgain(t *testing.T) {
+func TestMovingErrorHintsRetry(t *testing.T) {
 	t.Parallel()
 	for want, err := range map[string]error{
 		"git agency land 2026 --strategy squash -m 'a b'": &gitagency.MovingError{ID: "20260128120500-b7c9", Branch: "main", Times: 21},

@@ -9,57 +9,57 @@ import (
 	"testing"
 )
 
-// stepsOf are all points of a verb with these steps.
-func stepsOf(verb string, steps ...string) (points []string) {
+// faultPoints returns the fault points before and after each step of a verb.
+func faultPoints(verb string, steps ...string) (points []string) {
 	for _, step := range steps {
 		points = append(points, verb+"/"+step+":before", verb+"/"+step+":after")
 	}
 	return points
 }
 
-// landings are what moves the integration branch.
-var landings = []struct {
+// landingSweeps are the commands that update the integration branch, with their fault points.
+var landingSweeps = []struct {
 	sweep
 	points   []string
-	stands   string // how a message begins once it cannot be undone
-	unlanded bool
+	stands   string // part of the error message after the branch was updated
+	unlanded bool   // the command is unland
 }{
 	{
 		sweep: landSweep, stands: "is landed, but",
-		points: stepsOf("land", "objects", "note", "lock", "prepare", "files", "commit", "index", "record", "clear", "done", "aside", "registration", "leftovers", "tree"),
+		points: faultPoints("land", "objects", "note", "lock", "prepare", "files", "commit", "index", "record", "clear", "done", "aside", "registration", "leftovers", "tree"),
 	},
 	{
 		sweep: unlandSweep, stands: "is taken back, but", unlanded: true,
-		points: stepsOf("unland", "objects", "note", "lock", "prepare", "files", "commit", "index", "record", "clear", "done"),
+		points: faultPoints("unland", "objects", "note", "lock", "prepare", "files", "commit", "index", "record", "clear", "done"),
 	},
 }
 
-// Until the branch has moved whatever goes wrong is undone. From then on it stands, is said to, and the next command
-// finishes it.
-func TestALandingThatFailsIsKilledOrInterruptedAtAnyStepIsUndoneOrStands(t *testing.T) {
+// TestLandFaultAtAnyStep makes land and unland fail, or interrupts or kills them, at each step. Before the update of
+// the branch everything is undone. After it the landing stands, the error says so, and the next command completes it.
+func TestLandFaultAtAnyStep(t *testing.T) {
 	t.Parallel()
-	for _, s := range landings {
+	for _, s := range landingSweeps {
 		t.Run(s.verb, func(t *testing.T) {
 			t.Parallel()
 			l := newLandLab(t)
 			if s.unlanded {
 				l.must(landSweep.argv...)
-				l.before, l.after, l.head, l.landed = l.after, l.before, l.landed, l.head
+				l.before, l.after, l.treeBefore, l.treeAfter = l.after, l.before, l.treeAfter, l.treeBefore
 			}
-			points := slices.DeleteFunc(l.points(s.sweep), func(p string) bool { return strings.HasPrefix(p, "discard/") })
+			points := slices.DeleteFunc(l.faultPoints(s.sweep), func(p string) bool { return strings.HasPrefix(p, "discard/") })
 			if !slices.Equal(points, s.points) {
-				t.Fatalf("the steps are %q", points)
+				t.Fatalf("the fault points are %q, want %q", points, s.points)
 			}
 			restore := l.save()
-			before := withoutObjects(l.world())
+			before := withoutObjects(l.dump())
 			committed := false
 			check := func(point string) {
 				t.Helper()
-				l.checkOwn(point)
+				l.checkUncommitted(point)
 				l.must(s.argv...)
 				if s.unlanded {
-					l := l.of(t)
-					l.before, l.head = l.after, l.landed
+					l := l.inSubtest(t)
+					l.before, l.treeBefore = l.after, l.treeAfter
 					l.checkUnlanded(point, false)
 				} else {
 					l.checkLanded(point, "merge", false)
@@ -72,7 +72,7 @@ func TestALandingThatFailsIsKilledOrInterruptedAtAnyStepIsUndoneOrStands(t *test
 					code int
 				}{{"fail", 1}, {"int", 130}, {"term", 143}, {"kill", -1}} {
 					if action.name == "term" && i%4 != 0 {
-						continue // it is what an int is
+						continue // handled like int
 					}
 					if testing.Short() && (action.name == "fail" && i%2 != 0 || action.name == "int" && i%4 != 1) {
 						continue
@@ -80,7 +80,7 @@ func TestALandingThatFailsIsKilledOrInterruptedAtAnyStepIsUndoneOrStands(t *test
 					o := l.try(append(slices.Clone(sweepEnv), "TEST_FAULT="+point+"="+action.name), s.argv...)
 					where := point + "=" + action.name
 					switch {
-					case point == s.verb+"/commit:after" && action.name == "fail": // nothing is to be said of it
+					case point == s.verb+"/commit:after" && action.name == "fail": // this failure is ignored
 						if o.code != 0 {
 							t.Errorf("%s: ended with %d\n%s%s", where, o.code, o.stdout, o.stderr)
 						}
@@ -92,7 +92,7 @@ func TestALandingThatFailsIsKilledOrInterruptedAtAnyStepIsUndoneOrStands(t *test
 						}
 						check(where)
 						restore()
-					case committed: // it goes on
+					case committed: // the command continues to its end
 						if o.code != 0 && o.code != action.code {
 							t.Errorf("%s: ended with %d\n%s%s", where, o.code, o.stdout, o.stderr)
 						}
@@ -102,8 +102,8 @@ func TestALandingThatFailsIsKilledOrInterruptedAtAnyStepIsUndoneOrStands(t *test
 						if o.code != action.code || o.stdout != "" || strings.Contains(o.stderr, "clean-up") {
 							t.Errorf("%s: ended with %d\n%s%s", where, o.code, o.stdout, o.stderr)
 						}
-						if d := diff(before, withoutObjects(l.world())); d != "" {
-							t.Fatalf("%s: the world changed:\n%s", where, d)
+						if d := dumpDiff(before, withoutObjects(l.dump())); d != "" {
+							t.Fatalf("%s: files changed:\n%s", where, d)
 						}
 					}
 				}
@@ -112,22 +112,22 @@ func TestALandingThatFailsIsKilledOrInterruptedAtAnyStepIsUndoneOrStands(t *test
 	}
 }
 
-// Somebody who does not know of the landing goes on writing in the sandbox.
-func TestWhatIsWrittenToASandboxWhileItLandsIsKept(t *testing.T) {
+// TestLandKeepsLateSandboxChanges writes a file to the sandbox during its landing. It must end up under the trash ref.
+func TestLandKeepsLateSandboxChanges(t *testing.T) {
 	t.Parallel()
 	l := newLandLab(t)
 	restore := l.save()
-	late := filepath.Join(l.sandboxOf(sweepID), "late")
-	// Before we look it is not committed, and nothing lands.
+	late := filepath.Join(l.sandboxPath(sweepID), "late")
+	// An uncommitted file from before the landing makes it refuse.
 	l.write(late, "l\n")
-	before := withoutObjects(l.world())
+	before := withoutObjects(l.dump())
 	if o := l.try(nil, landSweep.argv...); o.code != 1 || !strings.Contains(o.stderr, "late") {
 		t.Errorf("ended with %d: %s", o.code, o.stderr)
 	}
-	if d := diff(before, withoutObjects(l.world())); d != "" {
-		t.Fatalf("the world changed:\n%s", d)
+	if d := dumpDiff(before, withoutObjects(l.dump())); d != "" {
+		t.Fatalf("files changed:\n%s", d)
 	}
-	// Afterwards it is kept beside what has landed, in which it is not.
+	// A file from during the landing does not land, and the trash ref keeps it.
 	for _, detach := range []string{"false", "true"} {
 		for _, point := range []string{"land/objects:before", "land/commit:after", "land/done:after", "land/aside:after", "land/leftovers:after"} {
 			restore()
@@ -137,43 +137,44 @@ func TestWhatIsWrittenToASandboxWhileItLandsIsKept(t *testing.T) {
 			go func() {
 				ended <- l.try(append(slices.Clone(sweepEnv), "TEST_FAULT="+point+"=wait", "TEST_WAIT="+wait), landSweep.argv...)
 			}()
-			if !waitFor(wait) {
-				t.Fatalf("%s is never reached", point)
+			if !waitForFile(wait) {
+				t.Fatalf("the step %s is never reached", point)
 			}
-			into := late
+			path := late
 			if dirs, err := filepath.Glob(filepath.Join(filepath.Dir(filepath.Dir(late)), "*", "readme")); err != nil || len(dirs) == 0 {
 				dirs, _ = filepath.Glob(filepath.Join(filepath.Dir(filepath.Dir(late)), ".*", "readme"))
-				into = filepath.Join(filepath.Dir(dirs[0]), "late") // as one does who stands in it
+				path = filepath.Join(filepath.Dir(dirs[0]), "late") // as a process whose working directory was moved
 			}
-			l.write(into, "l\n")
+			l.write(path, "l\n")
 			if err := os.Remove(wait); err != nil {
 				t.Fatal(err)
 			}
 			if o := <-ended; o.code != 0 {
 				t.Errorf("%s: ended with %d: %s", point, o.code, o.stderr)
 			}
-			if !waitUntil(func() bool { return !exists(filepath.Dir(l.sandboxOf(sweepID))) }) {
-				t.Fatalf("%s: the sandbox is still there", point)
+			if !waitUntil(func() bool { return !exists(filepath.Dir(l.sandboxPath(sweepID))) }) {
+				t.Fatalf("%s: the sandbox was not removed", point)
 			}
 			l.checkLanded(point, "merge", false)
-			if got := l.git("show", trash+":late"); got != "l" {
-				t.Errorf("%s: of what came late %q is kept", point, got)
+			if got := l.git("show", trashRef+":late"); got != "l" {
+				t.Errorf("%s: the trash ref has %q for the late file", point, got)
 			}
 		}
 	}
 }
 
-// Whoever writes file after file, by their paths, loses none that they could write.
-func TestNothingIsLostOfWhatIsWrittenToASandboxUntilItIsGone(t *testing.T) {
+// TestLandKeepsFilesWrittenUntilRemoval writes files to the sandbox until a write fails because the tree is gone. The
+// trash ref must have every file that was written.
+func TestLandKeepsFilesWrittenUntilRemoval(t *testing.T) {
 	t.Parallel()
 	l := newLandLab(t)
-	sandbox, wait := l.sandboxOf(sweepID), filepath.Join(l.dir, "home", "wait")
+	sandbox, wait := l.sandboxPath(sweepID), filepath.Join(l.dir, "home", "wait")
 	ended := make(chan outcome)
 	go func() {
 		ended <- l.try(append(slices.Clone(sweepEnv), "TEST_FAULT=land/objects:before=wait", "TEST_WAIT="+wait), landSweep.argv...)
 	}()
-	if !waitFor(wait) {
-		t.Fatal("the landing never looks")
+	if !waitForFile(wait) {
+		t.Fatal("the step land/objects is never reached")
 	}
 	written := 0
 	for ; written < 100_000; written++ {
@@ -190,11 +191,11 @@ func TestNothingIsLostOfWhatIsWrittenToASandboxUntilItIsGone(t *testing.T) {
 		t.Fatalf("ended with %d: %s", o.code, o.stderr)
 	}
 	l.checkLanded("written to", "merge", false)
-	kept := strings.Fields(l.git("ls-tree", "--name-only", trash))
+	kept := strings.Fields(l.git("ls-tree", "--name-only", trashRef))
 	for i := range written {
 		if !slices.Contains(kept, fmt.Sprintf("w%d", i)) {
-			t.Fatalf("of %d that were written, %d is lost", written, i)
+			t.Fatalf("of %d written files, the trash ref lacks w%d", written, i)
 		}
 	}
-	t.Logf("%d were written", written)
+	t.Logf("%d files were written", written)
 }

@@ -1,9 +1,9 @@
 // Command git-agency implements "git agency", which runs many coding agents on one repository without losing work.
 //
-// This package parses the command line into requests and prints results. Everything else is in package gitagency. Each
-// command has a file named after it. tool, args, usage, exit, hints and complete serve all commands; output prints for
-// scripts, table, format, color and pager print for people, and style decides how by looking at the terminal and git's
-// configuration.
+// This package parses the command line into requests and prints results. Everything else is in package gitagency, except
+// for the process of the pager, which internal/term runs. Each command has a file named after it. tool, args, usage, exit,
+// hints and complete serve all commands; output prints for scripts, table, format, color and pager print for people, and
+// style decides how by looking at the terminal and git's configuration.
 //
 // Output follows four rules. Results go to standard output, everything else to standard error. Errors read like git's:
 // "fatal: …" or "error: …", in lower case and without a full stop, then "hint: …" lines with the command to type.

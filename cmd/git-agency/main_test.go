@@ -19,17 +19,18 @@ import (
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-// TestMain makes this test binary answer to the name git-agency too, so that "git agency …" in a
-// script runs the real thing, found by git itself.
+// TestMain makes this test binary run as git-agency when it is called by that name, so that git finds and runs it for
+// "git agency …" in a script. The other names are helper commands of the scripts.
 func TestMain(m *testing.M) {
 	commands := map[string]func(){
 		"git-agency": func() { os.Exit(mainWithOptions(os.Args, testOptions())) },
 		"net":        netMain,
 	}
 	addPlatformCommands(commands)
-	if commands[filepath.Base(os.Args[0])] == nil { // the tests themselves, from which no command shall inherit nohup
+	if commands[filepath.Base(os.Args[0])] == nil { // the tests themselves
+		// Handling SIGHUP keeps commands from inheriting it as ignored, as under nohup.
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
-		// Most of them wait for the disk most of the time. Who says -parallel is asked after this.
+		// Most tests wait for the disk. A -parallel flag is parsed later and overrides this.
 		if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
 			panic(err)
 		}
@@ -37,18 +38,18 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, commands)
 }
 
-// testOptions fills the options that make a run repeatable or make it fail. Only this binary reads
-// these variables.
+// testOptions returns options that make a run repeatable (TEST_NOW, TEST_RAND) or make it fail (TEST_FAULT). Only the
+// test binary reads these variables.
 func testOptions() gitagency.Options {
 	var opts gitagency.Options
 	if now, err := time.Parse(time.RFC3339, os.Getenv("TEST_NOW")); err == nil {
 		opts.Now = func() time.Time { return now }
 	}
 	if digits := os.Getenv("TEST_RAND"); digits != "" {
-		opts.Rand = repeat(digits)
+		opts.Rand = repeatReader(digits)
 	}
-	// TEST_FAULT is "<verb>/<step>:before=fail", "…:after=kill" or the like; TEST_STEPS a file that
-	// learns every point that is passed.
+	// TEST_FAULT is "<verb>/<step>:before=fail", "…:after=kill" or the like. TEST_STEPS names a file to which every fault
+	// point is appended when the command reaches it.
 	point, action, _ := strings.Cut(os.Getenv("TEST_FAULT"), "=")
 	steps := os.Getenv("TEST_STEPS")
 	if point == "" && steps == "" {
@@ -78,12 +79,12 @@ func testOptions() gitagency.Options {
 			if err := syscall.Kill(os.Getpid(), sig); err != nil {
 				return err
 			}
-			if done := ctx.Done(); done != nil { // else nothing stops it any more
+			if done := ctx.Done(); done != nil { // nil when the context cannot be cancelled
 				<-done
 			}
 			return nil
 		case "wait":
-			// Says that it is here, and goes on when the file it made is gone or it is interrupted.
+			// Create the file TEST_WAIT and continue when that file is removed or the command is interrupted.
 			name := os.Getenv("TEST_WAIT")
 			if err := os.WriteFile(name, nil, 0o600); err != nil {
 				return err
@@ -100,10 +101,10 @@ func testOptions() gitagency.Options {
 	return opts
 }
 
-// repeat is a source of randomness that always says the same.
-type repeat string
+// repeatReader is a source of randomness that repeats the same bytes.
+type repeatReader string
 
-func (r repeat) Read(p []byte) (int, error) {
+func (r repeatReader) Read(p []byte) (int, error) {
 	for i := range p {
 		p[i] = r[i%len(r)]
 	}

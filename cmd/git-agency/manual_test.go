@@ -21,17 +21,17 @@ import (
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-// awaited is what the manual tells already and the tool does not have yet: whole commands, or flags of
-// those that are there. What has arrived must be taken off the list.
-var awaited = map[string][]string{}
+// plannedCommands lists commands and flags that the manual documents and the program does not have yet, by command. A nil list
+// means the whole command. An entry must be removed once the command or flag is implemented.
+var plannedCommands = map[string][]string{}
 
-// isAwaited reports whether a command is not there yet as a whole.
-func isAwaited(command string) bool {
-	flags, listed := awaited[command]
+// isPlanned reports whether the whole command is not implemented yet.
+func isPlanned(command string) bool {
+	flags, listed := plannedCommands[command]
 	return listed && flags == nil
 }
 
-// commandTree lists every command and group, as the user types it, in the order in which help shows them.
+// commandTree returns every visible command and group, with the name that the user types, in the order of help.
 func commandTree() (names []string, commands map[string]*cli.Command) {
 	commands = map[string]*cli.Command{}
 	var walk func(prefix string, list []*cli.Command)
@@ -49,7 +49,7 @@ func commandTree() (names []string, commands map[string]*cli.Command) {
 	return names, commands
 }
 
-// flagNames lists the names of the flags that people can see. Help is the app's, and every command's.
+// flagNames returns the sorted names and aliases of the flags that are not hidden.
 func flagNames(flags []cli.Flag) []string {
 	var names []string
 	for _, f := range flags {
@@ -62,34 +62,34 @@ func flagNames(flags []cli.Flag) []string {
 	return names
 }
 
-var codeSpan = regexp.MustCompile("`([^`]+)`")
+var codeSpanPattern = regexp.MustCompile("`([^`]+)`")
 
-// literals lists what a text sets in code.
-func literals(text string) []string {
+// codeSpansIn returns the contents of the code spans (`…`) of a text.
+func codeSpansIn(text string) []string {
 	var found []string
-	for _, m := range codeSpan.FindAllStringSubmatch(text, -1) {
+	for _, m := range codeSpanPattern.FindAllStringSubmatch(text, -1) {
 		found = append(found, m[1])
 	}
 	return found
 }
 
-var flagWord = regexp.MustCompile(`(^|[\s([|])--?([A-Za-z][A-Za-z-]*)`)
+var flagPattern = regexp.MustCompile(`(^|[\s([|])--?([A-Za-z][A-Za-z-]*)`)
 
-// flagsIn lists the flags that a literal mentions.
+// flagsIn returns the names of the flags in a code span.
 func flagsIn(literal string) []string {
 	var found []string
-	for _, m := range flagWord.FindAllStringSubmatch(literal, -1) {
+	for _, m := range flagPattern.FindAllStringSubmatch(literal, -1) {
 		found = append(found, m[2])
 	}
 	return found
 }
 
-// definedFlags lists the flags that the definitions of a section explain.
+// definedFlags returns the sorted names of the flags that the definitions of a section document.
 func definedFlags(section []manualBlock) []string {
 	var found []string
 	for _, b := range section {
 		if b.kind == definitionBlock && strings.HasPrefix(b.term, "`-") {
-			for _, l := range literals(b.term) {
+			for _, l := range codeSpansIn(b.term) {
 				found = append(found, flagsIn(l)...)
 			}
 		}
@@ -98,8 +98,8 @@ func definedFlags(section []manualBlock) []string {
 	return found
 }
 
-// own is the part of a section before the next heading.
-func own(section []manualBlock) []manualBlock {
+// ownBlocks returns the blocks of a section before its first subsection.
+func ownBlocks(section []manualBlock) []manualBlock {
 	for i, b := range section {
 		if i > 0 && b.kind == headingBlock {
 			return section[:i]
@@ -108,7 +108,7 @@ func own(section []manualBlock) []manualBlock {
 	return section
 }
 
-func TestTheManualHasTheSectionsPeopleLookFor(t *testing.T) {
+func TestManualSections(t *testing.T) {
 	t.Parallel()
 	want := []string{
 		"NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "COMMANDS", "OUTPUT", "CONFIGURATION", "ENVIRONMENT", "FILES",
@@ -125,13 +125,13 @@ func TestTheManualHasTheSectionsPeopleLookFor(t *testing.T) {
 	}
 }
 
-func TestTheManualExplainsExactlyTheCommandsAndFlagsThereAre(t *testing.T) {
+func TestManualListsAllCommandsAndFlags(t *testing.T) {
 	t.Parallel()
 	blocks := parseManual(manualSource)
 	names, commands := commandTree()
-	for name, flags := range awaited {
+	for name, flags := range plannedCommands {
 		if commands[name] != nil && flags == nil {
-			t.Errorf("%s has arrived: take it off the list of what is awaited", name)
+			t.Errorf("%s is implemented: remove it from plannedCommands", name)
 		}
 	}
 
@@ -141,87 +141,87 @@ func TestTheManualExplainsExactlyTheCommandsAndFlagsThereAre(t *testing.T) {
 			explained = append(explained, b.text)
 		}
 	}
-	if got := slices.DeleteFunc(slices.Clone(explained), isAwaited); !slices.Equal(got, names) {
-		t.Errorf("the manual explains\n%q, there are\n%q", got, names)
+	if got := slices.DeleteFunc(slices.Clone(explained), isPlanned); !slices.Equal(got, names) {
+		t.Errorf("the manual documents\n%q, the commands are\n%q", got, names)
 	}
 
 	check := func(name string, section []manualBlock, have []string) {
 		t.Helper()
-		for _, flag := range awaited[name] {
+		for _, flag := range plannedCommands[name] {
 			if slices.Contains(have, flag) {
-				t.Errorf("%s --%s has arrived: take it off the list of what is awaited", name, flag)
+				t.Errorf("%s --%s is implemented: remove it from plannedCommands", name, flag)
 			}
 			have = append(have, flag)
 		}
 		slices.Sort(have)
 		if got := definedFlags(section); !slices.Equal(got, have) {
-			t.Errorf("%s: the manual explains the flags %q, there are %q", name, got, have)
+			t.Errorf("%s: the manual documents the flags %q, the command has %q", name, got, have)
 		}
 	}
 	app := newTool(io.Discard, io.Discard, gitagency.Options{}).newApp()
 	check("git agency", manualSection(blocks, "OPTIONS"), flagNames(app.Flags))
 	for _, name := range names {
-		c, section := commands[name], own(manualSection(blocks, name))
+		c, section := commands[name], ownBlocks(manualSection(blocks, name))
 		check(name, section, flagNames(c.Flags))
 		if len(section) < 2 || !strings.HasPrefix(section[1].text, "`"+name) {
-			t.Errorf("%s: the manual does not begin with how it is used", name)
+			t.Errorf("%s: the section of the manual does not begin with the usage", name)
 			continue
 		}
 		for _, alias := range c.Aliases {
-			if !slices.ContainsFunc(section, func(b manualBlock) bool { return slices.Contains(literals(b.text), alias) }) {
-				t.Errorf("%s: the manual does not say that it is also called %q", name, alias)
+			if !slices.ContainsFunc(section, func(b manualBlock) bool { return slices.Contains(codeSpansIn(b.text), alias) }) {
+				t.Errorf("%s: the manual does not mention the alias %q", name, alias)
 			}
 		}
 	}
 }
 
-func TestTheManualMentionsOnlyCommandsAndFlagsThatExist(t *testing.T) {
+func TestManualMentionsOnlyExistingCommandsAndFlags(t *testing.T) {
 	t.Parallel()
 	_, commands := commandTree()
-	known := slices.Concat(flagNames(newTool(io.Discard, io.Discard, gitagency.Options{}).newApp().Flags), awaited["git agency"])
+	known := slices.Concat(flagNames(newTool(io.Discard, io.Discard, gitagency.Options{}).newApp().Flags), plannedCommands["git agency"])
 	for _, c := range commands {
 		known = append(known, flagNames(c.Flags)...)
 	}
 	blocks := parseManual(manualSource)
-	for name, flags := range awaited {
+	for name, flags := range plannedCommands {
 		known = append(known, flags...)
-		known = append(known, definedFlags(own(manualSection(blocks, name)))...)
+		known = append(known, definedFlags(ownBlocks(manualSection(blocks, name)))...)
 	}
 	for _, b := range manualSection(blocks, "COMMANDS") {
-		for _, literal := range literals(b.term + " " + b.text) {
+		for _, literal := range codeSpansIn(b.term + " " + b.text) {
 			for _, flag := range flagsIn(literal) {
 				if !slices.Contains(known, flag) {
-					t.Errorf("the manual mentions %q, and there is no such flag", literal)
+					t.Errorf("the manual mentions %q, but no such flag exists", literal)
 				}
 			}
 		}
 	}
 
-	// Wherever "git agency" is followed by a word, that is a command.
+	// Every word after "git agency" must be a command.
 	mention := regexp.MustCompile(`git agency ([a-z]+)( [a-z]+)?`)
 	for _, m := range mention.FindAllStringSubmatch(manualSource, -1) {
 		name := "git agency " + m[1]
 		switch c := commands[name]; {
-		case isAwaited(name):
+		case isPlanned(name):
 		case c == nil:
-			t.Errorf("the manual mentions %q, which is no command", name)
+			t.Errorf("the manual mentions %q, which is not a command", name)
 		case len(c.Subcommands) > 0 && m[2] != "" && commands[name+m[2]] == nil:
-			t.Errorf("the manual mentions %q, which is no command", name+m[2])
+			t.Errorf("the manual mentions %q, which is not a command", name+m[2])
 		}
 	}
 }
 
-var number = regexp.MustCompile(`\b[0-9]+\b`)
+var numberPattern = regexp.MustCompile(`\b[0-9]+\b`)
 
-// codesIn lists the exit codes that a text names behind "Exit status:".
-func codesIn(text string) []string {
+// exitCodesIn returns the sorted exit codes that a text lists after "Exit status:".
+func exitCodesIn(text string) []string {
 	_, after, _ := strings.Cut(text, "Exit status:")
-	codes := number.FindAllString(after, -1)
+	codes := numberPattern.FindAllString(after, -1)
 	slices.Sort(codes)
 	return slices.Compact(codes)
 }
 
-func TestTheManualAndTheShortHelpNameTheSameExitCodes(t *testing.T) {
+func TestManualAndHelpListSameExitCodes(t *testing.T) {
 	t.Parallel()
 	names, commands := commandTree()
 	blocks := parseManual(manualSource)
@@ -230,22 +230,22 @@ func TestTheManualAndTheShortHelpNameTheSameExitCodes(t *testing.T) {
 			continue
 		}
 		var text []string
-		for _, b := range own(manualSection(blocks, name)) {
+		for _, b := range ownBlocks(manualSection(blocks, name)) {
 			text = append(text, b.text)
 		}
-		got, want := codesIn(strings.Join(text, " ")), codesIn(commands[name].Description)
+		got, want := exitCodesIn(strings.Join(text, " ")), exitCodesIn(commands[name].Description)
 		if len(got) == 0 {
-			t.Errorf("%s: the manual does not say how it ends", name)
+			t.Errorf("%s: the manual does not list exit codes", name)
 		}
 		if want != nil && !slices.Equal(got, want) {
-			t.Errorf("%s: the manual names the codes %q, its help %q", name, got, want)
+			t.Errorf("%s: the manual lists the exit codes %q, help lists %q", name, got, want)
 		}
 	}
 }
 
-func TestTheManualAndTheReadmeExplainExactlyTheExitCodesThereAre(t *testing.T) {
+func TestManualAndReadmeListAllExitCodes(t *testing.T) {
 	t.Parallel()
-	// Done, 128+n for the signals that people send, and what the library says of a command.
+	// Success, 128+n for SIGINT and SIGTERM, and the codes of exec for a timeout and for a command that cannot be run.
 	want := []string{"0", "130", "143", "124", "126", "127"}
 	file, err := parser.ParseFile(token.NewFileSet(), "exit.go", nil, 0)
 	if err != nil {
@@ -261,46 +261,46 @@ func TestTheManualAndTheReadmeExplainExactlyTheExitCodesThereAre(t *testing.T) {
 	})
 	slices.Sort(want)
 	if len(want) < 10 {
-		t.Errorf("exit.go has only the codes %q", want)
+		t.Errorf("exit.go declares only the exit codes %q", want)
 	}
 
 	var manual []string
 	for _, b := range manualSection(parseManual(manualSource), "EXIT STATUS") {
 		if b.kind == definitionBlock {
-			manual = append(manual, number.FindAllString(b.term, -1)...)
+			manual = append(manual, numberPattern.FindAllString(b.term, -1)...)
 		}
 	}
 	slices.Sort(manual)
 	if !slices.Equal(manual, want) {
-		t.Errorf("the manual explains %q, there are %q", manual, want)
+		t.Errorf("the manual lists the exit codes %q, want %q", manual, want)
 	}
 	var readme []string
 	for _, m := range regexp.MustCompile(`(?m)^\| ([0-9]+(?:, [0-9]+)*) \|`).FindAllStringSubmatch(readmeText(t), -1) {
-		readme = append(readme, number.FindAllString(m[1], -1)...)
+		readme = append(readme, numberPattern.FindAllString(m[1], -1)...)
 	}
 	slices.Sort(readme)
 	if !slices.Equal(readme, want) {
-		t.Errorf("the README explains %q, there are %q", readme, want)
+		t.Errorf("the README lists the exit codes %q, want %q", readme, want)
 	}
 }
 
-func TestTheManualExplainsExactlyTheSettingsThereAre(t *testing.T) {
+func TestManualListsAllSettings(t *testing.T) {
 	t.Parallel()
 	var explained, known []string
 	for _, b := range manualSection(parseManual(manualSource), "CONFIGURATION") {
 		if b.kind == definitionBlock {
-			explained = append(explained, literals(b.term)...)
+			explained = append(explained, codeSpansIn(b.term)...)
 		}
 	}
 	for _, k := range gitagency.Keys() {
 		known = append(known, k.Name)
 	}
 	if !slices.Equal(explained, known) {
-		t.Errorf("the manual explains %q, there are %q", explained, known)
+		t.Errorf("the manual documents the settings %q, want %q", explained, known)
 	}
 }
 
-func TestTheManualListsExactlyTheSystemCallsThatAreRefused(t *testing.T) {
+func TestManualListsAllForbiddenSyscalls(t *testing.T) {
 	t.Parallel()
 	var altogether, inPart []string
 	for _, call := range gitagency.ForbiddenSyscalls() {
@@ -318,24 +318,24 @@ func TestTheManualListsExactlyTheSystemCallsThatAreRefused(t *testing.T) {
 		}
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("the manual says\n%q, refused is\n%q", got, want)
+		t.Errorf("the manual says\n%q, want\n%q", got, want)
 	}
 }
 
-func TestTheManualExplainsExactlyTheFindingsThereAre(t *testing.T) {
+func TestManualListsAllFindingCodes(t *testing.T) {
 	t.Parallel()
 	var explained []string
-	for _, b := range own(manualSection(parseManual(manualSource), "git agency doctor")) {
+	for _, b := range ownBlocks(manualSection(parseManual(manualSource), "git agency doctor")) {
 		if b.kind == definitionBlock && !strings.HasPrefix(b.term, "`-") {
-			explained = append(explained, literals(b.term)...)
+			explained = append(explained, codeSpansIn(b.term)...)
 		}
 	}
 	if known := gitagency.FindingCodes(); !slices.Equal(explained, known) {
-		t.Errorf("the manual explains %q, there are %q", explained, known)
+		t.Errorf("the manual documents the findings %q, want %q", explained, known)
 	}
 }
 
-func TestTheManualNamesExactlyTheFieldsThatScriptsGet(t *testing.T) {
+func TestManualListsAllOutputFields(t *testing.T) {
 	t.Parallel()
 	var json []string
 	for _, v := range []any{
@@ -371,19 +371,19 @@ func TestTheManualNamesExactlyTheFieldsThatScriptsGet(t *testing.T) {
 	output := manualSection(parseManual(manualSource), "OUTPUT")
 	var named []string
 	for _, b := range output {
-		for _, l := range literals(b.term + " " + b.text) {
+		for _, l := range codeSpansIn(b.term + " " + b.text) {
 			named = append(named, strings.Fields(l)...)
 		}
 	}
 	for _, name := range json {
 		if !slices.Contains(named, name) {
-			t.Errorf("the manual does not name the field %s", name)
+			t.Errorf("the manual does not document the field %s", name)
 		}
 	}
 	for _, b := range output {
-		for _, name := range literals(b.term) {
+		for _, name := range codeSpansIn(b.term) {
 			if !slices.Contains(json, name) {
-				t.Errorf("the manual explains the field %s, which does not exist", name)
+				t.Errorf("the manual documents the field %s, which does not exist", name)
 			}
 		}
 	}
@@ -405,22 +405,22 @@ func TestTheManualNamesExactlyTheFieldsThatScriptsGet(t *testing.T) {
 			if _, after, ok := strings.Cut(b.text, what); ok && strings.Contains(after, "are `") {
 				sentence, _, _ := strings.Cut(after, ". ")
 				found = true
-				sentence = regexp.MustCompile(`\([^)]*\)`).ReplaceAllString(sentence, "") // what values a key has
-				if got := literals(sentence); !slices.Equal(got, keys) {
-					t.Errorf("of %s, the manual names the keys %q, there are %q", what, got, keys)
+				sentence = regexp.MustCompile(`\([^)]*\)`).ReplaceAllString(sentence, "") // the values of a key
+				if got := codeSpansIn(sentence); !slices.Equal(got, keys) {
+					t.Errorf("keys of %s: the manual lists %q, want %q", what, got, keys)
 				}
 			}
 		}
 		if !found {
-			t.Errorf("the manual does not name the keys of %s", what)
+			t.Errorf("the manual does not list the keys of %s", what)
 		}
 	}
 }
 
-func TestTheManualPageIsWhatItsSourceRendersTo(t *testing.T) {
+func TestManualPageIsUpToDate(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("go"); err != nil {
-		t.Skipf("there is no go to render it with: %v", err)
+		t.Skipf("the go command is needed to render the page: %v", err)
 	}
 	cmd := exec.CommandContext(t.Context(), "go", "run", "./scripts/man")
 	cmd.Dir = filepath.Join("..", "..")
@@ -432,14 +432,14 @@ func TestTheManualPageIsWhatItsSourceRendersTo(t *testing.T) {
 		t.Fatalf("%v\n%s", err, stderr.String())
 	}
 	if !bytes.Equal(page, manualPage) {
-		t.Error("the page is not what its source renders to; run 'make man'")
+		t.Error("the manual page is out of date; run 'make man'")
 	}
 }
 
-func TestTheManualPageLooksRightInMan(t *testing.T) {
+func TestManualPageRendersLikeHelp(t *testing.T) {
 	t.Parallel()
 	if !bytes.Contains(manualPage, []byte("\n.TH GIT-AGENCY 1 \"20")) {
-		t.Error("the page has no proper title")
+		t.Error("the page has no .TH line with a date")
 	}
 	for i, c := range manualPage {
 		if c >= 0x80 {
@@ -448,7 +448,7 @@ func TestTheManualPageLooksRightInMan(t *testing.T) {
 	}
 	groff, err := exec.LookPath("groff")
 	if err != nil {
-		t.Skipf("there is no groff to look at it with: %v", err)
+		t.Skipf("groff is not installed: %v", err)
 	}
 	for _, width := range []int{60, 80, 200} {
 		cmd := exec.CommandContext(t.Context(), groff, "-man", "-Tascii", "-P-cbou", "-ww", "-rLL="+strconv.Itoa(width)+"n")
@@ -459,7 +459,7 @@ func TestTheManualPageLooksRightInMan(t *testing.T) {
 		if err != nil || stderr.Len() > 0 {
 			t.Errorf("at width %d: %v\n%s", width, err, stderr.String())
 		}
-		// What man shows and what help shows are the same words.
+		// man and help must show the same words.
 		var shown []string
 		for line := range strings.Lines(string(text)) {
 			if !strings.HasPrefix(line, "GIT-AGENCY(1)") && !strings.HasPrefix(line, "git-agency  ") {
@@ -468,9 +468,9 @@ func TestTheManualPageLooksRightInMan(t *testing.T) {
 		}
 		help := strings.Fields(renderManual(parseManual(manualSource), 200, true))
 		for i, word := range help {
-			help[i] = escapes.ReplaceAllString(word, "")
+			help[i] = escapeSequences.ReplaceAllString(word, "")
 			if help[i] == "-" && i > 2 {
-				help[i] = bulletOf(shown, i)
+				help[i] = expectedBullet(shown, i)
 			}
 			if i >= len(shown) || shown[i] != help[i] {
 				t.Errorf("at width %d, man and help differ at %q", width, help[max(0, i-8):i+1])
@@ -478,13 +478,13 @@ func TestTheManualPageLooksRightInMan(t *testing.T) {
 			}
 		}
 		if len(shown) != len(help) {
-			t.Errorf("at width %d, man shows %d words, and help %d", width, len(shown), len(help))
+			t.Errorf("at width %d, man shows %d words, help shows %d", width, len(shown), len(help))
 		}
 	}
 }
 
-// bulletOf is how groff shows a bullet where help has a dash.
-func bulletOf(shown []string, i int) string {
+// expectedBullet returns the word that groff shows at index i for a bullet, where help has a dash.
+func expectedBullet(shown []string, i int) string {
 	if i < len(shown) && (shown[i] == "o" || shown[i] == "+") {
 		return shown[i]
 	}

@@ -10,16 +10,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A cache is mounted into the sandbox. Removing the sandbox would empty it.
-func TestDiscardLeavesWhatIsMountedInASandboxAlone(t *testing.T) {
+// TestDiscardRefusesMountInSandbox checks that discard refuses a sandbox with a mount below it: removing the sandbox would
+// remove the files of the mounted directory.
+func TestDiscardRefusesMountInSandbox(t *testing.T) {
 	if os.Getenv("TEST_RERUN") == "" {
 		t.Parallel()
 		exe, err := os.Executable()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if skip := rerun(t, ".", ownMounts(), exe, t.Name()); skip != "" {
-			t.Skipf("nothing can be mounted here: %s", skip)
+		if skip := rerunTest(t, ".", newMountNamespace(), exe, t.Name()); skip != "" {
+			t.Skipf("mounting is not permitted: %s", skip)
 		}
 		return
 	}
@@ -37,19 +38,19 @@ func TestDiscardLeavesWhatIsMountedInASandboxAlone(t *testing.T) {
 	}
 	o := l.try(nil, "git-agency", "discard", id)
 	if o.code != 5 || !strings.Contains(o.stderr, "something is mounted at "+point) {
-		t.Errorf("ended with %d: %s", o.code, o.stderr)
+		t.Errorf("exited with %d: %s", o.code, o.stderr)
 	}
 	if err := unix.Unmount(point, 0); err != nil {
 		t.Fatal(err)
 	}
 	l.agency("discard", id)
 	if l.read(filepath.Join(cache, "precious")) != "p\n" {
-		t.Error("what was mounted is gone")
+		t.Error("the file in the mounted directory is gone")
 	}
 }
 
-// ownMounts are circumstances in which a test may mount what it likes.
-func ownMounts() *syscall.SysProcAttr {
+// newMountNamespace returns process attributes for new user and mount namespaces, in which a test may mount.
+func newMountNamespace() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}},

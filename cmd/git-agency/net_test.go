@@ -12,11 +12,10 @@ import (
 	"time"
 )
 
-// netMain is the command "net" of the scripts: something that listens, and something that asks it, wherever
-// a script wants them to be.
+// netMain is the command "net" of the scripts, an HTTP server and client.
 //
-//	net serve <address> <file>   listens, then writes its port into the file; "/quit" ends it
-//	net get <url>                prints what it gets; by the proxy, where the environment names one
+//	net serve <address> <file>   listens, then writes its port to the file; a request for "/quit" stops it
+//	net get <url>                prints the response; uses the proxy in http_proxy, if that is set
 func netMain() {
 	if err := netRun(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "net:", err)
@@ -47,7 +46,7 @@ func netServe(address, file string) error {
 	if err := os.WriteFile(file+".new", []byte(port+"\n"), 0o644); err != nil {
 		return err
 	}
-	if err := os.Rename(file+".new", file); err != nil { // whoever sees it finds the port in it
+	if err := os.Rename(file+".new", file); err != nil { // the file appears with the port in it
 		return err
 	}
 	quit := make(chan struct{})
@@ -59,12 +58,12 @@ func netServe(address, file string) error {
 	})}
 	go func() { _ = server.Serve(l) }()
 	<-quit
-	return server.Shutdown(context.Background()) // when the last has its answer
+	return server.Shutdown(context.Background()) // waits until the response was sent
 }
 
 func netGet(address string) error {
 	transport := &http.Transport{DisableKeepAlives: true}
-	if proxy := os.Getenv("http_proxy"); proxy != "" { // Go's own habit never asks it for what is on this machine
+	if proxy := os.Getenv("http_proxy"); proxy != "" { // http.ProxyFromEnvironment never uses the proxy for localhost
 		at, err := url.Parse(proxy)
 		if err != nil {
 			return err

@@ -7,8 +7,9 @@ import (
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-// Over all there is: a pager needs a terminal, a program, and nobody who has started one already.
-func TestAPagerIsStartedOnlyWhereGitWouldStartOne(t *testing.T) {
+// TestUsePagerFollowsGit checks usePager for all combinations of its inputs: a pager needs a terminal, a program, and no
+// pager that runs already.
+func TestUsePagerFollowsGit(t *testing.T) {
 	t.Parallel()
 	truths := []bool{false, true}
 	for _, terminal := range truths {
@@ -29,12 +30,12 @@ func TestAPagerIsStartedOnlyWhereGitWouldStartOne(t *testing.T) {
 	}
 }
 
-func TestEveryCommandThatIsPagedExists(t *testing.T) {
+func TestPagedCommandsExist(t *testing.T) {
 	t.Parallel()
-	commands := leaves("git agency", newTool(io.Discard, io.Discard, gitagency.Options{}).commands())
+	commands := leafCommands("git agency", newTool(io.Discard, io.Discard, gitagency.Options{}).commands())
 	for _, name := range pagedCommands {
 		if commands["git agency "+name] == nil {
-			t.Errorf("there is no command %q", name)
+			t.Errorf("the paged command %q does not exist", name)
 		}
 	}
 }

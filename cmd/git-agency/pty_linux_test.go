@@ -16,23 +16,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// session is a command that runs on a terminal of its own.
-type session struct {
-	t        *testing.T
-	cmd      *exec.Cmd
-	keyboard *os.File
+// terminalSession is a command that runs on its own pseudo-terminal.
+type terminalSession struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	master *os.File
 
-	mu     sync.Mutex
-	screen strings.Builder
-	grew   chan struct{} // somebody may want to look again
-	ended  chan struct{} // nothing will be written any more
+	mu      sync.Mutex
+	output  strings.Builder
+	updated chan struct{} // signals new output
+	done    chan struct{} // closed when all output was read
 }
 
-// onTerminal starts a command in the repository, on a terminal with so many columns that can do colour.
-// No pager and no wish about colour is in the environment, but for what is given here.
-func (l *lab) onTerminal(columns int, extraEnv []string, argv ...string) *session {
+// startOnTerminal starts a command in the repository on a pseudo-terminal with the given width that supports color.
+// GIT_PAGER and NO_COLOR are removed from the environment, unless extraEnv sets them.
+func (l *lab) startOnTerminal(columns int, extraEnv []string, argv ...string) *terminalSession {
 	l.t.Helper()
-	master, slave := openTerminal(l.t, columns)
+	master, slave := openRawTerminal(l.t, columns)
 	name := argv[0]
 	if path := filepath.Join(l.bin, name); exists(path) {
 		name = path
@@ -52,16 +52,16 @@ func (l *lab) onTerminal(columns int, extraEnv []string, argv ...string) *sessio
 	if err := slave.Close(); err != nil {
 		l.t.Fatal(err)
 	}
-	s := &session{t: l.t, cmd: cmd, keyboard: master, grew: make(chan struct{}, 1), ended: make(chan struct{})}
-	go s.watch()
+	s := &terminalSession{t: l.t, cmd: cmd, master: master, updated: make(chan struct{}, 1), done: make(chan struct{})}
+	go s.readOutput()
 	return s
 }
 
-// openTerminal makes a terminal that changes nothing of what is written to it.
-func openTerminal(t *testing.T, columns int) (master, slave *os.File) {
+// openRawTerminal opens a pseudo-terminal without echo and output processing.
+func openRawTerminal(t *testing.T, columns int) (master, slave *os.File) {
 	t.Helper()
 	master, slave = openPTY(t, 24, columns)
-	t.Cleanup(func() { _ = master.Close() }) // the other end may have gone first
+	t.Cleanup(func() { _ = master.Close() }) // a read error after the slave was closed is expected
 	modes, err := unix.IoctlGetTermios(int(slave.Fd()), unix.TCGETS)
 	if err != nil {
 		t.Fatal(err)
@@ -74,12 +74,12 @@ func openTerminal(t *testing.T, columns int) (master, slave *os.File) {
 	return master, slave
 }
 
-// openPTY makes the two ends of a terminal.
+// openPTY opens both ends of a new pseudo-terminal.
 func openPTY(t *testing.T, rows, columns int) (master, slave *os.File) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
-		t.Skipf("there are no pseudo terminals here: %v", err)
+		t.Skipf("no pseudo-terminals: %v", err)
 	}
 	fd := int(master.Fd())
 	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
@@ -99,17 +99,17 @@ func openPTY(t *testing.T, rows, columns int) (master, slave *os.File) {
 	return master, slave
 }
 
-// watch collects what appears on the terminal until nobody has it open any more.
-func (s *session) watch() {
-	defer close(s.ended)
+// readOutput collects the output until every process has closed the terminal.
+func (s *terminalSession) readOutput() {
+	defer close(s.done)
 	buffer := make([]byte, 1<<16)
 	for {
-		n, err := s.keyboard.Read(buffer)
+		n, err := s.master.Read(buffer)
 		s.mu.Lock()
-		s.screen.Write(buffer[:n])
+		s.output.Write(buffer[:n])
 		s.mu.Unlock()
 		select {
-		case s.grew <- struct{}{}:
+		case s.updated <- struct{}{}:
 		default:
 		}
 		if err != nil {
@@ -118,56 +118,57 @@ func (s *session) watch() {
 	}
 }
 
-func (s *session) seen() string {
+// text returns the output so far.
+func (s *terminalSession) text() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.screen.String()
+	return s.output.String()
 }
 
-// awaits waits until a text has appeared.
-func (s *session) awaits(text string) { s.t.Helper(); s.insists("", text) }
+// waitForText waits until the output contains a text.
+func (s *terminalSession) waitForText(text string) { s.t.Helper(); s.typeUntil("", text) }
 
-// insists types keys, again and again, until a text has appeared: a shell that is just about to wait for
-// a key can miss a signal.
-func (s *session) insists(keys, text string) {
+// typeUntil types keys once per second until the output contains a text: a shell that is about to wait for a key can miss
+// a signal.
+func (s *terminalSession) typeUntil(keys, text string) {
 	s.t.Helper()
 	deadline, again := time.After(30*time.Second), time.NewTicker(time.Second)
 	defer again.Stop()
-	s.types(keys)
-	for !strings.Contains(s.seen(), text) {
+	s.typeKeys(keys)
+	for !strings.Contains(s.text(), text) {
 		select {
-		case <-s.grew:
+		case <-s.updated:
 		case <-again.C:
-			s.types(keys)
-		case <-s.ended:
-			if !strings.Contains(s.seen(), text) {
-				s.t.Fatalf("%q ended without %q:\n%s", s.cmd.Args, text, s.seen())
+			s.typeKeys(keys)
+		case <-s.done:
+			if !strings.Contains(s.text(), text) {
+				s.t.Fatalf("%q ended without %q:\n%s", s.cmd.Args, text, s.text())
 			}
 		case <-deadline:
-			s.t.Fatalf("%q does not print %q:\n%s", s.cmd.Args, text, s.seen())
+			s.t.Fatalf("%q does not print %q:\n%s", s.cmd.Args, text, s.text())
 		}
 	}
 }
 
-func (s *session) types(keys string) {
+func (s *terminalSession) typeKeys(keys string) {
 	s.t.Helper()
-	if _, err := s.keyboard.WriteString(keys); err != nil {
+	if _, err := s.master.WriteString(keys); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-// ends waits for the command and returns how it ended, with all that was on the terminal as stdout.
-func (s *session) ends() outcome {
+// wait waits for the command and returns its exit code, with everything on the terminal as stdout.
+func (s *terminalSession) wait() outcome {
 	s.t.Helper()
 	err := s.cmd.Wait()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		s.t.Fatal(err)
 	}
-	<-s.ended
+	<-s.done
 	code := s.cmd.ProcessState.ExitCode()
 	if status, ok := s.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-		code = 128 + int(status.Signal()) // as a shell sees it
+		code = 128 + int(status.Signal()) // as a shell reports it
 	}
-	return outcome{code: code, stdout: s.seen()}
+	return outcome{code: code, stdout: s.text()}
 }

@@ -9,7 +9,7 @@ import (
 
 const putSchema = "put.json"
 
-// putInputs are texts for put --json, and what the error about each must name; empty for none.
+// putInputs are inputs of put --json with the text that the error for each must contain; empty if the input is valid.
 var putInputs = []struct{ text, problem string }{
 	{`[]`, ""},
 	{` [ {"path":"a","content":""} ] ` + "\n", ""},
@@ -54,7 +54,7 @@ var putInputs = []struct{ text, problem string }{
 	{"[{\"path\":\"\xff\",\"content\":\"\"}", "UTF-8"},
 }
 
-func TestWhatPutReadsIsTakenLiterallyOrNotAtAll(t *testing.T) {
+func TestParseJSONFiles(t *testing.T) {
 	t.Parallel()
 	for _, c := range putInputs {
 		files, err := parseJSONFiles([]byte(c.text))
@@ -77,26 +77,27 @@ func TestWhatPutReadsIsTakenLiterallyOrNotAtAll(t *testing.T) {
 	}
 }
 
-// The schema and the reader may differ only in what no schema can say.
-func TestWhatPutReadsIsWhatItsSchemaSays(t *testing.T) {
+// TestParseJSONFilesMatchesSchema checks that parser and schema accept the same inputs, except for errors that a JSON schema
+// cannot express.
+func TestParseJSONFilesMatchesSchema(t *testing.T) {
 	t.Parallel()
-	schemas := askSchemas(t)
+	validator := startSchemaValidator(t)
 	for _, c := range putInputs {
-		var things []json.RawMessage
-		valid := json.Unmarshal([]byte(c.text), &things) == nil && things != nil
-		for _, thing := range things {
-			valid = valid && schemas.wrong(t, putSchema, string(thing)) == ""
+		var items []json.RawMessage
+		valid := json.Unmarshal([]byte(c.text), &items) == nil && items != nil
+		for _, item := range items {
+			valid = valid && validator.validate(t, putSchema, string(item)) == ""
 		}
-		beyond := strings.Contains("behind twice content_base64 half a character UTF-8", c.problem) || strings.Contains(c.problem, "confinement") || strings.Contains(c.text, "0000")
-		if valid != (c.problem == "") && !(valid && beyond) {
-			t.Errorf("%s: the schema says %v", c.text, valid)
+		inexpressible := strings.Contains("behind twice content_base64 half a character UTF-8", c.problem) || strings.Contains(c.problem, "confinement") || strings.Contains(c.text, "0000")
+		if valid != (c.problem == "") && !(valid && inexpressible) {
+			t.Errorf("%s: valid by the schema: %v", c.text, valid)
 		}
 	}
 }
 
-// FuzzPutJSON holds what is accepted against the schema.
+// FuzzPutJSON checks that every input the parser accepts is valid by the schema and is read unchanged.
 func FuzzPutJSON(f *testing.F) {
-	schemas := askSchemas(f)
+	validator := startSchemaValidator(f)
 	for _, c := range putInputs {
 		f.Add(c.text)
 	}
@@ -105,16 +106,16 @@ func FuzzPutJSON(f *testing.F) {
 		if err != nil {
 			return
 		}
-		var things []json.RawMessage
-		if err := json.Unmarshal([]byte(text), &things); err != nil || len(things) != len(files) {
+		var items []json.RawMessage
+		if err := json.Unmarshal([]byte(text), &items); err != nil || len(items) != len(files) {
 			t.Fatalf("%q: %v", text, err)
 		}
-		for i, thing := range things {
-			if wrong := schemas.wrong(t, putSchema, string(thing)); wrong != "" {
+		for i, item := range items {
+			if wrong := validator.validate(t, putSchema, string(item)); wrong != "" {
 				t.Errorf("%q: %s", text, wrong)
 			}
 			var object map[string]any
-			if err := json.Unmarshal(thing, &object); err != nil {
+			if err := json.Unmarshal(item, &object); err != nil {
 				t.Fatalf("%q: %v", text, err)
 			}
 			if content, plain := object["content"]; object["path"] != files[i].Path || plain && content != string(files[i].Content) {

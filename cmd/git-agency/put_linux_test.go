@@ -13,8 +13,9 @@ import (
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-// The tool is killed at every single change of the disk. The next put leaves all of the first, or nothing.
-func TestAPutKilledAtAnyChangeOfTheDiskHappenedOrDidNot(t *testing.T) {
+// TestPutKilledAtAnyChangeIsAllOrNothing kills a put before its system calls that change the disk and runs another put,
+// after which all files of the killed put must be there, or none.
+func TestPutKilledAtAnyChangeIsAllOrNothing(t *testing.T) {
 	t.Parallel()
 	l, tree, _ := newPutLab(t)
 	source := filepath.Join(l.dir, "home", "source")
@@ -28,7 +29,7 @@ func TestAPutKilledAtAnyChangeOfTheDiskHappenedOrDidNot(t *testing.T) {
 	next := []string{"git-agency", "put", sweepID, source + "/readme", "next"}
 	files := func() string {
 		t.Helper()
-		text, err := worldOf(tree)
+		text, err := dumpFiles(tree)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,7 +46,7 @@ func TestAPutKilledAtAnyChangeOfTheDiskHappenedOrDidNot(t *testing.T) {
 	undone, done := 0, 0
 	step := killStep(4, 1)
 	for n := 1; ; n += step {
-		ended, last := l.killed(n, first...)
+		ended, last := l.runKilled(n, first...)
 		if ended {
 			break
 		}
@@ -56,25 +57,25 @@ func TestAPutKilledAtAnyChangeOfTheDiskHappenedOrDidNot(t *testing.T) {
 		case with:
 			done++
 		default:
-			t.Fatalf("%d, before %s: neither nor:\n%s", n, last, diff(without, files()))
+			t.Fatalf("%d, before %s: neither all nor nothing:\n%s", n, last, dumpDiff(without, files()))
 		}
 		restore()
 	}
-	t.Logf("%d times undone, %d times done", undone, done)
+	t.Logf("%d puts undone, %d finished", undone, done)
 	if undone < 10/step || done == 0 && step == 1 {
-		t.Errorf("the sweep missed the states it is for: %d, %d", undone, done)
+		t.Errorf("the sweep did not reach both states: %d undone, %d finished", undone, done)
 	}
 }
 
-func TestDoctorDoesNotTakeAPutThatLivesForOneThatWasKilled(t *testing.T) {
+func TestDoctorIgnoresRunningPut(t *testing.T) {
 	t.Parallel()
 	l, _, _ := newPutLab(t)
 	wait := filepath.Join(l.dir, "home", "wait")
 	for _, point := range []string{"put/stage:after", "put/place readme:after"} {
 		env := append(slices.Clone(sweepEnv), "TEST_FAULT="+point+"=wait", "TEST_WAIT="+wait)
-		s := l.onTerminal(80, env, "git-agency", "put", sweepID, "readme", ".")
-		if !waitFor(wait) {
-			t.Fatal(s.seen())
+		s := l.startOnTerminal(80, env, "git-agency", "put", sweepID, "readme", ".")
+		if !waitForFile(wait) {
+			t.Fatal(s.text())
 		}
 		if found := l.findings(); len(found) > 0 {
 			t.Errorf("%s: %+v", point, found)
@@ -82,80 +83,80 @@ func TestDoctorDoesNotTakeAPutThatLivesForOneThatWasKilled(t *testing.T) {
 		if err := os.Remove(wait); err != nil {
 			t.Fatal(err)
 		}
-		if o := s.ends(); o.code != 0 {
-			t.Errorf("%s: ended with %d: %q", point, o.code, o.stdout)
+		if o := s.wait(); o.code != 0 {
+			t.Errorf("%s: exited with %d: %q", point, o.code, o.stdout)
 		}
 	}
 }
 
-func TestALongPutSaysHowFarItIsOnATerminal(t *testing.T) {
+func TestPutShowsProgressOnTerminal(t *testing.T) {
 	t.Parallel()
 	l, _, _ := newPutLab(t)
 	big := filepath.Join(l.dir, "home", "big")
 	l.write(big, strings.Repeat("0123456789abcde\n", 3<<16)) // 3 MiB
-	// put runs on a terminal, where every look at the clock finds that some time has passed.
-	put := func(passes time.Duration) string {
+	// put runs on a terminal with a clock that advances at every reading.
+	put := func(step time.Duration) string {
 		t.Helper()
-		master, slave := openTerminal(t, 80)
-		s := &session{t: t, keyboard: master, grew: make(chan struct{}, 1), ended: make(chan struct{})}
-		go s.watch()
+		master, slave := openRawTerminal(t, 80)
+		s := &terminalSession{t: t, master: master, updated: make(chan struct{}, 1), done: make(chan struct{})}
+		go s.readOutput()
 		tool := newTool(slave, slave, gitagency.Options{Dir: l.repo, Env: l.env})
 		var now time.Time
-		tool.progressClock = func() time.Time { now = now.Add(passes); return now }
+		tool.progressClock = func() time.Time { now = now.Add(step); return now }
 		code := tool.runCommandLine(t.Context(), []string{"git-agency", "put", sweepID, big, "new/"})
 		if err := slave.Close(); err != nil {
 			t.Fatal(err)
 		}
-		<-s.ended
+		<-s.done
 		if code != 0 {
-			t.Errorf("ended with %d", code)
+			t.Errorf("exited with %d", code)
 		}
-		return s.seen()
+		return s.text()
 	}
 	done := "put 1 file into " + sweepID + "\n"
 	line := "\rputting files: 1/1, 3 MiB"
 	got := put(time.Second)
 	if want := line + "\r" + strings.Repeat(" ", len(line)-1) + "\r" + done; !strings.HasSuffix(got, want) || !strings.Contains(got, "\rputting files: 0/1, 2 MiB\r") {
-		t.Errorf("shown was %q", got)
+		t.Errorf("terminal output: %q", got)
 	}
 	if got := put(time.Millisecond); got != done {
-		t.Errorf("of one that is quick, shown was %q", got)
+		t.Errorf("a quick put shows progress: %q", got)
 	}
 }
 
-func TestWhoIsAskedForInputCanLeave(t *testing.T) {
+func TestPutInterruptedWhileReadingInput(t *testing.T) {
 	t.Parallel()
 	l, _, _ := newPutLab(t)
 	pipe := filepath.Join(l.dir, "home", "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := l.onTerminal(80, sweepEnv, "git-agency", "put", sweepID, "--json", pipe)
+	s := l.startOnTerminal(80, sweepEnv, "git-agency", "put", sweepID, "--json", pipe)
 	var writer *os.File
 	if !waitUntil(func() (reads bool) {
 		var err error
 		writer, err = os.OpenFile(pipe, os.O_WRONLY|syscall.O_NONBLOCK, 0)
 		return err == nil
 	}) {
-		t.Fatal(s.seen())
+		t.Fatal(s.text())
 	}
 	defer writer.Close()
-	s.insists("\x03", "interrupted")
-	if o := s.ends(); o.code != 130 {
-		t.Errorf("ended with %d: %q", o.code, o.stdout)
+	s.typeUntil("\x03", "interrupted")
+	if o := s.wait(); o.code != 130 {
+		t.Errorf("exited with %d: %q", o.code, o.stdout)
 	}
 }
 
-func TestASourceThatCannotBeReadIsSaidAndNothingIsPut(t *testing.T) {
+func TestPutUnreadableSourceChangesNothing(t *testing.T) {
 	t.Parallel()
 	l, _, _ := newPutLab(t)
-	before := l.world()
-	mem := "/proc/" + strconv.Itoa(os.Getpid()) + "/mem" // a regular file that nobody can read from its beginning
+	before := l.dump()
+	mem := "/proc/" + strconv.Itoa(os.Getpid()) + "/mem" // a regular file whose first byte cannot be read
 	o := l.try(nil, "git-agency", "put", sweepID, "readme", mem, "new/")
 	if o.code != 1 || !strings.Contains(o.stderr, "mem: ") || strings.Contains(o.stderr, "hint") {
-		t.Errorf("ended with %d: %s", o.code, o.stderr)
+		t.Errorf("exited with %d: %s", o.code, o.stderr)
 	}
-	if d := diff(before, l.world()); d != "" {
-		t.Errorf("the world changed:\n%s", d)
+	if d := dumpDiff(before, l.dump()); d != "" {
+		t.Errorf("files changed:\n%s", d)
 	}
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-// newPutLab has a sandbox with files of every kind to put into, and a directory outside of it that nobody may change.
+// newPutLab makes a sandbox with files, symbolic links and a hard link, and a directory outside that put must not
+// change.
 func newPutLab(t *testing.T) (l *lab, tree, outside string) {
 	t.Helper()
 	l = newSweepLab(t)
@@ -34,7 +35,7 @@ func newPutLab(t *testing.T) (l *lab, tree, outside string) {
 	return l, tree, outside
 }
 
-// hostileNames is the table that the guard is held against, too.
+// hostileNames returns the names of the table that also tests package guard, and names below a symbolic link.
 func hostileNames(t *testing.T) (names []string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "testdata", "hostile_names.json"))
@@ -51,27 +52,27 @@ func hostileNames(t *testing.T) (names []string) {
 	return append(names, "out/x", "out/new/x")
 }
 
-func TestAHostileNameIsRefusedHoweverItIsGivenAndNothingIsPut(t *testing.T) {
+func TestPutRefusesHostileNames(t *testing.T) {
 	t.Parallel()
 	l, _, _ := newPutLab(t)
 	source, list := filepath.Join(l.dir, "home", "source"), filepath.Join(l.dir, "home", "list.json")
-	before := l.world()
+	before := l.dump()
 	check := func(form, name string, args ...string) {
 		t.Helper()
-		o := l.inside(gitagency.Options{}, append([]string{"put", sweepID}, args...)...)
+		o := l.runInProcess(gitagency.Options{}, append([]string{"put", sweepID}, args...)...)
 		if o.code != 5 || !strings.Contains(o.stderr, "path confinement") || o.stdout != "" {
-			t.Errorf("%s %q: ended with %d: %s", form, name, o.code, o.stderr)
+			t.Errorf("%s %q: exited with %d: %s", form, name, o.code, o.stderr)
 		}
 		if printable(name) == name && !strings.ContainsAny(name, "\n\t\u2028\u2029") && !strings.Contains(o.stderr, name) {
-			t.Errorf("%s %q is not named: %s", form, name, o.stderr)
+			t.Errorf("%s %q: the error does not contain the name: %s", form, name, o.stderr)
 		}
 		if printable(o.stderr) != o.stderr {
-			t.Errorf("%s %q steers the terminal: %q", form, name, o.stderr)
+			t.Errorf("%s %q: the error contains control characters: %q", form, name, o.stderr)
 		}
 	}
 	names := hostileNames(t)
 	if len(names) < 60 {
-		t.Errorf("only %d", len(names))
+		t.Errorf("only %d hostile names", len(names))
 	}
 	forms := map[string]int{}
 	for _, name := range names {
@@ -80,43 +81,43 @@ func TestAHostileNameIsRefusedHoweverItIsGivenAndNothingIsPut(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.write(list, string(text))
-		check("by --json", name, "--json", list)
+		check("with --json", name, "--json", list)
 		forms["json"]++
 		if name != "" {
 			check("as destination", name, filepath.Join(l.repo, "readme"), name)
 			forms["destination"]++
 		}
 		if name == "" || strings.ContainsAny(name, "/\x00") || strings.Trim(name, ".") == "" || len(name) > 255 {
-			continue // no file can be called that
+			continue // not a possible file name
 		}
 		l.write(filepath.Join(source, "first"), "1")
 		l.write(filepath.Join(source, name), "2")
-		check("as a file to copy", name, source+"/.", ".")
-		check("as the file to copy", name, filepath.Join(source, name), ".")
+		check("in a source directory", name, source+"/.", ".")
+		check("as source", name, filepath.Join(source, name), ".")
 		forms["source"]++
 		if err := os.RemoveAll(source); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if forms["source"] < 40 {
-		t.Errorf("too few of some form: %v", forms)
+		t.Errorf("too few source names: %v", forms)
 	}
 	if err := os.Remove(list); err != nil {
 		t.Fatal(err)
 	}
-	if d := diff(before, l.world()); d != "" {
-		t.Errorf("the world changed:\n%s", d)
+	if d := dumpDiff(before, l.dump()); d != "" {
+		t.Errorf("files changed:\n%s", d)
 	}
 }
 
-func TestPutReplacesWhatIsThereAndTouchesNothingOutside(t *testing.T) {
+func TestPutReplacesLinksWithoutFollowing(t *testing.T) {
 	t.Parallel()
 	l, tree, outside := newPutLab(t)
 	source := filepath.Join(l.dir, "home", "source")
 	for _, name := range []string{"l", "hard", "sub/in/two", "readme"} {
 		l.write(filepath.Join(source, name), "new\n")
 	}
-	// A directory does not replace a link, not even one that stays inside.
+	// A directory does not replace a symbolic link, even if its target is in the worktree.
 	if o := l.try(nil, "git-agency", "put", sweepID, source+"/.", "."); o.code != 1 || !strings.Contains(o.stderr, "sub/in: not a directory") {
 		t.Errorf("%+v", o)
 	}
@@ -128,11 +129,11 @@ func TestPutReplacesWhatIsThereAndTouchesNothingOutside(t *testing.T) {
 		}
 	}
 	if got := l.read(filepath.Join(outside, "file")); got != "secret\n" {
-		t.Errorf("outside there is %q", got)
+		t.Errorf("the file outside is %q", got)
 	}
 }
 
-func TestTenThousandFilesArePut(t *testing.T) {
+func TestPutManyFiles(t *testing.T) {
 	t.Parallel()
 	l, tree, _ := newPutLab(t)
 	type item struct {
@@ -153,7 +154,7 @@ func TestTenThousandFilesArePut(t *testing.T) {
 	}
 	list := filepath.Join(l.dir, "home", "list.json")
 	l.write(list, string(text))
-	// First it is made, then all of it is replaced.
+	// The first put creates the files, the second replaces them.
 	for range 2 {
 		if o := l.try(nil, "git-agency", "put", sweepID, "--json", list); o.stderr != fmt.Sprintf("put %d files into %s\n", files, sweepID) {
 			t.Fatalf("%+v", o)
@@ -166,7 +167,7 @@ func TestTenThousandFilesArePut(t *testing.T) {
 		}
 		n++
 		if name := filepath.Base(path); "f"+l.read(path) != name {
-			return errors.New(name + " holds something else")
+			return errors.New(name + " has the wrong content")
 		}
 		return nil
 	}); err != nil || n != files {
@@ -174,29 +175,30 @@ func TestTenThousandFilesArePut(t *testing.T) {
 	}
 }
 
-func TestAnInterruptedPutIsTakenBack(t *testing.T) {
+func TestInterruptedPutIsUndone(t *testing.T) {
 	t.Parallel()
 	l, _, _ := newPutLab(t)
-	before := l.world()
+	before := l.dump()
 	for point, dest := range map[string]string{
 		"put/check:before": ".", "put/stage:after": ".", "put/place new:after": "new/", "put/place readme:after": ".", "put/place sub/one:after": ".",
 	} {
 		for action, code := range map[string]int{"int": 130, "term": 143, "fail": 1} {
 			o := l.try(append([]string{"TEST_FAULT=" + point + "=" + action}, sweepEnv...), "git-agency", "put", sweepID, "sub", "readme", dest)
 			if o.code != code || strings.Contains(o.stderr, "clean-up") {
-				t.Errorf("%s=%s: ended with %d: %s", point, action, o.code, o.stderr)
+				t.Errorf("%s=%s: exited with %d: %s", point, action, o.code, o.stderr)
 			}
-			if d := diff(before, l.world()); d != "" {
-				t.Fatalf("%s=%s: the world changed:\n%s", point, action, d)
+			if d := dumpDiff(before, l.dump()); d != "" {
+				t.Fatalf("%s=%s: files changed:\n%s", point, action, d)
 			}
 		}
 	}
 }
 
-// Whoever writes in a source swaps what is in it for a link, while it is listed or before it is read.
-func TestNothingOutsideOfASourceIsRead(t *testing.T) {
+// TestCopyPlanDoesNotFollowSwappedSource replaces a directory of a source by a symbolic link, while the source is listed or
+// before a file in it is read, and checks that no file behind the link is read.
+func TestCopyPlanDoesNotFollowSwappedSource(t *testing.T) {
 	t.Parallel()
-	for name, swapWhen := range map[string]string{"while it is listed": "sub", "before it is read": ""} {
+	for name, swapWhen := range map[string]string{"while listing": "sub", "before reading": ""} {
 		dir := t.TempDir()
 		source, sub, secret := filepath.Join(dir, "source"), filepath.Join(dir, "source", "sub"), filepath.Join(dir, "secret")
 		for _, d := range []string{sub, secret} {
@@ -231,14 +233,14 @@ func TestNothingOutsideOfASourceIsRead(t *testing.T) {
 		if !strings.Contains(fmt.Sprint(err), sub) {
 			t.Errorf("%s: %v", name, err)
 		}
-		// The same name, and another file.
+		// A file with the same name that is not the listed one.
 		tree = &sourceTree{source: secret}
 		listed, err := os.Lstat(filepath.Join(dir, "away", "file"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, err := tree.open(filepath.Join(secret, "file"), ".", listed); err == nil || exitCode(err) != 1 {
-			t.Errorf("%s: another file: %v", name, err)
+			t.Errorf("%s: open of another file: %v", name, err)
 		}
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Whatever a directory is called, as long as a record can hold it: what a script reads is what it is.
-func TestOddPathsAndNamesSurviveEveryFormat(t *testing.T) {
+// TestOddPathsRoundTripInEveryFormat checks that scripts read back odd paths and names unchanged from every output format.
+func TestOddPathsRoundTripInEveryFormat(t *testing.T) {
 	t.Parallel()
 	for _, odd := range []string{
 		"new\nline\n\nand another",
@@ -35,9 +35,9 @@ func TestOddPathsAndNamesSurviveEveryFormat(t *testing.T) {
 			sandbox := filepath.Join(records, "sandboxes", id, "tree")
 
 			for form, worktrees := range map[string][]map[string]string{
-				"--json":         fromJSON(t, l.agency("worktree", "ls", "--json")),
-				"--porcelain":    fromPorcelain(t, l.agency("worktree", "ls", "--porcelain")+"\n"),
-				"--porcelain -z": fromPorcelainZ(t, l.agency("worktree", "ls", "--porcelain", "-z")),
+				"--json":         parseJSONStrings(t, l.agency("worktree", "ls", "--json")),
+				"--porcelain":    parsePorcelain(t, l.agency("worktree", "ls", "--porcelain")+"\n"),
+				"--porcelain -z": parsePorcelainZ(t, l.agency("worktree", "ls", "--porcelain", "-z")),
 			} {
 				paths := map[string]string{}
 				for _, w := range worktrees {
@@ -48,9 +48,9 @@ func TestOddPathsAndNamesSurviveEveryFormat(t *testing.T) {
 				}
 			}
 			for form, invocations := range map[string][]map[string]string{
-				"--json":         fromJSON(t, l.agency("ls", "--json")),
-				"--porcelain":    fromPorcelain(t, l.agency("ls", "--porcelain")+"\n"),
-				"--porcelain -z": fromPorcelainZ(t, l.agency("ls", "--porcelain", "-z")),
+				"--json":         parseJSONStrings(t, l.agency("ls", "--json")),
+				"--porcelain":    parsePorcelain(t, l.agency("ls", "--porcelain")+"\n"),
+				"--porcelain -z": parsePorcelainZ(t, l.agency("ls", "--porcelain", "-z")),
 			} {
 				i := invocations[0]
 				if path, name := i["sandbox_path"]+i["path"], i["invocation_name"]+i["name"]; len(invocations) != 1 || path != sandbox || name != label {
@@ -66,13 +66,13 @@ func TestOddPathsAndNamesSurviveEveryFormat(t *testing.T) {
 			} {
 				got := l.agency(strings.Fields(command)...)
 				if want == "" {
-					got, want = fromPorcelain(t, got+"\n")[0]["path"], l.repo
+					got, want = parsePorcelain(t, got+"\n")[0]["path"], l.repo
 				}
 				if got != want {
 					t.Errorf("%s: got %q, want %q", command, got, want)
 				}
 			}
-			place := fromJSON(t, "["+l.agency("path", id, "--json")+"]")
+			place := parseJSONStrings(t, "["+l.agency("path", id, "--json")+"]")
 			if place[0]["sandbox_path"] != sandbox {
 				t.Errorf("path --json: got %q", place)
 			}
@@ -80,7 +80,7 @@ func TestOddPathsAndNamesSurviveEveryFormat(t *testing.T) {
 	}
 }
 
-// onlyEntry is the path of what is alone in a directory.
+// onlyEntry returns the path of the only entry of a directory.
 func onlyEntry(t *testing.T, dir string) string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -90,17 +90,17 @@ func onlyEntry(t *testing.T, dir string) string {
 	return filepath.Join(dir, entries[0].Name())
 }
 
-// fromJSON keeps what is text.
-func fromJSON(t *testing.T, out string) []map[string]string {
+// parseJSONStrings returns the string fields of a JSON array of objects.
+func parseJSONStrings(t *testing.T, out string) []map[string]string {
 	t.Helper()
-	var things []map[string]any
-	if err := json.Unmarshal([]byte(out), &things); err != nil {
+	var objects []map[string]any
+	if err := json.Unmarshal([]byte(out), &objects); err != nil {
 		t.Fatalf("%v in %s", err, out)
 	}
 	var texts []map[string]string
-	for _, thing := range things {
+	for _, object := range objects {
 		text := map[string]string{}
-		for key, value := range thing {
+		for key, value := range object {
 			if s, ok := value.(string); ok {
 				text[key] = s
 			}
@@ -110,10 +110,10 @@ func fromJSON(t *testing.T, out string) []map[string]string {
 	return texts
 }
 
-// fromPorcelain reads blocks as a script would: a value that begins with a quote is quoted.
-func fromPorcelain(t *testing.T, out string) []map[string]string {
+// parsePorcelain parses --porcelain output as a script would: a value that begins with a double quote is C-quoted.
+func parsePorcelain(t *testing.T, out string) []map[string]string {
 	t.Helper()
-	return blocks(t, strings.Split(strings.TrimSuffix(out, "\n"), "\n"), func(value string) string {
+	return parsePorcelainBlocks(t, strings.Split(strings.TrimSuffix(out, "\n"), "\n"), func(value string) string {
 		if !strings.HasPrefix(value, `"`) {
 			return value
 		}
@@ -121,12 +121,14 @@ func fromPorcelain(t *testing.T, out string) []map[string]string {
 	})
 }
 
-func fromPorcelainZ(t *testing.T, out string) []map[string]string {
+// parsePorcelainZ parses the output of --porcelain -z, in which no value is quoted.
+func parsePorcelainZ(t *testing.T, out string) []map[string]string {
 	t.Helper()
-	return blocks(t, strings.Split(strings.TrimSuffix(out, "\x00"), "\x00"), func(value string) string { return value })
+	return parsePorcelainBlocks(t, strings.Split(strings.TrimSuffix(out, "\x00"), "\x00"), func(value string) string { return value })
 }
 
-func blocks(t *testing.T, lines []string, decode func(string) string) []map[string]string {
+// parsePorcelainBlocks splits lines into blocks of keys and values; an empty line ends a block.
+func parsePorcelainBlocks(t *testing.T, lines []string, decode func(string) string) []map[string]string {
 	t.Helper()
 	var found []map[string]string
 	block := map[string]string{}
@@ -142,13 +144,13 @@ func blocks(t *testing.T, lines []string, decode func(string) string) []map[stri
 		block[key] = decode(value)
 	}
 	if len(block) > 0 {
-		t.Fatalf("the last block is not ended: %q", lines)
+		t.Fatalf("the last block is not terminated: %q", lines)
 	}
 	return found
 }
 
-// unquoteC undoes what git does to paths: backslashes before quotes and backslashes, letters for some
-// characters, three octal digits for the others.
+// unquoteC decodes a path that git quoted like a C string: a backslash before a quote or backslash, a letter for some
+// control characters, three octal digits for other bytes.
 func unquoteC(t *testing.T, s string) string {
 	t.Helper()
 	if len(s) < 2 || s[0] != '"' || s[len(s)-1] != '"' {
@@ -158,7 +160,7 @@ func unquoteC(t *testing.T, s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
 		if s[i] == '"' {
-			t.Fatalf("%q holds a quote that ends it", s)
+			t.Fatalf("%q contains an unescaped quote", s)
 		}
 		if s[i] != '\\' {
 			b.WriteByte(s[i])
@@ -180,7 +182,7 @@ func unquoteC(t *testing.T, s string) string {
 	return b.String()
 }
 
-func TestQuotingIsGitsOwn(t *testing.T) {
+func TestCQuoteMatchesGit(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	var names []string
@@ -197,10 +199,10 @@ func TestQuotingIsGitsOwn(t *testing.T) {
 	for _, name := range names {
 		quoted := cQuote("all/" + name)
 		if unquoteC(t, quoted) != "all/"+name {
-			t.Errorf("%q became %s", name, quoted)
+			t.Errorf("%q was quoted as %s", name, quoted)
 		}
 		if !slices.Contains(listed, quoted) && !slices.Contains(listed, "all/"+name) {
-			t.Errorf("git does not write %s", quoted)
+			t.Errorf("git does not print %s", quoted)
 		}
 	}
 }

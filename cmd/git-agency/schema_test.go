@@ -15,37 +15,37 @@ import (
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-// jsonOutputs says of every command with --json which file in schema/ describes what it prints, and how
-// to have it print all that there is to describe. A new command with --json gets a line here. They are
-// run in this order, in one repository: those that take things away come last.
+// jsonOutputs lists for every command with --json the file in schema/ that describes its output and the arguments that
+// make it print all fields. A new command with --json needs a line here. The commands run in this order in one
+// repository, so those that remove things come last.
 var jsonOutputs = []jsonOutput{
-	{"git agency ls", "invocation.json", true, every([]string{}, []string{"--all"})},
-	{"git agency show", "invocation.json", false, func(c *jsonCast) [][]string { return [][]string{{c.live}, {c.discarded}, {c.broken}, {c.empty}} }},
-	{"git agency path", "path.json", false, func(c *jsonCast) [][]string { return [][]string{{c.live}, {c.broken}} }},
-	{"git agency worktree ls", "worktree.json", true, every([]string{}, []string{"--all"})},
-	{"git agency worktree show", "worktree.json", false, every([]string{"payments"})},
-	{"git agency worktree path", "path.json", false, every([]string{"payments"})},
-	{"git agency doctor", "diagnosis.json", false, func(c *jsonCast) [][]string {
+	{"git agency ls", "invocation.json", true, fixedArgs([]string{}, []string{"--all"})},
+	{"git agency show", "invocation.json", false, func(c *jsonLab) [][]string { return [][]string{{c.live}, {c.discarded}, {c.broken}, {c.empty}} }},
+	{"git agency path", "path.json", false, func(c *jsonLab) [][]string { return [][]string{{c.live}, {c.broken}} }},
+	{"git agency worktree ls", "worktree.json", true, fixedArgs([]string{}, []string{"--all"})},
+	{"git agency worktree show", "worktree.json", false, fixedArgs([]string{"payments"})},
+	{"git agency worktree path", "path.json", false, fixedArgs([]string{"payments"})},
+	{"git agency doctor", "diagnosis.json", false, func(c *jsonLab) [][]string {
 		c.write(filepath.Join(c.repo, ".git", "index.lock"), "")
 		return [][]string{{}, {"--fix", "index.lock"}}
 	}},
-	{"git agency setup", "installed.json", false, func(c *jsonCast) [][]string {
+	{"git agency setup", "installed.json", false, func(c *jsonLab) [][]string {
 		prefix := []string{"--prefix", filepath.Join(c.dir, "home", "there")}
 		return [][]string{append(prefix, "-n"), prefix, append(prefix, "--undo")}
 	}},
-	{"git agency config", "setting.json", true, every([]string{})},
-	{"git agency version", "version.json", false, every([]string{})},
-	{"git agency start", "invocation.json", false, func(c *jsonCast) [][]string {
-		c.agency("snapshot", "create", c.stem)
+	{"git agency config", "setting.json", true, fixedArgs([]string{})},
+	{"git agency version", "version.json", false, fixedArgs([]string{})},
+	{"git agency start", "invocation.json", false, func(c *jsonLab) [][]string {
+		c.agency("snapshot", "create", c.base)
 		return [][]string{
 			{"payments", "--name", "日本 é", "--runner", "claude", "--mode", "headed"},
 			{"payments", "--memory", "1g", "--processes", "50", "--file-size", "1m", "--timeout", "1h", "--nice", "3", "--best-effort-limits"},
-			{"--from-snapshot", c.stem + "/1"},
+			{"--from-snapshot", c.base + "/1"},
 		}
 	}},
-	{"git agency worktree create", "worktree.json", false, every([]string{"another"}, []string{"third", "--from", "HEAD^0"})},
-	{"git agency worktree adopt", "worktree.json", false, every([]string{"--name", "main-one"})},
-	{"git agency exec", "executed.json", false, func(c *jsonCast) [][]string {
+	{"git agency worktree create", "worktree.json", false, fixedArgs([]string{"another"}, []string{"third", "--from", "HEAD^0"})},
+	{"git agency worktree adopt", "worktree.json", false, fixedArgs([]string{"--name", "main-one"})},
+	{"git agency exec", "executed.json", false, func(c *jsonLab) [][]string {
 		return [][]string{
 			{c.live, "--", "sh", "-c", `printf "out\377"; echo err >&2; exit 3`},
 			{c.live, "--timeout", "1ms", "--grace", "0", "--", "sleep", "1000"},
@@ -53,16 +53,16 @@ var jsonOutputs = []jsonOutput{
 			{c.live, "--memory", "1g", "--processes", "50", "--file-size", "1m", "--nice", "3", "--best-effort-limits", "--", "true"},
 		}
 	}},
-	{"git agency denials", "denial.json", true, func(c *jsonCast) [][]string {
+	{"git agency denials", "denial.json", true, func(c *jsonLab) [][]string {
 		c.write(filepath.Join(c.repoData(), "invocations", c.live, "events.jsonl"), `
 {"time":"2026-01-28T12:00:00Z","event":"denied","kind":"connect","target":"x.example:443","reason":"not among the outputs","allow":"x.example","count":3}
 {"time":"2026-01-28T12:00:00Z","event":"denied","kind":"socks","target":"(other targets)","reason":"too many","allow":""}
 `)
 		return [][]string{{c.live}}
 	}},
-	{"git agency snapshot create", "snapshot.json", false, func(c *jsonCast) [][]string { return [][]string{{c.live, "-m", "first"}, {c.live}} }},
-	{"git agency snapshot ls", "taken-snapshot.json", true, func(c *jsonCast) [][]string { return [][]string{{c.live}} }},
-	{"git agency snapshot verify", "verified-snapshot.json", false, func(c *jsonCast) [][]string {
+	{"git agency snapshot create", "snapshot.json", false, func(c *jsonLab) [][]string { return [][]string{{c.live, "-m", "first"}, {c.live}} }},
+	{"git agency snapshot ls", "taken-snapshot.json", true, func(c *jsonLab) [][]string { return [][]string{{c.live}} }},
+	{"git agency snapshot verify", "verified-snapshot.json", false, func(c *jsonLab) [][]string {
 		added := filepath.Join(c.agency("path", c.live), "lost")
 		c.write(added, "lost\n")
 		c.agency("snapshot", "create", c.live)
@@ -72,10 +72,10 @@ var jsonOutputs = []jsonOutput{
 		}
 		return [][]string{{c.live + "/1"}, {c.live + "/2"}}
 	}},
-	{"git agency snapshot checkout", "checked-out.json", false, func(c *jsonCast) [][]string {
+	{"git agency snapshot checkout", "checked-out.json", false, func(c *jsonLab) [][]string {
 		return [][]string{{c.live + "/1", filepath.Join(c.dir, "copy")}}
 	}},
-	{"git agency diff", "diff.json", false, func(c *jsonCast) [][]string {
+	{"git agency diff", "diff.json", false, func(c *jsonLab) [][]string {
 		tree := c.agency("path", c.live)
 		c.write(filepath.Join(tree, "not \xff utf"), "line \xff\xfe one\nline two")
 		c.write(filepath.Join(tree, "binary"), "\x00")
@@ -84,55 +84,56 @@ var jsonOutputs = []jsonOutput{
 		c.must("ln", "-sf", "nowhere", filepath.Join(tree, "run.sh"))
 		return [][]string{{c.live}, {c.live, "--to", c.live + "/1"}, {c.discarded, "--to", "integration"}, {c.live, "--", "readme"}}
 	}},
-	{"git agency radar", "radar.json", false, every([]string{"payments"})}, // what diff was shown, and one that is broken
-	{"git agency snapshot rollback", "rolled.json", false, func(c *jsonCast) [][]string {
+	{"git agency radar", "radar.json", false, fixedArgs([]string{"payments"})}, // reads the sandboxes changed for diff, and a broken one
+	{"git agency snapshot rollback", "rolled.json", false, func(c *jsonLab) [][]string {
 		c.write(filepath.Join(c.agency("path", c.live), "later"), "x")
 		return [][]string{{c.live, c.live + "/1"}, {c.live, c.live + "/3"}, {c.live, c.live + "/3"}}
 	}},
-	{"git agency submit", "submitted.json", true, func(c *jsonCast) [][]string {
-		c.must("sh", "-c", `cd "$0" && echo new >new && git add new && git commit -q -m work`, c.agency("path", c.stem))
-		return [][]string{{c.stem, "-m", "done"}}
+	{"git agency submit", "submitted.json", true, func(c *jsonLab) [][]string {
+		c.must("sh", "-c", `cd "$0" && echo new >new && git add new && git commit -q -m work`, c.agency("path", c.base))
+		return [][]string{{c.base, "-m", "done"}}
 	}},
-	{"git agency reject", "rejection.json", false, func(c *jsonCast) [][]string { return [][]string{{c.stem, "-m", "why"}} }},
-	{"git agency sync", "synced.json", false, func(c *jsonCast) [][]string {
+	{"git agency reject", "rejection.json", false, func(c *jsonLab) [][]string { return [][]string{{c.base, "-m", "why"}} }},
+	{"git agency sync", "synced.json", false, func(c *jsonLab) [][]string {
 		c.git("-C", c.agency("worktree", "path", "payments"), "commit", "-q", "--allow-empty", "-m", "meanwhile")
-		return [][]string{{c.stem}, {c.stem}}
+		return [][]string{{c.base}, {c.base}}
 	}},
-	{"git agency land", "landed.json", true, func(c *jsonCast) [][]string {
-		lands, clashes := c.worked("fine\n"), c.worked("not so fine\n")
+	{"git agency land", "landed.json", true, func(c *jsonLab) [][]string {
+		lands, clashes := c.startWithCommit("fine\n"), c.startWithCommit("not so fine\n")
 		return [][]string{{lands, "-n"}, {lands}, {lands}, {clashes}, {c.live, "--commit-all", "-m", "all"}}
 	}},
-	{"git agency unland", "unlanded.json", false, func(c *jsonCast) [][]string {
-		lands, later := c.worked("better\n"), ""
+	{"git agency unland", "unlanded.json", false, func(c *jsonLab) [][]string {
+		lands, later := c.startWithCommit("better\n"), ""
 		c.agency("land", lands)
-		later = c.worked("later\n")
+		later = c.startWithCommit("later\n")
 		c.agency("land", later)
-		return [][]string{{lands}, {later}, {later}, {c.stem}}
+		return [][]string{{lands}, {later}, {later}, {c.base}}
 	}},
-	{"git agency discard", "discarded.json", true, func(c *jsonCast) [][]string { return [][]string{{c.live, c.discarded, c.broken, c.empty}} }},
-	{"git agency worktree rm", "removed-worktree.json", false, every([]string{"payments", "--force"}, []string{"dirty", "--force"})},
-	{"git agency prune", "pruned.json", true, every([]string{"--expire", "now", "-n"}, []string{"--expire", "now"}, []string{})},
+	{"git agency discard", "discarded.json", true, func(c *jsonLab) [][]string { return [][]string{{c.live, c.discarded, c.broken, c.empty}} }},
+	{"git agency worktree rm", "removed-worktree.json", false, fixedArgs([]string{"payments", "--force"}, []string{"dirty", "--force"})},
+	{"git agency prune", "pruned.json", true, fixedArgs([]string{"--expire", "now", "-n"}, []string{"--expire", "now"}, []string{})},
 }
 
 type jsonOutput struct {
-	command string
-	schema  string
-	many    bool                         // an array of them
-	lines   func(c *jsonCast) [][]string // what to run, one after another
+	command  string
+	schema   string
+	isArray  bool                        // the output is an array of such objects
+	argLists func(c *jsonLab) [][]string // arguments of the runs, in order
 }
 
-func every(lines ...[]string) func(*jsonCast) [][]string {
-	return func(*jsonCast) [][]string { return lines }
+// fixedArgs returns argument lists that do not depend on the lab.
+func fixedArgs(lines ...[]string) func(*jsonLab) [][]string {
+	return func(*jsonLab) [][]string { return lines }
 }
 
-// jsonCast is a repository in which there is one of every kind.
-type jsonCast struct {
+// jsonLab is a repository with invocations and worktrees in every state that the schemas describe.
+type jsonLab struct {
 	*lab
-	live, discarded, broken, empty, stem string // invocations; from the last one others start
+	live, discarded, broken, empty, base string // ids of invocations; base has the snapshot from which others start
 }
 
-// worked is an invocation with a commit that says something else in a file that all of them have.
-func (c *jsonCast) worked(text string) string {
+// startWithCommit starts an invocation that commits the text to readme and returns its id.
+func (c *jsonLab) startWithCommit(text string) string {
 	id := c.agency("start", "payments", "--isolation", "none")
 	tree := c.agency("path", id)
 	c.write(filepath.Join(tree, "readme"), text)
@@ -140,13 +141,13 @@ func (c *jsonCast) worked(text string) string {
 	return id
 }
 
-func newJSONCast(t *testing.T) *jsonCast {
+func newJSONLab(t *testing.T) *jsonLab {
 	t.Helper()
-	c := &jsonCast{lab: newLab(t), empty: "20260128120000-0000"}
+	c := &jsonLab{lab: newLab(t), empty: "20260128120000-0000"}
 	c.agency("worktree", "create", "payments")
 	c.write(filepath.Join(c.agency("worktree", "create", "dirty"), "untracked"), "x")
 	c.live = c.agency("start", "payments", "--name", `"live" & kicking`)
-	c.discarded, c.broken, c.stem = c.agency("start", "payments"), c.agency("start", "payments"), c.agency("start", "payments")
+	c.discarded, c.broken, c.base = c.agency("start", "payments"), c.agency("start", "payments"), c.agency("start", "payments")
 	c.write(filepath.Join(c.agency("path", c.discarded), "untracked"), "x")
 	c.agency("discard", c.discarded)
 	tree := c.agency("path", c.broken)
@@ -159,7 +160,7 @@ func newJSONCast(t *testing.T) *jsonCast {
 			t.Fatal(err)
 		}
 	}
-	c.git("config", "agency.autoDetach", "false") // else somebody goes on tidying up when the test is over
+	c.git("config", "agency.autoDetach", "false") // otherwise clean-up would continue in the background after the test
 	c.git("config", "agency.lockTimeout", "sometime")
 	c.git("config", "--add", "agency.lockTimeout", "40s")
 	c.git("config", "agency.mine.command", "evil")
@@ -167,10 +168,10 @@ func newJSONCast(t *testing.T) *jsonCast {
 	return c
 }
 
-func TestEveryCommandWithJSONHasASchema(t *testing.T) {
+func TestJSONCommandsHaveSchemas(t *testing.T) {
 	t.Parallel()
 	var with, described []string
-	for name, command := range leaves("git agency", newTool(io.Discard, io.Discard, gitagency.Options{}).commands()) {
+	for name, command := range leafCommands("git agency", newTool(io.Discard, io.Discard, gitagency.Options{}).commands()) {
 		if slices.ContainsFunc(command.Flags, printsJSON) {
 			with = append(with, name)
 		}
@@ -181,67 +182,67 @@ func TestEveryCommandWithJSONHasASchema(t *testing.T) {
 	slices.Sort(with)
 	slices.Sort(described)
 	if !slices.Equal(with, described) {
-		t.Errorf("these have --json: %q\nthese have a schema in jsonOutputs: %q", with, described)
+		t.Errorf("commands with --json: %q\ncommands in jsonOutputs: %q", with, described)
 	}
 }
 
-// printsJSON tells the flag that asks for output from the one of put, which takes the name of an input.
+// printsJSON reports whether a flag is the switch --json for output, not the --json of put, which names an input file.
 func printsJSON(f cli.Flag) bool {
 	_, isSwitch := f.(*cli.BoolFlag)
 	return isSwitch && slices.Contains(f.Names(), "json")
 }
 
-func TestJSONIsWhatItsSchemaSays(t *testing.T) {
+func TestJSONOutputMatchesSchema(t *testing.T) {
 	t.Parallel()
-	schemas, c := askSchemas(t), newJSONCast(t)
+	validator, c := startSchemaValidator(t), newJSONLab(t)
 	for _, output := range jsonOutputs {
-		for _, line := range output.lines(c) {
-			at := len(line) // behind a -- it would belong to somebody else
+		for _, line := range output.argLists(c) {
+			at := len(line) // after -- the flag would belong to the command that exec runs, or be a path
 			if i := slices.Index(line, "--"); i >= 0 {
 				at = i
 			}
 			argv := slices.Concat(strings.Fields(output.command), line[:at], []string{"--json"}, line[at:])
 			out := c.try(nil, argv...)
-			var things []json.RawMessage
-			many := json.Unmarshal([]byte(out.stdout), &things) == nil
+			var documents []json.RawMessage
+			many := json.Unmarshal([]byte(out.stdout), &documents) == nil
 			if !many {
-				things = []json.RawMessage{[]byte(out.stdout)}
+				documents = []json.RawMessage{[]byte(out.stdout)}
 			}
-			if many != output.many || len(things) == 0 {
-				t.Errorf("%q does not print what the schema describes:\n%s", argv, out.stdout)
+			if many != output.isArray || len(documents) == 0 {
+				t.Errorf("%q: array or object does not match jsonOutputs:\n%s", argv, out.stdout)
 			}
-			for _, thing := range things {
-				if wrong := schemas.wrong(t, output.schema, string(thing)); wrong != "" {
-					t.Errorf("%q ended with %d: %s\n%s%s", argv, out.code, wrong, thing, out.stderr)
+			for _, document := range documents {
+				if wrong := validator.validate(t, output.schema, string(document)); wrong != "" {
+					t.Errorf("%q exited with %d: %s\n%s%s", argv, out.code, wrong, document, out.stderr)
 				}
 			}
 		}
 	}
 }
 
-// described is what these tests need to know of a schema.
-type described struct {
+// schemaDoc holds the parts of a JSON schema that these tests read.
+type schemaDoc struct {
 	Description          string
 	Type                 string
-	Properties           map[string]described
+	Properties           map[string]schemaDoc
 	Required             []string
 	AdditionalProperties *bool
 }
 
-func readSchema(t *testing.T, name string) described {
+func readSchema(t *testing.T, name string) schemaDoc {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("schema", name))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var d described
+	var d schemaDoc
 	if err := json.Unmarshal(data, &d); err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
 	return d
 }
 
-func TestASchemaNamesItsCommandsDescribesEveryFieldAndAllowsNoOther(t *testing.T) {
+func TestSchemasNameCommandsAndDescribeFields(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(filepath.Join("schema", "*.json"))
 	if err != nil || len(files) == 0 {
@@ -250,49 +251,49 @@ func TestASchemaNamesItsCommandsDescribesEveryFieldAndAllowsNoOther(t *testing.T
 	for _, file := range files {
 		d, named := readSchema(t, filepath.Base(file)), 0
 		if filepath.Base(file) == putSchema {
-			checkDescribed(t, file, d)
-			continue // it describes what a command reads
+			checkSchema(t, file, d)
+			continue // it describes input, not output
 		}
 		for _, output := range jsonOutputs {
 			mentioned := strings.Contains(d.Description, "'"+output.command+" --json'")
 			if mentioned != (output.schema == filepath.Base(file)) {
-				t.Errorf("%s: says of %s the wrong thing: %q", file, output.command, d.Description)
+				t.Errorf("%s: the description and jsonOutputs disagree about %s: %q", file, output.command, d.Description)
 			}
 			if mentioned {
 				named++
 			}
 		}
 		if named == 0 {
-			t.Errorf("%s describes what no command prints", file)
+			t.Errorf("%s does not name a command that prints it", file)
 		}
-		checkDescribed(t, file, d)
+		checkSchema(t, file, d)
 	}
 }
 
-func checkDescribed(t *testing.T, name string, d described) {
+func checkSchema(t *testing.T, name string, d schemaDoc) {
 	t.Helper()
 	if d.Description == "" {
-		t.Errorf("%s is not described", name)
+		t.Errorf("%s has no description", name)
 	}
 	if d.Type == "object" && (d.AdditionalProperties == nil || *d.AdditionalProperties) {
-		t.Errorf("%s allows fields that nobody has described", name)
+		t.Errorf("%s allows additional properties", name)
 	}
 	for _, field := range d.Required {
 		if _, ok := d.Properties[field]; !ok {
-			t.Errorf("%s requires %s, which is not described", name, field)
+			t.Errorf("%s requires %s, which is not among its properties", name, field)
 		}
 	}
 	for field, property := range d.Properties {
-		checkDescribed(t, name+": "+field, property)
+		checkSchema(t, name+": "+field, property)
 	}
 }
 
-// What the schema says there is, the library has, and --format knows: three lists that stay one.
-func TestTheSchemaOfAnInvocationHasTheFieldsOfTheFormat(t *testing.T) {
+// TestInvocationSchemaMatchesFormatFields checks that the schema of an invocation and --format have the same fields.
+func TestInvocationSchemaMatchesFormatFields(t *testing.T) {
 	t.Parallel()
 	var inSchema, inFormat []string
 	for field, property := range readSchema(t, "invocation.json").Properties {
-		inSchema = append(inSchema, fieldsOf(field, property)...)
+		inSchema = append(inSchema, schemaFields(field, property)...)
 	}
 	for _, name := range atomNames() {
 		if !strings.Contains(name, ":") {
@@ -306,13 +307,14 @@ func TestTheSchemaOfAnInvocationHasTheFieldsOfTheFormat(t *testing.T) {
 	}
 }
 
-func fieldsOf(name string, d described) []string {
+// schemaFields returns the names of a field and its nested fields, joined by dots, as --format writes them.
+func schemaFields(name string, d schemaDoc) []string {
 	if len(d.Properties) == 0 {
 		return []string{name}
 	}
 	var names []string
 	for field, property := range d.Properties {
-		names = append(names, fieldsOf(name+"."+field, property)...)
+		names = append(names, schemaFields(name+"."+field, property)...)
 	}
 	return names
 }

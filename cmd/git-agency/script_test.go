@@ -20,7 +20,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite what the scripts expect to what they got")
 
-// TestScripts runs the specification: testdata/script/<verb>_<scenario>.txtar.
+// TestScripts runs testdata/script/<verb>_<scenario>.txtar, the specification of the program.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
@@ -33,7 +33,7 @@ func TestScripts(t *testing.T) {
 			if err := os.MkdirAll(filepath.Join(env.WorkDir, "home"), 0o755); err != nil {
 				return err
 			}
-			// Else what is removed in the background would go on when a script is over.
+			// Otherwise clean-up would continue in the background after a script.
 			return os.WriteFile(filepath.Join(env.WorkDir, "home", ".gitconfig"), []byte("[agency]\n\tautoDetach = false\n"), 0o644)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -47,7 +47,7 @@ func TestScripts(t *testing.T) {
 			if cond == "root" {
 				return os.Geteuid() == 0, nil
 			}
-			if cond == "memory-cgroup" { // there may be one for whoever runs this
+			if cond == "memory-cgroup" { // the memory controller of cgroup v2 is available
 				return slices.ContainsFunc([]string{"", "unified"}, func(mount string) bool {
 					data, err := os.ReadFile(filepath.Join("/sys/fs/cgroup", mount, "cgroup.controllers"))
 					return err == nil && slices.Contains(strings.Fields(string(data)), "memory")
@@ -58,7 +58,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// isolatedEnv is an environment in which nothing of the machine's git shows.
+// isolatedEnv returns variables that keep the git configuration of the machine and user out of the tests.
 func isolatedEnv(dir string) []string {
 	return []string{
 		"HOME=" + filepath.Join(dir, "home"),
@@ -73,7 +73,7 @@ func isolatedEnv(dir string) []string {
 	}
 }
 
-// rc <code> <command> [args…] runs a command that must end with exactly that code.
+// cmdRC implements rc <code> <command> [args…]: it runs a command that must exit with exactly that code.
 func cmdRC(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: rc <code> <command> [args…]")
@@ -89,11 +89,11 @@ func cmdRC(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(err)
 	}
 	if got != want {
-		ts.Fatalf("%s ended with %d, not %d", strings.Join(args[1:], " "), got, want)
+		ts.Fatalf("%s exited with %d, not %d", strings.Join(args[1:], " "), got, want)
 	}
 }
 
-// repo <dir> makes a repository with a few files, one of them executable, and one commit on main.
+// cmdRepo implements repo <dir>: it creates a repository with a few executable files and one commit on main.
 func cmdRepo(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: repo <dir>")
@@ -112,7 +112,7 @@ func cmdRepo(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// result <variable> puts what the last command printed into a variable.
+// cmdResult implements result <variable>: it stores the output of the last command in a variable.
 func cmdResult(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: result <variable>")
@@ -120,30 +120,30 @@ func cmdResult(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0], strings.TrimSuffix(ts.ReadFile("stdout"), "\n"))
 }
 
-// world <file> writes down everything there is, every file below $WORK. Two of these compare equal only
-// if nothing changed.
+// cmdWorld implements world <file>: it writes the dump of all files below $WORK to a file. Two of these are equal only
+// if no file changed in between.
 func cmdWorld(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: world <file>")
 	}
-	text, err := worldOf(ts.Getenv("WORK"))
+	text, err := dumpFiles(ts.Getenv("WORK"))
 	ts.Check(err)
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))
 }
 
-// waitfile <file> waits until a file is there.
+// cmdWaitfile implements waitfile <file>: it waits until a file exists.
 func cmdWaitfile(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: waitfile <file>")
 	}
-	if !waitFor(ts.MkAbs(args[0])) {
+	if !waitForFile(ts.MkAbs(args[0])) {
 		ts.Fatalf("%s did not appear", args[0])
 	}
 }
 
-// worldOf lists every file below dir with its mode and a hash of its content. Left out is what says
-// nothing: the files of the lock, directories that are empty, and modification times.
-func worldOf(dir string) (string, error) {
+// dumpFiles lists every file below dir with its mode and the hash of its content or the target of the link. It leaves
+// out directories, the files of the repository lock, files named world-* and modification times.
+func dumpFiles(dir string) (string, error) {
 	var lines []string
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -160,10 +160,10 @@ func worldOf(dir string) (string, error) {
 		if err != nil {
 			return err
 		}
-		what := ""
+		content := ""
 		switch {
 		case info.Mode()&fs.ModeSymlink != 0:
-			if what, err = os.Readlink(path); err != nil {
+			if content, err = os.Readlink(path); err != nil {
 				return err
 			}
 		case info.Mode().IsRegular():
@@ -171,9 +171,9 @@ func worldOf(dir string) (string, error) {
 			if err != nil {
 				return err
 			}
-			what = fmt.Sprintf("%x", sha256.Sum256(data))
+			content = fmt.Sprintf("%x", sha256.Sum256(data))
 		}
-		lines = append(lines, fmt.Sprintf("%q %s %s\n", rel, info.Mode(), what))
+		lines = append(lines, fmt.Sprintf("%q %s %s\n", rel, info.Mode(), content))
 		return nil
 	})
 	sort.Strings(lines)

@@ -10,37 +10,37 @@ import (
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-func TestALongVerifySaysHowFarItIsOnATerminal(t *testing.T) {
+func TestSnapshotVerifyShowsProgressOnTerminal(t *testing.T) {
 	t.Parallel()
 	l, _ := newCheckoutLab(t)
 	for n := range 250 {
 		l.write(filepath.Join(l.agency("path", sweepID), fmt.Sprint("many/", n)), fmt.Sprint(n))
 	}
 	l.agency("snapshot", "create", sweepID)
-	// It runs on a terminal, where every look at the clock finds that some time has passed.
-	verify := func(passes time.Duration) string {
+	// verify runs on a terminal with a clock that advances at every reading.
+	verify := func(step time.Duration) string {
 		t.Helper()
-		master, slave := openTerminal(t, 80)
-		s := &session{t: t, keyboard: master, grew: make(chan struct{}, 1), ended: make(chan struct{})}
-		go s.watch()
+		master, slave := openRawTerminal(t, 80)
+		s := &terminalSession{t: t, master: master, updated: make(chan struct{}, 1), done: make(chan struct{})}
+		go s.readOutput()
 		tool := newTool(slave, slave, gitagency.Options{Dir: l.repo, Env: l.env})
 		var now time.Time
-		tool.progressClock = func() time.Time { now = now.Add(passes); return now }
+		tool.progressClock = func() time.Time { now = now.Add(step); return now }
 		code := tool.runCommandLine(t.Context(), []string{"git-agency", "snapshot", "verify", sweepID + "/2"})
 		if err := slave.Close(); err != nil {
 			t.Fatal(err)
 		}
-		<-s.ended
+		<-s.done
 		if code != 0 {
-			t.Errorf("ended with %d", code)
+			t.Errorf("exited with %d", code)
 		}
-		return s.seen()
+		return s.text()
 	}
 	got := verify(time.Second)
 	if wiped := "\r" + strings.Repeat(" ", len("verify: 200 objects")) + "\r"; !strings.Contains(got, "\rverify: 100 objects\rverify: 200 objects"+wiped) || !strings.HasSuffix(got, " all sound\n") {
-		t.Errorf("shown was %q", got)
+		t.Errorf("terminal output: %q", got)
 	}
 	if got := verify(time.Millisecond); strings.Contains(got, "\r") {
-		t.Errorf("of one that is quick, shown was %q", got)
+		t.Errorf("a quick verify shows progress: %q", got)
 	}
 }

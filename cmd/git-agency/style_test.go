@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// To start git costs more than to print a line, and scripts ask for many.
-func TestIntoAPipeNobodyAsksGitHowThingsShouldLook(t *testing.T) {
+// TestPipeOutputReadsNoStyleConfig checks that a command whose output is a pipe does not start git to read color settings:
+// starting git costs more than printing the output.
+func TestPipeOutputReadsNoStyleConfig(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	l.agency("worktree", "create", "payments")
@@ -16,7 +17,7 @@ func TestIntoAPipeNobodyAsksGitHowThingsShouldLook(t *testing.T) {
 		t.Helper()
 		before := strings.Count(l.read(trace), `{"event":"start",`)
 		if out := l.try([]string{"GIT_TRACE2_EVENT=" + trace, "NO_COLOR="}, strings.Fields("git-agency "+command)...); out.code != 0 || out.stdout == "" {
-			t.Fatalf("%s ended with %d: %s", command, out.code, out.stderr)
+			t.Fatalf("%s exited with %d: %s", command, out.code, out.stderr)
 		}
 		return strings.Count(l.read(trace), `{"event":"start",`) - before
 	}
@@ -25,8 +26,8 @@ func TestIntoAPipeNobodyAsksGitHowThingsShouldLook(t *testing.T) {
 			t.Errorf("%s started git %d times", command, n)
 		}
 	}
-	scripts, people := started("worktree ls --json"), started("worktree ls")
-	if scripts == 0 || people != scripts {
-		t.Errorf("git was started %d times for a table and %d times for JSON", people, scripts)
+	jsonStarts, tableStarts := started("worktree ls --json"), started("worktree ls")
+	if jsonStarts == 0 || tableStarts != jsonStarts {
+		t.Errorf("git was started %d times for a table and %d times for JSON", tableStarts, jsonStarts)
 	}
 }

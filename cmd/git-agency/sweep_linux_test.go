@@ -9,15 +9,15 @@ import (
 	"testing"
 )
 
-// killed runs a command and kills the whole process tree just before its nth change of the world. It
-// reports whether the command ended before that.
-func (l *lab) killed(n int, argv ...string) (done bool, last string) {
+// runKilled runs a command and kills its whole process tree just before its nth system call that changes the repository or
+// the data directory. It returns done if the command ended before that, otherwise the log line of that call.
+func (l *lab) runKilled(n int, argv ...string) (done bool, last string) {
 	l.t.Helper()
-	return l.killedIn(sweepEnv, n, argv...)
+	return l.runKilledWithEnv(sweepEnv, n, argv...)
 }
 
-// killedIn is killed in another environment than that of a repeatable run.
-func (l *lab) killedIn(env []string, n int, argv ...string) (done bool, last string) {
+// runKilledWithEnv is runKilled with other variables than those of a repeatable run.
+func (l *lab) runKilledWithEnv(env []string, n int, argv ...string) (done bool, last string) {
 	l.t.Helper()
 	log := filepath.Join(l.t.TempDir(), "log")
 	o := l.try(env, append([]string{
@@ -32,131 +32,132 @@ func (l *lab) killedIn(env []string, n int, argv ...string) (done bool, last str
 	case killatFailed:
 		l.t.Skipf("ptrace is not permitted here: %s", o.stderr)
 	}
-	l.t.Fatalf("kill point %d: ended with %d\n%s%s", n, o.code, o.stdout, o.stderr)
+	l.t.Fatalf("kill point %d: exited with %d\n%s%s", n, o.code, o.stdout, o.stderr)
 	return false, ""
 }
 
-// The power goes at every single change of the disk, also inside git.
-func TestACreationKilledAtAnyChangeOfTheDiskIsGoneOrWholeOrNamedAndCanBeRemoved(t *testing.T) {
+// TestCreationKilledAtAnyChangeIsRepairable kills a creation before its system calls that change the disk, those of git
+// included. The result must be complete, absent, or listed as broken and removable by doctor.
+func TestCreationKilledAtAnyChangeIsRepairable(t *testing.T) {
 	t.Parallel()
 	for _, s := range creations {
 		t.Run(s.String(), func(t *testing.T) {
 			t.Parallel()
 			l := s.newLab(t)
-			before := l.world()
+			before := l.dump()
 			restore := l.save()
 			seen := map[string]int{}
 			step := killStep(20, 1)
 			for n := 1; ; n += step {
-				done, last := l.killed(n, s.argv...)
+				done, last := l.runKilled(n, s.argv...)
 				if done {
 					t.Logf("%d kill points: %v", n-1, seen)
 					break
 				}
-				seen[l.state(s)]++
-				l.checkMended(s, strconv.Itoa(n)+", before "+last, before)
+				seen[l.listedState(s)]++
+				l.checkFixable(s, strconv.Itoa(n)+", before "+last, before)
 				restore()
 			}
 			if step == 1 && (seen["incomplete"]+seen["missing-meta"] == 0 || seen["whole"] == 0) {
-				t.Errorf("the sweep missed the states it is for: %v", seen)
+				t.Errorf("the sweep did not reach all states: %v", seen)
 			}
 		})
 	}
 }
 
-func TestTheFirstCreationKilledAtAnyChangeOfTheDiskDoesNotHinderTheNext(t *testing.T) {
+func TestFirstCreationKilledAtAnyChangeDoesNotBlockNext(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	before, restore := l.world(), l.save()
+	before, restore := l.dump(), l.save()
 	for n := 1; ; n += killStep(40, 4) {
-		done, last := l.killed(n, first.argv...)
+		done, last := l.runKilled(n, firstCreation.argv...)
 		if done {
 			t.Logf("%d kill points", n-1)
 			return
 		}
 		point := strconv.Itoa(n) + ", before " + last
-		if state := l.state(first); state == "incomplete" || state == "missing-meta" {
-			l.cure(point)
-			if d := diff(before, l.world()); d != "" {
-				t.Fatalf("%s (%q): traces are left:\n%s", point, state, d)
+		if state := l.listedState(firstCreation); state == "incomplete" || state == "missing-meta" {
+			l.fixAll(point)
+			if d := dumpDiff(before, l.dump()); d != "" {
+				t.Fatalf("%s (%q): files are left:\n%s", point, state, d)
 			}
 		}
-		if state := l.state(first); state == "" {
-			l.must(first.argv...)
+		if state := l.listedState(firstCreation); state == "" {
+			l.must(firstCreation.argv...)
 		}
 		if status := l.git("status", "--porcelain"); status != "" {
-			t.Errorf("%s: the main worktree shows %s", point, status)
+			t.Errorf("%s: git status in the main worktree is %s", point, status)
 		}
 		l.checkRepository()
 		for _, dir := range []string{filepath.Join(l.repo, ".git", "info"), l.repoData()} {
 			if temps, err := filepath.Glob(filepath.Join(dir, ".tmp-*")); err != nil || len(temps) > 0 {
-				t.Errorf("%s: left behind: %v, %v", point, temps, err)
+				t.Errorf("%s: temporary files are left: %v, %v", point, temps, err)
 			}
 		}
 		restore()
 	}
 }
 
-func TestADiscardKilledAtAnyChangeOfTheDiskLosesNothingAndIsFinishedByTheNext(t *testing.T) {
+func TestDiscardKilledAtAnyChangeIsFinishedByNext(t *testing.T) {
 	t.Parallel()
 	l, tree := newDiscardLab(t)
 	status := l.git("-C", tree, "status", "--porcelain")
 	restore := l.save()
-	outside := l.worldOutside()
+	outside := l.dumpOutsideSandbox()
 	for n := 1; ; n += killStep(40, 4) {
-		done, last := l.killed(n, discardSweep.argv...)
+		done, last := l.runKilled(n, discardSweep.argv...)
 		if done {
 			t.Logf("%d kill points", n-1)
 			return
 		}
 		point := strconv.Itoa(n) + ", before " + last
-		if state := l.state(discardSweep); state != "whole" {
-			t.Fatalf("%s: the invocation is %q", point, state)
+		if state := l.listedState(discardSweep); state != "whole" {
+			t.Fatalf("%s: the state of the invocation is %q", point, state)
 		}
 		if found := l.findings(); len(found) > 0 {
 			if o := l.try(nil, "git-agency", "doctor", "--fix", sweepID); o.code != 0 {
-				t.Fatalf("%s: --fix ended with %d for %+v\n%s", point, o.code, found, o.stderr)
+				t.Fatalf("%s: --fix exited with %d for %+v\n%s", point, o.code, found, o.stderr)
 			}
 			if left := l.findings(); len(left) > 0 {
-				t.Fatalf("%s: after --fix there is still %+v", point, left)
+				t.Fatalf("%s: findings after --fix: %+v", point, left)
 			}
 		}
-		// Done, or never happened: then the sandbox is as it was.
+		// The discard is finished, or the sandbox is as it was.
 		if l.agency("ls", "--json") != "[]" {
-			if l.git("-C", tree, "status", "--porcelain") != status || l.git("for-each-ref", trash) != "" {
+			if l.git("-C", tree, "status", "--porcelain") != status || l.git("for-each-ref", trashRef) != "" {
 				t.Fatalf("%s: the discard was neither finished nor undone", point)
 			}
 		}
-		l.checkDiscarded(point, tree, outside)
+		l.checkNextDiscard(point, tree, outside)
 		restore()
 	}
 }
 
-func TestASnapshotKilledAtAnyChangeOfTheDiskIsNoneOrWholeAndDoesNotHinderTheNext(t *testing.T) {
+func TestSnapshotKilledAtAnyChangeIsAllOrNothing(t *testing.T) {
 	t.Parallel()
 	l, _ := newDiscardLab(t)
-	before, restore := withoutObjects(l.world()), l.save()
+	before, restore := withoutObjects(l.dump()), l.save()
 	for n := 1; ; n += killStep(40, 4) {
-		done, last := l.killed(n, snapshotSweep.argv...)
+		done, last := l.runKilled(n, snapshotSweep.argv...)
 		if done {
 			t.Logf("%d kill points", n-1)
 			return
 		}
-		l.checkSnapshot(strconv.Itoa(n)+", before "+last, before, n%2 == 0)
+		l.checkNextSnapshot(strconv.Itoa(n)+", before "+last, before, n%2 == 0)
 		restore()
 	}
 }
 
-// What a record promises must be on the disk before the record is, and the record before its id is
-// printed. A power cut is not a kill: only what was synced survives it.
-func TestNothingIsRecordedBeforeItIsDurable(t *testing.T) {
+// TestRecordIsWrittenAfterFsync checks that the files to which a record refers are synced before the record is renamed into
+// place, and that its directory is synced afterwards. A kill cannot test this: a power cut loses all that was not synced.
+func TestRecordIsWrittenAfterFsync(t *testing.T) {
 	t.Parallel()
 	l, tree := newDiscardLab(t)
 	admin, home := filepath.Join(l.repo, ".git", "worktrees", sweepID), filepath.Join(l.repoData(), "invocations", sweepID)
 	heads, kept := filepath.Join(l.repo, ".git/refs/heads/agency"), filepath.Join(l.repo, ".git/refs/agency/trash")
 	for _, c := range []struct {
 		argv   []string
-		before []string // synced before the record takes its name; "*" ends a prefix
+		before []string // paths synced before the rename of the record; "*" ends a prefix
 	}{
 		{discardSweep.argv, []string{filepath.Join(kept, sweepID+".lock"), kept, filepath.Join(home, ".tmp-meta.json-*")}},
 		{creations[1].argv, []string{
@@ -176,7 +177,7 @@ func TestNothingIsRecordedBeforeItIsDurable(t *testing.T) {
 			t.Skipf("ptrace is not permitted here: %s", o.stderr)
 		}
 		if o.code != 0 {
-			t.Fatalf("%q ended with %d: %s", c.argv, o.code, o.stderr)
+			t.Fatalf("%q exited with %d: %s", c.argv, o.code, o.stderr)
 		}
 		lines := strings.Split(l.read(log), "\n")
 		commit := slices.IndexFunc(lines, func(s string) bool { return strings.HasSuffix(s, filepath.Join(home, "meta.json")) })
@@ -184,9 +185,9 @@ func TestNothingIsRecordedBeforeItIsDurable(t *testing.T) {
 			t.Fatalf("%q: no record was written:\n%s", c.argv, l.read(log))
 		}
 		synced := func(lines []string, path string) bool {
-			prefix, any := strings.CutSuffix(path, "*")
+			prefix, isPrefix := strings.CutSuffix(path, "*")
 			return slices.ContainsFunc(lines, func(s string) bool {
-				return strings.HasPrefix(s, "- f") && (strings.HasSuffix(s, " "+path) || any && strings.Contains(s, " "+prefix))
+				return strings.HasPrefix(s, "- f") && (strings.HasSuffix(s, " "+path) || isPrefix && strings.Contains(s, " "+prefix))
 			})
 		}
 		for _, path := range c.before {
@@ -195,9 +196,9 @@ func TestNothingIsRecordedBeforeItIsDurable(t *testing.T) {
 			}
 		}
 		if !synced(lines[commit:], home) {
-			t.Errorf("%q: the name of the record was never synced", c.argv)
+			t.Errorf("%q: the directory of the record was not synced after the rename", c.argv)
 		}
-		// The same id again, for the creation.
+		// The creation uses the same id.
 		for _, dir := range []string{home, filepath.Dir(tree)} {
 			if err := os.RemoveAll(dir); err != nil {
 				t.Fatal(err)
@@ -206,23 +207,23 @@ func TestNothingIsRecordedBeforeItIsDurable(t *testing.T) {
 	}
 }
 
-func TestARollbackKilledAtAnyChangeOfTheDiskIsUndoneOrFinishedByTheNextCommand(t *testing.T) {
+func TestRollbackKilledAtAnyChangeIsUndoneOrFinished(t *testing.T) {
 	t.Parallel()
 	l := newRollbackLab(t)
 	restore := l.save()
 	restore()
 	for n, i := 1, 0; ; n, i = n+killStep(40, 4), i+1 {
-		done, last := l.killed(n, rollbackSweep.argv...)
+		done, last := l.runKilled(n, rollbackSweep.argv...)
 		if done {
 			t.Logf("%d kill points", n-1)
 			return
 		}
 		point := strconv.Itoa(n) + ", before " + last
-		if state := l.state(rollbackSweep); state != "whole" {
-			t.Fatalf("%s: the invocation is %q", point, state)
+		if state := l.listedState(rollbackSweep); state != "whole" {
+			t.Fatalf("%s: the state of the invocation is %q", point, state)
 		}
 		done = strings.Contains(l.read(filepath.Join(l.repoData(), "invocations", sweepID, "events.jsonl")), `"event":"rollback"`)
-		l.checkRolledBack(point, nextCommands[i%len(nextCommands)], done || l.standing() == l.before)
+		l.checkNextCommand(point, nextCommands[i%len(nextCommands)], done || l.sandboxState() == l.snapshotState)
 		restore()
 	}
 }

@@ -10,26 +10,26 @@ import (
 )
 
 var rollbackSweep = sweep{
-	verb: "rollback", argv: []string{"git-agency", "snapshot", "rollback", sweepID, sweepID + "/1"}, list: []string{"ls", "--all", "--json"},
+	verb: "rollback", argv: []string{"git-agency", "snapshot", "rollback", sweepID, sweepID + "/1"}, listArgs: []string{"ls", "--all", "--json"},
 }
 
-// rollbackLab is a sandbox that was snapshotted, and worked in since.
+// rollbackLab is a repository with a sandbox that was changed after a snapshot.
 type rollbackLab struct {
 	*lab
-	tree    string
-	before  string // what it was
-	after   string // what it is now
-	left    string // the tree of a snapshot of that
-	outside string
+	tree          string
+	snapshotState string // sandboxState at the snapshot
+	changedState  string // sandboxState after the later changes
+	changedTree   string // tree of a snapshot of the later changes
+	outsideDump   string // dump without the paths of the sandbox
 }
 
 func newRollbackLab(t *testing.T) *rollbackLab {
 	t.Helper()
 	l := &rollbackLab{}
 	l.lab, l.tree = newDiscardLab(t)
-	l.agency("exec", sweepID, "--", "git", "commit", "-q", "--allow-empty", "-m", "inside") // so that there is a layer
+	l.agency("exec", sweepID, "--", "git", "commit", "-q", "--allow-empty", "-m", "inside") // creates the upper directory of the overlay
 	l.agency("snapshot", "create", sweepID)
-	l.before = l.standing()
+	l.snapshotState = l.sandboxState()
 	l.git("-C", l.tree, "add", "-A")
 	l.git("-C", l.tree, "commit", "-q", "-m", "more")
 	l.write(filepath.Join(l.tree, "later"), "l\n")
@@ -39,20 +39,21 @@ func newRollbackLab(t *testing.T) *rollbackLab {
 		t.Fatal(err)
 	}
 	l.write(filepath.Join(l.tree, "sub"), "a file\n")
-	l.after = l.standing()
+	l.changedState = l.sandboxState()
 	restore := l.save()
 	l.must(rollbackSweep.argv...)
-	if got := l.standing(); got != l.before {
-		t.Fatalf("it is\n%s\nand was\n%s", got, l.before)
+	if got := l.sandboxState(); got != l.snapshotState {
+		t.Fatalf("the state after the rollback is\n%s\nwant\n%s", got, l.snapshotState)
 	}
-	l.left = l.git("rev-parse", "refs/agency/snapshots/"+sweepID+"/2^{tree}")
+	l.changedTree = l.git("rev-parse", "refs/agency/snapshots/"+sweepID+"/2^{tree}")
 	restore()
-	l.outside = l.worldWithoutSandbox()
+	l.outsideDump = l.dumpWithoutRollbackPaths()
 	return l
 }
 
-// save is that of the lab. What it puts back are other files to the kernel, by which the two sides of the walls are
-// told to be the same; so they are brought together again.
+// save saves the repository like the method it overrides. The restored files have new inode numbers, by which git-agency
+// compares the git directories inside and outside the walls, so restore runs a command in the sandbox to
+// synchronize them.
 func (l *rollbackLab) save() (restore func()) {
 	l.t.Helper()
 	back := l.lab.save()
@@ -63,27 +64,29 @@ func (l *rollbackLab) save() (restore func()) {
 	}
 }
 
-// seen is everything there is but what nobody can see.
-func (l *rollbackLab) seen() string { return withoutObjects(l.world()) }
+// dumpWithoutObjects lists all files except git objects, of which unreachable ones may be left.
+func (l *rollbackLab) dumpWithoutObjects() string { return withoutObjects(l.dump()) }
 
-// standing is everything that a rollback gives back.
-func (l *rollbackLab) standing() string {
+// sandboxState returns all that a rollback restores: files, index, HEAD and git status.
+func (l *rollbackLab) sandboxState() string {
 	l.t.Helper()
 	return l.must("sh", "-c", `cd "$0" && find . -name .agency -prune -o -name .git -prune -o \( -type f -o -type l \) -printf '%p %y %m %l\n' | sort &&
-find . -name .agency -prune -o -name .git -prune -o -type f -print | sort | xargs sha1sum && `+standingInside, l.tree)
+find . -name .agency -prune -o -name .git -prune -o -type f -print | sort | xargs sha1sum && `+gitStateScript, l.tree)
 }
 
-// standingInside is the part of it that git behind walls sees otherwise than git outside, unless both are brought together.
-const standingInside = `git ls-files -s && git symbolic-ref HEAD && git rev-parse HEAD && git status --porcelain`
+// gitStateScript prints the part of sandboxState that git reads from its directory, which differs inside the walls unless
+// both sides are synchronized.
+const gitStateScript = `git ls-files -s && git symbolic-ref HEAD && git rev-parse HEAD && git status --porcelain`
 
-// ofRollbacks are the snapshots, and what a killed one leaves for a moment, which doctor and prune find.
-var ofRollbacks = regexp.MustCompile(`(?m)^"repo/\.git/((logs/)?refs/agency/snapshots/|agency/capture-)` + sweepID + `.*\n`)
+// rollbackPaths matches the lines of a dump of snapshot refs, and of scratch directories that a killed rollback leaves for
+// doctor and prune.
+var rollbackPaths = regexp.MustCompile(`(?m)^"repo/\.git/((logs/)?refs/agency/snapshots/|agency/capture-)` + sweepID + `.*\n`)
 
-func (l *rollbackLab) worldWithoutSandbox() string {
-	return ofRollbacks.ReplaceAllString(l.worldOutside(), "")
+func (l *rollbackLab) dumpWithoutRollbackPaths() string {
+	return rollbackPaths.ReplaceAllString(l.dumpOutsideSandbox(), "")
 }
 
-// nextCommands are what may find a rollback half-way.
+// nextCommands are commands that may find a rollback in progress. checkNextCommand fills in the arguments of put.
 var nextCommands = [][]string{
 	{"git-agency", "exec", sweepID, "--", "true"},
 	{"git-agency", "doctor", "--fix", sweepID},
@@ -94,9 +97,9 @@ var nextCommands = [][]string{
 	{"git-agency", "discard", sweepID},
 }
 
-// checkRolledBack is what must hold after a rollback was killed, or failed, once the next command has come: it is
-// finished or never happened, what was there is kept, and nothing is left of it.
-func (l *rollbackLab) checkRolledBack(point string, next []string, begun bool) {
+// checkNextCommand runs the next command after a failed or killed rollback and checks that the rollback is finished or
+// undone, that a snapshot keeps the replaced state, and that no temporary files are left.
+func (l *rollbackLab) checkNextCommand(point string, next []string, begun bool) {
 	l.t.Helper()
 	note := filepath.Join(l.repoData(), "invocations", sweepID, "rollback.json")
 	begun = begun || exists(note)
@@ -107,13 +110,13 @@ func (l *rollbackLab) checkRolledBack(point string, next []string, begun bool) {
 	case next[1] == "put":
 		argv = []string{"git-agency", "put", sweepID, filepath.Join(l.repo, "readme"), ".agency-put-nothing"}
 	}
-	// Who only looks changes nothing.
+	// Commands that only read change nothing.
 	if was := exists(note); l.try(nil, "git-agency", "show", sweepID).code != 0 || l.try(nil, "git-agency", "path", sweepID).code != 0 || exists(note) != was {
-		l.t.Fatalf("%s: it cannot be looked at", point)
+		l.t.Fatalf("%s: show or path fails or changes rollback.json", point)
 	}
 	o := l.try(nil, argv...)
 	if o.code != 0 {
-		l.t.Fatalf("%s: %q ended with %d\n%s", point, argv, o.code, o.stderr)
+		l.t.Fatalf("%s: %q exited with %d\n%s", point, argv, o.code, o.stderr)
 	}
 	if next[1] == "put" {
 		if err := os.Remove(filepath.Join(l.tree, ".agency-put-nothing")); err != nil {
@@ -121,8 +124,8 @@ func (l *rollbackLab) checkRolledBack(point string, next []string, begun bool) {
 		}
 	}
 	if begun {
-		if got := l.git("rev-parse", "refs/agency/snapshots/"+sweepID+"/2^{tree}"); got != l.left {
-			l.t.Fatalf("%s: what was there is not kept", point)
+		if got := l.git("rev-parse", "refs/agency/snapshots/"+sweepID+"/2^{tree}"); got != l.changedTree {
+			l.t.Fatalf("%s: snapshot 2 does not hold the replaced state", point)
 		}
 	}
 	if next[1] == "discard" {
@@ -130,44 +133,44 @@ func (l *rollbackLab) checkRolledBack(point string, next []string, begun bool) {
 		if begun {
 			want = "sub/untracked"
 		}
-		if got := l.git("ls-tree", "-r", "--name-only", trash); !slices.Contains(strings.Fields(got), want) {
-			l.t.Fatalf("%s: what is kept is %s", point, got)
+		if got := l.git("ls-tree", "-r", "--name-only", trashRef); !slices.Contains(strings.Fields(got), want) {
+			l.t.Fatalf("%s: the trash holds %s", point, got)
 		}
 	} else {
-		want := l.after
+		want := l.changedState
 		if begun || next[2] == "rollback" {
-			want = l.before
+			want = l.snapshotState
 		}
-		if got := l.standing(); got != want {
-			l.t.Fatalf("%s: after %q it is\n%s\nwanted\n%s", point, argv, got, want)
+		if got := l.sandboxState(); got != want {
+			l.t.Fatalf("%s: after %q the state is\n%s\nwant\n%s", point, argv, got, want)
 		}
-		if got := l.must("git-agency", "exec", sweepID, "--", "sh", "-c", standingInside); !strings.HasSuffix(want, got) {
-			l.t.Fatalf("%s: after %q it is, inside,\n%s\nwanted\n%s", point, argv, got, want)
+		if got := l.must("git-agency", "exec", sweepID, "--", "sh", "-c", gitStateScript); !strings.HasSuffix(want, got) {
+			l.t.Fatalf("%s: after %q the state inside is\n%s\nwant\n%s", point, argv, got, want)
 		}
 	}
 	if exists(note) {
-		l.t.Fatalf("%s: the note of it is left", point)
+		l.t.Fatalf("%s: rollback.json is left", point)
 	}
 	if left := l.must("find", filepath.Join(l.repo, ".git"), "-name", "*.lock", "-o", "-name", "*.agency", "-o", "-name", "capture-*"); left != "" && next[1] != "doctor" {
-		// A lock that git itself left is doctor's to find, unless it is in the way.
+		// A lock that git left is reported by doctor, unless it blocks the command.
 		if o := l.try(nil, "git-agency", "doctor"); !strings.Contains(o.stdout, "stale-lock") && !strings.Contains(o.stdout, "leftover-scratch") {
 			l.t.Fatalf("%s: %s is left", point, left)
 		}
 	} else if left != "" {
 		l.t.Fatalf("%s: %s is left", point, left)
 	}
-	if d := diff(l.outside, l.worldWithoutSandbox()); d != "" && next[1] != "discard" {
-		l.t.Fatalf("%s: the world outside of the sandbox changed:\n%s", point, d)
+	if d := dumpDiff(l.outsideDump, l.dumpWithoutRollbackPaths()); d != "" && next[1] != "discard" {
+		l.t.Fatalf("%s: files outside the sandbox changed:\n%s", point, d)
 	}
 	if fsck := l.try(nil, "git", "fsck", "--no-dangling"); fsck.code != 0 {
 		l.t.Errorf("%s: git fsck: %s", point, fsck.stderr)
 	}
 }
 
-func TestARollbackThatFailsOrIsKilledAtAnyStepIsUndoneOrFinishedByTheNextCommand(t *testing.T) {
+func TestRollbackKilledAtAnyStepIsUndoneOrFinished(t *testing.T) {
 	t.Parallel()
 	l := newRollbackLab(t)
-	points := l.points(rollbackSweep)
+	points := l.faultPoints(rollbackSweep)
 	var steps []string
 	for _, step := range []string{"capture", "ref", "pack", "prepare", "note", "lock", "files", "heads", "underway", "index", "layer", "done"} {
 		steps = append(steps, "rollback/"+step+":before", "rollback/"+step+":after")
@@ -180,7 +183,7 @@ func TestARollbackThatFailsOrIsKilledAtAnyStepIsUndoneOrFinishedByTheNextCommand
 	begun := false
 	for i, point := range points {
 		begun = begun || point == "rollback/files:before"
-		// With -short each point has one of the two: the end of a step is as good as the beginning of the next.
+		// With -short each point only fails or is only killed: the end of a step equals the beginning of the next.
 		if !testing.Short() || i%2 == 0 {
 			l.failRollback(point, nextCommands[i%len(nextCommands)], begun)
 			restore()
@@ -189,30 +192,30 @@ func TestARollbackThatFailsOrIsKilledAtAnyStepIsUndoneOrFinishedByTheNextCommand
 			continue
 		}
 		if o := l.try(append(slices.Clone(sweepEnv), "TEST_FAULT="+point+"=kill"), rollbackSweep.argv...); o.code != -1 {
-			t.Fatalf("%s: ended with %d\n%s", point, o.code, o.stderr)
+			t.Fatalf("%s: exited with %d\n%s", point, o.code, o.stderr)
 		}
-		if state := l.state(rollbackSweep); state != "whole" {
-			t.Fatalf("%s: the invocation is %q", point, state)
+		if state := l.listedState(rollbackSweep); state != "whole" {
+			t.Fatalf("%s: the state of the invocation is %q", point, state)
 		}
-		l.checkRolledBack(point+" killed", nextCommands[(i/2)%len(nextCommands)], begun)
+		l.checkNextCommand(point+" killed", nextCommands[(i/2)%len(nextCommands)], begun)
 		restore()
 	}
 }
 
-// failRollback has a rollback fail at a point, and the next command come.
+// failRollback makes a rollback fail at a point and runs the next command.
 func (l *rollbackLab) failRollback(point string, next []string, begun bool) {
 	t := l.t
 	t.Helper()
-	before := l.seen()
+	before := l.dumpWithoutObjects()
 	o := l.try(append(slices.Clone(sweepEnv), "TEST_FAULT="+point+"=fail"), rollbackSweep.argv...)
 	if o.code != 1 || o.stdout != "" || !strings.Contains(o.stderr, "failed on purpose at "+point) || strings.Contains(o.stderr, "clean-up") {
-		t.Errorf("%s: ended with %d\n%s%s", point, o.code, o.stdout, o.stderr)
+		t.Errorf("%s: exited with %d\n%s%s", point, o.code, o.stdout, o.stderr)
 	}
 	if begun != strings.Contains(o.stderr, "half-way to "+sweepID+"/1") {
-		t.Errorf("%s: says %s", point, o.stderr)
+		t.Errorf("%s: wrong message: %s", point, o.stderr)
 	}
-	if d := diff(before, l.seen()); d != "" && !begun {
-		t.Fatalf("%s: the world changed:\n%s", point, d)
+	if d := dumpDiff(before, l.dumpWithoutObjects()); d != "" && !begun {
+		t.Fatalf("%s: files changed:\n%s", point, d)
 	}
-	l.checkRolledBack(point+" failed", next, begun)
+	l.checkNextCommand(point+" failed", next, begun)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-// newSyncLab is a sandbox whose commits conflict with what is on the integration branch meanwhile.
+// newSyncLab makes a sandbox whose commits conflict with a new commit on the integration branch.
 func newSyncLab(t *testing.T) *rollbackLab {
 	t.Helper()
 	l := &rollbackLab{lab: newSweepLab(t)}
@@ -26,7 +26,7 @@ func newSyncLab(t *testing.T) *rollbackLab {
 	return l
 }
 
-func TestASyncThatFailsOrIsKilledAtAnyStepIsUndoneOrFinishedByTheNextCommand(t *testing.T) {
+func TestSyncKilledAtAnyStepIsUndoneOrFinished(t *testing.T) {
 	t.Parallel()
 	l := newSyncLab(t)
 	sync := []string{"git-agency", "sync", sweepID}
@@ -34,12 +34,12 @@ func TestASyncThatFailsOrIsKilledAtAnyStepIsUndoneOrFinishedByTheNextCommand(t *
 	note := filepath.Join(l.repoData(), "invocations", sweepID, "rollback.json")
 	restore := l.save()
 	restore()
-	before := l.standing()
+	before := l.sandboxState()
 	steps := filepath.Join(t.TempDir(), "steps")
 	if o := l.try(append(slices.Clone(sweepEnv), "TEST_STEPS="+steps), sync...); o.code != 2 {
-		t.Fatalf("it ended with %d: %s", o.code, o.stderr)
+		t.Fatalf("sync exited with %d: %s", o.code, o.stderr)
 	}
-	after := l.standing()
+	after := l.sandboxState()
 	var points []string
 	for _, step := range []string{"capture", "ref", "state", "pack", "prepare", "note", "lock", "files", "heads", "underway", "index", "layer", "record", "done"} {
 		points = append(points, "sync/"+step+":before", "sync/"+step+":after")
@@ -49,7 +49,7 @@ func TestASyncThatFailsOrIsKilledAtAnyStepIsUndoneOrFinishedByTheNextCommand(t *
 	}
 	restore()
 
-	// What may find it: those that only have to be the next, and one that wants to sync again.
+	// Commands that may find the sync in progress: four that finish it, and another sync.
 	next := [][]string{
 		{"git-agency", "exec", sweepID, "--", "true"},
 		{"git-agency", "doctor", "--fix", sweepID},
@@ -67,28 +67,28 @@ func TestASyncThatFailsOrIsKilledAtAnyStepIsUndoneOrFinishedByTheNextCommand(t *
 			want = after
 		}
 		if argv[1] == "sync" {
-			code = map[bool]int{true: 1, false: 2}[begun] // it waits to be resolved
+			code = map[bool]int{true: 1, false: 2}[begun] // 1: the conflicts of the first sync are not resolved
 		}
 		if o := l.try(nil, argv...); o.code != code {
-			t.Fatalf("%s: %q ended with %d\n%s", what, argv, o.code, o.stderr)
+			t.Fatalf("%s: %q exited with %d\n%s", what, argv, o.code, o.stderr)
 		}
-		if got := l.standing(); got != want {
-			t.Fatalf("%s: after %q it is\n%s\nwanted\n%s", what, argv, got, want)
+		if got := l.sandboxState(); got != want {
+			t.Fatalf("%s: after %q the state is\n%s\nwant\n%s", what, argv, got, want)
 		}
-		got, merging, _ := strings.Cut(l.must("git-agency", "exec", sweepID, "--", "sh", "-c", standingInside+"; echo merging; git rev-parse -q --verify MERGE_HEAD || true"), "\nmerging")
+		got, merging, _ := strings.Cut(l.must("git-agency", "exec", sweepID, "--", "sh", "-c", gitStateScript+"; echo merging; git rev-parse -q --verify MERGE_HEAD || true"), "\nmerging")
 		if !strings.HasSuffix(want, got) {
-			t.Fatalf("%s: after %q it is, inside,\n%s\nwanted\n%s", what, argv, got, want)
+			t.Fatalf("%s: after %q the state inside is\n%s\nwant\n%s", what, argv, got, want)
 		}
 		if begun || argv[1] == "sync" {
 			if got := l.agency("ls", "--format", "%(synced_commit)"); got != person {
-				t.Errorf("%s: the record says that %q came in", what, got)
+				t.Errorf("%s: synced_commit is %q", what, got)
 			}
 			if merging != "\n"+person {
-				t.Errorf("%s: being merged is %q", what, merging)
+				t.Errorf("%s: MERGE_HEAD is %q", what, merging)
 			}
 		}
 		if exists(note) {
-			t.Fatalf("%s: the note of it is left", what)
+			t.Fatalf("%s: rollback.json is left", what)
 		}
 		if fsck := l.try(nil, "git", "fsck", "--no-dangling"); fsck.code != 0 {
 			t.Errorf("%s: git fsck: %s", what, fsck.stderr)
@@ -98,24 +98,24 @@ func TestASyncThatFailsOrIsKilledAtAnyStepIsUndoneOrFinishedByTheNextCommand(t *
 		t.Fatal(o.stderr)
 	}
 	if found := l.findings(); !slices.ContainsFunc(found, func(f gitagency.Finding) bool { return strings.Contains(f.Problem, "it was being synced") }) {
-		t.Errorf("doctor says %+v", found)
+		t.Errorf("doctor does not report the sync: %+v", found)
 	}
 	restore()
 	for i, point := range points {
 		begun := i >= slices.Index(points, "sync/files:before")
 		last := point == "sync/done:after"
-		how := []string{"fail", "kill"}[i%2] // an end of a step is as good as the beginning of the next
-		world := l.seen()
+		how := []string{"fail", "kill"}[i%2] // the end of a step equals the beginning of the next
+		world := l.dumpWithoutObjects()
 		o := l.try(append(slices.Clone(sweepEnv), "TEST_FAULT="+point+"="+how), sync...)
 		if how == "kill" && o.code != -1 {
-			t.Fatalf("%s: ended with %d\n%s", point, o.code, o.stderr)
+			t.Fatalf("%s: exited with %d\n%s", point, o.code, o.stderr)
 		}
 		if how == "fail" {
 			if o.code != 1 || o.stdout != "" || begun != strings.Contains(o.stderr, "half-way to "+sweepID+"/2") {
-				t.Errorf("%s: ended with %d\n%s%s", point, o.code, o.stdout, o.stderr)
+				t.Errorf("%s: exited with %d\n%s%s", point, o.code, o.stdout, o.stderr)
 			}
-			if d := diff(world, l.seen()); d != "" && !begun {
-				t.Fatalf("%s: the world changed:\n%s", point, d)
+			if d := dumpDiff(world, l.dumpWithoutObjects()); d != "" && !begun {
+				t.Fatalf("%s: files changed:\n%s", point, d)
 			}
 		}
 		begun = exists(note) || last

@@ -12,7 +12,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-// The ids of a repeatable run. The first is the integration worktree every lab begins with.
+// Ids of a repeatable run: of the integration worktree that newSweepLab creates, and of the tested command.
 const (
 	sweepWorktree = "20260128120000-6161"
 	sweepID       = "20260128120500-6262"
@@ -20,89 +20,89 @@ const (
 
 var sweepEnv = []string{"TEST_NOW=2026-01-28T12:05:00Z", "TEST_RAND=b"}
 
-// sweep is a command that changes the world, and how to end what it left when it was interrupted.
+// sweep is a command that is made to fail, interrupted or killed at every step, and the command that removes an incomplete result.
 type sweep struct {
-	verb  string
-	name  string // where the verb does not say all
-	argv  []string
-	list  []string // lists what it makes, as JSON
-	clean []string
-	ready func(l *lab) // what has to be there first; may be nil
+	verb      string
+	name      string // name of the subtest, if not the verb
+	argv      []string
+	listArgs  []string     // arguments of the listing that shows the result, as JSON
+	cleanArgs []string     // arguments that remove an incomplete result
+	prepare   func(l *lab) // prepares the repository; may be nil
 }
 
 func (s sweep) String() string { return cmp.Or(s.name, s.verb) }
 
-// newLab is the lab of a sweep.
+// newLab makes the repository of a sweep.
 func (s sweep) newLab(t *testing.T) *lab {
 	t.Helper()
 	l := newSweepLab(t)
-	if s.ready != nil {
-		s.ready(l)
+	if s.prepare != nil {
+		s.prepare(l)
 	}
 	return l
 }
 
 var creations = []sweep{
 	{
-		verb:  "worktree create",
-		argv:  []string{"git-agency", "worktree", "create", "other"},
-		list:  []string{"worktree", "ls", "--all", "--json"},
-		clean: []string{"worktree", "rm", sweepID},
+		verb:      "worktree create",
+		argv:      []string{"git-agency", "worktree", "create", "other"},
+		listArgs:  []string{"worktree", "ls", "--all", "--json"},
+		cleanArgs: []string{"worktree", "rm", sweepID},
 	},
 	{
-		verb:  "start",
-		argv:  []string{"git-agency", "start", "wt", "--name", "x"},
-		list:  []string{"ls", "--all", "--json"},
-		clean: []string{"discard", sweepID},
+		verb:      "start",
+		argv:      []string{"git-agency", "start", "wt", "--name", "x"},
+		listArgs:  []string{"ls", "--all", "--json"},
+		cleanArgs: []string{"discard", sweepID},
 	},
 	{
-		verb:  "worktree adopt",
-		argv:  []string{"git-agency", "worktree", "adopt", "--name", "adopted"},
-		list:  []string{"worktree", "ls", "--all", "--json"},
-		clean: []string{"worktree", "rm", sweepID},
+		verb:      "worktree adopt",
+		argv:      []string{"git-agency", "worktree", "adopt", "--name", "adopted"},
+		listArgs:  []string{"worktree", "ls", "--all", "--json"},
+		cleanArgs: []string{"worktree", "rm", sweepID},
 	},
 	forkSweep,
 }
 
-// forkID is an invocation with work of every kind, of which there is a snapshot.
+// forkID is an invocation with changes of every kind and a snapshot.
 const forkID = "20260128120100-6161"
 
 var forkSweep = sweep{
-	verb:  "start",
-	name:  "start from a snapshot",
-	argv:  []string{"git-agency", "start", "--from-snapshot", forkID + "/1"},
-	list:  []string{"ls", "--all", "--json"},
-	clean: []string{"discard", sweepID},
-	ready: func(l *lab) {
+	verb:      "start",
+	name:      "start from a snapshot",
+	argv:      []string{"git-agency", "start", "--from-snapshot", forkID + "/1"},
+	listArgs:  []string{"ls", "--all", "--json"},
+	cleanArgs: []string{"discard", sweepID},
+	prepare: func(l *lab) {
 		if o := l.try([]string{"TEST_NOW=2026-01-28T12:01:00Z", "TEST_RAND=a"}, "git-agency", "start", "wt"); o.code != 0 {
 			l.t.Fatal(o.stderr)
 		}
-		l.workIn(l.agency("path", forkID))
-		l.git("-C", l.agency("path", forkID), "rm", "-q", "--cached", "sub/one") // staged as gone, and still there
+		l.makeChanges(l.agency("path", forkID))
+		l.git("-C", l.agency("path", forkID), "rm", "-q", "--cached", "sub/one") // deleted in the index, but not in the worktree
 		l.agency("snapshot", "create", forkID)
 	},
 }
 
-// first is the creation that meets a repository that nobody of ours has been to: no line in
-// info/exclude, no records, no branch below agency/.
-var first = sweep{
-	verb:  "worktree create",
-	argv:  []string{"git-agency", "worktree", "create", "wt"},
-	list:  []string{"worktree", "ls", "--all", "--json"},
-	clean: []string{"worktree", "rm", sweepID},
+// firstCreation is the first command in a repository: info/exclude has no line of ours yet, and there are no records and no
+// branches below agency/.
+var firstCreation = sweep{
+	verb:      "worktree create",
+	argv:      []string{"git-agency", "worktree", "create", "wt"},
+	listArgs:  []string{"worktree", "ls", "--all", "--json"},
+	cleanArgs: []string{"worktree", "rm", sweepID},
 }
 
-func TestTheFirstCreationThatFailsAtAnyStepLeavesTheWorldAsItWas(t *testing.T) {
+func TestFirstCreationFailedAtAnyStepIsUndone(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	before := l.world()
-	for _, point := range l.points(first) {
-		o := l.try(append(slices.Clone(sweepEnv), "TEST_FAULT="+point+"=fail"), first.argv...)
+	before := l.dump()
+	for _, point := range l.faultPoints(firstCreation) {
+		o := l.try(append(slices.Clone(sweepEnv), "TEST_FAULT="+point+"=fail"), firstCreation.argv...)
 		if o.code != 1 || strings.Contains(o.stderr, "clean-up") {
-			t.Errorf("%s: ended with %d\n%s", point, o.code, o.stderr)
+			t.Errorf("%s: exited with %d\n%s", point, o.code, o.stderr)
 		}
-		if d := diff(before, l.world()); d != "" {
-			t.Fatalf("%s: the world changed:\n%s", point, d)
+		if d := dumpDiff(before, l.dump()); d != "" {
+			t.Fatalf("%s: files changed:\n%s", point, d)
 		}
 		if exists(l.data) {
 			t.Fatalf("%s: the data directory is left", point)
@@ -110,8 +110,8 @@ func TestTheFirstCreationThatFailsAtAnyStepLeavesTheWorldAsItWas(t *testing.T) {
 	}
 }
 
-// newSweepLab is a lab with an integration worktree, another worktree of the user's, and work of the
-// user's in both that no command may touch.
+// newSweepLab makes a repository with an integration worktree, a worktree of the user, and files of the user that no
+// command may change.
 func newSweepLab(t *testing.T) *lab {
 	t.Helper()
 	l := newLab(t)
@@ -122,16 +122,16 @@ func newSweepLab(t *testing.T) *lab {
 	l.write(filepath.Join(l.repo, "staged"), "s\n")
 	l.git("add", "staged")
 	l.write(filepath.Join(l.repo, "untracked"), "u\n")
-	l.write(filepath.Join(l.worktree(), "untracked"), "u\n")
+	l.write(filepath.Join(l.worktreePath(), "untracked"), "u\n")
 	return l
 }
 
-// worktree is the tree of the lab's integration worktree.
-func (l *lab) worktree() string {
+// worktreePath returns the path of the integration worktree.
+func (l *lab) worktreePath() string {
 	return filepath.Join(l.repoData(), "worktrees", sweepWorktree, "tree")
 }
 
-// repoData is where the records of the lab's repository are.
+// repoData returns the directory with the records of the repository.
 func (l *lab) repoData() string {
 	l.t.Helper()
 	found, err := filepath.Glob(filepath.Join(l.data, "repos", "*"))
@@ -141,8 +141,8 @@ func (l *lab) repoData() string {
 	return found[0]
 }
 
-// points runs a command once and returns every point of its transaction.
-func (l *lab) points(s sweep) []string {
+// faultPoints runs a command once, restores the repository, and returns the fault points that the command reached.
+func (l *lab) faultPoints(s sweep) []string {
 	l.t.Helper()
 	steps := filepath.Join(l.t.TempDir(), "steps")
 	restore := l.save()
@@ -152,7 +152,7 @@ func (l *lab) points(s sweep) []string {
 	restore()
 	points := strings.Fields(strings.ReplaceAll(l.read(steps), " ", "_"))
 	if len(points) < 4 {
-		l.t.Fatalf("only %q", points)
+		l.t.Fatalf("only the fault points %q", points)
 	}
 	for i, p := range points {
 		points[i] = strings.ReplaceAll(p, "_", " ")
@@ -160,9 +160,8 @@ func (l *lab) points(s sweep) []string {
 	return points
 }
 
-// state is what the listing says of the id of the sweep: "" when it is not there, "whole", or the
-// reason why it is broken.
-func (l *lab) state(s sweep) string {
+// listedState returns the state of sweepID in the listing: "" if it is not listed, "whole", or the reason why it is broken.
+func (l *lab) listedState(s sweep) string {
 	l.t.Helper()
 	var all []struct {
 		Invocation string `json:"invocation_id"`
@@ -170,7 +169,7 @@ func (l *lab) state(s sweep) string {
 		Reason     string `json:"broken_reason"`
 		Broken     bool   `json:"broken"`
 	}
-	if err := json.Unmarshal([]byte(l.agency(s.list...)), &all); err != nil {
+	if err := json.Unmarshal([]byte(l.agency(s.listArgs...)), &all); err != nil {
 		l.t.Fatal(err)
 	}
 	for _, e := range all {
@@ -185,30 +184,30 @@ func (l *lab) state(s sweep) string {
 	return ""
 }
 
-func TestACreationThatFailsAtAnyStepLeavesTheWorldAsItWas(t *testing.T) {
+func TestCreationFailedAtAnyStepIsUndone(t *testing.T) {
 	t.Parallel()
 	for _, s := range creations {
 		t.Run(s.String(), func(t *testing.T) {
 			t.Parallel()
 			l := s.newLab(t)
-			before := l.world()
-			for _, point := range l.points(s) {
+			before := l.dump()
+			for _, point := range l.faultPoints(s) {
 				o := l.try(append(slices.Clone(sweepEnv), "TEST_FAULT="+point+"=fail"), s.argv...)
 				if o.code != 1 || o.stdout != "" || !strings.Contains(o.stderr, "failed on purpose at "+point) || strings.Contains(o.stderr, "clean-up") {
-					t.Errorf("%s: ended with %d\n%s%s", point, o.code, o.stdout, o.stderr)
+					t.Errorf("%s: exited with %d\n%s%s", point, o.code, o.stdout, o.stderr)
 				}
-				if d := diff(before, l.world()); d != "" {
-					t.Fatalf("%s: the world changed:\n%s", point, d)
+				if d := dumpDiff(before, l.dump()); d != "" {
+					t.Fatalf("%s: files changed:\n%s", point, d)
 				}
 			}
 			if o := l.try(sweepEnv, s.argv...); o.code != 0 {
-				t.Errorf("after all that it does not work any more: %s", o.stderr)
+				t.Errorf("the command fails without a fault: %s", o.stderr)
 			}
 		})
 	}
 }
 
-func TestACreationThatIsInterruptedAtAnyStepRollsBackAndSaysSo(t *testing.T) {
+func TestStartInterruptedAtAnyStepIsUndone(t *testing.T) {
 	t.Parallel()
 	for _, sig := range []struct {
 		name string
@@ -218,68 +217,68 @@ func TestACreationThatIsInterruptedAtAnyStepRollsBackAndSaysSo(t *testing.T) {
 			t.Parallel()
 			s := creations[1]
 			l := newSweepLab(t)
-			before := l.world()
-			for _, point := range l.points(s) {
+			before := l.dump()
+			for _, point := range l.faultPoints(s) {
 				o := l.try(append(slices.Clone(sweepEnv), "TEST_FAULT="+point+"="+sig.name), s.argv...)
-				// Once the record is being written the invocation exists, and is finished.
+				// From the record on, the start is completed.
 				if strings.HasPrefix(point, "start/record:") {
 					continue
 				}
 				if o.code != sig.code || o.stdout != "" {
-					t.Errorf("%s: ended with %d\n%s%s", point, o.code, o.stdout, o.stderr)
+					t.Errorf("%s: exited with %d\n%s%s", point, o.code, o.stdout, o.stderr)
 				}
-				if d := diff(before, l.world()); d != "" {
-					t.Fatalf("%s: the world changed:\n%s", point, d)
+				if d := dumpDiff(before, l.dump()); d != "" {
+					t.Fatalf("%s: files changed:\n%s", point, d)
 				}
 			}
 		})
 	}
 }
 
-func TestACreationKilledAtAnyStepIsGoneOrWholeOrNamedAndCanBeRemoved(t *testing.T) {
+func TestCreationKilledAtAnyStepIsRemovable(t *testing.T) {
 	t.Parallel()
 	for _, s := range creations {
 		t.Run(s.String(), func(t *testing.T) {
 			t.Parallel()
 			l := s.newLab(t)
-			before, points := l.world(), l.points(s)
+			before, points := l.dump(), l.faultPoints(s)
 			restore := l.save()
 			for _, point := range points {
 				if o := l.try(append(slices.Clone(sweepEnv), "TEST_FAULT="+point+"=kill"), s.argv...); o.code != -1 {
-					t.Fatalf("%s: ended with %d\n%s", point, o.code, o.stderr)
+					t.Fatalf("%s: exited with %d\n%s", point, o.code, o.stderr)
 				}
-				l.checkInterrupted(s, point, before)
+				l.checkAfterKill(s, point, before)
 				restore()
 			}
 		})
 	}
 }
 
-// checkInterrupted is what must hold after a creation was killed: git's own view is untouched for
-// everybody else, the listing names what is left, and cleaning that up leaves no trace.
-func (l *lab) checkInterrupted(s sweep, point, before string) {
+// checkAfterKill checks that a killed creation is complete, or that the listing shows what is left and that removing it
+// restores all files.
+func (l *lab) checkAfterKill(s sweep, point, before string) {
 	l.t.Helper()
-	state := l.state(s)
+	state := l.listedState(s)
 	switch state {
 	case "", "whole":
 	case "incomplete", "missing-meta":
-		if o := l.try(nil, append([]string{"git-agency"}, s.clean...)...); o.code != 0 {
-			l.t.Fatalf("%s: %s could not be cleaned up: %s", point, state, o.stderr)
+		if o := l.try(nil, append([]string{"git-agency"}, s.cleanArgs...)...); o.code != 0 {
+			l.t.Fatalf("%s: removing it in state %s failed: %s", point, state, o.stderr)
 		}
 	default:
-		l.t.Fatalf("%s: broken as %q", point, state)
+		l.t.Fatalf("%s: the listed state is %q", point, state)
 	}
 	if state == "whole" {
-		l.checkWhole(s, point)
+		l.checkCreated(s, point)
 		return
 	}
-	if d := diff(before, l.world()); d != "" {
-		l.t.Fatalf("%s (%q): traces are left:\n%s", point, state, d)
+	if d := dumpDiff(before, l.dump()); d != "" {
+		l.t.Fatalf("%s (%q): files are left:\n%s", point, state, d)
 	}
 }
 
-// checkWhole is what somebody who finds it listed can rely on.
-func (l *lab) checkWhole(s sweep, point string) {
+// checkCreated checks that a worktree or sandbox listed as whole is complete.
+func (l *lab) checkCreated(s sweep, point string) {
 	l.t.Helper()
 	tree, marker := l.repo, "INTEGRATION_MARKER"
 	switch s.verb {
@@ -289,7 +288,7 @@ func (l *lab) checkWhole(s sweep, point string) {
 		tree = l.agency("worktree", "path", sweepID)
 	}
 	if !exists(filepath.Join(tree, ".agency", marker)) {
-		l.t.Errorf("%s: it has no marker", point)
+		l.t.Errorf("%s: the marker is missing", point)
 	}
 	if s.verb == "worktree adopt" {
 		return
@@ -298,68 +297,68 @@ func (l *lab) checkWhole(s sweep, point string) {
 		like := l.agency("path", forkID)
 		for _, argv := range [][]string{{"status", "--porcelain"}, {"rev-parse", "HEAD"}, {"diff", "HEAD"}, {"diff", "--cached"}} {
 			if got, want := l.git(append([]string{"-C", tree}, argv...)...), l.git(append([]string{"-C", like}, argv...)...); got != want {
-				l.t.Errorf("%s: git %q says %s, want %s", point, argv, got, want)
+				l.t.Errorf("%s: git %q prints %s, want %s", point, argv, got, want)
 			}
 		}
 		return
 	}
 	if status := l.git("-C", tree, "status", "--porcelain"); status != "" {
-		l.t.Errorf("%s: it is not clean: %s", point, status)
+		l.t.Errorf("%s: the worktree is not clean: %s", point, status)
 	}
 	if head := l.git("-C", tree, "symbolic-ref", "HEAD"); !strings.HasPrefix(head, "refs/heads/agency/") || l.git("rev-parse", head) != l.git("rev-parse", "main") {
-		l.t.Errorf("%s: it is on %s", point, head)
+		l.t.Errorf("%s: HEAD is %s", point, head)
 	}
 }
 
-func TestArchivingAWorktreeThatFailsOrIsKilledAtAnyStepLosesNothing(t *testing.T) {
+func TestWorktreeRmFailedAtAnyStepKeepsWork(t *testing.T) {
 	t.Parallel()
 	l := newSweepLab(t)
 	rm := sweep{verb: "worktree rm", argv: []string{"git-agency", "worktree", "rm", sweepWorktree, "--force"}}
-	points := l.points(rm)
+	points := l.faultPoints(rm)
 	restore := l.save()
 	decided := false
 	for _, point := range points {
 		decided = decided || strings.HasPrefix(point, "worktree rm/tree:")
 		for _, action := range []string{"fail", "kill"} {
-			before := withoutObjects(l.world())
+			before := withoutObjects(l.dump())
 			o := l.try(append(slices.Clone(sweepEnv), "TEST_FAULT="+point+"="+action), rm.argv...)
 			if action == "fail" {
 				if o.code != 1 || strings.Contains(o.stderr, "clean-up") {
-					t.Errorf("%s: ended with %d\n%s", point, o.code, o.stderr)
+					t.Errorf("%s: exited with %d\n%s", point, o.code, o.stderr)
 				}
-				if d := diff(before, withoutObjects(l.world())); d != "" && !decided {
-					t.Fatalf("%s: the world changed:\n%s", point, d)
+				if d := dumpDiff(before, withoutObjects(l.dump())); d != "" && !decided {
+					t.Fatalf("%s: files changed:\n%s", point, d)
 				}
 				if decided && !strings.Contains(o.stderr, "is archived, but") {
-					t.Errorf("%s: does not say what stands: %s", point, o.stderr)
+					t.Errorf("%s: the error does not say that the command took effect: %s", point, o.stderr)
 				}
 			}
-			late := exists(l.worktree())
-			// The person goes on working in what is still there, and archives again.
-			if exists(l.worktree()) {
-				l.write(filepath.Join(l.worktree(), "late"), "l\n")
+			late := exists(l.worktreePath())
+			// The user adds a file to the worktree, if it is still there, and removes it again.
+			if exists(l.worktreePath()) {
+				l.write(filepath.Join(l.worktreePath(), "late"), "l\n")
 				if o := l.try(nil, rm.argv[:4]...); o.code != 1 {
-					t.Errorf("%s: archived over work without --force: %d\n%s", point, o.code, o.stderr)
+					t.Errorf("%s: a dirty worktree was removed without --force: %d\n%s", point, o.code, o.stderr)
 				}
 			}
 			l.must(rm.argv...)
 			for name, want := range map[string]string{"untracked": "u", "late": "l"} {
 				if name == "late" && !late {
-					continue // there was nothing left to work in
+					continue // the worktree was gone
 				}
 				if got := l.git("show", "refs/agency/trash/"+sweepWorktree+":"+name); got != want {
-					t.Errorf("%s: of %s %q is kept", point, name, got)
+					t.Errorf("%s: %s in the trash is %q", point, name, got)
 				}
 			}
-			if exists(l.worktree()) || strings.Contains(l.git("worktree", "list"), sweepWorktree) {
-				t.Errorf("%s: something of it is left", point)
+			if exists(l.worktreePath()) || strings.Contains(l.git("worktree", "list"), sweepWorktree) {
+				t.Errorf("%s: the worktree or its entry is left", point)
 			}
 			restore()
 		}
 	}
 }
 
-// newDiscardLab has a sandbox with work of every kind in it.
+// newDiscardLab makes a sandbox with changes of every kind.
 func newDiscardLab(t *testing.T) (l *lab, tree string) {
 	t.Helper()
 	l = newSweepLab(t)
@@ -367,12 +366,12 @@ func newDiscardLab(t *testing.T) (l *lab, tree string) {
 		t.Fatal(o.stderr)
 	}
 	tree = l.agency("path", sweepID)
-	l.workIn(tree)
+	l.makeChanges(tree)
 	return l, tree
 }
 
-// workIn leaves work of every kind in a tree.
-func (l *lab) workIn(tree string) {
+// makeChanges makes committed, staged, unstaged and untracked changes in a worktree.
+func (l *lab) makeChanges(tree string) {
 	l.t.Helper()
 	l.write(filepath.Join(tree, "committed"), "c\n")
 	l.git("-C", tree, "add", "committed")
@@ -383,87 +382,87 @@ func (l *lab) workIn(tree string) {
 	l.write(filepath.Join(tree, "readme"), "changed\n")
 }
 
-var discardSweep = sweep{verb: "discard", argv: []string{"git-agency", "discard", sweepID}, list: []string{"ls", "--all", "--json"}}
+var discardSweep = sweep{verb: "discard", argv: []string{"git-agency", "discard", sweepID}, listArgs: []string{"ls", "--all", "--json"}}
 
-const trash = "refs/agency/trash/" + sweepID
+const trashRef = "refs/agency/trash/" + sweepID
 
-// kept is the tree that the trash ref of the sweep holds, as text.
-func (l *lab) kept() string {
-	return l.git("ls-tree", "-r", trash) + "\n" + l.git("show", trash+":readme")
+// trashText returns the listing of the tree at the trash ref and the content of readme in it.
+func (l *lab) trashText() string {
+	return l.git("ls-tree", "-r", trashRef) + "\n" + l.git("show", trashRef+":readme")
 }
 
-// outside of the sandbox, its records and the objects, nothing may ever change.
-var ofTheSandbox = regexp.MustCompile(`(?m)^"(repo/\.git/(objects|worktrees/` + sweepID + `)/|repo/\.git/(logs/)?refs/(agency/trash|heads/agency/sandbox)|data/repos/\w+/(sandboxes|invocations)/).*\n`)
+// sandboxPaths matches the lines of a dump of the sandbox, its records and the objects, the only files that may change.
+var sandboxPaths = regexp.MustCompile(`(?m)^"(repo/\.git/(objects|worktrees/` + sweepID + `)/|repo/\.git/(logs/)?refs/(agency/trash|heads/agency/sandbox)|data/repos/\w+/(sandboxes|invocations)/).*\n`)
 
-func (l *lab) worldOutside() string { return ofTheSandbox.ReplaceAllString(l.world(), "") }
+func (l *lab) dumpOutsideSandbox() string { return sandboxPaths.ReplaceAllString(l.dump(), "") }
 
-func TestADiscardThatFailsAtAnyStepChangedNothingOrIsFinishedByTheNext(t *testing.T) {
+func TestDiscardFailedAtAnyStepIsUndoneOrFinished(t *testing.T) {
 	t.Parallel()
 	l, tree := newDiscardLab(t)
-	points := l.points(discardSweep)
+	points := l.faultPoints(discardSweep)
 	restore := l.save()
-	outside := l.worldOutside()
+	outside := l.dumpOutsideSandbox()
 	decided := false
 	for _, point := range points {
 		decided = decided || strings.HasPrefix(point, "discard/tree:")
-		worldBefore := withoutObjects(l.world())
+		worldBefore := withoutObjects(l.dump())
 		o := l.try(append(slices.Clone(sweepEnv), "TEST_FAULT="+point+"=fail"), discardSweep.argv...)
 		if o.code != 1 || strings.Contains(o.stderr, "clean-up") {
-			t.Errorf("%s: ended with %d\n%s", point, o.code, o.stderr)
+			t.Errorf("%s: exited with %d\n%s", point, o.code, o.stderr)
 		}
 		if !decided {
-			if d := diff(worldBefore, withoutObjects(l.world())); d != "" {
-				t.Fatalf("%s: the world changed:\n%s", point, d)
+			if d := dumpDiff(worldBefore, withoutObjects(l.dump())); d != "" {
+				t.Fatalf("%s: files changed:\n%s", point, d)
 			}
 		} else if !strings.Contains(o.stderr, "is discarded, but") {
-			t.Errorf("%s: does not say what stands: %s", point, o.stderr)
+			t.Errorf("%s: the error does not say that the command took effect: %s", point, o.stderr)
 		}
-		l.checkDiscarded(point, tree, outside)
+		l.checkNextDiscard(point, tree, outside)
 		restore()
 	}
 }
 
-func TestADiscardKilledAtAnyStepLosesNothingAndIsFinishedByTheNext(t *testing.T) {
+func TestDiscardKilledAtAnyStepIsFinishedByNext(t *testing.T) {
 	t.Parallel()
 	l, tree := newDiscardLab(t)
-	points := l.points(discardSweep)
+	points := l.faultPoints(discardSweep)
 	restore := l.save()
-	outside := l.worldOutside()
+	outside := l.dumpOutsideSandbox()
 	for _, point := range points {
 		if o := l.try(append(slices.Clone(sweepEnv), "TEST_FAULT="+point+"=kill"), discardSweep.argv...); o.code != -1 {
-			t.Fatalf("%s: ended with %d\n%s", point, o.code, o.stderr)
+			t.Fatalf("%s: exited with %d\n%s", point, o.code, o.stderr)
 		}
-		if state := l.state(discardSweep); state != "whole" {
-			t.Fatalf("%s: the invocation is %q", point, state)
+		if state := l.listedState(discardSweep); state != "whole" {
+			t.Fatalf("%s: the state of the invocation is %q", point, state)
 		}
-		l.checkDiscarded(point, tree, outside)
+		l.checkNextDiscard(point, tree, outside)
 		restore()
 	}
 }
 
-// checkDiscarded discards once more and holds the result against what a discard is.
-func (l *lab) checkDiscarded(point, tree, outside string) {
+// checkNextDiscard discards twice more and checks the trash, that the sandbox is removed, and that no other file changed.
+func (l *lab) checkNextDiscard(point, tree, outside string) {
 	l.t.Helper()
 	for range 2 {
 		if o := l.try(sweepEnv, discardSweep.argv...); o.code != 0 {
-			l.t.Fatalf("%s: the next discard ended with %d\n%s", point, o.code, o.stderr)
+			l.t.Fatalf("%s: the next discard exited with %d\n%s", point, o.code, o.stderr)
 		}
 	}
-	kept := l.kept()
+	kept := l.trashText()
 	for _, want := range []string{"\tcommitted", "\tstaged", "\tsub/untracked", "\tsub/one", "changed"} {
 		if !strings.Contains(kept, want) {
-			l.t.Fatalf("%s: %q was lost:\n%s", point, want, kept)
+			l.t.Fatalf("%s: %q is not in the trash:\n%s", point, want, kept)
 		}
 	}
 	if strings.Contains(kept, ".agency") {
-		l.t.Errorf("%s: the marker was kept", point)
+		l.t.Errorf("%s: the marker is in the trash", point)
 	}
 	if exists(filepath.Dir(tree)) || l.git("for-each-ref", "refs/heads/agency/sandbox-"+sweepID) != "" ||
 		strings.Contains(l.git("worktree", "list"), sweepID) || exists(filepath.Join(l.repo, ".git", "worktrees", sweepID)) {
-		l.t.Fatalf("%s: something of the sandbox is left", point)
+		l.t.Fatalf("%s: parts of the sandbox are left", point)
 	}
-	if d := diff(outside, l.worldOutside()); d != "" {
-		l.t.Fatalf("%s: the world outside of the sandbox changed:\n%s", point, d)
+	if d := dumpDiff(outside, l.dumpOutsideSandbox()); d != "" {
+		l.t.Fatalf("%s: files outside the sandbox changed:\n%s", point, d)
 	}
 	var inv gitagency.Invocation
 	if err := json.Unmarshal([]byte(l.agency("show", sweepID, "--json")), &inv); err != nil {
@@ -477,67 +476,68 @@ func (l *lab) checkDiscarded(point, tree, outside string) {
 	}
 }
 
-var snapshotSweep = sweep{verb: "snapshot", argv: []string{"git-agency", "snapshot", "create", sweepID}, list: []string{"ls", "--all", "--json"}}
+var snapshotSweep = sweep{verb: "snapshot", argv: []string{"git-agency", "snapshot", "create", sweepID}, listArgs: []string{"ls", "--all", "--json"}}
 
-func TestASnapshotThatFailsOrIsKilledAtAnyStepIsNoneOrWholeAndDoesNotHinderTheNext(t *testing.T) {
+func TestSnapshotKilledAtAnyStepIsAllOrNothing(t *testing.T) {
 	t.Parallel()
 	l, _ := newDiscardLab(t)
-	points := l.points(snapshotSweep)
+	points := l.faultPoints(snapshotSweep)
 	if want := []string{"snapshot/capture:before", "snapshot/capture:after", "snapshot/ref:before", "snapshot/ref:after"}; !slices.Equal(points, want) {
 		t.Fatalf("the steps are %q", points)
 	}
-	before, restore := withoutObjects(l.world()), l.save()
+	before, restore := withoutObjects(l.dump()), l.save()
 	for _, point := range points {
 		o := l.try(append(slices.Clone(sweepEnv), "TEST_FAULT="+point+"=fail"), snapshotSweep.argv...)
 		if o.code != 1 || o.stdout != "" || !strings.Contains(o.stderr, "failed on purpose at "+point) || strings.Contains(o.stderr, "clean-up") {
-			t.Errorf("%s: ended with %d\n%s%s", point, o.code, o.stdout, o.stderr)
+			t.Errorf("%s: exited with %d\n%s%s", point, o.code, o.stdout, o.stderr)
 		}
-		if d := diff(before, withoutObjects(l.world())); d != "" {
-			t.Fatalf("%s: the world changed:\n%s", point, d)
+		if d := dumpDiff(before, withoutObjects(l.dump())); d != "" {
+			t.Fatalf("%s: files changed:\n%s", point, d)
 		}
 		if o := l.try(append(slices.Clone(sweepEnv), "TEST_FAULT="+point+"=kill"), snapshotSweep.argv...); o.code != -1 {
-			t.Fatalf("%s: ended with %d\n%s", point, o.code, o.stderr)
+			t.Fatalf("%s: exited with %d\n%s", point, o.code, o.stderr)
 		}
-		l.checkSnapshot(point, before, true)
+		l.checkNextSnapshot(point, before, true)
 		restore()
 	}
 }
 
-// checkSnapshot is what must hold after a snapshot was killed: the sandbox is as it was, there is none or
-// one that is whole, doctor can mend what is left, and so can the next snapshot by itself.
-func (l *lab) checkSnapshot(point, before string, mend bool) {
+// checkNextSnapshot takes a snapshot after one was killed, with doctor --fix before it if mend is set, and checks that there
+// is one complete snapshot, that doctor finds no problem, and that no other file changed.
+func (l *lab) checkNextSnapshot(point, before string, mend bool) {
 	l.t.Helper()
 	const refs = "refs/agency/snapshots/" + sweepID
 	if o := l.try(nil, "git", "for-each-ref", refs); o.code != 0 || o.stderr != "" {
-		l.t.Fatalf("%s: the refs cannot be read: %s", point, o.stderr)
+		l.t.Fatalf("%s: git for-each-ref: %s", point, o.stderr)
 	}
 	if found := l.findings(); len(found) > 0 && mend {
 		if o := l.try(nil, "git-agency", "doctor", "--fix", sweepID); o.code != 0 {
-			l.t.Fatalf("%s: --fix ended with %d for %+v\n%s", point, o.code, found, o.stderr)
+			l.t.Fatalf("%s: --fix exited with %d for %+v\n%s", point, o.code, found, o.stderr)
 		}
 	}
 	commit := l.must(snapshotSweep.argv...)
-	// It is the one that was killed, if that came to be, or else the first.
+	// The killed snapshot is reused if its ref exists; otherwise the new one is the first.
 	if got := l.git("for-each-ref", "--format=%(objectname) %(refname)", refs); got != commit+" "+refs+"/1" {
-		l.t.Fatalf("%s: %s, but there is %q", point, commit, got)
+		l.t.Fatalf("%s: created %s, but the refs are %q", point, commit, got)
 	}
 	if got := l.git("ls-tree", "-r", "--name-only", commit); got != "committed\nreadme\nrun.sh\nstaged\nsub/deep/two\nsub/one\nsub/untracked" {
-		l.t.Fatalf("%s: it holds %q", point, got)
+		l.t.Fatalf("%s: the snapshot holds %q", point, got)
 	}
 	if found := l.findings(); len(found) > 0 {
-		l.t.Fatalf("%s: there is still %+v", point, found)
+		l.t.Fatalf("%s: remaining findings: %+v", point, found)
 	}
 	if fsck := l.try(nil, "git", "fsck", "--no-dangling"); fsck.code != 0 {
 		l.t.Errorf("%s: git fsck: %s", point, fsck.stderr)
 	}
-	ofSnapshots := regexp.MustCompile(`(?m)^[+-] "(repo/\.git/(logs/)?refs/agency/snapshots/|data/repos/\w+/invocations/` + sweepID + `/events.jsonl).*\n`)
-	if rest := ofSnapshots.ReplaceAllString(diff(before, withoutObjects(l.world())), ""); rest != "" {
-		l.t.Fatalf("%s: something else changed:\n%s", point, rest)
+	snapshotPaths := regexp.MustCompile(`(?m)^[+-] "(repo/\.git/(logs/)?refs/agency/snapshots/|data/repos/\w+/invocations/` + sweepID + `/events.jsonl).*\n`)
+	if rest := snapshotPaths.ReplaceAllString(dumpDiff(before, withoutObjects(l.dump())), ""); rest != "" {
+		l.t.Fatalf("%s: other files changed:\n%s", point, rest)
 	}
 }
 
-// A review is one step, the rename of the record: before it nothing has happened, and after it all of it has.
-func TestAReviewThatFailsOrIsKilledHasHappenedOrNot(t *testing.T) {
+// TestReviewKilledIsAllOrNothing checks submit and reject, whose only step is the rename of the record: killed before it
+// they change nothing, killed after it they are complete.
+func TestReviewKilledIsAllOrNothing(t *testing.T) {
 	t.Parallel()
 	l := newSweepLab(t)
 	l.must("env", "TEST_NOW=2026-01-28T12:05:00Z", "TEST_RAND=b", "git-agency", "start", "wt")
@@ -549,35 +549,35 @@ func TestAReviewThatFailsOrIsKilledHasHappenedOrNot(t *testing.T) {
 		{[]string{"git-agency", "submit", sweepID}, "", "review"},
 		{[]string{"git-agency", "reject", sweepID, "-m", "why"}, "review", "rejected"},
 	} {
-		restore, before := l.save(), l.world()
+		restore, before := l.save(), l.dump()
 		for point, killed := range map[string]string{"before": s.before, "after": s.now} {
 			point = s.argv[1] + "/record:" + point
 			o := l.try(append(slices.Clone(sweepEnv), "TEST_FAULT="+point+"=fail"), s.argv...)
 			if o.code != 1 || !strings.Contains(o.stderr, "failed on purpose at "+point) || strings.Contains(o.stderr, "clean-up") {
-				t.Errorf("%s: ended with %d\n%s", point, o.code, o.stderr)
+				t.Errorf("%s: exited with %d\n%s", point, o.code, o.stderr)
 			}
-			if d := diff(before, l.world()); d != "" {
-				t.Fatalf("%s: the world changed:\n%s", point, d)
+			if d := dumpDiff(before, l.dump()); d != "" {
+				t.Fatalf("%s: files changed:\n%s", point, d)
 			}
 			if o := l.try(append(slices.Clone(sweepEnv), "TEST_FAULT="+point+"=kill"), s.argv...); o.code != -1 {
-				t.Fatalf("%s: ended with %d\n%s", point, o.code, o.stderr)
+				t.Fatalf("%s: exited with %d\n%s", point, o.code, o.stderr)
 			}
 			if got := l.agency("ls", "--format", "%(landing)"); got != killed {
-				t.Errorf("%s: it is %q", point, got)
+				t.Errorf("%s: landing is %q", point, got)
 			}
 			if found := l.findings(); len(found) > 0 {
-				t.Errorf("%s: there is %+v", point, found)
+				t.Errorf("%s: findings: %+v", point, found)
 			}
 			restore()
 		}
 		l.must(s.argv...)
 		if got := l.agency("ls", "--format", "%(landing)"); got != s.now {
-			t.Errorf("%q made it %q", s.argv, got)
+			t.Errorf("after %q landing is %q", s.argv, got)
 		}
 	}
 }
 
-// withoutObjects leaves out what nobody can see: objects that nothing points at.
+// withoutObjects removes the git objects from a dump, because unreachable objects may be left.
 func withoutObjects(world string) string {
 	return regexp.MustCompile(`(?m)^"repo/\.git/objects/.*\n`).ReplaceAllString(world, "")
 }

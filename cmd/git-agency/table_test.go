@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestColumnsLineUpAsTheyAreSeen(t *testing.T) {
+func TestGridAlignsByDisplayWidth(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name  string
@@ -15,12 +15,12 @@ func TestColumnsLineUpAsTheyAreSeen(t *testing.T) {
 		want  []string
 	}{
 		{"plain", 0, []string{"A|B|C", "one|2|three"}, []string{"A    B  C", "one  2  three"}},
-		{"wide letters", 0, []string{"日本語|x", "ab|y"}, []string{"日本語  x", "ab      y"}},
-		{"combining marks take no place", 0, []string{"e\u0301e\u0301|x", "ab|y"}, []string{"e\u0301e\u0301  x", "ab  y"}},
+		{"wide characters", 0, []string{"日本語|x", "ab|y"}, []string{"日本語  x", "ab      y"}},
+		{"combining marks have no width", 0, []string{"e\u0301e\u0301|x", "ab|y"}, []string{"e\u0301e\u0301  x", "ab  y"}},
 		{"emoji", 0, []string{"👍🏽|x", "🇩🇪|y", "ab|z"}, []string{"👍🏽  x", "🇩🇪  y", "ab  z"}},
-		{"what takes no place and cannot be seen is spelled out", 0, []string{"a\u200bb|x"}, []string{`a\u200bb  x`}},
-		{"control characters are spelled out", 0, []string{"a\x1b[31mb\a|x\ny\tz"}, []string{`a\x1b[31mb\a  x\ny\tz`}},
-		{"bytes that are no letters are spelled out", 0, []string{"a\x9b1mb|x"}, []string{`a\x9b1mb  x`}},
+		{"invisible characters are escaped", 0, []string{"a\u200bb|x"}, []string{`a\u200bb  x`}},
+		{"control characters are escaped", 0, []string{"a\x1b[31mb\a|x\ny\tz"}, []string{`a\x1b[31mb\a  x\ny\tz`}},
+		{"invalid UTF-8 is escaped", 0, []string{"a\x9b1mb|x"}, []string{`a\x9b1mb  x`}},
 		{"empty cells", 0, []string{"A|B|C", "|b|"}, []string{"A  B  C", "-  b  -"}},
 		{"one column", 0, []string{"A", "long"}, []string{"A", "long"}},
 		{"the last column is not padded", 0, []string{"A|long", "a|b"}, []string{"A  long", "a  b"}},
@@ -28,8 +28,8 @@ func TestColumnsLineUpAsTheyAreSeen(t *testing.T) {
 
 		{"as wide as the terminal", 7, []string{"A|PATH", "a|/tmp"}, []string{"A  PATH", "a  /tmp"}},
 		{"wider than the terminal", 8, []string{"A|PATH", "a|/tmp/x"}, []string{"A  PATH", "a  /tmp…"}},
-		{"cut between wide letters", 9, []string{"A|PATH", "a|日本語日本"}, []string{"A  PATH", "a  日本…"}},
-		{"cut around what belongs together", 8, []string{"A|PATH", "a|abcde\u0301fg"}, []string{"A  PATH", "a  abcd…"}},
+		{"cut between wide characters", 9, []string{"A|PATH", "a|日本語日本"}, []string{"A  PATH", "a  日本…"}},
+		{"grapheme clusters are not cut", 8, []string{"A|PATH", "a|abcde\u0301fg"}, []string{"A  PATH", "a  abcd…"}},
 		{"no room for the header", 6, []string{"A|PATH", "a|/tmp/x"}, []string{"A  PATH", "a  /tmp/x"}},
 		{"no room at all", 1, []string{"A|PATH", "a|/tmp/x"}, []string{"A  PATH", "a  /tmp/x"}},
 	} {
@@ -50,7 +50,7 @@ func TestColumnsLineUpAsTheyAreSeen(t *testing.T) {
 	}
 }
 
-func TestColourTakesNoPlaceInATable(t *testing.T) {
+func TestGridColorDoesNotAffectWidth(t *testing.T) {
 	t.Parallel()
 	rows := [][]string{{"ID", "NAME", "PATH"}, {"日本", "x", "/a/long/path"}, {"b", "", "/b"}}
 	var plain, painted strings.Builder
@@ -62,7 +62,7 @@ func TestColourTakesNoPlaceInATable(t *testing.T) {
 	if err := (grid{rows: rows, emptyCell: "-", maxWidth: 16, paint: paint}).write(&painted); err != nil {
 		t.Fatal(err)
 	}
-	if got := escapes.ReplaceAllString(painted.String(), ""); got != plain.String() {
+	if got := escapeSequences.ReplaceAllString(painted.String(), ""); got != plain.String() {
 		t.Errorf("got\n%swant\n%s", got, plain.String())
 	}
 	if !strings.Contains(painted.String(), "\x1b[33m日本\x1b[m  x") || !strings.Contains(painted.String(), "file:///a/long/path\x1b\\/a/…") {
@@ -70,5 +70,5 @@ func TestColourTakesNoPlaceInATable(t *testing.T) {
 	}
 }
 
-// escapes are the colours and links that we print.
-var escapes = regexp.MustCompile("\x1b\\[[0-9;]*m|\x1b\\]8;;[^\x1b]*\x1b\\\\")
+// escapeSequences matches the color and hyperlink sequences that git-agency prints.
+var escapeSequences = regexp.MustCompile("\x1b\\[[0-9;]*m|\x1b\\]8;;[^\x1b]*\x1b\\\\")

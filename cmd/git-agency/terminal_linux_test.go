@@ -10,44 +10,44 @@ import (
 	"github.com/clipperhouse/displaywidth"
 )
 
-// prefixed is a pager that lets one see who was paged, and how often.
-const prefixed = "sed s/^/P:/"
+// prefixPager is a pager that marks every line, so that a test sees whether and how often output was paged.
+const prefixPager = "sed s/^/P:/"
 
-func TestATableFitsTheTerminalAndItsPathsAreLinks(t *testing.T) {
+func TestTableFitsTerminalWithPathLinks(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	tree := l.agency("worktree", "create", "payments")
 	const columns = 100
-	out := l.onTerminal(columns, []string{"GIT_PAGER=cat"}, "git", "agency", "worktree", "ls").ends()
+	out := l.startOnTerminal(columns, []string{"GIT_PAGER=cat"}, "git", "agency", "worktree", "ls").wait()
 	lines := strings.Split(strings.TrimSuffix(out.stdout, "\n"), "\n")
 	if out.code != 0 || len(lines) != 2 {
 		t.Fatalf("got %d and %q", out.code, out.stdout)
 	}
 	for _, line := range lines {
-		shown := escapes.ReplaceAllString(line, "")
+		shown := escapeSequences.ReplaceAllString(line, "")
 		if w := displaywidth.String(shown); w > columns || strings.HasSuffix(shown, " ") {
-			t.Errorf("%q is %d wide", shown, w)
+			t.Errorf("%q has width %d or trailing spaces", shown, w)
 		}
 	}
 	host, err := os.Hostname()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if shown := escapes.ReplaceAllString(lines[1], ""); !strings.HasSuffix(shown, "…") || displaywidth.String(shown) != columns {
-		t.Errorf("%q is not cut at the edge", shown)
+	if shown := escapeSequences.ReplaceAllString(lines[1], ""); !strings.HasSuffix(shown, "…") || displaywidth.String(shown) != columns {
+		t.Errorf("%q is not cut at the terminal width", shown)
 	}
 	for _, want := range []string{"\x1b[1mPATH\x1b[m", "\x1b[32mpresent\x1b[m", "\x1b]8;;file://" + host + tree + "\x1b\\"} {
 		if !strings.Contains(out.stdout, want) {
 			t.Errorf("%q is not in %q", want, out.stdout)
 		}
 	}
-	// One thing alone is shown in full.
-	if out := l.onTerminal(40, nil, "git", "agency", "worktree", "show", "payments").ends(); !strings.Contains(out.stdout, "\x1b\\"+tree+"\x1b]8;;\x1b\\\n") {
+	// show does not cut lines.
+	if out := l.startOnTerminal(40, nil, "git", "agency", "worktree", "show", "payments").wait(); !strings.Contains(out.stdout, "\x1b\\"+tree+"\x1b]8;;\x1b\\\n") {
 		t.Errorf("got %q", out.stdout)
 	}
 }
 
-func TestColourOnATerminalIsAsItWasAskedFor(t *testing.T) {
+func TestColorOnTerminal(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	l.agency("worktree", "create", "payments")
@@ -72,14 +72,14 @@ func TestColourOnATerminalIsAsItWasAskedFor(t *testing.T) {
 		{nil, "git -c color.ui=false agency worktree show nothing", false},
 		{[]string{"NO_COLOR=1"}, "git agency worktree show nothing", false},
 	} {
-		out := l.onTerminal(80, append(tt.env, "GIT_PAGER=cat"), strings.Fields(tt.argv)...).ends()
+		out := l.startOnTerminal(80, append(tt.env, "GIT_PAGER=cat"), strings.Fields(tt.argv)...).wait()
 		if out.stdout == "" || strings.Contains(out.stdout, "\x1b") != tt.colour {
 			t.Errorf("%q %s: got %d and %q", tt.env, tt.argv, out.code, out.stdout)
 		}
 	}
 }
 
-func TestColourInAPagerIsUpToColorPager(t *testing.T) {
+func TestColorInPagerFollowsColorPager(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	l.agency("worktree", "create", "payments")
@@ -91,17 +91,17 @@ func TestColourInAPagerIsUpToColorPager(t *testing.T) {
 		"git -c color.pager=false agency worktree ls --color":            true,
 		"git -c color.pager=false -c color.ui=always agency worktree ls": true,
 	} {
-		out := l.onTerminal(80, []string{"PAGER=" + prefixed}, strings.Fields(argv)...).ends()
+		out := l.startOnTerminal(80, []string{"PAGER=" + prefixPager}, strings.Fields(argv)...).wait()
 		if !strings.Contains(out.stdout, "P:") || strings.Contains(out.stdout, "\x1b") != colour {
 			t.Errorf("%s: got %q", argv, out.stdout)
 		}
 		if strings.Contains(out.stdout, "\x1b]8") {
-			t.Errorf("%s: a pager got a link: %q", argv, out.stdout)
+			t.Errorf("%s: hyperlink in the output to a pager: %q", argv, out.stdout)
 		}
 	}
 }
 
-func TestLongListingsArePagedOnATerminalAndNeverTwice(t *testing.T) {
+func TestPagerUsedOnceForListings(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	l.agency("worktree", "create", "payments")
@@ -110,7 +110,7 @@ func TestLongListingsArePagedOnATerminalAndNeverTwice(t *testing.T) {
 	for _, tt := range []struct {
 		argv  []string
 		env   []string
-		begin string // of every line
+		begin string // prefix of every line
 	}{
 		{[]string{"git", "agency", "ls"}, nil, "P:"},
 		{[]string{"git-agency", "ls"}, nil, "P:"},
@@ -141,7 +141,7 @@ func TestLongListingsArePagedOnATerminalAndNeverTwice(t *testing.T) {
 		{[]string{"git", "agency", "ls", "-h"}, nil, ""},
 		{[]string{"git", "agency", "version"}, nil, ""},
 	} {
-		out := l.onTerminal(80, append([]string{"PAGER=" + prefixed}, tt.env...), tt.argv...).ends()
+		out := l.startOnTerminal(80, append([]string{"PAGER=" + prefixPager}, tt.env...), tt.argv...).wait()
 		if out.code != 0 || out.stdout == "" {
 			t.Errorf("%q %q: got %d and %q", tt.env, tt.argv, out.code, out.stdout)
 		}
@@ -153,32 +153,32 @@ func TestLongListingsArePagedOnATerminalAndNeverTwice(t *testing.T) {
 	}
 }
 
-func TestNothingToShowStartsNoPager(t *testing.T) {
+func TestEmptyOutputStartsNoPager(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	mark := filepath.Join(l.dir, "paged")
 	for _, argv := range [][]string{{"git", "agency", "ls"}, {"git", "agency", "ls", "--worktree", "nothing"}} {
-		l.onTerminal(80, []string{"PAGER=touch '" + mark + "'"}, argv...).ends()
+		l.startOnTerminal(80, []string{"PAGER=touch '" + mark + "'"}, argv...).wait()
 		if exists(mark) {
 			t.Fatalf("%q started a pager", argv)
 		}
 	}
 }
 
-func TestARepositoryCannotNameAPager(t *testing.T) {
+func TestRepositoryConfigCannotSetPager(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ key, tool string }{
 		{"core.pager", "git agency"},
 		{"core.pager", "git-agency"},
-		{"pager.agency", "git-agency"}, // git itself would believe it before it starts us
+		{"pager.agency", "git-agency"}, // not with git, which reads it and starts that pager itself
 	} {
 		key, l := tt.key, newLab(t)
 		l.agency("worktree", "create", "payments")
 		mark := filepath.Join(l.dir, "evil")
 		l.git("config", key, "touch '"+mark+"'; cat")
-		out := l.onTerminal(200, []string{"PAGER=" + prefixed}, strings.Fields(tt.tool+" worktree ls --no-color")...).ends()
+		out := l.startOnTerminal(200, []string{"PAGER=" + prefixPager}, strings.Fields(tt.tool+" worktree ls --no-color")...).wait()
 		if exists(mark) {
-			t.Errorf("%s of the repository was run", key)
+			t.Errorf("%s of the repository was executed", key)
 		}
 		if !strings.Contains(out.stdout, "warning: ignoring "+key+" = ") || !strings.Contains(out.stdout, "P:ID") || out.code != 0 {
 			t.Errorf("%s: got %d and %q", key, out.code, out.stdout)
@@ -186,8 +186,8 @@ func TestARepositoryCannotNameAPager(t *testing.T) {
 	}
 }
 
-// crowded is a lab whose listing is longer than a pipe holds.
-func crowded(t *testing.T) *lab {
+// newLongListingLab makes a repository whose listing is longer than the buffer of a pipe.
+func newLongListingLab(t *testing.T) *lab {
 	t.Helper()
 	l := newLab(t)
 	tree := l.agency("worktree", "create", "payments")
@@ -200,55 +200,55 @@ func crowded(t *testing.T) *lab {
 	return l
 }
 
-func TestLeavingThePagerEarlyIsNoError(t *testing.T) {
+func TestPagerExitingEarlyIsNoError(t *testing.T) {
 	t.Parallel()
-	l := crowded(t)
-	out := l.onTerminal(80, []string{"PAGER=head -n 1"}, "git", "agency", "ls", "--all").ends()
+	l := newLongListingLab(t)
+	out := l.startOnTerminal(80, []string{"PAGER=head -n 1"}, "git", "agency", "ls", "--all").wait()
 	if out.code != 141 || strings.Count(out.stdout, "\n") != 1 {
 		t.Errorf("got %d and %.300q", out.code, out.stdout)
 	}
 }
 
-func TestCtrlCWhilePagingWaitsForThePager(t *testing.T) {
+func TestInterruptWaitsForPager(t *testing.T) {
 	t.Parallel()
-	l := crowded(t)
+	l := newLongListingLab(t)
 	for name, tt := range map[string]struct{ reads, argv string }{
-		"all is shown":      {"cat >/dev/null", "git agency worktree ls"},
-		"more is to come":   {"head -c 10 >/dev/null", "git agency ls --all"},
-		"called by no git":  {"head -c 10 >/dev/null", "git-agency ls --all"},
-		"paged by git":      {"head -c 10 >/dev/null", "git -p agency ls --all"},
-		"nothing was asked": {"cat >/dev/null", "git agency config"},
+		"all output read": {"cat >/dev/null", "git agency worktree ls"},
+		"output pending":  {"head -c 10 >/dev/null", "git agency ls --all"},
+		"without git":     {"head -c 10 >/dev/null", "git-agency ls --all"},
+		"paged by git":    {"head -c 10 >/dev/null", "git -p agency ls --all"},
+		"other command":   {"cat >/dev/null", "git agency config"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			pager := `trap 'echo INTERRUPTED' INT; ` + tt.reads + `; echo READY; while ! read -r key </dev/tty; do :; done; echo "LEFT by $key"`
-			s := l.onTerminal(80, []string{"PAGER=" + pager}, strings.Fields(tt.argv)...)
-			s.awaits("READY")
-			s.insists("\x03", "INTERRUPTED")
-			s.types("q\n")
-			out := s.ends()
-			// Where more was to come, that nobody reads it may be noticed before the signal is.
-			noticed := out.code == 130 || out.code == 141 && strings.HasPrefix(tt.reads, "head")
-			if !noticed || !strings.HasSuffix(out.stdout, "LEFT by q\n") || strings.Contains(out.stdout, "error") {
+			s := l.startOnTerminal(80, []string{"PAGER=" + pager}, strings.Fields(tt.argv)...)
+			s.waitForText("READY")
+			s.typeUntil("\x03", "INTERRUPTED")
+			s.typeKeys("q\n")
+			out := s.wait()
+			// With output pending, git-agency may get SIGPIPE (141) before it handles SIGINT (130).
+			expected := out.code == 130 || out.code == 141 && strings.HasPrefix(tt.reads, "head")
+			if !expected || !strings.HasSuffix(out.stdout, "LEFT by q\n") || strings.Contains(out.stdout, "error") {
 				t.Errorf("got %d and %q", out.code, out.stdout)
 			}
 		})
 	}
 }
 
-func TestAMissingPagerHidesNothing(t *testing.T) {
+func TestMissingPagerPrintsDirectly(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	l.agency("worktree", "create", "payments")
 	for _, pager := range []string{"no-such-pager", "no-such-pager -R"} {
-		out := l.onTerminal(80, []string{"PAGER=" + pager}, "git", "agency", "worktree", "ls", "--no-color").ends()
+		out := l.startOnTerminal(80, []string{"PAGER=" + pager}, "git", "agency", "worktree", "ls", "--no-color").wait()
 		if out.code != 0 || !strings.Contains(out.stdout, `warning: cannot run the pager "`+pager+`"`) || strings.Count(out.stdout, "payments  agency/") != 1 {
 			t.Errorf("%s: got %d and %q", pager, out.code, out.stdout)
 		}
 	}
 }
 
-func TestAPagerKeepsTheExitCodeAndGetsTheMessages(t *testing.T) {
+func TestPagerKeepsExitCodeAndGetsMessages(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	l.agency("worktree", "create", "payments")
@@ -256,20 +256,20 @@ func TestAPagerKeepsTheExitCodeAndGetsTheMessages(t *testing.T) {
 	if err := os.RemoveAll(l.agency("path", id)); err != nil {
 		t.Fatal(err)
 	}
-	env := []string{"PAGER=" + prefixed + "; exit 7", "GIT_CONFIG_PARAMETERS='pager.agency'='true'"}
-	out := l.onTerminal(80, env, "git-agency", "show", id, "--no-color").ends()
+	env := []string{"PAGER=" + prefixPager + "; exit 7", "GIT_CONFIG_PARAMETERS='pager.agency'='true'"}
+	out := l.startOnTerminal(80, env, "git-agency", "show", id, "--no-color").wait()
 	result, message := strings.Index(out.stdout, "P:broken "), strings.Index(out.stdout, "P:error: ")
 	if out.code != 4 || result < 0 || message < result || !strings.Contains(out.stdout, "P:hint: ") {
 		t.Errorf("got %d and %q", out.code, out.stdout)
 	}
-	// Where messages do not go to the terminal, they go where they are sent.
-	out = l.onTerminal(80, env, "sh", "-c", "git-agency show "+id+" 2>messages").ends()
+	// Messages do not go to the pager if stderr is not the terminal.
+	out = l.startOnTerminal(80, env, "sh", "-c", "git-agency show "+id+" 2>messages").wait()
 	if out.code != 4 || strings.Contains(out.stdout, "error") || !strings.Contains(l.read(filepath.Join(l.repo, "messages")), "error: ") {
 		t.Errorf("got %d and %q", out.code, out.stdout)
 	}
 }
 
-func TestABadColourSettingIsSaidWhereItMatters(t *testing.T) {
+func TestInvalidColorSettingIsReported(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	l.agency("worktree", "create", "payments")
@@ -283,14 +283,14 @@ func TestABadColourSettingIsSaidWhereItMatters(t *testing.T) {
 		"git agency version":                 {0, "git-agency version"},
 		"git agency config":                  {0, `warning: color.agency = "purple" (file:.git/config): want always, auto or never`},
 	} {
-		out := l.onTerminal(80, nil, strings.Fields(argv)...).ends()
+		out := l.startOnTerminal(80, nil, strings.Fields(argv)...).wait()
 		if out.code != want.code || !strings.Contains(out.stdout, want.text) {
 			t.Errorf("%s: got %d and %q", argv, out.code, out.stdout)
 		}
 	}
 }
 
-func TestAFieldCannotSteerTheTerminalButIsWholeInAPipe(t *testing.T) {
+func TestFormatEscapesControlsOnTerminalOnly(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	l.agency("worktree", "create", "payments")
@@ -298,7 +298,7 @@ func TestAFieldCannotSteerTheTerminalButIsWholeInAPipe(t *testing.T) {
 	record := filepath.Join(filepath.Dir(filepath.Dir(filepath.Dir(l.agency("path", id)))), "invocations", id, "meta.json")
 	l.write(record, strings.Replace(l.read(record), "harmless", `a\u001b[2J\u0007\nb`, 1))
 	const format = "--format=%1b[1m%(invocation_name)%1b[m"
-	if got, want := l.onTerminal(80, nil, "git", "agency", "ls", format).ends().stdout, "\x1b[1ma\\x1b[2J\\a\\nb\x1b[m\n"; got != want {
+	if got, want := l.startOnTerminal(80, nil, "git", "agency", "ls", format).wait().stdout, "\x1b[1ma\\x1b[2J\\a\\nb\x1b[m\n"; got != want {
 		t.Errorf("on a terminal: got %q, want %q", got, want)
 	}
 	if got, want := l.must("git", "agency", "ls", format), "\x1b[1ma\x1b[2J\a\nb\x1b[m"; got != want {

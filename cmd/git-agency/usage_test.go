@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// None of these needs a repository to be refused.
-func TestACommandLineThatCannotBeMeantIsToldWhatIsWrongWithIt(t *testing.T) {
+// TestUsageErrors checks the messages for invalid command lines, all of which are refused without a repository.
+func TestUsageErrors(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
 		"show":                        "error: no <id> given\nusage: git agency show <id>",
@@ -37,14 +37,14 @@ func TestACommandLineThatCannotBeMeantIsToldWhatIsWrongWithIt(t *testing.T) {
 		"snapshot ls":                 "error: no <id> given\n",
 		"config agency.x 5m":          "hint: this only lists settings; to read or change one, type: git config agency.x 5m\n",
 	} {
-		code, stdout, stderr := said(t, strings.Fields(line)...)
+		code, stdout, stderr := runCommand(t, strings.Fields(line)...)
 		if code != exitUsage || stdout != "" || !strings.Contains(stderr, want) {
-			t.Errorf("%s: ended with %d, %q and\n%swant %s", line, code, stdout, stderr, want)
+			t.Errorf("%s: exited with %d, %q and\n%swant %s", line, code, stdout, stderr, want)
 		}
 	}
 }
 
-func TestAnInterruptIsNotSaidTwice(t *testing.T) {
+func TestInterruptedErrorText(t *testing.T) {
 	t.Parallel()
 	if got := (interruptedError{syscall.SIGINT}).Error(); got != "interrupted" {
 		t.Errorf("%q", got)

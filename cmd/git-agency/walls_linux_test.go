@@ -15,32 +15,33 @@ import (
 	"time"
 )
 
-// walled is a lab with a sandbox that has walls.
-type walled struct {
+// walledSandbox is a test repository with a sandbox that has walls.
+type walledSandbox struct {
 	*lab
 	id, tree, ref string
 }
 
-func newWalled(t *testing.T, start ...string) *walled {
+func newWalledSandbox(t *testing.T, start ...string) *walledSandbox {
 	t.Helper()
-	return walledIn(newLab(t), start...)
+	return newWalledSandboxIn(newLab(t), start...)
 }
 
-func walledIn(l *lab, start ...string) *walled {
+// newWalledSandboxIn starts a sandbox with walls in a repository.
+func newWalledSandboxIn(l *lab, start ...string) *walledSandbox {
 	l.t.Helper()
-	w := &walled{lab: l}
+	w := &walledSandbox{lab: l}
 	l.agency("worktree", "create", "wt")
 	w.id = l.agency(append([]string{"start", "wt", "--isolation", "os"}, start...)...)
 	w.tree, w.ref = l.agency("path", w.id), "refs/heads/agency/sandbox-"+w.id
-	// A place for what the tests write down, in which git takes no interest.
+	// The tests write their notes to a directory that git ignores.
 	exclude := filepath.Join(l.git("rev-parse", "--path-format=absolute", "--git-common-dir"), "info", "exclude")
 	l.write(exclude, l.read(exclude)+"/.notes/\n")
 	l.write(filepath.Join(w.tree, ".notes", "here"), "")
 	return w
 }
 
-// asNobodyToo runs the test again as an ordinary user, if we are not one.
-func asNobodyToo(t *testing.T) {
+// alsoRunAsNobody runs the test again as the user nobody, if it runs as root.
+func alsoRunAsNobody(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() == 0 && os.Getenv("TEST_RERUN") == "" {
 		t.Run("as an ordinary user", func(t *testing.T) {
@@ -51,25 +52,25 @@ func asNobodyToo(t *testing.T) {
 	}
 }
 
-// in runs a script in the sandbox, which must succeed without a word of warning.
-func (w *walled) in(script string) string {
+// runInside runs a script in the sandbox, which must succeed without a warning, and returns its output.
+func (w *walledSandbox) runInside(script string) string {
 	w.t.Helper()
 	o := w.try(nil, "git-agency", "exec", w.id, "--", "bash", "-ec", script)
 	if o.code != 0 || strings.Contains(o.stderr, "warning: sandbox") {
-		w.t.Fatalf("%s\nended with %d:\n%s%s", script, o.code, o.stdout, o.stderr)
+		w.t.Fatalf("%s\nexited with %d:\n%s%s", script, o.code, o.stdout, o.stderr)
 	}
 	return o.line()
 }
 
-// beside runs a script in the tree as a person does, outside.
-func (w *walled) beside(script string) string {
+// runOutside runs a script in the worktree of the sandbox, outside the walls, as a person would.
+func (w *walledSandbox) runOutside(script string) string {
 	w.t.Helper()
 	return w.must("bash", "-ec", "cd \"$0\"\n"+script, w.tree)
 }
 
-// begin starts a script in the sandbox that makes a file "ready" and waits for one called "on", both of them
-// in the tree and not seen by git.
-func (w *walled) begin(name, script, after string) *exec.Cmd {
+// startInside starts a command in the sandbox that runs script, creates .notes/ready-<name>, and runs after once resume has
+// created .notes/on-<name>. It returns when script has run.
+func (w *walledSandbox) startInside(name, script, after string) *exec.Cmd {
 	w.t.Helper()
 	cmd := exec.CommandContext(w.t.Context(), filepath.Join(w.bin, "git-agency"), "exec", w.id, "--", "bash", "-ec",
 		script+"\ntouch .notes/ready-"+name+"; while ! test -e .notes/on-"+name+"; do sleep 0.01; done\n"+after)
@@ -79,31 +80,32 @@ func (w *walled) begin(name, script, after string) *exec.Cmd {
 	if err := cmd.Start(); err != nil {
 		w.t.Fatal(err)
 	}
-	if !waitFor(filepath.Join(w.tree, ".notes", "ready-"+name)) {
+	if !waitForFile(filepath.Join(w.tree, ".notes", "ready-"+name)) {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // what it wrote counts
-		w.t.Fatalf("%s does not begin: %s", name, out.String())
+		_ = cmd.Wait() // its output is reported
+		w.t.Fatalf("%s did not become ready: %s", name, out.String())
 	}
 	return cmd
 }
 
-func (w *walled) goOn(name string) {
+// resume lets the command that startInside started continue.
+func (w *walledSandbox) resume(name string) {
 	w.t.Helper()
 	w.write(filepath.Join(w.tree, ".notes", "on-"+name), "")
 }
 
-// real is every file of the real git directory.
-func (w *walled) real() string {
+// dumpGitDir lists all files of the real git directory.
+func (w *walledSandbox) dumpGitDir() string {
 	w.t.Helper()
-	text, err := worldOf(w.git("rev-parse", "--path-format=absolute", "--git-common-dir"))
+	text, err := dumpFiles(w.git("rev-parse", "--path-format=absolute", "--git-common-dir"))
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	return text
 }
 
-// clean checks that the repository is sound, and that nothing is left of a sandbox that goes.
-func (w *walled) clean() {
+// checkAndDiscard checks the repository, discards the sandbox, and checks that no files, processes or mounts of it are left.
+func (w *walledSandbox) checkAndDiscard() {
 	w.t.Helper()
 	if o := w.try(nil, "git", "fsck", "--strict", "--no-dangling"); o.code != 0 || o.stdout != "" {
 		w.t.Errorf("fsck: %+v", o)
@@ -119,9 +121,9 @@ func (w *walled) clean() {
 	if exists(filepath.Dir(w.tree)) {
 		w.t.Errorf("%s is still there", filepath.Dir(w.tree))
 	}
-	left := running(w.t, w.id)
-	for began := time.Now(); len(left) > 0 && time.Since(began) < 5*time.Second; left = running(w.t, w.id) {
-		time.Sleep(time.Millisecond) // a keeper that has taken its leave takes a moment to be gone
+	left := supervisorPIDs(w.t, w.id)
+	for began := time.Now(); len(left) > 0 && time.Since(began) < 5*time.Second; left = supervisorPIDs(w.t, w.id) {
+		time.Sleep(time.Millisecond) // the supervisor exits shortly after the last command
 	}
 	if len(left) > 0 {
 		w.t.Errorf("still running: %d", left)
@@ -132,8 +134,8 @@ func (w *walled) clean() {
 	}
 }
 
-// running are the processes of the tool that know a sandbox, by their numbers.
-func running(t *testing.T, id string) (pids []int) {
+// supervisorPIDs returns the process ids of the supervisors of a sandbox.
+func supervisorPIDs(t *testing.T, id string) (pids []int) {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -151,13 +153,13 @@ func running(t *testing.T, id string) (pids []int) {
 	return pids
 }
 
-// Whatever git does inside works; every file of the real git directory stays what it is for as long as the
-// command runs; then the branch of the sandbox has moved and no other ref; and plain git in the sandbox shows
-// a person what it showed inside.
-func TestGitWorksBehindWallsAndNothingOutsideChanges(t *testing.T) {
+// TestGitInsideWallsLeavesRealGitDirAlone runs git commands of every kind inside the walls. They must work and change no
+// file of the real git directory while the command runs. Afterwards only the branch of the sandbox may have moved, and
+// git outside must show the same status, index and log as inside.
+func TestGitInsideWallsLeavesRealGitDirAlone(t *testing.T) {
 	t.Parallel()
-	asNobodyToo(t)
-	w := newWalled(t)
+	alsoRunAsNobody(t)
+	w := newWalledSandbox(t)
 	commit := func(name string) string {
 		return fmt.Sprintf("echo %s >%[1]s; git add %[1]s; git commit -qm %[1]s\n", name)
 	}
@@ -196,32 +198,32 @@ test "$(git log --format=%s -1)" = f3; git log --format=%B -1 | grep -qx more`,
 		`git sparse-checkout disable; git commit -qm sparse; test -e split2`,
 	} {
 		name := strconv.Itoa(i)
-		before, refs := w.real(), w.git("for-each-ref", "--format=%(refname) %(objectname)")
-		cmd := w.begin(name, script+"\ngit status --porcelain >.notes/status; git diff --cached >.notes/cached; git log --format='%H %B' >.notes/log", "")
-		during := w.real()
-		w.goOn(name)
+		before, refs := w.dumpGitDir(), w.git("for-each-ref", "--format=%(refname) %(objectname)")
+		cmd := w.startInside(name, script+"\ngit status --porcelain >.notes/status; git diff --cached >.notes/cached; git log --format='%H %B' >.notes/log", "")
+		during := w.dumpGitDir()
+		w.resume(name)
 		out := cmd.Stdout.(*strings.Builder)
 		if err := cmd.Wait(); err != nil || strings.Contains(out.String(), "warning: sandbox") {
 			t.Fatalf("%s: %v\n%s", script, err, out)
 		}
-		if d := diff(before, during); d != "" {
+		if d := dumpDiff(before, during); d != "" {
 			t.Errorf("%s\nchanged the real git directory:\n%s", script, d)
 		}
 		for file, argv := range map[string]string{"status": "git status --porcelain", "cached": "git diff --cached", "log": "git log --format='%H %B'"} {
-			if inside, outside := strings.TrimSuffix(w.read(filepath.Join(w.tree, ".notes", file)), "\n"), w.beside(argv); inside != outside {
-				t.Errorf("%s\n%s says inside\n%s\nand outside\n%s", script, argv, inside, outside)
+			if inside, outside := strings.TrimSuffix(w.read(filepath.Join(w.tree, ".notes", file)), "\n"), w.runOutside(argv); inside != outside {
+				t.Errorf("%s\n%s prints inside\n%s\nand outside\n%s", script, argv, inside, outside)
 			}
 		}
 		moved := w.git("rev-parse", w.ref)
 		refs = strings.Replace(refs, w.refLine(refs), w.ref+" "+moved, 1)
 		if now := w.git("for-each-ref", "--format=%(refname) %(objectname)"); now != refs {
-			t.Errorf("%s\nrefs are\n%s\nand not\n%s", script, now, refs)
+			t.Errorf("%s\nrefs are\n%s\nwant\n%s", script, now, refs)
 		}
 	}
-	w.clean()
+	w.checkAndDiscard()
 }
 
-func (w *walled) refLine(refs string) string {
+func (w *walledSandbox) refLine(refs string) string {
 	for line := range strings.Lines(refs) {
 		if strings.HasPrefix(line, w.ref+" ") {
 			return strings.TrimSuffix(line, "\n")
@@ -231,55 +233,56 @@ func (w *walled) refLine(refs string) string {
 	return ""
 }
 
-// What a person does with plain git in the directory of a sandbox, the next command sees.
-func TestWhatAPersonDoesBetweenCommandsIsSeenBehindTheWalls(t *testing.T) {
+// TestWallsShowChangesMadeOutside checks that a command sees what git commands outside the walls changed in the sandbox.
+func TestWallsShowChangesMadeOutside(t *testing.T) {
 	t.Parallel()
-	asNobodyToo(t)
-	w := newWalled(t)
+	alsoRunAsNobody(t)
+	w := newWalledSandbox(t)
 	look := "git log --format=%s -1; git branch --show-current; git status --porcelain; git fsck --strict --no-dangling 2>&1"
 	same := func(script string) {
 		t.Helper()
-		w.beside(script)
+		w.runOutside(script)
 		before := w.git("rev-parse", w.ref)
-		if inside, outside := w.in(look), w.beside(look); inside != outside {
-			t.Errorf("after %s inside there is\n%s\nand outside\n%s", script, inside, outside)
+		if inside, outside := w.runInside(look), w.runOutside(look); inside != outside {
+			t.Errorf("after %s the state inside is\n%s\nand outside\n%s", script, inside, outside)
 		}
 		if after := w.git("rev-parse", w.ref); after != before {
-			t.Errorf("after %s a command that only looks has moved the branch", script)
+			t.Errorf("after %s a command that only reads moved the branch", script)
 		}
 	}
 	same(`echo 1 >p1; git add p1; git commit -qm p1`)
-	w.in(`echo i >i1; git add i1; git commit -qm i1`)
+	w.runInside(`echo i >i1; git add i1; git commit -qm i1`)
 	same(`echo 2 >p2; git add p2; git commit -qm p2`)
 	same(`echo st >st; git add st`)
 	same(`git reset -q --hard HEAD~1`)
 	same(`git rebase -q --force-rebase HEAD~2`)
-	// A git inside that cleans up must not hide what comes to lie in the same directories later.
-	w.in(`git gc -q --prune=now`)
+	// git gc inside must not hide objects that are later added to the same directories outside.
+	w.runInside(`git gc -q --prune=now`)
 	same(`for i in $(seq 20); do echo $i >c; git add c; git commit -qm c$i; done`)
-	w.in(`echo z >z; git add z; git commit -qm z`)
+	w.runInside(`echo z >z; git add z; git commit -qm z`)
 	same(`git checkout -q -b mine; echo m >m; git add m; git commit -qm mine`)
 	same(`git checkout -q --detach HEAD~1`)
 	same(`git checkout -q ` + strings.TrimPrefix(w.ref, "refs/heads/"))
-	w.in(`git checkout -q -b theirs; echo t >t; git add t; git commit -qm t`)
-	if got := w.beside(`git log --format=%s -1; git status --porcelain`); got != "t" {
-		t.Errorf("outside there is %q", got)
+	w.runInside(`git checkout -q -b theirs; echo t >t; git add t; git commit -qm t`)
+	if got := w.runOutside(`git log --format=%s -1; git status --porcelain`); got != "t" {
+		t.Errorf("git outside prints %q", got)
 	}
-	w.beside(`echo u >u; git add u; git commit -qm u`)
-	if got := w.in(`git log --format=%s -1; git branch --show-current; git status --porcelain`); got != "u\ntheirs" {
-		t.Errorf("inside there is %q", got)
+	w.runOutside(`echo u >u; git add u; git commit -qm u`)
+	if got := w.runInside(`git log --format=%s -1; git branch --show-current; git status --porcelain`); got != "u\ntheirs" {
+		t.Errorf("git inside prints %q", got)
 	}
-	w.clean()
+	w.checkAndDiscard()
 }
 
-// Both sides move the branch, or stage something: nothing is lost, it is said, and a merge brings it out.
-func TestWhenBothSidesMoveNothingIsLost(t *testing.T) {
+// TestWallsKeepDivergedBranchAndIndex changes the branch and the index on both sides of the walls. Nothing may be lost, a
+// warning must tell, and a merge inside must bring the commits out.
+func TestWallsKeepDivergedBranchAndIndex(t *testing.T) {
 	t.Parallel()
-	w := newWalled(t)
-	w.in(`echo a >a; git add a; git commit -qm a`)
-	cmd := w.begin("both", `echo d >d; git add d; git commit -qm inside`, "")
-	theirs := w.beside(`echo p >p; git add p; git commit -qm person; git rev-parse HEAD`)
-	w.goOn("both")
+	w := newWalledSandbox(t)
+	w.runInside(`echo a >a; git add a; git commit -qm a`)
+	cmd := w.startInside("both", `echo d >d; git add d; git commit -qm inside`, "")
+	theirs := w.runOutside(`echo p >p; git add p; git commit -qm person; git rev-parse HEAD`)
+	w.resume("both")
 	out := cmd.Stdout.(*strings.Builder)
 	if err := cmd.Wait(); err != nil || !strings.Contains(out.String(), "its commits stay inside for now") || !strings.Contains(out.String(), theirs) {
 		t.Errorf("%v: %s", err, out)
@@ -289,109 +292,110 @@ func TestWhenBothSidesMoveNothingIsLost(t *testing.T) {
 	}
 	o := w.try(nil, "git-agency", "exec", w.id, "--", "bash", "-ec", "echo e >e; git add e; git commit -qm more; git reset -q --hard HEAD~1")
 	if said := strings.Count(o.stderr, "its commits stay inside for now"); o.code != 0 || said != 1 {
-		t.Errorf("a command that moves HEAD once more is told %d times: %+v", said, o)
+		t.Errorf("a command that moves HEAD again prints the warning %d times: %+v", said, o)
 	}
 	o = w.try(nil, "git-agency", "exec", w.id, "--", "bash", "-ec", "test $(git log --format=%s -1) = inside; rm p; git merge -q -m merged "+theirs)
 	if o.code != 0 || !strings.Contains(o.stderr, theirs) || strings.Contains(o.stderr, "GIT_INDEX_FILE") {
 		t.Errorf("got %+v", o)
 	}
-	if got := w.beside(`git log --format=%s -1; git merge-base --is-ancestor ` + theirs + ` HEAD; git status --porcelain`); got != "merged" {
-		t.Errorf("outside there is %q", got)
+	if got := w.runOutside(`git log --format=%s -1; git merge-base --is-ancestor ` + theirs + ` HEAD; git status --porcelain`); got != "merged" {
+		t.Errorf("git outside prints %q", got)
 	}
 
-	cmd = w.begin("stage", `echo c >c; git add c; git commit -qm c; echo q >q; git add q`, "")
-	w.beside(`echo mine >mine; git add mine`)
-	w.goOn("stage")
+	cmd = w.startInside("stage", `echo c >c; git add c; git commit -qm c; echo q >q; git add q`, "")
+	w.runOutside(`echo mine >mine; git add mine`)
+	w.resume("stage")
 	out = cmd.Stdout.(*strings.Builder)
 	_, show, _ := strings.Cut(func() string { _ = cmd.Wait(); return out.String() }(), "what was staged outside is kept: ")
 	show, _, _ = strings.Cut(show, "\n")
 	if got := w.must("bash", "-ec", `cd "$0"; `+show+` --format=; git -C "$1" diff --cached --name-only`, w.repo, w.tree); !strings.Contains(got, "\n+mine\n") || !strings.HasSuffix(got, "\nq") {
-		t.Errorf("staged are %q: %s", got, out)
+		t.Errorf("staged changes are %q: %s", got, out)
 	}
-	if got := w.beside(`git rev-parse HEAD@{0} HEAD | uniq | wc -l`); got != "1" {
-		t.Errorf("the log of HEAD does not end where HEAD is: %s", w.beside("git reflog"))
+	if got := w.runOutside(`git rev-parse HEAD@{0} HEAD | uniq | wc -l`); got != "1" {
+		t.Errorf("the reflog of HEAD does not end at HEAD: %s", w.runOutside("git reflog"))
 	}
 
-	// In the middle of a merge there is nothing that git could make a commit of.
-	cmd = w.begin("merge", `echo r >r; git add r`, "")
-	w.beside(`printf '100644 %s 1\tmine\n' $(git rev-parse :q) | git update-index --index-info`)
-	w.goOn("merge")
+	// git cannot write a tree of an index with conflicts, so the index file itself is kept.
+	cmd = w.startInside("merge", `echo r >r; git add r`, "")
+	w.runOutside(`printf '100644 %s 1\tmine\n' $(git rev-parse :q) | git update-index --index-info`)
+	w.resume("merge")
 	out = cmd.Stdout.(*strings.Builder)
 	_, look, _ := strings.Cut(func() string { _ = cmd.Wait(); return out.String() }(), "until the sandbox is discarded: ")
 	look, _, _ = strings.Cut(look, "\n")
-	if got := w.beside(look + ` --name-status`); !strings.Contains(got, "U\tmine") {
-		t.Errorf("staged were %q: %s", got, out)
+	if got := w.runOutside(look + ` --name-status`); !strings.Contains(got, "U\tmine") {
+		t.Errorf("the kept index shows %q: %s", got, out)
 	}
 	mine := w.git("rev-parse", "--verify", strings.TrimPrefix(show, "git show ")+":mine")
-	w.clean()
+	w.checkAndDiscard()
 	if got := w.git("log", "--format=", "--raw", "--no-abbrev", "refs/agency/trash/"+w.id); !strings.Contains(got, mine) {
-		t.Errorf("what was staged outside is not among what is kept:\n%s", got)
+		t.Errorf("the trash does not hold what was staged outside:\n%s", got)
 	}
 }
 
-// A command that comes while another runs shares its files, network, processes and walls, and outlives it.
-func TestASecondCommandJoinsTheFirst(t *testing.T) {
+// TestSecondExecJoinsNamespaces checks that a command started while another runs shares its files, network, processes and
+// walls, and continues when the first ends.
+func TestSecondExecJoinsNamespaces(t *testing.T) {
 	t.Parallel()
-	asNobodyToo(t)
-	w := newWalled(t, "--outputs", "none")
+	alsoRunAsNobody(t)
+	w := newWalledSandbox(t, "--outputs", "none")
 	look := `grep -e ^Cap -e ^NoNewPrivs -e ^Seccomp: /proc/self/status; for n in /proc/self/ns/*; do readlink $n; done; cat /proc/self/mountinfo`
 	server := `(perl -MIO::Socket::INET -e '$s = IO::Socket::INET->new(LocalAddr => "127.0.0.1:3000", Listen => 5, ReuseAddr => 1) or die; open F, ">/tmp/up"; close F; while ($c = $s->accept) { print $c "served\n"; close $c }') &
 while ! test -e /tmp/up; do sleep 0.01; done`
-	first := w.begin("first", `echo shared >/tmp/shared; `+server+"\n("+look+") >.notes/look", "")
-	if got := w.in(`cat /tmp/shared; cat </dev/tcp/127.0.0.1/3000; (` + look + `) | cmp - .notes/look && echo same; echo c >c; git add c; git commit -qm second`); got != "shared\nserved\nsame" {
+	first := w.startInside("first", `echo shared >/tmp/shared; `+server+"\n("+look+") >.notes/look", "")
+	if got := w.runInside(`cat /tmp/shared; cat </dev/tcp/127.0.0.1/3000; (` + look + `) | cmp - .notes/look && echo same; echo c >c; git add c; git commit -qm second`); got != "shared\nserved\nsame" {
 		t.Errorf("got %q", got)
 	}
 	if got := w.git("log", "--format=%s", "-1", w.ref); got != "second" {
-		t.Errorf("the second's commit did not come out while the first runs: %q", got)
+		t.Errorf("the commit of the second command was not imported while the first runs: %q", got)
 	}
-	third := w.begin("third", "", `cat /tmp/shared; echo d >d; git add d; git commit -qm third`)
-	w.goOn("first")
+	third := w.startInside("third", "", `cat /tmp/shared; echo d >d; git add d; git commit -qm third`)
+	w.resume("first")
 	if err := first.Wait(); err != nil {
 		t.Errorf("%v: %s", err, first.Stdout)
 	}
-	w.goOn("third")
+	w.resume("third")
 	if err := third.Wait(); err != nil {
 		t.Errorf("%v: %s", err, third.Stdout)
 	}
 	if got := w.git("log", "--format=%s", "-1", w.ref); got != "third" {
-		t.Errorf("the branch is at %q", got)
+		t.Errorf("the last commit of the branch is %q", got)
 	}
-	w.clean()
+	w.checkAndDiscard()
 }
 
-// The walls are those of whoever came first, also when the settings have changed since: who joins is told of
-// nothing that cannot be seen there.
-func TestWhoJoinsGetsWhatGoesWithTheWallsThatStand(t *testing.T) {
+// TestJoiningExecUsesExistingWalls checks that a joining command gets the walls and the environment of the first command,
+// even if the settings have changed since: its PATH must not name directories that are hidden there.
+func TestJoiningExecUsesExistingWalls(t *testing.T) {
 	t.Parallel()
-	w := newWalled(t)
+	w := newWalledSandbox(t)
 	hidden := filepath.Join(w.dir, "programs")
 	w.write(filepath.Join(hidden, "tool"), "")
 	w.git("config", "agency.sandbox.hide", hidden)
-	first := w.begin("first", "", "")
+	first := w.startInside("first", "", "")
 	w.git("config", "--unset", "agency.sandbox.hide")
 	look := func() string {
 		o := w.try([]string{"PATH=" + hidden + ":" + os.Getenv("PATH")}, filepath.Join(w.bin, "git-agency"), "exec", w.id, "--", "sh", "-c", `echo "$PATH"; ls -d `+hidden+`/*`)
 		return o.stdout
 	}
 	if got := look(); strings.Contains(got, hidden) {
-		t.Errorf("who joins finds\n%s", got)
+		t.Errorf("the joining command prints\n%s", got)
 	}
-	w.goOn("first")
+	w.resume("first")
 	if err := first.Wait(); err != nil {
 		t.Errorf("%v: %s", err, first.Stdout)
 	}
 	if got := look(); strings.Count(got, hidden) != 2 {
-		t.Errorf("who comes later finds\n%s", got)
+		t.Errorf("a command in new walls prints\n%s", got)
 	}
-	w.clean()
+	w.checkAndDiscard()
 }
 
-// Commits of commands that run at the same time all come out, and no lock that is taken outside for that
-// stays in anybody's way.
-func TestCommitsOfManyCommandsAtOnceAllComeOut(t *testing.T) {
+// TestConcurrentExecCommitsAllImported checks that the commits of commands that run at the same time are all imported into
+// the real repository, and that its locks make no command fail.
+func TestConcurrentExecCommitsAllImported(t *testing.T) {
 	t.Parallel()
-	asNobodyToo(t)
-	w := newWalled(t)
+	alsoRunAsNobody(t)
+	w := newWalledSandbox(t)
 	const commands, commits = 8, 3
 	var all sync.WaitGroup
 	for n := range commands {
@@ -411,50 +415,50 @@ done`, commits, n))
 	}
 	all.Wait()
 	if got := w.git("rev-list", "--count", w.ref, "^main"); got != strconv.Itoa(commands*commits) {
-		t.Errorf("%s commits came out", got)
+		t.Errorf("%s commits were imported", got)
 	}
-	w.clean()
+	w.checkAndDiscard()
 }
 
-// Whoever is killed, and whenever, nothing is left of the walls, the next command runs at once, and what was
-// committed comes out with it.
-func TestKillingTheToolOrTheKeeperLeavesNothing(t *testing.T) {
+// TestKilledExecLeavesNothing kills the command or the supervisor at various moments. The next command must run, import
+// what was committed, and leave no lock, scratch directory or unreadable directory.
+func TestKilledExecLeavesNothing(t *testing.T) {
 	t.Parallel()
-	asNobodyToo(t)
-	w := newWalled(t)
-	w.in(`echo 0 >n; git add n; git commit -qm 0`)
+	alsoRunAsNobody(t)
+	w := newWalledSandbox(t)
+	w.runInside(`echo 0 >n; git add n; git commit -qm 0`)
 	kill := func(i int, cmd *exec.Cmd) {
 		victims := []int{cmd.Process.Pid}
 		if i%2 == 0 {
-			victims = running(t, w.id)
+			victims = supervisorPIDs(t, w.id)
 		}
 		for _, pid := range victims {
-			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have exited
 		}
-		_ = cmd.Wait() // it was killed
+		_ = cmd.Wait() // fails, because the process was killed
 	}
 	next := func() {
 		t.Helper()
-		if head := w.in(`rm -f "$(git rev-parse --git-dir)"/*.lock; git rev-parse HEAD`); head != w.git("rev-parse", w.ref) {
-			t.Errorf("what was committed did not come out: %s", head)
+		if head := w.runInside(`rm -f "$(git rev-parse --git-dir)"/*.lock; git rev-parse HEAD`); head != w.git("rev-parse", w.ref) {
+			t.Errorf("the commit was not imported: %s", head)
 		}
 		if o := w.try(nil, "find", filepath.Join(w.repo, ".git"), "-name", "*.lock", "-o", "-name", "incoming-*"); o.stdout != "" {
-			t.Errorf("left in the git directory: %s", o.stdout)
+			t.Errorf("files left in the git directory: %s", o.stdout)
 		}
-		if left, err := unreadable(w.data); err != nil || len(left) > 0 {
-			t.Errorf("left where its owner cannot enter: %q, %v", left, err)
+		if left, err := unreadableDirs(w.data); err != nil || len(left) > 0 {
+			t.Errorf("unreadable directories are left: %q, %v", left, err)
 		}
 	}
-	for i := range 2 { // when it has committed and still runs
+	for i := range 2 { // killed after a commit, while the command runs
 		name := "killed-" + strconv.Itoa(i)
-		cmd := w.begin(name, "echo "+name+" >n; git commit -qam "+name, "")
+		cmd := w.startInside(name, "echo "+name+" >n; git commit -qam "+name, "")
 		kill(i, cmd)
 		next()
 		if got := w.git("log", "--format=%s", "-1", w.ref); got != name {
-			t.Errorf("%s: the branch is at %q", name, got)
+			t.Errorf("%s: the last commit of the branch is %q", name, got)
 		}
 	}
-	for i := range 16 { // at any moment
+	for i := range 16 { // killed at any moment
 		cmd := exec.CommandContext(t.Context(), filepath.Join(w.bin, "git-agency"), "exec", w.id, "--", "sh", "-c", "date +%N >n; git commit -qam any")
 		cmd.Dir, cmd.Env = w.repo, w.env
 		if err := cmd.Start(); err != nil {
@@ -466,13 +470,13 @@ func TestKillingTheToolOrTheKeeperLeavesNothing(t *testing.T) {
 		kill(i, cmd)
 		next()
 	}
-	w.clean()
+	w.checkAndDiscard()
 }
 
-// Walls stand wherever a repository or a data directory may be.
-func TestWallsStandInOddPlaces(t *testing.T) {
+// TestWallsInUnusualRepositories runs git inside walls with repositories and data directories of every kind and place.
+func TestWallsInUnusualRepositories(t *testing.T) {
 	t.Parallel()
-	asNobodyToo(t)
+	alsoRunAsNobody(t)
 	for name, arrange := range map[string]func(l *lab){
 		"a long path": func(l *lab) {
 			long := filepath.Join(l.dir, strings.Repeat("x", 120), strings.Repeat("y", 120))
@@ -480,7 +484,7 @@ func TestWallsStandInOddPlaces(t *testing.T) {
 			l.must("mv", l.repo, long)
 			l.repo = filepath.Join(long, "repo")
 		},
-		"characters that mean something": func(l *lab) {
+		"special characters": func(l *lab) {
 			odd := filepath.Join(l.dir, `sp ace,co:lon=;'"\e`)
 			l.must("mv", l.repo, odd)
 			l.repo = odd
@@ -506,7 +510,7 @@ func TestWallsStandInOddPlaces(t *testing.T) {
 			l.git("clone", "-q", "--bare", ".", filepath.Join(l.dir, "bare.git"))
 			l.repo = filepath.Join(l.dir, "bare.git")
 		},
-		"a git directory elsewhere": func(l *lab) {
+		"separate git directory": func(l *lab) {
 			l.git("init", "-q", "--separate-git-dir", filepath.Join(l.dir, "elsewhere.git"))
 		},
 		"submodules": func(l *lab) {
@@ -514,11 +518,11 @@ func TestWallsStandInOddPlaces(t *testing.T) {
 			l.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", filepath.Join(l.dir, "inner"))
 			l.git("commit", "-qm", "inner")
 		},
-		"objects elsewhere": func(l *lab) {
+		"alternate objects": func(l *lab) {
 			l.git("clone", "-q", "--shared", ".", filepath.Join(l.dir, "shared"))
 			l.repo = filepath.Join(l.dir, "shared")
 		},
-		"objects with several names": func(l *lab) {
+		"hard-linked objects": func(l *lab) {
 			l.git("clone", "-q", "--local", ".", filepath.Join(l.dir, "local"))
 			l.repo = filepath.Join(l.dir, "local")
 		},
@@ -533,30 +537,31 @@ func TestWallsStandInOddPlaces(t *testing.T) {
 			l.git("commit", "-qm", "first")
 		},
 		"everything packed": func(l *lab) { l.git("gc", "-q") },
-		"somebody else's files": func(l *lab) {
+		"files of another user": func(l *lab) {
 			if os.Geteuid() == 0 {
 				l.must("chown", "-R", "1234:1234", filepath.Join(l.repo, "sub"))
 			}
 		},
-		"nothing for others": func(l *lab) { l.must("chmod", "-R", "go-rwx", l.repo) },
+		"no permissions for others": func(l *lab) { l.must("chmod", "-R", "go-rwx", l.repo) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newLab(t)
 			arrange(l)
-			w := walledIn(l)
-			w.in(`echo a >a; git add a; git commit -qm a; echo b >b; git add b; git tag t; git stash -q; git gc -q --prune=now`)
-			w.in(`git stash pop -q; test "$(git status --porcelain)" = "A  b"; git rev-parse -q --verify t >/dev/null`)
-			if got := w.beside("git log --format=%s -1; git status --porcelain"); got != "a\nA  b" {
-				t.Errorf("outside there is %q", got)
+			w := newWalledSandboxIn(l)
+			w.runInside(`echo a >a; git add a; git commit -qm a; echo b >b; git add b; git tag t; git stash -q; git gc -q --prune=now`)
+			w.runInside(`git stash pop -q; test "$(git status --porcelain)" = "A  b"; git rev-parse -q --verify t >/dev/null`)
+			if got := w.runOutside("git log --format=%s -1; git status --porcelain"); got != "a\nA  b" {
+				t.Errorf("git outside prints %q", got)
 			}
-			w.clean()
+			w.checkAndDiscard()
 		})
 	}
 }
 
-// Real work passes behind walls without a network. What is not installed here is said.
-func TestRealWorkPassesBehindWalls(t *testing.T) {
+// TestBuildToolsWorkInsideWalls runs common build tools inside walls, most of them without a network. Tools that are not
+// installed are skipped.
+func TestBuildToolsWorkInsideWalls(t *testing.T) {
 	t.Parallel()
 	source, err := filepath.Abs(filepath.Join("..", ".."))
 	if err != nil {
@@ -566,7 +571,7 @@ func TestRealWorkPassesBehindWalls(t *testing.T) {
 		t.Helper()
 		for _, tool := range tools {
 			if _, err := exec.LookPath(tool); err != nil {
-				t.Skipf("there is no %s here", tool)
+				t.Skipf("%s is not installed", tool)
 			}
 		}
 	}
@@ -576,7 +581,7 @@ func TestRealWorkPassesBehindWalls(t *testing.T) {
 		l := newLab(t)
 		l.repo = filepath.Join(l.dir, "clone")
 		if out, err := exec.CommandContext(t.Context(), "git", "clone", "-q", "--no-hardlinks", "--depth=1", "file://"+source, l.repo).CombinedOutput(); err != nil {
-			t.Skipf("this is no clone: %v: %s", err, out)
+			t.Skipf("cannot clone the source: %v: %s", err, out)
 		}
 		for _, name := range []string{"GOMODCACHE", "GOCACHE"} {
 			out, err := exec.CommandContext(t.Context(), "go", "env", name).Output()
@@ -586,70 +591,71 @@ func TestRealWorkPassesBehindWalls(t *testing.T) {
 			l.env = append(l.env, name+"="+strings.TrimSpace(string(out)))
 		}
 		l.env = append(l.env, "GOPROXY=off", "GOFLAGS=-mod=readonly", "CGO_ENABLED="+os.Getenv("CGO_ENABLED"))
-		w := walledIn(l, "--outputs", "none")
+		w := newWalledSandboxIn(l, "--outputs", "none")
 		packages := "./..."
-		if testing.Short() { // all of them take longer than any other test here
+		if testing.Short() { // building all packages takes longer than any other test
 			packages = "./gitagency/internal/ids"
 		}
-		w.in("go build " + packages + " && go test ./gitagency/internal/ids")
-		w.clean()
+		w.runInside("go build " + packages + " && go test ./gitagency/internal/ids")
+		w.checkAndDiscard()
 	})
 	t.Run("npm", func(t *testing.T) {
 		t.Parallel()
 		needs(t, "node", "npm")
-		w := newWalled(t, "--outputs", "none")
-		got := w.in(`mkdir dep; echo '{"name":"dep","version":"1.0.0","main":"i.js"}' >dep/package.json; echo 'module.exports = "from dep"' >dep/i.js
+		w := newWalledSandbox(t, "--outputs", "none")
+		got := w.runInside(`mkdir dep; echo '{"name":"dep","version":"1.0.0","main":"i.js"}' >dep/package.json; echo 'module.exports = "from dep"' >dep/i.js
 npm init -y >/dev/null; npm install --offline --no-audit --no-fund ./dep >/dev/null
 npm pkg set scripts.build="node -p 'require(\"dep\")'"; npm run -s build
 node -e 'const s = require("http").createServer((q, a) => a.end("served")).listen(3000, "127.0.0.1", () => require("http").get("http://127.0.0.1:3000", a => a.on("data", d => { console.log(""+d); s.close(); process.exit() })))'`)
 		if got != "from dep\nserved" {
 			t.Errorf("got %q", got)
 		}
-		w.clean()
+		w.checkAndDiscard()
 	})
 	t.Run("python", func(t *testing.T) {
 		t.Parallel()
 		needs(t, "python3")
-		w := newWalled(t, "--outputs", "none")
-		got := w.in(`python3 -m venv --without-pip venv; ./venv/bin/python -c 'import sys, tempfile, multiprocessing
+		w := newWalledSandbox(t, "--outputs", "none")
+		got := w.runInside(`python3 -m venv --without-pip venv; ./venv/bin/python -c 'import sys, tempfile, multiprocessing
 tempfile.TemporaryFile(); multiprocessing.Lock()
 print(sys.prefix != sys.base_prefix)'`)
 		if got != "True" {
 			t.Errorf("got %q", got)
 		}
-		w.clean()
+		w.checkAndDiscard()
 	})
 	t.Run("make and cc", func(t *testing.T) {
 		t.Parallel()
 		needs(t, "make", "cc")
-		w := newWalled(t)
+		w := newWalledSandbox(t)
 		w.write(filepath.Join(w.tree, "hello.c"), "#include <stdio.h>\nint main(void) { return fclose(tmpfile()) + puts(\"built\") < 0; }\n")
 		w.write(filepath.Join(w.tree, "Makefile"), "all: hello\n\t./hello\n")
-		if got := w.in(`make -s`); got != "built" {
+		if got := w.runInside(`make -s`); got != "built" {
 			t.Errorf("got %q", got)
 		}
-		w.clean()
+		w.checkAndDiscard()
 	})
 }
 
-// What is thrown away as an ordinary user goes, also what the kernel made unreadable in the layers.
-func TestNothingUnreadableIsLeftBehind(t *testing.T) {
+// TestDiscardRemovesUnreadableDirectories checks that an ordinary user can discard a sandbox with unreadable directories,
+// those that the kernel creates in the overlay included.
+func TestDiscardRemovesUnreadableDirectories(t *testing.T) {
 	t.Parallel()
-	asNobodyToo(t)
-	w := newWalled(t)
-	w.in(`echo a >a; git add a; git commit -qm a; git gc -q --prune=now; mkdir -p deep/er; chmod 000 deep/er; chmod 000 deep`)
-	w.in(`chmod 700 deep; chmod 700 deep/er; mkdir "$(git rev-parse --git-common-dir)/shut"; chmod 000 "$(git rev-parse --git-common-dir)/shut"`)
-	w.clean()
-	if left, err := unreadable(w.data); err != nil || len(left) > 0 {
-		t.Errorf("%v: %q", err, left)
+	alsoRunAsNobody(t)
+	w := newWalledSandbox(t)
+	w.runInside(`echo a >a; git add a; git commit -qm a; git gc -q --prune=now; mkdir -p deep/er; chmod 000 deep/er; chmod 000 deep`)
+	w.runInside(`chmod 700 deep; chmod 700 deep/er; mkdir "$(git rev-parse --git-common-dir)/shut"; chmod 000 "$(git rev-parse --git-common-dir)/shut"`)
+	w.checkAndDiscard()
+	if left, err := unreadableDirs(w.data); err != nil || len(left) > 0 {
+		t.Errorf("unreadable directories are left: %q, %v", left, err)
 	}
 }
 
-// unreadable lists the directories that nobody may enter but root.
-func unreadable(dir string) (left []string, err error) {
+// unreadableDirs lists the directories without any permission bits.
+func unreadableDirs(dir string) (left []string, err error) {
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // a command that ends takes some away
+			return nil // removed by a command that ends meanwhile
 		}
 		if err == nil && d.IsDir() {
 			if fi, err := d.Info(); err == nil && fi.Mode().Perm() == 0 {

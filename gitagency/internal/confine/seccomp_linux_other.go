@@ -8,6 +8,6 @@ import (
 )
 
 // currentArchitecture reports that this architecture is not supported.
-func machine() (architecture, error) {
+func currentArchitecture() (architecture, error) {
 	return architecture{}, errors.New("the numbers of the system calls of " + runtime.GOARCH + " are not known here")
 }

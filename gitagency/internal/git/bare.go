@@ -20,6 +20,7 @@ func InitBare(dir string) error {
 	return durable.Sync(filepath.Join(dir, "HEAD"), filepath.Join(dir, "config"), dir)
 }
 
+// InitBareAs is InitBare for an object format, without fsync.
 func InitBareAs(dir string, format object.Format) error {
 	config := "[core]\n\tbare = true\n\trepositoryformatversion = 1\n"
 	if format == object.SHA256 {

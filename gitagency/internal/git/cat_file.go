@@ -22,8 +22,8 @@ type CatFile struct {
 	body    io.LimitedReader // rest of the content of the object whose header was read last; R is nil without content
 
 	ended  bool   // git was waited for
-	stderr string // result of end
-	endErr error  // result of end
+	stderr string // result of End
+	endErr error  // result of End
 }
 
 // OpenCatFile starts git cat-file in the common directory.
@@ -62,20 +62,20 @@ func (r *Repo) StartInteractiveInheriting(ctx context.Context, p RunOptions, inh
 	return talk, nil
 }
 
-// Limits of the questions that one goroutine may send before it reads their answers. Both fit into the smallest pipe, one
-// page, which a user with many pipes gets: writing a question never waits for git, which may wait for its answers to be
-// read.
+// Limits of the questions that one goroutine may send before it reads their answers. Both fit into the smallest pipe,
+// one page, which a user with many pipes gets: writing a question never waits for git, which may wait for its answers
+// to be read.
 const (
 	maxUnanswered = 4096                                    // bytes
 	MaxQuestions  = maxUnanswered / (len("contents ") + 65) // questions for the content of an object by its id
 )
 
-// Send asks git to "info" or "contents" of the object of a name.
+// Send asks git for the "info" or "contents" of the object of a name. Next reads the answer.
 func (t *CatFile) Send(command, name string) error {
 	return t.process.WriteString(command + " " + name + "\n")
 }
 
-// answer is git's answer about one object, which is Missing unless git printed "<oid> <type> <size>".
+// CatFileAnswer is git's answer about one object, which is Missing unless git printed "<oid> <type> <size>".
 type CatFileAnswer struct {
 	Object
 	Size int64
@@ -84,8 +84,8 @@ type CatFileAnswer struct {
 	Err  error     // reason why there is no answer: a damaged object can end the git that reads it
 }
 
-// Next reads the first line of the next answer. Where the question was for the content, body has to be read to its end,
-// and finish to be called, before the next answer. An error means that git answers no more.
+// Next reads the first line of the next answer. Where the question was for the content, Body has to be read to its end,
+// and Finish to be called, before the next answer. An error means that git answers no more.
 func (t *CatFile) Next(contents bool) (CatFileAnswer, error) {
 	line, err := t.process.Stdout.ReadString('\n')
 	if err != nil {
@@ -135,9 +135,9 @@ func parseObjectHeader(line string) (o Object, size int64) {
 	return Object{OID: oid, Type: kind}, size
 }
 
-// pipeline asks the same of many objects and calls answered for each, in order, to read its answer. It sends questions ahead
-// of the answers, so that git always has work: all at once where a pipe holds them, or else from another goroutine, as git
-// reads no further question while it waits for its answers to be read. An error ends git.
+// pipeline asks the same of many objects and calls answered for each, in order, to read its answer. It sends questions
+// ahead of the answers, so that git always has work: all at once where a pipe holds them, or else from another
+// goroutine, as git reads no further question while it waits for its answers to be read. An error ends git.
 func (t *CatFile) pipeline(command string, names []string, answered func(i int) error) error {
 	const chunk = 16 << 10 // bytes of questions per write
 	ask := func() (struct{}, error) {
@@ -180,7 +180,7 @@ func (t *CatFile) pipeline(command string, names []string, answered func(i int) 
 	return nil
 }
 
-// Lookup resolves names to objects, as Lookup does.
+// Lookup resolves names to objects, as Repo.Lookup does.
 func (t *CatFile) Lookup(names ...string) ([]Object, error) {
 	objects, _, err := t.LookupSizes(names...)
 	return objects, err
@@ -208,8 +208,8 @@ func (t *CatFile) LookupSizes(names ...string) ([]Object, []int64, error) {
 	return objects, sizes, nil
 }
 
-// QueryEach asks "info" or "contents" of many objects and calls visit with each answer, in order. visit reads the body of
-// an answer that has one. The first error of visit ends it, and nothing more can be asked then.
+// QueryEach asks "info" or "contents" of many objects and calls visit with each answer, in order. visit reads the body
+// of an answer that has one. The first error of visit ends it, and nothing more can be asked then.
 func (t *CatFile) QueryEach(ctx context.Context, question string, oids []string, visit func(i int, a CatFileAnswer) error) error {
 	return t.pipeline(question, oids, func(i int) error {
 		visitUnlessEnded := func(a CatFileAnswer) error {

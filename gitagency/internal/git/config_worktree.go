@@ -67,8 +67,9 @@ func (r *Repo) WithConfigOf(ctx context.Context, s WorktreeSpec) (*Repo, error) 
 	return r.WithWorktreeConfig(ctx, r.AdminDir(s.Name), s.TrustConfig)
 }
 
-// readWorktreeConfig asks git for the configuration of a worktree. It returns the shared configuration where git
-// fails, as for a git directory that is gone, and where an agent that is not trusted could make git block.
+// readWorktreeConfig asks git for the configuration of a worktree. It returns the shared configuration where git fails
+// because the git directory is gone or has no valid HEAD and, unless trusted, also where git fails for any other reason
+// or could be made to block.
 func (r *Repo) readWorktreeConfig(ctx context.Context, gitDir string, trusted bool) (config.Settings, error) {
 	if !trusted && !r.configReadTerminates(gitDir) {
 		return r.sharedConfig(), nil

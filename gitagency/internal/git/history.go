@@ -13,8 +13,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 )
 
-// HeadRefOrCommit returns the full ref or the commit that HEAD of a worktree names; where HEAD is malformed, the worktree's own
-// branch.
+// HeadRefOrCommit returns the full ref or the commit that HEAD of a worktree names; where HEAD is malformed, the
+// worktree's own branch.
 func (r *Repo) HeadRefOrCommit(s WorktreeSpec) (string, error) {
 	var w Worktree
 	err := ReadHead(r.AdminDir(s.Name), &w)
@@ -29,8 +29,8 @@ func (r *Repo) HeadRefOrCommit(s WorktreeSpec) (string, error) {
 	return s.Branch, nil
 }
 
-// HeadFromFiles returns the commit of HEAD as read from HEAD and the loose ref, without git. It is not ok where only git can
-// tell; whether the commit exists is not checked.
+// HeadFromFiles returns the commit of HEAD as read from HEAD and the loose ref, without git. It is not ok where only
+// git can tell; whether the commit exists is not checked.
 func (r *Repo) HeadFromFiles(s WorktreeSpec) (head string, ok bool) {
 	var w Worktree
 	if err := ReadHead(r.AdminDir(s.Name), &w); err != nil || s.IndexCache != "" {
@@ -50,8 +50,9 @@ var operationHeads = []string{
 	"rebase-merge/orig-head", "rebase-merge/autostash", "rebase-apply/orig-head", "rebase-apply/autostash",
 }
 
-// CapturedParents lists the parents of a captured state: first, whose tree is given, and those of the tips, of the
-// operation in progress and of the log of HEAD that are not reachable from it. It writes a commit to hold those of the log.
+// CapturedParents lists the parents of a captured state: first, and those of the tips and of the commits of an
+// operation in progress that are not reachable from it. For the other commits in the log of HEAD it writes one more
+// parent, which has all of them as parents and tree, that of first, as its tree. It lists none if first is empty.
 func (r *Repo) CapturedParents(ctx context.Context, s WorktreeSpec, first, tree string, tips ...string) ([]string, error) {
 	if first == "" {
 		return nil, nil
@@ -105,9 +106,9 @@ func (r *Repo) ReflogCommits(s WorktreeSpec) []string {
 	return commits
 }
 
-// OnlyKnownCommits reports whether the log of HEAD, an operation in progress and, in a sandbox, the refs and logs of its
-// overlay upper directory name no commit but known ones. Then these hold all that a capture would add as history. It is
-// false where that cannot be read from outside of the sandbox.
+// OnlyKnownCommits reports whether the log of HEAD, an operation in progress and, in a sandbox, the refs and logs of
+// its overlay upper directory name no commit but known ones. Then these hold all that a capture would add as history.
+// It is false where that cannot be read from outside of the sandbox.
 func (r *Repo) OnlyKnownCommits(s WorktreeSpec, known map[string]bool) bool {
 	unknown := func(oid string) bool { return object.IsOID(oid) && !known[oid] && strings.Trim(oid, "0") != "" }
 	if slices.ContainsFunc(slices.Concat(r.ReflogCommits(s), r.operationCommits(s)), unknown) {
@@ -173,7 +174,8 @@ func (r *Repo) ReflogCommitsElsewhere(name, ref string) []string {
 	return slices.Collect(maps.Keys(seen))
 }
 
-// AddIndependent returns have and those of the candidates that exist and are not reachable from have, nor from each other.
+// AddIndependent returns have and those of the candidates that exist and are not reachable from have, nor from each
+// other.
 func (r *Repo) AddIndependent(ctx context.Context, have, candidates []string) ([]string, error) {
 	var names []string
 	for _, c := range candidates {

@@ -8,14 +8,15 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 )
 
+// GitOptions returns the options of a git that runs on the temporary git directory.
 func (m *Mirror) GitOptions() RunOptions { return RunOptions{GitDir: m.Dir} }
 
-// Mirror is a temporary git directory with the repository's objects as an alternate, for comparing and merging. It has the
-// user's config, but not the repository's config, attributes, replace refs and refs, all of which an agent without walls
-// could have written. New objects go into the temporary directory and are deleted with it.
+// Mirror is a temporary git directory with the repository's objects as an alternate, for comparing and merging. It has
+// the user's config, but not the repository's config, attributes, replace refs and refs, all of which an agent without
+// walls could have written. New objects go into the temporary directory and are deleted with it.
 type Mirror struct {
 	Repo    *Repo
-	Dir     string        // path of scratch
+	Dir     string        // path of Scratch
 	Scratch *OwnedTempDir // the temporary git directory
 }
 

@@ -302,5 +302,5 @@ func (r *Repo) ReflogPath(ref string) string {
 	return filepath.Join(r.CommonDir, "logs", filepath.FromSlash(ref))
 }
 
-// DetachedHead is the State.HeadRef of a HEAD that names no branch.
+// DetachedHead stands for the branch of a HEAD that names none: in snapshot.State.HeadRef and status.Report.Branch.
 const DetachedHead = "detached"

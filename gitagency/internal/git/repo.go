@@ -1,5 +1,6 @@
-// Package git is the only place that runs git. It turns requests into argv, runs git through proc with a scrubbed
-// environment, and parses the output into typed values. Where a process would be too slow it reads git's files itself.
+// Package git, with the packages below it, is the only place that runs git. It turns requests into argv, runs git
+// through proc with a scrubbed environment, and parses the output into typed values. Where a process would be too slow
+// it reads git's files itself.
 //
 // It knows repositories, worktrees, refs and objects, and nothing of sandboxes, invocations or markers. It must never
 // match git's English messages, never go through a shell, and never let a variable that a hook or an alias left in

@@ -80,7 +80,7 @@ func (r Runner) Output(ctx context.Context, args ...string) ([]byte, error) {
 	return r.OutputWithGlobals(ctx, nil, args)
 }
 
-// OutputWithGlobals is output with options before the subcommand.
+// OutputWithGlobals is Output with options before the subcommand.
 func (r Runner) OutputWithGlobals(ctx context.Context, global, args []string) ([]byte, error) {
 	out, _, err := r.OutputAndStderr(ctx, global, args)
 	return out, err
@@ -128,7 +128,7 @@ type RunOptions struct {
 	Config      []string // more -c options
 	Env         []string
 	Stdin       string
-	stdinReader io.Reader // takes precedence over stdin
+	stdinReader io.Reader // takes precedence over Stdin
 	Stdout      io.Writer
 	lazyFetch   bool // git may fetch missing objects, as in a partial clone
 

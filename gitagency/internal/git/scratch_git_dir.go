@@ -41,8 +41,8 @@ func (r *Repo) MakeScratchGitDir(s WorktreeSpec, head string) (RunOptions, func(
 	if fi, err := os.Lstat(s.Dir); s.Dir != "" && (err != nil || !fi.IsDir()) {
 		return RunOptions{}, nil, errors.Join(fmt.Errorf("%s is not a directory", s.Dir), err)
 	}
-	// An agent may have removed its own permissions; git would skip such a directory silently. With asIs nothing is
-	// changed, and the scan reports the directory.
+	// An agent may have removed its own permissions; git would skip such a directory silently. In a worktree that is in
+	// use nothing is changed, and the scan reports the directory.
 	for _, dir := range []string{s.Dir, r.AdminDir(s.Name)} {
 		if dir == "" || s.InUse {
 			continue
@@ -101,7 +101,7 @@ func (r *Repo) FillScratchGitDir(s WorktreeSpec, head, dir string) (env []string
 	return env, nil
 }
 
-// CopyIndexFiles copies the index of a worktree, with the shared files of a split index.
+// CopyIndexFiles copies the index of a worktree, with the shared files of a split index, into a directory.
 func (r *Repo) CopyIndexFiles(name, dir string) error {
 	admin := r.AdminDir(name)
 	entries, err := os.ReadDir(admin)
@@ -138,7 +138,8 @@ func CopyFileWithMtime(from, to string) (err error) {
 	return os.Chtimes(to, fi.ModTime(), fi.ModTime())
 }
 
-// OpenRegular opens a regular file. It does not block, because an agent could have put a pipe there.
+// OpenRegular opens a regular file; the error is fs.ErrNotExist for any other kind. It does not block, because an agent
+// could have put a pipe there.
 func OpenRegular(path string) (*os.File, fs.FileInfo, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

@@ -13,7 +13,7 @@ type Feature struct {
 	Since Version
 }
 
-// Features lists the features we use, oldest first. The callers have a fallback for each.
+// Features lists features to report to the user, oldest first. No operation depends on one of them.
 var Features = []Feature{
 	{"merge-tree --merge-base", Version{Major: 2, Minor: 40}},
 	{"replay", Version{Major: 2, Minor: 44}},

@@ -26,10 +26,10 @@ type WorktreeSpec struct {
 	// IndexCache makes Dir a plain directory that is no worktree: git has no entry for it, so that there is no HEAD,
 	// no branch, no index and no operation in progress, and every file is untracked. It is the path of a cache file
 	// of ours, which need not exist: an index of the files last read, by which unchanged files are recognised. See
-	// CaptureState.
+	// snapshot.CaptureState.
 	IndexCache string
 
-	ChangingDirs []string // directories in which names come and go, to watch: see dirWatch
+	ChangingDirs []string // directories in which names come and go, to watch with inotify while scanning
 
 	PendingIndex func() (IndexContents, error) // waits for the index that is read in the background; nil when none is
 

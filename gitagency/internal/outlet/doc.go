@@ -1,4 +1,4 @@
-// Package proxy owns the outgoing connections of a sandbox whose outputs are a list of hosts, and the incoming
+// Package outlet owns the outgoing connections of a sandbox whose outputs are a list of hosts, and the incoming
 // connections that a user forwards to one of its ports.
 //
 // Outgoing connections use a proxy for HTTP, CONNECT and SOCKS5 on one listener, which the sandbox reaches and which is

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestAProgramIsBoundBeforeItBegins(t *testing.T) {
+func TestTaskLimitsApplyBeforeExec(t *testing.T) {
 	t.Parallel()
 	forEachContainment(t, func(t *testing.T, way Containment) {
 		var out bytes.Buffer
@@ -26,7 +26,7 @@ func TestAProgramIsBoundBeforeItBegins(t *testing.T) {
 			t.Fatalf("got %+v, %v", ending, err)
 		}
 		if got, want := out.String(), fmt.Sprintf("128\n262144\n262144\n%d\n", max(7, inheritedNice(t))); got != want { // in the units of sh
-			t.Errorf("it saw %q, want %q", got, want)
+			t.Errorf("the program saw %q, want %q", got, want)
 		}
 	})
 }
@@ -39,7 +39,7 @@ func inheritedNice(t *testing.T) int {
 	return 20 - priority // the system call returns 20 minus the nice value
 }
 
-func TestNobodyTracesAProgramThatIsBound(t *testing.T) {
+func TestTaskWithLimitsIsNotTraced(t *testing.T) {
 	t.Parallel()
 	forEachContainment(t, func(t *testing.T, way Containment) {
 		var out bytes.Buffer
@@ -52,7 +52,7 @@ func TestNobodyTracesAProgramThatIsBound(t *testing.T) {
 	})
 }
 
-func TestAFileThatGrowsTooLargeEndsTheProgram(t *testing.T) {
+func TestTaskFileSizeLimit(t *testing.T) {
 	t.Parallel()
 	forEachContainment(t, func(t *testing.T, way Containment) {
 		k := newTask(t, way, "exec dd if=/dev/zero of=file bs=1024 count=100")
@@ -62,12 +62,12 @@ func TestAFileThatGrowsTooLargeEndsTheProgram(t *testing.T) {
 			t.Errorf("got %+v, %v", ending, err)
 		}
 		if fi, err := os.Stat(filepath.Join(k.Dir.Name(), "file")); err != nil || fi.Size() != 10<<10 {
-			t.Errorf("it wrote %v, %v", fi.Size(), err)
+			t.Errorf("the file has %v bytes, %v", fi.Size(), err)
 		}
 	})
 }
 
-func TestALimitIsNeverRaised(t *testing.T) {
+func TestLimitsAreNeverRaised(t *testing.T) {
 	t.Parallel()
 	var was unix.Rlimit
 	cmd := exec.CommandContext(t.Context(), "sleep", "1000")
@@ -82,7 +82,7 @@ func TestALimitIsNeverRaised(t *testing.T) {
 	}
 }
 
-func TestAProgramThatIsBoundAndCannotBeRunIsReportedAsAnyOther(t *testing.T) {
+func TestTaskWithLimitsReportsCannotRun(t *testing.T) {
 	t.Parallel()
 	forEachContainment(t, func(t *testing.T, way Containment) {
 		for code, program := range map[int]string{127: "/no/such/program", 126: "/etc/passwd"} {
@@ -97,10 +97,10 @@ func TestAProgramThatIsBoundAndCannotBeRunIsReportedAsAnyOther(t *testing.T) {
 	})
 }
 
-func TestAProgramIsPutIntoItsCgroupAndItsSupervisorIsNot(t *testing.T) {
+func TestTaskCgroupHoldsOnlyProgram(t *testing.T) {
 	t.Parallel()
 	forEachContainment(t, func(t *testing.T, way Containment) {
-		procs, err := os.Create(filepath.Join(t.TempDir(), "cgroup.procs")) // one that the kernel has no part in
+		procs, err := os.Create(filepath.Join(t.TempDir(), "cgroup.procs")) // a regular file instead of a kernel interface
 		must(t, err)
 		defer procs.Close()
 		var out bytes.Buffer
@@ -111,12 +111,12 @@ func TestAProgramIsPutIntoItsCgroupAndItsSupervisorIsNot(t *testing.T) {
 		}
 		put, err := os.ReadFile(procs.Name())
 		if pid, fds, _ := strings.Cut(out.String(), "\n"); err != nil || string(put) != pid || fds != "4\n" {
-			t.Errorf("%q was put there, %v; the program was %s and had %s", put, err, pid, fds)
+			t.Errorf("cgroup.procs holds %q, %v; the program had pid %s and %s descriptors", put, err, pid, fds)
 		}
 	})
 }
 
-func TestALimitThatCannotBeSetKeepsTheProgramFromRunning(t *testing.T) {
+func TestTaskLimitFailurePreventsProgram(t *testing.T) {
 	t.Parallel()
 	forEachContainment(t, func(t *testing.T, way Containment) {
 		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
@@ -130,18 +130,18 @@ func TestALimitThatCannotBeSetKeepsTheProgramFromRunning(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		if _, err := os.Stat(filepath.Join(k.Dir.Name(), "ran")); err == nil {
-			t.Error("it ran")
+			t.Error("the program ran without its limit")
 		}
 	})
 }
 
-func TestProcessesAreCountedInASandboxByItself(t *testing.T) {
+func TestTaskProcessLimitCountsOnlySandbox(t *testing.T) {
 	if os.Geteuid() == 0 {
 		t.Parallel()
-		againAsNobody(t)
+		rerunAsNobody(t)
 		return
 	}
-	// Those that the user runs elsewhere do not count.
+	// Processes of the same user outside the sandbox do not count.
 	for range 20 {
 		cmd := exec.CommandContext(t.Context(), "sleep", "1000")
 		must(t, cmd.Start())
@@ -157,21 +157,21 @@ func TestProcessesAreCountedInASandboxByItself(t *testing.T) {
 	}
 	tried, err := os.ReadFile(filepath.Join(k.Dir.Name(), "tried"))
 	must(t, err)
-	// The shell, and each that was tried but for the last; a few may have gone to the supervisor.
+	// The shell and all started children but the last count. Supervisor threads started later use up a few of the limit.
 	if got, err := strconv.Atoi(strings.TrimSpace(string(tried))); err != nil || got > most || got < most-4 {
-		t.Errorf("it failed at %s: %s", tried, &errs)
+		t.Errorf("fork failed at child %s: %s", tried, &errs)
 	}
 
 	k = newTask(t, Subreaper, "exit 0")
 	k.Limits = Limits{Processes: most}
 	var never *NotStartedError
 	if _, err := k.Run(t.Context()); !errors.As(err, &never) {
-		t.Errorf("where they are not counted apart: %v", err)
+		t.Errorf("without a user namespace of its own: %v", err)
 	}
 }
 
-// againAsNobody runs the test again as an ordinary user.
-func againAsNobody(t *testing.T) {
+// rerunAsNobody runs the test again as the user nobody.
+func rerunAsNobody(t *testing.T) {
 	t.Helper()
 	const nobody = 65534
 	dir := t.TempDir()
@@ -191,11 +191,11 @@ func againAsNobody(t *testing.T) {
 	cmd.Dir, cmd.Env = "/", append(os.Environ(), "TMPDIR="+tmp)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
-		t.Errorf("as an ordinary user: %v\n%s", err, out)
+		t.Errorf("as nobody: %v\n%s", err, out)
 	}
 }
 
-func TestInARoomEveryProgramIsBoundByItself(t *testing.T) {
+func TestNamespaceTasksHaveOwnLimits(t *testing.T) {
 	t.Parallel()
 	r, label := startNamespace(t)
 	bound := func(how string, nice int) {
@@ -210,17 +210,17 @@ func TestInARoomEveryProgramIsBoundByItself(t *testing.T) {
 		put, readErr := os.ReadFile(procs.Name())
 		must(t, readErr)
 		if want := string(put) + "\n" + strconv.Itoa(max(nice, inheritedNice(t))) + "\n2048\n"; err != nil || ending.ExitCode != 0 || out.String() != want {
-			t.Errorf("%s: %+v, %v: said %q, want %q", how, ending, err, &out, want)
+			t.Errorf("%s: %+v, %v: output %q, want %q", how, ending, err, &out, want)
 		}
 		k.Argv = []string{"/no/such/program"}
 		_, err = r.Run(t.Context(), k)
 		var cannot *CannotRunError
 		if !errors.As(err, &cannot) || cannot.Code != 127 {
-			t.Errorf("%s: what cannot be run: %v", how, err)
+			t.Errorf("%s: missing program: %v", how, err)
 		}
 	}
-	bound("in the seat", 3)
+	bound("first task", 3)
 	runBeside(t, label)
-	bound("beside another", 5)
-	bound("beside another", 4)
+	bound("second task", 5)
+	bound("second task, less nice", 4)
 }

@@ -53,7 +53,7 @@ func checkExecutable(path string) error {
 	if !fi.Mode().IsRegular() {
 		return fmt.Errorf("%s is not a file", path)
 	}
-	// LookPath does not search for a name with a slash; it asks the kernel whether we may execute the file.
+	// exec.LookPath does not search for a name with a slash; it asks the kernel whether we may execute the file.
 	if _, err := exec.LookPath(path); err != nil {
 		return fmt.Errorf("%s is not executable", path)
 	}

@@ -13,7 +13,7 @@ import (
 
 var testIntent = Intent{ID: invID, Command: "start", Tree: "/x/tree", Branch: "refs/heads/agency/sandbox-" + invID, BaseCommit: zeros, PID: 42, StartedAt: at(0)}
 
-func TestAnInvocationBeingCreatedIsHiddenAndAnInterruptedOneIsShown(t *testing.T) {
+func TestInvocationsHideRunningCreation(t *testing.T) {
 	t.Parallel()
 	for _, withTree := range []bool{false, true} {
 		s := newStore(t)
@@ -28,19 +28,19 @@ func TestAnInvocationBeingCreatedIsHiddenAndAnInterruptedOneIsShown(t *testing.T
 		for _, busy := range []func() bool{nil, func() bool { return true }, func() bool { return false }} {
 			entries, err := s.Invocations(repoID, busy)
 			if err != nil || len(entries) != 0 {
-				t.Errorf("while it is created: %+v, %v", entries, err)
+				t.Errorf("listed during its creation: %+v, %v", entries, err)
 			}
 			if e := s.Invocation(repoID, invID, busy); !e.BeingCreated || e.Intent != nil {
-				t.Errorf("alone: %+v", e)
+				t.Errorf("read by id: %+v", e)
 			}
 		}
 
-		// The creator dies: the kernel closes his files.
+		// Simulate the death of the creator: the kernel closes its files, which releases the lock.
 		must(t, open.file.Close())
 		entries, err := s.Invocations(repoID, func() bool { return true })
 		want := map[bool]Defect{false: Incomplete, true: MissingMeta}[withTree]
 		if err != nil || len(entries) != 1 || entries[0].Defect != want || entries[0].Intent == nil {
-			t.Fatalf("after it was interrupted: %+v, %v", entries, err)
+			t.Fatalf("after the interruption: %+v, %v", entries, err)
 		}
 		intended := testIntent
 		intended.SchemaVersion = SchemaVersion
@@ -48,7 +48,7 @@ func TestAnInvocationBeingCreatedIsHiddenAndAnInterruptedOneIsShown(t *testing.T
 			t.Errorf("got %+v, want %+v", *entries[0].Intent, intended)
 		}
 
-		// A record makes it whole; an intent beside one means nothing.
+		// A record completes the invocation; an intent beside a record is ignored.
 		must(t, s.WriteInvocationMeta(repoID, meta(s, invID)))
 		must(t, os.MkdirAll(s.SandboxTreePath(repoID, invID), 0o755))
 		if e := s.Invocation(repoID, invID, nil); e.Defect != NoDefect || e.Intent != nil || e.BeingCreated {
@@ -57,7 +57,7 @@ func TestAnInvocationBeingCreatedIsHiddenAndAnInterruptedOneIsShown(t *testing.T
 	}
 }
 
-func TestAnIntentIsHeldByTheOneWhoWroteItAlone(t *testing.T) {
+func TestWriteIntentLocksFile(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	dir := s.InvocationDir(repoID, invID)
@@ -68,10 +68,10 @@ func TestAnIntentIsHeldByTheOneWhoWroteItAlone(t *testing.T) {
 	must(t, err)
 	defer other.Close()
 	if err := unix.Flock(int(other.Fd()), unix.LOCK_SH|unix.LOCK_NB); err != unix.EWOULDBLOCK {
-		t.Errorf("anybody may have it: %v", err)
+		t.Errorf("another process can lock the intent: %v", err)
 	}
 	if fi, err := os.Stat(intentPath(dir)); err != nil || fi.Mode().Perm() != 0o600 {
-		t.Errorf("it is %v, %v", fi.Mode(), err)
+		t.Errorf("mode %v, %v", fi.Mode(), err)
 	}
 	var got Intent
 	data, err := os.ReadFile(intentPath(dir))
@@ -88,8 +88,8 @@ func TestAnIntentIsHeldByTheOneWhoWroteItAlone(t *testing.T) {
 	}
 }
 
-// Between the directory and the intent there is nothing but the repository lock to go by.
-func TestAnEmptyDirectoryIsUnderWayOnlyWhileTheLockIsHeld(t *testing.T) {
+// After the directory was made and before the intent is written, only the repository lock shows that a creation runs.
+func TestInvocationsHideEmptyDirectoryWhileLocked(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	must(t, s.CreateInvocationDir(repoID, invID))
@@ -100,14 +100,14 @@ func TestAnEmptyDirectoryIsUnderWayOnlyWhileTheLockIsHeld(t *testing.T) {
 		}
 	}
 	if entries, err := s.Invocations(repoID, nil); err != nil || len(entries) != 1 || entries[0].Defect != Incomplete {
-		t.Errorf("nobody to ask: %+v, %v", entries, err)
+		t.Errorf("without a lock to ask: %+v, %v", entries, err)
 	}
-	// A sandbox without a record directory has no creator: that directory comes first.
+	// A tree without a record directory is not being created: a creation makes that directory first.
 	must(t, os.Remove(s.InvocationDir(repoID, invID)))
 	must(t, os.MkdirAll(s.SandboxTreePath(repoID, invID), 0o755))
 	entries, err := s.Invocations(repoID, func() bool { return true })
 	if err != nil || len(entries) != 1 || entries[0].Defect != MissingMeta {
-		t.Errorf("a tree alone: %+v, %v", entries, err)
+		t.Errorf("tree without a record directory: %+v, %v", entries, err)
 	}
 }
 
@@ -142,7 +142,7 @@ func TestInvocationUnderCreationIsNeverListedAsBroken(t *testing.T) {
 	readers.Wait()
 }
 
-func TestAnIntentNobodyCanReadIsNotTakenForOne(t *testing.T) {
+func TestInvocationIgnoresUnreadableIntent(t *testing.T) {
 	t.Parallel()
 	for _, content := range []string{"", "rubbish", "[]", `{"pid":"x"}`} {
 		s := newStore(t)
@@ -155,23 +155,22 @@ func TestAnIntentNobodyCanReadIsNotTakenForOne(t *testing.T) {
 	}
 }
 
-// The lock is asked about only where it matters: it costs a system call in a directory of git's.
-func TestTheLockIsNotAskedAboutWholeInvocations(t *testing.T) {
+// A listing queries the repository lock only for incomplete invocations: the query costs a system call.
+func TestInvocationsQueryLockOnlyIfIncomplete(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	for n := range 5 {
 		add(t, s, id(n))
 	}
-	entries, err := s.Invocations(repoID, func() bool { t.Error("asked"); return false })
+	entries, err := s.Invocations(repoID, func() bool { t.Error("the lock was queried"); return false })
 	if err != nil || !slices.Equal(idsOf(entries), []string{id(0), id(1), id(2), id(3), id(4)}) {
 		t.Errorf("got %q, %v", idsOf(entries), err)
 	}
 }
 
-// "Directory names are the identity; a record that disagrees with its directory name is broken." An
-// intent that is believed names a tree and a branch that will be removed: those of another invocation,
-// where a directory was copied or restored under another name.
-func TestAnIntentThatNamesAnotherIDIsNotBelieved(t *testing.T) {
+// An intent that names another id than its directory is ignored. Recovery removes the tree and the branch that an intent
+// names; in a directory that was copied or restored under another name, these belong to another invocation.
+func TestInvocationIgnoresIntentOfOtherID(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	must(t, s.CreateInvocationDir(repoID, id(1)))
@@ -183,9 +182,9 @@ func TestAnIntentThatNamesAnotherIDIsNotBelieved(t *testing.T) {
 	}
 }
 
-// Whoever acted on it would remove the tree "", the branch "" and the entry "" below .git/worktrees, which
-// is every entry.
-func TestAnIntentThatNamesNothingIsNotBelieved(t *testing.T) {
+// An intent without tree and branch is ignored. Recovery from it would remove the tree "", the branch "" and the entry ""
+// below .git/worktrees, which is every entry.
+func TestInvocationIgnoresIncompleteIntent(t *testing.T) {
 	t.Parallel()
 	for _, content := range []string{"{}", "null", "null and void", `{"id":"` + invID + `"}`, `{"id":"` + invID + `","tree":"/x"} rubbish`} {
 		s := newStore(t)

@@ -50,7 +50,7 @@ type LandedAs struct {
 	LandedBefore   string     `json:"landed_before,omitempty"`   // tip of the integration branch before the landing
 	LandedTip      string     `json:"landed_tip,omitempty"`      // tip of the sandbox's branch
 	LandedBranch   string     `json:"landed_branch,omitempty"`   // integration branch, without refs/heads/
-	LandedStrategy string     `json:"landed_strategy,omitempty"` // merge strategy
+	LandedStrategy string     `json:"landed_strategy,omitempty"` // merge, squash or rebase; empty if nothing had to be merged
 	CheckedAt      *time.Time `json:"looked_at,omitempty"`       // time of the last check of the sandbox; files written later may not have landed
 	UnlandedCommit string     `json:"unlanded_commit,omitempty"` // commit that reverted the landing
 	UnlandedAt     *time.Time `json:"unlanded_at,omitempty"`

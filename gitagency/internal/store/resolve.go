@@ -7,7 +7,7 @@ import (
 
 // NotFoundError reports a query that matches no entry.
 type NotFoundError struct {
-	Kind  string // "invocation" or "worktree"
+	Kind  string // what was looked for: "invocation", "worktree", "snapshot", "directory" or "finding"
 	Query string
 }
 

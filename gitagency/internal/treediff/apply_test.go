@@ -18,17 +18,17 @@ import (
 	jsonschema "github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-var loud = treediff.Colors{
+var testColors = treediff.Colors{
 	Meta: "\x1b[1m", Hunk: "\x1b[36m", Section: "\x1b[2m", Same: "\x1b[37m", Removed: "\x1b[31m", Added: "\x1b[32m",
 	Emphasis: "\x1b[7m", EmphasisEnd: "\x1b[27m", Reset: "\x1b[m",
 }
 
-// ours are the escapes that are in loud, and not those that files have.
-var ours = regexp.MustCompile("\x1b\\[(1|36|37|2|31|32|7|27)?m")
+// testColorSequences matches the escape sequences of testColors. Random files may contain some of them too.
+var testColorSequences = regexp.MustCompile("\x1b\\[(1|36|37|2|31|32|7|27)?m")
 
-// Promise: whatever two trees hold, our text is a patch by which git makes the new one from the old one; and colour
-// adds nothing to it but colour.
-func TestGitApplyMakesTheNewSideOfWhatWeWrite(t *testing.T) {
+// Promise: git apply makes the new tree from the old one with our patch, for any two trees; and colours add only escape
+// sequences to it.
+func TestGitApplyMakesNewTree(t *testing.T) {
 	t.Parallel()
 	schema, err := jsonschema.NewCompiler().Compile(filepath.Join("..", "..", "..", "cmd", "git-agency", "schema", "diff.json"))
 	if err != nil {
@@ -72,34 +72,34 @@ func TestGitApplyMakesTheNewSideOfWhatWeWrite(t *testing.T) {
 					l.git(dir, d.Summary()+"\n"+text, "apply", "--whitespace=nowarn")
 				}
 				if got := readTree(t, dir); !maps.Equal(got, after) {
-					t.Fatalf("case %d: from %q\nto %q\nby\n%s\ncame %q", i, before, after, text, got)
+					t.Fatalf("case %d: from %q\nto %q\npatch\n%s\ngives %q", i, before, after, text, got)
 				}
 				if err := os.RemoveAll(dir); err != nil {
 					t.Fatal(err)
 				}
 				d.UpdateFiles((*treediff.File).MarkWords)
 				checkSpans(t, d)
-				colored := patch(t, d, treediff.Style{Colors: loud})
-				plain := ours.ReplaceAllString(text, "") // some files have such sequences too
-				if stripped := ours.ReplaceAllString(colored, ""); stripped != plain {
+				colored := patch(t, d, treediff.Style{Colors: testColors})
+				plain := testColorSequences.ReplaceAllString(text, "") // random files may have such sequences
+				if stripped := testColorSequences.ReplaceAllString(colored, ""); stripped != plain {
 					t.Fatalf("case %d: without colour\n%q\nplain\n%q", i, stripped, plain)
 				}
-				if shown := patch(t, d, treediff.Style{Colors: loud, EscapeControls: true}); strings.ContainsAny(ours.ReplaceAllString(shown, ""), "\x1b\x07\x08") {
-					t.Fatalf("case %d: steers the terminal: %q", i, shown)
+				if shown := patch(t, d, treediff.Style{Colors: testColors, EscapeControls: true}); strings.ContainsAny(testColorSequences.ReplaceAllString(shown, ""), "\x1b\x07\x08") {
+					t.Fatalf("case %d: unescaped control characters: %q", i, shown)
 				}
 				checkCounts(t, l, commits[2*i], commits[2*i+1], d)
 				checkJSON(t, schema, d)
 			}
 			for _, status := range []string{"A", "D", "M", "R", "T"} {
 				if seen[status] < kind.cases/20 {
-					t.Errorf("only %d of %s", seen[status], status)
+					t.Errorf("only %d files with status %s", seen[status], status)
 				}
 			}
 		})
 	}
 }
 
-// checkJSON: it is what the schema says, and every byte can be got back from it.
+// checkJSON checks that the JSON form matches the schema and holds every byte of paths and lines.
 func checkJSON(t *testing.T, schema *jsonschema.Schema, d treediff.Diff) {
 	t.Helper()
 	data, err := json.Marshal(d)
@@ -136,12 +136,12 @@ func checkJSON(t *testing.T, schema *jsonschema.Schema, d treediff.Diff) {
 	for i, f := range slices.Concat(d.Added, d.Removed, d.Changed) {
 		got := slices.Concat(read.Added, read.Removed, read.Changed)[i]
 		if whole(got.Path, got.Bytes) != f.Path {
-			t.Fatalf("%q became %+v", f.Path, got)
+			t.Fatalf("path %q decodes as %+v", f.Path, got)
 		}
 		for j, h := range f.AllHunks() {
 			for k, l := range h.Lines {
 				if back := got.Hunks[j].Lines[k]; whole(back.Text, back.Bytes) != l.Text {
-					t.Fatalf("%q became %+v", l.Text, back)
+					t.Fatalf("line %q decodes as %+v", l.Text, back)
 				}
 			}
 		}
@@ -168,7 +168,7 @@ func checkSpans(t *testing.T, d treediff.Diff) {
 	}
 }
 
-// checkCounts: the short ways to ask say the same of the files.
+// checkCounts checks that comparisons with less detail report the same files and counts.
 func checkCounts(t *testing.T, l *testRepo, from, to string, d treediff.Diff) {
 	t.Helper()
 	for _, detail := range []merge.Detail{merge.Counts, merge.Names} {

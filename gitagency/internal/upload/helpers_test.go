@@ -19,7 +19,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// tempDir is t.TempDir without symlinks on the way. Its clean-up makes directories writable first: an
+// tempDir returns t.TempDir with symlinks resolved. Its clean-up makes directories writable first: an
 // ordinary user cannot remove an entry of a directory that has mode 0555.
 func tempDir(t *testing.T) string {
 	t.Helper()
@@ -71,7 +71,7 @@ func fifo(t *testing.T, parts ...string) string {
 
 func exists(path string) bool { _, err := os.Lstat(path); return err == nil }
 
-// newTree is a tree with a sandbox marker in it, and a directory outside with a file that nobody may touch.
+// newTree makes a tree with a sandbox marker, and a directory outside it whose file must not be touched.
 func newTree(t *testing.T) (_ *guard.Tree, outside string) {
 	t.Helper()
 	dir := tempDir(t)
@@ -91,7 +91,7 @@ func isConfined(err error) bool {
 	return errors.As(err, &confined)
 }
 
-// hostileNames are paths that nothing in a tree may have. The tests of commands use the same table.
+// hostileNames returns paths that an upload must refuse. The tests of commands use the same table.
 func hostileNames(t testing.TB) (names []string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "testdata", "hostile_names.json"))
@@ -105,5 +105,5 @@ func hostileNames(t testing.TB) (names []string) {
 	for _, row := range table {
 		names = append(names, row.Name)
 	}
-	return append(names, "a\xffb", ".g\xc0it", "\xed\xa0\x80") // what JSON cannot hold
+	return append(names, "a\xffb", ".g\xc0it", "\xed\xa0\x80") // invalid UTF-8, which JSON cannot hold
 }

@@ -1,5 +1,6 @@
 // Package config parses git configuration: the output of git config and the files themselves. It owns the one list of
-// the keys that this program reads, and must never run git or decide which values to trust.
+// the keys that this program reads, and tells by scope which settings only the user can have made. It must never run
+// git or open a file; its callers decide where untrusted settings may be used.
 package config
 
 import (
@@ -42,8 +43,8 @@ func (c Settings) Value(key string) string {
 }
 
 // LastTrusted returns the effective setting of a key that may name a program: the last one that has a value and is
-// trusted, or whose value is harmless in any case; harmless may be nil. others are the untrusted settings that
-// would have overridden it.
+// trusted, or whose value is harmless in any case; harmless may be nil. others are the settings
+// after it that were refused.
 func (c Settings) LastTrusted(key string, harmless func(value string) bool) (setting Setting, ok bool, others []Setting) {
 	for _, s := range c[key] {
 		if s.Trusted() && !s.NoValue || harmless != nil && harmless(s.Value) {

@@ -30,7 +30,7 @@ type ReceivedCommit struct{ Tree, Parent string }
 // ManyReceivedCommits is the number of commits above which it pays to exclude those reachable from any ref as well.
 const ManyReceivedCommits = 200
 
-// TreeWalk collects the blobs of new trees, and reads each new tree once.
+// TreeWalk reads each new tree once and collects the blobs in them, whose existence the caller checks.
 type TreeWalk struct {
 	Objects *git.CatFile
 	Seen    map[string]bool // trees
@@ -64,8 +64,8 @@ func (w *TreeWalk) WalkCommit(c ReceivedCommit) error {
 	return nil
 }
 
-// walkTree collects the blobs of one tree that the known tree does not have, and returns its subtrees that the known tree
-// does not have.
+// walkTree collects the blobs of one tree that the known tree does not have, and returns its subtrees that the known
+// tree does not have.
 func (w *TreeWalk) walkTree(p treePair) ([]treePair, error) {
 	content, err := w.contents(p.tree)
 	if err != nil {

@@ -1,5 +1,6 @@
-// Package fsck checks objects that an agent made before the repository relies on them: that a history is complete and
-// that git's own fsck accepts it. It only reads.
+// Package fsck checks objects that an agent may have made, before the repository relies on them: that the names in a
+// tree may be checked out, and that all trees of a received history exist. It reads objects through git cat-file, never
+// runs git fsck, and never writes.
 package fsck
 
 import (
@@ -13,7 +14,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 )
 
-// FsckError is a tree object that git would not have written, or that must not be checked out.
+// Error is a tree object that git would not have written, or that must not be checked out.
 type Error struct {
 	Path string // relative to the root tree
 	Why  string
@@ -23,10 +24,10 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("its tree is not sound: %q: %s", e.Path, e.Why)
 }
 
-// CheckTree refuses a tree with a name that leads out of it, that is or can be taken for .git, or that occurs twice, with a
-// *FsckError. Any process can write such objects, and a ref to them that looks like a captured state. Git refuses most of
-// them too, but of a name that occurs twice it checks out one entry, while a reviewer may have seen the other. Subtrees
-// that a known good tree has at the same path are skipped; known may be empty.
+// CheckTree refuses a tree with a name that leads out of it, that is or can be taken for .git, or that occurs twice,
+// with an *Error. Any process can write such objects, and a ref to them that looks like a captured state. Git refuses
+// most of them too, but of a name that occurs twice it checks out one entry, while a reviewer may have seen the other.
+// Subtrees that a known good tree has at the same path are skipped; known may be empty.
 func CheckTree(ctx context.Context, r *git.Repo, tree, known string) error {
 	t, err := r.OpenCatFile(ctx)
 	if err != nil {

@@ -18,13 +18,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// editableIndex is the index of the user's own worktree, read to replace some of its entries. It is trusted to be what the
+// Editable is the index of the user's own worktree, read to replace some of its entries. It is trusted to be what the
 // user's git wrote: names are not checked, and entries that do not change are not decoded.
 type Editable struct {
 	File
 	FileVersion uint32      // version of the file
 	ModTime     time.Time   // mtime of the file
-	Stamp       string      // durable.Stamp of the file, which tells whether it was replaced
+	Stamp       string      // durable.StatFingerprint of the file, which tells whether it was replaced
 	Perm        fs.FileMode // permissions of the file; 0 where there is none
 	Starts      []int       // offset of each entry in the body
 	treeCache   []byte      // TREE extension (cache tree); nil where there is none
@@ -115,7 +115,7 @@ type EntryChange struct {
 	SkipWorktree bool
 }
 
-// editedIndex is an index with some entries replaced. Its other entries are slices of the original.
+// Edited is an index with some entries replaced. Its other entries are slices of the original.
 type Edited struct {
 	*Editable
 	parts     [][]byte // the entries, in order
@@ -197,8 +197,8 @@ func (y *Edited) write(to io.Writer) error {
 	return err
 }
 
-// appendVersion4 encodes entries as version 4 does, where each name leaves out the prefix that it shares with the previous
-// one.
+// appendVersion4 encodes entries as version 4 does, where each name leaves out the prefix that it shares with the
+// previous one.
 func appendVersion4(file, body []byte, size int) []byte {
 	var before []byte
 	for len(body) > 0 {
@@ -243,8 +243,8 @@ func invalidateTreeCache(trees []byte, size int, names []string) []byte {
 }
 
 // invalidateTreeCacheDir copies one directory of a TREE extension to out: "<name> NUL <entries> SP <directories> LF
-// [<oid>]", then its subdirectories. Names are those of changed entries below it, sorted. A directory with any is written as invalid:
-// -1 entries and no oid.
+// [<oid>]", then its subdirectories. names are those of changed entries below its parent, sorted. A directory with any
+// of them below it is written as invalid: -1 entries and no oid.
 func invalidateTreeCacheDir(out, left []byte, size int, path string, names []string) (_, rest []byte, ok bool) {
 	end := bytes.IndexByte(left, 0)
 	if end < 0 {

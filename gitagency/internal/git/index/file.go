@@ -1,5 +1,6 @@
 // Package index reads, edits and writes git index files (versions 2 to 4). It works on the bytes of one file and never
-// looks at a worktree or runs git; what it cannot represent, such as a split index, it reports, so that git does it.
+// looks at a worktree or runs git. It reports an index that it cannot represent, a split or sparse one, as a
+// *NotPlainError, so that the caller has git expand it.
 package index
 
 import (
@@ -13,18 +14,18 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// Index is the entries of an index file, read as data, without git and without its extensions. Git trusts its index: it
+// File is the entries of an index file, read as data, without git and without its extensions. Git trusts its index: it
 // takes the extensions for what it would find itself, and assumes that it has checked the names.
 type File struct {
 	Format   object.Format
 	Extended bool // an entry has extended flags, which need version 3
 	Count    int
 	Body     []byte // the entries, encoded as in version 2 or 3
-	sum      []byte // the checksum of the file that write makes of them; nil when it is not known yet
+	sum      []byte // checksum of the file that Write makes of them; nil when it is not known yet
 }
 
-// NotPlainError is an index that does not hold every entry itself: a split or a sparse one. Git can write a plain index of
-// it, where git may be trusted with it.
+// NotPlainError is an index that does not hold every entry itself: a split or a sparse one. Git can write a plain index
+// of it, where git may be trusted with it.
 type NotPlainError struct {
 	Kind string // "split" or "sparse"
 }
@@ -133,14 +134,14 @@ func (x File) Write(w io.Writer) error {
 	return nil
 }
 
-// Encode returns the index file that write writes.
+// Encode returns the index file that Write writes.
 func (x File) Encode() []byte {
 	var b bytes.Buffer
 	_ = x.Write(&b) // a bytes.Buffer does not fail
 	return b.Bytes()
 }
 
-// indexEntry is one entry of an index, of which its parts are slices.
+// Entry is one entry of an index. Oid, Name and Stat are slices of the index.
 type Entry struct {
 	Mode  uint32
 	Stage int

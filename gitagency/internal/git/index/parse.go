@@ -47,8 +47,8 @@ func (f indexFile) checkSum(sum []byte) error {
 	return nil
 }
 
-// decodeEntryHead decodes the flags of the entry that data begins with, in any version. nameAt is the offset of its name.
-// It is not ok where data ends before that.
+// decodeEntryHead decodes the flags of the entry that data begins with, in any version. nameAt is the offset of its
+// name. It is not ok where data ends before that.
 func decodeEntryHead(data []byte, size int) (flags, extra uint16, nameAt int, ok bool) {
 	nameAt = StatSize + size + 2
 	if len(data) < nameAt {
@@ -82,7 +82,7 @@ type indexParser struct {
 	nextName []byte      // memory for the next name of version 4, which continues the previous one
 }
 
-// prefix is the length of a prefix of a name that is also the whole name of a file.
+// prefixLen is the length of a prefix of a name that is also the whole name of a file.
 type prefixLen int
 
 // parser returns a parser of the file that is at its first entry.
@@ -182,8 +182,8 @@ func (p *indexParser) readName(start, length int) ([]byte, error) {
 	return rest[:length:length], nil
 }
 
-// decodeVarint decodes the number of bytes that version 4 drops from the end of the previous name. n is the length of the
-// number, and 0 when it is invalid.
+// decodeVarint decodes the number of bytes that version 4 drops from the end of the previous name. n is the length of
+// the number, and 0 when it is invalid.
 func decodeVarint(data []byte) (drop uint64, n int) {
 	for n < len(data) && n < 4 {
 		b := data[n]
@@ -197,7 +197,8 @@ func decodeVarint(data []byte) (drop uint64, n int) {
 	return 0, 0
 }
 
-// checkName checks that a name follows the previous one in git's order and may be checked out, and makes it the previous.
+// checkName checks that a name follows the previous one in git's order and may be checked out, and makes it the
+// previous.
 func (p *indexParser) checkName(name []byte, stage uint16, link bool) error {
 	same := object.CommonPrefixLen(p.name, name)
 	switch {
@@ -219,9 +220,9 @@ func (p *indexParser) checkName(name []byte, stage uint16, link bool) error {
 	if why := PathProblem(name, bytes.LastIndexByte(name[:same], '/')+1, link); why != "" && !p.trustNames {
 		return errors.New(why)
 	}
-	// A file, and an entry below it as if it were a directory: where the file is a symbolic link, git would write through
-	// it. Unmerged entries can be both. Names with a common prefix are neighbours, so every file that this entry may lie
-	// below is a prefix of it, and prefixes shorter than the common one were compared before.
+	// A file, and an entry below it as if it were a directory: where the file is a symbolic link, git would write
+	// through it. Unmerged entries can be both. Names with a common prefix are neighbours, so every file that this
+	// entry may lie below is a prefix of it, and prefixes shorter than the common one were compared before.
 	for len(p.files) > 0 && int(p.files[len(p.files)-1]) > same {
 		p.files = p.files[:len(p.files)-1]
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // Skim reads an index that our own git has written, and checks only that its entries can be decoded: not their
-// names, the extensions or the checksum. An index of version 4, whose names depend on each other, is read by ReadIndex.
+// names, the extensions or the checksum. An index of version 4, whose names depend on each other, is read by Read.
 func Skim(data []byte, format object.Format) (File, error) {
 	f, err := openIndexFile(data, format)
 	if err != nil {

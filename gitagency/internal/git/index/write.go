@@ -28,10 +28,10 @@ func EncodeEntries(format object.Format, entries []Entry) []byte {
 	return x.Encode()
 }
 
-// RewriteSuffix names the file in which recomposeIndex writes the index.
+// RewriteSuffix names the file in which ReplaceIndex writes the index.
 const RewriteSuffix = DraftSuffix + "-again"
 
-// ReplaceIndex writes the revision beside a locked index, and then renames it into place.
+// ReplaceIndex writes the edited index beside a locked one durably, and then renames it into place.
 func (y *Edited) ReplaceIndex(index string) (err error) {
 	name := index + RewriteSuffix
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
@@ -53,8 +53,8 @@ func (y *Edited) ReplaceIndex(index string) (err error) {
 	return durable.SyncDir(filepath.Dir(index))
 }
 
-// WriteSynced writes the index and gives it the mtime of the index it replaces. Files modified since then, every new file
-// included, are racy to git, which re-reads them instead of trusting their stat data.
+// WriteSynced writes and fsyncs the index, with the mtime of the index that it replaces. Files modified since then,
+// every new file included, are racy to git, which re-reads them instead of trusting their stat data.
 func (y *Edited) WriteSynced(f *os.File) error {
 	if err := y.write(f); err != nil {
 		return err

@@ -15,9 +15,10 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 )
 
-// FsckTree refuses a tree that must never land, with a fsck error. It applies git's checks on checkout and git's strict
-// fsck checks, and more: no entry may fake git-agency's .agency directory, and no path may lead through a symlink on any
-// file system, such as a case-insensitive one. It skips entries that the known tree, which may be empty, has too.
+// FsckTree refuses a tree that must never land, with a *fsck.Error. It applies git's checks on checkout and git's
+// strict fsck checks, and more: no entry may fake git-agency's .agency directory, and no path may lead through a
+// symlink on any file system, such as a case-insensitive one. It skips entries that the known tree, which may be empty,
+// has too.
 func (m *Merger) FsckTree(ctx context.Context, tree, known string) error {
 	top, likeTop, err := m.treePair(ctx, tree, known)
 	if err != nil {

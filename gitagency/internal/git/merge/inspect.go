@@ -12,9 +12,9 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// Inspect reports the state of a worktree in which no process should be writing. The report is one consistent state that
-// the worktree was in; if it keeps changing, the error is a *StillChangingError. Inspect changes nothing in the worktree
-// and the repository, and writes no objects to the mirror if nothing is uncommitted.
+// Inspect reports the state of a worktree in which no process should be writing. The report is one consistent state
+// that the worktree was in; if it keeps changing, the error is a *status.StillChangingError. Inspect changes nothing in
+// the worktree and the repository, and writes no objects to the mirror if nothing is uncommitted.
 func (m *Merger) Inspect(ctx context.Context, s git.WorktreeSpec) (l status.Report, err error) {
 	s.InUse = true
 	const tries = 8

@@ -1,5 +1,5 @@
-// Package merge merges and replays commits in memory: the new objects are visible to nobody until they are persisted,
-// and no worktree, index or ref is touched.
+// Package merge merges and replays commits, and compares trees, in memory and in a temporary object directory: no other
+// process sees the new objects until they are persisted. It changes no worktree, index or ref.
 package merge
 
 import (
@@ -18,9 +18,9 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 )
 
-// Merger merges and replays commits without a worktree, an index or a ref. It is a Mirror, so that config and attributes of
-// the repository, which an agent without walls could have written, have no effect. Its objects are visible to no other
-// process until Persist, and are deleted by Close. It is safe for concurrent use.
+// Merger merges and replays commits without a worktree, an index or a ref. It is a Mirror, so that config and
+// attributes of the repository, which an agent without walls could have written, have no effect. Its objects are
+// visible to no other process until Persist, and are deleted by Close. It is safe for concurrent use.
 type Merger struct {
 	*git.Mirror
 	Trusted bool // only the user can have written the repository's config: its merge drivers run
@@ -34,7 +34,7 @@ type Merger struct {
 	prefetchedGitDir string                          // git directory of that index
 
 	mu             sync.Mutex                    // guards the git cat-file, the caches, and the pending and persisted objects
-	killCatFile    func(cause error)             // kills CatFile
+	killCatFile    func(cause error)             // kills catFile
 	catFile        *git.CatFile                  // the one git cat-file of this merger; nil: not running
 	commitCache    map[string][]byte             // commit objects by id
 	rangeCache     map[[2]string][]object.Commit // results of listBetween
@@ -48,8 +48,8 @@ type Merger struct {
 	pending      map[string]object.Raw // new objects that are only in memory, by raw id
 	pendingBytes int                   // size of the pending objects
 
-	// The refs will also reach objects that were just written to the repository itself and that no ref reaches yet. They are
-	// protected as if a gc were always running.
+	// The refs will also reach objects that were just written to the repository itself and that no ref reaches yet.
+	// They are protected as if a gc were always running.
 	UsesUnreferenced bool
 
 	persisted      []object.Raw // objects that Persist has written and that have no file in the mirror
@@ -122,8 +122,8 @@ func (e *UnrelatedError) Error() string {
 	return fmt.Sprintf("%.12s and %.12s have no history in common", e.Ours, e.Theirs)
 }
 
-// Merge merges two commits. The result is exactly git's; a trivial merge, in which no file content is merged and no rename
-// matters, is done without git.
+// Merge merges two commits. The result is exactly git's; a trivial merge, in which no file content is merged and no
+// rename matters, is done without git.
 func (m *Merger) Merge(ctx context.Context, req Request) (Result, error) {
 	ours, err := m.treeOf(ctx, req.Ours)
 	if err != nil {
@@ -159,8 +159,8 @@ func (m *Merger) mergeWithBase(ctx context.Context, req Request, base, ours, the
 	if req.Base == "" {
 		return m.mergeWithGit(ctx, req, req.Ours, req.Theirs)
 	}
-	// "git merge-tree --merge-base" takes a commit since git 2.40 and a tree since 2.45. Synthesized commits, of which the
-	// base is the parent of the two sides, work with every git.
+	// "git merge-tree --merge-base" takes a commit since git 2.40 and a tree since 2.45. Synthesized commits, of which
+	// the base is the parent of the two sides, work with every git.
 	synthetic, err := m.synthesizeCommits(ctx, base, ours, theirs)
 	if err != nil {
 		return Result{}, err
@@ -172,8 +172,8 @@ func (m *Merger) mergeWithBase(ctx context.Context, req Request, base, ours, the
 	return merged, err
 }
 
-// synthesizeCommits writes a commit of the base tree, and for each other tree a commit with that parent, as loose objects
-// that git can read at once.
+// synthesizeCommits writes a commit of the base tree, and for each other tree a commit with that parent, as loose
+// objects that git can read at once.
 func (m *Merger) synthesizeCommits(ctx context.Context, base string, trees ...string) ([]string, error) {
 	nobody := object.Signature{Identity: object.Identity{Name: "git-agency", Email: "git-agency@localhost"}, When: "0 +0000"}.String()
 	// The ids must be unique: another merge of ours must not use the same commits, which are deleted after this one.
@@ -194,8 +194,8 @@ func (m *Merger) synthesizeCommits(ctx context.Context, base string, trees ...st
 	return oids, context.Cause(ctx)
 }
 
-// mergeWithGit merges two commits with git merge-tree, in a temporary git directory and a worktree that holds nothing but
-// .gitattributes files.
+// mergeWithGit merges two commits with git merge-tree, in a temporary git directory and a worktree that holds nothing
+// but .gitattributes files.
 func (m *Merger) mergeWithGit(ctx context.Context, req Request, ours, theirs string) (_ Result, err error) {
 	dir, err := os.MkdirTemp(m.Dir, "merge-")
 	if err != nil {
@@ -229,8 +229,8 @@ func (m *Merger) mergeWithGit(ctx context.Context, req Request, ours, theirs str
 	return merged, err
 }
 
-// nameCommit makes a branch for a commit in a temporary git directory, because git labels conflict markers with the name
-// it is given. It returns the id itself if name cannot be a branch name.
+// nameCommit makes a branch for a commit in a temporary git directory, because git labels conflict markers with the
+// name it is given. It returns the id itself if name cannot be a branch name.
 func nameCommit(gitDir, name, oid string) (string, error) {
 	ref := "refs/heads/" + name
 	if name == "" || object.IsOID(name) || name[0] == '-' || !object.IsValidRef(ref) {

@@ -10,7 +10,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 )
 
-// ReadContents returns the content of an object of a type; an *IncompleteError where there is none of that type.
+// ReadContents returns the content of an object of a type; an *object.IncompleteError where there is none of that type.
 func (m *Merger) ReadContents(ctx context.Context, oid, kind string) ([]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -61,9 +61,9 @@ func (m *Merger) readAnyLocked(ctx context.Context, oid string) (git.Object, []b
 	return o, data, err
 }
 
-// catFileLocked returns the merger's CatFile, which it starts if needed, for a caller that holds its lock and then calls
-// release. It outlives the caller's context, but ends when that context ends before release: a file in the place of an
-// object, such as a pipe, may keep git from answering.
+// catFileLocked returns the merger's CatFile, which it starts if needed, for a caller that holds its lock and then
+// calls release. It outlives the caller's context, but ends when that context ends before release: a file in the place
+// of an object, such as a pipe, may keep git from answering.
 func (m *Merger) catFileLocked(ctx context.Context) (t *git.CatFile, release func(), err error) {
 	if m.catFile == nil {
 		own, silence := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -131,7 +131,7 @@ func (m *Merger) flushLocked(ctx context.Context) error {
 	return nil
 }
 
-// Compare is Mirror.Compare, which also sees objects that were only in memory.
+// Compare is the function Compare, which also sees objects that were only in memory.
 func (m *Merger) Compare(ctx context.Context, c Comparison) (string, error) {
 	if err := m.Flush(ctx); err != nil {
 		return "", err
@@ -139,7 +139,7 @@ func (m *Merger) Compare(ctx context.Context, c Comparison) (string, error) {
 	return Compare(ctx, m.Mirror, c)
 }
 
-// Sizes is Mirror.Sizes, which also sees objects that were only in memory.
+// Sizes is the function Sizes, which also sees objects that were only in memory.
 func (m *Merger) Sizes(ctx context.Context, oids ...string) (map[string]int64, error) {
 	if err := m.Flush(ctx); err != nil {
 		return nil, err
@@ -157,7 +157,7 @@ func (m *Merger) closeCatFile() {
 	}
 }
 
-// ReadTree parses a tree object, or returns it from the cache.
+// readTree parses a tree object, or returns it from the cache.
 func (m *Merger) readTree(ctx context.Context, oid []byte) (*object.Tree, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

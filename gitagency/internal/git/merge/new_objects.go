@@ -12,9 +12,9 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 )
 
-// walkNew calls visit for a tree entry, and recursively for all entries below it, that differ from every known entry at the
-// same path. It visits a tree before its entries, and skips those if visit returns false. It skips submodules, whose
-// commits are in other repositories. A tree that git cannot read is a fsck error with its path.
+// walkNew calls visit for a tree entry, and recursively for all entries below it, that differ from every known entry at
+// the same path. It visits a tree before its entries, and skips those if visit returns false. It skips submodules,
+// whose commits are in other repositories. A tree that git cannot read is a *fsck.Error with its path.
 func (m *Merger) walkNew(ctx context.Context, path string, it object.TreeEntry, known []object.TreeEntry, visit func(path string, it object.TreeEntry) (more bool, err error)) error {
 	if it.Mode == object.ModeGitlink || slices.ContainsFunc(known, it.SameObject) {
 		return nil

@@ -14,8 +14,8 @@ import (
 )
 
 // Prefetch starts to read, in the background, the objects needed to land tip on upstream, and the index of the worktree
-// with git directory GitDir; empty: none. A range that passes its checks is not checked again; any error is ignored here
-// and found again by the caller that needs the result.
+// with git directory gitDir; empty: none. A range that passes its checks is not checked again; any error is ignored
+// here and found again by the caller that needs the result.
 func (m *Merger) Prefetch(ctx context.Context, upstream, tip, gitDir string) {
 	ctx, m.cancelPrefetch = context.WithCancel(ctx)
 	if gitDir != "" {
@@ -50,16 +50,16 @@ func (m *Merger) PrefetchedIndexOf(gitDir string) *index.Editable {
 	return x
 }
 
-// StartCatFile starts git cat-file in the background, so that the first request does not wait for its start. If it fails,
-// so does the first request.
+// StartCatFile starts git cat-file in the background, so that the first request does not wait for its start. If it
+// fails, so does the first request.
 func (m *Merger) StartCatFile(ctx context.Context) {
 	m.prefetching.Go(func() { _ = m.WithCatFile(ctx, func(*git.CatFile) error { return nil }) })
 }
 
-// FsckRange checks the commits of upstream..tip. It refuses malformed commits, commits whose trees must not land, even if a
-// later commit removes the offending file, as it stays in the history, and commits with missing or wrong objects: see
-// checkComplete. It checks of each tree only what differs from the first parent's. A range that has passed is not checked
-// again, and concurrent calls for one range share a check.
+// FsckRange checks the commits of upstream..tip. It refuses malformed commits (*object.InvalidCommitError), commits
+// whose trees must not land (*fsck.Error), even if a later commit removes the offending file, as it stays in the
+// history, and commits with missing or wrong objects: see checkComplete. It checks of each tree only what differs from
+// the first parent's. A range that has passed is not checked again, and concurrent calls for one range share a check.
 func (m *Merger) FsckRange(ctx context.Context, upstream, tip string) error {
 	asked := [2]string{upstream, tip}
 	for {
@@ -90,8 +90,8 @@ type rangeCheck struct {
 	passed bool          // result; valid after done is closed
 }
 
-// runRangeCheck checks a range for all callers that wait for it. It forgets a check that failed: its context may have been
-// cancelled.
+// runRangeCheck checks a range for all callers that wait for it. It forgets a check that failed: its context may have
+// been cancelled.
 func (m *Merger) runRangeCheck(ctx context.Context, asked [2]string, s *rangeCheck) error {
 	err := m.fsckCommits(ctx, asked[0], asked[1])
 	if s.passed = err == nil; !s.passed {

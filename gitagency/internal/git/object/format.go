@@ -11,13 +11,13 @@ import (
 	"strings"
 )
 
-// MustHex decodes an id that was checked before.
+// MustHex decodes an id in hex that was checked before. It does not panic: of another string it decodes a part.
 func MustHex(oid string) []byte {
 	raw, _ := hex.DecodeString(oid)
 	return raw
 }
 
-// ObjectFormat is the hash by which a repository names its objects.
+// Format is the hash by which a repository names its objects.
 type Format string
 
 // The object formats of git.
@@ -34,7 +34,7 @@ func FormatOf(oid string) Format {
 	return SHA1
 }
 
-// IDSize returns the bytes of an object id.
+// IDSize returns the number of bytes of an object id.
 func (f Format) IDSize() int {
 	if f == SHA256 {
 		return sha256.Size

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// ReadLoose reads the file of a loose object that our own git has written. Its id is not checked.
+// ReadLoose reads the file of a loose object that our own git has written. It neither sets nor checks the id.
 func ReadLoose(path string) (Raw, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

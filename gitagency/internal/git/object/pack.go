@@ -11,15 +11,15 @@ import (
 // HexOID returns the id of the object in hex.
 func (o Raw) HexOID() string { return hex.EncodeToString(o.Oid) }
 
-// rawObject is an object to be written.
+// Raw is an object as it is hashed and written: its type, id and content.
 type Raw struct {
 	Kind    string // commit, tree or blob
 	Oid     []byte
 	Content []byte
 }
 
-// ZlibStored encodes data as a zlib stream of stored, uncompressed blocks. Git compresses objects when it packs them, and
-// setting up a compressor takes longer than writing the data.
+// ZlibStored encodes data as a zlib stream of stored, uncompressed blocks. Git compresses objects when it packs them,
+// and setting up a compressor takes longer than writing the data.
 func ZlibStored(data []byte) []byte {
 	const block = 1<<16 - 1
 	packed := append(make([]byte, 0, len(data)+len(data)/block*5+16), 0x78, 0x01)
@@ -39,7 +39,7 @@ func ZlibStored(data []byte) []byte {
 	}
 }
 
-// EncodePack returns a pack file of objects, without deltas.
+// EncodePack returns a pack file of objects, without deltas and compressed at a zlib level.
 func EncodePack(format Format, objects []Raw, level int) ([]byte, error) {
 	kinds := map[string]byte{"commit": 1, "tree": 2, "blob": 3}
 	var pack bytes.Buffer

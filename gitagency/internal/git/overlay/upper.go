@@ -1,5 +1,6 @@
 // Package overlay reads the upper directory of an overlay mount as data: changed files, whiteouts and opaque
-// directories. An agent may have written everything in it, so it follows no symlink and bounds what it reads.
+// directories. An agent may have written everything in it, so it follows no symlink and bounds what it reads. It
+// changes nothing there but the whiteouts and opaque marks of objects/, which RemoveObjectWhiteouts removes.
 package overlay
 
 import (
@@ -32,8 +33,8 @@ const (
 	maxUpperTime  = 100 * time.Millisecond
 )
 
-// Fingerprint returns a digest of an overlay upper directory over a git directory. With an equal fingerprint, HEAD,
-// the index and the refs of the worktree name are unchanged; objects and reflogs are not covered. An upper directory
+// Fingerprint returns a digest of an overlay upper directory over a git directory. With an equal fingerprint, HEAD, the
+// index and the refs of the worktree called name are unchanged; objects and reflogs are not covered. An upper directory
 // that cannot be read, or is beyond the limits, never has the same fingerprint twice.
 //
 // The digest is made of stat data. Programs can set every time of a file but the ctime, which only the kernel writes.

@@ -13,7 +13,7 @@ import (
 // RemoveObjectWhiteouts removes the whiteouts and opaque marks from objects/ in an overlay upper directory, so that
 // every object of the lower directory is visible: a gc in a sandbox hides whole directories, and objects that the
 // repository gets later would be missing there. An object's name is its hash, so an additional object does no harm.
-// The overlay must not be mounted. Directories that git does not create are left alone.
+// The overlay must not be mounted. Below objects/ only pack and the directories of loose objects are cleaned.
 //
 // The mtime of the file at stampPath, which is ours, is the time of the last run: directories with an older ctime are
 // skipped. A sandbox can set every time of a file but the ctime.

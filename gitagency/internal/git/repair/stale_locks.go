@@ -1,5 +1,6 @@
 // Package repair finds and removes leftovers of killed gits (lock files, orphan reflogs) and restores damaged worktree
-// entries. It acts only when told to, and never on files that a running git may hold.
+// entries. It acts only when told to. A lock may be in use as long as a git runs: callers ask RunningGit, or know
+// that the lock is their own.
 package repair
 
 import (
@@ -40,8 +41,8 @@ func RemoveLockIfIdle(r *git.Repo, path string, seen fs.FileInfo) error {
 	return RemoveLockFile(r, LockFile{RelPath: rel, info: seen})
 }
 
-// RemoveStaleLock removes a ref lock younger than since that holds content, or that stays empty or a part of content for
-// 500 ms. A lock with other content belongs to a running process and stays.
+// RemoveStaleLock removes a ref lock younger than since that holds content, or that stays empty or a part of content
+// for 500 ms. A lock with other content belongs to a running process and stays.
 func RemoveStaleLock(path, content string, since time.Time) error {
 	const patience, pause = 500 * time.Millisecond, 10 * time.Millisecond
 	fi, err := os.Lstat(path)
@@ -224,7 +225,7 @@ func OrphanReflogs(ctx context.Context, r *git.Repo) ([]string, error) {
 	return orphans, nil
 }
 
-// OnlyInReflog lists the commits that the reflog of a ref names and that no ref reaches.
+// OnlyInReflog lists the commits that are reachable from the reflog of a ref and from no ref.
 func OnlyInReflog(ctx context.Context, r *git.Repo, ref string) ([]string, error) {
 	data, err := durable.ReadFile(r.ReflogPath(ref), 1<<22)
 	if err != nil {

@@ -23,8 +23,8 @@ type CaptureResult struct {
 // Capture writes the contents of a worktree as a commit: tracked, staged and untracked files, without ignored ones.
 // Its first parent is HEAD. Further parents are the branch, if it is elsewhere, the commits that a merge or rebase in
 // progress still needs, commits that only the reflog of HEAD refers to, and the index, if it differs from all of
-// these. Capture changes nothing in the worktree. Neither its .git file nor anything else that a process in it could
-// have written decides where git looks or what it runs.
+// these. Capture changes nothing in the worktree but permissions that keep its owner from reading it. Neither
+// its .git file nor anything else that a process in it could have written decides where git looks or what it runs.
 func Capture(ctx context.Context, r *git.Repo, s git.WorktreeSpec) (CaptureResult, error) {
 	if s.Onto != "" {
 		return captureOnto(ctx, r, s)

@@ -1,5 +1,6 @@
 // Package snapshot turns the state of a worktree (files, index, HEAD, an operation in progress) into a commit, and such
-// a commit back into files. A capture holds one consistent state or fails; a restore destroys nothing it did not capture.
+// a commit back into files. Capture is for a worktree that is not in use. CaptureState is for one in use, and its
+// result is one consistent state, or it fails. A restore overwrites and removes nothing that was not captured.
 package snapshot
 
 import (
@@ -28,10 +29,11 @@ type CapturedState struct {
 // not: HEAD, the branch if it is elsewhere, the commits that a merge or rebase in progress needs, and the index if
 // neither HEAD nor the disk equals it. When nothing of this has changed, it returns previous.
 //
-// The first state of a directory that is no worktree has no parent. WorktreeSpec.IndexCache remembers the files read.
+// The first state of a directory that is no worktree has no parent. git.WorktreeSpec.IndexCache remembers the files
+// read.
 //
 // The result is one state in which the worktree was: when files change meanwhile, it starts again. The error is a
-// *StillChangingError when that does not end.
+// *status.StillChangingError when that does not end.
 func CaptureState(ctx context.Context, r *git.Repo, s git.WorktreeSpec, previous string) (f CapturedState, err error) {
 	s.InUse = true
 	const tries = 8

@@ -17,7 +17,7 @@ type CopyRequest struct {
 	WorktreeName string // name of the worktree to which Dir belongs, if any: its configuration applies
 
 	// UntrustedConfig: an untrusted process can write to the repository's configuration, so nothing in it applies. A
-	// file that needs a filter configured only there is refused with an *UntrustedFilterError.
+	// file that needs a filter configured only there is refused with a *git.UntrustedFilterError.
 	UntrustedConfig bool
 }
 

@@ -93,7 +93,7 @@ func IndexStamp(r *git.Repo, name string) string {
 	return durable.StatFingerprint(fi)
 }
 
-// LockIndex keeps git from writing the index until Close. The error is a *LockedError when a git process holds the
+// LockIndex keeps git from writing the index until Close. The error is a *git.LockedError when a git process holds the
 // lock, and a *ChangedMeanwhileError when something was staged or committed since the index had that stamp. The stamp
 // has to be from before the first state was captured, because that state would not hold such changes.
 func (x *Restoration) LockIndex(ctx context.Context, stamp string) (err error) {

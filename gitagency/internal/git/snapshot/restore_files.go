@@ -135,7 +135,7 @@ type ChangedMeanwhileError struct{ Path string }
 
 func (e *ChangedMeanwhileError) Error() string { return e.Path + " was changed meanwhile" }
 
-// CheckFilters refuses to read or write files that need a filter which must not run.
+// checkFilters refuses to read or write files that need a filter which must not run.
 func (x *Restoration) checkFilters(ctx context.Context) error {
 	var goes, comes []string
 	for _, c := range x.changes {

@@ -136,9 +136,9 @@ func (w *obstructionFinder) checkBelow(dir string) error {
 
 // ignoredInTarget lists the untracked files to be removed that the rules of the target state ignore: they may have
 // existed then, ignored, before the rules changed. They stay, unless the target state needs their path. A file in the
-// index of the target state is not ignored there, whatever the rules say. When finishing a killed rollback, the rules
-// of the state from which it started count as well: they may already be gone from the disk, and the files that they
-// ignored would look new.
+// index of the target state is not ignored there, whatever the rules say. When finishing a killed restoration, the
+// rules of the state from which it started count as well: they may already be gone from the disk, and the files that
+// they ignored would look new.
 func (x *Restoration) ignoredInTarget(ctx context.Context, tracked map[string]byte) (_ []string, err error) {
 	r, changes := x.repo, x.changes
 	rules, wanted, files := false, map[string]bool{}, map[string]bool{} // wanted: added paths and all of their parents

@@ -32,8 +32,8 @@ func readState(t *git.CatFile, commit string) (State, error) {
 	return s, nil
 }
 
-// State is the metadata of a captured state, read from its commit. Anybody could have made that commit: a field that
-// should name an object and does not is empty.
+// State is the metadata of a captured state, read from its commit. Any process could have made that commit: a field
+// that should name an object and does not is empty.
 type State struct {
 	Commit  string
 	Tree    string // tree of the files on disk
@@ -41,10 +41,10 @@ type State struct {
 	Message string // commit message without the trailers
 	Time    time.Time
 
-	Name            string // WorktreeSpec.Name of the captured worktree
+	Name            string // git.WorktreeSpec.Name of the captured worktree
 	Base            string // commit from which the worktree started
 	Head            string // commit of HEAD
-	HeadRef         string // full ref of the branch that HEAD named; DetachedHead if it named none; empty if unknown
+	HeadRef         string // full ref of the branch that HEAD named; git.DetachedHead if it named none; empty if unknown
 	BranchTip       string // commit of the worktree's own branch; empty when it did not exist
 	IndexTree       string // tree of the index; empty when it could not be written, as in the middle of a merge
 	OperationCommit string // commit that holds the operation in progress: see Operation; empty when there was none

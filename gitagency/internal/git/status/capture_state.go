@@ -10,7 +10,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/index"
 )
 
-// HeadTarget returns what HEAD of a worktree names, as in State.HeadRef.
+// HeadTarget returns the branch that HEAD of a worktree names, a full ref; git.DetachedHead when it names none; empty
+// when HEAD cannot be read or names another ref.
 func HeadTarget(r *git.Repo, s git.WorktreeSpec) string {
 	var w git.Worktree
 	if err := git.ReadHead(r.AdminDir(s.Name), &w); err != nil {

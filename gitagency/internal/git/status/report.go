@@ -5,7 +5,7 @@ import "github.com/git-agency/git-agency/gitagency/internal/git"
 // Report is the state of a worktree: where HEAD is, and which files are not committed.
 type Report struct {
 	Head      string // commit of HEAD
-	Branch    string // branch that HEAD names, a full ref; Detached: none
+	Branch    string // branch that HEAD names, a full ref; git.DetachedHead: none; empty: unknown
 	BranchTip string // commit of the worktree's own branch; empty: the branch does not exist
 	HeadTree  string // tree of Head
 	DiskTree  string // tree of the files on disk; the mirror has it if it is not HeadTree

@@ -65,7 +65,7 @@ func (v *worktreeScan) sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// CheckStable verifies that the files read are one state of the whole worktree: nil, or a *StillChangingError. By
+// checkStable verifies that the files read are one state of the whole worktree: nil, or a *StillChangingError. By
 // ctime it is the state at the moment when the scan began, if nothing has touched the files read since then.
 // Otherwise everything is scanned a second time: if nothing differs, the worktree was in that state at the moment
 // when the last file had been read.

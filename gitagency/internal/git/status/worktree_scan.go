@@ -1,5 +1,6 @@
 // Package status finds out what is in a worktree: it scans the files against the index, collects untracked files, and
-// keeps a stat cache of a tree that it has seen. It never changes a worktree or its index.
+// makes a stat cache by which a later scan recognises the same state. It never changes the files or the index of a
+// worktree; before a capture of one that is not in use, missing permissions of the owner are added.
 package status
 
 import (
@@ -120,7 +121,7 @@ func (v *worktreeScan) worktreeChanges(ctx context.Context) ([]object.LeafChange
 				}
 				return nil, &RejectedNameError{Path: filepath.Join(v.spec.Dir, name)}
 			}
-			l = object.LeafChange{Path: name} // gone meanwhile, which CheckStable finds too
+			l = object.LeafChange{Path: name} // gone meanwhile, which checkStable finds too
 		}
 		changes = append(changes, l)
 	}
@@ -202,7 +203,7 @@ func (v *worktreeScan) hashFiles(ctx context.Context, names []string, seed []int
 	return hashed, err
 }
 
-// UnreadableError reports a file that not even its owner has permission to read.
+// UnreadableError reports a file that this process has no permission to read.
 type UnreadableError struct{ Path string }
 
 func (e *UnreadableError) Error() string { return e.Path + " cannot be read" }

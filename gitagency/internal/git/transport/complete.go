@@ -12,15 +12,16 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// checkComplete checks that every object reachable from in.New and in.Also exists, in the quarantine or in the repository,
-// and that the ref is at in.Old. Git has checked every object of the pack (index-pack --strict), and that the objects to
-// which it points exist. It has not checked to which objects those point in turn: a repository may hold unreachable
-// objects whose own references are missing.
+// checkComplete checks that every object reachable from in.New, and every one of in.Blobs, exists in the quarantine or
+// in the repository, and that the ref is not symbolic and, unless in.LeaveRef is set, at in.Old. Git has checked every
+// object of the pack (index-pack --strict), and that the objects to which it points exist. It has not checked to which
+// objects those point in turn: a repository may hold unreachable objects whose own references are missing.
 //
-// Everything reachable from in.Old exists: it was checked when it was received, or is the repository's own. So a commit is
-// complete if its first parent is, and all that its tree adds to the parent's tree exists. Git's own connectivity check
-// reads every tree of the old commit first, which takes longer than everything else in a large repository; and git
-// diff-tree reads a directory as often as it occurs, so that a pack of some hundred bytes can keep it busy for ever.
+// Everything reachable from in.Old exists: it was checked when it was received, or is the repository's own. So a commit
+// is complete if its first parent is, and all that its tree adds to the parent's tree exists. Git's own connectivity
+// check reads every tree of the old commit first, which takes longer than everything else in a large repository; and
+// git diff-tree reads a directory as often as it occurs, so that a pack of some hundred bytes can keep it busy for
+// ever.
 func checkComplete(ctx context.Context, r *git.Repo, q git.RunOptions, in ReceiveRequest) error {
 	target := proc.Async(func() (string, error) { return r.SymrefTarget(ctx, in.Ref) })
 	commits, err := receivedCommits(ctx, r, q, in)

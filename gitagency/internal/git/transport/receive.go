@@ -40,8 +40,8 @@ type ReceiveRequest struct {
 	Reason   string   // message of the reflog entry; git requires one, so there is a default
 }
 
-// Receive adds commits from an untrusted source to the repository and moves one ref to them, all or nothing. Calls
-// for the same ref must be serialized; r is best one that WithLock returned for their lock.
+// Receive adds commits from an untrusted source to the repository and moves one ref to them, all or nothing. Calls for
+// the same ref must be serialized; r should be one that git.Repo.WithLock returned for the lock that serializes them.
 //
 //  1. Delete the quarantine directory that a killed process left.
 //  2. git index-pack writes the pack into quarantine, and hashes and checks every object in it. No other process sees it.
@@ -236,7 +236,7 @@ func removeStaleRefLock(ctx context.Context, r *git.Repo, ref string) error {
 	return nil
 }
 
-// moveReceivedRef moves the ref of the request, or returns a *RefMovedError.
+// moveReceivedRef moves the ref of the request, or returns a *git.RefMovedError.
 func moveReceivedRef(ctx context.Context, r *git.Repo, in ReceiveRequest) error {
 	old := cmp.Or(in.Old, strings.Repeat("0", len(in.New)))
 	if err := removeStaleRefLock(ctx, r, in.Ref); err != nil {

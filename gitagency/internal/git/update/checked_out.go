@@ -19,8 +19,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/index"
 )
 
-// MultipleCheckoutsError reports a branch that several worktrees have checked out. Only one would be updated; the others
-// would show the reverse of the new commits as local changes.
+// MultipleCheckoutsError reports a branch that several worktrees have checked out. Only one would be updated; the
+// others would show the reverse of the new commits as local changes.
 type MultipleCheckoutsError struct {
 	Branch    string
 	Worktrees []string
@@ -30,8 +30,8 @@ func (e *MultipleCheckoutsError) Error() string {
 	return fmt.Sprintf("%s is checked out more than once: %s", strings.TrimPrefix(e.Branch, "refs/heads/"), strings.Join(e.Worktrees, ", "))
 }
 
-// MissingWorktreeError reports a worktree that has a branch checked out and whose directory is missing, for example because
-// its disk is not mounted.
+// MissingWorktreeError reports a worktree that has a branch checked out and whose directory is missing, for example
+// because its disk is not mounted.
 type MissingWorktreeError struct {
 	Branch   string
 	Worktree string
@@ -57,7 +57,8 @@ func (e *CheckoutMovedError) Error() string {
 }
 
 // recheckCheckout checks, while we hold the ref locks, that the branch is still checked out in the same worktree. A git
-// that is checking out a branch holds index.lock of its worktree; we wait for it only briefly, as the lock may be stale.
+// that is checking out a branch holds index.lock of its worktree; we wait for it only briefly, as the lock may be
+// stale.
 func (tx *Transaction) recheckCheckout(ctx context.Context) error {
 	if tx.spec.Old == tx.spec.New {
 		return nil
@@ -83,8 +84,8 @@ func (tx *Transaction) recheckCheckout(ctx context.Context) error {
 	return err
 }
 
-// StaleCheckoutError reports a worktree that checked out a branch at the very moment it moved. Its index and files may be
-// those of the old commit, which looks like a local revert of the new commits.
+// StaleCheckoutError reports a worktree that checked out a branch at the very moment it moved. Its index and files may
+// be those of the old commit, which looks like a local revert of the new commits.
 type StaleCheckoutError struct {
 	Branch, Old, New string
 	Worktree         string
@@ -100,11 +101,11 @@ func (e *StaleCheckoutError) Unwrap() error { return e.Err }
 // StaleCheckout returns the worktree that checked out the branch while it moved and could not be updated; nil: none.
 func (tx *Transaction) StaleCheckout() *StaleCheckoutError { return tx.staleCheckout }
 
-// updateLateCheckout looks once more, after a branch moved that was not checked out, whether a worktree has it now. A git
-// checkout that read the branch before we locked it, and wrote HEAD after recheckCheckout, has the files of the old commit.
-// "git read-tree -m -u" updates them, as when switching branches: files that are up to date stay, and local changes are
-// refused. A worktree that writes HEAD even later is not seen. ctx is no longer cancelled here, so there is a time limit: a
-// filter may never end.
+// updateLateCheckout looks once more, after a branch moved that was not checked out, whether a worktree has it now. A
+// git checkout that read the branch before we locked it, and wrote HEAD after recheckCheckout, has the files of the old
+// commit. "git read-tree -m -u" updates them, as when switching branches: files that are up to date stay, and local
+// changes are refused. A worktree that writes HEAD even later is not seen. ctx is no longer cancelled here, so there is
+// a time limit: a filter may never end.
 func (tx *Transaction) updateLateCheckout(ctx context.Context) (*StaleCheckoutError, error) {
 	if tx.spec.GitDir != "" || tx.spec.Old == tx.spec.New {
 		return nil, nil
@@ -134,7 +135,8 @@ func (tx *Transaction) updateLateCheckout(ctx context.Context) (*StaleCheckoutEr
 }
 
 // CheckedOutIn returns the git directory and the path of the worktree that has a branch checked out; empty: none. A
-// worktree that is rebasing the branch, or bisecting from it, is an *OperationInProgressError.
+// worktree that is rebasing the branch, or bisecting from it, is an *OperationInProgressError, several worktrees are a
+// *MultipleCheckoutsError, and one that is not at its path is a *MissingWorktreeError.
 func CheckedOutIn(ctx context.Context, r *git.Repo, branch string) (gitDir, tree string, err error) {
 	worktrees, err := worktreesByGitDir(ctx, r)
 	if err != nil {

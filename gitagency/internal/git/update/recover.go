@@ -21,10 +21,10 @@ import (
 )
 
 // Recover finishes an Update that was killed, or undoes it: done says which. If the branch is at the new commit or a
-// descendant of it, the update is finished; else it is undone, wherever the branch is. The caller must hold the lock under
-// which the update was made, and may call Recover at any time, also when nothing is left to do.
+// descendant of it, the update is finished; else it is undone, wherever the branch is. The caller must hold the lock
+// under which the update was made, and may call Recover at any time, also when nothing is left to do.
 //
-// The error is a *LockedError if another process holds the index lock: then nothing was changed. It is a
+// The error is a *git.LockedError if another process holds the index lock: then nothing was changed. It is a
 // *ConcurrentChangeError if another process has written to a path, or has committed a new file; such paths are left as
 // they are, and everything else is undone.
 func Recover(ctx context.Context, r *git.Repo, u Update) (done bool, err error) {
@@ -186,9 +186,9 @@ func isDraftComplete(u Update) bool {
 	return err == nil
 }
 
-// recomposeIndex composes the new index again from the present one: our lock was removed, and other changes may have been
-// staged since. The draft is kept empty and serves only as the lock, so a kill leaves nothing that looks like a complete
-// index.
+// recomposeIndex composes the new index again from the present one: our lock was removed, and other changes may have
+// been staged since. The draft is kept empty and serves only as the lock, so a kill leaves nothing that looks like a
+// complete index.
 func recomposeIndex(ctx context.Context, r *git.Repo, u Update, left *interrupted) (err error) {
 	file, err := os.OpenFile(u.indexPath()+index.DraftSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
 	if err != nil {
@@ -237,8 +237,8 @@ func recomposeIndex(ctx context.Context, r *git.Repo, u Update, left *interrupte
 	return index.ReplaceIndex(u.indexPath())
 }
 
-// keepUnpublished drops all changes but those whose index entry is still that of the old commit. The other entries already
-// match the branch, or were staged since.
+// keepUnpublished drops all changes but those whose index entry is still that of the old commit. The other entries
+// already match the branch, or were staged since.
 func (co *checkout) keepUnpublished(ctx context.Context) error {
 	tip, err := co.repo.Tip(ctx, co.spec.Branch)
 	if err != nil {
@@ -323,8 +323,8 @@ func restoreOtherRefs(ctx context.Context, r *git.Repo, u Update) (err error) {
 	return err
 }
 
-// trimReflogs removes the reflog entry that a killed git wrote before it moved the branch, from the logs of the branch and
-// of HEAD.
+// trimReflogs removes the reflog entry that a killed git wrote before it moved the branch, from the logs of the branch
+// and of HEAD.
 func trimReflogs(r *git.Repo, u Update) {
 	gitDir := u.GitDir
 	if gitDir == "" {
@@ -337,7 +337,8 @@ func trimReflogs(r *git.Repo, u Update) {
 		if err != nil || !bytes.HasPrefix(data[last:], []byte(u.Old+" "+u.New+" ")) {
 			continue
 		}
-		// git locks the ref while it writes the reflog. If the ref is locked now, leave the entry: a reflog is a convenience.
+		// git locks the ref while it writes the reflog. If the ref is locked now, leave the entry: a reflog is a
+		// convenience.
 		lock, err := os.OpenFile(ref+index.LockSuffix, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 		if err != nil {
 			continue
@@ -371,8 +372,9 @@ func removeStaleRefLocks(r *git.Repo, u Update, left *interrupted) error {
 	return nil
 }
 
-// removeStalePackedRefsLock removes packed-refs.lock, which git holds from locking refs to delete until they are deleted.
-// Its content does not tell which process made it, and it may be held for long: it is removed only if no git is running.
+// removeStalePackedRefsLock removes packed-refs.lock, which git holds from locking refs to delete until they are
+// deleted. Its content does not tell which process made it, and it may be held for long: it is removed only if no git
+// is running.
 func removeStalePackedRefsLock(r *git.Repo, since time.Time) error {
 	path := filepath.Join(r.CommonDir, "packed-refs") + index.LockSuffix
 	fi, err := os.Lstat(path)

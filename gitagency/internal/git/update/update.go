@@ -1,4 +1,4 @@
-// Package update moves a branch together with the worktrees that have it checked out, all or nothing. Every step can be
+// Package update moves a branch together with the worktree that has it checked out, all or nothing. Every step can be
 // undone until the refs have moved; a later process finishes or undoes an update that was killed.
 package update
 
@@ -45,15 +45,16 @@ type Update struct {
 	merger *merge.Merger // merger that made the new commit and holds the new objects; nil: read them through git
 }
 
-// RefMove is another ref that moves in the same transaction. An Old of zeros means that the ref must not exist, a New of
-// zeros that it is deleted.
+// RefMove is another ref that moves in the same transaction. An Old of zeros means that the ref must not exist, a New
+// of zeros that it is deleted.
 type RefMove struct {
 	Ref string `json:"ref"`
 	Old string `json:"old"`
 	New string `json:"new"`
 }
 
-// Transaction is an Update in progress. Each step may be called once, in this order; until Commit, Undo reverts them all.
+// Transaction is an Update in progress. Each step may be called once, in this order; until Commit, Undo reverts them
+// all.
 //
 //	Lock         writes the new files to a staging directory and locks the worktree's index (index.lock)
 //	Prepare      locks the refs and checks their old values
@@ -106,7 +107,7 @@ func (tx *Transaction) endStep(err error) {
 }
 
 // Begin checks whether an update is possible, and changes nothing. Errors that the user has to resolve are
-// *OverlapsError, *OperationInProgressError, *WrongBranchError, *MovedRefError and *UntrustedFilterError.
+// *OverlapsError, *OperationInProgressError, *WrongBranchError, *MovedRefError and *git.UntrustedFilterError.
 func Begin(ctx context.Context, r *git.Repo, u Update) (*Transaction, error) {
 	x := &Transaction{repo: r, spec: u}
 	if !object.IsValidRef(u.Branch) || !object.IsOID(u.Old) || !object.IsOID(u.New) {
@@ -134,8 +135,8 @@ func Begin(ctx context.Context, r *git.Repo, u Update) (*Transaction, error) {
 	return x, err
 }
 
-// checkRefMove refuses a ref whose loose file shows that it is not at its old value, or symbolic. It only fails early: git
-// checks all refs, packed ones too, in Prepare.
+// checkRefMove refuses a ref whose loose file shows that it is not at its old value, or symbolic. It only fails early:
+// git checks all refs, packed ones too, in Prepare.
 func checkRefMove(r *git.Repo, m RefMove) error {
 	if oid := r.ReadLooseRef(m.Ref); oid != "" {
 		if oid != m.Old {
@@ -150,7 +151,8 @@ func checkRefMove(r *git.Repo, m RefMove) error {
 	return nil
 }
 
-// Close releases all locks and removes the staging directory. It undoes a transaction that was not committed.
+// Close releases all locks and removes the staging directory. It undoes a transaction that was not committed. Of one
+// that was committed and not published, it leaves the index lock and the staging directory for Recover.
 func (tx *Transaction) Close() error {
 	if tx == nil {
 		return nil
@@ -267,8 +269,8 @@ func (tx *Transaction) injectFault(step string) error {
 func (u Update) indexPath() string { return filepath.Join(u.GitDir, "index") }
 
 // Undo reverts all steps, before the refs have moved. Files that another process has changed meanwhile stay, and are
-// reported by a *ConcurrentChangeError after everything else is reverted. If Undo fails half-way, the staging directory and
-// the index lock stay, for Recover.
+// reported by a *ConcurrentChangeError after everything else is reverted. If Undo fails half-way, the staging directory
+// and the index lock stay, for Recover.
 func (tx *Transaction) Undo(ctx context.Context) error {
 	if tx.committed {
 		return errors.New("it cannot be undone any more")

@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// Promise: somebody who tidies up all the time, and spares nothing that is new, takes away nothing of what lands.
-func TestNothingOfALandingIsTidiedAway(t *testing.T) {
+// Promise: "git gc --prune=now" running all the time removes no object that a landing needs.
+func TestLandDuringGCLosesNoObjects(t *testing.T) {
 	t.Parallel()
 	const landings = 10
-	l := newLab(t, Options{})
+	l := newTestRepo(t, Options{})
 	lines := strings.Repeat("line\n", 4)
 	all, last := "", ""
 	for i := range landings {
@@ -20,23 +20,23 @@ func TestNothingOfALandingIsTidiedAway(t *testing.T) {
 	}
 	land := func(strategy string) {
 		t.Helper()
-		landed, err := l.repo.Land(t.Context(), LandRequest{ID: l.box.ID, Strategy: strategy, CommitAll: true, Message: "work"})
+		landed, err := l.repo.Land(t.Context(), LandRequest{ID: l.sandbox.ID, Strategy: strategy, CommitAll: true, Message: "work"})
 		if err != nil {
 			t.Errorf("%s: %v", strategy, err)
 		}
 		last = landed.Commit
 	}
-	l.write("all", all)
+	l.writeFile("all", all)
 	land("merge")
 	var boxes []*Sandbox
 	for i := range landings {
-		l.withoutWalls()
-		l.write("all", strings.Replace(all, fmt.Sprint("end ", i, "\n"), fmt.Sprint("END ", i, "\n"), 1)) // which git has to merge
+		l.startWithoutWalls()
+		l.writeFile("all", strings.Replace(all, fmt.Sprint("end ", i, "\n"), fmt.Sprint("END ", i, "\n"), 1)) // needs a content merge
 		if i%2 == 0 {
 			l.git("add", "-A")
 			l.git("commit", "-q", "-m", "work")
 		}
-		boxes = append(boxes, l.box)
+		boxes = append(boxes, l.sandbox)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	tidied := make(chan int)
@@ -45,19 +45,19 @@ func TestNothingOfALandingIsTidiedAway(t *testing.T) {
 		for ; ctx.Err() == nil; n++ {
 			cmd := exec.Command("git", "gc", "-q", "--prune=now")
 			cmd.Dir, cmd.Env = l.repo.CommonDir, l.repo.opts.Env
-			_ = cmd.Run() // refs come and go before its eyes
+			_ = cmd.Run() // it may fail, because refs appear and disappear while it runs
 		}
 		tidied <- n
 	}()
 	for i, box := range boxes {
-		l.box = box
+		l.sandbox = box
 		land(Strategies()[i%len(Strategies())])
 	}
 	stop()
-	t.Logf("tidied up %d times", <-tidied)
-	l.withoutWalls()
+	t.Logf("ran gc %d times", <-tidied)
+	l.startWithoutWalls()
 	l.git("fsck", "--strict", "--no-dangling")
 	if got := l.git("show", last+":all"); strings.Count(got, "END") != landings {
-		t.Errorf("it has %s", got)
+		t.Errorf("the landed file is %s", got)
 	}
 }

@@ -8,15 +8,15 @@ import (
 	"testing"
 )
 
-// lab is a repository with a sandbox in it, opened by the library alone. A warning fails its test.
-type lab struct {
-	t    *testing.T
-	repo *Repository
-	box  *Sandbox
-	git  func(args ...string) string // in the sandbox
+// testRepo is a repository with a sandbox, used through the library. A warning fails the test.
+type testRepo struct {
+	t       *testing.T
+	repo    *Repository
+	sandbox *Sandbox
+	git     func(args ...string) string // runs git in the sandbox
 }
 
-func newLab(t *testing.T, opts Options, config ...string) *lab {
+func newTestRepo(t *testing.T, opts Options, config ...string) *testRepo {
 	t.Helper()
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -60,7 +60,7 @@ func newLab(t *testing.T, opts Options, config ...string) *lab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &lab{t: t, repo: repo, box: box, git: git(box.WorkDir())}
+	return &testRepo{t: t, repo: repo, sandbox: box, git: git(box.WorkDir())}
 }
 
 // failOnWarning fails the test for each warning but one: on a busy machine another process may hold the
@@ -73,21 +73,21 @@ func failOnWarning(t *testing.T) func(message string) {
 	}
 }
 
-// withoutWalls gives the lab another sandbox, that has none.
-func (l *lab) withoutWalls() {
+// startWithoutWalls replaces the sandbox of the testRepo by a new one without walls.
+func (l *testRepo) startWithoutWalls() {
 	l.t.Helper()
 	inv, err := l.repo.Start(l.t.Context(), StartRequest{Worktree: "wt", Primitives: Primitives{Isolation: isolationNone}})
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	if l.box, err = l.repo.Sandbox(inv.ID); err != nil {
+	if l.sandbox, err = l.repo.Sandbox(inv.ID); err != nil {
 		l.t.Fatal(err)
 	}
 	env := l.repo.opts.Env
 	l.git = func(args ...string) string {
 		l.t.Helper()
 		cmd := exec.CommandContext(l.t.Context(), "git", args...)
-		cmd.Dir, cmd.Env = l.box.WorkDir(), env
+		cmd.Dir, cmd.Env = l.sandbox.WorkDir(), env
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			l.t.Fatalf("git %q: %v: %s", args, err, out)
@@ -96,9 +96,9 @@ func (l *lab) withoutWalls() {
 	}
 }
 
-func (l *lab) write(name, content string) {
+func (l *testRepo) writeFile(name, content string) {
 	l.t.Helper()
-	if err := os.WriteFile(filepath.Join(l.box.WorkDir(), name), []byte(content), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(l.sandbox.WorkDir(), name), []byte(content), 0o644); err != nil {
 		l.t.Fatal(err)
 	}
 }

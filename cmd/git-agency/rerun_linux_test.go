@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rerun runs one test of this binary again, under other circumstances, and fails if that fails. The
-// variable TEST_RERUN tells the test that it is there.
-func rerun(t *testing.T, dir string, attr *syscall.SysProcAttr, exe, test string) (skip string) {
+// rerunTest runs one test of this binary in a child process with the attributes attr and fails if that run fails. It
+// returns the reason when the child was skipped or could not be started. TEST_RERUN=1 tells the test that it is the child.
+func rerunTest(t *testing.T, dir string, attr *syscall.SysProcAttr, exe, test string) (skip string) {
 	t.Helper()
 	tmp := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), exe, "-test.run=^"+test+"$", "-test.v")
@@ -33,19 +33,20 @@ func rerun(t *testing.T, dir string, attr *syscall.SysProcAttr, exe, test string
 	text := string(out)
 	switch {
 	case err != nil && len(out) == 0:
-		return err.Error() // it could not even be started like this
+		return err.Error() // the kernel refused to start a process with these attributes
 	case err != nil:
 		t.Fatalf("%v\n%s", err, text)
 	case strings.Contains(text, "--- SKIP"):
 		return text
 	case !strings.Contains(text, "--- PASS: "+test):
-		t.Fatalf("it did not run:\n%s", text)
+		t.Fatalf("%s did not run:\n%s", test, text)
 	}
 	return ""
 }
 
-// Much of this code behaves differently as root, who may read and remove everything.
-func TestTheScriptsHoldForAnOrdinaryUserToo(t *testing.T) {
+// TestOrdinaryUserPassesScripts runs TestScripts as an ordinary user, because root may read and remove every file. Its
+// name must not begin with TestScripts: "go test -run TestScripts/…" would run it too.
+func TestOrdinaryUserPassesScripts(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("TestScripts runs as an ordinary user already")
@@ -54,7 +55,7 @@ func TestTheScriptsHoldForAnOrdinaryUserToo(t *testing.T) {
 	rerunAsNobody(t, "TestScripts")
 }
 
-// skipRerunIfShort skips what runs a test again as an ordinary user.
+// skipRerunIfShort skips a rerun as an ordinary user with -short.
 func skipRerunIfShort(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -62,46 +63,46 @@ func skipRerunIfShort(t *testing.T) {
 	}
 }
 
-// rerunAsNobody runs one test of this binary again, in a copy that an ordinary user can reach.
+// rerunAsNobody runs one test of this binary as the user nobody, from a copy in a directory which that user can read.
 func rerunAsNobody(t *testing.T, test string) {
 	t.Helper()
-	house := t.TempDir()
-	home := filepath.Join(house, "cmd", "git-agency")
+	root := t.TempDir()
+	dir := filepath.Join(root, "cmd", "git-agency")
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.MkdirAll(home, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, dir := range []string{house, filepath.Dir(house)} {
-		if err := os.Chmod(dir, 0o755); err != nil {
+	for _, d := range []string{root, filepath.Dir(root)} {
+		if err := os.Chmod(d, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for from, to := range map[string]string{exe: filepath.Join(home, "test"), filepath.Join("..", "..", "testdata"): filepath.Join(house, "testdata")} {
+	for from, to := range map[string]string{exe: filepath.Join(dir, "test"), filepath.Join("..", "..", "testdata"): filepath.Join(root, "testdata")} {
 		if out, err := exec.CommandContext(t.Context(), "cp", "-r", from, to).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}
 	const nobody = 65534
 	attr := &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
-	if skip := rerun(t, home, attr, filepath.Join(home, "test"), test); skip != "" {
+	if skip := rerunTest(t, dir, attr, filepath.Join(dir, "test"), test); skip != "" {
 		t.Errorf("skipped as an ordinary user: %s", skip)
 	}
 }
 
-// The disk, repository and records alike, has room for less and less; every start that fails leaves
-// what was there.
-func TestAFullDiskLeavesTheWorldAsItWas(t *testing.T) {
+// TestFullDiskLeavesFilesUnchanged runs commands on a full file system that holds the repository and the records, with
+// more free blocks in every round. A command that fails for lack of space must leave all files as they were.
+func TestFullDiskLeavesFilesUnchanged(t *testing.T) {
 	if os.Getenv("TEST_RERUN") == "" {
 		t.Parallel()
 		exe, err := os.Executable()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if skip := rerun(t, ".", ownMounts(), exe, t.Name()); skip != "" {
-			t.Skipf("no file system of our own to fill here: %s", skip)
+		if skip := rerunTest(t, ".", newMountNamespace(), exe, t.Name()); skip != "" {
+			t.Skipf("cannot mount a file system to fill: %s", skip)
 		}
 		return
 	}
@@ -122,86 +123,86 @@ func TestAFullDiskLeavesTheWorldAsItWas(t *testing.T) {
 
 	failures := 0
 	for room := 0; ; room += 2 {
-		l.fill(filler, room)
-		before := l.world()
+		l.fillDisk(filler, room)
+		before := l.dump()
 		o := l.try(nil, "git-agency", "start", "wt")
 		if o.code == 0 {
 			if failures < 10 {
-				t.Errorf("it failed only %d times before there was room", failures)
+				t.Errorf("start failed only %d times before there was enough space", failures)
 			}
-			l.putOnAFullDisk(filler, o.line())
-			l.discardOnAFullDisk(filler, o.line())
+			l.checkPutOnFullDisk(filler, o.line())
+			l.checkDiscardOnFullDisk(filler, o.line())
 			return
 		}
 		failures++
 		if o.code != 1 || strings.Contains(o.stderr, "clean-up") {
-			t.Errorf("with room for %d blocks: ended with %d: %s", room, o.code, o.stderr)
+			t.Errorf("with %d free blocks: exited with %d: %s", room, o.code, o.stderr)
 		}
-		if d := diff(before, l.world()); d != "" {
-			t.Fatalf("with room for %d blocks the world changed:\n%s", room, d)
+		if d := dumpDiff(before, l.dump()); d != "" {
+			t.Fatalf("with %d free blocks: files changed:\n%s", room, d)
 		}
 		if room > 500 {
-			t.Fatalf("still no room: %s", o.stderr)
+			t.Fatalf("no success with 500 free blocks: %s", o.stderr)
 		}
 	}
 }
 
-// putOnAFullDisk: half a put is none.
-func (l *lab) putOnAFullDisk(filler, id string) {
+// checkPutOnFullDisk checks that a put which runs out of space changes no file, until one has enough space.
+func (l *lab) checkPutOnFullDisk(filler, id string) {
 	l.t.Helper()
 	failures := 0
 	for room := 0; ; room += 5 {
-		l.fill(filler, room)
-		before := l.world()
+		l.fillDisk(filler, room)
+		before := l.dump()
 		o := l.try(nil, "git-agency", "put", id, "readme", "sub", "big", "new/")
 		if o.code == 0 {
 			break
 		}
 		failures++
 		if o.code != 1 || strings.Contains(o.stderr, "clean-up") || !strings.Contains(o.stderr, "the disk is full") {
-			l.t.Errorf("with room for %d blocks: ended with %d: %s", room, o.code, o.stderr)
+			l.t.Errorf("with %d free blocks: exited with %d: %s", room, o.code, o.stderr)
 		}
-		if d := diff(before, l.world()); d != "" || room > 500 {
-			l.t.Fatalf("with room for %d blocks the world changed:\n%s", room, d)
+		if d := dumpDiff(before, l.dump()); d != "" || room > 500 {
+			l.t.Fatalf("with %d free blocks: files changed:\n%s", room, d)
 		}
 	}
 	if failures < 3 {
-		l.t.Errorf("it failed only %d times before there was room", failures)
+		l.t.Errorf("put failed only %d times before there was enough space", failures)
 	}
 }
 
-// discardOnAFullDisk: what cannot be kept is not thrown away.
-func (l *lab) discardOnAFullDisk(filler, id string) {
+// checkDiscardOnFullDisk checks that a discard which runs out of space does not remove files that are not in the trash.
+func (l *lab) checkDiscardOnFullDisk(filler, id string) {
 	l.t.Helper()
 	tree := l.agency("path", id)
-	l.fill(filler, 30)
+	l.fillDisk(filler, 30)
 	l.write(filepath.Join(tree, "precious"), "p\n")
 	for room := 0; ; room++ {
-		l.fill(filler, room)
+		l.fillDisk(filler, room)
 		o := l.try(nil, "git-agency", "discard", id)
 		if o.code == 0 {
 			break
 		}
 		if room > 500 {
-			l.t.Fatalf("still no room: %s", o.stderr)
+			l.t.Fatalf("no success with 500 free blocks: %s", o.stderr)
 		}
 		kept := l.try(nil, "git", "show", "refs/agency/trash/"+id+":precious").stdout == "p\n"
 		if !kept && l.read(filepath.Join(tree, "precious")) != "p\n" {
-			l.t.Fatalf("with room for %d blocks precious work was lost: %s", room, o.stderr)
+			l.t.Fatalf("with %d free blocks: the file precious was lost: %s", room, o.stderr)
 		}
 	}
 	if got := l.git("show", "refs/agency/trash/"+id+":precious"); got != "p" {
-		l.t.Errorf("kept %q", got)
+		l.t.Errorf("precious in the trash is %q", got)
 	}
 	if exists(tree) {
-		l.t.Error("the tree is still there")
+		l.t.Error("the worktree of the sandbox is still there")
 	}
-	l.fill(filler, 100)
+	l.fillDisk(filler, 100)
 	l.checkRepository()
 }
 
-// fill leaves room for so many blocks on the disk.
-func (l *lab) fill(filler string, blocks int) {
+// fillDisk writes a file that leaves the given number of free blocks on the file system.
+func (l *lab) fillDisk(filler string, blocks int) {
 	l.t.Helper()
 	if err := os.RemoveAll(filler); err != nil {
 		l.t.Fatal(err)
@@ -212,7 +213,7 @@ func (l *lab) fill(filler string, blocks int) {
 	}
 	size := (int64(st.Bfree) - int64(blocks)) * st.Bsize
 	if size < 0 {
-		l.t.Fatalf("there is only room for %d blocks", st.Bfree)
+		l.t.Fatalf("only %d blocks are free", st.Bfree)
 	}
 	if err := os.WriteFile(filler, make([]byte, size), 0o600); err != nil {
 		l.t.Fatal(err)

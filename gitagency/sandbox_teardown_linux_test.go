@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// asNobody runs a test once more as an ordinary user, if we are root.
-func asNobody(t *testing.T) {
+// rerunAsNobody also runs the test as the user nobody if this process is root: root ignores the permissions that the
+// test is about.
+func rerunAsNobody(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		return
@@ -21,7 +22,8 @@ func asNobody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Were it written here, a process that is forked meanwhile could keep it from being run.
+	// A separate process makes the copy: a child that another test forks could inherit our descriptor for writing, and
+	// exec would fail with ETXTBSY.
 	if out, err := exec.CommandContext(t.Context(), "cp", exe, filepath.Join(dir, "test")).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -42,21 +44,22 @@ func asNobody(t *testing.T) {
 	}
 }
 
-// Whatever an agent leaves where puts are prepared, its sandbox can be entered and goes.
-func TestNothingInAnAgencyDirectoryKeepsASandboxFromGoing(t *testing.T) {
+// Exec and Teardown work whatever an agent leaves in .agency, where uploads are staged, and so do snapshots unless a
+// directory is unreadable. Teardown keeps files from the stage in the trash.
+func TestTeardownWithHostileAgencyDirectory(t *testing.T) {
 	t.Parallel()
-	asNobody(t)
-	first := newLab(t, Options{}).box
+	rerunAsNobody(t)
+	first := newTestRepo(t, Options{}).sandbox
 	for name, script := range map[string]string{
-		"a stage with a pipe":      `mkdir put-x; mkfifo put-x/old`,
-		"a pipe":                   `cd ..; rm -r .agency; mkfifo .agency`,
-		"a file":                   `cd ..; rm -r .agency; echo x >.agency`,
-		"closed":                   `mkdir put-x; chmod 000 .`,
-		"a closed stage":           `mkdir put-x; chmod 000 put-x`,
-		"closed below":             `mkdir -p put-x/old/d; chmod 000 put-x/old/d`,
-		"a closed plan":            `mkdir put-x; echo {} >put-x/plan.json; chmod 000 put-x/plan.json`,
-		"a read-only directory":    `mkdir -p put-x/old/d ../d; echo x >put-x/old/d/f; chmod 555 ../d`,
-		"a directory that is shut": `mkdir -p put-x/old/d ../d; echo x >put-x/old/d/f; chmod 000 ../d`,
+		"a stage with a FIFO":     `mkdir put-x; mkfifo put-x/old`,
+		"a FIFO":                  `cd ..; rm -r .agency; mkfifo .agency`,
+		"a file":                  `cd ..; rm -r .agency; echo x >.agency`,
+		"mode 000":                `mkdir put-x; chmod 000 .`,
+		"a stage of mode 000":     `mkdir put-x; chmod 000 put-x`,
+		"mode 000 in a stage":     `mkdir -p put-x/old/d; chmod 000 put-x/old/d`,
+		"a plan of mode 000":      `mkdir put-x; echo {} >put-x/plan.json; chmod 000 put-x/plan.json`,
+		"a read-only directory":   `mkdir -p put-x/old/d ../d; echo x >put-x/old/d/f; chmod 555 ../d`,
+		"an unreadable directory": `mkdir -p put-x/old/d ../d; echo x >put-x/old/d/f; chmod 000 ../d`,
 	} {
 		inv, err := first.repo.Start(t.Context(), StartRequest{Worktree: "wt"})
 		if err != nil {
@@ -67,7 +70,7 @@ func TestNothingInAnAgencyDirectoryKeepsASandboxFromGoing(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.repo.opts.Warn = func(m string) {
-			if name != "a directory that is shut" {
+			if name != "an unreadable directory" {
 				t.Errorf("%s: warned: %s", name, m)
 			}
 		}
@@ -75,11 +78,11 @@ func TestNothingInAnAgencyDirectoryKeepsASandboxFromGoing(t *testing.T) {
 		if out, err := exec.CommandContext(t.Context(), "sh", "-c", "cd "+agency+" && "+script).CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v: %s", name, err, out)
 		}
-		if !strings.HasPrefix(script, "cd ..") { // without its marker it is none
+		if !strings.HasPrefix(script, "cd ..") { // without its marker it is not accepted as a sandbox
 			if res, err := s.Exec(t.Context(), ExecOptions{Argv: []string{"true"}}); err != nil || res.ExitCode != 0 {
 				t.Errorf("%s: exec: %+v, %v", name, res, err)
 			}
-			if _, err := s.TakeSnapshot(t.Context(), SnapshotRequest{}); err != nil && name != "a directory that is shut" {
+			if _, err := s.TakeSnapshot(t.Context(), SnapshotRequest{}); err != nil && name != "an unreadable directory" {
 				t.Errorf("%s: snapshot: %v", name, err)
 			}
 		}
@@ -94,7 +97,7 @@ func TestNothingInAnAgencyDirectoryKeepsASandboxFromGoing(t *testing.T) {
 		}
 		list := exec.CommandContext(t.Context(), "git", "-c", "safe.directory=*", "-C", filepath.Dir(first.repo.CommonDir), "ls-tree", "-r", "--name-only", trashRef(s.ID))
 		if out, err := list.Output(); err != nil || !strings.Contains(string(out), "d/f\n") {
-			t.Errorf("%s: kept %q, %v", name, out, err)
+			t.Errorf("%s: the trash holds %q, %v", name, out, err)
 		}
 	}
 }
