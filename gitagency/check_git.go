@@ -140,7 +140,7 @@ func (x *checkRun) reportDamagedEntry(e git.WorktreeEntry, f Finding) {
 	}
 	beyond := repair.UnrepairableFiles(x.repo, e)
 	if len(beyond) < len(e.BadFiles) {
-		x.addFinding(f, func(context.Context) error { return repair.RepairEntry(x.repo, e) })
+		x.addFinding(f, func(context.Context) error { return repair.RestoreEntry(x.repo, e) })
 		return // the next run reports the flaws that remain
 	}
 	f.FixCommand = "git worktree repair TREE"

@@ -198,7 +198,7 @@ func (x *checkRun) relocateRecords(ctx context.Context, from string, moved []str
 func (x *checkRun) externalWorktrees() []git.Worktree {
 	trees := []git.Worktree{}
 	if x.repo.TopLevel != "" && x.repo.GitDir == x.repo.CommonDir {
-		trees = append(trees, git.Worktree{Path: x.repo.TopLevel, Branch: x.repo.MainBranch()})
+		trees = append(trees, git.Worktree{Path: x.repo.TopLevel, Branch: x.repo.MainWorktreeRef()})
 	}
 	for _, name := range x.entryNames() {
 		e := x.entries[name]

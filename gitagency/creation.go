@@ -221,7 +221,7 @@ func (r *Repository) checkUnmodifiedTree(ctx context.Context, repo *git.Repo, sp
 			return err
 		}
 		if !untouched {
-			return &WorkedInError{Path: spec.Tree}
+			return &ModifiedTreeError{Path: spec.Tree}
 		}
 	}
 	return nil

@@ -68,14 +68,14 @@ func (c *comparison) diff(ctx context.Context, req DiffRequest) (_ Diff, err err
 	if c.mirror, err = c.r.git.NewMirror(c.anyObject); err != nil {
 		return Diff{}, err
 	}
-	asked := merge.Comparison{Paths: req.Paths, Detail: merge.Detail(req.Detail), Binary: req.Binary, Limit: DiffLimit}
+	asked := merge.CompareRequest{Paths: req.Paths, Detail: merge.Detail(req.Detail), Binary: req.Binary, Limit: DiffLimit}
 	if asked.From, asked.To, err = c.resolveStates(ctx, req.From, req.To); err != nil {
 		return Diff{}, err
 	}
 	d, err := c.runDiff(ctx, asked)
 	switch {
 	case errors.Is(err, merge.ErrTooLong):
-		return Diff{}, &TooMuchError{What: "the difference", Limit: DiffLimit}
+		return Diff{}, &TooLargeError{What: "the difference", Limit: DiffLimit}
 	case err != nil:
 		return Diff{}, fmt.Errorf("diff of %s: %w", c.treeName, c.explainError(ctx, err, req, asked))
 	}
@@ -150,7 +150,7 @@ func (c *comparison) captureWork(ctx context.Context) (string, error) {
 }
 
 // runDiff runs git diff, parses its output and adds the sizes of binary files.
-func (c *comparison) runDiff(ctx context.Context, asked merge.Comparison) (d treediff.Diff, err error) {
+func (c *comparison) runDiff(ctx context.Context, asked merge.CompareRequest) (d treediff.Diff, err error) {
 	text, err := merge.Compare(ctx, c.mirror, asked)
 	if err != nil {
 		return d, err
@@ -175,7 +175,7 @@ func (c *comparison) runDiff(ctx context.Context, asked merge.Comparison) (d tre
 }
 
 // explainError replaces an error of git by a *NoCommitError if one of the states does not exist any more.
-func (c *comparison) explainError(ctx context.Context, err error, req DiffRequest, asked merge.Comparison) error {
+func (c *comparison) explainError(ctx context.Context, err error, req DiffRequest, asked merge.CompareRequest) error {
 	found, lookErr := c.r.git.Lookup(ctx, asked.From+"^{tree}", asked.To+"^{tree}")
 	for i, name := range []string{req.From, req.To} {
 		if lookErr == nil && name != DiffWork && found[i].Missing() {

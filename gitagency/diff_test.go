@@ -85,7 +85,7 @@ func TestDiffText(t *testing.T) {
 	}
 }
 
-// Promise: a diff of a sandbox whose files change all the time fails with an UnsettledError or shows the files that stay.
+// Promise: a diff of a sandbox whose files change all the time fails with an StillChangingError or shows the files that stay.
 func TestDiffSnapshotsWhileFilesChange(t *testing.T) {
 	t.Parallel()
 	l := newTestRepo(t, Options{})
@@ -104,7 +104,7 @@ func TestDiffSnapshotsWhileFilesChange(t *testing.T) {
 	}()
 	for range 20 {
 		d, err := l.repo.DiffSnapshots(t.Context(), DiffRequest{Invocation: l.sandbox.ID})
-		if err != nil && !is[*UnsettledError](err) {
+		if err != nil && !is[*StillChangingError](err) {
 			t.Error(err)
 			break
 		}

@@ -253,6 +253,6 @@ func (d *Directory) subject(message string) git.WorktreeSpec {
 	}
 }
 
-func (d *Directory) history() snapshotSeries {
+func (d *Directory) series() snapshotSeries {
 	return snapshotSeries{repo: d.repo, id: d.ID, treeName: "directory " + d.ID, subject: d.subject}
 }

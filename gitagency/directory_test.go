@@ -492,7 +492,7 @@ func TestDirectorySnapshotIsConsistentDuringChanges(t *testing.T) {
 	}()
 	for range 5 {
 		s, err := d.Snapshot(t.Context(), SnapshotRequest{})
-		if is[*UnsettledError](err) {
+		if is[*StillChangingError](err) {
 			continue
 		}
 		l.must(err)

@@ -38,29 +38,29 @@ type (
 	NestedRepositoryError = status.NestedRepositoryError
 	// InTheWayError: something that no snapshot can hold is where a rollback has to write a file.
 	InTheWayError = snapshot.ObstructionError
-	// GitAtWorkError: another git is writing in a sandbox, or has left its lock file there.
-	GitAtWorkError = git.LockedError
+	// GitLockedError: another git is writing in a sandbox, or has left its lock file there.
+	GitLockedError = git.LockedError
 	// UnreadableError: a file in a sandbox cannot be read, so no snapshot could hold it.
 	UnreadableError = status.UnreadableError
 	// IncompleteError: an object is missing or has the wrong type.
 	IncompleteError = object.IncompleteError
-	// UnsettledError: files in a sandbox keep changing, so no consistent state can be read.
-	UnsettledError = status.StillChangingError
-	// DistrustedFilterError: a file cannot be read or written without running a filter that an agent may have
+	// StillChangingError: files in a sandbox keep changing, so no consistent state can be read.
+	StillChangingError = status.StillChangingError
+	// UntrustedFilterError: a file cannot be read or written without running a filter that an agent may have
 	// configured.
-	DistrustedFilterError = git.UntrustedFilterError
+	UntrustedFilterError = git.UntrustedFilterError
 	// CannotRunError: a command does not exist or cannot be executed.
 	CannotRunError = proc.CannotRunError
 	// OutputError: the output of a command could not be passed on.
 	OutputError = proc.OutputError
 	// UnenforceableError: this machine cannot enforce a limit.
 	UnenforceableError = confine.UnenforceableError
-	// UnsoundError: a tree object of a sandbox has an entry that git would not accept.
-	UnsoundError = fsck.Error
-	// UnsoundCommitError: a commit object of a sandbox is malformed; git would not have written it.
-	UnsoundCommitError = object.InvalidCommitError
-	// OverlapsError: local changes of the user are in the paths that a landing would write.
-	OverlapsError = update.OverlapsError
+	// InvalidTreeError: a tree object of a sandbox has an entry that git would not accept.
+	InvalidTreeError = fsck.Error
+	// InvalidCommitError: a commit object of a sandbox is malformed; git would not have written it.
+	InvalidCommitError = object.InvalidCommitError
+	// LocalChangesError: local changes of the user are in the paths that a landing would write.
+	LocalChangesError = update.OverlapsError
 	// WorktreeBusyError: a merge, rebase or other git operation is in progress in the worktree that has the
 	// integration branch checked out.
 	WorktreeBusyError = update.OperationInProgressError
@@ -70,8 +70,8 @@ type (
 	NoIdentityError = git.NoIdentityError
 	// DateError: a date variable, such as GIT_AUTHOR_DATE, has a value that git cannot parse.
 	DateError = git.DateError
-	// LostHeadError: HEAD of a sandbox leads to a missing commit.
-	LostHeadError = repair.MissingHeadError
+	// MissingHeadError: HEAD of a sandbox leads to a missing commit.
+	MissingHeadError = repair.MissingHeadError
 	// ConfinementError: a path leads out of a sandbox, or has a reserved name.
 	ConfinementError = guard.ConfinementError
 )
@@ -83,8 +83,8 @@ var ErrQuarantine = errors.New("a push is being received; nothing can be changed
 var (
 	// ErrStopped reports a command that was ended from outside, for example by a discard of its sandbox.
 	ErrStopped = errors.New("the command was told to end, as when its sandbox is discarded")
-	// ErrLost reports a command whose processes may still run, because its supervisor was killed.
-	ErrLost = proc.ErrSupervisorKilled
+	// ErrSupervisorKilled reports a command whose processes may still run, because its supervisor was killed.
+	ErrSupervisorKilled = proc.ErrSupervisorKilled
 	// ErrBackground reports a terminal that cannot be read, because this process is not in its foreground process
 	// group.
 	ErrBackground = proc.ErrBackground

@@ -64,10 +64,10 @@ func (e *ConflictsError) Error() string {
 	return fmt.Sprintf("sandbox %s conflicts with its integration branch in %s; %s", e.ID, paths, describeUnchanged(e.AlreadyLanded, "nothing changed"))
 }
 
-// setAlreadyLanded adds the ids that landed earlier to a *ConflictsError or *MovingError.
+// setAlreadyLanded adds the ids that landed earlier to a *ConflictsError or *KeepsMovingError.
 func setAlreadyLanded(err error, landed []string) {
 	var conflicts *ConflictsError
-	var moving *MovingError
+	var moving *KeepsMovingError
 	if errors.As(err, &conflicts) {
 		conflicts.AlreadyLanded = landed
 	}
@@ -177,14 +177,14 @@ func (e *BaseMovedError) Error() string {
 	return fmt.Sprintf("%s has moved to %s since sandbox %s had all of it", e.Branch, e.At, e.ID)
 }
 
-// ElsewhereError reports a sandbox whose HEAD is not on its own branch, and lacks commits of that branch.
-type ElsewhereError struct {
+// HeadLacksBranchError reports a sandbox whose HEAD is not on its own branch, and lacks commits of that branch.
+type HeadLacksBranchError struct {
 	ID     string
 	On     string // the branch that is checked out, or "detached"
 	Branch string // the sandbox's own branch
 }
 
-func (e *ElsewhereError) Error() string {
+func (e *HeadLacksBranchError) Error() string {
 	return fmt.Sprintf("HEAD of sandbox %s is on %s, and lacks commits that are on %s", e.ID, e.On, e.Branch)
 }
 
@@ -195,36 +195,36 @@ func (e *NoBranchError) Error() string {
 	return fmt.Sprintf("worktree %q is on no branch; there is nothing to land on", e.Worktree)
 }
 
-// StrayGitlinkError reports a nested repository in a sandbox that was added as a gitlink without an entry in
+// UnnamedGitlinkError reports a nested repository in a sandbox that was added as a gitlink without an entry in
 // .gitmodules.
-type StrayGitlinkError struct{ ID, Path string }
+type UnnamedGitlinkError struct{ ID, Path string }
 
-func (e *StrayGitlinkError) Error() string {
+func (e *UnnamedGitlinkError) Error() string {
 	return fmt.Sprintf("sandbox %s adds the repository %s as a submodule that .gitmodules does not name; its files would not land", e.ID, e.Path)
 }
 
-// UnsoundWorkError reports a sandbox with malformed commits or trees, which must not land. Err is an *UnsoundError or
-// *UnsoundCommitError.
-type UnsoundWorkError struct {
+// InvalidObjectError reports a sandbox with malformed commits or trees, which must not land. Err is an *InvalidTreeError or
+// *InvalidCommitError.
+type InvalidObjectError struct {
 	ID   string
 	Base string // a commit that can land, to make new commits on top of
 	Path string // offending path from the top of the tree; empty where the commit itself is malformed
 	Err  error
 }
 
-func (e *UnsoundWorkError) Error() string { return e.Err.Error() }
+func (e *InvalidObjectError) Error() string { return e.Err.Error() }
 
-func (e *UnsoundWorkError) Unwrap() error { return e.Err }
+func (e *InvalidObjectError) Unwrap() error { return e.Err }
 
-// SandboxUnderWayError reports a git operation that is in progress in a sandbox.
-type SandboxUnderWayError struct {
+// SandboxOperationError reports a git operation that is in progress in a sandbox.
+type SandboxOperationError struct {
 	ID       string
 	What     string // git command of the operation: "merge", "rebase"; "conflicts" where the operation is unknown
 	Path     string // path of the sandbox, if a git outside of its walls has begun the operation; empty if one inside has
 	Unstaged bool   // nothing of the merge is staged: committing it now would drop the other side's changes
 }
 
-func (e *SandboxUnderWayError) Error() string {
+func (e *SandboxOperationError) Error() string {
 	if e.What == "conflicts" {
 		return fmt.Sprintf("there are conflicts in sandbox %s", e.ID)
 	}
@@ -233,7 +233,7 @@ func (e *SandboxUnderWayError) Error() string {
 
 // operationInProgressError converts the operation that package git/status found in progress in the sandbox.
 func (s *Sandbox) operationInProgressError(b status.OngoingOperation, prims Primitives) error {
-	e := &SandboxUnderWayError{ID: s.ID, What: b.Command, Unstaged: b.IndexUnchanged}
+	e := &SandboxOperationError{ID: s.ID, What: b.Command, Unstaged: b.IndexUnchanged}
 	if b.OutsideWalls && prims.Isolation == isolationOS {
 		e.Path = s.tree
 	}
@@ -254,8 +254,8 @@ func (e *StuckLandingError) Error() string {
 
 func (e *StuckLandingError) Unwrap() error { return e.Err }
 
-// GoneError reports work that has landed and is no longer on the integration branch.
-type GoneError struct {
+// NoLongerLandedError reports work that has landed and is no longer on the integration branch.
+type NoLongerLandedError struct {
 	ID            string
 	Commit        string // commit of the landing
 	Branch        string
@@ -267,7 +267,7 @@ type GoneError struct {
 	Tree          string // worktree that has the branch checked out; empty where none has
 }
 
-func (e *GoneError) Error() string {
+func (e *NoLongerLandedError) Error() string {
 	if e.UnlandedBy != "" {
 		return fmt.Sprintf("%s had landed on %s, and was taken back by %s", e.ID, e.Branch, e.UnlandedBy)
 	}
@@ -328,8 +328,8 @@ func (e *VerifyError) Error() string {
 
 func (e *VerifyError) Unwrap() error { return e.Err }
 
-// MovingError reports an integration branch or sandbox that moved during every attempt to land.
-type MovingError struct {
+// KeepsMovingError reports an integration branch or sandbox that moved during every attempt to land.
+type KeepsMovingError struct {
 	ID     string
 	Branch string
 	Times  int
@@ -340,7 +340,7 @@ type MovingError struct {
 	AlreadyLanded []string // ids that the same command landed earlier
 }
 
-func (e *MovingError) Error() string {
+func (e *KeepsMovingError) Error() string {
 	switch {
 	case e.Verifying:
 		return fmt.Sprintf("%s or sandbox %s moved each of the %d times that what would land was being verified; %s", e.Branch, e.ID, e.Times, describeUnchanged(e.AlreadyLanded, "nothing has landed"))
@@ -350,12 +350,12 @@ func (e *MovingError) Error() string {
 	return fmt.Sprintf("%s or sandbox %s moved each of the %d times that it was about to land; %s", e.Branch, e.ID, e.Times, describeUnchanged(e.AlreadyLanded, "nothing has landed"))
 }
 
-// ThrowAwayError reports a temporary sandbox, which exists only to verify a landing and cannot land itself.
-type ThrowAwayError struct {
+// TemporarySandboxError reports a temporary sandbox, which exists only to verify a landing and cannot land itself.
+type TemporarySandboxError struct {
 	ID       string
 	Verifies string // id of the invocation that it verifies
 }
 
-func (e *ThrowAwayError) Error() string {
+func (e *TemporarySandboxError) Error() string {
 	return fmt.Sprintf("sandbox %s is only there to verify %s, and does not land", e.ID, e.Verifies)
 }

@@ -12,8 +12,8 @@ func TestLandErrorsNameLandedSandboxes(t *testing.T) {
 	t.Parallel()
 	for _, failed := range []func() error{
 		func() error { return &ConflictsError{ID: "c", Conflicts: make([]Conflict, 1)} },
-		func() error { return &MovingError{ID: "c", Branch: "main", Times: 3} },
-		func() error { return &MovingError{ID: "c", Branch: "main", Times: 3, Verifying: true} },
+		func() error { return &KeepsMovingError{ID: "c", Branch: "main", Times: 3} },
+		func() error { return &KeepsMovingError{ID: "c", Branch: "main", Times: 3, Verifying: true} },
 	} {
 		for want, stand := range map[string][]string{
 			"; nothing ": nil,

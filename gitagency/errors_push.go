@@ -26,14 +26,14 @@ func (e *UpstreamError) Error() string {
 	return fmt.Sprintf("%s follows %s of remote %s: it is not clear which of the two a push is for; nothing changed", e.Branch, e.Upstream, e.Remote)
 }
 
-// DistrustedRemoteError reports a remote on this machine whose hooks a push would run, while a sandbox without walls
+// UntrustedRemoteError reports a remote on this machine whose hooks a push would run, while a sandbox without walls
 // could have configured its URL. Nothing has changed.
-type DistrustedRemoteError struct {
+type UntrustedRemoteError struct {
 	Remote, URL string
 	Hooks       []string
 }
 
-func (e *DistrustedRemoteError) Error() string {
+func (e *UntrustedRemoteError) Error() string {
 	return fmt.Sprintf("remote %s is %s, says a setting that a sandbox without walls can write; a push would run:\n%s", e.Remote, e.URL, listPaths(e.Hooks))
 }
 
@@ -81,10 +81,10 @@ func (e *RejectedError) Error() string {
 	return first + "\n  " + strings.ReplaceAll(rest, "\n", "\n  ")
 }
 
-// OutpacedError reports a remote that received other pushes before every one of our attempts.
-type OutpacedError struct{ Tries int }
+// PushRaceError reports a remote that received other pushes before every one of our attempts.
+type PushRaceError struct{ Tries int }
 
-func (e *OutpacedError) Error() string {
+func (e *PushRaceError) Error() string {
 	if e.Tries == 1 {
 		return "others were faster; it was tried once"
 	}

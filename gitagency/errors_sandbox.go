@@ -45,20 +45,20 @@ func (e *RunningError) Error() string {
 	return fmt.Sprintf("commands run in sandbox %s: %s", e.ID, strings.Join(e.Programs, ", "))
 }
 
-// HalfWayError reports a rollback or sync that could not be finished. The sandbox is neither in its old state, which
+// UnfinishedTransitionError reports a rollback or sync that could not be finished. The sandbox is neither in its old state, which
 // the snapshot LeftSnapshot keeps, nor in the new one; the next command that works in it finishes the transition.
-type HalfWayError struct {
+type UnfinishedTransitionError struct {
 	ID           string
 	To           string // name of the snapshot to restore
 	LeftSnapshot string
 	Err          error
 }
 
-func (e *HalfWayError) Error() string {
+func (e *UnfinishedTransitionError) Error() string {
 	return fmt.Sprintf("sandbox %s is half-way to %s; the state it left is kept as %s: %v", e.ID, e.To, e.LeftSnapshot, e.Err)
 }
 
-func (e *HalfWayError) Unwrap() error { return e.Err }
+func (e *UnfinishedTransitionError) Unwrap() error { return e.Err }
 
 // LostRollbackError reports an interrupted rollback or sync that can no longer be finished.
 type LostRollbackError struct {
@@ -140,32 +140,32 @@ func (e *MovedError) Error() string {
 	return fmt.Sprintf("the tree of invocation %s was moved to %s", e.ID, e.To)
 }
 
-// LiveError reports a worktree that still has live sandboxes.
-type LiveError struct {
+// LiveSandboxesError reports a worktree that still has live sandboxes.
+type LiveSandboxesError struct {
 	Name        string
 	Invocations []string
 }
 
-func (e *LiveError) Error() string {
+func (e *LiveSandboxesError) Error() string {
 	return fmt.Sprintf("worktree %q still has sandboxes: %s", e.Name, strings.Join(e.Invocations, ", "))
 }
 
-// OverdueError reports an operation in a sandbox that exceeded its timeout and was undone.
-type OverdueError struct {
+// OperationTimeoutError reports an operation in a sandbox that exceeded its timeout and was undone.
+type OperationTimeoutError struct {
 	What    string // name of the operation
 	Timeout time.Duration
 }
 
-func (e *OverdueError) Error() string {
+func (e *OperationTimeoutError) Error() string {
 	return fmt.Sprintf("%s took longer than %s; nothing of it was kept", e.What, e.Timeout)
 }
 
-// TooMuchError reports a result that is too large to hold in memory.
-type TooMuchError struct {
+// TooLargeError reports a result that is too large to hold in memory.
+type TooLargeError struct {
 	What  string
 	Limit int // in bytes
 }
 
-func (e *TooMuchError) Error() string {
+func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("%s is longer than %d MiB", e.What, e.Limit>>20)
 }

@@ -141,10 +141,10 @@ type DirtyError struct{ Path string }
 
 func (e *DirtyError) Error() string { return e.Path + " has uncommitted or untracked files" }
 
-// WorkedInError reports a tree that was changed although its creation never finished.
-type WorkedInError struct{ Path string }
+// ModifiedTreeError reports a tree that was changed although its creation never finished.
+type ModifiedTreeError struct{ Path string }
 
-func (e *WorkedInError) Error() string {
+func (e *ModifiedTreeError) Error() string {
 	return e.Path + " was never finished, and still somebody worked in it"
 }
 
@@ -162,13 +162,13 @@ func (e *OffBranchError) Error() string {
 	return fmt.Sprintf("HEAD of sandbox %s is on %s, and not on its branch, %s", e.ID, e.On, e.Branch)
 }
 
-// StraysInTheWayError reports untracked files in a sandbox in the paths that a merge would write.
-type StraysInTheWayError struct {
+// UntrackedInTheWayError reports untracked files in a sandbox in the paths that a merge would write.
+type UntrackedInTheWayError struct {
 	ID    string
 	Path  string   // path of the sandbox
 	Files []string // relative to the top of the sandbox
 }
 
-func (e *StraysInTheWayError) Error() string {
+func (e *UntrackedInTheWayError) Error() string {
 	return fmt.Sprintf("untracked files in %s are in the way of others:\n%s", e.Path, listPaths(e.Files))
 }

@@ -84,7 +84,7 @@ const (
 // machine, or anything else that could not be set up, is a *SetupError.
 //
 // These errors come with a result: *CannotRunError; ErrStopped, when the sandbox is being ended; the cause of ctx,
-// when that ended first; *OutputError, when the output could not be passed on; ErrLost, when some process may still
+// when that ended first; *OutputError, when the output could not be passed on; ErrSupervisorKilled, when some process may still
 // run. With any other error nothing was run.
 func (s *Sandbox) Exec(ctx context.Context, opts ExecOptions) (ExecResult, error) {
 	if err := opts.check(); err != nil {
@@ -95,7 +95,7 @@ func (s *Sandbox) Exec(ctx context.Context, opts ExecOptions) (ExecResult, error
 		return ExecResult{}, err
 	}
 	h, err := s.open(ctx)
-	if is[*HalfWayError](err) || is[*LostRollbackError](err) {
+	if is[*UnfinishedTransitionError](err) || is[*LostRollbackError](err) {
 		err = &SetupError{ID: s.ID, Err: err}
 	}
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 
 const modulePath = "github.com/git-agency/git-agency"
 
-// layers lists every package from the bottom up, with the packages of this module that it may import. A package imports
+// floors lists every package from the bottom up, with the packages of this module that it may import. A package imports
 // only what its row names, and rows name only packages above them in the table, so imports run strictly downwards.
 // Names are relative to gitagency/internal, unless they are "gitagency" or begin with "cmd/".
 var floors = []struct {

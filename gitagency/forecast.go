@@ -147,7 +147,7 @@ func (s *forecast) compute(ctx context.Context) error {
 			continue
 		}
 		merges, unjudged := s.pairsToMerge(), s.unchecked()
-		if unread = s.unreadSandboxes(unjudged, s.unreadSides(merges)); len(unread) == 0 {
+		if unread = s.addUnreadSandboxes(unjudged, s.unreadSides(merges)); len(unread) == 0 {
 			if err := s.fsckSandboxes(ctx, unjudged); err != nil {
 				return err
 			}
@@ -160,7 +160,7 @@ func (s *forecast) compute(ctx context.Context) error {
 func (s *forecast) readTree(ctx context.Context, b *sandboxState) {
 	var likeness []byte
 	b.inMerger = true
-	if b.tree, likeness, b.err = status.WorkTreeWithStatCache(ctx, s.merger.Mirror, b.subject, b.head.Commit, s.configDigest); b.err != nil || likeness == nil {
+	if b.tree, likeness, b.err = status.DiskTreeWithStatCache(ctx, s.merger.Mirror, b.subject, b.head.Commit, s.configDigest); b.err != nil || likeness == nil {
 		return
 	}
 	if err := s.r.store.WriteRadarCache(s.r.ID, statCacheName(b.inv.ID), likeness); err != nil {

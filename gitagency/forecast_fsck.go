@@ -45,7 +45,7 @@ func (s *forecast) fsckSandboxes(ctx context.Context, unjudged []int) error {
 		switch err := found[i]; {
 		case err == nil:
 			s.facts.Refused[s.fsckKey(i)] = ""
-		case is[*UnsoundError](err) || is[*UnsoundCommitError](err):
+		case is[*InvalidTreeError](err) || is[*InvalidCommitError](err):
 			s.facts.Refused[s.fsckKey(i)] = err.Error()
 		default:
 			s.sandboxes[i].err = err
@@ -77,8 +77,8 @@ func (s *forecast) isFaulty(i int) bool {
 	return s.sandboxes[i].err != nil || why != ""
 }
 
-// unreadSandboxes adds to need the sandboxes that have to be read before they can be checked.
-func (s *forecast) unreadSandboxes(indexes []int, need []*sandboxState) []*sandboxState {
+// addUnreadSandboxes adds to need the sandboxes that have to be read before they can be checked.
+func (s *forecast) addUnreadSandboxes(indexes []int, need []*sandboxState) []*sandboxState {
 	for _, i := range indexes {
 		if !s.mergerHasTree(i) && !slices.Contains(need, s.sandboxes[i]) {
 			need = append(need, s.sandboxes[i])

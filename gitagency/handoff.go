@@ -180,8 +180,8 @@ func (d *handoff) exportToSandbox(ctx context.Context, ns *proc.Namespace, dir *
 			x, err = index.Read(idx, object.FormatOf(head))
 		}
 		if err == nil {
-			staged, real = d.closeNested(x, head, real)
-			idx = d.reopenNested(x, idx, head)
+			staged, real = d.skipNestedRepositories(x, head, real)
+			idx = d.keepNestedVisible(x, idx, head)
 		}
 		// If nothing moved and the fingerprint is unchanged, git on the host has only refreshed stat data. The index
 		// of the sandbox then stays as it is, with its submodules visible.
@@ -230,7 +230,7 @@ func (d *handoff) importFromSandbox(ctx context.Context, ns *proc.Namespace, dir
 	if tip == "" {
 		return &sandboxGitError{fmt.Errorf("there is no branch %s", shortBranch(sandboxRef(d.sandbox.ID)))} // the user deleted it; importRemaining needs no branch
 	}
-	indexBefore, userChanged := d.realIndexStamp(), d.fingerprintReal() != d.agreed.RealFingerprint // by the user; later differences are our own writes
+	indexBefore, userChanged := d.realIndexFingerprint(), d.fingerprintReal() != d.agreed.RealFingerprint // by the user; later differences are our own writes
 	state := agreedState{RealHead: d.realHead(), IndexFingerprint: d.agreed.IndexFingerprint, UpperFingerprint: layer}
 	committed, err := d.packCommits(ctx, ns, dir, tip, nil)
 	staged, _ := reading()
@@ -254,7 +254,7 @@ func (d *handoff) importFromSandbox(ctx context.Context, ns *proc.Namespace, dir
 	wrote := false
 	if draft != nil && !overtaken && complete {
 		keep := func() error {
-			if !userChanged && d.realIndexStamp() == indexBefore {
+			if !userChanged && d.realIndexFingerprint() == indexBefore {
 				return nil
 			}
 			return d.keepRealIndex(ctx, state, tip) // the user may have staged something meanwhile

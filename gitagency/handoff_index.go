@@ -63,7 +63,7 @@ func (d *handoff) parseSandboxIndex(data []byte, at time.Time) sandboxIndex {
 		if err != nil {
 			return index.File{}, err
 		}
-		return index.Skim(data, format)
+		return index.ReadTrusted(data, format)
 	})
 	idx, err := index.Read(data, format)
 	before, _ := outside() // on error it is empty, and more blobs are requested
@@ -75,7 +75,7 @@ func (d *handoff) parseSandboxIndex(data []byte, at time.Time) sandboxIndex {
 		return sandboxIndex{}
 	}
 	idx = idx.WithSubmodulesSkipped() // skip-worktree for nested repositories: git status on the host must not run git in them
-	return sandboxIndex{index: &idx, modTime: at, newBlobs: idx.MissingBlobs(before)}
+	return sandboxIndex{index: &idx, modTime: at, newBlobs: idx.NewBlobs(before)}
 }
 
 func (d *handoff) warnIndexNotImported(err error) {
@@ -101,8 +101,8 @@ func (d *handoff) draftIndex(s *sandboxIndex, on string) (*git.IndexDraft, error
 	return draft, nil
 }
 
-// realIndexStamp identifies the current version of the index on the host; any write changes it.
-func (d *handoff) realIndexStamp() string {
+// realIndexFingerprint identifies the current version of the index on the host; any write changes it.
+func (d *handoff) realIndexFingerprint() string {
 	fi, err := os.Lstat(filepath.Join(d.sandbox.repo.git.AdminDir(d.sandbox.ID), "index"))
 	if err != nil {
 		return ""
@@ -171,11 +171,11 @@ func (d *handoff) commitRealIndex(ctx context.Context, index, tip, head string) 
 	return commit, repo.AppendHeadReflog(d.sandbox.ID, commit, head, toolIdentity, d.sandbox.repo.now(), "agency: back to what was committed")
 }
 
-// closeNested marks nested repositories, such as submodules, in the real index as skip-worktree, so that git on the
+// skipNestedRepositories marks nested repositories, such as submodules, in the real index as skip-worktree, so that git on the
 // host does not run git in them: a process behind the walls can have put anything there, or its git directory is
 // visible only behind the walls. x is the real index and real the fingerprint that goes with it; it returns the index
 // fingerprint and the new real fingerprint.
-func (d *handoff) closeNested(x index.File, commit, real string) (fingerprint, realNow string) {
+func (d *handoff) skipNestedRepositories(x index.File, commit, real string) (fingerprint, realNow string) {
 	fingerprint = x.WithSubmodulesSkipped().Fingerprint()
 	if !x.AnySubmoduleUnskipped() {
 		return fingerprint, real
@@ -202,9 +202,9 @@ func withoutIndex(real string) string {
 	return rest.String()
 }
 
-// reopenNested returns the index to export, in which nested repositories that are visible in the sandbox's index stay
+// keepNestedVisible returns the index to export, in which nested repositories that are visible in the sandbox's index stay
 // visible.
-func (d *handoff) reopenNested(x index.File, data []byte, commit string) []byte {
+func (d *handoff) keepNestedVisible(x index.File, data []byte, commit string) []byte {
 	if !x.AnySubmoduleSkipped() {
 		return data
 	}
@@ -216,5 +216,5 @@ func (d *handoff) reopenNested(x index.File, data []byte, commit string) []byte 
 	if err != nil {
 		return data
 	}
-	return x.WithSubmodulesLike(inside).Encode()
+	return x.WithSubmodulesUnskippedLike(inside).Encode()
 }

@@ -100,7 +100,7 @@ func (s *Sandbox) copyWorktreeEntry(ctx context.Context, upper string) error {
 	}
 	if data, err := os.ReadFile(filepath.Join(entry, "index")); err == nil {
 		if x, err := index.Read(data, object.FormatOf(state.BranchTip)); err == nil {
-			state.IndexFingerprint, state.RealFingerprint = d.closeNested(x, state.BranchTip, state.RealFingerprint)
+			state.IndexFingerprint, state.RealFingerprint = d.skipNestedRepositories(x, state.BranchTip, state.RealFingerprint)
 		}
 	}
 	if state.UpperFingerprint, err = d.fingerprintUpper(); err != nil {

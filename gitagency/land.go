@@ -63,8 +63,8 @@ func (l LandResult) IsNew() bool { return l.Commit != "" && !l.Already && !l.Dry
 // Land merges the work of a sandbox into the integration branch and updates the worktree that has the branch checked out,
 // all or nothing. Then it removes the sandbox; a ref keeps the sandbox's commits unchanged.
 //
-// Nothing is changed if the error is an *UncommittedError, *NothingToLandError, *ConflictsError, *OverlapsError,
-// *BaseMovedError, *NotSubmittedError, *VerifyError, *MovingError, or reports a git operation in progress. The next
+// Nothing is changed if the error is an *UncommittedError, *NothingToLandError, *ConflictsError, *LocalChangesError,
+// *BaseMovedError, *NotSubmittedError, *VerifyError, *KeepsMovingError, or reports a git operation in progress. The next
 // command that takes the repository lock finishes or undoes a landing that was killed. A result returned with an error
 // has the fields known so far, and a Commit only if the work has landed.
 func (r *Repository) Land(ctx context.Context, req LandRequest) (LandResult, error) {
@@ -176,7 +176,7 @@ func (r *Repository) landLocked(ctx context.Context, repo *git.Repo, job *landJo
 			return outcome, errors.Join(err, closeErr)
 		}
 		if job.retries == maxLandRetries {
-			return landOutcome{}, &MovingError{ID: job.req.ID, Branch: shortBranch(l.target.branch), Times: maxLandRetries + 1}
+			return landOutcome{}, &KeepsMovingError{ID: job.req.ID, Branch: shortBranch(l.target.branch), Times: maxLandRetries + 1}
 		}
 		job.retries++
 		if err := waitBackoff(ctx, job.retries, landBackoff); err != nil {
@@ -202,7 +202,7 @@ func (r *Repository) landingEntry(ctx context.Context, repo *git.Repo, req LandR
 		return entry, nil, err
 	}
 	if of := entry.Record.VerifiesInvocation; of != "" {
-		return entry, nil, &ThrowAwayError{ID: entry.ID, Verifies: of}
+		return entry, nil, &TemporarySandboxError{ID: entry.ID, Verifies: of}
 	}
 	return entry, nil, nil
 }
@@ -232,7 +232,7 @@ func (r *Repository) completeLanded(ctx context.Context, repo *git.Repo, entry s
 	if err != nil {
 		return landed, err
 	}
-	gone := &GoneError{ID: entry.ID, Commit: m.LandedCommit, Branch: m.LandedBranch, Ref: landed.TrashRef, RestoreCommit: landed.TrashRef}
+	gone := &NoLongerLandedError{ID: entry.ID, Commit: m.LandedCommit, Branch: m.LandedBranch, Ref: landed.TrashRef, RestoreCommit: landed.TrashRef}
 	if kept != "" && kept != m.LandedTip {
 		gone.RestoreCommit = m.LandedTip
 	}
@@ -254,7 +254,7 @@ func (r *Repository) completeLanded(ctx context.Context, repo *git.Repo, entry s
 
 // stillOnBranch reports whether a landing is still on its branch. If it is not, it completes gone and returns it as the
 // error.
-func (r *Repository) stillOnBranch(ctx context.Context, repo *git.Repo, m store.InvocationMeta, gone *GoneError) (bool, error) {
+func (r *Repository) stillOnBranch(ctx context.Context, repo *git.Repo, m store.InvocationMeta, gone *NoLongerLandedError) (bool, error) {
 	if m.LandedCommit == "" {
 		return true, nil
 	}

@@ -44,7 +44,7 @@ func TestLandGivesUpOnMovingBranch(t *testing.T) {
 	l, busy, times := newContendedRepo(t)
 	*busy = true
 	_, err := l.repo.Land(t.Context(), LandRequest{ID: l.sandbox.ID})
-	var moving *MovingError
+	var moving *KeepsMovingError
 	if !errors.As(err, &moving) || moving.Times != *times || *times != maxLandRetries+1 || moving.ID != l.sandbox.ID || moving.Branch != l.integrationWorktree().Branch {
 		t.Errorf("after %d commits: %v", *times, err)
 	}

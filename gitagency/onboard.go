@@ -91,7 +91,7 @@ func (d *Directory) onboard(ctx context.Context, repo *git.Repo, first SnapshotR
 		return err
 	}
 	// 2. and 3. The first snapshot, and the ref that keeps it.
-	if d.FirstSnapshot, err = d.history().takeSteps(ctx, tx, repo, first, nil); err != nil {
+	if d.FirstSnapshot, err = d.series().takeSteps(ctx, tx, repo, first, nil); err != nil {
 		return err
 	}
 	d.FirstSnapshot.LeftOut = append(d.FirstSnapshot.LeftOut, d.reservedPaths()...)

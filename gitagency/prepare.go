@@ -135,7 +135,7 @@ func (l *landAttempt) checkSandboxBranch(ctx context.Context) error {
 	if err != nil || held {
 		return err
 	}
-	return &ElsewhereError{ID: l.s.ID, On: shortBranch(k.Branch), Branch: shortBranch(sandboxRef(l.s.ID))}
+	return &HeadLacksBranchError{ID: l.s.ID, On: shortBranch(k.Branch), Branch: shortBranch(sandboxRef(l.s.ID))}
 }
 
 // checkNestedRepositories refuses to remove a sandbox that contains nested repositories, which the trash does not keep, or
@@ -196,11 +196,11 @@ func (l *landAttempt) fsckError(ctx context.Context, err error) error {
 // addFsckContext wraps an error about an unsafe object with the data needed to rework the commits: the path, and a commit
 // to start over from. commits is the pair of the target branch's commit and the tip that would land.
 func addFsckContext(ctx context.Context, merger *merge.Merger, entry store.Entry[store.InvocationMeta], commits [2]string, err error) error {
-	var tree *UnsoundError
-	if !errors.As(err, &tree) && !is[*UnsoundCommitError](err) {
+	var tree *InvalidTreeError
+	if !errors.As(err, &tree) && !is[*InvalidCommitError](err) {
 		return err
 	}
-	found := &UnsoundWorkError{ID: entry.ID, Base: entry.Record.BaseCommit, Err: err}
+	found := &InvalidObjectError{ID: entry.ID, Base: entry.Record.BaseCommit, Err: err}
 	if tree != nil {
 		found.Path = tree.Path
 	}
@@ -211,7 +211,7 @@ func addFsckContext(ctx context.Context, merger *merge.Merger, entry store.Entry
 	return found
 }
 
-// fsckTree refuses a commit whose tree is unsafe to check out, or that adds a gitlink which .gitmodules does not name. An
+// checkTreeBelow refuses a commit whose tree is unsafe to check out, or that adds a gitlink which .gitmodules does not name. An
 // agent can create any object in its sandbox.
 func (l *landAttempt) fsckTree(ctx context.Context, commit string) error {
 	if err := l.merger.FsckTree(ctx, commit, l.target.commit); err != nil {
@@ -223,7 +223,7 @@ func (l *landAttempt) fsckTree(ctx context.Context, commit string) error {
 	}
 	i := slices.IndexFunc(links, func(g merge.Gitlink) bool { return g.Name == "" && g.Old == "" })
 	if i >= 0 {
-		return &StrayGitlinkError{ID: l.s.ID, Path: links[i].Path}
+		return &UnnamedGitlinkError{ID: l.s.ID, Path: links[i].Path}
 	}
 	return nil
 }

@@ -174,7 +174,7 @@ func formatTime(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 // counts as a failure of the Prune.
 func (p *prunePlan) keepBecause(t *PruneResult, err error) {
 	t.Reason = err.Error()
-	if !is[*NestedRepositoryError](err) && !is[*UnsafePathError](err) && !is[*git.SpecialFileError](err) && !is[*DistrustedFilterError](err) && !errors.Is(err, fs.ErrPermission) {
+	if !is[*NestedRepositoryError](err) && !is[*UnsafePathError](err) && !is[*git.SpecialFileError](err) && !is[*UntrustedFilterError](err) && !errors.Is(err, fs.ErrPermission) {
 		p.errs = append(p.errs, fmt.Errorf("%s %s is kept: %w", t.Kind, t.ID, err))
 	}
 }

@@ -23,7 +23,7 @@ const (
 type publication struct {
 	merger       *merge.Merger // has created the new commit
 	branchUpdate update.Update
-	note         store.LandingJournal // journal for recovery after a kill; runPublication fills in the rest
+	journal      store.LandingJournal // journal for recovery after a kill; runPublication fills in the rest
 	dryRun       bool                 // only check whether it is possible
 	writeRecord  func() error         // writes the record of the invocation; nil if there is none
 	followUp     []step               // steps after the branch has moved
@@ -46,7 +46,7 @@ func (r *Repository) runPublication(ctx context.Context, p publication) (done bo
 	if p.dryRun {
 		return false, nil
 	}
-	if err := r.moveBranch(ctx, p.merger, moving, r.completeNote(p.note, p.branchUpdate)); err != nil {
+	if err := r.moveBranch(ctx, p.merger, moving, r.completeJournal(p.journal, p.branchUpdate)); err != nil {
 		return false, err
 	}
 	// 8. Finish. Each of these steps may have been done before.
@@ -56,11 +56,11 @@ func (r *Repository) runPublication(ctx context.Context, p publication) (done bo
 		steps = append(steps, step{"record", p.writeRecord})
 	}
 	steps = append(steps, step{"clear", moving.WaitCleanup}, step{"done", func() error { return r.store.RemoveLandingJournal(r.ID) }})
-	return true, r.runSteps(onward, p.note.Verb, append(steps, p.followUp...))
+	return true, r.runSteps(onward, p.journal.Verb, append(steps, p.followUp...))
 }
 
-// completeNote adds to a journal the data that recovery needs.
-func (r *Repository) completeNote(note store.LandingJournal, a update.Update) store.LandingJournal {
+// completeJournal adds to a journal the data that recovery needs.
+func (r *Repository) completeJournal(note store.LandingJournal, a update.Update) store.LandingJournal {
 	data, err := json.Marshal(a)
 	if err != nil {
 		panic(err) // cannot happen: it contains only strings, booleans and lists

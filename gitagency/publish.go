@@ -30,7 +30,7 @@ func (l *landAttempt) publishLanding(ctx context.Context) (landed LandResult, er
 			return r.recordLanding(landed, l.scanStart)
 		},
 		followUp: l.cleanupSteps(context.WithoutCancel(ctx)),
-		note:     store.LandingJournal{InvocationID: l.s.ID, Verb: verbLand, Strategy: landed.Strategy, Tip: l.tip},
+		journal:  store.LandingJournal{InvocationID: l.s.ID, Verb: verbLand, Strategy: landed.Strategy, Tip: l.tip},
 	})
 	switch {
 	case err == nil:

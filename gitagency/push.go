@@ -68,7 +68,7 @@ func (r *Repository) PlanPush(ctx context.Context, remote string, req LandReques
 			return nil, fmt.Errorf("push to %s: %w", remote, err)
 		}
 		if len(hooks) > 0 {
-			return nil, &DistrustedRemoteError{Remote: remote, URL: to.URL, Hooks: hooks}
+			return nil, &UntrustedRemoteError{Remote: remote, URL: to.URL, Hooks: hooks}
 		}
 	}
 	plans := []PushPlan{}
@@ -146,7 +146,7 @@ func (r *Repository) Push(ctx context.Context, plan PushPlan, req LandRequest, i
 			return p.result, nil
 		}
 		if p.result.Tries >= maxPushes || patience >= 0 && time.Since(began)-p.verifyTime >= patience {
-			return p.result, &OutpacedError{Tries: p.result.Tries}
+			return p.result, &PushRaceError{Tries: p.result.Tries}
 		}
 		if theirs == "" { // the remote branch was deleted meanwhile
 			continue

@@ -156,6 +156,6 @@ func (p *pushOperation) publishMerge(ctx context.Context, merger *merge.Merger, 
 		Branch: to.branch, Old: to.commit, New: commit, Reason: fmt.Sprintf("agency: merge %s/%s", p.Remote, p.RemoteBranch),
 		GitDir: to.checkoutGitDir, Worktree: to.checkoutTree, Trusted: merger.Trusted,
 	}
-	_, err := p.r.runPublication(ctx, publication{merger: merger, branchUpdate: a, dryRun: dry, note: store.LandingJournal{InvocationID: cmp.Or(cmp.Or(p.ids...), p.Worktree), Verb: verbPush, Tip: theirs}})
+	_, err := p.r.runPublication(ctx, publication{merger: merger, branchUpdate: a, dryRun: dry, journal: store.LandingJournal{InvocationID: cmp.Or(cmp.Or(p.ids...), p.Worktree), Verb: verbPush, Tip: theirs}})
 	return err
 }

@@ -48,7 +48,7 @@ func (r *Repository) Submit(ctx context.Context, req SubmitRequest) (SubmitResul
 		return SubmitResult{}, err
 	}
 	if inv.Verifies != "" {
-		return SubmitResult{}, &ThrowAwayError{ID: inv.ID, Verifies: inv.Verifies}
+		return SubmitResult{}, &TemporarySandboxError{ID: inv.ID, Verifies: inv.Verifies}
 	}
 	if wt, err := r.worktreeByID(inv.WorktreeID); err == nil && !wt.Broken && wt.State == store.Archived { // it could never land
 		return SubmitResult{}, fmt.Errorf("submit %s: %w", inv.ID, &ArchivedError{Name: wt.Name, ID: wt.ID, Branch: wt.Branch, Invocation: inv.ID})

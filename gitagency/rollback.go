@@ -35,8 +35,8 @@ type RollbackResult struct {
 // target, so that another rollback can undo this one.
 //
 // Rollback does not end commands: if some run in the sandbox, the error is a *RunningError; if another git writes in
-// it, a *GitAtWorkError. Until the first change a failure or cancellation is undone; after it the rollback is
-// finished, by this call or by the next command that works in the sandbox; the error is a *HalfWayError then.
+// it, a *GitLockedError. Until the first change a failure or cancellation is undone; after it the rollback is
+// finished, by this call or by the next command that works in the sandbox; the error is a *UnfinishedTransitionError then.
 func (s *Sandbox) Rollback(ctx context.Context, req RollbackRequest) (RollbackResult, error) {
 	if req.Snapshot == "" {
 		return RollbackResult{}, &InvalidError{What: "snapshot", Want: "its commit, or <id>/<number>"}
@@ -66,8 +66,8 @@ func (s *Sandbox) Rollback(ctx context.Context, req RollbackRequest) (RollbackRe
 	if err := s.importPendingExclusive(ctx, repo, h); err != nil {
 		return RollbackResult{}, fmt.Errorf("rollback of %s: %w", s.ID, err)
 	}
-	rolled, err := s.rollBackTo(ctx, repo, h, to, s.hasRollbackNote())
-	if err != nil && !is[*HalfWayError](err) {
+	rolled, err := s.rollBackTo(ctx, repo, h, to, s.hasRollbackJournal())
+	if err != nil && !is[*UnfinishedTransitionError](err) {
 		err = fmt.Errorf("rollback of %s: %w", s.ID, err)
 	}
 	return rolled, err
@@ -83,13 +83,13 @@ func (s *Sandbox) rollBackTo(ctx context.Context, repo *git.Repo, h *handle, to 
 		verb: "rollback", to: to, resuming: resuming, trustsConfig: s.repo.trustsRepoConfig(to.Invocation),
 		sourceMessage: "agency: before the rollback to " + to.name(), reflogMessage: "agency: rollback to " + to.name(),
 		chooseTarget: func(_ context.Context, from snapshot.State) (snapshot.State, error) {
-			if from.Same(target) && !resuming {
-				return snapshot.State{}, errAlreadyThere
+			if from.SameContents(target) && !resuming {
+				return snapshot.State{}, errAlreadyInState
 			}
 			return target, nil
 		},
 	})
-	if errors.Is(err, errAlreadyThere) {
+	if errors.Is(err, errAlreadyInState) {
 		return RollbackResult{Invocation: s.ID, Snapshot: to.ID, Name: to.name(), Left: to.ID, LeftName: to.name(), Already: true}, nil
 	}
 	if err != nil {

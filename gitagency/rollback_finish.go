@@ -11,8 +11,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// hasRollbackNote reports whether a rollback or sync of the sandbox is running or was interrupted.
-func (s *Sandbox) hasRollbackNote() bool {
+// hasRollbackJournal reports whether a rollback or sync of the sandbox is running or was interrupted.
+func (s *Sandbox) hasRollbackJournal() bool {
 	_, there := store.FirstExisting(s.repo.store.RollbackJournalPath(s.repo.ID, s.ID))
 	return there
 }
@@ -20,7 +20,7 @@ func (s *Sandbox) hasRollbackNote() bool {
 // finishRollback finishes an interrupted rollback before the sandbox is used, and waits for a running one. repo is
 // the repository with its lock held by the caller, or nil.
 func (s *Sandbox) finishRollback(ctx context.Context, repo *git.Repo) error {
-	if !s.hasRollbackNote() {
+	if !s.hasRollbackJournal() {
 		return nil
 	}
 	if repo == nil {
@@ -31,7 +31,7 @@ func (s *Sandbox) finishRollback(ctx context.Context, repo *git.Repo) error {
 		defer unlock()
 		repo = held
 	}
-	if !s.hasRollbackNote() {
+	if !s.hasRollbackJournal() {
 		return nil
 	}
 	h, leave, err := s.openExclusive(ctx)
@@ -70,8 +70,8 @@ func (s *Sandbox) resumeRollback(ctx context.Context, repo *git.Repo, h *handle)
 	switch {
 	case err == nil:
 		s.repo.warn("sandbox %s: a %s was interrupted; it is finished now", s.ID, what)
-	case !is[*HalfWayError](err):
-		err = &HalfWayError{ID: s.ID, To: to.name(), LeftSnapshot: strings.TrimPrefix(note.LeftRef, allSnapshotsPrefix), Err: err}
+	case !is[*UnfinishedTransitionError](err):
+		err = &UnfinishedTransitionError{ID: s.ID, To: to.name(), LeftSnapshot: strings.TrimPrefix(note.LeftRef, allSnapshotsPrefix), Err: err}
 	}
 	return err
 }
@@ -97,7 +97,7 @@ func (s *Sandbox) rollbackOrigin(ctx context.Context, repo *git.Repo, resuming b
 // finishRollbackForDiscard tries to finish an interrupted rollback in a sandbox that is about to be removed. Errors
 // are only warnings: a discard keeps whatever state the sandbox is in.
 func (s *Sandbox) finishRollbackForDiscard(ctx context.Context, repo *git.Repo, v exclusiveLock) {
-	if !s.hasRollbackNote() {
+	if !s.hasRollbackJournal() {
 		return
 	}
 	err := func() error {
@@ -122,7 +122,7 @@ func (s *Sandbox) finishRollbackForDiscard(ctx context.Context, repo *git.Repo, 
 // findInterruptedRollback reports a rollback or sync that was killed.
 func (x *checkRun) findInterruptedRollback(s treeInfo) {
 	sandbox := x.sandboxOf(s.id)
-	if !sandbox.hasRollbackNote() || x.changing {
+	if !sandbox.hasRollbackJournal() || x.changing {
 		return
 	}
 	f := Finding{

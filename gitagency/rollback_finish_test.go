@@ -33,7 +33,7 @@ func TestFinishedRollbackKeepsIgnoredFiles(t *testing.T) {
 	l.writeFile("later", "2\n")
 	fails = true
 	for range 2 {
-		if _, err := l.sandbox.Rollback(t.Context(), RollbackRequest{Snapshot: l.sandbox.ID + "/1"}); !is[*HalfWayError](err) {
+		if _, err := l.sandbox.Rollback(t.Context(), RollbackRequest{Snapshot: l.sandbox.ID + "/1"}); !is[*UnfinishedTransitionError](err) {
 			t.Fatalf("%v", err)
 		}
 	}
@@ -52,7 +52,7 @@ func TestFinishedRollbackKeepsIgnoredFiles(t *testing.T) {
 			t.Errorf("%s is still there", name)
 		}
 	}
-	if l.sandbox.hasRollbackNote() {
+	if l.sandbox.hasRollbackJournal() {
 		t.Error("the rollback was not finished")
 	}
 }

@@ -126,7 +126,7 @@ func (s *Sandbox) restoreUpper(ctx context.Context, restore *snapshot.Restoratio
 		return err
 	}
 	if x, err := index.Read(data, object.FormatOf(state.BranchTip)); err == nil {
-		state.IndexFingerprint, state.RealFingerprint = d.closeNested(x, state.BranchTip, state.RealFingerprint)
+		state.IndexFingerprint, state.RealFingerprint = d.skipNestedRepositories(x, state.BranchTip, state.RealFingerprint)
 	}
 	if state.UpperFingerprint, err = d.fingerprintUpper(); err != nil {
 		return err

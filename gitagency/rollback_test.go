@@ -47,7 +47,7 @@ func TestCancelledRollbackIsUndoneOrFinished(t *testing.T) {
 			case !c.begun && (!errors.Is(err, context.Canceled) || len(later) == 0 || strings.Contains(l.listSnapshots(), "/2")):
 				t.Errorf("the rollback was not undone: %v, %s", err, l.listSnapshots())
 			}
-			if l.sandbox.hasRollbackNote() {
+			if l.sandbox.hasRollbackJournal() {
 				t.Error("the note of the rollback is left")
 			}
 			for _, left := range []string{"index.lock", "index.agency", "HEAD.lock", "HEAD.agency"} {
@@ -93,14 +93,14 @@ func TestRollbackRefusesChangesAfterSnapshot(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err := l.sandbox.Rollback(t.Context(), RollbackRequest{Snapshot: l.sandbox.ID + "/1"})
-			if (err != nil) != c.stops || is[*HalfWayError](err) {
+			if (err != nil) != c.stops || is[*UnfinishedTransitionError](err) {
 				t.Fatalf("%v", err)
 			}
 			data, _ := os.ReadFile(filepath.Join(l.sandbox.WorkDir(), "a"))
 			if c.stops && string(data) == "1\n" {
 				t.Error("the rollback overwrote the change")
 			}
-			if l.sandbox.hasRollbackNote() {
+			if l.sandbox.hasRollbackJournal() {
 				t.Error("the note of the rollback is left")
 			}
 		})
@@ -197,7 +197,7 @@ func TestRollbackWithLostSnapshotIsDropped(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.writeFile("a", "2\n")
-	var halfWay *HalfWayError
+	var halfWay *UnfinishedTransitionError
 	if _, err := l.sandbox.Rollback(t.Context(), RollbackRequest{Snapshot: l.sandbox.ID + "/1"}); !errors.As(err, &halfWay) || halfWay.LeftSnapshot != l.sandbox.ID+"/2" {
 		t.Fatal(err)
 	}
@@ -244,7 +244,7 @@ func TestRollbackToSnapshotOfOtherSandbox(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := other.Rollback(t.Context(), RollbackRequest{Snapshot: l.sandbox.ID + "/1"}); !is[*HalfWayError](err) {
+	if _, err := other.Rollback(t.Context(), RollbackRequest{Snapshot: l.sandbox.ID + "/1"}); !is[*UnfinishedTransitionError](err) {
 		t.Fatal(err)
 	}
 	if _, err := l.repo.Discard(t.Context(), l.sandbox.ID); err != nil {
@@ -380,7 +380,7 @@ func TestRollbackRunsNoRepositoryFilter(t *testing.T) {
 	l.writeFile("a.txt", "3\n")
 	for range 2 { // with .gitattributes in the tree, then only in the snapshot
 		_, err := l.sandbox.Rollback(t.Context(), RollbackRequest{Snapshot: l.sandbox.ID + "/3"})
-		if !is[*DistrustedFilterError](err) || !strings.Contains(err.Error(), "a.txt: what filter.evil would run") {
+		if !is[*UntrustedFilterError](err) || !strings.Contains(err.Error(), "a.txt: what filter.evil would run") {
 			t.Error(err)
 		}
 		if err := os.RemoveAll(filepath.Join(l.sandbox.WorkDir(), ".gitattributes")); err != nil {
@@ -390,7 +390,7 @@ func TestRollbackRunsNoRepositoryFilter(t *testing.T) {
 	if _, err := os.Lstat(ran); err == nil {
 		t.Error("the filter ran")
 	}
-	if l.sandbox.hasRollbackNote() || strings.Contains(l.listSnapshots(), "/4") {
+	if l.sandbox.hasRollbackJournal() || strings.Contains(l.listSnapshots(), "/4") {
 		t.Error("the refused rollback left a note or a snapshot")
 	}
 }

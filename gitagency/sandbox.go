@@ -80,7 +80,7 @@ func (s *Sandbox) openLocked(ctx context.Context, repo *git.Repo) (*handle, erro
 			return nil, err
 		}
 		h, err := s.openOnce(ctx)
-		if err != nil || !s.hasRollbackNote() {
+		if err != nil || !s.hasRollbackJournal() {
 			return h, err
 		}
 		if err := h.close(); err != nil { // another rollback was killed while we waited for the lock

@@ -110,7 +110,7 @@ func (r *Repository) OperationTimeout() (time.Duration, error) {
 	return r.durationSetting("agency.operationTimeout", DefaultOperationTimeout, ParseTimeout)
 }
 
-// withOperationTimeout returns a context that ends with an *OverdueError after OperationTimeout. what names the
+// withOperationTimeout returns a context that ends with an *OperationTimeoutError after OperationTimeout. what names the
 // operation.
 func (r *Repository) withOperationTimeout(ctx context.Context, what string) (context.Context, context.CancelFunc, error) {
 	timeout, err := r.OperationTimeout()
@@ -121,7 +121,7 @@ func (r *Repository) withOperationTimeout(ctx context.Context, what string) (con
 		ctx, cancel := context.WithCancel(ctx)
 		return ctx, cancel, nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, &OverdueError{What: what, Timeout: timeout})
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, &OperationTimeoutError{What: what, Timeout: timeout})
 	return ctx, cancel, nil
 }
 

@@ -49,7 +49,7 @@ func (r *Repository) CheckoutSnapshot(ctx context.Context, req CheckoutRequest) 
 	if err != nil {
 		return CheckoutResult{}, err
 	}
-	if err := r.checkOutsideOurs(dir, listing); err != nil {
+	if err := r.checkOutsideManaged(dir, listing); err != nil {
 		return CheckoutResult{}, err
 	}
 	perm, err := checkEmptyDir(dir)
@@ -70,9 +70,9 @@ func resolveFrom(here, path string) (string, error) {
 	return guard.Resolve(path)
 }
 
-// checkOutsideOurs is checkPlacement for a directory that is not managed by git-agency: it must not be in the data
+// checkOutsideManaged is checkPlacement for a directory that is not managed by git-agency: it must not be in the data
 // directory either, nor in any git directory.
-func (r *Repository) checkOutsideOurs(dir string, listing git.WorktreeList) error {
+func (r *Repository) checkOutsideManaged(dir string, listing git.WorktreeList) error {
 	if err := r.checkPlacement(dir, listing); err != nil {
 		return err
 	}

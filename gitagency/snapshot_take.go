@@ -33,7 +33,7 @@ func (s *Sandbox) Snapshot(ctx context.Context) (string, error) {
 // not ignored: tracked and untracked files, the index, and all commits reachable from HEAD or the branch. Untracked
 // files that look like credentials, and nested repositories, which a commit cannot hold, are left out and listed.
 // TakeSnapshot changes neither files, index, HEAD nor branch, and commands may run meanwhile: the snapshot is a
-// consistent state of the sandbox, or the error is an *UnsettledError.
+// consistent state of the sandbox, or the error is an *StillChangingError.
 func (s *Sandbox) TakeSnapshot(ctx context.Context, req SnapshotRequest) (_ Snapshot, err error) {
 	if err := req.check(); err != nil {
 		return Snapshot{}, err

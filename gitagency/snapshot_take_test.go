@@ -148,7 +148,7 @@ func TestSnapshotOperationTimeout(t *testing.T) {
 		}
 		return nil
 	}}, "agency.operationTimeout", "50ms")
-	if _, err := l.sandbox.Snapshot(t.Context()); !is[*OverdueError](err) {
+	if _, err := l.sandbox.Snapshot(t.Context()); !is[*OperationTimeoutError](err) {
 		t.Errorf("%v", err)
 	}
 }

@@ -31,7 +31,7 @@ func (d *Directory) Snapshot(ctx context.Context, req SnapshotRequest) (Snapshot
 		return Snapshot{}, err
 	}
 	defer cancel()
-	snapshot, err := d.history().take(ctx, repo, req)
+	snapshot, err := d.series().take(ctx, repo, req)
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("snapshot of %s: %w", d.Path, err)
 	}

@@ -55,7 +55,7 @@ type startPlan struct {
 
 // planStart refuses what cannot be built before it takes the repository lock.
 func (r *Repository) planStart(ctx context.Context, req StartRequest) (startPlan, error) {
-	plan, err := r.planWalls(ctx, req)
+	plan, err := r.planPrimitives(ctx, req)
 	if err != nil {
 		return plan, err
 	}
@@ -67,7 +67,7 @@ func (r *Repository) planStart(ctx context.Context, req StartRequest) (startPlan
 
 // planVerifyStart plans the temporary sandbox in which the landing of an invocation is verified.
 func (r *Repository) planVerifyStart(ctx context.Context, req StartRequest, verifies string, origin startPoint) (startPlan, error) {
-	plan, err := r.planWalls(ctx, req)
+	plan, err := r.planPrimitives(ctx, req)
 	if err != nil {
 		return plan, err
 	}
@@ -75,8 +75,8 @@ func (r *Repository) planVerifyStart(ctx context.Context, req StartRequest, veri
 	return plan, r.planWorktree(&plan)
 }
 
-// planWalls chooses the primitives and limits of a request, and refuses those that this machine cannot build.
-func (r *Repository) planWalls(ctx context.Context, req StartRequest) (plan startPlan, err error) {
+// planPrimitives chooses the primitives and limits of a request, and refuses those that this machine cannot build.
+func (r *Repository) planPrimitives(ctx context.Context, req StartRequest) (plan startPlan, err error) {
 	if err := req.check(); err != nil {
 		return plan, err
 	}

@@ -66,7 +66,7 @@ func (s *Sandbox) Sync(ctx context.Context) (SyncResult, error) {
 	}
 	defer cancel()
 	synced, err := s.syncLocked(ctx, repo, place)
-	if err != nil && !is[*HalfWayError](err) && !is[*ConflictsError](err) {
+	if err != nil && !is[*UnfinishedTransitionError](err) && !is[*ConflictsError](err) {
 		err = fmt.Errorf("sync of %s: %w", s.ID, err)
 	}
 	return synced, err
@@ -114,12 +114,12 @@ func (s *Sandbox) syncLocked(ctx context.Context, repo *git.Repo, place *handle)
 		},
 		checkOverwrite: func(ctx context.Context, from snapshot.State, paths []string) error {
 			if paths, err = snapshot.NotIgnored(ctx, repo, s.snapshotSubject(place.base, ""), from.Tree, paths); err == nil && len(paths) > 0 {
-				err = &StraysInTheWayError{ID: s.ID, Path: s.tree, Files: paths}
+				err = &UntrackedInTheWayError{ID: s.ID, Path: s.tree, Files: paths}
 			}
 			return err
 		},
 	})
-	if errors.Is(err, errAlreadyThere) {
+	if errors.Is(err, errAlreadyInState) {
 		synced.Already = true
 		return synced, nil
 	}
@@ -147,9 +147,9 @@ func (s *Sandbox) mergedState(ctx context.Context, repo *git.Repo, merger *merge
 	}
 	synced.Head = from.Head
 	if has, err := merger.Contains(ctx, from.Head, synced.Commit); err != nil || has {
-		return snapshot.State{}, errors.Join(err, errAlreadyThere)
+		return snapshot.State{}, errors.Join(err, errAlreadyInState)
 	}
-	joined, err := merger.MergeIntoWorktree(ctx, subject, merge.WorktreeMerge{
+	joined, err := merger.MergeIntoWorktree(ctx, subject, merge.WorktreeMergeRequest{
 		From: from, Commit: synced.Commit, TheirsName: synced.Branch, OursName: "HEAD",
 		Message: mergeMessage(synced.Commit, synced.Branch, shortBranch(subject.Branch)), Signatures: s.repo.landingSignatures,
 	})
@@ -159,7 +159,7 @@ func (s *Sandbox) mergedState(ctx context.Context, repo *git.Repo, merger *merge
 	case errors.As(err, &uncommitted):
 		return snapshot.State{}, &UncommittedError{ID: s.ID, Path: s.tree, Files: uncommitted.Paths, TrackedOnly: true}
 	case errors.As(err, &strays):
-		return snapshot.State{}, &StraysInTheWayError{ID: s.ID, Path: s.tree, Files: strays.Paths}
+		return snapshot.State{}, &UntrackedInTheWayError{ID: s.ID, Path: s.tree, Files: strays.Paths}
 	case err != nil:
 		return snapshot.State{}, err
 	}

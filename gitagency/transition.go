@@ -22,7 +22,7 @@ type transition struct {
 	resuming      bool     // resumes an interrupted transition, which may be partly done
 	trustsConfig  bool     // only the user can have written the configuration, also at the origin of the target
 
-	// chooseTarget returns the target state, given the current one, or errAlreadyThere.
+	// chooseTarget returns the target state, given the current one, or errAlreadyInState.
 	chooseTarget func(ctx context.Context, from snapshot.State) (snapshot.State, error)
 	// checkOverwrite, which may be nil, refuses to remove files that are in the way of the target and that no
 	// snapshot would hold otherwise.
@@ -36,12 +36,12 @@ type transitionResult struct {
 	detachedFrom            string   // branch that HEAD could not be attached to; HEAD is detached then
 }
 
-// errAlreadyThere means that the sandbox is in the target state.
-var errAlreadyThere = errors.New("it is in that state")
+// errAlreadyInState means that the sandbox is in the target state.
+var errAlreadyInState = errors.New("it is in that state")
 
 // runTransition is the transaction. Until the index is locked nothing has changed in the sandbox, and a failure is
 // undone. After that the steps only go forward, and any process that finds the journal can repeat them; the error is
-// a *HalfWayError then. The caller has exclusive use of the sandbox.
+// a *UnfinishedTransitionError then. The caller has exclusive use of the sandbox.
 func (s *Sandbox) runTransition(ctx context.Context, repo *git.Repo, h *handle, p transition) (result transitionResult, err error) {
 	resume, err := s.pauseUploads(ctx, h)
 	if err != nil {
@@ -122,7 +122,7 @@ func (s *Sandbox) runTransition(ctx context.Context, repo *git.Repo, h *handle, 
 	}); err != nil {
 		return transitionResult{}, err
 	}
-	restore.SweepBranchLock = p.resuming
+	restore.RemoveBranchLock = p.resuming
 	// 4. Write the journal by which another process can finish the transition.
 	note := store.RollbackJournal{
 		InvocationID: s.ID, SnapshotCommit: p.to.ID, SnapshotRef: p.to.Ref, LeftCommit: left.ID, LeftRef: left.Ref, FirstLeftCommit: origin.Commit,
@@ -162,7 +162,7 @@ func (s *Sandbox) runTransition(ctx context.Context, repo *git.Repo, h *handle, 
 	}
 	steps = append(steps, step{"done", func() error { return s.repo.store.RemoveRollbackJournal(s.repo.ID, s.ID) }})
 	if err := s.repo.runSteps(onward, p.verb, steps); err != nil {
-		return result, &HalfWayError{ID: s.ID, To: p.to.name(), LeftSnapshot: left.name(), Err: err}
+		return result, &UnfinishedTransitionError{ID: s.ID, To: p.to.name(), LeftSnapshot: left.name(), Err: err}
 	}
 	result.added, result.changed, result.removed = restore.ChangeCounts()
 	if result.detachedFrom = shortBranch(restore.DetachedFrom); restore.IndexFromHead {

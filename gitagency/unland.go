@@ -50,7 +50,7 @@ func (r *Repository) Unland(ctx context.Context, req UnlandRequest) (UnlandResul
 		}
 	}
 	if branchMoved(err) {
-		err = &MovingError{ID: inv.ID, Branch: inv.LandedBranch, Times: maxLandRetries + 1, Unlanding: true}
+		err = &KeepsMovingError{ID: inv.ID, Branch: inv.LandedBranch, Times: maxLandRetries + 1, Unlanding: true}
 	}
 	if err != nil && !is[*CleanupError](err) {
 		unlanded.Commit, unlanded.Before = "", "" // the other fields stay valid
@@ -217,7 +217,7 @@ func (r *Repository) publishUnland(ctx context.Context, merger *merge.Merger, to
 	}
 	done, err := r.runPublication(ctx, publication{
 		merger: merger, branchUpdate: a, dryRun: u.DryRun, writeRecord: func() error { return r.recordUnlanding(u) },
-		note: store.LandingJournal{InvocationID: u.Invocation, Verb: verbUnland, Tip: u.Landed},
+		journal: store.LandingJournal{InvocationID: u.Invocation, Verb: verbUnland, Tip: u.Landed},
 	})
 	switch {
 	case err == nil:

@@ -66,7 +66,7 @@ func TestUploadTimeout(t *testing.T) {
 	s := newTestRepo(t, Options{}).sandbox
 	endless := File{Path: "endless", Open: func() (io.ReadCloser, error) { r, _ := io.Pipe(); return r, nil }}
 	s.repo.git.Config["agency.operationtimeout"] = []config.Setting{{Value: "30ms"}}
-	var overdue *OverdueError
+	var overdue *OperationTimeoutError
 	if err := s.UploadFiles(t.Context(), []File{{Path: "first"}, endless}); !errors.As(err, &overdue) {
 		t.Error(err)
 	}

@@ -143,7 +143,7 @@ func (v *verification) tryLand(ctx context.Context, job *landJob) (outcome landO
 	}
 	switch {
 	case v.runs == maxVerifications:
-		return landOutcome{}, "", &MovingError{ID: v.req.ID, Branch: shortBranch(outcome.branch), Times: v.runs, Verifying: true}
+		return landOutcome{}, "", &KeepsMovingError{ID: v.req.ID, Branch: shortBranch(outcome.branch), Times: v.runs, Verifying: true}
 	case v.runs > 0 && v.turnLock == nil:
 		return outcome, "", nil
 	}

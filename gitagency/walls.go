@@ -39,7 +39,7 @@ func needsWalls(prims Primitives) bool {
 	return prims.Isolation == isolationOS || prims.Outputs != outputsOpen
 }
 
-// planWalls plans the walls around a command.
+// planPrimitives plans the walls around a command.
 func (s *Sandbox) planWalls(prims Primitives) (walls, error) {
 	w := walls{}
 	var err error

@@ -144,7 +144,7 @@ func (r *Repository) markArchived(ctx context.Context, repo *git.Repo, wt Worktr
 		return "", err
 	}
 	if len(live) > 0 && !force {
-		return "", &LiveError{Name: wt.Name, Invocations: live}
+		return "", &LiveSandboxesError{Name: wt.Name, Invocations: live}
 	}
 	if !wt.adopted {
 		if ref, err = r.keepTreeInTrash(ctx, tx, repo, wt, force); err != nil {

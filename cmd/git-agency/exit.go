@@ -88,8 +88,8 @@ func exitCode(err error) int {
 		return exitBroken
 	case is[*gitagency.NotIntegrationError](err), is[*gitagency.OverlapError](err), is[*gitagency.UnsafePathError](err),
 		is[*gitagency.TrackedMarkerError](err), is[*gitagency.SandboxError](err), is[*gitagency.NotSandboxError](err),
-		is[*gitagency.ConfinementError](err), is[*gitagency.DistrustedFilterError](err),
-		is[*gitagency.UnsoundError](err), is[*gitagency.UnsoundCommitError](err), is[*gitagency.DistrustedRemoteError](err):
+		is[*gitagency.ConfinementError](err), is[*gitagency.UntrustedFilterError](err),
+		is[*gitagency.InvalidTreeError](err), is[*gitagency.InvalidCommitError](err), is[*gitagency.UntrustedRemoteError](err):
 		return exitRefused
 	}
 	return exitFailed
@@ -106,7 +106,7 @@ func hintsFor(err error) []string {
 		ended     *gitagency.EndedError
 		broken    *gitagency.BrokenError
 		inTheWay  *gitagency.BranchInTheWayError
-		live      *gitagency.LiveError
+		live      *gitagency.LiveSandboxesError
 		overlap   *gitagency.OverlapError
 		cleanup   *gitagency.CleanupError
 		nameTaken *gitagency.NameTakenError
@@ -114,48 +114,48 @@ func hintsFor(err error) []string {
 		noRepo    *gitagency.NoRepositoryError
 		invalid   *gitagency.InvalidError
 		usage     *usageError
-		workedIn  *gitagency.WorkedInError
+		workedIn  *gitagency.ModifiedTreeError
 		finding   *gitagency.FindingError
 		findings  *findingsError
 		noSandbox *gitagency.NotSandboxError
 		link      *linkError
 		idle      *gitagency.NothingRunsError
 		lost      *gitagency.LostRollbackError
-		halfWay   *gitagency.HalfWayError
+		halfWay   *gitagency.UnfinishedTransitionError
 		taken     *gitagency.PortTakenError
 		child     *childError
 		conflicts *gitagency.ConflictsError
 		behind    *gitagency.BaseMovedError
-		gone      *gitagency.GoneError
-		overlaps  *gitagency.OverlapsError
+		gone      *gitagency.NoLongerLandedError
+		overlaps  *gitagency.LocalChangesError
 		busyTree  *gitagency.WorktreeBusyError
-		elsewhere *gitagency.ElsewhereError
+		elsewhere *gitagency.HeadLacksBranchError
 		noBranch  *gitagency.NoBranchError
-		gitlink   *gitagency.StrayGitlinkError
-		underWay  *gitagency.SandboxUnderWayError
+		gitlink   *gitagency.UnnamedGitlinkError
+		underWay  *gitagency.SandboxOperationError
 		stuck     *gitagency.StuckLandingError
 		date      *gitagency.DateError
-		lostHead  *gitagency.LostHeadError
+		lostHead  *gitagency.MissingHeadError
 		uncommit  *gitagency.UncommittedError
 		nothing   *gitagency.NothingToLandError
 		unsubmit  *gitagency.NotSubmittedError
 		unasked   *gitagency.NotInReviewError
 		unproven  *gitagency.VerifyError
-		throwAway *gitagency.ThrowAwayError
-		unsound   *gitagency.UnsoundWorkError
+		throwAway *gitagency.TemporarySandboxError
+		unsound   *gitagency.InvalidObjectError
 
 		off    *gitagency.OffBranchError
-		strays *gitagency.StraysInTheWayError
+		strays *gitagency.UntrackedInTheWayError
 
-		distrusted *gitagency.DistrustedFilterError
+		distrusted *gitagency.UntrustedFilterError
 
 		notPushed *gitagency.NotPushedError
 		noRemote  *gitagency.NoRemoteError
 		upstream  *gitagency.UpstreamError
-		hooked    *gitagency.DistrustedRemoteError
+		hooked    *gitagency.UntrustedRemoteError
 		queue     *landQueueError
 		archived  *gitagency.ArchivedError
-		moving    *gitagency.MovingError
+		moving    *gitagency.KeepsMovingError
 	)
 	switch {
 	case errors.As(err, &notPushed):
@@ -366,7 +366,7 @@ func hintsFor(err error) []string {
 		return []string{"only what was submitted can be rejected; 'git agency discard " + unasked.ID + "' ends it"}
 	case is[*gitagency.RunningError](err):
 		return []string{"wait until they have ended, or end them, and try again"}
-	case is[*gitagency.GitAtWorkError](err):
+	case is[*gitagency.GitLockedError](err):
 		return []string{"another git writes there; if none does any more, 'git agency doctor' says how the lock goes"}
 	case errors.As(err, &idle):
 		return []string{"start what listens there with 'git agency exec " + idle.ID + " -- <command>', and try again while that runs"}
@@ -390,7 +390,7 @@ func hintsFor(err error) []string {
 		return []string{"make it readable with chmod, remove it, or have git ignore it"}
 	case is[*gitagency.IncompleteError](err):
 		return []string{"'git agency snapshot verify <snapshot>' names everything that is missing of a snapshot"}
-	case is[*gitagency.UnsettledError](err):
+	case is[*gitagency.StillChangingError](err):
 		return []string{"a snapshot is one state, so wait until whoever writes there is done, or have git ignore what is always written"}
 	case errors.As(err, &moved):
 		return []string{fmt.Sprintf("move it back with 'git worktree move %s %s'", gitagency.ShellQuote(moved.To), gitagency.ShellQuote(moved.From))}
@@ -435,9 +435,9 @@ func hintsFor(err error) []string {
 		return nil // the message says all there is
 	case is[*gitagency.ConfinementError](err):
 		return []string{"nothing was done; paths are relative to the sandbox, and .git and .agency are out of bounds in it"}
-	case is[*gitagency.TooMuchError](err):
+	case is[*gitagency.TooLargeError](err):
 		return []string{"name some paths behind --, or see how much there is with --stat"}
-	case is[*gitagency.OverdueError](err):
+	case is[*gitagency.OperationTimeoutError](err):
 		return []string{moreTimeHint(err)}
 	case errors.Is(err, fs.ErrPermission) && is[*putError](err):
 		return []string{"it is the sandbox where that is not allowed; 'git agency exec <id> -- chmod u+rwx <directory>' allows it"}
@@ -465,7 +465,7 @@ func notPushedHints(err error, e *gitagency.NotPushedError) []string {
 			"  " + in + " push " + to + " " + gitagency.ShellQuote(e.Branch+":"+e.RemoteBranch),
 		}
 	}
-	if is[*gitagency.OverdueError](e.Err) {
+	if is[*gitagency.OperationTimeoutError](e.Err) {
 		return []string{moreTimeHint(err)}
 	}
 	cause, typed := e.Err, &argvError{}

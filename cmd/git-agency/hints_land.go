@@ -36,7 +36,7 @@ func uncommittedHints(e *gitagency.UncommittedError) []string {
 }
 
 // missingHeadHints says where to look for the commit that HEAD was at.
-func missingHeadHints(e *gitagency.LostHeadError) []string {
+func missingHeadHints(e *gitagency.MissingHeadError) []string {
 	if e.Ref == "" {
 		return []string{"the log of HEAD says where it was: git reflog, in the sandbox"}
 	}
@@ -53,7 +53,7 @@ func gitInTree(tree, branch string) string {
 
 // fsckHints returns the commands that replace the commits of the sandbox by one commit without the object that must
 // not land. A later commit that removes it is not enough, since the history would land too.
-func fsckHints(e *gitagency.UnsoundWorkError) []string {
+func fsckHints(e *gitagency.InvalidObjectError) []string {
 	inside := "git agency exec " + e.ID + " -- git "
 	hints := []string{"it must be in no commit of the sandbox; this makes one of all that is staged there, without it:", "  " + inside + "reset --soft " + e.Base}
 	// Git writes a malformed directory correctly when it commits again, and a path with ".." cannot be in the index.
@@ -65,7 +65,7 @@ func fsckHints(e *gitagency.UnsoundWorkError) []string {
 
 // inProgressHints returns the commands that finish or abort an operation in progress in a sandbox. They need no
 // editor, since no person may be there, and run on the side of the walls on which the operation was started.
-func inProgressHints(e *gitagency.SandboxUnderWayError) []string {
+func inProgressHints(e *gitagency.SandboxOperationError) []string {
 	there := "git agency exec " + e.ID + " -- git "
 	if e.Path != "" {
 		there = "git -C " + gitagency.ShellQuote(e.Path) + " "

@@ -62,8 +62,8 @@ type pagerWriter struct {
 	pagerReads bool
 }
 
-// pagerProof is more than the buffer of a pipe holds: a pager that was sent so much has been reading.
-const pagerProof = 1 << 20
+// pagerReplayLimit is more than the buffer of a pipe holds: a pager that was sent so much has been reading.
+const pagerReplayLimit = 1 << 20
 
 func (s *pagerWriter) Write(p []byte) (int, error) {
 	if !s.started {
@@ -117,7 +117,7 @@ func (s *pagerWriter) startPager() {
 
 // keepForReplay copies output until the pager is known to read.
 func (s *pagerWriter) keepForReplay(p []byte) {
-	if s.pagerReads = s.pagerReads || s.replay.Len()+len(p) > pagerProof; s.pagerReads {
+	if s.pagerReads = s.pagerReads || s.replay.Len()+len(p) > pagerReplayLimit; s.pagerReads {
 		s.replay.Reset()
 		return
 	}

@@ -50,7 +50,7 @@ func OpenBare(ctx context.Context, dir string, env []string) (*Repo, error) {
 	switch {
 	case verr != nil || err != nil:
 		return nil, errors.Join(verr, err)
-	case !v.AtLeast(Minimum):
+	case !v.AtLeast(MinimumVersion):
 		return nil, &TooOldError{Have: v}
 	}
 	repo.Version, repo.Config = v, config

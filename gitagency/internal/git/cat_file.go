@@ -42,9 +42,9 @@ func (r *Repo) OpenCatFileAt(ctx context.Context, p RunOptions) (*CatFile, error
 	return &CatFile{process: talk}, nil
 }
 
-// FromObjectsOnly are the settings with which git reads every object itself, and believes neither a commit-graph nor a
+// ObjectsOnlyArgs are the settings with which git reads every object itself, and believes neither a commit-graph nor a
 // multi-pack-index.
-var FromObjectsOnly = []string{"-c", "core.commitGraph=false", "-c", "core.multiPackIndex=false"}
+var ObjectsOnlyArgs = []string{"-c", "core.commitGraph=false", "-c", "core.multiPackIndex=false"}
 
 // StartInteractive starts a git that answers one question after the other and changes nothing.
 func (r *Repo) StartInteractive(ctx context.Context, p RunOptions, args ...string) (*proc.Coprocess, error) {

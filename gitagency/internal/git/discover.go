@@ -25,7 +25,7 @@ func Open(ctx context.Context, dir string, env []string) (*Repo, error) {
 		}
 	}
 	switch {
-	case !repo.Version.AtLeast(Minimum):
+	case !repo.Version.AtLeast(MinimumVersion):
 		return nil, &TooOldError{Have: repo.Version}
 	case !utf8.ValidString(repo.CommonDir):
 		return nil, fmt.Errorf("the path of the repository, %q, is not valid UTF-8; records cannot hold it", repo.CommonDir)
@@ -134,7 +134,7 @@ func discoverByQueries(ctx context.Context, run Runner) (*Repo, error) {
 	switch {
 	case verr != nil:
 		return nil, verr
-	case !v.AtLeast(Minimum):
+	case !v.AtLeast(MinimumVersion):
 		return nil, &TooOldError{Have: v} // the reason why the other queries failed
 	case err != nil:
 		return nil, err

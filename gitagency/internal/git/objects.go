@@ -154,8 +154,8 @@ func (r *Repo) HeadBranch() string {
 	return strings.TrimPrefix(w.Branch, "refs/heads/")
 }
 
-// MainBranch returns the full ref that HEAD of the main worktree names; empty when it is detached.
-func (r *Repo) MainBranch() string {
+// MainWorktreeRef returns the full ref that HEAD of the main worktree names; empty when it is detached.
+func (r *Repo) MainWorktreeRef() string {
 	var w Worktree
 	_ = ReadHead(r.CommonDir, &w) // an unreadable HEAD names no branch
 	return w.Branch

@@ -113,7 +113,7 @@ func TestOpenFindsSameRepositoryAsGit(t *testing.T) {
 			if repo.CommonDir != c.common || repo.GitDir != c.gitDir || c.bare && repo.TopLevel != "" {
 				t.Errorf("got %q %q at %q\nwant %q %q, bare %v", repo.CommonDir, repo.GitDir, repo.TopLevel, c.common, c.gitDir, c.bare)
 			}
-			if !repo.Version.AtLeast(Minimum) {
+			if !repo.Version.AtLeast(MinimumVersion) {
 				t.Errorf("version %v", repo.Version)
 			}
 			for _, kv := range repo.Env {

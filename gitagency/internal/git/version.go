@@ -26,7 +26,7 @@ func (v Version) Offers(f Feature) bool { return v.AtLeast(f.Since) }
 type Version struct{ Major, Minor, Patch int }
 
 // Minimum is the oldest git this package works with: the first with merge-tree --write-tree.
-var Minimum = Version{Major: 2, Minor: 38}
+var MinimumVersion = Version{Major: 2, Minor: 38}
 
 // AtLeast reports whether v is w or newer.
 func (v Version) AtLeast(w Version) bool {
@@ -45,7 +45,7 @@ func (v Version) String() string { return fmt.Sprintf("%d.%d.%d", v.Major, v.Min
 type TooOldError struct{ Have Version }
 
 func (e *TooOldError) Error() string {
-	return fmt.Sprintf("git %s is too old; git-agency needs %d.%d or newer", e.Have, Minimum.Major, Minimum.Minor)
+	return fmt.Sprintf("git %s is too old; git-agency needs %d.%d or newer", e.Have, MinimumVersion.Major, MinimumVersion.Minor)
 }
 
 func readVersion(ctx context.Context, run Runner) (Version, error) {

@@ -28,14 +28,14 @@ func (r *Repo) WorktreeEntries() ([]WorktreeEntry, error) {
 	var entries []WorktreeEntry
 	for _, f := range found {
 		if f.IsDir() {
-			entries = append(entries, r.ReadEntry(f.Name()))
+			entries = append(entries, r.ReadWorktreeEntry(f.Name()))
 		}
 	}
 	return entries, nil
 }
 
-// ReadEntry reads one administrative directory and checks the files that git needs.
-func (r *Repo) ReadEntry(name string) WorktreeEntry {
+// ReadWorktreeEntry reads one administrative directory and checks the files that git needs.
+func (r *Repo) ReadWorktreeEntry(name string) WorktreeEntry {
 	dir := r.AdminDir(name)
 	e := WorktreeEntry{Name: name}
 	e.Worktree, _ = readAdminEntry(dir)

@@ -54,14 +54,14 @@ func (r *Repo) StorePack(ctx context.Context, pack io.ReadSeeker, args ...string
 	}
 }
 
-// VisitNew visits the entries that a known tree, which is in the repository, does not have at the same path: trees, which
+// VisitNewEntries visits the entries that a known tree, which is in the repository, does not have at the same path: trees, which
 // have to be written, and leaves, whose objects an index claims to exist. It skips subtrees that both trees have.
-func VisitNew(n *object.BuiltTree, t *CatFile, known []byte, each func(path string, dir *object.BuiltTree, leaf object.TreeEntry)) error {
+func VisitNewEntries(n *object.BuiltTree, t *CatFile, known []byte, each func(path string, dir *object.BuiltTree, leaf object.TreeEntry)) error {
 	return visitNewBelow(n, t, "", known, each)
 }
 
 func visitNewBelow(n *object.BuiltTree, t *CatFile, path string, known []byte, each func(path string, dir *object.BuiltTree, leaf object.TreeEntry)) error {
-	if bytes.Equal(n.Oid, known) {
+	if bytes.Equal(n.OID, known) {
 		return nil
 	}
 	var has *object.Tree
@@ -75,13 +75,13 @@ func visitNewBelow(n *object.BuiltTree, t *CatFile, path string, known []byte, e
 	for _, it := range n.Entries {
 		had, _ := has.Find(string(it.Name))
 		switch {
-		case bytes.Equal(had.Oid, it.Oid) && had.Mode == it.Mode: // with another mode, the index may claim a wrong type
+		case bytes.Equal(had.OID, it.OID) && had.Mode == it.Mode: // with another mode, the index may claim a wrong type
 		case it.Subtree == nil:
 			each(path+string(it.Name), nil, it)
 		default:
 			var below []byte
 			if had.Mode == object.ModeTree {
-				below = had.Oid
+				below = had.OID
 			}
 			if err := visitNewBelow(it.Subtree, t, path+string(it.Name)+"/", below, each); err != nil {
 				return err

@@ -63,15 +63,15 @@ func (s supervisor) superviseUntilGone(tree processTree, children *children, req
 			}
 		case <-timeout:
 			timeout = nil
-			onRequest(supervisorReport{Asked: true, TimedOut: true})
+			onRequest(supervisorReport{EndRequested: true, TimedOut: true})
 		case _, somebody := <-requests:
 			if !somebody {
 				tree.kill(s.programPID, children.empty)
 				return
 			}
-			onRequest(supervisorReport{Asked: true})
+			onRequest(supervisorReport{EndRequested: true})
 		case <-endRequests:
-			onRequest(supervisorReport{Asked: true})
+			onRequest(supervisorReport{EndRequested: true})
 		case <-killTimer:
 			killAll()
 		case <-rescan: // processes that were just being forked at the last SIGTERM

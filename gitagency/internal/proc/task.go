@@ -265,10 +265,10 @@ func (t Task) buildResult(ctx context.Context, handle *supervisorHandle, report 
 	switch cause := context.Cause(ctx); {
 	case report.TimedOut:
 		err = ErrTimeout
-	case cause != nil && (report.Asked || report.Status == nil):
+	case cause != nil && (report.EndRequested || report.Status == nil):
 		err = cause
 	default:
-		ending.Stopped = report.Asked
+		ending.Stopped = report.EndRequested
 	}
 	if !report.AllGone && handle.mayLeak() {
 		err = errors.Join(err, ErrSupervisorKilled, runErr)

@@ -32,7 +32,7 @@ type supervisorReport struct {
 	StartError       string              `json:"failed,omitempty"`   // other error before the program ran
 	Starting         bool                `json:"starting,omitempty"` // from here on the program may have run
 	Running          bool                `json:"running,omitempty"`
-	Asked            bool                `json:"ended,omitempty"`    // the supervisor was asked to end the program
+	EndRequested     bool                `json:"ended,omitempty"`    // the supervisor was asked to end the program
 	TimedOut         bool                `json:"timedout,omitempty"` // the timeout has expired
 	Status           *syscall.WaitStatus `json:"status,omitempty"`   // of the program, once it has ended
 	Leftovers        int                 `json:"leftovers,omitempty"`

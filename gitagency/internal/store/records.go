@@ -31,7 +31,7 @@ type InvocationMeta struct {
 	FinishedAt   *time.Time `json:"finished_at,omitempty"`
 
 	Submission
-	LandedAs
+	LandingFields
 }
 
 // Submission holds the fields that review writes. Values of an earlier state stay when the state changes.
@@ -43,8 +43,8 @@ type Submission struct {
 	RejectedReason  string     `json:"rejected_reason,omitempty"`
 }
 
-// LandedAs holds the fields that land and unland write.
-type LandedAs struct {
+// LandingFields holds the fields that land and unland write.
+type LandingFields struct {
 	LandedAt       *time.Time `json:"landed_at,omitempty"`       // unlike finished_at, not changed when more of the sandbox is saved later
 	LandedCommit   string     `json:"landed_commit,omitempty"`   // commit of the integration branch that contains the work
 	LandedBefore   string     `json:"landed_before,omitempty"`   // tip of the integration branch before the landing

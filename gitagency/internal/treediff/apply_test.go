@@ -55,7 +55,7 @@ func TestGitApplyMakesNewTree(t *testing.T) {
 			seen := map[string]int{}
 			for i := range kind.cases {
 				before, after := trees[2*i], trees[2*i+1]
-				d := l.compare(merge.Comparison{From: commits[2*i], To: commits[2*i+1], Binary: kind.binary})
+				d := l.compare(merge.CompareRequest{From: commits[2*i], To: commits[2*i+1], Binary: kind.binary})
 				for _, f := range d.Files() {
 					seen[f.Status()[:1]]++
 				}
@@ -172,7 +172,7 @@ func checkSpans(t *testing.T, d treediff.Diff) {
 func checkCounts(t *testing.T, l *testRepo, from, to string, d treediff.Diff) {
 	t.Helper()
 	for _, detail := range []merge.Detail{merge.Counts, merge.Names} {
-		brief := l.compare(merge.Comparison{From: from, To: to, Detail: detail})
+		brief := l.compare(merge.CompareRequest{From: from, To: to, Detail: detail})
 		files, full := brief.Files(), d.Files()
 		if len(files) != len(full) {
 			t.Fatalf("%d files in brief, %d in full", len(files), len(full))

@@ -300,7 +300,7 @@ func fastImportPath(path string) string {
 	return b.String()
 }
 
-func (l *testRepo) compare(c merge.Comparison) treediff.Diff {
+func (l *testRepo) compare(c merge.CompareRequest) treediff.Diff {
 	l.tb.Helper()
 	text, err := merge.Compare(l.tb.Context(), l.mirror, c)
 	if err != nil {

@@ -17,14 +17,14 @@ var wantedKeys = slices.Concat(
 	},
 	SafeKeys,
 	mergeKeys,
-	expand("color.diff.", diffColorSlots),
-	expand("filter.*.", FilterCommands),
-	expand("merge.*.", MergeDriverKeys),
-	expand("user.", identityNames), expand("author.", identityNames), expand("committer.", identityNames),
+	withPrefix("color.diff.", diffColorSlots),
+	withPrefix("filter.*.", FilterCommands),
+	withPrefix("merge.*.", MergeDriverKeys),
+	withPrefix("user.", identityNames), withPrefix("author.", identityNames), withPrefix("committer.", identityNames),
 )
 
 // expand puts a prefix before each name.
-func expand(prefix string, names []string) []string {
+func withPrefix(prefix string, names []string) []string {
 	keys := make([]string, len(names))
 	for i, name := range names {
 		keys[i] = prefix + name

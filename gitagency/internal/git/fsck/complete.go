@@ -10,8 +10,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 )
 
-// LookupKnown resolves names to objects, and refuses an answer that is neither an object nor that there is none.
-func LookupKnown(ctx context.Context, t *git.CatFile, names []string) ([]git.Object, error) {
+// LookupStrict resolves names to objects, and refuses an answer that is neither an object nor that there is none.
+func LookupStrict(ctx context.Context, t *git.CatFile, names []string) ([]git.Object, error) {
 	objects := make([]git.Object, len(names))
 	err := t.QueryEach(ctx, "info", names, func(i int, a git.CatFileAnswer) error {
 		if a.Err != nil {
@@ -89,13 +89,13 @@ func (w *TreeWalk) walkTree(p treePair) ([]treePair, error) {
 		}
 		same := bytes.Equal(old.Name, e.Name) && old.IsTree() == e.IsTree()
 		switch {
-		case e.IsGitlink() || same && bytes.Equal(old.Oid, e.Oid) && !old.IsGitlink():
+		case e.IsGitlink() || same && bytes.Equal(old.OID, e.OID) && !old.IsGitlink():
 		case e.IsTree() && same:
-			todo = append(todo, treePair{hex.EncodeToString(e.Oid), hex.EncodeToString(old.Oid)})
+			todo = append(todo, treePair{hex.EncodeToString(e.OID), hex.EncodeToString(old.OID)})
 		case e.IsTree():
-			todo = append(todo, treePair{hex.EncodeToString(e.Oid), ""})
+			todo = append(todo, treePair{hex.EncodeToString(e.OID), ""})
 		default:
-			w.Blobs[hex.EncodeToString(e.Oid)] = true
+			w.Blobs[hex.EncodeToString(e.OID)] = true
 		}
 	}
 	return todo, nil

@@ -41,11 +41,11 @@ func CheckTree(ctx context.Context, r *git.Repo, tree, known string) error {
 	if found[0].Missing() {
 		return &Error{Path: ".", Why: "it is not there"}
 	}
-	return fsckTree(t, found[0].OID, found[1].OID, "")
+	return checkTreeBelow(t, found[0].OID, found[1].OID, "")
 }
 
-// fsckTree checks a tree, which is at a path below the root tree, and its subtrees.
-func fsckTree(t *git.CatFile, tree, known, at string) error {
+// checkTreeBelow checks a tree, which is at a path below the root tree, and its subtrees.
+func checkTreeBelow(t *git.CatFile, tree, known, at string) error {
 	if tree == known {
 		return nil
 	}
@@ -65,7 +65,7 @@ func fsckTree(t *git.CatFile, tree, known, at string) error {
 		}
 		for e, rest, ok := object.NextTreeEntry(other, size); ok; e, rest, ok = object.NextTreeEntry(rest, size) {
 			if e.IsTree() {
-				knownTrees[string(e.Name)] = hex.EncodeToString(e.Oid)
+				knownTrees[string(e.Name)] = hex.EncodeToString(e.OID)
 			}
 		}
 	}
@@ -86,12 +86,12 @@ func fsckTree(t *git.CatFile, tree, known, at string) error {
 		}
 		seen[name] = true
 		if e.IsTree() {
-			subtrees[name] = hex.EncodeToString(e.Oid)
+			subtrees[name] = hex.EncodeToString(e.OID)
 		}
 		data = rest
 	}
 	for name, oid := range subtrees {
-		if err := fsckTree(t, oid, knownTrees[name], path.Join(at, name)); err != nil {
+		if err := checkTreeBelow(t, oid, knownTrees[name], path.Join(at, name)); err != nil {
 			return err
 		}
 	}

@@ -27,12 +27,12 @@ type Editable struct {
 	Stamp       string      // durable.StatFingerprint of the file, which tells whether it was replaced
 	Perm        fs.FileMode // permissions of the file; 0 where there is none
 	Starts      []int       // offset of each entry in the body
-	treeCache   []byte      // TREE extension (cache tree); nil where there is none
+	cacheTree   []byte      // TREE extension (cache tree); nil where there is none
 }
 
 // ParseEditable parses an index file for editing.
 func ParseEditable(data []byte, format object.Format) (*Editable, error) {
-	f, err := openIndexFile(data, format)
+	f, err := parseHeader(data, format)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func ParseEditable(data []byte, format object.Format) (*Editable, error) {
 	x := &Editable{File: File{Format: format, Count: f.count, Extended: f.version == 3}, FileVersion: f.version, Starts: make([]int, f.count)}
 	p := f.parser()
 	p.trustNames, p.rebuild = true, true
-	body := f.content[indexHeaderSize:]
+	body := f.content[headerSize:]
 	if f.version == 4 {
 		if err := p.entries(); err != nil {
 			return nil, err
@@ -53,13 +53,13 @@ func ParseEditable(data []byte, format object.Format) (*Editable, error) {
 		return nil, fmt.Errorf("index: %w", object.ErrTruncated)
 	}
 	if x.Body = body[:end:end]; f.version < 4 {
-		p.at = indexHeaderSize + end
+		p.at = headerSize + end
 	}
 	at := p.at
 	if err := p.extensions(); err != nil {
 		return nil, err
 	}
-	x.treeCache = findExtension(f.content[at:], "TREE")
+	x.cacheTree = findExtension(f.content[at:], "TREE")
 	got, _ := sum()
 	if err := f.checkSum(got); err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func (x *Editable) Find(name string) (int, bool) {
 type EntryChange struct {
 	Name         string
 	Mode         uint32
-	Oid          []byte
+	OID          []byte
 	Stat         []byte
 	SkipWorktree bool
 }
@@ -121,13 +121,13 @@ type Edited struct {
 	parts     [][]byte // the entries, in order
 	count     int
 	extended  bool
-	treeCache []byte
+	cacheTree []byte
 }
 
 // WithChanges returns the index with some entries replaced; changes are sorted by name.
 func (x *Editable) WithChanges(changes []EntryChange) *Edited {
 	size := x.Format.IDSize()
-	y := &Edited{Editable: x, count: x.Count, extended: x.Extended, treeCache: x.treeCache}
+	y := &Edited{Editable: x, count: x.Count, extended: x.Extended, cacheTree: x.cacheTree}
 	copied, names := 0, make([]string, len(changes))
 	for n, c := range changes {
 		names[n] = c.Name
@@ -145,7 +145,7 @@ func (x *Editable) WithChanges(changes []EntryChange) *Edited {
 			y.count--
 			flags |= x.EntryAt(i).flags & flagAssumeUnchanged
 		}
-		if c.Oid == nil {
+		if c.OID == nil {
 			continue
 		}
 		if c.SkipWorktree {
@@ -153,11 +153,11 @@ func (x *Editable) WithChanges(changes []EntryChange) *Edited {
 			y.extended = true
 		}
 		y.count++
-		y.parts = append(y.parts, AppendEntry(nil, c.Stat, c.Oid, flags, extra, []byte(c.Name)))
+		y.parts = append(y.parts, AppendEntry(nil, c.Stat, c.OID, flags, extra, []byte(c.Name)))
 	}
 	y.parts = append(y.parts, x.Body[copied:])
 	if len(changes) > 0 {
-		y.treeCache = invalidateTreeCache(x.treeCache, size, names)
+		y.cacheTree = invalidateCacheTree(x.cacheTree, size, names)
 	}
 	return y
 }
@@ -175,7 +175,7 @@ func (y *Edited) write(to io.Writer) error {
 	const room = 64 << 10
 	sum := y.Format.NewHash()
 	w := bufio.NewWriterSize(io.MultiWriter(sum, to), room) // Flush returns the first error
-	head := append(make([]byte, 0, indexHeaderSize), indexSignature...)
+	head := append(make([]byte, 0, headerSize), fileSignature...)
 	head = binary.BigEndian.AppendUint32(head, version)
 	_, _ = w.Write(binary.BigEndian.AppendUint32(head, uint32(y.count)))
 	if version == 4 {
@@ -185,10 +185,10 @@ func (y *Edited) write(to io.Writer) error {
 			_, _ = w.Write(part)
 		}
 	}
-	if y.treeCache != nil {
+	if y.cacheTree != nil {
 		_, _ = w.WriteString("TREE")
-		_, _ = w.Write(binary.BigEndian.AppendUint32(nil, uint32(len(y.treeCache))))
-		_, _ = w.Write(y.treeCache)
+		_, _ = w.Write(binary.BigEndian.AppendUint32(nil, uint32(len(y.cacheTree))))
+		_, _ = w.Write(y.cacheTree)
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -229,23 +229,23 @@ func appendVarint(file []byte, n uint64) []byte {
 	return append(file, digits[at:]...)
 }
 
-// invalidateTreeCache returns the TREE extension with every tree invalidated that contains one of the names, which are
+// invalidateCacheTree returns the TREE extension with every tree invalidated that contains one of the names, which are
 // sorted. It is nil, and so left out of the index, where the extension is malformed.
-func invalidateTreeCache(trees []byte, size int, names []string) []byte {
+func invalidateCacheTree(trees []byte, size int, names []string) []byte {
 	if trees == nil {
 		return nil
 	}
-	out, rest, ok := invalidateTreeCacheDir(make([]byte, 0, len(trees)), trees, size, "", names)
+	out, rest, ok := invalidateCacheTreeDir(make([]byte, 0, len(trees)), trees, size, "", names)
 	if !ok || len(rest) > 0 {
 		return nil
 	}
 	return out
 }
 
-// invalidateTreeCacheDir copies one directory of a TREE extension to out: "<name> NUL <entries> SP <directories> LF
+// invalidateCacheTreeDir copies one directory of a TREE extension to out: "<name> NUL <entries> SP <directories> LF
 // [<oid>]", then its subdirectories. names are those of changed entries below its parent, sorted. A directory with any
 // of them below it is written as invalid: -1 entries and no oid.
-func invalidateTreeCacheDir(out, left []byte, size int, path string, names []string) (_, rest []byte, ok bool) {
+func invalidateCacheTreeDir(out, left []byte, size int, path string, names []string) (_, rest []byte, ok bool) {
 	end := bytes.IndexByte(left, 0)
 	if end < 0 {
 		return nil, nil, false
@@ -284,7 +284,7 @@ func invalidateTreeCacheDir(out, left []byte, size int, path string, names []str
 		out = fmt.Appendf(out, "-1 %d\n", dirs)
 	}
 	for range dirs {
-		if out, left, ok = invalidateTreeCacheDir(out, left, size, path, names); !ok {
+		if out, left, ok = invalidateCacheTreeDir(out, left, size, path, names); !ok {
 			return nil, nil, false
 		}
 	}

@@ -33,7 +33,7 @@ type NotPlainError struct {
 func (e *NotPlainError) Error() string { return "the index is a " + e.Kind + " one" }
 
 const (
-	indexHeaderSize      = 12
+	headerSize           = 12
 	StatSize             = 40      // bytes of ctime, mtime, device, inode, mode, owner and size, before the object id
 	ModeOffset           = 24      // offset of the mode among them
 	maxPathLength        = 4095    // PATH_MAX; longer names would let a small index of version 4 decode to a large one
@@ -44,18 +44,18 @@ const (
 	FlagNameLengthMask   = 1<<12 - 1 // length of the name, or this maximum for longer ones
 	extendedSkipWorktree = 1 << 14   // skip-worktree
 	extendedIntentToAdd  = 1 << 13   // intent-to-add
-	indexSignature       = "DIRC"
+	fileSignature        = "DIRC"
 )
 
 // Read reads an index file of any version that git writes. It refuses a file that git would not have written, and names
 // that must not be checked out on some file system. The data must not change afterwards: the index may be a part of it.
 // The error is a *NotPlainError for a split or sparse index.
 func Read(data []byte, format object.Format) (File, error) {
-	f, err := openIndexFile(data, format)
+	f, err := parseHeader(data, format)
 	if err != nil {
 		return File{}, err
 	}
-	sums := proc.Async(func() (indexSums, error) { return f.sums(), nil })
+	sums := proc.Async(func() (checksums, error) { return f.sums(), nil })
 	p := f.parser()
 	p.rebuild = f.version == 4
 	if err := p.entries(); err != nil {
@@ -75,7 +75,7 @@ func Read(data []byte, format object.Format) (File, error) {
 	x := File{Format: format, Extended: p.extended, Count: f.count, Body: p.body}
 	sum, _ := sums()
 	if !p.rebuild {
-		x.Body = f.content[indexHeaderSize:end:end]
+		x.Body = f.content[headerSize:end:end]
 		if f.version == x.version() && end == sum.end {
 			x.sum = sum.entries
 		}
@@ -115,8 +115,8 @@ func (x File) version() uint32 {
 
 // Write writes an index file in the oldest version that can hold the entries, without extensions.
 func (x File) Write(w io.Writer) error {
-	head := make([]byte, 0, indexHeaderSize)
-	head = append(head, indexSignature...)
+	head := make([]byte, 0, headerSize)
+	head = append(head, fileSignature...)
 	head = binary.BigEndian.AppendUint32(head, x.version())
 	head = binary.BigEndian.AppendUint32(head, uint32(x.Count))
 	sum := x.sum
@@ -145,7 +145,7 @@ func (x File) Encode() []byte {
 type Entry struct {
 	Mode  uint32
 	Stage int
-	Oid   []byte
+	OID   []byte
 	Name  []byte
 	Stat  []byte // the file's stat data when it was staged
 
@@ -155,7 +155,7 @@ type Entry struct {
 }
 
 // needsBlob reports whether the entry needs a blob of this repository. The commit of a submodule is in another one.
-func (e Entry) needsBlob() bool { return e.Mode != object.ModeGitlink && !object.IsZero(e.Oid) }
+func (e Entry) needsBlob() bool { return e.Mode != object.ModeGitlink && !object.IsZero(e.OID) }
 
 // AllEntries iterates over the entries.
 func (x File) AllEntries() iter.Seq[Entry] {
@@ -178,13 +178,13 @@ func NextEntry(left []byte, size int) (Entry, []byte) {
 	}
 	return Entry{
 		Mode: binary.BigEndian.Uint32(left[ModeOffset:]), Stage: int(flags&flagStageMask) >> 12,
-		Oid: left[StatSize : StatSize+size], Name: left[at : at+length], Stat: left[:StatSize],
+		OID: left[StatSize : StatSize+size], Name: left[at : at+length], Stat: left[:StatSize],
 		flags: flags, extendedFlags: extra, SkipWorktree: extra&extendedSkipWorktree != 0, IntentToAdd: extra&extendedIntentToAdd != 0,
 	}, left[paddedLength(at+length):]
 }
 
-// MissingBlobs lists the blobs that this index needs and an earlier one does not, each once.
-func (x File) MissingBlobs(before File) []string {
+// NewBlobs lists the blobs that this index needs and an earlier one does not, each once.
+func (x File) NewBlobs(before File) []string {
 	if bytes.Equal(x.Body, before.Body) {
 		return nil
 	}
@@ -202,11 +202,11 @@ func (x File) MissingBlobs(before File) []string {
 		for len(left) > 0 && entryBefore(was, e) {
 			was, left = NextEntry(left, size)
 		}
-		if !e.needsBlob() || was.needsBlob() && bytes.Equal(was.Oid, e.Oid) || wanted[string(e.Oid)] {
+		if !e.needsBlob() || was.needsBlob() && bytes.Equal(was.OID, e.OID) || wanted[string(e.OID)] {
 			continue
 		}
-		wanted[string(e.Oid)] = true
-		order = append(order, string(e.Oid))
+		wanted[string(e.OID)] = true
+		order = append(order, string(e.OID))
 	}
 	if len(order) == 0 {
 		return nil
@@ -216,8 +216,8 @@ func (x File) MissingBlobs(before File) []string {
 		first[oid[0]] = true
 	}
 	for e := range before.AllEntries() {
-		if first[e.Oid[0]] && e.needsBlob() { // the commit of a submodule need not be in this repository
-			delete(wanted, string(e.Oid))
+		if first[e.OID[0]] && e.needsBlob() { // the commit of a submodule need not be in this repository
+			delete(wanted, string(e.OID))
 		}
 	}
 	var missing []string

@@ -9,9 +9,9 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 )
 
-// indexFile is an index file whose header has been checked. Every reader of index files begins with openIndexFile, and
+// encodedFile is an index file whose header has been checked. Every reader of index files begins with parseHeader, and
 // all of them decode entries with decodeEntryHead.
-type indexFile struct {
+type encodedFile struct {
 	content []byte // the file without its checksum
 	trailer []byte // the checksum; all zero where git was told to leave it out (index.skipHash)
 	version uint32
@@ -20,27 +20,27 @@ type indexFile struct {
 	size    int // bytes of an object id
 }
 
-// openIndexFile checks the header of an index file.
-func openIndexFile(data []byte, format object.Format) (indexFile, error) {
+// parseHeader checks the header of an index file.
+func parseHeader(data []byte, format object.Format) (encodedFile, error) {
 	size := format.IDSize()
-	if len(data) < indexHeaderSize+size {
-		return indexFile{}, errors.New("index: too short")
+	if len(data) < headerSize+size {
+		return encodedFile{}, errors.New("index: too short")
 	}
 	version, count := binary.BigEndian.Uint32(data[4:]), binary.BigEndian.Uint32(data[8:])
 	content, trailer := data[:len(data)-size], data[len(data)-size:]
 	switch {
-	case string(data[:4]) != indexSignature:
-		return indexFile{}, errors.New("index: no signature")
+	case string(data[:4]) != fileSignature:
+		return encodedFile{}, errors.New("index: no signature")
 	case version < 2 || version > 4:
-		return indexFile{}, fmt.Errorf("index: version %d", version)
-	case int64(count) > int64(len(content)-indexHeaderSize)/int64(StatSize+size+3): // a flag word and one byte of name
-		return indexFile{}, fmt.Errorf("index: %d entries cannot be in %d bytes", count, len(data))
+		return encodedFile{}, fmt.Errorf("index: version %d", version)
+	case int64(count) > int64(len(content)-headerSize)/int64(StatSize+size+3): // a flag word and one byte of name
+		return encodedFile{}, fmt.Errorf("index: %d entries cannot be in %d bytes", count, len(data))
 	}
-	return indexFile{content: content, trailer: trailer, version: version, count: int(count), format: format, size: size}, nil
+	return encodedFile{content: content, trailer: trailer, version: version, count: int(count), format: format, size: size}, nil
 }
 
 // checkSum compares the hash of the content with the checksum in the file.
-func (f indexFile) checkSum(sum []byte) error {
+func (f encodedFile) checkSum(sum []byte) error {
 	if !object.IsZero(f.trailer) && !bytes.Equal(sum, f.trailer) {
 		return errors.New("index: the checksum is wrong")
 	}
@@ -64,9 +64,9 @@ func decodeEntryHead(data []byte, size int) (flags, extra uint16, nameAt int, ok
 	return flags, binary.BigEndian.Uint16(data[nameAt:]), nameAt + 2, true
 }
 
-// indexParser parses the entries and extensions of an index file, and checks them.
-type indexParser struct {
-	indexFile
+// parser parses the entries and extensions of an index file, and checks them.
+type parser struct {
+	encodedFile
 	at int // offset of the next byte to parse
 
 	trustNames bool   // the user's own git has checked the names
@@ -86,10 +86,10 @@ type indexParser struct {
 type prefixLen int
 
 // parser returns a parser of the file that is at its first entry.
-func (f indexFile) parser() indexParser { return indexParser{indexFile: f, at: indexHeaderSize} }
+func (f encodedFile) parser() parser { return parser{encodedFile: f, at: headerSize} }
 
 // entries parses and checks all entries.
-func (p *indexParser) entries() error {
+func (p *parser) entries() error {
 	for n := range p.count {
 		if err := p.entry(); err != nil {
 			return fmt.Errorf("index: entry %d: %w", n, err)
@@ -99,7 +99,7 @@ func (p *indexParser) entries() error {
 }
 
 // entry parses and checks the next entry.
-func (p *indexParser) entry() error {
+func (p *parser) entry() error {
 	start := p.at
 	data := p.content[start:]
 	if len(data) < StatSize+p.size+2 {
@@ -146,7 +146,7 @@ func (p *indexParser) entry() error {
 }
 
 // readName reads the name and the padding of the entry that began at start.
-func (p *indexParser) readName(start, length int) ([]byte, error) {
+func (p *parser) readName(start, length int) ([]byte, error) {
 	rest := p.content[p.at:]
 	if p.version == 4 {
 		drop, n := decodeVarint(rest)
@@ -199,7 +199,7 @@ func decodeVarint(data []byte) (drop uint64, n int) {
 
 // checkName checks that a name follows the previous one in git's order and may be checked out, and makes it the
 // previous.
-func (p *indexParser) checkName(name []byte, stage uint16, link bool) error {
+func (p *parser) checkName(name []byte, stage uint16, link bool) error {
 	same := object.CommonPrefixLen(p.name, name)
 	switch {
 	case len(name) == 0:
@@ -237,7 +237,7 @@ func (p *indexParser) checkName(name []byte, stage uint16, link bool) error {
 }
 
 // setPrevious makes an entry the previous one.
-func (p *indexParser) setPrevious(name []byte, stage uint16) {
+func (p *parser) setPrevious(name []byte, stage uint16) {
 	p.stage = stage
 	if p.version == 4 {
 		p.nextName = p.name // names of version 4 alternate between two buffers
@@ -246,7 +246,7 @@ func (p *indexParser) setPrevious(name []byte, stage uint16) {
 }
 
 // extensions checks the extensions behind the entries, and refuses those that git must understand.
-func (p *indexParser) extensions() error {
+func (p *parser) extensions() error {
 	for p.at < len(p.content) {
 		if len(p.content)-p.at < 8 {
 			return errors.New("index: something behind the entries")

@@ -9,8 +9,8 @@ import (
 
 // Skim reads an index that our own git has written, and checks only that its entries can be decoded: not their
 // names, the extensions or the checksum. An index of version 4, whose names depend on each other, is read by Read.
-func Skim(data []byte, format object.Format) (File, error) {
-	f, err := openIndexFile(data, format)
+func ReadTrusted(data []byte, format object.Format) (File, error) {
+	f, err := parseHeader(data, format)
 	if err != nil {
 		return File{}, err
 	}
@@ -21,17 +21,17 @@ func Skim(data []byte, format object.Format) (File, error) {
 	if !ok {
 		return File{}, fmt.Errorf("index: %w", object.ErrTruncated)
 	}
-	return File{Format: format, Extended: f.version == 3, Count: f.count, Body: f.content[indexHeaderSize:end:end]}, nil
+	return File{Format: format, Extended: f.version == 3, Count: f.count, Body: f.content[headerSize:end:end]}, nil
 }
 
-// indexSums are the checksums of an index file: of all of it, and of the file without its extensions.
-type indexSums struct {
+// checksums are the checksums of an index file: of all of it, and of the file without its extensions.
+type checksums struct {
 	all, entries []byte
 	end          int // offset behind the entries; 0 when it is not known
 }
 
 // sums hashes the content of the file, which takes as long as parsing it.
-func (f indexFile) sums() (s indexSums) {
+func (f encodedFile) sums() (s checksums) {
 	h, content := f.format.NewHash(), f.content
 	if f.version < 4 {
 		if end, ok := f.entriesEnd(); ok {
@@ -45,9 +45,9 @@ func (f indexFile) sums() (s indexSums) {
 }
 
 // entriesEnd returns the offset behind the entries of a file of version 2 or 3.
-func (f indexFile) entriesEnd() (end int, ok bool) {
-	end, ok = skimEntries(f.content[indexHeaderSize:], f.count, f.size, nil)
-	return indexHeaderSize + end, ok
+func (f encodedFile) entriesEnd() (end int, ok bool) {
+	end, ok = skimEntries(f.content[headerSize:], f.count, f.size, nil)
+	return headerSize + end, ok
 }
 
 // skimEntries returns the length of the first count entries of version 2 or 3 in body, and writes the offset of each

@@ -8,9 +8,9 @@ func (x File) WithSubmodulesSkipped() File {
 	return x.setSubmodulesSkipped(func(Entry) (skip bool) { return true })
 }
 
-// WithSubmodulesLike returns the index with the skip-worktree mark removed from the submodules that have none in another
+// WithSubmodulesUnskippedLike returns the index with the skip-worktree mark removed from the submodules that have none in another
 // index.
-func (x File) WithSubmodulesLike(other File) File {
+func (x File) WithSubmodulesUnskippedLike(other File) File {
 	unskipped := map[string]bool{}
 	for e := range other.AllEntries() {
 		if e.Mode == object.ModeGitlink && !e.SkipWorktree {
@@ -56,7 +56,7 @@ func (x File) setSubmodulesSkipped(skip func(Entry) bool) File {
 			body = append(body, entry...)
 			continue
 		}
-		body = AppendEntry(body, e.Stat, e.Oid, e.flags, e.extendedFlags^extendedSkipWorktree, e.Name)
+		body = AppendEntry(body, e.Stat, e.OID, e.flags, e.extendedFlags^extendedSkipWorktree, e.Name)
 	}
 	return File{Format: x.Format, Extended: true, Count: x.Count, Body: body}
 }

@@ -42,7 +42,7 @@ func TestSkippedSubmodulesKeepGitOutOfNestedRepository(t *testing.T) {
 	}
 }
 
-// WithSubmodulesLike must remove the skip-worktree mark of exactly the submodules that have none in the other index.
+// WithSubmodulesUnskippedLike must remove the skip-worktree mark of exactly the submodules that have none in the other index.
 func TestWithSubmodulesLikeRestoresUnskipped(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
@@ -57,21 +57,21 @@ func TestWithSubmodulesLikeRestoresUnskipped(t *testing.T) {
 	if !plain.AnySubmoduleUnskipped() || plain.AnySubmoduleSkipped() || skipped.AnySubmoduleUnskipped() || !skipped.AnySubmoduleSkipped() {
 		t.Error("wrong report of skipped or unskipped submodules")
 	}
-	if again := skipped.WithSubmodulesLike(plain); again.Fingerprint() != plain.Fingerprint() {
+	if again := skipped.WithSubmodulesUnskippedLike(plain); again.Fingerprint() != plain.Fingerprint() {
 		t.Error("the index without skipped submodules is not the original")
 	}
-	if same := skipped.WithSubmodulesLike(skipped); same.Fingerprint() != skipped.Fingerprint() {
+	if same := skipped.WithSubmodulesUnskippedLike(skipped); same.Fingerprint() != skipped.Fingerprint() {
 		t.Error("a submodule that is skipped in both was unskipped")
 	}
 	l.Git("update-index", "--skip-worktree", "two")
 	some, _ := readIndexFile(l, "sha1")
-	if got := skipped.WithSubmodulesLike(some); got.Fingerprint() != some.Fingerprint() {
+	if got := skipped.WithSubmodulesUnskippedLike(some); got.Fingerprint() != some.Fingerprint() {
 		t.Error("not exactly the submodules unskipped in the other index were unskipped")
 	}
-	if got := plain.WithSubmodulesLike(skipped); got.Fingerprint() != plain.Fingerprint() {
+	if got := plain.WithSubmodulesUnskippedLike(skipped); got.Fingerprint() != plain.Fingerprint() {
 		t.Error("an unskipped submodule was skipped")
 	}
-	if err := os.WriteFile(indexPath(l), skipped.WithSubmodulesLike(some).Encode(), 0o644); err != nil {
+	if err := os.WriteFile(indexPath(l), skipped.WithSubmodulesUnskippedLike(some).Encode(), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if got := l.Git("ls-files", "-t", "one", "two"); got != "H one\nS two" {

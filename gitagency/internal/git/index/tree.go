@@ -27,7 +27,7 @@ func (p *treeBuilder) build(depth, lo, hi int) *object.BuiltTree {
 		slash := bytes.IndexByte(rest, '/')
 		if slash < 0 {
 			if !e.IntentToAdd {
-				n.Entries = append(n.Entries, object.TreeEntry{Mode: e.Mode, Name: rest, Oid: e.Oid})
+				n.Entries = append(n.Entries, object.TreeEntry{Mode: e.Mode, Name: rest, OID: e.OID})
 			}
 			i++
 			continue
@@ -37,7 +37,7 @@ func (p *treeBuilder) build(depth, lo, hi int) *object.BuiltTree {
 			end++
 		}
 		if sub := p.build(len(prefix), i, end); len(sub.Entries) > 0 {
-			n.Entries = append(n.Entries, object.TreeEntry{Mode: object.ModeTree, Name: rest[:slash], Oid: sub.Oid, Subtree: sub})
+			n.Entries = append(n.Entries, object.TreeEntry{Mode: object.ModeTree, Name: rest[:slash], OID: sub.OID, Subtree: sub})
 		}
 		i = end
 	}

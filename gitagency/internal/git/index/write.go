@@ -23,16 +23,16 @@ func EncodeEntries(format object.Format, entries []Entry) []byte {
 	slices.SortFunc(entries, func(a, b Entry) int { return strings.Compare(string(a.Name), string(b.Name)) })
 	x := File{Format: format, Count: len(entries)}
 	for _, e := range entries {
-		x.Body = AppendEntry(x.Body, e.Stat, e.Oid, uint16(min(len(e.Name), FlagNameLengthMask)), 0, e.Name)
+		x.Body = AppendEntry(x.Body, e.Stat, e.OID, uint16(min(len(e.Name), FlagNameLengthMask)), 0, e.Name)
 	}
 	return x.Encode()
 }
 
-// RewriteSuffix names the file in which ReplaceIndex writes the index.
+// RewriteSuffix names the file in which Replace writes the index.
 const RewriteSuffix = DraftSuffix + "-again"
 
-// ReplaceIndex writes the edited index beside a locked one durably, and then renames it into place.
-func (y *Edited) ReplaceIndex(index string) (err error) {
+// Replace writes the edited index beside a locked one durably, and then renames it into place.
+func (y *Edited) Replace(index string) (err error) {
 	name := index + RewriteSuffix
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
 	if err != nil {

@@ -51,13 +51,13 @@ func (m *Merger) isLinearDescendant(ctx context.Context, commit, other string) (
 	if err != nil {
 		return false, err
 	}
-	_, _, since, _ := object.SkimCommit(string(data))
+	_, _, since, _ := object.ParseCommitHeader(string(data))
 	for at, steps := commit, 0; steps < maxNearCommits; steps++ {
 		data, err := m.ReadContents(ctx, at, "commit")
 		if err != nil {
 			return false, nil // incomplete history: git reports it
 		}
-		_, parents, when, ok := object.SkimCommit(string(data))
+		_, parents, when, ok := object.ParseCommitHeader(string(data))
 		switch {
 		case !ok || len(parents) != 1:
 			return false, nil
@@ -99,7 +99,7 @@ func (m *Merger) nearMergeBases(ctx context.Context, ours, theirs string) (bases
 		if err != nil {
 			return err
 		}
-		_, parents, when, ok := object.SkimCommit(string(data))
+		_, parents, when, ok := object.ParseCommitHeader(string(data))
 		if !ok {
 			return &object.InvalidCommitError{Commit: oid, Why: "no tree"}
 		}

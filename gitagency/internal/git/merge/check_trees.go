@@ -38,7 +38,7 @@ func (m *Merger) treePair(ctx context.Context, tree, known string) (top, likeTop
 			return nil, nil, err
 		}
 	}
-	return object.RawID(oid), object.RawID(known), nil
+	return object.RawOID(oid), object.RawOID(known), nil
 }
 
 func (m *Merger) fsckDir(ctx context.Context, at string, oid, known []byte) error {
@@ -92,7 +92,7 @@ func (m *Merger) fsckDir(ctx context.Context, at string, oid, known []byte) erro
 		if had.Mode != object.ModeTree {
 			had = object.TreeEntry{}
 		}
-		if err := m.fsckDir(ctx, at+string(it.Name)+"/", it.Oid, had.Oid); err != nil {
+		if err := m.fsckDir(ctx, at+string(it.Name)+"/", it.OID, had.OID); err != nil {
 			return err
 		}
 	}
@@ -181,16 +181,16 @@ func (m *Merger) gitlinksIn(ctx context.Context, links *[]Gitlink, at string, oi
 		switch {
 		case there && had.Equal(it):
 		case it.Mode == object.ModeGitlink:
-			link := Gitlink{Path: at + string(it.Name), OID: object.HexID(it.Oid)}
+			link := Gitlink{Path: at + string(it.Name), OID: object.HexOID(it.OID)}
 			if had.Mode == object.ModeGitlink {
-				link.Old = object.HexID(had.Oid)
+				link.Old = object.HexOID(had.OID)
 			}
 			*links = append(*links, link)
 		case it.Mode == object.ModeTree:
 			if had.Mode != object.ModeTree {
 				had = object.TreeEntry{}
 			}
-			if err := m.gitlinksIn(ctx, links, at+string(it.Name)+"/", it.Oid, had.Oid); err != nil {
+			if err := m.gitlinksIn(ctx, links, at+string(it.Name)+"/", it.OID, had.OID); err != nil {
 				return err
 			}
 		}
@@ -208,7 +208,7 @@ func (m *Merger) submoduleNames(ctx context.Context, top []byte) (map[string]str
 	if !there || it.Mode != object.ModeFile && it.Mode != object.ModeExecutable {
 		return nil, nil
 	}
-	data, err := m.ReadContents(ctx, object.HexID(it.Oid), "blob")
+	data, err := m.ReadContents(ctx, object.HexOID(it.OID), "blob")
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,7 @@ func TestFsckTreeRefusesUnsafeTrees(t *testing.T) {
 	t.Parallel()
 	l := newMergeLab(t)
 	blob := l.writeObject(t, "blob", "x")
-	entry := func(mode, name, oid string) string { return mode + " " + name + "\x00" + string(object.RawID(oid)) }
+	entry := func(mode, name, oid string) string { return mode + " " + name + "\x00" + string(object.RawOID(oid)) }
 	file := func(name string) string { return entry("100644", name, blob) }
 	link := func(name string) string { return entry("120000", name, blob) }
 	tree := func(entries ...string) string { return l.writeObject(t, "tree", strings.Join(entries, "")) }
@@ -71,7 +71,7 @@ func TestFsckTreeRefusesUnsafeTrees(t *testing.T) {
 // writeObject writes an object of any content, also invalid, and returns its id.
 func (l *mergeLab) writeObject(t *testing.T, kind, content string) string {
 	t.Helper()
-	o := object.Raw{Kind: kind, Oid: object.HashObject(object.SHA1, kind, []byte(content)), Content: []byte(content)}
+	o := object.Raw{Kind: kind, OID: object.HashObject(object.SHA1, kind, []byte(content)), Content: []byte(content)}
 	if err := l.merger.Repo.WriteLoose(o); err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func TestChangedGitlinksListsNewAndChanged(t *testing.T) {
 	l := newMergeLab(t)
 	module := func(content string) testFile { return testFile{object.ModeGitlink, content} }
 	oid := func(content string) string {
-		return object.HexID(object.HashObject(object.SHA1, "blob", []byte(content)))
+		return object.HexOID(object.HashObject(object.SHA1, "blob", []byte(content)))
 	}
 	modules := testFile{object.ModeFile, "[submodule \"named\"]\n\tpath = d/new\n\turl = x\n"}
 	known := l.writeTree(t, map[string]testFile{"same/m": module("1"), "moved": module("1"), "gone": module("1"), "f": {object.ModeFile, "f"}})

@@ -10,7 +10,7 @@ import (
 )
 
 // Comparison is a request to compare two trees.
-type Comparison struct {
+type CompareRequest struct {
 	From, To string   // required: full ids of commits or trees
 	Paths    []string // literal paths of files and directories to compare; none means all
 	Detail   Detail
@@ -33,7 +33,7 @@ var ErrTooLong = errors.New("the answer is too long")
 // Compare compares two trees and returns the output of git diff-tree. No setting changes its format, and no other program
 // runs: neither a textconv filter nor an external diff. The user's attributes decide which files are text; attributes in
 // the trees are ignored, because an agent could hide its changes with them.
-func Compare(ctx context.Context, m *git.Mirror, c Comparison) (string, error) {
+func Compare(ctx context.Context, m *git.Mirror, c CompareRequest) (string, error) {
 	var out limitedBuffer
 	out.limit = c.Limit
 	args := []string{

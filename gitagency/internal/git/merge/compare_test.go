@@ -30,7 +30,7 @@ func TestCompareInEveryKindOfRepository(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			compare := func(c Comparison) string {
+			compare := func(c CompareRequest) string {
 				t.Helper()
 				c.From, c.To = before, after
 				text, err := Compare(t.Context(), m, c)
@@ -39,15 +39,15 @@ func TestCompareInEveryKindOfRepository(t *testing.T) {
 				}
 				return text
 			}
-			if text := compare(Comparison{}); strings.Count(text, "\ndiff --git ") != 5 || !strings.Contains(text, "\n-1\n+one\n") {
+			if text := compare(CompareRequest{}); strings.Count(text, "\ndiff --git ") != 5 || !strings.Contains(text, "\n-1\n+one\n") {
 				t.Errorf("got %s", text)
 			}
 			for path, files := range map[string]int{"a": 1, "dir": 1, "dir/b": 1, "di": 0, "glob*": 1, "*": 0, ":/": 0, ":(top)a": 0} {
-				if text := compare(Comparison{Paths: []string{path}, Detail: Names}); strings.Count(text, ":") != files {
+				if text := compare(CompareRequest{Paths: []string{path}, Detail: Names}); strings.Count(text, ":") != files {
 					t.Errorf("%s: got %q", path, text)
 				}
 			}
-			if _, err := Compare(t.Context(), m, Comparison{From: before, To: after, Limit: 100}); !errors.Is(err, ErrTooLong) {
+			if _, err := Compare(t.Context(), m, CompareRequest{From: before, To: after, Limit: 100}); !errors.Is(err, ErrTooLong) {
 				t.Errorf("a limit of 100 bytes: %v", err)
 			}
 			blob := strings.TrimSpace(l.git("rev-parse", after+":bin"))
@@ -55,7 +55,7 @@ func TestCompareInEveryKindOfRepository(t *testing.T) {
 			if err != nil || len(sizes) != 1 || sizes[blob] != 8 {
 				t.Errorf("%v: %v", sizes, err)
 			}
-			if _, err := Compare(t.Context(), m, Comparison{From: strings.Repeat("1", len(blob)), To: after}); err == nil {
+			if _, err := Compare(t.Context(), m, CompareRequest{From: strings.Repeat("1", len(blob)), To: after}); err == nil {
 				t.Error("compared a commit that does not exist")
 			}
 			if err := m.Close(); err != nil {

@@ -61,7 +61,7 @@ func (m *Merger) diffEntry(ctx context.Context, path string, was, is object.Tree
 		var dirs [2][]byte
 		for i, it := range []object.TreeEntry{was, is} {
 			if it.Mode == object.ModeTree {
-				dirs[i] = it.Oid
+				dirs[i] = it.OID
 			}
 		}
 		if ok, err = m.diffDirs(ctx, path+"/", dirs[0], dirs[1], changes); err != nil || !ok || wasDir == isDir {
@@ -73,14 +73,14 @@ func (m *Merger) diffEntry(ctx context.Context, path string, was, is object.Tree
 			is = object.TreeEntry{}
 		}
 	}
-	if was.Oid == nil && is.Oid == nil {
+	if was.OID == nil && is.OID == nil {
 		return true, nil
 	}
 	c := git.TreeChange{Status: 'M', Path: path}
 	switch {
-	case was.Oid == nil:
+	case was.OID == nil:
 		c.Status = 'A'
-	case is.Oid == nil:
+	case is.OID == nil:
 		c.Status = 'D'
 	case was.Mode != is.Mode && (was.Mode != object.ModeFile && was.Mode != object.ModeExecutable || is.Mode != object.ModeFile && is.Mode != object.ModeExecutable):
 		c.Status = 'T'
@@ -93,8 +93,8 @@ func (m *Merger) diffEntry(ctx context.Context, path string, was, is object.Tree
 
 // modeAndOID returns the mode and object id of one side of a change, as git diff-tree prints them.
 func (m *Merger) modeAndOID(it object.TreeEntry) (mode, oid string) {
-	if it.Oid == nil {
+	if it.OID == nil {
 		return "000000", strings.Repeat("0", 2*m.format.IDSize())
 	}
-	return fmt.Sprintf("%06o", it.Mode), object.HexID(it.Oid)
+	return fmt.Sprintf("%06o", it.Mode), object.HexOID(it.OID)
 }

@@ -60,7 +60,7 @@ func (m *Merger) mergeRunOptions(ctx context.Context, dir string, req Request) (
 		if err != nil {
 			return p, err
 		}
-		tops[i] = object.RawID(oid)
+		tops[i] = object.RawOID(oid)
 	}
 	return p, m.writeAttributes(ctx, p.WorkTree, tops[0], tops[1], tops[2])
 }
@@ -182,7 +182,7 @@ func (m *Merger) writeAttributes(ctx context.Context, dir string, ours, theirs, 
 		return err
 	}
 	if it, there := has.Find(".gitattributes"); there && (it.Mode == object.ModeFile || it.Mode == object.ModeExecutable) { // git follows no symlink
-		data, err := m.ReadContents(ctx, object.HexID(it.Oid), "blob")
+		data, err := m.ReadContents(ctx, object.HexOID(it.OID), "blob")
 		if err != nil {
 			return err
 		}
@@ -206,7 +206,7 @@ func (m *Merger) writeAttributes(ctx context.Context, dir string, ours, theirs, 
 			if below[string(it.Name)] == nil {
 				below[string(it.Name)] = new([2][]byte)
 			}
-			below[string(it.Name)][i] = it.Oid
+			below[string(it.Name)][i] = it.OID
 		}
 	}
 	for name, sides := range below {
@@ -218,7 +218,7 @@ func (m *Merger) writeAttributes(ctx context.Context, dir string, ours, theirs, 
 		if err := os.Mkdir(sub, 0o700); err != nil {
 			return err
 		}
-		if err := m.writeAttributes(ctx, sub, sides[0], sides[1], it.Oid); err != nil {
+		if err := m.writeAttributes(ctx, sub, sides[0], sides[1], it.OID); err != nil {
 			return err
 		}
 	}

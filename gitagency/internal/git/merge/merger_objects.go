@@ -35,7 +35,7 @@ func (m *Merger) readAnyLocked(ctx context.Context, oid string) (git.Object, []b
 	if err := context.Cause(ctx); err != nil {
 		return git.Object{}, nil, err
 	}
-	if o, is := m.pending[string(object.RawID(oid))]; is {
+	if o, is := m.pending[string(object.RawOID(oid))]; is {
 		return git.Object{OID: oid, Type: o.Kind}, o.Content, nil
 	}
 	if data, is := m.commitCache[oid]; is {
@@ -101,8 +101,8 @@ func (m *Merger) AddObjects(ctx context.Context, objects ...object.Raw) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, o := range objects {
-		if _, is := m.pending[string(o.Oid)]; !is {
-			m.pending[string(o.Oid)] = o
+		if _, is := m.pending[string(o.OID)]; !is {
+			m.pending[string(o.OID)] = o
 			m.pendingBytes += len(o.Content)
 		}
 	}
@@ -132,7 +132,7 @@ func (m *Merger) flushLocked(ctx context.Context) error {
 }
 
 // Compare is the function Compare, which also sees objects that were only in memory.
-func (m *Merger) Compare(ctx context.Context, c Comparison) (string, error) {
+func (m *Merger) Compare(ctx context.Context, c CompareRequest) (string, error) {
 	if err := m.Flush(ctx); err != nil {
 		return "", err
 	}
@@ -164,7 +164,7 @@ func (m *Merger) readTree(ctx context.Context, oid []byte) (*object.Tree, error)
 	if t := m.treeCache[string(oid)]; t != nil {
 		return t, nil
 	}
-	data, err := m.readContentsLocked(ctx, object.HexID(oid), "tree")
+	data, err := m.readContentsLocked(ctx, object.HexOID(oid), "tree")
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +190,7 @@ func (m *Merger) cacheTree(oid []byte, t *object.Tree, size int) {
 func (m *Merger) treeOf(ctx context.Context, oid string) (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.treeCache[string(object.RawID(oid))] != nil {
+	if m.treeCache[string(object.RawOID(oid))] != nil {
 		return oid, nil
 	}
 	o, data, err := m.readAnyLocked(ctx, oid)
@@ -202,7 +202,7 @@ func (m *Merger) treeOf(ctx context.Context, oid string) (string, error) {
 	case o.Type != "commit":
 		return "", &object.IncompleteError{OID: oid, Want: "commit", Have: o.Type}
 	}
-	tree, _, _, ok := object.SkimCommit(string(data))
+	tree, _, _, ok := object.ParseCommitHeader(string(data))
 	if !ok {
 		return "", &object.InvalidCommitError{Commit: oid, Why: "no tree"}
 	}
@@ -219,6 +219,6 @@ func (m *Merger) readCommit(ctx context.Context, oid string) (object.Commit, err
 	if err != nil {
 		return c, &object.InvalidCommitError{Commit: oid, Why: err.Error()}
 	}
-	c.Oid = oid
+	c.OID = oid
 	return c, nil
 }

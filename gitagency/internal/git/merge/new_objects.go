@@ -23,7 +23,7 @@ func (m *Merger) walkNew(ctx context.Context, path string, it object.TreeEntry, 
 	if err != nil || !more || it.Mode != object.ModeTree {
 		return err
 	}
-	dir, err := m.readTree(ctx, it.Oid)
+	dir, err := m.readTree(ctx, it.OID)
 	if isUnreadableObject(err) {
 		return &fsck.Error{Path: path, Why: err.Error()}
 	}
@@ -35,7 +35,7 @@ func (m *Merger) walkNew(ctx context.Context, path string, it object.TreeEntry, 
 		if k.Mode != object.ModeTree {
 			continue
 		}
-		t, err := m.readTree(ctx, k.Oid)
+		t, err := m.readTree(ctx, k.OID)
 		if err != nil {
 			return err
 		}
@@ -77,14 +77,14 @@ func (m *Merger) adoptNewObjects(ctx context.Context, tree string, known ...stri
 		}
 		tops = append(tops, rootEntry(oid))
 	}
-	return m.walkNew(ctx, ".", tops[0], tops[1:], func(_ string, it object.TreeEntry) (bool, error) { return true, m.adoptObject(ctx, it.Oid) })
+	return m.walkNew(ctx, ".", tops[0], tops[1:], func(_ string, it object.TreeEntry) (bool, error) { return true, m.adoptObject(ctx, it.OID) })
 }
 
 // adoptObject copies a loose object of the repository into the merger. It only records the path of a large one, so that
 // HasLostObjects notices when it is deleted.
 func (m *Merger) adoptObject(ctx context.Context, raw []byte) error {
 	const most = 1 << 17 // compressed; the content may be a thousand times larger
-	oid := object.HexID(raw)
+	oid := object.HexOID(raw)
 	m.mu.Lock()
 	_, is := m.pending[string(raw)]
 	m.mu.Unlock()
@@ -107,5 +107,5 @@ func (m *Merger) adoptObject(ctx context.Context, raw []byte) error {
 	if err != nil || o.Missing() {
 		return err // a missing object is reported when it is needed
 	}
-	return m.AddObjects(ctx, object.Raw{Kind: o.Type, Oid: raw, Content: data})
+	return m.AddObjects(ctx, object.Raw{Kind: o.Type, OID: raw, Content: data})
 }

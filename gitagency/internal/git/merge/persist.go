@@ -49,7 +49,7 @@ func (m *Merger) Persist(ctx context.Context) error {
 			if err != nil {
 				return fmt.Errorf("keep %s: %w", name, err)
 			}
-			o.Oid = object.RawID(name)
+			o.OID = object.RawOID(name)
 			loose = append(loose, o)
 		}
 	}

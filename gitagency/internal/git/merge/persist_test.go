@@ -31,14 +31,14 @@ func TestPersistKeepsAllNewObjects(t *testing.T) {
 			var loose, packed []object.Raw
 			for i := range c.files {
 				content := []byte(strings.Repeat(fmt.Sprint("file ", i, "\n"), 1+i*100))
-				loose = append(loose, object.Raw{Kind: "blob", Oid: object.HashObject(object.SHA1, "blob", content), Content: content})
+				loose = append(loose, object.Raw{Kind: "blob", OID: object.HashObject(object.SHA1, "blob", content), Content: content})
 			}
 			for _, o := range loose {
 				l.Must(m.Repo.WriteLoose(o))
 			}
 			for i := range git.MaxLooseObjects + 1 { // so many objects are written as a pack
 				content := []byte(fmt.Sprint("packed ", i, "\n"))
-				packed = append(packed, object.Raw{Kind: "blob", Oid: object.HashObject(object.SHA1, "blob", content), Content: content})
+				packed = append(packed, object.Raw{Kind: "blob", OID: object.HashObject(object.SHA1, "blob", content), Content: content})
 			}
 			if c.files > git.MaxLooseObjects {
 				l.Must(m.Repo.WriteObjects(t.Context(), object.SHA1, packed))

@@ -27,7 +27,7 @@ func (m *Merger) Prefetch(ctx context.Context, upstream, tip, gitDir string) {
 		for _, oid := range []string{upstream, tip} {
 			if tree, err := m.treeOf(ctx, oid); err != nil {
 				return
-			} else if _, err := m.readTree(ctx, object.RawID(tree)); err != nil {
+			} else if _, err := m.readTree(ctx, object.RawOID(tree)); err != nil {
 				return
 			}
 		}
@@ -114,7 +114,7 @@ func (m *Merger) fsckCommits(ctx context.Context, upstream, tip string) error {
 			known = c.Parents[0]
 		}
 		if err := m.FsckTree(ctx, c.Tree, known); err != nil {
-			return fmt.Errorf("commit %.12s: %w", c.Oid, err)
+			return fmt.Errorf("commit %.12s: %w", c.OID, err)
 		}
 	}
 	return m.checkComplete(ctx, commits)

@@ -29,7 +29,7 @@ func (m *Merger) CommitsBetween(ctx context.Context, from, to string) ([]RangeCo
 	}
 	commits := make([]RangeCommit, len(found))
 	for i, c := range found {
-		commits[i] = RangeCommit{OID: c.Oid, Tree: c.Tree, Parents: c.Parents, Message: object.ToUTF8(c.Message, c.Encoding)}
+		commits[i] = RangeCommit{OID: c.OID, Tree: c.Tree, Parents: c.Parents, Message: object.ToUTF8(c.Message, c.Encoding)}
 	}
 	return commits, nil
 }

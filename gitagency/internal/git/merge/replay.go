@@ -23,17 +23,17 @@ type ReplayRequest struct {
 
 // ReplayResult is the result of a replay.
 type ReplayResult struct {
-	Tip, Tree string      // last commit and its tree; with conflicts no Tip, and the Tree has conflict markers
-	Commits   []Rewritten // oldest first
-	Dropped   []string    // commits left out because Onto already has their changes
-	Collapsed []string    // merges and merged commits that became the first of Commits together
+	Tip, Tree string            // last commit and its tree; with conflicts no Tip, and the Tree has conflict markers
+	Commits   []RewrittenCommit // oldest first
+	Dropped   []string          // commits left out because Onto already has their changes
+	Collapsed []string          // merges and merged commits that became the first of Commits together
 
 	StoppedAt string     // commit with conflicts; empty: none
 	Conflicts []Conflict // of the commit in StoppedAt
 }
 
 // Rewritten is a replayed commit: its old and new id.
-type Rewritten struct{ Old, New string }
+type RewrittenCommit struct{ Old, New string }
 
 // Replay makes commits again on top of another, as git rebase does, without a worktree. Each keeps its author, date and
 // encoding, but not its signature, which would be invalid. A commit that becomes empty is dropped, unless it was empty
@@ -148,16 +148,16 @@ func (m *Merger) replayCommits(ctx context.Context, req ReplayRequest, result *R
 		merged := Result{Tree: result.Tree}
 		if before != c.Tree {
 			var err error
-			merged, err = m.mergeWithBase(ctx, Request{Base: before, Ours: result.Tip, Theirs: c.Oid, Attributes: req.Attributes}, before, result.Tree, c.Tree)
+			merged, err = m.mergeWithBase(ctx, Request{Base: before, Ours: result.Tip, Theirs: c.OID, Attributes: req.Attributes}, before, result.Tree, c.Tree)
 			if err != nil {
-				return fmt.Errorf("replay %.12s: %w", c.Oid, err)
+				return fmt.Errorf("replay %.12s: %w", c.OID, err)
 			}
 			switch {
 			case len(merged.Conflicts) > 0:
-				result.Tip, result.Tree, result.StoppedAt, result.Conflicts = "", merged.Tree, c.Oid, merged.Conflicts
+				result.Tip, result.Tree, result.StoppedAt, result.Conflicts = "", merged.Tree, c.OID, merged.Conflicts
 				return nil
 			case merged.Tree == result.Tree:
-				result.Dropped = append(result.Dropped, c.Oid)
+				result.Dropped = append(result.Dropped, c.OID)
 				continue
 			}
 		}
@@ -189,7 +189,7 @@ func (m *Merger) appendCommit(ctx context.Context, req ReplayRequest, result *Re
 		return err
 	}
 	result.Tip, result.Tree = oid, tree
-	result.Commits = append(result.Commits, Rewritten{Old: c.Oid, New: oid})
+	result.Commits = append(result.Commits, RewrittenCommit{Old: c.OID, New: oid})
 	return nil
 }
 
@@ -198,7 +198,7 @@ func (m *Merger) appendCommit(ctx context.Context, req ReplayRequest, result *Re
 func (m *Merger) collapseMerges(ctx context.Context, req ReplayRequest, result *ReplayResult, commits []object.Commit) (rest []object.Commit, err error) {
 	by := map[string]object.Commit{}
 	for _, c := range commits {
-		by[c.Oid] = c
+		by[c.OID] = c
 	}
 	last := by[req.Tip]
 	for len(last.Parents) == 1 {
@@ -209,20 +209,20 @@ func (m *Merger) collapseMerges(ctx context.Context, req ReplayRequest, result *
 	if len(last.Parents) < 2 {
 		return nil, fmt.Errorf("no merge on the way to %.12s", req.Tip) // cannot happen: the range has a merge
 	}
-	merged, err := m.Merge(ctx, Request{Ours: req.Onto, Theirs: last.Oid, Attributes: req.Attributes})
+	merged, err := m.Merge(ctx, Request{Ours: req.Onto, Theirs: last.OID, Attributes: req.Attributes})
 	if err != nil {
 		return nil, err
 	}
 	if len(merged.Conflicts) > 0 {
-		result.Tip, result.Tree, result.StoppedAt, result.Conflicts = "", merged.Tree, last.Oid, merged.Conflicts
+		result.Tip, result.Tree, result.StoppedAt, result.Conflicts = "", merged.Tree, last.OID, merged.Conflicts
 		return nil, nil
 	}
 	var subjects []string
 	for _, c := range commits {
-		if slices.ContainsFunc(rest, func(r object.Commit) bool { return r.Oid == c.Oid }) {
+		if slices.ContainsFunc(rest, func(r object.Commit) bool { return r.OID == c.OID }) {
 			continue
 		}
-		result.Collapsed = append(result.Collapsed, c.Oid)
+		result.Collapsed = append(result.Collapsed, c.OID)
 		if len(c.Parents) < 2 {
 			subjects = append(subjects, subjectLine(object.ToUTF8(c.Message, c.Encoding)))
 		}
@@ -232,7 +232,7 @@ func (m *Merger) collapseMerges(ctx context.Context, req ReplayRequest, result *
 		return rest, nil
 	}
 	last = last.ToUTF8() // the commits may have different encodings
-	one := object.Commit{Oid: last.Oid, Author: last.Author, Message: last.Message}
+	one := object.Commit{OID: last.OID, Author: last.Author, Message: last.Message}
 	switch n := len(subjects); {
 	case n == 1:
 		one.Message = subjects[0] + "\n"
@@ -248,4 +248,4 @@ func subjectLine(message string) string {
 	return strings.TrimSpace(line)
 }
 
-func (m *Merger) emptyTree() string { return object.HexID(object.HashObject(m.format, "tree", nil)) }
+func (m *Merger) emptyTree() string { return object.HexOID(object.HashObject(m.format, "tree", nil)) }

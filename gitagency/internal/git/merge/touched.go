@@ -113,7 +113,7 @@ func (w *treeDiffer) diffDirs(dir string, from, to []byte) error {
 
 // diffEntry compares the entries of a path. If a file replaces a directory or the other way round, both count.
 func (w *treeDiffer) diffEntry(path string, was, is object.TreeEntry) error {
-	if was.Mode == is.Mode && bytes.Equal(was.Oid, is.Oid) {
+	if was.Mode == is.Mode && bytes.Equal(was.OID, is.OID) {
 		return nil
 	}
 	var dirs [2][]byte
@@ -121,8 +121,8 @@ func (w *treeDiffer) diffEntry(path string, was, is object.TreeEntry) error {
 	for i, it := range []object.TreeEntry{was, is} {
 		switch {
 		case it.Mode == object.ModeTree:
-			dirs[i] = it.Oid
-		case it.Oid != nil:
+			dirs[i] = it.OID
+		case it.OID != nil:
 			files[i] = true
 		}
 	}

@@ -23,15 +23,15 @@ func (m *Merger) mergeTrees(ctx context.Context, base, ours, theirs string) (tre
 	if err != nil || !plain {
 		return "", false, err
 	}
-	if top.Oid == nil { // empty tree
+	if top.OID == nil { // empty tree
 		return "", false, nil
 	}
-	return object.HexID(top.Oid), true, m.AddObjects(ctx, made...)
+	return object.HexOID(top.OID), true, m.AddObjects(ctx, made...)
 }
 
 // rootEntry returns a nameless tree entry for a root tree.
 func rootEntry(tree string) object.TreeEntry {
-	return object.TreeEntry{Mode: object.ModeTree, Oid: object.RawID(tree)}
+	return object.TreeEntry{Mode: object.ModeTree, OID: object.RawOID(tree)}
 }
 
 // mergeEntries is mergeTrees for one name; an entry without an object id does not exist. It appends new trees to made.
@@ -41,19 +41,19 @@ func (m *Merger) mergeEntries(ctx context.Context, made *[]object.Raw, base, our
 		return theirs, true, nil
 	case theirs.Equal(base):
 		return ours, true, nil
-	case ours.Oid == nil || theirs.Oid == nil: // a file deleted on both sides may be renamed to two places
+	case ours.OID == nil || theirs.OID == nil: // a file deleted on both sides may be renamed to two places
 		return object.TreeEntry{}, false, nil
 	case ours.Equal(theirs) && base.Mode != object.ModeTree:
 		return ours, true, nil
-	case ours.Mode != object.ModeTree || theirs.Mode != object.ModeTree || base.Oid != nil && base.Mode != object.ModeTree:
+	case ours.Mode != object.ModeTree || theirs.Mode != object.ModeTree || base.OID != nil && base.Mode != object.ModeTree:
 		return object.TreeEntry{}, false, nil
 	}
 	var sides [3][]object.TreeEntry
 	for i, side := range []object.TreeEntry{base, ours, theirs} {
-		if side.Oid == nil {
+		if side.OID == nil {
 			continue
 		}
-		t, err := m.readTree(ctx, side.Oid)
+		t, err := m.readTree(ctx, side.OID)
 		if err != nil || !t.Canonical {
 			return object.TreeEntry{}, false, err
 		}
@@ -75,7 +75,7 @@ func (m *Merger) mergeEntries(ctx context.Context, made *[]object.Raw, base, our
 		if err != nil || !plain {
 			return object.TreeEntry{}, false, err
 		}
-		if it.Oid != nil {
+		if it.OID != nil {
 			dir.Entries = append(dir.Entries, it)
 		}
 	}
@@ -89,10 +89,10 @@ func (m *Merger) mergeEntries(ctx context.Context, made *[]object.Raw, base, our
 	}
 	dir.Encode(m.format)
 	m.mu.Lock()
-	m.cacheTree(dir.Oid, &object.Tree{Entries: byName, Canonical: true}, len(dir.Content))
+	m.cacheTree(dir.OID, &object.Tree{Entries: byName, Canonical: true}, len(dir.Content))
 	m.mu.Unlock()
-	*made = append(*made, object.Raw{Kind: "tree", Oid: dir.Oid, Content: dir.Content})
-	return object.TreeEntry{Mode: object.ModeTree, Name: ours.Name, Oid: dir.Oid}, true, nil
+	*made = append(*made, object.Raw{Kind: "tree", OID: dir.OID, Content: dir.Content})
+	return object.TreeEntry{Mode: object.ModeTree, Name: ours.Name, OID: dir.OID}, true, nil
 }
 
 // nextName returns the smallest name among the first entries of the sides.

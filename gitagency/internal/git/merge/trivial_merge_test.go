@@ -164,18 +164,18 @@ func (l *mergeLab) writeTree(t *testing.T, files map[string]testFile) string {
 	var objects []object.Raw
 	for name, f := range files {
 		oid := object.HashObject(object.SHA1, "blob", []byte(f.content))
-		leaves = append(leaves, object.LeafChange{Mode: f.mode, Oid: oid, Path: name})
+		leaves = append(leaves, object.LeafChange{Mode: f.mode, OID: oid, Path: name})
 		if f.mode != object.ModeGitlink {
-			objects = append(objects, object.Raw{Kind: "blob", Oid: oid, Content: []byte(f.content)})
+			objects = append(objects, object.Raw{Kind: "blob", OID: oid, Content: []byte(f.content)})
 		}
 	}
 	top := (&object.BuiltTree{}).WithChanges(object.SHA1, leaves)
 	if len(leaves) == 0 {
 		top.Encode(object.SHA1)
 	}
-	err := git.VisitNew(top, nil, nil, func(_ string, dir *object.BuiltTree, _ object.TreeEntry) {
+	err := git.VisitNewEntries(top, nil, nil, func(_ string, dir *object.BuiltTree, _ object.TreeEntry) {
 		if dir != nil {
-			objects = append(objects, object.Raw{Kind: "tree", Oid: dir.Oid, Content: dir.Content})
+			objects = append(objects, object.Raw{Kind: "tree", OID: dir.OID, Content: dir.Content})
 		}
 	})
 	if err != nil {

@@ -51,7 +51,7 @@ func (m *Merger) checkComplete(ctx context.Context, commits []object.Commit) err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	isOurs := func(p commitObject) bool { _, is := m.pending[string(object.RawID(p.oid))]; return is }
+	isOurs := func(p commitObject) bool { _, is := m.pending[string(object.RawOID(p.oid))]; return is }
 	files, read := slices.DeleteFunc(c.blobs, isOurs), slices.DeleteFunc(c.commitsAndTrees, isOurs)
 	if len(files)+len(read) == 0 {
 		return nil
@@ -152,7 +152,7 @@ type objectCollector struct {
 }
 
 func (c *objectCollector) addCommit(ctx context.Context, one object.Commit) error {
-	c.commitsAndTrees = append(c.commitsAndTrees, commitObject{commit: one.Oid, oid: one.Oid, kind: "commit"})
+	c.commitsAndTrees = append(c.commitsAndTrees, commitObject{commit: one.OID, oid: one.OID, kind: "commit"})
 	var known []object.TreeEntry
 	for _, parent := range one.Parents {
 		tree, err := c.m.treeOf(ctx, parent)
@@ -165,7 +165,7 @@ func (c *objectCollector) addCommit(ctx context.Context, one object.Commit) erro
 		known = append(known, rootEntry(tree))
 	}
 	err := c.m.walkNew(ctx, ".", rootEntry(one.Tree), known, func(path string, it object.TreeEntry) (bool, error) {
-		p := commitObject{commit: one.Oid, path: path, oid: object.HexID(it.Oid), kind: it.ObjectType()}
+		p := commitObject{commit: one.OID, path: path, oid: object.HexOID(it.OID), kind: it.ObjectType()}
 		seen := c.seen[p.kind+p.oid]
 		c.seen[p.kind+p.oid] = true
 		switch {
@@ -178,7 +178,7 @@ func (c *objectCollector) addCommit(ctx context.Context, one object.Commit) erro
 		return !seen, nil
 	})
 	if err != nil {
-		return fmt.Errorf("commit %.12s: %w", one.Oid, err)
+		return fmt.Errorf("commit %.12s: %w", one.OID, err)
 	}
 	return nil
 }
@@ -195,7 +195,7 @@ func readSizes(ctx context.Context, t *git.CatFile, files []commitObject, partia
 		case a.Missing():
 			return p.problem("it is not there, or nobody can read it")
 		case a.Type != p.kind:
-			return p.problem(object.WrongKind(p.kind, a.Type))
+			return p.problem(object.WrongKindReason(p.kind, a.Type))
 		default:
 			p.size = a.Size
 		}
@@ -218,7 +218,7 @@ func (m *Merger) verifyContents(ctx context.Context, t *git.CatFile, parts []com
 		if _, err := io.Copy(h, a.Body); err != nil {
 			return p.problem(object.DamagedUnreadable)
 		}
-		if a.Type != p.kind || object.HexID(h.Sum(nil)) != p.oid {
+		if a.Type != p.kind || object.HexOID(h.Sum(nil)) != p.oid {
 			return p.problem(object.DamagedHash)
 		}
 		return nil

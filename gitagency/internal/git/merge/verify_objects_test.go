@@ -46,11 +46,11 @@ func TestFsckRangeRefusesMissingOrDamagedObjects(t *testing.T) {
 			return []string{"160000 commit " + strings.Repeat("1", 40) + "\tmodule"}
 		}},
 		{"tree in place of a blob", "new", func(l *gittest.Fixture) []string {
-			l.WriteIn(l.Root, ".git/entry", "100644 new\x00"+string(object.RawID(l.Git("rev-parse", "HEAD^{tree}"))))
+			l.WriteIn(l.Root, ".git/entry", "100644 new\x00"+string(object.RawOID(l.Git("rev-parse", "HEAD^{tree}"))))
 			return nil // no git writes such a tree
 		}},
 		{"tree as directory and in place of a blob", "z", func(l *gittest.Fixture) []string {
-			tree := string(object.RawID(l.MakeTree("100644 blob " + l.MakeBlob("new\n") + "\tnew")))
+			tree := string(object.RawOID(l.MakeTree("100644 blob " + l.MakeBlob("new\n") + "\tnew")))
 			l.WriteIn(l.Root, ".git/entry", "40000 a\x00"+tree+"100644 z\x00"+tree)
 			return nil
 		}},

@@ -16,8 +16,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
 )
 
-// WorktreeMerge describes a merge of a commit into a worktree, as git merge does it.
-type WorktreeMerge struct {
+// WorktreeMergeRequest describes a merge of a commit into a worktree, as git merge does it.
+type WorktreeMergeRequest struct {
 	From       snapshot.State // required: present state of the worktree
 	Commit     string         // required: commit to merge
 	OursName   string         // labels of conflict markers
@@ -53,7 +53,7 @@ func (e *UntrackedError) Error() string {
 // does not touch the worktree. With conflicts it is the state of a merge in progress, the same as a capture of a worktree
 // in the middle of one. The caller makes sure that no operation is in progress. Uncommitted changes are an
 // *UncommittedError; untracked files stay, or are an *UntrackedError if the merge would overwrite them.
-func (m *Merger) MergeIntoWorktree(ctx context.Context, s git.WorktreeSpec, req WorktreeMerge) (done WorktreeMergeResult, err error) {
+func (m *Merger) MergeIntoWorktree(ctx context.Context, s git.WorktreeSpec, req WorktreeMergeRequest) (done WorktreeMergeResult, err error) {
 	strays, err := m.untrackedFiles(ctx, req.From)
 	if err != nil {
 		return done, err
@@ -111,7 +111,7 @@ func (m *Merger) untrackedFiles(ctx context.Context, from snapshot.State) ([]git
 }
 
 // mergeOrFastForward fast-forwards, or merges and commits, and sets HEAD in result.
-func (m *Merger) mergeOrFastForward(ctx context.Context, req WorktreeMerge, result *WorktreeMergeResult) (Result, error) {
+func (m *Merger) mergeOrFastForward(ctx context.Context, req WorktreeMergeRequest, result *WorktreeMergeResult) (Result, error) {
 	head, p := req.From.Head, m.GitOptions()
 	result.State = snapshot.State{Head: head, HeadRef: req.From.HeadRef, BranchTip: head}
 	switch has, err := m.Contains(ctx, req.Commit, head); {
@@ -221,7 +221,7 @@ func (m *Merger) editTree(ctx context.Context, tree string, without []string, wi
 
 // writeStoppedMerge writes the state files and unmerged entries that git leaves when a merge stops at conflicts, and
 // returns the commit that holds them.
-func (m *Merger) writeStoppedMerge(ctx context.Context, s git.WorktreeSpec, req WorktreeMerge, merged Result) (string, error) {
+func (m *Merger) writeStoppedMerge(ctx context.Context, s git.WorktreeSpec, req WorktreeMergeRequest, merged Result) (string, error) {
 	message := strings.TrimRight(req.Message, "\n") + "\n\n# Conflicts:\n"
 	u := snapshot.Operation{}
 	var paths []string

@@ -24,7 +24,7 @@ func EncodeCommit(format Format, who Identity, tree string, parents []string, me
 	by := fmt.Sprintf("%s <%s> %d %s", who.Name, who.Email, now.Unix(), now.Format("-0700"))
 	fmt.Fprintf(&b, "author %s\ncommitter %s\n\n%s\n", by, by, message)
 	content := []byte(b.String())
-	return Raw{Kind: "commit", Oid: HashObject(format, "commit", content), Content: content}
+	return Raw{Kind: "commit", OID: HashObject(format, "commit", content), Content: content}
 }
 
 // InvalidCommitError is a commit object that git would not have written.
@@ -36,7 +36,7 @@ func (e *InvalidCommitError) Error() string {
 
 // Commit is a parsed commit object.
 type Commit struct {
-	Oid, Tree         string
+	OID, Tree         string
 	Parents           []string
 	Author, Committer string // "<name> <<email>> <seconds> <zone>"
 	Encoding          string
@@ -102,9 +102,9 @@ func ParseCommit(data string) (c Commit, err error) {
 	return c, nil
 }
 
-// SkimCommit returns only the tree, the parents and the committer date of a commit, and checks nothing else: the user's
+// ParseCommitHeader returns only the tree, the parents and the committer date of a commit, and checks nothing else: the user's
 // history may have commits of any age, written by any tool. It is ok where there is a tree.
-func SkimCommit(data string) (tree string, parents []string, when int64, ok bool) {
+func ParseCommitHeader(data string) (tree string, parents []string, when int64, ok bool) {
 	header, _, _ := strings.Cut(data, "\n\n")
 	for line := range strings.Lines(header) {
 		key, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
@@ -177,5 +177,5 @@ func (c Commit) Encode(format Format) Raw {
 	}
 	fmt.Fprintf(&b, "\n%s", c.Message)
 	content := []byte(b.String())
-	return Raw{Kind: "commit", Oid: HashObject(format, "commit", content), Content: content}
+	return Raw{Kind: "commit", OID: HashObject(format, "commit", content), Content: content}
 }

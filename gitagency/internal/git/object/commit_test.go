@@ -19,7 +19,7 @@ func FuzzParseCommit(f *testing.F) {
 		if !IsOID(c.Tree) || strings.ContainsAny(c.Author+c.Committer+c.Encoding, "\n\x00") {
 			t.Errorf("%q: %v", data, c)
 		}
-		tree, parents, _, ok := SkimCommit(data)
+		tree, parents, _, ok := ParseCommitHeader(data)
 		if !ok || tree != c.Tree || !slices.Equal(parents, c.Parents) {
 			t.Errorf("%q: %v, and skimmed %v, %v", data, c, tree, parents)
 		}

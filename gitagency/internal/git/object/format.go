@@ -69,10 +69,10 @@ func IsZero(data []byte) bool {
 	return true
 }
 
-func HexID(oid []byte) string { return hex.EncodeToString(oid) }
+func HexOID(oid []byte) string { return hex.EncodeToString(oid) }
 
-// RawID decodes an id in hex to the bytes that a tree object has; nil where it is not hex.
-func RawID(oid string) []byte {
+// RawOID decodes an id in hex to the bytes that a tree object has; nil where it is not hex.
+func RawOID(oid string) []byte {
 	raw, err := hex.DecodeString(oid)
 	if err != nil {
 		return nil

@@ -38,8 +38,8 @@ const (
 	DamagedHash       = "it is damaged: it is not what its name says"
 )
 
-// WrongKind is the reason why an object of another type is refused.
-func WrongKind(want, have string) string { return "it is to be a " + want + " and is a " + have }
+// WrongKindReason is the reason why an object of another type is refused.
+func WrongKindReason(want, have string) string { return "it is to be a " + want + " and is a " + have }
 
 // LooseReader decodes files of loose objects, one after the other, and reuses its buffers.
 type LooseReader struct {
@@ -73,12 +73,12 @@ func (o *LooseReader) Check(data []byte, oid, want string, left int64) (size int
 	case !ok || parseErr != nil || size < 0:
 		return 0, DamagedUnreadable
 	case kind != want:
-		return 0, WrongKind(want, kind)
+		return 0, WrongKindReason(want, kind)
 	case size > left:
 		return -1, ""
 	case err != nil || int64(len(content)) != size:
 		return 0, DamagedUnreadable
-	case HexID(o.Format.HashSum(o.output.Bytes())) != oid:
+	case HexOID(o.Format.HashSum(o.output.Bytes())) != oid:
 		return 0, DamagedHash
 	}
 	return size, ""

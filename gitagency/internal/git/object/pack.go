@@ -9,12 +9,12 @@ import (
 )
 
 // HexOID returns the id of the object in hex.
-func (o Raw) HexOID() string { return hex.EncodeToString(o.Oid) }
+func (o Raw) HexOID() string { return hex.EncodeToString(o.OID) }
 
 // Raw is an object as it is hashed and written: its type, id and content.
 type Raw struct {
 	Kind    string // commit, tree or blob
-	Oid     []byte
+	OID     []byte
 	Content []byte
 }
 

@@ -43,12 +43,12 @@ type Signature struct {
 }
 
 func (s Signature) String() string {
-	return fmt.Sprintf("%s <%s> %s", cleanName(s.Name), cleanName(s.Email), s.When)
+	return fmt.Sprintf("%s <%s> %s", cleanIdent(s.Name), cleanIdent(s.Email), s.When)
 }
 
-// cleanName removes from a name or email address the characters that git removes: control characters, angle brackets, and
+// cleanIdent removes from a name or email address the characters that git removes: control characters, angle brackets, and
 // leading and trailing punctuation.
-func cleanName(name string) string {
+func cleanIdent(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if r < ' ' || r == '<' || r == '>' {
 			return -1

@@ -42,7 +42,7 @@ var ErrTruncated = errors.New("cut off")
 
 // SameObject reports whether two tree entries name the same object, whatever their executable bits.
 func (it TreeEntry) SameObject(other TreeEntry) bool {
-	return it.ObjectType() == other.ObjectType() && string(it.Oid) == string(other.Oid)
+	return it.ObjectType() == other.ObjectType() && string(it.OID) == string(other.OID)
 }
 
 // ObjectType returns the type of the object that a tree entry names.
@@ -63,7 +63,7 @@ const ModeGitlinkText = "160000"
 type TreeEntry struct {
 	Mode    uint32
 	Name    []byte
-	Oid     []byte
+	OID     []byte
 	Subtree *BuiltTree // the subtree, where it was built in memory
 }
 
@@ -94,7 +94,7 @@ func NextTreeEntry(data []byte, size int) (it TreeEntry, rest []byte, ok bool) {
 	if end < 1 || len(data) < end+1+size {
 		return TreeEntry{}, nil, false
 	}
-	return TreeEntry{Mode: mode, Name: data[:end:end], Oid: data[end+1 : end+1+size : end+1+size]}, data[end+1+size:], true
+	return TreeEntry{Mode: mode, Name: data[:end:end], OID: data[end+1 : end+1+size : end+1+size]}, data[end+1+size:], true
 }
 
 // Tree is a parsed tree object.
@@ -150,13 +150,13 @@ func (t *Tree) Find(name string) (TreeEntry, bool) {
 type BuiltTree struct {
 	Entries []TreeEntry // in git's order
 	Content []byte
-	Oid     []byte
+	OID     []byte
 }
 
 // LeafChange is a file, symbolic link or submodule to be put into a tree; without an oid, the path is removed.
 type LeafChange struct {
 	Mode uint32
-	Oid  []byte
+	OID  []byte
 	Path string
 }
 
@@ -164,7 +164,7 @@ type LeafChange struct {
 func (n *BuiltTree) Encode(format Format) {
 	size := 0
 	for _, it := range n.Entries {
-		size += len(formatMode(it.Mode)) + 1 + len(it.Name) + 1 + len(it.Oid)
+		size += len(formatMode(it.Mode)) + 1 + len(it.Name) + 1 + len(it.OID)
 	}
 	const most = 32 // bytes of the object header
 	all := append(strconv.AppendInt(append(make([]byte, 0, most+size), "tree "...), int64(size), 10), 0)
@@ -172,9 +172,9 @@ func (n *BuiltTree) Encode(format Format) {
 	for _, it := range n.Entries {
 		all = append(append(all, formatMode(it.Mode)...), ' ')
 		all = append(append(all, it.Name...), 0)
-		all = append(all, it.Oid...)
+		all = append(all, it.OID...)
 	}
-	n.Content, n.Oid = all[head:], format.HashSum(all)
+	n.Content, n.OID = all[head:], format.HashSum(all)
 }
 
 // formatMode returns a mode as git writes it in a tree object.
@@ -199,7 +199,7 @@ func (n *BuiltTree) WithChanges(format Format, changes []LeafChange) *BuiltTree 
 	changes = slices.Clone(changes)
 	slices.SortFunc(changes, func(a, b LeafChange) int {
 		// Of two changes of a path, the removal comes first.
-		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(len(a.Oid), len(b.Oid)))
+		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(len(a.OID), len(b.OID)))
 	})
 	return n.withChangesBelow(format, 0, changes)
 }
@@ -216,12 +216,12 @@ func (n *BuiltTree) withChangesBelow(format Format, depth int, changes []LeafCha
 		if slash < 0 {
 			c := changes[i]
 			i++
-			if had := items[rest]; c.Oid == nil {
+			if had := items[rest]; c.OID == nil {
 				if had.Mode != ModeTree { // the leaves of a directory have changes of their own
 					delete(items, rest)
 				}
 			} else {
-				items[rest] = TreeEntry{Mode: c.Mode, Name: []byte(rest), Oid: c.Oid}
+				items[rest] = TreeEntry{Mode: c.Mode, Name: []byte(rest), OID: c.OID}
 			}
 			continue
 		}
@@ -236,7 +236,7 @@ func (n *BuiltTree) withChangesBelow(format Format, depth int, changes []LeafCha
 		sub := below.withChangesBelow(format, depth+slash+1, changes[i:end])
 		switch {
 		case len(sub.Entries) > 0:
-			items[rest[:slash]] = TreeEntry{Mode: ModeTree, Name: []byte(rest[:slash]), Oid: sub.Oid, Subtree: sub}
+			items[rest[:slash]] = TreeEntry{Mode: ModeTree, Name: []byte(rest[:slash]), OID: sub.OID, Subtree: sub}
 		case had.Mode == ModeTree:
 			delete(items, rest[:slash])
 		}
@@ -272,8 +272,8 @@ func (it TreeEntry) orderByte(n int) int {
 }
 
 // HexOID returns the id in hex.
-func (n *BuiltTree) HexOID() string { return hex.EncodeToString(n.Oid) }
+func (n *BuiltTree) HexOID() string { return hex.EncodeToString(n.OID) }
 
 func (it TreeEntry) Equal(other TreeEntry) bool {
-	return it.Mode == other.Mode && bytes.Equal(it.Oid, other.Oid)
+	return it.Mode == other.Mode && bytes.Equal(it.OID, other.OID)
 }

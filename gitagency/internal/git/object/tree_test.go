@@ -21,7 +21,7 @@ func FuzzNextTreeEntry(f *testing.F) {
 			if !ok {
 				break
 			}
-			if len(e.Name) == 0 || len(e.Oid) != size || bytes.Contains(e.Name, []byte{0}) || e.IsTree() && e.IsGitlink() || len(rest) >= len(left) {
+			if len(e.Name) == 0 || len(e.OID) != size || bytes.Contains(e.Name, []byte{0}) || e.IsTree() && e.IsGitlink() || len(rest) >= len(left) {
 				t.Fatalf("first entry of %q is %+v", left, e)
 			}
 			left = rest

@@ -27,7 +27,7 @@ func RelinkWorktree(ctx context.Context, r *git.Repo, w git.Registration) error 
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
 	}
-	flaws := r.ReadEntry(w.Name).BadFiles
+	flaws := r.ReadWorktreeEntry(w.Name).BadFiles
 	for name, content := range map[string]string{"commondir": "../..", "HEAD": "ref: " + w.Branch} {
 		if !slices.Contains(flaws, name) {
 			continue // a valid HEAD is the user's choice
@@ -64,9 +64,9 @@ func createEntryIndex(ctx context.Context, r *git.Repo, w git.Registration, dir 
 	return err
 }
 
-// RepairEntry makes a worktree entry that is not ours readable for git again, as far as the lost content can be
+// RestoreEntry makes a worktree entry that is not ours readable for git again, as far as the lost content can be
 // known. An entry in which nothing was ever checked out is removed.
-func RepairEntry(r *git.Repo, e git.WorktreeEntry) error {
+func RestoreEntry(r *git.Repo, e git.WorktreeEntry) error {
 	if !e.WasCheckedOut {
 		return r.RemoveAdminDir(e.Name)
 	}

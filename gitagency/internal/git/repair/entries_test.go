@@ -68,7 +68,7 @@ func TestRelinkWorktreeRestoresLostFiles(t *testing.T) {
 			if got := l.GitIn(w.Tree, "symbolic-ref", "HEAD"); got != w.Branch {
 				t.Errorf("HEAD is %q", got)
 			}
-			if entry := repo.ReadEntry(w.Name); len(entry.BadFiles) > 0 || entry.Path != w.Tree {
+			if entry := repo.ReadWorktreeEntry(w.Name); len(entry.BadFiles) > 0 || entry.Path != w.Tree {
 				t.Errorf("entry is %+v", entry)
 			}
 		})
@@ -120,14 +120,14 @@ func TestRepairEntryRestoresDerivableFiles(t *testing.T) {
 			tree := filepath.Join(gittest.TempDir(t), "bad")
 			l.Git("worktree", "add", "-q", "-b", "topic", tree)
 			l.Must(c.damage(repo.AdminDir("bad")))
-			if got := UnrepairableFiles(repo, repo.ReadEntry("bad")); !slices.Equal(got, c.unrepairable) {
+			if got := UnrepairableFiles(repo, repo.ReadWorktreeEntry("bad")); !slices.Equal(got, c.unrepairable) {
 				t.Errorf("unrepairable files: %q", got)
 			}
-			l.Must(RepairEntry(repo, repo.ReadEntry("bad")))
+			l.Must(RestoreEntry(repo, repo.ReadWorktreeEntry("bad")))
 			if got := gittest.Exists(repo.AdminDir("bad")); got == c.removed {
 				t.Fatalf("entry exists: %v", got)
 			}
-			if got := repo.ReadEntry("bad").BadFiles; !c.removed && !slices.Equal(got, c.unrepairable) {
+			if got := repo.ReadWorktreeEntry("bad").BadFiles; !c.removed && !slices.Equal(got, c.unrepairable) {
 				t.Errorf("still damaged: %q", got)
 			}
 			l.Git("worktree", "list")

@@ -41,9 +41,9 @@ func RemoveLockIfIdle(r *git.Repo, path string, seen fs.FileInfo) error {
 	return RemoveLockFile(r, LockFile{RelPath: rel, info: seen})
 }
 
-// RemoveStaleLock removes a ref lock younger than since that holds content, or that stays empty or a part of content
+// RemoveStaleRefLock removes a ref lock younger than since that holds content, or that stays empty or a part of content
 // for 500 ms. A lock with other content belongs to a running process and stays.
-func RemoveStaleLock(path, content string, since time.Time) error {
+func RemoveStaleRefLock(path, content string, since time.Time) error {
 	const patience, pause = 500 * time.Millisecond, 10 * time.Millisecond
 	fi, err := os.Lstat(path)
 	if err != nil || !fi.Mode().IsRegular() || fi.ModTime().Before(since) {

@@ -136,7 +136,7 @@ func buildStateCommit(ctx context.Context, r *git.Repo, t *git.CatFile, s git.Wo
 			return "", nil, err
 		}
 	}
-	if c.previous != "" && len(parents) == 1 && was.Same(now) {
+	if c.previous != "" && len(parents) == 1 && was.SameContents(now) {
 		return c.previous, nil, nil
 	}
 	if objects, err = g.NewObjects(t, c.headTree); err != nil {

@@ -20,11 +20,11 @@ import (
 // only contents that the first state holds are ever overwritten or removed. Anything else has to be moved out of the
 // way before: see ObstructingPaths. Every step can be repeated, from whatever state a killed process has left.
 type Restoration struct {
-	From, To        State
-	Interrupted     State  // state from which a killed restoration started, when this one finishes it
-	SweepBranchLock bool   // a killed restoration may have left a lock on the branch; set by the caller
-	DetachedFrom    string // branch that HEAD named, when that has moved since; HEAD is detached then
-	IndexFromHead   bool   // the index of the target state is unknown; it is taken from HEAD
+	From, To         State
+	Interrupted      State  // state from which a killed restoration started, when this one finishes it
+	RemoveBranchLock bool   // a killed restoration may have left a lock on the branch; set by the caller
+	DetachedFrom     string // branch that HEAD named, when that has moved since; HEAD is detached then
+	IndexFromHead    bool   // the index of the target state is unknown; it is taken from HEAD
 
 	repo            *git.Repo
 	spec            git.WorktreeSpec

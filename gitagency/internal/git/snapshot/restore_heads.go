@@ -45,7 +45,7 @@ func (x *Restoration) RestoreHeads(ctx context.Context, who object.Identity, at 
 		if old == "" {
 			old = strings.Repeat("0", len(tip))
 		}
-		if x.SweepBranchLock {
+		if x.RemoveBranchLock {
 			if err := r.RemoveRefLeftovers(ctx, x.spec.Branch); err != nil {
 				return err
 			}

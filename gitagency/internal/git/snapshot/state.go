@@ -64,7 +64,7 @@ const (
 )
 
 // Same reports whether two states have the same contents, whatever their authors and dates.
-func (s State) Same(other State) bool {
+func (s State) SameContents(other State) bool {
 	return s.Tree == other.Tree && s.Head == other.Head && s.IndexTree == other.IndexTree && s.OperationCommit == other.OperationCommit && s.HeadRef == other.HeadRef &&
 		cmp.Or(s.BranchTip, s.Head) == cmp.Or(other.BranchTip, other.Head)
 }

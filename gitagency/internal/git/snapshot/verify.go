@@ -108,7 +108,7 @@ func (v *verifier) enqueue(oid, kind, path string) error {
 // verifyQueued verifies objects with one git process until the queue is empty, or until git dies over an object. Then
 // that object is damaged, and the next git process goes on after it.
 func (v *verifier) verifyQueued(ctx context.Context) (err error) {
-	t, err := v.repo.OpenCatFileAt(ctx, git.RunOptions{Config: git.FromObjectsOnly})
+	t, err := v.repo.OpenCatFileAt(ctx, git.RunOptions{Config: git.ObjectsOnlyArgs})
 	if err != nil {
 		return err
 	}

@@ -70,7 +70,7 @@ func (v *verifier) queueTree(w wantedObject, content []byte) error {
 		if w.path != "" {
 			path = w.path + "/" + path
 		}
-		if err := v.enqueue(hex.EncodeToString(e.Oid), kind, path); err != nil {
+		if err := v.enqueue(hex.EncodeToString(e.OID), kind, path); err != nil {
 			return err
 		}
 	}

@@ -145,14 +145,14 @@ func (g WorktreeContents) NewObjects(t *git.CatFile, known string) ([]object.Raw
 		if n == nil {
 			continue
 		}
-		if err := git.VisitNew(n, t, base, func(path string, dir *object.BuiltTree, it object.TreeEntry) {
+		if err := git.VisitNewEntries(n, t, base, func(path string, dir *object.BuiltTree, it object.TreeEntry) {
 			switch {
-			case dir != nil && !seen[string(dir.Oid)]:
-				seen[string(dir.Oid)] = true
-				objects = append(objects, object.Raw{Kind: "tree", Oid: dir.Oid, Content: dir.Content})
-			case dir == nil && it.Mode != object.ModeGitlink && !seen[string(it.Oid)]:
-				seen[string(it.Oid)] = true
-				leaves, paths = append(leaves, hex.EncodeToString(it.Oid)), append(paths, path)
+			case dir != nil && !seen[string(dir.OID)]:
+				seen[string(dir.OID)] = true
+				objects = append(objects, object.Raw{Kind: "tree", OID: dir.OID, Content: dir.Content})
+			case dir == nil && it.Mode != object.ModeGitlink && !seen[string(it.OID)]:
+				seen[string(it.OID)] = true
+				leaves, paths = append(leaves, hex.EncodeToString(it.OID)), append(paths, path)
 			}
 		}); err != nil {
 			return nil, err

@@ -128,12 +128,12 @@ func (sc *Scanner) scan(ctx context.Context, tree string, entries []index.Entry)
 }
 
 // runWorkers scans every directory, starting at the root, and returns the workers with their results.
-func (sc *Scanner) runWorkers(ctx context.Context) ([]worker, error) {
+func (sc *Scanner) runWorkers(ctx context.Context) ([]scanWorker, error) {
 	sc.wake = sync.NewCond(&sc.mu)
 	sc.todo = []*scannedDir{sc.result.root}
 	stop := context.AfterFunc(ctx, func() { sc.fail(context.Cause(ctx)) })
 	defer stop()
-	lookers := make([]worker, scanWorkers)
+	lookers := make([]scanWorker, scanWorkers)
 	var group sync.WaitGroup
 	for i := range lookers {
 		lookers[i].Scanner = sc

@@ -14,7 +14,7 @@ import (
 
 // readNames reads the names in a directory, sorted. It calls getdents directly: most directories are small, and
 // creating an os.File for each takes longer than reading it.
-func (l *worker) readNames(fd int, path string) error {
+func (l *scanWorker) readNames(fd int, path string) error {
 	const room, nameAt, kindAt, lengthAt = 32 << 10, 19, 18, 16 // buffer size, and offsets in struct linux_dirent64
 	if l.buffer == nil {
 		l.buffer = make([]byte, room)

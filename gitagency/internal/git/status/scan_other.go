@@ -13,7 +13,7 @@ import (
 )
 
 // readNames reads the names in a directory, sorted.
-func (l *worker) readNames(fd int, path string) error {
+func (l *scanWorker) readNames(fd int, path string) error {
 	dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return os.NewSyscallError("fcntl", err)

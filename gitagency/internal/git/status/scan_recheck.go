@@ -27,7 +27,7 @@ func (sc *Scanner) recheck(ctx context.Context, first *scanResult) (moved, unsur
 }
 
 // recheckDirectory compares a directory and its entries with the first scan.
-func (l *worker) recheckDirectory(v *scannedDir) error {
+func (l *scanWorker) recheckDirectory(v *scannedDir) error {
 	dir, stamp, err := v.open()
 	if err != nil {
 		return err

@@ -23,7 +23,7 @@ func TestScanNoticesDirectoryRemovedMeanwhile(t *testing.T) {
 	fd, err := unix.Open(tree, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	l.Must(err)
 	entries := []index.Entry{{Mode: object.ModeFile, Name: []byte("dir/file"), Stat: make([]byte, index.StatSize)}}
-	w := worker{Scanner: &Scanner{
+	w := scanWorker{Scanner: &Scanner{
 		startedAt: time.Now().Add(time.Hour).UnixNano(), // in the future, so that no timestamp counts as a change
 		result:    &scanResult{entries: entries, statuses: make([]entryStatus, 1), stats: make([]git.FileStat, 1)},
 	}}

@@ -19,7 +19,7 @@ import (
 
 // worker is one scanning goroutine. It writes the status of an entry directly to the scan result, and collects
 // everything else for itself.
-type worker struct {
+type scanWorker struct {
 	*Scanner
 	untracked           []pathStat
 	populatedSubmodules []string
@@ -39,7 +39,7 @@ type dirEntry struct {
 	tracked bool // an index entry has this path
 }
 
-func (l *worker) work() {
+func (l *scanWorker) work() {
 	for v := l.nextDir(); v != nil; v = l.nextDir() {
 		look := l.scanDirectory
 		if l.isRecheck {
@@ -54,7 +54,7 @@ func (l *worker) work() {
 }
 
 // scanDirectory scans one directory.
-func (l *worker) scanDirectory(v *scannedDir) (err error) {
+func (l *scanWorker) scanDirectory(v *scannedDir) (err error) {
 	dir, stamp, err := v.open()
 	if dir == nil {
 		l.changedSinceStart = true // it existed when the scan began
@@ -105,7 +105,7 @@ func (l *worker) scanDirectory(v *scannedDir) (err error) {
 	return nil
 }
 
-func (l *worker) lookupName(text string) *dirEntry {
+func (l *scanWorker) lookupName(text string) *dirEntry {
 	at, there := slices.BinarySearchFunc(l.names, text, func(n dirEntry, text string) int { return strings.Compare(n.name, text) })
 	if !there {
 		return nil
@@ -114,14 +114,14 @@ func (l *worker) lookupName(text string) *dirEntry {
 }
 
 // markMissing records that an entry has no file. A skip-worktree entry is meant to have none.
-func (l *worker) markMissing(i int) {
+func (l *scanWorker) markMissing(i int) {
 	if l.result.entries[i].SkipWorktree {
 		l.result.statuses[i] = entryNotCompared
 	}
 }
 
 // scanEntry compares one index entry with the directory that contains it.
-func (l *worker) scanEntry(fd, i int, text string) error {
+func (l *scanWorker) scanEntry(fd, i int, text string) error {
 	e, n := &l.result.entries[i], l.lookupName(text)
 	if n == nil {
 		l.markMissing(i)
@@ -175,7 +175,7 @@ func (sc *Scanner) MatchesIndex(e *index.Entry, st *unix.Stat_t) bool {
 		return false
 	}
 	s := e.Stat
-	if st.Size == 0 && !bytes.Equal(e.Oid, sc.EmptyBlob) {
+	if st.Size == 0 && !bytes.Equal(e.OID, sc.EmptyBlob) {
 		return false // git sets the size of a racy entry to 0, which only the empty blob really has
 	}
 	word := func(n int) uint32 { return binary.BigEndian.Uint32(s[n*4:]) }
@@ -187,7 +187,7 @@ func (sc *Scanner) MatchesIndex(e *index.Entry, st *unix.Stat_t) bool {
 }
 
 // scanUntracked collects the names without an index entry.
-func (l *worker) scanUntracked(fd int, path string) error {
+func (l *scanWorker) scanUntracked(fd int, path string) error {
 	for _, n := range l.names {
 		if n.tracked {
 			continue
@@ -220,7 +220,7 @@ func (l *worker) scanUntracked(fd int, path string) error {
 }
 
 // observeCtime updates the worker's verdict on timestamps. It uses ctime, which programs cannot set.
-func (l *worker) observeCtime(s git.FileStat) {
+func (l *scanWorker) observeCtime(s git.FileStat) {
 	l.changedSinceStart = l.changedSinceStart || s.Ctime >= l.startedAt
 	l.hasSubsecondTimes = l.hasSubsecondTimes || s.Ctime%int64(time.Second) != 0
 }

@@ -18,10 +18,10 @@ import (
 // is older than the scan: any later change leaves a later ctime. An agent without walls may have written the cache
 // file, so it is validated, and used only for what is shown to users.
 
-// WorkTreeWithStatCache is DiskTree that also returns a stat cache for TreeFromStatCache, but not the files left out.
+// DiskTreeWithStatCache is DiskTree that also returns a stat cache for TreeFromStatCache, but not the files left out.
 // The cache is nil where it could not reveal a later change, as while files are changing. The digest is that of
 // ReadConfigDigest, and head is the commit of HEAD.
-func WorkTreeWithStatCache(ctx context.Context, m *git.Mirror, s git.WorktreeSpec, head string, ground ConfigDigest) (tree string, likeness []byte, err error) {
+func DiskTreeWithStatCache(ctx context.Context, m *git.Mirror, s git.WorktreeSpec, head string, ground ConfigDigest) (tree string, likeness []byte, err error) {
 	index := indexFileStat(m.Repo, s)
 	tree, _, err = stableDiskTree(ctx, m, s, head, func(g WorktreeContents) {
 		sum, ok := digestWorktree(m.Repo, ground, s, index)
@@ -130,5 +130,5 @@ func (g WorktreeContents) newStatCache(ground worktreeDigest) []byte {
 	if slices.ContainsFunc(seen, func(f pathStat) bool { return f.stat.Ctime >= v.startedAt }) {
 		return nil
 	}
-	return encodeStatCache(ground, g.Worktree.Oid, seen)
+	return encodeStatCache(ground, g.Worktree.OID, seen)
 }

@@ -51,7 +51,7 @@ func (p *statCacheFixture) record() {
 	p.repo = repotest.OpenRepo(p.Fixture) // with the present configuration
 	for until := time.Now().Add(gittest.Timeout); p.cache == nil; {
 		var err error
-		p.tree, p.cache, err = WorkTreeWithStatCache(p.T.Context(), p.mirror, p.WorktreeSpec, p.Git("rev-parse", "HEAD"), ReadConfigDigest(p.repo))
+		p.tree, p.cache, err = DiskTreeWithStatCache(p.T.Context(), p.mirror, p.WorktreeSpec, p.Git("rev-parse", "HEAD"), ReadConfigDigest(p.repo))
 		p.Must(err)
 		if time.Now().After(until) {
 			p.T.Fatal("no stat cache was created")
@@ -151,7 +151,7 @@ func TestNoStatCacheWithPerWorktreeIncludes(t *testing.T) {
 			before := p.cache
 			set(p)
 			repo := repotest.OpenRepo(p.Fixture)
-			_, cache, err := WorkTreeWithStatCache(t.Context(), p.mirror, p.WorktreeSpec, p.Git("rev-parse", "HEAD"), ReadConfigDigest(repo))
+			_, cache, err := DiskTreeWithStatCache(t.Context(), p.mirror, p.WorktreeSpec, p.Git("rev-parse", "HEAD"), ReadConfigDigest(repo))
 			p.Must(err)
 			if p.matches() || cache != nil || before == nil {
 				t.Errorf("got a stat cache of %d bytes", len(cache))
@@ -167,7 +167,7 @@ func TestStatCacheDetectsWriteInSameTick(t *testing.T) {
 	name := filepath.Join(p.Dir, "dir", "b.txt")
 	for n := range 10 {
 		p.Must(os.WriteFile(name, []byte{byte('a' + n%2), '\n'}, 0o644))
-		_, cache, err := WorkTreeWithStatCache(t.Context(), p.mirror, p.WorktreeSpec, p.Git("rev-parse", "HEAD"), ReadConfigDigest(p.repo))
+		_, cache, err := DiskTreeWithStatCache(t.Context(), p.mirror, p.WorktreeSpec, p.Git("rev-parse", "HEAD"), ReadConfigDigest(p.repo))
 		p.Must(err)
 		p.Must(os.WriteFile(name, []byte{byte('b' - n%2), '\n'}, 0o644))
 		if TreeFromStatCache(p.repo, p.WorktreeSpec, ReadConfigDigest(p.repo), cache) != "" {

@@ -158,7 +158,7 @@ func (v *worktreeScan) hashFiles(ctx context.Context, names []string, seed []int
 	had := map[string]uint32{}
 	for _, i := range seed {
 		e := v.entries[i]
-		known.Body = index.AppendEntry(known.Body, index.StatWithMode(e.Mode), e.Oid, uint16(min(len(e.Name), index.FlagNameLengthMask)), 0, e.Name)
+		known.Body = index.AppendEntry(known.Body, index.StatWithMode(e.Mode), e.OID, uint16(min(len(e.Name), index.FlagNameLengthMask)), 0, e.Name)
 		had[string(e.Name)] = e.Mode
 	}
 	if v.spec.IndexCache != "" {
@@ -186,15 +186,15 @@ func (v *worktreeScan) hashFiles(ctx context.Context, names []string, seed []int
 		if e.Mode == object.ModeGitlink && had[string(e.Name)] != object.ModeGitlink { // a repository has just been created there
 			return nil, &StillChangingError{Dir: v.spec.Dir, Paths: []string{string(e.Name)}}
 		}
-		hashed[string(e.Name)] = object.LeafChange{Mode: e.Mode, Oid: slices.Clone(e.Oid), Path: string(e.Name)}
+		hashed[string(e.Name)] = object.LeafChange{Mode: e.Mode, OID: slices.Clone(e.OID), Path: string(e.Name)}
 		if e.Mode == object.ModeGitlink {
 			continue
 		}
 		if v.spec.IndexCache == "" { // with a cache, the index also lists blobs of earlier scans
-			v.writtenBlobs = append(v.writtenBlobs, hex.EncodeToString(e.Oid))
+			v.writtenBlobs = append(v.writtenBlobs, hex.EncodeToString(e.OID))
 		}
 		if p.NoFsync {
-			v.unsyncedBlobs = append(v.unsyncedBlobs, hex.EncodeToString(e.Oid))
+			v.unsyncedBlobs = append(v.unsyncedBlobs, hex.EncodeToString(e.OID))
 		}
 	}
 	if v.spec.IndexCache != "" {

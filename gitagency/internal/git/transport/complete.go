@@ -39,7 +39,7 @@ func checkComplete(ctx context.Context, r *git.Repo, q git.RunOptions, in Receiv
 		return err
 	}
 	defer t.Close()
-	tips, err := fsck.LookupKnown(ctx, t, []string{in.Ref, in.New})
+	tips, err := fsck.LookupStrict(ctx, t, []string{in.Ref, in.New})
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func checkComplete(ctx context.Context, r *git.Repo, q git.RunOptions, in Receiv
 	for oid := range w.Blobs {
 		blobs = append(blobs, oid)
 	}
-	found, err := fsck.LookupKnown(ctx, t, blobs)
+	found, err := fsck.LookupStrict(ctx, t, blobs)
 	if err != nil {
 		return err
 	}

@@ -96,7 +96,7 @@ func BenchmarkReceiveAt100000Files(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		also := x.MissingBlobs(before)
+		also := x.NewBlobs(before)
 		step("index-read")
 		err = Receive(context.Background(), repo, ReceiveRequest{Pack: strings.NewReader(pack), Ref: "refs/heads/agency/sandbox-" + gittest.SandboxName, New: tip, Old: old, Blobs: also})
 		if err != nil {

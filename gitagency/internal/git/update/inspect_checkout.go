@@ -182,7 +182,7 @@ func (co *checkout) checkIndex() error {
 			co.addOverlap(t.Path, OverlapStaged)
 		case t.oldKind == kindAbsent:
 			co.checkIndexAround(t)
-		case !there || t.indexEntry.IntentToAdd || string(t.indexEntry.Oid) != string(object.MustHex(t.OldOID)) || t.OldMode != fmt.Sprintf("%06o", t.indexEntry.Mode):
+		case !there || t.indexEntry.IntentToAdd || string(t.indexEntry.OID) != string(object.MustHex(t.OldOID)) || t.OldMode != fmt.Sprintf("%06o", t.indexEntry.Mode):
 			co.addOverlap(t.Path, OverlapStaged)
 		}
 	}
@@ -249,7 +249,7 @@ func (co *checkout) parentDirs() map[string]bool {
 	return around
 }
 
-// overlapsError returns an *OverlapsError if there are overlaps.
+// overlapsError returns an *LocalChangesError if there are overlaps.
 func (co *checkout) overlapsError(ctx context.Context) error {
 	if len(co.overlaps) == 0 {
 		return nil
@@ -257,7 +257,7 @@ func (co *checkout) overlapsError(ctx context.Context) error {
 	return newOverlapsError(ctx, co.repo, co.spec, co.overlaps)
 }
 
-// newOverlapsError returns an *OverlapsError, and asks git which of the untracked paths are ignored.
+// newOverlapsError returns an *LocalChangesError, and asks git which of the untracked paths are ignored.
 func newOverlapsError(ctx context.Context, r *git.Repo, u Update, overlaps map[string]string) error {
 	var unknown []string
 	for name, why := range overlaps {
@@ -334,7 +334,7 @@ func (co *checkout) fileEntries(of func(*pathChange) (mode, oid string)) []index
 		text, oid := of(t)
 		if kindOfMode(text) == kindFile {
 			mode, _ := strconv.ParseUint(text, 8, 32)
-			entries = append(entries, index.Entry{Mode: uint32(mode), Oid: object.MustHex(oid), Name: []byte(t.Path), Stat: index.StatWithMode(uint32(mode))})
+			entries = append(entries, index.Entry{Mode: uint32(mode), OID: object.MustHex(oid), Name: []byte(t.Path), Stat: index.StatWithMode(uint32(mode))})
 		}
 	}
 	return entries

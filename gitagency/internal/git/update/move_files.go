@@ -46,7 +46,7 @@ func (v *mover) close() {
 	_ = unix.Close(v.oldDir)
 }
 
-// moveFiles carries out the plan. The error is an *OverlapsError if a path has changed since it was inspected.
+// moveFiles carries out the plan. The error is an *LocalChangesError if a path has changed since it was inspected.
 func (sd *stagingDir) moveFiles(ctx context.Context, fault func(string) error) error {
 	v, err := sd.newMover()
 	if err != nil {

@@ -234,7 +234,7 @@ func recomposeIndex(ctx context.Context, r *git.Repo, u Update, left *interrupte
 	if err != nil {
 		return err
 	}
-	return index.ReplaceIndex(u.indexPath())
+	return index.Replace(u.indexPath())
 }
 
 // keepUnpublished drops all changes but those whose index entry is still that of the old commit. The other entries
@@ -273,7 +273,7 @@ func (co *checkout) indexHas(name, mode, oid string) bool {
 		return !there && kindOfMode(mode) == kindAbsent
 	}
 	e := co.index.EntryAt(i)
-	return !e.IntentToAdd && string(e.Oid) == string(object.MustHex(oid)) && fmt.Sprintf("%06o", e.Mode) == mode
+	return !e.IntentToAdd && string(e.OID) == string(object.MustHex(oid)) && fmt.Sprintf("%06o", e.Mode) == mode
 }
 
 // removeStagingDirs removes all staging directories of an interrupted update.
@@ -362,7 +362,7 @@ func removeStaleRefLocks(r *git.Repo, u Update, left *interrupted) error {
 		locks[r.RefPath(m.Ref)+index.LockSuffix] = m.New
 	}
 	for path, content := range locks {
-		if err := repair.RemoveStaleLock(path, content, left.startTime); err != nil {
+		if err := repair.RemoveStaleRefLock(path, content, left.startTime); err != nil {
 			return err
 		}
 	}

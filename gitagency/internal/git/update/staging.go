@@ -150,9 +150,9 @@ func (co *checkout) checkOutFiles(ctx context.Context, sd *stagingDir, coming []
 	elsewhere := co.repo.DryRunRepo(sd.dir)
 	top := index.BuildTree(all, co.format)
 	var objects []object.Raw
-	if err := git.VisitNew(top, nil, nil, func(_ string, dir *object.BuiltTree, _ object.TreeEntry) {
+	if err := git.VisitNewEntries(top, nil, nil, func(_ string, dir *object.BuiltTree, _ object.TreeEntry) {
 		if dir != nil {
-			objects = append(objects, object.Raw{Kind: "tree", Oid: dir.Oid, Content: dir.Content})
+			objects = append(objects, object.Raw{Kind: "tree", OID: dir.OID, Content: dir.Content})
 		}
 	}); err != nil {
 		return err

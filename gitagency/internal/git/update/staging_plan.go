@@ -48,11 +48,11 @@ type fileIdentity struct {
 	Ino   uint64 `json:"ino"`
 }
 
-func identity(s git.FileStat) *fileIdentity {
+func newFileIdentity(s git.FileStat) *fileIdentity {
 	return &fileIdentity{Mode: s.Mode, Size: s.Size, Mtime: s.Mtime, Ino: s.Ino}
 }
 
-func fileIdentityOf(st *unix.Stat_t) fileIdentity { return *identity(git.FileStatOf(st)) }
+func fileIdentityOf(st *unix.Stat_t) fileIdentity { return *newFileIdentity(git.FileStatOf(st)) }
 
 // makePlan makes the plan from the changes and the staged files.
 func (co *checkout) makePlan(sd *stagingDir) error {
@@ -66,10 +66,10 @@ func (co *checkout) makePlan(sd *stagingDir) error {
 	for _, t := range co.changes {
 		m := fileMove{Path: []byte(t.Path), StagedName: sd.numberedNames[t.Path]}
 		if t.oldKind == kindFile && t.diskStat.Mode != 0 {
-			m.Old = identity(t.diskStat)
+			m.Old = newFileIdentity(t.diskStat)
 		}
 		if e, staged := sd.entries[t.Path]; t.newKind == kindFile {
-			if !staged || string(e.Oid) != string(object.MustHex(t.NewOID)) {
+			if !staged || string(e.OID) != string(object.MustHex(t.NewOID)) {
 				return fmt.Errorf("git did not check out %s", t.Path)
 			}
 			if !e.SkipWorktree || t.indexEntry.SkipWorktree && m.Old != nil && !sd.sparse {

@@ -87,7 +87,7 @@ func lockCheckoutIndex(ctx context.Context, r *git.Repo, u Update, perm fs.FileM
 }
 
 // MoveFiles moves the new files into the worktree and writes the new index beside the old one. The error is an
-// *OverlapsError if a file has changed since it was inspected. After any error the caller must call Undo.
+// *LocalChangesError if a file has changed since it was inspected. After any error the caller must call Undo.
 func (tx *Transaction) MoveFiles(ctx context.Context) (err error) {
 	if err := tx.beginStep(2, "files"); err != nil {
 		return err
@@ -131,7 +131,7 @@ func (tx *Transaction) composeIndex() (*index.Edited, error) {
 		c := index.EntryChange{Name: t.Path}
 		if t.newKind != kindAbsent {
 			mode, _ := strconv.ParseUint(t.NewMode, 8, 32)
-			c.Mode, c.Oid, c.Stat = uint32(mode), object.MustHex(t.NewOID), index.StatWithMode(uint32(mode))
+			c.Mode, c.OID, c.Stat = uint32(mode), object.MustHex(t.NewOID), index.StatWithMode(uint32(mode))
 		}
 		if t.newKind == kindFile {
 			c.SkipWorktree = tx.staging.entries[t.Path].SkipWorktree

@@ -71,7 +71,7 @@ func TestFilesAndObjectsAreSyncedBeforeCommit(t *testing.T) {
 		m := openMerger(l)
 		tree := strings.Split(l.Git("ls-tree", "HEAD"), "\n")
 		for i := range files {
-			made := object.Raw{Kind: "blob", Oid: object.HashObject(object.SHA1, "blob", []byte(content(i))), Content: []byte(content(i))}
+			made := object.Raw{Kind: "blob", OID: object.HashObject(object.SHA1, "blob", []byte(content(i))), Content: []byte(content(i))}
 			l.Must(m.AddObjects(t.Context(), made))
 			tree = append(tree, fmt.Sprintf("100644 blob %s\tnew%d", made.HexOID(), i))
 		}

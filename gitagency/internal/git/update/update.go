@@ -107,7 +107,7 @@ func (tx *Transaction) endStep(err error) {
 }
 
 // Begin checks whether an update is possible, and changes nothing. Errors that the user has to resolve are
-// *OverlapsError, *OperationInProgressError, *WrongBranchError, *MovedRefError and *git.UntrustedFilterError.
+// *LocalChangesError, *OperationInProgressError, *WrongBranchError, *MovedRefError and *git.UntrustedFilterError.
 func Begin(ctx context.Context, r *git.Repo, u Update) (*Transaction, error) {
 	x := &Transaction{repo: r, spec: u}
 	if !object.IsValidRef(u.Branch) || !object.IsOID(u.Old) || !object.IsOID(u.New) {
@@ -200,7 +200,7 @@ const (
 	OverlapSubmodule  = "submodule"  // populated submodule
 )
 
-// OverlapsError lists all paths at which local work would be overwritten.
+// LocalChangesError lists all paths at which local work would be overwritten.
 type OverlapsError struct {
 	Worktree string
 	Paths    []Overlap // sorted

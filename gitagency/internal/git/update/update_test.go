@@ -240,7 +240,7 @@ func TestUpdateRoundTripsThroughJSON(t *testing.T) {
 	}
 }
 
-// describeOverlaps returns the paths of an OverlapsError with their reasons.
+// describeOverlaps returns the paths of an LocalChangesError with their reasons.
 func describeOverlaps(err error) string {
 	var e *OverlapsError
 	if !errors.As(err, &e) {

@@ -30,7 +30,7 @@ func (co *checkout) writeFilesDirectly(ctx context.Context, sd *stagingDir, comi
 	}
 	contents := make([][]byte, len(coming))
 	for i, e := range coming {
-		if contents[i], err = co.spec.merger.ReadContents(ctx, object.HexID(e.Oid), "blob"); err != nil {
+		if contents[i], err = co.spec.merger.ReadContents(ctx, object.HexOID(e.OID), "blob"); err != nil {
 			return false, err
 		}
 	}
@@ -50,7 +50,7 @@ func blobsFitInMemory(ctx context.Context, m *merge.Merger, files []index.Entry)
 	const most = 16 << 20
 	names := make([]string, len(files))
 	for i, e := range files {
-		names[i] = object.HexID(e.Oid)
+		names[i] = object.HexOID(e.OID)
 	}
 	err = m.WithCatFile(ctx, func(t *git.CatFile) error {
 		found, sizes, err := t.LookupSizes(names...)
