@@ -29,6 +29,11 @@ func TestMain(m *testing.M) {
 	addPlatformCommands(commands)
 	if commands[filepath.Base(os.Args[0])] == nil { // the tests themselves, from which no command shall inherit nohup
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+		for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGQUIT} { // nor what a shell does for "make test &"
+			if signal.Ignored(sig) {
+				signal.Notify(make(chan os.Signal, 1), sig)
+			}
+		}
 		// Most of them wait for the disk most of the time. Who says -parallel is asked after this.
 		if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
 			panic(err)
