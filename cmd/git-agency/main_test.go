@@ -30,6 +30,11 @@ func TestMain(m *testing.M) {
 	if commands[filepath.Base(os.Args[0])] == nil { // the tests themselves
 		// Handling SIGHUP keeps commands from inheriting it as ignored, as under nohup.
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+		for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGQUIT} { // ignored by a shell that runs "make test &"
+			if signal.Ignored(sig) {
+				signal.Notify(make(chan os.Signal, 1), sig)
+			}
+		}
 		// Most tests wait for the disk. A -parallel flag is parsed later and overrides this.
 		if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
 			panic(err)
