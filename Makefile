@@ -22,10 +22,10 @@ build: ## build bin/git-agency
 	$(GO) build -trimpath -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o $(PROGRAM) ./cmd/git-agency
 
 # -short thins kill sweeps and random cases and leaves none of them out. The timeouts are for a busy machine.
-test: ## run the tests, kill sweeps and random cases thinned (some 5 minutes on 2 cores)
+test: ## run the tests, kill sweeps and random cases thinned
 	$(GO) test -short -tags '$(TAGS)' -timeout 45m ./...
 
-test-long: ## run the tests in full; as root those of an ordinary user too (some 20 minutes)
+test-long: ## run the tests in full; as root those of an ordinary user too
 	$(GO) test -tags '$(TAGS)' -timeout 90m ./...
 
 sweep: ## the kill sweeps alone, at every single change of the disk
