@@ -174,8 +174,9 @@ func (g *gitEscapeLab) sandboxesDir() string {
 	return found[0]
 }
 
-// gitEscapeTimeout bounds a command of the tool on a hostile sandbox, on a loaded machine.
-const gitEscapeTimeout = 15 * time.Second
+// gitEscapeTimeout ends a command of the tool that a hostile sandbox blocks for ever. It is far longer than any command
+// takes, also on a loaded machine.
+const gitEscapeTimeout = time.Minute
 
 // runWithTimeout runs a command and fails the test if it exceeds gitEscapeTimeout.
 func (g *gitEscapeLab) runWithTimeout(env []string, dir string, argv ...string) outcome {
