@@ -2,81 +2,52 @@ package gitagency
 
 import (
 	"context"
-	"errors"
-	"path"
-	"slices"
-	"strings"
+	"io"
 
-	"github.com/git-agency/git-agency/gitagency/internal/treediff"
+	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+	"github.com/git-agency/git-agency/gitagency/internal/settings"
 )
 
-// Parts of a diff. In JSON, paths and lines that are not valid UTF-8 have an additional base64 form.
-type (
-	// DiffFile is the difference of one file.
-	DiffFile = treediff.File
-	// DiffHunk is a run of lines, some of which differ.
-	DiffHunk = treediff.Hunk
-	// DiffLine is one line of a hunk.
-	DiffLine = treediff.Line
-	// DiffSpan is a part of a line.
-	DiffSpan = treediff.Span
-)
+// DiffFile is the difference of one file.
+type DiffFile = sandbox.DiffFile
+
+// DiffHunk is a run of lines, some of which differ.
+type DiffHunk = sandbox.DiffHunk
+
+// DiffLine is one line of a hunk.
+type DiffLine = sandbox.DiffLine
+
+// DiffSpan is a part of a line.
+type DiffSpan = sandbox.DiffSpan
 
 // Diff is the difference between two states. In JSON it consists of the three lists of files.
-type Diff struct {
-	Added   []DiffFile
-	Removed []DiffFile
-	Changed []DiffFile // includes renamed files
-
-	LeftOut []LeftOut // paths in the sandbox that were not compared
-}
-
-// Empty reports whether there is no difference.
-func (d Diff) Empty() bool { return d.toTreeDiff().IsEmpty() }
-
-// MarshalJSON encodes all three lists, including empty ones.
-func (d Diff) MarshalJSON() ([]byte, error) { return d.toTreeDiff().MarshalJSON() }
-
-func (d Diff) toTreeDiff() treediff.Diff {
-	return treediff.Diff{Added: d.Added, Removed: d.Removed, Changed: d.Changed}
-}
+type Diff = sandbox.Diff
 
 // DiffDetail is the level of detail of a diff.
-type DiffDetail int
+type DiffDetail = sandbox.DiffDetail
 
 const (
-	DiffHunks  DiffDetail = iota // files, line counts and hunks
-	DiffCounts                   // files and line counts
-	DiffNames                    // files
+	DiffHunks  = sandbox.DiffHunks  // files, line counts and hunks
+	DiffCounts = sandbox.DiffCounts // files and line counts
+	DiffNames  = sandbox.DiffNames  // files
 )
 
 // States that can be compared, besides snapshots.
 const (
-	DiffBase        = "base"        // commit that the sandbox started from
-	DiffHead        = "head"        // commit that HEAD of the sandbox is at
-	DiffWork        = "work"        // current content of the sandbox, as a snapshot would hold it
-	DiffIntegration = "integration" // current tip of the integration branch
+	DiffBase        = sandbox.DiffBase        // commit that the sandbox started from
+	DiffHead        = sandbox.DiffHead        // commit that HEAD of the sandbox is at
+	DiffWork        = sandbox.DiffWork        // current content of the sandbox, as a snapshot would hold it
+	DiffIntegration = sandbox.DiffIntegration // current tip of the integration branch
 )
 
 // DiffStates lists the named states.
-var DiffStates = []string{DiffBase, DiffHead, DiffWork, DiffIntegration}
+var DiffStates = sandbox.DiffStates
 
 // DiffLimit bounds the size of a diff in bytes, because the whole text is held in memory, several times.
-const DiffLimit = 256 << 20
+const DiffLimit = sandbox.DiffLimit
 
 // DiffRequest selects what to compare.
-type DiffRequest struct {
-	Invocation string   // required: id or unique id prefix
-	From       string   // one of DiffStates, or a snapshot of any invocation; default: DiffBase
-	To         string   // same as From; default: DiffWork
-	Paths      []string // files and directories to compare, relative to the top of the sandbox; default: all
-
-	Detail DiffDetail
-	Words  bool // mark the changed words inside lines
-	Binary bool // include patches of binary files
-
-	IncludeSecrets bool // let DiffWork include untracked files that look like credentials
-}
+type DiffRequest = sandbox.DiffRequest
 
 // DiffSnapshots compares two states of a sandbox: its base commit, its HEAD, its current content including uncommitted
 // changes, any snapshot, or the tip of the integration branch. It changes nothing, and commands may run in the
@@ -85,62 +56,35 @@ type DiffRequest struct {
 // The diff is computed by git. Attributes in the trees and the configuration of the repository are ignored, because
 // an agent could use them to hide changes, and no program that they name is run.
 func (r *Repository) DiffSnapshots(ctx context.Context, req DiffRequest) (_ Diff, err error) {
-	if err := req.check(DiffStates); err != nil {
-		return Diff{}, err
-	}
-	inv, err := r.Invocation(req.Invocation)
-	if err != nil {
-		return Diff{}, err
-	}
-	c := r.newComparison(inv)
-	defer func() { err = errors.Join(err, c.close()) }()
-	if slices.ContainsFunc([]string{req.From, req.To}, needsSandbox) {
-		if c.handle, err = r.importAndOpen(ctx, inv); err != nil {
-			return Diff{}, err
-		}
-	} else if inv.BaseCommit == "" {
-		return Diff{}, inv.Err()
-	}
-	return c.diff(ctx, req)
+	return sandbox.DiffSnapshots(ctx, r.core, req)
 }
 
 // DiffText compares two texts that are in no repository. The result has neither path nor object ids.
-func DiffText(before, after []byte) DiffFile { return treediff.CompareText(before, after) }
-
-// check validates the request and fills in defaults. words lists the named states that are allowed besides snapshots.
-func (req *DiffRequest) check(words []string) error {
-	if req.From == "" {
-		req.From = DiffBase
-	}
-	if req.To == "" {
-		req.To = DiffWork
-	}
-	for _, state := range []string{req.From, req.To} {
-		if !slices.Contains(words, state) && !looksLikeSnapshot(state) {
-			return &InvalidError{What: "state", Value: state, Want: strings.Join(words, ", ") + ", or a snapshot: its commit or <id>/<n>"}
-		}
-	}
-	paths := slices.Clone(req.Paths)
-	for i, p := range paths {
-		clean := path.Clean(p)
-		switch {
-		case p == "" || path.IsAbs(p) || clean == ".." || strings.HasPrefix(clean, "../") || strings.Contains(p, "\x00"):
-			return &InvalidError{What: "path", Value: p, Want: "one from the top of the sandbox, such as src/main.go"}
-		case clean == ".":
-			paths = nil
-		default:
-			paths[i] = clean
-		}
-		if paths == nil {
-			break
-		}
-	}
-	req.Paths = paths
-	return nil
+func DiffText(before, after []byte) DiffFile {
+	return sandbox.DiffText(before, after)
 }
 
-// looksLikeSnapshot reports whether name has the form of a snapshot name: <id>/<n>, or at least four hex digits.
-func looksLikeSnapshot(name string) bool {
-	_, _, numbered := strings.Cut(name, "/")
-	return numbered || len(name) >= 4 && strings.Trim(strings.ToLower(name), "0123456789abcdef") == ""
+// DiffForm is an output format of a diff.
+type DiffForm = sandbox.DiffForm
+
+const (
+	DiffPatch      = sandbox.DiffPatch      // unified diff, as git diff prints it and git apply reads it
+	DiffStat       = sandbox.DiffStat       // table of files with their line counts
+	DiffNameStatus = sandbox.DiffNameStatus // one line for each file
+)
+
+// DiffFormat selects how a diff is printed. The zero value is a patch that git apply reads.
+type DiffFormat = sandbox.DiffFormat
+
+// DiffColors holds terminal escape sequences for the parts of a diff.
+type DiffColors = settings.DiffColors
+
+// FormatDiff returns a diff as text; it is empty when nothing differs.
+func FormatDiff(d Diff, format DiffFormat) string {
+	return sandbox.FormatDiff(d, format)
+}
+
+// WriteDiff writes a diff to w, as FormatDiff formats it.
+func WriteDiff(w io.Writer, difference Diff, format DiffFormat) error {
+	return sandbox.WriteDiff(w, difference, format)
 }

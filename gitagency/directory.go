@@ -1,20 +1,9 @@
 package gitagency
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"slices"
-	"syscall"
-	"unicode/utf8"
 
-	"github.com/git-agency/git-agency/gitagency/internal/git"
-	"github.com/git-agency/git-agency/gitagency/internal/guard"
-	"github.com/git-agency/git-agency/gitagency/internal/store"
+	"github.com/git-agency/git-agency/gitagency/internal/directory"
 )
 
 // Directory is a plain directory, outside every repository, that has snapshots. They are stored in a bare repository in the
@@ -23,236 +12,29 @@ import (
 //
 // A Directory has no rollback. The rollback of a Sandbox relies on the tree being ours to change; a directory belongs to
 // the user, who can check out a snapshot and put it in place.
-type Directory struct {
-	ID            string   // first 16 hex digits of the SHA-256 of Path; its snapshots are named <id>/<n>
-	Path          string   // canonical path
-	FirstSnapshot Snapshot // snapshot taken by Onboard; Created is set only by the call that took it
-
-	repo *Repository // bare repository with the snapshots
-}
+type Directory = directory.Directory
 
 // OpenDirectory opens an onboarded directory by any path that leads to it. The directory itself may be gone; its snapshots
 // remain. A directory without a record is a *NotFoundError.
 func OpenDirectory(ctx context.Context, dir string, opts Options) (*Directory, error) {
-	d, err := resolveDirectory(ctx, dir, opts)
-	if err == nil {
-		err = d.load(ctx)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return d, nil
+	return directory.OpenDirectory(ctx, dir, opts)
 }
 
 // Directories lists the onboarded directories, sorted by path.
 func Directories(ctx context.Context, opts Options) ([]*Directory, error) {
-	desk, err := openWithoutRepository(ctx, opts)
-	if err != nil {
-		return nil, err
-	}
-	ids, err := desk.store.Directories()
-	if err != nil {
-		return nil, err
-	}
-	var all []*Directory
-	for _, id := range ids {
-		meta, err := desk.store.Directory(id)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // removed by Forget since
-		}
-		if err != nil {
-			desk.warn("%v", err)
-			continue
-		}
-		d := desk.directoryAt(meta.Path)
-		if err := d.load(ctx); is[*NotFoundError](err) {
-			continue
-		} else if err != nil {
-			return nil, err
-		}
-		all = append(all, d)
-	}
-	slices.SortFunc(all, func(a, b *Directory) int { return cmp.Compare(a.Path, b.Path) })
-	return all, nil
+	return directory.Directories(ctx, opts)
 }
 
-// resolveDirectory returns the Directory for a path, onboarded or not.
-func resolveDirectory(ctx context.Context, dir string, opts Options) (*Directory, error) {
-	desk, err := openWithoutRepository(ctx, opts)
-	if err != nil {
-		return nil, err
-	}
-	if dir == "" {
-		return nil, &InvalidError{What: "directory", Value: dir, Want: "a path"}
-	}
-	path, err := resolveFrom(desk.callerDir, dir)
-	if err != nil {
-		return nil, err
-	}
-	if !utf8.ValidString(path) {
-		return nil, &InvalidError{What: "directory", Value: path, Want: "a path in valid UTF-8"}
-	}
-	return desk.directoryAt(path), nil
-}
+// OnboardRequest says which directory to onboard.
+type OnboardRequest = directory.OnboardRequest
 
-// openWithoutRepository returns a Repository that only has the data directory and the user's git configuration. It ignores
-// the repository around the current directory and the one that the environment names.
-func openWithoutRepository(ctx context.Context, opts Options) (*Repository, error) {
-	opts, err := opts.withDefaults()
-	if err != nil {
-		return nil, err
-	}
-	if err := checkOutsideWalls(opts.Env); err != nil {
-		return nil, err
-	}
-	user, err := git.OpenBare(ctx, os.DevNull, opts.Env)
-	if err != nil {
-		return nil, err
-	}
-	data, err := dataDir(opts.Env, user.Config)
-	if err != nil {
-		return nil, err
-	}
-	return &Repository{DataDir: data, git: user, store: store.Store{Root: data}, callerDir: opts.Dir, opts: opts}, nil
-}
-
-// directoryAt returns the Directory for a canonical path, without reading anything.
-func (r *Repository) directoryAt(path string) *Directory {
-	id := store.DirectoryID(path)
-	return &Directory{ID: id, Path: path, repo: &Repository{
-		ID: id, CommonDir: r.store.DirectoryGitDir(id), DataDir: r.DataDir,
-		git: r.git.ForBareDir(r.store.DirectoryGitDir(id)), store: r.store, callerDir: r.callerDir, lockDirOverride: r.store.DirectoryDir(id), opts: r.opts,
-	}}
-}
-
-// load checks that the directory is onboarded, and reads its first snapshot.
-func (d *Directory) load(ctx context.Context) error {
-	if err := d.checkOnboarded(); err != nil {
-		return err
-	}
-	all, err := listSnapshots(ctx, d.repo.git, d.ID)
-	if err == nil && len(all) > 0 {
-		d.FirstSnapshot = all[0]
-	}
-	return err
-}
-
-// checkOnboarded returns a *NotFoundError if there is no record of the directory.
-func (d *Directory) checkOnboarded() error {
-	_, err := d.repo.store.Directory(d.ID)
-	if errors.Is(err, fs.ErrNotExist) {
-		return &NotFoundError{Kind: "directory", Query: d.Path}
-	}
-	return err
-}
-
-// checkPath refuses a path that is not a directory, or a directory that overlaps the data directory, an integration tree,
-// a sandbox or a repository.
-func (d *Directory) checkPath() error {
-	fi, err := os.Lstat(d.Path)
-	switch {
-	case err != nil:
-		return err
-	case !fi.IsDir():
-		return &fs.PathError{Op: "look into", Path: d.Path, Err: syscall.ENOTDIR}
-	}
-	place, err := guard.Locate(d.Path)
-	if err != nil {
-		return &UnsafePathError{Path: d.Path, Why: err.Error()}
-	}
-	if place.Path != d.Path { // a parent directory was replaced by a symlink
-		return &UnsafePathError{Path: d.Path, Why: "leads to " + place.Path}
-	}
-	if err := checkUnmarked(place); err != nil {
-		return err
-	}
-	trees, err := d.integrationTrees()
-	if err != nil {
-		return err
-	}
-	for _, other := range append(trees, d.repo.DataDir) {
-		if rel := place.Relation(other); rel != guard.Disjoint {
-			return &OverlapError{Path: d.Path, Relation: string(rel), Other: other}
-		}
-	}
-	around, err := git.EnclosingRepo(d.Path)
-	if err == nil && around != "" {
-		err = &InRepositoryError{Path: d.Path, Repository: around}
-	}
-	return err
-}
-
-// integrationTrees lists the recorded integration trees of all repositories.
-func (d *Directory) integrationTrees() ([]string, error) {
-	repos, err := d.repo.store.Repos()
-	if err != nil {
-		return nil, err
-	}
-	var trees []string
-	for _, repo := range repos {
-		worktrees, err := d.repo.store.Worktrees(repo.RepoID, nil)
-		if err != nil {
-			return nil, err
-		}
-		for _, w := range worktrees {
-			if w.TreePath != "" && w.Record.State != store.Archived {
-				trees = append(trees, w.TreePath)
-			}
-		}
-	}
-	return trees, nil
-}
-
-// lock takes the lock of an onboarded directory.
-func (d *Directory) lock(ctx context.Context) (*git.Repo, func(), error) {
-	if err := d.checkOnboarded(); err != nil { // locking would create its directory in the data directory
-		return nil, nil, err
-	}
-	repo, unlock, err := d.repo.lockAndRecover(ctx)
-	if errors.Is(err, fs.ErrNotExist) { // removed by Forget meanwhile
-		return nil, nil, errors.Join(&NotFoundError{Kind: "directory", Query: d.Path}, err)
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := d.checkOnboarded(); err != nil {
-		if is[*NotFoundError](err) {
-			err = errors.Join(err, d.repo.store.RemoveDirectory(d.ID)) // created by the lock
-		}
-		unlock()
-		return nil, nil, err
-	}
-	return repo, unlock, nil
-}
-
-// Forget removes the snapshots and the record of a directory from the data directory. The directory itself stays
-// unchanged. Repeating it is allowed.
-func (d *Directory) Forget(ctx context.Context) error {
-	_, unlock, err := d.lock(ctx)
-	if is[*NotFoundError](err) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	return d.repo.runSteps(ctx, "forget", []step{{"directory", func() error {
-		dir := d.repo.store.DirectoryDir(d.ID)
-		if err := checkParentResolved(filepath.Join(dir, "git")); err != nil {
-			return err
-		}
-		return d.repo.store.RemoveDirectory(d.ID)
-	}}})
-}
-
-// subject describes the directory to a capture, with the message of the snapshot commit.
-func (d *Directory) subject(message string) git.WorktreeSpec {
-	return git.WorktreeSpec{
-		Name: d.ID, Dir: d.Path, IndexCache: d.repo.store.DirectoryIndexPath(d.ID),
-		Message: fmt.Sprintf("%s\n\nAgency-Directory: %s\nAgency-Version: %s", message, d.ID, cmp.Or(d.repo.opts.Version, "unknown")),
-	}
-}
-
-func (d *Directory) series() snapshotSeries {
-	return snapshotSeries{repo: d.repo, id: d.ID, treeName: "directory " + d.ID, subject: d.subject}
+// Onboard creates a bare repository for a plain directory in the data directory and takes the first snapshot, all or
+// nothing. A directory that is onboarded already is opened, without a new snapshot. Options.Dir only serves to resolve a
+// relative path.
+//
+// Onboard never writes to the directory. The directory must not be in a repository or be one (*InRepositoryError): use
+// sandboxes for snapshots there. Nor may it overlap the data directory, an integration tree or a sandbox, by any spelling
+// (*OverlapError).
+func Onboard(ctx context.Context, req OnboardRequest, opts Options) (*Directory, error) {
+	return directory.Onboard(ctx, req, opts)
 }

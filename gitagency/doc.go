@@ -24,7 +24,7 @@
 //	_, err = dir.CheckoutSnapshot(ctx, gitagency.CheckoutRequest{Snapshot: snapshot.ID, Dir: "copy"})
 //	err = dir.Forget(ctx) // removes the snapshots
 //
-// Every change is a transaction (creation.go is the one to read first): named steps under the repository lock, each with
+// Every change is a transaction (internal/core/creation.go is the one to read first): named steps under the repository lock, each with
 // its undo, and one commit point, the durable rename of meta.json. A failure before the commit point undoes everything
 // that this run created; after it, the invocation or worktree exists. A process that is killed before the commit point
 // leaves an intent.json that names everything it may have created; such an invocation is listed as broken, and is
@@ -34,7 +34,7 @@
 // name, which package internal/proc recognises before main begins. No process that a command starts outlives that
 // command, even if this program is killed.
 //
-// All state can be read with cat, ls and git. The package must not parse git's output, start processes or print:
-// internal/git runs git, internal/store keeps the records, and messages for the user that are not errors go to
+// All state can be read with cat, ls and git. This package only delegates: internal/core is the open repository, and
+// internal/sandbox, landing, radar, doctor and directory do the work. Messages for the user that are not errors go to
 // Options.Warn.
 package gitagency

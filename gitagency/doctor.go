@@ -2,327 +2,53 @@ package gitagency
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"slices"
-	"strings"
-	"syscall"
 
-	"github.com/git-agency/git-agency/gitagency/internal/git"
-	"github.com/git-agency/git-agency/gitagency/internal/git/repair"
-	"github.com/git-agency/git-agency/gitagency/internal/ids"
-	"github.com/git-agency/git-agency/gitagency/internal/lock"
-	"github.com/git-agency/git-agency/gitagency/internal/store"
+	"github.com/git-agency/git-agency/gitagency/internal/doctor"
+	"github.com/git-agency/git-agency/gitagency/internal/quote"
 )
 
+// Capability is a feature that this machine has or lacks.
+type Capability = doctor.Capability
+
+// States of a capability.
+const (
+	CapabilityOK      = doctor.CapabilityOK
+	CapabilityMissing = doctor.CapabilityMissing
+	CapabilityUnknown = doctor.CapabilityUnknown // could not be probed
+)
+
+// Capabilities reports the features of this machine: its git, the kernel features that walls are built from, and the
+// coding agents on PATH or named by agency.<runner>.command. It probes every kernel feature by using it, and leaves
+// nothing behind. A missing feature is no error; its detail says which options do not work without it.
+func (r *Repository) Capabilities(ctx context.Context) ([]Capability, error) {
+	return doctor.Capabilities(ctx, r.core)
+}
+
 // Finding is one problem that Diagnose found.
-type Finding struct {
-	Code       string `json:"code"` // stable identifier; FindingCodes lists all
-	ID         string `json:"id"`   // argument for Fix: an invocation id, a worktree id, or a path in the git directory
-	Path       string `json:"path"`
-	Problem    string `json:"what"`         // description for people, part of a sentence
-	AtRisk     bool   `json:"work_at_risk"` // a wrong step could lose work that is stored nowhere else
-	FixCommand string `json:"mend"`         // command that fixes it
-	Outcome    string `json:"outcome"`      // state after Fix; empty if only a person can fix it
-
-	fix      func(ctx context.Context) error // nil if only a person can fix it
-	fixFirst bool                            // blocks other commands, so Fix fixes it first, whatever id it is given
-}
-
-// sameAs reports whether two findings describe the same problem.
-func (f Finding) sameAs(other Finding) bool {
-	return f.Code == other.Code && f.ID == other.ID && f.Path == other.Path
-}
+type Finding = doctor.Finding
 
 // Diagnosis is the result of Diagnose.
-type Diagnosis struct {
-	Findings      []Finding `json:"findings"`
-	ActiveProcess string    `json:"busy"` // process that was changing the repository meanwhile, whose traces are not reported; else empty
-
-	Capabilities []Capability `json:"machine"`
-}
+type Diagnosis = doctor.Diagnosis
 
 // Diagnose checks a repository, its records and its trees for every known problem, and changes nothing. A result returned
 // with an error holds the findings so far.
 func (r *Repository) Diagnose(ctx context.Context) (Diagnosis, error) {
-	d := Diagnosis{}
-	var lookErr, err error
-	d.Findings, d.ActiveProcess, lookErr = r.collectFindings(ctx)
-	d.Capabilities, err = r.Capabilities(ctx)
-	return d, errors.Join(lookErr, err)
-}
-
-// collectFindings runs all checks, under the repository lock if possible: operations in progress are no findings.
-func (r *Repository) collectFindings(ctx context.Context) ([]Finding, string, error) {
-	x := &checkRun{Repository: r, repo: r.git, findings: []Finding{}}
-	if _, used := store.FirstExisting(r.lockDir()); used {
-		// Do not wait: the lock may be held by a process that hangs.
-		held, err := lock.Acquire(ctx, lock.Request{Dir: r.lockDir(), Command: r.opts.Command})
-		var timeout *LockTimeoutError
-		switch {
-		case errors.As(err, &timeout):
-			x.activeProcess, x.changing = timeout.Holder.String(), true
-		case errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS): // without write access the checks still work
-			x.changing = r.isLocked()
-		case err != nil:
-			return x.findings, "", err
-		default:
-			defer func() {
-				if err := held.Release(); err != nil {
-					r.warn("release the repository lock: %v", err)
-				}
-			}()
-		}
-	}
-	err := x.runAll(ctx)
-	if x.changing && len(x.findings) > 0 {
-		// A record may have been read before a change and its tree after it. Every command writes the record first, so a second
-		// run of the checks does not repeat such a false finding.
-		again := &checkRun{Repository: r, repo: r.git, changing: true}
-		err = again.runAll(ctx)
-		x.findings = slices.DeleteFunc(x.findings, func(f Finding) bool { return !slices.ContainsFunc(again.findings, f.sameAs) })
-	}
-	return x.findings, x.activeProcess, err
+	return doctor.Diagnose(ctx, r.core)
 }
 
 // Fix fixes everything that was found under one id, and returns those findings. It finishes or undoes interrupted
 // operations and never loses work: a ref keeps everything that it removes.
 func (r *Repository) Fix(ctx context.Context, id string) ([]Finding, error) {
-	fixed := []Finding{}
-	repo, unlock, err := r.lockWithoutRecovery(ctx)
-	if err != nil {
-		return fixed, err
-	}
-	defer unlock()
-	id = r.resolveFindingID(id)
-	// Fix one finding at a time and run the checks again: a fix often removes the next finding, or reveals it.
-	for {
-		x := &checkRun{Repository: r, repo: repo}
-		lookErr := x.runAll(ctx)
-		next, ok := x.nextFinding(id, fixed)
-		switch {
-		case !ok && lookErr != nil && len(fixed) == 0:
-			return fixed, lookErr
-		case ok && next.fix == nil:
-			return fixed, &FindingError{next}
-		case ok:
-			if err := next.fix(ctx); err != nil {
-				return fixed, fmt.Errorf("mend %s of %s: %w", next.Code, next.ID, err)
-			}
-			fixed = append(fixed, next)
-			continue
-		case len(fixed) == 0:
-			return fixed, r.checkFindingID(id)
-		case lookErr != nil:
-			r.warn("not everything could be looked at: %v", lookErr)
-		}
-		return fixed, nil
-	}
-}
-
-// resolveFindingID expands an id prefix or a worktree name to the full id, and returns anything else unchanged. A broken
-// record has no other name than its full id.
-func (r *Repository) resolveFindingID(id string) string {
-	if i, err := r.Invocation(id); err == nil {
-		return i.ID
-	}
-	if w, err := r.Worktree(id); err == nil && id != "" {
-		return w.ID
-	}
-	return id
-}
-
-// nextFinding returns the next finding to fix. A finding that is still there after its fix gets errNotFixed as its fix.
-func (x *checkRun) nextFinding(id string, fixed []Finding) (Finding, bool) {
-	hasID := func(f Finding) bool { return f.ID == id }
-	if !slices.ContainsFunc(x.findings, hasID) && len(fixed) == 0 {
-		return Finding{}, false // nothing under that id; then fixFirst findings stay too
-	}
-	for _, wanted := range []func(Finding) bool{
-		func(f Finding) bool { return f.fixFirst && f.fix != nil },
-		func(f Finding) bool { return hasID(f) && f.fix != nil },
-		hasID,
-	} {
-		for _, f := range x.findings {
-			if !wanted(f) {
-				continue
-			}
-			if slices.ContainsFunc(fixed, f.sameAs) {
-				f.fix = func(context.Context) error { return errNotFixed }
-			}
-			return f, true
-		}
-	}
-	return Finding{}, false
-}
-
-// errNotFixed reports a finding that is still there after its fix.
-var errNotFixed = errors.New("it was mended, and is there again")
-
-// checkFindingID returns an error if an id without findings does not exist at all.
-func (r *Repository) checkFindingID(id string) error {
-	if _, there := store.FirstExisting(r.store.InvocationDir(r.ID, id), r.store.WorktreeDir(r.ID, id)); there && ids.Valid(id) {
-		return nil
-	}
-	return &NotFoundError{Kind: "finding", Query: id}
-}
-
-// checks lists all checks in the order in which findings are shown.
-func checks() []checkSpec {
-	return []checkSpec{
-		{[]string{"moved-repository", "damaged-repo"}, (*checkRun).checkMovedRepository},
-		{[]string{"data-dir-missing", "data-dir-open"}, (*checkRun).checkDataDir},
-		{[]string{"refused-setting"}, (*checkRun).checkSandboxSettings},
-		{[]string{"stale-lock"}, (*checkRun).checkGitLocks},
-		{[]string{"interrupted-land", "stray-landing"}, (*checkRun).checkLandings},
-		{[]string{"interrupted-creation", "empty-record", "missing-meta", "corrupt-meta", "id-mismatch", "missing-tree", "moved-tree", "moved-data", "interrupted-archive", "half-archived", "missing-marker", "foreign-tree", "unlinked-tree", "missing-branch", "foreign-record", "leftovers"}, (*checkRun).checkIntegrationWorktrees},
-		{[]string{"interrupted-discard", "half-discarded", "wrong-marker", "interrupted-put", "interrupted-rollback", "interrupted-verify"}, (*checkRun).checkSandboxes},
-		{[]string{"unclaimed-marker"}, (*checkRun).checkUnrecordedMarkers},
-		{[]string{"orphan-branch", "other-data-dir", "copied-entry"}, (*checkRun).checkUnrecorded},
-		{[]string{"damaged-entry", "initializing-entry"}, (*checkRun).checkWorktreeEntries},
-		{[]string{"orphan-log"}, (*checkRun).checkOrphanReflogs},
-		{[]string{"leftover-scratch"}, (*checkRun).checkScratch},
-		{[]string{"visible-markers"}, (*checkRun).checkExclude},
-	}
-}
-
-type checkSpec struct {
-	codes []string
-	run   func(*checkRun, context.Context) error
+	return doctor.Fix(ctx, r.core, id)
 }
 
 // FindingCodes lists every code that a finding can have.
 func FindingCodes() []string {
-	var codes []string
-	for _, c := range checks() {
-		codes = append(codes, c.codes...)
-	}
-	return codes
+	return doctor.FindingCodes()
 }
 
-// checkRun is one run of all checks, with the data that they share.
-type checkRun struct {
-	*Repository
-	repo          *git.Repo
-	changing      bool   // another process may be changing the repository now
-	activeProcess string // description of that process
-	findings      []Finding
-
-	worktrees      []store.Entry[store.WorktreeMeta]
-	invocations    []store.Entry[store.InvocationMeta]
-	entries        map[string]git.WorktreeEntry // git's worktree entries (.git/worktrees/<name>) by name
-	refs           map[string]string            // commits of the refs that belong to ids; empty if a ref does not exist
-	movedIDs       map[string]bool              // ids recorded under an earlier path of the repository
-	dataDirMissing bool                         // a data directory is missing, so a missing record proves nothing
+// ShellQuote quotes a word for pasting into a shell. Unprintable characters are escaped, so that they stay visible and
+// cannot control the terminal.
+func ShellQuote(word string) string {
+	return quote.Shell(word)
 }
-
-// runAll runs every check. A check that fails does not hide the findings of the others.
-func (x *checkRun) runAll(ctx context.Context) error {
-	if err := x.loadInputs(ctx); err != nil {
-		return err
-	}
-	var errs []error
-	for _, c := range checks() {
-		errs = append(errs, c.run(x, ctx))
-	}
-	return errors.Join(errs...)
-}
-
-// loadInputs reads the records, worktree entries and refs that the checks share.
-func (x *checkRun) loadInputs(ctx context.Context) (err error) {
-	x.movedIDs = map[string]bool{}
-	if path, err := repair.BlockingRef(x.repo); err != nil {
-		return err
-	} else if path != "" {
-		return &UnsafePathError{Path: path, Why: "is not a file, and git would wait for it for ever; remove it first"}
-	}
-	busy := func() bool { return x.changing }
-	if x.worktrees, err = x.store.Worktrees(x.ID, busy); err != nil {
-		return err
-	}
-	if x.invocations, err = x.store.Invocations(x.ID, busy); err != nil {
-		return err
-	}
-	entries, err := x.repo.WorktreeEntries()
-	if err != nil {
-		return err
-	}
-	x.entries = map[string]git.WorktreeEntry{}
-	for _, e := range entries {
-		x.entries[e.Name] = e
-	}
-	return x.resolveRefs(ctx)
-}
-
-// resolveRefs looks up every ref that belongs to an id, with one git process.
-func (x *checkRun) resolveRefs(ctx context.Context) error {
-	var names []string
-	for _, e := range x.invocations {
-		names = append(names, sandboxRef(e.ID), trashRef(e.ID))
-	}
-	for _, e := range x.worktrees {
-		names = append(names, trashRef(e.ID))
-		if e.Record.Branch != "" && !strings.ContainsAny(e.Record.Branch, "\n\x00") {
-			names = append(names, headsPrefix+e.Record.Branch)
-		}
-	}
-	for name := range x.entries {
-		if ids.Valid(name) {
-			names = append(names, sandboxRef(name))
-		}
-	}
-	x.refs = map[string]string{}
-	if len(names) == 0 {
-		return nil
-	}
-	found, err := x.repo.Lookup(ctx, names...)
-	if err != nil {
-		return err
-	}
-	for i, name := range names {
-		if x.refs[name] = found[i].OID; !found[i].Missing() {
-			continue
-		}
-		if _, err := os.Lstat(x.repo.RefPath(name)); errors.Is(err, fs.ErrPermission) {
-			return err // git reports an unreadable ref as missing
-		}
-	}
-	return nil
-}
-
-// addFinding adds a finding. Fix calls fix; if fix is nil, f.FixCommand is the command for a person to type.
-func (x *checkRun) addFinding(f Finding, fix func(context.Context) error) {
-	f.fix = fix
-	if f.FixCommand == "" {
-		f.FixCommand = "git agency doctor --fix " + ShellQuote(f.ID)
-	}
-	if f.Outcome == "" && fix != nil {
-		f.Outcome = fixOutcomes[f.Code]
-	}
-	x.findings = append(x.findings, f)
-}
-
-// isRecorded reports whether there is a record or a sandbox directory of an id.
-func (x *checkRun) isRecorded(id string) bool {
-	_, there := store.FirstExisting(x.store.InvocationDir(x.ID, id), x.store.SandboxDir(x.ID, id), x.store.WorktreeDir(x.ID, id))
-	return there || x.movedIDs[id]
-}
-
-// ownerID returns the id in the path of a file in the git directory, if it is on record; otherwise the path itself.
-func (x *checkRun) ownerID(rel string) string {
-	for part := rel; part != "." && part != "/"; part = filepath.Dir(part) {
-		base := filepath.Base(part)
-		for len(base) >= idLength {
-			if ids.Valid(base[:idLength]) && x.isRecorded(base[:idLength]) {
-				return base[:idLength]
-			}
-			base = base[1:]
-		}
-	}
-	return rel
-}
-
-const idLength = len("20060102150405-0000")

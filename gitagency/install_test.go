@@ -533,13 +533,13 @@ func TestInstallRefusesInvalidRequest(t *testing.T) {
 	_, req := newInstallRequest(t)
 	for _, prefix := range []string{"", "relative", "~/x"} {
 		req.Prefix = prefix
-		if _, err := Install(t.Context(), req); !is[*InvalidError](err) {
+		if _, err := Install(t.Context(), req); !errors.As(err, new(*InvalidError)) {
 			t.Errorf("prefix %q: %v", prefix, err)
 		}
 	}
 	_, req = newInstallRequest(t)
 	req.Files["tcsh"] = nil
-	if _, err := Install(t.Context(), req); !is[*InvalidError](err) {
+	if _, err := Install(t.Context(), req); !errors.As(err, new(*InvalidError)) {
 		t.Errorf("tcsh: %v", err)
 	}
 }

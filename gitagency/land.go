@@ -1,64 +1,28 @@
 package gitagency
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"fmt"
-	"io"
-	"strings"
-	"time"
-	"unicode/utf8"
 
-	"github.com/git-agency/git-agency/gitagency/internal/git"
-	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
-	"github.com/git-agency/git-agency/gitagency/internal/git/status"
-	"github.com/git-agency/git-agency/gitagency/internal/git/update"
-	"github.com/git-agency/git-agency/gitagency/internal/proc"
-	"github.com/git-agency/git-agency/gitagency/internal/store"
+	"github.com/git-agency/git-agency/gitagency/internal/landing"
 )
 
-// LandRequest says which sandbox to land, and how. The zero value of every field but ID is a good default.
-type LandRequest struct {
-	ID            string   // required: invocation id or unique prefix of it
-	Strategy      string   // one of Strategies; empty: agency.land.strategy, else merge
-	CommitAll     bool     // commit uncommitted work first, with Message
-	Message       string   // message of the CommitAll commit, else of the merge or squash commit (not for rebase); empty: generated
-	RequireBase   bool     // refuse if the integration branch has commits that the sandbox lacks
-	DryRun        bool     // run the same checks with the same errors, but change nothing
-	DeferCleanup  bool     // leave the removal of the sandbox's tree to a second Land of the same id
-	AlreadyLanded []string // ids that the same command landed earlier; errors quote them
-
-	// Verify is a shell command that must succeed on the tree that would land. It runs in a temporary sandbox with the walls
-	// and limits of the landed sandbox. Empty means agency.verify; NoVerify turns verification off.
-	Verify   string
-	NoVerify bool
-	Output   io.Writer       // receives the output of Verify; may be nil
-	Force    <-chan struct{} // once closed, ends the grace period of the Verify command, as in ExecOptions
+// CleanUpInBackground starts this program again as a detached process with the same environment, to remove the sandboxes
+// that landings with LandRequest.DeferCleanup have left. argv[0] is the program name. The process runs in the caller's
+// directory, or in the git common directory if the caller's directory was a sandbox that has landed.
+func (r *Repository) CleanUpInBackground(argv []string) error {
+	return landing.CleanUpInBackground(r.core, argv)
 }
+
+// WorkDirGone reports whether the caller's directory no longer exists, as after landing the sandbox that contains it.
+func (r *Repository) WorkDirGone() bool {
+	return landing.WorkDirGone(r.core)
+}
+
+// LandRequest says which sandbox to land, and how. The zero value of every field but ID is a good default.
+type LandRequest = landing.Request
 
 // LandResult is the result of Land.
-type LandResult struct {
-	Invocation      string    `json:"invocation_id"`
-	Commit          string    `json:"commit"`    // new commit of the integration branch; if it had landed before, the commit of that landing
-	Before          string    `json:"before"`    // commit of the integration branch before the landing
-	Branch          string    `json:"branch"`    // branch of the integration worktree
-	Strategy        string    `json:"strategy"`  // strategy used; empty if nothing had to be merged
-	Tip             string    `json:"tip"`       // last commit of the sandbox
-	Commits         int       `json:"commits"`   // commits of the sandbox that landed; for a rebase, the commits created
-	TrashRef        string    `json:"trash_ref"` // ref that keeps the sandbox's own commits until prune
-	Already         bool      `json:"already"`   // it had landed before, or the branch had all of its commits
-	DryRun          bool      `json:"dry_run"`   // nothing was changed
-	LeftOut         []LeftOut `json:"left_out"`  // files of the sandbox that are in none of its commits
-	MessageUnused   bool      `json:"-"`         // CommitAll was set, but there was nothing to commit
-	CleanupDeferred bool      `json:"-"`         // the sandbox's tree was renamed but not removed; another Land of the id removes it
-
-	Verified  bool   `json:"verified"`   // the verify command succeeded on this tree
-	VerifyLog string `json:"verify_log"` // path of the log of the verify command; empty if there is none
-}
-
-// IsNew reports whether this call landed the work, and not an earlier one.
-func (l LandResult) IsNew() bool { return l.Commit != "" && !l.Already && !l.DryRun }
+type LandResult = landing.Result
 
 // Land merges the work of a sandbox into the integration branch and updates the worktree that has the branch checked out,
 // all or nothing. Then it removes the sandbox; a ref keeps the sandbox's commits unchanged.
@@ -68,296 +32,27 @@ func (l LandResult) IsNew() bool { return l.Commit != "" && !l.Already && !l.Dry
 // command that takes the repository lock finishes or undoes a landing that was killed. A result returned with an error
 // has the fields known so far, and a Commit only if the work has landed.
 func (r *Repository) Land(ctx context.Context, req LandRequest) (LandResult, error) {
-	if err := req.normalize(r); err != nil {
-		return LandResult{}, err
-	}
-	inv, err := r.Invocation(req.ID)
-	if err != nil {
-		return LandResult{}, err
-	}
-	req.ID = inv.ID
-	job := &landJob{req: req, partial: LandResult{Invocation: inv.ID, Strategy: req.Strategy, DryRun: req.DryRun, LeftOut: []LeftOut{}}}
-	if inv.Landing == store.Landed && !inv.Broken && !req.DryRun { // needs no repository lock, and may take long
-		if err := r.removeLandedTree(ctx, inv.ID); err != nil {
-			return job.partial, err
-		}
-	}
-	landed, err := r.verifyAndLand(ctx, job)
-	var archived *ArchivedError
-	if errors.As(err, &archived) {
-		archived.Invocation = req.ID
-	}
-	setAlreadyLanded(err, req.AlreadyLanded)
-	if err != nil && !is[*EndedError](err) && !is[*CleanupError](err) {
-		return job.partial, fmt.Errorf("land %s: %w", req.ID, err)
-	}
-	if err != nil && landed.Invocation == "" {
-		landed = job.partial
-	}
-	return landed, err
+	return landing.Land(ctx, r.core, req)
 }
 
-// landJob is one call of Land over all of its attempts.
-type landJob struct {
-	req     LandRequest
-	partial LandResult // result returned with an error: the fields known so far
-	retries int        // attempts that started over because the branch or the sandbox moved
+// LandReadyResult is the result for one invocation of LandReady.
+type LandReadyResult = landing.ReadyResult
+
+// LandReady lands every submitted invocation of an integration worktree, in the order of submission, and continues past
+// those that cannot land. It sets req.ID itself; the rest of req applies to each. An empty worktree means the one that
+// contains the current directory. The error is about the queue as a whole; the result of each invocation holds its own.
+func (r *Repository) LandReady(ctx context.Context, worktree string, req LandRequest) ([]LandReadyResult, error) {
+	return landing.LandReady(ctx, r.core, worktree, req)
 }
 
-// landOutcome is the outcome of one attempt without an error: the work has landed, or it must be verified first.
-type landOutcome struct {
-	landed      LandResult
-	needsVerify *candidate // commit to verify before it may land; nil if the work has landed
-	branch      string     // target branch, with needsVerify
-}
+// UnlandRequest says which landing to revert.
+type UnlandRequest = landing.UnlandRequest
 
-// normalize fills in the defaults from the configuration, and refuses invalid values.
-func (req *LandRequest) normalize(r *Repository) error {
-	if req.Strategy == "" {
-		strategy, err := r.configuredStrategy()
-		if err != nil {
-			return err
-		}
-		req.Strategy = strategy
-	}
-	if err := checkStrategy(req.Strategy); err != nil {
-		return err
-	}
-	given := req.Message != ""
-	switch req.Message = strings.TrimSpace(req.Message); {
-	case req.Message != "":
-	case req.CommitAll:
-		return &InvalidError{What: "message", Want: "some text, to commit what is not committed with"}
-	case given:
-		return &InvalidError{What: "message", Want: "some text, for the commit of the landing"}
-	}
-	if !utf8.ValidString(req.Message) || strings.Contains(req.Message, "\x00") {
-		return &InvalidError{What: "message", Value: req.Message, Want: "text in UTF-8"}
-	}
-	if req.Message != "" && !req.CommitAll && req.Strategy == rebaseStrategy {
-		return &InvalidError{What: "message", Value: req.Message, Want: "none: a rebase keeps those of the sandbox's commits"}
-	}
-	if err := checkCommand(req.Verify); err != nil {
-		return err
-	}
-	switch {
-	case strings.Contains(req.Verify, "\x00"):
-		return &InvalidError{What: "command", Value: req.Verify, Want: "a line for a shell, without NUL"}
-	case req.NoVerify:
-		req.Verify = ""
-	case req.Verify == "":
-		line, err := r.verifyCommand()
-		if err != nil {
-			return err
-		}
-		req.Verify = line
-	}
-	return nil
-}
+// UnlandResult is the result of Unland.
+type UnlandResult = landing.UnlandResult
 
-// landLocked lands the work of a job, or stops before the branch moves if the commit has to be verified first. It starts
-// over while other processes move the branch or the sandbox. verifiedTree has been verified already; empty if none has.
-// The caller holds the repository lock.
-func (r *Repository) landLocked(ctx context.Context, repo *git.Repo, job *landJob, verifiedTree string) (landOutcome, error) {
-	entry, done, err := r.landingEntry(ctx, repo, job.req)
-	if err != nil || done != nil {
-		return landOutcome{landed: *cmp.Or(done, &LandResult{})}, err
-	}
-	ctx, cancel, err := r.withOperationTimeout(ctx, "landing")
-	if err != nil {
-		return landOutcome{}, err
-	}
-	defer cancel()
-	for {
-		l := &landAttempt{r: r, repo: repo, req: job.req, entry: entry, s: r.sandboxOf(job.req.ID)}
-		outcome, err := l.run(ctx, verifiedTree)
-		l.fillPartial(&job.partial)
-		if closeErr := l.close(); closeErr != nil || !branchMoved(err) {
-			return outcome, errors.Join(err, closeErr)
-		}
-		if job.retries == maxLandRetries {
-			return landOutcome{}, &KeepsMovingError{ID: job.req.ID, Branch: shortBranch(l.target.branch), Times: maxLandRetries + 1}
-		}
-		job.retries++
-		if err := waitBackoff(ctx, job.retries, landBackoff); err != nil {
-			return landOutcome{}, err
-		}
-		if entry, done, err = r.landingEntry(ctx, repo, job.req); err != nil || done != nil {
-			return landOutcome{landed: *cmp.Or(done, &LandResult{})}, err
-		}
-	}
-}
-
-// landingEntry reads the record of the sandbox to land. If it has landed before, done is the result of that landing.
-func (r *Repository) landingEntry(ctx context.Context, repo *git.Repo, req LandRequest) (entry store.Entry[store.InvocationMeta], done *LandResult, err error) {
-	if err := r.recoverLanding(ctx, repo); err != nil { // an interrupted landing whose recovery failed when the lock was taken
-		return entry, nil, err
-	}
-	entry = r.store.Invocation(r.ID, req.ID, nil) // the record may have changed while we waited for the lock
-	if entry.Defect == store.NoDefect && entry.Record.Landing == store.Landed {
-		landed, err := r.completeLanded(ctx, repo, entry, req.DryRun)
-		return entry, &landed, err
-	}
-	if _, err := invocationFromEntry(entry, nil).Path(); err != nil {
-		return entry, nil, err
-	}
-	if of := entry.Record.VerifiesInvocation; of != "" {
-		return entry, nil, &TemporarySandboxError{ID: entry.ID, Verifies: of}
-	}
-	return entry, nil, nil
-}
-
-// branchMoved reports whether err says that the branch was moved, or checked out in another worktree, since we read it.
-func branchMoved(err error) bool {
-	return is[*update.MovedRefError](err) || is[*update.CheckoutMovedError](err)
-}
-
-// maxLandRetries bounds how often a landing starts over because other processes committed to the branch, or in the
-// sandbox, during the landing. A commit takes longer than a landing, and the wait grows with every retry, so a landing
-// gets its chance between two commits.
-const maxLandRetries = 50
-
-// completeLanded returns the result of a landing that is done, and removes the parts of the sandbox that a killed landing
-// left.
-func (r *Repository) completeLanded(ctx context.Context, repo *git.Repo, entry store.Entry[store.InvocationMeta], dry bool) (LandResult, error) {
-	m := entry.Record
-	landed := LandResult{
-		Invocation: entry.ID, Commit: m.LandedCommit, Before: m.LandedBefore, Branch: m.LandedBranch, Strategy: m.LandedStrategy, Tip: m.LandedTip,
-		Already: true, DryRun: dry, LeftOut: []LeftOut{},
-	}
-	kept, err := r.trashCommit(ctx, repo, entry.ID)
-	if kept != "" {
-		landed.TrashRef = trashRef(entry.ID)
-	}
-	if err != nil {
-		return landed, err
-	}
-	gone := &NoLongerLandedError{ID: entry.ID, Commit: m.LandedCommit, Branch: m.LandedBranch, Ref: landed.TrashRef, RestoreCommit: landed.TrashRef}
-	if kept != "" && kept != m.LandedTip {
-		gone.RestoreCommit = m.LandedTip
-	}
-	if there, err := r.stillOnBranch(ctx, repo, m, gone); err != nil || !there {
-		return LandResult{}, err
-	}
-	if dry {
-		return landed, nil
-	}
-	if m.UnlandedCommit != "" { // the landing was brought back after an unland
-		if err := r.store.UpdateInvocationMeta(r.ID, entry.ID, func(m *store.InvocationMeta) {
-			m.UnlandedCommit, m.UnlandedAt = "", nil
-		}); err != nil {
-			return LandResult{}, err
-		}
-	}
-	return landed, r.cleanUpLanded(ctx, repo, entry.ID)
-}
-
-// stillOnBranch reports whether a landing is still on its branch. If it is not, it completes gone and returns it as the
-// error.
-func (r *Repository) stillOnBranch(ctx context.Context, repo *git.Repo, m store.InvocationMeta, gone *NoLongerLandedError) (bool, error) {
-	if m.LandedCommit == "" {
-		return true, nil
-	}
-	there, err := repo.IsAncestor(ctx, m.LandedCommit, headsPrefix+m.LandedBranch)
-	if err != nil {
-		return false, err
-	}
-	switch {
-	case there && m.UnlandedCommit != "":
-		gone.UnlandedBy = m.UnlandedCommit
-		there, err = r.isStillApplied(ctx, repo, m)
-	case there:
-		there, err = r.isStillApplied(ctx, repo, m)
-		if gone.Reverted = true; m.LandedStrategy != "" {
-			gone.RestoreArgs = "cherry-pick " + landedRevisions(m)
-		}
-	case m.UnlandedCommit == "": // the sandbox's tip may have been merged again by hand
-		there, err = repo.IsAncestor(ctx, m.LandedTip, headsPrefix+m.LandedBranch)
-	}
-	if err != nil || there {
-		return there, err
-	}
-	gone.Tree = checkoutPath(ctx, repo, headsPrefix+m.LandedBranch)
-	return false, gone
-}
-
-// checkoutPath returns the worktree that has a branch checked out, for use in hints; empty if none has.
-func checkoutPath(ctx context.Context, repo *git.Repo, branch string) string {
-	_, tree, err := update.CheckedOutIn(ctx, repo, branch)
-	var busy *WorktreeBusyError
-	if errors.As(err, &busy) {
-		return busy.Worktree
-	}
-	return tree
-}
-
-// landAttempt is one attempt to land one sandbox.
-type landAttempt struct {
-	r     *Repository
-	repo  *git.Repo // holds the repository lock
-	req   LandRequest
-	entry store.Entry[store.InvocationMeta]
-	s     *Sandbox
-
-	target           integrationTarget
-	handle           *handle
-	releases         []func() // functions that release the locks on the sandbox; called in reverse order
-	merger           *merge.Merger
-	waitMergerClosed func() (struct{}, error) // waits until merger is closed; nil before startMergerClose
-
-	scanStart   time.Time // start of the scan; later writes to the sandbox may be missing from scanResult
-	scanResult  status.Report
-	tip         string // last commit that lands
-	commits     []merge.RangeCommit
-	commitCount int    // commits that the integration branch gains; a rebase may create fewer than it replays
-	newTip      string // new commit of the integration branch; empty if the branch has all of the work
-	oldTrash    string // commit of the trash ref before the landing; empty if there was none
-}
-
-// run makes the commit that lands and publishes it, unless it has to be verified first.
-func (l *landAttempt) run(ctx context.Context, verifiedTree string) (landOutcome, error) {
-	if err := l.prepare(ctx); err != nil {
-		return landOutcome{}, err
-	}
-	if err := l.makeCommit(ctx); err != nil {
-		return landOutcome{}, err
-	}
-	c, err := l.prepareCandidate(ctx, verifiedTree)
-	if err != nil || c != nil {
-		return landOutcome{needsVerify: c, branch: l.target.branch}, err
-	}
-	landed, err := l.publishLanding(ctx)
-	return landOutcome{landed: landed}, err
-}
-
-func (l *landAttempt) close() error {
-	l.startMergerClose()
-	_, err := l.waitMergerClosed()
-	l.merger, l.waitMergerClosed = nil, nil
-	l.releaseSandbox()
-	return err
-}
-
-// startMergerClose closes the merger in the background.
-func (l *landAttempt) startMergerClose() {
-	if l.waitMergerClosed == nil {
-		merger := l.merger
-		l.waitMergerClosed = proc.Async(func() (struct{}, error) { return struct{}{}, merger.Close() })
-	}
-}
-
-// fillPartial copies the tip and the target branch, as far as they are known, into a result.
-func (l *landAttempt) fillPartial(known *LandResult) {
-	known.Tip = cmp.Or(l.scanResult.Head, known.Tip)
-	if l.target.branch != "" {
-		known.Branch = shortBranch(l.target.branch)
-	}
-}
-
-// releaseSandbox releases the locks on the sandbox.
-func (l *landAttempt) releaseSandbox() {
-	for len(l.releases) > 0 {
-		l.releases[len(l.releases)-1]()
-		l.releases = l.releases[:len(l.releases)-1]
-	}
+// Unland reverts a landing with a commit on top of the integration branch that undoes its changes and nothing later. It
+// gives the guarantees of Land. Later changes to the same lines are a *ConflictsError.
+func (r *Repository) Unland(ctx context.Context, req UnlandRequest) (UnlandResult, error) {
+	return landing.Unland(ctx, r.core, req)
 }

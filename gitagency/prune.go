@@ -1,60 +1,25 @@
 package gitagency
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"fmt"
-	"time"
 
-	"github.com/git-agency/git-agency/gitagency/internal/durable"
-	"github.com/git-agency/git-agency/gitagency/internal/git"
-	"github.com/git-agency/git-agency/gitagency/internal/store"
+	"github.com/git-agency/git-agency/gitagency/internal/doctor"
 )
 
 // PruneRequest says what Prune may remove.
-type PruneRequest struct {
-	Expire string // cutoff in git's date format: items that ended before it expire; empty: agency.pruneAfter, else two weeks ago
-	DryRun bool   // return the plan without carrying it out
-
-	// OnExpiry receives the parsed cutoff before anything is done, because git accepts almost any text as a date. The zero
-	// time means that nothing expires.
-	OnExpiry func(before time.Time)
-}
+type PruneRequest = doctor.PruneRequest
 
 // PruneResult is one item that Prune considered, and the action taken.
-type PruneResult struct {
-	Kind         string `json:"kind"` // invocation, worktree, trash (refs without a record) or leftover (of a killed process)
-	ID           string `json:"id"`
-	Action       string `json:"action"`        // PruneRemove; PruneClean if only the rest of its sandbox goes; or PruneKeep
-	Reason       string `json:"reason"`        // reason for the action, part of a sentence
-	BrokenReason string `json:"broken_reason"` // set if it is kept because its record is broken
-	TrashRef     string `json:"trash_ref"`     // ref that keeps its work; deleted with the item
-	TrashCommit  string `json:"trash_commit"`  // commit of a deleted trash ref: it can be restored until git gc
-	Path         string `json:"path"`          // directory of the record, or path of the leftover
-	DryRun       bool   `json:"dry_run"`       // nothing was done; Action is the plan
-
-	Snapshots []PrunedSnapshot `json:"snapshots"` // snapshots of its sandbox in order; deleted with the item
-
-	entry        store.Entry[store.InvocationMeta] // record of an invocation
-	worktree     Worktree
-	keptCommit   string // commit of the trash ref; empty if there is none
-	discardFirst bool   // an abandoned verification sandbox: discard it
-	hasRemains   bool   // parts of the sandbox still exist
-	leftoverRef  string // missing ref of which a lock file or a reflog is left
-}
+type PruneResult = doctor.PruneResult
 
 // PrunedSnapshot is a snapshot of a sandbox with its ref, which may have been deleted.
-type PrunedSnapshot struct {
-	Ref    string `json:"ref"`
-	Commit string `json:"commit"`
-}
+type PrunedSnapshot = doctor.PrunedSnapshot
 
 // Actions of Prune.
 const (
-	PruneRemove = "remove"
-	PruneClean  = "clean"
-	PruneKeep   = "keep"
+	PruneRemove = doctor.PruneRemove
+	PruneClean  = doctor.PruneClean
+	PruneKeep   = doctor.PruneKeep
 )
 
 // Prune removes items that have provably ended, and gives a reason for everything that it keeps. It removes invocations
@@ -65,138 +30,5 @@ const (
 // After a failure Prune goes on with the rest, and returns the error together with all results. The next Prune tries the
 // failed items again.
 func (r *Repository) Prune(ctx context.Context, req PruneRequest) ([]PruneResult, error) {
-	expiry, err := r.resolveCutoff(ctx, req.Expire)
-	if err != nil {
-		return nil, err
-	}
-	if req.OnExpiry != nil {
-		req.OnExpiry(expiry.before)
-	}
-	plan := prunePlan{r: r, repo: r.git, pruneCutoff: expiry}
-	makePlan := plan.planRefsOnly // does not even create the lock in a repository that was never used
-	if _, used := store.FirstExisting(r.lockDir(), r.store.RepoDir(r.ID)); used {
-		repo, unlock, err := r.lockAndRecover(ctx)
-		if err != nil {
-			return nil, err
-		}
-		defer unlock()
-		plan.repo, makePlan = repo, plan.planAll
-	}
-	if err := makePlan(ctx); err != nil {
-		return nil, fmt.Errorf("prune: %w", err)
-	}
-
-	results := []PruneResult{}
-	for _, t := range plan.results {
-		t.DryRun, t.Snapshots = req.DryRun, append([]PrunedSnapshot{}, t.Snapshots...) // an empty list, not null
-		if !req.DryRun {
-			if err := context.Cause(ctx); err != nil {
-				return results, errors.Join(append(plan.errs, err)...)
-			}
-			if err := r.pruneOne(ctx, plan.repo, &t); err != nil {
-				t.Action, t.Reason, t.TrashCommit = PruneKeep, err.Error(), ""
-				plan.errs = append(plan.errs, err)
-			}
-		}
-		results = append(results, t)
-	}
-	return results, errors.Join(plan.errs...)
-}
-
-// pruneCutoff is the time before which an item must have ended to be pruned.
-type pruneCutoff struct {
-	before    time.Time // zero: nothing expires
-	expireAll bool      // the cutoff is not before now, so everything that has ended is older
-}
-
-// resolveCutoff parses the cutoff; empty text means agency.pruneAfter.
-func (r *Repository) resolveCutoff(ctx context.Context, text string) (pruneCutoff, error) {
-	now := time.Now() // git parses dates relative to the real clock
-	at, err := r.pruneExpiry(ctx, text)
-	return pruneCutoff{before: at, expireAll: !at.Before(now)}, err
-}
-
-// isExpired reports whether an item that ended at a time, nil if unknown, may be pruned.
-func (e pruneCutoff) isExpired(at *time.Time) bool {
-	return e.expireAll || at != nil && !e.before.IsZero() && at.Before(e.before)
-}
-
-// pruneOne carries out the plan for one item.
-func (r *Repository) pruneOne(ctx context.Context, repo *git.Repo, t *PruneResult) error {
-	switch {
-	case t.Action == PruneKeep:
-		return nil
-	case t.Kind == "invocation":
-		return r.pruneInvocation(ctx, repo, t)
-	case t.Kind == "worktree":
-		if err := r.removeArchivedTree(ctx, repo, t.worktree, time.Time{}); err != nil {
-			return &CleanupError{Kind: t.Kind, ID: t.ID, Done: store.Archived, Err: err}
-		}
-		return nil
-	}
-	steps := []step{{"leftover", func() error { return durable.RemoveTree(t.Path) }}}
-	switch {
-	case t.Kind == "trash":
-		steps = r.deleteRefSteps(ctx, repo, t)
-	case t.leftoverRef != "":
-		steps = []step{{"scrap", func() error { return repo.RemoveRefLeftovers(ctx, t.leftoverRef) }}}
-	}
-	if err := r.runSteps(ctx, "prune", steps); err != nil {
-		return fmt.Errorf("prune %s: %w", cmp.Or(t.TrashRef, t.Path, t.ID), err)
-	}
-	return nil
-}
-
-// deleteRefSteps returns the steps that delete the refs of an item if they still have the planned values.
-func (r *Repository) deleteRefSteps(ctx context.Context, repo *git.Repo, t *PruneResult) []step {
-	return []step{
-		{"snapshots", func() error {
-			refs := t.refs()
-			delete(refs, trashRef(t.ID))
-			return repo.DeleteOwnedRefs(ctx, snapshotsPrefix(t.ID), refs)
-		}},
-		{"trash", func() error {
-			if t.keptCommit == "" {
-				return repo.RemoveRefLeftovers(ctx, trashRef(t.ID)) // the rest of an earlier attempt
-			}
-			return repo.DeleteOwnedRef(ctx, trashRef(t.ID), t.keptCommit)
-		}},
-	}
-}
-
-// pruneInvocation removes the rest of the sandbox as a discard does, then the refs, then the record, so that the record is
-// there to continue from after any failure. If the sandbox holds changes that the plan did not see, they go to the trash,
-// and the refs and the record stay.
-func (r *Repository) pruneInvocation(ctx context.Context, repo *git.Repo, t *PruneResult) error {
-	if t.discardFirst {
-		_, err := r.discardAbandoned(ctx, repo, t.entry)
-		return err
-	}
-	if t.hasRemains {
-		found, err := r.endInvocation(ctx, repo, t.entry)
-		if err != nil {
-			return r.pruneError(t, err)
-		}
-		if found.Commit != t.keptCommit {
-			t.Action, t.Reason, t.TrashRef, t.TrashCommit = PruneClean, reasonChangedAfterEnd, found.TrashRef, ""
-		}
-	}
-	if t.Action != PruneRemove {
-		return nil
-	}
-	if _, there := store.FirstExisting(r.store.SandboxDir(r.ID, t.ID)); there { // created after the plan was made
-		t.Action, t.Reason, t.TrashCommit = PruneKeep, reasonChangedAfterEnd, ""
-		return nil
-	}
-	err := r.runSteps(ctx, "prune", append(r.deleteRefSteps(ctx, repo, t),
-		step{"record", func() error { return r.store.RemoveInvocation(r.ID, t.ID) }}))
-	return r.pruneError(t, err)
-}
-
-// pruneError wraps the error of an invocation that could not be pruned with its state.
-func (r *Repository) pruneError(t *PruneResult, err error) error {
-	if err == nil || is[*CleanupError](err) {
-		return err
-	}
-	return &CleanupError{Kind: t.Kind, ID: t.ID, Done: t.entry.Record.Landing, Err: err}
+	return doctor.Prune(ctx, r.core, req)
 }

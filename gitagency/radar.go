@@ -2,99 +2,35 @@ package gitagency
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"slices"
+
+	"github.com/git-agency/git-agency/gitagency/internal/radar"
 )
 
 // RadarResult is the result of Radar: which sandboxes conflict with the integration branch and with each other.
-type RadarResult struct {
-	Sandboxes []RadarSandbox `json:"sandboxes"` // oldest first
-	Pairs     []RadarPair    `json:"pairs"`     // every two sandboxes that could be read
-}
+type RadarResult = radar.Result
 
 // RadarSandbox says what would happen if the whole content of a sandbox were landed now.
-type RadarSandbox struct {
-	ID    string     `json:"invocation_id"`
-	Name  string     `json:"invocation_name"`
-	State RadarState `json:"state"`
-	Clean bool       `json:"clean"`           // no conflicts; also if there is nothing to land
-	Paths []string   `json:"paths"`           // paths in conflict with the integration branch
-	Error string     `json:"error,omitempty"` // why it could not be read, or is refused
-}
+type RadarSandbox = radar.Sandbox
 
 // RadarPair says what would happen if the contents of two sandboxes were merged now: of two that would each land cleanly,
 // whether the second still could after the first.
-type RadarPair struct {
-	A     string   `json:"a"`
-	B     string   `json:"b"`
-	Clean bool     `json:"clean"`
-	Paths []string `json:"paths"` // paths in conflict with each other
-}
+type RadarPair = radar.Pair
 
 // RadarState is the predicted result of a landing.
-type RadarState string
+type RadarState = radar.State
 
 // Predicted results.
 const (
-	RadarClean     RadarState = "clean"
-	RadarConflicts RadarState = "conflicts"
-	RadarNothing   RadarState = "nothing" // nothing to land
-	RadarRefused   RadarState = "refused" // it contains objects that must not land
-	RadarError     RadarState = "error"   // it could not be read
+	RadarClean     = radar.RadarClean
+	RadarConflicts = radar.RadarConflicts
+	RadarNothing   = radar.RadarNothing // nothing to land
+	RadarRefused   = radar.RadarRefused // it contains objects that must not land
+	RadarError     = radar.RadarError   // it could not be read
 )
-
-// ConflictCount returns the number of other sandboxes that a sandbox conflicts with.
-func (r RadarResult) ConflictCount(id string) int {
-	n := 0
-	for _, p := range r.Pairs {
-		if !p.Clean && (p.A == id || p.B == id) {
-			n++
-		}
-	}
-	return n
-}
-
-// Summary describes a sandbox in one word: its state, with the number of conflicting paths; or "rivals" with the number of
-// other sandboxes that it conflicts with, if nothing else prevents its landing.
-func (r RadarResult) Summary(s RadarSandbox) string {
-	switch rivals := r.ConflictCount(s.ID); {
-	case s.State == RadarConflicts:
-		return fmt.Sprintf("%s(%d)", s.State, len(s.Paths))
-	case s.State == RadarClean && rivals > 0:
-		return fmt.Sprintf("rivals(%d)", rivals)
-	}
-	return string(s.State)
-}
 
 // FillRadar sets the Radar field of every live invocation to its summary. Worktrees that fail are reported as warnings.
 func (r *Repository) FillRadar(ctx context.Context, invocations []Invocation) error {
-	found := map[string]RadarResult{}
-	for i := range invocations {
-		inv := &invocations[i]
-		if !inv.Broken && hasEnded(inv.entry.Record) || inv.WorktreeID == "" || inv.Verifies != "" {
-			continue
-		}
-		radar, known := found[inv.WorktreeID]
-		if !known {
-			var err error
-			radar, err = r.Radar(ctx, inv.WorktreeID)
-			if cause := context.Cause(ctx); cause != nil {
-				return cause
-			}
-			if err != nil {
-				r.warn("radar of worktree %s: %v", inv.WorktreeID, err)
-			}
-			found[inv.WorktreeID] = radar
-		}
-		inv.Radar = string(RadarError)
-		for _, s := range radar.Sandboxes {
-			if s.ID == inv.ID {
-				inv.Radar = radar.Summary(s)
-			}
-		}
-	}
-	return nil
+	return radar.Fill(ctx, r.core, invocations)
 }
 
 // Radar predicts, for every live sandbox of an integration worktree, whether its current content would land cleanly on the
@@ -106,64 +42,5 @@ func (r *Repository) FillRadar(ctx context.Context, invocations []Invocation) er
 // configuration and attributes that an agent could have written, and runs nothing that they name. A sandbox that cannot be
 // read has an Error and is in no pair; the others are not affected.
 func (r *Repository) Radar(ctx context.Context, worktree string) (_ RadarResult, err error) {
-	wt, err := r.Worktree(worktree)
-	if err != nil {
-		return RadarResult{}, err
-	}
-	invocations, err := r.Invocations(ListRequest{All: true})
-	if err != nil {
-		return RadarResult{}, err
-	}
-	s, err := r.newForecast(ctx, wt, invocations)
-	if err != nil {
-		return RadarResult{}, err
-	}
-	defer func() { err = errors.Join(err, s.close()) }()
-	if err := s.compute(ctx); err != nil {
-		return RadarResult{}, err
-	}
-	s.saveFacts(invocations)
-	return s.result(), nil
-}
-
-// result returns the public result of the forecast.
-func (s *forecast) result() RadarResult {
-	found := RadarResult{Sandboxes: []RadarSandbox{}, Pairs: []RadarPair{}}
-	for i, b := range s.sandboxes {
-		sandbox := RadarSandbox{ID: b.inv.ID, Name: b.inv.Name, State: RadarError, Paths: []string{}}
-		if b.err != nil {
-			sandbox.Error = b.err.Error()
-		} else {
-			m := s.facts.Merges[s.mergeKey(integrationPair(i))]
-			sandbox.Paths, sandbox.Clean = m.paths(), m.clean()
-			refused := s.facts.Refused[s.fsckKey(i)]
-			switch {
-			case refused != "":
-				sandbox.State, sandbox.Clean, sandbox.Error = RadarRefused, false, refused
-			case !sandbox.Clean:
-				sandbox.State = RadarConflicts
-			case m.NothingNew:
-				sandbox.State = RadarNothing
-			default:
-				sandbox.State = RadarClean
-			}
-		}
-		found.Sandboxes = append(found.Sandboxes, sandbox)
-	}
-	for _, p := range s.pairs() {
-		if !p.withIntegration() {
-			m := s.facts.Merges[s.mergeKey(p)]
-			found.Pairs = append(found.Pairs, RadarPair{A: s.sandboxes[p.a].inv.ID, B: s.sandboxes[p.b].inv.ID, Clean: m.clean(), Paths: m.paths()})
-		}
-	}
-	return found
-}
-
-func (m mergeFact) paths() []string {
-	paths := []string{}
-	for _, p := range m.Conflicts {
-		paths = append(paths, string(p))
-	}
-	slices.Sort(paths)
-	return slices.Compact(paths)
+	return radar.Compute(ctx, r.core, worktree)
 }

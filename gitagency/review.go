@@ -1,300 +1,39 @@
 package gitagency
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"fmt"
-	"slices"
-	"strings"
-	"time"
-	"unicode/utf8"
 
-	"github.com/git-agency/git-agency/gitagency/internal/git"
-	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
-	"github.com/git-agency/git-agency/gitagency/internal/store"
+	"github.com/git-agency/git-agency/gitagency/internal/landing"
 )
 
 // SubmitRequest says which invocation to submit for review.
-type SubmitRequest struct {
-	Invocation string // required: id or unique prefix
-	Note       string // message for the reviewer
-}
+type SubmitRequest = landing.SubmitRequest
 
 // SubmitResult is the result of Submit.
-type SubmitResult struct {
-	ID            string    `json:"invocation_id"`
-	Commit        string    `json:"submitted_commit"` // commit to review: HEAD of the sandbox
-	At            time.Time `json:"submitted_at"`     // time of submission; determines the place in the queue
-	Note          string    `json:"review_note"`
-	Already       bool      `json:"already"` // this commit was in review already
-	CommitChanged bool      `json:"renewed"` // another commit of the invocation was in review
-}
+type SubmitResult = landing.SubmitResult
 
 // Submit marks the HEAD commit of a sandbox as ready for review and landing. Uncommitted work is an *UncommittedError, no
 // work at all a *NothingToLandError; commits with unsafe objects, which must not land, are refused too. The sandbox stays
 // as it is, and commands may go on in it. Submitting again is allowed: the submission keeps its place in the queue unless
 // HEAD has moved.
 func (r *Repository) Submit(ctx context.Context, req SubmitRequest) (SubmitResult, error) {
-	note, err := normalizeText("note", req.Note)
-	if err != nil {
-		return SubmitResult{}, err
-	}
-	inv, err := r.Invocation(req.Invocation)
-	if err != nil {
-		return SubmitResult{}, err
-	}
-	if _, err := inv.Path(); err != nil {
-		return SubmitResult{}, err
-	}
-	if inv.Verifies != "" {
-		return SubmitResult{}, &TemporarySandboxError{ID: inv.ID, Verifies: inv.Verifies}
-	}
-	if wt, err := r.worktreeByID(inv.WorktreeID); err == nil && !wt.Broken && wt.State == store.Archived { // it could never land
-		return SubmitResult{}, fmt.Errorf("submit %s: %w", inv.ID, &ArchivedError{Name: wt.Name, ID: wt.ID, Branch: wt.Branch, Invocation: inv.ID})
-	}
-	s := r.sandboxOf(inv.ID)
-	if stuck, err := s.tryImportPending(ctx); err != nil {
-		return SubmitResult{}, err
-	} else if stuck { // commits behind the walls would be missing from the review
-		return SubmitResult{}, fmt.Errorf("submit %s: %w", s.ID, errImportFailed)
-	}
-	repo, unlock, err := r.lockAndRecover(ctx)
-	if err != nil {
-		return SubmitResult{}, err
-	}
-	defer unlock()
-	place, err := s.openLocked(ctx, repo)
-	if err != nil {
-		return SubmitResult{}, err
-	}
-	defer func() {
-		if closeErr := place.close(); closeErr != nil {
-			r.warn("%s: %v", s.tree, closeErr)
-		}
-	}()
-	ctx, cancel, err := r.withOperationTimeout(ctx, "submit")
-	if err != nil {
-		return SubmitResult{}, err
-	}
-	defer cancel()
-	entry := r.store.Invocation(r.ID, inv.ID, nil) // the record may have changed while we waited for the lock
-	tip, err := r.submittableCommit(ctx, repo, place, s, entry)
-	if err != nil {
-		return SubmitResult{}, fmt.Errorf("submit %s: %w", s.ID, err)
-	}
-	return r.recordSubmission(ctx, entry, tip, note)
-}
-
-// recordSubmission is the transaction: one step, which is the commit point.
-func (r *Repository) recordSubmission(ctx context.Context, entry store.Entry[store.InvocationMeta], tip, note string) (_ SubmitResult, err error) {
-	m := entry.Record
-	inReview := m.Landing == store.Review
-	done := SubmitResult{ID: entry.ID, Commit: tip, At: timeOrZero(m.SubmittedAt), Note: note, Already: inReview && m.SubmittedCommit == tip}
-	done.CommitChanged = inReview && !done.Already
-	if inReview { // same work: keep the earlier note unless there is a new one
-		done.Note = cmp.Or(note, m.ReviewNote)
-	}
-	if done.Already && done.Note == m.ReviewNote {
-		return done, nil
-	}
-	if !done.Already {
-		if done.At, err = r.nextQueueTime(); err != nil {
-			return SubmitResult{}, err
-		}
-	}
-	if err := r.updateReview(ctx, "submit", entry, func(m *store.InvocationMeta) {
-		m.Landing, m.SubmittedAt, m.SubmittedCommit, m.ReviewNote = store.Review, &done.At, tip, done.Note
-	}); err != nil {
-		return SubmitResult{}, err
-	}
-	r.appendEvent(entry.ID, reviewEvent{Time: r.now(), Event: "submit", Commit: tip, Note: done.Note})
-	return done, nil
-}
-
-// nextQueueTime returns a time after that of every waiting submission, even if the clock was set back or stands still.
-func (r *Repository) nextQueueTime() (time.Time, error) {
-	at := r.opts.Now().UTC()
-	waiting, err := r.InReview("")
-	for _, i := range waiting {
-		if !at.After(i.SubmittedAt) {
-			at = i.SubmittedAt.Add(1)
-		}
-	}
-	return at, err
+	return landing.Submit(ctx, r.core, req)
 }
 
 // InReview lists the invocations that wait for review or landing, in the order of submission. An empty worktree means all
 // worktrees.
 func (r *Repository) InReview(worktree string) ([]Invocation, error) {
-	live, err := r.Invocations(ListRequest{Worktree: worktree})
-	if err != nil {
-		return nil, err
-	}
-	waiting := slices.DeleteFunc(live, func(i Invocation) bool { return i.Landing != store.Review || i.Verifies != "" })
-	slices.SortFunc(waiting, func(a, b Invocation) int {
-		return cmp.Or(a.SubmittedAt.Compare(b.SubmittedAt), strings.Compare(a.ID, b.ID))
-	})
-	return waiting, nil
+	return landing.InReview(r.core, worktree)
 }
 
 // RejectRequest says which submission to reject, and why.
-type RejectRequest struct {
-	Invocation string // required: id or unique prefix
-	Reason     string // required
-}
+type RejectRequest = landing.RejectRequest
 
 // RejectResult is the result of Reject.
-type RejectResult struct {
-	ID     string    `json:"invocation_id"`
-	Commit string    `json:"submitted_commit"` // commit that was rejected
-	At     time.Time `json:"rejected_at"`
-	Reason string    `json:"rejected_reason"`
-}
+type RejectResult = landing.RejectResult
 
 // Reject sends a submission back for more work, with the reason. An invocation that is not in review is a
 // *NotInReviewError.
 func (r *Repository) Reject(ctx context.Context, req RejectRequest) (RejectResult, error) {
-	reason, err := normalizeText("reason", req.Reason)
-	if err != nil {
-		return RejectResult{}, err
-	}
-	if reason == "" {
-		return RejectResult{}, &InvalidError{What: "reason", Want: "some text: whoever goes on with the work has nothing else to go by"}
-	}
-	inv, err := r.Invocation(req.Invocation)
-	if err != nil {
-		return RejectResult{}, err
-	}
-	_, unlock, err := r.lockAndRecover(ctx)
-	if err != nil {
-		return RejectResult{}, err
-	}
-	defer unlock()
-	entry := r.store.Invocation(r.ID, inv.ID, nil) // the record may have changed while we waited for the lock
-	if err := invocationFromEntry(entry, nil).Err(); err != nil {
-		return RejectResult{}, err
-	}
-	if m := entry.Record; m.Landing != store.Review {
-		return RejectResult{}, &NotInReviewError{ID: entry.ID, State: m.Landing}
-	}
-	done := RejectResult{ID: entry.ID, Commit: entry.Record.SubmittedCommit, At: r.now(), Reason: reason}
-	if err := r.updateReview(ctx, "reject", entry, func(m *store.InvocationMeta) {
-		m.Landing, m.RejectedAt, m.RejectedReason = store.Rejected, &done.At, reason
-	}); err != nil {
-		return RejectResult{}, err
-	}
-	r.appendEvent(entry.ID, reviewEvent{Time: done.At, Event: "reject", Commit: done.Commit, Reason: reason})
-	return done, nil
-}
-
-// updateReview changes the review state in the record of an invocation. The rename of the record is the commit point.
-func (r *Repository) updateReview(ctx context.Context, verb string, entry store.Entry[store.InvocationMeta], change func(*store.InvocationMeta)) (err error) {
-	tx := r.beginTx(verb)
-	defer func() {
-		if err != nil {
-			rollbackTx(ctx, tx)
-		}
-	}()
-	if err := tx.Step(ctx, "record", func() error {
-		tx.Undo("record", func(context.Context) error {
-			return r.store.UpdateInvocationMeta(r.ID, entry.ID, func(m *store.InvocationMeta) {
-				m.Landing, m.Submission = entry.Record.Landing, entry.Record.Submission
-			})
-		})
-		return r.store.UpdateInvocationMeta(r.ID, entry.ID, change)
-	}); err != nil {
-		return fmt.Errorf("%s %s: %w", verb, entry.ID, err)
-	}
-	tx.Commit()
-	return nil
-}
-
-type reviewEvent struct {
-	Time   time.Time `json:"time"`
-	Event  string    `json:"event"`
-	Commit string    `json:"commit"`
-	Note   string    `json:"note,omitempty"`
-	Reason string    `json:"reason,omitempty"`
-}
-
-// submittableCommit returns HEAD of a sandbox, if that contains all of its work and there is any. The caller holds the
-// repository lock and has the sandbox open.
-func (r *Repository) submittableCommit(ctx context.Context, repo *git.Repo, place *handle, s *Sandbox, entry store.Entry[store.InvocationMeta]) (tip string, err error) {
-	subject, err := r.prepareCapture(s.snapshotSubject(place.base, ""))
-	if err != nil {
-		return "", err
-	}
-	subject.SecretPatterns = r.SecretPatterns()
-	merger, err := merge.NewMerger(repo, place.base)
-	if err != nil {
-		return "", err
-	}
-	defer func() { err = errors.Join(err, merger.Close()) }()
-	found, err := merger.Inspect(ctx, subject)
-	if err != nil {
-		return "", err
-	}
-	if err := r.fsckSubmission(ctx, repo, merger, entry, found.Head); err != nil { // first, because an unsafe tree would show up as uncommitted work
-		return "", err
-	}
-	if found.InProgress.Command != "" {
-		return "", s.operationInProgressError(found.InProgress, place.prims)
-	}
-	if len(found.Uncommitted) > 0 {
-		return "", &UncommittedError{ID: s.ID, Path: s.tree, Files: found.Uncommitted, LeftOut: toLeftOut(found.LeftOut)}
-	}
-	base, err := r.workBase(ctx, invocationFromEntry(entry, nil))
-	if err != nil {
-		return "", err
-	}
-	none, err := repo.IsAncestor(ctx, found.Head, base)
-	void := false
-	if err == nil && !none {
-		void, err = merger.SameTree(ctx, found.Head, base)
-	}
-	if err != nil {
-		return "", err
-	}
-	if none || void {
-		return "", &NothingToLandError{ID: s.ID, NoNetChange: void, LeftOut: toLeftOut(found.LeftOut)}
-	}
-	return found.Head, nil
-}
-
-// fsckSubmission refuses commits with unsafe objects, as a landing does. If the integration worktree has no branch to land
-// on, which Land reports, it checks the commits since the base of the sandbox.
-func (r *Repository) fsckSubmission(ctx context.Context, repo *git.Repo, merger *merge.Merger, entry store.Entry[store.InvocationMeta], head string) error {
-	onto := entry.Record.BaseCommit
-	if to, err := r.findIntegrationTarget(ctx, repo, entry.Record.IntegrationWorktreeID); err == nil {
-		onto = to.commit
-	}
-	return addFsckContext(ctx, merger, entry, [2]string{onto, head}, merger.FsckRange(ctx, onto, head))
-}
-
-// checkReviewed refuses to land a tip that was not submitted, if agency.requireReview is set. Changes after the submitted
-// commit, committed or not, have not been reviewed.
-func (r *Repository) checkReviewed(entry store.Entry[store.InvocationMeta], tip string) error {
-	required, err := r.boolSetting(requireReviewKey, false)
-	if err != nil || !required {
-		return err
-	}
-	m := entry.Record
-	if inReview := m.Landing == store.Review; !inReview || m.SubmittedCommit != tip {
-		return &NotSubmittedError{ID: entry.ID, State: m.Landing, Moved: inReview}
-	}
-	return nil
-}
-
-// normalizeText trims and checks a note or a reason, which is stored in a record.
-func normalizeText(what, text string) (string, error) {
-	const most = 64 << 10 // records are read as a whole by every command
-	text = strings.TrimSpace(text)
-	switch {
-	case !utf8.ValidString(text) || strings.Contains(text, "\x00"):
-		return "", &InvalidError{What: what, Value: text, Want: "text in UTF-8"}
-	case len(text) > most:
-		return "", &InvalidError{What: what, Value: text[:40] + "…", Want: "at most 64 KiB"}
-	}
-	return text, nil
+	return landing.Reject(ctx, r.core, req)
 }

@@ -1,16 +1,11 @@
 package gitagency
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"os"
-	"time"
 
-	"github.com/git-agency/git-agency/gitagency/internal/git"
-	"github.com/git-agency/git-agency/gitagency/internal/guard"
-	"github.com/git-agency/git-agency/gitagency/internal/lock"
+	"github.com/git-agency/git-agency/gitagency/internal/doctor"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 )
 
 // Sandbox is the worktree of one invocation: commands run in it, files are uploaded to it, snapshots are taken of it.
@@ -18,159 +13,140 @@ import (
 type Sandbox struct {
 	ID string // invocation id
 
-	repo *Repository
-	tree string
+	sandbox *sandbox.Sandbox
+}
+
+// Denial is a network access that the walls of a sandbox refused, with the number of attempts.
+type Denial = sandbox.Denial
+
+// Denials lists what the walls of a sandbox refused, the latest last. It also works for an invocation whose sandbox
+// is gone. For a broken invocation it returns the list together with an error.
+func (r *Repository) Denials(query string) ([]Denial, error) {
+	return sandbox.Denials(r.core, query)
+}
+
+// Directories lists the subdirectories of a directory of the sandbox, which is named as in ExecOptions.Cwd. The list
+// has only names that Cwd accepts: neither .git nor symbolic links. It takes no lock, so an entry may be gone a
+// moment later.
+func (s *Sandbox) Directories(path string) (names []string, err error) {
+	return s.sandbox.Directories(path)
+}
+
+// ExecOptions describes a command to run in a sandbox.
+type ExecOptions = sandbox.ExecOptions
+
+// DefaultGrace is the default time between SIGTERM and SIGKILL.
+const DefaultGrace = sandbox.DefaultGrace
+
+// ExecResult reports how a command ended.
+type ExecResult = sandbox.ExecResult
+
+// Exec runs a command in the sandbox and returns when it and all processes it started, daemons included, have ended.
+// A command that fails or times out is not an error.
+//
+// A limit that is wider than that of the sandbox is an *InvalidError; a limit that cannot be enforced on this
+// machine, or anything else that could not be set up, is a *SetupError.
+//
+// These errors come with a result: *CannotRunError; ErrStopped, when the sandbox is being ended; the cause of ctx,
+// when that ended first; *OutputError, when the output could not be passed on; ErrSupervisorKilled, when some process may still
+// run. With any other error nothing was run.
+func (s *Sandbox) Exec(ctx context.Context, opts ExecOptions) (ExecResult, error) {
+	return s.sandbox.Exec(ctx, opts)
+}
+
+// CaptureLimit is the number of bytes of each output stream that a result holds.
+const CaptureLimit = proc.CaptureLimit
+
+// ForwardRequest selects ports of a sandbox that become reachable from this machine.
+type ForwardRequest = sandbox.ForwardRequest
+
+// Port is a port of a sandbox and the port of this machine that is forwarded to it.
+type Port = sandbox.Port
+
+// ParsePort parses "P" or "P:H", a port of a sandbox and a port of this machine. "P" stands for "P:P".
+func ParsePort(text string) (Port, error) {
+	return sandbox.ParsePort(text)
+}
+
+// Forward makes ports of the sandbox reachable on 127.0.0.1, for all users of this machine. It returns nil when the
+// last command in the sandbox has ended, and the cause of ctx when that ends first; it has closed all connections
+// then. It does not keep the sandbox from being discarded.
+func (s *Sandbox) Forward(ctx context.Context, req ForwardRequest) (err error) {
+	return s.sandbox.Forward(ctx, req)
 }
 
 // Sandbox returns the sandbox of an invocation, given its id or a unique prefix. It fails if the invocation is broken
 // or has ended.
 func (r *Repository) Sandbox(query string) (*Sandbox, error) {
-	inv, err := r.Invocation(query)
+	s, err := sandbox.Open(r.core, query)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := inv.Path(); err != nil {
-		return nil, err
-	}
-	return r.sandboxOf(inv.ID), nil
-}
-
-// sandboxOf returns the sandbox of an invocation without checking that it exists.
-func (r *Repository) sandboxOf(id string) *Sandbox {
-	return &Sandbox{ID: id, repo: r, tree: r.store.SandboxTreePath(r.ID, id)}
+	return &Sandbox{ID: s.ID, sandbox: s}, nil
 }
 
 // WorkDir returns the absolute path of the sandbox.
-func (s *Sandbox) WorkDir() string { return s.tree }
+func (s *Sandbox) WorkDir() string {
+	return s.sandbox.WorkDir()
+}
 
 // Teardown ends the sandbox as Discard does: it ends the commands, keeps the content under a ref and removes the
 // sandbox. It succeeds if the sandbox, or a part of it, is gone already.
 func (s *Sandbox) Teardown(ctx context.Context) error {
-	_, err := s.repo.Discard(ctx, s.ID)
-	if is[*BrokenError](err) { // a part is missing; repair, then discard the rest
-		if _, err := s.repo.Fix(ctx, s.ID); err != nil && !is[*NotFoundError](err) {
-			return err
-		}
-		_, err = s.repo.Discard(ctx, s.ID)
-	}
-	if is[*NotFoundError](err) || is[*EndedError](err) {
-		return nil
-	}
-	return err
+	return doctor.Teardown(ctx, s.sandbox)
 }
 
-// handle is an open sandbox. Its lock prevents the removal of the sandbox.
-type handle struct {
-	*guard.Tree
-	worktreeID     string // id of the integration worktree
-	base           string // commit that the sandbox started from
-	limits         Limits // limits of its commands
-	prims          Primitives
-	lockedRepo     *git.Repo // repository with its lock held by the caller; else nil
-	invocationLock *os.File  // lock of the invocation directory; inherited by processes that work in the sandbox
+// SyncResult is the result of Sync.
+type SyncResult = sandbox.SyncResult
+
+// Sync merges the integration branch into the sandbox's branch, as git merge would: by a merge commit, or by a fast-forward
+// if the sandbox has no commits of its own. Conflicts stay in the sandbox as an unfinished merge with conflict markers,
+// and are returned as a *ConflictsError together with the result; resolving and committing them there completes the merge.
+//
+// No git process runs in the sandbox, so nothing that an agent configured there runs. The merge is made in memory, and the
+// sandbox is then moved to the state that git would have left, in the same way as by a rollback. A snapshot of the state
+// before is taken first, so that a rollback can undo the sync.
+//
+// Sync refuses while commands run in the sandbox (*RunningError), while a git operation is in progress, if HEAD is not on
+// the sandbox's branch (*OffBranchError), and if tracked files have uncommitted changes (*UncommittedError). Untracked
+// files stay; Sync refuses if the merge would overwrite one. Ignored files in the way are kept in the snapshot and then
+// replaced.
+func (s *Sandbox) Sync(ctx context.Context) (SyncResult, error) {
+	return s.sandbox.Sync(ctx)
 }
 
-// open checks the sandbox and locks it against removal. It first finishes an interrupted rollback.
-func (s *Sandbox) open(ctx context.Context) (*handle, error) { return s.openLocked(ctx, nil) }
-
-// openLocked is open for a caller that holds the repository lock.
-func (s *Sandbox) openLocked(ctx context.Context, repo *git.Repo) (*handle, error) {
-	for {
-		if err := s.finishRollback(ctx, repo); err != nil {
-			return nil, err
-		}
-		h, err := s.openOnce(ctx)
-		if err != nil || !s.hasRollbackJournal() {
-			return h, err
-		}
-		if err := h.close(); err != nil { // another rollback was killed while we waited for the lock
-			return nil, err
-		}
-	}
+// ForbiddenSyscalls lists the system calls that the seccomp filter refuses behind walls, some with the refused
+// arguments in parentheses.
+func ForbiddenSyscalls() []string {
+	return sandbox.ForbiddenSyscalls()
 }
 
-func (s *Sandbox) openOnce(ctx context.Context) (_ *handle, err error) {
-	timeout, err := s.repo.lockTimeout()
-	if err != nil {
-		return nil, err
-	}
-	held, err := s.lockShared(ctx, timeout)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, &NotFoundError{Kind: "invocation", Query: s.ID}
-	}
-	if is[*LockTimeoutError](err) {
-		return nil, &BusyError{ID: s.ID, Waited: timeout, Holders: proc.FileUsers(s.repo.store.SandboxDir(s.repo.ID, s.ID))}
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, held.Close())
-		}
-	}()
-	return s.newHandle(held)
+// File is a regular file, a directory or a symbolic link to upload to a sandbox.
+type File = sandbox.File
+
+// UploadRequest selects what to upload to a sandbox.
+type UploadRequest = sandbox.UploadRequest
+
+// UploadProgress is the progress of an upload.
+type UploadProgress = sandbox.UploadProgress
+
+// UploadFiles uploads files to the sandbox, all of them or none; see Upload.
+func (s *Sandbox) UploadFiles(ctx context.Context, files []File) error {
+	return s.sandbox.UploadFiles(ctx, files)
 }
 
-// newHandle checks the sandbox and returns a handle that owns held, the lock that prevents its removal.
-func (s *Sandbox) newHandle(held *os.File) (*handle, error) {
-	inv := invocationFromEntry(s.repo.store.Invocation(s.repo.ID, s.ID, nil), nil) // read again: it cannot be removed any more
-	if _, err := inv.Path(); err != nil {
-		return nil, err
-	}
-	tree, err := guard.OpenTree(s.tree)
-	if err != nil {
-		return nil, err
-	}
-	if err := checkSandbox(tree); err != nil {
-		return nil, errors.Join(err, tree.Close())
-	}
-	return &handle{Tree: tree, worktreeID: inv.WorktreeID, base: inv.BaseCommit, limits: limitsFromRecord(inv.Limits), prims: fillLegacyPrimitives(inv.Primitives), invocationLock: held}, nil
+// Upload uploads files to the sandbox. If anything fails, takes longer than OperationTimeout or is cancelled, the
+// sandbox is left as it was.
+//
+// Paths are relative to the sandbox; missing parent directories are created. Existing files are replaced, never
+// written through. A path that leaves the sandbox or has a reserved name is a *ConfinementError, and so is a symbolic
+// link that leaves the sandbox.
+func (s *Sandbox) Upload(ctx context.Context, req UploadRequest) (err error) {
+	return s.sandbox.Upload(ctx, req)
 }
 
-// fillLegacyPrimitives fills in the primitives that records written before there were walls do not have.
-func fillLegacyPrimitives(p Primitives) Primitives {
-	p.Isolation, p.Outputs = cmp.Or(p.Isolation, isolationNone), cmp.Or(p.Outputs, outputsOpen)
-	return p
-}
-
-// lockShared takes the shared lock of the sandbox. It passes through the lock of the sandbox directory, which is held
-// exclusively while a sandbox is being ended.
-func (s *Sandbox) lockShared(ctx context.Context, timeout time.Duration) (*os.File, error) {
-	sandboxLock, err := lock.AcquireDirShared(ctx, s.repo.store.SandboxDir(s.repo.ID, s.ID), timeout)
-	if err != nil && !errors.Is(err, os.ErrNotExist) { // the caller finds the reason in the record
-		return nil, err
-	}
-	invocationLock, err := lock.AcquireDirShared(ctx, s.repo.store.InvocationDir(s.repo.ID, s.ID), timeout)
-	if sandboxLock != nil {
-		err = errors.Join(err, sandboxLock.Close())
-	}
-	return invocationLock, err
-}
-
-// handOver closes our copy of the lock; the process that inherited it keeps the sandbox.
-func (s *handle) handOver() { _ = s.invocationLock.Close() }
-
-func (s *handle) close() error {
-	err := s.invocationLock.Close()
-	if errors.Is(err, os.ErrClosed) {
-		err = nil // closed by handOver
-	}
-	return errors.Join(s.Close(), err)
-}
-
-// checkSandbox refuses a tree that has no sandbox marker or has the marker of an integration worktree.
-func checkSandbox(tree *guard.Tree) error {
-	theirs, err := tree.HasMarker(guard.Integration)
-	if err != nil {
-		return err
-	}
-	ours, err := tree.HasMarker(guard.Sandbox)
-	if err != nil {
-		return err
-	}
-	if theirs || !ours {
-		return &NotSandboxError{Path: tree.Path, Integration: theirs}
-	}
-	return nil
+// Locate resolves a path in the sandbox, relative to its top, and reports whether it is a directory. The path is
+// relative, or absolute and inside the sandbox, and need not exist.
+func (s *Sandbox) Locate(ctx context.Context, path string) (inside string, isDir bool, err error) {
+	return s.sandbox.Locate(ctx, path)
 }

@@ -2,249 +2,92 @@ package gitagency
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"maps"
-	"os"
-	"os/user"
-	"path/filepath"
-	"slices"
-	"strings"
 	"time"
-	"unicode/utf8"
 
-	"github.com/git-agency/git-agency/gitagency/internal/git"
-	"github.com/git-agency/git-agency/gitagency/internal/git/config"
-	"github.com/git-agency/git-agency/gitagency/internal/guard"
-	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/quote"
+	"github.com/git-agency/git-agency/gitagency/internal/settings"
 )
 
-// runnerCommands returns the commands of the runners that the user configured. A command in the repository's own
-// config is ignored with a warning: an agent may have written it.
-func (r *Repository) runnerCommands() map[string]string {
-	commands := map[string]string{}
-	for _, key := range slices.Sorted(maps.Keys(r.git.Config)) {
-		name := cutPrefixSuffix(key, "agency.", ".command")
-		if name == "" || name == policySection {
-			continue
-		}
-		setting, set, others := r.git.Config.LastTrusted(key, nil)
-		for _, o := range others {
-			r.warn("ignoring %s = %q (%s): %s", key, o.Value, o.Origin, commandRefusal(o))
-		}
-		if set {
-			commands[name] = setting.Value
-		}
-	}
-	return commands
+// Key is one of git-agency's keys in git config.
+type Key = settings.Key
+
+// Keys lists every key, in the order in which users meet them.
+func Keys() []Key {
+	return settings.Keys()
 }
 
-// dataDir returns the data directory with symbolic links resolved. It need not exist yet.
-func dataDir(env []string, config config.Settings) (string, error) {
-	path, from := "", ""
-	switch setting, _ := config.Last("agency.datadir"); {
-	case proc.Getenv(env, "AGENCY_DATA_DIR") != "":
-		path, from = proc.Getenv(env, "AGENCY_DATA_DIR"), "AGENCY_DATA_DIR"
-	case setting.Value != "":
-		path, from = expandHome(setting.Value, proc.Getenv(env, "HOME")), "agency.dataDir ("+setting.Origin+")"
-	case filepath.IsAbs(proc.Getenv(env, "XDG_DATA_HOME")): // the XDG specification says to ignore a relative path
-		path, from = filepath.Join(proc.Getenv(env, "XDG_DATA_HOME"), "agency"), "XDG_DATA_HOME"
-	case proc.Getenv(env, "HOME") != "":
-		path, from = filepath.Join(proc.Getenv(env, "HOME"), ".local", "share", "agency"), "HOME"
-	default:
-		return "", &InvalidError{What: "data directory", Value: "", Want: "HOME, or AGENCY_DATA_DIR, to be set"}
-	}
-	if !filepath.IsAbs(path) {
-		return "", &InvalidError{What: from, Value: path, Want: "an absolute path"}
-	}
-	resolved, err := guard.Resolve(path)
-	if err != nil {
-		return "", fmt.Errorf("data directory %s: %w", path, err)
-	}
-	if fi, err := os.Stat(resolved); err == nil && !fi.IsDir() {
-		return "", &InvalidError{What: from, Value: path, Want: "a directory, not a file"}
-	}
-	if !utf8.ValidString(resolved) {
-		return "", &InvalidError{What: "data directory", Value: resolved, Want: "a path in valid UTF-8"}
-	}
-	return resolved, nil
-}
+// Setting is the effective value of a key, or its default.
+type Setting = settings.Setting
 
-// expandHome expands a leading "~/" or "~user/" as git config --type=path does. The path of an unknown user stays
-// unchanged, and is then refused for not being absolute.
-func expandHome(path, home string) string {
-	if !strings.HasPrefix(path, "~") {
-		return path
-	}
-	name, rest, _ := strings.Cut(path[1:], "/")
-	if name != "" {
-		home = ""
-		if u, err := user.Lookup(name); err == nil {
-			home = u.HomeDir
-		}
-	}
-	if home == "" {
-		return path
-	}
-	return filepath.Join(home, rest)
-}
-
-const defaultLockTimeout = 30 * time.Second
-
-func (r *Repository) lockTimeout() (time.Duration, error) {
-	if r.opts.LockTimeout != nil {
-		return *r.opts.LockTimeout, nil
-	}
-	return r.durationSetting("agency.lockTimeout", defaultLockTimeout, ParseDuration)
+// Strategies lists the names of the landing strategies, the default first.
+func Strategies() []string {
+	return settings.Strategies()
 }
 
 // Default timeouts.
 const (
-	DefaultOperationTimeout = 10 * time.Minute // for one command, one upload or one snapshot
-	DefaultRunTimeout       = time.Hour        // for a run of an agent, from its start to its end
+	DefaultOperationTimeout = settings.DefaultOperationTimeout // for one command, one upload or one snapshot
+	DefaultRunTimeout       = settings.DefaultRunTimeout       // for a run of an agent, from its start to its end
 )
-
-// OperationTimeout returns the time limit of one operation in a sandbox: agency.operationTimeout, else
-// DefaultOperationTimeout. Negative is no limit.
-func (r *Repository) OperationTimeout() (time.Duration, error) {
-	return r.durationSetting("agency.operationTimeout", DefaultOperationTimeout, ParseTimeout)
-}
-
-// withOperationTimeout returns a context that ends with an *OperationTimeoutError after OperationTimeout. what names the
-// operation.
-func (r *Repository) withOperationTimeout(ctx context.Context, what string) (context.Context, context.CancelFunc, error) {
-	timeout, err := r.OperationTimeout()
-	if err != nil {
-		return nil, nil, err
-	}
-	if timeout < 0 {
-		ctx, cancel := context.WithCancel(ctx)
-		return ctx, cancel, nil
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, &OperationTimeoutError{What: what, Timeout: timeout})
-	return ctx, cancel, nil
-}
-
-// RunTimeout returns the time limit of a run of an agent: agency.runTimeout, else DefaultRunTimeout. Negative is no
-// limit.
-func (r *Repository) RunTimeout() (time.Duration, error) {
-	return r.durationSetting("agency.runTimeout", DefaultRunTimeout, ParseTimeout)
-}
-
-// durationSetting returns the value of a key, parsed by parse, or fallback if the key is not set.
-func (r *Repository) durationSetting(key string, fallback time.Duration, parse func(string) (time.Duration, error)) (time.Duration, error) {
-	setting, set := r.git.Config.Last(canonicalKey(key))
-	if !set {
-		return fallback, nil
-	}
-	d, err := parse(setting.Value)
-	var invalid *InvalidError
-	if errors.As(err, &invalid) {
-		return 0, invalidSetting(key, setting, invalid.Want)
-	}
-	return d, err
-}
-
-// checkPushSettings refuses invalid settings that a push would trip over later.
-func (r *Repository) checkPushSettings(req LandRequest) error {
-	if err := req.normalize(r); err != nil {
-		return err
-	}
-	if _, err := r.pushTimeout(); err != nil {
-		return err
-	}
-	if _, err := r.OperationTimeout(); err != nil {
-		return err
-	}
-	_, err := r.signsLandings()
-	return err
-}
-
-func (r *Repository) pushTimeout() (time.Duration, error) {
-	return r.durationSetting(pushTimeoutKey, defaultPushTimeout, ParseDuration)
-}
-
-const wantBool = "true or false"
-
-// boolSetting returns the boolean value of a key, or fallback if it is not set. A key with repoCanOnlyEnable cannot
-// be switched off by the repository's own config.
-func (r *Repository) boolSetting(key string, fallback bool) (bool, error) {
-	setting, set := r.git.Config.Last(canonicalKey(key))
-	if slices.ContainsFunc(Keys(), func(k Key) bool { return k.Name == key && k.repoCanOnlyEnable }) {
-		setting, set, _ = r.git.Config.LastTrusted(canonicalKey(key), doesNotDisable)
-	}
-	if !set {
-		return fallback, nil
-	}
-	yes, ok := parseBool(setting.Value)
-	if !ok {
-		return false, invalidSetting(key, setting, wantBool)
-	}
-	return yes, nil
-}
-
-// invalidSetting returns an *InvalidError that names the key and the file in which it is set.
-func invalidSetting(key string, s config.Setting, want string) error {
-	return &InvalidError{What: key + " (" + s.Origin + ")", Value: s.Value, Want: want, configKey: key, setting: s}
-}
-
-const (
-	defaultPruneAfter = "2.weeks.ago"
-	wantExpiry        = "a moment such as 2.weeks.ago or 2026-01-28, now, or never"
-)
-
-// pruneExpiry parses the moment before which ended things may be pruned; the zero time if none may. An empty text
-// means agency.pruneAfter, else two weeks.
-func (r *Repository) pruneExpiry(ctx context.Context, text string) (time.Time, error) {
-	var setting config.Setting
-	set := false
-	if text == "" {
-		text = defaultPruneAfter
-		if setting, set = r.git.Config.Last("agency.pruneafter"); set {
-			text = setting.Value
-		}
-	}
-	at, ok, err := parseExpiry(ctx, r.opts, text)
-	switch {
-	case err != nil || ok:
-		return at, err
-	case set:
-		return at, invalidSetting("agency.pruneAfter", setting, wantExpiry)
-	}
-	return at, &InvalidError{What: "expiry", Value: text, Want: wantExpiry}
-}
-
-// parseExpiry parses a moment as git does, but refuses text that looks like a duration: git would take 14d for the
-// fourteenth of the month.
-func parseExpiry(ctx context.Context, opts Options, text string) (time.Time, bool, error) {
-	digits := strings.TrimLeft(text, "0123456789")
-	if digits != text && digits != "" && strings.Trim(digits, "abcdefghijklmnopqrstuvwxyz") == "" {
-		return time.Time{}, false, nil
-	}
-	return git.ParseExpiry(ctx, opts.Dir, opts.Env, text)
-}
-
-const wantDuration = "a duration such as 30s, 0 for one try or -1 for ever"
 
 // ParseDuration parses a Go duration ("30s", "2m"); a bare 0 is zero and -1 means no limit.
 func ParseDuration(s string) (time.Duration, error) {
-	if s == "-1" {
-		return -1, nil
-	}
-	d, err := time.ParseDuration(s)
-	if err != nil || d < 0 {
-		return 0, &InvalidError{What: "duration", Value: s, Want: wantDuration}
-	}
-	return d, nil
+	return settings.ParseDuration(s)
 }
-
-const wantTimeout = "a duration such as 90s or 10m, or -1 for ever"
 
 // ParseTimeout parses a duration that must not be zero; -1 means no limit.
 func ParseTimeout(s string) (time.Duration, error) {
-	d, err := ParseDuration(s)
-	if err != nil || d == 0 {
-		return 0, &InvalidError{What: "timeout", Value: s, Want: wantTimeout}
-	}
-	return d, nil
+	return settings.ParseTimeout(s)
 }
+
+// TerminalSettings are the settings for output on a terminal, from git's configuration and the environment. Only the
+// caller knows whether there is a terminal, and what the command line says.
+type TerminalSettings = settings.Terminal
+
+// OperationTimeout returns the time limit of one operation in a sandbox.
+func (r *Repository) OperationTimeout() (time.Duration, error) {
+	return r.core.Settings.OperationTimeout()
+}
+
+// RunTimeout returns the time limit of a run of an agent.
+func (r *Repository) RunTimeout() (time.Duration, error) { return r.core.Settings.RunTimeout() }
+
+// SecretPatterns lists the name patterns of untracked files that snapshots leave out.
+func (r *Repository) SecretPatterns() []string { return r.core.Settings.SecretPatterns() }
+
+// Profiles lists the profiles that a sandbox can be started with, in alphabetical order.
+func (r *Repository) Profiles() []string { return r.core.Settings.Profiles() }
+
+// TerminalSettings returns the settings from the configuration that was read when the repository was opened.
+func (r *Repository) TerminalSettings() (TerminalSettings, error) {
+	return r.core.Settings.TerminalSettings()
+}
+
+// DiffColors returns the colours of diffs.
+func (r *Repository) DiffColors() (DiffColors, error) { return r.core.Settings.DiffColors() }
+
+// DefersCleanup reports whether the clean-up after a landing runs in the background.
+func (r *Repository) DefersCleanup() (bool, error) { return r.core.Settings.DefersCleanup() }
+
+// Settings lists every key with its effective value, followed by the values that are set and ignored. It needs no
+// repository.
+func Settings(ctx context.Context, opts Options) ([]Setting, error) {
+	opts, err := opts.WithDefaults()
+	if err != nil {
+		return nil, err
+	}
+	return settings.List(ctx, opts.Dir, opts.Env)
+}
+
+// ReadTerminalSettings reads the settings; it needs no repository.
+func ReadTerminalSettings(ctx context.Context, opts Options) (TerminalSettings, error) {
+	opts, err := opts.WithDefaults()
+	if err != nil {
+		return TerminalSettings{}, err
+	}
+	return settings.ReadTerminal(ctx, opts.Dir, opts.Env)
+}
+
+// QuotePath quotes a path as git does in line-based output: in double quotes when it contains characters that could
+// be misread or that control a terminal.
+func QuotePath(path string) string { return quote.Path(path) }

@@ -1,179 +1,49 @@
 package gitagency
 
 import (
-	"os"
-	"path/filepath"
-	"regexp"
-	"sync"
-	"time"
+	"context"
 
-	"github.com/git-agency/git-agency/gitagency/internal/guard"
-	"github.com/git-agency/git-agency/gitagency/internal/ids"
-	"github.com/git-agency/git-agency/gitagency/internal/store"
+	"github.com/git-agency/git-agency/gitagency/internal/core"
 )
 
 // Worktree is an integration worktree: a directory that a person owns, and its branch.
-type Worktree struct {
-	ID           string    `json:"worktree_id"`
-	Name         string    `json:"name"`
-	RepoID       string    `json:"repo_id"`
-	Branch       string    `json:"branch"`
-	ParentBranch string    `json:"parent_branch"`
-	TreePath     string    `json:"tree_path"`
-	CreatedAt    time.Time `json:"created_at"`
-	State        string    `json:"state"`
-	Broken       bool      `json:"broken"`
-	BrokenReason string    `json:"broken_reason"`
-
-	adopted bool
-	entry   store.Entry[store.WorktreeMeta]
-}
-
-// Err returns a *BrokenError if the worktree is broken, else nil.
-func (w Worktree) Err() error {
-	if !w.Broken {
-		return nil
-	}
-	return &BrokenError{Kind: "worktree", ID: w.ID, Reason: w.BrokenReason, Detail: w.entry.Detail, Interrupted: w.entry.Intent != nil}
-}
+type Worktree = core.Worktree
 
 // Worktrees lists the integration worktrees, oldest first: the present and unbroken ones, or with all set, every one.
 func (r *Repository) Worktrees(all bool) ([]Worktree, error) {
-	r.warnRecordsElsewhere()
-	entries, err := r.store.Worktrees(r.ID, r.isLocked)
-	if err != nil {
-		return nil, err
-	}
-	worktrees := []Worktree{}
-	for _, e := range entries {
-		if w := r.worktreeFromEntry(e); all || !w.Broken && w.State == store.Present {
-			worktrees = append(worktrees, w)
-		}
-	}
-	return worktrees, nil
+	return r.core.Worktrees(all)
 }
 
 // Worktree finds an integration worktree by its name, its id or a unique prefix of the id; an empty query means the
 // one that contains the caller's directory.
 func (r *Repository) Worktree(query string) (Worktree, error) {
-	r.warnRecordsElsewhere()
-	entries, err := r.store.Worktrees(r.ID, r.isLocked)
-	if err != nil {
-		return Worktree{}, err
-	}
-	if query == "" {
-		return r.worktreeContainingCaller(entries)
-	}
-	e, err := store.Resolve("worktree", entries, query, func(e store.Entry[store.WorktreeMeta]) string {
-		if e.Record.State != store.Present {
-			return "" // the name of an archived worktree may have been given to another one
-		}
-		return e.Record.Name
-	})
-	if err != nil {
-		return Worktree{}, err
-	}
-	return r.worktreeFromEntry(e), nil
+	return r.core.Worktree(query)
 }
 
-// worktreeByID returns the worktree whose id a record holds.
-func (r *Repository) worktreeByID(id string) (Worktree, error) {
-	if !ids.Valid(id) { // the id comes from a file and becomes part of a path
-		return Worktree{}, &NotFoundError{Kind: "worktree", Query: id}
-	}
-	return r.worktreeFromEntry(r.store.Worktree(r.ID, id, nil)), nil
+// AdoptWorktreeRequest asks to make an existing git worktree an integration worktree.
+type AdoptWorktreeRequest = core.AdoptWorktreeRequest
+
+// AdoptWorktree gives a git worktree, also the main one, a marker and a record. It changes nothing else in it.
+func (r *Repository) AdoptWorktree(ctx context.Context, req AdoptWorktreeRequest) (Worktree, error) {
+	return r.core.AdoptWorktree(ctx, req)
 }
 
-// worktreeContainingCaller finds the integration worktree that contains the caller's directory.
-func (r *Repository) worktreeContainingCaller(entries []store.Entry[store.WorktreeMeta]) (Worktree, error) {
-	here, err := guard.Locate(r.callerDir)
-	if err != nil {
-		return Worktree{}, err
-	}
-	for dir := range here.Ancestors {
-		if marked, err := guard.Sandbox.IsIn(dir); err != nil {
-			return Worktree{}, &UnsafePathError{Path: dir, Why: err.Error()}
-		} else if marked {
-			return Worktree{}, &SandboxError{Path: dir}
-		}
-		place, err := guard.Locate(dir)
-		if err != nil {
-			return Worktree{}, err
-		}
-		for _, e := range entries {
-			if e.Record.State == store.Present && e.TreePath != "" && place.Relation(e.TreePath) == guard.Same {
-				return r.worktreeFromEntry(e), nil
-			}
-		}
-		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
-			break // top of a worktree that is not an integration worktree; one around it is not meant
-		}
-	}
-	return Worktree{}, &NotIntegrationError{Path: here.Path}
+// CreateWorktreeRequest asks for a new integration worktree.
+type CreateWorktreeRequest = core.CreateWorktreeRequest
+
+// CreateWorktree creates an integration worktree: a branch, a tree, a marker and a record, all or nothing.
+func (r *Repository) CreateWorktree(ctx context.Context, req CreateWorktreeRequest) (Worktree, error) {
+	return r.core.CreateWorktree(ctx, req)
 }
 
-// worktreeFromEntry converts the stored entry of a worktree.
-func (r *Repository) worktreeFromEntry(e store.Entry[store.WorktreeMeta]) Worktree {
-	m := e.Record
-	w := Worktree{
-		ID: e.ID, Name: m.Name, RepoID: r.ID, Branch: m.Branch, ParentBranch: m.ParentBranch,
-		TreePath: e.TreePath, CreatedAt: m.CreatedAt, State: m.State,
-		Broken: e.Defect != store.NoDefect, BrokenReason: string(e.Defect),
-		adopted: e.TreePath != r.store.WorktreeTreePath(r.ID, e.ID),
-		entry:   e,
-	}
-	if w.CreatedAt.IsZero() {
-		w.CreatedAt, _ = ids.Time(e.ID)
-	}
-	return w
-}
+// RemoveWorktreeRequest asks to archive an integration worktree.
+type RemoveWorktreeRequest = core.RemoveWorktreeRequest
 
-// Path returns the path of the tree. It fails for a broken worktree and for one that was archived and had been
-// created here.
-func (w Worktree) Path() (string, error) {
-	if !w.Broken && w.State == store.Archived && !w.adopted {
-		return "", &ArchivedError{Name: w.Name, ID: w.ID, Branch: w.Branch}
-	}
-	return w.TreePath, w.Err()
-}
+// RemoveWorktreeResult describes an archived worktree.
+type RemoveWorktreeResult = core.RemoveWorktreeResult
 
-// checkUsable refuses a worktree that no sandbox may start from: one that is broken, archived or without its marker.
-func (w Worktree) checkUsable() error {
-	if err := w.Err(); err != nil {
-		return err
-	}
-	if w.State != store.Present {
-		return &ArchivedError{Name: w.Name, ID: w.ID, Branch: w.Branch}
-	}
-	marked, err := guard.Integration.IsIn(w.TreePath)
-	if err != nil {
-		return &UnsafePathError{Path: w.TreePath, Why: err.Error()}
-	}
-	if !marked {
-		return &NotIntegrationError{Path: w.TreePath, Worktree: w.Name}
-	}
-	return nil
-}
-
-var worktreeNamePattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9][a-z0-9-]{1,39}$`) })
-
-func checkWorktreeName(name string) error {
-	if !worktreeNamePattern().MatchString(name) || ids.Valid(name) {
-		return &InvalidError{What: "worktree name", Value: name, Want: "2 to 40 of a-z, 0-9 and -, not starting with - and not looking like an id"}
-	}
-	return nil
-}
-
-// checkNameFree refuses the name of a present worktree. The caller holds the lock.
-func (r *Repository) checkNameFree(name string) error {
-	entries, err := r.store.Worktrees(r.ID, nil)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if e.Record.State == store.Present && e.Record.Name == name {
-			return &NameTakenError{Name: name, ID: e.ID}
-		}
-	}
-	return nil
+// RemoveWorktree archives an integration worktree. Its branch stays. A created tree is removed, and its content that
+// is in no branch is kept under a ref; an adopted tree only loses its marker. Doing it twice is fine.
+func (r *Repository) RemoveWorktree(ctx context.Context, req RemoveWorktreeRequest) (RemoveWorktreeResult, error) {
+	return r.core.RemoveWorktree(ctx, req)
 }

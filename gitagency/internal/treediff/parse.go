@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/quote"
 )
 
 // ParsePatch parses the output of "git diff-tree -r --raw -p --full-index": one line for each file that differs, an
@@ -164,9 +166,9 @@ func (p *parser) parseRawEntries() ([]File, error) {
 			return nil, err
 		}
 		var ok bool
-		if f.Path, paths, ok = unquote(paths); ok && f.Similarity > 0 {
+		if f.Path, paths, ok = quote.ParsePath(paths); ok && f.Similarity > 0 {
 			f.OldPath = f.Path
-			f.Path, paths, ok = unquote(strings.TrimPrefix(paths, "\t"))
+			f.Path, paths, ok = quote.ParsePath(strings.TrimPrefix(paths, "\t"))
 		}
 		if !ok || paths != "" {
 			return nil, fmt.Errorf("git names a file %q", paths)

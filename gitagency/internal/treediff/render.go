@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/quote"
 )
 
 // Style controls how a diff is written. The zero value is plain text, byte for byte, which git apply can read.
@@ -72,7 +74,7 @@ func (r *renderer) writeFilePatch(f File, b Body) {
 	if f.OldPath != "" {
 		oldPath = f.OldPath
 	}
-	old, new := Quote("a/"+oldPath), Quote("b/"+f.Path)
+	old, new := quote.Path("a/"+oldPath), quote.Path("b/"+f.Path)
 	r.writeHeader("diff --git " + old + " " + new)
 	switch {
 	case f.OldMode == "":
@@ -85,8 +87,8 @@ func (r *renderer) writeFilePatch(f File, b Body) {
 	}
 	if f.OldPath != "" {
 		r.writeHeader(fmt.Sprintf("similarity index %d%%", f.Similarity))
-		r.writeHeader("rename from " + Quote(f.OldPath))
-		r.writeHeader("rename to " + Quote(f.Path))
+		r.writeHeader("rename from " + quote.Path(f.OldPath))
+		r.writeHeader("rename to " + quote.Path(f.Path))
 	}
 	if f.OldID != f.NewID {
 		mode := ""

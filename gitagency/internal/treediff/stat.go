@@ -7,6 +7,8 @@ import (
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/git-agency/git-agency/gitagency/internal/quote"
 )
 
 // Summary returns git's one-line summary of a diff ("2 files changed, …"), or "" for an empty diff.
@@ -41,9 +43,9 @@ func (d Diff) WriteNameStatus(out io.Writer) error {
 	for _, f := range d.Files() {
 		fmt.Fprintf(w, "%s\t", f.Status())
 		if f.OldPath != "" {
-			fmt.Fprintf(w, "%s\t", Quote(f.OldPath))
+			fmt.Fprintf(w, "%s\t", quote.Path(f.OldPath))
 		}
-		fmt.Fprintf(w, "%s\n", Quote(f.Path))
+		fmt.Fprintf(w, "%s\n", quote.Path(f.Path))
 	}
 	return w.Flush()
 }
@@ -117,11 +119,11 @@ func scaleBar(n, width, most int) int {
 // displayName returns the name of a file; for a rename it writes common directories once, as in "src/{a => b}.go".
 func displayName(f File) string {
 	if f.OldPath == "" {
-		return Quote(f.Path)
+		return quote.Path(f.Path)
 	}
 	old, new := f.OldPath, f.Path
-	if Quote(old) != old || Quote(new) != new {
-		return Quote(old) + " => " + Quote(new)
+	if quote.Path(old) != old || quote.Path(new) != new {
+		return quote.Path(old) + " => " + quote.Path(new)
 	}
 	head := 0
 	for i := 0; i < min(len(old), len(new)) && old[i] == new[i]; i++ {

@@ -1,0 +1,204 @@
+package core
+
+import (
+	"cmp"
+	"path/filepath"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/ids"
+	"github.com/git-agency/git-agency/gitagency/internal/settings"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// Invocation is one piece of agent work: an id, a record, a sandbox.
+type Invocation struct {
+	ID            string              `json:"invocation_id"`
+	Name          string              `json:"invocation_name"`
+	WorktreeID    string              `json:"integration_worktree_id"`
+	Worktree      string              `json:"integration_worktree"` // name of the integration worktree
+	SandboxPath   string              `json:"sandbox_path"`
+	SandboxBranch string              `json:"sandbox_branch"`
+	BaseCommit    string              `json:"base_commit"`
+	FromSnapshot  string              `json:"from_snapshot,omitempty"` // snapshot that the sandbox was started from
+	Verifies      string              `json:"verifies,omitempty"`      // invocation whose landing is verified in this temporary sandbox; empty for all others
+	SyncedCommit  string              `json:"synced_commit,omitempty"` // commit of the integration branch that the last sync merged
+	Runner        string              `json:"runner"`
+	Mode          string              `json:"mode"`
+	Status        string              `json:"status"`
+	Landing       string              `json:"landing"`
+	TrashRef      string              `json:"trash_ref,omitempty"` // ref that keeps the work of a landed or discarded invocation
+	StartedAt     time.Time           `json:"started_at"`
+	Primitives    settings.Primitives `json:"primitives"`
+	Limits        store.Limits        `json:"limits,omitzero"` // limits of its commands
+	Broken        bool                `json:"broken"`
+	BrokenReason  string              `json:"broken_reason"`
+
+	// Fields that review and landing added to the record; each is set only after its event.
+	SubmittedAt     time.Time `json:"submitted_at,omitzero"`      // time of submission; work lands in this order
+	SubmittedCommit string    `json:"submitted_commit,omitempty"` // commit of the sandbox when it was submitted
+	ReviewNote      string    `json:"review_note,omitempty"`
+	RejectedAt      time.Time `json:"rejected_at,omitzero"`
+	RejectedReason  string    `json:"rejected_reason,omitempty"`
+	LandedAt        time.Time `json:"landed_at,omitzero"`
+	LandedCommit    string    `json:"landed_commit,omitempty"` // commit on the integration branch that contains the work
+	LandedBefore    string    `json:"landed_before,omitempty"` // commit of that branch before the landing
+	LandedTip       string    `json:"landed_tip,omitempty"`    // commit of the sandbox that landed
+	LandedBranch    string    `json:"landed_branch,omitempty"` // the integration branch
+	LandedStrategy  string    `json:"landed_strategy,omitempty"`
+	UnlandedCommit  string    `json:"unlanded_commit,omitempty"` // commit that reverted the landing
+	UnlandedAt      time.Time `json:"unlanded_at,omitzero"`
+
+	Radar string `json:"radar,omitempty"` // state of the radar; set only by Fill
+
+	Entry store.Entry[store.InvocationMeta]
+}
+
+// Err returns a *BrokenError if the invocation is broken, else nil.
+func (i Invocation) Err() error {
+	if !i.Broken {
+		return nil
+	}
+	return &fault.BrokenError{Kind: "invocation", ID: i.ID, Reason: i.BrokenReason, Detail: i.Entry.Detail, Interrupted: i.Entry.Intent != nil}
+}
+
+// Path returns the path of the sandbox. It fails for an invocation that is broken, landed or discarded.
+func (i Invocation) Path() (string, error) {
+	if !i.Broken && HasEnded(i.Entry.Record) {
+		return "", &fault.EndedError{ID: i.ID, Landing: i.Landing, Ref: TrashRef(i.ID)}
+	}
+	return i.SandboxPath, i.Err()
+}
+
+// ListRequest selects the invocations to list.
+type ListRequest struct {
+	All      bool   // include broken, landed and discarded ones
+	Worktree string // only those of this worktree; empty: of all worktrees
+}
+
+// Invocations lists invocations, oldest first.
+func (r *Repository) Invocations(req ListRequest) ([]Invocation, error) {
+	r.warnRecordsElsewhere()
+	only := ""
+	if req.Worktree != "" {
+		wt, err := r.Worktree(req.Worktree)
+		if err != nil {
+			return nil, err
+		}
+		only = wt.ID
+	}
+	entries, err := r.Store.Invocations(r.ID, r.IsLocked)
+	if err != nil {
+		return nil, err
+	}
+	names, err := r.worktreeNames()
+	if err != nil {
+		return nil, err
+	}
+	invocations := []Invocation{}
+	for _, e := range entries {
+		switch {
+		case !req.All && (e.Defect != store.NoDefect || HasEnded(e.Record)):
+		case only != "" && e.Record.IntegrationWorktreeID != only:
+		default:
+			invocations = append(invocations, InvocationFromEntry(e, names))
+		}
+	}
+	return invocations, nil
+}
+
+// Invocation finds an invocation by its id or a unique prefix of it, never by its name. A broken one is found by its
+// full id only.
+func (r *Repository) Invocation(query string) (Invocation, error) {
+	r.warnRecordsElsewhere()
+	entries, err := r.Store.InvocationsWithPrefix(r.ID, query, r.IsLocked)
+	if err != nil {
+		return Invocation{}, err
+	}
+	e, err := store.Resolve("invocation", entries, query, nil)
+	if fault.Is[*fault.NotFoundError](err) && ids.Valid(query) {
+		// While the lock is held, listings omit empty directories, as a creation may be about to fill them. A query
+		// for the full id of such a directory still finds it, unless its creation is in progress.
+		if _, there := store.FirstExisting(r.Store.InvocationDir(r.ID, query)); there {
+			if e = r.Store.Invocation(r.ID, query, nil); !e.BeingCreated {
+				err = nil
+			}
+		}
+	}
+	if err != nil {
+		return Invocation{}, err
+	}
+	names := map[string]string{}
+	if id := e.Record.IntegrationWorktreeID; ids.Valid(id) { // the id comes from a file and becomes part of a path
+		names[id] = r.Store.Worktree(r.ID, id, nil).Record.Name
+	}
+	return InvocationFromEntry(e, names), nil
+}
+
+// worktreeNames maps the ids of the integration worktrees to their names.
+func (r *Repository) worktreeNames() (map[string]string, error) {
+	entries, err := r.Store.Worktrees(r.ID, nil)
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]string{}
+	for _, e := range entries {
+		names[e.ID] = e.Record.Name
+	}
+	return names, nil
+}
+
+// InvocationFromEntry converts the stored entry of an invocation. worktrees maps ids of worktrees to their names.
+func InvocationFromEntry(e store.Entry[store.InvocationMeta], worktrees map[string]string) Invocation {
+	m := e.Record
+	i := Invocation{
+		ID: e.ID, Name: m.InvocationName, WorktreeID: m.IntegrationWorktreeID, Worktree: worktrees[m.IntegrationWorktreeID],
+		SandboxPath: e.TreePath, SandboxBranch: m.SandboxBranch, BaseCommit: m.BaseCommit, FromSnapshot: m.FromSnapshot, Verifies: m.VerifiesInvocation, SyncedCommit: m.SyncedCommit, Runner: m.Runner, Mode: m.Mode,
+		Status: m.Status, Landing: m.Landing, StartedAt: m.StartedAt, Primitives: m.Primitives, Limits: m.Limits,
+		Broken: e.Defect != store.NoDefect, BrokenReason: string(e.Defect), Entry: e,
+
+		SubmittedAt: TimeOrZero(m.SubmittedAt), SubmittedCommit: m.SubmittedCommit, ReviewNote: m.ReviewNote,
+		RejectedAt: TimeOrZero(m.RejectedAt), RejectedReason: m.RejectedReason,
+		LandedCommit: m.LandedCommit, LandedBefore: m.LandedBefore, LandedTip: m.LandedTip,
+		LandedBranch: m.LandedBranch, LandedStrategy: m.LandedStrategy, UnlandedCommit: m.UnlandedCommit, UnlandedAt: TimeOrZero(m.UnlandedAt),
+	}
+	if HasEnded(m) {
+		i.TrashRef = TrashRef(e.ID)
+	}
+	if m.Landing == store.Landed {
+		i.LandedAt = TimeOrZero(cmp.Or(m.LandedAt, m.FinishedAt)) // old records have only FinishedAt
+	}
+	if i.StartedAt.IsZero() {
+		i.StartedAt, _ = ids.Time(e.ID)
+	}
+	return i
+}
+
+// TimeOrZero returns the time that a pointer leads to, or the zero time for nil.
+func TimeOrZero(at *time.Time) time.Time {
+	if at == nil {
+		return time.Time{}
+	}
+	return *at
+}
+
+// HasEnded reports whether a record is landed or discarded, so that its sandbox is gone on purpose.
+func HasEnded(m store.InvocationMeta) bool {
+	return m.Landing == store.Landed || m.Landing == store.Discarded
+}
+
+const IDLength = len("20060102150405-0000")
+
+// TrailingID returns the id at the end of a file name; empty if there is none.
+func TrailingID(path string) string {
+	base := filepath.Base(path)
+	if id := base[max(len(base)-IDLength, 0):]; ids.Valid(id) {
+		return id
+	}
+	return ""
+}
+
+const (
+	InvocationVariable = "AGENCY_INVOCATION_ID"
+	IsolationVariable  = "AGENCY_ISOLATION" // only behind walls
+)

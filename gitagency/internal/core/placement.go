@@ -1,0 +1,125 @@
+package core
+
+import (
+	"os"
+	"path/filepath"
+
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/ids"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// CheckPlacement refuses a path for a new tree that equals, contains or lies inside any of these: an integration
+// worktree on record, a worktree that git lists, the git directory, and a directory with a marker of any repository.
+// Symbolic links and bind mounts are resolved before paths are compared.
+func (r *Repository) CheckPlacement(tree string, listing git.WorktreeList) error {
+	place, err := guard.Locate(tree)
+	if err != nil {
+		return &fault.UnsafePathError{Path: tree, Why: err.Error()}
+	}
+	others := []string{r.CommonDir}
+	for _, w := range listing.Worktrees {
+		others = append(others, w.Path)
+	}
+	worktrees, err := r.Store.Worktrees(r.ID, nil)
+	if err != nil {
+		return err
+	}
+	for _, w := range worktrees {
+		if w.Record.State != store.Archived {
+			others = append(others, w.TreePath)
+		}
+	}
+	for _, other := range others {
+		if rel := place.Relation(other); rel != guard.Disjoint {
+			return &fault.OverlapError{Path: place.Path, Relation: string(rel), Other: other}
+		}
+	}
+	if err := CheckUnmarked(place); err != nil {
+		return err
+	}
+	if place.Path != tree {
+		return &fault.UnsafePathError{Path: tree, Why: "leads to " + place.Path}
+	}
+	return nil
+}
+
+// CheckUnmarked refuses a place that has a marker, of any repository, in it or in a directory above it.
+func CheckUnmarked(place guard.Location) error {
+	for dir := range place.Ancestors {
+		for _, m := range []guard.Marker{guard.Integration, guard.Sandbox} {
+			marked, err := m.IsIn(dir)
+			if err != nil {
+				return &fault.UnsafePathError{Path: dir, Why: err.Error()}
+			}
+			if marked {
+				return &fault.OverlapError{Path: place.Path, Relation: string(place.Relation(dir)), Other: dir}
+			}
+		}
+	}
+	return nil
+}
+
+// CheckListingIntact refuses to continue if git's worktree list has an entry that git cannot read.
+func CheckListingIntact(listing git.WorktreeList) error {
+	for _, p := range listing.Damaged {
+		return &fault.CorruptEntryError{Path: p.Path, What: p.Problem}
+	}
+	return nil
+}
+
+// CheckParentResolved refuses a path of ours whose parent directory has become a symbolic link or lies below one:
+// nothing may be read or removed through such a link. The last component may be anything.
+func CheckParentResolved(path string) error {
+	parent := filepath.Dir(path)
+	real, err := guard.Resolve(parent)
+	if err != nil {
+		return &fault.UnsafePathError{Path: path, Why: err.Error()}
+	}
+	if real != parent {
+		return &fault.UnsafePathError{Path: path, Why: "leads to " + filepath.Join(real, filepath.Base(path))}
+	}
+	return nil
+}
+
+// DataDirOfEntry returns the data directory of a git worktree entry, and whether its tree is laid out like one of
+// ours: <data dir>/repos/<repo>/<kind>/<id>/tree.
+func DataDirOfEntry(name, tree string) (string, bool) {
+	around := filepath.Dir(tree)
+	repos := filepath.Dir(filepath.Dir(filepath.Dir(around)))
+	ours := ids.Valid(name) && filepath.Base(tree) == "tree" && filepath.Base(around) == name && filepath.Base(repos) == "repos"
+	return filepath.Dir(repos), ours
+}
+
+// warnRecordsElsewhere warns, once, if the data directory has no records of this repository while git has worktree
+// entries of ours in another data directory: an empty listing then means that the wrong data directory is used.
+func (r *Repository) warnRecordsElsewhere() {
+	if _, there := store.FirstExisting(r.Store.RepoDir(r.ID)); there {
+		return
+	}
+	r.warnedElsewhere.Do(func() {
+		entries, err := r.Git.WorktreeEntries()
+		if err != nil {
+			return // a listing does not report unrelated problems
+		}
+		for _, e := range entries {
+			if place, ours := DataDirOfEntry(e.Name, e.Path); ours {
+				r.Warn("there are no records of this repository in %s, but git knows trees in %s; 'git agency doctor' says more", r.DataDir, place)
+				return
+			}
+		}
+	})
+}
+
+// SameDirectory reports whether two paths lead to the same directory, through any symlinks and mounts. A moved
+// directory often leaves a symlink at its old path.
+func SameDirectory(path, other string) bool {
+	a, err := os.Stat(path)
+	if err != nil {
+		return false
+	}
+	b, err := os.Stat(other)
+	return err == nil && os.SameFile(a, b)
+}

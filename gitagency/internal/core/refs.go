@@ -1,0 +1,47 @@
+package core
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/ids"
+)
+
+// BranchNamespace is the prefix of all branches of git-agency.
+const BranchNamespace = "agency"
+
+const HeadsPrefix = "refs/heads/"
+
+// worktreeRef returns the branch of a created integration worktree.
+func worktreeRef(name, id string) string {
+	return fmt.Sprintf("%s%s/%s-%s", HeadsPrefix, BranchNamespace, name, ids.Suffix(id))
+}
+
+// SandboxRef returns the branch of a sandbox.
+func SandboxRef(id string) string { return HeadsPrefix + BranchNamespace + "/sandbox-" + id }
+
+// TrashRef returns the ref that keeps the content of a removed tree.
+func TrashRef(id string) string { return "refs/agency/trash/" + id }
+
+// AllSnapshotsPrefix is the ref prefix of the snapshots of all sandboxes.
+const AllSnapshotsPrefix = "refs/agency/snapshots/"
+
+// SnapshotsPrefix returns the ref prefix of the snapshots of one sandbox.
+func SnapshotsPrefix(id string) string { return AllSnapshotsPrefix + id + "/" }
+
+// SnapshotRef returns the ref of a snapshot; they are numbered from 1.
+func SnapshotRef(id string, n int) string { return SnapshotsPrefix(id) + strconv.Itoa(n) }
+
+// SnapshotNumber parses the number of a snapshot from its ref; 0 if it is not a snapshot ref of this sandbox.
+func SnapshotNumber(id, ref string) int {
+	const most = 9 // digits
+	n, err := strconv.Atoi(strings.TrimPrefix(ref, SnapshotsPrefix(id)))
+	if err != nil || n < 1 || SnapshotRef(id, n) != ref || len(ref) > len(SnapshotsPrefix(id))+most {
+		return 0
+	}
+	return n
+}
+
+// ShortBranch returns a branch name without refs/heads/, as users and records write it.
+func ShortBranch(ref string) string { return strings.TrimPrefix(ref, HeadsPrefix) }

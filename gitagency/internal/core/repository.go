@@ -1,0 +1,263 @@
+// Package core is an open repository: its git directory, its records, its lock and its integration worktrees. Taking the
+// lock finishes nothing by itself; the recovery of an interrupted landing is handed in by the caller of Open.
+package core
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/changeset"
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/config"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/ids"
+	"github.com/git-agency/git-agency/gitagency/internal/lock"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/settings"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+	"github.com/git-agency/git-agency/gitagency/internal/undo"
+)
+
+// Options configures Open. The zero value is right for most callers.
+type Options struct {
+	Dir     string   // working directory of the caller; default: the current directory
+	Env     []string // default: the environment of this process
+	Command string   // name of the command, shown to processes that wait for the lock
+	Version string   // version of the tool, for the records it writes
+
+	// LockTimeout bounds the wait for the repository lock: 0 is one try, negative is no limit. Nil means
+	// agency.LockTimeout, else 30 seconds.
+	LockTimeout *time.Duration
+
+	// NoGitProbe opens a repository with an ordinary layout without running git, because starting git takes longer
+	// than many a whole command. A git that is too old is then not noticed.
+	NoGitProbe bool
+
+	// Warn receives messages for the user that are not errors. Nil drops them.
+	Warn func(message string)
+
+	// Recover finishes or undoes an interrupted landing. Every command calls it when it has taken the repository lock.
+	// Nil leaves interrupted landings as they are.
+	Recover func(ctx context.Context, r *Repository, repo *git.Repo) error
+
+	// Hooks for tests, which need reproducible ids and a failure at every step.
+	Now   func() time.Time
+	Rand  io.Reader
+	Fault func(ctx context.Context, point string) error // called at "<verb>/<step>:before" and ":after"
+}
+
+// Repository is an open repository together with its records.
+type Repository struct {
+	ID        string // repo_id of the records
+	CommonDir string // git common dir, canonical path
+	DataDir   string // canonical path
+
+	Git             *git.Repo
+	Store           store.Store
+	ids             ids.Source
+	Settings        *settings.Reader
+	CallerDir       string // directory in which the user called the command
+	LockDirOverride string // directory of the lock, if not <common dir>/agency
+	Opts            Options
+	quarantined     bool
+	warnedElsewhere sync.Once // guards the warning about records in another data directory
+	WarnedUntrusted sync.Once // guards the warning about an agency.verify that the repository's own config sets
+}
+
+// Open opens the repository that git itself would use in the caller's environment.
+func Open(ctx context.Context, opts Options) (*Repository, error) {
+	opts, err := opts.WithDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if err := CheckOutsideWalls(opts.Env); err != nil {
+		return nil, err
+	}
+	repo, err := openGit(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	dataDir, err := settings.DataDir(opts.Env, repo.Config)
+	if err != nil {
+		return nil, err
+	}
+	r := &Repository{
+		ID:          store.RepoID(repo.CommonDir),
+		CommonDir:   repo.CommonDir,
+		DataDir:     dataDir,
+		Git:         repo,
+		Store:       store.Store{Root: dataDir},
+		ids:         ids.Source{Now: opts.Now, Rand: opts.Rand},
+		CallerDir:   resolveCallerDir(opts, repo),
+		Opts:        opts,
+		quarantined: proc.Getenv(opts.Env, "GIT_QUARANTINE_PATH") != "",
+	}
+	r.Settings = opts.SettingsReader(repo.Config)
+	return r, nil
+}
+
+// SettingsReader returns a reader of the settings in a configuration, for the caller of Open.
+func (o Options) SettingsReader(cfg config.Settings) *settings.Reader {
+	return &settings.Reader{Config: cfg, Dir: o.Dir, Env: o.Env, LockTimeoutOverride: o.LockTimeout, Warn: o.warnf}
+}
+
+// warnf passes a message to Warn.
+func (o Options) warnf(format string, args ...any) {
+	if o.Warn != nil {
+		o.Warn(fmt.Sprintf(format, args...))
+	}
+}
+
+// CheckOutsideWalls refuses a call from behind walls, where no record is visible.
+func CheckOutsideWalls(env []string) error {
+	if proc.Getenv(env, IsolationVariable) == settings.IsolationOS {
+		return &fault.BehindWallsError{ID: proc.Getenv(env, InvocationVariable)}
+	}
+	return nil
+}
+
+// openGit opens the git repository, without running git if NoGitProbe is set and its layout is ordinary.
+func openGit(ctx context.Context, opts Options) (*git.Repo, error) {
+	if opts.NoGitProbe {
+		if repo, ordinary := git.OpenWithoutGit(opts.Dir, opts.Env); ordinary {
+			return repo, nil
+		}
+	}
+	return git.Open(ctx, opts.Dir, opts.Env)
+}
+
+// WithDefaults replaces zero values by their defaults.
+func (o Options) WithDefaults() (Options, error) {
+	if o.Dir == "" {
+		dir, err := os.Getwd()
+		if err != nil {
+			return o, fmt.Errorf("the current directory is gone: %w", err)
+		}
+		o.Dir = dir
+	}
+	if o.Env == nil {
+		o.Env = os.Environ()
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return o, nil
+}
+
+// resolveCallerDir returns the directory in which the user called the command. Git runs hooks and aliases at the top
+// of the worktree and sets GIT_PREFIX to the user's directory; an alias that has changed directory itself is there
+// already.
+func resolveCallerDir(opts Options, repo *git.Repo) string {
+	if dir, err := guard.Resolve(opts.Dir); err != nil || dir != repo.TopLevel {
+		return opts.Dir
+	}
+	return filepath.Join(opts.Dir, proc.Getenv(opts.Env, "GIT_PREFIX"))
+}
+
+// LockDir returns the directory of the repository lock.
+func (r *Repository) LockDir() string {
+	return cmp.Or(r.LockDirOverride, filepath.Join(r.CommonDir, "agency"))
+}
+
+// LockAndRecover takes the repository lock, then finishes or undoes an interrupted landing. The git children of the
+// returned Repo inherit the lock.
+func (r *Repository) LockAndRecover(ctx context.Context) (_ *git.Repo, unlock func(), err error) {
+	repo, unlock, err := r.LockWithoutRecovery(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if r.Opts.Recover != nil {
+		if err := r.Opts.Recover(ctx, r, repo); err != nil { // only a warning here: landing itself reports it as an error
+			r.Warn("%v", err)
+		}
+	}
+	return repo, unlock, nil
+}
+
+// LockWithoutRecovery takes the repository lock for callers that handle interrupted landings themselves.
+func (r *Repository) LockWithoutRecovery(ctx context.Context) (_ *git.Repo, unlock func(), err error) {
+	timeout, err := r.Settings.LockTimeout()
+	if err != nil {
+		return nil, nil, err
+	}
+	return r.LockWithTimeout(ctx, timeout)
+}
+
+// LockWithTimeout is LockWithoutRecovery with a timeout other than the configured one.
+func (r *Repository) LockWithTimeout(ctx context.Context, timeout time.Duration) (_ *git.Repo, unlock func(), err error) {
+	if r.quarantined {
+		return nil, nil, fault.ErrQuarantine
+	}
+	held, err := lock.Acquire(ctx, lock.Request{
+		Dir:     r.LockDir(),
+		Command: r.Opts.Command,
+		Timeout: timeout,
+		OnSlow:  func(h lock.Holder) { r.Warn("waiting for the repository lock, held by %s", h) },
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	if held.LabelErr != nil {
+		r.Warn("the repository is locked, but not all of that could be written down: %v", held.LabelErr)
+	}
+	return r.Git.WithLock(held.File()), func() {
+		if err := held.Release(); err != nil {
+			r.Warn("release the repository lock: %v", err)
+		}
+	}, nil
+}
+
+// IsLocked reports whether any process holds the repository lock; false if that cannot be determined.
+func (r *Repository) IsLocked() bool {
+	held, err := lock.IsHeld(r.LockDir())
+	return err == nil && held
+}
+
+// BeginTx starts the transaction of a command.
+func (r *Repository) BeginTx(verb string) *undo.Tx {
+	tx := &undo.Tx{Log: func(err error) { r.Warn("clean-up: %v", err) }}
+	if r.Opts.Fault != nil {
+		tx.Fault = func(ctx context.Context, point string) error { return r.Opts.Fault(ctx, verb+"/"+point) }
+	}
+	return tx
+}
+
+// Step is a named step that cannot be undone.
+type Step struct {
+	Name string
+	Do   func() error
+}
+
+// RunSteps runs the steps that follow a commit point. Each must tolerate having been done before, as an interrupted
+// command is finished by running its steps again.
+func (r *Repository) RunSteps(ctx context.Context, verb string, steps []Step) error {
+	tx := r.BeginTx(verb)
+	for _, s := range steps {
+		if err := tx.Step(ctx, s.Name, s.Do); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// WorktreeBackend returns the backend that creates and removes the trees of sandboxes and integration worktrees.
+func WorktreeBackend(repo *git.Repo) changeset.Worktree { return changeset.Worktree{Repo: repo} }
+
+// RollbackTx undoes a transaction, even if ctx is cancelled: the cancellation was for the transaction, not for its
+// undo.
+func RollbackTx(ctx context.Context, tx *undo.Tx) {
+	tx.Rollback(context.WithoutCancel(ctx)) // tx.Log has reported the errors
+}
+
+func (r *Repository) Warn(format string, args ...any) {
+	r.Opts.warnf(format, args...)
+}
+
+func (r *Repository) Now() time.Time { return r.Opts.Now().UTC().Truncate(time.Second) }

@@ -1,0 +1,211 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
+	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+	"github.com/git-agency/git-agency/gitagency/internal/undo"
+	"golang.org/x/sys/unix"
+)
+
+// ToolIdentity is the author of commits that no person made; they must not need a configured user.
+var ToolIdentity = object.Identity{Name: "git-agency", Email: "git-agency@localhost"}
+
+// ToolSignature returns ToolIdentity with a time stamp.
+func ToolSignature(at time.Time) object.Signature {
+	return object.Signature{Identity: ToolIdentity, When: fmt.Sprintf("%d %s", at.Unix(), at.Format("-0700"))}
+}
+
+// CaptureTree writes the content of a tree that is about to be removed as a commit; no ref points at it yet. The
+// content that an earlier capture kept (Onto) stays part of it.
+func (r *Repository) CaptureTree(ctx context.Context, repo *git.Repo, s git.WorktreeSpec) (snapshot.CaptureResult, error) {
+	s, err := r.PrepareCapture(s)
+	if err != nil {
+		return snapshot.CaptureResult{}, err
+	}
+	return snapshot.Capture(ctx, repo, s)
+}
+
+// CaptureDryRun returns the result that CaptureTree would return, and changes nothing.
+func (r *Repository) CaptureDryRun(ctx context.Context, repo *git.Repo, s git.WorktreeSpec) (snapshot.CaptureResult, error) {
+	s, err := r.PrepareCapture(s)
+	if err != nil {
+		return snapshot.CaptureResult{}, err
+	}
+	return snapshot.DryRunCapture(ctx, repo, s)
+}
+
+// PrepareCapture fills in the author, the omitted directory and the trust of a capture. It refuses a tree with a
+// mount inside.
+func (r *Repository) PrepareCapture(s git.WorktreeSpec) (git.WorktreeSpec, error) {
+	if !store.IsDir(s.Dir) {
+		s.Dir = "" // the tree is gone, or replaced by a symbolic link to a directory that is not ours
+	} else if points := guard.MountsBelow(s.Dir); len(points) > 0 {
+		return s, &fault.UnsafePathError{Path: s.Dir, Why: "something is mounted at " + points[0] + "; unmount it first"}
+	}
+	s.Omit, s.Author, s.TrustConfig = guard.AgencyDir, ToolIdentity, r.TrustsRepoConfig(s.Name)
+	return s, nil
+}
+
+// RemoveCapturedTree removes a tree whose content was captured. It first renames the tree to .aside, so that
+// processes that know the path no longer reach it; then it captures changes made after since; then it renames the
+// tree to .done and deletes it. The name shows how far the removal got, so an interrupted one can be
+// continued at any point. late, which may be nil, is called before changes are kept that were not captured earlier.
+func (r *Repository) RemoveCapturedTree(ctx context.Context, repo *git.Repo, s git.WorktreeSpec, since time.Time, late func() error) error {
+	tree, aside, done := s.Dir, store.WithdrawnPath(s.Dir), store.RemovablePath(s.Dir)
+	if _, there := store.FirstExisting(aside); !there && store.IsDir(tree) {
+		if err := os.Rename(tree, aside); err != nil {
+			return err
+		}
+	}
+	if store.IsDir(aside) {
+		if touched, err := ModifiedSince(aside, since); err != nil || touched { // on an error, capture again to be safe
+			if err := r.keepLateChanges(ctx, repo, s, aside, late); err != nil {
+				return err
+			}
+		}
+		if err := durable.RemoveTree(done); err != nil {
+			return err
+		}
+		if err := os.Rename(aside, done); err != nil {
+			return err
+		}
+	}
+	for _, path := range []string{done, tree} { // path tree may hold a symbolic link, or a new tree that was captured a moment ago
+		if err := durable.RemoveTree(path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keepLateChanges adds changes made after a capture to the commit under the trash ref.
+func (r *Repository) keepLateChanges(ctx context.Context, repo *git.Repo, s git.WorktreeSpec, aside string, late func() error) error {
+	onto, err := r.TrashCommit(ctx, repo, s.Name)
+	if err != nil {
+		return err
+	}
+	s.Dir, s.Onto = aside, onto
+	captured, err := r.CaptureTree(ctx, repo, s)
+	if err != nil || captured.Commit == captured.BranchTip || captured.Commit == onto {
+		return err
+	}
+	if late != nil {
+		if err := late(); err != nil {
+			return err
+		}
+	}
+	return r.KeepCommit(ctx, &undo.Tx{}, repo, TrashRef(s.Name), captured.Commit)
+}
+
+// ModifiedSince reports whether any file or directory in a tree was created or changed after a moment, or up to 100
+// ms before it: file system clocks are coarse. For files the ctime counts too, which programs cannot set; for
+// directories it does not, as renaming changes it.
+func ModifiedSince(tree string, since time.Time) (bool, error) {
+	since = since.Add(-100 * time.Millisecond)
+	touched := false
+	err := filepath.WalkDir(tree, func(path string, d fs.DirEntry, err error) error {
+		var st unix.Stat_t
+		if err == nil {
+			err = unix.Lstat(path, &st)
+		}
+		if err != nil {
+			return err
+		}
+		changed := time.Unix(st.Mtim.Unix())
+		if !d.IsDir() && time.Unix(st.Ctim.Unix()).After(changed) {
+			changed = time.Unix(st.Ctim.Unix())
+		}
+		if changed.After(since) {
+			touched = true
+			return fs.SkipAll
+		}
+		return nil
+	})
+	return touched, err
+}
+
+// TrashCommit returns the commit that a trash ref points at; empty if there is none.
+func (r *Repository) TrashCommit(ctx context.Context, repo *git.Repo, id string) (string, error) {
+	if tip, err := repo.Tip(ctx, TrashRef(id)); err != nil || tip == "" {
+		return "", err
+	}
+	found, err := repo.Lookup(ctx, TrashRef(id)) // the object of the ref may be missing
+	if err != nil {
+		return "", err
+	}
+	return found[0].OID, nil
+}
+
+// KeepCommit points a ref at a commit and registers the undo.
+func (r *Repository) KeepCommit(ctx context.Context, tx *undo.Tx, repo *git.Repo, ref, commit string) error {
+	if commit == "" {
+		return nil // the capture was empty
+	}
+	if err := repo.RemoveRefLeftovers(ctx, ref); err != nil { // removes the lock file of a killed attempt
+		return err
+	}
+	found, err := repo.Lookup(ctx, ref)
+	if err != nil {
+		return err
+	}
+	old := found[0].OID
+	if old == commit {
+		return nil
+	}
+	if old == "" {
+		old = strings.Repeat("0", len(commit))
+	}
+	tx.Undo("trash", func(ctx context.Context) error {
+		now, err := repo.Lookup(ctx, ref)
+		switch {
+		case err != nil || now[0].OID != commit:
+			return err
+		case found[0].Missing():
+			return repo.DeleteRef(ctx, ref, commit)
+		}
+		return repo.MoveRef(ctx, ref, old, commit, "agency: undo")
+	})
+	if err := repo.MoveRef(ctx, ref, commit, old, "agency: keep what was there"); err != nil {
+		return err
+	}
+	return repo.SyncRef(ref) // must be on disk: the content it keeps is about to be deleted
+}
+
+// CheckTreeNotMoved refuses to end a tree that "git worktree move" has moved: only git's entry knows the new path.
+func (r *Repository) CheckTreeNotMoved(repo *git.Repo, id, tree string) error {
+	at := repo.RegisteredTree(id)
+	if at == "" || !store.IsDir(at) {
+		return nil
+	}
+	if real, err := guard.Resolve(at); err != nil || real != tree {
+		return &fault.MovedError{ID: id, From: tree, To: at}
+	}
+	return nil
+}
+
+// DeleteRefsSteps returns the steps that delete the snapshot refs of an invocation and its trash ref, if they still have
+// the given values.
+func DeleteRefsSteps(ctx context.Context, repo *git.Repo, id string, snapshots map[string]string, trashCommit string) []Step {
+	return []Step{
+		{"snapshots", func() error { return repo.DeleteOwnedRefs(ctx, SnapshotsPrefix(id), snapshots) }},
+		{"trash", func() error {
+			if trashCommit == "" {
+				return repo.RemoveRefLeftovers(ctx, TrashRef(id)) // the rest of an earlier attempt
+			}
+			return repo.DeleteOwnedRef(ctx, TrashRef(id), trashCommit)
+		}},
+	}
+}

@@ -1,0 +1,180 @@
+package core
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"sync"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/ids"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// Worktree is an integration worktree: a directory that a person owns, and its branch.
+type Worktree struct {
+	ID           string    `json:"worktree_id"`
+	Name         string    `json:"name"`
+	RepoID       string    `json:"repo_id"`
+	Branch       string    `json:"branch"`
+	ParentBranch string    `json:"parent_branch"`
+	TreePath     string    `json:"tree_path"`
+	CreatedAt    time.Time `json:"created_at"`
+	State        string    `json:"state"`
+	Broken       bool      `json:"broken"`
+	BrokenReason string    `json:"broken_reason"`
+
+	Adopted bool
+	Entry   store.Entry[store.WorktreeMeta]
+}
+
+// Err returns a *BrokenError if the worktree is broken, else nil.
+func (w Worktree) Err() error {
+	if !w.Broken {
+		return nil
+	}
+	return &fault.BrokenError{Kind: "worktree", ID: w.ID, Reason: w.BrokenReason, Detail: w.Entry.Detail, Interrupted: w.Entry.Intent != nil}
+}
+
+// Worktrees lists the integration worktrees, oldest first: the present and unbroken ones, or with all set, every one.
+func (r *Repository) Worktrees(all bool) ([]Worktree, error) {
+	r.warnRecordsElsewhere()
+	entries, err := r.Store.Worktrees(r.ID, r.IsLocked)
+	if err != nil {
+		return nil, err
+	}
+	worktrees := []Worktree{}
+	for _, e := range entries {
+		if w := r.WorktreeFromEntry(e); all || !w.Broken && w.State == store.Present {
+			worktrees = append(worktrees, w)
+		}
+	}
+	return worktrees, nil
+}
+
+// Worktree finds an integration worktree by its name, its id or a unique prefix of the id; an empty query means the
+// one that contains the caller's directory.
+func (r *Repository) Worktree(query string) (Worktree, error) {
+	r.warnRecordsElsewhere()
+	entries, err := r.Store.Worktrees(r.ID, r.IsLocked)
+	if err != nil {
+		return Worktree{}, err
+	}
+	if query == "" {
+		return r.worktreeContainingCaller(entries)
+	}
+	e, err := store.Resolve("worktree", entries, query, func(e store.Entry[store.WorktreeMeta]) string {
+		if e.Record.State != store.Present {
+			return "" // the name of an archived worktree may have been given to another one
+		}
+		return e.Record.Name
+	})
+	if err != nil {
+		return Worktree{}, err
+	}
+	return r.WorktreeFromEntry(e), nil
+}
+
+// WorktreeByID returns the worktree whose id a record holds.
+func (r *Repository) WorktreeByID(id string) (Worktree, error) {
+	if !ids.Valid(id) { // the id comes from a file and becomes part of a path
+		return Worktree{}, &fault.NotFoundError{Kind: "worktree", Query: id}
+	}
+	return r.WorktreeFromEntry(r.Store.Worktree(r.ID, id, nil)), nil
+}
+
+// worktreeContainingCaller finds the integration worktree that contains the caller's directory.
+func (r *Repository) worktreeContainingCaller(entries []store.Entry[store.WorktreeMeta]) (Worktree, error) {
+	here, err := guard.Locate(r.CallerDir)
+	if err != nil {
+		return Worktree{}, err
+	}
+	for dir := range here.Ancestors {
+		if marked, err := guard.Sandbox.IsIn(dir); err != nil {
+			return Worktree{}, &fault.UnsafePathError{Path: dir, Why: err.Error()}
+		} else if marked {
+			return Worktree{}, &fault.SandboxError{Path: dir}
+		}
+		place, err := guard.Locate(dir)
+		if err != nil {
+			return Worktree{}, err
+		}
+		for _, e := range entries {
+			if e.Record.State == store.Present && e.TreePath != "" && place.Relation(e.TreePath) == guard.Same {
+				return r.WorktreeFromEntry(e), nil
+			}
+		}
+		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
+			break // top of a worktree that is not an integration worktree; one around it is not meant
+		}
+	}
+	return Worktree{}, &fault.NotIntegrationError{Path: here.Path}
+}
+
+// WorktreeFromEntry converts the stored entry of a worktree.
+func (r *Repository) WorktreeFromEntry(e store.Entry[store.WorktreeMeta]) Worktree {
+	m := e.Record
+	w := Worktree{
+		ID: e.ID, Name: m.Name, RepoID: r.ID, Branch: m.Branch, ParentBranch: m.ParentBranch,
+		TreePath: e.TreePath, CreatedAt: m.CreatedAt, State: m.State,
+		Broken: e.Defect != store.NoDefect, BrokenReason: string(e.Defect),
+		Adopted: e.TreePath != r.Store.WorktreeTreePath(r.ID, e.ID),
+		Entry:   e,
+	}
+	if w.CreatedAt.IsZero() {
+		w.CreatedAt, _ = ids.Time(e.ID)
+	}
+	return w
+}
+
+// Path returns the path of the tree. It fails for a broken worktree and for one that was archived and had been
+// created here.
+func (w Worktree) Path() (string, error) {
+	if !w.Broken && w.State == store.Archived && !w.Adopted {
+		return "", &fault.ArchivedError{Name: w.Name, ID: w.ID, Branch: w.Branch}
+	}
+	return w.TreePath, w.Err()
+}
+
+// CheckUsable refuses a worktree that no sandbox may start from: one that is broken, archived or without its marker.
+func (w Worktree) CheckUsable() error {
+	if err := w.Err(); err != nil {
+		return err
+	}
+	if w.State != store.Present {
+		return &fault.ArchivedError{Name: w.Name, ID: w.ID, Branch: w.Branch}
+	}
+	marked, err := guard.Integration.IsIn(w.TreePath)
+	if err != nil {
+		return &fault.UnsafePathError{Path: w.TreePath, Why: err.Error()}
+	}
+	if !marked {
+		return &fault.NotIntegrationError{Path: w.TreePath, Worktree: w.Name}
+	}
+	return nil
+}
+
+var worktreeNamePattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9][a-z0-9-]{1,39}$`) })
+
+func CheckWorktreeName(name string) error {
+	if !worktreeNamePattern().MatchString(name) || ids.Valid(name) {
+		return &fault.InvalidError{What: "worktree name", Value: name, Want: "2 to 40 of a-z, 0-9 and -, not starting with - and not looking like an id"}
+	}
+	return nil
+}
+
+// checkNameFree refuses the name of a present worktree. The caller holds the lock.
+func (r *Repository) checkNameFree(name string) error {
+	entries, err := r.Store.Worktrees(r.ID, nil)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.Record.State == store.Present && e.Record.Name == name {
+			return &fault.NameTakenError{Name: name, ID: e.ID}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,125 @@
+package directory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+)
+
+// Snapshot takes a snapshot of the directory, as TakeSnapshot does for a sandbox: all files that are not ignored, except
+// those listed in LeftOut. If nothing has changed since the last snapshot, it returns that one. The directory's .gitignore
+// and .gitattributes files and the user's git configuration apply as in git.
+func (d *Directory) Snapshot(ctx context.Context, req sandbox.SnapshotRequest) (sandbox.Snapshot, error) {
+	if err := req.Check(); err != nil {
+		return sandbox.Snapshot{}, err
+	}
+	repo, unlock, err := d.lock(ctx)
+	if err != nil {
+		return sandbox.Snapshot{}, err
+	}
+	defer unlock()
+	if err := d.checkPath(); err != nil {
+		return sandbox.Snapshot{}, err
+	}
+	ctx, cancel, err := d.repo.Settings.WithOperationTimeout(ctx, "snapshot")
+	if err != nil {
+		return sandbox.Snapshot{}, err
+	}
+	defer cancel()
+	snapshot, err := d.series().Take(ctx, repo, req)
+	if err != nil {
+		return sandbox.Snapshot{}, fmt.Errorf("snapshot of %s: %w", d.Path, err)
+	}
+	snapshot.LeftOut = append(snapshot.LeftOut, d.reservedPaths()...)
+	return snapshot, nil
+}
+
+// reservedPaths lists the paths that no snapshot contains because their names are reserved: a checkout must not look like
+// one of our trees.
+func (d *Directory) reservedPaths() []sandbox.LeftOut {
+	if _, err := os.Lstat(filepath.Join(d.Path, guard.AgencyDir)); err != nil {
+		return nil
+	}
+	return []sandbox.LeftOut{{Path: guard.AgencyDir, Reason: sandbox.LeftOutReserved}}
+}
+
+// Snapshots lists the snapshots of the directory, the newest last.
+func (d *Directory) Snapshots(ctx context.Context) ([]sandbox.SnapshotInfo, error) {
+	if err := d.checkOnboarded(); err != nil {
+		return nil, err
+	}
+	return sandbox.Snapshots(ctx, d.repo, sandbox.SnapshotsRequest{})
+}
+
+// VerifySnapshot rehashes every object of a snapshot, as Repository.VerifySnapshot does.
+func (d *Directory) VerifySnapshot(ctx context.Context, req sandbox.VerifySnapshotRequest) (sandbox.VerifySnapshotResult, error) {
+	if err := d.checkOnboarded(); err != nil {
+		return sandbox.VerifySnapshotResult{}, err
+	}
+	return sandbox.VerifySnapshot(ctx, d.repo, req)
+}
+
+// CheckoutSnapshot creates a directory with exactly the files of a snapshot, as Repository.CheckoutSnapshot does. It must
+// not overlap the directory that the snapshot is of.
+func (d *Directory) CheckoutSnapshot(ctx context.Context, req sandbox.CheckoutRequest) (sandbox.CheckoutResult, error) {
+	if err := d.checkOnboarded(); err != nil {
+		return sandbox.CheckoutResult{}, err
+	}
+	if req.Dir != "" {
+		path, err := sandbox.ResolveFrom(d.repo.CallerDir, req.Dir)
+		if err != nil {
+			return sandbox.CheckoutResult{}, err
+		}
+		place, err := guard.Locate(path)
+		if err != nil {
+			return sandbox.CheckoutResult{}, &fault.UnsafePathError{Path: path, Why: err.Error()}
+		}
+		if rel := place.Relation(d.Path); rel != guard.Disjoint {
+			return sandbox.CheckoutResult{}, &fault.OverlapError{Path: path, Relation: string(rel), Other: d.Path}
+		}
+	}
+	return sandbox.CheckoutSnapshot(ctx, d.repo, req)
+}
+
+// DiffSnapshots compares two states of the directory, as Repository.DiffSnapshots does for a sandbox: any two snapshots,
+// DiffBase, which is the first snapshot, and DiffWork, the current files. DiffRequest.Invocation must be empty.
+func (d *Directory) DiffSnapshots(ctx context.Context, req sandbox.DiffRequest) (_ sandbox.Diff, err error) {
+	if req.Invocation != "" {
+		return sandbox.Diff{}, &fault.InvalidError{What: "invocation", Value: req.Invocation, Want: "none: a directory has none"}
+	}
+	if err := req.Check([]string{sandbox.DiffBase, sandbox.DiffWork}); err != nil {
+		return sandbox.Diff{}, err
+	}
+	if err := d.checkOnboarded(); err != nil {
+		return sandbox.Diff{}, err
+	}
+	works := slices.Contains([]string{req.From, req.To}, sandbox.DiffWork)
+	if works {
+		if err := d.checkPath(); err != nil {
+			return sandbox.Diff{}, err
+		}
+	}
+	c := &sandbox.Comparison{Repo: d.repo, TreeName: d.Path, Subject: d.subject(""), AnyObject: d.FirstSnapshot.ID}
+	c.StateLookups = map[string]func(context.Context) (string, error){
+		sandbox.DiffBase: func(context.Context) (string, error) {
+			if d.FirstSnapshot.ID == "" {
+				return "", &fault.NotFoundError{Kind: "snapshot", Query: sandbox.DiffBase}
+			}
+			return d.FirstSnapshot.ID, nil
+		},
+		sandbox.DiffWork: c.CaptureWork,
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	difference, err := c.Diff(ctx, req)
+	if err == nil && works {
+		difference.LeftOut = append(difference.LeftOut, d.reservedPaths()...)
+	}
+	return difference, err
+}

@@ -1,0 +1,49 @@
+package doctor
+
+import (
+	"context"
+
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// findInterruptedRollback reports a rollback or sync that was killed.
+func (x *checkRun) findInterruptedRollback(s treeInfo) {
+	sb := sandbox.Of(x.Repository, s.id)
+	if !sb.HasRollbackJournal() || x.changing {
+		return
+	}
+	f := Finding{
+		Code: "interrupted-rollback", ID: s.id, Path: x.Store.RollbackJournalPath(x.ID, s.id), AtRisk: true,
+		Problem: "it was going to the state of a snapshot when somebody was killed; the next command that works in it finishes that",
+	}
+	note, err := x.Store.ReadRollbackJournal(x.ID, s.id)
+	if err != nil {
+		f.Problem = err.Error()
+	} else if note == nil {
+		return
+	} else if note.Verb == sandbox.SyncVerb {
+		f.Problem = "it was being synced when somebody was killed; the next command that works in it finishes that"
+	}
+	x.addFinding(f, func(ctx context.Context) error {
+		err := sb.FinishRollback(ctx, x.repo)
+		if fault.Is[*fault.LostRollbackError](err) {
+			x.Warn("%v; the sandbox stays as it is, and what is in it can be snapshotted", err)
+			return x.Store.RemoveRollbackJournal(x.ID, s.id)
+		}
+		return err
+	})
+}
+
+// findAbandonedVerification reports a sandbox whose verification was killed.
+func (x *checkRun) findAbandonedVerification(s treeInfo, e store.Entry[store.InvocationMeta]) {
+	if x.changing || !sandbox.IsAbandonedVerification(x.Repository, e) {
+		return
+	}
+	x.addFinding(Finding{Code: "interrupted-verify", ID: s.id, Path: s.tree, Problem: "somebody was killed while the landing of " + e.Record.VerifiesInvocation + " was verified in it"},
+		func(ctx context.Context) error {
+			_, err := sandbox.DiscardAbandoned(ctx, x.Repository, x.repo, e)
+			return err
+		})
+}

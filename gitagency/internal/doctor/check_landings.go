@@ -1,0 +1,58 @@
+package doctor
+
+import (
+	"context"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git/update"
+	"github.com/git-agency/git-agency/gitagency/internal/landing"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// checkLandings finds a landing that was killed.
+func (x *checkRun) checkLandings(context.Context) error {
+	if x.changing {
+		return nil
+	}
+	if !landing.HasInterruptedLanding(x.Repository) {
+		return x.checkLeftoverStages()
+	}
+	f := Finding{
+		Code: "interrupted-land", Path: x.Store.LandingJournalPath(x.ID), AtRisk: true,
+		Problem: "somebody was killed while it landed; the next command finishes or undoes that",
+	}
+	note, err := x.Store.ReadLandingJournal(x.ID)
+	switch {
+	case err != nil:
+		f.ID, f.Problem = "landing.json", err.Error()
+	case note == nil:
+		return nil
+	default:
+		f.ID = note.InvocationID
+	}
+	x.addFinding(f, func(ctx context.Context) error { return landing.Recover(ctx, x.Repository, x.repo) })
+	return nil
+}
+
+// checkLeftoverStages finds the staging directories of killed landings that no journal refers to any more.
+func (x *checkRun) checkLeftoverStages() error {
+	strays, err := update.LeftoverStagings(x.repo, x.presentTrees()...)
+	for _, s := range strays {
+		f := Finding{Code: "stray-landing", ID: x.relativePath(s.Path), Path: s.Path, AtRisk: s.MayHoldFiles, Problem: "somebody was killed while something landed; nothing of yours is in there"}
+		if s.MayHoldFiles {
+			f.Problem = "somebody was killed while something landed, and there is no note of that; files of yours may be in there"
+		}
+		x.addFinding(f, func(ctx context.Context) error { return update.RecoverStaging(ctx, x.repo, s) })
+	}
+	return err
+}
+
+// presentTrees lists the integration trees, which may contain staging directories of landings.
+func (x *checkRun) presentTrees() []string {
+	var trees []string
+	for _, e := range x.worktrees {
+		if e.Defect == store.NoDefect && e.Record.State == store.Present {
+			trees = append(trees, e.TreePath)
+		}
+	}
+	return trees
+}

@@ -1,0 +1,292 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/config"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/quote"
+	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+	"github.com/git-agency/git-agency/gitagency/internal/settings"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// checkDataDir checks that the data directories exist and are private.
+func (x *checkRun) checkDataDir(context.Context) error {
+	for _, name := range x.entryNames() {
+		place, ours := core.DataDirOfEntry(name, x.entries[name].Path)
+		if _, there := store.FirstExisting(place); !ours || there || x.isRecorded(name) {
+			continue
+		}
+		x.addFinding(Finding{
+			Code: "data-dir-missing", ID: "data-dir", Path: place, AtRisk: true,
+			Problem:    "git knows trees there, but the directory is gone: not mounted, or moved",
+			FixCommand: "git config --global agency.dataDir DIR",
+		}, nil)
+		x.dataDirMissing = true
+		break
+	}
+	if _, there := store.FirstExisting(x.Store.RepoDir(x.ID)); !there {
+		return nil
+	}
+	return x.checkDataDirMode()
+}
+
+// checkDataDirMode finds data directories that other users can read. If the data directory also contains other files, only
+// our directories in it have to be private.
+func (x *checkRun) checkDataDirMode() error {
+	entries, err := os.ReadDir(x.DataDir)
+	if err != nil {
+		return err
+	}
+	dirs := []string{x.DataDir}
+	if slices.ContainsFunc(entries, func(e os.DirEntry) bool { return !slices.Contains(store.TopLevelNames, e.Name()) }) {
+		dirs = nil
+		for _, e := range entries {
+			if slices.Contains(store.TopLevelNames, e.Name()) {
+				dirs = append(dirs, filepath.Join(x.DataDir, e.Name()))
+			}
+		}
+	}
+	for _, dir := range dirs {
+		info, err := os.Stat(dir)
+		if err != nil {
+			return err
+		}
+		if info.Mode().Perm()&0o077 != 0 {
+			x.addFinding(Finding{
+				Code: "data-dir-open", ID: "data-dir", Path: dir,
+				Problem: fmt.Sprintf("others can look into the data directory (mode %04o)", info.Mode().Perm()),
+			}, func(context.Context) error { return os.Chmod(dir, 0o700) })
+		}
+	}
+	return nil
+}
+
+// checkSandboxSettings finds settings that make the walls impossible, so that no command would run behind them. As start
+// does, it reports the first of several invalid settings.
+func (x *checkRun) checkSandboxSettings(context.Context) error {
+	_, err := sandbox.Placeholder(x.Repository).PlanWalls(settings.Primitives{Isolation: settings.IsolationOS, Outputs: settings.OutputsOpen})
+	var invalid *fault.InvalidError
+	if !errors.As(sandbox.AttributeToSetting(x.Repository, err), &invalid) || invalid.ConfigKey == "" {
+		return nil // no walls on this machine, or a problem that another check reports
+	}
+	key, path := strings.TrimPrefix(invalid.ConfigKey, "key "), x.configFile(invalid.Setting)
+	fixCommand := "git config --show-origin --get-all " + quote.Shell(key) // a setting from the command line is in no file
+	switch file := quote.Shell(path); {
+	case path == "":
+		path = x.CommonDir
+	case invalid.Setting.NoValue: // a key without a value, which --unset-all cannot match
+		fixCommand = "git config --file " + file + " --edit"
+	default:
+		fixCommand = "git config --file " + file + " --fixed-value --unset-all " + quote.Shell(key) + " " + quote.Shell(invalid.Value)
+	}
+	x.addFinding(Finding{Code: "refused-setting", ID: key, Path: path, Problem: "no command runs behind walls: " + invalid.Error(), FixCommand: fixCommand}, nil)
+	return nil
+}
+
+// configFile returns the path of the file that contains a setting; empty if it is in no file. Git reports the repository's
+// files relative to the directory in which it ran.
+func (x *checkRun) configFile(s config.Setting) string {
+	name, inFile := strings.CutPrefix(s.Origin, "file:")
+	switch {
+	case !inFile:
+		return ""
+	case filepath.IsAbs(name):
+		return name
+	}
+	for _, dir := range []string{x.repo.TopLevel, x.Opts.Dir, x.repo.GitDir} {
+		if path, there := store.FirstExisting(filepath.Join(dir, name)); dir != "" && there {
+			return path
+		}
+	}
+	return filepath.Join(x.CommonDir, "config")
+}
+
+// checkMovedRepository finds records of this repository under its former path. Records name a repository by its path; the
+// ids in git's worktree entries connect them to this one.
+func (x *checkRun) checkMovedRepository(context.Context) error {
+	repos, err := x.Store.Repos()
+	if err != nil {
+		return err
+	}
+	var formerly []string
+	for _, r := range repos {
+		if r.RepoID == x.ID {
+			formerly = r.FormerIDs
+			x.checkRepoRecord(r)
+		}
+	}
+	for _, old := range repos {
+		there := store.IsDir(old.CommonDir)
+		if old.RepoID == x.ID || there && !core.SameDirectory(old.CommonDir, x.CommonDir) {
+			continue
+		}
+		found, err := x.recordedIDs(old.RepoID)
+		if err != nil {
+			return err
+		}
+		if real, err := filepath.EvalSymlinks(old.CommonDir); there && (err != nil || real != x.CommonDir) {
+			for _, id := range found { // the same directory mounted in two places has not moved
+				x.movedIDs[id] = true
+			}
+			continue
+		}
+		known := slices.ContainsFunc(found, func(id string) bool { _, here := x.entries[id]; return here })
+		if !known && !slices.Contains(formerly, old.RepoID) {
+			continue
+		}
+		for _, id := range found {
+			x.movedIDs[id] = true
+		}
+		x.addFinding(Finding{
+			Code: "moved-repository", ID: old.RepoID, Path: x.Store.RepoDir(old.RepoID), AtRisk: true,
+			Problem: "these are the records of this repository from when it was at " + cmp.Or(old.CommonDir, "another place"),
+		}, func(ctx context.Context) error { return x.relocateRecords(ctx, old.RepoID, found) })
+	}
+	return nil
+}
+
+// checkRepoRecord finds a repo.json that does not name its repository.
+func (x *checkRun) checkRepoRecord(r store.RepoRecord) {
+	if r.CommonDir == "" && !x.changing {
+		x.addFinding(Finding{Code: "damaged-repo", ID: x.ID, Path: x.Store.RepoDir(x.ID), Problem: "repo.json does not say which repository the records are of"},
+			func(context.Context) error { return x.Store.WriteRepoRecord(x.ID, x.CommonDir, x.Now()) })
+	}
+}
+
+// recordedIDs lists the ids that have any directory below the records of a repository.
+func (x *checkRun) recordedIDs(repoID string) ([]string, error) {
+	var all []string
+	for _, kind := range []string{"worktrees", "invocations", "sandboxes"} {
+		found, err := x.Store.ListIDs(repoID, kind)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
+}
+
+// relocateRecords moves the records and trees of a moved repository to its new path, and fixes the links of each.
+func (x *checkRun) relocateRecords(ctx context.Context, from string, moved []string) error {
+	if err := x.Store.RelocateRepo(from, x.ID, x.CommonDir, x.Now()); err != nil {
+		return err
+	}
+	again := &checkRun{Repository: x.Repository, repo: x.repo}
+	if err := again.runAll(ctx); err != nil {
+		return err
+	}
+	for _, f := range again.findings {
+		if f.fix != nil && slices.Contains(moved, f.ID) && (f.Code == "moved-data" || f.Code == "moved-tree" || f.Code == "unlinked-tree") {
+			if err := f.fix(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// externalWorktrees lists the main worktree and the linked worktrees of this repository that are outside every data
+// directory.
+func (x *checkRun) externalWorktrees() []git.Worktree {
+	trees := []git.Worktree{}
+	if x.repo.TopLevel != "" && x.repo.GitDir == x.repo.CommonDir {
+		trees = append(trees, git.Worktree{Path: x.repo.TopLevel, Branch: x.repo.MainWorktreeRef()})
+	}
+	for _, name := range x.entryNames() {
+		e := x.entries[name]
+		// Other repositories and other data directories report their own trees.
+		here, _, err := x.linkedEntry(e.Path, name)
+		if _, kept := core.DataDirOfEntry(name, e.Path); err == nil && here && !kept {
+			trees = append(trees, e.Worktree)
+		}
+	}
+	return trees
+}
+
+// linkedEntry reads the .git file of a tree and reports its target: git's entry of that name in this repository, or another
+// existing directory, whose path it returns.
+func (x *checkRun) linkedEntry(tree, name string) (here bool, elsewhere string, err error) {
+	at, err := git.DotGitTarget(tree)
+	switch {
+	case err != nil || at == "" || !store.IsDir(at):
+		return false, "", err
+	case core.SameDirectory(at, x.repo.AdminDir(name)):
+		return true, "", nil
+	}
+	return false, at, nil
+}
+
+// unrecordedWorktrees lists the external worktrees that carry the integration marker but have no record.
+func (x *checkRun) unrecordedWorktrees() []git.Worktree {
+	var found []git.Worktree
+	for _, w := range x.externalWorktrees() {
+		if marked, err := guard.Integration.IsIn(w.Path); w.Path != "" && err == nil && marked && !x.hasWorktreeRecord(w.Path) {
+			found = append(found, w)
+		}
+	}
+	return found
+}
+
+// hasWorktreeRecord reports whether the record of a worktree that is not archived names a tree. A broken record counts.
+func (x *checkRun) hasWorktreeRecord(tree string) bool {
+	return slices.ContainsFunc(x.worktrees, func(e store.Entry[store.WorktreeMeta]) bool {
+		return e.Record.State != store.Archived && (e.TreePath == tree || core.SameDirectory(e.TreePath, tree))
+	})
+}
+
+// findMovedAdopted returns the new path of an adopted tree, if there is exactly one candidate.
+func (x *checkRun) findMovedAdopted(s treeInfo) string {
+	if s.managed {
+		return ""
+	}
+	for _, w := range x.externalWorktrees() {
+		if w.Path != s.tree && core.SameDirectory(w.Path, s.tree) {
+			return w.Path // a symlink was left at the old path
+		}
+	}
+	to := ""
+	for _, w := range x.unrecordedWorktrees() {
+		if w.Branch == s.branch {
+			if to != "" {
+				return "" // ambiguous
+			}
+			to = w.Path
+		}
+	}
+	return to
+}
+
+// checkUnrecordedMarkers finds worktrees that carry the integration marker but have no record.
+func (x *checkRun) checkUnrecordedMarkers(context.Context) error {
+	if x.changing {
+		return nil
+	}
+	for _, w := range x.unrecordedWorktrees() {
+		if slices.ContainsFunc(x.worktrees, func(e store.Entry[store.WorktreeMeta]) bool { return e.Defect != store.NoDefect }) {
+			return nil // it may belong to a broken record
+		}
+		if archived := slices.ContainsFunc(x.worktrees, func(e store.Entry[store.WorktreeMeta]) bool {
+			return e.Record.State == store.Archived && e.TreePath == w.Path
+		}); archived {
+			continue // reported with that worktree
+		}
+		x.addFinding(Finding{
+			Code: "unclaimed-marker", ID: guard.AgencyDir, Path: guard.Integration.Path(w.Path), Problem: "an integration worktree that there is no record of",
+			FixCommand: "git agency worktree adopt " + quote.Shell(w.Path),
+		}, nil)
+	}
+	return nil
+}

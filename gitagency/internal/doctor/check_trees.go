@@ -1,0 +1,400 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/git-agency/git-agency/gitagency/internal/changeset"
+	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/repair"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/landing"
+	"github.com/git-agency/git-agency/gitagency/internal/quote"
+	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+	"github.com/git-agency/git-agency/gitagency/internal/upload"
+)
+
+// checkSandboxes checks the record and the tree of every invocation.
+func (x *checkRun) checkSandboxes(ctx context.Context) error {
+	for _, e := range x.invocations {
+		if x.movedIDs[e.ID] {
+			continue
+		}
+		s := treeInfo{
+			id: e.ID, recordDir: x.Store.InvocationDir(x.ID, e.ID), tree: x.Store.SandboxTreePath(x.ID, e.ID),
+			branch: core.SandboxRef(e.ID), base: e.Record.BaseCommit, marker: guard.Sandbox, managed: true,
+		}
+		switch {
+		case e.Defect != store.NoDefect && e.Intent != nil:
+			x.reportInterruptedCreation(s, func(ctx context.Context) error {
+				return sandbox.UndoInterruptedStart(ctx, x.Repository, x.repo, e.ID, *e.Intent)
+			})
+		case x.treeMovedWithData(e.Record.SandboxPath, s):
+			x.reportMovedData(s, func() error {
+				return x.Store.UpdateInvocationMeta(x.ID, e.ID, func(m *store.InvocationMeta) { m.SandboxPath = s.tree })
+			})
+		case e.Defect == store.MissingTree:
+			x.reportMissingTree(s, "git agency discard "+e.ID, "it counts as discarded; what was committed is kept as "+core.TrashRef(e.ID), x.fixByDiscarding(e))
+		case e.Defect != store.NoDefect:
+			x.reportBrokenRecord(s, e.Defect, e.Detail, salvageOutcome(e.ID), func(ctx context.Context) error { return x.salvageSandbox(ctx, s, e.Detail) })
+		case core.HasEnded(e.Record):
+			x.checkEndedSandbox(s, e)
+		default:
+			x.checkPrematureTrash(s, "half-discarded")
+			x.checkUploads(ctx, s)
+			x.findInterruptedRollback(s)
+			x.checkTree(ctx, s, "it counts as discarded; its files are kept as "+core.TrashRef(e.ID), x.fixByDiscarding(e))
+			x.findAbandonedVerification(s, e)
+		}
+	}
+	return nil
+}
+
+// checkIntegrationWorktrees checks the record and the tree of every integration worktree.
+func (x *checkRun) checkIntegrationWorktrees(ctx context.Context) error {
+	for _, e := range x.worktrees {
+		if x.movedIDs[e.ID] {
+			continue
+		}
+		w := x.WorktreeFromEntry(e)
+		s := treeInfo{
+			id: e.ID, recordDir: x.Store.WorktreeDir(x.ID, e.ID), tree: e.TreePath, branch: core.HeadsPrefix + e.Record.Branch,
+			marker: guard.Integration, managed: !w.Adopted,
+		}
+		made := s
+		made.tree = x.Store.WorktreeTreePath(x.ID, e.ID)
+		switch {
+		case e.Defect != store.NoDefect && e.Intent != nil:
+			x.reportInterruptedCreation(s, func(ctx context.Context) error { return x.RemoveBrokenWorktree(ctx, x.repo, w) })
+		case e.Defect == store.Incomplete:
+			x.reportBrokenRecord(s, e.Defect, e.Detail, "", func(ctx context.Context) error { return x.RemoveBrokenWorktree(ctx, x.repo, w) })
+		case x.treeMovedWithData(e.Record.TreePath, made) || hasOtherRepoID(w) && store.IsDir(made.tree):
+			x.reportMovedData(made, x.setTreePath(e.ID, made.tree))
+		case hasOtherRepoID(w) || e.Defect == store.MissingTree && x.findMovedAdopted(s) != "":
+			to := cmp.Or(x.findMovedAdopted(s), s.tree)
+			x.addFinding(Finding{Code: "moved-tree", ID: e.ID, Path: e.TreePath, Problem: "the tree is at " + to + " now"},
+				func(context.Context) error { return x.setTreePath(e.ID, to)() })
+		case e.Defect == store.MissingTree:
+			x.reportMissingTree(s, "git agency worktree rm "+e.ID, "it is archived; its branch stays", x.fixByArchiving(w))
+		case e.Defect != store.NoDefect:
+			x.reportBrokenRecord(s, e.Defect, e.Detail, "it gets its record back", func(ctx context.Context) error { return x.rebuildWorktreeRecord(w) })
+		case w.State == store.Archived:
+			x.checkArchivedWorktree(ctx, s, w)
+		default:
+			x.checkPrematureTrash(s, "half-archived")
+			x.checkTree(ctx, s, "it is archived; its files are kept as "+core.TrashRef(e.ID), x.fixByArchiving(w))
+		}
+	}
+	return nil
+}
+
+// hasOtherRepoID reports whether the record of a worktree names another repository id: the repository was moved.
+func hasOtherRepoID(w core.Worktree) bool {
+	m := w.Entry.Record
+	return m.WorktreeID == w.ID && m.RepoID != "" && m.RepoID != w.RepoID
+}
+
+// treeInfo describes a sandbox or an integration worktree to the checks.
+type treeInfo struct {
+	id, recordDir, tree string
+	branch              string // full ref
+	base                string
+	marker              guard.Marker
+	managed             bool // we created the tree, and git's worktree entry is named by the id
+}
+
+func (s treeInfo) changesetSpec() changeset.Spec {
+	return changeset.Spec{ID: s.id, Tree: s.tree, Branch: s.branch, Base: s.base, Scratch: s.recordDir}
+}
+
+// reportInterruptedCreation reports a creation that was killed.
+func (x *checkRun) reportInterruptedCreation(s treeInfo, undo func(context.Context) error) {
+	x.addFinding(Finding{Code: "interrupted-creation", ID: s.id, Path: s.recordDir, Problem: "its creation was interrupted; nothing was ever run in it"}, undo)
+}
+
+// reportBrokenRecord reports a record that is missing or invalid.
+func (x *checkRun) reportBrokenRecord(s treeInfo, reason store.Defect, detail, outcome string, fix func(context.Context) error) {
+	code := string(reason)
+	if reason == store.Incomplete {
+		code = "empty-record"
+	}
+	f := Finding{Code: code, ID: s.id, Path: s.recordDir, Problem: detail, Outcome: outcome, AtRisk: store.IsDir(s.tree) || store.IsDir(store.WithdrawnPath(s.tree)) || x.refs[s.branch] != ""}
+	if meta, closed := store.IsUnreadable(s.recordDir); closed { // the record may be fine but unreadable for us
+		f.FixCommand, f.Outcome, fix = "chmod u+rwx "+quote.Shell(s.recordDir), "", nil
+		if fi, err := os.Lstat(meta); err == nil && fi.Mode().Perm()&0o400 == 0 {
+			f.FixCommand = "chmod u+rw " + quote.Shell(meta)
+		} else if err == nil { // only its owner can change the mode
+			f.FixCommand = fmt.Sprintf("sudo chown %d %s", os.Geteuid(), quote.Shell(meta))
+		}
+	}
+	x.addFinding(f, fix)
+}
+
+// reportMissingTree reports a record whose tree is gone, or was moved with "git worktree move".
+func (x *checkRun) reportMissingTree(s treeInfo, command, outcome string, fix func(context.Context) error) {
+	to := x.entries[s.id].Path
+	elsewhere := s.managed && !core.SameDirectory(to, s.tree) && store.IsDir(to)
+	if here, _, err := x.linkedEntry(to, s.id); elsewhere && here && err == nil {
+		x.addFinding(Finding{
+			Code: "moved-tree", ID: s.id, Path: s.tree, Problem: "the tree was moved to " + to, AtRisk: true,
+			FixCommand: "mkdir -p " + quote.Shell(filepath.Dir(s.tree)) + " && git worktree move " + quote.Shell(to) + " " + quote.Shell(s.tree),
+		}, nil)
+		return
+	}
+	if real, err := filepath.EvalSymlinks(s.tree); err == nil && s.managed && real != s.tree {
+		x.reportSymlinkedTree(s, real)
+		return
+	}
+	f := Finding{Code: "missing-tree", ID: s.id, Path: s.tree, Problem: "the tree is gone; what was committed is on its branch", Outcome: outcome}
+	if around := filepath.Dir(filepath.Dir(s.tree)); !store.IsDir(around) {
+		f.Problem, f.AtRisk = around+" is not there: not mounted, perhaps; if it is gone for good, type '"+command+"'", true
+		f.FixCommand, f.Outcome, fix = "mount "+quote.Shell(around), "", nil
+	} else if end := fix; elsewhere {
+		fix = func(ctx context.Context) error { // only git's entry names the other directory, which does not link back
+			if err := repair.WriteEntryGitdir(x.repo, s.id, s.tree); err != nil {
+				return err
+			}
+			return end(ctx)
+		}
+	}
+	x.addFinding(f, fix)
+}
+
+// reportSymlinkedTree reports a symlink in place of a tree. No fix follows a symlink: it could lead anywhere.
+func (x *checkRun) reportSymlinkedTree(s treeInfo, to string) {
+	f := Finding{Code: "foreign-tree", ID: s.id, Path: s.tree, Problem: "there is a link, to " + to + ", which is not its tree", FixCommand: "rm " + quote.Shell(s.tree)}
+	if here, _, err := x.linkedEntry(to, s.id); err == nil && here {
+		f.Code, f.AtRisk, f.Problem = "moved-tree", true, "the tree was moved to "+to+", and a link left for it"
+		f.FixCommand += " && mv " + quote.Shell(to) + " " + quote.Shell(s.tree)
+	}
+	x.addFinding(f, nil)
+}
+
+// treeMovedWithData reports whether the tree is in its place, but its record names another path where nothing is.
+func (x *checkRun) treeMovedWithData(recorded string, s treeInfo) bool {
+	return recorded != "" && recorded != s.tree && !store.IsDir(recorded) && store.IsDir(s.tree) && filepath.Base(filepath.Dir(recorded)) == s.id
+}
+
+// reportMovedData reports a tree that was moved together with the data directory or the repository.
+func (x *checkRun) reportMovedData(s treeInfo, rewrite func() error) {
+	x.addFinding(Finding{Code: "moved-data", ID: s.id, Path: s.tree, AtRisk: true, Problem: "it was moved here; its record and git still know it elsewhere"},
+		func(ctx context.Context) error {
+			if s.branch == core.HeadsPrefix { // a broken record may not name the branch
+				s.branch = x.entries[s.id].Branch
+			}
+			if err := x.relinkWorktree(ctx, s); err != nil {
+				return err
+			}
+			return rewrite()
+		})
+}
+
+// checkTree checks a tree whose record is valid. end is the fix for a record that belongs to another repository, which was
+// at this path before.
+func (x *checkRun) checkTree(ctx context.Context, s treeInfo, outcome string, end func(context.Context) error) {
+	if !s.managed && !x.isOurWorktree(ctx, s) {
+		x.addFinding(Finding{
+			Code: "foreign-tree", ID: s.id, Path: s.tree, Problem: "what is there is not a worktree of this repository",
+			FixCommand: "git agency worktree rm " + s.id,
+		}, nil)
+		return
+	}
+	if left := x.leftoverFiles(s.recordDir); len(left) > 0 && !x.changing {
+		x.addFinding(Finding{Code: "leftovers", ID: s.id, Path: left[0], Problem: "a file that was being written when somebody was killed"},
+			func(context.Context) error { return store.RemoveLeftovers(s.recordDir) })
+	}
+	x.checkMarkers(s)
+	if s.branch != core.HeadsPrefix && x.refs[s.branch] == "" {
+		x.reportMissingBranch(ctx, s, outcome, end)
+		return // without the branch, git cannot tell much else
+	}
+	if !s.managed {
+		return
+	}
+	here, elsewhere, err := x.linkedEntry(s.tree, s.id)
+	entry, registered := x.entries[s.id]
+	switch {
+	case err != nil || elsewhere != "":
+		x.addFinding(Finding{
+			Code: "foreign-tree", ID: s.id, Path: s.tree, AtRisk: true, Problem: "what is there belongs to another repository, " + elsewhere,
+			FixCommand: "mv " + quote.Shell(s.tree) + " " + quote.Shell(s.tree+".foreign"),
+		}, nil)
+	case !here || !registered || len(entry.BadFiles) > 0 || !core.SameDirectory(entry.Path, s.tree):
+		x.addFinding(Finding{Code: "unlinked-tree", ID: s.id, Path: s.tree, AtRisk: true, Problem: "tree and repository do not know each other any more"},
+			func(ctx context.Context) error { return x.relinkWorktree(ctx, s) })
+	}
+}
+
+// isOurWorktree reports whether a tree is a worktree of this repository; true if that cannot be determined.
+func (x *checkRun) isOurWorktree(ctx context.Context, s treeInfo) bool {
+	holds, err := x.IsOwnWorktree(ctx, x.repo, s.tree)
+	return holds || err != nil
+}
+
+// reportMissingBranch reports a branch that a record names but that does not exist.
+func (x *checkRun) reportMissingBranch(ctx context.Context, s treeInfo, outcome string, end func(context.Context) error) {
+	f := Finding{Code: "missing-branch", ID: s.id, Path: x.repo.RefPath(s.branch), AtRisk: true, Problem: "its branch " + core.ShortBranch(s.branch) + " is gone"}
+	if fi, err := os.Lstat(f.Path); err == nil && !fi.IsDir() {
+		f.Problem = "its branch " + core.ShortBranch(s.branch) + " leads to no commit that is there"
+	}
+	fix := func(ctx context.Context) error { return x.restoreBranch(ctx, s) }
+	if !s.managed { // the branch of an adopted worktree is the user's own
+		f.FixCommand, fix = "git branch "+quote.Shell(core.ShortBranch(s.branch))+" COMMIT", nil
+	} else if _, err := x.lastKnownCommit(ctx, s); fault.Is[*fault.NoCommitError](err) {
+		f.Code, f.Path, f.Outcome, fix = "foreign-record", s.recordDir, outcome, end
+		f.Problem = "neither its branch nor its commits are in this repository; it belongs to one that was here before"
+	}
+	x.addFinding(f, fix)
+}
+
+// checkMarkers finds missing and wrong markers in a tree.
+func (x *checkRun) checkMarkers(s treeInfo) {
+	marked, err := s.marker.IsIn(s.tree)
+	if err == nil && !marked {
+		x.addFinding(Finding{Code: "missing-marker", ID: s.id, Path: s.marker.Path(s.tree), Problem: "the marker that says what the directory is"},
+			func(context.Context) error {
+				if s.marker == guard.Sandbox {
+					return s.marker.Restore(s.tree)
+				}
+				_, err := s.marker.Write(s.tree) // unlike Restore, moves nothing out of the way: the tree is the user's
+				return err
+			})
+	}
+	if wrong, err := guard.Integration.IsIn(s.tree); s.marker == guard.Sandbox && err == nil && wrong {
+		path := guard.Integration.Path(s.tree)
+		x.addFinding(Finding{
+			Code: "wrong-marker", ID: s.id, Path: path, Problem: "a sandbox that says it is an integration worktree",
+			FixCommand: "rm " + quote.Shell(path),
+		}, nil)
+	}
+}
+
+// checkUploads finds uploads (put) that were killed.
+func (x *checkRun) checkUploads(ctx context.Context, s treeInfo) {
+	interrupted, err := withTree(s.tree, func(tree *guard.Tree) ([]upload.InterruptedPut, error) { return upload.FindInterrupted(ctx, tree) })
+	if err != nil { // other checks report a tree that cannot be opened
+		return
+	}
+	for _, put := range interrupted {
+		x.addFinding(Finding{
+			Code: "interrupted-put", ID: s.id, Path: put.Stage, AtRisk: put.HoldsReplaced,
+			Problem: "files were being put into it when somebody was killed",
+		}, func(ctx context.Context) error {
+			timeout, err := x.Settings.LockTimeout()
+			if err != nil {
+				return err
+			}
+			_, err = withTree(s.tree, func(tree *guard.Tree) (bool, error) { return true, upload.Recover(ctx, tree, timeout) })
+			return err
+		})
+	}
+}
+
+// withTree opens a tree, calls do and closes the tree.
+func withTree[T any](path string, do func(*guard.Tree) (T, error)) (T, error) {
+	tree, err := guard.OpenTree(path)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	result, err := do(tree)
+	return result, errors.Join(err, tree.Close())
+}
+
+// checkPrematureTrash finds the trash ref of an invocation or a worktree that has not ended.
+func (x *checkRun) checkPrematureTrash(s treeInfo, code string) {
+	if commit := x.refs[core.TrashRef(s.id)]; commit != "" && !x.changing {
+		f := Finding{Code: code, ID: s.id, Path: x.repo.RefPath(core.TrashRef(s.id)), Problem: "ending it was interrupted before anything was removed"}
+		x.addFinding(f, func(ctx context.Context) error { return x.deleteRedundantTrash(ctx, s, f, commit) })
+	}
+}
+
+// checkEndedSandbox finds parts that should have been removed with an invocation.
+func (x *checkRun) checkEndedSandbox(s treeInfo, e store.Entry[store.InvocationMeta]) {
+	if x.changing {
+		return
+	}
+	left := x.remainingPaths(s)
+	if e.Record.Landing == store.Landed && landing.IsBeingRemoved(x.Repository, s.id) {
+		return
+	}
+	if x.refs[s.branch] != "" && !x.checkedOutElsewhere(s) {
+		left = append(left, x.repo.RefPath(s.branch))
+	}
+	if len(left) == 0 {
+		return
+	}
+	x.addFinding(Finding{
+		Code: "interrupted-discard", ID: s.id, Path: left[0], Problem: "it was " + e.Record.Landing + ", but not all of it is gone",
+		AtRisk: store.IsDir(s.tree) || store.IsDir(store.WithdrawnPath(s.tree)),
+	}, func(ctx context.Context) error {
+		if _, err := sandbox.EndInvocation(ctx, x.Repository, x.repo, e); err != nil {
+			return err
+		}
+		return store.RemoveLeftovers(s.recordDir)
+	})
+}
+
+// checkArchivedWorktree finds parts that should have been removed with a worktree.
+func (x *checkRun) checkArchivedWorktree(ctx context.Context, s treeInfo, w core.Worktree) {
+	if x.changing {
+		return
+	}
+	var left []string
+	if s.managed {
+		left = x.remainingPaths(s)
+	} else if marked, err := s.marker.IsIn(s.tree); err == nil && marked && !x.hasWorktreeRecord(s.tree) && x.isOurWorktree(ctx, s) {
+		left = append(left, s.marker.Path(s.tree))
+	}
+	left = append(left, x.leftoverFiles(s.recordDir)...)
+	if len(left) == 0 {
+		return
+	}
+	x.addFinding(Finding{
+		Code: "interrupted-archive", ID: s.id, Path: left[0], Problem: "it was archived, but not all of it is gone",
+		AtRisk: s.managed && (store.IsDir(s.tree) || store.IsDir(store.WithdrawnPath(s.tree))),
+	}, x.fixByArchiving(w))
+}
+
+// remainingPaths lists the existing parts of a tree that has ended.
+func (x *checkRun) remainingPaths(s treeInfo) []string {
+	candidates := []string{s.tree, store.WithdrawnPath(s.tree), store.RemovablePath(s.tree), x.repo.AdminDir(s.id)}
+	if around := filepath.Dir(s.tree); around != s.recordDir {
+		candidates = append(candidates, around)
+	}
+	var left []string
+	for _, path := range candidates {
+		if _, there := store.FirstExisting(path); there {
+			left = append(left, path)
+		}
+	}
+	return append(left, x.leftoverFiles(s.recordDir)...)
+}
+
+// leftoverFiles lists the files that a killed process left beside a record.
+func (x *checkRun) leftoverFiles(home string) []string {
+	left, err := store.ListLeftovers(home)
+	if err != nil {
+		x.Warn("%s: %v", home, err)
+	}
+	return left
+}
+
+// checkedOutElsewhere reports whether another worktree has the branch of an ended sandbox checked out. Then the branch
+// rightly stays.
+func (x *checkRun) checkedOutElsewhere(s treeInfo) bool {
+	worktrees := []git.Worktree{{Path: x.CommonDir, Branch: x.repo.MainWorktreeRef()}}
+	for _, e := range x.entries {
+		if e.Name != s.id {
+			worktrees = append(worktrees, e.Worktree)
+		}
+	}
+	return sandbox.CheckedOutElsewhere(worktrees, s.changesetSpec()) != ""
+}

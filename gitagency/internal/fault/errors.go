@@ -1,0 +1,210 @@
+// Package fault defines the errors that callers of the library match. It describes failures; it decides nothing.
+package fault
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/git-agency/git-agency/gitagency/internal/confine"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/config"
+	"github.com/git-agency/git-agency/gitagency/internal/git/fsck"
+	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
+	"github.com/git-agency/git-agency/gitagency/internal/git/repair"
+	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
+	"github.com/git-agency/git-agency/gitagency/internal/git/status"
+	"github.com/git-agency/git-agency/gitagency/internal/git/update"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/lock"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// Errors of the internal packages, exported for callers of this package.
+type (
+	// NoRepositoryError: git finds no repository here, or refuses to use it.
+	NoRepositoryError = git.NoRepositoryError
+	// GitTooOldError: git is older than the minimum version.
+	GitTooOldError = git.TooOldError
+	// LockTimeoutError: the repository lock was not free in time.
+	LockTimeoutError = lock.TimeoutError
+	// NotFoundError: no worktree, invocation or snapshot has this name or id.
+	NotFoundError = store.NotFoundError
+	// CorruptRecordError: a record cannot be parsed.
+	CorruptRecordError = store.CorruptRecordError
+	// AmbiguousError: several ids begin with the prefix.
+	AmbiguousError = store.AmbiguousError
+	// NestedRepositoryError: a tree contains repositories, which no commit can hold and which would be lost with it.
+	NestedRepositoryError = status.NestedRepositoryError
+	// InTheWayError: something that no snapshot can hold is where a rollback has to write a file.
+	InTheWayError = snapshot.ObstructionError
+	// GitLockedError: another git is writing in a sandbox, or has left its lock file there.
+	GitLockedError = git.LockedError
+	// UnreadableError: a file in a sandbox cannot be read, so no snapshot could hold it.
+	UnreadableError = status.UnreadableError
+	// IncompleteError: an object is missing or has the wrong type.
+	IncompleteError = object.IncompleteError
+	// StillChangingError: files in a sandbox keep changing, so no consistent state can be read.
+	StillChangingError = status.StillChangingError
+	// UntrustedFilterError: a file cannot be read or written without running a filter that an agent may have
+	// configured.
+	UntrustedFilterError = git.UntrustedFilterError
+	// CannotRunError: a command does not exist or cannot be executed.
+	CannotRunError = proc.CannotRunError
+	// OutputError: the output of a command could not be passed on.
+	OutputError = proc.OutputError
+	// UnenforceableError: this machine cannot enforce a limit.
+	UnenforceableError = confine.UnenforceableError
+	// InvalidTreeError: a tree object of a sandbox has an entry that git would not accept.
+	InvalidTreeError = fsck.Error
+	// InvalidCommitError: a commit object of a sandbox is malformed; git would not have written it.
+	InvalidCommitError = object.InvalidCommitError
+	// LocalChangesError: local changes of the user are in the paths that a landing would write.
+	LocalChangesError = update.OverlapsError
+	// WorktreeBusyError: a merge, rebase or other git operation is in progress in the worktree that has the
+	// integration branch checked out.
+	WorktreeBusyError = update.OperationInProgressError
+	// UnrelatedError: a sandbox has no common history with its integration branch.
+	UnrelatedError = merge.UnrelatedError
+	// NoIdentityError: git has no name and email for the author of a commit.
+	NoIdentityError = git.NoIdentityError
+	// DateError: a date variable, such as GIT_AUTHOR_DATE, has a value that git cannot parse.
+	DateError = git.DateError
+	// MissingHeadError: HEAD of a sandbox leads to a missing commit.
+	MissingHeadError = repair.MissingHeadError
+	// ConfinementError: a path leads out of a sandbox, or has a reserved name.
+	ConfinementError = guard.ConfinementError
+)
+
+// ErrQuarantine refuses to change a repository from a hook that receives a push: git forbids ref updates there, and
+// the received objects may still be dropped.
+var ErrQuarantine = errors.New("a push is being received; nothing can be changed before it is accepted")
+
+var (
+	// ErrStopped reports a command that was ended from outside, for example by a discard of its sandbox.
+	ErrStopped = errors.New("the command was told to end, as when its sandbox is discarded")
+	// ErrSupervisorKilled reports a command whose processes may still run, because its supervisor was killed.
+	ErrSupervisorKilled = proc.ErrSupervisorKilled
+	// ErrBackground reports a terminal that cannot be read, because this process is not in its foreground process
+	// group.
+	ErrBackground = proc.ErrBackground
+)
+
+// InvalidError reports a value that is malformed, whatever the state of the repository.
+type InvalidError struct {
+	What  string // e.g. "worktree name"
+	Value string
+	Want  string // e.g. "2 to 40 of a-z, 0-9 and -"
+
+	ConfigKey string // key and setting of a value from git config
+	Setting   config.Setting
+}
+
+func (e *InvalidError) Error() string {
+	if e.Value == "" {
+		return fmt.Sprintf("the %s is empty: want %s", e.What, e.Want)
+	}
+	return fmt.Sprintf("invalid %s %q: want %s", e.What, e.Value, e.Want)
+}
+
+// UnsupportedError reports a value of a primitive that exists but cannot be built here.
+type UnsupportedError struct {
+	Primitive string
+	Value     string
+	Why       string
+}
+
+func (e *UnsupportedError) Error() string {
+	return fmt.Sprintf("%s %q: %s", e.Primitive, e.Value, e.Why)
+}
+
+// UnsafePathError reports a path that leads elsewhere, or that cannot be resolved or used safely.
+type UnsafePathError struct {
+	Path string
+	Why  string
+}
+
+func (e *UnsafePathError) Error() string { return fmt.Sprintf("%s: %s", e.Path, e.Why) }
+
+// NoFreeIDError reports that every generated id was taken.
+type NoFreeIDError struct {
+	Tries int
+	Taken string // path or ref that the last id collided with
+}
+
+func (e *NoFreeIDError) Error() string {
+	return fmt.Sprintf("no free id in %d tries; in the way of the last one: %s", e.Tries, e.Taken)
+}
+
+// BrokenError reports an invocation or worktree whose record and tree disagree.
+type BrokenError struct {
+	Kind   string
+	ID     string
+	Reason string
+	Detail string
+
+	Interrupted bool // the creation was interrupted, and can be undone
+}
+
+func (e *BrokenError) Error() string {
+	return fmt.Sprintf("%s %s is broken (%s): %s", e.Kind, e.ID, e.Reason, e.Detail)
+}
+
+// DamagedError reports a snapshot with missing or corrupt objects.
+type DamagedError struct {
+	Snapshot     string // name of the snapshot, such as <id>/<n>
+	Commit       string
+	Objects      int  // number of damaged objects found
+	StoppedEarly bool // verification stopped early; there may be more
+}
+
+func (e *DamagedError) Error() string {
+	what := fmt.Sprintf("%d objects", e.Objects)
+	if e.Objects == 1 {
+		what = "1 object"
+	}
+	if e.StoppedEarly {
+		what = "at least " + what
+	}
+	return fmt.Sprintf("snapshot %s (%s) is damaged: %s", e.Snapshot, e.Commit, what)
+}
+
+// CorruptEntryError reports a corrupt entry in .git/worktrees, which keeps git from working with any worktree.
+type CorruptEntryError struct {
+	Path string
+	What string
+}
+
+func (e *CorruptEntryError) Error() string {
+	return fmt.Sprintf("git's worktree entry %s is damaged: %s", e.Path, e.What)
+}
+
+// CleanupError reports a clean-up that did not finish after the commit point. The invocation or worktree has ended;
+// running the same command again continues the clean-up.
+type CleanupError struct {
+	Kind string
+	ID   string
+	Done string // new state, e.g. "discarded"
+	Err  error
+}
+
+func (e *CleanupError) Error() string {
+	return fmt.Sprintf("%s %s is %s, but not all of it could be removed: %v", e.Kind, e.ID, e.Done, e.Err)
+}
+
+func (e *CleanupError) Unwrap() error { return e.Err }
+
+// ForeignFileError reports a file, directory or link at a path to install at that is not ours to overwrite.
+type ForeignFileError struct {
+	Path string
+	Why  string
+}
+
+func (e *ForeignFileError) Error() string { return fmt.Sprintf("%s is in the way: %s", e.Path, e.Why) }
+
+// Is reports whether an error of type E is in the chain of err.
+func Is[E error](err error) bool {
+	var target E
+	return errors.As(err, &target)
+}

@@ -1,0 +1,284 @@
+package fault
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
+	"github.com/git-agency/git-agency/gitagency/internal/quote"
+)
+
+// Conflict is a path that could not be merged automatically.
+type Conflict struct {
+	Path   string          `json:"path"`
+	Kinds  []string        `json:"kinds"`  // git's names: "contents", "modify/delete", "rename/rename" and so on
+	Stages []ConflictStage `json:"stages"` // the stages that exist
+}
+
+// ConflictStage is one side of a conflict: 1 is the merge base, 2 ours (the sandbox's in a sync), 3 theirs.
+type ConflictStage struct {
+	Stage int    `json:"stage"`
+	Mode  string `json:"mode"`
+	OID   string `json:"oid"`
+}
+
+// ConvertConflicts converts the conflicts of package git/merge.
+func ConvertConflicts(found []merge.Conflict) []Conflict {
+	all := make([]Conflict, len(found))
+	for i, c := range found {
+		all[i] = Conflict{Path: c.Path, Kinds: append([]string{}, c.Kinds...), Stages: []ConflictStage{}}
+		for _, s := range c.Stages {
+			all[i].Stages = append(all[i].Stages, ConflictStage{Stage: s.Number, Mode: s.Mode, OID: s.OID})
+		}
+	}
+	return all
+}
+
+// ConflictsError reports conflicts between a sandbox and its integration branch. Nothing has changed, unless
+// UnfinishedIn names the sandbox that holds the unfinished merge.
+type ConflictsError struct {
+	ID            string
+	Conflicts     []Conflict
+	UnfinishedIn  string   // path of the sandbox that holds the unfinished merge; empty if there is none
+	StoppedAt     string   // commit of the sandbox at which a rebase stopped; empty for other strategies
+	Unlanding     bool     // an unland conflicts with later commits
+	RevertArgs    string   // arguments for git revert, if Unlanding
+	Branch        string   // branch to revert on, if Unlanding
+	Tree          string   // worktree that has this branch checked out; empty where none has
+	AlreadyLanded []string // ids that the same command landed earlier
+}
+
+func (e *ConflictsError) Error() string {
+	paths := fmt.Sprintf("%d paths", len(e.Conflicts))
+	if len(e.Conflicts) == 1 {
+		paths = "1 path"
+	}
+	if e.UnfinishedIn != "" {
+		return fmt.Sprintf("sandbox %s conflicts with its integration branch in %s; the merge waits in %s", e.ID, paths, e.UnfinishedIn)
+	}
+	if e.Unlanding {
+		return fmt.Sprintf("what has landed since conflicts with taking back %s in %s; nothing changed", e.ID, paths)
+	}
+	return fmt.Sprintf("sandbox %s conflicts with its integration branch in %s; %s", e.ID, paths, describeUnchanged(e.AlreadyLanded, "nothing changed"))
+}
+
+// SetAlreadyLanded adds the ids that landed earlier to a *ConflictsError or *KeepsMovingError.
+func SetAlreadyLanded(err error, landed []string) {
+	var conflicts *ConflictsError
+	var moving *KeepsMovingError
+	if errors.As(err, &conflicts) {
+		conflicts.AlreadyLanded = landed
+	}
+	if errors.As(err, &moving) {
+		moving.AlreadyLanded = landed
+	}
+}
+
+// describeUnchanged returns unchanged, or, if earlier ids of the command landed, names them and says that nothing else
+// changed.
+func describeUnchanged(landed []string, unchanged string) string {
+	switch len(landed) {
+	case 0:
+		return unchanged
+	case 1:
+		return landed[0] + " has landed, and nothing else changed"
+	}
+	return strings.Join(landed[:len(landed)-1], ", ") + " and " + landed[len(landed)-1] + " have landed, and nothing else changed"
+}
+
+// ListPaths formats up to 20 paths, quoted and one a line, and the number of further ones.
+func ListPaths(paths []string) string {
+	const most = 20
+	lines := []string{}
+	for _, path := range paths[:min(len(paths), most)] {
+		lines = append(lines, "  "+quote.Path(path))
+	}
+	if more := len(paths) - most; more > 0 {
+		lines = append(lines, fmt.Sprintf("  and %d more", more))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// NotSubmittedError reports work that must not land before it was submitted for review, because agency.requireReview
+// is set.
+type NotSubmittedError struct {
+	ID    string
+	State string // landing state of the work: "" or "rejected"; "review" if Moved
+	Moved bool   // the sandbox has changed since it was submitted
+}
+
+func (e *NotSubmittedError) Error() string {
+	switch {
+	case e.Moved:
+		return fmt.Sprintf("invocation %s has changed since it was submitted; submit it again", e.ID)
+	case e.State != "":
+		return fmt.Sprintf("invocation %s was %s, and has not been submitted again", e.ID, e.State)
+	}
+	return fmt.Sprintf("invocation %s was not submitted for review, which agency.requireReview asks for", e.ID)
+}
+
+// NotInReviewError reports an invocation that cannot be rejected, because it is not in review.
+type NotInReviewError struct {
+	ID    string
+	State string // landing state of the invocation; empty if it is active
+}
+
+func (e *NotInReviewError) Error() string {
+	if e.State == "" {
+		return fmt.Sprintf("invocation %s is not in review; it is active", e.ID)
+	}
+	return fmt.Sprintf("invocation %s is not in review; it was %s", e.ID, e.State)
+}
+
+// BaseMovedError reports an integration branch with commits that the sandbox to land does not contain.
+type BaseMovedError struct {
+	ID     string
+	Branch string
+	Base   string // start commit of the sandbox
+	At     string // commit of the branch
+}
+
+func (e *BaseMovedError) Error() string {
+	return fmt.Sprintf("%s has moved to %s since sandbox %s had all of it", e.Branch, e.At, e.ID)
+}
+
+// HeadLacksBranchError reports a sandbox whose HEAD is not on its own branch, and lacks commits of that branch.
+type HeadLacksBranchError struct {
+	ID     string
+	On     string // the branch that is checked out, or "detached"
+	Branch string // the sandbox's own branch
+}
+
+func (e *HeadLacksBranchError) Error() string {
+	return fmt.Sprintf("HEAD of sandbox %s is on %s, and lacks commits that are on %s", e.ID, e.On, e.Branch)
+}
+
+// NoBranchError reports an integration worktree with a detached HEAD, so that there is no branch to land on.
+type NoBranchError struct{ Worktree, Path string }
+
+func (e *NoBranchError) Error() string {
+	return fmt.Sprintf("worktree %q is on no branch; there is nothing to land on", e.Worktree)
+}
+
+// UnnamedGitlinkError reports a nested repository in a sandbox that was added as a gitlink without an entry in
+// .gitmodules.
+type UnnamedGitlinkError struct{ ID, Path string }
+
+func (e *UnnamedGitlinkError) Error() string {
+	return fmt.Sprintf("sandbox %s adds the repository %s as a submodule that .gitmodules does not name; its files would not land", e.ID, e.Path)
+}
+
+// InvalidObjectError reports a sandbox with malformed commits or trees, which must not land. Err is an *InvalidTreeError or
+// *InvalidCommitError.
+type InvalidObjectError struct {
+	ID   string
+	Base string // a commit that can land, to make new commits on top of
+	Path string // offending path from the top of the tree; empty where the commit itself is malformed
+	Err  error
+}
+
+func (e *InvalidObjectError) Error() string { return e.Err.Error() }
+
+func (e *InvalidObjectError) Unwrap() error { return e.Err }
+
+// SandboxOperationError reports a git operation that is in progress in a sandbox.
+type SandboxOperationError struct {
+	ID       string
+	What     string // git command of the operation: "merge", "rebase"; "conflicts" where the operation is unknown
+	Path     string // path of the sandbox, if a git outside of its walls has begun the operation; empty if one inside has
+	Unstaged bool   // nothing of the merge is staged: committing it now would drop the other side's changes
+}
+
+func (e *SandboxOperationError) Error() string {
+	if e.What == "conflicts" {
+		return fmt.Sprintf("there are conflicts in sandbox %s", e.ID)
+	}
+	return fmt.Sprintf("a %s is under way in sandbox %s", e.What, e.ID)
+}
+
+// StuckLandingError reports an interrupted landing that can neither be finished nor undone, because its branch,
+// worktree or sandbox has changed since.
+type StuckLandingError struct {
+	ID   string
+	Path string // path of landing.json, which describes the landing
+	Err  error
+}
+
+func (e *StuckLandingError) Error() string {
+	return fmt.Sprintf("a landing of %s was interrupted, and cannot be finished: %v", e.ID, e.Err)
+}
+
+func (e *StuckLandingError) Unwrap() error { return e.Err }
+
+// NoLongerLandedError reports work that has landed and is no longer on the integration branch.
+type NoLongerLandedError struct {
+	ID            string
+	Commit        string // commit of the landing
+	Branch        string
+	UnlandedBy    string // commit of the unland; empty where it was not undone by unland
+	Reverted      bool   // the branch contains the landing, but later commits undid all of its changes
+	RestoreArgs   string // git arguments that restore the work; empty where merging RestoreCommit does
+	Ref           string // trash ref with the sandbox's commits; empty if it was pruned
+	RestoreCommit string // revision to merge to restore the work: Ref, or the landed commit where Ref holds more than had landed
+	Tree          string // worktree that has the branch checked out; empty where none has
+}
+
+func (e *NoLongerLandedError) Error() string {
+	if e.UnlandedBy != "" {
+		return fmt.Sprintf("%s had landed on %s, and was taken back by %s", e.ID, e.Branch, e.UnlandedBy)
+	}
+	if e.Reverted {
+		return fmt.Sprintf("%s had landed on %s, and nothing of that is left there; somebody has taken it back", e.ID, e.Branch)
+	}
+	return fmt.Sprintf("%s had landed as %s, which %s does not lead to any more", e.ID, e.Commit, e.Branch)
+}
+
+// NotLandedError reports an invocation without a landing to take back.
+type NotLandedError struct {
+	ID       string
+	Landing  string // landing state; "landed" if it was merged without git-agency
+	Reverted bool   // it has landed, but later commits undid all of its changes
+}
+
+func (e *NotLandedError) Error() string {
+	switch {
+	case e.Reverted:
+		return "nothing of the landing of " + e.ID + " is left; somebody has taken it back"
+	case e.Landing == "landed":
+		return e.ID + " was merged by somebody else; there is no landing of ours to take back"
+	}
+	return e.ID + " has not landed"
+}
+
+// KeepsMovingError reports an integration branch or sandbox that moved during every attempt to land.
+type KeepsMovingError struct {
+	ID     string
+	Branch string
+	Times  int
+
+	Verifying bool // the attempts were verifications of the landing
+	Unlanding bool // the attempts were to take a landing back
+
+	AlreadyLanded []string // ids that the same command landed earlier
+}
+
+func (e *KeepsMovingError) Error() string {
+	switch {
+	case e.Verifying:
+		return fmt.Sprintf("%s or sandbox %s moved each of the %d times that what would land was being verified; %s", e.Branch, e.ID, e.Times, describeUnchanged(e.AlreadyLanded, "nothing has landed"))
+	case e.Unlanding:
+		return fmt.Sprintf("%s moved each of the %d times that the landing of %s was about to be taken back; nothing changed", e.Branch, e.Times, e.ID)
+	}
+	return fmt.Sprintf("%s or sandbox %s moved each of the %d times that it was about to land; %s", e.Branch, e.ID, e.Times, describeUnchanged(e.AlreadyLanded, "nothing has landed"))
+}
+
+// TemporarySandboxError reports a temporary sandbox, which exists only to verify a landing and cannot land itself.
+type TemporarySandboxError struct {
+	ID       string
+	Verifies string // id of the invocation that it verifies
+}
+
+func (e *TemporarySandboxError) Error() string {
+	return fmt.Sprintf("sandbox %s is only there to verify %s, and does not land", e.ID, e.Verifies)
+}

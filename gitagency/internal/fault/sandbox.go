@@ -1,0 +1,159 @@
+package fault
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Errors of creating, entering, using and leaving sandboxes.
+
+// SetupError reports a command that never ran, because its environment could not be set up.
+type SetupError struct {
+	ID  string
+	Err error
+}
+
+func (e *SetupError) Error() string { return fmt.Sprintf("set up sandbox %s: %v", e.ID, e.Err) }
+
+func (e *SetupError) Unwrap() error { return e.Err }
+
+// BusyError reports a sandbox in which processes are still at work.
+type BusyError struct {
+	ID      string
+	Waited  time.Duration
+	Holders []string // descriptions of these processes, as far as known
+}
+
+func (e *BusyError) Error() string {
+	who := "somebody"
+	if len(e.Holders) > 0 {
+		who = strings.Join(e.Holders, ", ")
+	}
+	return fmt.Sprintf("%s is still at work in sandbox %s; gave up after %s", who, e.ID, e.Waited.Round(10*time.Millisecond))
+}
+
+// RunningError reports a sandbox in which commands run, so that its state cannot be rolled back.
+type RunningError struct {
+	ID       string
+	Programs []string // descriptions of the commands, as far as known
+}
+
+func (e *RunningError) Error() string {
+	if len(e.Programs) == 0 {
+		return "commands run in sandbox " + e.ID
+	}
+	return fmt.Sprintf("commands run in sandbox %s: %s", e.ID, strings.Join(e.Programs, ", "))
+}
+
+// UnfinishedTransitionError reports a rollback or sync that could not be finished. The sandbox is neither in its old state, which
+// the snapshot LeftSnapshot keeps, nor in the new one; the next command that works in it finishes the transition.
+type UnfinishedTransitionError struct {
+	ID           string
+	To           string // name of the snapshot to restore
+	LeftSnapshot string
+	Err          error
+}
+
+func (e *UnfinishedTransitionError) Error() string {
+	return fmt.Sprintf("sandbox %s is half-way to %s; the state it left is kept as %s: %v", e.ID, e.To, e.LeftSnapshot, e.Err)
+}
+
+func (e *UnfinishedTransitionError) Unwrap() error { return e.Err }
+
+// LostRollbackError reports an interrupted rollback or sync that can no longer be finished.
+type LostRollbackError struct {
+	ID  string
+	Err error
+}
+
+func (e *LostRollbackError) Error() string {
+	return fmt.Sprintf("a rollback or sync of sandbox %s was interrupted and cannot be finished: %v", e.ID, e.Err)
+}
+
+func (e *LostRollbackError) Unwrap() error { return e.Err }
+
+// InsideError refuses to end a sandbox with running commands from a command inside a sandbox: processes elsewhere
+// cannot be seen from there.
+type InsideError struct {
+	ID     string
+	Inside string // id of the sandbox that the command runs in
+}
+
+func (e *InsideError) Error() string {
+	if e.ID == e.Inside {
+		return fmt.Sprintf("a command in sandbox %s cannot discard it", e.ID)
+	}
+	return fmt.Sprintf("commands run in sandbox %s, and cannot be ended from inside of sandbox %s", e.ID, e.Inside)
+}
+
+// BehindWallsError refuses a call from behind the walls of a sandbox, where records are not visible.
+type BehindWallsError struct{ ID string }
+
+func (e *BehindWallsError) Error() string {
+	return "this is sandbox " + e.ID + ", behind its walls, from where no record can be seen; run it outside"
+}
+
+// NothingRunsError reports a sandbox without running commands, so that there is no port to reach.
+type NothingRunsError struct{ ID string }
+
+func (e *NothingRunsError) Error() string { return "no command runs in sandbox " + e.ID }
+
+// SharedNetworkError reports a sandbox that shares the network of this machine.
+type SharedNetworkError struct{ ID string }
+
+func (e *SharedNetworkError) Error() string {
+	return fmt.Sprintf("sandbox %s has the network of this machine: its ports can be reached already", e.ID)
+}
+
+// EndedError reports an invocation whose sandbox is gone because it was landed or discarded.
+type EndedError struct {
+	ID      string
+	Landing string
+	Ref     string // ref that keeps its work
+}
+
+func (e *EndedError) Error() string {
+	return fmt.Sprintf("invocation %s was %s; it has no sandbox any more", e.ID, e.Landing)
+}
+
+// MovedError reports a sandbox tree that "git worktree move" has moved.
+type MovedError struct {
+	ID   string
+	From string
+	To   string
+}
+
+func (e *MovedError) Error() string {
+	return fmt.Sprintf("the tree of invocation %s was moved to %s", e.ID, e.To)
+}
+
+// LiveSandboxesError reports a worktree that still has live sandboxes.
+type LiveSandboxesError struct {
+	Name        string
+	Invocations []string
+}
+
+func (e *LiveSandboxesError) Error() string {
+	return fmt.Sprintf("worktree %q still has sandboxes: %s", e.Name, strings.Join(e.Invocations, ", "))
+}
+
+// OperationTimeoutError reports an operation in a sandbox that exceeded its timeout and was undone.
+type OperationTimeoutError struct {
+	What    string // name of the operation
+	Timeout time.Duration
+}
+
+func (e *OperationTimeoutError) Error() string {
+	return fmt.Sprintf("%s took longer than %s; nothing of it was kept", e.What, e.Timeout)
+}
+
+// TooLargeError reports a result that is too large to hold in memory.
+type TooLargeError struct {
+	What  string
+	Limit int // in bytes
+}
+
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("%s is longer than %d MiB", e.What, e.Limit>>20)
+}

@@ -1,0 +1,174 @@
+package fault
+
+import (
+	"fmt"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+)
+
+// Errors of creating, adopting, using and removing integration worktrees.
+
+// NotIntegrationError reports a tree without the integration marker.
+type NotIntegrationError struct {
+	Path     string
+	Worktree string // name of the worktree, if a record says that the tree is one
+}
+
+func (e *NotIntegrationError) Error() string {
+	if e.Worktree != "" {
+		return fmt.Sprintf("worktree %q has lost its marker, %s", e.Worktree, guard.Integration.Path(e.Path))
+	}
+	return fmt.Sprintf("%s is not in an integration worktree", e.Path)
+}
+
+// NotSandboxError reports a tree in which nothing may run: it lacks the sandbox marker, or has the integration
+// marker.
+type NotSandboxError struct {
+	Path        string
+	Integration bool
+}
+
+func (e *NotSandboxError) Error() string {
+	if e.Integration {
+		return fmt.Sprintf("%s carries the marker of an integration worktree, %s", e.Path, guard.Integration.Path(e.Path))
+	}
+	return fmt.Sprintf("%s does not carry the marker of a sandbox, %s", e.Path, guard.Sandbox.Path(e.Path))
+}
+
+// OverlapError reports a tree that would equal, contain or lie inside another one.
+type OverlapError struct {
+	Path     string
+	Relation string // "is", "lies inside" or "contains"
+	Other    string
+}
+
+func (e *OverlapError) Error() string {
+	return fmt.Sprintf("%s %s %s", e.Path, e.Relation, e.Other)
+}
+
+// InRepositoryError refuses a directory that belongs to a repository, and so needs none of its own.
+type InRepositoryError struct{ Path, Repository string }
+
+func (e *InRepositoryError) Error() string {
+	if e.Path == e.Repository {
+		return e.Path + " is a repository; use that one"
+	}
+	return fmt.Sprintf("%s belongs to the repository at %s; use that one", e.Path, e.Repository)
+}
+
+// NotEmptyError reports a target directory that is not empty.
+type NotEmptyError struct{ Path string }
+
+func (e *NotEmptyError) Error() string { return e.Path + " is not empty" }
+
+// TrackedMarkerError reports a commit that contains .agency, or whose checkout has written it.
+type TrackedMarkerError struct {
+	Commit string
+}
+
+func (e *TrackedMarkerError) Error() string {
+	return fmt.Sprintf("commit %s brings its own %s, which is reserved for markers", e.Commit, guard.AgencyDir)
+}
+
+// SandboxError reports a sandbox where an integration worktree is required.
+type SandboxError struct{ Path string }
+
+func (e *SandboxError) Error() string { return e.Path + " is a sandbox" }
+
+// NotWorktreeError reports a path that is in no worktree of the repository.
+type NotWorktreeError struct{ Path string }
+
+func (e *NotWorktreeError) Error() string {
+	return e.Path + " is not in a worktree of this repository"
+}
+
+// NameTakenError reports a name that a present worktree has already.
+type NameTakenError struct {
+	Name string
+	ID   string
+}
+
+func (e *NameTakenError) Error() string {
+	return fmt.Sprintf("there is a worktree %q already (%s)", e.Name, e.ID)
+}
+
+// AdoptedError reports a tree that is an integration worktree already.
+type AdoptedError struct {
+	Path string
+	Name string
+}
+
+func (e *AdoptedError) Error() string {
+	return fmt.Sprintf("%s is an integration worktree already, called %q", e.Path, e.Name)
+}
+
+// NoCommitError reports a revision that does not lead to a commit.
+type NoCommitError struct {
+	Name   string
+	Unborn bool // HEAD is on this branch, which has no commits yet
+}
+
+func (e *NoCommitError) Error() string {
+	if e.Unborn {
+		return fmt.Sprintf("branch %q has no commits yet", e.Name)
+	}
+	return fmt.Sprintf("%q does not name a commit", e.Name)
+}
+
+// BranchInTheWayError reports a branch called "agency", which keeps git from creating branches agency/….
+type BranchInTheWayError struct{ Branch string }
+
+func (e *BranchInTheWayError) Error() string {
+	return fmt.Sprintf("a branch called %q is in the way of the branches %s/…", e.Branch, e.Branch)
+}
+
+// ArchivedError reports a worktree that was archived.
+type ArchivedError struct {
+	Name   string
+	ID     string
+	Branch string // the worktree's branch, which still exists; empty if it had none
+
+	Invocation string // id of the invocation that was to land there, if any
+}
+
+func (e *ArchivedError) Error() string {
+	return fmt.Sprintf("worktree %q (%s) is archived", e.Name, e.ID)
+}
+
+// DirtyError reports a tree with uncommitted or untracked files.
+type DirtyError struct{ Path string }
+
+func (e *DirtyError) Error() string { return e.Path + " has uncommitted or untracked files" }
+
+// ModifiedTreeError reports a tree that was changed although its creation never finished.
+type ModifiedTreeError struct{ Path string }
+
+func (e *ModifiedTreeError) Error() string {
+	return e.Path + " was never finished, and still somebody worked in it"
+}
+
+// OffBranchError reports a sandbox whose HEAD is not on its own branch.
+type OffBranchError struct {
+	ID     string
+	On     string // the branch that is checked out, or "detached"
+	Branch string // the sandbox's own branch
+}
+
+func (e *OffBranchError) Error() string {
+	if e.On == git.DetachedHead {
+		return fmt.Sprintf("HEAD of sandbox %s is detached, and not on its branch, %s", e.ID, e.Branch)
+	}
+	return fmt.Sprintf("HEAD of sandbox %s is on %s, and not on its branch, %s", e.ID, e.On, e.Branch)
+}
+
+// UntrackedInTheWayError reports untracked files in a sandbox in the paths that a merge would write.
+type UntrackedInTheWayError struct {
+	ID    string
+	Path  string   // path of the sandbox
+	Files []string // relative to the top of the sandbox
+}
+
+func (e *UntrackedInTheWayError) Error() string {
+	return fmt.Sprintf("untracked files in %s are in the way of others:\n%s", e.Path, ListPaths(e.Files))
+}

@@ -1,0 +1,364 @@
+// Package handoff moves git state between a sandbox with walls and the real git directory. Nothing that was written behind
+// the walls reaches git on the host but checked objects, one branch, and an index that was parsed and written anew.
+package handoff
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/index"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
+	"github.com/git-agency/git-agency/gitagency/internal/git/overlay"
+	"github.com/git-agency/git-agency/gitagency/internal/lock"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"golang.org/x/sys/unix"
+)
+
+// handoff moves git state between a sandbox with walls and the real git directory. It is the only way in either
+// direction.
+//
+// Behind the walls git writes to the upper directory of an overlay over the git directory. Git on the host must never
+// use anything of that directory: not its configuration, hooks, refs or objects. The import transfers only the commit
+// at HEAD with the objects that it needs, and the index. A git process behind the same walls reports the commit and
+// packs the objects; git on the host checks every object and moves the branch of the sandbox; the index is parsed as
+// data and written anew. From then on all readers use the commits, the branch and the index of the sandbox in the
+// real git directory, and the files of its tree.
+type Exchange struct {
+	repo        *core.Repository
+	id          string          // of the invocation
+	environment func() []string // environment of our scripts behind the walls; nil where none is to run
+	upper       string          // upper directory of the overlay over the git directory
+	Agreed      agreedState
+
+	LockedRepo    *git.Repo     // repository with its lock held by the caller; nil: taken when needed
+	ScriptTimeout time.Duration // limit for each git run in the sandbox, where anything may be configured
+}
+
+// agreedState is the state on both sides after the last import or export.
+type agreedState struct {
+	SandboxHead      string `json:"head"`  // commit at HEAD in the sandbox
+	BranchTip        string `json:"tip"`   // commit of the sandbox's branch in the real git directory
+	RealHead         string `json:"on"`    // HEAD of the real worktree: a full ref, or a commit
+	IndexFingerprint string `json:"index"` // fingerprint of the index; empty when unknown
+	UpperFingerprint string `json:"layer"` // fingerprint of the upper directory
+	RealFingerprint  string `json:"real"`  // fingerprint of the sandbox's files in the real git directory
+}
+
+// Open loads the handoff of a sandbox; there may be no state of it yet. environment is called for each script that
+// runs behind the walls.
+func Open(r *core.Repository, id string, environment func() []string) (*Exchange, error) {
+	d := New(r, id)
+	d.environment = environment
+	return d, d.loadState()
+}
+
+// New returns a handoff that has not loaded its state.
+func New(r *core.Repository, id string) *Exchange {
+	return &Exchange{repo: r, id: id, ScriptTimeout: sandboxGitTimeout, upper: UpperDir(r, id)}
+}
+
+// UpperDir returns the path of the overlay upper directory of the git directory; it may not exist.
+func UpperDir(r *core.Repository, id string) string {
+	return filepath.Join(r.Store.WallsDir(r.ID, id), "git", "upper")
+}
+
+func (d *Exchange) statePath() string {
+	return filepath.Join(d.repo.Store.WallsDir(d.repo.ID, d.id), "door.json")
+}
+
+func (d *Exchange) loadState() error {
+	d.Agreed = agreedState{}
+	data, err := durable.ReadFile(d.statePath(), 1<<20)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &d.Agreed)
+	}
+	return err
+}
+
+func (d *Exchange) saveState(state agreedState) error {
+	data, err := json.Marshal(state)
+	if err != nil {
+		return err
+	}
+	if err := durable.WriteFile(d.statePath(), append(data, '\n'), 0o600); err != nil {
+		return err
+	}
+	d.Agreed = state
+	return nil
+}
+
+// HasPendingImport reports whether the upper directory has changed since the last import.
+func (d *Exchange) HasPendingImport() (bool, error) {
+	now, err := d.FingerprintUpper()
+	return now != d.Agreed.UpperFingerprint, err
+}
+
+// FingerprintUpper returns the fingerprint of the upper directory; empty when there is nothing in it.
+func (d *Exchange) FingerprintUpper() (string, error) {
+	entries, err := os.ReadDir(d.upper)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return overlay.Fingerprint(d.upper, d.id)
+}
+
+// fingerprintReal returns a fingerprint of the files that change when the user works with git in the tree of the
+// sandbox on the host.
+func (d *Exchange) fingerprintReal() string {
+	admin := d.repo.Git.AdminDir(d.id)
+	var all strings.Builder
+	for _, path := range []string{
+		filepath.Join(admin, "HEAD"), filepath.Join(admin, "index"),
+		filepath.Join(d.repo.CommonDir, core.SandboxRef(d.id)), filepath.Join(d.repo.CommonDir, "packed-refs"),
+	} {
+		fi, err := os.Lstat(path)
+		if err != nil {
+			continue
+		}
+		if filepath.Base(path) == "packed-refs" && !strings.HasSuffix(all.String(), "index\n") {
+			continue // the loose ref is authoritative
+		}
+		fmt.Fprintf(&all, "%s %s\n", durable.StatFingerprint(fi), filepath.Base(path))
+	}
+	return all.String()
+}
+
+// Export transfers what the user has changed on the host since the last exchange, HEAD, branch and index, to
+// the git directory behind the walls. It runs before a command does.
+func (d *Exchange) Export(ctx context.Context, ns *proc.Namespace, dir *os.File) error {
+	if d.Agreed == (agreedState{}) || d.fingerprintReal() == d.Agreed.RealFingerprint {
+		return nil // nothing was ever written: the overlay shows the real files
+	}
+	release, err := d.lockOverlay(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if err := d.loadState(); err != nil { // may have changed while waiting for the lock
+		return err
+	}
+	real, on := d.fingerprintReal(), d.realHead()
+	if real == d.Agreed.RealFingerprint {
+		return nil
+	}
+	found, err := d.repo.Git.Lookup(ctx, core.SandboxRef(d.id), cmp.Or(on, "HEAD")+"^{commit}")
+	if err != nil {
+		return err
+	}
+	tip, head := found[0].OID, found[1].OID
+	if head == "" {
+		return errors.New("HEAD outside leads to no commit")
+	}
+	move, onto, stage := "", "", ""
+	if head != d.Agreed.SandboxHead {
+		move = "yes"
+	}
+	if on != d.Agreed.RealHead {
+		move, onto = "yes", on
+	}
+	staged := ""
+	idx, err := os.ReadFile(filepath.Join(d.repo.Git.AdminDir(d.id), "index"))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	default:
+		x, err := index.Read(idx, object.FormatOf(head))
+		if fault.Is[*index.NotPlainError](err) { // split or sparse index, of which the sandbox has only a part
+			if idx, err = d.repo.Git.ExpandIndex(ctx, d.id); err != nil {
+				return err
+			}
+			x, err = index.Read(idx, object.FormatOf(head))
+		}
+		if err == nil {
+			staged, real = d.skipNestedRepositories(x, head, real)
+			idx = d.keepNestedVisible(x, idx, head)
+		}
+		// If nothing moved and the fingerprint is unchanged, git on the host has only refreshed stat data. The index
+		// of the sandbox then stays as it is, with its submodules visible.
+		if move != "" || staged == "" || staged != d.Agreed.IndexFingerprint {
+			stage = "yes"
+		}
+	}
+	if move != "" || stage != "" {
+		if err := d.runScript(ctx, ns, dir, scriptExport, bytes.NewReader(idx), io.Discard, move, head, d.Agreed.SandboxHead, onto, core.SandboxRef(d.id), stage); err != nil {
+			return err
+		}
+	}
+	layer, err := d.FingerprintUpper()
+	if err != nil {
+		return err
+	}
+	return d.saveState(agreedState{SandboxHead: head, BranchTip: tip, RealHead: on, IndexFingerprint: staged, UpperFingerprint: layer, RealFingerprint: real})
+}
+
+// Import transfers HEAD, its objects and the index from behind the walls to the real git directory.
+// Anything that cannot be imported stays in the upper directory and is tried again after the next command.
+func (d *Exchange) Import(ctx context.Context, ns *proc.Namespace, dir *os.File) (err error) {
+	release, err := d.lockOverlay(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if err := d.loadState(); err != nil { // may have changed while waiting for the lock
+		return err
+	}
+	layer, err := d.FingerprintUpper()
+	if err != nil || layer == d.Agreed.UpperFingerprint {
+		return err
+	}
+	if err := d.checkReadable(); err != nil {
+		return err
+	}
+	repo := d.repo.Git
+	// The sandbox's git packs while we read its index; our index is drafted while git on the host receives the pack.
+	reading := proc.Async(func() (sandboxIndex, error) { return d.readSandboxIndex(), nil })
+	defer func() { _, _ = reading() }() // wait for it on every return: it may print a warning
+	tip, err := repo.Tip(ctx, core.SandboxRef(d.id))
+	if err != nil {
+		return err
+	}
+	if tip == "" {
+		return &GitError{fmt.Errorf("there is no branch %s", core.ShortBranch(core.SandboxRef(d.id)))} // the user deleted it; ImportRemaining needs no branch
+	}
+	indexBefore, userChanged := d.realIndexFingerprint(), d.fingerprintReal() != d.Agreed.RealFingerprint // by the user; later differences are our own writes
+	state := agreedState{RealHead: d.realHead(), IndexFingerprint: d.Agreed.IndexFingerprint, UpperFingerprint: layer}
+	committed, err := d.packCommits(ctx, ns, dir, tip, nil)
+	staged, _ := reading()
+	if err != nil {
+		return err
+	}
+	defer committed.Close()
+	if staged.notPlain {
+		staged = d.readPlainIndex(ctx, ns, dir, staged)
+	}
+	drafted := proc.Async(func() (*git.IndexDraft, error) { return d.draftIndex(&staged, state.RealHead) })
+	var complete bool
+	state.SandboxHead, state.BranchTip, complete, err = d.importCommits(ctx, ns, dir, tip, committed, staged.newBlobs)
+	draft, draftErr := drafted()
+	defer func() { err = errors.Join(err, draft.Drop()) }()
+	if err = errors.Join(err, draftErr); err != nil {
+		return err
+	}
+	// If the user has committed on the host and the sandbox has not, the index on the host belongs to that commit.
+	overtaken := tip != d.Agreed.BranchTip && d.Agreed.BranchTip != "" && state.SandboxHead == d.Agreed.SandboxHead
+	wrote := false
+	if draft != nil && !overtaken && complete {
+		keep := func() error {
+			if !userChanged && d.realIndexFingerprint() == indexBefore {
+				return nil
+			}
+			return d.keepRealIndex(ctx, state, tip) // the user may have staged something meanwhile
+		}
+		if wrote, err = d.publishIndex(draft, &state, staged.fingerprint, keep); err != nil {
+			return err
+		}
+	}
+	state.RealFingerprint = d.fingerprintReal()
+	now, err := repo.Tip(ctx, core.SandboxRef(d.id))
+	if err != nil {
+		return err
+	}
+	// Keep the old fingerprint if the user changed something, so that it is exported before the next command.
+	if userChanged && !wrote || now != state.BranchTip || d.realHead() != state.RealHead {
+		state.RealFingerprint = d.Agreed.RealFingerprint
+	}
+	if err := d.saveState(state); err != nil || state.BranchTip == tip || ns.IsSoleUser() {
+		return err
+	}
+	return d.removeRefLock(ctx, ns, dir)
+}
+
+// publishIndex replaces the index on the host by the draft, unless the user has switched branches meanwhile. keep saves
+// the index that is replaced.
+func (d *Exchange) publishIndex(draft *git.IndexDraft, state *agreedState, fingerprint string, keep func() error) (wrote bool, err error) {
+	if err := draft.Lock(); err != nil {
+		return false, err
+	}
+	if d.realHead() != state.RealHead {
+		return false, nil
+	}
+	state.IndexFingerprint = fingerprint
+	if err := keep(); err != nil {
+		return false, err
+	}
+	return true, draft.Publish()
+}
+
+// removeRefLock removes the lock file of the branch that git on the host has removed, and that is still visible behind
+// the walls.
+func (d *Exchange) removeRefLock(ctx context.Context, ns *proc.Namespace, dir *os.File) error {
+	var st unix.Stat_t
+	if err := unix.Lstat(filepath.Join(d.repo.CommonDir, core.SandboxRef(d.id)), &st); err != nil {
+		return err
+	}
+	return d.runScript(ctx, ns, dir, scriptRemoveRefLock, nil, io.Discard, core.SandboxRef(d.id), strconv.FormatUint(st.Ino, 10))
+}
+
+// checkReadable refuses an upper directory in which a file that git always reads would block git for ever, as a pipe
+// does, or is not a regular file of reasonable size.
+func (d *Exchange) checkReadable() error {
+	const maxSize = 64 << 20 // the largest is packed-refs
+	entry := filepath.Join("worktrees", d.id)
+	for _, name := range []string{
+		"config", "HEAD", "packed-refs", "shallow", "objects/info/alternates", "info/attributes", "info/grafts", core.SandboxRef(d.id),
+		entry + "/HEAD", entry + "/commondir", entry + "/gitdir", entry + "/config.worktree",
+	} {
+		if _, err := overlay.ReadUpperFile(d.upper, name, maxSize); err != nil {
+			return &GitError{fmt.Errorf("git inside cannot be asked: %w", err)}
+		}
+	}
+	return nil
+}
+
+// lockOverlay serializes imports and exports of one sandbox.
+func (d *Exchange) lockOverlay(ctx context.Context) (release func(), err error) {
+	timeout, err := d.repo.Settings.LockTimeout()
+	if err != nil {
+		return nil, err
+	}
+	held, err := lock.AcquireDirExclusive(ctx, filepath.Dir(d.upper), timeout)
+	if err != nil {
+		return nil, err
+	}
+	return func() { _ = held.Close() }, nil
+}
+
+// lockRepository takes the repository lock, unless the caller holds it.
+func (d *Exchange) lockRepository(ctx context.Context) (*git.Repo, func(), error) {
+	if d.LockedRepo != nil {
+		return d.LockedRepo, func() {}, nil
+	}
+	return d.repo.LockAndRecover(ctx)
+}
+
+// realHead returns what HEAD of the real worktree names: a full ref or a commit. If it is not the branch of the
+// sandbox, the user has an index that belongs to something else.
+func (d *Exchange) realHead() string {
+	head, err := durable.ReadFile(filepath.Join(d.repo.Git.AdminDir(d.id), "HEAD"), 1<<16)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimPrefix(strings.TrimSpace(string(head)), "ref: ")
+}

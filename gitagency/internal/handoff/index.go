@@ -1,0 +1,223 @@
+package handoff
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/index"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
+	"github.com/git-agency/git-agency/gitagency/internal/git/overlay"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/quote"
+)
+
+// maxIndexSize is the largest index in bytes that is imported.
+const maxIndexSize = 1 << 29
+
+// sandboxIndex is the index behind the walls.
+type sandboxIndex struct {
+	index       *index.File // nil when it is missing or unreadable; it is then not imported
+	modTime     time.Time   // mtime of the index file
+	newBlobs    []string    // blobs that the index on the host does not have
+	fingerprint string      // fingerprint of index, set by draftIndex
+	notPlain    bool        // split or sparse: only the sandbox's git can expand it
+}
+
+// readSandboxIndex reads the index behind the walls.
+func (d *Exchange) readSandboxIndex() sandboxIndex {
+	file, err := overlay.ReadUpperFile(d.upper, filepath.Join("worktrees", d.id, "index"), maxIndexSize)
+	if err != nil {
+		d.warnIndexNotImported(err)
+	}
+	if err != nil || !file.Found {
+		return sandboxIndex{}
+	}
+	return d.parseSandboxIndex(file.Data, file.ModTime)
+}
+
+// readPlainIndex has the sandbox's git expand a split or sparse index and reads the result.
+func (d *Exchange) readPlainIndex(ctx context.Context, ns *proc.Namespace, dir *os.File, original sandboxIndex) sandboxIndex {
+	plain := limitedBuffer{remaining: maxIndexSize}
+	if err := d.runScript(ctx, ns, dir, scriptPlainIndex, nil, &plain); err != nil {
+		d.warnIndexNotImported(err)
+		return sandboxIndex{}
+	}
+	s := d.parseSandboxIndex(plain.Bytes(), original.modTime)
+	if s.notPlain {
+		d.warnIndexNotImported(errors.New("it is not what git inside was asked for"))
+	}
+	return s
+}
+
+// parseSandboxIndex parses and checks an index file of the sandbox for the import.
+func (d *Exchange) parseSandboxIndex(data []byte, at time.Time) sandboxIndex {
+	format := object.FormatOf(d.repo.Store.Invocation(d.repo.ID, d.id, nil).Record.BaseCommit)
+	outside := proc.Async(func() (index.File, error) { // concurrently: both may be large
+		data, err := durable.ReadFile(filepath.Join(d.repo.Git.AdminDir(d.id), "index"), maxIndexSize)
+		if err != nil {
+			return index.File{}, err
+		}
+		return index.ReadTrusted(data, format)
+	})
+	idx, err := index.Read(data, format)
+	before, _ := outside() // on error it is empty, and more blobs are requested
+	switch {
+	case fault.Is[*index.NotPlainError](err):
+		return sandboxIndex{modTime: at, notPlain: true}
+	case err != nil:
+		d.warnIndexNotImported(err)
+		return sandboxIndex{}
+	}
+	idx = idx.WithSubmodulesSkipped() // skip-worktree for nested repositories: git status on the host must not run git in them
+	return sandboxIndex{index: &idx, modTime: at, newBlobs: idx.NewBlobs(before)}
+}
+
+func (d *Exchange) warnIndexNotImported(err error) {
+	d.repo.Warn("sandbox %s: what is staged there stays there: %v", d.id, err)
+}
+
+// draftIndex writes the imported index beside the real one, if it has changed and the real HEAD is on the branch of
+// the sandbox. on is that HEAD.
+func (d *Exchange) draftIndex(s *sandboxIndex, on string) (*git.IndexDraft, error) {
+	if s.index == nil || on != core.SandboxRef(d.id) {
+		return nil, nil
+	}
+	if s.fingerprint = s.index.Fingerprint(); s.fingerprint == d.Agreed.IndexFingerprint {
+		return nil, nil
+	}
+	draft, err := d.repo.Git.NewIndexDraft(d.id)
+	if err == nil {
+		err = draft.Write(*s.index, s.modTime)
+	}
+	if err != nil {
+		return nil, errors.Join(err, draft.Drop())
+	}
+	return draft, nil
+}
+
+// realIndexFingerprint identifies the current version of the index on the host; any write changes it.
+func (d *Exchange) realIndexFingerprint() string {
+	fi, err := os.Lstat(filepath.Join(d.repo.Git.AdminDir(d.id), "index"))
+	if err != nil {
+		return ""
+	}
+	return durable.StatFingerprint(fi)
+}
+
+// keepRealIndex saves the changes that the user has staged on the host since the last exchange, when the sandbox has
+// staged other changes. The caller has locked the real index, so git works on a copy.
+func (d *Exchange) keepRealIndex(ctx context.Context, now agreedState, tip string) error {
+	if d.Agreed.IndexFingerprint == "" {
+		return nil // there is no earlier index to compare with
+	}
+	data, err := os.ReadFile(filepath.Join(d.repo.Git.AdminDir(d.id), "index"))
+	if err != nil {
+		return err
+	}
+	theirs, err := index.Read(data, object.FormatOf(tip))
+	if err != nil { // corrupt, or a split index
+		return fmt.Errorf("index outside: %w", err)
+	}
+	if is := theirs.WithSubmodulesSkipped().Fingerprint(); is == d.Agreed.IndexFingerprint || is == now.IndexFingerprint {
+		return nil
+	}
+	if same, err := d.repo.Git.IndexMatches(ctx, d.id, tip); err != nil || same { // the user has committed it
+		return err
+	}
+	saved := filepath.Join(filepath.Dir(d.statePath()), "index-outside")
+	for n := 2; ; n++ { // do not overwrite an index saved earlier
+		if _, err := os.Lstat(saved); err != nil {
+			break
+		}
+		saved = filepath.Join(filepath.Dir(d.statePath()), fmt.Sprintf("index-outside-%d", n))
+	}
+	if err := durable.WriteFile(saved, data, 0o600); err != nil {
+		return err
+	}
+	commit, err := d.commitRealIndex(ctx, saved, tip, now.BranchTip)
+	if err != nil {
+		return err
+	}
+	if commit != "" {
+		d.repo.Warn("sandbox %s: other things were staged inside than outside; what was staged outside is kept: git show %s", d.id, commit)
+		return os.Remove(saved)
+	}
+	d.repo.Warn("sandbox %s: other things were staged inside than outside, where not all was merged; what was staged outside is kept until the sandbox is discarded: GIT_INDEX_FILE=%s git diff --cached", d.id, quote.Shell(saved))
+	return nil
+}
+
+// commitRealIndex commits the changes that the user has staged on the host, on top of tip. The reflog of HEAD, which
+// is at head now, records the commit, so that it is found there and kept by a discard.
+func (d *Exchange) commitRealIndex(ctx context.Context, index, tip, head string) (string, error) {
+	repo, unlock, err := d.lockRepository(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	const why = "agency: what was staged outside"
+	commit, err := repo.CommitIndex(ctx, index, tip, core.ToolIdentity, why)
+	if err != nil || commit == "" {
+		return "", err
+	}
+	if err := repo.AppendHeadReflog(d.id, head, commit, core.ToolIdentity, d.repo.Now(), why); err != nil {
+		return "", err
+	}
+	return commit, repo.AppendHeadReflog(d.id, commit, head, core.ToolIdentity, d.repo.Now(), "agency: back to what was committed")
+}
+
+// skipNestedRepositories marks nested repositories, such as submodules, in the real index as skip-worktree, so that git on the
+// host does not run git in them: a process behind the walls can have put anything there, or its git directory is
+// visible only behind the walls. x is the real index and real the fingerprint that goes with it; it returns the index
+// fingerprint and the new real fingerprint.
+func (d *Exchange) skipNestedRepositories(x index.File, commit, real string) (fingerprint, realNow string) {
+	fingerprint = x.WithSubmodulesSkipped().Fingerprint()
+	if !x.AnySubmoduleUnskipped() {
+		return fingerprint, real
+	}
+	before, err := d.repo.Git.SkipSubmodulesInIndex(d.id, object.FormatOf(commit))
+	if err != nil {
+		d.repo.Warn("sandbox %s: git outside still looks into its submodules: %v", d.id, err)
+	}
+	realNow = d.fingerprintReal()
+	if err != nil || before.Fingerprint() != x.Fingerprint() || withoutIndex(realNow) != withoutIndex(real) { // another process has changed something meanwhile
+		return fingerprint, real
+	}
+	return fingerprint, realNow
+}
+
+// withoutIndex removes the line of the index from a fingerprint of the real git directory.
+func withoutIndex(real string) string {
+	var rest strings.Builder
+	for line := range strings.Lines(real) {
+		if !strings.HasSuffix(line, " index\n") {
+			rest.WriteString(line)
+		}
+	}
+	return rest.String()
+}
+
+// keepNestedVisible returns the index to export, in which nested repositories that are visible in the sandbox's index stay
+// visible.
+func (d *Exchange) keepNestedVisible(x index.File, data []byte, commit string) []byte {
+	if !x.AnySubmoduleSkipped() {
+		return data
+	}
+	file, err := overlay.ReadUpperFile(d.upper, filepath.Join("worktrees", d.id, "index"), maxIndexSize)
+	if err != nil || !file.Found {
+		return data
+	}
+	inside, err := index.Read(file.Data, object.FormatOf(commit))
+	if err != nil {
+		return data
+	}
+	return x.WithSubmodulesUnskippedLike(inside).Encode()
+}

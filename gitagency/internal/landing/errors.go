@@ -1,0 +1,61 @@
+package landing
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/quote"
+	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+)
+
+// NothingToLandError reports a sandbox without work to land.
+type NothingToLandError struct {
+	ID          string
+	NoNetChange bool              // there are commits, but together they change nothing
+	LeftOut     []sandbox.LeftOut // uncommitted files that are left out of landings
+}
+
+func (e *NothingToLandError) Error() string {
+	text := "there is nothing to land: the sandbox has no commit that it did not start from"
+	if e.NoNetChange {
+		text = "there is nothing to land: all together, the commits of the sandbox change nothing"
+	}
+	for i, l := range e.LeftOut {
+		text += map[bool]string{true: "; left out: ", false: ", "}[i == 0] + quote.Path(l.Path)
+	}
+	return text
+}
+
+// VerifyError reports a landing whose verify command failed or could not be run.
+type VerifyError struct {
+	ID       string
+	Command  string
+	ExitCode int // exit status of the command; 0 if it did not run
+	TimedOut bool
+	After    time.Duration      // run time of the command
+	Limit    time.Duration      // timeout of the sandbox; 0 where the operation timeout is shorter
+	Log      string             // path of the command's output; empty if there was none, or it could not be kept
+	Err      error              // reason why the command did not run or could not be awaited; nil if it ran
+	Result   sandbox.ExecResult // further results of the command, if it ran
+	Merge    string             // remote branch, as <remote>/<branch>, whose merge was verified; empty if a landing was
+}
+
+func (e *VerifyError) Error() string {
+	on := "what would land"
+	if e.Merge != "" {
+		on = "the merge with " + e.Merge + ", to which others have pushed"
+	}
+	what := fmt.Sprintf("%q failed on %s, with exit status %d", e.Command, on, e.ExitCode)
+	switch {
+	case e.Err != nil:
+		what = fmt.Sprintf("%q could not be run on %s: %v", e.Command, on, e.Err)
+	case e.TimedOut:
+		what = fmt.Sprintf("%q timed out on %s, after %s", e.Command, on, e.After.Round(10*time.Millisecond))
+	}
+	if e.Log != "" {
+		what += "; what it wrote is in " + e.Log
+	}
+	return what
+}
+
+func (e *VerifyError) Unwrap() error { return e.Err }

@@ -1,0 +1,241 @@
+package landing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
+	"github.com/git-agency/git-agency/gitagency/internal/git/status"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+	"github.com/git-agency/git-agency/gitagency/internal/settings"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// prepare determines which commits would land on which branch, and refuses the ones that must not. It changes nothing
+// except that it imports the git state from behind the walls, as every command that reads a sandbox does.
+func (l *landAttempt) prepare(ctx context.Context) (err error) {
+	r := l.r
+	merger := proc.Async(func() (*merge.Merger, error) {
+		merger, err := merge.NewMerger(l.repo, l.entry.Record.BaseCommit)
+		if err == nil {
+			merger.StartCatFile(ctx)
+		}
+		return merger, err
+	})
+	notFound := l.resolveTarget(ctx)
+	l.merger, err = merger() // also on error, so that close can close the merger
+	if err := errors.Join(notFound, err); err != nil {
+		return err
+	}
+	l.merger.Trusted = r.TrustsRepoConfig(l.s.ID)
+	if err := l.scanSandbox(ctx); err != nil {
+		return err
+	}
+	if l.commits, err = l.merger.CommitsBetween(ctx, l.target.Commit, l.tip); err != nil {
+		return l.fsckError(ctx, err)
+	}
+	for _, check := range []func(context.Context) error{l.fsckCommits, l.checkUncommitted, l.checkSandboxBranch, l.checkCommitRange, l.checkNestedRepositories} {
+		if err := check(ctx); err != nil {
+			return err
+		}
+	}
+	return checkReviewed(r, l.entry, l.tip)
+}
+
+// resolveTarget finds the integration branch and the current trash commit, and locks the sandbox.
+func (l *landAttempt) resolveTarget(ctx context.Context) (err error) {
+	if l.target, err = l.r.FindIntegrationTarget(ctx, l.repo, l.entry.Record.IntegrationWorktreeID); err != nil {
+		return err
+	}
+	if err := l.lockSandbox(ctx); err != nil {
+		return err
+	}
+	l.oldTrash, err = l.r.TrashCommit(ctx, l.repo, l.s.ID)
+	return err
+}
+
+// lockSandbox locks the sandbox exclusively, finishes an interrupted rollback or sync, imports the git state from behind
+// the walls, undoes killed uploads and blocks new ones.
+func (l *landAttempt) lockSandbox(ctx context.Context) (err error) {
+	place, leave, err := l.s.OpenExclusive(ctx)
+	if err != nil {
+		return err
+	}
+	l.handle, l.releases = place, append(l.releases, leave)
+	if err := l.s.ResumeRollback(ctx, l.repo, place); err != nil {
+		return err
+	}
+	if err := l.s.ImportPendingExclusive(ctx, l.repo, place); err != nil {
+		return err
+	}
+	resume, err := l.s.PauseUploads(ctx, place)
+	if err != nil {
+		return err
+	}
+	l.releases = append(l.releases, resume)
+	return nil
+}
+
+// scanSandbox finds the tip that lands: HEAD of the sandbox, or a new commit on top of it with all uncommitted work.
+func (l *landAttempt) scanSandbox(ctx context.Context) error {
+	subject, err := l.r.PrepareCapture(l.s.SnapshotSubject(l.handle.Base, ""))
+	if err != nil {
+		return err
+	}
+	subject.SecretPatterns = l.r.Settings.SecretPatterns()
+	if head, ok := l.repo.HeadFromFiles(subject); ok {
+		l.merger.Prefetch(ctx, l.target.Commit, head, l.target.CheckoutGitDir)
+	}
+	l.scanStart = time.Now()
+	if l.scanResult, err = l.merger.Inspect(ctx, subject); err != nil {
+		return err
+	}
+	if l.tip = l.scanResult.Head; len(l.scanResult.Uncommitted) > 0 && l.req.CommitAll && l.scanResult.InProgress.Command == "" {
+		l.tip, err = l.commitUncommitted(ctx)
+	}
+	return err
+}
+
+// checkUncommitted refuses a sandbox with a git operation in progress, or with uncommitted work unless CommitAll is set:
+// only a part of the work would land.
+func (l *landAttempt) checkUncommitted(context.Context) error {
+	switch k := l.scanResult; {
+	case k.InProgress.Command != "":
+		return l.s.OperationInProgressError(k.InProgress, l.handle.Prims)
+	case len(k.Uncommitted) > 0 && !l.req.CommitAll:
+		required, err := l.r.Settings.Bool(settings.RequireReviewKey, false)
+		return &sandbox.UncommittedError{
+			ID: l.s.ID, Path: l.s.Tree, Files: k.Uncommitted, LeftOut: sandbox.ToLeftOut(k.LeftOut), CommitAll: err == nil && !required,
+		}
+	}
+	return nil
+}
+
+// commitUncommitted creates a commit of the uncommitted work. No branch points at it: the sandbox stays unchanged until
+// the work has landed, and is removed then.
+func (l *landAttempt) commitUncommitted(ctx context.Context) (string, error) {
+	author, committer, err := l.r.LandingSignatures(ctx)
+	if err != nil {
+		return "", err
+	}
+	return l.merger.CreateCommit(ctx, merge.CommitRequest{
+		Tree: l.scanResult.DiskTree, Parents: []string{l.scanResult.Head}, Author: author, Committer: committer, Message: l.req.Message,
+	})
+}
+
+// checkSandboxBranch refuses a sandbox whose own branch has commits that HEAD lacks: they would be lost.
+func (l *landAttempt) checkSandboxBranch(ctx context.Context) error {
+	k := l.scanResult
+	if k.BranchTip == "" || k.BranchTip == k.Head || k.Branch == core.SandboxRef(l.s.ID) {
+		return nil
+	}
+	held, err := l.repo.IsAncestor(ctx, k.BranchTip, k.Head)
+	if err != nil || held {
+		return err
+	}
+	return &fault.HeadLacksBranchError{ID: l.s.ID, On: core.ShortBranch(k.Branch), Branch: core.ShortBranch(core.SandboxRef(l.s.ID))}
+}
+
+// checkNestedRepositories refuses to remove a sandbox that contains nested repositories, which the trash does not keep, or
+// objects that the repository borrows through objects/info/alternates.
+func (l *landAttempt) checkNestedRepositories(context.Context) error {
+	borrowed, err := l.repo.AlternateWithin(l.s.Tree)
+	if err == nil && borrowed != "" {
+		err = &fault.UnsafePathError{Path: borrowed, Why: "the repository has objects there, which would go with the sandbox; to bring them in: git repack -a -d, and take the line out of objects/info/alternates"}
+	}
+	if err != nil {
+		return err
+	}
+	return status.CheckNested(l.repo, l.s.SnapshotSubject(l.handle.Base, ""), l.scanResult)
+}
+
+// checkCommitRange refuses a sandbox without any change and, if RequireBase is set, one that lacks commits of the
+// integration branch.
+func (l *landAttempt) checkCommitRange(ctx context.Context) error {
+	base, err := sandbox.WorkBase(ctx, l.r, core.InvocationFromEntry(l.entry, nil))
+	if err != nil {
+		return err
+	}
+	if len(l.commits) == 0 {
+		before, err := l.repo.IsAncestor(ctx, l.tip, base)
+		if err != nil || !before {
+			return err // the branch has all of the commits: they were merged by hand
+		}
+		return &NothingToLandError{ID: l.s.ID, LeftOut: sandbox.ToLeftOut(l.scanResult.LeftOut)}
+	}
+	switch same, err := l.merger.SameTree(ctx, l.tip, base); {
+	case err != nil:
+		return err
+	case same:
+		return &NothingToLandError{ID: l.s.ID, NoNetChange: true, LeftOut: sandbox.ToLeftOut(l.scanResult.LeftOut)}
+	}
+	if l.req.RequireBase {
+		has, err := l.merger.IsAncestor(ctx, l.target.Commit, l.tip)
+		if err != nil {
+			return err
+		}
+		if !has {
+			return &fault.BaseMovedError{ID: l.s.ID, Branch: core.ShortBranch(l.target.Branch), Base: base, At: l.target.Commit}
+		}
+	}
+	return nil
+}
+
+// fsckCommits refuses commits with invalid or unsafe trees, even if a later commit removes the problem: the history lands
+// too.
+func (l *landAttempt) fsckCommits(ctx context.Context) error {
+	return l.fsckError(ctx, l.merger.FsckRange(ctx, l.target.Commit, l.tip))
+}
+
+func (l *landAttempt) fsckError(ctx context.Context, err error) error {
+	return addFsckContext(ctx, l.merger, l.entry, [2]string{l.target.Commit, l.tip}, err)
+}
+
+// addFsckContext wraps an error about an unsafe object with the data needed to rework the commits: the path, and a commit
+// to start over from. commits is the pair of the target branch's commit and the tip that would land.
+func addFsckContext(ctx context.Context, merger *merge.Merger, entry store.Entry[store.InvocationMeta], commits [2]string, err error) error {
+	var tree *fault.InvalidTreeError
+	if !errors.As(err, &tree) && !fault.Is[*fault.InvalidCommitError](err) {
+		return err
+	}
+	found := &fault.InvalidObjectError{ID: entry.ID, Base: entry.Record.BaseCommit, Err: err}
+	if tree != nil {
+		found.Path = tree.Path
+	}
+	bases, basesErr := merge.MergeBases(ctx, merger.Mirror, [][2]string{commits})
+	if common := bases[commits]; basesErr == nil && len(common) == 1 { // otherwise the base commit of the sandbox serves
+		found.Base = common[0]
+	}
+	return found
+}
+
+// checkTreeBelow refuses a commit whose tree is unsafe to check out, or that adds a gitlink which .gitmodules does not name. An
+// agent can create any object in its sandbox.
+func (l *landAttempt) fsckTree(ctx context.Context, commit string) error {
+	if err := l.merger.FsckTree(ctx, commit, l.target.Commit); err != nil {
+		return l.fsckError(ctx, err)
+	}
+	links, err := l.merger.ChangedGitlinks(ctx, commit, l.target.Commit)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(links, func(g merge.Gitlink) bool { return g.Name == "" && g.Old == "" })
+	if i >= 0 {
+		return &fault.UnnamedGitlinkError{ID: l.s.ID, Path: links[i].Path}
+	}
+	return nil
+}
+
+// subjectLine returns the subject line of a generated commit message.
+func (l *landAttempt) subjectLine() string {
+	if n := l.entry.Record.InvocationName; n != "" {
+		return fmt.Sprintf("Land %s (%s)", n, l.s.ID)
+	}
+	return "Land " + l.s.ID
+}

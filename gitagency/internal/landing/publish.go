@@ -1,0 +1,188 @@
+package landing
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
+	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
+	"github.com/git-agency/git-agency/gitagency/internal/git/update"
+	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// publishLanding moves the integration branch to the new commit, records the landing and removes the sandbox. With DryRun
+// it only checks whether that is possible.
+func (l *landAttempt) publishLanding(ctx context.Context) (landed Result, err error) {
+	r := l.r
+	landed = l.plannedResult()
+	advance, err := l.planUpdate(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	if !l.req.DryRun {
+		landed.TrashRef, landed.CleanupDeferred = core.TrashRef(l.s.ID), l.req.DeferCleanup
+	}
+	done, err := runPublication(ctx, r, publication{
+		merger: l.merger, branchUpdate: advance, dryRun: l.req.DryRun,
+		writeRecord: func() error {
+			l.startMergerClose() // no more reads from here on
+			return recordLanding(r, landed, l.scanStart)
+		},
+		followUp: l.cleanupSteps(context.WithoutCancel(ctx)),
+		journal:  store.LandingJournal{InvocationID: l.s.ID, Verb: verbLand, Strategy: landed.Strategy, Tip: l.tip},
+	})
+	switch {
+	case err == nil:
+		return landed, nil
+	case !done:
+		return Result{}, err
+	}
+	return landed, &fault.CleanupError{Kind: "invocation", ID: l.s.ID, Done: store.Landed, Err: err}
+}
+
+// plannedResult returns the result that the landing has if it succeeds.
+func (l *landAttempt) plannedResult() Result {
+	landed := Result{
+		Invocation: l.s.ID, Commit: l.newTip, Before: l.target.Commit, Branch: core.ShortBranch(l.target.Branch), Strategy: l.req.Strategy, Tip: l.tip,
+		Commits: l.commitCount, DryRun: l.req.DryRun, LeftOut: sandbox.ToLeftOut(l.scanResult.LeftOut),
+		MessageUnused: l.req.CommitAll && len(l.scanResult.Uncommitted) == 0,
+	}
+	if l.newTip == "" {
+		landed.Commit, landed.Strategy, landed.Commits, landed.Already = l.target.Commit, "", 0, true
+	}
+	return landed
+}
+
+// planUpdate returns the ref updates of the landing: the integration branch with its worktree and, in the same ref
+// transaction, the trash ref and the deletion of the sandbox's branch. If the branch has all of the work already, it does
+// not move.
+func (l *landAttempt) planUpdate(ctx context.Context) (update.Update, error) {
+	kept, err := l.trashCommit(ctx)
+	if err != nil {
+		return update.Update{}, err
+	}
+	zeroOID := strings.Repeat("0", len(l.target.Commit))
+	was := l.oldTrash
+	if was == "" {
+		was = zeroOID
+	}
+	a := update.Update{
+		Branch: l.target.Branch, Old: l.target.Commit, New: l.newTip, Reason: "agency: land " + l.s.ID,
+		GitDir: l.target.CheckoutGitDir, Worktree: l.target.CheckoutTree, Trusted: l.merger.Trusted,
+		OtherRefs: []update.RefMove{{Ref: core.TrashRef(l.s.ID), Old: was, New: kept}},
+	}
+	if l.newTip == "" {
+		a.New, a.GitDir, a.Worktree = a.Old, "", ""
+	}
+	if free, err := l.canDeleteBranch(); err != nil || !free || l.scanResult.BranchTip == "" {
+		return a, err
+	}
+	a.OtherRefs = append(a.OtherRefs, update.RefMove{Ref: core.SandboxRef(l.s.ID), Old: l.scanResult.BranchTip, New: zeroOID})
+	return a, nil
+}
+
+// trashCommit returns the commit for the trash ref: the tip, or a capture of the sandbox if it holds more than the tip
+// leads to. A dry run always gets the tip.
+func (l *landAttempt) trashCommit(ctx context.Context) (string, error) {
+	subject, err := l.r.PrepareCapture(l.s.SnapshotSubject(l.handle.Base, "what was in the sandbox when it landed"))
+	if err != nil {
+		return "", err
+	}
+	known := map[string]bool{l.tip: true, l.handle.Base: true, l.target.Commit: true}
+	for _, c := range l.commits {
+		known[c.OID] = true
+	}
+	if len(l.scanResult.LeftOut) == 0 && l.repo.OnlyKnownCommits(subject, known) && (l.oldTrash == "" || known[l.oldTrash]) {
+		return l.tip, nil
+	}
+	if l.req.DryRun {
+		return l.tip, nil
+	}
+	if err := l.s.ImportForDiscard(ctx, l.repo, l.handle.Prims, l.handle.InvocationLock); err != nil {
+		return "", err
+	}
+	subject.Onto = l.oldTrash
+	l.merger.UsesUnreferenced = true
+	captured, err := snapshot.Capture(ctx, l.repo, subject)
+	if err != nil || l.tip == l.scanResult.Head {
+		return captured.Commit, err
+	}
+	found, err := l.repo.Lookup(ctx, captured.Commit+"^{tree}")
+	if err != nil {
+		return "", err
+	}
+	// The uncommitted work is in the tip, and left-out files are in the tree of the capture: keep both.
+	return l.merger.CreateCommit(ctx, merge.CommitRequest{
+		Tree: found[0].OID, Parents: []string{l.tip, captured.Commit}, Author: core.ToolSignature(l.r.Opts.Now()), Committer: core.ToolSignature(l.r.Opts.Now()), Message: subject.Message,
+	})
+}
+
+// canDeleteBranch reports whether the sandbox's branch can be deleted: no other worktree has it checked out.
+func (l *landAttempt) canDeleteBranch() (bool, error) {
+	entries, err := l.repo.WorktreeEntries()
+	if err != nil {
+		return false, err
+	}
+	for _, e := range entries {
+		if e.Name != l.s.ID && e.Branch == core.SandboxRef(l.s.ID) {
+			l.r.Warn("branch %s is checked out at %s; it stays", core.ShortBranch(e.Branch), e.Path)
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// cleanupSteps returns the steps that remove the sandbox after the landing.
+func (l *landAttempt) cleanupSteps(ctx context.Context) []core.Step {
+	spec := sandbox.Spec(l.r, l.s.ID)
+	return []core.Step{
+		{Name: "aside", Do: func() error {
+			l.releaseSandbox() // commands that lock the sandbox from now on are told that it has landed
+			return moveTreeAside(spec.Tree)
+		}},
+		{Name: "registration", Do: func() error {
+			if l.req.DeferCleanup {
+				return core.WorktreeBackend(l.repo).BeginUnregister(spec)
+			}
+			return core.WorktreeBackend(l.repo).Unregister(spec)
+		}},
+		{Name: "leftovers", Do: func() error { return store.RemoveLeftovers(spec.Scratch) }},
+		{Name: "tree", Do: func() error {
+			if l.req.DeferCleanup {
+				return nil
+			}
+			return cleanUpLanded(ctx, l.r, l.repo, l.s.ID)
+		}},
+	}
+}
+
+// recordLanding writes the landing to the record and the event log of the invocation. A zero looked leaves the time of the
+// last scan as it is.
+func recordLanding(r *core.Repository, landed Result, looked time.Time) error {
+	now := r.Now()
+	if err := r.Store.UpdateInvocationMeta(r.ID, landed.Invocation, func(m *store.InvocationMeta) {
+		m.Landing, m.FinishedAt, m.LandedAt = store.Landed, &now, &now
+		m.LandedCommit, m.LandedBefore, m.LandedBranch, m.LandedStrategy, m.LandedTip = landed.Commit, landed.Before, landed.Branch, landed.Strategy, landed.Tip
+		if !looked.IsZero() {
+			m.CheckedAt = &looked
+		}
+	}); err != nil {
+		return err
+	}
+	sandbox.AppendEvent(r, landed.Invocation, landEvent{now, verbLand, landed.Commit, landed.Before, landed.Branch, landed.Strategy, landed.Tip})
+	return nil
+}
+
+type landEvent struct {
+	Time     time.Time `json:"time"`
+	Event    string    `json:"event"`
+	Commit   string    `json:"commit"`
+	Before   string    `json:"before"`
+	Branch   string    `json:"branch"`
+	Strategy string    `json:"strategy"`
+	Tip      string    `json:"tip"`
+}

@@ -1,0 +1,224 @@
+package radar
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
+	"github.com/git-agency/git-agency/gitagency/internal/git/status"
+	"github.com/git-agency/git-agency/gitagency/internal/ids"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+)
+
+// forecast is one run of Radar.
+//
+// It uses two caches of earlier runs: the stat cache of every sandbox, and the facts about commits and trees. If nothing
+// has changed, the run only has to stat every file of every sandbox. It is not enough to look at the paths that were
+// touched in the last run: two sandboxes may since have changed a file that neither had touched before.
+type forecast struct {
+	r               *core.Repository
+	worktree        core.Worktree
+	sandboxes       []*sandboxState
+	tip             git.ResolvedCommit // commit and tree of the integration branch
+	configDigest    status.ConfigDigest
+	merger          *merge.Merger
+	oldFacts, facts factCache
+	savedFacts      []byte // facts as stored on disk
+}
+
+// sandboxState is one sandbox of a forecast.
+type sandboxState struct {
+	inv      core.Invocation
+	handle   *sandbox.Handle
+	subject  git.WorktreeSpec
+	head     git.ResolvedCommit
+	tree     string // tree of its content, including uncommitted work; empty if not known yet
+	inMerger bool   // read in this run, so the merger has the tree
+	err      error  // why it cannot be read
+}
+
+// newForecast opens the live sandboxes of a worktree, and loads the caches. Sandboxes whose stat cache still matches get
+// their tree without being read.
+func newForecast(ctx context.Context, r *core.Repository, wt core.Worktree, invocations []core.Invocation) (_ *forecast, err error) {
+	name, err := r.IntegrationRev(ctx, wt)
+	if err != nil {
+		return nil, err
+	}
+	s := &forecast{r: r, worktree: wt, configDigest: status.ReadConfigDigest(r.Git)}
+	// While any sandbox on record has no walls, merge drivers from the repository's own configuration do not run.
+	trusted := r.AllSandboxesWalled()
+	s.facts = newFactCache(fmt.Sprint(s.configDigest, trusted))
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+		}
+	}()
+	for _, inv := range invocations {
+		if inv.WorktreeID == wt.ID && inv.Verifies == "" && (inv.Broken || !core.HasEnded(inv.Entry.Record)) {
+			s.sandboxes = append(s.sandboxes, &sandboxState{inv: inv})
+		}
+	}
+	s.savedFacts = r.Store.ReadRadarCache(r.ID, s.factCacheName())
+	s.oldFacts = parseFactCache(s.savedFacts, s.facts.ConfigDigest)
+	parallel(s.sandboxes, func(b *sandboxState) { b.err = s.openSandbox(ctx, b) })
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	recognised := proc.Async(func() (struct{}, error) {
+		parallel(s.usable(), func(b *sandboxState) {
+			b.tree = status.TreeFromStatCache(r.Git, b.subject, s.configDigest, r.Store.ReadRadarCache(r.ID, statCacheName(b.inv.ID)))
+		})
+		return struct{}{}, nil
+	})
+	subjects := []git.WorktreeSpec{}
+	for _, b := range s.sandboxes {
+		subjects = append(subjects, b.subject)
+	}
+	heads, tip, err := r.Git.ResolveHeads(ctx, subjects, name)
+	_, _ = recognised()
+	if err != nil {
+		return nil, err
+	}
+	if s.tip = tip; tip.Commit == "" {
+		return nil, &fault.NoCommitError{Name: core.ShortBranch(name)}
+	}
+	for i, b := range s.sandboxes {
+		if b.head = heads[i]; b.err == nil {
+			b.err = b.head.Err
+		}
+		if b.err == nil && b.head.Commit == "" {
+			b.err = &fault.NoCommitError{Name: "HEAD of " + b.inv.ID}
+		}
+	}
+	if s.merger, err = merge.NewMerger(r.Git, tip.Commit); err == nil {
+		s.merger.Trusted = trusted
+	}
+	return s, err
+}
+
+// openSandbox keeps a sandbox from being removed, and determines what belongs to its content.
+func (s *forecast) openSandbox(ctx context.Context, b *sandboxState) (err error) {
+	b.subject = git.WorktreeSpec{Name: b.inv.ID, Dir: sandbox.Of(s.r, b.inv.ID).Tree, Branch: core.SandboxRef(b.inv.ID), Base: b.inv.BaseCommit}
+	if b.handle, err = sandbox.ImportAndOpen(ctx, s.r, b.inv); err != nil {
+		return err
+	}
+	b.subject.SecretPatterns = s.r.Settings.SecretPatterns()
+	b.subject, err = s.r.PrepareCapture(b.subject)
+	return err
+}
+
+func (s *forecast) close() error {
+	var errs []error
+	for _, b := range s.sandboxes {
+		if b.handle != nil {
+			errs = append(errs, b.handle.Close())
+		}
+	}
+	if s.merger != nil {
+		errs = append(errs, s.merger.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// compute fills all facts. It reads no sandbox twice.
+func (s *forecast) compute(ctx context.Context) error {
+	unread := slices.DeleteFunc(s.usable(), func(b *sandboxState) bool { return b.tree != "" })
+	for {
+		parallel(unread, func(b *sandboxState) { s.readTree(ctx, b) })
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		if err := s.findBases(ctx); err != nil {
+			return err
+		}
+		var err error
+		if unread, err = s.findTouched(ctx); err != nil {
+			return err
+		}
+		if len(unread) > 0 {
+			continue
+		}
+		merges, unjudged := s.pairsToMerge(), s.unchecked()
+		if unread = s.addUnreadSandboxes(unjudged, s.unreadSides(merges)); len(unread) == 0 {
+			if err := s.fsckSandboxes(ctx, unjudged); err != nil {
+				return err
+			}
+			return s.mergePairs(ctx, merges)
+		}
+	}
+}
+
+// readTree reads the content of a sandbox, and stores its stat cache.
+func (s *forecast) readTree(ctx context.Context, b *sandboxState) {
+	var likeness []byte
+	b.inMerger = true
+	if b.tree, likeness, b.err = status.DiskTreeWithStatCache(ctx, s.merger.Mirror, b.subject, b.head.Commit, s.configDigest); b.err != nil || likeness == nil {
+		return
+	}
+	if err := s.r.Store.WriteRadarCache(s.r.ID, statCacheName(b.inv.ID), likeness); err != nil {
+		s.r.Warn("what sandbox %s looks like is not remembered: %v", b.inv.ID, err)
+	}
+}
+
+// usable lists the sandboxes without an error.
+func (s *forecast) usable() []*sandboxState {
+	return slices.DeleteFunc(slices.Clone(s.sandboxes), func(b *sandboxState) bool { return b.err != nil })
+}
+
+// saveFacts writes the facts to disk, and removes cache files that are no longer needed.
+func (s *forecast) saveFacts(invocations []core.Invocation) {
+	err := func() error {
+		data, err := json.Marshal(s.facts)
+		if err != nil || string(data) == string(s.savedFacts) {
+			return err
+		}
+		live := map[string]bool{}
+		for _, inv := range invocations {
+			live[statCacheName(inv.ID)] = inv.Broken || !core.HasEnded(inv.Entry.Record)
+		}
+		return errors.Join(
+			s.r.Store.WriteRadarCache(s.r.ID, s.factCacheName(), data),
+			s.r.Store.PruneRadarCache(s.r.ID, func(name string) bool {
+				worktree, facts := strings.CutSuffix(name, factCacheSuffix)
+				return live[name] || facts && ids.Valid(worktree)
+			}))
+	}()
+	if err != nil {
+		s.r.Warn("what radar has found out is not remembered: %v", err)
+	}
+}
+
+const factCacheSuffix = ".json"
+
+func (s *forecast) factCacheName() string { return s.worktree.ID + factCacheSuffix }
+
+func statCacheName(id string) string { return id + ".likeness" }
+
+// parallel calls do for every item, on as many goroutines as there are processors.
+func parallel[T any](things []T, do func(T)) {
+	var next atomic.Int64
+	var group sync.WaitGroup
+	for range min(len(things), runtime.GOMAXPROCS(0)) {
+		group.Go(func() {
+			for {
+				n := int(next.Add(1)) - 1
+				if n >= len(things) {
+					return
+				}
+				do(things[n])
+			}
+		})
+	}
+	group.Wait()
+}

@@ -1,0 +1,173 @@
+// Package radar predicts which sandboxes conflict with their integration branch and with each other. It merges in memory
+// and changes nothing but its cache.
+package radar
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/git-agency/git-agency/gitagency/internal/core"
+)
+
+// Result is the result of Radar: which sandboxes conflict with the integration branch and with each other.
+type Result struct {
+	Sandboxes []Sandbox `json:"sandboxes"` // oldest first
+	Pairs     []Pair    `json:"pairs"`     // every two sandboxes that could be read
+}
+
+// Sandbox says what would happen if the whole content of a sandbox were landed now.
+type Sandbox struct {
+	ID    string   `json:"invocation_id"`
+	Name  string   `json:"invocation_name"`
+	State State    `json:"state"`
+	Clean bool     `json:"clean"`           // no conflicts; also if there is nothing to land
+	Paths []string `json:"paths"`           // paths in conflict with the integration branch
+	Error string   `json:"error,omitempty"` // why it could not be read, or is refused
+}
+
+// Pair says what would happen if the contents of two sandboxes were merged now: of two that would each land cleanly,
+// whether the second still could after the first.
+type Pair struct {
+	A     string   `json:"a"`
+	B     string   `json:"b"`
+	Clean bool     `json:"clean"`
+	Paths []string `json:"paths"` // paths in conflict with each other
+}
+
+// State is the predicted result of a landing.
+type State string
+
+// Predicted results.
+const (
+	RadarClean     State = "clean"
+	RadarConflicts State = "conflicts"
+	RadarNothing   State = "nothing" // nothing to land
+	RadarRefused   State = "refused" // it contains objects that must not land
+	RadarError     State = "error"   // it could not be read
+)
+
+// ConflictCount returns the number of other sandboxes that a sandbox conflicts with.
+func (r Result) ConflictCount(id string) int {
+	n := 0
+	for _, p := range r.Pairs {
+		if !p.Clean && (p.A == id || p.B == id) {
+			n++
+		}
+	}
+	return n
+}
+
+// Summary describes a sandbox in one word: its state, with the number of conflicting paths; or "rivals" with the number of
+// other sandboxes that it conflicts with, if nothing else prevents its landing.
+func (r Result) Summary(s Sandbox) string {
+	switch rivals := r.ConflictCount(s.ID); {
+	case s.State == RadarConflicts:
+		return fmt.Sprintf("%s(%d)", s.State, len(s.Paths))
+	case s.State == RadarClean && rivals > 0:
+		return fmt.Sprintf("rivals(%d)", rivals)
+	}
+	return string(s.State)
+}
+
+// Fill sets the Radar field of every live invocation to its summary. Worktrees that fail are reported as warnings.
+func Fill(ctx context.Context, r *core.Repository, invocations []core.Invocation) error {
+	found := map[string]Result{}
+	for i := range invocations {
+		inv := &invocations[i]
+		if !inv.Broken && core.HasEnded(inv.Entry.Record) || inv.WorktreeID == "" || inv.Verifies != "" {
+			continue
+		}
+		radar, known := found[inv.WorktreeID]
+		if !known {
+			var err error
+			radar, err = Compute(ctx, r, inv.WorktreeID)
+			if cause := context.Cause(ctx); cause != nil {
+				return cause
+			}
+			if err != nil {
+				r.Warn("radar of worktree %s: %v", inv.WorktreeID, err)
+			}
+			found[inv.WorktreeID] = radar
+		}
+		inv.Radar = string(RadarError)
+		for _, s := range radar.Sandboxes {
+			if s.ID == inv.ID {
+				inv.Radar = radar.Summary(s)
+			}
+		}
+	}
+	return nil
+}
+
+// Compute predicts, for every live sandbox of an integration worktree, whether its current content would land cleanly on the
+// current integration branch, and which two sandboxes would conflict with each other. It skips temporary sandboxes that
+// verify a landing. The worktree is found as by Worktree. Uncommitted work counts as if it were committed on top of HEAD:
+// tracked, staged and untracked files, but neither ignored files nor files that look like credentials.
+//
+// Radar changes nothing, and commands may run meanwhile; changes made during the scan may be included or not. It ignores
+// configuration and attributes that an agent could have written, and runs nothing that they name. A sandbox that cannot be
+// read has an Error and is in no pair; the others are not affected.
+func Compute(ctx context.Context, r *core.Repository, worktree string) (_ Result, err error) {
+	wt, err := r.Worktree(worktree)
+	if err != nil {
+		return Result{}, err
+	}
+	invocations, err := r.Invocations(core.ListRequest{All: true})
+	if err != nil {
+		return Result{}, err
+	}
+	s, err := newForecast(ctx, r, wt, invocations)
+	if err != nil {
+		return Result{}, err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	if err := s.compute(ctx); err != nil {
+		return Result{}, err
+	}
+	s.saveFacts(invocations)
+	return s.result(), nil
+}
+
+// result returns the public result of the forecast.
+func (s *forecast) result() Result {
+	found := Result{Sandboxes: []Sandbox{}, Pairs: []Pair{}}
+	for i, b := range s.sandboxes {
+		sandbox := Sandbox{ID: b.inv.ID, Name: b.inv.Name, State: RadarError, Paths: []string{}}
+		if b.err != nil {
+			sandbox.Error = b.err.Error()
+		} else {
+			m := s.facts.Merges[s.mergeKey(integrationPair(i))]
+			sandbox.Paths, sandbox.Clean = m.paths(), m.clean()
+			refused := s.facts.Refused[s.fsckKey(i)]
+			switch {
+			case refused != "":
+				sandbox.State, sandbox.Clean, sandbox.Error = RadarRefused, false, refused
+			case !sandbox.Clean:
+				sandbox.State = RadarConflicts
+			case m.NothingNew:
+				sandbox.State = RadarNothing
+			default:
+				sandbox.State = RadarClean
+			}
+		}
+		found.Sandboxes = append(found.Sandboxes, sandbox)
+	}
+	for _, p := range s.pairs() {
+		if !p.withIntegration() {
+			m := s.facts.Merges[s.mergeKey(p)]
+			found.Pairs = append(found.Pairs, Pair{A: s.sandboxes[p.a].inv.ID, B: s.sandboxes[p.b].inv.ID, Clean: m.clean(), Paths: m.paths()})
+		}
+	}
+	return found
+}
+
+func (m mergeFact) paths() []string {
+	paths := []string{}
+	for _, p := range m.Conflicts {
+		paths = append(paths, string(p))
+	}
+	slices.Sort(paths)
+	return slices.Compact(paths)
+}

@@ -1,0 +1,188 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
+	"github.com/git-agency/git-agency/gitagency/internal/git/status"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/treediff"
+)
+
+// needsSandbox reports whether a state can only be read from an existing sandbox.
+func needsSandbox(state string) bool { return state == DiffWork || state == DiffHead }
+
+// Comparison computes one diff between states of one tree.
+type Comparison struct {
+	Repo           *core.Repository
+	TreeName       string                                           // name of the tree in messages
+	StateLookups   map[string]func(context.Context) (string, error) // named states other than snapshots, each with its lookup
+	Subject        git.WorktreeSpec                                 // current state of the tree
+	AnyObject      string                                           // any existing object; its id length tells the object format
+	includeSecrets bool                                             // compare untracked files that look like credentials too
+
+	handle       *Handle // lock on the sandbox; nil unless a state of it is compared
+	mirror       *git.Mirror
+	allSnapshots func() ([]Snapshot, error) // all snapshots of the repository
+	leftOut      []LeftOut
+}
+
+// newComparison returns a comparison of states of a sandbox.
+func newComparison(r *core.Repository, inv core.Invocation) *Comparison {
+	c := &Comparison{
+		Repo: r, TreeName: inv.ID, AnyObject: inv.BaseCommit,
+		Subject: git.WorktreeSpec{Name: inv.ID, Dir: Of(r, inv.ID).Tree, Branch: core.SandboxRef(inv.ID), Base: inv.BaseCommit},
+	}
+	c.StateLookups = map[string]func(context.Context) (string, error){
+		DiffBase:        func(ctx context.Context) (string, error) { return WorkBase(ctx, r, inv) },
+		DiffHead:        func(ctx context.Context) (string, error) { return r.Git.Head(ctx, c.Subject) },
+		DiffWork:        c.CaptureWork,
+		DiffIntegration: func(ctx context.Context) (string, error) { return r.IntegrationCommit(ctx, inv) },
+	}
+	return c
+}
+
+// ImportAndOpen imports pending commits from behind the walls of a sandbox, so that git on the host sees them, and
+// opens the sandbox, so that it is not removed meanwhile.
+func ImportAndOpen(ctx context.Context, r *core.Repository, inv core.Invocation) (*Handle, error) {
+	if _, err := inv.Path(); err != nil {
+		return nil, err
+	}
+	s := Of(r, inv.ID)
+	if err := s.importPending(ctx); err != nil {
+		return nil, err
+	}
+	return s.open(ctx)
+}
+
+// Diff resolves both states and compares them.
+func (c *Comparison) Diff(ctx context.Context, req DiffRequest) (_ Diff, err error) {
+	c.includeSecrets = req.IncludeSecrets
+	c.allSnapshots = sync.OnceValues(func() ([]Snapshot, error) { return ListSnapshots(ctx, c.Repo.Git) })
+	if c.mirror, err = c.Repo.Git.NewMirror(c.AnyObject); err != nil {
+		return Diff{}, err
+	}
+	asked := merge.CompareRequest{Paths: req.Paths, Detail: merge.Detail(req.Detail), Binary: req.Binary, Limit: DiffLimit}
+	if asked.From, asked.To, err = c.resolveStates(ctx, req.From, req.To); err != nil {
+		return Diff{}, err
+	}
+	d, err := c.runDiff(ctx, asked)
+	switch {
+	case errors.Is(err, merge.ErrTooLong):
+		return Diff{}, &fault.TooLargeError{What: "the difference", Limit: DiffLimit}
+	case err != nil:
+		return Diff{}, fmt.Errorf("diff of %s: %w", c.TreeName, c.explainError(ctx, err, req, asked))
+	}
+	if req.Words {
+		d.UpdateFiles((*DiffFile).MarkWords)
+	}
+	return Diff{Added: d.Added, Removed: d.Removed, Changed: d.Changed, LeftOut: filterLeftOut(c.leftOut, req.Paths)}, nil
+}
+
+// filterLeftOut returns the left-out entries that are equal to, below or above one of the paths.
+func filterLeftOut(all []LeftOut, paths []string) []LeftOut {
+	if len(paths) == 0 {
+		return all
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(l LeftOut) bool {
+		return !slices.ContainsFunc(paths, func(p string) bool {
+			return strings.HasPrefix(l.Path+"/", p+"/") || strings.HasPrefix(p+"/", l.Path+"/")
+		})
+	})
+}
+
+func (c *Comparison) Close() error {
+	var errs []error
+	if c.handle != nil {
+		errs = append(errs, c.handle.Close())
+	}
+	if c.mirror != nil {
+		errs = append(errs, c.mirror.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// resolveStates resolves both states concurrently.
+func (c *Comparison) resolveStates(ctx context.Context, from, to string) (fromID, toID string, err error) {
+	if from == to { // the same state is not captured twice
+		fromID, err = c.resolveState(ctx, from)
+		return fromID, fromID, err
+	}
+	other := proc.Async(func() (string, error) { return c.resolveState(ctx, from) })
+	toID, toErr := c.resolveState(ctx, to)
+	if fromID, err = other(); err == nil {
+		err = toErr
+	}
+	return fromID, toID, err
+}
+
+// resolveState returns the commit or tree that a state name stands for.
+func (c *Comparison) resolveState(ctx context.Context, name string) (string, error) {
+	if find, is := c.StateLookups[name]; is {
+		return find(ctx)
+	}
+	all, err := c.allSnapshots()
+	if err != nil {
+		return "", err
+	}
+	snapshot, err := matchSnapshot(all, name)
+	return snapshot.ID, err
+}
+
+// CaptureWork writes the current content of the tree as a tree object into the mirror and returns its id.
+func (c *Comparison) CaptureWork(ctx context.Context) (string, error) {
+	subject, err := c.Repo.PrepareCapture(c.Subject)
+	if err != nil {
+		return "", err
+	}
+	if !c.includeSecrets {
+		subject.SecretPatterns = c.Repo.Settings.SecretPatterns()
+	}
+	tree, left, err := status.DiskTree(ctx, c.mirror, subject)
+	c.leftOut = ToLeftOut(left)
+	return tree, err
+}
+
+// runDiff runs git diff, parses its output and adds the sizes of binary files.
+func (c *Comparison) runDiff(ctx context.Context, asked merge.CompareRequest) (d treediff.Diff, err error) {
+	text, err := merge.Compare(ctx, c.mirror, asked)
+	if err != nil {
+		return d, err
+	}
+	parse := treediff.ParsePatch
+	if asked.Detail != merge.Patches {
+		parse = treediff.ParseCounts
+	}
+	if d, err = parse(text); err != nil {
+		return d, err
+	}
+	var blobs []string
+	d.UpdateFiles(func(f *DiffFile) {
+		if f.IsBinary() {
+			blobs = append(blobs, f.OldID, f.NewID)
+		}
+	})
+	blobs = slices.DeleteFunc(blobs, func(oid string) bool { return oid == "" })
+	sizes, err := merge.Sizes(ctx, c.mirror, blobs...)
+	d.UpdateFiles(func(f *DiffFile) { f.OldSize, f.NewSize = sizes[f.OldID], sizes[f.NewID] })
+	return d, err
+}
+
+// explainError replaces an error of git by a *NoCommitError if one of the states does not exist any more.
+func (c *Comparison) explainError(ctx context.Context, err error, req DiffRequest, asked merge.CompareRequest) error {
+	found, lookErr := c.Repo.Git.Lookup(ctx, asked.From+"^{tree}", asked.To+"^{tree}")
+	for i, name := range []string{req.From, req.To} {
+		if lookErr == nil && name != DiffWork && found[i].Missing() {
+			return &fault.NoCommitError{Name: name}
+		}
+	}
+	return err
+}

@@ -1,0 +1,119 @@
+package sandbox
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+)
+
+// DiffSnapshots and FormatDiff work without the command: words, counts, JSON and the errors for bad requests.
+func TestDiffSnapshots(t *testing.T) {
+	t.Parallel()
+	l := New(t, core.Options{})
+	repo, id := l.Repo, l.Sandbox.ID
+	l.WriteFile("new", "one\n")
+	if _, err := l.Sandbox.Snapshot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l.WriteFile("new", "one, two and three\n")
+
+	d, err := DiffSnapshots(t.Context(), repo, DiffRequest{Invocation: id, From: id + "/1", Words: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(d.Changed) != 1 || d.Changed[0].Path != "new" || d.Changed[0].Insertions != 1 || d.Changed[0].Hunks[0].Lines[1].Spans == nil {
+		t.Errorf("got %+v", d)
+	}
+	const patch = "diff --git a/new b/new\nindex 5626abf0f7..6cdf3cfdaf 100644\n--- a/new\n+++ b/new\n@@ -1 +1 @@\n-one\n+one, two and three\n"
+	if got := FormatDiff(d, DiffFormat{}); got != patch {
+		t.Errorf("got %q", got)
+	}
+	if got := FormatDiff(d, DiffFormat{Summary: true}); got != " 1 file changed, 1 insertion(+), 1 deletion(-)\n\n"+patch {
+		t.Errorf("got %q", got)
+	}
+	data, err := json.Marshal(d)
+	if err != nil || !bytes.HasPrefix(data, []byte(`{"added":[],"removed":[],"changed":[{"path":"new","old_path":"","before":"5626abf0f7`)) {
+		t.Errorf("%v: %s", err, data)
+	}
+	if got := FormatDiff(Diff{}, DiffFormat{Summary: true}); got != "" {
+		t.Errorf("summary of an empty diff: %q", got)
+	}
+	if d, err := DiffSnapshots(t.Context(), repo, DiffRequest{Invocation: id, To: id + "/1", Detail: DiffCounts}); err != nil || len(d.Added) != 1 || d.Added[0].Insertions != 1 || d.Added[0].Hunks != nil {
+		t.Errorf("%v: %+v", err, d)
+	}
+	for _, bad := range []DiffRequest{{From: "x"}, {To: "HEAD"}, {Paths: []string{"/x"}}, {Paths: []string{""}}, {Paths: []string{"a/../.."}}} {
+		bad.Invocation = id
+		if _, err := DiffSnapshots(t.Context(), repo, bad); !fault.Is[*fault.InvalidError](err) {
+			t.Errorf("%+v: %v", bad, err)
+		}
+	}
+}
+
+func TestDiffText(t *testing.T) {
+	t.Parallel()
+	f := DiffText([]byte("a\nb\nc"), []byte("a\nB\nc"))
+	f.Path, f.OldMode, f.NewMode = "policy", "100644", "100644"
+	got := FormatDiff(Diff{Changed: []DiffFile{f}}, DiffFormat{})
+	want := "diff --git a/policy b/policy\n--- a/policy\n+++ b/policy\n@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n\\ No newline at end of file\n"
+	if got != want {
+		t.Errorf("got %q", got)
+	}
+	if f := DiffText([]byte("same"), []byte("same")); len(f.Hunks) != 0 || f.Insertions+f.Deletions != 0 {
+		t.Errorf("got %+v", f)
+	}
+}
+
+// Promise: a diff of a sandbox whose files change all the time fails with an StillChangingError or shows the files that stay.
+func TestDiffSnapshotsWhileFilesChange(t *testing.T) {
+	t.Parallel()
+	l := New(t, core.Options{})
+	l.WriteFile("steady", "x\n")
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for n := 0; ; n++ {
+			select {
+			case <-stop:
+				return
+			default:
+				_ = os.WriteFile(filepath.Join(l.Sandbox.WorkDir(), "log"), bytes.Repeat([]byte{'0' + byte(n%10)}, 1+n%5000), 0o644)
+			}
+		}
+	}()
+	for range 20 {
+		d, err := DiffSnapshots(t.Context(), l.Repo, DiffRequest{Invocation: l.Sandbox.ID})
+		if err != nil && !fault.Is[*fault.StillChangingError](err) {
+			t.Error(err)
+			break
+		}
+		if err == nil && !strings.Contains(FormatDiff(d, DiffFormat{Form: DiffNameStatus}), "A\tsteady\n") {
+			t.Errorf("got %+v", d)
+		}
+	}
+	close(stop)
+	<-done
+}
+
+// Promise: concurrent diffs of one sandbox do not interfere.
+func TestConcurrentDiffSnapshots(t *testing.T) {
+	t.Parallel()
+	l := New(t, core.Options{})
+	l.WriteFile("new", "x\n")
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			d, err := DiffSnapshots(t.Context(), l.Repo, DiffRequest{Invocation: l.Sandbox.ID})
+			if err != nil || len(d.Added) != 1 {
+				t.Errorf("%v: %+v", err, d)
+			}
+		})
+	}
+	all.Wait()
+}

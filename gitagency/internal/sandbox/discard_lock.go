@@ -1,0 +1,172 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/confine"
+	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/lock"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+	"github.com/git-agency/git-agency/gitagency/internal/upload"
+)
+
+// exclusiveLock keeps all commands and other users out of a sandbox until it is closed.
+type exclusiveLock struct {
+	lockFiles      []*os.File
+	invocationLock *os.File // lock of the invocation directory; helper processes in the sandbox inherit it
+	EndedCommands  int      // number of commands that were ended to get the lock
+}
+
+func (v *exclusiveLock) Close() {
+	for _, f := range v.lockFiles {
+		_ = f.Close()
+	}
+}
+
+// LockExclusive ends the commands that run in a sandbox and waits until all other users have left it. Callers must
+// first check for everything that would prevent ending the sandbox: ended commands cannot be restarted.
+func LockExclusive(ctx context.Context, r *core.Repository, id string) (v exclusiveLock, err error) {
+	timeout, err := r.Settings.LockTimeout()
+	if err != nil {
+		return v, err
+	}
+	defer func() {
+		if err != nil {
+			v.Close()
+			if v.EndedCommands > 0 {
+				r.Warn("commands that ran in %s were ended: %d", id, v.EndedCommands)
+			}
+		}
+	}()
+	// The lock of the sandbox directory comes first. Everyone who enters takes it, so no new users arrive while we
+	// wait for the second lock.
+	sandboxLock, err := lock.AcquireDirExclusive(ctx, r.Store.SandboxDir(r.ID, id), timeout)
+	switch {
+	case err == nil:
+		v.lockFiles = append(v.lockFiles, sandboxLock)
+	case !errors.Is(err, fs.ErrNotExist): // a sandbox without a tree cannot be entered
+		return v, err
+	}
+	invocationDir := r.Store.InvocationDir(r.ID, id)
+	invocationLock, err := lock.AcquireDirExclusive(ctx, invocationDir, 0)
+	if fault.Is[*fault.LockTimeoutError](err) || errors.Is(err, fs.ErrNotExist) && len(proc.FindSupervisors(invocationDir)) > 0 {
+		invocationLock, err = stopCommands(ctx, r, id, invocationDir, timeout, &v.EndedCommands)
+	}
+	switch {
+	case err == nil && invocationLock != nil:
+		v.lockFiles, v.invocationLock = append(v.lockFiles, invocationLock), invocationLock
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return v, err
+	}
+	confine.RemoveCgroups(id) // left by commands whose git-agency process was killed
+	return v, nil
+}
+
+// stopCommands stops all commands in a sandbox, again and again until the lock of its invocation directory is free,
+// and returns that lock.
+func stopCommands(ctx context.Context, r *core.Repository, id, invocationDir string, timeout time.Duration, commands *int) (*os.File, error) {
+	type outcome struct {
+		held *os.File
+		err  error
+	}
+	waiting, stop := context.WithCancel(ctx)
+	defer stop()
+	acquired := make(chan outcome, 1)
+	go func() {
+		held, err := lock.AcquireDirExclusive(waiting, invocationDir, -1)
+		for errors.Is(err, fs.ErrNotExist) && len(proc.FindSupervisors(invocationDir)) > 0 && waiting.Err() == nil {
+			time.Sleep(10 * time.Millisecond) // a missing invocation directory cannot be locked, only polled
+		}
+		acquired <- outcome{held, err}
+	}()
+	started, lastAsked := time.Now(), map[int]time.Time{}
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		// Search again in every round: a command that has just been started may not have a supervisor yet. A second
+		// stop request ends the grace period.
+		for _, pid := range proc.FindSupervisors(invocationDir) {
+			if last, before := lastAsked[pid]; before && time.Since(last) < DefaultGrace {
+				continue
+			} else if !before {
+				*commands += proc.CountTasks(pid)
+			}
+			lastAsked[pid] = time.Now()
+			if err := proc.StopTask(pid); err != nil {
+				r.Warn("end a command in %s: %v", id, err)
+			}
+		}
+		select {
+		case o := <-acquired:
+			return o.held, o.err
+		case <-ticker.C:
+		}
+		if timeout >= 0 && time.Since(started) > timeout+2*DefaultGrace {
+			stop()
+			if o := <-acquired; o.err == nil {
+				return o.held, nil
+			}
+			return nil, &fault.BusyError{ID: id, Waited: time.Since(started), Holders: proc.FileUsers(invocationDir)}
+		}
+	}
+}
+
+// CheckBeforeStop checks, if commands run in the sandbox, whether anything would prevent ending the sandbox after
+// they are stopped.
+func CheckBeforeStop(ctx context.Context, r *core.Repository, repo *git.Repo, s git.WorktreeSpec) error {
+	held, err := lock.AcquireDirExclusive(ctx, r.Store.InvocationDir(r.ID, s.Name), 0)
+	if !fault.Is[*fault.LockTimeoutError](err) {
+		if held != nil {
+			err = held.Close()
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+	if inside := proc.Getenv(r.Opts.Env, core.InvocationVariable); inside != "" {
+		return &fault.InsideError{ID: s.Name, Inside: inside}
+	}
+	_, err = r.CaptureDryRun(ctx, repo, s)
+	return err
+}
+
+// RecoverUploads rolls back uploads that were killed half-way in a sandbox that is about to be captured, because
+// captures do not see the files that an upload has set aside. Errors are only warnings: nothing in a sandbox may
+// prevent its discard. Files that cannot go back to their place are moved to where a capture sees them.
+func RecoverUploads(ctx context.Context, r *core.Repository, id string) {
+	path := r.Store.SandboxTreePath(r.ID, id)
+	if !store.IsDir(path) {
+		return
+	}
+	tree, err := guard.OpenTree(path)
+	if err != nil {
+		r.Warn("sandbox %s: %v", id, err)
+		return
+	}
+	timeout, err := r.Settings.LockTimeout()
+	if err == nil {
+		err = upload.Recover(ctx, tree, timeout)
+	}
+	if fault.Is[*upload.IncompleteUndoError](err) {
+		r.Warn("sandbox %s: %v", id, err)
+		var kept int
+		var dirs []string
+		kept, dirs, err = upload.RescueReplaced(ctx, tree)
+		if kept > 0 {
+			r.Warn("sandbox %s: files that an interrupted put replaced are kept in %s (%d)", id, strings.Join(dirs, ", "), kept)
+		}
+	}
+	if err := errors.Join(err, tree.Close()); err != nil {
+		r.Warn("sandbox %s: %v", id, err)
+	}
+}

@@ -1,0 +1,274 @@
+package sandbox
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/settings"
+	"github.com/git-agency/git-agency/gitagency/internal/upload"
+	"golang.org/x/sys/unix"
+)
+
+// ExecOptions describes a command to run in a sandbox.
+type ExecOptions struct {
+	// Argv is required. It is not interpreted by a shell; a program name is looked up on PATH.
+	Argv []string
+
+	// Cwd is the working directory: relative to the sandbox, or absolute and inside it.
+	Cwd string
+
+	// Env holds additional variables, as NAME=value; they override inherited ones.
+	Env []string
+
+	// Stdin is the input of the command; nil is empty input. An *os.File is passed to the command directly.
+	Stdin io.Reader
+
+	// Terminal gives the command a pseudo-terminal, connected to Stdin, which must be the user's terminal, and to
+	// those of Stdout and Stderr that are terminals too.
+	Terminal bool
+
+	// Timeout bounds the run time: zero is OperationTimeout, or none with Terminal; negative is none.
+	Timeout time.Duration
+
+	// Limits are additional limits for this command; they may be tighter than those of the sandbox, not wider.
+	// Limits.Timeout is ignored; use Timeout, which may not exceed that of the sandbox.
+	Limits Limits
+
+	// Grace is the time between SIGTERM and SIGKILL: zero is DefaultGrace, negative is none.
+	Grace time.Duration
+
+	// Force, once closed, ends a grace period that has begun. Nil never does.
+	Force <-chan struct{}
+
+	// Stdout and Stderr receive the output; an *os.File is passed to the command directly. A nil stream is captured
+	// in the result, up to CaptureLimit.
+	Stdout, Stderr io.Writer
+}
+
+// DefaultGrace is the default time between SIGTERM and SIGKILL.
+const DefaultGrace = 5 * time.Second
+
+// ExecResult reports how a command ended.
+type ExecResult struct {
+	ExitCode    int    // exit code of the command; 128+n if killed by signal n; 124: timed out; 126 or 127: could not be run
+	Stdout      string // captured output
+	Stderr      string
+	Truncated   bool          // the output exceeded CaptureLimit
+	Duration    time.Duration // time until all processes of the command had ended
+	TimedOut    bool
+	Signal      string          // such as SIGKILL; empty if no signal killed it
+	LeftRunning int             // number of processes that the command left running and that were then killed
+	Limits      []EnforcedLimit // limits that were enforced
+	Walls       []string        // walls that were in place; none with isolation none
+	ContainedBy string          // containment of its processes: "pid-namespace", "subreaper" or "process-group"
+}
+
+// Exit codes set by git-agency.
+const (
+	exitTimedOut = 124
+	exitStopped  = 128 + int(unix.SIGTERM)
+)
+
+// Exec runs a command in the sandbox and returns when it and all processes it started, daemons included, have ended.
+// A command that fails or times out is not an error.
+//
+// A limit that is wider than that of the sandbox is an *InvalidError; a limit that cannot be enforced on this
+// machine, or anything else that could not be set up, is a *SetupError.
+//
+// These errors come with a result: *CannotRunError; ErrStopped, when the sandbox is being ended; the cause of ctx,
+// when that ended first; *OutputError, when the output could not be passed on; ErrSupervisorKilled, when some process may still
+// run. With any other error nothing was run.
+func (s *Sandbox) Exec(ctx context.Context, opts ExecOptions) (ExecResult, error) {
+	if err := opts.check(); err != nil {
+		return ExecResult{}, err
+	}
+	timeout, err := s.execTimeout(opts)
+	if err != nil {
+		return ExecResult{}, err
+	}
+	h, err := s.open(ctx)
+	if fault.Is[*fault.UnfinishedTransitionError](err) || fault.Is[*fault.LostRollbackError](err) {
+		err = &fault.SetupError{ID: s.ID, Err: err}
+	}
+	if err != nil {
+		return ExecResult{}, err
+	}
+	defer h.Close()
+	// Roll back an upload that was killed. One that is still running is left alone.
+	if err := upload.Recover(ctx, h.Tree, 0); err != nil && !fault.Is[*fault.LockTimeoutError](err) {
+		s.Repo.Warn("sandbox %s: %v", s.ID, err)
+	}
+	dir, path, err := h.OpenWorkDir(opts.Cwd)
+	if err != nil {
+		return ExecResult{}, fmt.Errorf("working directory: %w", err)
+	}
+	defer dir.Close()
+
+	bounds, err := s.prepareLimits(ctx, opts, h.limits, timeout)
+	if err != nil {
+		return ExecResult{}, err
+	}
+	defer bounds.close()
+
+	run, env, wallNames := proc.Task.Run, s.execEnvironment(opts.Env, h.worktreeID, path), []string{}
+	if needsWalls(h.Prims) {
+		session, err := s.prepareNamespace(ctx, h)
+		if err != nil {
+			return ExecResult{}, err
+		}
+		environment := func() []string { return s.walledEnvironment(session.walls, opts.Env, h.worktreeID, path) }
+		env, wallNames = environment(), session.walls.applied.WallNames() // computed while the walls are being built
+		if err := session.enter(ctx); err != nil {
+			return ExecResult{}, err
+		}
+		defer session.leave(ctx, opts.Force)
+		if session.walls.proxyAddr != "" { // its port is known only after entering
+			env = environment()
+		}
+		run = func(t proc.Task, ctx context.Context) (proc.TaskResult, error) { return session.ns.Run(ctx, t) }
+	}
+
+	var stdout, stderr proc.OutputBuffer
+	task := proc.Task{
+		Argv: opts.Argv, Dir: dir, Env: env,
+		Stdin: opts.Stdin, Stdout: opts.Stdout, Stderr: opts.Stderr, Terminal: opts.Terminal,
+		// From then on only the supervisor holds the lock, so that others do not have to wait for this process, which
+		// may be suspended.
+		HoldOpen: append(bounds.holdOpen, h.InvocationLock), OnRunning: h.handOver, OnHandedOver: h.handOver,
+		Label:   s.Repo.Store.InvocationDir(s.Repo.ID, s.ID),
+		Timeout: bounds.timeout, Grace: opts.grace(), Force: opts.Force, Limits: bounds.procLimits,
+	}
+	if task.Stdout == nil {
+		task.Stdout = &stdout
+	}
+	if task.Stderr == nil {
+		task.Stderr = &stderr
+	}
+	began := time.Now()
+	ending, err := run(task, ctx)
+	if fault.Is[*proc.NotStartedError](err) {
+		if cause := context.Cause(ctx); cause != nil {
+			return ExecResult{}, cause
+		}
+		return ExecResult{}, &fault.SetupError{ID: s.ID, Err: err}
+	}
+	res, err := execResult(ending, err)
+	res.Duration, res.Limits, res.Walls = time.Since(began), bounds.enforced, wallNames
+	res.Stdout, res.Stderr, res.Truncated = stdout.Text(), stderr.Text(), stdout.Truncated || stderr.Truncated
+	s.recordExec(opts, path, res)
+	return res, err
+}
+
+// execResult translates the end of a process into a result, and drops the errors that the result expresses.
+func execResult(ending proc.TaskResult, err error) (ExecResult, error) {
+	res := ExecResult{ExitCode: ending.ExitCode, LeftRunning: ending.Leftovers, ContainedBy: string(ending.Containment)}
+	if ending.Signal != 0 { // real-time signals have no names
+		res.Signal = cmp.Or(unix.SignalName(ending.Signal), fmt.Sprintf("SIG%d", int(ending.Signal)))
+	}
+	var cannot *fault.CannotRunError
+	switch {
+	case errors.As(err, &cannot):
+		res.ExitCode = cannot.Code
+	case errors.Is(err, proc.ErrTimeout):
+		res.TimedOut, res.ExitCode = true, exitTimedOut
+		if err == proc.ErrTimeout { // not joined with another error
+			err = nil
+		}
+	case ending.Stopped:
+		res.ExitCode, err = exitStopped, errors.Join(fault.ErrStopped, err)
+	}
+	return res, err
+}
+
+func (o ExecOptions) check() error {
+	if len(o.Argv) == 0 || o.Argv[0] == "" {
+		return &fault.InvalidError{What: "command", Value: "", Want: "a program to run"}
+	}
+	if slices.ContainsFunc(o.Argv, hasNUL) {
+		return &fault.InvalidError{What: "command", Value: o.Argv[0], Want: "words without NUL"}
+	}
+	for _, kv := range o.Env { // never print values in messages
+		name, _, ok := strings.Cut(kv, "=")
+		switch {
+		case !ok || name == "":
+			return &fault.InvalidError{What: "variable", Value: name, Want: "NAME=value"}
+		case hasNUL(kv):
+			return &fault.InvalidError{What: "variable", Value: name, Want: "a value without NUL"}
+		case slices.Contains(reservedVariables, name):
+			return &fault.InvalidError{What: "variable", Value: name, Want: "another name: this one says which sandbox it is"}
+		}
+	}
+	return nil
+}
+
+func hasNUL(s string) bool { return strings.ContainsRune(s, 0) }
+
+func (o ExecOptions) grace() time.Duration {
+	if o.Grace == 0 {
+		return DefaultGrace
+	}
+	return max(o.Grace, 0)
+}
+
+func (s *Sandbox) execTimeout(opts ExecOptions) (time.Duration, error) {
+	if opts.Timeout != 0 || opts.Terminal { // a user at a terminal sees that it takes long
+		return opts.Timeout, nil
+	}
+	return s.Repo.Settings.OperationTimeout()
+}
+
+const (
+	sandboxVariable  = "AGENCY_SANDBOX"
+	worktreeVariable = "AGENCY_WORKTREE"
+)
+
+var reservedVariables = []string{core.InvocationVariable, sandboxVariable, worktreeVariable, core.IsolationVariable}
+
+// execEnvironment returns the environment of the caller without the variables that would point git to another
+// repository.
+func (s *Sandbox) execEnvironment(extra []string, worktree, dir string) []string {
+	env := slices.DeleteFunc(git.WithoutRepoVariables(s.Repo.Opts.Env), func(kv string) bool { return strings.HasPrefix(kv, "OLDPWD=") })
+	return settings.DedupeEnv(slices.Concat(env, []string{"PWD=" + dir}, extra, s.identityVariables(worktree)))
+}
+
+func (s *Sandbox) identityVariables(worktree string) []string {
+	return []string{core.InvocationVariable + "=" + s.ID, sandboxVariable + "=" + s.Tree, worktreeVariable + "=" + worktree}
+}
+
+// recordExec appends the command to the history of the invocation, without values of variables.
+func (s *Sandbox) recordExec(opts ExecOptions, dir string, res ExecResult) {
+	cwd, err := filepath.Rel(s.Tree, dir)
+	if err != nil {
+		cwd = dir
+	}
+	AppendEvent(s.Repo, s.ID, execEvent{
+		Time: s.Repo.Now(), Event: "exec", Argv: opts.Argv, Cwd: cwd, Duration: res.Duration.Milliseconds(),
+		ExitCode: res.ExitCode, Signal: res.Signal, TimedOut: res.TimedOut, ContainedBy: res.ContainedBy, Walls: res.Walls, Limits: limitEnforcers(res.Limits),
+	})
+}
+
+type execEvent struct {
+	Time        time.Time `json:"time"`
+	Event       string    `json:"event"`
+	Argv        []string  `json:"argv"`
+	Cwd         string    `json:"cwd"`
+	Duration    int64     `json:"duration_ms"`
+	ExitCode    int       `json:"exit_code"`
+	Signal      string    `json:"signal"`
+	TimedOut    bool      `json:"timed_out"`
+	ContainedBy string    `json:"contained_by"`
+	Walls       []string  `json:"walls"`
+
+	Limits map[string]string `json:"limits,omitempty"` // enforcement mechanism by limit; the time limit always exists and is not listed
+}

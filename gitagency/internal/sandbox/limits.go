@@ -1,0 +1,184 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/confine"
+	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// Types of limits, exported for callers of this package.
+type (
+	// Limits bound the resources of the commands of a sandbox. A zero field is no limit.
+	Limits = confine.Limits
+	// RecordedLimits are the limits that a sandbox was started with, as written in its record.
+	RecordedLimits = store.Limits
+	// EnforcedLimit tells how a limit is enforced. One with a Detail is not enforced, or not in full.
+	EnforcedLimit = confine.Enforcement
+	// LimitKind names one of the limits.
+	LimitKind = confine.LimitKind
+)
+
+// Kinds of limits.
+const (
+	MemoryLimit   = confine.MemoryLimit
+	ProcessLimit  = confine.ProcessLimit
+	FileSizeLimit = confine.FileSizeLimit
+	TimeoutLimit  = confine.TimeoutLimit
+	NiceLimit     = confine.NiceLimit
+)
+
+// ParseSize parses a number of bytes, with the suffixes k, m, g and t for powers of 1024.
+func ParseSize(s string) (int64, error) {
+	size, err := confine.ParseSize(s)
+	if err != nil {
+		return 0, &fault.InvalidError{What: "size", Value: s, Want: "a number of bytes such as 512m, 1.5g or 1048576"}
+	}
+	return size, nil
+}
+
+// ParseProcesses parses a maximum number of processes and threads.
+func ParseProcesses(s string) (int, error) {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1 {
+		return 0, &fault.InvalidError{What: "number", Value: s, Want: "how many processes and threads there may be, such as 200"}
+	}
+	return n, nil
+}
+
+// ParseNice parses a nice value. Only positive values are valid: a lower niceness needs privileges that commands in a
+// sandbox never get.
+func ParseNice(s string) (int, error) {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1 || n > confine.MaxNice {
+		return 0, &fault.InvalidError{What: "niceness", Value: s, Want: fmt.Sprintf("a number from 1 to %d", confine.MaxNice)}
+	}
+	return n, nil
+}
+
+// FormatSize formats a number of bytes for people, without rounding.
+func FormatSize(n int64) string { return confine.FormatSize(n) }
+
+// enforceableLimits returns limits in the form of a record. It refuses limits that this machine cannot enforce,
+// before anything is created.
+func enforceableLimits(ctx context.Context, r *core.Repository, l Limits) (store.Limits, error) {
+	if err := validateLimits(l); err != nil {
+		return store.Limits{}, err
+	}
+	machine, _ := confine.InspectLimitSupport(ctx, l, r.Opts.Env, true)
+	plan, err := l.Plan(machine)
+	if err != nil {
+		return store.Limits{}, err
+	}
+	for _, e := range plan.Enforced {
+		if e.Detail != "" {
+			r.Warn("%s %s will not hold here, or not in full: %s", e.Limit, e.Limit.Format(e.Value), e.Detail)
+		}
+	}
+	return store.Limits{
+		Memory: l.Memory, Processes: l.Processes, FileSize: l.FileSize, Nice: l.Nice, BestEffort: l.BestEffort,
+		TimeoutMS: int64((l.Timeout + time.Millisecond - 1) / time.Millisecond),
+	}, nil
+}
+
+// validateLimits refuses malformed limits with an *InvalidError.
+func validateLimits(l Limits) error {
+	var bad *confine.BadLimitError
+	if err := l.Validate(); errors.As(err, &bad) {
+		return &fault.InvalidError{What: bad.Limit.String(), Value: strconv.FormatInt(bad.Value, 10), Want: bad.Want}
+	}
+	return nil
+}
+
+// LimitsFromRecord converts the limits of a record.
+func LimitsFromRecord(m store.Limits) Limits {
+	return Limits{
+		Memory: m.Memory, Processes: m.Processes, FileSize: m.FileSize, Nice: m.Nice, BestEffort: m.BestEffort,
+		Timeout: time.Duration(m.TimeoutMS) * time.Millisecond,
+	}
+}
+
+// commandLimits are the prepared limits of one command.
+type commandLimits struct {
+	procLimits proc.Limits
+	timeout    time.Duration
+	holdOpen   []*os.File // files that the process which runs the command has to keep open
+	enforced   []EnforcedLimit
+
+	cgroup *confine.Cgroup
+	warn   func(format string, args ...any)
+}
+
+// prepareLimits prepares the limits of a command: those of the sandbox, narrowed by those of the command. The
+// sandbox's timeout bounds timeout too, also where that is a default or none. An explicit limit that is wider than
+// the sandbox's is refused.
+func (s *Sandbox) prepareLimits(ctx context.Context, opts ExecOptions, made Limits, timeout time.Duration) (_ commandLimits, err error) {
+	asked := opts.Limits
+	asked.Timeout = opts.Timeout
+	var wider *confine.WiderError
+	if err := asked.CheckWithin(made); errors.As(err, &wider) {
+		return commandLimits{}, &fault.InvalidError{What: wider.Limit.String(), Value: wider.Limit.Format(wider.Requested), Want: wider.Want() + ", with which sandbox " + s.ID + " was started"}
+	}
+	asked.Timeout = max(timeout, 0)
+	if err := validateLimits(asked); err != nil {
+		return commandLimits{}, err
+	}
+	if made.Timeout > 0 && (asked.Timeout == 0 || asked.Timeout > made.Timeout) {
+		asked.Timeout = made.Timeout
+	}
+	limits := made.NarrowedBy(asked)
+	machine, cgroups := confine.InspectLimitSupport(ctx, limits, s.Repo.Opts.Env, made.BestEffort || asked.BestEffort)
+	plan, err := limits.Plan(machine)
+	if err != nil {
+		return commandLimits{}, &fault.SetupError{ID: s.ID, Err: err}
+	}
+	b := commandLimits{
+		procLimits: proc.Limits{FileSize: plan.FileSize, Data: plan.Data, Processes: plan.Processes, Nice: plan.Nice},
+		timeout:    plan.Timeout, enforced: plan.Enforced, warn: s.Repo.Warn,
+	}
+	if !plan.NeedsCgroup() {
+		return b, nil
+	}
+	whole := confine.CgroupLimits{Memory: made.Memory, Processes: made.Processes}
+	if plan.CgroupMemory == 0 { // the cgroup does not bound memory here
+		whole.Memory = 0
+	}
+	if plan.CgroupProcesses == 0 {
+		whole.Processes = 0
+	}
+	b.cgroup, err = cgroups.NewCommandCgroup(s.ID, whole, confine.CgroupLimits{Memory: plan.CgroupMemory, Processes: plan.CgroupProcesses})
+	if err != nil {
+		return commandLimits{}, &fault.SetupError{ID: s.ID, Err: fmt.Errorf("make a cgroup: %w", err)}
+	}
+	b.procLimits.Cgroup, b.holdOpen = b.cgroup.Procs, []*os.File{b.cgroup.Hold}
+	return b, nil
+}
+
+func (b commandLimits) close() {
+	if b.cgroup == nil {
+		return
+	}
+	if err := b.cgroup.Close(); err != nil {
+		b.warn("remove its cgroup: %v", err)
+	}
+}
+
+// limitEnforcers maps the enforced limits to their mechanisms, for the event log of an invocation. The timeout is
+// left out.
+func limitEnforcers(limits []EnforcedLimit) map[string]string {
+	by := map[string]string{}
+	for _, l := range limits {
+		if l.Limit != TimeoutLimit {
+			by[l.Limit.RecordKey()] = string(l.By)
+		}
+	}
+	return by
+}

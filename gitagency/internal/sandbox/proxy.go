@@ -1,0 +1,64 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/confine"
+	"github.com/git-agency/git-agency/gitagency/internal/outlet"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+)
+
+// Addresses of the proxy of a sandbox whose outputs are a list of hosts. The first command gets the customary port,
+// concurrent ones any port. A proxy and its connections end with its command.
+const (
+	proxyAddress    = "127.0.0.1:3128"
+	anyProxyAddress = "127.0.0.1:0"
+)
+
+// serveProxy runs the proxy of a sandbox until end is called, if its outputs need one. It sets w.proxyAddr.
+func (s *Sandbox) serveProxy(ctx context.Context, ns *proc.Namespace, w *walls) (end func(), err error) {
+	if w.plan.Network != confine.ProxiedOnly {
+		return func() {}, nil
+	}
+	address := anyProxyAddress
+	if ns.Created {
+		address = proxyAddress
+	}
+	l, err := ns.Listen(ctx, address)
+	if err != nil {
+		return nil, fmt.Errorf("proxy: %w", err)
+	}
+	w.proxyAddr = l.Addr().String()
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	proxy := &outlet.Server{Rules: w.rules, OnDenied: func(d outlet.Denial) { s.recordDenial(d) }}
+	go func() {
+		defer close(done)
+		if err := proxy.Serve(serving, l); err != nil {
+			s.Repo.Warn("proxy of %s: %v", s.ID, err)
+		}
+	}()
+	return func() { stop(); <-done }, nil
+}
+
+// recordDenial appends a refused connection to the history of the invocation.
+func (s *Sandbox) recordDenial(d outlet.Denial) {
+	AppendEvent(s.Repo, s.ID, denialEvent{
+		Time: d.Time.UTC().Truncate(time.Second), Event: deniedEvent, Kind: d.Kind, Target: d.Target,
+		Reason: d.Reason, Allow: d.AllowEntry, Count: d.Count,
+	})
+}
+
+const deniedEvent = "denied"
+
+type denialEvent struct {
+	Time   time.Time `json:"time"`
+	Event  string    `json:"event"`
+	Kind   string    `json:"kind"`
+	Target string    `json:"target"`
+	Reason string    `json:"reason"`
+	Allow  string    `json:"allow"` // entry of the outputs host list that would allow it
+	Count  int       `json:"count"` // number of refusals by that proxy so far
+}

@@ -1,0 +1,146 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
+)
+
+// RollbackRequest selects the state that a sandbox returns to.
+type RollbackRequest struct {
+	Snapshot string // required: commit, in full or as a unique prefix, or "<invocation>/<number>"
+}
+
+// RollbackResult reports a rollback.
+type RollbackResult struct {
+	Invocation   string `json:"invocation_id"`
+	Snapshot     string `json:"snapshot"`  // commit of the snapshot that the sandbox is now at
+	Name         string `json:"name"`      // name of that snapshot: <invocation>/<number>
+	Left         string `json:"left"`      // commit of the snapshot taken before the rollback
+	LeftName     string `json:"left_name"` // name of that snapshot; a rollback to it undoes this one
+	Already      bool   `json:"already"`   // the sandbox was in that state; nothing has changed
+	Added        int    `json:"added"`     // number of files
+	Changed      int    `json:"changed"`
+	Removed      int    `json:"removed"`
+	DetachedFrom string `json:"strayed"` // branch that HEAD was on and that has moved since; HEAD is detached then
+}
+
+// Rollback returns the sandbox to a snapshot: files, index, HEAD and the branch of the sandbox, and a merge or rebase
+// that was in progress. Files created later are removed. Files that no snapshot holds stay: ignored files, nested
+// repositories, left-out files. The current state is snapshotted first, including files that are in the way of the
+// target, so that another rollback can undo this one.
+//
+// Rollback does not end commands: if some run in the sandbox, the error is a *RunningError; if another git writes in
+// it, a *GitLockedError. Until the first change a failure or cancellation is undone; after it the rollback is
+// finished, by this call or by the next command that works in the sandbox; the error is a *UnfinishedTransitionError then.
+func (s *Sandbox) Rollback(ctx context.Context, req RollbackRequest) (RollbackResult, error) {
+	if req.Snapshot == "" {
+		return RollbackResult{}, &fault.InvalidError{What: "snapshot", Want: "its commit, or <id>/<number>"}
+	}
+	repo, unlock, err := s.Repo.LockAndRecover(ctx)
+	if err != nil {
+		return RollbackResult{}, err
+	}
+	defer unlock()
+	to, err := findSnapshot(ctx, s.Repo, repo, req.Snapshot)
+	if err != nil {
+		return RollbackResult{}, err
+	}
+	h, leave, err := s.OpenExclusive(ctx)
+	if err != nil {
+		return RollbackResult{}, err
+	}
+	defer leave()
+	if err := s.ResumeRollback(ctx, repo, h); err != nil { // not fatal: the new target replaces the old one
+		s.Repo.Warn("sandbox %s: %v", s.ID, err)
+	}
+	ctx, cancel, err := s.Repo.Settings.WithOperationTimeout(ctx, "rollback")
+	if err != nil {
+		return RollbackResult{}, err
+	}
+	defer cancel()
+	if err := s.ImportPendingExclusive(ctx, repo, h); err != nil {
+		return RollbackResult{}, fmt.Errorf("rollback of %s: %w", s.ID, err)
+	}
+	rolled, err := s.rollBackTo(ctx, repo, h, to, s.HasRollbackJournal())
+	if err != nil && !fault.Is[*fault.UnfinishedTransitionError](err) {
+		err = fmt.Errorf("rollback of %s: %w", s.ID, err)
+	}
+	return rolled, err
+}
+
+// rollBackTo runs the transition to a snapshot.
+func (s *Sandbox) rollBackTo(ctx context.Context, repo *git.Repo, h *Handle, to Snapshot, resuming bool) (RollbackResult, error) {
+	target, err := s.readTarget(ctx, repo, to)
+	if err != nil {
+		return RollbackResult{}, err
+	}
+	done, err := s.runTransition(ctx, repo, h, transition{
+		verb: "rollback", to: to, resuming: resuming, trustsConfig: s.Repo.TrustsRepoConfig(to.Invocation),
+		sourceMessage: "agency: before the rollback to " + to.name(), reflogMessage: "agency: rollback to " + to.name(),
+		chooseTarget: func(_ context.Context, from snapshot.State) (snapshot.State, error) {
+			if from.SameContents(target) && !resuming {
+				return snapshot.State{}, errAlreadyInState
+			}
+			return target, nil
+		},
+	})
+	if errors.Is(err, errAlreadyInState) {
+		return RollbackResult{Invocation: s.ID, Snapshot: to.ID, Name: to.name(), Left: to.ID, LeftName: to.name(), Already: true}, nil
+	}
+	if err != nil {
+		return RollbackResult{}, err
+	}
+	AppendEvent(s.Repo, s.ID, rollbackEvent{s.Repo.Now(), "rollback", to.ID, to.Ref, done.source.ID, done.source.Ref})
+	return RollbackResult{
+		Invocation: s.ID, Snapshot: to.ID, Name: to.name(), Left: done.source.ID, LeftName: done.source.name(),
+		Added: done.added, Changed: done.changed, Removed: done.removed, DetachedFrom: done.detachedFrom,
+	}, nil
+}
+
+type rollbackEvent struct {
+	Time     time.Time `json:"time"`
+	Event    string    `json:"event"`
+	Snapshot string    `json:"snapshot"`
+	Ref      string    `json:"ref"`
+	Left     string    `json:"left"`
+	LeftRef  string    `json:"left_ref"`
+}
+
+// readTarget reads the state of a snapshot as a state of this sandbox: a state on the branch of the snapshot's own
+// sandbox becomes one on the branch of this sandbox.
+func (s *Sandbox) readTarget(ctx context.Context, repo *git.Repo, to Snapshot) (snapshot.State, error) {
+	target, err := snapshot.ReadState(ctx, repo, to.ID)
+	if err != nil {
+		return snapshot.State{}, err
+	}
+	if target.HeadRef == core.SandboxRef(to.Invocation) || target.HeadRef == "" {
+		target.HeadRef = core.SandboxRef(s.ID)
+	}
+	names := []string{target.Head + "^{commit}", target.BranchTip + "^{commit}"}
+	if target.IndexTree != "" {
+		names = append(names, target.IndexTree+"^{tree}")
+	}
+	if target.OperationCommit != "" {
+		names = append(names, target.OperationCommit+"^{commit}")
+	}
+	found, err := repo.Lookup(ctx, names...)
+	if err != nil {
+		return snapshot.State{}, err
+	}
+	for i, o := range found {
+		if o.Missing() {
+			return snapshot.State{}, fmt.Errorf("snapshot %s is not whole: it names %s, which is not there", to.name(), names[i])
+		}
+	}
+	return target, nil
+}
+
+// ErrImportFailed means that git state behind the walls could not be imported, so a snapshot would not hold it.
+var ErrImportFailed = errors.New("what was done behind the walls has not come out")

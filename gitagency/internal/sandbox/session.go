@@ -1,0 +1,282 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/handoff"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/settings"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// nsSession is this process's use of the namespaces of a sandbox.
+type nsSession struct {
+	sandbox   *Sandbox
+	walls     walls
+	ns        *proc.Namespace
+	handoff   *handoff.Exchange
+	treeDir   *os.File // tree of the sandbox
+	stopProxy func()   // stops the proxy
+
+	setupLock *os.File // held by the creator of the namespaces until git state is exchanged; nil when joined
+
+	exclusive     bool   // the caller holds the repository lock and runs the imports itself
+	importPending bool   // the upper directory has changes that were not imported
+	failedUpper   string // fingerprint of the upper directory when its import failed
+}
+
+// enterNamespace builds the walls of the sandbox or joins existing ones, then exchanges git state in both directions.
+// If any wall cannot be built, it fails and nothing is run.
+func (s *Sandbox) enterNamespace(ctx context.Context, h *Handle) (*nsSession, error) {
+	in, err := s.prepareNamespace(ctx, h)
+	if err == nil {
+		err = in.enter(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return in, nil
+}
+
+// prepareNamespace does the part of enterNamespace that does not need finished walls; they are built meanwhile.
+func (s *Sandbox) prepareNamespace(ctx context.Context, h *Handle) (_ *nsSession, err error) {
+	in := &nsSession{sandbox: s, stopProxy: func() {}, exclusive: h.lockedRepo != nil}
+	defer func() {
+		if err != nil {
+			err = in.abortEnter(ctx, err)
+		}
+	}()
+	if in.treeDir, _, err = h.OpenWorkDir("."); err != nil {
+		return nil, err
+	}
+	if err = in.attach(ctx, h); err != nil {
+		return nil, err
+	}
+	if in.walls.plan.NetworkOnly {
+		return in, nil
+	}
+	if in.handoff, err = handoff.Open(s.Repo, s.ID, func() []string { return s.helperEnvironment(in.walls) }); err != nil {
+		return nil, err
+	}
+	if in.exclusive {
+		in.handoff.LockedRepo, in.handoff.ScriptTimeout = h.lockedRepo, discardGitTimeout
+	}
+	if in.setupLock != nil { // otherwise other commands are using both sides
+		in.importPending, err = in.handoff.HasPendingImport()
+	}
+	return in, err
+}
+
+// enter waits for the walls and exchanges git state.
+func (in *nsSession) enter(ctx context.Context) (err error) {
+	defer func() {
+		if err != nil {
+			err = in.abortEnter(ctx, err)
+		}
+	}()
+	if err := in.ns.WaitReady(ctx); err != nil {
+		return err
+	}
+	if in.exclusive { // the caller imports everything itself
+		return nil
+	}
+	if in.setupLock != nil {
+		if in.importPending { // by a command whose git-agency process was killed
+			in.importAndWarn(ctx)
+		}
+		if in.failedUpper == "" { // an export would overwrite an index that is not imported
+			if err := in.handoff.Export(ctx, in.ns, in.treeDir); err != nil {
+				if context.Cause(ctx) != nil { // the export may be incomplete; the next process repeats it
+					return err
+				}
+				in.sandbox.Repo.Warn("sandbox %s: what was changed outside is not seen inside: %v", in.sandbox.ID, err)
+			}
+		}
+	}
+	if in.ns.Created {
+		if err := errors.Join(in.ns.AllowJoin(), in.releaseSetupLock()); err != nil {
+			return err
+		}
+	}
+	in.stopProxy, err = in.sandbox.serveProxy(ctx, in.ns, &in.walls)
+	return err
+}
+
+// abortEnter releases everything after a failure and returns err as a *SetupError.
+func (in *nsSession) abortEnter(ctx context.Context, err error) error {
+	err = errors.Join(err, in.close())
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	if fault.Is[*proc.WallError](err) {
+		err = errors.New(explainWallError(ctx, in.sandbox.Repo, err))
+	}
+	return &fault.SetupError{ID: in.sandbox.ID, Err: err}
+}
+
+// importPending imports git state from behind the walls of a sandbox that was not imported yet: of commands that
+// still run, or whose git-agency process was killed.
+func (s *Sandbox) importPending(ctx context.Context) error {
+	_, err := s.TryImportPending(ctx)
+	return err
+}
+
+// TryImportPending is importPending that also reports whether something could not be imported, after a warning. Use
+// it where an incomplete state must not be taken for the current one.
+func (s *Sandbox) TryImportPending(ctx context.Context) (incomplete bool, err error) {
+	h, err := s.open(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer h.Close()
+	if pending, err := s.hasPendingImport(h.Prims); err != nil || !pending {
+		return false, err
+	}
+	in, err := s.enterNamespace(ctx, h)
+	if err != nil {
+		return false, asImportError(err)
+	}
+	in.leave(ctx, nil) // imports before it leaves
+	return in.failedUpper != "", nil
+}
+
+// hasPendingImport reports whether git state behind the walls was not imported yet.
+func (s *Sandbox) hasPendingImport(prims settings.Primitives) (bool, error) {
+	if prims.Isolation != settings.IsolationOS {
+		return false, nil
+	}
+	d, err := handoff.Open(s.Repo, s.ID, nil)
+	if err != nil {
+		return false, err
+	}
+	return d.HasPendingImport()
+}
+
+// ImportForDiscard imports everything that only the git directory behind the walls has, for a sandbox that is about
+// to be removed. The caller holds the repository lock in repo and the exclusive lock of the sandbox in held. Content
+// of the sandbox that cannot be imported does not prevent the removal; a failure of this machine does.
+func (s *Sandbox) ImportForDiscard(ctx context.Context, repo *git.Repo, prims settings.Primitives, held *os.File) error {
+	if prims.Isolation != settings.IsolationOS || !store.IsDir(s.Tree) || held == nil {
+		return nil
+	}
+	d, err := handoff.Open(s.Repo, s.ID, nil)
+	if err != nil {
+		s.Repo.Warn("sandbox %s: %v", s.ID, err)
+	}
+	if layer, err := d.FingerprintUpper(); err != nil || layer == "" {
+		return err
+	}
+	tree, err := guard.OpenTree(s.Tree)
+	if err != nil {
+		return err
+	}
+	defer tree.Close()
+	if err := checkSandbox(tree); err != nil {
+		return err
+	}
+	in, err := s.enterNamespace(ctx, &Handle{Tree: tree, Prims: settings.Primitives{Isolation: prims.Isolation, Outputs: "none"}, InvocationLock: held, lockedRepo: repo})
+	if err != nil {
+		return asImportError(err)
+	}
+	for _, importStep := range []func(context.Context, *proc.Namespace, *os.File) error{in.handoff.Import, in.handoff.ImportRemaining} {
+		err := importStep(ctx, in.ns, in.treeDir)
+		switch {
+		case err == nil || fault.Is[*handoff.DivergedError](err): // ImportRemaining includes the diverged commits
+		case in.handoff.IsSandboxFault(err):
+			s.Repo.Warn("sandbox %s: not all that git had inside is kept: %v", s.ID, err)
+		default:
+			return errors.Join(fmt.Errorf("what git has inside cannot be kept: %w", err), in.close())
+		}
+	}
+	return in.close()
+}
+
+// asImportError rewrites a *SetupError: no command was asked for, only an import.
+func asImportError(err error) error {
+	var setup *fault.SetupError
+	if errors.As(err, &setup) {
+		return fmt.Errorf("bring out what was done behind the walls: %w", setup.Err)
+	}
+	return err
+}
+
+// importAndWarn imports git state. Anything that cannot be imported stays in the upper directory; a warning says so.
+func (in *nsSession) importAndWarn(ctx context.Context) {
+	before, _ := in.handoff.FingerprintUpper() // on error it is empty, and the import is tried again
+	// A discard ends the namespaces while it holds the repository lock and waits for us: stop the import then.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ns := in.ns
+	go func() {
+		for ctx.Err() == nil {
+			if ns.EndedWithin(50 * time.Millisecond) {
+				cancel()
+			}
+		}
+	}()
+	err := in.handoff.Import(ctx, in.ns, in.treeDir)
+	if in.ns.EndedWithin(0) { // a discard has ended the namespaces and does the import
+		return
+	}
+	if err != nil && !fault.Is[*fault.EndedError](err) {
+		reported := in.failedUpper != "" && fault.Is[*handoff.GitError](err) // already reported before the command began
+		if in.failedUpper = before; reported {
+			return
+		}
+		what := "its commits stay"
+		if fault.Is[*git.LockedError](err) { // of the index, which is imported last
+			what = "what is staged stays"
+		}
+		in.sandbox.Repo.Warn("sandbox %s: %s inside for now: %v", in.sandbox.ID, what, err)
+	}
+}
+
+// leave imports git state and leaves the namespaces. If force is closed it stops; the next command then does the
+// import.
+func (in *nsSession) leave(ctx context.Context, force <-chan struct{}) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	done := make(chan struct{})
+	defer close(done)
+	go func() {
+		select {
+		case <-force:
+			cancel()
+		case <-done:
+		}
+	}()
+	if in.handoff != nil {
+		now, err := in.handoff.FingerprintUpper()
+		if err != nil {
+			in.sandbox.Repo.Warn("sandbox %s: %v", in.sandbox.ID, err)
+		}
+		if err != nil || now != in.handoff.Agreed.UpperFingerprint && (in.failedUpper == "" || now != in.failedUpper) {
+			in.importAndWarn(ctx)
+		}
+	}
+	if err := in.close(); err != nil {
+		in.sandbox.Repo.Warn("sandbox %s: %v", in.sandbox.ID, err)
+	}
+}
+
+// close leaves the namespaces. The setup lock is released last, so that no other process joins and keeps namespaces
+// alive in which the git state was not exchanged.
+func (in *nsSession) close() (err error) {
+	if in.stopProxy != nil {
+		in.stopProxy()
+	}
+	if in.treeDir != nil {
+		err = in.treeDir.Close()
+	}
+	return errors.Join(err, in.closeNamespace(), in.releaseSetupLock())
+}
+
+// discardGitTimeout bounds one script while the repository lock is held.
+const discardGitTimeout = 5 * time.Second

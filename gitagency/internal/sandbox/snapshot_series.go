@@ -1,0 +1,115 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
+	"github.com/git-agency/git-agency/gitagency/internal/undo"
+)
+
+// SnapshotSeries is the numbered series of snapshots of one tree: of a sandbox, or of a directory.
+type SnapshotSeries struct {
+	Repo     *core.Repository
+	ID       string                                // directory of their refs below the snapshot refs
+	TreeName string                                // name of the tree in messages
+	Subject  func(message string) git.WorktreeSpec // description of the tree's current state
+}
+
+// Take is the transaction. Before the ref is created it only writes objects, which nothing refers to.
+func (h SnapshotSeries) Take(ctx context.Context, repo *git.Repo, req SnapshotRequest) (_ Snapshot, err error) {
+	tx := h.Repo.BeginTx("snapshot")
+	defer func() {
+		if err != nil {
+			core.RollbackTx(ctx, tx)
+		}
+	}()
+	snapshot, err := h.TakeSteps(ctx, tx, repo, req, nil)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	tx.Commit()
+	return snapshot, nil
+}
+
+// TakeSteps runs the steps of a snapshot in tx, which may continue after them. also, which may be nil, is given the
+// commit and returns paths that must be captured in addition.
+func (h SnapshotSeries) TakeSteps(ctx context.Context, tx *undo.Tx, repo *git.Repo, req SnapshotRequest, also func(commit string) ([]string, error)) (Snapshot, error) {
+	last, err := h.latest(ctx, repo)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	snap := Snapshot{Invocation: h.ID, Number: last.Number + 1, Created: true}
+	snap.Ref = core.SnapshotRef(h.ID, snap.Number)
+	message := req.Message
+	if message == "" {
+		message = fmt.Sprintf("agency: snapshot %d of %s", snap.Number, h.TreeName)
+	}
+	secrets := h.Repo.Settings.SecretPatterns()
+	if req.IncludeSecrets {
+		secrets = nil
+	}
+	var made []string
+	// 1. Capture the state as a commit that no ref points at yet.
+	if err := tx.Step(ctx, "capture", func() error {
+		state, err := h.Repo.PrepareCapture(h.Subject(message))
+		if err != nil {
+			return err
+		}
+		state.IncludeIgnored, state.SecretPatterns = req.IncludeIgnored, secrets
+		frozen, err := snapshot.CaptureState(ctx, repo, state, last.ID)
+		if err == nil && also != nil {
+			if state.ForcedPaths, err = also(frozen.Commit); err == nil && len(state.ForcedPaths) > 0 {
+				frozen, err = snapshot.CaptureState(ctx, repo, state, last.ID)
+			}
+		}
+		snap.ID, snap.LeftOut, made = frozen.Commit, ToLeftOut(frozen.LeftOut), frozen.Objects
+		return err
+	}); err != nil {
+		return Snapshot{}, err
+	}
+	if snap.ID == last.ID {
+		last.LeftOut = snap.LeftOut
+		return last, nil
+	}
+	// 2. Commit point: create the ref.
+	if err := tx.Step(ctx, "ref", func() error { return keepSnapshot(ctx, tx, repo, snap, made...) }); err != nil {
+		return Snapshot{}, err
+	}
+	return snap, nil
+}
+
+// keepSnapshot creates the ref of a snapshot and checks that the objects that were written for it still exist.
+func keepSnapshot(ctx context.Context, tx *undo.Tx, repo *git.Repo, snapshot Snapshot, made ...string) error {
+	if err := repo.RemoveRefLeftovers(ctx, snapshot.Ref); err != nil { // left by a killed attempt
+		return err
+	}
+	err := repo.CreateRef(ctx, snapshot.Ref, snapshot.ID, "agency: snapshot")
+	if !git.ChangedNothing(err) { // a ref that git refused to create belongs to another process
+		tx.Undo("ref", func(ctx context.Context) error { return repo.DeleteOwnedRef(ctx, snapshot.Ref, snapshot.ID) })
+	}
+	if err != nil {
+		return err
+	}
+	if err := repo.CheckObjectsExist(ctx, made...); err != nil {
+		return err
+	}
+	return repo.SyncRef(snapshot.Ref) // must be durable before the caller gets its name
+}
+
+// latest returns the snapshot with the highest number; the number is 0 when there is none.
+func (h SnapshotSeries) latest(ctx context.Context, repo *git.Repo) (Snapshot, error) {
+	if n, ok := repo.LastNumberedRef(core.SnapshotsPrefix(h.ID)); ok { // without reading all refs
+		commit, err := repo.Tip(ctx, core.SnapshotRef(h.ID, n))
+		if err != nil || commit != "" {
+			return Snapshot{Invocation: h.ID, ID: commit, Ref: core.SnapshotRef(h.ID, n), Number: n}, err
+		}
+	}
+	all, err := ListSnapshots(ctx, repo, h.ID)
+	if err != nil || len(all) == 0 {
+		return Snapshot{Invocation: h.ID}, err
+	}
+	return all[len(all)-1], nil
+}

@@ -1,0 +1,148 @@
+package sandbox
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/handoff"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/upload"
+)
+
+// SnapshotRequest holds the options of a snapshot. The zero value is the default.
+type SnapshotRequest struct {
+	Message        string // commit message
+	IncludeIgnored bool   // include ignored files
+	IncludeSecrets bool   // include untracked files that look like credentials
+}
+
+// Snapshot takes a snapshot of the sandbox and returns its commit. If nothing has changed since the last snapshot, it
+// returns that one.
+func (s *Sandbox) Snapshot(ctx context.Context) (string, error) {
+	snapshot, err := s.TakeSnapshot(ctx, SnapshotRequest{})
+	return snapshot.ID, err
+}
+
+// TakeSnapshot is Snapshot with options and a detailed result. The snapshot holds everything in the sandbox that is
+// not ignored: tracked and untracked files, the index, and all commits reachable from HEAD or the branch. Untracked
+// files that look like credentials, and nested repositories, which a commit cannot hold, are left out and listed.
+// TakeSnapshot changes neither files, index, HEAD nor branch, and commands may run meanwhile: the snapshot is a
+// consistent state of the sandbox, or the error is an *StillChangingError.
+func (s *Sandbox) TakeSnapshot(ctx context.Context, req SnapshotRequest) (_ Snapshot, err error) {
+	if err := req.Check(); err != nil {
+		return Snapshot{}, err
+	}
+	if err := s.importPending(ctx); err != nil {
+		return Snapshot{}, err
+	}
+	// The repository lock comes first: a discard holds it while it waits for the users of the sandbox to leave.
+	repo, unlock, err := s.Repo.LockAndRecover(ctx)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	defer unlock()
+	h, err := s.OpenLocked(ctx, repo)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	defer func() {
+		if closeErr := h.Close(); closeErr != nil {
+			s.Repo.Warn("%s: %v", s.Tree, closeErr)
+		}
+	}()
+	ctx, cancel, err := s.Repo.Settings.WithOperationTimeout(ctx, "snapshot")
+	if err != nil {
+		return Snapshot{}, err
+	}
+	defer cancel()
+	resume, err := s.PauseUploads(ctx, h)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	defer resume()
+	snapshot, err := s.takeAndRecord(ctx, repo, h.Base, req)
+	if err != nil {
+		return Snapshot{}, fmt.Errorf("snapshot of %s: %w", s.ID, err)
+	}
+	return snapshot, nil
+}
+
+// PauseUploads rolls back killed uploads and blocks new ones until resume is called, because a half-done upload is
+// not a state of the sandbox.
+//
+// The caller must hold the repository lock: a discard holds it while it waits for uploads, so the opposite order
+// could deadlock. The wait is at most 5 seconds, whatever the lock timeout is: a process in the sandbox can block
+// uploads for any time and must not block the whole repository.
+func (s *Sandbox) PauseUploads(ctx context.Context, h *Handle) (resume func(), err error) {
+	const maxWait = 5 * time.Second
+	timeout, err := s.Repo.Settings.LockTimeout()
+	if err != nil {
+		return nil, err
+	}
+	if timeout < 0 || timeout > maxWait {
+		timeout = maxWait
+	}
+	release, err := upload.Quiesce(ctx, h.Tree, timeout)
+	resume = func() {
+		if err := release(); err != nil {
+			s.Repo.Warn("%s: %v", s.Tree, err)
+		}
+	}
+	switch {
+	case fault.Is[*upload.IncompleteUndoError](err):
+		s.Repo.Warn("sandbox %s: %v", s.ID, err)
+	case fault.Is[*fault.LockTimeoutError](err):
+		resume()
+		return nil, &fault.BusyError{ID: s.ID, Waited: timeout, Holders: proc.FileUsers(filepath.Join(s.Tree, guard.AgencyDir))}
+	case err != nil:
+		resume()
+		return nil, err
+	}
+	return resume, nil
+}
+
+func (req *SnapshotRequest) Check() error {
+	req.Message = strings.TrimSpace(req.Message)
+	if !utf8.ValidString(req.Message) || strings.Contains(req.Message, "\x00") {
+		return &fault.InvalidError{What: "message", Value: req.Message, Want: "text in UTF-8"}
+	}
+	return nil
+}
+
+// takeAndRecord takes a snapshot and appends it to the history of the invocation.
+func (s *Sandbox) takeAndRecord(ctx context.Context, repo *git.Repo, base string, req SnapshotRequest) (Snapshot, error) {
+	snapshot, err := s.series(base).Take(ctx, repo, req)
+	if err == nil && snapshot.Created {
+		AppendEvent(s.Repo, s.ID, snapshotEvent{s.Repo.Now(), "snapshot", snapshot.ID, snapshot.Ref})
+	}
+	return snapshot, err
+}
+
+// series returns the snapshot series of the sandbox.
+func (s *Sandbox) series(base string) SnapshotSeries {
+	return SnapshotSeries{Repo: s.Repo, ID: s.ID, TreeName: "sandbox " + s.ID, Subject: func(message string) git.WorktreeSpec { return s.SnapshotSubject(base, message) }}
+}
+
+// SnapshotSubject describes the sandbox and the commit message for a snapshot.
+func (s *Sandbox) SnapshotSubject(base, message string) git.WorktreeSpec {
+	return git.WorktreeSpec{
+		Name: s.ID, Dir: s.Tree, Branch: core.SandboxRef(s.ID), Base: base, UpperDir: handoff.UpperDir(s.Repo, s.ID),
+		Message: fmt.Sprintf("%s\n\nAgency-Invocation: %s\nAgency-Base: %s\nAgency-Version: %s", message, s.ID, base, cmp.Or(s.Repo.Opts.Version, "unknown")),
+	}
+}
+
+type snapshotEvent struct {
+	Time     time.Time `json:"time"`
+	Event    string    `json:"event"`
+	Snapshot string    `json:"snapshot"`
+	Ref      string    `json:"ref"`
+}

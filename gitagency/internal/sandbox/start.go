@@ -1,0 +1,244 @@
+package sandbox
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/git-agency/git-agency/gitagency/internal/changeset"
+	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/settings"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// StartRequest describes the sandbox to create.
+type StartRequest struct {
+	Worktree   string              // as for Repository.Worktree
+	Name       string              // label for users; need not be unique
+	Runner     string              // recorded, not used
+	Mode       string              // "headed" or "headless"; default: "headless"; recorded, not used
+	Primitives settings.Primitives // empty fields come from the profile, then from the defaults
+	Profile    string              // profile: settings agency.<profile>.* in git config
+	Limits     Limits              // upper limits for its commands
+
+	// FromSnapshot is a snapshot whose state the sandbox starts in: a commit, in full or as a unique prefix, or
+	// "<invocation>/<number>". Worktree then defaults to that of its invocation.
+	FromSnapshot string
+}
+
+// Start creates an invocation and its sandbox, or fails and leaves nothing. It runs nothing in the sandbox.
+func Start(ctx context.Context, r *core.Repository, req StartRequest) (core.Invocation, error) {
+	choice, err := planStart(ctx, r, req)
+	if err != nil {
+		return core.Invocation{}, err
+	}
+	repo, unlock, err := r.LockAndRecover(ctx)
+	if err != nil {
+		return core.Invocation{}, err
+	}
+	defer unlock()
+	return StartLocked(ctx, r, repo, choice)
+}
+
+// startPlan is a checked StartRequest: everything that can be decided without the repository lock.
+type startPlan struct {
+	StartRequest
+	prims      settings.Primitives
+	limits     store.Limits
+	origin     StartPoint
+	worktreeID string // id of the integration worktree
+	verifies   string // invocation whose landing is verified in this sandbox; empty for ordinary ones
+}
+
+// planStart refuses what cannot be built before it takes the repository lock.
+func planStart(ctx context.Context, r *core.Repository, req StartRequest) (startPlan, error) {
+	plan, err := planPrimitives(ctx, r, req)
+	if err != nil {
+		return plan, err
+	}
+	if plan.origin, err = snapshotStartPoint(ctx, r, req.FromSnapshot); err != nil {
+		return plan, err
+	}
+	return plan, planWorktree(r, &plan)
+}
+
+// PlanVerifyStart plans the temporary sandbox in which the landing of an invocation is verified.
+func PlanVerifyStart(ctx context.Context, r *core.Repository, req StartRequest, verifies string, origin StartPoint) (startPlan, error) {
+	plan, err := planPrimitives(ctx, r, req)
+	if err != nil {
+		return plan, err
+	}
+	plan.verifies, plan.origin = verifies, origin
+	return plan, planWorktree(r, &plan)
+}
+
+// planPrimitives chooses the primitives and limits of a request, and refuses those that this machine cannot build.
+func planPrimitives(ctx context.Context, r *core.Repository, req StartRequest) (plan startPlan, err error) {
+	if err := req.check(); err != nil {
+		return plan, err
+	}
+	plan.StartRequest = req
+	if plan.prims, err = r.Settings.ChoosePrimitives(req.Primitives, req.Profile); err != nil {
+		return plan, err
+	}
+	if err := checkWalls(ctx, r, plan.prims); err != nil {
+		return plan, err
+	}
+	plan.limits, err = enforceableLimits(ctx, r, req.Limits)
+	return plan, err
+}
+
+// planWorktree finds the integration worktree of a plan.
+func planWorktree(r *core.Repository, plan *startPlan) error {
+	wt, err := r.Worktree(cmp.Or(plan.Worktree, plan.origin.worktreeID))
+	if err == nil {
+		err = wt.CheckUsable()
+	}
+	plan.worktreeID = wt.ID
+	return err
+}
+
+// StartLocked is Start for a caller that holds the repository lock.
+func StartLocked(ctx context.Context, r *core.Repository, repo *git.Repo, req startPlan) (core.Invocation, error) {
+	origin := req.origin
+	wt := r.WorktreeFromEntry(r.Store.Worktree(r.ID, req.worktreeID, nil)) // may have changed while waiting for the lock
+	if err := wt.CheckUsable(); err != nil {
+		return core.Invocation{}, err
+	}
+	listing, err := repo.Worktrees(ctx)
+	if err != nil {
+		return core.Invocation{}, err
+	}
+	if err := core.CheckListingIntact(listing); err != nil {
+		return core.Invocation{}, err
+	}
+
+	if origin.Base == "" {
+		if origin.Base, err = r.SandboxStartRev(wt, listing); err != nil {
+			return core.Invocation{}, err
+		}
+	}
+	var point StartPoint
+	id, at, err := r.AllocateID(ctx, func(id string) (taken string, err error) {
+		if path, there := store.FirstExisting(r.Store.InvocationDir(r.ID, id), r.Store.SandboxDir(r.ID, id), repo.AdminDir(id)); there {
+			return path, nil
+		}
+		point, taken, err = resolveStartPoint(ctx, r, repo, origin, core.SandboxRef(id))
+		return taken, err
+	})
+	if err != nil {
+		return core.Invocation{}, err
+	}
+	elapsed := r.Opts.Now().Sub(at)
+	tree := r.Store.SandboxTreePath(r.ID, id)
+	if err := r.CheckPlacement(tree, listing); err != nil {
+		return core.Invocation{}, err
+	}
+
+	home := r.Store.InvocationDir(r.ID, id)
+	verb := "start"
+	if req.verifies != "" {
+		verb = VerifyVerb
+	}
+	err = r.CreateTree(ctx, repo, core.Creation{
+		Verb:          verb,
+		RecordDir:     home,
+		MakeRecordDir: func() error { return r.Store.CreateInvocationDir(r.ID, id) },
+		Spec: changeset.Spec{
+			ID: id, Tree: tree, Branch: core.SandboxRef(id), Base: point.Base, Scratch: home, Reason: "agency: " + verb + " " + id,
+			Tip: point.Head, FilesCommit: point.Snapshot, IndexTree: point.index, UntrustedConfig: point.UntrustedConfig,
+		},
+		Marker: guard.Sandbox,
+		WriteRecord: func() error {
+			return r.Store.WriteInvocationMeta(r.ID, store.InvocationMeta{
+				SchemaVersion: store.SchemaVersion, InvocationID: id, InvocationName: req.Name,
+				IntegrationWorktreeID: wt.ID, SandboxPath: tree, SandboxBranch: core.ShortBranch(core.SandboxRef(id)),
+				BaseCommit: point.Base, FromSnapshot: point.Snapshot, VerifiesInvocation: req.verifies,
+				Runner: req.Runner, Mode: req.Mode, Status: "starting", StartedAt: at, StartedNS: max(0, elapsed.Nanoseconds()), Primitives: req.prims, Limits: req.limits,
+			})
+		},
+	})
+	if err != nil {
+		return core.Invocation{}, fmt.Errorf("create sandbox %s: %w", id, err)
+	}
+	return core.InvocationFromEntry(r.Store.Invocation(r.ID, id, nil), map[string]string{wt.ID: wt.Name}), nil
+}
+
+func (req *StartRequest) check() error {
+	if req.Mode == "" {
+		req.Mode = "headless"
+	}
+	if req.Mode != "headed" && req.Mode != "headless" {
+		return &fault.InvalidError{What: "mode", Value: req.Mode, Want: "headed or headless"}
+	}
+	if err := checkLabel("name", req.Name); err != nil {
+		return err
+	}
+	return checkLabel("runner", req.Runner)
+}
+
+// checkLabel refuses labels that cannot be printed on one line of a terminal.
+func checkLabel(what, label string) error {
+	const maxLen = 100
+	if len(label) > maxLen || !utf8.ValidString(label) || strings.ContainsFunc(label, func(c rune) bool { return !unicode.IsPrint(c) }) {
+		return &fault.InvalidError{What: what, Value: label, Want: fmt.Sprintf("at most %d bytes of printable text", maxLen)}
+	}
+	return nil
+}
+
+// StartPoint is the initial state of a sandbox.
+type StartPoint struct {
+	Base                  string // base commit, which the sandbox is compared with later
+	Snapshot, Head, index string // to start from a snapshot: its commit, the commit at HEAD and the tree of the index
+	UntrustedConfig       bool   // do not run programs that the configuration of the repository names
+	worktreeID            string // id of the integration worktree of the snapshot, if known
+}
+
+// resolveStartPoint resolves the start point to object ids, once. The same git call checks for what would make the
+// creation fail: a tracked .agency, a branch called "agency", and an existing branch with the name of the sandbox's
+// branch, which it returns as taken.
+func resolveStartPoint(ctx context.Context, r *core.Repository, repo *git.Repo, from StartPoint, branch string) (_ StartPoint, taken string, err error) {
+	names := []string{from.Base + "^{commit}", core.HeadsPrefix + core.BranchNamespace, branch}
+	sources := []string{from.Base}
+	if from.Snapshot != "" {
+		names = append(names, from.Head+"^{commit}")
+		sources = []string{from.Snapshot, from.Head, cmp.Or(from.index, from.Head)}
+	}
+	first := len(names)
+	for _, source := range sources {
+		names = append(names, source+":"+guard.AgencyDir)
+	}
+	found, err := repo.Lookup(ctx, names...)
+	if err != nil {
+		return StartPoint{}, "", err
+	}
+	if found[0].Missing() {
+		return StartPoint{}, "", &fault.NoCommitError{Name: core.ShortBranch(from.Base)}
+	}
+	from.Base = found[0].OID
+	if from.Snapshot != "" && found[3].Missing() {
+		return StartPoint{}, "", &fault.NoCommitError{Name: from.Head}
+	}
+	for i, tracked := range found[first:] {
+		if !tracked.Missing() {
+			commit := from.Base
+			if from.Snapshot != "" {
+				commit = sources[i]
+			}
+			return StartPoint{}, "", &fault.TrackedMarkerError{Commit: commit}
+		}
+	}
+	switch {
+	case !found[1].Missing():
+		return StartPoint{}, "", &fault.BranchInTheWayError{Branch: core.BranchNamespace}
+	case !found[2].Missing():
+		taken = branch
+	}
+	return from, taken, nil
+}

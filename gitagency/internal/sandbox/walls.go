@@ -1,0 +1,174 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/confine"
+	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/outlet"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/settings"
+)
+
+// walls describes the walls of one sandbox, as planned for one command.
+type walls struct {
+	plan      confine.Plan
+	applied   confine.Plan // plan of the walls that exist, which another command may have built
+	policy    settings.Policy
+	rules     outlet.Rules // allowed hosts; only with confine.ProxiedOnly
+	proxyAddr string       // address of the proxy; only with confine.ProxiedOnly
+}
+
+// needsWalls reports whether the commands of a sandbox run behind any walls.
+func needsWalls(prims settings.Primitives) bool {
+	return prims.Isolation == settings.IsolationOS || prims.Outputs != settings.OutputsOpen
+}
+
+// planPrimitives plans the walls around a command.
+func (s *Sandbox) PlanWalls(prims settings.Primitives) (walls, error) {
+	w := walls{}
+	var err error
+	if hosts, some := strings.CutPrefix(prims.Outputs, settings.HostsPrefix); some {
+		if w.rules, err = outlet.ParseRules(hosts); err != nil {
+			return w, err
+		}
+	}
+	if prims.Isolation == settings.IsolationNone {
+		w.plan, err = confine.MakeNetworkPlan(prims.Outputs)
+		return w, err
+	}
+	if w.policy, err = s.Repo.Settings.WallsPolicy(); err != nil {
+		return w, err
+	}
+	integration, err := s.Repo.IntegrationTrees(w.policy)
+	if err != nil {
+		return w, err
+	}
+	req := confine.Request{
+		Tree: s.Tree, GitDir: s.Repo.CommonDir, GitFile: filepath.Join(s.Tree, ".git"),
+		OverlayDir: s.Repo.Store.WallsDir(s.Repo.ID, s.ID), DataDir: s.Repo.DataDir,
+		MarkerDir:        filepath.Join(s.Tree, guard.AgencyDir),
+		IntegrationTrees: integration, KeepVisible: s.Repo.Git.Alternates(), Outputs: prims.Outputs,
+	}
+	w.policy.FillRequest(&req)
+	if w.plan, err = confine.MakePlan(req, confine.InspectMachine()); err != nil {
+		return w, err
+	}
+	w.plan.Volatile = true // the import saves the upper directory after each command, so it need not be synced
+	w.plan.Writable = append(w.plan.Writable, s.cachesDir())
+	return w, nil
+}
+
+// cachesDir returns the sandbox's own directory for tool caches that do not exist on the host. It is kept between
+// commands.
+func (s *Sandbox) cachesDir() string {
+	return filepath.Join(s.Repo.Store.WallsDir(s.Repo.ID, s.ID), "caches")
+}
+
+// checkWalls refuses, before anything is created, walls that this machine cannot build. It builds and removes a set
+// of walls to find out.
+func checkWalls(ctx context.Context, r *core.Repository, prims settings.Primitives) error {
+	if !needsWalls(prims) {
+		return nil
+	}
+	if hosts, some := strings.CutPrefix(prims.Outputs, settings.HostsPrefix); some {
+		if _, err := outlet.ParseRules(hosts); err != nil {
+			return &fault.InvalidError{What: "outputs", Value: prims.Outputs, Want: "hosts that can be meant: " + err.Error()}
+		}
+	}
+	bare := prims.Isolation == settings.IsolationNone
+	_, err := Placeholder(r).PlanWalls(prims)
+	if err = AttributeToSetting(r, err); fault.Is[*fault.InvalidError](err) {
+		return err
+	}
+	if err == nil {
+		err = confine.TryBuild(ctx, prims.Outputs, bare)
+	}
+	switch {
+	case err == nil || context.Cause(ctx) != nil:
+		return context.Cause(ctx)
+	case bare:
+		return &fault.UnsupportedError{Primitive: "outputs", Value: prims.Outputs, Why: explainWallError(ctx, r, err)}
+	}
+	why := explainWallError(ctx, r, err)
+	if prims.Outputs == settings.OutputsOpen && !strings.Contains(why, hintNoIsolation) {
+		why += "; " + hintNoIsolation
+	}
+	return &fault.UnsupportedError{Primitive: "isolation", Value: prims.Isolation, Why: why}
+}
+
+// Placeholder returns a sandbox that does not exist, for planning. No invocation id has this form.
+func Placeholder(r *core.Repository) *Sandbox {
+	return &Sandbox{ID: "unborn", Repo: r, Tree: r.Store.SandboxTreePath(r.ID, "unborn")}
+}
+
+// AttributeToSetting names the setting, and its location, for which the walls were refused.
+func AttributeToSetting(r *core.Repository, err error) error {
+	var refused *confine.RefusedError
+	if !errors.As(err, &refused) || refused.Key == "" {
+		return err
+	}
+	for _, setting := range settings.MultiValues(r.Git.Config, refused.Key) {
+		named := settings.ExpandHome(strings.TrimPrefix(setting.Value, settings.PrivatePrefix), proc.Getenv(r.Opts.Env, "HOME"))
+		if path := strings.TrimPrefix(refused.Path, settings.PrivatePrefix); named == path || settings.ResolveOrEmpty(named) == path {
+			want := "something else: " + refused.Why
+			if refused.Remedy != "" {
+				want += "; " + refused.Remedy
+			}
+			return settings.InvalidSetting(refused.Key, setting, want)
+		}
+	}
+	return err
+}
+
+// hintNoIsolation is a remedy that always works, unless the network is to be restricted.
+const hintNoIsolation = "--isolation none does without"
+
+// explainWallError returns the reason why walls cannot be built: the first missing kernel feature, if any.
+func explainWallError(ctx context.Context, r *core.Repository, err error) string {
+	var refused *confine.RefusedError
+	if errors.As(err, &refused) {
+		return refused.Error()
+	}
+	features, probeErr := confine.Probe(ctx, r.Opts.Env)
+	for _, f := range features {
+		if f.State == confine.Missing && f.Name != confine.CgroupDelegation { // cgroups are for limits, not for walls
+			return f.Name + ": " + f.Detail
+		}
+	}
+	return errors.Join(err, probeErr).Error()
+}
+
+// walledEnvironment returns the environment of a command behind walls, with the variables of the caller that may
+// pass.
+func (s *Sandbox) walledEnvironment(w walls, extra []string, worktree, dir string) []string {
+	e := settings.WalledEnvironment{CallerEnv: s.Repo.Opts.Env, ExtraEnv: extra, Policy: w.policy, Plan: w.applied, CacheDir: s.cachesDir()}
+	if w.plan.Network == confine.ProxiedOnly {
+		e.ProxyEnv = outlet.Environment(w.proxyAddr, w.rules)
+	}
+	if w.plan.NetworkOnly {
+		return s.execEnvironment(append(e.ProxyEnv, extra...), worktree, dir)
+	}
+	return settings.DedupeEnv(slices.Concat([]string{"PWD=" + dir}, refLockWaitEnv, e.Variables(), s.identityVariables(worktree), []string{core.IsolationVariable + "=" + settings.IsolationOS}))
+}
+
+// refLockWaitEnv makes git wait for ref locks: one that git on the host takes while it imports the work of another
+// command stays visible in the sandbox until scriptRemoveRefLock runs.
+var refLockWaitEnv = []string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=core.filesRefLockTimeout", "GIT_CONFIG_VALUE_0=10000"}
+
+// helperEnvironment returns the environment of our own scripts behind the walls.
+func (s *Sandbox) helperEnvironment(w walls) []string {
+	var env []string
+	for _, kv := range (settings.WalledEnvironment{CallerEnv: s.Repo.Opts.Env, Policy: settings.Policy{ToolCaches: w.policy.ToolCaches}, Plan: w.applied, CacheDir: s.cachesDir()}).Variables() {
+		if name, _, _ := strings.Cut(kv, "="); slices.Contains([]string{"PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR"}, name) || strings.HasPrefix(name, "GIT_CONFIG_") {
+			env = append(env, kv)
+		}
+	}
+	return append(env, core.InvocationVariable+"="+s.ID, "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_NO_REPLACE_OBJECTS=1")
+}

@@ -1,0 +1,203 @@
+package settings
+
+import (
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/git-agency/git-agency/gitagency/internal/confine"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+)
+
+// WalledEnvironment computes the environment of a command behind walls. It is an allowlist, because an unknown
+// variable may hold a secret.
+type WalledEnvironment struct {
+	CallerEnv []string // required: environment of the calling git-agency process
+	ExtraEnv  []string // NAME=value pairs of --env; they override everything else
+
+	Policy Policy       // same policy as in plan
+	Plan   confine.Plan // required
+
+	CacheDir string   // required: directory for the caches that cannot be used in their usual place
+	ProxyEnv []string // variables that point programs to the proxy
+}
+
+// Variables returns the environment, each variable once.
+func (e WalledEnvironment) Variables() []string {
+	var env []string
+	for _, kv := range git.WithoutRepoVariables(e.CallerEnv) {
+		name, value, ok := strings.Cut(kv, "=")
+		switch {
+		case !ok || name == "":
+			continue
+		case slices.Contains(e.Policy.env, name): // listed by its exact name in agency.sandbox.env: passed unchanged, even with credentials
+		case name == "PATH":
+			kv = "PATH=" + e.visiblePath(value)
+		case !e.allows(name):
+			continue
+		default:
+			value, clean := stripURLCredentials(value)
+			if !clean || slices.Contains(proxyVariables, name) && strings.Contains(value, "@") { // proxy variables may have user@host without a scheme
+				continue
+			}
+			kv = name + "=" + value
+		}
+		env = append(env, kv)
+	}
+	env = append(env, "TMPDIR=/tmp")
+	env = append(env, e.cacheOverrides()...)
+	env = append(env, e.ProxyEnv...)
+	return DedupeEnv(append(env, e.ExtraEnv...))
+}
+
+// allows reports whether a variable passes the walls, by a pattern of agency.sandbox.env or by the built-in list.
+func (e WalledEnvironment) allows(name string) bool {
+	if slices.Contains(exactNameOnly, name) {
+		return false
+	}
+	for _, pattern := range e.Policy.env {
+		if begin, ok := strings.CutSuffix(pattern, "*"); ok && strings.HasPrefix(name, begin) {
+			return true
+		}
+	}
+	if slices.Contains(proxyVariables, name) {
+		return e.Plan.Network == confine.HostNetwork // without the host's network the proxy is unreachable
+	}
+	return allowedVariables()[name] || strings.HasPrefix(name, "LC_")
+}
+
+// visiblePath drops the directories of PATH that are not visible behind the walls. A directory that is reached
+// through a hidden symbolic link is replaced by its target if that is visible: programs installed for one session, or
+// system-wide through a link in /run, have a hidden link and a visible target.
+func (e WalledEnvironment) visiblePath(value string) string {
+	var dirs []string
+	for _, dir := range filepath.SplitList(value) {
+		if !filepath.IsAbs(dir) || e.Plan.IsVisible(filepath.Clean(dir)) {
+			dirs = append(dirs, dir)
+		} else if real := ResolveOrEmpty(dir); real != "" && e.Plan.IsVisible(real) {
+			dirs = append(dirs, real)
+		}
+	}
+	return strings.Join(dirs, string(filepath.ListSeparator))
+}
+
+// cacheOverrides returns variables that move tool caches into CacheDir where the usual cache cannot be created.
+func (e WalledEnvironment) cacheOverrides() []string {
+	var env []string
+	for _, s := range []struct{ variable, name string }{
+		{"XDG_CACHE_HOME", ""},
+		{"GOPATH", "go"},
+		{"npm_config_cache", "npm"},
+		{"CARGO_HOME", "cargo"},
+		{"GRADLE_USER_HOME", "gradle"},
+	} {
+		usable := false
+		for _, c := range e.Policy.ToolCaches {
+			if c.variable == s.variable && e.isUsableCache(c) {
+				usable = true
+			}
+		}
+		if !usable {
+			env = append(env, s.variable+"="+filepath.Join(e.CacheDir, s.name))
+		}
+	}
+	return env
+}
+
+// isUsableCache reports whether a tool can work with a cache where it is. A read-only cache is enough for most tools,
+// but not for XDG_CACHE_HOME, which many tools expect to write to; that one counts only if agency.sandbox.read names
+// it.
+func (e WalledEnvironment) isUsableCache(c cache) bool {
+	if e.Plan.IsWritable(c.path) {
+		return true
+	}
+	return c.exists && e.Plan.IsVisible(c.path) && (c.variable != "XDG_CACHE_HOME" || slices.Contains(e.Policy.Read, c.path))
+}
+
+var proxyVariables = []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy"}
+
+// exactNameOnly lists variables that point to hidden sockets and files, or let programs act for the user. A pattern
+// such as NAME_* never lets them pass, only their exact name.
+var exactNameOnly = []string{
+	"SSH_AUTH_SOCK", "SSH_AGENT_PID", "SSH_ASKPASS", "GIT_ASKPASS", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "DBUS_SYSTEM_BUS_ADDRESS",
+	"GPG_AGENT_INFO", "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "DOCKER_HOST", "CONTAINER_HOST", "TMPDIR", "LD_PRELOAD", "LD_LIBRARY_PATH", "AGENCY_DATA_DIR",
+}
+
+// allowedVariables is the built-in list of variables that pass the walls: user, locale, terminal and tool
+// configuration. It contains no name of a secret, and nothing that leads to the user's own programs and sockets. The
+// set is built on first use: every command starts this program twice, and most runs do not need it.
+var allowedVariables = sync.OnceValue(func() map[string]bool {
+	return wordSet(`
+	HOME USER LOGNAME SHELL LANG LANGUAGE TZ TZDIR
+	TERM TERMINFO TERMINFO_DIRS COLORTERM COLUMNS LINES TERM_PROGRAM NO_COLOR CLICOLOR CLICOLOR_FORCE FORCE_COLOR LS_COLORS
+	EDITOR VISUAL PAGER LESS LESSCHARSET MANPATH INFOPATH
+	CI DEBIAN_FRONTEND SOURCE_DATE_EPOCH EMAIL
+	XDG_CONFIG_HOME XDG_CACHE_HOME XDG_DATA_HOME XDG_STATE_HOME XDG_CONFIG_DIRS XDG_DATA_DIRS
+
+	GIT_AUTHOR_NAME GIT_AUTHOR_EMAIL GIT_AUTHOR_DATE GIT_COMMITTER_NAME GIT_COMMITTER_EMAIL GIT_COMMITTER_DATE
+	GIT_EDITOR GIT_SEQUENCE_EDITOR GIT_PAGER GIT_PAGER_IN_USE GIT_MERGE_AUTOEDIT GIT_TERMINAL_PROMPT GIT_OPTIONAL_LOCKS
+	GIT_CONFIG_GLOBAL GIT_CONFIG_SYSTEM GIT_CONFIG_NOSYSTEM GIT_ATTR_NOSYSTEM GIT_EXEC_PATH GIT_TEMPLATE_DIR
+	GIT_SSL_CAINFO GIT_SSL_CAPATH GIT_DEFAULT_HASH GIT_DEFAULT_REF_FORMAT
+
+	SSL_CERT_FILE SSL_CERT_DIR NIX_SSL_CERT_FILE CURL_CA_BUNDLE REQUESTS_CA_BUNDLE NODE_EXTRA_CA_CERTS PIP_CERT AWS_CA_BUNDLE
+	CARGO_HTTP_CAINFO HTTPLIB2_CA_CERTS GRPC_DEFAULT_SSL_ROOTS_FILE_PATH
+
+	GOPATH GOROOT GOBIN GOMODCACHE GOCACHE GOTMPDIR GOENV GOFLAGS GOPROXY GONOPROXY GOSUMDB GONOSUMDB GONOSUMCHECK GOPRIVATE GOINSECURE
+	GOTOOLCHAIN GOWORK GO111MODULE GOOS GOARCH GOAMD64 GOARM GOARM64 GOEXPERIMENT GODEBUG GOMAXPROCS GOMEMLIMIT GOGC GOTELEMETRY GOVCS
+	CGO_ENABLED CGO_CFLAGS CGO_CPPFLAGS CGO_CXXFLAGS CGO_LDFLAGS
+	CC CXX CPP LD AR AS NM RANLIB STRIP OBJCOPY FC CFLAGS CXXFLAGS CPPFLAGS LDFLAGS MAKEFLAGS MAKE CMAKE_GENERATOR CMAKE_PREFIX_PATH
+	CMAKE_BUILD_PARALLEL_LEVEL PKG_CONFIG_PATH PKG_CONFIG CCACHE_DIR SCCACHE_DIR CPATH LIBRARY_PATH
+	NODE_PATH NODE_ENV NVM_DIR NVM_BIN NVM_INC VOLTA_HOME FNM_DIR N_PREFIX PNPM_HOME YARN_CACHE_FOLDER BUN_INSTALL BUN_INSTALL_CACHE_DIR DENO_DIR
+	npm_config_cache NPM_CONFIG_CACHE npm_config_registry NPM_CONFIG_REGISTRY npm_config_prefix NPM_CONFIG_PREFIX COREPACK_HOME
+	CARGO_HOME CARGO_TARGET_DIR CARGO_BUILD_JOBS CARGO_NET_OFFLINE CARGO_INCREMENTAL RUSTUP_HOME RUSTUP_TOOLCHAIN RUSTFLAGS RUST_BACKTRACE RUST_LOG
+	JAVA_HOME JDK_HOME M2_HOME MAVEN_HOME MAVEN_OPTS GRADLE_HOME GRADLE_USER_HOME GRADLE_OPTS KOTLIN_HOME SCALA_HOME SBT_OPTS ANDROID_HOME ANDROID_SDK_ROOT
+	PYTHONPATH PYTHONHOME PYTHONUNBUFFERED PYTHONDONTWRITEBYTECODE PYTHONHASHSEED PYTHONIOENCODING PYTHONUTF8 PYTHONWARNINGS VIRTUAL_ENV
+	CONDA_PREFIX CONDA_DEFAULT_ENV CONDA_EXE PYENV_ROOT PYENV_VERSION PIPX_HOME POETRY_HOME POETRY_CACHE_DIR
+	PIP_CACHE_DIR PIP_INDEX_URL PIP_EXTRA_INDEX_URL PIP_FIND_LINKS PIP_NO_INDEX PIP_DEFAULT_TIMEOUT PIP_DISABLE_PIP_VERSION_CHECK
+	UV_CACHE_DIR UV_INDEX_URL UV_DEFAULT_INDEX UV_EXTRA_INDEX_URL UV_OFFLINE UV_PYTHON UV_LINK_MODE
+	GEM_HOME GEM_PATH BUNDLE_PATH RBENV_ROOT RBENV_VERSION RUBYLIB RUBYOPT PERL5LIB PERL_LOCAL_LIB_ROOT COMPOSER_HOME COMPOSER_CACHE_DIR
+	DOTNET_ROOT DOTNET_CLI_TELEMETRY_OPTOUT DOTNET_NOLOGO NUGET_PACKAGES PUB_CACHE FLUTTER_ROOT MIX_HOME HEX_HOME OPAMROOT GHCUP_INSTALL_BASE_PREFIX
+	ASDF_DIR ASDF_DATA_DIR MISE_DATA_DIR SDKMAN_DIR HOMEBREW_PREFIX HOMEBREW_CELLAR NIX_PATH NIX_PROFILES HF_HOME
+	OMP_NUM_THREADS MALLOC_ARENA_MAX
+`)
+})
+
+func wordSet(words string) map[string]bool {
+	known := map[string]bool{}
+	for word := range strings.FieldsSeq(words) {
+		known[word] = true
+	}
+	return known
+}
+
+var urlUserinfo = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`://[^/?#\s@]*(@[^/?#\s@]*)*@`) })
+
+// stripURLCredentials removes the userinfo part from the URLs in a value, and reports whether the result is free of
+// credentials.
+func stripURLCredentials(value string) (string, bool) {
+	if !strings.Contains(value, "://") {
+		return value, true
+	}
+	value = urlUserinfo().ReplaceAllString(value, "://")
+	_, after, found := strings.Cut(value, "://")
+	return value, !found || !strings.Contains(after, "@")
+}
+
+// DedupeEnv keeps the last occurrence of every variable: given duplicates, some programs take the first and some the
+// last.
+func DedupeEnv(env []string) []string {
+	last := map[string]int{}
+	for i, kv := range env {
+		name, _, _ := strings.Cut(kv, "=")
+		last[name] = i
+	}
+	unique := make([]string, 0, len(last))
+	for i, kv := range env {
+		if name, _, _ := strings.Cut(kv, "="); last[name] == i {
+			unique = append(unique, kv)
+		}
+	}
+	return unique
+}

@@ -1,0 +1,285 @@
+package settings
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/confine"
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/git/config"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+)
+
+// policySection is the subsection of the keys that open walls (agency.sandbox.*). No profile and no runner can have
+// this name.
+const policySection = "sandbox"
+
+// Keys that open walls. Each may be set many times and all values count; an empty value clears those before it, as in
+// git's own multi-valued keys.
+const (
+	ReadKey  = confine.ReadKey
+	writeKey = confine.WriteKey
+	hideKey  = confine.HideKey
+	envKey   = "agency." + policySection + ".env"
+)
+
+// PrivatePrefix marks a value of writeKey as a directory that can be written in the sandbox alone.
+const PrivatePrefix = "private:"
+
+// Policy is what the walls leave open: the user's settings and the defaults.
+type Policy struct {
+	confine.Policy
+
+	home         string
+	runtimeDir   string
+	agentSockets []string
+	path         []string // directories of PATH
+
+	env        []string // names of variables, or patterns such as NAME_*
+	ToolCaches []cache
+}
+
+// cache is the cache directory of a tool.
+type cache struct {
+	variable string // variable that relocates the cache; may be empty
+	path     string // with symbolic links resolved, if it exists
+	exists   bool
+}
+
+// WallsPolicy reads the policy of the walls from the configuration.
+func (r *Reader) WallsPolicy() (Policy, error) {
+	homes := []string{}
+	if u, err := user.LookupId(strconv.Itoa(os.Geteuid())); err == nil { // HOME may be that of the user who called sudo
+		homes = append(homes, u.HomeDir)
+	}
+	return readPolicy(r.Config, r.Env, homes)
+}
+
+// readPolicy reads the policy from a configuration and an environment. homes are further home directories, whose
+// secrets are hidden too.
+func readPolicy(config config.Settings, env, homes []string) (Policy, error) {
+	if err := checkPolicyKeys(config); err != nil {
+		return Policy{}, err
+	}
+	home := proc.Getenv(env, "HOME")
+	p := Policy{
+		home: home, runtimeDir: proc.Getenv(env, "XDG_RUNTIME_DIR"),
+		agentSockets: findAgentSockets(env), path: filepath.SplitList(proc.Getenv(env, "PATH")),
+		ToolCaches: findCaches(env),
+	}
+	for _, h := range slices.Compact(append([]string{home}, homes...)) {
+		p.Secrets = append(p.Secrets, joinAll(h, homeSecrets)...)
+	}
+	p.Secrets = append(p.Secrets, secretPathsFromEnv(env)...)
+	p.Secrets = append(p.Secrets, systemSecrets...)
+	for _, c := range p.ToolCaches {
+		p.Caches = append(p.Caches, c.path)
+	}
+	reads, err := readGrants(config, ReadKey, home)
+	if err != nil {
+		return Policy{}, err
+	}
+	hides, err := readGrants(config, hideKey, home)
+	if err != nil {
+		return Policy{}, err
+	}
+	writes, err := readGrants(config, writeKey, home)
+	if err != nil {
+		return Policy{}, err
+	}
+	for _, g := range writes {
+		if g.private {
+			p.OverlayWrite = append(p.OverlayWrite, g.path)
+		} else {
+			p.Write = append(p.Write, g.path)
+		}
+	}
+	for _, g := range reads {
+		p.Read = append(p.Read, g.path)
+	}
+	for _, g := range hides {
+		p.Hide = append(p.Hide, g.path)
+	}
+	for _, g := range writes {
+		if marked := markedAncestor(g.path); marked != "" {
+			return Policy{}, InvalidSetting(g.key, g.setting, "a path outside of "+marked+", where work is integrated or another sandbox is")
+		}
+	}
+	for _, g := range append(reads, writes...) {
+		if g.isRedirectable(p.Write) {
+			return Policy{}, InvalidSetting(g.key, g.setting, "a path that commands in sandboxes cannot lead elsewhere")
+		}
+	}
+	for _, s := range MultiValues(config, envKey) {
+		if err := checkVariablePattern(s.Value); err != nil {
+			return Policy{}, InvalidSetting(envKey, s, wantVariable)
+		}
+		p.env = append(p.env, s.Value)
+	}
+	return p, nil
+}
+
+// checkPolicyKeys refuses unknown keys below agency.sandbox: a misspelt key would be a wall that is missing.
+func checkPolicyKeys(config config.Settings) error {
+	for _, key := range slices.Sorted(maps.Keys(config)) {
+		name, ours := strings.CutPrefix(key, "agency."+policySection+".")
+		if ours && !slices.Contains([]string{ReadKey, writeKey, hideKey, envKey}, "agency."+policySection+"."+name) {
+			settings := config[key]
+			return InvalidSetting("key "+key, settings[len(settings)-1], "agency.sandbox.read, .write, .hide or .env")
+		}
+	}
+	return nil
+}
+
+// FillRequest sets those fields of a request for walls that do not depend on the sandbox.
+func (p Policy) FillRequest(req *confine.Request) {
+	req.Home, req.RuntimeDir, req.AgentSockets, req.PathDirs, req.Policy = p.home, p.runtimeDir, p.agentSockets, p.path, p.Policy
+}
+
+// markedAncestor returns the innermost directory at or above path that has a marker; empty if there is none. A marker
+// that cannot be read counts as present.
+func markedAncestor(path string) string {
+	for dir := path; ; dir = filepath.Dir(dir) {
+		for _, m := range []guard.Marker{guard.Integration, guard.Sandbox} {
+			if marked, err := m.IsIn(dir); marked || err != nil {
+				return dir
+			}
+		}
+		if dir == "/" {
+			return ""
+		}
+	}
+}
+
+// MultiValues returns the values of a multi-valued key; an empty value clears those before it.
+func MultiValues(cfg config.Settings, key string) []config.Setting {
+	var values []config.Setting
+	for _, s := range cfg[CanonicalKey(key)] {
+		if s.Value == "" {
+			values = nil
+			continue
+		}
+		values = append(values, s)
+	}
+	return values
+}
+
+const (
+	wantPath     = "an absolute path, or one that begins with ~/"
+	wantGrant    = "an absolute path, or one that begins with ~/; after private: to be written in the sandbox alone"
+	wantVariable = "the name of a variable, or how names begin and then a *"
+)
+
+// grant is one path of a key, as set and resolved.
+type grant struct {
+	key        string
+	setting    config.Setting
+	configured string // absolute path as configured
+	path       string // with symbolic links resolved
+	private    bool
+}
+
+// readGrants returns the paths of a key. A path to write must exist; other paths that do not exist are skipped.
+func readGrants(config config.Settings, key, home string) ([]grant, error) {
+	var found []grant
+	for _, s := range MultiValues(config, key) {
+		value, private := s.Value, false
+		if key == writeKey {
+			value, private = strings.CutPrefix(value, PrivatePrefix)
+		}
+		if err := checkPathSetting(key, s.Value, home); err != nil {
+			return nil, InvalidSetting(key, s, wantFor(key))
+		}
+		named := ExpandHome(value, home)
+		path, err := guard.Resolve(named)
+		if err == nil {
+			_, err = os.Lstat(path)
+		}
+		switch {
+		case err == nil:
+			found = append(found, grant{key, s, named, path, private})
+		case strings.ContainsAny(value, "*?["):
+			return nil, InvalidSetting(key, s, "the path of one thing, in which * stands for nothing else")
+		case key == writeKey:
+			return nil, InvalidSetting(key, s, "something that exists")
+		}
+	}
+	return found, nil
+}
+
+// isRedirectable reports whether the configured path goes through a writable directory and leads out of it: a command
+// in a sandbox could then change a symbolic link there, and so choose what is granted.
+func (g grant) isRedirectable(writable []string) bool {
+	holds := func(dir, path string) bool { return dir == path || guard.Contains(dir, path) }
+	for dir := filepath.Dir(g.configured); dir != "/"; dir = filepath.Dir(dir) {
+		at := ResolveOrEmpty(dir)
+		if slices.ContainsFunc(writable, func(w string) bool { return holds(w, at) && !holds(w, g.path) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// checkPathSetting validates a value of a key that names paths. It does not check that the path exists.
+func checkPathSetting(key, value, home string) error {
+	path := value
+	if key == writeKey {
+		path = strings.TrimPrefix(path, PrivatePrefix)
+	}
+	if value == "" || checkAbsolutePath(ExpandHome(path, home)) == nil {
+		return nil
+	}
+	return &fault.InvalidError{What: "path", Value: value, Want: wantFor(key)}
+}
+
+// wantFor describes the valid values of a key that names paths.
+func wantFor(key string) string {
+	if key == writeKey {
+		return wantGrant
+	}
+	return wantPath
+}
+
+// checkVariableSetting validates a value of agency.sandbox.env. The empty value is valid: it clears those before it.
+func checkVariableSetting(value string) error {
+	if value == "" {
+		return nil
+	}
+	return checkVariablePattern(value)
+}
+
+// checkVariablePattern accepts NAME and NAME_*. A lone * would pass every variable.
+func checkVariablePattern(pattern string) error {
+	name := strings.TrimSuffix(pattern, "*")
+	valid := name != "" && !strings.ContainsFunc(name, func(c rune) bool {
+		return c != '_' && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && (c < '0' || c > '9')
+	})
+	if !valid {
+		return &fault.InvalidError{What: "variable", Value: pattern, Want: wantVariable}
+	}
+	return nil
+}
+
+// ResolveOrEmpty resolves the symbolic links of a path; empty if that fails.
+func ResolveOrEmpty(path string) string {
+	path, err := guard.Resolve(path)
+	if err != nil {
+		return ""
+	}
+	return path
+}
+
+// checkProfileName refuses a profile with the name of policySection.
+func checkProfileName(profile string) error {
+	if profile != policySection {
+		return nil
+	}
+	return &fault.InvalidError{What: "profile", Value: profile, Want: fmt.Sprintf("another name: agency.%s.* says what walls leave open", policySection)}
+}

@@ -1,0 +1,270 @@
+package settings
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/git-agency/git-agency/gitagency/internal/confine"
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/git/config"
+)
+
+// makeHome makes a home directory with directories ("name/"), files ("name") and symlinks ("name -> target").
+func makeHome(t *testing.T, names ...string) (home string, env []string) {
+	t.Helper()
+	home, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		link, target, isLink := strings.Cut(name, " -> ")
+		path := filepath.Join(home, link)
+		err := os.MkdirAll(filepath.Dir(path), 0o755)
+		switch {
+		case err != nil:
+		case isLink:
+			err = os.Symlink(target, path)
+		case strings.HasSuffix(name, "/"):
+			err = os.MkdirAll(path, 0o755)
+		default:
+			err = os.WriteFile(path, nil, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return home, []string{"HOME=" + home, "PATH=/usr/bin:/bin"}
+}
+
+// makeSettings makes global settings from alternating keys and values.
+func makeSettings(words ...string) config.Settings {
+	cfg := config.Settings{}
+	for i := 0; i < len(words); i += 2 {
+		key := CanonicalKey(words[i])
+		cfg[key] = append(cfg[key], config.Setting{Value: words[i+1], Scope: "global", Origin: "file:conf"})
+	}
+	return cfg
+}
+
+func TestReadPolicyMergesValues(t *testing.T) {
+	t.Parallel()
+	home, env := makeHome(t, "a/", "b/", "c/", "link -> a", "deep/file")
+	config := makeSettings(
+		"agency.sandbox.read", "~/a", "agency.sandbox.read", home+"/deep/file", "agency.sandbox.read", "~/gone",
+		"agency.sandbox.write", "~/b/", "agency.sandbox.write", "private:~/c", "agency.sandbox.write", "private:~/link",
+		"agency.sandbox.hide", "~/forgotten", "agency.sandbox.hide", "", "agency.sandbox.hide", "~/deep/../b",
+		"agency.sandbox.env", "MY_TOKEN", "agency.sandbox.env", "ACME_*",
+	)
+	p, err := readPolicy(config, env, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ got, want []string }{
+		"read":    {p.Read, []string{home + "/a", home + "/deep/file"}},
+		"write":   {p.Write, []string{home + "/b"}},
+		"private": {p.OverlayWrite, []string{home + "/c", home + "/a"}},
+		"hide":    {p.Hide, []string{home + "/b"}},
+		"env":     {p.env, []string{"MY_TOKEN", "ACME_*"}},
+		"path":    {p.path, []string{"/usr/bin", "/bin"}},
+	} {
+		if !slices.Equal(c.got, c.want) {
+			t.Errorf("%s is %q, want %q", name, c.got, c.want)
+		}
+	}
+}
+
+func TestReadPolicyRefusesInvalidValues(t *testing.T) {
+	t.Parallel()
+	home, env := makeHome(t, "shared/", "shared/out -> ../.ssh", "shared/in -> there", "shared/there/", ".ssh/id", "around -> shared")
+	for name, c := range map[string]struct {
+		config []string
+		want   string
+	}{
+		"a relative path to read":      {[]string{ReadKey, "a"}, `invalid agency.sandbox.read (file:conf) "a": want an absolute path, or one that begins with ~/`},
+		"a relative path to hide":      {[]string{hideKey, "./a"}, `invalid agency.sandbox.hide (file:conf) "./a"`},
+		"a relative path to write":     {[]string{writeKey, "../a"}, `invalid agency.sandbox.write (file:conf) "../a": want an absolute path, or one that begins with ~/; after private:`},
+		"a relative private path":      {[]string{writeKey, "private:a"}, `"private:a": want an absolute path`},
+		"private without a path":       {[]string{writeKey, "private:"}, `"private:": want an absolute path`},
+		"private to read":              {[]string{ReadKey, "private:/tmp"}, `"private:/tmp": want an absolute path`},
+		"home of an unknown user":      {[]string{ReadKey, "~nobody-of-that-name/x"}, "want an absolute path"},
+		"a key without a value":        {[]string{writeKey, "true"}, "want an absolute path"},
+		"to write a missing path":      {[]string{writeKey, "~/gone"}, `"~/gone": want something that exists`},
+		"to write it private":          {[]string{writeKey, "private:~/gone"}, `"private:~/gone": want something that exists`},
+		"every variable":               {[]string{envKey, "*"}, `invalid agency.sandbox.env (file:conf) "*": want the name of a variable`},
+		"a variable with a value":      {[]string{envKey, "A=b"}, `"A=b": want the name of a variable`},
+		"a star in the middle":         {[]string{envKey, "A*B"}, "want the name of a variable"},
+		"to read via a writable link":  {[]string{writeKey, "~/shared", ReadKey, "~/shared/out"}, `invalid agency.sandbox.read (file:conf) "~/shared/out": want a path that commands in sandboxes cannot lead elsewhere`},
+		"to write via a writable link": {[]string{writeKey, "~/shared", writeKey, "~/shared/out/id"}, "cannot lead elsewhere"},
+		"via another name of the link": {[]string{writeKey, "~/shared", writeKey, "private:~/around/out"}, "cannot lead elsewhere"},
+	} {
+		_, err := readPolicy(makeSettings(c.config...), env, nil)
+		var invalid *fault.InvalidError
+		if !errors.As(err, &invalid) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", name, err, c.want)
+		}
+	}
+	p, err := readPolicy(makeSettings(writeKey, "~/shared", ReadKey, "~/shared/in"), env, nil)
+	if err != nil || !slices.Equal(p.Read, []string{home + "/shared/there"}) {
+		t.Errorf("a link to a target in the writable directory: %q %v", p.Read, err)
+	}
+}
+
+func TestPolicySecretsFollowHomesAndVariables(t *testing.T) {
+	t.Parallel()
+	home, env := makeHome(t)
+	env = append(env, "XDG_CONFIG_HOME=/conf", "GNUPGHOME=/keys", "KUBECONFIG=/k1:/k2:rel", "DOCKER_CONFIG=/dock", "CARGO_HOME=/cargo", "XDG_CACHE_HOME=relative")
+	p, err := readPolicy(config.Settings{}, env, []string{"/root", "", "relative"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		home + "/.ssh", home + "/.aws", home + "/.gnupg", home + "/.netrc", home + "/.git-credentials", home + "/.config/git/credentials",
+		home + "/.config/gcloud", home + "/.azure", home + "/.kube", home + "/.docker/config.json", home + "/.docker/run", home + "/.config/gh", home + "/.config/hub",
+		home + "/.config/op", home + "/.password-store", home + "/.npmrc", home + "/.pypirc", home + "/.cargo/credentials", home + "/.cargo/credentials.toml",
+		home + "/.terraform.d/credentials.tfrc.json", home + "/.config/rclone", home + "/.mozilla", home + "/.config/google-chrome", home + "/.local/share/keyrings",
+		home + "/.bash_history", home + "/.zsh_history", home + "/.python_history", home + "/.node_repl_history", home + "/.psql_history", home + "/.vault-token",
+		home + "/.config/containers/auth.json", "/root/.ssh", "/root/.aws", "/etc/shadow",
+		"/conf/gh", "/conf/git/credentials", "/keys", "/k1", "/k2", "/dock/config.json", "/cargo/credentials.toml",
+	} {
+		if !slices.Contains(p.Secrets, want) {
+			t.Errorf("%s is not hidden", want)
+		}
+	}
+	for _, path := range p.Secrets {
+		if !filepath.IsAbs(path) || filepath.Clean(path) != path {
+			t.Errorf("secret %q", path)
+		}
+	}
+	for _, seen := range []string{home + "/.gitconfig", home + "/.config/git/config", home + "/.claude", home + "/.bashrc", home, "/dock", "/cargo"} {
+		if slices.Contains(p.Secrets, seen) {
+			t.Errorf("%s is hidden", seen)
+		}
+	}
+}
+
+func TestFindAgentSockets(t *testing.T) {
+	t.Parallel()
+	got := findAgentSockets([]string{
+		"SSH_AUTH_SOCK=/a/agent.1", "GPG_AGENT_INFO=/b/S.gpg-agent:123:1", "DBUS_SESSION_BUS_ADDRESS=unix:path=/c/bus,guid=0f;unix:abstract=/d/x",
+		"DOCKER_HOST=unix:///e/docker.sock", "TMUX=/f/tmux-0/default,12,0", "DISPLAY=:0", "WAYLAND_DISPLAY=wayland-0", "CONTAINER_HOST=tcp://h:1",
+	})
+	for i, want := range []string{"/a/agent.1", "/b/S.gpg-agent", "/c/bus", "/d/x", "/e/docker.sock"} {
+		if i >= len(got) || got[i] != want {
+			t.Fatalf("got %q, want %s next", got, want)
+		}
+	}
+	if !slices.Contains(got, "/f/tmux-0/default") {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestPolicyCachesFollowVariables(t *testing.T) {
+	t.Parallel()
+	home, env := makeHome(t, "real/npm/", ".npm -> real/npm", ".cache/", ".cargo/registry/")
+	env = append(env, "GOPATH=/go1:/go2", "GOMODCACHE=/mod", "UV_CACHE_DIR=rel")
+	p, err := readPolicy(config.Settings{}, env, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{home + "/.cache", home + "/real/npm", home + "/.cargo/registry", home + "/.cargo/git", "/go1/pkg", "/go2/pkg", "/mod", home + "/.m2/repository"} {
+		if !slices.Contains(p.Caches, want) {
+			t.Errorf("%s is not among the caches %q", want, p.Caches)
+		}
+	}
+	if slices.Contains(p.Caches, home+"/go/pkg") {
+		t.Error("the default GOPATH is a cache although GOPATH is set")
+	}
+}
+
+func TestSettingsListEveryPolicyValue(t *testing.T) {
+	t.Parallel()
+	home, env := makeHome(t, "repo/")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(home, "conf"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("[agency \"sandbox\"]\n\tread = ~/gone\n\tread =\n\tread = /a\n\tread = b\n\twrite = private:c\n\tenv = A*B\n\tenv = OK_*\n")
+	env = append(env, "PATH="+os.Getenv("PATH"), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+filepath.Join(home, "conf"))
+	settings, err := List(t.Context(), home, env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, s := range settings {
+		if strings.HasPrefix(s.Key, "agency.sandbox.") {
+			got = append(got, s.Key+"="+s.Value+" "+s.Problem)
+		}
+	}
+	want := []string{
+		"agency.sandbox.read=/a ", "agency.sandbox.read=b want " + wantPath, "agency.sandbox.write=private:c want " + wantGrant,
+		"agency.sandbox.hide=credentials, histories, sockets ", "agency.sandbox.env=A*B want " + wantVariable, "agency.sandbox.env=OK_* ",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+// Makes a plan for a home directory on the real file system; the tests of confine use a fake one.
+func TestPolicyPlanOnRealHome(t *testing.T) {
+	t.Parallel()
+	home, env := makeHome(t, ".ssh/id", ".npmrc", ".cache/x", "keys/", ".aws -> keys", ".bash_history -> /dev/null",
+		"data/sandboxes/s/tree/.git", "data/sandboxes/s/walls/", "repo/.git/", "shared/", "h -> .")
+	machine := confine.InspectMachine()
+	if machine.System != "linux" {
+		t.Skip("skipped: walls need Linux")
+	}
+	machine.Arch, machine.LandlockABI, machine.WhyNoSeccomp = "amd64", 6, "" // independent of this kernel
+	p, err := readPolicy(makeSettings(writeKey, "~/h/shared", ReadKey, "~/.npmrc"), env, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := confine.Request{
+		Tree: home + "/data/sandboxes/s/tree", GitFile: home + "/data/sandboxes/s/tree/.git", OverlayDir: home + "/data/sandboxes/s/walls",
+		DataDir: home + "/data", GitDir: home + "/repo/.git", IntegrationTrees: []string{home + "/repo"}, Outputs: "none",
+	}
+	p.FillRequest(&req)
+	plan, err := confine.MakePlan(req, machine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]confine.Visibility{
+		"data": confine.Hidden, "data/sandboxes/s/tree/file": confine.Writable, "repo/.git/HEAD": confine.Overlaid, ".ssh/id": confine.Hidden,
+		"keys": confine.Hidden, ".cache/x": confine.Overlaid, "shared": confine.Writable,
+	} {
+		if got := plan.VisibilityOf(filepath.Join(home, name)); got != want {
+			t.Errorf("%s is %s, want %s", name, got, want)
+		}
+	}
+	if !plan.IsVisible(home+"/.npmrc") || !plan.IsVisible(home+"/repo/file") || plan.IsWritable(home+"/repo/file") || plan.IsWritable(home) {
+		t.Errorf("%+v", plan)
+	}
+	if slices.Contains(plan.Hidden, "/dev/null") {
+		t.Error("/dev/null is hidden")
+	}
+	req.Policy.Write = []string{home + "/repo"}
+	if _, err := confine.MakePlan(req, machine); !fault.Is[*confine.RefusedError](err) {
+		t.Errorf("a policy that makes the repository writable: %v", err)
+	}
+}
+
+func TestReadPolicyRefusesWritesToMarkedTrees(t *testing.T) {
+	t.Parallel()
+	home, env := makeHome(t, "a/.agency/INTEGRATION_MARKER", "a/src/", "b/.agency/SANDBOX_MARKER", "c/")
+	for path, refused := range map[string]bool{"a": true, "a/src": true, "b": true, "c": false} {
+		for _, value := range []string{"~/" + path, "private:~/" + path} {
+			_, err := readPolicy(makeSettings(writeKey, value), env, nil)
+			if fault.Is[*fault.InvalidError](err) != refused {
+				t.Errorf("%s: %v", value, err)
+			}
+			if refused && !strings.Contains(err.Error(), "outside of "+home+"/"+path[:1]) {
+				t.Error(err)
+			}
+		}
+	}
+}

@@ -1,0 +1,200 @@
+package settings
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// Primitives are the five independent choices made when a sandbox starts.
+type Primitives = store.Primitives
+
+// primitive is one of the five choices and its values.
+type primitive struct {
+	name       string
+	field      func(*Primitives) *string
+	values     []choice // the first is the default
+	openPrefix choice   // prefix of further valid values; empty if there are none
+}
+
+type choice struct{ value, unsupportedReason string }
+
+const notBuiltYet = "not built yet"
+
+var primitives = []primitive{
+	{
+		"changeset", func(p *Primitives) *string { return &p.Changeset },
+		[]choice{{"worktree", ""}, {"clone", notBuiltYet}, {"overlay", notBuiltYet}},
+		choice{},
+	},
+	{
+		"platform", func(p *Primitives) *string { return &p.Platform },
+		[]choice{{"local", ""}, {"daytona", "Daytona sandbox not yet implemented"}},
+		choice{},
+	},
+	{
+		"isolation", func(p *Primitives) *string { return &p.Isolation },
+		isolationChoices(runtime.GOOS),
+		choice{},
+	},
+	{
+		"outputs", func(p *Primitives) *string { return &p.Outputs },
+		[]choice{{"open", ""}, {"none", ""}},
+		choice{HostsPrefix, ""},
+	},
+	{
+		"software", func(p *Primitives) *string { return &p.Software },
+		[]choice{{"host", ""}},
+		choice{"/", "another root file system is not built yet; commands run with what is installed here"},
+	},
+}
+
+// isolationChoices lists the values of --isolation on an operating system. On Linux walls are the default; elsewhere
+// they cannot be built.
+func isolationChoices(system string) []choice {
+	walls, none := choice{IsolationOS, ""}, choice{IsolationNone, ""}
+	further := []choice{{"container", "containers are not built yet; --isolation os needs none"}, {"vm", "virtual machines are not built yet"}}
+	if system != "linux" {
+		walls.unsupportedReason = "only Linux has what it is built from, so far"
+		return append([]choice{none, walls}, further...)
+	}
+	return append([]choice{walls, none}, further...)
+}
+
+// DefaultPrimitives returns the primitives of a sandbox for which nothing was chosen.
+func DefaultPrimitives() Primitives {
+	var p Primitives
+	for _, prim := range primitives {
+		*prim.field(&p) = prim.values[0].value
+	}
+	return p
+}
+
+// PrimitiveValues lists the values of a primitive that can be built, the default first.
+func PrimitiveValues(name string) []string {
+	var values []string
+	for _, prim := range primitives {
+		for _, c := range prim.values {
+			if prim.name == name && c.unsupportedReason == "" {
+				values = append(values, c.value)
+			}
+		}
+	}
+	return values
+}
+
+// Profiles lists the profiles that a sandbox can be started with, in alphabetical order.
+func (r *Reader) Profiles() []string {
+	profiles := []string{}
+	for key := range r.Config {
+		name, ok := strings.CutPrefix(key, "agency.")
+		end := strings.LastIndex(name, ".") // names of profiles may contain dots, names of keys do not
+		if ok && end > 0 && r.checkProfile(name[:end]) == nil {
+			profiles = append(profiles, name[:end])
+		}
+	}
+	slices.Sort(profiles)
+	return slices.Compact(profiles)
+}
+
+// ChoosePrimitives fills the primitives that were not chosen from the profile, then from the defaults. It refuses
+// values that cannot be built, before anything is created.
+func (r *Reader) ChoosePrimitives(chosen Primitives, profile string) (Primitives, error) {
+	if profile != "" {
+		if err := r.checkProfile(profile); err != nil {
+			return Primitives{}, err
+		}
+	}
+	for _, prim := range primitives {
+		value := prim.field(&chosen)
+		if *value == "" && profile != "" {
+			key := "agency." + profile + "." + prim.name
+			setting, _ := r.Config.Last(key)
+			var invalid *fault.InvalidError
+			if err := prim.checkValue(setting.Value); setting.Value != "" && errors.As(err, &invalid) {
+				return Primitives{}, InvalidSetting(key, setting, invalid.Want)
+			}
+			*value = setting.Value
+		}
+		if *value == "" {
+			*value = prim.values[0].value
+		}
+		if err := prim.checkValue(*value); err != nil {
+			return Primitives{}, err
+		}
+	}
+	return chosen, nil
+}
+
+// checkProfile refuses a profile that does not exist, and one with an unknown key: a misspelt key would be a wall
+// that is missing.
+func (r *Reader) checkProfile(profile string) error {
+	if err := checkProfileName(profile); err != nil {
+		return err
+	}
+	known := false
+	for key, settings := range r.Config {
+		name, of := strings.CutPrefix(key, "agency."+profile+".")
+		if !of || strings.Contains(name, ".") { // names of profiles may contain dots, names of keys do not
+			continue
+		}
+		if name == "command" {
+			continue // a runner may have the name of a profile
+		}
+		if !slices.ContainsFunc(primitives, func(p primitive) bool { return p.name == name }) {
+			return InvalidSetting("key "+key, settings[len(settings)-1], "changeset, platform, isolation, outputs or software")
+		}
+		known = true
+	}
+	if !known {
+		return &fault.InvalidError{What: "profile", Value: profile, Want: fmt.Sprintf("settings agency.%s.* in git config", profile)}
+	}
+	return nil
+}
+
+// checkValue refuses a value that is unknown, or that cannot be built yet.
+func (p primitive) checkValue(value string) error {
+	i := slices.IndexFunc(p.values, func(c choice) bool { return c.value == value })
+	switch {
+	case i >= 0 && p.values[i].unsupportedReason == "":
+		return nil
+	case i >= 0:
+		return &fault.UnsupportedError{Primitive: p.name, Value: value, Why: p.values[i].unsupportedReason}
+	case p.openPrefix.value != "" && strings.HasPrefix(value, p.openPrefix.value) && p.openPrefix.unsupportedReason == "":
+		return nil // the part after the prefix is checked elsewhere
+	case p.openPrefix.value != "" && strings.HasPrefix(value, p.openPrefix.value):
+		return &fault.UnsupportedError{Primitive: p.name, Value: value, Why: p.openPrefix.unsupportedReason}
+	}
+	names := make([]string, len(p.values))
+	for i, c := range p.values {
+		names[i] = c.value
+	}
+	if p.openPrefix.value != "" && p.openPrefix.unsupportedReason == "" {
+		names = append(names, p.openPrefix.value+"<list>")
+	}
+	return &fault.InvalidError{What: p.name, Value: value, Want: "one of " + strings.Join(names, ", ")}
+}
+
+// FillLegacyPrimitives fills in the primitives that records written before there were walls do not have.
+func FillLegacyPrimitives(p Primitives) Primitives {
+	p.Isolation, p.Outputs = cmp.Or(p.Isolation, IsolationNone), cmp.Or(p.Outputs, OutputsOpen)
+	return p
+}
+
+// Implemented values of the isolation primitive.
+const (
+	IsolationNone = "none"
+	IsolationOS   = "os"
+)
+
+// OutputsOpen is unrestricted network access.
+const OutputsOpen = "open"
+
+// HostsPrefix starts a value of the outputs primitive that lists the allowed hosts.
+const HostsPrefix = "hosts:"

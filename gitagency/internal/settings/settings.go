@@ -1,0 +1,251 @@
+// Package settings reads the settings of git-agency from git config and the environment, with their defaults and the rule
+// which of them the repository's own config may set. It knows no repository and writes nothing.
+package settings
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/config"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+)
+
+// Reader reads the settings of one repository and its user from git config and the environment.
+type Reader struct {
+	Config config.Settings
+	Dir    string   // working directory of the caller
+	Env    []string // environment of the caller
+
+	LockTimeoutOverride *time.Duration // set on the command line; nil means agency.lockTimeout
+	Warn                func(format string, args ...any)
+}
+
+// RunnerCommands returns the commands of the runners that the user configured. A command in the repository's own
+// config is ignored with a warning: an agent may have written it.
+func (r *Reader) RunnerCommands() map[string]string {
+	commands := map[string]string{}
+	for _, key := range slices.Sorted(maps.Keys(r.Config)) {
+		name := cutPrefixSuffix(key, "agency.", ".command")
+		if name == "" || name == policySection {
+			continue
+		}
+		setting, set, others := r.Config.LastTrusted(key, nil)
+		for _, o := range others {
+			r.Warn("ignoring %s = %q (%s): %s", key, o.Value, o.Origin, CommandRefusal(o))
+		}
+		if set {
+			commands[name] = setting.Value
+		}
+	}
+	return commands
+}
+
+// DataDir returns the data directory with symbolic links resolved. It need not exist yet.
+func DataDir(env []string, config config.Settings) (string, error) {
+	path, from := "", ""
+	switch setting, _ := config.Last("agency.datadir"); {
+	case proc.Getenv(env, "AGENCY_DATA_DIR") != "":
+		path, from = proc.Getenv(env, "AGENCY_DATA_DIR"), "AGENCY_DATA_DIR"
+	case setting.Value != "":
+		path, from = ExpandHome(setting.Value, proc.Getenv(env, "HOME")), "agency.dataDir ("+setting.Origin+")"
+	case filepath.IsAbs(proc.Getenv(env, "XDG_DATA_HOME")): // the XDG specification says to ignore a relative path
+		path, from = filepath.Join(proc.Getenv(env, "XDG_DATA_HOME"), "agency"), "XDG_DATA_HOME"
+	case proc.Getenv(env, "HOME") != "":
+		path, from = filepath.Join(proc.Getenv(env, "HOME"), ".local", "share", "agency"), "HOME"
+	default:
+		return "", &fault.InvalidError{What: "data directory", Value: "", Want: "HOME, or AGENCY_DATA_DIR, to be set"}
+	}
+	if !filepath.IsAbs(path) {
+		return "", &fault.InvalidError{What: from, Value: path, Want: "an absolute path"}
+	}
+	resolved, err := guard.Resolve(path)
+	if err != nil {
+		return "", fmt.Errorf("data directory %s: %w", path, err)
+	}
+	if fi, err := os.Stat(resolved); err == nil && !fi.IsDir() {
+		return "", &fault.InvalidError{What: from, Value: path, Want: "a directory, not a file"}
+	}
+	if !utf8.ValidString(resolved) {
+		return "", &fault.InvalidError{What: "data directory", Value: resolved, Want: "a path in valid UTF-8"}
+	}
+	return resolved, nil
+}
+
+// ExpandHome expands a leading "~/" or "~user/" as git config --type=path does. The path of an unknown user stays
+// unchanged, and is then refused for not being absolute.
+func ExpandHome(path, home string) string {
+	if !strings.HasPrefix(path, "~") {
+		return path
+	}
+	name, rest, _ := strings.Cut(path[1:], "/")
+	if name != "" {
+		home = ""
+		if u, err := user.Lookup(name); err == nil {
+			home = u.HomeDir
+		}
+	}
+	if home == "" {
+		return path
+	}
+	return filepath.Join(home, rest)
+}
+
+const defaultLockTimeout = 30 * time.Second
+
+func (r *Reader) LockTimeout() (time.Duration, error) {
+	if r.LockTimeoutOverride != nil {
+		return *r.LockTimeoutOverride, nil
+	}
+	return r.Duration("agency.lockTimeout", defaultLockTimeout, ParseDuration)
+}
+
+// Default timeouts.
+const (
+	DefaultOperationTimeout = 10 * time.Minute // for one command, one upload or one snapshot
+	DefaultRunTimeout       = time.Hour        // for a run of an agent, from its start to its end
+)
+
+// OperationTimeout returns the time limit of one operation in a sandbox: agency.operationTimeout, else
+// DefaultOperationTimeout. Negative is no limit.
+func (r *Reader) OperationTimeout() (time.Duration, error) {
+	return r.Duration("agency.operationTimeout", DefaultOperationTimeout, ParseTimeout)
+}
+
+// WithOperationTimeout returns a context that ends with an *OperationTimeoutError after OperationTimeout. what names the
+// operation.
+func (r *Reader) WithOperationTimeout(ctx context.Context, what string) (context.Context, context.CancelFunc, error) {
+	timeout, err := r.OperationTimeout()
+	if err != nil {
+		return nil, nil, err
+	}
+	if timeout < 0 {
+		ctx, cancel := context.WithCancel(ctx)
+		return ctx, cancel, nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, &fault.OperationTimeoutError{What: what, Timeout: timeout})
+	return ctx, cancel, nil
+}
+
+// RunTimeout returns the time limit of a run of an agent: agency.runTimeout, else DefaultRunTimeout. Negative is no
+// limit.
+func (r *Reader) RunTimeout() (time.Duration, error) {
+	return r.Duration("agency.runTimeout", DefaultRunTimeout, ParseTimeout)
+}
+
+// Duration returns the value of a key, parsed by parse, or fallback if the key is not set.
+func (r *Reader) Duration(key string, fallback time.Duration, parse func(string) (time.Duration, error)) (time.Duration, error) {
+	setting, set := r.Config.Last(CanonicalKey(key))
+	if !set {
+		return fallback, nil
+	}
+	d, err := parse(setting.Value)
+	var invalid *fault.InvalidError
+	if errors.As(err, &invalid) {
+		return 0, InvalidSetting(key, setting, invalid.Want)
+	}
+	return d, err
+}
+
+func (r *Reader) PushTimeout() (time.Duration, error) {
+	return r.Duration(pushTimeoutKey, defaultPushTimeout, ParseDuration)
+}
+
+const wantBool = "true or false"
+
+// Bool returns the boolean value of a key, or fallback if it is not set. A key with repoCanOnlyEnable cannot
+// be switched off by the repository's own config.
+func (r *Reader) Bool(key string, fallback bool) (bool, error) {
+	setting, set := r.Config.Last(CanonicalKey(key))
+	if slices.ContainsFunc(Keys(), func(k Key) bool { return k.Name == key && k.repoCanOnlyEnable }) {
+		setting, set, _ = r.Config.LastTrusted(CanonicalKey(key), doesNotDisable)
+	}
+	if !set {
+		return fallback, nil
+	}
+	yes, ok := parseBool(setting.Value)
+	if !ok {
+		return false, InvalidSetting(key, setting, wantBool)
+	}
+	return yes, nil
+}
+
+// InvalidSetting returns an *InvalidError that names the key and the file in which it is set.
+func InvalidSetting(key string, s config.Setting, want string) error {
+	return &fault.InvalidError{What: key + " (" + s.Origin + ")", Value: s.Value, Want: want, ConfigKey: key, Setting: s}
+}
+
+const (
+	defaultPruneAfter = "2.weeks.ago"
+	wantExpiry        = "a moment such as 2.weeks.ago or 2026-01-28, now, or never"
+)
+
+// PruneExpiry parses the moment before which ended things may be pruned; the zero time if none may. An empty text
+// means agency.pruneAfter, else two weeks.
+func (r *Reader) PruneExpiry(ctx context.Context, text string) (time.Time, error) {
+	var setting config.Setting
+	set := false
+	if text == "" {
+		text = defaultPruneAfter
+		if setting, set = r.Config.Last("agency.pruneafter"); set {
+			text = setting.Value
+		}
+	}
+	at, ok, err := parseExpiry(ctx, r.Dir, r.Env, text)
+	switch {
+	case err != nil || ok:
+		return at, err
+	case set:
+		return at, InvalidSetting("agency.pruneAfter", setting, wantExpiry)
+	}
+	return at, &fault.InvalidError{What: "expiry", Value: text, Want: wantExpiry}
+}
+
+// parseExpiry parses a moment as git does, but refuses text that looks like a duration: git would take 14d for the
+// fourteenth of the month.
+func parseExpiry(ctx context.Context, dir string, env []string, text string) (time.Time, bool, error) {
+	digits := strings.TrimLeft(text, "0123456789")
+	if digits != text && digits != "" && strings.Trim(digits, "abcdefghijklmnopqrstuvwxyz") == "" {
+		return time.Time{}, false, nil
+	}
+	return git.ParseExpiry(ctx, dir, env, text)
+}
+
+const wantDuration = "a duration such as 30s, 0 for one try or -1 for ever"
+
+// ParseDuration parses a Go duration ("30s", "2m"); a bare 0 is zero and -1 means no limit.
+func ParseDuration(s string) (time.Duration, error) {
+	if s == "-1" {
+		return -1, nil
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d < 0 {
+		return 0, &fault.InvalidError{What: "duration", Value: s, Want: wantDuration}
+	}
+	return d, nil
+}
+
+const wantTimeout = "a duration such as 90s or 10m, or -1 for ever"
+
+// ParseTimeout parses a duration that must not be zero; -1 means no limit.
+func ParseTimeout(s string) (time.Duration, error) {
+	d, err := ParseDuration(s)
+	if err != nil || d == 0 {
+		return 0, &fault.InvalidError{What: "timeout", Value: s, Want: wantTimeout}
+	}
+	return d, nil
+}
+
+// DefersCleanup returns agency.autoDetach: whether landed sandboxes may be removed in the background.
+func (r *Reader) DefersCleanup() (bool, error) { return r.Bool(autoDetachKey, true) }
