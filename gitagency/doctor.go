@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/git-agency/git-agency/gitagency/internal/doctor"
-	"github.com/git-agency/git-agency/gitagency/internal/quote"
 )
 
 // Capability is a feature that this machine has or lacks.
@@ -45,10 +44,4 @@ func (r *Repository) Fix(ctx context.Context, id string) ([]Finding, error) {
 // FindingCodes lists every code that a finding can have.
 func FindingCodes() []string {
 	return doctor.FindingCodes()
-}
-
-// ShellQuote quotes a word for pasting into a shell. Unprintable characters are escaped, so that they stay visible and
-// cannot control the terminal.
-func ShellQuote(word string) string {
-	return quote.Shell(word)
 }

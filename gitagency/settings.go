@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/git-agency/git-agency/gitagency/internal/quote"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
 )
 
@@ -87,7 +86,3 @@ func ReadTerminalSettings(ctx context.Context, opts Options) (TerminalSettings, 
 	}
 	return settings.ReadTerminal(ctx, opts.Dir, opts.Env)
 }
-
-// QuotePath quotes a path as git does in line-based output: in double quotes when it contains characters that could
-// be misread or that control a terminal.
-func QuotePath(path string) string { return quote.Path(path) }

@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/git-agency/git-agency/gitagency"
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 func (t *tool) configCommand() *cli.Command {
@@ -51,7 +52,7 @@ Exit status: 0, whatever is found; 129 usage.`,
 func configUsageError(c *cli.Context) error {
 	words := []string{"git", "config"}
 	for _, word := range c.Args().Slice() {
-		words = append(words, gitagency.ShellQuote(word))
+		words = append(words, quote.Shell(word))
 	}
 	return &usageError{
 		err: fmt.Errorf("unexpected argument %q", c.Args().First()), usage: c.Command.UsageText,

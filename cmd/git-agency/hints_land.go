@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency"
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // uncommittedHints returns the commands that commit the work in a sandbox, without the files that must not be
@@ -22,7 +23,7 @@ func uncommittedHints(e *gitagency.UncommittedError) []string {
 		if without++; without == 1 {
 			add += " -- ."
 		}
-		add += " " + gitagency.ShellQuote(":(exclude,literal)"+l.Path)
+		add += " " + quote.Shell(":(exclude,literal)"+l.Path)
 	}
 	const most = 10
 	if without > most {
@@ -48,7 +49,7 @@ func gitInTree(tree, branch string) string {
 	if tree == "" {
 		return "; check out " + branch + " first, and type it there: git"
 	}
-	return ": git -C " + gitagency.ShellQuote(tree)
+	return ": git -C " + quote.Shell(tree)
 }
 
 // fsckHints returns the commands that replace the commits of the sandbox by one commit without the object that must
@@ -58,7 +59,7 @@ func fsckHints(e *gitagency.InvalidObjectError) []string {
 	hints := []string{"it must be in no commit of the sandbox; this makes one of all that is staged there, without it:", "  " + inside + "reset --soft " + e.Base}
 	// Git writes a malformed directory correctly when it commits again, and a path with ".." cannot be in the index.
 	if e.Path != "" && !strings.HasSuffix(e.Path, "/") && !slices.Contains(strings.Split(e.Path, "/"), "..") {
-		hints = append(hints, "  "+inside+"rm -r -f -q --cached --ignore-unmatch "+gitagency.ShellQuote(":(top,literal)"+e.Path))
+		hints = append(hints, "  "+inside+"rm -r -f -q --cached --ignore-unmatch "+quote.Shell(":(top,literal)"+e.Path))
 	}
 	return append(hints, "  "+inside+"commit -m '<message>'")
 }
@@ -68,7 +69,7 @@ func fsckHints(e *gitagency.InvalidObjectError) []string {
 func inProgressHints(e *gitagency.SandboxOperationError) []string {
 	there := "git agency exec " + e.ID + " -- git "
 	if e.Path != "" {
-		there = "git -C " + gitagency.ShellQuote(e.Path) + " "
+		there = "git -C " + quote.Shell(e.Path) + " "
 	}
 	finish := there + "-c core.editor=true " + e.What + " --continue"
 	switch {

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/git-agency/git-agency/gitagency"
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // argvError is an error with the command line that led to it, so that hints can repeat it.
@@ -35,11 +35,11 @@ func retryCommand(err error, setting string, without ...string) string {
 		again += " -c …"
 	}
 	if setting != "" {
-		again += " -c " + gitagency.ShellQuote(setting)
+		again += " -c " + quote.Shell(setting)
 	}
 	again += " agency"
 	for _, word := range dropFlags(typed.args, without) {
-		again += " " + gitagency.ShellQuote(word)
+		again += " " + quote.Shell(word)
 	}
 	if typed.hasConfigArgs {
 		return "with the settings that -c gave: " + again

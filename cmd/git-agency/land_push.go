@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/git-agency/git-agency/gitagency"
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // planPush returns where to push each worktree's branch, or nil without --push.
@@ -92,10 +93,10 @@ func (t *tool) pushRetryCommand(c *cli.Context, plan gitagency.PushPlan, ids []s
 	if len(ids) > 0 {
 		what = ids[len(ids)-1]
 	}
-	words := c.Command.Name + " " + what + " --push --remote " + gitagency.ShellQuote(plan.Remote)
+	words := c.Command.Name + " " + what + " --push --remote " + quote.Shell(plan.Remote)
 	switch {
 	case c.IsSet("verify"): // commits of others are merged before the push and verified too
-		words += " --verify " + gitagency.ShellQuote(c.String("verify"))
+		words += " --verify " + quote.Shell(c.String("verify"))
 	case c.Bool("no-verify"):
 		words += " --no-verify"
 	}

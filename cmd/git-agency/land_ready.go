@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/git-agency/git-agency/gitagency"
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // landReady lands all submitted invocations of a worktree and prints the result of each.
@@ -112,7 +113,7 @@ func findReadyWorktree(c *cli.Context, repo *gitagency.Repository, query string)
 func failureSummary(err error) string {
 	paths := []string{}
 	for _, c := range conflictsOf(err) {
-		paths = append(paths, gitagency.QuotePath(c.Path))
+		paths = append(paths, quote.Path(c.Path))
 	}
 	if len(paths) > 0 {
 		return strings.Join(paths, " ")

@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/git-agency/git-agency/gitagency"
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // noteSeparateDryRuns prints, after a dry run of several landings, that they were tried one by one and may conflict
@@ -77,7 +78,7 @@ func (t *tool) printConflicts(err error) error {
 		return nil
 	}
 	for _, c := range conflicts.Conflicts {
-		if err := t.printLine(strings.Join(c.Kinds, ",") + "\t" + gitagency.QuotePath(c.Path)); err != nil {
+		if err := t.printLine(strings.Join(c.Kinds, ",") + "\t" + quote.Path(c.Path)); err != nil {
 			return err
 		}
 	}
@@ -87,11 +88,11 @@ func (t *tool) printConflicts(err error) error {
 // reportLanded prints the result of a landing, with warnings.
 func (t *tool) reportLanded(l gitagency.LandResult) {
 	for _, o := range l.LeftOut {
-		t.warn("left out " + gitagency.QuotePath(o.Path) + ": " + leftOutReasons[o.Reason])
+		t.warn("left out " + quote.Path(o.Path) + ": " + leftOutReasons[o.Reason])
 	}
 	kept := slices.IndexFunc(l.LeftOut, func(o gitagency.LeftOut) bool { return o.Reason == gitagency.LeftOutSecret })
 	if kept >= 0 && l.TrashRef != "" {
-		t.printHint("what looks like a credential is kept until it is pruned: git show " + gitagency.ShellQuote(l.TrashRef+":"+l.LeftOut[kept].Path))
+		t.printHint("what looks like a credential is kept until it is pruned: git show " + quote.Shell(l.TrashRef+":"+l.LeftOut[kept].Path))
 	}
 	if l.MessageUnused {
 		t.warn("there was nothing in " + l.Invocation + " to commit; the message of --commit-all is not used")

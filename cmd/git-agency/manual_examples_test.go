@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/git-agency/git-agency/gitagency"
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // codeExamples returns the code blocks of a document.
@@ -209,7 +209,7 @@ func checkSession(t *testing.T, lines []string) {
 	}
 	idPattern := regexp.MustCompile(`\b20260128(..)(..)(..)-(..)(..)\b`)
 	const end = "==== the end of a command"
-	script := "set -e\nPATH=" + gitagency.ShellQuote(programs) + ":$PATH\n"
+	script := "set -e\nPATH=" + quote.Shell(programs) + ":$PATH\n"
 	for _, s := range steps {
 		clock, random := "12:09:00", ""
 		id := idPattern.FindStringSubmatch(strings.Join(s.shows, "\n"))

@@ -6,6 +6,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/git-agency/git-agency/gitagency"
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 func (t *tool) snapshotCreateCommand() *cli.Command {
@@ -72,7 +73,7 @@ func (t *tool) warnLeftOut(all []gitagency.LeftOut) {
 	secret := false
 	for _, l := range all {
 		secret = secret || l.Reason == gitagency.LeftOutSecret
-		t.warn("left out " + gitagency.QuotePath(l.Path) + ": " + leftOutReasons[l.Reason])
+		t.warn("left out " + quote.Path(l.Path) + ": " + leftOutReasons[l.Reason])
 	}
 	if secret {
 		t.printHint("what looks like a credential is taken too with --include-secrets; to let a name in for good: git config --add agency.secret '!<name>'")

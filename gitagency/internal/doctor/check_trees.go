@@ -15,10 +15,10 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/repair"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/landing"
-	"github.com/git-agency/git-agency/gitagency/internal/quote"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 	"github.com/git-agency/git-agency/gitagency/internal/upload"
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // checkSandboxes checks the record and the tree of every invocation.

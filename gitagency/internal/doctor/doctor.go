@@ -19,8 +19,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/repair"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
-	"github.com/git-agency/git-agency/gitagency/internal/quote"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // Finding is one problem that Diagnose found.

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
-	"github.com/git-agency/git-agency/gitagency/internal/quote"
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // Conflict is a path that could not be merged automatically.

@@ -17,7 +17,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/git/overlay"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
-	"github.com/git-agency/git-agency/gitagency/internal/quote"
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // maxIndexSize is the largest index in bytes that is imported.

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/git-agency/git-agency/gitagency/internal/quote"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // NothingToLandError reports a sandbox without work to land.

@@ -9,8 +9,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
 	"github.com/git-agency/git-agency/gitagency/internal/git/update"
-	"github.com/git-agency/git-agency/gitagency/internal/quote"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // Operations that move the integration branch.

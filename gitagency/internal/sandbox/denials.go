@@ -9,8 +9,8 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/outlet"
-	"github.com/git-agency/git-agency/gitagency/internal/quote"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // Denial is a network access that the walls of a sandbox refused, with the number of attempts.

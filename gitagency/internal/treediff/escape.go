@@ -5,7 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/git-agency/git-agency/gitagency/internal/quote"
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // escapeControls replaces characters that control a terminal or mislead its reader, as pagers do: ^[ for ESC, <9B>

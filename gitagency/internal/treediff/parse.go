@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/git-agency/git-agency/gitagency/internal/quote"
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // ParsePatch parses the output of "git diff-tree -r --raw -p --full-index": one line for each file that differs, an

@@ -6,7 +6,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/git-agency/git-agency/gitagency/internal/quote"
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // Style controls how a diff is written. The zero value is plain text, byte for byte, which git apply can read.

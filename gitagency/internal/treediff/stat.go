@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/git-agency/git-agency/gitagency/internal/quote"
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // Summary returns git's one-line summary of a diff ("2 files changed, …"), or "" for an empty diff.
