@@ -6,31 +6,177 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
+	"github.com/git-agency/git-agency/gitagency/internal/treediff"
 )
+
+// Diff is the difference between two states. In JSON it consists of the three lists of files; paths and lines that are
+// not valid UTF-8 have an additional base64 form.
+type Diff struct {
+	Added   []DiffFile
+	Removed []DiffFile
+	Changed []DiffFile // includes renamed files
+
+	LeftOut []LeftOut // paths in the sandbox that were not compared
+}
 
 // DiffFile is the difference of one file.
-type DiffFile = sandbox.DiffFile
+type DiffFile struct {
+	Path    string // current path, or the old one if deleted; bytes
+	OldPath string // path before a rename, otherwise empty
+
+	OldID   string // full object id before; empty if added
+	NewID   string
+	OldMode string // six octal digits, as in git; empty if added
+	NewMode string
+
+	Similarity int // per cent, of a rename
+
+	DiffBody
+	RemovedBody *DiffBody // removed content of a type change (file to symlink …), whose DiffBody is the added content
+
+	Insertions int
+	Deletions  int
+
+	OldSize int64 // in bytes; only set for binary files
+	NewSize int64
+}
+
+// DiffBody is the difference of content.
+type DiffBody struct {
+	Binary bool
+	Patch  string // git's encoded binary patch, if requested
+	Hunks  []DiffHunk
+}
 
 // DiffHunk is a run of lines, some of which differ.
-type DiffHunk = sandbox.DiffHunk
+type DiffHunk struct {
+	OldStart int
+	OldLines int
+	NewStart int
+	NewLines int
+	Section  string // heading after the line numbers, chosen by git
+	Lines    []DiffLine
+}
 
 // DiffLine is one line of a hunk.
-type DiffLine = sandbox.DiffLine
+type DiffLine struct {
+	Op        byte       // '-' if removed, '+' if added, ' ' if on both sides
+	NoNewline bool       // last line of a file without a newline at its end
+	Text      string     // without the newline; bytes
+	Spans     []DiffSpan // changed and unchanged parts, if the line has a counterpart; concatenated they are Text
+}
 
 // DiffSpan is a part of a line.
-type DiffSpan = sandbox.DiffSpan
+type DiffSpan struct {
+	Text    string
+	Changed bool
+}
 
-// Diff is the difference between two states. In JSON it consists of the three lists of files.
-type Diff = sandbox.Diff
+// Empty reports whether there is no difference.
+func (d Diff) Empty() bool { return len(d.Added)+len(d.Removed)+len(d.Changed) == 0 }
 
-// DiffDetail is the level of detail of a diff.
-type DiffDetail = sandbox.DiffDetail
+// MarshalJSON encodes all three lists, including empty ones.
+func (d Diff) MarshalJSON() ([]byte, error) { return d.internal().MarshalJSON() }
 
-const (
-	DiffHunks  = sandbox.DiffHunks  // files, line counts and hunks
-	DiffCounts = sandbox.DiffCounts // files and line counts
-	DiffNames  = sandbox.DiffNames  // files
-)
+// MarshalJSON encodes a file in the same form as inside of a diff.
+func (f DiffFile) MarshalJSON() ([]byte, error) { return f.internal().MarshalJSON() }
+
+func newDiff(d sandbox.Diff) Diff {
+	return Diff{
+		Added: convertAll(d.Added, newDiffFile), Removed: convertAll(d.Removed, newDiffFile), Changed: convertAll(d.Changed, newDiffFile),
+		LeftOut: convertAll(d.LeftOut, newLeftOut),
+	}
+}
+
+func newDiffFile(f treediff.File) DiffFile {
+	file := DiffFile{
+		Path: f.Path, OldPath: f.OldPath, OldID: f.OldID, NewID: f.NewID, OldMode: f.OldMode, NewMode: f.NewMode,
+		Similarity: f.Similarity, DiffBody: newDiffBody(f.Body), Insertions: f.Insertions, Deletions: f.Deletions,
+		OldSize: f.OldSize, NewSize: f.NewSize,
+	}
+	if f.RemovedBody != nil {
+		removed := newDiffBody(*f.RemovedBody)
+		file.RemovedBody = &removed
+	}
+	return file
+}
+
+func newDiffBody(b treediff.Body) DiffBody {
+	return DiffBody{Binary: b.Binary, Patch: b.Patch, Hunks: convertAll(b.Hunks, newDiffHunk)}
+}
+
+func newDiffHunk(h treediff.Hunk) DiffHunk {
+	return DiffHunk{
+		OldStart: h.OldStart, OldLines: h.OldLines, NewStart: h.NewStart, NewLines: h.NewLines, Section: h.Section,
+		Lines: convertAll(h.Lines, newDiffLine),
+	}
+}
+
+func newDiffLine(l treediff.Line) DiffLine {
+	return DiffLine{Op: byte(l.Op), NoNewline: l.NoNewline, Text: l.Text, Spans: convertAll(l.Spans, newDiffSpan)}
+}
+
+func newDiffSpan(s treediff.Span) DiffSpan { return DiffSpan(s) }
+
+func (d Diff) internal() sandbox.Diff {
+	return sandbox.Diff{
+		Added: convertAll(d.Added, DiffFile.internal), Removed: convertAll(d.Removed, DiffFile.internal), Changed: convertAll(d.Changed, DiffFile.internal),
+		LeftOut: convertAll(d.LeftOut, LeftOut.internal),
+	}
+}
+
+func (l LeftOut) internal() sandbox.LeftOut { return sandbox.LeftOut(l) }
+
+func (f DiffFile) internal() treediff.File {
+	file := treediff.File{
+		Path: f.Path, OldPath: f.OldPath, OldID: f.OldID, NewID: f.NewID, OldMode: f.OldMode, NewMode: f.NewMode,
+		Similarity: f.Similarity, Body: f.DiffBody.internal(), Insertions: f.Insertions, Deletions: f.Deletions,
+		OldSize: f.OldSize, NewSize: f.NewSize,
+	}
+	if f.RemovedBody != nil {
+		removed := f.RemovedBody.internal()
+		file.RemovedBody = &removed
+	}
+	return file
+}
+
+func (b DiffBody) internal() treediff.Body {
+	return treediff.Body{Binary: b.Binary, Patch: b.Patch, Hunks: convertAll(b.Hunks, DiffHunk.internal)}
+}
+
+func (h DiffHunk) internal() treediff.Hunk {
+	return treediff.Hunk{
+		OldStart: h.OldStart, OldLines: h.OldLines, NewStart: h.NewStart, NewLines: h.NewLines, Section: h.Section,
+		Lines: convertAll(h.Lines, DiffLine.internal),
+	}
+}
+
+func (l DiffLine) internal() treediff.Line {
+	return treediff.Line{Op: treediff.Op(l.Op), NoNewline: l.NoNewline, Text: l.Text, Spans: convertAll(l.Spans, DiffSpan.internal)}
+}
+
+func (s DiffSpan) internal() treediff.Span { return treediff.Span(s) }
+
+// DiffRequest selects what to compare.
+type DiffRequest struct {
+	Invocation string   // required: id or unique id prefix
+	From       string   // one of DiffStates, or a snapshot of any invocation; default: DiffBase
+	To         string   // same as From; default: DiffWork
+	Paths      []string // files and directories to compare, relative to the top of the sandbox; default: all
+
+	Detail DiffDetail
+	Words  bool // mark the changed words inside lines
+	Binary bool // include patches of binary files
+
+	IncludeSecrets bool // let DiffWork include untracked files that look like credentials
+}
+
+func (req DiffRequest) internal() sandbox.DiffRequest {
+	return sandbox.DiffRequest{
+		Invocation: req.Invocation, From: req.From, To: req.To, Paths: req.Paths,
+		Detail: sandbox.DiffDetail(req.Detail), Words: req.Words, Binary: req.Binary, IncludeSecrets: req.IncludeSecrets,
+	}
+}
 
 // States that can be compared, besides snapshots.
 const (
@@ -41,50 +187,74 @@ const (
 )
 
 // DiffStates lists the named states.
-var DiffStates = sandbox.DiffStates
+func DiffStates() []string { return []string{DiffBase, DiffHead, DiffWork, DiffIntegration} }
 
-// DiffLimit bounds the size of a diff in bytes, because the whole text is held in memory, several times.
-const DiffLimit = sandbox.DiffLimit
+// DiffDetail is the level of detail of a diff.
+type DiffDetail int
 
-// DiffRequest selects what to compare.
-type DiffRequest = sandbox.DiffRequest
+const (
+	DiffHunks  DiffDetail = iota // files, line counts and hunks
+	DiffCounts                   // files and line counts
+	DiffNames                    // files
+)
 
 // DiffSnapshots compares two states of a sandbox: its base commit, its HEAD, its current content including uncommitted
 // changes, any snapshot, or the tip of the integration branch. It changes nothing, and commands may run in the
-// sandbox meanwhile. For an invocation that has ended, DiffHead and DiffWork cannot be compared.
+// sandbox meanwhile. For an invocation that has ended, DiffHead and DiffWork cannot be compared. A diff of more than
+// 256 MiB is a *TooLargeError, because the whole text is held in memory.
 //
 // The diff is computed by git. Attributes in the trees and the configuration of the repository are ignored, because
 // an agent could use them to hide changes, and no program that they name is run.
-func (r *Repository) DiffSnapshots(ctx context.Context, req DiffRequest) (_ Diff, err error) {
-	return sandbox.DiffSnapshots(ctx, r.core, req)
+func (r *Repository) DiffSnapshots(ctx context.Context, req DiffRequest) (Diff, error) {
+	d, err := sandbox.DiffSnapshots(ctx, r.core, req.internal())
+	return newDiff(d), publicError(err)
 }
 
-// DiffText compares two texts that are in no repository. The result has neither path nor object ids.
-func DiffText(before, after []byte) DiffFile {
-	return sandbox.DiffText(before, after)
+// DiffFormat selects how a diff is printed. The zero value is a patch that git apply reads.
+type DiffFormat struct {
+	Form           DiffForm
+	Summary        bool       // start a patch with a summary of the totals; git apply skips it
+	Colors         DiffColors // default: none
+	EscapeControls bool       // print control characters in visible form instead of sending them to the terminal
+	Width          int        // width of the terminal; 0 means 80
+}
+
+func (f DiffFormat) internal() sandbox.DiffFormat {
+	return sandbox.DiffFormat{
+		Form: sandbox.DiffForm(f.Form), Summary: f.Summary, Colors: settings.DiffColors(f.Colors),
+		EscapeControls: f.EscapeControls, Width: f.Width,
+	}
 }
 
 // DiffForm is an output format of a diff.
-type DiffForm = sandbox.DiffForm
+type DiffForm int
 
 const (
-	DiffPatch      = sandbox.DiffPatch      // unified diff, as git diff prints it and git apply reads it
-	DiffStat       = sandbox.DiffStat       // table of files with their line counts
-	DiffNameStatus = sandbox.DiffNameStatus // one line for each file
+	DiffPatch      DiffForm = iota // unified diff, as git diff prints it and git apply reads it
+	DiffStat                       // table of files with their line counts
+	DiffNameStatus                 // one line for each file
 )
 
-// DiffFormat selects how a diff is printed. The zero value is a patch that git apply reads.
-type DiffFormat = sandbox.DiffFormat
-
-// DiffColors holds terminal escape sequences for the parts of a diff.
-type DiffColors = settings.DiffColors
-
-// FormatDiff returns a diff as text; it is empty when nothing differs.
-func FormatDiff(d Diff, format DiffFormat) string {
-	return sandbox.FormatDiff(d, format)
+// DiffColors holds terminal escape sequences that start a colour. Every one that is not empty is ended by Reset.
+type DiffColors struct {
+	Meta        string // file headers
+	Hunk        string // line numbers of a hunk header
+	Section     string // section heading of a hunk header
+	Same        string // lines on both sides
+	Removed     string
+	Added       string
+	Emphasis    string // changed words of a line, added to the colour of the line
+	EmphasisEnd string // ends Emphasis
+	Reset       string
 }
 
-// WriteDiff writes a diff to w, as FormatDiff formats it.
-func WriteDiff(w io.Writer, difference Diff, format DiffFormat) error {
-	return sandbox.WriteDiff(w, difference, format)
+// DiffColors returns the colours of diffs that the user has configured for git.
+func (r *Repository) DiffColors() (DiffColors, error) {
+	colors, err := r.core.Settings.DiffColors()
+	return DiffColors(colors), publicError(err)
+}
+
+// WriteDiff writes a diff to w as text. It writes nothing when nothing differs.
+func WriteDiff(w io.Writer, diff Diff, format DiffFormat) error {
+	return publicError(sandbox.WriteDiff(w, diff.internal(), format.internal()))
 }

@@ -47,7 +47,9 @@ func ExampleOnboard() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Print(gitagency.FormatDiff(diff, gitagency.DiffFormat{Form: gitagency.DiffNameStatus}))
+	if err := gitagency.WriteDiff(os.Stdout, diff, gitagency.DiffFormat{Form: gitagency.DiffNameStatus}); err != nil {
+		log.Fatal(err)
+	}
 
 	then := filepath.Join(home, "then")
 	if _, err := dir.CheckoutSnapshot(ctx, gitagency.CheckoutRequest{Snapshot: dir.FirstSnapshot.ID, Dir: then}); err != nil {

@@ -94,7 +94,7 @@ var floors = []struct {
 	},
 
 	// 4: the public library
-	{dir: "gitagency", imports: "durable undo proc guard quote fault settings core sandbox landing directory radar doctor"},
+	{dir: "gitagency", imports: "durable undo proc guard quote treediff fault settings core sandbox landing directory radar doctor"},
 
 	// 5: the command, still to be cut into cmd/git-agency/internal/{term,setup,complete,hints}
 	{dir: "cmd/git-agency/internal/term", reserved: "os/exec"},

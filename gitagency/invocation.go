@@ -1,20 +1,186 @@
 package gitagency
 
-import "github.com/git-agency/git-agency/gitagency/internal/core"
+import (
+	"context"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/radar"
+	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+	"github.com/git-agency/git-agency/gitagency/internal/settings"
+)
 
 // Invocation is one piece of agent work: an id, a record, a sandbox.
-type Invocation = core.Invocation
+type Invocation struct {
+	ID            string     `json:"invocation_id"`
+	Name          string     `json:"invocation_name"`
+	WorktreeID    string     `json:"integration_worktree_id"`
+	Worktree      string     `json:"integration_worktree"` // name of the integration worktree
+	SandboxPath   string     `json:"sandbox_path"`
+	SandboxBranch string     `json:"sandbox_branch"`
+	BaseCommit    string     `json:"base_commit"`
+	FromSnapshot  string     `json:"from_snapshot,omitempty"` // snapshot that the sandbox was started from
+	Verifies      string     `json:"verifies,omitempty"`      // invocation whose landing is verified in this temporary sandbox; empty for all others
+	SyncedCommit  string     `json:"synced_commit,omitempty"` // commit of the integration branch that the last sync merged
+	Runner        string     `json:"runner"`
+	Mode          string     `json:"mode"`
+	Status        string     `json:"status"`
+	Landing       string     `json:"landing"`
+	TrashRef      string     `json:"trash_ref,omitempty"` // ref that keeps the work of a landed or discarded invocation
+	StartedAt     time.Time  `json:"started_at"`
+	Primitives    Primitives `json:"primitives"`
+	Limits        Limits     `json:"limits,omitzero"` // limits of its commands
+	Broken        bool       `json:"broken"`
+	BrokenReason  string     `json:"broken_reason"`
+
+	// Fields that review and landing added to the record; each is set only after its event.
+	SubmittedAt     time.Time `json:"submitted_at,omitzero"`      // time of submission; work lands in this order
+	SubmittedCommit string    `json:"submitted_commit,omitempty"` // commit of the sandbox when it was submitted
+	ReviewNote      string    `json:"review_note,omitempty"`
+	RejectedAt      time.Time `json:"rejected_at,omitzero"`
+	RejectedReason  string    `json:"rejected_reason,omitempty"`
+	LandedAt        time.Time `json:"landed_at,omitzero"`
+	LandedCommit    string    `json:"landed_commit,omitempty"` // commit on the integration branch that contains the work
+	LandedBefore    string    `json:"landed_before,omitempty"` // commit of that branch before the landing
+	LandedTip       string    `json:"landed_tip,omitempty"`    // commit of the sandbox that landed
+	LandedBranch    string    `json:"landed_branch,omitempty"` // the integration branch
+	LandedStrategy  string    `json:"landed_strategy,omitempty"`
+	UnlandedCommit  string    `json:"unlanded_commit,omitempty"` // commit that reverted the landing
+	UnlandedAt      time.Time `json:"unlanded_at,omitzero"`
+
+	Radar string `json:"radar,omitempty"` // result of the radar; set only if ListRequest.Radar asks for it
+
+	internal core.Invocation
+}
+
+func newInvocation(i core.Invocation) Invocation {
+	return Invocation{
+		ID: i.ID, Name: i.Name, WorktreeID: i.WorktreeID, Worktree: i.Worktree, SandboxPath: i.SandboxPath, SandboxBranch: i.SandboxBranch,
+		BaseCommit: i.BaseCommit, FromSnapshot: i.FromSnapshot, Verifies: i.Verifies, SyncedCommit: i.SyncedCommit,
+		Runner: i.Runner, Mode: i.Mode, Status: i.Status, Landing: i.Landing, TrashRef: i.TrashRef, StartedAt: i.StartedAt,
+		Primitives: Primitives(i.Primitives), Limits: newLimits(sandbox.LimitsFromRecord(i.Limits)),
+		Broken: i.Broken, BrokenReason: i.BrokenReason,
+		SubmittedAt: i.SubmittedAt, SubmittedCommit: i.SubmittedCommit, ReviewNote: i.ReviewNote,
+		RejectedAt: i.RejectedAt, RejectedReason: i.RejectedReason,
+		LandedAt: i.LandedAt, LandedCommit: i.LandedCommit, LandedBefore: i.LandedBefore, LandedTip: i.LandedTip,
+		LandedBranch: i.LandedBranch, LandedStrategy: i.LandedStrategy, UnlandedCommit: i.UnlandedCommit, UnlandedAt: i.UnlandedAt,
+		Radar: i.Radar, internal: i,
+	}
+}
+
+// Err returns a *BrokenError if the invocation is broken, else nil.
+func (i Invocation) Err() error { return publicError(i.internal.Err()) }
+
+// Path returns the path of the sandbox. It fails for an invocation that is broken, landed or discarded.
+func (i Invocation) Path() (string, error) { return edge(i.internal.Path()) }
 
 // ListRequest selects the invocations to list.
-type ListRequest = core.ListRequest
+type ListRequest struct {
+	All      bool   // include broken, landed and discarded ones
+	Worktree string // only those of this worktree; empty: of all worktrees
+	Radar    bool   // set the Radar field of those that can land; a worktree whose radar fails is a warning
+}
+
+func (req ListRequest) internal() core.ListRequest {
+	return core.ListRequest{All: req.All, Worktree: req.Worktree}
+}
 
 // Invocations lists invocations, oldest first.
-func (r *Repository) Invocations(req ListRequest) ([]Invocation, error) {
-	return r.core.Invocations(req)
+func (r *Repository) Invocations(ctx context.Context, req ListRequest) ([]Invocation, error) {
+	all, err := r.core.Invocations(req.internal())
+	if err == nil && req.Radar {
+		err = radar.Fill(ctx, r.core, all)
+	}
+	if err != nil {
+		return nil, publicError(err)
+	}
+	return convertAll(all, newInvocation), nil
 }
 
 // Invocation finds an invocation by its id or a unique prefix of it, never by its name. A broken one is found by its
 // full id only.
 func (r *Repository) Invocation(query string) (Invocation, error) {
-	return r.core.Invocation(query)
+	i, err := r.core.Invocation(query)
+	return newInvocation(i), publicError(err)
+}
+
+// Primitives are the five independent choices made when a sandbox starts.
+type Primitives struct {
+	Changeset string `json:"changeset"`
+	Platform  string `json:"platform"`
+	Isolation string `json:"isolation"`
+	Outputs   string `json:"outputs"`
+	Software  string `json:"software"`
+}
+
+// DefaultPrimitives returns the primitives of a sandbox for which nothing was chosen.
+func DefaultPrimitives() Primitives { return Primitives(settings.DefaultPrimitives()) }
+
+// PrimitiveValues lists the values of a primitive that can be built, the default first.
+func PrimitiveValues(name string) []string { return settings.PrimitiveValues(name) }
+
+// StartRequest describes the sandbox to create.
+type StartRequest struct {
+	Worktree   string     // as for Repository.Worktree
+	Name       string     // label for users; need not be unique
+	Runner     string     // recorded, not used
+	Mode       string     // "headed" or "headless"; default: "headless"; recorded, not used
+	Primitives Primitives // empty fields come from the profile, then from the defaults
+	Profile    string     // profile: settings agency.<profile>.* in git config
+	Limits     Limits     // upper limits for its commands
+
+	// FromSnapshot is a snapshot whose state the sandbox starts in: a commit, in full or as a unique prefix, or
+	// "<invocation>/<number>". Worktree then defaults to that of its invocation.
+	FromSnapshot string
+}
+
+func (req StartRequest) internal() sandbox.StartRequest {
+	return sandbox.StartRequest{
+		Worktree: req.Worktree, Name: req.Name, Runner: req.Runner, Mode: req.Mode, Primitives: settings.Primitives(req.Primitives),
+		Profile: req.Profile, Limits: req.Limits.internal(), FromSnapshot: req.FromSnapshot,
+	}
+}
+
+// Start creates an invocation and its sandbox, or fails and leaves nothing. It runs nothing in the sandbox.
+func (r *Repository) Start(ctx context.Context, req StartRequest) (Invocation, error) {
+	i, err := sandbox.Start(ctx, r.core, req.internal())
+	return newInvocation(i), publicError(err)
+}
+
+// DiscardResult reports what remains of a discarded invocation.
+type DiscardResult struct {
+	ID             string `json:"invocation_id"`
+	TrashRef       string `json:"trash_ref"`    // ref that keeps the content of the sandbox; empty when there was none
+	Commit         string `json:"trash_commit"` // commit that TrashRef points at
+	Already        bool   `json:"already"`      // already discarded before this call
+	CreationUndone bool   `json:"undone"`       // it was an interrupted creation, which was undone; not even a record is left
+	EndedCommands  int    `json:"commands"`     // number of commands that still ran in the sandbox and were ended
+}
+
+// Discard ends an invocation: it removes the tree and the branch and keeps the record and a trash ref to everything
+// that was in the sandbox, including uncommitted and untracked files. Discarding twice is allowed and finishes an
+// interrupted discard. Of an interrupted creation it removes every trace.
+func (r *Repository) Discard(ctx context.Context, query string) (DiscardResult, error) {
+	discarded, err := sandbox.Discard(ctx, r.core, query)
+	return DiscardResult(discarded), publicError(err)
+}
+
+// Denial is a network access that the walls of a sandbox refused, with the number of attempts.
+type Denial struct {
+	Time   time.Time `json:"time"` // time of the last recorded attempt
+	Kind   string    `json:"kind"` // protocol of the attempt: "http", "connect" or "socks"
+	Target string    `json:"target"`
+	Reason string    `json:"reason"`
+	Count  int       `json:"count"` // number of attempts
+	Entry  string    `json:"entry"` // entry of the outputs host list that would allow it; empty when none would
+	Allow  string    `json:"allow"` // command line that starts a sandbox in which it is allowed; empty when there is none
+}
+
+func newDenial(d sandbox.Denial) Denial { return Denial(d) }
+
+// Denials lists what the walls of a sandbox refused, the latest last. It also works for an invocation whose sandbox
+// is gone. For a broken invocation it returns the list together with an error.
+func (r *Repository) Denials(query string) ([]Denial, error) {
+	denials, err := sandbox.Denials(r.core, query)
+	return convertAll(denials, newDenial), publicError(err)
 }

@@ -2,27 +2,60 @@ package gitagency
 
 import (
 	"context"
+	"io"
 
 	"github.com/git-agency/git-agency/gitagency/internal/landing"
 )
 
-// CleanUpInBackground starts this program again as a detached process with the same environment, to remove the sandboxes
-// that landings with LandRequest.DeferCleanup have left. argv[0] is the program name. The process runs in the caller's
-// directory, or in the git common directory if the caller's directory was a sandbox that has landed.
-func (r *Repository) CleanUpInBackground(argv []string) error {
-	return landing.CleanUpInBackground(r.core, argv)
-}
-
-// WorkDirGone reports whether the caller's directory no longer exists, as after landing the sandbox that contains it.
-func (r *Repository) WorkDirGone() bool {
-	return landing.WorkDirGone(r.core)
-}
-
 // LandRequest says which sandbox to land, and how. The zero value of every field but ID is a good default.
-type LandRequest = landing.Request
+type LandRequest struct {
+	ID            string   // required: invocation id or unique prefix of it
+	Strategy      string   // one of Strategies; empty: agency.land.strategy, else merge
+	CommitAll     bool     // commit uncommitted work first, with Message
+	Message       string   // message of the CommitAll commit, else of the merge or squash commit (not for rebase); empty: generated
+	RequireBase   bool     // refuse if the integration branch has commits that the sandbox lacks
+	DryRun        bool     // run the same checks with the same errors, but change nothing
+	DeferCleanup  bool     // leave the removal of the sandbox's tree to a second Land of the same id
+	AlreadyLanded []string // ids that the same command landed earlier; errors quote them
+
+	// Verify is a shell command that must succeed on the tree that would land. It runs in a temporary sandbox with the walls
+	// and limits of the landed sandbox. Empty means agency.verify; NoVerify turns verification off.
+	Verify   string
+	NoVerify bool
+	Output   io.Writer       // receives the output of Verify; may be nil
+	Force    <-chan struct{} // once closed, ends the grace period of the Verify command, as in ExecOptions
+}
 
 // LandResult is the result of Land.
-type LandResult = landing.Result
+type LandResult struct {
+	Invocation      string    `json:"invocation_id"`
+	Commit          string    `json:"commit"`    // new commit of the integration branch; if it had landed before, the commit of that landing
+	Before          string    `json:"before"`    // commit of the integration branch before the landing
+	Branch          string    `json:"branch"`    // branch of the integration worktree
+	Strategy        string    `json:"strategy"`  // strategy used; empty if nothing had to be merged
+	Tip             string    `json:"tip"`       // last commit of the sandbox
+	Commits         int       `json:"commits"`   // commits of the sandbox that landed; for a rebase, the commits created
+	TrashRef        string    `json:"trash_ref"` // ref that keeps the sandbox's own commits until prune
+	Already         bool      `json:"already"`   // it had landed before, or the branch had all of its commits
+	DryRun          bool      `json:"dry_run"`   // nothing was changed
+	LeftOut         []LeftOut `json:"left_out"`  // files of the sandbox that are in none of its commits
+	MessageUnused   bool      `json:"-"`         // CommitAll was set, but there was nothing to commit
+	CleanupDeferred bool      `json:"-"`         // the sandbox's tree was renamed but not removed; another Land of the id removes it
+
+	Verified  bool   `json:"verified"`   // the verify command succeeded on this tree
+	VerifyLog string `json:"verify_log"` // path of the log of the verify command; empty if there is none
+}
+
+func newLandResult(r landing.Result) LandResult {
+	return LandResult{
+		Invocation: r.Invocation, Commit: r.Commit, Before: r.Before, Branch: r.Branch, Strategy: r.Strategy, Tip: r.Tip,
+		Commits: r.Commits, TrashRef: r.TrashRef, Already: r.Already, DryRun: r.DryRun, LeftOut: convertAll(r.LeftOut, newLeftOut),
+		MessageUnused: r.MessageUnused, CleanupDeferred: r.CleanupDeferred, Verified: r.Verified, VerifyLog: r.VerifyLog,
+	}
+}
+
+// IsNew reports whether this call landed the work, and not an earlier one.
+func (l LandResult) IsNew() bool { return l.Commit != "" && !l.Already && !l.DryRun }
 
 // Land merges the work of a sandbox into the integration branch and updates the worktree that has the branch checked out,
 // all or nothing. Then it removes the sandbox; a ref keeps the sandbox's commits unchanged.
@@ -32,27 +65,60 @@ type LandResult = landing.Result
 // command that takes the repository lock finishes or undoes a landing that was killed. A result returned with an error
 // has the fields known so far, and a Commit only if the work has landed.
 func (r *Repository) Land(ctx context.Context, req LandRequest) (LandResult, error) {
-	return landing.Land(ctx, r.core, req)
+	result, err := landing.Land(ctx, r.core, landing.Request(req))
+	return newLandResult(result), publicError(err)
 }
 
 // LandReadyResult is the result for one invocation of LandReady.
-type LandReadyResult = landing.ReadyResult
+type LandReadyResult struct {
+	LandResult
+	Name string // name of the invocation
+	Err  error  // nil if it has landed
+}
+
+func newLandReadyResult(r landing.ReadyResult) LandReadyResult {
+	return LandReadyResult{LandResult: newLandResult(r.Result), Name: r.Name, Err: publicError(r.Err)}
+}
 
 // LandReady lands every submitted invocation of an integration worktree, in the order of submission, and continues past
 // those that cannot land. It sets req.ID itself; the rest of req applies to each. An empty worktree means the one that
 // contains the current directory. The error is about the queue as a whole; the result of each invocation holds its own.
 func (r *Repository) LandReady(ctx context.Context, worktree string, req LandRequest) ([]LandReadyResult, error) {
-	return landing.LandReady(ctx, r.core, worktree, req)
+	results, err := landing.LandReady(ctx, r.core, worktree, landing.Request(req))
+	return convertAll(results, newLandReadyResult), publicError(err)
 }
 
 // UnlandRequest says which landing to revert.
-type UnlandRequest = landing.UnlandRequest
+type UnlandRequest struct {
+	ID     string // required: invocation id or unique prefix of it
+	DryRun bool   // run the same checks with the same errors, but change nothing
+}
 
 // UnlandResult is the result of Unland.
-type UnlandResult = landing.UnlandResult
+type UnlandResult struct {
+	Invocation string `json:"invocation_id"`
+	Commit     string `json:"commit"`    // new commit of the integration branch
+	Before     string `json:"before"`    // commit of the integration branch before
+	Branch     string `json:"branch"`    // branch of the integration worktree
+	Landed     string `json:"landed"`    // commit of the reverted landing
+	TrashRef   string `json:"trash_ref"` // ref that keeps the sandbox's own commits until prune
+	Already    bool   `json:"already"`   // it was reverted before
+	DryRun     bool   `json:"dry_run"`   // nothing was changed
+}
 
 // Unland reverts a landing with a commit on top of the integration branch that undoes its changes and nothing later. It
 // gives the guarantees of Land. Later changes to the same lines are a *ConflictsError.
 func (r *Repository) Unland(ctx context.Context, req UnlandRequest) (UnlandResult, error) {
-	return landing.Unland(ctx, r.core, req)
+	result, err := landing.Unland(ctx, r.core, landing.UnlandRequest(req))
+	return UnlandResult(result), publicError(err)
 }
+
+// CleanUpInBackground starts this program again as a detached process with the same environment, to remove the sandboxes
+// that landings with LandRequest.DeferCleanup have left. argv[0] is the program name. The process runs in the caller's
+// directory, or in the git common directory if the caller's directory was a sandbox that has landed.
+func (r *Repository) CleanUpInBackground(argv []string) error {
+	return publicError(landing.CleanUpInBackground(r.core, argv))
+}
+
+// WorkDirGone reports whether the caller's directory no longer exists, as after landing the sandbox that contains it.
+func (r *Repository) WorkDirGone() bool { return landing.WorkDirGone(r.core) }

@@ -20,7 +20,7 @@ func TestExecLimitsOnlyTightenSandboxLimits(t *testing.T) {
 		Worktree: "mine", Limits: gitagency.Limits{FileSize: 1 << 20, Nice: 2, Timeout: time.Hour},
 	})
 	must(t, err)
-	if want := (gitagency.RecordedLimits{FileSize: 1 << 20, Nice: 2, TimeoutMS: 3600_000}); inv.Limits != want {
+	if want := (gitagency.Limits{FileSize: 1 << 20, Nice: 2, Timeout: time.Hour}); inv.Limits != want {
 		t.Errorf("recorded %+v", inv.Limits)
 	}
 	s, err := p.repo.Sandbox(inv.ID)
@@ -68,10 +68,10 @@ func TestUnenforceableLimitIsRefusedOrReported(t *testing.T) {
 	if err == nil {
 		t.Skip("skipped: this machine can limit memory")
 	}
-	if !errors.As(err, &refused) || len(refused.Limits) != 1 || refused.Limits[0].Limit != gitagency.MemoryLimit {
+	if !errors.As(err, &refused) || len(refused.Limits) != 1 || gitagency.LimitKind(refused.Limits[0].Limit) != gitagency.MemoryLimit {
 		t.Fatalf("got %v", err)
 	}
-	if all, err := p.repo.Invocations(gitagency.ListRequest{All: true}); err != nil || len(all) > 0 {
+	if all, err := p.repo.Invocations(t.Context(), gitagency.ListRequest{All: true}); err != nil || len(all) > 0 {
 		t.Errorf("the refused start made %+v, %v", all, err)
 	}
 	limits.BestEffort = true

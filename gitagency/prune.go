@@ -2,18 +2,35 @@ package gitagency
 
 import (
 	"context"
+	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/doctor"
 )
 
 // PruneRequest says what Prune may remove.
-type PruneRequest = doctor.PruneRequest
+type PruneRequest struct {
+	Expire string // cutoff in git's date format: items that ended before it expire; empty: agency.pruneAfter, else two weeks ago
+	DryRun bool   // return the plan without carrying it out
+
+	// OnExpiry receives the parsed cutoff before anything is done, because git accepts almost any text as a date. The zero
+	// time means that nothing expires.
+	OnExpiry func(before time.Time)
+}
 
 // PruneResult is one item that Prune considered, and the action taken.
-type PruneResult = doctor.PruneResult
+type PruneResult struct {
+	Kind         string `json:"kind"` // invocation, worktree, trash (refs without a record) or leftover (of a killed process)
+	ID           string `json:"id"`
+	Action       string `json:"action"`        // PruneRemove; PruneClean if only the rest of its sandbox goes; or PruneKeep
+	Reason       string `json:"reason"`        // reason for the action, part of a sentence
+	BrokenReason string `json:"broken_reason"` // set if it is kept because its record is broken
+	TrashRef     string `json:"trash_ref"`     // ref that keeps its work; deleted with the item
+	TrashCommit  string `json:"trash_commit"`  // commit of a deleted trash ref: it can be restored until git gc
+	Path         string `json:"path"`          // directory of the record, or path of the leftover
+	DryRun       bool   `json:"dry_run"`       // nothing was done; Action is the plan
 
-// PrunedSnapshot is a snapshot of a sandbox with its ref, which may have been deleted.
-type PrunedSnapshot = doctor.PrunedSnapshot
+	Snapshots []PrunedSnapshot `json:"snapshots"` // snapshots of its sandbox in order; deleted with the item
+}
 
 // Actions of Prune.
 const (
@@ -21,6 +38,21 @@ const (
 	PruneClean  = doctor.PruneClean
 	PruneKeep   = doctor.PruneKeep
 )
+
+func newPruneResult(r doctor.PruneResult) PruneResult {
+	return PruneResult{
+		Kind: r.Kind, ID: r.ID, Action: r.Action, Reason: r.Reason, BrokenReason: r.BrokenReason, TrashRef: r.TrashRef,
+		TrashCommit: r.TrashCommit, Path: r.Path, DryRun: r.DryRun, Snapshots: convertAll(r.Snapshots, newPrunedSnapshot),
+	}
+}
+
+// PrunedSnapshot is a snapshot of a sandbox with its ref, which may have been deleted.
+type PrunedSnapshot struct {
+	Ref    string `json:"ref"`
+	Commit string `json:"commit"`
+}
+
+func newPrunedSnapshot(s doctor.PrunedSnapshot) PrunedSnapshot { return PrunedSnapshot(s) }
 
 // Prune removes items that have provably ended, and gives a reason for everything that it keeps. It removes invocations
 // that were landed or discarded before the cutoff, with their trash and snapshot refs; remaining parts of ended sandboxes;
@@ -30,5 +62,6 @@ const (
 // After a failure Prune goes on with the rest, and returns the error together with all results. The next Prune tries the
 // failed items again.
 func (r *Repository) Prune(ctx context.Context, req PruneRequest) ([]PruneResult, error) {
-	return doctor.Prune(ctx, r.core, req)
+	results, err := doctor.Prune(ctx, r.core, doctor.PruneRequest(req))
+	return convertAll(results, newPruneResult), publicError(err)
 }

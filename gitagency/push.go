@@ -6,8 +6,20 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/landing"
 )
 
-// PushPlan says which integration branch to push where.
-type PushPlan = landing.PushPlan
+// PushPlan says which integration branch to push where. Only PlanPush makes one.
+type PushPlan struct {
+	Worktree     string // id of the integration worktree
+	Branch       string
+	Remote       string // name of the remote
+	RemoteBranch string // name of the branch on the remote
+	Address      string // remote as git finds it from any worktree: its name or a path
+
+	internal landing.PushPlan
+}
+
+func newPushPlan(p landing.PushPlan) PushPlan {
+	return PushPlan{Worktree: p.Worktree, Branch: p.Branch, Remote: p.Remote, RemoteBranch: p.RemoteBranch, Address: p.Address, internal: p}
+}
 
 // PlanPush determines where the branches of integration worktrees would be pushed, and refuses branches that cannot be. It
 // reads only local configuration and never contacts the remote. An empty remote means "local" if it exists, else
@@ -15,18 +27,25 @@ type PushPlan = landing.PushPlan
 //
 // It also checks the settings that Push will use; req says how Push verifies its merges.
 func (r *Repository) PlanPush(ctx context.Context, remote string, req LandRequest, worktrees ...string) ([]PushPlan, error) {
-	return landing.PlanPush(ctx, r.core, remote, req, worktrees...)
+	plans, err := landing.PlanPush(ctx, r.core, remote, landing.Request(req), worktrees...)
+	return convertAll(plans, newPushPlan), publicError(err)
 }
 
 // PushResult is the result of Push.
-type PushResult = landing.PushResult
+type PushResult struct {
+	Commit   string // commit of the integration branch
+	Tries    int
+	Merged   bool // commits of others were merged into the branch, even if the push failed later
+	UpToDate bool // the remote had all of the commits before
+}
 
 // Push pushes the current state of an integration branch to a remote. If others have pushed there, it merges their commits
-// into the branch in a transaction, as a landing does, and tries again, up to maxPushes times and agency.pushTimeout. It
+// into the branch in a transaction, as a landing does, and tries again a few times, within agency.pushTimeout. It
 // never forces. ids are the invocations that landed on the branch; their event logs record the push. req only says how
 // merges are verified.
 //
 // Errors are *NotPushedError: landings and merges that were made before stay.
-func (r *Repository) Push(ctx context.Context, plan PushPlan, req LandRequest, ids ...string) (pushed PushResult, err error) {
-	return landing.Push(ctx, r.core, plan, req, ids...)
+func (r *Repository) Push(ctx context.Context, plan PushPlan, req LandRequest, ids ...string) (PushResult, error) {
+	pushed, err := landing.Push(ctx, r.core, plan.internal, landing.Request(req), ids...)
+	return PushResult(pushed), publicError(err)
 }

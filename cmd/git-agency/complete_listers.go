@@ -58,7 +58,7 @@ func variableNames(cl *commandLine) ([]candidate, error) {
 // diffStates lists the states that diff can compare: keywords, then snapshots. If the snapshots cannot be read, it
 // still lists the keywords.
 func diffStates(cl *commandLine) ([]candidate, error) {
-	found, _ := oneOf(gitagency.DiffStates...)(cl)
+	found, _ := oneOf(gitagency.DiffStates()...)(cl)
 	snapshots, _ := snapshotNames(cl)
 	return append(found, snapshots...), nil
 }
@@ -187,7 +187,7 @@ func listInvocations(cl *commandLine, wanted func(gitagency.Invocation) bool) ([
 	if err != nil {
 		return nil, err
 	}
-	all, err := repo.Invocations(gitagency.ListRequest{All: true})
+	all, err := repo.Invocations(cl.ctx, gitagency.ListRequest{All: true})
 	if err != nil {
 		return nil, err
 	}
@@ -223,7 +223,7 @@ func brokenRecords(cl *commandLine) ([]candidate, error) {
 	if err != nil {
 		return nil, err
 	}
-	invocations, err := repo.Invocations(gitagency.ListRequest{All: true})
+	invocations, err := repo.Invocations(cl.ctx, gitagency.ListRequest{All: true})
 	if err != nil {
 		return nil, err
 	}

@@ -94,8 +94,8 @@ func TestReadmeListsAllSettings(t *testing.T) {
 	for _, row := range regexp.MustCompile("(?m)^\\| `((?:agency|color|pager)\\.[^`]+)`").FindAllStringSubmatch(string(data), -1) {
 		listed = append(listed, row[1])
 	}
-	for _, k := range gitagency.Keys() {
-		known = append(known, k.Name)
+	for _, s := range defaultSettings(t) {
+		known = append(known, s.Key)
 	}
 	if !slices.Equal(listed, known) {
 		t.Errorf("README lists the settings %q, want %q", listed, known)

@@ -612,7 +612,7 @@ func TestDoctorReportsAndFixes(t *testing.T) {
 
 func TestDoctorCasesCoverFindingCodes(t *testing.T) {
 	t.Parallel()
-	for _, code := range gitagency.FindingCodes() {
+	for _, code := range manualFindingCodes() {
 		if !slices.ContainsFunc(doctorCases, func(i doctorCase) bool { return i.code == code }) {
 			t.Errorf("doctorCases has no case for %s", code)
 		}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"syscall"
@@ -94,11 +95,9 @@ func (t *tool) execOptions(c *cli.Context, further []string) (gitagency.ExecOpti
 		return none, newUsageError(c, errors.New("no command given; it comes after --"))
 	}
 	opts := gitagency.ExecOptions{Argv: t.afterDashDash, Cwd: c.String("cwd"), Force: t.secondInterrupt}
-	var err error
-	if c.IsSet("timeout") {
-		if opts.Timeout, err = gitagency.ParseTimeout(c.String("timeout")); err != nil {
-			return none, newUsageError(c, fmt.Errorf("--timeout: %w", err))
-		}
+	err := parseLimit(c, gitagency.TimeoutLimit, &opts.Timeout)
+	if err != nil {
+		return none, err
 	}
 	if c.IsSet("grace") {
 		opts.Grace, err = time.ParseDuration(c.String("grace"))
@@ -262,7 +261,8 @@ func (t *tool) printWallHints(id string, res gitagency.ExecResult) {
 
 // wallHints names the walls that may have made a command fail; the kernel does not report whether one did. A command
 // that was ended by a signal or a timeout, or never started, did not fail because of a wall.
-func wallHints(refused string, res gitagency.ExecResult) []string {
+func wallHints(refused string, result any) []string {
+	res := execResultOf(result)
 	if res.TimedOut || slices.Contains([]int{0, exitTimedOut, exitCannotExecute, exitCommandNotFound, 128 + int(syscall.SIGINT), 128 + int(syscall.SIGTERM)}, res.ExitCode) ||
 		slices.Contains([]string{"SIGHUP", "SIGINT", "SIGQUIT", "SIGKILL", "SIGTERM", "SIGPIPE"}, res.Signal) {
 		return nil
@@ -287,6 +287,25 @@ func wallHints(refused string, res gitagency.ExecResult) []string {
 		return nil
 	}
 	return []string{"walls were up: " + strings.Join(facts, ", ")}
+}
+
+// execResultOf returns a result of Exec. The result in a *gitagency.VerifyError still has a type of its own, with the same
+// fields.
+func execResultOf(result any) gitagency.ExecResult {
+	if res, is := result.(gitagency.ExecResult); is {
+		return res
+	}
+	v := reflect.ValueOf(result)
+	res := gitagency.ExecResult{
+		ExitCode: int(v.FieldByName("ExitCode").Int()), TimedOut: v.FieldByName("TimedOut").Bool(), Signal: v.FieldByName("Signal").String(),
+		Walls: v.FieldByName("Walls").Interface().([]string),
+	}
+	for _, l := range v.FieldByName("Limits").Seq2() {
+		res.Limits = append(res.Limits, gitagency.EnforcedLimit{
+			Limit: gitagency.LimitKind(l.FieldByName("Limit").Int()), Value: l.FieldByName("Value").Int(),
+		})
+	}
+	return res
 }
 
 // Exit codes of timeout(1), env(1) and shells for a command that did not set its own.

@@ -44,7 +44,9 @@ var atoms = []struct {
 	{"limits.memory", func(i gitagency.Invocation, _ time.Time) string { return numberOrEmpty(i.Limits.Memory) }},
 	{"limits.processes", func(i gitagency.Invocation, _ time.Time) string { return numberOrEmpty(int64(i.Limits.Processes)) }},
 	{"limits.file_size", func(i gitagency.Invocation, _ time.Time) string { return numberOrEmpty(i.Limits.FileSize) }},
-	{"limits.timeout_ms", func(i gitagency.Invocation, _ time.Time) string { return numberOrEmpty(i.Limits.TimeoutMS) }},
+	{"limits.timeout_ms", func(i gitagency.Invocation, _ time.Time) string {
+		return numberOrEmpty(i.Limits.Timeout.Milliseconds())
+	}},
 	{"limits.nice", func(i gitagency.Invocation, _ time.Time) string { return numberOrEmpty(int64(i.Limits.Nice)) }},
 	{"limits.best_effort", func(i gitagency.Invocation, _ time.Time) string { return strconv.FormatBool(i.Limits.BestEffort) }},
 	{"submitted_at", func(i gitagency.Invocation, _ time.Time) string { return timeOrEmpty(i.SubmittedAt) }},

@@ -23,7 +23,7 @@ func fullInvocation() gitagency.Invocation {
 		FromSnapshot: "76543210fedcba9876543210fedcba9876543210", Verifies: "20260128120000-c8d0", SyncedCommit: "6543210fedcba9876543210fedcba98765432107", Runner: "claude", Mode: "headless", Status: "starting", Landing: "discarded", TrashRef: "refs/agency/trash/20260128120500-b7c9",
 		StartedAt:  time.Date(2026, 1, 28, 12, 5, 0, 0, time.UTC),
 		Primitives: gitagency.Primitives{Changeset: "worktree", Platform: "local", Isolation: "os", Outputs: "none", Software: "host"},
-		Limits:     gitagency.RecordedLimits{Memory: 1 << 30, Processes: 50, FileSize: 1 << 20, TimeoutMS: 60000, Nice: 5, BestEffort: true},
+		Limits:     gitagency.Limits{Memory: 1 << 30, Processes: 50, FileSize: 1 << 20, Timeout: time.Minute, Nice: 5, BestEffort: true},
 		Broken:     true, BrokenReason: "missing-tree",
 
 		SubmittedAt: time.Date(2026, 1, 28, 12, 5, 1, 25, time.UTC), SubmittedCommit: "1111111111111111111111111111111111111111", ReviewNote: "done",

@@ -62,7 +62,7 @@ func (t *tool) landReady(c *cli.Context) error {
 		if errors.As(a.Err, &verifyErr) {
 			queue.verifyHints = hintsFor(t.withArgv(verifyErr))
 		}
-		results = append(results, newLandOutput(a.Invocation, wt.ID, a.Result, a.Err))
+		results = append(results, newLandOutput(a.Invocation, wt.ID, a.LandResult, a.Err))
 		rows = append(rows, []string{a.Invocation, a.Name, result, a.Commit, failureSummary(a.Err)})
 	}
 	t.cleanUpInBackground(repo, results)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -24,51 +23,50 @@ func limitFlags() []cli.Flag {
 // parseLimits parses the values of limitFlags.
 func parseLimits(c *cli.Context) (gitagency.Limits, error) {
 	l := gitagency.Limits{BestEffort: c.Bool("best-effort-limits")}
-	for _, read := range []func() error{
-		func() error { return parseFlag(c, "memory", &l.Memory, gitagency.ParseSize) },
-		func() error { return parseFlag(c, "processes", &l.Processes, gitagency.ParseProcesses) },
-		func() error { return parseFlag(c, "file-size", &l.FileSize, gitagency.ParseSize) },
-		func() error { return parseFlag(c, "nice", &l.Nice, gitagency.ParseNice) },
+	for _, err := range []error{
+		parseLimit(c, gitagency.MemoryLimit, &l.Memory),
+		parseLimit(c, gitagency.ProcessLimit, &l.Processes),
+		parseLimit(c, gitagency.FileSizeLimit, &l.FileSize),
+		parseLimit(c, gitagency.NiceLimit, &l.Nice),
 	} {
-		if err := read(); err != nil {
+		if err != nil {
 			return gitagency.Limits{}, err
 		}
 	}
 	return l, nil
 }
 
-// parseFlag parses the value of a flag into a variable, which it leaves alone if the flag was not given.
-func parseFlag[T any](c *cli.Context, name string, into *T, parse func(string) (T, error)) error {
-	if !c.IsSet(name) {
+// parseLimit parses the flag of a limit into a variable, which it leaves alone if the flag was not given.
+func parseLimit[T int | int64 | time.Duration](c *cli.Context, kind gitagency.LimitKind, into *T) error {
+	if !c.IsSet(kind.String()) {
 		return nil
 	}
-	value, err := parse(c.String(name))
+	value, err := kind.Parse(c.String(kind.String()))
 	if err != nil {
-		return newUsageError(c, fmt.Errorf("--%s: %w", name, err))
+		return newUsageError(c, fmt.Errorf("--%s: %w", kind, err))
 	}
-	*into = value
+	*into = T(value)
 	return nil
 }
 
 // limitDetails returns the limits of a sandbox that 'show' prints for people.
-func limitDetails(l gitagency.RecordedLimits) []field {
-	text := func(value int64, as func(int64) string) string {
+func limitDetails(l gitagency.Limits) []field {
+	text := func(kind gitagency.LimitKind, value int64) string {
 		if value == 0 {
 			return ""
 		}
-		return as(value)
+		return kind.Format(value)
 	}
-	number := func(n int64) string { return strconv.FormatInt(n, 10) }
 	bestEffort := ""
 	if l.BestEffort {
 		bestEffort = "best effort"
 	}
 	return []field{
-		{"memory", text(l.Memory, gitagency.FormatSize), true},
-		{"processes", text(int64(l.Processes), number), true},
-		{"file size", text(l.FileSize, gitagency.FormatSize), true},
-		{"timeout", text(l.TimeoutMS, func(ms int64) string { return (time.Duration(ms) * time.Millisecond).String() }), true},
-		{"nice", text(int64(l.Nice), number), true},
+		{"memory", text(gitagency.MemoryLimit, l.Memory), true},
+		{"processes", text(gitagency.ProcessLimit, int64(l.Processes)), true},
+		{"file size", text(gitagency.FileSizeLimit, l.FileSize), true},
+		{"timeout", text(gitagency.TimeoutLimit, int64(l.Timeout)), true},
+		{"nice", text(gitagency.NiceLimit, int64(l.Nice)), true},
 		{"limits", bestEffort, true},
 	}
 }
@@ -88,7 +86,7 @@ func limitOutputs(limits []gitagency.EnforcedLimit) map[string]limitOutput {
 		if l.Limit == gitagency.TimeoutLimit {
 			value = int64((time.Duration(value) + time.Millisecond - 1) / time.Millisecond)
 		}
-		out[l.Limit.RecordKey()] = limitOutput{Value: value, By: string(l.By), Detail: l.Detail}
+		out[l.Limit.RecordKey()] = limitOutput{Value: value, By: l.By, Detail: l.Detail}
 	}
 	return out
 }

@@ -41,15 +41,12 @@ Exit status: 0, whatever is found; 3 no such worktree; 129 usage.`,
 			if err != nil {
 				return err
 			}
-			invocations, err := repo.Invocations(gitagency.ListRequest{All: c.Bool("all"), Worktree: c.String("worktree")})
+			invocations, err := repo.Invocations(c.Context, gitagency.ListRequest{All: c.Bool("all"), Worktree: c.String("worktree"), Radar: c.Bool("radar")})
 			if err != nil {
 				return err
 			}
 			header := []string{"ID", "NAME", "WORKTREE", "RUNNER", "STATUS", "BASE", "STARTED"}
 			if c.Bool("radar") {
-				if err := repo.FillRadar(c.Context, invocations); err != nil {
-					return err
-				}
 				header = append(header, "RADAR")
 			}
 			if c.IsSet("format") {

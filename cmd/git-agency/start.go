@@ -55,7 +55,7 @@ func (t *tool) start(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := parseFlag(c, "timeout", &limits.Timeout, gitagency.ParseTimeout); err != nil {
+	if err := parseLimit(c, gitagency.TimeoutLimit, &limits.Timeout); err != nil {
 		return err
 	}
 	limits.Timeout = max(limits.Timeout, 0)

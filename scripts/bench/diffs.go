@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
-
-	"github.com/git-agency/git-agency/gitagency"
 )
 
 // diffComparisons measures diffs of two snapshots of a large tree, and of a file so long and so changed that go-diff
@@ -27,11 +25,6 @@ func (b *bench) diffComparisons(ctx context.Context) (_ []comparison, sound bool
 	}
 	if err := long.takeSnapshot(ctx, func(tree string) error { return os.WriteFile(filepath.Join(tree, "long"), after, 0o600) }); err != nil {
 		return nil, false, err
-	}
-	for name, text := range map[string][]byte{"before": before, "after": after} {
-		if err := os.WriteFile(filepath.Join(long.dir, name), text, 0o600); err != nil {
-			return nil, false, err
-		}
 	}
 	const sensible = 2 * time.Second
 	return []comparison{
@@ -50,10 +43,6 @@ func (b *bench) diffComparisons(ctx context.Context) (_ []comparison, sound bool
 		{
 			title: "diff --color of the same", rounds: 6, promise: promise{limit: sensible},
 			base: long.gitDiff("--color", "--word-diff=color"), tool: long.diff("--color"),
-		},
-		{
-			title: "DiffText of the same", rounds: 6, promise: promise{limit: sensible}, baseName: "no-index",
-			base: b.timeCommand("sh", long.dir, "-c", "git diff --no-index before after; test $? = 1"), tool: diffText(before, after),
 		},
 	}, true, nil
 }
@@ -163,17 +152,4 @@ func longText() (before, after []byte) {
 		after = append(after, line...)
 	}
 	return before, after
-}
-
-// diffText measures the library's DiffText, which does not use git.
-func diffText(before, after []byte) timedRun {
-	return func(context.Context) (time.Duration, error) {
-		began := time.Now()
-		f := gitagency.DiffText(before, after)
-		took := time.Since(began)
-		if changed := f.Insertions; changed < 15_000 || changed > 20_000 || f.Deletions != changed {
-			return 0, fmt.Errorf("%d lines were added and %d removed", f.Insertions, f.Deletions)
-		}
-		return took, nil
-	}
 }

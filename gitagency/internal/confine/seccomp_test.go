@@ -2,6 +2,8 @@ package confine
 
 import (
 	"encoding/binary"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -175,6 +177,28 @@ func TestFilterChecksArguments(t *testing.T) {
 		}
 		if got := runFilter(t, program, filterInput{a.calls[c.call], a.auditArch, c.args}); got != want {
 			t.Errorf("%s%#x: %#x instead of %#x", c.call, c.args, got, want)
+		}
+	}
+}
+
+func TestManualListsBlockedCalls(t *testing.T) {
+	t.Parallel()
+	manual, err := os.ReadFile(filepath.FromSlash("../../../cmd/git-agency/manual/git-agency.1.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var altogether, inPart []string
+	for _, call := range DescribeBlockedCalls() {
+		if name, what, some := strings.Cut(call, " "); some {
+			inPart = append(inPart, "`"+name+"` "+what)
+		} else {
+			altogether = append(altogether, "`"+name+"`")
+		}
+	}
+	words := strings.Join(strings.Fields(string(manual)), " ")
+	for _, want := range []string{" Altogether: " + strings.Join(altogether, ", ") + ". ", " In part: " + strings.Join(inPart, "; ") + ". "} {
+		if !strings.Contains(words, want) {
+			t.Errorf("the manual does not say %q", want)
 		}
 	}
 }

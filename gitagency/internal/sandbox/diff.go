@@ -106,9 +106,6 @@ func DiffSnapshots(ctx context.Context, r *core.Repository, req DiffRequest) (_ 
 	return c.Diff(ctx, req)
 }
 
-// DiffText compares two texts that are in no repository. The result has neither path nor object ids.
-func DiffText(before, after []byte) DiffFile { return treediff.CompareText(before, after) }
-
 // Check validates the request and fills in defaults. words lists the named states that are allowed besides snapshots.
 func (req *DiffRequest) Check(words []string) error {
 	if req.From == "" {

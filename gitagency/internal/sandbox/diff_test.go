@@ -56,20 +56,6 @@ func TestDiffSnapshots(t *testing.T) {
 	}
 }
 
-func TestDiffText(t *testing.T) {
-	t.Parallel()
-	f := DiffText([]byte("a\nb\nc"), []byte("a\nB\nc"))
-	f.Path, f.OldMode, f.NewMode = "policy", "100644", "100644"
-	got := FormatDiff(Diff{Changed: []DiffFile{f}}, DiffFormat{})
-	want := "diff --git a/policy b/policy\n--- a/policy\n+++ b/policy\n@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n\\ No newline at end of file\n"
-	if got != want {
-		t.Errorf("got %q", got)
-	}
-	if f := DiffText([]byte("same"), []byte("same")); len(f.Hunks) != 0 || f.Insertions+f.Deletions != 0 {
-		t.Errorf("got %+v", f)
-	}
-}
-
 // Promise: a diff of a sandbox whose files change all the time fails with an StillChangingError or shows the files that stay.
 func TestDiffSnapshotsWhileFilesChange(t *testing.T) {
 	t.Parallel()
