@@ -16,6 +16,7 @@ import (
 	"syscall"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
 )
 
 // fileState is the present state of a path to install at.
@@ -173,3 +174,6 @@ func wouldBeEmpty(dir string, gone map[string]bool) (bool, error) {
 	}
 	return true, nil
 }
+
+// ForeignFileError reports a file, directory or link at a path to install at that is not ours to overwrite.
+type ForeignFileError = fault.ForeignFileError

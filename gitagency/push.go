@@ -13,12 +13,13 @@ type PushPlan struct {
 	Remote       string // name of the remote
 	RemoteBranch string // name of the branch on the remote
 	Address      string // remote as git finds it from any worktree: its name or a path
+	Unlanding    bool   // the push is for an unland; set by the caller, for messages
 
 	internal landing.PushPlan
 }
 
 func newPushPlan(p landing.PushPlan) PushPlan {
-	return PushPlan{Worktree: p.Worktree, Branch: p.Branch, Remote: p.Remote, RemoteBranch: p.RemoteBranch, Address: p.Address, internal: p}
+	return PushPlan{Worktree: p.Worktree, Branch: p.Branch, Remote: p.Remote, RemoteBranch: p.RemoteBranch, Address: p.Address, Unlanding: p.Unlanding, internal: p}
 }
 
 // PlanPush determines where the branches of integration worktrees would be pushed, and refuses branches that cannot be. It
@@ -46,6 +47,7 @@ type PushResult struct {
 //
 // Errors are *NotPushedError: landings and merges that were made before stay.
 func (r *Repository) Push(ctx context.Context, plan PushPlan, req LandRequest, ids ...string) (PushResult, error) {
+	plan.internal.Unlanding = plan.Unlanding
 	pushed, err := landing.Push(ctx, r.core, plan.internal, landing.Request(req), ids...)
 	return PushResult(pushed), publicError(err)
 }

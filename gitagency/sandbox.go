@@ -6,7 +6,6 @@ import (
 	"io/fs"
 
 	"github.com/git-agency/git-agency/gitagency/internal/doctor"
-	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 )
 
@@ -161,8 +160,6 @@ func newSyncResult(r sandbox.SyncResult) SyncResult {
 		Added: r.Added, Changed: r.Changed, Removed: r.Removed,
 	}
 }
-
-func newConflict(c fault.Conflict) Conflict { return c }
 
 // Sync merges the integration branch into the sandbox's branch, as git merge would: by a merge commit, or by a fast-forward
 // if the sandbox has no commits of its own. Conflicts stay in the sandbox as an unfinished merge with conflict markers,

@@ -8,16 +8,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 	"unicode/utf8"
 
 	"github.com/urfave/cli/v2"
 	"golang.org/x/term"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/hints"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -254,65 +253,16 @@ func suspectedShellLine(sandbox *gitagency.Sandbox, opts gitagency.ExecOptions, 
 }
 
 func (t *tool) printWallHints(id string, res gitagency.ExecResult) {
-	for _, hint := range wallHints(fmt.Sprintf(" ('git agency denials %s' lists what was refused)", id), res) {
+	for _, hint := range hints.Walls(fmt.Sprintf(" ('git agency denials %s' lists what was refused)", id), res) {
 		t.printHint(hint)
 	}
 }
 
-// wallHints names the walls that may have made a command fail; the kernel does not report whether one did. A command
-// that was ended by a signal or a timeout, or never started, did not fail because of a wall.
-func wallHints(refused string, result any) []string {
-	res := execResultOf(result)
-	if res.TimedOut || slices.Contains([]int{0, exitTimedOut, exitCannotExecute, exitCommandNotFound, 128 + int(syscall.SIGINT), 128 + int(syscall.SIGTERM)}, res.ExitCode) ||
-		slices.Contains([]string{"SIGHUP", "SIGINT", "SIGQUIT", "SIGKILL", "SIGTERM", "SIGPIPE"}, res.Signal) {
-		return nil
-	}
-	var facts []string
-	for _, w := range []struct{ wall, means string }{
-		{"read-only-root", "files outside the sandbox are read-only or hidden"},
-		{"private-tmp", "/tmp is private"},
-		{"network:loopback", "there is no network"},
-		{"network:proxy", "only some hosts can be reached" + refused},
-	} {
-		if slices.Contains(res.Walls, w.wall) {
-			facts = append(facts, w.means)
-		}
-	}
-	for _, l := range res.Limits {
-		if l.Limit != gitagency.TimeoutLimit {
-			facts = append(facts, fmt.Sprintf("%s is limited to %s", l.Limit, l.Limit.Format(l.Value)))
-		}
-	}
-	if len(facts) == 0 || len(res.Walls) == 0 {
-		return nil
-	}
-	return []string{"walls were up: " + strings.Join(facts, ", ")}
-}
-
-// execResultOf returns a result of Exec. The result in a *gitagency.VerifyError still has a type of its own, with the same
-// fields.
-func execResultOf(result any) gitagency.ExecResult {
-	if res, is := result.(gitagency.ExecResult); is {
-		return res
-	}
-	v := reflect.ValueOf(result)
-	res := gitagency.ExecResult{
-		ExitCode: int(v.FieldByName("ExitCode").Int()), TimedOut: v.FieldByName("TimedOut").Bool(), Signal: v.FieldByName("Signal").String(),
-		Walls: v.FieldByName("Walls").Interface().([]string),
-	}
-	for _, l := range v.FieldByName("Limits").Seq2() {
-		res.Limits = append(res.Limits, gitagency.EnforcedLimit{
-			Limit: gitagency.LimitKind(l.FieldByName("Limit").Int()), Value: l.FieldByName("Value").Int(),
-		})
-	}
-	return res
-}
-
 // Exit codes of timeout(1), env(1) and shells for a command that did not set its own.
 const (
-	exitTimedOut        = 124
-	exitCannotExecute   = 126
-	exitCommandNotFound = 127
+	exitTimedOut        = hints.ExitTimedOut
+	exitCannotExecute   = hints.ExitCannotExecute
+	exitCommandNotFound = hints.ExitCommandNotFound
 )
 
 // base64UnlessText encodes text that is not valid UTF-8, which JSON cannot hold.

@@ -99,10 +99,10 @@ func (t *tool) land(c *cli.Context) error {
 		worktrees = append(worktrees, inv.WorktreeID)
 	}
 	plans, err := t.planPush(c, repo, worktrees...)
-	var archived *gitagency.ArchivedError
-	if errors.As(err, &archived) {
+	var archived *gitagency.StateError
+	if errors.As(err, &archived) && archived.Reason == gitagency.ReasonArchived {
 		if i := slices.Index(worktrees, archived.ID); i >= 0 {
-			archived.Invocation = named[i].ID
+			archived.Other = named[i].ID
 		}
 	}
 	if err != nil {

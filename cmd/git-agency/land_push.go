@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -26,14 +25,11 @@ func (t *tool) pushLanded(c *cli.Context, repo *gitagency.Repository, plans []gi
 		if c.Bool("dry-run") {
 			t.reportPush("would push", plan)
 		}
+		plan.Unlanding = c.Command.Name == "unland"
 		var pushed gitagency.PushResult
 		var err error
 		if !c.Bool("dry-run") {
 			pushed, err = repo.Push(c.Context, plan, t.landRequest(c), ids...)
-		}
-		var failed *gitagency.NotPushedError
-		if errors.As(err, &failed) {
-			failed.Unlanding = c.Command.Name == "unland"
 		}
 		if pushed.Merged {
 			fmt.Fprintln(t.stderr, printable(fmt.Sprintf("merged %s/%s, to which others have pushed, into %s", plan.Remote, plan.RemoteBranch, plan.Branch)))

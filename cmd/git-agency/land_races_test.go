@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -190,8 +191,8 @@ func (l *lab) checkAllLanded(tree string, ids []string, strategy string) {
 func TestMovingErrorHintsRetry(t *testing.T) {
 	t.Parallel()
 	for want, err := range map[string]error{
-		"git agency land 2026 --strategy squash -m 'a b'": &gitagency.KeepsMovingError{ID: "20260128120500-b7c9", Branch: "main", Times: 21},
-		"git agency unland 2026":                          &gitagency.KeepsMovingError{ID: "20260128120500-b7c9", Branch: "main", Times: 21, Unlanding: true},
+		"git agency land 2026 --strategy squash -m 'a b'": &gitagency.StateError{Reason: gitagency.ReasonKeepsMoving, Branch: "main", Err: errors.New("moved")},
+		"git agency unland 2026":                          &gitagency.StateError{Reason: gitagency.ReasonKeepsMoving, Branch: "main", Err: errors.New("moved")},
 	} {
 		words := []string{"unland", "2026"}
 		if strings.Contains(want, " land ") {

@@ -104,7 +104,10 @@ func findReadyWorktree(c *cli.Context, repo *gitagency.Repository, query string)
 		}
 	}
 	if err == nil && wt.State == "archived" {
-		err = &gitagency.ArchivedError{Name: wt.Name, ID: wt.ID, Branch: wt.Branch}
+		err = &gitagency.StateError{
+			Reason: gitagency.ReasonArchived, ID: wt.ID, Name: wt.Name, Branch: wt.Branch,
+			Err: fmt.Errorf("worktree %q (%s) is archived", wt.Name, wt.ID),
+		}
 	}
 	return wt, err
 }
@@ -169,7 +172,7 @@ func (e *landQueueError) hints() []string {
 	case 0:
 		return e.verifyHints
 	case 1:
-		return append(e.verifyHints, "'git agency sync "+e.conflicting[0]+"' brings what it conflicts with into the sandbox, to be resolved there")
+		return append(e.verifyHints, "'git agency sync "+e.conflicting[0]+"' merges the integration branch into the sandbox, to resolve the conflicts there")
 	}
-	return append(e.verifyHints, "'git agency sync <id>' brings what one conflicts with into its sandbox, to be resolved there")
+	return append(e.verifyHints, "'git agency sync <id>' merges the integration branch into a sandbox, to resolve its conflicts there")
 }

@@ -51,7 +51,7 @@ type Invocation struct {
 
 	Radar string `json:"radar,omitempty"` // state of the radar; set only by Fill
 
-	Entry store.Entry[store.InvocationMeta]
+	Entry store.Entry[store.InvocationMeta] `json:"-"`
 }
 
 // Err returns a *BrokenError if the invocation is broken, else nil.

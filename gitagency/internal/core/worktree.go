@@ -26,8 +26,8 @@ type Worktree struct {
 	Broken       bool      `json:"broken"`
 	BrokenReason string    `json:"broken_reason"`
 
-	Adopted bool
-	Entry   store.Entry[store.WorktreeMeta]
+	Adopted bool                            `json:"-"`
+	Entry   store.Entry[store.WorktreeMeta] `json:"-"`
 }
 
 // Err returns a *BrokenError if the worktree is broken, else nil.

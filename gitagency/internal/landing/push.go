@@ -24,7 +24,6 @@ type NotPushedError struct {
 	Conflicts      []fault.Conflict // conflicts of the branch with commits on the remote
 	Err            error            // nil if there are Conflicts
 	OutcomeUnknown bool             // the push was interrupted and may have succeeded
-	Unlanding      bool             // the push was for an unland
 }
 
 func (e *NotPushedError) Error() string {
@@ -59,6 +58,7 @@ type PushPlan struct {
 	Remote       string // name of the remote
 	RemoteBranch string // name of the branch on the remote
 	Address      string // remote as git finds it from any worktree: its name or a path
+	Unlanding    bool   // the push is for an unland; set by the caller, for messages
 
 	branchRef       string // full ref of Branch
 	remote          transport.Remote

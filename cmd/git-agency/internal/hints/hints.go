@@ -1,0 +1,261 @@
+// Package hints knows what the command line does about an error of the library: its exit code, and the hints on what to
+// type next. It matches types and reasons, never texts, and prints nothing.
+package hints
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"syscall"
+
+	"github.com/git-agency/git-agency/gitagency"
+	"github.com/git-agency/git-agency/gitagency/quote"
+)
+
+// Exit codes, all of them except 128+n for an interrupt by signal n.
+const (
+	ExitFailed   = 1
+	ExitConflict = 2
+	ExitNotFound = 3
+	ExitBroken   = 4
+	ExitRefused  = 5
+	ExitLocked   = 75
+	ExitSetup    = 125
+	ExitFatal    = 128
+	ExitUsage    = 129
+)
+
+// ExitCode returns the exit code for an error of the library; ExitFailed for any other.
+func ExitCode(err error) int {
+	var state *gitagency.StateError
+	var refused *gitagency.RefusedError
+	switch {
+	case is[*gitagency.NotPushedError](err), // first, because the landing succeeded, whatever the push failed with
+		is[*gitagency.VerifyError](err): // first, because any error may have ended the temporary sandbox of the verification
+		return ExitFailed
+	case is[*gitagency.LockTimeoutError](err), is[*gitagency.BusyError](err):
+		return ExitLocked
+	case is[*gitagency.SetupError](err): // before the others, because it may wrap an error about a setting or a path
+		return ExitSetup
+	case is[*gitagency.InvalidError](err):
+		return ExitUsage
+	case is[*gitagency.NoRepositoryError](err), is[*gitagency.GitTooOldError](err):
+		return ExitFatal
+	case is[*gitagency.NotFoundError](err), is[*gitagency.AmbiguousError](err):
+		return ExitNotFound
+	case is[*gitagency.ConflictsError](err):
+		return ExitConflict
+	case is[*gitagency.BrokenError](err), is[*gitagency.CorruptEntryError](err), is[*gitagency.FindingError](err), is[*gitagency.DamagedError](err):
+		return ExitBroken
+	case is[*gitagency.ConfinementError](err):
+		return ExitRefused
+	case errors.As(err, &refused):
+		return reasons[refused.Reason].code
+	case errors.As(err, &state):
+		return reasons[state.Reason].code
+	}
+	return ExitFailed
+}
+
+// For returns the hints for an error of the library: what to type next. retry is the command that failed.
+func For(err error, retry Retry) []string {
+	for _, find := range []func(error, Retry) []string{landingHints, reasonHints, dataHints, systemHints} {
+		if lines := find(err, retry); lines != nil {
+			return lines
+		}
+	}
+	return nil
+}
+
+// reasonHints returns the hints of the first reason in the error that has any.
+func reasonHints(err error, retry Retry) []string {
+	var state *gitagency.StateError
+	var refused *gitagency.RefusedError
+	if errors.As(err, &refused) {
+		state = (*gitagency.StateError)(refused)
+	} else if !errors.As(err, &state) {
+		return nil
+	}
+	if find := reasons[state.Reason].hints; find != nil {
+		return find(state, retry)
+	}
+	return nil
+}
+
+// landingHints returns hints for the errors of syncs and landings that have types of their own. They come first, since
+// the cause of a failed verification or push may have hints for the user of a sandbox.
+func landingHints(err error, retry Retry) []string {
+	var (
+		verify    *gitagency.VerifyError
+		conflicts *gitagency.ConflictsError
+		gone      *gitagency.NoLongerLandedError
+		changes   *gitagency.LocalChangesError
+		uncommit  *gitagency.UncommittedError
+	)
+	switch {
+	case errors.As(err, &verify) && verify.TimedOut && verify.Limit > 0:
+		return []string{
+			fmt.Sprintf("the sandbox was started with --timeout %s, which also bounds its verification;", verify.Limit),
+			"if you have checked the work yourself: " + retry.Command("", "-verify") + " --no-verify",
+		}
+	case errors.As(err, &verify) && verify.TimedOut:
+		return []string{retry.moreTime()}
+	case errors.As(err, &verify) && verify.Err == nil:
+		return Walls("", verify.Result)
+	case errors.As(err, &conflicts) && conflicts.UnfinishedIn != "":
+		inside := "git agency exec " + conflicts.ID + " -- git "
+		return []string{
+			"edit the files there, and then: " + inside + "commit -a --no-edit",
+			"or abort it: " + inside + "merge --abort",
+		}
+	case errors.As(err, &conflicts) && conflicts.Unlanding:
+		return []string{"revert it by hand and resolve the paths above" + gitInTree(conflicts.Tree, conflicts.Branch) + " revert " + conflicts.RevertArgs}
+	case errors.As(err, &conflicts):
+		return []string{"'git agency sync " + conflicts.ID + "' merges the integration branch into the sandbox, to resolve the conflicts there"}
+	case errors.As(err, &gone) && gone.UnlandedBy != "":
+		return []string{"this brings it back" + gitInTree(gone.Tree, gone.Branch) + " revert " + gone.UnlandedBy}
+	case errors.As(err, &gone) && gone.RestoreArgs != "":
+		return []string{"this brings it back" + gitInTree(gone.Tree, gone.Branch) + " " + gone.RestoreArgs}
+	case errors.As(err, &gone) && gone.Ref != "":
+		return []string{"its commits are kept, and this brings them back" + gitInTree(gone.Tree, gone.Branch) + " merge " + gone.RestoreCommit}
+	case errors.As(err, &changes):
+		return []string{"commit them, or stash them ('git -C " + quote.Shell(changes.Worktree) + " stash -u'; ignored files have to be moved), and try again"}
+	case errors.As(err, &uncommit):
+		return uncommittedHints(uncommit)
+	}
+	return nil
+}
+
+// dataHints returns hints for the other errors that have types of their own.
+func dataHints(err error, _ Retry) []string {
+	var (
+		notFound *gitagency.NotFoundError
+		invalid  *gitagency.InvalidError
+		finding  *gitagency.FindingError
+		nested   *gitagency.NestedRepositoryError
+		ended    *gitagency.EndedError
+		broken   *gitagency.BrokenError
+		noRepo   *gitagency.NoRepositoryError
+	)
+	switch {
+	case errors.As(err, &finding):
+		return []string{"only you can decide; type:", "  " + finding.FixCommand}
+	case errors.As(err, &notFound):
+		return notFoundHints(notFound.Kind)
+	case is[*gitagency.DamagedError](err):
+		return []string{
+			"an object can be restored from another clone; first move its damaged file below .git/objects away:",
+			"  git -C <clone> cat-file <kind> <object> | git hash-object -w -t <kind> --stdin",
+			"'git fsck' checks the whole repository",
+		}
+	case errors.As(err, &invalid) && invalid.What == "worktree name":
+		return []string{"name it, as in 'git agency worktree create payments' or 'git agency worktree adopt --name payments'"}
+	case is[*gitagency.AmbiguousError](err):
+		return []string{"type more of the id"}
+	case is[*gitagency.BusyError](err):
+		return []string{"wait longer with --lock-timeout 5m, or end those processes first"}
+	case errors.Is(err, gitagency.ErrBackground):
+		return []string{"a command that reads from a terminal has to be in its foreground: type 'fg', or omit --stdin"}
+	case is[*gitagency.LockTimeoutError](err):
+		return []string{"wait longer with --lock-timeout 5m, or for ever with --lock-timeout -1"}
+	case errors.As(err, &nested):
+		lines := []string{"push or move away what is worth keeping there, then remove it and try again:"}
+		for _, path := range nested.Paths {
+			lines = append(lines, "  rm -rf "+quote.Shell(path))
+		}
+		return lines
+	case is[*gitagency.CorruptEntryError](err):
+		return []string{
+			"an interrupted git left it behind; git cannot work with worktrees until it is gone",
+			"'git agency doctor' says what to do about it",
+		}
+	case errors.As(err, &ended):
+		return []string{"its work is kept: 'git log -p -m --first-parent " + ended.Ref + "'"}
+	case errors.As(err, &broken):
+		return brokenHints(broken)
+	case is[*gitagency.CleanupError](err):
+		return []string{"when the cause is gone, run the same command again; 'git agency doctor' may know the cause"}
+	case errors.As(err, &noRepo) && !strings.Contains(noRepo.Error(), "\n"): // otherwise git's message has several lines and says what to do
+		return []string{"run it inside a repository, or name one with 'git -C <dir> agency …'"}
+	}
+	return nil
+}
+
+// systemHints returns hints for errors of the system, unless the message of a SetupError has said what to do.
+func systemHints(err error, _ Retry) []string {
+	switch {
+	case is[*gitagency.SetupError](err):
+		return nil
+	case errors.Is(err, syscall.ENOSPC):
+		return []string{"the disk is full; nothing of this attempt was kept"}
+	case is[*gitagency.ConfinementError](err):
+		return []string{"nothing changed; paths are relative to the sandbox, and .git and .agency in it are reserved"}
+	case errors.Is(err, fs.ErrPermission):
+		return []string{"check who owns the repository and the data directory"}
+	}
+	return nil
+}
+
+func notFoundHints(kind string) []string {
+	switch kind {
+	case "finding":
+		return []string{"'git agency doctor' lists the findings with their ids"}
+	case "worktree":
+		return []string{"list the worktrees with 'git agency worktree ls --all', or make one with 'git agency worktree create <name>'"}
+	case "snapshot":
+		return []string{"list the snapshots of an invocation with 'git agency snapshot ls <id>'; a snapshot is named by its commit or <id>/<n>"}
+	}
+	return []string{"list the invocations with 'git agency ls --all'; names are not ids, and broken invocations need their full id"}
+}
+
+func brokenHints(b *gitagency.BrokenError) []string {
+	list := "git agency ls --all"
+	if b.Kind == "worktree" {
+		list = "git agency worktree ls --all"
+	}
+	return []string{
+		"'" + list + "' shows every broken one",
+		"'git agency doctor' says what is wrong with each, 'git agency doctor --fix " + b.ID + "' repairs this one",
+	}
+}
+
+// uncommittedHints returns the commands that commit the work of a sandbox.
+func uncommittedHints(e *gitagency.UncommittedError) []string {
+	inside := "git agency exec " + e.ID + " -- git "
+	if e.TrackedOnly {
+		return []string{"commit it in the sandbox: " + inside + "commit -a -m '<message>'"}
+	}
+	add, without := inside+"add -A", 0
+	for _, l := range e.LeftOut {
+		if l.Reason == gitagency.LeftOutSubmodule {
+			continue
+		}
+		if without++; without == 1 {
+			add += " -- ."
+		}
+		add += " " + quote.Shell(":(exclude,literal)"+l.Path)
+	}
+	const most = 10
+	if without > most {
+		add = inside + "add -u # and the new files that belong to it, by name"
+	}
+	lines := []string{"commit what belongs to it:", "  " + add, "  " + inside + "commit -m '<message>'"}
+	if e.CommitAll {
+		return append([]string{"land it with the rest: git agency land " + e.ID + " --commit-all -m '<message>'"}, "or "+lines[0], lines[1], lines[2])
+	}
+	return lines
+}
+
+// gitInTree returns the start of a git command that has to be typed in the worktree where branch is checked out.
+func gitInTree(tree, branch string) string {
+	if tree == "" {
+		return "; check out " + branch + " first, and there: git"
+	}
+	return ": git -C " + quote.Shell(tree)
+}
+
+func is[E error](err error) bool {
+	var target E
+	return errors.As(err, &target)
+}

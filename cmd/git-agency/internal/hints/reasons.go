@@ -1,0 +1,286 @@
+package hints
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/git-agency/git-agency/gitagency"
+	"github.com/git-agency/git-agency/gitagency/quote"
+)
+
+// row is what the command line does about a reason: its exit code, and the hints that it prints; nil for none.
+type row struct {
+	code  int
+	hints func(e *gitagency.StateError, retry Retry) []string
+}
+
+// always returns hints that do not depend on the error.
+func always(lines ...string) func(*gitagency.StateError, Retry) []string {
+	return func(*gitagency.StateError, Retry) []string { return lines }
+}
+
+// reasons has one row for each reason of the library.
+var reasons = map[gitagency.Reason]row{
+	gitagency.ReasonCorruptRecord: {ExitFailed, nil},
+	gitagency.ReasonUnsupported:   {ExitFailed, nil},
+	gitagency.ReasonLimit: {ExitFailed, always(
+		"with --best-effort-limits it is done without that limit, and says so",
+		"where it was 'git agency start' that set the limit, --best-effort-limits belongs there",
+	)},
+	gitagency.ReasonNoFreeID:   {ExitFailed, nil},
+	gitagency.ReasonNoIdentity: {ExitFailed, always("say who you are: git config --global user.name '<name>'; git config --global user.email '<email>'")},
+	gitagency.ReasonInvalidDate: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+		return []string{"without it, commits get the current time: unset " + e.Name}
+	}},
+	gitagency.ReasonOutput:       {ExitFailed, nil},
+	gitagency.ReasonTimeout:      {ExitFailed, func(_ *gitagency.StateError, retry Retry) []string { return []string{retry.moreTime()} }},
+	gitagency.ReasonTooLarge:     {ExitFailed, always("name some paths after --, or get an overview with --stat")},
+	gitagency.ReasonBehindWalls:  {ExitFailed, nil},
+	gitagency.ReasonInRepository: {ExitFailed, nil},
+	gitagency.ReasonMissingObject: {ExitFailed, always(
+		"'git agency snapshot verify <snapshot>' lists all missing objects of a snapshot",
+	)},
+	gitagency.ReasonNestedCommit: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+		return []string{"remove it from the commits, or add it as a submodule: git agency exec " + e.ID + " -- git rm --cached " + quote.Shell(e.Path)}
+	}},
+	gitagency.ReasonUnrelated:    {ExitFailed, nil},
+	gitagency.ReasonNotEmpty:     {ExitFailed, always("name a directory that does not exist yet, or that is empty")},
+	gitagency.ReasonNoCommit:     {ExitFailed, nil},
+	gitagency.ReasonUnbornBranch: {ExitFailed, always("make a first commit, for example with 'git commit --allow-empty -m start'")},
+	gitagency.ReasonBranchInTheWay: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+		return []string{fmt.Sprintf("rename it with 'git branch -m %s <new name>'", quote.Shell(e.Name))}
+	}},
+	gitagency.ReasonGitLocked:  {ExitFailed, always("another git is writing there; if none is any more, 'git agency doctor' says how to remove the lock")},
+	gitagency.ReasonUnreadable: {ExitFailed, always("make it readable with chmod, remove it, or have git ignore it")},
+	gitagency.ReasonChanging: {ExitFailed, always(
+		"a snapshot is one state: wait until the programs that write there have ended, or have git ignore files that always change",
+	)},
+	gitagency.ReasonObstructed: {ExitFailed, nil},
+	gitagency.ReasonMissingHead: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+		if e.Branch == "" {
+			return []string{"the reflog of HEAD lists its earlier commits: git reflog, in the sandbox"}
+		}
+		return []string{"'git agency doctor' looks for the last commit of the branch"}
+	}},
+	gitagency.ReasonInvalidUpstream: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+		return []string{
+			"for " + e.Name + ": git config push.default upstream",
+			"for " + e.Branch + ": git branch --unset-upstream " + quote.Shell(e.Branch),
+		}
+	}},
+	gitagency.ReasonNoRemote:     {ExitFailed, noRemoteHints},
+	gitagency.ReasonPushRejected: {ExitFailed, nil},
+	gitagency.ReasonPushRace:     {ExitFailed, nil},
+
+	gitagency.ReasonNotWorktree: {ExitFailed, nil},
+	gitagency.ReasonNameTaken: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+		return []string{"choose another name, or archive that one with 'git agency worktree rm " + e.ID + "'"}
+	}},
+	gitagency.ReasonAdopted:  {ExitFailed, nil},
+	gitagency.ReasonArchived: {ExitFailed, archivedHints},
+	gitagency.ReasonDirty:    {ExitFailed, always("commit what is worth keeping, or archive it anyway with --force; a ref keeps a copy")},
+	gitagency.ReasonModifiedTree: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+		return []string{"copy what is worth keeping, remove it with 'rm -rf " + quote.Shell(e.Path) + "', and try again"}
+	}},
+	gitagency.ReasonLiveSandboxes: {ExitFailed, always("discard them first, or archive the worktree anyway with --force; they stay as they are")},
+	gitagency.ReasonNoBranch: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+		return []string{"create one there: git -C " + quote.Shell(e.Path) + " switch -c <name>"}
+	}},
+	gitagency.ReasonWorktreeBusy: {ExitFailed, busyWorktreeHints},
+
+	gitagency.ReasonRunning: {ExitFailed, always("wait until they have ended, or end them, and try again")},
+	gitagency.ReasonNothingRuns: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+		return []string{"start the server with 'git agency exec " + e.ID + " -- <command>', and try again while it runs"}
+	}},
+	gitagency.ReasonSharedNetwork: {ExitFailed, always("only a sandbox that was started with --outputs none or --outputs hosts:… has ports of its own")},
+	gitagency.ReasonPortTaken: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+		return []string{fmt.Sprintf("give another port after a colon, as in %s:0 for any free one", e.Name)}
+	}},
+	gitagency.ReasonInside: {ExitFailed, always("discard it from outside")},
+	gitagency.ReasonMoved: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+		return []string{fmt.Sprintf("move it back with 'git worktree move %s %s'", quote.Shell(e.Other), quote.Shell(e.Path))}
+	}},
+	gitagency.ReasonUnfinished: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+		return []string{
+			"when the cause is gone, the next command in the sandbox finishes it, as 'git agency doctor --fix " + e.ID + "' does",
+			"to return to the state before: 'git agency snapshot rollback " + e.ID + " " + e.Name + "'",
+		}
+	}},
+	gitagency.ReasonLostRollback: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+		return []string{"'git agency doctor --fix " + e.ID + "' leaves the sandbox as it is"}
+	}},
+	gitagency.ReasonOffBranch: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+		return []string{
+			"to move its branch to what is checked out, and drop the branch's own commits: git agency exec " + e.ID + " -- git checkout -B " + quote.Shell(e.Branch),
+			"to return to its branch, and leave commits made elsewhere behind: git agency exec " + e.ID + " -- git checkout " + quote.Shell(e.Branch),
+		}
+	}},
+	gitagency.ReasonUntracked: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+		return []string{"commit them, move them away, or have git ignore them: git agency exec " + e.ID + " -- git status"}
+	}},
+	gitagency.ReasonInProgress:        {ExitFailed, inProgressHints},
+	gitagency.ReasonUnstagedOperation: {ExitFailed, unstagedMergeHints},
+
+	gitagency.ReasonNotSubmitted: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string { return []string{"git agency submit " + e.ID} }},
+	gitagency.ReasonNotInReview: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+		if e.Name != "" && e.Name != "rejected" {
+			return nil
+		}
+		return []string{"only submitted work can be rejected; 'git agency discard " + e.ID + "' ends the sandbox"}
+	}},
+	gitagency.ReasonBaseMoved: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+		return []string{"'git agency sync " + e.ID + "' merges the missing commits into the sandbox"}
+	}},
+	gitagency.ReasonHeadLacksBranch: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+		return []string{"check out the branch that is to land, or merge one into the other: git agency exec " + e.ID + " -- git switch " + e.Branch}
+	}},
+	gitagency.ReasonNothingToLand: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+		return []string{"nothing was committed in it yet; if nothing will be, 'git agency discard " + e.ID + "' ends it"}
+	}},
+	gitagency.ReasonNoNetChange: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+		return []string{"if no further commit will follow, 'git agency discard " + e.ID + "' ends it"}
+	}},
+	gitagency.ReasonNotLanded: {ExitFailed, nil},
+	gitagency.ReasonStuckLanding: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+		return []string{
+			"when the cause is gone, the next command finishes it, as 'git agency doctor --fix " + e.ID + "' does",
+			"the planned changes are in " + e.Path,
+		}
+	}},
+	gitagency.ReasonKeepsMoving: {ExitFailed, func(e *gitagency.StateError, retry Retry) []string {
+		return []string{"try again when there are fewer commits to " + e.Branch + ": " + retry.Command("")}
+	}},
+	gitagency.ReasonTemporary: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+		return []string{"land " + e.Other + " instead; if it is not being verified any more, 'git agency doctor --fix " + e.ID + "' removes this sandbox"}
+	}},
+
+	gitagency.ReasonNotIntegration: {ExitRefused, always(
+		"name a worktree (see 'git agency worktree ls'), or make this one an integration worktree with 'git agency worktree adopt',",
+		"or make a new one with 'git agency worktree create <name>'",
+	)},
+	gitagency.ReasonMarkerLost: {ExitRefused, func(e *gitagency.StateError, _ Retry) []string {
+		return []string{
+			"sandboxes only start from a worktree with the marker of a person's own",
+			fmt.Sprintf("if this one is yours, mark it again with 'git agency worktree adopt %s'", quote.Shell(e.Path)),
+		}
+	}},
+	gitagency.ReasonIsSandbox: {ExitRefused, always("name an integration worktree; 'git agency worktree ls' lists them")},
+	gitagency.ReasonNotSandbox: {ExitRefused, always(
+		"commands only run in a tree with the marker of a sandbox; 'git agency doctor' says how to write it again",
+	)},
+	gitagency.ReasonMarkedIntegration: {ExitRefused, always(
+		"commands never run in a tree with the marker of a person's own",
+		"if it is a sandbox, 'git agency doctor' says how to remove that marker",
+	)},
+	gitagency.ReasonOverlap: {ExitRefused, always(
+		"sandboxes must lie outside of every worktree",
+		"put the data directory elsewhere with AGENCY_DATA_DIR or 'git config --global agency.dataDir <dir>'",
+	)},
+	gitagency.ReasonUnsafePath:      {ExitRefused, nil},
+	gitagency.ReasonTrackedMarker:   {ExitRefused, always("remove it from the branch with 'git rm -r --cached .agency' and a commit")},
+	gitagency.ReasonInvalidObject:   {ExitRefused, nil},
+	gitagency.ReasonInvalidWork:     {ExitRefused, invalidWorkHints},
+	gitagency.ReasonUntrustedFilter: {ExitRefused, untrustedFilterHints},
+	gitagency.ReasonUntrustedRemote: {ExitRefused, func(e *gitagency.StateError, retry Retry) []string {
+		return []string{
+			"nothing changed; if those hooks are yours, name the remote where no agent can write:",
+			"  " + retry.Command("remote.trusted.url="+e.Other, "-remote") + " --remote trusted",
+		}
+	}},
+}
+
+func noRemoteHints(e *gitagency.StateError, _ Retry) []string {
+	switch {
+	case len(e.Others) > 0:
+		return []string{"name one with --remote; there is " + strings.Join(e.Others, ", ") + "; nothing changed"}
+	case e.Name != "":
+		return []string{"add it with 'git remote add " + quote.Shell(e.Name) + " <url>', there is no other; nothing changed"}
+	}
+	return []string{"add one with 'git remote add origin <url>'; nothing changed"}
+}
+
+func archivedHints(e *gitagency.StateError, _ Retry) []string {
+	switch {
+	case e.Other != "":
+		return []string{
+			"its work is on a branch, which you can merge where you want it: git merge agency/sandbox-" + e.Other,
+			"and then 'git agency discard " + e.Other + "' ends it",
+		}
+	case e.Branch != "":
+		return []string{"to continue its branch in a new worktree: git agency worktree create <name> --from " + quote.Shell(e.Branch)}
+	}
+	return nil
+}
+
+func busyWorktreeHints(e *gitagency.StateError, _ Retry) []string {
+	in := "git -C " + quote.Shell(e.Path) + " "
+	switch e.Operation {
+	case "index.lock":
+		return []string{"wait for that git or, if none is running there, remove the file: rm \"$(" + in + "rev-parse --absolute-git-dir)/index.lock\""}
+	case "conflicts":
+		return []string{"resolve them there: " + in + "status"}
+	case "bisect":
+		return []string{"end it there: " + in + "bisect reset"}
+	}
+	return []string{"finish it there: " + in + e.Operation + " --continue", "or abort it: " + in + e.Operation + " --abort"}
+}
+
+// inProgressHints returns the commands that finish or abort an operation in progress in a sandbox. They need no editor,
+// since no person may be there, and run on the side of the walls on which the operation was started.
+func inProgressHints(e *gitagency.StateError, _ Retry) []string {
+	there := gitInSandbox(e)
+	switch e.Operation {
+	case "bisect":
+		return []string{"end it: " + there + "bisect reset"}
+	case "conflicts":
+		return []string{"resolve them, and then: " + there + "commit -a -m '<message>'", "or drop them: " + there + "reset --merge"}
+	}
+	return []string{
+		"resolve and add the conflicting files, and then: " + there + "-c core.editor=true " + e.Operation + " --continue",
+		"or abort it: " + there + e.Operation + " --abort",
+	}
+}
+
+// unstagedMergeHints is for a merge of which nothing is staged: finishing it would record that all of its changes were
+// rejected.
+func unstagedMergeHints(e *gitagency.StateError, _ Retry) []string {
+	there := gitInSandbox(e)
+	return []string{
+		"nothing of it is staged any more; forget it: " + there + "merge --quit",
+		"or, to record that all of its changes are rejected: " + there + "-c core.editor=true merge --continue",
+	}
+}
+
+// gitInSandbox returns the start of a git command on the side of the walls on which an operation was started.
+func gitInSandbox(e *gitagency.StateError) string {
+	if e.Path != "" {
+		return "git -C " + quote.Shell(e.Path) + " "
+	}
+	return "git agency exec " + e.ID + " -- git "
+}
+
+// invalidWorkHints returns the commands that replace the commits of the sandbox by one commit without the object that must
+// not land. A later commit that removes it is not enough, since the history would land too.
+func invalidWorkHints(e *gitagency.StateError, _ Retry) []string {
+	inside := "git agency exec " + e.ID + " -- git "
+	lines := []string{"no commit of the sandbox may contain it; this replaces them by one commit of what is staged, without it:", "  " + inside + "reset --soft " + e.Commit}
+	// Git writes a malformed directory correctly when it commits again, and a path with ".." cannot be in the index.
+	if e.Path != "" && !strings.HasSuffix(e.Path, "/") && !slices.Contains(strings.Split(e.Path, "/"), "..") {
+		lines = append(lines, "  "+inside+"rm -r -f -q --cached --ignore-unmatch "+quote.Shell(":(top,literal)"+e.Path))
+	}
+	return append(lines, "  "+inside+"commit -m '<message>'")
+}
+
+func untrustedFilterHints(e *gitagency.StateError, _ Retry) []string {
+	where := "--local"
+	if e.Other != "" {
+		where = "--file " + quote.Shell(e.Other)
+	}
+	return []string{
+		"if that filter is yours, configure it where no agent can write, with all of its commands, as in:",
+		"  git config --global " + quote.Shell("filter."+e.Name+".clean") + " '<command>'",
+		"if it is not, remove it from the repository's configuration:",
+		"  git config " + where + " --remove-section " + quote.Shell("filter."+e.Name),
+	}
+}

@@ -1,0 +1,165 @@
+package gitagency
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/landing"
+)
+
+// withoutView lists the error types of the packages below that callers do not match.
+var withoutView = map[string]string{
+	"handoff.DivergedError": "the import of a sandbox is repeated",
+	"handoff.GitError":      "reported as a warning, or as the SetupError that wraps it",
+}
+
+// Every error type that the domain packages export has a view, so that no caller has to match texts.
+func TestErrorsOfPackagesBelowHaveViews(t *testing.T) {
+	t.Parallel()
+	source, err := os.ReadFile("edge.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, pkg := range []string{"fault", "settings", "core", "handoff", "sandbox", "landing", "directory", "radar", "doctor"} {
+		for _, name := range exportedTypes(t, filepath.Join("internal", pkg)) {
+			if !strings.HasSuffix(name, "Error") {
+				continue
+			}
+			found++
+			_, excused := withoutView[pkg+"."+name]
+			if viewed := strings.Contains(string(source), "case *"+pkg+"."+name+":"); viewed == excused {
+				t.Errorf("%s.%s: has a view: %v; listed as one without: %v", pkg, name, viewed, excused)
+			}
+		}
+	}
+	if found < 50 {
+		t.Errorf("found only %d error types", found)
+	}
+}
+
+// exportedTypes lists the exported types that the production files of a package declare.
+func exportedTypes(t *testing.T, dir string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if spec, ok := n.(*ast.TypeSpec); ok && spec.Name.IsExported() {
+				names = append(names, spec.Name.Name)
+			}
+			return true
+		})
+	}
+	return names
+}
+
+// Every reason belongs to a view: one that no error has would be a promise to callers that is never kept.
+func TestReasonsAreUsed(t *testing.T) {
+	t.Parallel()
+	source, err := os.ReadFile("edge.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range reasonNames(t) {
+		if !strings.Contains(string(source), name) {
+			t.Errorf("no error has %s", name)
+		}
+	}
+}
+
+// reasonNames maps the names of the Reason constants to their values.
+func reasonNames(t *testing.T) map[string]string {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "reasons.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]string{}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if spec, ok := n.(*ast.ValueSpec); ok {
+			names[spec.Names[0].Name] = spec.Values[0].(*ast.BasicLit).Value
+		}
+		return true
+	})
+	seen := map[string]bool{}
+	for name, value := range names {
+		if seen[value] {
+			t.Errorf("%s repeats the value %s", name, value)
+		}
+		seen[value] = true
+	}
+	if len(names) < 50 {
+		t.Errorf("found only %d reasons", len(names))
+	}
+	return names
+}
+
+func TestPublicErrorKeepsMessageAndCauses(t *testing.T) {
+	t.Parallel()
+	if err := publicError(nil); err != nil {
+		t.Errorf("got %v for no error", err)
+	}
+	if err := publicError(context.Canceled); err != context.Canceled { //nolint:errorlint // the same value
+		t.Errorf("an error without a view became %v", err)
+	}
+	below := fmt.Errorf("land c: %w", errors.Join(
+		&fault.SetupError{ID: "c", Err: &fault.UnreadableError{Path: "secret"}},
+		&fault.NotIntegrationError{Path: "/p", Worktree: "w"},
+	))
+	err := publicError(fmt.Errorf("again: %w", publicError(below)))
+	if err.Error() != "again: "+below.Error() || !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("got %q", err)
+	}
+	var setup *SetupError
+	var state *StateError
+	var refused *RefusedError
+	if !errors.As(err, &setup) || setup.ID != "c" {
+		t.Errorf("no SetupError in %q", err)
+	}
+	if !errors.As(err, &state) || state.Reason != ReasonUnreadable || state.Path != "secret" {
+		t.Errorf("no StateError in %q", err)
+	}
+	if !errors.As(err, &refused) || refused.Reason != ReasonMarkerLost || refused.Name != "w" || !IsReason(err, ReasonDirty, ReasonMarkerLost) || IsReason(err, ReasonDirty) {
+		t.Errorf("no RefusedError in %q", err)
+	}
+	var internal *fault.NotIntegrationError
+	if !errors.As(err, &internal) {
+		t.Errorf("the cause is lost in %q", err)
+	}
+}
+
+// The causes of a failed push and of a failed verification have views of their own, for their hints.
+func TestCausesOfPushAndVerifyHaveViews(t *testing.T) {
+	t.Parallel()
+	err := publicError(&landing.NotPushedError{Err: &fault.OperationTimeoutError{What: "pushing"}})
+	var failed *NotPushedError
+	if !errors.As(err, &failed) || !IsReason(failed.Err, ReasonTimeout) {
+		t.Errorf("got %#v", failed)
+	}
+	err = publicError(&landing.VerifyError{Err: &fault.UnsupportedError{Primitive: "isolation", Value: "vm"}})
+	var unverified *VerifyError
+	if !errors.As(err, &unverified) || !IsReason(unverified.Err, ReasonUnsupported) {
+		t.Errorf("got %#v", unverified)
+	}
+}
