@@ -17,7 +17,6 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/directory"
 	"github.com/git-agency/git-agency/gitagency/internal/doctor"
 	"github.com/git-agency/git-agency/gitagency/internal/landing"
-	"github.com/git-agency/git-agency/gitagency/internal/radar"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
 )
@@ -107,20 +106,22 @@ func TestInvocationKeepsLimits(t *testing.T) {
 
 func TestConstantsAgree(t *testing.T) {
 	t.Parallel()
-	for public, internal := range map[any]any{
-		MemoryLimit: sandbox.MemoryLimit, ProcessLimit: sandbox.ProcessLimit, FileSizeLimit: sandbox.FileSizeLimit,
-		TimeoutLimit: sandbox.TimeoutLimit, NiceLimit: sandbox.NiceLimit,
-		DiffHunks: sandbox.DiffHunks, DiffCounts: sandbox.DiffCounts, DiffNames: sandbox.DiffNames,
-		DiffPatch: sandbox.DiffPatch, DiffStat: sandbox.DiffStat, DiffNameStatus: sandbox.DiffNameStatus,
-		RadarClean: radar.RadarClean, RadarConflicts: radar.RadarConflicts, RadarNothing: radar.RadarNothing,
-		RadarRefused: radar.RadarRefused, RadarError: radar.RadarError,
+	for _, c := range []struct{ public, internal any }{
+		{MemoryLimit, sandbox.MemoryLimit},
+		{ProcessLimit, sandbox.ProcessLimit},
+		{FileSizeLimit, sandbox.FileSizeLimit},
+		{TimeoutLimit, sandbox.TimeoutLimit},
+		{NiceLimit, sandbox.NiceLimit},
+		{DiffPatch, sandbox.DiffPatch},
+		{DiffStat, sandbox.DiffStat},
+		{DiffNameStatus, sandbox.DiffNameStatus},
+		{DiffPatch, sandbox.DiffHunks},
+		{DiffStat, sandbox.DiffCounts},
+		{DiffNameStatus, sandbox.DiffNames},
 	} {
-		if a, b := reflect.ValueOf(public), reflect.ValueOf(internal); !a.Convert(b.Type()).Equal(b) {
-			t.Errorf("%T %v is %v below", public, public, internal)
+		if a, b := reflect.ValueOf(c.public), reflect.ValueOf(c.internal); !a.Convert(b.Type()).Equal(b) {
+			t.Errorf("%T %v is %T %v", c.public, c.public, c.internal, c.internal)
 		}
-	}
-	if !slices.Equal(DiffStates(), sandbox.DiffStates) {
-		t.Errorf("got %q, want %q", DiffStates(), sandbox.DiffStates)
 	}
 }
 

@@ -160,13 +160,13 @@ func (s DiffSpan) internal() treediff.Span { return treediff.Span(s) }
 // DiffRequest selects what to compare.
 type DiffRequest struct {
 	Invocation string   // required: id or unique id prefix
-	From       string   // one of DiffStates, or a snapshot of any invocation; default: DiffBase
+	From       string   // one of the states below, or a snapshot of any invocation; default: DiffBase
 	To         string   // same as From; default: DiffWork
 	Paths      []string // files and directories to compare, relative to the top of the sandbox; default: all
 
-	Detail DiffDetail
-	Words  bool // mark the changed words inside lines
-	Binary bool // include patches of binary files
+	Detail DiffForm // form to print the diff in: for DiffStat it has no hunks, for DiffNameStatus no line counts either
+	Words  bool     // mark the changed words inside lines
+	Binary bool     // include patches of binary files
 
 	IncludeSecrets bool // let DiffWork include untracked files that look like credentials
 }
@@ -184,18 +184,6 @@ const (
 	DiffHead        = sandbox.DiffHead        // commit that HEAD of the sandbox is at
 	DiffWork        = sandbox.DiffWork        // current content of the sandbox, as a snapshot would hold it
 	DiffIntegration = sandbox.DiffIntegration // current tip of the integration branch
-)
-
-// DiffStates lists the named states.
-func DiffStates() []string { return []string{DiffBase, DiffHead, DiffWork, DiffIntegration} }
-
-// DiffDetail is the level of detail of a diff.
-type DiffDetail int
-
-const (
-	DiffHunks  DiffDetail = iota // files, line counts and hunks
-	DiffCounts                   // files and line counts
-	DiffNames                    // files
 )
 
 // DiffSnapshots compares two states of a sandbox: its base commit, its HEAD, its current content including uncommitted

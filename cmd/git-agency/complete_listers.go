@@ -58,7 +58,7 @@ func variableNames(cl *commandLine) ([]candidate, error) {
 // diffStates lists the states that diff can compare: keywords, then snapshots. If the snapshots cannot be read, it
 // still lists the keywords.
 func diffStates(cl *commandLine) ([]candidate, error) {
-	found, _ := oneOf(gitagency.DiffStates()...)(cl)
+	found, _ := oneOf(gitagency.DiffBase, gitagency.DiffHead, gitagency.DiffWork, gitagency.DiffIntegration)(cl)
 	snapshots, _ := snapshotNames(cl)
 	return append(found, snapshots...), nil
 }

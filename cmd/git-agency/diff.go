@@ -68,7 +68,7 @@ differences; 3 no such invocation or snapshot; 4 broken; 5 refused for safety; 7
 			}
 			d, err := repo.DiffSnapshots(c.Context, gitagency.DiffRequest{
 				Invocation: args[0], From: c.String("from"), To: c.String("to"), Paths: t.afterDashDash,
-				Detail: diffDetails[form], Binary: c.Bool("binary"), IncludeSecrets: c.Bool("include-secrets"),
+				Detail: form, Binary: c.Bool("binary"), IncludeSecrets: c.Bool("include-secrets"),
 				Words: c.Bool("json") || format.Colors != gitagency.DiffColors{},
 			})
 			if err != nil {
@@ -107,11 +107,6 @@ func parseDiffForm(c *cli.Context) (gitagency.DiffForm, error) {
 		return gitagency.DiffNameStatus, nil
 	}
 	return gitagency.DiffPatch, nil
-}
-
-// diffDetails maps each form to the detail that it needs.
-var diffDetails = map[gitagency.DiffForm]gitagency.DiffDetail{
-	gitagency.DiffPatch: gitagency.DiffHunks, gitagency.DiffStat: gitagency.DiffCounts, gitagency.DiffNameStatus: gitagency.DiffNames,
 }
 
 // diffFormat returns how to print the diff. On a terminal, control characters in an agent's files are made visible, so
