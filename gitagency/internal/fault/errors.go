@@ -83,7 +83,7 @@ var ErrQuarantine = errors.New("a push is being received; nothing can be changed
 
 var (
 	// ErrStopped reports a command that was ended from outside, for example by a discard of its sandbox.
-	ErrStopped = errors.New("the command was told to end, as when its sandbox is discarded")
+	ErrStopped = errors.New("the command was stopped from outside, for example by a discard of its sandbox")
 	// ErrSupervisorKilled reports a command whose processes may still run, because its supervisor was killed.
 	ErrSupervisorKilled = proc.ErrSupervisorKilled
 	// ErrBackground reports a terminal that cannot be read, because this process is not in its foreground process
@@ -134,7 +134,7 @@ type NoFreeIDError struct {
 }
 
 func (e *NoFreeIDError) Error() string {
-	return fmt.Sprintf("no free id in %d tries; in the way of the last one: %s", e.Tries, e.Taken)
+	return fmt.Sprintf("no free id found in %d tries; the last one is taken by %s", e.Tries, e.Taken)
 }
 
 // BrokenError reports an invocation or worktree whose record and tree disagree.

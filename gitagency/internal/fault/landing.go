@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
 	"github.com/git-agency/git-agency/gitagency/quote"
 )
@@ -55,10 +56,10 @@ func (e *ConflictsError) Error() string {
 		paths = "1 path"
 	}
 	if e.UnfinishedIn != "" {
-		return fmt.Sprintf("sandbox %s conflicts with its integration branch in %s; the merge waits in %s", e.ID, paths, e.UnfinishedIn)
+		return fmt.Sprintf("sandbox %s conflicts with its integration branch in %s; the unfinished merge is in %s", e.ID, paths, e.UnfinishedIn)
 	}
 	if e.Unlanding {
-		return fmt.Sprintf("what has landed since conflicts with taking back %s in %s; nothing changed", e.ID, paths)
+		return fmt.Sprintf("reverting the landing of %s conflicts with later commits in %s; nothing changed", e.ID, paths)
 	}
 	return fmt.Sprintf("sandbox %s conflicts with its integration branch in %s; %s", e.ID, paths, describeUnchanged(e.AlreadyLanded, "nothing changed"))
 }
@@ -115,7 +116,7 @@ func (e *NotSubmittedError) Error() string {
 	case e.State != "":
 		return fmt.Sprintf("invocation %s was %s, and has not been submitted again", e.ID, e.State)
 	}
-	return fmt.Sprintf("invocation %s was not submitted for review, which agency.requireReview asks for", e.ID)
+	return fmt.Sprintf("invocation %s was not submitted for review, and agency.requireReview is set", e.ID)
 }
 
 // NotInReviewError reports an invocation that cannot be rejected, because it is not in review.
@@ -140,7 +141,7 @@ type BaseMovedError struct {
 }
 
 func (e *BaseMovedError) Error() string {
-	return fmt.Sprintf("%s has moved to %s since sandbox %s had all of it", e.Branch, e.At, e.ID)
+	return fmt.Sprintf("%s is at %s, and has commits that sandbox %s lacks", e.Branch, e.At, e.ID)
 }
 
 // HeadLacksBranchError reports a sandbox whose HEAD is not on its own branch, and lacks commits of that branch.
@@ -151,6 +152,9 @@ type HeadLacksBranchError struct {
 }
 
 func (e *HeadLacksBranchError) Error() string {
+	if e.On == git.DetachedHead {
+		return fmt.Sprintf("HEAD of sandbox %s is detached, and lacks commits that are on %s", e.ID, e.Branch)
+	}
 	return fmt.Sprintf("HEAD of sandbox %s is on %s, and lacks commits that are on %s", e.ID, e.On, e.Branch)
 }
 
@@ -158,7 +162,7 @@ func (e *HeadLacksBranchError) Error() string {
 type NoBranchError struct{ Worktree, Path string }
 
 func (e *NoBranchError) Error() string {
-	return fmt.Sprintf("worktree %q is on no branch; there is nothing to land on", e.Worktree)
+	return fmt.Sprintf("HEAD of worktree %q is detached; there is no branch to land on", e.Worktree)
 }
 
 // UnnamedGitlinkError reports a nested repository in a sandbox that was added as a gitlink without an entry in
@@ -194,7 +198,7 @@ func (e *SandboxOperationError) Error() string {
 	if e.What == "conflicts" {
 		return fmt.Sprintf("there are conflicts in sandbox %s", e.ID)
 	}
-	return fmt.Sprintf("a %s is under way in sandbox %s", e.What, e.ID)
+	return fmt.Sprintf("a %s is in progress in sandbox %s", e.What, e.ID)
 }
 
 // StuckLandingError reports an interrupted landing that can neither be finished nor undone, because its branch,
@@ -206,7 +210,7 @@ type StuckLandingError struct {
 }
 
 func (e *StuckLandingError) Error() string {
-	return fmt.Sprintf("a landing of %s was interrupted, and cannot be finished: %v", e.ID, e.Err)
+	return fmt.Sprintf("a landing of %s was interrupted, and can be neither finished nor undone: %v", e.ID, e.Err)
 }
 
 func (e *StuckLandingError) Unwrap() error { return e.Err }
@@ -226,15 +230,15 @@ type NoLongerLandedError struct {
 
 func (e *NoLongerLandedError) Error() string {
 	if e.UnlandedBy != "" {
-		return fmt.Sprintf("%s had landed on %s, and was taken back by %s", e.ID, e.Branch, e.UnlandedBy)
+		return fmt.Sprintf("%s had landed on %s, and was reverted by %s", e.ID, e.Branch, e.UnlandedBy)
 	}
 	if e.Reverted {
-		return fmt.Sprintf("%s had landed on %s, and nothing of that is left there; somebody has taken it back", e.ID, e.Branch)
+		return fmt.Sprintf("%s had landed on %s, and later commits reverted all of its changes", e.ID, e.Branch)
 	}
-	return fmt.Sprintf("%s had landed as %s, which %s does not lead to any more", e.ID, e.Commit, e.Branch)
+	return fmt.Sprintf("%s had landed as %s, which is not on %s any more", e.ID, e.Commit, e.Branch)
 }
 
-// NotLandedError reports an invocation without a landing to take back.
+// NotLandedError reports an invocation without a landing to revert.
 type NotLandedError struct {
 	ID       string
 	Landing  string // landing state; "landed" if it was merged without git-agency
@@ -244,9 +248,9 @@ type NotLandedError struct {
 func (e *NotLandedError) Error() string {
 	switch {
 	case e.Reverted:
-		return "nothing of the landing of " + e.ID + " is left; somebody has taken it back"
+		return "later commits reverted all changes of the landing of " + e.ID
 	case e.Landing == "landed":
-		return e.ID + " was merged by somebody else; there is no landing of ours to take back"
+		return e.ID + " was merged without git-agency; there is no landing to revert"
 	}
 	return e.ID + " has not landed"
 }
@@ -258,7 +262,7 @@ type KeepsMovingError struct {
 	Times  int
 
 	Verifying bool // the attempts were verifications of the landing
-	Unlanding bool // the attempts were to take a landing back
+	Unlanding bool // the attempts were to revert a landing
 
 	AlreadyLanded []string // ids that the same command landed earlier
 }
@@ -266,11 +270,11 @@ type KeepsMovingError struct {
 func (e *KeepsMovingError) Error() string {
 	switch {
 	case e.Verifying:
-		return fmt.Sprintf("%s or sandbox %s moved each of the %d times that what would land was being verified; %s", e.Branch, e.ID, e.Times, describeUnchanged(e.AlreadyLanded, "nothing has landed"))
+		return fmt.Sprintf("%s or sandbox %s moved during each of %d verifications; %s", e.Branch, e.ID, e.Times, describeUnchanged(e.AlreadyLanded, "nothing has landed"))
 	case e.Unlanding:
-		return fmt.Sprintf("%s moved each of the %d times that the landing of %s was about to be taken back; nothing changed", e.Branch, e.Times, e.ID)
+		return fmt.Sprintf("%s moved during each of %d attempts to revert the landing of %s; nothing changed", e.Branch, e.Times, e.ID)
 	}
-	return fmt.Sprintf("%s or sandbox %s moved each of the %d times that it was about to land; %s", e.Branch, e.ID, e.Times, describeUnchanged(e.AlreadyLanded, "nothing has landed"))
+	return fmt.Sprintf("%s or sandbox %s moved during each of %d attempts to land; %s", e.Branch, e.ID, e.Times, describeUnchanged(e.AlreadyLanded, "nothing has landed"))
 }
 
 // TemporarySandboxError reports a temporary sandbox, which exists only to verify a landing and cannot land itself.
@@ -280,5 +284,5 @@ type TemporarySandboxError struct {
 }
 
 func (e *TemporarySandboxError) Error() string {
-	return fmt.Sprintf("sandbox %s is only there to verify %s, and does not land", e.ID, e.Verifies)
+	return fmt.Sprintf("sandbox %s exists only to verify %s, and cannot land", e.ID, e.Verifies)
 }

@@ -13,7 +13,7 @@ type NoRemoteError struct {
 
 func (e *NoRemoteError) Error() string {
 	if e.Remote == "" {
-		return "no remote to push to: there is neither a local nor an origin"
+		return `no remote to push to: there is neither "local" nor "origin"`
 	}
 	return fmt.Sprintf("no remote to push to: there is none called %q", e.Remote)
 }
@@ -23,7 +23,7 @@ func (e *NoRemoteError) Error() string {
 type UpstreamError struct{ Branch, Remote, Upstream string }
 
 func (e *UpstreamError) Error() string {
-	return fmt.Sprintf("%s follows %s of remote %s: it is not clear which of the two a push is for; nothing changed", e.Branch, e.Upstream, e.Remote)
+	return fmt.Sprintf("the upstream of %s is %s of remote %s: it is not clear to which of the two branches to push; nothing changed", e.Branch, e.Upstream, e.Remote)
 }
 
 // UntrustedRemoteError reports a remote on this machine whose hooks a push would run, while a sandbox without walls
@@ -34,7 +34,7 @@ type UntrustedRemoteError struct {
 }
 
 func (e *UntrustedRemoteError) Error() string {
-	return fmt.Sprintf("remote %s is %s, says a setting that a sandbox without walls can write; a push would run:\n%s", e.Remote, e.URL, ListPaths(e.Hooks))
+	return fmt.Sprintf("the URL of remote %s, %s, is in a config file that a sandbox without walls can write; a push would run these hooks:\n%s", e.Remote, e.URL, ListPaths(e.Hooks))
 }
 
 // RejectedError reports a push that the remote rejected, for another reason than that it was no fast-forward.
@@ -53,7 +53,7 @@ type PushRaceError struct{ Tries int }
 
 func (e *PushRaceError) Error() string {
 	if e.Tries == 1 {
-		return "others were faster; it was tried once"
+		return "other pushes reached the remote first; tried once"
 	}
-	return fmt.Sprintf("others were faster; it was tried %d times", e.Tries)
+	return fmt.Sprintf("other pushes reached the remote first; tried %d times", e.Tries)
 }

@@ -26,11 +26,11 @@ type BusyError struct {
 }
 
 func (e *BusyError) Error() string {
-	who := "somebody"
+	who := "another process"
 	if len(e.Holders) > 0 {
 		who = strings.Join(e.Holders, ", ")
 	}
-	return fmt.Sprintf("%s is still at work in sandbox %s; gave up after %s", who, e.ID, e.Waited.Round(10*time.Millisecond))
+	return fmt.Sprintf("sandbox %s is in use by %s; gave up after %s", e.ID, who, e.Waited.Round(10*time.Millisecond))
 }
 
 // RunningError reports a sandbox in which commands run, so that its state cannot be rolled back.
@@ -56,7 +56,7 @@ type UnfinishedTransitionError struct {
 }
 
 func (e *UnfinishedTransitionError) Error() string {
-	return fmt.Sprintf("sandbox %s is half-way to %s; the state it left is kept as %s: %v", e.ID, e.To, e.LeftSnapshot, e.Err)
+	return fmt.Sprintf("sandbox %s stopped half-way to %s; its old state is kept as %s: %v", e.ID, e.To, e.LeftSnapshot, e.Err)
 }
 
 func (e *UnfinishedTransitionError) Unwrap() error { return e.Err }
@@ -91,7 +91,7 @@ func (e *InsideError) Error() string {
 type BehindWallsError struct{ ID string }
 
 func (e *BehindWallsError) Error() string {
-	return "this is sandbox " + e.ID + ", behind its walls, from where no record can be seen; run it outside"
+	return "this command runs behind the walls of sandbox " + e.ID + ", where records are not visible; run it outside"
 }
 
 // NothingRunsError reports a sandbox without running commands, so that there is no port to reach.
@@ -103,7 +103,7 @@ func (e *NothingRunsError) Error() string { return "no command runs in sandbox "
 type SharedNetworkError struct{ ID string }
 
 func (e *SharedNetworkError) Error() string {
-	return fmt.Sprintf("sandbox %s has the network of this machine: its ports can be reached already", e.ID)
+	return fmt.Sprintf("sandbox %s shares the network of this machine: its ports can be reached without forwarding", e.ID)
 }
 
 // EndedError reports an invocation whose sandbox is gone because it was landed or discarded.

@@ -68,7 +68,7 @@ type TrackedMarkerError struct {
 }
 
 func (e *TrackedMarkerError) Error() string {
-	return fmt.Sprintf("commit %s brings its own %s, which is reserved for markers", e.Commit, guard.AgencyDir)
+	return fmt.Sprintf("commit %s contains %s, which is reserved for markers", e.Commit, guard.AgencyDir)
 }
 
 // SandboxError reports a sandbox where an integration worktree is required.
@@ -120,7 +120,7 @@ func (e *NoCommitError) Error() string {
 type BranchInTheWayError struct{ Branch string }
 
 func (e *BranchInTheWayError) Error() string {
-	return fmt.Sprintf("a branch called %q is in the way of the branches %s/…", e.Branch, e.Branch)
+	return fmt.Sprintf("a branch called %q exists, so git cannot create the branches %s/…", e.Branch, e.Branch)
 }
 
 // ArchivedError reports a worktree that was archived.
@@ -145,7 +145,7 @@ func (e *DirtyError) Error() string { return e.Path + " has uncommitted or untra
 type ModifiedTreeError struct{ Path string }
 
 func (e *ModifiedTreeError) Error() string {
-	return e.Path + " was never finished, and still somebody worked in it"
+	return e.Path + " was not created completely, and its files have been changed since"
 }
 
 // OffBranchError reports a sandbox whose HEAD is not on its own branch.
@@ -170,5 +170,5 @@ type UntrackedInTheWayError struct {
 }
 
 func (e *UntrackedInTheWayError) Error() string {
-	return fmt.Sprintf("untracked files in %s are in the way of others:\n%s", e.Path, ListPaths(e.Files))
+	return fmt.Sprintf("untracked files in %s would be overwritten:\n%s", e.Path, ListPaths(e.Files))
 }
