@@ -129,7 +129,7 @@ func TestInterruptedPushReportsUnknownOutcome(t *testing.T) {
 	if code := cmd.ProcessState.ExitCode(); code != 130 {
 		t.Errorf("ended with %d", code)
 	}
-	if want := "what has landed on main stands; whether it was pushed to origin is not known: git push: interrupted"; !strings.Contains(stderr.String(), want) {
+	if want := "the landing on main stands; whether it was pushed to origin is not known: git push: interrupted"; !strings.Contains(stderr.String(), want) {
 		t.Errorf("stderr is %q", stderr.String())
 	}
 	if got := c.git("rev-parse", "main") + "\n"; got != stdout.String() {

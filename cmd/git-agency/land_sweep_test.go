@@ -29,7 +29,7 @@ var landingSweeps = []struct {
 		points: faultPoints("land", "objects", "note", "lock", "prepare", "files", "commit", "index", "record", "clear", "done", "aside", "registration", "leftovers", "tree"),
 	},
 	{
-		sweep: unlandSweep, stands: "is taken back, but", unlanded: true,
+		sweep: unlandSweep, stands: "is unlanded, but", unlanded: true,
 		points: faultPoints("unland", "objects", "note", "lock", "prepare", "files", "commit", "index", "record", "clear", "done"),
 	},
 }

@@ -35,7 +35,7 @@ func TestLandSucceedsIfVerifySandboxIsNotRemoved(t *testing.T) {
 		if err != nil || !landed.Verified {
 			t.Fatalf("%s: got %+v, %v", at, landed, err)
 		}
-		if len(said) != 1 || !strings.Contains(said[0], "is still there") {
+		if len(said) != 1 || !strings.Contains(said[0], "could not be removed") {
 			t.Errorf("%s: warnings %q", at, said)
 		}
 		fail = ""

@@ -16,9 +16,9 @@ type NothingToLandError struct {
 }
 
 func (e *NothingToLandError) Error() string {
-	text := "there is nothing to land: the sandbox has no commit that it did not start from"
+	text := "there is nothing to land: the sandbox has no new commits"
 	if e.NoNetChange {
-		text = "there is nothing to land: all together, the commits of the sandbox change nothing"
+		text = "there is nothing to land: the commits of the sandbox cancel each other out"
 	}
 	for i, l := range e.LeftOut {
 		text += map[bool]string{true: "; left out: ", false: ", "}[i == 0] + quote.Path(l.Path)
@@ -41,9 +41,9 @@ type VerifyError struct {
 }
 
 func (e *VerifyError) Error() string {
-	on := "what would land"
+	on := "the files to land"
 	if e.Merge != "" {
-		on = "the merge with " + e.Merge + ", to which others have pushed"
+		on = "the merge with commits that others pushed to " + e.Merge
 	}
 	what := fmt.Sprintf("%q failed on %s, with exit status %d", e.Command, on, e.ExitCode)
 	switch {
@@ -53,7 +53,7 @@ func (e *VerifyError) Error() string {
 		what = fmt.Sprintf("%q timed out on %s, after %s", e.Command, on, e.After.Round(10*time.Millisecond))
 	}
 	if e.Log != "" {
-		what += "; what it wrote is in " + e.Log
+		what += "; its output is in " + e.Log
 	}
 	return what
 }

@@ -133,22 +133,22 @@ func (req *Request) normalize(r *core.Repository) error {
 	switch req.Message = strings.TrimSpace(req.Message); {
 	case req.Message != "":
 	case req.CommitAll:
-		return &fault.InvalidError{What: "message", Want: "some text, to commit what is not committed with"}
+		return &fault.InvalidError{What: "message", Want: "a message for the commit of the uncommitted changes"}
 	case given:
-		return &fault.InvalidError{What: "message", Want: "some text, for the commit of the landing"}
+		return &fault.InvalidError{What: "message", Want: "a message for the commit of the landing"}
 	}
 	if !utf8.ValidString(req.Message) || strings.Contains(req.Message, "\x00") {
-		return &fault.InvalidError{What: "message", Value: req.Message, Want: "text in UTF-8"}
+		return &fault.InvalidError{What: "message", Value: req.Message, Want: "UTF-8 text without NUL"}
 	}
 	if req.Message != "" && !req.CommitAll && req.Strategy == settings.RebaseStrategy {
-		return &fault.InvalidError{What: "message", Value: req.Message, Want: "none: a rebase keeps those of the sandbox's commits"}
+		return &fault.InvalidError{What: "message", Value: req.Message, Want: "none: a rebase keeps the messages of the sandbox's commits"}
 	}
 	if err := settings.CheckCommand(req.Verify); err != nil {
 		return err
 	}
 	switch {
 	case strings.Contains(req.Verify, "\x00"):
-		return &fault.InvalidError{What: "command", Value: req.Verify, Want: "a line for a shell, without NUL"}
+		return &fault.InvalidError{What: "command", Value: req.Verify, Want: "a shell command without NUL"}
 	case req.NoVerify:
 		req.Verify = ""
 	case req.Verify == "":

@@ -147,7 +147,7 @@ func (l *landAttempt) checkSandboxBranch(ctx context.Context) error {
 func (l *landAttempt) checkNestedRepositories(context.Context) error {
 	borrowed, err := l.repo.AlternateWithin(l.s.Tree)
 	if err == nil && borrowed != "" {
-		err = &fault.UnsafePathError{Path: borrowed, Why: "the repository has objects there, which would go with the sandbox; to bring them in: git repack -a -d, and take the line out of objects/info/alternates"}
+		err = &fault.UnsafePathError{Path: borrowed, Why: "the repository borrows objects from here through objects/info/alternates, and they would be removed with the sandbox; run 'git repack -a -d', then remove the line from that file"}
 	}
 	if err != nil {
 		return err

@@ -132,7 +132,7 @@ func moveBranch(ctx context.Context, r *core.Repository, merger *merge.Merger, m
 	}
 	tx.Commit()
 	if b := moving.StaleCheckout(); b != nil {
-		r.Warn("%v; to bring it along: git -C %s read-tree -m -u %s %s", b, quote.Shell(b.Worktree), b.Old, b.New)
+		r.Warn("%v; to update its files: git -C %s read-tree -m -u %s %s", b, quote.Shell(b.Worktree), b.Old, b.New)
 	}
 	return nil
 }

@@ -88,7 +88,7 @@ func (l *landAttempt) planUpdate(ctx context.Context) (update.Update, error) {
 // trashCommit returns the commit for the trash ref: the tip, or a capture of the sandbox if it holds more than the tip
 // leads to. A dry run always gets the tip.
 func (l *landAttempt) trashCommit(ctx context.Context) (string, error) {
-	subject, err := l.r.PrepareCapture(l.s.SnapshotSubject(l.handle.Base, "what was in the sandbox when it landed"))
+	subject, err := l.r.PrepareCapture(l.s.SnapshotSubject(l.handle.Base, "content of the sandbox when it landed"))
 	if err != nil {
 		return "", err
 	}

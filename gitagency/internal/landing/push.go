@@ -33,11 +33,11 @@ func (e *NotPushedError) Error() string {
 		for i, c := range e.Conflicts {
 			paths[i] = c.Path
 		}
-		because = "it conflicts with what others have pushed:\n" + fault.ListPaths(paths)
+		because = "it conflicts with commits that others pushed:\n" + fault.ListPaths(paths)
 	}
-	stands := fmt.Sprintf("what has landed on %s stands", e.Branch)
+	stands := fmt.Sprintf("the landing on %s stands", e.Branch)
 	if e.Unlanding {
-		stands = fmt.Sprintf("the landing is taken back from %s", e.Branch)
+		stands = fmt.Sprintf("the landing is reverted on %s", e.Branch)
 	}
 	if e.OutcomeUnknown {
 		return fmt.Sprintf("%s; whether it was pushed to %s is not known: %s", stands, e.Remote, because)
@@ -250,7 +250,7 @@ func (p *pushOperation) pushOnce(ctx context.Context) (arrived bool, theirs stri
 	}}}); err != nil || answer.Accepted {
 		return err == nil, "", err
 	}
-	if p.result.Tries > 1 { // not the first time that others were faster
+	if p.result.Tries > 1 { // another push was accepted before ours, again
 		if err := waitBackoff(ctx, p.result.Tries, pushBackoff); err != nil {
 			return false, "", err
 		}

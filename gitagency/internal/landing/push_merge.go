@@ -26,7 +26,7 @@ func (p *pushOperation) mergeRemote(ctx context.Context, theirs string) error {
 			return nil
 		}
 		if err == nil && v.runs > 0 {
-			p.r.Warn("%s has moved since it was verified with %s/%s; it is verified again", p.Branch, p.Remote, p.RemoteBranch)
+			p.r.Warn("%s moved while its merge with %s/%s was verified; verifying again", p.Branch, p.Remote, p.RemoteBranch)
 		}
 		if began := time.Now(); err == nil { // without the repository lock
 			err = v.runCommand(ctx, sandboxID, c)
@@ -96,7 +96,7 @@ func (p *pushOperation) tryMerge(ctx context.Context, v *verification, theirs st
 // invocation that landed.
 func (p *pushOperation) startVerifySandbox(ctx context.Context, repo *git.Repo, merger *merge.Merger, v *verification, c candidate) (string, error) {
 	if v.runs == maxVerifications {
-		return "", fmt.Errorf("%s moved each of the %d times that it was verified with what others have pushed", p.Branch, v.runs)
+		return "", fmt.Errorf("%s moved during each of %d verifications of its merge with commits that others pushed", p.Branch, v.runs)
 	}
 	if v.req.ID = ""; len(p.ids) > 0 {
 		v.req.ID = p.ids[len(p.ids)-1]
@@ -108,7 +108,7 @@ func (p *pushOperation) startVerifySandbox(ctx context.Context, repo *git.Repo, 
 		}
 	}
 	if err == nil && v.req.ID == "" {
-		err = fmt.Errorf("what others have pushed cannot be verified, as nothing that has landed on %s is on record; --no-verify merges it as it is", p.Branch)
+		err = fmt.Errorf("commits that others pushed cannot be verified, as there is no record of a landing on %s; --no-verify merges them unverified", p.Branch)
 	}
 	if err == nil {
 		err = p.r.RunSteps(ctx, sandbox.VerifyVerb, []core.Step{{Name: "objects", Do: func() error { return merger.Persist(ctx) }}})

@@ -41,7 +41,7 @@ func Recover(ctx context.Context, r *core.Repository, repo *git.Repo) error {
 	}
 	if note.Verb == verbPush { // a merge before a push has no record
 		if done {
-			r.Warn("'land --push' was interrupted; what had to be merged is: %s is at %s, and not pushed", core.ShortBranch(a.Branch), a.New)
+			r.Warn("'land --push' was interrupted; the merge is done: %s is at %s, and not pushed", core.ShortBranch(a.Branch), a.New)
 		}
 		return r.Store.RemoveLandingJournal(r.ID)
 	}
@@ -52,7 +52,7 @@ func Recover(ctx context.Context, r *core.Repository, repo *git.Repo) error {
 	r.Warn("'%s %s' was interrupted; it is done: %s is at %s", note.Verb, note.InvocationID, core.ShortBranch(a.Branch), a.New)
 	entry := r.Store.Invocation(r.ID, note.InvocationID, nil)
 	if entry.Defect != store.NoDefect && entry.Defect != store.MissingTree {
-		return errors.Join(r.Store.RemoveLandingJournal(r.ID), fmt.Errorf("%s has landed as %s, but has no record that could say so: %w", entry.ID, a.New, core.InvocationFromEntry(entry, nil).Err()))
+		return errors.Join(r.Store.RemoveLandingJournal(r.ID), fmt.Errorf("%s has landed as %s, but this cannot be recorded: %w", entry.ID, a.New, core.InvocationFromEntry(entry, nil).Err()))
 	}
 	if note.Verb == verbUnland {
 		if entry.Record.UnlandedCommit != a.New {

@@ -164,7 +164,7 @@ func Reject(ctx context.Context, r *core.Repository, req RejectRequest) (RejectR
 		return RejectResult{}, err
 	}
 	if reason == "" {
-		return RejectResult{}, &fault.InvalidError{What: "reason", Want: "some text: whoever goes on with the work has nothing else to go by"}
+		return RejectResult{}, &fault.InvalidError{What: "reason", Want: "a text that says what to change"}
 	}
 	inv, err := r.Invocation(req.Invocation)
 	if err != nil {
@@ -296,7 +296,7 @@ func normalizeText(what, text string) (string, error) {
 	text = strings.TrimSpace(text)
 	switch {
 	case !utf8.ValidString(text) || strings.Contains(text, "\x00"):
-		return "", &fault.InvalidError{What: what, Value: text, Want: "text in UTF-8"}
+		return "", &fault.InvalidError{What: what, Value: text, Want: "UTF-8 text without NUL"}
 	case len(text) > most:
 		return "", &fault.InvalidError{What: what, Value: text[:40] + "…", Want: "at most 64 KiB"}
 	}

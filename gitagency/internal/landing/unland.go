@@ -178,7 +178,7 @@ func makeRevertCommit(ctx context.Context, r *core.Repository, merger *merge.Mer
 		return "", err
 	}
 	if !there {
-		return "", fmt.Errorf("%s, by which it landed, is not on %s any more", m.LandedCommit, m.LandedBranch)
+		return "", fmt.Errorf("the commit of the landing, %s, is not on %s any more", m.LandedCommit, m.LandedBranch)
 	}
 	merged, err := merger.Merge(ctx, merge.Request{Base: m.LandedCommit, Ours: at, Theirs: m.LandedBefore})
 	if err != nil {
@@ -207,7 +207,7 @@ func makeRevertCommit(ctx context.Context, r *core.Repository, merger *merge.Mer
 	}
 	return merger.CreateCommit(ctx, merge.CommitRequest{
 		Tree: merged.Tree, Parents: []string{at}, Author: author, Committer: committer, Sign: sign,
-		Message: object.WithTrailers(fmt.Sprintf("Take back the landing of %s\n\nThis undoes %s..%s.", m.InvocationID, m.LandedBefore, m.LandedCommit),
+		Message: object.WithTrailers(fmt.Sprintf("Revert the landing of %s\n\nThis reverts %s..%s.", m.InvocationID, m.LandedBefore, m.LandedCommit),
 			[][2]string{{invocationTrailer, m.InvocationID}, {baseTrailer, m.BaseCommit}, {undoesTrailer, m.LandedCommit}}),
 	})
 }
@@ -228,7 +228,7 @@ func publishUnland(ctx context.Context, r *core.Repository, merger *merge.Merger
 	case !done:
 		return UnlandResult{}, err
 	}
-	return u, &fault.CleanupError{Kind: "invocation", ID: u.Invocation, Done: "taken back", Err: err}
+	return u, &fault.CleanupError{Kind: "invocation", ID: u.Invocation, Done: "unlanded", Err: err}
 }
 
 // recordUnlanding writes the unland to the record and the event log of the invocation.

@@ -61,7 +61,7 @@ func verifyAndLand(ctx context.Context, r *core.Repository, job *landJob) (Resul
 			continue
 		}
 		if v.runs > 0 {
-			r.Warn("what would land of %s is not what was verified any more; it is verified again", job.req.ID)
+			r.Warn("the files to land of %s changed while they were verified; verifying again", job.req.ID)
 		}
 		if err := v.runCommand(ctx, sandboxID, *c); err != nil {
 			return Result{}, err
@@ -184,7 +184,7 @@ func (v *verification) markAlive(ctx context.Context, sandboxID string) {
 		v.aliveLock, err = lock.AcquireDirShared(ctx, dir, 0)
 	}
 	if err != nil {
-		v.r.Warn("sandbox %s looks as if nothing were verified in it: %v", sandboxID, err)
+		v.r.Warn("sandbox %s could not be marked as in use, so that doctor and prune may remove it during the verification: %v", sandboxID, err)
 	}
 }
 
@@ -237,7 +237,7 @@ func (v *verification) openLog(c candidate) {
 		if f, err := v.r.Store.CreateVerifyLog(v.r.ID, v.req.ID); err == nil {
 			v.log.file, v.log.remaining, v.logPath = f, maxVerifyLog, f.Name()
 		} else {
-			v.r.Warn("what verifies %s writes is not kept: %v", v.req.ID, err)
+			v.r.Warn("the output of the verification of %s is not logged: %v", v.req.ID, err)
 		}
 	}
 	v.log.writeFile(fmt.Appendf(nil, "# %s, on tree %s\n$ %s\n", v.r.Now().Format(time.RFC3339), c.tree, v.req.Verify))
@@ -270,7 +270,7 @@ func (v *verification) removeSandbox(ctx context.Context, sandboxID string) (err
 	defer v.unmarkAlive() // if the sandbox stays, doctor and prune may remove it
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("sandbox %s, in which %s was verified, is still there: %w", sandboxID, v.req.ID, err)
+			err = fmt.Errorf("sandbox %s, in which %s was verified, could not be removed: %w", sandboxID, v.req.ID, err)
 		}
 	}()
 	waiting, stop := context.WithCancel(ctx)

@@ -34,10 +34,10 @@ func (l *verifyLog) writeFile(p []byte) {
 	n := min(len(p), l.remaining)
 	_, err := l.file.Write(p[:n])
 	if l.remaining -= n; err == nil && l.remaining == 0 {
-		_, err = l.file.WriteString("\n# the rest was too much to be kept\n")
+		_, err = l.file.WriteString("\n# truncated: the output is larger than the log may be\n")
 	}
 	if err != nil {
-		l.warn("not all that was written is kept: %v", err)
+		l.warn("the log of the verification is incomplete: %v", err)
 		l.remaining = 0
 	}
 }
