@@ -240,7 +240,7 @@ func checkDuration(value string) error {
 
 func checkBool(value string) error {
 	if _, ok := parseBool(value); !ok {
-		return &fault.InvalidError{What: "truth value", Value: value, Want: wantBool}
+		return &fault.InvalidError{What: "boolean", Value: value, Want: wantBool}
 	}
 	return nil
 }

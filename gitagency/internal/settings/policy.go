@@ -109,12 +109,12 @@ func readPolicy(config config.Settings, env, homes []string) (Policy, error) {
 	}
 	for _, g := range writes {
 		if marked := markedAncestor(g.path); marked != "" {
-			return Policy{}, InvalidSetting(g.key, g.setting, "a path outside of "+marked+", where work is integrated or another sandbox is")
+			return Policy{}, InvalidSetting(g.key, g.setting, "a path outside of "+marked+", which is an integration worktree or a sandbox")
 		}
 	}
 	for _, g := range append(reads, writes...) {
 		if g.isRedirectable(p.Write) {
-			return Policy{}, InvalidSetting(g.key, g.setting, "a path that commands in sandboxes cannot lead elsewhere")
+			return Policy{}, InvalidSetting(g.key, g.setting, "a path whose symbolic links commands in sandboxes cannot change")
 		}
 	}
 	for _, s := range MultiValues(config, envKey) {
@@ -173,8 +173,8 @@ func MultiValues(cfg config.Settings, key string) []config.Setting {
 
 const (
 	wantPath     = "an absolute path, or one that begins with ~/"
-	wantGrant    = "an absolute path, or one that begins with ~/; after private: to be written in the sandbox alone"
-	wantVariable = "the name of a variable, or how names begin and then a *"
+	wantGrant    = "an absolute path, or one that begins with ~/; with the prefix private: for an overlay of the sandbox"
+	wantVariable = "the name of a variable, or a prefix followed by *"
 )
 
 // grant is one path of a key, as set and resolved.
@@ -206,9 +206,9 @@ func readGrants(config config.Settings, key, home string) ([]grant, error) {
 		case err == nil:
 			found = append(found, grant{key, s, named, path, private})
 		case strings.ContainsAny(value, "*?["):
-			return nil, InvalidSetting(key, s, "the path of one thing, in which * stands for nothing else")
+			return nil, InvalidSetting(key, s, "a path without wildcards: *, ? and [ are not expanded")
 		case key == writeKey:
-			return nil, InvalidSetting(key, s, "something that exists")
+			return nil, InvalidSetting(key, s, "an existing path")
 		}
 	}
 	return found, nil
@@ -281,5 +281,5 @@ func checkProfileName(profile string) error {
 	if profile != policySection {
 		return nil
 	}
-	return &fault.InvalidError{What: "profile", Value: profile, Want: fmt.Sprintf("another name: agency.%s.* says what walls leave open", policySection)}
+	return &fault.InvalidError{What: "profile", Value: profile, Want: fmt.Sprintf("another name: agency.%s.* are the settings of the walls", policySection)}
 }

@@ -86,20 +86,20 @@ func TestReadPolicyRefusesInvalidValues(t *testing.T) {
 	}{
 		"a relative path to read":      {[]string{ReadKey, "a"}, `invalid agency.sandbox.read (file:conf) "a": want an absolute path, or one that begins with ~/`},
 		"a relative path to hide":      {[]string{hideKey, "./a"}, `invalid agency.sandbox.hide (file:conf) "./a"`},
-		"a relative path to write":     {[]string{writeKey, "../a"}, `invalid agency.sandbox.write (file:conf) "../a": want an absolute path, or one that begins with ~/; after private:`},
+		"a relative path to write":     {[]string{writeKey, "../a"}, `invalid agency.sandbox.write (file:conf) "../a": want an absolute path, or one that begins with ~/; with the prefix private:`},
 		"a relative private path":      {[]string{writeKey, "private:a"}, `"private:a": want an absolute path`},
 		"private without a path":       {[]string{writeKey, "private:"}, `"private:": want an absolute path`},
 		"private to read":              {[]string{ReadKey, "private:/tmp"}, `"private:/tmp": want an absolute path`},
 		"home of an unknown user":      {[]string{ReadKey, "~nobody-of-that-name/x"}, "want an absolute path"},
 		"a key without a value":        {[]string{writeKey, "true"}, "want an absolute path"},
-		"to write a missing path":      {[]string{writeKey, "~/gone"}, `"~/gone": want something that exists`},
-		"to write it private":          {[]string{writeKey, "private:~/gone"}, `"private:~/gone": want something that exists`},
+		"to write a missing path":      {[]string{writeKey, "~/gone"}, `"~/gone": want an existing path`},
+		"to write it private":          {[]string{writeKey, "private:~/gone"}, `"private:~/gone": want an existing path`},
 		"every variable":               {[]string{envKey, "*"}, `invalid agency.sandbox.env (file:conf) "*": want the name of a variable`},
 		"a variable with a value":      {[]string{envKey, "A=b"}, `"A=b": want the name of a variable`},
 		"a star in the middle":         {[]string{envKey, "A*B"}, "want the name of a variable"},
-		"to read via a writable link":  {[]string{writeKey, "~/shared", ReadKey, "~/shared/out"}, `invalid agency.sandbox.read (file:conf) "~/shared/out": want a path that commands in sandboxes cannot lead elsewhere`},
-		"to write via a writable link": {[]string{writeKey, "~/shared", writeKey, "~/shared/out/id"}, "cannot lead elsewhere"},
-		"via another name of the link": {[]string{writeKey, "~/shared", writeKey, "private:~/around/out"}, "cannot lead elsewhere"},
+		"to read via a writable link":  {[]string{writeKey, "~/shared", ReadKey, "~/shared/out"}, `invalid agency.sandbox.read (file:conf) "~/shared/out": want a path whose symbolic links commands in sandboxes cannot change`},
+		"to write via a writable link": {[]string{writeKey, "~/shared", writeKey, "~/shared/out/id"}, "whose symbolic links commands in sandboxes cannot change"},
+		"via another name of the link": {[]string{writeKey, "~/shared", writeKey, "private:~/around/out"}, "whose symbolic links commands in sandboxes cannot change"},
 	} {
 		_, err := readPolicy(makeSettings(c.config...), env, nil)
 		var invalid *fault.InvalidError

@@ -25,12 +25,12 @@ type primitive struct {
 
 type choice struct{ value, unsupportedReason string }
 
-const notBuiltYet = "not built yet"
+const notImplemented = "not implemented yet"
 
 var primitives = []primitive{
 	{
 		"changeset", func(p *Primitives) *string { return &p.Changeset },
-		[]choice{{"worktree", ""}, {"clone", notBuiltYet}, {"overlay", notBuiltYet}},
+		[]choice{{"worktree", ""}, {"clone", notImplemented}, {"overlay", notImplemented}},
 		choice{},
 	},
 	{
@@ -51,7 +51,7 @@ var primitives = []primitive{
 	{
 		"software", func(p *Primitives) *string { return &p.Software },
 		[]choice{{"host", ""}},
-		choice{"/", "another root file system is not built yet; commands run with what is installed here"},
+		choice{"/", "another root file system is not implemented yet; commands use the software of this machine"},
 	},
 }
 
@@ -59,9 +59,9 @@ var primitives = []primitive{
 // they cannot be built.
 func isolationChoices(system string) []choice {
 	walls, none := choice{IsolationOS, ""}, choice{IsolationNone, ""}
-	further := []choice{{"container", "containers are not built yet; --isolation os needs none"}, {"vm", "virtual machines are not built yet"}}
+	further := []choice{{"container", "containers are not implemented yet; --isolation os needs none"}, {"vm", "virtual machines are not implemented yet"}}
 	if system != "linux" {
-		walls.unsupportedReason = "only Linux has what it is built from, so far"
+		walls.unsupportedReason = "walls are implemented for Linux only, so far"
 		return append([]choice{none, walls}, further...)
 	}
 	return append([]choice{walls, none}, further...)

@@ -34,7 +34,7 @@ func (r *Reader) SecretPatterns() []string {
 // checkSecretPattern validates a value of agency.secret. The empty value is valid: it clears those before it.
 func checkSecretPattern(value string) error {
 	if _, err := path.Match(strings.TrimPrefix(value, "!"), ""); err != nil {
-		return &fault.InvalidError{What: "pattern", Value: value, Want: "a pattern such as *.pem, or !*.pem for what is let in"}
+		return &fault.InvalidError{What: "pattern", Value: value, Want: "a pattern such as *.pem, or !*.pem to include such files again"}
 	}
 	return nil
 }

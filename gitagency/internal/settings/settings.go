@@ -65,7 +65,7 @@ func DataDir(env []string, config config.Settings) (string, error) {
 	case proc.Getenv(env, "HOME") != "":
 		path, from = filepath.Join(proc.Getenv(env, "HOME"), ".local", "share", "agency"), "HOME"
 	default:
-		return "", &fault.InvalidError{What: "data directory", Value: "", Want: "HOME, or AGENCY_DATA_DIR, to be set"}
+		return "", &fault.InvalidError{What: "path of the data directory", Value: "", Want: "HOME, or AGENCY_DATA_DIR, to be set"}
 	}
 	if !filepath.IsAbs(path) {
 		return "", &fault.InvalidError{What: from, Value: path, Want: "an absolute path"}
@@ -188,7 +188,7 @@ func InvalidSetting(key string, s config.Setting, want string) error {
 
 const (
 	defaultPruneAfter = "2.weeks.ago"
-	wantExpiry        = "a moment such as 2.weeks.ago or 2026-01-28, now, or never"
+	wantExpiry        = "a time such as 2.weeks.ago or 2026-01-28, now, or never"
 )
 
 // PruneExpiry parses the moment before which ended things may be pruned; the zero time if none may. An empty text
