@@ -65,7 +65,7 @@ func (r *Repository) SandboxStartRev(wt Worktree, listing git.WorktreeList) (str
 	case wt.Branch == "":
 		return w.Head, nil
 	case listed && w.Branch != HeadsPrefix+wt.Branch: // not listed where the git directory is elsewhere: git then does not know the path of its main worktree
-		r.Warn("worktree %q has something else checked out; the sandbox starts from its branch, %s", wt.Name, wt.Branch)
+		r.Warn("worktree %q does not have its branch checked out; the sandbox starts from that branch, %s", wt.Name, wt.Branch)
 	}
 	return HeadsPrefix + wt.Branch, nil
 }

@@ -106,7 +106,7 @@ func (r *Repository) warnRecordsElsewhere() {
 		}
 		for _, e := range entries {
 			if place, ours := DataDirOfEntry(e.Name, e.Path); ours {
-				r.Warn("there are no records of this repository in %s, but git knows trees in %s; 'git agency doctor' says more", r.DataDir, place)
+				r.Warn("there are no records of this repository in %s, but git has worktrees of git-agency in %s; 'git agency doctor' says more", r.DataDir, place)
 				return
 			}
 		}

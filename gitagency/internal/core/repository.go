@@ -205,7 +205,7 @@ func (r *Repository) LockWithTimeout(ctx context.Context, timeout time.Duration)
 		return nil, nil, err
 	}
 	if held.LabelErr != nil {
-		r.Warn("the repository is locked, but not all of that could be written down: %v", held.LabelErr)
+		r.Warn("the repository is locked, but the holder of the lock could not be recorded: %v", held.LabelErr)
 	}
 	return r.Git.WithLock(held.File()), func() {
 		if err := held.Release(); err != nil {

@@ -178,7 +178,7 @@ func (r *Repository) KeepCommit(ctx context.Context, tx *undo.Tx, repo *git.Repo
 		}
 		return repo.MoveRef(ctx, ref, old, commit, "agency: undo")
 	})
-	if err := repo.MoveRef(ctx, ref, commit, old, "agency: keep what was there"); err != nil {
+	if err := repo.MoveRef(ctx, ref, commit, old, "agency: keep removed content"); err != nil {
 		return err
 	}
 	return repo.SyncRef(ref) // must be on disk: the content it keeps is about to be deleted

@@ -118,7 +118,7 @@ func (r *Repository) undoWorktreeCreation(ctx context.Context, repo *git.Repo, i
 	}
 	name := strings.TrimSuffix(strings.TrimPrefix(intent.Branch, HeadsPrefix+BranchNamespace+"/"), "-"+ids.Suffix(id))
 	if CheckWorktreeName(name) != nil || intent.Branch != worktreeRef(name, id) {
-		return &fault.BrokenError{Kind: "worktree", ID: id, Reason: string(store.Incomplete), Detail: "its intent.json names the branch " + intent.Branch}
+		return &fault.BrokenError{Kind: "worktree", ID: id, Reason: string(store.Incomplete), Detail: "its intent.json names the branch " + intent.Branch + ", which is not its own"}
 	}
 	return r.UndoCreation(ctx, repo, home, changeset.Spec{ID: id, Tree: r.Store.WorktreeTreePath(r.ID, id), Branch: intent.Branch, Base: intent.BaseCommit})
 }
@@ -196,7 +196,7 @@ func (r *Repository) keepTreeInTrash(ctx context.Context, tx *undo.Tx, repo *git
 func (w Worktree) CaptureSubject() git.WorktreeSpec {
 	return git.WorktreeSpec{
 		Name: w.ID, Dir: w.TreePath, Branch: HeadsPrefix + w.Branch,
-		Message: fmt.Sprintf("agency: what was in worktree %s when it was archived", w.Name),
+		Message: fmt.Sprintf("agency: content of worktree %s when it was archived", w.Name),
 	}
 }
 
