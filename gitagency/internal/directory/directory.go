@@ -159,7 +159,7 @@ func (d *Directory) checkPath() error {
 	case err != nil:
 		return err
 	case !fi.IsDir():
-		return &fs.PathError{Op: "look into", Path: d.Path, Err: syscall.ENOTDIR}
+		return &fs.PathError{Op: "open", Path: d.Path, Err: syscall.ENOTDIR}
 	}
 	place, err := guard.Locate(d.Path)
 	if err != nil {

@@ -92,7 +92,7 @@ func (d *Directory) CheckoutSnapshot(ctx context.Context, req sandbox.CheckoutRe
 // DiffBase, which is the first snapshot, and DiffWork, the current files. DiffRequest.Invocation must be empty.
 func (d *Directory) DiffSnapshots(ctx context.Context, req sandbox.DiffRequest) (_ sandbox.Diff, err error) {
 	if req.Invocation != "" {
-		return sandbox.Diff{}, &fault.InvalidError{What: "invocation", Value: req.Invocation, Want: "none: a directory has none"}
+		return sandbox.Diff{}, &fault.InvalidError{What: "invocation", Value: req.Invocation, Want: "none: a directory has no invocations"}
 	}
 	if err := req.Check([]string{sandbox.DiffBase, sandbox.DiffWork}); err != nil {
 		return sandbox.Diff{}, err

@@ -167,7 +167,7 @@ func (s *forecast) readTree(ctx context.Context, b *sandboxState) {
 		return
 	}
 	if err := s.r.Store.WriteRadarCache(s.r.ID, statCacheName(b.inv.ID), likeness); err != nil {
-		s.r.Warn("what sandbox %s looks like is not remembered: %v", b.inv.ID, err)
+		s.r.Warn("the state of sandbox %s could not be cached: %v", b.inv.ID, err)
 	}
 }
 
@@ -195,7 +195,7 @@ func (s *forecast) saveFacts(invocations []core.Invocation) {
 			}))
 	}()
 	if err != nil {
-		s.r.Warn("what radar has found out is not remembered: %v", err)
+		s.r.Warn("the results of radar could not be cached: %v", err)
 	}
 }
 

@@ -56,7 +56,7 @@ func (s Store) Directory(id string) (DirectoryMeta, error) {
 	}
 	what := meta.problem()
 	if what == "" && (meta.DirectoryID != id || DirectoryID(meta.Path) != id) {
-		what = fmt.Sprintf("it is of %s, %s", meta.DirectoryID, meta.Path)
+		what = fmt.Sprintf("it belongs to another directory: %s, %s", meta.DirectoryID, meta.Path)
 	}
 	if what != "" {
 		return meta, &CorruptRecordError{Path: path, Problem: what}

@@ -33,7 +33,7 @@ func (s Store) ReadEvents(repoID, invocationID string, each func(line []byte)) (
 		return err
 	}
 	if !fi.Mode().IsRegular() {
-		return &fs.PathError{Op: "read", Path: f.Name(), Err: errors.New("not a file")}
+		return &fs.PathError{Op: "read", Path: f.Name(), Err: errors.New("not a regular file")}
 	}
 	from := max(fi.Size()-maxHistoryBytes, 0)
 	r := bufio.NewReaderSize(io.NewSectionReader(f, from, fi.Size()-from), maxEventLine)

@@ -139,7 +139,7 @@ func recordProblem(schema string, at time.Time, required []requiredField) string
 		return fmt.Sprintf("schema_version is %q, not 1.x", schema)
 	}
 	if at.IsZero() {
-		return "its time is missing"
+		return "its time stamp is missing"
 	}
 	for _, f := range required {
 		if f.value == "" {

@@ -94,7 +94,7 @@ func RemoveRecord(dir string) error {
 		path := filepath.Join(dir, e.Name())
 		known := []string{metaPath(dir), intentPath(dir), eventsPath(dir), RemovablePath(filepath.Join(dir, "tree"))}
 		if !slices.Contains(known, path) && !strings.HasPrefix(e.Name(), durable.TempPrefix) {
-			return &fs.PathError{Op: "remove", Path: path, Err: errors.New("it is not part of the record")}
+			return &fs.PathError{Op: "remove", Path: path, Err: errors.New("not part of the record")}
 		}
 	}
 	return durable.RemoveTree(dir)

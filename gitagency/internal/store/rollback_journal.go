@@ -46,7 +46,7 @@ func (s Store) ReadRollbackJournal(repoID, invocationID string) (*RollbackJourna
 		return nil, err
 	}
 	if note.InvocationID != invocationID || note.SnapshotCommit == "" {
-		return nil, fmt.Errorf("%s: it is not that of a rollback of %s", path, invocationID)
+		return nil, fmt.Errorf("%s: not the journal of a rollback of %s", path, invocationID)
 	}
 	return note, nil
 }

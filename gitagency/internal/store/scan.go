@@ -203,7 +203,7 @@ func loadEntry[T record](id, dir string, busy func() bool, where func(T) (tree s
 		}
 		e.Defect, e.Detail = Incomplete, "there is neither a record nor a tree"
 		if there {
-			e.Defect, e.Detail = MissingMeta, "the tree is there, the record is not"
+			e.Defect, e.Detail = MissingMeta, "the tree exists, the record does not"
 		}
 		if e.Intent != nil {
 			e.Detail += "; its creation was interrupted"
