@@ -37,7 +37,7 @@ func TestFailedLandKeepsJournalUntilUndone(t *testing.T) {
 		if _, err := Land(t.Context(), l.Repo, Request{ID: l.Sandbox.ID}); !errors.Is(err, boom) {
 			t.Fatal(err)
 		}
-		if !strings.Contains(warned, "left as it is") {
+		if !strings.Contains(warned, "left as they are") {
 			t.Errorf("the warning is missing: %q", warned)
 		}
 		warned = ""

@@ -38,7 +38,7 @@ type MissingWorktreeError struct {
 }
 
 func (e *MissingWorktreeError) Error() string {
-	return fmt.Sprintf("%s is checked out in %s, which is not there", strings.TrimPrefix(e.Branch, "refs/heads/"), e.Worktree)
+	return fmt.Sprintf("%s is checked out in %s, which does not exist", strings.TrimPrefix(e.Branch, "refs/heads/"), e.Worktree)
 }
 
 // CheckoutMovedError reports a branch that is checked out in another worktree than when the update began. That worktree
@@ -51,9 +51,9 @@ type CheckoutMovedError struct {
 func (e *CheckoutMovedError) Error() string {
 	branch := strings.TrimPrefix(e.Branch, "refs/heads/")
 	if e.Worktree == "" {
-		return branch + " is not checked out any more where it was"
+		return branch + " is not checked out in its worktree any more"
 	}
-	return fmt.Sprintf("%s has been checked out in %s meanwhile", branch, e.Worktree)
+	return fmt.Sprintf("%s was checked out in %s during the update", branch, e.Worktree)
 }
 
 // recheckCheckout checks, while we hold the ref locks, that the branch is still checked out in the same worktree. A git
@@ -118,11 +118,11 @@ func (tx *Transaction) updateLateCheckout(ctx context.Context) (*StaleCheckoutEr
 	case errors.As(err, new(*MultipleCheckoutsError)) || errors.As(err, new(*OperationInProgressError)):
 		return nil, nil // several worktrees have it, or one rebases it: it was not checked out just now
 	case err != nil:
-		return nil, fmt.Errorf("who has checked out %s meanwhile: %w", strings.TrimPrefix(tx.spec.Branch, "refs/heads/"), err)
+		return nil, fmt.Errorf("find the worktree that has %s checked out: %w", strings.TrimPrefix(tx.spec.Branch, "refs/heads/"), err)
 	case gitDir == "":
 		return nil, nil
 	}
-	if err = errors.New("filters that the repository names are not trusted"); tx.spec.Trusted {
+	if err = errors.New("filters in the configuration of the repository are not trusted"); tx.spec.Trusted {
 		err = tx.repo.LockWait.Until(ctx, func() bool { _, err := os.Lstat(filepath.Join(gitDir, "index"+index.LockSuffix)); return err != nil })
 		if err == nil {
 			_, err = tx.repo.RunWrite(ctx, git.RunOptions{GitDir: gitDir, WorkTree: tree}, "read-tree", "-m", "-u", tx.spec.Old, tx.spec.New)
@@ -177,7 +177,7 @@ func CheckedOutIn(ctx context.Context, r *git.Repo, branch string) (gitDir, tree
 // worktreesByGitDir maps the git directories of all worktrees, except a bare main one, to their paths.
 func worktreesByGitDir(ctx context.Context, r *git.Repo) (map[string]string, error) {
 	if _, err := os.Lstat(filepath.Join(r.CommonDir, "reftable")); err == nil { // then the HEAD files are dummies
-		return nil, fmt.Errorf("%s keeps its refs as a reftable, of which nobody can say who has which", r.CommonDir)
+		return nil, fmt.Errorf("%s uses the reftable format, from which the branches of its worktrees cannot be read", r.CommonDir)
 	}
 	worktrees := map[string]string{}
 	if main := mainWorktreePath(r); main != "" {

@@ -131,7 +131,7 @@ func TestPublishReportsLateCheckoutFailure(t *testing.T) {
 	tx = prepared()
 	l.WriteIn(l.Root, ".git/reftable", "") // with a reftable the checkouts cannot be found
 	l.Must(tx.Commit(t.Context()))
-	if err := tx.Publish(t.Context()); err == nil || !strings.Contains(err.Error(), "who has checked out free") {
+	if err := tx.Publish(t.Context()); err == nil || !strings.Contains(err.Error(), "find the worktree that has free checked out") {
 		t.Errorf("%v", err)
 	}
 	l.Must(tx.Close())

@@ -69,7 +69,7 @@ func RecoverStaging(ctx context.Context, r *git.Repo, s LeftoverStaging) error {
 		return err
 	}
 	if !object.IsValidRef(a.Branch) || !object.IsOID(a.Old) || !object.IsOID(a.New) || seats[a.GitDir] != a.Worktree || a.Worktree == "" || !slices.Contains(stagingDirs(r, a), s.Path) {
-		return fmt.Errorf("%s is not about a worktree of this repository", filepath.Join(s.Path, "plan"))
+		return fmt.Errorf("%s does not describe a worktree of this repository", filepath.Join(s.Path, "plan"))
 	}
 	_, err = Recover(ctx, r, a)
 	return err

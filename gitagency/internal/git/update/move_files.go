@@ -122,7 +122,7 @@ func (p *plan) findMove(name string) (int, bool) {
 // changedFileError reports a file that is not the one that was inspected.
 type changedFileError struct{ path string }
 
-func (e *changedFileError) Error() string { return e.path + " was changed meanwhile" }
+func (e *changedFileError) Error() string { return e.path + " was changed during the update" }
 
 // verify returns a *changedFileError if a file does not have this identity.
 func (s *fileIdentity) verify(dir int, name string) error {

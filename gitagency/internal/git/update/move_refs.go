@@ -52,7 +52,7 @@ const refLockTimeout = 30 * time.Second
 // lockRefs sends the ref moves to git update-ref and lets it lock the refs. It kills a git that does not answer in time or
 // when ctx ends; such a git has moved nothing.
 func (tx *Transaction) lockRefs(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, refLockTimeout, errors.New("git does not say whether the refs are locked"))
+	ctx, cancel := context.WithTimeoutCause(ctx, refLockTimeout, errors.New("git update-ref did not report in time that the refs are locked"))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { tx.killUpdateRef(context.Cause(ctx)) })()
 	if err := tx.awaitUpdateRef(); err != nil {

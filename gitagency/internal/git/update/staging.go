@@ -111,7 +111,7 @@ func (co *checkout) makeStagingDir() (string, error) {
 	dirs := stagingDirs(co.repo, co.spec)
 	for _, dir := range dirs {
 		if _, err := os.Lstat(filepath.Join(dir, "plan")); err == nil {
-			return "", fmt.Errorf("%s has not been finished", dir)
+			return "", fmt.Errorf("%s belongs to an update that was not finished", dir)
 		}
 		if err := durable.RemoveTree(dir); err != nil {
 			return "", err

@@ -63,7 +63,7 @@ func (tx *Transaction) Lock(ctx context.Context) (err error) {
 func lockCheckoutIndex(ctx context.Context, r *git.Repo, u Update, perm fs.FileMode) (*git.IndexDraft, error) {
 	f, err := os.OpenFile(u.indexPath()+index.DraftSuffix, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if errors.Is(err, fs.ErrExist) {
-		return nil, fmt.Errorf("%s: one that was begun before has not been finished", u.indexPath()+index.DraftSuffix)
+		return nil, fmt.Errorf("%s: it belongs to an update that was not finished", u.indexPath()+index.DraftSuffix)
 	}
 	if err != nil {
 		return nil, err

@@ -94,7 +94,7 @@ type Transaction struct {
 // beginStep refuses a step that is called before all earlier ones have succeeded, or twice.
 func (tx *Transaction) beginStep(n int, name string) error {
 	if tx.stepsDone != n || tx.finished {
-		return fmt.Errorf("%s: not now", name)
+		return fmt.Errorf("%s: called out of order", name)
 	}
 	return tx.injectFault(name)
 }
@@ -111,7 +111,7 @@ func (tx *Transaction) endStep(err error) {
 func Begin(ctx context.Context, r *git.Repo, u Update) (*Transaction, error) {
 	x := &Transaction{repo: r, spec: u}
 	if !object.IsValidRef(u.Branch) || !object.IsOID(u.Old) || !object.IsOID(u.New) {
-		return nil, fmt.Errorf("not a branch and two commits: %q, %q, %q", u.Branch, u.Old, u.New)
+		return nil, fmt.Errorf("want a branch and two commits, have %q, %q, %q", u.Branch, u.Old, u.New)
 	}
 	for _, m := range x.spec.refMoves() {
 		if err := checkRefMove(r, m); err != nil {
@@ -146,7 +146,7 @@ func checkRefMove(r *git.Repo, m RefMove) error {
 	}
 	data, err := durable.ReadFile(r.RefPath(m.Ref), 1<<10)
 	if err == nil && strings.HasPrefix(string(data), "ref:") {
-		return fmt.Errorf("%s stands for another ref", m.Ref)
+		return fmt.Errorf("%s is a symbolic ref", m.Ref)
 	}
 	return nil
 }
@@ -177,9 +177,9 @@ type MovedRefError struct {
 func (e *MovedRefError) Error() string {
 	switch {
 	case git.IsZeroOID(e.Want):
-		return e.Ref + " is there already"
+		return e.Ref + " exists already"
 	case e.Have == "":
-		return e.Ref + " is not there"
+		return e.Ref + " does not exist"
 	}
 	return fmt.Sprintf("%s is at %s, not at %s", e.Ref, e.Have, e.Want)
 }
@@ -209,7 +209,7 @@ type OverlapsError struct {
 func (e *OverlapsError) Error() string {
 	const most = 20
 	var b strings.Builder
-	fmt.Fprintf(&b, "what you have in %s is in the way, and stays as it is:", e.Worktree)
+	fmt.Fprintf(&b, "local changes in %s would be overwritten, and are left as they are:", e.Worktree)
 	for i, p := range e.Paths {
 		if i == most {
 			fmt.Fprintf(&b, "\n  and %d more", len(e.Paths)-most)
@@ -229,11 +229,11 @@ type OperationInProgressError struct {
 func (e *OperationInProgressError) Error() string {
 	switch e.Operation {
 	case "index.lock":
-		return fmt.Sprintf("the index of %s is locked: a git is at work there, or was killed", e.Worktree)
+		return fmt.Sprintf("the index of %s is locked: a git process is running there, or was killed", e.Worktree)
 	case "conflicts":
 		return fmt.Sprintf("there are conflicts in %s", e.Worktree)
 	}
-	return fmt.Sprintf("a %s is under way in %s", e.Operation, e.Worktree)
+	return fmt.Sprintf("a %s is in progress in %s", e.Operation, e.Worktree)
 }
 
 // WrongBranchError reports a worktree that does not, or no longer, have the expected branch checked out.
@@ -255,7 +255,7 @@ type ConcurrentChangeError struct {
 }
 
 func (e *ConcurrentChangeError) Error() string {
-	return fmt.Sprintf("changed by somebody else, and left as it is, in %s: %s", e.Worktree, strings.Join(e.Paths, ", "))
+	return fmt.Sprintf("files in %s were changed by another process, and are left as they are: %s", e.Worktree, strings.Join(e.Paths, ", "))
 }
 
 // injectFault calls the fault function of a test.
@@ -273,13 +273,13 @@ func (u Update) indexPath() string { return filepath.Join(u.GitDir, "index") }
 // and the index lock stay, for Recover.
 func (tx *Transaction) Undo(ctx context.Context) error {
 	if tx.committed {
-		return errors.New("it cannot be undone any more")
+		return errors.New("the refs have moved; the update cannot be undone any more")
 	}
 	ctx = context.WithoutCancel(ctx) // half an undo would be worse than none
 	err := tx.closeUpdateRef()
 	if tx.outcomeUnknown {
 		tx.finished = true
-		return errors.Join(err, errors.New("the refs may have moved: nothing is undone before that is known"), tx.draft.Close())
+		return errors.Join(err, errors.New("the refs may have moved; nothing is undone until that is known"), tx.draft.Close())
 	}
 	if tx.staging != nil {
 		undone := tx.staging.undoMoves(ctx)
