@@ -86,7 +86,7 @@ func receivedCommits(ctx context.Context, r *git.Repo, q git.RunOptions, in Rece
 		for line := range strings.Lines(string(out)) {
 			words := append(strings.Fields(line), "", "")
 			if !object.IsOID(words[0]) {
-				return nil, fmt.Errorf("git rev-list answered %q", line)
+				return nil, fmt.Errorf("unexpected output of git rev-list: %q", line)
 			}
 			found = append(found, fsck.ReceivedCommit{Tree: words[0], Parent: words[1]})
 		}

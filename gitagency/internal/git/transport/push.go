@@ -168,7 +168,7 @@ func (c *Pusher) Fetch(ctx context.Context, ref, known string) (string, error) {
 	data, err := os.ReadFile(filepath.Join(c.dir, theirs))
 	tip := strings.TrimSuffix(string(data), "\n")
 	if err == nil && !object.IsOID(tip) {
-		err = fmt.Errorf("git fetch left %q", tip)
+		err = fmt.Errorf("unexpected value of the ref that git fetch wrote: %q", tip)
 	}
 	if packs := filepath.Join(c.repo.CommonDir, "objects", "pack"); err == nil {
 		if err = durable.SyncDir(packs); git.IsNotExist(err) {

@@ -95,10 +95,10 @@ func (in ReceiveRequest) validate() error {
 	if i := slices.IndexFunc(oids, func(oid string) bool {
 		return !object.IsOID(oid) || len(oid) != len(in.New) || strings.Trim(oid, "0") == ""
 	}); i >= 0 {
-		return fmt.Errorf("not a name of an object: %q", oids[i])
+		return fmt.Errorf("not an object id: %q", oids[i])
 	}
 	if !object.IsValidRef(in.Ref) {
-		return fmt.Errorf("not a name of a ref: %q", in.Ref)
+		return fmt.Errorf("not a valid ref name: %q", in.Ref)
 	}
 	return nil
 }
@@ -157,7 +157,7 @@ func movePack(from, to string) (err error) {
 	for _, e := range entries {
 		source, target := filepath.Join(from, e.Name()), filepath.Join(to, e.Name())
 		if !strings.HasPrefix(e.Name(), "pack-") || !e.Type().IsRegular() {
-			return fmt.Errorf("git index-pack left %q", e.Name())
+			return fmt.Errorf("unexpected file from git index-pack: %q", e.Name())
 		}
 		if _, err := os.Lstat(target); err == nil { // the name is a hash of the content
 			same, err := sameFileContent(source, target)
@@ -165,7 +165,7 @@ func movePack(from, to string) (err error) {
 				return err
 			}
 			if !same && !isDerivedPackFile(e.Name()) {
-				return fmt.Errorf("%s is another pack of the same name", target)
+				return fmt.Errorf("a pack of the same name and other content exists: %s", target)
 			}
 			continue
 		}
@@ -242,7 +242,7 @@ func moveReceivedRef(ctx context.Context, r *git.Repo, in ReceiveRequest) error 
 	if err := removeStaleRefLock(ctx, r, in.Ref); err != nil {
 		return err
 	}
-	err := r.MoveRef(ctx, in.Ref, in.New, old, cmp.Or(in.Reason, "taken in"))
+	err := r.MoveRef(ctx, in.Ref, in.New, old, cmp.Or(in.Reason, "agency: receive"))
 	if err == nil {
 		return r.SyncRef(in.Ref)
 	}

@@ -88,9 +88,9 @@ func (s RemoteConfig) Find(ctx context.Context, name string) (Remote, error) {
 	case len(urls) == 0:
 		return Remote{}, fmt.Errorf("there is no remote %q", name)
 	case len(urls) > 1:
-		return Remote{}, fmt.Errorf("remote %q is in %d places; name one that is in one", name, len(urls))
+		return Remote{}, fmt.Errorf("remote %q has %d push URLs; name a remote with one", name, len(urls))
 	case strings.ContainsFunc(urls[0].Value, func(c rune) bool { return c < ' ' || c == 0x7f }):
-		return Remote{}, fmt.Errorf("remote %q: its URL %q has control characters in it", name, urls[0].Value)
+		return Remote{}, fmt.Errorf("remote %q: its URL %q contains control characters", name, urls[0].Value)
 	}
 	remote := Remote{Name: name, URL: urls[0].Value, Untrusted: !urls[0].Trusted()}
 	for _, f := range s.config["remote."+name+".fetch"] {
@@ -103,7 +103,7 @@ func (s RemoteConfig) Find(ctx context.Context, name string) (Remote, error) {
 		return Remote{}, err
 	}
 	if p := urlProtocol(expanded); !slices.Contains(allowed, p) {
-		return Remote{}, fmt.Errorf("remote %q: %s: protocol %q is not one that is pushed by; those are %s", name, remote.URL, p, strings.Join(allowed, ", "))
+		return Remote{}, fmt.Errorf("remote %q: %s: protocol %q is not supported for pushes; supported are %s", name, remote.URL, p, strings.Join(allowed, ", "))
 	}
 	if remote.Path = localPath(expanded); remote.Path != "" && !filepath.IsAbs(remote.Path) {
 		remote.Path = filepath.Join(s.repo.RemotePathBase(), remote.Path)
@@ -170,11 +170,11 @@ func localPath(u string) string {
 // CheckFullHistory refuses shallow and partial clones, because a push from another git directory needs all objects.
 func (s RemoteConfig) CheckFullHistory() error {
 	if fi, err := os.Lstat(filepath.Join(s.repo.CommonDir, "shallow")); err == nil && fi.Size() > 0 {
-		return errors.New("the repository is a shallow clone; 'git fetch --unshallow' brings what it lacks")
+		return errors.New("the repository is a shallow clone; 'git fetch --unshallow' fetches its full history")
 	}
 	for key, set := range s.config {
 		if key == "extensions.partialclone" || strings.HasSuffix(key, ".promisor") && set[len(set)-1].Value == "true" {
-			return errors.New("the repository is a partial clone; push from one that has everything")
+			return errors.New("the repository is a partial clone; push from a full clone")
 		}
 	}
 	return nil
