@@ -247,12 +247,12 @@ func TestManualAndReadmeListAllExitCodes(t *testing.T) {
 	t.Parallel()
 	// Success, 128+n for SIGINT and SIGTERM, and the codes of exec for a timeout and for a command that cannot be run.
 	want := []string{"0", "130", "143", "124", "126", "127"}
-	file, err := parser.ParseFile(token.NewFileSet(), "exit.go", nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), "internal/hints/hints.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ast.Inspect(file, func(n ast.Node) bool {
-		if spec, ok := n.(*ast.ValueSpec); ok && strings.HasPrefix(spec.Names[0].Name, "exit") && len(spec.Values) == 1 {
+		if spec, ok := n.(*ast.ValueSpec); ok && strings.HasPrefix(spec.Names[0].Name, "Exit") && len(spec.Values) == 1 {
 			if lit, ok := spec.Values[0].(*ast.BasicLit); ok {
 				want = append(want, lit.Value)
 			}
@@ -261,7 +261,7 @@ func TestManualAndReadmeListAllExitCodes(t *testing.T) {
 	})
 	slices.Sort(want)
 	if len(want) < 10 {
-		t.Errorf("exit.go declares only the exit codes %q", want)
+		t.Errorf("hints.go declares only the exit codes %q", want)
 	}
 
 	var manual []string

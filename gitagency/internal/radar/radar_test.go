@@ -242,7 +242,7 @@ func TestRadarRefusesUncommittedContent(t *testing.T) {
 	l.writeFileIn(l.sandboxes[1].Tree, "b", "two\n")
 	for range 2 { // the second time from the cache
 		for _, got := range l.runRadar().Sandboxes {
-			refused := got.State == "refused" && strings.Contains(got.Error, "a link in the place of .gitignore")
+			refused := got.State == "refused" && strings.Contains(got.Error, "a symbolic link called .gitignore")
 			if refused != (got.ID == l.sandboxes[0].ID) {
 				t.Errorf("got %+v", got)
 			}

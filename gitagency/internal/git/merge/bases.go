@@ -17,7 +17,7 @@ func MergeBases(ctx context.Context, m *git.Mirror, pairs [][2]string) (map[[2]s
 	var tips []string
 	for _, p := range pairs {
 		if !object.IsOID(p[0]) || !object.IsOID(p[1]) {
-			return nil, fmt.Errorf("not a name of an object: %q", p)
+			return nil, fmt.Errorf("not an object id: %q", p)
 		}
 		tips = append(tips, p[0], p[1])
 	}

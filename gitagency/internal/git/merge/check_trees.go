@@ -62,7 +62,7 @@ func (m *Merger) fsckDir(ctx context.Context, at string, oid, known []byte) erro
 	for i, it := range dir.Entries {
 		name := string(it.Name)
 		if i > 0 && bytes.Equal(it.Name, dir.Entries[i-1].Name) {
-			return &fsck.Error{Path: path.Join(at, name), Why: "twice there"}
+			return &fsck.Error{Path: path.Join(at, name), Why: "duplicate entry"}
 		}
 		if had, there := like.Find(name); !there || !had.Equal(it) {
 			if why := refusedEntry(at, it); why != "" {
@@ -77,11 +77,11 @@ func (m *Merger) fsckDir(ctx context.Context, at string, oid, known []byte) erro
 		}
 	}
 	if !dir.Canonical && (at != "" || len(dir.Entries) > 0) { // only the root tree may be empty
-		return &fsck.Error{Path: cmp.Or(at, "."), Why: "not written as git writes it"}
+		return &fsck.Error{Path: cmp.Or(at, "."), Why: "not in the form in which git writes trees"}
 	}
 	for folded, name := range dirs {
 		if links[folded] {
-			return &fsck.Error{Path: at + name, Why: "on some file systems a path through a link"}
+			return &fsck.Error{Path: at + name, Why: "on some file systems the same name as a symbolic link"}
 		}
 	}
 	for _, it := range dir.Entries {
@@ -109,16 +109,16 @@ func refusedEntry(at string, it object.TreeEntry) string {
 	case object.ModeFile, object.ModeExecutable, object.ModeTree, object.ModeGitlink:
 	case object.ModeSymlink:
 		if slices.Contains([]string{".gitattributes", ".gitignore", ".mailmap"}, foldName(name)) {
-			return "a link in the place of " + foldName(name)
+			return "a symbolic link called " + foldName(name)
 		}
 	default:
-		return "a mode that there is not"
+		return "an invalid mode"
 	}
 	switch {
 	case strings.Contains(name, "/"):
 		return "a slash in a name"
 	case at == "" && foldName(name) == ".agency":
-		return "what belongs to git-agency"
+		return "a name that is reserved for git-agency"
 	}
 	return ""
 }

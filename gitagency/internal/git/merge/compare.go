@@ -28,7 +28,7 @@ const (
 )
 
 // ErrTooLong is the output of a comparison that exceeds its limit.
-var ErrTooLong = errors.New("the answer is too long")
+var ErrTooLong = errors.New("the output of git diff-tree is too long")
 
 // Compare compares two trees and returns the output of git diff-tree. No setting changes its format, and no other program
 // runs: neither a textconv filter nor an external diff. The user's attributes decide which files are text; attributes in

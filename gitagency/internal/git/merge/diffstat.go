@@ -53,7 +53,7 @@ func parseNumstat(out string, counted map[string]DiffStat) error {
 	for out != "" {
 		record, rest, ended := strings.Cut(out, "\x00")
 		if out = rest; !ended {
-			return fmt.Errorf("git diff-tree answered %q", record)
+			return fmt.Errorf("unexpected output of git diff-tree: %q", record)
 		}
 		if object.IsOID(record) {
 			commit = record
@@ -62,12 +62,12 @@ func parseNumstat(out string, counted map[string]DiffStat) error {
 		parts := strings.SplitN(record, "\t", 3)
 		changes, known := counted[commit]
 		if len(parts) != 3 || !known {
-			return fmt.Errorf("git diff-tree answered %q", record)
+			return fmt.Errorf("unexpected output of git diff-tree: %q", record)
 		}
 		if parts[2] == "" {
 			for range 2 {
 				if _, out, ended = strings.Cut(out, "\x00"); !ended {
-					return fmt.Errorf("git diff-tree answered %q", record)
+					return fmt.Errorf("unexpected output of git diff-tree: %q", record)
 				}
 			}
 		}
@@ -78,7 +78,7 @@ func parseNumstat(out string, counted map[string]DiffStat) error {
 			}
 			n, err := strconv.Atoi(parts[i])
 			if err != nil || n < 0 {
-				return fmt.Errorf("git diff-tree answered %q", record)
+				return fmt.Errorf("unexpected output of git diff-tree: %q", record)
 			}
 			*sum += n
 		}

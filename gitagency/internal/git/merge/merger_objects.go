@@ -30,7 +30,7 @@ func (m *Merger) readContentsLocked(ctx context.Context, oid, kind string) ([]by
 // lock of the CatFile. The object is Missing where there is none.
 func (m *Merger) readAnyLocked(ctx context.Context, oid string) (git.Object, []byte, error) {
 	if !object.IsOID(oid) {
-		return git.Object{}, nil, fmt.Errorf("not a name of an object: %q", oid)
+		return git.Object{}, nil, fmt.Errorf("not an object id: %q", oid)
 	}
 	if err := context.Cause(ctx); err != nil {
 		return git.Object{}, nil, err

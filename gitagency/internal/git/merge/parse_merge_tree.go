@@ -15,7 +15,7 @@ import (
 func parseMergeTree(out string, conflicting bool) (m Result, err error) {
 	fields := strings.Split(out, "\x00")
 	strange := func(field string) (Result, error) {
-		return Result{}, fmt.Errorf("git merge-tree answered %q", field)
+		return Result{}, fmt.Errorf("unexpected output of git merge-tree: %q", field)
 	}
 	if !object.IsOID(fields[0]) || len(fields) < 2 || fields[len(fields)-1] != "" {
 		return strange(out[:min(len(out), 100)])
@@ -62,7 +62,7 @@ func parseMergeTree(out string, conflicting bool) (m Result, err error) {
 		fields = fields[n+3:]
 	}
 	if len(m.Conflicts) == 0 {
-		return strange("a conflict, and none")
+		return strange("a conflict without a path")
 	}
 	for i := range m.Conflicts {
 		c := &m.Conflicts[i]

@@ -47,7 +47,7 @@ func (m *Merger) Persist(ctx context.Context) error {
 			}
 			o, err := object.ReadLoose(filepath.Join(dir, f.Name()))
 			if err != nil {
-				return fmt.Errorf("keep %s: %w", name, err)
+				return fmt.Errorf("copy object %s: %w", name, err)
 			}
 			o.OID = object.RawOID(name)
 			loose = append(loose, o)

@@ -79,7 +79,7 @@ func (m *Merger) Replay(ctx context.Context, req ReplayRequest) (ReplayResult, e
 // listBetween lists the commits of upstream..tip, oldest first, and refuses malformed ones.
 func (m *Merger) listBetween(ctx context.Context, upstream, tip string) (commits []object.Commit, err error) {
 	if !object.IsOID(upstream) || !object.IsOID(tip) {
-		return nil, fmt.Errorf("not names of commits: %q, %q", upstream, tip)
+		return nil, fmt.Errorf("not commit ids: %q, %q", upstream, tip)
 	}
 	asked := [2]string{upstream, tip}
 	m.mu.Lock()
@@ -177,7 +177,7 @@ func (m *Merger) appendCommit(ctx context.Context, req ReplayRequest, result *Re
 	made := object.Commit{Tree: tree, Parents: []string{result.Tip}, Author: c.Author, Committer: req.Committer.String(), Encoding: c.Encoding, Message: c.Message}
 	if req.Message != nil {
 		if made.Message = req.Message(c.Message); strings.Contains(made.Message, "\x00") {
-			return errors.New("a message with a NUL in it")
+			return errors.New("the commit message contains NUL")
 		}
 	}
 	write := m.writeCommit
@@ -207,7 +207,7 @@ func (m *Merger) collapseMerges(ctx context.Context, req ReplayRequest, result *
 	}
 	slices.Reverse(rest)
 	if len(last.Parents) < 2 {
-		return nil, fmt.Errorf("no merge on the way to %.12s", req.Tip) // cannot happen: the range has a merge
+		return nil, fmt.Errorf("no merge in the first-parent history of %.12s", req.Tip) // cannot happen: the range has a merge
 	}
 	merged, err := m.Merge(ctx, Request{Ours: req.Onto, Theirs: last.OID, Attributes: req.Attributes})
 	if err != nil {

@@ -100,7 +100,7 @@ func (m *Merger) verifyLoose(open *object.LooseReader, p *commitObject, left *in
 		return err == nil, nil // an object of the merger's own needs no check
 	case err != nil:
 		if fi, statErr := os.Lstat(m.realRepo.LoosePath(p.oid)); statErr == nil && !fi.Mode().IsRegular() { // git would block on a pipe
-			return false, p.problem("it is no file")
+			return false, p.problem("not a regular file")
 		}
 		return false, nil
 	}
@@ -193,7 +193,7 @@ func readSizes(ctx context.Context, t *git.CatFile, files []commitObject, partia
 		case a.Missing() && partial:
 			p.size = -1
 		case a.Missing():
-			return p.problem("it is not there, or nobody can read it")
+			return p.problem("missing or unreadable")
 		case a.Type != p.kind:
 			return p.problem(object.WrongKindReason(p.kind, a.Type))
 		default:

@@ -39,14 +39,14 @@ type WorktreeMergeResult struct {
 type UncommittedError struct{ Paths []string }
 
 func (e *UncommittedError) Error() string {
-	return "not committed: " + strings.Join(e.Paths, ", ")
+	return "uncommitted changes: " + strings.Join(e.Paths, ", ")
 }
 
 // UntrackedError lists untracked files that a merge would overwrite.
 type UntrackedError struct{ Paths []string }
 
 func (e *UntrackedError) Error() string {
-	return "not tracked, and in the way: " + strings.Join(e.Paths, ", ")
+	return "untracked files would be overwritten: " + strings.Join(e.Paths, ", ")
 }
 
 // MergeIntoWorktree computes the state in which git merge would leave a worktree, and writes its objects to the merger. It

@@ -21,10 +21,10 @@ type CommitRequest struct {
 // CreateCommit creates a commit and returns its id.
 func (m *Merger) CreateCommit(ctx context.Context, c CommitRequest) (string, error) {
 	if !object.IsTimestamp(c.Author.When) || !object.IsTimestamp(c.Committer.When) {
-		return "", fmt.Errorf("not a moment: %q, %q", c.Author.When, c.Committer.When)
+		return "", fmt.Errorf("not a valid date of author and committer: %q, %q", c.Author.When, c.Committer.When)
 	}
 	if strings.Contains(c.Message, "\x00") {
-		return "", fmt.Errorf("a message with a NUL in it: %q", c.Message)
+		return "", fmt.Errorf("the commit message contains NUL: %q", c.Message)
 	}
 	message := strings.TrimRight(c.Message, "\n") + "\n"
 	made := object.Commit{Tree: c.Tree, Parents: c.Parents, Author: c.Author.String(), Committer: c.Committer.String(), Message: message}
@@ -64,7 +64,7 @@ func (m *Merger) writeSignedCommit(ctx context.Context, c object.Commit) (string
 	}
 	oid := strings.TrimSpace(string(out))
 	if !object.IsOID(oid) {
-		return "", fmt.Errorf("git commit-tree answered %q", out)
+		return "", fmt.Errorf("unexpected output of git commit-tree: %q", out)
 	}
 	return oid, nil
 }
