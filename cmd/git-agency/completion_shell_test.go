@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/complete"
 )
 
 // newShellLab returns a completion lab with git aliases and a second repository in "other repo" that has
@@ -106,7 +108,7 @@ func bashCompletionLibrary(t *testing.T) string {
 
 func TestCompletionScriptsParse(t *testing.T) {
 	t.Parallel()
-	for _, shell := range completionShells {
+	for _, shell := range complete.Shells {
 		t.Run(shell, func(t *testing.T) {
 			t.Parallel()
 			requireProgram(t, shell)

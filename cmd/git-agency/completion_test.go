@@ -17,6 +17,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/argv"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/complete"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -29,12 +31,7 @@ func TestCompletionListersCoverCommandsAndFlags(t *testing.T) {
 			if !ok || !doc.TakesValue() {
 				continue
 			}
-			known := slices.ContainsFunc(f.Names(), func(name string) bool {
-				_, here := flagListers[command+" "+withDashes(name)]
-				_, anywhere := flagListers[withDashes(name)]
-				return here || anywhere
-			})
-			if !known {
+			if !complete.CoversFlag(command, f) {
 				t.Errorf("flagListers has no entry for --%s of %q", f.Names()[0], command)
 			}
 		}
@@ -45,11 +42,11 @@ func TestCompletionListersCoverCommandsAndFlags(t *testing.T) {
 	for name, c := range leafCommands("", app.Commands) {
 		name = strings.TrimPrefix(name, " ")
 		check(name, c.Flags)
-		kinds, ok := argumentListers[name]
+		ok, hasArguments := complete.CoversCommand(name)
 		if !ok {
 			t.Errorf("argumentListers has no entry for %q", name)
 		}
-		if strings.Contains(flag.ReplaceAllString(c.UsageText, ""), "<") && len(kinds) == 0 {
+		if strings.Contains(flag.ReplaceAllString(c.UsageText, ""), "<") && !hasArguments {
 			t.Errorf("argumentListers lists no arguments for %q, but its usage is %q", name, c.UsageText)
 		}
 	}
@@ -258,7 +255,7 @@ func TestCompletionOffersAllCommandsAndFlags(t *testing.T) {
 	for name, c := range leafCommands("", tool.newApp().Commands) {
 		o := l.complete(append(strings.Fields(name), "--")...)
 		for _, f := range slices.Concat(c.Flags, tool.newApp().Flags) {
-			offered := strings.Contains("\n"+o.stdout, "\n"+withDashes(f.Names()[0])+"\t")
+			offered := strings.Contains("\n"+o.stdout, "\n"+argv.WithDashes(f.Names()[0])+"\t")
 			if visible := f.(cli.VisibleFlag).IsVisible() && f.Names()[0] != "version"; offered != visible {
 				t.Errorf("%s: --%s is offered: %v, want %v", name, f.Names()[0], offered, visible)
 			}
@@ -298,13 +295,10 @@ func TestCompletionOfAddedCommands(t *testing.T) {
 	}
 	for _, tt := range tests {
 		words := strings.Split(strings.ReplaceAll(tt.line, "~", ""), " ")
-		got := ""
-		for _, c := range tool.completionCandidates(t.Context(), app, words) {
-			line, _ := c.line()
-			got += line
-		}
-		if got != tt.want {
-			t.Errorf("%s: %q:\n got %q\nwant %q", tt.name, tt.line, got, tt.want)
+		var got bytes.Buffer
+		complete.Answer(t.Context(), &got, complete.Request{App: app, Words: append([]string{"--"}, words...), Options: tool.opts})
+		if got.String() != tt.want {
+			t.Errorf("%s: %q:\n got %q\nwant %q", tt.name, tt.line, got.String(), tt.want)
 		}
 	}
 }
@@ -316,31 +310,6 @@ func formatCommandCandidates(commands []*cli.Command) string {
 		lines += c.Name + "\t" + c.Usage + "\n"
 	}
 	return lines
-}
-
-func TestCandidateLineEscapesControlCharacters(t *testing.T) {
-	t.Parallel()
-	tests := []struct {
-		candidate candidate
-		want      string
-		ok        bool
-	}{
-		{candidate{"a b", ""}, "a b\n", true},
-		{candidate{"a:b", "c"}, "a:b\tc\n", true},
-		{candidate{"a", "two\nlines\tand a tab"}, "a\ttwo lines and a tab\n", true},
-		{candidate{"a", "\x1b[31mred\u202e"}, "a\t" + `\x1b[31mred\u202e` + "\n", true},
-		{candidate{"", "files"}, "\tfiles\n", true},
-		{candidate{"two\nlines", ""}, "", false},
-		{candidate{"a\ttab", ""}, "", false},
-		{candidate{"\x1b[31m", ""}, "", false},
-		{candidate{"\u202e", ""}, "", false},
-		{candidate{"\xff", ""}, "", false},
-	}
-	for _, tt := range tests {
-		if got, ok := tt.candidate.line(); got != tt.want || ok != tt.ok {
-			t.Errorf("%q: got %q, %v", tt.candidate, got, ok)
-		}
-	}
 }
 
 func TestCompletionOffersNoArgumentWithDash(t *testing.T) {

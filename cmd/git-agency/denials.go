@@ -7,6 +7,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -58,11 +60,11 @@ func (t *tool) printDenials(denials []gitagency.Denial) error {
 		return err
 	}
 	for _, d := range denials {
-		target := oneLine(d.Target)
-		text := fmt.Sprintf("%s %s, %s, %s: %s\n", oneLine(d.Kind), style.paint("id", target, target),
-			pluralize(d.Count, "time", "times"), ago(t.now(), d.Time), oneLine(d.Reason))
+		target := term.OneLine(d.Target)
+		text := fmt.Sprintf("%s %s, %s, %s: %s\n", term.OneLine(d.Kind), style.Paint("id", target, target),
+			format.Count(d.Count, "time", "times"), term.Ago(t.now(), d.Time), term.OneLine(d.Reason))
 		if d.Allow != "" {
-			text += "  allow  " + oneLine(d.Allow) + "\n"
+			text += "  allow  " + term.OneLine(d.Allow) + "\n"
 		}
 		if _, err := t.stdout.WriteString(text); err != nil {
 			return err

@@ -116,8 +116,8 @@ func (t *tool) diffFormat(repo *gitagency.Repository, form gitagency.DiffForm) (
 	if err != nil {
 		return gitagency.DiffFormat{}, err
 	}
-	format := gitagency.DiffFormat{Form: form, Summary: true, EscapeControls: style.color || t.showsOnTerminal(), Width: style.width}
-	if style.color {
+	format := gitagency.DiffFormat{Form: form, Summary: true, EscapeControls: style.Color || t.showsOnTerminal(), Width: style.Width}
+	if style.Color {
 		format.Colors, err = repo.DiffColors()
 	}
 	return format, err

@@ -6,6 +6,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -46,7 +47,7 @@ Exit status: 0 discarded; 1 failed; 3 no such invocation; 4 broken; 75 locked; 1
 
 func (t *tool) reportDiscarded(d gitagency.DiscardResult) {
 	if d.EndedCommands > 0 {
-		fmt.Fprintf(t.stderr, "ended %s that still ran in %s\n", pluralize(d.EndedCommands, "command", "commands"), d.ID)
+		fmt.Fprintf(t.stderr, "ended %s that still ran in %s\n", format.Count(d.EndedCommands, "command", "commands"), d.ID)
 	}
 	switch {
 	case d.CreationUndone:

@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -52,10 +53,10 @@ func (t *tool) fixFinding(c *cli.Context, repo *gitagency.Repository) error {
 	case c.Bool("porcelain"):
 		err = printList(t, c, fixed, findingFields, nil, nil)
 	case len(fixed) == 0 && fixErr == nil:
-		err = t.printLine("nothing is wrong with " + oneLine(c.String("fix")))
+		err = t.printLine("nothing is wrong with " + term.OneLine(c.String("fix")))
 	default:
 		for _, f := range fixed {
-			err = errors.Join(err, t.printLine(fmt.Sprintf("mended %s of %s: %s", f.Code, oneLine(f.ID), oneLine(f.Outcome))))
+			err = errors.Join(err, t.printLine(fmt.Sprintf("mended %s of %s: %s", f.Code, term.OneLine(f.ID), term.OneLine(f.Outcome))))
 		}
 	}
 	return errors.Join(fixErr, err)
@@ -67,7 +68,7 @@ func (t *tool) diagnose(c *cli.Context, repo *gitagency.Repository) error {
 	d.Capabilities = append(d.Capabilities, t.installationStatus(c.Context)...)
 	var err error
 	if d.ActiveProcess != "" {
-		t.warn(oneLine(d.ActiveProcess) + " is changing the repository; what it is at was not looked at")
+		t.warn(term.OneLine(d.ActiveProcess) + " is changing the repository; what it is at was not looked at")
 	}
 	switch {
 	case c.Bool("json"):
@@ -94,9 +95,9 @@ func (t *tool) printDiagnosis(d gitagency.Diagnosis, checkedAll bool) error {
 		if f.AtRisk {
 			risk = "work could be lost"
 		}
-		text := fmt.Sprintf("%s %s: %s\n  at    %s\n  risk  %s\n  mend  %s\n", f.Code, oneLine(f.ID), oneLine(f.Problem), oneLine(f.Path), risk, oneLine(f.FixCommand))
+		text := fmt.Sprintf("%s %s: %s\n  at    %s\n  risk  %s\n  mend  %s\n", f.Code, term.OneLine(f.ID), term.OneLine(f.Problem), term.OneLine(f.Path), risk, term.OneLine(f.FixCommand))
 		if f.Outcome != "" {
-			text += "  then  " + oneLine(f.Outcome) + "\n"
+			text += "  then  " + term.OneLine(f.Outcome) + "\n"
 		}
 		if _, err := t.stdout.WriteString(text); err != nil {
 			return err

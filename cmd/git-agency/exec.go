@@ -3,20 +3,22 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
-	"unicode/utf8"
 
 	"github.com/urfave/cli/v2"
-	"golang.org/x/term"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/argv"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/hints"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/interrupt"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -45,7 +47,7 @@ it; 75 locked; 129 usage; 130, 143 interrupted.`,
 			&cli.StringFlag{Name: "cwd", Usage: "start in `DIR`, relative to the sandbox, or absolute and inside it"},
 			&cli.StringFlag{Name: "timeout", Usage: "end the command after `DURATION` (-1: never)", DefaultText: "agency.operationTimeout, else 10m; never with --stdin at a terminal"},
 			&cli.StringFlag{Name: "grace", Usage: "leave `DURATION` between SIGTERM and SIGKILL (0: none)", DefaultText: "5s"},
-			&cli.GenericFlag{Name: "env", Value: &repeatedFlag{}, Usage: "set the variable `NAME=VALUE`, or pass NAME on; may be repeated"},
+			&cli.GenericFlag{Name: "env", Value: &argv.RepeatedFlag{}, Usage: "set the variable `NAME=VALUE`, or pass NAME on; may be repeated"},
 			&cli.BoolFlag{Name: "stdin", Usage: "pass standard input on"},
 		}, append(limitFlags(), withJSONFlag()...)...)...),
 		Action: func(c *cli.Context) error {
@@ -62,7 +64,7 @@ it; 75 locked; 129 usage; 130, 143 interrupted.`,
 			if err != nil {
 				return err
 			}
-			ctx, stop := cancelOnParentExit(c.Context)
+			ctx, stop := interrupt.OnParentExit(c.Context, interruptedError{syscall.SIGTERM})
 			defer stop()
 			defer context.AfterFunc(ctx, func() { t.reportWaiting(opts) })()
 			res, err := sandbox.Exec(ctx, opts)
@@ -73,16 +75,10 @@ it; 75 locked; 129 usage; 130, 143 interrupted.`,
 
 // reportWaiting tells a user who has interrupted us at a terminal why we have not exited yet.
 func (t *tool) reportWaiting(opts gitagency.ExecOptions) {
-	if opts.Grace >= 0 && term.IsTerminal(int(os.Stderr.Fd())) {
+	if opts.Grace >= 0 && term.IsTerminal(os.Stderr) {
 		fmt.Fprintf(t.stderr, "waiting at most %s for it to end; interrupt again to kill it\n", cmp.Or(opts.Grace, gitagency.DefaultGrace))
 	}
 }
-
-// repeatedFlag is the value of a flag that may be repeated. It keeps each value verbatim.
-type repeatedFlag struct{ values []string }
-
-func (w *repeatedFlag) Set(word string) error { w.values = append(w.values, word); return nil }
-func (w *repeatedFlag) String() string        { return strings.Join(w.values, " ") }
 
 // execOptions returns the options of the flags and the command after --.
 func (t *tool) execOptions(c *cli.Context, further []string) (gitagency.ExecOptions, error) {
@@ -113,7 +109,7 @@ func (t *tool) execOptions(c *cli.Context, further []string) (gitagency.ExecOpti
 	if opts.Limits, err = parseLimits(c); err != nil {
 		return none, err
 	}
-	atTerminal := term.IsTerminal(int(os.Stdin.Fd()))
+	atTerminal := term.IsTerminal(os.Stdin)
 	switch {
 	case c.Bool("stdin"):
 		opts.Stdin, opts.Terminal = os.Stdin, atTerminal
@@ -132,8 +128,8 @@ var interactivePrograms = []string{"sh", "bash", "zsh", "fish", "dash", "python"
 // parseEnv returns the variables of --env. A name alone passes our own value of that variable on.
 func parseEnv(c *cli.Context) ([]string, error) {
 	var env []string
-	repeated, _ := c.Generic("env").(*repeatedFlag)
-	for _, word := range repeated.values {
+	repeated, _ := c.Generic("env").(*argv.RepeatedFlag)
+	for _, word := range repeated.Values {
 		name, _, hasValue := strings.Cut(word, "=")
 		value, isSet := os.LookupEnv(name)
 		switch {
@@ -183,7 +179,7 @@ type execOutput struct {
 
 	Walls []string `json:"walls"`
 
-	Limits map[string]limitOutput `json:"limits"`
+	Limits map[string]format.Limit `json:"limits"`
 
 	Error string `json:"error"`
 }
@@ -202,15 +198,15 @@ func (t *tool) finishExec(c *cli.Context, sandbox *gitagency.Sandbox, opts gitag
 	}
 	if c.Bool("json") {
 		out := execOutput{
-			ExitCode: res.ExitCode, Stdout: res.Stdout, StdoutBase64: base64UnlessText(res.Stdout),
-			Stderr: res.Stderr, StderrBase64: base64UnlessText(res.Stderr), Truncated: res.Truncated,
+			ExitCode: res.ExitCode, Stdout: res.Stdout, StdoutBase64: format.Base64UnlessText(res.Stdout),
+			Stderr: res.Stderr, StderrBase64: format.Base64UnlessText(res.Stderr), Truncated: res.Truncated,
 			DurationMS: res.Duration.Milliseconds(), TimedOut: res.TimedOut, Signal: res.Signal,
-			LeftRunning: res.LeftRunning, ContainedBy: res.ContainedBy, Walls: res.Walls, Limits: limitOutputs(res.Limits),
+			LeftRunning: res.LeftRunning, ContainedBy: res.ContainedBy, Walls: res.Walls, Limits: format.Limits(res.Limits),
 		}
 		if err != nil {
 			out.Error = err.Error()
 		}
-		if err := t.printLargeJSON(out); err != nil {
+		if err := format.WriteLargeJSON(t.stdout, out); err != nil {
 			return err
 		}
 	}
@@ -218,7 +214,7 @@ func (t *tool) finishExec(c *cli.Context, sandbox *gitagency.Sandbox, opts gitag
 		t.warnUnenforcedLimits(res.Limits)
 	}
 	if res.LeftRunning > 0 {
-		t.warn(fmt.Sprintf("ended %s that the command left running", pluralize(res.LeftRunning, "process", "processes")))
+		t.warn(fmt.Sprintf("ended %s that the command left running", format.Count(res.LeftRunning, "process", "processes")))
 	}
 	if err == nil && !c.Bool("json") {
 		t.printWallHints(sandbox.ID, res)
@@ -264,19 +260,3 @@ const (
 	exitCannotExecute   = hints.ExitCannotExecute
 	exitCommandNotFound = hints.ExitCommandNotFound
 )
-
-// base64UnlessText encodes text that is not valid UTF-8, which JSON cannot hold.
-func base64UnlessText(s string) string {
-	if utf8.ValidString(s) {
-		return ""
-	}
-	return base64.StdEncoding.EncodeToString([]byte(s))
-}
-
-// pluralize returns a number with the matching noun, such as "2 files".
-func pluralize(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
-}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -24,7 +25,7 @@ func TestExecCwdRefusesHostileNames(t *testing.T) {
 		if o.code != 5 || !strings.Contains(o.stderr, "path confinement") {
 			t.Errorf("%q: ended with %d: %s", name, o.code, o.stderr)
 		}
-		if printable(name) == name && !strings.ContainsAny(name, "\n\t\u2028\u2029") && !strings.Contains(o.stderr, name) {
+		if term.Printable(name) == name && !strings.ContainsAny(name, "\n\t\u2028\u2029") && !strings.Contains(o.stderr, name) {
 			t.Errorf("the error does not name %q: %s", name, o.stderr)
 		}
 	}

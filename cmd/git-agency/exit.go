@@ -8,7 +8,10 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/hints"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/setup"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
 	"github.com/git-agency/git-agency/gitagency"
 	"github.com/git-agency/git-agency/gitagency/quote"
 )
@@ -50,13 +53,13 @@ func (t *tool) reportError(err error) int {
 	if code == exitFatal {
 		severity = "fatal"
 	}
-	fmt.Fprintf(t.stderr, "%s: %s\n", severity, strings.ReplaceAll(printable(err.Error()), "\n", "\n       "))
+	fmt.Fprintf(t.stderr, "%s: %s\n", severity, strings.ReplaceAll(term.Printable(err.Error()), "\n", "\n       "))
 	var usage *usageError
 	if errors.As(err, &usage) {
 		fmt.Fprintf(t.stderr, "usage: %s\n", usage.usage)
 	}
 	for _, hint := range hintsFor(err) {
-		fmt.Fprintf(t.stderr, "%s %s\n", t.paintPrefix("hint:"), printable(hint))
+		fmt.Fprintf(t.stderr, "%s %s\n", t.paintPrefix("hint:"), term.Printable(hint))
 	}
 	return code
 }
@@ -117,8 +120,8 @@ func commandHints(err error) (lines []string, known bool) {
 		lines = []string{"the command is not run by a shell; to use one: -- sh -c " + quote.Shell(child.shellLine)}
 	case errors.As(err, &findings) && findings.fixable:
 		lines = []string{"'git agency doctor --fix <id>' repairs the findings with that id"}
-	case is[*formatError](err):
-		lines = []string{"the fields are " + strings.Join(atomNames(), ", ")}
+	case is[*format.Error](err):
+		lines = []string{"the fields are " + strings.Join(format.FieldNames(), ", ")}
 	case errors.As(err, &usage) && usage.hint != "":
 		lines = []string{usage.hint}
 	case errors.As(err, &usage) && usage.group != "":
@@ -135,7 +138,7 @@ func commandHints(err error) (lines []string, known bool) {
 	case is[*sourceError](err): // the message says everything
 	case is[*outputError](err):
 		lines = []string{"'git agency ls' and 'git agency worktree ls' show what was created"}
-	case is[*gitagency.ForeignFileError](err):
+	case is[*setup.ForeignFileError](err):
 		lines = []string{"move it away and try again, or install elsewhere with --prefix"}
 	case errors.Is(err, fs.ErrPermission) && is[*putError](err):
 		lines = []string{"the sandbox does not allow it; 'git agency exec <id> -- chmod u+rwx <directory>' does"}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -37,11 +38,11 @@ func fullInvocation() gitagency.Invocation {
 }
 
 // formatInvocation returns what --format prints for an invocation, four minutes after its start.
-func formatInvocation(t *testing.T, format string, i gitagency.Invocation) string {
+func formatInvocation(t *testing.T, text string, i gitagency.Invocation) string {
 	t.Helper()
-	f, err := parseFormat(format)
+	f, err := format.Parse(text)
 	if err != nil {
-		t.Fatalf("%s: %v", format, err)
+		t.Fatalf("%s: %v", text, err)
 	}
 	var out bytes.Buffer
 	tool := newTool(&out, &bytes.Buffer{}, gitagency.Options{Now: func() time.Time { return i.StartedAt.Add(4 * time.Minute) }, Env: []string{}})
@@ -79,21 +80,9 @@ func TestFormatExpandsFields(t *testing.T) {
 	}
 }
 
-func TestFormatHasShortForms(t *testing.T) {
-	t.Parallel()
-	names := atomNames()
-	for _, name := range names {
-		for ending, shorter := range map[string]string{"_at": ":relative", "_commit": ":short"} {
-			if strings.HasSuffix(name, ending) && !slices.Contains(names, name+shorter) {
-				t.Errorf("the field %%(%s%s) is missing", name, shorter)
-			}
-		}
-	}
-}
-
 func TestParseFormatErrors(t *testing.T) {
 	t.Parallel()
-	for format, want := range map[string]string{
+	for text, want := range map[string]string{
 		"%(statsu)":           `--format: unknown field "statsu"; did you mean "status"?`,
 		"%(base_commit:shrt":  `--format: "%(base_commit:shrt" is not closed by a )`,
 		"%(base_commit:long)": `--format: unknown field "base_commit:long"`,
@@ -107,12 +96,12 @@ func TestParseFormatErrors(t *testing.T) {
 		"%runner":             `--format: "%ru" is neither a field nor a character; a percent sign is %%`,
 		"%é":                  `--format: "%é" is neither a field nor a character; a percent sign is %%`,
 	} {
-		_, err := parseFormat(format)
+		_, err := format.Parse(text)
 		if err == nil || err.Error() != want {
-			t.Errorf("%s: got %v, want %s", format, err, want)
+			t.Errorf("%s: got %v, want %s", text, err, want)
 		}
 		if hints := hintsFor(err); len(hints) != 1 || !strings.Contains(hints[0], "base_commit:short, ") {
-			t.Errorf("%s: the hint does not list the fields: %q", format, hints)
+			t.Errorf("%s: the hint does not list the fields: %q", text, hints)
 		}
 	}
 }
@@ -131,7 +120,7 @@ func TestFormatFieldsMatchJSON(t *testing.T) {
 	}
 	flattenJSON(values, "", fields)
 	var names []string
-	for _, name := range atomNames() {
+	for _, name := range format.FieldNames() {
 		if !strings.Contains(name, ":") {
 			names = append(names, name)
 		}
@@ -161,35 +150,4 @@ func flattenJSON(into map[string]string, prefix string, fields map[string]any) {
 			into[prefix+name] = fmt.Sprint(v)
 		}
 	}
-}
-
-// FuzzFormat checks that parseFormat returns a formatError, or pieces that print and parse to the same pieces.
-func FuzzFormat(f *testing.F) {
-	for _, seed := range []string{"", "%", "%%", "%(status)", "a%(base_commit:short)b%00", "%(", "%(x)", "%0", "%zz", "%28status)"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		parsed, err := parseFormat(text)
-		var wrong *formatError
-		if err != nil {
-			if !errors.As(err, &wrong) || parsed != nil {
-				t.Fatalf("%q: got %v and %v", text, parsed, err)
-			}
-			return
-		}
-		var again strings.Builder
-		for _, p := range parsed {
-			again.WriteString(strings.ReplaceAll(p.literal, "%", "%%"))
-			if p.atom >= 0 {
-				again.WriteString("%(" + atoms[p.atom].name + ")")
-			}
-		}
-		second, err := parseFormat(again.String())
-		if err != nil || !slices.Equal(parsed, second) {
-			t.Fatalf("%q parses to %v, which prints and parses to %v, %v", text, parsed, second, err)
-		}
-		if !strings.Contains(text, "%") && (len(parsed) != 1 || parsed[0].literal != text) {
-			t.Fatalf("%q without fields parses to %v", text, parsed)
-		}
-	})
 }

@@ -1,9 +1,12 @@
 package main
 
 import (
+	_ "embed"
 	"slices"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/manual"
 )
 
 func (t *tool) helpCommand() *cli.Command {
@@ -29,27 +32,35 @@ Exit status: 0 shown; 129 no such command.`,
 				title += " " + commands[i].Name
 				commands = commands[i].Subcommands
 			}
-			blocks := parseManual(manualSource)
+			blocks := manual.Parse(manualSource)
 			if len(args) > 0 {
-				blocks = manualSection(blocks, title)
+				blocks = manual.Section(blocks, title)
 			}
 			style, err := t.outputStyle()
 			if err != nil {
 				return err
 			}
-			_, err = t.stdout.WriteString(renderManual(blocks, textWidth(style), style.color))
+			_, err = t.stdout.WriteString(manual.Render(blocks, textWidth(style), style.Color))
 			return err
 		},
 	}
 }
 
+// manualSource is the source of the manual; manualPage is the man page that 'make man' renders from it.
+var (
+	//go:embed manual/git-agency.1.md
+	manualSource string
+	//go:embed manual/git-agency.1
+	manualPage []byte
+)
+
 // textWidth returns the maximal width of a line of text.
 func textWidth(l style) int {
 	const page, least = 80, 40
-	if l.width == 0 {
+	if l.Width == 0 {
 		return page
 	}
-	return max(l.width, least)
+	return max(l.Width, least)
 }
 
 // helpFooter is the template of the last line of the short help that -h prints.

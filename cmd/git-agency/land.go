@@ -4,9 +4,11 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/interrupt"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -112,7 +114,7 @@ func (t *tool) land(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := cancelOnParentExit(c.Context)
+	ctx, stop := interrupt.OnParentExit(c.Context, interruptedError{syscall.SIGTERM})
 	defer stop()
 	results := []landOutput{}
 	var alreadyLanded []string

@@ -6,6 +6,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
 	"github.com/git-agency/git-agency/gitagency"
 	"github.com/git-agency/git-agency/gitagency/quote"
 )
@@ -32,7 +33,7 @@ func (t *tool) pushLanded(c *cli.Context, repo *gitagency.Repository, plans []gi
 			pushed, err = repo.Push(c.Context, plan, t.landRequest(c), ids...)
 		}
 		if pushed.Merged {
-			fmt.Fprintln(t.stderr, printable(fmt.Sprintf("merged %s/%s, to which others have pushed, into %s", plan.Remote, plan.RemoteBranch, plan.Branch)))
+			fmt.Fprintln(t.stderr, term.Printable(fmt.Sprintf("merged %s/%s, to which others have pushed, into %s", plan.Remote, plan.RemoteBranch, plan.Branch)))
 		}
 		for i := range results {
 			if l := &results[i]; slices.Contains(ids, l.Invocation) {
@@ -49,7 +50,7 @@ func (t *tool) pushLanded(c *cli.Context, repo *gitagency.Repository, plans []gi
 		switch {
 		case c.Bool("dry-run"):
 		case pushed.UpToDate:
-			fmt.Fprintln(t.stderr, printable(fmt.Sprintf("%s has all of %s", plan.Remote, plan.Branch)))
+			fmt.Fprintln(t.stderr, term.Printable(fmt.Sprintf("%s has all of %s", plan.Remote, plan.Branch)))
 		default:
 			t.reportPush("pushed", plan)
 		}
@@ -115,5 +116,5 @@ func (t *tool) reportPush(did string, plan gitagency.PushPlan) {
 	if plan.RemoteBranch != plan.Branch {
 		as = " as " + plan.RemoteBranch
 	}
-	fmt.Fprintln(t.stderr, printable(fmt.Sprintf("%s %s to %s%s", did, plan.Branch, plan.Remote, as)))
+	fmt.Fprintln(t.stderr, term.Printable(fmt.Sprintf("%s %s to %s%s", did, plan.Branch, plan.Remote, as)))
 }

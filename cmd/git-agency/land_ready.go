@@ -4,9 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/interrupt"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
 	"github.com/git-agency/git-agency/gitagency"
 	"github.com/git-agency/git-agency/gitagency/quote"
 )
@@ -33,7 +37,7 @@ func (t *tool) landReady(c *cli.Context) error {
 	if req.DeferCleanup, err = repo.DefersCleanup(); err != nil {
 		return err
 	}
-	ctx, stop := cancelOnParentExit(c.Context)
+	ctx, stop := interrupt.OnParentExit(c.Context, interruptedError{syscall.SIGTERM})
 	defer stop()
 	attempts, err := repo.LandReady(ctx, wt.ID, req)
 	if err != nil && attempts == nil {
@@ -121,26 +125,7 @@ func failureSummary(err error) string {
 	if len(paths) > 0 {
 		return strings.Join(paths, " ")
 	}
-	return printable(summarizeMessage(errorText(err)))
-}
-
-// summarizeMessage returns the first line of a message. If that line introduces a list, the first item and the number
-// of further items are added.
-func summarizeMessage(message string) string {
-	first, rest, _ := strings.Cut(message, "\n")
-	if !strings.HasSuffix(first, ":") || rest == "" {
-		return strings.TrimSuffix(first, ":")
-	}
-	list := strings.Split(rest, "\n")
-	more, unlisted := len(list)-1, 0
-	if n, err := fmt.Sscanf(strings.TrimSpace(list[more]), "and %d more", &unlisted); n == 1 && err == nil {
-		more += unlisted - 1
-	}
-	text := first + " " + strings.TrimSpace(list[0])
-	if more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
+	return term.Printable(format.Summary(errorText(err)))
 }
 
 // landQueueError reports that not all submitted invocations have landed. The table or the JSON has the result of each.
@@ -161,7 +146,7 @@ func (e *landQueueError) Error() string {
 		one, many string
 	}{{e.landed, "does", "do"}, {len(e.conflicting), "conflicts", "conflict"}, {e.failed, "fails" + other, "fail" + other}} {
 		if p.n > 0 {
-			parts = append(parts, pluralize(p.n, p.one, p.many))
+			parts = append(parts, format.Count(p.n, p.one, p.many))
 		}
 	}
 	return "not everything that was submitted lands: " + strings.Join(parts, ", ")

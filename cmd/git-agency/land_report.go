@@ -8,6 +8,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
 	"github.com/git-agency/git-agency/gitagency"
 	"github.com/git-agency/git-agency/gitagency/quote"
 )
@@ -107,6 +108,6 @@ func (t *tool) reportLanded(l gitagency.LandResult) {
 	case l.Already:
 		fmt.Fprintf(t.stderr, "%s had landed before: %s has all of it\n", l.Invocation, l.Branch)
 	default:
-		fmt.Fprintf(t.stderr, "%slanded %s of %s on %s\n", would, pluralize(l.Commits, "commit", "commits"), l.Invocation, l.Branch)
+		fmt.Fprintf(t.stderr, "%slanded %s of %s on %s\n", would, format.Count(l.Commits, "commit", "commits"), l.Invocation, l.Branch)
 	}
 }

@@ -71,26 +71,6 @@ func limitDetails(l gitagency.Limits) []field {
 	}
 }
 
-// limitOutput is the JSON of a limit and how it was enforced.
-type limitOutput struct {
-	Value  int64  `json:"value"`
-	By     string `json:"by"`
-	Detail string `json:"detail,omitempty"`
-}
-
-// limitOutputs returns the JSON of limits by key. A timeout is in milliseconds, rounded up.
-func limitOutputs(limits []gitagency.EnforcedLimit) map[string]limitOutput {
-	out := map[string]limitOutput{}
-	for _, l := range limits {
-		value := l.Value
-		if l.Limit == gitagency.TimeoutLimit {
-			value = int64((time.Duration(value) + time.Millisecond - 1) / time.Millisecond)
-		}
-		out[l.Limit.RecordKey()] = limitOutput{Value: value, By: l.By, Detail: l.Detail}
-	}
-	return out
-}
-
 // warnUnenforcedLimits warns of each limit that was not enforced, or not in full.
 func (t *tool) warnUnenforcedLimits(limits []gitagency.EnforcedLimit) {
 	for _, l := range limits {

@@ -3,6 +3,8 @@ package main
 import (
 	"github.com/urfave/cli/v2"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -33,7 +35,7 @@ Exit status: 0, whatever is found; 3 no such worktree; 129 usage.`,
 			if err := checkListingArgs(c); err != nil {
 				return err
 			}
-			format, err := parseFormat(c.String("format"))
+			spec, err := format.Parse(c.String("format"))
 			if err != nil {
 				return newUsageError(c, err)
 			}
@@ -50,10 +52,10 @@ Exit status: 0, whatever is found; 3 no such worktree; 129 usage.`,
 				header = append(header, "RADAR")
 			}
 			if c.IsSet("format") {
-				return t.printFormat(format, invocations)
+				return t.printFormat(spec, invocations)
 			}
 			return printList(t, c, invocations, invocationFields, header, func(i gitagency.Invocation) []string {
-				return []string{i.ID, i.Name, i.Worktree, i.Runner, invocationState(i), shortOID(i.BaseCommit), ago(t.now(), i.StartedAt), i.Radar}[:len(header)]
+				return []string{i.ID, i.Name, i.Worktree, i.Runner, format.State(i), format.ShortOID(i.BaseCommit), term.Ago(t.now(), i.StartedAt), i.Radar}[:len(header)]
 			})
 		},
 	}
@@ -83,28 +85,17 @@ func invocationFields(i gitagency.Invocation) []field {
 	}
 }
 
-// invocationState summarizes for people whether an invocation is broken, taken back, how far its landing is, or else
-// its status.
-func invocationState(i gitagency.Invocation) string {
-	switch {
-	case i.Broken:
-		return "broken: " + i.BrokenReason
-	case i.UnlandedCommit != "":
-		return "taken back"
-	case i.Landing != "":
-		return i.Landing
+// printFormat prints each invocation in a format. Values are verbatim, except that on a terminal control characters in
+// them are escaped.
+func (t *tool) printFormat(spec format.Spec, invocations []gitagency.Invocation) error {
+	now, shown := t.now(), func(value string) string { return value }
+	if t.showsOnTerminal() {
+		shown = term.OneLine
 	}
-	return statusForPeople(i)
-}
-
-// statusForPeople returns the status, with "starting" shown as "active": every sandbox begins as "starting", so that
-// the word says no more than that it exists.
-func statusForPeople(i gitagency.Invocation) string {
-	if i.Status == "starting" {
-		return "active"
+	for _, i := range invocations {
+		if _, err := t.stdout.WriteString(spec.Expand(i, now, shown) + "\n"); err != nil {
+			return err
+		}
 	}
-	return i.Status
+	return nil
 }
-
-// shortOID abbreviates an object id to 10 digits.
-func shortOID(oid string) string { return oid[:min(len(oid), 10)] }

@@ -1,9 +1,9 @@
 // Command git-agency implements "git agency", which runs many coding agents on one repository without losing work.
 //
-// This package parses the command line into requests and prints results. Everything else is in package gitagency, except
-// for the process of the pager, which internal/term runs. Each command has a file named after it. tool, args, usage, exit,
-// hints and complete serve all commands; output prints for scripts, table, format, color and pager print for people, and
-// style decides how by looking at the terminal and git's configuration.
+// This package parses the command line into requests, calls package gitagency and prints results. Each command has a file
+// named after it. tool, usage, exit and hints serve all commands; output prints results, style and pager decide how they
+// are shown by looking at the terminal and git's configuration. What needs no command is in internal/: argv, complete,
+// format, interrupt, manual, setup, sources and term.
 //
 // Output follows four rules. Results go to standard output, everything else to standard error. Errors read like git's:
 // "fatal: …" or "error: …", in lower case and without a full stop, then "hint: …" lines with the command to type.
@@ -14,13 +14,13 @@ package main
 import (
 	"context"
 	"os"
-	"os/signal"
 	"runtime"
 	"runtime/debug"
 	"syscall"
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/interrupt"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -66,33 +66,11 @@ func main() {
 
 // mainWithOptions is main with options that only a test binary sets.
 func mainWithOptions(args []string, opts gitagency.Options) int {
-	ctx, secondSignal, stop := cancelOnSignal(context.Background())
+	ctx, secondSignal, stop := interrupt.OnSignal(context.Background(), func(s syscall.Signal) error { return interruptedError{s} })
 	defer stop()
 	t := newTool(os.Stdout, os.Stderr, opts)
 	t.secondInterrupt = secondSignal
 	return t.runCommandLine(ctx, args)
-}
-
-// cancelOnSignal cancels the context on the first SIGHUP, SIGINT, SIGTERM or SIGQUIT, with the signal as cause, and
-// closes secondSignal on the second. The second signal does not cut a rollback short, since the work is worth more than a
-// second; only code that waits for a program of the user heeds it. A SIGHUP that is ignored at start, as under nohup,
-// stays ignored. SIGINT does not, because shells start background jobs with SIGINT ignored.
-func cancelOnSignal(parent context.Context) (ctx context.Context, secondSignal <-chan struct{}, stop func()) {
-	ctx, cancel := context.WithCancelCause(parent)
-	signals, second := make(chan os.Signal, 1), make(chan struct{})
-	if !signal.Ignored(syscall.SIGHUP) {
-		signal.Notify(signals, syscall.SIGHUP)
-	}
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT)
-	go func() {
-		if sig, ok := (<-signals).(syscall.Signal); ok {
-			cancel(interruptedError{sig})
-		}
-		<-signals
-		close(second)
-	}()
-	// stop does not restore the default handlers: a signal after the work is done must not look like a failure.
-	return ctx, second, func() { cancel(nil) }
 }
 
 // version is set by the linker. Without it, as after "go install", the build info has the version.

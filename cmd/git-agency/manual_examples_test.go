@@ -8,15 +8,17 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/manual"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/sources"
 	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // codeExamples returns the code blocks of a document.
 func codeExamples(source string) []string {
 	var found []string
-	for _, b := range parseManual(source) {
-		if b.kind == codeBlock {
-			found = append(found, b.text)
+	for _, b := range manual.Parse(source) {
+		if b.Kind == manual.Code {
+			found = append(found, b.Text)
 		}
 	}
 	return found
@@ -105,7 +107,7 @@ func TestManualPutExampleParses(t *testing.T) {
 		if !strings.Contains(e, "content_base64") {
 			continue
 		}
-		if files, err := parseJSONFiles([]byte(e)); err != nil || len(files) != 3 || files[1].Mode != 0o755 {
+		if files, err := sources.ParseJSON([]byte(e)); err != nil || len(files) != 3 || files[1].Mode != 0o755 {
 			t.Errorf("%+v, %v", files, err)
 		}
 		return

@@ -18,6 +18,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/manual"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/setup"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -85,11 +87,11 @@ func flagsIn(literal string) []string {
 }
 
 // definedFlags returns the sorted names of the flags that the definitions of a section document.
-func definedFlags(section []manualBlock) []string {
+func definedFlags(section []manual.Block) []string {
 	var found []string
 	for _, b := range section {
-		if b.kind == definitionBlock && strings.HasPrefix(b.term, "`-") {
-			for _, l := range codeSpansIn(b.term) {
+		if b.Kind == manual.Definition && strings.HasPrefix(b.Term, "`-") {
+			for _, l := range codeSpansIn(b.Term) {
 				found = append(found, flagsIn(l)...)
 			}
 		}
@@ -99,9 +101,9 @@ func definedFlags(section []manualBlock) []string {
 }
 
 // ownBlocks returns the blocks of a section before its first subsection.
-func ownBlocks(section []manualBlock) []manualBlock {
+func ownBlocks(section []manual.Block) []manual.Block {
 	for i, b := range section {
-		if i > 0 && b.kind == headingBlock {
+		if i > 0 && b.Kind == manual.Heading {
 			return section[:i]
 		}
 	}
@@ -115,9 +117,9 @@ func TestManualSections(t *testing.T) {
 		"EXIT STATUS", "EXAMPLES", "LIMITS", "SECURITY", "TROUBLE", "SEE ALSO",
 	}
 	var got []string
-	for _, b := range parseManual(manualSource) {
-		if b.kind == headingBlock && b.level == 2 {
-			got = append(got, b.text)
+	for _, b := range manual.Parse(manualSource) {
+		if b.Kind == manual.Heading && b.Level == 2 {
+			got = append(got, b.Text)
 		}
 	}
 	if !slices.Equal(got, want) {
@@ -127,7 +129,7 @@ func TestManualSections(t *testing.T) {
 
 func TestManualListsAllCommandsAndFlags(t *testing.T) {
 	t.Parallel()
-	blocks := parseManual(manualSource)
+	blocks := manual.Parse(manualSource)
 	names, commands := commandTree()
 	for name, flags := range plannedCommands {
 		if commands[name] != nil && flags == nil {
@@ -136,16 +138,16 @@ func TestManualListsAllCommandsAndFlags(t *testing.T) {
 	}
 
 	var explained []string
-	for _, b := range manualSection(blocks, "COMMANDS") {
-		if b.kind == headingBlock && b.level == 3 {
-			explained = append(explained, b.text)
+	for _, b := range manual.Section(blocks, "COMMANDS") {
+		if b.Kind == manual.Heading && b.Level == 3 {
+			explained = append(explained, b.Text)
 		}
 	}
 	if got := slices.DeleteFunc(slices.Clone(explained), isPlanned); !slices.Equal(got, names) {
 		t.Errorf("the manual documents\n%q, the commands are\n%q", got, names)
 	}
 
-	check := func(name string, section []manualBlock, have []string) {
+	check := func(name string, section []manual.Block, have []string) {
 		t.Helper()
 		for _, flag := range plannedCommands[name] {
 			if slices.Contains(have, flag) {
@@ -159,16 +161,16 @@ func TestManualListsAllCommandsAndFlags(t *testing.T) {
 		}
 	}
 	app := newTool(io.Discard, io.Discard, gitagency.Options{}).newApp()
-	check("git agency", manualSection(blocks, "OPTIONS"), flagNames(app.Flags))
+	check("git agency", manual.Section(blocks, "OPTIONS"), flagNames(app.Flags))
 	for _, name := range names {
-		c, section := commands[name], ownBlocks(manualSection(blocks, name))
+		c, section := commands[name], ownBlocks(manual.Section(blocks, name))
 		check(name, section, flagNames(c.Flags))
-		if len(section) < 2 || !strings.HasPrefix(section[1].text, "`"+name) {
+		if len(section) < 2 || !strings.HasPrefix(section[1].Text, "`"+name) {
 			t.Errorf("%s: the section of the manual does not begin with the usage", name)
 			continue
 		}
 		for _, alias := range c.Aliases {
-			if !slices.ContainsFunc(section, func(b manualBlock) bool { return slices.Contains(codeSpansIn(b.text), alias) }) {
+			if !slices.ContainsFunc(section, func(b manual.Block) bool { return slices.Contains(codeSpansIn(b.Text), alias) }) {
 				t.Errorf("%s: the manual does not mention the alias %q", name, alias)
 			}
 		}
@@ -182,13 +184,13 @@ func TestManualMentionsOnlyExistingCommandsAndFlags(t *testing.T) {
 	for _, c := range commands {
 		known = append(known, flagNames(c.Flags)...)
 	}
-	blocks := parseManual(manualSource)
+	blocks := manual.Parse(manualSource)
 	for name, flags := range plannedCommands {
 		known = append(known, flags...)
-		known = append(known, definedFlags(ownBlocks(manualSection(blocks, name)))...)
+		known = append(known, definedFlags(ownBlocks(manual.Section(blocks, name)))...)
 	}
-	for _, b := range manualSection(blocks, "COMMANDS") {
-		for _, literal := range codeSpansIn(b.term + " " + b.text) {
+	for _, b := range manual.Section(blocks, "COMMANDS") {
+		for _, literal := range codeSpansIn(b.Term + " " + b.Text) {
 			for _, flag := range flagsIn(literal) {
 				if !slices.Contains(known, flag) {
 					t.Errorf("the manual mentions %q, but no such flag exists", literal)
@@ -224,14 +226,14 @@ func exitCodesIn(text string) []string {
 func TestManualAndHelpListSameExitCodes(t *testing.T) {
 	t.Parallel()
 	names, commands := commandTree()
-	blocks := parseManual(manualSource)
+	blocks := manual.Parse(manualSource)
 	for _, name := range names {
 		if len(commands[name].Subcommands) > 0 {
 			continue
 		}
 		var text []string
-		for _, b := range ownBlocks(manualSection(blocks, name)) {
-			text = append(text, b.text)
+		for _, b := range ownBlocks(manual.Section(blocks, name)) {
+			text = append(text, b.Text)
 		}
 		got, want := exitCodesIn(strings.Join(text, " ")), exitCodesIn(commands[name].Description)
 		if len(got) == 0 {
@@ -264,15 +266,15 @@ func TestManualAndReadmeListAllExitCodes(t *testing.T) {
 		t.Errorf("hints.go declares only the exit codes %q", want)
 	}
 
-	var manual []string
-	for _, b := range manualSection(parseManual(manualSource), "EXIT STATUS") {
-		if b.kind == definitionBlock {
-			manual = append(manual, numberPattern.FindAllString(b.term, -1)...)
+	var documented []string
+	for _, b := range manual.Section(manual.Parse(manualSource), "EXIT STATUS") {
+		if b.Kind == manual.Definition {
+			documented = append(documented, numberPattern.FindAllString(b.Term, -1)...)
 		}
 	}
-	slices.Sort(manual)
-	if !slices.Equal(manual, want) {
-		t.Errorf("the manual lists the exit codes %q, want %q", manual, want)
+	slices.Sort(documented)
+	if !slices.Equal(documented, want) {
+		t.Errorf("the manual lists the exit codes %q, want %q", documented, want)
 	}
 	var readme []string
 	for _, m := range regexp.MustCompile(`(?m)^\| ([0-9]+(?:, [0-9]+)*) \|`).FindAllStringSubmatch(readmeText(t), -1) {
@@ -287,9 +289,9 @@ func TestManualAndReadmeListAllExitCodes(t *testing.T) {
 func TestManualListsAllSettings(t *testing.T) {
 	t.Parallel()
 	var explained, known []string
-	for _, b := range manualSection(parseManual(manualSource), "CONFIGURATION") {
-		if b.kind == definitionBlock {
-			explained = append(explained, codeSpansIn(b.term)...)
+	for _, b := range manual.Section(manual.Parse(manualSource), "CONFIGURATION") {
+		if b.Kind == manual.Definition {
+			explained = append(explained, codeSpansIn(b.Term)...)
 		}
 	}
 	for _, s := range defaultSettings(t) {
@@ -317,9 +319,9 @@ func defaultSettings(t *testing.T) []gitagency.Setting {
 // with those that exist.
 func manualFindingCodes() []string {
 	var explained []string
-	for _, b := range ownBlocks(manualSection(parseManual(manualSource), "git agency doctor")) {
-		if b.kind == definitionBlock && !strings.HasPrefix(b.term, "`-") {
-			explained = append(explained, codeSpansIn(b.term)...)
+	for _, b := range ownBlocks(manual.Section(manual.Parse(manualSource), "git agency doctor")) {
+		if b.Kind == manual.Definition && !strings.HasPrefix(b.Term, "`-") {
+			explained = append(explained, codeSpansIn(b.Term)...)
 		}
 	}
 	return explained
@@ -347,9 +349,9 @@ func TestManualListsAllOutputFields(t *testing.T) {
 		gitagency.RadarPair{},
 		gitagency.Diagnosis{},
 		gitagency.Capability{},
-		gitagency.InstallResult{},
-		gitagency.InstalledFile{},
-		startupHint{},
+		setup.Result{},
+		setup.InstalledFile{},
+		setup.StartupHint{},
 		execOutput{},
 	} {
 		for i := range reflect.TypeOf(v).NumField() {
@@ -358,10 +360,10 @@ func TestManualListsAllOutputFields(t *testing.T) {
 			}
 		}
 	}
-	output := manualSection(parseManual(manualSource), "OUTPUT")
+	output := manual.Section(manual.Parse(manualSource), "OUTPUT")
 	var named []string
 	for _, b := range output {
-		for _, l := range codeSpansIn(b.term + " " + b.text) {
+		for _, l := range codeSpansIn(b.Term + " " + b.Text) {
 			named = append(named, strings.Fields(l)...)
 		}
 	}
@@ -371,7 +373,7 @@ func TestManualListsAllOutputFields(t *testing.T) {
 		}
 	}
 	for _, b := range output {
-		for _, name := range codeSpansIn(b.term) {
+		for _, name := range codeSpansIn(b.Term) {
 			if !slices.Contains(json, name) {
 				t.Errorf("the manual documents the field %s, which does not exist", name)
 			}
@@ -392,7 +394,7 @@ func TestManualListsAllOutputFields(t *testing.T) {
 		}
 		found := false
 		for _, b := range output {
-			if _, after, ok := strings.Cut(b.text, what); ok && strings.Contains(after, "are `") {
+			if _, after, ok := strings.Cut(b.Text, what); ok && strings.Contains(after, "are `") {
 				sentence, _, _ := strings.Cut(after, ". ")
 				found = true
 				sentence = regexp.MustCompile(`\([^)]*\)`).ReplaceAllString(sentence, "") // the values of a key
@@ -456,7 +458,7 @@ func TestManualPageRendersLikeHelp(t *testing.T) {
 				shown = append(shown, strings.Fields(line)...)
 			}
 		}
-		help := strings.Fields(renderManual(parseManual(manualSource), 200, true))
+		help := strings.Fields(manual.Render(manual.Parse(manualSource), 200, true))
 		for i, word := range help {
 			help[i] = escapeSequences.ReplaceAllString(word, "")
 			if help[i] == "-" && i > 2 {

@@ -1,20 +1,15 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
-	"strconv"
 	"strings"
-	"time"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -94,67 +89,7 @@ func checkOutputFlags(c *cli.Context) error {
 }
 
 // printJSON prints v as indented JSON.
-func (t *tool) printJSON(v any) error {
-	enc := json.NewEncoder(t.stdout)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
-}
-
-// printLargeJSON is printJSON for a flat struct with very long strings. It streams them, which avoids further copies
-// of them in memory, escaped and indented.
-func (t *tool) printLargeJSON(v any) error {
-	object, kind := reflect.ValueOf(v), reflect.TypeOf(v)
-	before := "{\n"
-	for i := range kind.NumField() {
-		name, option, _ := strings.Cut(kind.Field(i).Tag.Get("json"), ",")
-		if option == "omitempty" && object.Field(i).IsZero() {
-			continue
-		}
-		fmt.Fprintf(t.stdout, "%s  %q: ", before, name)
-		before = ",\n"
-		if text, ok := object.Field(i).Interface().(string); ok {
-			if err := writeJSONString(t.stdout, text); err != nil {
-				return err
-			}
-			continue
-		}
-		data, err := json.Marshal(object.Field(i).Interface())
-		if err != nil {
-			return err
-		}
-		if _, err := t.stdout.Write(data); err != nil {
-			return err
-		}
-	}
-	_, err := t.stdout.WriteString("\n}\n")
-	return err
-}
-
-// writeJSONString writes a JSON string in pieces, cut between characters.
-func writeJSONString(w *bufio.Writer, text string) error {
-	const piece = 32 << 10
-	if err := w.WriteByte('"'); err != nil {
-		return err
-	}
-	for len(text) > 0 {
-		end := min(len(text), piece)
-		for back := 0; end < len(text) && back < utf8.UTFMax && !utf8.RuneStart(text[end]); back++ {
-			end--
-		}
-		var quoted bytes.Buffer
-		enc := json.NewEncoder(&quoted)
-		enc.SetEscapeHTML(false)
-		if err := enc.Encode(text[:end]); err != nil {
-			return err
-		}
-		if _, err := w.Write(quoted.Bytes()[1 : quoted.Len()-2]); err != nil { // without quotes and newline
-			return err
-		}
-		text = text[end:]
-	}
-	return w.WriteByte('"')
-}
+func (t *tool) printJSON(v any) error { return format.WriteJSON(t.stdout, v) }
 
 // printLine prints one value verbatim on a line, for use by scripts.
 func (t *tool) printLine(path string) error {
@@ -236,7 +171,7 @@ func (t *tool) printBlock(z bool, fields []field) error {
 		}
 		value := f.value
 		if !z && (strings.ContainsFunc(value, unicode.IsControl) || strings.HasPrefix(value, `"`)) {
-			value = cQuote(value)
+			value = term.CQuote(value)
 		}
 		b.WriteString(f.key + " " + value + end)
 	}
@@ -244,63 +179,50 @@ func (t *tool) printBlock(z bool, fields []field) error {
 	return err
 }
 
-// cQuote quotes a value as git quotes paths.
-func cQuote(s string) string {
-	var b strings.Builder
-	b.WriteByte('"')
-	for _, c := range []byte(s) {
-		at := strings.IndexByte("\a\b\t\n\v\f\r\"\\", c)
-		switch {
-		case at >= 0:
-			b.WriteByte('\\')
-			b.WriteByte(`abtnvfr"\`[at])
-		case c < 0x20 || c == 0x7f:
-			fmt.Fprintf(&b, `\%03o`, c)
-		default:
-			b.WriteByte(c)
-		}
+// printTable prints rows under a header, and nothing if there are no rows. On a terminal, the last column is cut at
+// the end of the line.
+func (t *tool) printTable(header []string, rows [][]string) error {
+	if len(rows) == 0 {
+		return nil
 	}
-	b.WriteByte('"')
-	return b.String()
+	style, err := t.outputStyle()
+	if err != nil {
+		return err
+	}
+	all := append([][]string{header}, rows...)
+	return term.Grid{
+		Rows:      all,
+		EmptyCell: "-",
+		MaxWidth:  style.Width,
+		Paint: func(row, column int, shown string) string {
+			if row == 0 {
+				return style.Paint(term.HeaderColumn, shown, shown)
+			}
+			return style.Paint(header[column], all[row][column], shown)
+		},
+	}.Write(t.stdout)
 }
 
-// printable escapes control and formatting characters, so that text from a record or message cannot control the
-// terminal. It keeps newline and tab.
-func printable(s string) string {
-	if utf8.ValidString(s) && !strings.ContainsFunc(s, isUnprintable) {
-		return s
+// printFields prints the fields of one record, a line each. Nothing is cut, since this is the one place that shows all
+// of it.
+func (t *tool) printFields(fields []field) error {
+	style, err := t.outputStyle()
+	if err != nil {
+		return err
 	}
-	var b strings.Builder
-	for i, c := range s {
-		if _, size := utf8.DecodeRuneInString(s[i:]); c == utf8.RuneError && size == 1 {
-			fmt.Fprintf(&b, `\x%02x`, s[i])
-		} else if isUnprintable(c) {
-			quoted := strconv.QuoteRune(c)
-			b.WriteString(quoted[1 : len(quoted)-1])
-		} else {
-			b.WriteRune(c)
+	rows := [][]string{}
+	for _, f := range fields {
+		if f.value != "" {
+			rows = append(rows, []string{f.key, f.value})
 		}
 	}
-	return b.String()
-}
-
-// isUnprintable reports whether printable escapes a character.
-func isUnprintable(c rune) bool {
-	return c != '\n' && c != '\t' && (unicode.IsControl(c) || unicode.Is(unicode.Cf, c))
-}
-
-// ago formats for people how long ago a time was.
-func ago(now, then time.Time) string {
-	d := now.Sub(then)
-	for _, unit := range []struct {
-		size time.Duration
-		name string
-	}{{365 * 24 * time.Hour, "year"}, {24 * time.Hour, "day"}, {time.Hour, "hour"}, {time.Minute, "minute"}, {time.Second, "second"}} {
-		if n := int(d / unit.size); n == 1 {
-			return "1 " + unit.name + " ago"
-		} else if n > 1 {
-			return fmt.Sprintf("%d %ss ago", n, unit.name)
-		}
-	}
-	return "now"
+	return term.Grid{
+		Rows: rows,
+		Paint: func(row, column int, shown string) string {
+			if column == 0 {
+				return shown
+			}
+			return style.Paint(rows[row][0], rows[row][1], shown)
+		},
+	}.Write(t.stdout)
 }

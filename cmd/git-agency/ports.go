@@ -3,9 +3,11 @@ package main
 import (
 	"fmt"
 	"sync"
+	"syscall"
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/interrupt"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -41,7 +43,7 @@ interrupted, all ports closed.`,
 			if err != nil {
 				return err
 			}
-			ctx, stop := cancelOnParentExit(c.Context)
+			ctx, stop := interrupt.OnParentExit(c.Context, interruptedError{syscall.SIGTERM})
 			defer stop()
 			if err := sandbox.Forward(ctx, req); err != nil {
 				return err

@@ -8,6 +8,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -89,23 +91,9 @@ func prunedFields(p gitagency.PruneResult) []field {
 func (t *tool) printPruned(pruned []gitagency.PruneResult) error {
 	gone, broken := false, false
 	for _, p := range pruned {
-		thing := p.Kind + " " + p.ID
-		switch {
-		case p.Kind == "trash" && p.TrashRef == "":
-			thing = "snapshots of " + p.ID
-		case p.Kind == "trash":
-			thing = p.TrashRef
-		case p.Kind == "leftover":
-			thing = p.Path
-		}
-		if p.TrashCommit != "" {
-			thing += " (was " + shortOID(p.TrashCommit) + ")"
-		}
-		thing += snapshotsSuffix(p)
 		went := p.Action == gitagency.PruneRemove && !p.DryRun && (p.TrashCommit != "" || len(p.Snapshots) > 0)
 		gone, broken = gone || went, broken || p.BrokenReason != ""
-		line := fmt.Sprintf("%s %s: %s", actionText(p), thing, p.Reason)
-		if err := t.printLine(strings.ReplaceAll(printable(line), "\n", `\n`)); err != nil {
+		if err := t.printLine(strings.ReplaceAll(term.Printable(format.Pruned(p)), "\n", `\n`)); err != nil {
 			return err
 		}
 	}
@@ -119,34 +107,4 @@ func (t *tool) printPruned(pruned []gitagency.PruneResult) error {
 		t.printHint("'git agency doctor' says what is broken, and how to mend it")
 	}
 	return nil
-}
-
-// snapshotsSuffix names the last snapshot that is removed with a record. Each snapshot is an ancestor of the next, so
-// that it is enough to recover them all.
-func snapshotsSuffix(p gitagency.PruneResult) string {
-	if len(p.Snapshots) == 0 || p.Action != gitagency.PruneRemove {
-		return ""
-	}
-	last := shortOID(p.Snapshots[len(p.Snapshots)-1].Commit)
-	switch {
-	case p.Kind == "trash" && p.TrashRef == "":
-		return " (the last was " + last + ")"
-	case len(p.Snapshots) == 1:
-		return " with its snapshot (" + last + ")"
-	}
-	return fmt.Sprintf(" with its %d snapshots (the last was %s)", len(p.Snapshots), last)
-}
-
-// actionText words what was done with a record, or would be done in a dry run.
-func actionText(p gitagency.PruneResult) string {
-	word := map[string]string{gitagency.PruneRemove: "remove", gitagency.PruneClean: "clean up"}[p.Action]
-	switch {
-	case word == "":
-		return "kept"
-	case p.DryRun:
-		return "would " + word
-	case p.Action == gitagency.PruneClean:
-		return "cleaned up"
-	}
-	return "removed"
 }

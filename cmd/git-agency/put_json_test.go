@@ -5,6 +5,8 @@ import (
 	"io/fs"
 	"strings"
 	"testing"
+
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/sources"
 )
 
 const putSchema = "put.json"
@@ -57,7 +59,7 @@ var putInputs = []struct{ text, problem string }{
 func TestParseJSONFiles(t *testing.T) {
 	t.Parallel()
 	for _, c := range putInputs {
-		files, err := parseJSONFiles([]byte(c.text))
+		files, err := sources.ParseJSON([]byte(c.text))
 		switch {
 		case c.problem == "" && err != nil:
 			t.Errorf("%s: %v", c.text, err)
@@ -65,7 +67,7 @@ func TestParseJSONFiles(t *testing.T) {
 			t.Errorf("%s: %v, %v", c.text, files, err)
 		}
 	}
-	files, err := parseJSONFiles([]byte(putInputs[2].text))
+	files, err := sources.ParseJSON([]byte(putInputs[2].text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +104,7 @@ func FuzzPutJSON(f *testing.F) {
 		f.Add(c.text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		files, err := parseJSONFiles([]byte(text))
+		files, err := sources.ParseJSON([]byte(text))
 		if err != nil {
 			return
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -295,7 +296,7 @@ func TestInvocationSchemaMatchesFormatFields(t *testing.T) {
 	for field, property := range readSchema(t, "invocation.json").Properties {
 		inSchema = append(inSchema, schemaFields(field, property)...)
 	}
-	for _, name := range atomNames() {
+	for _, name := range format.FieldNames() {
 		if !strings.Contains(name, ":") {
 			inFormat = append(inFormat, name)
 		}

@@ -8,7 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/git-agency/git-agency/gitagency"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/complete"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/setup"
 )
 
 // setupUser is a test repository of a user whose home directory holds nothing but the program.
@@ -80,14 +81,14 @@ var placeholderCompletions = map[string][]byte{
 }
 
 // installPlaceholders installs the placeholders below a prefix and returns the startup hints by program.
-func (u setupUser) installPlaceholders(prefix string, staged bool) map[string]startupHint {
+func (u setupUser) installPlaceholders(prefix string, staged bool) map[string]setup.StartupHint {
 	u.t.Helper()
-	installed, err := gitagency.Install(u.t.Context(), gitagency.InstallRequest{Prefix: prefix, Files: placeholderCompletions, Staged: staged, Env: u.env})
+	installed, err := setup.Install(u.t.Context(), setup.Request{Prefix: prefix, Files: placeholderCompletions, Staged: staged, Env: u.env})
 	if err != nil {
 		u.t.Fatal(err)
 	}
-	hints := map[string]startupHint{}
-	for _, h := range startupHints(installed, u.getenv) {
+	hints := map[string]setup.StartupHint{}
+	for _, h := range setup.StartupHints(installed, u.getenv) {
 		hints[h.Program] = h
 	}
 	return hints
@@ -182,8 +183,8 @@ func TestSetupHasNoZshHintForUsrLocal(t *testing.T) {
 	if got := strings.Split(u.must("zsh", "-f", "-c", "print -l $fpath"), "\n"); !slices.Contains(got, dir) {
 		t.Skipf("the fpath of this zsh is %q", got)
 	}
-	installed := gitagency.InstallResult{Prefix: "/usr/local", Files: []gitagency.InstalledFile{{Kind: "zsh", Path: dir + "/_git-agency"}}}
-	for _, h := range startupHints(installed, u.getenv) {
+	installed := setup.Result{Prefix: "/usr/local", Files: []setup.InstalledFile{{Kind: "zsh", Path: dir + "/_git-agency"}}}
+	for _, h := range setup.StartupHints(installed, u.getenv) {
 		if h.Program == "zsh" {
 			t.Errorf("unexpected startup hint: %+v", h)
 		}
@@ -253,14 +254,14 @@ func TestSetupHintMakesManFindManual(t *testing.T) {
 			if tt.prefix != "" {
 				prefix = filepath.Join(u.dir, tt.prefix)
 			}
-			req := gitagency.InstallRequest{Prefix: prefix, Staged: true, Files: map[string][]byte{"manual": manualPage}, Env: u.env}
-			installed, err := gitagency.Install(t.Context(), req)
+			req := setup.Request{Prefix: prefix, Staged: true, Files: map[string][]byte{"manual": manualPage}, Env: u.env}
+			installed, err := setup.Install(t.Context(), req)
 			if err != nil {
 				t.Fatal(err)
 			}
 			var missing []string
 			script := ""
-			for _, h := range startupHints(installed, u.getenv) {
+			for _, h := range setup.StartupHints(installed, u.getenv) {
 				missing, script = append(missing, h.Program), script+h.Line+"\n"
 			}
 			if !slices.Equal(missing, tt.missing) {
@@ -274,39 +275,6 @@ func TestSetupHintMakesManFindManual(t *testing.T) {
 				t.Errorf("with the hints, man finds %q, want %q", got, want)
 			}
 		})
-	}
-}
-
-func TestProgramPrefix(t *testing.T) {
-	t.Parallel()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	bin, link, other := mkdirAll(t, filepath.Join(dir, "real", "bin")), mkdirAll(t, filepath.Join(dir, "link", "bin")), mkdirAll(t, filepath.Join(dir, "other", "bin"))
-	for _, d := range []string{bin, link} {
-		if err := os.Symlink(exe, filepath.Join(d, "git-agency")); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.WriteFile(filepath.Join(other, "git-agency"), []byte("#!/bin/sh\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	join := func(dirs ...string) string { return strings.Join(dirs, string(os.PathListSeparator)) }
-	for _, tt := range []struct{ name, argv0, path, want string }{
-		{"path", filepath.Join(bin, "git-agency"), join(link), filepath.Join(dir, "real")},
-		{"name in PATH", "git-agency", join("/nonexistent", other, link, bin), filepath.Join(dir, "link")},
-		{"name of another program in PATH", "git-agency", join(other), filepath.Dir(filepath.Dir(exe))},
-		{"path that does not exist", "/nonexistent/git-agency", join(link), filepath.Dir(filepath.Dir(exe))},
-		{"no PATH", "git-agency", "", filepath.Dir(filepath.Dir(exe))},
-	} {
-		if got, err := programPrefix(tt.argv0, tt.path); err != nil || got != tt.want {
-			t.Errorf("%s: got %q (%v), want %q", tt.name, got, err, tt.want)
-		}
 	}
 }
 
@@ -391,11 +359,11 @@ func TestSetupInstallsAllCompletions(t *testing.T) {
 		"zsh":  ".local/share/zsh/site-functions/_git-agency",
 		"fish": ".config/fish/conf.d/git-agency.fish",
 	}
-	if !slices.Equal(slices.Sorted(maps.Keys(installed)), slices.Sorted(slices.Values(completionShells))) {
-		t.Errorf("the program has completions for %q", completionShells)
+	if !slices.Equal(slices.Sorted(maps.Keys(installed)), slices.Sorted(slices.Values(complete.Shells))) {
+		t.Errorf("the program has completions for %q", complete.Shells)
 	}
 	for shell, file := range installed {
-		script, _ := completionScript(shell)
+		script, _ := complete.Script(shell)
 		if got := u.read(filepath.Join(u.home, file)); !strings.HasPrefix(got, string(script)) || got == "" {
 			t.Errorf("%s contains %.100q", file, got)
 		}

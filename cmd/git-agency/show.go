@@ -2,10 +2,10 @@ package main
 
 import (
 	"slices"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -35,11 +35,11 @@ Exit status: 0 shown; 3 no such invocation; 4 shown as far as known, but it is b
 
 // invocationDetails returns the fields of an invocation that 'show' prints for people.
 func (t *tool) invocationDetails(i gitagency.Invocation) []field {
-	p := i.Primitives
+	p, now := i.Primitives, t.now()
 	return slices.Concat([]field{
 		{"invocation", i.ID, false},
 		{"name", i.Name, true},
-		{"worktree", nameWithID(i.Worktree, i.WorktreeID), true},
+		{"worktree", format.NameWithID(i.Worktree, i.WorktreeID), true},
 		{"path", sandboxPath(i), true},
 		{"branch", i.SandboxBranch, true},
 		{"base", i.BaseCommit, true},
@@ -48,23 +48,23 @@ func (t *tool) invocationDetails(i gitagency.Invocation) []field {
 		{"synced", i.SyncedCommit, true},
 		{"runner", i.Runner, true},
 		{"mode", i.Mode, true},
-		{"status", invocationState(i), true},
+		{"status", format.State(i), true},
 		{"landing", i.Landing, true},
-		{"submitted", t.timeWithAge(i.SubmittedAt), true},
+		{"submitted", format.TimeWithAge(now, i.SubmittedAt), true},
 		{"submitted-commit", i.SubmittedCommit, true},
 		{"review-note", i.ReviewNote, true},
-		{"rejected", t.timeWithAge(i.RejectedAt), true},
+		{"rejected", format.TimeWithAge(now, i.RejectedAt), true},
 		{"rejected-reason", i.RejectedReason, true},
-		{"landed", t.timeWithAge(i.LandedAt), true},
+		{"landed", format.TimeWithAge(now, i.LandedAt), true},
 		{"landed-commit", i.LandedCommit, true},
 		{"landed-before", i.LandedBefore, true},
 		{"landed-tip", i.LandedTip, true},
 		{"landed-branch", i.LandedBranch, true},
 		{"landed-strategy", i.LandedStrategy, true},
 		{"unlanded-commit", i.UnlandedCommit, true},
-		{"unlanded", t.timeWithAge(i.UnlandedAt), true},
+		{"unlanded", format.TimeWithAge(now, i.UnlandedAt), true},
 		{"kept", i.TrashRef, true},
-		{"started", t.timeWithAge(i.StartedAt), true},
+		{"started", format.TimeWithAge(now, i.StartedAt), true},
 		{"changeset", p.Changeset, true},
 		{"platform", p.Platform, true},
 		{"isolation", p.Isolation, true},
@@ -75,14 +75,6 @@ func (t *tool) invocationDetails(i gitagency.Invocation) []field {
 	})
 }
 
-// timeWithAge formats a time and how long ago it was; a zero time is empty.
-func (t *tool) timeWithAge(at time.Time) string {
-	if at.IsZero() {
-		return ""
-	}
-	return at.Format(time.RFC3339) + " (" + ago(t.now(), at) + ")"
-}
-
 // sandboxPath returns the path of a sandbox, or "" if the sandbox was removed on purpose.
 func sandboxPath(i gitagency.Invocation) string {
 	path, err := i.Path()
@@ -90,12 +82,4 @@ func sandboxPath(i gitagency.Invocation) string {
 		return ""
 	}
 	return path
-}
-
-// nameWithID returns "name (id)", or the id alone without a name.
-func nameWithID(name, id string) string {
-	if name == "" {
-		return id
-	}
-	return name + " (" + id + ")"
 }

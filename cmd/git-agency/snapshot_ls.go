@@ -7,6 +7,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -38,7 +40,7 @@ Exit status: 0, whatever is found; 3 no such invocation; 129 usage.`,
 					if s.Counted {
 						files, lines = strconv.Itoa(s.Files), fmt.Sprintf("+%d -%d", s.Insertions, s.Deletions)
 					}
-					return []string{strconv.Itoa(s.Number), shortOID(s.ID), ago(t.now(), s.TakenAt), files, lines, s.Subject()}
+					return []string{strconv.Itoa(s.Number), format.ShortOID(s.ID), term.Ago(t.now(), s.TakenAt), files, lines, s.Subject()}
 				})
 		},
 	}

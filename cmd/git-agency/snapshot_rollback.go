@@ -5,6 +5,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -58,6 +59,6 @@ func (t *tool) reportRollback(r gitagency.RollbackResult) {
 	if r.DetachedFrom != "" {
 		t.warn("HEAD was on " + r.DetachedFrom + ", which is elsewhere now; it is detached at the commit it was at")
 	}
-	fmt.Fprintf(t.stderr, "%s is as in %s: %s came back, %d changed, %d went\n", r.Invocation, r.Name, pluralize(r.Added, "file", "files"), r.Changed, r.Removed)
+	fmt.Fprintf(t.stderr, "%s is as in %s: %s came back, %d changed, %d went\n", r.Invocation, r.Name, format.Count(r.Added, "file", "files"), r.Changed, r.Removed)
 	fmt.Fprintf(t.stderr, "%s to take it back, type 'git agency snapshot rollback %s %s'\n", t.paintPrefix("hint:"), r.Invocation, r.LeftName)
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -30,7 +32,7 @@ Exit status: 0 all are sound; 3 no such snapshot; 4 damaged, and the damage is l
 			if err != nil {
 				return err
 			}
-			report, end := startProgress(t, "verify", func(objects int) string { return pluralize(objects, "object", "objects") })
+			report, end := term.StartProgress(t.rawStderr, t.progressClock, "verify", func(objects int) string { return format.Count(objects, "object", "objects") })
 			verified, err := repo.VerifySnapshot(c.Context, gitagency.VerifySnapshotRequest{Snapshot: args[0], Progress: report})
 			end()
 			switch {
@@ -61,19 +63,19 @@ func (t *tool) printVerification(v gitagency.VerifySnapshotResult) error {
 		b.WriteByte('\n')
 	}
 	if v.Intact {
-		fmt.Fprintf(&b, "%s: %s re-hashed, all sound\n", v.ID, pluralize(v.Objects, "object", "objects"))
+		fmt.Fprintf(&b, "%s: %s re-hashed, all sound\n", v.ID, format.Count(v.Objects, "object", "objects"))
 	} else {
-		fmt.Fprintf(&b, "%s: %s re-hashed and sound, %d damaged\n", v.ID, pluralize(v.Objects, "object", "objects"), len(v.Damage))
+		fmt.Fprintf(&b, "%s: %s re-hashed and sound, %d damaged\n", v.ID, format.Count(v.Objects, "object", "objects"), len(v.Damage))
 	}
 	if n := len(v.ShallowCommits); n > 0 {
-		fmt.Fprintf(&b, "what came before %s is not in this shallow repository, and was not looked at\n", pluralize(n, "commit", "commits"))
+		fmt.Fprintf(&b, "what came before %s is not in this shallow repository, and was not looked at\n", format.Count(n, "commit", "commits"))
 	}
 	if v.Promised > 0 {
-		fmt.Fprintf(&b, "%s of this partial clone are only at a remote, and were not looked at\n", pluralize(v.Promised, "object", "objects"))
+		fmt.Fprintf(&b, "%s of this partial clone are only at a remote, and were not looked at\n", format.Count(v.Promised, "object", "objects"))
 	}
 	if v.StoppedEarly {
 		b.WriteString("there was so much damage that the rest was not looked at\n")
 	}
-	_, err := t.stdout.WriteString(printable(b.String()))
+	_, err := t.stdout.WriteString(term.Printable(b.String()))
 	return err
 }

@@ -1,24 +1,22 @@
 package main
 
 import (
-	"io"
+	"fmt"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"golang.org/x/term"
+	"github.com/urfave/cli/v2"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
 // style is how results are shown on the caller's standard output.
 type style struct {
-	color   bool
-	links   bool    // whether paths are hyperlinks
-	host    string  // host name in hyperlinks
-	width   int     // columns of the terminal; 0 if unknown or no terminal
+	term.Style
 	pager   string  // command line of the pager to start; empty for none
 	ignored []error // pager commands of the repository's own config that were ignored, to warn of
 }
@@ -27,29 +25,29 @@ type style struct {
 // result is printed. Output for scripts never calls it, since it does not depend on the terminal.
 func (t *tool) decideStyle() (style, error) {
 	p := t.newColorPolicy()
-	p.terminal, p.pager = isTerminal(t.rawStdout), t.pagerInUse()
+	p.Terminal, p.Pager = term.IsTerminal(t.rawStdout), t.pagerInUse()
 	var settings gitagency.TerminalSettings
-	if p.terminal || p.needsSetting() {
+	if p.Terminal || p.NeedsSetting() {
 		var err error
 		if settings, err = t.terminalSettings(); err != nil {
 			return style{}, err
 		}
 	}
-	paging := pagerPolicy{
-		terminal: p.terminal, inUse: p.pager, setting: settings.Paging, program: settings.Pager, pageable: t.pageable,
-	}.usePager()
-	p.setting, p.colorInPager, p.pager = settings.Color, settings.ColorInPager, p.pager || paging
+	paging := term.PagerPolicy{
+		Terminal: p.Terminal, InUse: p.Pager, Setting: settings.Paging, Program: settings.Pager, Pageable: t.pageable,
+	}.UsePager()
+	p.Setting, p.ColorInPager, p.Pager = settings.Color, settings.ColorInPager, p.Pager || paging
 
-	l := style{color: p.useColor()}
-	if p.terminal {
-		l.width = terminalWidth(t.rawStdout)
+	l := style{Style: term.Style{Color: p.UseColor()}}
+	if p.Terminal {
+		l.Width = term.Width(t.rawStdout)
 	}
 	if paging {
 		l.pager, l.ignored = settings.Pager, settings.Ignored
 	}
 	// Not every pager passes OSC 8 links on.
-	if l.links = l.color && p.terminal && !p.pager; l.links {
-		l.host = hostname()
+	if l.Links = l.Color && p.Terminal && !p.Pager; l.Links {
+		l.Host = term.Hostname()
 	}
 	return l, nil
 }
@@ -73,7 +71,7 @@ func (t *tool) ignoreSettingsErrors() {
 }
 
 // showsOnTerminal reports whether results are shown on a terminal, directly or by git's pager.
-func (t *tool) showsOnTerminal() bool { return isTerminal(t.rawStdout) || t.pagerInUse() }
+func (t *tool) showsOnTerminal() bool { return term.IsTerminal(t.rawStdout) || t.pagerInUse() }
 
 // pagerInUse reports whether git has started a pager in front of us, because of -p or pager.agency.
 func (t *tool) pagerInUse() bool {
@@ -102,20 +100,53 @@ func (t *tool) now() time.Time {
 	return time.Now()
 }
 
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
+// checkColorFlag reports an invalid --color or --no-color as a usage error.
+func (t *tool) checkColorFlag(c *cli.Context) error {
+	if t.color.Err != nil {
+		return &usageError{err: t.color.Err, usage: c.App.UsageText}
+	}
+	return nil
 }
 
-// terminalWidth returns the columns of a terminal, or 0 if they are unknown; nothing is cut then.
-func terminalWidth(w io.Writer) int {
-	f, ok := w.(*os.File)
-	if !ok {
-		return 0
+// printHint prints a hint on standard error.
+func (t *tool) printHint(message string) {
+	fmt.Fprintf(t.stderr, "%s %s\n", t.paintPrefix("hint:"), term.Printable(message))
+}
+
+// warn prints a warning on standard error.
+func (t *tool) warn(message string) {
+	fmt.Fprintf(t.stderr, "%s %s\n", t.paintPrefix("warning:"), term.Printable(message))
+}
+
+// paintPrefix returns the first word of a message, coloured if standard error is.
+func (t *tool) paintPrefix(word string) string {
+	return term.Style{Color: t.colorsMessages()}.Paint(term.MessagePrefix, word, word)
+}
+
+// colorsMessages reports whether messages are coloured. A configuration that cannot be read means no colour, so that
+// it never keeps an error from being printed.
+func (t *tool) colorsMessages() bool {
+	if !term.IsTerminal(t.rawStderr) {
+		return false
 	}
-	columns, _, err := term.GetSize(int(f.Fd()))
-	if err != nil {
-		return 0
+	p := t.newColorPolicy()
+	p.Terminal = true
+	if p.NeedsSetting() {
+		settings, err := t.terminalSettings()
+		if err != nil {
+			return false
+		}
+		p.Setting = settings.Color
 	}
-	return columns
+	return p.UseColor()
+}
+
+// newColorPolicy returns the part of a policy that needs neither the configuration nor the stream.
+func (t *tool) newColorPolicy() term.ColorPolicy {
+	kind := t.getenv("TERM")
+	return term.ColorPolicy{
+		Flag:    t.color.Value,
+		NoColor: t.getenv("NO_COLOR") != "",
+		Dumb:    kind == "" || kind == "dumb",
+	}
 }

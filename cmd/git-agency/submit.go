@@ -6,6 +6,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -54,10 +55,10 @@ discarded, or its integration worktree was archived; 3 no such invocation; 4 bro
 func (t *tool) reportSubmitted(s gitagency.SubmitResult) {
 	switch {
 	case s.Already:
-		fmt.Fprintf(t.stderr, "%s is in review already, at %s\n", s.ID, shortOID(s.Commit))
+		fmt.Fprintf(t.stderr, "%s is in review already, at %s\n", s.ID, format.ShortOID(s.Commit))
 	case s.CommitChanged:
-		fmt.Fprintf(t.stderr, "submitted %s again: it is at %s now\n", s.ID, shortOID(s.Commit))
+		fmt.Fprintf(t.stderr, "submitted %s again: it is at %s now\n", s.ID, format.ShortOID(s.Commit))
 	default:
-		fmt.Fprintf(t.stderr, "submitted %s at %s\n", s.ID, shortOID(s.Commit))
+		fmt.Fprintf(t.stderr, "submitted %s at %s\n", s.ID, format.ShortOID(s.Commit))
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -68,7 +69,7 @@ func firstError(errs ...error) error {
 func (t *tool) reportSynced(s gitagency.SyncResult) {
 	branch := s.Branch
 	if branch == "" {
-		branch = shortOID(s.Commit)
+		branch = format.ShortOID(s.Commit)
 	}
 	switch {
 	case s.Already:
@@ -81,6 +82,6 @@ func (t *tool) reportSynced(s gitagency.SyncResult) {
 	default:
 		fmt.Fprintf(t.stderr, "%s has %s merged: ", s.Invocation, branch)
 	}
-	fmt.Fprintf(t.stderr, "%s came, %d changed, %d went\n", pluralize(s.Added, "file", "files"), s.Changed, s.Removed)
+	fmt.Fprintf(t.stderr, "%s came, %d changed, %d went\n", format.Count(s.Added, "file", "files"), s.Changed, s.Removed)
 	fmt.Fprintf(t.stderr, "%s to take it back, type 'git agency snapshot rollback %s %s'\n", t.paintPrefix("hint:"), s.Invocation, s.PreviousName)
 }

@@ -14,6 +14,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/argv"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/complete"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -30,9 +32,8 @@ type tool struct {
 
 	rawStdout, rawStderr io.Writer // standard output and error without a pager in front
 	pager                *pagerWriter
-	pageable             bool   // whether the output may be paged: a long listing for people
-	colorFlag            string // value of the last --color or --no-color
-	colorFlagErr         error
+	pageable             bool // whether the output may be paged: a long listing for people
+	color                argv.ColorChoice
 
 	progressClock    func() time.Time // time source of the progress display
 	outputStyle      func() (style, error)
@@ -41,7 +42,7 @@ type tool struct {
 
 func newTool(stdout, stderr io.Writer, opts gitagency.Options) *tool {
 	t := &tool{ctx: context.Background(), stderr: stderr, opts: opts, rawStdout: stdout, rawStderr: stderr, progressClock: time.Now}
-	t.pager = &pagerWriter{t: t}
+	t.pager = newPagerWriter(t)
 	t.stdout = bufio.NewWriter(t.pager)
 	t.outputStyle, t.terminalSettings = sync.OnceValues(t.decideStyle), sync.OnceValues(t.readTerminalSettings)
 	return t
@@ -50,15 +51,16 @@ func newTool(stdout, stderr io.Writer, opts gitagency.Options) *tool {
 // runCommandLine runs one command line and returns the exit code.
 func (t *tool) runCommandLine(ctx context.Context, args []string) int {
 	t.ctx, t.args = ctx, args
-	if isUrfaveCompletion(args) {
+	if argv.IsUrfaveCompletion(args) {
 		return 0 // pressing TAB must never run a command
 	}
-	if isCompletionRequest(args) {
-		t.printCompletions(ctx, args[2:])
+	if complete.IsRequest(args) {
+		complete.Answer(ctx, t.stdout, complete.Request{App: t.newApp(), Words: args[2:], Options: t.opts})
+		_ = t.stdout.Flush() // the shell has gone if this fails, so nothing reads an error
 		return 0
 	}
 	app := t.newApp()
-	words, child, _ := reorderArgs(app, args, keepsDashDashArgs)
+	words, child, _ := argv.Reorder(app, args, keepsDashDashArgs)
 	t.afterDashDash = child
 	err := app.RunContext(ctx, words)
 	if flushErr := t.stdout.Flush(); flushErr != nil && err == nil {
@@ -77,7 +79,7 @@ func (t *tool) newApp() *cli.App {
 		UsageText: "git agency <command> [<options>]",
 		Commands:  t.commands(),
 		// urfave does not add its help flag if there is a command called help.
-		Flags:                     append(t.colorFlags(), cli.HelpFlag, &cli.BoolFlag{Name: "version", Usage: "print the version and exit"}),
+		Flags:                     append(t.color.Flags(), cli.HelpFlag, &cli.BoolFlag{Name: "version", Usage: "print the version and exit"}),
 		Writer:                    t.stdout,
 		ErrWriter:                 t.stderr,
 		HideVersion:               true,
@@ -179,7 +181,7 @@ func positionalArgs(c *cli.Context, least, most int) ([]string, error) {
 	args := c.Args().Slice()
 	switch {
 	case len(args) < least:
-		return nil, newUsageError(c, fmt.Errorf("no %s given", cmp.Or(missingArgument(c.Command.UsageText, len(args)), "further argument")))
+		return nil, newUsageError(c, fmt.Errorf("no %s given", cmp.Or(argv.MissingArgument(c.Command.UsageText, len(args)), "further argument")))
 	case most >= 0 && len(args) > most:
 		return nil, newUsageError(c, fmt.Errorf("unexpected argument %q", args[most]))
 	case slices.Contains(args, ""):

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -25,6 +27,206 @@ func (t *tool) worktreeCommand() *cli.Command {
 }
 
 // worktreeFields returns the fields of a worktree, for --porcelain and for 'worktree show'.
+
+func (t *tool) worktreeCreateCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "create",
+		Usage:     "create an integration worktree and print its path",
+		UsageText: "git agency worktree create <name> [--from <commit-ish>]",
+		Description: `Creates a branch agency/<name>-<last four digits of the id>, a tree for it in the data directory, a
+marker and a record: all or nothing. A name has 2 to 40 characters of a-z, 0-9 and -, and does not begin
+with -.
+
+Exit status: 0 created; 1 failed, nothing changed; 5 refused for safety; 75 locked; 129 usage.`,
+		Flags: withRepositoryLockFlag(withJSONFlag(&cli.StringFlag{Name: "from", Usage: "start from `COMMIT`", DefaultText: "HEAD"})...),
+		Action: func(c *cli.Context) error {
+			args, err := positionalArgs(c, 1, 1)
+			if err != nil {
+				return err
+			}
+			repo, err := t.openRepository(c)
+			if err != nil {
+				return err
+			}
+			w, err := repo.CreateWorktree(c.Context, gitagency.CreateWorktreeRequest{Name: args[0], From: c.String("from")})
+			if err != nil {
+				return err
+			}
+			if c.Bool("json") {
+				return t.printJSON(w)
+			}
+			return t.printLine(w.TreePath)
+		},
+	}
+}
+
+func (t *tool) worktreeAdoptCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "adopt",
+		Usage:     "make an existing worktree an integration worktree and print its id",
+		UsageText: "git agency worktree adopt [<path>] [--name <name>]",
+		Description: `Adds a marker and a record to an existing worktree of this repository, such as the main one, and changes
+nothing else in it. The default <path> is the worktree that contains the current directory.
+
+Exit status: 0 adopted; 1 failed, nothing changed; 5 refused for safety; 75 locked; 129 usage.`,
+		Flags: withRepositoryLockFlag(withJSONFlag(&cli.StringFlag{Name: "name", Usage: "call it `NAME`", DefaultText: "after its branch"})...),
+		Action: func(c *cli.Context) error {
+			path, err := optionalArg(c)
+			if err != nil {
+				return err
+			}
+			repo, err := t.openRepository(c)
+			if err != nil {
+				return err
+			}
+			w, err := repo.AdoptWorktree(c.Context, gitagency.AdoptWorktreeRequest{Path: path, Name: c.String("name")})
+			if err != nil {
+				return err
+			}
+			if c.Bool("json") {
+				return t.printJSON(w)
+			}
+			return t.printLine(w.ID)
+		},
+	}
+}
+
+func (t *tool) worktreeLsCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "ls",
+		Aliases:   []string{"list"},
+		Usage:     "list integration worktrees",
+		UsageText: "git agency worktree ls [--all] [--json | --porcelain [-z]]",
+		Description: `Lists the integration worktrees that are present, the oldest first.
+
+Exit status: 0, whatever is found.`,
+		Flags: withListingFlags(&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "also those that are archived or broken"}),
+		Action: func(c *cli.Context) error {
+			if err := checkListingArgs(c); err != nil {
+				return err
+			}
+			repo, err := t.openRepository(c)
+			if err != nil {
+				return err
+			}
+			worktrees, err := repo.Worktrees(c.Bool("all"))
+			if err != nil {
+				return err
+			}
+			return printList(t, c, worktrees, worktreeFields,
+				[]string{"ID", "NAME", "BRANCH", "STATE", "CREATED", "PATH"},
+				func(w gitagency.Worktree) []string {
+					state := w.State
+					if w.Broken {
+						state = "broken: " + w.BrokenReason
+					}
+					return []string{w.ID, w.Name, w.Branch, state, term.Ago(t.now(), w.CreatedAt), w.TreePath}
+				})
+		},
+	}
+}
+
+func (t *tool) worktreeShowCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "show",
+		Usage:     "show one integration worktree",
+		UsageText: "git agency worktree show [<wt>] [--json | --porcelain [-z]]",
+		Description: `<wt> is a name, an id or a unique prefix of one; without it, the worktree that holds the
+current directory.
+
+Exit status: 0 shown; 3 no such worktree; 4 shown, but it is broken; 5 not in an
+integration worktree; 129 usage.`,
+		Flags: withListingFlags(),
+		Action: func(c *cli.Context) error {
+			query, err := optionalArg(c)
+			if err != nil {
+				return err
+			}
+			if err := checkOutputFlags(c); err != nil {
+				return err
+			}
+			repo, err := t.openRepository(c)
+			if err != nil {
+				return err
+			}
+			w, err := repo.Worktree(query)
+			if err != nil {
+				return err
+			}
+			return printOne(t, c, w, worktreeFields, worktreeFields)
+		},
+	}
+}
+
+func (t *tool) worktreePathCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "path",
+		Usage:     "print the path of an integration worktree",
+		UsageText: "git agency worktree path [<wt>]",
+		Description: `<wt> is a name, an id or a unique prefix of one; without it, the worktree that holds the
+current directory.
+
+Exit status: 0 printed; 1 it is archived and has no tree; 3 no such worktree; 4 printed, but it is
+broken; 5 not in an integration worktree; 129 usage.`,
+		Flags: withJSONFlag(),
+		Action: func(c *cli.Context) error {
+			query, err := optionalArg(c)
+			if err != nil {
+				return err
+			}
+			repo, err := t.openRepository(c)
+			if err != nil {
+				return err
+			}
+			w, err := repo.Worktree(query)
+			if err != nil {
+				return err
+			}
+			path, pathErr := w.Path()
+			return t.printPath(c, "tree_path", path, pathErr)
+		},
+	}
+}
+
+func (t *tool) worktreeRmCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "rm",
+		Usage:     "archive an integration worktree",
+		UsageText: "git agency worktree rm [<wt>] [--force]",
+		Description: `Removes the tree, and keeps the branch and the record. An adopted tree stays and only loses its marker. A
+tree with uncommitted or untracked files, or with live sandboxes, needs --force; content that is in no
+branch is then kept as refs/agency/trash/<id>.
+
+Exit status: 0 archived; 1 failed or refused, nothing changed; 3 no such worktree; 4 broken;
+5 not in an integration worktree; 75 locked; 129 usage.`,
+		Flags: withRepositoryLockFlag(withJSONFlag(&cli.BoolFlag{Name: "force", Aliases: []string{"f"}, Usage: "also when it is dirty or has live sandboxes"})...),
+		Action: func(c *cli.Context) error {
+			query, err := optionalArg(c)
+			if err != nil {
+				return err
+			}
+			repo, err := t.openRepository(c)
+			if err != nil {
+				return err
+			}
+			removed, err := repo.RemoveWorktree(c.Context, gitagency.RemoveWorktreeRequest{Worktree: query, Force: c.Bool("force")})
+			if err != nil {
+				return err
+			}
+			if c.Bool("json") {
+				return t.printJSON(removed)
+			}
+			switch {
+			case removed.Undone:
+				fmt.Fprintf(t.stderr, "undid the interrupted creation of %s\n", removed.ID)
+			case removed.TrashRef != "":
+				fmt.Fprintf(t.stderr, "what was in no branch is kept: %s\n", removed.TrashRef)
+			}
+			return nil
+		},
+	}
+}
+
 func worktreeFields(w gitagency.Worktree) []field {
 	return []field{
 		{"worktree", w.ID, false},

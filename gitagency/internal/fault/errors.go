@@ -195,14 +195,6 @@ func (e *CleanupError) Error() string {
 
 func (e *CleanupError) Unwrap() error { return e.Err }
 
-// ForeignFileError reports a file, directory or link at a path to install at that is not ours to overwrite.
-type ForeignFileError struct {
-	Path string
-	Why  string
-}
-
-func (e *ForeignFileError) Error() string { return fmt.Sprintf("%s is in the way: %s", e.Path, e.Why) }
-
 // Is reports whether an error of type E is in the chain of err.
 func Is[E error](err error) bool {
 	var target E

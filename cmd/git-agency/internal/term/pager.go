@@ -1,5 +1,6 @@
-// Package term runs the programs that stand between this one and a person's terminal: today the pager. It decides
-// nothing about what is shown, and reads no configuration.
+// Package term shows text to a person: terminal detection and width, colour and links, columns, escaping of text that
+// could control the terminal, progress, and the process of the pager. It is given its settings and must never read git's
+// configuration or know the records of git-agency.
 package term
 
 import (

@@ -1,0 +1,216 @@
+// Package format turns results of the library into text and JSON: the fields of --format, states, counts and summaries in
+// words, and JSON that is too large to build in memory. It must never decide what is shown where, or suit a terminal.
+package format
+
+import (
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/argv"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
+	"github.com/git-agency/git-agency/gitagency"
+)
+
+// atoms are the fields of --format (git's word for them): one for each field of the JSON, and variants of some after a
+// colon.
+var atoms = []struct {
+	name string
+	text func(i gitagency.Invocation, now time.Time) string
+}{
+	{"invocation_id", func(i gitagency.Invocation, _ time.Time) string { return i.ID }},
+	{"invocation_name", func(i gitagency.Invocation, _ time.Time) string { return i.Name }},
+	{"integration_worktree_id", func(i gitagency.Invocation, _ time.Time) string { return i.WorktreeID }},
+	{"integration_worktree", func(i gitagency.Invocation, _ time.Time) string { return i.Worktree }},
+	{"sandbox_path", func(i gitagency.Invocation, _ time.Time) string { return i.SandboxPath }},
+	{"sandbox_branch", func(i gitagency.Invocation, _ time.Time) string { return i.SandboxBranch }},
+	{"base_commit", func(i gitagency.Invocation, _ time.Time) string { return i.BaseCommit }},
+	{"base_commit:short", func(i gitagency.Invocation, _ time.Time) string { return ShortOID(i.BaseCommit) }},
+	{"from_snapshot", func(i gitagency.Invocation, _ time.Time) string { return i.FromSnapshot }},
+	{"verifies", func(i gitagency.Invocation, _ time.Time) string { return i.Verifies }},
+	{"synced_commit", func(i gitagency.Invocation, _ time.Time) string { return i.SyncedCommit }},
+	{"synced_commit:short", func(i gitagency.Invocation, _ time.Time) string { return ShortOID(i.SyncedCommit) }},
+	{"from_snapshot:short", func(i gitagency.Invocation, _ time.Time) string { return ShortOID(i.FromSnapshot) }},
+	{"runner", func(i gitagency.Invocation, _ time.Time) string { return i.Runner }},
+	{"mode", func(i gitagency.Invocation, _ time.Time) string { return i.Mode }},
+	{"status", func(i gitagency.Invocation, _ time.Time) string { return i.Status }},
+	{"landing", func(i gitagency.Invocation, _ time.Time) string { return i.Landing }},
+	{"trash_ref", func(i gitagency.Invocation, _ time.Time) string { return i.TrashRef }},
+	{"started_at", func(i gitagency.Invocation, _ time.Time) string { return i.StartedAt.Format(time.RFC3339Nano) }},
+	{"started_at:relative", func(i gitagency.Invocation, now time.Time) string { return term.Ago(now, i.StartedAt) }},
+	{"primitives.changeset", func(i gitagency.Invocation, _ time.Time) string { return i.Primitives.Changeset }},
+	{"primitives.platform", func(i gitagency.Invocation, _ time.Time) string { return i.Primitives.Platform }},
+	{"primitives.isolation", func(i gitagency.Invocation, _ time.Time) string { return i.Primitives.Isolation }},
+	{"primitives.outputs", func(i gitagency.Invocation, _ time.Time) string { return i.Primitives.Outputs }},
+	{"primitives.software", func(i gitagency.Invocation, _ time.Time) string { return i.Primitives.Software }},
+	{"limits.memory", func(i gitagency.Invocation, _ time.Time) string { return numberOrEmpty(i.Limits.Memory) }},
+	{"limits.processes", func(i gitagency.Invocation, _ time.Time) string { return numberOrEmpty(int64(i.Limits.Processes)) }},
+	{"limits.file_size", func(i gitagency.Invocation, _ time.Time) string { return numberOrEmpty(i.Limits.FileSize) }},
+	{"limits.timeout_ms", func(i gitagency.Invocation, _ time.Time) string {
+		return numberOrEmpty(i.Limits.Timeout.Milliseconds())
+	}},
+	{"limits.nice", func(i gitagency.Invocation, _ time.Time) string { return numberOrEmpty(int64(i.Limits.Nice)) }},
+	{"limits.best_effort", func(i gitagency.Invocation, _ time.Time) string { return strconv.FormatBool(i.Limits.BestEffort) }},
+	{"submitted_at", func(i gitagency.Invocation, _ time.Time) string { return timeOrEmpty(i.SubmittedAt) }},
+	{"submitted_at:relative", func(i gitagency.Invocation, now time.Time) string { return agoOrEmpty(now, i.SubmittedAt) }},
+	{"submitted_commit", func(i gitagency.Invocation, _ time.Time) string { return i.SubmittedCommit }},
+	{"submitted_commit:short", func(i gitagency.Invocation, _ time.Time) string { return ShortOID(i.SubmittedCommit) }},
+	{"review_note", func(i gitagency.Invocation, _ time.Time) string { return i.ReviewNote }},
+	{"rejected_at", func(i gitagency.Invocation, _ time.Time) string { return timeOrEmpty(i.RejectedAt) }},
+	{"rejected_at:relative", func(i gitagency.Invocation, now time.Time) string { return agoOrEmpty(now, i.RejectedAt) }},
+	{"rejected_reason", func(i gitagency.Invocation, _ time.Time) string { return i.RejectedReason }},
+	{"landed_at", func(i gitagency.Invocation, _ time.Time) string { return timeOrEmpty(i.LandedAt) }},
+	{"landed_at:relative", func(i gitagency.Invocation, now time.Time) string { return agoOrEmpty(now, i.LandedAt) }},
+	{"landed_commit", func(i gitagency.Invocation, _ time.Time) string { return i.LandedCommit }},
+	{"landed_commit:short", func(i gitagency.Invocation, _ time.Time) string { return ShortOID(i.LandedCommit) }},
+	{"landed_before", func(i gitagency.Invocation, _ time.Time) string { return i.LandedBefore }},
+	{"landed_before:short", func(i gitagency.Invocation, _ time.Time) string { return ShortOID(i.LandedBefore) }},
+	{"landed_tip", func(i gitagency.Invocation, _ time.Time) string { return i.LandedTip }},
+	{"landed_tip:short", func(i gitagency.Invocation, _ time.Time) string { return ShortOID(i.LandedTip) }},
+	{"landed_branch", func(i gitagency.Invocation, _ time.Time) string { return i.LandedBranch }},
+	{"landed_strategy", func(i gitagency.Invocation, _ time.Time) string { return i.LandedStrategy }},
+	{"unlanded_commit", func(i gitagency.Invocation, _ time.Time) string { return i.UnlandedCommit }},
+	{"unlanded_commit:short", func(i gitagency.Invocation, _ time.Time) string { return ShortOID(i.UnlandedCommit) }},
+	{"radar", func(i gitagency.Invocation, _ time.Time) string { return i.Radar }},
+	{"unlanded_at", func(i gitagency.Invocation, _ time.Time) string { return timeOrEmpty(i.UnlandedAt) }},
+	{"unlanded_at:relative", func(i gitagency.Invocation, now time.Time) string { return agoOrEmpty(now, i.UnlandedAt) }},
+	{"broken", func(i gitagency.Invocation, _ time.Time) string { return strconv.FormatBool(i.Broken) }},
+	{"broken_reason", func(i gitagency.Invocation, _ time.Time) string { return i.BrokenReason }},
+}
+
+// timeOrEmpty formats a time; a zero time, of an event that has not happened, is empty.
+func timeOrEmpty(at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return at.Format(time.RFC3339Nano)
+}
+
+// agoOrEmpty is ago, but empty for a zero time.
+func agoOrEmpty(now, at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return term.Ago(now, at)
+}
+
+// numberOrEmpty formats a limit; zero means no limit and is empty.
+func numberOrEmpty(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// FieldNames lists the fields of --format.
+func FieldNames() []string {
+	var names []string
+	for _, a := range atoms {
+		names = append(names, a.name)
+	}
+	return names
+}
+
+// Spec is a parsed --format: literal text and fields in turn.
+type Spec []piece
+
+type piece struct {
+	literal string
+	atom    int // index in atoms of the field after the text; -1 for none
+}
+
+// Error reports an invalid --format.
+type Error struct{ problem string }
+
+func (e *Error) Error() string { return "--format: " + e.problem }
+
+// Parse parses text with %(field), %% and %xx in the syntax of git for-each-ref. Unlike git, it refuses a
+// percent sign without meaning instead of printing it.
+func Parse(s string) (Spec, error) {
+	var f Spec
+	var literal strings.Builder
+	for {
+		text, rest, found := strings.Cut(s, "%")
+		literal.WriteString(text)
+		if !found {
+			return append(f, piece{literal.String(), -1}), nil
+		}
+		switch {
+		case strings.HasPrefix(rest, "%"):
+			literal.WriteByte('%')
+			s = rest[1:]
+		case strings.HasPrefix(rest, "("):
+			name, after, closed := strings.Cut(rest[1:], ")")
+			if !closed {
+				return nil, &Error{fmt.Sprintf("%q is not closed by a )", "%"+rest)}
+			}
+			atom, err := findAtom(name)
+			if err != nil {
+				return nil, err
+			}
+			f = append(f, piece{literal.String(), atom})
+			literal.Reset()
+			s = after
+		default:
+			b, err := hex.DecodeString(rest[:min(2, len(rest))])
+			if err != nil || len(b) != 1 {
+				return nil, &Error{fmt.Sprintf("%q is neither a field nor a character; a percent sign is %%%%", "%"+rest[:min(2, len(rest))])}
+			}
+			literal.Write(b)
+			s = rest[2:]
+		}
+	}
+}
+
+func findAtom(name string) (int, error) {
+	for i, a := range atoms {
+		if a.name == name {
+			return i, nil
+		}
+	}
+	message := fmt.Sprintf("unknown field %q", name)
+	if near := argv.NearestWord(name, FieldNames()); near != "" {
+		message += fmt.Sprintf("; did you mean %q?", near)
+	}
+	return 0, &Error{message}
+}
+
+// Expand returns the text of an invocation. Every value passes through shown; the text of the format itself does not.
+func (f Spec) Expand(i gitagency.Invocation, now time.Time, shown func(value string) string) string {
+	var b strings.Builder
+	for _, p := range f {
+		b.WriteString(p.literal)
+		if p.atom >= 0 {
+			b.WriteString(shown(atoms[p.atom].text(i, now)))
+		}
+	}
+	return b.String()
+}
+
+// State summarizes for people whether an invocation is broken, taken back, how far its landing is, or else
+// its status.
+func State(i gitagency.Invocation) string {
+	switch {
+	case i.Broken:
+		return "broken: " + i.BrokenReason
+	case i.UnlandedCommit != "":
+		return "taken back"
+	case i.Landing != "":
+		return i.Landing
+	}
+	return statusForPeople(i)
+}
+
+// statusForPeople returns the status, with "starting" shown as "active": every sandbox begins as "starting", so that
+// the word says no more than that it exists.
+func statusForPeople(i gitagency.Invocation) string {
+	if i.Status == "starting" {
+		return "active"
+	}
+	return i.Status
+}
+
+// ShortOID abbreviates an object id to 10 digits.
+func ShortOID(oid string) string { return oid[:min(len(oid), 10)] }

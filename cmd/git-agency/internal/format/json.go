@@ -1,0 +1,84 @@
+package format
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+	"unicode/utf8"
+)
+
+// WriteJSON writes v as indented JSON.
+func WriteJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+// WriteLargeJSON is WriteJSON for a flat struct with very long strings. It streams them, which avoids further copies
+// of them in memory, escaped and indented.
+func WriteLargeJSON(w *bufio.Writer, v any) error {
+	object, kind := reflect.ValueOf(v), reflect.TypeOf(v)
+	before := "{\n"
+	for i := range kind.NumField() {
+		name, option, _ := strings.Cut(kind.Field(i).Tag.Get("json"), ",")
+		if option == "omitempty" && object.Field(i).IsZero() {
+			continue
+		}
+		fmt.Fprintf(w, "%s  %q: ", before, name)
+		before = ",\n"
+		if text, ok := object.Field(i).Interface().(string); ok {
+			if err := writeJSONString(w, text); err != nil {
+				return err
+			}
+			continue
+		}
+		data, err := json.Marshal(object.Field(i).Interface())
+		if err != nil {
+			return err
+		}
+		if _, err := w.Write(data); err != nil {
+			return err
+		}
+	}
+	_, err := w.WriteString("\n}\n")
+	return err
+}
+
+// writeJSONString writes a JSON string in pieces, cut between characters.
+func writeJSONString(w *bufio.Writer, text string) error {
+	const piece = 32 << 10
+	if err := w.WriteByte('"'); err != nil {
+		return err
+	}
+	for len(text) > 0 {
+		end := min(len(text), piece)
+		for back := 0; end < len(text) && back < utf8.UTFMax && !utf8.RuneStart(text[end]); back++ {
+			end--
+		}
+		var quoted bytes.Buffer
+		enc := json.NewEncoder(&quoted)
+		enc.SetEscapeHTML(false)
+		if err := enc.Encode(text[:end]); err != nil {
+			return err
+		}
+		if _, err := w.Write(quoted.Bytes()[1 : quoted.Len()-2]); err != nil { // without quotes and newline
+			return err
+		}
+		text = text[end:]
+	}
+	return w.WriteByte('"')
+}
+
+// Base64UnlessText encodes text that is not valid UTF-8, which JSON cannot hold.
+func Base64UnlessText(s string) string {
+	if utf8.ValidString(s) {
+		return ""
+	}
+	return base64.StdEncoding.EncodeToString([]byte(s))
+}

@@ -1,0 +1,27 @@
+package format
+
+import (
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency"
+)
+
+// Limit is the JSON of a limit and how it was enforced.
+type Limit struct {
+	Value  int64  `json:"value"`
+	By     string `json:"by"`
+	Detail string `json:"detail,omitempty"`
+}
+
+// Limits returns the JSON of limits by key. A timeout is in milliseconds, rounded up.
+func Limits(limits []gitagency.EnforcedLimit) map[string]Limit {
+	out := map[string]Limit{}
+	for _, l := range limits {
+		value := l.Value
+		if l.Limit == gitagency.TimeoutLimit {
+			value = int64((time.Duration(value) + time.Millisecond - 1) / time.Millisecond)
+		}
+		out[l.Limit.RecordKey()] = Limit{Value: value, By: string(l.By), Detail: l.Detail}
+	}
+	return out
+}

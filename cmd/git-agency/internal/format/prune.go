@@ -1,0 +1,55 @@
+package format
+
+import (
+	"fmt"
+
+	"github.com/git-agency/git-agency/gitagency"
+)
+
+// Pruned returns a line for people on a record or leftover: what prune did with it, and why.
+func Pruned(p gitagency.PruneResult) string {
+	thing := p.Kind + " " + p.ID
+	switch {
+	case p.Kind == "trash" && p.TrashRef == "":
+		thing = "snapshots of " + p.ID
+	case p.Kind == "trash":
+		thing = p.TrashRef
+	case p.Kind == "leftover":
+		thing = p.Path
+	}
+	if p.TrashCommit != "" {
+		thing += " (was " + ShortOID(p.TrashCommit) + ")"
+	}
+	thing += snapshotsSuffix(p)
+	return fmt.Sprintf("%s %s: %s", actionText(p), thing, p.Reason)
+}
+
+// snapshotsSuffix names the last snapshot that is removed with a record. Each snapshot is an ancestor of the next, so
+// that it is enough to recover them all.
+func snapshotsSuffix(p gitagency.PruneResult) string {
+	if len(p.Snapshots) == 0 || p.Action != gitagency.PruneRemove {
+		return ""
+	}
+	last := ShortOID(p.Snapshots[len(p.Snapshots)-1].Commit)
+	switch {
+	case p.Kind == "trash" && p.TrashRef == "":
+		return " (the last was " + last + ")"
+	case len(p.Snapshots) == 1:
+		return " with its snapshot (" + last + ")"
+	}
+	return fmt.Sprintf(" with its %d snapshots (the last was %s)", len(p.Snapshots), last)
+}
+
+// actionText words what was done with a record, or would be done in a dry run.
+func actionText(p gitagency.PruneResult) string {
+	word := map[string]string{gitagency.PruneRemove: "remove", gitagency.PruneClean: "clean up"}[p.Action]
+	switch {
+	case word == "":
+		return "kept"
+	case p.DryRun:
+		return "would " + word
+	case p.Action == gitagency.PruneClean:
+		return "cleaned up"
+	}
+	return "removed"
+}

@@ -1,0 +1,52 @@
+package format
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
+)
+
+// Summary returns the first line of a message. If that line introduces a list, the first item and the number
+// of further items are added.
+func Summary(message string) string {
+	first, rest, _ := strings.Cut(message, "\n")
+	if !strings.HasSuffix(first, ":") || rest == "" {
+		return strings.TrimSuffix(first, ":")
+	}
+	list := strings.Split(rest, "\n")
+	more, unlisted := len(list)-1, 0
+	if n, err := fmt.Sscanf(strings.TrimSpace(list[more]), "and %d more", &unlisted); n == 1 && err == nil {
+		more += unlisted - 1
+	}
+	text := first + " " + strings.TrimSpace(list[0])
+	if more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// Count returns a number with the matching noun, such as "2 files".
+func Count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// TimeWithAge formats a time and how long ago it was; a zero time is empty.
+func TimeWithAge(now, at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return at.Format(time.RFC3339) + " (" + term.Ago(now, at) + ")"
+}
+
+// NameWithID returns "name (id)", or the id alone without a name.
+func NameWithID(name, id string) string {
+	if name == "" {
+		return id
+	}
+	return name + " (" + id + ")"
+}

@@ -1,0 +1,75 @@
+package term
+
+import (
+	"io"
+	"strings"
+
+	"github.com/clipperhouse/displaywidth"
+)
+
+// Grid is text in columns, aligned by display width: some characters take two terminal cells, some none.
+type Grid struct {
+	Rows      [][]string
+	EmptyCell string                                     // text shown for an empty cell
+	MaxWidth  int                                        // width of a line, kept by cutting the last column; 0 for no limit
+	Paint     func(row, column int, shown string) string // adds escape sequences, which have no width; may be nil
+}
+
+const columnGap = "  "
+
+// Write writes the rows, aligned.
+func (g Grid) Write(w io.Writer) error {
+	cells := make([][]string, len(g.Rows))
+	var widths []int
+	for r, row := range g.Rows {
+		cells[r] = make([]string, len(row))
+		for c, text := range row {
+			if text = OneLine(text); text == "" {
+				text = g.EmptyCell
+			}
+			cells[r][c] = text
+			if c == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[c] = max(widths[c], displaywidth.String(text))
+		}
+	}
+	last := len(widths) - 1
+	room := g.lastColumnWidth(cells, widths)
+	var b strings.Builder
+	for r, row := range cells {
+		for c, text := range row {
+			if c == last && room > 0 {
+				text = displaywidth.TruncateString(text, room, "…")
+			}
+			pad := widths[c] - displaywidth.String(text)
+			if g.Paint != nil {
+				text = g.Paint(r, c, text)
+			}
+			b.WriteString(text)
+			if c < len(row)-1 {
+				b.WriteString(strings.Repeat(" ", pad) + columnGap)
+			}
+		}
+		b.WriteByte('\n')
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// lastColumnWidth returns the width to cut the last column to, or 0 to leave it whole. If not even its header fits,
+// lines wrap anyway and cutting would only hide text, so it is left whole.
+func (g Grid) lastColumnWidth(cells [][]string, widths []int) int {
+	if g.MaxWidth == 0 || len(widths) == 0 {
+		return 0
+	}
+	last := len(widths) - 1
+	room := g.MaxWidth
+	for _, w := range widths[:last] {
+		room -= w + len(columnGap)
+	}
+	if header := cells[0]; room >= widths[last] || len(header) <= last || room < displaywidth.String(header[last]) {
+		return 0
+	}
+	return room
+}

@@ -1,0 +1,74 @@
+package term
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+)
+
+func TestGridAlignsByDisplayWidth(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		limit int
+		rows  []string // cells are separated by |
+		want  []string
+	}{
+		{"plain", 0, []string{"A|B|C", "one|2|three"}, []string{"A    B  C", "one  2  three"}},
+		{"wide characters", 0, []string{"日本語|x", "ab|y"}, []string{"日本語  x", "ab      y"}},
+		{"combining marks have no width", 0, []string{"e\u0301e\u0301|x", "ab|y"}, []string{"e\u0301e\u0301  x", "ab  y"}},
+		{"emoji", 0, []string{"👍🏽|x", "🇩🇪|y", "ab|z"}, []string{"👍🏽  x", "🇩🇪  y", "ab  z"}},
+		{"invisible characters are escaped", 0, []string{"a\u200bb|x"}, []string{`a\u200bb  x`}},
+		{"control characters are escaped", 0, []string{"a\x1b[31mb\a|x\ny\tz"}, []string{`a\x1b[31mb\a  x\ny\tz`}},
+		{"invalid UTF-8 is escaped", 0, []string{"a\x9b1mb|x"}, []string{`a\x9b1mb  x`}},
+		{"empty cells", 0, []string{"A|B|C", "|b|"}, []string{"A  B  C", "-  b  -"}},
+		{"one column", 0, []string{"A", "long"}, []string{"A", "long"}},
+		{"the last column is not padded", 0, []string{"A|long", "a|b"}, []string{"A  long", "a  b"}},
+		{"rows of different lengths", 0, []string{"A|B", "a", "a|b|c"}, []string{"A  B", "a", "a  b  c"}},
+
+		{"as wide as the terminal", 7, []string{"A|PATH", "a|/tmp"}, []string{"A  PATH", "a  /tmp"}},
+		{"wider than the terminal", 8, []string{"A|PATH", "a|/tmp/x"}, []string{"A  PATH", "a  /tmp…"}},
+		{"cut between wide characters", 9, []string{"A|PATH", "a|日本語日本"}, []string{"A  PATH", "a  日本…"}},
+		{"grapheme clusters are not cut", 8, []string{"A|PATH", "a|abcde\u0301fg"}, []string{"A  PATH", "a  abcd…"}},
+		{"no room for the header", 6, []string{"A|PATH", "a|/tmp/x"}, []string{"A  PATH", "a  /tmp/x"}},
+		{"no room at all", 1, []string{"A|PATH", "a|/tmp/x"}, []string{"A  PATH", "a  /tmp/x"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			g := Grid{EmptyCell: "-", MaxWidth: tt.limit}
+			for _, row := range tt.rows {
+				g.Rows = append(g.Rows, strings.Split(row, "|"))
+			}
+			var b strings.Builder
+			if err := g.Write(&b); err != nil {
+				t.Fatal(err)
+			}
+			if want := strings.Join(tt.want, "\n") + "\n"; b.String() != want {
+				t.Errorf("got\n%swant\n%s", b.String(), want)
+			}
+		})
+	}
+}
+
+func TestGridColorDoesNotAffectWidth(t *testing.T) {
+	t.Parallel()
+	rows := [][]string{{"ID", "NAME", "PATH"}, {"日本", "x", "/a/long/path"}, {"b", "", "/b"}}
+	var plain, painted strings.Builder
+	if err := (Grid{Rows: rows, EmptyCell: "-", MaxWidth: 16}).Write(&plain); err != nil {
+		t.Fatal(err)
+	}
+	l := Style{Color: true, Links: true}
+	paint := func(row, column int, shown string) string { return l.Paint(rows[0][column], rows[row][column], shown) }
+	if err := (Grid{Rows: rows, EmptyCell: "-", MaxWidth: 16, Paint: paint}).Write(&painted); err != nil {
+		t.Fatal(err)
+	}
+	if got := escapeSequences.ReplaceAllString(painted.String(), ""); got != plain.String() {
+		t.Errorf("got\n%swant\n%s", got, plain.String())
+	}
+	if !strings.Contains(painted.String(), "\x1b[33m日本\x1b[m  x") || !strings.Contains(painted.String(), "file:///a/long/path\x1b\\/a/…") {
+		t.Errorf("got %q", painted.String())
+	}
+}
+
+// escapeSequences matches the color and hyperlink sequences that git-agency prints.
+var escapeSequences = regexp.MustCompile("\x1b\\[[0-9;]*m|\x1b\\]8;;[^\x1b]*\x1b\\\\")

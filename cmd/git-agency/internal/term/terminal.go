@@ -1,0 +1,27 @@
+package term
+
+import (
+	"io"
+	"os"
+
+	"golang.org/x/term"
+)
+
+// IsTerminal reports whether a stream is a terminal.
+func IsTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// Width returns the columns of a terminal, or 0 if they are unknown; nothing is cut then.
+func Width(w io.Writer) int {
+	f, ok := w.(*os.File)
+	if !ok {
+		return 0
+	}
+	columns, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+	return columns
+}

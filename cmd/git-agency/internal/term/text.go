@@ -1,0 +1,78 @@
+package term
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// CQuote quotes a value as git quotes paths.
+func CQuote(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, c := range []byte(s) {
+		at := strings.IndexByte("\a\b\t\n\v\f\r\"\\", c)
+		switch {
+		case at >= 0:
+			b.WriteByte('\\')
+			b.WriteByte(`abtnvfr"\`[at])
+		case c < 0x20 || c == 0x7f:
+			fmt.Fprintf(&b, `\%03o`, c)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}
+
+// Printable escapes control and formatting characters, so that text from a record or message cannot control the
+// terminal. It keeps newline and tab.
+func Printable(s string) string {
+	if utf8.ValidString(s) && !strings.ContainsFunc(s, IsUnprintable) {
+		return s
+	}
+	var b strings.Builder
+	for i, c := range s {
+		if _, size := utf8.DecodeRuneInString(s[i:]); c == utf8.RuneError && size == 1 {
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+		} else if IsUnprintable(c) {
+			quoted := strconv.QuoteRune(c)
+			b.WriteString(quoted[1 : len(quoted)-1])
+		} else {
+			b.WriteRune(c)
+		}
+	}
+	return b.String()
+}
+
+// IsUnprintable reports whether Printable escapes a character.
+func IsUnprintable(c rune) bool {
+	return c != '\n' && c != '\t' && (unicode.IsControl(c) || unicode.Is(unicode.Cf, c))
+}
+
+// OneLine is Printable that escapes newline and tab too.
+func OneLine(s string) string {
+	return lineBreakEscaper.Replace(Printable(s))
+}
+
+var lineBreakEscaper = strings.NewReplacer("\n", `\n`, "\t", `\t`)
+
+// Ago formats for people how long ago a time was.
+func Ago(now, then time.Time) string {
+	d := now.Sub(then)
+	for _, unit := range []struct {
+		size time.Duration
+		name string
+	}{{365 * 24 * time.Hour, "year"}, {24 * time.Hour, "day"}, {time.Hour, "hour"}, {time.Minute, "minute"}, {time.Second, "second"}} {
+		if n := int(d / unit.size); n == 1 {
+			return "1 " + unit.name + " ago"
+		} else if n > 1 {
+			return fmt.Sprintf("%d %ss ago", n, unit.name)
+		}
+	}
+	return "now"
+}
