@@ -74,7 +74,7 @@ func TestPruneDryRunWritesOnlyLock(t *testing.T) {
 	if o.code == killatFailed {
 		t.Skipf("ptrace is not permitted here: %s", o.stderr)
 	}
-	if o.code != 0 || !strings.Contains(o.stdout, "would clean up invocation "+pruneInterrupted+": it was worked in") {
+	if o.code != 0 || !strings.Contains(o.stdout, "would clean up invocation "+pruneInterrupted+": its sandbox was changed") {
 		t.Fatalf("exited with %d: %s%s", o.code, o.stdout, o.stderr)
 	}
 	changes := 0

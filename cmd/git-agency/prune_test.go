@@ -286,7 +286,7 @@ func TestPruneKeepsWorkWrittenAfterPlanning(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 	for _, p := range parsePruneResults(t, o.stdout) {
-		if (p.ID == pruneInterrupted || p.ID == "20260128120800-6969") && (p.Reason != "it was worked in after it ended" || p.TrashCommit != "") {
+		if (p.ID == pruneInterrupted || p.ID == "20260128120800-6969") && (p.Reason != "its sandbox was changed after it ended" || p.TrashCommit != "") {
 			t.Errorf("got %+v", p)
 		}
 	}

@@ -97,7 +97,9 @@ func TestSyncKilledAtAnyStepIsUndoneOrFinished(t *testing.T) {
 	if o := l.try(append(slices.Clone(sweepEnv), "TEST_FAULT=sync/files:after=kill"), sync...); o.code != -1 {
 		t.Fatal(o.stderr)
 	}
-	if found := l.findings(); !slices.ContainsFunc(found, func(f gitagency.Finding) bool { return strings.Contains(f.Problem, "it was being synced") }) {
+	if found := l.findings(); !slices.ContainsFunc(found, func(f gitagency.Finding) bool {
+		return strings.Contains(f.Problem, "a sync of the sandbox was interrupted")
+	}) {
 		t.Errorf("doctor does not report the sync: %+v", found)
 	}
 	restore()

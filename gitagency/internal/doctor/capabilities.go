@@ -31,7 +31,7 @@ const (
 func Capabilities(ctx context.Context, r *core.Repository) ([]Capability, error) {
 	features, err := confine.Probe(ctx, r.Opts.Env)
 	if err != nil {
-		return nil, fmt.Errorf("look at this machine: %w", err)
+		return nil, fmt.Errorf("probe the features of this machine: %w", err)
 	}
 	capabilities := []Capability{gitCapability(r.Git.Version)}
 	for _, f := range features {
@@ -89,7 +89,7 @@ func agentCapabilities(agents []runner.Agent) []Capability {
 		return []Capability{{
 			Name: "agents", State: CapabilityMissing,
 			Detail: "none on PATH of " + strings.Join(runner.KnownNames(), ", ") +
-				"; another can be named: git config --global agency.<name>.command <command>",
+				"; to configure another: git config --global agency.<name>.command <command>",
 		}}
 	}
 	var capabilities []Capability

@@ -36,7 +36,7 @@ func (x *checkRun) checkGitLocks(context.Context) error {
 	for _, l := range locks {
 		f := Finding{
 			Code: "stale-lock", ID: x.ownerID(l.RelPath), Path: filepath.Join(x.CommonDir, l.RelPath), fixFirst: l.RelPath == "packed-refs.lock",
-			Problem: "a git that was killed left its lock; others wait for it in vain",
+			Problem: "lock file of a git process that was killed; it blocks other git commands",
 		}
 		x.addFinding(f, func(context.Context) error { return repair.RemoveLockFile(x.repo, l) })
 	}
@@ -72,21 +72,21 @@ func (x *checkRun) checkOrphanReflogs(ctx context.Context) error {
 	for _, ref := range refs {
 		f := Finding{
 			Code: "orphan-log", ID: x.ownerID("logs/" + ref), Path: x.repo.ReflogPath(ref),
-			Problem: "the log of " + ref + ", which does not exist",
+			Problem: "reflog of " + ref + ", which does not exist",
 		}
 		fix := func(context.Context) error { return repair.RemoveReflog(x.repo, ref) }
 		only, err := repair.OnlyInReflog(ctx, x.repo, ref)
 		switch {
 		case err != nil:
 			f.AtRisk, fix = true, nil
-			f.Problem += " and cannot be looked into: " + err.Error()
+			f.Problem += "; the reflog cannot be read: " + err.Error()
 			f.FixCommand = "mv " + quote.Shell(f.Path) + " ."
 		case x.isUnfinishedRef(ref):
 			// The reflog of a discard that had not removed anything yet, or of a snapshot that was not completed. The captured files
 			// were still in place.
 		case len(only) > 0:
 			f.AtRisk, fix = true, nil
-			f.Problem += " and names commits that nothing else holds"
+			f.Problem += "; it names commits that no ref reaches"
 			f.FixCommand = fmt.Sprintf("git update-ref %s %s", quote.Shell(ref), only[0])
 		}
 		x.addFinding(f, fix)
@@ -127,7 +127,7 @@ func (x *checkRun) checkWorktreeEntries(context.Context) error {
 			x.reportDamagedEntry(e, f)
 		case half(e):
 			f.Code = "initializing-entry"
-			f.Problem = "a 'git worktree add' that was killed left it locked; its tree is " + e.Path
+			f.Problem = "worktree entry still locked by a 'git worktree add' that was killed; its tree is " + e.Path
 			x.addFinding(f, func(context.Context) error { return repair.UnlockWorktree(x.repo, e) })
 		}
 	}
@@ -137,9 +137,9 @@ func (x *checkRun) checkWorktreeEntries(context.Context) error {
 // reportDamagedEntry reports a worktree entry that git cannot read. The fix rewrites the parts that can be reconstructed.
 func (x *checkRun) reportDamagedEntry(e git.WorktreeEntry, f Finding) {
 	f.Code, f.AtRisk = "damaged-entry", e.WasCheckedOut
-	f.Problem = "git's entry of a worktree is damaged (" + strings.Join(e.BadFiles, ", ") + ")"
+	f.Problem = "git's worktree entry is damaged (" + strings.Join(e.BadFiles, ", ") + ")"
 	if slices.Contains(e.BadFiles, "commondir") {
-		f.Problem += "; git cannot list worktrees, nor branches, before that is mended"
+		f.Problem += "; git can list neither worktrees nor branches until it is repaired"
 	}
 	beyond := repair.UnrepairableFiles(x.repo, e)
 	if len(beyond) < len(e.BadFiles) {
@@ -177,10 +177,10 @@ func (x *checkRun) checkUnrecorded(ctx context.Context) error {
 		place, ours := core.DataDirOfEntry(name, e.Path)
 		switch {
 		case err == nil && store.IsDir(e.Path) && elsewhere != "":
-			f.Code, f.Problem = "copied-entry", "its tree belongs to "+elsewhere+"; this repository is a copy of that one"
+			f.Code, f.Problem = "copied-entry", "its tree is a worktree of "+elsewhere+", of which this repository is a copy"
 			x.addFinding(f, func(context.Context) error { return x.repo.RemoveAdminDir(name) })
 		case ours && (store.Store{Root: place}).HasRecord(x.ID, name):
-			x.Warn("%s is on record in another data directory; 'AGENCY_DATA_DIR=%s git agency doctor' looks there", name, quote.Shell(place))
+			x.Warn("the record of %s is in another data directory; 'AGENCY_DATA_DIR=%s git agency doctor' checks it", name, quote.Shell(place))
 		case store.IsDir(e.Path) && ours:
 			f.Code, f.AtRisk, f.Problem = "other-data-dir", true, "its tree is in another data directory, "+place
 			f.FixCommand = "AGENCY_DATA_DIR=" + quote.Shell(place) + " git agency doctor"
@@ -201,8 +201,8 @@ func (x *checkRun) checkUnrecorded(ctx context.Context) error {
 		if x.checkedOutElsewhere(s) {
 			continue
 		}
-		x.addFinding(Finding{Code: "orphan-branch", ID: id, Path: x.repo.RefPath(ref), AtRisk: true, Problem: "a branch of a sandbox that there is no record of", Outcome: "it is kept as " + core.TrashRef(id)},
-			func(ctx context.Context) error { return x.salvageSandbox(ctx, s, "there was no record at all") })
+		x.addFinding(Finding{Code: "orphan-branch", ID: id, Path: x.repo.RefPath(ref), AtRisk: true, Problem: "branch of a sandbox without a record", Outcome: "the branch is deleted; its commits are kept as " + core.TrashRef(id)},
+			func(ctx context.Context) error { return x.salvageSandbox(ctx, s, "there was no record") })
 	}
 	return nil
 }
@@ -217,7 +217,7 @@ func (x *checkRun) checkScratch(context.Context) error {
 		return err
 	}
 	for _, path := range scraps {
-		x.addFinding(Finding{Code: "leftover-scratch", ID: x.ownerID(x.relativePath(path)), Path: path, Problem: "what a command that was killed needed for a moment"},
+		x.addFinding(Finding{Code: "leftover-scratch", ID: x.ownerID(x.relativePath(path)), Path: path, Problem: "temporary file of a command that was killed"},
 			func(context.Context) error { return durable.RemoveTree(path) })
 	}
 	temps, err := x.Store.ListTemps(x.ID)
@@ -229,7 +229,7 @@ func (x *checkRun) checkScratch(context.Context) error {
 		return err
 	}
 	for _, path := range append(temps, excluding...) {
-		x.addFinding(Finding{Code: "leftover-scratch", ID: x.ownerID(x.relativePath(path)), Path: path, fixFirst: true, Problem: "a file that was being written when somebody was killed"},
+		x.addFinding(Finding{Code: "leftover-scratch", ID: x.ownerID(x.relativePath(path)), Path: path, fixFirst: true, Problem: "incomplete file of a process that was killed"},
 			func(context.Context) error { return durable.RemoveTree(path) })
 	}
 	return nil
@@ -260,7 +260,7 @@ func (x *checkRun) checkExclude(context.Context) error {
 	}
 	for _, e := range x.worktrees {
 		if e.Defect == store.NoDefect && e.Record.State == store.Present {
-			x.addFinding(Finding{Code: "visible-markers", ID: "info/exclude", Path: path, Problem: "the line " + core.ExcludePattern + " is gone; git status shows markers"},
+			x.addFinding(Finding{Code: "visible-markers", ID: "info/exclude", Path: path, Problem: "the line " + core.ExcludePattern + " is missing; git status shows the markers"},
 				func(context.Context) error { _, err := x.repo.AddExclude(core.ExcludePattern); return err })
 			return nil
 		}

@@ -16,7 +16,7 @@ func (x *checkRun) findInterruptedRollback(s treeInfo) {
 	}
 	f := Finding{
 		Code: "interrupted-rollback", ID: s.id, Path: x.Store.RollbackJournalPath(x.ID, s.id), AtRisk: true,
-		Problem: "it was going to the state of a snapshot when somebody was killed; the next command that works in it finishes that",
+		Problem: "a rollback of the sandbox was interrupted; the next command that uses the sandbox finishes it",
 	}
 	note, err := x.Store.ReadRollbackJournal(x.ID, s.id)
 	if err != nil {
@@ -24,12 +24,12 @@ func (x *checkRun) findInterruptedRollback(s treeInfo) {
 	} else if note == nil {
 		return
 	} else if note.Verb == sandbox.SyncVerb {
-		f.Problem = "it was being synced when somebody was killed; the next command that works in it finishes that"
+		f.Problem = "a sync of the sandbox was interrupted; the next command that uses the sandbox finishes it"
 	}
 	x.addFinding(f, func(ctx context.Context) error {
 		err := sb.FinishRollback(ctx, x.repo)
 		if fault.Is[*fault.LostRollbackError](err) {
-			x.Warn("%v; the sandbox stays as it is, and what is in it can be snapshotted", err)
+			x.Warn("%v; the sandbox was left as it is; a snapshot can save its state", err)
 			return x.Store.RemoveRollbackJournal(x.ID, s.id)
 		}
 		return err
@@ -41,7 +41,7 @@ func (x *checkRun) findAbandonedVerification(s treeInfo, e store.Entry[store.Inv
 	if x.changing || !sandbox.IsAbandonedVerification(x.Repository, e) {
 		return
 	}
-	x.addFinding(Finding{Code: "interrupted-verify", ID: s.id, Path: s.tree, Problem: "somebody was killed while the landing of " + e.Record.VerifiesInvocation + " was verified in it"},
+	x.addFinding(Finding{Code: "interrupted-verify", ID: s.id, Path: s.tree, Problem: "the verification of the landing of " + e.Record.VerifiesInvocation + " in this sandbox was interrupted"},
 		func(ctx context.Context) error {
 			_, err := sandbox.DiscardAbandoned(ctx, x.Repository, x.repo, e)
 			return err

@@ -18,7 +18,7 @@ func (x *checkRun) checkLandings(context.Context) error {
 	}
 	f := Finding{
 		Code: "interrupted-land", Path: x.Store.LandingJournalPath(x.ID), AtRisk: true,
-		Problem: "somebody was killed while it landed; the next command finishes or undoes that",
+		Problem: "its landing was interrupted; the next command that changes the repository finishes or undoes it",
 	}
 	note, err := x.Store.ReadLandingJournal(x.ID)
 	switch {
@@ -37,9 +37,9 @@ func (x *checkRun) checkLandings(context.Context) error {
 func (x *checkRun) checkLeftoverStages() error {
 	strays, err := update.LeftoverStagings(x.repo, x.presentTrees()...)
 	for _, s := range strays {
-		f := Finding{Code: "stray-landing", ID: x.relativePath(s.Path), Path: s.Path, AtRisk: s.MayHoldFiles, Problem: "somebody was killed while something landed; nothing of yours is in there"}
+		f := Finding{Code: "stray-landing", ID: x.relativePath(s.Path), Path: s.Path, AtRisk: s.MayHoldFiles, Problem: "staging directory of an interrupted landing; it contains no files of yours"}
 		if s.MayHoldFiles {
-			f.Problem = "somebody was killed while something landed, and there is no note of that; files of yours may be in there"
+			f.Problem = "staging directory of an interrupted landing without a journal; it may contain files of yours"
 		}
 		x.addFinding(f, func(ctx context.Context) error { return update.RecoverStaging(ctx, x.repo, s) })
 	}

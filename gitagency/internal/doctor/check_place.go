@@ -30,7 +30,7 @@ func (x *checkRun) checkDataDir(context.Context) error {
 		}
 		x.addFinding(Finding{
 			Code: "data-dir-missing", ID: "data-dir", Path: place, AtRisk: true,
-			Problem:    "git knows trees there, but the directory is gone: not mounted, or moved",
+			Problem:    "git has worktrees in this data directory, but it does not exist: not mounted, or moved",
 			FixCommand: "git config --global agency.dataDir DIR",
 		}, nil)
 		x.dataDirMissing = true
@@ -66,7 +66,7 @@ func (x *checkRun) checkDataDirMode() error {
 		if info.Mode().Perm()&0o077 != 0 {
 			x.addFinding(Finding{
 				Code: "data-dir-open", ID: "data-dir", Path: dir,
-				Problem: fmt.Sprintf("others can look into the data directory (mode %04o)", info.Mode().Perm()),
+				Problem: fmt.Sprintf("other users can access the data directory (mode %04o)", info.Mode().Perm()),
 			}, func(context.Context) error { return os.Chmod(dir, 0o700) })
 		}
 	}
@@ -91,7 +91,7 @@ func (x *checkRun) checkSandboxSettings(context.Context) error {
 	default:
 		fixCommand = "git config --file " + file + " --fixed-value --unset-all " + quote.Shell(key) + " " + quote.Shell(invalid.Value)
 	}
-	x.addFinding(Finding{Code: "refused-setting", ID: key, Path: path, Problem: "no command runs behind walls: " + invalid.Error(), FixCommand: fixCommand}, nil)
+	x.addFinding(Finding{Code: "refused-setting", ID: key, Path: path, Problem: "no command can run behind walls: " + invalid.Error(), FixCommand: fixCommand}, nil)
 	return nil
 }
 
@@ -151,7 +151,7 @@ func (x *checkRun) checkMovedRepository(context.Context) error {
 		}
 		x.addFinding(Finding{
 			Code: "moved-repository", ID: old.RepoID, Path: x.Store.RepoDir(old.RepoID), AtRisk: true,
-			Problem: "these are the records of this repository from when it was at " + cmp.Or(old.CommonDir, "another place"),
+			Problem: "the repository was moved; its records are still those of " + cmp.Or(old.CommonDir, "its old path"),
 		}, func(ctx context.Context) error { return x.relocateRecords(ctx, old.RepoID, found) })
 	}
 	return nil
@@ -160,7 +160,7 @@ func (x *checkRun) checkMovedRepository(context.Context) error {
 // checkRepoRecord finds a repo.json that does not name its repository.
 func (x *checkRun) checkRepoRecord(r store.RepoRecord) {
 	if r.CommonDir == "" && !x.changing {
-		x.addFinding(Finding{Code: "damaged-repo", ID: x.ID, Path: x.Store.RepoDir(x.ID), Problem: "repo.json does not say which repository the records are of"},
+		x.addFinding(Finding{Code: "damaged-repo", ID: x.ID, Path: x.Store.RepoDir(x.ID), Problem: "repo.json does not name the repository that the records belong to"},
 			func(context.Context) error { return x.Store.WriteRepoRecord(x.ID, x.CommonDir, x.Now()) })
 	}
 }
@@ -284,7 +284,7 @@ func (x *checkRun) checkUnrecordedMarkers(context.Context) error {
 			continue // reported with that worktree
 		}
 		x.addFinding(Finding{
-			Code: "unclaimed-marker", ID: guard.AgencyDir, Path: guard.Integration.Path(w.Path), Problem: "an integration worktree that there is no record of",
+			Code: "unclaimed-marker", ID: guard.AgencyDir, Path: guard.Integration.Path(w.Path), Problem: "integration worktree without a record",
 			FixCommand: "git agency worktree adopt " + quote.Shell(w.Path),
 		}, nil)
 	}

@@ -41,7 +41,7 @@ func (x *checkRun) checkSandboxes(ctx context.Context) error {
 				return x.Store.UpdateInvocationMeta(x.ID, e.ID, func(m *store.InvocationMeta) { m.SandboxPath = s.tree })
 			})
 		case e.Defect == store.MissingTree:
-			x.reportMissingTree(s, "git agency discard "+e.ID, "it counts as discarded; what was committed is kept as "+core.TrashRef(e.ID), x.fixByDiscarding(e))
+			x.reportMissingTree(s, "git agency discard "+e.ID, "the invocation is discarded; its commits are kept as "+core.TrashRef(e.ID), x.fixByDiscarding(e))
 		case e.Defect != store.NoDefect:
 			x.reportBrokenRecord(s, e.Defect, e.Detail, salvageOutcome(e.ID), func(ctx context.Context) error { return x.salvageSandbox(ctx, s, e.Detail) })
 		case core.HasEnded(e.Record):
@@ -50,7 +50,7 @@ func (x *checkRun) checkSandboxes(ctx context.Context) error {
 			x.checkPrematureTrash(s, "half-discarded")
 			x.checkUploads(ctx, s)
 			x.findInterruptedRollback(s)
-			x.checkTree(ctx, s, "it counts as discarded; its files are kept as "+core.TrashRef(e.ID), x.fixByDiscarding(e))
+			x.checkTree(ctx, s, "the invocation is discarded; its files are kept as "+core.TrashRef(e.ID), x.fixByDiscarding(e))
 			x.findAbandonedVerification(s, e)
 		}
 	}
@@ -79,17 +79,17 @@ func (x *checkRun) checkIntegrationWorktrees(ctx context.Context) error {
 			x.reportMovedData(made, x.setTreePath(e.ID, made.tree))
 		case hasOtherRepoID(w) || e.Defect == store.MissingTree && x.findMovedAdopted(s) != "":
 			to := cmp.Or(x.findMovedAdopted(s), s.tree)
-			x.addFinding(Finding{Code: "moved-tree", ID: e.ID, Path: e.TreePath, Problem: "the tree is at " + to + " now"},
+			x.addFinding(Finding{Code: "moved-tree", ID: e.ID, Path: e.TreePath, Problem: "the tree is now at " + to},
 				func(context.Context) error { return x.setTreePath(e.ID, to)() })
 		case e.Defect == store.MissingTree:
-			x.reportMissingTree(s, "git agency worktree rm "+e.ID, "it is archived; its branch stays", x.fixByArchiving(w))
+			x.reportMissingTree(s, "git agency worktree rm "+e.ID, "the worktree is archived; its branch is kept", x.fixByArchiving(w))
 		case e.Defect != store.NoDefect:
-			x.reportBrokenRecord(s, e.Defect, e.Detail, "it gets its record back", func(ctx context.Context) error { return x.rebuildWorktreeRecord(w) })
+			x.reportBrokenRecord(s, e.Defect, e.Detail, "the record is written again", func(ctx context.Context) error { return x.rebuildWorktreeRecord(w) })
 		case w.State == store.Archived:
 			x.checkArchivedWorktree(ctx, s, w)
 		default:
 			x.checkPrematureTrash(s, "half-archived")
-			x.checkTree(ctx, s, "it is archived; its files are kept as "+core.TrashRef(e.ID), x.fixByArchiving(w))
+			x.checkTree(ctx, s, "the worktree is archived; its files are kept as "+core.TrashRef(e.ID), x.fixByArchiving(w))
 		}
 	}
 	return nil
@@ -116,7 +116,7 @@ func (s treeInfo) changesetSpec() changeset.Spec {
 
 // reportInterruptedCreation reports a creation that was killed.
 func (x *checkRun) reportInterruptedCreation(s treeInfo, undo func(context.Context) error) {
-	x.addFinding(Finding{Code: "interrupted-creation", ID: s.id, Path: s.recordDir, Problem: "its creation was interrupted; nothing was ever run in it"}, undo)
+	x.addFinding(Finding{Code: "interrupted-creation", ID: s.id, Path: s.recordDir, Problem: "its creation was interrupted; no command has run in it"}, undo)
 }
 
 // reportBrokenRecord reports a record that is missing or invalid.
@@ -152,9 +152,9 @@ func (x *checkRun) reportMissingTree(s treeInfo, command, outcome string, fix fu
 		x.reportSymlinkedTree(s, real)
 		return
 	}
-	f := Finding{Code: "missing-tree", ID: s.id, Path: s.tree, Problem: "the tree is gone; what was committed is on its branch", Outcome: outcome}
+	f := Finding{Code: "missing-tree", ID: s.id, Path: s.tree, Problem: "the tree is missing; its commits are on its branch", Outcome: outcome}
 	if around := filepath.Dir(filepath.Dir(s.tree)); !store.IsDir(around) {
-		f.Problem, f.AtRisk = around+" is not there: not mounted, perhaps; if it is gone for good, type '"+command+"'", true
+		f.Problem, f.AtRisk = around+" does not exist, perhaps not mounted; if it was deleted, type '"+command+"'", true
 		f.FixCommand, f.Outcome, fix = "mount "+quote.Shell(around), "", nil
 	} else if end := fix; elsewhere {
 		fix = func(ctx context.Context) error { // only git's entry names the other directory, which does not link back
@@ -169,9 +169,9 @@ func (x *checkRun) reportMissingTree(s treeInfo, command, outcome string, fix fu
 
 // reportSymlinkedTree reports a symlink in place of a tree. No fix follows a symlink: it could lead anywhere.
 func (x *checkRun) reportSymlinkedTree(s treeInfo, to string) {
-	f := Finding{Code: "foreign-tree", ID: s.id, Path: s.tree, Problem: "there is a link, to " + to + ", which is not its tree", FixCommand: "rm " + quote.Shell(s.tree)}
+	f := Finding{Code: "foreign-tree", ID: s.id, Path: s.tree, Problem: "a symbolic link to " + to + ", which is not the tree of this id", FixCommand: "rm " + quote.Shell(s.tree)}
 	if here, _, err := x.linkedEntry(to, s.id); err == nil && here {
-		f.Code, f.AtRisk, f.Problem = "moved-tree", true, "the tree was moved to "+to+", and a link left for it"
+		f.Code, f.AtRisk, f.Problem = "moved-tree", true, "the tree was moved to "+to+" and replaced with a symbolic link"
 		f.FixCommand += " && mv " + quote.Shell(to) + " " + quote.Shell(s.tree)
 	}
 	x.addFinding(f, nil)
@@ -184,7 +184,7 @@ func (x *checkRun) treeMovedWithData(recorded string, s treeInfo) bool {
 
 // reportMovedData reports a tree that was moved together with the data directory or the repository.
 func (x *checkRun) reportMovedData(s treeInfo, rewrite func() error) {
-	x.addFinding(Finding{Code: "moved-data", ID: s.id, Path: s.tree, AtRisk: true, Problem: "it was moved here; its record and git still know it elsewhere"},
+	x.addFinding(Finding{Code: "moved-data", ID: s.id, Path: s.tree, AtRisk: true, Problem: "the tree was moved here; its record and git still name the old path"},
 		func(ctx context.Context) error {
 			if s.branch == core.HeadsPrefix { // a broken record may not name the branch
 				s.branch = x.entries[s.id].Branch
@@ -201,13 +201,13 @@ func (x *checkRun) reportMovedData(s treeInfo, rewrite func() error) {
 func (x *checkRun) checkTree(ctx context.Context, s treeInfo, outcome string, end func(context.Context) error) {
 	if !s.managed && !x.isOurWorktree(ctx, s) {
 		x.addFinding(Finding{
-			Code: "foreign-tree", ID: s.id, Path: s.tree, Problem: "what is there is not a worktree of this repository",
+			Code: "foreign-tree", ID: s.id, Path: s.tree, Problem: "the directory is not a worktree of this repository",
 			FixCommand: "git agency worktree rm " + s.id,
 		}, nil)
 		return
 	}
 	if left := x.leftoverFiles(s.recordDir); len(left) > 0 && !x.changing {
-		x.addFinding(Finding{Code: "leftovers", ID: s.id, Path: left[0], Problem: "a file that was being written when somebody was killed"},
+		x.addFinding(Finding{Code: "leftovers", ID: s.id, Path: left[0], Problem: "incomplete file of a process that was killed"},
 			func(context.Context) error { return store.RemoveLeftovers(s.recordDir) })
 	}
 	x.checkMarkers(s)
@@ -223,11 +223,11 @@ func (x *checkRun) checkTree(ctx context.Context, s treeInfo, outcome string, en
 	switch {
 	case err != nil || elsewhere != "":
 		x.addFinding(Finding{
-			Code: "foreign-tree", ID: s.id, Path: s.tree, AtRisk: true, Problem: "what is there belongs to another repository, " + elsewhere,
+			Code: "foreign-tree", ID: s.id, Path: s.tree, AtRisk: true, Problem: "the tree belongs to another repository, " + elsewhere,
 			FixCommand: "mv " + quote.Shell(s.tree) + " " + quote.Shell(s.tree+".foreign"),
 		}, nil)
 	case !here || !registered || len(entry.BadFiles) > 0 || !core.SameDirectory(entry.Path, s.tree):
-		x.addFinding(Finding{Code: "unlinked-tree", ID: s.id, Path: s.tree, AtRisk: true, Problem: "tree and repository do not know each other any more"},
+		x.addFinding(Finding{Code: "unlinked-tree", ID: s.id, Path: s.tree, AtRisk: true, Problem: "the tree and git's worktree entry do not refer to each other"},
 			func(ctx context.Context) error { return x.relinkWorktree(ctx, s) })
 	}
 }
@@ -240,16 +240,16 @@ func (x *checkRun) isOurWorktree(ctx context.Context, s treeInfo) bool {
 
 // reportMissingBranch reports a branch that a record names but that does not exist.
 func (x *checkRun) reportMissingBranch(ctx context.Context, s treeInfo, outcome string, end func(context.Context) error) {
-	f := Finding{Code: "missing-branch", ID: s.id, Path: x.repo.RefPath(s.branch), AtRisk: true, Problem: "its branch " + core.ShortBranch(s.branch) + " is gone"}
+	f := Finding{Code: "missing-branch", ID: s.id, Path: x.repo.RefPath(s.branch), AtRisk: true, Problem: "its branch " + core.ShortBranch(s.branch) + " does not exist"}
 	if fi, err := os.Lstat(f.Path); err == nil && !fi.IsDir() {
-		f.Problem = "its branch " + core.ShortBranch(s.branch) + " leads to no commit that is there"
+		f.Problem = "its branch " + core.ShortBranch(s.branch) + " points to a commit that does not exist"
 	}
 	fix := func(ctx context.Context) error { return x.restoreBranch(ctx, s) }
 	if !s.managed { // the branch of an adopted worktree is the user's own
 		f.FixCommand, fix = "git branch "+quote.Shell(core.ShortBranch(s.branch))+" COMMIT", nil
 	} else if _, err := x.lastKnownCommit(ctx, s); fault.Is[*fault.NoCommitError](err) {
 		f.Code, f.Path, f.Outcome, fix = "foreign-record", s.recordDir, outcome, end
-		f.Problem = "neither its branch nor its commits are in this repository; it belongs to one that was here before"
+		f.Problem = "neither its branch nor its commits are in this repository; the record belongs to an earlier repository at this path"
 	}
 	x.addFinding(f, fix)
 }
@@ -258,7 +258,7 @@ func (x *checkRun) reportMissingBranch(ctx context.Context, s treeInfo, outcome 
 func (x *checkRun) checkMarkers(s treeInfo) {
 	marked, err := s.marker.IsIn(s.tree)
 	if err == nil && !marked {
-		x.addFinding(Finding{Code: "missing-marker", ID: s.id, Path: s.marker.Path(s.tree), Problem: "the marker that says what the directory is"},
+		x.addFinding(Finding{Code: "missing-marker", ID: s.id, Path: s.marker.Path(s.tree), Problem: "the marker file is missing"},
 			func(context.Context) error {
 				if s.marker == guard.Sandbox {
 					return s.marker.Restore(s.tree)
@@ -270,7 +270,7 @@ func (x *checkRun) checkMarkers(s treeInfo) {
 	if wrong, err := guard.Integration.IsIn(s.tree); s.marker == guard.Sandbox && err == nil && wrong {
 		path := guard.Integration.Path(s.tree)
 		x.addFinding(Finding{
-			Code: "wrong-marker", ID: s.id, Path: path, Problem: "a sandbox that says it is an integration worktree",
+			Code: "wrong-marker", ID: s.id, Path: path, Problem: "the sandbox has the marker of an integration worktree",
 			FixCommand: "rm " + quote.Shell(path),
 		}, nil)
 	}
@@ -285,7 +285,7 @@ func (x *checkRun) checkUploads(ctx context.Context, s treeInfo) {
 	for _, put := range interrupted {
 		x.addFinding(Finding{
 			Code: "interrupted-put", ID: s.id, Path: put.Stage, AtRisk: put.HoldsReplaced,
-			Problem: "files were being put into it when somebody was killed",
+			Problem: "an upload of files ('git agency put') was interrupted",
 		}, func(ctx context.Context) error {
 			timeout, err := x.Settings.LockTimeout()
 			if err != nil {
@@ -311,7 +311,7 @@ func withTree[T any](path string, do func(*guard.Tree) (T, error)) (T, error) {
 // checkPrematureTrash finds the trash ref of an invocation or a worktree that has not ended.
 func (x *checkRun) checkPrematureTrash(s treeInfo, code string) {
 	if commit := x.refs[core.TrashRef(s.id)]; commit != "" && !x.changing {
-		f := Finding{Code: code, ID: s.id, Path: x.repo.RefPath(core.TrashRef(s.id)), Problem: "ending it was interrupted before anything was removed"}
+		f := Finding{Code: code, ID: s.id, Path: x.repo.RefPath(core.TrashRef(s.id)), Problem: "it has a trash ref but has not ended: a discard or removal was interrupted before anything was removed"}
 		x.addFinding(f, func(ctx context.Context) error { return x.deleteRedundantTrash(ctx, s, f, commit) })
 	}
 }
@@ -332,7 +332,7 @@ func (x *checkRun) checkEndedSandbox(s treeInfo, e store.Entry[store.InvocationM
 		return
 	}
 	x.addFinding(Finding{
-		Code: "interrupted-discard", ID: s.id, Path: left[0], Problem: "it was " + e.Record.Landing + ", but not all of it is gone",
+		Code: "interrupted-discard", ID: s.id, Path: left[0], Problem: "it was " + e.Record.Landing + ", but not all of it was removed",
 		AtRisk: store.IsDir(s.tree) || store.IsDir(store.WithdrawnPath(s.tree)),
 	}, func(ctx context.Context) error {
 		if _, err := sandbox.EndInvocation(ctx, x.Repository, x.repo, e); err != nil {
@@ -358,7 +358,7 @@ func (x *checkRun) checkArchivedWorktree(ctx context.Context, s treeInfo, w core
 		return
 	}
 	x.addFinding(Finding{
-		Code: "interrupted-archive", ID: s.id, Path: left[0], Problem: "it was archived, but not all of it is gone",
+		Code: "interrupted-archive", ID: s.id, Path: left[0], Problem: "it was archived, but not all of it was removed",
 		AtRisk: s.managed && (store.IsDir(s.tree) || store.IsDir(store.WithdrawnPath(s.tree))),
 	}, x.fixByArchiving(w))
 }

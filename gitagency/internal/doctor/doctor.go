@@ -115,14 +115,14 @@ func Fix(ctx context.Context, r *core.Repository, id string) ([]Finding, error) 
 			return fixed, &FindingError{next}
 		case ok:
 			if err := next.fix(ctx); err != nil {
-				return fixed, fmt.Errorf("mend %s of %s: %w", next.Code, next.ID, err)
+				return fixed, fmt.Errorf("fix %s of %s: %w", next.Code, next.ID, err)
 			}
 			fixed = append(fixed, next)
 			continue
 		case len(fixed) == 0:
 			return fixed, checkFindingID(r, id)
 		case lookErr != nil:
-			r.Warn("not everything could be looked at: %v", lookErr)
+			r.Warn("not everything could be checked: %v", lookErr)
 		}
 		return fixed, nil
 	}
@@ -165,7 +165,7 @@ func (x *checkRun) nextFinding(id string, fixed []Finding) (Finding, bool) {
 }
 
 // errNotFixed reports a finding that is still there after its fix.
-var errNotFixed = errors.New("it was mended, and is there again")
+var errNotFixed = errors.New("the problem is still there after the fix")
 
 // checkFindingID returns an error if an id without findings does not exist at all.
 func checkFindingID(r *core.Repository, id string) error {
@@ -242,7 +242,7 @@ func (x *checkRun) loadInputs(ctx context.Context) (err error) {
 	if path, err := repair.BlockingRef(x.repo); err != nil {
 		return err
 	} else if path != "" {
-		return &fault.UnsafePathError{Path: path, Why: "is not a file, and git would wait for it for ever; remove it first"}
+		return &fault.UnsafePathError{Path: path, Why: "is not a regular file, and git would block on it; remove it first"}
 	}
 	busy := func() bool { return x.changing }
 	if x.worktrees, err = x.Store.Worktrees(x.ID, busy); err != nil {

@@ -73,7 +73,7 @@ func (x *checkRun) restoreBranch(ctx context.Context, s treeInfo) error {
 // deleteRedundantTrash deletes a trash ref if its content is still in the tree. If it is not, files were changed or an old
 // tree was restored; then only a person can decide about the ref.
 func (x *checkRun) deleteRedundantTrash(ctx context.Context, s treeInfo, f Finding, commit string) error {
-	now, err := x.CaptureTree(ctx, x.repo, git.WorktreeSpec{Name: s.id, Dir: s.tree, Branch: s.branch, Base: s.base, Message: "agency: what is there now"})
+	now, err := x.CaptureTree(ctx, x.repo, git.WorktreeSpec{Name: s.id, Dir: s.tree, Branch: s.branch, Base: s.base, Message: "agency: current state"})
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (x *checkRun) deleteRedundantTrash(ctx context.Context, s treeInfo, f Findi
 		return err
 	}
 	if !covered {
-		f.Problem, f.AtRisk = core.TrashRef(s.id)+" keeps what is not in the tree any more", true
+		f.Problem, f.AtRisk = core.TrashRef(s.id)+" keeps files that are no longer in the tree", true
 		f.FixCommand = "git update-ref -d " + core.TrashRef(s.id) + " " + commit
 		return &FindingError{f}
 	}
@@ -107,7 +107,7 @@ func (x *checkRun) fixByDiscarding(e store.Entry[store.InvocationMeta]) func(con
 
 // salvageOutcome describes the effect of salvageSandbox.
 func salvageOutcome(id string) string {
-	return "the sandbox ends; everything in it but what git ignores is kept as " + core.TrashRef(id)
+	return "the sandbox is removed; all of its files but ignored ones are kept as " + core.TrashRef(id)
 }
 
 // salvageSandbox ends an invocation whose record is lost: a trash ref keeps the content of the sandbox and the rest of the
@@ -121,7 +121,7 @@ func (x *checkRun) salvageSandbox(ctx context.Context, s treeInfo, why string) e
 	}
 	lost := git.WorktreeSpec{
 		Name: s.id, Dir: s.tree, Branch: s.branch, Base: s.base,
-		Message: fmt.Sprintf("agency: what was in sandbox %s, whose record was lost\n\n%s\n%s", s.id, why, store.ReadRawMeta(s.recordDir)),
+		Message: fmt.Sprintf("agency: content of sandbox %s, whose record was lost\n\n%s\n%s", s.id, why, store.ReadRawMeta(s.recordDir)),
 	}
 	if err := sandbox.CheckBeforeStop(ctx, x.Repository, x.repo, lost); err != nil {
 		return err
@@ -132,7 +132,7 @@ func (x *checkRun) salvageSandbox(ctx context.Context, s treeInfo, why string) e
 	}
 	defer vacant.Close()
 	if vacant.EndedCommands > 0 {
-		x.Warn("commands that ran in %s were ended: %d", s.id, vacant.EndedCommands)
+		x.Warn("commands in sandbox %s that were ended: %d", s.id, vacant.EndedCommands)
 	}
 	sandbox.RecoverUploads(ctx, x.Repository, s.id)
 	if lost.Onto, err = x.TrashCommit(ctx, x.repo, s.id); err != nil {

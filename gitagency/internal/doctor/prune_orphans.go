@@ -39,9 +39,9 @@ func (p *prunePlan) planOrphanRefs(ctx context.Context) error {
 		switch {
 		case t.Reason != "":
 		case !known:
-			t.Reason = "it does not lead to a commit"
+			t.Reason = "it does not point to a commit"
 		case p.isExpired(&at):
-			t.Action, t.Reason, t.TrashCommit = PruneRemove, "there is no record of it, and "+age+formatTime(at), t.keptCommit
+			t.Action, t.Reason, t.TrashCommit = PruneRemove, "it has no record, and "+age+formatTime(at), t.keptCommit
 		case p.before.IsZero():
 			t.Reason = "nothing expires"
 		default:
@@ -84,7 +84,7 @@ func (p *prunePlan) refTime(t PruneResult, times map[string]time.Time) (since ti
 		if !committed {
 			return since, age, false
 		}
-		how := "its commit is of "
+		how := "its commit dates from "
 		// A capture that had to add nothing is the last commit itself, which may be much older than the ref.
 		if moved, ok := p.repo.RefMovedAt(ref); ok && moved.After(at) {
 			at, how = moved, "it has been there since "
@@ -110,12 +110,12 @@ func (p *prunePlan) hasRecord(id string) bool {
 func (p *prunePlan) keepReason(id string) string {
 	switch {
 	case !ids.Valid(id):
-		return "it is not named after an id"
+		return "its name is not an id"
 	case !p.hasRecords:
 		return "there are no records of this repository in " + p.r.DataDir
 	}
 	if _, there := p.registered[id]; there {
-		return "git has a worktree of that id"
+		return "git has a worktree with this id"
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.registered)) {
 		if place, ours := core.DataDirOfEntry(name, p.registered[name]); ours && place != p.r.DataDir {
@@ -146,9 +146,9 @@ func (p *prunePlan) planLeftovers() error {
 		return err
 	}
 	for _, path := range slices.Concat(temps, scraps, staged) {
-		t := PruneResult{Kind: "leftover", ID: core.TrailingID(path), Action: PruneRemove, Reason: "a process that was killed left it", Path: path}
+		t := PruneResult{Kind: "leftover", ID: core.TrailingID(path), Action: PruneRemove, Reason: "it was left by a process that was killed", Path: path}
 		if points := guard.MountsBelow(path); len(points) > 0 {
-			t.Action, t.Reason = PruneKeep, "something is mounted at "+points[0]
+			t.Action, t.Reason = PruneKeep, "there is a mount at "+points[0]
 		} else if err := core.CheckParentResolved(path); err != nil {
 			p.keepBecause(&t, err)
 			t.Action = PruneKeep
@@ -166,7 +166,7 @@ func (p *prunePlan) planLeftovers() error {
 				id, _, _ = strings.Cut(id, "/")
 			}
 			if ids.Valid(id) && !p.hasRecord(id) {
-				p.results = append(p.results, PruneResult{Kind: "leftover", ID: id, Action: PruneRemove, Reason: "a git that was killed left it", Path: refs[ref], leftoverRef: ref})
+				p.results = append(p.results, PruneResult{Kind: "leftover", ID: id, Action: PruneRemove, Reason: "it was left by a git process that was killed", Path: refs[ref], leftoverRef: ref})
 			}
 		}
 	}

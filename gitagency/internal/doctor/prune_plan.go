@@ -35,7 +35,7 @@ type prunePlan struct {
 	rollbackSources map[string]string           // owner of a snapshot -> invocation whose interrupted rollback needs it
 }
 
-const reasonChangedAfterEnd = "it was worked in after it ended"
+const reasonChangedAfterEnd = "its sandbox was changed after it ended"
 
 // planAll plans for all records, refs and leftovers.
 func (p *prunePlan) planAll(ctx context.Context) error {
@@ -113,7 +113,7 @@ func (p *prunePlan) planInvocation(ctx context.Context, e store.Entry[store.Invo
 	case e.Defect != store.NoDefect:
 		t.setBroken(string(e.Defect), e.Detail)
 	case sandbox.IsAbandonedVerification(p.r, e):
-		t.Action, t.Reason, t.TrashRef, t.discardFirst = PruneClean, "it was only there to verify "+e.Record.VerifiesInvocation+", and nothing is verified in it any more", core.TrashRef(e.ID), true
+		t.Action, t.Reason, t.TrashRef, t.discardFirst = PruneClean, "it was created to verify "+e.Record.VerifiesInvocation+", and the verification is no longer running", core.TrashRef(e.ID), true
 	case !core.HasEnded(e.Record):
 		t.Reason = "it is neither landed nor discarded"
 	default:
@@ -151,7 +151,7 @@ func (p *prunePlan) planEnded(ctx context.Context, t *PruneResult) {
 		t.Action, t.Reason, t.TrashRef = PruneClean, reasonChangedAfterEnd, core.TrashRef(t.ID)
 		return
 	case p.rollbackSources[t.ID] != "":
-		t.Reason = "a rollback of " + p.rollbackSources[t.ID] + " that was interrupted goes back to a snapshot of it"
+		t.Reason = "an interrupted rollback of " + p.rollbackSources[t.ID] + " needs a snapshot of it"
 		return
 	case p.isExpired(m.FinishedAt):
 		t.Action, t.Reason, t.TrashCommit = PruneRemove, when, t.keptCommit
@@ -198,7 +198,7 @@ func (p *prunePlan) inspectSandbox(ctx context.Context, e store.Entry[store.Invo
 	branch, registered := p.refs[spec.Branch], core.WorktreeBackend(p.repo).IsRegistered(spec, p.registered)
 	switch {
 	case remains.ForeignPath != "":
-		return true, false, &fault.UnsafePathError{Path: remains.ForeignPath, Why: "does not belong there"}
+		return true, false, &fault.UnsafePathError{Path: remains.ForeignPath, Why: "was not created by git-agency"}
 	case !remains.Any() && len(beside) == 0 && branch == "" && !registered:
 		return false, false, nil
 	}
@@ -241,7 +241,7 @@ func (p *prunePlan) hasUnkeptCommits(ctx context.Context, spec changeset.Spec, b
 		p.worktrees = listing.Worktrees
 	}
 	if at := sandbox.CheckedOutElsewhere(p.worktrees, spec); at != "" {
-		return false, &fault.UnsafePathError{Path: at, Why: "has its branch, " + core.ShortBranch(spec.Branch) + ", checked out"}
+		return false, &fault.UnsafePathError{Path: at, Why: "has the branch of the sandbox, " + core.ShortBranch(spec.Branch) + ", checked out"}
 	}
 	held, err := p.repo.IsAncestor(ctx, branch, kept)
 	return !held, err
@@ -260,7 +260,7 @@ func (p *prunePlan) planArchived(ctx context.Context, wt core.Worktree) {
 	case wt.State != store.Archived:
 		t.Reason = "worktree " + wt.Name + " is not archived"
 	default:
-		t.Reason = "worktree " + wt.Name + " is archived, and its record and branch stay"
+		t.Reason = "worktree " + wt.Name + " is archived; its record and branch are kept"
 		left, late, err := p.inspectArchivedTree(ctx, wt, t.keptCommit)
 		switch {
 		case err != nil:
@@ -281,7 +281,7 @@ func (p *prunePlan) inspectArchivedTree(ctx context.Context, wt core.Worktree, k
 		return false, false, nil
 	}
 	if tree, there := store.FirstExisting(wt.TreePath); there {
-		return true, false, &fault.UnsafePathError{Path: tree, Why: "is there although the worktree is archived"}
+		return true, false, &fault.UnsafePathError{Path: tree, Why: "exists although the worktree is archived"}
 	}
 	home, aside := p.r.Store.WorktreeDir(p.r.ID, wt.ID), store.WithdrawnPath(wt.TreePath)
 	beside, err := store.ListLeftovers(home)

@@ -13,7 +13,7 @@ import (
 type SpecialFileError struct{ Path string }
 
 func (e *SpecialFileError) Error() string {
-	return e.Path + " is not a file, and git would wait for it for ever; remove it first"
+	return e.Path + " is not a regular file, and git would block on it; remove it first"
 }
 
 // SparseFileError reports a huge sparse file, of which git would read all the holes.

@@ -43,7 +43,7 @@ func LockExclusive(ctx context.Context, r *core.Repository, id string) (v exclus
 		if err != nil {
 			v.Close()
 			if v.EndedCommands > 0 {
-				r.Warn("commands that ran in %s were ended: %d", id, v.EndedCommands)
+				r.Warn("commands in sandbox %s that were ended: %d", id, v.EndedCommands)
 			}
 		}
 	}()
