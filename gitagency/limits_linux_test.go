@@ -75,7 +75,7 @@ func TestUnenforceableLimitIsRefusedOrReported(t *testing.T) {
 	}
 	limits.BestEffort = true
 	_, err = p.repo.Start(t.Context(), gitagency.StartRequest{Worktree: "mine", Limits: limits})
-	if err != nil || len(p.warnings) != 1 || !strings.Contains(p.warnings[0], "memory 1GiB will not hold here") {
+	if err != nil || len(p.warnings) != 1 || !strings.Contains(p.warnings[0], "memory 1GiB cannot be enforced on this machine") {
 		t.Errorf("warnings %q, %v", p.warnings, err)
 	}
 	s := p.startSandbox(t)

@@ -284,14 +284,14 @@ func TestWallsKeepDivergedBranchAndIndex(t *testing.T) {
 	theirs := w.runOutside(`echo p >p; git add p; git commit -qm person; git rev-parse HEAD`)
 	w.resume("both")
 	out := cmd.Stdout.(*strings.Builder)
-	if err := cmd.Wait(); err != nil || !strings.Contains(out.String(), "its commits stay inside for now") || !strings.Contains(out.String(), theirs) {
+	if err := cmd.Wait(); err != nil || !strings.Contains(out.String(), "commits behind the walls are not imported yet") || !strings.Contains(out.String(), theirs) {
 		t.Errorf("%v: %s", err, out)
 	}
 	if got := w.git("rev-parse", w.ref); got != theirs {
 		t.Errorf("the branch is at %s", got)
 	}
 	o := w.try(nil, "git-agency", "exec", w.id, "--", "bash", "-ec", "echo e >e; git add e; git commit -qm more; git reset -q --hard HEAD~1")
-	if said := strings.Count(o.stderr, "its commits stay inside for now"); o.code != 0 || said != 1 {
+	if said := strings.Count(o.stderr, "commits behind the walls are not imported yet"); o.code != 0 || said != 1 {
 		t.Errorf("a command that moves HEAD again prints the warning %d times: %+v", said, o)
 	}
 	o = w.try(nil, "git-agency", "exec", w.id, "--", "bash", "-ec", "test $(git log --format=%s -1) = inside; rm p; git merge -q -m merged "+theirs)
@@ -306,7 +306,7 @@ func TestWallsKeepDivergedBranchAndIndex(t *testing.T) {
 	w.runOutside(`echo mine >mine; git add mine`)
 	w.resume("stage")
 	out = cmd.Stdout.(*strings.Builder)
-	_, show, _ := strings.Cut(func() string { _ = cmd.Wait(); return out.String() }(), "what was staged outside is kept: ")
+	_, show, _ := strings.Cut(func() string { _ = cmd.Wait(); return out.String() }(), "to see those staged outside: ")
 	show, _, _ = strings.Cut(show, "\n")
 	if got := w.must("bash", "-ec", `cd "$0"; `+show+` --format=; git -C "$1" diff --cached --name-only`, w.repo, w.tree); !strings.Contains(got, "\n+mine\n") || !strings.HasSuffix(got, "\nq") {
 		t.Errorf("staged changes are %q: %s", got, out)

@@ -51,7 +51,7 @@ func MakePlan(r Request, m Machine) (Plan, error) {
 const hostname = "localhost"
 
 func (m Machine) checkSupported() error {
-	const without = "--isolation none does without"
+	const without = "--isolation none works without it"
 	switch {
 	case m.System != "linux":
 		return &RefusedError{Wall: UserNamespaces, Why: m.System + " has none", Remedy: without}

@@ -538,7 +538,7 @@ func TestMakePlanRefusesWhatBreaksWalls(t *testing.T) {
 	}{
 		"another system":          {machine: func(m *Machine) { *m = Machine{System: "plan9"} }, want: "user-namespaces: plan9 has none"},
 		"another processor":       {machine: func(m *Machine) { m.Arch = "riscv64" }, want: "seccomp: there is no filter for riscv64"},
-		"no landlock":             {machine: func(m *Machine) { m.LandlockABI, m.WhyNoLandlock = 0, "not enabled" }, want: "landlock: not enabled; --isolation none does without"},
+		"no landlock":             {machine: func(m *Machine) { m.LandlockABI, m.WhyNoLandlock = 0, "not enabled" }, want: "landlock: not enabled; --isolation none works without it"},
 		"old landlock":            {machine: func(m *Machine) { m.LandlockABI, m.Kernel = 1, "5.13" }, want: "landlock: this kernel, 5.13, has version 1 of it, and 2 is needed"},
 		"no seccomp":              {machine: func(m *Machine) { m.WhyNoSeccomp = "not built" }, want: "seccomp: not built"},
 		"unknown outputs":         {ask: func(r *Request) { r.Outputs = "some" }, want: `outputs "some" mean nothing`},

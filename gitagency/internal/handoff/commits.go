@@ -88,7 +88,7 @@ func (d *Exchange) ImportRemaining(ctx context.Context, ns *proc.Namespace, dir 
 	}
 	tip := cmp.Or(found[0].OID, found[1].OID) // the user may have renamed the branch
 	if tip == "" {
-		return fmt.Errorf("there is neither branch %s nor the commit that it started from", core.ShortBranch(core.SandboxRef(d.id)))
+		return fmt.Errorf("neither branch %s nor its base commit exists", core.ShortBranch(core.SandboxRef(d.id)))
 	}
 	refs, err := repo.Refs(ctx)
 	if err != nil {
@@ -105,5 +105,5 @@ func (d *Exchange) ImportRemaining(ctx context.Context, ns *proc.Namespace, dir 
 	if all.commit == tip {
 		return nil
 	}
-	return d.receive(ctx, transport.ReceiveRequest{Pack: all, New: all.commit, Old: tip, LeaveRef: true, Reason: "agency: what else was inside"})
+	return d.receive(ctx, transport.ReceiveRequest{Pack: all, New: all.commit, Old: tip, LeaveRef: true, Reason: "agency: other commits of the sandbox"})
 }

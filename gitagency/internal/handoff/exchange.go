@@ -168,7 +168,7 @@ func (d *Exchange) Export(ctx context.Context, ns *proc.Namespace, dir *os.File)
 	}
 	tip, head := found[0].OID, found[1].OID
 	if head == "" {
-		return errors.New("HEAD outside leads to no commit")
+		return errors.New("HEAD outside the walls does not point to a commit")
 	}
 	move, onto, stage := "", "", ""
 	if head != d.Agreed.SandboxHead {
@@ -240,7 +240,7 @@ func (d *Exchange) Import(ctx context.Context, ns *proc.Namespace, dir *os.File)
 		return err
 	}
 	if tip == "" {
-		return &GitError{fmt.Errorf("there is no branch %s", core.ShortBranch(core.SandboxRef(d.id)))} // the user deleted it; ImportRemaining needs no branch
+		return &GitError{fmt.Errorf("branch %s does not exist", core.ShortBranch(core.SandboxRef(d.id)))} // the user deleted it; ImportRemaining needs no branch
 	}
 	indexBefore, userChanged := d.realIndexFingerprint(), d.fingerprintReal() != d.Agreed.RealFingerprint // by the user; later differences are our own writes
 	state := agreedState{RealHead: d.realHead(), IndexFingerprint: d.Agreed.IndexFingerprint, UpperFingerprint: layer}
@@ -326,7 +326,7 @@ func (d *Exchange) checkReadable() error {
 		entry + "/HEAD", entry + "/commondir", entry + "/gitdir", entry + "/config.worktree",
 	} {
 		if _, err := overlay.ReadUpperFile(d.upper, name, maxSize); err != nil {
-			return &GitError{fmt.Errorf("git inside cannot be asked: %w", err)}
+			return &GitError{fmt.Errorf("git cannot be run behind the walls: %w", err)}
 		}
 	}
 	return nil

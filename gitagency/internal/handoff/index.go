@@ -53,7 +53,7 @@ func (d *Exchange) readPlainIndex(ctx context.Context, ns *proc.Namespace, dir *
 	}
 	s := d.parseSandboxIndex(plain.Bytes(), original.modTime)
 	if s.notPlain {
-		d.warnIndexNotImported(errors.New("it is not what git inside was asked for"))
+		d.warnIndexNotImported(errors.New("git behind the walls did not expand it to a plain index"))
 	}
 	return s
 }
@@ -82,7 +82,7 @@ func (d *Exchange) parseSandboxIndex(data []byte, at time.Time) sandboxIndex {
 }
 
 func (d *Exchange) warnIndexNotImported(err error) {
-	d.repo.Warn("sandbox %s: what is staged there stays there: %v", d.id, err)
+	d.repo.Warn("sandbox %s: the index behind the walls is not imported: %v", d.id, err)
 }
 
 // draftIndex writes the imported index beside the real one, if it has changed and the real HEAD is on the branch of
@@ -125,7 +125,7 @@ func (d *Exchange) keepRealIndex(ctx context.Context, now agreedState, tip strin
 	}
 	theirs, err := index.Read(data, object.FormatOf(tip))
 	if err != nil { // corrupt, or a split index
-		return fmt.Errorf("index outside: %w", err)
+		return fmt.Errorf("index outside the walls: %w", err)
 	}
 	if is := theirs.WithSubmodulesSkipped().Fingerprint(); is == d.Agreed.IndexFingerprint || is == now.IndexFingerprint {
 		return nil
@@ -148,10 +148,10 @@ func (d *Exchange) keepRealIndex(ctx context.Context, now agreedState, tip strin
 		return err
 	}
 	if commit != "" {
-		d.repo.Warn("sandbox %s: other things were staged inside than outside; what was staged outside is kept: git show %s", d.id, commit)
+		d.repo.Warn("sandbox %s: different changes were staged inside and outside the walls; to see those staged outside: git show %s", d.id, commit)
 		return os.Remove(saved)
 	}
-	d.repo.Warn("sandbox %s: other things were staged inside than outside, where not all was merged; what was staged outside is kept until the sandbox is discarded: GIT_INDEX_FILE=%s git diff --cached", d.id, quote.Shell(saved))
+	d.repo.Warn("sandbox %s: different changes were staged inside and outside the walls; the index outside has unmerged entries, and is kept until the sandbox is discarded: GIT_INDEX_FILE=%s git diff --cached", d.id, quote.Shell(saved))
 	return nil
 }
 
@@ -163,7 +163,7 @@ func (d *Exchange) commitRealIndex(ctx context.Context, index, tip, head string)
 		return "", err
 	}
 	defer unlock()
-	const why = "agency: what was staged outside"
+	const why = "agency: staged outside the walls"
 	commit, err := repo.CommitIndex(ctx, index, tip, core.ToolIdentity, why)
 	if err != nil || commit == "" {
 		return "", err
@@ -171,7 +171,7 @@ func (d *Exchange) commitRealIndex(ctx context.Context, index, tip, head string)
 	if err := repo.AppendHeadReflog(d.id, head, commit, core.ToolIdentity, d.repo.Now(), why); err != nil {
 		return "", err
 	}
-	return commit, repo.AppendHeadReflog(d.id, commit, head, core.ToolIdentity, d.repo.Now(), "agency: back to what was committed")
+	return commit, repo.AppendHeadReflog(d.id, commit, head, core.ToolIdentity, d.repo.Now(), "agency: back to the committed state")
 }
 
 // skipNestedRepositories marks nested repositories, such as submodules, in the real index as skip-worktree, so that git on the
@@ -185,7 +185,7 @@ func (d *Exchange) skipNestedRepositories(x index.File, commit, real string) (fi
 	}
 	before, err := d.repo.Git.SkipSubmodulesInIndex(d.id, object.FormatOf(commit))
 	if err != nil {
-		d.repo.Warn("sandbox %s: git outside still looks into its submodules: %v", d.id, err)
+		d.repo.Warn("sandbox %s: git outside the walls still inspects its submodules: %v", d.id, err)
 	}
 	realNow = d.fingerprintReal()
 	if err != nil || before.Fingerprint() != x.Fingerprint() || withoutIndex(realNow) != withoutIndex(real) { // another process has changed something meanwhile

@@ -46,7 +46,7 @@ func (d *Exchange) runPackScript(ctx context.Context, ns *proc.Namespace, dir *o
 		// Git must name the commit within headTimeout. Packing may take any time as long as output continues.
 		asked, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
-		timer := time.AfterFunc(headTimeout, func() { cancel(&GitError{errors.New("git inside does not answer")}) })
+		timer := time.AfterFunc(headTimeout, func() { cancel(&GitError{errors.New("git behind the walls does not respond")}) })
 		defer timer.Stop()
 		untimed := *d
 		untimed.ScriptTimeout = 0
@@ -61,7 +61,7 @@ func (d *Exchange) runPackScript(ctx context.Context, ns *proc.Namespace, dir *o
 	if err == nil {
 		var line []byte
 		if line, err = from.ReadSlice('\n'); err != nil {
-			err = &GitError{fmt.Errorf("git inside named no commit: %w", err)}
+			err = &GitError{fmt.Errorf("git behind the walls reported no commit: %w", err)}
 		}
 		name = strings.TrimSuffix(string(line), "\n")
 	}
@@ -145,9 +145,9 @@ const (
 		`-c pack.packSizeLimit=0 -c pack.threads=1 pack-objects --revs --thin --stdout --delta-base-offset --window=0 -q; }`
 
 	// scriptPack prints the commit at HEAD, then packs the wanted objects, if there are any.
-	scriptPack = `head=$(git rev-parse --verify --quiet 'HEAD^{commit}') || { echo "HEAD leads to no commit" >&2; exit 1; }
+	scriptPack = `head=$(git rev-parse --verify --quiet 'HEAD^{commit}') || { echo "HEAD does not point to a commit" >&2; exit 1; }
 if test "$head" != "$1" && test -n "$3" && ! git merge-base --is-ancestor "$3" "$head"; then
-	echo "the branch was moved outside to $3, and HEAD inside is at $head; bring them together: git agency exec $AGENCY_INVOCATION_ID -- git merge $3" >&2; exit 66
+	echo "the branch was moved outside the walls to $3, and HEAD inside is at $head; to merge them: git agency exec $AGENCY_INVOCATION_ID -- git merge $3" >&2; exit 66
 fi
 printf '%s\n' "$head"
 if test "$head" = "$1" && test -z "$2"; then exit 0; fi
@@ -164,7 +164,7 @@ if test -z "$left"; then printf '%s\n' "$1"; exit 0; fi
 all=$1
 while test -n "$left"; do
 	some=$(printf '%s\n' "$left" | head -n 500) left=$(printf '%s\n' "$left" | tail -n +501)
-	all=$(git -c user.name=agency -c user.email=agency@localhost -c commit.gpgSign=false commit-tree -m "what else was in the sandbox" -p "$all" $some "$1^{tree}") || exit 1
+	all=$(git -c user.name=agency -c user.email=agency@localhost -c commit.gpgSign=false commit-tree -m "other commits of the sandbox" -p "$all" $some "$1^{tree}") || exit 1
 done
 printf '%s\n' "$all"
 printf '%s\n' "$all" $not | ` + packObjectsCommand
@@ -174,8 +174,8 @@ printf '%s\n' "$all" $not | ` + packObjectsCommand
 	scriptExport = `git() { command git -c core.hooksPath=/dev/null "$@"; }
 move() {
 	head=$(git rev-parse --verify --quiet HEAD)
-	if test "$head" != "$1" && test "$head" != "$2"; then echo "HEAD was moved outside to $1, and inside too: it is at $head" >&2; return 1; fi
-	why="agency: moved outside"
+	if test "$head" != "$1" && test "$head" != "$2"; then echo "HEAD was moved both outside the walls, to $1, and inside, to $head" >&2; return 1; fi
+	why="agency: moved outside the walls"
 	case $3 in
 	'') git update-ref -m "$why" HEAD "$1" "$head"; return ;;
 	"$4") git update-ref -m "$why" "$3" "$1" || return ;;
@@ -186,7 +186,7 @@ move() {
 if test -n "$6"; then
 	index=$(git rev-parse --git-path index) || exit
 	new=$index.outside
-	if test "$new" -ef "$index.lock"; then # by one of us who was killed, maybe while git moved HEAD
+	if test "$new" -ef "$index.lock"; then # left by an export that was killed, maybe while git moved HEAD
 		for ref in HEAD "$5" $(git symbolic-ref -q HEAD); do rm -f "$(git rev-parse --git-path "$ref").lock"; done
 		rm -f "$index.lock"
 	fi
@@ -194,7 +194,7 @@ if test -n "$6"; then
 	trap 'exit 1' HUP INT TERM
 	rm -f "$new" && cat >"$new" || exit
 	if ! ln "$new" "$index.lock" 2>/dev/null; then
-		echo "the index is locked by $index.lock; if no git is at work inside any more: git agency exec $AGENCY_INVOCATION_ID -- rm -f '$index.lock'" >&2; exit 1
+		echo "the index is locked by $index.lock; if no git runs inside: git agency exec $AGENCY_INVOCATION_ID -- rm -f '$index.lock'" >&2; exit 1
 	fi
 	trap 'rm -f "$index.lock" "$new"' EXIT
 fi
@@ -222,7 +222,7 @@ type limitedBuffer struct {
 
 func (b *limitedBuffer) Write(p []byte) (int, error) {
 	if b.remaining -= len(p); b.remaining < 0 {
-		return 0, errors.New("too much")
+		return 0, errors.New("the output is too large")
 	}
 	return b.Buffer.Write(p)
 }
@@ -250,9 +250,9 @@ func (d *Exchange) runScript(ctx context.Context, ns *proc.Namespace, dir *os.Fi
 	case err == nil && ending.ExitCode != 0 && text != "":
 		err = &GitError{errors.New(text)}
 	case err == nil && ending.ExitCode != 0:
-		err = &GitError{fmt.Errorf("git inside ended with %d", ending.ExitCode)}
+		err = &GitError{fmt.Errorf("git behind the walls exited with %d", ending.ExitCode)}
 	case errors.Is(err, proc.ErrTimeout) && !fault.Is[*proc.OutputError](err):
-		err = &GitError{fmt.Errorf("git inside: %w", err)}
+		err = &GitError{fmt.Errorf("git behind the walls: %w", err)}
 	case err != nil && text != "":
 		err = fmt.Errorf("%s: %w", text, err)
 	}

@@ -124,7 +124,7 @@ func (req *DiffRequest) Check(words []string) error {
 		clean := path.Clean(p)
 		switch {
 		case p == "" || path.IsAbs(p) || clean == ".." || strings.HasPrefix(clean, "../") || strings.Contains(p, "\x00"):
-			return &fault.InvalidError{What: "path", Value: p, Want: "one from the top of the sandbox, such as src/main.go"}
+			return &fault.InvalidError{What: "path", Value: p, Want: "a path relative to the top of the sandbox, such as src/main.go"}
 		case clean == ".":
 			paths = nil
 		default:

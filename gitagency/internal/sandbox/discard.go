@@ -313,7 +313,7 @@ func DeleteKeptBranch(ctx context.Context, r *core.Repository, repo *git.Repo, s
 		return err
 	}
 	if !safe {
-		return errors.New("branch " + core.ShortBranch(spec.Branch) + " has commits that " + core.TrashRef(spec.ID) + " does not; it stays")
+		return errors.New("branch " + core.ShortBranch(spec.Branch) + " has commits that are not in " + core.TrashRef(spec.ID) + "; the branch is kept")
 	}
 	return core.WorktreeBackend(repo).DeleteBranch(ctx, spec, branch)
 }

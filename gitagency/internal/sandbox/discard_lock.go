@@ -102,7 +102,7 @@ func stopCommands(ctx context.Context, r *core.Repository, id, invocationDir str
 			}
 			lastAsked[pid] = time.Now()
 			if err := proc.StopTask(pid); err != nil {
-				r.Warn("end a command in %s: %v", id, err)
+				r.Warn("end a command in sandbox %s: %v", id, err)
 			}
 		}
 		select {

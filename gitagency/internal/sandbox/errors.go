@@ -20,7 +20,7 @@ type UncommittedError struct {
 }
 
 func (e *UncommittedError) Error() string {
-	return fmt.Sprintf("there is work in %s that is in no commit:\n%s", e.Path, fault.ListPaths(e.Files))
+	return fmt.Sprintf("uncommitted changes in %s:\n%s", e.Path, fault.ListPaths(e.Files))
 }
 
 // OperationInProgressError converts the operation that package git/status found in progress in the sandbox.

@@ -196,7 +196,7 @@ func (o ExecOptions) check() error {
 		return &fault.InvalidError{What: "command", Value: "", Want: "a program to run"}
 	}
 	if slices.ContainsFunc(o.Argv, hasNUL) {
-		return &fault.InvalidError{What: "command", Value: o.Argv[0], Want: "words without NUL"}
+		return &fault.InvalidError{What: "command", Value: o.Argv[0], Want: "arguments without NUL bytes"}
 	}
 	for _, kv := range o.Env { // never print values in messages
 		name, _, ok := strings.Cut(kv, "=")
@@ -204,9 +204,9 @@ func (o ExecOptions) check() error {
 		case !ok || name == "":
 			return &fault.InvalidError{What: "variable", Value: name, Want: "NAME=value"}
 		case hasNUL(kv):
-			return &fault.InvalidError{What: "variable", Value: name, Want: "a value without NUL"}
+			return &fault.InvalidError{What: "variable", Value: name, Want: "a value without NUL bytes"}
 		case slices.Contains(reservedVariables, name):
-			return &fault.InvalidError{What: "variable", Value: name, Want: "another name: this one says which sandbox it is"}
+			return &fault.InvalidError{What: "variable", Value: name, Want: "another name: git-agency sets this variable to identify the sandbox"}
 		}
 	}
 	return nil

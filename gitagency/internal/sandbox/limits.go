@@ -49,7 +49,7 @@ func ParseSize(s string) (int64, error) {
 func ParseProcesses(s string) (int, error) {
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 1 {
-		return 0, &fault.InvalidError{What: "number", Value: s, Want: "how many processes and threads there may be, such as 200"}
+		return 0, &fault.InvalidError{What: "number", Value: s, Want: "a number of processes and threads, such as 200"}
 	}
 	return n, nil
 }
@@ -80,7 +80,7 @@ func enforceableLimits(ctx context.Context, r *core.Repository, l Limits) (store
 	}
 	for _, e := range plan.Enforced {
 		if e.Detail != "" {
-			r.Warn("%s %s will not hold here, or not in full: %s", e.Limit, e.Limit.Format(e.Value), e.Detail)
+			r.Warn("%s %s cannot be enforced on this machine, or only in part: %s", e.Limit, e.Limit.Format(e.Value), e.Detail)
 		}
 	}
 	return store.Limits{
@@ -125,7 +125,7 @@ func (s *Sandbox) prepareLimits(ctx context.Context, opts ExecOptions, made Limi
 	asked.Timeout = opts.Timeout
 	var wider *confine.WiderError
 	if err := asked.CheckWithin(made); errors.As(err, &wider) {
-		return commandLimits{}, &fault.InvalidError{What: wider.Limit.String(), Value: wider.Limit.Format(wider.Requested), Want: wider.Want() + ", with which sandbox " + s.ID + " was started"}
+		return commandLimits{}, &fault.InvalidError{What: wider.Limit.String(), Value: wider.Limit.Format(wider.Requested), Want: wider.Want() + ", the limit of sandbox " + s.ID}
 	}
 	asked.Timeout = max(timeout, 0)
 	if err := validateLimits(asked); err != nil {
@@ -156,7 +156,7 @@ func (s *Sandbox) prepareLimits(ctx context.Context, opts ExecOptions, made Limi
 	}
 	b.cgroup, err = cgroups.NewCommandCgroup(s.ID, whole, confine.CgroupLimits{Memory: plan.CgroupMemory, Processes: plan.CgroupProcesses})
 	if err != nil {
-		return commandLimits{}, &fault.SetupError{ID: s.ID, Err: fmt.Errorf("make a cgroup: %w", err)}
+		return commandLimits{}, &fault.SetupError{ID: s.ID, Err: fmt.Errorf("create a cgroup: %w", err)}
 	}
 	b.procLimits.Cgroup, b.holdOpen = b.cgroup.Procs, []*os.File{b.cgroup.Hold}
 	return b, nil
@@ -167,7 +167,7 @@ func (b commandLimits) close() {
 		return
 	}
 	if err := b.cgroup.Close(); err != nil {
-		b.warn("remove its cgroup: %v", err)
+		b.warn("remove the cgroup of the command: %v", err)
 	}
 }
 

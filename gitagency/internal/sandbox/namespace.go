@@ -115,7 +115,7 @@ func (in *nsSession) newWalls(ctx context.Context, prims settings.Primitives, pl
 			upper := filepath.Join(filepath.Dir(in.sandbox.setupLockDir()), "upper")
 			overlay.RemoveObjectWhiteouts(upper, filepath.Join(filepath.Dir(upper), "uncovered"))
 			if err := in.sandbox.Repo.Git.RepointUpperEntry(upper, in.sandbox.ID); err != nil {
-				in.sandbox.Repo.Warn("sandbox %s: git inside still looks for it where it was before it was moved: %v", in.sandbox.ID, err)
+				in.sandbox.Repo.Warn("sandbox %s: git behind the walls still uses the old path of the sandbox, which was moved: %v", in.sandbox.ID, err)
 			}
 		}
 		return json.Marshal(w.plan)
@@ -179,7 +179,7 @@ func (s *Sandbox) checkExistingWalls(ns *proc.Namespace, want confine.Plan) (hav
 		return have, err
 	}
 	if weaker := have.WeakerThan(want); weaker != "" {
-		return have, fmt.Errorf("other commands run there behind walls that are older than the settings: %s; wait until they have ended", weaker)
+		return have, fmt.Errorf("commands run in the sandbox behind walls that were built with older settings: %s; wait until they end", weaker)
 	}
 	return have, nil
 }

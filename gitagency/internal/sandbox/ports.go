@@ -44,7 +44,7 @@ func ParsePort(text string) (Port, error) {
 	in, inErr := strconv.ParseUint(inside, 10, 16)
 	out, outErr := strconv.ParseUint(outside, 10, 16)
 	if inErr != nil || outErr != nil || in == 0 || strings.HasPrefix(inside, "+") || strings.HasPrefix(outside, "+") {
-		return Port{}, &fault.InvalidError{What: "port", Value: text, Want: "a number from 1 to 65535, which a colon and the port of this machine may follow (0: any that is free)"}
+		return Port{}, &fault.InvalidError{What: "port", Value: text, Want: "<port>[:<host port>], numbers from 1 to 65535; host port 0 is any free port"}
 	}
 	return Port{uint16(in), uint16(out)}, nil
 }

@@ -136,11 +136,11 @@ func (s *Sandbox) readTarget(ctx context.Context, repo *git.Repo, to Snapshot) (
 	}
 	for i, o := range found {
 		if o.Missing() {
-			return snapshot.State{}, fmt.Errorf("snapshot %s is not whole: it names %s, which is not there", to.name(), names[i])
+			return snapshot.State{}, fmt.Errorf("snapshot %s is incomplete: %s does not exist", to.name(), names[i])
 		}
 	}
 	return target, nil
 }
 
 // ErrImportFailed means that git state behind the walls could not be imported, so a snapshot would not hold it.
-var ErrImportFailed = errors.New("what was done behind the walls has not come out")
+var ErrImportFailed = errors.New("git state behind the walls could not be imported")

@@ -57,7 +57,7 @@ func (s *Sandbox) ResumeRollback(ctx context.Context, repo *git.Repo, h *Handle)
 	}
 	to, err := findSnapshot(ctx, s.Repo, repo, note.SnapshotCommit)
 	if fault.Is[*fault.NotFoundError](err) {
-		return &fault.LostRollbackError{ID: s.ID, Err: fmt.Errorf("there is no snapshot %s any more", note.SnapshotCommit)}
+		return &fault.LostRollbackError{ID: s.ID, Err: fmt.Errorf("snapshot %s no longer exists", note.SnapshotCommit)}
 	}
 	if err != nil {
 		return err

@@ -26,7 +26,7 @@ type PortTakenError struct {
 
 func (e *PortTakenError) Error() string {
 	if e.Reserved {
-		return fmt.Sprintf("port %d of this machine is not for everybody to listen on", e.Port.Outside)
+		return fmt.Sprintf("port %d of this machine is privileged; only root can listen on it", e.Port.Outside)
 	}
 	return fmt.Sprintf("port %d of this machine is in use already", e.Port.Outside)
 }

@@ -96,7 +96,7 @@ func (in *nsSession) enter(ctx context.Context) (err error) {
 				if context.Cause(ctx) != nil { // the export may be incomplete; the next process repeats it
 					return err
 				}
-				in.sandbox.Repo.Warn("sandbox %s: what was changed outside is not seen inside: %v", in.sandbox.ID, err)
+				in.sandbox.Repo.Warn("sandbox %s: changes made outside the walls are not visible inside: %v", in.sandbox.ID, err)
 			}
 		}
 	}
@@ -190,9 +190,9 @@ func (s *Sandbox) ImportForDiscard(ctx context.Context, repo *git.Repo, prims se
 		switch {
 		case err == nil || fault.Is[*handoff.DivergedError](err): // ImportRemaining includes the diverged commits
 		case in.handoff.IsSandboxFault(err):
-			s.Repo.Warn("sandbox %s: not all that git had inside is kept: %v", s.ID, err)
+			s.Repo.Warn("sandbox %s: some git state behind the walls is not kept: %v", s.ID, err)
 		default:
-			return errors.Join(fmt.Errorf("what git has inside cannot be kept: %w", err), in.close())
+			return errors.Join(fmt.Errorf("git state behind the walls cannot be kept: %w", err), in.close())
 		}
 	}
 	return in.close()
@@ -202,7 +202,7 @@ func (s *Sandbox) ImportForDiscard(ctx context.Context, repo *git.Repo, prims se
 func asImportError(err error) error {
 	var setup *fault.SetupError
 	if errors.As(err, &setup) {
-		return fmt.Errorf("bring out what was done behind the walls: %w", setup.Err)
+		return fmt.Errorf("import git state from behind the walls: %w", setup.Err)
 	}
 	return err
 }
@@ -230,11 +230,11 @@ func (in *nsSession) importAndWarn(ctx context.Context) {
 		if in.failedUpper = before; reported {
 			return
 		}
-		what := "its commits stay"
+		what := "commits"
 		if fault.Is[*git.LockedError](err) { // of the index, which is imported last
-			what = "what is staged stays"
+			what = "staged changes"
 		}
-		in.sandbox.Repo.Warn("sandbox %s: %s inside for now: %v", in.sandbox.ID, what, err)
+		in.sandbox.Repo.Warn("sandbox %s: %s behind the walls are not imported yet: %v", in.sandbox.ID, what, err)
 	}
 }
 

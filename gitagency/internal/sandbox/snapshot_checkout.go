@@ -103,7 +103,7 @@ func checkEmptyDir(dir string) (fs.FileMode, error) {
 	fi, err := os.Lstat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, err := os.Stat(filepath.Dir(dir)); err != nil {
-			return 0, fmt.Errorf("the directory for it is not there: %w", err)
+			return 0, fmt.Errorf("the parent directory does not exist: %w", err)
 		}
 		return 0, nil
 	}
@@ -183,7 +183,7 @@ func copySnapshot(ctx context.Context, r *core.Repository, c snapshot.CopyReques
 		err = os.Chmod(dir, perm)
 	}
 	if err := errors.Join(err, durable.RemoveTree(beside)); err != nil {
-		r.Warn("%s is there, but not all is as it should be: %v", dir, err)
+		r.Warn("%s was created, but not everything could be finished: %v", dir, err)
 	}
 	return nil
 }
@@ -205,7 +205,7 @@ func refuseMarkersAndGit(commit, tree string) error {
 		if _, err := os.Lstat(filepath.Join(tree, name)); err == nil && name == guard.AgencyDir {
 			return &fault.TrackedMarkerError{Commit: commit}
 		} else if err == nil {
-			return &fault.UnsafePathError{Path: name, Why: "is in the snapshot"}
+			return &fault.UnsafePathError{Path: name, Why: "is in the snapshot; it cannot be checked out"}
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

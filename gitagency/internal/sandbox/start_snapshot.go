@@ -34,7 +34,7 @@ func snapshotStartPoint(ctx context.Context, r *core.Repository, query string) (
 		return StartPoint{}, &fault.NoCommitError{Name: "HEAD of snapshot " + snap.name()}
 	}
 	if state.OperationCommit != "" {
-		r.Warn("snapshot %s was taken while a merge, a rebase or the like was under way; the sandbox has the files and HEAD of then, but nothing is under way in it", snap.name())
+		r.Warn("snapshot %s was taken during a merge, rebase or similar operation; the sandbox has its files and HEAD, but no operation in progress", snap.name())
 	}
 	from := StartPoint{
 		Base: cmp.Or(state.Base, record.BaseCommit, state.Head), Snapshot: snap.ID, Head: state.Head, index: state.IndexTree,

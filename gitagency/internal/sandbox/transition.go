@@ -39,7 +39,7 @@ type transitionResult struct {
 }
 
 // errAlreadyInState means that the sandbox is in the target state.
-var errAlreadyInState = errors.New("it is in that state")
+var errAlreadyInState = errors.New("the sandbox is already in that state")
 
 // runTransition is the transaction. Until the index is locked nothing has changed in the sandbox, and a failure is
 // undone. After that the steps only go forward, and any process that finds the journal can repeat them; the error is
@@ -168,7 +168,7 @@ func (s *Sandbox) runTransition(ctx context.Context, repo *git.Repo, h *Handle, 
 	}
 	result.added, result.changed, result.removed = restore.ChangeCounts()
 	if result.detachedFrom = core.ShortBranch(restore.DetachedFrom); restore.IndexFromHead {
-		s.Repo.Warn("sandbox %s: the snapshot does not say what was staged; it is what HEAD has now", s.ID)
+		s.Repo.Warn("sandbox %s: the snapshot does not record the index; the index was reset to HEAD", s.ID)
 	}
 	return result, nil
 }

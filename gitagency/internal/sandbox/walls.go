@@ -79,7 +79,7 @@ func checkWalls(ctx context.Context, r *core.Repository, prims settings.Primitiv
 	}
 	if hosts, some := strings.CutPrefix(prims.Outputs, settings.HostsPrefix); some {
 		if _, err := outlet.ParseRules(hosts); err != nil {
-			return &fault.InvalidError{What: "outputs", Value: prims.Outputs, Want: "hosts that can be meant: " + err.Error()}
+			return &fault.InvalidError{What: "outputs", Value: prims.Outputs, Want: "valid hosts: " + err.Error()}
 		}
 	}
 	bare := prims.Isolation == settings.IsolationNone
@@ -117,7 +117,7 @@ func AttributeToSetting(r *core.Repository, err error) error {
 	for _, setting := range settings.MultiValues(r.Git.Config, refused.Key) {
 		named := settings.ExpandHome(strings.TrimPrefix(setting.Value, settings.PrivatePrefix), proc.Getenv(r.Opts.Env, "HOME"))
 		if path := strings.TrimPrefix(refused.Path, settings.PrivatePrefix); named == path || settings.ResolveOrEmpty(named) == path {
-			want := "something else: " + refused.Why
+			want := "another value: " + refused.Why
 			if refused.Remedy != "" {
 				want += "; " + refused.Remedy
 			}
@@ -128,7 +128,7 @@ func AttributeToSetting(r *core.Repository, err error) error {
 }
 
 // hintNoIsolation is a remedy that always works, unless the network is to be restricted.
-const hintNoIsolation = "--isolation none does without"
+const hintNoIsolation = "--isolation none works without it"
 
 // explainWallError returns the reason why walls cannot be built: the first missing kernel feature, if any.
 func explainWallError(ctx context.Context, r *core.Repository, err error) string {
