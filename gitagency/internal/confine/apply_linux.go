@@ -18,7 +18,7 @@ import (
 // After an error the walls are incomplete, and nothing may be run. Nothing of it is ever visible outside.
 func Apply(p Plan) error {
 	if os.Getpid() != 1 { // the steps below would destroy any other mount namespace
-		return errors.New("walls are raised only by process 1 of namespaces made for it")
+		return errors.New("walls can be built only by process 1 of new namespaces")
 	}
 	if p.NetworkOnly {
 		return applyNetworkOnly(p)
@@ -310,7 +310,7 @@ func bringUpLoopback(n Network) error {
 		return nil
 	}
 	if n != NoNetwork && n != ProxiedOnly {
-		return fmt.Errorf("network %q: there is no such network", n)
+		return fmt.Errorf("unknown network %q", n)
 	}
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err == nil {

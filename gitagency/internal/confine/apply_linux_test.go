@@ -512,13 +512,13 @@ func TestApplyErrorNamesPathAndReason(t *testing.T) {
 		{Plan{Overlays: []OverlayMount{{dir + "/missing", dir + "/upper", dir + "/work"}}}, "layered " + dir + "/missing: no such file or directory", unix.ENOENT},
 		{Plan{Overlays: []OverlayMount{{dir + "/dir", dir + "/missing", dir + "/work"}}}, "overlay on " + dir + "/dir: " + dir + "/missing: no such file or directory", unix.ENOENT},
 		{Plan{Overlays: []OverlayMount{{dir + "/file", dir + "/upper", dir + "/work"}}}, "layered " + dir + "/file: not a directory", unix.ENOTDIR},
-		{Plan{Overlays: []OverlayMount{{dir + "/dir", "/proc", dir + "/work"}}}, "layer of " + dir + "/dir: /proc is not for a plan to change", 0},
+		{Plan{Overlays: []OverlayMount{{dir + "/dir", "/proc", dir + "/work"}}}, "overlay on " + dir + "/dir: /proc must not be changed by a plan", 0},
 		{Plan{Private: joinAll(dir, "file")}, "private " + dir + "/file: not a directory", unix.ENOTDIR},
-		{Plan{Writable: joinAll(dir, "link")}, "writable " + dir + "/link: there is a symbolic link on the way", unix.ELOOP},
-		{Plan{Hidden: joinAll(dir, "link/file")}, "hidden " + dir + "/link/file: there is a symbolic link on the way", unix.ELOOP},
+		{Plan{Writable: joinAll(dir, "link")}, "writable " + dir + "/link: a symbolic link in the path", unix.ELOOP},
+		{Plan{Hidden: joinAll(dir, "link/file")}, "hidden " + dir + "/link/file: a symbolic link in the path", unix.ELOOP},
 		{Plan{Hidden: joinAll(dir, "file/file")}, "hidden " + dir + "/file/file: not a directory", unix.ENOTDIR},
-		{Plan{Kept: joinAll(dir, "link")}, "kept " + dir + "/link: there is a symbolic link on the way", unix.ELOOP},
-		{Plan{Network: "wireless"}, `network "wireless": there is no such network`, 0},
+		{Plan{Kept: joinAll(dir, "link")}, "kept " + dir + "/link: a symbolic link in the path", unix.ELOOP},
+		{Plan{Network: "wireless"}, `unknown network "wireless"`, 0},
 		{Plan{Network: NoNetwork}, "network loopback: loopback: operation not permitted", unix.EPERM}, // the test runs in the host's network namespace
 	} {
 		if c.plan.Network == "" {

@@ -67,7 +67,7 @@ func findDelegatedCgroup(k cgroupFS, wanted ...string) (*DelegatedCgroup, error)
 		}
 	}
 	if best == nil {
-		return nil, fmt.Errorf("no cgroup here was handed over to this user: %w", reasons)
+		return nil, fmt.Errorf("no cgroup is delegated to this user: %w", reasons)
 	}
 	return best, nil
 }
@@ -89,7 +89,7 @@ func (k cgroupFS) locateOwn() (top, ownDir string, err error) {
 		}
 	}
 	if !strings.HasPrefix(path, "/") || slices.Contains(strings.Split(path, "/"), "..") { // outside of our cgroup namespace
-		return "", "", errors.New("this process is in no cgroup of version 2 that can be seen from here")
+		return "", "", errors.New("this process is in no cgroup v2 of its cgroup namespace")
 	}
 	scanner := bufio.NewScanner(strings.NewReader(string(mounts)))
 	for scanner.Scan() {
@@ -104,7 +104,7 @@ func (k cgroupFS) locateOwn() (top, ownDir string, err error) {
 			return filepath.Clean(mount), filepath.Join(mount, below), nil
 		}
 	}
-	return "", "", errors.New("no cgroups of version 2 are mounted")
+	return "", "", errors.New("cgroup v2 is not mounted")
 }
 
 // unescapeMountinfo decodes the octal escapes of /proc/self/mountinfo.
@@ -171,7 +171,7 @@ func (k cgroupFS) enableController(dir, controller string) error {
 	}
 	if err := k.writeFile(dir, "cgroup.subtree_control", "+"+controller); err != nil {
 		if errors.Is(err, unix.EBUSY) {
-			return fmt.Errorf("%s holds processes, so that it cannot hand on its %s controller", dir, controller)
+			return fmt.Errorf("%s contains processes, so the %s controller cannot be enabled for its children", dir, controller)
 		}
 		return err
 	}
@@ -214,13 +214,13 @@ func (c *DelegatedCgroup) NewCommandCgroup(sandbox string, whole, command Cgroup
 			return group, err
 		}
 	}
-	return nil, fmt.Errorf("%s is gone as soon as it is made", sandboxDir)
+	return nil, fmt.Errorf("%s was removed each time it was created", sandboxDir)
 }
 
 func (c *DelegatedCgroup) tryNewCommandCgroup(sandboxDir string, whole, command CgroupLimits) (_ *Cgroup, err error) {
 	if err := c.fs.mkdir(sandboxDir); err != nil && !errors.Is(err, os.ErrExist) {
 		if errors.Is(err, os.ErrNotExist) {
-			return nil, fmt.Errorf("%s is gone", c.dir)
+			return nil, fmt.Errorf("%s no longer exists", c.dir)
 		}
 		return nil, err
 	}

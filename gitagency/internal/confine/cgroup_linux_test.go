@@ -151,10 +151,10 @@ func TestFindDelegatedCgroupPicksNearestUsable(t *testing.T) {
 			"/", func(c *fakeCgroups) { c.addCgroup("", "hugetlb", "") }, "", "", "has no memory controller",
 		},
 		"processes in the cgroup": {
-			"/", func(c *fakeCgroups) { c.addCgroup("", "memory pids", ""); c.addProcesses("") }, "", "", "holds processes",
+			"/", func(c *fakeCgroups) { c.addCgroup("", "memory pids", ""); c.addProcesses("") }, "", "", "contains processes",
 		},
 		"outside the cgroup namespace": {
-			"/../other", func(c *fakeCgroups) { c.addCgroup("", "memory pids", "memory pids") }, "", "", "can be seen",
+			"/../other", func(c *fakeCgroups) { c.addCgroup("", "memory pids", "memory pids") }, "", "", "no cgroup v2 of its cgroup namespace",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -447,10 +447,10 @@ func TestCheckPtraceScopeAndKernelVersion(t *testing.T) {
 func TestCgroupFeatureGivesReason(t *testing.T) {
 	t.Parallel()
 	for want, got := range map[Feature]Feature{
-		{CgroupDelegation, OK, "memory and pids can be bounded in /c"}:        cgroupFeature(&DelegatedCgroup{dir: "/c", controllers: []string{"memory", "pids"}}, nil),
-		{CgroupDelegation, OK, "memory can be bounded in /c"}:                 cgroupFeature(&DelegatedCgroup{dir: "/c", controllers: []string{"memory"}}, nil),
-		{CgroupDelegation, Missing, "/c has no memory controller to hand on"}: cgroupFeature(&DelegatedCgroup{dir: "/c", controllers: []string{"pids"}}, nil),
-		{CgroupDelegation, Missing, "no cgroups of version 2 are mounted"}:    cgroupFeature(nil, errors.New("no cgroups of version 2 are mounted")),
+		{CgroupDelegation, OK, "memory and pids can be limited in /c"}:              cgroupFeature(&DelegatedCgroup{dir: "/c", controllers: []string{"memory", "pids"}}, nil),
+		{CgroupDelegation, OK, "memory can be limited in /c"}:                       cgroupFeature(&DelegatedCgroup{dir: "/c", controllers: []string{"memory"}}, nil),
+		{CgroupDelegation, Missing, "/c has no memory controller for its children"}: cgroupFeature(&DelegatedCgroup{dir: "/c", controllers: []string{"pids"}}, nil),
+		{CgroupDelegation, Missing, "cgroup v2 is not mounted"}:                     cgroupFeature(nil, errors.New("cgroup v2 is not mounted")),
 	} {
 		if got != want {
 			t.Errorf("got %+v, want %+v", got, want)

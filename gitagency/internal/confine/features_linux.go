@@ -20,7 +20,7 @@ func userNamespaceFeature(t userTrial, k kernelFacts) Feature {
 	case o.refusedErr == nil:
 		f.State, f.Detail = Unknown, whyUnknown(o)
 	case t.made.succeeded():
-		f.State, f.Detail = Missing, "one can be made, but is powerless: "+explainUserNamespace(o.refusedErr, k)
+		f.State, f.Detail = Missing, "one can be created, but without capabilities: "+explainUserNamespace(o.refusedErr, k)
 	default:
 		f.State, f.Detail = Missing, explainUserNamespace(o.refusedErr, k)
 	}
@@ -32,13 +32,13 @@ func pidNamespaceFeature(o runOutcome, users Feature) Feature {
 	f := Feature{Name: PIDNamespaces}
 	switch {
 	case o.succeeded():
-		f.State, f.Detail = OK, "with a /proc of their own"
+		f.State, f.Detail = OK, "with their own /proc"
 	case users.State == Missing:
 		f.State, f.Detail = Missing, needsUsers
 	case o.refusedErr != nil:
 		f.State, f.Detail = Missing, errnoText(o.refusedErr)
 	case o.stderrLine != "":
-		f.State, f.Detail = Missing, "one can be made, but no /proc mounted in it, as in many containers: "+o.stderrLine
+		f.State, f.Detail = Missing, "one can be created, but /proc cannot be mounted in it, as in many containers: "+o.stderrLine
 	default:
 		f.State, f.Detail = Unknown, whyUnknown(o)
 	}
@@ -50,11 +50,11 @@ func overlayFeature(t overlayTrial, users Feature) Feature {
 	f := Feature{Name: Overlay}
 	switch o := t.mount; {
 	case t.dirErr != nil:
-		f.State, f.Detail = Unknown, "no directory to try it in: "+t.dirErr.Error()
+		f.State, f.Detail = Unknown, "no directory for the test: "+t.dirErr.Error()
 	case o.succeeded() && t.mounted:
 		f.State, f.Detail = OK, "mounted in a user namespace, on the file system of "+t.tempDir
 	case o.succeeded():
-		f.State, f.Detail = Unknown, "mount was content, but nothing was mounted"
+		f.State, f.Detail = Unknown, "mount succeeded, but nothing was mounted"
 	case users.State == Missing:
 		f.State, f.Detail = Missing, needsUsers
 	case o.refusedErr != nil:
@@ -64,7 +64,7 @@ func overlayFeature(t overlayTrial, users Feature) Feature {
 	case !t.kernelHasIt:
 		f.State, f.Detail = Missing, "this kernel has no overlay, or did not load it; try: sudo modprobe overlay"
 	case t.badFilesystem != "":
-		f.State, f.Detail = Unknown, fmt.Sprintf("%s is on %s, to which overlays cannot write; set TMPDIR to a directory elsewhere", t.tempDir, t.badFilesystem)
+		f.State, f.Detail = Unknown, fmt.Sprintf("%s is on %s, which cannot be the upper layer of an overlay; set TMPDIR to a directory on another file system", t.tempDir, t.badFilesystem)
 	case isOlder(t.release, 5, 11):
 		f.State, f.Detail = Missing, "not permitted in a user namespace before Linux 5.11; this is "+t.release
 	default:
@@ -82,11 +82,11 @@ const needsUsers = "needs user namespaces"
 func whyUnknown(o runOutcome) string {
 	switch {
 	case o.missingProgram != "":
-		return fmt.Sprintf("not tried: no program %q on PATH", o.missingProgram)
+		return fmt.Sprintf("not tested: no program %q on PATH", o.missingProgram)
 	case o.otherErr != nil:
-		return "not known: " + o.otherErr.Error()
+		return "unknown: " + o.otherErr.Error()
 	default:
-		return "not known: " + o.stderrLine
+		return "unknown: " + o.stderrLine
 	}
 }
 
@@ -112,11 +112,11 @@ func explainUserNamespace(err error, k kernelFacts) string {
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS):
 		return why + ": this kernel was built without them (CONFIG_USER_NS)"
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EUSERS):
-		return why + ": user.max_user_namespaces, here or outside, has been reached, or they are nested too deeply"
+		return why + ": user.max_user_namespaces of this or an outer namespace has been reached, or they are nested too deeply"
 	case (errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES)) && k.hasSeccomp:
-		return why + ": perhaps by the seccomp filter this runs under, as containers have one; run it outside, or with one that allows them"
+		return why + ": probably denied by a seccomp filter, as in containers; run git-agency outside of the container, or with a filter that allows them"
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
-		return why + ": by a security module, or because this runs in a chroot"
+		return why + ": denied by a security module, or because this runs in a chroot"
 	}
 	return why
 }
@@ -163,14 +163,14 @@ func readKernelFacts(proc fs.FS, uid int) kernelFacts {
 // describeUser says for which user namespaces work. Root is refused less than others.
 func (k kernelFacts) describeUser() string {
 	if k.uid != 0 {
-		return fmt.Sprintf("tried as uid %d", k.uid)
+		return fmt.Sprintf("tested as uid %d", k.uid)
 	}
 	for _, s := range userNamespaceSysctls {
 		if k.sysctl[s.path] == s.off {
-			return fmt.Sprintf("tried as root; others are refused: %s is %s; to allow it: sudo sysctl %s=%s", s.name(), s.off, s.name(), s.on)
+			return fmt.Sprintf("tested as root; other users are refused: %s is %s; to allow it: sudo sysctl %s=%s", s.name(), s.off, s.name(), s.on)
 		}
 	}
-	return "tried as root"
+	return "tested as root"
 }
 
 // kernelHasOverlay reports whether overlay is in the list of file systems of a /proc. If that cannot be read, it
@@ -217,7 +217,7 @@ func landlockFeature(abi int, err error) Feature {
 			f.Detail += ", without " + strings.Join(without, ", ")
 		}
 	case err == nil:
-		f.Detail = fmt.Sprintf("the kernel answers with ABI %d", abi)
+		f.Detail = fmt.Sprintf("the kernel reports ABI %d", abi)
 	case errors.Is(err, unix.ENOSYS):
 		f.Detail = "this kernel does not have it (Linux 5.13 with CONFIG_SECURITY_LANDLOCK does)"
 	case errors.Is(err, unix.EOPNOTSUPP):
@@ -261,7 +261,7 @@ func cgroupFeature(found *DelegatedCgroup, err error) Feature {
 	case !slices.Contains(found.controllers, memoryController):
 		f.State, f.Detail = Missing, found.missingController(memoryController, nil).Error()
 	default:
-		f.Detail = strings.Join(found.controllers, " and ") + " can be bounded in " + found.dir
+		f.Detail = strings.Join(found.controllers, " and ") + " can be limited in " + found.dir
 	}
 	return f
 }

@@ -31,13 +31,13 @@ func TestUserNamespaceFeature(t *testing.T) {
 		state  State
 		detail string
 	}{
-		{userTrial{}, kernelFacts{uid: 1000}, OK, "tried as uid 1000"},
-		{userTrial{}, set("kernel/apparmor_restrict_unprivileged_userns", "1"), OK, "tried as uid 1000"}, // a profile allows it
-		{userTrial{}, kernelFacts{}, OK, "tried as root"},
+		{userTrial{}, kernelFacts{uid: 1000}, OK, "tested as uid 1000"},
+		{userTrial{}, set("kernel/apparmor_restrict_unprivileged_userns", "1"), OK, "tested as uid 1000"}, // a profile allows it
+		{userTrial{}, kernelFacts{}, OK, "tested as root"},
 		{
 			userTrial{},
 			kernelFacts{sysctl: map[string]string{"kernel/unprivileged_userns_clone": "0"}},
-			OK, "tried as root; others are refused: kernel.unprivileged_userns_clone is 0; to allow it: sudo sysctl kernel.unprivileged_userns_clone=1",
+			OK, "tested as root; other users are refused: kernel.unprivileged_userns_clone is 0; to allow it: sudo sysctl kernel.unprivileged_userns_clone=1",
 		},
 		{
 			both(unix.EPERM), set("kernel/unprivileged_userns_clone", "0"),
@@ -53,19 +53,19 @@ func TestUserNamespaceFeature(t *testing.T) {
 		},
 		{
 			powerless(unix.EPERM), set("kernel/apparmor_restrict_unprivileged_userns", "1"),
-			Missing, "one can be made, but is powerless: operation not permitted: kernel.apparmor_restrict_unprivileged_userns is 1; to allow it: sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0",
+			Missing, "one can be created, but without capabilities: operation not permitted: kernel.apparmor_restrict_unprivileged_userns is 1; to allow it: sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0",
 		},
-		{powerless(unix.EPERM), kernelFacts{}, Missing, "one can be made, but is powerless: operation not permitted: by a security module, or because this runs in a chroot"},
+		{powerless(unix.EPERM), kernelFacts{}, Missing, "one can be created, but without capabilities: operation not permitted: denied by a security module, or because this runs in a chroot"},
 		// A setting with an allowing value, or whose refusal has another errno, is not named.
-		{both(unix.EPERM), set("kernel/unprivileged_userns_clone", "1"), Missing, "operation not permitted: by a security module, or because this runs in a chroot"},
-		{both(unix.EPERM), set("user/max_user_namespaces", "0"), Missing, "operation not permitted: by a security module, or because this runs in a chroot"},
+		{both(unix.EPERM), set("kernel/unprivileged_userns_clone", "1"), Missing, "operation not permitted: denied by a security module, or because this runs in a chroot"},
+		{both(unix.EPERM), set("user/max_user_namespaces", "0"), Missing, "operation not permitted: denied by a security module, or because this runs in a chroot"},
 		{
 			both(unix.EPERM),
 			kernelFacts{hasSeccomp: true},
-			Missing, "operation not permitted: perhaps by the seccomp filter this runs under, as containers have one; run it outside, or with one that allows them",
+			Missing, "operation not permitted: probably denied by a seccomp filter, as in containers; run git-agency outside of the container, or with a filter that allows them",
 		},
-		{both(unix.ENOSPC), set("user/max_user_namespaces", "96360"), Missing, "no space left on device: user.max_user_namespaces, here or outside, has been reached, or they are nested too deeply"},
-		{both(unix.EUSERS), kernelFacts{}, Missing, "too many users: user.max_user_namespaces, here or outside, has been reached, or they are nested too deeply"},
+		{both(unix.ENOSPC), set("user/max_user_namespaces", "96360"), Missing, "no space left on device: user.max_user_namespaces of this or an outer namespace has been reached, or they are nested too deeply"},
+		{both(unix.EUSERS), kernelFacts{}, Missing, "too many users: user.max_user_namespaces of this or an outer namespace has been reached, or they are nested too deeply"},
 		{both(unix.EINVAL), kernelFacts{}, Missing, "invalid argument: this kernel was built without them (CONFIG_USER_NS)"},
 		{both(unix.ENOSYS), kernelFacts{}, Missing, "function not implemented: this kernel was built without them (CONFIG_USER_NS)"},
 		// The error of the second trial is not reported.
@@ -74,9 +74,9 @@ func TestUserNamespaceFeature(t *testing.T) {
 			kernelFacts{},
 			Missing, "invalid argument: this kernel was built without them (CONFIG_USER_NS)",
 		},
-		{userTrial{used: runOutcome{missingProgram: "true"}}, kernelFacts{}, Unknown, `not tried: no program "true" on PATH`},
-		{userTrial{used: runOutcome{otherErr: errors.New("lightning")}}, kernelFacts{}, Unknown, "not known: lightning"},
-		{userTrial{used: runOutcome{stderrLine: "true: exit status 1"}}, kernelFacts{}, Unknown, "not known: true: exit status 1"},
+		{userTrial{used: runOutcome{missingProgram: "true"}}, kernelFacts{}, Unknown, `not tested: no program "true" on PATH`},
+		{userTrial{used: runOutcome{otherErr: errors.New("lightning")}}, kernelFacts{}, Unknown, "unknown: lightning"},
+		{userTrial{used: runOutcome{stderrLine: "true: exit status 1"}}, kernelFacts{}, Unknown, "unknown: true: exit status 1"},
 	} {
 		requireFeature(t, fmt.Sprintf("%+v %+v", c.trial, c.kernel), userNamespaceFeature(c.trial, c.kernel), Feature{UserNamespaces, c.state, c.detail})
 	}
@@ -90,14 +90,14 @@ func TestPIDNamespaceFeature(t *testing.T) {
 		state   State
 		detail  string
 	}{
-		{runOutcome{}, OK, OK, "with a /proc of their own"},
-		{runOutcome{}, Unknown, OK, "with a /proc of their own"},
+		{runOutcome{}, OK, OK, "with their own /proc"},
+		{runOutcome{}, Unknown, OK, "with their own /proc"},
 		{runOutcome{refusedErr: forkExecError(unix.EPERM)}, Missing, Missing, "needs user namespaces"},
 		{runOutcome{missingProgram: "mount"}, Missing, Missing, "needs user namespaces"},
 		{runOutcome{refusedErr: forkExecError(unix.EINVAL)}, OK, Missing, "invalid argument"},
-		{runOutcome{stderrLine: "mount: /proc: permission denied"}, OK, Missing, "one can be made, but no /proc mounted in it, as in many containers: mount: /proc: permission denied"},
-		{runOutcome{missingProgram: "mount"}, OK, Unknown, `not tried: no program "mount" on PATH`},
-		{runOutcome{otherErr: errors.New("lightning")}, OK, Unknown, "not known: lightning"},
+		{runOutcome{stderrLine: "mount: /proc: permission denied"}, OK, Missing, "one can be created, but /proc cannot be mounted in it, as in many containers: mount: /proc: permission denied"},
+		{runOutcome{missingProgram: "mount"}, OK, Unknown, `not tested: no program "mount" on PATH`},
+		{runOutcome{otherErr: errors.New("lightning")}, OK, Unknown, "unknown: lightning"},
 	} {
 		requireFeature(t, fmt.Sprintf("%+v", c), pidNamespaceFeature(c.outcome, Feature{State: c.users}), Feature{PIDNamespaces, c.state, c.detail})
 	}
@@ -114,15 +114,15 @@ func TestOverlayFeature(t *testing.T) {
 	}{
 		{overlayTrial{mounted: true}, OK, OK, "mounted in a user namespace, on the file system of /t"},
 		{overlayTrial{mounted: true, cleanupErr: errors.New("rm: no")}, OK, OK, "mounted in a user namespace, on the file system of /t; clean-up: rm: no"},
-		{overlayTrial{}, OK, Unknown, "mount was content, but nothing was mounted"},
-		{overlayTrial{dirErr: errors.New("mkdir: no")}, OK, Unknown, "no directory to try it in: mkdir: no"},
+		{overlayTrial{}, OK, Unknown, "mount succeeded, but nothing was mounted"},
+		{overlayTrial{dirErr: errors.New("mkdir: no")}, OK, Unknown, "no directory for the test: mkdir: no"},
 		{overlayTrial{mount: runOutcome{refusedErr: forkExecError(unix.EPERM)}}, Missing, Missing, "needs user namespaces"},
 		{overlayTrial{mount: runOutcome{missingProgram: "mount"}}, Missing, Missing, "needs user namespaces"},
-		{overlayTrial{mount: runOutcome{missingProgram: "mount"}}, OK, Unknown, `not tried: no program "mount" on PATH`},
-		{overlayTrial{mount: runOutcome{otherErr: errors.New("lightning")}}, OK, Unknown, "not known: lightning"},
+		{overlayTrial{mount: runOutcome{missingProgram: "mount"}}, OK, Unknown, `not tested: no program "mount" on PATH`},
+		{overlayTrial{mount: runOutcome{otherErr: errors.New("lightning")}}, OK, Unknown, "unknown: lightning"},
 		{overlayTrial{mount: runOutcome{refusedErr: forkExecError(unix.EINVAL)}}, OK, Missing, "invalid argument"},
 		{overlayTrial{mount: said}, OK, Missing, "this kernel has no overlay, or did not load it; try: sudo modprobe overlay"},
-		{overlayTrial{mount: said, kernelHasIt: true, badFilesystem: "overlayfs"}, OK, Unknown, "/t is on overlayfs, to which overlays cannot write; set TMPDIR to a directory elsewhere"},
+		{overlayTrial{mount: said, kernelHasIt: true, badFilesystem: "overlayfs"}, OK, Unknown, "/t is on overlayfs, which cannot be the upper layer of an overlay; set TMPDIR to a directory on another file system"},
 		{overlayTrial{mount: said, kernelHasIt: true, release: "5.10.0-28-amd64"}, OK, Missing, "not permitted in a user namespace before Linux 5.11; this is 5.10.0-28-amd64"},
 		{overlayTrial{mount: said, kernelHasIt: true, release: "6.18.1"}, OK, Missing, "not permitted in a user namespace: mount: merged: permission denied"},
 	} {
@@ -144,7 +144,7 @@ func TestLandlockFeature(t *testing.T) {
 		{5, nil, OK, "ABI 5, without signals and abstract sockets"},
 		{6, nil, OK, "ABI 6"},
 		{99, nil, OK, "ABI 99"},
-		{0, nil, Missing, "the kernel answers with ABI 0"},
+		{0, nil, Missing, "the kernel reports ABI 0"},
 		{0, unix.ENOSYS, Missing, "this kernel does not have it (Linux 5.13 with CONFIG_SECURITY_LANDLOCK does)"},
 		{0, unix.EOPNOTSUPP, Missing, "this kernel has it but it was not enabled at boot; add landlock to lsm= on the kernel command line"},
 		{0, unix.EPERM, Missing, "operation not permitted"},

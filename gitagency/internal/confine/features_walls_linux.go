@@ -26,9 +26,9 @@ func networkFeature(t namespaceTrial, k kernelFacts, users, pids Feature) Featur
 	f := Feature{Name: NetworkNamespaces, State: Missing}
 	switch {
 	case t.startErr == nil && t.listenErr == nil:
-		f.State, f.Detail = OK, "with a loopback of their own"
+		f.State, f.Detail = OK, "with their own loopback"
 	case t.startErr == nil:
-		f.Detail = "one can be made, but nothing can listen on its loopback: " + oneLineText(t.listenErr)
+		f.Detail = "one can be created, but listening on its loopback fails: " + oneLineText(t.listenErr)
 	case missingNamespace(users, pids) != "":
 		f.Detail = missingNamespace(users, pids)
 	case errors.Is(t.startErr, unix.ENOSPC) && k.sysctl[maxNetNamespaces.path] == maxNetNamespaces.off:
@@ -38,7 +38,7 @@ func networkFeature(t namespaceTrial, k kernelFacts, users, pids Feature) Featur
 	case isNamespaceRefusal(t.startErr):
 		f.Detail = errnoText(t.startErr)
 	default:
-		f.State, f.Detail = Unknown, "not known: "+oneLineText(t.startErr)
+		f.State, f.Detail = Unknown, "unknown: "+oneLineText(t.startErr)
 	}
 	return f
 }
@@ -53,9 +53,9 @@ func mountFeature(calls, walls error, release string, users, pids Feature) Featu
 	case calls != nil && isOlder(release, 5, 12):
 		f.Detail = "this kernel, " + release + ", does not have all of it (Linux 5.12 does)"
 	case calls != nil:
-		f.Detail = oneLineText(calls) + ": perhaps by the seccomp filter this runs under, as containers have one; run it outside, or with one that allows it"
+		f.Detail = oneLineText(calls) + ": probably denied by a seccomp filter, as in containers; run git-agency outside of the container, or with a filter that allows it"
 	case walls == nil:
-		f.State, f.Detail = OK, "mounts were made and restricted one by one"
+		f.State, f.Detail = OK, "mounts were created and restricted one by one"
 	case missingNamespace(users, pids) != "":
 		f.Detail = missingNamespace(users, pids)
 	default:
@@ -71,21 +71,21 @@ func joinFeature(t namespaceTrial, k kernelFacts, users, pids Feature) Feature {
 	case t.startErr != nil && missingNamespace(users, pids) != "":
 		f.Detail = missingNamespace(users, pids)
 	case t.startErr != nil:
-		f.State, f.Detail = Unknown, "not tried: there was nothing to join"
+		f.State, f.Detail = Unknown, "not tested: there was no namespace to join"
 	case t.labelDirErr != nil:
-		f.State, f.Detail = Unknown, "no directory to try it with: "+oneLineText(t.labelDirErr)
+		f.State, f.Detail = Unknown, "no directory for the test: "+oneLineText(t.labelDirErr)
 	case t.joinErr == nil:
 		f.State, f.Detail = OK, "several commands can run behind the same walls"
 	case errors.Is(t.joinErr, unix.ENOSYS):
 		f.Detail = oneLineText(t.joinErr) + ": this kernel does not have it (Linux 5.6 does), or a seccomp filter hides it"
 	case !errors.Is(t.joinErr, unix.EPERM):
-		f.State, f.Detail = Unknown, "not known: "+oneLineText(t.joinErr)
+		f.State, f.Detail = Unknown, "unknown: "+oneLineText(t.joinErr)
 	case k.sysctl[ptraceScope.path] == ptraceScope.off:
-		f.Detail = fmt.Sprintf("%s: %s is %s, which can be changed only by starting the machine with another", errnoText(t.joinErr), ptraceScope.name(), ptraceScope.off)
+		f.Detail = fmt.Sprintf("%s: %s is %s, which can be changed only at boot", errnoText(t.joinErr), ptraceScope.name(), ptraceScope.off)
 	case k.hasSeccomp:
-		f.Detail = oneLineText(t.joinErr) + ": perhaps by the seccomp filter this runs under, as containers have one"
+		f.Detail = oneLineText(t.joinErr) + ": probably denied by a seccomp filter, as in containers"
 	default:
-		f.Detail = oneLineText(t.joinErr) + ": by a security module"
+		f.Detail = oneLineText(t.joinErr) + ": denied by a security module"
 	}
 	if t.cleanupErr != nil {
 		f.Detail += "; clean-up: " + oneLineText(t.cleanupErr)
@@ -100,7 +100,7 @@ var ptraceScope = sysctl{"kernel/yama/ptrace_scope", "3", "1", nil}
 func wallsFeature(err error, parts []Feature) Feature {
 	f := Feature{Name: AllWalls, State: Missing}
 	if err == nil {
-		f.State, f.Detail = OK, "all of them were built, and taken down"
+		f.State, f.Detail = OK, "all of them were built and removed"
 		return f
 	}
 	for _, p := range parts {
@@ -124,7 +124,7 @@ func landlockRestrictFeature(f Feature, err error) Feature {
 	case err == nil:
 		return f
 	case errors.Is(err, unix.E2BIG):
-		return Feature{f.Name, Missing, f.Detail + ", but this runs behind as many rulesets as there can be"}
+		return Feature{f.Name, Missing, f.Detail + ", but this process already has the maximum number of rulesets"}
 	}
 	return Feature{f.Name, Missing, f.Detail + ", but it cannot be used: " + oneLineText(err)}
 }
@@ -134,7 +134,7 @@ func seccompFilterFeature(f Feature, err error) Feature {
 	if err == nil {
 		return f
 	}
-	return Feature{f.Name, Missing, f.Detail + ", but ours does not: " + oneLineText(err)}
+	return Feature{f.Name, Missing, f.Detail + ", but the filter of git-agency does not work: " + oneLineText(err)}
 }
 
 // oneLineText returns an error on one line.

@@ -77,7 +77,7 @@ func (l Limits) Value(k LimitKind) int64 {
 func (l Limits) Validate() error {
 	for _, k := range LimitKinds() {
 		if l.Value(k) < 0 {
-			return &BadLimitError{k, l.Value(k), "more than nothing"}
+			return &BadLimitError{k, l.Value(k), "a positive number"}
 		}
 	}
 	if l.Nice > MaxNice {
@@ -104,7 +104,7 @@ type WiderError struct {
 }
 
 func (e *WiderError) Error() string {
-	return fmt.Sprintf("%s %s is wider than that of the sandbox: want %s", e.Limit, e.Limit.Format(e.Requested), e.Want())
+	return fmt.Sprintf("%s %s exceeds the limit of the sandbox: want %s", e.Limit, e.Limit.Format(e.Requested), e.Want())
 }
 
 // Want says what would have been allowed.
@@ -211,7 +211,7 @@ type UnenforceableError struct{ Limits []Enforcement }
 func (e *UnenforceableError) Error() string {
 	texts := make([]string, len(e.Limits))
 	for i, l := range e.Limits {
-		texts[i] = fmt.Sprintf("%s %s cannot be enforced here: %s", l.Limit, l.Limit.Format(l.Value), l.Detail)
+		texts[i] = fmt.Sprintf("%s %s cannot be enforced on this machine: %s", l.Limit, l.Limit.Format(l.Value), l.Detail)
 	}
 	return strings.Join(texts, "\n")
 }
@@ -235,7 +235,7 @@ func (l Limits) Plan(m LimitSupport) (LimitPlan, error) {
 		case k == MemoryLimit && m.Rlimits == nil:
 			// Not RLIMIT_AS: many programs reserve a thousand times the address space that they use.
 			e.By, plan.Data = ByRlimit, l.Memory
-			e.Detail = fmt.Sprintf("%v; each process by itself can be bound, but not all together", m.MemoryCgroup)
+			e.Detail = fmt.Sprintf("%v; each process can be limited, but not all together", m.MemoryCgroup)
 		case k == MemoryLimit:
 			e.Detail = errors.Join(m.MemoryCgroup, m.Rlimits).Error()
 		case k == ProcessLimit && m.ProcessCgroup == nil:
@@ -274,7 +274,7 @@ func joinReasons(all ...error) string {
 	return strings.Join(texts, "; ")
 }
 
-const wantSize = "bytes, as in 512m, 1.5g or 1048576"
+const wantSize = "a number of bytes such as 512m, 1.5g or 1048576"
 
 // ErrSize reports an invalid size.
 var ErrSize = errors.New("want " + wantSize)

@@ -38,7 +38,7 @@ func InspectLimitSupport(ctx context.Context, l Limits, env []string, all bool) 
 
 func (c *DelegatedCgroup) missingController(controller string, err error) error {
 	if c != nil && !slices.Contains(c.controllers, controller) {
-		return fmt.Errorf("%s has no %s controller to hand on", c.dir, controller)
+		return fmt.Errorf("%s has no %s controller for its children", c.dir, controller)
 	}
 	return err
 }
@@ -47,7 +47,7 @@ func (c *DelegatedCgroup) missingController(controller string, err error) error 
 // forbid.
 func checkPtraceScope(scope []byte, _ error) error {
 	if strings.TrimSpace(string(scope)) == "3" {
-		return errors.New("nobody may trace a program here (kernel.yama.ptrace_scope is 3)")
+		return errors.New("ptrace is forbidden (kernel.yama.ptrace_scope is 3)")
 	}
 	return nil
 }
@@ -55,10 +55,10 @@ func checkPtraceScope(scope []byte, _ error) error {
 // checkProcessRlimit finds out whether RLIMIT_NPROC counts the processes of a sandbox separately.
 func checkProcessRlimit(ctx context.Context, env []string, try bool) error {
 	if os.Geteuid() == 0 {
-		return errors.New("the kernel does not bound the processes of root by anything else")
+		return errors.New("without it, the kernel does not limit the processes of root")
 	}
 	if major, minor := kernelVersion(kernelRelease()); major < 5 || major == 5 && minor < 14 {
-		return errors.New("this kernel counts all processes of a user together; 5.14 and later do not")
+		return errors.New("this kernel counts all processes of a user together; Linux 5.14 and later do not")
 	}
 	if !try {
 		return nil
@@ -67,7 +67,7 @@ func checkProcessRlimit(ctx context.Context, env []string, try bool) error {
 	case o.succeeded() || o.missingProgram != "": // it is tried again when the command is run
 		return nil
 	case o.refusedErr != nil:
-		return fmt.Errorf("no user namespaces, in which processes are counted apart: %w", o.refusedErr)
+		return fmt.Errorf("no user namespaces, in which processes are counted separately: %w", o.refusedErr)
 	case o.otherErr != nil:
 		return o.otherErr
 	default:

@@ -16,7 +16,7 @@ func openNoSymlinks(dir int, name string) (int, error) {
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case errors.Is(err, unix.ELOOP):
-			return -1, fmt.Errorf("there is a symbolic link on the way: %w", err)
+			return -1, fmt.Errorf("a symbolic link in the path: %w", err)
 		default:
 			return fd, err
 		}
@@ -84,7 +84,7 @@ func makeMountPoint(fs int, name string, dir bool) error {
 		err = unix.Mknodat(fs, name, unix.S_IFREG|0o644, 0)
 	}
 	if err != nil && !errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("place for %s: %w", path.Base(name), err)
+		return fmt.Errorf("mount point for %s: %w", path.Base(name), err)
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ func orderMounts(p Plan) (walls, fixtures []mountSpec, err error) {
 		walls = append(walls, mountSpec{kind: overlaid, path: l.Path, overlay: l})
 		for _, path := range []string{l.Upper, l.Work} {
 			if err := checkPath(path); err != nil {
-				return nil, nil, fmt.Errorf("layer of %s: %w", l.Path, err)
+				return nil, nil, fmt.Errorf("overlay on %s: %w", l.Path, err)
 			}
 		}
 	}
@@ -103,7 +103,7 @@ func planFixed(walls []mountSpec, fix []string) (fixtures []mountSpec, err error
 	}
 	for _, f := range fix {
 		if err := checkPath(f); err != nil {
-			return nil, fmt.Errorf("fixed: %w", err)
+			return nil, fmt.Errorf("fixed path: %w", err)
 		}
 		fixtures = append(fixtures, mountSpec{kind: fixed, path: f, parent: -1})
 		for _, w := range slices.Backward(walls) { // the last one that contains it is the nearest
@@ -137,7 +137,7 @@ func checkPath(p string) error {
 	case !path.IsAbs(p) || path.Clean(p) != p || strings.ContainsRune(p, 0):
 		return fmt.Errorf("%q is not a plain absolute path", p)
 	case p == "/" || p == "/dev" || isWithin(p, "/proc"):
-		return fmt.Errorf("%s is not for a plan to change", p)
+		return fmt.Errorf("%s must not be changed by a plan", p)
 	}
 	return nil
 }

@@ -67,7 +67,7 @@ func TestOrderMountsRefusesInvalidPlans(t *testing.T) {
 			{Overlays: []OverlayMount{{Path: "/a", Upper: "u", Work: "/w"}}},
 			{Overlays: []OverlayMount{{Path: "/a", Upper: "/u"}}},
 		},
-		"not for a plan to change": {
+		"must not be changed by a plan": {
 			{Writable: []string{"/"}},
 			{Hidden: []string{"/proc"}},
 			{Writable: []string{"/proc/sys"}},

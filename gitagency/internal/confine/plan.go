@@ -89,18 +89,18 @@ func (p Plan) WallNames() []string {
 func (p Plan) WeakerThan(than Plan) string {
 	switch {
 	case p.Network != than.Network:
-		return "the network is that of outputs that were changed"
+		return "--outputs was changed"
 	case p.LandlockABI < than.LandlockABI:
 		return "landlock"
 	}
 	for _, path := range slices.Concat(than.Hidden, than.Private) {
 		if p.IsVisible(path) {
-			return path + " is not hidden"
+			return path + " is visible"
 		}
 	}
 	for _, path := range p.Writable {
 		if !slices.Contains(than.Writable, path) {
-			return path + " can be written"
+			return path + " is writable"
 		}
 	}
 	return ""

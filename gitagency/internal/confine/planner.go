@@ -60,7 +60,7 @@ func (m Machine) checkSupported() error {
 	case m.LandlockABI == 0:
 		return &RefusedError{Wall: Landlock, Why: cmp.Or(m.WhyNoLandlock, "this kernel does not offer it"), Remedy: without}
 	case m.LandlockABI < OldestLandlockABI:
-		return &RefusedError{Wall: Landlock, Why: fmt.Sprintf("this kernel, %s, has version %d of it, and %d is needed", cmp.Or(m.Kernel, "of unknown release"), m.LandlockABI, OldestLandlockABI), Remedy: without}
+		return &RefusedError{Wall: Landlock, Why: fmt.Sprintf("this kernel, %s, has ABI version %d, and %d is required", cmp.Or(m.Kernel, "of unknown release"), m.LandlockABI, OldestLandlockABI), Remedy: without}
 	case m.WhyNoSeccomp != "":
 		return &RefusedError{Wall: Seccomp, Why: m.WhyNoSeccomp, Remedy: without}
 	}
@@ -83,7 +83,7 @@ func planNetwork(outputs string) (Network, error) {
 	case some && hosts != "":
 		return ProxiedOnly, nil
 	}
-	return "", &RefusedError{Wall: "network", Why: fmt.Sprintf("outputs %q mean nothing", outputs), Remedy: "want open, none or hosts:…"}
+	return "", &RefusedError{Wall: "network", Why: fmt.Sprintf("invalid outputs %q", outputs), Remedy: "want open, none or hosts:…"}
 }
 
 // fixedPaths returns the paths that identify the sandbox, which its commands must not change.
@@ -97,22 +97,22 @@ func (r Request) fixedPaths() []string {
 func (r Request) checkPaths() error {
 	for _, p := range []string{r.Tree, r.GitDir, r.GitFile, r.OverlayDir, r.DataDir} {
 		if !filepath.IsAbs(p) || filepath.Clean(p) != p || p == "/" {
-			return fmt.Errorf("draw walls: %q is no place for a sandbox", p)
+			return fmt.Errorf("plan walls: %q is not a valid path of a sandbox", p)
 		}
 	}
 	switch {
 	case !guard.Contains(r.Tree, r.GitFile):
-		return fmt.Errorf("draw walls: %s is not in %s", r.GitFile, r.Tree)
+		return fmt.Errorf("plan walls: %s is not in %s", r.GitFile, r.Tree)
 	case r.MarkerDir != "" && !guard.Contains(r.Tree, r.MarkerDir):
-		return fmt.Errorf("draw walls: %s is not in %s", r.MarkerDir, r.Tree)
+		return fmt.Errorf("plan walls: %s is not in %s", r.MarkerDir, r.Tree)
 	case contains(r.Tree, r.OverlayDir), contains(r.OverlayDir, r.Tree):
-		return fmt.Errorf("draw walls: layers in %s would touch %s", r.OverlayDir, r.Tree)
+		return fmt.Errorf("plan walls: the overlay directory %s overlaps %s", r.OverlayDir, r.Tree)
 	case contains(r.Tree, r.GitDir), contains(r.GitDir, r.Tree):
-		return fmt.Errorf("draw walls: the git directory %s touches %s", r.GitDir, r.Tree)
+		return fmt.Errorf("plan walls: the git directory %s overlaps %s", r.GitDir, r.Tree)
 	case contains(r.Tree, r.DataDir):
-		return fmt.Errorf("draw walls: the data directory %s is in %s", r.DataDir, r.Tree)
+		return fmt.Errorf("plan walls: the data directory %s is in %s", r.DataDir, r.Tree)
 	case contains(r.GitDir, r.DataDir), contains(r.GitDir, r.OverlayDir):
-		return fmt.Errorf("draw walls: the data directory %s is in the git directory %s", r.DataDir, r.GitDir)
+		return fmt.Errorf("plan walls: the data directory %s is in the git directory %s", r.DataDir, r.GitDir)
 	}
 	return nil
 }
@@ -181,7 +181,7 @@ func (d *planner) markHidden() error {
 		case e.Kind == Absent || contains(d.DataDir, e.Path) && !contains(d.Tree, e.Path):
 			continue
 		case e.Path == "/" || e.Kind == Device || isKernelDir(e.Path):
-			return &RefusedError{Key: HideKey, Path: path, Why: "nothing works without it"}
+			return &RefusedError{Key: HideKey, Path: path, Why: "no command can run without it"}
 		case contains(d.Tree, e.Path), contains(d.GitDir, e.Path):
 			return &RefusedError{Key: HideKey, Path: path, Why: "it is part of the sandbox"}
 		case d.marks[e.Path].visibility == Private:
@@ -200,7 +200,7 @@ func (d *planner) markReadable() error {
 		case e.Kind == Absent || e.Path == "/" || isKernelDir(e.Path):
 			continue
 		case d.marks[e.Path].visibility == Private:
-			return &RefusedError{Key: ReadKey, Path: path, Why: "every sandbox has one of its own", Remedy: "grant something below it"}
+			return &RefusedError{Key: ReadKey, Path: path, Why: "every sandbox has its own", Remedy: "grant a path below it"}
 		case contains(d.DataDir, e.Path) && !contains(d.Tree, e.Path), contains(d.OverlayDir, e.Path):
 			return &RefusedError{Key: ReadKey, Path: path, Why: "it is in the data directory, where other sandboxes are", Remedy: "copy it elsewhere, or into the sandbox with 'git agency put'"}
 		}
@@ -247,7 +247,7 @@ func (d *planner) checkUTF8() error {
 		case m.optional && (m.visibility == KeptVisible || m.visibility == Overlaid):
 			delete(d.marks, path)
 		default:
-			return &RefusedError{Wall: readOnlyRoot, Why: fmt.Sprintf("the path %q is not valid UTF-8", path), Remedy: "give it another name"}
+			return &RefusedError{Wall: readOnlyRoot, Why: fmt.Sprintf("the path %q is not valid UTF-8", path), Remedy: "rename it"}
 		}
 	}
 	return nil

@@ -12,7 +12,7 @@ func (d *planner) markOverlays() error {
 		e, err := d.checkWriteGrant(path, "private:"+path)
 		if err == nil {
 			if why := d.whyNoOverlay(e); why != "" {
-				err = &RefusedError{Key: WriteKey, Path: "private:" + path, Why: why, Remedy: "grant a directory below it, or something else"}
+				err = &RefusedError{Key: WriteKey, Path: "private:" + path, Why: why, Remedy: "grant a directory below it, or another one"}
 			}
 		}
 		if err != nil {
@@ -40,23 +40,23 @@ func (d *planner) checkWriteGrant(path, value string) (Entry, error) {
 	refuse := func(why, remedy string) (Entry, error) {
 		return Entry{}, &RefusedError{Key: WriteKey, Path: value, Why: why, Remedy: remedy}
 	}
-	const below = "grant something below it"
+	const below = "grant a path below it"
 	e := d.lookup(path)
 	switch {
 	case e.Kind == Absent:
-		return refuse("there is nothing", "create it, or unset the key")
+		return refuse("it does not exist", "create it, or unset the key")
 	case e.Kind == Device, isKernelDir(e.Path):
-		return refuse("it belongs to the kernel", "")
+		return refuse("it is a device or a file system of the kernel", "")
 	case e.Path == "/":
-		return refuse("it is everything", below)
+		return refuse("it is the root directory", below)
 	case d.homeDir() != "" && contains(e.Path, d.homeDir()):
-		return refuse("your home directory decides what your programs do", below)
+		return refuse("it contains your home directory, whose files control your programs", below)
 	case d.marks[e.Path].visibility == Private:
-		return refuse("every sandbox has one of its own", below)
+		return refuse("every sandbox has its own", below)
 	}
 	for _, path := range d.Policy.Secrets {
 		if secret := d.lookup(path); secret.Kind != Absent && contains(secret.Path, e.Path) {
-			return refuse("it is hidden, because there are secrets in it", "grant another directory")
+			return refuse("it is hidden, because it contains secrets", "grant another directory")
 		}
 	}
 	protected := append([]string{d.GitDir, d.DataDir, d.OverlayDir, d.Tree}, d.IntegrationTrees...)
@@ -102,12 +102,12 @@ func (d *planner) findOverlap(path string, others []string) (which string, how g
 func (d *planner) whyNoOverlay(e Entry) string {
 	switch {
 	case e.Kind != Directory:
-		return "only a directory can have a layer"
+		return "only a directory can have an overlay"
 	case e.Owner != d.uid:
-		return "it belongs to another user, whose files a layer cannot change"
+		return "it belongs to another user, whose files cannot be changed through an overlay"
 	}
 	if points := d.files.Mounts(e.Path); len(points) > 0 {
-		return "the kernel puts no layer where something is mounted: " + points[0]
+		return "an overlay cannot contain a mount point: " + points[0]
 	}
 	return ""
 }

@@ -41,7 +41,7 @@ func (d *planner) markSecret(path string) error {
 	}
 	for _, needed := range []string{d.Tree, d.GitDir, d.homeDir()} {
 		if needed != "" && contains(e.Path, needed) {
-			return &RefusedError{Wall: hiddenSecrets, Why: fmt.Sprintf("%s leads to %s, which cannot be hidden", path, e.Path), Remedy: "make it a file or directory of its own"}
+			return &RefusedError{Wall: hiddenSecrets, Why: fmt.Sprintf("%s is a link to %s, which cannot be hidden", path, e.Path), Remedy: "replace the link with a file or directory"}
 		}
 	}
 	if !contains(d.Tree, e.Path) && !contains(d.GitDir, e.Path) { // a repository may contain a file of that name

@@ -160,7 +160,7 @@ func TestProbeWithoutProgramsIsUnknown(t *testing.T) {
 	t.Parallel()
 	features := probeFeatures(t, []string{"PATH=" + t.TempDir(), "TMPDIR=" + t.TempDir()})
 	for name, program := range map[string]string{UserNamespaces: "true", PIDNamespaces: "mount", Overlay: "mount"} {
-		if f := features[name]; f.State != Unknown || f.Detail != `not tried: no program "`+program+`" on PATH` {
+		if f := features[name]; f.State != Unknown || f.Detail != `not tested: no program "`+program+`" on PATH` {
 			t.Errorf("got %+v", f)
 		}
 	}
@@ -243,7 +243,7 @@ func TestProbeReportsPowerlessUserNamespacesMissing(t *testing.T) {
 	}
 	dir := t.TempDir()
 	features := probeFeatures(t, probeEnv(t, "TMPDIR="+dir))
-	if f := features[UserNamespaces]; f.State != Missing || !strings.HasPrefix(f.Detail, "one can be made, but is powerless: operation not permitted") {
+	if f := features[UserNamespaces]; f.State != Missing || !strings.HasPrefix(f.Detail, "one can be created, but without capabilities: operation not permitted") {
 		t.Errorf("got %+v", f)
 	}
 	if f := features[Overlay]; f.State != Missing || f.Detail != "needs user namespaces" {

@@ -25,7 +25,7 @@ type namespaceTrial struct {
 // tryNamespace starts a namespace with its own network and nothing else, listens there, and takes a descriptor from its
 // init process, as a joining client does.
 func (l prober) tryNamespace(ctx context.Context) (t namespaceTrial) {
-	ctx, cancel := context.WithTimeoutCause(ctx, l.timeout, fmt.Errorf("it did not open within %s", l.timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, l.timeout, fmt.Errorf("the namespace was not ready within %s", l.timeout))
 	defer cancel()
 	dir, err := os.MkdirTemp(l.tempDir(), "git-agency-probe-")
 	if err == nil {
@@ -58,7 +58,7 @@ func (l prober) tryNamespace(ctx context.Context) (t namespaceTrial) {
 // tryPidfdGetfd takes a descriptor from an init process, and closes it.
 func tryPidfdGetfd(pids []int) error {
 	if len(pids) != 1 {
-		return fmt.Errorf("%d keepers were found in /proc, not one", len(pids))
+		return fmt.Errorf("%d init processes of the namespace were found in /proc, want 1", len(pids))
 	}
 	pidfd, err := unix.PidfdOpen(pids[0], 0)
 	if err != nil {
@@ -74,7 +74,7 @@ func tryPidfdGetfd(pids []int) error {
 
 // tryWalls builds all walls around nothing, and runs true(1) behind them if it exists.
 func (l prober) tryWalls(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, l.timeout, fmt.Errorf("they did not stand within %s", l.timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, l.timeout, fmt.Errorf("the walls were not ready within %s", l.timeout))
 	defer cancel()
 	plan, err := trialPlan(NoNetwork, InspectMachine())
 	if err != nil {
@@ -163,7 +163,7 @@ func tryLandlock() error {
 }
 
 // errIneffective reports a restriction that the kernel accepts but does not enforce.
-var errIneffective = errors.New("the kernel takes it, and goes on to allow what it forbids")
+var errIneffective = errors.New("the kernel accepts it, but does not enforce it")
 
 // trySeccomp installs our filter on this thread, and makes a system call that it forbids.
 func trySeccomp() error {

@@ -15,13 +15,13 @@ func Restrict(p Plan) error {
 	if unix.Gettid() == unix.Getpid() {
 		// The capabilities of the main thread decide which processes may access this one in /proc, and it does not end
 		// before the others.
-		return errors.New("the first thread of a process cannot be shut in")
+		return errors.New("the main thread of a process cannot be restricted")
 	}
 	if p.NetworkOnly { // with capabilities a program could change the network, or leave it
 		return errors.Join(dropCapabilities(), unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 	}
 	if p.LandlockABI < 2 {
-		return fmt.Errorf("landlock ABI %d: 2 is the least that lets files be moved between directories", p.LandlockABI)
+		return fmt.Errorf("landlock ABI %d: at least 2 is required, to rename files between directories", p.LandlockABI)
 	}
 	rules, err := newRuleset(p)
 	if err != nil {

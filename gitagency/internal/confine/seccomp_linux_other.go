@@ -9,5 +9,5 @@ import (
 
 // currentArchitecture reports that this architecture is not supported.
 func currentArchitecture() (architecture, error) {
-	return architecture{}, errors.New("the numbers of the system calls of " + runtime.GOARCH + " are not known here")
+	return architecture{}, errors.New("the system call numbers of " + runtime.GOARCH + " are unknown")
 }
