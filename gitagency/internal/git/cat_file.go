@@ -190,7 +190,7 @@ func (t *CatFile) Lookup(names ...string) ([]Object, error) {
 func (t *CatFile) LookupSizes(names ...string) ([]Object, []int64, error) {
 	for _, n := range names {
 		if strings.ContainsAny(n, "\n\x00") {
-			return nil, nil, fmt.Errorf("not a name of an object: %q", n)
+			return nil, nil, fmt.Errorf("not an object name: %q", n)
 		}
 	}
 	objects, sizes := make([]Object, len(names)), make([]int64, len(names))
@@ -265,7 +265,7 @@ func (t *CatFile) Read(name, want string, limit int64) (Object, []byte, error) {
 		return a.Object, nil, nil
 	}
 	if a.Size > limit {
-		return Object{}, nil, fmt.Errorf("%s %s is %d bytes long", a.Type, a.OID, a.Size)
+		return Object{}, nil, fmt.Errorf("%s %s is too large: %d bytes", a.Type, a.OID, a.Size)
 	}
 	data := make([]byte, a.Size+1) // and a newline
 	if _, err := io.ReadFull(t.process.Stdout, data); err != nil {

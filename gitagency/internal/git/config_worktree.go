@@ -90,7 +90,7 @@ func (r *Repo) readWorktreeConfig(ctx context.Context, gitDir string, trusted bo
 		return r.sharedConfig(), nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("what is set for %s: %w", gitDir, err)
+		return nil, fmt.Errorf("read the configuration of %s: %w", gitDir, err)
 	}
 	return config, nil
 }

@@ -28,7 +28,7 @@ func Open(ctx context.Context, dir string, env []string) (*Repo, error) {
 	case !repo.Version.AtLeast(MinimumVersion):
 		return nil, &TooOldError{Have: repo.Version}
 	case !utf8.ValidString(repo.CommonDir):
-		return nil, fmt.Errorf("the path of the repository, %q, is not valid UTF-8; records cannot hold it", repo.CommonDir)
+		return nil, fmt.Errorf("the path of the repository, %q, is not valid UTF-8; it cannot be stored in records", repo.CommonDir)
 	}
 	repo.Env = scrubEnv(env)
 	repo.InHook = slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, "GIT_INDEX_FILE=") })
@@ -108,7 +108,7 @@ func resolveGitDirs(tree string) (own, common string, err error) {
 	own = filepath.Join(tree, ".git")
 	if data, err := durable.ReadFile(own, most); err == nil {
 		if own = parseDotGit(tree, data); own == "" {
-			return "", "", fmt.Errorf("the .git of %s leads nowhere", tree)
+			return "", "", fmt.Errorf("the .git file of %s does not name a git directory", tree)
 		}
 	}
 	if own, err = filepath.EvalSymlinks(own); err != nil {

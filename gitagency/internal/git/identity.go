@@ -16,7 +16,7 @@ import (
 type NoIdentityError struct{ Err error }
 
 func (e *NoIdentityError) Error() string {
-	return "nobody knows who the commit would be by: git has no name and email of yours"
+	return "author identity unknown: git has no user.name and user.email"
 }
 
 func (e *NoIdentityError) Unwrap() error { return e.Err }
@@ -28,7 +28,7 @@ type DateError struct {
 }
 
 func (e *DateError) Error() string {
-	return fmt.Sprintf("%s is %q, which git does not take for a date", e.Variable, e.Value)
+	return fmt.Sprintf("%s is %q, which git cannot parse as a date", e.Variable, e.Value)
 }
 
 func (e *DateError) Unwrap() error { return e.Err }

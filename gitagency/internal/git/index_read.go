@@ -33,7 +33,7 @@ func (r *Repo) ReadEditableIndex(ctx context.Context, gitDir string, format obje
 		return nil, err
 	}
 	if !fi.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a file", path)
+		return nil, fmt.Errorf("%s is not a regular file", path)
 	}
 	data, err := durable.ReadFile(path, index.MaxSize)
 	if err != nil {

@@ -77,7 +77,7 @@ type IndexDraft struct {
 // NewIndexDraft creates a draft for the index of a linked worktree, and removes one that a killed process left.
 func (r *Repo) NewIndexDraft(name string) (*IndexDraft, error) {
 	if name == "" || name == "." || name == ".." || name != filepath.Base(name) {
-		return nil, fmt.Errorf("%q does not name a worktree's entry", name)
+		return nil, fmt.Errorf("%q is not the name of a worktree entry", name)
 	}
 	d := &IndexDraft{Index: filepath.Join(r.AdminDir(name), "index")}
 	perm := fs.FileMode(0o666)

@@ -23,7 +23,7 @@ type SparseFileError struct {
 }
 
 func (e *SparseFileError) Error() string {
-	return fmt.Sprintf("%s is said to be %d bytes long and is nearly empty; git would read for ever: remove it, or have git ignore it", e.Path, e.Size)
+	return fmt.Sprintf("%s is a sparse file of %d bytes, which git would take too long to read; remove it, or have git ignore it", e.Path, e.Size)
 }
 
 // WalkWorktree lists the directories below tree, not tree itself, that contain a .git of any kind, and the huge

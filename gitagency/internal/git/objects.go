@@ -38,7 +38,7 @@ func (r *Repo) CheckObjectsExist(ctx context.Context, objects ...string) error {
 	}
 	for i, o := range found {
 		if o.Missing() {
-			return fmt.Errorf("object %s is gone again: something tidies up the repository, as 'git gc --prune=now' does", ask[i])
+			return fmt.Errorf("object %s was deleted right after it was written; a process prunes the repository, such as 'git gc --prune=now'", ask[i])
 		}
 	}
 	return nil

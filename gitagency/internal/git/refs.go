@@ -49,7 +49,9 @@ func (e *RefMovedError) Error() string {
 // SymrefError reports a symbolic ref. It is ambiguous whether to move the ref or its target.
 type SymrefError struct{ Ref, Target string }
 
-func (e *SymrefError) Error() string { return fmt.Sprintf("%s stands for %s", e.Ref, e.Target) }
+func (e *SymrefError) Error() string {
+	return fmt.Sprintf("%s is a symbolic ref to %s", e.Ref, e.Target)
+}
 
 // AppendHeadReflog appends an entry to the HEAD reflog of a linked worktree, as a git in that worktree would. The
 // caller holds the repository lock.

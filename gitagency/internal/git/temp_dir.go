@@ -84,7 +84,7 @@ func checkPrivateDir(dir string) error {
 	}
 	st, ok := fi.Sys().(*syscall.Stat_t)
 	if !ok || !fi.IsDir() || int64(st.Uid) != int64(os.Geteuid()) || fi.Mode().Perm()&0o077 != 0 {
-		return fmt.Errorf("%s is not ours alone", dir)
+		return fmt.Errorf("%s is not a private directory of this user", dir)
 	}
 	return nil
 }

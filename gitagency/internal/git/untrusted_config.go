@@ -48,7 +48,7 @@ func CopySmallFile(from, to string) error {
 	}
 	defer f.Close()
 	if fi.Size() > most {
-		return fmt.Errorf("%s is %d bytes long", from, fi.Size())
+		return fmt.Errorf("%s is too large: %d bytes", from, fi.Size())
 	}
 	data, err := io.ReadAll(io.LimitReader(f, most))
 	if err != nil {
@@ -125,7 +125,7 @@ type UntrustedFilterError struct {
 }
 
 func (e *UntrustedFilterError) Error() string {
-	return fmt.Sprintf("%s: what filter.%s would run stands where a sandbox without walls can write", e.Path, e.Filter)
+	return fmt.Sprintf("%s: the command of filter.%s is configured where a sandbox without walls can write", e.Path, e.Filter)
 }
 
 // Commands that a filter runs when git reads a file of a worktree, and when it writes one.

@@ -23,7 +23,7 @@ type Registration struct {
 // behind the link.
 func (r *Repo) AddWorktree(ctx context.Context, w Registration) error {
 	if _, err := os.Lstat(r.AdminDir(w.Name)); err == nil {
-		return fmt.Errorf("git has a worktree called %s already", w.Name)
+		return fmt.Errorf("git already has a worktree named %s", w.Name)
 	}
 	if err := os.Symlink(w.Tree, w.Link); err != nil {
 		return err

@@ -240,7 +240,7 @@ func (r *Repo) UnregisteredDir(name string) string {
 // moveAdminDirAway renames the administrative directory of a worktree to a place where git does not look.
 func (r *Repo) moveAdminDirAway(name string) error {
 	if name == "" || name == "." || name == ".." || name != filepath.Base(name) {
-		return fmt.Errorf("%q does not name a worktree's entry", name)
+		return fmt.Errorf("%q is not the name of a worktree entry", name)
 	}
 	away := r.UnregisteredDir(name)
 	if err := os.MkdirAll(filepath.Dir(away), 0o777); err != nil {

@@ -21,7 +21,7 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	return fmt.Sprintf("its tree is not sound: %q: %s", e.Path, e.Why)
+	return fmt.Sprintf("its tree is invalid: %q: %s", e.Path, e.Why)
 }
 
 // CheckTree refuses a tree with a name that leads out of it, that is or can be taken for .git, or that occurs twice,
@@ -39,7 +39,7 @@ func CheckTree(ctx context.Context, r *git.Repo, tree, known string) error {
 		return err
 	}
 	if found[0].Missing() {
-		return &Error{Path: ".", Why: "it is not there"}
+		return &Error{Path: ".", Why: "the tree does not exist"}
 	}
 	return checkTreeBelow(t, found[0].OID, found[1].OID, "")
 }
@@ -54,7 +54,7 @@ func checkTreeBelow(t *git.CatFile, tree, known, at string) error {
 		return err
 	}
 	if data == nil {
-		return &Error{Path: at, Why: "there is no such tree"}
+		return &Error{Path: at, Why: "the tree does not exist"}
 	}
 	size := len(tree) / 2
 	knownTrees := map[string]string{} // by name
@@ -76,13 +76,13 @@ func checkTreeBelow(t *git.CatFile, tree, known, at string) error {
 		name := string(e.Name)
 		switch why := index.PathProblem(e.Name, 0, false); {
 		case !ok:
-			return &Error{Path: at, Why: "nobody can read it"}
+			return &Error{Path: at, Why: "the tree cannot be parsed"}
 		case why != "":
 			return &Error{Path: at + "/" + name, Why: why}
 		case path.Base(name) != name:
 			return &Error{Path: at + "/" + name, Why: "a slash in a name"}
 		case seen[name]:
-			return &Error{Path: path.Join(at, name), Why: "twice there"}
+			return &Error{Path: path.Join(at, name), Why: "duplicate entry"}
 		}
 		seen[name] = true
 		if e.IsTree() {

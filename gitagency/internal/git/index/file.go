@@ -30,7 +30,7 @@ type NotPlainError struct {
 	Kind string // "split" or "sparse"
 }
 
-func (e *NotPlainError) Error() string { return "the index is a " + e.Kind + " one" }
+func (e *NotPlainError) Error() string { return "the index is a " + e.Kind + " index" }
 
 const (
 	headerSize           = 12

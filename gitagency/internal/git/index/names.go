@@ -17,13 +17,13 @@ func PathProblem(name []byte, from int, link bool) string {
 		case len(component) == 0:
 			return "an empty component"
 		case string(component) == "." || string(component) == "..":
-			return "a component that leads elsewhere"
+			return "a component that is \".\" or \"..\""
 		case mayBeDotGit(component) && isDotGit(component):
-			return "a component that is, or can be taken for, .git"
+			return "a component that is equivalent to .git"
 		}
 		if !more {
 			if link && isGitmodules(component) {
-				return "a link in the place of .gitmodules"
+				return ".gitmodules is a symbolic link"
 			}
 			return ""
 		}

@@ -32,7 +32,7 @@ func parseHeader(data []byte, format object.Format) (encodedFile, error) {
 	case string(data[:4]) != fileSignature:
 		return encodedFile{}, errors.New("index: no signature")
 	case version < 2 || version > 4:
-		return encodedFile{}, fmt.Errorf("index: version %d", version)
+		return encodedFile{}, fmt.Errorf("index: unsupported version %d", version)
 	case int64(count) > int64(len(content)-headerSize)/int64(StatSize+size+3): // a flag word and one byte of name
 		return encodedFile{}, fmt.Errorf("index: %d entries cannot be in %d bytes", count, len(data))
 	}
@@ -42,7 +42,7 @@ func parseHeader(data []byte, format object.Format) (encodedFile, error) {
 // checkSum compares the hash of the content with the checksum in the file.
 func (f encodedFile) checkSum(sum []byte) error {
 	if !object.IsZero(f.trailer) && !bytes.Equal(sum, f.trailer) {
-		return errors.New("index: the checksum is wrong")
+		return errors.New("index: wrong checksum")
 	}
 	return nil
 }
@@ -107,7 +107,7 @@ func (p *parser) entry() error {
 	}
 	flags, extra, nameAt, ok := decodeEntryHead(data, p.size)
 	if !ok || flags&flagExtended != 0 && p.version == 2 {
-		return errors.New("flags that it cannot have")
+		return errors.New("invalid flags")
 	}
 	if flags&flagExtended != 0 {
 		if extra&^(extendedSkipWorktree|extendedIntentToAdd) != 0 {
@@ -128,17 +128,17 @@ func (p *parser) entry() error {
 	case object.ModeTree:
 		return &NotPlainError{"sparse"}
 	default:
-		return fmt.Errorf("mode %o", mode)
+		return fmt.Errorf("invalid mode %o", mode)
 	}
 	if extra&extendedIntentToAdd == 0 && object.IsZero(oid) {
-		return errors.New("no object")
+		return errors.New("no object id")
 	}
 	if err := p.checkName(name, flags&flagStageMask, mode == object.ModeSymlink); err != nil {
 		return fmt.Errorf("%q: %w", name, err)
 	}
 	if p.rebuild {
 		if len(p.body)+len(name)+StatSize+p.size+12 > MaxSize {
-			return errors.New("too much")
+			return errors.New("the index is too large")
 		}
 		p.body = AppendEntry(p.body, stat, oid, flags, extra, name)
 	}
@@ -151,7 +151,7 @@ func (p *parser) readName(start, length int) ([]byte, error) {
 	if p.version == 4 {
 		drop, n := decodeVarint(rest)
 		if n == 0 || drop > uint64(len(p.name)) {
-			return nil, errors.New("a name that continues none")
+			return nil, errors.New("invalid prefix length of the name")
 		}
 		rest = rest[n:]
 		end := bytes.IndexByte(rest[:min(len(rest), maxPathLength+1)], 0)
@@ -160,7 +160,7 @@ func (p *parser) readName(start, length int) ([]byte, error) {
 		}
 		keep := len(p.name) - int(drop)
 		if keep+end > maxPathLength || min(keep+end, FlagNameLengthMask) != length {
-			return nil, errors.New("a name of another length")
+			return nil, errors.New("wrong length of the name")
 		}
 		p.at += n + end + 1
 		p.nextName = append(append(p.nextName[:0], p.name[:keep]...), rest[:end]...)
@@ -168,7 +168,7 @@ func (p *parser) readName(start, length int) ([]byte, error) {
 	}
 	if length == FlagNameLengthMask {
 		if length = bytes.IndexByte(rest[:min(len(rest), maxPathLength+1)], 0); length < FlagNameLengthMask {
-			return nil, errors.New("a name of another length")
+			return nil, errors.New("wrong length of the name")
 		}
 	}
 	next := start + paddedLength(p.at-start+length)
@@ -176,7 +176,7 @@ func (p *parser) readName(start, length int) ([]byte, error) {
 		return nil, object.ErrTruncated
 	}
 	if !object.IsZero(p.content[p.at+length : next]) {
-		return nil, errors.New("something behind the name")
+		return nil, errors.New("invalid padding after the name")
 	}
 	p.at = next
 	return rest[:length:length], nil
@@ -208,13 +208,13 @@ func (p *parser) checkName(name []byte, stage uint16, link bool) error {
 		return nil
 	case same == len(name) && same == len(p.name):
 		if p.stage == 0 || stage <= p.stage {
-			return errors.New("twice there")
+			return errors.New("duplicate entry")
 		}
 	case same == len(name) || same < len(p.name) && name[same] < p.name[same]:
 		return errors.New("out of order")
 	}
 	if bytes.IndexByte(name[same:], 0) >= 0 {
-		return errors.New("a NUL in the name")
+		return errors.New("NUL byte in the name")
 	}
 	// The common prefix was checked with the previous name, except for its last component, which may be longer now.
 	if why := PathProblem(name, bytes.LastIndexByte(name[:same], '/')+1, link); why != "" && !p.trustNames {
@@ -228,7 +228,7 @@ func (p *parser) checkName(name []byte, stage uint16, link bool) error {
 	}
 	if stage == 0 {
 		if top := len(p.files) - 1; top >= 0 && int(p.files[top]) == same && len(name) > same && name[same] == '/' {
-			return errors.New("below a file")
+			return errors.New("a parent directory of it is a file")
 		}
 		p.files = append(p.files, prefixLen(len(name)))
 	}
@@ -249,7 +249,7 @@ func (p *parser) setPrevious(name []byte, stage uint16) {
 func (p *parser) extensions() error {
 	for p.at < len(p.content) {
 		if len(p.content)-p.at < 8 {
-			return errors.New("index: something behind the entries")
+			return errors.New("index: garbage after the entries")
 		}
 		name, length := p.content[p.at:p.at+4], binary.BigEndian.Uint32(p.content[p.at+4:])
 		if p.at += 8; uint64(length) > uint64(len(p.content)-p.at) {
@@ -262,7 +262,7 @@ func (p *parser) extensions() error {
 		case string(name) == "sdir":
 			return &NotPlainError{"sparse"}
 		case name[0] < 'A' || name[0] > 'Z':
-			return fmt.Errorf("index: extension %q is not known", name)
+			return fmt.Errorf("index: unknown extension %q", name)
 		}
 	}
 	if p.nameless {

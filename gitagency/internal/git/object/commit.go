@@ -31,7 +31,7 @@ func EncodeCommit(format Format, who Identity, tree string, parents []string, me
 type InvalidCommitError struct{ Commit, Why string }
 
 func (e *InvalidCommitError) Error() string {
-	return fmt.Sprintf("commit %.12s is not sound: %s", e.Commit, e.Why)
+	return fmt.Sprintf("commit %.12s is invalid: %s", e.Commit, e.Why)
 }
 
 // Commit is a parsed commit object.
@@ -50,12 +50,12 @@ func ParseCommit(data string) (c Commit, err error) {
 	header, message, ok := strings.Cut(data, "\n\n")
 	if !ok {
 		if header, ok = strings.CutSuffix(data, "\n"); !ok { // without a message
-			return strange("its header has no end")
+			return strange("unterminated header")
 		}
 	}
 	c.Message = message
 	if strings.Contains(data, "\x00") {
-		return strange("a NUL")
+		return strange("NUL byte")
 	}
 	lines := strings.Split(header, "\n")
 	next := func(key string) (string, bool) {
@@ -69,7 +69,7 @@ func ParseCommit(data string) (c Commit, err error) {
 		return value, is
 	}
 	if c.Tree, ok = next("tree"); !ok || !IsOID(c.Tree) {
-		return strange("no tree")
+		return strange("missing or invalid tree")
 	}
 	for {
 		parent, is := next("parent")
@@ -77,24 +77,24 @@ func ParseCommit(data string) (c Commit, err error) {
 			break
 		}
 		if !IsOID(parent) || len(parent) != len(c.Tree) || slices.Contains(c.Parents, parent) {
-			return strange("a parent that can be none")
+			return strange("invalid or duplicate parent")
 		}
 		c.Parents = append(c.Parents, parent)
 	}
 	if c.Author, ok = next("author"); !ok || !isSignature(c.Author) {
-		return strange("no author")
+		return strange("missing or invalid author")
 	}
 	if c.Committer, ok = next("committer"); !ok || !isSignature(c.Committer) {
-		return strange("no committer")
+		return strange("missing or invalid committer")
 	}
 	for _, line := range lines {
 		key, value, _ := strings.Cut(line, " ")
 		switch key {
 		case "tree", "parent", "author", "committer":
-			return strange(key + " out of its place")
+			return strange(key + " in the wrong place")
 		case "encoding":
 			if c.Encoding != "" || value == "" || strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r > '~' }) {
-				return strange("an encoding that can be none")
+				return strange("invalid or duplicate encoding")
 			}
 			c.Encoding = value
 		}
@@ -148,7 +148,7 @@ type IncompleteError struct {
 }
 
 func (e *IncompleteError) Error() string {
-	return fmt.Sprintf("%s is to be a %s and is %s", e.OID, e.Want, cmp.Or(e.Have, "missing"))
+	return fmt.Sprintf("object %s must be a %s, but is %s", e.OID, e.Want, cmp.Or(e.Have, "missing"))
 }
 
 // IsValidRef checks the full name of a ref by git's rules, because git itself checks it only in the last step.

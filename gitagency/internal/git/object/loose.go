@@ -34,12 +34,12 @@ func ReadLoose(path string) (Raw, error) {
 
 // Reasons why an object is damaged.
 const (
-	DamagedUnreadable = "it is damaged: nobody can read it"
-	DamagedHash       = "it is damaged: it is not what its name says"
+	DamagedUnreadable = "it is damaged: it cannot be read"
+	DamagedHash       = "it is damaged: its content does not match its id"
 )
 
 // WrongKindReason is the reason why an object of another type is refused.
-func WrongKindReason(want, have string) string { return "it is to be a " + want + " and is a " + have }
+func WrongKindReason(want, have string) string { return "it must be a " + want + ", but is a " + have }
 
 // LooseReader decodes files of loose objects, one after the other, and reuses its buffers.
 type LooseReader struct {

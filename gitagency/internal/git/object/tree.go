@@ -38,7 +38,7 @@ func CommonPrefixLen(a, b []byte) int {
 }
 
 // ErrTruncated is the error of data that ends too early.
-var ErrTruncated = errors.New("cut off")
+var ErrTruncated = errors.New("truncated")
 
 // SameObject reports whether two tree entries name the same object, whatever their executable bits.
 func (it TreeEntry) SameObject(other TreeEntry) bool {

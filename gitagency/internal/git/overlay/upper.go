@@ -66,7 +66,7 @@ type fingerprinter struct {
 	deadline          time.Time
 }
 
-var ErrLimitExceeded = errors.New("too much to look at")
+var ErrLimitExceeded = errors.New("too many files or too much data")
 
 // addDir adds a directory and closes it.
 func (p *fingerprinter) addDir(fd int, at string, depth int) error {
@@ -172,7 +172,7 @@ func ReadUpperFile(upper, rel string, limit int64) (UpperFile, error) {
 		return UpperFile{}, &fs.PathError{Op: "read", Path: filepath.Join(upper, rel), Err: err}
 	}
 	if !filepath.IsLocal(rel) {
-		return fail(errors.New("not in the layer"))
+		return fail(errors.New("not in the upper directory"))
 	}
 	dir, err := OpenDirAt(unix.AT_FDCWD, upper)
 	if err != nil {
@@ -215,7 +215,7 @@ func ReadUpperFile(upper, rel string, limit int64) (UpperFile, error) {
 		unix.Close(dir)
 		dir = next
 	}
-	return fail(errors.New("no name"))
+	return fail(errors.New("empty path"))
 }
 
 // readUpperRegular reads a regular file, or finds that it is a whiteout marked by an xattr.

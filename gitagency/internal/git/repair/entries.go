@@ -19,7 +19,7 @@ import (
 func RelinkWorktree(ctx context.Context, r *git.Repo, w git.Registration) error {
 	dir := r.AdminDir(w.Name)
 	if fi, err := os.Lstat(filepath.Join(w.Tree, ".git")); err == nil && !fi.Mode().IsRegular() {
-		return fmt.Errorf("%s is not a file", filepath.Join(w.Tree, ".git"))
+		return fmt.Errorf("%s is not a regular file", filepath.Join(w.Tree, ".git"))
 	}
 	if fi, err := os.Lstat(dir); err == nil && !fi.IsDir() {
 		return fmt.Errorf("%s is not a directory", dir) // a symlink, to a place that we must not write to

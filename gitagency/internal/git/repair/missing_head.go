@@ -24,9 +24,9 @@ func (e *MissingHeadError) Error() string {
 		who = strings.TrimPrefix(e.Ref, "refs/heads/") + ", which is checked out,"
 	}
 	if e.OID == "" {
-		return who + " leads to no commit: it cannot be read"
+		return who + " does not point to a commit: it cannot be read"
 	}
-	return fmt.Sprintf("%s leads to no commit: it is at %.12s, which is not there", who, e.OID)
+	return fmt.Sprintf("%s does not point to a commit: object %.12s does not exist", who, e.OID)
 }
 
 // CheckHead returns a *MissingHeadError for a worktree whose HEAD and branch point at no existing commit. known is

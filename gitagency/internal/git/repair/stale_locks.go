@@ -74,7 +74,7 @@ func RunningGit(r *git.Repo, trees, evidence []string) (who string) {
 		return name == "git" || strings.HasPrefix(name, "git-") && !strings.HasPrefix(name, "git-agency") // ours are found by their lock
 	})
 	if !ok {
-		return "for all that can be told, a git"
+		return "possibly a git process"
 	}
 	var dirs []fs.FileInfo
 	for _, dir := range append([]string{r.CommonDir, r.TopLevel}, trees...) {
@@ -181,7 +181,7 @@ func RemoveLockFile(r *git.Repo, l LockFile) error {
 		return err
 	}
 	if !os.SameFile(now, l.info) || !now.ModTime().Equal(l.info.ModTime()) {
-		return fmt.Errorf("%s was taken by another git meanwhile", path)
+		return fmt.Errorf("%s was locked by another git process meanwhile", path)
 	}
 	return durable.Remove(path)
 }

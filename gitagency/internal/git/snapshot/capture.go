@@ -85,7 +85,7 @@ func treesAndAuthors(ctx context.Context, r *git.Repo, in, notIn string) ([]stri
 		return nil, nil
 	}
 	if !object.IsOID(in) || notIn != "" && !object.IsOID(notIn) {
-		return nil, fmt.Errorf("not a name of an object: %q", in+" "+notIn)
+		return nil, fmt.Errorf("not an object name: %q", in+" "+notIn)
 	}
 	args := []string{"rev-list", "--no-commit-header", "--format=%T %ae", in}
 	if notIn != "" {

@@ -75,7 +75,7 @@ func tryCaptureState(ctx context.Context, r *git.Repo, s git.WorktreeSpec, previ
 	}
 	first, headTree := cmp.Or(found[0].OID, found[1].OID, head), found[2].OID
 	if first == "" && s.IndexCache == "" {
-		return f, fmt.Errorf("neither HEAD nor %s leads to a commit", s.Branch)
+		return f, fmt.Errorf("neither HEAD nor %s points to a commit", s.Branch)
 	}
 	g, err := status.CollectWorktree(ctx, r, s, head)
 	defer func() { err = errors.Join(err, g.Close()) }()
@@ -83,7 +83,7 @@ func tryCaptureState(ctx context.Context, r *git.Repo, s git.WorktreeSpec, previ
 		return f, err
 	}
 	if g.Worktree == nil {
-		return f, fmt.Errorf("the tree of %s is gone", s.Name)
+		return f, fmt.Errorf("the tree of %s does not exist", s.Name)
 	}
 	f.LeftOut = g.LeftOut
 	// The second scan runs while the commit is built; nothing is written unless the worktree is unchanged.

@@ -82,12 +82,12 @@ func captureOperation(ctx context.Context, r *git.Repo, s git.WorktreeSpec, now 
 	head, branch, staged := now.Head, now.BranchTip, now.IndexTree
 	files, err := readOperation(r.WorktreeAdminDir(s))
 	if err != nil {
-		return "", fmt.Errorf("what git has under way: %w", err)
+		return "", fmt.Errorf("git operation in progress: %w", err)
 	}
 	var outside map[string][]byte
 	if overlay.OpaqueEntry(s.UpperDir, s.Name) != "" {
 		if outside, err = readOperation(r.AdminDir(s.Name)); err != nil {
-			return "", fmt.Errorf("what git has under way: %w", err)
+			return "", fmt.Errorf("git operation in progress: %w", err)
 		}
 	}
 	inside := readSandboxHeads(r, s, branch)
@@ -254,7 +254,7 @@ func writeBlobs(ctx context.Context, r *git.Repo, dir string, files map[string][
 	}
 	oids := strings.Fields(string(out))
 	if len(oids) != len(names) {
-		return "", fmt.Errorf("git hash-object named %d objects of %d", len(oids), len(names))
+		return "", fmt.Errorf("git hash-object returned %d of %d objects", len(oids), len(names))
 	}
 	entries := ""
 	for i, name := range names {

@@ -42,7 +42,7 @@ func ObstructingPaths(ctx context.Context, r *git.Repo, s git.WorktreeSpec, from
 	}
 	for _, c := range changes {
 		if top, _, _ := strings.Cut(c.Path, "/"); strings.EqualFold(top, s.Omit) {
-			return nil, &ObstructionError{Path: filepath.Join(s.Dir, s.Omit), Reason: "the state has one of its own, which is reserved"}
+			return nil, &ObstructionError{Path: filepath.Join(s.Dir, s.Omit), Reason: "the snapshot contains this path, which is reserved"}
 		}
 		if c.Status != 'A' {
 			continue // the captured state holds the file on disk
@@ -67,7 +67,7 @@ func (w *obstructionFinder) refuseRepository(dir string) error {
 	if _, err := os.Lstat(filepath.Join(dir, ".git")); err != nil {
 		return nil
 	}
-	return &ObstructionError{Path: dir, Reason: "it is a repository of its own, which no snapshot holds; move it away"}
+	return &ObstructionError{Path: dir, Reason: "it is a nested repository, which is in no snapshot; move it away"}
 }
 
 // checkPath checks what is on disk at a path and its parents. For a submodule git creates only a directory.
@@ -112,7 +112,7 @@ func (w *obstructionFinder) checkFile(at string, mode fs.FileMode) error {
 		w.known[at] = true
 		w.paths = append(w.paths, at)
 	default:
-		return &ObstructionError{Path: filepath.Join(w.spec.Dir, at), Reason: "no snapshot can hold it; move it away"}
+		return &ObstructionError{Path: filepath.Join(w.spec.Dir, at), Reason: "it is a special file, which a snapshot cannot hold; move it away"}
 	}
 	return nil
 }

@@ -129,7 +129,7 @@ func ReadStates(ctx context.Context, r *git.Repo, commits ...string) ([]State, e
 	for i, commit := range commits {
 		s, there := found[commit]
 		if !there {
-			return nil, fmt.Errorf("git rev-list says nothing of %s", commit)
+			return nil, fmt.Errorf("git rev-list did not report %s", commit)
 		}
 		states[i] = s
 	}

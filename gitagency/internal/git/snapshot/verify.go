@@ -91,7 +91,7 @@ type verifier struct {
 func (v *verifier) enqueue(oid, kind, path string) error {
 	id, ok := git.ParseObjectID(oid)
 	if !ok {
-		return fmt.Errorf("not a name of an object: %q", oid)
+		return fmt.Errorf("not an object name: %q", oid)
 	}
 	if _, seen := v.seen[id]; seen {
 		return nil
@@ -167,7 +167,7 @@ func (v *verifier) verifyNext(t *git.CatFile, w wantedObject) error {
 		problem, detail := ProblemMissing, ""
 		file := filepath.Join("objects", w.oid[:2], w.oid[2:])
 		if _, err := os.Lstat(filepath.Join(v.repo.CommonDir, file)); err == nil {
-			problem, detail = ProblemUnreadable, "what is in "+file+" is no object"
+			problem, detail = ProblemUnreadable, file+" is not a valid object"
 		}
 		v.addDamage(w, problem, detail)
 		return nil
@@ -195,13 +195,13 @@ func (v *verifier) verifyNext(t *git.CatFile, w wantedObject) error {
 	}
 	switch sum := hex.EncodeToString(hashed.Sum(nil)); {
 	case sum != w.oid:
-		v.addDamage(w, ProblemAltered, fmt.Sprintf("what is there is %s %s", kind, sum))
+		v.addDamage(w, ProblemAltered, fmt.Sprintf("its content is %s %s", kind, sum))
 		return nil
 	case kind != w.kind:
 		v.addDamage(w, ProblemMisplaced, "it is a "+kind)
 		return nil
 	case content == nil && kind != "blob":
-		v.addDamage(w, ProblemUnreadable, "it is too large to look into")
+		v.addDamage(w, ProblemUnreadable, "it is too large to check")
 		return nil
 	}
 	v.result.Objects++

@@ -57,7 +57,7 @@ func (v *verifier) queueTree(w wantedObject, content []byte) error {
 	for len(content) > 0 {
 		e, rest, ok := object.NextTreeEntry(content, len(w.oid)/2)
 		if content = rest; !ok {
-			return errors.New("it is a tree that nobody can read")
+			return errors.New("it is a malformed tree")
 		}
 		kind := "blob"
 		if e.IsTree() {

@@ -119,7 +119,7 @@ func readPlainIndex(r *git.Repo, name string, format object.Format) (x index.Fil
 	}
 	defer f.Close()
 	if fi.Size() > index.MaxSize {
-		return x, mtime, fmt.Errorf("index: %d bytes", fi.Size())
+		return x, mtime, fmt.Errorf("the index is too large: %d bytes", fi.Size())
 	}
 	data := make([]byte, fi.Size())
 	if _, err := io.ReadFull(f, data); err != nil {

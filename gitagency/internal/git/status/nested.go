@@ -23,7 +23,7 @@ type NestedRepositoryError struct {
 }
 
 func (e *NestedRepositoryError) Error() string {
-	return fmt.Sprintf("%s holds repositories of its own, which no commit can keep: %s", e.Dir, strings.Join(e.Paths, ", "))
+	return fmt.Sprintf("%s contains nested repositories, which a commit cannot hold: %s", e.Dir, strings.Join(e.Paths, ", "))
 }
 
 // checkCapturable refuses a worktree with contents that no capture would hold: repositories, ignored or not, and

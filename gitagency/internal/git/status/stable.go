@@ -27,7 +27,7 @@ func (e *StillChangingError) Error() string {
 	if len(e.Paths) > most {
 		names += fmt.Sprintf(" and %d more", len(e.Paths)-most)
 	}
-	return fmt.Sprintf("%s goes on changing: %s", e.Dir, names)
+	return fmt.Sprintf("%s keeps changing: %s", e.Dir, names)
 }
 
 // CheckStable verifies that the collected contents are one state of the worktree: nil, or a *StillChangingError.

@@ -214,5 +214,5 @@ func (e *UnreadableError) Unwrap() error { return fs.ErrPermission }
 type RejectedNameError struct{ Path string }
 
 func (e *RejectedNameError) Error() string {
-	return fmt.Sprintf("git takes no file like %s; remove it, or call it something else", e.Path)
+	return fmt.Sprintf("git cannot add a file named %s; remove or rename it", e.Path)
 }
