@@ -53,7 +53,7 @@ func (l *denialLog) record(d Denial) {
 	defer l.mu.Unlock()
 	key := denialKey{d.Kind, d.Target, d.Reason}
 	if l.counts[key] == nil && len(l.counts) >= maxTargets {
-		d.Target, d.Reason, d.AllowEntry = otherTargets, "more different targets than are told apart", ""
+		d.Target, d.Reason, d.AllowEntry = otherTargets, "too many different targets to list each of them", ""
 		key = denialKey{d.Kind, d.Target, d.Reason}
 	}
 	e := l.counts[key]

@@ -69,7 +69,7 @@ func (s *handler) unlistedError(t target) *deniedError {
 		r.reason = fmt.Sprintf("port %d of %s is not among the outputs of this sandbox", t.port, t.host)
 	}
 	if t.host.addr.IsLoopback() || t.host.name == "localhost" {
-		r.reason += " (the proxy takes it for the machine around the sandbox; the sandbox's own ports are reached without a proxy)"
+		r.reason += " (for the proxy it is the host machine; ports of the sandbox itself are reached without a proxy)"
 	}
 	if t.host.name == "localhost" {
 		// The name alone is not enough: the address it leads to must be listed as well.
@@ -102,7 +102,7 @@ func (s *handler) filterAddrs(t target, addrs []netip.Addr) ([]netip.Addr, error
 			}
 		case first == nil:
 			first = &deniedError{
-				reason:     fmt.Sprintf("%s is at %s, %s: such an address must be listed itself", t.host, addr, kind),
+				reason:     fmt.Sprintf("%s resolves to %s, %s: such an address must be listed explicitly", t.host, addr, kind),
 				allowEntry: literal.ruleEntry(),
 			}
 		}
@@ -132,7 +132,7 @@ func specialKind(addr netip.Addr) string {
 	if addr.Is6() && nat64.Contains(addr) {
 		bytes := addr.As16()
 		if kind := specialKind(netip.AddrFrom4([4]byte(bytes[12:]))); kind != "" {
-			return "by translation " + kind
+			return kind + " behind NAT64"
 		}
 		return ""
 	}
@@ -158,8 +158,8 @@ var specialPrefixes = []struct {
 	prefix netip.Prefix
 	kind   string
 }{
-	{netip.MustParsePrefix("169.254.169.254/32"), "the metadata service of a cloud"},
-	{netip.MustParsePrefix("fd00:ec2::254/128"), "the metadata service of a cloud"},
+	{netip.MustParsePrefix("169.254.169.254/32"), "the metadata service of a cloud provider"},
+	{netip.MustParsePrefix("fd00:ec2::254/128"), "the metadata service of a cloud provider"},
 	{netip.MustParsePrefix("0.0.0.0/8"), "an unspecified address"},
 	{netip.MustParsePrefix("10.0.0.0/8"), "a private address"},
 	{netip.MustParsePrefix("100.64.0.0/10"), "a private address"}, // carrier-grade NAT, and many VPNs
@@ -168,7 +168,7 @@ var specialPrefixes = []struct {
 	{netip.MustParsePrefix("172.16.0.0/12"), "a private address"},
 	{netip.MustParsePrefix("192.0.0.0/24"), "a reserved address"},
 	{netip.MustParsePrefix("192.0.2.0/24"), "an address for documentation"},
-	{netip.MustParsePrefix("192.88.99.0/24"), "a tunnel"},
+	{netip.MustParsePrefix("192.88.99.0/24"), "a tunnel address"},
 	{netip.MustParsePrefix("192.168.0.0/16"), "a private address"},
 	{netip.MustParsePrefix("198.18.0.0/15"), "a private address"}, // for benchmarks
 	{netip.MustParsePrefix("198.51.100.0/24"), "an address for documentation"},
@@ -178,10 +178,10 @@ var specialPrefixes = []struct {
 	{netip.MustParsePrefix("240.0.0.0/4"), "a reserved address"},
 	{netip.MustParsePrefix("::/128"), "an unspecified address"},
 	{netip.MustParsePrefix("::1/128"), "a loopback address"},
-	{netip.MustParsePrefix("2001::/32"), "a tunnel"}, // Teredo
+	{netip.MustParsePrefix("2001::/32"), "a tunnel address"}, // Teredo
 	{netip.MustParsePrefix("2001::/23"), "a reserved address"},
 	{netip.MustParsePrefix("2001:db8::/32"), "an address for documentation"},
-	{netip.MustParsePrefix("2002::/16"), "a tunnel"}, // 6to4
+	{netip.MustParsePrefix("2002::/16"), "a tunnel address"}, // 6to4
 	{netip.MustParsePrefix("3fff::/20"), "an address for documentation"},
 	{netip.MustParsePrefix("fc00::/7"), "a private address"},
 	{netip.MustParsePrefix("fe80::/10"), "a link-local address"},

@@ -120,7 +120,7 @@ func (s *handler) forwardRequest(ctx context.Context, client bufferedConn, in *b
 	case broken.Load() != nil:
 		s.writeError(client, in, req.method, broken.Load())
 	default:
-		s.writeError(client, in, req.method, &httpError{502, fmt.Sprintf("git-agency: %s gave no answer: %v", req.target, err)})
+		s.writeError(client, in, req.method, &httpError{502, fmt.Sprintf("git-agency: no response from %s: %v", req.target, err)})
 	}
 }
 
@@ -166,7 +166,7 @@ func readHead(in *bufio.Reader, limit int) ([]byte, error) {
 	for {
 		line, err := in.ReadSlice('\n')
 		if len(head)+len(line) > limit {
-			return nil, &httpError{431, fmt.Sprintf("git-agency: the head of a request may have %d bytes", limit)}
+			return nil, &httpError{431, fmt.Sprintf("git-agency: the head of the request is longer than %d bytes", limit)}
 		}
 		begins := len(head) == 0 || head[len(head)-1] == '\n'
 		head = append(head, line...)

@@ -40,12 +40,12 @@ func parseRequest(head []byte) (request, error) {
 	}
 	words := strings.Split(lines[0], " ")
 	if len(words) != 3 || !isToken(words[0]) || strings.Contains(lines[0], "\t") {
-		return req, badRequest("the first line of a request has a method, an address and a version, with one blank between them")
+		return req, badRequest("malformed request line: want a method, a URL and a version, with one space between them")
 	}
 	var address string
 	req.method, address, req.version = words[0], words[1], words[2]
 	if req.version != "HTTP/1.1" && req.version != "HTTP/1.0" {
-		return req, &httpError{505, "git-agency: the proxy speaks HTTP/1.1 and HTTP/1.0"}
+		return req, &httpError{505, "git-agency: the proxy supports only HTTP/1.1 and HTTP/1.0"}
 	}
 	fields, err := parseHeaders(lines[1:])
 	if err != nil {
@@ -56,12 +56,12 @@ func parseRequest(head []byte) (request, error) {
 	}
 	hosts := headerValues(fields, "host")
 	if len(hosts) > 1 {
-		return req, badRequest("a request has one Host")
+		return req, badRequest("a request must have exactly one Host field")
 	}
 
 	if req.isConnect = req.method == "CONNECT"; req.isConnect {
 		if req.chunked || req.length > 0 {
-			return req, badRequest("CONNECT has no body")
+			return req, badRequest("CONNECT must not have a body")
 		}
 		if strings.Contains(address, "@") {
 			return req, errUserInfo
@@ -72,10 +72,10 @@ func parseRequest(head []byte) (request, error) {
 	}
 	scheme, rest, found := strings.Cut(address, "://")
 	if !found || strings.ContainsAny(scheme, "/?#") {
-		return req, badRequest("this is a proxy, not a web server: ask for a whole address, such as GET http://a.example/ HTTP/1.1")
+		return req, badRequest("this is a proxy, not a web server: request an absolute URL, such as GET http://a.example/ HTTP/1.1")
 	}
 	if !strings.EqualFold(scheme, "http") {
-		return req, badRequest("only http:// addresses can be asked for: use CONNECT for everything else")
+		return req, badRequest("only http:// URLs can be requested: use CONNECT for everything else")
 	}
 	end := strings.IndexAny(rest, "/?#")
 	if end < 0 {
@@ -86,7 +86,7 @@ func parseRequest(head []byte) (request, error) {
 	}
 	req.rawTarget, req.path = rest[:end], rest[end:]
 	if strings.Contains(req.path, "#") {
-		return req, badRequest("an address has no fragment (#) in a request")
+		return req, badRequest("the URL of a request must not have a fragment (#)")
 	}
 	if !strings.HasPrefix(req.path, "/") {
 		req.path = "/" + req.path
@@ -97,25 +97,25 @@ func parseRequest(head []byte) (request, error) {
 	if len(hosts) == 1 {
 		// It is replaced in any case; a different Host is suspicious.
 		if t, err := parseTarget(hosts[0], 80); err != nil || t != req.target {
-			return req, badRequest("the field Host says another host than the address")
+			return req, badRequest("the Host field does not match the URL")
 		}
 	}
 	return req, req.selectHeaders(fields)
 }
 
 // errUserInfo keeps passwords out of the records, which contain invalid targets.
-var errUserInfo = badRequest("an address has no user name: use the field Authorization")
+var errUserInfo = badRequest("the URL must not have a user name: use the Authorization field")
 
 // setBodyLength determines the length of the body, and rejects requests on which parsers could disagree.
 func (r *request) setBodyLength(fields []header) error {
 	lengths, codings := headerValues(fields, "content-length"), headerValues(fields, "transfer-encoding")
 	switch {
 	case len(codings) > 0 && len(lengths) > 0:
-		return badRequest("a request has a Content-Length or a Transfer-Encoding, not both")
+		return badRequest("a request must not have both Content-Length and Transfer-Encoding")
 	case len(lengths) > 1:
-		return badRequest("a request has one Content-Length")
+		return badRequest("a request must not have several Content-Length fields")
 	case len(codings) > 1 || len(codings) == 1 && !strings.EqualFold(codings[0], "chunked"):
-		return &httpError{501, "git-agency: the only Transfer-Encoding that can be passed on is chunked"}
+		return &httpError{501, "git-agency: the only supported Transfer-Encoding is chunked"}
 	case len(codings) == 1 && r.version == "HTTP/1.0":
 		return badRequest("HTTP/1.0 has no Transfer-Encoding")
 	case len(codings) == 1:
@@ -123,7 +123,7 @@ func (r *request) setBodyLength(fields []header) error {
 	case len(lengths) == 1:
 		n, ok := parseLength(lengths[0])
 		if !ok {
-			return badRequest("a Content-Length is a number")
+			return badRequest("the Content-Length must be a number")
 		}
 		r.length = n
 	}
@@ -150,7 +150,7 @@ func (r *request) selectHeaders(fields []header) error {
 	for _, v := range headerValues(fields, "upgrade") {
 		// A client that offers h2c accepts HTTP/1.1, too; clients of other protocols do not.
 		if !strings.EqualFold(v, "h2c") {
-			return &httpError{501, "git-agency: a plain request cannot become " + printable(v) + ": use CONNECT"}
+			return &httpError{501, "git-agency: a plain request cannot be upgraded to " + printable(v) + ": use CONNECT"}
 		}
 	}
 	for _, f := range fields {
@@ -211,7 +211,7 @@ func sendChunked(dst io.Writer, in *bufio.Reader, w *idleTimer) (readErr, writeE
 		digits = strings.TrimRight(digits, " \t")
 		left, err := strconv.ParseUint(digits, 16, 63)
 		if err != nil || strings.Trim(digits, "0123456789abcdefABCDEF") != "" || len(digits) > 16 {
-			return badRequest("a chunk begins with its size"), nil
+			return badRequest("a chunk must begin with its size"), nil
 		}
 		if left == 0 {
 			break
@@ -232,7 +232,7 @@ func sendChunked(dst io.Writer, in *bufio.Reader, w *idleTimer) (readErr, writeE
 			w.touch()
 		}
 		if line, err := readChunkLine(in); err != nil || line != "" {
-			return badRequest("a chunk ends with its size"), nil
+			return badRequest("a chunk is longer than its size"), nil
 		}
 	}
 	for range 100 {
@@ -245,14 +245,14 @@ func sendChunked(dst io.Writer, in *bufio.Reader, w *idleTimer) (readErr, writeE
 			return nil, err
 		}
 	}
-	return badRequest("a body has at most 100 fields after it"), nil
+	return badRequest("a body must not have more than 100 trailer fields"), nil
 }
 
 // readChunkLine reads a line of the chunk framing, without its CR LF.
 func readChunkLine(in *bufio.Reader) (string, error) {
 	line, err := in.ReadSlice('\n')
 	if err == bufio.ErrBufferFull {
-		return "", badRequest("a chunk begins with its size, on a short line")
+		return "", badRequest("the line with the size of a chunk is too long")
 	}
 	if err == io.EOF {
 		err = io.ErrUnexpectedEOF
@@ -262,7 +262,7 @@ func readChunkLine(in *bufio.Reader) (string, error) {
 	}
 	text, found := strings.CutSuffix(string(line), "\r\n")
 	if !found || strings.ContainsAny(text, "\r\x00") {
-		return "", badRequest("lines end in CR LF")
+		return "", badRequest("lines must end in CR LF")
 	}
 	return text, nil
 }
@@ -271,12 +271,12 @@ func readChunkLine(in *bufio.Reader) (string, error) {
 func splitHead(head []byte) ([]string, error) {
 	text, found := strings.CutSuffix(string(head), "\r\n\r\n")
 	if !found {
-		return nil, badRequest("lines end in CR LF")
+		return nil, badRequest("lines must end in CR LF")
 	}
 	lines := strings.Split(text, "\r\n")
 	for _, line := range lines {
 		if strings.ContainsFunc(line, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }) {
-			return nil, badRequest("a request has no invisible characters, and its lines end in CR LF")
+			return nil, badRequest("a request must not have control characters, and its lines must end in CR LF")
 		}
 	}
 	return lines, nil
@@ -287,7 +287,7 @@ func parseHeaders(lines []string) ([]header, error) {
 	for _, line := range lines {
 		name, value, found := strings.Cut(line, ":")
 		if !found || !isToken(name) {
-			return nil, badRequest("a field is a name, a colon and a value, on one line")
+			return nil, badRequest("malformed header field: want a name, a colon and a value, on one line")
 		}
 		fields = append(fields, header{name, strings.Trim(value, " \t")})
 	}

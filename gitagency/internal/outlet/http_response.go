@@ -52,11 +52,11 @@ func rewriteResponseHead(head []byte) (status int, passed []byte, length int64, 
 	lines := strings.Split(strings.TrimRight(string(head), "\r\n"), "\n")
 	first := strings.TrimSuffix(lines[0], "\r")
 	if len(first) < len("HTTP/1.1 200") || !strings.HasPrefix(first, "HTTP/1.") || first[8] != ' ' {
-		return 0, nil, 0, errors.New("this is not an answer of HTTP/1")
+		return 0, nil, 0, errors.New("not an HTTP/1 response")
 	}
 	status, err = strconv.Atoi(first[9:12])
 	if err != nil || status < 100 || status == 101 {
-		return 0, nil, 0, fmt.Errorf("an answer with status %s cannot be passed on", printable(first[9:12]))
+		return 0, nil, 0, fmt.Errorf("a response with status %s cannot be forwarded", printable(first[9:12]))
 	}
 	b := bytes.NewBufferString(first + "\r\n")
 	lengths, chunked, dropped := []string(nil), false, false

@@ -139,7 +139,7 @@ func entryProblem(entry string) string {
 		return "an entry is empty: write hosts with one comma between them, such as a.example,b.example:8443"
 	}
 	if strings.ContainsFunc(entry, func(c rune) bool { return c <= ' ' || c == 0x7f }) {
-		return "leave out the blanks: hosts have one comma between them and nothing else"
+		return "leave out spaces and control characters: separate hosts with one comma"
 	}
 	if strings.ContainsFunc(entry, func(c rune) bool { return c > 0x7f }) {
 		return "write the name with ASCII letters only, as DNS has it: it begins with xn--"
@@ -152,10 +152,10 @@ func entryProblem(entry string) string {
 		return fmt.Sprintf("leave out %s:// and any path, write %s", scheme, authority)
 	}
 	if _, err := netip.ParsePrefix(entry); err == nil {
-		return "a network cannot be listed: write every address by itself, such as 192.0.2.7:443"
+		return "a network cannot be listed: write each address separately, such as 192.0.2.7:443"
 	}
 	if i := strings.IndexAny(entry, `/?#\`); i >= 0 {
-		return fmt.Sprintf("leave out the path, write %s: whole hosts are allowed, not pages", entry[:i])
+		return fmt.Sprintf("leave out the path, write %s: only whole hosts can be allowed", entry[:i])
 	}
 	if i := strings.LastIndex(entry, "@"); i >= 0 {
 		return fmt.Sprintf("leave out the user, write %s", entry[i+1:])
@@ -185,7 +185,7 @@ func parsePattern(entry string) (pattern, error) {
 		}
 		addr, err := netip.ParseAddr(address)
 		if err != nil || !addr.Is6() {
-			return wrong("only an IPv6 address stands in brackets: write [2001:db8::7]:443")
+			return wrong("only an IPv6 address may be in brackets: write [2001:db8::7]:443")
 		}
 		name = address
 		port, hasPort = strings.CutPrefix(rest, ":")
@@ -197,7 +197,7 @@ func parsePattern(entry string) (pattern, error) {
 		name, p.subdomains = strings.CutPrefix(name, "*.")
 	}
 	if strings.Contains(name, "*") {
-		return wrong("a star stands only before the first dot: write *.a.example")
+		return wrong("a star is allowed only before the first dot: write *.a.example")
 	}
 	var err error
 	if p.host, err = parseHost(name); err != nil {
@@ -207,7 +207,7 @@ func parsePattern(entry string) (pattern, error) {
 		return wrong("write the address as %s", p.host.bracketed())
 	}
 	if p.subdomains && p.host.name == "" {
-		return wrong("an address has no names below it: write %s", p.host.bracketed())
+		return wrong("an IP address has no subdomains: write %s", p.host.bracketed())
 	}
 	switch {
 	case !hasPort:
@@ -271,7 +271,7 @@ func (t target) ruleEntry() string {
 func parseHost(s string) (host, error) {
 	if addr, err := netip.ParseAddr(s); err == nil {
 		if addr.Zone() != "" {
-			return host{}, errors.New("an address with a zone is on one link only: write a name or a global address")
+			return host{}, errors.New("an address with a zone is valid on one link only: write a name or a global address")
 		}
 		return host{addr: addr.Unmap()}, nil
 	}
@@ -322,12 +322,12 @@ func parseTarget(s string, defaultPort uint16) (target, error) {
 		address, rest, closed := strings.Cut(inner, "]")
 		addr, err := netip.ParseAddr(address)
 		if err != nil || !addr.Is6() || !closed || rest != "" && rest[0] != ':' {
-			return target{}, errors.New("brackets are for an IPv6 address")
+			return target{}, errors.New("only an IPv6 address may be in brackets")
 		}
 		name = address
 		port, hasPort = strings.CutPrefix(rest, ":")
 	} else if name, port, hasPort = strings.Cut(s, ":"); strings.Contains(port, ":") {
-		return target{}, errors.New("an IPv6 address stands in brackets")
+		return target{}, errors.New("an IPv6 address must be in brackets")
 	}
 	var err error
 	if t.host, err = parseHost(name); err != nil {

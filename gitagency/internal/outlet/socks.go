@@ -56,7 +56,7 @@ func (s *handler) serveSOCKS5(ctx context.Context, client bufferedConn, in *bufi
 		return
 	}
 	if command := request[1]; command != 1 {
-		r := &deniedError{reason: "SOCKS command " + strconv.Itoa(int(command)) + " is none that the proxy has"}
+		r := &deniedError{reason: "SOCKS command " + strconv.Itoa(int(command)) + " is not supported"}
 		switch command {
 		case 2:
 			r.reason = "connections to the sandbox (SOCKS BIND) are not among its outputs"
@@ -96,7 +96,7 @@ func (s *handler) writeSOCKSError(client bufferedConn, in io.Reader, code byte) 
 // encodeSOCKSReply encodes a reply. It omits the local address of the connection, which the sandbox need not know.
 func encodeSOCKSReply(code byte) []byte { return []byte{5, code, 0, 1, 0, 0, 0, 0, 0, 0} }
 
-var errSOCKSAddress = errors.New("unknown type of address")
+var errSOCKSAddress = errors.New("unknown address type")
 
 // readSOCKSTarget reads the target, as written and parsed. asked is empty when it could not be read.
 func readSOCKSTarget(in io.Reader, kind byte) (asked string, t target, err error) {
@@ -130,7 +130,7 @@ func readSOCKSTarget(in io.Reader, kind byte) (asked string, t target, err error
 		asked = t.String()
 	}
 	if err == nil && t.port == 0 {
-		err = errors.New("port 0 is none")
+		err = errors.New("port 0 is not valid")
 	}
 	return asked, t, err
 }
