@@ -117,7 +117,7 @@ func (b Worktree) RemoveIncomplete(ctx context.Context, s Spec) error {
 		return err
 	}
 	if tip := found[0].OID; tip != "" && tip != s.StartCommit() {
-		return fmt.Errorf("%s has moved to %s since it was made", s.Branch, tip)
+		return fmt.Errorf("%s has moved to %s since it was created", s.Branch, tip)
 	}
 	if err := b.Remove(s); err != nil {
 		return err

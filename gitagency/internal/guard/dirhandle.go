@@ -171,7 +171,7 @@ func (f *DirHandle) Remove(name string) error {
 // Lstat returns the metadata of an entry, without following a symlink.
 func (f *DirHandle) Lstat(name string) (Info, error) {
 	var st unix.Stat_t
-	err := f.callAt("look at", name, func(dir int) error { return unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
+	err := f.callAt("stat", name, func(dir int) error { return unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
 	return infoFromStat(&st), err
 }
 
@@ -179,7 +179,7 @@ func (f *DirHandle) Lstat(name string) (Info, error) {
 func Fstat(file *os.File) (Info, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
-		return Info{}, &fs.PathError{Op: "look at", Path: file.Name(), Err: err}
+		return Info{}, &fs.PathError{Op: "stat", Path: file.Name(), Err: err}
 	}
 	return infoFromStat(&st), nil
 }
@@ -208,13 +208,13 @@ func (f *DirHandle) Chmod(perm fs.FileMode) error { return f.dir.Chmod(perm) }
 // GrantOwnerAccess adds all owner permissions to a subdirectory, including one that cannot be opened.
 func (f *DirHandle) GrantOwnerAccess(name string) error {
 	var st unix.Stat_t
-	if err := f.callAt("look at", name, func(dir int) error { return unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) }); err != nil {
+	if err := f.callAt("stat", name, func(dir int) error { return unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) }); err != nil {
 		return err
 	}
 	if err := CheckIsDir(path.Join(f.Path, name), infoFromStat(&st).Mode); err != nil {
 		return err
 	}
-	return f.callAt("open up", name, func(dir int) error { return chmodDirAt(dir, name, uint32(st.Mode&0o7777|0o700)) })
+	return f.callAt("chmod", name, func(dir int) error { return chmodDirAt(dir, name, uint32(st.Mode&0o7777|0o700)) })
 }
 
 // WithWriteAccess calls do, which needs permission to write in the directory. If the owner has none, it is granted

@@ -73,7 +73,7 @@ func pathProblem(name string) string {
 	case strings.Contains(name, `\`):
 		return "contains a backslash"
 	case hasHiddenChars(name):
-		return "contains characters that cannot be seen"
+		return "contains invisible characters"
 	}
 	for component := range strings.SplitSeq(name, "/") {
 		if why := componentProblem(component); why != "" {
@@ -100,12 +100,12 @@ func componentProblem(name string) string {
 	}
 	folded := foldName(name)
 	if folded == "" {
-		return "has a component that cannot be seen"
+		return "has a component of invisible characters only"
 	}
 	// Folding can produce separators: "．git／x" is one component here, and two on a file system that folds it.
 	for part := range strings.FieldsFuncSeq(folded, func(r rune) bool { return r == '/' || r == '\\' }) {
 		if is := reservedEquivalent(part); is != "" {
-			return fmt.Sprintf("has a component that is, or can be taken for, %q", is)
+			return fmt.Sprintf("has a component that is equivalent to %q", is)
 		}
 	}
 	return ""

@@ -38,7 +38,7 @@ func OpenTree(path string) (*Tree, error) {
 	// A symlink may have replaced it in the meantime, for example one to another sandbox.
 	after, err := root.Stat(".")
 	if err == nil && !os.SameFile(before, after) {
-		err = &ConfinementError{Path: path, Why: "was replaced at this moment"}
+		err = &ConfinementError{Path: path, Why: "was replaced while it was being opened"}
 	}
 	if err != nil {
 		return nil, errors.Join(err, root.Close())
@@ -92,7 +92,7 @@ func (t *Tree) ResolvePath(path string) (inside string, isDir bool, err error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return inside, false, nil
 	case err != nil:
-		return "", false, withCallerPath("look at", path, err)
+		return "", false, withCallerPath("stat", path, err)
 	}
 	return inside, fi.IsDir(), nil
 }
@@ -102,7 +102,7 @@ func (t *Tree) ResolvePath(path string) (inside string, isDir bool, err error) {
 func (t *Tree) Lstat(path string) (fs.FileInfo, error) {
 	fi, err := t.root.Lstat(path)
 	if err != nil {
-		return nil, withCallerPath("look at", path, err)
+		return nil, withCallerPath("stat", path, err)
 	}
 	return fi, nil
 }
@@ -111,7 +111,7 @@ func (t *Tree) Lstat(path string) (fs.FileInfo, error) {
 func (t *Tree) Readlink(path string) (string, error) {
 	target, err := t.root.Readlink(path)
 	if err != nil {
-		return "", withCallerPath("look at", path, err)
+		return "", withCallerPath("stat", path, err)
 	}
 	return target, nil
 }
@@ -133,12 +133,12 @@ func (t *Tree) resolveInside(path string) (string, error) {
 		return "", &ConfinementError{Path: path, Why: pathProblem(below)}
 	}
 	if strings.ContainsRune(path, 0) {
-		return "", &ConfinementError{Path: path, Why: "contains characters that cannot be seen"}
+		return "", &ConfinementError{Path: path, Why: "contains invisible characters"}
 	}
 	real, err := Resolve(full)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ELOOP):
-		return "", &ConfinementError{Path: path, Why: "goes through a link that leads nowhere"}
+		return "", &ConfinementError{Path: path, Why: "goes through a dangling symbolic link"}
 	case err != nil:
 		return "", withCallerPath("resolve", path, err)
 	case real == t.Path:
@@ -179,7 +179,7 @@ func DescribeType(mode fs.FileMode) string {
 	case mode.IsDir():
 		return "a directory"
 	}
-	return "no regular file"
+	return "not a regular file"
 }
 
 // withCallerPath rewrites an error to name the path as the caller gave it, without internal handles.

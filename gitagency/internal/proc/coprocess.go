@@ -28,7 +28,7 @@ type Coprocess struct {
 // standard error is kept in memory.
 func StartCoprocess(ctx context.Context, c Command) (*Coprocess, error) {
 	if len(c.Argv) == 0 {
-		return nil, errors.New("no program named")
+		return nil, errors.New("no program given")
 	}
 	if err := context.Cause(ctx); err != nil {
 		return nil, &NotStartedError{err}

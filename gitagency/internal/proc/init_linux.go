@@ -119,7 +119,7 @@ func (k *initProcess) applyWalls() (joinConn *net.UnixConn, err error) {
 		return nil, errors.New("not process 1")
 	}
 	if k.builder.Apply == nil {
-		return nil, errors.New("nobody here can build walls")
+		return nil, errors.New("this program cannot build walls")
 	}
 	if err := k.builder.Apply(k.plan); err != nil {
 		return nil, err

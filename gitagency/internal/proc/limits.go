@@ -52,4 +52,4 @@ type limitError struct {
 func (e *limitError) Error() string { return e.operation + ": " + e.err.Error() }
 func (e *limitError) Unwrap() error { return e.err }
 
-var errNoUserNamespace = errors.New("the kernel does not count them apart from the user's other processes, as there is no user namespace")
+var errNoUserNamespace = errors.New("without a user namespace the kernel counts them together with the user's other processes")

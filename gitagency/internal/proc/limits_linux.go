@@ -59,7 +59,7 @@ func waitExecStop(pid int) (pending []syscall.Signal, err error) {
 		case err != nil:
 			return nil, os.NewSyscallError("wait4", err)
 		case !status.Stopped():
-			return nil, &limitError{"wait for the program", errors.New("it was killed before it began")}
+			return nil, &limitError{"wait for the program", errors.New("it was killed before it started")}
 		case status.StopSignal() == unix.SIGTRAP:
 			return pending, nil
 		}
@@ -83,7 +83,7 @@ func waitPID(pid int) (status syscall.WaitStatus, err error) {
 func (l Limits) applyTo(pid int) error {
 	if l.Cgroup != nil { // first, so that memory allocated before the start counts, too
 		if _, err := l.Cgroup.WriteString(strconv.Itoa(pid)); err != nil {
-			return &limitError{"put into its cgroup", err}
+			return &limitError{"move into its cgroup", err}
 		}
 	}
 	if l.Nice > 0 {

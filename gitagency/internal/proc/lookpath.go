@@ -16,7 +16,7 @@ import (
 func LookPath(env []string, program string) (string, error) {
 	switch {
 	case program == "":
-		return "", errors.New("no program named")
+		return "", errors.New("no program given")
 	case filepath.IsAbs(program):
 		if err := checkExecutable(program); err != nil {
 			return "", err
@@ -51,7 +51,7 @@ func checkExecutable(path string) error {
 		return err
 	}
 	if !fi.Mode().IsRegular() {
-		return fmt.Errorf("%s is not a file", path)
+		return fmt.Errorf("%s is not a regular file", path)
 	}
 	// exec.LookPath does not search for a name with a slash; it asks the kernel whether we may execute the file.
 	if _, err := exec.LookPath(path); err != nil {

@@ -76,7 +76,7 @@ func receiveMessageUpTo(limit int, from *net.UnixConn, message any) ([]int, erro
 	switch {
 	case err != nil:
 	case n == 0:
-		err = errors.New("the connection has ended")
+		err = errors.New("the connection was closed")
 	case flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0:
 		err = errors.New("the message is too long")
 	default:

@@ -16,4 +16,4 @@ func (e *WallError) Error() string { return e.Err.Error() }
 func (e *WallError) Unwrap() error { return e.Err }
 
 // ErrNoNamespace reports that no namespace exists under a label, or that it is just being closed.
-var ErrNoNamespace = errors.New("no room is open")
+var ErrNoNamespace = errors.New("no such namespace")

@@ -27,7 +27,7 @@ func joinByLabel(ctx context.Context, label string, req initRequest) (*Namespace
 		case err == nil || context.Cause(ctx) != nil:
 			return r, err
 		case errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSYS): // these do not go away by trying again
-			return nil, &WallError{fmt.Errorf("join the commands that run there: %w", err)}
+			return nil, &WallError{fmt.Errorf("join the namespaces of the running commands: %w", err)}
 		}
 	}
 	return nil, ErrNoNamespace
@@ -80,7 +80,7 @@ func (r *Namespace) receiveFirstReply(ctx context.Context, limit int) (answer in
 	case context.Cause(ctx) != nil:
 		return answer, context.Cause(ctx)
 	case err != nil:
-		return answer, &WallError{fmt.Errorf("the keeper did not begin: %w", err)}
+		return answer, &WallError{fmt.Errorf("the init process of the namespaces did not start: %w", err)}
 	case answer.Error != "":
 		return answer, &WallError{errors.New(answer.Error)}
 	}

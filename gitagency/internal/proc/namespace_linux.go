@@ -153,7 +153,7 @@ func (w Walls) resolvePlan() ([]byte, error) {
 		plan, err = w.MakePlan()
 	}
 	if err == nil && len(plan) > maxPlanSize {
-		err = &WallError{errors.New("the plan is too long: there is too much to hide, or to let pass")}
+		err = &WallError{errors.New("the plan of the walls is too large: too many paths to hide or to grant")}
 	}
 	return plan, err
 }
@@ -290,11 +290,11 @@ func (r *Namespace) requestFD(ctx context.Context, req initRequest) (*os.File, e
 	case context.Cause(ctx) != nil:
 		err = context.Cause(ctx)
 	case err != nil:
-		err = fmt.Errorf("the keeper of the room: %w", err)
+		err = fmt.Errorf("init process of the namespaces: %w", err)
 	case answer.Error != "":
 		err = errors.New(answer.Error)
 	case len(files) != 1:
-		err = errors.New("the keeper of the room sent nothing")
+		err = errors.New("the init process of the namespaces sent no descriptor")
 	}
 	if err != nil {
 		closeFDs(files)
@@ -343,7 +343,7 @@ func (r *Namespace) Close() error {
 	}
 	closeErr := r.conn.Close()
 	if err != nil && !r.waitEnded(initTimeout) {
-		closeErr = errors.Join(closeErr, errors.New("the keeper of the room does not end"), err)
+		closeErr = errors.Join(closeErr, errors.New("the init process of the namespaces does not exit"), err)
 	}
 	return errors.Join(closeErr, unix.Close(r.initPIDFD))
 }

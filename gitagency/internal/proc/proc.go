@@ -75,7 +75,7 @@ func (e *NotStartedError) Unwrap() error { return e.Err }
 // *NotStartedError if the program could not be started, or wraps context.Cause if ctx ended first.
 func Run(ctx context.Context, c Command) (Result, error) {
 	if len(c.Argv) == 0 {
-		return Result{}, errors.New("no program named")
+		return Result{}, errors.New("no program given")
 	}
 	if err := context.Cause(ctx); err != nil {
 		return Result{}, &NotStartedError{err}

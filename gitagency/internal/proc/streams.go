@@ -144,7 +144,7 @@ func (s *streams) waitCopied() error {
 	select {
 	case <-done:
 	case <-time.After(5 * enough):
-		return errors.New("whoever gets the output takes nothing")
+		return errors.New("the reader of the output does not read it")
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -170,7 +170,7 @@ func (s supervisor) chdirVerified() error {
 		return err
 	}
 	if here, err := os.Stat("."); err != nil || !os.SameFile(open, here) {
-		return errors.Join(errors.New(dir+" is not the directory that it was"), err)
+		return errors.Join(errors.New(dir+" was replaced by another directory"), err)
 	}
 	return nil
 }

@@ -97,13 +97,13 @@ func (e *CannotRunError) Unwrap() error { return e.Err }
 var (
 	ErrTimeout = errors.New("timed out")
 	// ErrSupervisorKilled: the supervisor died where only it could have killed all descendants.
-	ErrSupervisorKilled = errors.New("its supervisor was killed; what it started may still run")
+	ErrSupervisorKilled = errors.New("its supervisor was killed; processes of the command may still run")
 )
 
 // OutputError reports that output of a program that ran could not be copied.
 type OutputError struct{ Err error }
 
-func (e *OutputError) Error() string { return "pass output on: " + e.Err.Error() }
+func (e *OutputError) Error() string { return "write output: " + e.Err.Error() }
 func (e *OutputError) Unwrap() error { return e.Err }
 
 // Run runs the task to its end. When ctx ends first, all processes get SIGTERM and, after the grace, SIGKILL, and the
@@ -112,7 +112,7 @@ func (e *OutputError) Unwrap() error { return e.Err }
 // *NotStartedError.
 func (t Task) Run(ctx context.Context) (TaskResult, error) {
 	if len(t.Argv) == 0 || t.Dir == nil {
-		return TaskResult{}, &NotStartedError{errors.New("no program named, or nowhere to run it")}
+		return TaskResult{}, &NotStartedError{errors.New("no program or no directory given")}
 	}
 	if t.Terminal {
 		return t.runOnTerminal(ctx)
@@ -251,7 +251,7 @@ func (t Task) buildResult(ctx context.Context, handle *supervisorHandle, report 
 	case !report.Starting && context.Cause(ctx) != nil:
 		return ending, &NotStartedError{context.Cause(ctx)}
 	case !report.Starting:
-		return ending, &NotStartedError{errors.Join(fmt.Errorf("the supervisor did not begin: %v", handle), runErr)}
+		return ending, &NotStartedError{errors.Join(fmt.Errorf("the supervisor did not start: %v", handle), runErr)}
 	case report.Status != nil && report.Status.Signaled():
 		ending.Signal = report.Status.Signal()
 		ending.ExitCode = 128 + int(ending.Signal)

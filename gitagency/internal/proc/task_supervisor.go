@@ -111,7 +111,7 @@ func (a *supervisorHandle) mayLeak() bool {
 
 func (a *supervisorHandle) String() string {
 	if a.cmd == nil {
-		return "the room has ended"
+		return "the namespaces have ended"
 	}
 	return a.cmd.ProcessState.String()
 }

@@ -15,7 +15,7 @@ import (
 func (t Task) runOnTerminal(ctx context.Context) (_ TaskResult, err error) {
 	outer, ok := t.Stdin.(*os.File)
 	if !ok || !isTerminal(outer) {
-		return TaskResult{}, &NotStartedError{errors.New("standard input is no terminal")}
+		return TaskResult{}, &NotStartedError{errors.New("standard input is not a terminal")}
 	}
 	out := outer
 	for _, w := range []io.Writer{t.Stderr, t.Stdout} {

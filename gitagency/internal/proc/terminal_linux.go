@@ -66,7 +66,7 @@ func OpenTerminal(outer *os.File, out io.Writer) (_ *Terminal, err error) {
 		for _, undo := range undos {
 			err = errors.Join(err, undo())
 		}
-		err = fmt.Errorf("a terminal like %s: %w", outer.Name(), err)
+		err = fmt.Errorf("create a pseudo-terminal like %s: %w", outer.Name(), err)
 	}()
 
 	// Our own descriptor, which no one else closes. outer.Fd would also make the file blocking for others.
@@ -154,7 +154,7 @@ func (t *Terminal) shutdown() error {
 		err = errors.Join(err, closeErr)
 	}
 	if err = errors.Join(err, t.master.Close(), unix.Close(t.outerFD)); err != nil {
-		return fmt.Errorf("leave the program's terminal: %w", err)
+		return fmt.Errorf("close the pseudo-terminal of the program: %w", err)
 	}
 	return nil
 }
@@ -167,7 +167,7 @@ func (t *Terminal) waitOutput() error {
 			return t.outErr
 		case <-t.outputProgress:
 		case <-time.After(t.outputTimeout):
-			return fmt.Errorf("output was lost: nothing was taken for %s", t.outputTimeout)
+			return fmt.Errorf("output was lost: nothing could be written for %s", t.outputTimeout)
 		}
 	}
 }

@@ -14,7 +14,7 @@ type Terminal struct{ Slave *os.File }
 
 // OpenTerminal fails with errors.ErrUnsupported.
 func OpenTerminal(*os.File, io.Writer) (*Terminal, error) {
-	return nil, fmt.Errorf("a terminal of its own: %w", errors.ErrUnsupported)
+	return nil, fmt.Errorf("create a pseudo-terminal: %w", errors.ErrUnsupported)
 }
 
 // StartInput does nothing.

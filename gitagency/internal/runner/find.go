@@ -102,7 +102,7 @@ func expandHome(env []string, program string) (string, error) {
 	}
 	home := proc.Getenv(env, "HOME")
 	if !filepath.IsAbs(home) {
-		return "", fmt.Errorf("%s cannot be found without a HOME", program)
+		return "", fmt.Errorf("%s: HOME is not an absolute path", program)
 	}
 	return filepath.Join(home, rest), nil
 }

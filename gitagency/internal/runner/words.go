@@ -50,7 +50,7 @@ func SplitWords(line string) ([]string, error) {
 	case escape:
 		return nil, errors.New("the command ends in a backslash")
 	case quote != 0:
-		return nil, errors.New("the command has a quote without an end")
+		return nil, errors.New("the command has an unterminated quote")
 	case inside:
 		words = append(words, word.String())
 	}

@@ -50,7 +50,7 @@ func ParseCounts(text string) (Diff, error) {
 			f.OldPath, f.Path = f.Path, fields.next()
 		}
 		if f.Path == "" {
-			return Diff{}, fmt.Errorf("git names a file without a path")
+			return Diff{}, fmt.Errorf("git diff: file without a path")
 		}
 		files = append(files, f)
 	}
@@ -61,7 +61,7 @@ func ParseCounts(text string) (Diff, error) {
 	for fields.rest != "" {
 		counts := strings.SplitN(fields.next(), "\t", 3)
 		if len(counts) != 3 {
-			return Diff{}, fmt.Errorf("git counts lines as %q", counts)
+			return Diff{}, fmt.Errorf("git diff: invalid line counts %q", counts)
 		}
 		path := counts[2]
 		if path == "" { // renamed: two paths follow
@@ -70,7 +70,7 @@ func ParseCounts(text string) (Diff, error) {
 		}
 		i, known := at[path]
 		if !known {
-			return Diff{}, fmt.Errorf("git counts lines of %q, which does not differ", path)
+			return Diff{}, fmt.Errorf("git diff: line counts of %q, which is not in the list of files", path)
 		}
 		f := &files[i]
 		if counts[0] == "-" {
@@ -104,7 +104,7 @@ func (f *nulFields) next() string {
 
 // parseRawEntry parses ":<mode> <mode> <id> <id> <status>".
 func parseRawEntry(line string) (File, error) {
-	fail := func() (File, error) { return File{}, fmt.Errorf("git says of a file %q", line) }
+	fail := func() (File, error) { return File{}, fmt.Errorf("git diff: invalid raw entry %q", line) }
 	words := strings.Split(strings.TrimPrefix(line, ":"), " ")
 	if len(words) != 5 || len(words[4]) == 0 {
 		return fail()
@@ -153,7 +153,7 @@ func (p *parser) hasPrefix(prefix string) bool { return strings.HasPrefix(p.rest
 func (p *parser) unexpectedError(want string) error {
 	const most = 80
 	line, _, _ := strings.Cut(p.rest, "\n")
-	return fmt.Errorf("want %s where git says %q", want, line[:min(len(line), most)])
+	return fmt.Errorf("git diff: want %s, have %q", want, line[:min(len(line), most)])
 }
 
 // parseRawEntries reads the raw lines and the empty line after them.
@@ -171,12 +171,12 @@ func (p *parser) parseRawEntries() ([]File, error) {
 			f.Path, paths, ok = quote.ParsePath(strings.TrimPrefix(paths, "\t"))
 		}
 		if !ok || paths != "" {
-			return nil, fmt.Errorf("git names a file %q", paths)
+			return nil, fmt.Errorf("git diff: invalid paths %q", paths)
 		}
 		files = append(files, f)
 	}
 	if len(files) > 0 && p.rest != "" && p.nextLine() != "" {
-		return nil, fmt.Errorf("no empty line between files and patches")
+		return nil, fmt.Errorf("git diff: no empty line between files and patches")
 	}
 	return files, nil
 }
@@ -221,7 +221,7 @@ func (p *parser) parseHunkLines() (Hunk, error) {
 	first := p.nextLine()
 	h, ok := parseHunkHeader(first)
 	if !ok {
-		return h, fmt.Errorf("git begins a hunk with %q", first)
+		return h, fmt.Errorf("git diff: invalid hunk header %q", first)
 	}
 	h.Lines = make([]Line, 0, min(h.OldLines+h.NewLines, len(p.rest)/2+1))
 	for old, new := h.OldLines, h.NewLines; old > 0 || new > 0; {
@@ -248,10 +248,10 @@ func (p *parser) parseHunkLines() (Hunk, error) {
 		case Added:
 			new--
 		default:
-			return h, fmt.Errorf("git begins a line with %q", text[0])
+			return h, fmt.Errorf("git diff: invalid line in a hunk, begins with %q", text[0])
 		}
 		if old < 0 || new < 0 {
-			return h, fmt.Errorf("more lines than %q announces", first)
+			return h, fmt.Errorf("git diff: more lines than hunk header %q says", first)
 		}
 		h.Lines = append(h.Lines, l)
 	}

@@ -108,7 +108,7 @@ func newBatch(tree *guard.Tree, files []File) (*batch, error) {
 			return nil, &fs.PathError{Op: "enter", Path: n.givenPath, Err: syscall.ENOTDIR}
 		}
 		if n != nil {
-			return nil, &fs.PathError{Op: "put", Path: n.givenPath, Err: errors.New("takes the place of a link that leads to others of them, " + dir)}
+			return nil, &fs.PathError{Op: "put", Path: n.givenPath, Err: errors.New("would replace a symbolic link in the path of other files, " + dir)}
 		}
 	}
 	for n := range b.root.subtree {
@@ -141,7 +141,7 @@ func checkFile(f *File) (string, error) {
 	case f.Mode&(fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky) != 0:
 		return "", &guard.ConfinementError{Path: f.Path, Why: "has permissions beyond 0777"}
 	case kind != fs.ModeDir && clean != "." && strings.HasSuffix(f.Path, "/"):
-		return "", &guard.ConfinementError{Path: f.Path, Why: "ends like the name of a directory, and is a file"}
+		return "", &guard.ConfinementError{Path: f.Path, Why: "ends in a slash, but is not a directory"}
 	case kind != fs.ModeDir && (clean == "." || strings.HasSuffix(f.Path, "/.")):
 		return "", &fs.PathError{Op: "put", Path: f.Path, Err: syscall.EISDIR}
 	}
@@ -171,9 +171,9 @@ func (b *batch) addFile(f *File, clean string) error {
 	for i, name := range names {
 		switch {
 		case !n.isDir && n.file.Mode.Type() == fs.ModeSymlink:
-			return &guard.ConfinementError{Path: f.Path, Why: "goes through a symbolic link that is put along with it"}
+			return &guard.ConfinementError{Path: f.Path, Why: "goes through a symbolic link of the same put"}
 		case !n.isDir:
-			return &fs.PathError{Op: "put", Path: n.givenPath, Err: errors.New("is a file, and a directory of " + f.Path)}
+			return &fs.PathError{Op: "put", Path: n.givenPath, Err: errors.New("is a file, but also a parent directory of " + f.Path)}
 		}
 		last := i == len(names)-1
 		next := n.children[name]
@@ -187,7 +187,7 @@ func (b *batch) addFile(f *File, clean string) error {
 				b.fileCount++
 			}
 		} else if last && !(dir && next.isDir) {
-			return &fs.PathError{Op: "put", Path: f.Path, Err: errors.New("is there twice")}
+			return &fs.PathError{Op: "put", Path: f.Path, Err: errors.New("occurs twice")}
 		}
 		n = next
 	}

@@ -42,7 +42,7 @@ func (b *batch) checkLinkPath(n *node) error {
 			continue
 		}
 		if links++; links > most {
-			return linkError(n, "leads in a circle")
+			return linkError(n, "has too many levels of symbolic links")
 		}
 		at = at[:len(at)-1]
 		if below, inside := strings.CutPrefix(target, b.tree.Path+"/"); inside || target == b.tree.Path {
@@ -139,7 +139,7 @@ func (b *batch) resolveDir(dir string) (string, error) {
 		case errors.Is(err, fs.ErrNotExist):
 			b.missing[real] = true
 		case err != nil:
-			return "", withPath("look at", dir, err)
+			return "", withPath("stat", dir, err)
 		case fi.Mode()&fs.ModeSymlink != 0:
 			b.linkDirs[real] = dir
 			if real, err = b.followLink(dir, real); err != nil {

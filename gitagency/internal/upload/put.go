@@ -238,7 +238,7 @@ func (p *putOp) writePlan(ctx context.Context) error {
 		return err
 	}
 	if len(data) > maxPlanBytes {
-		return fmt.Errorf("too many to put at once: %d files and directories", len(p.created))
+		return fmt.Errorf("too many files for one put: %d files and directories", len(p.created))
 	}
 	temporary := planName + "." + randomName() // a name that cannot have been created before
 	f, err := p.stage.CreateFile(temporary, 0o600)

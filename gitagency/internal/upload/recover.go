@@ -57,7 +57,7 @@ type IncompleteUndoError struct {
 }
 
 func (e *IncompleteUndoError) Error() string {
-	return fmt.Sprintf("a put that was interrupted cannot be undone, and what it replaced is still in %s (files: %d): %v", e.Stage, e.Files, e.Err)
+	return fmt.Sprintf("an interrupted put cannot be undone; the files that it replaced are still in %s (files: %d): %v", e.Stage, e.Files, e.Err)
 }
 
 func (e *IncompleteUndoError) Unwrap() error { return e.Err }

@@ -149,7 +149,7 @@ func readPlan(ctx context.Context, stage *guard.DirHandle) ([]createdEntry, erro
 
 // decodePlan decodes a plan entry by entry and stops at the first invalid one, to bound the cost of a forged file.
 func decodePlan(ctx context.Context, from io.Reader) (made []createdEntry, err error) {
-	forged := errors.New("no plan")
+	forged := errors.New("invalid plan")
 	decoder := json.NewDecoder(from)
 	decoder.DisallowUnknownFields()
 	for _, want := range []json.Token{json.Delim('{'), "made", json.Delim('[')} {
