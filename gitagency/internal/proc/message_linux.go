@@ -16,8 +16,8 @@ func seqpacketPair() (ours *net.UnixConn, theirs *os.File, err error) {
 	if err != nil {
 		return nil, nil, os.NewSyscallError("socketpair", err)
 	}
-	theirs = os.NewFile(uintptr(fds[1]), "room")
-	if ours, err = newUnixConn(os.NewFile(uintptr(fds[0]), "room")); err != nil {
+	theirs = os.NewFile(uintptr(fds[1]), "namespace")
+	if ours, err = newUnixConn(os.NewFile(uintptr(fds[0]), "namespace")); err != nil {
 		return nil, nil, errors.Join(err, theirs.Close())
 	}
 	return ours, theirs, nil

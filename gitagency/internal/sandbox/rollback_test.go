@@ -285,7 +285,7 @@ func TestRollbackRunsNoRepositoryFilter(t *testing.T) {
 	l.WriteFile("a.txt", "3\n")
 	for range 2 { // with .gitattributes in the tree, then only in the snapshot
 		_, err := l.Sandbox.Rollback(t.Context(), RollbackRequest{Snapshot: l.Sandbox.ID + "/3"})
-		if !fault.Is[*fault.UntrustedFilterError](err) || !strings.Contains(err.Error(), "a.txt: what filter.evil would run") {
+		if !fault.Is[*fault.UntrustedFilterError](err) || !strings.Contains(err.Error(), "a.txt: the command of filter.evil is configured") {
 			t.Error(err)
 		}
 		if err := os.RemoveAll(filepath.Join(l.Sandbox.WorkDir(), ".gitattributes")); err != nil {
