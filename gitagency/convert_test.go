@@ -118,6 +118,13 @@ func TestConstantsAgree(t *testing.T) {
 		{DiffPatch, sandbox.DiffHunks},
 		{DiffStat, sandbox.DiffCounts},
 		{DiffNameStatus, sandbox.DiffNames},
+		{DiffBase, sandbox.DiffBase},
+		{DiffHead, sandbox.DiffHead},
+		{DiffWork, sandbox.DiffWork},
+		{DiffIntegration, sandbox.DiffIntegration},
+		{PruneRemove, doctor.PruneRemove},
+		{PruneClean, doctor.PruneClean},
+		{PruneKeep, doctor.PruneKeep},
 	} {
 		if a, b := reflect.ValueOf(c.public), reflect.ValueOf(c.internal); !a.Convert(b.Type()).Equal(b) {
 			t.Errorf("%T %v is %T %v", c.public, c.public, c.internal, c.internal)

@@ -180,16 +180,16 @@ func (req DiffRequest) internal() sandbox.DiffRequest {
 
 // States that can be compared, besides snapshots.
 const (
-	DiffBase        = sandbox.DiffBase        // commit that the sandbox started from
-	DiffHead        = sandbox.DiffHead        // commit that HEAD of the sandbox is at
-	DiffWork        = sandbox.DiffWork        // current content of the sandbox, as a snapshot would hold it
-	DiffIntegration = sandbox.DiffIntegration // current tip of the integration branch
+	DiffBase        = "base"        // commit that the sandbox started from
+	DiffHead        = "head"        // commit that HEAD of the sandbox is at
+	DiffWork        = "work"        // current content of the sandbox, as a snapshot would hold it
+	DiffIntegration = "integration" // current tip of the integration branch
 )
 
 // DiffSnapshots compares two states of a sandbox: its base commit, its HEAD, its current content including uncommitted
 // changes, any snapshot, or the tip of the integration branch. It changes nothing, and commands may run in the
 // sandbox meanwhile. For an invocation that has ended, DiffHead and DiffWork cannot be compared. A diff of more than
-// 256 MiB is a *TooLargeError, because the whole text is held in memory.
+// 256 MiB fails with ReasonTooLarge, because the whole text is held in memory.
 //
 // The diff is computed by git. Attributes in the trees and the configuration of the repository are ignored, because
 // an agent could use them to hide changes, and no program that they name is run.

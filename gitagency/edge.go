@@ -2,6 +2,7 @@ package gitagency
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/doctor"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
@@ -94,15 +95,15 @@ func dataView(err error) error {
 	case *fault.ConfinementError:
 		return (*ConfinementError)(e)
 	case *fault.CannotRunError:
-		return &CannotRunError{Program: e.Program, Code: e.Code, Err: e.Err}
+		return &CannotRunError{Program: e.Program, Code: e.Code, Err: publicError(e.Err)}
 	case *fault.SetupError:
-		return &SetupError{ID: e.ID, Err: e.Err}
+		return &SetupError{ID: e.ID, Err: publicError(e.Err)}
 	case *fault.EndedError:
 		return (*EndedError)(e)
 	case *fault.NestedRepositoryError:
 		return (*NestedRepositoryError)(e)
 	case *fault.CleanupError:
-		return (*CleanupError)(e)
+		return &CleanupError{Kind: e.Kind, ID: e.ID, Done: e.Done, Err: publicError(e.Err)}
 	}
 	return landingView(err)
 }
@@ -244,17 +245,17 @@ func sandboxState(err error, v *StateError) {
 	case *fault.MovedError:
 		v.Reason, v.ID, v.Path, v.Other = ReasonMoved, e.ID, e.From, e.To
 	case *fault.UnfinishedTransitionError:
-		v.Reason, v.ID, v.Name = ReasonUnfinished, e.ID, e.LeftSnapshot
+		v.Reason, v.ID, v.Name = ReasonUnfinishedTransition, e.ID, e.LeftSnapshot
 	case *fault.LostRollbackError:
 		v.Reason, v.ID = ReasonLostRollback, e.ID
 	case *fault.OffBranchError:
 		v.Reason, v.ID, v.Branch = ReasonOffBranch, e.ID, e.Branch
 	case *fault.UntrackedInTheWayError:
-		v.Reason, v.ID, v.Path, v.Others = ReasonUntracked, e.ID, e.Path, e.Files
+		v.Reason, v.ID, v.Path, v.Others = ReasonUntrackedInTheWay, e.ID, e.Path, e.Files
 	case *fault.SandboxOperationError:
-		v.Reason, v.ID, v.Operation, v.Path = ReasonInProgress, e.ID, e.What, e.Path
+		v.Reason, v.ID, v.Operation, v.Path = ReasonOperationInProgress, e.ID, e.What, e.Path
 		if e.What == "merge" && e.Unstaged {
-			v.Reason = ReasonUnstagedOperation
+			v.Reason = ReasonOperationUnstaged
 		}
 	case *fault.GitLockedError:
 		v.Reason, v.Path = ReasonGitLocked, e.Path
@@ -265,9 +266,9 @@ func sandboxState(err error, v *StateError) {
 	case *fault.InTheWayError:
 		v.Reason, v.Path = ReasonObstructed, e.Path
 	case *fault.MissingHeadError:
-		v.Reason, v.Branch, v.Commit = ReasonMissingHead, e.Ref, e.OID
+		v.Reason, v.Branch, v.Commit = ReasonMissingHead, strings.TrimPrefix(e.Ref, "refs/heads/"), e.OID
 	case *fault.UnnamedGitlinkError:
-		v.Reason, v.ID, v.Path = ReasonNestedCommit, e.ID, e.Path
+		v.Reason, v.ID, v.Path = ReasonUnnamedGitlink, e.ID, e.Path
 	}
 }
 
@@ -300,7 +301,7 @@ func landingState(err error, v *StateError) {
 	case *fault.NoRemoteError:
 		v.Reason, v.Name, v.Others = ReasonNoRemote, e.Remote, e.Remotes
 	case *fault.UpstreamError:
-		v.Reason, v.Branch, v.Name, v.Other = ReasonInvalidUpstream, e.Branch, e.Upstream, e.Remote
+		v.Reason, v.Branch, v.Name, v.Other = ReasonUpstream, e.Branch, e.Upstream, e.Remote
 	case *fault.RejectedError:
 		v.Reason = ReasonPushRejected
 	case *fault.PushRaceError:
@@ -330,6 +331,6 @@ func machineState(err error, v *StateError) {
 	case *fault.TooLargeError:
 		v.Reason = ReasonTooLarge
 	case *fault.IncompleteError:
-		v.Reason, v.Commit = ReasonMissingObject, e.OID
+		v.Reason, v.Name = ReasonMissingObject, e.OID
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -161,5 +162,35 @@ func TestCausesOfPushAndVerifyHaveViews(t *testing.T) {
 	var unverified *VerifyError
 	if !errors.As(err, &unverified) || !IsReason(unverified.Err, ReasonUnsupported) {
 		t.Errorf("got %#v", unverified)
+	}
+}
+
+// Comments of the facade name only error types and reasons that callers can use.
+func TestCommentsNameExistingErrors(t *testing.T) {
+	t.Parallel()
+	known := map[string]bool{}
+	for _, name := range exportedTypes(t, ".") {
+		known[name] = true
+	}
+	for name := range reasonNames(t) {
+		known[name] = true
+	}
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile(`\*[A-Z]\w+Error\b|\bReason[A-Z]\w+`)
+	for _, name := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, group := range file.Comments {
+			for _, word := range named.FindAllString(group.Text(), -1) {
+				if !known[strings.TrimPrefix(word, "*")] {
+					t.Errorf("%s names %s, which does not exist", name, word)
+				}
+			}
+		}
 	}
 }

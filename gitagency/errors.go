@@ -27,7 +27,7 @@ var (
 type StateError struct {
 	Reason    Reason
 	ID        string   // invocation, or worktree
-	Name      string   // of a worktree, branch, remote, revision or snapshot
+	Name      string   // of a worktree, branch, remote, revision, object, operation, variable, port or snapshot
 	Path      string   // absolute, or relative to the sandbox
 	Branch    string   // short name
 	Commit    string   // full id
@@ -60,7 +60,7 @@ func (e *InvalidError) Error() string {
 	return (&fault.InvalidError{What: e.What, Value: e.Value, Want: e.Want}).Error()
 }
 
-// NotFoundError reports that no worktree, invocation or snapshot has this name or id.
+// NotFoundError reports that nothing of this kind has this name or id.
 type NotFoundError struct {
 	Kind  string // "invocation", "worktree", "snapshot", "directory" or "finding"
 	Query string

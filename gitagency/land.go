@@ -60,9 +60,9 @@ func (l LandResult) IsNew() bool { return l.Commit != "" && !l.Already && !l.Dry
 // Land merges the work of a sandbox into the integration branch and updates the worktree that has the branch checked out,
 // all or nothing. Then it removes the sandbox; a ref keeps the sandbox's commits unchanged.
 //
-// Nothing is changed if the error is an *UncommittedError, *NothingToLandError, *ConflictsError, *LocalChangesError,
-// *BaseMovedError, *NotSubmittedError, *VerifyError, *KeepsMovingError, or reports a git operation in progress. The next
-// command that takes the repository lock finishes or undoes a landing that was killed. A result returned with an error
+// Nothing is changed if the error is an *UncommittedError, *ConflictsError, *LocalChangesError or *VerifyError, or a
+// *StateError with ReasonNothingToLand, ReasonNoNetChange, ReasonBaseMoved, ReasonNotSubmitted, ReasonKeepsMoving,
+// ReasonWorktreeBusy, ReasonOperationInProgress or ReasonOperationUnstaged. The next command that takes the repository lock finishes or undoes a landing that was killed. A result returned with an error
 // has the fields known so far, and a Commit only if the work has landed.
 func (r *Repository) Land(ctx context.Context, req LandRequest) (LandResult, error) {
 	result, err := landing.Land(ctx, r.core, landing.Request(req))

@@ -67,7 +67,7 @@ func TestUnenforceableLimitIsRefusedOrReported(t *testing.T) {
 	if err == nil {
 		t.Skip("skipped: this machine can limit memory")
 	}
-	if !gitagency.IsReason(err, gitagency.ReasonLimit) || !strings.Contains(err.Error(), "memory 1GiB cannot be enforced here") {
+	if !gitagency.IsReason(err, gitagency.ReasonLimit) || !strings.Contains(err.Error(), "memory 1GiB cannot be enforced") {
 		t.Fatalf("got %v", err)
 	}
 	if all, err := p.repo.Invocations(t.Context(), gitagency.ListRequest{All: true}); err != nil || len(all) > 0 {

@@ -34,9 +34,9 @@ type PruneResult struct {
 
 // Actions of Prune.
 const (
-	PruneRemove = doctor.PruneRemove
-	PruneClean  = doctor.PruneClean
-	PruneKeep   = doctor.PruneKeep
+	PruneRemove = "remove"
+	PruneClean  = "clean"
+	PruneKeep   = "keep"
 )
 
 func newPruneResult(r doctor.PruneResult) PruneResult {

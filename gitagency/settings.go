@@ -36,14 +36,20 @@ func Settings(ctx context.Context, opts Options) ([]Setting, error) {
 // Strategies lists the names of the landing strategies, the default first.
 func Strategies() []string { return settings.Strategies() }
 
+// RunTimeout returns the time limit of a run of an agent: agency.runTimeout, else DefaultRunTimeout. Negative is no limit.
+func (r *Repository) RunTimeout() (time.Duration, error) { return edge(r.core.Settings.RunTimeout()) }
+
 // Profiles lists the profiles that a sandbox can be started with, in alphabetical order.
 func (r *Repository) Profiles() []string { return r.core.Settings.Profiles() }
 
 // DefersCleanup reports whether the clean-up after a landing runs in the background.
 func (r *Repository) DefersCleanup() (bool, error) { return edge(r.core.Settings.DefersCleanup()) }
 
-// DefaultOperationTimeout is the default timeout of one command, one upload or one snapshot.
-const DefaultOperationTimeout = settings.DefaultOperationTimeout
+// Default timeouts.
+const (
+	DefaultOperationTimeout = settings.DefaultOperationTimeout // for one command, one upload or one snapshot
+	DefaultRunTimeout       = settings.DefaultRunTimeout       // for a run of an agent, from its start to its end
+)
 
 // ParseDuration parses a Go duration ("30s", "2m"); a bare 0 is zero and -1 means no limit.
 func ParseDuration(s string) (time.Duration, error) { return edge(settings.ParseDuration(s)) }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/hints"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -43,7 +44,7 @@ func TestInvalidColorFlagIsUsageError(t *testing.T) {
 	} {
 		var stdout, stderr bytes.Buffer
 		code := newTool(&stdout, &stderr, gitagency.Options{}).runCommandLine(t.Context(), append([]string{"git-agency"}, strings.Fields(line)...))
-		if code != exitUsage || !strings.HasPrefix(stderr.String(), want) || stdout.Len() > 0 {
+		if code != hints.ExitUsage || !strings.HasPrefix(stderr.String(), want) || stdout.Len() > 0 {
 			t.Errorf("%s: got %d, %q and %q", line, code, stdout.String(), stderr.String())
 		}
 	}

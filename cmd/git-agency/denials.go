@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/hints"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
 	"github.com/git-agency/git-agency/gitagency"
 )
@@ -32,7 +33,7 @@ is broken; 129 usage.`,
 				return err
 			}
 			denials, broken := repo.Denials(query)
-			if broken != nil && !is[*gitagency.BrokenError](broken) {
+			if broken != nil && !hints.Is[*gitagency.BrokenError](broken) {
 				return broken
 			}
 			if c.Bool("json") || c.Bool("porcelain") {

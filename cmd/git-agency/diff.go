@@ -6,6 +6,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/hints"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -81,7 +82,7 @@ differences; 3 no such invocation or snapshot; 4 broken; 5 refused for safety; 7
 				err = gitagency.WriteDiff(t.stdout, d, format)
 			}
 			if err == nil && c.Bool("exit-code") && !d.Empty() {
-				err = &childError{code: exitFailed} // --exit-code only: prints no message
+				err = &childError{code: hints.ExitFailed} // --exit-code only: prints no message
 			}
 			return err
 		},

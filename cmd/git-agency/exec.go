@@ -194,7 +194,7 @@ func (t *tool) finishExec(c *cli.Context, sandbox *gitagency.Sandbox, opts gitag
 	case errors.As(err, &interrupted):
 		res.ExitCode = exitCode(err)
 	case err != nil && res.ExitCode == 0: // the command succeeded, but the exec failed
-		res.ExitCode = exitFailed
+		res.ExitCode = hints.ExitFailed
 	}
 	if c.Bool("json") {
 		out := execOutput{
@@ -233,7 +233,7 @@ func (t *tool) finishExec(c *cli.Context, sandbox *gitagency.Sandbox, opts gitag
 // interpreter.
 func suspectedShellLine(sandbox *gitagency.Sandbox, opts gitagency.ExecOptions, res gitagency.ExecResult) string {
 	line := opts.Argv[0]
-	if res.ExitCode != exitCommandNotFound || len(opts.Argv) > 1 || !strings.ContainsAny(line, " \t\n|&;<>()$`\"'*?") {
+	if res.ExitCode != hints.ExitCommandNotFound || len(opts.Argv) > 1 || !strings.ContainsAny(line, " \t\n|&;<>()$`\"'*?") {
 		return ""
 	}
 	path := line
@@ -253,10 +253,3 @@ func (t *tool) printWallHints(id string, res gitagency.ExecResult) {
 		t.printHint(hint)
 	}
 }
-
-// Exit codes of timeout(1), env(1) and shells for a command that did not set its own.
-const (
-	exitTimedOut        = hints.ExitTimedOut
-	exitCannotExecute   = hints.ExitCannotExecute
-	exitCommandNotFound = hints.ExitCommandNotFound
-)

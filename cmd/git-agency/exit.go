@@ -16,19 +16,6 @@ import (
 	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
-// Exit codes, all of them except 128+n for an interrupt by signal n.
-const (
-	exitFailed   = hints.ExitFailed
-	exitConflict = hints.ExitConflict
-	exitNotFound = hints.ExitNotFound
-	exitBroken   = hints.ExitBroken
-	exitRefused  = hints.ExitRefused
-	exitLocked   = hints.ExitLocked
-	exitSetup    = hints.ExitSetup
-	exitFatal    = hints.ExitFatal
-	exitUsage    = hints.ExitUsage
-)
-
 // interruptedError is the signal that interrupted this program.
 type interruptedError struct{ signal syscall.Signal }
 
@@ -50,7 +37,7 @@ func (t *tool) reportError(err error) int {
 		return code // the command has printed its own message
 	}
 	severity := "error"
-	if code == exitFatal {
+	if code == hints.ExitFatal {
 		severity = "fatal"
 	}
 	fmt.Fprintf(t.stderr, "%s: %s\n", severity, strings.ReplaceAll(term.Printable(err.Error()), "\n", "\n       "))
@@ -77,14 +64,14 @@ func exitCode(err error) int {
 	}
 	code := hints.ExitCode(err)
 	switch {
-	case is[*gitagency.NotPushedError](err), is[*gitagency.VerifyError](err), code == exitLocked, code == exitSetup:
+	case hints.Is[*gitagency.NotPushedError](err), hints.Is[*gitagency.VerifyError](err), code == hints.ExitLocked, code == hints.ExitSetup:
 		return code
-	case is[*usageError](err):
-		return exitUsage
-	case errors.As(err, &queue) && queue.failed == 0 && slices.Contains([]int{exitFailed, exitBroken, exitRefused}, code):
-		return exitConflict
-	case is[*findingsError](err) && slices.Contains([]int{exitFailed, exitRefused}, code):
-		return exitBroken
+	case hints.Is[*usageError](err):
+		return hints.ExitUsage
+	case errors.As(err, &queue) && queue.failed == 0 && slices.Contains([]int{hints.ExitFailed, hints.ExitBroken, hints.ExitRefused}, code):
+		return hints.ExitConflict
+	case hints.Is[*findingsError](err) && slices.Contains([]int{hints.ExitFailed, hints.ExitRefused}, code):
+		return hints.ExitBroken
 	}
 	return code
 }
@@ -120,13 +107,13 @@ func commandHints(err error) (lines []string, known bool) {
 		lines = []string{"the command is not run by a shell; to use one: -- sh -c " + quote.Shell(child.shellLine)}
 	case errors.As(err, &findings) && findings.fixable:
 		lines = []string{"'git agency doctor --fix <id>' repairs the findings with that id"}
-	case is[*format.Error](err):
+	case hints.Is[*format.Error](err):
 		lines = []string{"the fields are " + strings.Join(format.FieldNames(), ", ")}
 	case errors.As(err, &usage) && usage.hint != "":
 		lines = []string{usage.hint}
 	case errors.As(err, &usage) && usage.group != "":
 		lines = []string{"'" + usage.group + " -h' lists the commands"}
-	case is[*snapshotCheckoutError](err):
+	case hints.Is[*snapshotCheckoutError](err):
 		return checkoutHints(err)
 	case errors.As(err, &link):
 		lines = []string{"links are uploaded as links, so they must be relative and stay inside the sandbox"}
@@ -135,14 +122,14 @@ func commandHints(err error) (lines []string, known bool) {
 		} else {
 			lines = append(lines, "to upload the targets instead, make a copy without links first: 'cp -rL'")
 		}
-	case is[*sourceError](err): // the message says everything
-	case is[*outputError](err):
+	case hints.Is[*sourceError](err): // the message says everything
+	case hints.Is[*outputError](err):
 		lines = []string{"'git agency ls' and 'git agency worktree ls' show what was created"}
-	case is[*setup.ForeignFileError](err):
+	case hints.Is[*setup.ForeignFileError](err):
 		lines = []string{"move it away and try again, or install elsewhere with --prefix"}
-	case errors.Is(err, fs.ErrPermission) && is[*putError](err):
+	case errors.Is(err, fs.ErrPermission) && hints.Is[*putError](err):
 		lines = []string{"the sandbox does not allow it; 'git agency exec <id> -- chmod u+rwx <directory>' does"}
-	case errors.Is(err, fs.ErrPermission) && is[*installError](err):
+	case errors.Is(err, fs.ErrPermission) && hints.Is[*installError](err):
 		lines = []string{"run it as a user who may write there, or install elsewhere with --prefix"}
 	default:
 		return nil, false
@@ -188,9 +175,4 @@ func notPushedHints(err error, e *gitagency.NotPushedError) []string {
 		all = append(all, "this tries again"+unpushed.retry)
 	}
 	return all
-}
-
-func is[E error](err error) bool {
-	var target E
-	return errors.As(err, &target)
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/hints"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -116,7 +117,7 @@ func TestHelpUnknownCommandSuggestion(t *testing.T) {
 		"worktree ls x": "error: unexpected argument",
 	} {
 		code, stdout, stderr := runCommand(t, append([]string{"help"}, strings.Fields(words)...)...)
-		if code != exitUsage || stdout != "" || !strings.HasPrefix(stderr, want) || !strings.Contains(stderr, "\nusage: git agency help [<command>") {
+		if code != hints.ExitUsage || stdout != "" || !strings.HasPrefix(stderr, want) || !strings.Contains(stderr, "\nusage: git agency help [<command>") {
 			t.Errorf("help %s ended with %d, %q and\n%s", words, code, stdout, stderr)
 		}
 	}

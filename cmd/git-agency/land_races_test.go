@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/hints"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -199,7 +200,7 @@ func TestMovingErrorHintsRetry(t *testing.T) {
 			words = []string{"land", "2026", "--strategy", "squash", "-m", "a b"}
 		}
 		err = &argvError{error: err, args: words}
-		if got := hintsFor(err); len(got) != 1 || !strings.HasSuffix(got[0], want) || exitCode(err) != exitFailed {
+		if got := hintsFor(err); len(got) != 1 || !strings.HasSuffix(got[0], want) || exitCode(err) != hints.ExitFailed {
 			t.Errorf("%v: %q, %d", err, got, exitCode(err))
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/hints"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/interrupt"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
 	"github.com/git-agency/git-agency/gitagency"
@@ -52,7 +53,7 @@ func (t *tool) landReady(c *cli.Context) error {
 	for _, a := range attempts {
 		result := "landed"
 		switch {
-		case is[*gitagency.ConflictsError](a.Err):
+		case hints.Is[*gitagency.ConflictsError](a.Err):
 			result, queue.conflicting = "conflicts", append(queue.conflicting, a.Invocation)
 		case a.Err != nil:
 			result, queue.failed = "failed", queue.failed+1
@@ -83,7 +84,7 @@ func (t *tool) landReady(c *cli.Context) error {
 	default:
 		err = errors.Join(err, t.printTable([]string{"ID", "NAME", "RESULT", "COMMIT", "WHY"}, rows))
 	}
-	if queue.landed < len(attempts) && (err == nil || is[*gitagency.NotPushedError](err)) {
+	if queue.landed < len(attempts) && (err == nil || hints.Is[*gitagency.NotPushedError](err)) {
 		err = errors.Join(err, queue)
 	}
 	return err
@@ -93,7 +94,7 @@ func (t *tool) landReady(c *cli.Context) error {
 // archived, and reports the id of an invocation as a usage error.
 func findReadyWorktree(c *cli.Context, repo *gitagency.Repository, query string) (gitagency.Worktree, error) {
 	wt, err := repo.Worktree(query)
-	if is[*gitagency.NotFoundError](err) {
+	if hints.Is[*gitagency.NotFoundError](err) {
 		if _, invErr := repo.Invocation(query); invErr == nil {
 			return wt, newUsageError(c, errors.New("--all-ready lands all that was submitted in a worktree; it takes no ids of invocations"))
 		}

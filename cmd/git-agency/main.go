@@ -1,14 +1,14 @@
 // Command git-agency implements "git agency", which runs many coding agents on one repository without losing work.
 //
 // This package parses the command line into requests, calls package gitagency and prints results. Each command has a file
-// named after it. tool, usage, exit and hints serve all commands; output prints results, style and pager decide how they
+// named after it. tool, usage and exit serve all commands; output prints results, style and pager decide how they
 // are shown by looking at the terminal and git's configuration. What needs no command is in internal/: argv, complete,
-// format, interrupt, manual, setup, sources and term.
+// format, hints, interrupt, manual, setup, sources and term.
 //
 // Output follows four rules. Results go to standard output, everything else to standard error. Errors read like git's:
 // "fatal: …" or "error: …", in lower case and without a full stop, then "hint: …" lines with the command to type.
 // --json and --porcelain are stable and never coloured or cut, and paged only if the user pages everything; schema/
-// describes the JSON. Exit codes are in exit.go, all of them.
+// describes the JSON. Exit codes are in internal/hints.
 package main
 
 import (

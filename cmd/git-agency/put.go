@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/hints"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/sources"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
 	"github.com/git-agency/git-agency/gitagency"
@@ -71,9 +72,9 @@ safety, nothing changed; 75 locked; 129 usage; 130 or 143 interrupted, rolled ba
 func readJSONFiles(c *cli.Context) ([]gitagency.File, error) {
 	files, err := sources.ReadJSON(c.Context, c.String("json"), c.App.Reader)
 	switch {
-	case err == nil || is[*sourceError](err):
+	case err == nil || hints.Is[*sourceError](err):
 		return files, err
-	case is[*gitagency.ConfinementError](err):
+	case hints.Is[*gitagency.ConfinementError](err):
 		return nil, fmt.Errorf("--json: %w", err)
 	}
 	return nil, newUsageError(c, fmt.Errorf("--json: %w", err))

@@ -6,6 +6,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/hints"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -40,7 +41,7 @@ first.`,
 				return err
 			}
 			synced, err := sandbox.Sync(c.Context)
-			if err != nil && !is[*gitagency.ConflictsError](err) {
+			if err != nil && !hints.Is[*gitagency.ConflictsError](err) {
 				return err
 			}
 			t.reportSynced(synced)

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/hints"
 )
 
 // TestUsageErrors checks the messages for invalid command lines, all of which are refused without a repository.
@@ -38,7 +40,7 @@ func TestUsageErrors(t *testing.T) {
 		"config agency.x 5m":          "hint: this only lists settings; to read or change one, type: git config agency.x 5m\n",
 	} {
 		code, stdout, stderr := runCommand(t, strings.Fields(line)...)
-		if code != exitUsage || stdout != "" || !strings.Contains(stderr, want) {
+		if code != hints.ExitUsage || stdout != "" || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exited with %d, %q and\n%swant %s", line, code, stdout, stderr, want)
 		}
 	}

@@ -24,6 +24,11 @@ const (
 	ExitSetup    = 125
 	ExitFatal    = 128
 	ExitUsage    = 129
+
+	// of exec, as timeout(1), env(1) and shells use them, for a command that did not set its own
+	ExitTimedOut        = 124
+	ExitCannotExecute   = 126
+	ExitCommandNotFound = 127
 )
 
 // ExitCode returns the exit code for an error of the library; ExitFailed for any other.
@@ -31,24 +36,24 @@ func ExitCode(err error) int {
 	var state *gitagency.StateError
 	var refused *gitagency.RefusedError
 	switch {
-	case is[*gitagency.NotPushedError](err), // first, because the landing succeeded, whatever the push failed with
-		is[*gitagency.VerifyError](err): // first, because any error may have ended the temporary sandbox of the verification
+	case Is[*gitagency.NotPushedError](err), // first, because the landing succeeded, whatever the push failed with
+		Is[*gitagency.VerifyError](err): // first, because any error may have ended the temporary sandbox of the verification
 		return ExitFailed
-	case is[*gitagency.LockTimeoutError](err), is[*gitagency.BusyError](err):
+	case Is[*gitagency.LockTimeoutError](err), Is[*gitagency.BusyError](err):
 		return ExitLocked
-	case is[*gitagency.SetupError](err): // before the others, because it may wrap an error about a setting or a path
+	case Is[*gitagency.SetupError](err): // before the others, because it may wrap an error about a setting or a path
 		return ExitSetup
-	case is[*gitagency.InvalidError](err):
+	case Is[*gitagency.InvalidError](err):
 		return ExitUsage
-	case is[*gitagency.NoRepositoryError](err), is[*gitagency.GitTooOldError](err):
+	case Is[*gitagency.NoRepositoryError](err), Is[*gitagency.GitTooOldError](err):
 		return ExitFatal
-	case is[*gitagency.NotFoundError](err), is[*gitagency.AmbiguousError](err):
+	case Is[*gitagency.NotFoundError](err), Is[*gitagency.AmbiguousError](err):
 		return ExitNotFound
-	case is[*gitagency.ConflictsError](err):
+	case Is[*gitagency.ConflictsError](err):
 		return ExitConflict
-	case is[*gitagency.BrokenError](err), is[*gitagency.CorruptEntryError](err), is[*gitagency.FindingError](err), is[*gitagency.DamagedError](err):
+	case Is[*gitagency.BrokenError](err), Is[*gitagency.CorruptEntryError](err), Is[*gitagency.FindingError](err), Is[*gitagency.DamagedError](err):
 		return ExitBroken
-	case is[*gitagency.ConfinementError](err):
+	case Is[*gitagency.ConfinementError](err):
 		return ExitRefused
 	case errors.As(err, &refused):
 		return reasons[refused.Reason].code
@@ -143,7 +148,7 @@ func dataHints(err error, _ Retry) []string {
 		return []string{"only you can decide; type:", "  " + finding.FixCommand}
 	case errors.As(err, &notFound):
 		return notFoundHints(notFound.Kind)
-	case is[*gitagency.DamagedError](err):
+	case Is[*gitagency.DamagedError](err):
 		return []string{
 			"an object can be restored from another clone; first move its damaged file below .git/objects away:",
 			"  git -C <clone> cat-file <kind> <object> | git hash-object -w -t <kind> --stdin",
@@ -151,13 +156,13 @@ func dataHints(err error, _ Retry) []string {
 		}
 	case errors.As(err, &invalid) && invalid.What == "worktree name":
 		return []string{"name it, as in 'git agency worktree create payments' or 'git agency worktree adopt --name payments'"}
-	case is[*gitagency.AmbiguousError](err):
+	case Is[*gitagency.AmbiguousError](err):
 		return []string{"type more of the id"}
-	case is[*gitagency.BusyError](err):
+	case Is[*gitagency.BusyError](err):
 		return []string{"wait longer with --lock-timeout 5m, or end those processes first"}
 	case errors.Is(err, gitagency.ErrBackground):
 		return []string{"a command that reads from a terminal has to be in its foreground: type 'fg', or omit --stdin"}
-	case is[*gitagency.LockTimeoutError](err):
+	case Is[*gitagency.LockTimeoutError](err):
 		return []string{"wait longer with --lock-timeout 5m, or for ever with --lock-timeout -1"}
 	case errors.As(err, &nested):
 		lines := []string{"push or move away what is worth keeping there, then remove it and try again:"}
@@ -165,7 +170,7 @@ func dataHints(err error, _ Retry) []string {
 			lines = append(lines, "  rm -rf "+quote.Shell(path))
 		}
 		return lines
-	case is[*gitagency.CorruptEntryError](err):
+	case Is[*gitagency.CorruptEntryError](err):
 		return []string{
 			"an interrupted git left it behind; git cannot work with worktrees until it is gone",
 			"'git agency doctor' says what to do about it",
@@ -174,7 +179,7 @@ func dataHints(err error, _ Retry) []string {
 		return []string{"its work is kept: 'git log -p -m --first-parent " + ended.Ref + "'"}
 	case errors.As(err, &broken):
 		return brokenHints(broken)
-	case is[*gitagency.CleanupError](err):
+	case Is[*gitagency.CleanupError](err):
 		return []string{"when the cause is gone, run the same command again; 'git agency doctor' may know the cause"}
 	case errors.As(err, &noRepo) && !strings.Contains(noRepo.Error(), "\n"): // otherwise git's message has several lines and says what to do
 		return []string{"run it inside a repository, or name one with 'git -C <dir> agency …'"}
@@ -185,11 +190,11 @@ func dataHints(err error, _ Retry) []string {
 // systemHints returns hints for errors of the system, unless the message of a SetupError has said what to do.
 func systemHints(err error, _ Retry) []string {
 	switch {
-	case is[*gitagency.SetupError](err):
+	case Is[*gitagency.SetupError](err):
 		return nil
 	case errors.Is(err, syscall.ENOSPC):
 		return []string{"the disk is full; nothing of this attempt was kept"}
-	case is[*gitagency.ConfinementError](err):
+	case Is[*gitagency.ConfinementError](err):
 		return []string{"nothing changed; paths are relative to the sandbox, and .git and .agency in it are reserved"}
 	case errors.Is(err, fs.ErrPermission):
 		return []string{"check who owns the repository and the data directory"}
@@ -255,7 +260,8 @@ func gitInTree(tree, branch string) string {
 	return ": git -C " + quote.Shell(tree)
 }
 
-func is[E error](err error) bool {
+// Is reports whether an error of type E is in the chain of err.
+func Is[E error](err error) bool {
 	var target E
 	return errors.As(err, &target)
 }

@@ -25,8 +25,8 @@ var reasons = map[gitagency.Reason]row{
 	gitagency.ReasonCorruptRecord: {ExitFailed, nil},
 	gitagency.ReasonUnsupported:   {ExitFailed, nil},
 	gitagency.ReasonLimit: {ExitFailed, always(
-		"with --best-effort-limits it is done without that limit, and says so",
-		"where it was 'git agency start' that set the limit, --best-effort-limits belongs there",
+		"--best-effort-limits runs the command without that limit, and warns",
+		"if the limit was set by 'git agency start', give --best-effort-limits there",
 	)},
 	gitagency.ReasonNoFreeID:   {ExitFailed, nil},
 	gitagency.ReasonNoIdentity: {ExitFailed, always("say who you are: git config --global user.name '<name>'; git config --global user.email '<email>'")},
@@ -41,7 +41,7 @@ var reasons = map[gitagency.Reason]row{
 	gitagency.ReasonMissingObject: {ExitFailed, always(
 		"'git agency snapshot verify <snapshot>' lists all missing objects of a snapshot",
 	)},
-	gitagency.ReasonNestedCommit: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+	gitagency.ReasonUnnamedGitlink: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{"remove it from the commits, or add it as a submodule: git agency exec " + e.ID + " -- git rm --cached " + quote.Shell(e.Path)}
 	}},
 	gitagency.ReasonUnrelated:    {ExitFailed, nil},
@@ -63,7 +63,7 @@ var reasons = map[gitagency.Reason]row{
 		}
 		return []string{"'git agency doctor' looks for the last commit of the branch"}
 	}},
-	gitagency.ReasonInvalidUpstream: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+	gitagency.ReasonUpstream: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{
 			"for " + e.Name + ": git config push.default upstream",
 			"for " + e.Branch + ": git branch --unset-upstream " + quote.Shell(e.Branch),
@@ -101,14 +101,14 @@ var reasons = map[gitagency.Reason]row{
 	gitagency.ReasonMoved: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{fmt.Sprintf("move it back with 'git worktree move %s %s'", quote.Shell(e.Other), quote.Shell(e.Path))}
 	}},
-	gitagency.ReasonUnfinished: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+	gitagency.ReasonUnfinishedTransition: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{
 			"when the cause is gone, the next command in the sandbox finishes it, as 'git agency doctor --fix " + e.ID + "' does",
 			"to return to the state before: 'git agency snapshot rollback " + e.ID + " " + e.Name + "'",
 		}
 	}},
 	gitagency.ReasonLostRollback: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
-		return []string{"'git agency doctor --fix " + e.ID + "' leaves the sandbox as it is"}
+		return []string{"'git agency doctor --fix " + e.ID + "' removes the journal of the rollback and leaves the sandbox as it is"}
 	}},
 	gitagency.ReasonOffBranch: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{
@@ -116,11 +116,11 @@ var reasons = map[gitagency.Reason]row{
 			"to return to its branch, and leave commits made elsewhere behind: git agency exec " + e.ID + " -- git checkout " + quote.Shell(e.Branch),
 		}
 	}},
-	gitagency.ReasonUntracked: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+	gitagency.ReasonUntrackedInTheWay: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{"commit them, move them away, or have git ignore them: git agency exec " + e.ID + " -- git status"}
 	}},
-	gitagency.ReasonInProgress:        {ExitFailed, inProgressHints},
-	gitagency.ReasonUnstagedOperation: {ExitFailed, unstagedMergeHints},
+	gitagency.ReasonOperationInProgress: {ExitFailed, inProgressHints},
+	gitagency.ReasonOperationUnstaged:   {ExitFailed, unstagedMergeHints},
 
 	gitagency.ReasonNotSubmitted: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string { return []string{"git agency submit " + e.ID} }},
 	gitagency.ReasonNotInReview: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
@@ -133,7 +133,7 @@ var reasons = map[gitagency.Reason]row{
 		return []string{"'git agency sync " + e.ID + "' merges the missing commits into the sandbox"}
 	}},
 	gitagency.ReasonHeadLacksBranch: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
-		return []string{"check out the branch that is to land, or merge one into the other: git agency exec " + e.ID + " -- git switch " + e.Branch}
+		return []string{"check out the branch that is to land: git agency exec " + e.ID + " -- git switch " + quote.Shell(e.Branch)}
 	}},
 	gitagency.ReasonNothingToLand: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{"nothing was committed in it yet; if nothing will be, 'git agency discard " + e.ID + "' ends it"}
@@ -161,7 +161,7 @@ var reasons = map[gitagency.Reason]row{
 	)},
 	gitagency.ReasonMarkerLost: {ExitRefused, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{
-			"sandboxes only start from a worktree with the marker of a person's own",
+			"sandboxes only start from a worktree with the marker of an integration worktree",
 			fmt.Sprintf("if this one is yours, mark it again with 'git agency worktree adopt %s'", quote.Shell(e.Path)),
 		}
 	}},
@@ -170,7 +170,7 @@ var reasons = map[gitagency.Reason]row{
 		"commands only run in a tree with the marker of a sandbox; 'git agency doctor' says how to write it again",
 	)},
 	gitagency.ReasonMarkedIntegration: {ExitRefused, always(
-		"commands never run in a tree with the marker of a person's own",
+		"commands never run in a tree with the marker of an integration worktree",
 		"if it is a sandbox, 'git agency doctor' says how to remove that marker",
 	)},
 	gitagency.ReasonOverlap: {ExitRefused, always(

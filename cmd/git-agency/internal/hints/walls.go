@@ -9,13 +9,6 @@ import (
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-// Exit codes of timeout(1), env(1) and shells for a command that did not set its own.
-const (
-	ExitTimedOut        = 124
-	ExitCannotExecute   = 126
-	ExitCommandNotFound = 127
-)
-
 // Walls names the walls that may have made a command fail; the kernel does not report whether one did. A command
 // that was ended by a signal or a timeout, or never started, did not fail because of a wall.
 func Walls(refused string, res gitagency.ExecResult) []string {

@@ -212,7 +212,7 @@ func (i pendingFile) write(tx *transaction) error {
 	case now.exists && now.foreignReason == "" && bytes.Equal(now.data, i.data): // another setup wrote the same content, and relies on the directories
 		return nil
 	case now.exists != i.current.exists || !bytes.Equal(now.raw, i.current.raw):
-		return &ForeignFileError{Path: i.path, Why: "somebody else has just written it"}
+		return &ForeignFileError{Path: i.path, Why: "another process has just written it"}
 	}
 	owner := i.owner
 	if i.current.exists && i.current.owner != "" {
