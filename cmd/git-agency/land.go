@@ -75,16 +75,16 @@ func checkLandFlags(c *cli.Context) error {
 		return newUsageError(c, errors.New("--commit-all needs --message, for the commit that it makes"))
 	}
 	if c.IsSet("message") && !c.Bool("commit-all") && (c.Bool("all-ready") || c.NArg() > 1) {
-		return newUsageError(c, errors.New("--message is what one landing is called; land several one by one"))
+		return newUsageError(c, errors.New("--message is for one landing; land several ids one by one"))
 	}
 	if c.IsSet("remote") && !c.Bool("push") {
-		return newUsageError(c, errors.New("--remote goes with --push"))
+		return newUsageError(c, errors.New("--remote needs --push"))
 	}
 	if c.IsSet("verify") && c.Bool("no-verify") {
 		return newUsageError(c, errors.New("--verify and --no-verify contradict each other"))
 	}
 	if c.Bool("all-ready") && c.Bool("commit-all") {
-		return newUsageError(c, errors.New("--all-ready lands what was submitted; --commit-all adds to that"))
+		return newUsageError(c, errors.New("--all-ready and --commit-all exclude each other: only submitted commits land"))
 	}
 	return nil
 }
@@ -164,7 +164,7 @@ func (t *tool) landRequest(c *cli.Context) gitagency.LandRequest {
 // ids again, which removes their trees.
 func (t *tool) cleanUpInBackground(repo *gitagency.Repository, landings []landOutput) {
 	if repo.WorkDirGone() {
-		t.warn("the directory that you are in has gone with its sandbox; go to another")
+		t.warn("the current directory was removed with its sandbox; change to another one")
 	}
 	argv := []string{t.args[0], "land"}
 	for _, l := range landings {
@@ -176,6 +176,6 @@ func (t *tool) cleanUpInBackground(repo *gitagency.Repository, landings []landOu
 		return
 	}
 	if err := repo.CleanUpInBackground(argv); err != nil {
-		t.warn("what is left of the sandboxes stays until 'git agency prune': " + err.Error())
+		t.warn("remains of the landed sandboxes stay until 'git agency prune': " + err.Error())
 	}
 }

@@ -33,7 +33,7 @@ func (t *tool) pushLanded(c *cli.Context, repo *gitagency.Repository, plans []gi
 			pushed, err = repo.Push(c.Context, plan, t.landRequest(c), ids...)
 		}
 		if pushed.Merged {
-			fmt.Fprintln(t.stderr, term.Printable(fmt.Sprintf("merged %s/%s, to which others have pushed, into %s", plan.Remote, plan.RemoteBranch, plan.Branch)))
+			fmt.Fprintln(t.stderr, term.Printable(fmt.Sprintf("merged new commits of %s/%s into %s", plan.Remote, plan.RemoteBranch, plan.Branch)))
 		}
 		for i := range results {
 			if l := &results[i]; slices.Contains(ids, l.Invocation) {
@@ -73,9 +73,9 @@ func idsLandedIn(worktree string, results []landOutput) []string {
 func (t *tool) warnUnpushed(c *cli.Context, plans []gitagency.PushPlan, results []landOutput) {
 	for _, plan := range plans {
 		if ids := idsLandedIn(plan.Worktree, results); len(ids) > 0 && !c.Bool("dry-run") {
-			what := "what has landed on"
+			what := "the landing on"
 			if c.Command.Name == "unland" {
-				what = "that it was taken back from"
+				what = "the revert on"
 			}
 			t.warn(fmt.Sprintf("%s %s is not pushed to %s", what, plan.Branch, plan.Remote))
 			t.printHint("this pushes it" + t.pushRetryCommand(c, plan, ids))

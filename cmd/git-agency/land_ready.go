@@ -96,7 +96,7 @@ func findReadyWorktree(c *cli.Context, repo *gitagency.Repository, query string)
 	wt, err := repo.Worktree(query)
 	if hints.Is[*gitagency.NotFoundError](err) {
 		if _, invErr := repo.Invocation(query); invErr == nil {
-			return wt, newUsageError(c, errors.New("--all-ready lands all that was submitted in a worktree; it takes no ids of invocations"))
+			return wt, newUsageError(c, errors.New("--all-ready takes a worktree, not the id of an invocation"))
 		}
 		all, listErr := repo.Worktrees(true)
 		if listErr != nil {
@@ -150,7 +150,7 @@ func (e *landQueueError) Error() string {
 			parts = append(parts, format.Count(p.n, p.one, p.many))
 		}
 	}
-	return "not everything that was submitted lands: " + strings.Join(parts, ", ")
+	return "not all submitted work lands: " + strings.Join(parts, ", ")
 }
 
 func (e *landQueueError) hints() []string {

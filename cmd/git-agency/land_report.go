@@ -93,10 +93,10 @@ func (t *tool) reportLanded(l gitagency.LandResult) {
 	}
 	kept := slices.IndexFunc(l.LeftOut, func(o gitagency.LeftOut) bool { return o.Reason == gitagency.LeftOutSecret })
 	if kept >= 0 && l.TrashRef != "" {
-		t.printHint("what looks like a credential is kept until it is pruned: git show " + quote.Shell(l.TrashRef+":"+l.LeftOut[kept].Path))
+		t.printHint("files that look like credentials are kept until they are pruned: git show " + quote.Shell(l.TrashRef+":"+l.LeftOut[kept].Path))
 	}
 	if l.MessageUnused {
-		t.warn("there was nothing in " + l.Invocation + " to commit; the message of --commit-all is not used")
+		t.warn(l.Invocation + " has no uncommitted work; the message of --commit-all is not used")
 	}
 	would := ""
 	if l.DryRun {
@@ -104,9 +104,9 @@ func (t *tool) reportLanded(l gitagency.LandResult) {
 	}
 	switch {
 	case l.Already && l.Strategy == "":
-		fmt.Fprintf(t.stderr, "nothing of %s had to land: %s has all of it\n", l.Invocation, l.Branch)
+		fmt.Fprintf(t.stderr, "%s has nothing to land: %s has all of its work\n", l.Invocation, l.Branch)
 	case l.Already:
-		fmt.Fprintf(t.stderr, "%s had landed before: %s has all of it\n", l.Invocation, l.Branch)
+		fmt.Fprintf(t.stderr, "%s had landed before: %s has all of its work\n", l.Invocation, l.Branch)
 	default:
 		fmt.Fprintf(t.stderr, "%slanded %s of %s on %s\n", would, format.Count(l.Commits, "commit", "commits"), l.Invocation, l.Branch)
 	}

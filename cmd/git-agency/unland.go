@@ -13,7 +13,7 @@ import (
 func (t *tool) unlandCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "unland",
-		Usage:     "take a landing back",
+		Usage:     "revert a landing",
 		UsageText: "git agency unland <id> [--push [--remote <remote>]] [-n | --dry-run]",
 		Description: `Reverts a landing by a new commit on the integration branch, with the guarantees of 'land'. Later changes to
 the same lines are a conflict. The commits of the sandbox stay in refs/agency/trash/<id> until they are
@@ -22,7 +22,7 @@ pruned.
 --push pushes the integration branch afterwards, as 'land --push' does. If the push fails, the revert
 stands, and the same command retries the push.
 
-Exit status: 0 taken back, or it had been before; 1 failed or refused, nothing changed, or taken back,
+Exit status: 0 reverted, or it had been before; 1 failed or refused, nothing changed, or reverted,
 but not pushed; 2 conflicts: nothing changed, and standard output lists kinds and paths; 3 no such
 invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or 143 interrupted, undone first.`,
 		Flags: withRepositoryLockFlag(withJSONFlag(
@@ -32,7 +32,7 @@ invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or 143 int
 		)...),
 		Action: func(c *cli.Context) error {
 			if c.IsSet("remote") && !c.Bool("push") {
-				return newUsageError(c, errors.New("--remote goes with --push"))
+				return newUsageError(c, errors.New("--remote needs --push"))
 			}
 			repo, query, err := t.openForQuery(c)
 			if err != nil {
@@ -91,10 +91,10 @@ type unlandOutput struct {
 func (t *tool) reportUnlanded(u gitagency.UnlandResult) {
 	switch {
 	case u.Already:
-		fmt.Fprintf(t.stderr, "the landing of %s had been taken back before\n", u.Invocation)
+		fmt.Fprintf(t.stderr, "the landing of %s was reverted before\n", u.Invocation)
 	case u.DryRun:
-		fmt.Fprintf(t.stderr, "would take the landing of %s back from %s\n", u.Invocation, u.Branch)
+		fmt.Fprintf(t.stderr, "would revert the landing of %s on %s\n", u.Invocation, u.Branch)
 	default:
-		fmt.Fprintf(t.stderr, "took the landing of %s back from %s\n", u.Invocation, u.Branch)
+		fmt.Fprintf(t.stderr, "reverted the landing of %s on %s\n", u.Invocation, u.Branch)
 	}
 }

@@ -119,11 +119,11 @@ func landingHints(err error, retry Retry) []string {
 	case errors.As(err, &conflicts):
 		return []string{"'git agency sync " + conflicts.ID + "' merges the integration branch into the sandbox, to resolve the conflicts there"}
 	case errors.As(err, &gone) && gone.UnlandedBy != "":
-		return []string{"this brings it back" + gitInTree(gone.Tree, gone.Branch) + " revert " + gone.UnlandedBy}
+		return []string{"this restores it" + gitInTree(gone.Tree, gone.Branch) + " revert " + gone.UnlandedBy}
 	case errors.As(err, &gone) && gone.RestoreArgs != "":
-		return []string{"this brings it back" + gitInTree(gone.Tree, gone.Branch) + " " + gone.RestoreArgs}
+		return []string{"this restores it" + gitInTree(gone.Tree, gone.Branch) + " " + gone.RestoreArgs}
 	case errors.As(err, &gone) && gone.Ref != "":
-		return []string{"its commits are kept, and this brings them back" + gitInTree(gone.Tree, gone.Branch) + " merge " + gone.RestoreCommit}
+		return []string{"its commits are kept, and this merges them again" + gitInTree(gone.Tree, gone.Branch) + " merge " + gone.RestoreCommit}
 	case errors.As(err, &changes):
 		return []string{"commit them, or stash them ('git -C " + quote.Shell(changes.Worktree) + " stash -u'; ignored files have to be moved), and try again"}
 	case errors.As(err, &uncommit):
