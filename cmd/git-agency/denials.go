@@ -53,7 +53,7 @@ is broken; 129 usage.`,
 // connection, must not be cut. An empty result is reported too: the user has probably just seen a connection fail.
 func (t *tool) printDenials(denials []gitagency.Denial) error {
 	if len(denials) == 0 {
-		fmt.Fprintln(t.stderr, "no refused connection is on record; what does not go by way of the proxy reaches nothing, and leaves no record")
+		fmt.Fprintln(t.stderr, "no refused connections on record; connections that bypass the proxy fail without a record")
 		return nil
 	}
 	style, err := t.outputStyle()

@@ -57,6 +57,6 @@ func (t *tool) reportDiscarded(d gitagency.DiscardResult) {
 	case d.TrashRef == "":
 		fmt.Fprintf(t.stderr, "discarded %s; there was nothing to keep\n", d.ID)
 	default:
-		fmt.Fprintf(t.stderr, "discarded %s; what was there is kept as %s\n", d.ID, d.TrashRef)
+		fmt.Fprintf(t.stderr, "discarded %s; its work is kept as %s\n", d.ID, d.TrashRef)
 	}
 }

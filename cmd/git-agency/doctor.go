@@ -56,7 +56,7 @@ func (t *tool) fixFinding(c *cli.Context, repo *gitagency.Repository) error {
 		err = t.printLine("nothing is wrong with " + term.OneLine(c.String("fix")))
 	default:
 		for _, f := range fixed {
-			err = errors.Join(err, t.printLine(fmt.Sprintf("mended %s of %s: %s", f.Code, term.OneLine(f.ID), term.OneLine(f.Outcome))))
+			err = errors.Join(err, t.printLine(fmt.Sprintf("repaired %s of %s: %s", f.Code, term.OneLine(f.ID), term.OneLine(f.Outcome))))
 		}
 	}
 	return errors.Join(fixErr, err)
@@ -68,7 +68,7 @@ func (t *tool) diagnose(c *cli.Context, repo *gitagency.Repository) error {
 	d.Capabilities = append(d.Capabilities, t.installationStatus(c.Context)...)
 	var err error
 	if d.ActiveProcess != "" {
-		t.warn(term.OneLine(d.ActiveProcess) + " is changing the repository; what it is at was not looked at")
+		t.warn(term.OneLine(d.ActiveProcess) + " is changing the repository; its unfinished changes were not checked")
 	}
 	switch {
 	case c.Bool("json"):
@@ -95,7 +95,7 @@ func (t *tool) printDiagnosis(d gitagency.Diagnosis, checkedAll bool) error {
 		if f.AtRisk {
 			risk = "work could be lost"
 		}
-		text := fmt.Sprintf("%s %s: %s\n  at    %s\n  risk  %s\n  mend  %s\n", f.Code, term.OneLine(f.ID), term.OneLine(f.Problem), term.OneLine(f.Path), risk, term.OneLine(f.FixCommand))
+		text := fmt.Sprintf("%s %s: %s\n  at    %s\n  risk  %s\n  fix   %s\n", f.Code, term.OneLine(f.ID), term.OneLine(f.Problem), term.OneLine(f.Path), risk, term.OneLine(f.FixCommand))
 		if f.Outcome != "" {
 			text += "  then  " + term.OneLine(f.Outcome) + "\n"
 		}
@@ -107,7 +107,7 @@ func (t *tool) printDiagnosis(d gitagency.Diagnosis, checkedAll bool) error {
 	switch {
 	case len(d.Findings) > 0 || !checkedAll:
 	case d.ActiveProcess != "":
-		text = "nothing is wrong with what could be looked at\n\n"
+		text = "nothing is wrong with the parts that could be checked\n\n"
 	default:
 		text = "nothing is wrong\n\n"
 	}

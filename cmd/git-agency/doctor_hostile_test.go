@@ -107,8 +107,8 @@ func TestDoctorFixKeepsTrashRefWithLostChanges(t *testing.T) {
 func TestDoctorEscapesHostilePaths(t *testing.T) {
 	t.Parallel()
 	w := newDoctorLab(t)
-	const name = "a\n  mend  touch \x1b[2Jpasted '\xff\u202e.lock"
-	to := filepath.Join(w.dir, "home", "x\n  mend  touch pasted")
+	const name = "a\n  fix   touch \x1b[2Jpasted '\xff\u202e.lock"
+	to := filepath.Join(w.dir, "home", "x\n  fix   touch pasted")
 	w.rename(w.tree, to)
 	w.write(filepath.Join(w.adminDir(sweepID), "gitdir"), to+"/.git\n")
 	w.write(filepath.Join(w.repo, ".git", name), "")
@@ -123,13 +123,13 @@ func TestDoctorEscapesHostilePaths(t *testing.T) {
 		t.Errorf("two findings have %d lines, want 8:\n%s", len(lines), findings)
 	}
 	for i, line := range lines {
-		if start := []string{"", "  at    ", "  risk  ", "  mend  "}[i%4]; !strings.HasPrefix(line, start) {
+		if start := []string{"", "  at    ", "  risk  ", "  fix   "}[i%4]; !strings.HasPrefix(line, start) {
 			t.Errorf("line %d is %q", i, line)
 		}
 	}
 	// The suggested commands fix the finding and change nothing else.
 	for i := 3; i < len(lines); i += 4 {
-		if o := w.try(nil, "bash", "-c", strings.TrimPrefix(lines[i], "  mend  ")); o.code != 0 {
+		if o := w.try(nil, "bash", "-c", strings.TrimPrefix(lines[i], "  fix   ")); o.code != 0 {
 			t.Errorf("%q ended with %d: %s", lines[i], o.code, o.stderr)
 		} else if strings.Count(o.stderr, "\n") > 1 {
 			t.Errorf("%q printed %q", lines[i], o.stderr)

@@ -600,7 +600,7 @@ func TestDoctorReportsAndFixes(t *testing.T) {
 			if f.FixCommand != "git agency doctor --fix "+id {
 				t.Errorf("the fix command is %q", f.FixCommand)
 			}
-			if o := l.try(nil, "git-agency", "doctor", "--fix", id); o.code != 0 || !strings.Contains(o.stdout, "mended "+ill.code) {
+			if o := l.try(nil, "git-agency", "doctor", "--fix", id); o.code != 0 || !strings.Contains(o.stdout, "repaired "+ill.code) {
 				t.Fatalf("--fix ended with %d: %s", o.code, o.stderr)
 			}
 			l.fixAll(ill.code)

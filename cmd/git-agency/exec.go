@@ -114,7 +114,7 @@ func (t *tool) execOptions(c *cli.Context, further []string) (gitagency.ExecOpti
 	case c.Bool("stdin"):
 		opts.Stdin, opts.Terminal = os.Stdin, atTerminal
 	case atTerminal && len(t.afterDashDash) == 1 && slices.Contains(interactivePrograms, filepath.Base(t.afterDashDash[0])):
-		t.printHint(t.afterDashDash[0] + " reads nothing; add --stdin to talk to it")
+		t.printHint("standard input of " + t.afterDashDash[0] + " is empty; add --stdin to pass yours on")
 	}
 	if !c.Bool("json") {
 		opts.Stdout, opts.Stderr = t.rawStdout, t.rawStderr

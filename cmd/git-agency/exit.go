@@ -128,7 +128,7 @@ func commandHints(err error) (lines []string, known bool) {
 	case hints.Is[*setup.ForeignFileError](err):
 		lines = []string{"move it away and try again, or install elsewhere with --prefix"}
 	case errors.Is(err, fs.ErrPermission) && hints.Is[*putError](err):
-		lines = []string{"the sandbox does not allow it; 'git agency exec <id> -- chmod u+rwx <directory>' does"}
+		lines = []string{"to make a directory of the sandbox writable: git agency exec <id> -- chmod u+rwx <directory>"}
 	case errors.Is(err, fs.ErrPermission) && hints.Is[*installError](err):
 		lines = []string{"run it as a user who may write there, or install elsewhere with --prefix"}
 	default:
@@ -143,7 +143,7 @@ func checkoutHints(err error) (lines []string, known bool) {
 	case errors.Is(err, syscall.ENOTDIR):
 		return []string{"name a directory that does not exist yet, or that is empty"}, true
 	case errors.Is(err, fs.ErrNotExist):
-		return []string{"its parent directory must exist, and a link must lead somewhere; 'mkdir -p' makes directories"}, true
+		return []string{"its parent directory must exist (see 'mkdir -p'), and it must not be a dangling symbolic link"}, true
 	case gitagency.IsReason(err, gitagency.ReasonOverlap):
 		return []string{"name a directory outside of every worktree, sandbox and git directory, such as ../copy beside the repository"}, true
 	case errors.Is(err, fs.ErrPermission) && !gitagency.IsReason(err, gitagency.ReasonUnreadable):

@@ -75,7 +75,7 @@ func limitDetails(l gitagency.Limits) []field {
 func (t *tool) warnUnenforcedLimits(limits []gitagency.EnforcedLimit) {
 	for _, l := range limits {
 		if l.Detail != "" {
-			t.warn(fmt.Sprintf("%s %s did not hold, or not in full: %s", l.Limit, l.Limit.Format(l.Value), l.Detail))
+			t.warn(fmt.Sprintf("%s %s was not enforced, or only in part: %s", l.Limit, l.Limit.Format(l.Value), l.Detail))
 		}
 	}
 }

@@ -74,7 +74,7 @@ func (t *tool) warnUnreachedOnce() func(gitagency.Port, error) {
 		defer mu.Unlock()
 		if !said[port] {
 			said[port] = true
-			t.warn(err.Error() + "; what fails likewise from now on is not told")
+			t.warn(err.Error() + "; further failures on this port are not reported")
 		}
 	}
 }

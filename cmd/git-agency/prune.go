@@ -61,7 +61,7 @@ func (t *tool) reportExpiry(before time.Time) {
 		fmt.Fprintln(t.stderr, "nothing expires")
 		return
 	}
-	fmt.Fprintf(t.stderr, "what ended before %s may go\n", before.Format(time.RFC3339))
+	fmt.Fprintf(t.stderr, "expired: everything that ended before %s\n", before.Format(time.RFC3339))
 }
 
 // prunedFields returns the fields of a prune result for --porcelain.
@@ -101,10 +101,10 @@ func (t *tool) printPruned(pruned []gitagency.PruneResult) error {
 		return err
 	}
 	if gone {
-		t.printHint("until git collects it, 'git branch <name> <commit>' brings back what a removed ref kept")
+		t.printHint("until git collects its objects, 'git branch <name> <commit>' restores a removed ref")
 	}
 	if broken {
-		t.printHint("'git agency doctor' says what is broken, and how to mend it")
+		t.printHint("'git agency doctor' says what is broken, and how to repair it")
 	}
 	return nil
 }

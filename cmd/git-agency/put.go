@@ -56,7 +56,7 @@ safety, nothing changed; 75 locked; 129 usage; 130 or 143 interrupted, rolled ba
 			}
 			named, dest := args[1:len(args)-1], args[len(args)-1]
 			if slices.Contains(named, "-") {
-				return newUsageError(c, errors.New("'-' is no file; to put what standard input says use --json -, and ./- for a file of that name"))
+				return newUsageError(c, errors.New("'-' is not a file; use --json - to read JSON from standard input, or ./- for a file of that name"))
 			}
 			plan, err := sources.NewPlan(c.Context, sandbox, named, dest)
 			if err != nil {

@@ -21,13 +21,13 @@ var putInputs = []struct{ text, problem string }{
 	{` {"path":"a","content":""}`, "wrap the object in [ ]"},
 	{`null`, "array"},
 	{`"x"`, "array"},
-	{`[`, "too early"},
+	{`[`, "unexpected end"},
 	{`[1]`, "item 1"},
 	{`[{"path":"a","content":""},null]`, "item 2"},
 	{`[{"path":"a","content":""} {"path":"b","content":""}]`, "item 2"},
 	{`[{"path":"a","content":""},]`, "item 2"},
-	{`[{"path":"a","content":""}]x`, "behind"},
-	{`[{"path":"a","content":""}][]`, "behind"},
+	{`[{"path":"a","content":""}]x`, "after the array"},
+	{`[{"path":"a","content":""}][]`, "after the array"},
 	{`[{"content":""}]`, "path"},
 	{`[{"path":"a"}]`, "content_base64"},
 	{`[{"path":"a","content":"x","content_base64":""}]`, "exclude"},
@@ -47,9 +47,9 @@ var putInputs = []struct{ text, problem string }{
 	{`[{"path":"a","content":"","mode":"-644"}]`, "mode"},
 	{`[{"path":"a","content":"","mode":""}]`, "mode"},
 	{"[{\"path\":\"a\",\"content\":\"\xff\"}]", "UTF-8"},
-	{`[{"path":"a","content":"\ud800"}]`, "half a character"},
-	{`[{"path":"a","content":"\ud800\u0041"}]`, "half a character"},
-	{`[{"path":"a","content":"x\udc00"}]`, "half a character"},
+	{`[{"path":"a","content":"\ud800"}]`, "unpaired surrogate"},
+	{`[{"path":"a","content":"\ud800\u0041"}]`, "unpaired surrogate"},
+	{`[{"path":"a","content":"x\udc00"}]`, "unpaired surrogate"},
 	{"[{\"path\":\"a\",\"content\":\"\"},{\"path\":\"b\xffc\",\"content\":\"\"}]", `item 2: path confinement: "b\xffc" is not valid UTF-8`},
 	{"[{\"content\":\"\xff\",\"path\":\"\xc3\\ud83d\\ude00\"}]", `item 1: path confinement: "\xc3😀" is not valid UTF-8`},
 	{`[{"path":"\\\ud83d\ude00\ud800","content":""}]`, `item 1: path confinement: "\\😀\xed\xa0\x80" is not valid UTF-8`},
@@ -90,7 +90,7 @@ func TestParseJSONFilesMatchesSchema(t *testing.T) {
 		for _, item := range items {
 			valid = valid && validator.validate(t, putSchema, string(item)) == ""
 		}
-		inexpressible := strings.Contains("behind twice content_base64 half a character UTF-8", c.problem) || strings.Contains(c.problem, "confinement") || strings.Contains(c.text, "0000")
+		inexpressible := strings.Contains("after the array twice content_base64 unpaired surrogate UTF-8", c.problem) || strings.Contains(c.problem, "confinement") || strings.Contains(c.text, "0000")
 		if valid != (c.problem == "") && !(valid && inexpressible) {
 			t.Errorf("%s: valid by the schema: %v", c.text, valid)
 		}

@@ -112,7 +112,7 @@ func (t *tool) installationStatus(ctx context.Context) []gitagency.Capability {
 		case setup.FileUnchanged:
 			part.State, part.Detail = gitagency.CapabilityOK, f.Path
 		case setup.FileReplaced:
-			part.Detail = f.Path + " is of another version; 'git agency setup' renews it"
+			part.Detail = f.Path + " is of another version; 'git agency setup' updates it"
 		case setup.FileLeft:
 			part.State, part.Detail = gitagency.CapabilityUnknown, f.Path+": "+f.Why
 		case setup.FileWritten, setup.FileRemoved, setup.FileAbsent:

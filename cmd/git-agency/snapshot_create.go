@@ -65,7 +65,7 @@ invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage.`,
 var leftOutReasons = map[string]string{
 	gitagency.LeftOutSecret:     "it looks like a credential",
 	gitagency.LeftOutRepository: "it is a repository of its own",
-	gitagency.LeftOutSubmodule:  "of a submodule, only the commit that is staged is kept",
+	gitagency.LeftOutSubmodule:  "of a submodule, only the staged commit is kept",
 }
 
 // warnLeftOut warns of each file of the sandbox that is not in its snapshot.
@@ -76,6 +76,6 @@ func (t *tool) warnLeftOut(all []gitagency.LeftOut) {
 		t.warn("left out " + quote.Path(l.Path) + ": " + leftOutReasons[l.Reason])
 	}
 	if secret {
-		t.printHint("what looks like a credential is taken too with --include-secrets; to let a name in for good: git config --add agency.secret '!<name>'")
+		t.printHint("--include-secrets includes files that look like credentials; to always include a name: git config --add agency.secret '!<name>'")
 	}
 }

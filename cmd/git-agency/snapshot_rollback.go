@@ -53,12 +53,12 @@ snapshot; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or 143 inter
 // reportRollback prints the result of a rollback and the command that undoes it.
 func (t *tool) reportRollback(r gitagency.RollbackResult) {
 	if r.Already {
-		fmt.Fprintf(t.stderr, "%s is as in %s already; nothing changed\n", r.Invocation, r.Name)
+		fmt.Fprintf(t.stderr, "%s is already in the state of %s; nothing changed\n", r.Invocation, r.Name)
 		return
 	}
 	if r.DetachedFrom != "" {
-		t.warn("HEAD was on " + r.DetachedFrom + ", which is elsewhere now; it is detached at the commit it was at")
+		t.warn("HEAD was on " + r.DetachedFrom + ", which points to another commit now; HEAD is detached at the commit of the snapshot")
 	}
-	fmt.Fprintf(t.stderr, "%s is as in %s: %s came back, %d changed, %d went\n", r.Invocation, r.Name, format.Count(r.Added, "file", "files"), r.Changed, r.Removed)
-	fmt.Fprintf(t.stderr, "%s to take it back, type 'git agency snapshot rollback %s %s'\n", t.paintPrefix("hint:"), r.Invocation, r.LeftName)
+	fmt.Fprintf(t.stderr, "rolled %s back to %s: %s restored, %d changed, %d removed\n", r.Invocation, r.Name, format.Count(r.Added, "file", "files"), r.Changed, r.Removed)
+	fmt.Fprintf(t.stderr, "%s to undo this, type 'git agency snapshot rollback %s %s'\n", t.paintPrefix("hint:"), r.Invocation, r.LeftName)
 }

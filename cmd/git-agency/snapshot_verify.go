@@ -68,13 +68,13 @@ func (t *tool) printVerification(v gitagency.VerifySnapshotResult) error {
 		fmt.Fprintf(&b, "%s: %s re-hashed and sound, %d damaged\n", v.ID, format.Count(v.Objects, "object", "objects"), len(v.Damage))
 	}
 	if n := len(v.ShallowCommits); n > 0 {
-		fmt.Fprintf(&b, "what came before %s is not in this shallow repository, and was not looked at\n", format.Count(n, "commit", "commits"))
+		fmt.Fprintf(&b, "the parents of %s are not in this shallow repository, and were not checked\n", format.Count(n, "commit", "commits"))
 	}
 	if v.Promised > 0 {
-		fmt.Fprintf(&b, "%s of this partial clone are only at a remote, and were not looked at\n", format.Count(v.Promised, "object", "objects"))
+		fmt.Fprintf(&b, "%s of this partial clone are only at a remote, and were not checked\n", format.Count(v.Promised, "object", "objects"))
 	}
 	if v.StoppedEarly {
-		b.WriteString("there was so much damage that the rest was not looked at\n")
+		b.WriteString("too much damage: the rest was not checked\n")
 	}
 	_, err := t.stdout.WriteString(term.Printable(b.String()))
 	return err

@@ -85,9 +85,9 @@ func (t *tool) start(c *cli.Context) error {
 	switch p := inv.Primitives; {
 	case p.Isolation != "none":
 	case p.Outputs == "open":
-		t.warn("nothing keeps commands in this sandbox from the rest of the machine")
+		t.warn("commands in this sandbox are not isolated from the rest of the machine")
 	default:
-		t.warn("nothing but the walls of the network keeps commands in this sandbox from the rest of the machine")
+		t.warn("only the network of commands in this sandbox is isolated from the rest of the machine")
 	}
 	if c.Bool("json") {
 		return t.printJSON(inv)

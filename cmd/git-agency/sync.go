@@ -74,15 +74,15 @@ func (t *tool) reportSynced(s gitagency.SyncResult) {
 	}
 	switch {
 	case s.Already:
-		fmt.Fprintf(t.stderr, "%s has all of %s already; nothing changed\n", s.Invocation, branch)
+		fmt.Fprintf(t.stderr, "%s already has all of %s; nothing changed\n", s.Invocation, branch)
 		return
 	case s.FastForward:
-		fmt.Fprintf(t.stderr, "%s had no commits of its own and is where %s is: ", s.Invocation, branch)
+		fmt.Fprintf(t.stderr, "fast-forwarded %s to %s: ", s.Invocation, branch)
 	case len(s.Conflicts) > 0:
-		fmt.Fprintf(t.stderr, "%s is in the middle of a merge of %s: ", s.Invocation, branch)
+		fmt.Fprintf(t.stderr, "the merge of %s into %s has conflicts: ", branch, s.Invocation)
 	default:
-		fmt.Fprintf(t.stderr, "%s has %s merged: ", s.Invocation, branch)
+		fmt.Fprintf(t.stderr, "merged %s into %s: ", branch, s.Invocation)
 	}
-	fmt.Fprintf(t.stderr, "%s came, %d changed, %d went\n", format.Count(s.Added, "file", "files"), s.Changed, s.Removed)
-	fmt.Fprintf(t.stderr, "%s to take it back, type 'git agency snapshot rollback %s %s'\n", t.paintPrefix("hint:"), s.Invocation, s.PreviousName)
+	fmt.Fprintf(t.stderr, "%s added, %d changed, %d removed\n", format.Count(s.Added, "file", "files"), s.Changed, s.Removed)
+	fmt.Fprintf(t.stderr, "%s to undo this, type 'git agency snapshot rollback %s %s'\n", t.paintPrefix("hint:"), s.Invocation, s.PreviousName)
 }

@@ -128,7 +128,7 @@ func (t *tool) configureCommands(commands []*cli.Command) {
 func (t *tool) openRepository(c *cli.Context) (*gitagency.Repository, error) {
 	for _, f := range c.Command.Flags {
 		if s, ok := f.(*cli.StringFlag); ok && c.IsSet(s.Name) && c.String(s.Name) == "" {
-			return nil, newUsageError(c, fmt.Errorf("--%s needs a value, and the one it has is empty", s.Name))
+			return nil, newUsageError(c, fmt.Errorf("--%s needs a value that is not empty", s.Name))
 		}
 	}
 	opts := t.opts

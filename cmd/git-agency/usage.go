@@ -45,7 +45,7 @@ func (t *tool) onUsageError(c *cli.Context, err error, _ bool) error {
 		}
 		err = errors.New(message)
 		if _, _, dashes := argv.CutDashDash(t.args); !dashes && strings.Contains(usage, " -- <command>") {
-			return &usageError{err: err, usage: usage, hint: "a command and its options come behind --, as in: exec <id> -- ls -l"}
+			return &usageError{err: err, usage: usage, hint: "a command and its options come after --, as in: exec <id> -- ls -l"}
 		}
 	}
 	if name, ok := strings.CutPrefix(err.Error(), unfinished); ok {

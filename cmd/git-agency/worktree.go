@@ -220,7 +220,7 @@ Exit status: 0 archived; 1 failed or refused, nothing changed; 3 no such worktre
 			case removed.Undone:
 				fmt.Fprintf(t.stderr, "undid the interrupted creation of %s\n", removed.ID)
 			case removed.TrashRef != "":
-				fmt.Fprintf(t.stderr, "what was in no branch is kept: %s\n", removed.TrashRef)
+				fmt.Fprintf(t.stderr, "content that was in no branch is kept as %s\n", removed.TrashRef)
 			}
 			return nil
 		},

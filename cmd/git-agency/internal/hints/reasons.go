@@ -25,8 +25,8 @@ var reasons = map[gitagency.Reason]row{
 	gitagency.ReasonCorruptRecord: {ExitFailed, nil},
 	gitagency.ReasonUnsupported:   {ExitFailed, nil},
 	gitagency.ReasonLimit: {ExitFailed, always(
-		"--best-effort-limits runs the command without that limit, and warns",
-		"if the limit was set by 'git agency start', give --best-effort-limits there",
+		"--best-effort-limits warns and continues without that limit",
+		"if 'git agency start' set the limit, pass --best-effort-limits there",
 	)},
 	gitagency.ReasonNoFreeID:   {ExitFailed, nil},
 	gitagency.ReasonNoIdentity: {ExitFailed, always("say who you are: git config --global user.name '<name>'; git config --global user.email '<email>'")},
@@ -161,7 +161,7 @@ var reasons = map[gitagency.Reason]row{
 	)},
 	gitagency.ReasonMarkerLost: {ExitRefused, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{
-			"sandboxes only start from a worktree with the marker of an integration worktree",
+			"sandboxes start only from a worktree with the marker of an integration worktree",
 			fmt.Sprintf("if this one is yours, mark it again with 'git agency worktree adopt %s'", quote.Shell(e.Path)),
 		}
 	}},

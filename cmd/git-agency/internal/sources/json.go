@@ -71,7 +71,7 @@ func ParseJSON(text []byte) ([]gitagency.File, error) {
 		return nil, cmp.Or(invalidPathError(text), errors.New("the text is not valid UTF-8; other bytes go into content_base64"))
 	}
 	if at := findLoneSurrogate(text); at >= 0 {
-		return nil, cmp.Or(invalidPathError(text), fmt.Errorf("at byte %d is half a character; other bytes go into content_base64", at))
+		return nil, cmp.Or(invalidPathError(text), fmt.Errorf("unpaired surrogate at byte %d; other bytes go into content_base64", at))
 	}
 	return decodeFileArray(text)
 }
@@ -188,7 +188,7 @@ func decodeFileArray(text []byte) ([]gitagency.File, error) {
 		return nil, fmt.Errorf("after item %d: %w", len(files), err)
 	}
 	if _, err := dec.Token(); err != io.EOF {
-		return nil, errors.New("there is something behind the array")
+		return nil, errors.New("unexpected data after the array")
 	}
 	return files, nil
 }
@@ -197,7 +197,7 @@ func expectDelim(dec *json.Decoder, want json.Delim) error {
 	token, err := dec.Token()
 	switch {
 	case errors.Is(err, io.EOF):
-		return errors.New("the text ends too early")
+		return errors.New("unexpected end of the JSON")
 	case err != nil:
 		return err
 	case token != want:
@@ -225,7 +225,7 @@ func decodeFile(dec *json.Decoder) (gitagency.File, error) {
 			return file, fmt.Errorf("unknown field %q", name)
 		}
 		if _, again := fields[name]; again {
-			return file, fmt.Errorf("%q is there twice", name)
+			return file, fmt.Errorf("%q is given twice", name)
 		}
 		value, err := dec.Token()
 		if err != nil {

@@ -72,11 +72,11 @@ func (p *Plan) checkNamed(source, to string) error {
 	p.namedLinks[to] = source
 	switch target, err := os.Stat(source); {
 	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ELOOP):
-		return refuseSource(source, "is a symbolic link that leads to nothing")
+		return refuseSource(source, "is a symbolic link without a target")
 	case err != nil:
 		return &Error{err}
 	case !target.IsDir() && !target.Mode().IsRegular():
-		return refuseSource(source, "is "+fileKind(target.Mode())+", and only files, directories and links are put")
+		return refuseSource(source, "is "+fileKind(target.Mode())+"; only regular files, directories and symbolic links can be copied")
 	}
 	return nil
 }
@@ -91,7 +91,7 @@ func fileKind(mode fs.FileMode) string {
 	case mode&fs.ModeDevice != 0:
 		return "a device"
 	}
-	return "no regular file"
+	return "not a regular file"
 }
 
 // refuseSource returns the error for a source that cannot be uploaded.
@@ -131,7 +131,7 @@ func (p *Plan) addTree(ctx context.Context, source, to string) error {
 			file.Content = []byte(target)
 		case fs.ModeDir:
 		default:
-			return refuseSource(name, "is "+fileKind(file.Mode)+", and only files, directories and links are put")
+			return refuseSource(name, "is "+fileKind(file.Mode)+"; only regular files, directories and symbolic links can be copied")
 		}
 		p.Files = append(p.Files, file)
 		return nil
@@ -226,7 +226,7 @@ func (t *sourceTree) open(name, rel string, listed fs.FileInfo) (_ io.ReadCloser
 	switch {
 	case err != nil:
 	case !info.Mode().IsRegular():
-		err = &fs.PathError{Op: "read", Path: name, Err: errors.New("is no regular file any more")}
+		err = &fs.PathError{Op: "read", Path: name, Err: errors.New("is no longer a regular file")}
 	case !os.SameFile(info, listed):
 		err = changedError(name)
 	}
@@ -238,7 +238,7 @@ func (t *sourceTree) open(name, rel string, listed fs.FileInfo) (_ io.ReadCloser
 
 // changedError reports a source that was replaced while it was read.
 func changedError(name string) error {
-	return &fs.PathError{Op: "read", Path: name, Err: errors.New("is something else than it was a moment ago")}
+	return &fs.PathError{Op: "read", Path: name, Err: errors.New("was replaced while it was read")}
 }
 
 // withPath replaces the path in an error by name, which the user knows.
@@ -260,7 +260,7 @@ func checkSelfCopy(sandbox *gitagency.Sandbox, source string) error {
 		return nil // reading the source reports the error
 	}
 	if tree := sandbox.WorkDir(); full == tree || full == "/" || strings.HasPrefix(tree, full+"/") {
-		return fmt.Errorf("%s contains the sandbox that it would be put into", source)
+		return fmt.Errorf("%s contains the sandbox that it would be copied into", source)
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // ErrPagerQuit reports that the user has left the pager before it had read all output.
-var ErrPagerQuit = errors.New("the pager was closed before it had read all output")
+var ErrPagerQuit = errors.New("the pager was quit before it had read all output")
 
 // PagerMissingError reports a pager that cannot be run.
 type PagerMissingError struct {
