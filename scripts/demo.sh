@@ -32,7 +32,7 @@ first=$(tail -n 1 "$work/first")
 second=$(tail -n 1 "$work/second")
 run git agency ls
 
-say 'Files go into a sandbox, commands run in it; no name leads out of it, and no process outlives its command.'
+say 'Copy files into a sandbox and run commands in it. No path leads out of it, and no process outlives its command.'
 echo 'refunds work' >"$work/refunds"
 run git agency put "$first" "$work/refunds" .
 run git agency exec "$first" -- git add refunds
@@ -41,11 +41,11 @@ run git agency exec "$second" -- sh -c 'echo "half an idea" >notes; sleep 1000 &
 run git agency put "$second" "$work/refunds" ../../elsewhere || echo "(exit status $?)"
 run git agency exec "$second" --timeout 200ms -- sleep 1000 || echo "(exit status $?)"
 
-say 'The state of a sandbox as a commit, with what nobody has committed.'
+say 'A snapshot is the state of a sandbox as a commit, with its uncommitted files.'
 run git agency snapshot create "$second" -m 'Notes' | tee "$work/snapshot"
 run git show "$(tail -n 1 "$work/snapshot"):notes"
 
-say 'It can be compared, checked, copied out, and gone back to. What a rollback leaves is a snapshot too.'
+say 'Compare, verify and copy snapshots, or roll back to one. A rollback first takes a snapshot of the current state.'
 run git agency exec "$second" -- sh -c 'echo "a bad idea" >notes; rm greeting; echo token >.env'
 run git agency diff "$second"
 run git agency snapshot rollback "$second" "$second/1"
@@ -56,17 +56,17 @@ run git agency snapshot checkout "$second/1" "$work/copy"
 test "$(cat "$work/copy/notes")" = 'half an idea'
 test "$(cat "$(git agency path "$second")/.env")" = token # snapshots leave it out, so a rollback does not remove it
 
-say 'And handed to another agent, uncommitted work still uncommitted.'
+say 'Start another sandbox from a snapshot. Uncommitted work is still uncommitted there.'
 run git agency start --from-snapshot "$second/1" --name again | tee "$work/third"
 third=$(tail -n 1 "$work/third")
 run git agency exec "$third" -- git status --short
 run git agency discard "$third"
 
-say 'Your own trees did not notice.'
+say 'Your own worktrees are unchanged.'
 run git -C "$tree" status --short --branch
 run git status --short --branch
 
-say 'Reviewed work lands on your integration branch and in its files, all of it or nothing; what you have there stays.'
+say 'Reviewed work lands on your integration branch and in its worktree, all or nothing. Your uncommitted files stay.'
 echo 'a note of mine' >"$tree/mine"
 run git agency radar payments
 run git agency submit "$first"
@@ -74,12 +74,12 @@ run git agency land --all-ready payments --verify 'test -s greeting'
 run git -C "$tree" log --oneline --first-parent
 run git -C "$tree" status --short
 
-say 'And can be taken back.'
+say 'A landing can be reverted.'
 run git agency unland "$first"
 test ! -e "$tree/refunds"
 run git agency show "$first"
 
-say 'End the others too. What was in them is kept, also what was never committed.'
+say 'Discard the other sandbox. Its work is kept as a ref, with uncommitted files.'
 run git agency discard "$second"
 run git show "refs/agency/trash/$second:notes"
 run git agency ls --all

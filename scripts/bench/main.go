@@ -56,7 +56,7 @@ func run(ctx context.Context, tool string, factor int, verbose bool, only string
 	}
 	root, err := os.MkdirTemp("", "git-agency-bench-")
 	if err != nil {
-		return fmt.Errorf("make a place to measure in: %w", err)
+		return fmt.Errorf("create a temporary directory: %w", err)
 	}
 	defer func() {
 		if e := removeAll(root); e != nil {
@@ -76,7 +76,7 @@ func run(ctx context.Context, tool string, factor int, verbose bool, only string
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%s, %s, %d CPUs, in %s; medians, and behind walls and of short differences the fastest rounds\n\n", strings.TrimSpace(measured), strings.TrimSpace(against), runtime.NumCPU(), root)
+	fmt.Printf("%s, %s, %d CPUs, in %s; medians; for commands behind walls and small differences the fastest round\n\n", strings.TrimSpace(measured), strings.TrimSpace(against), runtime.NumCPU(), root)
 	return b.measureGroups(ctx)
 }
 
@@ -281,7 +281,7 @@ func (b *bench) measureAndReport(ctx context.Context, c comparison) (bool, error
 		if r, err = b.measureRounds(ctx, c); err != nil {
 			return false, err
 		}
-		said = append(said, fmt.Sprintf("measured again with %d rounds: the first %d said %s", c.rounds, c.rounds/2, first))
+		said = append(said, fmt.Sprintf("measured again with %d rounds: the first %d gave %s", c.rounds, c.rounds/2, first))
 		if r.cpuPressure != "" {
 			said = append(said, r.cpuPressure)
 		}

@@ -174,7 +174,7 @@ func (b *bench) measureRounds(ctx context.Context, c comparison) (result, error)
 		r = result{base: slices.Min(times[0]), tool: slices.Min(times[1])}
 	}
 	if waited := cpuWaitTime(); waited > 0 {
-		r.cpuPressure = fmt.Sprintf("somebody waited for a CPU %.0f %% of the time", 100*(waited-waitedBefore).Seconds()/time.Since(began).Seconds())
+		r.cpuPressure = fmt.Sprintf("processes waited for a CPU %.0f %% of the time", 100*(waited-waitedBefore).Seconds()/time.Since(began).Seconds())
 	}
 	return r, nil
 }

@@ -95,7 +95,7 @@ func (r *repository) commitImportComparison() comparison {
 		}
 	}
 	return comparison{
-		title: "commit taken in, 100,000", rounds: 12, promise: promise{extra: 60 * time.Millisecond}, useFastest: true,
+		title: "import a commit, 100,000", rounds: 12, promise: promise{extra: 60 * time.Millisecond}, useFastest: true,
 		baseName: "nothing", base: after(nothing), tool: after(commit),
 		check: func(ctx context.Context) error { return r.checkImported(ctx, inside) },
 	}
@@ -105,7 +105,7 @@ func (r *repository) commitImportComparison() comparison {
 func (r *repository) checkImported(ctx context.Context, id string) error {
 	subject, _, err := r.b.git(ctx, r.dir, "log", "-1", "--format=%s", "agency/sandbox-"+id)
 	if err == nil && !strings.HasPrefix(subject, "inside ") {
-		err = fmt.Errorf("the commits of %s did not come out: the last is %q", id, subject)
+		err = fmt.Errorf("the commits of %s were not imported: the last is %q", id, subject)
 	}
 	return err
 }
