@@ -9,7 +9,7 @@ import (
 
 // LandingSignatures returns the author and committer of a commit that git-agency makes for the user: agency.user.*,
 // else the identity git would use, from the caller's environment and user.*, author.* and committer.*. The error is a
-// *NoIdentityError or a *DateError in the cases in which git would not commit either.
+// *fault.NoIdentityError or a *fault.DateError in the cases in which git would not commit either.
 func (r *Repository) LandingSignatures(ctx context.Context) (author, committer object.Signature, err error) {
 	return r.Git.Signatures(ctx, object.IdentitySource{
 		Name: r.Git.Config.Value(settings.CanonicalKey(settings.UserNameKey)), Email: r.Git.Config.Value(settings.CanonicalKey(settings.UserEmailKey)),

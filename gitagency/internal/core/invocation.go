@@ -49,7 +49,7 @@ type Invocation struct {
 	UnlandedCommit  string    `json:"unlanded_commit,omitempty"` // commit that reverted the landing
 	UnlandedAt      time.Time `json:"unlanded_at,omitzero"`
 
-	Radar string `json:"radar,omitempty"` // state of the radar; set only by Fill
+	Radar string `json:"radar,omitempty"` // summary of the radar; set only by radar.Fill
 
 	Entry store.Entry[store.InvocationMeta] `json:"-"`
 }

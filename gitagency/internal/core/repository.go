@@ -33,7 +33,7 @@ type Options struct {
 	Version string   // version of the tool, for the records it writes
 
 	// LockTimeout bounds the wait for the repository lock: 0 is one try, negative is no limit. Nil means
-	// agency.LockTimeout, else 30 seconds.
+	// agency.lockTimeout, else 30 seconds.
 	LockTimeout *time.Duration
 
 	// NoGitProbe opens a repository with an ordinary layout without running git, because starting git takes longer

@@ -58,7 +58,7 @@ func (d *Directory) Snapshots(ctx context.Context) ([]sandbox.SnapshotInfo, erro
 	return sandbox.Snapshots(ctx, d.repo, sandbox.SnapshotsRequest{})
 }
 
-// VerifySnapshot rehashes every object of a snapshot, as Repository.VerifySnapshot does.
+// VerifySnapshot rehashes every object of a snapshot, as sandbox.VerifySnapshot does.
 func (d *Directory) VerifySnapshot(ctx context.Context, req sandbox.VerifySnapshotRequest) (sandbox.VerifySnapshotResult, error) {
 	if err := d.checkOnboarded(); err != nil {
 		return sandbox.VerifySnapshotResult{}, err
@@ -66,7 +66,7 @@ func (d *Directory) VerifySnapshot(ctx context.Context, req sandbox.VerifySnapsh
 	return sandbox.VerifySnapshot(ctx, d.repo, req)
 }
 
-// CheckoutSnapshot creates a directory with exactly the files of a snapshot, as Repository.CheckoutSnapshot does. It must
+// CheckoutSnapshot creates a directory with exactly the files of a snapshot, as sandbox.CheckoutSnapshot does. It must
 // not overlap the directory that the snapshot is of.
 func (d *Directory) CheckoutSnapshot(ctx context.Context, req sandbox.CheckoutRequest) (sandbox.CheckoutResult, error) {
 	if err := d.checkOnboarded(); err != nil {
@@ -88,7 +88,7 @@ func (d *Directory) CheckoutSnapshot(ctx context.Context, req sandbox.CheckoutRe
 	return sandbox.CheckoutSnapshot(ctx, d.repo, req)
 }
 
-// DiffSnapshots compares two states of the directory, as Repository.DiffSnapshots does for a sandbox: any two snapshots,
+// DiffSnapshots compares two states of the directory, as sandbox.DiffSnapshots does for a sandbox: any two snapshots,
 // DiffBase, which is the first snapshot, and DiffWork, the current files. DiffRequest.Invocation must be empty.
 func (d *Directory) DiffSnapshots(ctx context.Context, req sandbox.DiffRequest) (_ sandbox.Diff, err error) {
 	if req.Invocation != "" {

@@ -1,4 +1,6 @@
-// Package fault defines the errors that callers of the library match. It describes failures; it decides nothing.
+// Package fault defines the errors that several packages of the domain make or match; package gitagency converts them
+// for callers. Errors with results of one package are in that package's errors.go. Package fault describes failures; it
+// decides nothing.
 package fault
 
 import (
@@ -21,7 +23,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// Errors of the internal packages, exported for callers of this package.
+// Errors of the packages below, under the names that the domain uses.
 type (
 	// NoRepositoryError: git finds no repository here, or refuses to use it.
 	NoRepositoryError = git.NoRepositoryError
@@ -61,7 +63,7 @@ type (
 	// InvalidCommitError: a commit object of a sandbox is malformed; git would not have written it.
 	InvalidCommitError = object.InvalidCommitError
 	// LocalChangesError: local changes of the user are in the paths that a landing would write.
-	LocalChangesError = update.OverlapsError
+	LocalChangesError = update.LocalChangesError
 	// WorktreeBusyError: a merge, rebase or other git operation is in progress in the worktree that has the
 	// integration branch checked out.
 	WorktreeBusyError = update.OperationInProgressError

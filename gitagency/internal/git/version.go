@@ -25,7 +25,7 @@ func (v Version) Offers(f Feature) bool { return v.AtLeast(f.Since) }
 // Version is a version of git.
 type Version struct{ Major, Minor, Patch int }
 
-// Minimum is the oldest git this package works with: the first with merge-tree --write-tree.
+// MinimumVersion is the oldest git this package works with: the first with merge-tree --write-tree.
 var MinimumVersion = Version{Major: 2, Minor: 38}
 
 // AtLeast reports whether v is w or newer.

@@ -29,7 +29,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// handoff moves git state between a sandbox with walls and the real git directory. It is the only way in either
+// Exchange moves git state between a sandbox with walls and the real git directory. It is the only way in either
 // direction.
 //
 // Behind the walls git writes to the upper directory of an overlay over the git directory. Git on the host must never
@@ -59,15 +59,15 @@ type agreedState struct {
 	RealFingerprint  string `json:"real"`  // fingerprint of the sandbox's files in the real git directory
 }
 
-// Open loads the handoff of a sandbox; there may be no state of it yet. environment is called for each script that
-// runs behind the walls.
+// Open returns the exchange of a sandbox with its saved state, if there is any. environment is called for each script
+// that runs behind the walls.
 func Open(r *core.Repository, id string, environment func() []string) (*Exchange, error) {
 	d := New(r, id)
 	d.environment = environment
 	return d, d.loadState()
 }
 
-// New returns a handoff that has not loaded its state.
+// New returns an exchange that has not loaded its state.
 func New(r *core.Repository, id string) *Exchange {
 	return &Exchange{repo: r, id: id, ScriptTimeout: sandboxGitTimeout, upper: UpperDir(r, id)}
 }

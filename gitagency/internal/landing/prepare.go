@@ -215,8 +215,8 @@ func addFsckContext(ctx context.Context, merger *merge.Merger, entry store.Entry
 	return found
 }
 
-// checkTreeBelow refuses a commit whose tree is unsafe to check out, or that adds a gitlink which .gitmodules does not name. An
-// agent can create any object in its sandbox.
+// fsckTree refuses a commit whose tree is unsafe to check out, or that adds a gitlink which .gitmodules does not name.
+// An agent can create any object in its sandbox.
 func (l *landAttempt) fsckTree(ctx context.Context, commit string) error {
 	if err := l.merger.FsckTree(ctx, commit, l.target.Commit); err != nil {
 		return l.fsckError(ctx, err)

@@ -140,7 +140,7 @@ type PushResult struct {
 }
 
 // Push pushes the current state of an integration branch to a remote. If others have pushed there, it merges their commits
-// into the branch in a transaction, as a landing does, and tries again, up to maxPushes times and agency.PushTimeout. It
+// into the branch in a transaction, as a landing does, and tries again, up to maxPushes times and agency.pushTimeout. It
 // never forces. ids are the invocations that landed on the branch; their event logs record the push. req only says how
 // merges are verified.
 //
@@ -205,7 +205,7 @@ type pushOperation struct {
 	tree           string // worktree that has the branch checked out, if known
 	outcomeUnknown bool   // the push failed without an answer, so it may have arrived
 
-	verifyTime time.Duration // time spent on verifying merges; does not count against agency.PushTimeout
+	verifyTime time.Duration // time spent on verifying merges; does not count against agency.pushTimeout
 }
 
 func (p *pushOperation) close() error {

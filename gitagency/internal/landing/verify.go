@@ -211,7 +211,7 @@ func (v *verification) runCommand(ctx context.Context, sandboxID string, c candi
 	return nil
 }
 
-// timeLimit returns the command timeout of the landed sandbox; 0 if agency.OperationTimeout is shorter.
+// timeLimit returns the command timeout of the landed sandbox; 0 if agency.operationTimeout is shorter.
 func (v *verification) timeLimit() time.Duration {
 	made := time.Duration(v.r.Store.Invocation(v.r.ID, v.req.ID, nil).Record.Limits.TimeoutMS) * time.Millisecond
 	if most, err := v.r.Settings.OperationTimeout(); err == nil && most >= 0 && most < made {

@@ -106,9 +106,9 @@ func Fill(ctx context.Context, r *core.Repository, invocations []core.Invocation
 // verify a landing. The worktree is found as by Worktree. Uncommitted work counts as if it were committed on top of HEAD:
 // tracked, staged and untracked files, but neither ignored files nor files that look like credentials.
 //
-// Radar changes nothing, and commands may run meanwhile; changes made during the scan may be included or not. It ignores
-// configuration and attributes that an agent could have written, and runs nothing that they name. A sandbox that cannot be
-// read has an Error and is in no pair; the others are not affected.
+// Compute changes nothing but the cache, and commands may run meanwhile; changes made during the scan may be included or
+// not. It ignores configuration and attributes that an agent could have written, and runs nothing that they name. A
+// sandbox that cannot be read has an Error and is in no pair; the others are not affected.
 func Compute(ctx context.Context, r *core.Repository, worktree string) (_ Result, err error) {
 	wt, err := r.Worktree(worktree)
 	if err != nil {

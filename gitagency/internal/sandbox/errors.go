@@ -16,7 +16,7 @@ type UncommittedError struct {
 
 	LeftOut     []LeftOut // files that were left out of Files and do not count
 	TrackedOnly bool      // only changes of tracked files count
-	CommitAll   bool      // Request.CommitAll would land them
+	CommitAll   bool      // landing.Request.CommitAll would land them
 }
 
 func (e *UncommittedError) Error() string {

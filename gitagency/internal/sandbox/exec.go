@@ -38,7 +38,7 @@ type ExecOptions struct {
 	// those of Stdout and Stderr that are terminals too.
 	Terminal bool
 
-	// Timeout bounds the run time: zero is OperationTimeout, or none with Terminal; negative is none.
+	// Timeout bounds the run time: zero is agency.operationTimeout, or none with Terminal; negative is none.
 	Timeout time.Duration
 
 	// Limits are additional limits for this command; they may be tighter than those of the sandbox, not wider.

@@ -43,8 +43,8 @@ func (s *Sandbox) UploadFiles(ctx context.Context, files []File) error {
 	return s.Upload(ctx, UploadRequest{Files: files})
 }
 
-// Upload uploads files to the sandbox. If anything fails, takes longer than OperationTimeout or is cancelled, the
-// sandbox is left as it was.
+// Upload uploads files to the sandbox. If anything fails, takes longer than agency.operationTimeout or is cancelled,
+// the sandbox is left as it was.
 //
 // Paths are relative to the sandbox; missing parent directories are created. Existing files are replaced, never
 // written through. A path that leaves the sandbox or has a reserved name is a *ConfinementError, and so is a symbolic

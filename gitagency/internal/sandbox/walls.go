@@ -30,7 +30,7 @@ func needsWalls(prims settings.Primitives) bool {
 	return prims.Isolation == settings.IsolationOS || prims.Outputs != settings.OutputsOpen
 }
 
-// planPrimitives plans the walls around a command.
+// PlanWalls plans the walls around a command in the sandbox.
 func (s *Sandbox) PlanWalls(prims settings.Primitives) (walls, error) {
 	w := walls{}
 	var err error
@@ -159,7 +159,7 @@ func (s *Sandbox) walledEnvironment(w walls, extra []string, worktree, dir strin
 }
 
 // refLockWaitEnv makes git wait for ref locks: one that git on the host takes while it imports the work of another
-// command stays visible in the sandbox until scriptRemoveRefLock runs.
+// command stays visible in the sandbox until handoff removes it (scriptRemoveRefLock).
 var refLockWaitEnv = []string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=core.filesRefLockTimeout", "GIT_CONFIG_VALUE_0=10000"}
 
 // helperEnvironment returns the environment of our own scripts behind the walls.

@@ -12,7 +12,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// TerminalSettings are the settings for output on a terminal, from git's configuration and the environment. Only the
+// Terminal holds the settings for output on a terminal, from git's configuration and the environment. Only the
 // caller knows whether there is a terminal, and what the command line says.
 type Terminal struct {
 	Color        string // always, auto or never: color.agency, else color.ui; empty when neither is set

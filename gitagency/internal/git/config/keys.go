@@ -23,7 +23,7 @@ var wantedKeys = slices.Concat(
 	withPrefix("user.", identityNames), withPrefix("author.", identityNames), withPrefix("committer.", identityNames),
 )
 
-// expand puts a prefix before each name.
+// withPrefix puts a prefix before each name.
 func withPrefix(prefix string, names []string) []string {
 	keys := make([]string, len(names))
 	for i, name := range names {

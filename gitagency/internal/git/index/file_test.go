@@ -370,15 +370,15 @@ func FuzzReadIndex(f *testing.F) {
 			format = object.SHA256
 		}
 		x, err := Read(data, format)
-		skimmed, skimErr := ReadTrusted(data, format)
-		if skimErr == nil {
-			_, _ = x.NewBlobs(skimmed), skimmed.Fingerprint() // the only operations on a skimmed index
+		trusted, trustedErr := ReadTrusted(data, format)
+		if trustedErr == nil {
+			_, _ = x.NewBlobs(trusted), trusted.Fingerprint() // the only operations on an index from ReadTrusted
 		}
 		if err != nil {
 			return
 		}
-		if skimErr != nil || len(x.NewBlobs(skimmed)) > 0 {
-			t.Errorf("%q: Skim differs from Read: %v", data, skimErr)
+		if trustedErr != nil || len(x.NewBlobs(trusted)) > 0 {
+			t.Errorf("%q: ReadTrusted differs from Read: %v", data, trustedErr)
 		}
 		encoded := x.Encode()
 		again, err := Read(encoded, format)

@@ -9,7 +9,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 )
 
-// Comparison is a request to compare two trees.
+// CompareRequest is a request to compare two trees.
 type CompareRequest struct {
 	From, To string   // required: full ids of commits or trees
 	Paths    []string // literal paths of files and directories to compare; none means all

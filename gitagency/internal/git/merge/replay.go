@@ -32,7 +32,7 @@ type ReplayResult struct {
 	Conflicts []Conflict // of the commit in StoppedAt
 }
 
-// Rewritten is a replayed commit: its old and new id.
+// RewrittenCommit is a replayed commit: its old and new id.
 type RewrittenCommit struct{ Old, New string }
 
 // Replay makes commits again on top of another, as git rebase does, without a worktree. Each keeps its author, date and

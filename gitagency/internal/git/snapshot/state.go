@@ -63,7 +63,7 @@ const (
 	versionTrailer    = "Agency-Version"
 )
 
-// Same reports whether two states have the same contents, whatever their authors and dates.
+// SameContents reports whether two states have the same contents, whatever their authors and dates.
 func (s State) SameContents(other State) bool {
 	return s.Tree == other.Tree && s.Head == other.Head && s.IndexTree == other.IndexTree && s.OperationCommit == other.OperationCommit && s.HeadRef == other.HeadRef &&
 		cmp.Or(s.BranchTip, s.Head) == cmp.Or(other.BranchTip, other.Head)

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// worker is one scanning goroutine. It writes the status of an entry directly to the scan result, and collects
+// scanWorker is one scanning goroutine. It writes the status of an entry directly to the scan result, and collects
 // everything else for itself.
 type scanWorker struct {
 	*Scanner

@@ -110,7 +110,7 @@ func inspectCheckout(ctx context.Context, r *git.Repo, u Update, locked bool) (*
 	if err := s.compareContents(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.overlapsError(ctx); err != nil {
+	if err := s.localChangesError(ctx); err != nil {
 		return nil, err
 	}
 	if err := s.checkWritable(); err != nil {
@@ -249,16 +249,16 @@ func (co *checkout) parentDirs() map[string]bool {
 	return around
 }
 
-// overlapsError returns an *LocalChangesError if there are overlaps.
-func (co *checkout) overlapsError(ctx context.Context) error {
+// localChangesError returns a *LocalChangesError if there are overlaps.
+func (co *checkout) localChangesError(ctx context.Context) error {
 	if len(co.overlaps) == 0 {
 		return nil
 	}
-	return newOverlapsError(ctx, co.repo, co.spec, co.overlaps)
+	return newLocalChangesError(ctx, co.repo, co.spec, co.overlaps)
 }
 
-// newOverlapsError returns an *LocalChangesError, and asks git which of the untracked paths are ignored.
-func newOverlapsError(ctx context.Context, r *git.Repo, u Update, overlaps map[string]string) error {
+// newLocalChangesError returns a *LocalChangesError, and asks git which of the untracked paths are ignored.
+func newLocalChangesError(ctx context.Context, r *git.Repo, u Update, overlaps map[string]string) error {
 	var unknown []string
 	for name, why := range overlaps {
 		if why == OverlapUntracked {
@@ -277,7 +277,7 @@ func newOverlapsError(ctx context.Context, r *git.Repo, u Update, overlaps map[s
 			}
 		}
 	}
-	e := &OverlapsError{Worktree: u.Worktree}
+	e := &LocalChangesError{Worktree: u.Worktree}
 	for _, name := range slices.Sorted(maps.Keys(overlaps)) {
 		e.Paths = append(e.Paths, Overlap{Path: name, Reason: overlaps[name]})
 	}

@@ -46,7 +46,7 @@ func (v *mover) close() {
 	_ = unix.Close(v.oldDir)
 }
 
-// moveFiles carries out the plan. The error is an *LocalChangesError if a path has changed since it was inspected.
+// moveFiles carries out the plan. The error is a *LocalChangesError if a path has changed since it was inspected.
 func (sd *stagingDir) moveFiles(ctx context.Context, fault func(string) error) error {
 	v, err := sd.newMover()
 	if err != nil {
@@ -69,7 +69,7 @@ func (sd *stagingDir) moveFiles(ctx context.Context, fault func(string) error) e
 		default:
 			return &fs.PathError{Op: "replace", Path: filepath.Join(sd.spec.Worktree, name), Err: err}
 		}
-		return newOverlapsError(ctx, sd.repo, sd.spec, overlaps)
+		return newLocalChangesError(ctx, sd.repo, sd.spec, overlaps)
 	}
 	for i, m := range sd.plan.Moves {
 		if m.New == nil {
@@ -255,7 +255,7 @@ func (sd *stagingDir) checkMovedOut(ctx context.Context) error {
 	if len(overlaps) == 0 {
 		return nil
 	}
-	return newOverlapsError(ctx, sd.repo, sd.spec, overlaps)
+	return newLocalChangesError(ctx, sd.repo, sd.spec, overlaps)
 }
 
 // checkMovedOutFile verifies a file that was moved out: it is in old/, or in tree/ if it was exchanged with the new file.

@@ -86,7 +86,7 @@ func lockCheckoutIndex(ctx context.Context, r *git.Repo, u Update, perm fs.FileM
 	return d, nil
 }
 
-// MoveFiles moves the new files into the worktree and writes the new index beside the old one. The error is an
+// MoveFiles moves the new files into the worktree and writes the new index beside the old one. The error is a
 // *LocalChangesError if a file has changed since it was inspected. After any error the caller must call Undo.
 func (tx *Transaction) MoveFiles(ctx context.Context) (err error) {
 	if err := tx.beginStep(2, "files"); err != nil {

@@ -201,12 +201,12 @@ const (
 )
 
 // LocalChangesError lists all paths at which local work would be overwritten.
-type OverlapsError struct {
+type LocalChangesError struct {
 	Worktree string
 	Paths    []Overlap // sorted
 }
 
-func (e *OverlapsError) Error() string {
+func (e *LocalChangesError) Error() string {
 	const most = 20
 	var b strings.Builder
 	fmt.Fprintf(&b, "local changes in %s would be overwritten, and are left as they are:", e.Worktree)

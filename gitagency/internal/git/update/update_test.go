@@ -242,7 +242,7 @@ func TestUpdateRoundTripsThroughJSON(t *testing.T) {
 
 // describeOverlaps returns the paths of an LocalChangesError with their reasons.
 func describeOverlaps(err error) string {
-	var e *OverlapsError
+	var e *LocalChangesError
 	if !errors.As(err, &e) {
 		return ""
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 )
 
-// Skim reads an index that our own git has written, and checks only that its entries can be decoded: not their
+// ReadTrusted reads an index that our own git has written, and checks only that its entries can be decoded: not their
 // names, the extensions or the checksum. An index of version 4, whose names depend on each other, is read by Read.
 func ReadTrusted(data []byte, format object.Format) (File, error) {
 	f, err := parseHeader(data, format)
