@@ -13,12 +13,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/git-agency/git-agency/gitagency/internal/confine"
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/directory"
 	"github.com/git-agency/git-agency/gitagency/internal/doctor"
 	"github.com/git-agency/git-agency/gitagency/internal/landing"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+	"github.com/git-agency/git-agency/gitagency/internal/treediff"
 )
 
 // Results of the packages below reach callers with all exported fields; the named ones are for these packages only.
@@ -40,7 +43,7 @@ func TestResultsKeepAllFields(t *testing.T) {
 	checkConversion(t, func(r sandbox.CheckoutResult) CheckoutResult { return CheckoutResult(r) })
 	checkConversion(t, newVerifySnapshotResult)
 	checkConversion(t, newDiff)
-	checkConversion(t, func(c settings.DiffColors) DiffColors { return DiffColors(c) })
+	checkConversion(t, func(c treediff.Colors) DiffColors { return DiffColors(c) })
 	checkConversion(t, newLandResult)
 	checkConversion(t, newLandReadyResult)
 	checkConversion(t, func(r landing.UnlandResult) UnlandResult { return UnlandResult(r) })
@@ -90,7 +93,7 @@ func TestRequestsKeepAllFields(t *testing.T) {
 
 func TestInvocationKeepsLimits(t *testing.T) {
 	t.Parallel()
-	i := newInvocation(core.Invocation{Limits: sandbox.RecordedLimits{Memory: 1, Processes: 2, FileSize: 3, TimeoutMS: 4, Nice: 5, BestEffort: true}})
+	i := newInvocation(core.Invocation{Limits: store.Limits{Memory: 1, Processes: 2, FileSize: 3, TimeoutMS: 4, Nice: 5, BestEffort: true}})
 	if want := (Limits{Memory: 1, Processes: 2, FileSize: 3, Timeout: 4 * time.Millisecond, Nice: 5, BestEffort: true}); i.Limits != want {
 		t.Errorf("got %+v, want %+v", i.Limits, want)
 	}
@@ -107,11 +110,11 @@ func TestInvocationKeepsLimits(t *testing.T) {
 func TestConstantsAgree(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ public, internal any }{
-		{MemoryLimit, sandbox.MemoryLimit},
-		{ProcessLimit, sandbox.ProcessLimit},
-		{FileSizeLimit, sandbox.FileSizeLimit},
-		{TimeoutLimit, sandbox.TimeoutLimit},
-		{NiceLimit, sandbox.NiceLimit},
+		{MemoryLimit, confine.MemoryLimit},
+		{ProcessLimit, confine.ProcessLimit},
+		{FileSizeLimit, confine.FileSizeLimit},
+		{TimeoutLimit, confine.TimeoutLimit},
+		{NiceLimit, confine.NiceLimit},
 		{DiffPatch, sandbox.DiffPatch},
 		{DiffStat, sandbox.DiffStat},
 		{DiffNameStatus, sandbox.DiffNameStatus},

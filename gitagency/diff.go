@@ -5,7 +5,6 @@ import (
 	"io"
 
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
-	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/treediff"
 )
 
@@ -209,7 +208,7 @@ type DiffFormat struct {
 
 func (f DiffFormat) internal() sandbox.DiffFormat {
 	return sandbox.DiffFormat{
-		Form: sandbox.DiffForm(f.Form), Summary: f.Summary, Colors: settings.DiffColors(f.Colors),
+		Form: sandbox.DiffForm(f.Form), Summary: f.Summary, Colors: treediff.Colors(f.Colors),
 		EscapeControls: f.EscapeControls, Width: f.Width,
 	}
 }

@@ -263,7 +263,7 @@ func sandboxState(err error, v *StateError) {
 		v.Reason, v.Path = ReasonUnreadable, e.Path
 	case *fault.StillChangingError:
 		v.Reason, v.Path, v.Others = ReasonChanging, e.Dir, e.Paths
-	case *fault.InTheWayError:
+	case *fault.ObstructionError:
 		v.Reason, v.Path = ReasonObstructed, e.Path
 	case *fault.MissingHeadError:
 		v.Reason, v.Branch, v.Commit = ReasonMissingHead, strings.TrimPrefix(e.Ref, "refs/heads/"), e.OID

@@ -8,6 +8,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/radar"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
 // Invocation is one piece of agent work: an id, a record, a sandbox.
@@ -136,7 +137,7 @@ type StartRequest struct {
 
 func (req StartRequest) internal() sandbox.StartRequest {
 	return sandbox.StartRequest{
-		Worktree: req.Worktree, Name: req.Name, Runner: req.Runner, Mode: req.Mode, Primitives: settings.Primitives(req.Primitives),
+		Worktree: req.Worktree, Name: req.Name, Runner: req.Runner, Mode: req.Mode, Primitives: store.Primitives(req.Primitives),
 		Profile: req.Profile, Limits: req.Limits.internal(), FromSnapshot: req.FromSnapshot,
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/git-agency/git-agency/gitagency/internal/confine"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
 )
@@ -20,12 +21,12 @@ type Limits struct {
 	BestEffort bool `json:"best_effort,omitempty"`
 }
 
-func newLimits(l sandbox.Limits) Limits {
+func newLimits(l confine.Limits) Limits {
 	return Limits{Memory: l.Memory, Processes: l.Processes, FileSize: l.FileSize, Timeout: l.Timeout, Nice: l.Nice, BestEffort: l.BestEffort}
 }
 
-func (l Limits) internal() sandbox.Limits {
-	return sandbox.Limits{Memory: l.Memory, Processes: l.Processes, FileSize: l.FileSize, Timeout: l.Timeout, Nice: l.Nice, BestEffort: l.BestEffort}
+func (l Limits) internal() confine.Limits {
+	return confine.Limits{Memory: l.Memory, Processes: l.Processes, FileSize: l.FileSize, Timeout: l.Timeout, Nice: l.Nice, BestEffort: l.BestEffort}
 }
 
 // limitsJSON has the fields of Limits and the encoding that their tags describe.
@@ -61,13 +62,13 @@ const (
 )
 
 // String returns the name of the limit, as in the flags of the command.
-func (k LimitKind) String() string { return sandbox.LimitKind(k).String() }
+func (k LimitKind) String() string { return confine.LimitKind(k).String() }
 
 // RecordKey returns the key of the limit in records.
-func (k LimitKind) RecordKey() string { return sandbox.LimitKind(k).RecordKey() }
+func (k LimitKind) RecordKey() string { return confine.LimitKind(k).RecordKey() }
 
 // Format formats a value of this limit for people, without rounding. A timeout is in nanoseconds.
-func (k LimitKind) Format(value int64) string { return sandbox.LimitKind(k).Format(value) }
+func (k LimitKind) Format(value int64) string { return confine.LimitKind(k).Format(value) }
 
 // Parse parses a value of this limit: a number of bytes with the suffixes k, m, g and t for powers of 1024; a number of
 // processes and threads; a Go duration that is not zero, or -1 for no limit, returned in nanoseconds; or a positive nice
@@ -95,6 +96,6 @@ type EnforcedLimit struct {
 	Detail string // the part of the limit that is not enforced, and why; empty when all of it is
 }
 
-func newEnforcedLimit(l sandbox.EnforcedLimit) EnforcedLimit {
+func newEnforcedLimit(l confine.Enforcement) EnforcedLimit {
 	return EnforcedLimit{Limit: LimitKind(l.Limit), Value: l.Value, By: string(l.By), Detail: l.Detail}
 }

@@ -7,32 +7,31 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
-	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
 // Invocation is one piece of agent work: an id, a record, a sandbox.
 type Invocation struct {
-	ID            string              `json:"invocation_id"`
-	Name          string              `json:"invocation_name"`
-	WorktreeID    string              `json:"integration_worktree_id"`
-	Worktree      string              `json:"integration_worktree"` // name of the integration worktree
-	SandboxPath   string              `json:"sandbox_path"`
-	SandboxBranch string              `json:"sandbox_branch"`
-	BaseCommit    string              `json:"base_commit"`
-	FromSnapshot  string              `json:"from_snapshot,omitempty"` // snapshot that the sandbox was started from
-	Verifies      string              `json:"verifies,omitempty"`      // invocation whose landing is verified in this temporary sandbox; empty for all others
-	SyncedCommit  string              `json:"synced_commit,omitempty"` // commit of the integration branch that the last sync merged
-	Runner        string              `json:"runner"`
-	Mode          string              `json:"mode"`
-	Status        string              `json:"status"`
-	Landing       string              `json:"landing"`
-	TrashRef      string              `json:"trash_ref,omitempty"` // ref that keeps the work of a landed or discarded invocation
-	StartedAt     time.Time           `json:"started_at"`
-	Primitives    settings.Primitives `json:"primitives"`
-	Limits        store.Limits        `json:"limits,omitzero"` // limits of its commands
-	Broken        bool                `json:"broken"`
-	BrokenReason  string              `json:"broken_reason"`
+	ID            string           `json:"invocation_id"`
+	Name          string           `json:"invocation_name"`
+	WorktreeID    string           `json:"integration_worktree_id"`
+	Worktree      string           `json:"integration_worktree"` // name of the integration worktree
+	SandboxPath   string           `json:"sandbox_path"`
+	SandboxBranch string           `json:"sandbox_branch"`
+	BaseCommit    string           `json:"base_commit"`
+	FromSnapshot  string           `json:"from_snapshot,omitempty"` // snapshot that the sandbox was started from
+	Verifies      string           `json:"verifies,omitempty"`      // invocation whose landing is verified in this temporary sandbox; empty for all others
+	SyncedCommit  string           `json:"synced_commit,omitempty"` // commit of the integration branch that the last sync merged
+	Runner        string           `json:"runner"`
+	Mode          string           `json:"mode"`
+	Status        string           `json:"status"`
+	Landing       string           `json:"landing"`
+	TrashRef      string           `json:"trash_ref,omitempty"` // ref that keeps the work of a landed or discarded invocation
+	StartedAt     time.Time        `json:"started_at"`
+	Primitives    store.Primitives `json:"primitives"`
+	Limits        store.Limits     `json:"limits,omitzero"` // limits of its commands
+	Broken        bool             `json:"broken"`
+	BrokenReason  string           `json:"broken_reason"`
 
 	// Fields that review and landing added to the record; each is set only after its event.
 	SubmittedAt     time.Time `json:"submitted_at,omitzero"`      // time of submission; work lands in this order

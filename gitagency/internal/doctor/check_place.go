@@ -76,7 +76,7 @@ func (x *checkRun) checkDataDirMode() error {
 // checkSandboxSettings finds settings that make the walls impossible, so that no command would run behind them. As start
 // does, it reports the first of several invalid settings.
 func (x *checkRun) checkSandboxSettings(context.Context) error {
-	_, err := sandbox.Placeholder(x.Repository).PlanWalls(settings.Primitives{Isolation: settings.IsolationOS, Outputs: settings.OutputsOpen})
+	_, err := sandbox.Placeholder(x.Repository).PlanWalls(store.Primitives{Isolation: settings.IsolationOS, Outputs: settings.OutputsOpen})
 	var invalid *fault.InvalidError
 	if !errors.As(sandbox.AttributeToSetting(x.Repository, err), &invalid) || invalid.ConfigKey == "" {
 		return nil // no walls on this machine, or a problem that another check reports

@@ -25,57 +25,57 @@ import (
 
 // Errors of the packages below, under the names that the domain uses.
 type (
-	// NoRepositoryError: git finds no repository here, or refuses to use it.
+	// NoRepositoryError reports that git finds no repository here, or refuses to use it.
 	NoRepositoryError = git.NoRepositoryError
-	// GitTooOldError: git is older than the minimum version.
+	// GitTooOldError reports a git older than the minimum version.
 	GitTooOldError = git.TooOldError
-	// LockTimeoutError: the repository lock was not free in time.
+	// LockTimeoutError reports that the repository lock was not free in time.
 	LockTimeoutError = lock.TimeoutError
-	// NotFoundError: no worktree, invocation or snapshot has this name or id.
+	// NotFoundError reports that nothing of a kind has this name or id.
 	NotFoundError = store.NotFoundError
-	// CorruptRecordError: a record cannot be parsed.
+	// CorruptRecordError reports a record that cannot be parsed.
 	CorruptRecordError = store.CorruptRecordError
-	// AmbiguousError: several ids begin with the prefix.
+	// AmbiguousError reports that several ids begin with the prefix.
 	AmbiguousError = store.AmbiguousError
-	// NestedRepositoryError: a tree contains repositories, which no commit can hold and which would be lost with it.
+	// NestedRepositoryError reports repositories in a tree, which no commit can hold and which would be lost with it.
 	NestedRepositoryError = status.NestedRepositoryError
-	// InTheWayError: something that no snapshot can hold is where a rollback has to write a file.
-	InTheWayError = snapshot.ObstructionError
-	// GitLockedError: another git is writing in a sandbox, or has left its lock file there.
+	// ObstructionError reports something that no snapshot can hold, where a rollback has to write a file.
+	ObstructionError = snapshot.ObstructionError
+	// GitLockedError reports that another git is writing in a sandbox, or has left its lock file there.
 	GitLockedError = git.LockedError
-	// UnreadableError: a file in a sandbox cannot be read, so no snapshot could hold it.
+	// UnreadableError reports a file in a sandbox that cannot be read, so no snapshot could hold it.
 	UnreadableError = status.UnreadableError
-	// IncompleteError: an object is missing or has the wrong type.
+	// IncompleteError reports an object that is missing or has the wrong type.
 	IncompleteError = object.IncompleteError
-	// StillChangingError: files in a sandbox keep changing, so no consistent state can be read.
+	// StillChangingError reports files in a sandbox that keep changing, so no consistent state can be read.
 	StillChangingError = status.StillChangingError
-	// UntrustedFilterError: a file cannot be read or written without running a filter that an agent may have
-	// configured.
+	// UntrustedFilterError reports a file that cannot be read or written without running a filter that an agent may
+	// have configured.
 	UntrustedFilterError = git.UntrustedFilterError
-	// CannotRunError: a command does not exist or cannot be executed.
+	// CannotRunError reports a command that does not exist or cannot be executed.
 	CannotRunError = proc.CannotRunError
-	// OutputError: the output of a command could not be passed on.
+	// OutputError reports output of a command that could not be passed on.
 	OutputError = proc.OutputError
-	// UnenforceableError: this machine cannot enforce a limit.
+	// UnenforceableError reports a limit that this machine cannot enforce.
 	UnenforceableError = confine.UnenforceableError
-	// InvalidTreeError: a tree object of a sandbox has an entry that git would not accept.
+	// InvalidTreeError is fsck.Error: a tree object of a sandbox has an entry that git would not accept.
 	InvalidTreeError = fsck.Error
-	// InvalidCommitError: a commit object of a sandbox is malformed; git would not have written it.
+	// InvalidCommitError reports a malformed commit object of a sandbox; git would not have written it.
 	InvalidCommitError = object.InvalidCommitError
-	// LocalChangesError: local changes of the user are in the paths that a landing would write.
+	// LocalChangesError reports local changes of the user in the paths that a landing would write.
 	LocalChangesError = update.LocalChangesError
-	// WorktreeBusyError: a merge, rebase or other git operation is in progress in the worktree that has the
-	// integration branch checked out.
+	// WorktreeBusyError is update.OperationInProgressError: a merge, rebase or other git operation is in progress in
+	// the worktree that has the integration branch checked out.
 	WorktreeBusyError = update.OperationInProgressError
-	// UnrelatedError: a sandbox has no common history with its integration branch.
+	// UnrelatedError reports a sandbox that has no common history with its integration branch.
 	UnrelatedError = merge.UnrelatedError
-	// NoIdentityError: git has no name and email for the author of a commit.
+	// NoIdentityError reports that git has no name and email for the author of a commit.
 	NoIdentityError = git.NoIdentityError
-	// DateError: a date variable, such as GIT_AUTHOR_DATE, has a value that git cannot parse.
+	// DateError reports a date variable, such as GIT_AUTHOR_DATE, whose value git cannot parse.
 	DateError = git.DateError
-	// MissingHeadError: HEAD of a sandbox leads to a missing commit.
+	// MissingHeadError reports a sandbox whose HEAD leads to a missing commit.
 	MissingHeadError = repair.MissingHeadError
-	// ConfinementError: a path leads out of a sandbox, or has a reserved name.
+	// ConfinementError reports a path that leads out of a sandbox, or has a reserved name.
 	ConfinementError = guard.ConfinementError
 )
 

@@ -14,6 +14,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/sandboxtest"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
 // radarRepo is a repository with several sandboxes of one worktree.
@@ -34,7 +35,7 @@ func newRadarRepo(t *testing.T, sandboxes int) *radarRepo {
 		t.Fatal(err)
 	}
 	for range sandboxes {
-		inv, err := sandbox.Start(t.Context(), l.Repo, sandbox.StartRequest{Worktree: "radar", Primitives: settings.Primitives{Isolation: settings.IsolationNone}})
+		inv, err := sandbox.Start(t.Context(), l.Repo, sandbox.StartRequest{Worktree: "radar", Primitives: store.Primitives{Isolation: settings.IsolationNone}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
 // A proxy writes an event for the first, tenth, hundredth (and so on) denial of a target, and for the last one. The
@@ -50,7 +51,7 @@ func TestAllowCommand(t *testing.T) {
 		{"os", "hosts:a.example", "b.example; rm -rf ~", ""},
 		{"os", "hosts:", "b.example", ""},
 	} {
-		inv := core.Invocation{Worktree: "wt", Primitives: settings.Primitives{Isolation: tt.isolation, Outputs: tt.outputs}}
+		inv := core.Invocation{Worktree: "wt", Primitives: store.Primitives{Isolation: tt.isolation, Outputs: tt.outputs}}
 		if tt.isolation == "os" && settings.DefaultPrimitives().Isolation != "os" {
 			continue // --isolation os is not the default on this system, so the command would name it
 		}

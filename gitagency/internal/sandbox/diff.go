@@ -12,23 +12,12 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/treediff"
 )
 
-// Parts of a diff. In JSON, paths and lines that are not valid UTF-8 have an additional base64 form.
-type (
-	// DiffFile is the difference of one file.
-	DiffFile = treediff.File
-	// DiffHunk is a run of lines, some of which differ.
-	DiffHunk = treediff.Hunk
-	// DiffLine is one line of a hunk.
-	DiffLine = treediff.Line
-	// DiffSpan is a part of a line.
-	DiffSpan = treediff.Span
-)
-
-// Diff is the difference between two states. In JSON it consists of the three lists of files.
+// Diff is the difference between two states. In JSON it consists of the three lists of files; paths and
+// lines that are not valid UTF-8 have an additional base64 form.
 type Diff struct {
-	Added   []DiffFile
-	Removed []DiffFile
-	Changed []DiffFile // includes renamed files
+	Added   []treediff.File
+	Removed []treediff.File
+	Changed []treediff.File // includes renamed files
 
 	LeftOut []LeftOut // paths in the sandbox that were not compared
 }

@@ -4,7 +4,6 @@ import (
 	"io"
 	"strings"
 
-	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/treediff"
 )
 
@@ -20,10 +19,10 @@ const (
 // DiffFormat selects how a diff is printed. The zero value is a patch that git apply reads.
 type DiffFormat struct {
 	Form           DiffForm
-	Summary        bool                // start a patch with a summary of the totals; git apply skips it
-	Colors         settings.DiffColors // default: none
-	EscapeControls bool                // print control characters in visible form instead of sending them to the terminal
-	Width          int                 // width of the terminal; 0 means 80
+	Summary        bool            // start a patch with a summary of the totals; git apply skips it
+	Colors         treediff.Colors // default: none
+	EscapeControls bool            // print control characters in visible form instead of sending them to the terminal
+	Width          int             // width of the terminal; 0 means 80
 }
 
 // FormatDiff returns a diff as text; it is empty when nothing differs.

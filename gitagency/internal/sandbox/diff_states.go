@@ -82,7 +82,7 @@ func (c *Comparison) Diff(ctx context.Context, req DiffRequest) (_ Diff, err err
 		return Diff{}, fmt.Errorf("diff of %s: %w", c.TreeName, c.explainError(ctx, err, req, asked))
 	}
 	if req.Words {
-		d.UpdateFiles((*DiffFile).MarkWords)
+		d.UpdateFiles((*treediff.File).MarkWords)
 	}
 	return Diff{Added: d.Added, Removed: d.Removed, Changed: d.Changed, LeftOut: filterLeftOut(c.leftOut, req.Paths)}, nil
 }
@@ -165,14 +165,14 @@ func (c *Comparison) runDiff(ctx context.Context, asked merge.CompareRequest) (d
 		return d, err
 	}
 	var blobs []string
-	d.UpdateFiles(func(f *DiffFile) {
+	d.UpdateFiles(func(f *treediff.File) {
 		if f.IsBinary() {
 			blobs = append(blobs, f.OldID, f.NewID)
 		}
 	})
 	blobs = slices.DeleteFunc(blobs, func(oid string) bool { return oid == "" })
 	sizes, err := merge.Sizes(ctx, c.mirror, blobs...)
-	d.UpdateFiles(func(f *DiffFile) { f.OldSize, f.NewSize = sizes[f.OldID], sizes[f.NewID] })
+	d.UpdateFiles(func(f *treediff.File) { f.OldSize, f.NewSize = sizes[f.OldID], sizes[f.NewID] })
 	return d, err
 }
 

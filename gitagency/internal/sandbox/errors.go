@@ -6,6 +6,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git/status"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
 // UncommittedError reports a sandbox with uncommitted changes.
@@ -24,7 +25,7 @@ func (e *UncommittedError) Error() string {
 }
 
 // OperationInProgressError converts the operation that package git/status found in progress in the sandbox.
-func (s *Sandbox) OperationInProgressError(b status.OngoingOperation, prims settings.Primitives) error {
+func (s *Sandbox) OperationInProgressError(b status.OngoingOperation, prims store.Primitives) error {
 	e := &fault.SandboxOperationError{ID: s.ID, What: b.Command, Unstaged: b.IndexUnchanged}
 	if b.OutsideWalls && prims.Isolation == settings.IsolationOS {
 		e.Path = s.Tree

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/git-agency/git-agency/gitagency/internal/confine"
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
@@ -43,7 +44,7 @@ type ExecOptions struct {
 
 	// Limits are additional limits for this command; they may be tighter than those of the sandbox, not wider.
 	// Limits.Timeout is ignored; use Timeout, which may not exceed that of the sandbox.
-	Limits Limits
+	Limits confine.Limits
 
 	// Grace is the time between SIGTERM and SIGKILL: zero is DefaultGrace, negative is none.
 	Grace time.Duration
@@ -67,11 +68,11 @@ type ExecResult struct {
 	Truncated   bool          // the output exceeded CaptureLimit
 	Duration    time.Duration // time until all processes of the command had ended
 	TimedOut    bool
-	Signal      string          // such as SIGKILL; empty if no signal killed it
-	LeftRunning int             // number of processes that the command left running and that were then killed
-	Limits      []EnforcedLimit // limits that were enforced
-	Walls       []string        // walls that were in place; none with isolation none
-	ContainedBy string          // containment of its processes: "pid-namespace", "subreaper" or "process-group"
+	Signal      string                // such as SIGKILL; empty if no signal killed it
+	LeftRunning int                   // number of processes that the command left running and that were then killed
+	Limits      []confine.Enforcement // limits that were enforced
+	Walls       []string              // walls that were in place; none with isolation none
+	ContainedBy string                // containment of its processes: "pid-namespace", "subreaper" or "process-group"
 }
 
 // Exit codes set by git-agency.

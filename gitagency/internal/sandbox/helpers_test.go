@@ -10,6 +10,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/coretest"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
 // Fixture is a repository with a sandbox, used through the library. A warning fails the test.
@@ -38,7 +39,7 @@ func New(t *testing.T, opts core.Options, config ...string) *Fixture {
 // StartWithoutWalls replaces the sandbox of the Fixture by a new one without walls.
 func (l *Fixture) StartWithoutWalls() {
 	l.T.Helper()
-	inv, err := Start(l.T.Context(), l.Repo, StartRequest{Worktree: "wt", Primitives: settings.Primitives{Isolation: settings.IsolationNone}})
+	inv, err := Start(l.T.Context(), l.Repo, StartRequest{Worktree: "wt", Primitives: store.Primitives{Isolation: settings.IsolationNone}})
 	if err != nil {
 		l.T.Fatal(err)
 	}

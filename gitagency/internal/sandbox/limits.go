@@ -15,27 +15,6 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// Types of limits, exported for callers of this package.
-type (
-	// Limits bound the resources of the commands of a sandbox. A zero field is no limit.
-	Limits = confine.Limits
-	// RecordedLimits are the limits that a sandbox was started with, as written in its record.
-	RecordedLimits = store.Limits
-	// EnforcedLimit tells how a limit is enforced. One with a Detail is not enforced, or not in full.
-	EnforcedLimit = confine.Enforcement
-	// LimitKind names one of the limits.
-	LimitKind = confine.LimitKind
-)
-
-// Kinds of limits.
-const (
-	MemoryLimit   = confine.MemoryLimit
-	ProcessLimit  = confine.ProcessLimit
-	FileSizeLimit = confine.FileSizeLimit
-	TimeoutLimit  = confine.TimeoutLimit
-	NiceLimit     = confine.NiceLimit
-)
-
 // ParseSize parses a number of bytes, with the suffixes k, m, g and t for powers of 1024.
 func ParseSize(s string) (int64, error) {
 	size, err := confine.ParseSize(s)
@@ -64,12 +43,9 @@ func ParseNice(s string) (int, error) {
 	return n, nil
 }
 
-// FormatSize formats a number of bytes for people, without rounding.
-func FormatSize(n int64) string { return confine.FormatSize(n) }
-
 // enforceableLimits returns limits in the form of a record. It refuses limits that this machine cannot enforce,
 // before anything is created.
-func enforceableLimits(ctx context.Context, r *core.Repository, l Limits) (store.Limits, error) {
+func enforceableLimits(ctx context.Context, r *core.Repository, l confine.Limits) (store.Limits, error) {
 	if err := validateLimits(l); err != nil {
 		return store.Limits{}, err
 	}
@@ -90,7 +66,7 @@ func enforceableLimits(ctx context.Context, r *core.Repository, l Limits) (store
 }
 
 // validateLimits refuses malformed limits with an *InvalidError.
-func validateLimits(l Limits) error {
+func validateLimits(l confine.Limits) error {
 	var bad *confine.BadLimitError
 	if err := l.Validate(); errors.As(err, &bad) {
 		return &fault.InvalidError{What: bad.Limit.String(), Value: strconv.FormatInt(bad.Value, 10), Want: bad.Want}
@@ -99,8 +75,8 @@ func validateLimits(l Limits) error {
 }
 
 // LimitsFromRecord converts the limits of a record.
-func LimitsFromRecord(m store.Limits) Limits {
-	return Limits{
+func LimitsFromRecord(m store.Limits) confine.Limits {
+	return confine.Limits{
 		Memory: m.Memory, Processes: m.Processes, FileSize: m.FileSize, Nice: m.Nice, BestEffort: m.BestEffort,
 		Timeout: time.Duration(m.TimeoutMS) * time.Millisecond,
 	}
@@ -111,7 +87,7 @@ type commandLimits struct {
 	procLimits proc.Limits
 	timeout    time.Duration
 	holdOpen   []*os.File // files that the process which runs the command has to keep open
-	enforced   []EnforcedLimit
+	enforced   []confine.Enforcement
 
 	cgroup *confine.Cgroup
 	warn   func(format string, args ...any)
@@ -120,7 +96,7 @@ type commandLimits struct {
 // prepareLimits prepares the limits of a command: those of the sandbox, narrowed by those of the command. The
 // sandbox's timeout bounds timeout too, also where that is a default or none. An explicit limit that is wider than
 // the sandbox's is refused.
-func (s *Sandbox) prepareLimits(ctx context.Context, opts ExecOptions, made Limits, timeout time.Duration) (_ commandLimits, err error) {
+func (s *Sandbox) prepareLimits(ctx context.Context, opts ExecOptions, made confine.Limits, timeout time.Duration) (_ commandLimits, err error) {
 	asked := opts.Limits
 	asked.Timeout = opts.Timeout
 	var wider *confine.WiderError
@@ -173,10 +149,10 @@ func (b commandLimits) close() {
 
 // limitEnforcers maps the enforced limits to their mechanisms, for the event log of an invocation. The timeout is
 // left out.
-func limitEnforcers(limits []EnforcedLimit) map[string]string {
+func limitEnforcers(limits []confine.Enforcement) map[string]string {
 	by := map[string]string{}
 	for _, l := range limits {
-		if l.Limit != TimeoutLimit {
+		if l.Limit != confine.TimeoutLimit {
 			by[l.Limit.RecordKey()] = string(l.By)
 		}
 	}

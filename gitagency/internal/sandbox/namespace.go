@@ -17,6 +17,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
 // attach creates the namespaces of the sandbox or joins existing ones. The creator holds the setup lock until it lets
@@ -89,7 +90,7 @@ func (s *Sandbox) busyError(waited time.Duration, held string) error {
 }
 
 // prepareWalls plans the walls and creates the directories that they need.
-func (s *Sandbox) prepareWalls(ctx context.Context, prims settings.Primitives) (walls, error) {
+func (s *Sandbox) prepareWalls(ctx context.Context, prims store.Primitives) (walls, error) {
 	w, err := s.PlanWalls(prims)
 	if err = AttributeToSetting(s.Repo, err); err == nil && !w.plan.NetworkOnly {
 		err = os.MkdirAll(s.cachesDir(), 0o700)
@@ -102,7 +103,7 @@ func (s *Sandbox) prepareWalls(ctx context.Context, prims settings.Primitives) (
 
 // newWalls describes the walls for namespaces that this process creates. Its callback runs only then, not when
 // joining, so no process uses the overlay meanwhile.
-func (in *nsSession) newWalls(ctx context.Context, prims settings.Primitives, plan func() (walls, error), timeout time.Duration) proc.Walls {
+func (in *nsSession) newWalls(ctx context.Context, prims store.Primitives, plan func() (walls, error), timeout time.Duration) proc.Walls {
 	return proc.Walls{OwnNetwork: prims.Outputs != settings.OutputsOpen, MakePlan: func() ([]byte, error) {
 		w, err := plan()
 		if err != nil {

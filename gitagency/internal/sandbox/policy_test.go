@@ -12,6 +12,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git/config"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
 func TestSandboxIsNoProfileOrAgentName(t *testing.T) {
@@ -21,7 +22,7 @@ func TestSandboxIsNoProfileOrAgentName(t *testing.T) {
 	if got := repo.Settings.Profiles(); !slices.Equal(got, []string{"fast"}) {
 		t.Errorf("profiles %q", got)
 	}
-	if _, err := repo.Settings.ChoosePrimitives(settings.Primitives{}, "sandbox"); !fault.Is[*fault.InvalidError](err) || !strings.Contains(err.Error(), "another name") {
+	if _, err := repo.Settings.ChoosePrimitives(store.Primitives{}, "sandbox"); !fault.Is[*fault.InvalidError](err) || !strings.Contains(err.Error(), "another name") {
 		t.Error(err)
 	}
 	if got := repo.Settings.RunnerCommands(); len(got) != 0 {

@@ -87,7 +87,7 @@ func (s *Sandbox) ImportPendingExclusive(ctx context.Context, repo *git.Repo, h 
 		return err
 	}
 	in, err := s.enterNamespace(ctx, &Handle{
-		Tree: h.Tree, Prims: settings.Primitives{Isolation: h.Prims.Isolation, Outputs: "none"}, InvocationLock: h.InvocationLock, lockedRepo: repo,
+		Tree: h.Tree, Prims: store.Primitives{Isolation: h.Prims.Isolation, Outputs: "none"}, InvocationLock: h.InvocationLock, lockedRepo: repo,
 	})
 	if err != nil {
 		return asImportError(err)
@@ -101,7 +101,7 @@ func (s *Sandbox) ImportPendingExclusive(ctx context.Context, repo *git.Repo, h 
 
 // restoreUpper updates the upper directory to the state that was restored on the host, and saves that both sides
 // agree.
-func (s *Sandbox) restoreUpper(ctx context.Context, restore *snapshot.Restoration, prims settings.Primitives) error {
+func (s *Sandbox) restoreUpper(ctx context.Context, restore *snapshot.Restoration, prims store.Primitives) error {
 	if prims.Isolation != settings.IsolationOS || !store.IsDir(handoff.UpperDir(s.Repo, s.ID)) {
 		return nil
 	}

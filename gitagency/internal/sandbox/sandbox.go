@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/git-agency/git-agency/gitagency/internal/confine"
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
@@ -16,6 +17,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
 // PortTakenError reports a port of this machine that is in use, or that is reserved for root.
@@ -64,10 +66,10 @@ func (s *Sandbox) WorkDir() string { return s.Tree }
 // Handle is an open sandbox. Its lock prevents the removal of the sandbox.
 type Handle struct {
 	*guard.Tree
-	worktreeID     string // id of the integration worktree
-	Base           string // commit that the sandbox started from
-	limits         Limits // limits of its commands
-	Prims          settings.Primitives
+	worktreeID     string         // id of the integration worktree
+	Base           string         // commit that the sandbox started from
+	limits         confine.Limits // limits of its commands
+	Prims          store.Primitives
 	lockedRepo     *git.Repo // repository with its lock held by the caller; else nil
 	InvocationLock *os.File  // lock of the invocation directory; inherited by processes that work in the sandbox
 }

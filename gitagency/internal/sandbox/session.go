@@ -148,7 +148,7 @@ func (s *Sandbox) TryImportPending(ctx context.Context) (incomplete bool, err er
 }
 
 // hasPendingImport reports whether git state behind the walls was not imported yet.
-func (s *Sandbox) hasPendingImport(prims settings.Primitives) (bool, error) {
+func (s *Sandbox) hasPendingImport(prims store.Primitives) (bool, error) {
 	if prims.Isolation != settings.IsolationOS {
 		return false, nil
 	}
@@ -162,7 +162,7 @@ func (s *Sandbox) hasPendingImport(prims settings.Primitives) (bool, error) {
 // ImportForDiscard imports everything that only the git directory behind the walls has, for a sandbox that is about
 // to be removed. The caller holds the repository lock in repo and the exclusive lock of the sandbox in held. Content
 // of the sandbox that cannot be imported does not prevent the removal; a failure of this machine does.
-func (s *Sandbox) ImportForDiscard(ctx context.Context, repo *git.Repo, prims settings.Primitives, held *os.File) error {
+func (s *Sandbox) ImportForDiscard(ctx context.Context, repo *git.Repo, prims store.Primitives, held *os.File) error {
 	if prims.Isolation != settings.IsolationOS || !store.IsDir(s.Tree) || held == nil {
 		return nil
 	}
@@ -181,7 +181,7 @@ func (s *Sandbox) ImportForDiscard(ctx context.Context, repo *git.Repo, prims se
 	if err := checkSandbox(tree); err != nil {
 		return err
 	}
-	in, err := s.enterNamespace(ctx, &Handle{Tree: tree, Prims: settings.Primitives{Isolation: prims.Isolation, Outputs: "none"}, InvocationLock: held, lockedRepo: repo})
+	in, err := s.enterNamespace(ctx, &Handle{Tree: tree, Prims: store.Primitives{Isolation: prims.Isolation, Outputs: "none"}, InvocationLock: held, lockedRepo: repo})
 	if err != nil {
 		return asImportError(err)
 	}

@@ -9,23 +9,23 @@ import (
 	"unicode/utf8"
 
 	"github.com/git-agency/git-agency/gitagency/internal/changeset"
+	"github.com/git-agency/git-agency/gitagency/internal/confine"
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
-	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
 // StartRequest describes the sandbox to create.
 type StartRequest struct {
-	Worktree   string              // as for Repository.Worktree
-	Name       string              // label for users; need not be unique
-	Runner     string              // recorded, not used
-	Mode       string              // "headed" or "headless"; default: "headless"; recorded, not used
-	Primitives settings.Primitives // empty fields come from the profile, then from the defaults
-	Profile    string              // profile: settings agency.<profile>.* in git config
-	Limits     Limits              // upper limits for its commands
+	Worktree   string           // as for Repository.Worktree
+	Name       string           // label for users; need not be unique
+	Runner     string           // recorded, not used
+	Mode       string           // "headed" or "headless"; default: "headless"; recorded, not used
+	Primitives store.Primitives // empty fields come from the profile, then from the defaults
+	Profile    string           // profile: settings agency.<profile>.* in git config
+	Limits     confine.Limits   // upper limits for its commands
 
 	// FromSnapshot is a snapshot whose state the sandbox starts in: a commit, in full or as a unique prefix, or
 	// "<invocation>/<number>". Worktree then defaults to that of its invocation.
@@ -49,7 +49,7 @@ func Start(ctx context.Context, r *core.Repository, req StartRequest) (core.Invo
 // startPlan is a checked StartRequest: everything that can be decided without the repository lock.
 type startPlan struct {
 	StartRequest
-	prims      settings.Primitives
+	prims      store.Primitives
 	limits     store.Limits
 	origin     StartPoint
 	worktreeID string // id of the integration worktree

@@ -208,7 +208,7 @@ func mergeMessage(commit, branch, into string) string {
 // ensureGitUpperDir creates the overlay upper directory for the git directory before an operation is in progress, so that
 // the git behind the walls has its own copy of the worktree's state. Without it, an operation that git ends there would
 // stay in progress outside.
-func (s *Sandbox) ensureGitUpperDir(ctx context.Context, prims settings.Primitives) error {
+func (s *Sandbox) ensureGitUpperDir(ctx context.Context, prims store.Primitives) error {
 	if prims.Isolation != settings.IsolationOS || store.IsDir(handoff.UpperDir(s.Repo, s.ID)) {
 		return nil
 	}

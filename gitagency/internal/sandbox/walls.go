@@ -14,6 +14,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/outlet"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
 // walls describes the walls of one sandbox, as planned for one command.
@@ -26,12 +27,12 @@ type walls struct {
 }
 
 // needsWalls reports whether the commands of a sandbox run behind any walls.
-func needsWalls(prims settings.Primitives) bool {
+func needsWalls(prims store.Primitives) bool {
 	return prims.Isolation == settings.IsolationOS || prims.Outputs != settings.OutputsOpen
 }
 
 // PlanWalls plans the walls around a command in the sandbox.
-func (s *Sandbox) PlanWalls(prims settings.Primitives) (walls, error) {
+func (s *Sandbox) PlanWalls(prims store.Primitives) (walls, error) {
 	w := walls{}
 	var err error
 	if hosts, some := strings.CutPrefix(prims.Outputs, settings.HostsPrefix); some {
@@ -73,7 +74,7 @@ func (s *Sandbox) cachesDir() string {
 
 // checkWalls refuses, before anything is created, walls that this machine cannot build. It builds and removes a set
 // of walls to find out.
-func checkWalls(ctx context.Context, r *core.Repository, prims settings.Primitives) error {
+func checkWalls(ctx context.Context, r *core.Repository, prims store.Primitives) error {
 	if !needsWalls(prims) {
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/coretest"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
 // Fixture is a repository with a sandbox, used through the library. A warning fails the test.
@@ -40,7 +41,7 @@ func New(t *testing.T, opts core.Options, config ...string) *Fixture {
 // StartWithoutWalls replaces the sandbox of the Fixture by a new one without walls.
 func (l *Fixture) StartWithoutWalls() {
 	l.T.Helper()
-	inv, err := sandbox.Start(l.T.Context(), l.Repo, sandbox.StartRequest{Worktree: "wt", Primitives: settings.Primitives{Isolation: settings.IsolationNone}})
+	inv, err := sandbox.Start(l.T.Context(), l.Repo, sandbox.StartRequest{Worktree: "wt", Primitives: store.Primitives{Isolation: settings.IsolationNone}})
 	if err != nil {
 		l.T.Fatal(err)
 	}

@@ -12,8 +12,8 @@ import (
 
 // DiffColors reads the user's color.diff.<slot> settings, with git's defaults. It ignores the configuration of the
 // repository: an agent that can write there could make changes invisible.
-func (r *Reader) DiffColors() (DiffColors, error) {
-	colors := DiffColors{Emphasis: "\x1b[7m", EmphasisEnd: "\x1b[27m", Reset: "\x1b[m"}
+func (r *Reader) DiffColors() (treediff.Colors, error) {
+	colors := treediff.Colors{Emphasis: "\x1b[7m", EmphasisEnd: "\x1b[27m", Reset: "\x1b[m"}
 	for _, slot := range []struct {
 		names []string
 		color string
@@ -34,7 +34,7 @@ func (r *Reader) DiffColors() (DiffColors, error) {
 				continue
 			}
 			if _, ok := colorSequence(s.Value); !ok {
-				return DiffColors{}, InvalidSetting(key, s, "a colour such as 'bold red' or '#ff8800'")
+				return treediff.Colors{}, InvalidSetting(key, s, "a colour such as 'bold red' or '#ff8800'")
 			}
 			color = s.Value
 		}
@@ -128,6 +128,3 @@ func colorCode(word string, offset int) (code string, ok bool) {
 	}
 	return fmt.Sprintf("%d;5;%d", 38+offset, n), true
 }
-
-// DiffColors holds terminal escape sequences for the parts of a diff.
-type DiffColors = treediff.Colors

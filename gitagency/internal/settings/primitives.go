@@ -12,13 +12,10 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// Primitives are the five independent choices made when a sandbox starts.
-type Primitives = store.Primitives
-
 // primitive is one of the five choices and its values.
 type primitive struct {
 	name       string
-	field      func(*Primitives) *string
+	field      func(*store.Primitives) *string
 	values     []choice // the first is the default
 	openPrefix choice   // prefix of further valid values; empty if there are none
 }
@@ -29,27 +26,27 @@ const notImplemented = "not implemented yet"
 
 var primitives = []primitive{
 	{
-		"changeset", func(p *Primitives) *string { return &p.Changeset },
+		"changeset", func(p *store.Primitives) *string { return &p.Changeset },
 		[]choice{{"worktree", ""}, {"clone", notImplemented}, {"overlay", notImplemented}},
 		choice{},
 	},
 	{
-		"platform", func(p *Primitives) *string { return &p.Platform },
+		"platform", func(p *store.Primitives) *string { return &p.Platform },
 		[]choice{{"local", ""}, {"daytona", "Daytona sandbox not yet implemented"}},
 		choice{},
 	},
 	{
-		"isolation", func(p *Primitives) *string { return &p.Isolation },
+		"isolation", func(p *store.Primitives) *string { return &p.Isolation },
 		isolationChoices(runtime.GOOS),
 		choice{},
 	},
 	{
-		"outputs", func(p *Primitives) *string { return &p.Outputs },
+		"outputs", func(p *store.Primitives) *string { return &p.Outputs },
 		[]choice{{"open", ""}, {"none", ""}},
 		choice{HostsPrefix, ""},
 	},
 	{
-		"software", func(p *Primitives) *string { return &p.Software },
+		"software", func(p *store.Primitives) *string { return &p.Software },
 		[]choice{{"host", ""}},
 		choice{"/", "another root file system is not implemented yet; commands use the software of this machine"},
 	},
@@ -68,8 +65,8 @@ func isolationChoices(system string) []choice {
 }
 
 // DefaultPrimitives returns the primitives of a sandbox for which nothing was chosen.
-func DefaultPrimitives() Primitives {
-	var p Primitives
+func DefaultPrimitives() store.Primitives {
+	var p store.Primitives
 	for _, prim := range primitives {
 		*prim.field(&p) = prim.values[0].value
 	}
@@ -105,10 +102,10 @@ func (r *Reader) Profiles() []string {
 
 // ChoosePrimitives fills the primitives that were not chosen from the profile, then from the defaults. It refuses
 // values that cannot be built, before anything is created.
-func (r *Reader) ChoosePrimitives(chosen Primitives, profile string) (Primitives, error) {
+func (r *Reader) ChoosePrimitives(chosen store.Primitives, profile string) (store.Primitives, error) {
 	if profile != "" {
 		if err := r.checkProfile(profile); err != nil {
-			return Primitives{}, err
+			return store.Primitives{}, err
 		}
 	}
 	for _, prim := range primitives {
@@ -118,7 +115,7 @@ func (r *Reader) ChoosePrimitives(chosen Primitives, profile string) (Primitives
 			setting, _ := r.Config.Last(key)
 			var invalid *fault.InvalidError
 			if err := prim.checkValue(setting.Value); setting.Value != "" && errors.As(err, &invalid) {
-				return Primitives{}, InvalidSetting(key, setting, invalid.Want)
+				return store.Primitives{}, InvalidSetting(key, setting, invalid.Want)
 			}
 			*value = setting.Value
 		}
@@ -126,7 +123,7 @@ func (r *Reader) ChoosePrimitives(chosen Primitives, profile string) (Primitives
 			*value = prim.values[0].value
 		}
 		if err := prim.checkValue(*value); err != nil {
-			return Primitives{}, err
+			return store.Primitives{}, err
 		}
 	}
 	return chosen, nil
@@ -182,7 +179,7 @@ func (p primitive) checkValue(value string) error {
 }
 
 // FillLegacyPrimitives fills in the primitives that records written before there were walls do not have.
-func FillLegacyPrimitives(p Primitives) Primitives {
+func FillLegacyPrimitives(p store.Primitives) store.Primitives {
 	p.Isolation, p.Outputs = cmp.Or(p.Isolation, IsolationNone), cmp.Or(p.Outputs, OutputsOpen)
 	return p
 }
