@@ -53,7 +53,7 @@ func Onboard(ctx context.Context, req OnboardRequest, opts Options) (*Directory,
 // OpenDirectory opens an onboarded directory by any path that leads to it. The directory itself may be gone; its snapshots
 // remain. A directory without a record is a *NotFoundError.
 func OpenDirectory(ctx context.Context, dir string, opts Options) (*Directory, error) {
-	d, err := directory.OpenDirectory(ctx, dir, opts.internal())
+	d, err := directory.Open(ctx, dir, opts.internal())
 	if err != nil {
 		return nil, publicError(err)
 	}
@@ -62,7 +62,7 @@ func OpenDirectory(ctx context.Context, dir string, opts Options) (*Directory, e
 
 // Directories lists the onboarded directories, sorted by path.
 func Directories(ctx context.Context, opts Options) ([]*Directory, error) {
-	all, err := directory.Directories(ctx, opts.internal())
+	all, err := directory.List(ctx, opts.internal())
 	return convertAll(all, newDirectory), publicError(err)
 }
 

@@ -157,7 +157,7 @@ func refusedView(err error) error {
 		if e.Integration {
 			v.Reason = ReasonMarkedIntegration
 		}
-	case *fault.SandboxError:
+	case *fault.IsSandboxError:
 		v.Reason, v.Path = ReasonIsSandbox, e.Path
 	case *fault.OverlapError:
 		v.Reason, v.Path, v.Other = ReasonOverlap, e.Path, e.Other

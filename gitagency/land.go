@@ -84,7 +84,7 @@ func newLandReadyResult(r landing.ReadyResult) LandReadyResult {
 // those that cannot land. It sets req.ID itself; the rest of req applies to each. An empty worktree means the one that
 // contains the current directory. The error is about the queue as a whole; the result of each invocation holds its own.
 func (r *Repository) LandReady(ctx context.Context, worktree string, req LandRequest) ([]LandReadyResult, error) {
-	results, err := landing.LandReady(ctx, r.core, worktree, landing.Request(req))
+	results, err := landing.Ready(ctx, r.core, worktree, landing.Request(req))
 	return convertAll(results, newLandReadyResult), publicError(err)
 }
 

@@ -186,6 +186,7 @@ func HasEnded(m store.InvocationMeta) bool {
 	return m.Landing == store.Landed || m.Landing == store.Discarded
 }
 
+// IDLength is the length of an id of an invocation or worktree.
 const IDLength = len("20060102150405-0000")
 
 // TrailingID returns the id at the end of a file name; empty if there is none.

@@ -11,6 +11,7 @@ import (
 // BranchNamespace is the prefix of all branches of git-agency.
 const BranchNamespace = "agency"
 
+// HeadsPrefix is the prefix of full names of branches.
 const HeadsPrefix = "refs/heads/"
 
 // worktreeRef returns the branch of a created integration worktree.

@@ -256,8 +256,10 @@ func RollbackTx(ctx context.Context, tx *undo.Tx) {
 	tx.Rollback(context.WithoutCancel(ctx)) // tx.Log has reported the errors
 }
 
+// Warn passes a formatted warning to the caller.
 func (r *Repository) Warn(format string, args ...any) {
 	r.Opts.warnf(format, args...)
 }
 
+// Now returns the current time in UTC, truncated to seconds, as records hold it.
 func (r *Repository) Now() time.Time { return r.Opts.Now().UTC().Truncate(time.Second) }

@@ -95,7 +95,7 @@ func (r *Repository) worktreeContainingCaller(entries []store.Entry[store.Worktr
 		if marked, err := guard.Sandbox.IsIn(dir); err != nil {
 			return Worktree{}, &fault.UnsafePathError{Path: dir, Why: err.Error()}
 		} else if marked {
-			return Worktree{}, &fault.SandboxError{Path: dir}
+			return Worktree{}, &fault.IsSandboxError{Path: dir}
 		}
 		place, err := guard.Locate(dir)
 		if err != nil {
@@ -158,6 +158,7 @@ func (w Worktree) CheckUsable() error {
 
 var worktreeNamePattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9][a-z0-9-]{1,39}$`) })
 
+// CheckWorktreeName refuses a malformed name of an integration worktree with a *fault.InvalidError.
 func CheckWorktreeName(name string) error {
 	if !worktreeNamePattern().MatchString(name) || ids.Valid(name) {
 		return &fault.InvalidError{What: "worktree name", Value: name, Want: "2 to 40 of a-z, 0-9 and -, not starting with - and not looking like an id"}

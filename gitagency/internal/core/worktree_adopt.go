@@ -145,13 +145,13 @@ func (r *Repository) checkAdoptable(ctx context.Context, repo *git.Repo, tree gi
 		return &fault.UnsafePathError{Path: tree.Path, Why: err.Error()}
 	}
 	if rel := place.Relation(r.Store.SandboxDir(r.ID, "")); rel != guard.Disjoint {
-		return &fault.SandboxError{Path: tree.Path} // by its path, even without a marker
+		return &fault.IsSandboxError{Path: tree.Path} // by its path, even without a marker
 	}
 	for dir := range place.Ancestors {
 		if marked, err := guard.Sandbox.IsIn(dir); err != nil {
 			return &fault.UnsafePathError{Path: dir, Why: err.Error()}
 		} else if marked {
-			return &fault.SandboxError{Path: dir}
+			return &fault.IsSandboxError{Path: dir}
 		}
 	}
 	data, err := guard.Locate(r.DataDir)

@@ -36,9 +36,9 @@ type Directory struct {
 	repo *core.Repository // bare repository with the snapshots
 }
 
-// OpenDirectory opens an onboarded directory by any path that leads to it. The directory itself may be gone; its snapshots
+// Open opens an onboarded directory by any path that leads to it. The directory itself may be gone; its snapshots
 // remain. A directory without a record is a *NotFoundError.
-func OpenDirectory(ctx context.Context, dir string, opts core.Options) (*Directory, error) {
+func Open(ctx context.Context, dir string, opts core.Options) (*Directory, error) {
 	d, err := resolveDirectory(ctx, dir, opts)
 	if err == nil {
 		err = d.load(ctx)
@@ -49,27 +49,27 @@ func OpenDirectory(ctx context.Context, dir string, opts core.Options) (*Directo
 	return d, nil
 }
 
-// Directories lists the onboarded directories, sorted by path.
-func Directories(ctx context.Context, opts core.Options) ([]*Directory, error) {
-	desk, err := openWithoutRepository(ctx, opts)
+// List lists the onboarded directories, sorted by path.
+func List(ctx context.Context, opts core.Options) ([]*Directory, error) {
+	repo, err := openWithoutRepository(ctx, opts)
 	if err != nil {
 		return nil, err
 	}
-	ids, err := desk.Store.Directories()
+	ids, err := repo.Store.Directories()
 	if err != nil {
 		return nil, err
 	}
 	var all []*Directory
 	for _, id := range ids {
-		meta, err := desk.Store.Directory(id)
+		meta, err := repo.Store.Directory(id)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // removed by Forget since
 		}
 		if err != nil {
-			desk.Warn("%v", err)
+			repo.Warn("%v", err)
 			continue
 		}
-		d := directoryAt(desk, meta.Path)
+		d := directoryAt(repo, meta.Path)
 		if err := d.load(ctx); fault.Is[*fault.NotFoundError](err) {
 			continue
 		} else if err != nil {
@@ -83,21 +83,21 @@ func Directories(ctx context.Context, opts core.Options) ([]*Directory, error) {
 
 // resolveDirectory returns the Directory for a path, onboarded or not.
 func resolveDirectory(ctx context.Context, dir string, opts core.Options) (*Directory, error) {
-	desk, err := openWithoutRepository(ctx, opts)
+	repo, err := openWithoutRepository(ctx, opts)
 	if err != nil {
 		return nil, err
 	}
 	if dir == "" {
 		return nil, &fault.InvalidError{What: "directory", Value: dir, Want: "a path"}
 	}
-	path, err := sandbox.ResolveFrom(desk.CallerDir, dir)
+	path, err := sandbox.ResolveFrom(repo.CallerDir, dir)
 	if err != nil {
 		return nil, err
 	}
 	if !utf8.ValidString(path) {
 		return nil, &fault.InvalidError{What: "directory", Value: path, Want: "a path in valid UTF-8"}
 	}
-	return directoryAt(desk, path), nil
+	return directoryAt(repo, path), nil
 }
 
 // openWithoutRepository returns a Repository that only has the data directory and the user's git configuration. It ignores

@@ -48,7 +48,7 @@ func TestDirectoryVictim(t *testing.T) {
 		_, err := Onboard(t.Context(), OnboardRequest{Dir: dir}, opts)
 		t.Fatalf("the fault point was not reached: %v", err)
 	}
-	d, err := OpenDirectory(t.Context(), dir, opts)
+	d, err := Open(t.Context(), dir, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,10 +127,10 @@ func TestKilledOnboardIsCompletedByNextOnboard(t *testing.T) {
 				before := l.readTree(l.dir, true)
 				l.runKilled("onboard", point)
 				done := point == "onboard/record:after"
-				if _, err := OpenDirectory(t.Context(), l.dir, l.opts); done != (err == nil) || !done && !fault.Is[*fault.NotFoundError](err) {
-					t.Errorf("OpenDirectory: %v", err)
+				if _, err := Open(t.Context(), l.dir, l.opts); done != (err == nil) || !done && !fault.Is[*fault.NotFoundError](err) {
+					t.Errorf("Open: %v", err)
 				}
-				if all, err := Directories(t.Context(), l.opts); err != nil || len(all) == 1 != done {
+				if all, err := List(t.Context(), l.opts); err != nil || len(all) == 1 != done {
 					t.Errorf("%v, %v", all, err)
 				}
 				d := l.onboard()
@@ -181,7 +181,7 @@ func TestKilledForgetIsAtomic(t *testing.T) {
 		l.writeFile("a", "a")
 		d := l.onboard()
 		l.runKilled("forget", point)
-		if _, err := OpenDirectory(t.Context(), l.dir, l.opts); done != fault.Is[*fault.NotFoundError](err) {
+		if _, err := Open(t.Context(), l.dir, l.opts); done != fault.Is[*fault.NotFoundError](err) {
 			t.Errorf("%s: %v", point, err)
 		}
 		l.must(d.Forget(t.Context()))
@@ -195,7 +195,7 @@ func TestKilledForgetIsAtomic(t *testing.T) {
 	d := l.onboard()
 	at := filepath.Join(l.data, "directories", d.ID)
 	l.must(os.Rename(at, filepath.Join(l.data, "directories", ".tmp-"+d.ID)))
-	if all, err := Directories(t.Context(), l.opts); err != nil || len(all) != 0 {
+	if all, err := List(t.Context(), l.opts); err != nil || len(all) != 0 {
 		t.Errorf("%v, %v", all, err)
 	}
 	if again := l.onboard(); !again.FirstSnapshot.Created || strings.Contains(fmt.Sprint(l.listData()), ".tmp-") {

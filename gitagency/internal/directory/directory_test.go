@@ -213,7 +213,7 @@ func TestDirectoryFromOnboardToForget(t *testing.T) {
 	l.checkEqual("the directory", l.readTree(l.dir, true), after)
 }
 
-func TestOpenDirectoryByOtherPathAndAfterRemoval(t *testing.T) {
+func TestOpenByOtherPathAndAfterRemoval(t *testing.T) {
 	t.Parallel()
 	l := newTestDirectory(t)
 	l.writeFile("a", "a")
@@ -227,7 +227,7 @@ func TestOpenDirectoryByOtherPathAndAfterRemoval(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.must(os.RemoveAll(l.dir))
-	gone, err := OpenDirectory(t.Context(), "./notes/", l.opts)
+	gone, err := Open(t.Context(), "./notes/", l.opts)
 	l.must(err)
 	if got := l.checkoutFiles(gone, gone.FirstSnapshot.ID); len(got) != 1 {
 		t.Error(got)
@@ -235,11 +235,11 @@ func TestOpenDirectoryByOtherPathAndAfterRemoval(t *testing.T) {
 	if _, err := gone.Snapshot(t.Context(), sandbox.SnapshotRequest{}); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
-	all, err := Directories(t.Context(), l.opts)
+	all, err := List(t.Context(), l.opts)
 	if err != nil || len(all) != 1 || all[0].Path != l.dir || all[0].FirstSnapshot.ID != d.FirstSnapshot.ID {
 		t.Errorf("%v, %v", all, err)
 	}
-	if _, err := OpenDirectory(t.Context(), "elsewhere", l.opts); !fault.Is[*fault.NotFoundError](err) {
+	if _, err := Open(t.Context(), "elsewhere", l.opts); !fault.Is[*fault.NotFoundError](err) {
 		t.Error(err)
 	}
 }
@@ -301,7 +301,7 @@ func TestOnboardRefusesOverlapsAndRepositories(t *testing.T) {
 	if _, err := d.Snapshot(t.Context(), sandbox.SnapshotRequest{}); !belongs(err) {
 		t.Error(err)
 	}
-	if again, err := OpenDirectory(t.Context(), l.dir, l.opts); err != nil || len(l.checkoutFiles(again, again.FirstSnapshot.ID)) == 0 {
+	if again, err := Open(t.Context(), l.dir, l.opts); err != nil || len(l.checkoutFiles(again, again.FirstSnapshot.ID)) == 0 {
 		t.Errorf("earlier snapshots can no longer be checked out: %v", err)
 	}
 }
@@ -479,7 +479,7 @@ func TestOnboardKeepsCorruptRecord(t *testing.T) {
 		if _, err := Onboard(t.Context(), OnboardRequest{Dir: l.dir}, l.opts); !fault.Is[*fault.CorruptRecordError](err) {
 			t.Error(err)
 		}
-		if _, err := OpenDirectory(t.Context(), l.dir, l.opts); !fault.Is[*fault.CorruptRecordError](err) {
+		if _, err := Open(t.Context(), l.dir, l.opts); !fault.Is[*fault.CorruptRecordError](err) {
 			t.Error(err)
 		}
 		after := l.readTree(filepath.Dir(path), false)

@@ -52,7 +52,7 @@ func TestOnboardRefusesParentOfIntegrationTree(t *testing.T) {
 	if _, err := Prune(t.Context(), l.Repo, PruneRequest{Expire: "now"}); err != nil {
 		t.Error(err)
 	}
-	if _, err := directory.OpenDirectory(t.Context(), plain, opts); err != nil {
+	if _, err := directory.Open(t.Context(), plain, opts); err != nil {
 		t.Error(err)
 	}
 }

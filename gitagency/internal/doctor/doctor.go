@@ -42,6 +42,13 @@ func (f Finding) sameAs(other Finding) bool {
 	return f.Code == other.Code && f.ID == other.ID && f.Path == other.Path
 }
 
+// FindingError reports a problem that only a person can repair.
+type FindingError struct{ Finding Finding }
+
+func (e *FindingError) Error() string {
+	return fmt.Sprintf("%s: %s (%s)", e.Finding.ID, e.Finding.Problem, e.Finding.Code)
+}
+
 // Diagnosis is the result of Diagnose.
 type Diagnosis struct {
 	Findings      []Finding `json:"findings"`
@@ -328,11 +335,4 @@ func (x *checkRun) ownerID(rel string) string {
 		}
 	}
 	return rel
-}
-
-// FindingError reports a problem that only a person can repair.
-type FindingError struct{ Finding Finding }
-
-func (e *FindingError) Error() string {
-	return fmt.Sprintf("%s: %s (%s)", e.Finding.ID, e.Finding.Problem, e.Finding.Code)
 }

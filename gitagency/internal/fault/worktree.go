@@ -71,10 +71,10 @@ func (e *TrackedMarkerError) Error() string {
 	return fmt.Sprintf("commit %s contains %s, which is reserved for markers", e.Commit, guard.AgencyDir)
 }
 
-// SandboxError reports a sandbox where an integration worktree is required.
-type SandboxError struct{ Path string }
+// IsSandboxError reports a sandbox where an integration worktree is required.
+type IsSandboxError struct{ Path string }
 
-func (e *SandboxError) Error() string { return e.Path + " is a sandbox" }
+func (e *IsSandboxError) Error() string { return e.Path + " is a sandbox" }
 
 // NotWorktreeError reports a path that is in no worktree of the repository.
 type NotWorktreeError struct{ Path string }

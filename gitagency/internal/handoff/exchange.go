@@ -43,14 +43,14 @@ type Exchange struct {
 	id          string          // of the invocation
 	environment func() []string // environment of our scripts behind the walls; nil where none is to run
 	upper       string          // upper directory of the overlay over the git directory
-	Agreed      agreedState
+	Agreed      AgreedState
 
 	LockedRepo    *git.Repo     // repository with its lock held by the caller; nil: taken when needed
 	ScriptTimeout time.Duration // limit for each git run in the sandbox, where anything may be configured
 }
 
-// agreedState is the state on both sides after the last import or export.
-type agreedState struct {
+// AgreedState is the state on both sides after the last import or export.
+type AgreedState struct {
 	SandboxHead      string `json:"head"`  // commit at HEAD in the sandbox
 	BranchTip        string `json:"tip"`   // commit of the sandbox's branch in the real git directory
 	RealHead         string `json:"on"`    // HEAD of the real worktree: a full ref, or a commit
@@ -82,7 +82,7 @@ func (d *Exchange) statePath() string {
 }
 
 func (d *Exchange) loadState() error {
-	d.Agreed = agreedState{}
+	d.Agreed = AgreedState{}
 	data, err := durable.ReadFile(d.statePath(), 1<<20)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -93,7 +93,7 @@ func (d *Exchange) loadState() error {
 	return err
 }
 
-func (d *Exchange) saveState(state agreedState) error {
+func (d *Exchange) saveState(state AgreedState) error {
 	data, err := json.Marshal(state)
 	if err != nil {
 		return err
@@ -147,7 +147,7 @@ func (d *Exchange) fingerprintReal() string {
 // Export transfers what the user has changed on the host since the last exchange, HEAD, branch and index, to
 // the git directory behind the walls. It runs before a command does.
 func (d *Exchange) Export(ctx context.Context, ns *proc.Namespace, dir *os.File) error {
-	if d.Agreed == (agreedState{}) || d.fingerprintReal() == d.Agreed.RealFingerprint {
+	if d.Agreed == (AgreedState{}) || d.fingerprintReal() == d.Agreed.RealFingerprint {
 		return nil // nothing was ever written: the overlay shows the real files
 	}
 	release, err := d.lockOverlay(ctx)
@@ -210,7 +210,7 @@ func (d *Exchange) Export(ctx context.Context, ns *proc.Namespace, dir *os.File)
 	if err != nil {
 		return err
 	}
-	return d.saveState(agreedState{SandboxHead: head, BranchTip: tip, RealHead: on, IndexFingerprint: staged, UpperFingerprint: layer, RealFingerprint: real})
+	return d.saveState(AgreedState{SandboxHead: head, BranchTip: tip, RealHead: on, IndexFingerprint: staged, UpperFingerprint: layer, RealFingerprint: real})
 }
 
 // Import transfers HEAD, its objects and the index from behind the walls to the real git directory.
@@ -243,7 +243,7 @@ func (d *Exchange) Import(ctx context.Context, ns *proc.Namespace, dir *os.File)
 		return &GitError{fmt.Errorf("branch %s does not exist", core.ShortBranch(core.SandboxRef(d.id)))} // the user deleted it; ImportRemaining needs no branch
 	}
 	indexBefore, userChanged := d.realIndexFingerprint(), d.fingerprintReal() != d.Agreed.RealFingerprint // by the user; later differences are our own writes
-	state := agreedState{RealHead: d.realHead(), IndexFingerprint: d.Agreed.IndexFingerprint, UpperFingerprint: layer}
+	state := AgreedState{RealHead: d.realHead(), IndexFingerprint: d.Agreed.IndexFingerprint, UpperFingerprint: layer}
 	committed, err := d.packCommits(ctx, ns, dir, tip, nil)
 	staged, _ := reading()
 	if err != nil {
@@ -292,7 +292,7 @@ func (d *Exchange) Import(ctx context.Context, ns *proc.Namespace, dir *os.File)
 
 // publishIndex replaces the index on the host by the draft, unless the user has switched branches meanwhile. keep saves
 // the index that is replaced.
-func (d *Exchange) publishIndex(draft *git.IndexDraft, state *agreedState, fingerprint string, keep func() error) (wrote bool, err error) {
+func (d *Exchange) publishIndex(draft *git.IndexDraft, state *AgreedState, fingerprint string, keep func() error) (wrote bool, err error) {
 	if err := draft.Lock(); err != nil {
 		return false, err
 	}

@@ -115,7 +115,7 @@ func (d *Exchange) realIndexFingerprint() string {
 
 // keepRealIndex saves the changes that the user has staged on the host since the last exchange, when the sandbox has
 // staged other changes. The caller has locked the real index, so git works on a copy.
-func (d *Exchange) keepRealIndex(ctx context.Context, now agreedState, tip string) error {
+func (d *Exchange) keepRealIndex(ctx context.Context, now AgreedState, tip string) error {
 	if d.Agreed.IndexFingerprint == "" {
 		return nil // there is no earlier index to compare with
 	}

@@ -72,7 +72,7 @@ func copyWorktreeEntry(ctx context.Context, r *core.Repository, id, upper string
 	if _, err := os.Lstat(filepath.Join(admin, "modules")); err == nil {
 		return nil // repositories of submodules must not be copied
 	}
-	state := agreedState{RealHead: d.realHead(), RealFingerprint: d.fingerprintReal()}
+	state := AgreedState{RealHead: d.realHead(), RealFingerprint: d.fingerprintReal()}
 	found, err := r.Git.Lookup(ctx, core.SandboxRef(id), cmp.Or(state.RealHead, "HEAD")+"^{commit}")
 	if err != nil {
 		return err
@@ -153,7 +153,7 @@ func (d *Exchange) RecordRestored(ctx context.Context) error {
 	if overlay.OpaqueEntry(d.upper, d.id) == "" {
 		return durable.Remove(d.statePath()) // the overlay shows the real files, as in a new sandbox
 	}
-	state := agreedState{RealHead: d.realHead(), RealFingerprint: d.fingerprintReal()}
+	state := AgreedState{RealHead: d.realHead(), RealFingerprint: d.fingerprintReal()}
 	found, err := d.repo.Git.Lookup(ctx, core.SandboxRef(d.id), cmp.Or(state.RealHead, "HEAD")+"^{commit}")
 	if err != nil {
 		return err

@@ -63,18 +63,18 @@ func (l *landAttempt) resolveTarget(ctx context.Context) (err error) {
 // lockSandbox locks the sandbox exclusively, finishes an interrupted rollback or sync, imports the git state from behind
 // the walls, undoes killed uploads and blocks new ones.
 func (l *landAttempt) lockSandbox(ctx context.Context) (err error) {
-	place, leave, err := l.s.OpenExclusive(ctx)
+	h, leave, err := l.s.OpenExclusive(ctx)
 	if err != nil {
 		return err
 	}
-	l.handle, l.releases = place, append(l.releases, leave)
-	if err := l.s.ResumeRollback(ctx, l.repo, place); err != nil {
+	l.handle, l.releases = h, append(l.releases, leave)
+	if err := l.s.ResumeRollback(ctx, l.repo, h); err != nil {
 		return err
 	}
-	if err := l.s.ImportPendingExclusive(ctx, l.repo, place); err != nil {
+	if err := l.s.ImportPendingExclusive(ctx, l.repo, h); err != nil {
 		return err
 	}
-	resume, err := l.s.PauseUploads(ctx, place)
+	resume, err := l.s.PauseUploads(ctx, h)
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (l *landAttempt) scanSandbox(ctx context.Context) error {
 func (l *landAttempt) checkUncommitted(context.Context) error {
 	switch k := l.scanResult; {
 	case k.InProgress.Command != "":
-		return l.s.OperationInProgressError(k.InProgress, l.handle.Prims)
+		return l.s.OperationError(k.InProgress, l.handle.Prims)
 	case len(k.Uncommitted) > 0 && !l.req.CommitAll:
 		required, err := l.r.Settings.Bool(settings.RequireReviewKey, false)
 		return &sandbox.UncommittedError{

@@ -15,41 +15,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 )
 
-// NotPushedError reports an integration branch that could not be pushed. Earlier landings on it stand.
-type NotPushedError struct {
-	PushPlan
-	IDs            []string         // ids of the landed invocations
-	Tries          int              // number of push attempts
-	Tree           string           // worktree that has the branch checked out; empty where none has, or it is unknown
-	Conflicts      []fault.Conflict // conflicts of the branch with commits on the remote
-	Err            error            // nil if there are Conflicts
-	OutcomeUnknown bool             // the push was interrupted and may have succeeded
-}
-
-func (e *NotPushedError) Error() string {
-	because := fmt.Sprint(e.Err)
-	if len(e.Conflicts) > 0 {
-		paths := make([]string, len(e.Conflicts))
-		for i, c := range e.Conflicts {
-			paths[i] = c.Path
-		}
-		because = "it conflicts with commits that others pushed:\n" + fault.ListPaths(paths)
-	}
-	stands := fmt.Sprintf("the landing on %s stands", e.Branch)
-	if e.Unlanding {
-		stands = fmt.Sprintf("the landing is reverted on %s", e.Branch)
-	}
-	if e.OutcomeUnknown {
-		return fmt.Sprintf("%s; whether it was pushed to %s is not known: %s", stands, e.Remote, because)
-	}
-	return fmt.Sprintf("%s, but was not pushed to %s: %s", stands, e.Remote, because)
-}
-
-func (e *NotPushedError) Unwrap() error { return e.Err }
-
-const (
-	maxPushes = 50
-)
+const maxPushes = 50
 
 // PushPlan says which integration branch to push where.
 type PushPlan struct {

@@ -9,17 +9,17 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 )
 
-// ReadyResult is the result for one invocation of LandReady.
+// ReadyResult is the result for one invocation of Ready.
 type ReadyResult struct {
 	Result
 	Name string // name of the invocation
 	Err  error  // nil if it has landed
 }
 
-// LandReady lands every submitted invocation of an integration worktree, in the order of submission, and continues past
+// Ready lands every submitted invocation of an integration worktree, in the order of submission, and continues past
 // those that cannot land. It sets req.ID itself; the rest of req applies to each. An empty worktree means the one that
 // contains the current directory. The error is about the queue as a whole; the result of each invocation holds its own.
-func LandReady(ctx context.Context, r *core.Repository, worktree string, req Request) ([]ReadyResult, error) {
+func Ready(ctx context.Context, r *core.Repository, worktree string, req Request) ([]ReadyResult, error) {
 	wt, err := r.Worktree(worktree)
 	if err != nil {
 		return nil, err

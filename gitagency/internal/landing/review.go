@@ -68,12 +68,12 @@ func Submit(ctx context.Context, r *core.Repository, req SubmitRequest) (SubmitR
 		return SubmitResult{}, err
 	}
 	defer unlock()
-	place, err := s.OpenLocked(ctx, repo)
+	h, err := s.OpenLocked(ctx, repo)
 	if err != nil {
 		return SubmitResult{}, err
 	}
 	defer func() {
-		if closeErr := place.Close(); closeErr != nil {
+		if closeErr := h.Close(); closeErr != nil {
 			r.Warn("%s: %v", s.Tree, closeErr)
 		}
 	}()
@@ -83,7 +83,7 @@ func Submit(ctx context.Context, r *core.Repository, req SubmitRequest) (SubmitR
 	}
 	defer cancel()
 	entry := r.Store.Invocation(r.ID, inv.ID, nil) // the record may have changed while we waited for the lock
-	tip, err := submittableCommit(ctx, r, repo, place, s, entry)
+	tip, err := submittableCommit(ctx, r, repo, h, s, entry)
 	if err != nil {
 		return SubmitResult{}, fmt.Errorf("submit %s: %w", s.ID, err)
 	}
@@ -224,13 +224,13 @@ type reviewEvent struct {
 
 // submittableCommit returns HEAD of a sandbox, if that contains all of its work and there is any. The caller holds the
 // repository lock and has the sandbox open.
-func submittableCommit(ctx context.Context, r *core.Repository, repo *git.Repo, place *sandbox.Handle, s *sandbox.Sandbox, entry store.Entry[store.InvocationMeta]) (tip string, err error) {
-	subject, err := r.PrepareCapture(s.SnapshotSubject(place.Base, ""))
+func submittableCommit(ctx context.Context, r *core.Repository, repo *git.Repo, h *sandbox.Handle, s *sandbox.Sandbox, entry store.Entry[store.InvocationMeta]) (tip string, err error) {
+	subject, err := r.PrepareCapture(s.SnapshotSubject(h.Base, ""))
 	if err != nil {
 		return "", err
 	}
 	subject.SecretPatterns = r.Settings.SecretPatterns()
-	merger, err := merge.NewMerger(repo, place.Base)
+	merger, err := merge.NewMerger(repo, h.Base)
 	if err != nil {
 		return "", err
 	}
@@ -243,7 +243,7 @@ func submittableCommit(ctx context.Context, r *core.Repository, repo *git.Repo, 
 		return "", err
 	}
 	if found.InProgress.Command != "" {
-		return "", s.OperationInProgressError(found.InProgress, place.Prims)
+		return "", s.OperationError(found.InProgress, h.Prims)
 	}
 	if len(found.Uncommitted) > 0 {
 		return "", &sandbox.UncommittedError{ID: s.ID, Path: s.Tree, Files: found.Uncommitted, LeftOut: sandbox.ToLeftOut(found.LeftOut)}

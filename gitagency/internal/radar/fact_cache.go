@@ -40,17 +40,17 @@ type mergeFact struct {
 
 func (m mergeFact) clean() bool { return len(m.Conflicts) == 0 && !m.Unrelated }
 
-func newFactCache(ground string) factCache {
-	return factCache{Version: factCacheVersion, ConfigDigest: ground, Bases: map[string][]string{}, Touched: map[string][]touchFact{}, Merges: map[string]mergeFact{}, Refused: map[string]string{}}
+func newFactCache(configDigest string) factCache {
+	return factCache{Version: factCacheVersion, ConfigDigest: configDigest, Bases: map[string][]string{}, Touched: map[string][]touchFact{}, Merges: map[string]mergeFact{}, Refused: map[string]string{}}
 }
 
 // parseFactCache decodes a cache file. Unreadable data gives an empty cache, another configuration drops the merges.
-func parseFactCache(data []byte, ground string) factCache {
+func parseFactCache(data []byte, configDigest string) factCache {
 	var f factCache
 	if json.Unmarshal(data, &f) != nil || f.Version != factCacheVersion {
-		return newFactCache(ground)
+		return newFactCache(configDigest)
 	}
-	if f.ConfigDigest != ground {
+	if f.ConfigDigest != configDigest {
 		f.Merges = nil
 	}
 	return f

@@ -161,12 +161,12 @@ func (s *forecast) compute(ctx context.Context) error {
 
 // readTree reads the content of a sandbox, and stores its stat cache.
 func (s *forecast) readTree(ctx context.Context, b *sandboxState) {
-	var likeness []byte
+	var statCache []byte
 	b.inMerger = true
-	if b.tree, likeness, b.err = status.DiskTreeWithStatCache(ctx, s.merger.Mirror, b.subject, b.head.Commit, s.configDigest); b.err != nil || likeness == nil {
+	if b.tree, statCache, b.err = status.DiskTreeWithStatCache(ctx, s.merger.Mirror, b.subject, b.head.Commit, s.configDigest); b.err != nil || statCache == nil {
 		return
 	}
-	if err := s.r.Store.WriteRadarCache(s.r.ID, statCacheName(b.inv.ID), likeness); err != nil {
+	if err := s.r.Store.WriteRadarCache(s.r.ID, statCacheName(b.inv.ID), statCache); err != nil {
 		s.r.Warn("the state of sandbox %s could not be cached: %v", b.inv.ID, err)
 	}
 }

@@ -41,11 +41,11 @@ type State string
 
 // Predicted results.
 const (
-	RadarClean     State = "clean"
-	RadarConflicts State = "conflicts"
-	RadarNothing   State = "nothing" // nothing to land
-	RadarRefused   State = "refused" // it contains objects that must not land
-	RadarError     State = "error"   // it could not be read
+	Clean     State = "clean"
+	Conflicts State = "conflicts"
+	Nothing   State = "nothing" // nothing to land
+	Refused   State = "refused" // it contains objects that must not land
+	Error     State = "error"   // it could not be read
 )
 
 // ConflictCount returns the number of other sandboxes that a sandbox conflicts with.
@@ -63,9 +63,9 @@ func (r Result) ConflictCount(id string) int {
 // other sandboxes that it conflicts with, if nothing else prevents its landing.
 func (r Result) Summary(s Sandbox) string {
 	switch rivals := r.ConflictCount(s.ID); {
-	case s.State == RadarConflicts:
+	case s.State == Conflicts:
 		return fmt.Sprintf("%s(%d)", s.State, len(s.Paths))
-	case s.State == RadarClean && rivals > 0:
+	case s.State == Clean && rivals > 0:
 		return fmt.Sprintf("rivals(%d)", rivals)
 	}
 	return string(s.State)
@@ -91,7 +91,7 @@ func Fill(ctx context.Context, r *core.Repository, invocations []core.Invocation
 			}
 			found[inv.WorktreeID] = radar
 		}
-		inv.Radar = string(RadarError)
+		inv.Radar = string(Error)
 		for _, s := range radar.Sandboxes {
 			if s.ID == inv.ID {
 				inv.Radar = radar.Summary(s)
@@ -134,7 +134,7 @@ func Compute(ctx context.Context, r *core.Repository, worktree string) (_ Result
 func (s *forecast) result() Result {
 	found := Result{Sandboxes: []Sandbox{}, Pairs: []Pair{}}
 	for i, b := range s.sandboxes {
-		sandbox := Sandbox{ID: b.inv.ID, Name: b.inv.Name, State: RadarError, Paths: []string{}}
+		sandbox := Sandbox{ID: b.inv.ID, Name: b.inv.Name, State: Error, Paths: []string{}}
 		if b.err != nil {
 			sandbox.Error = b.err.Error()
 		} else {
@@ -143,13 +143,13 @@ func (s *forecast) result() Result {
 			refused := s.facts.Refused[s.fsckKey(i)]
 			switch {
 			case refused != "":
-				sandbox.State, sandbox.Clean, sandbox.Error = RadarRefused, false, refused
+				sandbox.State, sandbox.Clean, sandbox.Error = Refused, false, refused
 			case !sandbox.Clean:
-				sandbox.State = RadarConflicts
+				sandbox.State = Conflicts
 			case m.NothingNew:
-				sandbox.State = RadarNothing
+				sandbox.State = Nothing
 			default:
-				sandbox.State = RadarClean
+				sandbox.State = Clean
 			}
 		}
 		found.Sandboxes = append(found.Sandboxes, sandbox)

@@ -99,6 +99,7 @@ func filterLeftOut(all []LeftOut, paths []string) []LeftOut {
 	})
 }
 
+// Close closes the sandbox and the mirror of the repository, if they were opened.
 func (c *Comparison) Close() error {
 	var errs []error
 	if c.handle != nil {

@@ -19,14 +19,14 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/upload"
 )
 
-// exclusiveLock keeps all commands and other users out of a sandbox until it is closed.
-type exclusiveLock struct {
+// ExclusiveLock keeps all commands and other users out of a sandbox until it is closed.
+type ExclusiveLock struct {
 	lockFiles      []*os.File
 	invocationLock *os.File // lock of the invocation directory; helper processes in the sandbox inherit it
 	EndedCommands  int      // number of commands that were ended to get the lock
 }
 
-func (v *exclusiveLock) Close() {
+func (v *ExclusiveLock) Close() {
 	for _, f := range v.lockFiles {
 		_ = f.Close()
 	}
@@ -34,7 +34,7 @@ func (v *exclusiveLock) Close() {
 
 // LockExclusive ends the commands that run in a sandbox and waits until all other users have left it. Callers must
 // first check for everything that would prevent ending the sandbox: ended commands cannot be restarted.
-func LockExclusive(ctx context.Context, r *core.Repository, id string) (v exclusiveLock, err error) {
+func LockExclusive(ctx context.Context, r *core.Repository, id string) (v ExclusiveLock, err error) {
 	timeout, err := r.Settings.LockTimeout()
 	if err != nil {
 		return v, err

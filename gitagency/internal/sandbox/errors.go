@@ -24,8 +24,8 @@ func (e *UncommittedError) Error() string {
 	return fmt.Sprintf("uncommitted changes in %s:\n%s", e.Path, fault.ListPaths(e.Files))
 }
 
-// OperationInProgressError converts the operation that package git/status found in progress in the sandbox.
-func (s *Sandbox) OperationInProgressError(b status.OngoingOperation, prims store.Primitives) error {
+// OperationError converts the operation that package git/status found in progress in the sandbox.
+func (s *Sandbox) OperationError(b status.OngoingOperation, prims store.Primitives) error {
 	e := &fault.SandboxOperationError{ID: s.ID, What: b.Command, Unstaged: b.IndexUnchanged}
 	if b.OutsideWalls && prims.Isolation == settings.IsolationOS {
 		e.Path = s.Tree

@@ -27,7 +27,7 @@ func (in *nsSession) attach(ctx context.Context, h *Handle) error {
 	if err != nil {
 		return err
 	}
-	plan := sync.OnceValues(func() (walls, error) { return in.sandbox.prepareWalls(ctx, h.Prims) })
+	plan := sync.OnceValues(func() (Walls, error) { return in.sandbox.prepareWalls(ctx, h.Prims) })
 	request := in.newWalls(ctx, h.Prims, plan, timeout)
 	for started := time.Now(); ; {
 		if in.ns, err = in.sandbox.openOrJoin(ctx, h.InvocationLock, timeout, request); err != nil {
@@ -90,7 +90,7 @@ func (s *Sandbox) busyError(waited time.Duration, held string) error {
 }
 
 // prepareWalls plans the walls and creates the directories that they need.
-func (s *Sandbox) prepareWalls(ctx context.Context, prims store.Primitives) (walls, error) {
+func (s *Sandbox) prepareWalls(ctx context.Context, prims store.Primitives) (Walls, error) {
 	w, err := s.PlanWalls(prims)
 	if err = AttributeToSetting(s.Repo, err); err == nil && !w.plan.NetworkOnly {
 		err = os.MkdirAll(s.cachesDir(), 0o700)
@@ -103,7 +103,7 @@ func (s *Sandbox) prepareWalls(ctx context.Context, prims store.Primitives) (wal
 
 // newWalls describes the walls for namespaces that this process creates. Its callback runs only then, not when
 // joining, so no process uses the overlay meanwhile.
-func (in *nsSession) newWalls(ctx context.Context, prims store.Primitives, plan func() (walls, error), timeout time.Duration) proc.Walls {
+func (in *nsSession) newWalls(ctx context.Context, prims store.Primitives, plan func() (Walls, error), timeout time.Duration) proc.Walls {
 	return proc.Walls{OwnNetwork: prims.Outputs != settings.OutputsOpen, MakePlan: func() ([]byte, error) {
 		w, err := plan()
 		if err != nil {

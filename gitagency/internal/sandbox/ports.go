@@ -35,6 +35,19 @@ type Port struct {
 	Outside uint16 // 0: any free port
 }
 
+// PortTakenError reports a port of this machine that is in use, or that is reserved for root.
+type PortTakenError struct {
+	Port     Port
+	Reserved bool // reserved for root
+}
+
+func (e *PortTakenError) Error() string {
+	if e.Reserved {
+		return fmt.Sprintf("port %d of this machine is privileged; only root can listen on it", e.Port.Outside)
+	}
+	return fmt.Sprintf("port %d of this machine is in use already", e.Port.Outside)
+}
+
 // ParsePort parses "P" or "P:H", a port of a sandbox and a port of this machine. "P" stands for "P:P".
 func ParsePort(text string) (Port, error) {
 	inside, outside, two := strings.Cut(text, ":")

@@ -18,7 +18,7 @@ const (
 )
 
 // serveProxy runs the proxy of a sandbox until end is called, if its outputs need one. It sets w.proxyAddr.
-func (s *Sandbox) serveProxy(ctx context.Context, ns *proc.Namespace, w *walls) (end func(), err error) {
+func (s *Sandbox) serveProxy(ctx context.Context, ns *proc.Namespace, w *Walls) (end func(), err error) {
 	if w.plan.Network != confine.ProxiedOnly {
 		return func() {}, nil
 	}

@@ -98,7 +98,7 @@ func (s *Sandbox) rollbackOrigin(ctx context.Context, repo *git.Repo, resuming b
 
 // finishRollbackForDiscard tries to finish an interrupted rollback in a sandbox that is about to be removed. Errors
 // are only warnings: a discard keeps whatever state the sandbox is in.
-func (s *Sandbox) finishRollbackForDiscard(ctx context.Context, repo *git.Repo, v exclusiveLock) {
+func (s *Sandbox) finishRollbackForDiscard(ctx context.Context, repo *git.Repo, v ExclusiveLock) {
 	if !s.HasRollbackJournal() {
 		return
 	}

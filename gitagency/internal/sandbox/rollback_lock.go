@@ -38,7 +38,7 @@ func (s *Sandbox) OpenExclusive(ctx context.Context) (_ *Handle, leave func(), e
 }
 
 // waitExclusive waits for the exclusive lock of the sandbox. Unlike LockExclusive it ends no commands.
-func (s *Sandbox) waitExclusive(ctx context.Context) (v exclusiveLock, err error) {
+func (s *Sandbox) waitExclusive(ctx context.Context) (v ExclusiveLock, err error) {
 	timeout, err := s.Repo.Settings.LockTimeout()
 	if err != nil {
 		return v, err

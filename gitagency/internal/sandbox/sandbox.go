@@ -5,7 +5,6 @@ package sandbox
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"time"
 
@@ -19,19 +18,6 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
-
-// PortTakenError reports a port of this machine that is in use, or that is reserved for root.
-type PortTakenError struct {
-	Port     Port
-	Reserved bool // reserved for root
-}
-
-func (e *PortTakenError) Error() string {
-	if e.Reserved {
-		return fmt.Sprintf("port %d of this machine is privileged; only root can listen on it", e.Port.Outside)
-	}
-	return fmt.Sprintf("port %d of this machine is in use already", e.Port.Outside)
-}
 
 // Sandbox is the worktree of one invocation: commands run in it, files are uploaded to it, snapshots are taken of it.
 // Every method reads the current state on disk, so a Sandbox may be kept for any time and used by several goroutines.
@@ -149,6 +135,7 @@ func (s *Sandbox) lockShared(ctx context.Context, timeout time.Duration) (*os.Fi
 // handOver closes our copy of the lock; the process that inherited it keeps the sandbox.
 func (s *Handle) handOver() { _ = s.InvocationLock.Close() }
 
+// Close closes the tree and releases the lock of the invocation, unless handOver has closed it.
 func (s *Handle) Close() error {
 	err := s.InvocationLock.Close()
 	if errors.Is(err, os.ErrClosed) {

@@ -19,7 +19,7 @@ import (
 // nsSession is this process's use of the namespaces of a sandbox.
 type nsSession struct {
 	sandbox   *Sandbox
-	walls     walls
+	walls     Walls
 	ns        *proc.Namespace
 	handoff   *handoff.Exchange
 	treeDir   *os.File // tree of the sandbox

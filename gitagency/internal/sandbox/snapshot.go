@@ -40,6 +40,7 @@ const (
 	LeftOutReserved   = "reserved"                    // has the reserved name of the marker directory; only in a Directory
 )
 
+// ToLeftOut converts the files that package git/status left out.
 func ToLeftOut(found []status.LeftOut) []LeftOut {
 	all := make([]LeftOut, len(found))
 	for i, l := range found {

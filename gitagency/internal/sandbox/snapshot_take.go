@@ -110,6 +110,7 @@ func (s *Sandbox) PauseUploads(ctx context.Context, h *Handle) (resume func(), e
 	return resume, nil
 }
 
+// Check trims the message, and refuses one that is not text in UTF-8.
 func (req *SnapshotRequest) Check() error {
 	req.Message = strings.TrimSpace(req.Message)
 	if !utf8.ValidString(req.Message) || strings.Contains(req.Message, "\x00") {

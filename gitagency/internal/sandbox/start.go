@@ -46,8 +46,8 @@ func Start(ctx context.Context, r *core.Repository, req StartRequest) (core.Invo
 	return StartLocked(ctx, r, repo, choice)
 }
 
-// startPlan is a checked StartRequest: everything that can be decided without the repository lock.
-type startPlan struct {
+// StartPlan is a checked StartRequest: everything that can be decided without the repository lock.
+type StartPlan struct {
 	StartRequest
 	prims      store.Primitives
 	limits     store.Limits
@@ -57,7 +57,7 @@ type startPlan struct {
 }
 
 // planStart refuses what cannot be built before it takes the repository lock.
-func planStart(ctx context.Context, r *core.Repository, req StartRequest) (startPlan, error) {
+func planStart(ctx context.Context, r *core.Repository, req StartRequest) (StartPlan, error) {
 	plan, err := planPrimitives(ctx, r, req)
 	if err != nil {
 		return plan, err
@@ -69,7 +69,7 @@ func planStart(ctx context.Context, r *core.Repository, req StartRequest) (start
 }
 
 // PlanVerifyStart plans the temporary sandbox in which the landing of an invocation is verified.
-func PlanVerifyStart(ctx context.Context, r *core.Repository, req StartRequest, verifies string, origin StartPoint) (startPlan, error) {
+func PlanVerifyStart(ctx context.Context, r *core.Repository, req StartRequest, verifies string, origin StartPoint) (StartPlan, error) {
 	plan, err := planPrimitives(ctx, r, req)
 	if err != nil {
 		return plan, err
@@ -79,7 +79,7 @@ func PlanVerifyStart(ctx context.Context, r *core.Repository, req StartRequest, 
 }
 
 // planPrimitives chooses the primitives and limits of a request, and refuses those that this machine cannot build.
-func planPrimitives(ctx context.Context, r *core.Repository, req StartRequest) (plan startPlan, err error) {
+func planPrimitives(ctx context.Context, r *core.Repository, req StartRequest) (plan StartPlan, err error) {
 	if err := req.check(); err != nil {
 		return plan, err
 	}
@@ -95,7 +95,7 @@ func planPrimitives(ctx context.Context, r *core.Repository, req StartRequest) (
 }
 
 // planWorktree finds the integration worktree of a plan.
-func planWorktree(r *core.Repository, plan *startPlan) error {
+func planWorktree(r *core.Repository, plan *StartPlan) error {
 	wt, err := r.Worktree(cmp.Or(plan.Worktree, plan.origin.worktreeID))
 	if err == nil {
 		err = wt.CheckUsable()
@@ -105,7 +105,7 @@ func planWorktree(r *core.Repository, plan *startPlan) error {
 }
 
 // StartLocked is Start for a caller that holds the repository lock.
-func StartLocked(ctx context.Context, r *core.Repository, repo *git.Repo, req startPlan) (core.Invocation, error) {
+func StartLocked(ctx context.Context, r *core.Repository, repo *git.Repo, req StartPlan) (core.Invocation, error) {
 	origin := req.origin
 	wt := r.WorktreeFromEntry(r.Store.Worktree(r.ID, req.worktreeID, nil)) // may have changed while waiting for the lock
 	if err := wt.CheckUsable(); err != nil {

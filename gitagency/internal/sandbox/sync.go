@@ -56,12 +56,12 @@ func (s *Sandbox) Sync(ctx context.Context) (SyncResult, error) {
 		return SyncResult{}, err
 	}
 	defer unlock()
-	place, leave, err := s.OpenExclusive(ctx)
+	h, leave, err := s.OpenExclusive(ctx)
 	if err != nil {
 		return SyncResult{}, err
 	}
 	defer leave()
-	if err := s.ResumeRollback(ctx, repo, place); err != nil {
+	if err := s.ResumeRollback(ctx, repo, h); err != nil {
 		return SyncResult{}, err
 	}
 	ctx, cancel, err := s.Repo.Settings.WithOperationTimeout(ctx, SyncVerb)
@@ -69,32 +69,33 @@ func (s *Sandbox) Sync(ctx context.Context) (SyncResult, error) {
 		return SyncResult{}, err
 	}
 	defer cancel()
-	synced, err := s.syncLocked(ctx, repo, place)
+	synced, err := s.syncLocked(ctx, repo, h)
 	if err != nil && !fault.Is[*fault.UnfinishedTransitionError](err) && !fault.Is[*fault.ConflictsError](err) {
 		err = fmt.Errorf("sync of %s: %w", s.ID, err)
 	}
 	return synced, err
 }
 
+// SyncVerb is the verb of steps, events and records of a sync.
 const SyncVerb = "sync"
 
 // syncLocked is Sync for a caller that holds the repository lock and has locked the sandbox exclusively.
-func (s *Sandbox) syncLocked(ctx context.Context, repo *git.Repo, place *Handle) (_ SyncResult, err error) {
-	if err := s.ImportPendingExclusive(ctx, repo, place); err != nil {
+func (s *Sandbox) syncLocked(ctx context.Context, repo *git.Repo, h *Handle) (_ SyncResult, err error) {
+	if err := s.ImportPendingExclusive(ctx, repo, h); err != nil {
 		return SyncResult{}, err
 	}
 	// An operation in progress outside would be in progress behind the walls too, once there is an upper directory.
 	if what := git.OperationIn(repo.AdminDir(s.ID)); what != "" && !store.IsDir(handoff.UpperDir(s.Repo, s.ID)) {
-		return SyncResult{}, s.OperationInProgressError(status.OngoingOperation{Command: what, OutsideWalls: true}, place.Prims)
+		return SyncResult{}, s.OperationError(status.OngoingOperation{Command: what, OutsideWalls: true}, h.Prims)
 	}
-	if err := s.ensureGitUpperDir(ctx, place.Prims); err != nil {
+	if err := s.ensureGitUpperDir(ctx, h.Prims); err != nil {
 		return SyncResult{}, err
 	}
 	synced := SyncResult{Invocation: s.ID, Conflicts: []fault.Conflict{}}
-	if synced.Commit, err = s.Repo.IntegrationCommit(ctx, core.Invocation{WorktreeID: place.worktreeID}); err != nil {
+	if synced.Commit, err = s.Repo.IntegrationCommit(ctx, core.Invocation{WorktreeID: h.worktreeID}); err != nil {
 		return SyncResult{}, err
 	}
-	synced.Branch = s.Repo.WorktreeFromEntry(s.Repo.Store.Worktree(s.Repo.ID, place.worktreeID, nil)).Branch
+	synced.Branch = s.Repo.WorktreeFromEntry(s.Repo.Store.Worktree(s.Repo.ID, h.worktreeID, nil)).Branch
 	if marker, err := repo.Lookup(ctx, synced.Commit+":"+guard.AgencyDir); err != nil || !marker[0].Missing() {
 		return SyncResult{}, errors.Join(err, &fault.TrackedMarkerError{Commit: synced.Commit})
 	}
@@ -109,15 +110,15 @@ func (s *Sandbox) syncLocked(ctx context.Context, repo *git.Repo, place *Handle)
 			s.Repo.Warn("%v", closeErr)
 		}
 	}()
-	done, err := s.runTransition(ctx, repo, place, transition{
+	done, err := s.runTransition(ctx, repo, h, transition{
 		verb: SyncVerb, syncedCommit: synced.Commit, trustsConfig: true,
 		sourceMessage: "agency: before the sync with " + with, targetMessage: "agency: after the sync with " + with,
 		reflogMessage: "agency: sync with " + with,
 		chooseTarget: func(ctx context.Context, from snapshot.State) (snapshot.State, error) {
-			return s.mergedState(ctx, repo, merger, place, from, &synced)
+			return s.mergedState(ctx, repo, merger, h, from, &synced)
 		},
 		checkOverwrite: func(ctx context.Context, from snapshot.State, paths []string) error {
-			if paths, err = snapshot.NotIgnored(ctx, repo, s.SnapshotSubject(place.Base, ""), from.Tree, paths); err == nil && len(paths) > 0 {
+			if paths, err = snapshot.NotIgnored(ctx, repo, s.SnapshotSubject(h.Base, ""), from.Tree, paths); err == nil && len(paths) > 0 {
 				err = &fault.UntrackedInTheWayError{ID: s.ID, Path: s.Tree, Files: paths}
 			}
 			return err
@@ -141,12 +142,12 @@ func (s *Sandbox) syncLocked(ctx context.Context, repo *git.Repo, place *Handle)
 
 // mergedState returns the state of the sandbox after merging the integration branch, and writes its objects to the
 // repository.
-func (s *Sandbox) mergedState(ctx context.Context, repo *git.Repo, merger *merge.Merger, place *Handle, from snapshot.State, synced *SyncResult) (snapshot.State, error) {
-	subject, err := s.Repo.PrepareCapture(s.SnapshotSubject(place.Base, ""))
+func (s *Sandbox) mergedState(ctx context.Context, repo *git.Repo, merger *merge.Merger, h *Handle, from snapshot.State, synced *SyncResult) (snapshot.State, error) {
+	subject, err := s.Repo.PrepareCapture(s.SnapshotSubject(h.Base, ""))
 	if err != nil {
 		return snapshot.State{}, err
 	}
-	if err := s.checkMergeable(ctx, repo, place, subject, from); err != nil {
+	if err := s.checkMergeable(ctx, repo, h, subject, from); err != nil {
 		return snapshot.State{}, err
 	}
 	synced.Head = from.Head
@@ -172,12 +173,12 @@ func (s *Sandbox) mergedState(ctx context.Context, repo *git.Repo, merger *merge
 }
 
 // checkMergeable refuses a sandbox in which git would not start a merge, or would merge into another branch.
-func (s *Sandbox) checkMergeable(ctx context.Context, repo *git.Repo, place *Handle, subject git.WorktreeSpec, from snapshot.State) error {
+func (s *Sandbox) checkMergeable(ctx context.Context, repo *git.Repo, h *Handle, subject git.WorktreeSpec, from snapshot.State) error {
 	if err := repair.CheckHead(ctx, repo, subject, from.Head); err != nil {
 		return err
 	}
 	if begun, err := snapshot.FindOperation(ctx, repo, subject, from); err != nil || begun.Command != "" {
-		return errors.Join(err, s.OperationInProgressError(begun, place.Prims))
+		return errors.Join(err, s.OperationError(begun, h.Prims))
 	}
 	under, err := snapshot.ReadOperation(ctx, repo, from)
 	if err != nil {
@@ -216,12 +217,12 @@ func (s *Sandbox) ensureGitUpperDir(ctx context.Context, prims store.Primitives)
 }
 
 // resumeSync finishes an interrupted sync: it moves the sandbox to the state in the snapshot made for it.
-func (s *Sandbox) resumeSync(ctx context.Context, repo *git.Repo, place *Handle, to Snapshot, commit string) error {
+func (s *Sandbox) resumeSync(ctx context.Context, repo *git.Repo, h *Handle, to Snapshot, commit string) error {
 	target, err := s.readTarget(ctx, repo, to)
 	if err != nil {
 		return err
 	}
-	done, err := s.runTransition(ctx, repo, place, transition{
+	done, err := s.runTransition(ctx, repo, h, transition{
 		verb: SyncVerb, to: to, syncedCommit: commit, resuming: true, trustsConfig: true,
 		sourceMessage: "agency: before the sync was finished", reflogMessage: "agency: sync",
 		chooseTarget: func(context.Context, snapshot.State) (snapshot.State, error) { return target, nil },

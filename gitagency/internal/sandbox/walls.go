@@ -17,8 +17,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// walls describes the walls of one sandbox, as planned for one command.
-type walls struct {
+// Walls describes the walls of one sandbox, as planned for one command.
+type Walls struct {
 	plan      confine.Plan
 	applied   confine.Plan // plan of the walls that exist, which another command may have built
 	policy    settings.Policy
@@ -32,8 +32,8 @@ func needsWalls(prims store.Primitives) bool {
 }
 
 // PlanWalls plans the walls around a command in the sandbox.
-func (s *Sandbox) PlanWalls(prims store.Primitives) (walls, error) {
-	w := walls{}
+func (s *Sandbox) PlanWalls(prims store.Primitives) (Walls, error) {
+	w := Walls{}
 	var err error
 	if hosts, some := strings.CutPrefix(prims.Outputs, settings.HostsPrefix); some {
 		if w.rules, err = outlet.ParseRules(hosts); err != nil {
@@ -148,7 +148,7 @@ func explainWallError(ctx context.Context, r *core.Repository, err error) string
 
 // walledEnvironment returns the environment of a command behind walls, with the variables of the caller that may
 // pass.
-func (s *Sandbox) walledEnvironment(w walls, extra []string, worktree, dir string) []string {
+func (s *Sandbox) walledEnvironment(w Walls, extra []string, worktree, dir string) []string {
 	e := settings.WalledEnvironment{CallerEnv: s.Repo.Opts.Env, ExtraEnv: extra, Policy: w.policy, Plan: w.applied, CacheDir: s.cachesDir()}
 	if w.plan.Network == confine.ProxiedOnly {
 		e.ProxyEnv = outlet.Environment(w.proxyAddr, w.rules)
@@ -164,7 +164,7 @@ func (s *Sandbox) walledEnvironment(w walls, extra []string, worktree, dir strin
 var refLockWaitEnv = []string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=core.filesRefLockTimeout", "GIT_CONFIG_VALUE_0=10000"}
 
 // helperEnvironment returns the environment of our own scripts behind the walls.
-func (s *Sandbox) helperEnvironment(w walls) []string {
+func (s *Sandbox) helperEnvironment(w Walls) []string {
 	var env []string
 	for _, kv := range (settings.WalledEnvironment{CallerEnv: s.Repo.Opts.Env, Policy: settings.Policy{ToolCaches: w.policy.ToolCaches}, Plan: w.applied, CacheDir: s.cachesDir()}).Variables() {
 		if name, _, _ := strings.Cut(kv, "="); slices.Contains([]string{"PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR"}, name) || strings.HasPrefix(name, "GIT_CONFIG_") {

@@ -109,7 +109,7 @@ func (e WalledEnvironment) cacheOverrides() []string {
 // isUsableCache reports whether a tool can work with a cache where it is. A read-only cache is enough for most tools,
 // but not for XDG_CACHE_HOME, which many tools expect to write to; that one counts only if agency.sandbox.read names
 // it.
-func (e WalledEnvironment) isUsableCache(c cache) bool {
+func (e WalledEnvironment) isUsableCache(c ToolCache) bool {
 	if e.Plan.IsWritable(c.path) {
 		return true
 	}

@@ -16,7 +16,7 @@ import (
 func newWalledEnvironment(caller ...string) WalledEnvironment {
 	e := WalledEnvironment{CallerEnv: caller, CacheDir: "/tmp/.cache", Plan: confine.Plan{Network: confine.HostNetwork, Private: []string{"/tmp", "/run"}}}
 	for _, t := range toolCaches {
-		e.Policy.ToolCaches = append(e.Policy.ToolCaches, cache{variable: t.variable, path: "/tmp/x"})
+		e.Policy.ToolCaches = append(e.Policy.ToolCaches, ToolCache{variable: t.variable, path: "/tmp/x"})
 	}
 	return e
 }
@@ -183,7 +183,7 @@ func TestCacheVariablesPointToWritableDirectories(t *testing.T) {
 		}
 		return layers
 	}
-	caches := []cache{
+	caches := []ToolCache{
 		{"XDG_CACHE_HOME", "/h/.cache", true},
 		{"GOPATH", "/h/go/pkg", true},
 		{"npm_config_cache", "/h/.npm", true},

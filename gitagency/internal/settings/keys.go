@@ -89,6 +89,13 @@ func (s Setting) Err() error {
 	return &SettingError{s}
 }
 
+// SettingError reports a setting in git config that is ignored or invalid.
+type SettingError struct{ Setting Setting }
+
+func (e *SettingError) Error() string {
+	return fmt.Sprintf("%s = %q (%s): %s", e.Setting.Key, e.Setting.Value, e.Setting.Origin, e.Setting.Problem)
+}
+
 // List lists every key with its effective value, followed by the values that are set and ignored. It needs no
 // repository.
 func List(ctx context.Context, dir string, env []string) ([]Setting, error) {
@@ -268,6 +275,7 @@ const (
 // Strategies lists the names of the landing strategies, the default first.
 func Strategies() []string { return []string{MergeStrategy, SquashStrategy, RebaseStrategy} }
 
+// CheckStrategy refuses the name of an unknown landing strategy with a *fault.InvalidError.
 func CheckStrategy(name string) error {
 	if !slices.Contains(Strategies(), name) {
 		return &fault.InvalidError{What: "strategy", Value: name, Want: strings.Join(Strategies(), ", ")}
@@ -290,13 +298,6 @@ func (r *Reader) Strategy() (string, error) {
 // SignsLandings returns agency.land.sign.
 func (r *Reader) SignsLandings() (bool, error) { return r.Bool(signKey, false) }
 
-// SettingError reports a setting in git config that is ignored or invalid.
-type SettingError struct{ Setting Setting }
-
-func (e *SettingError) Error() string {
-	return fmt.Sprintf("%s = %q (%s): %s", e.Setting.Key, e.Setting.Value, e.Setting.Origin, e.Setting.Problem)
-}
-
 // Keys of the identity for commits of landings and syncs, where it differs from git's user.* identity.
 const (
 	UserNameKey  = "agency.user.name"
@@ -308,6 +309,7 @@ const (
 	defaultPushTimeout = time.Minute
 )
 
+// WantCommand describes a valid command, for a *fault.InvalidError.
 const WantCommand = "a command"
 
 // CheckCommand refuses a blank command: a shell would run nothing and succeed.

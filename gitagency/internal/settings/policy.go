@@ -43,11 +43,11 @@ type Policy struct {
 	path         []string // directories of PATH
 
 	env        []string // names of variables, or patterns such as NAME_*
-	ToolCaches []cache
+	ToolCaches []ToolCache
 }
 
-// cache is the cache directory of a tool.
-type cache struct {
+// ToolCache is the cache directory of a tool.
+type ToolCache struct {
 	variable string // variable that relocates the cache; may be empty
 	path     string // with symbolic links resolved, if it exists
 	exists   bool

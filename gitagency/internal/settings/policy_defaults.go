@@ -191,8 +191,8 @@ var toolCaches = []struct {
 }
 
 // findCaches returns the caches of toolCaches, also those that do not exist.
-func findCaches(env []string) []cache {
-	var found []cache
+func findCaches(env []string) []ToolCache {
+	var found []ToolCache
 	home := proc.Getenv(env, "HOME")
 	if filepath.IsAbs(home) {
 		home = cmp.Or(ResolveOrEmpty(home), home)
@@ -214,7 +214,7 @@ func findCaches(env []string) []cache {
 				parts = []string{""}
 			}
 			for _, part := range parts {
-				c := cache{variable: t.variable, path: filepath.Join(dir, part)}
+				c := ToolCache{variable: t.variable, path: filepath.Join(dir, part)}
 				if _, err := os.Stat(c.path); err == nil {
 					c.path, c.exists = ResolveOrEmpty(c.path), true
 				}

@@ -104,6 +104,8 @@ func ExpandHome(path, home string) string {
 
 const defaultLockTimeout = 30 * time.Second
 
+// LockTimeout returns the limit of the wait for the repository lock: LockTimeoutOverride, else agency.lockTimeout, else
+// 30 seconds.
 func (r *Reader) LockTimeout() (time.Duration, error) {
 	if r.LockTimeoutOverride != nil {
 		return *r.LockTimeoutOverride, nil
@@ -158,6 +160,7 @@ func (r *Reader) Duration(key string, fallback time.Duration, parse func(string)
 	return d, err
 }
 
+// PushTimeout returns the time limit of a push with all its tries: agency.pushTimeout, else one minute.
 func (r *Reader) PushTimeout() (time.Duration, error) {
 	return r.Duration(pushTimeoutKey, defaultPushTimeout, ParseDuration)
 }

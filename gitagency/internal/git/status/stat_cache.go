@@ -21,25 +21,25 @@ import (
 // DiskTreeWithStatCache is DiskTree that also returns a stat cache for TreeFromStatCache, but not the files left out.
 // The cache is nil where it could not reveal a later change, as while files are changing. The digest is that of
 // ReadConfigDigest, and head is the commit of HEAD.
-func DiskTreeWithStatCache(ctx context.Context, m *git.Mirror, s git.WorktreeSpec, head string, ground ConfigDigest) (tree string, likeness []byte, err error) {
+func DiskTreeWithStatCache(ctx context.Context, m *git.Mirror, s git.WorktreeSpec, head string, digest ConfigDigest) (tree string, cache []byte, err error) {
 	index := indexFileStat(m.Repo, s)
 	tree, _, err = stableDiskTree(ctx, m, s, head, func(g WorktreeContents) {
-		sum, ok := digestWorktree(m.Repo, ground, s, index)
-		if likeness = nil; ok && index != (git.FileStat{}) && indexFileStat(m.Repo, s) == index {
-			likeness = g.newStatCache(sum)
+		sum, ok := digestWorktree(m.Repo, digest, s, index)
+		if cache = nil; ok && index != (git.FileStat{}) && indexFileStat(m.Repo, s) == index {
+			cache = g.newStatCache(sum)
 		}
 	})
-	return tree, likeness, err
+	return tree, cache, err
 }
 
 // TreeFromStatCache returns the tree of a worktree whose files, index and configuration still match a stat cache. It
 // returns "" when something has changed, or data is no valid cache.
-func TreeFromStatCache(r *git.Repo, s git.WorktreeSpec, ground ConfigDigest, data []byte) (tree string) {
+func TreeFromStatCache(r *git.Repo, s git.WorktreeSpec, digest ConfigDigest, data []byte) (tree string) {
 	if len(data) == 0 {
 		return ""
 	}
 	index := indexFileStat(r, s)
-	sum, ok := digestWorktree(r, ground, s, index)
+	sum, ok := digestWorktree(r, digest, s, index)
 	if !ok || index == (git.FileStat{}) {
 		return ""
 	}
@@ -90,7 +90,7 @@ func isRuleFile(name string) bool { return slices.Contains(ruleFileNames, path.B
 
 // newStatCache encodes the stat data of the scanned paths, all of one state. It returns nil when not all of them are
 // older than the scan.
-func (g WorktreeContents) newStatCache(ground worktreeDigest) []byte {
+func (g WorktreeContents) newStatCache(digest worktreeDigest) []byte {
 	v := g.scan
 	if v == nil || v.startedAt == 0 || len(v.spec.ForcedPaths) > 0 || !v.result.consistent || !v.isUntouched() {
 		return nil
@@ -130,5 +130,5 @@ func (g WorktreeContents) newStatCache(ground worktreeDigest) []byte {
 	if slices.ContainsFunc(seen, func(f pathStat) bool { return f.stat.Ctime >= v.startedAt }) {
 		return nil
 	}
-	return encodeStatCache(ground, g.Worktree.OID, seen)
+	return encodeStatCache(digest, g.Worktree.OID, seen)
 }

@@ -53,10 +53,10 @@ func (l *statCache) entry(i int) (name []byte, s git.FileStat) {
 	return l.names[begin:l.nameEnd(i)], s
 }
 
-func encodeStatCache(ground worktreeDigest, tree []byte, seen []pathStat) []byte {
+func encodeStatCache(digest worktreeDigest, tree []byte, seen []pathStat) []byte {
 	slices.SortFunc(seen, func(a, b pathStat) int { return strings.Compare(a.name, b.name) })
 	groups, names := groupByDir(seen)
-	out := append([]byte(statCacheMagic), ground[:]...)
+	out := append([]byte(statCacheMagic), digest[:]...)
 	out = append(append(out, byte(len(tree))), tree...)
 	out = binary.LittleEndian.AppendUint32(out, uint32(len(groups)))
 	for _, g := range groups {
@@ -113,8 +113,8 @@ func groupByDir(seen []pathStat) (groups []statGroup, names []string) {
 }
 
 // parseStatCache parses a stat cache. It returns nil when data is not valid, or has another digest.
-func parseStatCache(data []byte, ground worktreeDigest) *statCache {
-	head := append([]byte(statCacheMagic), ground[:]...)
+func parseStatCache(data []byte, digest worktreeDigest) *statCache {
+	head := append([]byte(statCacheMagic), digest[:]...)
 	data, same := bytes.CutPrefix(data, head)
 	if !same || len(data) < 4 {
 		return nil
