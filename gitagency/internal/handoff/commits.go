@@ -17,30 +17,30 @@ import (
 )
 
 // expectedHead returns the commit at HEAD in the sandbox if it has not moved since the last exchange.
-func (d *Exchange) expectedHead(tip string) string { return cmp.Or(d.Agreed.SandboxHead, tip) }
+func (e *Exchange) expectedHead(tip string) string { return cmp.Or(e.Agreed.SandboxHead, tip) }
 
 // packCommits has the sandbox's git pack the commits at HEAD that the host does not have, and the blobs in also. The
 // user may have moved the branch on the host to tip meanwhile: then HEAD must be a descendant of tip.
-func (d *Exchange) packCommits(ctx context.Context, ns *proc.Namespace, dir *os.File, tip string, also []string) (*packStream, error) {
+func (e *Exchange) packCommits(ctx context.Context, ns *proc.Namespace, dir *os.File, tip string, also []string) (*packStream, error) {
 	not := []string{tip}
-	if d.Agreed.SandboxHead != "" && d.Agreed.SandboxHead != tip {
-		not = append(not, d.Agreed.SandboxHead)
+	if e.Agreed.SandboxHead != "" && e.Agreed.SandboxHead != tip {
+		not = append(not, e.Agreed.SandboxHead)
 	}
 	some, after := "", ""
-	if d.Agreed.BranchTip != "" && d.Agreed.BranchTip != tip || d.Agreed.SandboxHead != "" && d.Agreed.SandboxHead != tip {
+	if e.Agreed.BranchTip != "" && e.Agreed.BranchTip != tip || e.Agreed.SandboxHead != "" && e.Agreed.SandboxHead != tip {
 		after = tip
 	}
 	if len(also) > 0 {
 		some = "yes"
 	}
-	return d.runPackScript(ctx, ns, dir, scriptPack, also, not, d.expectedHead(tip), some, after)
+	return e.runPackScript(ctx, ns, dir, scriptPack, also, not, e.expectedHead(tip), some, after)
 }
 
 // importCommits moves the branch of the sandbox on the host to the commit at HEAD in the sandbox, if that has moved.
 // It returns both commits afterwards, and whether the blobs of the index were imported too.
-func (d *Exchange) importCommits(ctx context.Context, ns *proc.Namespace, dir *os.File, tip string, committed *packStream, also []string) (head, now string, complete bool, err error) {
+func (e *Exchange) importCommits(ctx context.Context, ns *proc.Namespace, dir *os.File, tip string, committed *packStream, also []string) (head, now string, complete bool, err error) {
 	heads := func(p *packStream) (head, now string) {
-		if p.commit == d.expectedHead(tip) {
+		if p.commit == e.expectedHead(tip) {
 			return p.commit, tip
 		}
 		return p.commit, p.commit
@@ -53,51 +53,51 @@ func (d *Exchange) importCommits(ctx context.Context, ns *proc.Namespace, dir *o
 	}
 	if now != tip {
 		// Try the first pack: most staged blobs have been committed too and are in it.
-		err := d.receive(ctx, incoming(committed, now))
+		err := e.receive(ctx, incoming(committed, now))
 		var lacks *object.IncompleteError
 		if !errors.As(err, &lacks) || !slices.Contains(also, lacks.OID) {
 			return head, now, true, err
 		}
 	}
 	complete = true
-	all, err := d.packCommits(ctx, ns, dir, tip, also)
+	all, err := e.packCommits(ctx, ns, dir, tip, also)
 	if fault.Is[*GitError](err) && now != tip { // missing staged blobs must not hold up commits
-		d.warnIndexNotImported(err)
+		e.warnIndexNotImported(err)
 		complete, also = false, nil
-		all, err = d.packCommits(ctx, ns, dir, tip, nil)
+		all, err = e.packCommits(ctx, ns, dir, tip, nil)
 	}
 	if err != nil {
 		return "", "", false, err
 	}
 	defer all.Close()
 	head, now = heads(all)
-	return head, now, complete, d.receive(ctx, incoming(all, now))
+	return head, now, complete, e.receive(ctx, incoming(all, now))
 }
 
 // ImportRemaining imports all other commits that git has behind the walls and that no ref on the host reaches: other
 // branches, tags, stashes, amended and reset commits. They become ancestors of one commit that the reflog of HEAD
 // names. It is for a sandbox that is about to be discarded.
-func (d *Exchange) ImportRemaining(ctx context.Context, ns *proc.Namespace, dir *os.File) error {
-	if err := d.checkReadable(); err != nil {
+func (e *Exchange) ImportRemaining(ctx context.Context, ns *proc.Namespace, dir *os.File) error {
+	if err := e.checkReadable(); err != nil {
 		return err
 	}
-	repo := d.repo.Git
-	found, err := repo.Lookup(ctx, core.SandboxRef(d.id), d.repo.Store.Invocation(d.repo.ID, d.id, nil).Record.BaseCommit+"^{commit}")
+	repo := e.repo.Git
+	found, err := repo.Lookup(ctx, core.SandboxRef(e.id), e.repo.Store.Invocation(e.repo.ID, e.id, nil).Record.BaseCommit+"^{commit}")
 	if err != nil {
 		return err
 	}
 	tip := cmp.Or(found[0].OID, found[1].OID) // the user may have renamed the branch
 	if tip == "" {
-		return fmt.Errorf("neither branch %s nor its base commit exists", core.ShortBranch(core.SandboxRef(d.id)))
+		return fmt.Errorf("neither branch %s nor its base commit exists", core.ShortBranch(core.SandboxRef(e.id)))
 	}
 	refs, err := repo.Refs(ctx)
 	if err != nil {
 		return err
 	}
 	// Leave out what the refs keep, and what other reflogs name: it is reachable from there.
-	not := slices.AppendSeq(repo.ReflogCommitsElsewhere(d.id, core.SandboxRef(d.id)), maps.Values(refs))
+	not := slices.AppendSeq(repo.ReflogCommitsElsewhere(e.id, core.SandboxRef(e.id)), maps.Values(refs))
 	slices.Sort(not)
-	all, err := d.runPackScript(ctx, ns, dir, scriptPackRemaining, nil, append(slices.Compact(not), tip), tip)
+	all, err := e.runPackScript(ctx, ns, dir, scriptPackRemaining, nil, append(slices.Compact(not), tip), tip)
 	if err != nil {
 		return err
 	}
@@ -105,5 +105,5 @@ func (d *Exchange) ImportRemaining(ctx context.Context, ns *proc.Namespace, dir 
 	if all.commit == tip {
 		return nil
 	}
-	return d.receive(ctx, transport.ReceiveRequest{Pack: all, New: all.commit, Old: tip, LeaveRef: true, Reason: "agency: other commits of the sandbox"})
+	return e.receive(ctx, transport.ReceiveRequest{Pack: all, New: all.commit, Old: tip, LeaveRef: true, Reason: "agency: other commits of the sandbox"})
 }

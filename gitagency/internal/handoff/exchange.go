@@ -62,9 +62,9 @@ type AgreedState struct {
 // Open returns the exchange of a sandbox with its saved state, if there is any. environment is called for each script
 // that runs behind the walls.
 func Open(r *core.Repository, id string, environment func() []string) (*Exchange, error) {
-	d := New(r, id)
-	d.environment = environment
-	return d, d.loadState()
+	e := New(r, id)
+	e.environment = environment
+	return e, e.loadState()
 }
 
 // New returns an exchange that has not loaded its state.
@@ -77,60 +77,60 @@ func UpperDir(r *core.Repository, id string) string {
 	return filepath.Join(r.Store.WallsDir(r.ID, id), "git", "upper")
 }
 
-func (d *Exchange) statePath() string {
-	return filepath.Join(d.repo.Store.WallsDir(d.repo.ID, d.id), "door.json")
+func (e *Exchange) statePath() string {
+	return filepath.Join(e.repo.Store.WallsDir(e.repo.ID, e.id), "door.json")
 }
 
-func (d *Exchange) loadState() error {
-	d.Agreed = AgreedState{}
-	data, err := durable.ReadFile(d.statePath(), 1<<20)
+func (e *Exchange) loadState() error {
+	e.Agreed = AgreedState{}
+	data, err := durable.ReadFile(e.statePath(), 1<<20)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err == nil {
-		err = json.Unmarshal(data, &d.Agreed)
+		err = json.Unmarshal(data, &e.Agreed)
 	}
 	return err
 }
 
-func (d *Exchange) saveState(state AgreedState) error {
+func (e *Exchange) saveState(state AgreedState) error {
 	data, err := json.Marshal(state)
 	if err != nil {
 		return err
 	}
-	if err := durable.WriteFile(d.statePath(), append(data, '\n'), 0o600); err != nil {
+	if err := durable.WriteFile(e.statePath(), append(data, '\n'), 0o600); err != nil {
 		return err
 	}
-	d.Agreed = state
+	e.Agreed = state
 	return nil
 }
 
 // HasPendingImport reports whether the upper directory has changed since the last import.
-func (d *Exchange) HasPendingImport() (bool, error) {
-	now, err := d.FingerprintUpper()
-	return now != d.Agreed.UpperFingerprint, err
+func (e *Exchange) HasPendingImport() (bool, error) {
+	now, err := e.FingerprintUpper()
+	return now != e.Agreed.UpperFingerprint, err
 }
 
 // FingerprintUpper returns the fingerprint of the upper directory; empty when there is nothing in it.
-func (d *Exchange) FingerprintUpper() (string, error) {
-	entries, err := os.ReadDir(d.upper)
+func (e *Exchange) FingerprintUpper() (string, error) {
+	entries, err := os.ReadDir(e.upper)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {
 		return "", nil
 	}
 	if err != nil {
 		return "", err
 	}
-	return overlay.Fingerprint(d.upper, d.id)
+	return overlay.Fingerprint(e.upper, e.id)
 }
 
 // fingerprintReal returns a fingerprint of the files that change when the user works with git in the tree of the
 // sandbox on the host.
-func (d *Exchange) fingerprintReal() string {
-	admin := d.repo.Git.AdminDir(d.id)
+func (e *Exchange) fingerprintReal() string {
+	admin := e.repo.Git.AdminDir(e.id)
 	var all strings.Builder
 	for _, path := range []string{
 		filepath.Join(admin, "HEAD"), filepath.Join(admin, "index"),
-		filepath.Join(d.repo.CommonDir, core.SandboxRef(d.id)), filepath.Join(d.repo.CommonDir, "packed-refs"),
+		filepath.Join(e.repo.CommonDir, core.SandboxRef(e.id)), filepath.Join(e.repo.CommonDir, "packed-refs"),
 	} {
 		fi, err := os.Lstat(path)
 		if err != nil {
@@ -146,23 +146,23 @@ func (d *Exchange) fingerprintReal() string {
 
 // Export transfers what the user has changed on the host since the last exchange, HEAD, branch and index, to
 // the git directory behind the walls. It runs before a command does.
-func (d *Exchange) Export(ctx context.Context, ns *proc.Namespace, dir *os.File) error {
-	if d.Agreed == (AgreedState{}) || d.fingerprintReal() == d.Agreed.RealFingerprint {
+func (e *Exchange) Export(ctx context.Context, ns *proc.Namespace, dir *os.File) error {
+	if e.Agreed == (AgreedState{}) || e.fingerprintReal() == e.Agreed.RealFingerprint {
 		return nil // nothing was ever written: the overlay shows the real files
 	}
-	release, err := d.lockOverlay(ctx)
+	release, err := e.lockOverlay(ctx)
 	if err != nil {
 		return err
 	}
 	defer release()
-	if err := d.loadState(); err != nil { // may have changed while waiting for the lock
+	if err := e.loadState(); err != nil { // may have changed while waiting for the lock
 		return err
 	}
-	real, on := d.fingerprintReal(), d.realHead()
-	if real == d.Agreed.RealFingerprint {
+	real, on := e.fingerprintReal(), e.realHead()
+	if real == e.Agreed.RealFingerprint {
 		return nil
 	}
-	found, err := d.repo.Git.Lookup(ctx, core.SandboxRef(d.id), cmp.Or(on, "HEAD")+"^{commit}")
+	found, err := e.repo.Git.Lookup(ctx, core.SandboxRef(e.id), cmp.Or(on, "HEAD")+"^{commit}")
 	if err != nil {
 		return err
 	}
@@ -171,14 +171,14 @@ func (d *Exchange) Export(ctx context.Context, ns *proc.Namespace, dir *os.File)
 		return errors.New("HEAD outside the walls does not point to a commit")
 	}
 	move, onto, stage := "", "", ""
-	if head != d.Agreed.SandboxHead {
+	if head != e.Agreed.SandboxHead {
 		move = "yes"
 	}
-	if on != d.Agreed.RealHead {
+	if on != e.Agreed.RealHead {
 		move, onto = "yes", on
 	}
 	staged := ""
-	idx, err := os.ReadFile(filepath.Join(d.repo.Git.AdminDir(d.id), "index"))
+	idx, err := os.ReadFile(filepath.Join(e.repo.Git.AdminDir(e.id), "index"))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
@@ -186,117 +186,117 @@ func (d *Exchange) Export(ctx context.Context, ns *proc.Namespace, dir *os.File)
 	default:
 		x, err := index.Read(idx, object.FormatOf(head))
 		if fault.Is[*index.NotPlainError](err) { // split or sparse index, of which the sandbox has only a part
-			if idx, err = d.repo.Git.ExpandIndex(ctx, d.id); err != nil {
+			if idx, err = e.repo.Git.ExpandIndex(ctx, e.id); err != nil {
 				return err
 			}
 			x, err = index.Read(idx, object.FormatOf(head))
 		}
 		if err == nil {
-			staged, real = d.skipNestedRepositories(x, head, real)
-			idx = d.keepNestedVisible(x, idx, head)
+			staged, real = e.skipNestedRepositories(x, head, real)
+			idx = e.keepNestedVisible(x, idx, head)
 		}
 		// If nothing moved and the fingerprint is unchanged, git on the host has only refreshed stat data. The index
 		// of the sandbox then stays as it is, with its submodules visible.
-		if move != "" || staged == "" || staged != d.Agreed.IndexFingerprint {
+		if move != "" || staged == "" || staged != e.Agreed.IndexFingerprint {
 			stage = "yes"
 		}
 	}
 	if move != "" || stage != "" {
-		if err := d.runScript(ctx, ns, dir, scriptExport, bytes.NewReader(idx), io.Discard, move, head, d.Agreed.SandboxHead, onto, core.SandboxRef(d.id), stage); err != nil {
+		if err := e.runScript(ctx, ns, dir, scriptExport, bytes.NewReader(idx), io.Discard, move, head, e.Agreed.SandboxHead, onto, core.SandboxRef(e.id), stage); err != nil {
 			return err
 		}
 	}
-	layer, err := d.FingerprintUpper()
+	layer, err := e.FingerprintUpper()
 	if err != nil {
 		return err
 	}
-	return d.saveState(AgreedState{SandboxHead: head, BranchTip: tip, RealHead: on, IndexFingerprint: staged, UpperFingerprint: layer, RealFingerprint: real})
+	return e.saveState(AgreedState{SandboxHead: head, BranchTip: tip, RealHead: on, IndexFingerprint: staged, UpperFingerprint: layer, RealFingerprint: real})
 }
 
 // Import transfers HEAD, its objects and the index from behind the walls to the real git directory.
 // Anything that cannot be imported stays in the upper directory and is tried again after the next command.
-func (d *Exchange) Import(ctx context.Context, ns *proc.Namespace, dir *os.File) (err error) {
-	release, err := d.lockOverlay(ctx)
+func (e *Exchange) Import(ctx context.Context, ns *proc.Namespace, dir *os.File) (err error) {
+	release, err := e.lockOverlay(ctx)
 	if err != nil {
 		return err
 	}
 	defer release()
-	if err := d.loadState(); err != nil { // may have changed while waiting for the lock
+	if err := e.loadState(); err != nil { // may have changed while waiting for the lock
 		return err
 	}
-	layer, err := d.FingerprintUpper()
-	if err != nil || layer == d.Agreed.UpperFingerprint {
+	layer, err := e.FingerprintUpper()
+	if err != nil || layer == e.Agreed.UpperFingerprint {
 		return err
 	}
-	if err := d.checkReadable(); err != nil {
+	if err := e.checkReadable(); err != nil {
 		return err
 	}
-	repo := d.repo.Git
+	repo := e.repo.Git
 	// The sandbox's git packs while we read its index; our index is drafted while git on the host receives the pack.
-	reading := proc.Async(func() (sandboxIndex, error) { return d.readSandboxIndex(), nil })
+	reading := proc.Async(func() (sandboxIndex, error) { return e.readSandboxIndex(), nil })
 	defer func() { _, _ = reading() }() // wait for it on every return: it may print a warning
-	tip, err := repo.Tip(ctx, core.SandboxRef(d.id))
+	tip, err := repo.Tip(ctx, core.SandboxRef(e.id))
 	if err != nil {
 		return err
 	}
 	if tip == "" {
-		return &GitError{fmt.Errorf("branch %s does not exist", core.ShortBranch(core.SandboxRef(d.id)))} // the user deleted it; ImportRemaining needs no branch
+		return &GitError{fmt.Errorf("branch %s does not exist", core.ShortBranch(core.SandboxRef(e.id)))} // the user deleted it; ImportRemaining needs no branch
 	}
-	indexBefore, userChanged := d.realIndexFingerprint(), d.fingerprintReal() != d.Agreed.RealFingerprint // by the user; later differences are our own writes
-	state := AgreedState{RealHead: d.realHead(), IndexFingerprint: d.Agreed.IndexFingerprint, UpperFingerprint: layer}
-	committed, err := d.packCommits(ctx, ns, dir, tip, nil)
+	indexBefore, userChanged := e.realIndexFingerprint(), e.fingerprintReal() != e.Agreed.RealFingerprint // by the user; later differences are our own writes
+	state := AgreedState{RealHead: e.realHead(), IndexFingerprint: e.Agreed.IndexFingerprint, UpperFingerprint: layer}
+	committed, err := e.packCommits(ctx, ns, dir, tip, nil)
 	staged, _ := reading()
 	if err != nil {
 		return err
 	}
 	defer committed.Close()
 	if staged.notPlain {
-		staged = d.readPlainIndex(ctx, ns, dir, staged)
+		staged = e.readPlainIndex(ctx, ns, dir, staged)
 	}
-	drafted := proc.Async(func() (*git.IndexDraft, error) { return d.draftIndex(&staged, state.RealHead) })
+	drafted := proc.Async(func() (*git.IndexDraft, error) { return e.draftIndex(&staged, state.RealHead) })
 	var complete bool
-	state.SandboxHead, state.BranchTip, complete, err = d.importCommits(ctx, ns, dir, tip, committed, staged.newBlobs)
+	state.SandboxHead, state.BranchTip, complete, err = e.importCommits(ctx, ns, dir, tip, committed, staged.newBlobs)
 	draft, draftErr := drafted()
 	defer func() { err = errors.Join(err, draft.Drop()) }()
 	if err = errors.Join(err, draftErr); err != nil {
 		return err
 	}
 	// If the user has committed on the host and the sandbox has not, the index on the host belongs to that commit.
-	overtaken := tip != d.Agreed.BranchTip && d.Agreed.BranchTip != "" && state.SandboxHead == d.Agreed.SandboxHead
+	overtaken := tip != e.Agreed.BranchTip && e.Agreed.BranchTip != "" && state.SandboxHead == e.Agreed.SandboxHead
 	wrote := false
 	if draft != nil && !overtaken && complete {
 		keep := func() error {
-			if !userChanged && d.realIndexFingerprint() == indexBefore {
+			if !userChanged && e.realIndexFingerprint() == indexBefore {
 				return nil
 			}
-			return d.keepRealIndex(ctx, state, tip) // the user may have staged something meanwhile
+			return e.keepRealIndex(ctx, state, tip) // the user may have staged something meanwhile
 		}
-		if wrote, err = d.publishIndex(draft, &state, staged.fingerprint, keep); err != nil {
+		if wrote, err = e.publishIndex(draft, &state, staged.fingerprint, keep); err != nil {
 			return err
 		}
 	}
-	state.RealFingerprint = d.fingerprintReal()
-	now, err := repo.Tip(ctx, core.SandboxRef(d.id))
+	state.RealFingerprint = e.fingerprintReal()
+	now, err := repo.Tip(ctx, core.SandboxRef(e.id))
 	if err != nil {
 		return err
 	}
 	// Keep the old fingerprint if the user changed something, so that it is exported before the next command.
-	if userChanged && !wrote || now != state.BranchTip || d.realHead() != state.RealHead {
-		state.RealFingerprint = d.Agreed.RealFingerprint
+	if userChanged && !wrote || now != state.BranchTip || e.realHead() != state.RealHead {
+		state.RealFingerprint = e.Agreed.RealFingerprint
 	}
-	if err := d.saveState(state); err != nil || state.BranchTip == tip || ns.IsSoleUser() {
+	if err := e.saveState(state); err != nil || state.BranchTip == tip || ns.IsSoleUser() {
 		return err
 	}
-	return d.removeRefLock(ctx, ns, dir)
+	return e.removeRefLock(ctx, ns, dir)
 }
 
 // publishIndex replaces the index on the host by the draft, unless the user has switched branches meanwhile. keep saves
 // the index that is replaced.
-func (d *Exchange) publishIndex(draft *git.IndexDraft, state *AgreedState, fingerprint string, keep func() error) (wrote bool, err error) {
+func (e *Exchange) publishIndex(draft *git.IndexDraft, state *AgreedState, fingerprint string, keep func() error) (wrote bool, err error) {
 	if err := draft.Lock(); err != nil {
 		return false, err
 	}
-	if d.realHead() != state.RealHead {
+	if e.realHead() != state.RealHead {
 		return false, nil
 	}
 	state.IndexFingerprint = fingerprint
@@ -308,24 +308,24 @@ func (d *Exchange) publishIndex(draft *git.IndexDraft, state *AgreedState, finge
 
 // removeRefLock removes the lock file of the branch that git on the host has removed, and that is still visible behind
 // the walls.
-func (d *Exchange) removeRefLock(ctx context.Context, ns *proc.Namespace, dir *os.File) error {
+func (e *Exchange) removeRefLock(ctx context.Context, ns *proc.Namespace, dir *os.File) error {
 	var st unix.Stat_t
-	if err := unix.Lstat(filepath.Join(d.repo.CommonDir, core.SandboxRef(d.id)), &st); err != nil {
+	if err := unix.Lstat(filepath.Join(e.repo.CommonDir, core.SandboxRef(e.id)), &st); err != nil {
 		return err
 	}
-	return d.runScript(ctx, ns, dir, scriptRemoveRefLock, nil, io.Discard, core.SandboxRef(d.id), strconv.FormatUint(st.Ino, 10))
+	return e.runScript(ctx, ns, dir, scriptRemoveRefLock, nil, io.Discard, core.SandboxRef(e.id), strconv.FormatUint(st.Ino, 10))
 }
 
 // checkReadable refuses an upper directory in which a file that git always reads would block git for ever, as a pipe
 // does, or is not a regular file of reasonable size.
-func (d *Exchange) checkReadable() error {
+func (e *Exchange) checkReadable() error {
 	const maxSize = 64 << 20 // the largest is packed-refs
-	entry := filepath.Join("worktrees", d.id)
+	entry := filepath.Join("worktrees", e.id)
 	for _, name := range []string{
-		"config", "HEAD", "packed-refs", "shallow", "objects/info/alternates", "info/attributes", "info/grafts", core.SandboxRef(d.id),
+		"config", "HEAD", "packed-refs", "shallow", "objects/info/alternates", "info/attributes", "info/grafts", core.SandboxRef(e.id),
 		entry + "/HEAD", entry + "/commondir", entry + "/gitdir", entry + "/config.worktree",
 	} {
-		if _, err := overlay.ReadUpperFile(d.upper, name, maxSize); err != nil {
+		if _, err := overlay.ReadUpperFile(e.upper, name, maxSize); err != nil {
 			return &GitError{fmt.Errorf("git cannot be run behind the walls: %w", err)}
 		}
 	}
@@ -333,12 +333,12 @@ func (d *Exchange) checkReadable() error {
 }
 
 // lockOverlay serializes imports and exports of one sandbox.
-func (d *Exchange) lockOverlay(ctx context.Context) (release func(), err error) {
-	timeout, err := d.repo.Settings.LockTimeout()
+func (e *Exchange) lockOverlay(ctx context.Context) (release func(), err error) {
+	timeout, err := e.repo.Settings.LockTimeout()
 	if err != nil {
 		return nil, err
 	}
-	held, err := lock.AcquireDirExclusive(ctx, filepath.Dir(d.upper), timeout)
+	held, err := lock.AcquireDirExclusive(ctx, filepath.Dir(e.upper), timeout)
 	if err != nil {
 		return nil, err
 	}
@@ -346,17 +346,17 @@ func (d *Exchange) lockOverlay(ctx context.Context) (release func(), err error) 
 }
 
 // lockRepository takes the repository lock, unless the caller holds it.
-func (d *Exchange) lockRepository(ctx context.Context) (*git.Repo, func(), error) {
-	if d.LockedRepo != nil {
-		return d.LockedRepo, func() {}, nil
+func (e *Exchange) lockRepository(ctx context.Context) (*git.Repo, func(), error) {
+	if e.LockedRepo != nil {
+		return e.LockedRepo, func() {}, nil
 	}
-	return d.repo.LockAndRecover(ctx)
+	return e.repo.LockAndRecover(ctx)
 }
 
 // realHead returns what HEAD of the real worktree names: a full ref or a commit. If it is not the branch of the
 // sandbox, the user has an index that belongs to something else.
-func (d *Exchange) realHead() string {
-	head, err := durable.ReadFile(filepath.Join(d.repo.Git.AdminDir(d.id), "HEAD"), 1<<16)
+func (e *Exchange) realHead() string {
+	head, err := durable.ReadFile(filepath.Join(e.repo.Git.AdminDir(e.id), "HEAD"), 1<<16)
 	if err != nil {
 		return ""
 	}

@@ -33,36 +33,36 @@ type sandboxIndex struct {
 }
 
 // readSandboxIndex reads the index behind the walls.
-func (d *Exchange) readSandboxIndex() sandboxIndex {
-	file, err := overlay.ReadUpperFile(d.upper, filepath.Join("worktrees", d.id, "index"), maxIndexSize)
+func (e *Exchange) readSandboxIndex() sandboxIndex {
+	file, err := overlay.ReadUpperFile(e.upper, filepath.Join("worktrees", e.id, "index"), maxIndexSize)
 	if err != nil {
-		d.warnIndexNotImported(err)
+		e.warnIndexNotImported(err)
 	}
 	if err != nil || !file.Found {
 		return sandboxIndex{}
 	}
-	return d.parseSandboxIndex(file.Data, file.ModTime)
+	return e.parseSandboxIndex(file.Data, file.ModTime)
 }
 
 // readPlainIndex has the sandbox's git expand a split or sparse index and reads the result.
-func (d *Exchange) readPlainIndex(ctx context.Context, ns *proc.Namespace, dir *os.File, original sandboxIndex) sandboxIndex {
+func (e *Exchange) readPlainIndex(ctx context.Context, ns *proc.Namespace, dir *os.File, original sandboxIndex) sandboxIndex {
 	plain := limitedBuffer{remaining: maxIndexSize}
-	if err := d.runScript(ctx, ns, dir, scriptPlainIndex, nil, &plain); err != nil {
-		d.warnIndexNotImported(err)
+	if err := e.runScript(ctx, ns, dir, scriptPlainIndex, nil, &plain); err != nil {
+		e.warnIndexNotImported(err)
 		return sandboxIndex{}
 	}
-	s := d.parseSandboxIndex(plain.Bytes(), original.modTime)
+	s := e.parseSandboxIndex(plain.Bytes(), original.modTime)
 	if s.notPlain {
-		d.warnIndexNotImported(errors.New("git behind the walls did not expand it to a plain index"))
+		e.warnIndexNotImported(errors.New("git behind the walls did not expand it to a plain index"))
 	}
 	return s
 }
 
 // parseSandboxIndex parses and checks an index file of the sandbox for the import.
-func (d *Exchange) parseSandboxIndex(data []byte, at time.Time) sandboxIndex {
-	format := object.FormatOf(d.repo.Store.Invocation(d.repo.ID, d.id, nil).Record.BaseCommit)
+func (e *Exchange) parseSandboxIndex(data []byte, at time.Time) sandboxIndex {
+	format := object.FormatOf(e.repo.Store.Invocation(e.repo.ID, e.id, nil).Record.BaseCommit)
 	outside := proc.Async(func() (index.File, error) { // concurrently: both may be large
-		data, err := durable.ReadFile(filepath.Join(d.repo.Git.AdminDir(d.id), "index"), maxIndexSize)
+		data, err := durable.ReadFile(filepath.Join(e.repo.Git.AdminDir(e.id), "index"), maxIndexSize)
 		if err != nil {
 			return index.File{}, err
 		}
@@ -74,27 +74,27 @@ func (d *Exchange) parseSandboxIndex(data []byte, at time.Time) sandboxIndex {
 	case fault.Is[*index.NotPlainError](err):
 		return sandboxIndex{modTime: at, notPlain: true}
 	case err != nil:
-		d.warnIndexNotImported(err)
+		e.warnIndexNotImported(err)
 		return sandboxIndex{}
 	}
 	idx = idx.WithSubmodulesSkipped() // skip-worktree for nested repositories: git status on the host must not run git in them
 	return sandboxIndex{index: &idx, modTime: at, newBlobs: idx.NewBlobs(before)}
 }
 
-func (d *Exchange) warnIndexNotImported(err error) {
-	d.repo.Warn("sandbox %s: the index behind the walls is not imported: %v", d.id, err)
+func (e *Exchange) warnIndexNotImported(err error) {
+	e.repo.Warn("sandbox %s: the index behind the walls is not imported: %v", e.id, err)
 }
 
 // draftIndex writes the imported index beside the real one, if it has changed and the real HEAD is on the branch of
 // the sandbox. on is that HEAD.
-func (d *Exchange) draftIndex(s *sandboxIndex, on string) (*git.IndexDraft, error) {
-	if s.index == nil || on != core.SandboxRef(d.id) {
+func (e *Exchange) draftIndex(s *sandboxIndex, on string) (*git.IndexDraft, error) {
+	if s.index == nil || on != core.SandboxRef(e.id) {
 		return nil, nil
 	}
-	if s.fingerprint = s.index.Fingerprint(); s.fingerprint == d.Agreed.IndexFingerprint {
+	if s.fingerprint = s.index.Fingerprint(); s.fingerprint == e.Agreed.IndexFingerprint {
 		return nil, nil
 	}
-	draft, err := d.repo.Git.NewIndexDraft(d.id)
+	draft, err := e.repo.Git.NewIndexDraft(e.id)
 	if err == nil {
 		err = draft.Write(*s.index, s.modTime)
 	}
@@ -105,8 +105,8 @@ func (d *Exchange) draftIndex(s *sandboxIndex, on string) (*git.IndexDraft, erro
 }
 
 // realIndexFingerprint identifies the current version of the index on the host; any write changes it.
-func (d *Exchange) realIndexFingerprint() string {
-	fi, err := os.Lstat(filepath.Join(d.repo.Git.AdminDir(d.id), "index"))
+func (e *Exchange) realIndexFingerprint() string {
+	fi, err := os.Lstat(filepath.Join(e.repo.Git.AdminDir(e.id), "index"))
 	if err != nil {
 		return ""
 	}
@@ -115,11 +115,11 @@ func (d *Exchange) realIndexFingerprint() string {
 
 // keepRealIndex saves the changes that the user has staged on the host since the last exchange, when the sandbox has
 // staged other changes. The caller has locked the real index, so git works on a copy.
-func (d *Exchange) keepRealIndex(ctx context.Context, now AgreedState, tip string) error {
-	if d.Agreed.IndexFingerprint == "" {
+func (e *Exchange) keepRealIndex(ctx context.Context, now AgreedState, tip string) error {
+	if e.Agreed.IndexFingerprint == "" {
 		return nil // there is no earlier index to compare with
 	}
-	data, err := os.ReadFile(filepath.Join(d.repo.Git.AdminDir(d.id), "index"))
+	data, err := os.ReadFile(filepath.Join(e.repo.Git.AdminDir(e.id), "index"))
 	if err != nil {
 		return err
 	}
@@ -127,38 +127,38 @@ func (d *Exchange) keepRealIndex(ctx context.Context, now AgreedState, tip strin
 	if err != nil { // corrupt, or a split index
 		return fmt.Errorf("index outside the walls: %w", err)
 	}
-	if is := theirs.WithSubmodulesSkipped().Fingerprint(); is == d.Agreed.IndexFingerprint || is == now.IndexFingerprint {
+	if is := theirs.WithSubmodulesSkipped().Fingerprint(); is == e.Agreed.IndexFingerprint || is == now.IndexFingerprint {
 		return nil
 	}
-	if same, err := d.repo.Git.IndexMatches(ctx, d.id, tip); err != nil || same { // the user has committed it
+	if same, err := e.repo.Git.IndexMatches(ctx, e.id, tip); err != nil || same { // the user has committed it
 		return err
 	}
-	saved := filepath.Join(filepath.Dir(d.statePath()), "index-outside")
+	saved := filepath.Join(filepath.Dir(e.statePath()), "index-outside")
 	for n := 2; ; n++ { // do not overwrite an index saved earlier
 		if _, err := os.Lstat(saved); err != nil {
 			break
 		}
-		saved = filepath.Join(filepath.Dir(d.statePath()), fmt.Sprintf("index-outside-%d", n))
+		saved = filepath.Join(filepath.Dir(e.statePath()), fmt.Sprintf("index-outside-%d", n))
 	}
 	if err := durable.WriteFile(saved, data, 0o600); err != nil {
 		return err
 	}
-	commit, err := d.commitRealIndex(ctx, saved, tip, now.BranchTip)
+	commit, err := e.commitRealIndex(ctx, saved, tip, now.BranchTip)
 	if err != nil {
 		return err
 	}
 	if commit != "" {
-		d.repo.Warn("sandbox %s: different changes were staged inside and outside the walls; to see those staged outside: git show %s", d.id, commit)
+		e.repo.Warn("sandbox %s: different changes were staged inside and outside the walls; to see those staged outside: git show %s", e.id, commit)
 		return os.Remove(saved)
 	}
-	d.repo.Warn("sandbox %s: different changes were staged inside and outside the walls; the index outside has unmerged entries, and is kept until the sandbox is discarded: GIT_INDEX_FILE=%s git diff --cached", d.id, quote.Shell(saved))
+	e.repo.Warn("sandbox %s: different changes were staged inside and outside the walls; the index outside has unmerged entries, and is kept until the sandbox is discarded: GIT_INDEX_FILE=%s git diff --cached", e.id, quote.Shell(saved))
 	return nil
 }
 
 // commitRealIndex commits the changes that the user has staged on the host, on top of tip. The reflog of HEAD, which
 // is at head now, records the commit, so that it is found there and kept by a discard.
-func (d *Exchange) commitRealIndex(ctx context.Context, index, tip, head string) (string, error) {
-	repo, unlock, err := d.lockRepository(ctx)
+func (e *Exchange) commitRealIndex(ctx context.Context, index, tip, head string) (string, error) {
+	repo, unlock, err := e.lockRepository(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -168,26 +168,26 @@ func (d *Exchange) commitRealIndex(ctx context.Context, index, tip, head string)
 	if err != nil || commit == "" {
 		return "", err
 	}
-	if err := repo.AppendHeadReflog(d.id, head, commit, core.ToolIdentity, d.repo.Now(), why); err != nil {
+	if err := repo.AppendHeadReflog(e.id, head, commit, core.ToolIdentity, e.repo.Now(), why); err != nil {
 		return "", err
 	}
-	return commit, repo.AppendHeadReflog(d.id, commit, head, core.ToolIdentity, d.repo.Now(), "agency: back to the committed state")
+	return commit, repo.AppendHeadReflog(e.id, commit, head, core.ToolIdentity, e.repo.Now(), "agency: back to the committed state")
 }
 
 // skipNestedRepositories marks nested repositories, such as submodules, in the real index as skip-worktree, so that git on the
 // host does not run git in them: a process behind the walls can have put anything there, or its git directory is
 // visible only behind the walls. x is the real index and real the fingerprint that goes with it; it returns the index
 // fingerprint and the new real fingerprint.
-func (d *Exchange) skipNestedRepositories(x index.File, commit, real string) (fingerprint, realNow string) {
+func (e *Exchange) skipNestedRepositories(x index.File, commit, real string) (fingerprint, realNow string) {
 	fingerprint = x.WithSubmodulesSkipped().Fingerprint()
 	if !x.AnySubmoduleUnskipped() {
 		return fingerprint, real
 	}
-	before, err := d.repo.Git.SkipSubmodulesInIndex(d.id, object.FormatOf(commit))
+	before, err := e.repo.Git.SkipSubmodulesInIndex(e.id, object.FormatOf(commit))
 	if err != nil {
-		d.repo.Warn("sandbox %s: git outside the walls still inspects its submodules: %v", d.id, err)
+		e.repo.Warn("sandbox %s: git outside the walls still inspects its submodules: %v", e.id, err)
 	}
-	realNow = d.fingerprintReal()
+	realNow = e.fingerprintReal()
 	if err != nil || before.Fingerprint() != x.Fingerprint() || withoutIndex(realNow) != withoutIndex(real) { // another process has changed something meanwhile
 		return fingerprint, real
 	}
@@ -207,11 +207,11 @@ func withoutIndex(real string) string {
 
 // keepNestedVisible returns the index to export, in which nested repositories that are visible in the sandbox's index stay
 // visible.
-func (d *Exchange) keepNestedVisible(x index.File, data []byte, commit string) []byte {
+func (e *Exchange) keepNestedVisible(x index.File, data []byte, commit string) []byte {
 	if !x.AnySubmoduleSkipped() {
 		return data
 	}
-	file, err := overlay.ReadUpperFile(d.upper, filepath.Join("worktrees", d.id, "index"), maxIndexSize)
+	file, err := overlay.ReadUpperFile(e.upper, filepath.Join("worktrees", e.id, "index"), maxIndexSize)
 	if err != nil || !file.Found {
 		return data
 	}

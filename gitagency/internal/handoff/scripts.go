@@ -30,8 +30,8 @@ type packStream struct {
 
 // runPackScript has the sandbox's git name a commit and pack its objects and those in also, without the objects
 // reachable from not.
-func (d *Exchange) runPackScript(ctx context.Context, ns *proc.Namespace, dir *os.File, script string, also, not []string, args ...string) (*packStream, error) {
-	spool, err := os.CreateTemp(filepath.Dir(d.upper), "pack-*")
+func (e *Exchange) runPackScript(ctx context.Context, ns *proc.Namespace, dir *os.File, script string, also, not []string, args ...string) (*packStream, error) {
+	spool, err := os.CreateTemp(filepath.Dir(e.upper), "pack-*")
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func (d *Exchange) runPackScript(ctx context.Context, ns *proc.Namespace, dir *o
 		defer cancel(nil)
 		timer := time.AfterFunc(headTimeout, func() { cancel(&GitError{errors.New("git behind the walls does not respond")}) })
 		defer timer.Stop()
-		untimed := *d
+		untimed := *e
 		untimed.ScriptTimeout = 0
 		out := &activityWriter{dst: spool, onWrite: func() { timer.Reset(packIdleTimeout) }}
 		if err := untimed.runScript(asked, ns, dir, script, strings.NewReader(strings.Join(wants, "\n")+"\n"), out, args...); err != nil {
@@ -89,7 +89,7 @@ const exitDiverged = 66
 
 // IsSandboxFault reports whether an import failed because of the content of the sandbox and not because of this
 // machine: git refused the objects although a test file shows that there is disk space.
-func (d *Exchange) IsSandboxFault(err error) bool {
+func (e *Exchange) IsSandboxFault(err error) bool {
 	if fault.Is[*GitError](err) {
 		return true
 	}
@@ -97,7 +97,7 @@ func (d *Exchange) IsSandboxFault(err error) bool {
 		return false
 	}
 	const probeSize = 8 << 20
-	f, err := os.CreateTemp(filepath.Join(d.repo.CommonDir, "objects", "pack"), "tmp_room_*")
+	f, err := os.CreateTemp(filepath.Join(e.repo.CommonDir, "objects", "pack"), "tmp_room_*")
 	if err != nil {
 		return false
 	}
@@ -117,23 +117,23 @@ func (w *activityWriter) Write(p []byte) (int, error) {
 }
 
 // receive adds a pack to the real repository, moves the branch and writes the reflog of HEAD.
-func (d *Exchange) receive(ctx context.Context, in transport.ReceiveRequest) error {
-	repo, unlock, err := d.lockRepository(ctx)
+func (e *Exchange) receive(ctx context.Context, in transport.ReceiveRequest) error {
+	repo, unlock, err := e.lockRepository(ctx)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if record := d.repo.Store.Invocation(d.repo.ID, d.id, nil).Record; core.HasEnded(record) && d.LockedRepo == nil {
-		return &fault.EndedError{ID: d.id, Landing: record.Landing}
+	if record := e.repo.Store.Invocation(e.repo.ID, e.id, nil).Record; core.HasEnded(record) && e.LockedRepo == nil {
+		return &fault.EndedError{ID: e.id, Landing: record.Landing}
 	}
-	in.Ref = core.SandboxRef(d.id)
+	in.Ref = core.SandboxRef(e.id)
 	if err := transport.Receive(ctx, repo, in); err != nil || in.New == in.Old {
 		return err
 	}
-	if !in.LeaveRef && d.realHead() != in.Ref {
+	if !in.LeaveRef && e.realHead() != in.Ref {
 		return nil // the user is on another branch, which has not moved
 	}
-	return repo.AppendHeadReflog(d.id, in.Old, in.New, core.ToolIdentity, d.repo.Now(), in.Reason)
+	return repo.AppendHeadReflog(e.id, in.Old, in.New, core.ToolIdentity, e.repo.Now(), in.Reason)
 }
 
 // Scripts that run behind the walls. Configuration of the sandbox affects them, but they can harm only the sandbox.
@@ -237,11 +237,11 @@ const packIdleTimeout = 30 * time.Second
 const sandboxGitTimeout = time.Minute
 
 // runScript runs one of the scripts behind the walls.
-func (d *Exchange) runScript(ctx context.Context, ns *proc.Namespace, dir *os.File, script string, stdin io.Reader, stdout io.Writer, args ...string) error {
+func (e *Exchange) runScript(ctx context.Context, ns *proc.Namespace, dir *os.File, script string, stdin io.Reader, stdout io.Writer, args ...string) error {
 	var stderr proc.OutputBuffer
 	ending, err := ns.Run(ctx, proc.Task{
-		Argv: append([]string{"sh", "-c", script, "sh"}, args...), Dir: dir, Env: d.environment(),
-		Stdin: stdin, Stdout: stdout, Stderr: &stderr, Timeout: d.ScriptTimeout, Grace: time.Second,
+		Argv: append([]string{"sh", "-c", script, "sh"}, args...), Dir: dir, Env: e.environment(),
+		Stdin: stdin, Stdout: stdout, Stderr: &stderr, Timeout: e.ScriptTimeout, Grace: time.Second,
 	})
 	text := strings.TrimSpace(stderr.Text())
 	switch {

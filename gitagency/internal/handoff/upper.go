@@ -67,12 +67,12 @@ func ignoreExist(err error) error {
 // visible in the sandbox, and might stay visible after they are gone: overlayfs does not expect its lower directory
 // to change.
 func copyWorktreeEntry(ctx context.Context, r *core.Repository, id, upper string) error {
-	d := Exchange{repo: r, id: id, upper: upper}
+	e := Exchange{repo: r, id: id, upper: upper}
 	admin := r.Git.AdminDir(id)
 	if _, err := os.Lstat(filepath.Join(admin, "modules")); err == nil {
 		return nil // repositories of submodules must not be copied
 	}
-	state := AgreedState{RealHead: d.realHead(), RealFingerprint: d.fingerprintReal()}
+	state := AgreedState{RealHead: e.realHead(), RealFingerprint: e.fingerprintReal()}
 	found, err := r.Git.Lookup(ctx, core.SandboxRef(id), cmp.Or(state.RealHead, "HEAD")+"^{commit}")
 	if err != nil {
 		return err
@@ -102,13 +102,13 @@ func copyWorktreeEntry(ctx context.Context, r *core.Repository, id, upper string
 	}
 	if data, err := os.ReadFile(filepath.Join(entry, "index")); err == nil {
 		if x, err := index.Read(data, object.FormatOf(state.BranchTip)); err == nil {
-			state.IndexFingerprint, state.RealFingerprint = d.skipNestedRepositories(x, state.BranchTip, state.RealFingerprint)
+			state.IndexFingerprint, state.RealFingerprint = e.skipNestedRepositories(x, state.BranchTip, state.RealFingerprint)
 		}
 	}
-	if state.UpperFingerprint, err = d.FingerprintUpper(); err != nil {
+	if state.UpperFingerprint, err = e.FingerprintUpper(); err != nil {
 		return err
 	}
-	return d.saveState(state)
+	return e.saveState(state)
 }
 
 // copyRegularFiles copies regular files and their directories and preserves mtimes. It skips lock files.
@@ -149,25 +149,25 @@ func copyRegularFiles(from, to string) error {
 }
 
 // RecordRestored saves that both sides agree, after a restore wrote the same state to both.
-func (d *Exchange) RecordRestored(ctx context.Context) error {
-	if overlay.OpaqueEntry(d.upper, d.id) == "" {
-		return durable.Remove(d.statePath()) // the overlay shows the real files, as in a new sandbox
+func (e *Exchange) RecordRestored(ctx context.Context) error {
+	if overlay.OpaqueEntry(e.upper, e.id) == "" {
+		return durable.Remove(e.statePath()) // the overlay shows the real files, as in a new sandbox
 	}
-	state := AgreedState{RealHead: d.realHead(), RealFingerprint: d.fingerprintReal()}
-	found, err := d.repo.Git.Lookup(ctx, core.SandboxRef(d.id), cmp.Or(state.RealHead, "HEAD")+"^{commit}")
+	state := AgreedState{RealHead: e.realHead(), RealFingerprint: e.fingerprintReal()}
+	found, err := e.repo.Git.Lookup(ctx, core.SandboxRef(e.id), cmp.Or(state.RealHead, "HEAD")+"^{commit}")
 	if err != nil {
 		return err
 	}
 	state.BranchTip, state.SandboxHead = found[0].OID, found[1].OID
-	data, err := os.ReadFile(filepath.Join(d.repo.Git.AdminDir(d.id), "index"))
+	data, err := os.ReadFile(filepath.Join(e.repo.Git.AdminDir(e.id), "index"))
 	if err != nil {
 		return err
 	}
 	if x, err := index.Read(data, object.FormatOf(state.BranchTip)); err == nil {
-		state.IndexFingerprint, state.RealFingerprint = d.skipNestedRepositories(x, state.BranchTip, state.RealFingerprint)
+		state.IndexFingerprint, state.RealFingerprint = e.skipNestedRepositories(x, state.BranchTip, state.RealFingerprint)
 	}
-	if state.UpperFingerprint, err = d.FingerprintUpper(); err != nil {
+	if state.UpperFingerprint, err = e.FingerprintUpper(); err != nil {
 		return err
 	}
-	return d.saveState(state)
+	return e.saveState(state)
 }
