@@ -86,7 +86,7 @@ func Create(path string, data []byte, perm fs.FileMode, prepare ...func(*os.File
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(fmt.Errorf("write %s: %w", path, err), f.Close(), removeIfExists(f.Name()))
+			err = errors.Join(fmt.Errorf("write %s: %w", path, err), f.Close(), RemoveIfExists(f.Name()))
 		}
 	}()
 	if err := f.Chmod(perm); err != nil {
@@ -269,7 +269,8 @@ func addOwnerPermissions(root *os.Root, dir string) error {
 	return nil
 }
 
-func removeIfExists(path string) error {
+// RemoveIfExists removes a file or an empty directory; a missing one is no error.
+func RemoveIfExists(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

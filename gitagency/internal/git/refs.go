@@ -146,7 +146,7 @@ func (r *Repo) DeleteBrokenRef(ctx context.Context, ref string) error {
 	}
 	data, err := ReadSmallFile(r.CommonDir, ref)
 	if err == nil && !object.IsOID(strings.TrimSpace(string(data))) && !strings.HasPrefix(string(data), "ref:") {
-		return RemoveIfExists(r.RefPath(ref)) // invalid content: git does not take it for a ref, and does not delete it
+		return durable.RemoveIfExists(r.RefPath(ref)) // invalid content: git does not take it for a ref, and does not delete it
 	}
 	if listed, err := r.Tip(ctx, ref); err != nil || listed == "" {
 		return err

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git/config"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
@@ -196,7 +196,7 @@ func (r *Repo) CheckSmudgeFilters(ctx context.Context, s WorktreeSpec, p RunOpti
 		}
 		names = strings.FieldsFunc(string(out), func(c rune) bool { return c == 0 })
 	}
-	return errors.Join(r.CheckFilters(ctx, p, own, names, "--cached"), RemoveIfExists(index))
+	return errors.Join(r.CheckFilters(ctx, p, own, names, "--cached"), durable.RemoveIfExists(index))
 }
 
 // CheckFilters refuses files to which one of these filters applies. options are those of check-attr.
@@ -227,11 +227,4 @@ func (r *Repo) filterConfigFile(filter string) string {
 		}
 	}
 	return ""
-}
-
-func RemoveIfExists(path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
 }

@@ -217,7 +217,7 @@ func (r *Repo) tryWriteLoose(o object.Raw) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, RemoveIfExists(temp))
+			err = errors.Join(err, durable.RemoveIfExists(temp))
 		}
 	}()
 	_, err = f.Write(object.ZlibStored(slices.Concat(fmt.Appendf(nil, "%s %d\x00", o.Kind, len(o.Content)), o.Content)))

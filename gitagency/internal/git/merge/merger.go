@@ -167,7 +167,7 @@ func (m *Merger) mergeWithBase(ctx context.Context, req Request, base, ours, the
 	}
 	merged, err := m.mergeWithGit(ctx, req, synthetic[1], synthetic[2])
 	for _, oid := range synthetic { // they must not be persisted
-		err = errors.Join(err, git.RemoveIfExists(m.Repo.LoosePath(oid)))
+		err = errors.Join(err, durable.RemoveIfExists(m.Repo.LoosePath(oid)))
 	}
 	return merged, err
 }

@@ -93,7 +93,7 @@ func removeKeepFiles(r *git.Repo, u Update) error {
 		}
 		path := filepath.Join(dir, e.Name())
 		if data, readErr := durable.ReadFile(path, 1<<10); readErr == nil && strings.TrimSpace(string(data)) == u.keepReason() {
-			err = errors.Join(err, git.RemoveIfExists(path))
+			err = errors.Join(err, durable.RemoveIfExists(path))
 		}
 	}
 	return err

@@ -287,7 +287,7 @@ func (sd *stagingDir) syncFiles() error {
 
 // remove removes the staging directory. The caller must have committed or undone the update: old files in it are deleted.
 func (sd *stagingDir) remove() error {
-	if err := git.RemoveIfExists(filepath.Join(sd.dir, "plan")); err != nil { // first: without a plan Recover ignores the files
+	if err := durable.RemoveIfExists(filepath.Join(sd.dir, "plan")); err != nil { // first: without a plan Recover ignores the files
 		return err
 	}
 	err := durable.RemoveTree(sd.dir)
