@@ -84,7 +84,7 @@ var floors = []struct {
 	},
 	{
 		dir: "landing",
-		imports: "durable lock proc git/object git git/transport git/status git/snapshot git/merge git/update store " +
+		imports: "durable ids lock proc git/object git git/transport git/status git/snapshot git/merge git/update store " +
 			"quote fault settings core sandbox",
 	},
 	{dir: "directory", imports: "git store guard fault settings core sandbox"},

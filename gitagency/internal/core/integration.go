@@ -166,7 +166,7 @@ func (r *Repository) IntegrationTrees(p settings.Policy) ([]string, error) {
 		}
 	}
 	for i, tree := range trees {
-		trees[i] = cmp.Or(settings.ResolveOrEmpty(tree), filepath.Clean(tree))
+		trees[i] = cmp.Or(guard.ResolveOrEmpty(tree), filepath.Clean(tree))
 	}
 	slices.Sort(trees)
 	return slices.Compact(trees), nil

@@ -2,7 +2,6 @@ package core
 
 import (
 	"cmp"
-	"path/filepath"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
@@ -184,18 +183,6 @@ func TimeOrZero(at *time.Time) time.Time {
 // HasEnded reports whether a record is landed or discarded, so that its sandbox is gone on purpose.
 func HasEnded(m store.InvocationMeta) bool {
 	return m.Landing == store.Landed || m.Landing == store.Discarded
-}
-
-// IDLength is the length of an id of an invocation or worktree.
-const IDLength = len("20060102150405-0000")
-
-// TrailingID returns the id at the end of a file name; empty if there is none.
-func TrailingID(path string) string {
-	base := filepath.Base(path)
-	if id := base[max(len(base)-IDLength, 0):]; ids.Valid(id) {
-		return id
-	}
-	return ""
 }
 
 const (

@@ -90,7 +90,7 @@ func resolveDirectory(ctx context.Context, dir string, opts core.Options) (*Dire
 	if dir == "" {
 		return nil, &fault.InvalidError{What: "directory", Value: dir, Want: "a path"}
 	}
-	path, err := sandbox.ResolveFrom(repo.CallerDir, dir)
+	path, err := guard.ResolveFrom(repo.CallerDir, dir)
 	if err != nil {
 		return nil, err
 	}

@@ -73,7 +73,7 @@ func (d *Directory) CheckoutSnapshot(ctx context.Context, req sandbox.CheckoutRe
 		return sandbox.CheckoutResult{}, err
 	}
 	if req.Dir != "" {
-		path, err := sandbox.ResolveFrom(d.repo.CallerDir, req.Dir)
+		path, err := guard.ResolveFrom(d.repo.CallerDir, req.Dir)
 		if err != nil {
 			return sandbox.CheckoutResult{}, err
 		}

@@ -327,9 +327,9 @@ func (x *checkRun) isRecorded(id string) bool {
 func (x *checkRun) ownerID(rel string) string {
 	for part := rel; part != "." && part != "/"; part = filepath.Dir(part) {
 		base := filepath.Base(part)
-		for len(base) >= core.IDLength {
-			if ids.Valid(base[:core.IDLength]) && x.isRecorded(base[:core.IDLength]) {
-				return base[:core.IDLength]
+		for len(base) >= ids.Length {
+			if ids.Valid(base[:ids.Length]) && x.isRecorded(base[:ids.Length]) {
+				return base[:ids.Length]
 			}
 			base = base[1:]
 		}

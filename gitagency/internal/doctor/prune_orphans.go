@@ -146,7 +146,7 @@ func (p *prunePlan) planLeftovers() error {
 		return err
 	}
 	for _, path := range slices.Concat(temps, scraps, staged) {
-		t := PruneResult{Kind: "leftover", ID: core.TrailingID(path), Action: PruneRemove, Reason: "it was left by a process that was killed", Path: path}
+		t := PruneResult{Kind: "leftover", ID: ids.Trailing(path), Action: PruneRemove, Reason: "it was left by a process that was killed", Path: path}
 		if points := guard.MountsBelow(path); len(points) > 0 {
 			t.Action, t.Reason = PruneKeep, "something is mounted at "+points[0]
 		} else if err := core.CheckParentResolved(path); err != nil {

@@ -6,6 +6,7 @@ package fault
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/confine"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
@@ -21,6 +22,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // Errors of the packages below, under the names that the domain uses.
@@ -201,4 +203,17 @@ func (e *CleanupError) Unwrap() error { return e.Err }
 func Is[E error](err error) bool {
 	var target E
 	return errors.As(err, &target)
+}
+
+// ListPaths formats up to 20 paths, quoted and one a line, and the number of further ones.
+func ListPaths(paths []string) string {
+	const most = 20
+	lines := []string{}
+	for _, path := range paths[:min(len(paths), most)] {
+		lines = append(lines, "  "+quote.Path(path))
+	}
+	if more := len(paths) - most; more > 0 {
+		lines = append(lines, fmt.Sprintf("  and %d more", more))
+	}
+	return strings.Join(lines, "\n")
 }

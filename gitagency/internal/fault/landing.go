@@ -7,7 +7,6 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
-	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // Conflict is a path that could not be merged automatically.
@@ -88,19 +87,6 @@ func describeUnchanged(landed []string, unchanged string) string {
 	return strings.Join(landed[:len(landed)-1], ", ") + " and " + landed[len(landed)-1] + " have landed, and nothing else changed"
 }
 
-// ListPaths formats up to 20 paths, quoted and one a line, and the number of further ones.
-func ListPaths(paths []string) string {
-	const most = 20
-	lines := []string{}
-	for _, path := range paths[:min(len(paths), most)] {
-		lines = append(lines, "  "+quote.Path(path))
-	}
-	if more := len(paths) - most; more > 0 {
-		lines = append(lines, fmt.Sprintf("  and %d more", more))
-	}
-	return strings.Join(lines, "\n")
-}
-
 // NotSubmittedError reports work that must not land before it was submitted for review, because agency.requireReview
 // is set.
 type NotSubmittedError struct {
@@ -156,13 +142,6 @@ func (e *HeadLacksBranchError) Error() string {
 		return fmt.Sprintf("HEAD of sandbox %s is detached, and lacks commits that are on %s", e.ID, e.Branch)
 	}
 	return fmt.Sprintf("HEAD of sandbox %s is on %s, and lacks commits that are on %s", e.ID, e.On, e.Branch)
-}
-
-// NoBranchError reports an integration worktree with a detached HEAD, so that there is no branch to land on.
-type NoBranchError struct{ Worktree, Path string }
-
-func (e *NoBranchError) Error() string {
-	return fmt.Sprintf("HEAD of worktree %q is detached; there is no branch to land on", e.Worktree)
 }
 
 // UnnamedGitlinkError reports a nested repository in a sandbox that was added as a gitlink without an entry in

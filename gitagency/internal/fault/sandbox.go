@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git"
 )
 
 // Errors of creating, entering, using and leaving sandboxes.
@@ -128,16 +130,6 @@ func (e *MovedError) Error() string {
 	return fmt.Sprintf("the tree of invocation %s was moved to %s", e.ID, e.To)
 }
 
-// LiveSandboxesError reports a worktree that still has live sandboxes.
-type LiveSandboxesError struct {
-	Name        string
-	Invocations []string
-}
-
-func (e *LiveSandboxesError) Error() string {
-	return fmt.Sprintf("worktree %q still has sandboxes: %s", e.Name, strings.Join(e.Invocations, ", "))
-}
-
 // OperationTimeoutError reports an operation in a sandbox that exceeded its timeout and was undone.
 type OperationTimeoutError struct {
 	What    string // name of the operation
@@ -156,4 +148,29 @@ type TooLargeError struct {
 
 func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("%s is longer than %d MiB", e.What, e.Limit>>20)
+}
+
+// OffBranchError reports a sandbox whose HEAD is not on its own branch.
+type OffBranchError struct {
+	ID     string
+	On     string // the branch that is checked out, or "detached"
+	Branch string // the sandbox's own branch
+}
+
+func (e *OffBranchError) Error() string {
+	if e.On == git.DetachedHead {
+		return fmt.Sprintf("HEAD of sandbox %s is detached, and not on its branch, %s", e.ID, e.Branch)
+	}
+	return fmt.Sprintf("HEAD of sandbox %s is on %s, and not on its branch, %s", e.ID, e.On, e.Branch)
+}
+
+// UntrackedInTheWayError reports untracked files in a sandbox in the paths that a merge would write.
+type UntrackedInTheWayError struct {
+	ID    string
+	Path  string   // path of the sandbox
+	Files []string // relative to the top of the sandbox
+}
+
+func (e *UntrackedInTheWayError) Error() string {
+	return fmt.Sprintf("untracked files in %s would be overwritten:\n%s", e.Path, ListPaths(e.Files))
 }

@@ -2,8 +2,8 @@ package fault
 
 import (
 	"fmt"
+	"strings"
 
-	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 )
 
@@ -148,27 +148,19 @@ func (e *ModifiedTreeError) Error() string {
 	return e.Path + " was not created completely, and its files have been changed since"
 }
 
-// OffBranchError reports a sandbox whose HEAD is not on its own branch.
-type OffBranchError struct {
-	ID     string
-	On     string // the branch that is checked out, or "detached"
-	Branch string // the sandbox's own branch
+// LiveSandboxesError reports a worktree that still has live sandboxes.
+type LiveSandboxesError struct {
+	Name        string
+	Invocations []string
 }
 
-func (e *OffBranchError) Error() string {
-	if e.On == git.DetachedHead {
-		return fmt.Sprintf("HEAD of sandbox %s is detached, and not on its branch, %s", e.ID, e.Branch)
-	}
-	return fmt.Sprintf("HEAD of sandbox %s is on %s, and not on its branch, %s", e.ID, e.On, e.Branch)
+func (e *LiveSandboxesError) Error() string {
+	return fmt.Sprintf("worktree %q still has sandboxes: %s", e.Name, strings.Join(e.Invocations, ", "))
 }
 
-// UntrackedInTheWayError reports untracked files in a sandbox in the paths that a merge would write.
-type UntrackedInTheWayError struct {
-	ID    string
-	Path  string   // path of the sandbox
-	Files []string // relative to the top of the sandbox
-}
+// NoBranchError reports an integration worktree with a detached HEAD, so that there is no branch to land on.
+type NoBranchError struct{ Worktree, Path string }
 
-func (e *UntrackedInTheWayError) Error() string {
-	return fmt.Sprintf("untracked files in %s would be overwritten:\n%s", e.Path, ListPaths(e.Files))
+func (e *NoBranchError) Error() string {
+	return fmt.Sprintf("HEAD of worktree %q is detached; there is no branch to land on", e.Worktree)
 }

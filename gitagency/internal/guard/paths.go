@@ -72,6 +72,23 @@ func Resolve(path string) (string, error) {
 	return done, nil
 }
 
+// ResolveFrom resolves a path relative to a directory and follows symbolic links.
+func ResolveFrom(here, path string) (string, error) {
+	if !filepath.IsAbs(path) {
+		path = here + "/" + path // no filepath.Join: it would remove ".." before links are followed
+	}
+	return Resolve(path)
+}
+
+// ResolveOrEmpty resolves the symbolic links of a path; empty if that fails.
+func ResolveOrEmpty(path string) string {
+	path, err := Resolve(path)
+	if err != nil {
+		return ""
+	}
+	return path
+}
+
 // Relation tells how two trees overlap.
 type Relation string
 

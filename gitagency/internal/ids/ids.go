@@ -10,10 +10,14 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"path/filepath"
 	"time"
 )
 
 const timeLayout = "20060102150405"
+
+// Length is the length of an id.
+const Length = len(timeLayout) + len("-0000")
 
 // Source makes ids. Its zero value uses the real clock and the system's randomness.
 type Source struct {
@@ -40,7 +44,7 @@ func (s Source) New() (string, time.Time, error) {
 
 // Valid reports whether s has the syntax of an id.
 func Valid(s string) bool {
-	if len(s) != len(timeLayout)+5 || s[len(timeLayout)] != '-' {
+	if len(s) != Length || s[len(timeLayout)] != '-' {
 		return false
 	}
 	if _, ok := Time(s); !ok {
@@ -52,6 +56,15 @@ func Valid(s string) bool {
 		}
 	}
 	return true
+}
+
+// Trailing returns the id at the end of the last component of a path; empty if there is none.
+func Trailing(path string) string {
+	base := filepath.Base(path)
+	if id := base[max(len(base)-Length, 0):]; Valid(id) {
+		return id
+	}
+	return ""
 }
 
 // Time returns the UTC second that an id names.

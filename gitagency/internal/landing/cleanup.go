@@ -11,6 +11,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/ids"
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
@@ -106,7 +107,7 @@ func cleanUpLanded(ctx context.Context, r *core.Repository, repo *git.Repo, id s
 func LeftoverScratch(r *core.Repository, repo *git.Repo) ([]string, error) {
 	scraps, err := repo.Leftovers()
 	return slices.DeleteFunc(scraps, func(path string) bool {
-		id := core.TrailingID(path)
+		id := ids.Trailing(path)
 		if id == "" || path != repo.UnregisteredDir(id) || !store.IsDir(r.Store.SandboxDir(r.ID, id)) {
 			return false
 		}

@@ -43,7 +43,7 @@ func CheckoutSnapshot(ctx context.Context, r *core.Repository, req CheckoutReque
 	if err != nil {
 		return CheckoutResult{}, err
 	}
-	dir, err := ResolveFrom(r.CallerDir, req.Dir)
+	dir, err := guard.ResolveFrom(r.CallerDir, req.Dir)
 	if err != nil {
 		return CheckoutResult{}, err
 	}
@@ -62,14 +62,6 @@ func CheckoutSnapshot(ctx context.Context, r *core.Repository, req CheckoutReque
 		return CheckoutResult{}, fmt.Errorf("check out snapshot %s: %w", snap.name(), err)
 	}
 	return CheckoutResult{Invocation: snap.Invocation, ID: snap.ID, Ref: snap.Ref, Number: snap.Number, Path: dir}, nil
-}
-
-// ResolveFrom resolves a path relative to a directory and follows symbolic links.
-func ResolveFrom(here, path string) (string, error) {
-	if !filepath.IsAbs(path) {
-		path = here + "/" + path // no filepath.Join: it would remove ".." before links are followed
-	}
-	return guard.Resolve(path)
 }
 
 // checkOutsideManaged is CheckPlacement for a directory that is not managed by git-agency: it must not be in the data

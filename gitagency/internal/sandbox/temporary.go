@@ -108,6 +108,5 @@ func CheckRemovable(tree string) error {
 	return core.CheckParentResolved(tree)
 }
 
-const (
-	VerifyVerb = "verify"
-)
+// VerifyVerb is the verb of steps, events and records of a verification.
+const VerifyVerb = "verify"

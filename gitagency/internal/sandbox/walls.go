@@ -117,7 +117,7 @@ func AttributeToSetting(r *core.Repository, err error) error {
 	}
 	for _, setting := range settings.MultiValues(r.Git.Config, refused.Key) {
 		named := settings.ExpandHome(strings.TrimPrefix(setting.Value, settings.PrivatePrefix), proc.Getenv(r.Opts.Env, "HOME"))
-		if path := strings.TrimPrefix(refused.Path, settings.PrivatePrefix); named == path || settings.ResolveOrEmpty(named) == path {
+		if path := strings.TrimPrefix(refused.Path, settings.PrivatePrefix); named == path || guard.ResolveOrEmpty(named) == path {
 			want := "another value: " + refused.Why
 			if refused.Remedy != "" {
 				want += "; " + refused.Remedy

@@ -9,6 +9,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/confine"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
 )
 
 // WalledEnvironment computes the environment of a command behind walls. It is an allowlist, because an unknown
@@ -76,7 +77,7 @@ func (e WalledEnvironment) visiblePath(value string) string {
 	for _, dir := range filepath.SplitList(value) {
 		if !filepath.IsAbs(dir) || e.Plan.IsVisible(filepath.Clean(dir)) {
 			dirs = append(dirs, dir)
-		} else if real := ResolveOrEmpty(dir); real != "" && e.Plan.IsVisible(real) {
+		} else if real := guard.ResolveOrEmpty(dir); real != "" && e.Plan.IsVisible(real) {
 			dirs = append(dirs, real)
 		}
 	}

@@ -219,7 +219,7 @@ func readGrants(config config.Settings, key, home string) ([]grant, error) {
 func (g grant) isRedirectable(writable []string) bool {
 	holds := func(dir, path string) bool { return dir == path || guard.Contains(dir, path) }
 	for dir := filepath.Dir(g.configured); dir != "/"; dir = filepath.Dir(dir) {
-		at := ResolveOrEmpty(dir)
+		at := guard.ResolveOrEmpty(dir)
 		if slices.ContainsFunc(writable, func(w string) bool { return holds(w, at) && !holds(w, g.path) }) {
 			return true
 		}
@@ -265,15 +265,6 @@ func checkVariablePattern(pattern string) error {
 		return &fault.InvalidError{What: "variable", Value: pattern, Want: wantVariable}
 	}
 	return nil
-}
-
-// ResolveOrEmpty resolves the symbolic links of a path; empty if that fails.
-func ResolveOrEmpty(path string) string {
-	path, err := guard.Resolve(path)
-	if err != nil {
-		return ""
-	}
-	return path
 }
 
 // checkProfileName refuses a profile with the name of policySection.

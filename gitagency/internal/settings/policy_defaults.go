@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
@@ -195,7 +196,7 @@ func findCaches(env []string) []ToolCache {
 	var found []ToolCache
 	home := proc.Getenv(env, "HOME")
 	if filepath.IsAbs(home) {
-		home = cmp.Or(ResolveOrEmpty(home), home)
+		home = cmp.Or(guard.ResolveOrEmpty(home), home)
 	}
 	for _, t := range toolCaches {
 		var dirs []string
@@ -216,7 +217,7 @@ func findCaches(env []string) []ToolCache {
 			for _, part := range parts {
 				c := ToolCache{variable: t.variable, path: filepath.Join(dir, part)}
 				if _, err := os.Stat(c.path); err == nil {
-					c.path, c.exists = ResolveOrEmpty(c.path), true
+					c.path, c.exists = guard.ResolveOrEmpty(c.path), true
 				}
 				found = append(found, c)
 			}
