@@ -274,6 +274,28 @@ func TestWallsShowChangesMadeOutside(t *testing.T) {
 	w.checkAndDiscard()
 }
 
+// TestWallsFollowBranchSwitchedAfterKilledExec kills an exec before it has imported a commit. If the user then switches to
+// another branch outside, the next command first imports the commit and then sees that branch; it must not move the
+// branch of the sandbox to the user's commit.
+func TestWallsFollowBranchSwitchedAfterKilledExec(t *testing.T) {
+	t.Parallel()
+	w := newWalledSandbox(t)
+	w.runInside(`echo a >a; git add a; git commit -qm a`)
+	cmd := w.startInside("killed", `echo k >k; git add k; git commit -qm k`, "")
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // it was killed
+	w.runOutside(`git checkout -q -b mine; echo m >m; git add m; git commit -qm mine`)
+	if got := w.runInside(`git log --format=%s -1; git branch --show-current`); got != "mine\nmine" {
+		t.Errorf("git inside prints %q", got)
+	}
+	if got := w.git("log", "--format=%s", "-1", w.ref); got != "k" {
+		t.Errorf("the branch of the sandbox is at %q", got)
+	}
+	w.checkAndDiscard()
+}
+
 // TestWallsKeepDivergedBranchAndIndex changes the branch and the index on both sides of the walls. Nothing may be lost, a
 // warning must tell, and a merge inside must bring the commits out.
 func TestWallsKeepDivergedBranchAndIndex(t *testing.T) {

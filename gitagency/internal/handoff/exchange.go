@@ -280,9 +280,13 @@ func (e *Exchange) Import(ctx context.Context, ns *proc.Namespace, dir *os.File)
 	if err != nil {
 		return err
 	}
-	// Keep the old fingerprint if the user changed something, so that it is exported before the next command.
+	// Keep the old fingerprint if the user changed something, so that it is exported before the next command. HEAD inside
+	// is not on a branch that the user switched to: the export must still attach it.
 	if userChanged && !wrote || now != state.BranchTip || e.realHead() != state.RealHead {
 		state.RealFingerprint = e.Agreed.RealFingerprint
+	}
+	if userChanged && e.Agreed.RealHead != "" {
+		state.RealHead = e.Agreed.RealHead
 	}
 	if err := e.saveState(state); err != nil || state.BranchTip == tip || ns.IsSoleUser() {
 		return err
