@@ -79,10 +79,10 @@ func (t *Coprocess) Close() (Result, error) {
 	case err == nil:
 		return res, nil
 	case cause != nil:
-		return res, errors.Join(cause, killGroup(t.cmd.Process.Pid, t.grace))
+		return res, errors.Join(cause, killGroup(t.cmd.Process.Pid))
 	case errors.As(err, &exit):
 		return res, nil
 	default:
-		return res, errors.Join(err, killGroup(t.cmd.Process.Pid, t.grace))
+		return res, errors.Join(err, killGroup(t.cmd.Process.Pid))
 	}
 }

@@ -113,7 +113,7 @@ func Run(ctx context.Context, c Command) (Result, error) {
 		return res, nil // a daemon that kept the output open is not a failure
 	}
 
-	groupErr := killGroup(cmd.Process.Pid, grace)
+	groupErr := killGroup(cmd.Process.Pid)
 	var exit *exec.ExitError
 	switch {
 	case context.Cause(ctx) != nil:
@@ -125,15 +125,19 @@ func Run(ctx context.Context, c Command) (Result, error) {
 	}
 }
 
+// killPatience bounds the wait for processes after SIGKILL. It is not the grace of SIGTERM, which may be short: a killed
+// process only needs the processor once, or has to leave an uninterruptible system call.
+const killPatience = 10 * time.Second
+
 // killGroup sends SIGKILL to a process group and waits until only zombies are left of it.
-func killGroup(pgid int, patience time.Duration) error {
-	deadline := time.Now().Add(patience)
+func killGroup(pgid int) error {
+	deadline := time.Now().Add(killPatience)
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		if err := syscall.Kill(-pgid, syscall.SIGKILL); errors.Is(err, syscall.ESRCH) || allZombies(pgid) {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("process group %d did not end within %s", pgid, patience)
+			return fmt.Errorf("process group %d did not end within %s", pgid, killPatience)
 		}
 		time.Sleep(pause)
 	}

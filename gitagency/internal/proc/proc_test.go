@@ -68,7 +68,7 @@ func TestRunCancelKillsGroupAndReturnsCause(t *testing.T) {
 		}
 	}()
 	script := `trap "" TERM; sh -c 'trap "" TERM; echo $$ > "$0.tmp"; mv "$0.tmp" "$0"; sleep 60' "$1" & wait; sleep 60`
-	_, err := Run(ctx, Command{Argv: []string{"sh", "-c", script, "sh", pidFile}, Grace: 50 * time.Millisecond})
+	_, err := Run(ctx, Command{Argv: []string{"sh", "-c", script, "sh", pidFile}, Grace: time.Millisecond})
 	if !errors.Is(err, cause) {
 		t.Fatalf("got %v", err)
 	}
@@ -121,13 +121,10 @@ func requireProcessGone(t *testing.T, pidFile string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) && !isZombie(pid) {
-		t.Errorf("process %d is still there: %v", pid, err)
+	if err := syscall.Kill(pid, 0); errors.Is(err, syscall.ESRCH) {
+		return
 	}
-}
-
-// isZombie reports whether a process has ended, and its new parent has not waited for it yet.
-func isZombie(pid int) bool {
-	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	return err != nil || strings.Contains(string(data), ") Z ")
+	if stat, there := readProcStat(pid); there && !stat.isDead() {
+		t.Errorf("process %d is still there", pid)
+	}
 }
