@@ -188,7 +188,7 @@ const (
 // DiffSnapshots compares two states of a sandbox: its base commit, its HEAD, its current content including uncommitted
 // changes, any snapshot, or the tip of the integration branch. It changes nothing, and commands may run in the
 // sandbox meanwhile. For an invocation that has ended, DiffHead and DiffWork cannot be compared. A diff of more than
-// 256 MiB fails with ReasonTooLarge, because the whole text is held in memory.
+// 256 MiB fails with reason.TooLarge, because the whole text is held in memory.
 //
 // The diff is computed by git. Attributes in the trees and the configuration of the repository are ignored, because
 // an agent could use them to hide changes, and no program that they name is run.

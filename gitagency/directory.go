@@ -39,9 +39,9 @@ func (req OnboardRequest) internal() directory.OnboardRequest {
 // nothing. A directory that is onboarded already is opened, without a new snapshot. Options.Dir only serves to resolve a
 // relative path.
 //
-// Onboard never writes to the directory. The directory must not be in a repository or be one (ReasonInRepository): use
+// Onboard never writes to the directory. The directory must not be in a repository or be one (reason.InRepository): use
 // sandboxes for snapshots there. Nor may it overlap the data directory, an integration tree or a sandbox, by any spelling
-// (ReasonOverlap).
+// (reason.Overlap).
 func Onboard(ctx context.Context, req OnboardRequest, opts Options) (*Directory, error) {
 	d, err := directory.Onboard(ctx, req.internal(), opts.internal())
 	if err != nil {

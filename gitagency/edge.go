@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/git-agency/git-agency/gitagency/reason"
+
 	"github.com/git-agency/git-agency/gitagency/internal/doctor"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/landing"
@@ -148,33 +150,33 @@ func refusedView(err error) error {
 	v := RefusedError{Err: err}
 	switch e := err.(type) {
 	case *fault.NotIntegrationError:
-		v.Reason, v.Path, v.Name = ReasonNotIntegration, e.Path, e.Worktree
+		v.Reason, v.Path, v.Name = reason.NotIntegration, e.Path, e.Worktree
 		if e.Worktree != "" {
-			v.Reason = ReasonMarkerLost
+			v.Reason = reason.MarkerLost
 		}
 	case *fault.NotSandboxError:
-		v.Reason, v.Path = ReasonNotSandbox, e.Path
+		v.Reason, v.Path = reason.NotSandbox, e.Path
 		if e.Integration {
-			v.Reason = ReasonMarkedIntegration
+			v.Reason = reason.MarkedIntegration
 		}
 	case *fault.IsSandboxError:
-		v.Reason, v.Path = ReasonIsSandbox, e.Path
+		v.Reason, v.Path = reason.IsSandbox, e.Path
 	case *fault.OverlapError:
-		v.Reason, v.Path, v.Other = ReasonOverlap, e.Path, e.Other
+		v.Reason, v.Path, v.Other = reason.Overlap, e.Path, e.Other
 	case *fault.UnsafePathError:
-		v.Reason, v.Path = ReasonUnsafePath, e.Path
+		v.Reason, v.Path = reason.UnsafePath, e.Path
 	case *fault.TrackedMarkerError:
-		v.Reason, v.Commit = ReasonTrackedMarker, e.Commit
+		v.Reason, v.Commit = reason.TrackedMarker, e.Commit
 	case *fault.InvalidObjectError:
-		v.Reason, v.ID, v.Commit, v.Path = ReasonInvalidWork, e.ID, e.Base, e.Path
+		v.Reason, v.ID, v.Commit, v.Path = reason.InvalidWork, e.ID, e.Base, e.Path
 	case *fault.InvalidTreeError:
-		v.Reason, v.Path = ReasonInvalidObject, e.Path
+		v.Reason, v.Path = reason.InvalidObject, e.Path
 	case *fault.InvalidCommitError:
-		v.Reason, v.Commit = ReasonInvalidObject, e.Commit
+		v.Reason, v.Commit = reason.InvalidObject, e.Commit
 	case *fault.UntrustedFilterError:
-		v.Reason, v.Path, v.Name, v.Other = ReasonUntrustedFilter, e.Path, e.Filter, e.File
+		v.Reason, v.Path, v.Name, v.Other = reason.UntrustedFilter, e.Path, e.Filter, e.File
 	case *fault.UntrustedRemoteError:
-		v.Reason, v.Name, v.Other, v.Others = ReasonUntrustedRemote, e.Remote, e.URL, e.Hooks
+		v.Reason, v.Name, v.Other, v.Others = reason.UntrustedRemote, e.Remote, e.URL, e.Hooks
 	default:
 		return nil
 	}
@@ -196,34 +198,34 @@ func stateView(err error) error {
 func worktreeState(err error, v *StateError) {
 	switch e := err.(type) {
 	case *fault.NotWorktreeError:
-		v.Reason, v.Path = ReasonNotWorktree, e.Path
+		v.Reason, v.Path = reason.NotWorktree, e.Path
 	case *fault.NameTakenError:
-		v.Reason, v.Name, v.ID = ReasonNameTaken, e.Name, e.ID
+		v.Reason, v.Name, v.ID = reason.NameTaken, e.Name, e.ID
 	case *fault.AdoptedError:
-		v.Reason, v.Path, v.Name = ReasonAdopted, e.Path, e.Name
+		v.Reason, v.Path, v.Name = reason.Adopted, e.Path, e.Name
 	case *fault.ArchivedError:
-		v.Reason, v.ID, v.Name, v.Branch, v.Other = ReasonArchived, e.ID, e.Name, e.Branch, e.Invocation
+		v.Reason, v.ID, v.Name, v.Branch, v.Other = reason.Archived, e.ID, e.Name, e.Branch, e.Invocation
 	case *fault.DirtyError:
-		v.Reason, v.Path = ReasonDirty, e.Path
+		v.Reason, v.Path = reason.Dirty, e.Path
 	case *fault.ModifiedTreeError:
-		v.Reason, v.Path = ReasonModifiedTree, e.Path
+		v.Reason, v.Path = reason.ModifiedTree, e.Path
 	case *fault.LiveSandboxesError:
-		v.Reason, v.Name, v.Others = ReasonLiveSandboxes, e.Name, e.Invocations
+		v.Reason, v.Name, v.Others = reason.LiveSandboxes, e.Name, e.Invocations
 	case *fault.NoBranchError:
-		v.Reason, v.Name, v.Path = ReasonNoBranch, e.Worktree, e.Path
+		v.Reason, v.Name, v.Path = reason.NoBranch, e.Worktree, e.Path
 	case *fault.WorktreeBusyError:
-		v.Reason, v.Path, v.Operation = ReasonWorktreeBusy, e.Worktree, e.Operation
+		v.Reason, v.Path, v.Operation = reason.WorktreeBusy, e.Worktree, e.Operation
 	case *fault.NotEmptyError:
-		v.Reason, v.Path = ReasonNotEmpty, e.Path
+		v.Reason, v.Path = reason.NotEmpty, e.Path
 	case *fault.NoCommitError:
-		v.Reason, v.Name = ReasonNoCommit, e.Name
+		v.Reason, v.Name = reason.NoCommit, e.Name
 		if e.Unborn {
-			v.Reason = ReasonUnbornBranch
+			v.Reason = reason.UnbornBranch
 		}
 	case *fault.BranchInTheWayError:
-		v.Reason, v.Name = ReasonBranchInTheWay, e.Branch
+		v.Reason, v.Name = reason.BranchInTheWay, e.Branch
 	case *fault.InRepositoryError:
-		v.Reason, v.Path = ReasonInRepository, e.Path
+		v.Reason, v.Path = reason.InRepository, e.Path
 	}
 }
 
@@ -231,44 +233,44 @@ func worktreeState(err error, v *StateError) {
 func sandboxState(err error, v *StateError) {
 	switch e := err.(type) {
 	case *fault.RunningError:
-		v.Reason, v.ID, v.Others = ReasonRunning, e.ID, e.Programs
+		v.Reason, v.ID, v.Others = reason.Running, e.ID, e.Programs
 	case *fault.NothingRunsError:
-		v.Reason, v.ID = ReasonNothingRuns, e.ID
+		v.Reason, v.ID = reason.NothingRuns, e.ID
 	case *fault.SharedNetworkError:
-		v.Reason, v.ID = ReasonSharedNetwork, e.ID
+		v.Reason, v.ID = reason.SharedNetwork, e.ID
 	case *sandbox.PortTakenError:
-		v.Reason, v.Name = ReasonPortTaken, strconv.Itoa(int(e.Port.Inside))
+		v.Reason, v.Name = reason.PortTaken, strconv.Itoa(int(e.Port.Inside))
 	case *fault.InsideError:
-		v.Reason, v.ID, v.Other = ReasonInside, e.ID, e.Inside
+		v.Reason, v.ID, v.Other = reason.Inside, e.ID, e.Inside
 	case *fault.BehindWallsError:
-		v.Reason, v.ID = ReasonBehindWalls, e.ID
+		v.Reason, v.ID = reason.BehindWalls, e.ID
 	case *fault.MovedError:
-		v.Reason, v.ID, v.Path, v.Other = ReasonMoved, e.ID, e.From, e.To
+		v.Reason, v.ID, v.Path, v.Other = reason.Moved, e.ID, e.From, e.To
 	case *fault.UnfinishedTransitionError:
-		v.Reason, v.ID, v.Name = ReasonUnfinishedTransition, e.ID, e.LeftSnapshot
+		v.Reason, v.ID, v.Name = reason.UnfinishedTransition, e.ID, e.LeftSnapshot
 	case *fault.LostRollbackError:
-		v.Reason, v.ID = ReasonLostRollback, e.ID
+		v.Reason, v.ID = reason.LostRollback, e.ID
 	case *fault.OffBranchError:
-		v.Reason, v.ID, v.Branch = ReasonOffBranch, e.ID, e.Branch
+		v.Reason, v.ID, v.Branch = reason.OffBranch, e.ID, e.Branch
 	case *fault.UntrackedInTheWayError:
-		v.Reason, v.ID, v.Path, v.Others = ReasonUntrackedInTheWay, e.ID, e.Path, e.Files
+		v.Reason, v.ID, v.Path, v.Others = reason.UntrackedInTheWay, e.ID, e.Path, e.Files
 	case *fault.SandboxOperationError:
-		v.Reason, v.ID, v.Operation, v.Path = ReasonOperationInProgress, e.ID, e.What, e.Path
+		v.Reason, v.ID, v.Operation, v.Path = reason.OperationInProgress, e.ID, e.What, e.Path
 		if e.What == "merge" && e.Unstaged {
-			v.Reason = ReasonOperationUnstaged
+			v.Reason = reason.OperationUnstaged
 		}
 	case *fault.GitLockedError:
-		v.Reason, v.Path = ReasonGitLocked, e.Path
+		v.Reason, v.Path = reason.GitLocked, e.Path
 	case *fault.UnreadableError:
-		v.Reason, v.Path = ReasonUnreadable, e.Path
+		v.Reason, v.Path = reason.Unreadable, e.Path
 	case *fault.StillChangingError:
-		v.Reason, v.Path, v.Others = ReasonChanging, e.Dir, e.Paths
+		v.Reason, v.Path, v.Others = reason.Changing, e.Dir, e.Paths
 	case *fault.ObstructionError:
-		v.Reason, v.Path = ReasonObstructed, e.Path
+		v.Reason, v.Path = reason.Obstructed, e.Path
 	case *fault.MissingHeadError:
-		v.Reason, v.Branch, v.Commit = ReasonMissingHead, strings.TrimPrefix(e.Ref, "refs/heads/"), e.OID
+		v.Reason, v.Branch, v.Commit = reason.MissingHead, strings.TrimPrefix(e.Ref, "refs/heads/"), e.OID
 	case *fault.UnnamedGitlinkError:
-		v.Reason, v.ID, v.Path = ReasonUnnamedGitlink, e.ID, e.Path
+		v.Reason, v.ID, v.Path = reason.UnnamedGitlink, e.ID, e.Path
 	}
 }
 
@@ -276,36 +278,36 @@ func sandboxState(err error, v *StateError) {
 func landingState(err error, v *StateError) {
 	switch e := err.(type) {
 	case *fault.NotSubmittedError:
-		v.Reason, v.ID = ReasonNotSubmitted, e.ID
+		v.Reason, v.ID = reason.NotSubmitted, e.ID
 	case *fault.NotInReviewError:
-		v.Reason, v.ID, v.Name = ReasonNotInReview, e.ID, e.State
+		v.Reason, v.ID, v.Name = reason.NotInReview, e.ID, e.State
 	case *fault.BaseMovedError:
-		v.Reason, v.ID, v.Branch, v.Commit = ReasonBaseMoved, e.ID, e.Branch, e.At
+		v.Reason, v.ID, v.Branch, v.Commit = reason.BaseMoved, e.ID, e.Branch, e.At
 	case *fault.HeadLacksBranchError:
-		v.Reason, v.ID, v.Branch = ReasonHeadLacksBranch, e.ID, e.Branch
+		v.Reason, v.ID, v.Branch = reason.HeadLacksBranch, e.ID, e.Branch
 	case *landing.NothingToLandError:
-		v.Reason, v.ID = ReasonNothingToLand, e.ID
+		v.Reason, v.ID = reason.NothingToLand, e.ID
 		if e.NoNetChange {
-			v.Reason = ReasonNoNetChange
+			v.Reason = reason.NoNetChange
 		}
 	case *fault.NotLandedError:
-		v.Reason, v.ID = ReasonNotLanded, e.ID
+		v.Reason, v.ID = reason.NotLanded, e.ID
 	case *fault.StuckLandingError:
-		v.Reason, v.ID, v.Path = ReasonStuckLanding, e.ID, e.Path
+		v.Reason, v.ID, v.Path = reason.StuckLanding, e.ID, e.Path
 	case *fault.KeepsMovingError:
-		v.Reason, v.ID, v.Branch = ReasonKeepsMoving, e.ID, e.Branch
+		v.Reason, v.ID, v.Branch = reason.KeepsMoving, e.ID, e.Branch
 	case *fault.TemporarySandboxError:
-		v.Reason, v.ID, v.Other = ReasonTemporary, e.ID, e.Verifies
+		v.Reason, v.ID, v.Other = reason.Temporary, e.ID, e.Verifies
 	case *fault.UnrelatedError:
-		v.Reason, v.Commit, v.Other = ReasonUnrelated, e.Ours, e.Theirs
+		v.Reason, v.Commit, v.Other = reason.Unrelated, e.Ours, e.Theirs
 	case *fault.NoRemoteError:
-		v.Reason, v.Name, v.Others = ReasonNoRemote, e.Remote, e.Remotes
+		v.Reason, v.Name, v.Others = reason.NoRemote, e.Remote, e.Remotes
 	case *fault.UpstreamError:
-		v.Reason, v.Branch, v.Name, v.Other = ReasonUpstream, e.Branch, e.Upstream, e.Remote
+		v.Reason, v.Branch, v.Name, v.Other = reason.Upstream, e.Branch, e.Upstream, e.Remote
 	case *fault.RejectedError:
-		v.Reason = ReasonPushRejected
+		v.Reason = reason.PushRejected
 	case *fault.PushRaceError:
-		v.Reason = ReasonPushRace
+		v.Reason = reason.PushRace
 	}
 }
 
@@ -313,24 +315,24 @@ func landingState(err error, v *StateError) {
 func machineState(err error, v *StateError) {
 	switch e := err.(type) {
 	case *fault.CorruptRecordError:
-		v.Reason, v.Path = ReasonCorruptRecord, e.Path
+		v.Reason, v.Path = reason.CorruptRecord, e.Path
 	case *fault.UnsupportedError:
-		v.Reason, v.Name, v.Other = ReasonUnsupported, e.Primitive, e.Value
+		v.Reason, v.Name, v.Other = reason.Unsupported, e.Primitive, e.Value
 	case *fault.UnenforceableError:
-		v.Reason = ReasonLimit
+		v.Reason = reason.Limit
 	case *fault.NoFreeIDError:
-		v.Reason = ReasonNoFreeID
+		v.Reason = reason.NoFreeID
 	case *fault.NoIdentityError:
-		v.Reason = ReasonNoIdentity
+		v.Reason = reason.NoIdentity
 	case *fault.DateError:
-		v.Reason, v.Name, v.Other = ReasonInvalidDate, e.Variable, e.Value
+		v.Reason, v.Name, v.Other = reason.InvalidDate, e.Variable, e.Value
 	case *fault.OutputError:
-		v.Reason = ReasonOutput
+		v.Reason = reason.Output
 	case *fault.OperationTimeoutError:
-		v.Reason, v.Name = ReasonTimeout, e.What
+		v.Reason, v.Name = reason.Timeout, e.What
 	case *fault.TooLargeError:
-		v.Reason = ReasonTooLarge
+		v.Reason = reason.TooLarge
 	case *fault.IncompleteError:
-		v.Reason, v.Name = ReasonMissingObject, e.OID
+		v.Reason, v.Name = reason.MissingObject, e.OID
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/git-agency/git-agency/gitagency/reason"
+
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/landing"
 )
@@ -83,23 +85,23 @@ func TestReasonsAreUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name := range reasonNames(t) {
-		if !strings.Contains(string(source), name) {
+		if !regexp.MustCompile(regexp.QuoteMeta(name) + `\b`).Match(source) {
 			t.Errorf("no error has %s", name)
 		}
 	}
 }
 
-// reasonNames maps the names of the Reason constants to their values.
+// reasonNames maps the reasons, as callers write them, to their values.
 func reasonNames(t *testing.T) map[string]string {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "reasons.go", nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), "reason/reason.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	names := map[string]string{}
 	ast.Inspect(file, func(n ast.Node) bool {
 		if spec, ok := n.(*ast.ValueSpec); ok {
-			names[spec.Names[0].Name] = spec.Values[0].(*ast.BasicLit).Value
+			names["reason."+spec.Names[0].Name] = spec.Values[0].(*ast.BasicLit).Value
 		}
 		return true
 	})
@@ -138,10 +140,10 @@ func TestPublicErrorKeepsMessageAndCauses(t *testing.T) {
 	if !errors.As(err, &setup) || setup.ID != "c" {
 		t.Errorf("no SetupError in %q", err)
 	}
-	if !errors.As(err, &state) || state.Reason != ReasonUnreadable || state.Path != "secret" {
+	if !errors.As(err, &state) || state.Reason != reason.Unreadable || state.Path != "secret" {
 		t.Errorf("no StateError in %q", err)
 	}
-	if !errors.As(err, &refused) || refused.Reason != ReasonMarkerLost || refused.Name != "w" || !IsReason(err, ReasonDirty, ReasonMarkerLost) || IsReason(err, ReasonDirty) {
+	if !errors.As(err, &refused) || refused.Reason != reason.MarkerLost || refused.Name != "w" || !IsReason(err, reason.Dirty, reason.MarkerLost) || IsReason(err, reason.Dirty) {
 		t.Errorf("no RefusedError in %q", err)
 	}
 	var internal *fault.NotIntegrationError
@@ -155,12 +157,12 @@ func TestCausesOfPushAndVerifyHaveViews(t *testing.T) {
 	t.Parallel()
 	err := publicError(&landing.NotPushedError{Err: &fault.OperationTimeoutError{What: "pushing"}})
 	var failed *NotPushedError
-	if !errors.As(err, &failed) || !IsReason(failed.Err, ReasonTimeout) {
+	if !errors.As(err, &failed) || !IsReason(failed.Err, reason.Timeout) {
 		t.Errorf("got %#v", failed)
 	}
 	err = publicError(&landing.VerifyError{Err: &fault.UnsupportedError{Primitive: "isolation", Value: "vm"}})
 	var unverified *VerifyError
-	if !errors.As(err, &unverified) || !IsReason(unverified.Err, ReasonUnsupported) {
+	if !errors.As(err, &unverified) || !IsReason(unverified.Err, reason.Unsupported) {
 		t.Errorf("got %#v", unverified)
 	}
 }
@@ -179,7 +181,7 @@ func TestCommentsNameExistingErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	named := regexp.MustCompile(`\*[A-Z]\w+Error\b|\bReason[A-Z]\w+`)
+	named := regexp.MustCompile(`\*[A-Z]\w+Error\b|\breason\.[A-Z]\w+`)
 	for _, name := range files {
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
 		if err != nil {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/git-agency/git-agency/gitagency/reason"
+
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 )
 
@@ -25,7 +27,7 @@ var (
 // StateError reports that the state of the repository, a worktree or a sandbox does not allow the request. The comment
 // of each Reason says which of the other fields are set.
 type StateError struct {
-	Reason    Reason
+	Reason    reason.Reason
 	ID        string   // invocation, or worktree
 	Name      string   // of a worktree, branch, remote, revision, object, operation, variable, port or snapshot
 	Path      string   // absolute, or relative to the sandbox
@@ -232,7 +234,7 @@ func (e *CleanupError) Error() string { return (*fault.CleanupError)(e).Error() 
 func (e *CleanupError) Unwrap() error { return e.Err }
 
 // IsReason reports whether err is a StateError or a RefusedError with one of the reasons.
-func IsReason(err error, reasons ...Reason) bool {
+func IsReason(err error, reasons ...reason.Reason) bool {
 	var state *StateError
 	var refused *RefusedError
 	for _, r := range reasons {

@@ -88,7 +88,7 @@ func newExecResult(r sandbox.ExecResult) ExecResult {
 // machine, or anything else that could not be set up, is a *SetupError.
 //
 // These errors come with a result: *CannotRunError; ErrStopped, when the sandbox is being ended; the cause of ctx,
-// when that ended first; a *StateError with ReasonOutput, when the output could not be passed on; ErrSupervisorKilled,
+// when that ended first; a *StateError with reason.Output, when the output could not be passed on; ErrSupervisorKilled,
 // when some process may still run. With any other error nothing was run.
 func (s *Sandbox) Exec(ctx context.Context, opts ExecOptions) (ExecResult, error) {
 	result, err := s.sandbox.Exec(ctx, opts.internal())

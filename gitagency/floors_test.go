@@ -23,7 +23,7 @@ const (
 
 // floors lists every package from the bottom up, with the packages of this module that it may import. A package imports
 // only what its row names, and rows name only packages above them in the table, so imports run strictly downwards.
-// Names are relative to gitagency/internal, unless they are "gitagency", "quote" or begin with "cmd/".
+// Names are relative to gitagency/internal, unless they are "gitagency", "quote", "reason" or begin with "cmd/".
 var floors = []struct {
 	dir      string
 	imports  string
@@ -96,7 +96,8 @@ var floors = []struct {
 	},
 
 	// 4: the public library
-	{dir: "gitagency", imports: "proc store confine treediff fault settings core sandbox landing directory radar doctor"},
+	{dir: "reason"},
+	{dir: "gitagency", imports: "reason proc store confine treediff fault settings core sandbox landing directory radar doctor"},
 
 	// 5: the command
 	{dir: "cmd/git-agency/internal/argv", reserved: urfave},
@@ -104,7 +105,7 @@ var floors = []struct {
 	{dir: "cmd/git-agency/internal/manual"},
 	{dir: "cmd/git-agency/internal/setup"},
 	{dir: "cmd/git-agency/internal/term", reserved: "os/exec"},
-	{dir: "cmd/git-agency/internal/hints", imports: "gitagency quote"},
+	{dir: "cmd/git-agency/internal/hints", imports: "gitagency reason quote"},
 	{dir: "cmd/git-agency/internal/sources", imports: "gitagency"},
 	{dir: "cmd/git-agency/internal/format", imports: "gitagency cmd/git-agency/internal/argv cmd/git-agency/internal/term"},
 	{
@@ -114,7 +115,7 @@ var floors = []struct {
 	},
 	{
 		dir: "cmd/git-agency",
-		imports: "gitagency quote cmd/git-agency/internal/argv cmd/git-agency/internal/hints cmd/git-agency/internal/interrupt cmd/git-agency/internal/manual " +
+		imports: "gitagency reason quote cmd/git-agency/internal/argv cmd/git-agency/internal/hints cmd/git-agency/internal/interrupt cmd/git-agency/internal/manual " +
 			"cmd/git-agency/internal/setup cmd/git-agency/internal/term cmd/git-agency/internal/sources " +
 			"cmd/git-agency/internal/format cmd/git-agency/internal/complete",
 		reserved: urfave,
@@ -140,7 +141,7 @@ func packageDir(name string) string {
 	switch {
 	case name == "gitagency" || strings.HasPrefix(name, "cmd/"):
 		return name
-	case name == "quote": // public, because callers print paths and commands too
+	case name == "quote" || name == "reason": // public: callers print paths and commands too, and match reasons
 		return "gitagency/" + name
 	}
 	return "gitagency/internal/" + name

@@ -61,9 +61,10 @@ func (l LandResult) IsNew() bool { return l.Commit != "" && !l.Already && !l.Dry
 // all or nothing. Then it removes the sandbox; a ref keeps the sandbox's commits unchanged.
 //
 // Nothing is changed if the error is an *UncommittedError, *ConflictsError, *LocalChangesError or *VerifyError, or a
-// *StateError with ReasonNothingToLand, ReasonNoNetChange, ReasonBaseMoved, ReasonNotSubmitted, ReasonKeepsMoving,
-// ReasonWorktreeBusy, ReasonOperationInProgress or ReasonOperationUnstaged. The next command that takes the repository lock finishes or undoes a landing that was killed. A result returned with an error
-// has the fields known so far, and a Commit only if the work has landed.
+// *StateError with reason.NothingToLand, reason.NoNetChange, reason.BaseMoved, reason.NotSubmitted, reason.KeepsMoving,
+// reason.WorktreeBusy, reason.OperationInProgress or reason.OperationUnstaged. The next command that takes the
+// repository lock finishes or undoes a landing that was killed. A result returned with an error has the fields known so
+// far, and a Commit only if the work has landed.
 func (r *Repository) Land(ctx context.Context, req LandRequest) (LandResult, error) {
 	result, err := landing.Land(ctx, r.core, landing.Request(req))
 	return newLandResult(result), publicError(err)

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/git-agency/git-agency/gitagency/reason"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/git-agency/git-agency/gitagency"
@@ -67,7 +69,7 @@ func TestUnenforceableLimitIsRefusedOrReported(t *testing.T) {
 	if err == nil {
 		t.Skip("skipped: this machine can limit memory")
 	}
-	if !gitagency.IsReason(err, gitagency.ReasonLimit) || !strings.Contains(err.Error(), "memory 1GiB cannot be enforced") {
+	if !gitagency.IsReason(err, reason.Limit) || !strings.Contains(err.Error(), "memory 1GiB cannot be enforced") {
 		t.Fatalf("got %v", err)
 	}
 	if all, err := p.repo.Invocations(t.Context(), gitagency.ListRequest{All: true}); err != nil || len(all) > 0 {
@@ -81,7 +83,7 @@ func TestUnenforceableLimitIsRefusedOrReported(t *testing.T) {
 	s := p.startSandbox(t)
 	_, err = s.Exec(t.Context(), gitagency.ExecOptions{Argv: []string{"touch", "ran"}, Limits: gitagency.Limits{Memory: 1 << 30}})
 	var setup *gitagency.SetupError
-	if !errors.As(err, &setup) || !gitagency.IsReason(err, gitagency.ReasonLimit) {
+	if !errors.As(err, &setup) || !gitagency.IsReason(err, reason.Limit) {
 		t.Errorf("got %v", err)
 	}
 	if _, err := os.Stat(s.WorkDir() + "/ran"); err == nil {

@@ -24,7 +24,7 @@ type SubmitResult struct {
 }
 
 // Submit marks the HEAD commit of a sandbox as ready for review and landing. Uncommitted work is an *UncommittedError, no
-// work at all fails with ReasonNothingToLand or ReasonNoNetChange; commits with unsafe objects, which must not land, are refused too. The sandbox stays
+// work at all fails with reason.NothingToLand or reason.NoNetChange; commits with unsafe objects, which must not land, are refused too. The sandbox stays
 // as it is, and commands may go on in it. Submitting again is allowed: the submission keeps its place in the queue unless
 // HEAD has moved.
 func (r *Repository) Submit(ctx context.Context, req SubmitRequest) (SubmitResult, error) {
@@ -54,7 +54,7 @@ type RejectResult struct {
 }
 
 // Reject sends a submission back for more work, with the reason. For an invocation that is not in review it fails with
-// ReasonNotInReview.
+// reason.NotInReview.
 func (r *Repository) Reject(ctx context.Context, req RejectRequest) (RejectResult, error) {
 	result, err := landing.Reject(ctx, r.core, landing.RejectRequest(req))
 	return RejectResult(result), publicError(err)

@@ -169,8 +169,8 @@ func newSyncResult(r sandbox.SyncResult) SyncResult {
 // sandbox is then moved to the state that git would have left, in the same way as by a rollback. A snapshot of the state
 // before is taken first, so that a rollback can undo the sync.
 //
-// Sync refuses while commands run in the sandbox (ReasonRunning), while a git operation is in progress, if HEAD is not on
-// the sandbox's branch (ReasonOffBranch), and if tracked files have uncommitted changes (*UncommittedError). Untracked
+// Sync refuses while commands run in the sandbox (reason.Running), while a git operation is in progress, if HEAD is not on
+// the sandbox's branch (reason.OffBranch), and if tracked files have uncommitted changes (*UncommittedError). Untracked
 // files stay; Sync refuses if the merge would overwrite one. Ignored files in the way are kept in the snapshot and then
 // replaced.
 func (s *Sandbox) Sync(ctx context.Context) (SyncResult, error) {

@@ -60,7 +60,7 @@ func (s *Sandbox) Snapshot(ctx context.Context) (string, error) {
 // not ignored: tracked and untracked files, the index, and all commits reachable from HEAD or the branch. Untracked
 // files that look like credentials, and nested repositories, which a commit cannot hold, are left out and listed.
 // TakeSnapshot changes neither files, index, HEAD nor branch, and commands may run meanwhile: the snapshot is a
-// consistent state of the sandbox, or the call fails with ReasonChanging.
+// consistent state of the sandbox, or the call fails with reason.Changing.
 func (s *Sandbox) TakeSnapshot(ctx context.Context, req SnapshotRequest) (Snapshot, error) {
 	taken, err := s.sandbox.TakeSnapshot(ctx, sandbox.SnapshotRequest(req))
 	return newSnapshot(taken), publicError(err)
@@ -133,10 +133,10 @@ type RollbackResult struct {
 // repositories, left-out files. The current state is snapshotted first, including files that are in the way of the
 // target, so that another rollback can undo this one.
 //
-// Rollback does not end commands: if some run in the sandbox, it fails with ReasonRunning; if another git writes in
-// it, with ReasonGitLocked. Until the first change a failure or cancellation is undone; after it the rollback is
+// Rollback does not end commands: if some run in the sandbox, it fails with reason.Running; if another git writes in
+// it, with reason.GitLocked. Until the first change a failure or cancellation is undone; after it the rollback is
 // finished, by this call or by the next command that works in the sandbox; the reason is
-// ReasonUnfinishedTransition then.
+// reason.UnfinishedTransition then.
 func (s *Sandbox) Rollback(ctx context.Context, req RollbackRequest) (RollbackResult, error) {
 	result, err := s.sandbox.Rollback(ctx, sandbox.RollbackRequest(req))
 	return RollbackResult(result), publicError(err)

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/git-agency/git-agency/gitagency/reason"
+
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/hints"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/setup"
@@ -144,9 +146,9 @@ func checkoutHints(err error) (lines []string, known bool) {
 		return []string{"name a directory that does not exist yet, or that is empty"}, true
 	case errors.Is(err, fs.ErrNotExist):
 		return []string{"its parent directory must exist (see 'mkdir -p'), and it must not be a dangling symbolic link"}, true
-	case gitagency.IsReason(err, gitagency.ReasonOverlap):
+	case gitagency.IsReason(err, reason.Overlap):
 		return []string{"name a directory outside of every worktree, sandbox and git directory, such as ../copy beside the repository"}, true
-	case errors.Is(err, fs.ErrPermission) && !gitagency.IsReason(err, gitagency.ReasonUnreadable):
+	case errors.Is(err, fs.ErrPermission) && !gitagency.IsReason(err, reason.Unreadable):
 		return []string{"name a directory where you may write"}, true
 	}
 	return nil, false
@@ -167,7 +169,7 @@ func notPushedHints(err error, e *gitagency.NotPushedError) []string {
 		}
 	}
 	all := hints.For(e.Err, retryOf(err)) // the cause gets the hints that it gets in a landing
-	if e.Err != nil && gitagency.IsReason(e.Err, gitagency.ReasonTimeout) {
+	if e.Err != nil && gitagency.IsReason(e.Err, reason.Timeout) {
 		return all
 	}
 	var unpushed *pushError

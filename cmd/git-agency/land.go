@@ -6,6 +6,8 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/git-agency/git-agency/gitagency/reason"
+
 	"github.com/urfave/cli/v2"
 
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/interrupt"
@@ -102,7 +104,7 @@ func (t *tool) land(c *cli.Context) error {
 	}
 	plans, err := t.planPush(c, repo, worktrees...)
 	var archived *gitagency.StateError
-	if errors.As(err, &archived) && archived.Reason == gitagency.ReasonArchived {
+	if errors.As(err, &archived) && archived.Reason == reason.Archived {
 		if i := slices.Index(worktrees, archived.ID); i >= 0 {
 			archived.Other = named[i].ID
 		}

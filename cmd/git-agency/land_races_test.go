@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/git-agency/git-agency/gitagency/reason"
+
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/hints"
 	"github.com/git-agency/git-agency/gitagency"
 )
@@ -192,8 +194,8 @@ func (l *lab) checkAllLanded(tree string, ids []string, strategy string) {
 func TestMovingErrorHintsRetry(t *testing.T) {
 	t.Parallel()
 	for want, err := range map[string]error{
-		"git agency land 2026 --strategy squash -m 'a b'": &gitagency.StateError{Reason: gitagency.ReasonKeepsMoving, Branch: "main", Err: errors.New("moved")},
-		"git agency unland 2026":                          &gitagency.StateError{Reason: gitagency.ReasonKeepsMoving, Branch: "main", Err: errors.New("moved")},
+		"git agency land 2026 --strategy squash -m 'a b'": &gitagency.StateError{Reason: reason.KeepsMoving, Branch: "main", Err: errors.New("moved")},
+		"git agency unland 2026":                          &gitagency.StateError{Reason: reason.KeepsMoving, Branch: "main", Err: errors.New("moved")},
 	} {
 		words := []string{"unland", "2026"}
 		if strings.Contains(want, " land ") {

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/git-agency/git-agency/gitagency/reason"
+
 	"github.com/urfave/cli/v2"
 
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
@@ -110,7 +112,7 @@ func findReadyWorktree(c *cli.Context, repo *gitagency.Repository, query string)
 	}
 	if err == nil && wt.State == "archived" {
 		err = &gitagency.StateError{
-			Reason: gitagency.ReasonArchived, ID: wt.ID, Name: wt.Name, Branch: wt.Branch,
+			Reason: reason.Archived, ID: wt.ID, Name: wt.Name, Branch: wt.Branch,
 			Err: fmt.Errorf("worktree %q (%s) is archived", wt.Name, wt.ID),
 		}
 	}

@@ -11,17 +11,19 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/git-agency/git-agency/gitagency/reason"
+
 	"github.com/git-agency/git-agency/gitagency"
 )
 
 // Each reason of the library has a row with its exit code, and there is no other row.
 func TestEveryReasonHasARow(t *testing.T) {
 	t.Parallel()
-	file, err := parser.ParseFile(token.NewFileSet(), "../../../../gitagency/reasons.go", nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), "../../../../gitagency/reason/reason.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	known := map[gitagency.Reason]bool{}
+	known := map[reason.Reason]bool{}
 	ast.Inspect(file, func(n ast.Node) bool {
 		spec, ok := n.(*ast.ValueSpec)
 		if !ok {
@@ -31,15 +33,15 @@ func TestEveryReasonHasARow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		known[gitagency.Reason(value)] = true
-		if code := reasons[gitagency.Reason(value)].code; code != ExitFailed && code != ExitRefused {
+		known[reason.Reason(value)] = true
+		if code := reasons[reason.Reason(value)].code; code != ExitFailed && code != ExitRefused {
 			t.Errorf("%s has the exit code %d", spec.Names[0].Name, code)
 		}
 		return true
 	})
-	for reason := range reasons {
-		if !known[reason] {
-			t.Errorf("there is no reason %q", reason)
+	for why := range reasons {
+		if !known[why] {
+			t.Errorf("there is no reason %q", why)
 		}
 	}
 	if len(known) < 50 {
@@ -54,17 +56,17 @@ func TestReasonHintsQuoteTheirValues(t *testing.T) {
 		ID: "the-id", Name: "the name", Path: "/the path", Branch: "the branch", Commit: "the-commit", Operation: "rebase",
 		Other: "the-other", Others: []string{"one more"}, Err: errors.New("text"),
 	}
-	for reason, row := range reasons {
-		e.Reason = reason
+	for why, row := range reasons {
+		e.Reason = why
 		if row.hints == nil {
 			continue
 		}
 		for _, line := range row.hints(e, Retry{Args: []string{"land", "a b"}}) {
 			if line == "" || strings.HasSuffix(line, ".") || strings.HasSuffix(line, " ") || strings.ContainsAny(line, "\n%") {
-				t.Errorf("%s: %q", reason, line)
+				t.Errorf("%s: %q", why, line)
 			}
-			if strings.Contains(line, "the path") && !strings.Contains(line, "the path'") && reason != gitagency.ReasonStuckLanding { // there it is no command
-				t.Errorf("%s does not quote the path: %q", reason, line)
+			if strings.Contains(line, "the path") && !strings.Contains(line, "the path'") && why != reason.StuckLanding { // there it is no command
+				t.Errorf("%s does not quote the path: %q", why, line)
 			}
 		}
 	}
@@ -72,8 +74,8 @@ func TestReasonHintsQuoteTheirValues(t *testing.T) {
 
 func TestExitCodes(t *testing.T) {
 	t.Parallel()
-	refused := &gitagency.RefusedError{Reason: gitagency.ReasonOverlap, Err: errors.New("x")}
-	state := &gitagency.StateError{Reason: gitagency.ReasonDirty, Err: errors.New("x")}
+	refused := &gitagency.RefusedError{Reason: reason.Overlap, Err: errors.New("x")}
+	state := &gitagency.StateError{Reason: reason.Dirty, Err: errors.New("x")}
 	for _, c := range []struct {
 		err  error
 		want int

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/git-agency/git-agency/gitagency/reason"
+
 	"github.com/git-agency/git-agency/gitagency"
 	"github.com/git-agency/git-agency/gitagency/quote"
 )
@@ -21,168 +23,168 @@ func always(lines ...string) func(*gitagency.StateError, Retry) []string {
 }
 
 // reasons has one row for each reason of the library.
-var reasons = map[gitagency.Reason]row{
-	gitagency.ReasonCorruptRecord: {ExitFailed, nil},
-	gitagency.ReasonUnsupported:   {ExitFailed, nil},
-	gitagency.ReasonLimit: {ExitFailed, always(
+var reasons = map[reason.Reason]row{
+	reason.CorruptRecord: {ExitFailed, nil},
+	reason.Unsupported:   {ExitFailed, nil},
+	reason.Limit: {ExitFailed, always(
 		"--best-effort-limits warns and continues without that limit",
 		"if 'git agency start' set the limit, pass --best-effort-limits there",
 	)},
-	gitagency.ReasonNoFreeID:   {ExitFailed, nil},
-	gitagency.ReasonNoIdentity: {ExitFailed, always("say who you are: git config --global user.name '<name>'; git config --global user.email '<email>'")},
-	gitagency.ReasonInvalidDate: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+	reason.NoFreeID:   {ExitFailed, nil},
+	reason.NoIdentity: {ExitFailed, always("say who you are: git config --global user.name '<name>'; git config --global user.email '<email>'")},
+	reason.InvalidDate: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{"without it, commits get the current time: unset " + e.Name}
 	}},
-	gitagency.ReasonOutput:       {ExitFailed, nil},
-	gitagency.ReasonTimeout:      {ExitFailed, func(_ *gitagency.StateError, retry Retry) []string { return []string{retry.moreTime()} }},
-	gitagency.ReasonTooLarge:     {ExitFailed, always("name some paths after --, or get an overview with --stat")},
-	gitagency.ReasonBehindWalls:  {ExitFailed, nil},
-	gitagency.ReasonInRepository: {ExitFailed, nil},
-	gitagency.ReasonMissingObject: {ExitFailed, always(
+	reason.Output:       {ExitFailed, nil},
+	reason.Timeout:      {ExitFailed, func(_ *gitagency.StateError, retry Retry) []string { return []string{retry.moreTime()} }},
+	reason.TooLarge:     {ExitFailed, always("name some paths after --, or get an overview with --stat")},
+	reason.BehindWalls:  {ExitFailed, nil},
+	reason.InRepository: {ExitFailed, nil},
+	reason.MissingObject: {ExitFailed, always(
 		"'git agency snapshot verify <snapshot>' lists all missing objects of a snapshot",
 	)},
-	gitagency.ReasonUnnamedGitlink: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+	reason.UnnamedGitlink: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{"remove it from the commits, or add it as a submodule: git agency exec " + e.ID + " -- git rm --cached " + quote.Shell(e.Path)}
 	}},
-	gitagency.ReasonUnrelated:    {ExitFailed, nil},
-	gitagency.ReasonNotEmpty:     {ExitFailed, always("name a directory that does not exist yet, or that is empty")},
-	gitagency.ReasonNoCommit:     {ExitFailed, nil},
-	gitagency.ReasonUnbornBranch: {ExitFailed, always("make a first commit, for example with 'git commit --allow-empty -m start'")},
-	gitagency.ReasonBranchInTheWay: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+	reason.Unrelated:    {ExitFailed, nil},
+	reason.NotEmpty:     {ExitFailed, always("name a directory that does not exist yet, or that is empty")},
+	reason.NoCommit:     {ExitFailed, nil},
+	reason.UnbornBranch: {ExitFailed, always("make a first commit, for example with 'git commit --allow-empty -m start'")},
+	reason.BranchInTheWay: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{fmt.Sprintf("rename it with 'git branch -m %s <new name>'", quote.Shell(e.Name))}
 	}},
-	gitagency.ReasonGitLocked:  {ExitFailed, always("another git is writing there; if none is any more, 'git agency doctor' says how to remove the lock")},
-	gitagency.ReasonUnreadable: {ExitFailed, always("make it readable with chmod, remove it, or have git ignore it")},
-	gitagency.ReasonChanging: {ExitFailed, always(
+	reason.GitLocked:  {ExitFailed, always("another git is writing there; if none is any more, 'git agency doctor' says how to remove the lock")},
+	reason.Unreadable: {ExitFailed, always("make it readable with chmod, remove it, or have git ignore it")},
+	reason.Changing: {ExitFailed, always(
 		"a snapshot is one state: wait until the programs that write there have ended, or have git ignore files that always change",
 	)},
-	gitagency.ReasonObstructed: {ExitFailed, nil},
-	gitagency.ReasonMissingHead: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+	reason.Obstructed: {ExitFailed, nil},
+	reason.MissingHead: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		if e.Branch == "" {
 			return []string{"the reflog of HEAD lists its earlier commits: git reflog, in the sandbox"}
 		}
 		return []string{"'git agency doctor' looks for the last commit of the branch"}
 	}},
-	gitagency.ReasonUpstream: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+	reason.Upstream: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{
 			"for " + e.Name + ": git config push.default upstream",
 			"for " + e.Branch + ": git branch --unset-upstream " + quote.Shell(e.Branch),
 		}
 	}},
-	gitagency.ReasonNoRemote:     {ExitFailed, noRemoteHints},
-	gitagency.ReasonPushRejected: {ExitFailed, nil},
-	gitagency.ReasonPushRace:     {ExitFailed, nil},
+	reason.NoRemote:     {ExitFailed, noRemoteHints},
+	reason.PushRejected: {ExitFailed, nil},
+	reason.PushRace:     {ExitFailed, nil},
 
-	gitagency.ReasonNotWorktree: {ExitFailed, nil},
-	gitagency.ReasonNameTaken: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+	reason.NotWorktree: {ExitFailed, nil},
+	reason.NameTaken: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{"choose another name, or archive that one with 'git agency worktree rm " + e.ID + "'"}
 	}},
-	gitagency.ReasonAdopted:  {ExitFailed, nil},
-	gitagency.ReasonArchived: {ExitFailed, archivedHints},
-	gitagency.ReasonDirty:    {ExitFailed, always("commit what is worth keeping, or archive it anyway with --force; a ref keeps a copy")},
-	gitagency.ReasonModifiedTree: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+	reason.Adopted:  {ExitFailed, nil},
+	reason.Archived: {ExitFailed, archivedHints},
+	reason.Dirty:    {ExitFailed, always("commit what is worth keeping, or archive it anyway with --force; a ref keeps a copy")},
+	reason.ModifiedTree: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{"copy what is worth keeping, remove it with 'rm -rf " + quote.Shell(e.Path) + "', and try again"}
 	}},
-	gitagency.ReasonLiveSandboxes: {ExitFailed, always("discard them first, or archive the worktree anyway with --force; they stay as they are")},
-	gitagency.ReasonNoBranch: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+	reason.LiveSandboxes: {ExitFailed, always("discard them first, or archive the worktree anyway with --force; they stay as they are")},
+	reason.NoBranch: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{"create one there: git -C " + quote.Shell(e.Path) + " switch -c <name>"}
 	}},
-	gitagency.ReasonWorktreeBusy: {ExitFailed, busyWorktreeHints},
+	reason.WorktreeBusy: {ExitFailed, busyWorktreeHints},
 
-	gitagency.ReasonRunning: {ExitFailed, always("wait until they have ended, or end them, and try again")},
-	gitagency.ReasonNothingRuns: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+	reason.Running: {ExitFailed, always("wait until they have ended, or end them, and try again")},
+	reason.NothingRuns: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{"start the server with 'git agency exec " + e.ID + " -- <command>', and try again while it runs"}
 	}},
-	gitagency.ReasonSharedNetwork: {ExitFailed, always("only a sandbox that was started with --outputs none or --outputs hosts:… has ports of its own")},
-	gitagency.ReasonPortTaken: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+	reason.SharedNetwork: {ExitFailed, always("only a sandbox that was started with --outputs none or --outputs hosts:… has ports of its own")},
+	reason.PortTaken: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{fmt.Sprintf("give another port after a colon, as in %s:0 for any free one", e.Name)}
 	}},
-	gitagency.ReasonInside: {ExitFailed, always("discard it from outside")},
-	gitagency.ReasonMoved: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+	reason.Inside: {ExitFailed, always("discard it from outside")},
+	reason.Moved: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{fmt.Sprintf("move it back with 'git worktree move %s %s'", quote.Shell(e.Other), quote.Shell(e.Path))}
 	}},
-	gitagency.ReasonUnfinishedTransition: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+	reason.UnfinishedTransition: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{
 			"when the cause is gone, the next command in the sandbox finishes it, as 'git agency doctor --fix " + e.ID + "' does",
 			"to return to the state before: 'git agency snapshot rollback " + e.ID + " " + e.Name + "'",
 		}
 	}},
-	gitagency.ReasonLostRollback: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+	reason.LostRollback: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{"'git agency doctor --fix " + e.ID + "' removes the journal of the rollback and leaves the sandbox as it is"}
 	}},
-	gitagency.ReasonOffBranch: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+	reason.OffBranch: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{
 			"to move its branch to what is checked out, and drop the branch's own commits: git agency exec " + e.ID + " -- git checkout -B " + quote.Shell(e.Branch),
 			"to return to its branch, and leave commits made elsewhere behind: git agency exec " + e.ID + " -- git checkout " + quote.Shell(e.Branch),
 		}
 	}},
-	gitagency.ReasonUntrackedInTheWay: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+	reason.UntrackedInTheWay: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{"commit them, move them away, or have git ignore them: git agency exec " + e.ID + " -- git status"}
 	}},
-	gitagency.ReasonOperationInProgress: {ExitFailed, inProgressHints},
-	gitagency.ReasonOperationUnstaged:   {ExitFailed, unstagedMergeHints},
+	reason.OperationInProgress: {ExitFailed, inProgressHints},
+	reason.OperationUnstaged:   {ExitFailed, unstagedMergeHints},
 
-	gitagency.ReasonNotSubmitted: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string { return []string{"git agency submit " + e.ID} }},
-	gitagency.ReasonNotInReview: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+	reason.NotSubmitted: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string { return []string{"git agency submit " + e.ID} }},
+	reason.NotInReview: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		if e.Name != "" && e.Name != "rejected" {
 			return nil
 		}
 		return []string{"only submitted work can be rejected; 'git agency discard " + e.ID + "' ends the sandbox"}
 	}},
-	gitagency.ReasonBaseMoved: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+	reason.BaseMoved: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{"'git agency sync " + e.ID + "' merges the missing commits into the sandbox"}
 	}},
-	gitagency.ReasonHeadLacksBranch: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+	reason.HeadLacksBranch: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{"check out the branch that is to land: git agency exec " + e.ID + " -- git switch " + quote.Shell(e.Branch)}
 	}},
-	gitagency.ReasonNothingToLand: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+	reason.NothingToLand: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{"nothing was committed in it yet; if nothing will be, 'git agency discard " + e.ID + "' ends it"}
 	}},
-	gitagency.ReasonNoNetChange: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+	reason.NoNetChange: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{"if no further commit will follow, 'git agency discard " + e.ID + "' ends it"}
 	}},
-	gitagency.ReasonNotLanded: {ExitFailed, nil},
-	gitagency.ReasonStuckLanding: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+	reason.NotLanded: {ExitFailed, nil},
+	reason.StuckLanding: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{
 			"when the cause is gone, the next command finishes it, as 'git agency doctor --fix " + e.ID + "' does",
 			"the planned changes are in " + e.Path,
 		}
 	}},
-	gitagency.ReasonKeepsMoving: {ExitFailed, func(e *gitagency.StateError, retry Retry) []string {
+	reason.KeepsMoving: {ExitFailed, func(e *gitagency.StateError, retry Retry) []string {
 		return []string{"try again when there are fewer commits to " + e.Branch + ": " + retry.Command("")}
 	}},
-	gitagency.ReasonTemporary: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+	reason.Temporary: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{"land " + e.Other + " instead; if it is not being verified any more, 'git agency doctor --fix " + e.ID + "' removes this sandbox"}
 	}},
 
-	gitagency.ReasonNotIntegration: {ExitRefused, always(
+	reason.NotIntegration: {ExitRefused, always(
 		"name a worktree (see 'git agency worktree ls'), or make this one an integration worktree with 'git agency worktree adopt',",
 		"or make a new one with 'git agency worktree create <name>'",
 	)},
-	gitagency.ReasonMarkerLost: {ExitRefused, func(e *gitagency.StateError, _ Retry) []string {
+	reason.MarkerLost: {ExitRefused, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{
 			"sandboxes start only from a worktree with the marker of an integration worktree",
 			fmt.Sprintf("if this one is yours, mark it again with 'git agency worktree adopt %s'", quote.Shell(e.Path)),
 		}
 	}},
-	gitagency.ReasonIsSandbox: {ExitRefused, always("name an integration worktree; 'git agency worktree ls' lists them")},
-	gitagency.ReasonNotSandbox: {ExitRefused, always(
+	reason.IsSandbox: {ExitRefused, always("name an integration worktree; 'git agency worktree ls' lists them")},
+	reason.NotSandbox: {ExitRefused, always(
 		"commands only run in a tree with the marker of a sandbox; 'git agency doctor' says how to write it again",
 	)},
-	gitagency.ReasonMarkedIntegration: {ExitRefused, always(
+	reason.MarkedIntegration: {ExitRefused, always(
 		"commands never run in a tree with the marker of an integration worktree",
 		"if it is a sandbox, 'git agency doctor' says how to remove that marker",
 	)},
-	gitagency.ReasonOverlap: {ExitRefused, always(
+	reason.Overlap: {ExitRefused, always(
 		"sandboxes must lie outside of every worktree",
 		"put the data directory elsewhere with AGENCY_DATA_DIR or 'git config --global agency.dataDir <dir>'",
 	)},
-	gitagency.ReasonUnsafePath:      {ExitRefused, nil},
-	gitagency.ReasonTrackedMarker:   {ExitRefused, always("remove it from the branch with 'git rm -r --cached .agency' and a commit")},
-	gitagency.ReasonInvalidObject:   {ExitRefused, nil},
-	gitagency.ReasonInvalidWork:     {ExitRefused, invalidWorkHints},
-	gitagency.ReasonUntrustedFilter: {ExitRefused, untrustedFilterHints},
-	gitagency.ReasonUntrustedRemote: {ExitRefused, func(e *gitagency.StateError, retry Retry) []string {
+	reason.UnsafePath:      {ExitRefused, nil},
+	reason.TrackedMarker:   {ExitRefused, always("remove it from the branch with 'git rm -r --cached .agency' and a commit")},
+	reason.InvalidObject:   {ExitRefused, nil},
+	reason.InvalidWork:     {ExitRefused, invalidWorkHints},
+	reason.UntrustedFilter: {ExitRefused, untrustedFilterHints},
+	reason.UntrustedRemote: {ExitRefused, func(e *gitagency.StateError, retry Retry) []string {
 		return []string{
 			"nothing changed; if those hooks are yours, name the remote where no agent can write:",
 			"  " + retry.Command("remote.trusted.url="+e.Other, "-remote") + " --remote trusted",
