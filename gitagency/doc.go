@@ -36,5 +36,6 @@
 //
 // All state can be read with cat, ls and git. This package holds no logic: it converts requests, results and errors, and
 // delegates. internal/core is the open repository, and internal/sandbox, landing, radar, doctor and directory do the work.
-// Messages for the user that are not errors go to Options.Warn. Package quote writes paths and words for messages.
+// Messages for the user that are not errors go to Options.Warn. Package reason lists why a request can fail; package quote
+// writes paths and words for messages.
 package gitagency
