@@ -3,7 +3,8 @@ package confine
 import (
 	"errors"
 	"fmt"
-	"math/big"
+	"math"
+	"math/bits"
 	"strconv"
 	"strings"
 	"time"
@@ -281,12 +282,9 @@ var ErrSize = errors.New("want " + wantSize)
 
 // ParseSize parses a number of bytes, with k, m, g or t for powers of 1024: 512m, 2g, 1.5GiB, 1048576.
 func ParseSize(s string) (int64, error) {
-	digits := strings.TrimLeft(s, "0123456789.")
-	number, unit := s[:len(s)-len(digits)], strings.ToLower(digits)
-	if number == "" || strings.HasPrefix(number, ".") || strings.HasSuffix(number, ".") || len(number) > 30 {
-		return 0, ErrSize
-	}
-	unit = strings.TrimSuffix(unit, "b")
+	suffix := strings.TrimLeft(s, "0123456789.")
+	whole, fraction, hasPoint := strings.Cut(s[:len(s)-len(suffix)], ".")
+	unit := strings.TrimSuffix(strings.ToLower(suffix), "b")
 	power := 0
 	if unit != "" {
 		unit = strings.TrimSuffix(unit, "i")
@@ -294,16 +292,38 @@ func ParseSize(s string) (int64, error) {
 			return 0, ErrSize
 		}
 	}
-	size, ok := new(big.Rat).SetString(number)
-	if !ok {
+	n, err := strconv.ParseUint(whole, 10, 63)
+	if shift := 10 * power; err != nil || n > math.MaxInt64>>shift {
 		return 0, ErrSize
 	}
-	size.Mul(size, new(big.Rat).SetInt64(1<<(10*power)))
-	whole := new(big.Int).Quo(size.Num(), size.Denom())
-	if whole.Sign() <= 0 || !whole.IsInt64() || power == 0 && !size.IsInt() {
+	n <<= 10 * power
+	if hasPoint {
+		part, err := parseFraction(fraction, 1<<(10*power))
+		if err != nil || power == 0 && strings.Trim(fraction, "0") != "" {
+			return 0, ErrSize
+		}
+		n += part
+	}
+	if n == 0 || n > math.MaxInt64 {
 		return 0, ErrSize
 	}
-	return whole.Int64(), nil
+	return int64(n), nil
+}
+
+// parseFraction returns the part of unit that the decimals of a number say, rounded down.
+func parseFraction(decimals string, unit uint64) (uint64, error) {
+	const most = 18 // decimals: with them, the scale below fits
+	scale := uint64(1)
+	for range min(len(decimals), most) {
+		scale *= 10
+	}
+	n, err := strconv.ParseUint(decimals, 10, 64)
+	if err != nil || len(decimals) > most {
+		return 0, ErrSize
+	}
+	high, low := bits.Mul64(n, unit)
+	part, _ := bits.Div64(high, low, scale) // high < scale, since n < scale
+	return part, nil
 }
 
 // FormatSize formats a number of bytes in the largest unit that divides it.

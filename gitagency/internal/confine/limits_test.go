@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/big"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +15,7 @@ func TestParseSize(t *testing.T) {
 	for text, want := range map[string]int64{
 		"1": 1, "1048576": 1 << 20, "4k": 4096, "4K": 4096, "512m": 512 << 20, "512MiB": 512 << 20, "512mb": 512 << 20,
 		"2g": 2 << 30, "1.5GiB": 3 << 29, "0.5k": 512, "1t": 1 << 40, "100b": 100, "9223372036854775807": math.MaxInt64,
-		"0.1k": 102, "007": 7,
+		"0.1k": 102, "007": 7, "1.0": 1, "8388607.999999999999999999t": math.MaxInt64, "0.000000000000909495t": 1,
 	} {
 		if got, err := ParseSize(text); err != nil || got != want {
 			t.Errorf("%q is %d, %v; want %d", text, got, err, want)
@@ -22,7 +23,7 @@ func TestParseSize(t *testing.T) {
 	}
 	for _, text := range []string{
 		"", "0", "0m", "-1", "-1m", "+1", "m", "1x", "1mm", "1kib2", "1 m", " 1", "1.5", "1..5k", ".5k", "5.k", "1e9", "0x10",
-		"9223372036854775808", "8388608t", "99999999999999999999999999999999999t", "1ib", "1i", "max", "none", "0.0001k", "1_000", "١k",
+		"9223372036854775808", "8388608t", "99999999999999999999999999999999999t", "1ib", "1i", "max", "none", "1.0000000000000000001k", "0.0001k", "1_000", "١k",
 	} {
 		if got, err := ParseSize(text); !errors.Is(err, ErrSize) {
 			t.Errorf("%q is %d, %v", text, got, err)
@@ -31,13 +32,22 @@ func TestParseSize(t *testing.T) {
 }
 
 func FuzzParseSize(f *testing.F) {
-	for _, text := range []string{"512m", "1.5GiB", "0", "9223372036854775807", "-1"} {
+	for _, text := range []string{"512m", "1.5GiB", "0", "9223372036854775807", "-1", "8388607.999999999999999999t", "0.7k"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		size, err := ParseSize(text)
 		if err != nil {
 			return
+		}
+		number := strings.TrimRight(strings.ToLower(text), "kmgtib")
+		exact, _ := new(big.Rat).SetString(number)
+		if unit := strings.TrimLeft(text, "0123456789."); unit != "" {
+			power := strings.IndexByte("bkmgt", strings.ToLower(unit)[0])
+			exact.Mul(exact, new(big.Rat).SetInt64(1<<(10*power)))
+		}
+		if want := new(big.Int).Quo(exact.Num(), exact.Denom()); !want.IsInt64() || want.Int64() != size {
+			t.Errorf("%q is %d, want %s", text, size, want)
 		}
 		if again, err := ParseSize(FormatSize(size)); size <= 0 || err != nil || again != size {
 			t.Errorf("%q is %d, which is written %q and read as %d, %v", text, size, FormatSize(size), again, err)
