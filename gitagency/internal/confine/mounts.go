@@ -1,9 +1,11 @@
 package confine
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
+	"sort"
 	"strings"
 )
 
@@ -55,7 +57,7 @@ func orderMounts(p Plan) (walls, fixtures []mountSpec, err error) {
 			}
 		}
 	}
-	slices.SortStableFunc(walls, byPath)
+	sort.SliceStable(walls, func(i, j int) bool { return byPath(walls[i], walls[j]) < 0 })
 	walls = slices.Compact(walls)
 
 	var ancestors []int // indices of the mounts around this one, from the outermost
@@ -113,16 +115,13 @@ func planFixed(walls []mountSpec, fix []string) (fixtures []mountSpec, err error
 			}
 		}
 	}
-	slices.SortStableFunc(fixtures, byPath)
+	sort.SliceStable(fixtures, func(i, j int) bool { return byPath(fixtures[i], fixtures[j]) < 0 })
 	return slices.Compact(fixtures), nil
 }
 
-// byPath sorts by path, directories before their content, and then by kind.
+// byPath compares by path, directories before their content, and then by kind.
 func byPath(a, b mountSpec) int {
-	if c := slices.Compare(strings.Split(a.path, "/"), strings.Split(b.path, "/")); c != 0 {
-		return c
-	}
-	return int(a.kind) - int(b.kind)
+	return cmp.Or(slices.Compare(strings.Split(a.path, "/"), strings.Split(b.path, "/")), cmp.Compare(a.kind, b.kind))
 }
 
 // isWithin reports whether path is dir or below it.

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -98,8 +98,9 @@ func (p *prunePlan) listRefs(ctx context.Context, more ...string) (err error) {
 		}
 	}
 	for id, snapshots := range p.snapshots {
-		slices.SortFunc(snapshots, func(a, b PrunedSnapshot) int {
-			return cmp.Or(cmp.Compare(core.SnapshotNumber(id, a.Ref), core.SnapshotNumber(id, b.Ref)), strings.Compare(a.Ref, b.Ref))
+		sort.Slice(snapshots, func(i, j int) bool {
+			a, b := snapshots[i].Ref, snapshots[j].Ref
+			return cmp.Or(cmp.Compare(core.SnapshotNumber(id, a), core.SnapshotNumber(id, b)), strings.Compare(a, b)) < 0
 		})
 	}
 	return nil

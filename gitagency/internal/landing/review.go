@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -136,8 +137,9 @@ func InReview(r *core.Repository, worktree string) ([]core.Invocation, error) {
 		return nil, err
 	}
 	waiting := slices.DeleteFunc(live, func(i core.Invocation) bool { return i.Landing != store.Review || i.Verifies != "" })
-	slices.SortFunc(waiting, func(a, b core.Invocation) int {
-		return cmp.Or(a.SubmittedAt.Compare(b.SubmittedAt), strings.Compare(a.ID, b.ID))
+	sort.Slice(waiting, func(i, j int) bool {
+		a, b := &waiting[i], &waiting[j]
+		return cmp.Or(a.SubmittedAt.Compare(b.SubmittedAt), strings.Compare(a.ID, b.ID)) < 0
 	})
 	return waiting, nil
 }

@@ -1,9 +1,11 @@
 package radar
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
+	"sort"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
@@ -34,12 +36,7 @@ func (s *forecast) pairs() []pair {
 			}
 		}
 	}
-	slices.SortFunc(all, func(p, q pair) int {
-		if p.a != q.a {
-			return p.a - q.a
-		}
-		return p.b - q.b
-	})
+	sort.Slice(all, func(i, j int) bool { return cmp.Or(all[i].a-all[j].a, all[i].b-all[j].b) < 0 })
 	return all
 }
 

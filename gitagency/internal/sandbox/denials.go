@@ -3,7 +3,7 @@ package sandbox
 import (
 	"cmp"
 	"encoding/json"
-	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -38,7 +38,7 @@ func Denials(r *core.Repository, query string) ([]Denial, error) {
 	for i := range log.denials {
 		log.denials[i].Allow = allowCommand(inv, log.denials[i].Entry)
 	}
-	slices.SortStableFunc(log.denials, func(a, b Denial) int { return a.Time.Compare(b.Time) })
+	sort.SliceStable(log.denials, func(i, j int) bool { return log.denials[i].Time.Before(log.denials[j].Time) })
 	return log.denials, inv.Err()
 }
 

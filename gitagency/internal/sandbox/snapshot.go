@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 
@@ -109,8 +110,9 @@ func ListSnapshots(ctx context.Context, repo *git.Repo, invocations ...string) (
 			all = append(all, Snapshot{Invocation: id, ID: commit, Ref: ref, Number: n})
 		}
 	}
-	slices.SortFunc(all, func(a, b Snapshot) int {
-		return cmp.Or(cmp.Compare(a.Invocation, b.Invocation), cmp.Compare(a.Number, b.Number))
+	sort.Slice(all, func(i, j int) bool {
+		a, b := all[i], all[j]
+		return cmp.Or(cmp.Compare(a.Invocation, b.Invocation), cmp.Compare(a.Number, b.Number)) < 0
 	})
 	return all, nil
 }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"time"
@@ -136,11 +138,9 @@ func scanEntries[T record](dirs []string, prefix string, look func(id string) En
 	workers.Wait()
 
 	entries = slices.DeleteFunc(entries, func(e Entry[T]) bool { return e.BeingCreated })
-	slices.SortStableFunc(entries, func(a, b Entry[T]) int {
-		if c := startTime(a).Compare(startTime(b)); c != 0 {
-			return c
-		}
-		return strings.Compare(a.ID, b.ID)
+	sort.SliceStable(entries, func(i, j int) bool {
+		a, b := entries[i], entries[j]
+		return cmp.Or(startTime(a).Compare(startTime(b)), strings.Compare(a.ID, b.ID)) < 0
 	})
 	return entries, nil
 }

@@ -7,8 +7,8 @@
 package treediff
 
 import (
-	"cmp"
 	"slices"
+	"sort"
 )
 
 // Diff is the difference between two trees.
@@ -83,7 +83,7 @@ type Span struct {
 // Files returns all files, sorted by path as git does.
 func (d Diff) Files() []File {
 	all := slices.Concat(d.Added, d.Removed, d.Changed)
-	slices.SortStableFunc(all, func(a, b File) int { return cmp.Compare(a.Path, b.Path) })
+	sort.SliceStable(all, func(i, j int) bool { return all[i].Path < all[j].Path })
 	return all
 }
 

@@ -5,7 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
+	"sort"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
@@ -20,7 +20,7 @@ const (
 // EncodeEntries returns an index file with a few entries, given in any order.
 func EncodeEntries(format object.Format, entries []Entry) []byte {
 	entries = slices.Clone(entries)
-	slices.SortFunc(entries, func(a, b Entry) int { return strings.Compare(string(a.Name), string(b.Name)) })
+	sort.Slice(entries, func(i, j int) bool { return string(entries[i].Name) < string(entries[j].Name) })
 	x := File{Format: format, Count: len(entries)}
 	for _, e := range entries {
 		x.Body = AppendEntry(x.Body, e.Stat, e.OID, uint16(min(len(e.Name), FlagNameLengthMask)), 0, e.Name)

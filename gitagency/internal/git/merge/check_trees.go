@@ -6,6 +6,7 @@ import (
 	"context"
 	"path"
 	"slices"
+	"sort"
 	"strings"
 	"unicode"
 
@@ -158,7 +159,7 @@ func (m *Merger) ChangedGitlinks(ctx context.Context, tree, known string) ([]Git
 	for i := range links {
 		links[i].Name = names[links[i].Path]
 	}
-	slices.SortFunc(links, func(a, b Gitlink) int { return cmp.Compare(a.Path, b.Path) })
+	sort.Slice(links, func(i, j int) bool { return links[i].Path < links[j].Path })
 	return links, err
 }
 

@@ -1,9 +1,9 @@
 package merge
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 
@@ -71,7 +71,7 @@ func parseMergeTree(out string, conflicting bool) (m Result, err error) {
 			c.Kinds = []string{conflictKind(c.Stages)}
 		}
 	}
-	slices.SortFunc(m.Conflicts, func(a, b Conflict) int { return cmp.Compare(a.Path, b.Path) })
+	sort.Slice(m.Conflicts, func(i, j int) bool { return m.Conflicts[i].Path < m.Conflicts[j].Path })
 	return m, nil
 }
 

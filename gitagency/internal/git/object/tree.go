@@ -125,8 +125,9 @@ func ParseTree(data []byte, size int) (*Tree, error) {
 		t.Entries = append(t.Entries, it)
 		data = rest
 	}
-	if byName := func(a, b TreeEntry) int { return bytes.Compare(a.Name, b.Name) }; !slices.IsSortedFunc(t.Entries, byName) {
-		slices.SortStableFunc(t.Entries, byName)
+	byName := func(i, j int) bool { return bytes.Compare(t.Entries[i].Name, t.Entries[j].Name) < 0 }
+	if !sort.SliceIsSorted(t.Entries, byName) {
+		sort.SliceStable(t.Entries, byName)
 	}
 	for i := 1; i < len(t.Entries); i++ {
 		t.Canonical = t.Canonical && !bytes.Equal(t.Entries[i-1].Name, t.Entries[i].Name)
@@ -197,9 +198,10 @@ func (n *BuiltTree) WithChanges(format Format, changes []LeafChange) *BuiltTree 
 		return n
 	}
 	changes = slices.Clone(changes)
-	slices.SortFunc(changes, func(a, b LeafChange) int {
+	sort.Slice(changes, func(i, j int) bool {
+		a, b := &changes[i], &changes[j]
 		// Of two changes of a path, the removal comes first.
-		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(len(a.OID), len(b.OID)))
+		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(len(a.OID), len(b.OID))) < 0
 	})
 	return n.withChangesBelow(format, 0, changes)
 }

@@ -5,7 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
-	"strings"
+	"sort"
 	"sync"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
@@ -110,7 +110,7 @@ func CollectWorktree(ctx context.Context, r *git.Repo, s git.WorktreeSpec, head 
 		return g, err
 	}
 	setStaged()
-	slices.SortFunc(g.scan.leftOut, func(a, b LeftOut) int { return strings.Compare(a.Path, b.Path) })
+	sort.Slice(g.scan.leftOut, func(i, j int) bool { return g.scan.leftOut[i].Path < g.scan.leftOut[j].Path })
 	g.Worktree, g.LeftOut, g.IgnoredDirs, g.WrittenBlobs, g.UnsyncedBlobs = indexTree().WithChanges(g.Format, changes), g.scan.leftOut, g.scan.ignoredDirs, g.scan.writtenBlobs, g.scan.unsyncedBlobs
 	if s.IndexCache != "" {
 		g.SaveCache = g.scan.saveIndexCache

@@ -8,13 +8,15 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"sort"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/index"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
-	"golang.org/x/sys/unix"
 )
 
 // stagingPrefix begins the name of a staging directory, which holds the new files of an Update and later the replaced ones.
@@ -146,7 +148,7 @@ func (co *checkout) checkOutFiles(ctx context.Context, sd *stagingDir, coming []
 	}
 	sd.sparse = len(sparse) > 0
 	all := slices.Concat(coming, co.attributeEntries(coming))
-	slices.SortFunc(all, func(a, b index.Entry) int { return strings.Compare(string(a.Name), string(b.Name)) })
+	sort.Slice(all, func(i, j int) bool { return string(all[i].Name) < string(all[j].Name) })
 	elsewhere := co.repo.DryRunRepo(sd.dir)
 	top := index.BuildTree(all, co.format)
 	var objects []object.Raw

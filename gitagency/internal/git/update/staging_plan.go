@@ -8,13 +8,13 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
-	"strings"
+	"sort"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
-	"golang.org/x/sys/unix"
 )
 
 // plan lists the moves of an update. Paths are []byte because they need not be UTF-8, which JSON strings have to be.
@@ -110,8 +110,9 @@ func (co *checkout) makePlan(sd *stagingDir) error {
 		}
 		sd.plan.MakeDirs = append(sd.plan.MakeDirs, dirRecord{Path: []byte(name)})
 	}
-	slices.SortFunc(sd.plan.RemoveDirs, func(a, b dirRecord) int { return strings.Compare(string(b.Path), string(a.Path)) })
-	slices.SortFunc(sd.plan.MakeDirs, func(a, b dirRecord) int { return strings.Compare(string(a.Path), string(b.Path)) })
+	removed, made := sd.plan.RemoveDirs, sd.plan.MakeDirs
+	sort.Slice(removed, func(i, j int) bool { return string(removed[i].Path) > string(removed[j].Path) })
+	sort.Slice(made, func(i, j int) bool { return string(made[i].Path) < string(made[j].Path) })
 	return nil
 }
 

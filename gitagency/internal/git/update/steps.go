@@ -7,15 +7,16 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"slices"
+	"sort"
 	"strconv"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/index"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
-	"golang.org/x/sys/unix"
 )
 
 // Lock writes the new files to a staging directory, and then locks the worktree's index against every git. If the index
@@ -151,7 +152,7 @@ func (tx *Transaction) composeIndex() (*index.Edited, error) {
 		}
 		changes = append(changes, c)
 	}
-	slices.SortFunc(changes, index.CompareChanges)
+	sort.Slice(changes, func(i, j int) bool { return index.CompareChanges(changes[i], changes[j]) < 0 })
 	return tx.checkout.index.WithChanges(changes), nil
 }
 
