@@ -15,7 +15,7 @@ type LandRequest struct {
 	Message       string   // message of the CommitAll commit, else of the merge or squash commit (not for rebase); empty: generated
 	RequireBase   bool     // refuse if the integration branch has commits that the sandbox lacks
 	DryRun        bool     // run the same checks with the same errors, but change nothing
-	DeferCleanup  bool     // leave the removal of the sandbox's tree to a second Land of the same id
+	DeferCleanup  bool     // leave the removal of the sandbox's tree to a second Land of the same id, if agency.autoDetach allows
 	AlreadyLanded []string // ids that the same command landed earlier; errors quote them
 
 	// Verify is a shell command that must succeed on the tree that would land. It runs in a temporary sandbox with the walls
@@ -113,13 +113,3 @@ func (r *Repository) Unland(ctx context.Context, req UnlandRequest) (UnlandResul
 	result, err := landing.Unland(ctx, r.core, landing.UnlandRequest(req))
 	return UnlandResult(result), publicError(err)
 }
-
-// CleanUpInBackground starts this program again as a detached process with the same environment, to remove the sandboxes
-// that landings with LandRequest.DeferCleanup have left. argv[0] is the program name. The process runs in the caller's
-// directory, or in the git common directory if the caller's directory was a sandbox that has landed.
-func (r *Repository) CleanUpInBackground(argv []string) error {
-	return publicError(landing.CleanUpInBackground(r.core, argv))
-}
-
-// WorkDirGone reports whether the caller's directory no longer exists, as after landing the sandbox that contains it.
-func (r *Repository) WorkDirGone() bool { return landing.WorkDirGone(r.core) }

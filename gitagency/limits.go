@@ -64,9 +64,6 @@ const (
 // String returns the name of the limit, as in the flags of the command.
 func (k LimitKind) String() string { return confine.LimitKind(k).String() }
 
-// RecordKey returns the key of the limit in records.
-func (k LimitKind) RecordKey() string { return confine.LimitKind(k).RecordKey() }
-
 // Format formats a value of this limit for people, without rounding. A timeout is in nanoseconds.
 func (k LimitKind) Format(value int64) string { return confine.LimitKind(k).Format(value) }
 

@@ -42,9 +42,6 @@ func (r *Repository) RunTimeout() (time.Duration, error) { return edge(r.core.Se
 // Profiles lists the profiles that a sandbox can be started with, in alphabetical order.
 func (r *Repository) Profiles() []string { return r.core.Settings.Profiles() }
 
-// DefersCleanup reports whether the clean-up after a landing runs in the background.
-func (r *Repository) DefersCleanup() (bool, error) { return edge(r.core.Settings.DefersCleanup()) }
-
 // Default timeouts.
 const (
 	DefaultOperationTimeout = settings.DefaultOperationTimeout // for one command, one upload or one snapshot

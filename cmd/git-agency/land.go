@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/background"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/interrupt"
 	"github.com/git-agency/git-agency/gitagency"
 )
@@ -94,6 +96,10 @@ func checkLandFlags(c *cli.Context) error {
 // land lands the invocations that are named, in order, up to the first that fails.
 func (t *tool) land(c *cli.Context) error {
 	t.opts.NoGitProbe = true // later landings wait for this one
+	dir, err := t.currentDir()
+	if err != nil {
+		return err
+	}
 	repo, named, err := t.openForInvocations(c)
 	if err != nil {
 		return err
@@ -112,10 +118,6 @@ func (t *tool) land(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	deferCleanup, err := repo.DefersCleanup()
-	if err != nil {
-		return err
-	}
 	ctx, stop := interrupt.OnParentExit(c.Context, interruptedError{syscall.SIGTERM})
 	defer stop()
 	results := []landOutput{}
@@ -123,7 +125,7 @@ func (t *tool) land(c *cli.Context) error {
 	var failed error // invocations that landed before the failure stay landed
 	for _, inv := range named {
 		req := t.landRequest(c)
-		req.ID, req.DeferCleanup, req.AlreadyLanded = inv.ID, deferCleanup, alreadyLanded
+		req.ID, req.AlreadyLanded = inv.ID, alreadyLanded
 		landed, err := repo.Land(ctx, req)
 		if landed.Commit != "" {
 			t.reportLanded(landed)
@@ -140,7 +142,7 @@ func (t *tool) land(c *cli.Context) error {
 			break
 		}
 	}
-	t.cleanUpInBackground(repo, results)
+	t.cleanUpInBackground(repo, dir, results)
 	t.noteSeparateDryRuns(c, results)
 	if failed == nil { // push only if all invocations have landed
 		failed = t.pushLanded(c, repo, plans, results)
@@ -157,16 +159,25 @@ func (t *tool) land(c *cli.Context) error {
 func (t *tool) landRequest(c *cli.Context) gitagency.LandRequest {
 	return gitagency.LandRequest{
 		Strategy: c.String("strategy"), CommitAll: c.Bool("commit-all"), Message: c.String("message"),
-		RequireBase: c.Bool("require-base"), DryRun: c.Bool("dry-run"),
+		RequireBase: c.Bool("require-base"), DryRun: c.Bool("dry-run"), DeferCleanup: true,
 		Verify: c.String("verify"), NoVerify: c.Bool("no-verify"), Output: t.rawStderr, Force: t.secondInterrupt,
 	}
 }
 
+// currentDir returns the caller's directory, which a landing may remove.
+func (t *tool) currentDir() (string, error) {
+	if t.opts.Dir != "" {
+		return t.opts.Dir, nil
+	}
+	return os.Getwd()
+}
+
 // cleanUpInBackground starts another process to remove what is left of landed sandboxes: it runs 'land' on the same
-// ids again, which removes their trees.
-func (t *tool) cleanUpInBackground(repo *gitagency.Repository, landings []landOutput) {
-	if repo.WorkDirGone() {
+// ids again, which removes their trees. dir is the caller's directory.
+func (t *tool) cleanUpInBackground(repo *gitagency.Repository, dir string, landings []landOutput) {
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		t.warn("the current directory was removed with its sandbox; change to another one")
+		dir = repo.CommonDir
 	}
 	argv := []string{t.args[0], "land"}
 	for _, l := range landings {
@@ -177,7 +188,7 @@ func (t *tool) cleanUpInBackground(repo *gitagency.Repository, landings []landOu
 	if len(argv) < 3 {
 		return
 	}
-	if err := repo.CleanUpInBackground(argv); err != nil {
+	if err := background.Start(argv, dir, t.opts.Env); err != nil {
 		t.warn("remains of the landed sandboxes stay until 'git agency prune': " + err.Error())
 	}
 }

@@ -24,6 +24,10 @@ func (t *tool) landReady(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	dir, err := t.currentDir()
+	if err != nil {
+		return err
+	}
 	repo, err := t.openRepository(c)
 	if err != nil {
 		return err
@@ -36,13 +40,9 @@ func (t *tool) landReady(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	req := t.landRequest(c)
-	if req.DeferCleanup, err = repo.DefersCleanup(); err != nil {
-		return err
-	}
 	ctx, stop := interrupt.OnParentExit(c.Context, interruptedError{syscall.SIGTERM})
 	defer stop()
-	attempts, err := repo.LandReady(ctx, wt.ID, req)
+	attempts, err := repo.LandReady(ctx, wt.ID, t.landRequest(c))
 	if err != nil && attempts == nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (t *tool) landReady(c *cli.Context) error {
 		results = append(results, newLandOutput(a.Invocation, wt.ID, a.LandResult, a.Err))
 		rows = append(rows, []string{a.Invocation, a.Name, result, a.Commit, failureSummary(a.Err)})
 	}
-	t.cleanUpInBackground(repo, results)
+	t.cleanUpInBackground(repo, dir, results)
 	t.noteSeparateDryRuns(c, results)
 	if err == nil { // push even if nothing landed now: an earlier landing may not have been pushed
 		err = t.pushLanded(c, repo, plans, results)

@@ -13,24 +13,9 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
-	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
-
-// CleanUpInBackground starts this program again as a detached process with the same environment, to remove the sandboxes
-// that landings with Request.DeferCleanup have left. argv[0] is the program name. The process runs in the caller's
-// directory, or in the git common directory if the caller's directory was a sandbox that has landed.
-func CleanUpInBackground(r *core.Repository, argv []string) error {
-	dir := r.Opts.Dir
-	if WorkDirGone(r) {
-		dir = r.CommonDir
-	}
-	return proc.DetachSelf(proc.Command{Argv: argv, Dir: dir, Env: r.Opts.Env})
-}
-
-// WorkDirGone reports whether the caller's directory no longer exists, as after landing the sandbox that contains it.
-func WorkDirGone(r *core.Repository) bool { return !store.IsDir(r.Opts.Dir) }
 
 // moveTreeAside renames the tree of a landed sandbox, so that processes that know its path no longer find it.
 func moveTreeAside(tree string) error {

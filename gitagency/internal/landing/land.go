@@ -32,7 +32,7 @@ type Request struct {
 	Message       string   // message of the CommitAll commit, else of the merge or squash commit (not for rebase); empty: generated
 	RequireBase   bool     // refuse if the integration branch has commits that the sandbox lacks
 	DryRun        bool     // run the same checks with the same errors, but change nothing
-	DeferCleanup  bool     // leave the removal of the sandbox's tree to a second Land of the same id
+	DeferCleanup  bool     // leave the removal of the sandbox's tree to a second Land of the same id, if agency.autoDetach allows
 	AlreadyLanded []string // ids that the same command landed earlier; errors quote them
 
 	// Verify is a shell command that must succeed on the tree that would land. It runs in a temporary sandbox with the walls
@@ -129,6 +129,11 @@ func (req *Request) normalize(r *core.Repository) error {
 	if err := settings.CheckStrategy(req.Strategy); err != nil {
 		return err
 	}
+	mayDefer, err := r.Settings.DefersCleanup()
+	if err != nil {
+		return err
+	}
+	req.DeferCleanup = req.DeferCleanup && mayDefer
 	given := req.Message != ""
 	switch req.Message = strings.TrimSpace(req.Message); {
 	case req.Message != "":

@@ -1,6 +1,7 @@
 package format
 
 import (
+	"strings"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency"
@@ -21,7 +22,15 @@ func Limits(limits []gitagency.EnforcedLimit) map[string]Limit {
 		if l.Limit == gitagency.TimeoutLimit {
 			value = int64((time.Duration(value) + time.Millisecond - 1) / time.Millisecond)
 		}
-		out[l.Limit.RecordKey()] = Limit{Value: value, By: string(l.By), Detail: l.Detail}
+		out[limitKey(l.Limit)] = Limit{Value: value, By: string(l.By), Detail: l.Detail}
 	}
 	return out
+}
+
+// limitKey returns the key of a limit in JSON.
+func limitKey(k gitagency.LimitKind) string {
+	if k == gitagency.TimeoutLimit {
+		return "timeout_ms"
+	}
+	return strings.ReplaceAll(k.String(), "-", "_")
 }
