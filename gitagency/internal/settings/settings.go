@@ -160,11 +160,6 @@ func (r *Reader) Duration(key string, fallback time.Duration, parse func(string)
 	return d, err
 }
 
-// PushTimeout returns the time limit of a push with all its tries: agency.pushTimeout, else one minute.
-func (r *Reader) PushTimeout() (time.Duration, error) {
-	return r.Duration(pushTimeoutKey, defaultPushTimeout, ParseDuration)
-}
-
 const wantBool = "true or false"
 
 // Bool returns the boolean value of a key, or fallback if it is not set. A key with repoCanOnlyEnable cannot

@@ -1,0 +1,65 @@
+package settings
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+)
+
+// Strategies of landings.
+const (
+	MergeStrategy  = "merge"  // one merge commit, with the sandbox's commits as second parent
+	SquashStrategy = "squash" // one commit with all changes
+	RebaseStrategy = "rebase" // the sandbox's commits replayed on top of the branch
+)
+
+// Strategies lists the names of the landing strategies, the default first.
+func Strategies() []string { return []string{MergeStrategy, SquashStrategy, RebaseStrategy} }
+
+// CheckStrategy refuses the name of an unknown landing strategy with a *fault.InvalidError.
+func CheckStrategy(name string) error {
+	if !slices.Contains(Strategies(), name) {
+		return &fault.InvalidError{What: "strategy", Value: name, Want: strings.Join(Strategies(), ", ")}
+	}
+	return nil
+}
+
+// Strategy returns agency.land.strategy, else the default.
+func (r *Reader) Strategy() (string, error) {
+	setting, _ := r.Config.Last(CanonicalKey(strategyKey))
+	name := cmp.Or(setting.Value, Strategies()[0])
+	err := CheckStrategy(name)
+	var invalid *fault.InvalidError
+	if errors.As(err, &invalid) {
+		return "", InvalidSetting(strategyKey, setting, invalid.Want)
+	}
+	return name, err
+}
+
+// SignsLandings returns agency.land.sign.
+func (r *Reader) SignsLandings() (bool, error) { return r.Bool(signKey, false) }
+
+const (
+	pushTimeoutKey     = "agency.pushTimeout"
+	defaultPushTimeout = time.Minute
+)
+
+// PushTimeout returns the time limit of a push with all its tries: agency.pushTimeout, else one minute.
+func (r *Reader) PushTimeout() (time.Duration, error) {
+	return r.Duration(pushTimeoutKey, defaultPushTimeout, ParseDuration)
+}
+
+// WantCommand describes a valid command, for a *fault.InvalidError.
+const WantCommand = "a command"
+
+// CheckCommand refuses a blank command: a shell would run nothing and succeed.
+func CheckCommand(line string) error {
+	if line != "" && strings.TrimSpace(line) == "" {
+		return &fault.InvalidError{What: "command", Value: line, Want: WantCommand}
+	}
+	return nil
+}
