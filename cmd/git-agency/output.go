@@ -11,6 +11,7 @@ import (
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
 	"github.com/git-agency/git-agency/gitagency"
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // outputError reports that the result of a completed command could not be written.
@@ -171,7 +172,7 @@ func (t *tool) printBlock(z bool, fields []field) error {
 		}
 		value := f.value
 		if !z && (strings.ContainsFunc(value, unicode.IsControl) || strings.HasPrefix(value, `"`)) {
-			value = term.CQuote(value)
+			value = quote.C(value)
 		}
 		b.WriteString(f.key + " " + value + end)
 	}

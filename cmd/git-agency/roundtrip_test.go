@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // TestOddPathsRoundTripInEveryFormat checks that scripts read back odd paths and names unchanged from every output format.
@@ -199,7 +199,7 @@ func TestCQuoteMatchesGit(t *testing.T) {
 	l.git("add", "all")
 	listed := strings.Split(l.git("-c", "core.quotePath=false", "ls-files", "all"), "\n")
 	for _, name := range names {
-		quoted := term.CQuote("all/" + name)
+		quoted := quote.C("all/" + name)
 		if unquoteC(t, quoted) != "all/"+name {
 			t.Errorf("%q was quoted as %s", name, quoted)
 		}

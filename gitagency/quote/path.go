@@ -42,6 +42,26 @@ func Path(path string) string {
 	return b.String()
 }
 
+// C writes text as a C string, always in quotes. Bytes beyond ASCII stay as they are, as with core.quotePath=false.
+func C(text string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, c := range []byte(text) {
+		at := strings.IndexByte(escapedChars, c)
+		switch {
+		case at >= 0:
+			b.WriteByte('\\')
+			b.WriteByte(escapeLetters[at])
+		case c < 0x20 || c == 0x7f:
+			fmt.Fprintf(&b, `\%03o`, c)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}
+
 // IsPrintable reports whether a character is visible and does not control the terminal.
 func IsPrintable(c rune) bool {
 	return !unicode.IsControl(c) && !unicode.Is(unicode.Cf, c) && c != '\u2028' && c != '\u2029'

@@ -46,7 +46,7 @@ func (e *Exchange) readSandboxIndex() sandboxIndex {
 
 // readPlainIndex has the sandbox's git expand a split or sparse index and reads the result.
 func (e *Exchange) readPlainIndex(ctx context.Context, ns *proc.Namespace, dir *os.File, original sandboxIndex) sandboxIndex {
-	plain := limitedBuffer{remaining: maxIndexSize}
+	plain := proc.LimitedBuffer{Limit: maxIndexSize}
 	if err := e.runScript(ctx, ns, dir, scriptPlainIndex, nil, &plain); err != nil {
 		e.warnIndexNotImported(err)
 		return sandboxIndex{}

@@ -2,7 +2,6 @@ package handoff
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -213,19 +212,6 @@ cat "$plain"`
 	scriptRemoveRefLock = `lock=$(git rev-parse --git-common-dir)/$1.lock
 case $(stat -c '%i %h' "$lock" 2>/dev/null) in "$2 "* | *" 0") rm -f "$lock" ;; esac`
 )
-
-// limitedBuffer is a buffer that refuses writes beyond a limit.
-type limitedBuffer struct {
-	bytes.Buffer
-	remaining int
-}
-
-func (b *limitedBuffer) Write(p []byte) (int, error) {
-	if b.remaining -= len(p); b.remaining < 0 {
-		return 0, errors.New("the output is too large")
-	}
-	return b.Buffer.Write(p)
-}
 
 // headTimeout bounds the time until git names the commit at HEAD.
 const headTimeout = 5 * time.Second

@@ -1,6 +1,10 @@
 package proc
 
-import "unicode/utf8"
+import (
+	"bytes"
+	"errors"
+	"unicode/utf8"
+)
 
 // CaptureLimit is the number of bytes of each output stream that a result holds.
 const CaptureLimit = 16 << 20
@@ -31,4 +35,20 @@ func (c *OutputBuffer) Text() string {
 		}
 	}
 	return string(text)
+}
+
+// LimitedBuffer keeps what is written to it, and fails a write beyond the limit, which ends a program that writes too
+// much.
+type LimitedBuffer struct {
+	bytes.Buffer
+	Limit    int  // in bytes; 0: none
+	Exceeded bool // a write has failed
+}
+
+func (b *LimitedBuffer) Write(p []byte) (int, error) {
+	if b.Limit > 0 && b.Len()+len(p) > b.Limit {
+		b.Exceeded = true
+		return 0, errors.New("the output is too large")
+	}
+	return b.Buffer.Write(p)
 }

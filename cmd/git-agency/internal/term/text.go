@@ -9,26 +9,6 @@ import (
 	"unicode/utf8"
 )
 
-// CQuote quotes a value as git quotes paths.
-func CQuote(s string) string {
-	var b strings.Builder
-	b.WriteByte('"')
-	for _, c := range []byte(s) {
-		at := strings.IndexByte("\a\b\t\n\v\f\r\"\\", c)
-		switch {
-		case at >= 0:
-			b.WriteByte('\\')
-			b.WriteByte(`abtnvfr"\`[at])
-		case c < 0x20 || c == 0x7f:
-			fmt.Fprintf(&b, `\%03o`, c)
-		default:
-			b.WriteByte(c)
-		}
-	}
-	b.WriteByte('"')
-	return b.String()
-}
-
 // Printable escapes control and formatting characters, so that text from a record or message cannot control the
 // terminal. It keeps newline and tab.
 func Printable(s string) string {

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"os"
-	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
 // CompareRequest is a request to compare two trees.
@@ -34,8 +34,7 @@ var ErrTooLong = errors.New("the output of git diff-tree is too long")
 // runs: neither a textconv filter nor an external diff. The user's attributes decide which files are text; attributes in
 // the trees are ignored, because an agent could hide its changes with them.
 func Compare(ctx context.Context, m *git.Mirror, c CompareRequest) (string, error) {
-	var out limitedBuffer
-	out.limit = c.Limit
+	out := proc.LimitedBuffer{Limit: c.Limit}
 	args := []string{
 		"diff-tree", "-r", "--raw", "--full-index", "--no-abbrev", "--find-renames", renameLimitOption,
 		"--no-ext-diff", "--no-textconv", "--no-color", "--no-color-moved", "--ws-error-highlight=none",
@@ -59,10 +58,10 @@ func Compare(ctx context.Context, m *git.Mirror, c CompareRequest) (string, erro
 	p.Config = []string{"--literal-pathspecs", "-c", "core.quotePath=true", "-c", "diff.suppressBlankEmpty=false"}
 	p.Stdout = &out
 	_, err := m.Repo.RunRead(ctx, p, append(args, c.Paths...)...)
-	if out.exceeded {
+	if out.Exceeded {
 		return "", ErrTooLong
 	}
-	return out.text.String(), err
+	return out.String(), err
 }
 
 // renameLimitOption limits rename detection to so many deleted and so many added files.
@@ -89,19 +88,4 @@ func Sizes(ctx context.Context, m *git.Mirror, oids ...string) (map[string]int64
 		}
 	}
 	return sizes, nil
-}
-
-// limitedBuffer keeps the text written to it, and refuses more than a limit.
-type limitedBuffer struct {
-	text     strings.Builder
-	limit    int
-	exceeded bool
-}
-
-func (b *limitedBuffer) Write(p []byte) (int, error) {
-	if b.limit > 0 && b.text.Len()+len(p) > b.limit {
-		b.exceeded = true
-		return 0, ErrTooLong
-	}
-	return b.text.Write(p)
 }
