@@ -18,10 +18,12 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/directory"
 	"github.com/git-agency/git-agency/gitagency/internal/doctor"
 	"github.com/git-agency/git-agency/gitagency/internal/landing"
+	"github.com/git-agency/git-agency/gitagency/internal/radar"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 	"github.com/git-agency/git-agency/gitagency/internal/treediff"
+	"github.com/git-agency/git-agency/gitagency/reason"
 )
 
 // Results of the packages below reach callers with all exported fields; the named ones are for these packages only.
@@ -47,7 +49,7 @@ func TestResultsKeepAllFields(t *testing.T) {
 	checkConversion(t, newLandResult)
 	checkConversion(t, newLandReadyResult)
 	checkConversion(t, func(r landing.UnlandResult) UnlandResult { return UnlandResult(r) })
-	checkConversion(t, newPushPlan)
+	checkConversion(t, newPushPlan, "Unlanding") // the caller knows
 	checkConversion(t, func(r landing.PushResult) PushResult { return PushResult(r) })
 	checkConversion(t, func(r landing.SubmitResult) SubmitResult { return SubmitResult(r) })
 	checkConversion(t, func(r landing.RejectResult) RejectResult { return RejectResult(r) })
@@ -118,9 +120,6 @@ func TestConstantsAgree(t *testing.T) {
 		{DiffPatch, sandbox.DiffPatch},
 		{DiffStat, sandbox.DiffStat},
 		{DiffNameStatus, sandbox.DiffNameStatus},
-		{DiffPatch, sandbox.DiffHunks},
-		{DiffStat, sandbox.DiffCounts},
-		{DiffNameStatus, sandbox.DiffNames},
 		{DiffBase, sandbox.DiffBase},
 		{DiffHead, sandbox.DiffHead},
 		{DiffWork, sandbox.DiffWork},
@@ -128,6 +127,18 @@ func TestConstantsAgree(t *testing.T) {
 		{PruneRemove, doctor.PruneRemove},
 		{PruneClean, doctor.PruneClean},
 		{PruneKeep, doctor.PruneKeep},
+		{LeftOutSecret, sandbox.LeftOutSecret},
+		{LeftOutRepository, sandbox.LeftOutRepository},
+		{LeftOutSubmodule, sandbox.LeftOutSubmodule},
+		{LeftOutReserved, sandbox.LeftOutReserved},
+		{CapabilityOK, doctor.CapabilityOK},
+		{CapabilityMissing, doctor.CapabilityMissing},
+		{CapabilityUnknown, doctor.CapabilityUnknown},
+		{RadarClean, radar.Clean},
+		{RadarConflicts, radar.Conflicts},
+		{RadarNothing, radar.Nothing},
+		{RadarRefused, radar.Refused},
+		{RadarError, radar.Error},
 	} {
 		if a, b := reflect.ValueOf(c.public), reflect.ValueOf(c.internal); !a.Convert(b.Type()).Equal(b) {
 			t.Errorf("%T %v is %T %v", c.public, c.public, c.internal, c.internal)
@@ -259,7 +270,8 @@ func (c comparer) fields(of reflect.Type) []string {
 // Every exported function that can fail passes its error through publicError.
 func TestErrorsPassThroughEdge(t *testing.T) {
 	t.Parallel()
-	exempt := []string{"MarshalJSON", "UnmarshalJSON", "UploadFiles"} // errors of encoding/json; calls Upload
+	// Errors of encoding/json; a call of Upload; public errors made from public fields.
+	exempt := []string{"MarshalJSON", "UnmarshalJSON", "UploadFiles", "Err", "Path"}
 	files, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)
@@ -291,5 +303,31 @@ func TestErrorsPassThroughEdge(t *testing.T) {
 				t.Errorf("%s: %s does not use publicError", name, f.Name.Name)
 			}
 		}
+	}
+}
+
+// Err and Path need only the public fields, so that they also hold for values decoded from JSON.
+func TestErrorsOfDecodedValues(t *testing.T) {
+	t.Parallel()
+	var broken *BrokenError
+	if _, err := (Invocation{ID: "i", Broken: true, BrokenReason: "missing-tree"}).Path(); !errors.As(err, &broken) || broken.Kind != "invocation" || broken.Reason != "missing-tree" {
+		t.Errorf("got %v", err)
+	}
+	if _, err := (Worktree{ID: "w", Broken: true}).Path(); !errors.As(err, &broken) || broken.Kind != "worktree" {
+		t.Errorf("got %v", err)
+	}
+	var ended *EndedError
+	if path, err := (Invocation{ID: "i", Landing: "landed", SandboxPath: "/x"}).Path(); !errors.As(err, &ended) || path != "" || ended.Ref != "refs/agency/trash/i" {
+		t.Errorf("got %q, %v", path, err)
+	}
+	if _, err := (Worktree{ID: "w", State: "archived"}).Path(); !IsReason(err, reason.Archived) {
+		t.Errorf("got %v", err)
+	}
+	if path, err := (Invocation{ID: "i", Landing: "review", SandboxPath: "/x"}).Path(); path != "/x" || err != nil {
+		t.Errorf("got %q, %v", path, err)
+	}
+	var damaged *DamagedError
+	if err := (VerifySnapshotResult{Invocation: "i", Number: 2, Damage: make([]DamagedObject, 3)}).Err(); !errors.As(err, &damaged) || damaged.Snapshot != "i/2" || damaged.Objects != 3 {
+		t.Errorf("got %v", err)
 	}
 }

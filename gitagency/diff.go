@@ -163,7 +163,7 @@ type DiffRequest struct {
 	To         string   // same as From; default: DiffWork
 	Paths      []string // files and directories to compare, relative to the top of the sandbox; default: all
 
-	Detail DiffForm // form to print the diff in: for DiffStat it has no hunks, for DiffNameStatus no line counts either
+	Form   DiffForm // form to print the diff in: for DiffStat it has no hunks, for DiffNameStatus no line counts either
 	Words  bool     // mark the changed words inside lines
 	Binary bool     // include patches of binary files
 
@@ -173,7 +173,7 @@ type DiffRequest struct {
 func (req DiffRequest) internal() sandbox.DiffRequest {
 	return sandbox.DiffRequest{
 		Invocation: req.Invocation, From: req.From, To: req.To, Paths: req.Paths,
-		Detail: sandbox.DiffDetail(req.Detail), Words: req.Words, Binary: req.Binary, IncludeSecrets: req.IncludeSecrets,
+		Form: sandbox.DiffForm(req.Form), Words: req.Words, Binary: req.Binary, IncludeSecrets: req.IncludeSecrets,
 	}
 }
 

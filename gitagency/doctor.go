@@ -56,9 +56,9 @@ type Capability struct {
 
 // States of a capability.
 const (
-	CapabilityOK      = doctor.CapabilityOK
-	CapabilityMissing = doctor.CapabilityMissing
-	CapabilityUnknown = doctor.CapabilityUnknown // could not be probed
+	CapabilityOK      = "ok"
+	CapabilityMissing = "missing"
+	CapabilityUnknown = "unknown" // could not be probed
 )
 
 func newCapability(c doctor.Capability) Capability { return Capability(c) }

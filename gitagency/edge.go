@@ -88,8 +88,6 @@ func dataView(err error) error {
 		return &BrokenError{Kind: e.Kind, ID: e.ID, Reason: e.Reason, Detail: e.Detail, Interrupted: e.Interrupted}
 	case *fault.CorruptEntryError:
 		return &CorruptEntryError{Path: e.Path, What: e.What}
-	case *fault.DamagedError:
-		return (*DamagedError)(e)
 	case *doctor.FindingError:
 		return &FindingError{Code: e.Finding.Code, ID: e.Finding.ID, Problem: e.Finding.Problem, FixCommand: e.Finding.FixCommand}
 	case *settings.SettingError:

@@ -149,7 +149,16 @@ type DamagedError struct {
 	StoppedEarly bool // verification stopped early; there may be more
 }
 
-func (e *DamagedError) Error() string { return (*fault.DamagedError)(e).Error() }
+func (e *DamagedError) Error() string {
+	what := fmt.Sprintf("%d objects", e.Objects)
+	if e.Objects == 1 {
+		what = "1 object"
+	}
+	if e.StoppedEarly {
+		what = "at least " + what
+	}
+	return fmt.Sprintf("snapshot %s (%s) is damaged: %s", e.Snapshot, e.Commit, what)
+}
 
 // FindingError reports a problem that only a person can repair.
 type FindingError struct {

@@ -51,7 +51,8 @@ type Invocation struct {
 
 	Radar string `json:"radar,omitempty"` // result of the radar; set only if ListRequest.Radar asks for it
 
-	internal core.Invocation
+	brokenDetail string // more about BrokenReason
+	interrupted  bool   // the creation was interrupted
 }
 
 func newInvocation(i core.Invocation) Invocation {
@@ -65,15 +66,25 @@ func newInvocation(i core.Invocation) Invocation {
 		RejectedAt: i.RejectedAt, RejectedReason: i.RejectedReason,
 		LandedAt: i.LandedAt, LandedCommit: i.LandedCommit, LandedBefore: i.LandedBefore, LandedTip: i.LandedTip,
 		LandedBranch: i.LandedBranch, LandedStrategy: i.LandedStrategy, UnlandedCommit: i.UnlandedCommit, UnlandedAt: i.UnlandedAt,
-		Radar: i.Radar, internal: i,
+		Radar: i.Radar, brokenDetail: i.Entry.Detail, interrupted: i.Entry.Intent != nil,
 	}
 }
 
 // Err returns a *BrokenError if the invocation is broken, else nil.
-func (i Invocation) Err() error { return publicError(i.internal.Err()) }
+func (i Invocation) Err() error {
+	if !i.Broken {
+		return nil
+	}
+	return &BrokenError{Kind: "invocation", ID: i.ID, Reason: i.BrokenReason, Detail: i.brokenDetail, Interrupted: i.interrupted}
+}
 
 // Path returns the path of the sandbox. It fails for an invocation that is broken, landed or discarded.
-func (i Invocation) Path() (string, error) { return edge(i.internal.Path()) }
+func (i Invocation) Path() (string, error) {
+	if !i.Broken && (i.Landing == store.Landed || i.Landing == store.Discarded) {
+		return "", &EndedError{ID: i.ID, Landing: i.Landing, Ref: core.TrashRef(i.ID)}
+	}
+	return i.SandboxPath, i.Err()
+}
 
 // ListRequest selects the invocations to list.
 type ListRequest struct {

@@ -2,9 +2,23 @@ package gitagency
 
 import (
 	"context"
+	"io"
 
 	"github.com/git-agency/git-agency/gitagency/internal/landing"
 )
+
+// PushRequest says what to push, and how commits of others are verified that are merged before.
+type PushRequest struct {
+	Worktrees []string // ids of integration worktrees, whose branches are pushed
+	Remote    string   // name of the remote; default: "local" if it exists, else "origin"
+	Unlanding bool     // the push follows an Unland, for messages
+
+	// As in LandRequest.
+	Verify   string
+	NoVerify bool
+	Output   io.Writer
+	Force    <-chan struct{}
+}
 
 // PushPlan says which integration branch to push where. Only PlanPush makes one.
 type PushPlan struct {
@@ -13,22 +27,19 @@ type PushPlan struct {
 	Remote       string // name of the remote
 	RemoteBranch string // name of the branch on the remote
 	Address      string // remote as git finds it from any worktree: its name or a path
-	Unlanding    bool   // the push is for an unland; set by the caller, for messages
 
-	internal landing.PushPlan
+	plan landing.PushPlan
 }
 
 func newPushPlan(p landing.PushPlan) PushPlan {
-	return PushPlan{Worktree: p.Worktree, Branch: p.Branch, Remote: p.Remote, RemoteBranch: p.RemoteBranch, Address: p.Address, Unlanding: p.Unlanding, internal: p}
+	return PushPlan{Worktree: p.Worktree, Branch: p.Branch, Remote: p.Remote, RemoteBranch: p.RemoteBranch, Address: p.Address, plan: p}
 }
 
 // PlanPush determines where the branches of integration worktrees would be pushed, and refuses branches that cannot be. It
-// reads only local configuration and never contacts the remote. An empty remote means "local" if it exists, else
-// "origin". Call it before anything lands, so that its errors leave everything unchanged.
-//
-// It also checks the settings that Push will use; req says how Push verifies its merges.
-func (r *Repository) PlanPush(ctx context.Context, remote string, req LandRequest, worktrees ...string) ([]PushPlan, error) {
-	plans, err := landing.PlanPush(ctx, r.core, remote, landing.Request(req), worktrees...)
+// reads only local configuration and never contacts the remote. Call it before anything lands, so that its errors leave
+// everything unchanged: it also checks the settings that Push will use.
+func (r *Repository) PlanPush(ctx context.Context, req PushRequest) ([]PushPlan, error) {
+	plans, err := landing.PlanPush(ctx, r.core, landing.PushRequest(req))
 	return convertAll(plans, newPushPlan), publicError(err)
 }
 
@@ -42,12 +53,10 @@ type PushResult struct {
 
 // Push pushes the current state of an integration branch to a remote. If others have pushed there, it merges their commits
 // into the branch in a transaction, as a landing does, and tries again a few times, within agency.pushTimeout. It
-// never forces. ids are the invocations that landed on the branch; their event logs record the push. req only says how
-// merges are verified.
+// never forces. ids are the invocations that landed on the branch; their event logs record the push.
 //
 // Errors are *NotPushedError: landings and merges that were made before stay.
-func (r *Repository) Push(ctx context.Context, plan PushPlan, req LandRequest, ids ...string) (PushResult, error) {
-	plan.internal.Unlanding = plan.Unlanding
-	pushed, err := landing.Push(ctx, r.core, plan.internal, landing.Request(req), ids...)
+func (r *Repository) Push(ctx context.Context, plan PushPlan, ids ...string) (PushResult, error) {
+	pushed, err := landing.Push(ctx, r.core, plan.plan, ids...)
 	return PushResult(pushed), publicError(err)
 }

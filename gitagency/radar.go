@@ -35,11 +35,11 @@ type RadarState string
 
 // Predicted results.
 const (
-	RadarClean     = RadarState(radar.Clean)
-	RadarConflicts = RadarState(radar.Conflicts)
-	RadarNothing   = RadarState(radar.Nothing) // nothing to land
-	RadarRefused   = RadarState(radar.Refused) // it contains objects that must not land
-	RadarError     = RadarState(radar.Error)   // it could not be read
+	RadarClean     RadarState = "clean"
+	RadarConflicts RadarState = "conflicts"
+	RadarNothing   RadarState = "nothing" // nothing to land
+	RadarRefused   RadarState = "refused" // it contains objects that must not land
+	RadarError     RadarState = "error"   // it could not be read
 )
 
 // RadarPair says what would happen if the contents of two sandboxes were merged now: of two that would each land cleanly,

@@ -35,10 +35,10 @@ type LeftOut struct {
 
 // Reasons why a path is left out.
 const (
-	LeftOutSecret     = sandbox.LeftOutSecret     // untracked file that looks like a credential
-	LeftOutRepository = sandbox.LeftOutRepository // nested repository, which a commit cannot hold
-	LeftOutSubmodule  = sandbox.LeftOutSubmodule  // checkout of a submodule; the snapshot holds only its staged commit id
-	LeftOutReserved   = sandbox.LeftOutReserved   // has the reserved name of the marker directory; only in a Directory
+	LeftOutSecret     = "secret"     // untracked file that looks like a credential
+	LeftOutRepository = "repository" // nested repository, which a commit cannot hold
+	LeftOutSubmodule  = "submodule"  // checkout of a submodule; the snapshot holds only its staged commit id
+	LeftOutReserved   = "reserved"   // has the reserved name of the marker directory; only in a Directory
 )
 
 func newLeftOut(l sandbox.LeftOut) LeftOut { return LeftOut(l) }
@@ -184,20 +184,23 @@ type VerifySnapshotResult struct {
 	ShallowCommits []string        `json:"cut_off"`  // commits of a shallow repository whose parents are missing
 	Promised       int             `json:"promised"` // number of objects that only a remote has (partial clone)
 	StoppedEarly   bool            `json:"stopped"`  // too much damage was found; the rest was not checked
-
-	internal sandbox.VerifySnapshotResult
 }
 
 func newVerifySnapshotResult(v sandbox.VerifySnapshotResult) VerifySnapshotResult {
 	return VerifySnapshotResult{
 		Invocation: v.Invocation, ID: v.ID, Ref: v.Ref, Number: v.Number, Intact: v.Intact, Objects: v.Objects, Bytes: v.Bytes,
 		Damage: convertAll(v.Damage, newDamagedObject), ShallowCommits: v.ShallowCommits, Promised: v.Promised, StoppedEarly: v.StoppedEarly,
-		internal: v,
 	}
 }
 
 // Err returns a *DamagedError if the snapshot is damaged, else nil.
-func (v VerifySnapshotResult) Err() error { return publicError(v.internal.Err()) }
+func (v VerifySnapshotResult) Err() error {
+	if v.Intact {
+		return nil
+	}
+	name := SnapshotInfo{Invocation: v.Invocation, Number: v.Number}.Name()
+	return &DamagedError{Snapshot: name, Commit: v.ID, Objects: len(v.Damage), StoppedEarly: v.StoppedEarly}
+}
 
 // DamagedObject is an object that is missing or does not match its id.
 type DamagedObject struct {

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
 // Worktree is an integration worktree: a directory that a person owns, and its branch.
@@ -20,22 +22,35 @@ type Worktree struct {
 	Broken       bool      `json:"broken"`
 	BrokenReason string    `json:"broken_reason"`
 
-	internal core.Worktree
+	adopted      bool   // it existed before git-agency knew it
+	brokenDetail string // more about BrokenReason
+	interrupted  bool   // the creation was interrupted
 }
 
 func newWorktree(w core.Worktree) Worktree {
 	return Worktree{
 		ID: w.ID, Name: w.Name, RepoID: w.RepoID, Branch: w.Branch, ParentBranch: w.ParentBranch, TreePath: w.TreePath,
-		CreatedAt: w.CreatedAt, State: w.State, Broken: w.Broken, BrokenReason: w.BrokenReason, internal: w,
+		CreatedAt: w.CreatedAt, State: w.State, Broken: w.Broken, BrokenReason: w.BrokenReason,
+		adopted: w.Adopted, brokenDetail: w.Entry.Detail, interrupted: w.Entry.Intent != nil,
 	}
 }
 
 // Err returns a *BrokenError if the worktree is broken, else nil.
-func (w Worktree) Err() error { return publicError(w.internal.Err()) }
+func (w Worktree) Err() error {
+	if !w.Broken {
+		return nil
+	}
+	return &BrokenError{Kind: "worktree", ID: w.ID, Reason: w.BrokenReason, Detail: w.brokenDetail, Interrupted: w.interrupted}
+}
 
 // Path returns the path of the tree. It fails for a broken worktree and for one that was archived and had been
 // created here.
-func (w Worktree) Path() (string, error) { return edge(w.internal.Path()) }
+func (w Worktree) Path() (string, error) {
+	if !w.Broken && w.State == store.Archived && !w.adopted {
+		return "", publicError(&fault.ArchivedError{Name: w.Name, ID: w.ID, Branch: w.Branch})
+	}
+	return w.TreePath, w.Err()
+}
 
 // Worktrees lists the integration worktrees, oldest first: the present and unbroken ones, or with all set, every one.
 func (r *Repository) Worktrees(all bool) ([]Worktree, error) {

@@ -69,7 +69,7 @@ differences; 3 no such invocation or snapshot; 4 broken; 5 refused for safety; 7
 			}
 			d, err := repo.DiffSnapshots(c.Context, gitagency.DiffRequest{
 				Invocation: args[0], From: c.String("from"), To: c.String("to"), Paths: t.afterDashDash,
-				Detail: form, Binary: c.Bool("binary"), IncludeSecrets: c.Bool("include-secrets"),
+				Form: form, Binary: c.Bool("binary"), IncludeSecrets: c.Bool("include-secrets"),
 				Words: c.Bool("json") || format.Colors != gitagency.DiffColors{},
 			})
 			if err != nil {

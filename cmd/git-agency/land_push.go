@@ -16,7 +16,10 @@ func (t *tool) planPush(c *cli.Context, repo *gitagency.Repository, worktrees ..
 	if !c.Bool("push") {
 		return nil, nil
 	}
-	return repo.PlanPush(c.Context, c.String("remote"), t.landRequest(c), worktrees...)
+	return repo.PlanPush(c.Context, gitagency.PushRequest{
+		Worktrees: worktrees, Remote: c.String("remote"), Unlanding: c.Command.Name == "unland",
+		Verify: c.String("verify"), NoVerify: c.Bool("no-verify"), Output: t.rawStderr, Force: t.secondInterrupt,
+	})
 }
 
 // pushLanded pushes the branch of each plan, and records the outcome in the results that landed there.
@@ -26,11 +29,10 @@ func (t *tool) pushLanded(c *cli.Context, repo *gitagency.Repository, plans []gi
 		if c.Bool("dry-run") {
 			t.reportPush("would push", plan)
 		}
-		plan.Unlanding = c.Command.Name == "unland"
 		var pushed gitagency.PushResult
 		var err error
 		if !c.Bool("dry-run") {
-			pushed, err = repo.Push(c.Context, plan, t.landRequest(c), ids...)
+			pushed, err = repo.Push(c.Context, plan, ids...)
 		}
 		if pushed.Merged {
 			fmt.Fprintln(t.stderr, term.Printable(fmt.Sprintf("merged new commits of %s/%s into %s", plan.Remote, plan.RemoteBranch, plan.Branch)))

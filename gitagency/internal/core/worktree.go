@@ -129,15 +129,6 @@ func (r *Repository) WorktreeFromEntry(e store.Entry[store.WorktreeMeta]) Worktr
 	return w
 }
 
-// Path returns the path of the tree. It fails for a broken worktree and for one that was archived and had been
-// created here.
-func (w Worktree) Path() (string, error) {
-	if !w.Broken && w.State == store.Archived && !w.Adopted {
-		return "", &fault.ArchivedError{Name: w.Name, ID: w.ID, Branch: w.Branch}
-	}
-	return w.TreePath, w.Err()
-}
-
 // CheckUsable refuses a worktree that no sandbox may start from: one that is broken, archived or without its marker.
 func (w Worktree) CheckUsable() error {
 	if err := w.Err(); err != nil {

@@ -155,25 +155,6 @@ func (e *BrokenError) Error() string {
 	return fmt.Sprintf("%s %s is broken (%s): %s", e.Kind, e.ID, e.Reason, e.Detail)
 }
 
-// DamagedError reports a snapshot with missing or corrupt objects.
-type DamagedError struct {
-	Snapshot     string // name of the snapshot, such as <id>/<n>
-	Commit       string
-	Objects      int  // number of damaged objects found
-	StoppedEarly bool // verification stopped early; there may be more
-}
-
-func (e *DamagedError) Error() string {
-	what := fmt.Sprintf("%d objects", e.Objects)
-	if e.Objects == 1 {
-		what = "1 object"
-	}
-	if e.StoppedEarly {
-		what = "at least " + what
-	}
-	return fmt.Sprintf("snapshot %s (%s) is damaged: %s", e.Snapshot, e.Commit, what)
-}
-
 // CorruptEntryError reports a corrupt entry in .git/worktrees, which keeps git from working with any worktree.
 type CorruptEntryError struct {
 	Path string

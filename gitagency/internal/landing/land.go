@@ -146,7 +146,7 @@ func (req *Request) normalize(r *core.Repository) error {
 		return &fault.InvalidError{What: "message", Value: req.Message, Want: "UTF-8 text without NUL"}
 	}
 	if req.Message != "" && !req.CommitAll && req.Strategy == settings.RebaseStrategy {
-		return &fault.InvalidError{What: "message", Value: req.Message, Want: "none: a rebase keeps the messages of the sandbox's commits"}
+		return &fault.InvalidError{What: "message", Value: req.Message, Want: "no message: a rebase keeps those of the sandbox's commits"}
 	}
 	if err := settings.CheckCommand(req.Verify); err != nil {
 		return err

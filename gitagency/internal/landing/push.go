@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	rand "math/rand/v2"
 	"slices"
 	"time"
@@ -24,22 +25,39 @@ type PushPlan struct {
 	Remote       string // name of the remote
 	RemoteBranch string // name of the branch on the remote
 	Address      string // remote as git finds it from any worktree: its name or a path
-	Unlanding    bool   // the push is for an unland; set by the caller, for messages
+	Unlanding    bool   // the push follows an unland
 
-	branchRef       string // full ref of Branch
+	verify          Request // says how merges are verified
+	branchRef       string  // full ref of Branch
 	remote          transport.Remote
 	untrustedRemote bool
 }
 
+// PushRequest says what to push, and how commits of others are verified that are merged before.
+type PushRequest struct {
+	Worktrees []string // ids of integration worktrees, whose branches are pushed
+	Remote    string   // name of the remote; default: "local" if it exists, else "origin"
+	Unlanding bool     // the push follows an unland, for messages
+
+	// As in Request.
+	Verify   string
+	NoVerify bool
+	Output   io.Writer
+	Force    <-chan struct{}
+}
+
 // PlanPush determines where the branches of integration worktrees would be pushed, and refuses branches that cannot be. It
-// reads only local configuration and never contacts the remote. An empty remote means "local" if it exists, else
-// "origin". Call it before anything lands, so that its errors leave everything unchanged.
-//
-// It also checks the settings that Push will use; req says how Push verifies its merges.
-func PlanPush(ctx context.Context, r *core.Repository, remote string, req Request, worktrees ...string) ([]PushPlan, error) {
-	if err := checkPushSettings(r, req); err != nil {
+// reads only local configuration and never contacts the remote. Call it before anything lands, so that its errors leave
+// everything unchanged: it also checks the settings that Push will use.
+func PlanPush(ctx context.Context, r *core.Repository, req PushRequest) ([]PushPlan, error) {
+	verify := Request{Verify: req.Verify, NoVerify: req.NoVerify, Output: req.Output, Force: req.Force}
+	if err := verify.normalize(r); err != nil {
 		return nil, err
 	}
+	if err := checkPushSettings(r); err != nil {
+		return nil, err
+	}
+	remote := req.Remote
 	remotes, err := transport.ReadRemotes(ctx, r.Git)
 	if err != nil {
 		return nil, err
@@ -71,7 +89,7 @@ func PlanPush(ctx context.Context, r *core.Repository, remote string, req Reques
 		}
 	}
 	plans := []PushPlan{}
-	for _, id := range worktrees {
+	for _, id := range req.Worktrees {
 		if slices.ContainsFunc(plans, func(p PushPlan) bool { return p.Worktree == id }) {
 			continue
 		}
@@ -88,7 +106,7 @@ func PlanPush(ctx context.Context, r *core.Repository, remote string, req Reques
 		}
 		plans = append(plans, PushPlan{
 			Worktree: target.Worktree.ID, Branch: core.ShortBranch(target.Branch), Remote: remote, RemoteBranch: core.ShortBranch(as), Address: remote,
-			branchRef: target.Branch, remote: to, untrustedRemote: wary,
+			Unlanding: req.Unlanding, verify: verify, branchRef: target.Branch, remote: to, untrustedRemote: wary,
 		})
 		if to.Relative {
 			plans[len(plans)-1].Address = to.Path
@@ -107,11 +125,10 @@ type PushResult struct {
 
 // Push pushes the current state of an integration branch to a remote. If others have pushed there, it merges their commits
 // into the branch in a transaction, as a landing does, and tries again, up to maxPushes times and agency.pushTimeout. It
-// never forces. ids are the invocations that landed on the branch; their event logs record the push. req only says how
-// merges are verified.
+// never forces. ids are the invocations that landed on the branch; their event logs record the push.
 //
 // Errors are *NotPushedError: landings and merges that were made before stay.
-func Push(ctx context.Context, r *core.Repository, plan PushPlan, req Request, ids ...string) (pushed PushResult, err error) {
+func Push(ctx context.Context, r *core.Repository, plan PushPlan, ids ...string) (pushed PushResult, err error) {
 	p := pushOperation{r: r, PushPlan: plan, ids: ids}
 	defer func() {
 		if closeErr := p.close(); closeErr != nil {
@@ -127,10 +144,6 @@ func Push(ctx context.Context, r *core.Repository, plan PushPlan, req Request, i
 		}
 		err = failed
 	}()
-	if err := req.normalize(r); err != nil {
-		return PushResult{}, err
-	}
-	p.req = req
 	patience, err := r.Settings.PushTimeout()
 	if err != nil {
 		return PushResult{}, err
@@ -161,7 +174,6 @@ func Push(ctx context.Context, r *core.Repository, plan PushPlan, req Request, i
 type pushOperation struct {
 	PushPlan
 	r              *core.Repository
-	req            Request // says how merges are verified
 	ids            []string
 	pusher         *transport.Pusher
 	result         PushResult
@@ -315,10 +327,7 @@ func waitBackoff(ctx context.Context, tries int, s backoff) error {
 }
 
 // checkPushSettings refuses invalid settings that a push would trip over later.
-func checkPushSettings(r *core.Repository, req Request) error {
-	if err := req.normalize(r); err != nil {
-		return err
-	}
+func checkPushSettings(r *core.Repository) error {
 	if _, err := r.Settings.PushTimeout(); err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ import (
 
 // mergeRemote merges the remote's commits into the integration branch, in a transaction and verified as a landing is.
 func (p *pushOperation) mergeRemote(ctx context.Context, theirs string) error {
-	v := &verification{r: p.r, req: p.req}
+	v := &verification{r: p.r, req: p.verify}
 	defer v.close()
 	for {
 		c, sandboxID, err := p.tryMerge(ctx, v, theirs)
@@ -78,7 +78,7 @@ func (p *pushOperation) tryMerge(ctx context.Context, v *verification, theirs st
 	if c.commit, c.tree, err = p.makeMergeCommit(ctx, merger, to.Commit, theirs); err != nil {
 		return c, "", err
 	}
-	if c.trustedConfig = merger.Trusted; p.req.Verify != "" && c.tree != v.verifiedTree {
+	if c.trustedConfig = merger.Trusted; p.verify.Verify != "" && c.tree != v.verifiedTree {
 		if err := p.publishMerge(ctx, merger, to, theirs, c.commit, true); err != nil {
 			return c, "", err
 		}

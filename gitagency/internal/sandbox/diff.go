@@ -32,15 +32,6 @@ func (d Diff) toTreeDiff() treediff.Diff {
 	return treediff.Diff{Added: d.Added, Removed: d.Removed, Changed: d.Changed}
 }
 
-// DiffDetail is the level of detail of a diff.
-type DiffDetail int
-
-const (
-	DiffHunks  DiffDetail = iota // files, line counts and hunks
-	DiffCounts                   // files and line counts
-	DiffNames                    // files
-)
-
 // States that can be compared, besides snapshots.
 const (
 	DiffBase        = "base"        // commit that the sandbox started from
@@ -62,9 +53,9 @@ type DiffRequest struct {
 	To         string   // same as From; default: DiffWork
 	Paths      []string // files and directories to compare, relative to the top of the sandbox; default: all
 
-	Detail DiffDetail
-	Words  bool // mark the changed words inside lines
-	Binary bool // include patches of binary files
+	Form   DiffForm // form to print the diff in: for DiffStat it has no hunks, for DiffNameStatus no line counts either
+	Words  bool     // mark the changed words inside lines
+	Binary bool     // include patches of binary files
 
 	IncludeSecrets bool // let DiffWork include untracked files that look like credentials
 }

@@ -4,6 +4,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
 	"github.com/git-agency/git-agency/gitagency/internal/treediff"
 )
 
@@ -15,6 +16,17 @@ const (
 	DiffStat                       // table of files with their line counts
 	DiffNameStatus                 // one line for each file
 )
+
+// detail returns the parts of a diff that the form prints.
+func (f DiffForm) detail() merge.Detail {
+	switch f {
+	case DiffStat:
+		return merge.Counts
+	case DiffNameStatus:
+		return merge.Names
+	}
+	return merge.Patches
+}
 
 // DiffFormat selects how a diff is printed. The zero value is a patch that git apply reads.
 type DiffFormat struct {

@@ -70,7 +70,7 @@ func (c *Comparison) Diff(ctx context.Context, req DiffRequest) (_ Diff, err err
 	if c.mirror, err = c.Repo.Git.NewMirror(c.AnyObject); err != nil {
 		return Diff{}, err
 	}
-	asked := merge.CompareRequest{Paths: req.Paths, Detail: merge.Detail(req.Detail), Binary: req.Binary, Limit: DiffLimit}
+	asked := merge.CompareRequest{Paths: req.Paths, Detail: req.Form.detail(), Binary: req.Binary, Limit: DiffLimit}
 	if asked.From, asked.To, err = c.resolveStates(ctx, req.From, req.To); err != nil {
 		return Diff{}, err
 	}

@@ -45,7 +45,7 @@ func TestDiffSnapshots(t *testing.T) {
 	if got := FormatDiff(Diff{}, DiffFormat{Summary: true}); got != "" {
 		t.Errorf("summary of an empty diff: %q", got)
 	}
-	if d, err := DiffSnapshots(t.Context(), repo, DiffRequest{Invocation: id, To: id + "/1", Detail: DiffCounts}); err != nil || len(d.Added) != 1 || d.Added[0].Insertions != 1 || d.Added[0].Hunks != nil {
+	if d, err := DiffSnapshots(t.Context(), repo, DiffRequest{Invocation: id, To: id + "/1", Form: DiffStat}); err != nil || len(d.Added) != 1 || d.Added[0].Insertions != 1 || d.Added[0].Hunks != nil {
 		t.Errorf("%v: %+v", err, d)
 	}
 	for _, bad := range []DiffRequest{{From: "x"}, {To: "HEAD"}, {Paths: []string{"/x"}}, {Paths: []string{""}}, {Paths: []string{"a/../.."}}} {

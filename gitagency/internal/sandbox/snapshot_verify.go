@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
-	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
 )
 
@@ -36,16 +35,6 @@ type DamagedObject struct {
 	Path    string `json:"path"`    // one path of it in some tree; empty for a commit and its root tree
 	Problem string `json:"problem"` // missing, unreadable, altered or misplaced
 	Detail  string `json:"detail"`
-}
-
-// Err returns a *DamagedError if the snapshot is damaged, else nil.
-func (v VerifySnapshotResult) Err() error {
-	if v.Intact {
-		return nil
-	}
-	return &fault.DamagedError{
-		Snapshot: Snapshot{Invocation: v.Invocation, Number: v.Number}.name(), Commit: v.ID, Objects: len(v.Damage), StoppedEarly: v.StoppedEarly,
-	}
 }
 
 // VerifySnapshot hashes every object that is reachable from a snapshot in this process, its commit, trees, files and
