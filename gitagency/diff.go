@@ -163,7 +163,7 @@ type DiffRequest struct {
 	To         string   // same as From; default: DiffWork
 	Paths      []string // files and directories to compare, relative to the top of the sandbox; default: all
 
-	Form   DiffForm // form to print the diff in: for DiffStat it has no hunks, for DiffNameStatus no line counts either
+	Form   DiffForm // form in which the diff will be printed; a diff for DiffStat has no hunks, one for DiffNameStatus no line counts either
 	Words  bool     // mark the changed words inside lines
 	Binary bool     // include patches of binary files
 

@@ -34,8 +34,8 @@
 // name, which package internal/proc recognises before main begins. No process that a command starts outlives that
 // command, even if this program is killed.
 //
-// All state can be read with cat, ls and git. This package holds no logic: it converts requests, results and errors, and
-// delegates. internal/core is the open repository, and internal/sandbox, landing, radar, doctor and directory do the work.
-// Messages for the user that are not errors go to Options.Warn. Package reason lists why a request can fail; package quote
-// writes paths and words for messages.
+// All state can be read with cat, ls and git. This package converts requests, results and errors, and delegates.
+// internal/core is the open repository, and internal/sandbox, landing, radar, doctor and directory do the work. Messages
+// for the user that are not errors go to Options.Warn. Package reason lists the reasons of StateError and RefusedError;
+// package quote writes paths and words for messages.
 package gitagency

@@ -4,13 +4,12 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/git-agency/git-agency/gitagency/reason"
-
 	"github.com/git-agency/git-agency/gitagency/internal/doctor"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/landing"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
+	"github.com/git-agency/git-agency/gitagency/reason"
 )
 
 // edge passes the error of a call to a package below through publicError.
@@ -18,7 +17,7 @@ func edge[T any](value T, err error) (T, error) { return value, publicError(err)
 
 // publicError returns an error of the packages below as callers of this package see it: with the same message and the same
 // causes, and with a value of an error type of this package for every error of theirs that it wraps. Every exported
-// function and method that can fail passes its error through it.
+// function and method that calls the packages below passes its error through it.
 func publicError(err error) error {
 	if err == nil {
 		return nil

@@ -14,10 +14,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/git-agency/git-agency/gitagency/reason"
-
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/landing"
+	"github.com/git-agency/git-agency/gitagency/reason"
 )
 
 // withoutView lists the error types of the packages below that callers do not match.

@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/git-agency/git-agency/gitagency/reason"
-
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/reason"
 )
 
 // Errors without data. Use errors.Is.
@@ -24,8 +23,8 @@ var (
 	ErrBackground = fault.ErrBackground
 )
 
-// StateError reports that the state of the repository, a worktree or a sandbox does not allow the request. The comment
-// of each Reason says which of the other fields are set.
+// StateError reports that the state of the repository, a worktree or a sandbox does not allow the request.
+// Package reason says for each reason which of the other fields are set.
 type StateError struct {
 	Reason    reason.Reason
 	ID        string   // invocation, or worktree
@@ -44,7 +43,7 @@ func (e *StateError) Error() string { return e.Err.Error() }
 func (e *StateError) Unwrap() error { return e.Err }
 
 // RefusedError reports a request that would break an invariant, such as work in an integration worktree, or run code
-// that an agent may have written. The comment of each Reason says which of the other fields are set.
+// that an agent may have written. Package reason says for each reason which of the other fields are set.
 type RefusedError StateError
 
 func (e *RefusedError) Error() string { return e.Err.Error() }

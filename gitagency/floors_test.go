@@ -116,7 +116,8 @@ var floors = []struct {
 	},
 	{
 		dir: "cmd/git-agency",
-		imports: "gitagency reason quote cmd/git-agency/internal/argv cmd/git-agency/internal/background cmd/git-agency/internal/hints cmd/git-agency/internal/interrupt cmd/git-agency/internal/manual " +
+		imports: "gitagency reason quote cmd/git-agency/internal/argv cmd/git-agency/internal/background " +
+			"cmd/git-agency/internal/hints cmd/git-agency/internal/interrupt cmd/git-agency/internal/manual " +
 			"cmd/git-agency/internal/setup cmd/git-agency/internal/term cmd/git-agency/internal/sources " +
 			"cmd/git-agency/internal/format cmd/git-agency/internal/complete",
 		reserved: urfave,

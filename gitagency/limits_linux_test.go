@@ -8,11 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/git-agency/git-agency/gitagency/reason"
-
 	"golang.org/x/sys/unix"
 
 	"github.com/git-agency/git-agency/gitagency"
+	"github.com/git-agency/git-agency/gitagency/reason"
 )
 
 func TestExecLimitsOnlyTightenSandboxLimits(t *testing.T) {

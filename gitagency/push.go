@@ -7,7 +7,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/landing"
 )
 
-// PushRequest says what to push, and how commits of others are verified that are merged before.
+// PushRequest says which branches to push where, and how to verify merges of commits that others have pushed.
 type PushRequest struct {
 	Worktrees []string // ids of integration worktrees, whose branches are pushed
 	Remote    string   // name of the remote; default: "local" if it exists, else "origin"

@@ -23,10 +23,10 @@ type SubmitResult struct {
 	CommitChanged bool      `json:"renewed"` // another commit of the invocation was in review
 }
 
-// Submit marks the HEAD commit of a sandbox as ready for review and landing. Uncommitted work is an *UncommittedError, no
-// work at all fails with reason.NothingToLand or reason.NoNetChange; commits with unsafe objects, which must not land, are refused too. The sandbox stays
-// as it is, and commands may go on in it. Submitting again is allowed: the submission keeps its place in the queue unless
-// HEAD has moved.
+// Submit marks the HEAD commit of a sandbox as ready for review and landing. Uncommitted work is an *UncommittedError; a
+// sandbox without work fails with reason.NothingToLand or reason.NoNetChange; commits with unsafe objects are refused. The
+// sandbox stays as it is, and commands may go on in it. Submitting again is allowed: the submission keeps its place in the
+// queue unless HEAD has moved.
 func (r *Repository) Submit(ctx context.Context, req SubmitRequest) (SubmitResult, error) {
 	result, err := landing.Submit(ctx, r.core, landing.SubmitRequest(req))
 	return SubmitResult(result), publicError(err)

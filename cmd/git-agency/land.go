@@ -2,18 +2,18 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
 	"syscall"
-
-	"github.com/git-agency/git-agency/gitagency/reason"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/background"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/interrupt"
 	"github.com/git-agency/git-agency/gitagency"
+	"github.com/git-agency/git-agency/gitagency/reason"
 )
 
 func (t *tool) landCommand() *cli.Command {
@@ -169,7 +169,11 @@ func (t *tool) currentDir() (string, error) {
 	if t.opts.Dir != "" {
 		return t.opts.Dir, nil
 	}
-	return os.Getwd()
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("the current directory is gone: %w", err)
+	}
+	return dir, nil
 }
 
 // cleanUpInBackground starts another process to remove what is left of landed sandboxes: it runs 'land' on the same

@@ -10,10 +10,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/git-agency/git-agency/gitagency/reason"
-
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/hints"
 	"github.com/git-agency/git-agency/gitagency"
+	"github.com/git-agency/git-agency/gitagency/reason"
 )
 
 // landingCount returns the number of concurrent landings.

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/git-agency/git-agency/gitagency/reason"
-
 	"github.com/urfave/cli/v2"
 
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
@@ -16,6 +14,7 @@ import (
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
 	"github.com/git-agency/git-agency/gitagency"
 	"github.com/git-agency/git-agency/gitagency/quote"
+	"github.com/git-agency/git-agency/gitagency/reason"
 )
 
 // landReady lands all submitted invocations of a worktree and prints the result of each.

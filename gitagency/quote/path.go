@@ -42,7 +42,8 @@ func Path(path string) string {
 	return b.String()
 }
 
-// C writes text as a C string, always in quotes. Bytes beyond ASCII stay as they are, as with core.quotePath=false.
+// C writes text in quotes, as git does with core.quotePath=false: it escapes only ASCII control characters, quotes and
+// backslashes. It is for programs to read; for a terminal use Path.
 func C(text string) string {
 	var b strings.Builder
 	b.WriteByte('"')

@@ -1,8 +1,8 @@
-// Package reason lists why a gitagency.StateError or gitagency.RefusedError happened, for programs that react to it. The
-// comment of each reason says which fields of the error are set.
+// Package reason lists the reasons of gitagency.StateError and gitagency.RefusedError, for programs that react to them.
+// The comment of each reason says which fields of the error are set.
 package reason
 
-// Reason tells programs why a gitagency.StateError or gitagency.RefusedError happened.
+// Reason is the reason of a gitagency.StateError or gitagency.RefusedError.
 type Reason string
 
 // State: this machine, its git and the user's configuration.

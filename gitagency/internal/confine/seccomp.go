@@ -106,20 +106,6 @@ func blockedCalls() []blockedCall {
 	)
 }
 
-// DescribeBlockedCalls lists the system calls that no program inside may make, sorted; some with the part that is
-// refused.
-func DescribeBlockedCalls() []string {
-	var names []string
-	for _, b := range blockedCalls() {
-		if b.blockedPart != "" {
-			b.call += " (" + b.blockedPart + ")"
-		}
-		names = append(names, b.call)
-	}
-	slices.Sort(names)
-	return names
-}
-
 // architecture holds the properties of a CPU architecture that a filter needs.
 type architecture struct {
 	auditArch   uint32            // AUDIT_ARCH_* constant

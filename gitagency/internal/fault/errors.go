@@ -152,7 +152,11 @@ type BrokenError struct {
 }
 
 func (e *BrokenError) Error() string {
-	return fmt.Sprintf("%s %s is broken (%s): %s", e.Kind, e.ID, e.Reason, e.Detail)
+	text := fmt.Sprintf("%s %s is broken (%s)", e.Kind, e.ID, e.Reason)
+	if e.Detail != "" {
+		text += ": " + e.Detail
+	}
+	return text
 }
 
 // CorruptEntryError reports a corrupt entry in .git/worktrees, which keeps git from working with any worktree.

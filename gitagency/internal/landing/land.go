@@ -129,11 +129,13 @@ func (req *Request) normalize(r *core.Repository) error {
 	if err := settings.CheckStrategy(req.Strategy); err != nil {
 		return err
 	}
-	mayDefer, err := r.Settings.DefersCleanup()
-	if err != nil {
-		return err
+	if req.DeferCleanup {
+		mayDefer, err := r.Settings.DefersCleanup()
+		if err != nil {
+			return err
+		}
+		req.DeferCleanup = mayDefer
 	}
-	req.DeferCleanup = req.DeferCleanup && mayDefer
 	given := req.Message != ""
 	switch req.Message = strings.TrimSpace(req.Message); {
 	case req.Message != "":
@@ -148,6 +150,11 @@ func (req *Request) normalize(r *core.Repository) error {
 	if req.Message != "" && !req.CommitAll && req.Strategy == settings.RebaseStrategy {
 		return &fault.InvalidError{What: "message", Value: req.Message, Want: "no message: a rebase keeps those of the sandbox's commits"}
 	}
+	return req.normalizeVerify(r)
+}
+
+// normalizeVerify fills in the verify command from the configuration, and refuses an invalid one.
+func (req *Request) normalizeVerify(r *core.Repository) error {
 	if err := settings.CheckCommand(req.Verify); err != nil {
 		return err
 	}

@@ -27,13 +27,13 @@ type PushPlan struct {
 	Address      string // remote as git finds it from any worktree: its name or a path
 	Unlanding    bool   // the push follows an unland
 
-	verify          Request // says how merges are verified
+	verify          Request // options of the verification of these merges
 	branchRef       string  // full ref of Branch
 	remote          transport.Remote
 	untrustedRemote bool
 }
 
-// PushRequest says what to push, and how commits of others are verified that are merged before.
+// PushRequest says which branches to push where, and how to verify merges of commits that others have pushed.
 type PushRequest struct {
 	Worktrees []string // ids of integration worktrees, whose branches are pushed
 	Remote    string   // name of the remote; default: "local" if it exists, else "origin"
@@ -51,10 +51,10 @@ type PushRequest struct {
 // everything unchanged: it also checks the settings that Push will use.
 func PlanPush(ctx context.Context, r *core.Repository, req PushRequest) ([]PushPlan, error) {
 	verify := Request{Verify: req.Verify, NoVerify: req.NoVerify, Output: req.Output, Force: req.Force}
-	if err := verify.normalize(r); err != nil {
+	if err := verify.normalizeVerify(r); err != nil {
 		return nil, err
 	}
-	if err := checkPushSettings(r); err != nil {
+	if err := checkPushSettings(r, req); err != nil {
 		return nil, err
 	}
 	remote := req.Remote
@@ -327,7 +327,12 @@ func waitBackoff(ctx context.Context, tries int, s backoff) error {
 }
 
 // checkPushSettings refuses invalid settings that a push would trip over later.
-func checkPushSettings(r *core.Repository) error {
+func checkPushSettings(r *core.Repository, req PushRequest) error {
+	if req.Unlanding { // a landing checks its own strategy
+		if _, err := r.Settings.Strategy(); err != nil {
+			return err
+		}
+	}
 	if _, err := r.Settings.PushTimeout(); err != nil {
 		return err
 	}

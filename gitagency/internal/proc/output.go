@@ -1,7 +1,6 @@
 package proc
 
 import (
-	"bytes"
 	"errors"
 	"unicode/utf8"
 )
@@ -37,18 +36,22 @@ func (c *OutputBuffer) Text() string {
 	return string(text)
 }
 
-// LimitedBuffer keeps what is written to it, and fails a write beyond the limit, which ends a program that writes too
-// much.
+// LimitedBuffer keeps the bytes written to it. A write beyond the limit fails, which ends the program that writes. It
+// has no ReadFrom, which io.Copy would call instead of Write.
 type LimitedBuffer struct {
-	bytes.Buffer
+	data     []byte
 	Limit    int  // in bytes; 0: none
 	Exceeded bool // a write has failed
 }
 
 func (b *LimitedBuffer) Write(p []byte) (int, error) {
-	if b.Limit > 0 && b.Len()+len(p) > b.Limit {
+	if b.Limit > 0 && len(b.data)+len(p) > b.Limit {
 		b.Exceeded = true
 		return 0, errors.New("the output is too large")
 	}
-	return b.Buffer.Write(p)
+	b.data = append(b.data, p...)
+	return len(p), nil
 }
+
+// Bytes returns the bytes that were kept.
+func (b *LimitedBuffer) Bytes() []byte { return b.data }

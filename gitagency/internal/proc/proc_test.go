@@ -128,3 +128,17 @@ func requireProcessGone(t *testing.T, pidFile string) {
 		t.Errorf("process %d is still there", pid)
 	}
 }
+
+// A program that writes more than the limit of its buffer is ended, whichever way os/exec copies its output.
+func TestLimitedBufferEndsProgram(t *testing.T) {
+	t.Parallel()
+	out := LimitedBuffer{Limit: 100}
+	res, err := Run(t.Context(), Command{Argv: []string{"head", "-c", "1000000", "/dev/zero"}, Stdout: &out})
+	if err == nil && res.ExitCode == 0 || !out.Exceeded || len(out.Bytes()) > 100 {
+		t.Errorf("got %d, %v, exceeded %t, %d bytes", res.ExitCode, err, out.Exceeded, len(out.Bytes()))
+	}
+	out = LimitedBuffer{Limit: 100}
+	if _, err := Run(t.Context(), Command{Argv: []string{"head", "-c", "100", "/dev/zero"}, Stdout: &out}); err != nil || len(out.Bytes()) != 100 {
+		t.Errorf("got %v, %d bytes", err, len(out.Bytes()))
+	}
+}

@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"io"
-	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
 	"github.com/git-agency/git-agency/gitagency/internal/treediff"
@@ -37,14 +36,7 @@ type DiffFormat struct {
 	Width          int             // width of the terminal; 0 means 80
 }
 
-// FormatDiff returns a diff as text; it is empty when nothing differs.
-func FormatDiff(d Diff, format DiffFormat) string {
-	var b strings.Builder
-	_ = WriteDiff(&b, d, format) // a strings.Builder never fails
-	return b.String()
-}
-
-// WriteDiff writes a diff to w, as FormatDiff formats it.
+// WriteDiff writes a diff to w as text. It writes nothing when nothing differs.
 func WriteDiff(w io.Writer, difference Diff, format DiffFormat) error {
 	d := difference.toTreeDiff()
 	if d.IsEmpty() {

@@ -13,7 +13,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 )
 
-// DiffSnapshots and FormatDiff work without the command: words, counts, JSON and the errors for bad requests.
+// DiffSnapshots and WriteDiff work without the command: words, counts, JSON and the errors for bad requests.
 func TestDiffSnapshots(t *testing.T) {
 	t.Parallel()
 	l := New(t, core.Options{})
@@ -32,17 +32,17 @@ func TestDiffSnapshots(t *testing.T) {
 		t.Errorf("got %+v", d)
 	}
 	const patch = "diff --git a/new b/new\nindex 5626abf0f7..6cdf3cfdaf 100644\n--- a/new\n+++ b/new\n@@ -1 +1 @@\n-one\n+one, two and three\n"
-	if got := FormatDiff(d, DiffFormat{}); got != patch {
+	if got := formatDiff(d, DiffFormat{}); got != patch {
 		t.Errorf("got %q", got)
 	}
-	if got := FormatDiff(d, DiffFormat{Summary: true}); got != " 1 file changed, 1 insertion(+), 1 deletion(-)\n\n"+patch {
+	if got := formatDiff(d, DiffFormat{Summary: true}); got != " 1 file changed, 1 insertion(+), 1 deletion(-)\n\n"+patch {
 		t.Errorf("got %q", got)
 	}
 	data, err := json.Marshal(d)
 	if err != nil || !bytes.HasPrefix(data, []byte(`{"added":[],"removed":[],"changed":[{"path":"new","old_path":"","before":"5626abf0f7`)) {
 		t.Errorf("%v: %s", err, data)
 	}
-	if got := FormatDiff(Diff{}, DiffFormat{Summary: true}); got != "" {
+	if got := formatDiff(Diff{}, DiffFormat{Summary: true}); got != "" {
 		t.Errorf("summary of an empty diff: %q", got)
 	}
 	if d, err := DiffSnapshots(t.Context(), repo, DiffRequest{Invocation: id, To: id + "/1", Form: DiffStat}); err != nil || len(d.Added) != 1 || d.Added[0].Insertions != 1 || d.Added[0].Hunks != nil {
@@ -79,7 +79,7 @@ func TestDiffSnapshotsWhileFilesChange(t *testing.T) {
 			t.Error(err)
 			break
 		}
-		if err == nil && !strings.Contains(FormatDiff(d, DiffFormat{Form: DiffNameStatus}), "A\tsteady\n") {
+		if err == nil && !strings.Contains(formatDiff(d, DiffFormat{Form: DiffNameStatus}), "A\tsteady\n") {
 			t.Errorf("got %+v", d)
 		}
 	}
@@ -102,4 +102,11 @@ func TestConcurrentDiffSnapshots(t *testing.T) {
 		})
 	}
 	all.Wait()
+}
+
+// formatDiff returns a diff as text; it is empty when nothing differs.
+func formatDiff(d Diff, format DiffFormat) string {
+	var b strings.Builder
+	_ = WriteDiff(&b, d, format) // a strings.Builder never fails
+	return b.String()
 }

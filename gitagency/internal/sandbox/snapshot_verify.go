@@ -38,7 +38,7 @@ type DamagedObject struct {
 }
 
 // VerifySnapshot hashes every object that is reachable from a snapshot in this process, its commit, trees, files and
-// whole history, and reports those that do not match their ids. Damage is not an error here; see Err of the result.
+// whole history, and reports those that do not match their ids. Damage is not an error here: Intact is false.
 func VerifySnapshot(ctx context.Context, r *core.Repository, req VerifySnapshotRequest) (VerifySnapshotResult, error) {
 	snap, err := findSnapshot(ctx, r, r.Git, req.Snapshot)
 	if err != nil {

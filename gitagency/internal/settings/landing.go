@@ -40,6 +40,9 @@ func (r *Reader) Strategy() (string, error) {
 	return name, err
 }
 
+// DefersCleanup returns agency.autoDetach: whether landed sandboxes may be removed in the background.
+func (r *Reader) DefersCleanup() (bool, error) { return r.Bool(autoDetachKey, true) }
+
 // SignsLandings returns agency.land.sign.
 func (r *Reader) SignsLandings() (bool, error) { return r.Bool(signKey, false) }
 

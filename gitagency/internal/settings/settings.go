@@ -244,6 +244,3 @@ func ParseTimeout(s string) (time.Duration, error) {
 	}
 	return d, nil
 }
-
-// DefersCleanup returns agency.autoDetach: whether landed sandboxes may be removed in the background.
-func (r *Reader) DefersCleanup() (bool, error) { return r.Bool(autoDetachKey, true) }

@@ -13,9 +13,10 @@ import (
 	"strings"
 	"testing"
 
+	jsonschema "github.com/santhosh-tekuri/jsonschema/v6"
+
 	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
 	"github.com/git-agency/git-agency/gitagency/internal/treediff"
-	jsonschema "github.com/santhosh-tekuri/jsonschema/v6"
 )
 
 var testColors = treediff.Colors{

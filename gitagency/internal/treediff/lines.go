@@ -1,7 +1,6 @@
 package treediff
 
 import (
-	"bytes"
 	"slices"
 	"sort"
 	"strings"
@@ -14,23 +13,6 @@ const (
 	maxDiffLines = 2000 // lines, of both sides together, passed to go-diff, whose cost grows with the square
 	maxDepth     = 64   // recursion depth between matching lines
 )
-
-// CompareText compares two contents of a file, including changed words. The result has no path, modes or object ids,
-// because there are no git objects.
-func CompareText(before, after []byte) File {
-	f := File{}
-	if bytes.Equal(before, after) {
-		return f
-	}
-	if IsBinary(before) || IsBinary(after) {
-		f.Binary, f.OldSize, f.NewSize = true, int64(len(before)), int64(len(after))
-		return f
-	}
-	f.Hunks = CompareLines(before, after)
-	f.countLines()
-	f.MarkWords()
-	return f
-}
 
 // CompareLines compares two texts line by line without git. Lines that occur once on both sides, and in the same
 // order, are anchors (as in patience diff); go-diff compares the lines between anchors if they are few. So the cost

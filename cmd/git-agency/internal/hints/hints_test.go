@@ -11,9 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/git-agency/git-agency/gitagency/reason"
-
 	"github.com/git-agency/git-agency/gitagency"
+	"github.com/git-agency/git-agency/gitagency/reason"
 )
 
 // Each reason of the library has a row with its exit code, and there is no other row.

@@ -5,10 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/git-agency/git-agency/gitagency/reason"
-
 	"github.com/git-agency/git-agency/gitagency"
 	"github.com/git-agency/git-agency/gitagency/quote"
+	"github.com/git-agency/git-agency/gitagency/reason"
 )
 
 // row is what the command line does about a reason: its exit code, and the hints that it prints; nil for none.

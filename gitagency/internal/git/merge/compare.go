@@ -61,7 +61,7 @@ func Compare(ctx context.Context, m *git.Mirror, c CompareRequest) (string, erro
 	if out.Exceeded {
 		return "", ErrTooLong
 	}
-	return out.String(), err
+	return string(out.Bytes()), err
 }
 
 // renameLimitOption limits rename detection to so many deleted and so many added files.

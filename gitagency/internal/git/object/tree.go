@@ -125,9 +125,8 @@ func ParseTree(data []byte, size int) (*Tree, error) {
 		t.Entries = append(t.Entries, it)
 		data = rest
 	}
-	byName := func(i, j int) bool { return bytes.Compare(t.Entries[i].Name, t.Entries[j].Name) < 0 }
-	if !sort.SliceIsSorted(t.Entries, byName) {
-		sort.SliceStable(t.Entries, byName)
+	if !slices.IsSortedFunc(t.Entries, func(a, b TreeEntry) int { return bytes.Compare(a.Name, b.Name) }) {
+		sort.SliceStable(t.Entries, func(i, j int) bool { return bytes.Compare(t.Entries[i].Name, t.Entries[j].Name) < 0 })
 	}
 	for i := 1; i < len(t.Entries); i++ {
 		t.Canonical = t.Canonical && !bytes.Equal(t.Entries[i-1].Name, t.Entries[i].Name)
