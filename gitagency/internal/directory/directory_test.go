@@ -183,7 +183,7 @@ func TestDirectoryFromOnboardToForget(t *testing.T) {
 	}
 	between, err := d.DiffSnapshots(t.Context(), sandbox.DiffRequest{From: d.ID[:6] + "/1", To: second.ID[:8]})
 	l.must(err)
-	if now.LeftOut = between.LeftOut; !reflect.DeepEqual(between, now) || between.Empty() { // only the files of now are read
+	if now.LeftOut = between.LeftOut; !reflect.DeepEqual(between, now) || between.Empty() { // between snapshots nothing is left out
 		t.Errorf("got %+v, want %+v", between, now)
 	}
 	all, err := d.Snapshots(t.Context())
