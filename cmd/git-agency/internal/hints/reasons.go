@@ -26,8 +26,8 @@ var reasons = map[reason.Reason]row{
 	reason.CorruptRecord: {ExitFailed, nil},
 	reason.Unsupported:   {ExitFailed, nil},
 	reason.Limit: {ExitFailed, always(
-		"--best-effort-limits warns and continues without that limit",
-		"if 'git agency start' set the limit, pass --best-effort-limits there",
+		"--best-effort-limits enforces as much of the limit as this machine can, and warns",
+		"a limit of the whole sandbox is loosened only by 'git agency start --best-effort-limits'",
 	)},
 	reason.NoFreeID:   {ExitFailed, nil},
 	reason.NoIdentity: {ExitFailed, always("say who you are: git config --global user.name '<name>'; git config --global user.email '<email>'")},
