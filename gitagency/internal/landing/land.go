@@ -148,7 +148,7 @@ func (req *Request) normalize(r *core.Repository) error {
 		return &fault.InvalidError{What: "message", Value: req.Message, Want: "UTF-8 text without NUL"}
 	}
 	if req.Message != "" && !req.CommitAll && req.Strategy == settings.RebaseStrategy {
-		return &fault.InvalidError{What: "message", Value: req.Message, Want: "no message: a rebase keeps those of the sandbox's commits"}
+		return &fault.InvalidError{What: "message", Value: req.Message, Want: "no message: a rebase keeps the messages of the sandbox's commits"}
 	}
 	return req.normalizeVerify(r)
 }
