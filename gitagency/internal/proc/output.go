@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"bytes"
 	"errors"
 	"unicode/utf8"
 )
@@ -36,22 +37,24 @@ func (c *OutputBuffer) Text() string {
 	return string(text)
 }
 
-// LimitedBuffer keeps the bytes written to it. A write beyond the limit fails, which ends the program that writes. It
-// has no ReadFrom, which io.Copy would call instead of Write.
+// LimitedBuffer keeps the bytes written to it. A write beyond the limit fails, which ends the program that writes. The
+// buffer is not embedded: io.Copy would call its ReadFrom instead of Write.
 type LimitedBuffer struct {
-	data     []byte
+	buffer   bytes.Buffer
 	Limit    int  // in bytes; 0: none
 	Exceeded bool // a write has failed
 }
 
 func (b *LimitedBuffer) Write(p []byte) (int, error) {
-	if b.Limit > 0 && len(b.data)+len(p) > b.Limit {
+	if b.Limit > 0 && b.buffer.Len()+len(p) > b.Limit {
 		b.Exceeded = true
 		return 0, errors.New("the output is too large")
 	}
-	b.data = append(b.data, p...)
-	return len(p), nil
+	return b.buffer.Write(p)
 }
 
 // Bytes returns the bytes that were kept.
-func (b *LimitedBuffer) Bytes() []byte { return b.data }
+func (b *LimitedBuffer) Bytes() []byte { return b.buffer.Bytes() }
+
+// String returns the bytes that were kept as text.
+func (b *LimitedBuffer) String() string { return b.buffer.String() }

@@ -61,7 +61,7 @@ func Compare(ctx context.Context, m *git.Mirror, c CompareRequest) (string, erro
 	if out.Exceeded {
 		return "", ErrTooLong
 	}
-	return string(out.Bytes()), err
+	return out.String(), err
 }
 
 // renameLimitOption limits rename detection to so many deleted and so many added files.
