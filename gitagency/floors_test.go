@@ -101,7 +101,7 @@ var floors = []struct {
 
 	// 5: the command
 	{dir: "cmd/git-agency/internal/argv", reserved: urfave},
-	{dir: "cmd/git-agency/internal/background", reserved: "os/exec"},
+	{dir: "cmd/git-agency/internal/background"},
 	{dir: "cmd/git-agency/internal/interrupt"},
 	{dir: "cmd/git-agency/internal/manual"},
 	{dir: "cmd/git-agency/internal/setup"},

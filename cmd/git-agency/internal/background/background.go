@@ -3,13 +3,12 @@ package background
 
 import (
 	"os"
-	"os/exec"
 	"runtime"
 	"syscall"
 )
 
 // Start starts this program again with other arguments in the background: in its own session, without a terminal, with
-// standard streams on /dev/null. argv[0] is the name of the process, not its path.
+// standard streams on /dev/null. argv[0] is the name of the process, not its path. A nil env is that of this process.
 func Start(argv []string, dir string, env []string) error {
 	program := "/proc/self/exe" // also when the file has been replaced meanwhile
 	if runtime.GOOS != "linux" {
@@ -18,9 +17,16 @@ func Start(argv []string, dir string, env []string) error {
 			return err
 		}
 	}
-	cmd := &exec.Cmd{Path: program, Args: argv, Dir: dir, Env: env, SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
-	if err := cmd.Start(); err != nil {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
 		return err
 	}
-	return cmd.Process.Release()
+	defer null.Close()
+	process, err := os.StartProcess(program, argv, &os.ProcAttr{
+		Dir: dir, Env: env, Files: []*os.File{null, null, null}, Sys: &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		return err
+	}
+	return process.Release()
 }
