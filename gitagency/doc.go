@@ -24,15 +24,16 @@
 //	_, err = dir.CheckoutSnapshot(ctx, gitagency.CheckoutRequest{Snapshot: snapshot.ID, Dir: "copy"})
 //	err = dir.Forget(ctx) // removes the snapshots
 //
-// Every change is a transaction (internal/core/creation.go is the one to read first): named steps under the repository lock, each with
-// its undo, and one commit point, the durable rename of meta.json. A failure before the commit point undoes everything
-// that this run created; after it, the invocation or worktree exists. A process that is killed before the commit point
-// leaves an intent.json that names everything it may have created; such an invocation is listed as broken, and is
-// repaired only on request.
+// The creation of a worktree or sandbox is a transaction (read internal/core/creation.go first): named steps under the
+// repository lock, each with its undo, and one commit point, the durable rename of meta.json. A failure before the commit
+// point undoes everything that this run created; after it, the invocation or worktree exists. A process that is killed
+// before the commit point leaves an intent.json that names everything it may have created; such an invocation is listed as
+// broken, and is repaired only on request. Other changes follow the same pattern with a commit point of their own: a
+// landing the move of its refs, a snapshot the creation of its ref.
 //
 // Commands run in a sandbox under a supervisor: the program that imports this package, executed again under another
-// name, which package internal/proc recognises before main begins. No process that a command starts outlives that
-// command, even if this program is killed.
+// name, which an init function of package internal/confine recognises before main begins (proc.Supervise). No process
+// that a command starts outlives that command, even if this program is killed.
 //
 // All state can be read with cat, ls and git. This package converts requests, results and errors, and delegates.
 // internal/core is the open repository, and internal/sandbox, landing, radar, doctor and directory do the work. Messages

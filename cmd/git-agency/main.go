@@ -2,8 +2,8 @@
 //
 // This package parses the command line into requests, calls package gitagency and prints results. Each command has a file
 // named after it. tool, usage and exit serve all commands; output prints results, style and pager decide how they
-// are shown by looking at the terminal and git's configuration. What needs no command is in internal/: argv, complete,
-// format, hints, interrupt, manual, setup, sources and term.
+// are shown by looking at the terminal and git's configuration. Code that knows no command is in internal/: argv,
+// background, complete, format, hints, interrupt, manual, setup, sources and term.
 //
 // Output follows four rules. Results go to standard output, everything else to standard error. Errors read like git's:
 // "fatal: …" or "error: …", in lower case and without a full stop, then "hint: …" lines with the command to type.

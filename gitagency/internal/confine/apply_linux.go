@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 
@@ -58,7 +59,9 @@ func Apply(p Plan) error {
 // namespace, too, but only after the last process was reaped: the next user of the same overlays would have to wait.
 func UnmountOverlays(p Plan) error {
 	var failed error
-	for _, l := range slices.Backward(slices.SortedFunc(slices.Values(p.Overlays), func(a, b OverlayMount) int { return strings.Compare(a.Path, b.Path) })) {
+	overlays := slices.Clone(p.Overlays)
+	sort.Slice(overlays, func(i, j int) bool { return overlays[i].Path > overlays[j].Path }) // inner ones first
+	for _, l := range overlays {
 		failed = errors.Join(failed, unix.Unmount(l.Path, unix.UMOUNT_NOFOLLOW))
 	}
 	return failed

@@ -1,5 +1,6 @@
-// Package core is an open repository: its git directory, its records, its lock and its integration worktrees. Taking the
-// lock finishes nothing by itself; the recovery of an interrupted landing is handed in by the caller of Open.
+// Package core is an open repository: its git directory, its records, its lock and its integration worktrees.
+// LockAndRecover calls Options.Recover, by which package gitagency passes the recovery of landings. Package core must
+// never know landings or the content of sandboxes.
 package core
 
 import (

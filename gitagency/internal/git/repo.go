@@ -1,11 +1,11 @@
-// Package git, with the packages below it, is the only place that runs git. It turns requests into argv, runs git
-// through proc with a scrubbed environment, and parses the output into typed values. Where a process would be too slow
-// it reads git's files itself.
+// Package git, with the packages below it, is the only place that runs git on the host; package handoff has scripts for
+// git behind the walls. It turns requests into argv, runs git through proc with a scrubbed environment, and parses the
+// output into typed values. Where a process would be too slow it reads git's files itself.
 //
-// It knows repositories, worktrees, refs and objects, and nothing of sandboxes, invocations or markers. It must never
-// match git's English messages, never go through a shell, and never let a variable that a hook or an alias left in
-// the environment choose the repository: Open resolves the repository once, and every later git gets it by explicit
-// path.
+// It knows repositories, worktrees, refs and objects, and nothing of sandboxes and invocations; of markers only the name
+// .agency, which must not land. It must never decide by git's English messages, never go through a shell, and never let a
+// variable that a hook or an alias left in the environment choose the repository: Open resolves the repository once, and
+// every later git gets it by explicit path.
 package git
 
 import (

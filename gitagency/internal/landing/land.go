@@ -1,5 +1,6 @@
 // Package landing brings the work of a sandbox to the integration branch: review, verification, merge, publication, push
 // and unland. A landing happens as a whole or not at all; Recover finishes or undoes one that was killed.
+// It must never change a branch or a file of the user before every refusal is checked.
 package landing
 
 import (

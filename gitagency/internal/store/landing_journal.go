@@ -20,7 +20,7 @@ type LandingJournal struct {
 	Verb          string          `json:"verb"` // "land", "unland", or "push" for a merge of commits that others pushed
 	Strategy      string          `json:"strategy,omitempty"`
 	Tip           string          `json:"tip"`     // land: tip of the sandbox's branch; push: the commit that others pushed; unland: the commit that landed
-	Update        json.RawMessage `json:"advance"` // the branch update: old and new commit, and the checkouts that follow
+	Update        json.RawMessage `json:"advance"` // the branch update: old and new commit, and the checkout that follows
 	PID           int             `json:"pid"`
 	StartedAt     time.Time       `json:"started_at"`
 }

@@ -1,4 +1,5 @@
-// Package background starts this program again as a process that outlives the command.
+// Package background starts this program again as a process that outlives the command. It must never wait for that
+// process or give it a terminal.
 package background
 
 import (

@@ -1,5 +1,6 @@
 // Package format turns results of the library into text and JSON: the fields of --format, states, counts and summaries in
-// words, and JSON that is too large to build in memory. It must never decide what is shown where, or suit a terminal.
+// words, and JSON that is too large to build in memory. It must never write output, or know the
+// width or colours of a terminal.
 package format
 
 import (
