@@ -89,6 +89,9 @@ func (l *landAttempt) scanSandbox(ctx context.Context) error {
 		return err
 	}
 	subject.SecretPatterns = l.r.Settings.SecretPatterns()
+	if head, ok := l.repo.HeadFromFiles(subject); ok {
+		l.merger.Prefetch(ctx, l.target.Commit, head, l.target.CheckoutGitDir)
+	}
 	l.scanStart = time.Now()
 	if l.scanResult, err = l.merger.Inspect(ctx, subject); err != nil {
 		return err

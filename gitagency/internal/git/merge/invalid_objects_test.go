@@ -28,6 +28,7 @@ func TestMergerStopsReadingFIFOObjectOnCancel(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // git blocks on the FIFO by then, which has no writer
 	defer cancel()
 	m.StartCatFile(ctx)
+	m.Prefetch(ctx, base, tip, "")
 	if _, err := m.CommitsBetween(ctx, base, tip); err == nil {
 		t.Error("a FIFO was read as a commit")
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/index"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 )
 
@@ -27,7 +28,10 @@ type Merger struct {
 	realRepo *git.Repo // repository to which Persist writes
 	format   object.Format
 
-	startingCatFile sync.WaitGroup
+	prefetching      sync.WaitGroup                  // background reads
+	cancelPrefetch   func()                          // cancels the background reads
+	prefetchedIndex  func() (*index.Editable, error) // waits for the prefetched index
+	prefetchedGitDir string                          // git directory of that index
 
 	mu             sync.Mutex                    // guards the git cat-file, the caches, and the pending and persisted objects
 	killCatFile    func(cause error)             // kills catFile
@@ -36,6 +40,8 @@ type Merger struct {
 	rangeCache     map[[2]string][]object.Commit // results of listBetween
 	treeCache      map[string]*object.Tree       // parsed trees by raw id
 	treeCacheBytes int                           // size of the cached trees
+
+	rangeChecks map[[2]string]*rangeCheck // checks of ranges that have passed or are running
 
 	commitSerial atomic.Int64 // counter of synthesized commits
 
@@ -57,8 +63,8 @@ func NewMerger(r *git.Repo, like string) (*Merger, error) {
 		return nil, err
 	}
 	m := &Merger{
-		Mirror: mirror, realRepo: r, format: object.FormatOf(like), commitCache: map[string][]byte{}, rangeCache: map[[2]string][]object.Commit{},
-		treeCache: map[string]*object.Tree{}, pending: map[string]object.Raw{},
+		Mirror: mirror, realRepo: r, cancelPrefetch: func() {}, format: object.FormatOf(like), commitCache: map[string][]byte{}, rangeCache: map[[2]string][]object.Commit{},
+		treeCache: map[string]*object.Tree{}, rangeChecks: map[[2]string]*rangeCheck{}, pending: map[string]object.Raw{},
 	}
 	// The mirror has to know where the history of a shallow repository ends.
 	if err := git.CopySmallFile(filepath.Join(r.CommonDir, "shallow"), filepath.Join(m.Dir, "shallow")); err != nil && !git.IsNotExist(err) {
@@ -72,7 +78,8 @@ func (m *Merger) Close() error {
 	if m == nil {
 		return nil
 	}
-	m.startingCatFile.Wait()
+	m.cancelPrefetch()
+	m.prefetching.Wait()
 	m.closeCatFile()
 	return m.Mirror.Close()
 }

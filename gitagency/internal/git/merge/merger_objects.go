@@ -78,12 +78,6 @@ func (m *Merger) catFileLocked(ctx context.Context) (t *git.CatFile, release fun
 	return m.catFile, func() { stop() }, nil
 }
 
-// StartCatFile starts git cat-file in the background, so that the first request does not wait for its start. If it
-// fails, so does the first request.
-func (m *Merger) StartCatFile(ctx context.Context) {
-	m.startingCatFile.Go(func() { _ = m.WithCatFile(ctx, func(*git.CatFile) error { return nil }) })
-}
-
 // WithCatFile calls ask with the merger's CatFile, under its lock, and drops the CatFile after an error.
 func (m *Merger) WithCatFile(ctx context.Context, ask func(*git.CatFile) error) error {
 	m.mu.Lock()

@@ -130,6 +130,31 @@ func TestFsckRangeRequiresFileThatReplacesSubmodule(t *testing.T) {
 	}
 }
 
+// FsckRange does not read objects again that Prefetch has checked: the test deletes them in between.
+func TestFsckRangeReusesPrefetchedResult(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	base := l.Git("rev-parse", "HEAD")
+	l.Write("dir/new", "new\n")
+	tip := l.Commit("new")
+	m := openMerger(l)
+	m.Prefetch(t.Context(), base, tip, "")
+	m.prefetching.Wait()
+	for oid := range strings.FieldsSeq(l.Git("rev-list", "--objects", "--no-object-names", tip, "^"+base)) {
+		l.Must(os.Remove(filepath.Join(l.Root, ".git/objects", oid[:2], oid[2:])))
+	}
+	if err := m.FsckRange(t.Context(), base, tip); err != nil {
+		t.Errorf("the objects were read twice: %v", err)
+	}
+	// FsckRange returns the error that Prefetch found.
+	m = openMerger(l)
+	m.Prefetch(t.Context(), base, tip, "")
+	m.prefetching.Wait()
+	if err := m.FsckRange(t.Context(), base, tip); err == nil {
+		t.Error("no error for missing objects")
+	}
+}
+
 // FsckRange refuses a commit whose file holds another commit.
 func TestFsckRangeRefusesCommitUnderWrongName(t *testing.T) {
 	t.Parallel()

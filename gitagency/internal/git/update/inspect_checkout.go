@@ -122,7 +122,12 @@ func inspectCheckout(ctx context.Context, r *git.Repo, u Update, locked bool) (*
 // loadCheckout reads the index and the changes between the two commits, and checks the changed paths in the index.
 func loadCheckout(ctx context.Context, r *git.Repo, u Update) (*checkout, error) {
 	s := &checkout{repo: r, spec: u, format: object.FormatOf(u.New), changeByPath: map[string]*pathChange{}, overlaps: map[string]string{}, removableDirs: map[string]dirRecord{}}
-	index := proc.Async(func() (*index.Editable, error) { return r.ReadEditableIndex(ctx, u.GitDir, s.format) })
+	index := proc.Async(func() (*index.Editable, error) {
+		if x := u.merger.PrefetchedIndexOf(u.GitDir); x != nil {
+			return x, nil
+		}
+		return r.ReadEditableIndex(ctx, u.GitDir, s.format)
+	})
 	changes, err := diffCommits(ctx, r, u)
 	x, indexErr := index()
 	if err := errors.Join(err, indexErr); err != nil {
