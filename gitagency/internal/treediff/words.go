@@ -40,7 +40,10 @@ func (f *File) MarkWords() {
 }
 
 // wordDiffer finds changed words until its budget is used up.
-type wordDiffer struct{ budget int }
+type wordDiffer struct {
+	budget             int
+	oldWords, newWords []string // tokens of the last pair, to reuse their memory
+}
 
 // diffRun compares a run of removed lines with the added lines that replace it. If they are equally many, lines at
 // the same position are counterparts; otherwise the most similar lines are, in order.
@@ -67,7 +70,7 @@ func (w *wordDiffer) pairLines(old, new []Line) (pairs [][2]int) {
 			if len(l.Text) > maxLineBytes/16 {
 				continue
 			}
-			for _, t := range tokenize(l.Text) {
+			for _, t := range appendTokens(nil, l.Text) {
 				if strings.TrimSpace(t) != "" {
 					all[i][t] += len(t)
 				}
@@ -124,7 +127,8 @@ func (w *wordDiffer) diffPair(old, new *Line) {
 	if len(old.Text) > maxLineBytes || len(new.Text) > maxLineBytes || old.Text == new.Text || w.budget <= 0 {
 		return
 	}
-	a, b := tokenize(old.Text), tokenize(new.Text)
+	w.oldWords, w.newWords = appendTokens(w.oldWords[:0], old.Text), appendTokens(w.newWords[:0], new.Text)
+	a, b := w.oldWords, w.newWords
 	w.budget -= len(old.Text) + len(new.Text)
 	head := 0
 	for head < min(len(a), len(b)) && a[head] == b[head] {
@@ -261,10 +265,9 @@ func nonBlankBytes(tokens []string) int {
 	return n
 }
 
-// tokenize splits a line into words, blanks, and single other characters. An invalid byte is a token as well;
-// concatenated the tokens are the line.
-func tokenize(line string) []string {
-	var all []string
+// appendTokens splits a line into words, blanks, and single other characters, and appends them to all. An invalid byte
+// is a token as well; concatenated the tokens are the line.
+func appendTokens(all []string, line string) []string {
 	for len(line) > 0 {
 		kind, size := classifyToken(line)
 		end := size
