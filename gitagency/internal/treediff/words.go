@@ -41,8 +41,8 @@ func (f *File) MarkWords() {
 
 // wordDiffer finds changed words until its budget is used up.
 type wordDiffer struct {
-	budget             int
-	oldWords, newWords []string // tokens of the last pair, to reuse their memory
+	budget               int
+	oldTokens, newTokens []string // tokens of the last pair, to reuse their memory
 }
 
 // diffRun compares a run of removed lines with the added lines that replace it. If they are equally many, lines at
@@ -127,8 +127,8 @@ func (w *wordDiffer) diffPair(old, new *Line) {
 	if len(old.Text) > maxLineBytes || len(new.Text) > maxLineBytes || old.Text == new.Text || w.budget <= 0 {
 		return
 	}
-	w.oldWords, w.newWords = appendTokens(w.oldWords[:0], old.Text), appendTokens(w.newWords[:0], new.Text)
-	a, b := w.oldWords, w.newWords
+	w.oldTokens, w.newTokens = appendTokens(w.oldTokens[:0], old.Text), appendTokens(w.newTokens[:0], new.Text)
+	a, b := w.oldTokens, w.newTokens
 	w.budget -= len(old.Text) + len(new.Text)
 	head := 0
 	for head < min(len(a), len(b)) && a[head] == b[head] {
