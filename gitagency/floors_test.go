@@ -35,13 +35,14 @@ var floors = []struct {
 	{dir: "undo"},
 	{dir: "lock", reserved: "github.com/nightlyone/lockfile"},
 	{dir: "proc", reserved: "os/exec"},
+	{dir: "readlimit"},
 
 	// 1: git and the records on disk
 	{dir: "git/object"},
 	{dir: "git/config"},
 	{dir: "git/index", imports: "durable proc git/object"},
 	{dir: "git/overlay", imports: "durable"},
-	{dir: "git", imports: "durable lock proc git/object git/config git/index git/overlay"},
+	{dir: "git", imports: "durable lock proc readlimit git/object git/config git/index git/overlay"},
 	{dir: "git/fsck", imports: "git git/object git/index"},
 	{dir: "git/repair", imports: "durable proc git git/object"},
 	{dir: "git/transport", imports: "durable proc git git/object git/config git/index git/fsck git/repair"},
@@ -67,7 +68,7 @@ var floors = []struct {
 		imports: "lock proc git/object git/config git git/fsck git/repair git/status git/snapshot git/merge git/update " +
 			"store guard confine quote",
 	},
-	{dir: "settings", imports: "proc git/config git store guard confine treediff fault"},
+	{dir: "settings", imports: "proc readlimit git/config git store guard confine treediff fault"},
 	{
 		dir: "core",
 		imports: "durable ids undo lock proc git/object git/config git git/snapshot git/update store guard changeset " +

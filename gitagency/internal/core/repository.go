@@ -101,7 +101,8 @@ func Open(ctx context.Context, opts Options) (*Repository, error) {
 		quarantined: proc.Getenv(opts.Env, "GIT_QUARANTINE_PATH") != "",
 	}
 	r.Settings = opts.SettingsReader(repo.Config)
-	return r, nil
+	repo.ReadLimits, err = r.Settings.ReadLimits()
+	return r, err
 }
 
 // SettingsReader returns a reader of the settings in a configuration, for the caller of Open.

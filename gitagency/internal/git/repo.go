@@ -12,6 +12,7 @@ import (
 	"os"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git/config"
+	"github.com/git-agency/git-agency/gitagency/internal/readlimit"
 )
 
 // Repo is one resolved repository.
@@ -30,6 +31,8 @@ type Repo struct {
 	dryRunDir string // directory that takes all writes in a dry run; empty: write to the repository
 	InHook    bool   // git started this process from a hook
 	LockWait  LockWait
+
+	ReadLimits readlimit.Limits // limits of reading data that an agent wrote
 }
 
 // WithLock returns a copy of the repository whose writing git processes inherit the descriptor of lock, so that the

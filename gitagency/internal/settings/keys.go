@@ -35,6 +35,7 @@ func Keys() []Key {
 		{Name: "agency.lockTimeout", Default: "30s", Meaning: "how long to wait for the repository lock, or for a discard of the sandbox: 0 is one try, -1 for ever; --lock-timeout wins", checkValue: checkDuration},
 		{Name: "agency.operationTimeout", Default: "10m", Meaning: "how long one exec, put or snapshot may take: -1 is for ever; 'exec --timeout' wins", checkValue: checkTimeout},
 		{Name: "agency.runTimeout", Default: "60m", Meaning: "how long an agent may work in a sandbox: -1 is for ever", checkValue: checkTimeout},
+		{Name: ReadLimitsKey, Default: defaultReadLimits, Meaning: "limits of reading data that an agent wrote: processor time, memory and output of each git process, size of all objects uncompressed", checkValue: checkReadLimits},
 		{Name: secretKey, Default: strings.Join(defaultSecrets, " "), Meaning: "more name patterns of untracked files to leave out of snapshots; !pattern includes files again; an empty value clears the list", checkValue: checkSecretPattern, multiValued: true},
 		{Name: "agency.pruneAfter", Default: defaultPruneAfter, Meaning: "'prune' removes invocations that ended before this time; --expire wins"},
 		{Name: UserNameKey, Default: "user.name", Meaning: "name in the commits of landings and syncs"},
