@@ -30,6 +30,7 @@ var floors = []struct {
 	reserved string // an import from outside the module that only rows with it may have
 }{
 	// 0: without knowledge of git or agents
+	{dir: "beneath"},
 	{dir: "durable"},
 	{dir: "ids"},
 	{dir: "undo"},
@@ -40,13 +41,14 @@ var floors = []struct {
 	// 1: git and the records on disk
 	{dir: "git/object"},
 	{dir: "git/config"},
+	{dir: "git/ignore"},
 	{dir: "git/index", imports: "durable proc git/object"},
 	{dir: "git/overlay", imports: "durable"},
 	{dir: "git", imports: "durable lock proc readlimit git/object git/config git/index git/overlay"},
 	{dir: "git/fsck", imports: "git git/object git/index"},
 	{dir: "git/repair", imports: "durable proc git git/object"},
 	{dir: "git/transport", imports: "durable proc git git/object git/config git/index git/fsck git/repair"},
-	{dir: "git/status", imports: "durable proc git git/object git/config git/index"},
+	{dir: "git/status", imports: "beneath durable proc readlimit git git/object git/config git/ignore git/index"},
 	{dir: "git/snapshot", imports: "durable proc git git/object git/index git/overlay git/fsck git/status"},
 	{dir: "git/merge", imports: "durable proc git git/object git/config git/index git/fsck git/repair git/status git/snapshot"},
 	{dir: "git/update", imports: "durable proc git git/object git/config git/index git/fsck git/repair git/status git/merge"},

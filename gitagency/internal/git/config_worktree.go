@@ -133,7 +133,7 @@ func (r *Repo) configAsEnv(trusted bool) []string {
 		count++
 	}
 	for _, key := range config.SafeKeys {
-		i := lastIndexFunc(r.Config[key], func(s config.Setting) bool { return s.Trusted() || trusted || r.isSafeSetting(key, s) })
+		i := lastIndexFunc(r.Config[key], func(s config.Setting) bool { return s.Trusted() || trusted || r.IsSafeSetting(key, s) })
 		if i >= 0 {
 			add(key, r.Config[key][i].Value)
 		} else if value, is := defaultValues[key]; is {

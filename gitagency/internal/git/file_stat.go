@@ -1,19 +1,6 @@
 package git
 
-import (
-	"io/fs"
-	"syscall"
-
-	"golang.org/x/sys/unix"
-)
-
-// IsSparseFile reports whether a file is larger than 1 GiB with less than a sixteenth of it allocated. Git reads the
-// holes too.
-func IsSparseFile(fi fs.FileInfo) bool {
-	const large, block, mostly = 1 << 30, 512, 16
-	st, ok := fi.Sys().(*syscall.Stat_t)
-	return ok && fi.Size() > large && st.Blocks*block < fi.Size()/mostly
-}
+import "golang.org/x/sys/unix"
 
 // FileStat is the stat data by which a later scan recognises an unchanged file.
 type FileStat struct {

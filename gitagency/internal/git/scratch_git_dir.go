@@ -2,7 +2,6 @@ package git
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -11,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
@@ -29,47 +27,12 @@ func (r *Repo) DryRunRepo(dir string) *Repo {
 	return &rehearsed
 }
 
+// IsDryRun reports whether all writes go into the directory of DryRunRepo.
+func (r *Repo) IsDryRun() bool { return r.dryRunDir != "" }
+
 // QuoteAlternate quotes a path for the colon-separated list in GIT_ALTERNATE_OBJECT_DIRECTORIES.
 func QuoteAlternate(path string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(path) + `"`
-}
-
-// MakeScratchGitDir makes a scratch git directory for a worktree: see FillScratchGitDir. Git then sees the files of
-// the worktree, but reads no configuration that an agent in it could have written. The returned function deletes the
-// directory.
-func (r *Repo) MakeScratchGitDir(s WorktreeSpec, head string) (RunOptions, func() error, error) {
-	if fi, err := os.Lstat(s.Dir); s.Dir != "" && (err != nil || !fi.IsDir()) {
-		return RunOptions{}, nil, errors.Join(fmt.Errorf("%s is not a directory", s.Dir), err)
-	}
-	// An agent may have removed its own permissions; git would skip such a directory silently. In a worktree that is in
-	// use nothing is changed, and the scan reports the directory.
-	for _, dir := range []string{s.Dir, r.AdminDir(s.Name)} {
-		if dir == "" || s.InUse {
-			continue
-		}
-		if _, _, err := WalkWorktree(dir); errors.Is(err, fs.ErrPermission) {
-			if r.dryRunDir != "" {
-				return RunOptions{}, nil, err
-			}
-			if err := durable.RestoreOwnerPermissions(dir); err != nil {
-				return RunOptions{}, nil, err
-			}
-		}
-	}
-	dir := filepath.Join(r.AgencyDir(), CapturePrefix+s.Name)
-	if err := durable.RemoveTree(dir); err != nil { // of a capture that was killed
-		return RunOptions{}, nil, err
-	}
-	done := func() error { return durable.RemoveTree(dir) }
-	env, err := r.FillScratchGitDir(s, head, dir)
-	if err != nil {
-		return RunOptions{}, nil, errors.Join(err, done())
-	}
-	return RunOptions{
-		GitDir: dir, WorkTree: s.Dir,
-		Env:    env,
-		Config: []string{"-c", "core.safecrlf=false", "-c", "core.untrackedCache=false", "-c", "core.splitIndex=false"},
-	}, done, nil
 }
 
 // FillScratchGitDir fills a git directory of our own: a HEAD, and for the rest a commondir that points at the common

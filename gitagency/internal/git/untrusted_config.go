@@ -63,7 +63,7 @@ func (r *Repo) safeConfig(head string) string {
 	text.WriteString("[core]\n\tbare = false\n\trepositoryformatversion = 1\n")
 	for _, key := range config.SafeKeys {
 		for _, s := range r.Config[key] {
-			if s.Trusted() || !r.isSafeSetting(key, s) {
+			if s.Trusted() || !r.IsSafeSetting(key, s) {
 				continue // git reads trusted settings from the user's own files
 			}
 			fmt.Fprintf(&text, "\t%s = %s\n", strings.TrimPrefix(key, "core."), QuoteConfigValue(s.Value))
@@ -93,10 +93,10 @@ func QuoteSubsection(name string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(name) + `"`
 }
 
-// isSafeSetting reports whether the value of a safe key may come from an untrusted configuration. A path must not be
+// IsSafeSetting reports whether the value of a safe key may come from an untrusted configuration. A path must not be
 // a pipe, on which git would block for ever, and not relative, because it is hard to say what git resolves it
 // against.
-func (r *Repo) isSafeSetting(key string, s config.Setting) bool {
+func (r *Repo) IsSafeSetting(key string, s config.Setting) bool {
 	if key != "core.excludesfile" && key != "core.attributesfile" {
 		return true
 	}

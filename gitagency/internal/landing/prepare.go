@@ -152,7 +152,7 @@ func (l *landAttempt) checkNestedRepositories(context.Context) error {
 	if err != nil {
 		return err
 	}
-	return status.CheckNested(l.repo, l.s.SnapshotSubject(l.handle.Base, ""), l.scanResult)
+	return status.CheckNested(l.s.SnapshotSubject(l.handle.Base, ""), l.scanResult)
 }
 
 // checkCommitRange refuses a sandbox without any change and, if RequireBase is set, one that lacks commits of the

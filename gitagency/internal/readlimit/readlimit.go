@@ -39,6 +39,15 @@ func (e *ExceededError) Error() string {
 	return fmt.Sprintf("%s exceeds the limit %s of agency.readLimits, %s", e.What, e.Limit, e.Value)
 }
 
+// CheckSize returns an *ExceededError if data of this size exceeds the limit with this name.
+func (l Limits) CheckSize(what, name string, size int64) error {
+	limit := map[string]int64{Memory: l.Memory, Output: l.Output, Inflated: l.Inflated}[name]
+	if limit == 0 || size <= limit {
+		return nil
+	}
+	return l.Exceeded(what, name)
+}
+
 // Exceeded returns the error for data that exceeds the limit with this name.
 func (l Limits) Exceeded(what, name string) *ExceededError {
 	values := map[string]string{

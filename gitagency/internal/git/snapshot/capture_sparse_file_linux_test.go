@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 	"github.com/git-agency/git-agency/gitagency/internal/git/repotest"
+	"github.com/git-agency/git-agency/gitagency/internal/git/status"
 )
 
 // Capture refuses a sparse file of a terabyte, unless git ignores it: it takes no disk space, but git would read all of it.
@@ -20,7 +20,7 @@ func TestCaptureRefusesHugeSparseFileUnlessIgnored(t *testing.T) {
 	path := filepath.Join(w.Tree, "huge")
 	l.Must(os.WriteFile(path, nil, 0o644))
 	l.Must(os.Truncate(path, 1<<40))
-	var sparse *git.SparseFileError
+	var sparse *status.SparseFileError
 	if _, err := Capture(t.Context(), repo, repotest.SpecOf(l, w)); !errors.As(err, &sparse) || sparse.Path != path {
 		t.Errorf("got %v", err)
 	}

@@ -201,6 +201,7 @@ func TestCaptureKeepsAllFilesNotIgnored(t *testing.T) {
 			repo := repotest.OpenRepo(l)
 			w := repotest.AddSandbox(l, repo)
 			c.arrange(l, w.Tree)
+			repo = repotest.OpenRepo(l) // as a later command does, with the configuration of that moment
 			got := captureSpec(l, repo, repotest.SpecOf(l, w))
 			gittest.RequireSame(t, "captured", l.Files(got.Commit), c.want)
 			head := l.Git("rev-parse", w.Branch)

@@ -3,11 +3,13 @@ package status
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"sort"
 	"sync"
 
+	"github.com/git-agency/git-agency/gitagency/internal/beneath"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/index"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
@@ -46,24 +48,26 @@ type WorktreeContents struct {
 }
 
 func (g WorktreeContents) Close() error {
+	var err error
 	if g.scan != nil {
 		g.scan.watch.close()
+		err = g.scan.tree.Close()
 	}
 	if g.cleanup == nil {
-		return nil
+		return err
 	}
-	return g.cleanup()
+	return errors.Join(err, g.cleanup())
 }
 
-// CollectWorktree reads the index of a worktree, scans its files, and has git hash the changed ones. The trees exist
-// only in memory until StoreTrees writes them. The caller has to close the result, also after an error.
+// CollectWorktree reads the index of a worktree, scans its files, and hashes the changed ones. The trees, and most blobs,
+// exist only in memory until StoreTrees writes them. The caller has to close the result, also after an error.
 func CollectWorktree(ctx context.Context, r *git.Repo, s git.WorktreeSpec, head string) (g WorktreeContents, err error) {
 	if r, err = r.WithConfigOf(ctx, s); err != nil {
 		return g, err
 	}
 	var done func() error
 	scratch := sync.OnceValues(func() (p git.RunOptions, err error) {
-		p, done, err = r.MakeScratchGitDir(s, head)
+		p, done, err = makeScratchGitDir(r, s, head)
 		return p, err
 	})
 	g.cleanup = func() error {
@@ -83,9 +87,9 @@ func CollectWorktree(ctx context.Context, r *git.Repo, s git.WorktreeSpec, head 
 		return g, err
 	}
 	g.Format, g.Index = staged.Format, staged.File
-	if !s.InUse {
-		if err := checkCapturable(ctx, r, s, staged.Entries); err != nil {
-			return g, err
+	if s.Dir == "" {
+		if modules := modulesDir(r, s); modules != "" && !s.InUse {
+			return g, &NestedRepositoryError{Paths: []string{modules}}
 		}
 	}
 	if s.Dir == "" && staged.Count == 0 {
@@ -103,7 +107,16 @@ func CollectWorktree(ctx context.Context, r *git.Repo, s git.WorktreeSpec, head 
 	}
 	// Conflicting paths belong to the state even if a rule ignores them.
 	s.ForcedPaths = slices.Concat(s.ForcedPaths, slices.Compact(staged.Conflicts))
-	g.scan = &worktreeScan{repo: r, spec: s, format: g.Format, scratch: scratch, startedAt: began, indexMtime: staged.Mtime, entries: staged.Entries}
+	tree, err := beneath.Open(s.Dir)
+	if err != nil {
+		return g, err
+	}
+	g.scan = &worktreeScan{tree: tree, repo: r, spec: s, format: g.Format, scratch: scratch, startedAt: began, indexMtime: staged.Mtime, entries: staged.Entries}
+	if !s.InUse {
+		if err := g.scan.checkCapturable(); err != nil {
+			return g, err
+		}
+	}
 	go indexTree() // in parallel with the scan
 	changes, err := g.scan.worktreeChanges(ctx)
 	if err != nil {
@@ -118,7 +131,7 @@ func CollectWorktree(ctx context.Context, r *git.Repo, s git.WorktreeSpec, head 
 	return g, nil
 }
 
-// StoreTrees writes the collected trees and syncs the new blobs. It skips objects of the tree known, which is already
+// StoreTrees writes the collected trees and blobs. It skips objects of the tree known, which is already
 // in the repository.
 func StoreTrees(ctx context.Context, r *git.Repo, t *git.CatFile, g WorktreeContents, known string) error {
 	objects, err := g.NewObjects(t, known)
@@ -128,8 +141,8 @@ func StoreTrees(ctx context.Context, r *git.Repo, t *git.CatFile, g WorktreeCont
 	return r.WriteObjects(ctx, g.Format, objects, g.UnsyncedBlobs...)
 }
 
-// NewObjects lists the tree objects to write. It verifies that every new blob exists, because the index is not
-// trusted: any process could have written it.
+// NewObjects lists the tree and blob objects to write. It verifies that every other new blob exists, because the index is
+// not trusted: any process could have written it.
 func (g WorktreeContents) NewObjects(t *git.CatFile, known string) ([]object.Raw, error) {
 	base, err := hex.DecodeString(known)
 	if err != nil {
@@ -138,7 +151,7 @@ func (g WorktreeContents) NewObjects(t *git.CatFile, known string) ([]object.Raw
 	if known == "" {
 		base = nil
 	}
-	var objects []object.Raw
+	var objects, blobs []object.Raw
 	var leaves, paths []string
 	seen := map[string]bool{}
 	for _, n := range []*object.BuiltTree{g.Staged, g.Worktree} {
@@ -146,12 +159,21 @@ func (g WorktreeContents) NewObjects(t *git.CatFile, known string) ([]object.Raw
 			continue
 		}
 		if err := git.VisitNewEntries(n, t, base, func(path string, dir *object.BuiltTree, it object.TreeEntry) {
+			oid := it.OID
+			if dir != nil {
+				oid = dir.OID
+			}
+			if seen[string(oid)] || dir == nil && it.Mode == object.ModeGitlink {
+				return
+			}
+			seen[string(oid)] = true
+			blob, inMemory := g.blob(oid)
 			switch {
-			case dir != nil && !seen[string(dir.OID)]:
-				seen[string(dir.OID)] = true
+			case dir != nil:
 				objects = append(objects, object.Raw{Kind: "tree", OID: dir.OID, Content: dir.Content})
-			case dir == nil && it.Mode != object.ModeGitlink && !seen[string(it.OID)]:
-				seen[string(it.OID)] = true
+			case inMemory:
+				blobs = append(blobs, blob)
+			default:
 				leaves, paths = append(leaves, hex.EncodeToString(it.OID)), append(paths, path)
 			}
 		}); err != nil {
@@ -167,5 +189,38 @@ func (g WorktreeContents) NewObjects(t *git.CatFile, known string) ([]object.Raw
 			return nil, fmt.Errorf("%s: %w", paths[i], &object.IncompleteError{OID: leaves[i], Want: "blob", Have: o.Type})
 		}
 	}
-	return objects, nil
+	blobs, err = g.missingBlobs(t, blobs)
+	return append(blobs, objects...), err
+}
+
+// blob returns a blob that is in memory and not written yet.
+func (g WorktreeContents) blob(oid []byte) (object.Raw, bool) {
+	if g.scan == nil {
+		return object.Raw{}, false
+	}
+	blob, ok := g.scan.blobs[string(oid)]
+	return blob, ok
+}
+
+// missingBlobs leaves out the blobs that a temporary repository need not write, if there are so many that they would
+// become a pack. To the real repository all of them are written: gc could be about to remove an old one.
+func (g WorktreeContents) missingBlobs(t *git.CatFile, blobs []object.Raw) ([]object.Raw, error) {
+	if len(blobs) <= git.MaxLooseObjects || !g.scan.repo.IsDryRun() {
+		return blobs, nil
+	}
+	names := make([]string, len(blobs))
+	for i, b := range blobs {
+		names[i] = b.HexOID()
+	}
+	found, err := t.Lookup(names...)
+	if err != nil {
+		return nil, err
+	}
+	var missing []object.Raw
+	for i, o := range found {
+		if o.Type != "blob" {
+			missing = append(missing, blobs[i])
+		}
+	}
+	return missing, nil
 }

@@ -1,12 +1,14 @@
 package status
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"os/user"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -71,13 +73,41 @@ func ruleFiles(r *git.Repo, key, info, users string) []string {
 		files = append(files, filepath.Join(dir, "git", users))
 	}
 	for _, s := range r.Config[key] {
-		file := s.Value
-		if rest, inHome := strings.CutPrefix(file, "~/"); inHome {
-			file = filepath.Join(home, rest)
-		}
-		files = append(files, file)
+		files = append(files, expandHome(r, s.Value))
 	}
 	return files
+}
+
+// excludesFile returns the path of the user's ignore rules, or "" where there is none: core.excludesFile, else
+// $XDG_CONFIG_HOME/git/ignore. A relative path is one in the worktree.
+func (v *worktreeScan) excludesFile() string {
+	r, key := v.repo, "core.excludesfile"
+	file, set := "", false
+	for _, s := range r.Config[key] {
+		if v.spec.TrustConfig || s.Trusted() || r.IsSafeSetting(key, s) {
+			file, set = s.Value, true
+		}
+	}
+	if !set {
+		dir := cmp.Or(proc.Getenv(r.Env, "XDG_CONFIG_HOME"), filepath.Join(proc.Getenv(r.Env, "HOME"), ".config"))
+		return filepath.Join(dir, "git", "ignore")
+	}
+	return expandHome(r, file)
+}
+
+// expandHome expands a leading "~/" or "~user/".
+func expandHome(r *git.Repo, file string) string {
+	name, rest, _ := strings.Cut(file, "/")
+	switch {
+	case !strings.HasPrefix(name, "~"):
+		return file
+	case name == "~":
+		return filepath.Join(proc.Getenv(r.Env, "HOME"), rest)
+	}
+	if u, err := user.Lookup(name[1:]); err == nil {
+		return filepath.Join(u.HomeDir, rest)
+	}
+	return file
 }
 
 // readRuleFile returns the content of a file, or the error text, so that either changes the digest.

@@ -4,39 +4,48 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git/index"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
+	"golang.org/x/sys/unix"
 )
 
-// indexCache is the index that git last wrote of a directory that is no worktree, with the stat data of every file
-// when git read it. It must never be used as a list of tracked files. Whether a file belongs to a state is decided
-// anew each time: the ignore rules and secret patterns may have changed, and the last capture may have included
-// ignored files.
+// indexCache is an index of the files of a directory that is no worktree, with the stat data of every file when it was
+// read. It must never be used as a list of tracked files. Whether a file belongs to a state is decided anew each time: the
+// ignore rules and secret patterns may have changed, and the last capture may have included ignored files.
 type indexCache struct {
-	index index.File
-	mtime time.Time // files that are not older may have changed since they were read
+	known map[string]index.Entry // files of the last capture, by name
+	mtime time.Time              // files that are not older may have changed since they were read
+
+	entries []index.EntryChange // files of this capture
+	readAt  time.Time           // moment from before the first file was read
+	changed bool                // a file was read
 }
 
-// loadIndexCache writes the cached index to the path where git will read it. A cache that cannot be parsed is
-// ignored: git then reads all files again.
-func (v *worktreeScan) loadIndexCache(idx string) error {
-	data, at, err := readIndexCache(v.spec.IndexCache)
-	if err == nil {
-		_, err = index.Read(data, object.SHA1)
+// loadIndexCache reads the cache of the last capture. A cache that cannot be parsed is ignored: all files are then read
+// again.
+func (v *worktreeScan) loadIndexCache() error {
+	v.cache = indexCache{known: map[string]index.Entry{}, readAt: time.Now()}
+	if now := fileClockNow(v.spec.Dir); now != 0 {
+		v.cache.readAt = time.Unix(0, now) // the clock of timestamps lags behind the other
 	}
-	switch {
-	case errors.Is(err, fs.ErrPermission):
+	data, at, err := readIndexCache(v.spec.IndexCache)
+	if errors.Is(err, fs.ErrPermission) {
 		return err
-	case err != nil:
+	}
+	x, parseErr := index.Read(data, object.SHA1)
+	if err != nil || parseErr != nil {
 		return nil
 	}
-	if err := os.WriteFile(idx, data, 0o600); err != nil {
-		return err
+	v.cache.mtime = at
+	for e := range x.AllEntries() {
+		v.cache.known[string(e.Name)] = e
 	}
-	return os.Chtimes(idx, at, at) // from which git tells the racy entries
+	return nil
 }
 
 func readIndexCache(path string) (data []byte, at time.Time, err error) {
@@ -48,39 +57,52 @@ func readIndexCache(path string) (data []byte, at time.Time, err error) {
 	return data, fi.ModTime(), err
 }
 
-// recordIndexCache keeps the entries of the index that git has just written, for the requested names only and not for
-// others that the cache had.
-func (v *worktreeScan) recordIndexCache(x index.File, idx string, names []string) error {
-	fi, err := os.Lstat(idx)
-	if err != nil {
-		return err
+// addCached adds a file that is unchanged since the last capture, and reports whether it is.
+func (h *fileHasher) addCached(name string) bool {
+	e, known := h.cache.known[name]
+	if !known {
+		return false
 	}
-	asked := make(map[string]bool, len(names))
-	for _, name := range names {
-		asked[name] = true
+	sc := h.newScanner()
+	sc.IndexMtime = h.cache.mtime
+	var st unix.Stat_t
+	if h.tree.Lstat(name, &st) != nil || !sc.MatchesIndex(&e, &st) {
+		return false
 	}
-	v.cache = indexCache{index: index.File{Format: x.Format, Extended: x.Extended}, mtime: fi.ModTime()}
-	for left := x.Body; len(left) > 0; {
-		e, rest := index.NextEntry(left, x.Format.IDSize())
-		if asked[string(e.Name)] {
-			v.cache.index.Body = append(v.cache.index.Body, left[:len(left)-len(rest)]...)
-			v.cache.index.Count++
-		}
-		left = rest
+	h.leaves[name] = object.LeafChange{Mode: e.Mode, OID: e.OID, Path: name}
+	h.cache.entries = append(h.cache.entries, index.EntryChange{Name: name, Mode: e.Mode, OID: e.OID, Stat: e.Stat})
+	return true
+}
+
+// recordCached remembers a file that was read.
+func (h *fileHasher) recordCached(name string, st *unix.Stat_t) {
+	if h.spec.IndexCache == "" {
+		return
 	}
-	return nil
+	l := h.leaves[name]
+	h.cache.changed = true
+	h.cache.entries = append(h.cache.entries, index.EntryChange{Name: name, Mode: l.Mode, OID: l.OID, Stat: index.EncodeStat(st, l.Mode)})
 }
 
 // saveIndexCache writes the cache for the next capture.
 func (v *worktreeScan) saveIndexCache() error {
-	if v.cache.mtime.IsZero() { // no file was read
+	if len(v.cache.entries) == 0 {
 		return durable.Remove(v.spec.IndexCache)
 	}
-	if data, at, err := readIndexCache(v.spec.IndexCache); err == nil && at.Equal(v.cache.mtime) && len(data) == len(v.cache.index.Encode()) {
-		return nil // git added no entry
+	if !v.cache.changed && len(v.cache.entries) == len(v.cache.known) {
+		return nil
 	}
-	f, err := durable.Create(v.spec.IndexCache, v.cache.index.Encode(), 0o600, func(f *os.File) error {
-		return os.Chtimes(f.Name(), v.cache.mtime, v.cache.mtime)
+	at := v.cache.readAt
+	if !v.cache.changed {
+		at = v.cache.mtime
+	}
+	x := index.File{Format: v.format, Count: len(v.cache.entries)}
+	slices.SortFunc(v.cache.entries, func(a, b index.EntryChange) int { return strings.Compare(a.Name, b.Name) })
+	for _, e := range v.cache.entries {
+		x.Body = index.AppendEntry(x.Body, e.Stat, e.OID, uint16(min(len(e.Name), index.FlagNameLengthMask)), 0, []byte(e.Name))
+	}
+	f, err := durable.Create(v.spec.IndexCache, x.Encode(), 0o600, func(f *os.File) error {
+		return os.Chtimes(f.Name(), at, at)
 	})
 	if err != nil {
 		return err

@@ -1,18 +1,18 @@
 package status
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/git-agency/git-agency/gitagency/internal/beneath"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
-	"github.com/git-agency/git-agency/gitagency/internal/git/index"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
+	"golang.org/x/sys/unix"
 )
 
 // NestedRepositoryError reports repositories inside a worktree. Git would keep at most the id of their current
@@ -28,37 +28,35 @@ func (e *NestedRepositoryError) Error() string {
 
 // checkCapturable refuses a worktree with contents that no capture would hold: repositories, ignored or not, and
 // files in the place of a submodule. It also keeps git from entering a nested repository, whose configuration is not
-// trusted, and from blocking on a FIFO.
-func checkCapturable(ctx context.Context, r *git.Repo, s git.WorktreeSpec, entries []index.Entry) error {
-	var nested []string
-	if s.Dir != "" {
-		var hollow []*git.SparseFileError
-		var err error
-		if nested, hollow, err = git.WalkWorktree(s.Dir); err != nil {
+// trusted.
+func (v *worktreeScan) checkCapturable() error {
+	r, s := v.repo, v.spec
+	nested, hollow, err := walkWorktree(s.Dir)
+	if err != nil {
+		return err
+	}
+	for _, h := range hollow {
+		name, err := filepath.Rel(s.Dir, h.Path)
+		if err != nil {
 			return err
 		}
-		for _, h := range hollow {
-			_, err := r.RunRead(ctx, git.RunOptions{GitDir: r.AdminDir(s.Name), WorkTree: s.Dir}, "check-ignore", "--quiet", "--", h.Path)
-			if err != nil { // not ignored, or git could not tell
-				return h
-			}
-		}
-		for _, e := range entries {
-			if e.Mode != object.ModeGitlink {
-				continue
-			}
-			path := filepath.Join(s.Dir, string(e.Name))
-			if inside, err := os.ReadDir(path); err == nil && len(inside) > 0 {
-				nested = append(nested, path)
-			}
-		}
-		if fi, err := os.Lstat(filepath.Join(s.Dir, ".git")); err == nil && fi.IsDir() {
-			nested = append(nested, filepath.Join(s.Dir, ".git"))
+		if ignored, err := v.isIgnored(name, false); err != nil || !ignored {
+			return errors.Join(err, h)
 		}
 	}
+	for _, e := range v.entries {
+		if e.Mode != object.ModeGitlink {
+			continue
+		}
+		if inside, _, err := v.tree.ReadDir(string(e.Name)); err == nil && len(inside) > 0 {
+			nested = append(nested, v.tree.Join(string(e.Name)))
+		}
+	}
+	if v.hasGitDir() {
+		nested = append(nested, v.tree.Join(".git"))
+	}
 	// Repositories of submodules that are, or were, checked out there.
-	modules := filepath.Join(r.AdminDir(s.Name), "modules")
-	if inside, err := os.ReadDir(modules); err == nil && len(inside) > 0 {
+	if modules := modulesDir(r, s); modules != "" {
 		nested = append(nested, modules)
 	}
 	if len(nested) > 0 {
@@ -68,36 +66,70 @@ func checkCapturable(ctx context.Context, r *git.Repo, s git.WorktreeSpec, entri
 	return nil
 }
 
+// modulesDir returns the directory of the repositories of submodules that are, or were, checked out in a worktree; ""
+// where there are none.
+func modulesDir(r *git.Repo, s git.WorktreeSpec) string {
+	modules := filepath.Join(r.AdminDir(s.Name), "modules")
+	if inside, err := os.ReadDir(modules); err != nil || len(inside) == 0 {
+		return ""
+	}
+	return modules
+}
+
+// hasGitDir reports whether the worktree has a .git directory in place of its .git file.
+func (v *worktreeScan) hasGitDir() bool {
+	var st unix.Stat_t
+	return v.tree.Lstat(".git", &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR
+}
+
 // CheckNested refuses the removal of a scanned worktree that has a repository in an ignored directory, or a .git
 // directory in place of its .git file: a *NestedRepositoryError. The scan reports all other repositories as left out.
-func CheckNested(r *git.Repo, s git.WorktreeSpec, l Report) error {
+func CheckNested(s git.WorktreeSpec, l Report) (err error) {
+	tree, err := beneath.Open(s.Dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, tree.Close()) }()
+	v := worktreeScan{spec: s, tree: tree}
 	var nested []string
 	for _, dir := range l.IgnoredDirs {
-		err := filepath.WalkDir(filepath.Join(s.Dir, dir), func(path string, d fs.DirEntry, err error) error {
-			switch {
-			case errors.Is(err, fs.ErrNotExist):
-				return nil // gone since it was listed
-			case err != nil:
-				return err
-			case d.Name() != ".git":
-				return nil
-			}
-			nested = append(nested, filepath.Dir(path))
-			if d.IsDir() {
-				return fs.SkipDir
-			}
-			return nil
-		})
+		found, err := v.findRepositories(dir)
 		if err != nil {
 			return err
 		}
+		nested = append(nested, found...)
 	}
-	if fi, err := os.Lstat(filepath.Join(s.Dir, ".git")); err == nil && fi.IsDir() {
-		nested = append(nested, filepath.Join(s.Dir, ".git"))
+	if v.hasGitDir() {
+		nested = append(nested, tree.Join(".git"))
 	}
 	if len(nested) > 0 {
 		slices.Sort(nested)
 		return &NestedRepositoryError{Dir: s.Dir, Paths: slices.Compact(nested)}
 	}
 	return nil
+}
+
+// findRepositories lists the repositories in a directory, and not those inside of another.
+func (v *worktreeScan) findRepositories(dir string) (found []string, err error) {
+	entries, _, err := v.tree.ReadDir(dir)
+	if err != nil {
+		if beneath.IsGone(err) {
+			err = nil
+		}
+		return nil, err
+	}
+	if slices.ContainsFunc(entries, isDotGit) {
+		return []string{v.tree.Join(dir)}, nil
+	}
+	for _, e := range entries {
+		if !e.Kind.IsDir() {
+			continue
+		}
+		below, err := v.findRepositories(path.Join(dir, e.Name))
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, below...)
+	}
+	return found, nil
 }

@@ -58,8 +58,6 @@ type Scanner struct {
 	IndexMtime    time.Time // mtime of the index; an entry whose file is not older may be stale (racy git)
 	startedAt     int64     // start of the scan by the file timestamp clock, in nanoseconds; 0 where that clock is unknown
 
-	onUntracked func() // called for each path without an entry; may be nil
-
 	result    *scanResult
 	isRecheck bool // this is the second scan: see recheck
 

@@ -192,9 +192,6 @@ func (l *scanWorker) scanUntracked(fd int, path string) error {
 		if n.tracked {
 			continue
 		}
-		if l.onUntracked != nil {
-			l.onUntracked()
-		}
 		switch {
 		case n.kind.IsDir():
 			l.untracked = append(l.untracked, pathStat{name: path + n.name + "/"})

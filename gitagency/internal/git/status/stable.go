@@ -3,7 +3,6 @@ package status
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -99,7 +98,7 @@ func (v *worktreeScan) checkStable(ctx context.Context) error {
 	if !ok {
 		return err
 	}
-	if moved, err = v.relevantPaths(ctx, names); err != nil || len(moved) == 0 {
+	if moved, err = v.relevantPaths(names); err != nil || len(moved) == 0 {
 		return err
 	}
 	return &StillChangingError{Dir: v.spec.Dir, Paths: moved, ChangingDirs: unsure}
@@ -107,7 +106,7 @@ func (v *worktreeScan) checkStable(ctx context.Context) error {
 
 // relevantPaths returns those of some names that belong to a state: index entries, their parent directories, and
 // paths that are not ignored.
-func (v *worktreeScan) relevantPaths(ctx context.Context, names []string) (part []string, err error) {
+func (v *worktreeScan) relevantPaths(names []string) (part []string, err error) {
 	var asked []string
 	for _, name := range names {
 		at, tracked := slices.BinarySearchFunc(v.entries, name, func(e index.Entry, name string) int { return strings.Compare(string(e.Name), name) })
@@ -122,17 +121,23 @@ func (v *worktreeScan) relevantPaths(ctx context.Context, names []string) (part 
 			asked = append(asked, name)
 		}
 	}
-	ignored, err := v.ignoredPaths(ctx, asked)
-	if err != nil {
-		return nil, err
+	for _, name := range asked {
+		clean, isDir := strings.CutSuffix(name, "/")
+		ignored, err := v.isIgnored(clean, isDir)
+		if err != nil {
+			return nil, err
+		}
+		if !ignored {
+			part = append(part, name)
+		}
 	}
-	return append(part, slices.DeleteFunc(asked, func(name string) bool { return ignored[name] })...), nil
+	return part, nil
 }
 
 // statNow returns the present stat data of a path; zero when it is gone.
 func (v *worktreeScan) statNow(name string) git.FileStat {
 	var st unix.Stat_t
-	if unix.Lstat(filepath.Join(v.spec.Dir, name), &st) != nil {
+	if v.tree.Lstat(name, &st) != nil {
 		return git.FileStat{}
 	}
 	return git.FileStatOf(&st)

@@ -1,0 +1,216 @@
+// Package beneath reads a directory tree in which an untrusted program may rename files and create symlinks at any
+// moment. Everything is opened relative to the descriptor of the top directory, in one step that follows no symlink at
+// any level, never blocks on a FIFO and never opens a device. A file is described by the descriptor that was opened, not
+// by looking its name up again.
+//
+// It never writes.
+package beneath
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Dir is an open directory. Names are relative to it, clean, and separated by slashes; "." is the directory itself. A Dir
+// is not safe for concurrent use: it keeps the directory that was used last open, because names mostly come sorted.
+type Dir struct {
+	path   string
+	fd     int
+	last   string // directory that lastFD is; "" for none
+	lastFD int
+}
+
+// NotRegularError reports something else than a regular file where one was to be opened.
+type NotRegularError struct {
+	Path string
+	Mode fs.FileMode
+}
+
+func (e *NotRegularError) Error() string { return e.Path + " is not a regular file" }
+
+// IsGone reports whether an error means that a name no longer leads to what it was listed as: it is missing, or something
+// else or a symlink has taken its place or that of a parent directory.
+func IsGone(err error) bool {
+	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)
+}
+
+const dirFlags = unix.O_RDONLY | unix.O_DIRECTORY
+
+// Open opens a directory, whose path must not end in a symlink.
+func Open(dir string) (*Dir, error) {
+	fd, err := unix.Open(dir, dirFlags|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: dir, Err: err}
+	}
+	return &Dir{path: dir, fd: fd}, nil
+}
+
+// Close closes the directory.
+func (d *Dir) Close() error {
+	return errors.Join(d.forget(), os.NewSyscallError("close", unix.Close(d.fd)))
+}
+
+// Join returns the path of a name, for messages only: a moment later it may lead elsewhere.
+func (d *Dir) Join(name string) string { return filepath.Join(d.path, name) }
+
+// forget closes the directory that was used last.
+func (d *Dir) forget() error {
+	if d.last == "" {
+		return nil
+	}
+	d.last = ""
+	return os.NewSyscallError("close", unix.Close(d.lastFD))
+}
+
+// Lstat returns the metadata of a file or symlink.
+func (d *Dir) Lstat(name string, st *unix.Stat_t) error {
+	return d.callAt("stat", name, func(dir int, base string) error {
+		return unix.Fstatat(dir, base, st, unix.AT_SYMLINK_NOFOLLOW)
+	})
+}
+
+// OpenFile opens a regular file for reading and returns its metadata. The error is a *NotRegularError for anything else,
+// a symlink included.
+func (d *Dir) OpenFile(name string) (*os.File, unix.Stat_t, error) {
+	fd, st := -1, unix.Stat_t{}
+	err := d.callAt("open", name, func(dir int, base string) (err error) {
+		fd, err = unix.Openat(dir, base, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+		if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) || errors.Is(err, unix.EOPNOTSUPP) { // a symlink, a socket
+			return &NotRegularError{Path: d.Join(name), Mode: fs.ModeIrregular}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, st, err
+	}
+	file := os.NewFile(uintptr(fd), d.Join(name))
+	if err = unix.Fstat(fd, &st); err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
+		err = &NotRegularError{Path: d.Join(name), Mode: kindOf(uint32(st.Mode))}
+	}
+	if err != nil {
+		return nil, st, errors.Join(err, file.Close())
+	}
+	return file, st, nil
+}
+
+// Readlink returns the target of a symlink; the error is EINVAL for anything else.
+func (d *Dir) Readlink(name string) (target string, err error) {
+	const room = 4096 // PATH_MAX, which also bounds the target of a symlink
+	err = d.callAt("readlink", name, func(dir int, base string) error {
+		buffer := make([]byte, room)
+		n, err := unix.Readlinkat(dir, base, buffer)
+		if err == nil {
+			target = string(buffer[:n])
+		}
+		return err
+	})
+	return target, err
+}
+
+// Entry is a name in a directory.
+type Entry struct {
+	Name string
+	Kind fs.FileMode // type bits
+}
+
+// ReadDir lists a directory and returns its metadata from before it was listed.
+func (d *Dir) ReadDir(name string) ([]Entry, unix.Stat_t, error) {
+	var st unix.Stat_t
+	fd, err := openBeneath(d.fd, name, dirFlags)
+	if err != nil {
+		return nil, st, &fs.PathError{Op: "open", Path: d.Join(name), Err: err}
+	}
+	dir := os.NewFile(uintptr(fd), d.Join(name))
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, st, errors.Join(&fs.PathError{Op: "stat", Path: d.Join(name), Err: err}, dir.Close())
+	}
+	found, err := dir.ReadDir(-1)
+	entries := make([]Entry, len(found))
+	for i, e := range found {
+		entries[i] = Entry{Name: e.Name(), Kind: e.Type()}
+	}
+	return entries, st, errors.Join(err, dir.Close())
+}
+
+// callAt calls do with the descriptor of the directory that contains name, and the last component of name.
+func (d *Dir) callAt(op, name string, do func(dir int, base string) error) error {
+	dir, base := path.Split(name)
+	err := d.enter(strings.TrimSuffix(dir, "/"))
+	if err == nil {
+		fd := d.fd
+		if d.last != "" {
+			fd = d.lastFD
+		}
+		for err = unix.EINTR; errors.Is(err, unix.EINTR); {
+			err = do(fd, base)
+		}
+	}
+	if err == nil || errors.As(err, new(*NotRegularError)) {
+		return err
+	}
+	return &fs.PathError{Op: op, Path: d.Join(name), Err: err}
+}
+
+// enter opens a directory and keeps it open as the last one; "" is the top directory.
+func (d *Dir) enter(dir string) error {
+	if dir == d.last {
+		return nil
+	}
+	if err := d.forget(); err != nil || dir == "" {
+		return err
+	}
+	fd, err := openBeneath(d.fd, dir, dirFlags)
+	if err != nil {
+		return err
+	}
+	d.last, d.lastFD = dir, fd
+	return nil
+}
+
+// openByComponents opens a path below a directory component by component, and follows no symlink.
+func openByComponents(top int, name string, flags int) (int, error) {
+	at := top
+	for left := name; ; {
+		component, rest, more := strings.Cut(left, "/")
+		if component == ".." || component == "" {
+			return -1, unix.EXDEV
+		}
+		how := flags
+		if more {
+			how = dirFlags
+		}
+		fd, err := unix.Openat(at, component, how|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if at != top {
+			err = errors.Join(err, unix.Close(at))
+		}
+		if err != nil || !more {
+			return fd, err
+		}
+		at, left = fd, rest
+	}
+}
+
+func kindOf(mode uint32) fs.FileMode {
+	switch mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		return 0
+	case unix.S_IFDIR:
+		return fs.ModeDir
+	case unix.S_IFLNK:
+		return fs.ModeSymlink
+	case unix.S_IFIFO:
+		return fs.ModeNamedPipe
+	case unix.S_IFSOCK:
+		return fs.ModeSocket
+	}
+	return fs.ModeDevice
+}

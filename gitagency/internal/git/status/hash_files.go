@@ -1,0 +1,276 @@
+package status
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/beneath"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/index"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
+	"github.com/git-agency/git-agency/gitagency/internal/readlimit"
+	"golang.org/x/sys/unix"
+)
+
+// hashFiles reads files and returns their modes and blob ids. Each file is opened once, below the handle of the worktree,
+// and hashed from that descriptor: a symlink that takes its place meanwhile is never followed. A file that has gone is not
+// in the result.
+//
+// Files that git would not convert are hashed here. The others are copied into a private work tree, where git converts
+// them: no git process ever opens a file of the worktree. seed are the index entries of some of the files, because the
+// conversion of line endings depends on them.
+func (v *worktreeScan) hashFiles(ctx context.Context, names []string, seed []int) (map[string]object.LeafChange, error) {
+	h := fileHasher{worktreeScan: v, entries: map[string]*index.Entry{}, leaves: map[string]object.LeafChange{}, inMemory: v.fitIntoMemory(seed)}
+	for _, i := range seed {
+		h.entries[string(v.entries[i].Name)] = &v.entries[i]
+	}
+	if v.spec.IndexCache != "" {
+		if err := v.loadIndexCache(); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range names {
+		if err := context.Cause(ctx); err != nil {
+			return nil, err
+		}
+		if err := h.addFile(name); err != nil {
+			return nil, err
+		}
+	}
+	err := h.hashStaged(ctx)
+	return h.leaves, err
+}
+
+// Bounds of the files that are kept in memory until they are written.
+const (
+	maxMemoryFiles = 2000
+	maxMemoryBytes = 32 << 20
+)
+
+// fitIntoMemory reports whether the files that are to be hashed may be kept in memory.
+func (v *worktreeScan) fitIntoMemory(seed []int) bool {
+	total := int64(0)
+	for _, i := range seed {
+		total += v.result.stats[i].Size
+	}
+	for _, f := range v.untrackedFiles {
+		total += f.stat.Size
+	}
+	return len(seed)+len(v.untrackedFiles) <= maxMemoryFiles && total <= maxMemoryBytes
+}
+
+// fileHasher is one hashFiles.
+type fileHasher struct {
+	*worktreeScan
+	entries  map[string]*index.Entry // present index entries of files
+	leaves   map[string]object.LeafChange
+	inMemory bool  // files that need no conversion are read into memory
+	total    int64 // bytes of all files so far
+
+	stage  *staging // work tree with copies of files; nil until the first
+	staged []string // files in it
+	stats  map[string]unix.Stat_t
+}
+
+// addFile hashes one file, or copies it into the staging work tree.
+func (h *fileHasher) addFile(name string) error {
+	if index.PathProblem([]byte(name), 0, false) != "" {
+		return &RejectedNameError{Path: h.tree.Join(name)}
+	}
+	if h.addCached(name) {
+		return nil
+	}
+	f, st, err := h.tree.OpenFile(name)
+	switch {
+	case errors.As(err, new(*beneath.NotRegularError)):
+		return h.addLink(name)
+	case beneath.IsGone(err):
+		return nil
+	case errors.Is(err, fs.ErrPermission):
+		return &UnreadableError{Path: h.tree.Join(name)}
+	case err != nil:
+		return err
+	}
+	defer f.Close()
+	if isSparseFile(&st) {
+		return &SparseFileError{Path: h.tree.Join(name), Size: st.Size}
+	}
+	h.total += st.Size
+	if err := h.repo.ReadLimits.CheckSize("the size of the changed and untracked files in "+h.spec.Dir, readlimit.Inflated, h.total); err != nil {
+		return err
+	}
+	if !h.inMemory || st.Size > maxMemoryBytes || h.mayConvert(name) {
+		return h.addStaged(name, f, &st)
+	}
+	content := make([]byte, st.Size)
+	n, err := io.ReadFull(f, content)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) { // shorter: it was truncated, which checkStable finds
+		return err
+	}
+	h.addBlob(name, h.fileMode(name, &st), content[:n])
+	h.recordCached(name, &st)
+	return nil
+}
+
+// addLink adds a symlink. Anything else that has taken its place counts as gone.
+func (h *fileHasher) addLink(name string) error {
+	target, err := h.tree.Readlink(name)
+	if beneath.IsGone(err) || errors.Is(err, unix.EINVAL) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if index.PathProblem([]byte(name), 0, true) != "" { // git refuses symlinks under some names
+		return &RejectedNameError{Path: h.tree.Join(name)}
+	}
+	h.addBlob(name, object.ModeSymlink, []byte(target))
+	return nil
+}
+
+func (h *fileHasher) addBlob(name string, mode uint32, content []byte) {
+	blob := object.Raw{Kind: "blob", OID: object.HashObject(h.format, "blob", content), Content: content}
+	if h.blobs == nil {
+		h.blobs = map[string]object.Raw{}
+	}
+	h.blobs[string(blob.OID)] = blob
+	h.leaves[name] = object.LeafChange{Mode: mode, OID: blob.OID, Path: name}
+}
+
+// fileMode returns the mode of a regular file in a tree, by the rules of git for file systems without executable bits or
+// symlinks.
+func (h *fileHasher) fileMode(name string, st *unix.Stat_t) uint32 {
+	e := h.entries[name]
+	switch {
+	case e != nil && e.Mode == object.ModeSymlink && !h.repo.ConfigBool("core.symlinks", true):
+		return object.ModeSymlink
+	case h.repo.ConfigBool("core.filemode", true):
+		if st.Mode&unix.S_IXUSR != 0 {
+			return object.ModeExecutable
+		}
+	case e != nil && e.Mode == object.ModeExecutable:
+		return object.ModeExecutable
+	}
+	return object.ModeFile
+}
+
+// mayConvert reports whether git might convert the content of a file: by core.autocrlf, or by an attribute that any
+// attribute file could set.
+func (v *worktreeScan) mayConvert(name string) bool {
+	if v.attributes == nil {
+		v.attributes = map[string]bool{"": v.mayConvertAll()}
+	}
+	return v.hasAttributes(path.Dir(name))
+}
+
+// hasAttributes reports whether attributes may apply to the files in a directory.
+func (v *worktreeScan) hasAttributes(dir string) bool {
+	has, known := v.attributes[dir]
+	if !known {
+		above := ""
+		if dir != "." {
+			above = path.Dir(dir)
+		}
+		var st unix.Stat_t
+		has = v.hasAttributes(above) || v.tree.Lstat(path.Join(dir, ".gitattributes"), &st) == nil
+		v.attributes[dir] = has
+	}
+	return has
+}
+
+// mayConvertAll reports whether git might convert any file of the worktree.
+func (v *worktreeScan) mayConvertAll() bool {
+	if s, set := v.repo.Config.Last("core.autocrlf"); set && (strings.EqualFold(s.Value, "input") || v.repo.ConfigBool("core.autocrlf", false)) {
+		return true
+	}
+	return slices.ContainsFunc(ExternalAttributeFiles(v.repo), func(file string) bool {
+		fi, err := os.Stat(file)
+		return err == nil && fi.Size() > 0
+	})
+}
+
+// addStaged copies a file into the staging work tree.
+func (h *fileHasher) addStaged(name string, f *os.File, st *unix.Stat_t) error {
+	if h.stage == nil {
+		p, err := h.scratch()
+		if err != nil {
+			return err
+		}
+		if h.stage, err = newStaging(p.WorkTree); err != nil {
+			return err
+		}
+		h.stats = map[string]unix.Stat_t{}
+	}
+	if err := h.stage.addAttributes(h.tree, path.Dir(name), h.repo.ReadLimits); err != nil {
+		return err
+	}
+	h.staged, h.stats[name] = append(h.staged, name), *st
+	return h.stage.addFile(name, f, st)
+}
+
+// hashStaged has git read the staged files, with the user's filters, and write them as blobs.
+func (h *fileHasher) hashStaged(ctx context.Context) (err error) {
+	if h.stage == nil {
+		return nil
+	}
+	defer func() { err = errors.Join(err, h.stage.close()) }()
+	p, err := h.scratch()
+	if err != nil {
+		return err
+	}
+	idx := filepath.Join(p.GitDir, "read")
+	p.Env = append(slices.Clone(p.Env), "GIT_INDEX_FILE="+idx)
+	p.Stdin = strings.Join(h.staged, "\x00") + "\x00"
+	p.NoFsync = len(h.staged) <= git.MaxLooseObjects // StoreTrees syncs a few blobs itself; of more, git syncs all at once
+	if err := os.WriteFile(idx, h.seedIndex().Encode(), 0o600); err != nil {
+		return err
+	}
+	if err := h.repo.CheckCleanFilters(ctx, h.spec, p, h.staged); err != nil {
+		return err
+	}
+	if _, err := h.repo.RunWrite(ctx, p, "update-index", "--add", "--remove", "--replace", "-z", "--stdin"); err != nil {
+		return err
+	}
+	data, err := os.ReadFile(idx)
+	if err != nil {
+		return err
+	}
+	x, err := index.Read(data, h.format)
+	if err != nil {
+		return err
+	}
+	for e := range x.AllEntries() {
+		name := string(e.Name)
+		h.leaves[name] = object.LeafChange{Mode: e.Mode, OID: slices.Clone(e.OID), Path: name}
+		oid := hex.EncodeToString(e.OID)
+		if h.writtenBlobs = append(h.writtenBlobs, oid); p.NoFsync {
+			h.unsyncedBlobs = append(h.unsyncedBlobs, oid)
+		}
+		if st, ok := h.stats[name]; ok {
+			h.recordCached(name, &st)
+		}
+	}
+	return nil
+}
+
+// seedIndex returns an index with the present entries of the staged files.
+func (h *fileHasher) seedIndex() index.File {
+	known := index.File{Format: h.format}
+	for _, name := range slices.SortedFunc(slices.Values(h.staged), strings.Compare) {
+		e := h.entries[name]
+		if e == nil || e.Mode == object.ModeGitlink {
+			continue
+		}
+		known.Body = index.AppendEntry(known.Body, index.StatWithMode(e.Mode), e.OID, uint16(min(len(e.Name), index.FlagNameLengthMask)), 0, e.Name)
+		known.Count++
+	}
+	return known
+}

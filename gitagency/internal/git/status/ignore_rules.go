@@ -1,0 +1,151 @@
+package status
+
+import (
+	"errors"
+	"io"
+	"math"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/beneath"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/ignore"
+	"github.com/git-agency/git-agency/gitagency/internal/readlimit"
+)
+
+// ignoreRules decides which untracked paths of a worktree are ignored. An agent may have written the .gitignore files,
+// so they are read through handles and evaluated without git.
+type ignoreRules struct {
+	tree    *beneath.Dir
+	limits  readlimit.Limits
+	matcher *ignore.Matcher
+	dirs    map[string]ignoreDir // by path; "." is the top directory
+}
+
+// ignoreDir is what the rules say about the names in a directory.
+type ignoreDir struct {
+	ignored bool           // everything below is ignored
+	lists   []*ignore.List // rules of the .gitignore files of this directory and its parents, top first
+}
+
+// ignoreStep is an upper estimate of the time that one step of a Matcher takes.
+const ignoreStep = 10 * time.Nanosecond
+
+// newIgnoreRules reads the rules that hold for the whole worktree.
+func (v *worktreeScan) newIgnoreRules() (*ignoreRules, error) {
+	g := &ignoreRules{tree: v.tree, limits: v.repo.ReadLimits, dirs: map[string]ignoreDir{}}
+	var outer []*ignore.List
+	for _, file := range []string{v.excludesFile(), filepath.Join(v.repo.CommonDir, "info", "exclude")} { // the last one has precedence
+		list, err := g.readOuter(file)
+		if err != nil {
+			return nil, err
+		}
+		if list != nil {
+			outer = append(outer, list)
+		}
+	}
+	steps := int64(math.MaxInt64)
+	if g.limits.Time > 0 {
+		steps = int64(g.limits.Time / ignoreStep)
+	}
+	g.matcher = ignore.NewMatcher(outer, v.repo.ConfigBool("core.ignorecase", false), steps)
+	return g, nil
+}
+
+// isIgnored reports whether an untracked path is ignored.
+func (g *ignoreRules) isIgnored(name string, isDir bool) (bool, error) {
+	parent, err := g.dir(path.Dir(name))
+	if err != nil || parent.ignored {
+		return parent.ignored, err
+	}
+	return g.match(parent, name, isDir)
+}
+
+func (g *ignoreRules) match(parent ignoreDir, name string, isDir bool) (bool, error) {
+	ignored, err := g.matcher.Ignored(parent.lists, name, isDir)
+	if errors.As(err, new(*ignore.LimitError)) {
+		err = g.limits.Exceeded("evaluating the ignore rules of "+g.tree.Join("."), readlimit.Time)
+	}
+	return ignored, err
+}
+
+// dir returns the rules for the names in a directory.
+func (g *ignoreRules) dir(name string) (ignoreDir, error) {
+	if d, known := g.dirs[name]; known {
+		return d, nil
+	}
+	var d ignoreDir
+	if name != "." {
+		parent, err := g.dir(path.Dir(name))
+		if err != nil {
+			return d, err
+		}
+		if d.ignored = parent.ignored; !d.ignored {
+			if d.ignored, err = g.match(parent, name, true); err != nil {
+				return d, err
+			}
+		}
+		d.lists = slices.Clip(parent.lists)
+	}
+	if !d.ignored {
+		own, err := g.readList(name)
+		if err != nil {
+			return d, err
+		}
+		if own != nil {
+			d.lists = append(d.lists, own)
+		}
+	}
+	g.dirs[name] = d
+	return d, nil
+}
+
+// readList reads the .gitignore of a directory; nil where there is none. As in git, a symlink or an unreadable file
+// counts as none.
+func (g *ignoreRules) readList(dir string) (*ignore.List, error) {
+	f, st, err := g.tree.OpenFile(path.Join(dir, ".gitignore"))
+	if err != nil {
+		return nil, nil
+	}
+	defer f.Close()
+	base := ""
+	if dir != "." {
+		base = dir + "/"
+	}
+	return g.parse(f, st.Size, base)
+}
+
+// readOuter reads a file with rules for the whole worktree; nil where there is none.
+func (g *ignoreRules) readOuter(file string) (*ignore.List, error) {
+	switch {
+	case file == "":
+		return nil, nil
+	case !filepath.IsAbs(file):
+		f, st, err := g.tree.OpenFile(filepath.Clean(file))
+		if err != nil {
+			return nil, nil // as in git
+		}
+		defer f.Close()
+		return g.parse(f, st.Size, "")
+	}
+	f, fi, err := git.OpenRegular(file)
+	if err != nil {
+		return nil, nil // as in git
+	}
+	defer f.Close()
+	return g.parse(f, fi.Size(), "")
+}
+
+func (g *ignoreRules) parse(f *os.File, size int64, base string) (*ignore.List, error) {
+	if err := g.limits.CheckSize(f.Name(), readlimit.Output, size); err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(f, size))
+	if err != nil {
+		return nil, err
+	}
+	return ignore.Parse(data, base), nil
+}
