@@ -78,7 +78,7 @@ var floors = []struct {
 	},
 	{
 		dir:     "handoff",
-		imports: "durable lock proc git/object git/index git/overlay git git/transport confine quote fault core",
+		imports: "beneath durable lock proc readlimit git/object git/index git/overlay git git/transport confine quote fault core",
 	},
 	{
 		dir: "sandbox",

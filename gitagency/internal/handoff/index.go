@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/git-agency/git-agency/gitagency/internal/beneath"
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
@@ -17,11 +18,20 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/git/overlay"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/readlimit"
 	"github.com/git-agency/git-agency/gitagency/quote"
+	"golang.org/x/sys/unix"
 )
 
-// maxIndexSize is the largest index in bytes that is imported.
-const maxIndexSize = 1 << 29
+// maxIndexSize returns the largest size in bytes of an index that is imported. About five copies of it are in memory at
+// once: the files of both sides, and their entries.
+func (e *Exchange) maxIndexSize() int64 {
+	const copies = 8
+	if limit := e.repo.Git.ReadLimits.Memory / copies; limit > 0 {
+		return min(limit, index.MaxSize)
+	}
+	return index.MaxSize
+}
 
 // sandboxIndex is the index behind the walls.
 type sandboxIndex struct {
@@ -34,7 +44,7 @@ type sandboxIndex struct {
 
 // readSandboxIndex reads the index behind the walls.
 func (e *Exchange) readSandboxIndex() sandboxIndex {
-	file, err := overlay.ReadUpperFile(e.upper, filepath.Join("worktrees", e.id, "index"), maxIndexSize)
+	file, err := overlay.ReadUpperFile(e.upper, filepath.Join("worktrees", e.id, "index"), e.maxIndexSize())
 	if err != nil {
 		e.warnIndexNotImported(err)
 	}
@@ -46,7 +56,7 @@ func (e *Exchange) readSandboxIndex() sandboxIndex {
 
 // readPlainIndex has the sandbox's git expand a split or sparse index and reads the result.
 func (e *Exchange) readPlainIndex(ctx context.Context, ns *proc.Namespace, dir *os.File, original sandboxIndex) sandboxIndex {
-	plain := proc.LimitedBuffer{Limit: maxIndexSize}
+	plain := proc.LimitedBuffer{Limit: int(e.maxIndexSize())}
 	if err := e.runScript(ctx, ns, dir, scriptPlainIndex, nil, &plain); err != nil {
 		e.warnIndexNotImported(err)
 		return sandboxIndex{}
@@ -62,23 +72,38 @@ func (e *Exchange) readPlainIndex(ctx context.Context, ns *proc.Namespace, dir *
 func (e *Exchange) parseSandboxIndex(data []byte, at time.Time) sandboxIndex {
 	format := object.FormatOf(e.repo.Store.Invocation(e.repo.ID, e.id, nil).Record.BaseCommit)
 	outside := proc.Async(func() (index.File, error) { // concurrently: both may be large
-		data, err := durable.ReadFile(filepath.Join(e.repo.Git.AdminDir(e.id), "index"), maxIndexSize)
+		data, err := durable.ReadFile(filepath.Join(e.repo.Git.AdminDir(e.id), "index"), index.MaxSize)
 		if err != nil {
 			return index.File{}, err
 		}
 		return index.ReadTrusted(data, format)
 	})
-	idx, err := index.Read(data, format)
+	idx, err := index.ReadWithin(data, format, int(e.maxIndexSize()))
 	before, _ := outside() // on error it is empty, and more blobs are requested
 	switch {
 	case fault.Is[*index.NotPlainError](err):
 		return sandboxIndex{modTime: at, notPlain: true}
+	case errors.Is(err, index.ErrTooLarge):
+		e.warnIndexNotImported(e.repo.Git.ReadLimits.Exceeded("it", readlimit.Memory))
+		return sandboxIndex{}
 	case err != nil:
 		e.warnIndexNotImported(err)
 		return sandboxIndex{}
 	}
+	idx = idx.WithStatFrom(before, e.isMissing)
 	idx = idx.WithSubmodulesSkipped() // skip-worktree for nested repositories: git status on the host must not run git in them
 	return sandboxIndex{index: &idx, modTime: at, newBlobs: idx.NewBlobs(before)}
+}
+
+// isMissing reports whether a path of the index is not in the sandbox's tree.
+func (e *Exchange) isMissing(name string) bool {
+	tree, err := beneath.Open(e.repo.Store.SandboxTreePath(e.repo.ID, e.id))
+	if err != nil {
+		return true
+	}
+	defer tree.Close()
+	var st unix.Stat_t
+	return beneath.IsGone(tree.Lstat(name, &st))
 }
 
 func (e *Exchange) warnIndexNotImported(err error) {
@@ -211,7 +236,7 @@ func (e *Exchange) keepNestedVisible(x index.File, data []byte, commit string) [
 	if !x.AnySubmoduleSkipped() {
 		return data
 	}
-	file, err := overlay.ReadUpperFile(e.upper, filepath.Join("worktrees", e.id, "index"), maxIndexSize)
+	file, err := overlay.ReadUpperFile(e.upper, filepath.Join("worktrees", e.id, "index"), e.maxIndexSize())
 	if err != nil || !file.Found {
 		return data
 	}

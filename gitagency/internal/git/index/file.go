@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"io"
 	"iter"
 
@@ -47,17 +48,24 @@ const (
 	fileSignature        = "DIRC"
 )
 
-// Read reads an index file of any version that git writes. It refuses a file that git would not have written, and names
+// ErrTooLarge reports an index whose entries take more memory than allowed. A small file of version 4, in which names share
+// prefixes, may have large ones.
+var ErrTooLarge = errors.New("the index is too large")
+
+// Read is ReadWithin with MaxSize.
+func Read(data []byte, format object.Format) (File, error) { return ReadWithin(data, format, MaxSize) }
+
+// ReadWithin reads an index file of any version that git writes. It refuses a file that git would not have written, and names
 // that must not be checked out on some file system. The data must not change afterwards: the index may be a part of it.
-// The error is a *NotPlainError for a split or sparse index.
-func Read(data []byte, format object.Format) (File, error) {
+// The error is a *NotPlainError for a split or sparse index, and ErrTooLarge if its entries are longer than limit.
+func ReadWithin(data []byte, format object.Format, limit int) (File, error) {
 	f, err := parseHeader(data, format)
 	if err != nil {
 		return File{}, err
 	}
 	sums := proc.Async(func() (checksums, error) { return f.sums(), nil })
 	p := f.parser()
-	p.rebuild = f.version == 4
+	p.rebuild, p.maxBody = f.version == 4, limit
 	if err := p.entries(); err != nil {
 		return File{}, err
 	}
@@ -67,7 +75,7 @@ func Read(data []byte, format object.Format) (File, error) {
 	}
 	if p.redundant { // entries are longer than git writes them
 		p = f.parser()
-		p.rebuild = true
+		p.rebuild, p.maxBody = true, limit
 		if err := p.entries(); err != nil {
 			return File{}, err
 		}

@@ -452,3 +452,30 @@ func neededBlobs(x File) iter.Seq[string] {
 		}
 	}
 }
+
+// A short file of version 4 must not make Read use much memory.
+func TestReadWithinLimitsDecodedNames(t *testing.T) {
+	t.Parallel()
+	l := gittest.NewEmpty(t)
+	l.Git("init", "-q", "-b", "main", ".")
+	prefix := strings.Repeat("n", 250) + "/" + strings.Repeat("m", 250)
+	var lines strings.Builder
+	for i := range 500 {
+		fmt.Fprintf(&lines, "100644 %s\t%s%03d\n", l.MakeBlob("x"), prefix, i)
+	}
+	l.Must(os.WriteFile(filepath.Join(l.Root, "lines"), []byte(lines.String()), 0o600))
+	l.Git("config", "index.version", "4")
+	l.Shell("git update-index --index-info <lines")
+	data, err := os.ReadFile(indexPath(l))
+	l.Must(err)
+	const limit = 100 << 10
+	if len(data) > limit/2 {
+		t.Fatalf("the file has %d bytes", len(data))
+	}
+	if _, err := ReadWithin(data, object.SHA1, limit); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("got %v", err)
+	}
+	if x, err := ReadWithin(data, object.SHA1, 10*limit); err != nil || x.Count != 500 {
+		t.Errorf("got %d entries, %v", x.Count, err)
+	}
+}

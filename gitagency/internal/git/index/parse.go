@@ -71,6 +71,7 @@ type parser struct {
 
 	trustNames bool   // the user's own git has checked the names
 	rebuild    bool   // encode the entries again, as version 2 or 3, into body
+	maxBody    int    // size that body must not exceed
 	body       []byte // the entries as encoded again
 	extended   bool   // an entry has extended flags
 	nameless   bool   // an entry has no name
@@ -86,7 +87,7 @@ type parser struct {
 type prefixLen int
 
 // parser returns a parser of the file that is at its first entry.
-func (f encodedFile) parser() parser { return parser{encodedFile: f, at: headerSize} }
+func (f encodedFile) parser() parser { return parser{encodedFile: f, at: headerSize, maxBody: MaxSize} }
 
 // entries parses and checks all entries.
 func (p *parser) entries() error {
@@ -137,8 +138,8 @@ func (p *parser) entry() error {
 		return fmt.Errorf("%q: %w", name, err)
 	}
 	if p.rebuild {
-		if len(p.body)+len(name)+StatSize+p.size+12 > MaxSize {
-			return errors.New("the index is too large")
+		if len(p.body)+len(name)+StatSize+p.size+12 > p.maxBody {
+			return ErrTooLarge
 		}
 		p.body = AppendEntry(p.body, stat, oid, flags, extra, name)
 	}
