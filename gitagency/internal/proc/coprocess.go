@@ -54,6 +54,12 @@ func StartCoprocess(ctx context.Context, c Command) (*Coprocess, error) {
 		cancel()
 		return nil, &NotStartedError{err}
 	}
+	if err := c.Limits.limitStarted(t.cmd.Process.Pid); err != nil { // it must not run without its limits
+		err = errors.Join(err, killGroup(t.cmd.Process.Pid))
+		_ = t.cmd.Wait()
+		cancel()
+		return nil, err
+	}
 	t.Stdout = bufio.NewReaderSize(out, 64<<10)
 	return t, nil
 }
@@ -73,7 +79,7 @@ func (t *Coprocess) Close() (Result, error) {
 	_, _ = io.Copy(io.Discard, t.Stdout)
 	err := t.cmd.Wait()
 	t.cancel()
-	res := Result{Stderr: t.stderr.Bytes(), ExitCode: exitCode(t.cmd.ProcessState)}
+	res := newResult(t.cmd.ProcessState, t.stderr.Bytes())
 	var exit *exec.ExitError
 	switch cause := t.cancelCause(); {
 	case err == nil:

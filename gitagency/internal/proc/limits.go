@@ -3,11 +3,17 @@ package proc
 import (
 	"errors"
 	"os"
+	"syscall"
+	"time"
 )
 
-// Limits are resource limits that apply to a program from its first instruction on, and to its descendants. The zero
-// value limits nothing. A tighter limit that is in force already stays.
+// Limits are resource limits that apply to a program and to its descendants: to a Task from its first instruction on, to
+// a Command from the moment after its start on. The zero value limits nothing. A tighter limit that is in force already
+// stays.
 type Limits struct {
+	// CPU is the processor time that each single process may use, in whole seconds; the kernel kills it then.
+	CPU time.Duration `json:"cpu,omitempty"`
+
 	// FileSize is the largest size in bytes of a file; a process that writes beyond it gets SIGXFSZ.
 	FileSize int64 `json:"file_size,omitempty"`
 
@@ -32,7 +38,7 @@ type Limits struct {
 
 // isSet reports whether there is any limit to set.
 func (l Limits) isSet() bool {
-	return l.FileSize > 0 || l.Data > 0 || l.Processes > 0 || l.Nice > 0 || l.Cgroup != nil
+	return l.CPU > 0 || l.FileSize > 0 || l.Data > 0 || l.Processes > 0 || l.Nice > 0 || l.Cgroup != nil
 }
 
 // files returns the descriptors that the supervisor needs.
@@ -53,3 +59,21 @@ func (e *limitError) Error() string { return e.operation + ": " + e.err.Error() 
 func (e *limitError) Unwrap() error { return e.err }
 
 var errNoUserNamespace = errors.New("without a user namespace the kernel counts them together with the user's other processes")
+
+// CPUExceeded reports whether the kernel killed the program because it used all of l.CPU. The tenth is for the kernel,
+// which counts the limit in ticks and the result in nanoseconds.
+func (r Result) CPUExceeded(l Limits) bool {
+	killed := r.ExitCode == 128+int(syscall.SIGKILL) || r.ExitCode == 128+int(syscall.SIGXCPU)
+	return l.CPU > 0 && killed && r.CPUTime >= l.CPU-l.CPU/10
+}
+
+// DataExceeded reports whether the program failed after it used at least half of l.Data. That is as good as it gets:
+// an allocation that the kernel refuses leaves no trace but the failure, and what it asked for was not used.
+func (r Result) DataExceeded(l Limits) bool {
+	return l.Data > 0 && r.ExitCode != 0 && r.MaxRSS >= l.Data/2
+}
+
+// FileSizeExceeded reports whether the kernel ended the program because it wrote beyond l.FileSize.
+func (r Result) FileSizeExceeded(l Limits) bool {
+	return l.FileSize > 0 && r.ExitCode == 128+int(syscall.SIGXFSZ)
+}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -79,7 +80,24 @@ func waitPID(pid int) (status syscall.WaitStatus, err error) {
 	}
 }
 
-// applyTo sets every limit on a program that is stopped before its first instruction.
+// limitStarted sets every limit on a program of ours that runs already. One that has ended needs none. The kernel
+// writes no core dump of it, which could be as large as l.Data: a limit of one byte also keeps it from a program that
+// core_pattern names.
+func (l Limits) limitStarted(pid int) error {
+	if !l.isSet() {
+		return nil
+	}
+	err := l.applyTo(pid)
+	if err == nil {
+		err = lowerRlimit(pid, unix.RLIMIT_CORE, 1)
+	}
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	return err
+}
+
+// applyTo sets every limit on a program.
 func (l Limits) applyTo(pid int) error {
 	if l.Cgroup != nil { // first, so that memory allocated before the start counts, too
 		if _, err := l.Cgroup.WriteString(strconv.Itoa(pid)); err != nil {
@@ -100,6 +118,7 @@ func (l Limits) applyTo(pid int) error {
 		which int
 		most  int64
 	}{
+		{"limit processor time", unix.RLIMIT_CPU, int64((l.CPU + time.Second - 1) / time.Second)},
 		{"limit the size of files", unix.RLIMIT_FSIZE, l.FileSize},
 		{"limit data", unix.RLIMIT_DATA, l.Data},
 		{"limit processes", unix.RLIMIT_NPROC, processes},
@@ -112,6 +131,15 @@ func (l Limits) applyTo(pid int) error {
 		}
 	}
 	return nil
+}
+
+// maxRSS returns the most bytes of memory that a program used at once.
+func maxRSS(state *os.ProcessState) int64 {
+	usage, ok := state.SysUsage().(*syscall.Rusage)
+	if !ok {
+		return 0
+	}
+	return int64(usage.Maxrss) << 10 // the kernel counts KiB
 }
 
 // lowerRlimit sets the soft and hard limit of a process, unless they are lower already.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -224,3 +226,60 @@ func TestNamespaceTasksHaveOwnLimits(t *testing.T) {
 	bound("second task", 5)
 	bound("second task, less nice", 4)
 }
+
+// TestCommandLimits: a command and a coprocess have their limits, and write no core dump.
+func TestCommandLimits(t *testing.T) {
+	t.Parallel()
+	const script = `until test "$(ulimit -t)" = 7; do :; done; read line; ulimit -Ht; ulimit -d; ulimit -f; ulimit -Sc`
+	const want = "7\n262144\n128\n0\n" // in the units of sh, in which a core dump of one byte is none
+	c := Command{
+		Argv: []string{"sh", "-c", script}, Stdin: strings.NewReader("go\n"),
+		Limits: Limits{CPU: 6*time.Second + time.Millisecond, Data: 256 << 20, FileSize: 64 << 10},
+	}
+	res, err := Run(t.Context(), c)
+	if err != nil || string(res.Stdout) != want || res.ExitCode != 0 || res.MaxRSS == 0 {
+		t.Errorf("Run: %q, %+v, %v", res.Stdout, res, err)
+	}
+	c.Stdin = nil
+	talk, err := StartCoprocess(t.Context(), c)
+	must(t, err)
+	must(t, talk.WriteString("go\n"))
+	out, err := io.ReadAll(talk.Stdout)
+	if err != nil || string(out) != want {
+		t.Errorf("Coprocess: %q, %v", out, err)
+	}
+	if res, err := talk.Close(); err != nil || res.ExitCode != 0 || res.MaxRSS == 0 {
+		t.Errorf("Coprocess: %+v, %v", res, err)
+	}
+}
+
+func TestResultTellsExceededLimit(t *testing.T) {
+	t.Parallel()
+	type verdict struct{ cpu, data, file bool }
+	for name, test := range map[string]struct {
+		script string
+		limits Limits
+		want   verdict
+	}{
+		"processor time": {"while :; do :; done", Limits{CPU: time.Second, Data: 1 << 30}, verdict{cpu: true}},
+		"memory":         {"exec tail -c 1G", Limits{CPU: time.Minute, Data: 64 << 20}, verdict{data: true}},
+		"size of a file": {"exec dd if=/dev/zero of=\"$1\"/file bs=1k count=100", Limits{FileSize: 64 << 10}, verdict{file: true}},
+		"success":        {"exit 0", Limits{CPU: time.Second, Data: 64 << 20, FileSize: 1}, verdict{}},
+		"failure":        {"exit 1", Limits{CPU: time.Second, Data: 64 << 20, FileSize: 1}, verdict{}},
+		"other kill":     {"kill -KILL $$", Limits{CPU: time.Minute, Data: 64 << 20}, verdict{}},
+	} {
+		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
+			t.Parallel()
+			res, err := Run(t.Context(), Command{Argv: []string{"sh", "-c", test.script, "sh", t.TempDir()}, Stdin: endlessReader{}, Stdout: io.Discard, Limits: test.limits})
+			got := verdict{res.CPUExceeded(test.limits), res.DataExceeded(test.limits), res.FileSizeExceeded(test.limits)}
+			if err != nil || got != test.want {
+				t.Errorf("got %+v, exit code %d, %s, %d bytes, %v", got, res.ExitCode, res.CPUTime, res.MaxRSS, err)
+			}
+		})
+	}
+}
+
+// endlessReader is a reader of zero bytes without end.
+type endlessReader struct{}
+
+func (endlessReader) Read(p []byte) (int, error) { return len(p), nil }

@@ -42,6 +42,9 @@ type Command struct {
 
 	// Grace is the time between SIGTERM and SIGKILL after cancellation; zero means five seconds.
 	Grace time.Duration
+
+	// Limits are set as soon as the program has started. Its result tells whether it exceeded one of them.
+	Limits Limits
 }
 
 // Unshare lists the namespaces that a program gets of its own. They always come with a user namespace, in which the
@@ -63,6 +66,18 @@ type Result struct {
 	Stdout   []byte
 	Stderr   []byte
 	ExitCode int // 128+n for a program killed by signal n
+
+	CPUTime time.Duration // processor time that the program used
+	MaxRSS  int64         // most bytes of memory that it used at once; 0 when unknown
+}
+
+// newResult returns the result of a program that has ended, without its standard output.
+func newResult(state *os.ProcessState, stderr []byte) Result {
+	res := Result{Stderr: stderr, ExitCode: exitCode(state)}
+	if state != nil {
+		res.CPUTime, res.MaxRSS = state.UserTime()+state.SystemTime(), maxRSS(state)
+	}
+	return res
 }
 
 // NotStartedError reports that a program was never executed, so that it cannot have had any effect.
@@ -107,8 +122,16 @@ func Run(ctx context.Context, c Command) (Result, error) {
 		}
 		return Result{}, &NotStartedError{err}
 	}
+	limitErr := c.Limits.limitStarted(cmd.Process.Pid)
+	if limitErr != nil {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // it must not run without its limits
+	}
 	waitErr := cmd.Wait()
-	res := Result{Stdout: stdout.Bytes(), Stderr: stderr.Bytes(), ExitCode: exitCode(cmd.ProcessState)}
+	res := newResult(cmd.ProcessState, stderr.Bytes())
+	res.Stdout = stdout.Bytes()
+	if limitErr != nil {
+		return res, errors.Join(limitErr, killGroup(cmd.Process.Pid))
+	}
 	if waitErr == nil || errors.Is(waitErr, exec.ErrWaitDelay) && res.ExitCode == 0 {
 		return res, nil // a daemon that kept the output open is not a failure
 	}
