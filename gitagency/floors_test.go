@@ -36,7 +36,7 @@ var floors = []struct {
 	{dir: "undo"},
 	{dir: "lock", reserved: "github.com/nightlyone/lockfile"},
 	{dir: "proc", reserved: "os/exec"},
-	{dir: "readlimit"},
+	{dir: "readlimit", imports: "proc"},
 
 	// 1: git and the records on disk
 	{dir: "git/object"},

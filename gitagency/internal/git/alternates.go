@@ -15,20 +15,8 @@ func (r *Repo) Alternates() []string {
 	const most = 100 // git follows fewer
 	var found []string
 	for next := []string{filepath.Join(r.CommonDir, "objects")}; len(next) > 0 && len(found) < most; next = next[1:] {
-		data, err := durable.ReadFile(filepath.Join(next[0], "info", "alternates"), 1<<20)
-		if err != nil {
-			continue
-		}
-		for line := range strings.Lines(string(data)) {
-			path := strings.TrimSuffix(line, "\n")
-			if path == "" || path[0] == '#' {
-				continue
-			}
-			if !filepath.IsAbs(path) {
-				path = filepath.Join(next[0], path)
-			}
-			found, next = append(found, filepath.Clean(path)), append(next, filepath.Clean(path))
-		}
+		alternates, _ := readAlternates(next[0])
+		found, next = append(found, alternates...), append(next, alternates...)
 	}
 	return found
 }
@@ -36,23 +24,8 @@ func (r *Repo) Alternates() []string {
 // AlternateWithin returns an object directory below the given one that objects/info/alternates of the repository
 // names; empty when there is none. Deleting that directory would delete the borrowed objects.
 func (r *Repo) AlternateWithin(below string) (string, error) {
-	const most = 1 << 20
-	objects := filepath.Join(r.CommonDir, "objects")
-	data, err := durable.ReadFile(filepath.Join(objects, "info", "alternates"), most)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	if err != nil {
-		return "", err
-	}
-	for line := range strings.Lines(string(data)) {
-		path := strings.TrimRight(line, "\n")
-		if path == "" || path[0] == '#' {
-			continue
-		}
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(objects, path)
-		}
+	alternates, err := readAlternates(filepath.Join(r.CommonDir, "objects"))
+	for _, path := range alternates {
 		if real, err := filepath.EvalSymlinks(path); err == nil {
 			path = real
 		}
@@ -60,5 +33,24 @@ func (r *Repo) AlternateWithin(below string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", nil
+	return "", err
+}
+
+// readAlternates returns the paths in info/alternates of an object directory; none if it does not exist.
+func readAlternates(objects string) (paths []string, err error) {
+	data, err := durable.ReadFile(filepath.Join(objects, "info", "alternates"), 1<<20)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for line := range strings.Lines(string(data)) {
+		path := strings.TrimSuffix(line, "\n")
+		if path == "" || path[0] == '#' {
+			continue
+		}
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(objects, path)
+		}
+		paths = append(paths, filepath.Clean(path))
+	}
+	return paths, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/readlimit"
 )
 
 // CatFile is a running `git cat-file --batch-command`, the only way in which this package reads objects through git.
@@ -20,6 +21,7 @@ import (
 type CatFile struct {
 	process *proc.Coprocess
 	body    io.LimitedReader // rest of the content of the object whose header was read last; R is nil without content
+	reading readlimit.Reading
 
 	ended  bool   // git was waited for
 	stderr string // result of End
@@ -39,7 +41,7 @@ func (r *Repo) OpenCatFileAt(ctx context.Context, p RunOptions) (*CatFile, error
 	if err != nil {
 		return nil, err
 	}
-	return &CatFile{process: talk}, nil
+	return &CatFile{process: talk, reading: p.Reading}, nil
 }
 
 // ObjectsOnlyArgs are the settings with which git reads every object itself, and believes neither a commit-graph nor a
@@ -55,7 +57,7 @@ func (r *Repo) StartInteractive(ctx context.Context, p RunOptions, args ...strin
 // inherits the caller's lock files, so that the lock lasts as long as that git.
 func (r *Repo) StartInteractiveInheriting(ctx context.Context, p RunOptions, inherit []*os.File, args ...string) (*proc.Coprocess, error) {
 	run := r.RunnerFor(p, inherit)
-	talk, err := proc.StartCoprocess(ctx, proc.Command{Argv: slices.Concat([]string{"git"}, r.GlobalArgs(p), args), Dir: run.Dir, Env: run.Env, Inherit: run.Inherit})
+	talk, err := proc.StartCoprocess(ctx, proc.Command{Argv: slices.Concat([]string{"git"}, r.GlobalArgs(p), args), Dir: run.Dir, Env: run.Env, Inherit: run.Inherit, Limits: p.Reading.Process()})
 	if err != nil {
 		return nil, fmt.Errorf("git %s: %w", args[0], err)
 	}
@@ -299,7 +301,9 @@ func (t *CatFile) End() (stderr string, err error) {
 	}
 	t.ended = true
 	res, err := t.process.Close()
-	switch {
+	switch exceeded := t.reading.ExceededBy(res); {
+	case exceeded != nil:
+		t.endErr = exceeded
 	case err != nil:
 		t.endErr = fmt.Errorf("git cat-file: %w", err)
 	case res.ExitCode != 0:

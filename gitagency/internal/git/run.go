@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/readlimit"
 )
 
 // CheckoutWorkersConfig makes git write files on all cores, unless the user configured checkout.workers.
@@ -73,6 +74,7 @@ type Runner struct {
 	stdin       string
 	stdinReader io.Reader // takes precedence over stdin
 	stdout      io.Writer // receives standard output instead of the returned bytes
+	reading     readlimit.Reading
 }
 
 // Output runs git with args and returns its standard output. An exit status other than 0 is an *Error.
@@ -95,7 +97,7 @@ func (r Runner) OutputAndStderr(ctx context.Context, global, args []string) (std
 	if r.stdinReader != nil {
 		c.Stdin = r.stdinReader
 	}
-	res, err := proc.Run(ctx, c)
+	res, err := r.reading.Run(ctx, c)
 	if err != nil {
 		return nil, nil, fmt.Errorf("git %s: %w", args[0], err)
 	}
@@ -133,6 +135,8 @@ type RunOptions struct {
 	lazyFetch   bool // git may fetch missing objects, as in a partial clone
 
 	NoFsync bool // the caller makes the written files durable later
+
+	Reading readlimit.Reading // limits of a git that reads data of an agent
 }
 
 // RunRead runs a git that only reads, without optional locks.
@@ -159,7 +163,7 @@ func (r *Repo) RunnerFor(p RunOptions, inherit []*os.File) Runner {
 	if !p.lazyFetch {
 		env = slices.Concat(env, NoLazyFetchEnv)
 	}
-	return Runner{Dir: dir, Env: slices.Concat(env, r.configEnv, p.Env), Inherit: inherit, stdin: p.Stdin, stdinReader: p.stdinReader, stdout: p.Stdout}
+	return Runner{Dir: dir, Env: slices.Concat(env, r.configEnv, p.Env), Inherit: inherit, stdin: p.Stdin, stdinReader: p.stdinReader, stdout: p.Stdout, reading: p.Reading}
 }
 
 // GlobalArgs returns the options of git that come before the subcommand.
