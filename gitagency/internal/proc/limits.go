@@ -60,11 +60,11 @@ func (e *limitError) Unwrap() error { return e.err }
 
 var errNoUserNamespace = errors.New("without a user namespace the kernel counts them together with the user's other processes")
 
-// CPUExceeded reports whether the kernel killed the program because it used all of l.CPU. The tenth is for the kernel,
-// which counts the limit in ticks and the result in nanoseconds.
+// CPUExceeded reports whether the kernel killed the program because it used all of l.CPU. The kernel counts the limit in
+// ticks and the result in nanoseconds: on a busy machine a limit of one second is used up after 0.87 s.
 func (r Result) CPUExceeded(l Limits) bool {
 	killed := r.ExitCode == 128+int(syscall.SIGKILL) || r.ExitCode == 128+int(syscall.SIGXCPU)
-	return l.CPU > 0 && killed && r.CPUTime >= l.CPU-l.CPU/10
+	return l.CPU > 0 && killed && r.CPUTime >= l.CPU-max(l.CPU/10, time.Second/2)
 }
 
 // DataExceeded reports whether the program failed after it used at least half of l.Data. That is as good as it gets:

@@ -216,12 +216,21 @@ func (h *fileHasher) addStaged(name string, f *os.File, st *unix.Stat_t) error {
 	return h.stage.addFile(name, f, st)
 }
 
-// hashStaged has git read the staged files, with the user's filters, and write them as blobs.
-func (h *fileHasher) hashStaged(ctx context.Context) (err error) {
+// hashStaged has git read the staged files, with the user's filters, and write them as blobs, unless that exceeded a limit
+// before.
+func (h *fileHasher) hashStaged(ctx context.Context) error {
 	if h.stage == nil {
 		return nil
 	}
-	defer func() { err = errors.Join(err, h.stage.close()) }()
+	input := h.stagedDigest()
+	err := h.knownVerdict(input)
+	if err == nil {
+		err = h.rememberVerdict(input, h.convertStaged(ctx))
+	}
+	return errors.Join(err, h.stage.close())
+}
+
+func (h *fileHasher) convertStaged(ctx context.Context) error {
 	p, err := h.scratch()
 	if err != nil {
 		return err

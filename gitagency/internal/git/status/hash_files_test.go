@@ -1,12 +1,14 @@
 package status
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
@@ -190,4 +192,34 @@ func TestCaptureWithNestedWildcards(t *testing.T) {
 	l.WriteIn(w.Tree, strings.Repeat("a/", 60)+"file", "f\n")
 	l.WriteIn(w.Tree, "dir/"+strings.Repeat("a", 200), "f\n")
 	gittest.Within(t, "the capture", func() { diskTree(l, repotest.NewMirror(l), w) })
+}
+
+// Attribute rules that take git exponential time must end in an error that names the limit, and later captures of the
+// same files must fail at once.
+func TestCaptureRemembersExceededLimit(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	repo := repotest.OpenRepo(l)
+	w := repotest.AddSandbox(l, repo)
+	l.WriteIn(w.Tree, ".gitattributes", strings.Repeat("/**/a", 12)+"/c text\n")
+	l.WriteIn(w.Tree, strings.Repeat("a/", 60)+"file", "f\n")
+	l.WriteIn(w.Tree, "a.txt", "changed\n")
+	s := repotest.SpecOf(l, w)
+	m := repotest.NewMirror(l)
+	m.Repo.ReadLimits = readlimit.Default()
+	m.Repo.ReadLimits.Time = time.Second
+	var first, second *readlimit.ExceededError
+	if _, _, err := DiskTree(t.Context(), m, s); !errors.As(err, &first) || first.Limit != readlimit.Time {
+		t.Fatalf("got %v", err)
+	}
+	l.RewriteFile(filepath.Join(repo.AdminDir(w.Name), verdictFile), func(data []byte) []byte {
+		return bytes.Replace(data, []byte(first.Value), []byte("remembered"), 1)
+	})
+	if _, _, err := DiskTree(t.Context(), m, s); !errors.As(err, &second) || second.Value != "remembered" {
+		t.Fatalf("got %v", err)
+	}
+	l.WriteIn(w.Tree, ".gitattributes", "* text\n") // another state
+	if _, _, err := DiskTree(t.Context(), repotest.NewMirror(l), s); err != nil {
+		t.Errorf("got %v", err)
+	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/readlimit"
 )
 
 // makeScratchGitDir makes a scratch git directory for a worktree: see Repo.FillScratchGitDir. Git reads no configuration that
@@ -48,7 +49,8 @@ func makeScratchGitDir(r *git.Repo, s git.WorktreeSpec, head string) (git.RunOpt
 	}
 	return git.RunOptions{
 		GitDir: dir, WorkTree: copies,
-		Env:    env,
-		Config: []string{"-c", "core.safecrlf=false", "-c", "core.untrackedCache=false", "-c", "core.splitIndex=false"},
+		Env:     env,
+		Reading: readlimit.Reading{Limits: r.ReadLimits, What: "reading the files of " + s.Dir},
+		Config:  []string{"-c", "core.safecrlf=false", "-c", "core.untrackedCache=false", "-c", "core.splitIndex=false"},
 	}, done, nil
 }

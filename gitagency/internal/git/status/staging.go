@@ -8,6 +8,7 @@ import (
 	"path"
 
 	"github.com/git-agency/git-agency/gitagency/internal/beneath"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/readlimit"
 	"golang.org/x/sys/unix"
 )
@@ -15,8 +16,9 @@ import (
 // staging is a private work tree with copies of files, on which git runs instead of on the files of an agent. It also has
 // copies of the attribute files that apply to them.
 type staging struct {
-	root *os.Root
-	dirs map[string]bool // directories whose attribute files were copied
+	root  *os.Root
+	dirs  map[string]bool // directories whose attribute files were copied
+	rules []pathStat      // the attribute files
 }
 
 func newStaging(dir string) (*staging, error) {
@@ -49,6 +51,7 @@ func (s *staging) addAttributes(tree *beneath.Dir, dir string, limits readlimit.
 	if err := limits.CheckSize(f.Name(), readlimit.Output, st.Size); err != nil {
 		return err
 	}
+	s.rules = append(s.rules, pathStat{name, git.FileStatOf(&st)})
 	return s.addFile(name, f, &st)
 }
 

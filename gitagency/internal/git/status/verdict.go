@@ -1,0 +1,68 @@
+package status
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/readlimit"
+)
+
+// verdictFile is a file in the administrative directory of a worktree. It says that git exceeded a limit when it converted
+// certain files, so that not every command tries that again.
+const verdictFile = "agency-verdict"
+
+// verdict is the content of verdictFile.
+type verdict struct {
+	Input    string                  `json:"input"` // digest of the staged files, the rules for them, and the limits
+	Exceeded readlimit.ExceededError `json:"exceeded"`
+}
+
+// stagedDigest returns the digest of everything that the conversion of the staged files depends on.
+func (h *fileHasher) stagedDigest() string {
+	sum := sha256.New()
+	fmt.Fprintf(sum, "%+v\n%s\n", h.repo.ReadLimits, ReadConfigDigest(h.repo))
+	for _, name := range h.staged {
+		st := h.stats[name]
+		fmt.Fprintf(sum, "%q %+v\n", name, git.FileStatOf(&st))
+	}
+	for _, rules := range h.stage.rules {
+		fmt.Fprintf(sum, "%q %+v\n", rules.name, rules.stat)
+	}
+	return hex.EncodeToString(sum.Sum(nil))
+}
+
+// knownVerdict returns the error of an earlier conversion of the same files; nil when there was none.
+func (h *fileHasher) knownVerdict(input string) error {
+	const most = 1 << 16
+	var v verdict
+	data, err := durable.ReadFile(h.verdictPath(), most)
+	if err != nil || json.Unmarshal(data, &v) != nil || v.Input != input {
+		return nil // there is none, or for other files
+	}
+	return &v.Exceeded
+}
+
+// rememberVerdict saves the error of a conversion if a limit was exceeded. A worktree without an administrative directory
+// has no place for it.
+func (h *fileHasher) rememberVerdict(input string, err error) error {
+	var exceeded *readlimit.ExceededError
+	if !errors.As(err, &exceeded) || h.spec.IndexCache != "" {
+		return err
+	}
+	data, encodeErr := json.Marshal(verdict{Input: input, Exceeded: *exceeded})
+	if encodeErr != nil {
+		return errors.Join(err, encodeErr)
+	}
+	return errors.Join(err, os.WriteFile(h.verdictPath(), append(data, '\n'), 0o600))
+}
+
+func (h *fileHasher) verdictPath() string {
+	return filepath.Join(h.repo.AdminDir(h.spec.Name), verdictFile)
+}
