@@ -120,6 +120,9 @@ func (l *landAttempt) checkUncommitted(context.Context) error {
 // commitUncommitted creates a commit of the uncommitted work. No branch points at it: the sandbox stays unchanged until
 // the work has landed, and is removed then.
 func (l *landAttempt) commitUncommitted(ctx context.Context) (string, error) {
+	if err := l.merger.CheckUncommitted(ctx, l.scanResult); err != nil {
+		return "", err
+	}
 	author, committer, err := l.r.LandingSignatures(ctx)
 	if err != nil {
 		return "", err

@@ -89,3 +89,9 @@ var gitmodulesNTFS = sync.OnceValue(func() *regexp.Regexp {
 func isGitmodules(component []byte) bool {
 	return string(FoldHFS(component)) == ".gitmodules" || gitmodulesNTFS().Match(component)
 }
+
+// IsCheckedByFsck reports whether git fsck checks the content of files with this name, on any file system: .gitmodules and
+// .gitattributes.
+func IsCheckedByFsck(component []byte) bool {
+	return isGitmodules(component) || string(FoldHFS(component)) == ".gitattributes"
+}

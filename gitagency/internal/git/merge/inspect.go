@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/fsck"
 	"github.com/git-agency/git-agency/gitagency/internal/git/repair"
 	"github.com/git-agency/git-agency/gitagency/internal/git/status"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
@@ -77,7 +78,12 @@ func (m *Merger) inspectOnce(ctx context.Context, s git.WorktreeSpec) (l status.
 	if l.DiskTree == l.HeadTree && (g.Staged == nil || g.Staged.HexOID() == l.HeadTree) {
 		return l, nil
 	}
-	if err := m.WithCatFile(ctx, func(t *git.CatFile) error { return status.StoreTrees(ctx, r, t, g, l.HeadTree) }); err != nil {
+	if err := m.WithCatFile(ctx, func(t *git.CatFile) (err error) {
+		if l.RuleFiles, err = g.RuleFiles(t, l.HeadTree); err != nil {
+			return err
+		}
+		return status.StoreTrees(ctx, r, t, g, l.HeadTree)
+	}); err != nil {
 		return l, err
 	}
 	trees := []string{l.DiskTree}
@@ -115,4 +121,9 @@ func (m *Merger) resolveHead(ctx context.Context, s git.WorktreeSpec) (l status.
 		err = fmt.Errorf("neither HEAD nor %s leads to a commit", s.Branch)
 	}
 	return l, err
+}
+
+// CheckUncommitted refuses uncommitted files that git fsck refuses, before they are committed: a *fsck.Error.
+func (m *Merger) CheckUncommitted(ctx context.Context, l status.Report) error {
+	return fsck.CheckRuleFiles(ctx, m.Repo, l.RuleFiles)
 }

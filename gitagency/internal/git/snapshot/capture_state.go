@@ -11,6 +11,7 @@ import (
 	"os"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/fsck"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/git/status"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
@@ -96,6 +97,9 @@ func tryCaptureState(ctx context.Context, r *git.Repo, s git.WorktreeSpec, previ
 	if err == nil && !status.IsGitStateUnchanged(r, s, g.Index, pulse) {
 		err = &status.StillChangingError{Dir: s.Dir, Paths: []string{".git"}}
 	}
+	if err == nil && len(objects) > 0 {
+		err = checkRuleFiles(ctx, r, t, g, headTree)
+	}
 	if err == nil {
 		err = r.WriteObjects(ctx, g.Format, objects, g.UnsyncedBlobs...)
 	}
@@ -156,4 +160,13 @@ func parentList(commit string) []string {
 		return nil
 	}
 	return []string{commit}
+}
+
+// checkRuleFiles refuses collected files that git fsck refuses, before their trees are written.
+func checkRuleFiles(ctx context.Context, r *git.Repo, t *git.CatFile, g status.WorktreeContents, known string) error {
+	files, err := g.RuleFiles(t, known)
+	if err != nil {
+		return err
+	}
+	return fsck.CheckRuleFiles(ctx, r, files)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/beneath"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/fsck"
 	"github.com/git-agency/git-agency/gitagency/internal/git/index"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 )
@@ -132,7 +133,7 @@ func CollectWorktree(ctx context.Context, r *git.Repo, s git.WorktreeSpec, head 
 }
 
 // StoreTrees writes the collected trees and blobs. It skips objects of the tree known, which is already
-// in the repository.
+// in the repository. The caller has to check RuleFiles before a commit keeps the trees.
 func StoreTrees(ctx context.Context, r *git.Repo, t *git.CatFile, g WorktreeContents, known string) error {
 	objects, err := g.NewObjects(t, known)
 	if err != nil {
@@ -191,6 +192,31 @@ func (g WorktreeContents) NewObjects(t *git.CatFile, known string) ([]object.Raw
 	}
 	blobs, err = g.missingBlobs(t, blobs)
 	return append(blobs, objects...), err
+}
+
+// RuleFiles returns the files in the collected trees whose content git fsck checks and that the tree known does not have.
+func (g WorktreeContents) RuleFiles(t *git.CatFile, known string) (files []fsck.RuleFile, err error) {
+	const limit = 100 << 20 // git fsck refuses larger ones
+	for _, tree := range []*object.BuiltTree{g.Staged, g.Worktree} {
+		found, err := fsck.FindRuleFiles(tree, t, known)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range found {
+			oid, err := hex.DecodeString(f.OID)
+			if err != nil {
+				return nil, err
+			}
+			blob, inMemory := g.blob(oid)
+			if f.Content = blob.Content; !inMemory {
+				if _, f.Content, err = t.Read(f.OID, "blob", limit); err != nil {
+					return nil, err
+				}
+			}
+			files = append(files, f)
+		}
+	}
+	return files, nil
 }
 
 // blob returns a blob that is in memory and not written yet.

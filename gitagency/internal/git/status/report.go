@@ -1,6 +1,9 @@
 package status
 
-import "github.com/git-agency/git-agency/gitagency/internal/git"
+import (
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/fsck"
+)
 
 // Report is the state of a worktree: where HEAD is, and which files are not committed.
 type Report struct {
@@ -10,9 +13,10 @@ type Report struct {
 	HeadTree  string // tree of Head
 	DiskTree  string // tree of the files on disk; the mirror has it if it is not HeadTree
 
-	Uncommitted []string  // files that differ from Head, on disk or in the index
-	IgnoredDirs []string  // ignored directories that were not scanned; not those inside of another
-	LeftOut     []LeftOut // files that are in neither DiskTree nor Uncommitted
+	Uncommitted []string        // files that differ from Head, on disk or in the index
+	IgnoredDirs []string        // ignored directories that were not scanned; not those inside of another
+	LeftOut     []LeftOut       // files that are in neither DiskTree nor Uncommitted
+	RuleFiles   []fsck.RuleFile // uncommitted files whose content git fsck checks
 	InProgress  OngoingOperation
 }
 
