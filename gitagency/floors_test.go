@@ -108,10 +108,10 @@ var floors = []struct {
 	{dir: "cmd/git-agency/internal/interrupt"},
 	{dir: "cmd/git-agency/internal/manual"},
 	{dir: "cmd/git-agency/internal/setup"},
-	{dir: "cmd/git-agency/internal/term", reserved: "os/exec"},
+	{dir: "cmd/git-agency/internal/term", imports: "quote", reserved: "os/exec"},
 	{dir: "cmd/git-agency/internal/hints", imports: "gitagency reason quote"},
 	{dir: "cmd/git-agency/internal/sources", imports: "gitagency"},
-	{dir: "cmd/git-agency/internal/format", imports: "gitagency cmd/git-agency/internal/argv cmd/git-agency/internal/term"},
+	{dir: "cmd/git-agency/internal/format", imports: "gitagency quote cmd/git-agency/internal/argv cmd/git-agency/internal/term"},
 	{
 		dir:      "cmd/git-agency/internal/complete",
 		imports:  "gitagency cmd/git-agency/internal/argv cmd/git-agency/internal/term cmd/git-agency/internal/format",

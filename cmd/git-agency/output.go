@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"unicode"
+	"unicode/utf8"
 
 	"github.com/urfave/cli/v2"
 
@@ -92,9 +92,13 @@ func checkOutputFlags(c *cli.Context) error {
 // printJSON prints v as indented JSON.
 func (t *tool) printJSON(v any) error { return format.WriteJSON(t.stdout, v) }
 
-// printLine prints one value verbatim on a line, for use by scripts.
-func (t *tool) printLine(path string) error {
-	_, err := fmt.Fprintln(t.stdout, path)
+// printLine prints one value on a line, for use by scripts: verbatim, except that on a terminal control characters are
+// escaped.
+func (t *tool) printLine(value string) error {
+	if t.showsOnTerminal() {
+		value = term.Printable(value)
+	}
+	_, err := fmt.Fprintln(t.stdout, value)
 	return err
 }
 
@@ -159,7 +163,7 @@ func printOne[T interface{ Err() error }](t *tool, c *cli.Context, thing T, porc
 }
 
 // printBlock prints one block in the format of "git worktree list --porcelain". Without -z, a value that would break
-// the line structure is quoted as git quotes paths.
+// the line structure or control a terminal is quoted as git quotes paths.
 func (t *tool) printBlock(z bool, fields []field) error {
 	end := "\n"
 	if z {
@@ -171,13 +175,17 @@ func (t *tool) printBlock(z bool, fields []field) error {
 			continue
 		}
 		value := f.value
-		if !z && (strings.ContainsFunc(value, unicode.IsControl) || strings.HasPrefix(value, `"`)) {
-			value = quote.C(value)
+		if !z && needsQuoting(value) {
+			value = quote.Path(value)
 		}
 		b.WriteString(f.key + " " + value + end)
 	}
 	_, err := t.stdout.WriteString(b.String() + end)
 	return err
+}
+
+func needsQuoting(value string) bool {
+	return strings.HasPrefix(value, `"`) || !utf8.ValidString(value) || strings.ContainsFunc(value, func(c rune) bool { return !quote.IsPrintable(c) })
 }
 
 // printTable prints rows under a header, and nothing if there are no rows. On a terminal, the last column is cut at

@@ -21,6 +21,7 @@ func TestOddPathsRoundTripInEveryFormat(t *testing.T) {
 		"tab\tand \\ backslash\\n",
 		"é 日本語 👨‍👩‍👧 e\u0301 \u200b\u202e",
 		"\x01\x1b[31m\x7f\u0085 trailing ",
+		"\u009b31m \u2066\u2028\u3164\U000e0041",
 	} {
 		t.Run(strconv.Quote(odd), func(t *testing.T) {
 			t.Parallel()
@@ -199,11 +200,11 @@ func TestCQuoteMatchesGit(t *testing.T) {
 	l.git("add", "all")
 	listed := strings.Split(l.git("-c", "core.quotePath=false", "ls-files", "all"), "\n")
 	for _, name := range names {
-		quoted := quote.C("all/" + name)
-		if unquoteC(t, quoted) != "all/"+name {
+		quoted := quote.Path("all/" + name)
+		if strings.HasPrefix(quoted, `"`) && unquoteC(t, quoted) != "all/"+name {
 			t.Errorf("%q was quoted as %s", name, quoted)
 		}
-		if !slices.Contains(listed, quoted) && !slices.Contains(listed, "all/"+name) {
+		if !slices.Contains(listed, quoted) {
 			t.Errorf("git does not print %s", quoted)
 		}
 	}

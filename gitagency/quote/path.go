@@ -42,30 +42,10 @@ func Path(path string) string {
 	return b.String()
 }
 
-// C writes text in quotes, as git does with core.quotePath=false: it escapes only ASCII control characters, quotes and
-// backslashes. It is for programs to read; for a terminal use Path.
-func C(text string) string {
-	var b strings.Builder
-	b.WriteByte('"')
-	for _, c := range []byte(text) {
-		at := strings.IndexByte(escapedChars, c)
-		switch {
-		case at >= 0:
-			b.WriteByte('\\')
-			b.WriteByte(escapeLetters[at])
-		case c < 0x20 || c == 0x7f:
-			fmt.Fprintf(&b, `\%03o`, c)
-		default:
-			b.WriteByte(c)
-		}
-	}
-	b.WriteByte('"')
-	return b.String()
-}
-
-// IsPrintable reports whether a character is visible and does not control the terminal.
+// IsPrintable reports whether a character is visible and does not control the terminal. Spaces, and marks that change
+// the character before them, count as visible.
 func IsPrintable(c rune) bool {
-	return !unicode.IsControl(c) && !unicode.Is(unicode.Cf, c) && c != '\u2028' && c != '\u2029'
+	return !unicode.IsControl(c) && !unicode.In(c, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Other_Default_Ignorable_Code_Point)
 }
 
 // ParsePath parses a path as git writes it, and returns the rest of the text.

@@ -10,14 +10,22 @@ import (
 	"reflect"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
-// WriteJSON writes v as indented JSON.
+// WriteJSON writes v as indented JSON. Characters that control a terminal are escaped wherever the output goes: the
+// output of a pipe ends on a terminal, too.
 func WriteJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
+	var encoded bytes.Buffer
+	enc := json.NewEncoder(&encoded)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	return enc.Encode(v)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	_, err := w.Write(quote.JSON(encoded.Bytes()))
+	return err
 }
 
 // WriteLargeJSON is WriteJSON for a flat struct with very long strings. It streams them, which avoids further copies
@@ -42,7 +50,7 @@ func WriteLargeJSON(w *bufio.Writer, v any) error {
 		if err != nil {
 			return err
 		}
-		if _, err := w.Write(data); err != nil {
+		if _, err := w.Write(quote.JSON(data)); err != nil {
 			return err
 		}
 	}
@@ -67,7 +75,7 @@ func writeJSONString(w *bufio.Writer, text string) error {
 		if err := enc.Encode(text[:end]); err != nil {
 			return err
 		}
-		if _, err := w.Write(quoted.Bytes()[1 : quoted.Len()-2]); err != nil { // without quotes and newline
+		if _, err := w.Write(quote.JSON(quoted.Bytes()[1 : quoted.Len()-2])); err != nil { // without quotes and newline
 			return err
 		}
 		text = text[end:]

@@ -5,8 +5,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
+
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // Printable escapes control and formatting characters, so that text from a record or message cannot control the
@@ -20,7 +21,7 @@ func Printable(s string) string {
 		if _, size := utf8.DecodeRuneInString(s[i:]); c == utf8.RuneError && size == 1 {
 			fmt.Fprintf(&b, `\x%02x`, s[i])
 		} else if IsUnprintable(c) {
-			quoted := strconv.QuoteRune(c)
+			quoted := strconv.QuoteRuneToASCII(c)
 			b.WriteString(quoted[1 : len(quoted)-1])
 		} else {
 			b.WriteRune(c)
@@ -31,7 +32,7 @@ func Printable(s string) string {
 
 // IsUnprintable reports whether Printable escapes a character.
 func IsUnprintable(c rune) bool {
-	return c != '\n' && c != '\t' && (unicode.IsControl(c) || unicode.Is(unicode.Cf, c))
+	return c != '\n' && c != '\t' && !quote.IsPrintable(c)
 }
 
 // OneLine is Printable that escapes newline and tab too.
