@@ -20,7 +20,8 @@ type ExecOptions struct {
 	// Env holds additional variables, as NAME=value; they override inherited ones.
 	Env []string
 
-	// Stdin is the input of the command; nil is empty input. An *os.File is passed to the command directly.
+	// Stdin is the input of the command; nil is empty input. An *os.File is passed to the command directly. Behind walls
+	// it must not be a terminal without Terminal.
 	Stdin io.Reader
 
 	// Terminal gives the command a pseudo-terminal, connected to Stdin, which must be the user's terminal, and to
@@ -41,8 +42,8 @@ type ExecOptions struct {
 	// Force, once closed, ends a grace period that has begun. Nil never does.
 	Force <-chan struct{}
 
-	// Stdout and Stderr receive the output; an *os.File is passed to the command directly. A nil stream is captured
-	// in the result, up to CaptureLimit.
+	// Stdout and Stderr receive the output; an *os.File is passed to the command directly, except that behind walls a
+	// pseudo-terminal is passed instead of a terminal. A nil stream is captured in the result, up to CaptureLimit.
 	Stdout, Stderr io.Writer
 }
 

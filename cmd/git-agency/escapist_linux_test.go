@@ -479,6 +479,40 @@ var escapistCommands = map[string]func(args []string) error{
 		return err
 	},
 
+	// seize: reads the keys of every terminal that it has open, or can open again through /proc, and changes its modes
+	// and size. It prints which standard streams are terminals first.
+	"seize": func([]string) error {
+		var streams []string
+		for fd := range 3 {
+			if _, err := unix.IoctlGetTermios(fd, unix.TCGETS); err == nil {
+				streams = append(streams, strconv.Itoa(fd))
+			}
+		}
+		links, _ := filepath.Glob("/proc/[0-9]*/fd/*")
+		terminals := []int{0, 1, 2}
+		for _, name := range append(links, "/dev/tty", "/dev/console") {
+			// O_NONBLOCK: a named pipe without a reader must not block.
+			if fd, err := unix.Open(name, unix.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK, 0); err == nil {
+				terminals = append(terminals, fd)
+			}
+		}
+		fmt.Printf("terminals: %s\n", strings.Join(streams, " "))
+		for _, fd := range terminals {
+			if modes, err := unix.IoctlGetTermios(fd, unix.TCGETS); err == nil {
+				modes.Lflag &^= unix.ECHO | unix.ICANON | unix.ISIG
+				_ = unix.IoctlSetTermios(fd, unix.TCSETS, modes) // the test looks at the terminal, here and below
+				_ = unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 7, Col: 7})
+				_ = unix.SetNonblock(fd, true)
+				keys := make([]byte, 100)
+				if n, err := unix.Read(fd, keys); err == nil && n > 0 {
+					fmt.Printf("seized %q\n", keys[:n])
+				}
+				_ = unix.SetNonblock(fd, false)
+			}
+		}
+		return nil
+	},
+
 	// type <text>: inserts input into the terminal on stdin by TIOCSTI.
 	"type": func(args []string) error {
 		for _, c := range []byte(args[0] + "\n") {

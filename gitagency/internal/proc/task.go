@@ -30,6 +30,11 @@ type Task struct {
 	// those of Stdout and Stderr that are terminals.
 	Terminal bool
 
+	// WithholdTerminals gives the program pseudo-terminals in place of the terminals among Stdout and Stderr, whose
+	// output is copied there: with a descriptor of a terminal it could read the user's keys, and change its modes. Stdin
+	// must not be a terminal, unless Terminal is set, which has the same effect.
+	WithholdTerminals bool
+
 	// OnRunning is called once the program runs; may be nil.
 	OnRunning func()
 
@@ -114,8 +119,11 @@ func (t Task) Run(ctx context.Context) (TaskResult, error) {
 	if len(t.Argv) == 0 || t.Dir == nil {
 		return TaskResult{}, &NotStartedError{errors.New("no program or no directory given")}
 	}
-	if t.Terminal {
+	switch {
+	case t.Terminal:
 		return t.runOnTerminal(ctx)
+	case t.WithholdTerminals:
+		return t.runOnOutputTerminals(ctx)
 	}
 	return t.runContained(ctx)
 }

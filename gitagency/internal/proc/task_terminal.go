@@ -48,6 +48,36 @@ func (t Task) runOnTerminal(ctx context.Context) (_ TaskResult, err error) {
 	return t.runContained(ctx)
 }
 
+// runOnOutputTerminals runs a task that gets pseudo-terminals of its own in place of the terminals among Stdout and
+// Stderr: one, unless those are two terminals. They do not control its session, so that a program that wants to ask the
+// user fails at once.
+func (t Task) runOnOutputTerminals(ctx context.Context) (_ TaskResult, err error) {
+	if isTerminal(t.Stdin) {
+		return TaskResult{}, &NotStartedError{errors.New("standard input is a terminal, and its keys are not for the program")}
+	}
+	var outer *os.File
+	var last *Terminal
+	for _, w := range []*io.Writer{&t.Stdout, &t.Stderr} {
+		if !isTerminal(*w) {
+			continue
+		}
+		if f := (*w).(*os.File); last == nil || !sameTerminal(outer, f) {
+			terminal, openErr := OpenOutputTerminal(ctx, f)
+			if openErr != nil {
+				return TaskResult{}, &NotStartedError{openErr}
+			}
+			defer func() {
+				if closeErr := terminal.Close(); closeErr != nil && err == nil {
+					err = &OutputError{closeErr}
+				}
+			}()
+			outer, last = f, terminal
+		}
+		*w = last.Slave
+	}
+	return t.runContained(ctx)
+}
+
 // isTerminal does not use File.Fd, which would make the file blocking for others.
 func isTerminal(stream any) (is bool) {
 	f, ok := stream.(*os.File)

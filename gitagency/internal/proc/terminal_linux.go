@@ -1,12 +1,12 @@
 package proc
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
-	"strconv"
 	"sync"
 	"time"
 
@@ -16,24 +16,26 @@ import (
 
 // Terminal is a pseudo-terminal for a program, connected to the user's terminal. Keys pass unchanged: to us a Ctrl-C is
 // a byte, and only the program's terminal turns it into a signal, for the program's foreground process group and never
+// for us. A Terminal for output alone passes no keys and leaves the user's terminal as it is: there a Ctrl-C is a signal
 // for us.
 type Terminal struct {
-	// Slave is the program's end: its controlling terminal, and its standard streams as far as those would be the user's
-	// terminal. Close closes it; until then our copy keeps the terminal alive for a program that closes it and opens
-	// /dev/tty again.
+	// Slave is the program's end: its controlling terminal, unless it is for output alone, and its standard streams as
+	// far as those would be the user's terminal. Close closes it; until then our copy keeps the terminal alive for a
+	// program that closes it and opens /dev/tty again.
 	Slave *os.File
 
 	master     *os.File
 	outerFD    int         // descriptor of the user's terminal, for everything but reading
-	outerState *term.State // its modes
+	outerState *term.State // its modes, to be restored; nil: they were not changed
 	out        io.Writer
 	outErr     error // write error of out; owned by relayOutput, readable by all once outputDone is closed
 
-	inputStarted, closeStarted         chan struct{} // closed when that begins
-	inputDone, outputDone, signalsDone chan struct{} // closed when that is over
-	outputProgress                     chan struct{} // out has accepted a write
-	wakeFD                             int           // closing it interrupts the poll for keys
-	outputTimeout                      time.Duration // for an out that accepts nothing
+	inputStarted, closeStarted         chan struct{}   // closed when that begins
+	inputDone, outputDone, signalsDone chan struct{}   // closed when that is over
+	outputProgress                     chan struct{}   // out has accepted a write
+	wakeFD                             int             // closing it interrupts the poll for keys; -1: keys are not read
+	outputTimeout                      time.Duration   // for an out that accepts nothing
+	patience                           <-chan struct{} // until it is closed there is no such timeout; nil: there is
 
 	inputOnce, closeOnce sync.Once
 	closeErr             error // result of Close
@@ -52,9 +54,24 @@ const (
 // mode until Close. Output is written to out. It fails with ErrBackground where we are not in the foreground: the
 // kernel would stop us until the user types "fg", and processes that wait for us, or for a lock that we hold, would not
 // know why.
-func OpenTerminal(outer *os.File, out io.Writer) (_ *Terminal, err error) {
+func OpenTerminal(outer *os.File, out io.Writer) (*Terminal, error) {
+	return openTerminal(outer, out, false)
+}
+
+// OpenOutputTerminal creates a pseudo-terminal for output alone, which is written to the user's terminal. The program
+// can neither read that terminal nor change its modes or size; its own cannot be read from, since no key would arrive.
+// Close waits for a user who has stopped the output with Ctrl-S, until ctx ends.
+func OpenOutputTerminal(ctx context.Context, outer *os.File) (*Terminal, error) {
+	t, err := openTerminal(outer, outer, true)
+	if err == nil {
+		t.patience = ctx.Done()
+	}
+	return t, err
+}
+
+func openTerminal(outer *os.File, out io.Writer, outputOnly bool) (_ *Terminal, err error) {
 	t := &Terminal{
-		out: out, outputTimeout: defaultOutputTimeout, outputProgress: make(chan struct{}, 1),
+		out: out, outputTimeout: defaultOutputTimeout, outputProgress: make(chan struct{}, 1), wakeFD: -1,
 		inputStarted: make(chan struct{}), closeStarted: make(chan struct{}),
 		inputDone: make(chan struct{}), outputDone: make(chan struct{}), signalsDone: make(chan struct{}),
 	}
@@ -81,7 +98,11 @@ func OpenTerminal(outer *os.File, out io.Writer) (_ *Terminal, err error) {
 	if err != nil {
 		return nil, os.NewSyscallError("tcgetattr", err)
 	}
-	if inBackground(t.outerFD) {
+	flag := unix.O_RDWR
+	if outputOnly {
+		modes.Oflag &^= unix.OPOST // the user's terminal processes the output, and once is enough
+		flag = unix.O_WRONLY
+	} else if inBackground(t.outerFD) {
 		return nil, ErrBackground
 	}
 
@@ -93,31 +114,37 @@ func OpenTerminal(outer *os.File, out io.Writer) (_ *Terminal, err error) {
 	signal.Notify(continued, unix.SIGCONT)
 	undos = append(undos, func() error { signal.Stop(resized); signal.Stop(continued); return nil })
 
-	if t.master, t.Slave, err = openPTY(modes); err != nil {
+	if t.master, t.Slave, err = openPTY(modes, flag); err != nil {
 		return nil, err
 	}
 	undos = append(undos, t.master.Close, t.Slave.Close)
 	t.copySize()
-	keyboard, err := openKeyboard(t.outerFD)
-	if err != nil {
-		return nil, os.NewSyscallError("dup", err)
+	if outputOnly {
+		close(t.inputDone)
+	} else if err := t.connectKeyboard(); err != nil { // the last step that can fail, so that raw mode is always restored
+		return nil, err
 	}
-	undos = append(undos, func() error { return unix.Close(keyboard) })
-	var wake [2]int
-	if err := unix.Pipe2(wake[:], unix.O_CLOEXEC); err != nil {
-		return nil, os.NewSyscallError("pipe", err)
-	}
-	t.wakeFD = wake[1]
-	undos = append(undos, func() error { return errors.Join(unix.Close(wake[0]), unix.Close(wake[1])) })
-
-	// The last step that can fail, so that raw mode is always restored.
-	if t.outerState, err = term.MakeRaw(t.outerFD); err != nil {
-		return nil, os.NewSyscallError("tcsetattr", err)
-	}
-	go t.relayInput(keyboard, wake[0])
 	go t.relayOutput()
 	go t.watchSignals(resized, continued)
 	return t, nil
+}
+
+// connectKeyboard puts the user's terminal into raw mode and prepares to read its keys.
+func (t *Terminal) connectKeyboard() error {
+	keyboard, err := openKeyboard(t.outerFD)
+	if err != nil {
+		return os.NewSyscallError("dup", err)
+	}
+	var wake [2]int
+	if err := unix.Pipe2(wake[:], unix.O_CLOEXEC); err != nil {
+		return errors.Join(os.NewSyscallError("pipe", err), unix.Close(keyboard))
+	}
+	if t.outerState, err = term.MakeRaw(t.outerFD); err != nil {
+		return errors.Join(os.NewSyscallError("tcsetattr", err), unix.Close(wake[0]), unix.Close(wake[1]), unix.Close(keyboard))
+	}
+	t.wakeFD = wake[1]
+	go t.relayInput(keyboard, wake[0])
+	return nil
 }
 
 // StartInput starts to read the keyboard. Call it when the program runs: keys typed before stay for the next reader of
@@ -135,10 +162,10 @@ func (t *Terminal) Close() error {
 
 func (t *Terminal) shutdown() error {
 	close(t.closeStarted)
-	err := errors.Join(
-		unix.Close(t.wakeFD),
-		t.master.SetDeadline(time.Unix(1, 0)), // ends reads and writes that are blocked, also for lack of space for keys
-	)
+	err := t.master.SetDeadline(time.Unix(1, 0)) // ends reads and writes that are blocked, also for lack of space for keys
+	if t.wakeFD >= 0 {
+		err = errors.Join(err, unix.Close(t.wakeFD))
+	}
 	select {
 	case <-t.inputDone:
 	case <-time.After(time.Second): // see openKeyboard: the read may be waiting for a key that another process took
@@ -146,7 +173,7 @@ func (t *Terminal) shutdown() error {
 	err = errors.Join(err, t.waitOutput())
 	<-t.signalsDone
 	// A terminal that the shell has taken back has the shell's modes, and setting them would stop us.
-	if !inBackground(t.outerFD) {
+	if t.outerState != nil && !inBackground(t.outerFD) {
 		// Keys typed and not read stay: this neither waits nor flushes.
 		err = errors.Join(err, os.NewSyscallError("tcsetattr", term.Restore(t.outerFD, t.outerState)))
 	}
@@ -161,12 +188,19 @@ func (t *Terminal) shutdown() error {
 
 // waitOutput waits until out has accepted everything, as long as it accepts anything.
 func (t *Terminal) waitOutput() error {
+	patience := t.patience
 	for {
+		var timeout <-chan time.Time
+		if patience == nil {
+			timeout = time.After(t.outputTimeout)
+		}
 		select {
 		case <-t.outputDone:
 			return t.outErr
 		case <-t.outputProgress:
-		case <-time.After(t.outputTimeout):
+		case <-patience:
+			patience = nil
+		case <-timeout:
 			return fmt.Errorf("output was lost: nothing could be written for %s", t.outputTimeout)
 		}
 	}
@@ -271,7 +305,9 @@ func (t *Terminal) watchSignals(resized, continued chan os.Signal) {
 			return
 		case <-resized:
 		case <-continued:
-			_, _ = term.MakeRaw(t.outerFD) // relayInput and relayOutput detect a terminal that is gone
+			if t.outerState != nil {
+				_, _ = term.MakeRaw(t.outerFD) // relayInput and relayOutput detect a terminal that is gone
+			}
 		}
 		t.copySize()
 	}
@@ -291,69 +327,4 @@ func (t *Terminal) copySize() {
 func inBackground(terminal int) bool {
 	group, err := unix.IoctlGetUint32(terminal, unix.TIOCGPGRP)
 	return err == nil && int(group) != unix.Getpgrp()
-}
-
-// openPTY opens a pseudo-terminal with these modes. The master is non-blocking, so that waiting for it can be
-// interrupted; the slave is an ordinary terminal.
-func openPTY(modes *unix.Termios) (master, slave *os.File, err error) {
-	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, nil, &os.PathError{Op: "open", Path: "/dev/ptmx", Err: err}
-	}
-	master = os.NewFile(uintptr(fd), "/dev/ptmx")
-	slave, err = openSlave(fd, modes)
-	if err != nil {
-		return nil, nil, errors.Join(err, master.Close())
-	}
-	return master, slave, nil
-}
-
-func openSlave(master int, modes *unix.Termios) (*os.File, error) {
-	if err := unix.IoctlSetPointerInt(master, unix.TIOCSPTLCK, 0); err != nil {
-		return nil, os.NewSyscallError("unlockpt", err)
-	}
-	number, err := unix.IoctlGetUint32(master, unix.TIOCGPTN)
-	if err != nil {
-		return nil, os.NewSyscallError("ptsname", err)
-	}
-	name := "/dev/pts/" + strconv.FormatUint(uint64(number), 10)
-	const flags = unix.O_RDWR | unix.O_NOCTTY | unix.O_CLOEXEC
-	// Through the master: the path may name a terminal of another devpts mount. An old kernel only has the path.
-	fd, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(master), unix.TIOCGPTPEER, flags)
-	if errno != 0 {
-		named, err := unix.Open(name, flags, 0)
-		if err != nil {
-			return nil, &os.PathError{Op: "open", Path: name, Err: err}
-		}
-		fd = uintptr(named)
-	}
-	slave := os.NewFile(fd, name)
-	if err := unix.IoctlSetTermios(int(fd), unix.TCSETS, modes); err != nil {
-		return nil, errors.Join(os.NewSyscallError("tcsetattr", err), slave.Close())
-	}
-	return slave, nil
-}
-
-// openKeyboard opens a terminal once more, for non-blocking reads: another reader, such as a pager behind our output,
-// may take a key that poll has announced. The open file description of outerFD is shared with the shell and must not
-// change. A terminal that we may not open, as after su, is read through outerFD: then Close may have to leave a blocked
-// read behind.
-func openKeyboard(outerFD int) (int, error) {
-	fd, err := unix.Open("/proc/self/fd/"+strconv.Itoa(outerFD), unix.O_RDONLY|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return unix.FcntlInt(uintptr(outerFD), unix.F_DUPFD_CLOEXEC, 3)
-	}
-	return fd, nil
-}
-
-// withFD calls do with the descriptor of a file, which is not closed meanwhile.
-func withFD(f *os.File, do func(fd int) error) error {
-	conn, err := f.SyscallConn()
-	if err != nil {
-		return err
-	}
-	if controlErr := conn.Control(func(fd uintptr) { err = do(int(fd)) }); controlErr != nil {
-		return controlErr
-	}
-	return err
 }

@@ -2,6 +2,7 @@ package proc
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -563,3 +564,134 @@ func TestTerminalCloseTimesOutOnBlockedOutput(t *testing.T) {
 // acceptSIGHUP installs a handler for SIGHUP, so that programs started by the test do not ignore it, even under nohup:
 // exec resets a handled signal to its default and keeps an ignored one ignored.
 func acceptSIGHUP() { signal.Notify(make(chan os.Signal, 1), unix.SIGHUP) }
+
+// openOutputTerminal opens a Terminal for output alone.
+func (p *testTerminal) openOutputTerminal(ctx context.Context) *Terminal {
+	p.t.Helper()
+	terminal, err := OpenOutputTerminal(ctx, p.slave)
+	must(p.t, err)
+	p.t.Cleanup(func() { _ = terminal.Close() }) // fails in tests of lost output
+	return terminal
+}
+
+func TestOutputTerminalProcessesOutputOnce(t *testing.T) {
+	t.Parallel()
+	p := newTestTerminal(t, 33, 77)
+	terminal := p.openOutputTerminal(t.Context())
+	_, err := terminal.Slave.WriteString("one\ntwo\ttabs\r\n\x1b[31mred")
+	must(t, errors.Join(err, terminal.Close(), terminal.Close()))
+	p.waitFor("one\r\ntwo\ttabs\r\r\n\x1b[31mred") // as a program on the user's terminal would write it
+	p.requireRestored()
+}
+
+func TestOutputTerminalCannotBeRead(t *testing.T) {
+	t.Parallel()
+	p := newTestTerminal(t, 33, 77)
+	terminal := p.openOutputTerminal(t.Context())
+	p.typeKeys("keys\n")
+	if _, err := terminal.Slave.Read(make([]byte, 1)); !errors.Is(err, unix.EBADF) {
+		t.Errorf("read: %v", err)
+	}
+	must(t, withFD(terminal.Slave, func(fd int) error {
+		_, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+		size, sizeErr := unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ)
+		if sizeErr == nil && (size.Row != 33 || size.Col != 77) {
+			t.Errorf("the size is %v", *size)
+		}
+		return errors.Join(err, sizeErr, unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 1, Col: 1}))
+	}))
+	must(t, terminal.Close())
+	if keys := p.readInput(); keys != "keys\n" {
+		t.Errorf("the user's terminal has the keys %q", keys)
+	}
+	must(t, withFD(p.slave, func(fd int) error {
+		size, err := unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ)
+		if err == nil && (size.Row != 33 || size.Col != 77) {
+			t.Errorf("the user's terminal has the size %v", *size)
+		}
+		return err
+	}))
+	p.requireRestored()
+}
+
+// TestOutputTerminalWaitsForStoppedOutput stops the output with Ctrl-S: Close waits for Ctrl-Q, but not after ctx has
+// ended.
+func TestOutputTerminalWaitsForStoppedOutput(t *testing.T) {
+	t.Parallel()
+	for name, canceled := range map[string]bool{"until Ctrl-Q": false, "not after the end of ctx": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newTestTerminal(t, 33, 77)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			terminal := p.openOutputTerminal(ctx)
+			terminal.outputTimeout = 10 * time.Millisecond
+			p.typeKeys("\x13")
+			_, err := terminal.Slave.WriteString("the end")
+			must(t, err)
+			closed := make(chan error, 1)
+			go func() { closed <- terminal.Close() }()
+			if canceled {
+				cancel()
+				if err := <-closed; err == nil {
+					t.Error("no output was lost")
+				}
+				p.typeKeys("\x11") // ends the blocked write
+				return
+			}
+			select {
+			case err := <-closed:
+				t.Errorf("Close did not wait: %v", err)
+			case <-time.After(10 * terminal.outputTimeout):
+			}
+			p.typeKeys("\x11")
+			must(t, <-closed)
+			p.waitFor("the end")
+		})
+	}
+}
+
+// TestTaskWithholdsTerminals checks which streams of a task are the terminals given to it.
+func TestTaskWithholdsTerminals(t *testing.T) {
+	t.Parallel()
+	p, other := newTestTerminal(t, 33, 77), newTestTerminal(t, 22, 66)
+	dir, err := os.Open(t.TempDir())
+	must(t, err)
+	defer dir.Close()
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	must(t, err)
+	defer null.Close()
+	for name, c := range map[string]struct {
+		stdout, stderr *os.File
+		same           bool // stdout and stderr are the same file
+	}{
+		"one terminal":      {p.slave, p.slave, true},
+		"two terminals":     {p.slave, other.slave, false},
+		"stderr is no such": {p.slave, null, false},
+		"stdout is no such": {null, p.slave, false},
+		"neither is":        {null, null, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			report := filepath.Join(t.TempDir(), "report")
+			_, err := Task{
+				Argv: []string{"sh", "-c", `out=$(readlink /proc/$$/fd/1) err=$(readlink /proc/$$/fd/2); echo "$out $err" >"$0"`, report}, Dir: dir, Env: os.Environ(),
+				Stdout: c.stdout, Stderr: c.stderr, WithholdTerminals: true,
+			}.Run(t.Context())
+			must(t, err)
+			data, err := os.ReadFile(report)
+			must(t, err)
+			files := strings.Fields(string(data))
+			if len(files) != 2 || (files[0] == files[1]) != c.same {
+				t.Fatalf("stdout and stderr are %q", files)
+			}
+			for i, given := range []*os.File{c.stdout, c.stderr} {
+				if isTerminal(given) == (files[i] == given.Name()) || isTerminal(given) != strings.HasPrefix(files[i], "/dev/pts/") {
+					t.Errorf("stream %d is %s, given was %s", i+1, files[i], given.Name())
+				}
+			}
+		})
+	}
+	if _, err := (Task{Argv: []string{"true"}, Dir: dir, Stdin: p.slave, WithholdTerminals: true}).Run(t.Context()); err == nil {
+		t.Error("a terminal was passed as standard input")
+	}
+}

@@ -3,6 +3,7 @@
 package proc
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,11 @@ type Terminal struct{ Slave *os.File }
 func OpenTerminal(*os.File, io.Writer) (*Terminal, error) {
 	return nil, fmt.Errorf("create a pseudo-terminal: %w", errors.ErrUnsupported)
 }
+
+// OpenOutputTerminal fails with errors.ErrUnsupported.
+func OpenOutputTerminal(context.Context, *os.File) (*Terminal, error) { return OpenTerminal(nil, nil) }
+
+func sameTerminal(a, b *os.File) bool { return a == b }
 
 // StartInput does nothing.
 func (t *Terminal) StartInput() {}

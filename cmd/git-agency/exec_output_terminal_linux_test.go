@@ -1,0 +1,137 @@
+package main
+
+import (
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// newWalledLab returns a lab with a sandbox behind walls, alone or beside a second command, and the escapist command.
+func newWalledLab(t *testing.T, name string) *execLab {
+	t.Helper()
+	l := newExecLab(t, containments[name])
+	l.copyEscapist()
+	return l
+}
+
+// TestExecKeepsUserTerminalFromCommand runs a command behind walls that reads the keys and changes the modes and the
+// size of every terminal that it can reach. Its streams are terminals where those of the tool are, and the terminal of
+// the user stays as it was: the shell reads the keys.
+func TestExecKeepsUserTerminalFromCommand(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		command   string // "RUN" is replaced by the exec
+		terminals string // streams of the command that are terminals
+	}{
+		"stdout and stderr":            {"RUN", "1 2"},
+		"stdout":                       {"RUN 2>/dev/null", "1"},
+		"stderr":                       {"{ RUN | cat >out; cat out; }", "2"},
+		"none":                         {"{ RUN 2>&1 | cat >out; cat out; }", ""},
+		"stdout of a pipe":             {"echo x | STDIN", "1 2"},
+		"stdin is closed":              {"RUN <&-", "1 2"},
+		"stdout opened by /dev/tty":    {"RUN >/dev/tty", "1 2"},
+		"more descriptors":             {"RUN 3<>/dev/tty 4>&1 5<&0 9>&2", "1 2"},
+		"a second terminal for stderr": {"RUN 2>$OTHER", "1 2"},
+	} {
+		for _, walls := range []string{"walls", "shared-walls"} {
+			t.Run(name+" "+walls, func(t *testing.T) {
+				t.Parallel()
+				l := newWalledLab(t, walls)
+				otherMaster, other := openPTY(t, 24, 80)
+				defer otherMaster.Close()
+				defer other.Close()
+				run := "git-agency exec " + l.id + " -- escapist seize"
+				script := strings.NewReplacer("RUN", run, "STDIN", strings.Replace(run, " -- ", " --stdin -- ", 1)).Replace(c.command)
+				s := l.startOnTerminal(80, []string{"OTHER=" + other.Name()}, "sh", "-c", `
+	before=$(stty -g; stty size; stty -g <$OTHER; stty size <$OTHER); echo ready; read first
+	`+script+`
+	if test "$(stty -g; stty size; stty -g <$OTHER; stty size <$OTHER)" = "$before"; then echo terminal unchanged; else echo terminal changed; fi
+	stty "$(echo "$before" | head -n 1)" # so that the next line ends when it should
+	read line; echo "shell read $line"`)
+				s.waitForText("ready")
+				s.typeKeys("first\rsecret\r")
+				s.waitForText("terminal ")
+				s.typeKeys("after\r")
+				got := s.wait().stdout
+				if !strings.Contains(got, "terminals: "+c.terminals+"\n") || !strings.Contains(got, "terminal unchanged\n") ||
+					!strings.Contains(got, "shell read secret\n") || strings.Contains(got, "seized") {
+					t.Errorf("want terminals %q, unchanged, and the key left for the shell; got %q", c.terminals, got)
+				}
+			})
+		}
+	}
+}
+
+func TestExecKeepsUserTerminalFromCommandUnprivileged(t *testing.T) {
+	rerunUnprivileged(t, "TestExecKeepsUserTerminalFromCommand")
+}
+
+// TestExecOutputReachesTerminalUnchanged checks that a terminal gets every byte that a command writes, in order, also
+// when stdout and stderr take turns, and that a redirected stream stays apart.
+func TestExecOutputReachesTerminalUnchanged(t *testing.T) {
+	t.Parallel()
+	withAndWithoutWalls(t, func(l *execLab) {
+		const script = `i=0; while [ $i -lt 2000 ]; do i=$((i+1)); printf 'out %s\tof\r\nit \033[31m' $i; printf 'err %s\n' $i >&2; done`
+		var both, stdout strings.Builder
+		for i := range 2000 {
+			n := strconv.Itoa(i + 1)
+			both.WriteString("out " + n + "\tof\r\nit \x1b[31merr " + n + "\n")
+			stdout.WriteString("out " + n + "\tof\r\nit \x1b[31m")
+		}
+		if got := l.startOnTerminal(80, nil, "git-agency", "exec", l.id, "--", "sh", "-c", script).wait(); got.code != 0 || got.stdout != both.String() {
+			l.t.Errorf("ended with %d and %d bytes, want %d", got.code, len(got.stdout), both.Len())
+		}
+		errors := filepath.Join(l.dir, "errors")
+		got := l.startOnTerminal(80, nil, "sh", "-c", `git-agency exec "$1" -- sh -c "$2" 2>"$3"`, "sh", l.id, script, errors).wait()
+		if got.code != 0 || got.stdout != stdout.String() || strings.Count(l.read(errors), "\n") != 2000 || strings.Contains(l.read(errors), "out") {
+			l.t.Errorf("ended with %d and %d bytes, want %d", got.code, len(got.stdout), stdout.Len())
+		}
+	})
+}
+
+// TestExecOutputTerminalFollowsSize checks that a command without --stdin sees the size of the user's terminal, and its
+// changes.
+func TestExecOutputTerminalFollowsSize(t *testing.T) {
+	t.Parallel()
+	withAndWithoutWalls(t, func(l *execLab) {
+		s := l.startOnTerminal(80, nil, "git-agency", "exec", l.id, "--", "sh", "-c", `exec 3>&1; while size=$(stty size <&3); test "$size" != "33 101"; do test "$size" = "$last" || echo "size $size"; last=$size; sleep 0.01; done; echo "size $size"`)
+		s.waitForText("size 24 80")
+		if err := unix.IoctlSetWinsize(int(s.master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 33, Col: 101}); err != nil {
+			l.t.Fatal(err)
+		}
+		s.waitForText("size 33 101")
+		if code := s.wait().code; code != 0 {
+			l.t.Errorf("ended with %d", code)
+		}
+	})
+}
+
+// TestExecOutputTerminalKeepsCtrlC checks that Ctrl-C still interrupts the tool, which ends the command.
+func TestExecOutputTerminalKeepsCtrlC(t *testing.T) {
+	t.Parallel()
+	withAndWithoutWalls(t, func(l *execLab) {
+		s := l.startOnTerminal(80, nil, "git-agency", "exec", l.id, "--grace", "20s", "--", "sh", "-c", `trap 'echo terminated; exit 6' TERM; echo ready; while :; do sleep 0.01; done`)
+		s.waitForText("ready")
+		s.typeKeys("\x03")
+		s.waitForText("terminated")
+		if code := s.wait().code; code != 128+int(syscall.SIGINT) {
+			l.t.Errorf("ended with %d", code)
+		}
+	})
+}
+
+// TestExecOutputTerminalHasNoKeyboard checks that a program that asks on /dev/tty or reads its output fails at once: no
+// key would ever arrive.
+func TestExecOutputTerminalHasNoKeyboard(t *testing.T) {
+	t.Parallel()
+	l := newWalledLab(t, "walls")
+	got := l.startOnTerminal(80, nil, "git-agency", "exec", l.id, "--timeout", "1m", "--", "sh", "-c",
+		`(: </dev/tty) 2>/dev/null || echo no /dev/tty; cat <&1 2>/dev/null || echo no input; test -t 1 && echo terminal`).wait()
+	if want := "no /dev/tty\nno input\nterminal\n"; got.code != 0 || got.stdout != want {
+		t.Errorf("ended with %d and %q, want %q", got.code, got.stdout, want)
+	}
+}
