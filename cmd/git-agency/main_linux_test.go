@@ -3,4 +3,5 @@ package main
 func addPlatformCommands(commands map[string]func()) {
 	commands["killat"] = killatMain
 	commands["escapist"] = escapistMain
+	commands["listener"] = listenerMain
 }

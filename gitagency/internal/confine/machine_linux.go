@@ -4,8 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
-	"strings"
 	"sync"
 	"syscall"
 
@@ -30,24 +28,6 @@ func InspectMachine() Machine {
 		m.Sockets = listeningSockets()
 	}
 	return m
-}
-
-// listeningSockets reads the paths of the Unix sockets in this network namespace. A socket that was bound by a relative
-// path is listed by that path, and cannot be found.
-func listeningSockets() []string {
-	table, err := os.ReadFile("/proc/net/unix")
-	if err != nil {
-		return nil // there may be no /proc; code that needs it reports that
-	}
-	var paths []string
-	for line := range strings.Lines(string(table)) {
-		// fields: number, references, protocol, flags, type, state, inode, path
-		if start := strings.Index(line, " /"); start >= 0 {
-			paths = append(paths, strings.TrimSuffix(line[start+1:], "\n"))
-		}
-	}
-	slices.Sort(paths)
-	return slices.Compact(paths) // accepted connections have the name of their listener
 }
 
 // hostFiles reads the list of mounts once: planning asks for it often.

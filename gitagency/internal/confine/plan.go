@@ -1,6 +1,7 @@
 package confine
 
 import (
+	"encoding/json"
 	"slices"
 	"strconv"
 )
@@ -26,7 +27,7 @@ type Plan struct {
 	// Sockets are the paths at which a process listened when the plan was made. They are covered by empty files: a
 	// process that sees a socket can connect to it, also on a read-only mount, unless Landlock forbids it. Sockets come
 	// and go, so a difference here is no reason to refuse to join running walls.
-	Sockets []string `json:"sockets,omitempty"`
+	Sockets rawPaths `json:"socket_paths,omitempty"`
 
 	// Kept paths stay visible below private or hidden ones, unchanged and read-only.
 	Kept []string `json:"kept"`
@@ -47,6 +48,31 @@ type Plan struct {
 
 	// LandlockABI is the ABI of the ruleset; the kernel must support it.
 	LandlockABI int `json:"landlock_abi"`
+}
+
+// rawPaths are paths that may not be valid UTF-8, which a JSON string cannot hold.
+type rawPaths []string
+
+// MarshalJSON encodes the paths in base64.
+func (p rawPaths) MarshalJSON() ([]byte, error) {
+	all := make([][]byte, len(p))
+	for i, path := range p {
+		all[i] = []byte(path)
+	}
+	return json.Marshal(all)
+}
+
+// UnmarshalJSON decodes what MarshalJSON encodes.
+func (p *rawPaths) UnmarshalJSON(data []byte) error {
+	var all [][]byte
+	if err := json.Unmarshal(data, &all); err != nil {
+		return err
+	}
+	*p = make(rawPaths, len(all))
+	for i, path := range all {
+		(*p)[i] = string(path)
+	}
+	return nil
 }
 
 // OverlayMount is an overlay mount on a directory.

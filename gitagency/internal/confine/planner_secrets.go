@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"unicode/utf8"
 )
 
 // markSecrets marks the paths hidden by default, and the sockets of agents (ssh-agent and the like) that act for the
@@ -77,7 +76,7 @@ func (d *planner) reachableSockets(plan Plan, listening []string) []string {
 			continue
 		}
 		e := d.lookup(path)
-		if e.Kind == Socket && seen(e.Path) && !slices.Contains(plan.Kept, e.Path) && d.marks[e.Path].visibility != KeptVisible && utf8.ValidString(e.Path) {
+		if e.Kind == Socket && seen(e.Path) && !slices.Contains(plan.Kept, e.Path) && d.marks[e.Path].visibility != KeptVisible {
 			found = append(found, e.Path)
 		}
 	}

@@ -694,19 +694,24 @@ func TestMakePlanHidesSocketsOnOldLandlock(t *testing.T) {
 		/home/me/file
 		/opt/service/sock=
 		/tmp/x/sock=
-	`
+	` + "/opt/service/\xff=\n"
 	m := usualMachine(usualFiles + sockets)
 	m.LandlockABI = landlockSocketsABI - 1
 	r := usualRequest()
 	own := filepath.Join(r.Tree, "own")
-	m.Sockets = []string{"/home/me/agent", "/home/me/link", "/home/me/granted", "/home/me/file", "/home/me/gone", "relative", "/opt/service/sock", "/tmp/x/sock", own}
+	m.Sockets = []string{"/home/me/agent", "/home/me/link", "/home/me/granted", "/home/me/file", "/home/me/gone", "relative", "/opt/service/sock", "/opt/service/\xff", "/tmp/x/sock", own}
 	r.Policy.Read = append(r.Policy.Read, "/home/me/granted")
 	p, err := MakePlan(r, m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"/home/me/agent", "/opt/service/sock"}; !slices.Equal(p.Sockets, want) {
+	want := []string{"/home/me/agent", "/opt/service/sock", "/opt/service/\xff"}
+	if !slices.Equal(p.Sockets, want) {
 		t.Errorf("got %q, want %q", p.Sockets, want)
+	}
+	var sent Plan // the init process gets it as JSON, which cannot hold every path as a string
+	if data, err := json.Marshal(p); err != nil || json.Unmarshal(data, &sent) != nil || !slices.Equal(sent.Sockets, want) {
+		t.Errorf("got %q, %v after encoding, want %q", sent.Sockets, err, want)
 	}
 	// Sockets come and go, so a plan without them is not weaker: it may join running namespaces.
 	if weaker := (Plan{Network: p.Network, LandlockABI: p.LandlockABI, Hidden: p.Hidden, Private: p.Private, Writable: p.Writable}).WeakerThan(p); weaker != "" {
