@@ -52,7 +52,8 @@ var floors = []struct {
 	{dir: "git/snapshot", imports: "durable proc readlimit git git/object git/index git/overlay git/fsck git/status"},
 	{dir: "git/merge", imports: "durable proc git git/object git/config git/index git/fsck git/repair git/status git/snapshot"},
 	{dir: "git/update", imports: "durable proc git git/object git/config git/index git/fsck git/repair git/status git/merge"},
-	{dir: "store", imports: "durable ids"},
+	{dir: "quote"},
+	{dir: "store", imports: "durable ids quote"},
 	{dir: "guard"},
 
 	// 2: mechanisms without knowledge of each other
@@ -60,7 +61,6 @@ var floors = []struct {
 	{dir: "confine", imports: "durable proc guard"},
 	{dir: "outlet"},
 	{dir: "runner", imports: "proc"},
-	{dir: "quote"},
 	{dir: "treediff", imports: "quote", reserved: "github.com/sergi/go-diff/diffmatchpatch"},
 	{dir: "upload", imports: "undo lock guard"},
 

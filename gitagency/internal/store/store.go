@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // SchemaVersion is the version in every record that is written.
@@ -220,12 +221,14 @@ func RemoveEmptyRecordDirs(dirs ...string) error {
 	return nil
 }
 
-// AppendEvent appends one line to the event log of an invocation.
+// AppendEvent appends one line to the event log of an invocation. People read the log on a terminal, and commands in it
+// have arguments of agents, so characters that control a terminal are escaped.
 func (s Store) AppendEvent(repoID, invocationID string, event any) error {
 	line, err := encodeJSON(event, "")
 	if err != nil {
 		return err
 	}
+	line = quote.JSON(line)
 	f, err := os.OpenFile(eventsPath(s.InvocationDir(repoID, invocationID)), os.O_RDWR|os.O_APPEND|os.O_CREATE|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unicode"
 )
 
 func TestStorePaths(t *testing.T) {
@@ -298,6 +299,23 @@ func TestConcurrentAppendEventWritesWholeLines(t *testing.T) {
 	}
 	if len(found) != 50 {
 		t.Errorf("%d of 50 events", len(found))
+	}
+}
+
+func TestAppendEventEscapesTerminalControls(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	must(t, s.CreateInvocationDir(repoID, invID))
+	argv := []string{"printf", "\x1b]0;t\x07\x7f\u009b31m\u202e\u200b\u2028é"}
+	must(t, s.AppendEvent(repoID, invID, argv))
+	data, err := os.ReadFile(eventsPath(s.InvocationDir(repoID, invID)))
+	must(t, err)
+	var got []string
+	if err := json.Unmarshal(data, &got); err != nil || !slices.Equal(got, argv) {
+		t.Errorf("%s decodes to %q, %v", data, got, err)
+	}
+	if line := strings.TrimSuffix(string(data), "\n"); strings.ContainsFunc(line, func(c rune) bool { return !unicode.IsPrint(c) }) {
+		t.Errorf("raw control characters: %q", line)
 	}
 }
 
