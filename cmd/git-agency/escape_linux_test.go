@@ -225,6 +225,17 @@ line"`},
 		control: controlShell, rootOnlyReason: rootOnlyMknod,
 	},
 
+	// By keeping others from writing.
+	{
+		name: "a lease stops writers outside", script: `echo x >"$TREE/leased"; escapist lease "$TREE/leased"; rm -f "$TREE/leased"`,
+		succeeded: func(s *escapeRun) string {
+			if strings.Contains(s.result.stdout, "writers wait") {
+				return "the command got a lease"
+			}
+			return ""
+		},
+	},
+
 	// Files that are hidden from the sandbox.
 	{name: "secrets of the home are read", script: `cd "$HOMEDIR" && cat .ssh/id_ed25519 .netrc .aws/credentials .git-credentials .gnupg/* .config/gh/* .docker/config.json .kube/config .npmrc .pypirc .bash_history .config/gcloud/*`, succeeded: printsSecret},
 	{name: "secrets are searched for", script: `grep -rsh hunter2 "$HOMEDIR" "$LAB" "$DATA" "$OTHER"`, succeeded: printsSecret},

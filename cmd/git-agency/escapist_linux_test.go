@@ -523,6 +523,23 @@ var escapistCommands = map[string]func(args []string) error{
 		return nil
 	},
 
+	// lease <file>: takes a read lease of a file, as long as which another process waits to open it for writing.
+	"lease": func(args []string) error {
+		f, err := os.Open(args[0])
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if _, err := unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_RDLCK); err != nil {
+			return err
+		}
+		if w, err := os.OpenFile(args[0], os.O_WRONLY|unix.O_NONBLOCK, 0); !errors.Is(err, unix.EWOULDBLOCK) {
+			return errors.Join(errors.New("a writer does not wait"), err, w.Close())
+		}
+		fmt.Println("writers wait")
+		return nil
+	},
+
 	// asks <call>: makes a system call with zero arguments, which changes nothing. EPERM and ENOSYS are refusals;
 	// any other result is an answer.
 	"asks": func(args []string) error {

@@ -115,6 +115,9 @@ func TestRestrictBlocksPrivilegedSystemCalls(t *testing.T) {
 		"AF_VSOCK":      closeAndErr(unix.Socket(unix.AF_VSOCK, unix.SOCK_STREAM, 0)),
 		"AF_ALG":        closeAndErr(unix.Socket(unix.AF_ALG, unix.SOCK_SEQPACKET, 0)),
 		"NETLINK_AUDIT": closeAndErr(unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_AUDIT)),
+		"read lease":    rawSyscall(unix.SYS_FCNTL, 0, unix.F_SETLEASE, unix.F_RDLCK),
+		"delegation":    rawSyscall(unix.SYS_FCNTL, 0, 1040, 0),
+		"dnotify":       rawSyscall(unix.SYS_FCNTL, 0, unix.F_NOTIFY, 0),
 		"bpf":           rawSyscall(unix.SYS_BPF, 0, 0, 0),
 		"io_uring":      rawSyscall(unix.SYS_IO_URING_SETUP, 1, 0, 0),
 		"keyctl":        rawSyscall(unix.SYS_KEYCTL, 0, 0, 0),
@@ -129,6 +132,7 @@ func TestRestrictBlocksPrivilegedSystemCalls(t *testing.T) {
 	requireErrno(t, "clone3", rawSyscall(unix.SYS_CLONE3, 0, 0, 0), unix.ENOSYS)
 	if runtime.GOARCH == "amd64" {
 		requireErrno(t, "x32", rawSyscall(1<<30|unix.SYS_GETPID, 0, 0, 0), unix.EPERM)
+		requireErrno(t, "x32 lease", rawSyscall(1<<30|unix.SYS_FCNTL, 0, unix.F_SETLEASE, unix.F_RDLCK), unix.EPERM)
 	}
 	requireErrno(t, "openat2", closeAndErr(openNoSymlinks(unix.AT_FDCWD, "/")), unix.ENOSYS)
 	for _, kind := range [][3]int{{unix.AF_UNIX, unix.SOCK_STREAM, 0}, {unix.AF_INET, unix.SOCK_STREAM, 0}, {unix.AF_INET6, unix.SOCK_DGRAM, 0}, {unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE}} {

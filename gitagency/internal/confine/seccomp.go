@@ -85,6 +85,10 @@ func blockedCalls() []blockedCall {
 			// A terminal may be shared with the outside: TIOCSTI and the like would insert input there.
 			unless("ioctl", "TIOCSTI, TIOCLINUX, TIOCSETD", all(equalsNone(1, 0x5412, 0x541c, 0x5423))),
 
+			// A lease or delegation on a file that a process outside opens for writing stops that process for up to
+			// /proc/sys/fs/lease-break-time. Directory notification (dnotify) goes with them: inotify has replaced it.
+			unless("fcntl", "F_SETLEASE, F_NOTIFY, F_SETDELEG", all(equalsNone(1, 1024, 1026, 1040))),
+
 			unless("socket", "families but AF_UNIX, AF_INET, AF_INET6 and AF_NETLINK with NETLINK_ROUTE",
 				all(equalsAny(0, 1, 2, 10)), all(equalsAny(0, 16), equalsAny(2, 0))),
 			unless("socketpair", "families but AF_UNIX", all(equalsAny(0, 1))),

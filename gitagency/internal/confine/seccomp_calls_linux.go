@@ -21,6 +21,7 @@ func commonCalls() map[string]uint32 {
 		"fchmod":            unix.SYS_FCHMOD,
 		"fchmodat":          unix.SYS_FCHMODAT,
 		"fchmodat2":         unix.SYS_FCHMODAT2,
+		"fcntl":             unix.SYS_FCNTL,
 		"finit_module":      unix.SYS_FINIT_MODULE,
 		"fsconfig":          unix.SYS_FSCONFIG,
 		"fsmount":           unix.SYS_FSMOUNT,

@@ -138,6 +138,15 @@ func TestFilterChecksArguments(t *testing.T) {
 		{"ioctl", [6]uint64{0, high | 0x5412}, true},
 		{"ioctl", [6]uint64{0, 0x541c}, true},
 		{"ioctl", [6]uint64{0, 0x5423}, true},
+		{"fcntl", [6]uint64{3, 1}, false},          // F_GETFD
+		{"fcntl", [6]uint64{3, 1025}, false},       // F_GETLEASE
+		{"fcntl", [6]uint64{3, 1030}, false},       // F_DUPFD_CLOEXEC
+		{"fcntl", [6]uint64{3, 37}, false},         // F_OFD_SETLK
+		{"fcntl", [6]uint64{1024, 3, 1024}, false}, // not in the command argument
+		{"fcntl", [6]uint64{3, 1024}, true},        // F_SETLEASE
+		{"fcntl", [6]uint64{3, high | 1024}, true},
+		{"fcntl", [6]uint64{3, 1026}, true}, // F_NOTIFY
+		{"fcntl", [6]uint64{3, 1040}, true}, // F_SETDELEG
 		{"socket", [6]uint64{1, 1}, false},
 		{"socket", [6]uint64{2, 1, 262}, false}, // MPTCP reaches nothing without a network
 		{"socket", [6]uint64{10, 2, 17}, false},
