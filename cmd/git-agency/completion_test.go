@@ -525,18 +525,35 @@ func completionRequests(words, args []string, flags []cli.Flag) [][]string {
 func TestCompletionDoesNotWaitForLock(t *testing.T) {
 	t.Parallel()
 	l := newCompletionLab(t)
-	f, err := os.Open(l.lockFile())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		t.Fatal(err)
-	}
+	defer l.takeRepositoryLock()()
 	want := outcome{0, liveCandidates + brokenCandidate, ""}
 	if o := l.complete("discard", "--lock-timeout", "-1", ""); o != want {
 		t.Errorf("got %+v\nwant %+v", o, want)
 	}
+}
+
+// takeRepositoryLock waits for the repository lock, as another program would, and takes it. The lock is lost when this
+// process closes any other descriptor of the file.
+func (l *lab) takeRepositoryLock() (release func()) {
+	l.t.Helper()
+	f, err := os.OpenFile(l.lockFile(), os.O_RDWR, 0)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	for _, take := range []func() error{
+		func() error { return syscall.Flock(int(f.Fd()), syscall.LOCK_EX) }, // systems other than Linux
+		func() error {
+			return syscall.FcntlFlock(f.Fd(), syscall.F_SETLKW, &syscall.Flock_t{Type: syscall.F_WRLCK})
+		},
+	} {
+		for err = syscall.EINTR; err == syscall.EINTR; {
+			err = take()
+		}
+		if err != nil {
+			l.t.Fatalf("take the repository lock: %v", err)
+		}
+	}
+	return func() { _ = f.Close() }
 }
 
 func (l *lab) lockFile() string { return filepath.Join(l.repo, ".git", "agency", "lock.flock") }

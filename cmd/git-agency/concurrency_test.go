@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -213,7 +215,8 @@ func TestOrphanedGitKeepsRepositoryLock(t *testing.T) {
 	_ = cmd.Wait()
 
 	o := l.try(nil, "git-agency", "start", "wt", "--lock-timeout", "0")
-	if o.code != 75 || !strings.Contains(o.stderr, "which has died") || !strings.Contains(o.stderr, "--name victim") {
+	if o.code != 75 || !strings.Contains(o.stderr, "which has died") || !strings.Contains(o.stderr, "--name victim") ||
+		runtime.GOOS == "linux" && !regexp.MustCompile(`held by pid \d+ \([^)]*git .*\), started by pid \d+ \(git agency start wt`).MatchString(o.stderr) {
 		t.Errorf("ended with %d: %s", o.code, o.stderr)
 	}
 	broken := l.invocations()

@@ -167,9 +167,7 @@ func (w *doctorLab) dieAt(point string, argv ...string) {
 		w.t.Fatalf("%q at %s ended with %d: %s", argv, point, o.code, o.stderr)
 	}
 	// A git child that is still alive releases the repository lock when it reads the end of its input.
-	if o := w.try(nil, "flock", filepath.Join(w.repo, ".git", "agency", "lock.flock"), "true"); o.code != 0 {
-		w.t.Fatalf("flock of the repository lock: %+v", o)
-	}
+	w.takeRepositoryLock()()
 }
 
 const killedID = "20260128120700-6363" // id of a record created by a killed command

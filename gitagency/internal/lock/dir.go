@@ -11,8 +11,9 @@ import (
 )
 
 // A directory can also be locked itself, without a lock file in it. Any number of processes may hold it shared; one may
-// hold it exclusively, which waits for all of them and blocks new ones meanwhile. This is a flock too, and lasts until
-// the last process that has the descriptor ends.
+// hold it exclusively, which waits for all of them and blocks new ones meanwhile. This is an flock, and lasts until the
+// last process that has the descriptor ends. Every process that can open the directory for reading can take it: the
+// directory must be one that other users and commands in sandboxes cannot open.
 
 // AcquireDirShared locks a directory shared. It waits up to timeout for an exclusive holder (0: one attempt; negative:
 // no limit); after that the error is a *TimeoutError.
@@ -32,7 +33,7 @@ func acquireDir(ctx context.Context, dir string, timeout time.Duration, op int) 
 	if err != nil {
 		return nil, fmt.Errorf("lock directory: %w", err)
 	}
-	if err := w.flock(ctx, f, op); err != nil {
+	if err := w.await(ctx, f, flockAs(op), nil); err != nil {
 		return nil, err
 	}
 	current, err := isCurrent(f, dir)
@@ -50,5 +51,5 @@ func acquireDir(ctx context.Context, dir string, timeout time.Duration, op int) 
 func AcquireOpenDirExclusive(ctx context.Context, dir *os.File, timeout time.Duration) error {
 	w := newWaiter(Request{Timeout: timeout})
 	defer w.stop()
-	return w.flock(ctx, dir, unix.LOCK_EX)
+	return w.await(ctx, dir, flockAs(unix.LOCK_EX), nil)
 }
