@@ -28,7 +28,11 @@ func escapistMain() {
 	}
 	runtime.LockOSThread() // ptrace and namespaces are per thread
 	// More time than any attempt needs: an attempt that hangs has failed.
-	time.AfterFunc(10*time.Second, func() {
+	limit := 10 * time.Second
+	if os.Args[1] == "hold" {
+		limit = time.Minute // the script decides how long
+	}
+	time.AfterFunc(limit, func() {
 		fmt.Fprintln(os.Stderr, "escapist: it takes too long")
 		os.Exit(1)
 	})
@@ -540,6 +544,30 @@ var escapistCommands = map[string]func(args []string) error{
 		return nil
 	},
 
+	// hold <file> <kind>...: takes a lock of each kind on the files of $FILES, as far as it can, prints which it got, and
+	// holds them until the first file, which it creates, is removed.
+	"hold": func(args []string) error {
+		for _, kind := range args[1:] {
+			for _, path := range strings.Fields(os.Getenv("FILES")) {
+				if kind == "" {
+					continue
+				}
+				if err := holdLock(kind, path); err != nil {
+					fmt.Println("no", kind, path, err)
+				} else {
+					fmt.Println("got", kind, path)
+				}
+			}
+		}
+		if err := os.WriteFile(args[0], nil, 0o600); err != nil {
+			return err
+		}
+		for exists(args[0]) {
+			time.Sleep(10 * time.Millisecond)
+		}
+		return nil
+	},
+
 	// asks <call>: makes a system call with zero arguments, which changes nothing. EPERM and ENOSYS are refusals;
 	// any other result is an answer.
 	"asks": func(args []string) error {
@@ -593,4 +621,27 @@ func sendLine(network, address, word string) error {
 	}
 	_, err = io.WriteString(conn, word+"\n")
 	return errors.Join(err, conn.Close())
+}
+
+// holdLock takes a lock until the process ends.
+func holdLock(kind, path string) error {
+	flags := unix.O_RDONLY
+	if kind == "write" {
+		flags = unix.O_RDWR
+	}
+	fd, err := unix.Open(path, flags, 0)
+	if err != nil {
+		return err
+	}
+	switch kind {
+	case "shared":
+		return unix.Flock(fd, unix.LOCK_SH|unix.LOCK_NB)
+	case "exclusive":
+		return unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
+	case "read":
+		return unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_RDLCK})
+	case "write":
+		return unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK})
+	}
+	return fmt.Errorf("no such lock: %s", kind)
 }

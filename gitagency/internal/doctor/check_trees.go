@@ -278,7 +278,8 @@ func (x *checkRun) checkMarkers(s treeInfo) {
 
 // checkUploads finds uploads (put) that were killed.
 func (x *checkRun) checkUploads(ctx context.Context, s treeInfo) {
-	interrupted, err := withTree(s.tree, func(tree *guard.Tree) ([]upload.InterruptedPut, error) { return upload.FindInterrupted(ctx, tree) })
+	var interrupted []upload.InterruptedPut
+	err := x.withUploadTarget(s, func(to upload.Target) (err error) { interrupted, err = upload.FindInterrupted(ctx, to); return err })
 	if err != nil { // other checks report a tree that cannot be opened
 		return
 	}
@@ -291,21 +292,18 @@ func (x *checkRun) checkUploads(ctx context.Context, s treeInfo) {
 			if err != nil {
 				return err
 			}
-			_, err = withTree(s.tree, func(tree *guard.Tree) (bool, error) { return true, upload.Recover(ctx, tree, timeout) })
-			return err
+			return x.withUploadTarget(s, func(to upload.Target) error { return upload.Recover(ctx, to, timeout) })
 		})
 	}
 }
 
-// withTree opens a tree, calls do and closes the tree.
-func withTree[T any](path string, do func(*guard.Tree) (T, error)) (T, error) {
-	tree, err := guard.OpenTree(path)
+// withUploadTarget opens the tree of a sandbox, calls do and closes the tree.
+func (x *checkRun) withUploadTarget(s treeInfo, do func(upload.Target) error) error {
+	tree, err := guard.OpenTree(s.tree)
 	if err != nil {
-		var none T
-		return none, err
+		return err
 	}
-	result, err := do(tree)
-	return result, errors.Join(err, tree.Close())
+	return errors.Join(do(sandbox.Of(x.Repository, s.id).UploadTarget(tree)), tree.Close())
 }
 
 // checkPrematureTrash finds the trash ref of an invocation or a worktree that has not ended.

@@ -189,17 +189,12 @@ func (f *DirHandle) Stat() (Info, error) { return f.Lstat(".") }
 
 // Names lists the entries of the directory, unsorted.
 func (f *DirHandle) Names() ([]string, error) {
-	again, err := f.Reopen() // each descriptor can be listed only once
+	again, err := f.openAt("enter", ".", unix.O_RDONLY|unix.O_DIRECTORY, 0) // each descriptor can be listed only once
 	if err != nil {
 		return nil, err
 	}
 	names, err := again.Readdirnames(-1)
 	return names, errors.Join(err, again.Close())
-}
-
-// Reopen opens the directory again, for uses that need their own open file, such as a lock.
-func (f *DirHandle) Reopen() (*os.File, error) {
-	return f.openAt("enter", ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
 }
 
 // Chmod sets the permissions of the directory itself.

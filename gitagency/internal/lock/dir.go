@@ -45,11 +45,3 @@ func acquireDir(ctx context.Context, dir string, timeout time.Duration, op int) 
 	}
 	return f, nil
 }
-
-// AcquireOpenDirExclusive is AcquireDirExclusive for an open directory, whose descriptor carries no other lock. On
-// failure it has closed the descriptor, or closes it as soon as the blocking flock returns.
-func AcquireOpenDirExclusive(ctx context.Context, dir *os.File, timeout time.Duration) error {
-	w := newWaiter(Request{Timeout: timeout})
-	defer w.stop()
-	return w.await(ctx, dir, flockAs(unix.LOCK_EX), nil)
-}

@@ -155,13 +155,13 @@ func RecoverUploads(ctx context.Context, r *core.Repository, id string) {
 	}
 	timeout, err := r.Settings.LockTimeout()
 	if err == nil {
-		err = upload.Recover(ctx, tree, timeout)
+		err = upload.Recover(ctx, Of(r, id).UploadTarget(tree), timeout)
 	}
 	if fault.Is[*upload.IncompleteUndoError](err) {
 		r.Warn("sandbox %s: %v", id, err)
 		var kept int
 		var dirs []string
-		kept, dirs, err = upload.RescueReplaced(ctx, tree)
+		kept, dirs, err = upload.RescueReplaced(ctx, Of(r, id).UploadTarget(tree))
 		if kept > 0 {
 			r.Warn("sandbox %s: files that an interrupted put replaced are kept in %s (%d)", id, strings.Join(dirs, ", "), kept)
 		}

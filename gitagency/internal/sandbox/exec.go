@@ -108,7 +108,7 @@ func (s *Sandbox) Exec(ctx context.Context, opts ExecOptions) (ExecResult, error
 	}
 	defer h.Close()
 	// Roll back an upload that was killed. One that is still running is left alone.
-	if err := upload.Recover(ctx, h.Tree, 0); err != nil && !fault.Is[*fault.LockTimeoutError](err) {
+	if err := upload.Recover(ctx, s.UploadTarget(h.Tree), 0); err != nil && !fault.Is[*fault.LockTimeoutError](err) {
 		s.Repo.Warn("sandbox %s: %v", s.ID, err)
 	}
 	dir, path, err := h.OpenWorkDir(opts.Cwd)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -12,7 +11,6 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
-	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/handoff"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/upload"
@@ -80,8 +78,8 @@ func (s *Sandbox) TakeSnapshot(ctx context.Context, req SnapshotRequest) (_ Snap
 // not a state of the sandbox.
 //
 // The caller must hold the repository lock: a discard holds it while it waits for uploads, so the opposite order
-// could deadlock. The wait is at most 5 seconds, whatever the lock timeout is: a process in the sandbox can block
-// uploads for any time and must not block the whole repository.
+// could deadlock. The wait is at most 5 seconds, whatever the lock timeout is: an upload that hangs must not block the
+// whole repository.
 func (s *Sandbox) PauseUploads(ctx context.Context, h *Handle) (resume func(), err error) {
 	const maxWait = 5 * time.Second
 	timeout, err := s.Repo.Settings.LockTimeout()
@@ -91,7 +89,7 @@ func (s *Sandbox) PauseUploads(ctx context.Context, h *Handle) (resume func(), e
 	if timeout < 0 || timeout > maxWait {
 		timeout = maxWait
 	}
-	release, err := upload.Quiesce(ctx, h.Tree, timeout)
+	release, err := upload.Quiesce(ctx, s.UploadTarget(h.Tree), timeout)
 	resume = func() {
 		if err := release(); err != nil {
 			s.Repo.Warn("%s: %v", s.Tree, err)
@@ -102,7 +100,7 @@ func (s *Sandbox) PauseUploads(ctx context.Context, h *Handle) (resume func(), e
 		s.Repo.Warn("sandbox %s: %v", s.ID, err)
 	case fault.Is[*fault.LockTimeoutError](err):
 		resume()
-		return nil, &fault.BusyError{ID: s.ID, Waited: timeout, Holders: proc.FileUsers(filepath.Join(s.Tree, guard.AgencyDir))}
+		return nil, &fault.BusyError{ID: s.ID, Waited: timeout, Holders: proc.FileUsers(s.Repo.Store.PutLockDir(s.Repo.ID, s.ID))}
 	case err != nil:
 		resume()
 		return nil, err

@@ -15,7 +15,6 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
-	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
 )
 
@@ -226,7 +225,7 @@ func TestSnapshotHoldsUploadsAtomically(t *testing.T) {
 		if point != "snapshot/capture:before" {
 			return nil
 		}
-		if f, err := lock.AcquireDirExclusive(ctx, filepath.Join(l.Sandbox.WorkDir(), guard.AgencyDir), 0); !fault.Is[*fault.LockTimeoutError](err) {
+		if f, err := lock.AcquireDirExclusive(ctx, l.Sandbox.Repo.Store.PutLockDir(l.Sandbox.Repo.ID, l.Sandbox.ID), 0); !fault.Is[*fault.LockTimeoutError](err) {
 			t.Errorf("uploads can continue during the capture: %v", errors.Join(err, f.Close()))
 		}
 		return nil
@@ -272,13 +271,17 @@ func TestSnapshotHoldsUploadsAtomically(t *testing.T) {
 	putters.Wait()
 }
 
-// A command in a sandbox can hold the upload lock and so block snapshots of this sandbox. They fail after the lock
-// timeout, so that the repository lock is not held forever.
+// An upload that hangs blocks snapshots of its sandbox. They fail after the lock timeout, so that the repository lock is
+// not held forever.
 func TestSnapshotTimesOutOnUploadLock(t *testing.T) {
 	t.Parallel()
 	soon := 2 * time.Second // not shorter: a child that another test forks holds our lock until its exec
 	l := New(t, core.Options{LockTimeout: &soon})
-	held, err := lock.AcquireDirExclusive(t.Context(), filepath.Join(l.Sandbox.WorkDir(), guard.AgencyDir), 0)
+	dir := l.Sandbox.Repo.Store.PutLockDir(l.Sandbox.Repo.ID, l.Sandbox.ID)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	held, err := lock.AcquireDirExclusive(t.Context(), dir, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/upload"
 )
 
@@ -72,7 +73,11 @@ func (s *Sandbox) Upload(ctx context.Context, req UploadRequest) (err error) {
 	if req.Progress != nil {
 		progress = func(p upload.Progress) { req.Progress(UploadProgress(p)) }
 	}
-	if err := upload.Put(ctx, h.Tree, s.Repo.BeginTx("put"), files, progress); err != nil {
+	to := s.UploadTarget(h.Tree)
+	if to.LockTimeout, err = s.Repo.Settings.LockTimeout(); err != nil {
+		return err
+	}
+	if err := upload.Put(ctx, to, s.Repo.BeginTx("put"), files, progress); err != nil {
 		return fmt.Errorf("put files into %s: %w", s.ID, err)
 	}
 	event := putEvent{s.Repo.Now(), "put", 0}
@@ -83,6 +88,11 @@ func (s *Sandbox) Upload(ctx context.Context, req UploadRequest) (err error) {
 	}
 	AppendEvent(s.Repo, s.ID, event)
 	return nil
+}
+
+// UploadTarget returns the sandbox as a target of uploads.
+func (s *Sandbox) UploadTarget(tree *guard.Tree) upload.Target {
+	return upload.Target{Tree: tree, LockDir: s.Repo.Store.PutLockDir(s.Repo.ID, s.ID)}
 }
 
 type putEvent struct {

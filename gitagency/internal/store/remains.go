@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
@@ -41,7 +42,8 @@ func (s Store) FindRemains(repoID, invocationID string) (r SandboxRemains, err e
 			r.HasTree = true
 		case path == WithdrawnPath(tree) && e.IsDir():
 			r.HasWithdrawn = true
-		case path == RemovablePath(tree) && e.IsDir(), path == s.WallsDir(repoID, invocationID) && e.IsDir(), path == tree && e.Type()&fs.ModeSymlink != 0:
+		case e.IsDir() && slices.Contains([]string{RemovablePath(tree), s.WallsDir(repoID, invocationID), s.PutLockDir(repoID, invocationID)}, path):
+		case path == tree && e.Type()&fs.ModeSymlink != 0:
 		default:
 			r.ForeignPath = path
 		}

@@ -64,6 +64,12 @@ func (s Store) WallsDir(repoID, invocationID string) string {
 	return filepath.Join(s.SandboxDir(repoID, invocationID), "walls")
 }
 
+// PutLockDir returns the directory of the locks of uploads to a sandbox, which exists only while they are used. Neither
+// the sandbox's commands nor other users can reach it.
+func (s Store) PutLockDir(repoID, invocationID string) string {
+	return filepath.Join(s.SandboxDir(repoID, invocationID), "puts")
+}
+
 // SandboxTreePath returns the path of a sandbox's tree.
 func (s Store) SandboxTreePath(repoID, invocationID string) string {
 	return filepath.Join(s.SandboxDir(repoID, invocationID), "tree")
@@ -187,6 +193,7 @@ func (s Store) RemoveSandboxTree(repoID, invocationID string) error {
 	return errors.Join(
 		durable.RemoveTree(s.SandboxTreePath(repoID, invocationID)),
 		durable.RemoveTree(s.WallsDir(repoID, invocationID)),
+		durable.RemoveTree(s.PutLockDir(repoID, invocationID)), // left by a killed put
 		durable.Remove(s.SandboxDir(repoID, invocationID)))
 }
 

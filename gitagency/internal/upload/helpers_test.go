@@ -71,6 +71,11 @@ func fifo(t *testing.T, parts ...string) string {
 
 func exists(path string) bool { _, err := os.Lstat(path); return err == nil }
 
+// targetOf returns a tree as a target whose locks are beside the tree.
+func targetOf(tree *guard.Tree) Target {
+	return Target{Tree: tree, LockDir: filepath.Join(filepath.Dir(tree.Path), "locks"), LockTimeout: -1}
+}
+
 // newTree makes a tree with a sandbox marker, and a directory outside it whose file must not be touched.
 func newTree(t *testing.T) (_ *guard.Tree, outside string) {
 	t.Helper()

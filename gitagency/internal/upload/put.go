@@ -16,21 +16,19 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
-	"github.com/git-agency/git-agency/gitagency/internal/lock"
 	"github.com/git-agency/git-agency/gitagency/internal/undo"
 )
 
 // A put prepares all files in a stage, a directory in the tree that git ignores:
 //
-//	.agency/put-<random>/new/…       the new files, in their final layout; new directories are moved as a whole
-//	.agency/put-<random>/old/…       replaced files, at their original paths
-//	.agency/put-<random>/plan.json   the paths that the put creates; once it exists there may be something to undo
-//	.agency/gone-<random>            a stage whose put is complete or undone
+//	.agency/put-<key>/new/…        the new files, in their final layout; new directories are moved as a whole
+//	.agency/put-<key>/old/…        replaced files, at their original paths
+//	.agency/put-<key>/plan.json    the paths that the put creates; once it exists there may be something to undo
+//	.agency/gone-<key>-<random>    a stage whose put is complete or undone
 //
 // A gone stage holds nothing of value and can be deleted in any order.
 //
-// A put holds a lock on its stage, which tells a running put from a killed one. It also holds a lock on .agency while
-// it moves files, so that no two puts do that at the same time.
+// Locks tell a running put from a killed one, and keep two puts from moving files at the same time; see Target.
 const (
 	stagePrefix = "put-"
 	gonePrefix  = "gone-"
@@ -43,8 +41,9 @@ const (
 // with the same inodes. An existing file is replaced and never written to, so that a symlink to a path outside, or a
 // hard link, does no harm. Put rolls back the steps of tx itself, while it still holds the lock against other puts.
 // progress, if not nil, is called as files are staged.
-func Put(ctx context.Context, tree *guard.Tree, tx *undo.Tx, files []File, progress func(Progress)) (err error) {
-	p := &putOp{tree: tree, progress: progress, touched: map[string]identity{}}
+func Put(ctx context.Context, to Target, tx *undo.Tx, files []File, progress func(Progress)) (err error) {
+	p := newPutOp(to)
+	p.progress, p.touched = progress, map[string]identity{}
 	defer func() {
 		if err != nil {
 			tx.Rollback(context.WithoutCancel(ctx)) // tx logs rollback errors
@@ -89,17 +88,20 @@ type Progress struct {
 
 // putOp is one put in progress.
 type putOp struct {
-	tree     *guard.Tree
-	progress func(Progress)
+	tree        *guard.Tree
+	lockDir     string
+	lockTimeout time.Duration
+	progress    func(Progress)
 
 	batch     *batch
 	top       *guard.DirHandle // top directory of the tree
 	agencyDir *guard.DirHandle // .agency
-	moveLock  *os.File         // holds the lock on .agency
+	moveLock  *os.File         // lock of moves
 
+	key       string           // random, in the names of the stage and its lock
 	stageName string           // name of the stage
 	stage     *guard.DirHandle // nil when there is none
-	stageLock *os.File         // holds the lock on the stage
+	stageLock *os.File         // lock of the stage
 	newDir    *guard.DirHandle // stage/new
 	oldDir    *guard.DirHandle // stage/old
 
@@ -111,6 +113,10 @@ type putOp struct {
 	keepStage      bool // the stage holds files that could not be restored
 }
 
+func newPutOp(to Target) *putOp {
+	return &putOp{tree: to.Tree, lockDir: to.LockDir, lockTimeout: to.LockTimeout}
+}
+
 func (p *putOp) close() error {
 	var errs []error
 	for _, f := range slices.AppendSeq([]*guard.DirHandle{p.newDir, p.oldDir, p.stage, p.agencyDir, p.top, p.lastTarget}, maps.Values(p.openTargets)) {
@@ -118,12 +124,7 @@ func (p *putOp) close() error {
 			errs = append(errs, f.Close())
 		}
 	}
-	for _, f := range []*os.File{p.stageLock, p.moveLock} {
-		if f != nil {
-			errs = append(errs, f.Close())
-		}
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, p.unlockAll())...)
 }
 
 func (p *putOp) checkFiles(files []File) (err error) {
@@ -145,46 +146,23 @@ func (p *putOp) openAgencyDir() (err error) {
 	return err
 }
 
-// lockMoves waits until no other put moves files in the tree.
-func (p *putOp) lockMoves(ctx context.Context, timeout time.Duration) error {
-	dir, err := p.agencyDir.Reopen()
-	if err != nil {
-		return err
-	}
-	if err := lock.AcquireOpenDirExclusive(ctx, dir, timeout); err != nil {
-		return fmt.Errorf("wait for another put: %w", err)
-	}
-	p.moveLock = dir
-	return nil
-}
-
-func (p *putOp) unlockMoves() error {
-	err := p.moveLock.Close()
-	p.moveLock = nil
-	return err
-}
-
 // recoverOthers is recoverStages for a new put. It ignores errors: a stage that cannot be undone does not block the
 // put, and Recover reports it.
 func (p *putOp) recoverOthers(ctx context.Context) { _ = p.recoverStages(ctx) }
 
 func (p *putOp) openStage(ctx context.Context, tx *undo.Tx) error {
-	if err := p.lockMoves(ctx, -1); err != nil {
+	if err := p.lockMoves(ctx, p.lockTimeout); err != nil {
 		return err
 	}
 	p.recoverOthers(ctx)
-	name := stagePrefix + randomName()
-	p.stageName = name
+	p.key = randomName()
+	p.stageName = stagePrefix + p.key
+	if err := p.lockStage(ctx, p.key); err != nil {
+		return err
+	}
 	tx.Undo("stage", func(context.Context) error { return p.removeStage() })
 	var err error
-	if p.stage, err = p.agencyDir.Mkdir(name); err != nil {
-		return err
-	}
-	if p.stageLock, err = p.stage.Reopen(); err != nil {
-		return err
-	}
-	if err := lock.AcquireOpenDirExclusive(ctx, p.stageLock, 0); err != nil {
-		p.stageLock = nil // closed by the failed call
+	if p.stage, err = p.agencyDir.Mkdir(p.stageName); err != nil {
 		return err
 	}
 	for _, sub := range []struct {
@@ -212,7 +190,7 @@ func (p *putOp) removeStage() error {
 // from a half-removed stage.
 func (p *putOp) retireStage(name string) error {
 	if !strings.HasPrefix(name, gonePrefix) {
-		gone := gonePrefix + randomName()
+		gone := goneName(name)
 		if p.agencyDir.MoveAs(name, p.agencyDir, gone) == nil {
 			name = gone
 		}
@@ -220,9 +198,17 @@ func (p *putOp) retireStage(name string) error {
 	return p.agencyDir.RemoveAll(name)
 }
 
+// goneName returns a new name for a stage that is not needed any more. It keeps the key.
+func goneName(stage string) string {
+	if match := stageNamePattern.FindStringSubmatch(stage); match != nil {
+		return gonePrefix + match[1] + "-" + randomName()
+	}
+	return gonePrefix + randomName()
+}
+
 // writePlan checks the tree again and writes plan.json.
 func (p *putOp) writePlan(ctx context.Context) error {
-	if err := p.lockMoves(ctx, -1); err != nil {
+	if err := p.lockMoves(ctx, p.lockTimeout); err != nil {
 		return err
 	}
 	p.recoverOthers(ctx)
@@ -257,7 +243,7 @@ func (p *putOp) commitPut(tx *undo.Tx) error {
 	if err := p.checkTargetsUnmoved(); err != nil {
 		return err
 	}
-	name, gone := p.stageName, gonePrefix+randomName()
+	name, gone := p.stageName, goneName(p.stageName)
 	if err := p.agencyDir.MoveAs(name, p.agencyDir, gone); err != nil {
 		return err
 	}

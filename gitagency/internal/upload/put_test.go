@@ -24,7 +24,7 @@ import (
 
 func putFiles(t *testing.T, tree *guard.Tree, files ...File) error {
 	t.Helper()
-	return Put(t.Context(), tree, &undo.Tx{Log: func(err error) { t.Errorf("rollback: %v", err) }}, files, nil)
+	return Put(t.Context(), targetOf(tree), &undo.Tx{Log: func(err error) { t.Errorf("rollback: %v", err) }}, files, nil)
 }
 
 func textFile(path, content string) File { return File{Path: path, Content: []byte(content)} }
@@ -343,7 +343,7 @@ func faultPoints(t *testing.T) (found []string) {
 	t.Helper()
 	tree, files := newMixedTree(t)
 	tx := &undo.Tx{Fault: func(_ context.Context, point string) error { found = append(found, point); return nil }}
-	must(t, Put(t.Context(), tree, tx, files, nil))
+	must(t, Put(t.Context(), targetOf(tree), tx, files, nil))
 	return found
 }
 
@@ -372,7 +372,7 @@ func TestPutFailureAtAnyStepRestoresTree(t *testing.T) {
 				}
 				return nil
 			}}
-			err := Put(ctx, tree, tx, files, nil)
+			err := Put(ctx, targetOf(tree), tx, files, nil)
 			cancel(nil)
 			if !errors.Is(err, purpose) {
 				t.Fatalf("%s, %v: %v", point, cancels, err)
@@ -399,7 +399,7 @@ func TestPutRollbackFollowsMovedDirectory(t *testing.T) {
 		must(t, os.Symlink(filepath.Join(path.Dir(tree.Path), "outside"), d))
 		return purpose
 	}}
-	if err := Put(t.Context(), tree, tx, files, nil); !errors.Is(err, purpose) {
+	if err := Put(t.Context(), targetOf(tree), tx, files, nil); !errors.Is(err, purpose) {
 		t.Fatal(err)
 	}
 	must(t, os.Remove(d))
@@ -426,7 +426,7 @@ func TestPutFailsWhenDirectoryIsMovedAway(t *testing.T) {
 			}
 			return errors.Join(os.Rename(d, away), instead(d))
 		}}
-		if err := Put(t.Context(), tree, tx, files, nil); err == nil || isConfined(err) {
+		if err := Put(t.Context(), targetOf(tree), tx, files, nil); err == nil || isConfined(err) {
 			t.Errorf("%s: %v", name, err)
 		}
 		must(t, os.RemoveAll(d))
@@ -451,7 +451,7 @@ func TestPutKeepsFilesCreatedMeanwhile(t *testing.T) {
 			}
 			return nil
 		}}
-		if err := Put(t.Context(), tree, tx, files, nil); err == nil {
+		if err := Put(t.Context(), targetOf(tree), tx, files, nil); err == nil {
 			t.Errorf("%s: Put succeeded", point)
 		}
 		if readFile(t, tree.Path, mine) != "mine" || readFile(t, tree.Path, "d", "b") != "old b" || len(listNames(t, tree.Path, guard.AgencyDir)) != 1 {
@@ -473,7 +473,7 @@ func killedPut(t *testing.T, tree *guard.Tree, files []File, point string) {
 			}
 			return nil
 		}}
-		t.Errorf("%s was not reached: %v", point, Put(t.Context(), tree, tx, files, nil))
+		t.Errorf("%s was not reached: %v", point, Put(t.Context(), targetOf(tree), tx, files, nil))
 	}()
 	<-gone
 }
@@ -485,7 +485,7 @@ func TestKilledPutIsUndoneByRecover(t *testing.T) {
 	all := faultPoints(t)
 	for _, point := range all[:len(all)-1] {
 		killedPut(t, tree, files, point)
-		must(t, Recover(t.Context(), tree, -1))
+		must(t, Recover(t.Context(), targetOf(tree), -1))
 		if after := describeTree(t, path.Dir(tree.Path)); after != before {
 			t.Fatalf("%s: the tree changed:\n%s\n%s", point, before, after)
 		}
@@ -498,7 +498,7 @@ func TestKilledPutIsUndoneByRecover(t *testing.T) {
 		}
 	}
 	killedPut(t, tree, files, all[len(all)-1]) // complete; only the stage is left
-	must(t, Recover(t.Context(), tree, -1))
+	must(t, Recover(t.Context(), targetOf(tree), -1))
 	if readFile(t, tree.Path, "a") != "new a" || readFile(t, tree.Path, "d", "new", "x") != "x" || len(listNames(t, tree.Path, guard.AgencyDir)) != 1 {
 		t.Error("the completed put was undone")
 	}
@@ -516,13 +516,13 @@ func TestRecoverDoesNotUndoCompletedPut(t *testing.T) {
 		}
 	}
 	must(t, os.Remove(filepath.Join(tree.Path, "a")))
-	if found, err := FindInterrupted(t.Context(), tree); err != nil || len(found) != 1 || found[0].HoldsReplaced {
+	if found, err := FindInterrupted(t.Context(), targetOf(tree)); err != nil || len(found) != 1 || found[0].HoldsReplaced {
 		t.Errorf("%+v, %v", found, err)
 	}
-	if n, dirs, err := RescueReplaced(t.Context(), tree); n != 0 || len(dirs) != 0 || err != nil {
+	if n, dirs, err := RescueReplaced(t.Context(), targetOf(tree)); n != 0 || len(dirs) != 0 || err != nil {
 		t.Errorf("%d, %q, %v", n, dirs, err)
 	}
-	must(t, Recover(t.Context(), tree, -1))
+	must(t, Recover(t.Context(), targetOf(tree), -1))
 	if exists(filepath.Join(tree.Path, "a")) || exists(stage) || readFile(t, tree.Path, "d", "b") != "new b" {
 		t.Errorf("left: %q", listNames(t, tree.Path))
 	}
@@ -537,7 +537,7 @@ func TestRecoverKeepsLaterChanges(t *testing.T) {
 	must(t, os.Remove(filepath.Join(tree.Path, "a")))         // a file of the put, replaced
 	write(t, "mine too", tree.Path, "a")                      //
 	must(t, os.RemoveAll(filepath.Join(tree.Path, "d", "e"))) // the directory of a replaced file is gone
-	must(t, Recover(t.Context(), tree, -1))
+	must(t, Recover(t.Context(), targetOf(tree), -1))
 	for name, want := range map[string]string{"fresh/mine": "mine", "d/b": "changed", "a": "mine too", "d/other": "other"} {
 		if got := readFile(t, tree.Path, name); got != want {
 			t.Errorf("%s is %q", name, got)
@@ -556,11 +556,11 @@ func TestRecoverKeepsLaterChanges(t *testing.T) {
 func TestRecoverWithoutStage(t *testing.T) {
 	t.Parallel()
 	tree, _ := newTree(t)
-	must(t, Recover(t.Context(), tree, -1))
+	must(t, Recover(t.Context(), targetOf(tree), -1))
 	must(t, os.RemoveAll(filepath.Join(tree.Path, guard.AgencyDir)))
-	must(t, Recover(t.Context(), tree, -1))
+	must(t, Recover(t.Context(), targetOf(tree), -1))
 	write(t, "", tree.Path, guard.AgencyDir)
-	must(t, Recover(t.Context(), tree, -1))
+	must(t, Recover(t.Context(), targetOf(tree), -1))
 }
 
 func TestRecoverSparesRunningPut(t *testing.T) {
@@ -570,12 +570,12 @@ func TestRecoverSparesRunningPut(t *testing.T) {
 		if at != "stage:after" {
 			return nil
 		}
-		if err := Recover(t.Context(), tree, -1); err != nil {
+		if err := Recover(t.Context(), targetOf(tree), -1); err != nil {
 			return err
 		}
 		return putFiles(t, tree, textFile("b", "2"))
 	}}
-	must(t, Put(t.Context(), tree, tx, []File{textFile("a", "1")}, nil))
+	must(t, Put(t.Context(), targetOf(tree), tx, []File{textFile("a", "1")}, nil))
 	if readFile(t, tree.Path, "a") != "1" || readFile(t, tree.Path, "b") != "2" {
 		t.Error("one of the puts is missing")
 	}
@@ -599,7 +599,7 @@ func TestPutReportsSourceErrors(t *testing.T) {
 	defer cancel()
 	r, w := io.Pipe()
 	defer w.Close()
-	if err := Put(ctx, tree, &undo.Tx{}, []File{{Path: "b", Open: func() (io.ReadCloser, error) { return r, nil }}}, nil); !errors.Is(err, late) {
+	if err := Put(ctx, targetOf(tree), &undo.Tx{}, []File{{Path: "b", Open: func() (io.ReadCloser, error) { return r, nil }}}, nil); !errors.Is(err, late) {
 		t.Error(err)
 	}
 	if after := describeTree(t, tree.Path); after != before {
@@ -624,7 +624,7 @@ func TestConcurrentPutsAreAtomic(t *testing.T) {
 				}
 				other, err := guard.OpenTree(tree.Path) // own handles, as in another process
 				if err == nil {
-					err = errors.Join(Put(t.Context(), other, &undo.Tx{}, files, nil), other.Close())
+					err = errors.Join(Put(t.Context(), targetOf(other), &undo.Tx{}, files, nil), other.Close())
 				}
 				if err != nil {
 					t.Error(err)
@@ -684,7 +684,7 @@ func FuzzPut(f *testing.F) {
 			}
 			return nil
 		}}
-		err := Put(t.Context(), tree, tx, files, nil)
+		err := Put(t.Context(), targetOf(tree), tx, files, nil)
 		if describeTree(t, outside) != out {
 			t.Fatalf("%q: files outside changed", batch)
 		}

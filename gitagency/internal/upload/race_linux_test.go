@@ -52,7 +52,7 @@ func TestPutStaysInsideDuringSwaps(t *testing.T) {
 	swapper := swapWithLinks(t, tree.Path, dir, outside, stop)
 	done, refused, entered := 0, 0, 0
 	for deadline := time.Now().Add(2 * time.Second); time.Now().Before(deadline); {
-		err := Put(t.Context(), tree, &undo.Tx{}, []File{textFile("d/x", "new"), textFile("d/sub/x", "new"), textFile("d/file", "new"), textFile("d/new/y", "new"), textFile("d/SANDBOX_MARKER", "new")}, nil)
+		err := Put(t.Context(), targetOf(tree), &undo.Tx{}, []File{textFile("d/x", "new"), textFile("d/sub/x", "new"), textFile("d/file", "new"), textFile("d/new/y", "new"), textFile("d/SANDBOX_MARKER", "new")}, nil)
 		if err == nil {
 			done++
 		} else {
@@ -77,7 +77,7 @@ func TestPutStaysInsideDuringSwaps(t *testing.T) {
 	if describeTree(t, outside) != before {
 		t.Error("files outside changed")
 	}
-	must(t, Recover(t.Context(), tree, -1))
+	must(t, Recover(t.Context(), targetOf(tree), -1))
 	if got := readFile(t, tree.Path, guard.AgencyDir, guard.Sandbox.Name); !strings.HasPrefix(got, "# This directory is a sandbox") || len(listNames(t, tree.Path, guard.AgencyDir)) != 1 {
 		t.Errorf("the marker is %q, entries of .agency: %q", got, listNames(t, tree.Path, guard.AgencyDir))
 	}

@@ -21,8 +21,8 @@ import (
 // removed or ignored; no forgery can make Recover fail. It waits up to timeout for a put in progress (0: not at all,
 // negative: for ever); then the error is a *lock.TimeoutError. If files cannot be restored, the error is an
 // *IncompleteUndoError.
-func Recover(ctx context.Context, tree *guard.Tree, timeout time.Duration) error {
-	p := &putOp{tree: tree}
+func Recover(ctx context.Context, to Target, timeout time.Duration) error {
+	p := newPutOp(to)
 	if err := p.openAgencyDir(); err != nil {
 		return errors.Join(ignoreMissing(err), p.close()) // without .agency there was no put
 	}
@@ -38,8 +38,8 @@ func Recover(ctx context.Context, tree *guard.Tree, timeout time.Duration) error
 // Quiesce is Recover that keeps puts from moving files until release is called; release is never nil. Until then the
 // tree contains each put completely or not at all, also with an *IncompleteUndoError, except for the files that it
 // reports.
-func Quiesce(ctx context.Context, tree *guard.Tree, timeout time.Duration) (release func() error, err error) {
-	p := &putOp{tree: tree}
+func Quiesce(ctx context.Context, to Target, timeout time.Duration) (release func() error, err error) {
+	p := newPutOp(to)
 	if err := p.openAgencyDir(); err != nil {
 		return p.close, ignoreMissing(err) // without .agency there can be no put
 	}
@@ -70,10 +70,10 @@ type InterruptedPut struct {
 
 // FindInterrupted lists the puts that Recover would undo. It changes nothing and does not wait: while a put is moving
 // files, it returns an empty list.
-func FindInterrupted(ctx context.Context, tree *guard.Tree) (found []InterruptedPut, err error) {
-	p := &putOp{tree: tree}
+func FindInterrupted(ctx context.Context, to Target) (found []InterruptedPut, err error) {
+	p := newPutOp(to)
 	defer func() { err = errors.Join(err, p.close()) }()
-	if p.top, err = tree.OpenTop(); err != nil {
+	if p.top, err = to.Tree.OpenTop(); err != nil {
 		return nil, err
 	}
 	if p.agencyDir, err = p.top.OpenDir(guard.AgencyDir); err != nil {
@@ -84,14 +84,14 @@ func FindInterrupted(ctx context.Context, tree *guard.Tree) (found []Interrupted
 		return nil, err
 	}
 	var alive *lock.TimeoutError
-	if err := p.lockMoves(ctx, 0); errors.As(err, &alive) {
+	if err := p.tryLockMoves(ctx); errors.As(err, &alive) {
 		return nil, nil
 	} else if err != nil {
 		return nil, err
 	}
 	var errs []error
 	for _, name := range stages {
-		there := InterruptedPut{Stage: path.Join(tree.Path, guard.AgencyDir, name)}
+		there := InterruptedPut{Stage: path.Join(to.Tree.Path, guard.AgencyDir, name)}
 		stage, err := p.agencyDir.OpenDir(name)
 		if errors.Is(err, fs.ErrPermission) { // entering it would need a chmod
 			there.HoldsReplaced = !strings.HasPrefix(name, gonePrefix)
@@ -102,36 +102,24 @@ func FindInterrupted(ctx context.Context, tree *guard.Tree) (found []Interrupted
 			errs = append(errs, ignoreMissing(err))
 			continue
 		}
-		dead, err := ownerIsDead(ctx, stage)
-		if err == nil && dead {
+		held, alive, err := p.lockDeadStage(ctx, name)
+		if err == nil && !alive {
 			there.HoldsReplaced = !strings.HasPrefix(name, gonePrefix) && countReplaced(ctx, stage) > 0
 			found = append(found, there)
+		}
+		if held != nil {
+			err = errors.Join(err, held.Close())
 		}
 		errs = append(errs, err, stage.Close())
 	}
 	return found, errors.Join(errs...)
 }
 
-// ownerIsDead reports whether the process that owned a stage has ended.
-func ownerIsDead(ctx context.Context, stage *guard.DirHandle) (bool, error) {
-	handle, err := stage.Reopen()
-	if err != nil {
-		return false, err
-	}
-	var alive *lock.TimeoutError
-	if err := lock.AcquireOpenDirExclusive(ctx, handle, 0); errors.As(err, &alive) {
-		return false, nil
-	} else if err != nil {
-		return false, err
-	}
-	return true, handle.Close()
-}
-
 // RescueReplaced moves the files that killed puts had replaced, and that Recover could not restore, to the top of the
 // tree, into one directory per put. It returns the number of files and the directories. It is for a tree that is
 // about to be removed, of which everything but .agency is saved.
-func RescueReplaced(ctx context.Context, tree *guard.Tree) (files int, dirs []string, err error) {
-	p := &putOp{tree: tree}
+func RescueReplaced(ctx context.Context, to Target) (files int, dirs []string, err error) {
+	p := newPutOp(to)
 	defer func() { err = errors.Join(err, p.close()) }()
 	if err := p.openAgencyDir(); err != nil {
 		return 0, nil, ignoreMissing(err)

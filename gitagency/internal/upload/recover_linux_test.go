@@ -118,7 +118,7 @@ func TestRecoverIgnoresForgedStage(t *testing.T) {
 		"too deep in new":    func() { makeDeepDirs(t, 1000, stage, newDirName) },
 	} {
 		forge()
-		if err := Recover(t.Context(), tree, -1); err != nil {
+		if err := Recover(t.Context(), targetOf(tree), -1); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		must(t, os.Chmod(agency, 0o755))
@@ -139,7 +139,7 @@ func TestRecoverIgnoresForgedStage(t *testing.T) {
 		"a pipe": func() { fifo(t, agency) }, "a file": func() { write(t, "", agency) }, "a link": func() { link(t, outside, agency) },
 	} {
 		forge()
-		if err := Recover(t.Context(), tree, -1); err != nil {
+		if err := Recover(t.Context(), targetOf(tree), -1); err != nil {
 			t.Errorf(".agency is %s: %v", name, err)
 		}
 		must(t, os.Remove(agency))
@@ -156,7 +156,7 @@ func TestRecoverRestoresReplacedOrKeepsIt(t *testing.T) {
 	killedPut(t, tree, files, "done:before")
 	d := filepath.Join(tree.Path, "d")
 	must(t, os.Chmod(d, 0o555))
-	must(t, Recover(t.Context(), tree, -1))
+	must(t, Recover(t.Context(), targetOf(tree), -1))
 	must(t, os.Chmod(d, 0o755))
 	if after := describeTree(t, tree.Path); after != before {
 		t.Errorf("with a read-only directory:\n%s\n%s", before, after)
@@ -167,7 +167,7 @@ func TestRecoverRestoresReplacedOrKeepsIt(t *testing.T) {
 	killedPut(t, tree, files, "done:before")
 	must(t, os.Chmod(d, 0))
 	var left *IncompleteUndoError
-	if err := Recover(t.Context(), tree, -1); !errors.As(err, &left) || left.Files != 3 || !errors.Is(err, fs.ErrPermission) {
+	if err := Recover(t.Context(), targetOf(tree), -1); !errors.As(err, &left) || left.Files != 3 || !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("with an unreadable directory: %v", err)
 	}
 	if err := putFiles(t, tree, textFile("meanwhile", "")); err != nil {
@@ -175,7 +175,7 @@ func TestRecoverRestoresReplacedOrKeepsIt(t *testing.T) {
 	}
 	must(t, os.Remove(filepath.Join(tree.Path, "meanwhile")))
 	must(t, os.Chmod(d, 0o755))
-	must(t, Recover(t.Context(), tree, -1))
+	must(t, Recover(t.Context(), targetOf(tree), -1))
 	if after := describeTree(t, tree.Path); after != before {
 		t.Errorf("after the permissions were restored:\n%s\n%s", before, after)
 	}
@@ -198,7 +198,7 @@ func TestPutDoesNotExhaustDescriptors(t *testing.T) {
 	files = append(files, textFile(down+"f", "new"), textFile("new/"+down+"f", "new"))
 	before := describeTree(t, tree.Path)
 	killedPut(t, tree, files, "done:before")
-	must(t, Recover(t.Context(), tree, -1))
+	must(t, Recover(t.Context(), targetOf(tree), -1))
 	if describeTree(t, tree.Path) != before {
 		t.Error("the killed put was not undone")
 	}
@@ -228,14 +228,14 @@ func TestPutNeverWritesThroughFilesInStage(t *testing.T) {
 		}
 		return nil
 	}}
-	must(t, Put(t.Context(), tree, tx, []File{textFile("a", "1")}, nil))
+	must(t, Put(t.Context(), targetOf(tree), tx, []File{textFile("a", "1")}, nil))
 	tx = &undo.Tx{Fault: func(_ context.Context, at string) error {
 		if at == "stage:before" {
 			plant(newDirName + "/a")
 		}
 		return nil
 	}}
-	if err := Put(t.Context(), tree, tx, []File{textFile("a", "2")}, nil); !errors.Is(err, fs.ErrExist) {
+	if err := Put(t.Context(), targetOf(tree), tx, []File{textFile("a", "2")}, nil); !errors.Is(err, fs.ErrExist) {
 		t.Error(err)
 	}
 	if readFile(t, tree.Path, "a") != "1" || describeTree(t, outside) != before {
@@ -252,10 +252,10 @@ func TestRecoverBoundsForgedPlan(t *testing.T) {
 	plan := `{"made":[` + strings.Repeat(entry, 20000) + `{"path":"a","dev":1,"ino":2}]}`
 	write(t, plan, stage, planName)
 	ctx := &cancelAfter{Context: t.Context(), limit: 30000} // ends while the plan is processed
-	if err := Recover(ctx, tree, -1); !errors.Is(err, context.Canceled) || !exists(stage) {
+	if err := Recover(ctx, targetOf(tree), -1); !errors.Is(err, context.Canceled) || !exists(stage) {
 		t.Error(err)
 	}
-	must(t, Recover(t.Context(), tree, -1))
+	must(t, Recover(t.Context(), targetOf(tree), -1))
 	if exists(stage) {
 		t.Error("the stage is still there")
 	}
@@ -263,7 +263,7 @@ func TestRecoverBoundsForgedPlan(t *testing.T) {
 	id := identityOf(t, mine)
 	last := fmt.Sprintf(`{"path":"mine","dev":%d,"ino":%d,"mtime":%d}]}`, id.Device, id.Inode, id.Modified)
 	write(t, `{"made":[`+strings.Repeat(" ", maxPlanBytes)+last, stage, planName)
-	must(t, Recover(t.Context(), tree, -1))
+	must(t, Recover(t.Context(), targetOf(tree), -1))
 	if !exists(mine) || exists(stage) {
 		t.Error("a plan that is too large was followed")
 	}

@@ -11,7 +11,6 @@ import (
 	"syscall"
 
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
-	"github.com/git-agency/git-agency/gitagency/internal/lock"
 )
 
 // maxPlanBytes is more than a few hundred thousand files need. Programs in the tree can write plans as well, and must
@@ -60,7 +59,7 @@ func (p *putOp) recoverStages(ctx context.Context) error {
 		}
 		errs = append(errs, p.withDeadStage(ctx, name, func(stage *guard.DirHandle) error { return p.recoverStage(ctx, stage, name) }))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, p.removeStaleLocks(ctx))...)
 }
 
 // withDeadStage calls do with a stage, unless the process that owns it lives.
@@ -70,17 +69,13 @@ func (p *putOp) withDeadStage(ctx context.Context, name string, do func(stage *g
 		return ignoreMissing(err) // just removed by its owner
 	}
 	defer func() { err = errors.Join(err, stage.Close()) }()
-	handle, err := stage.Reopen()
-	if err != nil {
+	held, alive, err := p.lockDeadStage(ctx, name)
+	if alive || err != nil {
 		return err
 	}
-	var alive *lock.TimeoutError
-	if err := lock.AcquireOpenDirExclusive(ctx, handle, 0); errors.As(err, &alive) {
-		return nil
-	} else if err != nil {
-		return err
+	if held != nil {
+		defer held.Close()
 	}
-	defer handle.Close()
 	return do(stage)
 }
 
