@@ -2,19 +2,21 @@ package transport
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
-	rand "math/rand/v2"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
+	"github.com/git-agency/git-agency/gitagency/internal/lock"
 )
 
 // Pusher pushes to and fetches from a remote. Its git runs in a git directory of our own that shares only the objects
@@ -27,7 +29,7 @@ type Pusher struct {
 	tempDir   *git.OwnedTempDir // holds dir
 	env       []string
 	untrusted bool
-	turnLock  *os.File // flock on the remote's directory; nil without one
+	turnLock  *os.File // lock of a directory for the remote; nil without one
 }
 
 // NewPusher creates a Pusher. like is the id of any object, which tells the hash algorithm. untrusted also keeps
@@ -48,40 +50,39 @@ func NewPusher(r *git.Repo, remote Remote, like string, untrusted bool) (*Pusher
 func (c *Pusher) Close() error {
 	var err error
 	if c.turnLock != nil {
-		err = c.turnLock.Close()
+		err = errors.Join(os.Remove(c.turnLock.Name()), c.turnLock.Close())
 	}
 	return errors.Join(err, c.tempDir.Remove())
 }
 
-// WaitTurn waits for other git-agency pushes to the same remote on this machine, so that each of many parallel pushes
-// tries twice and not a dozen times. The turn is held until Close. Correctness does not depend on it: after a
-// timeout, or where the directory cannot be locked, the push goes on without it.
+// WaitTurn waits for other git-agency pushes of this user to the same remote on this machine, so that each of many
+// parallel pushes tries twice and not a dozen times. The turn is held until Close. Correctness does not depend on it:
+// after a timeout, or where there is no directory for the lock, the push goes on without it.
 func (c *Pusher) WaitTurn(ctx context.Context) {
 	const longest = 10 * time.Second
 	if c.turnLock != nil || c.remote.Path == "" {
 		return
 	}
-	dir, err := os.Open(c.remote.Path)
+	remote, err := filepath.EvalSymlinks(c.remote.Path)
 	if err != nil {
 		return // git reports the error
 	}
-	for until := time.Now().Add(longest); time.Now().Before(until) && ctx.Err() == nil; {
-		err := syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil {
-			c.turnLock = dir
+	// Not the remote's own directory: every process that can read it could hold its lock.
+	parent := filepath.Dir(c.tempDir.Path)
+	if fi, err := os.Stat(parent); err != nil || fi.Mode().Perm()&0o077 != 0 {
+		return // not the private directory of this user
+	}
+	sum := sha256.Sum256([]byte(remote))
+	dir := filepath.Join(parent, "push-"+hex.EncodeToString(sum[:8]))
+	for until := time.Now().Add(longest); c.turnLock == nil && time.Now().Before(until); {
+		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return
 		}
-		if !errors.Is(err, syscall.EWOULDBLOCK) {
-			break
+		// The previous push removes the directory; then the next ones create it again.
+		if c.turnLock, err = lock.AcquireDirExclusive(ctx, dir, time.Until(until)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return
 		}
-		wait := time.NewTimer(time.Millisecond + rand.N(10*time.Millisecond))
-		select {
-		case <-ctx.Done():
-		case <-wait.C:
-		}
-		wait.Stop()
 	}
-	_ = dir.Close() // read-only, so no error matters
 }
 
 // PushResult is the answer of a remote to a push.

@@ -5,7 +5,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/config"
@@ -252,5 +254,60 @@ func TestUpdateTrackingRefKeepsConcurrentUpdate(t *testing.T) {
 	}
 	if err := UpdateTrackingRef(t.Context(), repo, ref, strings.Repeat("1", 40), second, "push"); err == nil {
 		t.Error("moved to a missing commit")
+	}
+}
+
+// TestPushTurnExcludesOnlyPushes: a second push waits for the first, and a lock of another program on the remote's
+// directory, which needs only permission to read, delays none.
+func TestPushTurnExcludesOnlyPushes(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	at := l.Git("rev-parse", "HEAD")
+	hub := filepath.Join(l.Root, "hub.git")
+	l.Git("init", "-q", "--bare", hub)
+	dir, err := os.Open(hub)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	if err := syscall.Flock(int(dir.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	newPusher := func(path string) *Pusher {
+		c, err := NewPusher(repotest.OpenRepo(l), Remote{Path: path}, at, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	first := newPusher(hub)
+	first.WaitTurn(t.Context())
+	if first.turnLock == nil {
+		t.Fatal("the lock of another program took the turn")
+	}
+	other, second := newPusher(l.Root), newPusher(hub)
+	if other.WaitTurn(t.Context()); other.turnLock == nil || other.Close() != nil {
+		t.Error("a push to another remote did not get its turn")
+	}
+	waited := make(chan bool)
+	go func() {
+		second.WaitTurn(t.Context())
+		close(waited)
+	}()
+	select {
+	case <-waited:
+		t.Error("two pushes have the turn")
+	case <-time.After(50 * time.Millisecond): // a second push that does not wait may be missed, never the opposite
+	}
+	turn := first.turnLock.Name()
+	if err := first.Close(); err != nil {
+		t.Error(err)
+	}
+	<-waited
+	if second.turnLock == nil || second.turnLock.Name() != turn || second.Close() != nil {
+		t.Error("the second push did not get the turn")
+	}
+	if gittest.Exists(turn) {
+		t.Errorf("%s is left", turn)
 	}
 }
