@@ -315,6 +315,8 @@ func machineState(err error, v *StateError) {
 		v.Reason, v.Path = reason.CorruptRecord, e.Path
 	case *fault.UnsupportedError:
 		v.Reason, v.Name, v.Other = reason.Unsupported, e.Primitive, e.Value
+	case *fault.OpenFilesError:
+		v.Reason = reason.OpenFiles
 	case *fault.UnenforceableError:
 		v.Reason = reason.Limit
 	case *fault.NoFreeIDError:

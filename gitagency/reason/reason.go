@@ -9,6 +9,7 @@ type Reason string
 const (
 	Unsupported Reason = "unsupported"  // Name is a primitive whose value, Other, cannot be built here
 	Limit       Reason = "limit"        // this machine cannot enforce a limit
+	OpenFiles   Reason = "open-files"   // the limit of open files is too low for any command
 	NoFreeID    Reason = "no-free-id"   // every generated id was taken
 	NoIdentity  Reason = "no-identity"  // git has no name and email for the author of a commit
 	InvalidDate Reason = "invalid-date" // git cannot parse the date in the variable Name; Other is its value

@@ -112,6 +112,24 @@ func (s *builder) track(fd int, err error) (int, error) {
 	return fd, err
 }
 
+// closeAfter closes the descriptors that do tracks once it has returned: walls have more mounts than some limits allow
+// open files.
+func (s *builder) closeAfter(do func() error) error {
+	before := len(s.openFDs)
+	err := do()
+	for len(s.openFDs) > before {
+		s.closeLast()
+	}
+	return err
+}
+
+// closeLast closes the descriptor that was tracked last.
+func (s *builder) closeLast() {
+	last := len(s.openFDs) - 1
+	_ = unix.Close(s.openFDs[last])
+	s.openFDs = s.openFDs[:last]
+}
+
 // makePrivate ends mount propagation from outside: a mount made there later would appear here without being
 // read-only.
 func (s *builder) makePrivate() error {
@@ -141,6 +159,10 @@ func (s *builder) openMountPoints() error {
 			return w.wrapError(err)
 		}
 		w.isDir, w.mode, w.fd = st.Mode&unix.S_IFMT == unix.S_IFDIR, st.Mode&0o1777, fd
+		if w.kind == hidden || w.kind == private { // nothing is cloned from it
+			s.closeLast()
+			w.fd = -1
+		}
 		if w.parent >= 0 {
 			s.mounts[w.parent].hasChildren = true
 		}
@@ -218,26 +240,35 @@ func (s *builder) mountAll() error {
 		if w.missing {
 			continue
 		}
-		target, err := s.openTarget(w)
+		var err error
 		switch {
-		case w.kind == hidden && !w.hasChildren && errors.Is(err, unix.ENOENT):
-			continue // such as a socket whose listener has just ended
-		case err != nil:
-		case w.kind == hidden && !w.hasChildren:
-			err = s.mountBlank(target, w.isDir)
-		case w.kind == hidden: // made read-only once everything below it is attached
+		case w.kind == hidden && w.hasChildren: // made read-only once everything below it is attached
 			w.fd, err = s.track(newMount("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, "mode", "0755"))
 		case w.kind == private:
 			w.fd, err = s.track(newMount("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, "mode", strconv.FormatUint(uint64(w.mode|0o700), 8)))
 		}
-		if err == nil && (w.kind != hidden || w.hasChildren) {
-			err = moveMount(w.fd, target, "")
+		if err == nil {
+			err = s.closeAfter(func() error { return s.attach(w) })
 		}
 		if err != nil {
 			return w.wrapError(err)
 		}
 	}
 	return nil
+}
+
+// attach attaches one mount, or an empty file or directory for a hidden path.
+func (s *builder) attach(w *mountState) error {
+	target, err := s.openTarget(w)
+	switch isBlank := w.kind == hidden && !w.hasChildren; {
+	case isBlank && errors.Is(err, unix.ENOENT):
+		return nil // such as a socket whose listener has just ended
+	case err != nil:
+		return err
+	case isBlank:
+		return s.mountBlank(target, w.isDir)
+	}
+	return moveMount(w.fd, target, "")
 }
 
 // openTarget opens the mount point of a mount, and creates it if its original is covered.
@@ -275,20 +306,23 @@ func (s *builder) sealHidden() error {
 // mountFixed bind-mounts paths on themselves, recursively.
 func (s *builder) mountFixed(fixtures []mountSpec) error {
 	for _, f := range fixtures {
-		target, err := s.track(openNoSymlinks(unix.AT_FDCWD, f.path))
-		if f.kind == pinned && errors.Is(err, unix.ENOENT) {
-			continue // the path it was pinned for does not exist
-		}
-		tree := -1
-		if err == nil {
-			tree, err = s.track(cloneMount(target, "", unix.AT_RECURSIVE))
-		}
-		if err == nil && f.kind == fixed {
-			err = setMountAttr(tree, unix.AT_RECURSIVE, unix.MOUNT_ATTR_RDONLY)
-		}
-		if err == nil {
-			err = moveMount(tree, target, "")
-		}
+		err := s.closeAfter(func() error {
+			target, err := s.track(openNoSymlinks(unix.AT_FDCWD, f.path))
+			if f.kind == pinned && errors.Is(err, unix.ENOENT) {
+				return nil // the path it was pinned for does not exist
+			}
+			tree := -1
+			if err == nil {
+				tree, err = s.track(cloneMount(target, "", unix.AT_RECURSIVE))
+			}
+			if err == nil && f.kind == fixed {
+				err = setMountAttr(tree, unix.AT_RECURSIVE, unix.MOUNT_ATTR_RDONLY)
+			}
+			if err == nil {
+				err = moveMount(tree, target, "")
+			}
+			return err
+		})
 		if err != nil {
 			return f.wrapError(err)
 		}

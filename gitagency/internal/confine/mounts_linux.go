@@ -133,29 +133,29 @@ func (s *builder) mountProc() error {
 		return fmt.Errorf("file system for /proc: %w", err)
 	}
 	for _, name := range procReadOnly {
-		tree, err := s.track(cloneMount(s.procfs, name, 0))
-		if errors.Is(err, unix.ENOENT) {
-			continue
-		}
-		if err == nil {
-			err = setMountAttr(tree, 0, unix.MOUNT_ATTR_RDONLY)
-		}
-		if err == nil {
-			err = moveMount(tree, s.procfs, name)
-		}
-		if err != nil {
+		err := s.closeAfter(func() error {
+			tree, err := s.track(cloneMount(s.procfs, name, 0))
+			if err == nil {
+				err = setMountAttr(tree, 0, unix.MOUNT_ATTR_RDONLY)
+			}
+			if err == nil {
+				err = moveMount(tree, s.procfs, name)
+			}
+			return err
+		})
+		if err != nil && !errors.Is(err, unix.ENOENT) {
 			return fmt.Errorf("read-only /proc/%s: %w", name, err)
 		}
 	}
 	for _, name := range procHidden {
-		target, err := openNoSymlinks(s.procfs, name)
-		if errors.Is(err, unix.ENOENT) {
-			continue
-		}
-		if _, err = s.track(target, err); err == nil {
-			err = s.mountBlank(target, false)
-		}
-		if err != nil {
+		err := s.closeAfter(func() error {
+			target, err := s.track(openNoSymlinks(s.procfs, name))
+			if err == nil {
+				err = s.mountBlank(target, false)
+			}
+			return err
+		})
+		if err != nil && !errors.Is(err, unix.ENOENT) {
 			return fmt.Errorf("hidden /proc/%s: %w", name, err)
 		}
 	}

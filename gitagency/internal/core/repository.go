@@ -81,6 +81,9 @@ func Open(ctx context.Context, opts Options) (*Repository, error) {
 	if err := CheckOutsideWalls(opts.Env); err != nil {
 		return nil, err
 	}
+	if err := proc.CheckOpenFiles(); err != nil {
+		return nil, err
+	}
 	repo, err := openGit(ctx, opts)
 	if err != nil {
 		return nil, err

@@ -56,6 +56,8 @@ type (
 	UntrustedFilterError = git.UntrustedFilterError
 	// CannotRunError reports a command that does not exist or cannot be executed.
 	CannotRunError = proc.CannotRunError
+	// OpenFilesError reports a limit of open files that is too low.
+	OpenFilesError = proc.OpenFilesError
 	// OutputError reports output of a command that could not be passed on.
 	OutputError = proc.OutputError
 	// UnenforceableError reports a limit that this machine cannot enforce.

@@ -45,7 +45,7 @@ func runInit(b WallBuilder) {
 		}
 	}()
 	err := setCloseOnExec()
-	_ = unix.Close(maxFD) // see padFDTable
+	_ = unix.Close(maxFD) // see initFDs; nothing else has this number yet
 	client, connErr := newUnixConn(os.NewFile(controlFD, "lease"))
 	if err != nil || connErr != nil {
 		return // without a message: the creator sees the connection end
@@ -59,7 +59,7 @@ func runInit(b WallBuilder) {
 	k.children.supervisors = map[int]bool{}
 	joinConn, err := k.applyWalls()
 	if err != nil {
-		_ = sendMessage(client, initReply{Error: err.Error()})
+		_ = sendMessage(client, initReply{Error: err.Error(), NoFiles: errors.Is(err, unix.EMFILE)})
 		return
 	}
 	<-prepared // before anything can run here

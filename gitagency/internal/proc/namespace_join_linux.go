@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -81,6 +82,8 @@ func (r *Namespace) receiveFirstReply(ctx context.Context, limit int) (answer in
 		return answer, context.Cause(ctx)
 	case err != nil:
 		return answer, &WallError{fmt.Errorf("the init process of the namespaces did not start: %w", err)}
+	case answer.NoFiles:
+		return answer, &WallError{fmt.Errorf("%s%w", strings.TrimSuffix(answer.Error, unix.EMFILE.Error()), unix.EMFILE)}
 	case answer.Error != "":
 		return answer, &WallError{errors.New(answer.Error)}
 	}

@@ -44,16 +44,18 @@ type initRequest struct {
 // initReply is the init process's reply to all of these but Run, whose reports come through its control socket.
 type initReply struct {
 	Error    string `json:"refused,omitempty"`
+	NoFiles  bool   `json:"no_files,omitempty"` // the reason of Error is EMFILE
 	Plan     []byte `json:"plan,omitempty"`
 	Joinable bool   `json:"open,omitempty"` // reply to a join, and to AllowJoin
 	Last     bool   `json:"last,omitempty"` // reply to Count: there is no other client; to Leave: the namespace is gone
 }
 
 // joinFD is the descriptor of an init process from which clients that join take a socket, with pidfd_getfd. That needs
-// the right to ptrace the init process, which no process inside the namespace has.
-const joinFD = 200
+// the right to ptrace the init process, which no process inside the namespace has. The number is small because the
+// limit of open files may be, and reserved from the start by /dev/null, from which nothing can be taken.
+const joinFD = 40
 
-// maxFD is the highest descriptor that the table of an init process is sized for.
+// maxFD is the highest descriptor that the table of an init process is sized for, unless the limit of open files is low.
 const maxFD = 255
 
 // initTimeout is how long to wait for an init process: its work takes no time unless the machine is very busy.
@@ -120,12 +122,8 @@ func (w Walls) forkInit(label string, files []*os.File) (pidfd int, err error) {
 	pidfd = -1
 	attr := &syscall.ProcAttr{Env: []string{"GOMAXPROCS=2"}, Dir: "/", Sys: w.sysProcAttr()}
 	attr.Sys.PidFD = &pidfd
-	for _, f := range slices.Concat([]*os.File{null, null, null}, padFDTable(files)) {
-		fd := ^uintptr(0) // an invalid descriptor: the slot stays closed
-		if f != nil {
-			fd = f.Fd()
-		}
-		attr.Files = append(attr.Files, fd)
+	if attr.Files, err = initFDs(null, files, OpenFilesLimit()); err != nil {
+		return -1, err
 	}
 	pid, err := syscall.ForkExec(selfExe(), []string{supervisorName, label, roleInit, strconv.Itoa(len(files) - 1)}, attr)
 	if err != nil {
@@ -190,11 +188,26 @@ func (r *Namespace) abort() error {
 	return unix.Close(r.initPIDFD)
 }
 
-// padFDTable makes the kernel allocate the descriptor table of an init process at its final size, by passing a
-// descriptor with the highest number. While the process has one thread that is free; later, each growth waits for an
-// RCU grace period.
-func padFDTable(files []*os.File) []*os.File {
-	return append(files, append(make([]*os.File, maxFD-controlFD-len(files)), files[0])...)
+// initFDs returns the descriptor table of an init process: null for the standard streams and joinFD, and files from
+// controlFD on. Where the limit of open files allows it, a descriptor with the highest number makes the kernel allocate
+// the table at its final size. While the process has one thread that is free; later, each growth waits for an RCU grace
+// period.
+func initFDs(null *os.File, files []*os.File, limit uint64) ([]uintptr, error) {
+	if controlFD+len(files) > joinFD {
+		return nil, syscall.EMFILE
+	}
+	highest := joinFD
+	if limit > 2*maxFD { // the fork moves descriptors above the table for a moment
+		highest = maxFD
+	}
+	fds := slices.Repeat([]uintptr{^uintptr(0)}, highest+1) // an invalid descriptor: the slot stays closed
+	for i, f := range files {
+		fds[controlFD+i] = f.Fd()
+	}
+	for _, fd := range []int{0, 1, 2, joinFD, highest} {
+		fds[fd] = null.Fd()
+	}
+	return fds, nil
 }
 
 // sysProcAttr returns the namespaces of an init process. User and group ids stay the same inside. The capabilities apply

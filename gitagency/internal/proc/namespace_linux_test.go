@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -409,5 +410,23 @@ func TestNamespaceListenAndDialUseItsNetwork(t *testing.T) {
 	defer other.Close()
 	if l.Addr().String() == other.Addr().String() {
 		t.Errorf("got %v twice", other.Addr())
+	}
+}
+
+func TestInitFDsFitIntoLowLimits(t *testing.T) {
+	t.Parallel()
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	for limit, want := range map[uint64]int{MinOpenFiles: joinFD, 2 * maxFD: joinFD, 1024: maxFD} {
+		fds, err := initFDs(null, []*os.File{null, null}, limit)
+		if err != nil || len(fds) != want+1 || fds[joinFD] != null.Fd() || fds[want] != null.Fd() || fds[controlFD+2] != ^uintptr(0) {
+			t.Errorf("limit %d: %v, %v", limit, fds, err)
+		}
+	}
+	if _, err := initFDs(null, slices.Repeat([]*os.File{null}, joinFD), 1024); !errors.Is(err, syscall.EMFILE) {
+		t.Errorf("more files than descriptors below joinFD: %v", err)
 	}
 }

@@ -3,9 +3,11 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/git-agency/git-agency/gitagency/internal/confine"
 	"github.com/git-agency/git-agency/gitagency/internal/core"
@@ -98,7 +100,7 @@ func checkWalls(ctx context.Context, r *core.Repository, prims store.Primitives)
 		return &fault.UnsupportedError{Primitive: "outputs", Value: prims.Outputs, Why: explainWallError(ctx, r, err)}
 	}
 	why := explainWallError(ctx, r, err)
-	if prims.Outputs == settings.OutputsOpen && !strings.Contains(why, hintNoIsolation) {
+	if prims.Outputs == settings.OutputsOpen && !strings.Contains(why, hintNoIsolation) && !errors.Is(err, syscall.EMFILE) {
 		why += "; " + hintNoIsolation
 	}
 	return &fault.UnsupportedError{Primitive: "isolation", Value: prims.Isolation, Why: why}
@@ -136,6 +138,9 @@ func explainWallError(ctx context.Context, r *core.Repository, err error) string
 	var refused *confine.RefusedError
 	if errors.As(err, &refused) {
 		return refused.Error()
+	}
+	if errors.Is(err, syscall.EMFILE) {
+		return fmt.Sprintf("the walls need more open files than the limit, %d; raise it, as with 'ulimit -n 1024'", proc.OpenFilesLimit())
 	}
 	features, probeErr := confine.Probe(ctx, r.Opts.Env)
 	for _, f := range features {

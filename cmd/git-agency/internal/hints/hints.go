@@ -187,11 +187,16 @@ func dataHints(err error, _ Retry) []string {
 	return nil
 }
 
+// raiseOpenFiles says what to do about a limit of open files that is too low.
+const raiseOpenFiles = "raise the limit of open files, as with 'ulimit -n 1024'"
+
 // systemHints returns hints for errors of the system, unless the message of a SetupError has said what to do.
 func systemHints(err error, _ Retry) []string {
 	switch {
 	case Is[*gitagency.SetupError](err):
 		return nil
+	case errors.Is(err, syscall.EMFILE):
+		return []string{raiseOpenFiles}
 	case errors.Is(err, syscall.ENOSPC):
 		return []string{"the disk is full; nothing of this attempt was kept"}
 	case Is[*gitagency.ConfinementError](err):

@@ -29,6 +29,7 @@ var reasons = map[reason.Reason]row{
 		"--best-effort-limits enforces as much of the limit as this machine can, and warns",
 		"a limit of the whole sandbox is loosened only by 'git agency start --best-effort-limits'",
 	)},
+	reason.OpenFiles:  {ExitFailed, always(raiseOpenFiles)},
 	reason.NoFreeID:   {ExitFailed, nil},
 	reason.NoIdentity: {ExitFailed, always("say who you are: git config --global user.name '<name>'; git config --global user.email '<email>'")},
 	reason.InvalidDate: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
