@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/git/repair"
 	"github.com/git-agency/git-agency/gitagency/internal/git/update"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
@@ -86,7 +87,7 @@ func (p *prunePlan) refTime(t PruneResult, times map[string]time.Time) (since ti
 		}
 		how := "its commit dates from "
 		// A capture that had to add nothing is the last commit itself, which may be much older than the ref.
-		if moved, ok := p.repo.RefMovedAt(ref); ok && moved.After(at) {
+		if moved, ok := repair.RefMovedAt(p.repo, ref); ok && moved.After(at) {
 			at, how = moved, "it has been there since "
 		}
 		if at.After(since) || at.Equal(since) && how > age {

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -88,22 +87,6 @@ func (r *Repo) Refs(ctx context.Context, prefixes ...string) (map[string]string,
 	return refs, nil
 }
 
-// RefMovedAt returns the time of the last reflog entry of a ref; ok is false where there is none.
-func (r *Repo) RefMovedAt(ref string) (at time.Time, ok bool) {
-	data, err := durable.ReadFile(r.ReflogPath(ref), 1<<22)
-	if err != nil {
-		return time.Time{}, false // a missing reflog is no error
-	}
-	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
-	entry, _, _ := strings.Cut(lines[len(lines)-1], "\t") // "<old> <new> <who> <seconds> <zone>"
-	words := strings.Fields(entry)
-	if len(words) < 4 {
-		return time.Time{}, false
-	}
-	seconds, err := strconv.ParseInt(words[len(words)-2], 10, 64)
-	return time.Unix(seconds, 0), err == nil
-}
-
 // CreateRef creates a ref that must not exist yet.
 func (r *Repo) CreateRef(ctx context.Context, ref, oid, reason string) error {
 	return r.MoveRef(ctx, ref, oid, strings.Repeat("0", len(oid)), reason)
@@ -135,24 +118,6 @@ func (r *Repo) DeleteOwnedRef(ctx context.Context, ref, old string) error {
 		return err
 	}
 	return r.RemoveRefLeftovers(ctx, ref)
-}
-
-// DeleteBrokenRef deletes a ref that only git-agency uses and that points at no existing object, as a crash or a lost
-// object leaves it. Every "git gc" would fail on it.
-func (r *Repo) DeleteBrokenRef(ctx context.Context, ref string) error {
-	found, err := r.Lookup(ctx, ref)
-	if err != nil || !found[0].Missing() {
-		return err
-	}
-	data, err := ReadSmallFile(r.CommonDir, ref)
-	if err == nil && !object.IsOID(strings.TrimSpace(string(data))) && !strings.HasPrefix(string(data), "ref:") {
-		return durable.RemoveIfExists(r.RefPath(ref)) // invalid content: git does not take it for a ref, and does not delete it
-	}
-	if listed, err := r.Tip(ctx, ref); err != nil || listed == "" {
-		return err
-	}
-	_, err = r.RunWrite(ctx, RunOptions{}, "update-ref", "--no-deref", "-d", ref)
-	return err
 }
 
 // RemoveRefLeftovers removes the leftovers of a killed git for a ref that only git-agency uses: a stale lock file,

@@ -10,6 +10,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/repair"
 	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
@@ -306,7 +307,7 @@ func DeleteKeptBranch(ctx context.Context, r *core.Repository, repo *git.Repo, s
 		return nil
 	}
 	if branch == "" {
-		return errors.Join(repo.DeleteBrokenRef(ctx, spec.Branch), repo.RemoveRefLeftovers(ctx, spec.Branch))
+		return errors.Join(repair.DeleteBrokenRef(ctx, repo, spec.Branch), repo.RemoveRefLeftovers(ctx, spec.Branch))
 	}
 	safe, err := repo.IsAncestor(ctx, branch, kept)
 	if err != nil {

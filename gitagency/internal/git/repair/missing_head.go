@@ -59,6 +59,24 @@ func CheckHeadWith(r *git.Repo, s git.WorktreeSpec, known string, lookup func(na
 	return &MissingHeadError{Ref: name, OID: at}
 }
 
+// DeleteBrokenRef deletes a ref that only git-agency uses and that points at no existing object, as a crash or a lost
+// object leaves it. Every "git gc" would fail on it.
+func DeleteBrokenRef(ctx context.Context, r *git.Repo, ref string) error {
+	found, err := r.Lookup(ctx, ref)
+	if err != nil || !found[0].Missing() {
+		return err
+	}
+	data, err := git.ReadSmallFile(r.CommonDir, ref)
+	if err == nil && !object.IsOID(strings.TrimSpace(string(data))) && !strings.HasPrefix(string(data), "ref:") {
+		return durable.RemoveIfExists(r.RefPath(ref)) // invalid content: git does not take it for a ref, and does not delete it
+	}
+	if listed, err := r.Tip(ctx, ref); err != nil || listed == "" {
+		return err
+	}
+	_, err = r.RunWrite(ctx, git.RunOptions{}, "update-ref", "--no-deref", "-d", ref)
+	return err
+}
+
 // RestoreRef makes a ref that does not exist, or points at no existing commit, point at oid.
 func RestoreRef(ctx context.Context, r *git.Repo, ref, oid, reason string) error {
 	found, err := r.Lookup(ctx, ref+"^{commit}")
