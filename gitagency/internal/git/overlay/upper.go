@@ -1,6 +1,7 @@
 // Package overlay reads the upper directory of an overlay mount as data: changed files, whiteouts and opaque
 // directories. An agent may have written everything in it, so it follows no symlink and bounds what it reads. It
-// changes nothing there but the whiteouts and opaque marks of objects/, which RemoveObjectWhiteouts removes.
+// changes nothing there but the whiteouts and opaque marks of objects/, which RemoveObjectWhiteouts removes, and the file
+// that ReplaceUpperFile is told to replace.
 package overlay
 
 import (
