@@ -79,6 +79,8 @@ func dataView(err error) error {
 		return &NoRepositoryError{Err: err}
 	case *fault.GitTooOldError:
 		return &GitTooOldError{Version: e.Have.String(), Err: err}
+	case *fault.RefStorageError:
+		return &RefStorageError{Format: e.Format, Err: err}
 	case *fault.LockTimeoutError:
 		return &LockTimeoutError{Path: e.Path, Holder: e.Holder.String(), Waited: e.Waited, Err: err}
 	case *fault.BusyError:

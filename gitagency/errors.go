@@ -97,6 +97,14 @@ type GitTooOldError struct {
 
 func (e *GitTooOldError) Error() string { return e.Err.Error() }
 
+// RefStorageError reports a repository whose refs are not files, such as one with a reftable.
+type RefStorageError struct {
+	Format string // value of extensions.refStorage
+	Err    error
+}
+
+func (e *RefStorageError) Error() string { return e.Err.Error() }
+
 // LockTimeoutError reports that the repository lock was not free in time.
 type LockTimeoutError struct {
 	Path   string

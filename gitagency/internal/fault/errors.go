@@ -31,6 +31,8 @@ type (
 	NoRepositoryError = git.NoRepositoryError
 	// GitTooOldError reports a git older than the minimum version.
 	GitTooOldError = git.TooOldError
+	// RefStorageError reports a repository whose refs are not files.
+	RefStorageError = git.RefStorageError
 	// LockTimeoutError reports that the repository lock was not free in time.
 	LockTimeoutError = lock.TimeoutError
 	// NotFoundError reports that nothing of a kind has this name or id.

@@ -21,8 +21,11 @@ func Open(ctx context.Context, dir string, env []string) (*Repo, error) {
 	if repo == nil {
 		var err error
 		if repo, err = discoverByQueries(ctx, asked); err != nil {
-			return nil, err
+			return nil, explainRefusal(ctx, asked, err)
 		}
+	}
+	if err := checkRefStorage(repo.Config.Value(config.RefStorageKey)); err != nil {
+		return nil, err
 	}
 	switch {
 	case !repo.Version.AtLeast(MinimumVersion):
@@ -104,9 +107,8 @@ func traceValue(trace, word string) (rest string, once bool) {
 
 // resolveGitDirs follows the .git of a worktree to its git directory and to the common directory.
 func resolveGitDirs(tree string) (own, common string, err error) {
-	const most = 1 << 16
 	own = filepath.Join(tree, ".git")
-	if data, err := durable.ReadFile(own, most); err == nil {
+	if data, err := durable.ReadFile(own, 1<<16); err == nil {
 		if own = parseDotGit(tree, data); own == "" {
 			return "", "", fmt.Errorf("the .git file of %s does not name a git directory", tree)
 		}
@@ -114,14 +116,19 @@ func resolveGitDirs(tree string) (own, common string, err error) {
 	if own, err = filepath.EvalSymlinks(own); err != nil {
 		return "", "", err
 	}
-	common = own
-	if data, err := durable.ReadFile(filepath.Join(own, "commondir"), most); err == nil {
+	common, err = resolveCommonDir(own)
+	return own, common, err
+}
+
+// resolveCommonDir returns the common directory of a git directory.
+func resolveCommonDir(own string) (string, error) {
+	common := own
+	if data, err := durable.ReadFile(filepath.Join(own, "commondir"), 1<<16); err == nil {
 		if common = strings.TrimRight(string(data), "\r\n"); !filepath.IsAbs(common) {
 			common = filepath.Join(own, common)
 		}
 	}
-	common, err = filepath.EvalSymlinks(common)
-	return own, common, err
+	return filepath.EvalSymlinks(common)
 }
 
 // discoverByQueries runs one git per question, all at the same time.

@@ -45,7 +45,7 @@ func ExitCode(err error) int {
 		return ExitSetup
 	case Is[*gitagency.InvalidError](err):
 		return ExitUsage
-	case Is[*gitagency.NoRepositoryError](err), Is[*gitagency.GitTooOldError](err):
+	case Is[*gitagency.NoRepositoryError](err), Is[*gitagency.GitTooOldError](err), Is[*gitagency.RefStorageError](err):
 		return ExitFatal
 	case Is[*gitagency.NotFoundError](err), Is[*gitagency.AmbiguousError](err):
 		return ExitNotFound
@@ -181,6 +181,8 @@ func dataHints(err error, _ Retry) []string {
 		return brokenHints(broken)
 	case Is[*gitagency.CleanupError](err):
 		return []string{"when the cause is gone, run the same command again; 'git agency doctor' may know the cause"}
+	case Is[*gitagency.RefStorageError](err):
+		return []string{"convert them with git 2.46 or newer: git refs migrate --ref-format=files"}
 	case errors.As(err, &noRepo) && !strings.Contains(noRepo.Error(), "\n"): // otherwise git's message has several lines and says what to do
 		return []string{"run it inside a repository, or name one with 'git -C <dir> agency …'"}
 	}

@@ -12,7 +12,7 @@ var wantedKeys = slices.Concat(
 		"agency.*",
 		"color.agency", "color.ui", "color.pager", "pager.agency", "core.pager",
 		"attr.tree", "checkout.workers", "core.bare", "core.worktree",
-		FormatVersionKey, ObjectFormatKey, WorktreeConfigKey, CommitEncodingKey, LFSStorageKey,
+		FormatVersionKey, ObjectFormatKey, RefStorageKey, WorktreeConfigKey, CommitEncodingKey, LFSStorageKey,
 		IncludeIfPrefix + "*.path", "filter.*.required",
 	},
 	SafeKeys,
@@ -120,5 +120,6 @@ var SafeKeys = []string{
 
 const (
 	ObjectFormatKey = "extensions.objectformat"
+	RefStorageKey   = "extensions.refstorage" // format of the refs, unless they are files
 	LFSStorageKey   = "lfs.storage"
 )
