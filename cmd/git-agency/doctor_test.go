@@ -499,6 +499,14 @@ var doctorCases = []doctorCase{
 	{code: "refused-setting", id: "agency.sandbox.write", damage: func(w *doctorLab) { w.git("config", "agency.sandbox.write", "/") }},
 	{code: "refused-setting", id: "agency.sandbox.hdie", damage: func(w *doctorLab) { w.git("config", "agency.sandbox.hdie", "~/secret's") }},
 	{code: "stale-lock", id: "packed-refs.lock", damage: func(w *doctorLab) { w.write(filepath.Join(w.repo, ".git", "packed-refs.lock"), "") }, checkFixed: func(w *doctorLab) { w.checkUsable() }},
+	{code: "stale-lock", id: "packed-refs.new", damage: func(w *doctorLab) {
+		w.git("branch", "packed")
+		w.git("pack-refs", "--all")
+		w.write(filepath.Join(w.repo, ".git", "packed-refs.new"), "# pack-refs with")
+	}, checkFixed: func(w *doctorLab) { w.git("branch", "-D", "packed"); w.checkUsable() }},
+	{code: "stale-lock", id: "objects/pack/multi-pack-index.d/multi-pack-index-chain.lock", damage: func(w *doctorLab) {
+		w.write(filepath.Join(w.repo, ".git/objects/pack/multi-pack-index.d/multi-pack-index-chain.lock"), "")
+	}, checkFixed: func(w *doctorLab) { w.git("fsck") }},
 	{code: "stale-lock", id: "index.lock", damage: func(w *doctorLab) { w.write(filepath.Join(w.repo, ".git", "index.lock"), "") }, checkFixed: func(w *doctorLab) { w.git("add", "untracked") }},
 	{code: "stale-lock", id: "refs/heads/topic/x.lock", damage: func(w *doctorLab) { w.write(filepath.Join(w.repo, ".git", "refs/heads/topic/x.lock"), "") }, checkFixed: func(w *doctorLab) { w.git("branch", "topic/x") }},
 	{code: "stale-lock", damage: func(w *doctorLab) { w.write(filepath.Join(w.adminDir(sweepID), "index.lock"), "") }, checkFixed: func(w *doctorLab) { w.git("-C", w.tree, "add", "."); w.checkUsable() }},

@@ -35,8 +35,9 @@ func (x *checkRun) checkGitLocks(context.Context) error {
 	}
 	for _, l := range locks {
 		f := Finding{
-			Code: "stale-lock", ID: x.ownerID(l.RelPath), Path: filepath.Join(x.CommonDir, l.RelPath), fixFirst: l.RelPath == "packed-refs.lock",
-			Problem: "lock file of a git process that was killed; it blocks other git commands",
+			Code: "stale-lock", ID: x.ownerID(l.RelPath), Path: filepath.Join(x.CommonDir, l.RelPath),
+			fixFirst: slices.Contains(git.PackedRefsLocks, l.RelPath),
+			Problem:  "lock file of a git process that was killed; it blocks other git commands",
 		}
 		x.addFinding(f, func(context.Context) error { return repair.RemoveLockFile(x.repo, l) })
 	}

@@ -203,7 +203,7 @@ func (x *checkRun) relocateRecords(ctx context.Context, from string, moved []str
 func (x *checkRun) externalWorktrees() []git.Worktree {
 	trees := []git.Worktree{}
 	if x.repo.TopLevel != "" && x.repo.GitDir == x.repo.CommonDir {
-		trees = append(trees, git.Worktree{Path: x.repo.TopLevel, Branch: x.repo.MainWorktreeRef()})
+		trees = append(trees, git.Worktree{Path: x.repo.TopLevel, Branch: x.mainWorktreeRef()})
 	}
 	for _, name := range x.entryNames() {
 		e := x.entries[name]
@@ -214,6 +214,13 @@ func (x *checkRun) externalWorktrees() []git.Worktree {
 		}
 	}
 	return trees
+}
+
+// mainWorktreeRef returns the full ref that HEAD of the main worktree names; empty when it is detached.
+func (x *checkRun) mainWorktreeRef() string {
+	var w git.Worktree
+	_ = git.ReadHead(x.CommonDir, &w) // an unreadable HEAD names no branch
+	return w.Branch
 }
 
 // linkedEntry reads the .git file of a tree and reports its target: git's entry of that name in this repository, or another

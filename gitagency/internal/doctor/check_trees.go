@@ -388,7 +388,7 @@ func (x *checkRun) leftoverFiles(home string) []string {
 // checkedOutElsewhere reports whether another worktree has the branch of an ended sandbox checked out. Then the branch
 // rightly stays.
 func (x *checkRun) checkedOutElsewhere(s treeInfo) bool {
-	worktrees := []git.Worktree{{Path: x.CommonDir, Branch: x.repo.MainWorktreeRef()}}
+	worktrees := []git.Worktree{{Path: x.CommonDir, Branch: x.mainWorktreeRef()}}
 	for _, e := range x.entries {
 		if e.Name != s.id {
 			worktrees = append(worktrees, e.Worktree)

@@ -14,9 +14,19 @@ import (
 )
 
 // LockedError is a file that another git has locked.
-type LockedError struct{ Path string }
+type LockedError struct {
+	Path string
+	Err  error // error of the git that failed; nil if none was run
+}
 
-func (e *LockedError) Error() string { return e.Path + " is locked" }
+func (e *LockedError) Error() string {
+	if e.Err != nil {
+		return e.Err.Error()
+	}
+	return e.Path + " is locked"
+}
+
+func (e *LockedError) Unwrap() error { return e.Err }
 
 // WriteIndex replaces the index of a linked worktree as git does: under index.lock, and atomically. at becomes its mtime:
 // git reads files again whose mtime is not before it (racy git), and trusts the stat data of the others. The error is a
@@ -136,7 +146,7 @@ func ReplaceLocked(path string, data []byte) (err error) {
 func (d *IndexDraft) Lock() error {
 	err := os.Link(d.Index+index.DraftSuffix, d.Index+index.LockSuffix)
 	if errors.Is(err, fs.ErrExist) {
-		return &LockedError{d.Index + index.LockSuffix}
+		return &LockedError{Path: d.Index + index.LockSuffix}
 	}
 	return err
 }

@@ -154,13 +154,6 @@ func (r *Repo) HeadBranch() string {
 	return strings.TrimPrefix(w.Branch, "refs/heads/")
 }
 
-// MainWorktreeRef returns the full ref that HEAD of the main worktree names; empty when it is detached.
-func (r *Repo) MainWorktreeRef() string {
-	var w Worktree
-	_ = ReadHead(r.CommonDir, &w) // an unreadable HEAD names no branch
-	return w.Branch
-}
-
 // lastLine returns the last line of rev-parse, which in some versions repeats --end-of-options before its answer.
 func lastLine(out []byte) string {
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")

@@ -1,6 +1,7 @@
 package git
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -44,12 +45,6 @@ func explainRefusal(ctx context.Context, run Runner, err error) error {
 	if rerr != nil {
 		return err
 	}
-	out, rerr := run.Output(ctx, "config", "--file", filepath.Join(common, "config"), "--get", config.RefStorageKey)
-	if rerr == nil {
-		rerr = checkRefStorage(strings.TrimSuffix(string(out), "\n"))
-	}
-	if _, is := rerr.(*RefStorageError); is {
-		return rerr
-	}
-	return err
+	out, _ := run.Output(ctx, "config", "--file", filepath.Join(common, "config"), "--get", config.RefStorageKey) // it may not be set
+	return cmp.Or(checkRefStorage(strings.TrimSpace(string(out))), err)
 }

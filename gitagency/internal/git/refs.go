@@ -105,7 +105,7 @@ func (r *Repo) DeleteRef(ctx context.Context, ref, old string) error {
 		return err
 	}
 	_, err := r.RunWrite(ctx, RunOptions{}, "update-ref", "--no-deref", "-d", ref, old)
-	return err
+	return r.WithPackedRefsLock(err)
 }
 
 // DeleteOwnedRef deletes a ref that only git-agency uses, if it is at old, and the leftovers of a killed git.
@@ -160,7 +160,7 @@ func (r *Repo) DeleteOwnedRefs(ctx context.Context, prefix string, refs map[stri
 	}
 	if all.Stdin != "" {
 		if _, err := r.RunWrite(ctx, all, "update-ref", "-z", "--stdin"); err != nil {
-			return err
+			return r.WithPackedRefsLock(err)
 		}
 	}
 	scraps, err := r.RefLeftovers(prefix, nil)

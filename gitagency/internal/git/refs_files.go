@@ -18,6 +18,24 @@ import (
 // MaxPackedRefs is the size limit for reading packed-refs.
 const MaxPackedRefs = 64 << 20
 
+// NewPackedRefs is the file that becomes packed-refs. A git that was killed before may have left it, and then no git can
+// write packed-refs.
+const NewPackedRefs = "packed-refs.new"
+
+// PackedRefsLocks are the files that keep git from writing packed-refs, without which it deletes no ref.
+var PackedRefsLocks = []string{"packed-refs.lock", NewPackedRefs}
+
+// WithPackedRefsLock returns the error of a git that was to delete a ref as a *LockedError if packed-refs is locked.
+func (r *Repo) WithPackedRefsLock(err error) error {
+	for _, name := range PackedRefsLocks {
+		path := filepath.Join(r.CommonDir, name)
+		if _, statErr := os.Lstat(path); err != nil && statErr == nil {
+			return &LockedError{Path: path, Err: err}
+		}
+	}
+	return err
+}
+
 // readRefFiles reads refs from their files, which is faster than starting git. ok is false for anything unusual,
 // which git has to read.
 func (r *Repo) readRefFiles(prefixes []string) (_ map[string]string, ok bool) {

@@ -2,6 +2,7 @@ package hints
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -53,7 +54,7 @@ var reasons = map[reason.Reason]row{
 	reason.BranchInTheWay: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{fmt.Sprintf("rename it with 'git branch -m %s <new name>'", quote.Shell(e.Name))}
 	}},
-	reason.GitLocked:  {ExitFailed, always("another git is writing there; if none is any more, 'git agency doctor' says how to remove the lock")},
+	reason.GitLocked:  {ExitFailed, gitLockedHints},
 	reason.Unreadable: {ExitFailed, always("make it readable with chmod, remove it, or have git ignore it")},
 	reason.Changing: {ExitFailed, always(
 		"a snapshot is one state: wait until the programs that write there have ended, or have git ignore files that always change",
@@ -285,4 +286,12 @@ func untrustedFilterHints(e *gitagency.StateError, _ Retry) []string {
 		"if it is not, remove it from the repository's configuration:",
 		"  git config " + where + " --remove-section " + quote.Shell("filter."+e.Name),
 	}
+}
+
+// gitLockedHints says how to remove the lock of a killed git. doctor calls locks of packed-refs by their names.
+func gitLockedHints(e *gitagency.StateError, _ Retry) []string {
+	if name := filepath.Base(e.Path); strings.HasPrefix(name, "packed-refs.") {
+		return []string{"another git is writing packed-refs; if none is any more: git agency doctor --fix " + name, "then run the same command again"}
+	}
+	return []string{"another git is writing there; if none is any more, 'git agency doctor' says how to remove the lock"}
 }

@@ -74,7 +74,7 @@ func DeleteBrokenRef(ctx context.Context, r *git.Repo, ref string) error {
 		return err
 	}
 	_, err = r.RunWrite(ctx, git.RunOptions{}, "update-ref", "--no-deref", "-d", ref)
-	return err
+	return r.WithPackedRefsLock(err)
 }
 
 // RestoreRef makes a ref that does not exist, or points at no existing commit, point at oid.

@@ -132,7 +132,8 @@ func pathArguments(p proc.Process) []string {
 	return paths
 }
 
-// LockFile is a lock file of git.
+// LockFile is a file of git with a fixed name that keeps other gits from working while it exists: a lock file, or the
+// file that becomes packed-refs.
 type LockFile struct {
 	RelPath string // path relative to the common dir
 	info    fs.FileInfo
@@ -142,11 +143,12 @@ type LockFile struct {
 func LockFiles(r *git.Repo) ([]LockFile, error) {
 	var locks []LockFile
 	add := func(rel string) {
-		if fi, err := os.Lstat(filepath.Join(r.CommonDir, rel)); err == nil && strings.HasSuffix(rel, ".lock") {
+		isLock := strings.HasSuffix(rel, ".lock") || rel == git.NewPackedRefs
+		if fi, err := os.Lstat(filepath.Join(r.CommonDir, rel)); err == nil && isLock {
 			locks = append(locks, LockFile{rel, fi})
 		}
 	}
-	shallow := []string{".", "info", "objects", "objects/info", "objects/info/commit-graphs", "objects/pack"}
+	shallow := []string{".", "info", "objects", "objects/info", "objects/info/commit-graphs", "objects/pack", "objects/pack/multi-pack-index.d"}
 	deep := []string{"refs", "logs", "worktrees"}
 	for _, dir := range shallow {
 		entries, err := os.ReadDir(filepath.Join(r.CommonDir, dir))

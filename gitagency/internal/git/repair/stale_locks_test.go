@@ -20,7 +20,7 @@ func TestLockFilesFindsEveryGitLock(t *testing.T) {
 	want := []string{
 		"HEAD.lock", "config.lock", "index.lock", "packed-refs.lock", "shallow.lock",
 		"info/sparse-checkout.lock", "objects/maintenance.lock", "objects/info/commit-graphs/commit-graph-chain.lock",
-		"objects/pack/multi-pack-index.lock", "refs/heads/a b\n\x1b.lock", "refs/heads/deep/er/x.lock", "refs/stash.lock",
+		"objects/pack/multi-pack-index.lock", "objects/pack/multi-pack-index.d/multi-pack-index-chain.lock", "packed-refs.new", "refs/heads/a b\n\x1b.lock", "refs/heads/deep/er/x.lock", "refs/stash.lock",
 		"logs/HEAD.lock", "logs/refs/heads/main.lock", "worktrees/" + w.Name + "/index.lock", "worktrees/" + w.Name + "/HEAD.lock",
 	}
 	for _, rel := range want {
@@ -29,6 +29,7 @@ func TestLockFilesFindsEveryGitLock(t *testing.T) {
 	// Files with such names that are not git's, or not regular files.
 	l.WriteIn(repo.CommonDir, "agency/x.lock", "")
 	l.WriteIn(repo.CommonDir, "hooks/x.lock", "")
+	l.WriteIn(repo.CommonDir, "refs/heads/packed-refs.new", l.Git("rev-parse", "HEAD")+"\n")
 	l.WriteIn(repo.CommonDir, "refs/heads/dir.lock/x", "")
 	l.Must(os.Symlink("nowhere", filepath.Join(repo.CommonDir, "link.lock")))
 	gittest.MakeFIFO(t, filepath.Join(repo.CommonDir, "pipe.lock"))
