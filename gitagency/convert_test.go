@@ -223,7 +223,9 @@ func (c comparer) compare(path string, a, b reflect.Value) {
 			c.compare(path+"[]", a.Index(i), b.Index(i))
 		}
 	case reflect.Pointer:
-		c.compare(path, a.Elem(), b.Elem())
+		if a.Pointer() != b.Pointer() { // the same, if it points to a type without exported fields
+			c.compare(path, a.Elem(), b.Elem())
+		}
 	case reflect.Struct:
 		if a.Type() == b.Type() {
 			if !reflect.DeepEqual(a.Interface(), b.Interface()) {

@@ -3,6 +3,7 @@ package gitagency
 import (
 	"context"
 	"io"
+	"os"
 
 	"github.com/git-agency/git-agency/gitagency/internal/landing"
 )
@@ -16,6 +17,7 @@ type LandRequest struct {
 	RequireBase   bool     // refuse if the integration branch has commits that the sandbox lacks
 	DryRun        bool     // run the same checks with the same errors, but change nothing
 	DeferCleanup  bool     // leave the removal of the sandbox's tree to a second Land of the same id, if agency.autoDetach allows
+	CleanupLock   *os.File // CleanupLock of an earlier result, which then serves for this one too; may be nil
 	AlreadyLanded []string // ids that the same command landed earlier; errors quote them
 
 	// Verify is a shell command that must succeed on the tree that would land. It runs in a temporary sandbox with the walls
@@ -41,6 +43,7 @@ type LandResult struct {
 	LeftOut         []LeftOut `json:"left_out"`  // files of the sandbox that are in none of its commits
 	MessageUnused   bool      `json:"-"`         // CommitAll was set, but there was nothing to commit
 	CleanupDeferred bool      `json:"-"`         // the sandbox's tree was renamed but not removed; another Land of the id removes it
+	CleanupLock     *os.File  `json:"-"`         // with CleanupDeferred: as long as it is open, here or in a process that inherited it, doctor and prune take the removal for under way
 
 	Verified  bool   `json:"verified"`   // the verify command succeeded on this tree
 	VerifyLog string `json:"verify_log"` // path of the log of the verify command; empty if there is none
@@ -50,7 +53,7 @@ func newLandResult(r landing.Result) LandResult {
 	return LandResult{
 		Invocation: r.Invocation, Commit: r.Commit, Before: r.Before, Branch: r.Branch, Strategy: r.Strategy, Tip: r.Tip,
 		Commits: r.Commits, TrashRef: r.TrashRef, Already: r.Already, DryRun: r.DryRun, LeftOut: convertAll(r.LeftOut, newLeftOut),
-		MessageUnused: r.MessageUnused, CleanupDeferred: r.CleanupDeferred, Verified: r.Verified, VerifyLog: r.VerifyLog,
+		MessageUnused: r.MessageUnused, CleanupDeferred: r.CleanupDeferred, CleanupLock: r.CleanupLock, Verified: r.Verified, VerifyLog: r.VerifyLog,
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -122,11 +123,13 @@ func (t *tool) land(c *cli.Context) error {
 	defer stop()
 	results := []landOutput{}
 	var alreadyLanded []string
+	var cleanupLock *os.File
 	var failed error // invocations that landed before the failure stay landed
 	for _, inv := range named {
 		req := t.landRequest(c)
-		req.ID, req.AlreadyLanded = inv.ID, alreadyLanded
+		req.ID, req.AlreadyLanded, req.CleanupLock = inv.ID, alreadyLanded, cleanupLock
 		landed, err := repo.Land(ctx, req)
+		cleanupLock = cmp.Or(cleanupLock, landed.CleanupLock)
 		if landed.Commit != "" {
 			t.reportLanded(landed)
 		}
@@ -184,15 +187,17 @@ func (t *tool) cleanUpInBackground(repo *gitagency.Repository, dir string, landi
 		dir = repo.CommonDir
 	}
 	argv := []string{t.args[0], "land"}
+	var cleanupLock *os.File // one for all
 	for _, l := range landings {
 		if l.CleanupDeferred { // never set by the second landing, so that the process starts no other
-			argv = append(argv, l.Invocation)
+			argv, cleanupLock = append(argv, l.Invocation), l.CleanupLock
 		}
 	}
 	if len(argv) < 3 {
 		return
 	}
-	if err := background.Start(argv, dir, t.opts.Env); err != nil {
+	defer cleanupLock.Close() // from now on only that process holds it
+	if err := background.Start(argv, dir, t.opts.Env, cleanupLock); err != nil {
 		t.warn("remains of the landed sandboxes stay until 'git agency prune': " + err.Error())
 	}
 }

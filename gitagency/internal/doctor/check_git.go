@@ -213,7 +213,7 @@ func (x *checkRun) checkScratch(context.Context) error {
 	if x.changing {
 		return nil
 	}
-	scraps, err := landing.LeftoverScratch(x.Repository, x.repo)
+	scraps, err := landing.LeftoverScratch(x.Repository, x.repo, x.cleanupRunning)
 	if err != nil {
 		return err
 	}

@@ -184,7 +184,7 @@ func (x *checkRun) relocateRecords(ctx context.Context, from string, moved []str
 	if err := x.Store.RelocateRepo(from, x.ID, x.CommonDir, x.Now()); err != nil {
 		return err
 	}
-	again := &checkRun{Repository: x.Repository, repo: x.repo}
+	again := &checkRun{Repository: x.Repository, repo: x.repo, cleanupRunning: x.cleanupRunning}
 	if err := again.runAll(ctx); err != nil {
 		return err
 	}

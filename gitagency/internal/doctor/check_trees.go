@@ -14,7 +14,6 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/repair"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
-	"github.com/git-agency/git-agency/gitagency/internal/landing"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 	"github.com/git-agency/git-agency/gitagency/internal/upload"
@@ -316,13 +315,10 @@ func (x *checkRun) checkPrematureTrash(s treeInfo, code string) {
 
 // checkEndedSandbox finds parts that should have been removed with an invocation.
 func (x *checkRun) checkEndedSandbox(s treeInfo, e store.Entry[store.InvocationMeta]) {
-	if x.changing {
+	if x.changing || x.cleanupRunning && e.Record.Landing == store.Landed {
 		return
 	}
 	left := x.remainingPaths(s)
-	if e.Record.Landing == store.Landed && landing.IsBeingRemoved(x.Repository, s.id) {
-		return
-	}
 	if x.refs[s.branch] != "" && !x.checkedOutElsewhere(s) {
 		left = append(left, x.repo.RefPath(s.branch))
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/repair"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
+	"github.com/git-agency/git-agency/gitagency/internal/landing"
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 	"github.com/git-agency/git-agency/gitagency/quote"
@@ -89,16 +90,27 @@ func collectFindings(ctx context.Context, r *core.Repository) ([]Finding, string
 			}()
 		}
 	}
-	err := x.runAll(ctx)
+	release, running, err := landing.BlockCleanup(ctx, r, 0)
+	if err != nil {
+		return x.findings, "", err
+	}
+	defer release()
+	if x.cleanupRunning = running; running && x.activeProcess == "" {
+		x.activeProcess = cleanupProcess
+	}
+	err = x.runAll(ctx)
 	if x.changing && len(x.findings) > 0 {
 		// A record may have been read before a change and its tree after it. Every command writes the record first, so a second
 		// run of the checks does not repeat such a false finding.
-		again := &checkRun{Repository: r, repo: r.Git, changing: true}
+		again := &checkRun{Repository: r, repo: r.Git, changing: true, cleanupRunning: running}
 		err = again.runAll(ctx)
 		x.findings = slices.DeleteFunc(x.findings, func(f Finding) bool { return !slices.ContainsFunc(again.findings, f.sameAs) })
 	}
 	return x.findings, x.activeProcess, err
 }
+
+// cleanupProcess describes the process that removes landed sandboxes after a landing.
+const cleanupProcess = "the clean-up of landed sandboxes"
 
 // Fix fixes everything that was found under one id, and returns those findings. It finishes or undoes interrupted
 // operations and never loses work: a ref keeps everything that it removes.
@@ -109,10 +121,15 @@ func Fix(ctx context.Context, r *core.Repository, id string) ([]Finding, error) 
 		return fixed, err
 	}
 	defer unlock()
+	release, running, err := landing.BlockCleanup(ctx, r, 0)
+	if err != nil {
+		return fixed, err
+	}
+	defer release()
 	id = resolveFindingID(r, id)
 	// Fix one finding at a time and run the checks again: a fix often removes the next finding, or reveals it.
 	for {
-		x := &checkRun{Repository: r, repo: repo}
+		x := &checkRun{Repository: r, repo: repo, cleanupRunning: running}
 		lookErr := x.runAll(ctx)
 		next, ok := x.nextFinding(id, fixed)
 		switch {
@@ -218,10 +235,11 @@ func FindingCodes() []string {
 // checkRun is one run of all checks, with the data that they share.
 type checkRun struct {
 	*core.Repository
-	repo          *git.Repo
-	changing      bool   // another process may be changing the repository now
-	activeProcess string // description of that process
-	findings      []Finding
+	repo           *git.Repo
+	cleanupRunning bool   // another process is removing landed sandboxes now
+	changing       bool   // another process may be changing the repository now
+	activeProcess  string // description of that process
+	findings       []Finding
 
 	worktrees      []store.Entry[store.WorktreeMeta]
 	invocations    []store.Entry[store.InvocationMeta]

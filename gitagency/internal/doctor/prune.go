@@ -11,6 +11,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/landing"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
@@ -78,11 +79,21 @@ func Prune(ctx context.Context, r *core.Repository, req PruneRequest) ([]PruneRe
 	plan := prunePlan{r: r, repo: r.Git, pruneCutoff: expiry}
 	makePlan := plan.planRefsOnly // does not even create the lock in a repository that was never used
 	if _, used := store.FirstExisting(r.LockDir(), r.Store.RepoDir(r.ID)); used {
+		timeout, err := r.Settings.LockTimeout()
+		if err != nil {
+			return nil, err
+		}
+		release, running, err := landing.BlockCleanup(ctx, r, timeout) // before the repository lock, which a clean-up may need
+		if err != nil {
+			return nil, err
+		}
+		defer release()
 		repo, unlock, err := r.LockAndRecover(ctx)
 		if err != nil {
 			return nil, err
 		}
 		defer unlock()
+		plan.cleanupRunning = running
 		plan.repo, makePlan = repo, plan.planAll
 	}
 	if err := makePlan(ctx); err != nil {

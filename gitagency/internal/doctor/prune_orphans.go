@@ -138,7 +138,7 @@ func (p *prunePlan) planLeftovers() error {
 	if err != nil {
 		return err
 	}
-	scraps, err := landing.LeftoverScratch(p.r, p.repo)
+	scraps, err := landing.LeftoverScratch(p.r, p.repo, p.cleanupRunning)
 	if err != nil {
 		return err
 	}

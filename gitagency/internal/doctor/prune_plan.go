@@ -27,6 +27,7 @@ type prunePlan struct {
 	results []PruneResult
 	errs    []error // items that could not be inspected; they are kept
 
+	cleanupRunning  bool                        // another process is removing landed sandboxes now
 	hasRecords      bool                        // there are records of the repository
 	refs            map[string]string           // commits of trash and snapshot refs, and of our branches, by ref
 	snapshots       map[string][]PrunedSnapshot // by id
@@ -137,6 +138,10 @@ func (t *PruneResult) setBroken(reason, detail string) {
 
 // planEnded decides about an invocation that was landed or discarded.
 func (p *prunePlan) planEnded(ctx context.Context, t *PruneResult) {
+	if p.cleanupRunning && t.entry.Record.Landing == store.Landed && store.IsDir(p.r.Store.SandboxDir(p.r.ID, t.ID)) {
+		t.Reason = "its sandbox is just being removed"
+		return
+	}
 	left, late, err := p.inspectSandbox(ctx, t.entry, t.keptCommit)
 	t.hasRemains = left
 	m := t.entry.Record

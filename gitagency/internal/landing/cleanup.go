@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
@@ -25,45 +26,88 @@ func moveTreeAside(tree string) error {
 	return os.Rename(tree, store.WithdrawnPath(tree))
 }
 
+// markCleanup marks this process, and each that inherits the returned file, as one that removes landed sandboxes without
+// the repository lock: until all of them have closed it, doctor and prune leave the remains of landed sandboxes alone.
+// While doctor or prune works it waits up to timeout, and then returns a *LockTimeoutError. A caller that holds the
+// repository lock must not wait.
+func markCleanup(ctx context.Context, r *core.Repository, timeout time.Duration) (*os.File, error) {
+	return lock.AcquireDirShared(ctx, r.Store.SandboxesDir(r.ID), timeout)
+}
+
+// BlockCleanup keeps every process from removing landed sandboxes without the repository lock, until release is called.
+// running reports that a process still does so after timeout; then nothing is blocked.
+func BlockCleanup(ctx context.Context, r *core.Repository, timeout time.Duration) (release func(), running bool, err error) {
+	held, err := lock.AcquireDirExclusive(ctx, r.Store.SandboxesDir(r.ID), timeout)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission): // no sandboxes, or nothing that we could remove
+		return func() {}, false, nil
+	case fault.Is[*fault.LockTimeoutError](err):
+		return func() {}, true, nil
+	case err != nil:
+		return func() {}, false, err
+	}
+	return func() { _ = held.Close() }, false, nil
+}
+
 // removeLandedTree removes the tree of a landed sandbox. That can take longer than the landing itself, so it runs without
 // the repository lock. It takes the lock only if files were written after the landing's scan: they go to the trash first.
 func removeLandedTree(ctx context.Context, r *core.Repository, id string) error {
-	around := r.Store.SandboxDir(r.ID, id)
-	held, err := lock.AcquireDirExclusive(ctx, around, 0)
-	if errors.Is(err, fs.ErrNotExist) || fault.Is[*fault.LockTimeoutError](err) {
-		return nil // already removed, or another process is removing it
+	timeout, err := r.Settings.LockTimeout()
+	if err != nil {
+		return err
+	}
+	mark, err := markCleanup(ctx, r, timeout)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // without a directory of sandboxes there is none to remove
 	}
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if held != nil {
-			_ = held.Close()
-		}
-	}()
-	tree := r.Store.SandboxTreePath(r.ID, id)
-	entry := r.Store.Invocation(r.ID, id, nil)
-	late := store.IsDir(tree)
-	if aside := store.WithdrawnPath(tree); store.IsDir(aside) && !late {
-		if late, err = core.ModifiedSince(aside, core.TimeOrZero(entry.Record.CheckedAt)); err != nil {
-			return err
-		}
-		if !late {
-			if err := errors.Join(durable.RemoveTree(store.RemovablePath(tree)), os.Rename(aside, store.RemovablePath(tree))); err != nil {
-				return err
-			}
-		}
-	}
-	if late {
-		_ = held.Close() // the holder of the repository lock may wait for this lock
-		held = nil
-		return removeLandedTreeLocked(ctx, r, id)
-	}
-	// The sandbox directory goes last: as long as it exists, the next cleanup also removes the other parts.
-	if err := errors.Join(core.WorktreeBackend(r.Git).FinishUnregister(sandbox.Spec(r, id)), durable.RemoveTree(store.RemovablePath(tree))); err != nil {
+	defer mark.Close()
+	late := false
+	steps := []core.Step{{Name: "unlocked", Do: func() (err error) {
+		late, err = removeUnlessLate(ctx, r, id)
 		return err
+	}}, {Name: "late", Do: func() error {
+		if !late {
+			return nil
+		}
+		return removeLandedTreeLocked(ctx, r, id)
+	}}}
+	return r.RunSteps(ctx, "cleanup", steps)
+}
+
+// removeUnlessLate removes the tree of a landed sandbox, unless files were written after the landing's scan; then it
+// reports that as late. It locks the sandbox, but not the repository.
+func removeUnlessLate(ctx context.Context, r *core.Repository, id string) (late bool, err error) {
+	held, err := lock.AcquireDirExclusive(ctx, r.Store.SandboxDir(r.ID, id), 0)
+	if errors.Is(err, fs.ErrNotExist) || fault.Is[*fault.LockTimeoutError](err) {
+		return false, nil // already removed, or another process is removing it
 	}
-	return r.Store.RemoveSandboxTree(r.ID, id)
+	if err != nil {
+		return false, err
+	}
+	defer held.Close() // before the repository lock is taken, whose holder may wait for this one
+	tree := r.Store.SandboxTreePath(r.ID, id)
+	if store.IsDir(tree) {
+		return true, nil
+	}
+	if aside := store.WithdrawnPath(tree); store.IsDir(aside) {
+		scanned := core.TimeOrZero(r.Store.Invocation(r.ID, id, nil).Record.CheckedAt)
+		if late, err := core.ModifiedSince(aside, scanned); err != nil || late {
+			return late, err
+		}
+		if err := errors.Join(durable.RemoveTree(store.RemovablePath(tree)), os.Rename(aside, store.RemovablePath(tree))); err != nil {
+			return false, err
+		}
+	}
+	return false, r.RunSteps(ctx, "cleanup", []core.Step{
+		{Name: "tree", Do: func() error {
+			return errors.Join(core.WorktreeBackend(r.Git).FinishUnregister(sandbox.Spec(r, id)), durable.RemoveTree(store.RemovablePath(tree)))
+		}},
+		// The sandbox directory goes last: as long as it exists, the next cleanup also removes the other parts.
+		{Name: "sandbox-dir", Do: func() error { return r.Store.RemoveSandboxTree(r.ID, id) }},
+	})
 }
 
 // removeLandedTreeLocked removes a landed sandbox under the repository lock, and keeps late changes in the trash.
@@ -88,23 +132,14 @@ func cleanUpLanded(ctx context.Context, r *core.Repository, repo *git.Repo, id s
 }
 
 // LeftoverScratch lists the scratch directories that killed processes left in the repository, except those that go with a
-// landed sandbox.
-func LeftoverScratch(r *core.Repository, repo *git.Repo) ([]string, error) {
+// landed sandbox: while cleanupRunning, all that belong to landed sandboxes.
+func LeftoverScratch(r *core.Repository, repo *git.Repo, cleanupRunning bool) ([]string, error) {
 	scraps, err := repo.Leftovers()
 	return slices.DeleteFunc(scraps, func(path string) bool {
 		id := ids.Trailing(path)
-		if id == "" || path != repo.UnregisteredDir(id) || !store.IsDir(r.Store.SandboxDir(r.ID, id)) {
+		if id == "" || path != repo.UnregisteredDir(id) || !cleanupRunning && !store.IsDir(r.Store.SandboxDir(r.ID, id)) {
 			return false
 		}
 		return r.Store.Invocation(r.ID, id, nil).Record.Landing == store.Landed
 	}), err
-}
-
-// IsBeingRemoved reports whether another process is removing the rest of a sandbox now.
-func IsBeingRemoved(r *core.Repository, id string) bool {
-	held, err := lock.AcquireDirShared(context.Background(), r.Store.SandboxDir(r.ID, id), 0)
-	if err == nil {
-		_ = held.Close()
-	}
-	return fault.Is[*fault.LockTimeoutError](err)
 }

@@ -2,6 +2,7 @@ package landing
 
 import (
 	"context"
+	"os"
 	"strings"
 	"time"
 
@@ -24,7 +25,11 @@ func (l *landAttempt) publishLanding(ctx context.Context) (landed Result, err er
 		return Result{}, err
 	}
 	if !l.req.DryRun {
-		landed.TrashRef, landed.CleanupDeferred = core.TrashRef(l.s.ID), l.req.DeferCleanup
+		landed.TrashRef = core.TrashRef(l.s.ID)
+		if landed.CleanupLock, err = l.deferCleanup(ctx); err != nil {
+			return Result{}, err
+		}
+		landed.CleanupDeferred = l.req.DeferCleanup
 	}
 	done, err := runPublication(ctx, r, publication{
 		merger: l.merger, branchUpdate: advance, dryRun: l.req.DryRun,
@@ -39,9 +44,26 @@ func (l *landAttempt) publishLanding(ctx context.Context) (landed Result, err er
 	case err == nil:
 		return landed, nil
 	case !done:
+		if landed.CleanupLock != l.req.CleanupLock {
+			_ = landed.CleanupLock.Close()
+		}
 		return Result{}, err
 	}
 	return landed, &fault.CleanupError{Kind: "invocation", ID: l.s.ID, Done: store.Landed, Err: err}
+}
+
+// deferCleanup returns the lock that says that the removal of the sandbox is under way, if it is deferred. While doctor or
+// prune wait for the repository lock with this lock taken, the landing removes the sandbox itself.
+func (l *landAttempt) deferCleanup(ctx context.Context) (*os.File, error) {
+	if !l.req.DeferCleanup || l.req.CleanupLock != nil {
+		return l.req.CleanupLock, nil
+	}
+	mark, err := markCleanup(ctx, l.r, 0)
+	if fault.Is[*fault.LockTimeoutError](err) {
+		l.req.DeferCleanup = false
+		return nil, nil
+	}
+	return mark, err
 }
 
 // plannedResult returns the result that the landing has if it succeeds.

@@ -35,6 +35,7 @@ func Ready(ctx context.Context, r *core.Repository, worktree string, req Request
 	for _, inv := range ready {
 		req.ID = inv.ID
 		landed, err := Land(ctx, r, req)
+		req.CleanupLock = cmp.Or(req.CleanupLock, landed.CleanupLock)
 		if landed.IsNew() {
 			req.AlreadyLanded = append(req.AlreadyLanded, inv.ID)
 		}

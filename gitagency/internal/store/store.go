@@ -53,9 +53,14 @@ func (s Store) InvocationMetaPath(repoID, invocationID string) string {
 	return metaPath(s.InvocationDir(repoID, invocationID))
 }
 
+// SandboxesDir returns the directory of all sandboxes of a repository.
+func (s Store) SandboxesDir(repoID string) string {
+	return filepath.Join(s.RepoDir(repoID), "sandboxes")
+}
+
 // SandboxDir returns the directory that holds the tree of a sandbox.
 func (s Store) SandboxDir(repoID, invocationID string) string {
-	return filepath.Join(s.RepoDir(repoID), "sandboxes", invocationID)
+	return filepath.Join(s.SandboxesDir(repoID), invocationID)
 }
 
 // WallsDir returns the directory for files that a sandbox's commands wrote outside of its tree. Neither those

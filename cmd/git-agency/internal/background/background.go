@@ -9,8 +9,9 @@ import (
 )
 
 // Start starts this program again with other arguments in the background: in its own session, without a terminal, with
-// standard streams on /dev/null. argv[0] is the name of the process, not its path. A nil env is that of this process.
-func Start(argv []string, dir string, env []string) error {
+// standard streams on /dev/null. argv[0] is the name of the process, not its path. A nil env is that of this process. The
+// new process keeps lock open until it ends.
+func Start(argv []string, dir string, env []string, lock *os.File) error {
 	program := "/proc/self/exe" // also when the file has been replaced meanwhile
 	if runtime.GOOS != "linux" {
 		var err error
@@ -24,7 +25,7 @@ func Start(argv []string, dir string, env []string) error {
 	}
 	defer null.Close()
 	process, err := os.StartProcess(program, argv, &os.ProcAttr{
-		Dir: dir, Env: env, Files: []*os.File{null, null, null}, Sys: &syscall.SysProcAttr{Setsid: true},
+		Dir: dir, Env: env, Files: []*os.File{null, null, null, lock}, Sys: &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
 		return err
