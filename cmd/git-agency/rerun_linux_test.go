@@ -122,7 +122,7 @@ func TestFullDiskLeavesFilesUnchanged(t *testing.T) {
 	filler := filepath.Join(dir, "filler")
 
 	failures := 0
-	for room := 0; ; room += 2 {
+	for room := 0; ; room++ {
 		l.fillDisk(filler, room)
 		before := l.dump()
 		o := l.try(nil, "git-agency", "start", "wt")
@@ -130,8 +130,14 @@ func TestFullDiskLeavesFilesUnchanged(t *testing.T) {
 			if failures < 10 {
 				t.Errorf("start failed only %d times before there was enough space", failures)
 			}
+			l.checkRefsOnFullDisk(filler, "snapshot", "create", o.line())
+			l.checkRefsOnFullDisk(filler, "worktree", "create", "other")
 			l.checkPutOnFullDisk(filler, o.line())
 			l.checkDiscardOnFullDisk(filler, o.line())
+			l.fillDisk(filler, 100)
+			work := l.agency("start", "wt", "--isolation", "none")
+			l.agency("exec", work, "--", "sh", "-c", "echo work >work; git add work; git commit -qm work")
+			l.checkRefsOnFullDisk(filler, "land", work)
 			return
 		}
 		failures++
@@ -144,6 +150,36 @@ func TestFullDiskLeavesFilesUnchanged(t *testing.T) {
 		if room > 500 {
 			t.Fatalf("no success with 500 free blocks: %s", o.stderr)
 		}
+	}
+}
+
+// checkRefsOnFullDisk checks that a command which runs out of space leaves no ref, reflog or lock, until it succeeds.
+func (l *lab) checkRefsOnFullDisk(filler string, command ...string) {
+	l.t.Helper()
+	ofRefs := func() string {
+		var lines []string
+		for line := range strings.Lines(l.dump()) {
+			if strings.Contains(line, ".git/refs/") || strings.Contains(line, ".git/logs/") || strings.Contains(line, ".lock") {
+				lines = append(lines, line)
+			}
+		}
+		return strings.Join(lines, "")
+	}
+	failures := 0
+	for room := 0; ; room++ {
+		l.fillDisk(filler, room)
+		before := ofRefs()
+		o := l.try(nil, append([]string{"git-agency"}, command...)...)
+		if o.code == 0 {
+			break
+		}
+		failures++
+		if d := dumpDiff(before, ofRefs()); d != "" || room > 500 {
+			l.t.Fatalf("%q with %d free blocks: refs changed:\n%s%s", command, room, d, o.stderr)
+		}
+	}
+	if failures < 3 {
+		l.t.Errorf("%q failed only %d times before there was enough space", command, failures)
 	}
 }
 

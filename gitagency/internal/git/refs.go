@@ -87,9 +87,15 @@ func (r *Repo) Refs(ctx context.Context, prefixes ...string) (map[string]string,
 	return refs, nil
 }
 
-// CreateRef creates a ref that must not exist yet.
+// CreateRef creates a ref that must not exist yet. A git that runs out of space leaves the reflog that it has created for
+// the ref, and CreateRef removes it.
 func (r *Repo) CreateRef(ctx context.Context, ref, oid, reason string) error {
-	return r.MoveRef(ctx, ref, oid, strings.Repeat("0", len(oid)), reason)
+	_, before := os.Lstat(r.ReflogPath(ref))
+	err := r.MoveRef(ctx, ref, oid, strings.Repeat("0", len(oid)), reason)
+	if _, locked := os.Lstat(r.RefPath(ref) + ".lock"); ChangedNothing(err) && before != nil && locked != nil {
+		err = errors.Join(err, r.removeOrphanReflog(context.WithoutCancel(ctx), ref))
+	}
+	return err
 }
 
 // MoveRef moves a ref from old to oid, or fails if it is not at old. An old of zeros means that the ref must not
@@ -123,28 +129,25 @@ func (r *Repo) DeleteOwnedRef(ctx context.Context, ref, old string) error {
 // RemoveRefLeftovers removes the leftovers of a killed git for a ref that only git-agency uses: a stale lock file,
 // and the reflog of a ref that was never created. The caller must know that no git works on the ref any more.
 func (r *Repo) RemoveRefLeftovers(ctx context.Context, ref string) error {
-	path := r.RefPath(ref)
-	if err := os.Remove(path + ".lock"); err != nil && !IsNotExist(err) {
+	if err := os.Remove(r.RefPath(ref) + ".lock"); err != nil && !IsNotExist(err) {
 		return err
 	}
+	return r.removeOrphanReflog(ctx, ref)
+}
+
+// removeOrphanReflog removes the reflog of a ref that does not exist, and the directories that git created for both,
+// unless they have other entries. Git does the same and copes with losing the race.
+func (r *Repo) removeOrphanReflog(ctx context.Context, ref string) error {
 	log := r.ReflogPath(ref)
-	if _, err := os.Lstat(log); IsNotExist(err) {
-		for _, p := range []string{path, log} {
-			_ = syscall.Rmdir(filepath.Dir(p)) // see below
+	if _, err := os.Lstat(log); !IsNotExist(err) {
+		if there, err := r.refExists(ctx, ref); err != nil || there {
+			return err
 		}
-		return nil
+		if err := os.Remove(log); err != nil && !IsNotExist(err) {
+			return err
+		}
 	}
-	if there, err := r.refExists(ctx, ref); err != nil || there {
-		return err
-	}
-	if err := os.Remove(log); err != nil && !IsNotExist(err) {
-		return err
-	}
-	for _, p := range []string{path, log} {
-		// Remove the directory that git created for the ref, unless it has other entries. Git does the same and copes
-		// with losing the race.
-		_ = syscall.Rmdir(filepath.Dir(p))
-	}
+	_, _ = syscall.Rmdir(filepath.Dir(r.RefPath(ref))), syscall.Rmdir(filepath.Dir(log))
 	return nil
 }
 

@@ -18,12 +18,9 @@ import (
 // MaxPackedRefs is the size limit for reading packed-refs.
 const MaxPackedRefs = 64 << 20
 
-// NewPackedRefs is the file that becomes packed-refs. A git that was killed before may have left it, and then no git can
-// write packed-refs.
-const NewPackedRefs = "packed-refs.new"
-
-// PackedRefsLocks are the files that keep git from writing packed-refs, without which it deletes no ref.
-var PackedRefsLocks = []string{"packed-refs.lock", NewPackedRefs}
+// PackedRefsLocks are the files that keep git from writing packed-refs, and so from deleting a ref: the lock, and the
+// file that becomes packed-refs.
+var PackedRefsLocks = []string{"packed-refs.lock", "packed-refs.new"}
 
 // WithPackedRefsLock returns the error of a git that was to delete a ref as a *LockedError if packed-refs is locked.
 func (r *Repo) WithPackedRefsLock(err error) error {

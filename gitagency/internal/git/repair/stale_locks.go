@@ -143,7 +143,7 @@ type LockFile struct {
 func LockFiles(r *git.Repo) ([]LockFile, error) {
 	var locks []LockFile
 	add := func(rel string) {
-		isLock := strings.HasSuffix(rel, ".lock") || rel == git.NewPackedRefs
+		isLock := strings.HasSuffix(rel, ".lock") || slices.Contains(git.PackedRefsLocks, rel)
 		if fi, err := os.Lstat(filepath.Join(r.CommonDir, rel)); err == nil && isLock {
 			locks = append(locks, LockFile{rel, fi})
 		}
