@@ -133,6 +133,11 @@ func (req *Request) normalize(r *core.Repository) error {
 	if err := settings.CheckStrategy(req.Strategy); err != nil {
 		return err
 	}
+	for _, check := range []func() (time.Duration, error){r.Settings.LockTimeout, r.Settings.OperationTimeout} { // used later
+		if _, err := check(); err != nil {
+			return err
+		}
+	}
 	if req.DeferCleanup {
 		mayDefer, err := r.Settings.DefersCleanup()
 		if err != nil {
