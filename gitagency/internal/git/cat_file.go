@@ -267,7 +267,7 @@ func (t *CatFile) Read(name, want string, limit int64) (Object, []byte, error) {
 		return a.Object, nil, nil
 	}
 	if a.Size > limit {
-		return Object{}, nil, fmt.Errorf("%s %s is too large: %d bytes", a.Type, a.OID, a.Size)
+		return Object{}, nil, &object.TooLargeError{Kind: a.Type, OID: a.OID, Size: a.Size}
 	}
 	data := make([]byte, a.Size+1) // and a newline
 	if _, err := io.ReadFull(t.process.Stdout, data); err != nil {

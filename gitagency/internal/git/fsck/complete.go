@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
+	"github.com/git-agency/git-agency/gitagency/internal/readlimit"
 )
 
 // LookupStrict resolves names to objects, and refuses an answer that is neither an object nor that there is none.
@@ -23,19 +25,25 @@ func LookupStrict(ctx context.Context, t *git.CatFile, names []string) ([]git.Ob
 	return objects, err
 }
 
-// ReceivedCommit is a commit that was not reachable from the ref before: the ids of its tree and of its first parent,
-// which may be empty.
-type ReceivedCommit struct{ Tree, Parent string }
+// ReceivedCommit is a commit that was not reachable from the ref before: the names of its tree and of that of its first
+// parent, which is empty without a parent.
+type ReceivedCommit struct{ Tree, ParentTree string }
 
 // ManyReceivedCommits is the number of commits above which it pays to exclude those reachable from any ref as well.
 const ManyReceivedCommits = 200
 
-// TreeWalk reads each new tree once and collects the blobs in them, whose existence the caller checks.
+// TreeWalk reads each new tree once and collects the blobs in them, whose existence the caller checks. It stops with a
+// *readlimit.ExceededError where the trees have more bytes than Reading.Inflated, or where it would need more memory
+// than Reading.Memory.
 type TreeWalk struct {
 	Objects *git.CatFile
 	Seen    map[string]bool // trees
 	Blobs   map[string]bool
 	Size    int // bytes of an object id
+	Reading readlimit.Reading
+
+	read   int64     // bytes of trees
+	recent treeCache // trees that were read last: that of a commit is also the one its child is compared with
 }
 
 // treePair is a tree to walk, and a complete tree that is probably similar to it, or "".
@@ -43,11 +51,7 @@ type treePair struct{ tree, known string }
 
 // WalkCommit walks the trees of a commit that its first parent does not have.
 func (w *TreeWalk) WalkCommit(c ReceivedCommit) error {
-	known := ""
-	if c.Parent != "" {
-		known = c.Parent + "^{tree}"
-	}
-	todo := []treePair{{c.Tree, known}}
+	todo := []treePair{{c.Tree, c.ParentTree}}
 	for len(todo) > 0 {
 		p := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
@@ -60,9 +64,16 @@ func (w *TreeWalk) WalkCommit(c ReceivedCommit) error {
 			return err
 		}
 		todo = append(todo, more...)
+		const perName = 128 // bytes, for a name in a map or a list
+		if w.exceeds(int64(len(w.Seen)+len(w.Blobs)+len(todo))*perName, w.Reading.Memory) {
+			return w.Reading.Exceeded(w.Reading.What, readlimit.Memory)
+		}
 	}
 	return nil
 }
+
+// exceeds reports whether a size is beyond a limit, if there is one.
+func (w *TreeWalk) exceeds(size, limit int64) bool { return limit > 0 && size > limit }
 
 // walkTree collects the blobs of one tree that the known tree does not have, and returns its subtrees that the known
 // tree does not have.
@@ -103,10 +114,53 @@ func (w *TreeWalk) walkTree(p treePair) ([]treePair, error) {
 
 // contents returns the content of a tree object, which GIT_ALLOC_LIMIT of the quarantine keeps below the limit here.
 func (w *TreeWalk) contents(name string) ([]byte, error) {
-	const limit = 1 << 30
-	o, data, err := w.Objects.Read(name, "tree", limit)
-	if err == nil && o.Type != "tree" {
-		err = &object.IncompleteError{OID: name, Want: "tree", Have: o.Type}
+	if data, ok := w.recent.get(name); ok {
+		return data, nil
 	}
-	return data, err
+	limit := int64(1 << 30)
+	if w.Reading.Memory > 0 {
+		limit = min(limit, w.Reading.Memory/8) // two of them, and those in the cache, are in memory at once
+	}
+	o, data, err := w.Objects.Read(name, "tree", limit)
+	var large *object.TooLargeError
+	switch {
+	case errors.As(err, &large) && w.Reading.Memory > 0:
+		return nil, w.Reading.Exceeded(w.Reading.What, readlimit.Memory)
+	case err != nil:
+		return nil, err
+	case o.Type != "tree":
+		return nil, &object.IncompleteError{OID: name, Want: "tree", Have: o.Type}
+	}
+	if w.read += int64(len(data)); w.exceeds(w.read, w.Reading.Inflated) {
+		return nil, w.Reading.Exceeded(w.Reading.What, readlimit.Inflated)
+	}
+	w.recent.put(name, data)
+	return data, nil
+}
+
+// treeCache keeps the contents of the trees that were used last. When they are more than a bound it forgets those that
+// were not used since it did so last.
+type treeCache struct {
+	young, old map[string][]byte
+	size       int // bytes in young
+}
+
+// get returns the content of a tree, if the cache has it.
+func (c *treeCache) get(name string) ([]byte, bool) {
+	data, ok := c.young[name]
+	if ok {
+		return data, true
+	}
+	if data, ok = c.old[name]; ok {
+		c.put(name, data)
+	}
+	return data, ok
+}
+
+func (c *treeCache) put(name string, data []byte) {
+	const bound = 16 << 20 // bytes
+	if c.size += len(data); c.young == nil || c.size > bound {
+		c.young, c.old, c.size = map[string][]byte{}, c.young, len(data)
+	}
+	c.young[name] = data
 }

@@ -151,6 +151,16 @@ func (e *IncompleteError) Error() string {
 	return fmt.Sprintf("object %s must be a %s, but is %s", e.OID, e.Want, cmp.Or(e.Have, "missing"))
 }
 
+// TooLargeError reports an object that is too large to be read into memory.
+type TooLargeError struct {
+	Kind, OID string
+	Size      int64 // in bytes
+}
+
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("%s %s is too large: %d bytes", e.Kind, e.OID, e.Size)
+}
+
 // IsValidRef checks the full name of a ref by git's rules, because git itself checks it only in the last step.
 func IsValidRef(ref string) bool {
 	if !strings.HasPrefix(ref, "refs/") || strings.HasSuffix(ref, ".") || strings.Contains(ref, "..") || strings.Contains(ref, "@{") {

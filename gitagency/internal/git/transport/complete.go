@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -49,7 +50,7 @@ func checkComplete(ctx context.Context, r *git.Repo, q git.RunOptions, in Receiv
 	case tips[1].Type != "commit":
 		return &object.IncompleteError{OID: in.New, Want: "commit", Have: tips[1].Type}
 	}
-	w := fsck.TreeWalk{Objects: t, Seen: map[string]bool{}, Blobs: map[string]bool{}, Size: object.FormatOf(in.New).IDSize()}
+	w := fsck.TreeWalk{Objects: t, Seen: map[string]bool{}, Blobs: map[string]bool{}, Size: object.FormatOf(in.New).IDSize(), Reading: q.Reading}
 	for _, oid := range in.Blobs {
 		w.Blobs[oid] = true
 	}
@@ -78,19 +79,11 @@ func checkComplete(ctx context.Context, r *git.Repo, q git.RunOptions, in Receiv
 // them, down to commits that the repository had before.
 func receivedCommits(ctx context.Context, r *git.Repo, q git.RunOptions, in ReceiveRequest) ([]fsck.ReceivedCommit, error) {
 	list := func(not ...string) ([]fsck.ReceivedCommit, error) {
-		out, err := r.RunRead(ctx, q, slices.Concat([]string{"rev-list", "--no-commit-header", "--format=%T %P", in.New, "--not"}, not)...)
+		out, err := r.RunRead(ctx, q, slices.Concat([]string{"rev-list", "--no-commit-header", "--format=%H %T %P", in.New, "--not"}, not)...)
 		if err != nil {
 			return nil, err
 		}
-		var found []fsck.ReceivedCommit
-		for line := range strings.Lines(string(out)) {
-			words := append(strings.Fields(line), "", "")
-			if !object.IsOID(words[0]) {
-				return nil, fmt.Errorf("unexpected output of git rev-list: %q", line)
-			}
-			found = append(found, fsck.ReceivedCommit{Tree: words[0], Parent: words[1]})
-		}
-		return found, nil
+		return parseReceivedCommits(string(out))
 	}
 	if in.Old == "" {
 		return list("--all")
@@ -100,4 +93,25 @@ func receivedCommits(ctx context.Context, r *git.Repo, q git.RunOptions, in Rece
 		return list(in.Old, "--all")
 	}
 	return found, err
+}
+
+// parseReceivedCommits parses lines of a commit, its tree and its parents. The tree of a parent that has a line, too, is
+// known by its id, so that it is read once; any other parent's is named by the parent.
+func parseReceivedCommits(lines string) ([]fsck.ReceivedCommit, error) {
+	var found []fsck.ReceivedCommit
+	trees := map[string]string{} // by commit
+	for line := range strings.Lines(lines) {
+		words := append(strings.Fields(line), "", "", "")
+		if !object.IsOID(words[0]) || !object.IsOID(words[1]) {
+			return nil, fmt.Errorf("unexpected output of git rev-list: %q", line)
+		}
+		trees[words[0]] = words[1]
+		found = append(found, fsck.ReceivedCommit{Tree: words[1], ParentTree: words[2]}) // the parent itself, for now
+	}
+	for i, c := range found {
+		if c.ParentTree != "" {
+			found[i].ParentTree = cmp.Or(trees[c.ParentTree], c.ParentTree+"^{tree}")
+		}
+	}
+	return found, nil
 }
