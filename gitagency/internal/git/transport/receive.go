@@ -6,13 +6,11 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -22,7 +20,6 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/index"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/git/repair"
-	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
 // ReceiveRequest describes objects from an untrusted source that are to be added to the repository, and the ref to
@@ -36,57 +33,93 @@ type ReceiveRequest struct {
 	New      string   // required; the commit it moves to
 	Old      string   // the commit it moves from; empty when the ref must not exist
 	Blobs    []string // blobs that must exist afterwards
-	LeaveRef bool     // the ref does not move: the caller makes another reference to New at once
+	LeaveRef bool     // the ref does not move: Published makes another reference to New
 	Reason   string   // message of the reflog entry; git requires one, so there is a default
+
+	// Lock takes the repository lock for the steps that change the repository; nil where the caller holds it.
+	Lock func(context.Context) (repo *git.Repo, unlock func(), err error)
+
+	// Published, when not nil, is called after the ref has moved, before the lock is released.
+	Published func(*git.Repo) error
 }
 
 // Receive adds commits from an untrusted source to the repository and moves one ref to them, all or nothing. Calls for
-// the same ref must be serialized; r should be one that git.Repo.WithLock returned for the lock that serializes them.
+// the same ref must be serialized. All that takes time is done without the repository lock, and within r.ReadLimits; a
+// pack that needs more is refused with a *readlimit.ExceededError.
 //
-//  1. Delete the quarantine directory that a killed process left.
+//  1. Delete the quarantine directories that killed processes left, and create a new one.
 //  2. git index-pack writes the pack into quarantine, and hashes and checks every object in it. No other process sees it.
 //  3. Check that all needed objects exist: in the quarantine, or in the repository before.
-//  4. Move the pack to the repository's objects. Its .idx goes last: without it git does not see the pack.
-//  5. Move the ref, unless it was moved meanwhile.
+//  4. Take the lock. Where objects were removed from the repository since 3, as by git gc, go back to 3.
+//  5. Move the pack to the repository's objects. Its .idx goes last: without it git does not see the pack.
+//  6. Move the ref, unless it was moved meanwhile.
 //
-// A process killed in 1 to 3 leaves the quarantine; in 4, the quarantine and a file that git ignores, or a complete
-// pack without references. Such a pack also stays where the ref was moved between 3 and 5: once it is visible,
+// A process killed in 1 to 4 leaves the quarantine; in 5, the quarantine and a file that git ignores, or a complete
+// pack without references. Such a pack also stays where the ref was moved between 3 and 6: once it is visible,
 // another git may rely on it.
 func Receive(ctx context.Context, r *git.Repo, in ReceiveRequest) (err error) {
 	if err := in.validate(); err != nil {
 		return err
 	}
-	dir := filepath.Join(r.AgencyDir(), git.QuarantinePrefix+path.Base(in.Ref))
-	if err := durable.RemoveTree(dir); err != nil {
+	quarantine, err := openQuarantine(ctx, r, in.Ref)
+	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, durable.RemoveTree(dir)) }()
-	if err := os.MkdirAll(filepath.Join(dir, "pack"), 0o777); err != nil {
+	defer func() { err = errors.Join(err, quarantine.remove()) }()
+	if err := indexPack(ctx, r, quarantine, in); err != nil {
 		return err
 	}
 	objects := filepath.Join(r.CommonDir, "objects")
-	q := git.RunOptions{
-		Env: []string{
-			"GIT_OBJECT_DIRECTORY=" + dir, "GIT_ALTERNATE_OBJECT_DIRECTORIES=" + git.QuoteAlternate(objects),
-			"GIT_NO_REPLACE_OBJECTS=1", "GIT_GRAFT_FILE=" + os.DevNull, // the real objects, without replacements and grafts
-			"GIT_ALLOC_LIMIT=1g", // per object; a delta of a few bytes can ask for any size
-		},
-		// Fsync the .idx of the pack as well: without it the objects are lost.
-		Config: []string{"-c", "core.fsync=committed,reference,pack-metadata"},
+	const unlockedChecks = 3 // after so many the next one is done with the lock held, so that it is the last
+	for check := 1; ; check++ {
+		checked, err := listStored(objects)
+		if err != nil {
+			return err
+		}
+		if err := checkComplete(ctx, r, quarantine.options(r), in); err != nil {
+			return err
+		}
+		done, err := in.publish(ctx, r, quarantine, func(locked *git.Repo) (current bool, err error) {
+			now, err := listStored(objects)
+			switch {
+			case err != nil || now.hasAllOf(checked):
+				return true, err
+			case check < unlockedChecks:
+				return false, nil
+			}
+			return true, checkComplete(ctx, locked, quarantine.options(r), in)
+		})
+		if done || err != nil {
+			return err
+		}
 	}
-	if err := indexPack(ctx, r, q, in); err != nil {
-		return err
+}
+
+// publish moves the checked pack and the ref with the repository lock held. It does nothing and returns false if
+// isCurrent says that the check has to be repeated.
+func (in ReceiveRequest) publish(ctx context.Context, r *git.Repo, quarantine *quarantine, isCurrent func(*git.Repo) (bool, error)) (done bool, err error) {
+	if in.Lock != nil {
+		var unlock func()
+		if r, unlock, err = in.Lock(ctx); err != nil {
+			return false, err
+		}
+		defer unlock()
 	}
-	if err := checkComplete(ctx, r, q, in); err != nil {
-		return err
+	if current, err := isCurrent(r); err != nil || !current {
+		return false, err
 	}
-	if err := movePack(filepath.Join(dir, "pack"), filepath.Join(objects, "pack")); err != nil {
-		return err
+	if err := movePack(filepath.Join(quarantine.dir, "pack"), filepath.Join(r.CommonDir, "objects", "pack")); err != nil {
+		return false, err
 	}
-	if in.LeaveRef {
-		return nil
+	if !in.LeaveRef {
+		if err := moveReceivedRef(ctx, r, in); err != nil {
+			return false, err
+		}
 	}
-	return moveReceivedRef(ctx, r, in)
+	if in.Published != nil {
+		return true, in.Published(r)
+	}
+	return true, nil
 }
 
 // validate checks the ids and the ref name of a request.
@@ -99,38 +132,6 @@ func (in ReceiveRequest) validate() error {
 	}
 	if !object.IsValidRef(in.Ref) {
 		return fmt.Errorf("not a valid ref name: %q", in.Ref)
-	}
-	return nil
-}
-
-// indexPack has git write the pack into quarantine. A pack without objects leaves nothing there.
-func indexPack(ctx context.Context, r *git.Repo, q git.RunOptions, in ReceiveRequest) error {
-	if in.Pack == nil {
-		return nil
-	}
-	head := make([]byte, 12) // "PACK", version, number of objects
-	n, err := io.ReadFull(in.Pack, head)
-	switch {
-	case n == 0 && errors.Is(err, io.EOF):
-		return nil
-	case err != nil && !errors.Is(err, io.ErrUnexpectedEOF): // git reports a pack that is too short
-		return fmt.Errorf("read pack: %w", err)
-	case err == nil && string(head[:4]) == "PACK" && binary.BigEndian.Uint32(head[8:]) == 0:
-		_, err := io.Copy(io.Discard, io.LimitReader(in.Pack, 1<<16)) // drain the checksum, so that the writer does not fail
-		return err
-	}
-	q.Config = slices.Concat(git.FsyncArgs, q.Config)
-	run, args := r.RunnerFor(q, r.Inherit), []string{"index-pack", "--stdin", "--fix-thin", "--strict"}
-	res, err := proc.Run(ctx, proc.Command{
-		Argv: slices.Concat([]string{"git"}, r.GlobalArgs(q), args),
-		Dir:  run.Dir, Env: run.Env, Inherit: run.Inherit,
-		Stdin: io.MultiReader(bytes.NewReader(head[:n]), in.Pack),
-	})
-	switch {
-	case err != nil:
-		return fmt.Errorf("git index-pack: %w", err)
-	case res.ExitCode != 0:
-		return &git.Error{Args: args, ExitCode: res.ExitCode, Stderr: string(res.Stderr)}
 	}
 	return nil
 }

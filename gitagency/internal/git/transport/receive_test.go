@@ -2,9 +2,7 @@ package transport
 
 import (
 	"bytes"
-	"compress/zlib"
 	"context"
-	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -549,45 +547,19 @@ func TestReceiveRefusesDeltaBomb(t *testing.T) {
 	l := gittest.New(t)
 	repo, a := repotest.OpenRepo(l), newSandboxRepo(l)
 	in := a.newRequest()
+	var pack gittest.Pack
 	base := strings.Repeat("0123456789abcdef", 1<<12)
-	pack := []byte("PACK\x00\x00\x00\x02\x00\x00\x00\x03")
-	obj := func(kind byte, size int, before, content string) int {
-		at, c := len(pack), kind<<4|byte(size&15)
-		for size >>= 4; size > 0; size >>= 7 {
-			pack = append(pack, c|0x80)
-			c = byte(size & 0x7f)
-		}
-		pack = append(append(pack, c), before...)
-		var z bytes.Buffer
-		w := zlib.NewWriter(&z)
-		_, _ = w.Write([]byte(content))
-		l.Must(w.Close())
-		pack = append(pack, z.Bytes()...)
-		return at
-	}
-	at, size := obj(3, len(base), "", base), len(base)
-	for _, times := range []int{1 << 6, 1 << 9} { // 4 MiB, 2 GiB
-		delta := binary.AppendUvarint(binary.AppendUvarint(nil, uint64(size)), uint64(size*times))
-		chunk := min(size, 1<<22)
-		for range times * (size / chunk) {
-			delta = append(delta, 0xf0, byte(chunk), byte(chunk>>8), byte(chunk>>16)) // copy from the beginning
-		}
-		back := len(pack) - at
-		offset := []byte{byte(back & 0x7f)}
-		for back >>= 7; back > 0; back >>= 7 {
-			back--
-			offset = append([]byte{0x80 | byte(back&0x7f)}, offset...)
-		}
-		at, size = obj(6, len(delta), string(offset), string(delta)), size*times
-	}
-	h := object.SHA1.NewHash()
-	h.Write(pack)
-	in.Pack = bytes.NewReader(h.Sum(pack))
+	at := pack.Add(gittest.PackBlob, len(base), "", base)
+	first := gittest.RepeatDelta(len(base), 1<<6) // 4 MiB
+	at = pack.Add(gittest.PackOfsDelta, len(first), pack.OffsetTo(at), first)
+	second := gittest.RepeatDelta(len(base)<<6, 1<<9) // 2 GiB
+	pack.Add(gittest.PackOfsDelta, len(second), pack.OffsetTo(at), second)
+	in.Pack = bytes.NewReader(pack.Bytes(object.SHA1.NewHash()))
 	l.Must(os.Mkdir(filepath.Join(l.Root, ".git/agency"), 0o755))
 	before := gitDirState(l)
 	var failed *git.Error
 	if err := Receive(t.Context(), repo, in); !errors.As(err, &failed) || !strings.Contains(failed.Stderr, "limit") {
-		t.Errorf("pack of %d bytes: %v", len(pack), err)
+		t.Error(err)
 	}
 	gittest.RequireSame(t, "the repository", gitDirState(l), before)
 }
