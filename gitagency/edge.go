@@ -333,6 +333,8 @@ func machineState(err error, v *StateError) {
 		v.Reason, v.Name = reason.Timeout, e.What
 	case *fault.TooLargeError:
 		v.Reason = reason.TooLarge
+	case *fault.ReadLimitError:
+		v.Reason, v.Name, v.Other = reason.ReadLimit, e.Limit, e.Value
 	case *fault.IncompleteError:
 		v.Reason, v.Name = reason.MissingObject, e.OID
 	}

@@ -67,7 +67,7 @@ var floors = []struct {
 	// 3: the domain
 	{
 		dir: "fault",
-		imports: "lock proc git/object git/config git git/fsck git/repair git/status git/snapshot git/merge git/update " +
+		imports: "lock proc readlimit git/object git/config git git/fsck git/repair git/status git/snapshot git/merge git/update " +
 			"store guard confine quote",
 	},
 	{dir: "settings", imports: "proc readlimit git/config git store guard confine treediff fault"},

@@ -16,6 +16,7 @@ const (
 	Output      Reason = "output"       // the output of a command could not be passed on
 	Timeout     Reason = "timeout"      // the operation Name took longer than agency.operationTimeout, and was undone
 	TooLarge    Reason = "too-large"    // the result is too large to hold in memory
+	ReadLimit   Reason = "read-limit"   // data of a sandbox exceeds the limit Name of agency.readLimits, which is Other
 	BehindWalls Reason = "behind-walls" // called from behind the walls of sandbox ID
 )
 

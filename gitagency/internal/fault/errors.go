@@ -21,6 +21,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/readlimit"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 	"github.com/git-agency/git-agency/gitagency/quote"
 )
@@ -51,6 +52,8 @@ type (
 	UnreadableError = status.UnreadableError
 	// IncompleteError reports an object that is missing or has the wrong type.
 	IncompleteError = object.IncompleteError
+	// ReadLimitError reports data of a sandbox that exceeds a limit of agency.readLimits.
+	ReadLimitError = readlimit.ExceededError
 	// StillChangingError reports files in a sandbox that keep changing, so no consistent state can be read.
 	StillChangingError = status.StillChangingError
 	// UntrustedFilterError reports a file that cannot be read or written without running a filter that an agent may

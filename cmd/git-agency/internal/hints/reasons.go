@@ -39,6 +39,7 @@ var reasons = map[reason.Reason]row{
 	reason.Output:       {ExitFailed, nil},
 	reason.Timeout:      {ExitFailed, func(_ *gitagency.StateError, retry Retry) []string { return []string{retry.moreTime()} }},
 	reason.TooLarge:     {ExitFailed, always("name some paths after --, or get an overview with --stat")},
+	reason.ReadLimit:    {ExitFailed, readLimitHints},
 	reason.BehindWalls:  {ExitFailed, nil},
 	reason.InRepository: {ExitFailed, nil},
 	reason.MissingObject: {ExitFailed, always(
@@ -294,4 +295,11 @@ func gitLockedHints(e *gitagency.StateError, _ Retry) []string {
 		return []string{"another git is writing packed-refs; if none is any more: git agency doctor --fix " + name, "then run the same command again"}
 	}
 	return []string{"another git is writing there; if none is any more, 'git agency doctor' says how to remove the lock"}
+// readLimitHints says how to raise a limit of agency.readLimits.
+func readLimitHints(e *gitagency.StateError, _ Retry) []string {
+	example := map[string]string{"time": "time=10m", "memory": "memory=8g", "output": "output=2g", "inflated": "inflated=64g"}[e.Name]
+	return []string{
+		"if you expect such data there, raise the limit, as in 'git config agency.readLimits " + example + "'",
+		"or give the sandbox up, and keep what was imported: git agency discard <id>",
+	}
 }
