@@ -45,15 +45,15 @@ func (e *Exchange) importCommits(ctx context.Context, ns *proc.Namespace, dir *o
 		}
 		return p.commit, p.commit
 	}
-	incoming := func(p *packStream, now string) transport.ReceiveRequest {
-		return transport.ReceiveRequest{Pack: p, New: now, Old: tip, Blobs: also, Reason: "agency: exec"}
+	receive := func(p *packStream, now string) error {
+		return e.receive(ctx, p, transport.ReceiveRequest{New: now, Old: tip, Blobs: also, Reason: "agency: exec"})
 	}
 	if head, now = heads(committed); now == tip && len(also) == 0 {
 		return head, now, true, nil
 	}
 	if now != tip {
 		// Try the first pack: most staged blobs have been committed too and are in it.
-		err := e.receive(ctx, incoming(committed, now))
+		err := receive(committed, now)
 		var lacks *object.IncompleteError
 		if !errors.As(err, &lacks) || !slices.Contains(also, lacks.OID) {
 			return head, now, true, err
@@ -71,7 +71,7 @@ func (e *Exchange) importCommits(ctx context.Context, ns *proc.Namespace, dir *o
 	}
 	defer all.Close()
 	head, now = heads(all)
-	return head, now, complete, e.receive(ctx, incoming(all, now))
+	return head, now, complete, receive(all, now)
 }
 
 // ImportRemaining imports all other commits that git has behind the walls and that no ref on the host reaches: other
@@ -105,5 +105,5 @@ func (e *Exchange) ImportRemaining(ctx context.Context, ns *proc.Namespace, dir 
 	if all.commit == tip {
 		return nil
 	}
-	return e.receive(ctx, transport.ReceiveRequest{Pack: all, New: all.commit, Old: tip, LeaveRef: true, Reason: "agency: other commits of the sandbox"})
+	return e.receive(ctx, all, transport.ReceiveRequest{New: all.commit, Old: tip, LeaveRef: true, Reason: "agency: other commits of the sandbox"})
 }

@@ -44,6 +44,8 @@ type Exchange struct {
 	environment func() []string // environment of our scripts behind the walls; nil where none is to run
 	upper       string          // upper directory of the overlay over the git directory
 	Agreed      AgreedState
+	layer       string   // fingerprint of the upper directory that is being imported
+	refused     *refusal // saved refusal of a pack; nil when there is none
 
 	LockedRepo    *git.Repo     // repository with its lock held by the caller; nil: taken when needed
 	ScriptTimeout time.Duration // limit for each git run in the sandbox, where anything may be configured
@@ -228,7 +230,7 @@ func (e *Exchange) Import(ctx context.Context, ns *proc.Namespace, dir *os.File)
 	if err != nil || layer == e.Agreed.UpperFingerprint {
 		return err
 	}
-	if err := e.checkReadable(); err != nil {
+	if err := cmp.Or(e.loadRefusal(layer), e.checkReadable()); err != nil {
 		return err
 	}
 	repo := e.repo.Git
@@ -288,7 +290,7 @@ func (e *Exchange) Import(ctx context.Context, ns *proc.Namespace, dir *os.File)
 	if userChanged && e.Agreed.RealHead != "" {
 		state.RealHead = e.Agreed.RealHead
 	}
-	if err := e.saveState(state); err != nil || state.BranchTip == tip || ns.IsSoleUser() {
+	if err := errors.Join(e.saveState(state), e.dropRefusal()); err != nil || state.BranchTip == tip || ns.IsSoleUser() {
 		return err
 	}
 	return e.removeRefLock(ctx, ns, dir)

@@ -18,14 +18,17 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/git/transport"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/readlimit"
 )
 
 // packStream is a pack written by the sandbox's git, with the commit that it named.
 type packStream struct {
 	commit string
 	*bufio.Reader
-	io.Closer
+	spool *os.File
 }
+
+func (p *packStream) Close() error { return p.spool.Close() }
 
 // runPackScript has the sandbox's git name a commit and pack its objects and those in also, without the objects
 // reachable from not.
@@ -49,8 +52,12 @@ func (e *Exchange) runPackScript(ctx context.Context, ns *proc.Namespace, dir *o
 		defer timer.Stop()
 		untimed := *e
 		untimed.ScriptTimeout = 0
-		out := &activityWriter{dst: spool, onWrite: func() { timer.Reset(packIdleTimeout) }}
-		if err := untimed.runScript(asked, ns, dir, script, strings.NewReader(strings.Join(wants, "\n")+"\n"), out, args...); err != nil {
+		limits := e.repo.Git.ReadLimits
+		out := &spoolWriter{file: spool, limit: limits.Inflated, onWrite: func() { timer.Reset(packIdleTimeout) }}
+		if err := untimed.runScript(asked, ns, dir, script, strings.NewReader(strings.Join(wants, "\n")+"\n"), out, args...); out.exceeded {
+			exceeded := limits.Exceeded(transport.ReceivedPack, readlimit.Inflated)
+			return errors.Join(exceeded, e.saveRefusal(nil, exceeded, 0))
+		} else if err != nil {
 			return errors.Join(err, context.Cause(asked))
 		}
 		_, err := spool.Seek(0, io.SeekStart)
@@ -89,7 +96,7 @@ const exitDiverged = 66
 // IsSandboxFault reports whether an import failed because of the content of the sandbox and not because of this
 // machine: git refused the objects although a test file shows that there is disk space.
 func (e *Exchange) IsSandboxFault(err error) bool {
-	if fault.Is[*GitError](err) {
+	if fault.Is[*GitError](err) || exceedsLimit(err) {
 		return true
 	}
 	if !fault.Is[*git.Error](err) && !fault.Is[*object.IncompleteError](err) {
@@ -104,35 +111,54 @@ func (e *Exchange) IsSandboxFault(err error) bool {
 	return errors.Join(err, f.Close(), os.Remove(f.Name())) == nil
 }
 
-// activityWriter calls onWrite before each write to dst.
-type activityWriter struct {
-	dst     io.Writer
-	onWrite func()
+// spoolWriter writes to a file and calls onWrite before each write. A write beyond the limit fails; 0 is no limit.
+type spoolWriter struct {
+	file     *os.File
+	onWrite  func()
+	limit    int64 // bytes
+	written  int64
+	exceeded bool // a write has failed
 }
 
-func (w *activityWriter) Write(p []byte) (int, error) {
+func (w *spoolWriter) Write(p []byte) (int, error) {
 	w.onWrite()
-	return w.dst.Write(p)
+	if w.written += int64(len(p)); w.limit > 0 && w.written > w.limit {
+		w.exceeded = true
+		return 0, errors.New("the pack is too large")
+	}
+	return w.file.Write(p)
 }
 
-// receive adds a pack to the real repository, moves the branch and writes the reflog of HEAD.
-func (e *Exchange) receive(ctx context.Context, in transport.ReceiveRequest) error {
-	repo, unlock, err := e.lockRepository(ctx)
-	if err != nil {
+// receive adds a pack to the real repository, moves the branch and writes the reflog of HEAD. It takes the repository
+// lock only for that, when the pack has been checked. A pack that was refused before is refused without another check.
+func (e *Exchange) receive(ctx context.Context, pack *packStream, in transport.ReceiveRequest) error {
+	if err := e.checkNotRefused(pack); err != nil {
 		return err
 	}
-	defer unlock()
-	if record := e.repo.Store.Invocation(e.repo.ID, e.id, nil).Record; core.HasEnded(record) && e.LockedRepo == nil {
-		return &fault.EndedError{ID: e.id, Landing: record.Landing}
+	in.Pack, in.Ref = pack, core.SandboxRef(e.id)
+	in.Lock = func(ctx context.Context) (*git.Repo, func(), error) {
+		repo, unlock, err := e.lockRepository(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		if record := e.repo.Store.Invocation(e.repo.ID, e.id, nil).Record; core.HasEnded(record) && e.LockedRepo == nil {
+			unlock()
+			return nil, nil, &fault.EndedError{ID: e.id, Landing: record.Landing}
+		}
+		return repo, unlock, nil
 	}
-	in.Ref = core.SandboxRef(e.id)
-	if err := transport.Receive(ctx, repo, in); err != nil || in.New == in.Old {
+	in.Published = func(repo *git.Repo) error {
+		if in.New == in.Old || !in.LeaveRef && e.realHead() != in.Ref {
+			return nil // the user is on another branch, which has not moved
+		}
+		return repo.AppendHeadReflog(e.id, in.Old, in.New, core.ToolIdentity, e.repo.Now(), in.Reason)
+	}
+	began := time.Now()
+	err := transport.Receive(ctx, e.repo.Git, in)
+	if err == nil || context.Cause(ctx) != nil {
 		return err
 	}
-	if !in.LeaveRef && e.realHead() != in.Ref {
-		return nil // the user is on another branch, which has not moved
-	}
-	return repo.AppendHeadReflog(e.id, in.Old, in.New, core.ToolIdentity, e.repo.Now(), in.Reason)
+	return errors.Join(err, e.saveRefusal(pack, err, time.Since(began)))
 }
 
 // Scripts that run behind the walls. Configuration of the sandbox affects them, but they can harm only the sandbox.

@@ -136,10 +136,22 @@ func cleanUpLanded(ctx context.Context, r *core.Repository, repo *git.Repo, id s
 func LeftoverScratch(r *core.Repository, repo *git.Repo, cleanupRunning bool) ([]string, error) {
 	scraps, err := repo.Leftovers()
 	return slices.DeleteFunc(scraps, func(path string) bool {
+		if isLocked(path) { // a quarantine, which is used without the repository lock
+			return true
+		}
 		id := ids.Trailing(path)
 		if id == "" || path != repo.UnregisteredDir(id) || !cleanupRunning && !store.IsDir(r.Store.SandboxDir(r.ID, id)) {
 			return false
 		}
 		return r.Store.Invocation(r.ID, id, nil).Record.Landing == store.Landed
 	}), err
+}
+
+// isLocked reports whether another process holds the lock of a directory now.
+func isLocked(dir string) bool {
+	held, err := lock.AcquireDirShared(context.Background(), dir, 0)
+	if err == nil {
+		_ = held.Close()
+	}
+	return fault.Is[*fault.LockTimeoutError](err)
 }

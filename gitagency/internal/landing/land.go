@@ -92,6 +92,7 @@ func Land(ctx context.Context, r *core.Repository, req Request) (Result, error) 
 			return job.partial, err
 		}
 	}
+	sandbox.Of(r, inv.ID).ImportUnlocked(ctx)
 	landed, err := verifyAndLand(ctx, r, job)
 	var archived *fault.ArchivedError
 	if errors.As(err, &archived) {

@@ -33,6 +33,7 @@ func Discard(ctx context.Context, r *core.Repository, query string) (DiscardResu
 	if err != nil {
 		return DiscardResult{}, err
 	}
+	Of(r, inv.ID).ImportUnlocked(ctx)
 	repo, unlock, err := r.LockAndRecover(ctx)
 	if err != nil {
 		return DiscardResult{}, err

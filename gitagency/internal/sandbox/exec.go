@@ -130,7 +130,7 @@ func (s *Sandbox) Exec(ctx context.Context, opts ExecOptions) (ExecResult, error
 			return ExecResult{}, err
 		}
 		environment := func() []string { return s.walledEnvironment(session.walls, opts.Env, h.worktreeID, path) }
-		env, wallNames = environment(), session.walls.applied.WallNames() // computed while the walls are being built
+		session.importTimeout, env, wallNames = importTimeout(bounds.timeout), environment(), session.walls.applied.WallNames() // computed while the walls are being built
 		if err := session.enter(ctx); err != nil {
 			return ExecResult{}, err
 		}
@@ -170,6 +170,16 @@ func (s *Sandbox) Exec(ctx context.Context, opts ExecOptions) (ExecResult, error
 	res.Stdout, res.Stderr, res.Truncated = stdout.Text(), stderr.Text(), stdout.Truncated || stderr.Truncated
 	s.recordExec(opts, path, res)
 	return res, err
+}
+
+// importTimeout returns the time that the import of git state before and after a command may take: as long as the
+// command itself, but long enough for usual commits, which were made even by a command that timed out.
+func importTimeout(command time.Duration) time.Duration {
+	const least = 10 * time.Second
+	if command <= 0 {
+		return 0
+	}
+	return max(command, least)
 }
 
 // execResult translates the end of a process into a result, and drops the errors that the result expresses.

@@ -43,6 +43,7 @@ func (s *Sandbox) Rollback(ctx context.Context, req RollbackRequest) (RollbackRe
 	if req.Snapshot == "" {
 		return RollbackResult{}, &fault.InvalidError{What: "snapshot", Want: "its commit, or <id>/<number>"}
 	}
+	s.ImportUnlocked(ctx)
 	repo, unlock, err := s.Repo.LockAndRecover(ctx)
 	if err != nil {
 		return RollbackResult{}, err

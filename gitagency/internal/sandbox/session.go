@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
@@ -27,9 +28,11 @@ type nsSession struct {
 
 	setupLock *os.File // held by the creator of the namespaces until git state is exchanged; nil when joined
 
-	exclusive     bool   // the caller holds the repository lock and runs the imports itself
-	importPending bool   // the upper directory has changes that were not imported
-	failedUpper   string // fingerprint of the upper directory when its import failed
+	exclusive     bool          // the caller holds the repository lock and runs the imports itself
+	quiet         bool          // no warning about an import that fails: a later import of the same command reports it
+	importTimeout time.Duration // limit of each import; 0 is none
+	importPending bool          // the upper directory has changes that were not imported
+	failedUpper   string        // fingerprint of the upper directory when its import failed
 }
 
 // enterNamespace builds the walls of the sandbox or joins existing ones, then exchanges git state in both directions.
@@ -143,8 +146,34 @@ func (s *Sandbox) TryImportPending(ctx context.Context) (incomplete bool, err er
 	if err != nil {
 		return false, asImportError(err)
 	}
-	in.leave(ctx, nil) // imports before it leaves
+	in.leave(ctx, ctx.Done()) // imports before it leaves
 	return in.failedUpper != "", nil
+}
+
+// ImportUnlocked imports pending git state of a sandbox in which nothing runs, before the caller takes the repository
+// lock and imports the rest: checking what an agent wrote may take long, and no other command should wait for it. A
+// failure is left to that second import, which remembers a refusal.
+func (s *Sandbox) ImportUnlocked(ctx context.Context) {
+	entry := s.Repo.Store.Invocation(s.Repo.ID, s.ID, nil)
+	if entry.Defect != store.NoDefect || core.HasEnded(entry.Record) {
+		return
+	}
+	if pending, err := s.hasPendingImport(entry.Record.Primitives); err != nil || !pending || len(proc.FindSupervisors(s.Repo.Store.InvocationDir(s.Repo.ID, s.ID))) > 0 {
+		return
+	}
+	h, err := s.open(ctx)
+	if err != nil {
+		return
+	}
+	defer h.Close()
+	in, err := s.prepareNamespace(ctx, h)
+	if err != nil {
+		return
+	}
+	in.quiet = true
+	if err := in.enter(ctx); err == nil {
+		in.leave(ctx, ctx.Done())
+	}
 }
 
 // hasPendingImport reports whether git state behind the walls was not imported yet.
@@ -213,6 +242,11 @@ func (in *nsSession) importAndWarn(ctx context.Context) {
 	// A discard ends the namespaces while it holds the repository lock and waits for us: stop the import then.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if in.importTimeout > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, in.importTimeout, fmt.Errorf("this took longer than %s", in.importTimeout))
+		defer stop()
+	}
 	ns := in.ns
 	go func() {
 		for ctx.Err() == nil {
@@ -225,17 +259,22 @@ func (in *nsSession) importAndWarn(ctx context.Context) {
 	if in.ns.EndedWithin(0) { // a discard has ended the namespaces and does the import
 		return
 	}
-	if err != nil && !fault.Is[*fault.EndedError](err) {
-		reported := in.failedUpper != "" && fault.Is[*handoff.GitError](err) // already reported before the command began
-		if in.failedUpper = before; reported {
-			return
-		}
-		what := "commits"
-		if fault.Is[*git.LockedError](err) { // of the index, which is imported last
-			what = "staged changes"
-		}
-		in.sandbox.Repo.Warn("sandbox %s: %s behind the walls are not imported yet: %v", in.sandbox.ID, what, err)
+	if err == nil || fault.Is[*fault.EndedError](err) {
+		return
 	}
+	refused := fault.Is[*fault.ReadLimitError](err)
+	reported := in.failedUpper != "" && (refused || fault.Is[*handoff.GitError](err)) // already reported before the command began
+	if in.failedUpper = before; reported || in.quiet {
+		return
+	}
+	what := "commits"
+	if fault.Is[*git.LockedError](err) { // of the index, which is imported last
+		what = "staged changes"
+	}
+	if refused {
+		err = fmt.Errorf("%w; raise %s to import them, or give them up: git agency discard %s", err, settings.ReadLimitsKey, in.sandbox.ID)
+	}
+	in.sandbox.Repo.Warn("sandbox %s: %s behind the walls are not imported yet: %v", in.sandbox.ID, what, err)
 }
 
 // leave imports git state and leaves the namespaces. If force is closed it stops; the next command then does the

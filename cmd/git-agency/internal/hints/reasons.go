@@ -295,6 +295,8 @@ func gitLockedHints(e *gitagency.StateError, _ Retry) []string {
 		return []string{"another git is writing packed-refs; if none is any more: git agency doctor --fix " + name, "then run the same command again"}
 	}
 	return []string{"another git is writing there; if none is any more, 'git agency doctor' says how to remove the lock"}
+}
+
 // readLimitHints says how to raise a limit of agency.readLimits.
 func readLimitHints(e *gitagency.StateError, _ Retry) []string {
 	example := map[string]string{"time": "time=10m", "memory": "memory=8g", "output": "output=2g", "inflated": "inflated=64g"}[e.Name]

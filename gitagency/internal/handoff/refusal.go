@@ -1,0 +1,125 @@
+package handoff
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"math"
+	"path/filepath"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/readlimit"
+)
+
+// refusal is the saved reason why a pack of the sandbox was refused, so that no later command spends the same work on
+// it. It holds for one state of the sandbox, or for the same pack in another state, and for the limits that were in
+// force.
+type refusal struct {
+	UpperFingerprint string           `json:"layer"`
+	Pack             string           `json:"pack"` // SHA-256 of the commit and the pack; empty when unknown
+	Limits           readlimit.Limits `json:"limits"`
+
+	Exceeded *readlimit.ExceededError `json:"exceeded,omitempty"`
+	Reason   string                   `json:"reason,omitempty"` // of another refusal, which holds until Until
+	Until    time.Time                `json:"until,omitzero"`
+}
+
+func (e *Exchange) refusalPath() string {
+	return filepath.Join(filepath.Dir(e.statePath()), "refused.json")
+}
+
+// loadRefusal loads the saved refusal, if there is one that still holds, and returns its error if it is about this state
+// of the upper directory, which is about to be imported.
+func (e *Exchange) loadRefusal(layer string) error {
+	e.layer, e.refused = layer, nil
+	data, err := durable.ReadFile(e.refusalPath(), 1<<20)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var saved refusal
+	if json.Unmarshal(data, &saved) != nil || saved.Limits != e.repo.Git.ReadLimits || saved.Exceeded == nil && e.repo.Now().After(saved.Until) {
+		return nil // the next refusal replaces it
+	}
+	if e.refused = &saved; saved.UpperFingerprint == layer {
+		return saved.err()
+	}
+	return nil
+}
+
+func (r *refusal) err() error {
+	if r.Exceeded != nil {
+		return r.Exceeded
+	}
+	return &GitError{errors.New(r.Reason)}
+}
+
+// checkNotRefused returns the error of the saved refusal, if it is about this pack.
+func (e *Exchange) checkNotRefused(pack *packStream) error {
+	if e.refused == nil {
+		return nil
+	}
+	sum, err := pack.sum()
+	if err != nil || sum != e.refused.Pack {
+		return err
+	}
+	return e.refused.err()
+}
+
+// saveRefusal saves why a pack, which is nil if not all of it was read, was refused after some time, if the next try would end in the same way: it exceeds a
+// limit. A failure of git may have another cause, such as a full disk, and is tried again; but not at once if it took
+// long.
+func (e *Exchange) saveRefusal(pack *packStream, reason error, took time.Duration) error {
+	const long, wait = 5 * time.Second, 10 // a tenth of the time is spent on tries
+	r := refusal{UpperFingerprint: e.layer, Limits: e.repo.Git.ReadLimits}
+	var failed *git.Error
+	switch {
+	case errors.As(reason, &r.Exceeded):
+	case errors.As(reason, &failed) && took > long:
+		r.Reason, r.Until = reason.Error(), e.repo.Now().Add(wait*took)
+	default:
+		return nil
+	}
+	if pack != nil {
+		sum, err := pack.sum()
+		if err != nil {
+			return err
+		}
+		r.Pack = sum
+	}
+	data, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	e.refused = &r
+	return durable.WriteFile(e.refusalPath(), append(data, '\n'), 0o600)
+}
+
+// dropRefusal removes the saved refusal after a successful import.
+func (e *Exchange) dropRefusal() error {
+	if e.refused == nil {
+		return nil
+	}
+	e.refused = nil
+	return durable.Remove(e.refusalPath())
+}
+
+// sum returns the SHA-256 of the commit and the pack.
+func (p *packStream) sum() (string, error) {
+	h := sha256.New()
+	if _, err := io.Copy(h, io.NewSectionReader(p.spool, 0, math.MaxInt64)); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// exceedsLimit reports whether an import failed because of agency.readLimits.
+func exceedsLimit(err error) bool { return fault.Is[*readlimit.ExceededError](err) }
