@@ -15,7 +15,7 @@ import (
 // InspectMachine finds out what this machine offers. It starts no process; whether namespaces can be created shows when
 // they are.
 func InspectMachine() Machine {
-	m := Machine{System: runtime.GOOS, Arch: runtime.GOARCH, Kernel: kernelRelease(), UID: os.Geteuid(), Files: hostFiles()}
+	m := Machine{System: runtime.GOOS, Arch: runtime.GOARCH, Kernel: kernelRelease(), UID: os.Geteuid(), GID: os.Getegid(), Files: hostFiles()}
 	abi, err := landlockABI()
 	m.LandlockABI = abi
 	if f := landlockFeature(abi, err); f.State != OK {
@@ -33,7 +33,7 @@ func InspectMachine() Machine {
 // hostFiles reads the list of mounts once: planning asks for it often.
 func hostFiles() FileLookup {
 	all := sync.OnceValue(func() []string { return guard.MountsBelow("/") })
-	return FileLookup{Lookup: lookupEntry, Overlap: overlapOf, Mounts: func(dir string) []string {
+	return FileLookup{Lookup: lookupEntry, Overlap: overlapOf, Subdirs: listSubdirs, Mounts: func(dir string) []string {
 		var below []string
 		for _, point := range all() {
 			if guard.Contains(dir, point) {
@@ -63,7 +63,7 @@ func lookupEntry(path string) Entry {
 	if !ok {
 		return Entry{Path: path}
 	}
-	return Entry{Path: resolved, Kind: kindOf(st.Mode), Owner: int(st.Uid)}
+	return newEntry(resolved, st.Mode, st.Uid, st.Gid)
 }
 
 // lookupDirect looks up a path without symlinks, which most paths are, and most of those do not exist.
@@ -77,7 +77,27 @@ func lookupDirect(path string) (e Entry, known bool) {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return Entry{}, false
 	}
-	return Entry{Path: filepath.Clean(path), Kind: kindOf(st.Mode), Owner: int(st.Uid)}, true
+	return newEntry(filepath.Clean(path), st.Mode, st.Uid, st.Gid), true
+}
+
+func newEntry(path string, mode, uid, gid uint32) Entry {
+	return Entry{Path: path, Kind: kindOf(mode), Owner: int(uid), Group: int(gid), SetGID: mode&unix.S_ISGID != 0}
+}
+
+// listSubdirs lists the directories in a directory, as far as they can be looked up.
+func listSubdirs(dir string) (found []Entry) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil // a command that cannot read it reports that
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			if sub, known := lookupDirect(filepath.Join(dir, e.Name())); known && sub.Kind == Directory {
+				found = append(found, sub)
+			}
+		}
+	}
+	return found
 }
 
 func kindOf(mode uint32) EntryKind {

@@ -96,6 +96,7 @@ const (
 const (
 	readOnlyRoot  = "read-only-root"
 	hiddenSecrets = "hidden-secrets"
+	gitLayer      = "git-layer"
 )
 
 // WallNames names the enforced walls, for people and programs. The names are stable.
@@ -104,7 +105,7 @@ func (p Plan) WallNames() []string {
 	if p.NetworkOnly {
 		return append(walls, "capabilities-dropped", "no-new-privs")
 	}
-	walls = append(walls, readOnlyRoot, "private-tmp", "private-dev", "fresh-proc", hiddenSecrets, "git-layer")
+	walls = append(walls, readOnlyRoot, "private-tmp", "private-dev", "fresh-proc", hiddenSecrets, gitLayer)
 	if p.Network != HostNetwork || p.LandlockABI >= landlockScopesABI { // abstract sockets belong to the network namespace
 		walls = append(walls, "abstract-sockets")
 	}

@@ -26,9 +26,9 @@ func MakePlan(r Request, m Machine) (Plan, error) {
 	if err := r.checkPaths(); err != nil {
 		return Plan{}, err
 	}
-	d := planner{Request: r, files: m.Files, uid: m.UID, marks: map[string]pathMark{}, lookups: map[string]Entry{}}
+	d := planner{Request: r, files: m.Files, uid: m.UID, gid: m.GID, marks: map[string]pathMark{}, lookups: map[string]Entry{}}
 	// The first step that marks a path decides; later marks of the same path are ignored.
-	for _, step := range []func() error{d.markSandbox, d.markPrivate, d.markHidden, d.markOverlays, d.markWritable, d.markReadable, d.markSecrets, d.markCaches, d.markKept} {
+	for _, step := range []func() error{d.checkGitDirOwners, d.markSandbox, d.markPrivate, d.markHidden, d.markOverlays, d.markWritable, d.markReadable, d.markSecrets, d.markCaches, d.markKept} {
 		if err := step(); err != nil {
 			return Plan{}, err
 		}
@@ -125,6 +125,7 @@ type planner struct {
 	Request
 	files   FileLookup
 	uid     int
+	gid     int
 	marks   map[string]pathMark
 	lookups map[string]Entry // cache of lookup
 }

@@ -106,6 +106,9 @@ func (d *planner) whyNoOverlay(e Entry) string {
 	case e.Owner != d.uid:
 		return "it belongs to another user, whose files cannot be changed through an overlay"
 	}
+	if why := d.whyUnmapped(e); why != "" {
+		return "it " + why
+	}
 	if points := d.files.Mounts(e.Path); len(points) > 0 {
 		return "an overlay cannot contain a mount point: " + points[0]
 	}

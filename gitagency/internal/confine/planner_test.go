@@ -14,13 +14,20 @@ import (
 )
 
 // fakeDisk is a file system described by a text with one path per line: "dir/", "file", "socket=", "device%",
-// "link -> target", "dir/ of 7" (owned by user 7) and "dir/ mounted" (a mount point).
+// "link -> target", "dir/ of 7" (owned by user 7), "dir/ of group 4000007",
+// "dir/ setgid" and "dir/ mounted" (a mount point).
 type fakeDisk struct {
 	entries map[string]Entry
 	links   map[string]string
 	mounts  []string
 	aliases map[string]string // mount point of a bind mount → its source
 }
+
+// Numbers of groups that have no name on any machine.
+const (
+	ownGroup   = 4000000
+	otherGroup = 4000007
+)
 
 func newFakeDisk(text string) *fakeDisk {
 	d := &fakeDisk{map[string]Entry{"/": {Path: "/", Kind: Directory}}, map[string]string{}, nil, map[string]string{}}
@@ -34,7 +41,11 @@ func newFakeDisk(text string) *fakeDisk {
 			d.links[from] = to
 			continue
 		}
-		e := Entry{Owner: 1000, Kind: File}
+		e := Entry{Owner: 1000, Group: ownGroup, Kind: File}
+		line, e.SetGID = strings.CutSuffix(line, " setgid")
+		if rest, ok := strings.CutSuffix(line, " of group 4000007"); ok {
+			line, e.Group = rest, otherGroup
+		}
 		if rest, ok := strings.CutSuffix(line, " of 7"); ok {
 			line, e.Owner = rest, 7
 		}
@@ -59,7 +70,7 @@ func newFakeDisk(text string) *fakeDisk {
 func (d *fakeDisk) addParents(path string) {
 	for dir := filepath.Dir(path); dir != "/"; dir = filepath.Dir(dir) {
 		if _, there := d.entries[dir]; !there && d.links[dir] == "" {
-			d.entries[dir] = Entry{Path: dir, Kind: Directory, Owner: 1000}
+			d.entries[dir] = Entry{Path: dir, Kind: Directory, Owner: 1000, Group: ownGroup}
 		}
 	}
 }
@@ -77,6 +88,14 @@ func (d *fakeDisk) fileLookup() FileLookup {
 				return guard.Encloses
 			}
 			return guard.Disjoint
+		},
+		Subdirs: func(dir string) (found []Entry) {
+			for path, e := range d.entries {
+				if e.Kind == Directory && path != "/" && filepath.Dir(path) == dir {
+					found = append(found, e)
+				}
+			}
+			return found
 		},
 		Mounts: func(dir string) (below []string) {
 			for _, m := range d.mounts {
@@ -164,7 +183,7 @@ func usualRequest() Request {
 }
 
 func usualMachine(text string) Machine {
-	return Machine{System: "linux", Arch: "amd64", Kernel: "6.12", LandlockABI: 6, UID: 1000, Files: newFakeDisk(text).fileLookup()}
+	return Machine{System: "linux", Arch: "amd64", Kernel: "6.12", LandlockABI: 6, UID: 1000, GID: ownGroup, Files: newFakeDisk(text).fileLookup()}
 }
 
 // planLines formats a plan as sorted lines, "visibility path".
@@ -536,33 +555,48 @@ func TestMakePlanRefusesWhatBreaksWalls(t *testing.T) {
 		alias   [2]string
 		want    string
 	}{
-		"another system":          {machine: func(m *Machine) { *m = Machine{System: "plan9"} }, want: "user-namespaces: plan9 has none"},
-		"another processor":       {machine: func(m *Machine) { m.Arch = "riscv64" }, want: "seccomp: there is no filter for riscv64"},
-		"no landlock":             {machine: func(m *Machine) { m.LandlockABI, m.WhyNoLandlock = 0, "not enabled" }, want: "landlock: not enabled; --isolation none works without it"},
-		"old landlock":            {machine: func(m *Machine) { m.LandlockABI, m.Kernel = 1, "5.13" }, want: "landlock: this kernel, 5.13, has ABI version 1, and 2 is required"},
-		"no seccomp":              {machine: func(m *Machine) { m.WhyNoSeccomp = "not built" }, want: "seccomp: not built"},
-		"unknown outputs":         {ask: func(r *Request) { r.Outputs = "some" }, want: `invalid outputs "some"`},
-		"outputs to no host":      {ask: func(r *Request) { r.Outputs = "hosts:" }, want: `invalid outputs "hosts:"`},
-		"empty outputs":           {ask: func(r *Request) { r.Outputs = "" }, want: `invalid outputs ""`},
-		"to write everything":     {ask: requestWrite("/"), want: `agency.sandbox.write "/": it is the root directory`},
-		"to write the home":       {ask: requestWrite("/home/me"), want: "your home directory"},
-		"to write all homes":      {ask: requestWrite("/home"), want: "your home directory"},
-		"to write a missing dir":  {ask: requestWrite("/home/me/gone"), want: "it does not exist; create it"},
-		"to write a relative dir": {ask: requestWrite("data"), want: "it does not exist"},
-		"to write /tmp":           {ask: requestWrite("/tmp"), want: "every sandbox has its own"},
-		"to write /run":           {ask: requestWrite("/var/run"), want: "every sandbox has its own"},
-		"to write /proc":          {ask: requestWrite("/proc/sys"), want: "it is a device or a file system of the kernel"},
-		"to write /sys":           {ask: requestWrite("/sys"), want: "it is a device or a file system of the kernel"},
-		"to write a device":       {ask: requestWrite("/dev/null"), want: "it is a device or a file system of the kernel"},
-		"the integration tree":    {ask: requestWrite("/home/me/project"), want: "it is /home/me/project, an integration worktree"},
-		"part of that tree":       {ask: requestWrite("/home/me/project/src"), want: "it lies inside /home/me/project, an integration worktree"},
-		"the git directory":       {ask: requestWrite("/home/me/project/.git"), want: "it is /home/me/project/.git, the git directory"},
-		"the data directory":      {ask: requestWrite(testDataDir), want: "it is " + testDataDir + ", the data directory"},
-		"around the data dir":     {ask: requestWrite("/home/me/.local"), want: "it contains " + testDataDir + ", the data directory"},
-		"another sandbox":         {ask: requestWrite(testDataDir + "/repos/r/sandboxes/other/tree"), want: "it lies inside " + testDataDir},
-		"the overlay dir":         {disk: usualFiles + "/srv/layers/x/", ask: func(r *Request) { r.OverlayDir, r.Policy.Write = "/srv/layers", []string{"/srv/layers/x"} }, want: "the data directory"},
-		"through a symlink":       {disk: usualFiles + "/srv/link -> /home/me/project/src", ask: requestWrite("/srv/link"), want: "it lies inside /home/me/project"},
-		"through a bind mount":    {disk: usualFiles + "/srv/bind/", alias: [2]string{"/srv/bind", "/home/me/project"}, ask: requestWrite("/srv/bind"), want: "it is /home/me/project, an integration worktree"},
+		"another system":     {machine: func(m *Machine) { *m = Machine{System: "plan9"} }, want: "user-namespaces: plan9 has none"},
+		"another processor":  {machine: func(m *Machine) { m.Arch = "riscv64" }, want: "seccomp: there is no filter for riscv64"},
+		"no landlock":        {machine: func(m *Machine) { m.LandlockABI, m.WhyNoLandlock = 0, "not enabled" }, want: "landlock: not enabled; --isolation none works without it"},
+		"old landlock":       {machine: func(m *Machine) { m.LandlockABI, m.Kernel = 1, "5.13" }, want: "landlock: this kernel, 5.13, has ABI version 1, and 2 is required"},
+		"no seccomp":         {machine: func(m *Machine) { m.WhyNoSeccomp = "not built" }, want: "seccomp: not built"},
+		"unknown outputs":    {ask: func(r *Request) { r.Outputs = "some" }, want: `invalid outputs "some"`},
+		"outputs to no host": {ask: func(r *Request) { r.Outputs = "hosts:" }, want: `invalid outputs "hosts:"`},
+		"empty outputs":      {ask: func(r *Request) { r.Outputs = "" }, want: `invalid outputs ""`},
+		"the objects of a group": {
+			disk: usualFiles + "/home/me/project/.git/objects/ of group 4000007",
+			want: "git-layer: /home/me/project/.git/objects belongs to the group 4000007, and behind walls only your primary group, 4000000, can be used; run chgrp -R 4000000 /home/me/project/.git, or work in a clone of your own",
+		},
+		"the branches of a group": {
+			disk: usualFiles + "/home/me/project/.git/refs/heads/ of group 4000007", want: "/refs/heads belongs to the group 4000007",
+		},
+		"objects of another user in a shared repository": {
+			disk: usualFiles + "/home/me/project/.git/objects/ setgid\n/home/me/project/.git/objects/ab/ of 7",
+			want: "git-layer: /home/me/project/.git/objects/ab belongs to another user, whose files cannot be changed through an overlay; work in a clone of your own",
+		},
+		"a branch directory of another user in a shared repository": {
+			disk: usualFiles + "/home/me/project/.git/refs/ setgid\n/home/me/project/.git/refs/heads/a/b/ of 7", want: "/refs/heads/a/b belongs to another user",
+		},
+		"overlay on another group's": {disk: usualFiles + "/srv/ours/ of group 4000007", ask: requestOverlay("/srv/ours"), want: `"private:/srv/ours": it belongs to the group 4000007`},
+		"to write everything":        {ask: requestWrite("/"), want: `agency.sandbox.write "/": it is the root directory`},
+		"to write the home":          {ask: requestWrite("/home/me"), want: "your home directory"},
+		"to write all homes":         {ask: requestWrite("/home"), want: "your home directory"},
+		"to write a missing dir":     {ask: requestWrite("/home/me/gone"), want: "it does not exist; create it"},
+		"to write a relative dir":    {ask: requestWrite("data"), want: "it does not exist"},
+		"to write /tmp":              {ask: requestWrite("/tmp"), want: "every sandbox has its own"},
+		"to write /run":              {ask: requestWrite("/var/run"), want: "every sandbox has its own"},
+		"to write /proc":             {ask: requestWrite("/proc/sys"), want: "it is a device or a file system of the kernel"},
+		"to write /sys":              {ask: requestWrite("/sys"), want: "it is a device or a file system of the kernel"},
+		"to write a device":          {ask: requestWrite("/dev/null"), want: "it is a device or a file system of the kernel"},
+		"the integration tree":       {ask: requestWrite("/home/me/project"), want: "it is /home/me/project, an integration worktree"},
+		"part of that tree":          {ask: requestWrite("/home/me/project/src"), want: "it lies inside /home/me/project, an integration worktree"},
+		"the git directory":          {ask: requestWrite("/home/me/project/.git"), want: "it is /home/me/project/.git, the git directory"},
+		"the data directory":         {ask: requestWrite(testDataDir), want: "it is " + testDataDir + ", the data directory"},
+		"around the data dir":        {ask: requestWrite("/home/me/.local"), want: "it contains " + testDataDir + ", the data directory"},
+		"another sandbox":            {ask: requestWrite(testDataDir + "/repos/r/sandboxes/other/tree"), want: "it lies inside " + testDataDir},
+		"the overlay dir":            {disk: usualFiles + "/srv/layers/x/", ask: func(r *Request) { r.OverlayDir, r.Policy.Write = "/srv/layers", []string{"/srv/layers/x"} }, want: "the data directory"},
+		"through a symlink":          {disk: usualFiles + "/srv/link -> /home/me/project/src", ask: requestWrite("/srv/link"), want: "it lies inside /home/me/project"},
+		"through a bind mount":       {disk: usualFiles + "/srv/bind/", alias: [2]string{"/srv/bind", "/home/me/project"}, ask: requestWrite("/srv/bind"), want: "it is /home/me/project, an integration worktree"},
 		"through a bind mount below": {
 			disk: usualFiles + "/srv/all/bind/ mounted", alias: [2]string{"/srv/all/bind", "/home/me/project/src"},
 			ask: requestWrite("/srv/all"), want: "/srv/all/bind, which is mounted there, lies inside /home/me/project, an integration worktree",

@@ -59,6 +59,7 @@ type Machine struct {
 	WhyNoSeccomp  string // reason why there are no seccomp filters; empty when there are
 
 	UID     int
+	GID     int
 	Files   FileLookup
 	Sockets []string // paths of listening sockets; not needed where Landlock restricts them
 }
@@ -69,15 +70,19 @@ type FileLookup struct {
 	Lookup func(path string) Entry
 	// Overlap says how the tree at a path overlaps with another, under any name.
 	Overlap func(path, other string) guard.Relation
+	// Subdirs lists the directories in a directory.
+	Subdirs func(dir string) []Entry
 	// Mounts lists the mount points below a directory.
 	Mounts func(dir string) []string
 }
 
 // Entry is the result of looking up a path.
 type Entry struct {
-	Path  string // without symbolic links
-	Kind  EntryKind
-	Owner int
+	Path   string // without symbolic links
+	Kind   EntryKind
+	Owner  int
+	Group  int
+	SetGID bool // the set-group-id bit is set
 }
 
 // EntryKind is the type of an Entry.
