@@ -32,16 +32,12 @@ func InspectMachine() Machine {
 
 // hostFiles reads the list of mounts once: planning asks for it often.
 func hostFiles() FileLookup {
-	all := sync.OnceValue(func() []string { return guard.MountsBelow("/") })
-	return FileLookup{Lookup: lookupEntry, Overlap: overlapOf, Subdirs: listSubdirs, Mounts: func(dir string) []string {
-		var below []string
-		for _, point := range all() {
-			if guard.Contains(dir, point) {
-				below = append(below, point)
-			}
-		}
-		return below
-	}}
+	table := sync.OnceValue(guard.ReadMountTable)
+	return FileLookup{
+		Lookup: lookupEntry, Overlap: overlapOf, Subdirs: listSubdirs,
+		Mounts:     func(dir string) []string { return table().Below(dir) },
+		OtherNames: func(path string) []string { return table().OtherNames(path) },
+	}
 }
 
 func lookupEntry(path string) Entry {

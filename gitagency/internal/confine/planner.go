@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -28,7 +29,7 @@ func MakePlan(r Request, m Machine) (Plan, error) {
 	}
 	d := planner{Request: r, files: m.Files, uid: m.UID, gid: m.GID, marks: map[string]pathMark{}, lookups: map[string]Entry{}}
 	// The first step that marks a path decides; later marks of the same path are ignored.
-	for _, step := range []func() error{d.checkGitDirOwners, d.markSandbox, d.markPrivate, d.markHidden, d.markOverlays, d.markWritable, d.markReadable, d.markSecrets, d.markCaches, d.markKept} {
+	for _, step := range []func() error{d.checkGitDirOwners, d.markSandbox, d.markPrivate, d.markHidden, d.markOverlays, d.markWritable, d.markReadable, d.markSecrets, d.markCaches, d.markKept, d.markOtherNames} {
 		if err := step(); err != nil {
 			return Plan{}, err
 		}
@@ -237,6 +238,42 @@ func (d *planner) markKept() error {
 		}
 	}
 	return nil
+}
+
+// markOtherNames marks hidden and private paths also where another mount shows them.
+func (d *planner) markOtherNames() error {
+	for _, path := range slices.Sorted(maps.Keys(d.marks)) {
+		m := d.marks[path]
+		if m.visibility != Hidden && m.visibility != Private {
+			continue
+		}
+		for _, name := range d.files.OtherNames(path) {
+			e := d.lookup(name)
+			if e.Path != name || e.Kind == Absent || e.Kind == Device || isKernelDir(name) {
+				continue // it cannot be reached, or is not shown inside
+			}
+			if needed := d.neededBelow(name); needed != "" && m.visibility == Private {
+				if name != "/" { // what is needed below it stays visible, as in /tmp
+					d.markPath(name, Private, true)
+				}
+				continue
+			} else if needed != "" {
+				return &RefusedError{Wall: hiddenSecrets, Why: fmt.Sprintf("%s cannot be hidden: it is mounted at %s too, which contains %s", path, name, needed), Remedy: "unmount it, or hide a path below it"}
+			}
+			d.markPath(name, m.visibility, m.optional)
+		}
+	}
+	return nil
+}
+
+// neededBelow returns the path at or below dir without which no command can run; empty when there is none.
+func (d *planner) neededBelow(dir string) string {
+	for _, needed := range []string{d.Tree, d.GitDir, d.homeDir(), "/"} {
+		if needed != "" && contains(dir, needed) {
+			return needed
+		}
+	}
+	return ""
 }
 
 // checkUTF8 refuses paths that are not valid UTF-8: a plan is sent as JSON, which would change such a path, and the

@@ -38,10 +38,8 @@ func (d *planner) markSecret(path string) error {
 	if e.Kind == Absent || e.Kind == Device || isKernelDir(e.Path) {
 		return nil // a disabled shell history is often a symlink to /dev/null
 	}
-	for _, needed := range []string{d.Tree, d.GitDir, d.homeDir()} {
-		if needed != "" && contains(e.Path, needed) {
-			return &RefusedError{Wall: hiddenSecrets, Why: fmt.Sprintf("%s is a link to %s, which cannot be hidden", path, e.Path), Remedy: "replace the link with a file or directory"}
-		}
+	if d.neededBelow(e.Path) != "" {
+		return &RefusedError{Wall: hiddenSecrets, Why: fmt.Sprintf("%s is a link to %s, which cannot be hidden", path, e.Path), Remedy: "replace the link with a file or directory"}
 	}
 	if !contains(d.Tree, e.Path) && !contains(d.GitDir, e.Path) { // a repository may contain a file of that name
 		d.markPath(e.Path, Hidden, true)
@@ -78,6 +76,7 @@ func (d *planner) reachableSockets(plan Plan, listening []string) []string {
 		e := d.lookup(path)
 		if e.Kind == Socket && seen(e.Path) && !slices.Contains(plan.Kept, e.Path) && d.marks[e.Path].visibility != KeptVisible {
 			found = append(found, e.Path)
+			found = append(found, slices.DeleteFunc(d.files.OtherNames(e.Path), func(name string) bool { return !seen(name) || !utf8.ValidString(name) })...)
 		}
 	}
 	slices.Sort(found)

@@ -97,6 +97,24 @@ func (d *fakeDisk) fileLookup() FileLookup {
 			}
 			return found
 		},
+		OtherNames: func(path string) (names []string) {
+			real := d.resolveBind(path)
+			if real != path {
+				names = append(names, real)
+			}
+			for alias, of := range d.aliases {
+				name := alias
+				if contains(of, real) {
+					name += strings.TrimPrefix(real, of)
+				} else if !contains(real, of) {
+					continue
+				}
+				if name != path && !contains(path, name) {
+					names = append(names, name)
+				}
+			}
+			return names
+		},
 		Mounts: func(dir string) (below []string) {
 			for _, m := range d.mounts {
 				if guard.Contains(dir, m) {
@@ -217,9 +235,10 @@ writable BOX/tree`
 func TestMakePlan(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		disk string
-		ask  func(*Request)
-		want string
+		disk  string
+		ask   func(*Request)
+		alias [2]string // mount point of a bind mount and its source
+		want  string
 	}{
 		"usual request": {},
 		"a home in /tmp is kept, its secrets hidden, its caches overlaid": {
@@ -320,6 +339,32 @@ func TestMakePlan(t *testing.T) {
 			disk: usualFiles + "/home/me/.cache/token",
 			ask:  func(r *Request) { r.Policy.Secrets = append(r.Policy.Secrets, "/home/me/.cache/token") },
 			want: `+ hidden /home/me/.cache/token`,
+		},
+		"secrets are hidden in a bind mount of the home too": {
+			disk: usualFiles + "/srv/me/.ssh/\n/srv/me/.netrc\n/srv/me/.local/share/agency/", alias: [2]string{"/srv/me", "/home/me"},
+			want: `
+				+ hidden /srv/me/.local/share/agency
+				+ hidden /srv/me/.netrc
+				+ hidden /srv/me/.ssh`,
+		},
+		"a bind mount of a part of a secret is hidden": {
+			disk: usualFiles + "/srv/keys/\n/home/me/.ssh/keys/", alias: [2]string{"/srv/keys", "/home/me/.ssh/keys"},
+			want: `+ hidden /srv/keys`,
+		},
+		"a secret made readable stays readable in a bind mount": {
+			disk: usualFiles + "/srv/me/.ssh/\n/srv/me/.netrc", alias: [2]string{"/srv/me", "/home/me"},
+			ask: func(r *Request) { r.Policy.Read = []string{"/home/me/.netrc"} },
+			want: `
+				- hidden /home/me/.netrc
+				+ hidden /srv/me/.ssh`,
+		},
+		"a bind mount that the user cannot reach is skipped": {alias: [2]string{"/srv/me", "/home/me"}},
+		"another mount of /tmp is private, and a repository in it is kept": {
+			disk: usualFiles + "/data/tmp/repo/", alias: [2]string{"/data/tmp", "/tmp"},
+			ask: func(r *Request) { r.IntegrationTrees = append(r.IntegrationTrees, "/data/tmp/repo") },
+			want: `
+				+ kept /data/tmp/repo
+				+ private /data/tmp`,
 		},
 		"a secret below another is hidden with it": {
 			disk: usualFiles + "/home/me/.ssh/id",
@@ -507,7 +552,12 @@ func TestMakePlan(t *testing.T) {
 			if text == "" {
 				text = usualFiles
 			}
-			got, err := MakePlan(r, usualMachine(text))
+			files, m := newFakeDisk(text), usualMachine(text)
+			if c.alias[0] != "" {
+				files.aliases[c.alias[0]] = c.alias[1]
+			}
+			m.Files = files.fileLookup()
+			got, err := MakePlan(r, m)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -597,6 +647,10 @@ func TestMakePlanRefusesWhatBreaksWalls(t *testing.T) {
 		"the overlay dir":            {disk: usualFiles + "/srv/layers/x/", ask: func(r *Request) { r.OverlayDir, r.Policy.Write = "/srv/layers", []string{"/srv/layers/x"} }, want: "the data directory"},
 		"through a symlink":          {disk: usualFiles + "/srv/link -> /home/me/project/src", ask: requestWrite("/srv/link"), want: "it lies inside /home/me/project"},
 		"through a bind mount":       {disk: usualFiles + "/srv/bind/", alias: [2]string{"/srv/bind", "/home/me/project"}, ask: requestWrite("/srv/bind"), want: "it is /home/me/project, an integration worktree"},
+		"to hide what is mounted around the home too": {
+			disk: usualFiles + "/data/homes/me/", alias: [2]string{"/home", "/data/homes"}, ask: func(r *Request) { r.Policy.Hide = []string{"/data"} },
+			want: "hidden-secrets: /data cannot be hidden: it is mounted at /home too, which contains " + testSandboxDir + "/tree; unmount it, or hide a path below it",
+		},
 		"through a bind mount below": {
 			disk: usualFiles + "/srv/all/bind/ mounted", alias: [2]string{"/srv/all/bind", "/home/me/project/src"},
 			ask: requestWrite("/srv/all"), want: "/srv/all/bind, which is mounted there, lies inside /home/me/project, an integration worktree",

@@ -74,6 +74,8 @@ type FileLookup struct {
 	Subdirs func(dir string) []Entry
 	// Mounts lists the mount points below a directory.
 	Mounts func(dir string) []string
+	// OtherNames lists the other paths at which mounts show a path, or a part of it.
+	OtherNames func(path string) []string
 }
 
 // Entry is the result of looking up a path.

@@ -3,6 +3,7 @@ package guard
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -31,6 +32,77 @@ func MountsBelow(dir string) []string {
 		}
 	}
 	return points
+}
+
+// MountTable is a list of all mounts, read once.
+type MountTable struct {
+	mounts   []mount
+	repeated map[string]bool // file systems that are mounted more than once
+}
+
+// ReadMountTable reads the list of mounts.
+func ReadMountTable() MountTable { return newMountTable(readMounts()) }
+
+func newMountTable(mounts []mount) MountTable {
+	t := MountTable{mounts, map[string]bool{}}
+	seen := map[string]bool{}
+	for _, m := range mounts {
+		if seen[m.device] {
+			t.repeated[m.device] = true
+		}
+		seen[m.device] = true
+	}
+	return t
+}
+
+// Below lists the mount points inside a directory.
+func (t MountTable) Below(dir string) []string {
+	var points []string
+	for _, m := range t.mounts {
+		if Contains(dir, m.point) {
+			points = append(points, m.point)
+		}
+	}
+	return points
+}
+
+// OtherNames lists the other paths at which the files of a resolved path are visible: bind mounts, and other mounts of
+// the same file system, as with a subvolume that is mounted by itself and with its parent. A path may be that of a part
+// of the directory.
+func (t MountTable) OtherNames(path string) []string {
+	if len(t.repeated) == 0 {
+		return nil
+	}
+	names := t.otherNames(path)
+	for _, point := range t.Below(path) {
+		names = append(names, t.otherNames(point)...)
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return name == path || Contains(path, name) })
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func (t MountTable) otherNames(path string) (names []string) {
+	device, inner := locateOnDevice(t.mounts, path)
+	if !t.repeated[device] {
+		return nil
+	}
+	for _, m := range t.mounts {
+		name, there := m.point, m.root
+		switch {
+		case m.device != device:
+			continue
+		case m.root == inner || Contains(inner, m.root):
+		case Contains(m.root, inner):
+			name, there = filepath.Join(m.point, strings.TrimPrefix(inner, m.root)), inner
+		default:
+			continue
+		}
+		if d, visible := locateOnDevice(t.mounts, name); d == device && visible == there && name != path { // else another mount covers it
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // parseMounts parses mountinfo: "id parent device root point options…", in which separators are escaped in octal.

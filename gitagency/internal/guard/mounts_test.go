@@ -2,6 +2,7 @@ package guard
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -33,6 +34,42 @@ func TestUnescapeKeepsInvalidEscapes(t *testing.T) {
 		if got := unescape(in); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)
 		}
+	}
+}
+
+func TestOtherNames(t *testing.T) {
+	t.Parallel()
+	mounts := []mount{
+		{"1", "0", "8:1", "/", "/"},
+		{"2", "1", "8:1", "/home/me", "/mnt/me"},
+		{"3", "1", "8:1", "/home/me/.ssh/old", "/mnt/part"},
+		{"4", "1", "8:1", "/home/me/.netrc", "/mnt/file"},
+		{"5", "1", "8:1", "/home", "/covered"},
+		{"6", "5", "0:9", "/", "/covered/me"}, // covers part of the previous mount
+		{"7", "1", "0:40", "/@home", "/subvolume/home"},
+		{"8", "1", "0:40", "/", "/subvolume/top"},
+		{"9", "1", "8:2", "/", "/single"},
+		{"10", "1", "8:3", "/", "/home/me/.ssh/disk"},
+		{"11", "1", "8:3", "/keys", "/mnt/disk"},
+		{"12", "1", "8:1", "/home/me/.ssh", "/home/me/.ssh/again"},
+	}
+	for path, want := range map[string][]string{
+		"/home/me/.netrc":           {"/mnt/file", "/mnt/me/.netrc"},
+		"/home/me/.ssh":             {"/mnt/disk", "/mnt/me/.ssh", "/mnt/part"},
+		"/mnt/part":                 {"/home/me/.ssh/again/old", "/home/me/.ssh/old", "/mnt/me/.ssh/old"},
+		"/subvolume/home/me/.netrc": {"/subvolume/top/@home/me/.netrc"},
+		"/subvolume/top/@home":      {"/subvolume/home"},
+		"/subvolume/top/@other":     nil,
+		"/single/x":                 nil,
+		"/covered/me/.netrc":        nil, // of another file system
+		"/var":                      nil,
+	} {
+		if got := newMountTable(mounts).OtherNames(path); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", path, got, want)
+		}
+	}
+	if got := newMountTable(mounts[:1]).OtherNames("/home"); got != nil {
+		t.Errorf("without other mounts: %q", got)
 	}
 }
 
