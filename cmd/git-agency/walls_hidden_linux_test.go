@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -49,4 +50,110 @@ func TestHiddenPathsAreHiddenAtOtherMounts(t *testing.T) {
 		t.Errorf("these files can be read:\n%s", got)
 	}
 	w.agency("discard", w.id)
+}
+
+// TestHiddenPathsStayHiddenWhenReplaced replaces hidden files and directories outside while a command runs, as programs
+// do that write a new file and rename it. The command must not see the new ones, and must see other changes.
+func TestHiddenPathsStayHiddenWhenReplaced(t *testing.T) {
+	t.Parallel()
+	alsoRunAsNobody(t)
+	replaceHiddenPaths(t, newLab(t))
+}
+
+// TestHiddenPathsStayHiddenWhenReplacedBesideMount does the same with a mount in the home, over which the kernel allows
+// no overlay.
+func TestHiddenPathsStayHiddenWhenReplacedBesideMount(t *testing.T) {
+	if os.Getenv("TEST_RERUN") == "" {
+		t.Parallel()
+		exe, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if skip := rerunTest(t, ".", newMountNamespace(), exe, t.Name()); skip != "" {
+			t.Skipf("mounting is not permitted: %s", skip)
+		}
+		return
+	}
+	l := newLab(t)
+	point := filepath.Join(l.dir, "home", ".config", "mnt")
+	if err := os.MkdirAll(point, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("tmpfs", point, "tmpfs", 0, ""); err != nil {
+		t.Skipf("mount: %v", err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(point, unix.MNT_DETACH) })
+	l.write(filepath.Join(point, "file"), "mounted")
+	w := replaceHiddenPaths(t, l)
+	if got := w.runInside("cat ~/.config/mnt/file"); got != "mounted" {
+		t.Errorf("the file in the mount is %q", got)
+	}
+}
+
+func replaceHiddenPaths(t *testing.T, l *lab) *walledSandbox {
+	t.Helper()
+	home := filepath.Join(l.dir, "home")
+	secrets := []string{".git-credentials", ".ssh/id", ".config/gh/hosts.yml", ".docker/config.json", "vault/deep/key"}
+	for _, name := range secrets {
+		l.write(filepath.Join(home, name), "old "+fakeSecret)
+	}
+	for _, name := range []string{"notes/a", ".config/tool/settings", "vault/deep/open", "vault/beside/a", ".profile"} {
+		l.write(filepath.Join(home, name), "open\n")
+	}
+	if err := os.Symlink("notes/a", filepath.Join(home, "link")); err != nil {
+		t.Fatal(err)
+	}
+	l.git("config", "--global", "agency.sandbox.hide", "~/vault/deep/key")
+	w := newWalledSandboxIn(l)
+	look := "ls ~/moved-* >/dev/null 2>&1 || true; cat ~/notes/a ~/.config/tool/settings ~/vault/deep/open ~/vault/beside/a ~/.profile ~/link >.notes/seen; grep -rl " + fakeSecret + " ~ >.notes/secret || true"
+	cmd := w.startInside("a", look, look)
+	seen := func(want string) {
+		t.Helper()
+		if got := l.read(filepath.Join(w.tree, ".notes/secret")); got != "" {
+			t.Errorf("these files can be read:\n%s", got)
+		}
+		if got := strings.ReplaceAll(l.read(filepath.Join(w.tree, ".notes/seen")), "\n", " "); got != want {
+			t.Errorf("saw %q, want %q", got, want)
+		}
+	}
+	seen("open open open open open open ")
+	for _, name := range secrets { // by a rename of the file
+		replaceFile(t, filepath.Join(home, name), "new "+fakeSecret)
+	}
+	for _, name := range []string{".ssh/id", ".docker/config.json", "vault/deep/key"} { // by a rename of the directory
+		dir := filepath.Dir(name)
+		if err := os.Remove(filepath.Join(home, name)); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(filepath.Join(home, dir), filepath.Join(home, "moved-"+strings.TrimPrefix(filepath.Base(dir), "."))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range secrets[1:] {
+		l.write(filepath.Join(home, name), "newest "+fakeSecret)
+	}
+	l.write(filepath.Join(home, "vault/deep/open"), "open\n")
+	for _, name := range []string{"notes/a", "vault/beside/a"} { // directories without secrets show every change
+		replaceFile(t, filepath.Join(home, name), "changed\n")
+	}
+	w.resume("a")
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	seen("changed open open changed open changed ")
+	if got := w.runInside(look + "; cat .notes/secret"); got != "" {
+		t.Errorf("the next command can read:\n%s", got)
+	}
+	return w
+}
+
+// replaceFile writes a file beside path and renames it to path.
+func replaceFile(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
 }

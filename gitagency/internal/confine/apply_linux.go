@@ -152,7 +152,7 @@ func (s *builder) openMountPoints() error {
 		if err == nil {
 			err = unix.Fstat(fd, &st)
 		}
-		if err == nil && st.Mode&unix.S_IFMT != unix.S_IFDIR && (w.kind == private || w.kind == overlaid) {
+		if err == nil && st.Mode&unix.S_IFMT != unix.S_IFDIR && (w.kind == private || w.kind == overlaid || w.kind == masked) {
 			err = unix.ENOTDIR
 		}
 		if err != nil {
@@ -248,7 +248,7 @@ func (s *builder) mountAll() error {
 			w.fd, err = s.track(newMount("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, "mode", strconv.FormatUint(uint64(w.mode|0o700), 8)))
 		}
 		if err == nil {
-			err = s.closeAfter(func() error { return s.attach(w) })
+			err = s.closeAfter(func() error { return s.attach(i) })
 		}
 		if err != nil {
 			return w.wrapError(err)
@@ -258,15 +258,20 @@ func (s *builder) mountAll() error {
 }
 
 // attach attaches one mount, or an empty file or directory for a hidden path.
-func (s *builder) attach(w *mountState) error {
+func (s *builder) attach(i int) error {
+	w := &s.mounts[i]
 	target, err := s.openTarget(w)
 	switch isBlank := w.kind == hidden && !w.hasChildren; {
 	case isBlank && errors.Is(err, unix.ENOENT):
 		return nil // such as a socket whose listener has just ended
 	case err != nil:
 		return err
+	case isBlank && !w.isDir && s.isMasked(w):
+		return nil // the overlay shows an empty file
 	case isBlank:
 		return s.mountBlank(target, w.isDir)
+	case w.kind == masked:
+		return s.mountMask(i, target)
 	}
 	return moveMount(w.fd, target, "")
 }

@@ -116,6 +116,49 @@ func TestHiddenPathsAreEmptyAndReadOnly(t *testing.T) {
 	}
 }
 
+func TestMaskedDirectoryShowsAllButHiddenPaths(t *testing.T) {
+	if isParent(t) {
+		dir := makeFiles(t, "home/key=s3cret", "home/ssh/key=s3cret", "home/ssh/known=seen", "home/sub/.set/key=s3cret", "home/sub/.set/open=seen", "home/sub/tree/file=old", "home/dir/file=seen", "home/file=seen", "home/link->file")
+		for name, mode := range map[string]fs.FileMode{"home": 0o711, "home/sub": 0o750, "home/sub/.set": 0o700} {
+			if err := os.Chmod(filepath.Join(dir, name), mode); err != nil {
+				t.Fatal(err)
+			}
+		}
+		runInNamespaces(t, dir, Plan{
+			Masked: joinAll(dir, "home"), Hidden: joinAll(dir, "home/key", "home/ssh", "home/sub/.set/key", "home/gone"),
+			Kept: joinAll(dir, "home/ssh/known"), Writable: joinAll(dir, "home/sub/tree"),
+		})
+		if got := readFiles(t, dir, "home/sub/tree/file"); got != "new" {
+			t.Errorf("got %s", got)
+		}
+		return
+	}
+	dir, p := applyPlan(t)
+	requireWritable(t, p)
+	restrictSelf(t, p)
+	for name, want := range map[string]string{"home": "dir file key link ssh sub", "home/ssh": "known", "home/sub": ".set tree", "home/sub/.set": "key open", "home/dir": "file"} {
+		if got := listDir(t, filepath.Join(dir, name)); got != want {
+			t.Errorf("in %s: %q instead of %q", name, got, want)
+		}
+	}
+	if got := readFiles(t, dir, "home/key", "home/ssh/known", "home/sub/.set/key", "home/sub/.set/open", "home/dir/file", "home/link"); got != " seen  seen seen seen" {
+		t.Errorf("got %q", got)
+	}
+	for name, want := range map[string]fs.FileMode{"home": 0o711, "home/sub": 0o750, "home/sub/.set": 0o700} {
+		if fi, err := os.Stat(filepath.Join(dir, name)); err != nil || fi.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v", name, fi.Mode(), err)
+		}
+	}
+	for _, name := range []string{"home/key", "home/new", "home/file", "home/dir/new", "home/sub/new", "home/ssh/new"} {
+		if os.WriteFile(filepath.Join(dir, name), []byte("new"), 0o600) == nil {
+			t.Errorf("%s was written", name)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "home/sub/tree/file"), []byte("new"), 0o600); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestPrivateDirectoriesStartEmptyAndAreDropped(t *testing.T) {
 	if isParent(t) {
 		dir := makeFiles(t, "tmp/file=outside", "tmp/deep/tree/file=seen", "tmp/kept=seen", "tmp/hidden/file=outside", "run/socket=outside")

@@ -25,11 +25,12 @@ const (
 	kept
 	writable
 	overlaid
+	masked
 	pinned // a directory bind-mounted on itself, so that it cannot be moved
 	fixed  // pinned, and read-only
 )
 
-var mountKindNames = [...]string{"private", "hidden", "kept", "writable", "layered", "held", "fixed"}
+var mountKindNames = [...]string{"private", "hidden", "kept", "writable", "layered", "masked", "held", "fixed"}
 
 func (k mountKind) String() string { return mountKindNames[k] }
 
@@ -47,6 +48,7 @@ func orderMounts(p Plan) (walls, fixtures []mountSpec, err error) {
 	add(private, p.Private)
 	add(hidden, p.Hidden)
 	add(hidden, p.Sockets)
+	add(masked, p.Masked)
 	add(kept, p.Kept)
 	add(writable, p.Writable)
 	for _, l := range p.Overlays {
@@ -86,12 +88,21 @@ func orderMounts(p Plan) (walls, fixtures []mountSpec, err error) {
 	return arranged, fixtures, err
 }
 
+// isAround reports whether a directory below a masked one contains a hidden path.
+func isAround(dir string, hiddenPaths []string) bool {
+	return slices.ContainsFunc(hiddenPaths, func(h string) bool { return h != dir && isWithin(h, dir) })
+}
+
+// showsChanges reports whether a directory around hidden paths gets mounts of the directories in it. Below a directory
+// of settings, such as ~/.config, that is not worth the time: the overlay shows what was there when it was mounted.
+func showsChanges(maskedDir, dir string) bool { return !strings.Contains(dir[len(maskedDir):], "/.") }
+
 // planFixed returns the fixed paths, and the directories to be pinned so that mounts stay where they are. A mount point
 // can be neither moved nor removed, but its parent directory can be renamed and replaced: where that is possible, every
 // directory up to the next mount is made a mount point, too.
 func planFixed(walls []mountSpec, fix []string) (fixtures []mountSpec, err error) {
 	pin := func(p string, outer mountSpec) {
-		if outer.kind == hidden || outer.kind == kept || p == outer.path {
+		if outer.kind == hidden || outer.kind == kept || outer.kind == masked || p == outer.path {
 			return
 		}
 		for dir := path.Dir(p); dir != outer.path; dir = path.Dir(dir) {

@@ -77,7 +77,7 @@ func (s *builder) mountDev() (err error) {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(makeMountPoint(s.blankFS, "dir", true), makeMountPoint(s.blankFS, "file", false), setMountAttr(s.blankFS, 0, unix.MOUNT_ATTR_RDONLY), moveMount(s.blankFS, unix.AT_FDCWD, "/dev")); err != nil {
+	if err := errors.Join(makeMountPoint(s.blankFS, "dir", true), makeMountPoint(s.blankFS, "file", false), s.makeMasks(), setMountAttr(s.blankFS, 0, unix.MOUNT_ATTR_RDONLY), moveMount(s.blankFS, unix.AT_FDCWD, "/dev")); err != nil {
 		return err
 	}
 

@@ -24,6 +24,11 @@ type Plan struct {
 	// Hidden files and directories appear empty, and cannot be written.
 	Hidden []string `json:"hidden"`
 
+	// Masked directories are covered by a read-only overlay, in which the hidden paths below them stay hidden also when
+	// they are replaced or renamed outside: the kernel would remove a mount on the original path. The other
+	// directories in them stay mounted unchanged, so that every change outside shows.
+	Masked []string `json:"masked,omitempty"`
+
 	// Sockets are the paths at which a process listened when the plan was made. They are covered by empty files: a
 	// process that sees a socket can connect to it, also on a read-only mount, unless Landlock forbids it. Sockets come
 	// and go, so a difference here is no reason to refuse to join running walls.

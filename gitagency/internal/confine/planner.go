@@ -42,6 +42,7 @@ func MakePlan(r Request, m Machine) (Plan, error) {
 		return Plan{}, err
 	}
 	d.fillPlan(&plan)
+	d.maskHidden(&plan)
 	if plan.LandlockABI < landlockSocketsABI {
 		plan.Sockets = d.reachableSockets(plan, m.Sockets)
 	}

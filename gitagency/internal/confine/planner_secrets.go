@@ -67,7 +67,7 @@ func (d *planner) reachableSockets(plan Plan, listening []string) []string {
 	var found []string
 	seen := func(path string) bool {
 		s := plan.VisibilityOf(path)
-		return (s == ReadOnly || s == KeptVisible) && !isKernelDir(path)
+		return (s == ReadOnly || s == KeptVisible || s == MaskedAround) && !isKernelDir(path)
 	}
 	for _, path := range listening {
 		if !filepath.IsAbs(path) || !seen(filepath.Clean(path)) {
@@ -76,7 +76,7 @@ func (d *planner) reachableSockets(plan Plan, listening []string) []string {
 		e := d.lookup(path)
 		if e.Kind == Socket && seen(e.Path) && !slices.Contains(plan.Kept, e.Path) && d.marks[e.Path].visibility != KeptVisible {
 			found = append(found, e.Path)
-			found = append(found, slices.DeleteFunc(d.files.OtherNames(e.Path), func(name string) bool { return !seen(name) || !utf8.ValidString(name) })...)
+			found = append(found, slices.DeleteFunc(d.files.OtherNames(e.Path), func(name string) bool { return !seen(name) })...)
 		}
 	}
 	slices.Sort(found)

@@ -71,6 +71,9 @@ func (d *fakeDisk) addParents(path string) {
 	for dir := filepath.Dir(path); dir != "/"; dir = filepath.Dir(dir) {
 		if _, there := d.entries[dir]; !there && d.links[dir] == "" {
 			d.entries[dir] = Entry{Path: dir, Kind: Directory, Owner: 1000, Group: ownGroup}
+			if filepath.Dir(dir) == "/" {
+				d.entries[dir] = Entry{Path: dir, Kind: Directory} // of root
+			}
 		}
 	}
 }
@@ -225,6 +228,7 @@ layered /home/me/.cache
 layered /home/me/.npm
 layered /home/me/go/pkg
 layered /home/me/project/.git
+masked /home/me
 private /run
 private /tmp
 private /var/tmp
@@ -259,7 +263,8 @@ func TestMakePlan(t *testing.T) {
 				+ hidden /tmp/me/.local/share/agency
 				+ hidden /tmp/me/.netrc
 				+ hidden /tmp/me/.ssh
-				+ kept /tmp/me
+				- masked /home/me
+				+ masked /tmp/me
 				+ layered /tmp/me/.cache
 				+ layered /tmp/me/.npm
 				+ layered /tmp/me/go/pkg
@@ -345,7 +350,8 @@ func TestMakePlan(t *testing.T) {
 			want: `
 				+ hidden /srv/me/.local/share/agency
 				+ hidden /srv/me/.netrc
-				+ hidden /srv/me/.ssh`,
+				+ hidden /srv/me/.ssh
+				+ masked /srv/me`,
 		},
 		"a bind mount of a part of a secret is hidden": {
 			disk: usualFiles + "/srv/keys/\n/home/me/.ssh/keys/", alias: [2]string{"/srv/keys", "/home/me/.ssh/keys"},
@@ -356,7 +362,8 @@ func TestMakePlan(t *testing.T) {
 			ask: func(r *Request) { r.Policy.Read = []string{"/home/me/.netrc"} },
 			want: `
 				- hidden /home/me/.netrc
-				+ hidden /srv/me/.ssh`,
+				+ hidden /srv/me/.ssh
+				+ masked /srv/me`,
 		},
 		"a bind mount that the user cannot reach is skipped": {alias: [2]string{"/srv/me", "/home/me"}},
 		"another mount of /tmp is private, and a repository in it is kept": {
@@ -399,20 +406,24 @@ func TestMakePlan(t *testing.T) {
 		"only the agent socket is hidden in /var/lib": {
 			disk: usualFiles + "/var/lib/sock=",
 			ask:  func(r *Request) { r.AgentSockets = []string{"/var/lib/sock"} },
-			want: `+ hidden /var/lib/sock`,
+			want: `
+				+ hidden /var/lib/sock
+				+ masked /var/lib`,
 		},
 		"only the agent socket is hidden beside a PATH directory": {
 			disk: usualFiles + "/opt/a/b/bin/\n/opt/a/b/sock=",
 			ask: func(r *Request) {
 				r.AgentSockets, r.PathDirs = []string{"/opt/a/b/sock"}, []string{"/opt/a/b/bin"}
 			},
-			want: `+ hidden /opt/a/b/sock`,
+			want: `
+				+ hidden /opt/a/b/sock
+				+ masked /opt/a`,
 		},
 		"an agent socket below a kept home is hidden": {
 			disk: usualFiles + "/tmp/h/s/sock=",
 			ask:  func(r *Request) { r.Home, r.AgentSockets = "/tmp/h", []string{"/tmp/h/s/sock"} },
 			want: `
-				+ kept /tmp/h
+				+ masked /tmp/h
 				+ hidden /tmp/h/s`,
 		},
 
@@ -462,7 +473,36 @@ func TestMakePlan(t *testing.T) {
 				- layered /home/me/.cache
 				- layered /home/me/.npm
 				- layered /home/me/go/pkg
+				- masked /home/me
 				+ hidden /home/me`,
+		},
+		"no mask where only another user can replace a hidden path": {
+			disk: usualFiles + "/srv/theirs/ of 7\n/srv/theirs/key",
+			ask:  func(r *Request) { r.Policy.Hide = []string{"/srv/theirs/key"} },
+			want: `+ hidden /srv/theirs/key`,
+		},
+		"no mask in a writable directory and none in a cache": {
+			disk: strings.NewReplacer("/home/me/.netrc\n", "", "/home/me/.ssh/\n", "").Replace(usualFiles) + "/home/me/data/key\n/home/me/.cache/token",
+			ask: func(r *Request) {
+				r.Policy.Write, r.Policy.Hide = []string{"/home/me/data"}, []string{"/home/me/data/key", "/home/me/.cache/token"}
+			},
+			want: `
+				- hidden /home/me/.netrc
+				- hidden /home/me/.ssh
+				- masked /home/me
+				+ hidden /home/me/.cache/token
+				+ hidden /home/me/data/key
+				+ writable /home/me/data`,
+		},
+		"an integration tree beside hidden settings shows all changes": {
+			disk: usualFiles + "/home/me/.config/gh/\n/home/me/.config/editor/",
+			ask: func(r *Request) {
+				r.Policy.Secrets = append(r.Policy.Secrets, "/home/me/.config/gh")
+				r.IntegrationTrees = append(r.IntegrationTrees, "/home/me/.config/editor")
+			},
+			want: `
+				+ hidden /home/me/.config/gh
+				+ kept /home/me/.config/editor`,
 		},
 		"hide of a cache removes its overlay": {
 			ask: func(r *Request) { r.Policy.Hide = []string{"/home/me/.cache"} },
@@ -748,6 +788,26 @@ func TestMakePlanRefusesInvalidRequest(t *testing.T) {
 		if got, err := MakePlan(r, usualMachine(usualFiles)); err == nil {
 			t.Errorf("%s: %+v", name, got)
 		}
+	}
+}
+
+// TestRootMasksItsHomeOnly checks that the masks of root do not cover system directories, all of which belong to root.
+func TestRootMasksItsHomeOnly(t *testing.T) {
+	t.Parallel()
+	m := usualMachine("")
+	m.UID, m.GID = 0, 0
+	disk := newFakeDisk(usualFiles + "/etc/shadow\n/var/lib/docker/\n/srv/a/b/key")
+	for path, e := range disk.entries {
+		e.Owner, e.Group = 0, 0
+		disk.entries[path] = e
+	}
+	m.Files = disk.fileLookup()
+	r := usualRequest()
+	r.Policy.Secrets = append(r.Policy.Secrets, "/etc/shadow", "/var/lib/docker")
+	r.Policy.Hide = []string{"/srv/a/b/key"}
+	plan, err := MakePlan(r, m)
+	if slices.Sort(plan.Masked); err != nil || !slices.Equal(plan.Masked, []string{"/home/me", "/srv/a/b"}) {
+		t.Errorf("%v, %v", plan.Masked, err)
 	}
 }
 

@@ -14,6 +14,7 @@ const (
 	KeptVisible   Visibility = "kept"      // the same, below something hidden or private
 	Hidden        Visibility = "hidden"    // empty
 	Private       Visibility = "private"   // empty at first, and writable
+	MaskedAround  Visibility = "masked"    // unchanged, read-only, around hidden paths
 	Writable      Visibility = "writable"  // unchanged, and writable
 	Overlaid      Visibility = "layered"   // unchanged, and writable within the sandbox
 	FixedReadOnly Visibility = "read-only" // read-only, below something writable
@@ -57,7 +58,7 @@ func (p Plan) forEachPath(yield func(string, Visibility)) {
 	for _, list := range []struct {
 		paths []string
 		sight Visibility
-	}{{p.Private, Private}, {p.Hidden, Hidden}, {p.Kept, KeptVisible}, {p.Writable, Writable}} {
+	}{{p.Private, Private}, {p.Hidden, Hidden}, {p.Masked, MaskedAround}, {p.Kept, KeptVisible}, {p.Writable, Writable}} {
 		for _, path := range list.paths {
 			yield(path, list.sight)
 		}

@@ -1,0 +1,79 @@
+package confine
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// maskHidden plans the masks that keep paths hidden when they are replaced outside, as programs do that write a new file
+// and rename it. In a writable overlay they stay hidden anyway, and a directory that is writable directly cannot have a
+// mask.
+func (d *planner) maskHidden(plan *Plan) {
+	for _, path := range plan.Hidden {
+		dir := d.maskFor(*plan, path)
+		if dir == "" || plan.VisibilityOf(dir) == MaskedAround {
+			continue
+		}
+		plan.Masked = append(plan.Masked, dir)
+		plan.Kept = slices.DeleteFunc(plan.Kept, func(k string) bool { return k == dir })
+	}
+	// The highest directories are enough.
+	plan.Masked = slices.DeleteFunc(plan.Masked, func(dir string) bool {
+		return slices.ContainsFunc(plan.Masked, func(outer string) bool { return outer != dir && contains(outer, dir) })
+	})
+	for _, tree := range d.IntegrationTrees { // the user works there while commands run
+		if e := d.lookup(tree); e.Kind == Directory && plan.VisibilityOf(e.Path) == MaskedAround && !plan.showsChangesOf(e.Path) {
+			plan.Kept = append(plan.Kept, e.Path)
+		}
+	}
+}
+
+// maskFor returns the highest directory around a hidden path in which the user could replace or rename it, up to the
+// home directory; empty if it needs no mask or can have none.
+func (d *planner) maskFor(plan Plan, path string) (mask string) {
+	if path == d.DataDir || path == d.OverlayDir || d.isSystemSecret(path) {
+		return "" // programs of the user do not replace these
+	}
+	for dir := filepath.Dir(path); dir != "/"; dir = filepath.Dir(dir) {
+		if e := d.lookup(dir); e.Kind != Directory || e.Path != dir || e.Owner != d.uid {
+			break
+		}
+		if s := plan.VisibilityOf(dir); s != ReadOnly && s != KeptVisible && s != MaskedAround {
+			break
+		}
+		mask = dir
+		if dir == d.homeDir() || d.uid == 0 && !d.isInHome(dir) { // to root, all directories belong
+			break
+		}
+	}
+	return mask
+}
+
+// isSystemSecret reports whether root hides a path that is hidden by default and not in a home.
+func (d *planner) isSystemSecret(path string) bool {
+	return d.uid == 0 && !d.isInHome(path) && d.marks[path].optional && (contains("/etc", path) || contains("/var", path))
+}
+
+func (d *planner) isInHome(path string) bool { return d.homeDir() != "" && contains(d.homeDir(), path) }
+
+// showsChangesOf reports whether a directory below a masked one is mounted unchanged, alone or with a directory around
+// it.
+func (p Plan) showsChangesOf(path string) bool {
+	for _, outer := range p.Masked {
+		rest, below := strings.CutPrefix(path, outer+"/")
+		if !below {
+			continue
+		}
+		dir := outer
+		for name := range strings.SplitSeq(rest, "/") {
+			if !showsChanges(outer, dir) {
+				return false
+			}
+			if dir += "/" + name; !isAround(dir, p.Hidden) {
+				return true
+			}
+		}
+	}
+	return false
+}
