@@ -31,31 +31,74 @@ func ParsePlainFile(text string) ([]FileEntry, error) {
 
 // ParseFile is ParsePlainFile that accepts includes. It returns them as entries and does not follow them.
 func ParseFile(text string) ([]FileEntry, error) {
+	parts, err := parseParts(text)
+	var entries []FileEntry
+	for _, p := range parts {
+		if p.kind == entryPart {
+			entries = append(entries, p.entry)
+		}
+	}
+	return entries, err
+}
+
+// filePart is a piece of a configuration file. The parts of a file are its whole text.
+type filePart struct {
+	kind  partKind
+	text  string
+	entry FileEntry // with kind entryPart
+	// With kind headerPart.
+	section       string // in lower case
+	subsection    string
+	hasSubsection bool
+}
+
+type partKind int
+
+const (
+	blankPart  partKind = iota // white space and comments
+	headerPart                 // [section "subsection"]
+	entryPart                  // a setting, with the comment and the line end after it
+)
+
+// parseParts splits a configuration file into its parts.
+func parseParts(text string) ([]filePart, error) {
 	if strings.ContainsAny(text, "\r\x00") || strings.HasPrefix(text, "\xef\xbb\xbf") {
 		return nil, errNotPlain
 	}
-	p := fileParser{rest: text}
 	var (
-		entries []FileEntry
+		p       = fileParser{rest: text}
+		parts   []filePart
 		section string
 	)
+	add := func(before string, part filePart) {
+		if part.text = before[:len(before)-len(p.rest)]; part.text != "" {
+			parts = append(parts, part)
+		}
+	}
 	for {
+		before := p.rest
 		p.skipBlank()
+		add(before, filePart{kind: blankPart})
+		before = p.rest
 		switch c := p.peek(); {
 		case c == 0:
-			return entries, nil
+			return parts, nil
 		case c == '[':
-			var ok bool
-			if section, ok = p.section(); !ok {
+			part, ok := p.section()
+			if !ok {
 				return nil, errNotPlain
 			}
+			if section = part.section; part.hasSubsection {
+				section += "." + part.subsection
+			}
+			add(before, part)
 		case IsLetter(c) && section != "":
 			e, ok := p.entry()
 			if !ok {
 				return nil, errNotPlain
 			}
 			e.Key = section + "." + e.Key
-			entries = append(entries, e)
+			add(before, filePart{kind: entryPart, entry: e})
 		default:
 			return nil, errNotPlain
 		}
@@ -94,41 +137,39 @@ func (p *fileParser) skipBlank() {
 	}
 }
 
-// section reads [name] or [name "subsection"]; only a comment may follow on the line.
-func (p *fileParser) section() (string, bool) {
-	line, rest, _ := strings.Cut(p.rest, "\n")
-	p.rest = rest
+// section reads [name] or [name "subsection"]. The old form [name.subsection] is a name with a dot.
+func (p *fileParser) section() (part filePart, ok bool) {
+	part.kind = headerPart
+	line, _, _ := strings.Cut(p.rest, "\n")
 	end := 1
-	for end < len(line) && isKeyByte(line[end]) {
+	for end < len(line) && (isKeyByte(line[end]) || line[end] == '.') {
 		end++
 	}
-	name := strings.ToLower(line[1:end])
-	if name == "" {
-		return "", false
+	if part.section = strings.ToLower(line[1:end]); part.section == "" {
+		return part, false
 	}
-	line = line[end:]
-	if after := strings.TrimLeft(line, " \t"); after != line {
+	if after := strings.TrimLeft(line[end:], " \t"); after != line[end:] {
 		if !strings.HasPrefix(after, `"`) {
-			return "", false
+			return part, false
 		}
-		var part strings.Builder
-		i := 1
-		for ; i < len(after) && after[i] != '"'; i++ {
-			if after[i] == '\\' {
-				if i++; i == len(after) {
-					return "", false
+		end = len(line) - len(after) + 1
+		var name strings.Builder
+		for ; end < len(line) && line[end] != '"'; end++ {
+			if line[end] == '\\' {
+				if end++; end == len(line) {
+					return part, false
 				}
 			}
-			part.WriteByte(after[i])
+			name.WriteByte(line[end])
 		}
-		if i >= len(after) {
-			return "", false
-		}
-		name, line = name+"."+part.String(), after[i+1:]
+		part.subsection, part.hasSubsection = name.String(), true
+		end++
 	}
-	rest, closed := strings.CutPrefix(line, "]")
-	rest = strings.TrimLeft(rest, " \t")
-	return name, closed && (rest == "" || rest[0] == '#' || rest[0] == ';')
+	if end >= len(line) || line[end] != ']' {
+		return part, false
+	}
+	p.rest = p.rest[end+1:]
+	return part, true
 }
 
 // entry reads "name" or "name = value".

@@ -1,0 +1,180 @@
+package config
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// secretNames are the last parts of keys whose values are secrets, or how they end: "*token" is each name that ends with
+// token.
+var secretNames = []string{
+	"extraheader", // of http: mostly an authorization
+	"pass", "smtppass", "pat",
+	"*password", "*passwd", "*passphrase", "*token", "*secret", "*apikey", "*api-key", "*accesskey", "*access-key", "*secretkey", "*secret-key", "*privatekey", "*private-key",
+}
+
+// notSecret are sections and keys that secretNames do not apply to.
+var notSecret = []string{"agency.", "core.askpass"}
+
+// secretFileNames are the last parts of http.* keys that name a file with a secret.
+var secretFileNames = []string{"cookiefile", "sslkey", "proxysslkey"}
+
+// secretTexts match values that contain a secret, whatever their key: an HTTP authorization, tokens of code hosts, and
+// shell code that prints a literal password to git.
+var secretTexts = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)authorization: *(basic|bearer|token)\b|\b(gh[pousr]_|github_pat_|glpat-)[\w-]{16,}|(password|passwd|token|secret) *= *["']?[^\s$"';})]`)
+})
+
+// urlUserinfo matches the beginning of a URL up to the end of its user and password.
+var urlUserinfo = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*)://([^/?#\s@]*(?:@[^/?#\s@]*)*)@`)
+})
+
+// RemoveSecrets returns the text of a configuration file without secrets: entries and comments with a secret are left
+// out, and URLs lose their password, those of HTTP and FTP their user too, which is often a token. It leaves all other
+// text as it is, and fails for a file that it cannot parse.
+func RemoveSecrets(text string) (string, error) {
+	plain := strings.ReplaceAll(strings.TrimPrefix(text, "\xef\xbb\xbf"), "\r\n", "\n")
+	parts, err := parseParts(plain)
+	if err != nil {
+		return "", err
+	}
+	var out strings.Builder
+	for _, p := range parts {
+		switch p.kind {
+		case blankPart:
+			out.WriteString(removeFromComments(p.text))
+		case headerPart:
+			if sub := stripUserinfo(p.subsection); sub != p.subsection {
+				p.text = "[" + p.section + ` "` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(sub) + `"]`
+			}
+			out.WriteString(p.text)
+		case entryPart:
+			out.WriteString(removeFromEntry(p))
+		}
+	}
+	if out.String() == plain {
+		return text, nil
+	}
+	return out.String(), nil
+}
+
+func removeFromEntry(p filePart) string {
+	if isSecret(p.entry) {
+		return ""
+	}
+	value, start := stripValue(p.entry), strings.IndexAny(p.text, "#;")
+	if value == p.entry.Value && (start < 0 || removeFromComments(p.text[start:]) == p.text[start:]) {
+		return p.text
+	}
+	name, _, _ := strings.Cut(p.text, "=")
+	text := strings.TrimRight(name, " \t") + " = " + quoteValue(value) // without the comment after it
+	if strings.HasSuffix(p.text, "\n") {
+		text += "\n"
+	}
+	return text
+}
+
+// stripValue returns the value of a setting without passwords in URLs.
+func stripValue(e FileEntry) string {
+	value := stripUserinfo(e.Value)
+	if nameOf(e.Key) == "proxy" { // it may have no scheme
+		if at := strings.LastIndexByte(value, '@'); at >= 0 && !strings.Contains(value[:at], "/") {
+			value = value[at+1:]
+		}
+	}
+	return value
+}
+
+// isSecret reports whether a setting must be left out.
+func isSecret(e FileEntry) bool {
+	if e.NoValue || e.Value == "" { // an empty value clears the ones before it
+		return false
+	}
+	if IsSecretKey(e.Key) {
+		return true
+	}
+	if !secretTexts().MatchString(e.Value) {
+		return false
+	}
+	return strings.HasPrefix(e.Value, "!") || strings.HasPrefix(e.Key, "credential.") || secretTexts().MatchString(stripUserinfo(e.Value))
+}
+
+// IsSecretKey reports whether the values of a key, spelled as git prints it, are secrets.
+func IsSecretKey(key string) bool {
+	if slices.ContainsFunc(notSecret, func(n string) bool { return key == n || strings.HasSuffix(n, ".") && strings.HasPrefix(key, n) }) {
+		return false
+	}
+	name := nameOf(key)
+	return slices.ContainsFunc(secretNames, func(secret string) bool {
+		end, family := strings.CutPrefix(secret, "*")
+		return name == secret || family && strings.HasSuffix(name, end)
+	})
+}
+
+// nameOf returns the last part of a key.
+func nameOf(key string) string { return key[strings.LastIndexByte(key, '.')+1:] }
+
+// SecretFile returns the path of a file with secrets that a setting names, as it is spelled there; empty if it names
+// none.
+func SecretFile(e FileEntry) string {
+	switch name := nameOf(e.Key); {
+	case strings.HasPrefix(e.Key, "http.") && slices.Contains(secretFileNames, name) && !e.NoValue:
+		return e.Value
+	case strings.HasPrefix(e.Key, "credential.") && name == "helper":
+		words := strings.Fields(e.Value)
+		for i, word := range words {
+			if path, is := strings.CutPrefix(word, "--file="); is {
+				return strings.Trim(path, `"'`)
+			}
+			if word == "--file" && i+1 < len(words) {
+				return strings.Trim(words[i+1], `"'`)
+			}
+		}
+	}
+	return ""
+}
+
+// stripUserinfo removes the passwords from the URLs in a text, and the users from those of HTTP and FTP.
+func stripUserinfo(text string) string {
+	if !strings.Contains(text, "@") {
+		return text
+	}
+	return urlUserinfo().ReplaceAllStringFunc(text, func(match string) string {
+		scheme, userinfo, _ := strings.Cut(match, "://")
+		user, _, hasPassword := strings.Cut(strings.TrimSuffix(userinfo, "@"), ":")
+		switch strings.ToLower(scheme) {
+		case "http", "https", "ftp", "ftps":
+			return scheme + "://"
+		}
+		if hasPassword {
+			return scheme + "://" + user + "@"
+		}
+		return match
+	})
+}
+
+// removeFromComments removes the comment lines that contain a secret. Old settings are often kept as comments.
+func removeFromComments(text string) string {
+	if !strings.ContainsAny(text, "#;") {
+		return text
+	}
+	var out strings.Builder
+	for line := range strings.SplitAfterSeq(text, "\n") {
+		comment := strings.Trim(line, " \t\n")
+		name, _, _ := strings.Cut(strings.TrimLeft(comment, "#; \t"), "=")
+		words := strings.Fields(strings.ToLower(name))
+		secret := comment != "" && (stripUserinfo(comment) != comment || secretTexts().MatchString(comment) || strings.Contains(comment, "=") && len(words) == 1 && IsSecretKey("."+words[0]))
+		if !secret {
+			out.WriteString(line)
+		}
+	}
+	return out.String()
+}
+
+// quoteValue writes a value so that git reads it back.
+func quoteValue(value string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`, "\b", `\b`).Replace(value) + `"`
+}
