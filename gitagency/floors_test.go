@@ -70,7 +70,7 @@ var floors = []struct {
 		imports: "lock proc readlimit git/object git/config git git/fsck git/repair git/status git/snapshot git/merge git/update " +
 			"store guard confine quote",
 	},
-	{dir: "settings", imports: "proc readlimit git/config git store guard confine treediff fault"},
+	{dir: "settings", imports: "durable proc readlimit git/config git store guard confine treediff fault"},
 	{
 		dir: "core",
 		imports: "durable ids undo lock proc git/object git/config git git/snapshot git/update store guard changeset " +

@@ -71,6 +71,8 @@ var namedTreePaths = map[string]string{
 	`git/snapshot: os.OpenRoot(x.spec.UpperDir)`: "rollback: writes below a handle",
 	`guard: os.OpenRoot(tree)`:                   "writes the marker below a handle",
 
+	`handoff: os.OpenRoot(upper)`: "writes the configuration without secrets below a handle",
+
 	// The upper directory is mounted behind the walls only while a command runs, and its parents are ours.
 	`git: filepath.WalkDir(filepath.Join(s.UpperDir, top), `: "reads ids in refs and reflogs, which it only compares",
 	`handoff: os.ReadDir(e.upper)`:                           "lists names",

@@ -84,9 +84,11 @@ func TestHiddenPathsStayHiddenWhenReplacedBesideMount(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = unix.Unmount(point, unix.MNT_DETACH) })
 	l.write(filepath.Join(point, "file"), "mounted")
+	l.git("config", "--global", "github.token", fakeSecret)
+	l.git("config", "--global", "alias.st", "status")
 	w := replaceHiddenPaths(t, l)
-	if got := w.runInside("cat ~/.config/mnt/file"); got != "mounted" {
-		t.Errorf("the file in the mount is %q", got)
+	if got := w.runInside("cat ~/.config/mnt/file; git config alias.st"); got != "mountedstatus" {
+		t.Errorf("the file in the mount and the setting of git are %q", got)
 	}
 }
 

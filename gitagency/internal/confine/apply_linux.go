@@ -269,7 +269,7 @@ func (s *builder) attach(i int) error {
 	case isBlank && !w.isDir && s.isMasked(w):
 		return nil // the overlay shows an empty file
 	case isBlank:
-		return s.mountBlank(target, w.isDir)
+		return s.mountBlank(target, s.blankFor(i))
 	case w.kind == masked:
 		return s.mountMask(i, target)
 	}

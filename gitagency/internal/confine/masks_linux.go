@@ -42,7 +42,7 @@ func (s *builder) makeMasks() error {
 			if h.parent != i || h.kind != hidden || h.missing {
 				continue
 			}
-			if err := s.makeMask(i, strings.TrimPrefix(h.path, w.path+"/"), h.isDir); err != nil {
+			if err := s.makeMask(i, strings.TrimPrefix(h.path, w.path+"/"), h); err != nil {
 				return h.wrapError(err)
 			}
 		}
@@ -52,7 +52,7 @@ func (s *builder) makeMasks() error {
 
 func maskName(i int) string { return "mask" + strconv.Itoa(i) }
 
-func (s *builder) makeMask(i int, rel string, isDir bool) error {
+func (s *builder) makeMask(i int, rel string, h mountState) error {
 	for end, c := range rel {
 		if c != '/' {
 			continue
@@ -69,7 +69,10 @@ func (s *builder) makeMask(i int, rel string, isDir bool) error {
 			return err
 		}
 	}
-	return makeMountPoint(s.blankFS, maskName(i)+"/"+rel, isDir)
+	if h.text != "" {
+		return writeFileAt(s.blankFS, maskName(i)+"/"+rel, h.text)
+	}
+	return makeMountPoint(s.blankFS, maskName(i)+"/"+rel, h.isDir)
 }
 
 // mountMask mounts a masked directory: an overlay of the mask and the original, without a directory to write to. The
@@ -146,6 +149,8 @@ func (m maskedDir) mountEntry(at, rel string, kind fs.FileMode) error {
 		}
 	}
 	switch {
+	case m.empty && !kind.IsDir() && slices.Contains(m.hiddenPaths, at):
+		return m.mountClone(m.blankFS, maskName(m.index)+"/"+rel, rel)
 	case slices.Contains(m.hiddenPaths, at), m.isMountPoint(at):
 		return nil
 	case kind.IsDir() && isAround(at, m.hiddenPaths):
@@ -154,7 +159,12 @@ func (m maskedDir) mountEntry(at, rel string, kind fs.FileMode) error {
 		}
 		return nil
 	}
-	tree, err := cloneMount(original, rel, unix.AT_RECURSIVE)
+	return m.mountClone(original, rel, rel)
+}
+
+// mountClone mounts a file or directory below an open one at a place in the masked directory.
+func (m maskedDir) mountClone(from int, name, rel string) error {
+	tree, err := cloneMount(from, name, unix.AT_RECURSIVE)
 	if err != nil {
 		return err
 	}

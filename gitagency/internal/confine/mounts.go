@@ -14,6 +14,7 @@ type mountSpec struct {
 	kind    mountKind
 	path    string
 	overlay OverlayMount // with kind overlaid
+	text    string       // content of a hidden file; mostly empty
 	parent  int          // index of the nearest mount around it; -1: none
 }
 
@@ -48,6 +49,9 @@ func orderMounts(p Plan) (walls, fixtures []mountSpec, err error) {
 	add(private, p.Private)
 	add(hidden, p.Hidden)
 	add(hidden, p.Sockets)
+	for _, f := range p.Filtered {
+		walls = append(walls, mountSpec{kind: hidden, path: f.Path, text: string(f.Text)})
+	}
 	add(masked, p.Masked)
 	add(kept, p.Kept)
 	add(writable, p.Writable)

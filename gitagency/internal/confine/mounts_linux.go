@@ -3,6 +3,7 @@ package confine
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"time"
 
@@ -73,11 +74,11 @@ func (s *builder) mountDev() (err error) {
 			err = fmt.Errorf("file system for /dev: %w", err)
 		}
 	}()
-	s.blankFS, err = s.track(newMount("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC, "mode", "0755", "size", "64k"))
+	s.blankFS, err = s.track(newMount("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC, "mode", "0755"))
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(makeMountPoint(s.blankFS, "dir", true), makeMountPoint(s.blankFS, "file", false), s.makeMasks(), setMountAttr(s.blankFS, 0, unix.MOUNT_ATTR_RDONLY), moveMount(s.blankFS, unix.AT_FDCWD, "/dev")); err != nil {
+	if err := errors.Join(makeMountPoint(s.blankFS, "dir", true), makeMountPoint(s.blankFS, "file", false), s.makeTexts(), s.makeMasks(), setMountAttr(s.blankFS, 0, unix.MOUNT_ATTR_RDONLY), moveMount(s.blankFS, unix.AT_FDCWD, "/dev")); err != nil {
 		return err
 	}
 
@@ -151,7 +152,7 @@ func (s *builder) mountProc() error {
 		err := s.closeAfter(func() error {
 			target, err := s.track(openNoSymlinks(s.procfs, name))
 			if err == nil {
-				err = s.mountBlank(target, false)
+				err = s.mountBlank(target, "file")
 			}
 			return err
 		})
@@ -162,12 +163,42 @@ func (s *builder) mountProc() error {
 	return nil
 }
 
-// mountBlank mounts an empty file or directory on an open path.
-func (s *builder) mountBlank(target int, dir bool) error {
-	blank := "file"
-	if dir {
-		blank = "dir"
+// blankFor returns the name of the file or directory in the blank file system that covers a hidden path.
+func (s *builder) blankFor(i int) string {
+	switch w := s.mounts[i]; {
+	case w.isDir:
+		return "dir"
+	case w.text != "":
+		return "text" + strconv.Itoa(i)
 	}
+	return "file"
+}
+
+// makeTexts creates the files of the blank file system that are not empty.
+func (s *builder) makeTexts() error {
+	for i, w := range s.mounts {
+		if name := s.blankFor(i); w.text != "" && !s.isMasked(&w) {
+			if err := writeFileAt(s.blankFS, name, w.text); err != nil {
+				return w.wrapError(err)
+			}
+		}
+	}
+	return nil
+}
+
+// writeFileAt creates a file with a content.
+func writeFileAt(dir int, name, text string) error {
+	fd, err := unix.Openat(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o644)
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(fd), name)
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
+}
+
+// mountBlank mounts a file or directory of the blank file system on an open path.
+func (s *builder) mountBlank(target int, blank string) error {
 	tree, err := s.track(cloneMount(s.blankFS, blank, 0))
 	if err != nil {
 		return err

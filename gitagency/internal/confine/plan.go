@@ -29,6 +29,9 @@ type Plan struct {
 	// directories in them stay mounted unchanged, so that every change outside shows.
 	Masked []string `json:"masked,omitempty"`
 
+	// Filtered files have another content than outside, and cannot be written.
+	Filtered []FilteredFile `json:"filtered,omitempty"`
+
 	// Sockets are the paths at which a process listened when the plan was made. They are covered by empty files: a
 	// process that sees a socket can connect to it, also on a read-only mount, unless Landlock forbids it. Sockets come
 	// and go, so a difference here is no reason to refuse to join running walls.
@@ -128,6 +131,11 @@ func (p Plan) WeakerThan(than Plan) string {
 	for _, path := range slices.Concat(than.Hidden, than.Private) {
 		if p.IsVisible(path) {
 			return path + " is visible"
+		}
+	}
+	for _, f := range than.Filtered {
+		if s := p.VisibilityOf(f.Path); s != Filtered && s != Hidden && s != Private {
+			return f.Path + " shows its secrets"
 		}
 	}
 	for _, path := range p.Writable {

@@ -29,7 +29,7 @@ func MakePlan(r Request, m Machine) (Plan, error) {
 	}
 	d := planner{Request: r, files: m.Files, uid: m.UID, gid: m.GID, marks: map[string]pathMark{}, lookups: map[string]Entry{}}
 	// The first step that marks a path decides; later marks of the same path are ignored.
-	for _, step := range []func() error{d.checkGitDirOwners, d.markSandbox, d.markPrivate, d.markHidden, d.markOverlays, d.markWritable, d.markReadable, d.markSecrets, d.markCaches, d.markKept, d.markOtherNames} {
+	for _, step := range []func() error{d.checkGitDirOwners, d.markSandbox, d.markPrivate, d.markHidden, d.markOverlays, d.markWritable, d.markReadable, d.markSecrets, d.markFiltered, d.markCaches, d.markKept, d.markOtherNames} {
 		if err := step(); err != nil {
 			return Plan{}, err
 		}
@@ -135,12 +135,13 @@ type planner struct {
 // pathMark is the planned visibility of a path.
 type pathMark struct {
 	visibility Visibility
-	optional   bool // not requested by the user: may be dropped
+	optional   bool   // not requested by the user: may be dropped
+	text       string // with visibility Filtered
 }
 
 func (d *planner) markPath(path string, s Visibility, auto bool) {
 	if _, marked := d.marks[path]; !marked {
-		d.marks[path] = pathMark{s, auto}
+		d.marks[path] = pathMark{visibility: s, optional: auto}
 	}
 }
 
@@ -245,13 +246,16 @@ func (d *planner) markKept() error {
 func (d *planner) markOtherNames() error {
 	for _, path := range slices.Sorted(maps.Keys(d.marks)) {
 		m := d.marks[path]
-		if m.visibility != Hidden && m.visibility != Private {
+		if m.visibility != Hidden && m.visibility != Private && m.visibility != Filtered {
 			continue
 		}
 		for _, name := range d.files.OtherNames(path) {
 			e := d.lookup(name)
 			if e.Path != name || e.Kind == Absent || e.Kind == Device || isKernelDir(name) {
 				continue // it cannot be reached, or is not shown inside
+			}
+			if m.visibility == Filtered && (contains(d.GitDir, name) || contains(d.Tree, name)) {
+				continue // git must be able to replace its own configuration there
 			}
 			if needed := d.neededBelow(name); needed != "" && m.visibility == Private {
 				if name != "/" { // what is needed below it stays visible, as in /tmp
@@ -261,7 +265,9 @@ func (d *planner) markOtherNames() error {
 			} else if needed != "" {
 				return &RefusedError{Wall: hiddenSecrets, Why: fmt.Sprintf("%s cannot be hidden: it is mounted at %s too, which contains %s", path, name, needed), Remedy: "unmount it, or hide a path below it"}
 			}
-			d.markPath(name, m.visibility, m.optional)
+			if _, marked := d.marks[name]; !marked {
+				d.marks[name] = m
+			}
 		}
 	}
 	return nil
@@ -311,6 +317,10 @@ func (d *planner) fillPlan(plan *Plan) {
 		case Hidden: // for the data directory even mount points in it must not be creatable
 			if !unseen || path == d.DataDir || path == d.OverlayDir {
 				plan.Hidden = append(plan.Hidden, path)
+			}
+		case Filtered:
+			if !unseen {
+				plan.Filtered = append(plan.Filtered, FilteredFile{path, []byte(m.text)})
 			}
 		case KeptVisible:
 			if around == Private || around == Hidden && !m.optional {

@@ -10,7 +10,7 @@ import (
 // and rename it. In a writable overlay they stay hidden anyway, and a directory that is writable directly cannot have a
 // mask.
 func (d *planner) maskHidden(plan *Plan) {
-	for _, path := range plan.Hidden {
+	for _, path := range plan.maskable() {
 		dir := d.maskFor(*plan, path)
 		if dir == "" || plan.VisibilityOf(dir) == MaskedAround {
 			continue
@@ -23,10 +23,20 @@ func (d *planner) maskHidden(plan *Plan) {
 		return slices.ContainsFunc(plan.Masked, func(outer string) bool { return outer != dir && contains(outer, dir) })
 	})
 	for _, tree := range d.IntegrationTrees { // the user works there while commands run
-		if e := d.lookup(tree); e.Kind == Directory && plan.VisibilityOf(e.Path) == MaskedAround && !plan.showsChangesOf(e.Path) {
+		e := d.lookup(tree)
+		if e.Kind == Directory && plan.VisibilityOf(e.Path) == MaskedAround && !plan.showsChangesOf(e.Path) && !isAround(e.Path, plan.maskable()) {
 			plan.Kept = append(plan.Kept, e.Path)
 		}
 	}
+}
+
+// maskable returns the paths that masks can hide or filter.
+func (p Plan) maskable() []string {
+	paths := slices.Clone(p.Hidden)
+	for _, f := range p.Filtered {
+		paths = append(paths, f.Path)
+	}
+	return paths
 }
 
 // maskFor returns the highest directory around a hidden path in which the user could replace or rename it, up to the
@@ -70,7 +80,7 @@ func (p Plan) showsChangesOf(path string) bool {
 			if !showsChanges(outer, dir) {
 				return false
 			}
-			if dir += "/" + name; !isAround(dir, p.Hidden) {
+			if dir += "/" + name; !isAround(dir, p.maskable()) {
 				return true
 			}
 		}

@@ -33,6 +33,26 @@ func (d *planner) markSecrets() error {
 	return nil
 }
 
+// markFiltered marks the files that are shown with another content, and copies of those in the git directory that another
+// mount shows; the originals there are replaced in the upper directory of the overlay.
+func (d *planner) markFiltered() error {
+	for _, f := range d.Policy.Filtered {
+		e := d.lookup(f.Path)
+		switch _, marked := d.marks[e.Path]; {
+		case e.Kind != File || marked || isKernelDir(e.Path) || contains(d.Tree, e.Path):
+		case contains(d.GitDir, e.Path):
+			for _, name := range d.files.OtherNames(e.Path) {
+				if other := d.lookup(name); other.Kind == File && other.Path == name {
+					d.marks[name] = pathMark{Filtered, true, string(f.Text)}
+				}
+			}
+		default:
+			d.marks[e.Path] = pathMark{Filtered, true, string(f.Text)}
+		}
+	}
+	return nil
+}
+
 func (d *planner) markSecret(path string) error {
 	e := d.lookup(path)
 	if e.Kind == Absent || e.Kind == Device || isKernelDir(e.Path) {

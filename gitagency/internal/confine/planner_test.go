@@ -504,6 +504,34 @@ func TestMakePlan(t *testing.T) {
 				+ hidden /home/me/.config/gh
 				+ kept /home/me/.config/editor`,
 		},
+		"a filtered file is masked and filtered at every mount": {
+			disk: usualFiles + "/home/me/.gitconfig\n/srv/me/.gitconfig\n/srv/me/project/.git/config\n/home/me/project/.git/config\n/srv/conf/git", alias: [2]string{"/srv/me", "/home/me"},
+			ask: func(r *Request) {
+				r.Policy.Secrets = nil
+				r.Policy.Filtered = []FilteredFile{{Path: "/home/me/.gitconfig"}, {Path: "/home/me/project/.git/config"}, {Path: "/srv/conf/git"}, {Path: "/gone"}}
+			},
+			want: `
+				- hidden /home/me/.netrc
+				- hidden /home/me/.ssh
+				+ filtered /home/me/.gitconfig
+				+ filtered /srv/conf/git
+				+ filtered /srv/me/.gitconfig
+				+ filtered /srv/me/project/.git/config
+				+ masked /srv/conf
+				+ masked /srv/me`,
+		},
+		"a filtered file that is hidden or granted is not filtered": {
+			disk: usualFiles + "/home/me/.gitconfig\n/home/me/.ssh/config",
+			ask: func(r *Request) {
+				r.Policy.Read = []string{"/home/me/.gitconfig"}
+				r.Policy.Filtered = []FilteredFile{{Path: "/home/me/.gitconfig"}, {Path: "/home/me/.ssh/config"}, {Path: "/home/me/.netrc"}, {Path: testSandboxDir + "/tree/.git"}}
+			},
+		},
+		"a hidden path in an integration tree is masked": {
+			disk: usualFiles + "/home/me/project/key",
+			ask:  func(r *Request) { r.Policy.Hide = []string{"/home/me/project/key"} },
+			want: `+ hidden /home/me/project/key`,
+		},
 		"hide of a cache removes its overlay": {
 			ask: func(r *Request) { r.Policy.Hide = []string{"/home/me/.cache"} },
 			want: `
@@ -862,12 +890,29 @@ func TestMakePlanHidesSocketsOnOldLandlock(t *testing.T) {
 		t.Errorf("got %q, %v after encoding, want %q", sent.Sockets, err, want)
 	}
 	// Sockets come and go, so a plan without them is not weaker: it may join running namespaces.
-	if weaker := (Plan{Network: p.Network, LandlockABI: p.LandlockABI, Hidden: p.Hidden, Private: p.Private, Writable: p.Writable}).WeakerThan(p); weaker != "" {
+	if weaker := (Plan{Network: p.Network, LandlockABI: p.LandlockABI, Hidden: p.Hidden, Private: p.Private, Filtered: p.Filtered, Writable: p.Writable}).WeakerThan(p); weaker != "" {
 		t.Errorf("weaker: %s", weaker)
 	}
 	m.LandlockABI = landlockSocketsABI
 	if p, err := MakePlan(r, m); err != nil || p.Sockets != nil {
 		t.Errorf("got %q, %v", p.Sockets, err)
+	}
+}
+
+func TestWallsWithoutFilteredFileAreWeaker(t *testing.T) {
+	t.Parallel()
+	want := Plan{Filtered: []FilteredFile{{Path: "/home/me/.gitconfig", Text: []byte("new")}}}
+	for name, c := range map[string]struct {
+		have   Plan
+		weaker bool
+	}{
+		"not filtered":         {Plan{}, true},
+		"filtered differently": {Plan{Filtered: []FilteredFile{{Path: "/home/me/.gitconfig", Text: []byte("old")}}}, false},
+		"hidden":               {Plan{Hidden: []string{"/home/me"}}, false},
+	} {
+		if got := c.have.WeakerThan(want); (got != "") != c.weaker {
+			t.Errorf("%s: %q", name, got)
+		}
 	}
 }
 

@@ -37,8 +37,15 @@ type Policy struct {
 	OverlayWrite []string // writable within the sandbox, with an overlay
 	Hide         []string // hidden; overrides all others
 
-	Secrets []string // hidden by default
-	Caches  []string // overlays where possible, else read-only
+	Secrets  []string       // hidden by default
+	Filtered []FilteredFile // shown with another content by default
+	Caches   []string       // overlays where possible, else read-only
+}
+
+// FilteredFile is a file that commands see with another content, from which secrets were removed.
+type FilteredFile struct {
+	Path string `json:"path"`
+	Text []byte `json:"text"`
 }
 
 // Configuration keys named in refusals.

@@ -13,6 +13,7 @@ const (
 	ReadOnly      Visibility = ""          // unchanged, read-only
 	KeptVisible   Visibility = "kept"      // the same, below something hidden or private
 	Hidden        Visibility = "hidden"    // empty
+	Filtered      Visibility = "filtered"  // with another content, read-only
 	Private       Visibility = "private"   // empty at first, and writable
 	MaskedAround  Visibility = "masked"    // unchanged, read-only, around hidden paths
 	Writable      Visibility = "writable"  // unchanged, and writable
@@ -62,6 +63,9 @@ func (p Plan) forEachPath(yield func(string, Visibility)) {
 		for _, path := range list.paths {
 			yield(path, list.sight)
 		}
+	}
+	for _, f := range p.Filtered {
+		yield(f.Path, Filtered)
 	}
 	for _, l := range p.Overlays {
 		yield(l.Path, Overlaid)

@@ -118,6 +118,9 @@ func (in *nsSession) newWalls(ctx context.Context, prims store.Primitives, plan 
 			if err := in.sandbox.Repo.Git.RepointUpperEntry(upper, in.sandbox.ID); err != nil {
 				in.sandbox.Repo.Warn("sandbox %s: git behind the walls still uses the old path of the sandbox, which was moved: %v", in.sandbox.ID, err)
 			}
+			if err := handoff.WriteFilteredFiles(upper, filepath.Join(filepath.Dir(upper), "filtered"), w.gitConfig); err != nil {
+				return nil, fmt.Errorf("hide secrets in the configuration of the repository: %w", err)
+			}
 		}
 		return json.Marshal(w.plan)
 	}}

@@ -13,6 +13,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/handoff"
 	"github.com/git-agency/git-agency/gitagency/internal/outlet"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
@@ -24,8 +25,9 @@ type Walls struct {
 	plan      confine.Plan
 	applied   confine.Plan // plan of the walls that exist, which another command may have built
 	policy    settings.Policy
-	rules     outlet.Rules // allowed hosts; only with confine.ProxiedOnly
-	proxyAddr string       // address of the proxy; only with confine.ProxiedOnly
+	gitConfig []handoff.FilteredFile // configuration files in the git directory, without secrets
+	rules     outlet.Rules           // allowed hosts; only with confine.ProxiedOnly
+	proxyAddr string                 // address of the proxy; only with confine.ProxiedOnly
 }
 
 // needsWalls reports whether the commands of a sandbox run behind any walls.
@@ -59,6 +61,7 @@ func (s *Sandbox) PlanWalls(prims store.Primitives) (Walls, error) {
 		MarkerDir:        filepath.Join(s.Tree, guard.AgencyDir),
 		IntegrationTrees: integration, KeepVisible: s.Repo.Git.Alternates(), Outputs: prims.Outputs,
 	}
+	w.gitConfig = s.filterGitConfig(&w.policy)
 	w.policy.FillRequest(&req)
 	if w.plan, err = confine.MakePlan(req, confine.InspectMachine()); err != nil {
 		return w, err
@@ -66,6 +69,26 @@ func (s *Sandbox) PlanWalls(prims store.Primitives) (Walls, error) {
 	w.plan.Volatile = true // the import saves the upper directory after each command, so it need not be synced
 	w.plan.Writable = append(w.plan.Writable, s.cachesDir())
 	return w, nil
+}
+
+// filterGitConfig adds the secrets in the configuration of git to a policy, and returns the files in the git directory that
+// contain some.
+func (s *Sandbox) filterGitConfig(policy *settings.Policy) (inGitDir []handoff.FilteredFile) {
+	secrets := s.Repo.Settings.FindGitConfigSecrets(s.Repo.CommonDir)
+	policy.Secrets = append(policy.Secrets, secrets.SecretFiles...)
+	for _, f := range secrets.Files {
+		if slices.Contains(policy.Read, f.Path) {
+			continue // the user grants it as it is
+		}
+		if f.Unparsable {
+			s.Repo.Warn("%s cannot be parsed, so it is empty behind the walls: it may contain secrets", f.Path)
+		}
+		policy.Filtered = append(policy.Filtered, confine.FilteredFile{Path: f.Path, Text: []byte(f.Text)})
+		if name, err := filepath.Rel(s.Repo.CommonDir, f.Path); err == nil && filepath.IsLocal(name) {
+			inGitDir = append(inGitDir, handoff.FilteredFile{Name: name, Original: f.Original, Text: f.Text})
+		}
+	}
+	return inGitDir
 }
 
 // cachesDir returns the sandbox's own directory for tool caches that do not exist on the host. It is kept between

@@ -24,8 +24,8 @@ func joinAll(dir string, names []string) []string {
 
 // homeSecrets are the files and directories in a home that are hidden unless agency.sandbox.read names them: stored
 // credentials, sockets of programs that act for the user, and histories. Files that an agent needs for its own login,
-// such as .claude, are not hidden, nor are files that might hold a secret but mostly do not, such as .gitconfig and
-// pip.conf.
+// such as .claude, are not hidden, nor are files that might hold a secret but mostly do not, such as pip.conf. From
+// configuration files of git, secrets are removed.
 var homeSecrets = []string{
 	// keys
 	".ssh", ".gnupg", ".pki", ".password-store", ".local/share/gopass", ".config/sops", ".config/age", ".putty",

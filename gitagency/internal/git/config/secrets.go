@@ -27,6 +27,16 @@ var secretTexts = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?i)authorization: *(basic|bearer|token)\b|\b(gh[pousr]_|github_pat_|glpat-)[\w-]{16,}|(password|passwd|token|secret) *= *["']?[^\s$"';})]`)
 })
 
+// secretWords has a word of every text that secretTexts match. To look for them is much faster than to compile the
+// expression, which few files need, and every command behind walls reads these files.
+var secretWords = []string{"authorization:", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "password", "passwd", "token", "secret"}
+
+// hasSecretText reports whether a text contains a secret, whatever its key.
+func hasSecretText(text string) bool {
+	lower := strings.ToLower(text)
+	return slices.ContainsFunc(secretWords, func(word string) bool { return strings.Contains(lower, word) }) && secretTexts().MatchString(text)
+}
+
 // urlUserinfo matches the beginning of a URL up to the end of its user and password.
 var urlUserinfo = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*)://([^/?#\s@]*(?:@[^/?#\s@]*)*)@`)
@@ -36,7 +46,7 @@ var urlUserinfo = sync.OnceValue(func() *regexp.Regexp {
 // out, and URLs lose their password, those of HTTP and FTP their user too, which is often a token. It leaves all other
 // text as it is, and fails for a file that it cannot parse.
 func RemoveSecrets(text string) (string, error) {
-	plain := strings.ReplaceAll(strings.TrimPrefix(text, "\xef\xbb\xbf"), "\r\n", "\n")
+	plain := withUnixLineEnds(text)
 	parts, err := parseParts(plain)
 	if err != nil {
 		return "", err
@@ -59,6 +69,20 @@ func RemoveSecrets(text string) (string, error) {
 		return text, nil
 	}
 	return out.String(), nil
+}
+
+// withUnixLineEnds removes what git ignores in a file and ParseFile refuses.
+func withUnixLineEnds(text string) string {
+	return strings.ReplaceAll(strings.TrimPrefix(text, "\xef\xbb\xbf"), "\r\n", "\n")
+}
+
+// ParseAnyFile is ParseFile for a file that RemoveSecrets can parse; it returns nothing for others.
+func ParseAnyFile(text string) []FileEntry {
+	entries, err := ParseFile(withUnixLineEnds(text))
+	if err != nil {
+		return nil
+	}
+	return entries
 }
 
 func removeFromEntry(p filePart) string {
@@ -96,10 +120,10 @@ func isSecret(e FileEntry) bool {
 	if IsSecretKey(e.Key) {
 		return true
 	}
-	if !secretTexts().MatchString(e.Value) {
+	if !hasSecretText(e.Value) {
 		return false
 	}
-	return strings.HasPrefix(e.Value, "!") || strings.HasPrefix(e.Key, "credential.") || secretTexts().MatchString(stripUserinfo(e.Value))
+	return strings.HasPrefix(e.Value, "!") || strings.HasPrefix(e.Key, "credential.") || hasSecretText(stripUserinfo(e.Value))
 }
 
 // IsSecretKey reports whether the values of a key, spelled as git prints it, are secrets.
@@ -139,7 +163,7 @@ func SecretFile(e FileEntry) string {
 
 // stripUserinfo removes the passwords from the URLs in a text, and the users from those of HTTP and FTP.
 func stripUserinfo(text string) string {
-	if !strings.Contains(text, "@") {
+	if !strings.Contains(text, "@") || !strings.Contains(text, "://") {
 		return text
 	}
 	return urlUserinfo().ReplaceAllStringFunc(text, func(match string) string {
@@ -166,7 +190,7 @@ func removeFromComments(text string) string {
 		comment := strings.Trim(line, " \t\n")
 		name, _, _ := strings.Cut(strings.TrimLeft(comment, "#; \t"), "=")
 		words := strings.Fields(strings.ToLower(name))
-		secret := comment != "" && (stripUserinfo(comment) != comment || secretTexts().MatchString(comment) || strings.Contains(comment, "=") && len(words) == 1 && IsSecretKey("."+words[0]))
+		secret := comment != "" && (stripUserinfo(comment) != comment || hasSecretText(comment) || strings.Contains(comment, "=") && len(words) == 1 && IsSecretKey("."+words[0]))
 		if !secret {
 			out.WriteString(line)
 		}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestConfigSecretsAreNotReadableInside puts secrets into every configuration file of git that a sandbox can read. Inside,
+// the files must have all other settings, git must work and be able to change its configuration, and a command must see
+// what changed outside since the last one. Outside, the files must stay as they are.
+func TestConfigSecretsAreNotReadableInside(t *testing.T) {
+	t.Parallel()
+	alsoRunAsNobody(t)
+	l := newLab(t)
+	home, gitDir := filepath.Join(l.dir, "home"), filepath.Join(l.repo, ".git")
+	url := "https://me:" + fakeSecret + "@a.example/"
+	l.git("config", "--global", "url."+url+".insteadOf", "https://b.example/")
+	l.git("config", "--global", "alias.st", "status")
+	l.git("config", "--global", "include.path", "work.inc")
+	l.git("config", "--global", "http.cookieFile", "~/jar")
+	l.write(filepath.Join(home, "jar"), fakeSecret)
+	l.write(filepath.Join(home, "work.inc"), "[http]\n\textraHeader = Authorization: Basic "+fakeSecret+"\n[work]\n\tseen = yes\n")
+	l.write(filepath.Join(home, ".config/git/config"), "[github]\n\ttoken = "+fakeSecret+"\n")
+	l.git("remote", "add", "origin", url+"r")
+	l.git("config", "include.path", "extra.inc")
+	l.write(filepath.Join(gitDir, "extra.inc"), "[sendemail]\n\tsmtpPass = "+fakeSecret+"\n[extra]\n\tseen = yes\n")
+	l.git("config", "extensions.worktreeConfig", "true")
+	l.git("config", "--worktree", "x.password", fakeSecret)
+	l.git("init", "-q", "--bare", filepath.Join(gitDir, "modules/a/b"))
+	l.git("config", "--file", filepath.Join(gitDir, "modules/a/b/config"), "remote.origin.url", url+"sub")
+	w := newWalledSandboxIn(l)
+	l.must("git", "-C", w.tree, "config", "--worktree", "own.token", fakeSecret)
+	l.must("git", "-C", w.tree, "config", "--worktree", "own.seen", "yes")
+	other := l.agency("start", "wt")
+	before := w.dumpGitDir()
+
+	secretsInside := "{ grep -rlI " + fakeSecret + " ~ " + gitDir + " || true; git config --list | grep " + fakeSecret + " || true; }"
+	if got := w.runInside(secretsInside); got != "" {
+		t.Errorf("secrets can be read inside:\n%s", got)
+	}
+	if got := w.runInside("for key in remote.origin.url alias.st work.seen extra.seen own.seen; do git config $key; done; git config --file " + gitDir + "/modules/a/b/config remote.origin.url"); got != "https://a.example/r\nstatus\nyes\nyes\nyes\nhttps://a.example/sub" {
+		t.Errorf("settings inside: %q", got)
+	}
+	if after := w.dumpGitDir(); after != before {
+		t.Error("the real git directory was changed")
+	}
+	for _, key := range []string{"remote.origin.url", "http.extraHeader", "x.password", "sendemail.smtpPass"} {
+		if got := l.git("config", key); !strings.Contains(got, fakeSecret) {
+			t.Errorf("%s outside is %q", key, got)
+		}
+	}
+
+	// Changes outside, and of a command inside.
+	if got := w.runInside("git config new.key inside; git remote add more https://c.example/; git commit -q --allow-empty -m x; git config new.key"); got != "inside" {
+		t.Errorf("new.key is %q", got)
+	}
+	l.git("config", "later.key", "outside")
+	l.git("remote", "set-url", "origin", strings.Replace(url, "me:", "you:", 1)+"moved")
+	if got := w.runInside("git config new.key; git remote; " + secretsInside); got != "inside\nmore\norigin" {
+		t.Errorf("after a change inside: %q", got)
+	}
+	if got := l.agency("exec", other, "--", "bash", "-ec", "git config later.key; git config remote.origin.url; "+secretsInside); got != "outside\nhttps://a.example/moved" {
+		t.Errorf("another sandbox after a change outside: %q", got)
+	}
+	l.git("remote", "set-url", "origin", "https://a.example/plain") // nothing to filter any more
+	l.git("config", "last.key", "outside")
+	if got := l.agency("exec", other, "--", "bash", "-ec", "git config last.key; git config remote.origin.url; "+secretsInside); got != "outside\nhttps://a.example/plain" {
+		t.Errorf("after the secret was removed: %q", got)
+	}
+	l.git("config", "--global", "agency.sandbox.read", filepath.Join(gitDir, "config.worktree"))
+	l.git("config", "--global", "--add", "agency.sandbox.read", "~/.config/git/config")
+	if got := l.agency("exec", other, "--", "bash", "-ec", secretsInside); got != filepath.Join(home, ".config/git/config")+"\n"+filepath.Join(gitDir, "config.worktree") {
+		t.Errorf("after two files were granted: %q", got)
+	}
+	w.checkAndDiscard()
+}
+
+// TestReplacedConfigShowsNoSecret replaces a filtered file outside while a command runs, as git config does.
+func TestReplacedConfigShowsNoSecret(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.git("config", "--global", "github.token", fakeSecret)
+	w := newWalledSandboxIn(l)
+	cmd := w.startInside("a", "true", "grep -rl "+fakeSecret+" ~ >.notes/secret || true")
+	l.git("config", "--global", "gitlab.token", "new-"+fakeSecret)
+	w.resume("a")
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.read(filepath.Join(w.tree, ".notes/secret")); got != "" {
+		t.Errorf("can be read: %s", got)
+	}
+}
+
+// TestUnparsableConfigIsHidden checks that a configuration file that cannot be parsed is empty inside, with a warning.
+func TestUnparsableConfigIsHidden(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	w := newWalledSandboxIn(l)
+	path := filepath.Join(l.dir, "home", ".config", "git", "config") // GIT_CONFIG_GLOBAL is set, so git does not read it
+	l.write(path, "[github\n\ttoken = "+fakeSecret+"\n")
+	o := l.try(nil, "git-agency", "exec", w.id, "--", "cat", path)
+	if o.code != 0 || o.stdout != "" || !strings.Contains(o.stderr, path+" cannot be parsed, so it is empty behind the walls") {
+		t.Errorf("%+v", o)
+	}
+}
+
+// TestFilteredConfigFollowsNoSymlink checks that a sandbox cannot make the tool write its filtered configuration elsewhere.
+func TestFilteredConfigFollowsNoSymlink(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	gitDir := filepath.Join(l.repo, ".git")
+	l.git("init", "-q", "--bare", filepath.Join(gitDir, "modules/a"))
+	w := newWalledSandboxIn(l)
+	victim := filepath.Join(l.dir, "victim")
+	if err := os.MkdirAll(filepath.Join(victim, "a"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	w.runInside("rm -rf " + gitDir + "/modules; ln -s " + victim + " " + gitDir + "/modules")
+	l.git("config", "--file", filepath.Join(gitDir, "modules/a/config"), "github.token", fakeSecret)
+	o := l.try(nil, "git-agency", "exec", w.id, "--", "true")
+	if entries, err := os.ReadDir(filepath.Join(victim, "a")); err != nil || len(entries) > 0 {
+		t.Errorf("files were written outside: %v, %v", entries, err)
+	}
+	if o.code != 0 {
+		t.Errorf("a later command fails: %+v", o)
+	}
+}

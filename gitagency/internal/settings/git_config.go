@@ -1,0 +1,142 @@
+package settings
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/git/config"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+)
+
+// GitConfigFile is a configuration file of git that contains secrets.
+type GitConfigFile struct {
+	Path     string // with symbolic links resolved
+	Original string
+	Text     string // without secrets
+
+	Unparsable bool // it cannot be parsed, and Text is empty
+}
+
+// GitConfigSecrets are the secrets in the configuration files of git that commands behind walls could read.
+type GitConfigSecrets struct {
+	Files       []GitConfigFile
+	SecretFiles []string // files with secrets that settings name, such as cookies
+}
+
+// FindGitConfigSecrets reads the configuration files of the system, the user and a repository, with all files that they
+// include, under whatever condition.
+func (r *Reader) FindGitConfigSecrets(commonDir string) GitConfigSecrets {
+	home := proc.Getenv(r.Env, "HOME")
+	w := configWalk{home: home, seen: map[string]bool{}}
+	for _, path := range userConfigFiles(r.Env, home) {
+		w.read(path)
+	}
+	if slices.ContainsFunc(w.read(filepath.Join(commonDir, "config")), enablesWorktreeConfig) {
+		w.read(filepath.Join(commonDir, worktreeConfigFile))
+		for _, worktree := range subdirs(filepath.Join(commonDir, "worktrees")) {
+			w.read(filepath.Join(worktree, worktreeConfigFile))
+		}
+	}
+	w.readModules(filepath.Join(commonDir, "modules"))
+	return w.found
+}
+
+const worktreeConfigFile = "config.worktree"
+
+// enablesWorktreeConfig reports whether git reads the configuration files of worktrees.
+func enablesWorktreeConfig(e config.FileEntry) bool { return e.Key == config.WorktreeConfigKey }
+
+// userConfigFiles lists where the configuration files of the system and of the user may be. Files that git does not read
+// in this environment are listed too: a command behind walls can read them.
+func userConfigFiles(env []string, home string) []string {
+	files := []string{"/etc/gitconfig", "/usr/local/etc/gitconfig", proc.Getenv(env, "GIT_CONFIG_SYSTEM"), proc.Getenv(env, "GIT_CONFIG_GLOBAL")}
+	files = append(files, joinAll(home, []string{".gitconfig", ".config/git/config"})...)
+	return append(files, joinAll(proc.Getenv(env, "XDG_CONFIG_HOME"), []string{"git/config"})...)
+}
+
+// configWalk reads configuration files and those they include.
+type configWalk struct {
+	home  string
+	seen  map[string]bool
+	found GitConfigSecrets
+}
+
+// maxConfigFiles bounds the number of files that are read, of which an include can make many.
+const maxConfigFiles = 1000
+
+// read reads a file and what it includes, and returns the settings of the file itself.
+func (w *configWalk) read(path string) []config.FileEntry {
+	if !filepath.IsAbs(path) || w.seen[path] || len(w.seen) >= maxConfigFiles {
+		return nil
+	}
+	w.seen[path] = true
+	data, err := durable.ReadFile(path, 1<<20)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+	resolved := guard.ResolveOrEmpty(path)
+	if fi, statErr := os.Stat(path); resolved == "" || statErr != nil || !fi.Mode().IsRegular() {
+		return nil // such as /dev/null
+	}
+	text := string(data)
+	clean, parseErr := config.RemoveSecrets(text)
+	if err != nil || parseErr != nil {
+		w.found.Files = append(w.found.Files, GitConfigFile{Path: resolved, Original: text, Unparsable: true})
+		return nil
+	}
+	if clean != text {
+		w.found.Files = append(w.found.Files, GitConfigFile{Path: resolved, Original: text, Text: clean})
+	}
+	entries := config.ParseAnyFile(text)
+	for _, e := range entries {
+		if config.IsIncludeKey(e.Key) && !e.NoValue {
+			w.read(w.locate(path, e.Value))
+		}
+		file := ExpandHome(config.SecretFile(e), w.home)
+		if fi, err := os.Stat(file); err == nil && fi.Mode().IsRegular() && filepath.IsAbs(file) {
+			w.found.SecretFiles = append(w.found.SecretFiles, file)
+		}
+	}
+	return entries
+}
+
+// locate returns the absolute path of a file that a setting names.
+func (w *configWalk) locate(from, name string) string {
+	name = ExpandHome(name, w.home)
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(filepath.Dir(from), name)
+	}
+	return name
+}
+
+// readModules reads the configuration files of the repositories of submodules, whose names may contain slashes.
+func (w *configWalk) readModules(dir string) {
+	for _, sub := range subdirs(dir) {
+		if _, err := os.Lstat(filepath.Join(sub, "HEAD")); err != nil {
+			w.readModules(sub)
+			continue
+		}
+		w.read(filepath.Join(sub, "config"))
+		w.read(filepath.Join(sub, worktreeConfigFile))
+		w.readModules(filepath.Join(sub, "modules"))
+	}
+}
+
+// subdirs lists the directories in a directory; none if it cannot be read.
+func subdirs(dir string) (found []string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			found = append(found, filepath.Join(dir, e.Name()))
+		}
+	}
+	return found
+}
