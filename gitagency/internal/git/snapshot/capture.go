@@ -188,9 +188,6 @@ func writeWorktreeTrees(ctx context.Context, r *git.Repo, s git.WorktreeSpec, he
 	if err != nil {
 		return "", "", err
 	}
-	if err := checkRuleFiles(ctx, r, t, g, known); err != nil {
-		return "", "", err
-	}
 	if err := status.StoreTrees(ctx, r, t, g, known); err != nil {
 		return "", "", err
 	}
