@@ -99,15 +99,16 @@ func replaceHiddenPaths(t *testing.T, l *lab) *walledSandbox {
 	for _, name := range secrets {
 		l.write(filepath.Join(home, name), "old "+fakeSecret)
 	}
-	for _, name := range []string{"notes/a", ".config/tool/settings", "vault/deep/open", "vault/beside/a", ".profile"} {
+	for _, name := range []string{"notes/a", ".config/tool/settings", "vault/deep/open", "vault/beside/a", ".granted/a", ".profile"} {
 		l.write(filepath.Join(home, name), "open\n")
 	}
 	if err := os.Symlink("notes/a", filepath.Join(home, "link")); err != nil {
 		t.Fatal(err)
 	}
 	l.git("config", "--global", "agency.sandbox.hide", "~/vault/deep/key")
+	l.git("config", "--global", "agency.sandbox.read", "~/.granted")
 	w := newWalledSandboxIn(l)
-	look := "ls ~/moved-* >/dev/null 2>&1 || true; cat ~/notes/a ~/.config/tool/settings ~/vault/deep/open ~/vault/beside/a ~/.profile ~/link >.notes/seen; grep -rl " + fakeSecret + " ~ >.notes/secret || true"
+	look := "ls ~/moved-* >/dev/null 2>&1 || true; cat ~/notes/a ~/.config/tool/settings ~/vault/deep/open ~/vault/beside/a ~/.granted/a ~/.profile ~/link >.notes/seen; grep -rl " + fakeSecret + " ~ >.notes/secret || true"
 	cmd := w.startInside("a", look, look)
 	seen := func(want string) {
 		t.Helper()
@@ -118,7 +119,7 @@ func replaceHiddenPaths(t *testing.T, l *lab) *walledSandbox {
 			t.Errorf("saw %q, want %q", got, want)
 		}
 	}
-	seen("open open open open open open ")
+	seen("open open open open open open open ")
 	for _, name := range secrets { // by a rename of the file
 		replaceFile(t, filepath.Join(home, name), "new "+fakeSecret)
 	}
@@ -135,14 +136,14 @@ func replaceHiddenPaths(t *testing.T, l *lab) *walledSandbox {
 		l.write(filepath.Join(home, name), "newest "+fakeSecret)
 	}
 	l.write(filepath.Join(home, "vault/deep/open"), "open\n")
-	for _, name := range []string{"notes/a", "vault/beside/a"} { // directories without secrets show every change
+	for _, name := range []string{"notes/a", "vault/beside/a", ".granted/a"} { // directories without secrets show every change
 		replaceFile(t, filepath.Join(home, name), "changed\n")
 	}
 	w.resume("a")
 	if err := cmd.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	seen("changed open open changed open changed ")
+	seen("changed open open changed changed open changed ")
 	if got := w.runInside(look + "; cat .notes/secret"); got != "" {
 		t.Errorf("the next command can read:\n%s", got)
 	}

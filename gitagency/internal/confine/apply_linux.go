@@ -95,6 +95,7 @@ type mountState struct {
 	isDir       bool   // the path is a directory
 	mode        uint32 // permissions of the original
 	hasChildren bool   // other mounts lie below it
+	opaque      bool   // with kind hidden: a mask hides the directory without a mount on it
 	fd          int    // descriptor of the path, then of the mount to attach
 }
 
@@ -266,8 +267,8 @@ func (s *builder) attach(i int) error {
 		return nil // such as a socket whose listener has just ended
 	case err != nil:
 		return err
-	case isBlank && !w.isDir && s.isMasked(w):
-		return nil // the overlay shows an empty file
+	case isBlank && s.isMasked(w) && (!w.isDir || w.opaque):
+		return nil // the overlay shows an empty file or directory
 	case isBlank:
 		return s.mountBlank(target, s.blankFor(i))
 	case w.kind == masked:

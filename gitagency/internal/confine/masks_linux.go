@@ -38,7 +38,8 @@ func (s *builder) makeMasks() error {
 		if err := unix.Mkdirat(s.blankFS, maskName(i), w.mode); err != nil {
 			return w.wrapError(err)
 		}
-		for _, h := range s.mounts {
+		for j := range s.mounts {
+			h := &s.mounts[j]
 			if h.parent != i || h.kind != hidden || h.missing {
 				continue
 			}
@@ -52,7 +53,7 @@ func (s *builder) makeMasks() error {
 
 func maskName(i int) string { return "mask" + strconv.Itoa(i) }
 
-func (s *builder) makeMask(i int, rel string, h mountState) error {
+func (s *builder) makeMask(i int, rel string, h *mountState) error {
 	for end, c := range rel {
 		if c != '/' {
 			continue
@@ -72,7 +73,22 @@ func (s *builder) makeMask(i int, rel string, h mountState) error {
 	if h.text != "" {
 		return writeFileAt(s.blankFS, maskName(i)+"/"+rel, h.text)
 	}
-	return makeMountPoint(s.blankFS, maskName(i)+"/"+rel, h.isDir)
+	if err := makeMountPoint(s.blankFS, maskName(i)+"/"+rel, h.isDir); err != nil || !h.isDir {
+		return err
+	}
+	// Before Linux 6.6 a tmpfs has no such attributes, and the directory in the overlay needs a mount on it.
+	h.opaque = setOpaque(s.blankFS, maskName(i)+"/"+rel) == nil
+	return nil
+}
+
+// setOpaque makes a directory of an overlay's upper layer hide the one below it.
+func setOpaque(fs int, name string) error {
+	dir, err := unix.Openat(fs, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(dir)
+	return unix.Fsetxattr(dir, "user.overlay.opaque", []byte("y"), 0)
 }
 
 // mountMask mounts a masked directory: an overlay of the mask and the original, without a directory to write to. The
@@ -86,7 +102,7 @@ func (s *builder) mountMask(i, target int) error {
 	}
 	layers := fmt.Sprintf("/proc/self/fd/%d:/proc/self/fd/%d", upper, w.fd)
 	m := maskedDir{builder: s, index: i, hiddenPaths: s.maskedPaths(i)}
-	m.mount, err = newMount("overlay", unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, "lowerdir", layers)
+	m.mount, err = newMount("overlay", unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, "userxattr", "", "lowerdir", layers)
 	if errors.Is(err, unix.EINVAL) {
 		m.empty = true
 		m.mount, err = newMount("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, "mode", strconv.FormatUint(uint64(w.mode|0o700), 8))
@@ -122,7 +138,7 @@ func (m maskedDir) mountEntries(dir string) error {
 		return err
 	}
 	for _, e := range entries {
-		if !e.IsDir() && !m.empty {
+		if !m.empty && (!e.IsDir() || !showsChanges(w.path, path.Join(dir, e.Name()))) {
 			continue
 		}
 		err := m.mountEntry(path.Join(dir, e.Name()), path.Join(rel, e.Name()), e.Type())
@@ -154,10 +170,7 @@ func (m maskedDir) mountEntry(at, rel string, kind fs.FileMode) error {
 	case slices.Contains(m.hiddenPaths, at), m.isMountPoint(at):
 		return nil
 	case kind.IsDir() && isAround(at, m.hiddenPaths):
-		if m.empty || showsChanges(m.mounts[m.index].path, at) {
-			return m.mountEntries(at)
-		}
-		return nil
+		return m.mountEntries(at)
 	}
 	return m.mountClone(original, rel, rel)
 }

@@ -97,8 +97,9 @@ func isAround(dir string, hiddenPaths []string) bool {
 	return slices.ContainsFunc(hiddenPaths, func(h string) bool { return h != dir && isWithin(h, dir) })
 }
 
-// showsChanges reports whether a directory around hidden paths gets mounts of the directories in it. Below a directory
-// of settings, such as ~/.config, that is not worth the time: the overlay shows what was there when it was mounted.
+// showsChanges reports whether a directory below a masked one is mounted unchanged, unless it contains hidden paths. For
+// directories of settings, such as ~/.config, that is not worth the time: the overlay shows the files that were there
+// when they were first used.
 func showsChanges(maskedDir, dir string) bool { return !strings.Contains(dir[len(maskedDir):], "/.") }
 
 // planFixed returns the fixed paths, and the directories to be pinned so that mounts stay where they are. A mount point

@@ -22,8 +22,9 @@ func (d *planner) maskHidden(plan *Plan) {
 	plan.Masked = slices.DeleteFunc(plan.Masked, func(dir string) bool {
 		return slices.ContainsFunc(plan.Masked, func(outer string) bool { return outer != dir && contains(outer, dir) })
 	})
-	for _, tree := range d.IntegrationTrees { // the user works there while commands run
-		e := d.lookup(tree)
+	// The user works in integration trees while commands run; a directory that the user grants may matter as much.
+	for _, path := range slices.Concat(d.IntegrationTrees, d.Policy.Read) {
+		e := d.lookup(path)
 		if e.Kind == Directory && plan.VisibilityOf(e.Path) == MaskedAround && !plan.showsChangesOf(e.Path) && !isAround(e.Path, plan.maskable()) {
 			plan.Kept = append(plan.Kept, e.Path)
 		}
@@ -77,10 +78,10 @@ func (p Plan) showsChangesOf(path string) bool {
 		}
 		dir := outer
 		for name := range strings.SplitSeq(rest, "/") {
-			if !showsChanges(outer, dir) {
+			if dir += "/" + name; !showsChanges(outer, dir) {
 				return false
 			}
-			if dir += "/" + name; !isAround(dir, p.maskable()) {
+			if !isAround(dir, p.maskable()) {
 				return true
 			}
 		}

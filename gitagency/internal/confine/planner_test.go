@@ -532,6 +532,11 @@ func TestMakePlan(t *testing.T) {
 			ask:  func(r *Request) { r.Policy.Hide = []string{"/home/me/project/key"} },
 			want: `+ hidden /home/me/project/key`,
 		},
+		"a granted dot directory shows all changes": {
+			disk: usualFiles + "/home/me/.agent/\n/home/me/work/",
+			ask:  func(r *Request) { r.Policy.Read = []string{"/home/me/.agent", "/home/me/work"} },
+			want: `+ kept /home/me/.agent`,
+		},
 		"hide of a cache removes its overlay": {
 			ask: func(r *Request) { r.Policy.Hide = []string{"/home/me/.cache"} },
 			want: `
