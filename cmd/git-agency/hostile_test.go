@@ -20,6 +20,7 @@ type payload struct {
 	hangs          bool   // the plain git blocks forever instead of running a program
 	exitNoWalls    int    // exit code of "diff" and "snapshot create" without walls
 	exitWalls      int    // the same behind walls
+	fsckRefuses    bool   // "snapshot create" exits with 5, because git fsck refuses a file
 	noWallsOnly    bool   // tried only without walls: behind walls, git inside would block until its time limit
 	discardRefused bool   // discard may refuse, because no snapshot can hold the tree
 	hostCleanup    string // for sh, in the repository: removes the part of the payload that blocks discard without walls
@@ -120,7 +121,7 @@ var payloads = []payload{
 		script: `git init -q mine; git -C mine config core.fsmonitor "$E"; git -C mine config filter.x.clean "$E"; rm -f .git && ln -s mine/.git .git; echo '* filter=x' >.gitattributes; echo changed >readme`,
 	},
 	{
-		name: "repositories in the tree", demo: `git -C nested status; git -C kept status`, discardRefused: true,
+		name: "repositories in the tree", demo: `git -C nested status; git -C kept status`, fsckRefuses: true, discardRefused: true,
 		script: `git config submodule.recurse true; for r in nested kept ignored; do git init -q $r; (cd $r; echo y >y; git add y; commit y; echo z >y; git config core.fsmonitor "$E"; git config filter.x.clean "$E"; git config filter.x.smudge "$E"; echo '* filter=x' >.gitattributes; mkdir -p .git/hooks; for h in post-checkout post-index-change; do cp "$E" .git/hooks/$h; done); done
 			echo /ignored >.gitignore; git update-index --add --cacheinfo 160000,$(git -C kept rev-parse HEAD),kept; printf '[submodule "kept"]\n\tpath = kept\n\turl = ext::%s\n\tupdate = !%s\n\tfetchRecurseSubmodules = true\n' "$E" "$E" >.gitmodules; git config submodule.kept.update "!$E"; git config submodule.kept.active true; git config diff.submodule log`,
 	},
@@ -264,6 +265,9 @@ func (g *hostileLab) checkPayload(p payload, isolation string) {
 		want = p.exitNoWalls
 	}
 	for _, args := range [][]string{{"diff", g.id}, {"snapshot", "create", g.id}} {
+		if args[0] == "snapshot" && p.fsckRefuses {
+			want = 5
+		}
 		if o := g.runTool(args...); o.code != want {
 			t.Errorf("%q ended with %d, want %d:\n%s%s%s%s", args, o.code, want, planted.stdout, planted.stderr, o.stdout, o.stderr)
 		}

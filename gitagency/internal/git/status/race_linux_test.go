@@ -59,10 +59,13 @@ func TestCaptureFollowsNoSymlinkThatIsSwappedIn(t *testing.T) {
 					}
 				})
 				defer func() { close(stop); done.Wait() }()
-				head := l.Git("rev-parse", "main")
+				head, captures := l.Git("rev-parse", "main"), 25
+				if testing.Short() {
+					captures = 8
+				}
 				hidden := string(object.HashObject(object.SHA1, "blob", []byte(secret)))
 				gittest.Within(t, "the captures", func() {
-					for range 25 {
+					for range captures {
 						s := repotest.SpecOf(l, w)
 						s.InUse = true
 						g, err := CollectWorktree(t.Context(), repo, s, head)
