@@ -51,7 +51,7 @@ func (v *worktreeScan) hashFiles(ctx context.Context, names []string, seed []int
 
 // Bounds of the files that are kept in memory until they are written.
 const (
-	maxMemoryFiles = 2000
+	maxMemoryFiles = 20_000
 	maxMemoryBytes = 32 << 20
 )
 

@@ -78,9 +78,9 @@ func TestDiskTreeIsThatOfGitAdd(t *testing.T) {
 				l.WriteIn(tree, name, name+"\n")
 			}
 		}},
-		"many files": {arrange: func(l *gittest.Fixture, tree string) {
-			for i := range maxMemoryFiles + 1 {
-				l.WriteIn(tree, fmt.Sprintf("many/%d/%d", i%7, i), fmt.Sprintln(i))
+		"more than fits into memory": {arrange: func(l *gittest.Fixture, tree string) {
+			for i := range maxMemoryBytes>>20 + 1 {
+				l.WriteIn(tree, fmt.Sprintf("many/%d/%d", i%7, i), strings.Repeat(fmt.Sprintf("%015d\n", i), 1<<16))
 			}
 		}},
 		"a pack of files": {arrange: func(l *gittest.Fixture, tree string) {
