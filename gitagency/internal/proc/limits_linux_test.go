@@ -57,7 +57,7 @@ func TestTaskWithLimitsIsNotTraced(t *testing.T) {
 func TestTaskFileSizeLimit(t *testing.T) {
 	t.Parallel()
 	forEachContainment(t, func(t *testing.T, way Containment) {
-		k := newTask(t, way, "exec dd if=/dev/zero of=file bs=1024 count=100")
+		k := newTask(t, way, "until test \"$(ulimit -f)\" != unlimited; do :; done; exec dd if=/dev/zero of=file bs=1024 count=100")
 		k.Limits = Limits{FileSize: 10 << 10}
 		ending, err := k.Run(t.Context())
 		if err != nil || ending.Signal != unix.SIGXFSZ {
@@ -263,7 +263,7 @@ func TestResultTellsExceededLimit(t *testing.T) {
 	}{
 		"processor time": {"while :; do :; done", Limits{CPU: time.Second, Data: 1 << 30}, verdict{cpu: true}},
 		"memory":         {"exec tail -c 1G", Limits{CPU: time.Minute, Data: 64 << 20}, verdict{data: true}},
-		"size of a file": {"exec dd if=/dev/zero of=\"$1\"/file bs=1k count=100", Limits{FileSize: 64 << 10}, verdict{file: true}},
+		"size of a file": {"until test \"$(ulimit -f)\" != unlimited; do :; done; exec dd if=/dev/zero of=\"$1\"/file bs=1k count=100", Limits{FileSize: 64 << 10}, verdict{file: true}},
 		"success":        {"exit 0", Limits{CPU: time.Second, Data: 64 << 20, FileSize: 1}, verdict{}},
 		"failure":        {"exit 1", Limits{CPU: time.Second, Data: 64 << 20, FileSize: 1}, verdict{}},
 		"other kill":     {"kill -KILL $$", Limits{CPU: time.Minute, Data: 64 << 20}, verdict{}},
