@@ -51,9 +51,14 @@ func Open(dir string) (*Dir, error) {
 	return &Dir{path: dir, fd: fd}, nil
 }
 
-// Close closes the directory.
+// Close closes the directory. Every call after the first does nothing: the number of the descriptor may be in use again.
 func (d *Dir) Close() error {
-	return errors.Join(d.forget(), os.NewSyscallError("close", unix.Close(d.fd)))
+	if d.fd < 0 {
+		return nil
+	}
+	fd := d.fd
+	d.fd = -1
+	return errors.Join(d.forget(), os.NewSyscallError("close", unix.Close(fd)))
 }
 
 // Join returns the path of a name, for messages only: a moment later it may lead elsewhere.

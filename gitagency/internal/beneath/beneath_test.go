@@ -112,6 +112,16 @@ func TestDirKeepsNoSymlinkForAReplacedDirectory(t *testing.T) {
 	}
 }
 
+// A second Close must not close another file that has got the same descriptor.
+func TestDirCloseTwice(t *testing.T) {
+	t.Parallel()
+	tree, _ := makeTree(t)
+	d, err := Open(tree)
+	must(t, err)
+	must(t, d.Close())
+	must(t, d.Close())
+}
+
 // openByComponents stands in for openat2, and must refuse the same names.
 func TestOpenByComponentsAgreesWithOpenat2(t *testing.T) {
 	t.Parallel()
