@@ -59,15 +59,7 @@ func TestDoctorFixKilledAtAnyChange(t *testing.T) {
 // TestDoctorRepositoryMountedTwice bind-mounts a repository at a second path. Doctor must treat both paths as the
 // same repository.
 func TestDoctorRepositoryMountedTwice(t *testing.T) {
-	if os.Getenv("TEST_RERUN") == "" {
-		t.Parallel()
-		exe, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if skip := rerunTest(t, ".", newMountNamespace(), exe, t.Name()); skip != "" {
-			t.Skipf("mounting is not permitted: %s", skip)
-		}
+	if rerunInMountNamespace(t) {
 		return
 	}
 	w := newDoctorLab(t)

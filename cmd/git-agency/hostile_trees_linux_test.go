@@ -35,7 +35,7 @@ var hostileTrees = []struct{ name, script string }{
 }
 
 // canaryText is the content of the private file.
-const canaryText = "content that nobody may see"
+const canaryText = "content of a private file"
 
 // hostileTreeCommands are the commands that look at a sandbox. $ID is its id.
 var hostileTreeCommands = [][]string{

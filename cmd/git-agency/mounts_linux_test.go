@@ -13,15 +13,7 @@ import (
 // TestDiscardRefusesMountInSandbox checks that discard refuses a sandbox with a mount below it: removing the sandbox would
 // remove the files of the mounted directory.
 func TestDiscardRefusesMountInSandbox(t *testing.T) {
-	if os.Getenv("TEST_RERUN") == "" {
-		t.Parallel()
-		exe, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if skip := rerunTest(t, ".", newMountNamespace(), exe, t.Name()); skip != "" {
-			t.Skipf("mounting is not permitted: %s", skip)
-		}
+	if rerunInMountNamespace(t) {
 		return
 	}
 	l := newLab(t)

@@ -95,15 +95,7 @@ func TestPruneDryRunWritesOnlyLock(t *testing.T) {
 // TestPruneKeepsLeftoversWithMounts checks that prune keeps leftover directories of sandboxes and records in which a
 // directory is mounted.
 func TestPruneKeepsLeftoversWithMounts(t *testing.T) {
-	if os.Getenv("TEST_RERUN") == "" {
-		t.Parallel()
-		exe, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if skip := rerunTest(t, ".", newMountNamespace(), exe, t.Name()); skip != "" {
-			t.Skipf("mounting is not permitted: %s", skip)
-		}
+	if rerunInMountNamespace(t) {
 		return
 	}
 	l := newPruneLab(t)

@@ -255,3 +255,21 @@ func (l *lab) fillDisk(filler string, blocks int) {
 		l.t.Fatal(err)
 	}
 }
+
+// rerunInMountNamespace runs the calling test again in its own mount namespace, and reports whether this is the call that
+// has done so: the test then returns.
+func rerunInMountNamespace(t *testing.T) bool {
+	t.Helper()
+	if os.Getenv("TEST_RERUN") != "" {
+		return false
+	}
+	t.Parallel()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if skip := rerunTest(t, ".", newMountNamespace(), exe, t.Name()); skip != "" {
+		t.Skipf("mounting is not permitted: %s", skip)
+	}
+	return true
+}

@@ -12,15 +12,7 @@ import (
 // TestHiddenPathsAreHiddenAtOtherMounts checks that a hidden path is hidden wherever its file system shows it: through a
 // mount of a directory around it, of itself and of a part of it.
 func TestHiddenPathsAreHiddenAtOtherMounts(t *testing.T) {
-	if os.Getenv("TEST_RERUN") == "" {
-		t.Parallel()
-		exe, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if skip := rerunTest(t, ".", newMountNamespace(), exe, t.Name()); skip != "" {
-			t.Skipf("mounting is not permitted: %s", skip)
-		}
+	if rerunInMountNamespace(t) {
 		return
 	}
 	l := newLab(t)
@@ -63,15 +55,7 @@ func TestHiddenPathsStayHiddenWhenReplaced(t *testing.T) {
 // TestHiddenPathsStayHiddenWhenReplacedBesideMount does the same with a mount in the home, over which the kernel allows
 // no overlay.
 func TestHiddenPathsStayHiddenWhenReplacedBesideMount(t *testing.T) {
-	if os.Getenv("TEST_RERUN") == "" {
-		t.Parallel()
-		exe, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if skip := rerunTest(t, ".", newMountNamespace(), exe, t.Name()); skip != "" {
-			t.Skipf("mounting is not permitted: %s", skip)
-		}
+	if rerunInMountNamespace(t) {
 		return
 	}
 	l := newLab(t)

@@ -14,7 +14,7 @@ import (
 // locked already, takes the place of f, and is returned; nil if f is not locked for reading, or if another process is
 // about to replace it.
 //
-// Processes that replace the file exclude each other by the lock of a second file, which nobody may read. The one that
+// Processes that replace the file exclude each other by the lock of a second file, whose mode permits no user to read it. The one that
 // has it holds a read lock of f itself meanwhile, so that no process can hold f when the path is given to the new file.
 // Processes that get f later find that the path names another file.
 func replaceIfReadLocked(f *os.File) (*os.File, error) {
