@@ -25,6 +25,9 @@ type Info struct {
 	Mode          fs.FileMode
 	Device, Inode uint64
 	Modified      time.Time
+	Size          int64
+	Allocated     int64  // bytes on disk, less than Size for a sparse file
+	Links         uint64 // number of hard links
 }
 
 // OpenTop opens the top directory of the tree.
@@ -118,6 +121,56 @@ func (f *DirHandle) OpenFile(name string) (*os.File, error) {
 	return file, nil
 }
 
+// OpenFileForce is OpenFile that opens a file without read permission too: it grants the permission for the moment of
+// opening, and takes it back.
+func (f *DirHandle) OpenFileForce(name string) (*os.File, error) {
+	file, err := f.OpenFile(name)
+	if !errors.Is(err, fs.ErrPermission) {
+		return file, err
+	}
+	fi, statErr := f.Lstat(name)
+	if statErr != nil || !fi.Mode.IsRegular() {
+		return nil, err
+	}
+	chmod := func(perm fs.FileMode) error {
+		return f.callAt("chmod", name, func(dir int) error { return chmodFileAt(dir, name, uint32(perm.Perm())) })
+	}
+	if chmod(fi.Mode|0o400) != nil {
+		return nil, err
+	}
+	file, err = f.OpenFile(name)
+	if back := chmod(fi.Mode); back != nil && err == nil {
+		return nil, errors.Join(back, file.Close())
+	}
+	return file, err
+}
+
+// Readlink returns the target of a symbolic link.
+func (f *DirHandle) Readlink(name string) (target string, err error) {
+	for size := 256; ; size *= 2 {
+		n, buf := 0, make([]byte, size)
+		if err := f.callAt("readlink", name, func(dir int) (err error) { n, err = unix.Readlinkat(dir, name, buf); return err }); err != nil {
+			return "", err
+		}
+		if n < size {
+			return string(buf[:n]), nil
+		}
+	}
+}
+
+// Mkfifo creates a named pipe.
+func (f *DirHandle) Mkfifo(name string, perm fs.FileMode) error {
+	return f.callAt("make", name, func(dir int) error { return mkfifoAt(dir, name, uint32(perm.Perm())) })
+}
+
+// Link creates a hard link, in another directory, to an entry that is no directory. A symlink is linked itself.
+func (f *DirHandle) Link(name string, in *DirHandle, as string) error {
+	if err := in.callAt("make", as, func(int) error { return nil }); err != nil { // checks the name
+		return err
+	}
+	return f.callAt("link", name, func(dir int) error { return unix.Linkat(dir, name, int(in.dir.Fd()), as, 0) })
+}
+
 // Symlink creates a symbolic link.
 func (f *DirHandle) Symlink(target, name string) error {
 	return f.callAt("make", name, func(dir int) error { return unix.Symlinkat(target, dir, name) })
@@ -184,8 +237,8 @@ func Fstat(file *os.File) (Info, error) {
 	return infoFromStat(&st), nil
 }
 
-// Stat returns the metadata of the directory itself.
-func (f *DirHandle) Stat() (Info, error) { return f.Lstat(".") }
+// Stat returns the metadata of the directory itself. Unlike Lstat(".") it needs no permission to search the directory.
+func (f *DirHandle) Stat() (Info, error) { return Fstat(f.dir) }
 
 // Names lists the entries of the directory, unsorted.
 func (f *DirHandle) Names() ([]string, error) {
@@ -257,7 +310,7 @@ func (f *DirHandle) callAt(op, name string, ask func(dir int) error) error {
 }
 
 func infoFromStat(st *unix.Stat_t) Info {
-	i := Info{Mode: fs.FileMode(st.Mode & 0o777), Device: uint64(st.Dev), Inode: st.Ino, Modified: time.Unix(st.Mtim.Unix())}
+	i := Info{Mode: fs.FileMode(st.Mode & 0o777), Device: uint64(st.Dev), Inode: st.Ino, Modified: time.Unix(st.Mtim.Unix()), Size: st.Size, Allocated: 512 * int64(st.Blocks), Links: uint64(st.Nlink)}
 	for bit, mode := range map[uint32]fs.FileMode{unix.S_ISUID: fs.ModeSetuid, unix.S_ISGID: fs.ModeSetgid, unix.S_ISVTX: fs.ModeSticky} {
 		if uint32(st.Mode)&bit != 0 {
 			i.Mode |= mode
@@ -272,8 +325,10 @@ func infoFromStat(st *unix.Stat_t) Info {
 		i.Mode |= fs.ModeNamedPipe
 	case unix.S_IFSOCK:
 		i.Mode |= fs.ModeSocket
-	case unix.S_IFBLK, unix.S_IFCHR:
+	case unix.S_IFBLK:
 		i.Mode |= fs.ModeDevice
+	case unix.S_IFCHR:
+		i.Mode |= fs.ModeDevice | fs.ModeCharDevice
 	case unix.S_IFREG:
 	default:
 		i.Mode |= fs.ModeIrregular

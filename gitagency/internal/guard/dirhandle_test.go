@@ -98,3 +98,69 @@ func TestWithWriteAccessRestoresMode(t *testing.T) {
 		t.Errorf("%v, %v, %d", fi.Mode(), err, tries)
 	}
 }
+
+// A handle opens files and lists directories without permissions, and leaves the permissions of a file as they were.
+func TestDirHandleOpensWithoutPermissions(t *testing.T) {
+	t.Parallel()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range []error{
+		os.Mkdir(filepath.Join(dir, "list-only"), 0o700),
+		os.WriteFile(filepath.Join(dir, "list-only", "file"), []byte("x"), 0o200),
+		os.Symlink("list-only/file", filepath.Join(dir, "link")),
+		os.Chmod(filepath.Join(dir, "list-only"), 0o400),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	tree, err := OpenTree(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tree.Close()
+	top, err := tree.OpenTop()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer top.Close()
+	if _, err := top.OpenFileForce("link"); err == nil {
+		t.Error("a symbolic link was followed")
+	}
+	if target, err := top.Readlink("link"); err != nil || target != "list-only/file" {
+		t.Errorf("the link leads to %q, %v", target, err)
+	}
+	below, err := top.OpenDirForce("list-only")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer below.Close()
+	if fi, err := below.Stat(); err != nil || fi.Mode.Perm() != 0o400 {
+		t.Errorf("stat: %+v, %v", fi, err)
+	}
+	if err := below.Chmod(0o700); err != nil {
+		t.Fatal(err)
+	}
+	file, err := below.OpenFileForce("file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if fi, err := below.Lstat("file"); err != nil || fi.Mode.Perm() != 0o200 || fi.Size != 1 {
+		t.Errorf("the file is %+v, %v", fi, err)
+	}
+	if err := below.Link("file", top, "same"); err != nil {
+		t.Error(err)
+	}
+	if err := below.Link("file", top, "../outside"); err == nil {
+		t.Error("a hard link was made outside")
+	}
+	if err := top.Mkfifo("pipe", 0o600); err != nil {
+		t.Error(err)
+	}
+	if _, err := top.OpenFileForce("pipe"); err == nil {
+		t.Error("a named pipe was opened")
+	}
+}
