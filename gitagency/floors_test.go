@@ -57,6 +57,7 @@ var floors = []struct {
 	{dir: "guard"},
 
 	// 2: mechanisms without knowledge of each other
+	{dir: "archive", imports: "durable guard"},
 	{dir: "changeset", imports: "durable undo git git/snapshot"},
 	{dir: "confine", imports: "durable proc guard"},
 	{dir: "outlet"},
