@@ -30,6 +30,8 @@ type InvocationMeta struct {
 	Landing      string     `json:"landing,omitempty"`
 	FinishedAt   *time.Time `json:"finished_at,omitempty"`
 
+	HasTrashArchive bool `json:"has_trash_archive,omitempty"` // trash/<id>.tar holds what the trash ref does not
+
 	Submission
 	LandingFields
 }

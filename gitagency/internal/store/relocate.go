@@ -55,6 +55,9 @@ func (s Store) RelocateRepo(from, to, commonDir string, now time.Time) error {
 	}); err != nil {
 		return err
 	}
+	if err := s.relocateArchives(from, to); err != nil {
+		return err
+	}
 	// A tree moves before its record, so that no record ever names a missing tree.
 	for _, kind := range []string{"sandboxes", "invocations", "worktrees"} {
 		found, err := s.ListIDs(from, kind)
@@ -75,6 +78,27 @@ func (s Store) RelocateRepo(from, to, commonDir string, now time.Time) error {
 		}
 	}
 	return s.RemoveUnusedRepo(from)
+}
+
+// relocateArchives moves the archives of a repository to its new id.
+func (s Store) relocateArchives(from, to string) error {
+	found, err := s.TrashArchives(from)
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	if err := s.EnsureTrashDir(to); err != nil {
+		return err
+	}
+	for _, id := range found {
+		target := s.TrashArchivePath(to, id)
+		if _, taken := FirstExisting(target); taken {
+			return &fs.PathError{Op: "move", Path: target, Err: fs.ErrExist}
+		}
+		if err := os.Rename(s.TrashArchivePath(from, id), target); err != nil {
+			return err
+		}
+	}
+	return durable.SyncDir(s.TrashDir(to))
 }
 
 // IsUnreadable returns the path of the record in a directory, and whether permissions prevent reading it.

@@ -15,11 +15,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/ids"
 	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
@@ -78,6 +80,56 @@ func (s Store) PutLockDir(repoID, invocationID string) string {
 // SandboxTreePath returns the path of a sandbox's tree.
 func (s Store) SandboxTreePath(repoID, invocationID string) string {
 	return filepath.Join(s.SandboxDir(repoID, invocationID), "tree")
+}
+
+// TrashDir returns the directory of the archives of a repository: files of ended sandboxes that no commit can hold.
+func (s Store) TrashDir(repoID string) string { return filepath.Join(s.RepoDir(repoID), "trash") }
+
+// TrashArchivePath returns the path of the archive of an ended invocation.
+func (s Store) TrashArchivePath(repoID, invocationID string) string {
+	return filepath.Join(s.TrashDir(repoID), invocationID+archiveSuffix)
+}
+
+const archiveSuffix = ".tar"
+
+// TrashArchiveOf returns the path of the archive of an invocation, given the path of its sandbox's tree.
+func TrashArchiveOf(tree string) string {
+	dir := filepath.Dir(tree)
+	return filepath.Join(filepath.Dir(filepath.Dir(dir)), "trash", filepath.Base(dir)+archiveSuffix)
+}
+
+// EnsureTrashDir creates the directory of archives.
+func (s Store) EnsureTrashDir(repoID string) error {
+	err := durable.Mkdir(s.TrashDir(repoID), 0o700)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
+}
+
+// TrashArchives lists the ids that have an archive.
+func (s Store) TrashArchives(repoID string) ([]string, error) {
+	entries, err := os.ReadDir(s.TrashDir(repoID))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var found []string
+	for _, e := range entries {
+		if id, is := strings.CutSuffix(e.Name(), archiveSuffix); is && ids.Valid(id) {
+			found = append(found, id)
+		}
+	}
+	return found, nil
+}
+
+// RemoveTrashArchive removes the archive of an invocation, if there is one, and the directory of archives when that was
+// the last.
+func (s Store) RemoveTrashArchive(repoID, invocationID string) error {
+	if err := durable.Remove(s.TrashArchivePath(repoID, invocationID)); err != nil {
+		return err
+	}
+	_ = os.Remove(s.TrashDir(repoID)) // fails when not empty
+	return nil
 }
 
 // WorktreeDir returns the directory of an integration worktree's record, and of its tree unless it was adopted.
@@ -146,6 +198,9 @@ func (s Store) RemoveUnusedRepo(repoID string) error {
 		if err := os.Remove(filepath.Join(dir, sub)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil // in use
 		}
+	}
+	if err := os.Remove(s.TrashDir(repoID)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil // in use
 	}
 	if err := durable.RemoveTree(s.RadarDir(repoID)); err != nil {
 		return err
