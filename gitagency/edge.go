@@ -270,6 +270,22 @@ func sandboxState(err error, v *StateError) {
 		v.Reason, v.Branch, v.Commit = reason.MissingHead, strings.TrimPrefix(e.Ref, "refs/heads/"), e.OID
 	case *fault.UnnamedGitlinkError:
 		v.Reason, v.ID, v.Path = reason.UnnamedGitlink, e.ID, e.Path
+	default:
+		trashState(err, v)
+	}
+}
+
+// trashState fills v if err is about the content of ended sandboxes.
+func trashState(err error, v *StateError) {
+	switch e := err.(type) {
+	case *fault.TrashTooLargeError:
+		v.Reason, v.Path, v.Name = reason.TrashTooLarge, e.Largest.Path, strconv.FormatInt((e.Size-1)>>20+1, 10)+"m"
+	case *fault.TrashUnreadableError:
+		v.Reason, v.Path = reason.TrashUnreadable, e.Files[0].Path
+	case *fault.NotEndedError:
+		v.Reason, v.ID = reason.NotEnded, e.ID
+	case *fault.UnfinishedDiscardError:
+		v.Reason, v.ID = reason.UnfinishedDiscard, e.ID
 	}
 }
 

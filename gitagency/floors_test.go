@@ -69,13 +69,13 @@ var floors = []struct {
 	{
 		dir: "fault",
 		imports: "lock proc readlimit git/object git/config git git/fsck git/repair git/status git/snapshot git/merge git/update " +
-			"store guard confine quote",
+			"store guard archive confine quote",
 	},
 	{dir: "settings", imports: "durable proc readlimit git/config git store guard confine treediff fault"},
 	{
 		dir: "core",
-		imports: "durable ids undo lock proc git/object git/config git git/snapshot git/update store guard changeset " +
-			"fault settings",
+		imports: "durable ids undo lock proc git/object git/config git/ignore git git/snapshot git/update store guard archive " +
+			"changeset fault settings",
 	},
 	{
 		dir:     "handoff",
@@ -101,7 +101,7 @@ var floors = []struct {
 
 	// 4: the public library
 	{dir: "reason"},
-	{dir: "gitagency", imports: "reason proc store confine treediff fault settings core sandbox landing directory radar doctor"},
+	{dir: "gitagency", imports: "reason proc store archive confine treediff fault settings core sandbox landing directory radar doctor"},
 
 	// 5: the command
 	{dir: "cmd/git-agency/internal/argv", reserved: urfave},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/git-agency/git-agency/gitagency/internal/archive"
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/radar"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
@@ -27,7 +28,8 @@ type Invocation struct {
 	Mode          string     `json:"mode"`
 	Status        string     `json:"status"`
 	Landing       string     `json:"landing"`
-	TrashRef      string     `json:"trash_ref,omitempty"` // ref that keeps the work of a landed or discarded invocation
+	TrashRef      string     `json:"trash_ref,omitempty"`     // ref that keeps the work of a landed or discarded invocation
+	TrashArchive  string     `json:"trash_archive,omitempty"` // archive of what no commit can hold
 	StartedAt     time.Time  `json:"started_at"`
 	Primitives    Primitives `json:"primitives"`
 	Limits        Limits     `json:"limits,omitzero"` // limits of its commands
@@ -59,7 +61,7 @@ func newInvocation(i core.Invocation) Invocation {
 	return Invocation{
 		ID: i.ID, Name: i.Name, WorktreeID: i.WorktreeID, Worktree: i.Worktree, SandboxPath: i.SandboxPath, SandboxBranch: i.SandboxBranch,
 		BaseCommit: i.BaseCommit, FromSnapshot: i.FromSnapshot, Verifies: i.Verifies, SyncedCommit: i.SyncedCommit,
-		Runner: i.Runner, Mode: i.Mode, Status: i.Status, Landing: i.Landing, TrashRef: i.TrashRef, StartedAt: i.StartedAt,
+		Runner: i.Runner, Mode: i.Mode, Status: i.Status, Landing: i.Landing, TrashRef: i.TrashRef, TrashArchive: i.TrashArchive, StartedAt: i.StartedAt,
 		Primitives: Primitives(i.Primitives), Limits: newLimits(sandbox.LimitsFromRecord(i.Limits)),
 		Broken: i.Broken, BrokenReason: i.BrokenReason,
 		SubmittedAt: i.SubmittedAt, SubmittedCommit: i.SubmittedCommit, ReviewNote: i.ReviewNote,
@@ -167,14 +169,40 @@ type DiscardResult struct {
 	Already        bool   `json:"already"`      // already discarded before this call
 	CreationUndone bool   `json:"undone"`       // it was an interrupted creation, which was undone; not even a record is left
 	EndedCommands  int    `json:"commands"`     // number of commands that still ran in the sandbox and were ended
+
+	TrashArchive string   `json:"trash_archive"` // archive that keeps what no commit can hold; empty when there is none
+	ArchiveSize  int64    `json:"archive_size"`  // its size in bytes
+	Lost         []string `json:"lost"`          // with Force: files that are not kept, with the reasons; empty, not null
+}
+
+// FormatSize formats a number of bytes for people, as in "1.5 MiB".
+func FormatSize(n int64) string { return archive.FormatSize(n) }
+
+// DiscardRequest selects the invocation to discard.
+type DiscardRequest struct {
+	Query string // required: its id or a unique prefix
+	Force bool   // discard it even if some of its content cannot be kept
 }
 
 // Discard ends an invocation: it removes the tree and the branch and keeps the record and a trash ref to everything
-// that was in the sandbox, including uncommitted and untracked files. Discarding twice is allowed and finishes an
-// interrupted discard. Of an interrupted creation it removes every trace.
+// that was in the sandbox, including uncommitted and untracked files; files that no commit can hold go to an archive.
+// Discarding twice is allowed and finishes an interrupted discard. Of an interrupted creation it removes every trace.
 func (r *Repository) Discard(ctx context.Context, query string) (DiscardResult, error) {
 	discarded, err := sandbox.Discard(ctx, r.core, query)
 	return DiscardResult(discarded), publicError(err)
+}
+
+// DiscardWith is Discard with more choices.
+func (r *Repository) DiscardWith(ctx context.Context, req DiscardRequest) (DiscardResult, error) {
+	discarded, err := sandbox.DiscardWith(ctx, r.core, sandbox.DiscardRequest(req))
+	return DiscardResult(discarded), publicError(err)
+}
+
+// Restore makes a new sandbox with the content of an invocation that was landed or discarded, as long as it is not
+// pruned. The old invocation stays as it is.
+func (r *Repository) Restore(ctx context.Context, query string) (Invocation, error) {
+	i, err := sandbox.Restore(ctx, r.core, query)
+	return newInvocation(i), publicError(err)
 }
 
 // Denial is a network access that the walls of a sandbox refused, with the number of attempts.

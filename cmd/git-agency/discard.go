@@ -13,14 +13,20 @@ import (
 func (t *tool) discardCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "discard",
-		Usage:     "end invocations, and keep their work as a ref",
-		UsageText: "git agency discard <id>...",
+		Usage:     "end invocations, and keep their work",
+		UsageText: "git agency discard <id>... [--force]",
 		Description: `Removes each sandbox and its branch, and keeps its committed, staged, changed and untracked content as
 refs/agency/trash/<id>; ignored files are not kept. Running commands of 'exec' are ended first. A repeated
 discard completes an interrupted one. Given the full id of an interrupted 'start', it removes every trace.
 
+What no commit can hold (nested repositories, special files, files that git refuses) is kept in an
+archive, trash/<id>.tar beside the records, of at most agency.trashLimit. 'restore' makes a sandbox of
+both.
+
 Exit status: 0 discarded; 1 failed; 3 no such invocation; 4 broken; 75 locked; 129 usage.`,
-		Flags: withRepositoryLockFlag(withJSONFlag()...),
+		Flags: withRepositoryLockFlag(withJSONFlag(
+			&cli.BoolFlag{Name: "force", Usage: "lose what cannot be kept, and say what that is"},
+		)...),
 		Action: func(c *cli.Context) error {
 			repo, named, err := t.openForInvocations(c)
 			if err != nil {
@@ -29,7 +35,7 @@ Exit status: 0 discarded; 1 failed; 3 no such invocation; 4 broken; 75 locked; 1
 			var failed error // invocations before the failed one stay discarded
 			results := []gitagency.DiscardResult{}
 			for _, inv := range named {
-				d, err := repo.Discard(c.Context, inv.ID)
+				d, err := repo.DiscardWith(c.Context, gitagency.DiscardRequest{Query: inv.ID, Force: c.Bool("force")})
 				if err != nil {
 					failed = err
 					break
@@ -54,9 +60,17 @@ func (t *tool) reportDiscarded(d gitagency.DiscardResult) {
 		fmt.Fprintf(t.stderr, "undid the interrupted creation of %s\n", d.ID)
 	case d.Already:
 		fmt.Fprintf(t.stderr, "%s was discarded before\n", d.ID)
-	case d.TrashRef == "":
+	case d.TrashRef == "" && d.TrashArchive == "":
 		fmt.Fprintf(t.stderr, "discarded %s; there was nothing to keep\n", d.ID)
+	case d.TrashRef == "":
+		fmt.Fprintf(t.stderr, "discarded %s\n", d.ID)
 	default:
 		fmt.Fprintf(t.stderr, "discarded %s; its work is kept as %s\n", d.ID, d.TrashRef)
+	}
+	if d.TrashArchive != "" {
+		fmt.Fprintf(t.stderr, "files that no commit can hold are kept as an archive: %s (%s)\n", d.TrashArchive, gitagency.FormatSize(d.ArchiveSize))
+	}
+	for _, file := range d.Lost {
+		t.warn("lost " + file)
 	}
 }

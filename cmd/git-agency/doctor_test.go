@@ -370,6 +370,34 @@ var doctorCases = []doctorCase{
 		}
 	}},
 	{code: "half-discarded", damage: func(w *doctorLab) { w.dieAt("discard/record:before", "discard", sweepID) }, checkFixed: func(w *doctorLab) { w.checkUsable() }},
+	{code: "half-discarded", damage: func(w *doctorLab) { // with an archive
+		w.git("init", "-q", filepath.Join(w.tree, "nested"))
+		w.dieAt("discard/archive:after", "discard", sweepID)
+	}, checkFixed: func(w *doctorLab) {
+		if exists(filepath.Join(w.repoData(), "trash")) || !exists(filepath.Join(w.tree, "nested", ".git")) {
+			w.t.Error("the discard was not undone")
+		}
+	}},
+	{code: "interrupted-discard", atRisk: true, damage: func(w *doctorLab) { // with an archive
+		w.git("init", "-q", filepath.Join(w.tree, "nested"))
+		w.dieAt("discard/tree:before", "discard", sweepID)
+	}, checkFixed: func(w *doctorLab) {
+		w.checkTrashed()
+		if !exists(filepath.Join(w.repoData(), "trash", sweepID+".tar")) {
+			w.t.Error("the archive is gone")
+		}
+	}},
+	{code: "orphan-archive", id: "20260128120100-0000", atRisk: true, damage: func(w *doctorLab) {
+		w.write(filepath.Join(w.repoData(), "trash", "20260128120100-0000.tar"), "archive")
+	}, checkFixed: func(w *doctorLab) {
+		w.checkUsable()
+		if exists(filepath.Join(w.repoData(), "trash")) {
+			w.t.Error("the archive is left")
+		}
+	}},
+	{code: "leftover-scratch", id: "*", damage: func(w *doctorLab) { // of an archive
+		w.write(filepath.Join(w.repoData(), "trash", ".tmp-"+sweepID+".tar-1"), "archive")
+	}, checkFixed: func(w *doctorLab) { w.checkUsable() }},
 	{code: "interrupted-archive", id: sweepWorktree, atRisk: true, damage: func(w *doctorLab) {
 		w.dieAt("worktree rm/tree:before", "worktree", "rm", "wt", "--force")
 	}, checkFixed: func(w *doctorLab) {

@@ -23,8 +23,7 @@ type gitEscape struct {
 	hostScript      string
 	noControlReason string // why there is no control without walls
 
-	succeeded      func(g *gitEscapeLab, id, tree string) string // further check; returns the escape it found, or ""
-	discardRefused bool                                          // discard refuses, because no snapshot can hold the tree
+	succeeded func(g *gitEscapeLab, id, tree string) string // further check; returns the escape it found, or ""
 }
 
 // gitEscapePrelude creates the program evil, which creates the file $CANARY: the host may write there, the
@@ -71,10 +70,10 @@ var gitEscapes = []gitEscape{
 	{name: "changed packed refs", script: `git pack-refs --all; c=$(git commit-tree -m x HEAD^{tree}); perl -pi -e "s/^[0-9a-f]+ (refs.heads.main)/$c \$1/" $G/packed-refs`},
 	{name: "replacements", script: `o=$(echo EVIL | git hash-object -w --stdin); git replace -f $(git rev-parse HEAD:readme) $o; git replace --graft HEAD; commit x`},
 	{name: "grafts", script: `mkdir -p $G/info; echo $(git rev-parse HEAD) >$G/info/grafts; git rev-parse HEAD >$G/shallow; commit x`},
-	{name: "another common directory", discardRefused: true, script: `git init -q mine; git -C mine config core.fsmonitor $E; echo $PWD/mine/.git >$A/commondir`, hostScript: `git status`},
+	{name: "another common directory", script: `git init -q mine; git -C mine config core.fsmonitor $E; echo $PWD/mine/.git >$A/commondir`, hostScript: `git status`},
 	{name: "another gitdir of the worktree", script: `echo $HOMEDIR/.git >$A/gitdir; echo locked >$A/locked`, hostScript: `grep -q home "$(git rev-parse --git-dir)/gitdir" && touch "$CANARY"`},
-	{name: "another git directory", discardRefused: true, script: `git init -q mine; git -C mine config core.fsmonitor $E; git -C mine config filter.x.clean $E; echo "gitdir: $PWD/mine/.git" >x; mv -f x .git || rm -f .git || cp x .git; escapist exchange x .git`, hostScript: `git status`},
-	{name: "tags, stashes, notes and branches", discardRefused: true, script: `echo y >readme; git stash -q; git tag t; git tag -a -m t t2; git branch b; git notes add -m n; git worktree add -q -b w $PWD/w; commit x; git gc -q --prune=now; git reflog expire --expire=now --all`},
+	{name: "another git directory", script: `git init -q mine; git -C mine config core.fsmonitor $E; git -C mine config filter.x.clean $E; echo "gitdir: $PWD/mine/.git" >x; mv -f x .git || rm -f .git || cp x .git; escapist exchange x .git`, hostScript: `git status`},
+	{name: "tags, stashes, notes and branches", script: `echo y >readme; git stash -q; git tag t; git tag -a -m t t2; git branch b; git notes add -m n; git worktree add -q -b w $PWD/w; commit x; git gc -q --prune=now; git reflog expire --expire=now --all`},
 	{name: "worktrees that are gone", script: `rm -rf $G/worktrees/*/; git worktree prune`},
 
 	// Commits and indexes that are exported to the host.
@@ -88,7 +87,7 @@ var gitEscapes = []gitEscape{
 	},
 	{name: "a commit without its tree", script: `c=$(printf 'tree 1234567890123456789012345678901234567890\nauthor a <a> 1 +0000\ncommitter a <a> 1 +0000\n\nx\n' | git hash-object -t commit -w --stdin --literally); echo $c >$G/$B`, hostScript: `git fsck || touch "$CANARY"`},
 	{name: "submodules with an update command", script: `printf '[submodule "x"]\n\tpath = x\n\turl = -u./evil\n\tupdate = !%s\n' $E >.gitmodules; git config submodule.x.update "!$E"; git config submodule.x.url ./x; git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),x; git add .gitmodules; commit x`, succeeded: fsckFails},
-	{name: "a symlink for .gitmodules", discardRefused: true, script: `ln -s /etc/passwd .gitmodules; git add .gitmodules; commit x`, noControlReason: "git on the host accepts any commit in its own worktree", succeeded: branchContains(`120000 .*\.gitmodules`)},
+	{name: "a symlink for .gitmodules", script: `ln -s /etc/passwd .gitmodules; git add .gitmodules; commit x`, noControlReason: "git on the host accepts any commit in its own worktree", succeeded: branchContains(`120000 .*\.gitmodules`)},
 	{
 		name: "an index that names .git", script: `mkdir -p Xgit/hooks; cp evil Xgit/hooks/pre-commit; git add -f Xgit; perl -MDigest::SHA=sha1 -0777 -i -pe 's/Xgit/.git/g; substr($_, -20) = ""; $_ .= sha1($_)' $A/index; rm -rf Xgit`,
 		succeeded: indexContains(".git/hooks"), hostScript: `git ls-files --stage | grep -q '\.git/hooks' && touch "$CANARY"`,
@@ -99,11 +98,11 @@ var gitEscapes = []gitEscape{
 	},
 
 	// Files in the tree.
-	{name: "a repository in the tree", discardRefused: true, script: `git init -q nested; cd nested; git config core.fsmonitor $E; git config filter.x.clean $E; git config core.hooksPath $PWD/.git/hooks; mkdir -p .git/hooks; for h in post-index-change pre-commit; do cp $E .git/hooks/$h; done; echo '* filter=x' >.gitattributes; echo y >y; git -c core.fsmonitor=false -c filter.x.clean=cat -c core.hooksPath=/dev/null add y; git -c core.fsmonitor=false -c filter.x.clean=cat -c core.hooksPath=/dev/null commit -q -m y; echo z >y`, hostScript: `git -C nested status`},
-	{name: "a repository in the tree that is staged", discardRefused: true, script: `git init -q nested; cd nested; git -c core.hooksPath=/dev/null commit -q --allow-empty -m y; git config core.fsmonitor $E; cd ..; git -c core.fsmonitor=false add nested; commit x`, hostScript: `git status`},
+	{name: "a repository in the tree", script: `git init -q nested; cd nested; git config core.fsmonitor $E; git config filter.x.clean $E; git config core.hooksPath $PWD/.git/hooks; mkdir -p .git/hooks; for h in post-index-change pre-commit; do cp $E .git/hooks/$h; done; echo '* filter=x' >.gitattributes; echo y >y; git -c core.fsmonitor=false -c filter.x.clean=cat -c core.hooksPath=/dev/null add y; git -c core.fsmonitor=false -c filter.x.clean=cat -c core.hooksPath=/dev/null commit -q -m y; echo z >y`, hostScript: `git -C nested status`},
+	{name: "a repository in the tree that is staged", script: `git init -q nested; cd nested; git -c core.hooksPath=/dev/null commit -q --allow-empty -m y; git config core.fsmonitor $E; cd ..; git -c core.fsmonitor=false add nested; commit x`, hostScript: `git status`},
 	{name: "a bare repository in the tree", script: `git init -q --bare nested; git -C nested config core.fsmonitor $E; git -C nested config core.worktree $PWD; git -C nested config core.bare false`, hostScript: `cd nested && git status`},
-	{name: "a .git file in the tree for another repository", discardRefused: true, script: `mkdir sub2; git init -q mine; git -C mine config core.fsmonitor $E; echo "gitdir: $PWD/mine/.git" >sub2/.git; echo x >sub2/x`, hostScript: `git -C sub2 status`},
-	{name: "misleading attributes and names", discardRefused: true, script: `touch -- -rf --help '--upload-pack=./evil' "new
+	{name: "a .git file in the tree for another repository", script: `mkdir sub2; git init -q mine; git -C mine config core.fsmonitor $E; echo "gitdir: $PWD/mine/.git" >sub2/.git; echo x >sub2/x`, hostScript: `git -C sub2 status`},
+	{name: "misleading attributes and names", script: `touch -- -rf --help '--upload-pack=./evil' "new
 line" "$(printf 'a\tb')" ':(top)x' '$(touch x)' '*'; mkdir -p sub3/.agency; echo forged >sub3/.agency/SANDBOX_MARKER; ln -s loop loop; ln -s / everything; ln -s .. up; echo 'evil export-subst ident eol=crlf working-tree-encoding=UTF-16' >.gitattributes; git add -A 2>/dev/null; commit x`, noControlReason: "no program on the host runs it"},
 
 	// Reads that block or do not end.
@@ -112,7 +111,7 @@ line" "$(printf 'a\tb')" ':(top)x' '$(touch x)' '*'; mkdir -p sub3/.agency; echo
 	{name: "links in place of files", script: `for f in $A/HEAD $A/index $G/config $G/packed-refs $G/$B; do rm -rf $f; ln -s /dev/zero $f; done; rm -rf $G/objects; ln -s / $G/objects`},
 	{name: "a huge index", script: `truncate -s 600M $A/index; truncate -s 50M $A/HEAD; truncate -s 50M $G/packed-refs`},
 	{name: "very many refs and deep directories", script: `perl -e 'my $d = "'$G'/refs/heads/d"; for (1 .. 300) { mkdir $d or last; $d .= "/d" } for (1 .. 11000) { open(my $f, ">", "'$A'/x$_") or last }'`, noControlReason: "it is the sandbox's own"},
-	{name: "a deep tree", discardRefused: true, script: `perl -e 'for (1 .. 1500) { mkdir "deep" or last; chdir "deep" or last } open(F, ">", "f"); print F "x"'`, noControlReason: "it is the sandbox's own"},
+	{name: "a deep tree", script: `perl -e 'for (1 .. 1500) { mkdir "deep" or last; chdir "deep" or last } open(F, ">", "f"); print F "x"'`, noControlReason: "it is the sandbox's own"},
 	{name: "directories without permissions", script: `mkdir -p locked/in; echo x >locked/in/f; chmod 0 locked/in locked; mkdir $G/locked; chmod 0 $G/locked; chmod 0 $A $G/refs`, noControlReason: "it is the sandbox's own"},
 	{name: "a git that never ends", script: `git config core.fsmonitor 'sleep 1000; :'; git config core.sshCommand 'sleep 1000; :'; git config alias.rev-parse '!sleep 1000'; git config core.alternateRefsCommand 'sleep 1000; :'; commit x`, noControlReason: "on the host it only blocks"},
 }
@@ -287,12 +286,8 @@ func (g *gitEscapeLab) checkBehindWalls(a gitEscape, number int) {
 			t.Fatalf("%q ran the planted program: %s%s", args, o.stdout, o.stderr)
 		}
 		switch args[0] {
-		case "discard":
-			if refused := o.code == 1 && exists(tree); refused != a.discardRefused || !refused && o.code != 0 {
-				t.Errorf("%q ended with %d: %s%s", args, o.code, o.stdout, o.stderr)
-			}
-		case "ls", "show", "path":
-			if o.code != 0 {
+		case "discard", "ls", "show", "path":
+			if o.code != 0 || args[0] == "discard" && exists(tree) {
 				t.Errorf("%q ended with %d: %s%s", args, o.code, o.stdout, o.stderr)
 			}
 		}

@@ -497,6 +497,7 @@ func TestRefusedDiscardEndsNoCommand(t *testing.T) {
 		mark := l.newMark()
 		cmd := l.startDaemonCommand(mark, "--grace", "50ms")
 		l.must("git", "init", "-q", filepath.Join(l.tree, "inner"))
+		l.must("git", "config", "--global", "agency.trashLimit", "1k")
 		if o := l.try(nil, "git-agency", "discard", l.id); o.code != 1 || !strings.Contains(o.stderr, "inner") {
 			l.t.Errorf("got %+v", o)
 		}

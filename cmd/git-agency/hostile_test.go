@@ -17,13 +17,12 @@ type payload struct {
 	script string // for sh, in the sandbox; see payloadPrelude
 	demo   string // for sh, in the tree, on the host, without walls: plain git commands that trigger the payload
 
-	hangs          bool   // the plain git blocks forever instead of running a program
-	exitNoWalls    int    // exit code of "diff" and "snapshot create" without walls
-	exitWalls      int    // the same behind walls
-	fsckRefuses    bool   // "snapshot create" exits with 5, because git fsck refuses a file
-	noWallsOnly    bool   // tried only without walls: behind walls, git inside would block until its time limit
-	discardRefused bool   // discard may refuse, because no snapshot can hold the tree
-	hostCleanup    string // for sh, in the repository: removes the part of the payload that blocks discard without walls
+	hangs       bool   // the plain git blocks forever instead of running a program
+	exitNoWalls int    // exit code of "diff" and "snapshot create" without walls
+	exitWalls   int    // the same behind walls
+	fsckRefuses bool   // "snapshot create" exits with 5, because git fsck refuses a file
+	noWallsOnly bool   // tried only without walls: behind walls, git inside would block until its time limit
+	hostCleanup string // for sh, in the repository: removes the part of the payload that blocks discard without walls
 }
 
 // payloadPrelude defines $E, a program that writes to the trace file, and the git directories, and the functions commit
@@ -74,7 +73,7 @@ var payloads = []payload{
 	{
 		name:        "attributes that convert",
 		script:      `printf 'readme working-tree-encoding=UTF-16 text eol=crlf ident\n* -text -diff merge=binary\n' >.gitattributes; printf 'x\0' >sub/one; echo '$Id$' >readme; git config core.autocrlf true; git config core.safecrlf true`,
-		exitNoWalls: 1, exitWalls: 1, discardRefused: true, // as with git add, the file is not in that encoding
+		exitNoWalls: 1, exitWalls: 1, // as with git add, the file is not in that encoding
 	},
 
 	// Programs that git runs.
@@ -88,13 +87,11 @@ var payloads = []payload{
 	// Programs that fetch missing objects.
 	{
 		name: "a promisor remote", demo: `git cat-file -p 1234567890123456789012345678901234567890`, exitNoWalls: 1,
-		script:         `settings; git config core.repositoryFormatVersion 1; git config extensions.partialClone evil; git config remote.evil.promisor true; git config remote.evil.url "ext::$E"; git update-index --add --cacheinfo 100644,$M,ghost`,
-		discardRefused: true,
+		script: `settings; git config core.repositoryFormatVersion 1; git config extensions.partialClone evil; git config remote.evil.promisor true; git config remote.evil.url "ext::$E"; git update-index --add --cacheinfo 100644,$M,ghost`,
 	},
 	{
 		name: "a promisor remote by ssh", demo: `git cat-file -p 1234567890123456789012345678901234567890`, exitNoWalls: 1,
-		script:         `settings; git config remote.evil.promisor true; git config remote.evil.url ssh://x.invalid/y; git config remote.evil.uploadpack "$E"; git update-index --add --cacheinfo 100644,$M,ghost`,
-		discardRefused: true,
+		script: `settings; git config remote.evil.promisor true; git config remote.evil.url ssh://x.invalid/y; git config remote.evil.uploadpack "$E"; git update-index --add --cacheinfo 100644,$M,ghost`,
 	},
 	{
 		name: "a snapshot with objects of a promisor remote", demo: `git cat-file -p 1234567890123456789012345678901234567890`,
@@ -103,41 +100,40 @@ var payloads = []payload{
 	},
 	{
 		name: "alternate objects", demo: `git -c protocol.file.allow=always fetch -q "$(git rev-parse --git-common-dir)" HEAD; git fetch -q . HEAD:refs/heads/fetched`,
-		script:         `git init -q --bare store; git push -q store HEAD:refs/heads/x; for k in filter.x.clean core.fsmonitor core.alternateRefsCommand; do git -C store config $k "$E"; git config $k "$E"; done; git config --unset core.fsmonitor; mkdir -p $G/objects/info; echo $PWD/store/objects >$G/objects/info/alternates; echo changed >readme`,
-		discardRefused: true,
+		script: `git init -q --bare store; git push -q store HEAD:refs/heads/x; for k in filter.x.clean core.fsmonitor core.alternateRefsCommand; do git -C store config $k "$E"; git config $k "$E"; done; git config --unset core.fsmonitor; mkdir -p $G/objects/info; echo $PWD/store/objects >$G/objects/info/alternates; echo changed >readme`,
 	},
 
 	// Other repositories in place of the sandbox's.
 	{
-		name: "a redirected .git", demo: `git status`, discardRefused: true,
+		name: "a redirected .git", demo: `git status`,
 		script: `git init -q mine; for k in core.fsmonitor filter.x.clean diff.external; do git -C mine config $k "$E"; done; echo '* filter=x' >.gitattributes; echo "gitdir: $PWD/mine/.git" >.git; echo changed >readme`,
 	},
 	{
-		name: "a directory for .git", demo: `git status`, discardRefused: true,
+		name: "a directory for .git", demo: `git status`,
 		script: `rm -f .git && git init -q . && git config core.fsmonitor "$E" && git config filter.x.clean "$E"; echo '* filter=x' >.gitattributes; echo changed >readme`,
 	},
 	{
-		name: "a link for .git", demo: `git status`, discardRefused: true,
+		name: "a link for .git", demo: `git status`,
 		script: `git init -q mine; git -C mine config core.fsmonitor "$E"; git -C mine config filter.x.clean "$E"; rm -f .git && ln -s mine/.git .git; echo '* filter=x' >.gitattributes; echo changed >readme`,
 	},
 	{
-		name: "repositories in the tree", demo: `git -C nested status; git -C kept status`, fsckRefuses: true, discardRefused: true,
+		name: "repositories in the tree", demo: `git -C nested status; git -C kept status`, fsckRefuses: true,
 		script: `git config submodule.recurse true; for r in nested kept ignored; do git init -q $r; (cd $r; echo y >y; git add y; commit y; echo z >y; git config core.fsmonitor "$E"; git config filter.x.clean "$E"; git config filter.x.smudge "$E"; echo '* filter=x' >.gitattributes; mkdir -p .git/hooks; for h in post-checkout post-index-change; do cp "$E" .git/hooks/$h; done); done
 			echo /ignored >.gitignore; git update-index --add --cacheinfo 160000,$(git -C kept rev-parse HEAD),kept; printf '[submodule "kept"]\n\tpath = kept\n\turl = ext::%s\n\tupdate = !%s\n\tfetchRecurseSubmodules = true\n' "$E" "$E" >.gitmodules; git config submodule.kept.update "!$E"; git config submodule.kept.active true; git config diff.submodule log`,
 	},
 
 	// Files that git trusts or blocks on.
-	{name: "a pipe for .gitignore", hangs: true, demo: `git status`, script: `rm -f .gitignore; mkfifo .gitignore; echo changed >readme`, exitNoWalls: 1, exitWalls: 1, discardRefused: true},
-	{name: "a pipe for .gitignore below", hangs: true, demo: `git add -A`, script: `mkdir d; echo x >d/x; mkfifo d/.gitignore`, exitNoWalls: 1, exitWalls: 1, discardRefused: true},
-	{name: "a pipe for .gitignore in an ignored directory", script: `mkdir d; echo x >d/x; mkfifo d/.gitignore; echo /d/ >.gitignore`, discardRefused: true},
-	{name: "a pipe for .gitattributes below", hangs: true, demo: `git add -A`, script: `mkdir d; echo x >d/x; mkfifo d/.gitattributes`, exitNoWalls: 1, exitWalls: 1, discardRefused: true},
+	{name: "a pipe for .gitignore", hangs: true, demo: `git status`, script: `rm -f .gitignore; mkfifo .gitignore; echo changed >readme`, exitNoWalls: 1, exitWalls: 1},
+	{name: "a pipe for .gitignore below", hangs: true, demo: `git add -A`, script: `mkdir d; echo x >d/x; mkfifo d/.gitignore`, exitNoWalls: 1, exitWalls: 1},
+	{name: "a pipe for .gitignore in an ignored directory", script: `mkdir d; echo x >d/x; mkfifo d/.gitignore; echo /d/ >.gitignore`},
+	{name: "a pipe for .gitattributes below", hangs: true, demo: `git add -A`, script: `mkdir d; echo x >d/x; mkfifo d/.gitattributes`, exitNoWalls: 1, exitWalls: 1},
 	{name: "a pipe for info/exclude", hangs: true, demo: `git status`, script: `mkdir -p $G/info; rm -f $G/info/exclude; mkfifo $G/info/exclude; echo changed >readme; echo new >new`, hostCleanup: `rm .git/info/exclude; printf '/.agency/\n' >.git/info/exclude`},
 	{name: "a pipe for core.excludesFile", hangs: true, demo: `git status`, script: `mkfifo $TOOLS/pipe; git config core.excludesFile $TOOLS/pipe; git config core.attributesFile $TOOLS/pipe; echo changed >readme; echo new >new`, hostCleanup: `git config --unset core.excludesFile; git config --unset core.attributesFile`},
 	{name: "a pipe for core.excludesFile of this worktree", hangs: true, demo: `git status`, script: `mkfifo $TOOLS/pipe; git config extensions.worktreeConfig true; git config --worktree core.excludesFile $TOOLS/pipe; git config --worktree core.attributesFile $TOOLS/pipe; echo changed >readme; echo new >new`},
 	{name: "a pipe for config.worktree", hangs: true, demo: `git status`, script: `git config extensions.worktreeConfig true; mkfifo $A/config.worktree; echo changed >readme; echo new >new`},
 	{name: "a pipe included by config.worktree", noWallsOnly: true, hangs: true, demo: `git status`, script: `git config extensions.worktreeConfig true; mkfifo $TOOLS/pipe; printf '[include]\n\tpath = %s\n' $TOOLS/pipe >$A/config.worktree; echo changed >readme; echo new >new`},
 	{name: "a pipe included by branch", noWallsOnly: true, hangs: true, demo: `git status`, script: `mkfifo $TOOLS/pipe; git config "includeIf.onbranch:$(git branch --show-current).path" $TOOLS/pipe; echo changed >readme; echo new >new`},
-	{name: "symlinks for files that git reads", script: `ln -s /dev/zero .gitignore; ln -s /dev/zero .gitattributes; ln -s /dev/zero .gitmodules; ln -s /dev/zero sub/.gitignore; echo changed >readme`, exitNoWalls: 1, exitWalls: 1, discardRefused: true},
+	{name: "symlinks for files that git reads", script: `ln -s /dev/zero .gitignore; ln -s /dev/zero .gitattributes; ln -s /dev/zero .gitmodules; ln -s /dev/zero sub/.gitignore; echo changed >readme`, exitNoWalls: 1, exitWalls: 1},
 	{name: "a HEAD that is a symref loop", script: `git symbolic-ref refs/heads/loop refs/heads/loop; echo 'ref: refs/heads/loop' >$A/HEAD; echo changed >readme`},
 	{name: "a HEAD with a path out of the repository", script: `mkdir -p ../../x 2>/dev/null; echo 'ref: refs/heads/../../../../../../../../etc/passwd' >$A/HEAD; echo changed >readme`},
 	{name: "a HEAD that is HEAD", script: `echo 'ref: HEAD' >$A/HEAD; echo changed >readme`},
@@ -304,7 +300,7 @@ func (g *hostileLab) checkPayload(p payload, isolation string) {
 		g.must("sh", "-c", p.hostCleanup)
 		o = g.runTool("discard", g.id)
 	}
-	if refused := o.code == 1 && exists(g.tree); refused && !p.discardRefused || !refused && o.code != 0 {
+	if o.code != 0 || exists(g.tree) {
 		t.Errorf("discard ended with %d: %s%s", o.code, o.stdout, o.stderr)
 	}
 }

@@ -80,6 +80,7 @@ func invocationFields(i gitagency.Invocation) []field {
 		{"unlanded-commit", i.UnlandedCommit, true},
 		{"radar", i.Radar, true},
 		{"kept", i.TrashRef, true},
+		{"archive", i.TrashArchive, true},
 		{"name", i.Name, true},
 		{"broken", i.BrokenReason, true},
 	}

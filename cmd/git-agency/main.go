@@ -45,6 +45,7 @@ func (t *tool) commands() []*cli.Command {
 		t.landCommand(),
 		t.unlandCommand(),
 		t.discardCommand(),
+		t.restoreCommand(),
 		t.doctorCommand(),
 		t.pruneCommand(),
 		t.configCommand(),

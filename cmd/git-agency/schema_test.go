@@ -36,6 +36,7 @@ var jsonOutputs = []jsonOutput{
 	}},
 	{"git agency config", "setting.json", true, fixedArgs([]string{})},
 	{"git agency version", "version.json", false, fixedArgs([]string{})},
+	{"git agency restore", "invocation.json", false, func(c *jsonLab) [][]string { return [][]string{{c.discarded}} }},
 	{"git agency start", "invocation.json", false, func(c *jsonLab) [][]string {
 		c.agency("snapshot", "create", c.base)
 		return [][]string{

@@ -64,6 +64,7 @@ func (t *tool) invocationDetails(i gitagency.Invocation) []field {
 		{"unlanded-commit", i.UnlandedCommit, true},
 		{"unlanded", format.TimeWithAge(now, i.UnlandedAt), true},
 		{"kept", i.TrashRef, true},
+		{"archive", i.TrashArchive, true},
 		{"started", format.TimeWithAge(now, i.StartedAt), true},
 		{"changeset", p.Changeset, true},
 		{"platform", p.Platform, true},

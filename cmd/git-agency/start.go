@@ -82,6 +82,11 @@ func (t *tool) start(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	return t.reportStarted(c, inv)
+}
+
+// reportStarted prints the id of a new invocation, and a warning if it has no walls.
+func (t *tool) reportStarted(c *cli.Context, inv gitagency.Invocation) error {
 	switch p := inv.Primitives; {
 	case p.Isolation != "none":
 	case p.Outputs == "open":

@@ -100,7 +100,17 @@ func TestFirstCreationKilledAtAnyChangeDoesNotBlockNext(t *testing.T) {
 
 func TestDiscardKilledAtAnyChangeIsFinishedByNext(t *testing.T) {
 	t.Parallel()
-	l, tree := newDiscardLab(t)
+	for name, newLab := range discardLabs {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testDiscardKilledAtChanges(t, newLab)
+		})
+	}
+}
+
+func testDiscardKilledAtChanges(t *testing.T, newLab func(t *testing.T) (l *lab, tree string)) {
+	l, tree := newLab(t)
+	archived := exists(filepath.Join(tree, "vendor"))
 	status := l.git("-C", tree, "status", "--porcelain")
 	restore := l.save()
 	outside := l.dumpOutsideSandbox()
@@ -129,6 +139,9 @@ func TestDiscardKilledAtAnyChangeIsFinishedByNext(t *testing.T) {
 			}
 		}
 		l.checkNextDiscard(point, tree, outside)
+		if archived {
+			l.checkArchived(point)
+		}
 		restore()
 	}
 }

@@ -62,6 +62,20 @@ var creations = []sweep{
 		cleanArgs: []string{"worktree", "rm", sweepID},
 	},
 	forkSweep,
+	restoreSweep,
+}
+
+// restoreSweep restores a discarded sandbox with changes of every kind and a nested repository.
+var restoreSweep = sweep{
+	verb:      "restore",
+	argv:      []string{"git-agency", "restore", forkID},
+	listArgs:  []string{"ls", "--all", "--json"},
+	cleanArgs: []string{"discard", sweepID},
+	prepare: func(l *lab) {
+		forkSweep.prepare(l)
+		l.git("init", "-q", filepath.Join(l.agency("path", forkID), "vendor", "lib"))
+		l.agency("discard", forkID)
+	},
 }
 
 // forkID is an invocation with changes of every kind and a snapshot.
@@ -282,7 +296,7 @@ func (l *lab) checkCreated(s sweep, point string) {
 	l.t.Helper()
 	tree, marker := l.repo, "INTEGRATION_MARKER"
 	switch s.verb {
-	case "start":
+	case "start", restoreSweep.verb:
 		tree, marker = l.agency("path", sweepID), "SANDBOX_MARKER"
 	case "worktree create":
 		tree = l.agency("worktree", "path", sweepID)
@@ -291,6 +305,13 @@ func (l *lab) checkCreated(s sweep, point string) {
 		l.t.Errorf("%s: the marker is missing", point)
 	}
 	if s.verb == "worktree adopt" {
+		return
+	}
+	if s.verb == restoreSweep.verb {
+		const want = " M readme\nA  staged\nD  sub/one\n?? sub/one\n?? sub/untracked\n?? vendor/"
+		if status := l.git("-C", tree, "status", "--porcelain"); status != want || !exists(filepath.Join(tree, "vendor", "lib", ".git", "HEAD")) {
+			l.t.Errorf("%s: the sandbox was restored as\n%s", point, status)
+		}
 		return
 	}
 	if s.name == forkSweep.name {
@@ -392,13 +413,53 @@ func (l *lab) trashText() string {
 }
 
 // sandboxPaths matches the lines of a dump of the sandbox, its records and the objects, the only files that may change.
-var sandboxPaths = regexp.MustCompile(`(?m)^"(repo/\.git/(objects|worktrees/` + sweepID + `)/|repo/\.git/(logs/)?refs/(agency/trash|heads/agency/sandbox)|data/repos/\w+/(sandboxes|invocations)/).*\n`)
+var sandboxPaths = regexp.MustCompile(`(?m)^"(repo/\.git/(objects|worktrees/` + sweepID + `)/|repo/\.git/(logs/)?refs/(agency/trash|heads/agency/sandbox)|data/repos/\w+/(sandboxes|invocations|trash)/).*\n|^"data/repos/\w+/trash" .*\n`)
 
 func (l *lab) dumpOutsideSandbox() string { return sandboxPaths.ReplaceAllString(l.dump(), "") }
 
+// discardLabs make sandboxes to discard: one whose content a commit holds, and one that needs an archive too.
+var discardLabs = map[string]func(t *testing.T) (l *lab, tree string){"commit": newDiscardLab, "archive": newArchiveLab}
+
+// newArchiveLab makes a sandbox with changes of every kind and a nested repository.
+func newArchiveLab(t *testing.T) (l *lab, tree string) {
+	t.Helper()
+	l, tree = newDiscardLab(t)
+	nested := filepath.Join(tree, "vendor", "lib")
+	l.git("init", "-q", "-b", "main", nested)
+	removeSampleHooks(t, nested)
+	l.write(filepath.Join(nested, "precious"), "p\n")
+	return l, tree
+}
+
+// checkArchived checks that the archive of a discarded sandbox holds the nested repository, and that nothing else is in
+// the directory of archives.
+func (l *lab) checkArchived(point string) {
+	l.t.Helper()
+	names, err := filepath.Glob(filepath.Join(l.repoData(), "trash", "*"))
+	temps, _ := filepath.Glob(filepath.Join(l.repoData(), "trash", ".*"))
+	if err != nil || len(names) != 1 || len(temps) > 0 {
+		l.t.Fatalf("%s: the archives are %q, %q, %v", point, names, temps, err)
+	}
+	if got := l.must("tar", "-xOf", names[0], "tree/vendor/lib/precious", "tree/vendor/lib/.git/HEAD"); got != "p\nref: refs/heads/main" {
+		l.t.Fatalf("%s: the archive has %q", point, got)
+	}
+	if found := l.findings(); len(found) > 0 {
+		l.t.Fatalf("%s: doctor found %+v", point, found)
+	}
+}
+
 func TestDiscardFailedAtAnyStepIsUndoneOrFinished(t *testing.T) {
 	t.Parallel()
-	l, tree := newDiscardLab(t)
+	for name, newLab := range discardLabs {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testFailedDiscard(t, newLab)
+		})
+	}
+}
+
+func testFailedDiscard(t *testing.T, newLab func(t *testing.T) (l *lab, tree string)) {
+	l, tree := newLab(t)
 	points := l.faultPoints(discardSweep)
 	restore := l.save()
 	outside := l.dumpOutsideSandbox()
@@ -424,7 +485,17 @@ func TestDiscardFailedAtAnyStepIsUndoneOrFinished(t *testing.T) {
 
 func TestDiscardKilledAtAnyStepIsFinishedByNext(t *testing.T) {
 	t.Parallel()
-	l, tree := newDiscardLab(t)
+	for name, newLab := range discardLabs {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testKilledDiscard(t, newLab)
+		})
+	}
+}
+
+func testKilledDiscard(t *testing.T, newLab func(t *testing.T) (l *lab, tree string)) {
+	l, tree := newLab(t)
+	archived := exists(filepath.Join(tree, "vendor"))
 	points := l.faultPoints(discardSweep)
 	restore := l.save()
 	outside := l.dumpOutsideSandbox()
@@ -436,6 +507,27 @@ func TestDiscardKilledAtAnyStepIsFinishedByNext(t *testing.T) {
 			t.Fatalf("%s: the state of the invocation is %q", point, state)
 		}
 		l.checkNextDiscard(point, tree, outside)
+		if archived {
+			l.checkArchived(point)
+		}
+		restore()
+		if !archived {
+			continue
+		}
+		// Doctor undoes or finishes it.
+		if o := l.try(append(slices.Clone(sweepEnv), "TEST_FAULT="+point+"=kill"), discardSweep.argv...); o.code != -1 {
+			t.Fatalf("%s: exited with %d\n%s", point, o.code, o.stderr)
+		}
+		if found := l.findings(); len(found) > 0 {
+			if o := l.try(nil, "git-agency", "doctor", "--fix", sweepID); o.code != 0 {
+				t.Fatalf("%s: --fix exited with %d for %+v\n%s", point, o.code, found, o.stderr)
+			}
+		}
+		if l.agency("ls", "--json") == "[]" {
+			l.checkArchived(point)
+		} else if !exists(filepath.Join(tree, "vendor", "lib", "precious")) || exists(filepath.Join(l.repoData(), "trash")) || len(l.findings()) > 0 {
+			t.Fatalf("%s: the discard was neither finished nor undone: %+v", point, l.findings())
+		}
 		restore()
 	}
 }

@@ -77,6 +77,10 @@ const (
 	UntrackedInTheWay    Reason = "untracked-in-the-way"  // the untracked files Others in sandbox ID, at Path, are in the way of a merge
 	OperationInProgress  Reason = "operation-in-progress" // Operation is in progress in sandbox ID; Path is set if it was begun outside the walls
 	OperationUnstaged    Reason = "operation-unstaged"    // as OperationInProgress, for a merge of which nothing is staged
+	TrashTooLarge        Reason = "trash-too-large"       // files that no commit can hold are larger than agency.trashLimit; Path is the largest, Name a sufficient limit
+	TrashUnreadable      Reason = "trash-unreadable"      // neither a commit nor an archive can hold Path
+	NotEnded             Reason = "not-ended"             // invocation ID still has its sandbox
+	UnfinishedDiscard    Reason = "unfinished-discard"    // the discard of invocation ID was interrupted
 )
 
 // State: review and landing.

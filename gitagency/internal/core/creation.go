@@ -24,6 +24,7 @@ type Creation struct {
 	MakeRecordDir func() error   // makes RecordDir; fails if it exists
 	Spec          changeset.Spec // tree, branch and start commit
 	Marker        guard.Marker
+	FillTree      func() error // writes more files to the tree; may be nil
 	WriteRecord   func() error // writes meta.json
 }
 
@@ -67,6 +68,11 @@ func (r *Repository) CreateTree(ctx context.Context, repo *git.Repo, c Creation)
 	// 7. Refuse a checkout that brings an .agency directory: it could pass for a marker.
 	if err := tx.Step(ctx, "inspect", func() error { return checkNoMarker(c.Spec) }); err != nil {
 		return err
+	}
+	if c.FillTree != nil {
+		if err := tx.Step(ctx, "fill", c.FillTree); err != nil {
+			return err
+		}
 	}
 	// 8. Write the marker: from here on the directory says what it is.
 	if err := tx.Step(ctx, "marker", func() error { _, err := c.Marker.Write(c.Spec.Tree); return err }); err != nil {

@@ -25,7 +25,8 @@ type Invocation struct {
 	Mode          string           `json:"mode"`
 	Status        string           `json:"status"`
 	Landing       string           `json:"landing"`
-	TrashRef      string           `json:"trash_ref,omitempty"` // ref that keeps the work of a landed or discarded invocation
+	TrashRef      string           `json:"trash_ref,omitempty"`     // ref that keeps the work of a landed or discarded invocation
+	TrashArchive  string           `json:"trash_archive,omitempty"` // archive of what no commit can hold
 	StartedAt     time.Time        `json:"started_at"`
 	Primitives    store.Primitives `json:"primitives"`
 	Limits        store.Limits     `json:"limits,omitzero"` // limits of its commands
@@ -162,6 +163,9 @@ func InvocationFromEntry(e store.Entry[store.InvocationMeta], worktrees map[stri
 	}
 	if HasEnded(m) {
 		i.TrashRef = TrashRef(e.ID)
+		if m.HasTrashArchive {
+			i.TrashArchive = store.TrashArchiveOf(e.TreePath)
+		}
 	}
 	if m.Landing == store.Landed {
 		i.LandedAt = TimeOrZero(cmp.Or(m.LandedAt, m.FinishedAt)) // old records have only FinishedAt

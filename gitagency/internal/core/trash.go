@@ -2,11 +2,13 @@ package core
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
@@ -15,6 +17,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/ids"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 	"github.com/git-agency/git-agency/gitagency/internal/undo"
 	"golang.org/x/sys/unix"
@@ -63,7 +66,7 @@ func (r *Repository) PrepareCapture(s git.WorktreeSpec) (git.WorktreeSpec, error
 // processes that know the path no longer reach it; then it captures changes made after since; then it renames the
 // tree to .done and deletes it. The name shows how far the removal got, so an interrupted one can be
 // continued at any point. late, which may be nil, is called before changes are kept that were not captured earlier.
-func (r *Repository) RemoveCapturedTree(ctx context.Context, repo *git.Repo, s git.WorktreeSpec, since time.Time, late func() error) error {
+func (r *Repository) RemoveCapturedTree(ctx context.Context, repo *git.Repo, s git.WorktreeSpec, since time.Time, o TrashOptions, late func() error) error {
 	tree, aside, done := s.Dir, store.WithdrawnPath(s.Dir), store.RemovablePath(s.Dir)
 	if _, there := store.FirstExisting(aside); !there && store.IsDir(tree) {
 		if err := os.Rename(tree, aside); err != nil {
@@ -72,11 +75,11 @@ func (r *Repository) RemoveCapturedTree(ctx context.Context, repo *git.Repo, s g
 	}
 	if store.IsDir(aside) {
 		if touched, err := ModifiedSince(aside, since); err != nil || touched { // on an error, capture again to be safe
-			if err := r.keepLateChanges(ctx, repo, s, aside, late); err != nil {
+			if err := r.keepLateChanges(ctx, repo, s, aside, o, late); err != nil {
 				return err
 			}
 		}
-		if err := durable.RemoveTree(done); err != nil {
+		if err := removeTree(done); err != nil {
 			return err
 		}
 		if err := os.Rename(aside, done); err != nil {
@@ -84,23 +87,48 @@ func (r *Repository) RemoveCapturedTree(ctx context.Context, repo *git.Repo, s g
 		}
 	}
 	for _, path := range []string{done, tree} { // path tree may hold a symbolic link, or a new tree that was captured a moment ago
-		if err := durable.RemoveTree(path); err != nil {
+		if err := removeTree(path); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// keepLateChanges adds changes made after a capture to the commit under the trash ref.
-func (r *Repository) keepLateChanges(ctx context.Context, repo *git.Repo, s git.WorktreeSpec, aside string, late func() error) error {
+// removeTree removes a tree of any depth.
+func removeTree(path string) error {
+	err := durable.RemoveTree(path)
+	if !errors.Is(err, syscall.ENAMETOOLONG) && !errors.Is(err, syscall.EMFILE) && !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	parent, err := guard.OpenTree(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer parent.Close()
+	top, err := parent.OpenTop()
+	if err != nil {
+		return err
+	}
+	return errors.Join(top.RemoveAll(filepath.Base(path)), top.Close())
+}
+
+// keepLateChanges adds changes made after a capture to the commit under the trash ref, and to the archive.
+func (r *Repository) keepLateChanges(ctx context.Context, repo *git.Repo, s git.WorktreeSpec, aside string, o TrashOptions, late func() error) error {
 	onto, err := r.TrashCommit(ctx, repo, s.Name)
 	if err != nil {
 		return err
 	}
 	s.Dir, s.Onto = aside, onto
-	captured, err := r.CaptureTree(ctx, repo, s)
-	if err != nil || captured.Commit == captured.BranchTip || captured.Commit == onto {
+	captured, err := r.CaptureForTrash(ctx, repo, s, o)
+	if err != nil {
 		return err
+	}
+	defer captured.Close()
+	if err := r.WriteTrashArchive(ctx, s.Name, captured, o, late); err != nil {
+		return err
+	}
+	if captured.Commit == captured.BranchTip || captured.Commit == onto {
+		return nil
 	}
 	if late != nil {
 		if err := late(); err != nil {
@@ -196,11 +224,17 @@ func (r *Repository) CheckTreeNotMoved(repo *git.Repo, id, tree string) error {
 	return nil
 }
 
-// DeleteRefsSteps returns the steps that delete the snapshot refs of an invocation and its trash ref, if they still have
-// the given values.
-func DeleteRefsSteps(ctx context.Context, repo *git.Repo, id string, snapshots map[string]string, trashCommit string) []Step {
+// DeleteTrashSteps returns the steps that delete the snapshot refs of an invocation and its trash ref, if they still
+// have the given values, and its archive.
+func (r *Repository) DeleteTrashSteps(ctx context.Context, repo *git.Repo, id string, snapshots map[string]string, trashCommit string) []Step {
 	return []Step{
 		{"snapshots", func() error { return repo.DeleteOwnedRefs(ctx, SnapshotsPrefix(id), snapshots) }},
+		{"archive", func() error {
+			if !ids.Valid(id) { // it comes from a ref and is used in a path
+				return nil
+			}
+			return r.Store.RemoveTrashArchive(r.ID, id)
+		}},
 		{"trash", func() error {
 			if trashCommit == "" {
 				return repo.RemoveRefLeftovers(ctx, TrashRef(id)) // the rest of an earlier attempt

@@ -237,7 +237,7 @@ func (r *Repository) RemoveArchivedTree(ctx context.Context, repo *git.Repo, wt 
 			if err := CheckParentResolved(wt.TreePath); err != nil {
 				return err
 			}
-			return r.RemoveCapturedTree(ctx, repo, wt.CaptureSubject(), since, nil)
+			return r.RemoveCapturedTree(ctx, repo, wt.CaptureSubject(), since, TrashOptions{}, nil)
 		}},
 		{"registration", func() error {
 			return WorktreeBackend(repo).Unregister(changeset.Spec{ID: wt.ID, Tree: wt.TreePath, Scratch: home})

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 
+	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
@@ -43,7 +44,7 @@ func (x *checkRun) findAbandonedVerification(s treeInfo, e store.Entry[store.Inv
 	}
 	x.addFinding(Finding{Code: "interrupted-verify", ID: s.id, Path: s.tree, Problem: "the verification of the landing of " + e.Record.VerifiesInvocation + " in this sandbox was interrupted"},
 		func(ctx context.Context) error {
-			_, err := sandbox.DiscardAbandoned(ctx, x.Repository, x.repo, e)
+			_, err := sandbox.DiscardAbandoned(ctx, x.Repository, x.repo, e, core.TrashOptions{Archive: true})
 			return err
 		})
 }

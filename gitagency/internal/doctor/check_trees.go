@@ -305,14 +305,6 @@ func (x *checkRun) withUploadTarget(s treeInfo, do func(upload.Target) error) er
 	return errors.Join(do(sandbox.Of(x.Repository, s.id).UploadTarget(tree)), tree.Close())
 }
 
-// checkPrematureTrash finds the trash ref of an invocation or a worktree that has not ended.
-func (x *checkRun) checkPrematureTrash(s treeInfo, code string) {
-	if commit := x.refs[core.TrashRef(s.id)]; commit != "" && !x.changing {
-		f := Finding{Code: code, ID: s.id, Path: x.repo.RefPath(core.TrashRef(s.id)), Problem: "it has a trash ref but has not ended: a discard or removal was interrupted before anything was removed"}
-		x.addFinding(f, func(ctx context.Context) error { return x.deleteRedundantTrash(ctx, s, f, commit) })
-	}
-}
-
 // checkEndedSandbox finds parts that should have been removed with an invocation.
 func (x *checkRun) checkEndedSandbox(s treeInfo, e store.Entry[store.InvocationMeta]) {
 	if x.changing || x.cleanupRunning && e.Record.Landing == store.Landed {
@@ -329,7 +321,7 @@ func (x *checkRun) checkEndedSandbox(s treeInfo, e store.Entry[store.InvocationM
 		Code: "interrupted-discard", ID: s.id, Path: left[0], Problem: "it was " + e.Record.Landing + ", but not all of it was removed",
 		AtRisk: store.IsDir(s.tree) || store.IsDir(store.WithdrawnPath(s.tree)),
 	}, func(ctx context.Context) error {
-		if _, err := sandbox.EndInvocation(ctx, x.Repository, x.repo, e); err != nil {
+		if _, err := sandbox.EndInvocation(ctx, x.Repository, x.repo, e, core.TrashOptions{Archive: true}); err != nil {
 			return err
 		}
 		return store.RemoveLeftovers(s.recordDir)

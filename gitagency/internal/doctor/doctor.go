@@ -213,6 +213,7 @@ func checks() []checkSpec {
 		{[]string{"orphan-branch", "other-data-dir", "copied-entry"}, (*checkRun).checkUnrecorded},
 		{[]string{"damaged-entry", "initializing-entry"}, (*checkRun).checkWorktreeEntries},
 		{[]string{"orphan-log"}, (*checkRun).checkOrphanReflogs},
+		{[]string{"orphan-archive"}, (*checkRun).checkArchives},
 		{[]string{"leftover-scratch"}, (*checkRun).checkScratch},
 		{[]string{"visible-markers"}, (*checkRun).checkExclude},
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/repair"
-	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
@@ -70,25 +69,6 @@ func (x *checkRun) restoreBranch(ctx context.Context, s treeInfo) error {
 	return repair.RestoreRef(ctx, x.repo, s.branch, commit, "agency: doctor")
 }
 
-// deleteRedundantTrash deletes a trash ref if its content is still in the tree. If it is not, files were changed or an old
-// tree was restored; then only a person can decide about the ref.
-func (x *checkRun) deleteRedundantTrash(ctx context.Context, s treeInfo, f Finding, commit string) error {
-	now, err := x.CaptureTree(ctx, x.repo, git.WorktreeSpec{Name: s.id, Dir: s.tree, Branch: s.branch, Base: s.base, Message: "agency: current state"})
-	if err != nil {
-		return err
-	}
-	covered, err := snapshot.Covers(ctx, x.repo, now.Commit, commit)
-	if err != nil {
-		return err
-	}
-	if !covered {
-		f.Problem, f.AtRisk = core.TrashRef(s.id)+" keeps files that are no longer in the tree", true
-		f.FixCommand = "git update-ref -d " + core.TrashRef(s.id) + " " + commit
-		return &FindingError{f}
-	}
-	return x.repo.DeleteRef(ctx, core.TrashRef(s.id), commit)
-}
-
 // fixByArchiving returns a fix that archives a worktree; the trash keeps work that is on no branch.
 func (x *checkRun) fixByArchiving(w core.Worktree) func(context.Context) error {
 	return func(ctx context.Context) error {
@@ -100,14 +80,14 @@ func (x *checkRun) fixByArchiving(w core.Worktree) func(context.Context) error {
 // fixByDiscarding returns a fix that discards an invocation and keeps its content in the trash.
 func (x *checkRun) fixByDiscarding(e store.Entry[store.InvocationMeta]) func(context.Context) error {
 	return func(ctx context.Context) error {
-		_, err := sandbox.EndInvocation(ctx, x.Repository, x.repo, e)
+		_, err := sandbox.EndInvocation(ctx, x.Repository, x.repo, e, core.TrashOptions{Archive: true})
 		return err
 	}
 }
 
 // salvageOutcome describes the effect of salvageSandbox.
 func salvageOutcome(id string) string {
-	return "the sandbox is removed; all of its files but ignored ones are kept as " + core.TrashRef(id)
+	return "the sandbox is removed; all of its files but ignored ones are kept as " + core.TrashRef(id) + ", and in an archive where no commit can hold them"
 }
 
 // salvageSandbox ends an invocation whose record is lost: a trash ref keeps the content of the sandbox and the rest of the
@@ -123,7 +103,8 @@ func (x *checkRun) salvageSandbox(ctx context.Context, s treeInfo, why string) e
 		Name: s.id, Dir: s.tree, Branch: s.branch, Base: s.base,
 		Message: fmt.Sprintf("agency: content of sandbox %s, whose record was lost\n\n%s\n%s", s.id, why, store.ReadRawMeta(s.recordDir)),
 	}
-	if err := sandbox.CheckBeforeStop(ctx, x.Repository, x.repo, lost); err != nil {
+	o := core.TrashOptions{Archive: true}
+	if err := sandbox.CheckBeforeStop(ctx, x.Repository, x.repo, lost, o); err != nil {
 		return err
 	}
 	vacant, err := sandbox.LockExclusive(ctx, x.Repository, s.id)
@@ -138,20 +119,24 @@ func (x *checkRun) salvageSandbox(ctx context.Context, s treeInfo, why string) e
 	if lost.Onto, err = x.TrashCommit(ctx, x.repo, s.id); err != nil {
 		return err
 	}
-	captured, err := x.CaptureTree(ctx, x.repo, lost)
+	captured, err := x.CaptureForTrash(ctx, x.repo, lost, o)
 	if err != nil {
 		return err
 	}
+	defer captured.Close()
 	tx := x.BeginTx("doctor")
+	if err := tx.Step(ctx, "archive", func() error { return x.WriteTrashArchive(ctx, s.id, captured, o, nil) }); err != nil {
+		return err
+	}
 	if err := tx.Step(ctx, "trash", func() error { return x.KeepCommit(ctx, tx, x.repo, core.TrashRef(s.id), captured.Commit) }); err != nil {
 		return err
 	}
 	tx.Commit()
 	spec := s.changesetSpec()
 	return x.RunSteps(ctx, "doctor", []core.Step{
-		{Name: "tree", Do: func() error { return x.RemoveCapturedTree(ctx, x.repo, lost, zeroTime, nil) }},
+		{Name: "tree", Do: func() error { return x.RemoveCapturedTree(ctx, x.repo, lost, zeroTime, o, nil) }},
 		{Name: "registration", Do: func() error { return core.WorktreeBackend(x.repo).Unregister(spec) }},
-		{Name: "branch", Do: func() error { return sandbox.DeleteKeptBranch(ctx, x.Repository, x.repo, spec) }},
+		{Name: "branch", Do: func() error { return sandbox.DeleteKeptBranch(ctx, x.Repository, x.repo, spec, o) }},
 		{Name: "sandbox-dir", Do: func() error { return x.Store.RemoveSandboxTree(x.ID, s.id) }},
 		{Name: "record", Do: func() error { return durable.RemoveTree(s.recordDir) }},
 	})

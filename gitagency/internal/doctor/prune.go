@@ -165,7 +165,7 @@ func pruneOne(ctx context.Context, r *core.Repository, repo *git.Repo, t *PruneR
 func deleteRefSteps(ctx context.Context, r *core.Repository, repo *git.Repo, t *PruneResult) []core.Step {
 	snapshots := t.refs()
 	delete(snapshots, core.TrashRef(t.ID))
-	return core.DeleteRefsSteps(ctx, repo, t.ID, snapshots, t.keptCommit)
+	return r.DeleteTrashSteps(ctx, repo, t.ID, snapshots, t.keptCommit)
 }
 
 // pruneInvocation removes the rest of the sandbox as a discard does, then the refs, then the record, so that the record is
@@ -173,11 +173,11 @@ func deleteRefSteps(ctx context.Context, r *core.Repository, repo *git.Repo, t *
 // and the refs and the record stay.
 func pruneInvocation(ctx context.Context, r *core.Repository, repo *git.Repo, t *PruneResult) error {
 	if t.discardFirst {
-		_, err := sandbox.DiscardAbandoned(ctx, r, repo, t.entry)
+		_, err := sandbox.DiscardAbandoned(ctx, r, repo, t.entry, core.TrashOptions{})
 		return err
 	}
 	if t.hasRemains {
-		found, err := sandbox.EndInvocation(ctx, r, repo, t.entry)
+		found, err := sandbox.EndInvocation(ctx, r, repo, t.entry, core.TrashOptions{})
 		if err != nil {
 			return pruneError(r, t, err)
 		}

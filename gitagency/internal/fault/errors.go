@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/git-agency/git-agency/gitagency/internal/archive"
 	"github.com/git-agency/git-agency/gitagency/internal/confine"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/config"
@@ -44,6 +45,10 @@ type (
 	AmbiguousError = store.AmbiguousError
 	// NestedRepositoryError reports repositories in a tree, which no commit can hold and which would be lost with it.
 	NestedRepositoryError = status.NestedRepositoryError
+	// TrashTooLargeError reports files that no commit can hold, and that are too large for an archive in the trash.
+	TrashTooLargeError = archive.TooLargeError
+	// TrashUnreadableError reports files that neither a commit nor an archive can hold.
+	TrashUnreadableError = archive.UnreadableError
 	// ObstructionError reports something that no snapshot can hold, where a rollback has to write a file.
 	ObstructionError = snapshot.ObstructionError
 	// GitLockedError reports that another git is writing in a sandbox, or has left its lock file there.

@@ -119,6 +119,20 @@ func (e *EndedError) Error() string {
 	return fmt.Sprintf("invocation %s was %s; it has no sandbox any more", e.ID, e.Landing)
 }
 
+// NotEndedError reports an invocation that still has its sandbox, so that there is nothing to restore.
+type NotEndedError struct{ ID string }
+
+func (e *NotEndedError) Error() string {
+	return "invocation " + e.ID + " was neither landed nor discarded; it has its sandbox"
+}
+
+// UnfinishedDiscardError reports an invocation whose discard was interrupted, so that not all of it is in the trash yet.
+type UnfinishedDiscardError struct{ ID string }
+
+func (e *UnfinishedDiscardError) Error() string {
+	return "the discard of invocation " + e.ID + " was interrupted"
+}
+
 // MovedError reports a sandbox tree that "git worktree move" has moved.
 type MovedError struct {
 	ID   string

@@ -127,7 +127,7 @@ func cleanUpLanded(ctx context.Context, r *core.Repository, repo *git.Repo, id s
 	if _, left := store.FirstExisting(r.Store.SandboxDir(r.ID, id), repo.AdminDir(id)); !left || entry.Defect != store.NoDefect || entry.Record.Landing != store.Landed {
 		return nil
 	}
-	_, err := sandbox.EndInvocation(ctx, r, repo, entry)
+	_, err := sandbox.EndInvocation(ctx, r, repo, entry, core.TrashOptions{}) // a person asks for an archive, with doctor
 	return err
 }
 

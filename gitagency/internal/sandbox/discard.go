@@ -4,14 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"syscall"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/changeset"
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/repair"
-	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -23,13 +26,36 @@ type DiscardResult struct {
 	Already        bool   `json:"already"`      // already discarded before this call
 	CreationUndone bool   `json:"undone"`       // it was an interrupted creation, which was undone; not even a record is left
 	EndedCommands  int    `json:"commands"`     // number of commands that still ran in the sandbox and were ended
+
+	TrashArchive string   `json:"trash_archive"` // archive that keeps what no commit can hold; empty when there is none
+	ArchiveSize  int64    `json:"archive_size"`  // its size in bytes
+	Lost         []string `json:"lost"`          // with Force: files that are not kept, with the reasons; empty, not null
+}
+
+// DiscardRequest selects the invocation to discard.
+type DiscardRequest struct {
+	Query string // required: its id or a unique prefix
+	Force bool   // discard it even if some of its content cannot be kept
 }
 
 // Discard ends an invocation: it removes the tree and the branch and keeps the record and a trash ref to everything
-// that was in the sandbox, including uncommitted and untracked files. Discarding twice is allowed and finishes an
-// interrupted discard. Of an interrupted creation it removes every trace.
+// that was in the sandbox, including uncommitted and untracked files; files that no commit can hold go to an archive.
+// Discarding twice is allowed and finishes an interrupted discard. Of an interrupted creation it removes every trace.
 func Discard(ctx context.Context, r *core.Repository, query string) (DiscardResult, error) {
-	inv, err := r.Invocation(query)
+	return DiscardWith(ctx, r, DiscardRequest{Query: query})
+}
+
+// DiscardWith is Discard with more choices.
+func DiscardWith(ctx context.Context, r *core.Repository, req DiscardRequest) (DiscardResult, error) {
+	d, err := discard(ctx, r, req)
+	if d.Lost == nil {
+		d.Lost = []string{}
+	}
+	return d, err
+}
+
+func discard(ctx context.Context, r *core.Repository, req DiscardRequest) (DiscardResult, error) {
+	inv, err := r.Invocation(req.Query)
 	if err != nil {
 		return DiscardResult{}, err
 	}
@@ -54,7 +80,7 @@ func Discard(ctx context.Context, r *core.Repository, query string) (DiscardResu
 	case entry.Record.Landing == store.Landed:
 		return DiscardResult{}, &fault.EndedError{ID: entry.ID, Landing: entry.Record.Landing, Ref: core.TrashRef(entry.ID)}
 	default:
-		return EndInvocation(ctx, r, repo, entry)
+		return EndInvocation(ctx, r, repo, entry, core.TrashOptions{Archive: true, Force: req.Force})
 	}
 	if err != nil {
 		return DiscardResult{}, fmt.Errorf("undo the interrupted creation of %s: %w", entry.ID, err)
@@ -64,14 +90,24 @@ func Discard(ctx context.Context, r *core.Repository, query string) (DiscardResu
 
 // UndoInterruptedStart removes what an interrupted Start left behind.
 func UndoInterruptedStart(ctx context.Context, r *core.Repository, repo *git.Repo, id string, intent store.Intent) error {
+	if intent.Command == restoreVerb {
+		// The tree is compared with its commit only if it has a marker. This one has files of an archive too, which
+		// the trash still holds.
+		if err := durable.Remove(guard.Sandbox.Path(r.Store.SandboxTreePath(r.ID, id))); err != nil && !errors.Is(err, syscall.ENOTDIR) {
+			return err
+		}
+	}
 	return r.UndoCreation(ctx, repo, r.Store.InvocationDir(r.ID, id), changeset.Spec{
 		ID: id, Tree: r.Store.SandboxTreePath(r.ID, id), Branch: core.SandboxRef(id),
 		Base: intent.BaseCommit, Tip: intent.Tip, FilesCommit: intent.FromSnapshot,
 	})
 }
 
-// EndInvocation discards an invocation that has a record, or finishes an interrupted discard or landing of it.
-func EndInvocation(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta]) (DiscardResult, error) {
+// EndInvocation discards an invocation that has a record, or finishes an interrupted discard or landing of it. Without
+// an archive it refuses content that no commit can hold.
+func EndInvocation(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta], o core.TrashOptions) (DiscardResult, error) {
+	var lost []string
+	o.Lost = func(file string) { lost = append(lost, file) }
 	if err := core.CheckParentResolved(r.Store.SandboxTreePath(r.ID, entry.ID)); err != nil {
 		return DiscardResult{}, err
 	}
@@ -81,7 +117,7 @@ func EndInvocation(ctx context.Context, r *core.Repository, repo *git.Repo, entr
 	} else if err := r.CheckTreeNotMoved(repo, entry.ID, r.Store.SandboxTreePath(r.ID, entry.ID)); err != nil {
 		return DiscardResult{}, err // not checked for an ended invocation: its name may be in use elsewhere
 	}
-	if err := CheckBeforeStop(ctx, r, repo, TrashSubject(r, entry)); err != nil {
+	if err := CheckBeforeStop(ctx, r, repo, TrashSubject(r, entry), o); err != nil {
 		return DiscardResult{}, fmt.Errorf("discard %s: %w", entry.ID, err)
 	}
 	locked, err := LockExclusive(ctx, r, entry.ID)
@@ -104,20 +140,23 @@ func EndInvocation(ctx context.Context, r *core.Repository, repo *git.Repo, entr
 	}
 	switch {
 	case !already:
-		err = moveToTrash(ctx, r, repo, entry)
+		err = moveToTrash(ctx, r, repo, entry, o)
 	case keeps:
-		err = addToTrash(ctx, r, repo, entry)
+		err = addToTrash(ctx, r, repo, entry, o)
 	}
 	if err != nil {
 		return DiscardResult{}, fmt.Errorf("discard %s: %w", entry.ID, err)
 	}
-	commit, err := removeSandbox(ctx, r, repo, entry, since)
+	commit, err := removeSandbox(ctx, r, repo, entry, since, o)
 	if err != nil {
 		return DiscardResult{}, &fault.CleanupError{Kind: "invocation", ID: entry.ID, Done: how, Err: err}
 	}
-	d := DiscardResult{ID: entry.ID, Commit: commit, Already: already, EndedCommands: locked.EndedCommands}
+	d := DiscardResult{ID: entry.ID, Commit: commit, Already: already, EndedCommands: locked.EndedCommands, Lost: lost}
 	if commit != "" {
 		d.TrashRef = core.TrashRef(entry.ID)
+	}
+	if fi, err := os.Lstat(r.Store.TrashArchivePath(r.ID, entry.ID)); err == nil {
+		d.TrashArchive, d.ArchiveSize = r.Store.TrashArchivePath(r.ID, entry.ID), fi.Size()
 	}
 	return d, nil
 }
@@ -143,9 +182,11 @@ func hasUnkeptWork(ctx context.Context, r *core.Repository, repo *git.Repo, id s
 	if err != nil {
 		return false, err
 	}
-	held, err := repo.IsAncestor(ctx, found[1].OID, found[0].OID)
-	if err != nil {
-		return false, err
+	held := false
+	if !cannotHoldCommits(found[1]) {
+		if held, err = repo.IsAncestor(ctx, found[1].OID, found[0].OID); err != nil {
+			return false, err
+		}
 	}
 	registered, err := repo.RegisteredTrees()
 	if err != nil {
@@ -157,127 +198,20 @@ func hasUnkeptWork(ctx context.Context, r *core.Repository, repo *git.Repo, id s
 	return store.IsDir(spec.Tree) || !found[1].Missing() && !held || entry, nil
 }
 
-// moveToTrash captures the sandbox under the trash ref and records the invocation as discarded. The record is the
-// commit point: before it everything is undone on failure, after it only removal is left.
-func moveToTrash(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta]) (err error) {
-	tx := r.BeginTx("discard")
-	defer func() {
-		if err != nil {
-			core.RollbackTx(ctx, tx)
-		}
-	}()
-	// 1. Capture the content as a commit that no ref points at yet.
-	var captured snapshot.CaptureResult
-	if err := tx.Step(ctx, "capture", func() error {
-		captured, err = r.CaptureTree(ctx, repo, TrashSubject(r, entry))
-		return err
-	}); err != nil {
-		return err
-	}
-	// 2. Point the trash ref at it.
-	if err := tx.Step(ctx, "trash", func() error {
-		return r.KeepCommit(ctx, tx, repo, core.TrashRef(entry.ID), captured.Commit)
-	}); err != nil {
-		return err
-	}
-	// 3. Commit point: write the record.
-	if err := tx.Step(ctx, "record", func() error {
-		tx.Undo("record", func(context.Context) error {
-			return r.Store.UpdateInvocationMeta(r.ID, entry.ID, func(m *store.InvocationMeta) {
-				m.Landing, m.FinishedAt = entry.Record.Landing, entry.Record.FinishedAt
-			})
-		})
-		return r.Store.UpdateInvocationMeta(r.ID, entry.ID, func(m *store.InvocationMeta) {
-			now := r.Now()
-			m.Landing, m.FinishedAt = store.Discarded, &now
-		})
-	}); err != nil {
-		return err
-	}
-	tx.Commit()
-	recordTrash(r, entry.ID, "discard", captured.Commit)
-	return nil
-}
-
-// addToTrash adds changes made to a sandbox after it had ended to its trash ref, without replacing what the ref
-// keeps. It renews the date of the record first: pruning decides by that date and must never take the new content for
-// old, even if this process dies in between.
-func addToTrash(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta]) (err error) {
-	tx := r.BeginTx("discard")
-	defer func() {
-		if err != nil {
-			core.RollbackTx(ctx, tx)
-		}
-	}()
-	kept := ""
-	var captured snapshot.CaptureResult
-	if err := tx.Step(ctx, "capture", func() error {
-		if kept, err = r.TrashCommit(ctx, repo, entry.ID); err != nil {
-			return err
-		}
-		subject := TrashSubject(r, entry)
-		subject.Onto = kept
-		captured, err = r.CaptureTree(ctx, repo, subject)
-		return err
-	}); err != nil || captured.Commit == kept {
-		return err // no changes
-	}
-	if err := tx.Step(ctx, "record", func() error {
-		tx.Undo("record", func(context.Context) error {
-			return r.Store.UpdateInvocationMeta(r.ID, entry.ID, func(m *store.InvocationMeta) { m.FinishedAt = entry.Record.FinishedAt })
-		})
-		return renewFinishedAt(r, entry.ID)
-	}); err != nil {
-		return err
-	}
-	if err := tx.Step(ctx, "trash", func() error {
-		return r.KeepCommit(ctx, tx, repo, core.TrashRef(entry.ID), captured.Commit)
-	}); err != nil {
-		return err
-	}
-	tx.Commit()
-	recordTrash(r, entry.ID, "keep", captured.Commit)
-	return nil
-}
-
-// renewFinishedAt sets the end date of an invocation to now, because there was work in its sandbox until now.
-func renewFinishedAt(r *core.Repository, id string) error {
-	return r.Store.UpdateInvocationMeta(r.ID, id, func(m *store.InvocationMeta) {
-		now := r.Now()
-		m.FinishedAt = &now
-	})
-}
-
-// recordTrash appends an event with the trash ref and its commit to the history of an invocation.
-func recordTrash(r *core.Repository, id, event, commit string) {
-	AppendEvent(r, id, discardEvent{r.Now(), event, core.TrashRef(id), commit})
-}
-
-// AppendEvent appends an event to the history of an invocation. A failure is only a warning: the operation itself is
-// already done.
-func AppendEvent(r *core.Repository, id string, event any) {
-	if err := r.Store.AppendEvent(r.ID, id, event); err != nil {
-		r.Warn("history of %s: %v", id, err)
-	}
-}
-
-type discardEvent struct {
-	Time   time.Time `json:"time"`
-	Event  string    `json:"event"`
-	Ref    string    `json:"trash_ref"`
-	Commit string    `json:"trash_commit"`
-}
-
 // removeSandbox removes the tree, the worktree entry and the branch of a discarded invocation, and returns the commit
 // of the trash ref. Each part may be gone already.
-func removeSandbox(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta], since time.Time) (string, error) {
+func removeSandbox(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta], since time.Time, o core.TrashOptions) (string, error) {
 	id, spec := entry.ID, Spec(r, entry.ID)
 	if err := r.RunSteps(ctx, "discard", []core.Step{
 		{Name: "tree", Do: func() error {
-			return r.RemoveCapturedTree(ctx, repo, TrashSubject(r, entry), since, func() error { return renewFinishedAt(r, id) })
+			err := r.RemoveCapturedTree(ctx, repo, TrashSubject(r, entry), since, o, func() error { return renewFinishedAt(r, id) })
+			if err == nil && r.HasTrashArchive(id) && !r.Store.Invocation(r.ID, id, nil).Record.HasTrashArchive { // made of late changes
+				err = recordArchive(r, id)
+			}
+			return err
 		}},
 		{Name: "registration", Do: func() error { return core.WorktreeBackend(repo).Unregister(spec) }},
-		{Name: "branch", Do: func() error { return DeleteKeptBranch(ctx, r, repo, spec) }},
+		{Name: "branch", Do: func() error { return DeleteKeptBranch(ctx, r, repo, spec, o) }},
 		{Name: "leftovers", Do: func() error { return store.RemoveLeftovers(spec.Scratch) }},
 		{Name: "sandbox-dir", Do: func() error { return r.Store.RemoveSandboxTree(r.ID, id) }},
 	}); err != nil {
@@ -291,9 +225,12 @@ func Spec(r *core.Repository, id string) changeset.Spec {
 	return changeset.Spec{ID: id, Tree: r.Store.SandboxTreePath(r.ID, id), Branch: core.SandboxRef(id), Scratch: r.Store.InvocationDir(r.ID, id)}
 }
 
+// cannotHoldCommits reports whether a branch names an object that leads to no commit.
+func cannotHoldCommits(branch git.Object) bool { return branch.Type == "blob" || branch.Type == "tree" }
+
 // DeleteKeptBranch deletes the branch of a discarded sandbox, unless another worktree has it checked out. It fails if
-// the trash ref does not contain all commits of the branch.
-func DeleteKeptBranch(ctx context.Context, r *core.Repository, repo *git.Repo, spec changeset.Spec) error {
+// the trash ref does not contain all commits of the branch, and without Force if the branch names no commit.
+func DeleteKeptBranch(ctx context.Context, r *core.Repository, repo *git.Repo, spec changeset.Spec, o core.TrashOptions) error {
 	found, err := repo.Lookup(ctx, core.TrashRef(spec.ID), spec.Branch)
 	if err != nil {
 		return err
@@ -309,6 +246,14 @@ func DeleteKeptBranch(ctx context.Context, r *core.Repository, repo *git.Repo, s
 	}
 	if branch == "" {
 		return errors.Join(repair.DeleteBrokenRef(ctx, repo, spec.Branch), repo.RemoveRefLeftovers(ctx, spec.Branch))
+	}
+	if cannotHoldCommits(found[1]) {
+		names := "branch " + core.ShortBranch(spec.Branch) + " names the " + found[1].Type + " " + branch + ", not a commit"
+		if !o.Force {
+			return errors.New(names + "; 'git agency discard --force " + spec.ID + "' deletes it")
+		}
+		o.Lost(names)
+		return core.WorktreeBackend(repo).DeleteBranch(ctx, spec, branch)
 	}
 	safe, err := repo.IsAncestor(ctx, branch, kept)
 	if err != nil {

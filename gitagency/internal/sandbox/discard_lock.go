@@ -122,7 +122,7 @@ func stopCommands(ctx context.Context, r *core.Repository, id, invocationDir str
 
 // CheckBeforeStop checks, if commands run in the sandbox, whether anything would prevent ending the sandbox after
 // they are stopped.
-func CheckBeforeStop(ctx context.Context, r *core.Repository, repo *git.Repo, s git.WorktreeSpec) error {
+func CheckBeforeStop(ctx context.Context, r *core.Repository, repo *git.Repo, s git.WorktreeSpec, o core.TrashOptions) error {
 	held, err := lock.AcquireDirExclusive(ctx, r.Store.InvocationDir(r.ID, s.Name), 0)
 	if !fault.Is[*fault.LockTimeoutError](err) {
 		if held != nil {
@@ -136,8 +136,7 @@ func CheckBeforeStop(ctx context.Context, r *core.Repository, repo *git.Repo, s 
 	if inside := proc.Getenv(r.Opts.Env, core.InvocationVariable); inside != "" {
 		return &fault.InsideError{ID: s.Name, Inside: inside}
 	}
-	_, err = r.CaptureDryRun(ctx, repo, s)
-	return err
+	return r.CheckTrash(ctx, repo, s, o)
 }
 
 // RecoverUploads rolls back uploads that were killed half-way in a sandbox that is about to be captured, because

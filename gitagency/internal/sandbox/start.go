@@ -54,6 +54,7 @@ type StartPlan struct {
 	origin     StartPoint
 	worktreeID string // id of the integration worktree
 	verifies   string // invocation whose landing is verified in this sandbox; empty for ordinary ones
+	restores   string // ended invocation whose sandbox is restored; empty for ordinary ones
 }
 
 // planStart refuses what cannot be built before it takes the repository lock.
@@ -143,8 +144,12 @@ func StartLocked(ctx context.Context, r *core.Repository, repo *git.Repo, req St
 
 	home := r.Store.InvocationDir(r.ID, id)
 	verb := "start"
-	if req.verifies != "" {
+	var fill func() error
+	switch {
+	case req.verifies != "":
 		verb = VerifyVerb
+	case req.restores != "":
+		verb, fill = restoreVerb, func() error { return r.UnpackTrash(ctx, repo, req.restores, id) }
 	}
 	err = r.CreateTree(ctx, repo, core.Creation{
 		Verb:          verb,
@@ -154,7 +159,8 @@ func StartLocked(ctx context.Context, r *core.Repository, repo *git.Repo, req St
 			ID: id, Tree: tree, Branch: core.SandboxRef(id), Base: point.Base, Scratch: home, Reason: "agency: " + verb + " " + id,
 			Tip: point.Head, FilesCommit: point.Snapshot, IndexTree: point.index, UntrustedConfig: point.UntrustedConfig,
 		},
-		Marker: guard.Sandbox,
+		Marker:   guard.Sandbox,
+		FillTree: fill,
 		WriteRecord: func() error {
 			return r.Store.WriteInvocationMeta(r.ID, store.InvocationMeta{
 				SchemaVersion: store.SchemaVersion, InvocationID: id, InvocationName: req.Name,

@@ -50,7 +50,7 @@ func RemoveTemporary(ctx context.Context, r *core.Repository, repo *git.Repo, id
 		{Name: "branch", Do: func() error { return deleteTemporaryBranch(ctx, r, repo, id) }},
 		{Name: "sandbox-dir", Do: func() error { return r.Store.RemoveSandboxTree(r.ID, id) }},
 	}
-	steps = append(steps, core.DeleteRefsSteps(ctx, repo, id, snapshots, kept)...)
+	steps = append(steps, r.DeleteTrashSteps(ctx, repo, id, snapshots, kept)...)
 	return r.RunSteps(ctx, "throw-away", append(steps, core.Step{Name: "record", Do: func() error { return r.Store.RemoveInvocation(r.ID, id) }}))
 }
 
@@ -92,8 +92,8 @@ func IsAbandonedVerification(r *core.Repository, e store.Entry[store.InvocationM
 
 // DiscardAbandoned discards the sandbox of an abandoned verification. It keeps the content, because files may
 // have been written to it since.
-func DiscardAbandoned(ctx context.Context, r *core.Repository, repo *git.Repo, e store.Entry[store.InvocationMeta]) (DiscardResult, error) {
-	d, err := EndInvocation(ctx, r, repo, e)
+func DiscardAbandoned(ctx context.Context, r *core.Repository, repo *git.Repo, e store.Entry[store.InvocationMeta], o core.TrashOptions) (DiscardResult, error) {
+	d, err := EndInvocation(ctx, r, repo, e, o)
 	if err != nil {
 		return d, err
 	}

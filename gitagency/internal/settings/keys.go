@@ -38,6 +38,7 @@ func Keys() []Key {
 		{Name: ReadLimitsKey, Default: defaultReadLimits, Meaning: "limits of reading data that an agent wrote: processor time, memory and output of each git process, size of all objects uncompressed", checkValue: checkReadLimits},
 		{Name: secretKey, Default: strings.Join(defaultSecrets, " "), Meaning: "more name patterns of untracked files to leave out of snapshots; !pattern includes files again; an empty value clears the list", checkValue: checkSecretPattern, multiValued: true},
 		{Name: "agency.pruneAfter", Default: defaultPruneAfter, Meaning: "'prune' removes invocations that ended before this time; --expire wins"},
+		{Name: trashLimitKey, Default: "1g", Meaning: "largest archive of files that no commit can hold, as 'discard' keeps them: 512m, 2g", checkValue: checkSize},
 		{Name: UserNameKey, Default: "user.name", Meaning: "name in the commits of landings and syncs"},
 		{Name: UserEmailKey, Default: "user.email", Meaning: "email in the commits of landings and syncs"},
 		{Name: RequireReviewKey, Default: "false", Meaning: "whether only the submitted commit can land; a repository can switch it on, not off", checkValue: checkBool, repoCanOnlyEnable: true},
@@ -241,6 +242,11 @@ func checkAbsolutePath(value string) error {
 
 func checkDuration(value string) error {
 	_, err := ParseDuration(value)
+	return err
+}
+
+func checkSize(value string) error {
+	_, err := parseSize(value)
 	return err
 }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/git-agency/git-agency/gitagency/internal/confine"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/config"
@@ -182,6 +183,33 @@ func (r *Reader) Bool(key string, fallback bool) (bool, error) {
 // InvalidSetting returns an *InvalidError that names the key and the file in which it is set.
 func InvalidSetting(key string, s config.Setting, want string) error {
 	return &fault.InvalidError{What: key + " (" + s.Origin + ")", Value: s.Value, Want: want, ConfigKey: key, Setting: s}
+}
+
+const (
+	trashLimitKey     = "agency.trashLimit"
+	defaultTrashLimit = 1 << 30
+	wantSize          = "a size such as 512m or 2g"
+)
+
+// TrashLimit returns the largest size of an archive in the trash, in bytes: agency.trashLimit, else 1 GiB.
+func (r *Reader) TrashLimit() (int64, error) {
+	setting, set := r.Config.Last(CanonicalKey(trashLimitKey))
+	if !set {
+		return defaultTrashLimit, nil
+	}
+	size, err := parseSize(setting.Value)
+	if err != nil {
+		return 0, InvalidSetting(trashLimitKey, setting, wantSize)
+	}
+	return size, nil
+}
+
+func parseSize(value string) (int64, error) {
+	size, err := confine.ParseSize(value)
+	if err != nil {
+		return 0, &fault.InvalidError{What: "size", Value: value, Want: wantSize}
+	}
+	return size, nil
 }
 
 const (

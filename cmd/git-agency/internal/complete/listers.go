@@ -192,6 +192,11 @@ func discardableInvocations(cl *commandLine) ([]candidate, error) {
 	})
 }
 
+// endedInvocations lists the invocations that were landed or discarded.
+func endedInvocations(cl *commandLine) ([]candidate, error) {
+	return listInvocations(cl, func(i gitagency.Invocation) bool { return !i.Broken && i.TrashRef != "" })
+}
+
 func listInvocations(cl *commandLine, wanted func(gitagency.Invocation) bool) ([]candidate, error) {
 	repo, err := cl.openRepository()
 	if err != nil {

@@ -36,6 +36,7 @@ var argumentListers = map[string][]lister{
 	"land":              {landableInvocations, repeatLast},
 	"unland":            {allInvocations},
 	"discard":           {discardableInvocations, repeatLast},
+	"restore":           {endedInvocations},
 	"doctor":            {},
 	"prune":             {},
 	"config":            {},

@@ -39,6 +39,7 @@ var atoms = []struct {
 	{"status", func(i gitagency.Invocation, _ time.Time) string { return i.Status }},
 	{"landing", func(i gitagency.Invocation, _ time.Time) string { return i.Landing }},
 	{"trash_ref", func(i gitagency.Invocation, _ time.Time) string { return i.TrashRef }},
+	{"trash_archive", func(i gitagency.Invocation, _ time.Time) string { return i.TrashArchive }},
 	{"started_at", func(i gitagency.Invocation, _ time.Time) string { return i.StartedAt.Format(time.RFC3339Nano) }},
 	{"started_at:relative", func(i gitagency.Invocation, now time.Time) string { return term.Ago(now, i.StartedAt) }},
 	{"primitives.changeset", func(i gitagency.Invocation, _ time.Time) string { return i.Primitives.Changeset }},

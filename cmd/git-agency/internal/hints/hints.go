@@ -176,7 +176,10 @@ func dataHints(err error, _ Retry) []string {
 			"'git agency doctor' says what to do about it",
 		}
 	case errors.As(err, &ended):
-		return []string{"its work is kept: 'git log -p -m --first-parent " + ended.Ref + "'"}
+		return []string{
+			"its work is kept: 'git log -p -m --first-parent " + ended.Ref + "'",
+			"'git agency restore " + ended.ID + "' makes a sandbox of it again",
+		}
 	case errors.As(err, &broken):
 		return brokenHints(broken)
 	case Is[*gitagency.CleanupError](err):

@@ -125,6 +125,21 @@ var reasons = map[reason.Reason]row{
 	}},
 	reason.OperationInProgress: {ExitFailed, inProgressHints},
 	reason.OperationUnstaged:   {ExitFailed, unstagedMergeHints},
+	reason.TrashTooLarge: {ExitFailed, func(e *gitagency.StateError, retry Retry) []string {
+		return []string{
+			"allow a larger archive: " + retry.Command("agency.trashLimit="+e.Name),
+			"or lose what does not fit: " + retry.Command("") + " --force",
+		}
+	}},
+	reason.TrashUnreadable: {ExitFailed, func(_ *gitagency.StateError, retry Retry) []string {
+		return []string{"make it readable, or lose it: " + retry.Command("") + " --force"}
+	}},
+	reason.NotEnded: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+		return []string{"'git agency path " + e.ID + "' prints where it is"}
+	}},
+	reason.UnfinishedDiscard: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+		return []string{"complete it first: git agency discard " + e.ID}
+	}},
 
 	reason.NotSubmitted: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string { return []string{"git agency submit " + e.ID} }},
 	reason.NotInReview: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+)
+
+func (t *tool) restoreCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "restore",
+		Usage:     "make a sandbox of an ended invocation again",
+		UsageText: "git agency restore <id>",
+		Description: `Creates a sandbox with the content of <id>, which was discarded or landed and is not pruned yet: its
+commits, its staged, changed and untracked files, and the files of its archive. The new invocation has the
+name, the primitives, the limits and the base commit of <id>, which stays as it is. An operation in
+progress, such as a merge, is not restored; sockets and devices are not created again.
+
+Exit status: 0 created; 1 failed, nothing changed; 3 no such invocation or worktree; 4 broken; 5 refused
+for safety; 75 locked; 129 usage; 130 or 143 interrupted, rolled back first.`,
+		Flags: withRepositoryLockFlag(withJSONFlag()...),
+		Action: func(c *cli.Context) error {
+			args, err := positionalArgs(c, 1, 1)
+			if err != nil {
+				return err
+			}
+			repo, err := t.openRepository(c)
+			if err != nil {
+				return err
+			}
+			inv, err := repo.Restore(c.Context, args[0])
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(t.stderr, "restored %s as %s\n", args[0], inv.ID)
+			return t.reportStarted(c, inv)
+		},
+	}
+}

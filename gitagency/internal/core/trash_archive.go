@@ -1,0 +1,194 @@
+package core
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"os"
+	"syscall"
+
+	"github.com/git-agency/git-agency/gitagency/internal/archive"
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// TrashOptions says what happens to content of a tree that no commit can hold. The zero value refuses it.
+type TrashOptions struct {
+	Archive bool              // keep it in an archive
+	Force   bool              // with Archive: leave out what the archive cannot hold
+	Lost    func(lost string) // called with Force for each file that was left out; required with Force
+}
+
+// Sections of an archive in the trash.
+const (
+	archivedTree    = "tree"    // the tree of the sandbox
+	archivedModules = "modules" // repositories of the submodules that were checked out in it
+	archivedGitDir  = "git"     // git's worktree entry, where git could not read it
+)
+
+// TrashContent is the content of a tree that is about to be removed: a commit, and files that the commit does not hold.
+// It has to be closed.
+type TrashContent struct {
+	snapshot.CaptureResult
+	sections []archive.Section
+	opened   []func() error
+}
+
+// Close closes the directories that the archive is read from.
+func (c *TrashContent) Close() {
+	for _, closeDir := range c.opened {
+		_ = closeDir()
+	}
+}
+
+// CaptureForTrash captures the content of a tree that is about to be removed. With an archive, a tree that git refuses
+// is captured as far as git can:
+//
+//  1. all of it, which is what CaptureTree does; special files go to the archive;
+//  2. all but repositories in it, which go to the archive;
+//  3. the index, or if git cannot read that either, the commits alone; then the archive gets the whole tree.
+//
+// Ignored files are not kept, unless the rules cannot be read.
+func (r *Repository) CaptureForTrash(ctx context.Context, repo *git.Repo, s git.WorktreeSpec, o TrashOptions) (c TrashContent, err error) {
+	s, err = r.PrepareCapture(s)
+	if err != nil {
+		return c, err
+	}
+	if c.CaptureResult, err = snapshot.Capture(ctx, repo, s); !o.Archive || err != nil && !IsContentError(ctx, err) {
+		return c, err
+	}
+	defer func() {
+		if err != nil {
+			c.Close()
+		}
+	}()
+	if err == nil {
+		return c, c.archiveSpecialFiles(ctx, s)
+	}
+	partly := s
+	partly.InUse = true // leaves out repositories instead of refusing them
+	if c.CaptureResult, err = snapshot.Capture(ctx, repo, partly); err == nil {
+		return c, c.archiveRepositories(ctx, repo, s)
+	} else if !IsContentError(ctx, err) {
+		return c, err
+	}
+	partly.Dir = ""
+	if c.CaptureResult, err = snapshot.Capture(ctx, repo, partly); err != nil && IsContentError(ctx, err) {
+		c.CaptureResult, err = captureHistory(ctx, repo, s)
+	}
+	if err != nil {
+		return c, err
+	}
+	return c, c.archiveAll(ctx, repo, s)
+}
+
+// CheckTrash returns the error that CaptureForTrash, or writing the archive, would return because of the content. It
+// writes nothing.
+func (r *Repository) CheckTrash(ctx context.Context, repo *git.Repo, s git.WorktreeSpec, o TrashOptions) error {
+	_, err := r.CaptureDryRun(ctx, repo, s)
+	if !o.Archive || !IsContentError(ctx, err) {
+		return err
+	}
+	if o.Force {
+		return nil
+	}
+	if s, err = r.PrepareCapture(s); err != nil {
+		return err
+	}
+	var c TrashContent
+	defer c.Close()
+	partly := s
+	partly.InUse = true
+	got, err := snapshot.DryRunCapture(ctx, repo, partly)
+	switch {
+	case err == nil:
+		c.Commit = got.BranchTip // its submodules; the captured commit does not exist
+		err = c.archiveRepositories(ctx, repo, s)
+	case IsContentError(ctx, err):
+		err = c.archiveAll(ctx, repo, s)
+	}
+	if err != nil {
+		return err
+	}
+	limit, err := r.Settings.TrashLimit()
+	if err != nil {
+		return err
+	}
+	return archive.Check(c.sections, archive.Options{Limit: limit})
+}
+
+// IsContentError reports whether a capture failed because of what is in the tree, or in git's entry for it. Everything
+// counts as such but the end of the context, locks, and failures of this machine.
+func IsContentError(ctx context.Context, err error) bool {
+	if err == nil || ctx.Err() != nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return false
+	}
+	for _, errno := range []syscall.Errno{
+		syscall.ENOSPC, syscall.EDQUOT, syscall.EIO, syscall.EROFS, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN,
+	} {
+		if errors.Is(err, errno) {
+			return false
+		}
+	}
+	return !fault.Is[*fault.LockTimeoutError](err) && !fault.Is[*fault.UnsafePathError](err) && !fault.Is[*fault.CannotRunError](err)
+}
+
+// captureHistory captures the commits of a worktree whose index git cannot read.
+func captureHistory(ctx context.Context, repo *git.Repo, s git.WorktreeSpec) (snapshot.CaptureResult, error) {
+	found, err := repo.Lookup(ctx, s.Branch+"^{commit}", s.Base+"^{commit}")
+	if err != nil {
+		return snapshot.CaptureResult{}, err
+	}
+	branch := found[0].OID
+	tips := []string{branch}
+	if head, ok := repo.HeadFromFiles(s); ok {
+		tips = append(tips, head)
+	}
+	first := cmp.Or(s.Onto, branch, found[1].OID)
+	tree, err := repo.Lookup(ctx, first+"^{tree}")
+	if first == "" || err != nil || tree[0].Missing() {
+		return snapshot.CaptureResult{Commit: first, BranchTip: branch}, err
+	}
+	parents, err := repo.CapturedParents(ctx, s, first, tree[0].OID, tips...)
+	if err != nil || len(parents) == 1 {
+		return snapshot.CaptureResult{Commit: first, BranchTip: branch}, err
+	}
+	commit, err := repo.CommitTree(ctx, s, tree[0].OID, parents, s.Message)
+	return snapshot.CaptureResult{Commit: commit, BranchTip: branch, Dirty: true}, err
+}
+
+// WriteTrashArchive adds the files of a captured tree that its commit does not hold to the archive of an id, durably.
+// beforeChange, which may be nil, is called before the archive changes.
+func (r *Repository) WriteTrashArchive(ctx context.Context, id string, c TrashContent, o TrashOptions, beforeChange func() error) error {
+	if len(c.sections) == 0 {
+		return nil
+	}
+	limit, err := r.Settings.TrashLimit()
+	if err != nil {
+		return err
+	}
+	if err := r.Store.EnsureTrashDir(r.ID); err != nil {
+		return err
+	}
+	if err := durable.RemoveTemps(r.Store.TrashDir(r.ID)); err != nil { // of a killed process; the caller holds the repository lock
+		return err
+	}
+	result, err := archive.Write(ctx, r.Store.TrashArchivePath(r.ID, id), c.sections, archive.Options{Limit: limit, Force: o.Force, BeforeChange: beforeChange})
+	if err != nil {
+		_ = os.Remove(r.Store.TrashDir(r.ID)) // fails when not empty
+		return err
+	}
+	for _, lost := range result.Lost {
+		o.Lost(lost.String())
+	}
+	return nil
+}
+
+// HasTrashArchive reports whether there is an archive of an id.
+func (r *Repository) HasTrashArchive(id string) bool {
+	_, there := store.FirstExisting(r.Store.TrashArchivePath(r.ID, id))
+	return there
+}

@@ -1,0 +1,129 @@
+package core
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/archive"
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+)
+
+// StagedSubject is the message of the commit in which a capture keeps the index.
+const StagedSubject = "staged when captured"
+
+// CapturedCommit is a commit that may be a capture.
+type CapturedCommit struct {
+	ByTool  bool // git-agency wrote it
+	Parents []string
+	Tree    string
+	Subject string
+}
+
+// ReadCapture reads a commit that may be a capture.
+func ReadCapture(ctx context.Context, repo *git.Repo, commit string) (CapturedCommit, error) {
+	out, err := repo.RunRead(ctx, git.RunOptions{}, "rev-list", "--no-commit-header", "--max-count=1", "--format=%an%x00%ae%x00%P%x00%T%x00%s", commit)
+	if err != nil {
+		return CapturedCommit{}, err
+	}
+	fields := strings.Split(strings.TrimSuffix(string(out), "\n"), "\x00")
+	if len(fields) != 5 {
+		return CapturedCommit{}, &fault.NoCommitError{Name: commit}
+	}
+	return CapturedCommit{
+		ByTool:  fields[0] == ToolIdentity.Name && fields[1] == ToolIdentity.Email,
+		Parents: strings.Fields(fields[2]), Tree: fields[3], Subject: fields[4],
+	}, nil
+}
+
+// restoredGit is the name in a restored tree of an entry that was in the place of the .git file of the sandbox.
+const restoredGit = ".git.discarded"
+
+// UnpackTrash writes the archive of an ended invocation into the tree of a new one, over the files of its commit.
+func (r *Repository) UnpackTrash(ctx context.Context, repo *git.Repo, from, id string) error {
+	file := r.Store.TrashArchivePath(r.ID, from)
+	sections, err := archive.Sections(ctx, file)
+	if err != nil || len(sections) == 0 {
+		return err
+	}
+	tree := r.Store.SandboxTreePath(r.ID, id)
+	// Submodules and their repositories refer to each other by paths with the id in it.
+	rewrite := func(at string, content []byte) []byte {
+		if path.Base(at) == ".git" && bytes.HasPrefix(content, []byte("gitdir: ")) || path.Base(at) == "config" {
+			return bytes.ReplaceAll(content, []byte("/"+from+"/"), []byte("/"+id+"/"))
+		}
+		return content
+	}
+	rewriteLinks := func(at string, content []byte) []byte {
+		if path.Base(at) == ".git" {
+			return rewrite(at, content)
+		}
+		return content
+	}
+	if whole, there := sections[archivedTree]; there {
+		err := r.unpackInto(ctx, file, tree, whole, archive.UnpackRequest{Section: archivedTree, Rewrite: rewriteLinks, Rename: func(name string) string {
+			switch name {
+			case guard.AgencyDir:
+				return ""
+			case ".git":
+				r.Warn("the .git of sandbox %s was not that of its worktree; it is restored as %s", from, restoredGit)
+				return restoredGit
+			}
+			return name
+		}})
+		if err != nil {
+			return err
+		}
+	}
+	if _, there := sections[archivedModules]; !there {
+		return nil
+	}
+	modules := filepath.Join(repo.AdminDir(id), "modules")
+	if err := durable.Mkdir(modules, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return r.unpackInto(ctx, file, modules, false, archive.UnpackRequest{Section: archivedModules, Rewrite: rewrite})
+}
+
+// unpackInto unpacks a section of an archive into a directory; with clean it first removes everything but .git.
+func (r *Repository) unpackInto(ctx context.Context, file, dir string, clean bool, req archive.UnpackRequest) (err error) {
+	resolved, err := guard.Resolve(dir)
+	if err != nil {
+		return err
+	}
+	tree, err := guard.OpenTree(resolved)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, tree.Close()) }()
+	if req.Top, err = tree.OpenTop(); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, req.Top.Close()) }()
+	if clean {
+		names, err := req.Top.Names()
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			if name == ".git" {
+				continue
+			}
+			if err := req.Top.RemoveAll(name); err != nil {
+				return err
+			}
+		}
+	}
+	skipped, err := archive.Unpack(ctx, file, req)
+	for _, s := range skipped {
+		r.Warn("%s was %s; it is not restored", guard.QuotePath(s.Path), s.Why)
+	}
+	return err
+}

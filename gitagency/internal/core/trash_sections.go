@@ -1,0 +1,208 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/git-agency/git-agency/gitagency/internal/archive"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// chooser decides what a section of the archive holds.
+type chooser func(archive.Entry) archive.Choice
+
+// all keeps everything.
+func all(*guard.DirHandle) chooser {
+	return func(archive.Entry) archive.Choice { return archive.KeepAll }
+}
+
+// openSection opens a directory and scans it as a section of the archive. A missing directory is no section.
+func (c *TrashContent) openSection(ctx context.Context, name, dir string, whole bool, newChooser func(top *guard.DirHandle) chooser) error {
+	if !store.IsDir(dir) {
+		return nil
+	}
+	tree, err := guard.OpenTree(dir)
+	if errors.Is(err, fs.ErrPermission) && os.Chmod(dir, 0o700) == nil { // PrepareCapture has made sure that it is a directory
+		tree, err = guard.OpenTree(dir)
+	}
+	if err != nil {
+		return err
+	}
+	c.opened = append(c.opened, tree.Close)
+	top, err := tree.OpenTop()
+	if err != nil {
+		return err
+	}
+	c.opened = append(c.opened, top.Close)
+	files, err := archive.Scan(ctx, top, newChooser(top))
+	if err == nil && (whole || len(files) > 0) {
+		c.sections = append(c.sections, archive.Section{Name: name, Top: top, Files: files, Whole: whole})
+	}
+	return err
+}
+
+// keepUnless leaves an entry out under a condition, and else keeps all of it.
+func keepUnless(leaveOut bool) archive.Choice {
+	if leaveOut {
+		return archive.Skip
+	}
+	return archive.KeepAll
+}
+
+const specialFile = fs.ModeNamedPipe | fs.ModeSocket | fs.ModeDevice | fs.ModeIrregular
+
+// hasOwnGitFile reports whether the .git of a tree is the file that git wrote there, or is missing. The entry that it
+// names may be gone, or in a repository that was moved.
+func hasOwnGitFile(top *guard.DirHandle, s git.WorktreeSpec) bool {
+	content, err := readSmall(top, ".git")
+	dir, isLink := strings.CutPrefix(strings.TrimSuffix(string(content), "\n"), "gitdir: ")
+	if err != nil || !isLink {
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	return filepath.Base(dir) == s.Name && filepath.Base(filepath.Dir(dir)) == "worktrees"
+}
+
+// readSmall reads a regular file of at most 1 MiB.
+func readSmall(dir *guard.DirHandle, name string) ([]byte, error) {
+	const most = 1 << 20
+	file, err := dir.OpenFile(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	content, err := io.ReadAll(io.LimitReader(file, most+1))
+	if err == nil && len(content) > most {
+		err = &fs.PathError{Op: "read", Path: name, Err: syscall.EFBIG}
+	}
+	return content, err
+}
+
+// archiveSpecialFiles archives the special files of a tree of which the commit holds everything else.
+func (c *TrashContent) archiveSpecialFiles(ctx context.Context, s git.WorktreeSpec) error {
+	return c.openSection(ctx, archivedTree, s.Dir, false, func(top *guard.DirHandle) chooser {
+		ownGit := hasOwnGitFile(top, s)
+		return func(e archive.Entry) archive.Choice {
+			switch {
+			case e.Path == guard.AgencyDir:
+				return archive.Skip
+			case e.Path == ".git":
+				return keepUnless(ownGit)
+			case e.Mode.IsDir():
+				return archive.Enter
+			case e.Mode&specialFile != 0:
+				return archive.KeepAll
+			}
+			return archive.Skip
+		}
+	})
+}
+
+// archiveRepositories archives the parts of a tree that a capture leaves out: repositories, ignored or not, files in the
+// place of submodules, and special files.
+func (c *TrashContent) archiveRepositories(ctx context.Context, repo *git.Repo, s git.WorktreeSpec) error {
+	submodules, err := listSubmodules(ctx, repo, c.Commit)
+	if err != nil {
+		return err
+	}
+	err = c.openSection(ctx, archivedTree, s.Dir, false, func(top *guard.DirHandle) chooser {
+		ownGit := hasOwnGitFile(top, s)
+		return func(e archive.Entry) archive.Choice {
+			switch {
+			case e.Path == guard.AgencyDir:
+				return archive.Skip
+			case e.Path == ".git":
+				return keepUnless(ownGit)
+			case e.Mode&specialFile != 0 || submodules[e.Path] || e.HasGit():
+				return archive.KeepAll
+			case e.Mode.IsDir():
+				return archive.Enter
+			}
+			return archive.Skip
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return c.archiveModules(ctx, repo, s)
+}
+
+// archiveModules archives the repositories of submodules, which git keeps in its entry for the worktree.
+func (c *TrashContent) archiveModules(ctx context.Context, repo *git.Repo, s git.WorktreeSpec) error {
+	return c.openSection(ctx, archivedModules, filepath.Join(repo.AdminDir(s.Name), "modules"), false, all)
+}
+
+// archiveAll archives the whole tree without ignored files, and git's entry for it.
+func (c *TrashContent) archiveAll(ctx context.Context, repo *git.Repo, s git.WorktreeSpec) error {
+	tracked, err := listTracked(ctx, repo, c.Commit)
+	if err != nil {
+		return err
+	}
+	// An archive that extends an earlier capture adds to its files.
+	err = c.openSection(ctx, archivedTree, s.Dir, s.Onto == "", func(top *guard.DirHandle) chooser {
+		ownGit, ignored := hasOwnGitFile(top, s), newIgnoredFiles(repo, top)
+		return func(e archive.Entry) archive.Choice {
+			switch {
+			case e.Path == guard.AgencyDir:
+				return archive.Skip
+			case e.Path == ".git":
+				return keepUnless(ownGit)
+			case e.HasGit():
+				return archive.KeepAll
+			case tracked[e.Path] || !ignored.has(e.Path, e.Mode.IsDir()):
+				return archive.Keep
+			case e.Mode.IsDir():
+				return archive.Enter // there may be repositories and tracked files in it
+			}
+			return archive.Skip
+		}
+	})
+	if err != nil {
+		return err
+	}
+	err = c.openSection(ctx, archivedGitDir, repo.AdminDir(s.Name), false, func(*guard.DirHandle) chooser {
+		return func(e archive.Entry) archive.Choice { return keepUnless(e.Path == "modules") }
+	})
+	if err != nil {
+		return err
+	}
+	return c.archiveModules(ctx, repo, s)
+}
+
+// listSubmodules lists the paths of the submodules of a commit.
+func listSubmodules(ctx context.Context, repo *git.Repo, commit string) (map[string]bool, error) {
+	submodules := map[string]bool{}
+	if commit == "" {
+		return submodules, nil
+	}
+	out, err := repo.RunRead(ctx, git.RunOptions{}, "ls-tree", "-r", "-z", commit)
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.SplitSeq(string(out), "\x00") {
+		if fields, path, ok := strings.Cut(line, "\t"); ok && strings.HasPrefix(fields, "160000 ") {
+			submodules[path] = true
+		}
+	}
+	return submodules, nil
+}
+
+// listTracked lists the paths of the files of a commit.
+func listTracked(ctx context.Context, repo *git.Repo, commit string) (map[string]bool, error) {
+	tracked := map[string]bool{}
+	if commit == "" {
+		return tracked, nil
+	}
+	out, err := repo.RunRead(ctx, git.RunOptions{}, "ls-tree", "-r", "-z", "--name-only", commit)
+	for name := range strings.SplitSeq(string(out), "\x00") {
+		tracked[name] = true
+	}
+	return tracked, err
+}

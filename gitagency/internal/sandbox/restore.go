@@ -1,0 +1,99 @@
+package sandbox
+
+import (
+	"context"
+
+	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/ids"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// restoreVerb is the verb of steps and intents of a restore.
+const restoreVerb = "restore"
+
+// Restore makes a new sandbox with the content of one that has ended: the commit at HEAD, the changed, staged and
+// untracked files, and the files of its archive. The primitives, limits and name are those of the old invocation, which
+// stays as it is. An operation that was in progress is not restored.
+func Restore(ctx context.Context, r *core.Repository, query string) (core.Invocation, error) {
+	ended, err := r.Invocation(query)
+	if err != nil {
+		return core.Invocation{}, err
+	}
+	if err := ended.Err(); err != nil {
+		return core.Invocation{}, err
+	}
+	if !core.HasEnded(ended.Entry.Record) {
+		return core.Invocation{}, &fault.NotEndedError{ID: ended.ID}
+	}
+	repo, unlock, err := r.LockAndRecover(ctx)
+	if err != nil {
+		return core.Invocation{}, err
+	}
+	defer unlock()
+	entry := r.Store.Invocation(r.ID, ended.ID, nil) // may have been pruned while waiting for the lock
+	if entry.Defect != store.NoDefect || !core.HasEnded(entry.Record) {
+		return core.Invocation{}, &fault.NotFoundError{Kind: "invocation", Query: query}
+	}
+	plan, err := planRestore(ctx, r, repo, entry)
+	if err != nil {
+		return core.Invocation{}, err
+	}
+	return StartLocked(ctx, r, repo, plan)
+}
+
+// planRestore plans the sandbox that has the content of an ended one.
+func planRestore(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta]) (plan StartPlan, err error) {
+	m := entry.Record
+	remains, err := r.Store.FindRemains(r.ID, entry.ID)
+	if err != nil {
+		return plan, err
+	}
+	if m.Landing == store.Discarded && (remains.HasTree || remains.HasWithdrawn) {
+		return plan, &fault.UnfinishedDiscardError{ID: entry.ID}
+	}
+	plan = StartPlan{StartRequest: StartRequest{Name: m.InvocationName, Runner: m.Runner, Mode: m.Mode}, prims: m.Primitives, limits: m.Limits, restores: entry.ID}
+	if err := checkWalls(ctx, r, plan.prims); err != nil {
+		return plan, err
+	}
+	if plan.origin, err = trashStartPoint(ctx, r, repo, entry); err != nil {
+		return plan, err
+	}
+	return plan, planWorktree(r, &plan)
+}
+
+// trashStartPoint returns the start point for the trash ref of an invocation; without one, its base.
+func trashStartPoint(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta]) (StartPoint, error) {
+	from := StartPoint{Base: entry.Record.BaseCommit, UntrustedConfig: !r.TrustsRepoConfig(entry.ID)}
+	if id := entry.Record.IntegrationWorktreeID; ids.Valid(id) {
+		if wt := r.WorktreeFromEntry(r.Store.Worktree(r.ID, id, nil)); wt.CheckUsable() == nil {
+			from.worktreeID = id
+		}
+	}
+	kept, err := r.TrashCommit(ctx, repo, entry.ID)
+	if err != nil || kept == "" {
+		return from, err
+	}
+	from.Snapshot, from.Head = kept, kept
+	// A capture is a commit by git-agency whose first parent is HEAD, or an earlier capture.
+	for captures := 0; ; captures++ {
+		c, err := core.ReadCapture(ctx, repo, from.Head)
+		if err != nil {
+			return from, err
+		}
+		if !c.ByTool || len(c.Parents) == 0 {
+			return from, nil
+		}
+		for _, parent := range c.Parents[1:] {
+			staged, err := core.ReadCapture(ctx, repo, parent)
+			if err != nil {
+				return from, err
+			}
+			if captures == 0 && staged.ByTool && staged.Subject == core.StagedSubject {
+				from.index = staged.Tree
+			}
+		}
+		from.Head = c.Parents[0]
+	}
+}
