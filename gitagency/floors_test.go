@@ -36,6 +36,8 @@ var floors = []struct {
 	{dir: "undo"},
 	{dir: "lock", reserved: "github.com/nightlyone/lockfile"},
 	{dir: "proc", reserved: "os/exec"},
+	{dir: "landlock"},
+	{dir: "seccomp"},
 	{dir: "readlimit", imports: "proc"},
 
 	// 1: git and the records on disk
@@ -59,7 +61,7 @@ var floors = []struct {
 	// 2: mechanisms without knowledge of each other
 	{dir: "archive", imports: "durable guard"},
 	{dir: "changeset", imports: "durable undo git git/snapshot"},
-	{dir: "confine", imports: "durable proc guard"},
+	{dir: "confine", imports: "durable proc landlock seccomp guard"},
 	{dir: "outlet"},
 	{dir: "runner", imports: "proc"},
 	{dir: "treediff", imports: "quote", reserved: "github.com/sergi/go-diff/diffmatchpatch"},

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/landlock"
 )
 
 func TestApplyMakesHostReadOnly(t *testing.T) {
@@ -680,7 +681,7 @@ func runInNamespaces(t *testing.T, dir string, p Plan) {
 // configureNamespaces passes the plan and the directory to cmd and gives it namespaces of its own.
 func configureNamespaces(cmd *exec.Cmd, dir string, p Plan) error {
 	if p.LandlockABI == 0 {
-		p.LandlockABI, _ = landlockABI()
+		p.LandlockABI, _ = landlock.ABI()
 	}
 	if p.Network == "" {
 		p.Network = HostNetwork

@@ -17,5 +17,3 @@ func Restrict(Plan) error { return errWallsUnsupported }
 
 // UnmountOverlays does nothing.
 func UnmountOverlays(Plan) error { return nil }
-
-func prepare() {}

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/git-agency/git-agency/gitagency/internal/landlock"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
@@ -128,7 +129,7 @@ func TestIneffectiveLandlockAndSeccompAreMissing(t *testing.T) {
 // TestDisposableThreadRestrictsNoOtherThread runs more trials than the sixteen rulesets the kernel allows a thread.
 func TestDisposableThreadRestrictsNoOtherThread(t *testing.T) {
 	t.Parallel()
-	if _, err := landlockABI(); err != nil {
+	if _, err := landlock.ABI(); err != nil {
 		t.Skipf("skipped: no Landlock: %v", err)
 	}
 	for range 40 {

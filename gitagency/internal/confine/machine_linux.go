@@ -10,13 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/landlock"
 )
 
 // InspectMachine finds out what this machine offers. It starts no process; whether namespaces can be created shows when
 // they are.
 func InspectMachine() Machine {
 	m := Machine{System: runtime.GOOS, Arch: runtime.GOARCH, Kernel: kernelRelease(), UID: os.Geteuid(), GID: os.Getegid(), Files: hostFiles()}
-	abi, err := landlockABI()
+	abi, err := landlock.ABI()
 	m.LandlockABI = abi
 	if f := landlockFeature(abi, err); f.State != OK {
 		m.LandlockABI, m.WhyNoLandlock = 0, f.Detail
@@ -24,7 +25,7 @@ func InspectMachine() Machine {
 	if f := seccompFeature(checkSeccompErrno()); f.State != OK {
 		m.WhyNoSeccomp = f.Detail
 	}
-	if m.LandlockABI < landlockSocketsABI {
+	if m.LandlockABI < landlock.SocketsABI {
 		m.Sockets = listeningSockets()
 	}
 	return m

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"slices"
 	"strconv"
+
+	"github.com/git-agency/git-agency/gitagency/internal/landlock"
 )
 
 // Plan describes everything that is built around the commands of one sandbox. It is a value: making it has no side
@@ -114,7 +116,7 @@ func (p Plan) WallNames() []string {
 		return append(walls, "capabilities-dropped", "no-new-privs")
 	}
 	walls = append(walls, readOnlyRoot, "private-tmp", "private-dev", "fresh-proc", hiddenSecrets, gitLayer)
-	if p.Network != HostNetwork || p.LandlockABI >= landlockScopesABI { // abstract sockets belong to the network namespace
+	if p.Network != HostNetwork || p.LandlockABI >= landlock.ScopesABI { // abstract sockets belong to the network namespace
 		walls = append(walls, "abstract-sockets")
 	}
 	return append(walls, "capabilities-dropped", "no-new-privs", Landlock+":"+strconv.Itoa(p.LandlockABI), Seccomp, "closed-descriptors", "environment")

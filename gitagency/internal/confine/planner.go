@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/landlock"
 )
 
 // MakePlan plans the walls, or refuses with a *RefusedError. If one path of a plan is below another, the lower one
@@ -36,14 +37,14 @@ func MakePlan(r Request, m Machine) (Plan, error) {
 	}
 	plan := Plan{
 		Hostname: hostname, Network: network,
-		Fixed: r.fixedPaths(), LandlockABI: min(m.LandlockABI, NewestLandlockABI),
+		Fixed: r.fixedPaths(), LandlockABI: min(m.LandlockABI, landlock.NewestABI),
 	}
 	if err := d.checkUTF8(); err != nil {
 		return Plan{}, err
 	}
 	d.fillPlan(&plan)
 	d.maskHidden(&plan)
-	if plan.LandlockABI < landlockSocketsABI {
+	if plan.LandlockABI < landlock.SocketsABI {
 		plan.Sockets = d.reachableSockets(plan, m.Sockets)
 	}
 	return plan, nil
@@ -61,8 +62,8 @@ func (m Machine) checkSupported() error {
 		return &RefusedError{Wall: Seccomp, Why: "there is no filter for " + m.Arch + ", only for amd64 and arm64", Remedy: without}
 	case m.LandlockABI == 0:
 		return &RefusedError{Wall: Landlock, Why: cmp.Or(m.WhyNoLandlock, "this kernel does not offer it"), Remedy: without}
-	case m.LandlockABI < OldestLandlockABI:
-		return &RefusedError{Wall: Landlock, Why: fmt.Sprintf("this kernel, %s, has ABI version %d, and %d is required", cmp.Or(m.Kernel, "of unknown release"), m.LandlockABI, OldestLandlockABI), Remedy: without}
+	case m.LandlockABI < landlock.OldestABI:
+		return &RefusedError{Wall: Landlock, Why: fmt.Sprintf("this kernel, %s, has ABI version %d, and %d is required", cmp.Or(m.Kernel, "of unknown release"), m.LandlockABI, landlock.OldestABI), Remedy: without}
 	case m.WhyNoSeccomp != "":
 		return &RefusedError{Wall: Seccomp, Why: m.WhyNoSeccomp, Remedy: without}
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/landlock"
 )
 
 // fakeDisk is a file system described by a text with one path per line: "dir/", "file", "socket=", "device%",
@@ -857,7 +858,7 @@ func TestMakePlanNetworkFollowsOutputs(t *testing.T) {
 
 func TestMakePlanUsesNewestCommonLandlockABI(t *testing.T) {
 	t.Parallel()
-	for abi, want := range map[int]int{2: 2, 5: 5, NewestLandlockABI: NewestLandlockABI, NewestLandlockABI + 5: NewestLandlockABI} {
+	for abi, want := range map[int]int{2: 2, 5: 5, landlock.NewestABI: landlock.NewestABI, landlock.NewestABI + 5: landlock.NewestABI} {
 		m := usualMachine(usualFiles)
 		m.LandlockABI = abi
 		if got, err := MakePlan(usualRequest(), m); err != nil || got.LandlockABI != want {
@@ -877,7 +878,7 @@ func TestMakePlanHidesSocketsOnOldLandlock(t *testing.T) {
 		/tmp/x/sock=
 	` + "/opt/service/\xff=\n"
 	m := usualMachine(usualFiles + sockets)
-	m.LandlockABI = landlockSocketsABI - 1
+	m.LandlockABI = landlock.SocketsABI - 1
 	r := usualRequest()
 	own := filepath.Join(r.Tree, "own")
 	m.Sockets = []string{"/home/me/agent", "/home/me/link", "/home/me/granted", "/home/me/file", "/home/me/gone", "relative", "/opt/service/sock", "/opt/service/\xff", "/tmp/x/sock", own}
@@ -898,7 +899,7 @@ func TestMakePlanHidesSocketsOnOldLandlock(t *testing.T) {
 	if weaker := (Plan{Network: p.Network, LandlockABI: p.LandlockABI, Hidden: p.Hidden, Private: p.Private, Filtered: p.Filtered, Writable: p.Writable}).WeakerThan(p); weaker != "" {
 		t.Errorf("weaker: %s", weaker)
 	}
-	m.LandlockABI = landlockSocketsABI
+	m.LandlockABI = landlock.SocketsABI
 	if p, err := MakePlan(r, m); err != nil || p.Sockets != nil {
 		t.Errorf("got %q, %v", p.Sockets, err)
 	}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/landlock"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
@@ -43,7 +44,7 @@ func (l prober) probe(ctx context.Context) ([]Feature, error) {
 	all.Go(func() { overlay = l.tryOverlay(ctx) })
 	all.Go(func() { namespace = l.tryNamespace(ctx) })
 	all.Go(func() { walls = l.tryWalls(ctx) })
-	landlock, seccomp := landlockFeature(landlockABI()), seccompFeature(checkSeccompErrno())
+	landlock, seccomp := landlockFeature(landlock.ABI()), seccompFeature(checkSeccompErrno())
 	if landlock.State == OK {
 		landlock = landlockRestrictFeature(landlock, onDisposableThread(tryLandlock))
 	}
@@ -198,15 +199,6 @@ func kernelRelease() string {
 		return ""
 	}
 	return unix.ByteSliceToString(name.Release[:])
-}
-
-// landlockABI returns the kernel's Landlock ABI. Asking restricts nothing.
-func landlockABI() (int, error) {
-	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
-	if errno != 0 {
-		return 0, errno
-	}
-	return int(abi), nil
 }
 
 // checkSeccompErrno asks whether the kernel supports filters that make system calls fail. Asking filters nothing.

@@ -16,6 +16,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/git-agency/git-agency/gitagency/internal/landlock"
 )
 
 // TestProbeAgreesWithUnshare compares Probe with unshare(1), which makes the same namespaces and mounts on its own.
@@ -58,7 +60,7 @@ func TestLandlockAcceptsRightsOfItsABI(t *testing.T) {
 	if got.State != OK {
 		t.Skipf("skipped: %s", got.Detail)
 	}
-	abi, err := landlockABI()
+	abi, err := landlock.ABI()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +234,7 @@ func TestProbeNamesSettingThatForbidsUserNamespaces(t *testing.T) {
 func TestProbeReportsPowerlessUserNamespacesMissing(t *testing.T) {
 	if os.Getenv(reexecVariable) == "" {
 		t.Parallel()
-		if _, err := landlockABI(); err != nil {
+		if _, err := landlock.ABI(); err != nil {
 			t.Skipf("skipped: no Landlock: %v", err)
 		}
 		if probeFeatures(t, probeEnv(t))[UserNamespaces].State != OK {

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/seccomp"
 )
 
 // namespaceTrial is the result of a namespace with its own network.
@@ -170,7 +171,7 @@ func trySeccomp() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return os.NewSyscallError("no_new_privs", err)
 	}
-	if err := installFilter(); err != nil {
+	if err := seccomp.Install(); err != nil {
 		return err
 	}
 	if err := unix.Chroot(""); !errors.Is(err, unix.EPERM) { // without a filter: ENOENT

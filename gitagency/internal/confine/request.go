@@ -125,14 +125,3 @@ func (e *RefusedError) Error() string {
 	}
 	return what + ": " + e.Why
 }
-
-const (
-	// OldestLandlockABI is the first ABI that allows files to be renamed between directories.
-	OldestLandlockABI = 2
-	// NewestLandlockABI is the last ABI that rulesets are written for.
-	NewestLandlockABI = 9
-	// landlockScopesABI is the first ABI that restricts abstract sockets.
-	landlockScopesABI = 6
-	// landlockSocketsABI is the first ABI that restricts sockets with a path.
-	landlockSocketsABI = 9
-)

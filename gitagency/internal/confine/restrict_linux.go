@@ -3,9 +3,11 @@ package confine
 import (
 	"errors"
 	"fmt"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/git-agency/git-agency/gitagency/internal/landlock"
+	"github.com/git-agency/git-agency/gitagency/internal/seccomp"
 )
 
 // Restrict drops all privileges of the calling thread, and of the processes it starts, that are left inside the walls
@@ -20,24 +22,21 @@ func Restrict(p Plan) error {
 	if p.NetworkOnly { // with capabilities a program could change the network, or leave it
 		return errors.Join(dropCapabilities(), unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 	}
-	if p.LandlockABI < 2 {
-		return fmt.Errorf("landlock ABI %d: at least 2 is required, to rename files between directories", p.LandlockABI)
-	}
 	rules, err := newRuleset(p)
 	if err != nil {
 		return err
 	}
-	defer unix.Close(rules)
+	defer rules.Close()
 	if err := dropCapabilities(); err != nil {
 		return err
 	}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("no new privileges: %w", err)
 	}
-	if _, _, errno := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, uintptr(rules), 0, 0); errno != 0 {
-		return fmt.Errorf("landlock: %w", errno)
+	if err := rules.Enforce(); err != nil {
+		return err
 	}
-	return installFilter() // last: the filter forbids many of these calls
+	return seccomp.Install() // last: the filter forbids many of these calls
 }
 
 // Bits of linux/securebits.h; each is followed by the bit that locks it.
@@ -75,95 +74,37 @@ func dropCapabilities() error {
 	return nil
 }
 
-// Landlock access rights.
-const (
-	accessRead       = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR
-	accessUseDevice  = unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
-	accessWriteFile  = unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE
-	accessMakeDevice = unix.LANDLOCK_ACCESS_FS_MAKE_CHAR | unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
-
-	// Rights that a rule for a file may contain.
-	accessFile = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | accessWriteFile | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV | unix.LANDLOCK_ACCESS_FS_RESOLVE_UNIX
-)
-
-// handledAccess returns all rights that an ABI can restrict: for files, and scopes for processes outside.
-func handledAccess(abi int) (files, scope uint64) {
-	files = 1<<13 - 1
-	for _, since := range []struct {
-		abi  int
-		what uint64
-	}{
-		{2, unix.LANDLOCK_ACCESS_FS_REFER},
-		{3, unix.LANDLOCK_ACCESS_FS_TRUNCATE},
-		{5, unix.LANDLOCK_ACCESS_FS_IOCTL_DEV},
-		{9, unix.LANDLOCK_ACCESS_FS_RESOLVE_UNIX},
-	} {
-		if abi >= since.abi {
-			files |= since.what
-		}
-	}
-	if abi >= 6 {
-		scope = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | unix.LANDLOCK_SCOPE_SIGNAL
-	}
-	return files, scope
-}
-
 // newRuleset creates the Landlock ruleset. It must be a single one: with two stacked rulesets files cannot be moved
 // between directories even where both allow it.
-func newRuleset(p Plan) (int, error) {
-	files, scope := handledAccess(p.LandlockABI)
-	attr := struct{ files, network, scope uint64 }{files, 0, scope}
-	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0)
-	if errno != 0 {
-		return -1, fmt.Errorf("landlock ruleset of ABI %d: %w", p.LandlockABI, errno)
+func newRuleset(p Plan) (*landlock.Ruleset, error) {
+	rules, err := landlock.NewRuleset(p.LandlockABI)
+	if err != nil {
+		return nil, err
 	}
-	rules := int(fd)
-	grant := func(path string, rights uint64) error {
-		if err := addLandlockRule(rules, path, rights&files); err != nil {
+	allow := func(path string, rights landlock.Rights) error {
+		fd, err := openNoSymlinks(unix.AT_FDCWD, path)
+		if err == nil {
+			err = errors.Join(rules.Allow(fd, rights), unix.Close(fd))
+		}
+		if err != nil {
 			return fmt.Errorf("landlock rule for %s: %w", path, err)
 		}
 		return nil
 	}
-	err := errors.Join(grant("/", accessRead), grant("/proc", accessWriteFile), grant("/dev", accessUseDevice), grant("/dev/shm", files&^accessMakeDevice))
+	err = errors.Join(allow("/", landlock.Read), allow("/proc", landlock.WriteFile), allow("/dev", landlock.UseDevice), allow("/dev/shm", landlock.Change))
 	for _, path := range p.Private {
-		if e := grant(path, files&^accessMakeDevice); !errors.Is(e, unix.ENOENT) { // missing ones are skipped, as by Apply
+		if e := allow(path, landlock.Change); !errors.Is(e, unix.ENOENT) { // missing ones are skipped, as by Apply
 			err = errors.Join(err, e)
 		}
 	}
 	for _, path := range p.Writable {
-		err = errors.Join(err, grant(path, files&^accessMakeDevice))
+		err = errors.Join(err, allow(path, landlock.Change))
 	}
 	for _, l := range p.Overlays {
-		err = errors.Join(err, grant(l.Path, files&^accessMakeDevice))
+		err = errors.Join(err, allow(l.Path, landlock.Change))
 	}
 	if err != nil {
-		_ = unix.Close(rules)
-		return -1, err
+		return nil, errors.Join(err, rules.Close())
 	}
 	return rules, nil
-}
-
-// addLandlockRule allows access rights at a path and below it.
-func addLandlockRule(rules int, path string, rights uint64) error {
-	fd, err := openNoSymlinks(unix.AT_FDCWD, path)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return err
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		rights &= accessFile
-	}
-	// The kernel's struct is packed: 12 bytes without a gap, and trailing padding does not matter.
-	attr := struct {
-		rights uint64
-		fd     int32
-	}{rights, int32(fd)}
-	if _, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(rules), unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&attr)), 0, 0, 0); errno != 0 {
-		return errno
-	}
-	return nil
 }

@@ -7,12 +7,13 @@ import (
 	"sync"
 
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/seccomp"
 )
 
 // init turns this process into a supervisor if it was started as one; then it does not return.
 func init() {
 	proc.Supervise(proc.WallBuilder{
-		Prepare:   prepare,
+		Prepare:   seccomp.Prepare,
 		Apply:     func(plan []byte) error { return withPlan(plan, Apply) },
 		Restrict:  func(plan []byte) error { return withPlan(plan, Restrict) },
 		Dismantle: func(plan []byte) error { return withPlan(plan, UnmountOverlays) },

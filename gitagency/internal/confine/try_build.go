@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 
+	"github.com/git-agency/git-agency/gitagency/internal/landlock"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
@@ -31,7 +32,7 @@ func trialPlan(network Network, m Machine) (Plan, error) {
 	if err := m.checkSupported(); err != nil {
 		return Plan{}, err
 	}
-	return Plan{Hostname: hostname, Network: network, Private: []string{"/tmp"}, LandlockABI: min(m.LandlockABI, NewestLandlockABI)}, nil
+	return Plan{Hostname: hostname, Network: network, Private: []string{"/tmp"}, LandlockABI: min(m.LandlockABI, landlock.NewestABI)}, nil
 }
 
 func startNamespace(ctx context.Context, p Plan, label string, hold ...*os.File) (*proc.Namespace, error) {

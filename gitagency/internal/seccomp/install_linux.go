@@ -1,4 +1,4 @@
-package confine
+package seccomp
 
 import (
 	"fmt"
@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// installFilter installs the filter for this thread and its children.
-func installFilter() error {
+// Install installs the filter for this thread and its children. The thread has given up new privileges.
+func Install() error {
 	code, err := filterCode()
 	if err != nil {
 		return fmt.Errorf("seccomp filter: %w", err)
@@ -34,5 +34,5 @@ var filterCode = sync.OnceValues(func() ([]unix.SockFilter, error) {
 	return code, nil
 })
 
-// prepare builds the filter, which needs no plan, in advance.
-func prepare() { _, _ = filterCode() }
+// Prepare builds the filter in advance.
+func Prepare() { _, _ = filterCode() }

@@ -1,4 +1,6 @@
-package confine
+// Package seccomp builds and installs the filter that refuses system calls to programs behind walls. It knows which calls
+// are refused, and nothing about who is confined and why.
+package seccomp
 
 import (
 	"maps"
