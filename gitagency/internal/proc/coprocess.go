@@ -48,7 +48,7 @@ func StartCoprocess(ctx context.Context, c Command) (*Coprocess, error) {
 		t.stdin, err = t.cmd.StdinPipe()
 	}
 	if err == nil {
-		err = t.cmd.Start()
+		err = startRestricted(t.cmd, c.Restrict)
 	}
 	if err != nil {
 		cancel()

@@ -43,6 +43,10 @@ type Command struct {
 	// Grace is the time between SIGTERM and SIGKILL after cancellation; zero means five seconds.
 	Grace time.Duration
 
+	// Restrict, when not nil, restricts the calling thread and so the program, which inherits the restrictions. It is called
+	// on a thread of its own that starts nothing else.
+	Restrict func() error
+
 	// Limits are set as soon as the program has started. Its result tells whether it exceeded one of them.
 	Limits Limits
 }
@@ -116,7 +120,7 @@ func Run(ctx context.Context, c Command) (Result, error) {
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = grace
 
-	if err := cmd.Start(); err != nil {
+	if err := startRestricted(cmd, c.Restrict); err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause // the error of Start only says that the context has ended
 		}

@@ -9,8 +9,16 @@ import (
 )
 
 // Install installs the filter for this thread and its children. The thread has given up new privileges.
-func Install() error {
-	code, err := filterCode()
+func Install() error { return install(usualFilter) }
+
+// InstallWithoutSockets is Install for programs that reach no other program: they cannot create a socket either.
+func InstallWithoutSockets() error { return install(socketlessFilter) }
+
+// Prepare builds the filter of Install in advance.
+func Prepare() { _, _ = usualFilter() }
+
+func install(filter func() ([]unix.SockFilter, error)) error {
+	code, err := filter()
 	if err != nil {
 		return fmt.Errorf("seccomp filter: %w", err)
 	}
@@ -21,18 +29,20 @@ func Install() error {
 	return nil
 }
 
-// filterCode is the filter in the kernel's format.
-var filterCode = sync.OnceValues(func() ([]unix.SockFilter, error) {
+var (
+	usualFilter      = sync.OnceValues(func() ([]unix.SockFilter, error) { return encodeFilter(blockedCalls()) })
+	socketlessFilter = sync.OnceValues(func() ([]unix.SockFilter, error) { return encodeFilter(withoutSockets(blockedCalls())) })
+)
+
+// encodeFilter returns the filter in the kernel's format.
+func encodeFilter(blocked []blockedCall) ([]unix.SockFilter, error) {
 	a, err := currentArchitecture()
 	if err != nil {
 		return nil, err
 	}
 	var code []unix.SockFilter
-	for _, in := range buildFilter(a) {
+	for _, in := range buildFilter(a, blocked) {
 		code = append(code, unix.SockFilter{Code: in.code, Jt: in.jt, Jf: in.jf, K: in.k})
 	}
 	return code, nil
-})
-
-// Prepare builds the filter in advance.
-func Prepare() { _, _ = filterCode() }
+}

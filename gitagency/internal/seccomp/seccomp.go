@@ -112,6 +112,17 @@ func blockedCalls() []blockedCall {
 	)
 }
 
+// withoutSockets returns the refused calls of a program that needs no socket at all.
+func withoutSockets(blocked []blockedCall) []blockedCall {
+	blocked = slices.Clone(blocked)
+	for i, b := range blocked {
+		if b.call == "socket" || b.call == "socketpair" {
+			blocked[i] = blockedCall{call: b.call, errno: ePERM}
+		}
+	}
+	return blocked
+}
+
 // architecture holds the properties of a CPU architecture that a filter needs.
 type architecture struct {
 	auditArch   uint32            // AUDIT_ARCH_* constant
@@ -143,12 +154,12 @@ const (
 
 // buildFilter returns the program that checks every system call. The kernel finds out in advance for which numbers the
 // result is always "allow", because only the number is read then, and does not run the program for those.
-func buildFilter(a architecture) []bpfInstruction {
+func buildFilter(a architecture, blocked []blockedCall) []bpfInstruction {
 	var (
 		allow    = []bpfInstruction{{code: opReturn, k: retAllow}}
 		programs = map[uint32][]bpfInstruction{}
 	)
-	for _, b := range blockedCalls() {
+	for _, b := range blocked {
 		if number, there := a.calls[b.call]; there {
 			programs[number] = b.compile()
 		}

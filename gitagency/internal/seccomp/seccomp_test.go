@@ -77,7 +77,7 @@ func fakeArchitecture() architecture {
 func TestFilterRefusesOnlyBlockedCalls(t *testing.T) {
 	t.Parallel()
 	a := fakeArchitecture()
-	program := buildFilter(a)
+	program := buildFilter(a, blockedCalls())
 	byNumber := map[uint32]blockedCall{}
 	for _, b := range blockedCalls() {
 		byNumber[a.calls[b.call]] = b
@@ -112,7 +112,7 @@ func TestFilterRefusesOnlyBlockedCalls(t *testing.T) {
 func TestFilterChecksArguments(t *testing.T) {
 	t.Parallel()
 	a := fakeArchitecture()
-	program := buildFilter(a)
+	program := buildFilter(a, blockedCalls())
 	const high = 0xabcd << 32 // upper 32 bits, which the kernel ignores
 	for _, c := range []struct {
 		call    string
@@ -186,6 +186,22 @@ func TestFilterChecksArguments(t *testing.T) {
 		}
 		if got := runFilter(t, program, filterInput{a.calls[c.call], a.auditArch, c.args}); got != want {
 			t.Errorf("%s%#x: %#x instead of %#x", c.call, c.args, got, want)
+		}
+	}
+}
+
+func TestFilterWithoutSocketsRefusesThem(t *testing.T) {
+	t.Parallel()
+	a := fakeArchitecture()
+	usual, program := buildFilter(a, blockedCalls()), buildFilter(a, withoutSockets(blockedCalls()))
+	for number := range uint32(5000) {
+		c := filterInput{number: number, arch: a.auditArch, args: [6]uint64{1, 1}} // AF_UNIX, SOCK_STREAM
+		want := runFilter(t, usual, c)
+		if number == a.calls["socket"] || number == a.calls["socketpair"] {
+			want = retErrno | ePERM
+		}
+		if got := runFilter(t, program, c); got != want {
+			t.Errorf("%d: %#x instead of %#x", number, got, want)
 		}
 	}
 }
