@@ -38,7 +38,7 @@ var floors = []struct {
 	{dir: "proc", reserved: "os/exec"},
 	{dir: "landlock"},
 	{dir: "seccomp"},
-	{dir: "readlimit", imports: "proc"},
+	{dir: "readlimit", imports: "proc landlock seccomp"},
 
 	// 1: git and the records on disk
 	{dir: "git/object"},

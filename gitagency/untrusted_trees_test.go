@@ -27,7 +27,7 @@ var namedTreePaths = map[string]string{
 	`git/snapshot: WorkTree: c.Dir`:                   "a new directory, for a checkout of a snapshot",
 	`git/snapshot: WorkTree: dir`:                     "a temporary directory of ours",
 	`git/snapshot: WorkTree: x.spec.Dir`:              "rollback: git writes files that are compared before and after, in a sandbox without a running command",
-	`git/status: WorkTree: copies`:                    "the directory with copies of files",
+	`git/status: WorkTree: reader.WorkTree`:           "the directory with copies of files",
 	`git/update: WorkTree: tree`:                      "the integration worktree, which no agent can write",
 	`git/update: WorkTree: u.Worktree`:                "the integration worktree, which no agent can write",
 

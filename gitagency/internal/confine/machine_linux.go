@@ -11,6 +11,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/landlock"
+	"github.com/git-agency/git-agency/gitagency/internal/seccomp"
 )
 
 // InspectMachine finds out what this machine offers. It starts no process; whether namespaces can be created shows when
@@ -22,7 +23,7 @@ func InspectMachine() Machine {
 	if f := landlockFeature(abi, err); f.State != OK {
 		m.LandlockABI, m.WhyNoLandlock = 0, f.Detail
 	}
-	if f := seccompFeature(checkSeccompErrno()); f.State != OK {
+	if f := seccompFeature(seccomp.Available()); f.State != OK {
 		m.WhyNoSeccomp = f.Detail
 	}
 	if m.LandlockABI < landlock.SocketsABI {

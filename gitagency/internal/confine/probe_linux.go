@@ -9,13 +9,13 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/landlock"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/seccomp"
 )
 
 // Probe tries all features concurrently. env gives the PATH and TMPDIR. An error means that ctx ended first; a feature
@@ -44,7 +44,7 @@ func (l prober) probe(ctx context.Context) ([]Feature, error) {
 	all.Go(func() { overlay = l.tryOverlay(ctx) })
 	all.Go(func() { namespace = l.tryNamespace(ctx) })
 	all.Go(func() { walls = l.tryWalls(ctx) })
-	landlock, seccomp := landlockFeature(landlock.ABI()), seccompFeature(checkSeccompErrno())
+	landlock, seccomp := landlockFeature(landlock.ABI()), seccompFeature(seccomp.Available())
 	if landlock.State == OK {
 		landlock = landlockRestrictFeature(landlock, onDisposableThread(tryLandlock))
 	}
@@ -199,14 +199,4 @@ func kernelRelease() string {
 		return ""
 	}
 	return unix.ByteSliceToString(name.Release[:])
-}
-
-// checkSeccompErrno asks whether the kernel supports filters that make system calls fail. Asking filters nothing.
-func checkSeccompErrno() error {
-	action := uint32(unix.SECCOMP_RET_ERRNO)
-	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_GET_ACTION_AVAIL, 0, uintptr(unsafe.Pointer(&action)))
-	if errno != 0 {
-		return errno
-	}
-	return nil
 }

@@ -57,7 +57,7 @@ func (r *Repo) StartInteractive(ctx context.Context, p RunOptions, args ...strin
 // inherits the caller's lock files, so that the lock lasts as long as that git.
 func (r *Repo) StartInteractiveInheriting(ctx context.Context, p RunOptions, inherit []*os.File, args ...string) (*proc.Coprocess, error) {
 	run := r.RunnerFor(p, inherit)
-	talk, err := proc.StartCoprocess(ctx, proc.Command{Argv: slices.Concat([]string{"git"}, r.GlobalArgs(p), args), Dir: run.Dir, Env: run.Env, Inherit: run.Inherit, Limits: p.Reading.Process()})
+	talk, err := proc.StartCoprocess(ctx, p.Reading.Command(proc.Command{Argv: slices.Concat([]string{"git"}, r.GlobalArgs(p), args), Dir: run.Dir, Env: run.Env, Inherit: run.Inherit}))
 	if err != nil {
 		return nil, fmt.Errorf("git %s: %w", args[0], err)
 	}

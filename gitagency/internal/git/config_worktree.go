@@ -55,7 +55,7 @@ func (r *Repo) WithWorktreeConfig(ctx context.Context, gitDir string, trusted bo
 			return nil, err
 		}
 	}
-	there.configEnv = there.configAsEnv(trusted)
+	there.configEnv = there.configAsEnv(r.Env, trusted)
 	return &there, nil
 }
 
@@ -120,11 +120,11 @@ var defaultValues = map[string]string{
 }
 
 // configAsEnv returns GIT_CONFIG_COUNT variables that make git use the safe settings and the filters of Config,
-// whatever files it reads. Settings that the user gave by -c still override them.
-func (r *Repo) configAsEnv(trusted bool) []string {
+// whatever files it reads, and go after those in an environment. Settings that the user gave by -c still override them.
+func (r *Repo) configAsEnv(after []string, trusted bool) []string {
 	const variable = "GIT_CONFIG_COUNT"
 	var env []string
-	count, err := strconv.Atoi(proc.Getenv(r.Env, variable))
+	count, err := strconv.Atoi(proc.Getenv(after, variable))
 	if err != nil {
 		count = 0 // git would refuse a count that is no number
 	}

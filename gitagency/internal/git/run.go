@@ -159,7 +159,7 @@ func (r *Repo) RunnerFor(p RunOptions, inherit []*os.File) Runner {
 	if p.WorkTree != "" {
 		dir = p.WorkTree
 	}
-	env := r.Env
+	env := p.Reading.Environment(r.Env, p.GitDir)
 	if !p.lazyFetch {
 		env = slices.Concat(env, NoLazyFetchEnv)
 	}

@@ -201,21 +201,44 @@ func (r *Repo) CheckSmudgeFilters(ctx context.Context, s WorktreeSpec, p RunOpti
 
 // CheckFilters refuses files to which one of these filters applies. options are those of check-attr.
 func (r *Repo) CheckFilters(ctx context.Context, p RunOptions, filters, names []string, options ...string) error {
+	found, err := r.FiltersOf(ctx, p, filters, names, options...)
+	for _, name := range names {
+		if filter := found[name]; filter != "" {
+			return &UntrustedFilterError{Path: name, Filter: filter, File: r.filterConfigFile(filter)}
+		}
+	}
+	return err
+}
+
+// FiltersOf returns the files to which one of these filters applies, with the filter. options are those of check-attr.
+func (r *Repo) FiltersOf(ctx context.Context, p RunOptions, filters, names []string, options ...string) (map[string]string, error) {
 	if len(filters) == 0 || len(names) == 0 {
-		return nil
+		return nil, nil
 	}
 	p.Stdin = strings.Join(names, "\x00") + "\x00"
 	out, err := r.RunRead(ctx, p, slices.Concat([]string{"check-attr"}, options, []string{"-z", "--stdin", "filter"})...)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	found := map[string]string{}
 	words := strings.Split(string(out), "\x00") // "<path>", "filter", "<value>"
 	for i := 0; i+2 < len(words); i += 3 {
 		if slices.Contains(filters, words[i+2]) {
-			return &UntrustedFilterError{Path: words[i], Filter: words[i+2], File: r.filterConfigFile(words[i+2])}
+			found[words[i]] = words[i+2]
 		}
 	}
-	return nil
+	return found, nil
+}
+
+// CleanFilters lists the filters that run a command when git reads a file of a worktree.
+func (r *Repo) CleanFilters() []string {
+	var filters []string
+	for key := range r.Config {
+		if name, is := config.FilterName(key); is && slices.Contains(cleanCommands, key[strings.LastIndexByte(key, '.')+1:]) {
+			filters = append(filters, name)
+		}
+	}
+	return filters
 }
 
 // filterConfigFile returns the file that names a filter; empty where it is the one that "git config --local" reads.

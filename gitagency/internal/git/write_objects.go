@@ -203,18 +203,11 @@ func (r *Repo) tryWriteLoose(o object.Raw) (err error) {
 	if now := time.Now(); os.Chtimes(path, now, now) == nil {
 		return nil
 	}
-	// Git gc removes files of this name that a killed process left. The name is random and not the process id, because in a
-	// container the next process may have the same id.
-	temp := filepath.Join(filepath.Dir(path), fmt.Sprintf("tmp_obj_%016x", rand.Uint64()))
-	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o444)
-	if errors.Is(err, fs.ErrNotExist) { // the directory of the first two digits is missing
-		if err = os.MkdirAll(filepath.Dir(path), 0o777); err == nil {
-			f, err = os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o444)
-		}
-	}
+	f, err := CreateLooseTemp(path)
 	if err != nil {
 		return err
 	}
+	temp := f.Name()
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, durable.RemoveIfExists(temp))
@@ -228,6 +221,20 @@ func (r *Repo) tryWriteLoose(o object.Raw) (err error) {
 		return err
 	}
 	return os.Rename(temp, path)
+}
+
+// CreateLooseTemp creates the temporary file that is to become the loose object at a path. Git gc removes files of this
+// name that a killed process left. The name is random and not the process id, because in a container the next process may
+// have the same id.
+func CreateLooseTemp(path string) (*os.File, error) {
+	temp := filepath.Join(filepath.Dir(path), fmt.Sprintf("tmp_obj_%016x", rand.Uint64()))
+	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o444)
+	if errors.Is(err, fs.ErrNotExist) { // the directory of the first two digits is missing
+		if err = os.MkdirAll(filepath.Dir(path), 0o777); err == nil {
+			f, err = os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o444)
+		}
+	}
+	return f, err
 }
 
 // syncLoose writes a loose object that git has just written out to disk. A missing one is in a pack.

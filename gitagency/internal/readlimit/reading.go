@@ -9,12 +9,31 @@ import (
 // Reading is the use of data that an agent wrote by other programs. The zero value limits nothing.
 type Reading struct {
 	Limits
-	What string // the data, for the error
+	What  string // the data, for the error
+	Walls *Walls // what the programs can reach; nil: as much as this process
+}
+
+// Command returns a command with the limits and behind the walls.
+func (r Reading) Command(c proc.Command) proc.Command {
+	c.Limits = r.Process()
+	if r.Walls != nil {
+		c.Restrict = r.Walls.restrict
+	}
+	return c
+}
+
+// Environment returns the part of an environment that a git behind the walls gets, with another home directory; without
+// walls, all of it.
+func (r Reading) Environment(env []string, home string) []string {
+	if r.Walls == nil {
+		return env
+	}
+	return r.Walls.Environment(env, home)
 }
 
 // Run is proc.Run within the limits. Beyond one of them the error is an *ExceededError.
 func (r Reading) Run(ctx context.Context, c proc.Command) (proc.Result, error) {
-	c.Limits = r.Process()
+	c = r.Command(c)
 	output := proc.LimitedBuffer{Limit: int(r.Output)}
 	captured := r.Output > 0 && c.Stdout == nil
 	if captured {

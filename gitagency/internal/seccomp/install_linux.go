@@ -8,6 +8,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Available asks whether the kernel supports filters that make system calls fail, and this package the architecture.
+// Asking filters nothing.
+func Available() error {
+	if _, err := currentArchitecture(); err != nil {
+		return err
+	}
+	action := uint32(unix.SECCOMP_RET_ERRNO)
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_GET_ACTION_AVAIL, 0, uintptr(unsafe.Pointer(&action)))
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
 // Install installs the filter for this thread and its children. The thread has given up new privileges.
 func Install() error { return install(usualFilter) }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/index"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
-	"github.com/git-agency/git-agency/gitagency/internal/readlimit"
 )
 
 // RuleFile is a file whose content git fsck checks: .gitmodules or .gitattributes.
@@ -70,8 +69,8 @@ func checkRuleFile(ctx context.Context, r *git.Repo, f RuleFile) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
-	p := m.GitOptions()
-	p.Stdin, p.Reading = string(pack), readlimit.Reading{Limits: r.ReadLimits, What: "checking " + f.Path}
+	p := m.Repo.ReaderOptions("checking "+f.Path, m.Dir, m.Dir, false)
+	p.Stdin = string(pack)
 	_, err = m.Repo.RunWrite(ctx, p, "index-pack", "--strict", "--stdin")
 	var refused *git.Error
 	if errors.As(err, &refused) {

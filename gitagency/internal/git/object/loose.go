@@ -1,8 +1,10 @@
 package object
 
 import (
+	"bufio"
 	"bytes"
 	"compress/zlib"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -16,20 +18,41 @@ func ReadLoose(path string) (Raw, error) {
 	if err != nil {
 		return Raw{}, err
 	}
-	z, err := zlib.NewReader(bytes.NewReader(data))
+	kind, size, content, err := DecodeLoose(bytes.NewReader(data))
 	if err != nil {
-		return Raw{}, err
+		return Raw{}, fmt.Errorf("%s: %w", path, err)
 	}
-	all, err := io.ReadAll(z)
+	o := Raw{Kind: kind}
+	if o.Content, err = io.ReadAll(content); err == nil && int64(len(o.Content)) != size {
+		err = ErrTruncated
+	}
 	if err != nil {
-		return Raw{}, err
+		return Raw{}, fmt.Errorf("%s: %w", path, err)
 	}
-	header, content, ok := bytes.Cut(all, []byte{0})
-	kind, size, _ := strings.Cut(string(header), " ")
-	if !ok || size != strconv.Itoa(len(content)) {
-		return Raw{}, fmt.Errorf("%s: %w", path, ErrTruncated)
+	return o, nil
+}
+
+// DecodeLoose decodes the header of a file of a loose object. The content that it returns is not checked; its end checks
+// only that the compression is not damaged.
+func DecodeLoose(file io.Reader) (kind string, size int64, content io.Reader, err error) {
+	const longest = 32 // bytes of a header
+	z, err := zlib.NewReader(file)
+	if err != nil {
+		return "", 0, nil, err
 	}
-	return Raw{Kind: kind, Content: content}, nil
+	inflated := bufio.NewReaderSize(z, 1<<15)
+	head, err := inflated.Peek(longest)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "", 0, nil, err
+	}
+	header, _, ok := bytes.Cut(head, []byte{0})
+	kind, digits, _ := strings.Cut(string(header), " ")
+	size, err = strconv.ParseInt(digits, 10, 64)
+	if !ok || err != nil || size < 0 {
+		return "", 0, nil, ErrTruncated
+	}
+	_, err = inflated.Discard(len(header) + 1)
+	return kind, size, inflated, err
 }
 
 // Reasons why an object is damaged.

@@ -112,7 +112,7 @@ func CollectWorktree(ctx context.Context, r *git.Repo, s git.WorktreeSpec, head 
 	if err != nil {
 		return g, err
 	}
-	g.scan = &worktreeScan{tree: tree, repo: r, spec: s, format: g.Format, scratch: scratch, startedAt: began, indexMtime: staged.Mtime, entries: staged.Entries}
+	g.scan = &worktreeScan{tree: tree, repo: r, spec: s, head: head, format: g.Format, scratch: scratch, startedAt: began, indexMtime: staged.Mtime, entries: staged.Entries}
 	if !s.InUse {
 		if err := g.scan.checkCapturable(); err != nil {
 			return g, err

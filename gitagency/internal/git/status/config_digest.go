@@ -13,11 +13,12 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/config"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
-	"golang.org/x/sys/unix"
 )
 
 // ConfigDigest identifies everything besides their files that the state of all worktrees, and the result of merging
@@ -78,19 +79,23 @@ func ruleFiles(r *git.Repo, key, info, users string) []string {
 	return files
 }
 
-// excludesFile returns the path of the user's ignore rules, or "" where there is none: core.excludesFile, else
-// $XDG_CONFIG_HOME/git/ignore. A relative path is one in the worktree.
+// excludesFile returns the path of the user's ignore rules.
 func (v *worktreeScan) excludesFile() string {
-	r, key := v.repo, "core.excludesfile"
+	return userRuleFile(v.repo, v.spec, "core.excludesfile", "ignore")
+}
+
+// userRuleFile returns the path of the user's rules of one kind: the value of a setting, else that of the file with this
+// name in $XDG_CONFIG_HOME/git. A relative path is one in the worktree.
+func userRuleFile(r *git.Repo, s git.WorktreeSpec, key, name string) string {
 	file, set := "", false
-	for _, s := range r.Config[key] {
-		if v.spec.TrustConfig || s.Trusted() || r.IsSafeSetting(key, s) {
-			file, set = s.Value, true
+	for _, setting := range r.Config[key] {
+		if s.TrustConfig || setting.Trusted() || r.IsSafeSetting(key, setting) {
+			file, set = setting.Value, true
 		}
 	}
 	if !set {
 		dir := cmp.Or(proc.Getenv(r.Env, "XDG_CONFIG_HOME"), filepath.Join(proc.Getenv(r.Env, "HOME"), ".config"))
-		return filepath.Join(dir, "git", "ignore")
+		return filepath.Join(dir, "git", name)
 	}
 	return expandHome(r, file)
 }

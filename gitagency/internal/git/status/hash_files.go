@@ -2,7 +2,6 @@ package status
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"io"
 	"io/fs"
@@ -12,12 +11,13 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/git-agency/git-agency/gitagency/internal/beneath"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/index"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/readlimit"
-	"golang.org/x/sys/unix"
 )
 
 // hashFiles reads files and returns their modes and blob ids. Each file is opened once, below the handle of the worktree,
@@ -78,6 +78,7 @@ type fileHasher struct {
 	stage  *staging // work tree with copies of files; nil until the first
 	staged []string // files in it
 	stats  map[string]unix.Stat_t
+	taken  int64 // bytes of the blobs that git made of them, so far
 }
 
 // addFile hashes one file, or copies it into the staging work tree.
@@ -138,11 +139,16 @@ func (h *fileHasher) addLink(name string) error {
 
 func (h *fileHasher) addBlob(name string, mode uint32, content []byte) {
 	blob := object.Raw{Kind: "blob", OID: object.HashObject(h.format, "blob", content), Content: content}
+	h.keepBlob(blob)
+	h.leaves[name] = object.LeafChange{Mode: mode, OID: blob.OID, Path: name}
+}
+
+// keepBlob keeps a blob in memory until it is written.
+func (h *fileHasher) keepBlob(blob object.Raw) {
 	if h.blobs == nil {
 		h.blobs = map[string]object.Raw{}
 	}
 	h.blobs[string(blob.OID)] = blob
-	h.leaves[name] = object.LeafChange{Mode: mode, OID: blob.OID, Path: name}
 }
 
 // fileMode returns the mode of a regular file in a tree, by the rules of git for file systems without executable bits or
@@ -216,8 +222,7 @@ func (h *fileHasher) addStaged(name string, f *os.File, st *unix.Stat_t) error {
 	return h.stage.addFile(name, f, st)
 }
 
-// hashStaged has git read the staged files, with the user's filters, and write them as blobs, unless that exceeded a limit
-// before.
+// hashStaged has git convert the staged files, with the user's filters, to blobs, unless that exceeded a limit before.
 func (h *fileHasher) hashStaged(ctx context.Context) error {
 	if h.stage == nil {
 		return nil
@@ -236,38 +241,54 @@ func (h *fileHasher) convertStaged(ctx context.Context) error {
 		return err
 	}
 	idx := filepath.Join(p.GitDir, "read")
-	p.Env = append(slices.Clone(p.Env), "GIT_INDEX_FILE="+idx)
-	p.Stdin = strings.Join(h.staged, "\x00") + "\x00"
-	p.NoFsync = len(h.staged) <= git.MaxLooseObjects // StoreTrees syncs a few blobs itself; of more, git syncs all at once
 	if err := os.WriteFile(idx, h.seedIndex().Encode(), 0o600); err != nil {
 		return err
 	}
+	p.Env = append(slices.Clone(p.Env), "GIT_INDEX_FILE="+idx)
 	if err := h.repo.CheckCleanFilters(ctx, h.spec, p, h.staged); err != nil {
 		return err
 	}
-	if _, err := h.repo.RunWrite(ctx, p, "update-index", "--add", "--remove", "--replace", "-z", "--stdin"); err != nil {
-		return err
-	}
-	data, err := os.ReadFile(idx)
+	plain, filtered, err := h.splitByFilter(ctx, p)
 	if err != nil {
 		return err
 	}
-	x, err := index.Read(data, h.format)
-	if err != nil {
+	if err := h.addToIndex(ctx, p, plain); err != nil {
 		return err
 	}
-	for e := range x.AllEntries() {
-		name := string(e.Name)
-		h.leaves[name] = object.LeafChange{Mode: e.Mode, OID: slices.Clone(e.OID), Path: name}
-		oid := hex.EncodeToString(e.OID)
-		if h.writtenBlobs = append(h.writtenBlobs, oid); p.NoFsync {
-			h.unsyncedBlobs = append(h.unsyncedBlobs, oid)
+	if len(filtered) > 0 {
+		p, err := filterOptions(h.repo, h.spec, h.head, p)
+		if err != nil {
+			return err
 		}
-		if st, ok := h.stats[name]; ok {
-			h.recordCached(name, &st)
+		p.Env = append(p.Env, "GIT_INDEX_FILE="+idx)
+		if err := h.addToIndex(ctx, p, filtered); err != nil {
+			return err
 		}
 	}
-	return nil
+	return h.takeConverted(ctx, idx, filepath.Join(p.GitDir, objectsDir))
+}
+
+// splitByFilter separates the staged files to which a filter of the user's applies.
+func (h *fileHasher) splitByFilter(ctx context.Context, p git.RunOptions) (plain, filtered []string, err error) {
+	filters, err := h.repo.FiltersOf(ctx, p, h.repo.CleanFilters(), h.staged)
+	for _, name := range h.staged {
+		if filters[name] == "" {
+			plain = append(plain, name)
+		} else {
+			filtered = append(filtered, name)
+		}
+	}
+	return plain, filtered, err
+}
+
+// addToIndex has git read copied files into the index of p.
+func (h *fileHasher) addToIndex(ctx context.Context, p git.RunOptions, names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	p.Stdin = strings.Join(names, "\x00") + "\x00"
+	_, err := h.repo.RunWrite(ctx, p, "update-index", "--add", "--remove", "--replace", "-z", "--stdin")
+	return err
 }
 
 // seedIndex returns an index with the present entries of the staged files.

@@ -124,8 +124,9 @@ func TestCaptureStartsNoGitInWorktree(t *testing.T) {
 	l.WriteIn(w.Tree, "a.txt", "a\r\n")
 	l.WriteIn(w.Tree, "new/file", "n\r\n")
 	l.WriteIn(w.Tree, "new/x.o", "o\n")
+	// The git on PATH has to write a log, so that it gets no walls.
 	bin, logFile := gittest.TempDir(t), filepath.Join(gittest.TempDir(t), "log")
-	script := fmt.Sprintf("#!/bin/sh\n{ pwd -P; printf '%%s\\n' \"$@\"; } >>'%s'\nPATH=${PATH#*:} exec git \"$@\"\n", logFile)
+	script := fmt.Sprintf("#!/bin/sh\n{ pwd -P; printf '%%s\\n' \"$@\"; } >>'%s' || exit\nPATH=${PATH#*:} exec git \"$@\"\n", logFile)
 	l.Must(os.WriteFile(filepath.Join(bin, "git"), []byte(script), 0o755))
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	repo.Env = append(repo.Env, "PATH="+os.Getenv("PATH"))

@@ -5,8 +5,9 @@ import (
 	"context"
 	"slices"
 
-	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"golang.org/x/sys/unix"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git"
 )
 
 // recheck scans a worktree a second time. It returns the entries whose stat data differ from the first scan, and the

@@ -6,15 +6,15 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
-	"github.com/git-agency/git-agency/gitagency/internal/readlimit"
 )
 
-// makeScratchGitDir makes a scratch git directory for a worktree: see Repo.FillScratchGitDir. Git reads no configuration that
-// an agent in the worktree could have written, and none of its files: the work tree of the returned options is a directory
-// for copies of them. The returned function deletes all of it.
+// makeScratchGitDir makes a scratch directory for a worktree, and returns the options of a git that reads data of the
+// worktree there, behind walls: see Repo.ReaderOptions. It is the git directory; below it are a work tree for copies of
+// files and an object directory for what git makes of them. The returned function deletes all of it.
 func makeScratchGitDir(r *git.Repo, s git.WorktreeSpec, head string) (git.RunOptions, func() error, error) {
 	if fi, err := os.Lstat(s.Dir); s.Dir != "" && (err != nil || !fi.IsDir()) {
 		return git.RunOptions{}, nil, errors.Join(fmt.Errorf("%s is not a directory", s.Dir), err)
@@ -39,18 +39,62 @@ func makeScratchGitDir(r *git.Repo, s git.WorktreeSpec, head string) (git.RunOpt
 		return git.RunOptions{}, nil, err
 	}
 	done := func() error { return durable.RemoveTree(dir) }
-	env, err := r.FillScratchGitDir(s, head, dir)
-	copies := filepath.Join(dir, "tree")
-	if err == nil {
-		err = os.Mkdir(copies, 0o700)
-	}
+	p, err := fillScratchGitDir(r, s, head, dir)
 	if err != nil {
 		return git.RunOptions{}, nil, errors.Join(err, done())
 	}
-	return git.RunOptions{
-		GitDir: dir, WorkTree: copies,
-		Env:     env,
-		Reading: readlimit.Reading{Limits: r.ReadLimits, What: "reading the files of " + s.Dir},
-		Config:  []string{"-c", "core.safecrlf=false", "-c", "core.untrackedCache=false", "-c", "core.splitIndex=false"},
-	}, done, nil
+	return p, done, nil
+}
+
+func fillScratchGitDir(r *git.Repo, s git.WorktreeSpec, head, dir string) (git.RunOptions, error) {
+	own := s
+	own.TrustConfig = false // it has a configuration of its own
+	if _, err := r.FillScratchGitDir(own, head, dir); err != nil {
+		return git.RunOptions{}, err
+	}
+	for _, name := range []string{copiesDir, objectsDir} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+			return git.RunOptions{}, err
+		}
+	}
+	attributes := filepath.Join(dir, "attributes")
+	if from := userRuleFile(r, s, "core.attributesfile", "attributes"); filepath.IsAbs(from) {
+		if err := git.CopySmallFile(from, attributes); err != nil && !git.IsNotExist(err) {
+			return git.RunOptions{}, err
+		}
+	}
+	p := r.ReaderOptions("reading the files of "+s.Dir, dir, dir, s.TrustConfig)
+	p.WorkTree, p.Env = filepath.Join(dir, copiesDir), slices.Concat(p.Env, r.ObjectsInto(filepath.Join(dir, objectsDir)))
+	p.Config = append(conversionArgs(), "-c", "core.attributesFile="+attributes)
+	p.NoFsync = true // nothing there lasts
+	return p, nil
+}
+
+// Directories in the scratch directory.
+const (
+	copiesDir  = "tree"    // copies of files
+	objectsDir = "objects" // blobs that git makes of them
+	filterDir  = "filters" // git directory of a git that runs filters
+)
+
+// conversionArgs are options for a git that converts files.
+func conversionArgs() []string {
+	return []string{
+		"-c", "core.safecrlf=false", "-c", "core.untrackedCache=false", "-c", "core.splitIndex=false",
+		"-c", "core.bigFileThreshold=1024g", // makes every blob a loose object
+	}
+}
+
+// filterOptions returns the options of a git that runs the user's filters on the copied files. It has no walls: a filter
+// such as Git LFS needs the user's configuration, files and network.
+func filterOptions(r *git.Repo, s git.WorktreeSpec, head string, reader git.RunOptions) (git.RunOptions, error) {
+	dir := filepath.Join(reader.GitDir, filterDir)
+	env, err := r.FillScratchGitDir(s, head, dir)
+	if err != nil {
+		return git.RunOptions{}, err
+	}
+	p := git.RunOptions{GitDir: dir, WorkTree: reader.WorkTree, Config: conversionArgs(), NoFsync: true, Reading: reader.Reading}
+	p.Reading.Walls = nil
+	p.Env = slices.Concat(env, r.ObjectsInto(filepath.Join(reader.GitDir, objectsDir)))
+	return p, nil
 }

@@ -7,9 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/index"
-	"golang.org/x/sys/unix"
 )
 
 // StillChangingError reports a worktree in which files keep changing, so that no scan shows one state of it.

@@ -21,6 +21,7 @@ import (
 type worktreeScan struct {
 	repo       *git.Repo
 	spec       git.WorktreeSpec
+	head       string                         // commit of the worktree
 	scratch    func() (git.RunOptions, error) // returns the scratch git directory, which it creates on first use
 	format     object.Format
 	indexMtime time.Time
@@ -32,7 +33,7 @@ type worktreeScan struct {
 	untrackedDirStats map[string]git.FileStat // stat data of the directories without an index entry that are not ignored, from before they were listed
 	untrackedFiles    []pathStat              // files without an index entry that belong to the state
 	blobs             map[string]object.Raw   // blobs that are not written yet, by id
-	writtenBlobs      []string                // blobs that git has written
+	writtenBlobs      []string                // blobs that were taken over from git, because they do not fit into memory
 	unsyncedBlobs     []string                // those of them that are not synced to disk yet
 	ignoredDirs       []string                // directories without an index entry that are ignored
 	cache             indexCache              // of a directory that is no worktree: see indexCache

@@ -40,15 +40,15 @@ func checkComplete(ctx context.Context, r *git.Repo, q git.RunOptions, in Receiv
 		return err
 	}
 	defer t.Close()
-	tips, err := fsck.LookupStrict(ctx, t, []string{in.Ref, in.New})
+	tip, err := fsck.LookupStrict(ctx, t, []string{in.New})
 	if err != nil {
 		return err
 	}
-	switch {
-	case tips[0].OID != in.Old && !in.LeaveRef:
-		return &git.RefMovedError{Ref: in.Ref, Want: in.Old, Have: tips[0].OID}
-	case tips[1].Type != "commit":
-		return &object.IncompleteError{OID: in.New, Want: "commit", Have: tips[1].Type}
+	if tip[0].Type != "commit" {
+		return &object.IncompleteError{OID: in.New, Want: "commit", Have: tip[0].Type}
+	}
+	if err := in.checkNotMoved(ctx, r); err != nil {
+		return err
 	}
 	w := fsck.TreeWalk{Objects: t, Seen: map[string]bool{}, Blobs: map[string]bool{}, Size: object.FormatOf(in.New).IDSize(), Reading: q.Reading}
 	for _, oid := range in.Blobs {
@@ -71,6 +71,25 @@ func checkComplete(ctx context.Context, r *git.Repo, q git.RunOptions, in Receiv
 		if f.Type != "blob" {
 			return &object.IncompleteError{OID: blobs[i], Want: "blob", Have: f.Type}
 		}
+	}
+	return nil
+}
+
+// checkNotMoved checks that the ref is at in.Old, unless in.LeaveRef is set.
+func (in ReceiveRequest) checkNotMoved(ctx context.Context, r *git.Repo) error {
+	if in.LeaveRef {
+		return nil
+	}
+	oid, known := r.ReadRefFile(in.Ref)
+	if !known {
+		found, err := r.Lookup(ctx, in.Ref)
+		if err != nil {
+			return err
+		}
+		oid = found[0].OID
+	}
+	if oid != in.Old {
+		return &git.RefMovedError{Ref: in.Ref, Want: in.Old, Have: oid}
 	}
 	return nil
 }

@@ -26,14 +26,15 @@ import (
 const ReceivedPack = "the pack of its new commits"
 
 // quarantine is an object directory for received objects that were not checked yet. Its lock, which the git that writes
-// to it inherits, tells a quarantine in use from one that a killed process left.
+// to it inherits, tells a quarantine in use from one that a killed process left. A git directory of its own is in it, for
+// a git that can read nothing of the repository but its objects and refs.
 type quarantine struct {
 	dir  string
 	lock *os.File
 }
 
 // openQuarantine creates a quarantine for a ref, and removes those that killed processes left for it.
-func openQuarantine(ctx context.Context, r *git.Repo, ref string) (*quarantine, error) {
+func openQuarantine(ctx context.Context, r *git.Repo, ref string, format object.Format) (*quarantine, error) {
 	if err := os.MkdirAll(r.AgencyDir(), 0o777); err != nil {
 		return nil, err
 	}
@@ -49,10 +50,44 @@ func openQuarantine(ctx context.Context, r *git.Repo, ref string) (*quarantine, 
 		err = os.Mkdir(filepath.Join(dir, "pack"), 0o777)
 	}
 	q := &quarantine{dir, held}
+	if err == nil {
+		err = q.fillGitDir(r, format)
+	}
 	if err != nil {
 		return nil, errors.Join(err, q.remove())
 	}
 	return q, nil
+}
+
+func (q *quarantine) gitDir() string { return filepath.Join(q.dir, "git") }
+
+// fillGitDir makes the git directory of the quarantine. It shows the refs of the repository: loose ones as they are now,
+// packed ones as they were at the beginning, because walls allow a file and not what replaces it.
+func (q *quarantine) fillGitDir(r *git.Repo, format object.Format) error {
+	dir := q.gitDir()
+	if err := os.Mkdir(dir, 0o777); err != nil {
+		return err
+	}
+	if err := git.InitBareAs(dir, format); err != nil {
+		return err
+	}
+	if err := os.Remove(filepath.Join(dir, "refs")); err != nil {
+		return err
+	}
+	if err := os.Symlink(filepath.Join(r.CommonDir, "refs"), filepath.Join(dir, "refs")); err != nil {
+		return err
+	}
+	for _, name := range []string{"packed-refs", "shallow"} {
+		from, to := filepath.Join(r.CommonDir, name), filepath.Join(dir, name)
+		err := os.Link(from, to)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			err = git.CopyFileWithMtime(from, to)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 // removeAbandoned removes the quarantines of a name that no process uses.
@@ -92,16 +127,14 @@ func (q *quarantine) remove() error {
 
 // options returns the options of a git that uses the objects in quarantine and those of the repository.
 func (q *quarantine) options(r *git.Repo) git.RunOptions {
-	return git.RunOptions{
-		Env: []string{
-			"GIT_OBJECT_DIRECTORY=" + q.dir, "GIT_ALTERNATE_OBJECT_DIRECTORIES=" + git.QuoteAlternate(filepath.Join(r.CommonDir, "objects")),
-			"GIT_NO_REPLACE_OBJECTS=1", "GIT_GRAFT_FILE=" + os.DevNull, // the real objects, without replacements and grafts
-			"GIT_ALLOC_LIMIT=1g", // per object; a delta of a few bytes can ask for any size
-		},
-		// Fsync the .idx of the pack as well: without it the objects are lost.
-		Config:  []string{"-c", "core.fsync=committed,reference,pack-metadata"},
-		Reading: readlimit.Reading{Limits: r.ReadLimits, What: ReceivedPack},
-	}
+	p := r.ReaderOptions(ReceivedPack, q.dir, q.gitDir(), false, filepath.Join(r.CommonDir, "refs"))
+	p.Env = slices.Concat(p.Env, r.ObjectsInto(q.dir), []string{
+		"GIT_GRAFT_FILE=" + os.DevNull, // the real history
+		"GIT_ALLOC_LIMIT=1g",           // per object; a delta of a few bytes can ask for any size
+	})
+	// Fsync the .idx of the pack as well: without it the objects are lost.
+	p.Config = []string{"-c", "core.fsync=committed,reference,pack-metadata"}
+	return p
 }
 
 // indexPack has git write the pack into quarantine. A pack without objects leaves nothing there.

@@ -61,7 +61,7 @@ func Receive(ctx context.Context, r *git.Repo, in ReceiveRequest) (err error) {
 	if err := in.validate(); err != nil {
 		return err
 	}
-	quarantine, err := openQuarantine(ctx, r, in.Ref)
+	quarantine, err := openQuarantine(ctx, r, in.Ref, object.FormatOf(in.New))
 	if err != nil {
 		return err
 	}

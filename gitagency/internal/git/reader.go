@@ -1,0 +1,43 @@
+package git
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/readlimit"
+)
+
+// ReaderOptions returns the options of a git that reads data of an agent within r.ReadLimits, behind walls: it can change
+// the files below scratch alone, and reads the objects of the repository and the paths in read, but no other file of the
+// user's. what names the data, for errors. gitDir, below scratch, has no configuration but what git needs to open it; the
+// settings for the interpretation of files are in the environment, those of the repository too if they are trusted.
+func (r *Repo) ReaderOptions(what, scratch, gitDir string, trusted bool, read ...string) RunOptions {
+	p := RunOptions{GitDir: gitDir, Reading: readlimit.Reading{Limits: r.ReadLimits, What: what}}
+	program, err := proc.LookPath(r.Env, "git")
+	if err == nil { // else git fails too
+		p.Reading.Walls = readlimit.NewWalls(program, slices.Concat(r.objectDirs(), r.Alternates(), read), []string{scratch})
+	}
+	p.Env = append(r.configAsEnv(p.Reading.Environment(r.Env, gitDir), trusted), "GIT_NO_REPLACE_OBJECTS=1")
+	return p
+}
+
+// objectDirs lists the object directories that belong to the repository; the first one takes new objects.
+func (r *Repo) objectDirs() []string {
+	dirs := []string{filepath.Join(r.CommonDir, "objects")}
+	if r.dryRunDir != "" {
+		dirs = slices.Insert(dirs, 0, filepath.Join(r.dryRunDir, "objects"))
+	}
+	return dirs
+}
+
+// ObjectsInto returns the environment of a git that reads the objects of the repository and writes new ones into another
+// directory.
+func (r *Repo) ObjectsInto(dir string) []string {
+	var alternates []string
+	for _, dir := range r.objectDirs() {
+		alternates = append(alternates, QuoteAlternate(dir))
+	}
+	return []string{"GIT_OBJECT_DIRECTORY=" + dir, "GIT_ALTERNATE_OBJECT_DIRECTORIES=" + strings.Join(alternates, ":")}
+}

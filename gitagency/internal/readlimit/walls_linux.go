@@ -1,0 +1,78 @@
+package readlimit
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/git-agency/git-agency/gitagency/internal/landlock"
+	"github.com/git-agency/git-agency/gitagency/internal/seccomp"
+)
+
+const wallsSupported = true
+
+// systemDirs are the directories with programs and libraries.
+var systemDirs = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store"}
+
+// systemFiles are other files that a program reads when it starts: the lists of libraries, the number of processors, the
+// rules of git and the settings of OpenSSL.
+var systemFiles = []string{
+	"/etc/ld.so.cache", "/etc/ld.so.preload", "/etc/localtime", "/etc/gitattributes",
+	"/etc/ssl/openssl.cnf", "/etc/pki/tls/openssl.cnf", "/etc/crypto-policies",
+	"/sys/devices/system/cpu", "/dev/urandom",
+}
+
+// restrict restricts the calling thread, as far as the kernel can.
+func (w *Walls) restrict() error {
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("no new privileges: %w", err)
+	}
+	if abi, err := landlock.ABI(); err == nil && abi >= landlock.OldestABI {
+		if err := w.enforceRules(min(abi, landlock.NewestABI)); err != nil {
+			return err
+		}
+	}
+	if seccomp.Available() != nil {
+		return nil
+	}
+	return seccomp.InstallWithoutSockets()
+}
+
+func (w *Walls) enforceRules(abi int) (err error) {
+	rules, err := landlock.NewRuleset(abi)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rules.Close()) }()
+	for _, path := range slices.Concat(systemDirs, systemFiles, w.read) {
+		if err := allow(rules, path, landlock.Read); err != nil {
+			return err
+		}
+	}
+	for _, path := range w.write {
+		if err := allow(rules, path, landlock.Change); err != nil {
+			return err
+		}
+	}
+	if err := allow(rules, "/dev/null", landlock.UseDevice); err != nil {
+		return err
+	}
+	return rules.Enforce()
+}
+
+// allow allows rights at a path and below it, if it exists.
+func allow(rules *landlock.Ruleset, path string, rights landlock.Rights) error {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EACCES) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if err := errors.Join(rules.Allow(fd, rights), unix.Close(fd)); err != nil {
+		return fmt.Errorf("landlock rule for %s: %w", path, err)
+	}
+	return nil
+}

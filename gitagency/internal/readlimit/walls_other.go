@@ -1,0 +1,10 @@
+//go:build !linux
+
+package readlimit
+
+const wallsSupported = false
+
+var systemDirs []string
+
+// restrict does nothing: NewWalls returns no walls here.
+func (w *Walls) restrict() error { return nil }
