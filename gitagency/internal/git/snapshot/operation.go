@@ -99,14 +99,19 @@ func captureOperation(ctx context.Context, r *git.Repo, s git.WorktreeSpec, now 
 		return "", err
 	}
 	defer func() { err = errors.Join(err, durable.RemoveTree(dir)) }()
-	env, err := r.FillScratchGitDir(s, head, dir)
+	env, err := r.FillScratchGitDir(git.WorktreeSpec{}, head, dir)
 	if err := errors.Join(err, r.CopyIndexFiles(s.Name, dir)); err != nil {
 		return "", err
 	}
 	p := git.RunOptions{GitDir: dir, WorkTree: dir, Env: env, Config: []string{"-c", "core.splitIndex=false", "-c", "index.sparse=false"}}
 	u := Operation{Files: files, HostFiles: outside, SandboxRefs: inside}
 	if staged == "" {
-		if u.Conflicts, u.MergedTree, err = splitConflicts(ctx, r, p); err != nil {
+		reader := r.ReaderOptions("reading the index of "+s.Dir, dir, dir, false)
+		reader.WorkTree, reader.Config, reader.Env = dir, p.Config, append(reader.Env, env...)
+		if u.Conflicts, err = removeConflicts(ctx, r, reader); err == nil && len(u.Conflicts) > 0 {
+			u.MergedTree, err = r.WriteTree(ctx, p)
+		}
+		if err != nil {
 			return "", err
 		}
 	}
@@ -201,32 +206,29 @@ func objectNamesIn(files map[string][]byte) []string {
 	return names[:min(len(names), most)]
 }
 
-// splitConflicts removes the unmerged entries from an index, and writes the rest as a tree.
-func splitConflicts(ctx context.Context, r *git.Repo, p git.RunOptions) (conflicts []UnmergedEntry, rest string, err error) {
+// removeConflicts removes the unmerged entries from an index, and returns them.
+func removeConflicts(ctx context.Context, r *git.Repo, p git.RunOptions) (conflicts []UnmergedEntry, err error) {
 	out, err := r.RunRead(ctx, p, "ls-files", "-u", "-z")
 	if err != nil || len(out) == 0 {
 		if git.ExitedWith(err, 128) {
 			err = nil // git cannot read the index, so there are no entries to save
 		}
-		return nil, "", err
+		return nil, err
 	}
 	var names strings.Builder
 	for line := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
 		info, name, ok := strings.Cut(line, "\t")
 		fields := strings.Fields(info) // "<mode> <oid> <stage>"
 		if !ok || len(fields) != 3 {
-			return nil, "", fmt.Errorf("git ls-files answered %q", line)
+			return nil, fmt.Errorf("git ls-files answered %q", line)
 		}
 		conflicts = append(conflicts, UnmergedEntry{Mode: fields[0], OID: fields[1], Stage: fields[2], Path: name})
 		names.WriteString(name + "\x00")
 	}
 	away := p
 	away.Stdin = names.String()
-	if _, err := r.RunWrite(ctx, away, "update-index", "--force-remove", "-z", "--stdin"); err != nil {
-		return nil, "", err
-	}
-	rest, err = r.WriteTree(ctx, p)
-	return conflicts, rest, err
+	_, err = r.RunWrite(ctx, away, "update-index", "--force-remove", "-z", "--stdin")
+	return conflicts, err
 }
 
 // writeBlobs writes files as blobs, and returns them as input for update-index --index-info.
