@@ -49,6 +49,10 @@ type Command struct {
 
 	// Limits are set as soon as the program has started. Its result tells whether it exceeded one of them.
 	Limits Limits
+
+	// DieWithParent makes the kernel kill the program and its process group when this process ends, also by SIGKILL. Only
+	// Linux can do that; on other systems the program goes on.
+	DieWithParent bool
 }
 
 // Unshare lists the namespaces that a program gets of its own. They always come with a user namespace, in which the
@@ -119,6 +123,11 @@ func Run(ctx context.Context, c Command) (Result, error) {
 	}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = grace
+	parent, err := c.newParentPipe(cmd)
+	if err != nil {
+		return Result{}, &NotStartedError{err}
+	}
+	defer parent.close()
 
 	if err := startRestricted(cmd, c.Restrict); err != nil {
 		if cause := context.Cause(ctx); cause != nil {
@@ -126,7 +135,7 @@ func Run(ctx context.Context, c Command) (Result, error) {
 		}
 		return Result{}, &NotStartedError{err}
 	}
-	limitErr := c.Limits.limitStarted(cmd.Process.Pid)
+	limitErr := errors.Join(c.Limits.limitStarted(cmd.Process.Pid), parent.killGroupWithUs(cmd.Process.Pid))
 	if limitErr != nil {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // it must not run without its limits
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
 // Pusher pushes to and fetches from a remote. Its git runs in a git directory of our own that shares only the objects
@@ -190,7 +191,8 @@ func (c *Pusher) hasRef(ctx context.Context, ref string) (bool, error) {
 	return false, err
 }
 
-// runGit runs a git that talks to program, upload-pack or receive-pack, on the remote.
+// runGit runs a git that talks to program, upload-pack or receive-pack, on the remote. It dies with this process: a push
+// that arrives after the next command has begun would change the remote behind its back.
 func (c *Pusher) runGit(ctx context.Context, program string, args ...string) (stdout, stderr []byte, err error) {
 	config := []string{"-c", "core.fsync=committed,pack-metadata", "-c", "core.fsyncMethod=batch", "-c", "advice.pushUpdateRejected=false"}
 	if s, set := c.repo.Config.Last("core.sharedrepository"); set && !s.NoValue {
@@ -199,14 +201,21 @@ func (c *Pusher) runGit(ctx context.Context, program string, args ...string) (st
 	if c.untrusted {
 		args = slices.Insert(args, 1, "--"+program+"="+hardenedCommandPrefix+program)
 	}
-	stdout, stderr, err = git.Runner{Dir: c.dir, Env: c.env}.OutputAndStderr(ctx, slices.Concat([]string{"--git-dir=" + c.dir}, git.NoSideEffectArgs, config), args)
-	var g *git.Error
-	if errors.As(err, &g) {
-		if words := remoteMessages(g.Stderr); len(words) > 0 && git.StderrReason(g.Stderr) != strings.TrimSpace(g.Stderr) {
-			err = fmt.Errorf("%w\n%s", err, strings.Join(words, "\n"))
-		}
+	res, err := proc.Run(ctx, proc.Command{
+		Argv: slices.Concat([]string{"git", "--git-dir=" + c.dir}, git.NoSideEffectArgs, config, args),
+		Dir:  c.dir, Env: c.env, DieWithParent: true,
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("git %s: %w", args[0], err)
 	}
-	return stdout, stderr, err
+	if res.ExitCode == 0 {
+		return res.Stdout, res.Stderr, nil
+	}
+	failed := &git.Error{Args: args, ExitCode: res.ExitCode, Stderr: string(res.Stderr)}
+	if words := remoteMessages(failed.Stderr); len(words) > 0 && git.StderrReason(failed.Stderr) != strings.TrimSpace(failed.Stderr) {
+		return res.Stdout, res.Stderr, fmt.Errorf("%w\n%s", failed, strings.Join(words, "\n"))
+	}
+	return res.Stdout, res.Stderr, failed
 }
 
 // hardenedCommandPrefix starts upload-pack or receive-pack in a repository that may be anyone's, without its hooks
