@@ -23,6 +23,8 @@ type ignoreRules struct {
 	limits  readlimit.Limits
 	matcher *ignore.Matcher
 	dirs    map[string]ignoreDir // by path; "." is the top directory
+
+	fileStats map[string]git.FileStat // stat data of the files with rules in the worktree, by path; zero for missing ones
 }
 
 // ignoreDir is what the rules say about the names in a directory.
@@ -38,7 +40,7 @@ const ignoreStep = 60 * time.Nanosecond
 
 // newIgnoreRules reads the rules that hold for the whole worktree.
 func (v *worktreeScan) newIgnoreRules() (*ignoreRules, error) {
-	g := &ignoreRules{tree: v.tree, limits: v.repo.ReadLimits, dirs: map[string]ignoreDir{}}
+	g := &ignoreRules{tree: v.tree, limits: v.repo.ReadLimits, dirs: map[string]ignoreDir{}, fileStats: map[string]git.FileStat{}}
 	var outer []*ignore.List
 	for _, file := range []string{v.excludesFile(), filepath.Join(v.repo.CommonDir, "info", "exclude")} { // the last one has precedence
 		list, err := g.readOuter(file)
@@ -105,18 +107,27 @@ func (g *ignoreRules) dir(name string) (ignoreDir, error) {
 	return d, nil
 }
 
-// readList reads the .gitignore of a directory; nil where there is none. As in git, a symlink or an unreadable file
-// counts as none.
+// readList reads the .gitignore of a directory; nil where there is none.
 func (g *ignoreRules) readList(dir string) (*ignore.List, error) {
-	f, st, err := g.tree.OpenFile(path.Join(dir, ".gitignore"))
-	if err != nil {
-		return nil, nil
-	}
-	defer f.Close()
 	base := ""
 	if dir != "." {
 		base = dir + "/"
 	}
+	return g.readInner(path.Join(dir, ".gitignore"), base)
+}
+
+// readInner reads a file with rules in the worktree; nil where there is none. As in git, a symlink or an unreadable file
+// counts as none.
+func (g *ignoreRules) readInner(name, base string) (*ignore.List, error) {
+	f, st, err := g.tree.OpenFile(name)
+	if err != nil {
+		if g.fileStats[name] = (git.FileStat{}); !beneath.IsGone(err) {
+			g.fileStats[name] = statIn(g.tree, name)
+		}
+		return nil, nil
+	}
+	defer f.Close()
+	g.fileStats[name] = git.FileStatOf(&st)
 	return g.parse(f, st.Size, base)
 }
 
@@ -126,12 +137,7 @@ func (g *ignoreRules) readOuter(file string) (*ignore.List, error) {
 	case file == "":
 		return nil, nil
 	case !filepath.IsAbs(file):
-		f, st, err := g.tree.OpenFile(filepath.Clean(file))
-		if err != nil {
-			return nil, nil // as in git
-		}
-		defer f.Close()
-		return g.parse(f, st.Size, "")
+		return g.readInner(filepath.Clean(file), "")
 	}
 	f, fi, err := git.OpenRegular(file)
 	if err != nil {

@@ -45,6 +45,7 @@ func (v *worktreeScan) checkCapturable() error {
 			return errors.Join(err, h)
 		}
 	}
+	v.ignoreRules = nil // the scan has a budget of its own: see ignoreVerdict
 	for _, e := range v.entries {
 		if e.Mode != object.ModeGitlink {
 			continue

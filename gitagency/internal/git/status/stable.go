@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/git-agency/git-agency/gitagency/internal/beneath"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/index"
+	"golang.org/x/sys/unix"
 )
 
 // StillChangingError reports a worktree in which files keep changing, so that no scan shows one state of it.
@@ -136,9 +136,12 @@ func (v *worktreeScan) relevantPaths(names []string) (part []string, err error) 
 }
 
 // statNow returns the present stat data of a path; zero when it is gone.
-func (v *worktreeScan) statNow(name string) git.FileStat {
+func (v *worktreeScan) statNow(name string) git.FileStat { return statIn(v.tree, name) }
+
+// statIn is statNow for a path below an open directory.
+func statIn(tree *beneath.Dir, name string) git.FileStat {
 	var st unix.Stat_t
-	if v.tree.Lstat(name, &st) != nil {
+	if tree.Lstat(name, &st) != nil {
 		return git.FileStat{}
 	}
 	return git.FileStatOf(&st)

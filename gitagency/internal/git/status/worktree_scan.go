@@ -72,8 +72,11 @@ func (v *worktreeScan) worktreeChanges(ctx context.Context) ([]object.LeafChange
 	for _, name := range v.result.populatedSubmodules {
 		v.leftOut = append(v.leftOut, LeftOut{name, OmitSubmodule})
 	}
-	if err := v.classifyUntracked(ctx); err != nil {
+	if err := v.knownIgnoreVerdict(); err != nil {
 		return nil, err
+	}
+	if err := v.classifyUntracked(ctx); err != nil {
+		return nil, v.rememberIgnoreVerdict(err)
 	}
 	read, seed := []string{}, []int{}
 	var changes []object.LeafChange
