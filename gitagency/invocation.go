@@ -6,6 +6,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/archive"
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/doctor"
 	"github.com/git-agency/git-agency/gitagency/internal/radar"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
@@ -117,6 +118,10 @@ func (r *Repository) Invocation(query string) (Invocation, error) {
 	i, err := r.core.Invocation(query)
 	return newInvocation(i), publicError(err)
 }
+
+// Refusals returns why the last commands did not import the commits of a sandbox, or did not read its files, and the
+// commands to type. It reads only the reasons that they saved, and returns none for an invocation that has ended.
+func (r *Repository) Refusals(id string) []string { return doctor.Refusals(r.core, id) }
 
 // Primitives are the five independent choices made when a sandbox starts.
 type Primitives struct {

@@ -6,6 +6,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -27,6 +28,9 @@ Exit status: 0 shown; 3 no such invocation; 4 shown as far as known, but it is b
 			inv, err := repo.Invocation(query)
 			if err != nil {
 				return err
+			}
+			for _, reason := range repo.Refusals(inv.ID) {
+				t.warn("sandbox " + inv.ID + ": " + term.OneLine(reason))
 			}
 			return printOne(t, c, inv, invocationFields, t.invocationDetails)
 		},

@@ -99,6 +99,7 @@ func collectFindings(ctx context.Context, r *core.Repository) ([]Finding, string
 		x.activeProcess = cleanupProcess
 	}
 	err = x.runAll(ctx)
+	x.warnRefused()
 	if x.changing && len(x.findings) > 0 {
 		// A record may have been read before a change and its tree after it. Every command writes the record first, so a second
 		// run of the checks does not repeat such a false finding.

@@ -45,7 +45,9 @@ type Exchange struct {
 	upper       string          // upper directory of the overlay over the git directory
 	Agreed      AgreedState
 	layer       string   // fingerprint of the upper directory that is being imported
-	refused     *refusal // saved refusal of a pack; nil when there is none
+	refused     *refusal // saved refusal of a pack that still holds; nil when there is none
+
+	refusalSaved bool // a refusal is saved, whether or not it still holds
 
 	LockedRepo    *git.Repo     // repository with its lock held by the caller; nil: taken when needed
 	ScriptTimeout time.Duration // limit for each git run in the sandbox, where anything may be configured

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
@@ -34,22 +35,41 @@ func (e *Exchange) refusalPath() string {
 	return filepath.Join(filepath.Dir(e.statePath()), "refused.json")
 }
 
+// SavedRefusal returns the error of the refusal that is saved for a sandbox: the last import failed, and the same limits
+// are in force. It returns nil when there is none.
+func SavedRefusal(r *core.Repository, id string) error {
+	saved, err := New(r, id).readRefusal()
+	if err != nil || saved == nil || saved.Limits != r.Git.ReadLimits {
+		return nil // imports report a file that cannot be read
+	}
+	return saved.err()
+}
+
+// readRefusal reads the saved refusal; nil when there is none.
+func (e *Exchange) readRefusal() (*refusal, error) {
+	data, err := durable.ReadFile(e.refusalPath(), 1<<20)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var saved refusal
+	if err != nil || json.Unmarshal(data, &saved) != nil {
+		return nil, err // the next refusal replaces one that cannot be parsed
+	}
+	return &saved, nil
+}
+
 // loadRefusal loads the saved refusal, if there is one that still holds, and returns its error if it is about this state
 // of the upper directory, which is about to be imported.
 func (e *Exchange) loadRefusal(layer string) error {
 	e.layer, e.refused = layer, nil
-	data, err := durable.ReadFile(e.refusalPath(), 1<<20)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+	saved, err := e.readRefusal()
+	if e.refusalSaved = saved != nil; !e.refusalSaved {
 		return err
 	}
-	var saved refusal
-	if json.Unmarshal(data, &saved) != nil || saved.Limits != e.repo.Git.ReadLimits || saved.Exceeded == nil && e.repo.Now().After(saved.Until) {
+	if saved.Limits != e.repo.Git.ReadLimits || saved.Exceeded == nil && e.repo.Now().After(saved.Until) {
 		return nil // the next refusal replaces it
 	}
-	if e.refused = &saved; saved.UpperFingerprint == layer {
+	if e.refused = saved; saved.UpperFingerprint == layer {
 		return saved.err()
 	}
 	return nil
@@ -74,9 +94,9 @@ func (e *Exchange) checkNotRefused(pack *packStream) error {
 	return e.refused.err()
 }
 
-// saveRefusal saves why a pack, which is nil if not all of it was read, was refused after some time, if the next try would end in the same way: it exceeds a
-// limit. A failure of git may have another cause, such as a full disk, and is tried again; but not at once if it took
-// long.
+// saveRefusal saves why a pack, which is nil if not all of it was read, was refused after some time, if the next try
+// would end in the same way: it exceeds a limit. A failure of git may have another cause, such as a full disk, and is
+// tried again; but not at once if it took long.
 func (e *Exchange) saveRefusal(pack *packStream, reason error, took time.Duration) error {
 	const long, wait = 5 * time.Second, 10 // a tenth of the time is spent on tries
 	r := refusal{UpperFingerprint: e.layer, Limits: e.repo.Git.ReadLimits}
@@ -99,16 +119,16 @@ func (e *Exchange) saveRefusal(pack *packStream, reason error, took time.Duratio
 	if err != nil {
 		return err
 	}
-	e.refused = &r
+	e.refused, e.refusalSaved = &r, true
 	return durable.WriteFile(e.refusalPath(), append(data, '\n'), 0o600)
 }
 
-// dropRefusal removes the saved refusal after a successful import.
+// dropRefusal removes the saved refusal, also one that did not hold any more, after a successful import.
 func (e *Exchange) dropRefusal() error {
-	if e.refused == nil {
+	if !e.refusalSaved {
 		return nil
 	}
-	e.refused = nil
+	e.refused, e.refusalSaved = nil, false
 	return durable.Remove(e.refusalPath())
 }
 

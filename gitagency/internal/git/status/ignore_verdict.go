@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/readlimit"
 )
@@ -18,15 +17,14 @@ import (
 // limit on certain untracked paths, so that not every command evaluates them again.
 const ignoreVerdictFile = "agency-ignore-verdict"
 
-// maxIgnoreVerdict is the size of the largest verdict in bytes, of about 50,000 directories.
-const maxIgnoreVerdict = 8 << 20
+// maxVerdict is the size of the largest verdict in bytes, of about 50,000 directories.
+const maxVerdict = 8 << 20
 
 // ignoreVerdict is the content of ignoreVerdictFile. The rules decide which directories are listed, and so which rules are
 // read. Equal input therefore leads to the same evaluation as long as all the directories and rules have not changed.
 type ignoreVerdict struct {
-	Input    string                  `json:"input"` // digest of the untracked paths that the scan found, the settings and the limits
-	Read     []ignoreInput           `json:"read"`
-	Exceeded readlimit.ExceededError `json:"exceeded"`
+	verdict               // its input: the untracked paths that the scan found, the settings and the limits
+	Read    []ignoreInput `json:"read"`
 }
 
 // ignoreInput is a directory that was listed, or a file of rules that was read, before the limit was exceeded.
@@ -53,8 +51,7 @@ func (v *worktreeScan) knownIgnoreVerdict() error {
 		return nil
 	}
 	var known ignoreVerdict
-	data, err := durable.ReadFile(v.ignoreVerdictPath(), maxIgnoreVerdict)
-	if err != nil || json.Unmarshal(data, &known) != nil || known.Input != v.ignoreDigest() {
+	if !readVerdict(v.ignoreVerdictPath(), &known) || known.Input != v.ignoreDigest() {
 		return nil // there is none, or for other paths
 	}
 	for _, in := range known.Read {
@@ -66,23 +63,24 @@ func (v *worktreeScan) knownIgnoreVerdict() error {
 }
 
 // rememberIgnoreVerdict saves the error of classifyUntracked if the rules exceeded their limit. It does not if one of the
-// directories and files changed after the scan began, and may change again in the same tick of the clock.
+// directories and files changed after the scan began, where that is known, and may change again in the same tick of the
+// clock.
 func (v *worktreeScan) rememberIgnoreVerdict(err error) error {
 	var exceeded *readlimit.ExceededError
 	if !errors.As(err, &exceeded) || exceeded.Limit != readlimit.Time || v.spec.IndexCache != "" {
 		return err
 	}
-	known := ignoreVerdict{Input: v.ignoreDigest(), Exceeded: *exceeded}
+	known := ignoreVerdict{verdict: verdict{v.ignoreDigest(), v.repo.ReadLimits, *exceeded}}
 	for _, read := range []map[string]git.FileStat{v.untrackedDirStats, v.ignoreRules.fileStats} {
 		for name, st := range read {
-			if st.Ctime >= v.startedAt {
+			if v.startedAt != 0 && st.Ctime >= v.startedAt {
 				return err
 			}
 			known.Read = append(known.Read, ignoreInput{[]byte(name), st})
 		}
 	}
 	data, encodeErr := json.Marshal(known)
-	if encodeErr != nil || len(data) > maxIgnoreVerdict {
+	if encodeErr != nil || len(data) > maxVerdict {
 		return errors.Join(err, encodeErr)
 	}
 	return errors.Join(err, os.WriteFile(v.ignoreVerdictPath(), data, 0o600))

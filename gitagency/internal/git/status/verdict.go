@@ -21,7 +21,36 @@ const verdictFile = "agency-verdict"
 // verdict is the content of verdictFile.
 type verdict struct {
 	Input    string                  `json:"input"` // digest of the staged files, the rules for them, and the limits
+	Limits   readlimit.Limits        `json:"limits"`
 	Exceeded readlimit.ExceededError `json:"exceeded"`
+}
+
+// SavedVerdict returns the error of the last scan of a worktree if that exceeded a limit, and the same limits are in force.
+// It returns nil when there is none.
+func SavedVerdict(r *git.Repo, name string) error {
+	for _, file := range []string{verdictFile, ignoreVerdictFile} {
+		var v verdict
+		if readVerdict(filepath.Join(r.AdminDir(name), file), &v) && v.Limits == r.ReadLimits {
+			return &v.Exceeded
+		}
+	}
+	return nil
+}
+
+// dropVerdicts removes the verdicts of earlier scans after one that exceeded no limit.
+func (v *worktreeScan) dropVerdicts() {
+	if v.spec.IndexCache != "" || v.spec.IncludeIgnored {
+		return
+	}
+	for _, file := range []string{verdictFile, ignoreVerdictFile} {
+		_ = os.Remove(filepath.Join(v.repo.AdminDir(v.spec.Name), file)) // most often there is none; it is only a cache
+	}
+}
+
+// readVerdict reads a verdict of either kind. It reports whether there is one.
+func readVerdict(path string, v any) bool {
+	data, err := durable.ReadFile(path, maxVerdict)
+	return err == nil && json.Unmarshal(data, v) == nil
 }
 
 // stagedDigest returns the digest of everything that the conversion of the staged files depends on.
@@ -40,10 +69,8 @@ func (h *fileHasher) stagedDigest() string {
 
 // knownVerdict returns the error of an earlier conversion of the same files; nil when there was none.
 func (h *fileHasher) knownVerdict(input string) error {
-	const most = 1 << 16
 	var v verdict
-	data, err := durable.ReadFile(h.verdictPath(), most)
-	if err != nil || json.Unmarshal(data, &v) != nil || v.Input != input {
+	if !readVerdict(h.verdictPath(), &v) || v.Input != input {
 		return nil // there is none, or for other files
 	}
 	return &v.Exceeded
@@ -56,7 +83,7 @@ func (h *fileHasher) rememberVerdict(input string, err error) error {
 	if !errors.As(err, &exceeded) || h.spec.IndexCache != "" {
 		return err
 	}
-	data, encodeErr := json.Marshal(verdict{Input: input, Exceeded: *exceeded})
+	data, encodeErr := json.Marshal(verdict{Input: input, Limits: h.repo.ReadLimits, Exceeded: *exceeded})
 	if encodeErr != nil {
 		return errors.Join(err, encodeErr)
 	}

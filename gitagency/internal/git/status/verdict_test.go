@@ -44,10 +44,7 @@ func (c *ignoreCapture) remove(name string) {
 // rules were evaluated, and whether they exceeded the limit.
 func (c *ignoreCapture) collect() (evaluated, exceeded bool) {
 	c.T.Helper()
-	if fileClockNow(c.w.Tree) == 0 {
-		c.T.Skip("times of files on this file system do not reveal every change")
-	}
-	for began := fileClockNow(c.w.Tree); fileClockNow(c.w.Tree) == began; {
+	for began := fileClockNow(c.w.Tree); began != 0 && fileClockNow(c.w.Tree) == began; {
 		time.Sleep(time.Millisecond)
 	}
 	m := repotest.NewMirror(c.Fixture)

@@ -114,6 +114,7 @@ func (v *worktreeScan) worktreeChanges(ctx context.Context) ([]object.LeafChange
 		}
 		changes = append(changes, l)
 	}
+	v.dropVerdicts()
 	return changes, nil
 }
 
