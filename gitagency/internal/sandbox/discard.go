@@ -45,20 +45,28 @@ func Discard(ctx context.Context, r *core.Repository, query string) (DiscardResu
 	return DiscardWith(ctx, r, DiscardRequest{Query: query})
 }
 
-// DiscardWith is Discard with more choices.
-func DiscardWith(ctx context.Context, r *core.Repository, req DiscardRequest) (DiscardResult, error) {
-	d, err := discard(ctx, r, req)
+// errStopped reports that something that ran in the sandbox was ended. Its git state is to be imported without the
+// repository lock, because checking it may take long.
+var errStopped = errors.New("the commands in the sandbox were ended")
+
+// DiscardWith is Discard with more choices. It begins again when it has ended commands, a few times if new ones begin.
+func DiscardWith(ctx context.Context, r *core.Repository, req DiscardRequest) (d DiscardResult, err error) {
+	inv, err := r.Invocation(req.Query)
+	for round := 1; round == 1 && err == nil || errors.Is(err, errStopped); round++ {
+		ended := d.EndedCommands
+		d, err = discard(ctx, r, inv, req.Force, round < 3)
+		d.EndedCommands += ended
+	}
+	if err != nil && d.EndedCommands > 0 {
+		r.Warn("commands in sandbox %s that were ended: %d", inv.ID, d.EndedCommands)
+	}
 	if d.Lost == nil {
 		d.Lost = []string{}
 	}
 	return d, err
 }
 
-func discard(ctx context.Context, r *core.Repository, req DiscardRequest) (DiscardResult, error) {
-	inv, err := r.Invocation(req.Query)
-	if err != nil {
-		return DiscardResult{}, err
-	}
+func discard(ctx context.Context, r *core.Repository, inv core.Invocation, force, mayStop bool) (DiscardResult, error) {
 	Of(r, inv.ID).ImportUnlocked(ctx)
 	repo, unlock, err := r.LockAndRecover(ctx)
 	if err != nil {
@@ -80,7 +88,7 @@ func discard(ctx context.Context, r *core.Repository, req DiscardRequest) (Disca
 	case entry.Record.Landing == store.Landed:
 		return DiscardResult{}, &fault.EndedError{ID: entry.ID, Landing: entry.Record.Landing, Ref: core.TrashRef(entry.ID)}
 	default:
-		return EndInvocation(ctx, r, repo, entry, core.TrashOptions{Archive: true, Force: req.Force})
+		return endInvocation(ctx, r, repo, entry, core.TrashOptions{Archive: true, Force: force}, mayStop)
 	}
 	if err != nil {
 		return DiscardResult{}, fmt.Errorf("undo the interrupted creation of %s: %w", entry.ID, err)
@@ -106,6 +114,10 @@ func UndoInterruptedStart(ctx context.Context, r *core.Repository, repo *git.Rep
 // EndInvocation discards an invocation that has a record, or finishes an interrupted discard or landing of it. Without
 // an archive it refuses content that no commit can hold.
 func EndInvocation(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta], o core.TrashOptions) (DiscardResult, error) {
+	return endInvocation(ctx, r, repo, entry, o, false)
+}
+
+func endInvocation(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta], o core.TrashOptions, mayStop bool) (DiscardResult, error) {
 	var lost []string
 	o.Lost = func(file string) { lost = append(lost, file) }
 	if err := core.CheckParentResolved(r.Store.SandboxTreePath(r.ID, entry.ID)); err != nil {
@@ -125,6 +137,9 @@ func EndInvocation(ctx context.Context, r *core.Repository, repo *git.Repo, entr
 		return DiscardResult{}, fmt.Errorf("discard %s: %w", entry.ID, err)
 	}
 	defer locked.Close()
+	if mayStop && locked.stopped {
+		return DiscardResult{EndedCommands: locked.EndedCommands}, errStopped
+	}
 	RecoverUploads(ctx, r, entry.ID)
 	Of(r, entry.ID).finishRollbackForDiscard(ctx, repo, locked)
 	if err := Of(r, entry.ID).ImportForDiscard(ctx, repo, entry.Record.Primitives, locked.invocationLock); err != nil {

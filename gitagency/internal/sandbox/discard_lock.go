@@ -24,6 +24,7 @@ type ExclusiveLock struct {
 	lockFiles      []*os.File
 	invocationLock *os.File // lock of the invocation directory; helper processes in the sandbox inherit it
 	EndedCommands  int      // number of commands that were ended to get the lock
+	stopped        bool     // something ran in the sandbox, a command or an import
 }
 
 func (v *ExclusiveLock) Close() {
@@ -59,6 +60,7 @@ func LockExclusive(ctx context.Context, r *core.Repository, id string) (v Exclus
 	invocationDir := r.Store.InvocationDir(r.ID, id)
 	invocationLock, err := lock.AcquireDirExclusive(ctx, invocationDir, 0)
 	if fault.Is[*fault.LockTimeoutError](err) || errors.Is(err, fs.ErrNotExist) && len(proc.FindSupervisors(invocationDir)) > 0 {
+		v.stopped = true
 		invocationLock, err = stopCommands(ctx, r, id, invocationDir, timeout, &v.EndedCommands)
 	}
 	switch {
