@@ -15,9 +15,8 @@ import (
 	"time"
 	"unsafe"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/git-agency/git-agency/gitagency/internal/landlock"
+	"golang.org/x/sys/unix"
 )
 
 // TestProbeAgreesWithUnshare compares Probe with unshare(1), which makes the same namespaces and mounts on its own.

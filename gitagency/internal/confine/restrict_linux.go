@@ -4,10 +4,9 @@ import (
 	"errors"
 	"fmt"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/git-agency/git-agency/gitagency/internal/landlock"
 	"github.com/git-agency/git-agency/gitagency/internal/seccomp"
+	"golang.org/x/sys/unix"
 )
 
 // Restrict drops all privileges of the calling thread, and of the processes it starts, that are left inside the walls

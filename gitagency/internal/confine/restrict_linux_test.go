@@ -12,9 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/git-agency/git-agency/gitagency/internal/landlock"
+	"golang.org/x/sys/unix"
 )
 
 // The main goroutine keeps the first thread, so that no test runs on it and restricts it.

@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"slices"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/git-agency/git-agency/gitagency/internal/landlock"
 	"github.com/git-agency/git-agency/gitagency/internal/seccomp"
+	"golang.org/x/sys/unix"
 )
 
 const wallsSupported = true

@@ -8,11 +8,10 @@ import (
 	"sync"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/git/repotest"
+	"golang.org/x/sys/unix"
 )
 
 // A program in the worktree that swaps a file for a symlink, a FIFO or a whole directory at any moment must never make a

@@ -10,10 +10,9 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/index"
+	"golang.org/x/sys/unix"
 )
 
 // scanResult compares the files of a worktree with an index: which entries are unchanged on disk, and which paths

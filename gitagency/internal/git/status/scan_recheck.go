@@ -5,9 +5,8 @@ import (
 	"context"
 	"slices"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"golang.org/x/sys/unix"
 )
 
 // recheck scans a worktree a second time. It returns the entries whose stat data differ from the first scan, and the

@@ -7,11 +7,10 @@ import (
 	"os"
 	"path"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/git-agency/git-agency/gitagency/internal/beneath"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/readlimit"
+	"golang.org/x/sys/unix"
 )
 
 // staging is a private work tree with copies of files, on which git runs instead of on the files of an agent. It also has

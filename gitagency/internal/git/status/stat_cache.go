@@ -7,9 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"golang.org/x/sys/unix"
 )
 
 // A stat cache holds the stat data of every directory and file of a worktree from when its state was written as a

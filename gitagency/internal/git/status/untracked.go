@@ -9,11 +9,10 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/git-agency/git-agency/gitagency/internal/beneath"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/index"
+	"golang.org/x/sys/unix"
 )
 
 // classifyUntracked sorts the paths without an index entry into files that belong to the state, ignored paths, and

@@ -9,10 +9,9 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/git-agency/git-agency/gitagency/internal/beneath"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"golang.org/x/sys/unix"
 )
 
 // walkWorktree lists the directories below tree, not tree itself, that contain a .git of any kind, and the huge
