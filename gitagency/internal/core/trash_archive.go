@@ -20,6 +20,8 @@ type TrashOptions struct {
 	Archive bool              // keep it in an archive
 	Force   bool              // with Archive: leave out what the archive cannot hold
 	Lost    func(lost string) // called with Force for each file that was left out; required with Force
+
+	GitLayer string // directory with git state of the sandbox that was refused, which goes to the archive; empty: none
 }
 
 // Sections of an archive in the trash.
@@ -27,6 +29,7 @@ const (
 	archivedTree    = "tree"    // the tree of the sandbox
 	archivedModules = "modules" // repositories of the submodules that were checked out in it
 	archivedGitDir  = "git"     // git's worktree entry, where git could not read it
+	archivedLayer   = "walls"   // changes behind the walls to the git directory, where some of them were refused
 )
 
 // TrashContent is the content of a tree that is about to be removed: a commit, and files that the commit does not hold.
@@ -52,7 +55,17 @@ func (c *TrashContent) Close() {
 //  3. the index, or if git cannot read that either, the commits alone; then the archive gets the whole tree.
 //
 // Ignored files are not kept, unless the rules cannot be read.
-func (r *Repository) CaptureForTrash(ctx context.Context, repo *git.Repo, s git.WorktreeSpec, o TrashOptions) (c TrashContent, err error) {
+func (r *Repository) CaptureForTrash(ctx context.Context, repo *git.Repo, s git.WorktreeSpec, o TrashOptions) (TrashContent, error) {
+	c, err := r.captureForTrash(ctx, repo, s, o)
+	if err == nil && o.Archive && o.GitLayer != "" {
+		if err = c.openSection(ctx, archivedLayer, o.GitLayer, false, all); err != nil {
+			c.Close()
+		}
+	}
+	return c, err
+}
+
+func (r *Repository) captureForTrash(ctx context.Context, repo *git.Repo, s git.WorktreeSpec, o TrashOptions) (c TrashContent, err error) {
 	s, err = r.PrepareCapture(s)
 	if err != nil {
 		return c, err

@@ -82,6 +82,9 @@ func (r *Repository) UnpackTrash(ctx context.Context, repo *git.Repo, from, id s
 			return err
 		}
 	}
+	if _, there := sections[archivedLayer]; there {
+		r.Warn("git state of sandbox %s that was refused is not restored; it is in %s, below %s", from, file, archivedLayer)
+	}
 	if _, there := sections[archivedModules]; !there {
 		return nil
 	}

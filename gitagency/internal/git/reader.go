@@ -17,7 +17,7 @@ func (r *Repo) ReaderOptions(what, scratch, gitDir string, trusted bool, read ..
 	p := RunOptions{GitDir: gitDir, Reading: readlimit.Reading{Limits: r.ReadLimits, What: what}}
 	program, err := proc.LookPath(r.Env, "git")
 	if err == nil { // else git fails too
-		p.Reading.Walls = readlimit.NewWalls(program, slices.Concat(r.objectDirs(), r.Alternates(), read), []string{scratch})
+		p.Reading.Walls = readlimit.NewWalls(program, r.Env, slices.Concat(r.objectDirs(), r.Alternates(), read), []string{scratch})
 	}
 	p.Env = append(r.configAsEnv(p.Reading.Environment(r.Env, gitDir), trusted), "GIT_NO_REPLACE_OBJECTS=1")
 	return p

@@ -124,8 +124,12 @@ func (l *landAttempt) trashCommit(ctx context.Context) (string, error) {
 	if l.req.DryRun {
 		return l.tip, nil
 	}
-	if err := l.s.ImportForDiscard(ctx, l.repo, l.handle.Prims, l.handle.InvocationLock); err != nil {
+	refused, err := l.s.ImportForDiscard(ctx, l.repo, l.handle.Prims, l.handle.InvocationLock)
+	if err != nil {
 		return "", err
+	}
+	if refused != nil {
+		l.s.Repo.Warn("sandbox %s: some git state behind the walls is not kept: %v", l.s.ID, refused)
 	}
 	subject.Onto = l.oldTrash
 	l.merger.UsesUnreferenced = true

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
@@ -15,15 +16,39 @@ import (
 // Walls say what a program that reads data of an agent can reach: the directories of the system, the paths in read, and
 // those in write, which it can change. It reaches no other file and no network, and gets no variable of the environment
 // that it does not need.
-type Walls struct{ read, write []string }
+type Walls struct {
+	read, write []string
+	appendTo    []string // files that exist and can be written
+}
 
-// NewWalls returns walls around a program; nil where it does not run behind walls. Paths that do not exist are left out.
-func NewWalls(program string, read, write []string) *Walls {
+// NewWalls returns walls around a program that is given a part of env; nil where it does not run behind walls. Paths that
+// do not exist are left out.
+func NewWalls(program string, env, read, write []string) *Walls {
 	if !worksBehindWalls(program) {
 		return nil
 	}
-	return &Walls{read: append(filesOf(program), read...), write: write}
+	return &Walls{read: append(filesOf(program), read...), write: write, appendTo: traceFiles(env)}
 }
+
+// traceFiles creates and lists the files to which git writes a trace, because the user wants one.
+func traceFiles(env []string) (files []string) {
+	for _, kv := range env {
+		name, file, _ := strings.Cut(kv, "=")
+		if !isTraceVariable(name) || !filepath.IsAbs(file) {
+			continue
+		}
+		f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_APPEND|syscall.O_NONBLOCK, 0o666)
+		if err != nil {
+			continue // git warns about it
+		}
+		if f.Close() == nil {
+			files = append(files, file)
+		}
+	}
+	return files
+}
+
+func isTraceVariable(name string) bool { return strings.HasPrefix(name, "GIT_TRACE") }
 
 // filesOf lists a program and, where it is in a directory bin, the directories of the libraries beside that.
 func filesOf(program string) []string {
@@ -86,7 +111,7 @@ func canRunBehindWalls(program string) bool {
 	return err == nil && res.ExitCode == 0
 }
 
-// keptVariables are the variables of the environment that a program behind walls gets.
+// keptVariables are the variables of the environment that a program behind walls gets, besides those for a trace.
 var keptVariables = []string{"PATH", "LD_LIBRARY_PATH", "LC_ALL", "TZ", "GIT_EXEC_PATH", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES"}
 
 // Environment returns the part of an environment that a git behind walls gets. It has no file of the user's to read: its
@@ -94,7 +119,7 @@ var keptVariables = []string{"PATH", "LD_LIBRARY_PATH", "LC_ALL", "TZ", "GIT_EXE
 func (w *Walls) Environment(env []string, home string) []string {
 	var kept []string
 	for _, kv := range env {
-		if name, _, _ := strings.Cut(kv, "="); slices.Contains(keptVariables, name) {
+		if name, _, _ := strings.Cut(kv, "="); slices.Contains(keptVariables, name) || isTraceVariable(name) {
 			kept = append(kept, kv)
 		}
 	}

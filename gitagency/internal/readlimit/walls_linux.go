@@ -55,6 +55,11 @@ func (w *Walls) enforceRules(abi int) (err error) {
 			return err
 		}
 	}
+	for _, path := range w.appendTo {
+		if err := allow(rules, path, landlock.WriteFile); err != nil {
+			return err
+		}
+	}
 	if err := allow(rules, "/dev/null", landlock.UseDevice); err != nil {
 		return err
 	}

@@ -84,10 +84,29 @@ func TestWallsTakeSocketsAway(t *testing.T) {
 
 func TestWallsKeepFewVariables(t *testing.T) {
 	t.Parallel()
-	env := (&Walls{}).Environment([]string{"PATH=/bin", "HOME=/home/user", "TOKEN=secret", "GIT_CONFIG_COUNT=1", "GIT_TRACE=/tmp/x", "LC_ALL=C", "GIT_CONFIG_GLOBAL=/x"}, "/scratch")
+	env := (&Walls{}).Environment([]string{"PATH=/bin", "HOME=/home/user", "TOKEN=secret", "GIT_CONFIG_COUNT=1", "LC_ALL=C", "GIT_CONFIG_GLOBAL=/x"}, "/scratch")
 	want := "PATH=/bin LC_ALL=C HOME=/scratch XDG_CONFIG_HOME=/scratch GIT_CONFIG_NOSYSTEM=1"
 	if got := strings.Join(env, " "); got != want {
 		t.Errorf("%s", got)
+	}
+}
+
+func TestGitBehindWallsWritesTrace(t *testing.T) {
+	t.Parallel()
+	requireLandlock(t)
+	git, err := exec.LookPath("git")
+	if err != nil {
+		t.Fatal(err)
+	}
+	trace := filepath.Join(t.TempDir(), "trace")
+	env := append(os.Environ(), "GIT_TRACE="+trace)
+	r := Reading{Walls: NewWalls(git, env, nil, nil)}
+	res, err := r.Run(t.Context(), proc.Command{Argv: []string{"git", "version"}, Dir: "/", Env: r.Environment(env, "/")})
+	if err != nil || res.ExitCode != 0 || len(res.Stderr) > 0 {
+		t.Errorf("%+v %v", res, err)
+	}
+	if text, err := os.ReadFile(trace); err != nil || !strings.Contains(string(text), "git version") {
+		t.Errorf("%q %v", text, err)
 	}
 }
 
@@ -113,7 +132,7 @@ func TestProgramsThatNeedMoreHaveNoWalls(t *testing.T) {
 		write("reads", `cat /etc/passwd`):       false,
 		filepath.Join(dir, "missing"):           false,
 	} {
-		if w := NewWalls(program, nil, nil); (w != nil) != works {
+		if w := NewWalls(program, nil, nil, nil); (w != nil) != works {
 			t.Errorf("%s: %v", program, w)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/repair"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/handoff"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -142,8 +143,13 @@ func endInvocation(ctx context.Context, r *core.Repository, repo *git.Repo, entr
 	}
 	RecoverUploads(ctx, r, entry.ID)
 	Of(r, entry.ID).finishRollbackForDiscard(ctx, repo, locked)
-	if err := Of(r, entry.ID).ImportForDiscard(ctx, repo, entry.Record.Primitives, locked.invocationLock); err != nil {
+	refused, err := Of(r, entry.ID).ImportForDiscard(ctx, repo, entry.Record.Primitives, locked.invocationLock)
+	if err != nil {
 		return DiscardResult{}, fmt.Errorf("discard %s: %w", entry.ID, err)
+	}
+	if refused != nil {
+		o.GitLayer = handoff.UpperDir(r, entry.ID)
+		r.Warn("sandbox %s: some git state behind the walls is refused: %v", entry.ID, refused)
 	}
 	since := time.Now()
 	if already { // unknown when the interrupted run began

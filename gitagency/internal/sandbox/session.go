@@ -189,42 +189,42 @@ func (s *Sandbox) hasPendingImport(prims store.Primitives) (bool, error) {
 }
 
 // ImportForDiscard imports everything that only the git directory behind the walls has, for a sandbox that is about
-// to be removed. The caller holds the repository lock in repo and the exclusive lock of the sandbox in held. Content
-// of the sandbox that cannot be imported does not prevent the removal; a failure of this machine does.
-func (s *Sandbox) ImportForDiscard(ctx context.Context, repo *git.Repo, prims store.Primitives, held *os.File) error {
+// to be removed. The caller holds the repository lock in repo and the exclusive lock of the sandbox in held. refused is
+// the reason why some content of the sandbox cannot be imported; err is a failure of this machine.
+func (s *Sandbox) ImportForDiscard(ctx context.Context, repo *git.Repo, prims store.Primitives, held *os.File) (refused, err error) {
 	if prims.Isolation != settings.IsolationOS || !store.IsDir(s.Tree) || held == nil {
-		return nil
+		return nil, nil
 	}
 	d, err := handoff.Open(s.Repo, s.ID, nil)
 	if err != nil {
 		s.Repo.Warn("sandbox %s: %v", s.ID, err)
 	}
 	if layer, err := d.FingerprintUpper(); err != nil || layer == "" {
-		return err
+		return nil, err
 	}
 	tree, err := guard.OpenTree(s.Tree)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer tree.Close()
 	if err := checkSandbox(tree); err != nil {
-		return err
+		return nil, err
 	}
 	in, err := s.enterNamespace(ctx, &Handle{Tree: tree, Prims: store.Primitives{Isolation: prims.Isolation, Outputs: "none"}, InvocationLock: held, lockedRepo: repo})
 	if err != nil {
-		return asImportError(err)
+		return nil, asImportError(err)
 	}
 	for _, importStep := range []func(context.Context, *proc.Namespace, *os.File) error{in.handoff.Import, in.handoff.ImportRemaining} {
 		err := importStep(ctx, in.ns, in.treeDir)
 		switch {
 		case err == nil || fault.Is[*handoff.DivergedError](err): // ImportRemaining includes the diverged commits
 		case in.handoff.IsSandboxFault(err):
-			s.Repo.Warn("sandbox %s: some git state behind the walls is not kept: %v", s.ID, err)
+			refused = errors.Join(refused, err)
 		default:
-			return errors.Join(fmt.Errorf("git state behind the walls cannot be kept: %w", err), in.close())
+			return nil, errors.Join(fmt.Errorf("git state behind the walls cannot be kept: %w", err), in.close())
 		}
 	}
-	return in.close()
+	return refused, in.close()
 }
 
 // asImportError rewrites a *SetupError: no command was asked for, only an import.
@@ -272,7 +272,7 @@ func (in *nsSession) importAndWarn(ctx context.Context) {
 		what = "staged changes"
 	}
 	if refused {
-		err = fmt.Errorf("%w; raise %s to import them, or give them up: git agency discard %s", err, settings.ReadLimitsKey, in.sandbox.ID)
+		err = fmt.Errorf("%w; raise %s to import them, or end the sandbox: git agency discard %s", err, settings.ReadLimitsKey, in.sandbox.ID)
 	}
 	in.sandbox.Repo.Warn("sandbox %s: %s behind the walls are not imported yet: %v", in.sandbox.ID, what, err)
 }

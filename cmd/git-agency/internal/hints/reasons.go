@@ -317,6 +317,6 @@ func readLimitHints(e *gitagency.StateError, _ Retry) []string {
 	example := map[string]string{"time": "time=10m", "memory": "memory=8g", "output": "output=2g", "inflated": "inflated=64g"}[e.Name]
 	return []string{
 		"if you expect such data there, raise the limit, as in 'git config agency.readLimits " + example + "'",
-		"or give the sandbox up, and keep what was imported: git agency discard <id>",
+		"or end the sandbox, and keep all of it in the trash: git agency discard <id>",
 	}
 }
