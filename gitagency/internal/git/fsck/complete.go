@@ -6,8 +6,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"path"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/index"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/readlimit"
 )
@@ -25,16 +27,17 @@ func LookupStrict(ctx context.Context, t *git.CatFile, names []string) ([]git.Ob
 	return objects, err
 }
 
-// ReceivedCommit is a commit that was not reachable from the ref before: the names of its tree and of that of its first
-// parent, which is empty without a parent.
-type ReceivedCommit struct{ Tree, ParentTree string }
+// ReceivedCommit is a commit that was not reachable from the ref before: its id, the names of its tree and of that of its
+// first parent, which is empty without a parent.
+type ReceivedCommit struct{ OID, Tree, ParentTree string }
 
 // ManyReceivedCommits is the number of commits above which it pays to exclude those reachable from any ref as well.
 const ManyReceivedCommits = 200
 
-// TreeWalk reads each new tree once and collects the blobs in them, whose existence the caller checks. It stops with a
-// *readlimit.ExceededError where the trees have more bytes than Reading.Inflated, or where it would need more memory
-// than Reading.Memory.
+// TreeWalk reads each new tree once and collects the blobs in them, whose existence the caller checks. It refuses a new
+// .gitattributes or .gitignore whose patterns would keep git busy for ever, with an *Error. It stops with a
+// *readlimit.ExceededError where the trees and files of patterns have more bytes than Reading.Inflated, or where it would
+// need more memory than Reading.Memory.
 type TreeWalk struct {
 	Objects *git.CatFile
 	Seen    map[string]bool // trees
@@ -42,16 +45,27 @@ type TreeWalk struct {
 	Size    int // bytes of an object id
 	Reading readlimit.Reading
 
-	read   int64     // bytes of trees
-	recent treeCache // trees that were read last: that of a commit is also the one its child is compared with
+	// IsOwn reports whether a file of patterns, of a commit and with an object id, is the repository's own and therefore
+	// not refused. It is called for a file that would be; nil: none is.
+	IsOwn func(commit, oid string) (bool, error)
+
+	commit  string          // id of the commit that is walked
+	read    int64           // bytes of trees and files of patterns
+	recent  treeCache       // trees that were read last: that of a commit is also the one its child is compared with
+	checked map[string]bool // files of patterns, by name and id
 }
 
 // treePair is a tree to walk, and a complete tree that is probably similar to it, or "".
-type treePair struct{ tree, known string }
+type treePair struct {
+	tree, known string
+	name        string // of the tree in its parent
+	parent      *treePair
+}
 
 // WalkCommit walks the trees of a commit that its first parent does not have.
 func (w *TreeWalk) WalkCommit(c ReceivedCommit) error {
-	todo := []treePair{{c.Tree, c.ParentTree}}
+	w.commit = c.OID
+	todo := []treePair{{tree: c.Tree, known: c.ParentTree}}
 	for len(todo) > 0 {
 		p := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
@@ -59,13 +73,16 @@ func (w *TreeWalk) WalkCommit(c ReceivedCommit) error {
 			continue
 		}
 		w.Seen[p.tree] = true
-		more, err := w.walkTree(p)
+		more, err := w.walkTree(&p)
+		if errors.As(err, new(*Error)) {
+			return fmt.Errorf("commit %.12s, which has to be rewritten: %w", c.OID, err)
+		}
 		if err != nil {
 			return err
 		}
 		todo = append(todo, more...)
 		const perName = 128 // bytes, for a name in a map or a list
-		if w.exceeds(int64(len(w.Seen)+len(w.Blobs)+len(todo))*perName, w.Reading.Memory) {
+		if w.exceeds(int64(len(w.Seen)+len(w.Blobs)+len(w.checked)+len(todo))*perName, w.Reading.Memory) {
 			return w.Reading.Exceeded(w.Reading.What, readlimit.Memory)
 		}
 	}
@@ -77,7 +94,7 @@ func (w *TreeWalk) exceeds(size, limit int64) bool { return limit > 0 && size > 
 
 // walkTree collects the blobs of one tree that the known tree does not have, and returns its subtrees that the known
 // tree does not have.
-func (w *TreeWalk) walkTree(p treePair) ([]treePair, error) {
+func (w *TreeWalk) walkTree(p *treePair) ([]treePair, error) {
 	content, err := w.contents(p.tree)
 	if err != nil {
 		return nil, err
@@ -102,14 +119,56 @@ func (w *TreeWalk) walkTree(p treePair) ([]treePair, error) {
 		switch {
 		case e.IsGitlink() || same && bytes.Equal(old.OID, e.OID) && !old.IsGitlink():
 		case e.IsTree() && same:
-			todo = append(todo, treePair{hex.EncodeToString(e.OID), hex.EncodeToString(old.OID)})
+			todo = append(todo, treePair{hex.EncodeToString(e.OID), hex.EncodeToString(old.OID), string(e.Name), p})
 		case e.IsTree():
-			todo = append(todo, treePair{hex.EncodeToString(e.OID), ""})
+			todo = append(todo, treePair{hex.EncodeToString(e.OID), "", string(e.Name), p})
 		default:
-			w.Blobs[hex.EncodeToString(e.OID)] = true
+			oid := hex.EncodeToString(e.OID)
+			w.Blobs[oid] = true
+			if file := index.PatternFile(e.Name); file != "" {
+				if err := w.checkPatterns(p, e, file, oid); err != nil {
+					return nil, err
+				}
+			}
 		}
 	}
 	return todo, nil
+}
+
+// checkPatterns refuses a file of patterns in a tree as CheckRuleFiles does, unless it is the repository's own. It checks
+// symbolic links too: git reads their content from an index.
+func (w *TreeWalk) checkPatterns(p *treePair, e object.TreeEntry, file, oid string) error {
+	if w.checked[file+oid] {
+		return nil
+	}
+	if w.checked == nil {
+		w.checked = map[string]bool{}
+	}
+	w.checked[file+oid] = true
+	content, err := w.readObject(oid, "blob")
+	if err != nil {
+		return err
+	}
+	refused := checkPatterns(file, path.Join(p.path(), string(e.Name)), content)
+	if refused == nil || w.IsOwn == nil {
+		return refused
+	}
+	if own, err := w.IsOwn(w.commit, oid); own || err != nil {
+		return err
+	}
+	return refused
+}
+
+// path returns the path of the tree below the root tree, or the last part of one that is very long.
+func (p *treePair) path() string {
+	const most = 4096 // bytes
+	at := p.name
+	for p = p.parent; p != nil; p = p.parent {
+		if at = path.Join(p.name, at); len(at) > most {
+			return "..." + at[len(at)-most:]
+		}
+	}
+	return at
 }
 
 // contents returns the content of a tree object, which GIT_ALLOC_LIMIT of the quarantine keeps below the limit here.
@@ -117,24 +176,32 @@ func (w *TreeWalk) contents(name string) ([]byte, error) {
 	if data, ok := w.recent.get(name); ok {
 		return data, nil
 	}
+	data, err := w.readObject(name, "tree")
+	if err == nil {
+		w.recent.put(name, data)
+	}
+	return data, err
+}
+
+// readObject returns the content of an object of a type, within the limits.
+func (w *TreeWalk) readObject(name, kind string) ([]byte, error) {
 	limit := int64(1 << 30)
 	if w.Reading.Memory > 0 {
 		limit = min(limit, w.Reading.Memory/8) // two of them, and those in the cache, are in memory at once
 	}
-	o, data, err := w.Objects.Read(name, "tree", limit)
+	o, data, err := w.Objects.Read(name, kind, limit)
 	var large *object.TooLargeError
 	switch {
 	case errors.As(err, &large) && w.Reading.Memory > 0:
 		return nil, w.Reading.Exceeded(w.Reading.What, readlimit.Memory)
 	case err != nil:
 		return nil, err
-	case o.Type != "tree":
-		return nil, &object.IncompleteError{OID: name, Want: "tree", Have: o.Type}
+	case o.Type != kind:
+		return nil, &object.IncompleteError{OID: name, Want: kind, Have: o.Type}
 	}
 	if w.read += int64(len(data)); w.exceeds(w.read, w.Reading.Inflated) {
 		return nil, w.Reading.Exceeded(w.Reading.What, readlimit.Inflated)
 	}
-	w.recent.put(name, data)
 	return data, nil
 }
 

@@ -1,6 +1,6 @@
 // Package fsck checks objects that an agent may have made, before the repository relies on them: that the names in a
-// tree may be checked out, and that all trees of a received history exist. It reads objects through git cat-file, never
-// runs git fsck, and never writes.
+// tree may be checked out, that all trees of a received history exist, and that files of rules keep git neither from
+// working nor busy for ever. It reads objects through git cat-file, never runs git fsck, and never writes.
 package fsck
 
 import (

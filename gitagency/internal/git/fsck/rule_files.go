@@ -13,15 +13,16 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 )
 
-// RuleFile is a file whose content git fsck checks: .gitmodules or .gitattributes.
+// RuleFile is a file whose content is checked before a commit keeps it: .gitmodules, .gitattributes or .gitignore.
 type RuleFile struct {
 	Path    string
 	OID     string
+	Link    bool // it is a symbolic link
 	Content []byte
 }
 
-// FindRuleFiles lists the files in a tree whose content git fsck checks and that a known tree, which is in the repository,
-// does not have at the same path. It sets no Content.
+// FindRuleFiles lists the files in a tree whose content CheckRuleFiles checks and that a known tree, which is in the
+// repository, does not have at the same path. It sets no Content.
 func FindRuleFiles(n *object.BuiltTree, t *git.CatFile, known string) (files []RuleFile, err error) {
 	base, err := hex.DecodeString(known)
 	if err != nil || n == nil {
@@ -31,26 +32,42 @@ func FindRuleFiles(n *object.BuiltTree, t *git.CatFile, known string) (files []R
 		base = nil
 	}
 	err = git.VisitNewEntries(n, t, base, func(at string, dir *object.BuiltTree, leaf object.TreeEntry) {
-		if isFile := leaf.Mode == object.ModeFile || leaf.Mode == object.ModeExecutable; dir == nil && isFile && index.IsCheckedByFsck([]byte(path.Base(at))) {
-			files = append(files, RuleFile{Path: at, OID: hex.EncodeToString(leaf.OID)})
+		if dir == nil && isRuleFile(path.Base(at), leaf.Mode) {
+			files = append(files, RuleFile{Path: at, OID: hex.EncodeToString(leaf.OID), Link: leaf.Mode == object.ModeSymlink})
 		}
 	})
 	return files, err
 }
 
-// CheckRuleFiles refuses files that git fsck refuses, with an *Error. Commits pass this check when they are received;
-// captured files have to pass it before their tree is written, or git fsck would fail and remotes would refuse the branch.
-// Git checks each file in a temporary repository.
+// isRuleFile reports whether CheckRuleFiles checks an entry. Git reads patterns of an index also from a symbolic link.
+func isRuleFile(name string, mode uint32) bool {
+	isFile := mode == object.ModeFile || mode == object.ModeExecutable
+	return isFile && index.IsCheckedByFsck([]byte(name)) || (isFile || mode == object.ModeSymlink) && index.PatternFile([]byte(name)) != ""
+}
+
+// CheckRuleFiles refuses files that git fsck refuses, or whose patterns would keep git busy for ever, with an *Error.
+// Commits pass these checks when they are received; captured files have to pass them before their tree is written, or git
+// fsck would fail and remotes would refuse the branch.
 func CheckRuleFiles(ctx context.Context, r *git.Repo, files []RuleFile) error {
 	for _, f := range files {
-		if err := checkRuleFile(ctx, r, f); err != nil {
+		name := []byte(path.Base(f.Path))
+		if pattern := index.PatternFile(name); pattern != "" {
+			if err := checkPatterns(pattern, f.Path, f.Content); err != nil {
+				return err
+			}
+		}
+		if f.Link || !index.IsCheckedByFsck(name) {
+			continue
+		}
+		if err := fsckRuleFile(ctx, r, f); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func checkRuleFile(ctx context.Context, r *git.Repo, f RuleFile) (err error) {
+// fsckRuleFile has git check a file in a temporary repository.
+func fsckRuleFile(ctx context.Context, r *git.Repo, f RuleFile) (err error) {
 	format := object.FormatOf(f.OID)
 	oid, err := hex.DecodeString(f.OID)
 	if err != nil {

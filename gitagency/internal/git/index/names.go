@@ -93,5 +93,22 @@ func isGitmodules(component []byte) bool {
 // IsCheckedByFsck reports whether git fsck checks the content of files with this name, on any file system: .gitmodules and
 // .gitattributes.
 func IsCheckedByFsck(component []byte) bool {
-	return isGitmodules(component) || string(FoldHFS(component)) == ".gitattributes"
+	return isGitmodules(component) || PatternFile(component) == AttributesFile
+}
+
+// The names of the files of patterns that git reads in a tree.
+const (
+	AttributesFile = ".gitattributes"
+	IgnoreFile     = ".gitignore"
+)
+
+// PatternFile returns AttributesFile or IgnoreFile if a component is that name on some file system; "" otherwise.
+func PatternFile(component []byte) string {
+	if len(component) == 0 || !mayBeDotGit(component) {
+		return ""
+	}
+	if name := string(FoldHFS(component)); name == AttributesFile || name == IgnoreFile {
+		return name
+	}
+	return ""
 }

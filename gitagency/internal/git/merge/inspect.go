@@ -123,7 +123,7 @@ func (m *Merger) resolveHead(ctx context.Context, s git.WorktreeSpec) (l status.
 	return l, err
 }
 
-// CheckUncommitted refuses uncommitted files that git fsck refuses, before they are committed: a *fsck.Error.
+// CheckUncommitted refuses uncommitted files of rules that must not be committed: see fsck.CheckRuleFiles.
 func (m *Merger) CheckUncommitted(ctx context.Context, l status.Report) error {
 	return fsck.CheckRuleFiles(ctx, m.Repo, l.RuleFiles)
 }

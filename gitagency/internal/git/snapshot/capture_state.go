@@ -162,7 +162,7 @@ func parentList(commit string) []string {
 	return []string{commit}
 }
 
-// checkRuleFiles refuses collected files that git fsck refuses, before their trees are written.
+// checkRuleFiles refuses collected files of rules that must not be committed, before their trees are written.
 func checkRuleFiles(ctx context.Context, r *git.Repo, t *git.CatFile, g status.WorktreeContents, known string) error {
 	files, err := g.RuleFiles(t, known)
 	if err != nil {

@@ -194,7 +194,7 @@ func (g WorktreeContents) NewObjects(t *git.CatFile, known string) ([]object.Raw
 	return append(blobs, objects...), err
 }
 
-// RuleFiles returns the files in the collected trees whose content git fsck checks and that the tree known does not have.
+// RuleFiles returns the files in the collected trees that fsck.CheckRuleFiles checks and the tree known does not have.
 func (g WorktreeContents) RuleFiles(t *git.CatFile, known string) (files []fsck.RuleFile, err error) {
 	const limit = 100 << 20 // git fsck refuses larger ones
 	for _, tree := range []*object.BuiltTree{g.Staged, g.Worktree} {

@@ -16,7 +16,7 @@ type Report struct {
 	Uncommitted []string        // files that differ from Head, on disk or in the index
 	IgnoredDirs []string        // ignored directories that were not scanned; not those inside of another
 	LeftOut     []LeftOut       // files that are in neither DiskTree nor Uncommitted
-	RuleFiles   []fsck.RuleFile // uncommitted files whose content git fsck checks
+	RuleFiles   []fsck.RuleFile // uncommitted files that fsck.CheckRuleFiles checks
 	InProgress  OngoingOperation
 }
 

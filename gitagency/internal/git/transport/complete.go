@@ -4,11 +4,14 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/fsck"
+	"github.com/git-agency/git-agency/gitagency/internal/git/index"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
@@ -50,7 +53,10 @@ func checkComplete(ctx context.Context, r *git.Repo, q git.RunOptions, in Receiv
 	if err := in.checkNotMoved(ctx, r); err != nil {
 		return err
 	}
-	w := fsck.TreeWalk{Objects: t, Seen: map[string]bool{}, Blobs: map[string]bool{}, Size: object.FormatOf(in.New).IDSize(), Reading: q.Reading}
+	w := fsck.TreeWalk{
+		Objects: t, Seen: map[string]bool{}, Blobs: map[string]bool{}, Size: object.FormatOf(in.New).IDSize(), Reading: q.Reading,
+		IsOwn: ownPatternFiles(ctx, r, q, in),
+	}
 	for _, oid := range in.Blobs {
 		w.Blobs[oid] = true
 	}
@@ -125,7 +131,7 @@ func parseReceivedCommits(lines string) ([]fsck.ReceivedCommit, error) {
 			return nil, fmt.Errorf("unexpected output of git rev-list: %q", line)
 		}
 		trees[words[0]] = words[1]
-		found = append(found, fsck.ReceivedCommit{Tree: words[1], ParentTree: words[2]}) // the parent itself, for now
+		found = append(found, fsck.ReceivedCommit{OID: words[0], Tree: words[1], ParentTree: words[2]}) // the parent itself, for now
 	}
 	for i, c := range found {
 		if c.ParentTree != "" {
@@ -133,4 +139,55 @@ func parseReceivedCommits(lines string) ([]fsck.ReceivedCommit, error) {
 		}
 	}
 	return found, nil
+}
+
+// ownPatternFiles returns a function that reports whether a .gitattributes or .gitignore of a received commit is the
+// repository's own: the commit is reachable from another ref, such as the integration branch that a sandbox merged, or
+// the last such commits of its history have a file of patterns with that id. That the object exists is not enough: the
+// sandbox can have staged it before.
+func ownPatternFiles(ctx context.Context, r *git.Repo, q git.RunOptions, in ReceiveRequest) func(commit, oid string) (bool, error) {
+	list := sync.OnceValues(func() (own ownFiles, err error) {
+		out, err := r.RunRead(ctx, q, "rev-list", "--boundary", in.New, "--not", "--all")
+		if err != nil {
+			return own, err
+		}
+		own = ownFiles{map[string]bool{}, map[string]bool{}}
+		var last []string
+		for line := range strings.FieldsSeq(string(out)) {
+			if commit, is := strings.CutPrefix(line, "-"); is {
+				last = append(last, commit)
+			} else {
+				own.newCommits[line] = true
+			}
+		}
+		const most = 20 // commits; for each a git lists all files
+		for _, commit := range last[:min(len(last), most)] {
+			if err := own.addPatternFiles(ctx, r, q, commit); err != nil {
+				return own, err
+			}
+		}
+		return own, nil
+	})
+	return func(commit, oid string) (bool, error) {
+		own, err := list()
+		return !own.newCommits[commit] || own.patternFiles[oid], err
+	}
+}
+
+// ownFiles tells the files of the repository's own commits from those of new commits.
+type ownFiles struct {
+	newCommits   map[string]bool // received commits that no ref reaches
+	patternFiles map[string]bool // ids of the files of patterns in the commits from which the new ones were made
+}
+
+// addPatternFiles adds the files of patterns of a commit.
+func (f ownFiles) addPatternFiles(ctx context.Context, r *git.Repo, q git.RunOptions, commit string) error {
+	out, err := r.RunRead(ctx, q, "ls-tree", "-r", "-z", commit)
+	for line := range strings.SplitSeq(string(out), "\x00") {
+		info, name, _ := strings.Cut(line, "\t")
+		if words := strings.Fields(info); len(words) == 3 && index.PatternFile([]byte(path.Base(name))) != "" {
+			f.patternFiles[words[2]] = true
+		}
+	}
+	return err
 }

@@ -586,6 +586,60 @@ func TestReceiveMergesRootsAndManyCommits(t *testing.T) {
 	requireFsck(l)
 }
 
+// Promise: a new file of slow patterns is refused even if its blob is in the repository, and one that the repository's
+// own commits have is not, wherever it is in the received ones.
+func TestReceiveRefusesNewSlowPatterns(t *testing.T) {
+	t.Parallel()
+	const slow = "*a*a*a*a*a*a*b text\n"
+	receive := func(l *gittest.Fixture, repo *git.Repo, a *sandboxRepo) error {
+		tip, old := a.git("rev-parse", "HEAD"), l.Git("rev-parse", sandboxRef)
+		return Receive(t.Context(), repo, ReceiveRequest{Pack: bytes.NewReader(a.packSinceMain(tip)), Ref: sandboxRef, New: tip, Old: old})
+	}
+	for name, make := range map[string]func(l *gittest.Fixture, a *sandboxRepo){
+		"new": func(_ *gittest.Fixture, a *sandboxRepo) { a.commitFile("dir/.gitattributes", slow) },
+		"removed by the next commit": func(_ *gittest.Fixture, a *sandboxRepo) {
+			a.commitFile(".gitignore", slow)
+			a.git("rm", "-q", ".gitignore")
+			a.git("commit", "-q", "-m", "gone")
+		},
+		"a blob that exists": func(l *gittest.Fixture, a *sandboxRepo) {
+			l.MakeBlob(slow)
+			a.commitFile(".gitattributes", slow)
+		},
+		"another name on some file systems": func(_ *gittest.Fixture, a *sandboxRepo) { a.commitFile(".GitIgnore", slow) },
+		"a symlink": func(_ *gittest.Fixture, a *sandboxRepo) {
+			tree := a.writeTree("120000 .gitattributes", a.writeObject("blob", slow))
+			a.git("reset", "-q", "--soft", a.writeCommit(tree, a.git("rev-parse", "HEAD")))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := gittest.New(t)
+			repo, a := repotest.OpenRepo(l), newSandboxRepo(l)
+			l.Git("update-ref", sandboxRef, "main")
+			make(l, a)
+			l.Must(os.MkdirAll(repo.AgencyDir(), 0o777))
+			before := gitDirState(l)
+			if err := receive(l, repo, a); !isErrorOf[*fsck.Error](err) {
+				t.Error(err)
+			}
+			gittest.RequireSame(t, "the repository", gitDirState(l), before)
+		})
+	}
+	t.Run("own", func(t *testing.T) {
+		t.Parallel()
+		l := gittest.New(t)
+		repo := repotest.OpenRepo(l)
+		l.Git("update-ref", sandboxRef, "main")
+		l.Write(".gitattributes", slow)
+		l.Commit("own")
+		a := newSandboxRepo(l)
+		l.Must(receive(l, repo, a)) // the commit of main itself
+		a.commitFile("sub/.gitattributes", slow)
+		l.Must(receive(l, repo, a))
+	})
+}
+
 func TestReceiveInDirectoryWithSpecialCharacters(t *testing.T) {
 	t.Parallel()
 	l := gittest.NewEmpty(t)
