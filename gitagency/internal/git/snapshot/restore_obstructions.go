@@ -16,7 +16,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
-	"github.com/git-agency/git-agency/gitagency/internal/readlimit"
+	"github.com/git-agency/git-agency/gitagency/internal/git/status"
 )
 
 // ObstructionError reports something that no state can hold, at a path that the target state needs.
@@ -197,12 +197,7 @@ func ignoredByTree(ctx context.Context, r *git.Repo, s git.WorktreeSpec, tree st
 	if err := writeIgnoreFiles(ctx, r, tree, dir); err != nil {
 		return nil, err
 	}
-	p := git.RunOptions{WorkTree: dir, Stdin: strings.Join(names, "\x00") + "\x00", Reading: readlimit.Reading{Limits: r.ReadLimits, What: "evaluating the ignore rules of the snapshot"}}
-	out, err := r.RunRead(ctx, p, "check-ignore", "--no-index", "-z", "--stdin")
-	if err != nil && !git.ExitedWith(err, 1) {
-		return nil, err
-	}
-	return strings.FieldsFunc(string(out), func(c rune) bool { return c == 0 }), nil
+	return status.IgnoredPaths(r, s, dir, names)
 }
 
 // notStagedInTarget lists those of some paths that are not in the index of the target state.

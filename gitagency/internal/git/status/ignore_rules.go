@@ -59,6 +59,30 @@ func (v *worktreeScan) newIgnoreRules() (*ignoreRules, error) {
 	return g, nil
 }
 
+// IgnoredPaths lists those of some paths of files that the .gitignore files in a directory, or the rules for every
+// worktree of the repository, ignore. The files themselves need not exist.
+func IgnoredPaths(r *git.Repo, s git.WorktreeSpec, dir string, names []string) (ignored []string, err error) {
+	tree, err := beneath.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, tree.Close()) }()
+	rules, err := (&worktreeScan{tree: tree, repo: r, spec: s}).newIgnoreRules()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		is, err := rules.isIgnored(name, false)
+		if err != nil {
+			return nil, err
+		}
+		if is {
+			ignored = append(ignored, name)
+		}
+	}
+	return ignored, nil
+}
+
 // isIgnored reports whether an untracked path is ignored.
 func (g *ignoreRules) isIgnored(name string, isDir bool) (bool, error) {
 	parent, err := g.dir(path.Dir(name))
