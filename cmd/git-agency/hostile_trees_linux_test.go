@@ -4,6 +4,7 @@ import (
 	"context"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -12,26 +13,66 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hostileTrees are contents of a sandbox that are made to stall, exhaust or deceive the commands that look at it. Each is
-// a shell script that runs behind the walls, in the tree; $CANARY is a private file of the user.
-var hostileTrees = []struct{ name, script string }{
-	{"symlinks to a private file", `for n in .gitignore .gitattributes .gitmodules link sub/.gitignore; do mkdir -p sub; ln -s "$CANARY" $n; done`},
-	{"a symlink in place of a tracked file", `F=$(git ls-files | head -n 1); rm "$F"; ln -s "$CANARY" "$F"; ln -s "$(dirname "$CANARY")" dir`},
-	{"FIFOs", `mkfifo pipe; mkdir sub; mkfifo sub/pipe sub/.gitkeep; F=$(git ls-files | head -n 1); rm "$F"; mkfifo "$F"`},
-	{"a FIFO with rules", `mkfifo .gitignore`},
-	{"ignore rules that take exponential time", `for i in 1 2 3 4 5 6 7 8 9 10 11 12; do printf '/**/a'; done >.gitignore; echo /c >>.gitignore; d=; for i in $(seq 60); do d=${d}a/; done; mkdir -p $d; echo x >${d}file`},
-	{"attribute rules that take exponential time", `for i in 1 2 3 4 5 6 7 8 9 10 11 12; do printf '/**/a'; done >.gitattributes; echo '/c text' >>.gitattributes; d=; for i in $(seq 60); do d=${d}a/; done; mkdir -p $d; echo x >${d}file`},
-	{"a large file of rules", `seq 300000 >.gitignore; echo x >file`},
-	{"a sparse file", `truncate -s 100G hole`},
-	{"a wrong encoding", `echo '* working-tree-encoding=nonsense' >.gitattributes; echo x >file`},
-	{"odd names", `echo x >"$(printf 'a\nb')"; echo x >"$(printf '\033[31mred')"; echo x >'.g'"$(printf '\342\200\214')"'it'`},
-	{"unreadable files", `echo x >secret; chmod 0 secret; mkdir locked; echo x >locked/x; chmod 0 locked`},
-	{"nested repositories", `git init -q nested; git init -q .hidden/repo; echo nested >.git/info/exclude 2>/dev/null; echo x >nested/x`},
-	{"a forged .git file", `mkdir sub; echo "gitdir: $(dirname "$CANARY")" >sub/.git; echo x >sub/x`},
-	{"deep directories", `d=.; for i in $(seq 400); do mkdir d && cd d; done; echo x >x`},
-	{"an index that is a FIFO", `rm -f "$(git rev-parse --git-dir)/index"; mkfifo "$(git rev-parse --git-dir)/index"`},
-	{"an index of garbage", `head -c 1000000 /dev/urandom >"$(git rev-parse --git-dir)/index"`},
-	{"a configuration that runs programs", `git config filter.x.clean "cat '$CANARY'"; git config core.fsmonitor "cat '$CANARY'"; echo '* filter=x' >.gitattributes; echo x >file`},
+// hostileTree is the content of a sandbox that is made to stall, exhaust or deceive the commands that look at it. Its
+// fields are shell scripts.
+type hostileTree struct {
+	name   string
+	script string // runs behind the walls, in the tree; $CANARY is a private file of the user
+
+	base, target string // run in the integration worktree before the sandbox is started, and after script
+}
+
+// Parts of the scripts of trees with slow patterns, for which $F is the path of a file, and git compares it with the
+// pattern for ever. The file gets an old mtime, so that the git of the script need not read it again.
+const (
+	deepFile       = `F=$(printf 'a/%.0s' $(seq 30))f; `
+	longFile       = `F=$(printf 'a%.0s' $(seq 200))c; `
+	deepPattern    = `{ printf '/**/a%.0s' $(seq 22); printf '/**/b'; }`
+	longPattern    = `{ printf '*a%.0s' $(seq 20); printf '*b'; }`
+	commitBaseFile = `mkdir -p "$(dirname $F)"; printf '1\n2\n3\n' >$F; git add $F; git commit -q -m base`
+	// An index that is newer than $F in git's unit of a second, so that git need not read the file again.
+	renewIndex       = `while test $(date +%s) -le $(stat -c %Y $F); do sleep 0.1; done; git update-index --force-write-index; `
+	commitAttributes = `git update-index --add .gitattributes; git update-ref HEAD $(git commit-tree -m x -p HEAD $(git write-tree))`
+	changeLine1      = `sed s/1/changed/ $F >new; mv new $F; touch -d '1 hour ago' $F; git add $F; `
+	changeLine3      = `sed s/3/changed/ $F >new; mv new $F; touch -d '1 hour ago' $F; git add $F; `
+)
+
+var hostileTrees = []hostileTree{
+	{name: "symlinks to a private file", script: `for n in .gitignore .gitattributes .gitmodules link sub/.gitignore; do mkdir -p sub; ln -s "$CANARY" $n; done`},
+	{name: "a symlink in place of a tracked file", script: `F=$(git ls-files | head -n 1); rm "$F"; ln -s "$CANARY" "$F"; ln -s "$(dirname "$CANARY")" dir`},
+	{name: "FIFOs", script: `mkfifo pipe; mkdir sub; mkfifo sub/pipe sub/.gitkeep; F=$(git ls-files | head -n 1); rm "$F"; mkfifo "$F"`},
+	{name: "a FIFO with rules", script: `mkfifo .gitignore`},
+	{name: "ignore rules that take exponential time", script: `for i in 1 2 3 4 5 6 7 8 9 10 11 12; do printf '/**/a'; done >.gitignore; echo /c >>.gitignore; d=; for i in $(seq 60); do d=${d}a/; done; mkdir -p $d; echo x >${d}file`},
+	{name: "attribute rules that take exponential time", script: `for i in 1 2 3 4 5 6 7 8 9 10 11 12; do printf '/**/a'; done >.gitattributes; echo '/c text' >>.gitattributes; d=; for i in $(seq 60); do d=${d}a/; done; mkdir -p $d; echo x >${d}file`},
+	{name: "a large file of rules", script: `seq 300000 >.gitignore; echo x >file`},
+	{name: "a sparse file", script: `truncate -s 100G hole`},
+	{name: "a wrong encoding", script: `echo '* working-tree-encoding=nonsense' >.gitattributes; echo x >file`},
+	{name: "odd names", script: `echo x >"$(printf 'a\nb')"; echo x >"$(printf '\033[31mred')"; echo x >'.g'"$(printf '\342\200\214')"'it'`},
+	{name: "unreadable files", script: `echo x >secret; chmod 0 secret; mkdir locked; echo x >locked/x; chmod 0 locked`},
+	{name: "nested repositories", script: `git init -q nested; git init -q .hidden/repo; echo nested >.git/info/exclude 2>/dev/null; echo x >nested/x`},
+	{name: "a forged .git file", script: `mkdir sub; echo "gitdir: $(dirname "$CANARY")" >sub/.git; echo x >sub/x`},
+	{name: "deep directories", script: `d=.; for i in $(seq 400); do mkdir d && cd d; done; echo x >x`},
+	{name: "an index that is a FIFO", script: `rm -f "$(git rev-parse --git-dir)/index"; mkfifo "$(git rev-parse --git-dir)/index"`},
+	{name: "an index of garbage", script: `head -c 1000000 /dev/urandom >"$(git rev-parse --git-dir)/index"`},
+	{name: "a configuration that runs programs", script: `git config filter.x.clean "cat '$CANARY'"; git config core.fsmonitor "cat '$CANARY'"; echo '* filter=x' >.gitattributes; echo x >file`},
+	{
+		name: "committed attribute rules that take exponential time", base: deepFile + commitBaseFile,
+		script: deepFile + renewIndex + deepPattern + ` >.gitattributes; echo ' merge=union' >>.gitattributes; rm evil; ` + commitAttributes,
+	},
+	{
+		name: "committed asterisks that take exponential time", base: longFile + commitBaseFile,
+		script: longFile + renewIndex + longPattern + ` >.gitattributes; echo ' merge=union' >>.gitattributes; rm evil; ` + commitAttributes,
+	},
+	{
+		name:   "a file where the integration worktree has one, and ignore rules that take exponential time",
+		script: deepFile + commitBaseFile + `; rm evil`,
+		target: deepFile + `mkdir -p "$(dirname $F)"; echo x >$F; ` + deepPattern + ` >.gitignore`,
+	},
+	{
+		name: "attribute rules of the integration branch that take exponential time", base: deepFile + commitBaseFile,
+		script: deepFile + changeLine1 + `rm evil; commit x`,
+		target: deepFile + changeLine3 + deepPattern + ` >.gitattributes; echo ' merge=union' >>.gitattributes; git add .gitattributes; git commit -q -m other`,
+	},
 }
 
 // canaryText is the content of the private file.
@@ -42,12 +83,17 @@ var hostileTreeCommands = [][]string{
 	{"diff", "$ID"},
 	{"diff", "--stat", "$ID"},
 	{"snapshot", "create", "$ID"},
-	{"radar"},
+	{"radar", "wt"},
 	{"ls", "--json"},
 	{"show", "$ID"},
 	{"land", "$ID", "--commit-all", "-m", "m", "--dry-run"},
+	{"land", "$ID", "--dry-run"},
 	{"sync", "$ID"},
 	{"submit", "$ID"},
+	{"snapshot", "checkout", "$ID/1", "$DIR/copy"},
+	{"snapshot", "rollback", "$ID", "$ID/1"},
+	{"land", "$ID"},
+	{"start", "wt"},
 	{"doctor"},
 	{"prune"},
 	{"discard", "$ID"},
@@ -67,14 +113,23 @@ func TestCommandsEndOnHostileTrees(t *testing.T) {
 			canary := filepath.Join(g.dir, "home", "canary")
 			g.write(canary, canaryText+"\n")
 			opened := watchOpens(t, canary)
+			g.runShell(g.integrationTree(), h.base)
 			id, other := g.agency("start", "wt"), g.agency("start", "wt")
 			o := g.runInSandbox(gitEscape{script: h.script}, id, canary)
 			if o.code == 125 {
 				t.Fatalf("the script did not start: %s", o.stderr)
 			}
+			if (h.base != "" || h.target != "") && o.code != 0 {
+				t.Fatalf("the script ended with %d: %s", o.code, o.stderr)
+			}
 			opened() // by the program inside, if it could
+			g.runShell(g.integrationTree(), h.target)
 			for _, argv := range hostileTreeCommands {
-				g.runWithinLimits(strings.Split(strings.ReplaceAll(strings.Join(argv, "\x00"), "$ID", id), "\x00"))
+				argv = slices.Clone(argv)
+				for i := range argv {
+					argv[i] = strings.NewReplacer("$ID", id, "$DIR", g.dir).Replace(argv[i])
+				}
+				g.runWithinLimits(argv)
 				if opened() {
 					t.Errorf("%q opened a private file", argv)
 				}

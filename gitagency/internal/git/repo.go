@@ -35,6 +35,18 @@ type Repo struct {
 	ReadLimits readlimit.Limits // limits of reading data that an agent wrote
 }
 
+// ReadingOf returns the limits of a git that reads data of an agent, such as attributes, by which they name that data.
+func (r *Repo) ReadingOf(what string) readlimit.Reading {
+	return readlimit.Reading{Limits: r.ReadLimits, What: what}
+}
+
+// CheckoutReading is ReadingOf for a git that runs filters or merge drivers of the user, such as git-lfs, which have the
+// same limits: it may take ten times as much processor time, and nothing else is limited. Git itself takes half a minute
+// to check out a million files.
+func (r *Repo) CheckoutReading(what string) readlimit.Reading {
+	return readlimit.Reading{Limits: readlimit.Limits{Time: 10 * r.ReadLimits.Time}, What: what + ", with ten times the usual limit,"}
+}
+
 // WithLock returns a copy of the repository whose writing git processes inherit the descriptor of lock, so that the
 // lock is held until the last such git has ended, even if this process dies first.
 func (r *Repo) WithLock(lock *os.File) *Repo {

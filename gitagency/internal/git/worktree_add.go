@@ -112,7 +112,7 @@ func (r *Repo) RegistrationFiles(w Registration) (files, dirs []string) {
 // as any checkout does, and moves no ref. On a machine with several cores git uses them, unless the user configured
 // checkout.workers.
 func (r *Repo) CheckoutWorktree(ctx context.Context, w Registration, commit string) error {
-	p := RunOptions{GitDir: r.AdminDir(w.Name), WorkTree: w.Tree, Config: r.CheckoutWorkersConfig(), lazyFetch: true}
+	p := RunOptions{GitDir: r.AdminDir(w.Name), WorkTree: w.Tree, Config: r.CheckoutWorkersConfig(), lazyFetch: true, Reading: r.CheckoutReading("the checkout of " + commit)}
 	_, err := r.RunWrite(ctx, p, "read-tree", "-m", "-u", "--no-recurse-submodules", commit)
 	return err
 }

@@ -204,6 +204,9 @@ func (s *forecast) mergePairs(ctx context.Context, pairs []pair) error {
 			fact = mergeFact{Unrelated: true}
 		case s.isFaulty(m.a) || s.isFaulty(m.b): // reported for that sandbox
 			continue
+		case fault.Is[*fault.ReadLimitError](m.err): // it is unknown because of which of them
+			s.sandboxes[m.a].err, s.sandboxes[m.b].err = m.err, m.err
+			continue
 		default:
 			return m.err
 		}

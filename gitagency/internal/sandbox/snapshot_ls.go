@@ -86,7 +86,7 @@ func Snapshots(ctx context.Context, r *core.Repository, req SnapshotsRequest) ([
 		return taken, nil
 	}
 	counted, err := merge.DiffStats(ctx, r.Git, against)
-	if fault.Is[*git.Error](err) { // the rest of the listing is useful without the counts
+	if fault.Is[*git.Error](err) || fault.Is[*fault.ReadLimitError](err) { // the rest of the listing is useful without the counts
 		r.Warn("files and lines cannot be counted: %v", err)
 		return taken, nil
 	}

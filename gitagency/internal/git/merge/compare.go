@@ -56,7 +56,7 @@ func Compare(ctx context.Context, m *git.Mirror, c CompareRequest) (string, erro
 	args = append(args, c.From, c.To, "--")
 	p := m.GitOptions()
 	p.Config = []string{"--literal-pathspecs", "-c", "core.quotePath=true", "-c", "diff.suppressBlankEmpty=false"}
-	p.Stdout = &out
+	p.Stdout, p.Reading = &out, m.Repo.ReadingOf("the difference")
 	_, err := m.Repo.RunRead(ctx, p, append(args, c.Paths...)...)
 	if out.Exceeded {
 		return "", ErrTooLong

@@ -38,7 +38,7 @@ func DiffStats(ctx context.Context, r *git.Repo, against map[string]string) (_ m
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
 	p := m.GitOptions()
-	p.Stdin = pairs.String()
+	p.Stdin, p.Reading = pairs.String(), r.ReadingOf("counting the changed lines")
 	out, err := m.Repo.RunRead(ctx, p, "diff-tree", "--stdin", "-r", "-z", "--numstat", "-M", "--no-ext-diff", "--no-textconv")
 	if err != nil {
 		return nil, err

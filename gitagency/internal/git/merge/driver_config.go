@@ -16,6 +16,9 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 )
 
+// mergeReading names what git reads in a merge, for the error of a limit.
+const mergeReading = "merging it with the .gitattributes of the branch"
+
 // mergeRunOptions makes the temporary git directory and worktree in which git merges, and returns the options for that git.
 // It runs with the user's config and, of the repository's config, the merge drivers: they run if the repository is trusted,
 // else they fail, so that files only they could merge become conflicts. The worktree holds nothing but the .gitattributes
@@ -24,7 +27,8 @@ func (m *Merger) mergeRunOptions(ctx context.Context, dir string, req Request) (
 	p := git.RunOptions{
 		GitDir: filepath.Join(dir, "git"), WorkTree: filepath.Join(dir, "tree"),
 		// merge.verbosity must not suppress the conflict messages that we parse.
-		Config: []string{"-c", "core.bare=false", "-c", "merge.verbosity=2"},
+		Config:  []string{"-c", "core.bare=false", "-c", "merge.verbosity=2"},
+		Reading: m.Repo.ReadingOf(mergeReading),
 	}
 	for _, path := range []string{p.GitDir, p.WorkTree} {
 		if err := os.Mkdir(path, 0o700); err != nil {
@@ -35,6 +39,7 @@ func (m *Merger) mergeRunOptions(ctx context.Context, dir string, req Request) (
 		return p, err
 	}
 	if drivers := mergeDriverConfig(m.realRepo, m.Trusted); drivers != "" {
+		p.Reading = m.Repo.CheckoutReading(mergeReading) // programs of the user have the same limits
 		f, err := os.OpenFile(filepath.Join(p.GitDir, "config"), os.O_WRONLY|os.O_APPEND, 0)
 		if err != nil {
 			return p, err

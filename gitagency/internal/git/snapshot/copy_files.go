@@ -72,6 +72,7 @@ func prepareCopy(ctx context.Context, r *git.Repo, c CopyRequest) (*git.Repo, gi
 	env, err := r.FillScratchGitDir(c.spec(), c.Commit, c.ScratchDir)
 	return r, git.RunOptions{
 		GitDir: c.ScratchDir, WorkTree: c.Dir, Env: env,
-		Config: append([]string{"-c", "core.untrackedCache=false", "-c", "core.splitIndex=false", "-c", "core.sparseCheckout=false"}, r.CheckoutWorkersConfig()...),
+		Config:  append([]string{"-c", "core.untrackedCache=false", "-c", "core.splitIndex=false", "-c", "core.sparseCheckout=false"}, r.CheckoutWorkersConfig()...),
+		Reading: r.CheckoutReading("the checkout of " + c.Commit),
 	}, err
 }

@@ -30,6 +30,7 @@ func (x *Restoration) buildIndex(ctx context.Context) error {
 			"-c", "core.safecrlf=false", "-c", "core.untrackedCache=false", "-c", "core.splitIndex=false",
 			"-c", "index.sparse=false", "-c", "core.sparseCheckout=false",
 		},
+		Reading: r.CheckoutReading("the checkout of " + x.To.Tree),
 	}
 	if err := errors.Join(err, r.CopyIndexFiles(x.spec.Name, dir)); err != nil {
 		return err

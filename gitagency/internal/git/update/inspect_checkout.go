@@ -266,7 +266,7 @@ func newLocalChangesError(ctx context.Context, r *git.Repo, u Update, overlaps m
 		}
 	}
 	if len(unknown) > 0 {
-		p := git.RunOptions{GitDir: u.GitDir, WorkTree: u.Worktree, Stdin: strings.Join(unknown, "\x00") + "\x00"}
+		p := git.RunOptions{GitDir: u.GitDir, WorkTree: u.Worktree, Stdin: strings.Join(unknown, "\x00") + "\x00", Reading: r.ReadingOf("evaluating the ignore rules of " + u.Worktree)}
 		out, err := r.RunRead(ctx, p, "check-ignore", "-z", "--stdin")
 		if err != nil && !git.ExitedWith(err, 1, 128) { // 1: none is ignored; 128: a path beyond a symlink
 			return err

@@ -63,6 +63,7 @@ func checkoutRunOptions(r *git.Repo, u Update, scratch, tree string) (git.RunOpt
 			"-c", "core.safecrlf=false", "-c", "core.untrackedCache=false", "-c", "core.splitIndex=false", "-c", "index.sparse=false",
 			"-c", "core.ignoreStat=false", "-c", "core.sparseCheckout=false",
 		},
+		Reading: r.CheckoutReading("the checkout of " + u.New),
 	}
 	if u.Trusted {
 		return p, nil
