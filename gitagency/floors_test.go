@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"io/fs"
 	"maps"
 	"os"
@@ -314,6 +315,34 @@ func TestFilesAndFunctionsStaySmall(t *testing.T) {
 			t.Errorf("%s is listed as oversized and is not", name)
 		}
 	}
+}
+
+// slowInitializers are functions that no package variable may call: every process of git-agency would, and a command
+// behind walls starts two. A sync.OnceValue calls them when the value is needed.
+var slowInitializers = []string{"regexp.MustCompile", "netip.MustParsePrefix"}
+
+func TestPackageVariablesAreInitializedFast(t *testing.T) {
+	t.Parallel()
+	walkProduction(t, func(name string, data []byte) error {
+		files := token.NewFileSet()
+		file, err := parser.ParseFile(files, name, data, parser.SkipObjectResolution)
+		if err != nil || strings.HasPrefix(name, toolDirs) {
+			return err
+		}
+		for _, d := range file.Decls {
+			if _, is := d.(*ast.GenDecl); !is {
+				continue
+			}
+			ast.Inspect(d, func(n ast.Node) bool {
+				if call, is := n.(*ast.CallExpr); is && slices.Contains(slowInitializers, types.ExprString(call.Fun)) {
+					t.Errorf("%s: every start of git-agency calls %s", files.Position(n.Pos()), types.ExprString(call.Fun))
+				}
+				_, isFunction := n.(*ast.FuncLit)
+				return !isFunction
+			})
+		}
+		return nil
+	})
 }
 
 // packageCode describes the production code of one package.

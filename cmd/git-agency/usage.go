@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/urfave/cli/v2"
 
@@ -51,14 +52,16 @@ func (t *tool) onUsageError(c *cli.Context, err error, _ bool) error {
 	if name, ok := strings.CutPrefix(err.Error(), unfinished); ok {
 		err = errors.New(argv.WithDashes(strings.TrimPrefix(name, "-")) + " needs a value")
 	}
-	if m := invalidBoolean.FindStringSubmatch(err.Error()); m != nil {
+	if m := invalidBoolean().FindStringSubmatch(err.Error()); m != nil {
 		err = fmt.Errorf("%s takes no value, and was given %s", argv.WithDashes(m[2]), m[1])
 	}
 	return &usageError{err: err, usage: usage}
 }
 
 // invalidBoolean matches the flag package's message about a value for a flag that takes none.
-var invalidBoolean = regexp.MustCompile(`^invalid boolean value (".*") for -(\S+): `)
+var invalidBoolean = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^invalid boolean value (".*") for -(\S+): `)
+})
 
 // flagAsTyped returns an option with as many dashes as the user typed, which the flag package does not keep.
 func (t *tool) flagAsTyped(name string) string {

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -129,65 +130,70 @@ func (s *handler) dialOne(ctx context.Context, addr netip.AddrPort, left int) (n
 // One case cannot be detected: NAT64 with a network-specific prefix, behind which private IPv4 addresses may lie.
 func specialKind(addr netip.Addr) string {
 	addr = addr.Unmap()
-	if addr.Is6() && nat64.Contains(addr) {
+	if addr.Is6() && nat64().Contains(addr) {
 		bytes := addr.As16()
 		if kind := specialKind(netip.AddrFrom4([4]byte(bytes[12:]))); kind != "" {
 			return kind + " behind NAT64"
 		}
 		return ""
 	}
-	for _, s := range specialPrefixes {
-		if s.prefix.Contains(addr) {
+	for _, s := range specialBlocks() {
+		if s.Contains(addr) {
 			return s.kind
 		}
 	}
-	if addr.Is6() && !globalUnicast.Contains(addr) {
+	if addr.Is6() && !globalUnicast().Contains(addr) {
 		return "a reserved address"
 	}
 	return ""
 }
 
+// specialBlock is a block of addresses, and what they are.
+type specialBlock struct {
+	netip.Prefix
+	kind string
+}
+
 var (
-	nat64         = netip.MustParsePrefix("64:ff9b::/96")
-	globalUnicast = netip.MustParsePrefix("2000::/3")
+	nat64         = sync.OnceValue(func() netip.Prefix { return netip.MustParsePrefix("64:ff9b::/96") })
+	globalUnicast = sync.OnceValue(func() netip.Prefix { return netip.MustParsePrefix("2000::/3") })
 )
 
-// specialPrefixes are the blocks that the IANA special-purpose address registries call not globally reachable, and the
+// specialBlocks returns the blocks that the IANA special-purpose address registries call not globally reachable, and the
 // tunnels that embed an IPv4 address in an IPv6 address.
-var specialPrefixes = []struct {
-	prefix netip.Prefix
-	kind   string
-}{
-	{netip.MustParsePrefix("169.254.169.254/32"), "the metadata service of a cloud provider"},
-	{netip.MustParsePrefix("fd00:ec2::254/128"), "the metadata service of a cloud provider"},
-	{netip.MustParsePrefix("0.0.0.0/8"), "an unspecified address"},
-	{netip.MustParsePrefix("10.0.0.0/8"), "a private address"},
-	{netip.MustParsePrefix("100.64.0.0/10"), "a private address"}, // carrier-grade NAT, and many VPNs
-	{netip.MustParsePrefix("127.0.0.0/8"), "a loopback address"},
-	{netip.MustParsePrefix("169.254.0.0/16"), "a link-local address"},
-	{netip.MustParsePrefix("172.16.0.0/12"), "a private address"},
-	{netip.MustParsePrefix("192.0.0.0/24"), "a reserved address"},
-	{netip.MustParsePrefix("192.0.2.0/24"), "an address for documentation"},
-	{netip.MustParsePrefix("192.88.99.0/24"), "a tunnel address"},
-	{netip.MustParsePrefix("192.168.0.0/16"), "a private address"},
-	{netip.MustParsePrefix("198.18.0.0/15"), "a private address"}, // for benchmarks
-	{netip.MustParsePrefix("198.51.100.0/24"), "an address for documentation"},
-	{netip.MustParsePrefix("203.0.113.0/24"), "an address for documentation"},
-	{netip.MustParsePrefix("224.0.0.0/4"), "a multicast address"},
-	{netip.MustParsePrefix("255.255.255.255/32"), "a broadcast address"},
-	{netip.MustParsePrefix("240.0.0.0/4"), "a reserved address"},
-	{netip.MustParsePrefix("::/128"), "an unspecified address"},
-	{netip.MustParsePrefix("::1/128"), "a loopback address"},
-	{netip.MustParsePrefix("2001::/32"), "a tunnel address"}, // Teredo
-	{netip.MustParsePrefix("2001::/23"), "a reserved address"},
-	{netip.MustParsePrefix("2001:db8::/32"), "an address for documentation"},
-	{netip.MustParsePrefix("2002::/16"), "a tunnel address"}, // 6to4
-	{netip.MustParsePrefix("3fff::/20"), "an address for documentation"},
-	{netip.MustParsePrefix("fc00::/7"), "a private address"},
-	{netip.MustParsePrefix("fe80::/10"), "a link-local address"},
-	{netip.MustParsePrefix("fec0::/10"), "a private address"},
-	{netip.MustParsePrefix("ff00::/8"), "a multicast address"},
-}
+var specialBlocks = sync.OnceValue(func() []specialBlock {
+	return []specialBlock{
+		{netip.MustParsePrefix("169.254.169.254/32"), "the metadata service of a cloud provider"},
+		{netip.MustParsePrefix("fd00:ec2::254/128"), "the metadata service of a cloud provider"},
+		{netip.MustParsePrefix("0.0.0.0/8"), "an unspecified address"},
+		{netip.MustParsePrefix("10.0.0.0/8"), "a private address"},
+		{netip.MustParsePrefix("100.64.0.0/10"), "a private address"}, // carrier-grade NAT, and many VPNs
+		{netip.MustParsePrefix("127.0.0.0/8"), "a loopback address"},
+		{netip.MustParsePrefix("169.254.0.0/16"), "a link-local address"},
+		{netip.MustParsePrefix("172.16.0.0/12"), "a private address"},
+		{netip.MustParsePrefix("192.0.0.0/24"), "a reserved address"},
+		{netip.MustParsePrefix("192.0.2.0/24"), "an address for documentation"},
+		{netip.MustParsePrefix("192.88.99.0/24"), "a tunnel address"},
+		{netip.MustParsePrefix("192.168.0.0/16"), "a private address"},
+		{netip.MustParsePrefix("198.18.0.0/15"), "a private address"}, // for benchmarks
+		{netip.MustParsePrefix("198.51.100.0/24"), "an address for documentation"},
+		{netip.MustParsePrefix("203.0.113.0/24"), "an address for documentation"},
+		{netip.MustParsePrefix("224.0.0.0/4"), "a multicast address"},
+		{netip.MustParsePrefix("255.255.255.255/32"), "a broadcast address"},
+		{netip.MustParsePrefix("240.0.0.0/4"), "a reserved address"},
+		{netip.MustParsePrefix("::/128"), "an unspecified address"},
+		{netip.MustParsePrefix("::1/128"), "a loopback address"},
+		{netip.MustParsePrefix("2001::/32"), "a tunnel address"}, // Teredo
+		{netip.MustParsePrefix("2001::/23"), "a reserved address"},
+		{netip.MustParsePrefix("2001:db8::/32"), "an address for documentation"},
+		{netip.MustParsePrefix("2002::/16"), "a tunnel address"}, // 6to4
+		{netip.MustParsePrefix("3fff::/20"), "an address for documentation"},
+		{netip.MustParsePrefix("fc00::/7"), "a private address"},
+		{netip.MustParsePrefix("fe80::/10"), "a link-local address"},
+		{netip.MustParsePrefix("fec0::/10"), "a private address"},
+		{netip.MustParsePrefix("ff00::/8"), "a multicast address"},
+	}
+})
 
 func resolveName(ctx context.Context, name string) ([]netip.Addr, error) {
 	// A trailing dot makes a name fully qualified, so that the local search domains are not applied. Names without any

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"sync"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
@@ -94,12 +95,14 @@ func (p *putOp) lockStage(ctx context.Context, key string) (err error) {
 }
 
 // stageNamePattern matches the names of stages that a put creates. Its group is the key.
-var stageNamePattern = regexp.MustCompile("^(?:" + stagePrefix + "|" + gonePrefix + ")([a-z2-7]{16})(?:-[a-z2-7]{16})?$")
+var stageNamePattern = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile("^(?:" + stagePrefix + "|" + gonePrefix + ")([a-z2-7]{16})(?:-[a-z2-7]{16})?$")
+})
 
 // lockDeadStage takes the lock of the put that owned a stage; alive reports that the put holds it. Without a lock, the
 // put has ended, or the stage was forged: then held is nil.
 func (p *putOp) lockDeadStage(ctx context.Context, name string) (held *os.File, alive bool, err error) {
-	match := stageNamePattern.FindStringSubmatch(name)
+	match := stageNamePattern().FindStringSubmatch(name)
 	if match == nil {
 		return nil, false, nil
 	}

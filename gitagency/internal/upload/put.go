@@ -200,7 +200,7 @@ func (p *putOp) retireStage(name string) error {
 
 // goneName returns a new name for a stage that is not needed any more. It keeps the key.
 func goneName(stage string) string {
-	if match := stageNamePattern.FindStringSubmatch(stage); match != nil {
+	if match := stageNamePattern().FindStringSubmatch(stage); match != nil {
 		return gonePrefix + match[1] + "-" + randomName()
 	}
 	return gonePrefix + randomName()

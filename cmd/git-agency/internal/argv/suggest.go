@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/urfave/cli/v2"
 )
@@ -90,14 +91,14 @@ func editDistance(a, b string) int {
 }
 
 // optionalPart matches an innermost pair of brackets in a usage line.
-var optionalPart = regexp.MustCompile(`\[[^][]*\]`)
+var optionalPart = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\[[^][]*\]`) })
 
 // MissingArgument returns the argument that a usage line requires after the given ones, or "".
 func MissingArgument(usage string, given int) string {
 	line, _, _ := strings.Cut(usage, "\n")
 	line, _, _ = strings.Cut(line, " -- ")
-	for optionalPart.MatchString(line) {
-		line = optionalPart.ReplaceAllString(line, "")
+	for optionalPart().MatchString(line) {
+		line = optionalPart().ReplaceAllString(line, "")
 	}
 	for word := range strings.FieldsSeq(line) {
 		if word[0] != '<' && word[0] != '(' {
