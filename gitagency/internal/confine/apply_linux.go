@@ -28,7 +28,7 @@ func Apply(p Plan) error {
 	if err != nil {
 		return err
 	}
-	s := builder{volatile: p.Volatile}
+	s := builder{volatile: p.Volatile, made: map[string]bool{}}
 	defer s.closeFDs()
 	defer unix.Umask(unix.Umask(0o022)) // for the mount points that are created
 	for _, w := range walls {
@@ -85,7 +85,8 @@ type builder struct {
 	blankFS  int            // file system with an empty "file" and an empty "dir"
 	devices  map[string]int // clones of device nodes of the machine
 	procfs   int
-	openFDs  []int // closed in the end
+	made     map[string]bool // directories around mount points that were created, and pinned where that is necessary
+	openFDs  []int           // closed in the end
 }
 
 // mountState is a mount of the walls in progress.
@@ -286,7 +287,7 @@ func (s *builder) openTarget(w *mountState) (int, error) {
 	rel := strings.TrimPrefix(w.path, parent.path+"/")
 	for i, c := range rel {
 		if c == '/' {
-			if err := makeMountPoint(parent.fd, rel[:i], true); err != nil {
+			if err := s.makeDirAround(parent, rel[:i]); err != nil {
 				return -1, err
 			}
 		}
@@ -295,6 +296,20 @@ func (s *builder) openTarget(w *mountState) (int, error) {
 		return -1, err
 	}
 	return s.track(openNoSymlinks(parent.fd, rel))
+}
+
+// makeDirAround creates a directory around mount points. A private directory is writable, so it is pinned there at once:
+// later, a bind mount would have to repeat all mounts below it.
+func (s *builder) makeDirAround(parent mountState, rel string) error {
+	path := parent.path + "/" + rel
+	if s.made[path] {
+		return nil
+	}
+	s.made[path] = true
+	if err := makeMountPoint(parent.fd, rel, true); err != nil || parent.kind != private {
+		return err
+	}
+	return bindMount(parent.fd, rel, parent.fd, rel, 0)
 }
 
 // sealHidden makes hidden directories read-only, which were writable for creating mount points.
@@ -312,6 +327,9 @@ func (s *builder) sealHidden() error {
 // mountFixed bind-mounts paths on themselves, recursively.
 func (s *builder) mountFixed(fixtures []mountSpec) error {
 	for _, f := range fixtures {
+		if f.kind == pinned && s.made[f.path] {
+			continue
+		}
 		err := s.closeAfter(func() error {
 			target, err := s.track(openNoSymlinks(unix.AT_FDCWD, f.path))
 			if f.kind == pinned && errors.Is(err, unix.ENOENT) {

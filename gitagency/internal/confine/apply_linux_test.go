@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/landlock"
 )
 
@@ -197,6 +198,41 @@ func TestPrivateDirectoriesStartEmptyAndAreDropped(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// If a mount existed twice, UnmountOverlays would leave an overlay in use, and the next command would have to wait for it.
+func TestMountsBelowPrivateDirectoriesExistOnce(t *testing.T) {
+	if isParent(t) {
+		dir := makeFiles(t, "tmp/a/b/tree/.git=gitdir", "tmp/a/b/c/kept/file=seen", "tmp/a/repo/.git/config=old", "upper/", "work/")
+		t.Cleanup(func() { removeWorkDir(t, filepath.Join(dir, "work")) })
+		runInNamespaces(t, dir, Plan{
+			Private: joinAll(dir, "tmp"), Writable: joinAll(dir, "tmp/a/b/tree"), Kept: joinAll(dir, "tmp/a/b/c/kept"), Fixed: joinAll(dir, "tmp/a/b/tree/.git"),
+			Overlays: []OverlayMount{{dir + "/tmp/a/repo/.git", dir + "/upper", dir + "/work"}},
+		})
+		return
+	}
+	dir, p := applyPlan(t)
+	requireWritable(t, p)
+	mountsBelow := func() string {
+		var names []string
+		for _, point := range guard.MountsBelow(dir) {
+			names = append(names, strings.TrimPrefix(point, dir+"/"))
+		}
+		slices.Sort(names)
+		return strings.Join(names, " ")
+	}
+	if got, want := mountsBelow(), "tmp tmp/a tmp/a/b tmp/a/b/c tmp/a/b/c/kept tmp/a/b/tree tmp/a/b/tree/.git tmp/a/repo tmp/a/repo/.git"; got != want {
+		t.Errorf("got %s instead of %s", got, want)
+	}
+	for _, name := range []string{"tmp/a", "tmp/a/b", "tmp/a/b/c", "tmp/a/repo"} {
+		requireErrno(t, "move "+name, unix.Rename(filepath.Join(dir, name), filepath.Join(dir, name)+"2"), unix.EBUSY)
+	}
+	if err := UnmountOverlays(p); err != nil {
+		t.Error(err)
+	}
+	if got := mountsBelow(); strings.HasSuffix(got, "tmp/a/repo/.git") {
+		t.Errorf("the overlay is still mounted: %s", got)
 	}
 }
 

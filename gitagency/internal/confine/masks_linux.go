@@ -166,23 +166,13 @@ func (m maskedDir) mountEntry(at, rel string, kind fs.FileMode) error {
 	}
 	switch {
 	case m.empty && !kind.IsDir() && slices.Contains(m.hiddenPaths, at):
-		return m.mountClone(m.blankFS, maskName(m.index)+"/"+rel, rel)
+		return bindMount(m.blankFS, maskName(m.index)+"/"+rel, m.mount, rel, unix.AT_RECURSIVE)
 	case slices.Contains(m.hiddenPaths, at), m.isMountPoint(at):
 		return nil
 	case kind.IsDir() && isAround(at, m.hiddenPaths):
 		return m.mountEntries(at)
 	}
-	return m.mountClone(original, rel, rel)
-}
-
-// mountClone mounts a file or directory below an open one at a place in the masked directory.
-func (m maskedDir) mountClone(from int, name, rel string) error {
-	tree, err := cloneMount(from, name, unix.AT_RECURSIVE)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(tree)
-	return moveMount(tree, m.mount, rel)
+	return bindMount(original, rel, m.mount, rel, unix.AT_RECURSIVE)
 }
 
 // isMountPoint reports whether another mount of the walls is on a path.

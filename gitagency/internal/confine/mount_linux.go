@@ -75,6 +75,16 @@ func moveMount(tree, dir int, name string) error {
 	return unix.MoveMount(tree, "", dir, name, how)
 }
 
+// bindMount mounts a file or directory below an open one at another place.
+func bindMount(from int, name string, to int, target string, how uint) error {
+	tree, err := cloneMount(from, name, how)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(tree)
+	return moveMount(tree, to, target)
+}
+
 // makeMountPoint creates a file or directory to mount on.
 func makeMountPoint(fs int, name string, dir bool) error {
 	var err error
