@@ -66,12 +66,15 @@ func lookupEntry(path string) Entry {
 
 // lookupDirect looks up a path without symlinks, which most paths are, and most of those do not exist.
 func lookupDirect(path string) (e Entry, known bool) {
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err == unix.ENOENT || err == unix.ENOTDIR {
+		return Entry{Path: path}, true // without a descriptor, which takes longer
+	}
 	fd, err := openNoSymlinks(unix.AT_FDCWD, path)
 	if err != nil {
 		return Entry{Path: path}, err == unix.ENOENT || err == unix.ENOTDIR
 	}
 	defer unix.Close(fd)
-	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return Entry{}, false
 	}

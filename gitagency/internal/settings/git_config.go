@@ -79,30 +79,35 @@ func (w *configWalk) read(path string) []config.FileEntry {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 		return nil
 	}
-	resolved := guard.ResolveOrEmpty(path)
-	if fi, statErr := os.Stat(path); resolved == "" || statErr != nil || !fi.Mode().IsRegular() {
-		return nil // such as /dev/null
+	file := GitConfigFile{Original: string(data)}
+	var parseErr error
+	file.Text, parseErr = config.RemoveSecrets(file.Original) // empty on error
+	file.Unparsable = err != nil || parseErr != nil
+	if file.Unparsable || file.Text != file.Original {
+		if file.Path = guard.ResolveOrEmpty(path); file.Path == "" || !isRegularFile(path) {
+			return nil // such as /dev/null
+		}
+		w.found.Files = append(w.found.Files, file)
 	}
-	text := string(data)
-	clean, parseErr := config.RemoveSecrets(text)
-	if err != nil || parseErr != nil {
-		w.found.Files = append(w.found.Files, GitConfigFile{Path: resolved, Original: text, Unparsable: true})
+	if file.Unparsable {
 		return nil
 	}
-	if clean != text {
-		w.found.Files = append(w.found.Files, GitConfigFile{Path: resolved, Original: text, Text: clean})
-	}
-	entries := config.ParseAnyFile(text)
+	entries := config.ParseAnyFile(file.Original)
 	for _, e := range entries {
 		if config.IsIncludeKey(e.Key) && !e.NoValue {
 			w.read(w.locate(path, e.Value))
 		}
-		file := ExpandHome(config.SecretFile(e), w.home)
-		if fi, err := os.Stat(file); err == nil && fi.Mode().IsRegular() && filepath.IsAbs(file) {
-			w.found.SecretFiles = append(w.found.SecretFiles, file)
+		if secret := ExpandHome(config.SecretFile(e), w.home); filepath.IsAbs(secret) && isRegularFile(secret) {
+			w.found.SecretFiles = append(w.found.SecretFiles, secret)
 		}
 	}
 	return entries
+}
+
+// isRegularFile reports whether there is a regular file at a path, or at the end of symbolic links.
+func isRegularFile(path string) bool {
+	fi, err := os.Stat(path)
+	return err == nil && fi.Mode().IsRegular()
 }
 
 // locate returns the absolute path of a file that a setting names.
