@@ -262,14 +262,16 @@ func (s *builder) mountAll() error {
 // attach attaches one mount, or an empty file or directory for a hidden path.
 func (s *builder) attach(i int) error {
 	w := &s.mounts[i]
+	isBlank := w.kind == hidden && !w.hasChildren
+	if isBlank && s.isMasked(w) && (!w.isDir || w.opaque) {
+		return nil // the overlay shows an empty file or directory
+	}
 	target, err := s.openTarget(w)
-	switch isBlank := w.kind == hidden && !w.hasChildren; {
+	switch {
 	case isBlank && errors.Is(err, unix.ENOENT):
 		return nil // such as a socket whose listener has just ended
 	case err != nil:
 		return err
-	case isBlank && s.isMasked(w) && (!w.isDir || w.opaque):
-		return nil // the overlay shows an empty file or directory
 	case isBlank:
 		return s.mountBlank(target, s.blankFor(i))
 	case w.kind == masked:
