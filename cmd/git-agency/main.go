@@ -60,8 +60,10 @@ func main() {
 	// Collect garbage rarely: most commands end before a collection would save anything.
 	debug.SetGCPercent(800)
 	// Run one more P than there are processors, so that worktree scans on all of them do not starve the goroutine that
-	// reads the output of git.
-	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1)
+	// reads the output of git. exec scans no worktree, and starts faster with fewer threads.
+	if len(os.Args) < 2 || os.Args[1] != "exec" {
+		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1)
+	}
 	os.Exit(mainWithOptions(os.Args, gitagency.Options{}))
 }
 
