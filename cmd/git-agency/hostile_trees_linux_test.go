@@ -148,14 +148,14 @@ func (g *gitEscapeLab) runWithinLimits(args []string) {
 	t := g.t
 	t.Helper()
 	const memory = 256 << 20
-	limit, timeout := "2s", gitEscapeTimeout
+	timeout := gitEscapeTimeout
 	if args[0] == "start" { // a checkout has ten times the limit
-		limit, timeout = "1s", 5*gitEscapeTimeout
+		timeout *= 5
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(g.bin, "git-agency"), args...)
-	cmd.Dir, cmd.Env, cmd.WaitDelay = g.repo, append(append([]string{}, g.env...), "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=agency.readLimits", "GIT_CONFIG_VALUE_0=time="+limit+" memory=256m"), time.Second
+	cmd.Dir, cmd.Env, cmd.WaitDelay = g.repo, append(append([]string{}, g.env...), "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=agency.readLimits", "GIT_CONFIG_VALUE_0=time=1s memory=256m"), time.Second
 	out, err := cmd.CombinedOutput()
 	switch {
 	case cmd.ProcessState == nil:
