@@ -1,6 +1,7 @@
 package git
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,7 +15,9 @@ import (
 // user's. what names the data, for errors. gitDir, below scratch, has no configuration but what git needs to open it; the
 // settings for the interpretation of files are in the environment, those of the repository too if they are trusted.
 func (r *Repo) ReaderOptions(what, scratch, gitDir string, trusted bool, read ...string) RunOptions {
-	p := RunOptions{GitDir: gitDir, Reading: readlimit.Reading{Limits: r.ReadLimits, What: what}}
+	// The user's files with rules cannot be read there, and git would fail.
+	noRules := []string{"-c", "core.excludesFile=" + os.DevNull, "-c", "core.attributesFile=" + os.DevNull}
+	p := RunOptions{GitDir: gitDir, Config: noRules, Reading: readlimit.Reading{Limits: r.ReadLimits, What: what}}
 	program, err := proc.LookPath(r.Env, "git")
 	if err == nil { // else git fails too
 		p.Reading.Walls = readlimit.NewWalls(program, r.Env, slices.Concat(r.objectDirs(), r.Alternates(), read), []string{scratch})

@@ -107,7 +107,7 @@ func captureOperation(ctx context.Context, r *git.Repo, s git.WorktreeSpec, now 
 	u := Operation{Files: files, HostFiles: outside, SandboxRefs: inside}
 	if staged == "" {
 		reader := r.ReaderOptions("reading the index of "+s.Dir, dir, dir, false)
-		reader.WorkTree, reader.Config, reader.Env = dir, p.Config, append(reader.Env, env...)
+		reader.WorkTree, reader.Config, reader.Env = dir, append(reader.Config, p.Config...), append(reader.Env, env...)
 		if u.Conflicts, err = removeConflicts(ctx, r, reader); err == nil && len(u.Conflicts) > 0 {
 			u.MergedTree, err = r.WriteTree(ctx, p)
 		}

@@ -65,7 +65,7 @@ func fillScratchGitDir(r *git.Repo, s git.WorktreeSpec, head, dir string) (git.R
 	}
 	p := r.ReaderOptions("reading the files of "+s.Dir, dir, dir, s.TrustConfig)
 	p.WorkTree, p.Env = filepath.Join(dir, copiesDir), slices.Concat(p.Env, r.ObjectsInto(filepath.Join(dir, objectsDir)))
-	p.Config = append(conversionArgs(), "-c", "core.attributesFile="+attributes)
+	p.Config = slices.Concat(p.Config, conversionArgs(), []string{"-c", "core.attributesFile=" + attributes})
 	p.NoFsync = true // nothing there lasts
 	return p, nil
 }

@@ -133,7 +133,7 @@ func (q *quarantine) options(r *git.Repo) git.RunOptions {
 		"GIT_ALLOC_LIMIT=1g",           // per object; a delta of a few bytes can ask for any size
 	})
 	// Fsync the .idx of the pack as well: without it the objects are lost.
-	p.Config = []string{"-c", "core.fsync=committed,reference,pack-metadata"}
+	p.Config = append(p.Config, "-c", "core.fsync=committed,reference,pack-metadata")
 	return p
 }
 
