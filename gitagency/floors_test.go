@@ -319,7 +319,7 @@ func TestFilesAndFunctionsStaySmall(t *testing.T) {
 
 // slowInitializers are functions that no package variable may call: every process of git-agency would, and a command
 // behind walls starts two. A sync.OnceValue calls them when the value is needed.
-var slowInitializers = []string{"regexp.MustCompile", "netip.MustParsePrefix"}
+var slowInitializers = []string{"regexp.MustCompile", "netip.MustParsePrefix", "crc32.MakeTable"}
 
 func TestPackageVariablesAreInitializedFast(t *testing.T) {
 	t.Parallel()

@@ -8,6 +8,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
@@ -78,10 +79,10 @@ func encodeStatCache(digest worktreeDigest, tree []byte, seen []pathStat) []byte
 	for _, name := range names {
 		out = append(append(out, name...), 0)
 	}
-	return binary.LittleEndian.AppendUint32(out, crc32.Checksum(out, crc32cTable))
+	return binary.LittleEndian.AppendUint32(out, crc32.Checksum(out, crc32cTable()))
 }
 
-var crc32cTable = crc32.MakeTable(crc32.Castagnoli)
+var crc32cTable = sync.OnceValue(func() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) })
 
 // groupByDir groups sorted paths by the directory from which to look them up: the deepest one with at least 32 paths
 // below, so that opening it pays off.
@@ -119,7 +120,7 @@ func parseStatCache(data []byte, digest worktreeDigest) *statCache {
 	if !same || len(data) < 4 {
 		return nil
 	}
-	sum := crc32.Update(crc32.Checksum(head, crc32cTable), crc32cTable, data[:len(data)-4])
+	sum := crc32.Update(crc32.Checksum(head, crc32cTable()), crc32cTable(), data[:len(data)-4])
 	if binary.LittleEndian.Uint32(data[len(data)-4:]) != sum {
 		return nil
 	}
