@@ -1,12 +1,16 @@
 package index
 
-import "bytes"
+import (
+	"bytes"
+	"slices"
+)
 
 // WithStatFrom returns the index with the stat data and the marks of a trusted index of the same worktree. Any process
 // may have written the stat data of x, and could make git take a changed file for unchanged. So an entry keeps them only
 // if the trusted index has the same entry; otherwise git has to read the file. The marks assume-unchanged and
 // skip-worktree, by which git does not look at a file either, are kept where the trusted index has them, and skip-worktree
-// also where keepSkip says so: it is legitimate for a file that is not on disk.
+// also where keepSkip says so: it is legitimate for a file that is not on disk. It changes x.Body and may return it, since a
+// copy of a large index takes longer than all comparisons.
 func (x File) WithStatFrom(trusted File, keepSkip func(name string) bool) File {
 	size := x.Format.IDSize()
 	if trusted.Format != x.Format {
@@ -44,6 +48,10 @@ func (x File) WithStatFrom(trusted File, keepSkip func(name string) bool) File {
 		if sameFile && flags == e.flags && extra == e.extendedFlags {
 			continue
 		}
+		if (extra == 0) == (e.extendedFlags == 0) { // of the same length
+			AppendEntry(x.Body[:len(x.Body)-len(at)], stat, slices.Clone(e.OID), flags, extra, slices.Clone(e.Name))
+			continue
+		}
 		if y.Body == nil {
 			y.Body = make([]byte, 0, len(x.Body))
 		}
@@ -52,6 +60,7 @@ func (x File) WithStatFrom(trusted File, keepSkip func(name string) bool) File {
 		copied = len(x.Body) - len(now)
 	}
 	if copied == 0 {
+		x.Extended = y.Extended
 		return x
 	}
 	y.Body = append(y.Body, x.Body[copied:]...)

@@ -39,7 +39,8 @@ func TestWithStatFromDropsForgedStatAndMarks(t *testing.T) {
 			l.Git("update-index", "--skip-worktree", "run.sh", "link")
 			l.Git("update-index", "--force-remove", "a.c")
 			hostile, _ := readIndexFile(l, format)
-			got := hostile.WithStatFrom(trusted, same)
+			changed, _ := readIndexFile(l, format)
+			got := changed.WithStatFrom(trusted, same)
 			if data := got.Encode(); len(data) == 0 || got.Count != hostile.Count {
 				t.Fatalf("%d entries, want %d", got.Count, hostile.Count)
 			}
