@@ -62,8 +62,8 @@ func (m Machine) checkSupported() error {
 		return &RefusedError{Wall: Seccomp, Why: "there is no filter for " + m.Arch + ", only for amd64 and arm64", Remedy: without}
 	case m.LandlockABI == 0:
 		return &RefusedError{Wall: Landlock, Why: cmp.Or(m.WhyNoLandlock, "this kernel does not offer it"), Remedy: without}
-	case m.LandlockABI < landlock.OldestABI:
-		return &RefusedError{Wall: Landlock, Why: fmt.Sprintf("this kernel, %s, has ABI version %d, and %d is required", cmp.Or(m.Kernel, "of unknown release"), m.LandlockABI, landlock.OldestABI), Remedy: without}
+	case m.LandlockABI < landlock.RenameABI:
+		return &RefusedError{Wall: Landlock, Why: fmt.Sprintf("this kernel, %s, has ABI version %d, and %d is required", cmp.Or(m.Kernel, "of unknown release"), m.LandlockABI, landlock.RenameABI), Remedy: without}
 	case m.WhyNoSeccomp != "":
 		return &RefusedError{Wall: Seccomp, Why: m.WhyNoSeccomp, Remedy: without}
 	}

@@ -76,6 +76,9 @@ func dropCapabilities() error {
 // newRuleset creates the Landlock ruleset. It must be a single one: with two stacked rulesets files cannot be moved
 // between directories even where both allow it.
 func newRuleset(p Plan) (*landlock.Ruleset, error) {
+	if p.LandlockABI < landlock.RenameABI {
+		return nil, fmt.Errorf("landlock ABI %d: at least %d is required, to rename files between directories", p.LandlockABI, landlock.RenameABI)
+	}
 	rules, err := landlock.NewRuleset(p.LandlockABI)
 	if err != nil {
 		return nil, err

@@ -150,7 +150,11 @@ func (r *Repo) RunWrite(ctx context.Context, p RunOptions, args ...string) ([]by
 	if r.dryRunDir == "" && !p.NoFsync { // a dry run's files are deleted again
 		p.Config = slices.Concat(FsyncArgs, p.Config)
 	}
-	return r.RunnerFor(p, r.Inherit).OutputWithGlobals(ctx, r.GlobalArgs(p), args)
+	inherit := r.Inherit
+	if p.Reading.Walls != nil { // it writes nothing that the lock protects, and must not release it
+		inherit = nil
+	}
+	return r.RunnerFor(p, inherit).OutputWithGlobals(ctx, r.GlobalArgs(p), args)
 }
 
 // RunnerFor returns the runner for p. Without a worktree git runs in the common directory.

@@ -4,8 +4,8 @@ package landlock
 
 // Versions of the kernel's interface.
 const (
-	// OldestABI is the first ABI that allows files to be renamed between directories.
-	OldestABI = 2
+	// RenameABI is the first ABI that allows files to be renamed between directories.
+	RenameABI = 2
 	// NewestABI is the last ABI that rulesets are written for.
 	NewestABI = 9
 	// ScopesABI is the first ABI that restricts abstract sockets.

@@ -63,9 +63,6 @@ type Ruleset struct {
 
 // NewRuleset creates a ruleset that restricts all that an ABI can restrict.
 func NewRuleset(abi int) (*Ruleset, error) {
-	if abi < OldestABI {
-		return nil, fmt.Errorf("landlock ABI %d: at least %d is required, to rename files between directories", abi, OldestABI)
-	}
 	files, scope := handled(abi)
 	attr := struct {
 		files          Rights

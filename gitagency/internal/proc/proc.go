@@ -146,6 +146,9 @@ func Run(ctx context.Context, c Command) (Result, error) {
 		return res, errors.Join(limitErr, killGroup(cmd.Process.Pid))
 	}
 	if waitErr == nil || errors.Is(waitErr, exec.ErrWaitDelay) && res.ExitCode == 0 {
+		if c.Restrict != nil {
+			return res, killGroup(cmd.Process.Pid) // its results are not to change any more
+		}
 		return res, nil // a daemon that kept the output open is not a failure
 	}
 

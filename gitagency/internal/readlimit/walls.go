@@ -2,6 +2,7 @@ package readlimit
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,9 +14,9 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// Walls say what a program that reads data of an agent can reach: the directories of the system, the paths in read, and
-// those in write, which it can change. It reaches no other file and no network, and gets no variable of the environment
-// that it does not need.
+// Walls say what a program that reads data of an agent can reach: it can read the directories of the system and the paths in
+// read, and change those in write. It can open no other file, as far as the kernel has Landlock, and no socket, as far as it
+// has seccomp filters; it gets no variable of the environment that it does not need.
 type Walls struct {
 	read, write []string
 	appendTo    []string // files that exist and can be written
@@ -41,7 +42,8 @@ func traceFiles(env []string) (files []string) {
 		if err != nil {
 			continue // git warns about it
 		}
-		if f.Close() == nil {
+		fi, err := f.Stat()
+		if errors.Join(err, f.Close()) == nil && fi.Mode().IsRegular() { // there are no rules for pipes
 			files = append(files, file)
 		}
 	}

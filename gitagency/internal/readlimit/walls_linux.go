@@ -18,7 +18,7 @@ var systemDirs = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "
 // systemFiles are other files that a program reads when it starts: the lists of libraries, the number of processors, the
 // rules of git and the settings of OpenSSL.
 var systemFiles = []string{
-	"/etc/ld.so.cache", "/etc/ld.so.preload", "/etc/localtime", "/etc/gitattributes",
+	"/etc/ld.so.cache", "/etc/ld.so.preload", "/etc/ld-musl-x86_64.path", "/etc/ld-musl-aarch64.path", "/etc/localtime", "/etc/gitattributes",
 	"/etc/ssl/openssl.cnf", "/etc/pki/tls/openssl.cnf", "/etc/crypto-policies",
 	"/sys/devices/system/cpu", "/dev/urandom",
 }
@@ -28,7 +28,7 @@ func (w *Walls) restrict() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("no new privileges: %w", err)
 	}
-	if abi, err := landlock.ABI(); err == nil && abi >= landlock.OldestABI {
+	if abi, err := landlock.ABI(); err == nil { // ABI 1 suffices: git renames files within a directory
 		if err := w.enforceRules(min(abi, landlock.NewestABI)); err != nil {
 			return err
 		}
@@ -69,8 +69,8 @@ func (w *Walls) enforceRules(abi int) (err error) {
 // allow allows rights at a path and below it, if it exists.
 func allow(rules *landlock.Ruleset, path string, rights landlock.Rights) error {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EACCES) {
-		return nil
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
+		return nil // the program cannot open it either
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)

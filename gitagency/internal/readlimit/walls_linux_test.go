@@ -24,8 +24,8 @@ func runBehindWalls(t *testing.T, w *Walls, script string, args ...string) proc.
 
 func requireLandlock(t *testing.T) {
 	t.Helper()
-	if abi, err := landlock.ABI(); err != nil || abi < landlock.OldestABI {
-		t.Skip("no Landlock: ", abi, err)
+	if _, err := landlock.ABI(); err != nil {
+		t.Skip("no Landlock: ", err)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/git-agency/git-agency/gitagency/internal/beneath"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/index"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
@@ -75,15 +76,12 @@ func readBaseIndex(ctx context.Context, r *git.Repo, scratch func() (git.RunOpti
 	if err != nil {
 		return index.File{}, time.Time{}, err
 	}
-	p.Env = append(slices.Clone(p.Env), "GIT_INDEX_FILE="+filepath.Join(p.GitDir, "base"))
+	const name = "base"
+	p.Env = append(slices.Clone(p.Env), "GIT_INDEX_FILE="+filepath.Join(p.GitDir, outputDir, name))
 	if _, err := r.RunWrite(ctx, p, "read-tree", from); err != nil {
 		return index.File{}, time.Time{}, err
 	}
-	data, err := os.ReadFile(filepath.Join(p.GitDir, "base"))
-	if err != nil {
-		return index.File{}, time.Time{}, err
-	}
-	x, err := index.Read(data, object.FormatOf(from))
+	x, err := readOutputIndex(p, name, object.FormatOf(from))
 	return x, time.Time{}, err
 }
 
@@ -100,15 +98,40 @@ func readWorktreeIndex(ctx context.Context, r *git.Repo, scratch func() (git.Run
 	if err := r.CopyIndexFiles(s.Name, p.GitDir); err != nil {
 		return x, mtime, err
 	}
+	const name = "index"
+	to := filepath.Join(p.GitDir, outputDir, name)
+	if err := os.Rename(filepath.Join(p.GitDir, "index"), to); err != nil {
+		return x, mtime, err
+	}
 	p.Config = append(slices.Clone(p.Config), "-c", "core.splitIndex=false", "-c", "index.sparse=false")
+	p.Env = append(slices.Clone(p.Env), "GIT_INDEX_FILE="+to)
 	if _, err := r.RunWrite(ctx, p, "update-index", "--no-split-index", "--force-write-index"); err != nil {
 		return x, mtime, err
 	}
-	data, err := os.ReadFile(filepath.Join(p.GitDir, "index"))
-	if err == nil {
-		x, err = index.Read(data, format)
-	}
+	x, err = readOutputIndex(p, name, format)
 	return x, mtime, err
+}
+
+// readOutputIndex reads an index that git made of data of an agent.
+func readOutputIndex(p git.RunOptions, name string, format object.Format) (index.File, error) {
+	output, err := beneath.Open(filepath.Join(p.GitDir, outputDir))
+	if err != nil {
+		return index.File{}, err
+	}
+	defer output.Close()
+	file, st, err := output.OpenFile(name)
+	if err != nil {
+		return index.File{}, err
+	}
+	defer file.Close()
+	if st.Size > index.MaxSize {
+		return index.File{}, fmt.Errorf("the index is too large: %d bytes", st.Size)
+	}
+	data, err := io.ReadAll(io.LimitReader(file, st.Size))
+	if err != nil {
+		return index.File{}, err
+	}
+	return index.Read(data, format)
 }
 
 // readPlainIndex reads the index of a worktree, and its mtime.

@@ -10,28 +10,24 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/beneath"
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
-	"github.com/git-agency/git-agency/gitagency/internal/git/index"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 )
 
 // takeConverted takes over the blobs that git made of the staged files, from the index and the object directory that it
 // wrote. Git read the data of an agent: only blobs that have the id in the index are taken over.
-func (h *fileHasher) takeConverted(ctx context.Context, idx, objects string) error {
-	data, err := os.ReadFile(idx)
+func (h *fileHasher) takeConverted(ctx context.Context, p git.RunOptions, idx string) error {
+	x, err := readOutputIndex(p, idx, h.format)
 	if err != nil {
 		return err
 	}
-	x, err := index.Read(data, h.format)
-	if err != nil {
-		return err
-	}
-	dir, err := beneath.Open(objects)
+	dir, err := beneath.Open(filepath.Join(p.GitDir, outputDir, objectsDir))
 	if err != nil {
 		return err
 	}
@@ -118,6 +114,9 @@ func tryStoreLoose(r *git.Repo, file *os.File, format object.Format, oid string)
 		}
 	}()
 	err = checkLoose(bufio.NewReader(io.TeeReader(file, temp)), format, oid)
+	if _, shared := r.Config.Last("core.sharedrepository"); err == nil && shared {
+		err = sharePermissions(file, temp)
+	}
 	if err == nil && !r.IsDryRun() {
 		err = durable.WriteBack(temp)
 	}
@@ -125,6 +124,21 @@ func tryStoreLoose(r *git.Repo, file *os.File, format object.Format, oid string)
 		return err
 	}
 	return os.Rename(temp.Name(), to)
+}
+
+// sharePermissions gives a loose object and its directory the permissions that git gave the original, by the settings of a
+// repository that several users share.
+func sharePermissions(original, object *os.File) error {
+	fi, err := original.Stat()
+	if err != nil {
+		return err
+	}
+	dir, err := os.Stat(filepath.Dir(original.Name()))
+	if err != nil {
+		return err
+	}
+	const mode = fs.ModePerm | fs.ModeSetgid
+	return errors.Join(object.Chmod(fi.Mode()&0o444), os.Chmod(filepath.Dir(object.Name()), dir.Mode()&mode))
 }
 
 // checkLoose reads the file of a loose object to its end, and checks that it is one of this id and nothing more.

@@ -239,11 +239,6 @@ func (h *fileHasher) convertStaged(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	idx := filepath.Join(p.GitDir, "read")
-	if err := os.WriteFile(idx, h.seedIndex().Encode(), 0o600); err != nil {
-		return err
-	}
-	p.Env = append(slices.Clone(p.Env), "GIT_INDEX_FILE="+idx)
 	if err := h.repo.CheckCleanFilters(ctx, h.spec, p, h.staged); err != nil {
 		return err
 	}
@@ -251,20 +246,13 @@ func (h *fileHasher) convertStaged(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := h.addToIndex(ctx, p, plain); err != nil {
+	if err := h.convert(ctx, p, plain); err != nil || len(filtered) == 0 {
 		return err
 	}
-	if len(filtered) > 0 {
-		p, err := filterOptions(h.repo, h.spec, h.head, p)
-		if err != nil {
-			return err
-		}
-		p.Env = append(p.Env, "GIT_INDEX_FILE="+idx)
-		if err := h.addToIndex(ctx, p, filtered); err != nil {
-			return err
-		}
+	if p, err = filterOptions(h.repo, h.spec, h.head, p); err != nil {
+		return err
 	}
-	return h.takeConverted(ctx, idx, filepath.Join(p.GitDir, objectsDir))
+	return h.convert(ctx, p, filtered)
 }
 
 // splitByFilter separates the staged files to which a filter of the user's applies.
@@ -280,20 +268,31 @@ func (h *fileHasher) splitByFilter(ctx context.Context, p git.RunOptions) (plain
 	return plain, filtered, err
 }
 
-// addToIndex has git read copied files into the index of p.
-func (h *fileHasher) addToIndex(ctx context.Context, p git.RunOptions, names []string) error {
+// convert has git convert copied files, and takes over the blobs that it made of them.
+func (h *fileHasher) convert(ctx context.Context, p git.RunOptions, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
+	idx, err := os.CreateTemp(filepath.Join(p.GitDir, outputDir), "read-")
+	if err != nil {
+		return err
+	}
+	_, err = idx.Write(h.seedIndex(names).Encode())
+	if err := errors.Join(err, idx.Close()); err != nil {
+		return err
+	}
+	p.Env = append(slices.Clone(p.Env), "GIT_INDEX_FILE="+idx.Name())
 	p.Stdin = strings.Join(names, "\x00") + "\x00"
-	_, err := h.repo.RunWrite(ctx, p, "update-index", "--add", "--remove", "--replace", "-z", "--stdin")
-	return err
+	if _, err := h.repo.RunWrite(ctx, p, "update-index", "--add", "--remove", "--replace", "-z", "--stdin"); err != nil {
+		return err
+	}
+	return h.takeConverted(ctx, p, filepath.Base(idx.Name()))
 }
 
-// seedIndex returns an index with the present entries of the staged files.
-func (h *fileHasher) seedIndex() index.File {
+// seedIndex returns an index with the present entries of some staged files.
+func (h *fileHasher) seedIndex(names []string) index.File {
 	known := index.File{Format: h.format}
-	for _, name := range slices.SortedFunc(slices.Values(h.staged), strings.Compare) {
+	for _, name := range slices.SortedFunc(slices.Values(names), strings.Compare) {
 		e := h.entries[name]
 		if e == nil || e.Mode == object.ModeGitlink {
 			continue

@@ -14,7 +14,8 @@ import (
 
 // makeScratchGitDir makes a scratch directory for a worktree, and returns the options of a git that reads data of the
 // worktree there, behind walls: see Repo.ReaderOptions. It is the git directory; below it are a work tree for copies of
-// files and an object directory for what git makes of them. The returned function deletes all of it.
+// files and a directory for what git makes of them, the only one that git can change. The returned function deletes all
+// of it.
 func makeScratchGitDir(r *git.Repo, s git.WorktreeSpec, head string) (git.RunOptions, func() error, error) {
 	if fi, err := os.Lstat(s.Dir); s.Dir != "" && (err != nil || !fi.IsDir()) {
 		return git.RunOptions{}, nil, errors.Join(fmt.Errorf("%s is not a directory", s.Dir), err)
@@ -52,7 +53,7 @@ func fillScratchGitDir(r *git.Repo, s git.WorktreeSpec, head, dir string) (git.R
 	if _, err := r.FillScratchGitDir(own, head, dir); err != nil {
 		return git.RunOptions{}, err
 	}
-	for _, name := range []string{copiesDir, objectsDir} {
+	for _, name := range []string{copiesDir, outputDir, filepath.Join(outputDir, objectsDir)} {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
 			return git.RunOptions{}, err
 		}
@@ -63,8 +64,8 @@ func fillScratchGitDir(r *git.Repo, s git.WorktreeSpec, head, dir string) (git.R
 			return git.RunOptions{}, err
 		}
 	}
-	p := r.ReaderOptions("reading the files of "+s.Dir, dir, dir, s.TrustConfig)
-	p.WorkTree, p.Env = filepath.Join(dir, copiesDir), slices.Concat(p.Env, r.ObjectsInto(filepath.Join(dir, objectsDir)))
+	p := r.ReaderOptions("reading the files of "+s.Dir, filepath.Join(dir, outputDir), dir, s.TrustConfig)
+	p.WorkTree, p.Env = filepath.Join(dir, copiesDir), slices.Concat(p.Env, r.ObjectsInto(filepath.Join(dir, outputDir, objectsDir)))
 	p.Config = slices.Concat(p.Config, conversionArgs(), []string{"-c", "core.attributesFile=" + attributes})
 	p.NoFsync = true // nothing there lasts
 	return p, nil
@@ -73,8 +74,9 @@ func fillScratchGitDir(r *git.Repo, s git.WorktreeSpec, head, dir string) (git.R
 // Directories in the scratch directory.
 const (
 	copiesDir  = "tree"    // copies of files
-	objectsDir = "objects" // blobs that git makes of them
-	filterDir  = "filters" // git directory of a git that runs filters
+	outputDir  = "output"  // what git makes of them: indexes, and
+	objectsDir = "objects" // blobs
+	filterDir  = "filters" // git directory of a git that runs filters, with a directory for its output
 )
 
 // conversionArgs are options for a git that converts files.
@@ -90,11 +92,14 @@ func conversionArgs() []string {
 func filterOptions(r *git.Repo, s git.WorktreeSpec, head string, reader git.RunOptions) (git.RunOptions, error) {
 	dir := filepath.Join(reader.GitDir, filterDir)
 	env, err := r.FillScratchGitDir(s, head, dir)
+	if err == nil {
+		err = os.MkdirAll(filepath.Join(dir, outputDir, objectsDir), 0o700)
+	}
 	if err != nil {
 		return git.RunOptions{}, err
 	}
 	p := git.RunOptions{GitDir: dir, WorkTree: reader.WorkTree, Config: conversionArgs(), NoFsync: true, Reading: reader.Reading}
 	p.Reading.Walls = nil
-	p.Env = slices.Concat(env, r.ObjectsInto(filepath.Join(reader.GitDir, objectsDir)))
+	p.Env = slices.Concat(env, r.ObjectsInto(filepath.Join(dir, outputDir, objectsDir)))
 	return p, nil
 }

@@ -78,12 +78,7 @@ func (q *quarantine) fillGitDir(r *git.Repo, format object.Format) error {
 		return err
 	}
 	for _, name := range []string{"packed-refs", "shallow"} {
-		from, to := filepath.Join(r.CommonDir, name), filepath.Join(dir, name)
-		err := os.Link(from, to)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			err = git.CopyFileWithMtime(from, to)
-		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := git.CopyFileWithMtime(filepath.Join(r.CommonDir, name), filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
@@ -127,7 +122,7 @@ func (q *quarantine) remove() error {
 
 // options returns the options of a git that uses the objects in quarantine and those of the repository.
 func (q *quarantine) options(r *git.Repo) git.RunOptions {
-	p := r.ReaderOptions(ReceivedPack, q.dir, q.gitDir(), false, filepath.Join(r.CommonDir, "refs"))
+	p := r.ReaderOptions(ReceivedPack, filepath.Join(q.dir, "pack"), q.gitDir(), false, q.dir, filepath.Join(r.CommonDir, "refs"))
 	p.Env = slices.Concat(p.Env, r.ObjectsInto(q.dir), []string{
 		"GIT_GRAFT_FILE=" + os.DevNull, // the real history
 		"GIT_ALLOC_LIMIT=1g",           // per object; a delta of a few bytes can ask for any size
