@@ -50,6 +50,7 @@ func (x File) WithStatFrom(trusted File, keepSkip func(name string) bool) File {
 		}
 		if (extra == 0) == (e.extendedFlags == 0) { // of the same length
 			AppendEntry(x.Body[:len(x.Body)-len(at)], stat, slices.Clone(e.OID), flags, extra, slices.Clone(e.Name))
+			x.sum = nil // it was that of the file
 			continue
 		}
 		if y.Body == nil {

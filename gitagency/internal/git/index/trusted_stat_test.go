@@ -69,6 +69,11 @@ func TestWithStatFromDropsForgedStatAndMarks(t *testing.T) {
 					t.Errorf("%s: stat data kept without a trusted index", e.Name)
 				}
 			}
+			l.Git("update-index", "--no-skip-worktree", "run.sh", "link", "dir/sub.x")
+			plain, _ := readIndexFile(l, format)
+			if _, err := Read(plain.WithStatFrom(trusted, same).Encode(), object.Format(format)); err != nil {
+				t.Errorf("an index in which only stat data were changed: %v", err)
+			}
 			l.Must(os.WriteFile(indexPath(l), got.Encode(), 0o600))
 			l.Git("status", "--porcelain") // git accepts it
 		})
