@@ -11,7 +11,9 @@ import (
 	"syscall"
 
 	"github.com/git-agency/git-agency/gitagency/internal/archive"
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
@@ -120,7 +122,7 @@ func (c *TrashContent) archiveRepositories(ctx context.Context, repo *git.Repo, 
 				return archive.Skip
 			case e.Path == ".git":
 				return keepUnless(ownGit)
-			case e.Mode&specialFile != 0 || submodules[e.Path] || e.HasGit():
+			case e.Mode&specialFile != 0 || submodules.has(e.Path) || e.HasGit():
 				return archive.KeepAll
 			case e.Mode.IsDir():
 				return archive.Enter
@@ -156,7 +158,7 @@ func (c *TrashContent) archiveAll(ctx context.Context, repo *git.Repo, s git.Wor
 				return keepUnless(ownGit)
 			case e.HasGit():
 				return archive.KeepAll
-			case tracked[e.Path] || !ignored.has(e.Path, e.Mode.IsDir()):
+			case tracked.has(e.Path) || !ignored.has(e.Path, e.Mode.IsDir()):
 				return archive.Keep
 			case e.Mode.IsDir():
 				return archive.Enter // there may be repositories and tracked files in it
@@ -176,33 +178,40 @@ func (c *TrashContent) archiveAll(ctx context.Context, repo *git.Repo, s git.Wor
 	return c.archiveModules(ctx, repo, s)
 }
 
+// pathSet is a set of paths of a commit.
+type pathSet struct {
+	paths map[string]bool
+	all   bool // the paths are unknown, so that the set has every path
+}
+
+func (s pathSet) has(path string) bool { return s.all || s.paths[path] }
+
 // listSubmodules lists the paths of the submodules of a commit.
-func listSubmodules(ctx context.Context, repo *git.Repo, commit string) (map[string]bool, error) {
-	submodules := map[string]bool{}
-	if commit == "" {
-		return submodules, nil
-	}
-	out, err := repo.RunRead(ctx, git.RunOptions{}, "ls-tree", "-r", "-z", commit)
-	if err != nil {
-		return nil, err
-	}
-	for line := range strings.SplitSeq(string(out), "\x00") {
-		if fields, path, ok := strings.Cut(line, "\t"); ok && strings.HasPrefix(fields, "160000 ") {
-			submodules[path] = true
-		}
-	}
-	return submodules, nil
+func listSubmodules(ctx context.Context, repo *git.Repo, commit string) (pathSet, error) {
+	return listPaths(ctx, repo, commit, func(mode string) bool { return mode == object.ModeGitlinkText })
 }
 
 // listTracked lists the paths of the files of a commit.
-func listTracked(ctx context.Context, repo *git.Repo, commit string) (map[string]bool, error) {
-	tracked := map[string]bool{}
+func listTracked(ctx context.Context, repo *git.Repo, commit string) (pathSet, error) {
+	return listPaths(ctx, repo, commit, func(string) bool { return true })
+}
+
+// listPaths lists the paths of a commit whose mode is wanted; of no commit, none. An agent can commit a tree with more
+// files than git can list within the limits, by naming a subtree several times: then the set has every path.
+func listPaths(ctx context.Context, repo *git.Repo, commit string, isWanted func(mode string) bool) (pathSet, error) {
+	set := pathSet{paths: map[string]bool{}}
 	if commit == "" {
-		return tracked, nil
+		return set, nil
 	}
-	out, err := repo.RunRead(ctx, git.RunOptions{}, "ls-tree", "-r", "-z", "--name-only", commit)
-	for name := range strings.SplitSeq(string(out), "\x00") {
-		tracked[name] = true
+	out, err := repo.RunRead(ctx, git.RunOptions{Reading: repo.ReadingOf("listing the files of " + commit)}, "ls-tree", "-r", "-z", commit)
+	if fault.Is[*fault.ReadLimitError](err) {
+		return pathSet{all: true}, nil
 	}
-	return tracked, err
+	for line := range strings.SplitSeq(string(out), "\x00") {
+		fields, path, ok := strings.Cut(line, "\t")
+		if mode, _, _ := strings.Cut(fields, " "); ok && isWanted(mode) {
+			set.paths[path] = true
+		}
+	}
+	return set, err
 }
