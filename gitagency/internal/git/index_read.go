@@ -55,7 +55,7 @@ func (r *Repo) ReadEditableIndex(ctx context.Context, gitDir string, format obje
 
 // IndexMatches reports whether the index of a linked worktree has the tree of a commit.
 func (r *Repo) IndexMatches(ctx context.Context, name, commit string) (bool, error) {
-	index := RunOptions{Env: []string{"GIT_INDEX_FILE=" + filepath.Join(r.AdminDir(name), "index")}}
+	index := RunOptions{Env: []string{"GIT_INDEX_FILE=" + filepath.Join(r.AdminDir(name), "index")}, Reading: r.ReadingOf("comparing the index with " + commit)}
 	_, err := r.RunRead(ctx, index, "diff-index", "--cached", "--quiet", commit)
 	if ExitedWith(err, 1) {
 		return false, nil
@@ -66,7 +66,7 @@ func (r *Repo) IndexMatches(ctx context.Context, name, commit string) (bool, err
 // CommitIndex writes the tree of an index file, which git may update, as a commit whose parent is after. It returns "" where
 // git cannot write a tree, as with conflicts.
 func (r *Repo) CommitIndex(ctx context.Context, index, after string, who object.Identity, message string) (string, error) {
-	tree, err := r.WriteTree(ctx, RunOptions{Env: []string{"GIT_INDEX_FILE=" + index}})
+	tree, err := r.WriteTree(ctx, RunOptions{Env: []string{"GIT_INDEX_FILE=" + index}, Reading: r.ReadingOf("writing the tree of " + index)})
 	if ExitedWith(err, 128) {
 		return "", nil
 	}

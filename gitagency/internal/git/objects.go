@@ -180,8 +180,9 @@ type TreeChange struct {
 	Path             string
 }
 
-// TreeChanges lists the paths that differ between two trees.
+// TreeChanges lists the paths that differ between two trees, within r.ReadLimits: git reads a subtree as often as it occurs.
 func (r *Repo) TreeChanges(ctx context.Context, p RunOptions, from, to string) ([]TreeChange, error) {
+	p.Reading = r.ReadingOf(fmt.Sprintf("comparing the trees %.12s and %.12s", from, to))
 	p.Env = append(slices.Clone(p.Env), "GIT_NO_REPLACE_OBJECTS=1")
 	out, err := r.RunRead(ctx, p, "diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", "--no-ext-diff", from, to)
 	if err != nil {

@@ -185,7 +185,7 @@ func (r *Repo) CheckSmudgeFilters(ctx context.Context, s WorktreeSpec, p RunOpti
 		return nil
 	}
 	index := filepath.Join(p.GitDir, "attributes")
-	p.Env = append(slices.Clone(p.Env), "GIT_INDEX_FILE="+index)
+	p.Env, p.Reading = append(slices.Clone(p.Env), "GIT_INDEX_FILE="+index), r.ReadingOf("looking for filters in "+tree)
 	if _, err := r.RunWrite(ctx, p, "read-tree", tree); err != nil {
 		return err
 	}

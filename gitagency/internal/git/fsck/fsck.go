@@ -41,14 +41,16 @@ func CheckTree(ctx context.Context, r *git.Repo, tree, known string) error {
 	if found[0].Missing() {
 		return &Error{Path: ".", Why: "the tree does not exist"}
 	}
-	return checkTreeBelow(t, found[0].OID, found[1].OID, "")
+	return checkTreeBelow(t, map[string]bool{}, found[0].OID, found[1].OID, "")
 }
 
-// checkTreeBelow checks a tree, which is at a path below the root tree, and its subtrees.
-func checkTreeBelow(t *git.CatFile, tree, known, at string) error {
-	if tree == known {
+// checkTreeBelow checks a tree, which is at a path below the root tree, and its subtrees, unless it is one of those that
+// were checked at another path.
+func checkTreeBelow(t *git.CatFile, checked map[string]bool, tree, known, at string) error {
+	if tree == known || checked[tree] {
 		return nil
 	}
+	checked[tree] = true
 	data, err := t.Contents(tree, "tree")
 	if err != nil {
 		return err
@@ -91,7 +93,7 @@ func checkTreeBelow(t *git.CatFile, tree, known, at string) error {
 		data = rest
 	}
 	for name, oid := range subtrees {
-		if err := checkTreeBelow(t, oid, knownTrees[name], path.Join(at, name)); err != nil {
+		if err := checkTreeBelow(t, checked, oid, knownTrees[name], path.Join(at, name)); err != nil {
 			return err
 		}
 	}

@@ -60,7 +60,7 @@ func createEntryIndex(ctx context.Context, r *git.Repo, w git.Registration, dir 
 	if err != nil || head == "" {
 		return err
 	}
-	_, err = r.RunWrite(ctx, git.RunOptions{Env: []string{"GIT_INDEX_FILE=" + filepath.Join(dir, "index")}}, "read-tree", head)
+	_, err = r.RunWrite(ctx, git.RunOptions{Env: []string{"GIT_INDEX_FILE=" + filepath.Join(dir, "index")}, Reading: r.ReadingOf("reading the tree of " + head)}, "read-tree", head)
 	return err
 }
 

@@ -107,7 +107,7 @@ func ReadOperation(ctx context.Context, r *git.Repo, state State) (Operation, er
 		return u, err
 	}
 	u.MergedTree = found[0].OID
-	out, err := r.RunRead(ctx, git.RunOptions{}, "ls-tree", "-r", "-z", state.OperationCommit, "--", "git", "outside", "inside", "conflicts/1", "conflicts/2", "conflicts/3")
+	out, err := r.RunRead(ctx, git.RunOptions{Reading: r.ReadingOf("listing the files of " + state.OperationCommit)}, "ls-tree", "-r", "-z", state.OperationCommit, "--", "git", "outside", "inside", "conflicts/1", "conflicts/2", "conflicts/3")
 	if err != nil {
 		return u, err
 	}

@@ -218,7 +218,7 @@ func (x *Restoration) notStagedInTarget(ctx context.Context, names []string) ([]
 
 // treePaths returns the paths of all files in a tree.
 func treePaths(ctx context.Context, r *git.Repo, tree string) (map[string]bool, error) {
-	out, err := r.RunRead(ctx, git.RunOptions{}, "ls-tree", "-r", "-z", "--name-only", tree)
+	out, err := r.RunRead(ctx, git.RunOptions{Reading: r.ReadingOf("listing the files of " + tree)}, "ls-tree", "-r", "-z", "--name-only", tree)
 	if err != nil {
 		return nil, err
 	}
@@ -249,7 +249,7 @@ func writeIgnoreFiles(ctx context.Context, r *git.Repo, tree, dir string) error 
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
 	}
-	out, err := r.RunRead(ctx, git.RunOptions{}, "ls-tree", "-r", "-z", tree)
+	out, err := r.RunRead(ctx, git.RunOptions{Reading: r.ReadingOf("listing the files of " + tree)}, "ls-tree", "-r", "-z", tree)
 	if err != nil {
 		return err
 	}
