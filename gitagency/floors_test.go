@@ -53,7 +53,7 @@ var floors = []struct {
 	{dir: "git/transport", imports: "durable lock proc readlimit git/object git/config git/index git git/fsck git/repair"},
 	{dir: "git/status", imports: "beneath durable proc readlimit git git/object git/config git/ignore git/index git/fsck"},
 	{dir: "git/snapshot", imports: "durable proc git git/object git/index git/overlay git/fsck git/status"},
-	{dir: "git/merge", imports: "durable proc git git/object git/config git/index git/fsck git/repair git/status git/snapshot"},
+	{dir: "git/merge", imports: "durable proc readlimit git git/object git/config git/index git/fsck git/repair git/status git/snapshot"},
 	{dir: "git/update", imports: "durable proc git git/object git/config git/index git/fsck git/repair git/status git/merge"},
 	{dir: "quote"},
 	{dir: "store", imports: "durable ids quote"},

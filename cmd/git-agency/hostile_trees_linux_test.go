@@ -37,6 +37,11 @@ const (
 	changeLine3      = `sed s/3/changed/ $F >new; mv new $F; touch -d '1 hour ago' $F; git add $F; `
 )
 
+// commitNestedTrees commits 30 trees, of which each has the next under two names, so that they have 2^30 files.
+const commitNestedTrees = `T=$(printf '100644 blob %s\tf\n' $(echo x | git hash-object -w --stdin) | git mktree); ` +
+	`for i in $(seq 30); do T=$(printf '040000 tree %s\ta\n040000 tree %s\tb\n' $T $T | git mktree); done; ` +
+	`T=$({ git ls-tree HEAD; printf '040000 tree %s\tnested\n' $T; } | git mktree); git update-ref HEAD $(git commit-tree -m x -p HEAD $T)`
+
 var hostileTrees = []hostileTree{
 	{name: "symlinks to a private file", script: `for n in .gitignore .gitattributes .gitmodules link sub/.gitignore; do mkdir -p sub; ln -s "$CANARY" $n; done`},
 	{name: "a symlink in place of a tracked file", script: `F=$(git ls-files | head -n 1); rm "$F"; ln -s "$CANARY" "$F"; ln -s "$(dirname "$CANARY")" dir`},
@@ -73,6 +78,7 @@ var hostileTrees = []hostileTree{
 		script: deepFile + changeLine1 + `rm evil; commit x`,
 		target: deepFile + changeLine3 + deepPattern + ` >.gitattributes; echo ' merge=union' >>.gitattributes; git add .gitattributes; git commit -q -m other`,
 	},
+	{name: "nested trees", script: commitNestedTrees, target: `true`},
 }
 
 // canaryText is the content of the private file.
@@ -147,7 +153,7 @@ func TestCommandsEndOnHostileTrees(t *testing.T) {
 func (g *gitEscapeLab) runWithinLimits(args []string) {
 	t := g.t
 	t.Helper()
-	const memory = 256 << 20
+	const memory = 256<<20 + 16<<20 // the limit, and the code of a program, to which it does not apply
 	timeout := gitEscapeTimeout
 	if args[0] == "start" { // a checkout has ten times the limit
 		timeout *= 5

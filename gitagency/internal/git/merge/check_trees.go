@@ -25,7 +25,7 @@ func (m *Merger) FsckTree(ctx context.Context, tree, known string) error {
 	if err != nil {
 		return err
 	}
-	return m.fsckDir(ctx, "", top, likeTop)
+	return m.fsckDir(ctx, map[string]bool{}, "", top, likeTop)
 }
 
 // treePair returns the root trees of two commits or trees; the second may be empty.
@@ -42,10 +42,14 @@ func (m *Merger) treePair(ctx context.Context, tree, known string) (top, likeTop
 	return object.RawOID(oid), object.RawOID(known), nil
 }
 
-func (m *Merger) fsckDir(ctx context.Context, at string, oid, known []byte) error {
-	if bytes.Equal(oid, known) {
+// fsckDir checks a tree at a path, and its subtrees. It checks a tree once, at whatever paths it is: checked has the ids of
+// each tree and of the known tree with which it was compared.
+func (m *Merger) fsckDir(ctx context.Context, checked map[string]bool, at string, oid, known []byte) error {
+	pair := string(oid) + string(known)
+	if bytes.Equal(oid, known) || checked[pair] {
 		return nil
 	}
+	checked[pair] = at != "" // the root tree has rules of its own
 	dir, err := m.readTree(ctx, oid)
 	switch {
 	case isUnreadableObject(err):
@@ -93,7 +97,7 @@ func (m *Merger) fsckDir(ctx context.Context, at string, oid, known []byte) erro
 		if had.Mode != object.ModeTree {
 			had = object.TreeEntry{}
 		}
-		if err := m.fsckDir(ctx, at+string(it.Name)+"/", it.OID, had.OID); err != nil {
+		if err := m.fsckDir(ctx, checked, at+string(it.Name)+"/", it.OID, had.OID); err != nil {
 			return err
 		}
 	}
@@ -152,7 +156,8 @@ func (m *Merger) ChangedGitlinks(ctx context.Context, tree, known string) ([]Git
 		return nil, err
 	}
 	var links []Gitlink
-	if err := m.gitlinksIn(ctx, &links, "", top, likeTop); err != nil || len(links) == 0 {
+	limit := newWalkLimit(m.Repo, "looking for submodules in "+tree)
+	if err := m.gitlinksIn(ctx, limit, &links, "", top, likeTop); err != nil || len(links) == 0 {
 		return nil, err
 	}
 	names, err := m.submoduleNames(ctx, top)
@@ -163,9 +168,12 @@ func (m *Merger) ChangedGitlinks(ctx context.Context, tree, known string) ([]Git
 	return links, err
 }
 
-func (m *Merger) gitlinksIn(ctx context.Context, links *[]Gitlink, at string, oid, known []byte) error {
+func (m *Merger) gitlinksIn(ctx context.Context, limit *walkLimit, links *[]Gitlink, at string, oid, known []byte) error {
 	if bytes.Equal(oid, known) {
 		return nil
+	}
+	if err := limit.add(at); err != nil {
+		return err
 	}
 	dir, err := m.readTree(ctx, oid)
 	if err != nil {
@@ -191,7 +199,7 @@ func (m *Merger) gitlinksIn(ctx context.Context, links *[]Gitlink, at string, oi
 			if had.Mode != object.ModeTree {
 				had = object.TreeEntry{}
 			}
-			if err := m.gitlinksIn(ctx, links, at+string(it.Name)+"/", it.OID, had.OID); err != nil {
+			if err := m.gitlinksIn(ctx, limit, links, at+string(it.Name)+"/", it.OID, had.OID); err != nil {
 				return err
 			}
 		}

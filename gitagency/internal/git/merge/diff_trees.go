@@ -17,18 +17,29 @@ func (m *Merger) DiffTrees(ctx context.Context, from, to string) (changes []git.
 	if err != nil {
 		return nil, false, err
 	}
-	ok, err = m.diffDirs(ctx, "", was, is, &changes)
-	return changes, ok, err
+	d := dirDiffer{m, newWalkLimit(m.Repo, "comparing the trees of "+from+" and "+to), nil}
+	ok, err = d.diffDirs(ctx, "", was, is)
+	return d.changes, ok, err
+}
+
+// dirDiffer collects the changes between two trees.
+type dirDiffer struct {
+	*Merger
+	limit   *walkLimit
+	changes []git.TreeChange
 }
 
 // diffDirs compares two tree objects; nil: the directory does not exist on that side.
-func (m *Merger) diffDirs(ctx context.Context, at string, was, is []byte, changes *[]git.TreeChange) (ok bool, err error) {
+func (d *dirDiffer) diffDirs(ctx context.Context, at string, was, is []byte) (ok bool, err error) {
+	if err := d.limit.add(at); err != nil {
+		return false, err
+	}
 	var sides [3][]object.TreeEntry
 	for i, oid := range [][]byte{was, is} {
 		if oid == nil {
 			continue
 		}
-		dir, err := m.readTree(ctx, oid)
+		dir, err := d.readTree(ctx, oid)
 		if err != nil || !dir.Canonical && len(dir.Entries) > 0 {
 			return false, err
 		}
@@ -45,7 +56,7 @@ func (m *Merger) diffDirs(ctx context.Context, at string, was, is []byte, change
 				entries[i], sides[i] = items[0], items[1:]
 			}
 		}
-		if ok, err := m.diffEntry(ctx, at+string(name), entries[0], entries[1], changes); err != nil || !ok {
+		if ok, err := d.diffEntry(ctx, at+string(name), entries[0], entries[1]); err != nil || !ok {
 			return false, err
 		}
 	}
@@ -53,7 +64,7 @@ func (m *Merger) diffDirs(ctx context.Context, at string, was, is []byte, change
 
 // diffEntry appends the changes of one name. If a file replaces a directory, all files below are deleted and the file is
 // added, and the other way round.
-func (m *Merger) diffEntry(ctx context.Context, path string, was, is object.TreeEntry, changes *[]git.TreeChange) (ok bool, err error) {
+func (d *dirDiffer) diffEntry(ctx context.Context, path string, was, is object.TreeEntry) (ok bool, err error) {
 	switch wasDir, isDir := was.Mode == object.ModeTree, is.Mode == object.ModeTree; {
 	case was.Equal(is):
 		return true, nil
@@ -64,7 +75,7 @@ func (m *Merger) diffEntry(ctx context.Context, path string, was, is object.Tree
 				dirs[i] = it.OID
 			}
 		}
-		if ok, err = m.diffDirs(ctx, path+"/", dirs[0], dirs[1], changes); err != nil || !ok || wasDir == isDir {
+		if ok, err = d.diffDirs(ctx, path+"/", dirs[0], dirs[1]); err != nil || !ok || wasDir == isDir {
 			return ok, err
 		}
 		if wasDir {
@@ -85,10 +96,10 @@ func (m *Merger) diffEntry(ctx context.Context, path string, was, is object.Tree
 	case was.Mode != is.Mode && (was.Mode != object.ModeFile && was.Mode != object.ModeExecutable || is.Mode != object.ModeFile && is.Mode != object.ModeExecutable):
 		c.Status = 'T'
 	}
-	c.OldMode, c.OldOID = m.modeAndOID(was)
-	c.NewMode, c.NewOID = m.modeAndOID(is)
-	*changes = append(*changes, c)
-	return true, nil
+	c.OldMode, c.OldOID = d.modeAndOID(was)
+	c.NewMode, c.NewOID = d.modeAndOID(is)
+	d.changes = append(d.changes, c)
+	return true, d.limit.add(path)
 }
 
 // modeAndOID returns the mode and object id of one side of a change, as git diff-tree prints them.

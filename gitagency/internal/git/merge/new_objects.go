@@ -77,7 +77,14 @@ func (m *Merger) adoptNewObjects(ctx context.Context, tree string, known ...stri
 		}
 		tops = append(tops, rootEntry(oid))
 	}
-	return m.walkNew(ctx, ".", tops[0], tops[1:], func(_ string, it object.TreeEntry) (bool, error) { return true, m.adoptObject(ctx, it.OID) })
+	seen := map[string]bool{} // a tree at several paths is read once
+	return m.walkNew(ctx, ".", tops[0], tops[1:], func(_ string, it object.TreeEntry) (bool, error) {
+		if seen[string(it.OID)] {
+			return false, nil
+		}
+		seen[string(it.OID)] = true
+		return true, m.adoptObject(ctx, it.OID)
+	})
 }
 
 // adoptObject copies a loose object of the repository into the merger. It only records the path of a large one, so that

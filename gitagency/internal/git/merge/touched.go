@@ -51,7 +51,7 @@ func TouchedPaths(ctx context.Context, m *git.Mirror, pairs [][2]string) (map[[2
 				return nil, err
 			}
 		}
-		w.touched = nil
+		w.touched, w.limit = nil, newWalkLimit(m.Repo, "comparing the trees of "+p[0]+" and "+p[1])
 		if err := w.diffDirs("", ids[0], ids[1]); err != nil {
 			return nil, err
 		}
@@ -66,6 +66,7 @@ type treeDiffer struct {
 	catFile *git.CatFile
 	trees   map[string]*object.Tree // trees read before, by raw id
 	touched []TouchedPath           // result
+	limit   *walkLimit
 }
 
 func (w *treeDiffer) readTree(oid []byte) (*object.Tree, error) {
@@ -86,6 +87,9 @@ func (w *treeDiffer) readTree(oid []byte) (*object.Tree, error) {
 func (w *treeDiffer) diffDirs(dir string, from, to []byte) error {
 	if bytes.Equal(from, to) {
 		return nil
+	}
+	if err := w.limit.add(dir); err != nil {
+		return err
 	}
 	before, err := w.readTree(from)
 	if err != nil {
@@ -135,7 +139,7 @@ func (w *treeDiffer) diffEntry(path string, was, is object.TreeEntry) error {
 		w.touched = append(w.touched, TouchedPath{path, Added})
 	}
 	if dirs[0] == nil && dirs[1] == nil {
-		return nil
+		return w.limit.add(path)
 	}
 	return w.diffDirs(path+"/", dirs[0], dirs[1])
 }

@@ -195,7 +195,7 @@ func (m *Merger) editTree(ctx context.Context, tree string, without []string, wi
 	}
 	p := m.GitOptions()
 	index := filepath.Join(m.Dir, "with-entries")
-	p.Env = append(p.Env, "GIT_INDEX_FILE="+index)
+	p.Env, p.Reading = append(p.Env, "GIT_INDEX_FILE="+index), m.Repo.ReadingOf("reading the tree "+tree)
 	defer func() {
 		if removed := durable.Remove(index); err == nil {
 			err = removed
