@@ -251,7 +251,7 @@ func (m *Merger) writeStoppedMerge(ctx context.Context, s git.WorktreeSpec, req 
 	if err := git.InitBareAs(dir, object.FormatOf(merged.Tree)); err != nil {
 		return "", err
 	}
-	p := git.RunOptions{GitDir: dir, WorkTree: dir, Config: []string{"-c", "core.bare=false"}}
+	p := git.RunOptions{GitDir: dir, WorkTree: dir, Config: []string{"-c", "core.bare=false"}, Reading: m.Repo.ReadingOf("the stopped merge of " + req.Commit)}
 	return snapshot.WriteOperationCommit(ctx, m.Repo, p, req.From.Head, s.Author, u)
 }
 

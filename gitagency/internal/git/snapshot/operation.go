@@ -103,7 +103,7 @@ func captureOperation(ctx context.Context, r *git.Repo, s git.WorktreeSpec, now 
 	if err := errors.Join(err, r.CopyIndexFiles(s.Name, dir)); err != nil {
 		return "", err
 	}
-	p := git.RunOptions{GitDir: dir, WorkTree: dir, Env: env, Config: []string{"-c", "core.splitIndex=false", "-c", "index.sparse=false"}}
+	p := git.RunOptions{GitDir: dir, WorkTree: dir, Env: env, Config: []string{"-c", "core.splitIndex=false", "-c", "index.sparse=false"}, Reading: r.ReadingOf("the git operation in progress in " + s.Dir)}
 	u := Operation{Files: files, HostFiles: outside, SandboxRefs: inside}
 	if staged == "" {
 		reader := r.ReaderOptions("reading the index of "+s.Dir, dir, dir, false)

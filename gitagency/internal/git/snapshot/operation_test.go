@@ -1,15 +1,18 @@
 package snapshot
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 	"github.com/git-agency/git-agency/gitagency/internal/git/repotest"
+	"github.com/git-agency/git-agency/gitagency/internal/readlimit"
 )
 
 // readOperation and writeOperation neither block on FIFOs nor follow symlinks in a worktree's git directory, which
@@ -101,4 +104,25 @@ func TestReadOperationReturnsConflictsAndMergedTree(t *testing.T) {
 	if got := strings.Fields(l.Git("ls-tree", "-r", "--name-only", u.MergedTree)); !slices.Equal(got, []string{"beside", "dir/b.txt", "link", "run.sh"}) {
 		t.Errorf("the merged tree holds %q", got)
 	}
+}
+
+// AUTO_MERGE of an agent can name some trees, of which each has the next under two names: git read-tree would not end.
+func TestCaptureOfNestedTreesEndsAtLimits(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	repo := repotest.OpenRepo(l)
+	w := repotest.AddSandbox(l, repo)
+	repo.ReadLimits = readlimit.Limits{Time: time.Second, Memory: 256 << 20}
+	tree := l.MakeTree("100644 blob " + l.MakeBlob("x") + "\tf")
+	for range 30 {
+		tree = l.MakeTree("040000 tree "+tree+"\ta", "040000 tree "+tree+"\tb")
+	}
+	l.Must(os.WriteFile(filepath.Join(repo.AdminDir(w.Name), "AUTO_MERGE"), []byte(tree+"\n"), 0o600))
+	head := l.Git("rev-parse", "main")
+	gittest.Within(t, "the capture of the operation", func() {
+		_, err := captureOperation(t.Context(), repo, repotest.SpecOf(l, w), State{Head: head, BranchTip: head, IndexTree: l.Git("rev-parse", "main^{tree}")})
+		if !errors.As(err, new(*readlimit.ExceededError)) {
+			t.Error(err)
+		}
+	})
 }
