@@ -33,6 +33,9 @@ func StartCoprocess(ctx context.Context, c Command) (*Coprocess, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, &NotStartedError{err}
 	}
+	if c.DieWithParent { // the goroutine that starts it would have to stay on its thread until Close
+		return nil, &NotStartedError{errors.New("a coprocess cannot have DieWithParent")}
+	}
 	cancelCause := func() error { return context.Cause(ctx) }
 	runCtx, cancel := context.WithCancel(ctx)
 	t := &Coprocess{cmd: exec.CommandContext(runCtx, c.Argv[0], c.Argv[1:]...), cancel: cancel, cancelCause: cancelCause, grace: c.Grace}

@@ -2,6 +2,7 @@ package proc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -104,4 +105,30 @@ func endsInTime(pid int) bool {
 		}
 	}
 	return false
+}
+
+// The thread that starts a restricted program ends at once, and with it a program that dies with its parent.
+func TestDieWithParentIsRefusedWhereItCannotWork(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	c := Command{Argv: []string{"touch", "file"}, Dir: dir, DieWithParent: true}
+	restricted := c
+	restricted.Restrict = func() error { return nil }
+	for want, start := range map[string]func() error{
+		"a program with Restrict cannot have DieWithParent": func() error { _, err := Run(t.Context(), restricted); return err },
+		"a coprocess cannot have DieWithParent": func() error {
+			talk, err := StartCoprocess(t.Context(), c)
+			if err == nil {
+				_, err = talk.Close()
+			}
+			return err
+		},
+	} {
+		if err := start(); !errors.As(err, new(*NotStartedError)) || err.Error() != want {
+			t.Errorf("%v, not %q", err, want)
+		}
+	}
+	if _, err := os.Lstat(filepath.Join(dir, "file")); err == nil {
+		t.Error("a program was started")
+	}
 }

@@ -51,7 +51,7 @@ type Command struct {
 	Limits Limits
 
 	// DieWithParent makes the kernel kill the program and its process group when this process ends, also by SIGKILL. Only
-	// Linux can do that; on other systems the program goes on.
+	// Linux can do that; on other systems the program goes on. Neither a program with Restrict nor a Coprocess can have it.
 	DieWithParent bool
 }
 
@@ -102,6 +102,9 @@ func Run(ctx context.Context, c Command) (Result, error) {
 	}
 	if err := context.Cause(ctx); err != nil {
 		return Result{}, &NotStartedError{err}
+	}
+	if c.DieWithParent && c.Restrict != nil { // the signal would kill it when the restricted thread, which started it, ends
+		return Result{}, &NotStartedError{errors.New("a program with Restrict cannot have DieWithParent")}
 	}
 	grace := c.Grace
 	if grace == 0 {
