@@ -35,7 +35,8 @@ type ReceivedCommit struct{ OID, Tree, ParentTree string }
 const ManyReceivedCommits = 200
 
 // TreeWalk reads each new tree once and collects the blobs in them, whose existence the caller checks. It refuses a new
-// .gitattributes or .gitignore whose patterns would keep git busy for ever, with an *Error. It stops with a
+// .gitattributes or .gitignore with slow patterns that the first parent has not at the same path, with an *Error. The
+// caller walks a parent before its children: a tree that was walked is not walked again with another parent. It stops with a
 // *readlimit.ExceededError where the trees and files of patterns have more bytes than Reading.Inflated, or where it would
 // need more memory than Reading.Memory.
 type TreeWalk struct {
@@ -126,7 +127,11 @@ func (w *TreeWalk) walkTree(p *treePair) ([]treePair, error) {
 			oid := hex.EncodeToString(e.OID)
 			w.Blobs[oid] = true
 			if file := index.PatternFile(e.Name); file != "" {
-				if err := w.checkPatterns(p, e, file, oid); err != nil {
+				before := ""
+				if same && !old.IsGitlink() {
+					before = hex.EncodeToString(old.OID)
+				}
+				if err := w.checkPatterns(p, e, file, oid, before); err != nil {
 					return nil, err
 				}
 			}
@@ -136,8 +141,9 @@ func (w *TreeWalk) walkTree(p *treePair) ([]treePair, error) {
 }
 
 // checkPatterns refuses a file of patterns in a tree as CheckRuleFiles does, unless it is the repository's own. It checks
-// symbolic links too: git reads their content from an index.
-func (w *TreeWalk) checkPatterns(p *treePair, e object.TreeEntry, file, oid string) error {
+// symbolic links too: git reads their content from an index. It refuses no pattern of the file that was at the same path
+// before, with the id before, if there was one.
+func (w *TreeWalk) checkPatterns(p *treePair, e object.TreeEntry, file, oid, before string) error {
 	if w.checked[file+oid] {
 		return nil
 	}
@@ -149,7 +155,15 @@ func (w *TreeWalk) checkPatterns(p *treePair, e object.TreeEntry, file, oid stri
 	if err != nil {
 		return err
 	}
-	refused := checkPatterns(file, path.Join(p.path(), string(e.Name)), content)
+	at := path.Join(p.path(), string(e.Name))
+	refused := checkPatterns(file, at, content)
+	if refused != nil && before != "" {
+		old, err := w.readObject(before, "blob")
+		if err != nil {
+			return err
+		}
+		refused = checkNewPatterns(file, at, content, old)
+	}
 	if refused == nil || w.IsOwn == nil {
 		return refused
 	}

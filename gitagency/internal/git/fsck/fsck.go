@@ -1,6 +1,7 @@
 // Package fsck checks objects that an agent may have made, before the repository relies on them: that the names in a
-// tree may be checked out, that all trees of a received history exist, and that files of rules keep git neither from
-// working nor busy for ever. It reads objects through git cat-file, never runs git fsck, and never writes.
+// tree may be checked out, that all trees of a received history exist, that git can read files of rules, and that it
+// needs no exponential time for them. It reads objects through git cat-file, never runs git fsck, and writes to temporary
+// repositories alone.
 package fsck
 
 import (

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/index"
@@ -19,6 +20,8 @@ type RuleFile struct {
 	OID     string
 	Link    bool // it is a symbolic link
 	Content []byte
+
+	known string // name of the file at the same path in a tree of the repository; empty: there is none
 }
 
 // FindRuleFiles lists the files in a tree whose content CheckRuleFiles checks and that a known tree, which is in the
@@ -33,7 +36,11 @@ func FindRuleFiles(n *object.BuiltTree, t *git.CatFile, known string) (files []R
 	}
 	err = git.VisitNewEntries(n, t, base, func(at string, dir *object.BuiltTree, leaf object.TreeEntry) {
 		if dir == nil && isRuleFile(path.Base(at), leaf.Mode) {
-			files = append(files, RuleFile{Path: at, OID: hex.EncodeToString(leaf.OID), Link: leaf.Mode == object.ModeSymlink})
+			f := RuleFile{Path: at, OID: hex.EncodeToString(leaf.OID), Link: leaf.Mode == object.ModeSymlink}
+			if known != "" && !strings.Contains(at, "\n") { // which ends a question to git cat-file
+				f.known = known + ":" + at
+			}
+			files = append(files, f)
 		}
 	})
 	return files, err
@@ -45,14 +52,14 @@ func isRuleFile(name string, mode uint32) bool {
 	return isFile && index.IsCheckedByFsck([]byte(name)) || (isFile || mode == object.ModeSymlink) && index.PatternFile([]byte(name)) != ""
 }
 
-// CheckRuleFiles refuses files that git fsck refuses, or whose patterns would keep git busy for ever, with an *Error.
+// CheckRuleFiles refuses files that git fsck refuses, or that add a slow pattern, with an *Error.
 // Commits pass these checks when they are received; captured files have to pass them before their tree is written, or git
 // fsck would fail and remotes would refuse the branch.
 func CheckRuleFiles(ctx context.Context, r *git.Repo, files []RuleFile) error {
 	for _, f := range files {
 		name := []byte(path.Base(f.Path))
 		if pattern := index.PatternFile(name); pattern != "" {
-			if err := checkPatterns(pattern, f.Path, f.Content); err != nil {
+			if err := f.checkPatterns(ctx, r, pattern); err != nil {
 				return err
 			}
 		}
@@ -64,6 +71,24 @@ func CheckRuleFiles(ctx context.Context, r *git.Repo, files []RuleFile) error {
 		}
 	}
 	return nil
+}
+
+// checkPatterns refuses a slow pattern that the known file has not.
+func (f RuleFile) checkPatterns(ctx context.Context, r *git.Repo, name string) error {
+	refused := checkPatterns(name, f.Path, f.Content)
+	if refused == nil || f.known == "" {
+		return refused
+	}
+	t, err := r.OpenCatFile(ctx)
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	old, err := t.Contents(f.known, "blob")
+	if err != nil {
+		return err
+	}
+	return checkNewPatterns(name, f.Path, f.Content, old)
 }
 
 // fsckRuleFile has git check a file in a temporary repository.

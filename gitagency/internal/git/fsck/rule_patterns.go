@@ -3,6 +3,7 @@ package fsck
 import (
 	"bytes"
 	"fmt"
+	"iter"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git/index"
 )
@@ -16,25 +17,50 @@ import (
 // paths are for the limit of time with which git runs.
 const maxAsterisks = 6
 
-// checkPatterns refuses a file of patterns, .gitattributes or .gitignore as name says, that would keep git busy for
-// ever, with an *Error. at is the path of the file for the error.
+// checkPatterns refuses a file of patterns, .gitattributes or .gitignore as name says, with a slow pattern, with an *Error.
+// at is the path of the file for the error.
 func checkPatterns(name, at string, content []byte) error {
+	return checkNewPatterns(name, at, content, nil)
+}
+
+// checkNewPatterns is checkPatterns for a file that replaces an old one, whose patterns are not refused.
+func checkNewPatterns(name, at string, content, old []byte) error {
+	known := map[string]bool{}
+	for _, pattern := range slowPatterns(name, old) {
+		known[string(pattern.text)] = true
+	}
+	for line, pattern := range slowPatterns(name, content) {
+		if !known[string(pattern.text)] {
+			return &Error{Path: at, Why: fmt.Sprintf("line %d: git needs time that grows exponentially with the number of asterisks to compare paths with the pattern %s: it has %d asterisks that a path can match in several ways; use at most %d",
+				line, quotePattern(pattern.text), pattern.asterisks, maxAsterisks)}
+		}
+	}
+	return nil
+}
+
+// slowPattern is a pattern with more than maxAsterisks.
+type slowPattern struct {
+	text      []byte
+	asterisks int
+}
+
+// slowPatterns returns the slow patterns in a file, with the numbers of their lines.
+func slowPatterns(name string, content []byte) iter.Seq2[int, slowPattern] {
 	patterns := ignorePatterns
 	if name == index.AttributesFile {
 		patterns = attributePatterns
 	}
-	number := 0
-	for line := range bytes.Lines(content) {
-		number++
-		line = bytes.TrimSuffix(line, []byte("\n"))
-		for _, pattern := range patterns(line, number == 1) {
-			if n := countAsterisks(pattern); n > maxAsterisks {
-				return &Error{Path: at, Why: fmt.Sprintf("line %d: git may need for ever to compare paths with the pattern %s: it has %d asterisks that a path can match in several ways; use at most %d",
-					number, quotePattern(pattern), n, maxAsterisks)}
+	return func(yield func(int, slowPattern) bool) {
+		number := 0
+		for line := range bytes.Lines(content) {
+			number++
+			for _, pattern := range patterns(bytes.TrimSuffix(line, []byte("\n")), number == 1) {
+				if n := countAsterisks(pattern); n > maxAsterisks && !yield(number, slowPattern{pattern, n}) {
+					return
+				}
 			}
 		}
 	}
-	return nil
 }
 
 // quotePattern quotes the beginning of a pattern for an error.

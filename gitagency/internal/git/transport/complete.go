@@ -24,8 +24,8 @@ import (
 // Everything reachable from in.Old exists: it was checked when it was received, or is the repository's own. So a commit
 // is complete if its first parent is, and all that its tree adds to the parent's tree exists. Git's own connectivity
 // check reads every tree of the old commit first, which takes longer than everything else in a large repository; and
-// git diff-tree reads a directory as often as it occurs, so that a pack of some hundred bytes can keep it busy for
-// ever.
+// git diff-tree reads a directory as often as it occurs, so that the time it needs for a pack of some hundred bytes grows
+// exponentially with the depth of the directories.
 func checkComplete(ctx context.Context, r *git.Repo, q git.RunOptions, in ReceiveRequest) error {
 	target := proc.Async(func() (string, error) { return r.SymrefTarget(ctx, in.Ref) })
 	commits, err := receivedCommits(ctx, r, q, in)
@@ -101,10 +101,10 @@ func (in ReceiveRequest) checkNotMoved(ctx context.Context, r *git.Repo) error {
 }
 
 // receivedCommits lists the commits that are reachable from in.New and not from the ref. Git rev-list has read each of
-// them, down to commits that the repository had before.
+// them, down to commits that the repository had before. Parents are before their children.
 func receivedCommits(ctx context.Context, r *git.Repo, q git.RunOptions, in ReceiveRequest) ([]fsck.ReceivedCommit, error) {
 	list := func(not ...string) ([]fsck.ReceivedCommit, error) {
-		out, err := r.RunRead(ctx, q, slices.Concat([]string{"rev-list", "--no-commit-header", "--format=%H %T %P", in.New, "--not"}, not)...)
+		out, err := r.RunRead(ctx, q, slices.Concat([]string{"rev-list", "--topo-order", "--reverse", "--no-commit-header", "--format=%H %T %P", in.New, "--not"}, not)...)
 		if err != nil {
 			return nil, err
 		}

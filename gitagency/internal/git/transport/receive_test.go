@@ -606,6 +606,18 @@ func TestReceiveRefusesNewSlowPatterns(t *testing.T) {
 			l.MakeBlob(slow)
 			a.commitFile(".gitattributes", slow)
 		},
+		"another slow pattern in a file that has one": func(l *gittest.Fixture, a *sandboxRepo) {
+			l.Write(".gitattributes", slow)
+			l.Commit("own")
+			a.git("fetch", "-q", l.Root, "main")
+			a.git("reset", "-q", "--hard", "FETCH_HEAD")
+			a.commitFile(".gitattributes", slow+"c"+slow)
+		},
+		"new, in the trees of a later commit too": func(_ *gittest.Fixture, a *sandboxRepo) {
+			a.commitFile("dir/.gitattributes", slow)
+			a.commitFile("dir/.gitattributes", slow+"x text\n")
+			a.commitFile("dir/.gitattributes", slow)
+		},
 		"another name on some file systems": func(_ *gittest.Fixture, a *sandboxRepo) { a.commitFile(".GitIgnore", slow) },
 		"a symlink": func(_ *gittest.Fixture, a *sandboxRepo) {
 			tree := a.writeTree("120000 .gitattributes", a.writeObject("blob", slow))
@@ -636,6 +648,9 @@ func TestReceiveRefusesNewSlowPatterns(t *testing.T) {
 		a := newSandboxRepo(l)
 		l.Must(receive(l, repo, a)) // the commit of main itself
 		a.commitFile("sub/.gitattributes", slow)
+		l.Must(receive(l, repo, a))
+		a.commitFile(".gitattributes", "*.txt text\n"+slow)
+		a.commitFile(".gitattributes", "*.txt text\n"+slow+"*.c text\n")
 		l.Must(receive(l, repo, a))
 	})
 }
