@@ -22,8 +22,8 @@ type hostileTree struct {
 	base, target string // run in the integration worktree before the sandbox is started, and after script
 }
 
-// Parts of the scripts of trees with slow patterns, for which $F is the path of a file, and git compares it with the
-// pattern for ever. The file gets an old mtime, so that the git of the script need not read it again.
+// Parts of the scripts of trees with slow patterns, for which $F is the path of a file, and git needs exponential time to
+// compare it with the pattern. The file gets an old mtime, so that the git of the script need not read it again.
 const (
 	deepFile       = `F=$(printf 'a/%.0s' $(seq 30))f; `
 	longFile       = `F=$(printf 'a%.0s' $(seq 200))c; `

@@ -29,7 +29,7 @@ func requireLandlock(t *testing.T) {
 	}
 }
 
-func TestWallsHideAllButWhatIsAllowed(t *testing.T) {
+func TestWallsHideUnlistedFiles(t *testing.T) {
 	t.Parallel()
 	requireLandlock(t)
 	dir := t.TempDir()
@@ -110,7 +110,7 @@ func TestGitBehindWallsWritesTrace(t *testing.T) {
 	}
 }
 
-func TestProgramsThatNeedMoreHaveNoWalls(t *testing.T) {
+func TestProgramsThatNeedOtherFilesHaveNoWalls(t *testing.T) {
 	t.Parallel()
 	requireLandlock(t)
 	dir := t.TempDir()

@@ -15,14 +15,15 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 )
 
-// Error is a tree object that git would not have written, or that must not be checked out.
+// Error is a tree object that git would not have written, or that must not be checked out, or a file of rules that must not
+// be committed.
 type Error struct {
 	Path string // relative to the root tree
 	Why  string
 }
 
 func (e *Error) Error() string {
-	return fmt.Sprintf("its tree is invalid: %q: %s", e.Path, e.Why)
+	return fmt.Sprintf("its tree is refused: %q: %s", e.Path, e.Why)
 }
 
 // CheckTree refuses a tree with a name that leads out of it, that is or can be taken for .git, or that occurs twice,

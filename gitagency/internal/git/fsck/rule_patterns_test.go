@@ -96,7 +96,7 @@ func TestCheckPatternsReadsLinesAsGitDoes(t *testing.T) {
 func TestCheckPatternsNamesLine(t *testing.T) {
 	t.Parallel()
 	err := checkPatterns(index.IgnoreFile, "sub/.gitignore", []byte("# first\n\n*a*b\n!/"+strings.Repeat("**/x/", 20)+"\n"))
-	want := `its tree is invalid: "sub/.gitignore": line 4: git needs time that grows exponentially with the number of asterisks to compare paths with the pattern "!/` + strings.Repeat("**/x/", 11) + `**/"...: it has 20 asterisks that a path can match in several ways; use at most 6`
+	want := `its tree is refused: "sub/.gitignore": line 4: git needs time that grows exponentially with the number of asterisks to compare paths with the pattern "!/` + strings.Repeat("**/x/", 11) + `**/"...: it has 20 asterisks that a path can match in several ways; use at most 6`
 	if err == nil || err.Error() != want {
 		t.Errorf("%v\nnot\n%s", err, want)
 	}

@@ -192,7 +192,7 @@ func (c *Pusher) hasRef(ctx context.Context, ref string) (bool, error) {
 }
 
 // runGit runs a git that talks to program, upload-pack or receive-pack, on the remote. It dies with this process: a push
-// that arrives after the next command has begun would change the remote behind its back.
+// that arrives after the next command has begun would change the remote after that command has read it.
 func (c *Pusher) runGit(ctx context.Context, program string, args ...string) (stdout, stderr []byte, err error) {
 	config := []string{"-c", "core.fsync=committed,pack-metadata", "-c", "core.fsyncMethod=batch", "-c", "advice.pushUpdateRejected=false"}
 	if s, set := c.repo.Config.Last("core.sharedrepository"); set && !s.NoValue {
