@@ -21,7 +21,7 @@ type TrashOptions struct {
 	Force   bool              // with Archive: leave out what the archive cannot hold
 	Lost    func(lost string) // called with Force for each file that was left out; required with Force
 
-	GitLayer string // directory with git state of the sandbox that was refused, which goes to the archive; empty: none
+	GitLayer string // directory with git state of the sandbox that was refused, which always goes to the archive; empty: none
 }
 
 // Sections of an archive in the trash.
@@ -57,7 +57,7 @@ func (c *TrashContent) Close() {
 // Ignored files are not kept, unless the rules cannot be read.
 func (r *Repository) CaptureForTrash(ctx context.Context, repo *git.Repo, s git.WorktreeSpec, o TrashOptions) (TrashContent, error) {
 	c, err := r.captureForTrash(ctx, repo, s, o)
-	if err == nil && o.Archive && o.GitLayer != "" {
+	if err == nil && o.GitLayer != "" {
 		if err = c.openSection(ctx, archivedLayer, o.GitLayer, false, all); err != nil {
 			c.Close()
 		}

@@ -181,7 +181,9 @@ func pruneInvocation(ctx context.Context, r *core.Repository, repo *git.Repo, t 
 		if err != nil {
 			return pruneError(r, t, err)
 		}
-		if found.Commit != t.keptCommit {
+		// A discard that adds to the archive alone renews the date of the record.
+		renewed := !core.TimeOrZero(r.Store.Invocation(r.ID, t.ID, nil).Record.FinishedAt).Equal(core.TimeOrZero(t.entry.Record.FinishedAt))
+		if found.Commit != t.keptCommit || renewed {
 			t.Action, t.Reason, t.TrashRef, t.TrashCommit = PruneClean, reasonChangedAfterEnd, found.TrashRef, ""
 		}
 	}

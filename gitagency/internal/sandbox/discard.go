@@ -113,7 +113,7 @@ func UndoInterruptedStart(ctx context.Context, r *core.Repository, repo *git.Rep
 }
 
 // EndInvocation discards an invocation that has a record, or finishes an interrupted discard or landing of it. Without
-// an archive it refuses content that no commit can hold.
+// an archive it refuses content that no commit can hold, except git state that was refused.
 func EndInvocation(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta], o core.TrashOptions) (DiscardResult, error) {
 	return endInvocation(ctx, r, repo, entry, o, false)
 }
