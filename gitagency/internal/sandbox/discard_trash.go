@@ -30,8 +30,14 @@ func moveToTrash(ctx context.Context, r *core.Repository, repo *git.Repo, entry 
 		return err
 	}
 	defer captured.Close()
-	// 2. Write what the commit does not hold to the archive.
-	if err := tx.Step(ctx, "archive", func() error { return writeArchive(ctx, r, tx, entry.ID, captured, o, nil) }); err != nil {
+	// 2. Write what the commit does not hold to the archive. A discard that was killed before it wrote the record may have
+	// left an archive with an older state.
+	if err := tx.Step(ctx, "archive", func() error {
+		if err := r.Store.RemoveTrashArchive(r.ID, entry.ID); err != nil {
+			return err
+		}
+		return writeArchive(ctx, r, tx, entry.ID, captured, o, nil)
+	}); err != nil {
 		return err
 	}
 	// 3. Point the trash ref at the commit.

@@ -1,0 +1,57 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/git-agency/git-agency/gitagency/internal/core"
+)
+
+// Promise: Restore returns the state of the last discard. The archive of an earlier one that was killed before it wrote
+// the record has no effect.
+func TestRestoreIgnoresArchiveOfKilledDiscard(t *testing.T) {
+	t.Parallel()
+	fail := true
+	var file string
+	var left []byte
+	l := New(t, core.Options{Fault: func(_ context.Context, at string) (err error) {
+		if at != "discard/trash:before" || !fail {
+			return nil
+		}
+		left, err = os.ReadFile(file)
+		return errors.Join(err, errors.New("on purpose"))
+	}})
+	file = l.Repo.Store.TrashArchivePath(l.Repo.ID, l.Sandbox.ID)
+	tree := l.Sandbox.WorkDir()
+	l.WriteFile(".gitattributes", "*.txt working-tree-encoding=UTF-16\n")
+	l.WriteFile("odd.txt", "odd")
+	if _, err := Discard(t.Context(), l.Repo, l.Sandbox.ID); err == nil || len(left) == 0 {
+		t.Fatalf("an archive of %d bytes: %v", len(left), err)
+	}
+	// A killed process does not undo its steps.
+	if err := errors.Join(l.Repo.Store.EnsureTrashDir(l.Repo.ID), os.WriteFile(file, left, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	fail = false
+	if err := errors.Join(os.Remove(filepath.Join(tree, ".gitattributes")), os.Remove(filepath.Join(tree, "odd.txt"))); err != nil {
+		t.Fatal(err)
+	}
+	l.WriteFile("later", "later\n")
+	if d, err := Discard(t.Context(), l.Repo, l.Sandbox.ID); err != nil || d.TrashArchive != "" {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	again, err := Restore(t.Context(), l.Repo, l.Sandbox.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	restored := l.Repo.Store.SandboxTreePath(l.Repo.ID, again.ID)
+	if data, err := os.ReadFile(filepath.Join(restored, "later")); string(data) != "later\n" {
+		t.Errorf("%q, %v", data, err)
+	}
+	if _, err := os.Lstat(filepath.Join(restored, "odd.txt")); !os.IsNotExist(err) {
+		t.Errorf("the old file is restored: %v", err)
+	}
+}
