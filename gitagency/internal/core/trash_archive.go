@@ -79,12 +79,14 @@ func (r *Repository) captureForTrash(ctx context.Context, repo *git.Repo, s git.
 		}
 	}()
 	if err == nil {
-		return c, c.archiveSpecialFiles(ctx, s)
+		err = c.archiveSpecialFiles(ctx, s)
+		return c, err
 	}
 	partly := s
 	partly.InUse = true // leaves out repositories instead of refusing them
 	if c.CaptureResult, err = snapshot.Capture(ctx, repo, partly); err == nil {
-		return c, c.archiveRepositories(ctx, repo, s)
+		err = c.archiveRepositories(ctx, repo, s)
+		return c, err
 	} else if !IsContentError(ctx, err) {
 		return c, err
 	}
@@ -95,7 +97,8 @@ func (r *Repository) captureForTrash(ctx context.Context, repo *git.Repo, s git.
 	if err != nil {
 		return c, err
 	}
-	return c, c.archiveAll(ctx, repo, s)
+	err = c.archiveAll(ctx, repo, s)
+	return c, err
 }
 
 // CheckTrash returns the error that CaptureForTrash, or writing the archive, would return because of the content. It
