@@ -203,6 +203,16 @@ func (r *Repository) WriteTrashArchive(ctx context.Context, id string, c TrashCo
 	return nil
 }
 
+// ArchiveGitLayer adds git state of a sandbox that was refused to the archive of its id, durably.
+func (r *Repository) ArchiveGitLayer(ctx context.Context, id, layer string) error {
+	var c TrashContent
+	defer c.Close()
+	if err := c.openSection(ctx, archivedLayer, layer, false, all); err != nil {
+		return err
+	}
+	return r.WriteTrashArchive(ctx, id, c, TrashOptions{}, nil)
+}
+
 // HasTrashArchive reports whether there is an archive of an id.
 func (r *Repository) HasTrashArchive(id string) bool {
 	_, there := store.FirstExisting(r.Store.TrashArchivePath(r.ID, id))

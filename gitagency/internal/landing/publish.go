@@ -2,6 +2,8 @@ package landing
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"time"
@@ -20,6 +22,17 @@ import (
 func (l *landAttempt) publishLanding(ctx context.Context) (landed Result, err error) {
 	r := l.r
 	landed = l.plannedResult()
+	done := false
+	if !l.req.DryRun {
+		if err := l.removeStaleArchive(); err != nil {
+			return Result{}, err
+		}
+		defer func() {
+			if !done {
+				err = errors.Join(err, l.removeStaleArchive())
+			}
+		}()
+	}
 	advance, err := l.planUpdate(ctx)
 	if err != nil {
 		return Result{}, err
@@ -31,7 +44,7 @@ func (l *landAttempt) publishLanding(ctx context.Context) (landed Result, err er
 		}
 		landed.CleanupDeferred = l.req.DeferCleanup
 	}
-	done, err := runPublication(ctx, r, publication{
+	done, err = runPublication(ctx, r, publication{
 		merger: l.merger, branchUpdate: advance, dryRun: l.req.DryRun,
 		writeRecord: func() error {
 			l.startMergerClose() // no more reads from here on
@@ -50,6 +63,15 @@ func (l *landAttempt) publishLanding(ctx context.Context) (landed Result, err er
 		return Result{}, err
 	}
 	return landed, &fault.CleanupError{Kind: "invocation", ID: l.s.ID, Done: store.Landed, Err: err}
+}
+
+// removeStaleArchive removes an archive that a discard or a landing left that did not end the invocation. Its sandbox still
+// has everything, and may have changed since.
+func (l *landAttempt) removeStaleArchive() error {
+	if !l.r.HasTrashArchive(l.s.ID) || l.r.Store.Invocation(l.r.ID, l.s.ID, nil).Record.HasTrashArchive {
+		return nil
+	}
+	return l.r.Store.RemoveTrashArchive(l.r.ID, l.s.ID)
 }
 
 // deferCleanup returns the lock that says that the removal of the sandbox is under way, if it is deferred. While doctor or
@@ -129,7 +151,10 @@ func (l *landAttempt) trashCommit(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if refused != nil {
-		l.s.Repo.Warn("sandbox %s: some git state behind the walls is not kept: %v", l.s.ID, refused)
+		if err := l.r.ArchiveGitLayer(ctx, l.s.ID, subject.UpperDir); err != nil {
+			return "", fmt.Errorf("git state behind the walls is refused (%w) and cannot be archived: %w", refused, err)
+		}
+		l.r.Warn("sandbox %s: some git state behind the walls is refused, and kept in an archive: %v", l.s.ID, refused)
 	}
 	subject.Onto = l.oldTrash
 	l.merger.UsesUnreferenced = true
@@ -192,6 +217,7 @@ func recordLanding(r *core.Repository, landed Result, looked time.Time) error {
 	now := r.Now()
 	if err := r.Store.UpdateInvocationMeta(r.ID, landed.Invocation, func(m *store.InvocationMeta) {
 		m.Landing, m.FinishedAt, m.LandedAt = store.Landed, &now, &now
+		m.HasTrashArchive = r.HasTrashArchive(landed.Invocation)
 		m.LandedCommit, m.LandedBefore, m.LandedBranch, m.LandedStrategy, m.LandedTip = landed.Commit, landed.Before, landed.Branch, landed.Strategy, landed.Tip
 		if !looked.IsZero() {
 			m.CheckedAt = &looked
