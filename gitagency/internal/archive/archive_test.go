@@ -419,3 +419,68 @@ func FuzzUnpack(f *testing.F) {
 	f.Add(data)
 	f.Fuzz(func(t *testing.T, data []byte) { _ = unpackHostile(t, data) })
 }
+
+// Force leaves out a file that cannot be read, and the archive holds its next hard link as a file.
+func TestForceKeepsOtherNamesOfLostFile(t *testing.T) {
+	t.Parallel()
+	for name, extends := range map[string]bool{"new archive": false, "extended archive": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			from, to, archive := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "a.tar")
+			first := filepath.Join(from, "a")
+			if extends {
+				write(t, first, "before\n")
+				_, err := pack(t, from, archive, Options{})
+				must(t, err)
+			}
+			write(t, first, "content\n")
+			must(t, os.Link(first, filepath.Join(from, "b")))
+			must(t, os.Link(first, filepath.Join(from, "c")))
+			top := openTop(t, from)
+			files, err := Scan(t.Context(), top, keepAll)
+			must(t, err)
+			must(t, os.Remove(first))
+			result, err := Write(t.Context(), archive, []Section{{Name: "tree", Top: top, Files: files}}, Options{Limit: 1 << 20, Force: true})
+			must(t, err)
+			if fi, err := os.Stat(archive); err != nil || fi.Size() != result.Size || len(result.Lost) != 1 || result.Lost[0].Path != "tree/a" {
+				t.Errorf("%+v; the file has %d bytes: %v", result, fi.Size(), err)
+			}
+			skipped, err := Unpack(t.Context(), archive, UnpackRequest{Section: "tree", Top: openTop(t, to)})
+			if err != nil || len(skipped) > 0 {
+				t.Fatal(skipped, err)
+			}
+			if data, err := os.ReadFile(filepath.Join(to, "b")); string(data) != "content\n" {
+				t.Errorf("%q, %v", data, err)
+			}
+			b, err := os.Stat(filepath.Join(to, "b"))
+			must(t, err)
+			if c, err := os.Stat(filepath.Join(to, "c")); err != nil || !os.SameFile(b, c) {
+				t.Errorf("the hard link was not restored: %v", err)
+			}
+		})
+	}
+}
+
+// Unpack skips a hard link to an entry that the archive does not hold, and writes all others.
+func TestUnpackSkipsLinkToMissingEntry(t *testing.T) {
+	t.Parallel()
+	archive, to := filepath.Join(t.TempDir(), "a.tar"), t.TempDir()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, h := range []tar.Header{
+		{Name: "tree/one", Typeflag: tar.TypeLink, Linkname: "tree/lost"},
+		{Name: "tree/two", Typeflag: tar.TypeLink, Linkname: "tree/no/lost"},
+		{Name: "tree/file", Typeflag: tar.TypeReg, Mode: 0o600},
+	} {
+		must(t, w.WriteHeader(&h))
+	}
+	must(t, w.Close())
+	must(t, os.WriteFile(archive, b.Bytes(), 0o600))
+	skipped, err := Unpack(t.Context(), archive, UnpackRequest{Section: "tree", Top: openTop(t, to)})
+	if err != nil || len(skipped) != 2 || skipped[0].Path != "one" || skipped[1].Path != "two" {
+		t.Errorf("%+v, %v", skipped, err)
+	}
+	if _, err := os.Lstat(filepath.Join(to, "file")); err != nil {
+		t.Error(err)
+	}
+}

@@ -53,7 +53,7 @@ const maxRewrite = 1 << 16
 // Unpack writes a section of the archive at a path into a tree, over what is there: an entry replaces anything of the
 // same name, but a directory is merged. Nothing outside of the tree is reached, whatever the archive says. The owner
 // gets access to everything; setuid, setgid and sticky bits are not set. It returns the entries that it cannot create:
-// sockets and devices.
+// sockets, devices, and hard links to entries that are missing.
 func Unpack(ctx context.Context, name string, req UnpackRequest) (skipped []Loss, err error) {
 	file, err := openArchive(name)
 	if err != nil {
@@ -184,12 +184,21 @@ func (u *unpacker) link(e *storedEntry, at string) error {
 	if target == at {
 		return nil
 	}
+	skip := func() error {
+		u.skipped = append(u.skipped, Loss{Path: at, Why: "a hard link to " + guard.QuotePath(target) + ", which the archive does not hold"})
+		return nil
+	}
 	from, err := u.Top.OpenPath(path.Dir(target))
+	if errors.Is(err, fs.ErrNotExist) {
+		return skip()
+	}
 	if err != nil {
 		return err
 	}
 	defer from.Close()
-	if fi, err := from.Lstat(path.Base(target)); err != nil {
+	if fi, err := from.Lstat(path.Base(target)); errors.Is(err, fs.ErrNotExist) {
+		return skip()
+	} else if err != nil {
 		return err
 	} else if !fi.Mode.IsRegular() {
 		return fmt.Errorf("link to %s, which is %s", guard.QuotePath(e.Linkname), guard.DescribeType(fi.Mode))

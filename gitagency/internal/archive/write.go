@@ -98,6 +98,16 @@ func (e entry) size() int64 {
 	return n
 }
 
+// inode identifies the file that all hard links to it name.
+func (e entry) inode() [2]uint64 { return [2]uint64{e.Info.Device, e.Info.Inode} }
+
+// forgetFirstName makes the next hard link to a lost file its first name, which has its content.
+func forgetFirstName(seen map[[2]uint64]string, lost entry) {
+	if seen[lost.inode()] == lost.name {
+		delete(seen, lost.inode())
+	}
+}
+
 // plan chooses the entries to write, and adds up their size. With Force, entries that exceed the limit are lost.
 func (w *writer) plan(sections []Section, old *existing) error {
 	var unreadable []Loss
@@ -115,12 +125,12 @@ func (w *writer) plan(sections []Section, old *existing) error {
 				continue
 			}
 			if f.Info.Links > 1 && f.Info.Mode.IsRegular() {
-				inode := [2]uint64{f.Info.Device, f.Info.Inode}
-				if e.linkTo = seen[inode]; e.linkTo == "" {
-					seen[inode] = e.name
+				if e.linkTo = seen[e.inode()]; e.linkTo == "" {
+					seen[e.inode()] = e.name
 				}
 			}
 			if held, err := old.holds(e); err != nil {
+				forgetFirstName(seen, e)
 				unreadable = append(unreadable, Loss{Path: e.name, Why: reasonOf(err)})
 				continue
 			} else if held {
@@ -132,9 +142,7 @@ func (w *writer) plan(sections []Section, old *existing) error {
 			}
 			if w.Force && w.result.Size+size > w.Limit {
 				w.result.Lost = append(w.result.Lost, Loss{e.name, "it needs " + FormatSize(size) + ", and the archive may have " + FormatSize(w.Limit), size})
-				if f.Info.Links > 1 && e.linkTo == "" {
-					delete(seen, [2]uint64{f.Info.Device, f.Info.Inode})
-				}
+				forgetFirstName(seen, e)
 				continue
 			}
 			w.result.Size += size
@@ -155,6 +163,7 @@ func (w *writer) plan(sections []Section, old *existing) error {
 // write writes the planned entries and the trailer.
 func (w *writer) write() error {
 	var unreadable []Loss
+	renamed := map[string]string{} // first names that were lost; the next names of the same files, or empty
 	var tree cursor
 	defer func() { _ = tree.close() }()
 	for _, e := range w.entries {
@@ -167,14 +176,27 @@ func (w *writer) write() error {
 			}
 			tree = cursor{top: e.in, open: (*guard.DirHandle).OpenDirForce}
 		}
+		planned, target := e.size(), e.linkTo
+		next, lostTarget := renamed[target]
+		if lostTarget {
+			e.linkTo = next
+		}
 		err := w.writeEntry(&tree, e)
 		var lost *lostError
 		switch {
 		case errors.As(err, &lost):
 			unreadable = append(unreadable, Loss{Path: e.name, Why: reasonOf(lost.err)})
-			w.result.Size -= e.size()
+			w.result.Size -= planned
+			if target == "" {
+				renamed[e.name] = ""
+			}
+			continue
 		case err != nil:
 			return err
+		}
+		w.result.Size += e.size() - planned
+		if lostTarget && next == "" {
+			renamed[target] = e.name
 		}
 	}
 	if len(unreadable) > 0 && !w.Force {
