@@ -13,33 +13,42 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 )
 
-// StagedSubject is the message of the commit in which a capture keeps the index.
-const StagedSubject = "staged when captured"
-
 // CapturedCommit is a commit that may be a capture.
 type CapturedCommit struct {
-	ByTool  bool // git-agency wrote it
 	Parents []string
 	Tree    string
-	Subject string
+
+	byTool  bool // its author is git-agency; an agent can choose that author too
+	message string
+}
+
+// IsCaptureOf reports whether the commit is a capture of the sandbox of an invocation.
+func (c CapturedCommit) IsCaptureOf(id string) bool {
+	return c.byTool && snapshot.InvocationOf(c.message) == id && len(c.Parents) > 0
+}
+
+// IsStaged reports whether the commit holds the index of a capture.
+func (c CapturedCommit) IsStaged() bool {
+	return c.byTool && strings.TrimSpace(c.message) == snapshot.StagedSubject
 }
 
 // ReadCapture reads a commit that may be a capture.
 func ReadCapture(ctx context.Context, repo *git.Repo, commit string) (CapturedCommit, error) {
-	out, err := repo.RunRead(ctx, git.RunOptions{}, "rev-list", "--no-commit-header", "--max-count=1", "--format=%an%x00%ae%x00%P%x00%T%x00%s", commit)
+	out, err := repo.RunRead(ctx, git.RunOptions{}, "rev-list", "--no-commit-header", "--max-count=1", "--format=%an%x00%ae%x00%P%x00%T%x00%B", commit)
 	if err != nil {
 		return CapturedCommit{}, err
 	}
-	fields := strings.Split(strings.TrimSuffix(string(out), "\n"), "\x00")
+	fields := strings.SplitN(string(out), "\x00", 5)
 	if len(fields) != 5 {
 		return CapturedCommit{}, &fault.NoCommitError{Name: commit}
 	}
 	return CapturedCommit{
-		ByTool:  fields[0] == ToolIdentity.Name && fields[1] == ToolIdentity.Email,
-		Parents: strings.Fields(fields[2]), Tree: fields[3], Subject: fields[4],
+		byTool:  fields[0] == ToolIdentity.Name && fields[1] == ToolIdentity.Email,
+		Parents: strings.Fields(fields[2]), Tree: fields[3], message: fields[4],
 	}, nil
 }
 

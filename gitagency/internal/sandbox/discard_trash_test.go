@@ -55,3 +55,25 @@ func TestRestoreIgnoresArchiveOfKilledDiscard(t *testing.T) {
 		t.Errorf("the old file is restored: %v", err)
 	}
 }
+
+// Promise: Restore takes no commit of an agent for a capture, whichever author the commit has.
+func TestRestoreKeepsCommitWithAuthorOfTool(t *testing.T) {
+	t.Parallel()
+	l := New(t, core.Options{})
+	l.StartWithoutWalls()
+	l.WriteFile("file", "agent\n")
+	l.Git("add", "file")
+	l.Git("commit", "-q", "-m", "agent", "--author="+core.ToolIdentity.Name+" <"+core.ToolIdentity.Email+">")
+	head := l.Git("rev-parse", "HEAD")
+	l.WriteFile("untracked", "new\n")
+	if _, err := Discard(t.Context(), l.Repo, l.Sandbox.ID); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Restore(t.Context(), l.Repo, l.Sandbox.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if at, err := l.Repo.Git.Tip(t.Context(), core.SandboxRef(again.ID)); err != nil || at != head {
+		t.Errorf("the branch is at %s, want %s: %v", at, head, err)
+	}
+}

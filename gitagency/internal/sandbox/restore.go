@@ -76,13 +76,13 @@ func trashStartPoint(ctx context.Context, r *core.Repository, repo *git.Repo, en
 		return from, err
 	}
 	from.Snapshot, from.Head = kept, kept
-	// A capture is a commit by git-agency whose first parent is HEAD, or an earlier capture.
+	// A capture names the invocation; its first parent is HEAD, or an earlier capture.
 	for captures := 0; ; captures++ {
 		c, err := core.ReadCapture(ctx, repo, from.Head)
 		if err != nil {
 			return from, err
 		}
-		if !c.ByTool || len(c.Parents) == 0 {
+		if !c.IsCaptureOf(entry.ID) {
 			return from, nil
 		}
 		for _, parent := range c.Parents[1:] {
@@ -90,7 +90,7 @@ func trashStartPoint(ctx context.Context, r *core.Repository, repo *git.Repo, en
 			if err != nil {
 				return from, err
 			}
-			if captures == 0 && staged.ByTool && staged.Subject == core.StagedSubject {
+			if captures == 0 && staged.IsStaged() {
 				from.index = staged.Tree
 			}
 		}

@@ -13,6 +13,9 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/status"
 )
 
+// StagedSubject is the message of the commit in which a capture keeps the index.
+const StagedSubject = "staged when captured"
+
 // CaptureResult is the state of a worktree as a commit.
 type CaptureResult struct {
 	Commit    string // commit that holds everything; HEAD if that already does; empty when there was nothing
@@ -55,7 +58,7 @@ func Capture(ctx context.Context, r *git.Repo, s git.WorktreeSpec) (CaptureResul
 	}
 	got.Dirty = tree != headTree
 	if staged != "" && staged != headTree && staged != tree {
-		commit, err := r.CommitTree(ctx, s, staged, parents[:min(len(parents), 1)], "staged when captured")
+		commit, err := r.CommitTree(ctx, s, staged, parents[:min(len(parents), 1)], StagedSubject)
 		if err != nil {
 			return CaptureResult{}, err
 		}
@@ -122,7 +125,7 @@ func captureOnto(ctx context.Context, r *git.Repo, s git.WorktreeSpec) (CaptureR
 		return CaptureResult{}, err
 	}
 	if staged != "" {
-		commit, err := r.CommitTree(ctx, s, staged, []string{cmp.Or(head, s.Onto)}, "staged when captured")
+		commit, err := r.CommitTree(ctx, s, staged, []string{cmp.Or(head, s.Onto)}, StagedSubject)
 		if err != nil {
 			return CaptureResult{}, err
 		}

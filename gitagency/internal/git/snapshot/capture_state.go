@@ -147,7 +147,7 @@ func buildStateCommit(ctx context.Context, r *git.Repo, t *git.CatFile, s git.Wo
 		return "", nil, err
 	}
 	if staged != "" && staged != c.headTree && staged != work {
-		held := object.EncodeCommit(g.Format, s.Author, staged, parentList(c.head), "staged when captured")
+		held := object.EncodeCommit(g.Format, s.Author, staged, parentList(c.head), StagedSubject)
 		parents, objects = append(parents, held.HexOID()), append(objects, held)
 	}
 	made := object.EncodeCommit(g.Format, s.Author, work, parents, s.Message+now.trailers())

@@ -159,6 +159,9 @@ func parseState(message string) State {
 	return s
 }
 
+// InvocationOf returns the id of the invocation that the message of a capture names; empty when it names none.
+func InvocationOf(message string) string { return findTrailer(message, invocationTrailer) }
+
 // findTrailer returns the value of a trailer in the last paragraph of a message. It does not use git's parser, which
 // can be configured, and stops at a scissors line in the text above.
 func findTrailer(message, key string) string {
