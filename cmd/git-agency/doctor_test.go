@@ -395,6 +395,30 @@ var doctorCases = []doctorCase{
 			w.t.Error("the archive is left")
 		}
 	}},
+	{code: "corrupt-meta", atRisk: true, damage: func(w *doctorLab) { // of a sandbox with files that no commit can hold
+		w.git("init", "-q", filepath.Join(w.tree, "nested"))
+		w.write(filepath.Join(w.recordDir, "meta.json"), "{")
+	}, checkFixed: func(w *doctorLab) {
+		w.checkTrashed()
+		if !exists(filepath.Join(w.repoData(), "trash", sweepID+".tar")) {
+			w.t.Error("the archive is gone")
+		}
+	}},
+	{code: "orphan-archive", atRisk: true, damage: func(w *doctorLab) { // with files that are nowhere else
+		w.git("init", "-q", filepath.Join(w.tree, "nested"))
+		w.agency("discard", sweepID)
+		w.git("update-ref", "-d", "refs/agency/trash/"+sweepID)
+		w.remove(w.recordDir)
+	}, checkFixed: func(w *doctorLab) {
+		w.git("rev-parse", "--verify", "refs/agency/trash/"+sweepID)
+		if !exists(filepath.Join(w.repoData(), "trash", sweepID+".tar")) {
+			w.t.Error("the archive is gone")
+		}
+		w.agency("prune", "--expire", "now")
+		if exists(filepath.Join(w.repoData(), "trash")) {
+			w.t.Error("the archive is left")
+		}
+	}},
 	{code: "leftover-scratch", id: "*", damage: func(w *doctorLab) { // of an archive
 		w.write(filepath.Join(w.repoData(), "trash", ".tmp-"+sweepID+".tar-1"), "archive")
 	}, checkFixed: func(w *doctorLab) { w.checkUsable() }},

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path"
 	"strings"
@@ -152,6 +153,34 @@ func digest(kind byte, socket bool, perm fs.FileMode, target string, size int64,
 		return nil, err
 	}
 	return sum.Sum(nil), nil
+}
+
+// Covers reports whether sections have every file of the archive at a path as it is there. A missing archive has none.
+func Covers(ctx context.Context, sections []Section, path string) (bool, error) {
+	old, err := openExisting(ctx, path)
+	if err != nil || old == nil {
+		return err == nil, err
+	}
+	defer old.file.Close()
+	w := &writer{ctx: ctx, Options: Options{Limit: math.MaxInt64, Force: true}}
+	if err := w.plan(sections, old); err != nil {
+		return false, err
+	}
+	changed := map[string]bool{}
+	for _, e := range w.entries {
+		changed[e.name] = true
+	}
+	for _, l := range w.result.Lost {
+		changed[l.Path] = true
+	}
+	for _, s := range sections {
+		for _, f := range s.Files {
+			if name := s.Name + "/" + f.Path; !changed[name] {
+				delete(old.digests, name)
+			}
+		}
+	}
+	return len(old.digests) == 0, nil
 }
 
 // holds reports whether an archive has the same entry already.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strings"
 	"syscall"
 
 	"github.com/git-agency/git-agency/gitagency/internal/archive"
@@ -13,6 +14,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
+	"github.com/git-agency/git-agency/gitagency/internal/undo"
 )
 
 // TrashOptions says what happens to content of a tree that no commit can hold. The zero value refuses it.
@@ -211,6 +213,38 @@ func (r *Repository) ArchiveGitLayer(ctx context.Context, id, layer string) erro
 		return err
 	}
 	return r.WriteTrashArchive(ctx, id, c, TrashOptions{}, nil)
+}
+
+// CoversTrashArchive reports whether a captured tree still has every file of the archive of an id. It has none of an
+// archive that cannot be read.
+func (r *Repository) CoversTrashArchive(ctx context.Context, id string, c TrashContent) (bool, error) {
+	covers, err := archive.Covers(ctx, c.sections, r.Store.TrashArchivePath(r.ID, id))
+	if fault.Is[*archive.InvalidError](err) {
+		return false, nil
+	}
+	return covers, err
+}
+
+// KeepOrphanArchive points the trash ref of an id at a commit without files, so that prune finds the archive of that id and
+// removes it when it expires. It removes an archive that no program can read.
+func (r *Repository) KeepOrphanArchive(ctx context.Context, repo *git.Repo, id string) error {
+	sections, err := archive.Sections(ctx, r.Store.TrashArchivePath(r.ID, id))
+	if fault.Is[*archive.InvalidError](err) || err == nil && len(sections) == 0 {
+		return r.Store.RemoveTrashArchive(r.ID, id)
+	}
+	if err != nil {
+		return err
+	}
+	tree, err := repo.RunWrite(ctx, git.RunOptions{}, "mktree")
+	if err != nil {
+		return err
+	}
+	commit, err := repo.CommitTree(ctx, git.WorktreeSpec{Author: ToolIdentity}, strings.TrimSpace(string(tree)), nil,
+		"agency: archive of sandbox "+id+", of which no commit is left")
+	if err != nil {
+		return err
+	}
+	return r.KeepCommit(ctx, &undo.Tx{}, repo, TrashRef(id), commit)
 }
 
 // HasTrashArchive reports whether there is an archive of an id.

@@ -6,6 +6,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
+	"github.com/git-agency/git-agency/gitagency/internal/handoff"
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // checkPrematureTrash finds the trash ref and the archive of an invocation or a worktree that has not ended.
@@ -19,16 +21,41 @@ func (x *checkRun) checkPrematureTrash(s treeInfo, code string) {
 		x.addFinding(f, func(ctx context.Context) error { return x.deleteRedundantTrash(ctx, s, f, commit) })
 	}
 	if x.HasTrashArchive(s.id) {
-		x.addFinding(Finding{Code: code, ID: s.id, Path: x.Store.TrashArchivePath(x.ID, s.id), Problem: "it has an archive in the trash" + interrupted},
-			func(context.Context) error { return x.Store.RemoveTrashArchive(x.ID, s.id) })
+		f := Finding{Code: code, ID: s.id, Path: x.Store.TrashArchivePath(x.ID, s.id), Problem: "it has an archive in the trash" + interrupted}
+		x.addFinding(f, func(ctx context.Context) error { return x.removeRedundantArchive(ctx, s, f) })
 	}
+}
+
+// captureAgain captures the tree of an invocation or a worktree that has not ended, to compare it with its trash.
+func (x *checkRun) captureAgain(ctx context.Context, s treeInfo) (core.TrashContent, error) {
+	subject := git.WorktreeSpec{Name: s.id, Dir: s.tree, Branch: s.branch, Base: s.base, Message: "agency: current state"}
+	return x.CaptureForTrash(ctx, x.repo, subject, core.TrashOptions{Archive: true, GitLayer: handoff.UpperDir(x.Repository, s.id)})
+}
+
+// removeRedundantArchive removes an archive if the tree still has all of its files. If not, the archive may be the only
+// copy; then only a person can decide about it.
+func (x *checkRun) removeRedundantArchive(ctx context.Context, s treeInfo, f Finding) error {
+	now, err := x.captureAgain(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer now.Close()
+	covered, err := x.CoversTrashArchive(ctx, s.id, now)
+	if err != nil {
+		return err
+	}
+	if !covered {
+		f.Problem, f.AtRisk = f.Path+" keeps files that the tree no longer has", true
+		f.FixCommand = "rm " + quote.Shell(f.Path)
+		return &FindingError{f}
+	}
+	return x.Store.RemoveTrashArchive(x.ID, s.id)
 }
 
 // deleteRedundantTrash deletes a trash ref if its content is still in the tree. If it is not, files were changed or an old
 // tree was restored; then only a person can decide about the ref.
 func (x *checkRun) deleteRedundantTrash(ctx context.Context, s treeInfo, f Finding, commit string) error {
-	subject := git.WorktreeSpec{Name: s.id, Dir: s.tree, Branch: s.branch, Base: s.base, Message: "agency: current state"}
-	now, err := x.CaptureForTrash(ctx, x.repo, subject, core.TrashOptions{Archive: true})
+	now, err := x.captureAgain(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -45,9 +72,9 @@ func (x *checkRun) deleteRedundantTrash(ctx context.Context, s treeInfo, f Findi
 	return x.repo.DeleteRef(ctx, core.TrashRef(s.id), commit)
 }
 
-// checkArchives finds archives in the trash that belong to nothing: prune removes an archive before the record and the
-// trash ref of its invocation.
-func (x *checkRun) checkArchives(context.Context) error {
+// checkArchives finds archives in the trash that belong to nothing. Prune leaves none, since it removes an archive before
+// the record and the trash ref of its invocation; a lost record of a sandbox without a commit does.
+func (x *checkRun) checkArchives(ctx context.Context) error {
 	if x.changing {
 		return nil
 	}
@@ -56,11 +83,17 @@ func (x *checkRun) checkArchives(context.Context) error {
 		return err
 	}
 	for _, id := range archives {
-		if x.isRecorded(id) || x.refs[core.TrashRef(id)] != "" {
+		if x.isRecorded(id) {
+			continue
+		}
+		if commit, err := x.TrashCommit(ctx, x.repo, id); err != nil || commit != "" { // x.refs has only refs of recorded ids
+			if err != nil {
+				return err
+			}
 			continue
 		}
 		x.addFinding(Finding{Code: "orphan-archive", ID: id, Path: x.Store.TrashArchivePath(x.ID, id), AtRisk: true, Problem: "archive of an invocation that has neither a record nor a trash ref"},
-			func(context.Context) error { return x.Store.RemoveTrashArchive(x.ID, id) })
+			func(ctx context.Context) error { return x.KeepOrphanArchive(ctx, x.repo, id) })
 	}
 	return nil
 }

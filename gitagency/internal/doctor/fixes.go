@@ -128,7 +128,12 @@ func (x *checkRun) salvageSandbox(ctx context.Context, s treeInfo, why string) e
 	if err := tx.Step(ctx, "archive", func() error { return x.WriteTrashArchive(ctx, s.id, captured, o, nil) }); err != nil {
 		return err
 	}
-	if err := tx.Step(ctx, "trash", func() error { return x.KeepCommit(ctx, tx, x.repo, core.TrashRef(s.id), captured.Commit) }); err != nil {
+	if err := tx.Step(ctx, "trash", func() error {
+		if captured.Commit == "" && x.HasTrashArchive(s.id) {
+			return x.KeepOrphanArchive(ctx, x.repo, s.id)
+		}
+		return x.KeepCommit(ctx, tx, x.repo, core.TrashRef(s.id), captured.Commit)
+	}); err != nil {
 		return err
 	}
 	tx.Commit()
