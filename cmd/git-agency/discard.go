@@ -25,7 +25,7 @@ both.
 
 Exit status: 0 discarded; 1 failed; 3 no such invocation; 4 broken; 75 locked; 129 usage.`,
 		Flags: withRepositoryLockFlag(withJSONFlag(
-			&cli.BoolFlag{Name: "force", Usage: "lose what cannot be kept, and say what that is"},
+			&cli.BoolFlag{Name: "force", Usage: "leave out files that cannot be kept, and list them"},
 		)...),
 		Action: func(c *cli.Context) error {
 			repo, named, err := t.openForInvocations(c)

@@ -9,7 +9,7 @@ import (
 func (t *tool) restoreCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "restore",
-		Usage:     "make a sandbox of an ended invocation again",
+		Usage:     "create a sandbox with the content of an ended invocation",
 		UsageText: "git agency restore <id>",
 		Description: `Creates a sandbox with the content of <id>, which was discarded or landed and is not pruned yet: its
 commits, its staged, changed and untracked files, and the files of its archive. The new invocation has the
