@@ -87,23 +87,33 @@ func readSmall(dir *guard.DirHandle, name string) ([]byte, error) {
 	return content, err
 }
 
+// outsideGit leaves out the marker of a tree, keeps its .git if that is not the file that git wrote, and has choose decide
+// about everything else.
+func outsideGit(top *guard.DirHandle, s git.WorktreeSpec, choose chooser) chooser {
+	ownGit := hasOwnGitFile(top, s)
+	return func(e archive.Entry) archive.Choice {
+		switch e.Path {
+		case guard.AgencyDir:
+			return archive.Skip
+		case ".git":
+			return keepUnless(ownGit)
+		}
+		return choose(e)
+	}
+}
+
 // archiveSpecialFiles archives the special files of a tree of which the commit holds everything else.
 func (c *TrashContent) archiveSpecialFiles(ctx context.Context, s git.WorktreeSpec) error {
 	return c.openSection(ctx, archivedTree, s.Dir, false, func(top *guard.DirHandle) chooser {
-		ownGit := hasOwnGitFile(top, s)
-		return func(e archive.Entry) archive.Choice {
+		return outsideGit(top, s, func(e archive.Entry) archive.Choice {
 			switch {
-			case e.Path == guard.AgencyDir:
-				return archive.Skip
-			case e.Path == ".git":
-				return keepUnless(ownGit)
 			case e.Mode.IsDir():
 				return archive.Enter
 			case e.Mode&specialFile != 0:
 				return archive.KeepAll
 			}
 			return archive.Skip
-		}
+		})
 	})
 }
 
@@ -115,20 +125,15 @@ func (c *TrashContent) archiveRepositories(ctx context.Context, repo *git.Repo, 
 		return err
 	}
 	err = c.openSection(ctx, archivedTree, s.Dir, false, func(top *guard.DirHandle) chooser {
-		ownGit := hasOwnGitFile(top, s)
-		return func(e archive.Entry) archive.Choice {
+		return outsideGit(top, s, func(e archive.Entry) archive.Choice {
 			switch {
-			case e.Path == guard.AgencyDir:
-				return archive.Skip
-			case e.Path == ".git":
-				return keepUnless(ownGit)
 			case e.Mode&specialFile != 0 || submodules.has(e.Path) || e.HasGit():
 				return archive.KeepAll
 			case e.Mode.IsDir():
 				return archive.Enter
 			}
 			return archive.Skip
-		}
+		})
 	})
 	if err != nil {
 		return err
@@ -149,13 +154,9 @@ func (c *TrashContent) archiveAll(ctx context.Context, repo *git.Repo, s git.Wor
 	}
 	// An archive that extends an earlier capture adds to its files.
 	err = c.openSection(ctx, archivedTree, s.Dir, s.Onto == "", func(top *guard.DirHandle) chooser {
-		ownGit, ignored := hasOwnGitFile(top, s), newIgnoredFiles(repo, top)
-		return func(e archive.Entry) archive.Choice {
+		ignored := newIgnoredFiles(repo, top)
+		return outsideGit(top, s, func(e archive.Entry) archive.Choice {
 			switch {
-			case e.Path == guard.AgencyDir:
-				return archive.Skip
-			case e.Path == ".git":
-				return keepUnless(ownGit)
 			case e.HasGit():
 				return archive.KeepAll
 			case tracked.has(e.Path) || !ignored.has(e.Path, e.Mode.IsDir()):
@@ -164,7 +165,7 @@ func (c *TrashContent) archiveAll(ctx context.Context, repo *git.Repo, s git.Wor
 				return archive.Enter // there may be repositories and tracked files in it
 			}
 			return archive.Skip
-		}
+		})
 	})
 	if err != nil {
 		return err
