@@ -16,6 +16,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/confine"
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/directory"
+	"github.com/git-agency/git-agency/gitagency/internal/discard"
 	"github.com/git-agency/git-agency/gitagency/internal/doctor"
 	"github.com/git-agency/git-agency/gitagency/internal/landing"
 	"github.com/git-agency/git-agency/gitagency/internal/radar"
@@ -32,7 +33,7 @@ func TestResultsKeepAllFields(t *testing.T) {
 	checkConversion(t, newWorktree, "Adopted", "Entry")
 	checkConversion(t, newRemoveWorktreeResult, "Adopted", "Entry")
 	checkConversion(t, newInvocation, "Entry", "Limits") // Limits has another form in records; TestInvocationKeepsLimits checks it
-	checkConversion(t, func(r sandbox.DiscardResult) DiscardResult { return DiscardResult(r) })
+	checkConversion(t, func(r discard.Result) DiscardResult { return DiscardResult(r) })
 	checkConversion(t, newDenial)
 	checkConversion(t, newLimits)
 	checkConversion(t, newEnforcedLimit)

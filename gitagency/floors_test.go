@@ -89,22 +89,23 @@ var floors = []struct {
 		imports: "durable ids undo lock proc git/overlay git git/repair git/status git/snapshot git/merge store guard " +
 			"changeset confine outlet quote treediff upload fault settings core handoff",
 	},
+	{dir: "discard", imports: "durable undo lock git git/repair store guard changeset upload fault core handoff sandbox"},
 	{
 		dir: "landing",
 		imports: "durable ids lock proc git/object git git/transport git/status git/snapshot git/merge git/update store " +
-			"quote fault settings core sandbox",
+			"quote fault settings core sandbox discard",
 	},
 	{dir: "directory", imports: "git store guard fault settings core sandbox"},
 	{dir: "radar", imports: "ids proc git/object git git/status git/merge fault core sandbox"},
 	{
 		dir: "doctor",
 		imports: "durable ids lock git/config git git/repair git/status git/snapshot git/update store guard changeset confine " +
-			"runner quote upload fault settings core handoff sandbox landing",
+			"runner quote upload fault settings core handoff sandbox discard landing",
 	},
 
 	// 4: the public library
 	{dir: "reason"},
-	{dir: "gitagency", imports: "reason proc store archive confine treediff fault settings core sandbox landing directory radar doctor"},
+	{dir: "gitagency", imports: "reason proc store archive confine treediff fault settings core sandbox discard landing directory radar doctor"},
 
 	// 5: the command
 	{dir: "cmd/git-agency/internal/argv", reserved: urfave},

@@ -6,6 +6,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/archive"
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/discard"
 	"github.com/git-agency/git-agency/gitagency/internal/doctor"
 	"github.com/git-agency/git-agency/gitagency/internal/radar"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
@@ -193,13 +194,13 @@ type DiscardRequest struct {
 // that was in the sandbox, including uncommitted and untracked files; files that no commit can hold go to an archive.
 // Discarding twice is allowed and finishes an interrupted discard. Of an interrupted creation it removes every trace.
 func (r *Repository) Discard(ctx context.Context, query string) (DiscardResult, error) {
-	discarded, err := sandbox.Discard(ctx, r.core, query)
+	discarded, err := discard.Run(ctx, r.core, discard.Request{Query: query})
 	return DiscardResult(discarded), publicError(err)
 }
 
 // DiscardWith is Discard with more choices.
 func (r *Repository) DiscardWith(ctx context.Context, req DiscardRequest) (DiscardResult, error) {
-	discarded, err := sandbox.DiscardWith(ctx, r.core, sandbox.DiscardRequest(req))
+	discarded, err := discard.Run(ctx, r.core, discard.Request(req))
 	return DiscardResult(discarded), publicError(err)
 }
 

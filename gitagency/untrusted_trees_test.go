@@ -42,7 +42,7 @@ var namedTreePaths = map[string]string{
 	`landing: os.Rename(tree, store.WithdrawnPath(tree))`:                            "the directory itself",
 	`landing: durable.RemoveTree(store.RemovablePath(tree))`:                         "removal by handles",
 	`landing: os.Rename(aside, store.RemovablePath(tree))`:                           "the directory itself",
-	`sandbox: durable.RemoveTree(spec.Tree)`:                                         "removal by handles",
+	`discard: durable.RemoveTree(spec.Tree)`:                                         "removal by handles",
 	`sandbox: os.Mkdir(tree, 0o777)`:                                                 "a new directory, for a checkout of a snapshot",
 	`store: durable.RemoveTree(s.SandboxTreePath(repoID, invocationID))`:             "removal by handles",
 	`handoff: os.MkdirAll(filepath.Dir(l.Upper), 0o700)`:                             "creation of the upper directory",

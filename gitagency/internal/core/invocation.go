@@ -193,3 +193,11 @@ const (
 	InvocationVariable = "AGENCY_INVOCATION_ID"
 	IsolationVariable  = "AGENCY_ISOLATION" // only behind walls
 )
+
+// AppendEvent appends an event to the history of an invocation. A failure is only a warning: the operation itself is
+// already done.
+func (r *Repository) AppendEvent(id string, event any) {
+	if err := r.Store.AppendEvent(r.ID, id, event); err != nil {
+		r.Warn("history of %s: %v", id, err)
+	}
+}

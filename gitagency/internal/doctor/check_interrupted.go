@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/discard"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
@@ -39,12 +40,12 @@ func (x *checkRun) findInterruptedRollback(s treeInfo) {
 
 // findAbandonedVerification reports a sandbox whose verification was killed.
 func (x *checkRun) findAbandonedVerification(s treeInfo, e store.Entry[store.InvocationMeta]) {
-	if x.changing || !sandbox.IsAbandonedVerification(x.Repository, e) {
+	if x.changing || !discard.IsAbandonedVerification(x.Repository, e) {
 		return
 	}
 	x.addFinding(Finding{Code: "interrupted-verify", ID: s.id, Path: s.tree, Problem: "the verification of the landing of " + e.Record.VerifiesInvocation + " in this sandbox was interrupted"},
 		func(ctx context.Context) error {
-			_, err := sandbox.DiscardAbandoned(ctx, x.Repository, x.repo, e, core.TrashOptions{Archive: true})
+			_, err := discard.EndAbandoned(ctx, x.Repository, x.repo, e, core.TrashOptions{Archive: true})
 			return err
 		})
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
-	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+	"github.com/git-agency/git-agency/gitagency/internal/discard"
 	"github.com/git-agency/git-agency/gitagency/internal/sandboxtest"
 )
 
@@ -40,7 +40,7 @@ func TestFixKeepsArchiveThatMayBeOnlyCopy(t *testing.T) {
 			tree := l.Sandbox.WorkDir()
 			l.Git("init", "-q", "nested")
 			l.WriteFile("nested/file", "old\n")
-			if _, err := sandbox.Discard(t.Context(), l.Repo, l.Sandbox.ID); err == nil || len(left) == 0 {
+			if _, err := discard.Run(t.Context(), l.Repo, discard.Request{Query: l.Sandbox.ID}); err == nil || len(left) == 0 {
 				t.Fatalf("an archive of %d bytes: %v", len(left), err)
 			}
 			// A killed process does not undo its steps.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/changeset"
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/discard"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/repair"
@@ -321,7 +322,7 @@ func (x *checkRun) checkEndedSandbox(s treeInfo, e store.Entry[store.InvocationM
 		Code: "interrupted-discard", ID: s.id, Path: left[0], Problem: "it was " + e.Record.Landing + ", but not all of it was removed",
 		AtRisk: store.IsDir(s.tree) || store.IsDir(store.WithdrawnPath(s.tree)),
 	}, func(ctx context.Context) error {
-		if _, err := sandbox.EndInvocation(ctx, x.Repository, x.repo, e, core.TrashOptions{Archive: true}); err != nil {
+		if _, err := discard.End(ctx, x.Repository, x.repo, e, core.TrashOptions{Archive: true}); err != nil {
 			return err
 		}
 		return store.RemoveLeftovers(s.recordDir)
@@ -382,5 +383,5 @@ func (x *checkRun) checkedOutElsewhere(s treeInfo) bool {
 			worktrees = append(worktrees, e.Worktree)
 		}
 	}
-	return sandbox.CheckedOutElsewhere(worktrees, s.changesetSpec()) != ""
+	return discard.CheckedOutElsewhere(worktrees, s.changesetSpec()) != ""
 }

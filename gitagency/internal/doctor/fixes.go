@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/discard"
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
@@ -80,7 +81,7 @@ func (x *checkRun) fixByArchiving(w core.Worktree) func(context.Context) error {
 // fixByDiscarding returns a fix that discards an invocation and keeps its content in the trash.
 func (x *checkRun) fixByDiscarding(e store.Entry[store.InvocationMeta]) func(context.Context) error {
 	return func(ctx context.Context) error {
-		_, err := sandbox.EndInvocation(ctx, x.Repository, x.repo, e, core.TrashOptions{Archive: true})
+		_, err := discard.End(ctx, x.Repository, x.repo, e, core.TrashOptions{Archive: true})
 		return err
 	}
 }
@@ -115,7 +116,7 @@ func (x *checkRun) salvageSandbox(ctx context.Context, s treeInfo, why string) e
 	if vacant.EndedCommands > 0 {
 		x.Warn("commands in sandbox %s that were ended: %d", s.id, vacant.EndedCommands)
 	}
-	sandbox.RecoverUploads(ctx, x.Repository, s.id)
+	discard.RecoverUploads(ctx, x.Repository, s.id)
 	if lost.Onto, err = x.TrashCommit(ctx, x.repo, s.id); err != nil {
 		return err
 	}
@@ -141,7 +142,7 @@ func (x *checkRun) salvageSandbox(ctx context.Context, s treeInfo, why string) e
 	return x.RunSteps(ctx, "doctor", []core.Step{
 		{Name: "tree", Do: func() error { return x.RemoveCapturedTree(ctx, x.repo, lost, zeroTime, o, nil) }},
 		{Name: "registration", Do: func() error { return core.WorktreeBackend(x.repo).Unregister(spec) }},
-		{Name: "branch", Do: func() error { return sandbox.DeleteKeptBranch(ctx, x.Repository, x.repo, spec, o) }},
+		{Name: "branch", Do: func() error { return discard.DeleteKeptBranch(ctx, x.Repository, x.repo, spec, o) }},
 		{Name: "sandbox-dir", Do: func() error { return x.Store.RemoveSandboxTree(x.ID, s.id) }},
 		{Name: "record", Do: func() error { return durable.RemoveTree(s.recordDir) }},
 	})

@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/discard"
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/landing"
-	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -173,11 +173,11 @@ func deleteRefSteps(ctx context.Context, r *core.Repository, repo *git.Repo, t *
 // and the refs and the record stay.
 func pruneInvocation(ctx context.Context, r *core.Repository, repo *git.Repo, t *PruneResult) error {
 	if t.discardFirst {
-		_, err := sandbox.DiscardAbandoned(ctx, r, repo, t.entry, core.TrashOptions{})
+		_, err := discard.EndAbandoned(ctx, r, repo, t.entry, core.TrashOptions{})
 		return err
 	}
 	if t.hasRemains {
-		found, err := sandbox.EndInvocation(ctx, r, repo, t.entry, core.TrashOptions{})
+		found, err := discard.End(ctx, r, repo, t.entry, core.TrashOptions{})
 		if err != nil {
 			return pruneError(r, t, err)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/changeset"
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/discard"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
@@ -114,7 +115,7 @@ func (p *prunePlan) planInvocation(ctx context.Context, e store.Entry[store.Invo
 	switch {
 	case e.Defect != store.NoDefect:
 		t.setBroken(string(e.Defect), e.Detail)
-	case sandbox.IsAbandonedVerification(p.r, e):
+	case discard.IsAbandonedVerification(p.r, e):
 		t.Action, t.Reason, t.TrashRef, t.discardFirst = PruneClean, "it was created to verify "+e.Record.VerifiesInvocation+", and the verification is no longer running", core.TrashRef(e.ID), true
 	case !core.HasEnded(e.Record):
 		t.Reason = "it is neither landed nor discarded"
@@ -208,7 +209,7 @@ func (p *prunePlan) inspectSandbox(ctx context.Context, e store.Entry[store.Invo
 	case !remains.Any() && len(beside) == 0 && branch == "" && !registered:
 		return false, false, nil
 	}
-	if err := sandbox.CheckRemovable(spec.Tree); err != nil {
+	if err := discard.CheckRemovable(spec.Tree); err != nil {
 		return true, false, err
 	}
 	unheld := false
@@ -225,7 +226,7 @@ func (p *prunePlan) inspectSandbox(ctx context.Context, e store.Entry[store.Invo
 		trees = append(trees, store.WithdrawnPath(spec.Tree))
 	}
 	for _, tree := range trees {
-		s := sandbox.TrashSubject(p.r, e)
+		s := discard.TrashSubject(p.r, e)
 		s.Dir, s.Onto = tree, kept
 		captured, err := p.r.CaptureDryRun(ctx, p.repo, s)
 		if err != nil {
@@ -246,7 +247,7 @@ func (p *prunePlan) hasUnkeptCommits(ctx context.Context, spec changeset.Spec, b
 		}
 		p.worktrees = listing.Worktrees
 	}
-	if at := sandbox.CheckedOutElsewhere(p.worktrees, spec); at != "" {
+	if at := discard.CheckedOutElsewhere(p.worktrees, spec); at != "" {
 		return false, &fault.UnsafePathError{Path: at, Why: "has the branch of the sandbox, " + core.ShortBranch(spec.Branch) + ", checked out"}
 	}
 	held, err := p.repo.IsAncestor(ctx, branch, kept)
@@ -298,7 +299,7 @@ func (p *prunePlan) inspectArchivedTree(ctx context.Context, wt core.Worktree, k
 	if _, there := store.FirstExisting(aside, store.RemovablePath(wt.TreePath)); !there && len(beside) == 0 && !core.WorktreeBackend(p.repo).IsRegistered(spec, p.registered) {
 		return false, false, nil
 	}
-	if err := sandbox.CheckRemovable(wt.TreePath); err != nil || !store.IsDir(aside) {
+	if err := discard.CheckRemovable(wt.TreePath); err != nil || !store.IsDir(aside) {
 		return true, false, err
 	}
 	s := wt.CaptureSubject()

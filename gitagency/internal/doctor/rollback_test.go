@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/discard"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/sandboxtest"
@@ -80,7 +81,7 @@ func TestRollbackToSnapshotOfOtherSandbox(t *testing.T) {
 	if _, err := other.Rollback(t.Context(), sandbox.RollbackRequest{Snapshot: l.Sandbox.ID + "/1"}); !fault.Is[*fault.UnfinishedTransitionError](err) {
 		t.Fatal(err)
 	}
-	if _, err := sandbox.Discard(t.Context(), l.Repo, l.Sandbox.ID); err != nil {
+	if _, err := discard.Run(t.Context(), l.Repo, discard.Request{Query: l.Sandbox.ID}); err != nil {
 		t.Fatal(err)
 	}
 	prune := func() string {

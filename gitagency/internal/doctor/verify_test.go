@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/discard"
 	"github.com/git-agency/git-agency/gitagency/internal/landing"
-	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/sandboxtest"
 )
 
@@ -48,7 +48,7 @@ func TestLandSucceedsIfVerifySandboxIsNotRemoved(t *testing.T) {
 			t.Fatalf("%s: the verify sandbox is not listed", at)
 		}
 		if at == "throw-away/end:before" { // later its record says that it was discarded
-			if _, err := sandbox.Discard(t.Context(), l.Repo, all[i].ID); err != nil {
+			if _, err := discard.Run(t.Context(), l.Repo, discard.Request{Query: all[i].ID}); err != nil {
 				t.Errorf("%s: discard: %v", at, err)
 			}
 		}

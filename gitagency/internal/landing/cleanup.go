@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/discard"
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
@@ -127,7 +128,7 @@ func cleanUpLanded(ctx context.Context, r *core.Repository, repo *git.Repo, id s
 	if _, left := store.FirstExisting(r.Store.SandboxDir(r.ID, id), repo.AdminDir(id)); !left || entry.Defect != store.NoDefect || entry.Record.Landing != store.Landed {
 		return nil
 	}
-	_, err := sandbox.EndInvocation(ctx, r, repo, entry, core.TrashOptions{}) // a person asks for an archive, with doctor
+	_, err := discard.End(ctx, r, repo, entry, core.TrashOptions{}) // a person asks for an archive, with doctor
 	return err
 }
 

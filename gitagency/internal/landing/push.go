@@ -13,7 +13,6 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/transport"
-	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 )
 
 const maxPushes = 50
@@ -292,7 +291,7 @@ func (p *pushOperation) recordPush(ctx context.Context) {
 		}
 	}
 	for _, id := range p.ids {
-		sandbox.AppendEvent(r, id, pushEvent{r.Now(), verbPush, p.result.Commit, p.Branch, p.Remote, p.RemoteBranch, p.result.Tries})
+		r.AppendEvent(id, pushEvent{r.Now(), verbPush, p.result.Commit, p.Branch, p.Remote, p.RemoteBranch, p.result.Tries})
 	}
 }
 

@@ -113,7 +113,7 @@ func recordSubmission(ctx context.Context, r *core.Repository, entry store.Entry
 	}); err != nil {
 		return SubmitResult{}, err
 	}
-	sandbox.AppendEvent(r, entry.ID, reviewEvent{Time: r.Now(), Event: "submit", Commit: tip, Note: done.Note})
+	r.AppendEvent(entry.ID, reviewEvent{Time: r.Now(), Event: "submit", Commit: tip, Note: done.Note})
 	return done, nil
 }
 
@@ -190,7 +190,7 @@ func Reject(ctx context.Context, r *core.Repository, req RejectRequest) (RejectR
 	}); err != nil {
 		return RejectResult{}, err
 	}
-	sandbox.AppendEvent(r, entry.ID, reviewEvent{Time: done.At, Event: "reject", Commit: done.Commit, Reason: reason})
+	r.AppendEvent(entry.ID, reviewEvent{Time: done.At, Event: "reject", Commit: done.Commit, Reason: reason})
 	return done, nil
 }
 

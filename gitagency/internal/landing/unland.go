@@ -12,7 +12,6 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/git/update"
-	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -239,7 +238,7 @@ func recordUnlanding(r *core.Repository, u UnlandResult) error {
 	}); err != nil {
 		return err
 	}
-	sandbox.AppendEvent(r, u.Invocation, unlandEvent{now, verbUnland, u.Commit, u.Before, u.Branch, u.Landed})
+	r.AppendEvent(u.Invocation, unlandEvent{now, verbUnland, u.Commit, u.Before, u.Branch, u.Landed})
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/discard"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
@@ -201,7 +202,7 @@ func (v *verification) runCommand(ctx context.Context, sandboxID string, c candi
 		res, err = sandbox.Of(v.r, sandboxID).Exec(ctx, sandbox.ExecOptions{Argv: []string{"sh", "-c", v.req.Verify}, Stdout: v.log, Stderr: v.log, Force: v.req.Force})
 		return err
 	}}})
-	sandbox.AppendEvent(v.r, v.req.ID, verifyEvent{v.r.Now(), sandbox.VerifyVerb, v.req.Verify, c.tree, res.ExitCode, res.TimedOut, res.Duration.Milliseconds()})
+	v.r.AppendEvent(v.req.ID, verifyEvent{v.r.Now(), sandbox.VerifyVerb, v.req.Verify, c.tree, res.ExitCode, res.TimedOut, res.Duration.Milliseconds()})
 	switch {
 	case context.Cause(ctx) != nil:
 		return context.Cause(ctx)
@@ -287,5 +288,5 @@ func (v *verification) removeSandbox(ctx context.Context, sandboxID string) (err
 		return err
 	}
 	defer unlock()
-	return sandbox.RemoveTemporary(ctx, v.r, repo, sandboxID)
+	return discard.RemoveTemporary(ctx, v.r, repo, sandboxID)
 }

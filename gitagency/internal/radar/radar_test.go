@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/discard"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/sandboxtest"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
@@ -230,7 +231,7 @@ func TestRadarIgnoresInvalidCacheFiles(t *testing.T) {
 			t.Errorf("%q: cache files are %q, and were %q", text, now, names)
 		}
 	}
-	if _, err := sandbox.Discard(t.Context(), l.Repo, l.sandboxes[0].ID); err != nil {
+	if _, err := discard.Run(t.Context(), l.Repo, discard.Request{Query: l.sandboxes[0].ID}); err != nil {
 		t.Fatal(err)
 	}
 	if found := l.runRadar(); len(found.Sandboxes) != 1 || len(found.Pairs) != 0 || len(remembered()) != 2 {

@@ -264,7 +264,7 @@ func (s *Sandbox) recordExec(opts ExecOptions, dir string, res ExecResult) {
 	if err != nil {
 		cwd = dir
 	}
-	AppendEvent(s.Repo, s.ID, execEvent{
+	s.Repo.AppendEvent(s.ID, execEvent{
 		Time: s.Repo.Now(), Event: "exec", Argv: opts.Argv, Cwd: cwd, Duration: res.Duration.Milliseconds(),
 		ExitCode: res.ExitCode, Signal: res.Signal, TimedOut: res.TimedOut, ContainedBy: res.ContainedBy, Walls: res.Walls, Limits: limitEnforcers(res.Limits),
 	})

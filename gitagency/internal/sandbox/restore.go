@@ -10,6 +10,9 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
+// VerifyVerb is the verb of steps, events and records of a verification.
+const VerifyVerb = "verify"
+
 // restoreVerb is the verb of steps and intents of a restore.
 const restoreVerb = "restore"
 

@@ -96,17 +96,17 @@ func (s *Sandbox) rollbackOrigin(ctx context.Context, repo *git.Repo, resuming b
 	return snapshot.ReadState(ctx, repo, commit)
 }
 
-// finishRollbackForDiscard tries to finish an interrupted rollback in a sandbox that is about to be removed. Errors
+// FinishRollbackForDiscard tries to finish an interrupted rollback in a sandbox that is about to be removed. Errors
 // are only warnings: a discard keeps whatever state the sandbox is in.
-func (s *Sandbox) finishRollbackForDiscard(ctx context.Context, repo *git.Repo, v ExclusiveLock) {
+func (s *Sandbox) FinishRollbackForDiscard(ctx context.Context, repo *git.Repo, v ExclusiveLock) {
 	if !s.HasRollbackJournal() {
 		return
 	}
 	err := func() error {
-		if v.invocationLock == nil || !store.IsDir(s.Tree) {
+		if v.InvocationLock == nil || !store.IsDir(s.Tree) {
 			return nil
 		}
-		h, err := s.newHandle(v.invocationLock)
+		h, err := s.newHandle(v.InvocationLock)
 		if err != nil {
 			return err
 		}

@@ -24,7 +24,7 @@ func (s *Sandbox) OpenExclusive(ctx context.Context) (_ *Handle, leave func(), e
 	if err != nil {
 		return nil, nil, err
 	}
-	h, err := s.newHandle(v.invocationLock)
+	h, err := s.newHandle(v.InvocationLock)
 	if err != nil {
 		v.Close()
 		return nil, nil, err
@@ -60,10 +60,10 @@ func (s *Sandbox) waitExclusive(ctx context.Context) (v ExclusiveLock, err error
 		return v, err
 	}
 	for started := time.Now(); ; {
-		v.invocationLock, err = lock.AcquireDirExclusive(ctx, invocationDir, 0)
+		v.InvocationLock, err = lock.AcquireDirExclusive(ctx, invocationDir, 0)
 		switch {
 		case err == nil:
-			v.lockFiles = append(v.lockFiles, v.invocationLock)
+			v.lockFiles = append(v.lockFiles, v.InvocationLock)
 			return v, nil
 		case errors.Is(err, os.ErrNotExist):
 			return v, &fault.NotFoundError{Kind: "invocation", Query: s.ID}

@@ -1,5 +1,5 @@
-// Package sandbox is the life of one sandbox: start, commands behind walls, uploads, ports, snapshots, rollback, sync,
-// diff and discard. It never changes an integration worktree.
+// Package sandbox is the life of one sandbox: start, commands behind walls, uploads, ports, snapshots, rollback, sync
+// and diff, and restoring an ended one. It never changes an integration worktree.
 package sandbox
 
 import (
@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/git-agency/git-agency/gitagency/internal/changeset"
 	"github.com/git-agency/git-agency/gitagency/internal/confine"
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
@@ -44,6 +45,11 @@ func Open(r *core.Repository, query string) (*Sandbox, error) {
 // Of returns the sandbox of an invocation without checking that it exists.
 func Of(r *core.Repository, id string) *Sandbox {
 	return &Sandbox{ID: id, Repo: r, Tree: r.Store.SandboxTreePath(r.ID, id)}
+}
+
+// Spec returns the paths and the branch of the sandbox of an invocation.
+func Spec(r *core.Repository, id string) changeset.Spec {
+	return changeset.Spec{ID: id, Tree: r.Store.SandboxTreePath(r.ID, id), Branch: core.SandboxRef(id), Scratch: r.Store.InvocationDir(r.ID, id)}
 }
 
 // WorkDir returns the absolute path of the sandbox.

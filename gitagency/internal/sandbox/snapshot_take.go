@@ -121,7 +121,7 @@ func (req *SnapshotRequest) Check() error {
 func (s *Sandbox) takeAndRecord(ctx context.Context, repo *git.Repo, base string, req SnapshotRequest) (Snapshot, error) {
 	snapshot, err := s.series(base).Take(ctx, repo, req)
 	if err == nil && snapshot.Created {
-		AppendEvent(s.Repo, s.ID, snapshotEvent{s.Repo.Now(), "snapshot", snapshot.ID, snapshot.Ref})
+		s.Repo.AppendEvent(s.ID, snapshotEvent{s.Repo.Now(), "snapshot", snapshot.ID, snapshot.Ref})
 	}
 	return snapshot, err
 }

@@ -86,7 +86,7 @@ func (s *Sandbox) Upload(ctx context.Context, req UploadRequest) (err error) {
 			event.Files++
 		}
 	}
-	AppendEvent(s.Repo, s.ID, event)
+	s.Repo.AppendEvent(s.ID, event)
 	return nil
 }
 

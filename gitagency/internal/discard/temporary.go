@@ -1,4 +1,4 @@
-package sandbox
+package discard
 
 import (
 	"context"
@@ -12,20 +12,21 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
+	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
 // RemoveTemporary removes a sandbox and everything that belongs to it, its record last. If it is interrupted,
 // the invocation is recorded as discarded, and can be removed like any other.
 func RemoveTemporary(ctx context.Context, r *core.Repository, repo *git.Repo, id string) error {
-	spec := Spec(r, id)
+	spec := sandbox.Spec(r, id)
 	if _, there := store.FirstExisting(spec.Scratch, r.Store.SandboxDir(r.ID, id)); !there {
 		return nil // removed by another process
 	}
 	if err := CheckRemovable(spec.Tree); err != nil {
 		return err
 	}
-	locked, err := LockExclusive(ctx, r, id)
+	locked, err := sandbox.LockExclusive(ctx, r, id)
 	if err != nil {
 		return err
 	}
@@ -57,7 +58,7 @@ func RemoveTemporary(ctx context.Context, r *core.Repository, repo *git.Repo, id
 // deleteTemporaryBranch deletes the branch of a sandbox, wherever it points, unless another worktree has it checked
 // out.
 func deleteTemporaryBranch(ctx context.Context, r *core.Repository, repo *git.Repo, id string) error {
-	spec := Spec(r, id)
+	spec := sandbox.Spec(r, id)
 	found, err := repo.Lookup(ctx, spec.Branch)
 	if err != nil {
 		return err
@@ -90,10 +91,10 @@ func IsAbandonedVerification(r *core.Repository, e store.Entry[store.InvocationM
 	return err == nil || errors.Is(err, fs.ErrNotExist) // killed before it took its lock
 }
 
-// DiscardAbandoned discards the sandbox of an abandoned verification. It keeps the content, because files may
+// EndAbandoned discards the sandbox of an abandoned verification. It keeps the content, because files may
 // have been written to it since.
-func DiscardAbandoned(ctx context.Context, r *core.Repository, repo *git.Repo, e store.Entry[store.InvocationMeta], o core.TrashOptions) (DiscardResult, error) {
-	d, err := EndInvocation(ctx, r, repo, e, o)
+func EndAbandoned(ctx context.Context, r *core.Repository, repo *git.Repo, e store.Entry[store.InvocationMeta], o core.TrashOptions) (Result, error) {
+	d, err := End(ctx, r, repo, e, o)
 	if err != nil {
 		return d, err
 	}
@@ -107,6 +108,3 @@ func CheckRemovable(tree string) error {
 	}
 	return core.CheckParentResolved(tree)
 }
-
-// VerifyVerb is the verb of steps, events and records of a verification.
-const VerifyVerb = "verify"

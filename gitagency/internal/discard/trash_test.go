@@ -1,4 +1,4 @@
-package sandbox
+package discard_test
 
 import (
 	"context"
@@ -8,6 +8,10 @@ import (
 	"testing"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/discard"
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+	"github.com/git-agency/git-agency/gitagency/internal/sandboxtest"
 )
 
 // Promise: Restore returns the state of the last discard. The archive of an earlier one that was killed before it wrote
@@ -17,7 +21,7 @@ func TestRestoreIgnoresArchiveOfKilledDiscard(t *testing.T) {
 	fail := true
 	var file string
 	var left []byte
-	l := New(t, core.Options{Fault: func(_ context.Context, at string) (err error) {
+	l := sandboxtest.New(t, core.Options{Fault: func(_ context.Context, at string) (err error) {
 		if at != "discard/trash:before" || !fail {
 			return nil
 		}
@@ -28,7 +32,7 @@ func TestRestoreIgnoresArchiveOfKilledDiscard(t *testing.T) {
 	tree := l.Sandbox.WorkDir()
 	l.WriteFile(".gitattributes", "*.txt working-tree-encoding=UTF-16\n")
 	l.WriteFile("odd.txt", "odd")
-	if _, err := Discard(t.Context(), l.Repo, l.Sandbox.ID); err == nil || len(left) == 0 {
+	if _, err := discard.Run(t.Context(), l.Repo, discard.Request{Query: l.Sandbox.ID}); err == nil || len(left) == 0 {
 		t.Fatalf("an archive of %d bytes: %v", len(left), err)
 	}
 	// A killed process does not undo its steps.
@@ -40,10 +44,10 @@ func TestRestoreIgnoresArchiveOfKilledDiscard(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.WriteFile("later", "later\n")
-	if d, err := Discard(t.Context(), l.Repo, l.Sandbox.ID); err != nil || d.TrashArchive != "" {
+	if d, err := discard.Run(t.Context(), l.Repo, discard.Request{Query: l.Sandbox.ID}); err != nil || d.TrashArchive != "" {
 		t.Fatalf("%+v, %v", d, err)
 	}
-	again, err := Restore(t.Context(), l.Repo, l.Sandbox.ID)
+	again, err := sandbox.Restore(t.Context(), l.Repo, l.Sandbox.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,21 +63,32 @@ func TestRestoreIgnoresArchiveOfKilledDiscard(t *testing.T) {
 // Promise: Restore takes no commit of an agent for a capture, whichever author the commit has.
 func TestRestoreKeepsCommitWithAuthorOfTool(t *testing.T) {
 	t.Parallel()
-	l := New(t, core.Options{})
+	l := sandboxtest.New(t, core.Options{})
 	l.StartWithoutWalls()
 	l.WriteFile("file", "agent\n")
 	l.Git("add", "file")
 	l.Git("commit", "-q", "-m", "agent", "--author="+core.ToolIdentity.Name+" <"+core.ToolIdentity.Email+">")
 	head := l.Git("rev-parse", "HEAD")
 	l.WriteFile("untracked", "new\n")
-	if _, err := Discard(t.Context(), l.Repo, l.Sandbox.ID); err != nil {
+	if _, err := discard.Run(t.Context(), l.Repo, discard.Request{Query: l.Sandbox.ID}); err != nil {
 		t.Fatal(err)
 	}
-	again, err := Restore(t.Context(), l.Repo, l.Sandbox.ID)
+	again, err := sandbox.Restore(t.Context(), l.Repo, l.Sandbox.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if at, err := l.Repo.Git.Tip(t.Context(), core.SandboxRef(again.ID)); err != nil || at != head {
 		t.Errorf("the branch is at %s, want %s: %v", at, head, err)
+	}
+}
+
+func TestDiscardedSandboxTakesNoSnapshot(t *testing.T) {
+	t.Parallel()
+	l := sandboxtest.New(t, core.Options{})
+	if _, err := discard.Run(t.Context(), l.Repo, discard.Request{Query: l.Sandbox.ID}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Sandbox.Snapshot(t.Context()); !fault.Is[*fault.EndedError](err) {
+		t.Error(err)
 	}
 }

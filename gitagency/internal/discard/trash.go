@@ -1,4 +1,4 @@
-package sandbox
+package discard
 
 import (
 	"context"
@@ -141,19 +141,11 @@ func recordArchive(r *core.Repository, id string) error {
 }
 
 // recordTrash appends an event with the trash ref and its commit to the history of an invocation.
-func recordTrash(r *core.Repository, id, event, commit string) {
-	AppendEvent(r, id, discardEvent{r.Now(), event, core.TrashRef(id), commit})
+func recordTrash(r *core.Repository, id, what, commit string) {
+	r.AppendEvent(id, event{r.Now(), what, core.TrashRef(id), commit})
 }
 
-// AppendEvent appends an event to the history of an invocation. A failure is only a warning: the operation itself is
-// already done.
-func AppendEvent(r *core.Repository, id string, event any) {
-	if err := r.Store.AppendEvent(r.ID, id, event); err != nil {
-		r.Warn("history of %s: %v", id, err)
-	}
-}
-
-type discardEvent struct {
+type event struct {
 	Time   time.Time `json:"time"`
 	Event  string    `json:"event"`
 	Ref    string    `json:"trash_ref"`

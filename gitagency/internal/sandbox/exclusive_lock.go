@@ -5,26 +5,22 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/confine"
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
-	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
-	"github.com/git-agency/git-agency/gitagency/internal/store"
-	"github.com/git-agency/git-agency/gitagency/internal/upload"
 )
 
 // ExclusiveLock keeps all commands and other users out of a sandbox until it is closed.
 type ExclusiveLock struct {
 	lockFiles      []*os.File
-	invocationLock *os.File // lock of the invocation directory; helper processes in the sandbox inherit it
+	InvocationLock *os.File // lock of the invocation directory; helper processes in the sandbox inherit it
 	EndedCommands  int      // number of commands that were ended to get the lock
-	stopped        bool     // something ran in the sandbox, a command or an import
+	Stopped        bool     // something ran in the sandbox, a command or an import
 }
 
 func (v *ExclusiveLock) Close() {
@@ -60,12 +56,12 @@ func LockExclusive(ctx context.Context, r *core.Repository, id string) (v Exclus
 	invocationDir := r.Store.InvocationDir(r.ID, id)
 	invocationLock, err := lock.AcquireDirExclusive(ctx, invocationDir, 0)
 	if fault.Is[*fault.LockTimeoutError](err) || errors.Is(err, fs.ErrNotExist) && len(proc.FindSupervisors(invocationDir)) > 0 {
-		v.stopped = true
+		v.Stopped = true
 		invocationLock, err = stopCommands(ctx, r, id, invocationDir, timeout, &v.EndedCommands)
 	}
 	switch {
 	case err == nil && invocationLock != nil:
-		v.lockFiles, v.invocationLock = append(v.lockFiles, invocationLock), invocationLock
+		v.lockFiles, v.InvocationLock = append(v.lockFiles, invocationLock), invocationLock
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return v, err
 	}
@@ -139,35 +135,4 @@ func CheckBeforeStop(ctx context.Context, r *core.Repository, repo *git.Repo, s 
 		return &fault.InsideError{ID: s.Name, Inside: inside}
 	}
 	return r.CheckTrash(ctx, repo, s, o)
-}
-
-// RecoverUploads rolls back uploads that were killed half-way in a sandbox that is about to be captured, because
-// captures do not see the files that an upload has set aside. Errors are only warnings: nothing in a sandbox may
-// prevent its discard. Files that cannot go back to their place are moved to where a capture sees them.
-func RecoverUploads(ctx context.Context, r *core.Repository, id string) {
-	path := r.Store.SandboxTreePath(r.ID, id)
-	if !store.IsDir(path) {
-		return
-	}
-	tree, err := guard.OpenTree(path)
-	if err != nil {
-		r.Warn("sandbox %s: %v", id, err)
-		return
-	}
-	timeout, err := r.Settings.LockTimeout()
-	if err == nil {
-		err = upload.Recover(ctx, Of(r, id).UploadTarget(tree), timeout)
-	}
-	if fault.Is[*upload.IncompleteUndoError](err) {
-		r.Warn("sandbox %s: %v", id, err)
-		var kept int
-		var dirs []string
-		kept, dirs, err = upload.RescueReplaced(ctx, Of(r, id).UploadTarget(tree))
-		if kept > 0 {
-			r.Warn("sandbox %s: files that an interrupted put replaced are kept in %s (%d)", id, strings.Join(dirs, ", "), kept)
-		}
-	}
-	if err := errors.Join(err, tree.Close()); err != nil {
-		r.Warn("sandbox %s: %v", id, err)
-	}
 }

@@ -1,0 +1,111 @@
+package discard
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/changeset"
+	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/repair"
+	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// removeSandbox removes the tree, the worktree entry and the branch of a discarded invocation, and returns the commit
+// of the trash ref. Each part may be gone already.
+func removeSandbox(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta], since time.Time, o core.TrashOptions) (string, error) {
+	id, spec := entry.ID, sandbox.Spec(r, entry.ID)
+	if err := r.RunSteps(ctx, "discard", []core.Step{
+		{Name: "tree", Do: func() error {
+			err := r.RemoveCapturedTree(ctx, repo, TrashSubject(r, entry), since, o, func() error { return renewFinishedAt(r, id) })
+			if err == nil && r.HasTrashArchive(id) && !r.Store.Invocation(r.ID, id, nil).Record.HasTrashArchive { // made of late changes
+				err = recordArchive(r, id)
+			}
+			return err
+		}},
+		{Name: "registration", Do: func() error { return core.WorktreeBackend(repo).Unregister(spec) }},
+		{Name: "branch", Do: func() error { return DeleteKeptBranch(ctx, r, repo, spec, o) }},
+		{Name: "leftovers", Do: func() error { return store.RemoveLeftovers(spec.Scratch) }},
+		{Name: "sandbox-dir", Do: func() error { return r.Store.RemoveSandboxTree(r.ID, id) }},
+	}); err != nil {
+		return "", err
+	}
+	return r.TrashCommit(ctx, repo, id)
+}
+
+// cannotHoldCommits reports whether a branch names an object that leads to no commit.
+func cannotHoldCommits(branch git.Object) bool { return branch.Type == "blob" || branch.Type == "tree" }
+
+// DeleteKeptBranch deletes the branch of a discarded sandbox, unless another worktree has it checked out. It fails if
+// the trash ref does not contain all commits of the branch, and without Force if the branch names no commit.
+func DeleteKeptBranch(ctx context.Context, r *core.Repository, repo *git.Repo, spec changeset.Spec, o core.TrashOptions) error {
+	found, err := repo.Lookup(ctx, core.TrashRef(spec.ID), spec.Branch)
+	if err != nil {
+		return err
+	}
+	kept, branch := found[0].OID, found[1].OID
+	listing, err := repo.Worktrees(ctx)
+	if err != nil {
+		return err
+	}
+	if path := CheckedOutElsewhere(listing.Worktrees, spec); path != "" {
+		r.Warn("branch %s is checked out at %s; it stays", core.ShortBranch(spec.Branch), path)
+		return nil
+	}
+	if branch == "" {
+		return errors.Join(repair.DeleteBrokenRef(ctx, repo, spec.Branch), repo.RemoveRefLeftovers(ctx, spec.Branch))
+	}
+	if cannotHoldCommits(found[1]) {
+		names := "branch " + core.ShortBranch(spec.Branch) + " names the " + found[1].Type + " " + branch + ", not a commit"
+		if !o.Force {
+			return errors.New(names + "; 'git agency discard --force " + spec.ID + "' deletes it")
+		}
+		o.Lost(names)
+		return core.WorktreeBackend(repo).DeleteBranch(ctx, spec, branch)
+	}
+	safe, err := repo.IsAncestor(ctx, branch, kept)
+	if err != nil {
+		return err
+	}
+	if !safe {
+		return errors.New("branch " + core.ShortBranch(spec.Branch) + " has commits that are not in " + core.TrashRef(spec.ID) + "; the branch is kept")
+	}
+	return core.WorktreeBackend(repo).DeleteBranch(ctx, spec, branch)
+}
+
+// CheckedOutElsewhere returns the path of another worktree that has the branch of the sandbox checked out; empty when
+// there is none.
+func CheckedOutElsewhere(worktrees []git.Worktree, spec changeset.Spec) string {
+	for _, w := range worktrees {
+		if w.Branch == spec.Branch && w.Path != spec.Tree {
+			return w.Path
+		}
+	}
+	return ""
+}
+
+// hasUnkeptWork reports whether the invocation still has a tree, a branch whose commits the trash ref does not
+// contain, or a git worktree entry that may lead to commits although its tree is gone. This happens after an
+// interrupted discard, or when an agent continued to write.
+func hasUnkeptWork(ctx context.Context, r *core.Repository, repo *git.Repo, id string) (bool, error) {
+	found, err := repo.Lookup(ctx, core.TrashRef(id), core.SandboxRef(id))
+	if err != nil {
+		return false, err
+	}
+	held := false
+	if !cannotHoldCommits(found[1]) {
+		if held, err = repo.IsAncestor(ctx, found[1].OID, found[0].OID); err != nil {
+			return false, err
+		}
+	}
+	registered, err := repo.RegisteredTrees()
+	if err != nil {
+		return false, err
+	}
+	spec := sandbox.Spec(r, id)
+	// If the tree was renamed aside, removing it captures the entry too.
+	entry := !store.IsDir(store.WithdrawnPath(spec.Tree)) && core.WorktreeBackend(repo).IsRegistered(spec, registered)
+	return store.IsDir(spec.Tree) || !found[1].Missing() && !held || entry, nil
+}

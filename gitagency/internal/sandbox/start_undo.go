@@ -1,0 +1,29 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"syscall"
+
+	"github.com/git-agency/git-agency/gitagency/internal/changeset"
+	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// UndoInterruptedStart removes what an interrupted Start left behind.
+func UndoInterruptedStart(ctx context.Context, r *core.Repository, repo *git.Repo, id string, intent store.Intent) error {
+	if intent.Command == restoreVerb {
+		// The tree is compared with its commit only if it has a marker. This one has files of an archive too, which
+		// the trash still holds.
+		if err := durable.Remove(guard.Sandbox.Path(r.Store.SandboxTreePath(r.ID, id))); err != nil && !errors.Is(err, syscall.ENOTDIR) {
+			return err
+		}
+	}
+	return r.UndoCreation(ctx, repo, r.Store.InvocationDir(r.ID, id), changeset.Spec{
+		ID: id, Tree: r.Store.SandboxTreePath(r.ID, id), Branch: core.SandboxRef(id),
+		Base: intent.BaseCommit, Tip: intent.Tip, FilesCommit: intent.FromSnapshot,
+	})
+}
