@@ -453,6 +453,11 @@ var doctorCases = []doctorCase{
 	}},
 	{code: "missing-marker", id: sweepWorktree, damage: func(w *doctorLab) { w.remove(filepath.Join(w.worktreePath(), ".agency")) }, checkFixed: func(w *doctorLab) { w.agency("start", "wt") }},
 	{code: "wrong-marker", damage: func(w *doctorLab) { w.write(filepath.Join(w.tree, ".agency", "INTEGRATION_MARKER"), "") }},
+	{code: "unreadable-tree", damage: func(w *doctorLab) {
+		if err := os.Chmod(w.tree, 0o300); err != nil {
+			w.t.Fatal(err)
+		}
+	}, checkFixed: func(w *doctorLab) { w.checkUsable() }},
 	{code: "foreign-tree", atRisk: true, damage: func(w *doctorLab) {
 		w.remove(filepath.Join(w.tree, ".git"))
 		w.git("init", "-q", w.tree)

@@ -145,13 +145,17 @@ func cmdWaitfile(ts *testscript.TestScript, neg bool, args []string) {
 // out directories, the files of the repository lock, files named world-* and modification times.
 func dumpFiles(dir string) (string, error) {
 	var lines []string
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, walkErr error) error {
 		rel, err := filepath.Rel(dir, path)
 		if err != nil {
 			return err
+		}
+		if errors.Is(walkErr, fs.ErrPermission) && d.IsDir() {
+			lines = append(lines, fmt.Sprintf("%q unreadable\n", rel))
+			return nil
+		}
+		if walkErr != nil {
+			return walkErr
 		}
 		if d.IsDir() || isLockFile(rel) || strings.HasPrefix(filepath.Base(rel), "world-") {
 			return nil

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -31,10 +30,7 @@ func (c *TrashContent) openSection(ctx context.Context, name, dir string, whole 
 	if !store.IsDir(dir) {
 		return nil
 	}
-	tree, err := guard.OpenTree(dir)
-	if errors.Is(err, fs.ErrPermission) && os.Chmod(dir, 0o700) == nil { // PrepareCapture has made sure that it is a directory
-		tree, err = guard.OpenTree(dir)
-	}
+	tree, err := guard.OpenOwnTree(dir)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ func RecoverUploads(ctx context.Context, r *core.Repository, id string) {
 	if !store.IsDir(path) {
 		return
 	}
-	tree, err := guard.OpenTree(path)
+	tree, err := guard.OpenOwnTree(path)
 	if err != nil {
 		r.Warn("sandbox %s: %v", id, err)
 		return

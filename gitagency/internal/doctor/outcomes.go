@@ -13,6 +13,7 @@ var fixOutcomes = map[string]string{
 	"interrupted-archive":  "the rest is removed; work that is on no branch is kept as a trash ref",
 	"half-archived":        "the trash ref is removed; the worktree is unchanged",
 	"missing-marker":       "the marker is written again",
+	"unreadable-tree":      "its owner gets all permissions on it",
 	"unlinked-tree":        "the tree and git's worktree entry refer to each other again",
 	"missing-branch":       "the branch is created again at the last known commit of the tree",
 	"leftovers":            "the file is removed",

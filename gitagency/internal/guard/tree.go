@@ -46,6 +46,49 @@ func OpenTree(path string) (*Tree, error) {
 	return &Tree{Path: path, root: root}, nil
 }
 
+// OpenOwnTree is OpenTree for a directory that belongs to this program. If a command in it has removed the permission to
+// read or enter it, the owner's permissions are restored.
+func OpenOwnTree(path string) (*Tree, error) {
+	if !IsAccessible(path) {
+		if err := grantAccess(path); err != nil && !errors.Is(err, fs.ErrPermission) { // root may read it all the same
+			return nil, err
+		}
+	}
+	return OpenTree(path)
+}
+
+func grantAccess(path string) error {
+	parent, err := OpenTree(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer parent.Close()
+	in, err := parent.OpenTop()
+	if err != nil {
+		return err
+	}
+	return errors.Join(in.GrantOwnerAccess(filepath.Base(path)), in.Close())
+}
+
+// RestoreAccess gives the owner of an open directory all permissions on it, if the permission to read or enter it is
+// missing.
+func RestoreAccess(dir *os.File) error {
+	fi, err := dir.Stat()
+	if err != nil || fi.Mode()&readAndEnter == readAndEnter {
+		return err
+	}
+	return dir.Chmod(fi.Mode() | 0o700)
+}
+
+// IsAccessible reports whether its owner may read and enter a directory. It is true for everything else.
+func IsAccessible(path string) bool {
+	fi, err := os.Lstat(path)
+	return err != nil || !fi.IsDir() || fi.Mode()&readAndEnter == readAndEnter
+}
+
+// readAndEnter is the permissions that the owner of a directory needs to read what is in it.
+const readAndEnter = 0o500
+
 // Close closes the handle.
 func (t *Tree) Close() error { return t.root.Close() }
 

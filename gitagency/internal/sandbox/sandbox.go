@@ -114,7 +114,7 @@ func (s *Sandbox) newHandle(held *os.File) (*Handle, error) {
 	if _, err := inv.Path(); err != nil {
 		return nil, err
 	}
-	tree, err := guard.OpenTree(s.Tree)
+	tree, err := guard.OpenOwnTree(s.Tree)
 	if err != nil {
 		return nil, err
 	}

@@ -202,7 +202,7 @@ func (s *Sandbox) ImportForDiscard(ctx context.Context, repo *git.Repo, prims st
 	if layer, err := d.FingerprintUpper(); err != nil || layer == "" {
 		return nil, err
 	}
-	tree, err := guard.OpenTree(s.Tree)
+	tree, err := guard.OpenOwnTree(s.Tree)
 	if err != nil {
 		return nil, err
 	}
@@ -255,7 +255,10 @@ func (in *nsSession) importAndWarn(ctx context.Context) {
 			}
 		}
 	}()
-	err := in.handoff.Import(ctx, in.ns, in.treeDir)
+	err := guard.RestoreAccess(in.treeDir) // the command may have removed it
+	if err == nil {
+		err = in.handoff.Import(ctx, in.ns, in.treeDir)
+	}
 	if in.ns.EndedWithin(0) { // a discard has ended the namespaces and does the import
 		return
 	}
