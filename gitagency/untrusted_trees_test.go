@@ -37,7 +37,7 @@ var namedTreePaths = map[string]string{
 	`core: durable.Sync(filepath.Join(c.Spec.Tree, guard.AgencyDir))`:                "creation, before any agent is in it",
 	`core: os.Lstat(filepath.Join(spec.Tree, guard.AgencyDir))`:                      "creation, before any agent is in it",
 	`sandbox: durable.Remove(guard.Sandbox.Path(r.Store.SandboxTreePath(r.ID, id)))`: "undo of a creation, before any agent is in it",
-	`core: os.Rename(tree, aside)`:                                                   "the directory itself",
+	`core: os.Rename(s.Dir, aside)`:                                                  "the directory itself",
 	`doctor: os.Rename(aside, tree)`:                                                 "the directory itself",
 	`landing: os.Rename(tree, store.WithdrawnPath(tree))`:                            "the directory itself",
 	`landing: durable.RemoveTree(store.RemovablePath(tree))`:                         "removal by handles",

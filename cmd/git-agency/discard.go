@@ -7,6 +7,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/hints"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -38,6 +39,10 @@ Exit status: 0 discarded; 1 failed; 3 no such invocation; 4 broken; 75 locked; 1
 				d, err := repo.DiscardWith(c.Context, gitagency.DiscardRequest{Query: inv.ID, Force: c.Bool("force")})
 				if err != nil {
 					failed = err
+					if hints.Is[*gitagency.CleanupError](err) { // it is discarded, but not all of it is removed
+						results = append(results, d)
+						t.warnNotKept(d)
+					}
 					break
 				}
 				results = append(results, d)
@@ -72,5 +77,12 @@ func (t *tool) reportDiscarded(d gitagency.DiscardResult) {
 	}
 	for _, file := range d.Lost {
 		t.warn("lost " + file)
+	}
+}
+
+// warnNotKept names the files of a sandbox that are not kept, and may still be there because the removal failed.
+func (t *tool) warnNotKept(d gitagency.DiscardResult) {
+	for _, file := range d.Lost {
+		t.warn("not kept: " + file)
 	}
 }

@@ -62,36 +62,55 @@ func (r *Repository) PrepareCapture(s git.WorktreeSpec) (git.WorktreeSpec, error
 	return s, nil
 }
 
-// RemoveCapturedTree removes a tree whose content was captured. It first renames the tree to .aside, so that
-// processes that know the path no longer reach it; then it captures changes made after since; then it renames the
-// tree to .done and deletes it. The name shows how far the removal got, so an interrupted one can be
-// continued at any point. late, which may be nil, is called before changes are kept that were not captured earlier.
-func (r *Repository) RemoveCapturedTree(ctx context.Context, repo *git.Repo, s git.WorktreeSpec, since time.Time, o TrashOptions, late func() error) error {
-	tree, aside, done := s.Dir, store.WithdrawnPath(s.Dir), store.RemovablePath(s.Dir)
-	if _, there := store.FirstExisting(aside); !there && store.IsDir(tree) {
-		if err := os.Rename(tree, aside); err != nil {
-			return err
-		}
-	}
-	if store.IsDir(aside) {
-		if touched, err := ModifiedSince(aside, since); err != nil || touched { // on an error, capture again to be safe
-			if err := r.keepLateChanges(ctx, repo, s, aside, o, late); err != nil {
-				return err
+// RemoveCapturedTree returns the steps that remove a tree whose content was captured:
+//
+//   - tree: renames the tree to .aside, so that processes that know the path no longer reach it; captures changes made
+//     after since; renames the tree to .done;
+//   - files: deletes it.
+//
+// The name shows how far the removal got, so an interrupted one can be continued at any point. If some files are not
+// kept, the tree is not renamed to .done: a removal that fails may leave them, and the next one tries to keep them.
+// late, which may be nil, is called before changes are kept that were not captured earlier.
+func (r *Repository) RemoveCapturedTree(ctx context.Context, repo *git.Repo, s git.WorktreeSpec, since time.Time, o TrashOptions, late func() error) []Step {
+	return []Step{
+		{"tree", func() error { return r.withdrawTree(ctx, repo, s, since, o, late) }},
+		{"files", func() error {
+			paths := []string{store.RemovablePath(s.Dir), s.Dir} // path s.Dir may hold a symbolic link, or a new tree that was captured a moment ago
+			if o.hasLosses() {
+				paths = append(paths, store.WithdrawnPath(s.Dir))
 			}
-		}
-		if err := removeTree(done); err != nil {
-			return err
-		}
-		if err := os.Rename(aside, done); err != nil {
+			for _, path := range paths {
+				if err := removeTree(path); err != nil {
+					return err
+				}
+			}
+			return nil
+		}},
+	}
+}
+
+func (r *Repository) withdrawTree(ctx context.Context, repo *git.Repo, s git.WorktreeSpec, since time.Time, o TrashOptions, late func() error) error {
+	aside, done := store.WithdrawnPath(s.Dir), store.RemovablePath(s.Dir)
+	if _, there := store.FirstExisting(aside); !there && store.IsDir(s.Dir) {
+		if err := os.Rename(s.Dir, aside); err != nil {
 			return err
 		}
 	}
-	for _, path := range []string{done, tree} { // path tree may hold a symbolic link, or a new tree that was captured a moment ago
-		if err := removeTree(path); err != nil {
+	if !store.IsDir(aside) {
+		return nil
+	}
+	if touched, err := ModifiedSince(aside, since); err != nil || touched { // on an error, capture again to be safe
+		if err := r.keepLateChanges(ctx, repo, s, aside, o, late); err != nil {
 			return err
 		}
 	}
-	return nil
+	if o.hasLosses() {
+		return nil
+	}
+	if err := removeTree(done); err != nil {
+		return err
+	}
+	return os.Rename(aside, done)
 }
 
 // removeTree removes a tree of any depth.
@@ -118,7 +137,7 @@ func (r *Repository) keepLateChanges(ctx context.Context, repo *git.Repo, s git.
 	if err != nil {
 		return err
 	}
-	s.Dir, s.Onto = aside, onto
+	s.Dir, s.Onto, o.Late = aside, onto, true
 	captured, err := r.CaptureForTrash(ctx, repo, s, o)
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -19,12 +20,24 @@ import (
 
 // TrashOptions says what happens to content of a tree that no commit can hold. The zero value refuses it.
 type TrashOptions struct {
-	Archive bool              // keep it in an archive
-	Force   bool              // with Archive: leave out what the archive cannot hold
-	Lost    func(lost string) // called with Force for each file that was left out; required with Force
+	Archive bool      // keep it in an archive
+	Force   bool      // with Archive: leave out what the archive cannot hold
+	Lost    *[]string // with Force: the files that were left out, with the reasons, are added to it; required with Force
+
+	Late bool // the archive of the tree, if there is one, holds an earlier state of it
 
 	GitLayer string // directory with git state of the sandbox that was refused, which always goes to the archive; empty: none
 }
+
+// Lose adds a file to the list of those that were left out, with the reason.
+func (o TrashOptions) Lose(what string) {
+	if !slices.Contains(*o.Lost, what) {
+		*o.Lost = append(*o.Lost, what)
+	}
+}
+
+// hasLosses reports whether files were left out.
+func (o TrashOptions) hasLosses() bool { return o.Lost != nil && len(*o.Lost) > 0 }
 
 // Sections of an archive in the trash.
 const (
@@ -81,13 +94,13 @@ func (r *Repository) captureForTrash(ctx context.Context, repo *git.Repo, s git.
 		}
 	}()
 	if err == nil {
-		err = c.archiveSpecialFiles(ctx, s)
+		err = r.archiveRest(ctx, repo, s, o, &c, c.archiveSpecialFiles)
 		return c, err
 	}
 	partly := s
 	partly.InUse = true // leaves out repositories instead of refusing them
 	if c.CaptureResult, err = snapshot.Capture(ctx, repo, partly); err == nil {
-		err = c.archiveRepositories(ctx, repo, s)
+		err = r.archiveRest(ctx, repo, s, o, &c, c.archiveRepositories)
 		return c, err
 	} else if !IsContentError(ctx, err) {
 		return c, err
@@ -101,6 +114,21 @@ func (r *Repository) captureForTrash(ctx context.Context, repo *git.Repo, s git.
 	}
 	err = c.archiveAll(ctx, repo, s)
 	return c, err
+}
+
+// archiveRest archives what the commit of a capture leaves out. An archive that holds an earlier state of the whole tree
+// takes the place of the commit, so it gets everything.
+func (r *Repository) archiveRest(ctx context.Context, repo *git.Repo, s git.WorktreeSpec, o TrashOptions, c *TrashContent, leftOut func(context.Context, *git.Repo, git.WorktreeSpec) error) error {
+	if o.Late {
+		sections, err := archive.Sections(ctx, r.Store.TrashArchivePath(r.ID, s.Name))
+		if err != nil && !fault.Is[*archive.InvalidError](err) {
+			return err
+		}
+		if sections[archivedTree] {
+			leftOut = c.archiveAll
+		}
+	}
+	return leftOut(ctx, repo, s)
 }
 
 // CheckTrash returns the error that CaptureForTrash, or writing the archive, would return because of the content. It
@@ -200,7 +228,7 @@ func (r *Repository) WriteTrashArchive(ctx context.Context, id string, c TrashCo
 		return err
 	}
 	for _, lost := range result.Lost {
-		o.Lost(lost.String())
+		o.Lose(lost.String())
 	}
 	return nil
 }

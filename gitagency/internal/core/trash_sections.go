@@ -99,7 +99,7 @@ func outsideGit(top *guard.DirHandle, s git.WorktreeSpec, choose chooser) choose
 }
 
 // archiveSpecialFiles archives the special files of a tree of which the commit holds everything else.
-func (c *TrashContent) archiveSpecialFiles(ctx context.Context, s git.WorktreeSpec) error {
+func (c *TrashContent) archiveSpecialFiles(ctx context.Context, _ *git.Repo, s git.WorktreeSpec) error {
 	return c.openSection(ctx, archivedTree, s.Dir, false, func(top *guard.DirHandle) chooser {
 		return outsideGit(top, s, func(e archive.Entry) archive.Choice {
 			switch {

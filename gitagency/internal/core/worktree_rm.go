@@ -232,18 +232,15 @@ func (r *Repository) RemoveArchivedTree(ctx context.Context, repo *git.Repo, wt 
 	if wt.Adopted {
 		return r.RunSteps(ctx, "worktree rm", []Step{{"marker", func() error { return r.removeMarker(ctx, repo, wt.TreePath) }}, leftovers})
 	}
-	return r.RunSteps(ctx, "worktree rm", []Step{
-		{"tree", func() error {
-			if err := CheckParentResolved(wt.TreePath); err != nil {
-				return err
-			}
-			return r.RemoveCapturedTree(ctx, repo, wt.CaptureSubject(), since, TrashOptions{}, nil)
-		}},
-		{"registration", func() error {
+	if err := CheckParentResolved(wt.TreePath); err != nil {
+		return err
+	}
+	return r.RunSteps(ctx, "worktree rm", append(r.RemoveCapturedTree(ctx, repo, wt.CaptureSubject(), since, TrashOptions{}, nil),
+		Step{"registration", func() error {
 			return WorktreeBackend(repo).Unregister(changeset.Spec{ID: wt.ID, Tree: wt.TreePath, Scratch: home})
 		}},
 		leftovers,
-	})
+	))
 }
 
 // liveInvocations lists the invocations of a worktree that have not ended.

@@ -28,7 +28,7 @@ type Result struct {
 
 	TrashArchive string   `json:"trash_archive"` // archive that keeps what no commit can hold; empty when there is none
 	ArchiveSize  int64    `json:"archive_size"`  // its size in bytes
-	Lost         []string `json:"lost"`          // with Force: files that are not kept, with the reasons; empty, not null
+	Lost         []string `json:"lost"`          // with Force: files that are not kept, with the reasons; empty, not null; set too when the removal failed
 }
 
 // Request selects the invocation to discard.
@@ -98,62 +98,35 @@ func End(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.En
 	return endInvocation(ctx, r, repo, entry, o, false)
 }
 
-func endInvocation(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta], o core.TrashOptions, mayStop bool) (Result, error) {
-	var lost []string
-	o.Lost = func(file string) { lost = append(lost, file) }
-	if err := core.CheckParentResolved(r.Store.SandboxTreePath(r.ID, entry.ID)); err != nil {
-		return Result{}, err
-	}
-	already, how := core.HasEnded(entry.Record), store.Discarded
-	if already {
-		how = entry.Record.Landing
-	} else if err := r.CheckTreeNotMoved(repo, entry.ID, r.Store.SandboxTreePath(r.ID, entry.ID)); err != nil {
-		return Result{}, err // not checked for an ended invocation: its name may be in use elsewhere
-	}
-	if err := sandbox.CheckBeforeStop(ctx, r, repo, TrashSubject(r, entry), o); err != nil {
-		return Result{}, fmt.Errorf("discard %s: %w", entry.ID, err)
+func endInvocation(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta], o core.TrashOptions, mayStop bool) (d Result, err error) {
+	if err := checkEndable(ctx, r, repo, entry, o); err != nil {
+		return d, err
 	}
 	locked, err := sandbox.LockExclusive(ctx, r, entry.ID)
 	if err != nil {
-		return Result{}, fmt.Errorf("discard %s: %w", entry.ID, err)
+		return d, fmt.Errorf("discard %s: %w", entry.ID, err)
 	}
 	defer locked.Close()
+	d = Result{ID: entry.ID, Already: core.HasEnded(entry.Record), EndedCommands: locked.EndedCommands}
 	if mayStop && locked.Stopped {
-		return Result{EndedCommands: locked.EndedCommands}, errStopped
+		return d, errStopped
 	}
-	RecoverUploads(ctx, r, entry.ID)
-	sandbox.Of(r, entry.ID).FinishRollbackForDiscard(ctx, repo, locked)
-	refused, err := sandbox.Of(r, entry.ID).ImportForDiscard(ctx, repo, entry.Record.Primitives, locked.InvocationLock)
-	if err != nil {
-		return Result{}, fmt.Errorf("discard %s: %w", entry.ID, err)
-	}
-	if refused != nil {
-		o.GitLayer = handoff.UpperDir(r, entry.ID)
-		r.Warn("sandbox %s: some git state behind the walls is refused: %v", entry.ID, refused)
+	if o.GitLayer, err = finishWork(ctx, r, repo, entry, locked); err != nil {
+		return d, fmt.Errorf("discard %s: %w", entry.ID, err)
 	}
 	since := time.Now()
-	if already { // unknown when the interrupted run began
+	if d.Already { // unknown when the interrupted run began
 		since = time.Time{}
 	}
-	keeps, err := hasUnkeptWork(ctx, r, repo, entry.ID)
-	if err != nil {
-		return Result{}, err
+	o.Lost = &d.Lost
+	if err := keepContent(ctx, r, repo, entry, o); err != nil {
+		d.Lost = nil // nothing is removed
+		return d, fmt.Errorf("discard %s: %w", entry.ID, err)
 	}
-	switch {
-	case !already:
-		err = moveToTrash(ctx, r, repo, entry, o)
-	case keeps:
-		err = addToTrash(ctx, r, repo, entry, o)
+	if d.Commit, err = removeSandbox(ctx, r, repo, entry, since, o); err != nil {
+		return d, &fault.CleanupError{Kind: "invocation", ID: entry.ID, Done: landingOf(entry), Err: err}
 	}
-	if err != nil {
-		return Result{}, fmt.Errorf("discard %s: %w", entry.ID, err)
-	}
-	commit, err := removeSandbox(ctx, r, repo, entry, since, o)
-	if err != nil {
-		return Result{}, &fault.CleanupError{Kind: "invocation", ID: entry.ID, Done: how, Err: err}
-	}
-	d := Result{ID: entry.ID, Commit: commit, Already: already, EndedCommands: locked.EndedCommands, Lost: lost}
-	if commit != "" {
+	if d.Commit != "" {
 		d.TrashRef = core.TrashRef(entry.ID)
 	}
 	if fi, err := os.Lstat(r.Store.TrashArchivePath(r.ID, entry.ID)); err == nil {
@@ -162,15 +135,61 @@ func endInvocation(ctx context.Context, r *core.Repository, repo *git.Repo, entr
 	return d, nil
 }
 
+// checkEndable checks what would prevent the end of a sandbox, before commands in it are ended.
+func checkEndable(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta], o core.TrashOptions) error {
+	tree := r.Store.SandboxTreePath(r.ID, entry.ID)
+	if err := core.CheckParentResolved(tree); err != nil {
+		return err
+	}
+	if !core.HasEnded(entry.Record) { // the name of an ended invocation may be in use elsewhere
+		if err := r.CheckTreeNotMoved(repo, entry.ID, tree); err != nil {
+			return err
+		}
+	}
+	if err := sandbox.CheckBeforeStop(ctx, r, repo, TrashSubject(r, entry), o); err != nil {
+		return fmt.Errorf("discard %s: %w", entry.ID, err)
+	}
+	return nil
+}
+
+// finishWork finishes interrupted uploads and rollbacks in a sandbox and imports its git state. If some of that is
+// refused, it returns the directory that holds it.
+func finishWork(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta], locked sandbox.ExclusiveLock) (refusedLayer string, err error) {
+	RecoverUploads(ctx, r, entry.ID)
+	box := sandbox.Of(r, entry.ID)
+	box.FinishRollbackForDiscard(ctx, repo, locked)
+	refused, err := box.ImportForDiscard(ctx, repo, entry.Record.Primitives, locked.InvocationLock)
+	if err != nil || refused == nil {
+		return "", err
+	}
+	r.Warn("sandbox %s: some git state behind the walls is refused: %v", entry.ID, refused)
+	return handoff.UpperDir(r, entry.ID), nil
+}
+
+// keepContent keeps the content of a sandbox in the trash, or what was added to it after it had ended.
+func keepContent(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta], o core.TrashOptions) error {
+	if !core.HasEnded(entry.Record) {
+		return moveToTrash(ctx, r, repo, entry, o)
+	}
+	if unkept, err := hasUnkeptWork(ctx, r, repo, entry.ID); err != nil || !unkept {
+		return err
+	}
+	return addToTrash(ctx, r, repo, entry, o)
+}
+
+// landingOf returns how an invocation ends: as its record says, or discarded.
+func landingOf(entry store.Entry[store.InvocationMeta]) string {
+	if core.HasEnded(entry.Record) {
+		return entry.Record.Landing
+	}
+	return store.Discarded
+}
+
 // TrashSubject describes the worktree of an invocation for the commit that its trash ref will point at.
 func TrashSubject(r *core.Repository, entry store.Entry[store.InvocationMeta]) git.WorktreeSpec {
-	how := store.Discarded
-	if core.HasEnded(entry.Record) {
-		how = entry.Record.Landing
-	}
 	return git.WorktreeSpec{
 		Name: entry.ID, Dir: r.Store.SandboxTreePath(r.ID, entry.ID), Branch: core.SandboxRef(entry.ID), Base: entry.Record.BaseCommit,
 		Message: fmt.Sprintf("agency: what was in sandbox %s when it was %s\n\nAgency-Invocation: %s\nAgency-Base: %s",
-			entry.ID, how, entry.ID, entry.Record.BaseCommit),
+			entry.ID, landingOf(entry), entry.ID, entry.Record.BaseCommit),
 	}
 }

@@ -3,6 +3,7 @@ package discard
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/changeset"
@@ -17,19 +18,21 @@ import (
 // of the trash ref. Each part may be gone already.
 func removeSandbox(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta], since time.Time, o core.TrashOptions) (string, error) {
 	id, spec := entry.ID, sandbox.Spec(r, entry.ID)
-	if err := r.RunSteps(ctx, "discard", []core.Step{
-		{Name: "tree", Do: func() error {
-			err := r.RemoveCapturedTree(ctx, repo, TrashSubject(r, entry), since, o, func() error { return renewFinishedAt(r, id) })
-			if err == nil && r.HasTrashArchive(id) && !r.Store.Invocation(r.ID, id, nil).Record.HasTrashArchive { // made of late changes
-				err = recordArchive(r, id)
-			}
-			return err
-		}},
-		{Name: "registration", Do: func() error { return core.WorktreeBackend(repo).Unregister(spec) }},
-		{Name: "branch", Do: func() error { return DeleteKeptBranch(ctx, r, repo, spec, o) }},
-		{Name: "leftovers", Do: func() error { return store.RemoveLeftovers(spec.Scratch) }},
-		{Name: "sandbox-dir", Do: func() error { return r.Store.RemoveSandboxTree(r.ID, id) }},
-	}); err != nil {
+	steps := r.RemoveCapturedTree(ctx, repo, TrashSubject(r, entry), since, o, func() error { return renewFinishedAt(r, id) })
+	// An archive made of late changes is recorded before the files are deleted.
+	steps = slices.Insert(steps, 1, core.Step{Name: "record-archive", Do: func() error {
+		if !r.HasTrashArchive(id) || r.Store.Invocation(r.ID, id, nil).Record.HasTrashArchive {
+			return nil
+		}
+		return recordArchive(r, id)
+	}})
+	steps = append(steps,
+		core.Step{Name: "registration", Do: func() error { return core.WorktreeBackend(repo).Unregister(spec) }},
+		core.Step{Name: "branch", Do: func() error { return DeleteKeptBranch(ctx, r, repo, spec, o) }},
+		core.Step{Name: "leftovers", Do: func() error { return store.RemoveLeftovers(spec.Scratch) }},
+		core.Step{Name: "sandbox-dir", Do: func() error { return r.Store.RemoveSandboxTree(r.ID, id) }},
+	)
+	if err := r.RunSteps(ctx, "discard", steps); err != nil {
 		return "", err
 	}
 	return r.TrashCommit(ctx, repo, id)
@@ -62,7 +65,7 @@ func DeleteKeptBranch(ctx context.Context, r *core.Repository, repo *git.Repo, s
 		if !o.Force {
 			return errors.New(names + "; 'git agency discard --force " + spec.ID + "' deletes it")
 		}
-		o.Lost(names)
+		o.Lose(names)
 		return core.WorktreeBackend(repo).DeleteBranch(ctx, spec, branch)
 	}
 	safe, err := repo.IsAncestor(ctx, branch, kept)

@@ -90,7 +90,7 @@ func addToTrash(ctx context.Context, r *core.Repository, repo *git.Repo, entry s
 			return err
 		}
 		subject := TrashSubject(r, entry)
-		subject.Onto = kept
+		subject.Onto, o.Late = kept, true
 		captured, err = r.CaptureForTrash(ctx, repo, subject, o)
 		return err
 	}); err != nil {

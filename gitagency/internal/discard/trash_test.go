@@ -92,3 +92,40 @@ func TestDiscardedSandboxTakesNoSnapshot(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Promise: Restore returns files that were added after a discard whose archive holds the whole tree, although a commit
+// could hold them.
+func TestRestoreReturnsLateFilesOfArchivedTree(t *testing.T) {
+	t.Parallel()
+	fail := true
+	l := sandboxtest.New(t, core.Options{Fault: func(_ context.Context, at string) error {
+		if at != "discard/tree:before" || !fail {
+			return nil
+		}
+		return errors.New("on purpose")
+	}})
+	tree := l.Sandbox.WorkDir()
+	l.WriteFile(".gitattributes", "*.txt working-tree-encoding=UTF-16\n")
+	l.WriteFile("odd.txt", "odd")
+	if _, err := discard.Run(t.Context(), l.Repo, discard.Request{Query: l.Sandbox.ID}); !fault.Is[*fault.CleanupError](err) {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Remove(filepath.Join(tree, ".gitattributes")), os.Remove(filepath.Join(tree, "odd.txt"))); err != nil {
+		t.Fatal(err)
+	}
+	l.WriteFile("late", "late\n")
+	fail = false
+	if _, err := discard.Run(t.Context(), l.Repo, discard.Request{Query: l.Sandbox.ID}); err != nil {
+		t.Fatal(err)
+	}
+	again, err := sandbox.Restore(t.Context(), l.Repo, l.Sandbox.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	restored := l.Repo.Store.SandboxTreePath(l.Repo.ID, again.ID)
+	for name, want := range map[string]string{"late": "late\n", "odd.txt": "odd"} {
+		if data, err := os.ReadFile(filepath.Join(restored, name)); string(data) != want {
+			t.Errorf("%s: %q, %v", name, data, err)
+		}
+	}
+}

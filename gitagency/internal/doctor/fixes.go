@@ -104,7 +104,7 @@ func (x *checkRun) salvageSandbox(ctx context.Context, s treeInfo, why string) e
 		Name: s.id, Dir: s.tree, Branch: s.branch, Base: s.base,
 		Message: fmt.Sprintf("agency: content of sandbox %s, whose record was lost\n\n%s\n%s", s.id, why, store.ReadRawMeta(s.recordDir)),
 	}
-	o := core.TrashOptions{Archive: true}
+	o := core.TrashOptions{Archive: true, Late: true}
 	if err := sandbox.CheckBeforeStop(ctx, x.Repository, x.repo, lost, o); err != nil {
 		return err
 	}
@@ -139,13 +139,12 @@ func (x *checkRun) salvageSandbox(ctx context.Context, s treeInfo, why string) e
 	}
 	tx.Commit()
 	spec := s.changesetSpec()
-	return x.RunSteps(ctx, "doctor", []core.Step{
-		{Name: "tree", Do: func() error { return x.RemoveCapturedTree(ctx, x.repo, lost, zeroTime, o, nil) }},
-		{Name: "registration", Do: func() error { return core.WorktreeBackend(x.repo).Unregister(spec) }},
-		{Name: "branch", Do: func() error { return discard.DeleteKeptBranch(ctx, x.Repository, x.repo, spec, o) }},
-		{Name: "sandbox-dir", Do: func() error { return x.Store.RemoveSandboxTree(x.ID, s.id) }},
-		{Name: "record", Do: func() error { return durable.RemoveTree(s.recordDir) }},
-	})
+	return x.RunSteps(ctx, "doctor", append(x.RemoveCapturedTree(ctx, x.repo, lost, zeroTime, o, nil),
+		core.Step{Name: "registration", Do: func() error { return core.WorktreeBackend(x.repo).Unregister(spec) }},
+		core.Step{Name: "branch", Do: func() error { return discard.DeleteKeptBranch(ctx, x.Repository, x.repo, spec, o) }},
+		core.Step{Name: "sandbox-dir", Do: func() error { return x.Store.RemoveSandboxTree(x.ID, s.id) }},
+		core.Step{Name: "record", Do: func() error { return durable.RemoveTree(s.recordDir) }},
+	))
 }
 
 // rebuildWorktreeRecord recreates the record of an integration worktree from its tree and git's worktree entry. The tree of
