@@ -174,10 +174,16 @@ var reasons = map[reason.Reason]row{
 		return []string{"land " + e.Other + " instead; if it is not being verified any more, 'git agency doctor --fix " + e.ID + "' removes this sandbox"}
 	}},
 
-	reason.NotIntegration: {ExitRefused, always(
-		"name a worktree (see 'git agency worktree ls'), or make this one an integration worktree with 'git agency worktree adopt',",
-		"or make a new one with 'git agency worktree create <name>'",
-	)},
+	reason.NotIntegration: {ExitRefused, func(_ *gitagency.StateError, retry Retry) []string {
+		choose := "name a worktree"
+		if len(retry.Args) > 0 && retry.Args[0] == "restore" { // it has no argument for a worktree
+			choose = "run the command in an integration worktree"
+		}
+		return []string{
+			choose + " (see 'git agency worktree ls'), or make this one an integration worktree with 'git agency worktree adopt',",
+			"or make a new one with 'git agency worktree create <name>'",
+		}
+	}},
 	reason.MarkerLost: {ExitRefused, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{
 			"sandboxes start only from a worktree with the marker of an integration worktree",
