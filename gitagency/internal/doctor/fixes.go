@@ -3,6 +3,7 @@ package doctor
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -14,8 +15,10 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/repair"
+	"github.com/git-agency/git-agency/gitagency/internal/handoff"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -117,6 +120,7 @@ func (x *checkRun) salvageSandbox(ctx context.Context, s treeInfo, why string) e
 		x.Warn("commands in sandbox %s that were ended: %d", s.id, vacant.EndedCommands)
 	}
 	discard.RecoverUploads(ctx, x.Repository, s.id)
+	o.GitLayer = x.importLost(ctx, s, vacant)
 	if lost.Onto, err = x.TrashCommit(ctx, x.repo, s.id); err != nil {
 		return err
 	}
@@ -145,6 +149,20 @@ func (x *checkRun) salvageSandbox(ctx context.Context, s treeInfo, why string) e
 		core.Step{Name: "sandbox-dir", Do: func() error { return x.Store.RemoveSandboxTree(x.ID, s.id) }},
 		core.Step{Name: "record", Do: func() error { return durable.RemoveTree(s.recordDir) }},
 	))
+}
+
+// importLost imports git state behind the walls of a sandbox whose record is lost. If not all of it can be imported, it
+// returns the directory that holds it.
+func (x *checkRun) importLost(ctx context.Context, s treeInfo, held sandbox.ExclusiveLock) (layer string) {
+	walled := store.Primitives{Isolation: settings.IsolationOS} // without walls there is nothing to import
+	refused, err := sandbox.Of(x.Repository, s.id).ImportForDiscard(ctx, x.repo, walled, held.InvocationLock)
+	if err = errors.Join(refused, err); err == nil && held.InvocationLock != nil {
+		return ""
+	}
+	if err != nil {
+		x.Warn("sandbox %s: some git state behind the walls is not imported: %v", s.id, err)
+	}
+	return handoff.UpperDir(x.Repository, s.id)
 }
 
 // rebuildWorktreeRecord recreates the record of an integration worktree from its tree and git's worktree entry. The tree of
