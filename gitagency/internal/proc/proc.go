@@ -13,6 +13,7 @@ package proc
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,35 +98,11 @@ func (e *NotStartedError) Unwrap() error { return e.Err }
 // Run runs the command. A program that ran and failed is not an error: see Result.ExitCode. The error is a
 // *NotStartedError if the program could not be started, or wraps context.Cause if ctx ended first.
 func Run(ctx context.Context, c Command) (Result, error) {
-	if len(c.Argv) == 0 {
-		return Result{}, errors.New("no program given")
-	}
-	if err := context.Cause(ctx); err != nil {
-		return Result{}, &NotStartedError{err}
-	}
-	if c.DieWithParent && c.Restrict != nil { // the signal would kill it when the restricted thread, which started it, ends
-		return Result{}, &NotStartedError{errors.New("a program with Restrict cannot have DieWithParent")}
-	}
-	grace := c.Grace
-	if grace == 0 {
-		grace = 5 * time.Second
-	}
-
-	cmd := exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...)
 	var stdout, stderr bytes.Buffer
-	cmd.Dir, cmd.Env, cmd.Stdin, cmd.ExtraFiles = c.Dir, c.Env, c.Stdin, c.Inherit
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if c.Stdout != nil {
-		cmd.Stdout = c.Stdout
+	cmd, err := c.prepare(ctx, &stdout, &stderr)
+	if err != nil {
+		return Result{}, err
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if c.Unshare != nil {
-		if err := c.Unshare.setSysProcAttr(cmd.SysProcAttr); err != nil {
-			return Result{}, &NotStartedError{err}
-		}
-	}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
-	cmd.WaitDelay = grace
 	parent, err := c.newParentPipe(cmd)
 	if err != nil {
 		return Result{}, &NotStartedError{err}
@@ -165,6 +142,34 @@ func Run(ctx context.Context, c Command) (Result, error) {
 	default:
 		return res, errors.Join(waitErr, groupErr)
 	}
+}
+
+// prepare checks a command and returns it ready to be started, as the leader of a process group of its own.
+func (c Command) prepare(ctx context.Context, stdout, stderr io.Writer) (*exec.Cmd, error) {
+	if len(c.Argv) == 0 {
+		return nil, errors.New("no program given")
+	}
+	if err := context.Cause(ctx); err != nil {
+		return nil, &NotStartedError{err}
+	}
+	if c.DieWithParent && c.Restrict != nil { // the signal would kill it when the restricted thread, which started it, ends
+		return nil, &NotStartedError{errors.New("a program with Restrict cannot have DieWithParent")}
+	}
+	cmd := exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...)
+	cmd.Dir, cmd.Env, cmd.Stdin, cmd.ExtraFiles = c.Dir, c.Env, c.Stdin, c.Inherit
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	if c.Stdout != nil {
+		cmd.Stdout = c.Stdout
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if c.Unshare != nil {
+		if err := c.Unshare.setSysProcAttr(cmd.SysProcAttr); err != nil {
+			return nil, &NotStartedError{err}
+		}
+	}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = cmp.Or(c.Grace, 5*time.Second)
+	return cmd, nil
 }
 
 // killPatience bounds the wait for processes after SIGKILL. It is not the grace of SIGTERM, which may be short: a killed

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -65,17 +66,18 @@ func checkComplete(ctx context.Context, r *git.Repo, q git.RunOptions, in Receiv
 			return err
 		}
 	}
-	blobs := make([]string, 0, len(w.Blobs))
-	for oid := range w.Blobs {
-		blobs = append(blobs, oid)
-	}
-	found, err := fsck.LookupStrict(ctx, t, blobs)
+	return checkBlobs(ctx, t, slices.Collect(maps.Keys(w.Blobs)))
+}
+
+// checkBlobs checks that blobs exist.
+func checkBlobs(ctx context.Context, objects *git.CatFile, oids []string) error {
+	found, err := fsck.LookupStrict(ctx, objects, oids)
 	if err != nil {
 		return err
 	}
 	for i, f := range found {
 		if f.Type != "blob" {
-			return &object.IncompleteError{OID: blobs[i], Want: "blob", Have: f.Type}
+			return &object.IncompleteError{OID: oids[i], Want: "blob", Have: f.Type}
 		}
 	}
 	return nil
