@@ -38,7 +38,7 @@ const (
 	RadarClean     RadarState = "clean"
 	RadarConflicts RadarState = "conflicts"
 	RadarNothing   RadarState = "nothing" // nothing to land
-	RadarRefused   RadarState = "refused" // it contains objects that must not land
+	RadarRefused   RadarState = "refused" // it contains objects or files that must not land
 	RadarError     RadarState = "error"   // it could not be read
 )
 

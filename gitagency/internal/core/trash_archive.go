@@ -105,8 +105,7 @@ func (r *Repository) captureForTrash(ctx context.Context, repo *git.Repo, s git.
 	} else if !IsContentError(ctx, err) {
 		return c, err
 	}
-	partly.Dir = ""
-	if c.CaptureResult, err = snapshot.Capture(ctx, repo, partly); err != nil && IsContentError(ctx, err) {
+	if c.CaptureResult, err = snapshot.CaptureIndex(ctx, repo, partly); err != nil && IsContentError(ctx, err) {
 		c.CaptureResult, err = captureHistory(ctx, repo, s)
 	}
 	if err != nil {

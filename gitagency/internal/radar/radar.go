@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
 )
 
 // Result is the result of Radar: which sandboxes conflict with the integration branch and with each other.
@@ -44,7 +45,7 @@ const (
 	Clean     State = "clean"
 	Conflicts State = "conflicts"
 	Nothing   State = "nothing" // nothing to land
-	Refused   State = "refused" // it contains objects that must not land
+	Refused   State = "refused" // it contains objects or files that must not land
 	Error     State = "error"   // it could not be read
 )
 
@@ -137,6 +138,9 @@ func (s *forecast) result() Result {
 		sandbox := Sandbox{ID: b.inv.ID, Name: b.inv.Name, State: Error, Paths: []string{}}
 		if b.err != nil {
 			sandbox.Error = b.err.Error()
+			if fault.Is[*fault.InvalidTreeError](b.err) {
+				sandbox.State = Refused
+			}
 		} else {
 			m := s.facts.Merges[s.mergeKey(integrationPair(i))]
 			sandbox.Paths, sandbox.Clean = m.paths(), m.clean()

@@ -24,6 +24,16 @@ type RuleFile struct {
 	known string // name of the file at the same path in a tree of the repository; empty: there is none
 }
 
+// NewRuleFile returns a file that takes the place of the one in a known commit or tree, which is in the repository; without
+// one, known is empty. It sets no OID.
+func NewRuleFile(at string, content []byte, known string) RuleFile {
+	f := RuleFile{Path: at, Content: content}
+	if known != "" && !strings.Contains(at, "\n") { // which ends a question to git cat-file
+		f.known = known + ":" + at
+	}
+	return f
+}
+
 // FindRuleFiles lists the files in a tree whose content CheckRuleFiles checks and that a known tree, which is in the
 // repository, does not have at the same path. It sets no Content.
 func FindRuleFiles(n *object.BuiltTree, t *git.CatFile, known string) (files []RuleFile, err error) {
@@ -36,10 +46,8 @@ func FindRuleFiles(n *object.BuiltTree, t *git.CatFile, known string) (files []R
 	}
 	err = git.VisitNewEntries(n, t, base, func(at string, dir *object.BuiltTree, leaf object.TreeEntry) {
 		if dir == nil && isRuleFile(path.Base(at), leaf.Mode) {
-			f := RuleFile{Path: at, OID: hex.EncodeToString(leaf.OID), Link: leaf.Mode == object.ModeSymlink}
-			if known != "" && !strings.Contains(at, "\n") { // which ends a question to git cat-file
-				f.known = known + ":" + at
-			}
+			f := NewRuleFile(at, nil, known)
+			f.OID, f.Link = hex.EncodeToString(leaf.OID), leaf.Mode == object.ModeSymlink
 			files = append(files, f)
 		}
 	})
@@ -71,6 +79,15 @@ func CheckRuleFiles(ctx context.Context, r *git.Repo, files []RuleFile) error {
 		}
 	}
 	return nil
+}
+
+// CheckAttributes refuses a .gitattributes that adds a slow pattern, with an *Error; any other file passes. It is for files
+// that are not committed, before git compares paths with their patterns.
+func CheckAttributes(ctx context.Context, r *git.Repo, f RuleFile) error {
+	if index.PatternFile([]byte(path.Base(f.Path))) != index.AttributesFile {
+		return nil
+	}
+	return f.checkPatterns(ctx, r, index.AttributesFile)
 }
 
 // checkPatterns refuses a slow pattern that the known file has not.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/fsck"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/git/status"
 )
@@ -28,10 +29,28 @@ type CaptureResult struct {
 // progress still needs, commits that only the reflog of HEAD refers to, and the index, if it differs from all of
 // these. Capture changes nothing in the worktree but permissions that keep its owner from reading it. Neither
 // its .git file nor anything else that a process in it could have written decides where git looks or what it runs.
+//
+// A .gitattributes that adds a slow pattern to HEAD is refused with a *fsck.Error, also if it is staged: a checkout of the
+// commit would compare every path with it.
 func Capture(ctx context.Context, r *git.Repo, s git.WorktreeSpec) (CaptureResult, error) {
 	if s.Onto != "" {
 		return captureOnto(ctx, r, s)
 	}
+	return captureHead(ctx, r, s, true)
+}
+
+// CaptureIndex is Capture without the files of the worktree, which are kept elsewhere: the tree of the commit is that of
+// HEAD, or of the earlier capture, and the index is a parent.
+func CaptureIndex(ctx context.Context, r *git.Repo, s git.WorktreeSpec) (CaptureResult, error) {
+	s.Dir = ""
+	if s.Onto != "" {
+		return captureOnto(ctx, r, s)
+	}
+	return captureHead(ctx, r, s, false)
+}
+
+// captureHead captures on top of HEAD. If the worktree is gone, the index stands for its files, if that is allowed.
+func captureHead(ctx context.Context, r *git.Repo, s git.WorktreeSpec, indexAsFiles bool) (CaptureResult, error) {
 	head, branch, err := r.HeadAndBranch(ctx, s)
 	if err != nil {
 		return CaptureResult{}, err
@@ -53,8 +72,8 @@ func Capture(ctx context.Context, r *git.Repo, s git.WorktreeSpec) (CaptureResul
 	switch {
 	case work != "":
 		tree = work
-	case staged != "":
-		tree = staged // the worktree is gone; the index is the best that is left
+	case staged != "" && indexAsFiles:
+		tree = staged // the best that is left
 	}
 	got.Dirty = tree != headTree
 	if staged != "" && staged != headTree && staged != tree {
@@ -191,6 +210,9 @@ func writeWorktreeTrees(ctx context.Context, r *git.Repo, s git.WorktreeSpec, he
 	if err != nil {
 		return "", "", err
 	}
+	if err := checkAttributes(ctx, r, t, g, known); err != nil {
+		return "", "", err
+	}
 	if err := status.StoreTrees(ctx, r, t, g, known); err != nil {
 		return "", "", err
 	}
@@ -201,4 +223,19 @@ func writeWorktreeTrees(ctx context.Context, r *git.Repo, s git.WorktreeSpec, he
 		work = g.Worktree.HexOID()
 	}
 	return staged, work, nil
+}
+
+// checkAttributes refuses a .gitattributes on disk that adds a slow pattern to a known tree. The scan has checked those that
+// differ from the index.
+func checkAttributes(ctx context.Context, r *git.Repo, t *git.CatFile, g status.WorktreeContents, known string) error {
+	files, err := g.AttributeFiles(t, known)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if err := fsck.CheckAttributes(ctx, r, f); err != nil {
+			return err
+		}
+	}
+	return nil
 }

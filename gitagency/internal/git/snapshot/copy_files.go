@@ -2,7 +2,9 @@ package snapshot
 
 import (
 	"context"
+	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
@@ -47,7 +49,12 @@ func WriteCopiedIndex(ctx context.Context, r *git.Repo, w git.Registration, c Co
 	if err != nil {
 		return err
 	}
-	// Here too the repository's own filters must not run: git re-reads files that are as new as the index.
+	// Git re-reads files that are as new as the index, with the attributes of the tree, which an agent may have staged. Nobody
+	// has changed the files meanwhile.
+	later := time.Now().Add(time.Minute)
+	if err := os.Chtimes(filepath.Join(c.ScratchDir, "index"), later, later); err != nil {
+		return err
+	}
 	if _, err := r.RunWrite(ctx, p, "read-tree", "-m", "-i", "--no-recurse-submodules", tree); err != nil {
 		return err
 	}

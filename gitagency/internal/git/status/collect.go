@@ -195,25 +195,40 @@ func (g WorktreeContents) NewObjects(t *git.CatFile, known string) ([]object.Raw
 }
 
 // RuleFiles returns the files in the collected trees that fsck.CheckRuleFiles checks and the tree known does not have.
-func (g WorktreeContents) RuleFiles(t *git.CatFile, known string) (files []fsck.RuleFile, err error) {
+func (g WorktreeContents) RuleFiles(t *git.CatFile, known string) ([]fsck.RuleFile, error) {
+	all := func(string) bool { return true }
+	staged, err := g.ruleFilesIn(g.Staged, t, known, all)
+	if err != nil {
+		return nil, err
+	}
+	files, err := g.ruleFilesIn(g.Worktree, t, known, all)
+	return append(staged, files...), err
+}
+
+// AttributeFiles returns the attribute files on disk that the tree known does not have.
+func (g WorktreeContents) AttributeFiles(t *git.CatFile, known string) ([]fsck.RuleFile, error) {
+	return g.ruleFilesIn(g.Worktree, t, known, isAttributesFile)
+}
+
+// ruleFilesIn returns the files of rules in a tree, which may be nil, that are wanted.
+func (g WorktreeContents) ruleFilesIn(tree *object.BuiltTree, t *git.CatFile, known string, isWanted func(path string) bool) ([]fsck.RuleFile, error) {
 	const limit = 100 << 20 // git fsck refuses larger ones
-	for _, tree := range []*object.BuiltTree{g.Staged, g.Worktree} {
-		found, err := fsck.FindRuleFiles(tree, t, known)
+	files, err := fsck.FindRuleFiles(tree, t, known)
+	if err != nil {
+		return nil, err
+	}
+	files = slices.DeleteFunc(files, func(f fsck.RuleFile) bool { return !isWanted(f.Path) })
+	for i := range files {
+		f := &files[i]
+		oid, err := hex.DecodeString(f.OID)
 		if err != nil {
 			return nil, err
 		}
-		for _, f := range found {
-			oid, err := hex.DecodeString(f.OID)
-			if err != nil {
+		blob, inMemory := g.blob(oid)
+		if f.Content = blob.Content; !inMemory {
+			if _, f.Content, err = t.Read(f.OID, "blob", limit); err != nil {
 				return nil, err
 			}
-			blob, inMemory := g.blob(oid)
-			if f.Content = blob.Content; !inMemory {
-				if _, f.Content, err = t.Read(f.OID, "blob", limit); err != nil {
-					return nil, err
-				}
-			}
-			files = append(files, f)
 		}
 	}
 	return files, nil

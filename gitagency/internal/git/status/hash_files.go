@@ -13,6 +13,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/beneath"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/fsck"
 	"github.com/git-agency/git-agency/gitagency/internal/git/index"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/readlimit"
@@ -40,7 +41,7 @@ func (v *worktreeScan) hashFiles(ctx context.Context, names []string, seed []int
 		if err := context.Cause(ctx); err != nil {
 			return nil, err
 		}
-		if err := h.addFile(name); err != nil {
+		if err := h.addFile(ctx, name); err != nil {
 			return nil, err
 		}
 	}
@@ -81,7 +82,7 @@ type fileHasher struct {
 }
 
 // addFile hashes one file, or copies it into the staging work tree.
-func (h *fileHasher) addFile(name string) error {
+func (h *fileHasher) addFile(ctx context.Context, name string) error {
 	if index.PathProblem([]byte(name), 0, false) != "" {
 		return &RejectedNameError{Path: h.tree.Join(name)}
 	}
@@ -91,7 +92,7 @@ func (h *fileHasher) addFile(name string) error {
 	f, st, err := h.tree.OpenFile(name)
 	switch {
 	case errors.As(err, new(*beneath.NotRegularError)):
-		return h.addLink(name)
+		return h.addLink(ctx, name)
 	case beneath.IsGone(err):
 		return nil
 	case errors.Is(err, fs.ErrPermission):
@@ -108,7 +109,7 @@ func (h *fileHasher) addFile(name string) error {
 		return err
 	}
 	if !h.inMemory || st.Size > maxMemoryBytes || h.mayConvert(name) {
-		return h.addStaged(name, f, &st)
+		return h.addStaged(ctx, name, f, &st)
 	}
 	content := make([]byte, st.Size)
 	n, err := io.ReadFull(f, content)
@@ -121,7 +122,7 @@ func (h *fileHasher) addFile(name string) error {
 }
 
 // addLink adds a symlink. Anything else that has taken its place counts as gone.
-func (h *fileHasher) addLink(name string) error {
+func (h *fileHasher) addLink(ctx context.Context, name string) error {
 	target, err := h.tree.Readlink(name)
 	if beneath.IsGone(err) || errors.Is(err, unix.EINVAL) {
 		return nil
@@ -131,6 +132,10 @@ func (h *fileHasher) addLink(name string) error {
 	}
 	if index.PathProblem([]byte(name), 0, true) != "" { // git refuses symlinks under some names
 		return &RejectedNameError{Path: h.tree.Join(name)}
+	}
+	// Git takes the target of a committed symlink for attributes when it checks out the commit.
+	if err := fsck.CheckAttributes(ctx, h.repo, fsck.NewRuleFile(name, []byte(target), h.head)); err != nil {
+		return err
 	}
 	h.addBlob(name, object.ModeSymlink, []byte(target))
 	return nil
@@ -203,22 +208,22 @@ func (v *worktreeScan) mayConvertAll() bool {
 }
 
 // addStaged copies a file into the staging work tree.
-func (h *fileHasher) addStaged(name string, f *os.File, st *unix.Stat_t) error {
+func (h *fileHasher) addStaged(ctx context.Context, name string, f *os.File, st *unix.Stat_t) error {
 	if h.stage == nil {
 		p, err := h.scratch()
 		if err != nil {
 			return err
 		}
-		if h.stage, err = newStaging(p.WorkTree); err != nil {
+		if h.stage, err = newStaging(p.WorkTree, h.repo, h.head); err != nil {
 			return err
 		}
 		h.stats = map[string]unix.Stat_t{}
 	}
-	if err := h.stage.addAttributes(h.tree, path.Dir(name), h.repo.ReadLimits); err != nil {
+	if err := h.stage.addAttributes(ctx, h.tree, path.Dir(name)); err != nil {
 		return err
 	}
 	h.staged, h.stats[name] = append(h.staged, name), *st
-	return h.stage.addFile(name, f, st)
+	return h.stage.addFile(ctx, name, f, st)
 }
 
 // hashStaged has git convert the staged files, with the user's filters, to blobs, unless that exceeded a limit before.

@@ -203,6 +203,8 @@ func TestCaptureRemembersExceededLimit(t *testing.T) {
 	repo := repotest.OpenRepo(l)
 	w := repotest.AddSandbox(l, repo)
 	l.WriteIn(w.Tree, ".gitattributes", strings.Repeat("/**/a", 12)+"/c text\n")
+	l.GitIn(w.Tree, "add", ".gitattributes")
+	l.GitIn(w.Tree, "commit", "-q", "-m", "rules") // else they would be refused
 	l.WriteIn(w.Tree, strings.Repeat("a/", 60)+"file", "f\n")
 	l.WriteIn(w.Tree, "a.txt", "changed\n")
 	s := repotest.SpecOf(l, w)

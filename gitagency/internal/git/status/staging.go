@@ -1,6 +1,7 @@
 package status
 
 import (
+	"context"
 	"errors"
 	"io"
 	"io/fs"
@@ -9,73 +10,102 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/beneath"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/fsck"
+	"github.com/git-agency/git-agency/gitagency/internal/git/index"
 	"github.com/git-agency/git-agency/gitagency/internal/readlimit"
 	"golang.org/x/sys/unix"
 )
 
 // staging is a private work tree with copies of files, on which git runs instead of on the files of an agent. It also has
-// copies of the attribute files that apply to them.
+// copies of the attribute files that apply to them. None of these adds a pattern that is slow for git, see
+// fsck.CheckAttributes.
 type staging struct {
 	root  *os.Root
+	repo  *git.Repo
+	head  string          // commit whose patterns are allowed
 	dirs  map[string]bool // directories whose attribute files were copied
 	rules []pathStat      // the attribute files
 }
 
-func newStaging(dir string) (*staging, error) {
+func newStaging(dir string, r *git.Repo, head string) (*staging, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
 	}
-	return &staging{root: root, dirs: map[string]bool{}}, nil
+	return &staging{root: root, repo: r, head: head, dirs: map[string]bool{}}, nil
 }
 
 func (s *staging) close() error { return s.root.Close() }
 
 // addAttributes copies the .gitattributes of a directory and of its parents. As in git, a symlink counts as none.
-func (s *staging) addAttributes(tree *beneath.Dir, dir string, limits readlimit.Limits) error {
+func (s *staging) addAttributes(ctx context.Context, tree *beneath.Dir, dir string) error {
 	if s.dirs[dir] {
 		return nil
 	}
 	s.dirs[dir] = true
 	if dir != "." {
-		if err := s.addAttributes(tree, path.Dir(dir), limits); err != nil {
+		if err := s.addAttributes(ctx, tree, path.Dir(dir)); err != nil {
 			return err
 		}
 	}
-	name := path.Join(dir, ".gitattributes")
+	name := path.Join(dir, index.AttributesFile)
 	f, st, err := tree.OpenFile(name)
 	if err != nil {
 		return nil
 	}
 	defer f.Close()
-	if err := limits.CheckSize(f.Name(), readlimit.Output, st.Size); err != nil {
-		return err
-	}
-	s.rules = append(s.rules, pathStat{name, git.FileStatOf(&st)})
-	return s.addFile(name, f, &st)
+	return s.addFile(ctx, name, f, &st)
 }
 
 // addFile copies an open file. A file that exists was copied before.
-func (s *staging) addFile(name string, f *os.File, st *unix.Stat_t) error {
-	if dir := path.Dir(name); dir != "." {
-		if err := s.root.MkdirAll(dir, 0o700); err != nil {
-			return err
-		}
-	}
-	perm := fs.FileMode(0o600)
-	if st.Mode&unix.S_IXUSR != 0 {
-		perm = 0o700
-	}
-	to, err := s.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
+func (s *staging) addFile(ctx context.Context, name string, f *os.File, st *unix.Stat_t) error {
+	to, err := s.create(name, st)
 	if errors.Is(err, fs.ErrExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	_, err = io.CopyN(to, f, st.Size)
-	if errors.Is(err, io.EOF) { // it was truncated meanwhile
+	if isAttributesFile(name) {
+		err = s.copyAttributes(ctx, to, name, f, st)
+	} else if _, err = io.CopyN(to, f, st.Size); errors.Is(err, io.EOF) { // it was truncated meanwhile
 		err = nil
 	}
 	return errors.Join(err, to.Close())
+}
+
+// copyAttributes copies an attribute file whose patterns are not too slow.
+func (s *staging) copyAttributes(ctx context.Context, to io.Writer, name string, f *os.File, st *unix.Stat_t) error {
+	if err := s.repo.ReadLimits.CheckSize(f.Name(), readlimit.Output, st.Size); err != nil {
+		return err
+	}
+	content, err := io.ReadAll(io.LimitReader(f, st.Size))
+	if err != nil {
+		return err
+	}
+	if err := fsck.CheckAttributes(ctx, s.repo, fsck.NewRuleFile(name, content, s.head)); err != nil {
+		return err
+	}
+	s.rules = append(s.rules, pathStat{name, git.FileStatOf(st)})
+	_, err = to.Write(content)
+	return err
+}
+
+// create creates a file, which must not exist, and its directories.
+func (s *staging) create(name string, st *unix.Stat_t) (*os.File, error) {
+	if dir := path.Dir(name); dir != "." {
+		if err := s.root.MkdirAll(dir, 0o700); err != nil {
+			return nil, err
+		}
+	}
+	perm := fs.FileMode(0o600)
+	if st.Mode&unix.S_IXUSR != 0 {
+		perm = 0o700
+	}
+	return s.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
+}
+
+// isAttributesFile reports whether git reads attributes from a file of this path, on some file system.
+func isAttributesFile(name string) bool {
+	return index.PatternFile([]byte(path.Base(name))) == index.AttributesFile
 }

@@ -44,9 +44,7 @@ func (c *ignoreCapture) remove(name string) {
 // rules were evaluated, and whether they exceeded the limit.
 func (c *ignoreCapture) collect() (evaluated, exceeded bool) {
 	c.T.Helper()
-	for began := fileClockNow(c.w.Tree); began != 0 && fileClockNow(c.w.Tree) == began; {
-		time.Sleep(time.Millisecond)
-	}
+	waitForFileClock(c.w.Tree)
 	m := repotest.NewMirror(c.Fixture)
 	m.Repo.ReadLimits = c.limits
 	s := repotest.SpecOf(c.Fixture, c.w)
