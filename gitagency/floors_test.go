@@ -77,7 +77,7 @@ var floors = []struct {
 	{dir: "settings", imports: "durable proc readlimit git/config git store guard confine treediff fault"},
 	{
 		dir: "core",
-		imports: "durable ids undo lock proc git/object git/config git/ignore git git/snapshot git/update store guard archive " +
+		imports: "durable ids undo lock proc git/object git/config git git/status git/snapshot git/update store guard archive " +
 			"changeset fault settings",
 	},
 	{

@@ -65,7 +65,7 @@ func (c *TrashContent) Close() {
 // CaptureForTrash captures the content of a tree that is about to be removed. With an archive, a tree that git refuses
 // is captured as far as git can:
 //
-//  1. all of it, which is what CaptureTree does; special files go to the archive;
+//  1. all of it, which is what CaptureTree does; special files that are not ignored go to the archive;
 //  2. all but repositories in it, which go to the archive;
 //  3. the index, or if git cannot read that either, the commits alone; then the archive gets the whole tree.
 //

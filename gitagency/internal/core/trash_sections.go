@@ -13,8 +13,10 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
+	"github.com/git-agency/git-agency/gitagency/internal/git/status"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
+	"golang.org/x/sys/unix"
 )
 
 // chooser decides what a section of the archive holds.
@@ -98,15 +100,35 @@ func outsideGit(top *guard.DirHandle, s git.WorktreeSpec, choose chooser) choose
 	}
 }
 
-// archiveSpecialFiles archives the special files of a tree of which the commit holds everything else.
-func (c *TrashContent) archiveSpecialFiles(ctx context.Context, _ *git.Repo, s git.WorktreeSpec) error {
+// openIgnoreRules opens the ignore rules of a tree, and returns a function that reports whether an entry is ignored. Nothing
+// is ignored by rules that cannot be read or exceed their limit, nor is a path that is longer than git can open: the archive
+// keeps too much rather than too little.
+func (c *TrashContent) openIgnoreRules(repo *git.Repo, s git.WorktreeSpec) func(archive.Entry) bool {
+	rules, err := status.OpenIgnoreRules(repo, s, s.Dir)
+	if err != nil {
+		return func(archive.Entry) bool { return false }
+	}
+	c.opened = append(c.opened, rules.Close)
+	return func(e archive.Entry) bool {
+		if len(e.Path) > unix.PathMax {
+			return false
+		}
+		ignored, err := rules.IsIgnored(e.Path, e.Mode.IsDir())
+		return ignored && err == nil
+	}
+}
+
+// archiveSpecialFiles archives the special files of a tree of which the commit holds everything else. Ignored files are not
+// kept, so that it does not list ignored directories.
+func (c *TrashContent) archiveSpecialFiles(ctx context.Context, repo *git.Repo, s git.WorktreeSpec) error {
 	return c.openSection(ctx, archivedTree, s.Dir, false, func(top *guard.DirHandle) chooser {
+		ignored := c.openIgnoreRules(repo, s)
 		return outsideGit(top, s, func(e archive.Entry) archive.Choice {
 			switch {
-			case e.Mode.IsDir():
+			case e.Mode.IsDir() && !ignored(e):
 				return archive.Enter
 			case e.Mode&specialFile != 0:
-				return archive.KeepAll
+				return keepUnless(ignored(e))
 			}
 			return archive.Skip
 		})
@@ -114,17 +136,20 @@ func (c *TrashContent) archiveSpecialFiles(ctx context.Context, _ *git.Repo, s g
 }
 
 // archiveRepositories archives the parts of a tree that a capture leaves out: repositories, ignored or not, files in the
-// place of submodules, and special files.
+// place of submodules, and special files that are not ignored.
 func (c *TrashContent) archiveRepositories(ctx context.Context, repo *git.Repo, s git.WorktreeSpec) error {
 	submodules, err := listSubmodules(ctx, repo, c.Commit)
 	if err != nil {
 		return err
 	}
 	err = c.openSection(ctx, archivedTree, s.Dir, false, func(top *guard.DirHandle) chooser {
+		ignored := c.openIgnoreRules(repo, s)
 		return outsideGit(top, s, func(e archive.Entry) archive.Choice {
 			switch {
-			case e.Mode&specialFile != 0 || submodules.has(e.Path) || e.HasGit():
+			case submodules.has(e.Path) || e.HasGit():
 				return archive.KeepAll
+			case e.Mode&specialFile != 0:
+				return keepUnless(ignored(e))
 			case e.Mode.IsDir():
 				return archive.Enter
 			}
@@ -150,12 +175,12 @@ func (c *TrashContent) archiveAll(ctx context.Context, repo *git.Repo, s git.Wor
 	}
 	// An archive that extends an earlier capture adds to its files.
 	err = c.openSection(ctx, archivedTree, s.Dir, s.Onto == "", func(top *guard.DirHandle) chooser {
-		ignored := newIgnoredFiles(repo, top)
+		ignored := c.openIgnoreRules(repo, s)
 		return outsideGit(top, s, func(e archive.Entry) archive.Choice {
 			switch {
 			case e.HasGit():
 				return archive.KeepAll
-			case tracked.has(e.Path) || !ignored.has(e.Path, e.Mode.IsDir()):
+			case tracked.has(e.Path) || !ignored(e):
 				return archive.Keep
 			case e.Mode.IsDir():
 				return archive.Enter // there may be repositories and tracked files in it

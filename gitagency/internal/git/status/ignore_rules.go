@@ -16,9 +16,9 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/readlimit"
 )
 
-// ignoreRules decides which untracked paths of a worktree are ignored. An agent may have written the .gitignore files,
+// IgnoreRules decides which untracked paths of a worktree are ignored. An agent may have written the .gitignore files,
 // so they are read through handles and evaluated without git.
-type ignoreRules struct {
+type IgnoreRules struct {
 	tree    *beneath.Dir
 	limits  readlimit.Limits
 	matcher *ignore.Matcher
@@ -39,8 +39,8 @@ type ignoreDir struct {
 const ignoreStep = 60 * time.Nanosecond
 
 // newIgnoreRules reads the rules that hold for the whole worktree.
-func (v *worktreeScan) newIgnoreRules() (*ignoreRules, error) {
-	g := &ignoreRules{tree: v.tree, limits: v.repo.ReadLimits, dirs: map[string]ignoreDir{}, fileStats: map[string]git.FileStat{}}
+func (v *worktreeScan) newIgnoreRules() (*IgnoreRules, error) {
+	g := &IgnoreRules{tree: v.tree, limits: v.repo.ReadLimits, dirs: map[string]ignoreDir{}, fileStats: map[string]git.FileStat{}}
 	var outer []*ignore.List
 	for _, file := range []string{v.excludesFile(), filepath.Join(v.repo.CommonDir, "info", "exclude")} { // the last one has precedence
 		list, err := g.readOuter(file)
@@ -59,20 +59,33 @@ func (v *worktreeScan) newIgnoreRules() (*ignoreRules, error) {
 	return g, nil
 }
 
-// IgnoredPaths lists those of some paths of files that the .gitignore files in a directory, or the rules for every
-// worktree of the repository, ignore. The files themselves need not exist.
-func IgnoredPaths(r *git.Repo, s git.WorktreeSpec, dir string, names []string) (ignored []string, err error) {
+// OpenIgnoreRules opens a directory with .gitignore files, which together with the rules for every worktree of the
+// repository decide about its paths. The result has to be closed.
+func OpenIgnoreRules(r *git.Repo, s git.WorktreeSpec, dir string) (*IgnoreRules, error) {
 	tree, err := beneath.Open(dir)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, tree.Close()) }()
 	rules, err := (&worktreeScan{tree: tree, repo: r, spec: s}).newIgnoreRules()
+	if err != nil {
+		return nil, errors.Join(err, tree.Close())
+	}
+	return rules, nil
+}
+
+// Close closes the directory of OpenIgnoreRules.
+func (g *IgnoreRules) Close() error { return g.tree.Close() }
+
+// IgnoredPaths lists those of some paths of files that the .gitignore files in a directory, or the rules for every
+// worktree of the repository, ignore. The files themselves need not exist.
+func IgnoredPaths(r *git.Repo, s git.WorktreeSpec, dir string, names []string) (ignored []string, err error) {
+	rules, err := OpenIgnoreRules(r, s, dir)
 	if err != nil {
 		return nil, err
 	}
+	defer func() { err = errors.Join(err, rules.Close()) }()
 	for _, name := range names {
-		is, err := rules.isIgnored(name, false)
+		is, err := rules.IsIgnored(name, false)
 		if err != nil {
 			return nil, err
 		}
@@ -83,8 +96,8 @@ func IgnoredPaths(r *git.Repo, s git.WorktreeSpec, dir string, names []string) (
 	return ignored, nil
 }
 
-// isIgnored reports whether an untracked path is ignored.
-func (g *ignoreRules) isIgnored(name string, isDir bool) (bool, error) {
+// IsIgnored reports whether an untracked path is ignored.
+func (g *IgnoreRules) IsIgnored(name string, isDir bool) (bool, error) {
 	parent, err := g.dir(path.Dir(name))
 	if err != nil || parent.ignored {
 		return parent.ignored, err
@@ -92,7 +105,7 @@ func (g *ignoreRules) isIgnored(name string, isDir bool) (bool, error) {
 	return g.match(parent, name, isDir)
 }
 
-func (g *ignoreRules) match(parent ignoreDir, name string, isDir bool) (bool, error) {
+func (g *IgnoreRules) match(parent ignoreDir, name string, isDir bool) (bool, error) {
 	ignored, err := g.matcher.Ignored(parent.lists, name, isDir)
 	if errors.As(err, new(*ignore.LimitError)) {
 		err = g.limits.Exceeded("evaluating the ignore rules of "+g.tree.Join("."), readlimit.Time)
@@ -101,7 +114,7 @@ func (g *ignoreRules) match(parent ignoreDir, name string, isDir bool) (bool, er
 }
 
 // dir returns the rules for the names in a directory.
-func (g *ignoreRules) dir(name string) (ignoreDir, error) {
+func (g *IgnoreRules) dir(name string) (ignoreDir, error) {
 	if d, known := g.dirs[name]; known {
 		return d, nil
 	}
@@ -132,7 +145,7 @@ func (g *ignoreRules) dir(name string) (ignoreDir, error) {
 }
 
 // readList reads the .gitignore of a directory; nil where there is none.
-func (g *ignoreRules) readList(dir string) (*ignore.List, error) {
+func (g *IgnoreRules) readList(dir string) (*ignore.List, error) {
 	base := ""
 	if dir != "." {
 		base = dir + "/"
@@ -142,7 +155,7 @@ func (g *ignoreRules) readList(dir string) (*ignore.List, error) {
 
 // readInner reads a file with rules in the worktree; nil where there is none. As in git, a symlink or an unreadable file
 // counts as none.
-func (g *ignoreRules) readInner(name, base string) (*ignore.List, error) {
+func (g *IgnoreRules) readInner(name, base string) (*ignore.List, error) {
 	f, st, err := g.tree.OpenFile(name)
 	if err != nil {
 		if g.fileStats[name] = (git.FileStat{}); !beneath.IsGone(err) {
@@ -156,7 +169,7 @@ func (g *ignoreRules) readInner(name, base string) (*ignore.List, error) {
 }
 
 // readOuter reads a file with rules for the whole worktree; nil where there is none.
-func (g *ignoreRules) readOuter(file string) (*ignore.List, error) {
+func (g *IgnoreRules) readOuter(file string) (*ignore.List, error) {
 	switch {
 	case file == "":
 		return nil, nil
@@ -171,7 +184,7 @@ func (g *ignoreRules) readOuter(file string) (*ignore.List, error) {
 	return g.parse(f, fi.Size(), "")
 }
 
-func (g *ignoreRules) parse(f *os.File, size int64, base string) (*ignore.List, error) {
+func (g *IgnoreRules) parse(f *os.File, size int64, base string) (*ignore.List, error) {
 	if err := g.limits.CheckSize(f.Name(), readlimit.Output, size); err != nil {
 		return nil, err
 	}

@@ -69,7 +69,7 @@ func (v *worktreeScan) isIgnored(name string, isDir bool) (bool, error) {
 			return false, err
 		}
 	}
-	return v.ignoreRules.isIgnored(name, isDir)
+	return v.ignoreRules.IsIgnored(name, isDir)
 }
 
 // walkUntracked adds the files below a directory without any index entry. A repository is left out.

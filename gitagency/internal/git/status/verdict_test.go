@@ -106,7 +106,7 @@ func TestCaptureRemembersExceededIgnoreRules(t *testing.T) {
 func TestCaptureForgetsVerdictOnFreshFiles(t *testing.T) {
 	t.Parallel()
 	c := newIgnoreCapture(t)
-	v := &worktreeScan{repo: c.repo, spec: repotest.SpecOf(c.Fixture, c.w), startedAt: 1, result: &scanResult{}, ignoreRules: &ignoreRules{}}
+	v := &worktreeScan{repo: c.repo, spec: repotest.SpecOf(c.Fixture, c.w), startedAt: 1, result: &scanResult{}, ignoreRules: &IgnoreRules{}}
 	v.untrackedDirStats = map[string]git.FileStat{"new": {Ctime: 1}}
 	if err := v.rememberIgnoreVerdict(c.limits.Exceeded("ignore rules", readlimit.Time)); !errors.As(err, new(*readlimit.ExceededError)) {
 		t.Errorf("got %v", err)

@@ -41,7 +41,7 @@ type worktreeScan struct {
 	watch *dirWatch // inotify watch on directories in which names come and go; nil when there are none
 
 	tree        *beneath.Dir    // the worktree
-	ignoreRules *ignoreRules    // nil until the first untracked path
+	ignoreRules *IgnoreRules    // nil until the first untracked path
 	attributes  map[string]bool // whether attributes may apply to the files in a directory: see mayConvert
 }
 
