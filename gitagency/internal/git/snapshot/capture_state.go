@@ -130,7 +130,7 @@ func buildStateCommit(ctx context.Context, r *git.Repo, t *git.CatFile, s git.Wo
 	}
 	now := State{Tree: work, Head: c.head, HeadRef: status.HeadTarget(r, s), BranchTip: c.branchTip, IndexTree: staged}
 	if s.IndexCache == "" {
-		if now.OperationCommit, err = captureOperation(ctx, r, s, now); err != nil {
+		if now.OperationCommit, err = captureOperation(ctx, r, s, now, g.Index); err != nil {
 			return "", nil, err
 		}
 	}

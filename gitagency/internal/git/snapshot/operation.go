@@ -2,15 +2,18 @@ package snapshot
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/index"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/git/overlay"
 	"github.com/git-agency/git-agency/gitagency/internal/git/status"
@@ -77,8 +80,9 @@ const (
 
 // captureOperation writes the operation in progress as a commit; empty when there is none. The same operation gives
 // the same commit, whenever it is written. now is the rest of the state; without a tree of the index there may be
-// conflicts.
-func captureOperation(ctx context.Context, r *git.Repo, s git.WorktreeSpec, now State) (_ string, err error) {
+// conflicts. x is the index. No git reads the index file itself: an agent may have written it, and a git that it takes over
+// could write to the scratch git directory, which later gits trust.
+func captureOperation(ctx context.Context, r *git.Repo, s git.WorktreeSpec, now State, x index.File) (_ string, err error) {
 	head, branch, staged := now.Head, now.BranchTip, now.IndexTree
 	files, err := readOperation(r.WorktreeAdminDir(s))
 	if err != nil {
@@ -100,19 +104,20 @@ func captureOperation(ctx context.Context, r *git.Repo, s git.WorktreeSpec, now 
 	}
 	defer func() { err = errors.Join(err, durable.RemoveTree(dir)) }()
 	env, err := r.FillScratchGitDir(git.WorktreeSpec{}, head, dir)
-	if err := errors.Join(err, r.CopyIndexFiles(s.Name, dir)); err != nil {
+	if err != nil {
 		return "", err
 	}
 	p := git.RunOptions{GitDir: dir, WorkTree: dir, Env: env, Config: []string{"-c", "core.splitIndex=false", "-c", "index.sparse=false"}, Reading: r.ReadingOf("the git operation in progress in " + s.Dir)}
 	u := Operation{Files: files, HostFiles: outside, SandboxRefs: inside}
 	if staged == "" {
-		reader := r.ReaderOptions("reading the index of "+s.Dir, dir, dir, false)
-		reader.WorkTree, reader.Config, reader.Env = dir, append(reader.Config, p.Config...), append(reader.Env, env...)
-		if u.Conflicts, err = removeConflicts(ctx, r, reader); err == nil && len(u.Conflicts) > 0 {
-			u.MergedTree, err = r.WriteTree(ctx, p)
-		}
-		if err != nil {
-			return "", err
+		var merged index.File
+		if u.Conflicts, merged = splitConflicts(x); len(u.Conflicts) > 0 {
+			if err := os.WriteFile(filepath.Join(dir, "index"), merged.Encode(), 0o600); err != nil {
+				return "", err
+			}
+			if u.MergedTree, err = r.WriteTree(ctx, p); err != nil {
+				return "", err
+			}
 		}
 	}
 	return WriteOperationCommit(ctx, r, p, head, s.Author, u)
@@ -206,29 +211,21 @@ func objectNamesIn(files map[string][]byte) []string {
 	return names[:min(len(names), most)]
 }
 
-// removeConflicts removes the unmerged entries from an index, and returns them.
-func removeConflicts(ctx context.Context, r *git.Repo, p git.RunOptions) (conflicts []UnmergedEntry, err error) {
-	out, err := r.RunRead(ctx, p, "ls-files", "-u", "-z")
-	if err != nil || len(out) == 0 {
-		if git.ExitedWith(err, 128) {
-			err = nil // git cannot read the index, so there are no entries to save
+// splitConflicts returns the unmerged entries of an index, and an index of those entries that git would write as a tree.
+func splitConflicts(x index.File) (conflicts []UnmergedEntry, merged index.File) {
+	merged.Format = x.Format
+	for e := range x.AllEntries() {
+		switch {
+		case e.Stage != 0:
+			conflicts = append(conflicts, UnmergedEntry{
+				Mode: fmt.Sprintf("%06o", e.Mode), OID: hex.EncodeToString(e.OID), Stage: strconv.Itoa(e.Stage), Path: string(e.Name),
+			})
+		case !e.IntentToAdd:
+			merged.Body = index.AppendEntry(merged.Body, index.StatWithMode(e.Mode), e.OID, uint16(min(len(e.Name), index.FlagNameLengthMask)), 0, e.Name)
+			merged.Count++
 		}
-		return nil, err
 	}
-	var names strings.Builder
-	for line := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
-		info, name, ok := strings.Cut(line, "\t")
-		fields := strings.Fields(info) // "<mode> <oid> <stage>"
-		if !ok || len(fields) != 3 {
-			return nil, fmt.Errorf("git ls-files answered %q", line)
-		}
-		conflicts = append(conflicts, UnmergedEntry{Mode: fields[0], OID: fields[1], Stage: fields[2], Path: name})
-		names.WriteString(name + "\x00")
-	}
-	away := p
-	away.Stdin = names.String()
-	_, err = r.RunWrite(ctx, away, "update-index", "--force-remove", "-z", "--stdin")
-	return conflicts, err
+	return conflicts, merged
 }
 
 // writeBlobs writes files as blobs, and returns them as input for update-index --index-info.

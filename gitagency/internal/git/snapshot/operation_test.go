@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
+	"github.com/git-agency/git-agency/gitagency/internal/git/index"
 	"github.com/git-agency/git-agency/gitagency/internal/git/repotest"
 	"github.com/git-agency/git-agency/gitagency/internal/readlimit"
 )
@@ -120,7 +121,7 @@ func TestCaptureOfNestedTreesEndsAtLimits(t *testing.T) {
 	l.Must(os.WriteFile(filepath.Join(repo.AdminDir(w.Name), "AUTO_MERGE"), []byte(tree+"\n"), 0o600))
 	head := l.Git("rev-parse", "main")
 	gittest.Within(t, "the capture of the operation", func() {
-		_, err := captureOperation(t.Context(), repo, repotest.SpecOf(l, w), State{Head: head, BranchTip: head, IndexTree: l.Git("rev-parse", "main^{tree}")})
+		_, err := captureOperation(t.Context(), repo, repotest.SpecOf(l, w), State{Head: head, BranchTip: head, IndexTree: l.Git("rev-parse", "main^{tree}")}, index.File{})
 		if !errors.As(err, new(*readlimit.ExceededError)) {
 			t.Error(err)
 		}
