@@ -13,6 +13,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
+	"github.com/git-agency/git-agency/gitagency/internal/git/status"
 	"golang.org/x/sys/unix"
 )
 
@@ -40,6 +41,9 @@ func (x *Restoration) buildIndex(ctx context.Context) error {
 		entries, err = nil, durable.Remove(filepath.Join(dir, "index"))
 	}
 	if err != nil {
+		return err
+	}
+	if err := x.checkAttributes(ctx, entries); err != nil {
 		return err
 	}
 	for name, tag := range entries {
@@ -86,6 +90,27 @@ func (x *Restoration) buildIndex(ctx context.Context) error {
 		}
 	}
 	return x.refreshIndex(ctx)
+}
+
+// checkAttributes refuses slow attributes that apply to files in the index or to files that change. It comes before the first
+// git that reads or writes a file of the worktree.
+func (x *Restoration) checkAttributes(ctx context.Context, entries map[string]byte) (err error) {
+	c, err := status.OpenAttributesCheck(x.repo, x.spec.Dir, x.From.Head)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	for name := range entries {
+		if err := c.CheckFor(ctx, name); err != nil {
+			return err
+		}
+	}
+	for _, change := range x.changes {
+		if err := c.CheckFor(ctx, change.Path); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // indexTags returns the tag of each index entry as "git ls-files -v" prints it: H, or S for skip-worktree, in lower

@@ -12,7 +12,6 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/fsck"
 	"github.com/git-agency/git-agency/gitagency/internal/git/index"
-	"github.com/git-agency/git-agency/gitagency/internal/readlimit"
 	"golang.org/x/sys/unix"
 )
 
@@ -76,10 +75,7 @@ func (s *staging) addFile(ctx context.Context, name string, f *os.File, st *unix
 
 // copyAttributes copies an attribute file whose patterns are not too slow.
 func (s *staging) copyAttributes(ctx context.Context, to io.Writer, name string, f *os.File, st *unix.Stat_t) error {
-	if err := s.repo.ReadLimits.CheckSize(f.Name(), readlimit.Output, st.Size); err != nil {
-		return err
-	}
-	content, err := io.ReadAll(io.LimitReader(f, st.Size))
+	content, err := readAttributes(s.repo, f, st.Size)
 	if err != nil {
 		return err
 	}
@@ -103,9 +99,4 @@ func (s *staging) create(name string, st *unix.Stat_t) (*os.File, error) {
 		perm = 0o700
 	}
 	return s.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
-}
-
-// isAttributesFile reports whether git reads attributes from a file of this path, on some file system.
-func isAttributesFile(name string) bool {
-	return index.PatternFile([]byte(path.Base(name))) == index.AttributesFile
 }
