@@ -12,11 +12,28 @@ type Diagnosis struct {
 	ActiveProcess string    `json:"busy"` // process that was changing the repository meanwhile, whose traces are not reported; else empty
 
 	Capabilities []Capability `json:"machine"`
+	Refusals     []Refusal    `json:"refusals"` // commits and files of sandboxes that were refused; these are no problems
 }
 
 func newDiagnosis(d doctor.Diagnosis) Diagnosis {
-	return Diagnosis{Findings: convertAll(d.Findings, newFinding), ActiveProcess: d.ActiveProcess, Capabilities: convertAll(d.Capabilities, newCapability)}
+	return Diagnosis{Findings: convertAll(d.Findings, newFinding), ActiveProcess: d.ActiveProcess, Capabilities: convertAll(d.Capabilities, newCapability), Refusals: convertAll(d.Refusals, newRefusal)}
 }
+
+// Refusal is why the last command that tried did not import the commits of a sandbox, or did not read or keep its files.
+type Refusal struct {
+	ID     string `json:"invocation_id"`
+	What   string `json:"what"` // RefusedCommits or RefusedFiles
+	Reason string `json:"reason"`
+	Remedy string `json:"remedy"` // commands to type
+}
+
+// What a sandbox has that was refused.
+const (
+	RefusedCommits = "commits"
+	RefusedFiles   = "files"
+)
+
+func newRefusal(r doctor.Refusal) Refusal { return Refusal(r) }
 
 // Finding is one problem that Diagnose found.
 type Finding struct {

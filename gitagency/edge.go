@@ -1,6 +1,7 @@
 package gitagency
 
 import (
+	"errors"
 	"strconv"
 	"strings"
 
@@ -22,7 +23,7 @@ func publicError(err error) error {
 	if err == nil {
 		return nil
 	}
-	if views := publicViews(err, nil); len(views) > 0 {
+	if views := publicViews(err, "", nil); len(views) > 0 {
 		return &edgeError{err, views}
 	}
 	return err
@@ -38,12 +39,19 @@ func (e *edgeError) Error() string { return e.err.Error() }
 
 func (e *edgeError) Unwrap() []error { return append(e.views[:len(e.views):len(e.views)], e.err) }
 
-// publicViews appends the public views of an error and of all that it wraps.
-func publicViews(err error, views []error) []error {
+// publicViews appends the public views of an error and of all that it wraps. id is the invocation that an error around it
+// is about.
+func publicViews(err error, id string, views []error) []error {
 	if _, done := err.(*edgeError); done {
 		return views
 	}
+	if of, ok := err.(*fault.InvocationError); ok {
+		id = of.ID
+	}
 	view := stateView(err)
+	if limit, ok := view.(*StateError); ok && limit.Reason == reason.ReadLimit && limit.ID == "" {
+		limit.ID = id
+	}
 	if view == nil {
 		view = refusedView(err)
 	}
@@ -56,11 +64,11 @@ func publicViews(err error, views []error) []error {
 	switch err := err.(type) {
 	case interface{ Unwrap() error }:
 		if below := err.Unwrap(); below != nil {
-			views = publicViews(below, views)
+			views = publicViews(below, id, views)
 		}
 	case interface{ Unwrap() []error }:
 		for _, below := range err.Unwrap() {
-			views = publicViews(below, views)
+			views = publicViews(below, id, views)
 		}
 	}
 	return views
@@ -168,6 +176,11 @@ func refusedView(err error) error {
 		v.Reason, v.Commit = reason.TrackedMarker, e.Commit
 	case *fault.InvalidObjectError:
 		v.Reason, v.ID, v.Commit, v.Path = reason.InvalidWork, e.ID, e.Base, e.Path
+	case *fault.ImportError:
+		if e.Tip == "" {
+			return nil // importState
+		}
+		v.Reason, v.ID, v.Commit, v.Path = reason.InvalidWork, e.ID, e.Tip, e.Path
 	case *fault.InvalidTreeError:
 		v.Reason, v.Path = reason.InvalidObject, e.Path
 	case *fault.InvalidCommitError:
@@ -270,8 +283,21 @@ func sandboxState(err error, v *StateError) {
 		v.Reason, v.Branch, v.Commit = reason.MissingHead, strings.TrimPrefix(e.Ref, "refs/heads/"), e.OID
 	case *fault.UnnamedGitlinkError:
 		v.Reason, v.ID, v.Path = reason.UnnamedGitlink, e.ID, e.Path
+	case *fault.ImportError:
+		importState(e, v)
 	default:
 		trashState(err, v)
+	}
+}
+
+// importState fills v if the sandbox is the cause of a failed import, and refusedView does not describe it.
+func importState(e *fault.ImportError, v *StateError) {
+	var limit *fault.ReadLimitError
+	switch {
+	case errors.As(e.Err, &limit):
+		v.Reason, v.ID, v.Name, v.Other = reason.ReadLimit, e.ID, limit.Limit, limit.Value
+	case e.OfSandbox && e.Tip == "" && !e.Diverged:
+		v.Reason, v.ID = reason.NotImported, e.ID
 	}
 }
 

@@ -21,8 +21,9 @@ import (
 
 // withoutView lists the error types of the packages below that callers do not match.
 var withoutView = map[string]string{
+	"fault.InvocationError": "its id is part of the views of the errors that it wraps",
 	"handoff.DivergedError": "the import of a sandbox is repeated",
-	"handoff.GitError":      "reported as a warning, or as the SetupError that wraps it",
+	"handoff.GitError":      "reported as a warning, or as the ImportError or SetupError that wraps it",
 }
 
 // Every error type that the domain packages export has a view, so that no caller has to match texts.

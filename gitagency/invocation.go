@@ -120,9 +120,12 @@ func (r *Repository) Invocation(query string) (Invocation, error) {
 	return newInvocation(i), publicError(err)
 }
 
-// Refusals returns why the last commands did not import the commits of a sandbox, or did not read its files, and the
-// commands to type. It reads only the reasons that they saved, and returns none for an invocation that has ended.
-func (r *Repository) Refusals(id string) []string { return doctor.Refusals(r.core, id) }
+// Refusals returns what was refused of a sandbox. It reads only the reasons that commands saved, and returns none for an
+// invocation that has ended.
+func (r *Repository) Refusals(id string) ([]Refusal, error) {
+	refusals, err := doctor.Refusals(r.core, id)
+	return convertAll(refusals, newRefusal), publicError(err)
+}
 
 // Primitives are the five independent choices made when a sandbox starts.
 type Primitives struct {

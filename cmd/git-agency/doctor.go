@@ -70,6 +70,7 @@ func (t *tool) diagnose(c *cli.Context, repo *gitagency.Repository) error {
 	if d.ActiveProcess != "" {
 		t.warn(term.OneLine(d.ActiveProcess) + " is changing the repository; its unfinished changes were not checked")
 	}
+	t.warnRefused(d.Refusals)
 	switch {
 	case c.Bool("json"):
 		err = t.printJSON(d)

@@ -295,6 +295,9 @@ func TestInvocationSchemaMatchesFormatFields(t *testing.T) {
 	t.Parallel()
 	var inSchema, inFormat []string
 	for field, property := range readSchema(t, "invocation.json").Properties {
+		if field == "refusals" { // a list, which 'ls' does not print
+			continue
+		}
 		inSchema = append(inSchema, schemaFields(field, property)...)
 	}
 	for _, name := range format.FieldNames() {

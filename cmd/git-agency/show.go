@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/urfave/cli/v2"
@@ -29,11 +30,36 @@ Exit status: 0 shown; 3 no such invocation; 4 shown as far as known, but it is b
 			if err != nil {
 				return err
 			}
-			for _, reason := range repo.Refusals(inv.ID) {
-				t.warn("sandbox " + inv.ID + ": " + term.OneLine(reason))
+			refusals, err := repo.Refusals(inv.ID)
+			if err != nil {
+				t.warn(err.Error())
+			}
+			t.warnRefused(refusals)
+			if c.Bool("json") {
+				if err := t.printJSON(shownInvocation{inv, refusals}); err != nil {
+					return err
+				}
+				return inv.Err()
 			}
 			return printOne(t, c, inv, invocationFields, t.invocationDetails)
 		},
+	}
+}
+
+// shownInvocation is the JSON output of 'show'.
+type shownInvocation struct {
+	gitagency.Invocation
+	Refusals []gitagency.Refusal `json:"refusals,omitempty"`
+}
+
+// warnRefused names what was refused of sandboxes, with the reasons and the commands to type.
+func (t *tool) warnRefused(refusals []gitagency.Refusal) {
+	for _, r := range refusals {
+		what := "its new commits are not imported"
+		if r.What == gitagency.RefusedFiles {
+			what = "its files are refused"
+		}
+		t.warn(fmt.Sprintf("sandbox %s: %s: %s; %s", r.ID, what, term.OneLine(r.Reason), r.Remedy))
 	}
 }
 

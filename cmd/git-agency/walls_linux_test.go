@@ -317,8 +317,8 @@ func TestWallsKeepDivergedBranchAndIndex(t *testing.T) {
 		t.Errorf("a command that moves HEAD again prints the warning %d times: %+v", said, o)
 	}
 	o = w.try(nil, "git-agency", "exec", w.id, "--", "bash", "-ec", "test $(git log --format=%s -1) = inside; rm p; git merge -q -m merged "+theirs)
-	if o.code != 0 || !strings.Contains(o.stderr, theirs) || strings.Contains(o.stderr, "GIT_INDEX_FILE") {
-		t.Errorf("got %+v", o)
+	if o.code != 0 || o.stderr != "" {
+		t.Errorf("a command that merges them prints: %+v", o)
 	}
 	if got := w.runOutside(`git log --format=%s -1; git merge-base --is-ancestor ` + theirs + ` HEAD; git status --porcelain`); got != "merged" {
 		t.Errorf("git outside prints %q", got)

@@ -16,7 +16,7 @@ const (
 	Output      Reason = "output"       // the output of a command could not be passed on
 	Timeout     Reason = "timeout"      // the operation Name took longer than agency.operationTimeout, and was undone
 	TooLarge    Reason = "too-large"    // the result is too large to hold in memory
-	ReadLimit   Reason = "read-limit"   // data of a sandbox exceeds the limit Name of agency.readLimits, which is Other
+	ReadLimit   Reason = "read-limit"   // data of a sandbox exceeds the limit Name of agency.readLimits, which is Other; ID is the sandbox, if known
 	BehindWalls Reason = "behind-walls" // called from behind the walls of sandbox ID
 )
 
@@ -65,6 +65,7 @@ const (
 
 // State: sandboxes.
 const (
+	NotImported          Reason = "not-imported"          // git state behind the walls of sandbox ID cannot be imported
 	Running              Reason = "running"               // commands run in sandbox ID; Others describes them, as far as known
 	NothingRuns          Reason = "nothing-runs"          // no command runs in sandbox ID
 	SharedNetwork        Reason = "shared-network"        // sandbox ID has the network of this machine

@@ -23,9 +23,9 @@ func TestDeferredCleanupIsOneFinding(t *testing.T) {
 	if err != nil || registered[l.Sandbox.ID] != "" {
 		t.Errorf("git still lists it at %q, %v", registered[l.Sandbox.ID], err)
 	}
-	findings, busy, err := collectFindings(t.Context(), l.Repo)
-	if err != nil || len(findings) > 0 || busy == "" {
-		t.Errorf("during the removal: %+v, %q, %v", findings, busy, err)
+	d, err := collectFindings(t.Context(), l.Repo)
+	if err != nil || len(d.Findings) > 0 || d.ActiveProcess == "" {
+		t.Errorf("during the removal: %+v, %v", d, err)
 	}
 	if err := landed.CleanupLock.Close(); err != nil {
 		t.Fatal(err)
@@ -33,15 +33,15 @@ func TestDeferredCleanupIsOneFinding(t *testing.T) {
 	// No process is removing the sandbox, so doctor reports it, as one finding. The loops are needed because a process that a
 	// parallel test forks holds a copy of the lock until its exec.
 	for range 100 {
-		if findings, _, err = collectFindings(t.Context(), l.Repo); err != nil {
+		if d, err = collectFindings(t.Context(), l.Repo); err != nil {
 			t.Fatal(err)
 		}
-		if len(findings) > 0 {
+		if len(d.Findings) > 0 {
 			break
 		}
 	}
-	if len(findings) != 1 || findings[0].Code != "interrupted-discard" {
-		t.Fatalf("%+v", findings)
+	if len(d.Findings) != 1 || d.Findings[0].Code != "interrupted-discard" {
+		t.Fatalf("%+v", d.Findings)
 	}
 	for range 100 {
 		fixed, err := Fix(t.Context(), l.Repo, l.Sandbox.ID)

@@ -56,21 +56,22 @@ type Diagnosis struct {
 	ActiveProcess string    `json:"busy"` // process that was changing the repository meanwhile, whose traces are not reported; else empty
 
 	Capabilities []Capability `json:"machine"`
+	Refusals     []Refusal    `json:"refusals"`
 }
 
 // Diagnose checks a repository, its records and its trees for every known problem, and changes nothing. A result returned
 // with an error holds the findings so far.
 func Diagnose(ctx context.Context, r *core.Repository) (Diagnosis, error) {
-	d := Diagnosis{}
-	var lookErr, err error
-	d.Findings, d.ActiveProcess, lookErr = collectFindings(ctx, r)
+	d, lookErr := collectFindings(ctx, r)
+	var err error
 	d.Capabilities, err = Capabilities(ctx, r)
 	return d, errors.Join(lookErr, err)
 }
 
 // collectFindings runs all checks, under the repository lock if possible: operations in progress are no findings.
-func collectFindings(ctx context.Context, r *core.Repository) ([]Finding, string, error) {
+func collectFindings(ctx context.Context, r *core.Repository) (d Diagnosis, err error) {
 	x := &checkRun{Repository: r, repo: r.Git, findings: []Finding{}}
+	defer func() { d.Findings, d.ActiveProcess = x.findings, x.activeProcess }()
 	if _, used := store.FirstExisting(r.LockDir()); used {
 		// Do not wait: the lock may be held by a process that hangs.
 		held, err := lock.Acquire(ctx, lock.Request{Dir: r.LockDir(), Command: r.Opts.Command})
@@ -81,7 +82,7 @@ func collectFindings(ctx context.Context, r *core.Repository) ([]Finding, string
 		case errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS): // without write access the checks still work
 			x.changing = r.IsLocked()
 		case err != nil:
-			return x.findings, "", err
+			return d, err
 		default:
 			defer func() {
 				if err := held.Release(); err != nil {
@@ -92,14 +93,14 @@ func collectFindings(ctx context.Context, r *core.Repository) ([]Finding, string
 	}
 	release, running, err := landing.BlockCleanup(ctx, r, 0)
 	if err != nil {
-		return x.findings, "", err
+		return d, err
 	}
 	defer release()
 	if x.cleanupRunning = running; running && x.activeProcess == "" {
 		x.activeProcess = cleanupProcess
 	}
 	err = x.runAll(ctx)
-	x.warnRefused()
+	d.Refusals = x.refused()
 	if x.changing && len(x.findings) > 0 {
 		// A record may have been read before a change and its tree after it. Every command writes the record first, so a second
 		// run of the checks does not repeat such a false finding.
@@ -107,7 +108,7 @@ func collectFindings(ctx context.Context, r *core.Repository) ([]Finding, string
 		err = again.runAll(ctx)
 		x.findings = slices.DeleteFunc(x.findings, func(f Finding) bool { return !slices.ContainsFunc(again.findings, f.sameAs) })
 	}
-	return x.findings, x.activeProcess, err
+	return d, err
 }
 
 // cleanupProcess describes the process that removes landed sandboxes after a landing.

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
@@ -10,29 +11,71 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
 )
 
-// Refusals returns why the last commands did not import the commits of a sandbox, or did not read its files, and the
-// commands to type. It reads only the reasons that they saved, and returns none for an invocation that has ended.
-func Refusals(r *core.Repository, id string) (reasons []string) {
-	add := func(what string, err error) {
-		advice := "remove this content, or type: git agency discard " + id
-		switch {
-		case fault.Is[*fault.ReadLimitError](err):
-			reasons = append(reasons, fmt.Sprintf("%s: %v; raise %s, %s", what, err, settings.ReadLimitsKey, advice))
-		case err != nil:
-			reasons = append(reasons, fmt.Sprintf("%s: %v; %s", what, err, advice))
-		}
-	}
-	add("its new commits are not imported", handoff.SavedRefusal(r, id))
-	add("its files cannot be read", status.SavedVerdict(r.Git, id))
-	return reasons
+// Refusal is why the last command that tried did not import the commits of a sandbox, or did not read or keep its files.
+type Refusal struct {
+	ID     string `json:"invocation_id"`
+	What   string `json:"what"` // RefusedCommits or RefusedFiles
+	Reason string `json:"reason"`
+	Remedy string `json:"remedy"` // commands to type
 }
 
-// warnRefused names the sandboxes whose commits were not imported or whose files were not read. They are no findings:
-// nothing is broken, and commands on other sandboxes work.
-func (x *checkRun) warnRefused() {
-	for _, e := range x.invocations {
-		for _, reason := range Refusals(x.Repository, e.ID) {
-			x.Warn("sandbox %s: %s", e.ID, reason)
-		}
+// What a sandbox has that was refused.
+const (
+	RefusedCommits = "commits"
+	RefusedFiles   = "files"
+)
+
+// Refusals returns what was refused of a sandbox. It reads only the reasons that the commands saved, and returns none for
+// an invocation that has ended.
+func Refusals(r *core.Repository, id string) (refusals []Refusal, err error) {
+	if refused, err := handoff.SavedRefusal(r, id); err != nil {
+		return nil, fmt.Errorf("sandbox %s: %w", id, err)
+	} else if refused != nil {
+		refusals = append(refusals, Refusal{id, RefusedCommits, refused.Err.Error(), commitsRemedy(refused)})
 	}
+	files := status.SavedVerdict(r.Git, id)
+	if files == nil {
+		files = r.RefusedFiles(id)
+	}
+	var invalid *fault.InvalidTreeError
+	switch {
+	case errors.As(files, &invalid):
+		reason := fmt.Sprintf("%q: %s", invalid.Path, invalid.Why)
+		refusals = append(refusals, Refusal{id, RefusedFiles, reason, "change or remove this file, or type: git agency discard " + id})
+	case files != nil:
+		refusals = append(refusals, Refusal{id, RefusedFiles, files.Error(), limitRemedy(id)})
+	}
+	return refusals, nil
+}
+
+// commitsRemedy says what to type about commits that are not imported.
+func commitsRemedy(e *fault.ImportError) string {
+	inside := "git agency exec " + e.ID + " -- git "
+	switch {
+	case fault.Is[*fault.ReadLimitError](e):
+		return limitRemedy(e.ID)
+	case e.Tip != "":
+		return "to commit the same files again without it, type: " + inside + "reset --soft " + e.Tip + "; or type: git agency discard " + e.ID
+	case e.Diverged:
+		return "or type: git agency discard " + e.ID
+	}
+	return "repair it (type: " + inside + "fsck), or type: git agency discard " + e.ID
+}
+
+func limitRemedy(id string) string {
+	return "raise " + settings.ReadLimitsKey + ", remove this content, or type: git agency discard " + id
+}
+
+// refused returns what was refused of all sandboxes. These are no findings: nothing is broken, and commands on other
+// sandboxes work.
+func (x *checkRun) refused() []Refusal {
+	all := []Refusal{}
+	for _, e := range x.invocations {
+		refusals, err := Refusals(x.Repository, e.ID)
+		if err != nil {
+			x.Warn("%v", err)
+		}
+		all = append(all, refusals...)
+	}
+	return all
 }

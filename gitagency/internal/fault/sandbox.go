@@ -20,6 +20,38 @@ func (e *SetupError) Error() string { return fmt.Sprintf("set up sandbox %s: %v"
 
 func (e *SetupError) Unwrap() error { return e.Err }
 
+// InvocationError is an error of an operation on an invocation.
+type InvocationError struct {
+	Operation string // such as "land"; empty when the message of Err says enough
+	ID        string
+	Err       error
+}
+
+func (e *InvocationError) Error() string {
+	if e.Operation == "" {
+		return e.Err.Error()
+	}
+	return fmt.Sprintf("%s %s: %v", e.Operation, e.ID, e.Err)
+}
+
+func (e *InvocationError) Unwrap() error { return e.Err }
+
+// ImportError reports git state behind the walls of a sandbox that cannot be imported.
+type ImportError struct {
+	ID        string
+	OfSandbox bool   // the content or configuration of the sandbox is the cause, not this machine
+	Tip       string // last commit that was imported, if an invalid object is in a commit after it; else empty
+	Path      string // path of that object; empty when unknown
+	Diverged  bool   // the branch outside and HEAD inside have diverged; Err says how to merge them
+	Err       error
+}
+
+func (e *ImportError) Error() string {
+	return fmt.Sprintf("git state behind the walls could not be imported: %v", e.Err)
+}
+
+func (e *ImportError) Unwrap() error { return e.Err }
+
 // BusyError reports a sandbox in which processes are still at work.
 type BusyError struct {
 	ID      string

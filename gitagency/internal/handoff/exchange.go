@@ -45,6 +45,7 @@ type Exchange struct {
 	upper       string          // upper directory of the overlay over the git directory
 	Agreed      AgreedState
 	layer       string   // fingerprint of the upper directory that is being imported
+	importTip   string   // commit of the sandbox's branch in the real git directory when the import began
 	refused     *refusal // saved refusal of a pack that still holds; nil when there is none
 
 	refusalSaved bool // a refusal is saved, whether or not it still holds
@@ -219,7 +220,7 @@ func (e *Exchange) Export(ctx context.Context, ns *proc.Namespace, dir *os.File)
 
 // Import transfers HEAD, its objects and the index from behind the walls to the real git directory.
 // Anything that cannot be imported stays in the upper directory and is tried again after the next command.
-func (e *Exchange) Import(ctx context.Context, ns *proc.Namespace, dir *os.File) (err error) {
+func (e *Exchange) Import(ctx context.Context, ns *proc.Namespace, dir *os.File) error {
 	release, err := e.lockOverlay(ctx)
 	if err != nil {
 		return err
@@ -232,7 +233,22 @@ func (e *Exchange) Import(ctx context.Context, ns *proc.Namespace, dir *os.File)
 	if err != nil || layer == e.Agreed.UpperFingerprint {
 		return err
 	}
-	if err := cmp.Or(e.loadRefusal(layer), e.checkReadable()); err != nil {
+	err = e.loadRefusal(layer)
+	if err == nil {
+		err = e.importState(ctx, ns, dir)
+	}
+	if err == nil || context.Cause(ctx) != nil {
+		return err
+	}
+	if unsaved := e.saveFailure(err); unsaved != nil {
+		return errors.Join(err, unsaved)
+	}
+	return err
+}
+
+// importState imports the state of the upper directory. The caller has locked the overlay.
+func (e *Exchange) importState(ctx context.Context, ns *proc.Namespace, dir *os.File) (err error) {
+	if err := e.checkReadable(); err != nil {
 		return err
 	}
 	repo := e.repo.Git
@@ -246,8 +262,9 @@ func (e *Exchange) Import(ctx context.Context, ns *proc.Namespace, dir *os.File)
 	if tip == "" {
 		return &GitError{fmt.Errorf("branch %s does not exist", core.ShortBranch(core.SandboxRef(e.id)))} // the user deleted it; ImportRemaining needs no branch
 	}
+	e.importTip = tip
 	indexBefore, userChanged := e.realIndexFingerprint(), e.fingerprintReal() != e.Agreed.RealFingerprint // by the user; later differences are our own writes
-	state := AgreedState{RealHead: e.realHead(), IndexFingerprint: e.Agreed.IndexFingerprint, UpperFingerprint: layer}
+	state := AgreedState{RealHead: e.realHead(), IndexFingerprint: e.Agreed.IndexFingerprint, UpperFingerprint: e.layer}
 	committed, err := e.packCommits(ctx, ns, dir, tip, nil)
 	staged, _ := reading()
 	if err != nil {

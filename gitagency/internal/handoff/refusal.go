@@ -18,31 +18,53 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/readlimit"
 )
 
-// refusal is the saved reason why a pack of the sandbox was refused, so that no later command spends the same work on
-// it. It holds for one state of the sandbox, or for the same pack in another state, and for the limits that were in
-// force.
+// refusal is the saved reason why git state of the sandbox was refused, for 'show' and 'doctor'. If Exceeded is set, or
+// before Until, no command spends the same work on the same pack again: it holds for one state of the sandbox, or for the
+// same pack in another state, and for the limits that were in force.
 type refusal struct {
 	UpperFingerprint string           `json:"layer"`
 	Pack             string           `json:"pack"` // SHA-256 of the commit and the pack; empty when unknown
 	Limits           readlimit.Limits `json:"limits"`
 
 	Exceeded *readlimit.ExceededError `json:"exceeded,omitempty"`
-	Reason   string                   `json:"reason,omitempty"` // of another refusal, which holds until Until
-	Until    time.Time                `json:"until,omitzero"`
+	Reason   string                   `json:"reason,omitempty"` // of another refusal
+	Until    time.Time                `json:"until,omitzero"`   // the pack is not checked again before
+
+	Tip      string `json:"tip,omitempty"` // these are as in fault.ImportError
+	Path     string `json:"path,omitempty"`
+	Diverged bool   `json:"diverged,omitempty"`
 }
 
 func (e *Exchange) refusalPath() string {
 	return filepath.Join(filepath.Dir(e.statePath()), "refused.json")
 }
 
-// SavedRefusal returns the error of the refusal that is saved for a sandbox: the last import failed, and the same limits
-// are in force. It returns nil when there is none.
-func SavedRefusal(r *core.Repository, id string) error {
-	saved, err := New(r, id).readRefusal()
-	if err != nil || saved == nil || saved.Limits != r.Git.ReadLimits {
-		return nil // imports report a file that cannot be read
+// SavedRefusal returns why the last import of git state from a sandbox was refused; nil if it was not, or if the sandbox
+// or the limits that it exceeded have changed since.
+func SavedRefusal(r *core.Repository, id string) (*fault.ImportError, error) {
+	e := New(r, id)
+	saved, err := e.readRefusal()
+	if err != nil || saved == nil || saved.Exceeded != nil && saved.Limits != r.Git.ReadLimits {
+		return nil, err
 	}
-	return saved.err()
+	layer, err := e.FingerprintUpper()
+	if err != nil || layer != saved.UpperFingerprint {
+		return nil, err
+	}
+	return &fault.ImportError{ID: id, OfSandbox: true, Tip: saved.Tip, Path: saved.Path, Diverged: saved.Diverged, Err: saved.err()}, nil
+}
+
+// NewImportError returns the error of an import with its cause.
+func (e *Exchange) NewImportError(err error) *fault.ImportError {
+	f := &fault.ImportError{ID: e.id, OfSandbox: e.IsSandboxFault(err), Diverged: fault.Is[*DivergedError](err), Err: err}
+	var tree *fault.InvalidTreeError
+	if errors.As(err, &tree) {
+		f.Path = tree.Path
+	}
+	if tree != nil || fault.Is[*fault.InvalidCommitError](err) {
+		f.Tip = e.importTip
+	}
+	return f
 }
 
 // readRefusal reads the saved refusal; nil when there is none.
@@ -115,11 +137,36 @@ func (e *Exchange) saveRefusal(pack *packStream, reason error, took time.Duratio
 		}
 		r.Pack = sum
 	}
+	e.refused = &r
+	return e.writeRefusal(&r)
+}
+
+// saveFailure saves why the import of this state of the upper directory failed, if the sandbox is the cause. Unlike a
+// refusal of its pack, that does not keep the next command from trying again.
+func (e *Exchange) saveFailure(err error) error {
+	if r := e.refused; r != nil && (r.Exceeded != nil && exceedsLimit(err) || r.err().Error() == err.Error()) {
+		if r.UpperFingerprint == e.layer {
+			return nil
+		}
+		now := *r // the same pack in another state
+		now.UpperFingerprint = e.layer
+		return e.writeRefusal(&now)
+	}
+	f := e.NewImportError(err)
+	if !f.OfSandbox {
+		return nil
+	}
+	return e.writeRefusal(&refusal{
+		UpperFingerprint: e.layer, Limits: e.repo.Git.ReadLimits, Reason: err.Error(), Tip: f.Tip, Path: f.Path, Diverged: f.Diverged,
+	})
+}
+
+func (e *Exchange) writeRefusal(r *refusal) error {
 	data, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
-	e.refused, e.refusalSaved = &r, true
+	e.refusalSaved = true
 	return durable.WriteFile(e.refusalPath(), append(data, '\n'), 0o600)
 }
 

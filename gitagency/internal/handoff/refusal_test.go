@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/coretest"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/git/transport"
 	"github.com/git-agency/git-agency/gitagency/internal/readlimit"
 )
@@ -81,6 +83,23 @@ func (f *refusalFixture) requireTries(want bool, layer, pack, when string) {
 	}
 }
 
+// noLayer is the fingerprint of the upper directory of the fixture, which has none.
+const noLayer = ""
+
+// requireShown checks the reason that show and doctor print; empty for none.
+func (f *refusalFixture) requireShown(want, when string) {
+	f.t.Helper()
+	saved, err := SavedRefusal(f.repo, f.open().id)
+	must(f.t, err)
+	got := ""
+	if saved != nil {
+		got = saved.Err.Error()
+	}
+	if got != want {
+		f.t.Errorf("%s: show prints %q, want %q", when, got, want)
+	}
+}
+
 var errStrict = &git.Error{Args: []string{"index-pack"}, ExitCode: 128, Stderr: "fatal: fsck error in packed object"}
 
 // A pack that git refused after a long time must not be checked by every command, but again after ten times that long.
@@ -119,11 +138,9 @@ func TestFastFailureIsTriedAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newRefusalFixture(t)
-			f.refuse("state", "pack", c.reason, c.took)
-			f.requireTries(true, "state", "pack", "at once")
-			if err := SavedRefusal(f.repo, "20260128120500-b7c9"); err != nil {
-				t.Errorf("saved: %v", err)
-			}
+			f.refuse(noLayer, "pack", c.reason, c.took)
+			f.requireTries(true, noLayer, "pack", "at once")
+			f.requireShown("", "although no import failed")
 		})
 	}
 }
@@ -133,22 +150,79 @@ func TestExceededLimitIsRemembered(t *testing.T) {
 	t.Parallel()
 	f := newRefusalFixture(t)
 	exceeded := f.repo.Git.ReadLimits.Exceeded("the pack", readlimit.Inflated)
-	f.refuse("state", "pack", exceeded, 0)
+	f.refuse(noLayer, "pack", exceeded, 0)
 	f.now = f.now.AddDate(1, 0, 0)
-	f.requireTries(false, "state", "pack", "a year later")
-	if err := SavedRefusal(f.repo, "20260128120500-b7c9"); err == nil || err.Error() != exceeded.Error() {
-		t.Errorf("saved: %v", err)
-	}
+	f.requireTries(false, noLayer, "pack", "a year later")
+	f.requireShown(exceeded.Error(), "a year later")
 	f.repo.Git.ReadLimits.Inflated++
-	if err := SavedRefusal(f.repo, "20260128120500-b7c9"); err != nil {
-		t.Errorf("saved, with other limits: %v", err)
-	}
+	f.requireShown("", "with other limits")
 	e := f.open()
-	must(t, e.loadRefusal("state"))
+	must(t, e.loadRefusal(noLayer))
 	must(t, e.dropRefusal())
 	if _, err := os.Lstat(e.refusalPath()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a successful import leaves the refusal: %v", err)
 	}
+}
+
+// fail has the import of a state of the upper directory fail.
+func (f *refusalFixture) fail(layer string, reason error) {
+	f.t.Helper()
+	e := f.open()
+	if err := e.loadRefusal(layer); err != nil && err.Error() != reason.Error() {
+		f.t.Fatal(err)
+	}
+	e.importTip = strings.Repeat("2", 40)
+	must(f.t, e.saveFailure(reason))
+}
+
+// Every refusal that the sandbox is the cause of is saved for show and doctor, and the next command tries again.
+func TestFailedImportIsShown(t *testing.T) {
+	t.Parallel()
+	invalid := &fault.InvalidTreeError{Path: ".gitignore", Why: "slow"}
+	for name, c := range map[string]struct {
+		reason    error
+		tip, path string
+	}{
+		"git":            {reason: errStrict},
+		"script":         {reason: &GitError{errors.New("HEAD does not point to a commit")}},
+		"missing object": {reason: &object.IncompleteError{OID: strings.Repeat("3", 40), Want: "blob"}},
+		"invalid tree":   {invalid, strings.Repeat("2", 40), ".gitignore"},
+		"invalid commit": {reason: &fault.InvalidCommitError{Commit: strings.Repeat("3", 40)}, tip: strings.Repeat("2", 40)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newRefusalFixture(t)
+			f.fail(noLayer, c.reason)
+			f.requireTries(true, noLayer, "pack", "at once")
+			f.requireShown(c.reason.Error(), "at once")
+			if saved, err := SavedRefusal(f.repo, f.open().id); err != nil || saved.Tip != c.tip || saved.Path != c.path {
+				t.Errorf("saved: %+v, %v", saved, err)
+			}
+			f.repo.Git.ReadLimits.Inflated++
+			f.requireShown(c.reason.Error(), "with other limits")
+			must(t, os.MkdirAll(filepath.Join(f.open().upper, "objects"), 0o700))
+			f.requireShown("", "when the upper directory has changed")
+		})
+	}
+}
+
+func TestFailureOfTheMachineIsNotShown(t *testing.T) {
+	t.Parallel()
+	f := newRefusalFixture(t)
+	f.fail(noLayer, errors.New("no space left on device"))
+	f.requireShown("", "at once")
+}
+
+// A saved limit must not be forgotten when a later import of the same pack, in another state, is refused because of it.
+func TestShownFailureKeepsExceededLimit(t *testing.T) {
+	t.Parallel()
+	f := newRefusalFixture(t)
+	exceeded := f.repo.Git.ReadLimits.Exceeded("the pack", readlimit.Inflated)
+	f.refuse("state", "pack", exceeded, 0)
+	f.requireShown("", "in another state")
+	f.fail(noLayer, fmt.Errorf("import: %w", exceeded))
+	f.requireShown(exceeded.Error(), "in the state of the last import")
+	f.requireTries(false, "third state", "pack", "with the same pack")
 }
 
 func must(t *testing.T, err error) {

@@ -96,7 +96,7 @@ const exitDiverged = 66
 // IsSandboxFault reports whether an import failed because of the content of the sandbox and not because of this
 // machine: git refused the objects although a test file shows that there is disk space.
 func (e *Exchange) IsSandboxFault(err error) bool {
-	if fault.Is[*GitError](err) || fault.Is[*fault.InvalidTreeError](err) || exceedsLimit(err) {
+	if fault.Is[*GitError](err) || fault.Is[*fault.InvalidTreeError](err) || fault.Is[*fault.InvalidCommitError](err) || exceedsLimit(err) {
 		return true
 	}
 	if !fault.Is[*git.Error](err) && !fault.Is[*object.IncompleteError](err) {

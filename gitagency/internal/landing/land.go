@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -100,7 +99,7 @@ func Land(ctx context.Context, r *core.Repository, req Request) (Result, error) 
 	}
 	fault.SetAlreadyLanded(err, req.AlreadyLanded)
 	if err != nil && !fault.Is[*fault.EndedError](err) && !fault.Is[*fault.CleanupError](err) {
-		return job.partial, fmt.Errorf("land %s: %w", req.ID, err)
+		return job.partial, &fault.InvocationError{Operation: "land", ID: req.ID, Err: err}
 	}
 	if err != nil && landed.Invocation == "" {
 		landed = job.partial

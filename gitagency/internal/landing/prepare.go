@@ -93,7 +93,8 @@ func (l *landAttempt) scanSandbox(ctx context.Context) error {
 		l.merger.Prefetch(ctx, l.target.Commit, head, l.target.CheckoutGitDir)
 	}
 	l.scanStart = time.Now()
-	if l.scanResult, err = l.merger.Inspect(ctx, subject); err != nil {
+	l.scanResult, err = l.merger.Inspect(ctx, subject)
+	if err := l.r.SaveFilesRefusal(l.s.ID, err, false); err != nil {
 		return err
 	}
 	if l.tip = l.scanResult.Head; len(l.scanResult.Uncommitted) > 0 && l.req.CommitAll && l.scanResult.InProgress.Command == "" {
@@ -120,7 +121,7 @@ func (l *landAttempt) checkUncommitted(context.Context) error {
 // commitUncommitted creates a commit of the uncommitted work. No branch points at it: the sandbox stays unchanged until
 // the work has landed, and is removed then.
 func (l *landAttempt) commitUncommitted(ctx context.Context) (string, error) {
-	if err := l.merger.CheckUncommitted(ctx, l.scanResult); err != nil {
+	if err := l.r.SaveFilesRefusal(l.s.ID, l.merger.CheckUncommitted(ctx, l.scanResult), true); err != nil {
 		return "", err
 	}
 	author, committer, err := l.r.LandingSignatures(ctx)

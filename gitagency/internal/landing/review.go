@@ -59,10 +59,10 @@ func Submit(ctx context.Context, r *core.Repository, req SubmitRequest) (SubmitR
 		return SubmitResult{}, fmt.Errorf("submit %s: %w", inv.ID, &fault.ArchivedError{Name: wt.Name, ID: wt.ID, Branch: wt.Branch, Invocation: inv.ID})
 	}
 	s := sandbox.Of(r, inv.ID)
-	if stuck, err := s.TryImportPending(ctx); err != nil {
+	if err := s.ImportPending(ctx); fault.Is[*fault.ImportError](err) { // commits behind the walls would be missing from the review
+		return SubmitResult{}, &fault.InvocationError{Operation: "submit", ID: s.ID, Err: err}
+	} else if err != nil {
 		return SubmitResult{}, err
-	} else if stuck { // commits behind the walls would be missing from the review
-		return SubmitResult{}, fmt.Errorf("submit %s: %w", s.ID, sandbox.ErrImportFailed)
 	}
 	repo, unlock, err := r.LockAndRecover(ctx)
 	if err != nil {
@@ -86,7 +86,7 @@ func Submit(ctx context.Context, r *core.Repository, req SubmitRequest) (SubmitR
 	entry := r.Store.Invocation(r.ID, inv.ID, nil) // the record may have changed while we waited for the lock
 	tip, err := submittableCommit(ctx, r, repo, h, s, entry)
 	if err != nil {
-		return SubmitResult{}, fmt.Errorf("submit %s: %w", s.ID, err)
+		return SubmitResult{}, &fault.InvocationError{Operation: "submit", ID: s.ID, Err: err}
 	}
 	return recordSubmission(ctx, r, entry, tip, note)
 }
@@ -238,7 +238,7 @@ func submittableCommit(ctx context.Context, r *core.Repository, repo *git.Repo, 
 	}
 	defer func() { err = errors.Join(err, merger.Close()) }()
 	found, err := merger.Inspect(ctx, subject)
-	if err != nil {
+	if err := r.SaveFilesRefusal(s.ID, err, false); err != nil {
 		return "", err
 	}
 	if err := fsckSubmission(ctx, r, repo, merger, entry, found.Head); err != nil { // first, because an unsafe tree would show up as uncommitted work

@@ -83,7 +83,11 @@ func DiffSnapshots(ctx context.Context, r *core.Repository, req DiffRequest) (_ 
 	} else if inv.BaseCommit == "" {
 		return Diff{}, inv.Err()
 	}
-	return c.Diff(ctx, req)
+	d, err := c.Diff(ctx, req)
+	if err != nil {
+		return d, &fault.InvocationError{ID: inv.ID, Err: err}
+	}
+	return d, nil
 }
 
 // Check validates the request and fills in defaults. words lists the named states that are allowed besides snapshots.

@@ -42,9 +42,12 @@ func newComparison(r *core.Repository, inv core.Invocation) *Comparison {
 		Subject: git.WorktreeSpec{Name: inv.ID, Dir: Of(r, inv.ID).Tree, Branch: core.SandboxRef(inv.ID), Base: inv.BaseCommit},
 	}
 	c.StateLookups = map[string]func(context.Context) (string, error){
-		DiffBase:        func(ctx context.Context) (string, error) { return WorkBase(ctx, r, inv) },
-		DiffHead:        func(ctx context.Context) (string, error) { return r.Git.Head(ctx, c.Subject) },
-		DiffWork:        c.CaptureWork,
+		DiffBase: func(ctx context.Context) (string, error) { return WorkBase(ctx, r, inv) },
+		DiffHead: func(ctx context.Context) (string, error) { return r.Git.Head(ctx, c.Subject) },
+		DiffWork: func(ctx context.Context) (string, error) {
+			tree, err := c.CaptureWork(ctx)
+			return tree, r.SaveFilesRefusal(inv.ID, err, false)
+		},
 		DiffIntegration: func(ctx context.Context) (string, error) { return r.IntegrationCommit(ctx, inv) },
 	}
 	return c

@@ -67,11 +67,11 @@ func (s *Sandbox) Rollback(ctx context.Context, req RollbackRequest) (RollbackRe
 	}
 	defer cancel()
 	if err := s.ImportPendingExclusive(ctx, repo, h); err != nil {
-		return RollbackResult{}, fmt.Errorf("rollback of %s: %w", s.ID, err)
+		return RollbackResult{}, &fault.InvocationError{Operation: "rollback of", ID: s.ID, Err: err}
 	}
 	rolled, err := s.rollBackTo(ctx, repo, h, to, s.HasRollbackJournal())
 	if err != nil && !fault.Is[*fault.UnfinishedTransitionError](err) {
-		err = fmt.Errorf("rollback of %s: %w", s.ID, err)
+		err = &fault.InvocationError{Operation: "rollback of", ID: s.ID, Err: err}
 	}
 	return rolled, err
 }
@@ -142,6 +142,3 @@ func (s *Sandbox) readTarget(ctx context.Context, repo *git.Repo, to Snapshot) (
 	}
 	return target, nil
 }
-
-// ErrImportFailed means that git state behind the walls could not be imported, so a snapshot would not hold it.
-var ErrImportFailed = errors.New("git state behind the walls could not be imported")

@@ -3,7 +3,6 @@ package sandbox
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"time"
 
@@ -94,7 +93,7 @@ func (s *Sandbox) ImportPendingExclusive(ctx context.Context, repo *git.Repo, h 
 	}
 	err = in.handoff.Import(ctx, in.ns, in.treeDir)
 	if err != nil {
-		err = fmt.Errorf("%w: %w", ErrImportFailed, err)
+		err = in.handoff.NewImportError(err)
 	}
 	return errors.Join(err, in.close())
 }

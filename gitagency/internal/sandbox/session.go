@@ -29,10 +29,11 @@ type nsSession struct {
 	setupLock *os.File // held by the creator of the namespaces until git state is exchanged; nil when joined
 
 	exclusive     bool          // the caller holds the repository lock and runs the imports itself
-	quiet         bool          // no warning about an import that fails: a later import of the same command reports it
+	quiet         bool          // no warning about an import that fails: the caller reports it
 	importTimeout time.Duration // limit of each import; 0 is none
 	importPending bool          // the upper directory has changes that were not imported
-	failedUpper   string        // fingerprint of the upper directory when its import failed
+	failedUpper   string        // fingerprint of the upper directory when the last import failed; else empty
+	importErr     error         // error of that import
 }
 
 // enterNamespace builds the walls of the sandbox or joins existing ones, then exchanges git state in both directions.
@@ -92,7 +93,7 @@ func (in *nsSession) enter(ctx context.Context) (err error) {
 	}
 	if in.setupLock != nil {
 		if in.importPending { // by a command whose git-agency process was killed
-			in.importAndWarn(ctx)
+			in.tryImport(ctx)
 		}
 		if in.failedUpper == "" { // an export would overwrite an index that is not imported
 			if err := in.handoff.Export(ctx, in.ns, in.treeDir); err != nil {
@@ -125,29 +126,35 @@ func (in *nsSession) abortEnter(ctx context.Context, err error) error {
 }
 
 // importPending imports git state from behind the walls of a sandbox that was not imported yet: of commands that
-// still run, or whose git-agency process was killed.
-func (s *Sandbox) importPending(ctx context.Context) error {
-	_, err := s.TryImportPending(ctx)
-	return err
-}
+// still run, or whose git-agency process was killed. A warning names what cannot be imported.
+func (s *Sandbox) importPending(ctx context.Context) error { return s.importNow(ctx, false) }
 
-// TryImportPending is importPending that also reports whether something could not be imported, after a warning. Use
-// it where an incomplete state must not be taken for the current one.
-func (s *Sandbox) TryImportPending(ctx context.Context) (incomplete bool, err error) {
+// ImportPending is importPending that fails if something cannot be imported. Use it where an incomplete state must not
+// be taken for the current one.
+func (s *Sandbox) ImportPending(ctx context.Context) error { return s.importNow(ctx, true) }
+
+func (s *Sandbox) importNow(ctx context.Context, mustSucceed bool) error {
 	h, err := s.open(ctx)
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer h.Close()
 	if pending, err := s.hasPendingImport(h.Prims); err != nil || !pending {
-		return false, err
+		return err
 	}
 	in, err := s.enterNamespace(ctx, h)
 	if err != nil {
-		return false, asImportError(err)
+		return asImportError(err)
 	}
+	in.quiet = mustSucceed
 	in.leave(ctx, ctx.Done()) // imports before it leaves
-	return in.failedUpper != "", nil
+	switch {
+	case in.importErr == nil || !mustSucceed:
+		return nil
+	case context.Cause(ctx) != nil:
+		return context.Cause(ctx)
+	}
+	return in.handoff.NewImportError(in.importErr)
 }
 
 // ImportUnlocked imports pending git state of a sandbox in which nothing runs, before the caller takes the repository
@@ -219,7 +226,9 @@ func (s *Sandbox) ImportForDiscard(ctx context.Context, repo *git.Repo, prims st
 		switch {
 		case err == nil || fault.Is[*handoff.DivergedError](err): // ImportRemaining includes the diverged commits
 		case in.handoff.IsSandboxFault(err):
-			refused = errors.Join(refused, err)
+			if refused == nil || refused.Error() != err.Error() { // one object may keep both from being imported
+				refused = errors.Join(refused, err)
+			}
 		default:
 			return nil, errors.Join(fmt.Errorf("git state behind the walls cannot be kept: %w", err), in.close())
 		}
@@ -236,8 +245,9 @@ func asImportError(err error) error {
 	return err
 }
 
-// importAndWarn imports git state. Anything that cannot be imported stays in the upper directory; a warning says so.
-func (in *nsSession) importAndWarn(ctx context.Context) {
+// tryImport imports git state. Anything that cannot be imported stays in the upper directory; leave warns about it,
+// unless a command has repaired it by then.
+func (in *nsSession) tryImport(ctx context.Context) {
 	before, _ := in.handoff.FingerprintUpper() // on error it is empty, and the import is tried again
 	// A discard ends the namespaces while it holds the repository lock and waits for us: stop the import then.
 	ctx, cancel := context.WithCancel(ctx)
@@ -259,22 +269,22 @@ func (in *nsSession) importAndWarn(ctx context.Context) {
 	if err == nil {
 		err = in.handoff.Import(ctx, in.ns, in.treeDir)
 	}
-	if in.ns.EndedWithin(0) { // a discard has ended the namespaces and does the import
-		return
+	if in.failedUpper, in.importErr = before, err; err == nil || fault.Is[*fault.EndedError](err) || in.ns.EndedWithin(0) {
+		in.failedUpper, in.importErr = "", nil // a discard that has ended the namespaces does the import
 	}
-	if err == nil || fault.Is[*fault.EndedError](err) {
-		return
-	}
-	refused := fault.Is[*fault.ReadLimitError](err)
-	reported := in.failedUpper != "" && (refused || fault.Is[*handoff.GitError](err)) // already reported before the command began
-	if in.failedUpper = before; reported || in.quiet {
+}
+
+// warnNotImported warns about git state that could not be imported.
+func (in *nsSession) warnNotImported() {
+	err := in.importErr
+	if err == nil || in.quiet {
 		return
 	}
 	what := "commits"
 	if fault.Is[*git.LockedError](err) { // of the index, which is imported last
 		what = "staged changes"
 	}
-	if refused {
+	if fault.Is[*fault.ReadLimitError](err) {
 		err = fmt.Errorf("%w; raise %s to import them, or end the sandbox: git agency discard %s", err, settings.ReadLimitsKey, in.sandbox.ID)
 	}
 	in.sandbox.Repo.Warn("sandbox %s: %s behind the walls are not imported yet: %v", in.sandbox.ID, what, err)
@@ -300,8 +310,9 @@ func (in *nsSession) leave(ctx context.Context, force <-chan struct{}) {
 			in.sandbox.Repo.Warn("sandbox %s: %v", in.sandbox.ID, err)
 		}
 		if err != nil || now != in.handoff.Agreed.UpperFingerprint && (in.failedUpper == "" || now != in.failedUpper) {
-			in.importAndWarn(ctx)
+			in.tryImport(ctx)
 		}
+		in.warnNotImported()
 	}
 	if err := in.close(); err != nil {
 		in.sandbox.Repo.Warn("sandbox %s: %v", in.sandbox.ID, err)

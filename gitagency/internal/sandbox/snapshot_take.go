@@ -69,7 +69,7 @@ func (s *Sandbox) TakeSnapshot(ctx context.Context, req SnapshotRequest) (_ Snap
 	defer resume()
 	snapshot, err := s.takeAndRecord(ctx, repo, h.Base, req)
 	if err != nil {
-		return Snapshot{}, fmt.Errorf("snapshot of %s: %w", s.ID, err)
+		return Snapshot{}, &fault.InvocationError{Operation: "snapshot of", ID: s.ID, Err: err}
 	}
 	return snapshot, nil
 }
@@ -120,6 +120,7 @@ func (req *SnapshotRequest) Check() error {
 // takeAndRecord takes a snapshot and appends it to the history of the invocation.
 func (s *Sandbox) takeAndRecord(ctx context.Context, repo *git.Repo, base string, req SnapshotRequest) (Snapshot, error) {
 	snapshot, err := s.series(base).Take(ctx, repo, req)
+	err = s.Repo.SaveFilesRefusal(s.ID, err, true)
 	if err == nil && snapshot.Created {
 		s.Repo.AppendEvent(s.ID, snapshotEvent{s.Repo.Now(), "snapshot", snapshot.ID, snapshot.Ref})
 	}

@@ -72,7 +72,7 @@ func (s *Sandbox) Sync(ctx context.Context) (SyncResult, error) {
 	defer cancel()
 	synced, err := s.syncLocked(ctx, repo, h)
 	if err != nil && !fault.Is[*fault.UnfinishedTransitionError](err) && !fault.Is[*fault.ConflictsError](err) {
-		err = fmt.Errorf("sync of %s: %w", s.ID, err)
+		err = &fault.InvocationError{Operation: "sync of", ID: s.ID, Err: err}
 	}
 	return synced, err
 }

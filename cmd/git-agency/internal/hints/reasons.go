@@ -93,6 +93,12 @@ var reasons = map[reason.Reason]row{
 	}},
 	reason.WorktreeBusy: {ExitFailed, busyWorktreeHints},
 
+	reason.NotImported: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+		return []string{
+			"repair it in the sandbox; this may say more: git agency exec " + e.ID + " -- git fsck",
+			endSandbox(e.ID),
+		}
+	}},
 	reason.Running: {ExitFailed, always("wait until they have ended, or end them, and try again")},
 	reason.NothingRuns: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{"start the server with 'git agency exec " + e.ID + " -- <command>', and try again while it runs"}
@@ -321,8 +327,14 @@ func gitLockedHints(e *gitagency.StateError, _ Retry) []string {
 // readLimitHints says how to raise a limit of agency.readLimits.
 func readLimitHints(e *gitagency.StateError, _ Retry) []string {
 	example := map[string]string{"time": "time=10m", "memory": "memory=8g", "output": "output=2g", "inflated": "inflated=64g"}[e.Name]
-	return []string{
-		"if you expect such data there, raise the limit, as in 'git config agency.readLimits " + example + "'",
-		"or end the sandbox, and keep all of it in the trash: git agency discard <id>",
+	lines := []string{"if you expect such data there, raise the limit, as in 'git config agency.readLimits " + example + "'"}
+	if e.ID != "" { // else it is no sandbox
+		lines = append(lines, endSandbox(e.ID))
 	}
+	return lines
+}
+
+// endSandbox is the last resort against content of a sandbox that is refused.
+func endSandbox(id string) string {
+	return "or end the sandbox, and keep all of it in the trash: git agency discard " + id
 }
