@@ -83,8 +83,13 @@ func (t *tool) diagnose(c *cli.Context, repo *gitagency.Repository) error {
 		return diagnoseErr
 	}
 	if err == nil && len(d.Findings) > 0 {
-		mendable := slices.ContainsFunc(d.Findings, func(f gitagency.Finding) bool { return f.Outcome != "" })
-		err = &findingsError{len(d.Findings), mendable}
+		found := &findingsError{count: len(d.Findings)}
+		for _, f := range d.Findings {
+			if f.Outcome != "" && !slices.Contains(found.fixable, f.ID) {
+				found.fixable = append(found.fixable, f.ID)
+			}
+		}
+		err = found
 	}
 	return err
 }
@@ -142,7 +147,7 @@ func findingFields(f gitagency.Finding) []field {
 // findingsError sets the exit status of doctor if there are findings, which were printed as the result.
 type findingsError struct {
 	count   int
-	fixable bool // whether --fix can repair one of them
+	fixable []string // ids that --fix can repair
 }
 
 func (e *findingsError) Error() string {

@@ -94,6 +94,7 @@ func commandHints(err error) (lines []string, known bool) {
 		link      *linkError
 		child     *childError
 		queue     *landQueueError
+		put       *putError
 		notPushed *gitagency.NotPushedError
 	)
 	switch {
@@ -106,7 +107,9 @@ func commandHints(err error) (lines []string, known bool) {
 		lines = queue.hints()
 	case errors.As(err, &child) && child.shellLine != "":
 		lines = []string{"the command is not run by a shell; to use one: -- sh -c " + quote.Shell(child.shellLine)}
-	case errors.As(err, &findings) && findings.fixable:
+	case errors.As(err, &findings) && len(findings.fixable) == 1:
+		lines = []string{"'git agency doctor --fix " + quote.Shell(findings.fixable[0]) + "' repairs it"}
+	case errors.As(err, &findings) && len(findings.fixable) > 1:
 		lines = []string{"'git agency doctor --fix <id>' repairs the findings with that id"}
 	case hints.Is[*format.Error](err):
 		lines = []string{"the fields are " + strings.Join(format.FieldNames(), ", ")}
@@ -128,8 +131,8 @@ func commandHints(err error) (lines []string, known bool) {
 		lines = []string{"'git agency ls' and 'git agency worktree ls' show what was created"}
 	case hints.Is[*setup.ForeignFileError](err):
 		lines = []string{"move it away and try again, or install elsewhere with --prefix"}
-	case errors.Is(err, fs.ErrPermission) && hints.Is[*putError](err):
-		lines = []string{"to make a directory of the sandbox writable: git agency exec <id> -- chmod u+rwx <directory>"}
+	case errors.Is(err, fs.ErrPermission) && errors.As(err, &put):
+		lines = []string{"to make a directory of the sandbox writable: git agency exec " + put.id + " -- chmod u+rwx <directory>"}
 	case errors.Is(err, fs.ErrPermission) && hints.Is[*installError](err):
 		lines = []string{"run it as a user who may write there, or install elsewhere with --prefix"}
 	default:

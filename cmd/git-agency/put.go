@@ -86,7 +86,7 @@ func (t *tool) uploadFiles(ctx context.Context, sandbox *gitagency.Sandbox, file
 	err := sandbox.Upload(ctx, gitagency.UploadRequest{Files: files, Progress: progress})
 	end()
 	if err != nil {
-		return &putError{err}
+		return &putError{sandbox.ID, err}
 	}
 	n := 0
 	for _, f := range files {
@@ -110,7 +110,10 @@ func uploadProgressText(p gitagency.UploadProgress) string {
 }
 
 // putError marks an error in the sandbox.
-type putError struct{ err error }
+type putError struct {
+	id  string // of the sandbox
+	err error
+}
 
 func (e *putError) Error() string { return e.err.Error() }
 func (e *putError) Unwrap() error { return e.err }

@@ -147,7 +147,7 @@ func dataHints(err error, _ Retry) []string {
 	case errors.As(err, &finding):
 		return []string{"only you can decide; type:", "  " + finding.FixCommand}
 	case errors.As(err, &notFound):
-		return notFoundHints(notFound.Kind)
+		return notFoundHints(notFound)
 	case Is[*gitagency.DamagedError](err):
 		return []string{
 			"an object can be restored from another clone; first move its damaged file below .git/objects away:",
@@ -212,14 +212,18 @@ func systemHints(err error, _ Retry) []string {
 	return nil
 }
 
-func notFoundHints(kind string) []string {
-	switch kind {
+func notFoundHints(e *gitagency.NotFoundError) []string {
+	switch e.Kind {
 	case "finding":
 		return []string{"'git agency doctor' lists the findings with their ids"}
 	case "worktree":
 		return []string{"list the worktrees with 'git agency worktree ls --all', or make one with 'git agency worktree create <name>'"}
 	case "snapshot":
-		return []string{"list the snapshots of an invocation with 'git agency snapshot ls <id>'; a snapshot is named by its commit or <id>/<n>"}
+		of := "<id>"
+		if id, _, named := strings.Cut(e.Query, "/"); named && id != "" {
+			of = quote.Shell(id)
+		}
+		return []string{"list the snapshots of an invocation with 'git agency snapshot ls " + of + "'; a snapshot is named by its commit or <id>/<n>"}
 	}
 	return []string{"list the invocations with 'git agency ls --all'; names are not ids, and broken invocations need their full id"}
 }
