@@ -16,6 +16,9 @@ func (d *planner) checkGitDirOwners() error {
 	}
 	for _, name := range []string{"objects", "refs", "refs/heads", "logs", "logs/refs/heads"} {
 		e := d.lookup(filepath.Join(d.GitDir, name))
+		if !contains(d.GitDir, e.Path) {
+			continue // a symbolic link to a directory that no overlay covers
+		}
 		if err := d.checkOwner(e); err != nil {
 			return err
 		}

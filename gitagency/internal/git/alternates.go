@@ -48,6 +48,9 @@ func readAlternates(objects string) (paths []string, err error) {
 			continue
 		}
 		if !filepath.IsAbs(path) {
+			if real, err := filepath.EvalSymlinks(objects); err == nil { // as git does
+				objects = real
+			}
 			path = filepath.Join(objects, path)
 		}
 		paths = append(paths, filepath.Clean(path))

@@ -37,7 +37,9 @@ func CreateUpperDirs(ctx context.Context, r *core.Repository, id string, p confi
 		}
 		err = os.Chmod(fresh, fi.Mode().Perm()|0o700)
 		if err == nil && l.Path == r.CommonDir {
-			err = copyWorktreeEntry(ctx, r, id, fresh)
+			if err = BorrowLinkedObjects(r, fresh); err == nil {
+				err = copyWorktreeEntry(ctx, r, id, fresh)
+			}
 		}
 		if err == nil {
 			err = os.Rename(fresh, l.Upper)

@@ -115,6 +115,9 @@ func (in *nsSession) newWalls(ctx context.Context, prims store.Primitives, plan 
 			}
 			upper := filepath.Join(filepath.Dir(in.sandbox.setupLockDir()), "upper")
 			overlay.RemoveObjectWhiteouts(upper, filepath.Join(filepath.Dir(upper), "uncovered"))
+			if err := handoff.BorrowLinkedObjects(in.sandbox.Repo, upper); err != nil { // it may have been a directory when the sandbox began
+				in.sandbox.Repo.Warn("sandbox %s: git behind the walls does not find the objects of the repository: %v", in.sandbox.ID, err)
+			}
 			if err := in.sandbox.Repo.Git.RepointUpperEntry(upper, in.sandbox.ID); err != nil {
 				in.sandbox.Repo.Warn("sandbox %s: git behind the walls still uses the old path of the sandbox, which was moved: %v", in.sandbox.ID, err)
 			}

@@ -59,7 +59,7 @@ func (s *Sandbox) PlanWalls(prims store.Primitives) (Walls, error) {
 		Tree: s.Tree, GitDir: s.Repo.CommonDir, GitFile: filepath.Join(s.Tree, ".git"),
 		OverlayDir: s.Repo.Store.WallsDir(s.Repo.ID, s.ID), DataDir: s.Repo.DataDir,
 		MarkerDir:        filepath.Join(s.Tree, guard.AgencyDir),
-		IntegrationTrees: integration, KeepVisible: s.Repo.Git.Alternates(), Outputs: prims.Outputs,
+		IntegrationTrees: integration, KeepVisible: handoff.ObjectsOutside(s.Repo), Outputs: prims.Outputs,
 	}
 	w.gitConfig = s.filterGitConfig(&w.policy)
 	w.policy.FillRequest(&req)

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
@@ -136,7 +137,7 @@ func (in ReceiveRequest) validate() error {
 	return nil
 }
 
-// movePack moves the files of a pack to another directory on the same file system.
+// movePack moves the files of a pack to another directory.
 func movePack(from, to string) (err error) {
 	entries, err := os.ReadDir(from)
 	if err != nil || len(entries) == 0 {
@@ -170,12 +171,46 @@ func movePack(from, to string) (err error) {
 			}
 			continue
 		}
-		if err := os.Rename(source, target); err != nil {
+		if err := moveFile(source, target); err != nil {
 			return err
 		}
 		moved = append(moved, target)
 	}
 	return durable.SyncDir(to)
+}
+
+// moveFile moves a file of a pack, to another file system too: the directory of packs may be a symbolic link.
+func moveFile(source, target string) error {
+	if err := os.Rename(source, target); !errors.Is(err, syscall.EXDEV) {
+		return err
+	}
+	from, err := os.Open(source)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	fi, err := from.Stat()
+	if err != nil {
+		return err
+	}
+	copied, err := os.CreateTemp(filepath.Dir(target), "tmp_pack_*") // a name that git gc removes
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(copied, from)
+	if err == nil {
+		err = copied.Chmod(fi.Mode().Perm())
+	}
+	if err == nil {
+		err = copied.Sync()
+	}
+	if err = errors.Join(err, copied.Close()); err == nil {
+		err = os.Rename(copied.Name(), target)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(copied.Name()))
+	}
+	return os.Remove(source)
 }
 
 // idxRank sorts the .idx of a pack after its other files.
