@@ -80,8 +80,8 @@ const (
 
 func newCapability(c doctor.Capability) Capability { return Capability(c) }
 
-// Capabilities reports the features of this machine: its git, the kernel features that walls are built from, and the
-// coding agents on PATH or named by agency.<runner>.command. It probes every kernel feature by using it, and leaves
+// Capabilities reports the features of this machine: its git, the kernel features that walls are built from, the walls
+// around the git that reads data of sandboxes, and the coding agents on PATH or named by agency.<runner>.command. It probes every kernel feature by using it, and leaves
 // nothing behind. A missing feature is no error; its detail says which options do not work without it.
 func (r *Repository) Capabilities(ctx context.Context) ([]Capability, error) {
 	capabilities, err := doctor.Capabilities(ctx, r.core)

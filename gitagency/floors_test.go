@@ -99,8 +99,8 @@ var floors = []struct {
 	{dir: "radar", imports: "ids proc git/object git git/status git/merge fault core sandbox"},
 	{
 		dir: "doctor",
-		imports: "durable ids lock git/config git git/repair git/status git/snapshot git/update store guard changeset confine " +
-			"runner quote upload fault settings core handoff sandbox discard landing",
+		imports: "durable ids lock proc readlimit git/config git git/repair git/status git/snapshot git/update store guard changeset " +
+			"confine runner quote upload fault settings core handoff sandbox discard landing",
 	},
 
 	// 4: the public library

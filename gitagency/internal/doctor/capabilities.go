@@ -3,11 +3,15 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/confine"
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/config"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/readlimit"
 	"github.com/git-agency/git-agency/gitagency/internal/runner"
 )
 
@@ -25,8 +29,8 @@ const (
 	CapabilityUnknown = string(confine.Unknown) // could not be probed
 )
 
-// Capabilities reports the features of this machine: its git, the kernel features that walls are built from, and the
-// coding agents on PATH or named by agency.<runner>.command. It probes every kernel feature by using it, and leaves
+// Capabilities reports the features of this machine: its git, the kernel features that walls are built from, the walls
+// around the git that reads data of sandboxes, and the coding agents on PATH or named by agency.<runner>.command. It probes every kernel feature by using it, and leaves
 // nothing behind. A missing feature is no error; its detail says which options do not work without it.
 func Capabilities(ctx context.Context, r *core.Repository) ([]Capability, error) {
 	features, err := confine.Probe(ctx, r.Opts.Env)
@@ -37,6 +41,7 @@ func Capabilities(ctx context.Context, r *core.Repository) ([]Capability, error)
 	for _, f := range features {
 		capabilities = append(capabilities, wallCapability(f))
 	}
+	capabilities = append(capabilities, readerCapability(missingReaderWalls(r), userFilters(r)))
 	return append(capabilities, agentCapabilities(runner.Find(r.Opts.Env, r.Settings.RunnerCommands()))...), nil
 }
 
@@ -79,6 +84,41 @@ func wallCapability(f confine.Feature) Capability {
 	c := Capability{Name: f.Name, State: string(f.State), Detail: f.Detail}
 	if f.State == confine.Missing {
 		c.Detail += "; without it " + missingFeatureEffects[f.Name]
+	}
+	return c
+}
+
+// missingReaderWalls says which walls the git that reads data of sandboxes lacks.
+func missingReaderWalls(r *core.Repository) []string {
+	program, err := proc.LookPath(r.Opts.Env, "git")
+	if err != nil {
+		return []string{err.Error()}
+	}
+	return readlimit.MissingWalls(program)
+}
+
+// userFilters lists the filters that the user has configured for the content of files.
+func userFilters(r *core.Repository) []string {
+	var names []string
+	for key, values := range r.Git.Config {
+		if name, is := config.FilterName(key); is && !strings.HasSuffix(key, ".required") && slices.ContainsFunc(values, config.Setting.Trusted) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// readerCapability describes the walls around the git that reads data of sandboxes. Without them it works all the same,
+// within agency.readLimits.
+func readerCapability(missing, filters []string) Capability {
+	c := Capability{Name: "reader-walls", State: CapabilityOK, Detail: "git reads data of sandboxes behind Landlock and seccomp"}
+	if len(missing) > 0 {
+		c.State = CapabilityMissing
+		c.Detail = "git that reads data of sandboxes has only limits, or only a part of its walls: " + strings.Join(missing, "; ")
+	}
+	if len(filters) > 0 {
+		c.Detail += "; files with your filter " + strings.Join(filters, ", ") + " are read without walls"
 	}
 	return c
 }

@@ -74,11 +74,11 @@ func TestCapabilitiesListGitWallsAgents(t *testing.T) {
 			t.Errorf("got %+v", c)
 		}
 	}
-	want := "git, user-namespaces, pid-namespaces, network-namespaces, mount-api, overlay, landlock, seccomp, joining, walls, cgroups, agent claude, agent codex, agent absent, agent mine"
+	want := "git, user-namespaces, pid-namespaces, network-namespaces, mount-api, overlay, landlock, seccomp, joining, walls, cgroups, reader-walls, agent claude, agent codex, agent absent, agent mine"
 	if strings.Join(names, ", ") != want {
 		t.Fatalf("got %q", names)
 	}
-	agents := got[1+len(confine.FeatureNames()):]
+	agents := got[2+len(confine.FeatureNames()):]
 	for i, c := range []Capability{
 		{"agent claude", "ok", filepath.Join(bin, "claude")},
 		{"agent codex", "ok", filepath.Join(bin, "codex")},
@@ -91,6 +91,35 @@ func TestCapabilitiesListGitWallsAgents(t *testing.T) {
 	}
 	if !strings.HasPrefix(got[0].Detail, repo.Git.Version.String()) {
 		t.Errorf("got %+v", got[0])
+	}
+}
+
+// The walls around the git that reads data of sandboxes are reported with the reason for each that is missing, and with the
+// filters that run without them.
+func TestReaderCapabilityNamesMissingWalls(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		missing, filters []string
+		state, detail    string
+	}{
+		{nil, nil, "ok", "git reads data of sandboxes behind Landlock and seccomp"},
+		{nil, []string{"lfs", "crypt"}, "ok", "git reads data of sandboxes behind Landlock and seccomp; files with your filter lfs, crypt are read without walls"},
+		{[]string{"one", "two"}, nil, "missing", "git that reads data of sandboxes has only limits, or only a part of its walls: one; two"},
+	} {
+		if got := readerCapability(c.missing, c.filters); got != (Capability{"reader-walls", c.state, c.detail}) {
+			t.Errorf("got %+v", got)
+		}
+	}
+}
+
+func TestCapabilitiesNameUserFilters(t *testing.T) {
+	t.Parallel()
+	repo, _ := openRepoWithPrograms(t)
+	repo.Git.Config["filter.lfs.clean"] = []config.Setting{{Value: "git-lfs clean", Scope: "global"}}
+	repo.Git.Config["filter.lfs.required"] = []config.Setting{{Value: "true", Scope: "global"}}
+	repo.Git.Config["filter.theirs.clean"] = []config.Setting{{Value: "evil", Scope: "local"}}
+	if got := userFilters(repo); !slices.Equal(got, []string{"lfs"}) {
+		t.Errorf("got %q", got)
 	}
 }
 

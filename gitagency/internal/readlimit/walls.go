@@ -31,6 +31,17 @@ func NewWalls(program string, env, read, write []string) *Walls {
 	return &Walls{read: append(filesOf(program), read...), write: write, appendTo: traceFiles(env)}
 }
 
+// MissingWalls says which walls NewWalls cannot build around a program, and why; nothing if it builds all.
+func MissingWalls(program string) []string {
+	switch {
+	case !wallsSupported:
+		return []string{"this system has none"}
+	case !worksBehindWalls(program):
+		return []string{program + " does not run behind them"}
+	}
+	return missingFeatures()
+}
+
 // traceFiles creates and lists the files to which git writes a trace, because the user wants one.
 func traceFiles(env []string) (files []string) {
 	for _, kv := range env {

@@ -39,6 +39,23 @@ func (w *Walls) restrict() error {
 	return seccomp.InstallWithoutSockets()
 }
 
+// missingFeatures says which features of the kernel are missing for restrict.
+func missingFeatures() []string {
+	_, landlockErr := landlock.ABI()
+	return describeMissing(landlockErr, seccomp.Available())
+}
+
+// describeMissing describes the features whose errors are not nil.
+func describeMissing(landlockErr, seccompErr error) (missing []string) {
+	if landlockErr != nil {
+		missing = append(missing, fmt.Sprintf("without Landlock (%v) it can open all files of yours", landlockErr))
+	}
+	if seccompErr != nil {
+		missing = append(missing, fmt.Sprintf("without seccomp (%v) it can open sockets", seccompErr))
+	}
+	return missing
+}
+
 func (w *Walls) enforceRules(abi int) (err error) {
 	rules, err := landlock.NewRuleset(abi)
 	if err != nil {
