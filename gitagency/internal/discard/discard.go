@@ -48,6 +48,9 @@ var errStopped = errors.New("the commands in the sandbox were ended")
 // It begins again when it has ended commands, a few times if new ones begin.
 func Run(ctx context.Context, r *core.Repository, req Request) (d Result, err error) {
 	inv, err := r.Invocation(req.Query)
+	if err == nil {
+		_, err = r.Settings.TrashLimit() // refuse an invalid one before anything changes
+	}
 	for round := 1; round == 1 && err == nil || errors.Is(err, errStopped); round++ {
 		ended := d.EndedCommands
 		d, err = discard(ctx, r, inv, req.Force, round < 3)

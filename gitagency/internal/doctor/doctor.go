@@ -118,6 +118,9 @@ const cleanupProcess = "the clean-up of landed sandboxes"
 // operations and never loses work: a ref keeps everything that it removes.
 func Fix(ctx context.Context, r *core.Repository, id string) ([]Finding, error) {
 	fixed := []Finding{}
+	if _, err := r.Settings.TrashLimit(); err != nil { // a fix may write an archive
+		return fixed, err
+	}
 	repo, unlock, err := r.LockWithoutRecovery(ctx)
 	if err != nil {
 		return fixed, err

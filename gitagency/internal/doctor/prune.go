@@ -70,6 +70,9 @@ const (
 // failed items again.
 func Prune(ctx context.Context, r *core.Repository, req PruneRequest) ([]PruneResult, error) {
 	expiry, err := resolveCutoff(ctx, r, req.Expire)
+	if err == nil {
+		_, err = r.Settings.TrashLimit() // the rest of a sandbox may become an archive
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -123,6 +123,9 @@ type landOutcome struct {
 
 // normalize fills in the defaults from the configuration, and refuses invalid values.
 func (req *Request) normalize(r *core.Repository) error {
+	if _, err := r.Settings.TrashLimit(); err != nil { // a landing may write an archive
+		return err
+	}
 	if req.Strategy == "" {
 		strategy, err := r.Settings.Strategy()
 		if err != nil {
