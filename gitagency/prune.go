@@ -30,6 +30,9 @@ type PruneResult struct {
 	DryRun       bool   `json:"dry_run"`       // nothing was done; Action is the plan
 
 	Snapshots []PrunedSnapshot `json:"snapshots"` // snapshots of its sandbox in order; deleted with the item
+
+	TrashArchive string `json:"trash_archive"` // archive of what no commit can hold; deleted with the item; empty if there is none
+	ArchiveSize  int64  `json:"archive_size"`  // its size in bytes
 }
 
 // Actions of Prune.
@@ -43,6 +46,7 @@ func newPruneResult(r doctor.PruneResult) PruneResult {
 	return PruneResult{
 		Kind: r.Kind, ID: r.ID, Action: r.Action, Reason: r.Reason, BrokenReason: r.BrokenReason, TrashRef: r.TrashRef,
 		TrashCommit: r.TrashCommit, Path: r.Path, DryRun: r.DryRun, Snapshots: convertAll(r.Snapshots, newPrunedSnapshot),
+		TrashArchive: r.TrashArchive, ArchiveSize: r.ArchiveSize,
 	}
 }
 

@@ -78,6 +78,9 @@ func (t *tool) reportDiscarded(d gitagency.DiscardResult) {
 	for _, file := range d.Lost {
 		t.warn("lost " + file)
 	}
+	if d.TrashRef != "" || d.TrashArchive != "" {
+		t.printHint("to make a sandbox of it again: git agency restore " + d.ID)
+	}
 }
 
 // warnNotKept names the files of a sandbox that are not kept, and may still be there because the removal failed.

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -66,9 +67,12 @@ func (t *tool) reportExpiry(before time.Time) {
 
 // prunedFields returns the fields of a prune result for --porcelain.
 func prunedFields(p gitagency.PruneResult) []field {
-	dry := ""
+	dry, archiveSize := "", ""
 	if p.DryRun {
 		dry = "true"
+	}
+	if p.TrashArchive != "" {
+		archiveSize = strconv.FormatInt(p.ArchiveSize, 10)
 	}
 	fields := []field{
 		{"action", p.Action, false},
@@ -80,6 +84,8 @@ func prunedFields(p gitagency.PruneResult) []field {
 		{"reason", p.Reason, false},
 		{"broken", p.BrokenReason, true},
 		{"dry-run", dry, true},
+		{"archive", p.TrashArchive, true},
+		{"archive-size", archiveSize, true},
 	}
 	for _, s := range p.Snapshots {
 		fields = append(fields, field{"snapshot", s.Commit + " " + s.Ref, false})
@@ -99,6 +105,9 @@ func (t *tool) printPruned(pruned []gitagency.PruneResult) error {
 	}
 	if err := t.stdout.Flush(); err != nil { // print hints after the results
 		return err
+	}
+	if archives := format.PrunedArchives(pruned); archives != "" {
+		fmt.Fprintln(t.stderr, archives)
 	}
 	if gone {
 		t.printHint("until git collects its objects, 'git branch <name> <commit>' restores a removed ref")

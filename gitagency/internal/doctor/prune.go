@@ -40,6 +40,9 @@ type PruneResult struct {
 
 	Snapshots []PrunedSnapshot `json:"snapshots"` // snapshots of its sandbox in order; deleted with the item
 
+	TrashArchive string `json:"trash_archive"` // archive of what no commit can hold; deleted with the item; empty if there is none
+	ArchiveSize  int64  `json:"archive_size"`  // its size in bytes
+
 	entry        store.Entry[store.InvocationMeta] // record of an invocation
 	worktree     core.Worktree
 	keptCommit   string // commit of the trash ref; empty if there is none

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"sort"
 	"strings"
 	"time"
@@ -125,8 +126,12 @@ func (p *prunePlan) planInvocation(ctx context.Context, e store.Entry[store.Invo
 	p.results = append(p.results, t)
 }
 
-// fillRefs sets the trash and snapshot refs of an item.
+// fillRefs sets the trash and snapshot refs and the archive of an item.
 func (p *prunePlan) fillRefs(t *PruneResult) {
+	archive := p.r.Store.TrashArchivePath(p.r.ID, t.ID)
+	if fi, err := os.Lstat(archive); err == nil {
+		t.TrashArchive, t.ArchiveSize = archive, fi.Size()
+	}
 	t.Snapshots = p.snapshots[t.ID]
 	if t.keptCommit = p.refs[core.TrashRef(t.ID)]; t.keptCommit != "" {
 		t.TrashRef = core.TrashRef(t.ID)

@@ -20,7 +20,7 @@ func Pruned(p gitagency.PruneResult) string {
 	if p.TrashCommit != "" {
 		thing += " (was " + ShortOID(p.TrashCommit) + ")"
 	}
-	thing += snapshotsSuffix(p)
+	thing += snapshotsSuffix(p) + archiveSuffix(p)
 	return fmt.Sprintf("%s %s: %s", actionText(p), thing, p.Reason)
 }
 
@@ -38,6 +38,37 @@ func snapshotsSuffix(p gitagency.PruneResult) string {
 		return " with its snapshot (" + last + ")"
 	}
 	return fmt.Sprintf(" with its %d snapshots (the last was %s)", len(p.Snapshots), last)
+}
+
+// archiveSuffix names the archive that is removed with a record.
+func archiveSuffix(p gitagency.PruneResult) string {
+	if p.TrashArchive == "" || p.Action != gitagency.PruneRemove {
+		return ""
+	}
+	size := gitagency.FormatSize(p.ArchiveSize)
+	if len(p.Snapshots) > 0 {
+		return " and its archive (" + size + ")"
+	}
+	return " with its archive (" + size + ")"
+}
+
+// PrunedArchives returns a line for people on the archives that prune removed, or would remove in a dry run; empty if there
+// are none.
+func PrunedArchives(pruned []gitagency.PruneResult) string {
+	count, size, dryRun := 0, int64(0), false
+	for _, p := range pruned {
+		if p.TrashArchive != "" && p.Action == gitagency.PruneRemove {
+			count, size, dryRun = count+1, size+p.ArchiveSize, p.DryRun
+		}
+	}
+	archives := Count(count, "archive", "archives") + " (" + gitagency.FormatSize(size) + ")"
+	switch {
+	case count == 0:
+		return ""
+	case dryRun:
+		return "would remove " + archives
+	}
+	return "removed " + archives + ", which cannot be restored"
 }
 
 // actionText words what was done with a record, or would be done in a dry run.
