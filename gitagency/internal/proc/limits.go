@@ -11,7 +11,8 @@ import (
 // a Command from the moment after its start on. The zero value limits nothing. A tighter limit that is in force already
 // stays.
 type Limits struct {
-	// CPU is the processor time that each single process may use, in whole seconds; the kernel kills it then.
+	// CPU is the processor time that each single process may use, in whole seconds. Then the kernel sends SIGXCPU, and a
+	// second later SIGKILL.
 	CPU time.Duration `json:"cpu,omitempty"`
 
 	// FileSize is the largest size in bytes of a file; a process that writes beyond it gets SIGXFSZ.
@@ -60,11 +61,16 @@ func (e *limitError) Unwrap() error { return e.err }
 
 var errNoUserNamespace = errors.New("without a user namespace the kernel counts them together with the user's other processes")
 
-// CPUExceeded reports whether the kernel killed the program because it used all of l.CPU. The kernel counts the limit in
-// ticks and the result in nanoseconds: on a busy machine a limit of one second is used up after 0.87 s.
+// CPUExceeded reports whether the kernel ended the program because it used all of l.CPU: with SIGXCPU, or with SIGKILL a
+// second later. The kernel counts the limit in ticks and the result in nanoseconds, so that the two can differ.
 func (r Result) CPUExceeded(l Limits) bool {
-	killed := r.ExitCode == 128+int(syscall.SIGKILL) || r.ExitCode == 128+int(syscall.SIGXCPU)
-	return l.CPU > 0 && killed && r.CPUTime >= l.CPU-max(l.CPU/10, time.Second/2)
+	switch r.ExitCode {
+	case 128 + int(syscall.SIGXCPU):
+		return l.CPU > 0
+	case 128 + int(syscall.SIGKILL):
+		return l.CPU > 0 && r.CPUTime >= l.CPU-l.CPU/10
+	}
+	return false
 }
 
 // DataExceeded reports whether the program failed after it used at least half of l.Data. That is as good as it gets:

@@ -89,7 +89,7 @@ func (l Limits) limitStarted(pid int) error {
 	}
 	err := l.applyTo(pid)
 	if err == nil {
-		err = lowerRlimit(pid, unix.RLIMIT_CORE, 1)
+		err = lowerRlimit(pid, unix.RLIMIT_CORE, 1, 1)
 	}
 	if errors.Is(err, unix.ESRCH) {
 		return nil
@@ -114,19 +114,21 @@ func (l Limits) applyTo(pid int) error {
 		processes += int64(l.otherThreads + countThreads(os.Getpid()))
 	}
 	for _, r := range []struct {
-		what  string
-		which int
-		most  int64
+		what   string
+		which  int
+		most   int64
+		excess int64 // of the hard limit
 	}{
-		{"limit processor time", unix.RLIMIT_CPU, int64((l.CPU + time.Second - 1) / time.Second)},
-		{"limit the size of files", unix.RLIMIT_FSIZE, l.FileSize},
-		{"limit data", unix.RLIMIT_DATA, l.Data},
-		{"limit processes", unix.RLIMIT_NPROC, processes},
+		// The soft limit ends the program with SIGXCPU, which tells it from other signals.
+		{"limit processor time", unix.RLIMIT_CPU, int64((l.CPU + time.Second - 1) / time.Second), 1},
+		{"limit the size of files", unix.RLIMIT_FSIZE, l.FileSize, 0},
+		{"limit data", unix.RLIMIT_DATA, l.Data, 0},
+		{"limit processes", unix.RLIMIT_NPROC, processes, 0},
 	} {
 		if r.most <= 0 {
 			continue
 		}
-		if err := lowerRlimit(pid, r.which, uint64(r.most)); err != nil {
+		if err := lowerRlimit(pid, r.which, uint64(r.most), uint64(r.most+r.excess)); err != nil {
 			return &limitError{r.what, err}
 		}
 	}
@@ -142,14 +144,13 @@ func maxRSS(state *os.ProcessState) int64 {
 	return int64(usage.Maxrss) << 10 // the kernel counts KiB
 }
 
-// lowerRlimit sets the soft and hard limit of a process, unless they are lower already.
-func lowerRlimit(pid, resource int, limit uint64) error {
+// lowerRlimit sets the soft and the hard limit of a process, unless they are lower already.
+func lowerRlimit(pid, resource int, soft, hard uint64) error {
 	var current unix.Rlimit
 	if err := unix.Prlimit(pid, resource, nil, &current); err != nil {
 		return err
 	}
-	limit = min(limit, current.Max)
-	return unix.Prlimit(pid, resource, &unix.Rlimit{Cur: min(limit, current.Cur), Max: limit}, nil)
+	return unix.Prlimit(pid, resource, &unix.Rlimit{Cur: min(soft, current.Cur), Max: min(hard, current.Max)}, nil)
 }
 
 func raiseNiceness(pid, niceness int) error {

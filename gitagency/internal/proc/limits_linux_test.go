@@ -231,7 +231,7 @@ func TestNamespaceTasksHaveOwnLimits(t *testing.T) {
 func TestCommandLimits(t *testing.T) {
 	t.Parallel()
 	const script = `until test "$(ulimit -t)" = 7; do :; done; read line; ulimit -Ht; ulimit -d; ulimit -f; ulimit -Sc`
-	const want = "7\n262144\n128\n0\n" // in the units of sh, in which a core dump of one byte is none
+	const want = "8\n262144\n128\n0\n" // in the units of sh, in which a core dump of one byte is none
 	c := Command{
 		Argv: []string{"sh", "-c", script}, Stdin: strings.NewReader("go\n"),
 		Limits: Limits{CPU: 6*time.Second + time.Millisecond, Data: 256 << 20, FileSize: 64 << 10},
@@ -266,6 +266,7 @@ func TestResultTellsExceededLimit(t *testing.T) {
 		"size of a file": {"until test \"$(ulimit -f)\" != unlimited; do :; done; exec dd if=/dev/zero of=\"$1\"/file bs=1k count=100", Limits{FileSize: 64 << 10}, verdict{file: true}},
 		"success":        {"exit 0", Limits{CPU: time.Second, Data: 64 << 20, FileSize: 1}, verdict{}},
 		"failure":        {"exit 1", Limits{CPU: time.Second, Data: 64 << 20, FileSize: 1}, verdict{}},
+		"ignored signal": {"trap '' XCPU; while :; do :; done", Limits{CPU: 2 * time.Second, Data: 1 << 30}, verdict{cpu: true}},
 		"other kill":     {"kill -KILL $$", Limits{CPU: time.Minute, Data: 64 << 20}, verdict{}},
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
