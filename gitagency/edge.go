@@ -310,6 +310,8 @@ func trashState(err error, v *StateError) {
 		v.Reason, v.Path = reason.TrashUnreadable, e.Files[0].Path
 	case *fault.NotEndedError:
 		v.Reason, v.ID = reason.NotEnded, e.ID
+	case *fault.TrashGoneError:
+		v.Reason, v.ID, v.Path, v.Name = reason.TrashGone, e.ID, e.Gone, e.Ref
 	case *fault.UnfinishedDiscardError:
 		v.Reason, v.ID = reason.UnfinishedDiscard, e.ID
 	}

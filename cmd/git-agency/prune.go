@@ -19,13 +19,13 @@ func (t *tool) pruneCommand() *cli.Command {
 		Name:      "prune",
 		Usage:     "remove landed and discarded invocations that have expired",
 		UsageText: "git agency prune [-n | --dry-run] [--expire <when>] [--json | --porcelain [-z]]",
-		Description: `Removes invocations that were landed or discarded before <when>, with their records, trash refs and
-snapshots; remains of ended sandboxes; expired trash refs without a record; and remains of killed
+		Description: `Removes invocations that were landed or discarded before <when>, with their records, trash refs,
+archives and snapshots; remains of ended sandboxes; expired trash refs without a record; and remains of killed
 processes. Prints why everything else is kept. Files written to a sandbox after it ended are first kept
 as trash, with a new date.
 
 <when> is as in git: 2.weeks.ago, 2026-01-28, now or never. The objects of a removed ref stay until git
-collects them; until then 'git branch <name> <commit>' restores it.
+collects them; until then 'git branch <name> <commit>' restores it. A removed archive cannot be restored.
 
 Exit status: 0 done, whatever is kept; 1 something failed, the rest was done; 75 locked; 129 usage.`,
 		Flags: withRepositoryLockFlag(withListingFlags(

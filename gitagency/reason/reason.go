@@ -81,6 +81,7 @@ const (
 	TrashTooLarge        Reason = "trash-too-large"       // files that no commit can hold are larger than agency.trashLimit; Path is the largest, Name a sufficient limit
 	TrashUnreadable      Reason = "trash-unreadable"      // neither a commit nor an archive can hold Path
 	NotEnded             Reason = "not-ended"             // invocation ID still has its sandbox
+	TrashGone            Reason = "trash-gone"            // Path, the trash ref or archive of invocation ID, does not exist; Name is the ref if only the archive is gone
 	UnfinishedDiscard    Reason = "unfinished-discard"    // the discard of invocation ID was interrupted
 )
 

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -141,7 +142,7 @@ func (w *writer) plan(sections []Section, old *existing) error {
 				largest = Loss{Path: e.name, Size: size}
 			}
 			if w.Force && w.result.Size+size > w.Limit {
-				w.result.Lost = append(w.result.Lost, Loss{e.name, "it needs " + FormatSize(size) + ", and the archive may have " + FormatSize(w.Limit), size})
+				w.result.Lost = append(w.result.Lost, Loss{e.name, fmt.Sprintf("it needs %s, and %s of the limit of %s are left", FormatSize(size), FormatSize(w.Limit-w.result.Size), FormatSize(w.Limit)), size})
 				forgetFirstName(seen, e)
 				continue
 			}

@@ -26,7 +26,7 @@ func (r *Repository) refusedFilesPath(id string) string {
 }
 
 // SaveFilesRefusal saves why a command that read the files of a sandbox refused them, if it did: err is nil if it did not.
-// checked says that it would have refused files that must not be committed. SaveFilesRefusal returns err, joined with a
+// checked says whether it also refuses files that must not be committed. SaveFilesRefusal returns err, joined with a
 // failure to save it.
 func (r *Repository) SaveFilesRefusal(id string, err error, checked bool) error {
 	refused := refusedFiles{Limits: r.limitsText()}
@@ -36,9 +36,12 @@ func (r *Repository) SaveFilesRefusal(id string, err error, checked bool) error 
 		if saved == nil || saved.Invalid != nil && !checked {
 			return nil
 		}
-		return durable.Remove(r.refusedFilesPath(id))
+		if err := durable.Remove(r.refusedFilesPath(id)); err != nil {
+			r.Warn("sandbox %s: %v", id, err)
+		}
+		return nil
 	case errors.As(err, &refused.Exceeded):
-	case errors.As(err, &refused.Invalid) && checked:
+	case errors.As(err, &refused.Invalid):
 		refused.File = r.fileFingerprint(id, refused.Invalid.Path)
 	default:
 		return err

@@ -62,7 +62,7 @@ func (r *Repository) PrepareCapture(s git.WorktreeSpec) (git.WorktreeSpec, error
 	return s, nil
 }
 
-// RemoveCapturedTree returns the steps that remove a tree whose content was captured:
+// StepsToRemoveTree returns the steps that remove a tree whose content was captured:
 //
 //   - tree: renames the tree to .aside, so that processes that know the path no longer reach it; captures changes made
 //     after since; renames the tree to .done;
@@ -71,7 +71,7 @@ func (r *Repository) PrepareCapture(s git.WorktreeSpec) (git.WorktreeSpec, error
 // The name shows how far the removal got, so an interrupted one can be continued at any point. If some files are not
 // kept, the tree is not renamed to .done: a removal that fails may leave them, and the next one tries to keep them.
 // late, which may be nil, is called before changes are kept that were not captured earlier.
-func (r *Repository) RemoveCapturedTree(ctx context.Context, repo *git.Repo, s git.WorktreeSpec, since time.Time, o TrashOptions, late func() error) []Step {
+func (r *Repository) StepsToRemoveTree(ctx context.Context, repo *git.Repo, s git.WorktreeSpec, since time.Time, o TrashOptions, late func() error) []Step {
 	return []Step{
 		{"tree", func() error { return r.withdrawTree(ctx, repo, s, since, o, late) }},
 		{"files", func() error {

@@ -24,7 +24,7 @@ type TrashOptions struct {
 	Force   bool      // with Archive: leave out what the archive cannot hold
 	Lost    *[]string // with Force: the files that were left out, with the reasons, are added to it; required with Force
 
-	Late bool // the archive of the tree, if there is one, holds an earlier state of it
+	Late bool // the capture adds to an earlier one, whose archive, if there is one, stays
 
 	GitLayer string // directory with git state of the sandbox that was refused, which always goes to the archive; empty: none
 }

@@ -8,6 +8,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/git-agency/git-agency/gitagency/internal/archive"
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
@@ -77,12 +78,15 @@ func (r *Repository) UnpackTrash(ctx context.Context, repo *git.Repo, from, id s
 		return content
 	}
 	if whole, there := sections[archivedTree]; there {
+		warnGit := sync.OnceFunc(func() {
+			r.Warn("the .git of sandbox %s was not that of its worktree; it is restored as %s", from, restoredGit)
+		})
 		err := r.unpackInto(ctx, file, tree, whole, archive.UnpackRequest{Section: archivedTree, Rewrite: rewriteLinks, Rename: func(name string) string {
 			switch name {
 			case guard.AgencyDir:
 				return ""
 			case ".git":
-				r.Warn("the .git of sandbox %s was not that of its worktree; it is restored as %s", from, restoredGit)
+				warnGit()
 				return restoredGit
 			}
 			return name

@@ -235,7 +235,7 @@ func (r *Repository) RemoveArchivedTree(ctx context.Context, repo *git.Repo, wt 
 	if err := CheckParentResolved(wt.TreePath); err != nil {
 		return err
 	}
-	return r.RunSteps(ctx, "worktree rm", append(r.RemoveCapturedTree(ctx, repo, wt.CaptureSubject(), since, TrashOptions{}, nil),
+	return r.RunSteps(ctx, "worktree rm", append(r.StepsToRemoveTree(ctx, repo, wt.CaptureSubject(), since, TrashOptions{}, nil),
 		Step{"registration", func() error {
 			return WorktreeBackend(repo).Unregister(changeset.Spec{ID: wt.ID, Tree: wt.TreePath, Scratch: home})
 		}},

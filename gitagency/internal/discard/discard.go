@@ -126,16 +126,26 @@ func endInvocation(ctx context.Context, r *core.Repository, repo *git.Repo, entr
 		d.Lost = nil // nothing is removed
 		return d, fmt.Errorf("discard %s: %w", entry.ID, err)
 	}
-	if d.Commit, err = removeSandbox(ctx, r, repo, entry, since, o); err != nil {
-		return d, &fault.CleanupError{Kind: "invocation", ID: entry.ID, Done: landingOf(entry), Err: err}
+	removeErr := removeSandbox(ctx, r, repo, entry, since, o)
+	err = d.findKept(ctx, r, repo)
+	if removeErr != nil {
+		return d, &fault.CleanupError{Kind: "invocation", ID: entry.ID, Done: landingOf(entry), Err: removeErr}
+	}
+	return d, err
+}
+
+// findKept fills in what the trash keeps of a sandbox.
+func (d *Result) findKept(ctx context.Context, r *core.Repository, repo *git.Repo) (err error) {
+	if d.Commit, err = r.TrashCommit(ctx, repo, d.ID); err != nil {
+		return err
 	}
 	if d.Commit != "" {
-		d.TrashRef = core.TrashRef(entry.ID)
+		d.TrashRef = core.TrashRef(d.ID)
 	}
-	if fi, err := os.Lstat(r.Store.TrashArchivePath(r.ID, entry.ID)); err == nil {
-		d.TrashArchive, d.ArchiveSize = r.Store.TrashArchivePath(r.ID, entry.ID), fi.Size()
+	if fi, err := os.Lstat(r.Store.TrashArchivePath(r.ID, d.ID)); err == nil {
+		d.TrashArchive, d.ArchiveSize = r.Store.TrashArchivePath(r.ID, d.ID), fi.Size()
 	}
-	return d, nil
+	return nil
 }
 
 // checkEndable checks what would prevent the end of a sandbox, before commands in it are ended.

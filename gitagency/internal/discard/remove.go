@@ -14,11 +14,11 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// removeSandbox removes the tree, the worktree entry and the branch of a discarded invocation, and returns the commit
-// of the trash ref. Each part may be gone already.
-func removeSandbox(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta], since time.Time, o core.TrashOptions) (string, error) {
+// removeSandbox removes the tree, the worktree entry and the branch of a discarded invocation. Each part may be gone
+// already.
+func removeSandbox(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta], since time.Time, o core.TrashOptions) error {
 	id, spec := entry.ID, sandbox.Spec(r, entry.ID)
-	steps := r.RemoveCapturedTree(ctx, repo, TrashSubject(r, entry), since, o, func() error { return renewFinishedAt(r, id) })
+	steps := r.StepsToRemoveTree(ctx, repo, TrashSubject(r, entry), since, o, func() error { return renewFinishedAt(r, id) })
 	// An archive made of late changes is recorded before the files are deleted.
 	steps = slices.Insert(steps, 1, core.Step{Name: "record-archive", Do: func() error {
 		if !r.HasTrashArchive(id) || r.Store.Invocation(r.ID, id, nil).Record.HasTrashArchive {
@@ -32,10 +32,7 @@ func removeSandbox(ctx context.Context, r *core.Repository, repo *git.Repo, entr
 		core.Step{Name: "leftovers", Do: func() error { return store.RemoveLeftovers(spec.Scratch) }},
 		core.Step{Name: "sandbox-dir", Do: func() error { return r.Store.RemoveSandboxTree(r.ID, id) }},
 	)
-	if err := r.RunSteps(ctx, "discard", steps); err != nil {
-		return "", err
-	}
-	return r.TrashCommit(ctx, repo, id)
+	return r.RunSteps(ctx, "discard", steps)
 }
 
 // cannotHoldCommits reports whether a branch names an object that leads to no commit.

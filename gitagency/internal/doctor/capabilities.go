@@ -115,10 +115,10 @@ func readerCapability(missing, filters []string) Capability {
 	c := Capability{Name: "reader-walls", State: CapabilityOK, Detail: "git reads data of sandboxes behind Landlock and seccomp"}
 	if len(missing) > 0 {
 		c.State = CapabilityMissing
-		c.Detail = "git that reads data of sandboxes has only limits, or only a part of its walls: " + strings.Join(missing, "; ")
+		c.Detail = "git reads data of sandboxes with fewer walls: " + strings.Join(missing, "; ")
 	}
 	if len(filters) > 0 {
-		c.Detail += "; files with your filter " + strings.Join(filters, ", ") + " are read without walls"
+		c.Detail += "; files with your filters (" + strings.Join(filters, ", ") + ") are read without walls"
 	}
 	return c
 }

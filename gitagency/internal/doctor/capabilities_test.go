@@ -103,8 +103,8 @@ func TestReaderCapabilityNamesMissingWalls(t *testing.T) {
 		state, detail    string
 	}{
 		{nil, nil, "ok", "git reads data of sandboxes behind Landlock and seccomp"},
-		{nil, []string{"lfs", "crypt"}, "ok", "git reads data of sandboxes behind Landlock and seccomp; files with your filter lfs, crypt are read without walls"},
-		{[]string{"one", "two"}, nil, "missing", "git that reads data of sandboxes has only limits, or only a part of its walls: one; two"},
+		{nil, []string{"lfs", "crypt"}, "ok", "git reads data of sandboxes behind Landlock and seccomp; files with your filters (lfs, crypt) are read without walls"},
+		{[]string{"one", "two"}, nil, "missing", "git reads data of sandboxes with fewer walls: one; two"},
 	} {
 		if got := readerCapability(c.missing, c.filters); got != (Capability{"reader-walls", c.state, c.detail}) {
 			t.Errorf("got %+v", got)

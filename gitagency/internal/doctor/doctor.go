@@ -71,6 +71,7 @@ func Diagnose(ctx context.Context, r *core.Repository) (Diagnosis, error) {
 // collectFindings runs all checks, under the repository lock if possible: operations in progress are no findings.
 func collectFindings(ctx context.Context, r *core.Repository) (d Diagnosis, err error) {
 	x := &checkRun{Repository: r, repo: r.Git, findings: []Finding{}}
+	d.Refusals = []Refusal{}
 	defer func() { d.Findings, d.ActiveProcess = x.findings, x.activeProcess }()
 	if _, used := store.FirstExisting(r.LockDir()); used {
 		// Do not wait: the lock may be held by a process that hangs.

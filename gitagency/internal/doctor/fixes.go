@@ -3,7 +3,6 @@ package doctor
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -120,7 +119,9 @@ func (x *checkRun) salvageSandbox(ctx context.Context, s treeInfo, why string) e
 		x.Warn("commands in sandbox %s that were ended: %d", s.id, vacant.EndedCommands)
 	}
 	discard.RecoverUploads(ctx, x.Repository, s.id)
-	o.GitLayer = x.importLost(ctx, s, vacant)
+	if o.GitLayer, err = x.importLost(ctx, s, vacant); err != nil {
+		return err
+	}
 	if lost.Onto, err = x.TrashCommit(ctx, x.repo, s.id); err != nil {
 		return err
 	}
@@ -143,7 +144,7 @@ func (x *checkRun) salvageSandbox(ctx context.Context, s treeInfo, why string) e
 	}
 	tx.Commit()
 	spec := s.changesetSpec()
-	return x.RunSteps(ctx, "doctor", append(x.RemoveCapturedTree(ctx, x.repo, lost, zeroTime, o, nil),
+	return x.RunSteps(ctx, "doctor", append(x.StepsToRemoveTree(ctx, x.repo, lost, zeroTime, o, nil),
 		core.Step{Name: "registration", Do: func() error { return core.WorktreeBackend(x.repo).Unregister(spec) }},
 		core.Step{Name: "branch", Do: func() error { return discard.DeleteKeptBranch(ctx, x.Repository, x.repo, spec, o) }},
 		core.Step{Name: "sandbox-dir", Do: func() error { return x.Store.RemoveSandboxTree(x.ID, s.id) }},
@@ -151,18 +152,19 @@ func (x *checkRun) salvageSandbox(ctx context.Context, s treeInfo, why string) e
 	))
 }
 
-// importLost imports git state behind the walls of a sandbox whose record is lost. If not all of it can be imported, it
-// returns the directory that holds it.
-func (x *checkRun) importLost(ctx context.Context, s treeInfo, held sandbox.ExclusiveLock) (layer string) {
+// importLost imports git state behind the walls of a sandbox whose record is lost. If some of it is refused, or the tree
+// has no marker, it returns the directory that holds that state.
+func (x *checkRun) importLost(ctx context.Context, s treeInfo, held sandbox.ExclusiveLock) (layer string, err error) {
 	walled := store.Primitives{Isolation: settings.IsolationOS} // without walls there is nothing to import
 	refused, err := sandbox.Of(x.Repository, s.id).ImportForDiscard(ctx, x.repo, walled, held.InvocationLock)
-	if err = errors.Join(refused, err); err == nil && held.InvocationLock != nil {
-		return ""
+	if fault.Is[*fault.NotSandboxError](err) {
+		refused, err = err, nil
 	}
-	if err != nil {
-		x.Warn("sandbox %s: some git state behind the walls is not imported: %v", s.id, err)
+	if err != nil || refused == nil {
+		return "", err
 	}
-	return handoff.UpperDir(x.Repository, s.id)
+	x.Warn("sandbox %s: some git state behind the walls is refused: %v", s.id, refused)
+	return handoff.UpperDir(x.Repository, s.id), nil
 }
 
 // rebuildWorktreeRecord recreates the record of an integration worktree from its tree and git's worktree entry. The tree of

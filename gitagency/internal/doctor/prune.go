@@ -191,6 +191,7 @@ func pruneInvocation(ctx context.Context, r *core.Repository, repo *git.Repo, t 
 		renewed := !core.TimeOrZero(r.Store.Invocation(r.ID, t.ID, nil).Record.FinishedAt).Equal(core.TimeOrZero(t.entry.Record.FinishedAt))
 		if found.Commit != t.keptCommit || renewed {
 			t.Action, t.Reason, t.TrashRef, t.TrashCommit = PruneClean, reasonChangedAfterEnd, found.TrashRef, ""
+			t.TrashArchive, t.ArchiveSize = found.TrashArchive, found.ArchiveSize
 		}
 	}
 	if t.Action != PruneRemove {

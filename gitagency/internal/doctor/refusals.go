@@ -11,7 +11,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
 )
 
-// Refusal is why the last command that tried did not import the commits of a sandbox, or did not read or keep its files.
+// Refusal reports commits or files of a sandbox that a command refused.
 type Refusal struct {
 	ID     string `json:"invocation_id"`
 	What   string `json:"what"` // RefusedCommits or RefusedFiles
@@ -55,11 +55,11 @@ func commitsRemedy(e *fault.ImportError) string {
 	case fault.Is[*fault.ReadLimitError](e):
 		return limitRemedy(e.ID)
 	case e.Tip != "":
-		return "to commit the same files again without it, type: " + inside + "reset --soft " + e.Tip + "; or type: git agency discard " + e.ID
+		return "'git agency submit " + e.ID + "' says how to commit the same files again without it; or type: git agency discard " + e.ID
 	case e.Diverged:
-		return "or type: git agency discard " + e.ID
+		return "merge them as the reason says, or type: git agency discard " + e.ID
 	}
-	return "repair it (type: " + inside + "fsck), or type: git agency discard " + e.ID
+	return "repair the commits (to list damaged objects, type: " + inside + "fsck), or type: git agency discard " + e.ID
 }
 
 func limitRemedy(id string) string {

@@ -158,6 +158,17 @@ func (e *NotEndedError) Error() string {
 	return "invocation " + e.ID + " was neither landed nor discarded; it has its sandbox"
 }
 
+// TrashGoneError reports an ended invocation whose content is not in the trash any more.
+type TrashGoneError struct {
+	ID   string
+	Gone string // the ref or archive that does not exist
+	Ref  string // trash ref, if only the archive is gone; else empty
+}
+
+func (e *TrashGoneError) Error() string {
+	return fmt.Sprintf("the content of invocation %s is not in the trash any more: %s does not exist", e.ID, e.Gone)
+}
+
 // UnfinishedDiscardError reports an invocation whose discard was interrupted, so that not all of it is in the trash yet.
 type UnfinishedDiscardError struct{ ID string }
 

@@ -42,16 +42,20 @@ func readAlternates(objects string) (paths []string, err error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
+	if len(data) == 0 {
+		return nil, nil
+	}
+	relativeTo := objects
+	if real, err := filepath.EvalSymlinks(objects); err == nil { // as git does
+		relativeTo = real
+	}
 	for line := range strings.Lines(string(data)) {
 		path := strings.TrimSuffix(line, "\n")
 		if path == "" || path[0] == '#' {
 			continue
 		}
 		if !filepath.IsAbs(path) {
-			if real, err := filepath.EvalSymlinks(objects); err == nil { // as git does
-				objects = real
-			}
-			path = filepath.Join(objects, path)
+			path = filepath.Join(relativeTo, path)
 		}
 		paths = append(paths, filepath.Clean(path))
 	}

@@ -28,7 +28,7 @@ func ObjectsOutside(r *core.Repository) []string {
 
 // BorrowLinkedObjects has git behind the walls borrow the objects of a repository whose object directory is a symbolic
 // link, as from an alternate: through the link it could write nothing. The upper directory then has an object directory of
-// its own, and must not be mounted.
+// its own. It must not be mounted.
 func BorrowLinkedObjects(r *core.Repository, upper string) error {
 	const info, name = "objects/info", "alternates"
 	target := linkTarget(objectDir(r))

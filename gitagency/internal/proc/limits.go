@@ -66,7 +66,7 @@ var errNoUserNamespace = errors.New("without a user namespace the kernel counts 
 func (r Result) CPUExceeded(l Limits) bool {
 	switch r.ExitCode {
 	case 128 + int(syscall.SIGXCPU):
-		return l.CPU > 0
+		return l.CPU > 0 && r.CPUTime >= l.CPU/4 // else the limit was a tighter one of the user's
 	case 128 + int(syscall.SIGKILL):
 		return l.CPU > 0 && r.CPUTime >= l.CPU-l.CPU/10
 	}

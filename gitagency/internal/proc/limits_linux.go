@@ -117,7 +117,7 @@ func (l Limits) applyTo(pid int) error {
 		what   string
 		which  int
 		most   int64
-		excess int64 // of the hard limit
+		excess int64 // how far the hard limit is above the soft limit
 	}{
 		// The soft limit ends the program with SIGXCPU, which tells it from other signals.
 		{"limit processor time", unix.RLIMIT_CPU, int64((l.CPU + time.Second - 1) / time.Second), 1},

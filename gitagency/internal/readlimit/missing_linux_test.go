@@ -17,7 +17,7 @@ func TestMissingWallsNamesFeatures(t *testing.T) {
 		want              []string
 	}{
 		{nil, nil, nil},
-		{old, nil, []string{"without Landlock (function not implemented) it can open all files of yours"}},
+		{old, nil, []string{"without Landlock (function not implemented) it can open all your files"}},
 		{nil, old, []string{"without seccomp (function not implemented) it can open sockets"}},
 	} {
 		if got := describeMissing(c.landlock, c.seccomp); !slices.Equal(got, c.want) {

@@ -48,7 +48,7 @@ func missingFeatures() []string {
 // describeMissing describes the features whose errors are not nil.
 func describeMissing(landlockErr, seccompErr error) (missing []string) {
 	if landlockErr != nil {
-		missing = append(missing, fmt.Sprintf("without Landlock (%v) it can open all files of yours", landlockErr))
+		missing = append(missing, fmt.Sprintf("without Landlock (%v) it can open all your files", landlockErr))
 	}
 	if seccompErr != nil {
 		missing = append(missing, fmt.Sprintf("without seccomp (%v) it can open sockets", seccompErr))

@@ -15,7 +15,7 @@ const maxListedEntries = 10_000
 // has only names that Cwd accepts: neither .git nor symbolic links. It takes no lock, so an entry may be gone a
 // moment later.
 func (s *Sandbox) Directories(path string) (names []string, err error) {
-	tree, err := guard.OpenOwnTree(s.Tree)
+	tree, err := guard.OpenTree(s.Tree)
 	if err != nil {
 		return nil, err
 	}

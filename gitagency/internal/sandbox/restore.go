@@ -10,9 +10,6 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// VerifyVerb is the verb of steps, events and records of a verification.
-const VerifyVerb = "verify"
-
 // restoreVerb is the verb of steps and intents of a restore.
 const restoreVerb = "restore"
 
@@ -66,7 +63,7 @@ func planRestore(ctx context.Context, r *core.Repository, repo *git.Repo, entry 
 	return plan, planWorktree(r, &plan)
 }
 
-// trashStartPoint returns the start point for the trash ref of an invocation; without one, its base.
+// trashStartPoint returns the start point for the trash ref of an invocation.
 func trashStartPoint(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta]) (StartPoint, error) {
 	from := StartPoint{Base: entry.Record.BaseCommit, UntrustedConfig: !r.TrustsRepoConfig(entry.ID)}
 	if id := entry.Record.IntegrationWorktreeID; ids.Valid(id) {
@@ -75,8 +72,14 @@ func trashStartPoint(ctx context.Context, r *core.Repository, repo *git.Repo, en
 		}
 	}
 	kept, err := r.TrashCommit(ctx, repo, entry.ID)
-	if err != nil || kept == "" {
+	if err != nil {
 		return from, err
+	}
+	if kept == "" {
+		return from, &fault.TrashGoneError{ID: entry.ID, Gone: core.TrashRef(entry.ID)}
+	}
+	if entry.Record.HasTrashArchive && !r.HasTrashArchive(entry.ID) {
+		return from, &fault.TrashGoneError{ID: entry.ID, Gone: r.Store.TrashArchivePath(r.ID, entry.ID), Ref: core.TrashRef(entry.ID)}
 	}
 	from.Snapshot, from.Head = kept, kept
 	// A capture names the invocation; its first parent is HEAD, or an earlier capture.

@@ -89,7 +89,7 @@ func (s *Sandbox) ImportPendingExclusive(ctx context.Context, repo *git.Repo, h 
 		Tree: h.Tree, Prims: store.Primitives{Isolation: h.Prims.Isolation, Outputs: "none"}, InvocationLock: h.InvocationLock, lockedRepo: repo,
 	})
 	if err != nil {
-		return asImportError(err)
+		return withoutSetupError(err)
 	}
 	err = in.handoff.Import(ctx, in.ns, in.treeDir)
 	if err != nil {

@@ -115,6 +115,7 @@ func (in *nsSession) enter(ctx context.Context) (err error) {
 
 // abortEnter releases everything after a failure and returns err as a *SetupError.
 func (in *nsSession) abortEnter(ctx context.Context, err error) error {
+	in.warnNotImported()
 	err = errors.Join(err, in.close())
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -144,7 +145,7 @@ func (s *Sandbox) importNow(ctx context.Context, mustSucceed bool) error {
 	}
 	in, err := s.enterNamespace(ctx, h)
 	if err != nil {
-		return asImportError(err)
+		return withoutSetupError(err)
 	}
 	in.quiet = mustSucceed
 	in.leave(ctx, ctx.Done()) // imports before it leaves
@@ -199,7 +200,7 @@ func (s *Sandbox) hasPendingImport(prims store.Primitives) (bool, error) {
 // to be removed. The caller holds the repository lock in repo and the exclusive lock of the sandbox in held. refused is
 // the reason why some content of the sandbox cannot be imported; err is a failure of this machine.
 func (s *Sandbox) ImportForDiscard(ctx context.Context, repo *git.Repo, prims store.Primitives, held *os.File) (refused, err error) {
-	if prims.Isolation != settings.IsolationOS || !store.IsDir(s.Tree) || held == nil {
+	if prims.Isolation != settings.IsolationOS {
 		return nil, nil
 	}
 	d, err := handoff.Open(s.Repo, s.ID, nil)
@@ -208,6 +209,13 @@ func (s *Sandbox) ImportForDiscard(ctx context.Context, repo *git.Repo, prims st
 	}
 	if layer, err := d.FingerprintUpper(); err != nil || layer == "" {
 		return nil, err
+	}
+	if !store.IsDir(s.Tree) || held == nil {
+		pending, err := d.HasPendingImport()
+		if err == nil && pending {
+			refused = errors.New("the tree or the record is gone, so that git cannot run there")
+		}
+		return refused, err
 	}
 	tree, err := guard.OpenOwnTree(s.Tree)
 	if err != nil {
@@ -219,7 +227,7 @@ func (s *Sandbox) ImportForDiscard(ctx context.Context, repo *git.Repo, prims st
 	}
 	in, err := s.enterNamespace(ctx, &Handle{Tree: tree, Prims: store.Primitives{Isolation: prims.Isolation, Outputs: "none"}, InvocationLock: held, lockedRepo: repo})
 	if err != nil {
-		return nil, asImportError(err)
+		return nil, withoutSetupError(err)
 	}
 	for _, importStep := range []func(context.Context, *proc.Namespace, *os.File) error{in.handoff.Import, in.handoff.ImportRemaining} {
 		err := importStep(ctx, in.ns, in.treeDir)
@@ -236,8 +244,8 @@ func (s *Sandbox) ImportForDiscard(ctx context.Context, repo *git.Repo, prims st
 	return refused, in.close()
 }
 
-// asImportError rewrites a *SetupError: no command was asked for, only an import.
-func asImportError(err error) error {
+// withoutSetupError rewrites a *SetupError: no command was asked for, only an import.
+func withoutSetupError(err error) error {
 	var setup *fault.SetupError
 	if errors.As(err, &setup) {
 		return fmt.Errorf("import git state from behind the walls: %w", setup.Err)
@@ -269,8 +277,9 @@ func (in *nsSession) tryImport(ctx context.Context) {
 	if err == nil {
 		err = in.handoff.Import(ctx, in.ns, in.treeDir)
 	}
-	if in.failedUpper, in.importErr = before, err; err == nil || fault.Is[*fault.EndedError](err) || in.ns.EndedWithin(0) {
-		in.failedUpper, in.importErr = "", nil // a discard that has ended the namespaces does the import
+	in.failedUpper, in.importErr = "", nil
+	if err != nil && !fault.Is[*fault.EndedError](err) && !in.ns.EndedWithin(0) { // else a discard does the import
+		in.failedUpper, in.importErr = before, err
 	}
 }
 

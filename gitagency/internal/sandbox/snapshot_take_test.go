@@ -154,7 +154,7 @@ func TestSnapshotOperationTimeout(t *testing.T) {
 	}
 }
 
-func TestSnapshotRefusesMissingMarkerAndEndedSandbox(t *testing.T) {
+func TestSnapshotRefusesMissingMarkerAndInvalidMessage(t *testing.T) {
 	t.Parallel()
 	l := New(t, core.Options{})
 	marker := filepath.Join(l.Sandbox.WorkDir(), ".agency", "SANDBOX_MARKER")

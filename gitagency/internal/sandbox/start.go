@@ -105,6 +105,9 @@ func planWorktree(r *core.Repository, plan *StartPlan) error {
 	return err
 }
 
+// VerifyVerb is the verb of steps, events and records of a verification.
+const VerifyVerb = "verify"
+
 // StartLocked is Start for a caller that holds the repository lock.
 func StartLocked(ctx context.Context, r *core.Repository, repo *git.Repo, req StartPlan) (core.Invocation, error) {
 	origin := req.origin

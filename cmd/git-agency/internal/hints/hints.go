@@ -207,7 +207,7 @@ func systemHints(err error, _ Retry) []string {
 	case Is[*gitagency.ConfinementError](err):
 		return []string{"nothing changed; paths are relative to the sandbox, and .git and .agency in it are reserved"}
 	case errors.Is(err, fs.ErrPermission):
-		return []string{"check who owns the repository and the data directory"}
+		return []string{"check the permissions of this path, and who owns the repository and the data directory"}
 	}
 	return nil
 }

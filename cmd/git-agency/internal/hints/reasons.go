@@ -2,6 +2,7 @@ package hints
 
 import (
 	"fmt"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -95,8 +96,8 @@ var reasons = map[reason.Reason]row{
 
 	reason.NotImported: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{
-			"repair it in the sandbox; this may say more: git agency exec " + e.ID + " -- git fsck",
-			endSandbox(e.ID),
+			"repair the commits in the sandbox; to list damaged objects: git agency exec " + e.ID + " -- git fsck",
+			discardHint(e.ID),
 		}
 	}},
 	reason.Running: {ExitFailed, always("wait until they have ended, or end them, and try again")},
@@ -134,14 +135,20 @@ var reasons = map[reason.Reason]row{
 	reason.TrashTooLarge: {ExitFailed, func(e *gitagency.StateError, retry Retry) []string {
 		return []string{
 			"allow a larger archive: " + retry.Command("agency.trashLimit="+e.Name),
-			"or lose what does not fit: " + retry.Command("") + " --force",
+			"or lose what does not fit: " + forcedDiscard(retry),
 		}
 	}},
 	reason.TrashUnreadable: {ExitFailed, func(_ *gitagency.StateError, retry Retry) []string {
-		return []string{"make it readable, or lose it: " + retry.Command("") + " --force"}
+		return []string{"make it readable, or lose it: " + forcedDiscard(retry)}
 	}},
 	reason.NotEnded: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{"'git agency path " + e.ID + "' prints where it is"}
+	}},
+	reason.TrashGone: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+		if e.Name == "" {
+			return []string{"if git gc has not removed its commits yet, 'git fsck --no-reflogs --unreachable' lists them"}
+		}
+		return []string{"what a commit can hold is in its trash ref: git log -p -m --first-parent " + e.Name}
 	}},
 	reason.UnfinishedDiscard: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{"complete it first: git agency discard " + e.ID}
@@ -296,9 +303,14 @@ func gitInSandbox(e *gitagency.StateError) string {
 func invalidWorkHints(e *gitagency.StateError, _ Retry) []string {
 	inside := "git agency exec " + e.ID + " -- git "
 	lines := []string{"no commit of the sandbox may contain it; this replaces them by one commit of what is staged, without it:", "  " + inside + "reset --soft " + e.Commit}
-	// Git writes a malformed directory correctly when it commits again, and a path with ".." cannot be in the index.
-	if e.Path != "" && !strings.HasSuffix(e.Path, "/") && !slices.Contains(strings.Split(e.Path, "/"), "..") {
-		lines = append(lines, "  "+inside+"rm -r -f -q --cached --ignore-unmatch "+quote.Shell(":(top,literal)"+e.Path))
+	pathspec := quote.Shell(":(top,literal)" + e.Path)
+	switch {
+	case e.Path == "" || strings.HasSuffix(e.Path, "/") || slices.Contains(strings.Split(e.Path, "/"), ".."):
+		// Git writes a malformed directory correctly when it commits again, and a path with ".." cannot be in the index.
+	case slices.Contains([]string{".gitattributes", ".gitignore", ".gitmodules"}, path.Base(e.Path)):
+		lines = append(lines, "  "+inside+"restore --source="+e.Commit+" --staged --worktree "+pathspec) // removes a new one
+	default:
+		lines = append(lines, "  "+inside+"rm -r -f -q --cached --ignore-unmatch "+pathspec)
 	}
 	return append(lines, "  "+inside+"commit -m '<message>'")
 }
@@ -324,17 +336,25 @@ func gitLockedHints(e *gitagency.StateError, _ Retry) []string {
 	return []string{"another git is writing there; if none is any more, 'git agency doctor' says how to remove the lock"}
 }
 
+// forcedDiscard returns the command that discards a sandbox without the files that cannot be kept.
+func forcedDiscard(retry Retry) string {
+	if at := slices.Index(retry.Args, "--fix"); at >= 0 && at+1 < len(retry.Args) { // of doctor
+		return "git agency discard " + quote.Shell(retry.Args[at+1]) + " --force"
+	}
+	return retry.Command("") + " --force"
+}
+
 // readLimitHints says how to raise a limit of agency.readLimits.
 func readLimitHints(e *gitagency.StateError, _ Retry) []string {
 	example := map[string]string{"time": "time=10m", "memory": "memory=8g", "output": "output=2g", "inflated": "inflated=64g"}[e.Name]
-	lines := []string{"if you expect such data there, raise the limit, as in 'git config agency.readLimits " + example + "'"}
+	lines := []string{"if you expect such data there, raise the limit, and repeat other limits that you have set: git config agency.readLimits " + quote.Shell(example)}
 	if e.ID != "" { // else it is no sandbox
-		lines = append(lines, endSandbox(e.ID))
+		lines = append(lines, discardHint(e.ID))
 	}
 	return lines
 }
 
-// endSandbox is the last resort against content of a sandbox that is refused.
-func endSandbox(id string) string {
+// discardHint is the last resort against content of a sandbox that is refused.
+func discardHint(id string) string {
 	return "or end the sandbox, and keep all of it in the trash: git agency discard " + id
 }

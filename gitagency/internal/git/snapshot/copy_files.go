@@ -49,8 +49,8 @@ func WriteCopiedIndex(ctx context.Context, r *git.Repo, w git.Registration, c Co
 	if err != nil {
 		return err
 	}
-	// Git re-reads files that are as new as the index, with the attributes of the tree, which an agent may have staged. Nobody
-	// has changed the files meanwhile.
+	// Set the mtime of the index later than that of every file, so that git does not read files again: it would evaluate
+	// attributes that an agent may have staged. CopyFiles has just written the files.
 	later := time.Now().Add(time.Minute)
 	if err := os.Chtimes(filepath.Join(c.ScratchDir, "index"), later, later); err != nil {
 		return err

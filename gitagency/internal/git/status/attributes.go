@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 
@@ -53,8 +54,12 @@ func (c *AttributesCheck) CheckFor(ctx context.Context, name string) error {
 // checkFile checks an attribute file. As in git, a symlink or an unreadable file counts as none.
 func (c *AttributesCheck) checkFile(ctx context.Context, name string) (err error) {
 	f, st, err := c.tree.OpenFile(name)
-	if err != nil {
+	var irregular *beneath.NotRegularError
+	if beneath.IsGone(err) || errors.As(err, &irregular) || errors.Is(err, fs.ErrPermission) {
 		return nil
+	}
+	if err != nil {
+		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	content, err := readAttributes(c.repo, f, st.Size)
@@ -64,7 +69,7 @@ func (c *AttributesCheck) checkFile(ctx context.Context, name string) (err error
 	return fsck.CheckAttributes(ctx, c.repo, fsck.NewRuleFile(name, content, c.head))
 }
 
-// readAttributes reads an attribute file of a size.
+// readAttributes reads the first size bytes of an attribute file, within the limits.
 func readAttributes(r *git.Repo, f *os.File, size int64) ([]byte, error) {
 	if err := r.ReadLimits.CheckSize(f.Name(), readlimit.Output, size); err != nil {
 		return nil, err
