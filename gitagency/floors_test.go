@@ -96,7 +96,7 @@ var floors = []struct {
 			"quote fault settings core sandbox discard",
 	},
 	{dir: "directory", imports: "git store guard fault settings core sandbox"},
-	{dir: "radar", imports: "ids proc git/object git git/status git/merge fault core sandbox"},
+	{dir: "radar", imports: "ids proc git/object git git/status git/merge fault core handoff sandbox"},
 	{
 		dir: "doctor",
 		imports: "durable ids lock proc readlimit git/config git git/repair git/status git/snapshot git/update store guard changeset " +

@@ -3,6 +3,7 @@
 package radar
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/handoff"
 )
 
 // Result is the result of Radar: which sandboxes conflict with the integration branch and with each other.
@@ -144,7 +146,7 @@ func (s *forecast) result() Result {
 		} else {
 			m := s.facts.Merges[s.mergeKey(integrationPair(i))]
 			sandbox.Paths, sandbox.Clean = m.paths(), m.clean()
-			refused := s.facts.Refused[s.fsckKey(i)]
+			refused := cmp.Or(s.notImported(b), s.facts.Refused[s.fsckKey(i)])
 			switch {
 			case refused != "":
 				sandbox.State, sandbox.Clean, sandbox.Error = Refused, false, refused
@@ -165,6 +167,19 @@ func (s *forecast) result() Result {
 		}
 	}
 	return found
+}
+
+// notImported returns why the commits behind the walls of a sandbox were refused, so that it cannot land; empty if they
+// were not.
+func (s *forecast) notImported(b *sandboxState) string {
+	refused, err := handoff.SavedRefusal(s.r, b.inv.ID)
+	if err != nil {
+		return err.Error()
+	}
+	if refused == nil {
+		return ""
+	}
+	return refused.Error()
 }
 
 func (m mergeFact) paths() []string {
