@@ -85,6 +85,7 @@ func (r *Repository) captureForTrash(ctx context.Context, repo *git.Repo, s git.
 	if err != nil {
 		return c, err
 	}
+	s.CheckRules = o.Archive // git fsck must not fail because of the trash
 	if c.CaptureResult, err = snapshot.Capture(ctx, repo, s); !o.Archive || err != nil && !IsContentError(ctx, err) {
 		return c, err
 	}
@@ -105,6 +106,7 @@ func (r *Repository) captureForTrash(ctx context.Context, repo *git.Repo, s git.
 	} else if !IsContentError(ctx, err) {
 		return c, err
 	}
+	partly.CheckRules = false // only the archive could keep a refused index, and restore would not bring it back
 	if c.CaptureResult, err = snapshot.CaptureIndex(ctx, repo, partly); err != nil && IsContentError(ctx, err) {
 		c.CaptureResult, err = captureHistory(ctx, repo, s)
 	}

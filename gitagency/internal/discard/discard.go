@@ -172,6 +172,9 @@ func finishWork(ctx context.Context, r *core.Repository, repo *git.Repo, entry s
 	box := sandbox.Of(r, entry.ID)
 	box.FinishRollbackForDiscard(ctx, repo, locked)
 	refused, err := box.ImportForDiscard(ctx, repo, entry.Record.Primitives, locked.InvocationLock)
+	if core.HasEnded(entry.Record) && fault.Is[*fault.NotSandboxError](err) { // the tree was renamed, and another directory is in its place
+		return "", nil
+	}
 	if err != nil || refused == nil {
 		return "", err
 	}

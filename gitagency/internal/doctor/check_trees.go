@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -223,6 +224,11 @@ func (x *checkRun) checkTree(ctx context.Context, s treeInfo, outcome string, en
 	here, elsewhere, err := x.linkedEntry(s.tree, s.id)
 	entry, registered := x.entries[s.id]
 	switch {
+	case errors.Is(err, fs.ErrPermission):
+		x.addFinding(Finding{
+			Code: "unreadable-tree", ID: s.id, Path: filepath.Join(s.tree, ".git"), Problem: "its owner may not read the .git of the tree",
+			FixCommand: "chmod u+r " + quote.Shell(filepath.Join(s.tree, ".git")),
+		}, nil)
 	case err != nil || elsewhere != "":
 		x.addFinding(Finding{
 			Code: "foreign-tree", ID: s.id, Path: s.tree, AtRisk: true, Problem: "the tree belongs to another repository, " + elsewhere,

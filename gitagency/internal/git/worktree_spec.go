@@ -21,6 +21,7 @@ type WorktreeSpec struct {
 	UpperDir       string          // overlay upper directory over the git directory; a sandbox has its operation in progress there
 	Message        string          // commit message, if a commit is needed
 	Author         object.Identity // author of that commit
+	CheckRules     bool            // refuse all files of rules that must not be committed: see fsck.CheckRuleFiles
 	TrustConfig    bool            // only the user can have written the repository's configuration: its filters run
 
 	// IndexCache makes Dir a plain directory that is no worktree: git has no entry for it, so that there is no HEAD,

@@ -51,7 +51,7 @@ func (l Limits) CheckSize(what, name string, size int64) error {
 // Exceeded returns the error for data that exceeds the limit with this name.
 func (l Limits) Exceeded(what, name string) *ExceededError {
 	values := map[string]string{
-		Time:     fmt.Sprintf("%.0f seconds of processor time", l.Time.Seconds()),
+		Time:     fmt.Sprintf("%v of processor time", l.Time),
 		Memory:   formatMiB(l.Memory),
 		Output:   formatMiB(l.Output),
 		Inflated: formatMiB(l.Inflated),

@@ -135,11 +135,11 @@ var reasons = map[reason.Reason]row{
 	reason.TrashTooLarge: {ExitFailed, func(e *gitagency.StateError, retry Retry) []string {
 		return []string{
 			"allow a larger archive: " + retry.Command("agency.trashLimit="+e.Name),
-			"or lose what does not fit: " + forcedDiscard(retry),
+			"or lose what does not fit" + forcedDiscard(retry),
 		}
 	}},
 	reason.TrashUnreadable: {ExitFailed, func(_ *gitagency.StateError, retry Retry) []string {
-		return []string{"make it readable, or lose it: " + forcedDiscard(retry)}
+		return []string{"make it readable, or lose it" + forcedDiscard(retry)}
 	}},
 	reason.NotEnded: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{"'git agency path " + e.ID + "' prints where it is"}
@@ -336,12 +336,12 @@ func gitLockedHints(e *gitagency.StateError, _ Retry) []string {
 	return []string{"another git is writing there; if none is any more, 'git agency doctor' says how to remove the lock"}
 }
 
-// forcedDiscard returns the command that discards a sandbox without the files that cannot be kept.
+// forcedDiscard ends a hint with the command that discards a sandbox without the files that cannot be kept.
 func forcedDiscard(retry Retry) string {
 	if at := slices.Index(retry.Args, "--fix"); at >= 0 && at+1 < len(retry.Args) { // of doctor
-		return "git agency discard " + quote.Shell(retry.Args[at+1]) + " --force"
+		return ", if the invocation has a record: git agency discard " + quote.Shell(retry.Args[at+1]) + " --force"
 	}
-	return retry.Command("") + " --force"
+	return ": " + retry.Command("") + " --force"
 }
 
 // readLimitHints says how to raise a limit of agency.readLimits.

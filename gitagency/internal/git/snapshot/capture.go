@@ -210,7 +210,11 @@ func writeWorktreeTrees(ctx context.Context, r *git.Repo, s git.WorktreeSpec, he
 	if err != nil {
 		return "", "", err
 	}
-	if err := checkAttributes(ctx, r, t, g, known); err != nil {
+	check := checkAttributes
+	if s.CheckRules {
+		check = checkRuleFiles
+	}
+	if err := check(ctx, r, t, g, known); err != nil {
 		return "", "", err
 	}
 	if err := status.StoreTrees(ctx, r, t, g, known); err != nil {

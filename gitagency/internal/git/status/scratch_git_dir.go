@@ -10,6 +10,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/readlimit"
 )
 
 // makeScratchGitDir makes a scratch directory for a worktree, and returns the options of a git that reads data of the
@@ -65,6 +66,9 @@ func fillScratchGitDir(r *git.Repo, s git.WorktreeSpec, head, dir string) (git.R
 		}
 	}
 	p := r.ReaderOptions("reading the files of "+s.Dir, filepath.Join(dir, outputDir), dir, s.TrustConfig)
+	if limits := conversionLimits(r); limits != r.ReadLimits {
+		p.Reading.Limits, p.Reading.What = limits, p.Reading.What+", with a quarter of the time because the repository is locked,"
+	}
 	p.WorkTree, p.Env = filepath.Join(dir, copiesDir), slices.Concat(p.Env, r.ObjectsInto(filepath.Join(dir, outputDir, objectsDir)))
 	p.Config = slices.Concat(p.Config, conversionArgs(), []string{"-c", "core.attributesFile=" + attributes})
 	p.NoFsync = true // nothing there lasts
@@ -87,6 +91,17 @@ func conversionArgs() []string {
 	}
 }
 
+// conversionLimits returns the limits of converting the files of a worktree with rules of an agent: r.ReadLimits, but a
+// quarter of the time while the repository is locked. With the default limits, other commands then wait for less time than
+// they do by default.
+func conversionLimits(r *git.Repo) readlimit.Limits {
+	limits := r.ReadLimits
+	if len(r.Inherit) > 0 {
+		limits.Time /= 4
+	}
+	return limits
+}
+
 // filterOptions returns the options of a git that runs the user's filters on the copied files. It has no walls: a filter
 // such as Git LFS needs the user's configuration, files and network.
 func filterOptions(r *git.Repo, s git.WorktreeSpec, head string, reader git.RunOptions) (git.RunOptions, error) {
@@ -98,8 +113,7 @@ func filterOptions(r *git.Repo, s git.WorktreeSpec, head string, reader git.RunO
 	if err != nil {
 		return git.RunOptions{}, err
 	}
-	p := git.RunOptions{GitDir: dir, WorkTree: reader.WorkTree, Config: conversionArgs(), NoFsync: true, Reading: reader.Reading}
-	p.Reading.Walls = nil
+	p := git.RunOptions{GitDir: dir, WorkTree: reader.WorkTree, Config: conversionArgs(), NoFsync: true, Reading: r.ReadingOf("reading the files of " + s.Dir)}
 	p.Env = slices.Concat(env, r.ObjectsInto(filepath.Join(dir, outputDir, objectsDir)))
 	return p, nil
 }

@@ -20,7 +20,7 @@ const verdictFile = "agency-verdict"
 
 // verdict is the content of verdictFile.
 type verdict struct {
-	Input    string                  `json:"input"` // digest of the staged files, the rules for them, and the limits
+	Input    string                  `json:"input"` // digest of the staged files, the rules for them, and the limits but that of time
 	Limits   readlimit.Limits        `json:"limits"`
 	Exceeded readlimit.ExceededError `json:"exceeded"`
 }
@@ -30,11 +30,22 @@ type verdict struct {
 func SavedVerdict(r *git.Repo, name string) error {
 	for _, file := range []string{verdictFile, ignoreVerdictFile} {
 		var v verdict
-		if readVerdict(filepath.Join(r.AdminDir(name), file), &v) && v.Limits == r.ReadLimits {
+		if readVerdict(filepath.Join(r.AdminDir(name), file), &v) && v.holds(r.ReadLimits) && withoutTime(v.Limits) == withoutTime(r.ReadLimits) {
 			return &v.Exceeded
 		}
 	}
 	return nil
+}
+
+// holds reports whether the verdict would be the same with the limit of time in l, where the other limits are equal. A
+// locked repository has less time.
+func (v verdict) holds(l readlimit.Limits) bool {
+	return v.Exceeded.Limit != readlimit.Time || v.Limits.Time >= l.Time
+}
+
+func withoutTime(l readlimit.Limits) readlimit.Limits {
+	l.Time = 0
+	return l
 }
 
 // dropVerdicts removes the verdicts of earlier scans after one that exceeded no limit.
@@ -56,7 +67,7 @@ func readVerdict(path string, v any) bool {
 // stagedDigest returns the digest of everything that the conversion of the staged files depends on.
 func (h *fileHasher) stagedDigest() string {
 	sum := sha256.New()
-	fmt.Fprintf(sum, "%+v\n%s\n", h.repo.ReadLimits, ReadConfigDigest(h.repo))
+	fmt.Fprintf(sum, "%+v\n%s\n", withoutTime(h.repo.ReadLimits), ReadConfigDigest(h.repo))
 	for _, name := range h.staged {
 		st := h.stats[name]
 		fmt.Fprintf(sum, "%q %+v\n", name, git.FileStatOf(&st))
@@ -70,8 +81,8 @@ func (h *fileHasher) stagedDigest() string {
 // knownVerdict returns the error of an earlier conversion of the same files; nil when there was none.
 func (h *fileHasher) knownVerdict(input string) error {
 	var v verdict
-	if !readVerdict(h.verdictPath(), &v) || v.Input != input {
-		return nil // there is none, or for other files
+	if !readVerdict(h.verdictPath(), &v) || v.Input != input || !v.holds(conversionLimits(h.repo)) {
+		return nil // there is none, or for other files, or for less time
 	}
 	return &v.Exceeded
 }
@@ -83,7 +94,7 @@ func (h *fileHasher) rememberVerdict(input string, err error) error {
 	if !errors.As(err, &exceeded) || h.spec.IndexCache != "" {
 		return err
 	}
-	data, encodeErr := json.Marshal(verdict{Input: input, Limits: h.repo.ReadLimits, Exceeded: *exceeded})
+	data, encodeErr := json.Marshal(verdict{Input: input, Limits: conversionLimits(h.repo), Exceeded: *exceeded})
 	if encodeErr != nil {
 		return errors.Join(err, encodeErr)
 	}
