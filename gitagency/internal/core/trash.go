@@ -68,24 +68,14 @@ func (r *Repository) PrepareCapture(s git.WorktreeSpec) (git.WorktreeSpec, error
 //     after since; renames the tree to .done;
 //   - files: deletes it.
 //
-// The name shows how far the removal got, so an interrupted one can be continued at any point. If some files are not
-// kept, the tree is not renamed to .done: a removal that fails may leave them, and the next one tries to keep them.
+// The name shows how far the removal got, so an interrupted one can be continued at any point. A tree of which some files
+// are not kept is not renamed to .done, and one that cannot be deleted is renamed back: the next removal tries to keep
+// what is left, and what was added meanwhile.
 // late, which may be nil, is called before changes are kept that were not captured earlier.
 func (r *Repository) StepsToRemoveTree(ctx context.Context, repo *git.Repo, s git.WorktreeSpec, since time.Time, o TrashOptions, late func() error) []Step {
 	return []Step{
 		{"tree", func() error { return r.withdrawTree(ctx, repo, s, since, o, late) }},
-		{"files", func() error {
-			paths := []string{store.RemovablePath(s.Dir), s.Dir} // path s.Dir may hold a symbolic link, or a new tree that was captured a moment ago
-			if o.hasLosses() {
-				paths = append(paths, store.WithdrawnPath(s.Dir))
-			}
-			for _, path := range paths {
-				if err := removeTree(path); err != nil {
-					return err
-				}
-			}
-			return nil
-		}},
+		{"files", func() error { return removeWithdrawnTree(s.Dir, o) }},
 	}
 }
 
@@ -111,6 +101,23 @@ func (r *Repository) withdrawTree(ctx context.Context, repo *git.Repo, s git.Wor
 		return err
 	}
 	return os.Rename(aside, done)
+}
+
+// removeWithdrawnTree deletes a tree that was captured and withdrawn.
+func removeWithdrawnTree(tree string, o TrashOptions) error {
+	aside, done := store.WithdrawnPath(tree), store.RemovablePath(tree)
+	if err := removeTree(done); err != nil {
+		if _, there := store.FirstExisting(aside); !there {
+			err = errors.Join(err, os.Rename(done, aside))
+		}
+		return err
+	}
+	if o.hasLosses() {
+		if err := removeTree(aside); err != nil {
+			return err
+		}
+	}
+	return removeTree(tree) // a symbolic link, or a new tree that was captured a moment ago
 }
 
 // removeTree removes a tree of any depth.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/sandboxtest"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
 // Promise: Restore returns the state of the last discard. The archive of an earlier one that was killed before it wrote
@@ -126,6 +128,45 @@ func TestRestoreReturnsLateFilesOfArchivedTree(t *testing.T) {
 	for name, want := range map[string]string{"late": "late\n", "odd.txt": "odd"} {
 		if data, err := os.ReadFile(filepath.Join(restored, name)); string(data) != want {
 			t.Errorf("%s: %q, %v", name, data, err)
+		}
+	}
+}
+
+// Promise: files that appear in a tree after a discard failed to delete it are kept by the next one.
+func TestDiscardKeepsFilesAddedAfterFailedRemoval(t *testing.T) {
+	t.Parallel()
+	l := sandboxtest.New(t, core.Options{})
+	dir := filepath.Join(l.Sandbox.WorkDir(), "dir")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	l.WriteFile("dir/early", "early\n")
+	if out, err := exec.CommandContext(t.Context(), "chattr", "+a", dir).CombinedOutput(); err != nil { // nothing in it can be deleted
+		t.Skipf("this user cannot make a directory append-only: %v: %s", err, out)
+	}
+	aside := filepath.Join(store.WithdrawnPath(l.Sandbox.WorkDir()), "dir")
+	t.Cleanup(func() {
+		for _, d := range []string{dir, aside} {
+			_ = exec.Command("chattr", "-a", d).Run() // at most one of them exists
+		}
+	})
+	if _, err := discard.Run(t.Context(), l.Repo, discard.Request{Query: l.Sandbox.ID}); !fault.Is[*fault.CleanupError](err) {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(aside, "late"), []byte("late\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), "chattr", "-a", aside).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	d, err := discard.Run(t.Context(), l.Repo, discard.Request{Query: l.Sandbox.ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"dir/early", "dir/late"} {
+		found, err := l.Repo.Git.Lookup(t.Context(), d.Commit+":"+name)
+		if err != nil || found[0].Missing() {
+			t.Errorf("%s is not kept: %v", name, err)
 		}
 	}
 }
