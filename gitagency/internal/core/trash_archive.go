@@ -14,6 +14,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 	"github.com/git-agency/git-agency/gitagency/internal/undo"
 )
@@ -29,10 +30,11 @@ type TrashOptions struct {
 	GitLayer string // directory with git state of the sandbox that was refused, which always goes to the archive; empty: none
 }
 
-// Lose adds a file to the list of those that were left out, with the reason.
-func (o TrashOptions) Lose(what string) {
-	if !slices.Contains(*o.Lost, what) {
-		*o.Lost = append(*o.Lost, what)
+// Lose adds something to the list of what was left out, with the reason, unless it is there already: a late change makes
+// discard read the tree again, and the reason may then differ.
+func (o TrashOptions) Lose(what, why string) {
+	if !slices.ContainsFunc(*o.Lost, func(lost string) bool { return strings.HasPrefix(lost, what+": ") }) {
+		*o.Lost = append(*o.Lost, what+": "+why)
 	}
 }
 
@@ -229,7 +231,7 @@ func (r *Repository) WriteTrashArchive(ctx context.Context, id string, c TrashCo
 		return err
 	}
 	for _, lost := range result.Lost {
-		o.Lose(lost.String())
+		o.Lose(guard.QuotePath(lost.Path), lost.Why)
 	}
 	return nil
 }

@@ -58,11 +58,11 @@ func DeleteKeptBranch(ctx context.Context, r *core.Repository, repo *git.Repo, s
 		return errors.Join(repair.DeleteBrokenRef(ctx, repo, spec.Branch), repo.RemoveRefLeftovers(ctx, spec.Branch))
 	}
 	if cannotHoldCommits(found[1]) {
-		names := "branch " + core.ShortBranch(spec.Branch) + " names the " + found[1].Type + " " + branch + ", not a commit"
+		name, why := "branch "+core.ShortBranch(spec.Branch), "names the "+found[1].Type+" "+branch+", not a commit"
 		if !o.Force {
-			return errors.New(names + "; 'git agency discard --force " + spec.ID + "' deletes it")
+			return errors.New(name + " " + why + "; 'git agency discard --force " + spec.ID + "' deletes it")
 		}
-		o.Lose(names)
+		o.Lose(name, "it "+why)
 		return core.WorktreeBackend(repo).DeleteBranch(ctx, spec, branch)
 	}
 	safe, err := repo.IsAncestor(ctx, branch, kept)

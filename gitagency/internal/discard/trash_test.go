@@ -6,6 +6,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
@@ -168,5 +171,50 @@ func TestDiscardKeepsFilesAddedAfterFailedRemoval(t *testing.T) {
 		if err != nil || found[0].Missing() {
 			t.Errorf("%s is not kept: %v", name, err)
 		}
+	}
+}
+
+// Promise: an archive of files that appeared after the capture is in the record before the files are deleted.
+func TestDiscardRecordsArchiveOfLateFiles(t *testing.T) {
+	t.Parallel()
+	var l *sandboxtest.Fixture
+	recorded := false
+	l = sandboxtest.New(t, core.Options{Fault: func(_ context.Context, at string) error {
+		switch at {
+		case "discard/tree:before":
+			return syscall.Mkfifo(filepath.Join(l.Sandbox.WorkDir(), "pipe"), 0o600)
+		case "discard/files:before":
+			recorded = l.Repo.Store.Invocation(l.Repo.ID, l.Sandbox.ID, nil).Record.HasTrashArchive
+		}
+		return nil
+	}})
+	l.WriteFile("file", "text\n")
+	if d, err := discard.Run(t.Context(), l.Repo, discard.Request{Query: l.Sandbox.ID}); err != nil || d.TrashArchive == "" {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	if !recorded {
+		t.Error("the record does not name the archive")
+	}
+}
+
+// Promise: a file that is not kept is named once, although a late change makes Run read the tree again.
+func TestDiscardNamesLossOnce(t *testing.T) {
+	t.Parallel()
+	var l *sandboxtest.Fixture
+	l = sandboxtest.New(t, core.Options{Fault: func(_ context.Context, at string) error {
+		if at == "discard/tree:before" {
+			l.WriteFile("late", "late\n")
+		}
+		return nil
+	}}, "agency.trashLimit", "256k")
+	l.Git("init", "-q", "lib")
+	l.WriteFile("lib/large", strings.Repeat("0123456789abcdef", 1<<16))
+	d, err := discard.Run(t.Context(), l.Repo, discard.Request{Query: l.Sandbox.ID, Force: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := slices.DeleteFunc(slices.Clone(d.Lost), func(lost string) bool { return !strings.Contains(lost, "lib/large") })
+	if len(named) != 1 {
+		t.Errorf("%q", d.Lost)
 	}
 }
