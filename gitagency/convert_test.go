@@ -69,7 +69,7 @@ func TestRequestsKeepAllFields(t *testing.T) {
 	checkConversion(t, func(req AdoptWorktreeRequest) core.AdoptWorktreeRequest { return core.AdoptWorktreeRequest(req) })
 	checkConversion(t, func(req CreateWorktreeRequest) core.CreateWorktreeRequest { return core.CreateWorktreeRequest(req) })
 	checkConversion(t, func(req RemoveWorktreeRequest) core.RemoveWorktreeRequest { return core.RemoveWorktreeRequest(req) })
-	checkConversion(t, ListRequest.internal, "Radar") // for package radar
+	checkConversion(t, ListRequest.internal, "Activity", "Radar") // for packages listing and radar
 	checkConversion(t, StartRequest.internal)
 	checkConversion(t, Limits.internal)
 	checkConversion(t, ExecOptions.internal)

@@ -80,11 +80,13 @@ func dataView(err error) error {
 	case *fault.InvalidError:
 		return &InvalidError{What: e.What, Value: e.Value, Want: e.Want}
 	case *fault.NotFoundError:
-		return &NotFoundError{Kind: e.Kind, Query: e.Query}
+		return &NotFoundError{Kind: e.Kind, Query: e.Query, Named: e.Named, Archived: e.Archived}
 	case *fault.AmbiguousError:
 		return &AmbiguousError{Kind: e.Kind, Query: e.Query, Matches: e.Matches}
 	case *fault.NoRepositoryError:
 		return &NoRepositoryError{Err: err}
+	case *fault.NoCurrentDirError:
+		return &NoCurrentDirError{Err: err}
 	case *fault.GitTooOldError:
 		return &GitTooOldError{Version: e.Have.String(), Err: err}
 	case *fault.RefStorageError:
@@ -123,7 +125,7 @@ func landingView(err error) error {
 	case *fault.ConflictsError:
 		return &ConflictsError{
 			ID: e.ID, Conflicts: convertAll(e.Conflicts, newConflict), UnfinishedIn: e.UnfinishedIn, StoppedAt: e.StoppedAt, Unlanding: e.Unlanding,
-			RevertArgs: e.RevertArgs, Branch: e.Branch, Tree: e.Tree, AlreadyLanded: e.AlreadyLanded, Err: err,
+			RevertArgs: e.RevertArgs, Branch: e.Branch, Tree: e.Tree, AlreadyLanded: e.AlreadyLanded, Worktree: e.Worktree, Err: err,
 		}
 	case *sandbox.UncommittedError:
 		return &UncommittedError{ID: e.ID, Path: e.Path, Files: e.Files, LeftOut: convertAll(e.LeftOut, newLeftOut), TrackedOnly: e.TrackedOnly, CommitAll: e.CommitAll, Err: err}
@@ -209,6 +211,14 @@ func stateView(err error) error {
 // worktreeState fills v if err is about integration worktrees and their branches.
 func worktreeState(err error, v *StateError) {
 	switch e := err.(type) {
+	case *fault.OtherModulesError:
+		v.Reason, v.ID, v.Others = reason.OtherModules, e.ID, e.Names
+	case *fault.NoParentError:
+		v.Reason, v.Name, v.Path, v.Branch = reason.NoParent, e.Name, e.Path, e.Branch
+	case *fault.NotInSandboxError:
+		v.Reason, v.Path = reason.NotInSandbox, e.Path
+	case *fault.SandboxBranchError:
+		v.Reason, v.Path, v.Branch = reason.SandboxBranch, e.Path, e.Branch
 	case *fault.NotWorktreeError:
 		v.Reason, v.Path = reason.NotWorktree, e.Path
 	case *fault.NameTakenError:
@@ -218,11 +228,11 @@ func worktreeState(err error, v *StateError) {
 	case *fault.ArchivedError:
 		v.Reason, v.ID, v.Name, v.Branch, v.Other = reason.Archived, e.ID, e.Name, e.Branch, e.Invocation
 	case *fault.DirtyError:
-		v.Reason, v.Path = reason.Dirty, e.Path
+		v.Reason, v.Path, v.Other = reason.Dirty, e.Path, finishing(e.Finishing)
 	case *fault.ModifiedTreeError:
 		v.Reason, v.Path = reason.ModifiedTree, e.Path
 	case *fault.LiveSandboxesError:
-		v.Reason, v.Name, v.Others = reason.LiveSandboxes, e.Name, e.Invocations
+		v.Reason, v.Name, v.Others, v.Other = reason.LiveSandboxes, e.Name, e.Invocations, finishing(e.Finishing)
 	case *fault.NoBranchError:
 		v.Reason, v.Name, v.Path = reason.NoBranch, e.Worktree, e.Path
 	case *fault.WorktreeBusyError:
@@ -283,6 +293,9 @@ func sandboxState(err error, v *StateError) {
 		v.Reason, v.Branch, v.Commit = reason.MissingHead, strings.TrimPrefix(e.Ref, "refs/heads/"), e.OID
 	case *fault.UnnamedGitlinkError:
 		v.Reason, v.ID, v.Path = reason.UnnamedGitlink, e.ID, e.Path
+	case *fault.SubmoduleCommitError:
+		v.Reason, v.ID, v.Path, v.Commit, v.Other, v.Name = submoduleReason(e), e.ID, e.Path, e.Commit, e.GitDir, e.URL
+		v.Others = []string{e.Tree}
 	case *fault.ImportError:
 		importState(e, v)
 	default:

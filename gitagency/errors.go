@@ -65,10 +65,13 @@ func (e *InvalidError) Error() string {
 type NotFoundError struct {
 	Kind  string // "invocation", "worktree", "snapshot", "directory" or "finding"
 	Query string
+	Named []string // ids of the invocations with this name, if an invocation was looked for; newest first
+
+	Archived string // id of the newest archived worktree with this name, if a worktree was looked for
 }
 
 func (e *NotFoundError) Error() string {
-	return (&fault.NotFoundError{Kind: e.Kind, Query: e.Query}).Error()
+	return (&fault.NotFoundError{Kind: e.Kind, Query: e.Query, Archived: e.Archived}).Error()
 }
 
 // AmbiguousError reports a prefix that several ids share.
@@ -88,6 +91,13 @@ type NoRepositoryError struct{ Err error }
 func (e *NoRepositoryError) Error() string { return e.Err.Error() }
 
 func (e *NoRepositoryError) Unwrap() error { return e.Err }
+
+// NoCurrentDirError reports that the current directory no longer exists, as after the removal of a sandbox.
+type NoCurrentDirError struct{ Err error }
+
+func (e *NoCurrentDirError) Error() string { return e.Err.Error() }
+
+func (e *NoCurrentDirError) Unwrap() error { return e.Err }
 
 // GitTooOldError reports a git that is older than the minimum version.
 type GitTooOldError struct {

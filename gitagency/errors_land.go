@@ -38,6 +38,7 @@ type ConflictsError struct {
 	Branch        string   // branch to revert on, if Unlanding
 	Tree          string   // worktree that has this branch checked out; empty where none has
 	AlreadyLanded []string // ids that the same command landed earlier
+	Worktree      string   // name of the worktree whose branch conflicts with Branch, its parent branch; Tree is its path
 	Err           error    // the message
 }
 

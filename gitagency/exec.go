@@ -20,12 +20,13 @@ type ExecOptions struct {
 	// Env holds additional variables, as NAME=value; they override inherited ones.
 	Env []string
 
-	// Stdin is the input of the command; nil is empty input. An *os.File is passed to the command directly. Behind walls
-	// it must not be a terminal without Terminal.
+	// Stdin is the input of the command; nil is empty input. An *os.File is passed to the command directly; it must not be
+	// a terminal without Terminal.
 	Stdin io.Reader
 
 	// Terminal gives the command a pseudo-terminal, connected to Stdin, which must be the user's terminal, and to
-	// those of Stdout and Stderr that are terminals too.
+	// those of Stdout and Stderr that are terminals too. When the command stops, as on Ctrl-Z, Exec stops the process
+	// group of the caller, and continues the command when the caller is continued.
 	Terminal bool
 
 	// Timeout bounds the run time: zero is agency.operationTimeout, else DefaultOperationTimeout, or none with
@@ -42,13 +43,17 @@ type ExecOptions struct {
 	// Force, once closed, ends a grace period that has begun. Nil never does.
 	Force <-chan struct{}
 
-	// Stdout and Stderr receive the output; an *os.File is passed to the command directly, except that behind walls a
-	// pseudo-terminal is passed instead of a terminal. A nil stream is captured in the result, up to CaptureLimit.
+	// Stdout and Stderr receive the output; an *os.File is passed to the command directly, except that a pseudo-terminal
+	// is passed instead of a terminal, from which the command could read. A nil stream is captured in the result, up to
+	// CaptureLimit.
 	Stdout, Stderr io.Writer
 }
 
 // DefaultGrace is the default time between SIGTERM and SIGKILL.
 const DefaultGrace = sandbox.DefaultGrace
+
+// HasTerminals reports whether ExecOptions.Terminal is supported on this system.
+const HasTerminals = proc.HasTerminals
 
 // CaptureLimit is the number of bytes of each output stream that a result holds.
 const CaptureLimit = proc.CaptureLimit
@@ -72,13 +77,14 @@ type ExecResult struct {
 	LeftRunning int             // number of processes that the command left running and that were then killed
 	Limits      []EnforcedLimit // limits that were enforced
 	Walls       []string        // walls that were in place; none with isolation none
+	Refused     []string        // network targets that the walls refused to the command, such as "example.com:443"
 	ContainedBy string          // containment of its processes: "pid-namespace", "subreaper" or "process-group"
 }
 
 func newExecResult(r sandbox.ExecResult) ExecResult {
 	return ExecResult{
 		ExitCode: r.ExitCode, Stdout: r.Stdout, Stderr: r.Stderr, Truncated: r.Truncated, Duration: r.Duration, TimedOut: r.TimedOut,
-		Signal: r.Signal, LeftRunning: r.LeftRunning, Limits: convertAll(r.Limits, newEnforcedLimit), Walls: r.Walls, ContainedBy: r.ContainedBy,
+		Signal: r.Signal, LeftRunning: r.LeftRunning, Limits: convertAll(r.Limits, newEnforcedLimit), Walls: r.Walls, Refused: r.Refused, ContainedBy: r.ContainedBy,
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/discard"
 	"github.com/git-agency/git-agency/gitagency/internal/doctor"
+	"github.com/git-agency/git-agency/gitagency/internal/ids"
+	"github.com/git-agency/git-agency/gitagency/internal/listing"
 	"github.com/git-agency/git-agency/gitagency/internal/radar"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
@@ -16,27 +18,28 @@ import (
 
 // Invocation is one piece of agent work: an id, a record, a sandbox.
 type Invocation struct {
-	ID            string     `json:"invocation_id"`
-	Name          string     `json:"invocation_name"`
-	WorktreeID    string     `json:"integration_worktree_id"`
-	Worktree      string     `json:"integration_worktree"` // name of the integration worktree
-	SandboxPath   string     `json:"sandbox_path"`
-	SandboxBranch string     `json:"sandbox_branch"`
-	BaseCommit    string     `json:"base_commit"`
-	FromSnapshot  string     `json:"from_snapshot,omitempty"` // snapshot that the sandbox was started from
-	Verifies      string     `json:"verifies,omitempty"`      // invocation whose landing is verified in this temporary sandbox; empty for all others
-	SyncedCommit  string     `json:"synced_commit,omitempty"` // commit of the integration branch that the last sync merged
-	Runner        string     `json:"runner"`
-	Mode          string     `json:"mode"`
-	Status        string     `json:"status"`
-	Landing       string     `json:"landing"`
-	TrashRef      string     `json:"trash_ref,omitempty"`     // ref that keeps the work of a landed or discarded invocation
-	TrashArchive  string     `json:"trash_archive,omitempty"` // archive of what no commit can hold
-	StartedAt     time.Time  `json:"started_at"`
-	Primitives    Primitives `json:"primitives"`
-	Limits        Limits     `json:"limits,omitzero"` // limits of its commands
-	Broken        bool       `json:"broken"`
-	BrokenReason  string     `json:"broken_reason"`
+	ID                string     `json:"invocation_id"`
+	Name              string     `json:"invocation_name"`
+	WorktreeID        string     `json:"integration_worktree_id"`
+	Worktree          string     `json:"integration_worktree"` // name of the integration worktree
+	SandboxPath       string     `json:"sandbox_path"`
+	SandboxBranch     string     `json:"sandbox_branch"`
+	BaseCommit        string     `json:"base_commit"`
+	FromSnapshot      string     `json:"from_snapshot,omitempty"` // snapshot that the sandbox was started from
+	Verifies          string     `json:"verifies,omitempty"`      // invocation whose landing is verified in this temporary sandbox; empty for all others
+	SyncedCommit      string     `json:"synced_commit,omitempty"` // commit of the integration branch that the last sync merged
+	IntegrationBranch string     `json:"integration_branch"`      // full ref that the work lands on; empty where it is only known when it lands
+	Runner            string     `json:"runner"`
+	Mode              string     `json:"mode"`
+	Status            string     `json:"status"`
+	Landing           string     `json:"landing"`
+	TrashRef          string     `json:"trash_ref,omitempty"`     // ref that keeps the work of a landed or discarded invocation
+	TrashArchive      string     `json:"trash_archive,omitempty"` // archive of what no commit can hold
+	StartedAt         time.Time  `json:"started_at"`
+	Primitives        Primitives `json:"primitives"`
+	Limits            Limits     `json:"limits,omitzero"` // limits of its commands
+	Broken            bool       `json:"broken"`
+	BrokenReason      string     `json:"broken_reason"`
 
 	// Fields that review and landing added to the record; each is set only after its event.
 	SubmittedAt     time.Time `json:"submitted_at,omitzero"`      // time of submission; work lands in this order
@@ -53,6 +56,18 @@ type Invocation struct {
 	UnlandedCommit  string    `json:"unlanded_commit,omitempty"` // commit that reverted the landing
 	UnlandedAt      time.Time `json:"unlanded_at,omitzero"`
 
+	// State is what the invocation is doing: "idle", "running", "review", "rejected", "landed", "unlanded", "discarded",
+	// "broken", or the Status of a run that has ended or waits: "finished", "failed", "blocked", "stopped", "timed_out".
+	State      string    `json:"state"`
+	ExitCode   *int      `json:"exit_code"`            // of the last command; nil if there was none
+	FinishedAt time.Time `json:"finished_at,omitzero"` // end of the last command; once the invocation has ended, its end
+
+	// Fields that are not in the record; they are set only if ListRequest.Activity asks for it, and by InvocationActivity.
+	Running      bool      `json:"running"`                // a command runs in the sandbox
+	RunningSince time.Time `json:"running_since,omitzero"` // start of the oldest of its commands
+	Ahead        *int      `json:"ahead"`                  // number of commits that are not on the integration branch; nil if unknown
+	Dirty        *int      `json:"dirty"`                  // number of changed and untracked files; nil if unknown
+
 	Radar string `json:"radar,omitempty"` // result of the radar; set only if ListRequest.Radar asks for it
 
 	brokenDetail string // more about BrokenReason
@@ -62,7 +77,7 @@ type Invocation struct {
 func newInvocation(i core.Invocation) Invocation {
 	return Invocation{
 		ID: i.ID, Name: i.Name, WorktreeID: i.WorktreeID, Worktree: i.Worktree, SandboxPath: i.SandboxPath, SandboxBranch: i.SandboxBranch,
-		BaseCommit: i.BaseCommit, FromSnapshot: i.FromSnapshot, Verifies: i.Verifies, SyncedCommit: i.SyncedCommit,
+		BaseCommit: i.BaseCommit, IntegrationBranch: i.IntegrationBranch, FromSnapshot: i.FromSnapshot, Verifies: i.Verifies, SyncedCommit: i.SyncedCommit,
 		Runner: i.Runner, Mode: i.Mode, Status: i.Status, Landing: i.Landing, TrashRef: i.TrashRef, TrashArchive: i.TrashArchive, StartedAt: i.StartedAt,
 		Primitives: Primitives(i.Primitives), Limits: newLimits(sandbox.LimitsFromRecord(i.Limits)),
 		Broken: i.Broken, BrokenReason: i.BrokenReason,
@@ -70,6 +85,8 @@ func newInvocation(i core.Invocation) Invocation {
 		RejectedAt: i.RejectedAt, RejectedReason: i.RejectedReason,
 		LandedAt: i.LandedAt, LandedCommit: i.LandedCommit, LandedBefore: i.LandedBefore, LandedTip: i.LandedTip,
 		LandedBranch: i.LandedBranch, LandedStrategy: i.LandedStrategy, UnlandedCommit: i.UnlandedCommit, UnlandedAt: i.UnlandedAt,
+		State: i.State, ExitCode: i.ExitCode, FinishedAt: i.FinishedAt,
+		Running: i.Running, RunningSince: i.RunningSince, Ahead: i.Ahead, Dirty: i.Dirty,
 		Radar: i.Radar, brokenDetail: i.Entry.Detail, interrupted: i.Entry.Intent != nil,
 	}
 }
@@ -94,16 +111,22 @@ func (i Invocation) Path() (string, error) {
 type ListRequest struct {
 	All      bool   // include broken, landed and discarded ones
 	Worktree string // only those of this worktree; empty: of all worktrees
+	Activity bool   // set Running, RunningSince, Ahead and Dirty, and State accordingly
 	Radar    bool   // set the Radar field of those that can land; a worktree whose radar fails is a warning
+
+	OnBroken func(count int) // called with the number of broken ones that are left out; may be nil
 }
 
 func (req ListRequest) internal() core.ListRequest {
-	return core.ListRequest{All: req.All, Worktree: req.Worktree}
+	return core.ListRequest{All: req.All, Worktree: req.Worktree, OnBroken: req.OnBroken}
 }
 
 // Invocations lists invocations, oldest first.
 func (r *Repository) Invocations(ctx context.Context, req ListRequest) ([]Invocation, error) {
 	all, err := r.core.Invocations(req.internal())
+	if err == nil && req.Activity {
+		err = listing.Fill(ctx, r.core, all)
+	}
 	if err == nil && req.Radar {
 		err = radar.Fill(ctx, r.core, all)
 	}
@@ -113,10 +136,38 @@ func (r *Repository) Invocations(ctx context.Context, req ListRequest) ([]Invoca
 	return convertAll(all, newInvocation), nil
 }
 
-// Invocation finds an invocation by its id or a unique prefix of it, never by its name. A broken one is found by its
-// full id only.
+// Invocation finds an invocation by its id; by a unique prefix of the id, or of its part after the dash; or by "@", the
+// newest that has not ended, "@-1", the one before it, and so on. It never finds one by its name. A broken one is found by
+// its full id only.
 func (r *Repository) Invocation(query string) (Invocation, error) {
 	i, err := r.core.Invocation(query)
+	return newInvocation(i), publicError(err)
+}
+
+// ShortID returns the part of an id after the dash, which names an invocation as long as no other one has the same.
+func ShortID(id string) string { return ids.Suffix(id) }
+
+// Abbreviation returns a function that abbreviates the id of an invocation to its part after the dash if that is unique
+// in the repository. A broken invocation must not be abbreviated, because it is found by its full id only.
+func (r *Repository) Abbreviation() (func(id string) string, error) {
+	abbreviate, err := r.core.Abbreviation()
+	return abbreviate, publicError(err)
+}
+
+// CurrentInvocation returns the invocation whose sandbox contains the directory that the repository was opened from. A
+// directory in no sandbox is a *StateError with reason.NotInSandbox.
+func (r *Repository) CurrentInvocation() (Invocation, error) {
+	i, err := r.core.CurrentInvocation()
+	return newInvocation(i), publicError(err)
+}
+
+// InvocationActivity is Invocation that also sets Running, RunningSince, Ahead and Dirty, and State accordingly. A warning
+// says why a number is unknown.
+func (r *Repository) InvocationActivity(ctx context.Context, query string) (Invocation, error) {
+	i, err := r.core.Invocation(query)
+	if err == nil {
+		err = listing.FillOne(ctx, r.core, &i)
+	}
 	return newInvocation(i), publicError(err)
 }
 
@@ -146,7 +197,7 @@ func PrimitiveValues(name string) []string { return settings.PrimitiveValues(nam
 type StartRequest struct {
 	Worktree   string     // as for Repository.Worktree
 	Name       string     // label for users; need not be unique
-	Runner     string     // recorded, not used
+	Runner     string     // a known or configured agent, whose login a private home shows; empty for none
 	Mode       string     // "headed" or "headless"; default: "headless"; recorded, not used
 	Primitives Primitives // empty fields come from the profile, then from the defaults
 	Profile    string     // profile: settings agency.<profile>.* in git config
@@ -155,12 +206,16 @@ type StartRequest struct {
 	// FromSnapshot is a snapshot whose state the sandbox starts in: a commit, in full or as a unique prefix, or
 	// "<invocation>/<number>". Worktree then defaults to that of its invocation.
 	FromSnapshot string
+
+	From        string // commit-ish to start from instead of the integration branch, on which the work lands all the same
+	WithChanges bool   // start with the uncommitted work in the tree of the integration worktree, which stays as it is
 }
 
 func (req StartRequest) internal() sandbox.StartRequest {
 	return sandbox.StartRequest{
 		Worktree: req.Worktree, Name: req.Name, Runner: req.Runner, Mode: req.Mode, Primitives: store.Primitives(req.Primitives),
 		Profile: req.Profile, Limits: req.Limits.internal(), FromSnapshot: req.FromSnapshot,
+		From: req.From, WithChanges: req.WithChanges,
 	}
 }
 

@@ -13,6 +13,7 @@ type LandRequest struct {
 	ID            string   // required: invocation id or unique prefix of it
 	Strategy      string   // one of Strategies; empty: agency.land.strategy, else merge
 	CommitAll     bool     // commit uncommitted work first, with Message
+	Leave         bool     // land what is committed, and leave uncommitted work in the trash; not with CommitAll
 	Message       string   // message of the CommitAll commit, else of the merge or squash commit (not for rebase); empty: generated
 	RequireBase   bool     // refuse if the integration branch has commits that the sandbox lacks
 	DryRun        bool     // run the same checks with the same errors, but change nothing
@@ -41,6 +42,7 @@ type LandResult struct {
 	Already         bool      `json:"already"`   // it had landed before, or the branch had all of its commits
 	DryRun          bool      `json:"dry_run"`   // nothing was changed
 	LeftOut         []LeftOut `json:"left_out"`  // files of the sandbox that are in none of its commits
+	TrashArchive    string    `json:"-"`         // archive that keeps those which no commit can hold; empty when there is none
 	MessageUnused   bool      `json:"-"`         // CommitAll was set, but there was nothing to commit
 	CleanupDeferred bool      `json:"-"`         // the sandbox's tree was renamed but not removed; another Land of the id removes it
 	CleanupLock     *os.File  `json:"-"`         // with CleanupDeferred: as long as it is open, here or in a process that inherited it, doctor and prune take the removal for under way
@@ -52,7 +54,7 @@ type LandResult struct {
 func newLandResult(r landing.Result) LandResult {
 	return LandResult{
 		Invocation: r.Invocation, Commit: r.Commit, Before: r.Before, Branch: r.Branch, Strategy: r.Strategy, Tip: r.Tip,
-		Commits: r.Commits, TrashRef: r.TrashRef, Already: r.Already, DryRun: r.DryRun, LeftOut: convertAll(r.LeftOut, newLeftOut),
+		Commits: r.Commits, TrashRef: r.TrashRef, Already: r.Already, DryRun: r.DryRun, LeftOut: convertAll(r.LeftOut, newLeftOut), TrashArchive: r.TrashArchive,
 		MessageUnused: r.MessageUnused, CleanupDeferred: r.CleanupDeferred, CleanupLock: r.CleanupLock, Verified: r.Verified, VerifyLog: r.VerifyLog,
 	}
 }

@@ -33,6 +33,8 @@ type PruneResult struct {
 
 	TrashArchive string `json:"trash_archive"` // archive of what no commit can hold; deleted with the item; empty if there is none
 	ArchiveSize  int64  `json:"archive_size"`  // its size in bytes
+
+	Name string `json:"name"` // name of the invocation or worktree; empty if it has none
 }
 
 // Actions of Prune.
@@ -44,7 +46,7 @@ const (
 
 func newPruneResult(r doctor.PruneResult) PruneResult {
 	return PruneResult{
-		Kind: r.Kind, ID: r.ID, Action: r.Action, Reason: r.Reason, BrokenReason: r.BrokenReason, TrashRef: r.TrashRef,
+		Kind: r.Kind, ID: r.ID, Name: r.Name, Action: r.Action, Reason: r.Reason, BrokenReason: r.BrokenReason, TrashRef: r.TrashRef,
 		TrashCommit: r.TrashCommit, Path: r.Path, DryRun: r.DryRun, Snapshots: convertAll(r.Snapshots, newPrunedSnapshot),
 		TrashArchive: r.TrashArchive, ArchiveSize: r.ArchiveSize,
 	}

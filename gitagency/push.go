@@ -9,9 +9,10 @@ import (
 
 // PushRequest says which branches to push where, and how to verify merges of commits that others have pushed.
 type PushRequest struct {
-	Worktrees []string // ids of integration worktrees, whose branches are pushed
-	Remote    string   // name of the remote; default: "local" if it exists, else "origin"
-	Unlanding bool     // the push follows an Unland, for messages
+	Invocations []string // ids of invocations, whose integration branches are pushed
+	Worktree    string   // id of an integration worktree: the branches of its submitted invocations, or its own if none is; may be empty
+	Remote      string   // name of the remote; default: "local" if it exists, else "origin"
+	Unlanding   bool     // the push follows an Unland, for messages
 
 	// As in LandRequest.
 	Verify   string

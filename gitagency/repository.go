@@ -50,6 +50,12 @@ func (o Options) internal() core.Options {
 	}
 }
 
+// CurrentDir returns the current directory of the process; a *NoCurrentDirError if it was removed.
+func CurrentDir() (string, error) {
+	dir, err := core.CurrentDir()
+	return dir, publicError(err)
+}
+
 // Open opens the repository that git itself would use in the caller's environment.
 func Open(ctx context.Context, opts Options) (*Repository, error) {
 	o := opts.internal()

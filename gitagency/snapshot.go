@@ -38,6 +38,7 @@ const (
 	LeftOutSecret     = "secret"     // untracked file that looks like a credential
 	LeftOutRepository = "repository" // nested repository, which a commit cannot hold
 	LeftOutSubmodule  = "submodule"  // checkout of a submodule; the snapshot holds only its staged commit id
+	LeftOutLeft       = "left"       // uncommitted file that a landing leaves in the trash; only in a LandResult
 	LeftOutReserved   = "reserved"   // has the reserved name of the marker directory; only in a Directory
 )
 

@@ -21,13 +21,14 @@ import (
 // The key is the directory of the file below gitagency/internal, and the call.
 var namedTreePaths = map[string]string{
 	// Git with a work tree.
-	`git: WorkTree: w.Tree`:                           "checks out a new sandbox before any agent is in it",
+	`git/worktree: WorkTree: w.Tree`:                  "checks out a new sandbox before any agent is in it",
 	`git/merge: WorkTree: dir`:                        "a temporary directory of ours",
 	`git/merge: WorkTree: filepath.Join(dir, "tree")`: "a temporary directory of ours",
 	`git/snapshot: WorkTree: c.Dir`:                   "a new directory, for a checkout of a snapshot",
 	`git/snapshot: WorkTree: dir`:                     "a temporary directory of ours",
 	`git/snapshot: WorkTree: x.spec.Dir`:              "rollback: git writes files that are compared before and after, in a sandbox without a running command",
 	`git/status: WorkTree: reader.WorkTree`:           "the directory with copies of files",
+	`sandbox: WorkTree: wt.TreePath`:                  "the integration worktree, which no agent can write",
 	`git/update: WorkTree: tree`:                      "the integration worktree, which no agent can write",
 	`git/update: WorkTree: u.Worktree`:                "the integration worktree, which no agent can write",
 
@@ -48,8 +49,10 @@ var namedTreePaths = map[string]string{
 	`handoff: os.MkdirAll(filepath.Dir(l.Upper), 0o700)`:                             "creation of the upper directory",
 	`handoff: os.Rename(fresh, l.Upper)`:                                             "creation of the upper directory",
 
-	`git: os.Symlink(w.Tree, w.Link)`: "creation of a link to the directory, before any agent is in it",
+	`git/worktree: os.Symlink(w.Tree, w.Link)`: "creation of a link to the directory, before any agent is in it",
 	`git/repair: durable.WriteFile(filepath.Join(r.AdminDir(name), "gitdir"), []byte(filepath.Join(tree, ".git")+"\n"), 0o644)`: "writes the path into a file of ours",
+
+	`git/submodule: os.WriteFile(filepath.Join(tree, ".git"), []byte("gitdir: "+link+"\n"), 0o666)`: "creation, in a directory that was empty, before any agent is in it",
 
 	// Metadata only: nothing is opened, and an answer that is no longer true has no effect outside.
 	`core: filepath.WalkDir(tree, `:                                   "lists names and timestamps, to find out whether a removed tree is still in use",
@@ -72,11 +75,13 @@ var namedTreePaths = map[string]string{
 	`git/snapshot: os.OpenRoot(x.spec.UpperDir)`: "rollback: writes below a handle",
 	`guard: os.OpenRoot(tree)`:                   "writes the marker below a handle",
 
+	`copies: os.OpenRoot(s.Dir)`:  "writes copies of files below a handle",
 	`handoff: os.OpenRoot(upper)`: "writes the configuration without secrets below a handle",
 
 	// The upper directory is mounted behind the walls only while a command runs, and its parents are ours.
-	`git: filepath.WalkDir(filepath.Join(s.UpperDir, top), `: "reads ids in refs and reflogs, which it only compares",
-	`handoff: os.ReadDir(e.upper)`:                           "lists names",
+	`git: filepath.WalkDir(filepath.Join(s.UpperDir, top), `:              "reads ids in refs and reflogs, which it only compares",
+	`handoff: os.Lstat(filepath.Join(upper, "worktrees", id, "modules"))`: "asks whether a directory was copied, before any command has run",
+	`handoff: os.ReadDir(e.upper)`:                                        "lists names",
 }
 
 // openers matches the functions that take a path.

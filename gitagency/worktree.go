@@ -21,6 +21,7 @@ type Worktree struct {
 	State        string    `json:"state"` // present or archived
 	Broken       bool      `json:"broken"`
 	BrokenReason string    `json:"broken_reason"`
+	CheckedOut   string    `json:"checked_out,omitempty"` // branch checked out in the tree; set by Worktrees and Worktree only
 
 	adopted      bool   // it existed before git-agency knew it
 	brokenDetail string // more about BrokenReason
@@ -30,7 +31,7 @@ type Worktree struct {
 func newWorktree(w core.Worktree) Worktree {
 	return Worktree{
 		ID: w.ID, Name: w.Name, RepoID: w.RepoID, Branch: w.Branch, ParentBranch: w.ParentBranch, TreePath: w.TreePath,
-		CreatedAt: w.CreatedAt, State: w.State, Broken: w.Broken, BrokenReason: w.BrokenReason,
+		CreatedAt: w.CreatedAt, State: w.State, Broken: w.Broken, BrokenReason: w.BrokenReason, CheckedOut: w.CheckedOut,
 		adopted: w.Adopted, brokenDetail: w.Entry.Detail, interrupted: w.Entry.Intent != nil,
 	}
 }
@@ -41,6 +42,14 @@ func (w Worktree) Err() error {
 		return nil
 	}
 	return &BrokenError{Kind: "worktree", ID: w.ID, Reason: w.BrokenReason, Detail: w.brokenDetail, Interrupted: w.interrupted}
+}
+
+// IntegrationBranch returns the branch that sandboxes started now would land on: an adopted worktree follows its HEAD.
+func (w Worktree) IntegrationBranch() string {
+	if w.adopted && w.CheckedOut != "" {
+		return w.CheckedOut
+	}
+	return w.Branch
 }
 
 // Path returns the path of the tree. It fails for a broken worktree and for one that was archived and had been

@@ -1,92 +1,109 @@
 #!/bin/sh
-# demo.sh <directory of git-agency>: runs the main workflow end to end on a temporary repository.
+# demo.sh <directory of git-agency>: runs the main workflow end to end on a temporary repository. The transcript can be
+# pasted into a shell: commands stand alone on their lines, and all else is a comment.
 set -eu
-PATH="$1:$PATH"
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-export PATH HOME="$work/home" AGENCY_DATA_DIR="$work/data" GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL="$work/home/.gitconfig"
+program=$1
+output=$(mktemp)
+trap 'rm -rf "$output" "${work:-}"' EXIT
 unset GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE XDG_DATA_HOME
-mkdir "$HOME"
 
-# say prints an explanation; run prints a command and runs it.
+# say prints an explanation. run prints a command line, runs it and prints its output as comments; it must succeed. refuse
+# is run for a command line that must fail.
 say() { printf '\n# %s\n' "$*"; }
-run() { printf '$ %s\n' "$*"; "$@"; }
+run() {
+	printf '%s\n' "$1"
+	eval "$1" >"$output" 2>&1 || { sed 's/^/#   /' "$output"; echo "# failed: $1"; exit 1; }
+	sed 's/^/#   /' "$output"
+}
+refuse() {
+	printf '%s\n' "$1"
+	if eval "$1" >"$output" 2>&1; then echo "# succeeded, and must not: $1"; exit 1; else status=$?; fi
+	sed 's/^/#   /' "$output"
+	echo "#   (exit status $status)"
+}
 
-git config --global user.name 'A Person'
-git config --global user.email person@example.com
-git config --global agency.autoDetach false # no background process may outlive this script
-git init -q -b main "$work/project"
-cd "$work/project"
-echo 'hello' >greeting
-git add greeting
-git commit -q -m 'first commit'
+say 'A project, in a directory and with settings that are thrown away.'
+run 'work=$(mktemp -d)'
+run "export PATH=\"$program:\$PATH\" HOME=\$work/home AGENCY_DATA_DIR=\$work/data GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=\$work/home/.gitconfig"
+run 'mkdir -p ~/.ssh && echo "a private key" >~/.ssh/id_ed25519'
+run 'git config --global user.name "A Person"; git config --global user.email person@example.com'
+run 'git config --global agency.autoDetach false # no background process outlives this demo'
+run 'git init -q -b main "$work/project" && cd "$work/project"'
+run 'echo hello >greeting; git add greeting; git commit -q -m "first commit"'
 
 say 'An integration worktree: a branch and a directory that are yours.'
-run git agency worktree create payments
-tree=$(git agency worktree path payments)
+run 'git agency worktree create payments'
+run 'tree=$(git agency worktree path payments)'
 
 say 'Two agents, two sandboxes. Each has a tree and a branch of its own.'
-run git agency start payments --name refunds --runner one | tee "$work/first"
-run git agency start payments --name invoices --runner two | tee "$work/second"
-first=$(tail -n 1 "$work/first")
-second=$(tail -n 1 "$work/second")
-run git agency ls
+run 'first=$(git agency start payments --name refunds --runner claude)'
+run 'second=$(git agency start payments --name invoices --runner codex)'
+run 'git agency ls'
 
 say 'Copy files into a sandbox and run commands in it. No path leads out of it, and no process outlives its command.'
-echo 'refunds work' >"$work/refunds"
-run git agency put "$first" "$work/refunds" .
-run git agency exec "$first" -- git add refunds
-run git agency exec "$first" -- git commit -q -m 'Add refunds'
-run git agency exec "$second" -- sh -c 'echo "half an idea" >notes; sleep 1000 &'
-run git agency put "$second" "$work/refunds" ../../elsewhere || echo "(exit status $?)"
-run git agency exec "$second" --timeout 200ms -- sleep 1000 || echo "(exit status $?)"
+run 'echo "refunds work" >"$work/refunds"'
+run 'git agency put "$first" "$work/refunds" .'
+run 'git agency exec "$first" -- git add refunds'
+run 'git agency exec "$first" -- git commit -q -m "Add refunds"'
+run 'git agency exec "$second" -- sh -c "echo half an idea >notes; sleep 1000 &"'
+refuse 'git agency put "$second" "$work/refunds" ../../elsewhere'
+refuse 'git agency exec "$second" --timeout 200ms -- sleep 1000'
+
+say 'Walls hold: a command can neither write your worktrees, nor read your keys, nor change another branch.'
+refuse 'git agency exec "$second" -- sh -c "echo overwritten >$tree/greeting"'
+refuse 'git agency exec "$second" -- sh -c "echo overwritten >$work/project/greeting"'
+refuse 'git agency exec "$second" -- cat "$HOME/.ssh/id_ed25519"'
+run 'git agency exec "$second" -- git update-ref refs/heads/stolen HEAD || true'
+run 'cat "$tree/greeting" greeting; git branch --list stolen'
+test "$(cat "$tree/greeting" greeting)" = "$(printf 'hello\nhello')"
+test -z "$(git branch --list stolen)"
 
 say 'A snapshot is the state of a sandbox as a commit, with its uncommitted files.'
-run git agency snapshot create "$second" -m 'Notes' | tee "$work/snapshot"
-run git show "$(tail -n 1 "$work/snapshot"):notes"
+run 'snapshot=$(git agency snapshot create "$second" -m Notes)'
+run 'git show "$snapshot:notes"'
 
 say 'Compare, verify and copy snapshots, or roll back to one. A rollback first takes a snapshot of the current state.'
-run git agency exec "$second" -- sh -c 'echo "a bad idea" >notes; rm greeting; echo token >.env'
-run git agency diff "$second"
-run git agency snapshot rollback "$second" "$second/1"
-run git agency snapshot ls "$second"
-run git agency diff "$second" --from "$second/1" --to "$second/2" --stat
-run git agency snapshot verify "$second/1"
-run git agency snapshot checkout "$second/1" "$work/copy"
+run 'git agency exec "$second" -- sh -c "echo a bad idea >notes; rm greeting; echo token >.env"'
+run 'git agency diff "$second"'
+run 'git agency snapshot rollback "$second" "$second/1"'
+run 'git agency snapshot ls "$second"'
+run 'git agency diff "$second" --from "$second/1" --to "$second/2" --stat'
+run 'git agency snapshot verify "$second/1"'
+run 'git agency snapshot checkout "$second/1" "$work/copy"'
 test "$(cat "$work/copy/notes")" = 'half an idea'
 test "$(cat "$(git agency path "$second")/.env")" = token # snapshots leave it out, so a rollback does not remove it
 
 say 'Start another sandbox from a snapshot. Uncommitted work is still uncommitted there.'
-run git agency start --from-snapshot "$second/1" --name again | tee "$work/third"
-third=$(tail -n 1 "$work/third")
-run git agency exec "$third" -- git status --short
-run git agency discard "$third"
+run 'third=$(git agency start --from-snapshot "$second/1" --name again)'
+run 'git agency exec "$third" -- git status --short'
+run 'git agency discard "$third"'
 
 say 'Your own worktrees are unchanged.'
-run git -C "$tree" status --short --branch
-run git status --short --branch
+run 'git -C "$tree" status --short --branch'
+run 'git status --short --branch'
 
 say 'Reviewed work lands on your integration branch and in its worktree, all or nothing. Your uncommitted files stay.'
-echo 'a note of mine' >"$tree/mine"
-run git agency radar payments
-run git agency submit "$first"
-run git agency land --all-ready payments --verify 'test -s greeting'
-run git -C "$tree" log --oneline --first-parent
-run git -C "$tree" status --short
+run 'echo "a note of mine" >"$tree/mine"'
+run 'git agency radar payments'
+run 'git agency submit "$first"'
+run 'git agency land --all-ready payments --verify "test -s greeting"'
+run 'git -C "$tree" log --oneline --first-parent'
+run 'git -C "$tree" status --short'
 
 say 'A landing can be reverted.'
-run git agency unland "$first"
+run 'git agency unland "$first"'
 test ! -e "$tree/refunds"
-run git agency show "$first"
+run 'git agency show "$first"'
 
 say 'Discard the other sandbox. Its work is kept as a ref, with uncommitted files.'
-run git agency discard "$second"
-run git show "refs/agency/trash/$second:notes"
-run git agency ls --all
+run 'git agency discard "$second"'
+run 'git show "refs/agency/trash/$second:notes"'
+run 'git agency ls --all'
 
-test "$(git show "$(tail -n 1 "$work/snapshot"):notes")" = 'half an idea'
+test "$(git show "$snapshot:notes")" = 'half an idea'
 test "$(git -C "$tree" show HEAD~1:refunds)" = 'refunds work'
 test "$(cat "$tree/mine")" = 'a note of mine'
 test "$(git show "refs/agency/trash/$second:notes")" = 'half an idea'
-test -z "$(git agency ls)"
-say 'Done; nothing of this demo is left behind.'
+test -z "$(git agency ls 2>/dev/null)"
+say 'Remove it all.'
+run 'cd / && rm -rf "$work"'

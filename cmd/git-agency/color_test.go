@@ -25,8 +25,8 @@ func TestLastColorFlagWins(t *testing.T) {
 		"-color=auto version":                  "auto",
 	} {
 		tool := newTool(&bytes.Buffer{}, &bytes.Buffer{}, gitagency.Options{})
-		if code := tool.runCommandLine(t.Context(), append([]string{"git-agency"}, strings.Fields(line)...)); code != 0 || tool.color.Value != want {
-			t.Errorf("%s: got %d and %q, want %q", line, code, tool.color.Value, want)
+		if code := tool.RunCommandLine(t.Context(), append([]string{"git-agency"}, strings.Fields(line)...)); code != 0 || tool.Color.Value != want {
+			t.Errorf("%s: got %d and %q, want %q", line, code, tool.Color.Value, want)
 		}
 	}
 }
@@ -43,7 +43,7 @@ func TestInvalidColorFlagIsUsageError(t *testing.T) {
 		"version --colour=always": `error: unknown option "--colour"; did you mean "--color"?`,
 	} {
 		var stdout, stderr bytes.Buffer
-		code := newTool(&stdout, &stderr, gitagency.Options{}).runCommandLine(t.Context(), append([]string{"git-agency"}, strings.Fields(line)...))
+		code := newTool(&stdout, &stderr, gitagency.Options{}).RunCommandLine(t.Context(), append([]string{"git-agency"}, strings.Fields(line)...))
 		if code != hints.ExitUsage || !strings.HasPrefix(stderr.String(), want) || stdout.Len() > 0 {
 			t.Errorf("%s: got %d, %q and %q", line, code, stdout.String(), stderr.String())
 		}

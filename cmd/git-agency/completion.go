@@ -6,6 +6,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/complete"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 )
 
 func (t *tool) completionCommand() *cli.Command {
@@ -18,15 +19,15 @@ Its first lines say where it belongs. Pressing TAB never runs a command and neve
 
 Exit status: 0 printed; 129 usage.`,
 		Action: func(c *cli.Context) error {
-			args, err := positionalArgs(c, 1, 1)
+			args, err := program.PositionalArgs(c, 1, 1)
 			if err != nil {
 				return err
 			}
 			script, ok := complete.Script(args[0])
 			if !ok {
-				return newUsageError(c, fmt.Errorf("there is no completion for %q, only for bash, zsh and fish", args[0]))
+				return program.NewUsageError(c, fmt.Errorf("there is no completion for %q, only for bash, zsh and fish", args[0]))
 			}
-			_, err = t.stdout.Write(script)
+			_, err = t.Stdout.Write(script)
 			return err
 		},
 	}

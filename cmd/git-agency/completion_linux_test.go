@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -72,6 +73,95 @@ var completedLines = []struct{ line, after string }{
 	{"git ags pay", "git ags payments "},
 }
 
+// completedIDs lists command lines whose last word stands for an invocation, and their text after TAB was pressed at the
+// end, in any shell.
+var completedIDs = []struct{ line, after string }{
+	{"git agency show done", "git agency show 20260128120012-6262 "},
+	{"git-agency show refa", "git-agency show 20260128120030-6363 "},
+	{"git agency show refunds", "git agency show 20260128120031-6464 "},
+	{"git agency exec refa", "git agency exec 20260128120030-6363 "},
+	{"git agency exec -- refa", "git agency exec -- 20260128120030-6363 "},
+	{"git agency land refunds-2 refa", "git agency land refunds-2 20260128120030-6363 "},
+	{"git-agency snapshot verify done", "git-agency snapshot verify 20260128120012-6262/1 "},
+	{"git agency doctor --fix lo", "git agency doctor --fix 20260128120013-6262 "},
+	{"git agency doctor --fix=lo", "git agency doctor --fix=20260128120013-6262 "},
+	{"git-agency doctor --fix=lo", "git-agency doctor --fix=20260128120013-6262 "},
+	{"git -C sub agency show refa", "git -C sub agency show 20260128120030-6363 "},
+	{"git -C '../other repo' agency show far", "git -C '../other repo' agency show " + otherRepoID + " "},
+	{"git ag show refa", "git ag show 20260128120030-6363 "},
+
+	// The part of an id after the dash.
+	{"git agency show 6464", "git agency show 20260128120031-6464 "},
+	{"git-agency show 64", "git-agency show 20260128120031-6464 "},
+
+	// What several invocations match is not changed.
+	{"git agency show ref", "git agency show ref"},
+	{"git agency show 6262", "git agency show 6262"},
+	{"git agency show @", "git agency show @"},
+	{"git agency show @-2", "git agency show @-2 "},
+	{"git-agency land @-2", "git-agency land @-2 "},
+	{"git agency exec @-4 -- git-agenc", "git agency exec @-4 -- git-agency "},
+
+	// Where a name matches nothing, the line is not changed.
+	{"git agency show funds", "git agency show funds"},
+	{"git agency discard done", "git agency discard done"},
+	{"git agency show 2026012812003", "git agency show 2026012812003"},
+}
+
+// completedSpecialNames is completedIDs for a name with characters special to the shell. fish replaces no such word.
+var completedSpecialNames = []struct{ line, after string }{
+	{`git agency show \$`, "git agency show 20260128120010-6262 "},
+	{`git-agency show \$\(touch\ `, "git-agency show 20260128120010-6262 "},
+	{`git agency discard '$(touch p`, "git agency discard '20260128120010-6262'"},
+	{`git-agency show "\$(tou`, `git-agency show "20260128120010-6262"`},
+}
+
+func TestTabReplacesNameByID(t *testing.T) {
+	t.Parallel()
+	for _, shell := range []string{"bash", "zsh", "zsh by eval", "fish"} {
+		t.Run(shell, func(t *testing.T) {
+			t.Parallel()
+			l := newNamedInvocationsLab(t)
+			term := l.startShell(shell)
+			lines := completedIDs
+			if shell != "fish" {
+				lines = slices.Concat(lines, completedSpecialNames)
+			}
+			for _, tt := range lines {
+				// Shells differ in whether a space follows a closing quote.
+				if got := term.typeKeys(tt.line + "\t"); strings.TrimRight(got, " ") != strings.TrimRight(tt.after, " ") {
+					t.Errorf("%s TAB\n got %q\nwant %q", tt.line, got, tt.after)
+				}
+			}
+			l.checkNothingRan()
+		})
+	}
+}
+
+// TestTabListsIDsOfNames types the beginning of several names. The shells list the ids with the names.
+func TestTabListsIDsOfNames(t *testing.T) {
+	t.Parallel()
+	for shell, keys := range map[string]string{"bash": "\t\t", "zsh": "\t"} {
+		t.Run(shell, func(t *testing.T) {
+			t.Parallel()
+			l := newNamedInvocationsLab(t)
+			term := l.startShell(shell)
+			if _, err := term.pty.WriteString("git agency show ref" + keys); err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range []string{"20260128120030-6363", "refactor, payments", "20260128120031-6464", "refunds, payments", "refunds-2, payments"} {
+				if !term.waitForText(want) {
+					t.Errorf("the screen does not show %q:\n%s", want, term.screenText())
+				}
+			}
+			if strings.Contains(term.screenText(), "20260128120012-6262") {
+				t.Errorf("another invocation is offered:\n%s", term.screenText())
+			}
+			l.checkNothingRan()
+		})
+	}
+}
+
 func TestTabCompletesLine(t *testing.T) {
 	t.Parallel()
 	for _, shell := range []string{"bash", "zsh", "zsh by eval"} {
@@ -101,7 +191,7 @@ func TestTabListsCandidateDescriptions(t *testing.T) {
 			if got := term.typeKeys(line + keys); got != line {
 				t.Errorf("the line changed to %q", got)
 			}
-			for _, want := range []string{hostileName + ", wt, active", "done, payments, discarded", "broken: missing-tree"} {
+			for _, want := range []string{hostileName + ", wt, idle", "done, payments, discarded", "broken: missing-tree"} {
 				if !term.waitForText(want) {
 					t.Errorf("the screen does not show %q:\n%s", want, term.screenText())
 				}
@@ -192,6 +282,16 @@ eval "$(git-agency completion zsh)"
 report () { print -rn -- "$BUFFER" >'%[2]s'; BUFFER=; : >'%[2]s.done'; }
 zle -N report && bindkey '^X^L' report
 %[3]s`,
+	"fish": `function fish_prompt; echo -n '%[1]s'; end
+function report
+    commandline >'%[2]s.new'
+    string collect <'%[2]s.new' | read -z line
+    printf %%s (string trim -rc \n -- $line) >'%[2]s'
+    commandline -r ''
+    echo >'%[2]s.done'
+end
+bind \cx\cl report
+%[3]s`,
 }
 
 // startShell starts a shell in the lab's repository and waits for its prompt.
@@ -212,6 +312,10 @@ func (l *lab) startShell(how string) *shellTerminal {
 		argv = []string{"-d", "-i"}
 	case "zsh by eval":
 		argv = []string{"-d", "-i"}
+	case "fish":
+		findSharedFile(l.t, "fish's completion for git", []string{path}, "fish/completions/git.fish")
+		l.write(filepath.Join(home, ".config", "fish", "conf.d", "git-agency.fish"), l.must("git-agency", "completion", "fish")+"\n")
+		argv = []string{"-i", "-C", "source " + filepath.Join(home, ".fishrc")}
 	}
 	l.write(filepath.Join(home, "."+shell+"rc"), fmt.Sprintf(shellStartupFiles[how], shellPrompt, term.lineFile, source))
 

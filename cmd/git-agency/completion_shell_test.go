@@ -171,7 +171,7 @@ func TestBashCompletionLoadOrders(t *testing.T) {
 			t.Parallel()
 			load := tt.load(t)
 			lines := map[string][]string{
-				"git-agency worktree ":               {"create ", "adopt ", "ls ", "show ", "path ", "rm "},
+				"git-agency worktree ":               {"create ", "adopt ", "finish ", "ls ", "show ", "path ", "rm "},
 				"git-agency start --mode=h":          {"headed ", "headless "},
 				"git-agency start --profile=a:":      {"b "},
 				"git-agency start --profile ":        {`\$\(touch\ pwned\) `, "a:b ", `my\ profile `},
@@ -248,8 +248,8 @@ func TestFishCompletion(t *testing.T) {
 		"git agency worktree adopt su":                                    {"sub/"},
 		"git agency worktree create --from ma":                            {"main\tLocal Branch"},
 		"git -C sub agency start pay":                                     {"payments\tagency/payments-6161"},
-		"git -C '../other repo' agency show 2":                            {otherRepoID + "\tfar, elsewhere, active"},
-		"git --git-dir=../other\\ repo/.git agency show 2":                {otherRepoID + "\tfar, elsewhere, active"},
+		"git -C '../other repo' agency show 2":                            {otherRepoID + "\tfar, elsewhere, idle"},
+		"git --git-dir=../other\\ repo/.git agency show 2":                {otherRepoID + "\tfar, elsewhere, idle"},
 		"git -c agency.x:y.changeset=worktree agency start --profile x":   {"x:y"},
 		"git -c 'agency.x y.changeset=worktree' agency start --profile=x": {"--profile=x y"},
 		"git ag start pay":                                                {"payments\tagency/payments-6161"},
@@ -266,6 +266,33 @@ func TestFishCompletion(t *testing.T) {
 			want = []string{""}
 		}
 		if !slices.Equal(got, slices.Sorted(slices.Values(want))) || o.code != 0 || o.stderr != "" {
+			t.Errorf("%q:\n got %q, %+v\nwant %q", line, got, o, want)
+		}
+	}
+	l.checkNothingRan()
+}
+
+// TestFishCompletionOfNames completes words that are found in the descriptions only, as fish does.
+func TestFishCompletionOfNames(t *testing.T) {
+	t.Parallel()
+	findSharedFile(t, "fish's completion for git", []string{requireProgram(t, "fish")}, "fish/completions/git.fish")
+	l := newNamedInvocationsLab(t)
+	l.write(filepath.Join(l.dir, "home", ".config", "fish", "conf.d", "git-agency.fish"), l.agency("completion", "fish")+"\n")
+	const (
+		refactor = "20260128120030-6363\trefactor, payments, idle"
+		refunds  = "20260128120031-6464\trefunds, payments, idle"
+		refunds2 = "20260128120032-6565\trefunds-2, payments, idle"
+	)
+	for line, want := range map[string][]string{
+		"git agency show ref":         {refactor, refunds, refunds2},
+		"git agency show refunds":     {refunds},
+		"git agency show 64":          {refunds},
+		"git-agency land 6565 refund": {refunds},
+		"git agency discard done":     {""}, // it is discarded already
+	} {
+		o := l.try(nil, "fish", "-c", "complete -C $argv[1]", line)
+		got := slices.Sorted(strings.SplitSeq(strings.TrimSuffix(o.stdout, "\n"), "\n"))
+		if !slices.Equal(got, want) || o.code != 0 || o.stderr != "" {
 			t.Errorf("%q:\n got %q, %+v\nwant %q", line, got, o, want)
 		}
 	}

@@ -19,12 +19,13 @@ import (
 
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/argv"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/complete"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
 func TestCompletionListersCoverCommandsAndFlags(t *testing.T) {
 	t.Parallel()
-	app := newTool(io.Discard, io.Discard, gitagency.Options{}).newApp()
+	app := newTool(io.Discard, io.Discard, gitagency.Options{}).NewApp()
 	check := func(command string, flags []cli.Flag) {
 		for _, f := range flags {
 			doc, ok := f.(cli.DocGenerationFlag)
@@ -97,13 +98,13 @@ const hostileName = "$(touch pwned) 'x' \"y\" a:b `touch pwned` %F{red} \\"
 
 // Candidates for the contents of newCompletionLab, as the tool prints them.
 const (
-	liveCandidates = "20260128120010-6262\t" + hostileName + ", wt, active\n" +
-		"20260128120011-6262\tpayments, active\n"
+	liveCandidates = "20260128120010-6262\t" + hostileName + ", wt, idle\n" +
+		"20260128120011-6262\tpayments, idle\n"
 	discardedCandidate = "20260128120012-6262\tdone, payments, discarded\n"
 	brokenCandidate    = "20260128120013-6262\tlost, wt, broken: missing-tree\n"
 
-	snapshotCandidates = "20260128120010-6262/1\tagency: snapshot 1 of sandbox 20260128120010-6262, now\n" +
-		"20260128120012-6262/1\tone, now\n"
+	snapshotCandidates = "20260128120010-6262/1\t" + hostileName + ", agency: snapshot 1 of sandbox 20260128120010-6262, now\n" +
+		"20260128120012-6262/1\tdone, one, now\n"
 
 	worktreeNameCandidates = "wt\tagency/wt-6161\npayments\tagency/payments-6161\n"
 	worktreeIDCandidates   = "20260128120000-6161\twt\n20260128120001-6161\tpayments\n"
@@ -115,7 +116,7 @@ func (l *lab) runInProcess(opts gitagency.Options, args ...string) outcome {
 	l.t.Helper()
 	var stdout, stderr bytes.Buffer
 	opts.Dir, opts.Env = l.repo, l.env
-	code := newTool(&stdout, &stderr, opts).runCommandLine(l.t.Context(), append([]string{"git-agency"}, args...))
+	code := newTool(&stdout, &stderr, opts).RunCommandLine(l.t.Context(), append([]string{"git-agency"}, args...))
 	return outcome{code, stdout.String(), stderr.String()}
 }
 
@@ -170,11 +171,11 @@ func TestCompletionCandidates(t *testing.T) {
 		{"put takes several files", "put 20260128120010-6262 a b ~", "\tfiles\n"},
 		{"put takes files behind --", "put 20260128120010-6262 -- ~", "\tfiles\n"},
 		{"put --json takes a file", "put 20260128120010-6262 --json ~", "\tfiles\n"},
-		{"submit takes active invocations", "submit 20260128120010-6262 ~", "20260128120011-6262\tpayments, active\n"},
+		{"submit takes active invocations", "submit 20260128120010-6262 ~", "20260128120011-6262\tpayments, idle\n"},
 		{"reject takes submitted invocations only", "reject ~", ""},
 		{"discard takes invocations not yet discarded", "discard ~", liveCandidates + brokenCandidate},
 		{"discard takes several invocations", "discard 20260128120013-6262 --json ~", liveCandidates},
-		{"discard offers no invocation twice", "discard 20260128120013-6262 20260128120010-6262 ~", "20260128120011-6262\tpayments, active\n"},
+		{"discard offers no invocation twice", "discard 20260128120013-6262 20260128120010-6262 ~", "20260128120011-6262\tpayments, idle\n"},
 
 		{"modes", "start --mode ~", "headed\nheadless\n"},
 		{"modes behind an equals sign", "start --mode=h", "--mode=headed\n--mode=headless\n"},
@@ -191,8 +192,8 @@ func TestCompletionCandidates(t *testing.T) {
 		{"an unknown flag has no value", "ls --bogus=~", ""},
 
 		{"shells", "completion ~", "bash\nzsh\nfish\n"},
-		{"commands of a group", "worktree s", "create\tcreate an integration worktree and print its path\nadopt\tmake an existing worktree an integration worktree and print its id\nls\tlist integration worktrees\nshow\tshow one integration worktree\npath\tprint the path of an integration worktree\nrm\tarchive an integration worktree\n"},
-		{"help takes subcommands of a group", "help worktree ~", "create\tcreate an integration worktree and print its path\nadopt\tmake an existing worktree an integration worktree and print its id\nls\tlist integration worktrees\nshow\tshow one integration worktree\npath\tprint the path of an integration worktree\nrm\tarchive an integration worktree\n"},
+		{"commands of a group", "worktree s", "create\tcreate an integration worktree and print its path\nadopt\tmake an existing worktree an integration worktree and print its id\nfinish\tmerge an integration worktree into its parent branch and archive it\nls\tlist integration worktrees\nshow\tshow one integration worktree\npath\tprint the path of an integration worktree\nrm\tarchive an integration worktree\n"},
+		{"help takes subcommands of a group", "help worktree ~", "create\tcreate an integration worktree and print its path\nadopt\tmake an existing worktree an integration worktree and print its id\nfinish\tmerge an integration worktree into its parent branch and archive it\nls\tlist integration worktrees\nshow\tshow one integration worktree\npath\tprint the path of an integration worktree\nrm\tarchive an integration worktree\n"},
 		{"help takes nothing behind a leaf command", "help start ~", ""},
 		{"help takes nothing behind an unknown command", "help bogus ~", ""},
 
@@ -227,6 +228,66 @@ func TestCompletionCandidates(t *testing.T) {
 	}
 }
 
+// newNamedInvocationsLab returns a shell lab with three more invocations, whose names begin alike and whose ids end differently.
+func newNamedInvocationsLab(t *testing.T) *lab {
+	t.Helper()
+	l := newShellLab(t)
+	for i, name := range []string{"refactor", "refunds", "refunds-2"} {
+		env := []string{fmt.Sprintf("TEST_NOW=2026-01-28T12:00:%dZ", 30+i), "TEST_RAND=" + string(rune('c'+i))}
+		if o := l.try(env, "git-agency", "start", "payments", "--name", name); o.code != 0 {
+			t.Fatal(o.stderr)
+		}
+	}
+	return l
+}
+
+func TestCompletionReplacesNamesByIDs(t *testing.T) {
+	t.Parallel()
+	l := newNamedInvocationsLab(t)
+	const (
+		replace  = "\treplace\n"
+		refactor = "20260128120030-6363\trefactor, payments, idle\n"
+		refunds  = "20260128120031-6464\trefunds, payments, idle\n"
+		refunds2 = "20260128120032-6565\trefunds-2, payments, idle\n"
+	)
+	all := liveCandidates + discardedCandidate + brokenCandidate + refactor + refunds + refunds2
+	tests := []struct{ name, line, want string }{
+		{"a name", "show done", replace + discardedCandidate},
+		{"the beginning of a name", "show refa", replace + refactor},
+		{"the beginning of several names", "show ref", replace + refactor + refunds + refunds2},
+		{"a name that another one begins with", "show refunds", replace + refunds},
+		{"a name in the middle of the line", "land 20260128120031-6464 refa", replace + refactor},
+		{"a name behind --", "exec -- refa", replace + refactor},
+		{"the name of a broken invocation", "doctor --fix lo", replace + "20260128120013-6262\tinvocation, lost, broken: missing-tree\n"},
+		{"a name behind an equals sign", "doctor --fix=lo", replace + "--fix=20260128120013-6262\tinvocation, lost, broken: missing-tree\n"},
+		{"the name of an invocation with snapshots", "snapshot verify done", replace + "20260128120012-6262/1\tdone, one, now\n"},
+		{"the end of an id", "show 6464", replace + refunds},
+		{"the beginning of the end of an id", "show 64", replace + refunds},
+		{"the end of several ids", "show 6262", replace + liveCandidates + discardedCandidate + brokenCandidate},
+		{"the end of the id of a snapshot", "snapshot checkout 6262/", replace + snapshotCandidates},
+		{"a state to compare and the name of an invocation", "diff @ --to wor", "base\nhead\nwork\nintegration\n"},
+		{"the name of an invocation in place of a state", "diff @ --to done", "base\nhead\nwork\nintegration\n" + replace + "20260128120012-6262/1\tdone, one, now\n"},
+		{"a name of an invocation that the command does not take", "discard done", ""},
+		{"a name of no invocation", "show nothing", ""},
+		{"a part of a name other than its beginning", "show funds", ""},
+		{"the beginning of an id", "show 2026", all},
+		{"an id that is on the line by its end", "discard 6363 64 refunds", replace + refunds2},
+		{"an id that is on the line as @", "discard @ @-1 ~", liveCandidates + brokenCandidate + refactor},
+		{"the newest invocations", "show @", "@\trefunds-2, payments, idle\n@-1\trefunds, payments, idle\n@-2\trefactor, payments, idle\n" +
+			"@-3\tpayments, idle\n@-4\t" + hostileName + ", wt, idle\n"},
+		{"the newest invocations that are not on the line", "land @ 6464 @-", "@-2\trefactor, payments, idle\n@-3\tpayments, idle\n@-4\t" + hostileName + ", wt, idle\n"},
+		{"no invocation that the command does not take", "restore @", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			if o := l.complete(strings.Split(strings.ReplaceAll(tt.line, "~", ""), " ")...); o != (outcome{0, tt.want, ""}) {
+				t.Errorf("%q:\n got %+v\nwant %q", tt.line, o, tt.want)
+			}
+		})
+	}
+}
+
 func TestCompletionOffersVariableNamesOnly(t *testing.T) {
 	t.Parallel()
 	l := &lab{t: t, repo: t.TempDir()}
@@ -245,16 +306,16 @@ func TestCompletionOffersAllCommandsAndFlags(t *testing.T) {
 	tool := newTool(io.Discard, io.Discard, gitagency.Options{})
 	for _, line := range [][]string{{""}, {"help", ""}} {
 		want := ""
-		for _, c := range tool.newApp().Commands {
+		for _, c := range tool.NewApp().Commands {
 			want += c.Name + "\t" + c.Usage + "\n"
 		}
 		if o := l.complete(line...); o != (outcome{0, want, ""}) {
 			t.Errorf("%q:\n got %+v\nwant %q", line, o, want)
 		}
 	}
-	for name, c := range leafCommands("", tool.newApp().Commands) {
+	for name, c := range leafCommands("", tool.NewApp().Commands) {
 		o := l.complete(append(strings.Fields(name), "--")...)
-		for _, f := range slices.Concat(c.Flags, tool.newApp().Flags) {
+		for _, f := range slices.Concat(c.Flags, tool.NewApp().Flags) {
 			offered := strings.Contains("\n"+o.stdout, "\n"+argv.WithDashes(f.Names()[0])+"\t")
 			if visible := f.(cli.VisibleFlag).IsVisible() && f.Names()[0] != "version"; offered != visible {
 				t.Errorf("%s: --%s is offered: %v, want %v", name, f.Names()[0], offered, visible)
@@ -275,7 +336,7 @@ func TestCompletionOfAddedCommands(t *testing.T) {
 	t.Parallel()
 	l := newCompletionLab(t)
 	tool := newTool(io.Discard, io.Discard, gitagency.Options{Dir: l.repo, Env: l.env})
-	app := tool.newApp()
+	app := tool.NewApp()
 	app.Flags = append(app.Flags, &cli.BoolFlag{Name: "secret", Hidden: true})
 	app.Commands = append(app.Commands,
 		&cli.Command{Name: "secret", Hidden: true},
@@ -290,13 +351,13 @@ func TestCompletionOfAddedCommands(t *testing.T) {
 		{"a command takes the program's flags", "clinic --color=~", "--color=always\n--color=auto\n--color=never\n"},
 		{"an optional value is no next word", "clinic --color ~", ""},
 		{"a repeatable flag is offered again", "clinic --prefix=x --fix y -e A --", "--env\n" + colorFlagCandidates + "--help\tshow help\n"},
-		{"hidden commands are not offered", "sec", formatCommandCandidates(tool.newApp().Commands) + "clinic\n"},
+		{"hidden commands are not offered", "sec", formatCommandCandidates(tool.NewApp().Commands) + "clinic\n"},
 		{"hidden flags are not offered", "clinic --prefix=x --fix y --sec", "--env\n" + colorFlagCandidates + "--help\tshow help\n"},
 	}
 	for _, tt := range tests {
 		words := strings.Split(strings.ReplaceAll(tt.line, "~", ""), " ")
 		var got bytes.Buffer
-		complete.Answer(t.Context(), &got, complete.Request{App: app, Words: append([]string{"--"}, words...), Options: tool.opts})
+		complete.Answer(t.Context(), &got, complete.Request{App: app, Words: append([]string{"--"}, words...), Options: tool.Options})
 		if got.String() != tt.want {
 			t.Errorf("%s: %q:\n got %q\nwant %q", tt.name, tt.line, got.String(), tt.want)
 		}
@@ -352,7 +413,7 @@ func TestCompletionErrorsAreSilent(t *testing.T) {
 		}
 	}
 	gone := newTool(failingWriter{}, io.Discard, gitagency.Options{})
-	if code := gone.runCommandLine(t.Context(), []string{"git-agency", "__complete", "--", ""}); code != 0 {
+	if code := gone.RunCommandLine(t.Context(), []string{"git-agency", "__complete", "--", ""}); code != 0 {
 		t.Errorf("with a closed stdout: exit code %d", code)
 	}
 }
@@ -370,12 +431,14 @@ var successfulArgs = map[string][]string{
 	"worktree ls":       {},
 	"worktree show":     {"wt"},
 	"worktree path":     {"wt"},
+	"worktree finish":   {"wt"}, // fails: it has a sandbox
 	"worktree rm":       {"wt", "--force"},
 	"start":             {"wt"},
 	"ls":                {},
 	"show":              {sweepID},
 	"path":              {sweepID},
 	"exec":              {sweepID, "--", "true"},
+	"shell":             {sweepID},         // fails: there is no terminal
 	"ports":             {sweepID, "3000"}, // fails: no command runs in the sandbox
 	"denials":           {sweepID},
 	"put":               {sweepID, "$LAB/repo/readme", "copy"},
@@ -432,7 +495,7 @@ func TestCompletionRunsNothing(t *testing.T) {
 
 	before, restore, changing := l.dump(), l.save(), 0
 	asked := map[string][]string{}
-	for name, c := range leafCommands("", newTool(io.Discard, io.Discard, gitagency.Options{}).commands()) {
+	for name, c := range leafCommands("", allCommands()) {
 		words := strings.Fields(name)
 		args, ok := successfulArgs[strings.Join(words, " ")]
 		args = slices.Clone(args)
@@ -444,8 +507,9 @@ func TestCompletionRunsNothing(t *testing.T) {
 			args[i] = strings.ReplaceAll(args[i], "$LAB", l.dir)
 		}
 		o := l.runInProcess(opts(words), slices.Concat(words, args)...)
-		// ports finds no running command, unland no landing and restore no ended sandbox, because restore undoes each change.
-		if fails := slices.Contains([]string{"ports", "unland", "restore"}, words[0]); o.code != 0 && (o.code != 1 || !fails) {
+		// shell has no terminal, ports finds no running command, unland no landing and restore no ended sandbox, because restore undoes each change.
+		// finish finds the sandbox.
+		if fails := slices.Contains([]string{"ports", "unland", "restore", "finish"}, words[len(words)-1]); o.code != 0 && (o.code != 1 || !fails) && (o.code != 129 || words[0] != "shell") {
 			t.Errorf("%q %q: %+v", words, args, o)
 		}
 		if dumpDiff(before, l.dump()) != "" {
@@ -493,7 +557,7 @@ func completionRequests(words, args []string, flags []cli.Flag) [][]string {
 		switch name := f.Names()[0]; name {
 		case "json":
 			given = append(given, "--json")
-		case lockTimeoutFlag:
+		case program.LockTimeoutFlag:
 			given = append(given, "--lock-timeout", "0")
 		}
 	}

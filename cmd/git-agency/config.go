@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 	"github.com/git-agency/git-agency/gitagency"
 	"github.com/git-agency/git-agency/gitagency/quote"
 )
@@ -21,25 +22,25 @@ meaning. Ignored values are listed too, with the reason, and cause a warning. Ch
 'git config --global <key> <value>'.
 
 Exit status: 0, whatever is found; 129 usage.`,
-		Flags: withListingFlags(),
+		Flags: program.WithListingFlags(),
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
 				return configUsageError(c)
 			}
-			if err := checkListingArgs(c); err != nil {
+			if err := program.CheckListingArgs(c); err != nil {
 				return err
 			}
-			settings, err := gitagency.Settings(c.Context, t.opts)
+			settings, err := gitagency.Settings(c.Context, t.Options)
 			if err != nil {
 				return err
 			}
 			for _, s := range settings {
 				if err := s.Err(); err != nil {
-					t.warn(err.Error())
+					t.Warn(err.Error())
 				}
 			}
-			t.ignoreSettingsErrors()
-			return printList(t, c, settings, settingFields,
+			t.IgnoreSettingsErrors()
+			return program.PrintList(t.Program, c, settings, settingFields,
 				[]string{"KEY", "VALUE", "FROM", "MEANING"},
 				func(s gitagency.Setting) []string {
 					return []string{s.Key, s.Value, settingOrigin(s), cmp.Or(s.Problem, s.Meaning)}
@@ -54,21 +55,21 @@ func configUsageError(c *cli.Context) error {
 	for _, word := range c.Args().Slice() {
 		words = append(words, quote.Shell(word))
 	}
-	return &usageError{
-		err: fmt.Errorf("unexpected argument %q", c.Args().First()), usage: c.Command.UsageText,
-		hint: "this only lists settings; to read or change one, type: " + strings.Join(words, " "),
+	return &program.UsageError{
+		Err: fmt.Errorf("unexpected argument %q", c.Args().First()), Usage: c.Command.UsageText,
+		Hint: "this only lists settings; to read or change one, type: " + strings.Join(words, " "),
 	}
 }
 
 // settingFields returns the fields of a setting for --porcelain.
-func settingFields(s gitagency.Setting) []field {
-	return []field{
-		{"key", s.Key, false},
-		{"value", s.Value, true},
-		{"scope", s.Scope, false},
-		{"origin", s.Origin, true},
-		{"meaning", s.Meaning, true},
-		{"problem", s.Problem, true},
+func settingFields(s gitagency.Setting) []program.Field {
+	return []program.Field{
+		{Key: "key", Value: s.Key},
+		{Key: "value", Value: s.Value, Optional: true},
+		{Key: "scope", Value: s.Scope},
+		{Key: "origin", Value: s.Origin, Optional: true},
+		{Key: "meaning", Value: s.Meaning, Optional: true},
+		{Key: "problem", Value: s.Problem, Optional: true},
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/hints"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
 	"github.com/git-agency/git-agency/gitagency"
 )
@@ -26,9 +27,9 @@ Files that the kernel refused, and connections with --outputs none, cannot be li
 
 Exit status: 0, whatever is found; 1 the history cannot be read; 3 no such invocation; 4 listed, but it
 is broken; 129 usage.`,
-		Flags: withListingFlags(),
+		Flags: program.WithListingFlags(),
 		Action: func(c *cli.Context) error {
-			repo, query, err := t.openForQuery(c)
+			repo, query, err := t.OpenForQuery(c)
 			if err != nil {
 				return err
 			}
@@ -37,7 +38,7 @@ is broken; 129 usage.`,
 				return broken
 			}
 			if c.Bool("json") || c.Bool("porcelain") {
-				err = printList(t, c, denials, denialFields, nil, nil)
+				err = program.PrintList(t.Program, c, denials, denialFields, nil, nil)
 			} else {
 				err = t.printDenials(denials)
 			}
@@ -53,21 +54,21 @@ is broken; 129 usage.`,
 // connection, must not be cut. An empty result is reported too: the user has probably just seen a connection fail.
 func (t *tool) printDenials(denials []gitagency.Denial) error {
 	if len(denials) == 0 {
-		fmt.Fprintln(t.stderr, "no refused connections on record; connections that bypass the proxy fail without a record")
+		fmt.Fprintln(t.Stderr, "no refused connections on record; connections that bypass the proxy fail without a record")
 		return nil
 	}
-	style, err := t.outputStyle()
+	style, err := t.Style()
 	if err != nil {
 		return err
 	}
 	for _, d := range denials {
 		target := term.OneLine(d.Target)
 		text := fmt.Sprintf("%s %s, %s, %s: %s\n", term.OneLine(d.Kind), style.Paint("id", target, target),
-			format.Count(d.Count, "time", "times"), term.Ago(t.now(), d.Time), term.OneLine(d.Reason))
+			format.Count(d.Count, "time", "times"), term.Ago(t.Now(), d.Time), term.OneLine(d.Reason))
 		if d.Allow != "" {
 			text += "  allow  " + term.OneLine(d.Allow) + "\n"
 		}
-		if _, err := t.stdout.WriteString(text); err != nil {
+		if _, err := t.Stdout.WriteString(text); err != nil {
 			return err
 		}
 	}
@@ -75,14 +76,14 @@ func (t *tool) printDenials(denials []gitagency.Denial) error {
 }
 
 // denialFields returns the fields of a denial for --porcelain.
-func denialFields(d gitagency.Denial) []field {
-	return []field{
-		{"denied", d.Target, false},
-		{"kind", d.Kind, false},
-		{"time", d.Time.Format(time.RFC3339), false},
-		{"count", strconv.Itoa(d.Count), false},
-		{"reason", d.Reason, false},
-		{"entry", d.Entry, true},
-		{"allow", d.Allow, true},
+func denialFields(d gitagency.Denial) []program.Field {
+	return []program.Field{
+		{Key: "denied", Value: d.Target},
+		{Key: "kind", Value: d.Kind},
+		{Key: "time", Value: d.Time.Format(time.RFC3339)},
+		{Key: "count", Value: strconv.Itoa(d.Count)},
+		{Key: "reason", Value: d.Reason},
+		{Key: "entry", Value: d.Entry, Optional: true},
+		{Key: "allow", Value: d.Allow, Optional: true},
 	}
 }

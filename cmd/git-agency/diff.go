@@ -3,10 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/hints"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -16,7 +18,7 @@ func (t *tool) diffCommand() *cli.Command {
 	return &cli.Command{
 		Name:  diffName,
 		Usage: "show what changed in a sandbox",
-		UsageText: `git agency diff <id> [--from <state>] [--to <state>] [--stat | --name-status | --json]
+		UsageText: `git agency diff [<id>] [--from <state>] [--to <state>] [--stat | --name-status | --json]
                        [--exit-code] [--binary] [--include-secrets] [-- <path>...]`,
 		Description: `Compares two states of a sandbox, by default its base with its current content, committed or not, with
 untracked and without ignored files. A <state> is
@@ -37,7 +39,7 @@ snapshots and the integration branch.
 
 Exit status: 0 compared; 1 failed, it has no sandbox any more, or with --exit-code there are
 differences; 3 no such invocation or snapshot; 4 broken; 5 refused for safety; 75 locked; 129 usage.`,
-		Flags: withLockTimeoutFlag("a discard of the sandbox", withJSONFlag(
+		Flags: program.WithLockTimeoutFlag("a discard of the sandbox", program.WithJSONFlag(
 			&cli.StringFlag{Name: "from", Usage: "the first `STATE`", DefaultText: "base"},
 			&cli.StringFlag{Name: "to", Usage: "the second `STATE`", DefaultText: "work"},
 			&cli.BoolFlag{Name: "stat", Usage: "print which files changed, and by how many lines"},
@@ -47,19 +49,23 @@ differences; 3 no such invocation or snapshot; 4 broken; 5 refused for safety; 7
 			&cli.BoolFlag{Name: "include-secrets", Usage: "include untracked files that look like credentials"},
 		)...),
 		Action: func(c *cli.Context) error {
-			args, err := positionalArgs(c, 1, -1)
+			args, err := program.PositionalArgs(c, 0, -1)
 			if err != nil {
 				return err
 			}
 			if len(args) > 1 {
-				return newUsageError(c, fmt.Errorf("unexpected argument %q; states come after --from and --to, paths after --", args[1]))
+				return program.NewUsageError(c, fmt.Errorf("unexpected argument %q; states come after --from and --to, paths after --", args[1]))
 			}
 			form, err := parseDiffForm(c)
 			if err != nil {
 				return err
 			}
-			t.opts.NoGitProbe = true // users run this command again and again
-			repo, err := t.openRepository(c)
+			t.Options.NoGitProbe = true // users run this command again and again
+			repo, err := t.OpenRepository(c)
+			if err != nil {
+				return err
+			}
+			query, err := program.CurrentUnlessNamed(c, repo, strings.Join(args, ""))
 			if err != nil {
 				return err
 			}
@@ -68,7 +74,7 @@ differences; 3 no such invocation or snapshot; 4 broken; 5 refused for safety; 7
 				return err
 			}
 			d, err := repo.DiffSnapshots(c.Context, gitagency.DiffRequest{
-				Invocation: args[0], From: c.String("from"), To: c.String("to"), Paths: t.afterDashDash,
+				Invocation: query, From: c.String("from"), To: c.String("to"), Paths: t.AfterDashDash,
 				Form: form, Binary: c.Bool("binary"), IncludeSecrets: c.Bool("include-secrets"),
 				Words: c.Bool("json") || format.Colors != gitagency.DiffColors{},
 			})
@@ -77,9 +83,9 @@ differences; 3 no such invocation or snapshot; 4 broken; 5 refused for safety; 7
 			}
 			t.warnLeftOut(d.LeftOut)
 			if c.Bool("json") {
-				err = t.printJSON(d)
+				err = t.PrintJSON(d)
 			} else {
-				err = gitagency.WriteDiff(t.stdout, d, format)
+				err = gitagency.WriteDiff(t.Stdout, d, format)
 			}
 			if err == nil && c.Bool("exit-code") && !d.Empty() {
 				err = &childError{code: hints.ExitFailed} // --exit-code only: prints no message
@@ -99,9 +105,9 @@ func parseDiffForm(c *cli.Context) (gitagency.DiffForm, error) {
 	}
 	switch {
 	case forms > 1:
-		return 0, newUsageError(c, errors.New("--stat, --name-status and --json exclude each other"))
+		return 0, program.NewUsageError(c, errors.New("--stat, --name-status and --json exclude each other"))
 	case c.Bool("binary") && forms > 0:
-		return 0, newUsageError(c, errors.New("--binary is for patches: it excludes --stat, --name-status and --json"))
+		return 0, program.NewUsageError(c, errors.New("--binary is for patches: it excludes --stat, --name-status and --json"))
 	case c.Bool("stat"):
 		return gitagency.DiffStat, nil
 	case c.Bool("name-status"):
@@ -113,11 +119,11 @@ func parseDiffForm(c *cli.Context) (gitagency.DiffForm, error) {
 // diffFormat returns how to print the diff. On a terminal, control characters in an agent's files are made visible, so
 // that they cannot control it; a pipe, as to git apply, gets every byte.
 func (t *tool) diffFormat(repo *gitagency.Repository, form gitagency.DiffForm) (gitagency.DiffFormat, error) {
-	style, err := t.outputStyle()
+	style, err := t.Style()
 	if err != nil {
 		return gitagency.DiffFormat{}, err
 	}
-	format := gitagency.DiffFormat{Form: form, Summary: true, EscapeControls: style.Color || t.showsOnTerminal(), Width: style.Width}
+	format := gitagency.DiffFormat{Form: form, Summary: true, EscapeControls: style.Color || t.ShowsOnTerminal(), Width: style.Width}
 	if style.Color {
 		format.Colors, err = repo.DiffColors()
 	}

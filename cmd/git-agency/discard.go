@@ -8,6 +8,7 @@ import (
 
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/hints"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -25,17 +26,22 @@ archive, trash/<id>.tar beside the records, of at most agency.trashLimit. 'resto
 both.
 
 Exit status: 0 discarded; 1 failed; 3 no such invocation; 4 broken; 75 locked; 129 usage.`,
-		Flags: withRepositoryLockFlag(withJSONFlag(
-			&cli.BoolFlag{Name: "force", Usage: "leave out files that cannot be kept, and list them"},
+		Flags: program.WithRepositoryLockFlag(program.WithJSONFlag(
+			&cli.BoolFlag{Name: "force", Aliases: []string{"f"}, Usage: "leave out files that cannot be kept, and list them"},
 		)...),
 		Action: func(c *cli.Context) error {
-			repo, named, err := t.openForInvocations(c)
+			dir, err := t.CurrentDir()
+			if err != nil {
+				return err
+			}
+			repo, named, err := t.OpenForInvocations(c)
 			if err != nil {
 				return err
 			}
 			var failed error // invocations before the failed one stay discarded
-			results := []gitagency.DiscardResult{}
+			results, ids := []gitagency.DiscardResult{}, []string{}
 			for _, inv := range named {
+				ids = append(ids, inv.ID)
 				d, err := repo.DiscardWith(c.Context, gitagency.DiscardRequest{Query: inv.ID, Force: c.Bool("force")})
 				if err != nil {
 					failed = err
@@ -48,8 +54,9 @@ Exit status: 0 discarded; 1 failed; 3 no such invocation; 4 broken; 75 locked; 1
 				results = append(results, d)
 				t.reportDiscarded(d)
 			}
+			t.HintRemovedDir(repo, dir, ids)
 			if c.Bool("json") {
-				return errors.Join(failed, t.printJSON(results))
+				return errors.Join(failed, t.PrintJSON(results))
 			}
 			return failed
 		},
@@ -58,34 +65,34 @@ Exit status: 0 discarded; 1 failed; 3 no such invocation; 4 broken; 75 locked; 1
 
 func (t *tool) reportDiscarded(d gitagency.DiscardResult) {
 	if d.EndedCommands > 0 {
-		fmt.Fprintf(t.stderr, "ended %s that still ran in %s\n", format.Count(d.EndedCommands, "command", "commands"), d.ID)
+		fmt.Fprintf(t.Stderr, "ended %s that still ran in %s\n", format.Count(d.EndedCommands, "command", "commands"), d.ID)
 	}
 	switch {
 	case d.CreationUndone:
-		fmt.Fprintf(t.stderr, "undid the interrupted creation of %s\n", d.ID)
+		fmt.Fprintf(t.Stderr, "undid the interrupted creation of %s\n", d.ID)
 	case d.Already:
-		fmt.Fprintf(t.stderr, "%s was discarded before\n", d.ID)
+		fmt.Fprintf(t.Stderr, "%s was discarded before\n", d.ID)
 	case d.TrashRef == "" && d.TrashArchive == "":
-		fmt.Fprintf(t.stderr, "discarded %s; there was nothing to keep\n", d.ID)
+		fmt.Fprintf(t.Stderr, "discarded %s; there was nothing to keep\n", d.ID)
 	case d.TrashRef == "":
-		fmt.Fprintf(t.stderr, "discarded %s\n", d.ID)
+		fmt.Fprintf(t.Stderr, "discarded %s\n", d.ID)
 	default:
-		fmt.Fprintf(t.stderr, "discarded %s; its work is kept as %s\n", d.ID, d.TrashRef)
+		fmt.Fprintf(t.Stderr, "discarded %s; its work is kept as %s\n", d.ID, d.TrashRef)
 	}
 	if d.TrashArchive != "" {
-		fmt.Fprintf(t.stderr, "files that no commit can hold are kept as an archive: %s (%s)\n", d.TrashArchive, gitagency.FormatSize(d.ArchiveSize))
+		fmt.Fprintf(t.Stderr, "files that no commit can hold are kept as an archive: %s (%s)\n", d.TrashArchive, gitagency.FormatSize(d.ArchiveSize))
 	}
 	for _, file := range d.Lost {
-		t.warn("lost " + file)
+		t.Warn("lost " + file)
 	}
 	if d.TrashRef != "" || d.TrashArchive != "" {
-		t.printHint("to make a sandbox of it again: git agency restore " + d.ID)
+		t.PrintHint("to make a sandbox of it again: git agency restore " + d.ID)
 	}
 }
 
 // warnNotKept names the files of a sandbox that are not kept, and may still be there because the removal failed.
 func (t *tool) warnNotKept(d gitagency.DiscardResult) {
 	for _, file := range d.Lost {
-		t.warn("not kept: " + file)
+		t.Warn("not kept: " + file)
 	}
 }

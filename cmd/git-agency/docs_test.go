@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -40,7 +41,7 @@ func TestReadmeListsAllCommands(t *testing.T) {
 	for _, row := range regexp.MustCompile("(?m)^\\| `(git agency[a-z ]*[a-z])").FindAllStringSubmatch(string(data), -1) {
 		listed = append(listed, row[1])
 	}
-	commands := leafCommands("git agency", newTool(io.Discard, io.Discard, gitagency.Options{}).commands())
+	commands := leafCommands("git agency", allCommands())
 	for name := range commands {
 		if !slices.Contains(listed, name) {
 			t.Errorf("README does not list %q", name)
@@ -66,7 +67,7 @@ func TestReadmeListsLandFlags(t *testing.T) {
 		default:
 			name = "--" + name
 		}
-		if name != "--json" && name != "--"+lockTimeoutFlag && !strings.Contains(row, "`"+name+"`") {
+		if name != "--json" && name != "--"+program.LockTimeoutFlag && !strings.Contains(row, "`"+name+"`") {
 			t.Errorf("the README row lacks %s: %q", name, row)
 		}
 	}
@@ -74,7 +75,7 @@ func TestReadmeListsLandFlags(t *testing.T) {
 
 func TestCommandsHaveUsageAndExitStatus(t *testing.T) {
 	t.Parallel()
-	for name, c := range leafCommands("git agency", newTool(io.Discard, io.Discard, gitagency.Options{}).commands()) {
+	for name, c := range leafCommands("git agency", allCommands()) {
 		if !strings.HasPrefix(c.UsageText, name) {
 			t.Errorf("%s: usage is %q", name, c.UsageText)
 		}

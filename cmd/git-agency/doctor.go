@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
 	"github.com/git-agency/git-agency/gitagency"
 )
@@ -26,12 +27,12 @@ undone. Removed work is kept as refs/agency/trash/<id>.
 Exit status: 0 nothing is wrong, or it was repaired; 1 the repair failed, or not everything could be
 checked; 3 nothing was found under that id; 4 there are findings, or one that only a person can repair;
 5 a safety check prevents the examination; 75 locked; 129 usage.`,
-		Flags: withRepositoryLockFlag(withListingFlags(&cli.StringFlag{Name: "fix", Usage: "repair what was found under `ID`"})...),
+		Flags: program.WithRepositoryLockFlag(program.WithListingFlags(&cli.StringFlag{Name: "fix", Usage: "repair what was found under `ID`"})...),
 		Action: func(c *cli.Context) error {
-			if err := checkListingArgs(c); err != nil {
+			if err := program.CheckListingArgs(c); err != nil {
 				return err
 			}
-			repo, err := t.openRepository(c)
+			repo, err := t.OpenRepository(c)
 			if err != nil {
 				return err
 			}
@@ -49,17 +50,23 @@ func (t *tool) fixFinding(c *cli.Context, repo *gitagency.Repository) error {
 	var err error
 	switch {
 	case c.Bool("json"):
-		err = t.printJSON(map[string]any{"mended": fixed})
+		err = t.PrintJSON(map[string]any{"mended": fixed})
 	case c.Bool("porcelain"):
-		err = printList(t, c, fixed, findingFields, nil, nil)
+		err = program.PrintList(t.Program, c, fixed, findingFields, nil, nil)
 	case len(fixed) == 0 && fixErr == nil:
-		err = t.printLine("nothing is wrong with " + term.OneLine(c.String("fix")))
+		err = t.printSuccess("nothing is wrong", " with "+term.OneLine(c.String("fix")))
 	default:
 		for _, f := range fixed {
-			err = errors.Join(err, t.printLine(fmt.Sprintf("repaired %s of %s: %s", f.Code, term.OneLine(f.ID), term.OneLine(f.Outcome))))
+			err = errors.Join(err, t.printSuccess("repaired", fmt.Sprintf(" %s of %s: %s", f.Code, term.OneLine(f.ID), term.OneLine(f.Outcome))))
 		}
 	}
 	return errors.Join(fixErr, err)
+}
+
+// printSuccess prints a line of which the first words say what is good.
+func (t *tool) printSuccess(words, rest string) error {
+	_, err := fmt.Fprintln(t.Stdout, t.PaintResult(term.Success, words)+rest)
+	return err
 }
 
 // diagnose prints all findings.
@@ -68,14 +75,14 @@ func (t *tool) diagnose(c *cli.Context, repo *gitagency.Repository) error {
 	d.Capabilities = append(d.Capabilities, t.installationStatus(c.Context)...)
 	var err error
 	if d.ActiveProcess != "" {
-		t.warn(term.OneLine(d.ActiveProcess) + " is changing the repository; its unfinished changes were not checked")
+		t.Warn(term.OneLine(d.ActiveProcess) + " is changing the repository; its unfinished changes were not checked")
 	}
 	t.warnRefused(d.Refusals)
 	switch {
 	case c.Bool("json"):
-		err = t.printJSON(d)
+		err = t.PrintJSON(d)
 	case c.Bool("porcelain"):
-		err = printList(t, c, d.Findings, findingFields, nil, nil)
+		err = program.PrintList(t.Program, c, d.Findings, findingFields, nil, nil)
 	default:
 		err = t.printDiagnosis(d, diagnoseErr == nil)
 	}
@@ -101,46 +108,49 @@ func (t *tool) printDiagnosis(d gitagency.Diagnosis, checkedAll bool) error {
 		if f.AtRisk {
 			risk = "work could be lost"
 		}
-		text := fmt.Sprintf("%s %s: %s\n  at    %s\n  risk  %s\n  fix   %s\n", f.Code, term.OneLine(f.ID), term.OneLine(f.Problem), term.OneLine(f.Path), risk, term.OneLine(f.FixCommand))
+		text := fmt.Sprintf("%s %s: %s\n  at    %s\n  risk  %s\n  fix   %s\n", t.PaintResult("finding", f.Code), term.OneLine(f.ID), term.OneLine(f.Problem), term.OneLine(f.Path), t.PaintResult("risk", risk), term.OneLine(f.FixCommand))
 		if f.Outcome != "" {
 			text += "  then  " + term.OneLine(f.Outcome) + "\n"
 		}
-		if _, err := t.stdout.WriteString(text); err != nil {
+		if _, err := t.Stdout.WriteString(text); err != nil {
 			return err
 		}
 	}
-	text := "\n"
+	var err error
 	switch {
 	case len(d.Findings) > 0 || !checkedAll:
 	case d.ActiveProcess != "":
-		text = "nothing is wrong with the parts that could be checked\n\n"
+		err = t.printSuccess("nothing is wrong", " with the parts that could be checked")
 	default:
-		text = "nothing is wrong\n\n"
+		err = t.printSuccess("nothing is wrong", "")
 	}
-	if _, err := t.stdout.WriteString(text); err != nil {
+	if err != nil {
 		return err
 	}
-	fields := []field{} // no table: the last part must not be cut
-	for _, m := range d.Capabilities {
-		fields = append(fields, field{m.Name, fmt.Sprintf("%-8s %s", m.State, m.Detail), true})
+	if _, err := t.Stdout.WriteString("\n"); err != nil {
+		return err
 	}
-	return t.printFields(fields)
+	rows := [][]string{} // no table: the last part must not be cut
+	for _, m := range d.Capabilities {
+		rows = append(rows, []string{m.Name, m.State, m.Detail})
+	}
+	return t.PrintRows([]string{"", "capability", ""}, rows)
 }
 
 // findingFields returns the fields of a finding for --porcelain.
-func findingFields(f gitagency.Finding) []field {
+func findingFields(f gitagency.Finding) []program.Field {
 	risk := "no"
 	if f.AtRisk {
 		risk = "yes"
 	}
-	return []field{
-		{"finding", f.Code, false},
-		{"id", f.ID, false},
-		{"path", f.Path, false},
-		{"what", f.Problem, false},
-		{"risk", risk, false},
-		{"mend", f.FixCommand, false},
-		{"then", f.Outcome, true},
+	return []program.Field{
+		{Key: "finding", Value: f.Code},
+		{Key: "id", Value: f.ID},
+		{Key: "path", Value: f.Path},
+		{Key: "what", Value: f.Problem},
+		{Key: "risk", Value: risk},
+		{Key: "mend", Value: f.FixCommand},
+		{Key: "then", Value: f.Outcome, Optional: true},
 	}
 }
 

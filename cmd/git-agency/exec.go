@@ -18,6 +18,7 @@ import (
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/hints"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/interrupt"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
 	"github.com/git-agency/git-agency/gitagency"
 )
@@ -32,39 +33,40 @@ func (t *tool) execCommand() *cli.Command {
 	return &cli.Command{
 		Name:  execName,
 		Usage: "run a command in a sandbox",
-		UsageText: `git agency exec <id> [--cwd <dir>] [--timeout <t>] [--grace <t>] [--env <name>[=<value>]]...
+		UsageText: `git agency exec [<id>] [--cwd <dir>] [--timeout <t>] [--grace <t>] [--env <name>[=<value>]]...
                        [--stdin] [--memory <size>] [--processes <n>] [--file-size <size>]
                        [--nice <n>] [--best-effort-limits] [--json] -- <command> [<argument>...]`,
 		Description: `Runs the command in the sandbox, without a shell, and returns when it and every process it started have
-ended. Standard input is empty without --stdin; with it, a command at a terminal gets its own terminal.
+ended. With a terminal on standard input and output the command is interactive, on a terminal of its own;
+otherwise its standard input is empty without --stdin.
 Limits may be tighter than those of the sandbox, not wider.
 
 Exit status: that of the command, 128+n when signal n killed it; 124 it timed out; 125 it could not be
 set up and never ran; 126 it cannot be executed; 127 it was not found; before anything ran: 1 failed,
 or the sandbox has ended; 3 no such invocation; 4 broken; 5 not a sandbox, or a directory outside of
 it; 75 locked; 129 usage; 130, 143 interrupted.`,
-		Flags: withLockTimeoutFlag("a discard of the sandbox", append([]cli.Flag{
+		Flags: program.WithLockTimeoutFlag("a discard of the sandbox", append([]cli.Flag{
 			&cli.StringFlag{Name: "cwd", Usage: "start in `DIR`, relative to the sandbox, or absolute and inside it"},
-			&cli.StringFlag{Name: "timeout", Usage: "end the command after `DURATION` (-1: never)", DefaultText: "agency.operationTimeout, else 10m; never with --stdin at a terminal"},
+			&cli.StringFlag{Name: "timeout", Usage: "end the command after `DURATION` (-1: never)", DefaultText: "agency.operationTimeout, else 10m; never for an interactive command"},
 			&cli.StringFlag{Name: "grace", Usage: "leave `DURATION` between SIGTERM and SIGKILL (0: none)", DefaultText: "5s"},
 			&cli.GenericFlag{Name: "env", Value: &argv.RepeatedFlag{}, Usage: "set the variable `NAME=VALUE`, or pass NAME on; may be repeated"},
-			&cli.BoolFlag{Name: "stdin", Usage: "pass standard input on"},
-		}, append(limitFlags(), withJSONFlag()...)...)...),
+			&cli.BoolFlag{Name: "stdin", Usage: "pass standard input on, also if it is no terminal"},
+		}, append(limitFlags(), program.WithJSONFlag()...)...)...),
 		Action: func(c *cli.Context) error {
-			args, err := positionalArgs(c, 1, -1)
+			args, err := program.PositionalArgs(c, 0, -1)
 			if err != nil {
 				return err
 			}
-			opts, err := t.execOptions(c, args[1:])
+			opts, err := t.execOptions(c, args[min(1, len(args)):])
 			if err != nil {
 				return err
 			}
-			t.opts.NoGitProbe = true // agents run this command all day and wait for it
-			sandbox, err := t.openSandbox(c, args[0])
+			t.Options.NoGitProbe = true // agents run this command all day and wait for it
+			sandbox, err := t.OpenSandbox(c, strings.Join(args, ""))
 			if err != nil {
 				return err
 			}
-			ctx, stop := interrupt.OnParentExit(c.Context, interruptedError{syscall.SIGTERM})
+			ctx, stop := interrupt.OnParentExit(c.Context, program.InterruptedError{Signal: syscall.SIGTERM})
 			defer stop()
 			defer context.AfterFunc(ctx, func() { t.reportWaiting(opts) })()
 			res, err := sandbox.Exec(ctx, opts)
@@ -76,7 +78,7 @@ it; 75 locked; 129 usage; 130, 143 interrupted.`,
 // reportWaiting tells a user who has interrupted us at a terminal why we have not exited yet.
 func (t *tool) reportWaiting(opts gitagency.ExecOptions) {
 	if opts.Grace >= 0 && term.IsTerminal(os.Stderr) {
-		fmt.Fprintf(t.stderr, "waiting at most %s for it to end; interrupt again to kill it\n", cmp.Or(opts.Grace, gitagency.DefaultGrace))
+		fmt.Fprintf(t.Stderr, "waiting at most %s for it to end; interrupt again to kill it\n", cmp.Or(opts.Grace, gitagency.DefaultGrace))
 	}
 }
 
@@ -85,11 +87,11 @@ func (t *tool) execOptions(c *cli.Context, further []string) (gitagency.ExecOpti
 	none := gitagency.ExecOptions{}
 	switch {
 	case len(further) > 0:
-		return none, newUsageError(c, fmt.Errorf("unexpected argument %q; the command comes after --", further[0]))
-	case len(t.afterDashDash) == 0:
-		return none, newUsageError(c, errors.New("no command given; it comes after --"))
+		return none, program.NewUsageError(c, fmt.Errorf("unexpected argument %q; the command comes after --", further[0]))
+	case len(t.AfterDashDash) == 0:
+		return none, program.NewUsageError(c, errors.New("no command given; it comes after --"))
 	}
-	opts := gitagency.ExecOptions{Argv: t.afterDashDash, Cwd: c.String("cwd"), Force: t.secondInterrupt}
+	opts := gitagency.ExecOptions{Argv: t.AfterDashDash, Cwd: c.String("cwd"), Force: t.SecondInterrupt}
 	err := parseLimit(c, gitagency.TimeoutLimit, &opts.Timeout)
 	if err != nil {
 		return none, err
@@ -97,7 +99,7 @@ func (t *tool) execOptions(c *cli.Context, further []string) (gitagency.ExecOpti
 	if c.IsSet("grace") {
 		opts.Grace, err = time.ParseDuration(c.String("grace"))
 		if err != nil || opts.Grace < 0 {
-			return none, newUsageError(c, fmt.Errorf("--grace: invalid duration %q: want one such as 5s, or 0", c.String("grace")))
+			return none, program.NewUsageError(c, fmt.Errorf("--grace: invalid duration %q: want one such as 5s, or 0", c.String("grace")))
 		}
 		if opts.Grace == 0 {
 			opts.Grace = -1
@@ -109,17 +111,31 @@ func (t *tool) execOptions(c *cli.Context, further []string) (gitagency.ExecOpti
 	if opts.Limits, err = parseLimits(c); err != nil {
 		return none, err
 	}
+	t.connectStreams(c, &opts)
+	return opts, nil
+}
+
+// connectStreams chooses the streams of the command. It is interactive with a terminal on standard input and output, if
+// that is not busy with another process group; otherwise its input is empty without --stdin.
+func (t *tool) connectStreams(c *cli.Context, opts *gitagency.ExecOptions) {
+	if !c.Bool("json") {
+		opts.Stdout, opts.Stderr = t.RawStdout, t.RawStderr
+	}
 	atTerminal := term.IsTerminal(os.Stdin)
 	switch {
 	case c.Bool("stdin"):
 		opts.Stdin, opts.Terminal = os.Stdin, atTerminal
-	case atTerminal && len(t.afterDashDash) == 1 && slices.Contains(interactivePrograms, filepath.Base(t.afterDashDash[0])):
-		t.printHint("standard input of " + t.afterDashDash[0] + " is empty; add --stdin to pass yours on")
+	case gitagency.HasTerminals && atTerminal && term.IsTerminal(t.RawStdout) && !c.Bool("json") && term.InForeground(os.Stdin):
+		opts.Stdin, opts.Terminal = os.Stdin, true
+	case len(opts.Argv) == 1 && slices.Contains(interactivePrograms, filepath.Base(opts.Argv[0])) && (atTerminal || hasContent(os.Stdin)):
+		t.PrintHint("standard input of " + opts.Argv[0] + " is empty; add --stdin to pass yours on")
 	}
-	if !c.Bool("json") {
-		opts.Stdout, opts.Stderr = t.rawStdout, t.rawStderr
-	}
-	return opts, nil
+}
+
+// hasContent reports whether a stream can be a pipe, a file or a socket with something to read, unlike /dev/null.
+func hasContent(f *os.File) bool {
+	fi, err := f.Stat()
+	return err == nil && fi.Mode()&os.ModeDevice == 0
 }
 
 // interactivePrograms are programs that, without an argument, only read commands from a terminal.
@@ -134,11 +150,11 @@ func parseEnv(c *cli.Context) ([]string, error) {
 		value, isSet := os.LookupEnv(name)
 		switch {
 		case name == "":
-			return nil, newUsageError(c, fmt.Errorf("--env %q names no variable", word))
+			return nil, program.NewUsageError(c, fmt.Errorf("--env %q names no variable", word))
 		case hasValue:
 			env = append(env, word)
 		case !isSet:
-			return nil, newUsageError(c, fmt.Errorf("--env %s: there is no such variable here; give it a value with --env %s=…", name, name))
+			return nil, program.NewUsageError(c, fmt.Errorf("--env %s: there is no such variable here; give it a value with --env %s=…", name, name))
 		default:
 			env = append(env, name+"="+value)
 		}
@@ -162,6 +178,7 @@ func (e *childError) Error() string {
 }
 
 func (e *childError) Unwrap() error { return e.err }
+func (e *childError) Silent() bool  { return e.err == nil }
 
 // execOutput is the JSON of an exec. Output that is not UTF-8 is also there byte for byte, in base64.
 type execOutput struct {
@@ -189,7 +206,7 @@ func (t *tool) finishExec(c *cli.Context, sandbox *gitagency.Sandbox, opts gitag
 	if res.ContainedBy == "" {
 		return err // no process was started
 	}
-	var interrupted interruptedError
+	var interrupted program.InterruptedError
 	switch {
 	case errors.As(err, &interrupted):
 		res.ExitCode = exitCode(err)
@@ -206,7 +223,7 @@ func (t *tool) finishExec(c *cli.Context, sandbox *gitagency.Sandbox, opts gitag
 		if err != nil {
 			out.Error = err.Error()
 		}
-		if err := format.WriteLargeJSON(t.stdout, out); err != nil {
+		if err := format.WriteLargeJSON(t.Stdout, out); err != nil {
 			return err
 		}
 	}
@@ -214,7 +231,7 @@ func (t *tool) finishExec(c *cli.Context, sandbox *gitagency.Sandbox, opts gitag
 		t.warnUnenforcedLimits(res.Limits)
 	}
 	if res.LeftRunning > 0 {
-		t.warn(fmt.Sprintf("ended %s that the command left running", format.Count(res.LeftRunning, "process", "processes")))
+		t.Warn(fmt.Sprintf("ended %s that the command left running", format.Count(res.LeftRunning, "process", "processes")))
 	}
 	if err == nil && !c.Bool("json") {
 		t.printWallHints(sandbox.ID, res)
@@ -249,7 +266,7 @@ func suspectedShellLine(sandbox *gitagency.Sandbox, opts gitagency.ExecOptions, 
 }
 
 func (t *tool) printWallHints(id string, res gitagency.ExecResult) {
-	for _, hint := range hints.Walls(fmt.Sprintf(" ('git agency denials %s' lists what was refused)", id), res) {
-		t.printHint(hint)
+	for _, hint := range hints.Walls(fmt.Sprintf("; 'git agency denials %s' lists them", id), res) {
+		t.PrintHint(hint)
 	}
 }

@@ -26,6 +26,75 @@ func TestExecStdinAllocatesTerminal(t *testing.T) {
 	})
 }
 
+// TestExecIsInteractiveAtTerminal checks that a command gets a terminal of its own, with the keyboard, when both standard
+// input and output of the tool are a terminal in whose foreground it runs.
+func TestExecIsInteractiveAtTerminal(t *testing.T) {
+	t.Parallel()
+	withAndWithoutWalls(t, func(l *execLab) {
+		s := l.startOnTerminal(91, nil, "git", "agency", "exec", l.id, "--", "sh", "-c", `
+	stty size; test -t 0 && test -t 1 && test -t 2 && echo three; : </dev/tty && echo controls
+	read line; echo "read $line"; exit 3`)
+		s.waitForText("three")
+		s.waitForText("controls")
+		s.waitForText("91")
+		s.typeKeys("words\r")
+		s.waitForText("read words")
+		if code := s.wait().code; code != 3 {
+			l.t.Errorf("ended with %d", code)
+		}
+	})
+}
+
+// TestExecInputIsEmptyUnlessAtTerminal checks that the standard input of a command is empty where only one of the two
+// streams is a terminal, in the background, and with --json. The shell reads the keys.
+func TestExecInputIsEmptyUnlessAtTerminal(t *testing.T) {
+	t.Parallel()
+	const command = `-- sh -c 'read line; echo "ended with $? and <$line>"'`
+	for name, script := range map[string]string{
+		"stdout is a pipe":   `git-agency exec $ID ` + command + ` | cat`,
+		"stdout is a file":   `git-agency exec $ID ` + command + ` >$OUT; cat $OUT`,
+		"stdin is a file":    `git-agency exec $ID ` + command + ` <$IN`,
+		"stdin is a pipe":    `echo piped | git-agency exec $ID ` + command,
+		"stdin is /dev/null": `git-agency exec $ID ` + command + ` </dev/null`,
+		"JSON":               `git-agency exec $ID --json ` + command,
+		"in the background":  `set -m; git-agency exec $ID ` + command + ` & wait $!`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newExecLab(t, containments["walls"])
+			in := filepath.Join(l.dir, "in")
+			l.write(in, "of a file\n")
+			env := []string{"ID=" + l.id, "IN=" + in, "OUT=" + filepath.Join(l.dir, "out")}
+			s := l.startOnTerminal(80, env, "sh", "-c", `echo ready; read first; `+script+`; read line; echo "shell read $line"`)
+			s.waitForText("ready")
+			s.typeKeys("first\rsecret\r")
+			if got := s.wait(); !strings.Contains(got.stdout, "ended with 1 and <>") || !strings.Contains(got.stdout, "shell read secret\n") {
+				t.Errorf("want no input, and the line left for the shell; got %d and %q", got.code, got.stdout)
+			}
+		})
+	}
+}
+
+// TestExecHintsAtEmptyInput checks that a shell or interpreter that would read commands and gets an empty input is
+// explained, and that no other command is.
+func TestExecHintsAtEmptyInput(t *testing.T) {
+	t.Parallel()
+	l := newExecLab(t, containments["walls"])
+	for script, hint := range map[string]bool{
+		"git-agency exec $ID -- sh | cat":               true,
+		"echo true | git-agency exec $ID -- sh":         true,
+		"echo true | git-agency exec $ID --stdin -- sh": false,
+		"git-agency exec $ID -- sh </dev/null":          false,
+		"git-agency exec $ID -- sh -c true | cat":       false,
+		"git-agency exec $ID -- true | cat":             false,
+	} {
+		got := l.startOnTerminal(80, []string{"ID=" + l.id}, "sh", "-c", script).wait()
+		if got.code != 0 || strings.Contains(got.stdout, "is empty; add --stdin") != hint {
+			t.Errorf("%s: want a hint: %t; got %d and %q", script, hint, got.code, got.stdout)
+		}
+	}
+}
+
 func TestExecTerminalForwardsCtrlC(t *testing.T) {
 	t.Parallel()
 	withAndWithoutWalls(t, func(l *execLab) {

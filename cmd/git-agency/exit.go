@@ -10,64 +10,29 @@ import (
 
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/hints"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/setup"
-	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
 	"github.com/git-agency/git-agency/gitagency"
 	"github.com/git-agency/git-agency/gitagency/quote"
 	"github.com/git-agency/git-agency/gitagency/reason"
 )
 
-// interruptedError is the signal that interrupted this program.
-type interruptedError struct{ signal syscall.Signal }
-
-func (e interruptedError) Error() string {
-	if e.signal == syscall.SIGINT {
-		return "interrupted"
-	}
-	return fmt.Sprintf("interrupted (%s)", e.signal)
-}
-
-// reportError prints an error as git does, with hints on what to type next, and returns its exit code.
-func (t *tool) reportError(err error) int {
-	if err == nil {
-		return 0
-	}
-	code := exitCode(err)
-	var child *childError
-	if errors.As(err, &child) && child.err == nil {
-		return code // the command has printed its own message
-	}
-	severity := "error"
-	if code == hints.ExitFatal {
-		severity = "fatal"
-	}
-	fmt.Fprintf(t.stderr, "%s: %s\n", severity, strings.ReplaceAll(term.Printable(err.Error()), "\n", "\n       "))
-	var usage *usageError
-	if errors.As(err, &usage) {
-		fmt.Fprintf(t.stderr, "usage: %s\n", usage.usage)
-	}
-	for _, hint := range hintsFor(err) {
-		fmt.Fprintf(t.stderr, "%s %s\n", t.paintPrefix("hint:"), term.Printable(hint))
-	}
-	return code
-}
-
 // exitCode maps an error to its exit code.
 func exitCode(err error) int {
-	var interrupted interruptedError
+	var interrupted program.InterruptedError
 	var child *childError
 	var queue *landQueueError
 	switch {
 	case errors.As(err, &child):
 		return child.code
 	case errors.As(err, &interrupted):
-		return 128 + int(interrupted.signal)
+		return 128 + int(interrupted.Signal)
 	}
 	code := hints.ExitCode(err)
 	switch {
 	case hints.Is[*gitagency.NotPushedError](err), hints.Is[*gitagency.VerifyError](err), code == hints.ExitLocked, code == hints.ExitSetup:
 		return code
-	case hints.Is[*usageError](err):
+	case hints.Is[*program.UsageError](err):
 		return hints.ExitUsage
 	case errors.As(err, &queue) && queue.failed == 0 && slices.Contains([]int{hints.ExitFailed, hints.ExitBroken, hints.ExitRefused}, code):
 		return hints.ExitConflict
@@ -82,14 +47,14 @@ func hintsFor(err error) []string {
 	if lines, known := commandHints(err); known {
 		return lines
 	}
-	return hints.For(err, retryOf(err))
+	return hints.For(err, program.RetryOf(err))
 }
 
 // commandHints returns the hints on errors of the command line itself, and on errors of the library that need other hints
 // because of the command that they happened in.
 func commandHints(err error) (lines []string, known bool) {
 	var (
-		usage     *usageError
+		usage     *program.UsageError
 		findings  *findingsError
 		link      *linkError
 		child     *childError
@@ -113,10 +78,10 @@ func commandHints(err error) (lines []string, known bool) {
 		lines = []string{"'git agency doctor --fix <id>' repairs the findings with that id"}
 	case hints.Is[*format.Error](err):
 		lines = []string{"the fields are " + strings.Join(format.FieldNames(), ", ")}
-	case errors.As(err, &usage) && usage.hint != "":
-		lines = []string{usage.hint}
-	case errors.As(err, &usage) && usage.group != "":
-		lines = []string{"'" + usage.group + " -h' lists the commands"}
+	case errors.As(err, &usage) && usage.Hint != "":
+		lines = []string{usage.Hint}
+	case errors.As(err, &usage) && usage.Group != "":
+		lines = []string{"'" + usage.Group + " -h' lists the commands"}
 	case hints.Is[*snapshotCheckoutError](err):
 		return checkoutHints(err)
 	case errors.As(err, &link):
@@ -127,7 +92,7 @@ func commandHints(err error) (lines []string, known bool) {
 			lines = append(lines, "to upload the targets instead, make a copy without links first: 'cp -rL'")
 		}
 	case hints.Is[*sourceError](err): // the message says everything
-	case hints.Is[*outputError](err):
+	case hints.Is[*program.OutputError](err):
 		lines = []string{"'git agency ls' and 'git agency worktree ls' show what was created"}
 	case hints.Is[*setup.ForeignFileError](err):
 		lines = []string{"move it away and try again, or install elsewhere with --prefix"}
@@ -170,7 +135,7 @@ func notPushedHints(err error, e *gitagency.NotPushedError) []string {
 			"  " + in + " push " + to + " " + quote.Shell(e.Branch+":"+e.RemoteBranch),
 		}
 	}
-	all := hints.For(e.Err, retryOf(err)) // the cause gets the hints that it gets in a landing
+	all := hints.For(e.Err, program.RetryOf(err)) // the cause gets the hints that it gets in a landing
 	if e.Err != nil && gitagency.IsReason(e.Err, reason.Timeout) {
 		return all
 	}

@@ -18,6 +18,7 @@ import (
 
 // fullInvocation returns an invocation without empty fields.
 func fullInvocation() gitagency.Invocation {
+	exitCode, ahead, dirty := 3, 2, 5
 	return gitagency.Invocation{
 		ID: "20260128120500-b7c9", Name: "arch-agent", WorktreeID: "20260128120000-a3f2", Worktree: "payments",
 		SandboxPath: "/data/tree", SandboxBranch: "agency/sandbox-20260128120500-b7c9", BaseCommit: "0123456789abcdef0123456789abcdef01234567",
@@ -34,6 +35,9 @@ func fullInvocation() gitagency.Invocation {
 		LandedTip: "4444444444444444444444444444444444444444", LandedBranch: "agency/payments-a3f2", LandedStrategy: "merge",
 		UnlandedCommit: "5555555555555555555555555555555555555555", UnlandedAt: time.Date(2026, 1, 28, 12, 5, 3, 0, time.UTC),
 		Radar: "conflicts(2)",
+
+		State: "broken", ExitCode: &exitCode, FinishedAt: time.Date(2026, 1, 28, 12, 5, 4, 0, time.UTC),
+		Running: true, RunningSince: time.Date(2026, 1, 28, 12, 5, 5, 0, time.UTC), Ahead: &ahead, Dirty: &dirty,
 	}
 }
 
@@ -46,7 +50,7 @@ func formatInvocation(t *testing.T, text string, i gitagency.Invocation) string 
 	}
 	var out bytes.Buffer
 	tool := newTool(&out, &bytes.Buffer{}, gitagency.Options{Now: func() time.Time { return i.StartedAt.Add(4 * time.Minute) }, Env: []string{}})
-	if err := errors.Join(tool.printFormat(f, []gitagency.Invocation{i}), tool.stdout.Flush()); err != nil {
+	if err := errors.Join(tool.printFormat(f, []gitagency.Invocation{i}), tool.Stdout.Flush()); err != nil {
 		t.Fatal(err)
 	}
 	return out.String()

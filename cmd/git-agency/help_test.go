@@ -3,14 +3,18 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/hints"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/manual"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -18,7 +22,7 @@ import (
 func runCommand(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, err bytes.Buffer
-	code = newTool(&out, &err, gitagency.Options{}).runCommandLine(t.Context(), append([]string{"git-agency"}, args...))
+	code = newTool(&out, &err, gitagency.Options{}).RunCommandLine(t.Context(), append([]string{"git-agency"}, args...))
 	return code, out.String(), err.String()
 }
 
@@ -74,6 +78,42 @@ func TestShortHelpGolden(t *testing.T) {
 	}
 }
 
+// TestCommandsAreListedByTask checks that the program without a command, -h and the manual name the same commands for the
+// same tasks, and every command once.
+func TestCommandsAreListedByTask(t *testing.T) {
+	t.Parallel()
+	_, alone, _ := runCommand(t)
+	_, short, _ := runCommand(t, "-h")
+	inManual := map[string][]string{}
+	for _, b := range ownBlocks(manual.Section(manual.Parse(manualSource), "COMMANDS")) {
+		if b.Kind == manual.Definition {
+			inManual[b.Term] = codeSpansIn(b.Text)
+		}
+	}
+	width := 0
+	for _, c := range allCommands() {
+		width = max(width, len(strings.Join(c.Names(), ", ")))
+	}
+	seen := map[string]bool{}
+	for _, g := range newTool(io.Discard, io.Discard, gitagency.Options{}).commands() {
+		var names []string
+		want := g.Task + "\n"
+		for _, c := range g.Commands {
+			if seen[c.Name] {
+				t.Errorf("%s is in two groups", c.Name)
+			}
+			seen[c.Name], names = true, append(names, c.Name)
+			want += fmt.Sprintf("   %-*s  %s\n", width, strings.Join(c.Names(), ", "), c.Usage)
+		}
+		if !strings.Contains(alone, "\n"+want) || !strings.Contains(short, "\n   "+strings.ReplaceAll(strings.TrimSuffix(want, "\n"), "\n", "\n   ")) {
+			t.Errorf("the commands of %q are not listed as\n%sin\n%s\nand\n%s", g.Task, want, alone, short)
+		}
+		if !slices.Equal(inManual[g.Task], names) {
+			t.Errorf("COMMANDS in the manual lists %q under %q, want %q", inManual[g.Task], g.Task, names)
+		}
+	}
+}
+
 func TestHelpPrintsManual(t *testing.T) {
 	t.Parallel()
 	code, whole, stderr := runCommand(t, "help")
@@ -104,6 +144,27 @@ func TestHelpAcceptsAliases(t *testing.T) {
 	_, want, _ := runCommand(t, "help", "worktree", "ls")
 	if code, got, _ := runCommand(t, "help", "worktree", "list"); code != 0 || got != want {
 		t.Errorf("ended with %d and %q", code, got)
+	}
+}
+
+func TestHelpPrintsSectionOfManual(t *testing.T) {
+	t.Parallel()
+	for _, section := range manual.Sections(manual.Parse(manualSource)) {
+		for _, words := range [][]string{{section}, strings.Fields(section), {strings.ToLower(section)}} {
+			code, got, stderr := runCommand(t, append([]string{"help"}, words...)...)
+			if code != 0 || stderr != "" || !strings.HasPrefix(got, section+"\n") {
+				t.Errorf("help %q ended with %d, %q and %.100q", words, code, stderr, got)
+			}
+			if section != "SEE ALSO" && strings.Contains(got, "\nSEE ALSO\n") {
+				t.Errorf("help %q prints more than the section", words)
+			}
+		}
+	}
+	code, _, stderr := runCommand(t, "help", "securty")
+	for _, want := range []string{`"securty" is not a command of git agency; did you mean "SECURITY"?`, "hint: ", "EXIT STATUS, EXAMPLES, LIMITS, SECURITY"} {
+		if code != hints.ExitUsage || !strings.Contains(stderr, want) {
+			t.Errorf("ended with %d and %q, want %q", code, stderr, want)
+		}
 	}
 }
 

@@ -12,7 +12,9 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/background"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/hints"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/interrupt"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 	"github.com/git-agency/git-agency/gitagency"
 	"github.com/git-agency/git-agency/gitagency/reason"
 )
@@ -21,10 +23,11 @@ func (t *tool) landCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "land",
 		Usage: "merge the work of sandboxes into the integration branch",
-		UsageText: "git agency land <id>... [--strategy merge|squash|rebase] [[--commit-all] -m <message>] [--require-base]\n" +
-			"                       [--verify <command> | --no-verify] [--push [--remote <remote>]] [-n | --dry-run]\n" +
-			"   or: git agency land --all-ready [<wt>] [--strategy merge|squash|rebase] [--require-base]\n" +
-			"                       [--verify <command> | --no-verify] [--push [--remote <remote>]] [-n | --dry-run]",
+		UsageText: "git agency land [<id>...] [--strategy merge|squash|rebase] [--leave | [--commit-all] -m <message>]\n" +
+			"                       [--require-base] [--verify <command> | --no-verify] [--push [--remote <remote>]]\n" +
+			"                       [-n | --dry-run]\n" +
+			"   or: git agency land --all-ready [<wt>] [--strategy merge|squash|rebase] [--leave] [--require-base]\n" +
+			"                       [--verify <command> | --no-verify] [--push [--remote <remote>]] [-n | --dry-run] [--no-abbrev]",
 		Description: `Merges HEAD of a sandbox into the branch of its integration worktree, and updates the worktree that has
 that branch checked out: all or nothing. Then removes the sandbox, and keeps its commits as
 refs/agency/trash/<id> until they are pruned. Several ids land in order, up to the first that fails; the
@@ -36,6 +39,9 @@ has uncommitted work. A killed landing is completed or undone by the next comman
 
 -m is the message of the merge or squash commit; a rebase keeps the messages of the commits. With
 --commit-all it is the message of the commit of the uncommitted work.
+
+--leave lands what is committed and leaves uncommitted work in the trash, from which 'git agency restore'
+makes a sandbox with it. Untracked files that agency.leave names are always left there.
 
 --push pushes the integration branch afterwards, never by force. If the remote has moved, its commits are
 merged first, and verified with --verify. If the push fails, the landing stands, and the same command
@@ -50,10 +56,11 @@ pushed; 2 conflicts: nothing changed for this id, earlier ids stay landed and ar
 output lists kinds and paths; with --all-ready some conflict and the others landed, but 1 if there was
 another failure too; 3 no such invocation or worktree; 4 broken; 5 refused for safety; 75 locked; 129 usage;
 130 or 143 interrupted, undone first.`,
-		Flags: withRepositoryLockFlag(withJSONFlag(
+		Flags: program.WithAbbrevFlag(program.WithRepositoryLockFlag(program.WithJSONFlag(
 			&cli.StringFlag{Name: "strategy", Usage: "`HOW` it is recorded: " + strings.Join(gitagency.Strategies(), ", "), DefaultText: "agency.land.strategy, else merge"},
 			&cli.BoolFlag{Name: "all-ready", Usage: "land everything submitted in <wt>, in order, and continue after failures"},
 			&cli.BoolFlag{Name: "commit-all", Usage: "first commit uncommitted work, except files that look like credentials"},
+			&cli.BoolFlag{Name: "leave", Usage: "leave uncommitted work in the trash instead of refusing it"},
 			&cli.StringFlag{Name: "message", Aliases: []string{"m"}, Usage: "the `MESSAGE` of the landing; with --commit-all, of that commit"},
 			&cli.BoolFlag{Name: "require-base", Usage: "land only if the sandbox contains the whole integration branch"},
 			&cli.StringFlag{Name: "verify", Usage: "land only if the shell `COMMAND` succeeds on the files to land", DefaultText: "agency.verify"},
@@ -61,7 +68,7 @@ another failure too; 3 no such invocation or worktree; 4 broken; 5 refused for s
 			&cli.BoolFlag{Name: "push", Usage: "push the integration branch afterwards"},
 			&cli.StringFlag{Name: "remote", Usage: "with --push, the `REMOTE` to push to", DefaultText: "local if there is one, else origin"},
 			&cli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "say what would happen and change nothing"},
-		)...),
+		)...)...),
 		Action: func(c *cli.Context) error {
 			if err := checkLandFlags(c); err != nil {
 				return err
@@ -77,49 +84,86 @@ another failure too; 3 no such invocation or worktree; 4 broken; 5 refused for s
 // checkLandFlags refuses flags of land that contradict each other.
 func checkLandFlags(c *cli.Context) error {
 	if c.Bool("commit-all") && !c.IsSet("message") {
-		return newUsageError(c, errors.New("--commit-all needs --message, for the commit that it makes"))
+		return program.NewUsageError(c, errors.New("--commit-all needs --message, for the commit that it makes"))
+	}
+	if c.Bool("leave") && c.Bool("commit-all") {
+		return program.NewUsageError(c, errors.New("--leave and --commit-all contradict each other"))
 	}
 	if c.IsSet("message") && !c.Bool("commit-all") && (c.Bool("all-ready") || c.NArg() > 1) {
-		return newUsageError(c, errors.New("--message is for one landing; land several ids one by one"))
+		return program.NewUsageError(c, errors.New("--message is for one landing; land several ids one by one"))
+	}
+	if c.Bool("no-abbrev") && !c.Bool("all-ready") {
+		return program.NewUsageError(c, errors.New("--no-abbrev is for the table of --all-ready"))
 	}
 	if c.IsSet("remote") && !c.Bool("push") {
-		return newUsageError(c, errors.New("--remote needs --push"))
+		return program.NewUsageError(c, errors.New("--remote needs --push"))
 	}
 	if c.IsSet("verify") && c.Bool("no-verify") {
-		return newUsageError(c, errors.New("--verify and --no-verify contradict each other"))
+		return program.NewUsageError(c, errors.New("--verify and --no-verify contradict each other"))
 	}
 	if c.Bool("all-ready") && c.Bool("commit-all") {
-		return newUsageError(c, errors.New("--all-ready and --commit-all exclude each other: only submitted commits land"))
+		return program.NewUsageError(c, errors.New("--all-ready and --commit-all exclude each other: only submitted commits land"))
 	}
 	return nil
 }
 
+// openToLand opens the repository and returns the invocations to land: the named ones; without a name, the one whose
+// sandbox contains the current directory, or the only one of the integration worktree that contains it.
+func (t *tool) openToLand(c *cli.Context) (*gitagency.Repository, []gitagency.Invocation, error) {
+	repo, named, err := t.OpenForOptionalInvocations(c)
+	if !hints.Is[*program.UsageError](err) || repo == nil {
+		return repo, named, err
+	}
+	wt, wtErr := repo.Worktree("")
+	if wtErr != nil {
+		return nil, nil, err
+	}
+	live, listErr := repo.Invocations(c.Context, gitagency.ListRequest{Worktree: wt.ID})
+	if listErr != nil {
+		return nil, nil, listErr
+	}
+	live = slices.DeleteFunc(live, func(i gitagency.Invocation) bool { return i.Verifies != "" })
+	switch len(live) {
+	case 0:
+		return nil, nil, &program.UsageError{
+			Err: fmt.Errorf("no <id> given, and worktree %q has no sandbox", wt.Name), Usage: c.Command.UsageText,
+			Hint: "'git agency start' creates one; 'git agency ls --all' lists all ids",
+		}
+	case 1:
+		return repo, live, nil
+	}
+	return nil, nil, &program.UsageError{
+		Err: fmt.Errorf("no <id> given, and worktree %q has %d sandboxes", wt.Name, len(live)), Usage: c.Command.UsageText,
+		Hint: "'git agency ls' lists the ids; @ is the newest one, " + live[len(live)-1].ID,
+	}
+}
+
 // land lands the invocations that are named, in order, up to the first that fails.
 func (t *tool) land(c *cli.Context) error {
-	t.opts.NoGitProbe = true // later landings wait for this one
-	dir, err := t.currentDir()
+	t.Options.NoGitProbe = true // later landings wait for this one
+	dir, err := t.CurrentDir()
 	if err != nil {
 		return err
 	}
-	repo, named, err := t.openForInvocations(c)
+	repo, named, err := t.openToLand(c)
 	if err != nil {
 		return err
 	}
-	worktrees := []string{}
+	ids := []string{}
 	for _, inv := range named {
-		worktrees = append(worktrees, inv.WorktreeID)
+		ids = append(ids, inv.ID)
 	}
-	plans, err := t.planPush(c, repo, worktrees...)
+	plans, err := t.planPush(c, repo, gitagency.PushRequest{Invocations: ids})
 	var archived *gitagency.StateError
 	if errors.As(err, &archived) && archived.Reason == reason.Archived {
-		if i := slices.Index(worktrees, archived.ID); i >= 0 {
+		if i := slices.IndexFunc(named, func(inv gitagency.Invocation) bool { return inv.WorktreeID == archived.ID }); i >= 0 {
 			archived.Other = named[i].ID
 		}
 	}
 	if err != nil {
 		return err
 	}
-	ctx, stop := interrupt.OnParentExit(c.Context, interruptedError{syscall.SIGTERM})
+	ctx, stop := interrupt.OnParentExit(c.Context, program.InterruptedError{Signal: syscall.SIGTERM})
 	defer stop()
 	results := []landOutput{}
 	var alreadyLanded []string
@@ -131,15 +175,15 @@ func (t *tool) land(c *cli.Context) error {
 		landed, err := repo.Land(ctx, req)
 		cleanupLock = cmp.Or(cleanupLock, landed.CleanupLock)
 		if landed.Commit != "" {
-			t.reportLanded(landed)
+			t.reportLanded(landed, inv.Name)
 		}
 		if landed.IsNew() {
 			alreadyLanded = append(alreadyLanded, inv.ID)
 		}
 		landed.DryRun = req.DryRun
-		results = append(results, newLandOutput(inv.ID, inv.WorktreeID, landed, err))
+		results = append(results, newLandOutput(inv.ID, landed, err))
 		if err == nil && !c.Bool("json") {
-			err = t.printLine(landed.Commit)
+			err = t.PrintLine(landed.Commit)
 		}
 		if failed = err; err != nil {
 			break
@@ -153,7 +197,7 @@ func (t *tool) land(c *cli.Context) error {
 		t.warnUnpushed(c, plans, results)
 	}
 	if c.Bool("json") {
-		return errors.Join(failed, t.printJSON(results))
+		return errors.Join(failed, t.PrintJSON(results))
 	}
 	return errors.Join(failed, t.printConflicts(failed))
 }
@@ -161,32 +205,23 @@ func (t *tool) land(c *cli.Context) error {
 // landRequest returns the landing options of the flags.
 func (t *tool) landRequest(c *cli.Context) gitagency.LandRequest {
 	return gitagency.LandRequest{
-		Strategy: c.String("strategy"), CommitAll: c.Bool("commit-all"), Message: c.String("message"),
+		Strategy: c.String("strategy"), CommitAll: c.Bool("commit-all"), Leave: c.Bool("leave"), Message: c.String("message"),
 		RequireBase: c.Bool("require-base"), DryRun: c.Bool("dry-run"), DeferCleanup: true,
-		Verify: c.String("verify"), NoVerify: c.Bool("no-verify"), Output: t.rawStderr, Force: t.secondInterrupt,
+		Verify: c.String("verify"), NoVerify: c.Bool("no-verify"), Output: t.RawStderr, Force: t.SecondInterrupt,
 	}
-}
-
-// currentDir returns the caller's directory, which a landing may remove.
-func (t *tool) currentDir() (string, error) {
-	if t.opts.Dir != "" {
-		return t.opts.Dir, nil
-	}
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", fmt.Errorf("the current directory is gone: %w", err)
-	}
-	return dir, nil
 }
 
 // cleanUpInBackground starts another process to remove what is left of landed sandboxes: it runs 'land' on the same
 // ids again, which removes their trees. dir is the caller's directory.
 func (t *tool) cleanUpInBackground(repo *gitagency.Repository, dir string, landings []landOutput) {
-	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		t.warn("the current directory was removed with its sandbox; change to another one")
+	ids := []string{}
+	for _, l := range landings {
+		ids = append(ids, l.Invocation)
+	}
+	if t.HintRemovedDir(repo, dir, ids) {
 		dir = repo.CommonDir
 	}
-	argv := []string{t.args[0], "land"}
+	argv := []string{t.Args[0], "land"}
 	var cleanupLock *os.File // one for all
 	for _, l := range landings {
 		if l.CleanupDeferred { // never set by the second landing, so that the process starts no other
@@ -197,7 +232,7 @@ func (t *tool) cleanUpInBackground(repo *gitagency.Repository, dir string, landi
 		return
 	}
 	defer cleanupLock.Close() // from now on only that process holds it
-	if err := background.Start(argv, dir, t.opts.Env, cleanupLock); err != nil {
-		t.warn("remains of the landed sandboxes stay until 'git agency prune': " + err.Error())
+	if err := background.Start(argv, dir, t.Options.Env, cleanupLock); err != nil {
+		t.Warn("remains of the landed sandboxes stay until 'git agency prune': " + err.Error())
 	}
 }

@@ -11,21 +11,20 @@ import (
 	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
-// planPush returns where to push each worktree's branch, or nil without --push.
-func (t *tool) planPush(c *cli.Context, repo *gitagency.Repository, worktrees ...string) ([]gitagency.PushPlan, error) {
+// planPush returns where to push each branch of a request, or nil without --push. It fills in the rest of the request.
+func (t *tool) planPush(c *cli.Context, repo *gitagency.Repository, req gitagency.PushRequest) ([]gitagency.PushPlan, error) {
 	if !c.Bool("push") {
 		return nil, nil
 	}
-	return repo.PlanPush(c.Context, gitagency.PushRequest{
-		Worktrees: worktrees, Remote: c.String("remote"), Unlanding: c.Command.Name == "unland",
-		Verify: c.String("verify"), NoVerify: c.Bool("no-verify"), Output: t.rawStderr, Force: t.secondInterrupt,
-	})
+	req.Remote, req.Unlanding = c.String("remote"), c.Command.Name == "unland"
+	req.Verify, req.NoVerify, req.Output, req.Force = c.String("verify"), c.Bool("no-verify"), t.RawStderr, t.SecondInterrupt
+	return repo.PlanPush(c.Context, req)
 }
 
 // pushLanded pushes the branch of each plan, and records the outcome in the results that landed there.
 func (t *tool) pushLanded(c *cli.Context, repo *gitagency.Repository, plans []gitagency.PushPlan, results []landOutput) error {
 	for i, plan := range plans {
-		ids := idsLandedIn(plan.Worktree, results)
+		ids := idsLandedOn(plan.Branch, results)
 		if c.Bool("dry-run") {
 			t.reportPush("would push", plan)
 		}
@@ -35,7 +34,7 @@ func (t *tool) pushLanded(c *cli.Context, repo *gitagency.Repository, plans []gi
 			pushed, err = repo.Push(c.Context, plan, ids...)
 		}
 		if pushed.Merged {
-			fmt.Fprintln(t.stderr, term.Printable(fmt.Sprintf("merged new commits of %s/%s into %s", plan.Remote, plan.RemoteBranch, plan.Branch)))
+			fmt.Fprintln(t.Stderr, term.Printable(fmt.Sprintf("merged new commits of %s/%s into %s", plan.Remote, plan.RemoteBranch, plan.Branch)))
 		}
 		for i := range results {
 			if l := &results[i]; slices.Contains(ids, l.Invocation) {
@@ -52,7 +51,7 @@ func (t *tool) pushLanded(c *cli.Context, repo *gitagency.Repository, plans []gi
 		switch {
 		case c.Bool("dry-run"):
 		case pushed.UpToDate:
-			fmt.Fprintln(t.stderr, term.Printable(fmt.Sprintf("%s has all of %s", plan.Remote, plan.Branch)))
+			fmt.Fprintln(t.Stderr, term.Printable(fmt.Sprintf("%s has all of %s", plan.Remote, plan.Branch)))
 		default:
 			t.reportPush("pushed", plan)
 		}
@@ -60,11 +59,11 @@ func (t *tool) pushLanded(c *cli.Context, repo *gitagency.Repository, plans []gi
 	return nil
 }
 
-// idsLandedIn returns the ids of the invocations that landed in a worktree.
-func idsLandedIn(worktree string, results []landOutput) []string {
+// idsLandedOn returns the ids of the invocations that landed on a branch.
+func idsLandedOn(branch string, results []landOutput) []string {
 	ids := []string{}
 	for _, l := range results {
-		if l.worktreeID == worktree && l.Commit != "" {
+		if l.Branch == branch && l.Commit != "" {
 			ids = append(ids, l.Invocation)
 		}
 	}
@@ -74,13 +73,13 @@ func idsLandedIn(worktree string, results []landOutput) []string {
 // warnUnpushed warns of each branch that was to be pushed and was not, because of an error elsewhere.
 func (t *tool) warnUnpushed(c *cli.Context, plans []gitagency.PushPlan, results []landOutput) {
 	for _, plan := range plans {
-		if ids := idsLandedIn(plan.Worktree, results); len(ids) > 0 && !c.Bool("dry-run") {
+		if ids := idsLandedOn(plan.Branch, results); len(ids) > 0 && !c.Bool("dry-run") {
 			what := "the landing on"
 			if c.Command.Name == "unland" {
 				what = "the revert on"
 			}
-			t.warn(fmt.Sprintf("%s %s is not pushed to %s", what, plan.Branch, plan.Remote))
-			t.printHint("this pushes it" + t.pushRetryCommand(c, plan, ids))
+			t.Warn(fmt.Sprintf("%s %s is not pushed to %s", what, plan.Branch, plan.Remote))
+			t.PrintHint("this pushes it" + t.pushRetryCommand(c, plan, ids))
 		}
 	}
 }
@@ -99,7 +98,7 @@ func (t *tool) pushRetryCommand(c *cli.Context, plan gitagency.PushPlan, ids []s
 	case c.Bool("no-verify"):
 		words += " --no-verify"
 	}
-	if t.getenv("GIT_CONFIG_PARAMETERS") != "" {
+	if t.Getenv("GIT_CONFIG_PARAMETERS") != "" {
 		return ", with the settings that -c gave: git -c … agency " + words
 	}
 	return ": git agency " + words
@@ -118,5 +117,5 @@ func (t *tool) reportPush(did string, plan gitagency.PushPlan) {
 	if plan.RemoteBranch != plan.Branch {
 		as = " as " + plan.RemoteBranch
 	}
-	fmt.Fprintln(t.stderr, term.Printable(fmt.Sprintf("%s %s to %s%s", did, plan.Branch, plan.Remote, as)))
+	fmt.Fprintln(t.Stderr, t.PaintSuccess(did)+term.Printable(fmt.Sprintf(" %s to %s%s", plan.Branch, plan.Remote, as)))
 }

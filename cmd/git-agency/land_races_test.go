@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -200,7 +201,9 @@ func TestMovingErrorHintsRetry(t *testing.T) {
 		if strings.Contains(want, " land ") {
 			words = []string{"land", "2026", "--strategy", "squash", "-m", "a b"}
 		}
-		err = &argvError{error: err, args: words}
+		tool := newTool(io.Discard, io.Discard, gitagency.Options{})
+		tool.Args = append([]string{"git-agency"}, words...)
+		err = tool.WithArgv(err)
 		if got := hintsFor(err); len(got) != 1 || !strings.HasSuffix(got[0], want) || exitCode(err) != hints.ExitFailed {
 			t.Errorf("%v: %q, %d", err, got, exitCode(err))
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/hints"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/interrupt"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
 	"github.com/git-agency/git-agency/gitagency"
 	"github.com/git-agency/git-agency/gitagency/quote"
@@ -19,15 +20,15 @@ import (
 
 // landReady lands all submitted invocations of a worktree and prints the result of each.
 func (t *tool) landReady(c *cli.Context) error {
-	args, err := positionalArgs(c, 0, 1)
+	args, err := program.PositionalArgs(c, 0, 1)
 	if err != nil {
 		return err
 	}
-	dir, err := t.currentDir()
+	dir, err := t.CurrentDir()
 	if err != nil {
 		return err
 	}
-	repo, err := t.openRepository(c)
+	repo, err := t.OpenRepository(c)
 	if err != nil {
 		return err
 	}
@@ -35,18 +36,22 @@ func (t *tool) landReady(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	plans, err := t.planPush(c, repo, wt.ID)
+	plans, err := t.planPush(c, repo, gitagency.PushRequest{Worktree: wt.ID})
 	if err != nil {
 		return err
 	}
-	ctx, stop := interrupt.OnParentExit(c.Context, interruptedError{syscall.SIGTERM})
+	tableID, err := t.TableIDs(c, repo)
+	if err != nil {
+		return err
+	}
+	ctx, stop := interrupt.OnParentExit(c.Context, program.InterruptedError{Signal: syscall.SIGTERM})
 	defer stop()
 	attempts, err := repo.LandReady(ctx, wt.ID, t.landRequest(c))
 	if err != nil && attempts == nil {
 		return err
 	}
 	if len(attempts) == 0 && err == nil && !c.Bool("json") {
-		fmt.Fprintln(t.stderr, "nothing is submitted")
+		fmt.Fprintln(t.Stderr, "nothing is submitted")
 	}
 	results := make([]landOutput, 0, len(attempts))
 	rows := make([][]string, 0, len(attempts))
@@ -63,13 +68,14 @@ func (t *tool) landReady(c *cli.Context) error {
 		}
 		if a.Err == nil {
 			queue.landed++
+			t.reportLeftOut(a.LandResult)
 		}
 		var verifyErr *gitagency.VerifyError
 		if errors.As(a.Err, &verifyErr) {
-			queue.verifyHints = hintsFor(t.withArgv(verifyErr))
+			queue.verifyHints = hintsFor(t.WithArgv(verifyErr))
 		}
-		results = append(results, newLandOutput(a.Invocation, wt.ID, a.LandResult, a.Err))
-		rows = append(rows, []string{a.Invocation, a.Name, result, a.Commit, failureSummary(a.Err)})
+		results = append(results, newLandOutput(a.Invocation, a.LandResult, a.Err))
+		rows = append(rows, []string{tableID(a.Invocation), a.Name, result, a.Commit, failureSummary(a.Err)})
 	}
 	t.cleanUpInBackground(repo, dir, results)
 	t.noteSeparateDryRuns(c, results)
@@ -80,10 +86,10 @@ func (t *tool) landReady(c *cli.Context) error {
 	}
 	switch {
 	case c.Bool("json"):
-		err = errors.Join(err, t.printJSON(results))
+		err = errors.Join(err, t.PrintJSON(results))
 	case len(attempts) == 0:
 	default:
-		err = errors.Join(err, t.printTable([]string{"ID", "NAME", "RESULT", "COMMIT", "WHY"}, rows))
+		err = errors.Join(err, t.PrintTable([]string{"ID", "NAME", "RESULT", "COMMIT", "WHY"}, rows))
 	}
 	if queue.landed < len(attempts) && (err == nil || hints.Is[*gitagency.NotPushedError](err)) {
 		err = errors.Join(err, queue)
@@ -97,7 +103,7 @@ func findReadyWorktree(c *cli.Context, repo *gitagency.Repository, query string)
 	wt, err := repo.Worktree(query)
 	if hints.Is[*gitagency.NotFoundError](err) {
 		if _, invErr := repo.Invocation(query); invErr == nil {
-			return wt, newUsageError(c, errors.New("--all-ready takes a worktree, not the id of an invocation"))
+			return wt, program.NewUsageError(c, errors.New("--all-ready takes a worktree, not the id of an invocation"))
 		}
 		all, listErr := repo.Worktrees(true)
 		if listErr != nil {

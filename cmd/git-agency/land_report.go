@@ -23,7 +23,7 @@ func (t *tool) noteSeparateDryRuns(c *cli.Context, results []landOutput) {
 		}
 	}
 	if c.Bool("dry-run") && n > 1 {
-		fmt.Fprintln(t.stderr, "each was tried alone, on the branch as it is now; together some of them may conflict")
+		fmt.Fprintln(t.Stderr, "each was tried alone, on the branch as it is now; together some of them may conflict")
 	}
 }
 
@@ -33,8 +33,6 @@ type landOutput struct {
 	Conflicts []gitagency.Conflict `json:"conflicts"`
 	Error     string               `json:"error"`
 	pushOutput
-
-	worktreeID string
 }
 
 // pushOutput is the JSON of a push, all zero without one.
@@ -45,8 +43,8 @@ type pushOutput struct {
 	IntegrationCommit string `json:"integration_commit"` // tip of the branch after the push, with commits of others merged
 }
 
-func newLandOutput(query, worktree string, landed gitagency.LandResult, err error) landOutput {
-	l := landOutput{LandResult: landed, Conflicts: conflictsOf(err), Error: errorText(err), worktreeID: worktree}
+func newLandOutput(query string, landed gitagency.LandResult, err error) landOutput {
+	l := landOutput{LandResult: landed, Conflicts: conflictsOf(err), Error: errorText(err)}
 	if l.Invocation == "" {
 		l.Invocation, l.LeftOut = query, []gitagency.LeftOut{}
 	}
@@ -79,24 +77,57 @@ func (t *tool) printConflicts(err error) error {
 		return nil
 	}
 	for _, c := range conflicts.Conflicts {
-		if err := t.printLine(strings.Join(c.Kinds, ",") + "\t" + quote.Path(c.Path)); err != nil {
+		if err := t.PrintLine(strings.Join(c.Kinds, ",") + "\t" + quote.Path(c.Path)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// reportLanded prints the result of a landing, with warnings.
-func (t *tool) reportLanded(l gitagency.LandResult) {
+// reportLeftOut names the files of a sandbox that are in none of the commits that landed.
+func (t *tool) reportLeftOut(l gitagency.LandResult) {
+	left := 0
 	for _, o := range l.LeftOut {
-		t.warn("left out " + quote.Path(o.Path) + ": " + leftOutReasons[o.Reason])
+		if o.Reason == gitagency.LeftOutLeft {
+			left++
+			continue
+		}
+		t.Warn("left out " + quote.Path(o.Path) + ": " + leftOutReasons[o.Reason])
 	}
 	kept := slices.IndexFunc(l.LeftOut, func(o gitagency.LeftOut) bool { return o.Reason == gitagency.LeftOutSecret })
 	if kept >= 0 && l.TrashRef != "" {
-		t.printHint("files that look like credentials are kept until they are pruned: git show " + quote.Shell(l.TrashRef+":"+l.LeftOut[kept].Path))
+		t.PrintHint("files that look like credentials are kept until they are pruned: git show " + quote.Shell(l.TrashRef+":"+l.LeftOut[kept].Path))
 	}
+	if left > 0 {
+		t.reportLeft(l, left)
+	}
+}
+
+// reportLeft says how many files a landing left in the trash, and how to see them.
+func (t *tool) reportLeft(l gitagency.LandResult, files int) {
+	count := format.Count(files, "file", "files") + " uncommitted"
+	if l.DryRun {
+		fmt.Fprintf(t.Stderr, "would have left %s\n", count)
+		return
+	}
+	if l.TrashRef == "" {
+		return
+	}
+	also := ""
+	if l.TrashArchive != "" {
+		also = " and the archive " + quote.Path(l.TrashArchive)
+	}
+	fmt.Fprintf(t.Stderr, "left %s, and kept in %s%s\n", count, l.TrashRef, also)
+	t.PrintHint("to list them: git diff --stat " + l.Tip + " " + l.TrashRef)
+	t.PrintHint("to make a sandbox with them: git agency restore " + l.Invocation)
+}
+
+// reportLanded prints the result of the landing of an invocation with this name, with warnings.
+func (t *tool) reportLanded(l gitagency.LandResult, name string) {
+	invocation := format.IDWithName(l.Invocation, name)
+	t.reportLeftOut(l)
 	if l.MessageUnused {
-		t.warn(l.Invocation + " has no uncommitted work; the message of --commit-all is not used")
+		t.Warn(invocation + " has no uncommitted work; the message of --commit-all is not used")
 	}
 	would := ""
 	if l.DryRun {
@@ -104,10 +135,10 @@ func (t *tool) reportLanded(l gitagency.LandResult) {
 	}
 	switch {
 	case l.Already && l.Strategy == "":
-		fmt.Fprintf(t.stderr, "%s has nothing to land: %s has all of its work\n", l.Invocation, l.Branch)
+		fmt.Fprintf(t.Stderr, "%s has nothing to land: %s has all of its work\n", invocation, l.Branch)
 	case l.Already:
-		fmt.Fprintf(t.stderr, "%s had landed before: %s has all of its work\n", l.Invocation, l.Branch)
+		fmt.Fprintf(t.Stderr, "%s had landed before: %s has all of its work\n", invocation, l.Branch)
 	default:
-		fmt.Fprintf(t.stderr, "%slanded %s of %s on %s\n", would, format.Count(l.Commits, "commit", "commits"), l.Invocation, l.Branch)
+		fmt.Fprintf(t.Stderr, "%s%s %s of %s on %s\n", would, t.PaintSuccess("landed"), format.Count(l.Commits, "commit", "commits"), invocation, l.Branch)
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -43,14 +44,14 @@ func parseLimit[T int | int64 | time.Duration](c *cli.Context, kind gitagency.Li
 	}
 	value, err := kind.Parse(c.String(kind.String()))
 	if err != nil {
-		return newUsageError(c, fmt.Errorf("--%s: %w", kind, err))
+		return program.NewUsageError(c, fmt.Errorf("--%s: %w", kind, err))
 	}
 	*into = T(value)
 	return nil
 }
 
 // limitDetails returns the limits of a sandbox that 'show' prints for people.
-func limitDetails(l gitagency.Limits) []field {
+func limitDetails(l gitagency.Limits) []program.Field {
 	text := func(kind gitagency.LimitKind, value int64) string {
 		if value == 0 {
 			return ""
@@ -61,13 +62,13 @@ func limitDetails(l gitagency.Limits) []field {
 	if l.BestEffort {
 		bestEffort = "best effort"
 	}
-	return []field{
-		{"memory", text(gitagency.MemoryLimit, l.Memory), true},
-		{"processes", text(gitagency.ProcessLimit, int64(l.Processes)), true},
-		{"file size", text(gitagency.FileSizeLimit, l.FileSize), true},
-		{"timeout", text(gitagency.TimeoutLimit, int64(l.Timeout)), true},
-		{"nice", text(gitagency.NiceLimit, int64(l.Nice)), true},
-		{"limits", bestEffort, true},
+	return []program.Field{
+		{Key: "memory", Value: text(gitagency.MemoryLimit, l.Memory), Optional: true},
+		{Key: "processes", Value: text(gitagency.ProcessLimit, int64(l.Processes)), Optional: true},
+		{Key: "file size", Value: text(gitagency.FileSizeLimit, l.FileSize), Optional: true},
+		{Key: "timeout", Value: text(gitagency.TimeoutLimit, int64(l.Timeout)), Optional: true},
+		{Key: "nice", Value: text(gitagency.NiceLimit, int64(l.Nice)), Optional: true},
+		{Key: "limits", Value: bestEffort, Optional: true},
 	}
 }
 
@@ -75,7 +76,7 @@ func limitDetails(l gitagency.Limits) []field {
 func (t *tool) warnUnenforcedLimits(limits []gitagency.EnforcedLimit) {
 	for _, l := range limits {
 		if l.Detail != "" {
-			t.warn(fmt.Sprintf("%s %s was not enforced, or only in part: %s", l.Limit, l.Limit.Format(l.Value), l.Detail))
+			t.Warn(fmt.Sprintf("%s %s was not enforced, or only in part: %s", l.Limit, l.Limit.Format(l.Value), l.Detail))
 		}
 	}
 }

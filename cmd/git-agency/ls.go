@@ -1,9 +1,12 @@
 package main
 
 import (
+	"fmt"
+
 	"github.com/urfave/cli/v2"
 
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
 	"github.com/git-agency/git-agency/gitagency"
 )
@@ -13,8 +16,11 @@ func (t *tool) lsCommand() *cli.Command {
 		Name:      "ls",
 		Aliases:   []string{"list"},
 		Usage:     "list invocations",
-		UsageText: "git agency ls [--all] [--worktree <wt>] [--radar] [--format <format> | --json | --porcelain [-z]]",
-		Description: `Lists the invocations that are neither landed nor discarded nor broken, oldest first.
+		UsageText: "git agency ls [--all] [--worktree <wt>] [--radar] [--no-abbrev | --format <format> | --json | --porcelain [-z]]",
+		Description: `Lists the invocations that are neither landed nor discarded nor broken, oldest first: whether a command
+runs and for how long, or how the last one ended; how many commits are not on the integration branch; how
+many files are changed or untracked; and the age. A question mark is a number that could not be found out.
+On a narrow terminal columns are left out.
 
 In <format>, %(<field>) is a field of the JSON output, as in '%(invocation_id) %(status)'; %% is a percent
 sign, and %00, %0a and so on are bytes, as in 'git for-each-ref'. Each invocation ends with a newline. An
@@ -25,76 +31,147 @@ rivals(<sandboxes>), clean but in conflict with that many other sandboxes, nothi
 error.
 
 Exit status: 0, whatever is found; 3 no such worktree; 129 usage.`,
-		Flags: withListingFlags(
+		Flags: program.WithAbbrevFlag(program.WithListingFlags(
 			&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "include landed, discarded and broken ones"},
 			&cli.StringFlag{Name: "worktree", Usage: "only those of integration worktree `WT`"},
 			&cli.BoolFlag{Name: "radar", Usage: "add whether each would land cleanly"},
 			&cli.StringFlag{Name: "format", Usage: "print `FORMAT` for each, with its %(fields) filled in"},
-		),
+		)...),
 		Action: func(c *cli.Context) error {
-			if err := checkListingArgs(c); err != nil {
+			if err := program.CheckListingArgs(c); err != nil {
 				return err
 			}
 			spec, err := format.Parse(c.String("format"))
 			if err != nil {
-				return newUsageError(c, err)
+				return program.NewUsageError(c, err)
 			}
-			repo, err := t.openRepository(c)
+			t.Options.NoGitProbe = true // users run this command again and again
+			repo, err := t.OpenRepository(c)
 			if err != nil {
 				return err
 			}
-			invocations, err := repo.Invocations(c.Context, gitagency.ListRequest{All: c.Bool("all"), Worktree: c.String("worktree"), Radar: c.Bool("radar")})
-			if err != nil {
-				return err
-			}
-			header := []string{"ID", "NAME", "WORKTREE", "RUNNER", "STATUS", "BASE", "STARTED"}
-			if c.Bool("radar") {
-				header = append(header, "RADAR")
-			}
-			if c.IsSet("format") {
-				return t.printFormat(spec, invocations)
-			}
-			return printList(t, c, invocations, invocationFields, header, func(i gitagency.Invocation) []string {
-				return []string{i.ID, i.Name, i.Worktree, i.Runner, format.State(i), format.ShortOID(i.BaseCommit), term.Ago(t.now(), i.StartedAt), i.Radar}[:len(header)]
+			broken := 0
+			invocations, err := repo.Invocations(c.Context, gitagency.ListRequest{
+				All: c.Bool("all"), Worktree: c.String("worktree"), Radar: c.Bool("radar"),
+				Activity: !c.IsSet("format") || spec.NeedsActivity(), OnBroken: func(count int) { broken = count },
 			})
+			switch {
+			case err != nil:
+				return err
+			case c.IsSet("format"):
+				return t.printFormat(spec, invocations)
+			case c.Bool("json") || c.Bool("porcelain"):
+				return program.PrintList(t.Program, c, invocations, invocationFields, nil, nil)
+			}
+			return t.printInvocations(c, repo, invocations, broken)
 		},
 	}
 }
 
-// invocationFields returns the fields of an invocation for --porcelain.
-func invocationFields(i gitagency.Invocation) []field {
-	return []field{
-		{"invocation", i.ID, false},
-		{"worktree", i.WorktreeID, true},
-		{"path", i.SandboxPath, true},
-		{"branch", i.SandboxBranch, true},
-		{"base", i.BaseCommit, true},
-		{"from-snapshot", i.FromSnapshot, true},
-		{"verifies", i.Verifies, true},
-		{"synced", i.SyncedCommit, true},
-		{"status", i.Status, true},
-		{"landing", i.Landing, true},
-		{"submitted-commit", i.SubmittedCommit, true},
-		{"rejected-reason", i.RejectedReason, true},
-		{"landed-commit", i.LandedCommit, true},
-		{"unlanded-commit", i.UnlandedCommit, true},
-		{"radar", i.Radar, true},
-		{"kept", i.TrashRef, true},
-		{"archive", i.TrashArchive, true},
-		{"name", i.Name, true},
-		{"broken", i.BrokenReason, true},
+// printInvocations prints the table of invocations, and says below it what it leaves out or, if it is empty, what to type.
+func (t *tool) printInvocations(c *cli.Context, repo *gitagency.Repository, invocations []gitagency.Invocation, broken int) error {
+	header := []string{"ID", "NAME", "WORKTREE", "STATE", "AHEAD", "CHANGED", "AGE"}
+	if c.Bool("radar") {
+		header = append(header, "RADAR")
 	}
+	tableID, err := t.TableIDs(c, repo)
+	if err != nil {
+		return err
+	}
+	rows := [][]string{}
+	for _, i := range invocations {
+		id := i.ID
+		if !i.Broken { // a broken one is found by its full id only
+			id = tableID(id)
+		}
+		rows = append(rows, []string{
+			id, i.Name, i.Worktree, format.State(i, t.Now()), numberOrUnknown(i, i.Ahead), numberOrUnknown(i, i.Dirty),
+			format.ShortDuration(t.Now().Sub(i.StartedAt)), i.Radar,
+		}[:len(header)])
+	}
+	if err := t.PrintTable(header, rows, "AGE", "WORKTREE", "CHANGED", "AHEAD"); err != nil {
+		return err
+	}
+	if err := t.Stdout.Flush(); err != nil { // the notes come after the table
+		return err
+	}
+	if broken > 0 {
+		fmt.Fprintf(t.Stderr, "%d broken; 'git agency ls --all' shows %s\n", broken, map[bool]string{true: "it", false: "them"}[broken == 1])
+	}
+	if len(rows) > 0 || broken > 0 {
+		return nil
+	}
+	worktrees, err := repo.Worktrees(false)
+	switch {
+	case err != nil:
+		return err
+	case len(worktrees) == 0:
+		t.PrintHint("there are no sandboxes; make this worktree an integration worktree with 'git agency worktree adopt', then type 'git agency start'")
+	case c.Bool("all"):
+		t.PrintHint("there are no sandboxes; 'git agency start' makes one")
+	default:
+		t.PrintHint("there are no sandboxes; 'git agency start' makes one, and 'git agency ls --all' lists those that have ended")
+	}
+	return nil
+}
+
+// numberOrUnknown returns a number of an invocation, a question mark if it could not be found out, and nothing for an
+// invocation without a sandbox.
+func numberOrUnknown(i gitagency.Invocation, n *int) string {
+	if _, err := i.Path(); n == nil && err == nil {
+		return "?"
+	}
+	return format.Number(n)
+}
+
+// invocationFields returns the fields of an invocation for --porcelain.
+func invocationFields(i gitagency.Invocation) []program.Field {
+	return []program.Field{
+		{Key: "invocation", Value: i.ID},
+		{Key: "worktree", Value: i.WorktreeID, Optional: true},
+		{Key: "path", Value: i.SandboxPath, Optional: true},
+		{Key: "branch", Value: i.SandboxBranch, Optional: true},
+		{Key: "base", Value: i.BaseCommit, Optional: true},
+		{Key: "from-snapshot", Value: i.FromSnapshot, Optional: true},
+		{Key: "verifies", Value: i.Verifies, Optional: true},
+		{Key: "synced", Value: i.SyncedCommit, Optional: true},
+		{Key: "integration-branch", Value: i.IntegrationBranch, Optional: true},
+		{Key: "status", Value: i.Status, Optional: true},
+		{Key: "landing", Value: i.Landing, Optional: true},
+		{Key: "submitted-commit", Value: i.SubmittedCommit, Optional: true},
+		{Key: "rejected-reason", Value: i.RejectedReason, Optional: true},
+		{Key: "landed-commit", Value: i.LandedCommit, Optional: true},
+		{Key: "unlanded-commit", Value: i.UnlandedCommit, Optional: true},
+		{Key: "radar", Value: i.Radar, Optional: true},
+		{Key: "kept", Value: i.TrashRef, Optional: true},
+		{Key: "archive", Value: i.TrashArchive, Optional: true},
+		{Key: "name", Value: i.Name, Optional: true},
+		{Key: "broken", Value: i.BrokenReason, Optional: true},
+		{Key: "state", Value: i.State},
+		{Key: "running", Value: trueOrEmpty(i.Running), Optional: true},
+		{Key: "exit-code", Value: format.Number(i.ExitCode), Optional: true},
+		{Key: "ahead", Value: format.Number(i.Ahead), Optional: true},
+		{Key: "dirty", Value: format.Number(i.Dirty), Optional: true},
+	}
+}
+
+// trueOrEmpty returns the value of an optional porcelain field that is printed only if it is true.
+func trueOrEmpty(is bool) string {
+	if is {
+		return "true"
+	}
+	return ""
 }
 
 // printFormat prints each invocation in a format. Values are verbatim, except that on a terminal control characters in
 // them are escaped.
 func (t *tool) printFormat(spec format.Spec, invocations []gitagency.Invocation) error {
-	now, shown := t.now(), func(value string) string { return value }
-	if t.showsOnTerminal() {
+	now, shown := t.Now(), func(value string) string { return value }
+	if t.ShowsOnTerminal() {
 		shown = term.OneLine
 	}
 	for _, i := range invocations {
-		if _, err := t.stdout.WriteString(spec.Expand(i, now, shown) + "\n"); err != nil {
+		if _, err := t.Stdout.WriteString(spec.Expand(i, now, shown) + "\n"); err != nil {
 			return err
 		}
 	}

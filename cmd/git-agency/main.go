@@ -1,9 +1,9 @@
 // Command git-agency implements "git agency", which runs many coding agents on one repository without losing work.
 //
-// This package parses the command line into requests, calls package gitagency and prints results. Each command has a file
-// named after it. tool, usage and exit serve all commands; output prints results, style and pager decide how they
-// are shown by looking at the terminal and git's configuration. Code that knows no command is in internal/: argv,
-// background, complete, format, hints, interrupt, manual, setup, sources and term.
+// This package holds the commands. Each has a file named after it: its flags, the request that it passes to package
+// gitagency, and the output. exit maps the errors of all commands to exit codes and hints. Code that knows no command is
+// in internal/: program runs the command line, opens the repository and prints results and errors, with the help of
+// argv, complete, format, hints and term; background, interrupt, manual, setup and sources serve single commands.
 //
 // Output follows four rules. Results go to standard output, everything else to standard error. Errors read like git's:
 // "fatal: …" or "error: …", in lower case and without a full stop, then "hint: …" lines with the command to type.
@@ -13,6 +13,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -21,40 +22,76 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/interrupt"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-// commands returns all commands, in the order in which help lists them.
-func (t *tool) commands() []*cli.Command {
-	return []*cli.Command{
-		t.worktreeCommand(),
-		t.startCommand(),
-		t.lsCommand(),
-		t.showCommand(),
-		t.pathCommand(),
-		t.execCommand(),
-		t.portsCommand(),
-		t.denialsCommand(),
-		t.putCommand(),
-		t.snapshotCommand(),
-		t.diffCommand(),
-		t.radarCommand(),
-		t.submitCommand(),
-		t.rejectCommand(),
-		t.syncCommand(),
-		t.landCommand(),
-		t.unlandCommand(),
-		t.discardCommand(),
-		t.restoreCommand(),
-		t.doctorCommand(),
-		t.pruneCommand(),
-		t.configCommand(),
-		t.setupCommand(),
-		t.completionCommand(),
-		t.helpCommand(),
-		t.versionCommand(),
+// tool is one run of git-agency. Its methods are the commands, and what several commands share.
+type tool struct{ *program.Program }
+
+func newTool(stdout, stderr io.Writer, opts gitagency.Options) *tool {
+	t := &tool{}
+	t.Program = program.New(stdout, stderr, opts, program.Config{
+		Version:       toolVersion(),
+		Commands:      t.commands,
+		Paged:         pagedCommands,
+		KeepsDashDash: keepsDashDashArgs,
+		ExitCode:      exitCode,
+		Hints:         hintsFor,
+	})
+	return t
+}
+
+// commands returns all commands, in the order in which help and the manual list them.
+func (t *tool) commands() []program.CommandGroup {
+	return []program.CommandGroup{
+		{Task: "begin", Commands: []*cli.Command{
+			t.worktreeCommand(),
+			t.startCommand(),
+		}},
+		{Task: "see what there is", Commands: []*cli.Command{
+			t.lsCommand(),
+			t.showCommand(),
+			t.pathCommand(),
+		}},
+		{Task: "work in a sandbox", Commands: []*cli.Command{
+			t.execCommand(),
+			t.shellCommand(),
+			t.portsCommand(),
+			t.denialsCommand(),
+			t.putCommand(),
+			t.snapshotCommand(),
+			t.diffCommand(),
+		}},
+		{Task: "review and land", Commands: []*cli.Command{
+			t.radarCommand(),
+			t.submitCommand(),
+			t.rejectCommand(),
+			t.syncCommand(),
+			t.landCommand(),
+			t.unlandCommand(),
+		}},
+		{Task: "end, and bring back", Commands: []*cli.Command{
+			t.discardCommand(),
+			t.restoreCommand(),
+		}},
+		{Task: "repair and clean up", Commands: []*cli.Command{
+			t.doctorCommand(),
+			t.pruneCommand(),
+		}},
+		{Task: "configure and read about it", Commands: []*cli.Command{
+			t.configCommand(),
+			t.setupCommand(),
+			t.completionCommand(),
+			t.helpCommand(),
+			t.versionCommand(),
+		}},
 	}
 }
+
+// pagedCommands are the commands with long output for people. It is paged on a terminal unless pager.agency says
+// otherwise; that key can also page the output of all commands, as it does for git itself.
+var pagedCommands = []string{"ls", "worktree ls", "diff", "radar", "denials", "snapshot ls", "doctor", "config", "help"}
 
 func main() {
 	// Collect garbage rarely: most commands end before a collection would save anything.
@@ -69,11 +106,11 @@ func main() {
 
 // mainWithOptions is main with options that only a test binary sets.
 func mainWithOptions(args []string, opts gitagency.Options) int {
-	ctx, secondSignal, stop := interrupt.OnSignal(context.Background(), func(s syscall.Signal) error { return interruptedError{s} })
+	ctx, secondSignal, stop := interrupt.OnSignal(context.Background(), func(s syscall.Signal) error { return program.InterruptedError{Signal: s} })
 	defer stop()
 	t := newTool(os.Stdout, os.Stderr, opts)
-	t.secondInterrupt = secondSignal
-	return t.runCommandLine(ctx, args)
+	t.SecondInterrupt = secondSignal
+	return t.RunCommandLine(ctx, args)
 }
 
 // version is set by the linker. Without it, as after "go install", the build info has the version.

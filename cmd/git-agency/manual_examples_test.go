@@ -192,8 +192,6 @@ func checkSession(t *testing.T, lines []string) {
 			t.Fatal(err)
 		}
 	}
-	l.write(filepath.Join(project, "TASK.md"), "Add refunds.\n")
-
 	type step struct {
 		command string
 		shows   []string

@@ -19,6 +19,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/manual"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/setup"
 	"github.com/git-agency/git-agency/gitagency"
 )
@@ -31,6 +32,15 @@ var plannedCommands = map[string][]string{}
 func isPlanned(command string) bool {
 	flags, listed := plannedCommands[command]
 	return listed && flags == nil
+}
+
+// allCommands returns the commands of the program, in the order of help.
+func allCommands() []*cli.Command {
+	var commands []*cli.Command
+	for _, g := range newTool(io.Discard, io.Discard, gitagency.Options{}).commands() {
+		commands = append(commands, g.Commands...)
+	}
+	return commands
 }
 
 // commandTree returns every visible command and group, with the name that the user types, in the order of help.
@@ -47,7 +57,7 @@ func commandTree() (names []string, commands map[string]*cli.Command) {
 			walk(name, c.Subcommands)
 		}
 	}
-	walk("git agency", newTool(io.Discard, io.Discard, gitagency.Options{}).commands())
+	walk("git agency", allCommands())
 	return names, commands
 }
 
@@ -160,7 +170,7 @@ func TestManualListsAllCommandsAndFlags(t *testing.T) {
 			t.Errorf("%s: the manual documents the flags %q, the command has %q", name, got, have)
 		}
 	}
-	app := newTool(io.Discard, io.Discard, gitagency.Options{}).newApp()
+	app := newTool(io.Discard, io.Discard, gitagency.Options{}).NewApp()
 	check("git agency", manual.Section(blocks, "OPTIONS"), flagNames(app.Flags))
 	for _, name := range names {
 		c, section := commands[name], ownBlocks(manual.Section(blocks, name))
@@ -180,7 +190,7 @@ func TestManualListsAllCommandsAndFlags(t *testing.T) {
 func TestManualMentionsOnlyExistingCommandsAndFlags(t *testing.T) {
 	t.Parallel()
 	_, commands := commandTree()
-	known := slices.Concat(flagNames(newTool(io.Discard, io.Discard, gitagency.Options{}).newApp().Flags), plannedCommands["git agency"])
+	known := slices.Concat(flagNames(newTool(io.Discard, io.Discard, gitagency.Options{}).NewApp().Flags), plannedCommands["git agency"])
 	for _, c := range commands {
 		known = append(known, flagNames(c.Flags)...)
 	}
@@ -380,7 +390,7 @@ func TestManualListsAllOutputFields(t *testing.T) {
 		}
 	}
 
-	for what, fields := range map[string][]field{
+	for what, fields := range map[string][]program.Field{
 		"an invocation":           invocationFields(gitagency.Invocation{}),
 		"an integration worktree": worktreeFields(gitagency.Worktree{}),
 		"a finding":               findingFields(gitagency.Finding{}),
@@ -390,7 +400,7 @@ func TestManualListsAllOutputFields(t *testing.T) {
 	} {
 		var keys []string
 		for _, f := range fields {
-			keys = append(keys, f.key)
+			keys = append(keys, f.Key)
 		}
 		found := false
 		for _, b := range output {

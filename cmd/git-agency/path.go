@@ -1,32 +1,32 @@
 package main
 
-import "github.com/urfave/cli/v2"
+import (
+	"github.com/urfave/cli/v2"
+
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
+)
 
 func (t *tool) pathCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "path",
 		Usage:     "print the path of a sandbox",
-		UsageText: "git agency path <id>",
-		Description: `<id> is an invocation id or a unique prefix of one, never a name.
+		UsageText: "git agency path [<id>]",
+		Description: `Without <id>, prints that of the sandbox that contains the current directory.
 
 Exit status: 0 printed; 1 it was landed or discarded and has no sandbox; 3 no such invocation;
 4 printed, but it is broken; 129 usage.`,
-		Flags: withJSONFlag(),
+		Flags: program.WithJSONFlag(),
 		Action: func(c *cli.Context) error {
-			args, err := positionalArgs(c, 1, 1)
+			repo, query, err := t.OpenForOptionalQuery(c)
 			if err != nil {
 				return err
 			}
-			repo, err := t.openRepository(c)
-			if err != nil {
-				return err
-			}
-			inv, err := repo.Invocation(args[0])
+			inv, err := repo.Invocation(query)
 			if err != nil {
 				return err
 			}
 			path, pathErr := inv.Path()
-			return t.printPath(c, "sandbox_path", path, pathErr)
+			return t.PrintPath(c, "sandbox_path", path, pathErr)
 		},
 	}
 }

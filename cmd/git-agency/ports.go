@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/interrupt"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -27,7 +28,7 @@ Exit status: 0 the last command in the sandbox has ended; 1 failed: no command r
 is that of this machine, or a port is in use; 3 no such invocation; 4 broken; 129 usage; 130 or 143
 interrupted, all ports closed.`,
 		Action: func(c *cli.Context) error {
-			args, err := positionalArgs(c, 2, -1)
+			args, err := program.PositionalArgs(c, 2, -1)
 			if err != nil {
 				return err
 			}
@@ -35,20 +36,20 @@ interrupted, all ports closed.`,
 			for _, arg := range args[1:] {
 				port, err := gitagency.ParsePort(arg)
 				if err != nil {
-					return newUsageError(c, err)
+					return program.NewUsageError(c, err)
 				}
 				req.Ports = append(req.Ports, port)
 			}
-			sandbox, err := t.openSandbox(c, args[0])
+			sandbox, err := t.OpenSandbox(c, args[0])
 			if err != nil {
 				return err
 			}
-			ctx, stop := interrupt.OnParentExit(c.Context, interruptedError{syscall.SIGTERM})
+			ctx, stop := interrupt.OnParentExit(c.Context, program.InterruptedError{Signal: syscall.SIGTERM})
 			defer stop()
 			if err := sandbox.Forward(ctx, req); err != nil {
 				return err
 			}
-			fmt.Fprintf(t.stderr, "the last command in sandbox %s has ended\n", sandbox.ID)
+			fmt.Fprintf(t.Stderr, "the last command in sandbox %s has ended\n", sandbox.ID)
 			return nil
 		},
 	}
@@ -57,11 +58,11 @@ interrupted, all ports closed.`,
 // printListening prints the addresses and flushes, since the caller waits for them.
 func (t *tool) printListening(addresses []string) error {
 	for _, address := range addresses {
-		if err := t.printLine(address); err != nil {
+		if err := t.PrintLine(address); err != nil {
 			return err
 		}
 	}
-	return t.stdout.Flush()
+	return t.Stdout.Flush()
 }
 
 // warnUnreachedOnce returns a function that warns of a connection that failed inside the sandbox, once per port: some
@@ -74,7 +75,7 @@ func (t *tool) warnUnreachedOnce() func(gitagency.Port, error) {
 		defer mu.Unlock()
 		if !said[port] {
 			said[port] = true
-			t.warn(err.Error() + "; further failures on this port are not reported")
+			t.Warn(err.Error() + "; further failures on this port are not reported")
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
 	"github.com/git-agency/git-agency/gitagency"
 )
@@ -28,15 +29,15 @@ as trash, with a new date.
 collects them; until then 'git branch <name> <commit>' restores it. A removed archive cannot be restored.
 
 Exit status: 0 done, whatever is kept; 1 something failed, the rest was done; 75 locked; 129 usage.`,
-		Flags: withRepositoryLockFlag(withListingFlags(
+		Flags: program.WithRepositoryLockFlag(program.WithListingFlags(
 			&cli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "print exactly what would be done, and remove nothing"},
 			&cli.StringFlag{Name: "expire", Usage: "remove what ended before `WHEN`", DefaultText: "agency.pruneAfter, else 2.weeks.ago"},
 		)...),
 		Action: func(c *cli.Context) error {
-			if err := checkListingArgs(c); err != nil {
+			if err := program.CheckListingArgs(c); err != nil {
 				return err
 			}
-			repo, err := t.openRepository(c)
+			repo, err := t.OpenRepository(c)
 			if err != nil {
 				return err
 			}
@@ -49,7 +50,7 @@ Exit status: 0 done, whatever is kept; 1 something failed, the rest was done; 75
 				return failed
 			}
 			if c.Bool("json") || c.Bool("porcelain") {
-				return errors.Join(failed, printList(t, c, pruned, prunedFields, nil, nil))
+				return errors.Join(failed, program.PrintList(t.Program, c, pruned, prunedFields, nil, nil))
 			}
 			return errors.Join(failed, t.printPruned(pruned))
 		},
@@ -59,14 +60,14 @@ Exit status: 0 done, whatever is kept; 1 something failed, the rest was done; 75
 // reportExpiry prints the time that --expire resolved to.
 func (t *tool) reportExpiry(before time.Time) {
 	if before.IsZero() {
-		fmt.Fprintln(t.stderr, "nothing expires")
+		fmt.Fprintln(t.Stderr, "nothing expires")
 		return
 	}
-	fmt.Fprintf(t.stderr, "expired: everything that ended before %s\n", before.Format(time.RFC3339))
+	fmt.Fprintf(t.Stderr, "expired: everything that ended before %s\n", before.Format(time.RFC3339))
 }
 
 // prunedFields returns the fields of a prune result for --porcelain.
-func prunedFields(p gitagency.PruneResult) []field {
+func prunedFields(p gitagency.PruneResult) []program.Field {
 	dry, archiveSize := "", ""
 	if p.DryRun {
 		dry = "true"
@@ -74,21 +75,21 @@ func prunedFields(p gitagency.PruneResult) []field {
 	if p.TrashArchive != "" {
 		archiveSize = strconv.FormatInt(p.ArchiveSize, 10)
 	}
-	fields := []field{
-		{"action", p.Action, false},
-		{"kind", p.Kind, false},
-		{"id", p.ID, true},
-		{"path", p.Path, true},
-		{"kept", p.TrashRef, true},
-		{"commit", p.TrashCommit, true},
-		{"reason", p.Reason, false},
-		{"broken", p.BrokenReason, true},
-		{"dry-run", dry, true},
-		{"archive", p.TrashArchive, true},
-		{"archive-size", archiveSize, true},
+	fields := []program.Field{
+		{Key: "action", Value: p.Action},
+		{Key: "kind", Value: p.Kind},
+		{Key: "id", Value: p.ID, Optional: true},
+		{Key: "path", Value: p.Path, Optional: true},
+		{Key: "kept", Value: p.TrashRef, Optional: true},
+		{Key: "commit", Value: p.TrashCommit, Optional: true},
+		{Key: "reason", Value: p.Reason},
+		{Key: "broken", Value: p.BrokenReason, Optional: true},
+		{Key: "dry-run", Value: dry, Optional: true},
+		{Key: "archive", Value: p.TrashArchive, Optional: true},
+		{Key: "archive-size", Value: archiveSize, Optional: true},
 	}
 	for _, s := range p.Snapshots {
-		fields = append(fields, field{"snapshot", s.Commit + " " + s.Ref, false})
+		fields = append(fields, program.Field{Key: "snapshot", Value: s.Commit + " " + s.Ref})
 	}
 	return fields
 }
@@ -99,21 +100,21 @@ func (t *tool) printPruned(pruned []gitagency.PruneResult) error {
 	for _, p := range pruned {
 		went := p.Action == gitagency.PruneRemove && !p.DryRun && (p.TrashCommit != "" || len(p.Snapshots) > 0)
 		gone, broken = gone || went, broken || p.BrokenReason != ""
-		if err := t.printLine(strings.ReplaceAll(term.Printable(format.Pruned(p)), "\n", `\n`)); err != nil {
+		if err := t.PrintLine(strings.ReplaceAll(term.Printable(format.Pruned(p)), "\n", `\n`)); err != nil {
 			return err
 		}
 	}
-	if err := t.stdout.Flush(); err != nil { // print hints after the results
+	if err := t.Stdout.Flush(); err != nil { // print hints after the results
 		return err
 	}
 	if archives := format.PrunedArchives(pruned); archives != "" {
-		fmt.Fprintln(t.stderr, archives)
+		fmt.Fprintln(t.Stderr, archives)
 	}
 	if gone {
-		t.printHint("until git collects its objects, 'git branch <name> <commit>' restores a removed ref")
+		t.PrintHint("until git collects its objects, 'git branch <name> <commit>' restores a removed ref")
 	}
 	if broken {
-		t.printHint("'git agency doctor' says what is broken, and how to repair it")
+		t.PrintHint("'git agency doctor' says what is broken, and how to repair it")
 	}
 	return nil
 }

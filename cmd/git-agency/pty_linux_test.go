@@ -128,6 +128,18 @@ func (s *terminalSession) text() string {
 // waitForText waits until the output contains a text.
 func (s *terminalSession) waitForText(text string) { s.t.Helper(); s.typeUntil("", text) }
 
+// waitForTextAfter waits until the output after its first bytes contains a text.
+func (s *terminalSession) waitForTextAfter(first int, text string) {
+	s.t.Helper()
+	for deadline := time.After(30 * time.Second); !strings.Contains(s.text()[first:], text); {
+		select {
+		case <-s.updated:
+		case <-deadline:
+			s.t.Fatalf("%q does not print %q again:\n%s", s.cmd.Args, text, s.text())
+		}
+	}
+}
+
 // typeUntil types keys once per second until the output contains a text: a shell that is about to wait for a key can miss
 // a signal.
 func (s *terminalSession) typeUntil(keys, text string) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/hints"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/sources"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
 	"github.com/git-agency/git-agency/gitagency"
@@ -31,7 +32,7 @@ or invisible characters, and special files.
 
 Exit status: 0 copied; 1 failed, nothing changed; 3 no such invocation; 4 broken; 5 refused for
 safety, nothing changed; 75 locked; 129 usage; 130 or 143 interrupted, rolled back first.`,
-		Flags: withLockTimeoutFlag("a discard of the sandbox", &cli.StringFlag{
+		Flags: program.WithLockTimeoutFlag("a discard of the sandbox", &cli.StringFlag{
 			Name: "json", Usage: "read `FILE`, or standard input for -: [{\"path\", \"content\" or \"content_base64\", \"mode\"}]",
 		}),
 		Action: func(c *cli.Context) error {
@@ -39,11 +40,11 @@ safety, nothing changed; 75 locked; 129 usage; 130 or 143 interrupted, rolled ba
 			if c.IsSet("json") {
 				least, most = 1, 1
 			}
-			args, err := positionalArgs(c, least, most)
+			args, err := program.PositionalArgs(c, least, most)
 			if err != nil {
 				return err
 			}
-			sandbox, err := t.openSandbox(c, args[0])
+			sandbox, err := t.OpenSandbox(c, args[0])
 			if err != nil {
 				return err
 			}
@@ -56,7 +57,7 @@ safety, nothing changed; 75 locked; 129 usage; 130 or 143 interrupted, rolled ba
 			}
 			named, dest := args[1:len(args)-1], args[len(args)-1]
 			if slices.Contains(named, "-") {
-				return newUsageError(c, errors.New("'-' is not a file; use --json - to read JSON from standard input, or ./- for a file of that name"))
+				return program.NewUsageError(c, errors.New("'-' is not a file; use --json - to read JSON from standard input, or ./- for a file of that name"))
 			}
 			plan, err := sources.NewPlan(c.Context, sandbox, named, dest)
 			if err != nil {
@@ -77,12 +78,12 @@ func readJSONFiles(c *cli.Context) ([]gitagency.File, error) {
 	case hints.Is[*gitagency.ConfinementError](err):
 		return nil, fmt.Errorf("--json: %w", err)
 	}
-	return nil, newUsageError(c, fmt.Errorf("--json: %w", err))
+	return nil, program.NewUsageError(c, fmt.Errorf("--json: %w", err))
 }
 
 // uploadFiles uploads files and reports how many.
 func (t *tool) uploadFiles(ctx context.Context, sandbox *gitagency.Sandbox, files []gitagency.File) error {
-	progress, end := term.StartProgress(t.rawStderr, t.progressClock, "putting files", uploadProgressText)
+	progress, end := term.StartProgress(t.RawStderr, t.ProgressClock, "putting files", uploadProgressText)
 	err := sandbox.Upload(ctx, gitagency.UploadRequest{Files: files, Progress: progress})
 	end()
 	if err != nil {
@@ -94,7 +95,7 @@ func (t *tool) uploadFiles(ctx context.Context, sandbox *gitagency.Sandbox, file
 			n++
 		}
 	}
-	fmt.Fprintf(t.stderr, "put %s into %s\n", format.Count(n, "file", "files"), sandbox.ID)
+	fmt.Fprintf(t.Stderr, "put %s into %s\n", format.Count(n, "file", "files"), sandbox.ID)
 	return nil
 }
 

@@ -102,8 +102,8 @@ func TestPutShowsProgressOnTerminal(t *testing.T) {
 		go s.readOutput()
 		tool := newTool(slave, slave, gitagency.Options{Dir: l.repo, Env: l.env})
 		var now time.Time
-		tool.progressClock = func() time.Time { now = now.Add(step); return now }
-		code := tool.runCommandLine(t.Context(), []string{"git-agency", "put", sweepID, big, "new/"})
+		tool.ProgressClock = func() time.Time { now = now.Add(step); return now }
+		code := tool.RunCommandLine(t.Context(), []string{"git-agency", "put", sweepID, big, "new/"})
 		if err := slave.Close(); err != nil {
 			t.Fatal(err)
 		}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -12,7 +13,7 @@ func (t *tool) radarCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "radar",
 		Usage:     "show which sandboxes would conflict",
-		UsageText: "git agency radar [<wt>] [--json | --porcelain [-z]]",
+		UsageText: "git agency radar [<wt>] [--no-abbrev | --json | --porcelain [-z]]",
 		Description: `Reports for every live sandbox of an integration worktree whether its content would land cleanly now, and
 which pairs of sandboxes conflict with each other, with the paths. Uncommitted work counts: tracked, staged
 and untracked files, without ignored ones and those that look like credentials.
@@ -25,17 +26,17 @@ of the repository are not used, nor programs that they name. Results are cached.
 
 Exit status: 0, whatever is found; 1 failed; 3 no such worktree; 4 broken; 5 refused for safety, or not
 in an integration worktree; 129 usage.`,
-		Flags: withLockTimeoutFlag("a discard of a sandbox", withListingFlags()...),
+		Flags: program.WithLockTimeoutFlag("a discard of a sandbox", program.WithAbbrevFlag(program.WithListingFlags()...)...),
 		Action: func(c *cli.Context) error {
-			worktree, err := optionalArg(c)
+			worktree, err := program.OptionalArg(c)
 			if err != nil {
 				return err
 			}
-			if err := checkOutputFlags(c); err != nil {
+			if err := program.CheckOutputFlags(c); err != nil {
 				return err
 			}
-			t.opts.NoGitProbe = true // users run this command again and again
-			repo, err := t.openRepository(c)
+			t.Options.NoGitProbe = true // users run this command again and again
+			repo, err := t.OpenRepository(c)
 			if err != nil {
 				return err
 			}
@@ -45,36 +46,41 @@ in an integration worktree; 129 usage.`,
 			}
 			switch {
 			case c.Bool("json"):
-				return t.printJSON(found)
+				return t.PrintJSON(found)
 			case c.Bool("porcelain"):
 				return t.printRadarBlocks(c.Bool("z"), found)
 			}
-			return t.printRadar(found)
+			tableID, err := t.TableIDs(c, repo)
+			if err != nil {
+				return err
+			}
+			return t.printRadar(found, tableID)
 		},
 	}
 }
 
-// printRadar prints the radar for people: all sandboxes, then the pairs that conflict.
-func (t *tool) printRadar(found gitagency.RadarResult) error {
-	rows, pairs := [][]string{}, [][]string{}
+// printRadar prints the radar for people: all sandboxes, then the pairs that conflict. tableID formats their ids.
+func (t *tool) printRadar(found gitagency.RadarResult, tableID func(id string) string) error {
+	rows, pairs, names := [][]string{}, [][]string{}, map[string]string{}
 	for _, s := range found.Sandboxes {
-		rows = append(rows, []string{s.ID, s.Name, radarStateText(s), radarDetail(s)})
+		names[s.ID] = s.Name
+		rows = append(rows, []string{tableID(s.ID), s.Name, radarStateText(s), radarDetail(s)})
 	}
-	if err := t.printTable([]string{"ID", "NAME", "RADAR", "PATHS"}, rows); err != nil {
+	if err := t.PrintTable([]string{"ID", "NAME", "RADAR", "PATHS"}, rows); err != nil {
 		return err
 	}
 	for _, p := range found.Pairs {
 		if !p.Clean {
-			pairs = append(pairs, []string{p.A, p.B, strings.Join(p.Paths, ", ")})
+			pairs = append(pairs, []string{tableID(p.A), names[p.A], tableID(p.B), names[p.B], strings.Join(p.Paths, ", ")})
 		}
 	}
 	if len(pairs) == 0 {
 		return nil
 	}
-	if _, err := t.stdout.WriteString("\n"); err != nil {
+	if _, err := t.Stdout.WriteString("\n"); err != nil {
 		return err
 	}
-	return t.printTable([]string{"ID", "CONFLICTS WITH", "PATHS"}, pairs)
+	return t.PrintTable([]string{"ID", "NAME", "CONFLICTS WITH", "NAME", "PATHS"}, pairs)
 }
 
 func radarStateText(s gitagency.RadarSandbox) string {
@@ -94,14 +100,20 @@ func radarDetail(s gitagency.RadarSandbox) string {
 
 // printRadarBlocks prints the radar for scripts: a block for every sandbox, then one for every pair.
 func (t *tool) printRadarBlocks(z bool, found gitagency.RadarResult) error {
-	block := func(fields []field, paths []string) error {
+	block := func(fields []program.Field, paths []string) error {
 		for _, p := range paths {
-			fields = append(fields, field{"path", p, false})
+			fields = append(fields, program.Field{Key: "path", Value: p})
 		}
-		return t.printBlock(z, fields)
+		return t.PrintBlock(z, fields)
 	}
 	for _, s := range found.Sandboxes {
-		if err := block([]field{{"invocation", s.ID, false}, {"radar", string(s.State), false}, {"name", s.Name, true}, {"error", s.Error, true}}, s.Paths); err != nil {
+		fields := []program.Field{
+			{Key: "invocation", Value: s.ID},
+			{Key: "radar", Value: string(s.State)},
+			{Key: "name", Value: s.Name, Optional: true},
+			{Key: "error", Value: s.Error, Optional: true},
+		}
+		if err := block(fields, s.Paths); err != nil {
 			return err
 		}
 	}
@@ -110,7 +122,7 @@ func (t *tool) printRadarBlocks(z bool, found gitagency.RadarResult) error {
 		if !p.Clean {
 			state = gitagency.RadarConflicts
 		}
-		if err := block([]field{{"pair", p.A + " " + p.B, false}, {"radar", string(state), false}}, p.Paths); err != nil {
+		if err := block([]program.Field{{Key: "pair", Value: p.A + " " + p.B}, {Key: "radar", Value: string(state)}}, p.Paths); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -19,18 +20,18 @@ agency.requireReview is set.
 
 Exit status: 0 rejected; 1 failed, or it is not in review; 3 no such invocation; 4 broken; 75 locked; 129
 usage.`,
-		Flags: withRepositoryLockFlag(withJSONFlag(
+		Flags: program.WithRepositoryLockFlag(program.WithJSONFlag(
 			&cli.StringFlag{Name: "message", Aliases: []string{"m"}, Usage: "the `REASON`, required"},
 		)...),
 		Action: func(c *cli.Context) error {
-			args, err := positionalArgs(c, 1, 1)
+			args, err := program.PositionalArgs(c, 1, 1)
 			if err != nil {
 				return err
 			}
 			if !c.IsSet("message") {
-				return newUsageError(c, fmt.Errorf("say why, with -m"))
+				return program.NewUsageError(c, fmt.Errorf("say why, with -m"))
 			}
-			repo, err := t.openRepository(c)
+			repo, err := t.OpenRepository(c)
 			if err != nil {
 				return err
 			}
@@ -38,9 +39,9 @@ usage.`,
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(t.stderr, "rejected %s; its sandbox is as it was\n", r.ID)
+			fmt.Fprintf(t.Stderr, "rejected %s; its sandbox is as it was\n", r.ID)
 			if c.Bool("json") {
-				return t.printJSON(r)
+				return t.PrintJSON(r)
 			}
 			return nil
 		},

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 )
 
 func (t *tool) restoreCommand() *cli.Command {
@@ -18,13 +20,13 @@ progress, such as a merge, is not restored; sockets and devices are not created 
 
 Exit status: 0 created; 1 failed, nothing changed; 3 no such invocation or worktree; 4 broken; 5 refused
 for safety; 75 locked; 129 usage; 130 or 143 interrupted, rolled back first.`,
-		Flags: withRepositoryLockFlag(withJSONFlag()...),
+		Flags: program.WithRepositoryLockFlag(program.WithJSONFlag()...),
 		Action: func(c *cli.Context) error {
-			args, err := positionalArgs(c, 1, 1)
+			args, err := program.PositionalArgs(c, 1, 1)
 			if err != nil {
 				return err
 			}
-			repo, err := t.openRepository(c)
+			repo, err := t.OpenRepository(c)
 			if err != nil {
 				return err
 			}
@@ -32,7 +34,7 @@ for safety; 75 locked; 129 usage; 130 or 143 interrupted, rolled back first.`,
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(t.stderr, "restored %s as %s\n", args[0], inv.ID)
+			fmt.Fprintf(t.Stderr, "restored %s as %s\n", args[0], inv.ID)
 			return t.reportStarted(c, inv)
 		},
 	}

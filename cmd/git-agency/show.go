@@ -7,6 +7,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
 	"github.com/git-agency/git-agency/gitagency"
 )
@@ -15,33 +16,34 @@ func (t *tool) showCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "show",
 		Usage:     "show one invocation",
-		UsageText: "git agency show <id> [--json | --porcelain [-z]]",
-		Description: `<id> is an invocation id or a unique prefix of one, never a name; a broken invocation answers to
-its full id only.
+		UsageText: "git agency show [<id>] [--json | --porcelain [-z]]",
+		Description: `<id> is an id, its part after the dash, a unique prefix of either, @ for the newest invocation that
+has not ended, @-1 for the one before it, or nothing in the directory of a sandbox; never a name. A broken
+invocation answers to its full id only.
 
 Exit status: 0 shown; 3 no such invocation; 4 shown as far as known, but it is broken; 129 usage.`,
-		Flags: withListingFlags(),
+		Flags: program.WithListingFlags(),
 		Action: func(c *cli.Context) error {
-			repo, query, err := t.openForQuery(c)
+			repo, query, err := t.OpenForOptionalQuery(c)
 			if err != nil {
 				return err
 			}
-			inv, err := repo.Invocation(query)
+			inv, err := repo.InvocationActivity(c.Context, query)
 			if err != nil {
 				return err
 			}
 			refusals, err := repo.Refusals(inv.ID)
 			if err != nil {
-				t.warn(err.Error())
+				t.Warn(err.Error())
 			}
 			t.warnRefused(refusals)
 			if c.Bool("json") {
-				if err := t.printJSON(shownInvocation{inv, refusals}); err != nil {
+				if err := t.PrintJSON(shownInvocation{inv, refusals}); err != nil {
 					return err
 				}
 				return inv.Err()
 			}
-			return printOne(t, c, inv, invocationFields, t.invocationDetails)
+			return program.PrintOne(t.Program, c, inv, invocationFields, t.invocationDetails)
 		},
 	}
 }
@@ -59,50 +61,56 @@ func (t *tool) warnRefused(refusals []gitagency.Refusal) {
 		if r.What == gitagency.RefusedFiles {
 			what = "its files are refused"
 		}
-		t.warn(fmt.Sprintf("sandbox %s: %s: %s; %s", r.ID, what, term.OneLine(r.Reason), r.Remedy))
+		t.Warn(fmt.Sprintf("sandbox %s: %s: %s; %s", r.ID, what, term.OneLine(r.Reason), r.Remedy))
 	}
 }
 
 // invocationDetails returns the fields of an invocation that 'show' prints for people.
-func (t *tool) invocationDetails(i gitagency.Invocation) []field {
-	p, now := i.Primitives, t.now()
-	return slices.Concat([]field{
-		{"invocation", i.ID, false},
-		{"name", i.Name, true},
-		{"worktree", format.NameWithID(i.Worktree, i.WorktreeID), true},
-		{"path", sandboxPath(i), true},
-		{"branch", i.SandboxBranch, true},
-		{"base", i.BaseCommit, true},
-		{"from-snapshot", i.FromSnapshot, true},
-		{"verifies", i.Verifies, true},
-		{"synced", i.SyncedCommit, true},
-		{"runner", i.Runner, true},
-		{"mode", i.Mode, true},
-		{"status", format.State(i), true},
-		{"landing", i.Landing, true},
-		{"submitted", format.TimeWithAge(now, i.SubmittedAt), true},
-		{"submitted-commit", i.SubmittedCommit, true},
-		{"review-note", i.ReviewNote, true},
-		{"rejected", format.TimeWithAge(now, i.RejectedAt), true},
-		{"rejected-reason", i.RejectedReason, true},
-		{"landed", format.TimeWithAge(now, i.LandedAt), true},
-		{"landed-commit", i.LandedCommit, true},
-		{"landed-before", i.LandedBefore, true},
-		{"landed-tip", i.LandedTip, true},
-		{"landed-branch", i.LandedBranch, true},
-		{"landed-strategy", i.LandedStrategy, true},
-		{"unlanded-commit", i.UnlandedCommit, true},
-		{"unlanded", format.TimeWithAge(now, i.UnlandedAt), true},
-		{"kept", i.TrashRef, true},
-		{"archive", i.TrashArchive, true},
-		{"started", format.TimeWithAge(now, i.StartedAt), true},
-		{"changeset", p.Changeset, true},
-		{"platform", p.Platform, true},
-		{"isolation", p.Isolation, true},
-		{"outputs", p.Outputs, true},
-		{"software", p.Software, true},
-	}, limitDetails(i.Limits), []field{
-		{"broken", i.BrokenReason, true},
+func (t *tool) invocationDetails(i gitagency.Invocation) []program.Field {
+	p, now := i.Primitives, t.Now()
+	return slices.Concat([]program.Field{
+		{Key: "invocation", Value: i.ID},
+		{Key: "name", Value: i.Name, Optional: true},
+		{Key: "worktree", Value: format.NameWithID(i.Worktree, i.WorktreeID), Optional: true},
+		{Key: "path", Value: sandboxPath(i), Optional: true},
+		{Key: "branch", Value: i.SandboxBranch, Optional: true},
+		{Key: "base", Value: i.BaseCommit, Optional: true},
+		{Key: "from-snapshot", Value: i.FromSnapshot, Optional: true},
+		{Key: "verifies", Value: i.Verifies, Optional: true},
+		{Key: "synced", Value: i.SyncedCommit, Optional: true},
+		{Key: "integration-branch", Value: i.IntegrationBranch, Optional: true},
+		{Key: "runner", Value: i.Runner, Optional: true},
+		{Key: "mode", Value: i.Mode, Optional: true},
+		{Key: "state", Value: format.State(i, now), Optional: true},
+		{Key: "running-since", Value: format.TimeWithAge(now, i.RunningSince), Optional: true},
+		{Key: "exit-code", Value: format.Number(i.ExitCode), Optional: true},
+		{Key: "finished", Value: format.TimeWithAge(now, i.FinishedAt), Optional: true},
+		{Key: "ahead", Value: numberOrUnknown(i, i.Ahead), Optional: true},
+		{Key: "changed", Value: numberOrUnknown(i, i.Dirty), Optional: true},
+		{Key: "landing", Value: i.Landing, Optional: true},
+		{Key: "submitted", Value: format.TimeWithAge(now, i.SubmittedAt), Optional: true},
+		{Key: "submitted-commit", Value: i.SubmittedCommit, Optional: true},
+		{Key: "review-note", Value: i.ReviewNote, Optional: true},
+		{Key: "rejected", Value: format.TimeWithAge(now, i.RejectedAt), Optional: true},
+		{Key: "rejected-reason", Value: i.RejectedReason, Optional: true},
+		{Key: "landed", Value: format.TimeWithAge(now, i.LandedAt), Optional: true},
+		{Key: "landed-commit", Value: i.LandedCommit, Optional: true},
+		{Key: "landed-before", Value: i.LandedBefore, Optional: true},
+		{Key: "landed-tip", Value: i.LandedTip, Optional: true},
+		{Key: "landed-branch", Value: i.LandedBranch, Optional: true},
+		{Key: "landed-strategy", Value: i.LandedStrategy, Optional: true},
+		{Key: "unlanded-commit", Value: i.UnlandedCommit, Optional: true},
+		{Key: "unlanded", Value: format.TimeWithAge(now, i.UnlandedAt), Optional: true},
+		{Key: "kept", Value: i.TrashRef, Optional: true},
+		{Key: "archive", Value: i.TrashArchive, Optional: true},
+		{Key: "started", Value: format.TimeWithAge(now, i.StartedAt), Optional: true},
+		{Key: "changeset", Value: p.Changeset, Optional: true},
+		{Key: "platform", Value: p.Platform, Optional: true},
+		{Key: "isolation", Value: p.Isolation, Optional: true},
+		{Key: "outputs", Value: p.Outputs, Optional: true},
+		{Key: "software", Value: p.Software, Optional: true},
+	}, limitDetails(i.Limits), []program.Field{
+		{Key: "broken", Value: i.BrokenReason, Optional: true},
 	})
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/urfave/cli/v2"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -18,13 +19,13 @@ prefix, or <id>/<n>.
 
 Exit status: 0 copied; 1 failed, nothing changed; 3 no such snapshot; 5 refused for safety, such as an
 overlap; 129 usage; 130 or 143 interrupted, rolled back first.`,
-		Flags: withJSONFlag(),
+		Flags: program.WithJSONFlag(),
 		Action: func(c *cli.Context) error {
-			args, err := positionalArgs(c, 2, 2)
+			args, err := program.PositionalArgs(c, 2, 2)
 			if err != nil {
 				return err
 			}
-			repo, err := t.openRepository(c)
+			repo, err := t.OpenRepository(c)
 			if err != nil {
 				return err
 			}
@@ -33,9 +34,9 @@ overlap; 129 usage; 130 or 143 interrupted, rolled back first.`,
 				return &snapshotCheckoutError{err}
 			}
 			if c.Bool("json") {
-				return t.printJSON(checkout)
+				return t.PrintJSON(checkout)
 			}
-			return t.printLine(checkout.Path)
+			return t.PrintLine(checkout.Path)
 		},
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 	"github.com/git-agency/git-agency/gitagency"
 	"github.com/git-agency/git-agency/gitagency/quote"
 )
@@ -13,7 +14,7 @@ func (t *tool) snapshotCreateCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "create",
 		Usage:     "take a snapshot of a sandbox and print its commit",
-		UsageText: "git agency snapshot create <id> [-m <message>] [--include-ignored] [--include-secrets]",
+		UsageText: "git agency snapshot create [<id>] [-m <message>] [--include-ignored] [--include-secrets]",
 		Description: `Writes the state of a sandbox (committed, staged, changed and untracked files) as a commit under
 refs/agency/snapshots/<id>/<n>; ignored files are left out. Nothing in the sandbox changes, and commands may
 run in it meanwhile: the snapshot is one consistent state, or none is taken. If nothing has changed since
@@ -24,18 +25,18 @@ out, and named on standard error.
 
 Exit status: 0 taken, or nothing has changed; 1 failed, or it has no sandbox any more; 3 no such
 invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage.`,
-		Flags: withRepositoryLockFlag(withJSONFlag(
+		Flags: program.WithRepositoryLockFlag(program.WithJSONFlag(
 			&cli.StringFlag{Name: "message", Aliases: []string{"m"}, Usage: "the `MESSAGE` of the commit"},
 			&cli.BoolFlag{Name: "include-ignored", Usage: "include ignored files"},
 			&cli.BoolFlag{Name: "include-secrets", Usage: "include untracked files that look like credentials"},
 		)...),
 		Action: func(c *cli.Context) error {
-			args, err := positionalArgs(c, 1, 1)
+			query, err := program.OptionalArg(c)
 			if err != nil {
 				return err
 			}
-			t.opts.NoGitProbe = true // agents take a snapshot between any two steps
-			sandbox, err := t.openSandbox(c, args[0])
+			t.Options.NoGitProbe = true // agents take a snapshot between any two steps
+			sandbox, err := t.OpenSandbox(c, query)
 			if err != nil {
 				return err
 			}
@@ -51,12 +52,12 @@ invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage.`,
 				if c.IsSet("message") {
 					kept = ", which keeps its message"
 				}
-				fmt.Fprintf(t.stderr, "nothing changed since snapshot %d%s\n", snapshot.Number, kept)
+				fmt.Fprintf(t.Stderr, "nothing changed since snapshot %d%s\n", snapshot.Number, kept)
 			}
 			if c.Bool("json") {
-				return t.printJSON(snapshot)
+				return t.PrintJSON(snapshot)
 			}
-			return t.printLine(snapshot.ID)
+			return t.PrintLine(snapshot.ID)
 		},
 	}
 }
@@ -73,9 +74,9 @@ func (t *tool) warnLeftOut(all []gitagency.LeftOut) {
 	secret := false
 	for _, l := range all {
 		secret = secret || l.Reason == gitagency.LeftOutSecret
-		t.warn("left out " + quote.Path(l.Path) + ": " + leftOutReasons[l.Reason])
+		t.Warn("left out " + quote.Path(l.Path) + ": " + leftOutReasons[l.Reason])
 	}
 	if secret {
-		t.printHint("--include-secrets includes files that look like credentials; to always include a name: git config --add agency.secret '!<name>'")
+		t.PrintHint("--include-secrets includes files that look like credentials; to always include a name: git config --add agency.secret '!<name>'")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -27,13 +28,13 @@ by the next command that works in the sandbox.
 Exit status: 0 done, or it was in that state; 1 failed, or refused because of running commands or paths
 in the way: nothing changed, unless the message says that it is half-way; 3 no such invocation or
 snapshot; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or 143 interrupted, undone first.`,
-		Flags: withRepositoryLockFlag(withJSONFlag()...),
+		Flags: program.WithRepositoryLockFlag(program.WithJSONFlag()...),
 		Action: func(c *cli.Context) error {
-			args, err := positionalArgs(c, 2, 2)
+			args, err := program.PositionalArgs(c, 2, 2)
 			if err != nil {
 				return err
 			}
-			sandbox, err := t.openSandbox(c, args[0])
+			sandbox, err := t.OpenSandbox(c, args[0])
 			if err != nil {
 				return err
 			}
@@ -43,9 +44,9 @@ snapshot; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or 143 inter
 			}
 			t.reportRollback(rolled)
 			if c.Bool("json") {
-				return t.printJSON(rolled)
+				return t.PrintJSON(rolled)
 			}
-			return t.printLine(rolled.Snapshot)
+			return t.PrintLine(rolled.Snapshot)
 		},
 	}
 }
@@ -53,12 +54,12 @@ snapshot; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or 143 inter
 // reportRollback prints the result of a rollback and the command that undoes it.
 func (t *tool) reportRollback(r gitagency.RollbackResult) {
 	if r.Already {
-		fmt.Fprintf(t.stderr, "%s is already in the state of %s; nothing changed\n", r.Invocation, r.Name)
+		fmt.Fprintf(t.Stderr, "%s is already in the state of %s; nothing changed\n", r.Invocation, r.Name)
 		return
 	}
 	if r.DetachedFrom != "" {
-		t.warn("HEAD was on " + r.DetachedFrom + ", which points to another commit now; HEAD is detached at the commit of the snapshot")
+		t.Warn("HEAD was on " + r.DetachedFrom + ", which points to another commit now; HEAD is detached at the commit of the snapshot")
 	}
-	fmt.Fprintf(t.stderr, "rolled %s back to %s: %s restored, %d changed, %d removed\n", r.Invocation, r.Name, format.Count(r.Added, "file", "files"), r.Changed, r.Removed)
-	fmt.Fprintf(t.stderr, "%s to undo this, type 'git agency snapshot rollback %s %s'\n", t.paintPrefix("hint:"), r.Invocation, r.LeftName)
+	fmt.Fprintf(t.Stderr, "rolled %s back to %s: %s restored, %d changed, %d removed\n", r.Invocation, r.Name, format.Count(r.Added, "file", "files"), r.Changed, r.Removed)
+	fmt.Fprintf(t.Stderr, "%s to undo this, type 'git agency snapshot rollback %s %s'\n", t.PaintPrefix("hint:"), r.Invocation, r.LeftName)
 }

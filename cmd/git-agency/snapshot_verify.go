@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
 	"github.com/git-agency/git-agency/gitagency"
 )
@@ -22,24 +23,24 @@ altered object is printed with its kind and a path. Nothing is changed or fetche
 <snapshot> is its commit, in full or as a unique prefix, or <id>/<n>.
 
 Exit status: 0 all are sound; 3 no such snapshot; 4 damaged, and the damage is listed; 129 usage.`,
-		Flags: withJSONFlag(),
+		Flags: program.WithJSONFlag(),
 		Action: func(c *cli.Context) error {
-			args, err := positionalArgs(c, 1, 1)
+			args, err := program.PositionalArgs(c, 1, 1)
 			if err != nil {
 				return err
 			}
-			repo, err := t.openRepository(c)
+			repo, err := t.OpenRepository(c)
 			if err != nil {
 				return err
 			}
-			report, end := term.StartProgress(t.rawStderr, t.progressClock, "verify", func(objects int) string { return format.Count(objects, "object", "objects") })
+			report, end := term.StartProgress(t.RawStderr, t.ProgressClock, "verify", func(objects int) string { return format.Count(objects, "object", "objects") })
 			verified, err := repo.VerifySnapshot(c.Context, gitagency.VerifySnapshotRequest{Snapshot: args[0], Progress: report})
 			end()
 			switch {
 			case err != nil:
 				return err
 			case c.Bool("json"):
-				err = t.printJSON(verified)
+				err = t.PrintJSON(verified)
 			default:
 				err = t.printVerification(verified)
 			}
@@ -76,6 +77,6 @@ func (t *tool) printVerification(v gitagency.VerifySnapshotResult) error {
 	if v.StoppedEarly {
 		b.WriteString("too much damage: the rest was not checked\n")
 	}
-	_, err := t.stdout.WriteString(term.Printable(b.String()))
+	_, err := t.Stdout.WriteString(term.Printable(b.String()))
 	return err
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/urfave/cli/v2"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -12,7 +13,7 @@ func (t *tool) startCommand() *cli.Command {
 		Name:  "start",
 		Usage: "create a sandbox and print its invocation id",
 		UsageText: `git agency start [<wt>] [--name <label>] [--runner <runner>] [--mode headed|headless]
-                        [--from-snapshot <snapshot>]
+                        [--from <commit-ish> | --from-snapshot <snapshot> | --with-changes]
                         [--profile <profile>] [--changeset <c>] [--platform <p>]
                         [--isolation <i>] [--outputs <o>] [--software <s>]
                         [--memory <size>] [--processes <n>] [--file-size <size>]
@@ -22,16 +23,23 @@ integration worktree <wt>. Runs nothing. Limits are recorded with it; isolation 
 machine cannot provide is refused. <wt> is a name, an id or a unique prefix of one; the default is the
 worktree that contains the current directory.
 
+With --from the sandbox begins at another commit, such as a branch, a tag or the ref of a pull request; its
+work lands on the integration branch all the same. With --with-changes it begins with the changed, staged
+and untracked files of the integration worktree, which stay there; files that git ignores, or that look
+like credentials, are left out.
+
 With --from-snapshot the sandbox begins in the state of a snapshot, with the base commit of that:
 committed, staged, changed and untracked files are restored as such. The default <wt> is then the worktree
 of the snapshot's invocation. <snapshot> is its commit, in full or as a unique prefix, or <id>/<n>.
 
 Exit status: 0 created; 1 failed, nothing changed; 3 no such worktree or snapshot; 4 broken; 5 refused for
 safety; 75 locked; 129 usage; 130 or 143 interrupted, rolled back first.`,
-		Flags: withRepositoryLockFlag(withJSONFlag(append([]cli.Flag{
+		Flags: program.WithRepositoryLockFlag(program.WithJSONFlag(append([]cli.Flag{
 			&cli.StringFlag{Name: "name", Usage: "a `LABEL` for people; need not be unique"},
 			&cli.StringFlag{Name: "runner", Usage: "record which `RUNNER` the sandbox is for"},
 			&cli.StringFlag{Name: "mode", Usage: "record the `MODE`: headed or headless", DefaultText: "headless"},
+			&cli.StringFlag{Name: "from", Usage: "start from `COMMIT`", DefaultText: "the integration branch"},
+			&cli.BoolFlag{Name: "with-changes", Usage: "take the uncommitted work in the integration worktree along"},
 			&cli.StringFlag{Name: "from-snapshot", Usage: "begin in the state of `SNAPSHOT`"},
 			&cli.StringFlag{Name: "profile", Usage: "take choices that are not given from git config agency.`PROFILE`.*"},
 			&cli.StringFlag{Name: "changeset", Usage: "how writes are kept apart: `KIND`", DefaultText: defaults.Changeset},
@@ -47,7 +55,7 @@ safety; 75 locked; 129 usage; 130 or 143 interrupted, rolled back first.`,
 
 // start creates the sandbox that the flags describe.
 func (t *tool) start(c *cli.Context) error {
-	query, err := optionalArg(c)
+	query, err := program.OptionalArg(c)
 	if err != nil {
 		return err
 	}
@@ -59,13 +67,15 @@ func (t *tool) start(c *cli.Context) error {
 		return err
 	}
 	limits.Timeout = max(limits.Timeout, 0)
-	repo, err := t.openRepository(c)
+	repo, err := t.OpenRepository(c)
 	if err != nil {
 		return err
 	}
 	inv, err := repo.Start(c.Context, gitagency.StartRequest{
 		Worktree:     query,
 		FromSnapshot: c.String("from-snapshot"),
+		From:         c.String("from"),
+		WithChanges:  c.Bool("with-changes"),
 		Name:         c.String("name"),
 		Runner:       c.String("runner"),
 		Mode:         c.String("mode"),
@@ -90,12 +100,12 @@ func (t *tool) reportStarted(c *cli.Context, inv gitagency.Invocation) error {
 	switch p := inv.Primitives; {
 	case p.Isolation != "none":
 	case p.Outputs == "open":
-		t.warn("commands in this sandbox are not isolated from the rest of the machine")
+		t.Warn("commands in this sandbox are not isolated from the rest of the machine")
 	default:
-		t.warn("only the network of commands in this sandbox is isolated from the rest of the machine")
+		t.Warn("only the network of commands in this sandbox is isolated from the rest of the machine")
 	}
 	if c.Bool("json") {
-		return t.printJSON(inv)
+		return t.PrintJSON(inv)
 	}
-	return t.printLine(inv.ID)
+	return t.PrintLine(inv.ID)
 }

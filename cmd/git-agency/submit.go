@@ -7,6 +7,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -14,7 +15,7 @@ func (t *tool) submitCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "submit",
 		Usage:     "submit work for review",
-		UsageText: "git agency submit <id>... [-m <note>]",
+		UsageText: "git agency submit [<id>...] [-m <note>]",
 		Description: `Marks the work of a sandbox as ready for review, and records the commit of its HEAD. 'ls' and 'show' print
 review; 'reject' takes it out of review. The sandbox does not change, and commands may run in it.
 Uncommitted work is refused and listed, and so is a sandbox without work, or whose commits change nothing.
@@ -25,11 +26,11 @@ end. With agency.requireReview only the submitted commit can land.
 Exit status: 0 submitted; 1 failed, there is uncommitted work or no work at all, it was landed or
 discarded, or its integration worktree was archived; 3 no such invocation; 4 broken; 5 refused for safety;
 75 locked; 129 usage.`,
-		Flags: withRepositoryLockFlag(withJSONFlag(
+		Flags: program.WithRepositoryLockFlag(program.WithJSONFlag(
 			&cli.StringFlag{Name: "message", Aliases: []string{"m"}, Usage: "a `NOTE` for the reviewer"},
 		)...),
 		Action: func(c *cli.Context) error {
-			repo, named, err := t.openForInvocations(c)
+			repo, named, err := t.OpenForOptionalInvocations(c)
 			if err != nil {
 				return err
 			}
@@ -45,7 +46,7 @@ discarded, or its integration worktree was archived; 3 no such invocation; 4 bro
 				t.reportSubmitted(s)
 			}
 			if c.Bool("json") {
-				return errors.Join(failed, t.printJSON(results))
+				return errors.Join(failed, t.PrintJSON(results))
 			}
 			return failed
 		},
@@ -55,10 +56,10 @@ discarded, or its integration worktree was archived; 3 no such invocation; 4 bro
 func (t *tool) reportSubmitted(s gitagency.SubmitResult) {
 	switch {
 	case s.Already:
-		fmt.Fprintf(t.stderr, "%s is in review already, at %s\n", s.ID, format.ShortOID(s.Commit))
+		fmt.Fprintf(t.Stderr, "%s is in review already, at %s\n", s.ID, format.ShortOID(s.Commit))
 	case s.CommitChanged:
-		fmt.Fprintf(t.stderr, "submitted %s again: it is at %s now\n", s.ID, format.ShortOID(s.Commit))
+		fmt.Fprintf(t.Stderr, "submitted %s again: it is at %s now\n", s.ID, format.ShortOID(s.Commit))
 	default:
-		fmt.Fprintf(t.stderr, "submitted %s at %s\n", s.ID, format.ShortOID(s.Commit))
+		fmt.Fprintf(t.Stderr, "submitted %s at %s\n", s.ID, format.ShortOID(s.Commit))
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/hints"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -14,7 +15,7 @@ func (t *tool) syncCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "sync",
 		Usage:     "merge the integration branch into a sandbox",
-		UsageText: "git agency sync <id>",
+		UsageText: "git agency sync [<id>]",
 		Description: `Merges the current integration branch into the branch of the sandbox, by a merge commit in your name, or by
 a fast-forward if the sandbox has no commits of its own. Prints the commit that the sandbox is then at.
 
@@ -30,13 +31,13 @@ Exit status: 0 done, or there was nothing to do; 1 failed, or refused because of
 sandbox: nothing changed, unless the message says that it is half-way; 2 conflicts wait in the sandbox; 3
 no such invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or 143 interrupted, undone
 first.`,
-		Flags: withRepositoryLockFlag(withJSONFlag()...),
+		Flags: program.WithRepositoryLockFlag(program.WithJSONFlag()...),
 		Action: func(c *cli.Context) error {
-			args, err := positionalArgs(c, 1, 1)
+			query, err := program.OptionalArg(c)
 			if err != nil {
 				return err
 			}
-			sandbox, err := t.openSandbox(c, args[0])
+			sandbox, err := t.OpenSandbox(c, query)
 			if err != nil {
 				return err
 			}
@@ -47,11 +48,11 @@ first.`,
 			t.reportSynced(synced)
 			switch {
 			case c.Bool("json"):
-				return firstError(t.printJSON(synced), err)
+				return firstError(t.PrintJSON(synced), err)
 			case err != nil:
 				return firstError(t.printConflicts(err), err)
 			}
-			return t.printLine(synced.Head)
+			return t.PrintLine(synced.Head)
 		},
 	}
 }
@@ -74,15 +75,15 @@ func (t *tool) reportSynced(s gitagency.SyncResult) {
 	}
 	switch {
 	case s.Already:
-		fmt.Fprintf(t.stderr, "%s already has all of %s; nothing changed\n", s.Invocation, branch)
+		fmt.Fprintf(t.Stderr, "%s already has all of %s; nothing changed\n", s.Invocation, branch)
 		return
 	case s.FastForward:
-		fmt.Fprintf(t.stderr, "fast-forwarded %s to %s: ", s.Invocation, branch)
+		fmt.Fprintf(t.Stderr, "fast-forwarded %s to %s: ", s.Invocation, branch)
 	case len(s.Conflicts) > 0:
-		fmt.Fprintf(t.stderr, "the merge of %s into %s has conflicts: ", branch, s.Invocation)
+		fmt.Fprintf(t.Stderr, "the merge of %s into %s has conflicts: ", branch, s.Invocation)
 	default:
-		fmt.Fprintf(t.stderr, "merged %s into %s: ", branch, s.Invocation)
+		fmt.Fprintf(t.Stderr, "merged %s into %s: ", branch, s.Invocation)
 	}
-	fmt.Fprintf(t.stderr, "%s added, %d changed, %d removed\n", format.Count(s.Added, "file", "files"), s.Changed, s.Removed)
-	fmt.Fprintf(t.stderr, "%s to undo this, type 'git agency snapshot rollback %s %s'\n", t.paintPrefix("hint:"), s.Invocation, s.PreviousName)
+	fmt.Fprintf(t.Stderr, "%s added, %d changed, %d removed\n", format.Count(s.Added, "file", "files"), s.Changed, s.Removed)
+	fmt.Fprintf(t.Stderr, "%s to undo this, type 'git agency snapshot rollback %s %s'\n", t.PaintPrefix("hint:"), s.Invocation, s.PreviousName)
 }

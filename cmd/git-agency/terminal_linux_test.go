@@ -79,6 +79,50 @@ func TestColorOnTerminal(t *testing.T) {
 	}
 }
 
+// TestOutcomeColorsOnTerminal checks that doctor and land color what is good green and what is not red.
+func TestOutcomeColorsOnTerminal(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.agency("worktree", "adopt")
+	first, second := l.agency("start", "--isolation", "none"), l.agency("start", "--isolation", "none")
+	for _, id := range []string{first, second} {
+		tree := l.agency("path", id)
+		l.write(filepath.Join(tree, "same"), id)
+		l.git("-C", tree, "add", "same")
+		l.git("-C", tree, "commit", "-qm", id)
+	}
+	shown := func(want []string, argv string, env ...string) {
+		t.Helper()
+		out := l.startOnTerminal(200, append(env, "GIT_PAGER=cat"), strings.Fields(argv)...).wait()
+		for _, w := range want {
+			if !strings.Contains(out.stdout, w) {
+				t.Errorf("%s: %q is not in %q", argv, w, out.stdout)
+			}
+		}
+		if out.stdout == "" || want == nil && strings.Contains(out.stdout, "\x1b") {
+			t.Errorf("%s: got %q", argv, out.stdout)
+		}
+	}
+	const green, red, end = "\x1b[32m", "\x1b[31m", "\x1b[m"
+	shown([]string{green + "nothing is wrong" + end + "\n", green + "ok" + end + " "}, "git agency doctor")
+	shown([]string{green + "nothing is wrong" + end + " with main\n"}, "git agency doctor --fix main")
+	shown(nil, "git agency doctor", "NO_COLOR=1")
+	shown(nil, "git agency doctor --json")
+	shown(nil, "git agency land "+first+" --dry-run", "NO_COLOR=1")
+	shown([]string{"would have " + green + "landed" + end + " 1 commit of "}, "git agency land "+first+" --dry-run")
+	shown([]string{green + "landed" + end + " 1 commit of "}, "git agency land "+first)
+	shown([]string{red + "error:" + end + " ", "contents\tsame\n"}, "git agency land "+second)
+	shown(nil, "git agency land "+second, "NO_COLOR=1")
+	l.agency("submit", second)
+	shown([]string{red + "conflicts" + end}, "git agency land --all-ready")
+
+	if err := os.RemoveAll(l.agency("path", second)); err != nil {
+		t.Fatal(err)
+	}
+	shown([]string{red + "missing-tree" + end + " ", "  risk  " + green + "no work is at risk" + end + "\n"}, "git agency doctor")
+	shown(nil, "git agency doctor --porcelain --no-color")
+}
+
 func TestColorInPagerFollowsColorPager(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -25,28 +26,27 @@ stands, and the same command retries the push.
 Exit status: 0 reverted, or it had been before; 1 failed or refused, nothing changed, or reverted,
 but not pushed; 2 conflicts: nothing changed, and standard output lists kinds and paths; 3 no such
 invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or 143 interrupted, undone first.`,
-		Flags: withRepositoryLockFlag(withJSONFlag(
+		Flags: program.WithRepositoryLockFlag(program.WithJSONFlag(
 			&cli.BoolFlag{Name: "push", Usage: "push the integration branch afterwards"},
 			&cli.StringFlag{Name: "remote", Usage: "with --push, the `REMOTE` to push to", DefaultText: "local if there is one, else origin"},
 			&cli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "say what would happen and change nothing"},
 		)...),
 		Action: func(c *cli.Context) error {
 			if c.IsSet("remote") && !c.Bool("push") {
-				return newUsageError(c, errors.New("--remote needs --push"))
+				return program.NewUsageError(c, errors.New("--remote needs --push"))
 			}
-			repo, query, err := t.openForQuery(c)
+			repo, query, err := t.OpenForQuery(c)
 			if err != nil {
 				return err
 			}
-			worktree := ""
 			if c.Bool("push") {
 				inv, err := repo.Invocation(query)
 				if err != nil {
 					return err
 				}
-				query, worktree = inv.ID, inv.WorktreeID
+				query = inv.ID
 			}
-			plans, err := t.planPush(c, repo, worktree)
+			plans, err := t.planPush(c, repo, gitagency.PushRequest{Invocations: []string{query}})
 			if err != nil {
 				return err
 			}
@@ -55,18 +55,18 @@ invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or 143 int
 				t.reportUnlanded(unlanded)
 			}
 			if err == nil && !c.Bool("json") {
-				err = t.printLine(unlanded.Commit)
+				err = t.PrintLine(unlanded.Commit)
 			}
 			u := unlandOutput{UnlandResult: unlanded, Conflicts: conflictsOf(err), Error: errorText(err)}
 			u.Invocation = cmp.Or(u.Invocation, query)
-			return t.pushUnlanded(c, repo, plans, worktree, u, err)
+			return t.pushUnlanded(c, repo, plans, u, err)
 		},
 	}
 }
 
 // pushUnlanded pushes the branch after an unland, if --push was given and failed is nil, and prints the result.
-func (t *tool) pushUnlanded(c *cli.Context, repo *gitagency.Repository, plans []gitagency.PushPlan, worktree string, u unlandOutput, failed error) error {
-	results := []landOutput{{LandResult: gitagency.LandResult{Invocation: u.Invocation, Commit: u.Commit}, Error: u.Error, worktreeID: worktree}}
+func (t *tool) pushUnlanded(c *cli.Context, repo *gitagency.Repository, plans []gitagency.PushPlan, u unlandOutput, failed error) error {
+	results := []landOutput{{LandResult: gitagency.LandResult{Invocation: u.Invocation, Commit: u.Commit, Branch: u.Branch}, Error: u.Error}}
 	if failed == nil {
 		failed = t.pushLanded(c, repo, plans, results)
 	} else {
@@ -74,7 +74,7 @@ func (t *tool) pushUnlanded(c *cli.Context, repo *gitagency.Repository, plans []
 	}
 	u.pushOutput, u.Error = results[0].pushOutput, results[0].Error
 	if c.Bool("json") {
-		return errors.Join(failed, t.printJSON(u))
+		return errors.Join(failed, t.PrintJSON(u))
 	}
 	return errors.Join(failed, t.printConflicts(failed))
 }
@@ -91,10 +91,10 @@ type unlandOutput struct {
 func (t *tool) reportUnlanded(u gitagency.UnlandResult) {
 	switch {
 	case u.Already:
-		fmt.Fprintf(t.stderr, "the landing of %s was reverted before\n", u.Invocation)
+		fmt.Fprintf(t.Stderr, "the landing of %s was reverted before\n", u.Invocation)
 	case u.DryRun:
-		fmt.Fprintf(t.stderr, "would revert the landing of %s on %s\n", u.Invocation, u.Branch)
+		fmt.Fprintf(t.Stderr, "would revert the landing of %s on %s\n", u.Invocation, u.Branch)
 	default:
-		fmt.Fprintf(t.stderr, "reverted the landing of %s on %s\n", u.Invocation, u.Branch)
+		fmt.Fprintf(t.Stderr, "reverted the landing of %s on %s\n", u.Invocation, u.Branch)
 	}
 }

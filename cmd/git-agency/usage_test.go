@@ -6,15 +6,14 @@ import (
 	"testing"
 
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/hints"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 )
 
 // TestUsageErrors checks the messages for invalid command lines, all of which are refused without a repository.
 func TestUsageErrors(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
-		"show":                        "error: no <id> given\nusage: git agency show <id>",
-		"discard":                     "error: no <id> given\n",
-		"exec -- make":                "error: no <id> given\n",
+		"discard":                     "error: no <id> given\nusage: git agency discard <id>",
 		"put":                         "error: no <id> given\n",
 		"put --json -":                "error: no <id> given\n",
 		"put 2026":                    "error: no <src> given\n",
@@ -27,6 +26,13 @@ func TestUsageErrors(t *testing.T) {
 		"start --lock=x":              `error: unknown option "--lock"; did you mean "--lock-timeout"?` + "\n",
 		"snapshot create --include":   `error: unknown option "--include"` + "\n",
 		"start -runer=x":              `error: unknown option "-runer"; did you mean "--runner"?` + "\n",
+		"land 2026 --squash":          `error: unknown option "--squash"; did you mean "--strategy squash"?` + "\n",
+		"diff 2026 --squash":          `error: unknown option "--squash"` + "\n",
+		"restore 2026 --frce":         "hint: 'git agency restore -h' lists the options\n",
+		"snapshot ls 2026 --frce":     "hint: 'git agency snapshot ls -h' lists the options\n",
+		"--frce":                      "hint: 'git agency -h' lists the options\n",
+		"discard 2026 --frce":         `error: unknown option "--frce"; did you mean "--force"?` + "\n",
+		"undiscard 2026":              `error: "undiscard" is not a command of git agency; did you mean "restore"?` + "\n",
 		"run":                         `error: "run" is not a command of git agency; did you mean "exec"?` + "\n",
 		"get":                         `error: "get" is not a command of git agency` + "\n",
 		"stop":                        `error: "stop" is not a command of git agency` + "\n",
@@ -36,7 +42,6 @@ func TestUsageErrors(t *testing.T) {
 		"rollback 2026":               `error: "rollback" is not a command of git agency; did you mean "snapshot rollback"?` + "\n",
 		"create":                      `error: "create" is not a command of git agency` + "\n",
 		"rm 2026":                     `error: "rm" is not a command of git agency; did you mean "discard"?` + "\n",
-		"snapshot ls":                 "error: no <id> given\n",
 		"config agency.x 5m":          "hint: this only lists settings; to read or change one, type: git config agency.x 5m\n",
 	} {
 		code, stdout, stderr := runCommand(t, strings.Fields(line)...)
@@ -48,7 +53,7 @@ func TestUsageErrors(t *testing.T) {
 
 func TestInterruptedErrorText(t *testing.T) {
 	t.Parallel()
-	if got := (interruptedError{syscall.SIGINT}).Error(); got != "interrupted" {
+	if got := (program.InterruptedError{Signal: syscall.SIGINT}).Error(); got != "interrupted" {
 		t.Errorf("%q", got)
 	}
 }

@@ -1,9 +1,9 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/urfave/cli/v2"
+
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 )
 
 func (t *tool) versionCommand() *cli.Command {
@@ -11,20 +11,15 @@ func (t *tool) versionCommand() *cli.Command {
 		Name:      "version",
 		Usage:     "print the version",
 		UsageText: "git agency version [--json]",
-		Flags:     withJSONFlag(),
+		Flags:     program.WithJSONFlag(),
 		Action: func(c *cli.Context) error {
-			if _, err := positionalArgs(c, 0, 0); err != nil {
+			if _, err := program.PositionalArgs(c, 0, 0); err != nil {
 				return err
 			}
 			if c.Bool("json") {
-				return t.printJSON(map[string]string{"version": toolVersion()})
+				return t.PrintJSON(map[string]string{"version": toolVersion()})
 			}
-			return t.printVersion()
+			return t.PrintVersion()
 		},
 	}
-}
-
-func (t *tool) printVersion() error {
-	_, err := fmt.Fprintf(t.stdout, "git-agency version %s\n", toolVersion())
-	return err
 }

@@ -22,6 +22,7 @@ func TestHiddenPathsAreHiddenAtOtherMounts(t *testing.T) {
 	}
 	l.write(filepath.Join(home, "vault/open"), "open")
 	l.git("config", "--global", "agency.sandbox.hide", "~/vault/key")
+	l.git("config", "--global", "agency.sandbox.home", "readonly")
 	for _, m := range [][2]string{{"vault", "mnt/vault"}, {".ssh", "mnt/keys"}, {".ssh/old", "mnt/part"}, {".netrc", "mnt/file"}, {".", "mnt/home"}} {
 		from, to := filepath.Join(home, m[0]), filepath.Join(home, m[1])
 		if m[0] == ".netrc" {
@@ -39,6 +40,36 @@ func TestHiddenPathsAreHiddenAtOtherMounts(t *testing.T) {
 		t.Errorf("files that are not hidden: %q", got)
 	}
 	if got := w.runInside("grep -rl " + fakeSecret + " ~ ~/mnt/home/.[ns]* ~/mnt/home/vault || true"); got != "" {
+		t.Errorf("these files can be read:\n%s", got)
+	}
+	w.agency("discard", w.id)
+}
+
+// TestPrivateHomeIsHiddenAtOtherMounts checks that neither the home nor an integration tree can be read where another
+// mount shows them.
+func TestPrivateHomeIsHiddenAtOtherMounts(t *testing.T) {
+	if rerunInMountNamespace(t) {
+		return
+	}
+	l := newLab(t)
+	home, elsewhere := filepath.Join(l.dir, "home"), "/mnt"
+	l.write(filepath.Join(home, "notes"), fakeSecret)
+	l.write(filepath.Join(home, "deep/notes"), fakeSecret)
+	l.write(filepath.Join(l.repo, ".env"), fakeSecret)
+	if err := unix.Mount("none", elsewhere, "tmpfs", 0, ""); err != nil {
+		t.Skipf("mount: %v", err)
+	}
+	for _, m := range [][2]string{{home, "home"}, {home + "/deep", "part"}, {l.dir, "around"}, {l.repo, "repo"}} {
+		to := filepath.Join(elsewhere, m[1])
+		if err := os.MkdirAll(to, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Mount(m[0], to, "", unix.MS_BIND, ""); err != nil {
+			t.Skipf("mount: %v", err)
+		}
+	}
+	w := newWalledSandboxIn(l)
+	if got := w.runInside("grep -rls " + fakeSecret + " ~ " + elsewhere + " " + l.repo + " || true"); got != "" {
 		t.Errorf("these files can be read:\n%s", got)
 	}
 	w.agency("discard", w.id)
@@ -90,6 +121,7 @@ func replaceHiddenPaths(t *testing.T, l *lab) *walledSandbox {
 		t.Fatal(err)
 	}
 	l.git("config", "--global", "agency.sandbox.hide", "~/vault/deep/key")
+	l.git("config", "--global", "agency.sandbox.home", "readonly")
 	l.git("config", "--global", "agency.sandbox.read", "~/.granted")
 	w := newWalledSandboxIn(l)
 	look := "ls ~/moved-* >/dev/null 2>&1 || true; cat ~/notes/a ~/.config/tool/settings ~/vault/deep/open ~/vault/beside/a ~/.granted/a ~/.profile ~/link >.notes/seen; grep -rl " + fakeSecret + " ~ >.notes/secret || true"

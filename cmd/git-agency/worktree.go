@@ -6,6 +6,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
 	"github.com/git-agency/git-agency/gitagency"
 )
@@ -14,10 +15,11 @@ func (t *tool) worktreeCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "worktree",
 		Usage:     "create, list and archive integration worktrees",
-		UsageText: "git agency worktree (create|adopt|ls|show|path|rm) [<options>]",
+		UsageText: "git agency worktree (create|adopt|finish|ls|show|path|rm) [<options>]",
 		Subcommands: []*cli.Command{
 			t.worktreeCreateCommand(),
 			t.worktreeAdoptCommand(),
+			t.worktreeFinishCommand(),
 			t.worktreeLsCommand(),
 			t.worktreeShowCommand(),
 			t.worktreePathCommand(),
@@ -25,8 +27,6 @@ func (t *tool) worktreeCommand() *cli.Command {
 		},
 	}
 }
-
-// worktreeFields returns the fields of a worktree, for --porcelain and for 'worktree show'.
 
 func (t *tool) worktreeCreateCommand() *cli.Command {
 	return &cli.Command{
@@ -38,13 +38,13 @@ marker and a record: all or nothing. A name has 2 to 40 characters of a-z, 0-9 a
 with -.
 
 Exit status: 0 created; 1 failed, nothing changed; 5 refused for safety; 75 locked; 129 usage.`,
-		Flags: withRepositoryLockFlag(withJSONFlag(&cli.StringFlag{Name: "from", Usage: "start from `COMMIT`", DefaultText: "HEAD"})...),
+		Flags: program.WithRepositoryLockFlag(program.WithJSONFlag(&cli.StringFlag{Name: "from", Usage: "start from `COMMIT`", DefaultText: "HEAD"})...),
 		Action: func(c *cli.Context) error {
-			args, err := positionalArgs(c, 1, 1)
+			args, err := program.PositionalArgs(c, 1, 1)
 			if err != nil {
 				return err
 			}
-			repo, err := t.openRepository(c)
+			repo, err := t.OpenRepository(c)
 			if err != nil {
 				return err
 			}
@@ -53,9 +53,9 @@ Exit status: 0 created; 1 failed, nothing changed; 5 refused for safety; 75 lock
 				return err
 			}
 			if c.Bool("json") {
-				return t.printJSON(w)
+				return t.PrintJSON(w)
 			}
-			return t.printLine(w.TreePath)
+			return t.PrintLine(w.TreePath)
 		},
 	}
 }
@@ -69,13 +69,13 @@ func (t *tool) worktreeAdoptCommand() *cli.Command {
 nothing else in it. The default <path> is the worktree that contains the current directory.
 
 Exit status: 0 adopted; 1 failed, nothing changed; 5 refused for safety; 75 locked; 129 usage.`,
-		Flags: withRepositoryLockFlag(withJSONFlag(&cli.StringFlag{Name: "name", Usage: "call it `NAME`", DefaultText: "after its branch"})...),
+		Flags: program.WithRepositoryLockFlag(program.WithJSONFlag(&cli.StringFlag{Name: "name", Usage: "call it `NAME`", DefaultText: "after its branch"})...),
 		Action: func(c *cli.Context) error {
-			path, err := optionalArg(c)
+			path, err := program.OptionalArg(c)
 			if err != nil {
 				return err
 			}
-			repo, err := t.openRepository(c)
+			repo, err := t.OpenRepository(c)
 			if err != nil {
 				return err
 			}
@@ -84,9 +84,9 @@ Exit status: 0 adopted; 1 failed, nothing changed; 5 refused for safety; 75 lock
 				return err
 			}
 			if c.Bool("json") {
-				return t.printJSON(w)
+				return t.PrintJSON(w)
 			}
-			return t.printLine(w.ID)
+			return t.PrintLine(w.ID)
 		},
 	}
 }
@@ -100,12 +100,12 @@ func (t *tool) worktreeLsCommand() *cli.Command {
 		Description: `Lists the integration worktrees that are present, the oldest first.
 
 Exit status: 0, whatever is found.`,
-		Flags: withListingFlags(&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "also those that are archived or broken"}),
+		Flags: program.WithListingFlags(&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "also those that are archived or broken"}),
 		Action: func(c *cli.Context) error {
-			if err := checkListingArgs(c); err != nil {
+			if err := program.CheckListingArgs(c); err != nil {
 				return err
 			}
-			repo, err := t.openRepository(c)
+			repo, err := t.OpenRepository(c)
 			if err != nil {
 				return err
 			}
@@ -113,14 +113,14 @@ Exit status: 0, whatever is found.`,
 			if err != nil {
 				return err
 			}
-			return printList(t, c, worktrees, worktreeFields,
+			return program.PrintList(t.Program, c, worktrees, worktreeFields,
 				[]string{"ID", "NAME", "BRANCH", "STATE", "CREATED", "PATH"},
 				func(w gitagency.Worktree) []string {
 					state := w.State
 					if w.Broken {
 						state = "broken: " + w.BrokenReason
 					}
-					return []string{w.ID, w.Name, w.Branch, state, term.Ago(t.now(), w.CreatedAt), w.TreePath}
+					return []string{w.ID, w.Name, w.IntegrationBranch(), state, term.Ago(t.Now(), w.CreatedAt), w.TreePath}
 				})
 		},
 	}
@@ -136,16 +136,16 @@ current directory.
 
 Exit status: 0 shown; 3 no such worktree; 4 shown, but it is broken; 5 not in an
 integration worktree; 129 usage.`,
-		Flags: withListingFlags(),
+		Flags: program.WithListingFlags(),
 		Action: func(c *cli.Context) error {
-			query, err := optionalArg(c)
+			query, err := program.OptionalArg(c)
 			if err != nil {
 				return err
 			}
-			if err := checkOutputFlags(c); err != nil {
+			if err := program.CheckOutputFlags(c); err != nil {
 				return err
 			}
-			repo, err := t.openRepository(c)
+			repo, err := t.OpenRepository(c)
 			if err != nil {
 				return err
 			}
@@ -153,7 +153,7 @@ integration worktree; 129 usage.`,
 			if err != nil {
 				return err
 			}
-			return printOne(t, c, w, worktreeFields, worktreeFields)
+			return program.PrintOne(t.Program, c, w, worktreeFields, worktreeFields)
 		},
 	}
 }
@@ -168,13 +168,13 @@ current directory.
 
 Exit status: 0 printed; 1 it is archived and has no tree; 3 no such worktree; 4 printed, but it is
 broken; 5 not in an integration worktree; 129 usage.`,
-		Flags: withJSONFlag(),
+		Flags: program.WithJSONFlag(),
 		Action: func(c *cli.Context) error {
-			query, err := optionalArg(c)
+			query, err := program.OptionalArg(c)
 			if err != nil {
 				return err
 			}
-			repo, err := t.openRepository(c)
+			repo, err := t.OpenRepository(c)
 			if err != nil {
 				return err
 			}
@@ -183,7 +183,7 @@ broken; 5 not in an integration worktree; 129 usage.`,
 				return err
 			}
 			path, pathErr := w.Path()
-			return t.printPath(c, "tree_path", path, pathErr)
+			return t.PrintPath(c, "tree_path", path, pathErr)
 		},
 	}
 }
@@ -199,13 +199,13 @@ branch is then kept as refs/agency/trash/<id>.
 
 Exit status: 0 archived; 1 failed or refused, nothing changed; 3 no such worktree; 4 broken;
 5 not in an integration worktree; 75 locked; 129 usage.`,
-		Flags: withRepositoryLockFlag(withJSONFlag(&cli.BoolFlag{Name: "force", Aliases: []string{"f"}, Usage: "also when it is dirty or has live sandboxes"})...),
+		Flags: program.WithRepositoryLockFlag(program.WithJSONFlag(&cli.BoolFlag{Name: "force", Aliases: []string{"f"}, Usage: "also when it is dirty or has live sandboxes"})...),
 		Action: func(c *cli.Context) error {
-			query, err := optionalArg(c)
+			query, err := program.OptionalArg(c)
 			if err != nil {
 				return err
 			}
-			repo, err := t.openRepository(c)
+			repo, err := t.OpenRepository(c)
 			if err != nil {
 				return err
 			}
@@ -214,28 +214,32 @@ Exit status: 0 archived; 1 failed or refused, nothing changed; 3 no such worktre
 				return err
 			}
 			if c.Bool("json") {
-				return t.printJSON(removed)
+				return t.PrintJSON(removed)
 			}
-			switch {
-			case removed.Undone:
-				fmt.Fprintf(t.stderr, "undid the interrupted creation of %s\n", removed.ID)
-			case removed.TrashRef != "":
-				fmt.Fprintf(t.stderr, "content that was in no branch is kept as %s\n", removed.TrashRef)
+			if removed.Undone {
+				fmt.Fprintf(t.Stderr, "undid the interrupted creation of %s\n", removed.ID)
+				return nil
+			}
+			fmt.Fprintf(t.Stderr, "archived %s (%s); its branch stays\n", removed.Name, removed.ID)
+			if removed.TrashRef != "" {
+				fmt.Fprintf(t.Stderr, "content that was in no branch is kept as %s\n", removed.TrashRef)
 			}
 			return nil
 		},
 	}
 }
 
-func worktreeFields(w gitagency.Worktree) []field {
-	return []field{
-		{"worktree", w.ID, false},
-		{"name", w.Name, true},
-		{"path", w.TreePath, true},
-		{"branch", w.Branch, true},
-		{"parent", w.ParentBranch, true},
-		{"created", w.CreatedAt.Format(time.RFC3339), true},
-		{"state", w.State, true},
-		{"broken", w.BrokenReason, true},
+// worktreeFields returns the fields of a worktree, for --porcelain and for 'worktree show'.
+func worktreeFields(w gitagency.Worktree) []program.Field {
+	return []program.Field{
+		{Key: "worktree", Value: w.ID},
+		{Key: "name", Value: w.Name, Optional: true},
+		{Key: "path", Value: w.TreePath, Optional: true},
+		{Key: "branch", Value: w.Branch, Optional: true},
+		{Key: "checked-out", Value: w.CheckedOut, Optional: true},
+		{Key: "parent", Value: w.ParentBranch, Optional: true},
+		{Key: "created", Value: w.CreatedAt.Format(time.RFC3339), Optional: true},
+		{Key: "state", Value: w.State, Optional: true},
+		{Key: "broken", Value: w.BrokenReason, Optional: true},
 	}
 }

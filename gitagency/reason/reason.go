@@ -30,6 +30,10 @@ const (
 	UnbornBranch   Reason = "unborn-branch"     // the branch Name has no commits yet
 	BranchInTheWay Reason = "branch-in-the-way" // the branch Name keeps git from creating branches Name/...
 	Unrelated      Reason = "unrelated"         // the commits Commit (ours) and Other (theirs) have no common history
+	SubmoduleKept  Reason = "submodule-kept"    // sandbox ID has the submodule Path at Commit, which only git-agency keeps, in the repository Other; Others[0] is the integration tree, or empty
+	SubmoduleGone  Reason = "submodule-gone"    // sandbox ID has the submodule Path at Commit, which the repository Other of the submodule lacks; Others as above
+	SubmoduleNoGit Reason = "submodule-no-git"  // sandbox ID has the submodule Path at Commit, and the submodule is not initialised; Others as above
+	SubmoduleNew   Reason = "submodule-new"     // sandbox ID adds the submodule Path with the URL Name, and has no repository Other yet; Others as above
 	UnnamedGitlink Reason = "unnamed-gitlink"   // sandbox ID adds the repository Path without an entry in .gitmodules
 )
 
@@ -52,13 +56,17 @@ const (
 
 // State: integration worktrees.
 const (
+	OtherModules  Reason = "other-modules"  // invocation ID has repositories of submodules, Others, that are kept nowhere else
+	NoParent      Reason = "no-parent"      // worktree Name, with Branch, was not created from a branch
+	NotInSandbox  Reason = "not-in-sandbox" // Path is in no sandbox
+	SandboxBranch Reason = "sandbox-branch" // Path has Branch checked out, which is the branch of a sandbox
 	NotWorktree   Reason = "not-worktree"   // Path is in no worktree of the repository
 	NameTaken     Reason = "name-taken"     // worktree ID has the name Name already
 	Adopted       Reason = "adopted"        // Path is the integration worktree Name already
 	Archived      Reason = "archived"       // worktree ID, called Name, is archived; Branch is its branch; Other the invocation that was to land there
-	Dirty         Reason = "dirty"          // Path has uncommitted or untracked files
+	Dirty         Reason = "dirty"          // Path has uncommitted or untracked files; Other is gitagency.Finishing if it keeps the worktree from being finished
 	ModifiedTree  Reason = "modified-tree"  // Path was changed although its creation never finished
-	LiveSandboxes Reason = "live-sandboxes" // worktree Name still has the sandboxes Others
+	LiveSandboxes Reason = "live-sandboxes" // worktree Name still has the sandboxes Others; Other is gitagency.Finishing if it keeps the worktree from being finished
 	NoBranch      Reason = "no-branch"      // worktree Name at Path has a detached HEAD
 	WorktreeBusy  Reason = "worktree-busy"  // Operation is in progress in the worktree Path
 )

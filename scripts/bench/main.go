@@ -200,6 +200,14 @@ func (b *bench) listingComparisons(ctx context.Context) (_ []comparison, sound b
 			baseName: processStartName, base: version, tool: b.timeCommand(b.tool, many.dir, append([]string{"ls"}, form...)...),
 		})
 	}
+	mixed, err := b.newMixedRepo(ctx, "mixed", 50, 1000)
+	if err != nil {
+		return nil, false, err
+	}
+	contests = append(contests, comparison{
+		title: "ls, 1,000, 50 with trees", rounds: 20, promise: promise{extra: 60 * time.Millisecond},
+		baseName: processStartName, base: version, tool: b.timeCommand(b.tool, mixed.dir, "ls"), check: mixed.checkListing,
+	})
 	return append(contests, comparison{
 		title: "ls, 10", rounds: 20,
 		baseName: processStartName, base: version, tool: b.timeCommand(b.tool, few.dir, "ls"),

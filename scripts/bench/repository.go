@@ -205,6 +205,61 @@ func (b *bench) newListingRepo(ctx context.Context, name string, n int) (*reposi
 	return r, nil
 }
 
+// newMixedRepo creates a repository with n invocations, of which some have sandboxes of 200 files, one of them changed and
+// one new; the others are discarded.
+func (b *bench) newMixedRepo(ctx context.Context, name string, sandboxes, n int) (*repository, error) {
+	r, err := b.newRepository(ctx, name, 200)
+	if err != nil {
+		return nil, err
+	}
+	for range sandboxes {
+		if _, err := r.startSandbox(ctx); err != nil {
+			return nil, err
+		}
+		tree, err := r.sandboxPath(ctx, r.sandboxes[len(r.sandboxes)-1])
+		if err != nil {
+			return nil, err
+		}
+		if err := changeFiles(filepath.Join(tree, "src"), 1); err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(filepath.Join(tree, "new.go"), []byte("package bench\n"), 0o600); err != nil {
+			return nil, err
+		}
+	}
+	ended := r.sandboxes[sandboxes-1]
+	tree, err := r.sandboxPath(ctx, ended)
+	if err != nil {
+		return nil, err
+	}
+	if _, _, err := b.agency(ctx, r.dir, "discard", ended); err != nil {
+		return nil, err
+	}
+	meta := filepath.Join(filepath.Dir(filepath.Dir(filepath.Dir(tree))), "invocations", ended, "meta.json")
+	second, _, _ := strings.Cut(ended, "-")
+	for i := 0; i < n-sandboxes; i++ {
+		if err := copyWithID(meta, ended, fmt.Sprintf("%s-%04x", second, i)); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := r.startSandbox(ctx); err != nil { // in place of the discarded one
+		return nil, err
+	}
+	return r, nil
+}
+
+// checkListing makes sure that ls has counted the changed files of the sandboxes.
+func (r *repository) checkListing(ctx context.Context) error {
+	out, _, err := r.b.agency(ctx, r.dir, "ls", "--porcelain")
+	if err != nil {
+		return err
+	}
+	if got, want := strings.Count(out, "\ndirty 2\n"), len(r.sandboxes)-2; got != want {
+		return fmt.Errorf("ls shows %d sandboxes with two changed files, not %d", got, want)
+	}
+	return nil
+}
+
 // copyWithID copies a file of one invocation to another and replaces the id in the path and in the content.
 func copyWithID(file, id, other string) error {
 	text, err := os.ReadFile(file)

@@ -15,6 +15,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
+	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 	"github.com/git-agency/git-agency/gitagency/internal/undo"
 )
 
@@ -68,13 +69,13 @@ func (b Worktree) Create(ctx context.Context, tx *undo.Tx, s Spec) error {
 	}
 	if err := tx.Step(ctx, "registration", func() error {
 		tx.Undo("registration", func(context.Context) error { return b.Unregister(s) })
-		return b.Repo.AddWorktree(ctx, b.registration(s))
+		return worktree.Add(ctx, b.Repo, b.registration(s))
 	}); err != nil {
 		return err
 	}
 	if s.FilesCommit == "" {
 		return tx.Step(ctx, "checkout", func() error { // undone by removing the tree
-			return b.Repo.CheckoutWorktree(ctx, b.registration(s), s.StartCommit())
+			return worktree.Checkout(ctx, b.Repo, b.registration(s), s.StartCommit())
 		})
 	}
 	copying := snapshot.CopyRequest{Commit: s.FilesCommit, Dir: s.Tree, ScratchDir: s.Scratch + "/git", WorktreeName: b.registration(s).Name, UntrustedConfig: s.UntrustedConfig}
@@ -93,7 +94,7 @@ func (b Worktree) Create(ctx context.Context, tx *undo.Tx, s Spec) error {
 // repository would be broken. The contents of the worktree need no fsync: git status shows a loss and git checkout
 // restores it.
 func (b Worktree) Sync(s Spec) error {
-	files, dirs := b.Repo.RegistrationFiles(b.registration(s))
+	files, dirs := worktree.RegistrationFiles(b.Repo, b.registration(s))
 	if err := durable.Sync(append(files, dirs...)...); err != nil {
 		return err
 	}
@@ -132,17 +133,17 @@ func (b Worktree) DeleteBranch(ctx context.Context, s Spec, at string) error {
 
 // Unregister removes git's entry for a worktree that is gone or about to be removed.
 func (b Worktree) Unregister(s Spec) error {
-	return b.Repo.UnregisterWorktree(b.registration(s))
+	return worktree.Unregister(b.Repo, b.registration(s))
 }
 
 // BeginUnregister is Unregister without its slow part, which FinishUnregister does later. FinishUnregister
 // needs no lock.
 func (b Worktree) BeginUnregister(s Spec) error {
-	return b.Repo.UnregisterWorktreeDeferred(b.registration(s))
+	return worktree.UnregisterDeferred(b.Repo, b.registration(s))
 }
 
 // FinishUnregister removes the files that BeginUnregister has left.
-func (b Worktree) FinishUnregister(s Spec) error { return b.Repo.RemoveUnregistered(s.ID) }
+func (b Worktree) FinishUnregister(s Spec) error { return worktree.RemoveUnregistered(b.Repo, s.ID) }
 
 // IsRegistered reports whether Unregister would find something, given the worktrees registered with git. The temporary
 // symlink of a creation counts, too.
@@ -152,6 +153,6 @@ func (b Worktree) IsRegistered(s Spec, registered map[string]string) bool {
 	return len(w.NamesIn(registered)) > 0 || err == nil && fi.Mode()&fs.ModeSymlink != 0
 }
 
-func (b Worktree) registration(s Spec) git.Registration {
-	return git.Registration{Name: s.ID, Tree: s.Tree, Branch: s.Branch, Link: s.Scratch + "/" + s.ID}
+func (b Worktree) registration(s Spec) worktree.Registration {
+	return worktree.Registration{Name: s.ID, Tree: s.Tree, Branch: s.Branch, Link: s.Scratch + "/" + s.ID}
 }

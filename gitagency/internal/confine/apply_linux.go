@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/git-agency/git-agency/gitagency/internal/walls"
 )
 
 // Apply builds the walls of p around this process, which must be process 1 of new user, mount, pid, ipc and uts
@@ -17,21 +19,21 @@ import (
 // CAP_DAC_OVERRIDE there.
 //
 // After an error the walls are incomplete, and nothing may be run. Nothing of it is ever visible outside.
-func Apply(p Plan) error {
+func Apply(p walls.Plan) error {
 	if os.Getpid() != 1 { // the steps below would destroy any other mount namespace
 		return errors.New("walls can be built only by process 1 of new namespaces")
 	}
 	if p.NetworkOnly {
 		return applyNetworkOnly(p)
 	}
-	walls, fixtures, err := orderMounts(p)
+	mounts, fixtures, err := orderMounts(p)
 	if err != nil {
 		return err
 	}
 	s := builder{volatile: p.Volatile, made: map[string]bool{}}
 	defer s.closeFDs()
 	defer unix.Umask(unix.Umask(0o022)) // for the mount points that are created
-	for _, w := range walls {
+	for _, w := range mounts {
 		s.mounts = append(s.mounts, mountState{mountSpec: w, fd: -1})
 	}
 	for _, step := range []func() error{
@@ -43,6 +45,7 @@ func Apply(p Plan) error {
 		s.mountDev,
 		s.mountProc,
 		s.mountAll,
+		func() error { return s.makeLinks(p.Home.Path, p.Links) },
 		s.sealHidden,
 		func() error { return s.mountFixed(fixtures) },
 		func() error { return setHostname(p.Hostname) },
@@ -57,7 +60,7 @@ func Apply(p Plan) error {
 
 // UnmountOverlays unmounts the overlays of p, when nothing uses them any more. The kernel does that at the end of the
 // namespace, too, but only after the last process was reaped: the next user of the same overlays would have to wait.
-func UnmountOverlays(p Plan) error {
+func UnmountOverlays(p walls.Plan) error {
 	var failed error
 	overlays := slices.Clone(p.Overlays)
 	sort.Slice(overlays, func(i, j int) bool { return overlays[i].Path > overlays[j].Path }) // inner ones first
@@ -68,7 +71,7 @@ func UnmountOverlays(p Plan) error {
 }
 
 // applyNetworkOnly changes nothing but the network, and mounts a /proc that shows the pid namespace.
-func applyNetworkOnly(p Plan) error {
+func applyNetworkOnly(p walls.Plan) error {
 	if err := unix.Mount("none", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
@@ -186,6 +189,13 @@ func (s *builder) cloneSources() (err error) {
 			if err != nil {
 				return w.wrapError(err)
 			}
+		case private:
+			if w.source == "" || w.missing {
+				continue
+			}
+			if w.fd, err = s.cloneHome(w.source); err != nil {
+				return fmt.Errorf("content of %s: %w", w.path, err)
+			}
 		case overlaid:
 			if w.fd, err = s.newOverlay(w.fd, w.overlay); err != nil {
 				return fmt.Errorf("overlay on %s: %w", w.path, err)
@@ -246,7 +256,7 @@ func (s *builder) mountAll() error {
 		switch {
 		case w.kind == hidden && w.hasChildren: // made read-only once everything below it is attached
 			w.fd, err = s.track(newMount("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, "mode", "0755"))
-		case w.kind == private:
+		case w.kind == private && w.source == "":
 			w.fd, err = s.track(newMount("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, "mode", strconv.FormatUint(uint64(w.mode|0o700), 8)))
 		}
 		if err == nil {
@@ -270,6 +280,8 @@ func (s *builder) attach(i int) error {
 	switch {
 	case isBlank && errors.Is(err, unix.ENOENT):
 		return nil // such as a socket whose listener has just ended
+	case isBlank && s.isCoveredInOverlay(w.path, err):
+		return nil
 	case err != nil:
 		return err
 	case isBlank:
@@ -294,6 +306,11 @@ func (s *builder) openTarget(w *mountState) (int, error) {
 			}
 		}
 	}
+	if parent.source != "" {
+		if err := moveAside(parent.fd, rel, w.isDir); err != nil {
+			return -1, err
+		}
+	}
 	if err := makeMountPoint(parent.fd, rel, w.isDir); err != nil {
 		return -1, err
 	}
@@ -308,6 +325,11 @@ func (s *builder) makeDirAround(parent mountState, rel string) error {
 		return nil
 	}
 	s.made[path] = true
+	if parent.source != "" {
+		if err := moveAside(parent.fd, rel, true); err != nil {
+			return err
+		}
+	}
 	if err := makeMountPoint(parent.fd, rel, true); err != nil || parent.kind != private {
 		return err
 	}
@@ -334,7 +356,7 @@ func (s *builder) mountFixed(fixtures []mountSpec) error {
 		}
 		err := s.closeAfter(func() error {
 			target, err := s.track(openNoSymlinks(unix.AT_FDCWD, f.path))
-			if f.kind == pinned && errors.Is(err, unix.ENOENT) {
+			if f.kind == pinned && (errors.Is(err, unix.ENOENT) || s.isCoveredInOverlay(f.path, err)) {
 				return nil // the path it was pinned for does not exist
 			}
 			tree := -1
@@ -352,40 +374,6 @@ func (s *builder) mountFixed(fixtures []mountSpec) error {
 		if err != nil {
 			return f.wrapError(err)
 		}
-	}
-	return nil
-}
-
-// setHostname sets the host name of the UTS namespace.
-func setHostname(host string) error {
-	if host == "" {
-		return nil
-	}
-	if err := unix.Sethostname([]byte(host)); err != nil {
-		return fmt.Errorf("hostname %s: %w", host, err)
-	}
-	return nil
-}
-
-// bringUpLoopback brings up the loopback device of a network namespace. The host's must not be touched.
-func bringUpLoopback(n Network) error {
-	if n == HostNetwork {
-		return nil
-	}
-	if n != NoNetwork && n != ProxiedOnly {
-		return fmt.Errorf("unknown network %q", n)
-	}
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err == nil {
-		defer unix.Close(fd)
-		var lo *unix.Ifreq
-		if lo, err = unix.NewIfreq("lo"); err == nil {
-			lo.SetUint16(unix.IFF_UP)
-			err = unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo)
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("network %s: loopback: %w", n, err)
 	}
 	return nil
 }

@@ -19,18 +19,18 @@ import (
 	"time"
 	"unsafe"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/landlock"
+	"github.com/git-agency/git-agency/gitagency/internal/walls"
+	"golang.org/x/sys/unix"
 )
 
 func TestApplyMakesHostReadOnly(t *testing.T) {
 	if isParent(t) {
 		dir := makeFiles(t, "file=old", "dir/", "link->file")
 		before := describeDir(t, dir)
-		runInNamespaces(t, dir, Plan{})
+		runInNamespaces(t, dir, walls.Plan{})
 		if after := describeDir(t, dir); after != before {
 			t.Errorf("before:\n%s\nafter:\n%s", before, after)
 		}
@@ -74,7 +74,7 @@ func TestApplyMakesHostReadOnly(t *testing.T) {
 func TestHiddenPathsAreEmptyAndReadOnly(t *testing.T) {
 	if isParent(t) {
 		dir := makeFiles(t, "secret/key=s3cret", "key=s3cret", "outer/key=s3cret", "outer/kept/file=seen", "outer/kept/inner/key=s3cret", "outer/deep/in/tree/file=old", "tree/key=s3cret", "tree/sub/dir/key=s3cret")
-		runInNamespaces(t, dir, Plan{
+		runInNamespaces(t, dir, walls.Plan{
 			Hidden:   joinAll(dir, "secret", "key", "outer", "outer/kept/inner", "tree/key", "tree/sub/dir", "missing", "missing/too"),
 			Kept:     joinAll(dir, "outer/kept", "gone"),
 			Writable: joinAll(dir, "tree", "outer/deep/in/tree"),
@@ -126,7 +126,7 @@ func TestMaskedDirectoryShowsAllButHiddenPaths(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		runInNamespaces(t, dir, Plan{
+		runInNamespaces(t, dir, walls.Plan{
 			Masked: joinAll(dir, "home"), Hidden: joinAll(dir, "home/key", "home/ssh", "home/sub/.set/key", "home/gone"),
 			Kept: joinAll(dir, "home/ssh/known"), Writable: joinAll(dir, "home/sub/tree"),
 		})
@@ -169,7 +169,7 @@ func TestPrivateDirectoriesStartEmptyAndAreDropped(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = os.Chmod(filepath.Join(dir, "run"), 0o700) })
 		before := describeDir(t, dir)
-		runInNamespaces(t, dir, Plan{
+		runInNamespaces(t, dir, walls.Plan{
 			Private: joinAll(dir, "tmp", "run", "missing"), Writable: joinAll(dir, "tmp/deep/tree"), Kept: joinAll(dir, "tmp/kept"), Hidden: joinAll(dir, "tmp/hidden"),
 		})
 		if after := describeDir(t, dir); after != before {
@@ -206,9 +206,9 @@ func TestMountsBelowPrivateDirectoriesExistOnce(t *testing.T) {
 	if isParent(t) {
 		dir := makeFiles(t, "tmp/a/b/tree/.git=gitdir", "tmp/a/b/c/kept/file=seen", "tmp/a/repo/.git/config=old", "upper/", "work/")
 		t.Cleanup(func() { removeWorkDir(t, filepath.Join(dir, "work")) })
-		runInNamespaces(t, dir, Plan{
+		runInNamespaces(t, dir, walls.Plan{
 			Private: joinAll(dir, "tmp"), Writable: joinAll(dir, "tmp/a/b/tree"), Kept: joinAll(dir, "tmp/a/b/c/kept"), Fixed: joinAll(dir, "tmp/a/b/tree/.git"),
-			Overlays: []OverlayMount{{dir + "/tmp/a/repo/.git", dir + "/upper", dir + "/work"}},
+			Overlays: []walls.OverlayMount{{Path: dir + "/tmp/a/repo/.git", Upper: dir + "/upper", Work: dir + "/work"}},
 		})
 		return
 	}
@@ -244,11 +244,11 @@ func TestOverlayWritesGoToUpperDirectory(t *testing.T) {
 			removeWorkDir(t, filepath.Join(dir, "data/work"))
 			removeWorkDir(t, filepath.Join(dir, "data/work2"))
 		})
-		runInNamespaces(t, dir, Plan{
+		runInNamespaces(t, dir, walls.Plan{
 			Hidden: joinAll(dir, "data", "repo"),
-			Overlays: []OverlayMount{
-				{dir + "/repo/.git", dir + "/data/upper", dir + "/data/work"},
-				{dir + "/plain", dir + "/data/upper2", dir + "/data/work2"},
+			Overlays: []walls.OverlayMount{
+				{Path: dir + "/repo/.git", Upper: dir + "/data/upper", Work: dir + "/data/work"},
+				{Path: dir + "/plain", Upper: dir + "/data/upper2", Work: dir + "/data/work2"},
 			},
 		})
 		if after := describeDir(t, filepath.Join(dir, "repo")) + describeDir(t, filepath.Join(dir, "plain")); after != below {
@@ -286,7 +286,7 @@ func TestVolatileOverlayCanBeRemounted(t *testing.T) {
 		dir := makeFiles(t, "dir/file=0", "upper/", "work/")
 		t.Cleanup(func() { removeWorkDir(t, filepath.Join(dir, "work")) })
 		for i, volatile := range []bool{true, true, false, false, true} {
-			runInNamespaces(t, dir, Plan{Volatile: volatile, Overlays: []OverlayMount{{dir + "/dir", dir + "/upper", dir + "/work"}}})
+			runInNamespaces(t, dir, walls.Plan{Volatile: volatile, Overlays: []walls.OverlayMount{{Path: dir + "/dir", Upper: dir + "/upper", Work: dir + "/work"}}})
 			if got, want := readFiles(t, dir, "dir/file", "upper/file"), "0 0"+strings.Repeat("1", i+1); got != want {
 				t.Errorf("after %d: %s instead of %s", i, got, want)
 			}
@@ -309,7 +309,7 @@ func TestApplyRefusesSharedUpperDirectory(t *testing.T) {
 	if isParent(t) {
 		dir := makeFiles(t, "one/", "two/", "upper/", "work/")
 		t.Cleanup(func() { removeWorkDir(t, filepath.Join(dir, "work")) })
-		runInNamespaces(t, dir, Plan{Overlays: []OverlayMount{{dir + "/one", dir + "/upper", dir + "/work"}, {dir + "/two", dir + "/upper", dir + "/work"}}})
+		runInNamespaces(t, dir, walls.Plan{Overlays: []walls.OverlayMount{{Path: dir + "/one", Upper: dir + "/upper", Work: dir + "/work"}, {Path: dir + "/two", Upper: dir + "/upper", Work: dir + "/work"}}})
 		return
 	}
 	dir, p := os.Getenv(dirVariable), planFromEnv(t)
@@ -323,7 +323,7 @@ func TestApplyRefusesSharedUpperDirectory(t *testing.T) {
 func TestFixedPathsCannotBeChangedOrReplaced(t *testing.T) {
 	if isParent(t) {
 		dir := makeFiles(t, "tree/.git=gitdir", "tree/file=old", "tree/sub/module/.git=gitdir", "tree/sub/file=old", "tree/hooks/pre=hook", "outside=old")
-		runInNamespaces(t, dir, Plan{
+		runInNamespaces(t, dir, walls.Plan{
 			Writable: joinAll(dir, "tree"),
 			Fixed:    joinAll(dir, "tree/.git", "tree/sub/module/.git", "tree/hooks", "outside"),
 		})
@@ -383,10 +383,10 @@ func TestApplyAcceptsAnyFileName(t *testing.T) {
 				fmt.Sprintf("%d/hidden/%s/file=old", i, name), fmt.Sprintf("%d/hidden/%s/kept/file=old", i, name))
 		}
 		dir := makeFiles(t, files...)
-		var p Plan
+		var p walls.Plan
 		for i, name := range names {
 			path := func(kind string) string { return filepath.Join(dir, strconv.Itoa(i), kind, name) }
-			p.Overlays = append(p.Overlays, OverlayMount{path("layer"), path("upper"), path("work")})
+			p.Overlays = append(p.Overlays, walls.OverlayMount{Path: path("layer"), Upper: path("upper"), Work: path("work")})
 			p.Writable = append(p.Writable, path("writable"))
 			p.Fixed = append(p.Fixed, path("writable")+"/fixed")
 			p.Private = append(p.Private, path("private"))
@@ -422,7 +422,7 @@ func TestApplyAcceptsAnyFileName(t *testing.T) {
 
 func TestProcShowsOnlySandboxAndIsReadOnly(t *testing.T) {
 	if isParent(t) {
-		runInNamespaces(t, "", Plan{})
+		runInNamespaces(t, "", walls.Plan{})
 		return
 	}
 	_, p := applyPlan(t)
@@ -474,7 +474,7 @@ func TestProcShowsOnlySandboxAndIsReadOnly(t *testing.T) {
 
 func TestDevHoldsMinimalDevices(t *testing.T) {
 	if isParent(t) {
-		runInNamespaces(t, "", Plan{})
+		runInNamespaces(t, "", walls.Plan{})
 		return
 	}
 	_, p := applyPlan(t)
@@ -538,7 +538,7 @@ func TestDevHoldsMinimalDevices(t *testing.T) {
 func TestSandboxHasOwnHostnameAndLoopback(t *testing.T) {
 	if isParent(t) {
 		name, err := os.Hostname()
-		runInNamespaces(t, "", Plan{Hostname: "agency-box", Network: NoNetwork})
+		runInNamespaces(t, "", walls.Plan{Hostname: "agency-box", Network: walls.NoNetwork})
 		if after, err2 := os.Hostname(); after != name || err != nil || err2 != nil {
 			t.Errorf("%s, %v, %v", after, err, err2)
 		}
@@ -578,37 +578,37 @@ func dialTCP(protocol int, to unix.Sockaddr) error {
 func TestApplyErrorNamesPathAndReason(t *testing.T) {
 	if isParent(t) {
 		dir := makeFiles(t, "file=x", "dir/", "link->dir", "upper/", "work/")
-		runInNamespaces(t, dir, Plan{})
+		runInNamespaces(t, dir, walls.Plan{})
 		return
 	}
 	dir := os.Getenv(dirVariable)
 	for _, c := range []struct {
-		plan Plan
+		plan walls.Plan
 		want string
 		is   unix.Errno
 	}{
-		{Plan{Writable: joinAll(dir, "missing")}, "writable " + dir + "/missing: no such file or directory", unix.ENOENT},
-		{Plan{Fixed: joinAll(dir, "missing")}, "fixed " + dir + "/missing: no such file or directory", unix.ENOENT},
-		{Plan{Overlays: []OverlayMount{{dir + "/missing", dir + "/upper", dir + "/work"}}}, "layered " + dir + "/missing: no such file or directory", unix.ENOENT},
-		{Plan{Overlays: []OverlayMount{{dir + "/dir", dir + "/missing", dir + "/work"}}}, "overlay on " + dir + "/dir: " + dir + "/missing: no such file or directory", unix.ENOENT},
-		{Plan{Overlays: []OverlayMount{{dir + "/file", dir + "/upper", dir + "/work"}}}, "layered " + dir + "/file: not a directory", unix.ENOTDIR},
-		{Plan{Overlays: []OverlayMount{{dir + "/dir", "/proc", dir + "/work"}}}, "overlay on " + dir + "/dir: /proc must not be changed by a plan", 0},
-		{Plan{Private: joinAll(dir, "file")}, "private " + dir + "/file: not a directory", unix.ENOTDIR},
-		{Plan{Writable: joinAll(dir, "link")}, "writable " + dir + "/link: a symbolic link in the path", unix.ELOOP},
-		{Plan{Hidden: joinAll(dir, "link/file")}, "hidden " + dir + "/link/file: a symbolic link in the path", unix.ELOOP},
-		{Plan{Hidden: joinAll(dir, "file/file")}, "hidden " + dir + "/file/file: not a directory", unix.ENOTDIR},
-		{Plan{Kept: joinAll(dir, "link")}, "kept " + dir + "/link: a symbolic link in the path", unix.ELOOP},
-		{Plan{Network: "wireless"}, `unknown network "wireless"`, 0},
-		{Plan{Network: NoNetwork}, "network loopback: loopback: operation not permitted", unix.EPERM}, // the test runs in the host's network namespace
+		{walls.Plan{Writable: joinAll(dir, "missing")}, "writable " + dir + "/missing: no such file or directory", unix.ENOENT},
+		{walls.Plan{Fixed: joinAll(dir, "missing")}, "fixed " + dir + "/missing: no such file or directory", unix.ENOENT},
+		{walls.Plan{Overlays: []walls.OverlayMount{{Path: dir + "/missing", Upper: dir + "/upper", Work: dir + "/work"}}}, "layered " + dir + "/missing: no such file or directory", unix.ENOENT},
+		{walls.Plan{Overlays: []walls.OverlayMount{{Path: dir + "/dir", Upper: dir + "/missing", Work: dir + "/work"}}}, "overlay on " + dir + "/dir: " + dir + "/missing: no such file or directory", unix.ENOENT},
+		{walls.Plan{Overlays: []walls.OverlayMount{{Path: dir + "/file", Upper: dir + "/upper", Work: dir + "/work"}}}, "layered " + dir + "/file: not a directory", unix.ENOTDIR},
+		{walls.Plan{Overlays: []walls.OverlayMount{{Path: dir + "/dir", Upper: "/proc", Work: dir + "/work"}}}, "overlay on " + dir + "/dir: /proc must not be changed by a plan", 0},
+		{walls.Plan{Private: joinAll(dir, "file")}, "private " + dir + "/file: not a directory", unix.ENOTDIR},
+		{walls.Plan{Writable: joinAll(dir, "link")}, "writable " + dir + "/link: a symbolic link in the path", unix.ELOOP},
+		{walls.Plan{Hidden: joinAll(dir, "link/file")}, "hidden " + dir + "/link/file: a symbolic link in the path", unix.ELOOP},
+		{walls.Plan{Hidden: joinAll(dir, "file/file")}, "hidden " + dir + "/file/file: not a directory", unix.ENOTDIR},
+		{walls.Plan{Kept: joinAll(dir, "link")}, "kept " + dir + "/link: a symbolic link in the path", unix.ELOOP},
+		{walls.Plan{Network: "wireless"}, `unknown network "wireless"`, 0},
+		{walls.Plan{Network: walls.NoNetwork}, "network loopback: loopback: operation not permitted", unix.EPERM}, // the test runs in the host's network namespace
 	} {
 		if c.plan.Network == "" {
-			c.plan.Network = HostNetwork
+			c.plan.Network = walls.HostNetwork
 		}
 		err := Apply(c.plan)
 		if err == nil || !strings.HasPrefix(err.Error(), c.want) || c.is != 0 && !errors.Is(err, c.is) {
 			t.Errorf("%+v: %v", c.plan, err)
 		}
-		if c.plan.Fixed != nil || c.plan.Network != HostNetwork {
+		if c.plan.Fixed != nil || c.plan.Network != walls.HostNetwork {
 			return // by then Apply has changed the mounts and cannot run again
 		}
 	}
@@ -640,18 +640,18 @@ func TestApplyOrdinaryPlan(t *testing.T) {
 const timingPrefix = "raised and shut in µs:"
 
 // ordinarySandbox makes the files and the plan of a typical sandbox.
-func ordinarySandbox(t testing.TB) (string, Plan) {
+func ordinarySandbox(t testing.TB) (string, walls.Plan) {
 	t.Helper()
 	dir := makeFiles(t, "repo/.git/config=old", "repo/file=seen", "sandbox/tree/.git=gitdir", "sandbox/walls/git/upper/", "sandbox/walls/git/work/", "home/.ssh/key=s3cret", "home/.config/git/config=seen", "home/.netrc=s3cret")
 	t.Cleanup(func() { removeWorkDir(t, filepath.Join(dir, "sandbox/walls/git/work")) })
-	return dir, Plan{
+	return dir, walls.Plan{
 		Hostname: "sandbox",
-		Network:  NoNetwork,
+		Network:  walls.NoNetwork,
 		Private:  []string{"/tmp", "/run", "/var/tmp"},
 		Hidden:   append(joinAll(dir, "sandbox", "home", "home/.ssh"), "/root", "/home", "/mnt", "/media", "/srv", "/var/log"),
 		Kept:     joinAll(dir, "home/.config/git"),
 		Writable: joinAll(dir, "sandbox/tree"),
-		Overlays: []OverlayMount{{dir + "/repo/.git", dir + "/sandbox/walls/git/upper", dir + "/sandbox/walls/git/work"}},
+		Overlays: []walls.OverlayMount{{Path: dir + "/repo/.git", Upper: dir + "/sandbox/walls/git/upper", Work: dir + "/sandbox/walls/git/work"}},
 		Fixed:    joinAll(dir, "sandbox/tree/.git"),
 	}
 }
@@ -684,7 +684,7 @@ func TestApplyRefusesOutsideProcessOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Apply(Plan{Network: HostNetwork}); err == nil || !strings.Contains(err.Error(), "process 1") {
+	if err := Apply(walls.Plan{Network: walls.HostNetwork}); err == nil || !strings.Contains(err.Error(), "process 1") {
 		t.Error(err)
 	}
 	if after, err := os.ReadFile("/proc/self/mountinfo"); err != nil || !bytes.Equal(before, after) {
@@ -709,18 +709,18 @@ func isParent(t *testing.T) bool {
 }
 
 // runInNamespaces runs the test again as process 1 of new namespaces, in which Apply can mount.
-func runInNamespaces(t *testing.T, dir string, p Plan) {
+func runInNamespaces(t *testing.T, dir string, p walls.Plan) {
 	t.Helper()
 	rerunTest(t, t.Name(), func(cmd *exec.Cmd) error { return configureNamespaces(cmd, dir, p) })
 }
 
 // configureNamespaces passes the plan and the directory to cmd and gives it namespaces of its own.
-func configureNamespaces(cmd *exec.Cmd, dir string, p Plan) error {
+func configureNamespaces(cmd *exec.Cmd, dir string, p walls.Plan) error {
 	if p.LandlockABI == 0 {
 		p.LandlockABI, _ = landlock.ABI()
 	}
 	if p.Network == "" {
-		p.Network = HostNetwork
+		p.Network = walls.HostNetwork
 	}
 	var plan bytes.Buffer // gob, because JSON cannot hold names that are not UTF-8
 	if err := gob.NewEncoder(&plan).Encode(p); err != nil {
@@ -734,14 +734,14 @@ func configureNamespaces(cmd *exec.Cmd, dir string, p Plan) error {
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getegid(), HostID: os.Getegid(), Size: 1}},
 		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP, unix.CAP_DAC_OVERRIDE},
 	}
-	if p.Network != HostNetwork {
+	if p.Network != walls.HostNetwork {
 		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWNET
 	}
 	return nil
 }
 
 // planFromEnv decodes the plan that configureNamespaces passed on.
-func planFromEnv(t *testing.T) (p Plan) {
+func planFromEnv(t *testing.T) (p walls.Plan) {
 	t.Helper()
 	data, err := base64.StdEncoding.DecodeString(os.Getenv(planVariable))
 	if err == nil {
@@ -754,7 +754,7 @@ func planFromEnv(t *testing.T) (p Plan) {
 }
 
 // applyPlan applies the plan that the parent process passed on.
-func applyPlan(t *testing.T) (dir string, p Plan) {
+func applyPlan(t *testing.T) (dir string, p walls.Plan) {
 	t.Helper()
 	p = planFromEnv(t)
 	if err := Apply(p); err != nil {
@@ -868,13 +868,13 @@ func requireErrno(t *testing.T, what string, err error, want unix.Errno) {
 
 // requireWritable checks /proc/self/mountinfo: only the mounts the plan makes writable and those private to
 // the namespace are read-write, and every mount is nosuid.
-func requireWritable(t *testing.T, p Plan) {
+func requireWritable(t *testing.T, p walls.Plan) {
 	t.Helper()
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		t.Fatal(err)
 	}
-	may := slices.Concat([]string{"/proc", "/dev/pts", "/dev/shm"}, p.Private, p.Writable)
+	may := slices.Concat([]string{"/proc", "/dev/pts", "/dev/shm", p.Home.Path}, p.Private, p.Writable)
 	for _, l := range p.Overlays {
 		may = append(may, l.Path)
 	}

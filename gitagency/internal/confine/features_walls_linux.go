@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/git-agency/git-agency/gitagency/internal/walls"
 	"golang.org/x/sys/unix"
 )
 
@@ -109,7 +110,7 @@ func wallsFeature(err error, parts []Feature) Feature {
 			return f
 		}
 	}
-	var refused *RefusedError
+	var refused *walls.RefusedError
 	if errors.As(err, &refused) {
 		f.Detail = refused.Wall + ": " + refused.Why
 	} else {

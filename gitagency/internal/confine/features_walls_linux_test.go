@@ -6,10 +6,10 @@ import (
 	"os"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/git-agency/git-agency/gitagency/internal/landlock"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/walls"
+	"golang.org/x/sys/unix"
 )
 
 // namespaceRefusedError is the error of proc.Walls.StartNamespace when the kernel refuses the namespaces.
@@ -107,7 +107,7 @@ func TestWallsFeatureNamesMissingPart(t *testing.T) {
 		{nil, whole, Feature{AllWalls, OK, "all of them were built and removed"}},
 		{errors.New("no"), append(whole, Feature{NetworkNamespaces, Missing, ""}), Feature{AllWalls, Missing, "needs network namespaces"}},
 		{errors.New("read-only /: no"), whole, Feature{AllWalls, Missing, "read-only /: no"}},
-		{&RefusedError{Wall: Landlock, Why: "too old", Remedy: "buy a new one"}, whole, Feature{AllWalls, Missing, "landlock: too old"}},
+		{&walls.RefusedError{Wall: Landlock, Why: "too old", Remedy: "buy a new one"}, whole, Feature{AllWalls, Missing, "landlock: too old"}},
 	} {
 		requireFeature(t, fmt.Sprintf("%+v", c), wallsFeature(c.err, c.parts), c.want)
 	}

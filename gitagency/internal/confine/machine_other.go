@@ -2,9 +2,13 @@
 
 package confine
 
-import "runtime"
+import (
+	"runtime"
+
+	"github.com/git-agency/git-agency/gitagency/internal/walls"
+)
 
 // InspectMachine reports that this system has nothing that walls are built from.
-func InspectMachine() Machine {
-	return Machine{System: runtime.GOOS, Arch: runtime.GOARCH, WhyNoLandlock: runtime.GOOS + " has none", WhyNoSeccomp: runtime.GOOS + " has none"}
+func InspectMachine() walls.Machine {
+	return walls.Machine{System: runtime.GOOS, Arch: runtime.GOARCH, WhyNoLandlock: runtime.GOOS + " has none", WhyNoSeccomp: runtime.GOOS + " has none"}
 }

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/git-agency/git-agency/gitagency/internal/walls"
 	"golang.org/x/sys/unix"
 )
 
@@ -138,7 +139,7 @@ func (m maskedDir) mountEntries(dir string) error {
 		return err
 	}
 	for _, e := range entries {
-		if !m.empty && (!e.IsDir() || !showsChanges(w.path, path.Join(dir, e.Name()))) {
+		if !m.empty && (!e.IsDir() || !walls.ShowsChanges(w.path, path.Join(dir, e.Name()))) {
 			continue
 		}
 		err := m.mountEntry(path.Join(dir, e.Name()), path.Join(rel, e.Name()), e.Type())
@@ -169,7 +170,7 @@ func (m maskedDir) mountEntry(at, rel string, kind fs.FileMode) error {
 		return bindMount(m.blankFS, maskName(m.index)+"/"+rel, m.mount, rel, unix.AT_RECURSIVE)
 	case slices.Contains(m.hiddenPaths, at), m.isMountPoint(at):
 		return nil
-	case kind.IsDir() && isAround(at, m.hiddenPaths):
+	case kind.IsDir() && walls.IsAround(at, m.hiddenPaths):
 		return m.mountEntries(at)
 	}
 	return bindMount(original, rel, m.mount, rel, unix.AT_RECURSIVE)

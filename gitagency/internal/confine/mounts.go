@@ -7,15 +7,18 @@ import (
 	"slices"
 	"sort"
 	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/walls"
 )
 
 // mountSpec is one mount of a plan.
 type mountSpec struct {
 	kind    mountKind
 	path    string
-	overlay OverlayMount // with kind overlaid
-	text    string       // content of a hidden file; mostly empty
-	parent  int          // index of the nearest mount around it; -1: none
+	overlay walls.OverlayMount // with kind overlaid
+	text    string             // content of a hidden file; mostly empty
+	source  string             // with kind private: directory with the content, which is kept; empty for a new file system
+	parent  int                // index of the nearest mount around it; -1: none
 }
 
 type mountKind int
@@ -40,35 +43,41 @@ func (k mountKind) hidesContent() bool { return k == private || k == hidden }
 
 // orderMounts returns the mounts of a plan in the order in which they are attached, parents first, and then the fixed
 // paths.
-func orderMounts(p Plan) (walls, fixtures []mountSpec, err error) {
+func orderMounts(p walls.Plan) (mounts, fixtures []mountSpec, err error) {
 	add := func(k mountKind, paths []string) {
 		for _, path := range paths {
-			walls = append(walls, mountSpec{kind: k, path: path})
+			mounts = append(mounts, mountSpec{kind: k, path: path})
 		}
 	}
 	add(private, p.Private)
+	if p.Home.Path != "" {
+		mounts = append(mounts, mountSpec{kind: private, path: p.Home.Path, source: p.Home.Dir})
+		if err := checkPath(p.Home.Dir); err != nil {
+			return nil, nil, fmt.Errorf("content of %s: %w", p.Home.Path, err)
+		}
+	}
 	add(hidden, p.Hidden)
 	add(hidden, p.Sockets)
 	for _, f := range p.Filtered {
-		walls = append(walls, mountSpec{kind: hidden, path: f.Path, text: string(f.Text)})
+		mounts = append(mounts, mountSpec{kind: hidden, path: f.Path, text: string(f.Text)})
 	}
 	add(masked, p.Masked)
 	add(kept, p.Kept)
 	add(writable, p.Writable)
 	for _, l := range p.Overlays {
-		walls = append(walls, mountSpec{kind: overlaid, path: l.Path, overlay: l})
+		mounts = append(mounts, mountSpec{kind: overlaid, path: l.Path, overlay: l})
 		for _, path := range []string{l.Upper, l.Work} {
 			if err := checkPath(path); err != nil {
 				return nil, nil, fmt.Errorf("overlay on %s: %w", l.Path, err)
 			}
 		}
 	}
-	sort.SliceStable(walls, func(i, j int) bool { return byPath(walls[i], walls[j]) < 0 })
-	walls = slices.Compact(walls)
+	sort.SliceStable(mounts, func(i, j int) bool { return byPath(mounts[i], mounts[j]) < 0 })
+	mounts = slices.Compact(mounts)
 
 	var ancestors []int // indices of the mounts around this one, from the outermost
-	arranged := walls[:0]
-	for _, w := range walls {
+	arranged := mounts[:0]
+	for _, w := range mounts {
 		if err := checkPath(w.path); err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", w.kind, err)
 		}
@@ -92,20 +101,10 @@ func orderMounts(p Plan) (walls, fixtures []mountSpec, err error) {
 	return arranged, fixtures, err
 }
 
-// isAround reports whether a directory below a masked one contains a hidden path.
-func isAround(dir string, hiddenPaths []string) bool {
-	return slices.ContainsFunc(hiddenPaths, func(h string) bool { return h != dir && isWithin(h, dir) })
-}
-
-// showsChanges reports whether a directory below a masked one is mounted unchanged, unless it contains hidden paths. For
-// directories of settings, such as ~/.config, that is not worth the time: the overlay shows the files that were there
-// when they were first used.
-func showsChanges(maskedDir, dir string) bool { return !strings.Contains(dir[len(maskedDir):], "/.") }
-
 // planFixed returns the fixed paths, and the directories to be pinned so that mounts stay where they are. A mount point
 // can be neither moved nor removed, but its parent directory can be renamed and replaced: where that is possible, every
 // directory up to the next mount is made a mount point, too.
-func planFixed(walls []mountSpec, fix []string) (fixtures []mountSpec, err error) {
+func planFixed(mounts []mountSpec, fix []string) (fixtures []mountSpec, err error) {
 	pin := func(p string, outer mountSpec) {
 		if outer.kind == hidden || outer.kind == kept || outer.kind == masked || p == outer.path {
 			return
@@ -114,9 +113,9 @@ func planFixed(walls []mountSpec, fix []string) (fixtures []mountSpec, err error
 			fixtures = append(fixtures, mountSpec{kind: pinned, path: dir, parent: -1})
 		}
 	}
-	for _, w := range walls {
+	for _, w := range mounts {
 		if w.parent >= 0 {
-			pin(w.path, walls[w.parent])
+			pin(w.path, mounts[w.parent])
 		}
 	}
 	for _, f := range fix {
@@ -124,7 +123,7 @@ func planFixed(walls []mountSpec, fix []string) (fixtures []mountSpec, err error
 			return nil, fmt.Errorf("fixed path: %w", err)
 		}
 		fixtures = append(fixtures, mountSpec{kind: fixed, path: f, parent: -1})
-		for _, w := range slices.Backward(walls) { // the last one that contains it is the nearest
+		for _, w := range slices.Backward(mounts) { // the last one that contains it is the nearest
 			if isWithin(f, w.path) {
 				pin(f, w)
 				break

@@ -7,12 +7,13 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/git-agency/git-agency/gitagency/internal/walls"
 	"golang.org/x/sys/unix"
 )
 
 // newOverlay creates an overlay. The kernel parses the directories as mount options, with special characters and a
 // length limit; /proc/self/fd paths avoid both, and no other process can replace what they refer to.
-func (s *builder) newOverlay(lower int, l OverlayMount) (int, error) {
+func (s *builder) newOverlay(lower int, l walls.OverlayMount) (int, error) {
 	upper, err := s.track(openNoSymlinks(unix.AT_FDCWD, l.Upper))
 	if err != nil {
 		return -1, fmt.Errorf("%s: %w", l.Upper, err)

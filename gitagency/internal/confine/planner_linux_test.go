@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/git-agency/git-agency/gitagency/internal/walls"
 	"golang.org/x/sys/unix"
 )
 
@@ -18,15 +19,15 @@ func TestMakePlanMatchesApply(t *testing.T) {
 			t.Fatal(err)
 		}
 		home := dir + "/home"
-		r := Request{
+		r := walls.Request{
 			Tree: home + "/data/s/tree", GitFile: home + "/data/s/tree/.git", GitDir: home + "/repo/.git", DataDir: home + "/data", OverlayDir: home + "/data/s/walls",
 			IntegrationTrees: []string{home + "/repo"}, Home: home, PathDirs: filepath.SplitList(os.Getenv("PATH")), KeepVisible: []string{os.Args[0]}, Outputs: "none", AgentSockets: []string{home + "/.agent/s"},
-			Policy: Policy{
+			Policy: walls.Policy{
 				Secrets: joinAll(home, ".ssh", ".netrc", ".aws"), Caches: joinAll(home, ".cache", ".npm", ".gone"),
 				Read: joinAll(home, ".ssh/known_hosts"), Write: joinAll(home, "shared"),
 			},
 		}
-		plan, err := MakePlan(r, InspectMachine())
+		plan, err := walls.MakePlan(r, InspectMachine())
 		if err != nil {
 			t.Fatal(err)
 		}

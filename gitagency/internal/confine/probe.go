@@ -1,10 +1,12 @@
-// Package confine owns the walls around the commands of a sandbox: it finds out which of them this machine can build,
-// plans them, and builds them.
+// Package confine owns the walls around the commands of a sandbox: it finds out which of them this machine can build, and
+// builds those that package walls plans.
 //
 // It relies on no setting and no version where it can try the feature itself. Trials run in short-lived processes, need
 // no root, and leave nothing behind. The package must never know about git, agents or records, and never accepts a
 // weaker wall than requested.
 package confine
+
+import "github.com/git-agency/git-agency/gitagency/internal/walls"
 
 // State says whether a feature works here.
 type State string
@@ -25,13 +27,13 @@ type Feature struct {
 
 // The names of the features, in the order of Probe.
 const (
-	UserNamespaces    = "user-namespaces"
+	UserNamespaces    = walls.UserNamespaces
 	PIDNamespaces     = "pid-namespaces"
 	NetworkNamespaces = "network-namespaces"
 	MountAPI          = "mount-api"
 	Overlay           = "overlay"
-	Landlock          = "landlock"
-	Seccomp           = "seccomp"
+	Landlock          = walls.Landlock
+	Seccomp           = walls.Seccomp
 	JoiningNamespaces = "joining"
 	AllWalls          = "walls"
 	CgroupDelegation  = "cgroups"

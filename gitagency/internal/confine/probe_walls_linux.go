@@ -8,10 +8,10 @@ import (
 	"runtime"
 	"unsafe"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/seccomp"
+	"github.com/git-agency/git-agency/gitagency/internal/walls"
+	"golang.org/x/sys/unix"
 )
 
 // namespaceTrial is the result of a namespace with its own network.
@@ -39,7 +39,7 @@ func (l prober) tryNamespace(ctx context.Context) (t namespaceTrial) {
 	} else {
 		t.labelDirErr = errors.Join(err, openErr)
 	}
-	ns, err := startNamespace(ctx, Plan{Network: NoNetwork, NetworkOnly: true}, label, hold...)
+	ns, err := startNamespace(ctx, walls.Plan{Network: walls.NoNetwork, NetworkOnly: true}, label, hold...)
 	if err != nil {
 		t.startErr = err
 		return t
@@ -77,7 +77,7 @@ func tryPidfdGetfd(pids []int) error {
 func (l prober) tryWalls(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, l.timeout, fmt.Errorf("the walls were not ready within %s", l.timeout))
 	defer cancel()
-	plan, err := trialPlan(NoNetwork, InspectMachine())
+	plan, err := walls.MakeTrialPlan(walls.NoNetwork, InspectMachine())
 	if err != nil {
 		return err
 	}

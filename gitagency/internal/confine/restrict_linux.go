@@ -3,16 +3,18 @@ package confine
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/git-agency/git-agency/gitagency/internal/landlock"
 	"github.com/git-agency/git-agency/gitagency/internal/seccomp"
+	"github.com/git-agency/git-agency/gitagency/internal/walls"
 	"golang.org/x/sys/unix"
 )
 
 // Restrict drops all privileges of the calling thread, and of the processes it starts, that are left inside the walls
 // of p. The caller has locked itself to its thread, which is not the main thread, and lets it end afterwards. None of
 // this can be undone; after an error, nothing may be run.
-func Restrict(p Plan) error {
+func Restrict(p walls.Plan) error {
 	if unix.Gettid() == unix.Getpid() {
 		// The capabilities of the main thread decide which processes may access this one in /proc, and it does not end
 		// before the others.
@@ -75,7 +77,7 @@ func dropCapabilities() error {
 
 // newRuleset creates the Landlock ruleset. It must be a single one: with two stacked rulesets files cannot be moved
 // between directories even where both allow it.
-func newRuleset(p Plan) (*landlock.Ruleset, error) {
+func newRuleset(p walls.Plan) (*landlock.Ruleset, error) {
 	if p.LandlockABI < landlock.RenameABI {
 		return nil, fmt.Errorf("landlock ABI %d: at least %d is required, to rename files between directories", p.LandlockABI, landlock.RenameABI)
 	}
@@ -94,7 +96,11 @@ func newRuleset(p Plan) (*landlock.Ruleset, error) {
 		return nil
 	}
 	err = errors.Join(allow("/", landlock.Read), allow("/proc", landlock.WriteFile), allow("/dev", landlock.UseDevice), allow("/dev/shm", landlock.Change))
-	for _, path := range p.Private {
+	private := p.Private
+	if p.Home.Path != "" {
+		private = append(slices.Clone(private), p.Home.Path)
+	}
+	for _, path := range private {
 		if e := allow(path, landlock.Change); !errors.Is(e, unix.ENOENT) { // missing ones are skipped, as by Apply
 			err = errors.Join(err, e)
 		}

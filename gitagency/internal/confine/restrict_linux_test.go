@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/landlock"
+	"github.com/git-agency/git-agency/gitagency/internal/walls"
 	"golang.org/x/sys/unix"
 )
 
@@ -20,7 +21,7 @@ import (
 func init() { runtime.LockOSThread() }
 
 // restrictSelf restricts the thread of the test. The thread ends with the test, because it stays locked.
-func restrictSelf(t *testing.T, p Plan) {
+func restrictSelf(t *testing.T, p walls.Plan) {
 	t.Helper()
 	runtime.LockOSThread()
 	if err := Restrict(p); err != nil {
@@ -30,7 +31,7 @@ func restrictSelf(t *testing.T, p Plan) {
 
 func TestRestrictDropsAllCapabilities(t *testing.T) {
 	if isParent(t) {
-		runInNamespaces(t, makeFiles(t, "tree/"), Plan{})
+		runInNamespaces(t, makeFiles(t, "tree/"), walls.Plan{})
 		return
 	}
 	_, p := applyPlan(t)
@@ -89,7 +90,7 @@ func runProgram(t *testing.T, argv ...string) string {
 
 func TestRestrictBlocksPrivilegedSystemCalls(t *testing.T) {
 	if isParent(t) {
-		runInNamespaces(t, makeFiles(t, "tree/file=x"), Plan{})
+		runInNamespaces(t, makeFiles(t, "tree/file=x"), walls.Plan{})
 		return
 	}
 	dir, p := applyPlan(t)
@@ -172,7 +173,7 @@ func rawSyscall(call, a, b, c uintptr) error {
 func TestLandlockAllowsOnlyPlannedWrites(t *testing.T) {
 	if isParent(t) {
 		dir := makeFiles(t, "tree/a/file=x", "tree/b/", "more/", "single=x", "socket/")
-		runInNamespaces(t, dir, Plan{Writable: joinAll(dir, "tree", "more", "single", "socket")})
+		runInNamespaces(t, dir, walls.Plan{Writable: joinAll(dir, "tree", "more", "single", "socket")})
 		if got := readFiles(t, dir, "single", "tree/b/file"); got != "new x" {
 			t.Errorf("got %s", got)
 		}
@@ -228,7 +229,7 @@ func withoutPath(all []string, one string) (rest []string) {
 func TestRestrictedProgramsStillWork(t *testing.T) {
 	if isParent(t) {
 		dir := makeFiles(t, "tree/", "tmp/")
-		runInNamespaces(t, dir, Plan{Writable: joinAll(dir, "tree", "tmp"), Network: NoNetwork})
+		runInNamespaces(t, dir, walls.Plan{Writable: joinAll(dir, "tree", "tmp"), Network: walls.NoNetwork})
 		return
 	}
 	dir, p := applyPlan(t)
@@ -261,7 +262,7 @@ func TestRestrictedProgramsStillWork(t *testing.T) {
 func TestRestrictRequiresLandlock(t *testing.T) {
 	t.Parallel()
 	for _, abi := range []int{-1, 0, 1} {
-		if err := Restrict(Plan{LandlockABI: abi}); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("landlock ABI %d", abi)) {
+		if err := Restrict(walls.Plan{LandlockABI: abi}); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("landlock ABI %d", abi)) {
 			t.Error(err)
 		}
 	}
@@ -269,11 +270,11 @@ func TestRestrictRequiresLandlock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := newRuleset(Plan{LandlockABI: known}); err != nil {
+	if _, err := newRuleset(walls.Plan{LandlockABI: known}); err != nil {
 		t.Error(err)
 	}
 	if known < 9 {
-		if err := Restrict(Plan{LandlockABI: 9}); !errors.Is(err, unix.EINVAL) {
+		if err := Restrict(walls.Plan{LandlockABI: 9}); !errors.Is(err, unix.EINVAL) {
 			t.Errorf("an ABI newer than the kernel's: %v", err)
 		}
 	}

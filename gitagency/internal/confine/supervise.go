@@ -8,6 +8,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/seccomp"
+	"github.com/git-agency/git-agency/gitagency/internal/walls"
 )
 
 // init turns this process into a supervisor if it was started as one; then it does not return.
@@ -20,7 +21,7 @@ func init() {
 	})
 }
 
-func withPlan(plan []byte, build func(Plan) error) error {
+func withPlan(plan []byte, build func(walls.Plan) error) error {
 	p, err := decodePlan(plan)
 	if err != nil {
 		return fmt.Errorf("plan of the walls: %w", err)
@@ -29,13 +30,13 @@ func withPlan(plan []byte, build func(Plan) error) error {
 }
 
 // decodePlan decodes a plan. It caches the last one, because an init process decodes the same plan for every command.
-func decodePlan(text []byte) (Plan, error) {
+func decodePlan(text []byte) (walls.Plan, error) {
 	planCache.Lock()
 	defer planCache.Unlock()
 	if planCache.text == nil || !bytes.Equal(planCache.text, text) {
-		var p Plan
+		var p walls.Plan
 		if err := json.Unmarshal(text, &p); err != nil {
-			return Plan{}, err
+			return walls.Plan{}, err
 		}
 		planCache.text, planCache.plan = bytes.Clone(text), p
 	}
@@ -45,5 +46,5 @@ func decodePlan(text []byte) (Plan, error) {
 var planCache struct {
 	sync.Mutex
 	text []byte
-	plan Plan
+	plan walls.Plan
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/changeset"
@@ -13,6 +14,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/ids"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 	"github.com/git-agency/git-agency/gitagency/internal/undo"
 )
@@ -178,6 +180,30 @@ func (r *Repository) AllocateID(ctx context.Context, taken func(id string) (what
 		}
 	}
 	return "", time.Time{}, &fault.NoFreeIDError{Tries: tries, Taken: what}
+}
+
+// ShortIDCheck returns a function that reports which invocation an id could be confused with if only its part after the
+// dash were given; empty for none. It gives up after a number of ids, so that ids do not run out.
+func (r *Repository) ShortIDCheck() (func(id string) (other string), error) {
+	all, err := r.Store.InvocationIDs(r.ID)
+	if err != nil {
+		return nil, err
+	}
+	taken := map[string]string{}
+	for _, id := range all {
+		taken[ids.Suffix(id)] = id
+	}
+	const tries = 50
+	asked := 0
+	return func(id string) string {
+		if asked++; asked > tries {
+			return ""
+		}
+		if suffix := ids.Suffix(id); strings.HasPrefix(id, suffix) { // the year, with which all ids begin
+			return suffix
+		}
+		return taken[ids.Suffix(id)]
+	}, nil
 }
 
 // UndoCreation removes the leftovers of an interrupted creation. Paths and names are derived from the id, never read

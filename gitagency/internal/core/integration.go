@@ -8,22 +8,24 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/update"
+	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// IntegrationCommit returns the commit that a new sandbox of the same worktree would start from now.
+// IntegrationCommit returns the commit of the branch that a sandbox lands on.
 func (r *Repository) IntegrationCommit(ctx context.Context, inv Invocation) (string, error) {
 	wt, err := r.WorktreeByID(inv.WorktreeID)
 	if err != nil {
 		return "", err
 	}
-	name, err := r.IntegrationRev(ctx, wt)
+	name, err := r.IntegrationRev(ctx, wt, inv.IntegrationBranch)
 	if err != nil {
 		return "", err
 	}
@@ -37,41 +39,87 @@ func (r *Repository) IntegrationCommit(ctx context.Context, inv Invocation) (str
 	return found[0].OID, nil
 }
 
-// IntegrationRev returns the ref or commit that a worktree integrates into. A worktree with a branch needs no tree
-// for that.
-func (r *Repository) IntegrationRev(ctx context.Context, wt Worktree) (string, error) {
-	if wt.Branch != "" {
-		return HeadsPrefix + wt.Branch, nil
+// IntegrationRev returns the ref or commit that a sandbox of a worktree integrates into: the branch that its record names;
+// else that of the worktree, which then needs no tree; else what is checked out there.
+func (r *Repository) IntegrationRev(ctx context.Context, wt Worktree, recorded string) (string, error) {
+	if branch := cmp.Or(recorded, branchRef(wt.Branch)); branch != "" {
+		return branch, nil
 	}
 	if err := wt.Err(); err != nil {
 		return "", err
 	}
-	listing, err := r.Git.Worktrees(ctx)
+	listing, err := worktree.List(ctx, r.Git)
 	if err != nil {
 		return "", err
 	}
-	return r.SandboxStartRev(wt, listing)
+	start, err := r.FindSandboxStart(wt, listing)
+	return start.Rev, err
 }
 
-// SandboxStartRev returns the revision that a sandbox of this worktree starts from: the worktree's branch, even while
-// something else is checked out there; without a branch, the commit of its detached HEAD.
-func (r *Repository) SandboxStartRev(wt Worktree, listing git.WorktreeList) (string, error) {
-	w, listed, err := wt.findInListing(listing)
+// IntegrationBranch returns the full ref that the work of an invocation lands on: the one in its record; in older records,
+// the branch of its worktree. It is empty if neither has one.
+func IntegrationBranch(m store.InvocationMeta, wt store.WorktreeMeta) string {
+	return cmp.Or(m.IntegrationBranch, branchRef(wt.Branch))
+}
+
+// SandboxStart says where a sandbox of an integration worktree starts, and where its work lands.
+type SandboxStart struct {
+	Rev        string // branch or commit to start from
+	Head       string // commit at HEAD of the worktree; empty if it is unknown
+	HeadBranch string // full ref that is checked out there; empty if HEAD is detached
+	Branch     string // full ref that the work lands on; empty if that is decided by the landing
+}
+
+// FindSandboxStart returns where a sandbox of a worktree starts. A created worktree has one branch, even while another one
+// is checked out there. An adopted one follows its HEAD; while that is detached, the sandbox starts from its commit and
+// lands on the branch that the worktree was adopted with.
+func (r *Repository) FindSandboxStart(wt Worktree, listing worktree.Listing) (SandboxStart, error) {
+	head, listed, err := wt.findInListing(listing)
+	own := branchRef(wt.Branch)
 	switch {
 	case err != nil:
-		return "", err
-	case wt.Branch == "" && !listed:
-		return "", &fault.NotWorktreeError{Path: wt.TreePath}
-	case wt.Branch == "":
-		return w.Head, nil
-	case listed && w.Branch != HeadsPrefix+wt.Branch: // not listed where the git directory is elsewhere: git then does not know the path of its main worktree
-		r.Warn("worktree %q does not have its branch checked out; the sandbox starts from that branch, %s", wt.Name, wt.Branch)
+		return SandboxStart{}, err
+	case !listed && own == "":
+		return SandboxStart{}, &fault.NotWorktreeError{Path: wt.TreePath}
+	case !listed: // the git directory is elsewhere: git then does not know the path of its main worktree
+		return SandboxStart{Rev: own, Head: head.Head, HeadBranch: head.Branch, Branch: own}, nil
+	case !wt.Adopted:
+		if head.Branch != own {
+			r.Warn("worktree %q does not have its branch checked out; the sandbox starts from that branch, %s", wt.Name, wt.Branch)
+		}
+		return SandboxStart{Rev: own, Head: head.Head, HeadBranch: head.Branch, Branch: own}, nil
+	case head.Branch != "" && !strings.HasPrefix(head.Branch, HeadsPrefix):
+		return SandboxStart{}, &fault.UnsafePathError{Path: wt.TreePath, Why: "its HEAD is " + head.Branch + ", which is no branch; switch to a branch first"}
+	case isSandboxRef(head.Branch):
+		return SandboxStart{}, &fault.SandboxBranchError{Path: wt.TreePath, Branch: ShortBranch(head.Branch)}
+	case head.Branch != "":
+		return SandboxStart{Rev: head.Branch, Head: head.Head, HeadBranch: head.Branch, Branch: head.Branch}, nil
+	case own != "":
+		r.Warn("HEAD of %s is detached; the work of this sandbox lands on %s", wt.TreePath, wt.Branch)
 	}
-	return HeadsPrefix + wt.Branch, nil
+	return SandboxStart{Rev: head.Head, Head: head.Head, Branch: own}, nil
+}
+
+// WorktreeBranch returns the full ref of the branch that sandboxes of a worktree would land on if they were started now;
+// empty if there is none.
+func (r *Repository) WorktreeBranch(ctx context.Context, worktreeID string) (string, error) {
+	wt, err := r.WorktreeByID(worktreeID)
+	if err != nil || !wt.Adopted {
+		return branchRef(wt.Branch), err
+	}
+	listing, err := worktree.List(ctx, r.Git)
+	if err != nil {
+		return "", err
+	}
+	head, listed, err := wt.findInListing(listing)
+	if err != nil || !listed || head.Branch == "" {
+		return branchRef(wt.Branch), err
+	}
+	return head.Branch, nil
 }
 
 // findInListing finds an integration worktree in git's worktree list, by its path.
-func (w Worktree) findInListing(listing git.WorktreeList) (found git.Worktree, listed bool, err error) {
+func (w Worktree) findInListing(listing worktree.Listing) (found worktree.Worktree, listed bool, err error) {
 	place, err := guard.Locate(w.TreePath)
 	if err != nil {
 		return found, false, &fault.UnsafePathError{Path: w.TreePath, Why: err.Error()}
@@ -92,16 +140,17 @@ type IntegrationTarget struct {
 	CheckoutGitDir, CheckoutTree string // git directory and tree of the worktree that has the branch checked out; empty where none has
 }
 
-// FindIntegrationTarget finds the branch that the sandboxes of a worktree land on.
-func (r *Repository) FindIntegrationTarget(ctx context.Context, repo *git.Repo, worktreeID string) (t IntegrationTarget, err error) {
+// FindIntegrationTarget finds the branch that a sandbox of a worktree lands on: the one that its record names; else, for
+// older records, that of the worktree, or the branch checked out there.
+func (r *Repository) FindIntegrationTarget(ctx context.Context, repo *git.Repo, worktreeID, recorded string) (t IntegrationTarget, err error) {
 	if t.Worktree, err = r.WorktreeByID(worktreeID); err != nil {
 		return t, err
 	}
 	if err := t.Worktree.CheckUsable(); err != nil {
 		return t, err
 	}
-	if t.Branch = HeadsPrefix + t.Worktree.Branch; t.Worktree.Branch == "" {
-		listing, err := repo.Worktrees(ctx)
+	if t.Branch = cmp.Or(recorded, branchRef(t.Worktree.Branch)); t.Branch == "" {
+		listing, err := worktree.List(ctx, repo)
 		if err != nil {
 			return t, err
 		}
@@ -135,7 +184,7 @@ func (r *Repository) IntegrationTrees(p settings.Policy) ([]string, error) {
 		}
 		trees = append(trees, tree)
 	}
-	entries, err := r.Git.WorktreeEntries()
+	entries, err := worktree.Entries(r.Git)
 	if err != nil {
 		return nil, err
 	}

@@ -11,27 +11,28 @@ import (
 
 // Invocation is one piece of agent work: an id, a record, a sandbox.
 type Invocation struct {
-	ID            string           `json:"invocation_id"`
-	Name          string           `json:"invocation_name"`
-	WorktreeID    string           `json:"integration_worktree_id"`
-	Worktree      string           `json:"integration_worktree"` // name of the integration worktree
-	SandboxPath   string           `json:"sandbox_path"`
-	SandboxBranch string           `json:"sandbox_branch"`
-	BaseCommit    string           `json:"base_commit"`
-	FromSnapshot  string           `json:"from_snapshot,omitempty"` // snapshot that the sandbox was started from
-	Verifies      string           `json:"verifies,omitempty"`      // invocation whose landing is verified in this temporary sandbox; empty for all others
-	SyncedCommit  string           `json:"synced_commit,omitempty"` // commit of the integration branch that the last sync merged
-	Runner        string           `json:"runner"`
-	Mode          string           `json:"mode"`
-	Status        string           `json:"status"`
-	Landing       string           `json:"landing"`
-	TrashRef      string           `json:"trash_ref,omitempty"`     // ref that keeps the work of a landed or discarded invocation
-	TrashArchive  string           `json:"trash_archive,omitempty"` // archive of what no commit can hold
-	StartedAt     time.Time        `json:"started_at"`
-	Primitives    store.Primitives `json:"primitives"`
-	Limits        store.Limits     `json:"limits,omitzero"` // limits of its commands
-	Broken        bool             `json:"broken"`
-	BrokenReason  string           `json:"broken_reason"`
+	ID                string           `json:"invocation_id"`
+	Name              string           `json:"invocation_name"`
+	WorktreeID        string           `json:"integration_worktree_id"`
+	Worktree          string           `json:"integration_worktree"` // name of the integration worktree
+	SandboxPath       string           `json:"sandbox_path"`
+	SandboxBranch     string           `json:"sandbox_branch"`
+	BaseCommit        string           `json:"base_commit"`
+	FromSnapshot      string           `json:"from_snapshot,omitempty"` // snapshot that the sandbox was started from
+	Verifies          string           `json:"verifies,omitempty"`      // invocation whose landing is verified in this temporary sandbox; empty for all others
+	SyncedCommit      string           `json:"synced_commit,omitempty"` // commit of the integration branch that the last sync merged
+	IntegrationBranch string           `json:"integration_branch"`      // full ref that the work lands on; empty where it is only known when it lands
+	Runner            string           `json:"runner"`
+	Mode              string           `json:"mode"`
+	Status            string           `json:"status"`
+	Landing           string           `json:"landing"`
+	TrashRef          string           `json:"trash_ref,omitempty"`     // ref that keeps the work of a landed or discarded invocation
+	TrashArchive      string           `json:"trash_archive,omitempty"` // archive of what no commit can hold
+	StartedAt         time.Time        `json:"started_at"`
+	Primitives        store.Primitives `json:"primitives"`
+	Limits            store.Limits     `json:"limits,omitzero"` // limits of its commands
+	Broken            bool             `json:"broken"`
+	BrokenReason      string           `json:"broken_reason"`
 
 	// Fields that review and landing added to the record; each is set only after its event.
 	SubmittedAt     time.Time `json:"submitted_at,omitzero"`      // time of submission; work lands in this order
@@ -47,6 +48,16 @@ type Invocation struct {
 	LandedStrategy  string    `json:"landed_strategy,omitempty"`
 	UnlandedCommit  string    `json:"unlanded_commit,omitempty"` // commit that reverted the landing
 	UnlandedAt      time.Time `json:"unlanded_at,omitzero"`
+
+	State      string    `json:"state"`                // see SetState
+	ExitCode   *int      `json:"exit_code"`            // of the last command; nil if there was none
+	FinishedAt time.Time `json:"finished_at,omitzero"` // end of the last command; once the invocation has ended, its end
+
+	// Fields that are not in the record; listing.Fill sets them.
+	Running      bool      `json:"running"`                // a command runs in the sandbox
+	RunningSince time.Time `json:"running_since,omitzero"` // start of the oldest of its commands
+	Ahead        *int      `json:"ahead"`                  // number of commits that are not on the integration branch; nil if unknown
+	Dirty        *int      `json:"dirty"`                  // number of changed and untracked files; nil if unknown
 
 	Radar string `json:"radar,omitempty"` // summary of the radar; set only by radar.Fill
 
@@ -73,6 +84,8 @@ func (i Invocation) Path() (string, error) {
 type ListRequest struct {
 	All      bool   // include broken, landed and discarded ones
 	Worktree string // only those of this worktree; empty: of all worktrees
+
+	OnBroken func(count int) // called with the number of broken ones that are left out; may be nil
 }
 
 // Invocations lists invocations, oldest first.
@@ -90,69 +103,51 @@ func (r *Repository) Invocations(req ListRequest) ([]Invocation, error) {
 	if err != nil {
 		return nil, err
 	}
-	names, err := r.worktreeNames()
+	worktrees, err := r.worktreeRecords()
 	if err != nil {
 		return nil, err
 	}
-	invocations := []Invocation{}
+	invocations, broken := []Invocation{}, 0
 	for _, e := range entries {
 		switch {
-		case !req.All && (e.Defect != store.NoDefect || HasEnded(e.Record)):
+		case !req.All && e.Defect != store.NoDefect:
+			if only == "" || e.Record.IntegrationWorktreeID == only {
+				broken++
+			}
+		case !req.All && HasEnded(e.Record):
 		case only != "" && e.Record.IntegrationWorktreeID != only:
 		default:
-			invocations = append(invocations, InvocationFromEntry(e, names))
+			invocations = append(invocations, InvocationFromEntry(e, worktrees))
 		}
+	}
+	if req.OnBroken != nil {
+		req.OnBroken(broken)
 	}
 	return invocations, nil
 }
 
-// Invocation finds an invocation by its id or a unique prefix of it, never by its name. A broken one is found by its
-// full id only.
-func (r *Repository) Invocation(query string) (Invocation, error) {
-	r.warnRecordsElsewhere()
-	entries, err := r.Store.InvocationsWithPrefix(r.ID, query, r.IsLocked)
-	if err != nil {
-		return Invocation{}, err
-	}
-	e, err := store.Resolve("invocation", entries, query, nil)
-	if fault.Is[*fault.NotFoundError](err) && ids.Valid(query) {
-		// While the lock is held, listings omit empty directories, as a creation may be about to fill them. A query
-		// for the full id of such a directory still finds it, unless its creation is in progress.
-		if _, there := store.FirstExisting(r.Store.InvocationDir(r.ID, query)); there {
-			if e = r.Store.Invocation(r.ID, query, nil); !e.BeingCreated {
-				err = nil
-			}
-		}
-	}
-	if err != nil {
-		return Invocation{}, err
-	}
-	names := map[string]string{}
-	if id := e.Record.IntegrationWorktreeID; ids.Valid(id) { // the id comes from a file and becomes part of a path
-		names[id] = r.Store.Worktree(r.ID, id, nil).Record.Name
-	}
-	return InvocationFromEntry(e, names), nil
-}
-
-// worktreeNames maps the ids of the integration worktrees to their names.
-func (r *Repository) worktreeNames() (map[string]string, error) {
+// worktreeRecords maps the ids of the integration worktrees to their records.
+func (r *Repository) worktreeRecords() (map[string]store.WorktreeMeta, error) {
 	entries, err := r.Store.Worktrees(r.ID, nil)
 	if err != nil {
 		return nil, err
 	}
-	names := map[string]string{}
+	records := map[string]store.WorktreeMeta{}
 	for _, e := range entries {
-		names[e.ID] = e.Record.Name
+		records[e.ID] = e.Record
 	}
-	return names, nil
+	return records, nil
 }
 
-// InvocationFromEntry converts the stored entry of an invocation. worktrees maps ids of worktrees to their names.
-func InvocationFromEntry(e store.Entry[store.InvocationMeta], worktrees map[string]string) Invocation {
+// InvocationFromEntry converts the stored entry of an invocation. worktrees maps ids of worktrees to their records; a
+// worktree that it lacks leaves the fields empty that come from its record.
+func InvocationFromEntry(e store.Entry[store.InvocationMeta], worktrees map[string]store.WorktreeMeta) Invocation {
 	m := e.Record
+	wt := worktrees[m.IntegrationWorktreeID]
 	i := Invocation{
-		ID: e.ID, Name: m.InvocationName, WorktreeID: m.IntegrationWorktreeID, Worktree: worktrees[m.IntegrationWorktreeID],
-		SandboxPath: e.TreePath, SandboxBranch: m.SandboxBranch, BaseCommit: m.BaseCommit, FromSnapshot: m.FromSnapshot, Verifies: m.VerifiesInvocation, SyncedCommit: m.SyncedCommit, Runner: m.Runner, Mode: m.Mode,
+		ID: e.ID, Name: m.InvocationName, WorktreeID: m.IntegrationWorktreeID, Worktree: wt.Name,
+		IntegrationBranch: IntegrationBranch(m, wt),
+		SandboxPath:       e.TreePath, SandboxBranch: m.SandboxBranch, BaseCommit: m.BaseCommit, FromSnapshot: m.FromSnapshot, Verifies: m.VerifiesInvocation, SyncedCommit: m.SyncedCommit, Runner: m.Runner, Mode: m.Mode,
 		Status: m.Status, Landing: m.Landing, StartedAt: m.StartedAt, Primitives: m.Primitives, Limits: m.Limits,
 		Broken: e.Defect != store.NoDefect, BrokenReason: string(e.Defect), Entry: e,
 
@@ -160,7 +155,9 @@ func InvocationFromEntry(e store.Entry[store.InvocationMeta], worktrees map[stri
 		RejectedAt: TimeOrZero(m.RejectedAt), RejectedReason: m.RejectedReason,
 		LandedCommit: m.LandedCommit, LandedBefore: m.LandedBefore, LandedTip: m.LandedTip,
 		LandedBranch: m.LandedBranch, LandedStrategy: m.LandedStrategy, UnlandedCommit: m.UnlandedCommit, UnlandedAt: TimeOrZero(m.UnlandedAt),
+		ExitCode: m.LastExitCode(), FinishedAt: TimeOrZero(m.FinishedAt),
 	}
+	i.SetState()
 	if HasEnded(m) {
 		i.TrashRef = TrashRef(e.ID)
 		if m.HasTrashArchive {

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
-	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
@@ -14,7 +14,7 @@ import (
 // CheckPlacement refuses a path for a new tree that equals, contains or lies inside any of these: an integration
 // worktree on record, a worktree that git lists, the git directory, and a directory with a marker of any repository.
 // Symbolic links and bind mounts are resolved before paths are compared.
-func (r *Repository) CheckPlacement(tree string, listing git.WorktreeList) error {
+func (r *Repository) CheckPlacement(tree string, listing worktree.Listing) error {
 	place, err := guard.Locate(tree)
 	if err != nil {
 		return &fault.UnsafePathError{Path: tree, Why: err.Error()}
@@ -63,7 +63,7 @@ func CheckUnmarked(place guard.Location) error {
 }
 
 // CheckListingIntact refuses to continue if git's worktree list has an entry that git cannot read.
-func CheckListingIntact(listing git.WorktreeList) error {
+func CheckListingIntact(listing worktree.Listing) error {
 	for _, p := range listing.Damaged {
 		return &fault.CorruptEntryError{Path: p.Path, What: p.Problem}
 	}
@@ -97,10 +97,11 @@ func DataDirOfEntry(name, tree string) (string, bool) {
 // entries of ours in another data directory: an empty listing then means that the wrong data directory is used.
 func (r *Repository) warnRecordsElsewhere() {
 	if _, there := store.FirstExisting(r.Store.RepoDir(r.ID)); there {
+		r.warnForeignRecords()
 		return
 	}
 	r.warnedElsewhere.Do(func() {
-		entries, err := r.Git.WorktreeEntries()
+		entries, err := worktree.Entries(r.Git)
 		if err != nil {
 			return // a listing does not report unrelated problems
 		}
@@ -109,6 +110,37 @@ func (r *Repository) warnRecordsElsewhere() {
 				r.Warn("there are no records of this repository in %s, but git has worktrees of git-agency in %s; 'git agency doctor' says more", r.DataDir, place)
 				return
 			}
+		}
+	})
+}
+
+// warnForeignRecords warns, once, if there are records of live sandboxes or created worktrees while git has no linked
+// worktree at all: they belong to an earlier repository at this path, because ids of repositories are made of paths.
+func (r *Repository) warnForeignRecords() {
+	if _, there := store.FirstExisting(filepath.Join(r.CommonDir, "worktrees")); there {
+		return
+	}
+	r.warnedElsewhere.Do(func() {
+		sandboxes, err := r.Store.ListIDs(r.ID, "sandboxes")
+		created, createdErr := r.Store.ListIDs(r.ID, "worktrees")
+		if err != nil || createdErr != nil {
+			return // a listing does not report unrelated problems
+		}
+		foreign := 0
+		for _, id := range sandboxes {
+			e := r.Store.Invocation(r.ID, id, r.IsLocked)
+			if e.Defect == store.NoDefect && !e.BeingCreated && !HasEnded(e.Record) {
+				foreign++
+			}
+		}
+		for _, id := range created {
+			e := r.Store.Worktree(r.ID, id, r.IsLocked)
+			if w := r.WorktreeFromEntry(e); !w.Broken && !e.BeingCreated && w.State == store.Present && !w.Adopted {
+				foreign++
+			}
+		}
+		if foreign > 0 {
+			r.Warn("git has no linked worktree here, but there are records of %d sandboxes and worktrees of an earlier repository at %s; 'git agency doctor' lists them and says how to keep their files", foreign, r.CommonDir)
 		}
 	})
 }

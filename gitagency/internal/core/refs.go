@@ -22,8 +22,27 @@ func worktreeRef(name, id string) string {
 // SandboxRef returns the branch of a sandbox.
 func SandboxRef(id string) string { return HeadsPrefix + BranchNamespace + "/sandbox-" + id }
 
+// isSandboxRef reports whether a ref has the form of the branch of a sandbox.
+func isSandboxRef(ref string) bool {
+	id, found := strings.CutPrefix(ref, SandboxRef(""))
+	return found && ids.Valid(id)
+}
+
+// branchRef returns the full ref of a branch; empty for an empty name.
+func branchRef(name string) string {
+	if name == "" {
+		return ""
+	}
+	return HeadsPrefix + name
+}
+
 // TrashRef returns the ref that keeps the content of a removed tree.
 func TrashRef(id string) string { return "refs/agency/trash/" + id }
+
+// SubmoduleRef returns the ref, in the repository of a submodule, that keeps commits made in a sandbox.
+func SubmoduleRef(id string) string { return submodulesPrefix + id }
+
+const submodulesPrefix = "refs/agency/submodules/"
 
 // AllSnapshotsPrefix is the ref prefix of the snapshots of all sandboxes.
 const AllSnapshotsPrefix = "refs/agency/snapshots/"

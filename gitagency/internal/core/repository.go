@@ -6,8 +6,10 @@ package core
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -141,9 +143,9 @@ func openGit(ctx context.Context, opts Options) (*git.Repo, error) {
 // WithDefaults replaces zero values by their defaults.
 func (o Options) WithDefaults() (Options, error) {
 	if o.Dir == "" {
-		dir, err := os.Getwd()
+		dir, err := CurrentDir()
 		if err != nil {
-			return o, fmt.Errorf("the current directory is gone: %w", err)
+			return o, err
 		}
 		o.Dir = dir
 	}
@@ -154,6 +156,19 @@ func (o Options) WithDefaults() (Options, error) {
 		o.Now = time.Now
 	}
 	return o, nil
+}
+
+// CurrentDir returns the current directory of the process; a *fault.NoCurrentDirError if it was removed, or is in a tree
+// that is being removed.
+func CurrentDir() (string, error) {
+	dir, err := os.Getwd()
+	if errors.Is(err, fs.ErrNotExist) || err == nil && store.IsBeingRemoved(dir) {
+		return "", &fault.NoCurrentDirError{}
+	}
+	if err != nil {
+		return "", fmt.Errorf("cannot find the current directory: %w", err)
+	}
+	return dir, nil
 }
 
 // resolveCallerDir returns the directory in which the user called the command. Git runs hooks and aliases at the top

@@ -11,16 +11,19 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
+	"github.com/git-agency/git-agency/gitagency/internal/git/submodule"
+	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 	"github.com/git-agency/git-agency/gitagency/internal/undo"
-	"golang.org/x/sys/unix"
 )
 
 // ToolIdentity is the author of commits that no person made; they must not need a configured user.
@@ -240,7 +243,7 @@ func (r *Repository) KeepCommit(ctx context.Context, tx *undo.Tx, repo *git.Repo
 
 // CheckTreeNotMoved refuses to end a tree that "git worktree move" has moved: only git's entry knows the new path.
 func (r *Repository) CheckTreeNotMoved(repo *git.Repo, id, tree string) error {
-	at := repo.RegisteredTree(id)
+	at := worktree.RegisteredTree(repo, id)
 	if at == "" || !store.IsDir(at) {
 		return nil
 	}
@@ -251,10 +254,16 @@ func (r *Repository) CheckTreeNotMoved(repo *git.Repo, id, tree string) error {
 }
 
 // DeleteTrashSteps returns the steps that delete the snapshot refs of an invocation and its trash ref, if they still
-// have the given values, and its archive.
+// have the given values, its archive, and the refs that keep commits of submodules.
 func (r *Repository) DeleteTrashSteps(ctx context.Context, repo *git.Repo, id string, snapshots map[string]string, trashCommit string) []Step {
 	return []Step{
 		{"snapshots", func() error { return repo.DeleteOwnedRefs(ctx, SnapshotsPrefix(id), snapshots) }},
+		{"submodules", func() error {
+			if !ids.Valid(id) {
+				return nil
+			}
+			return submodule.DeleteRef(ctx, repo, SubmoduleRef(id))
+		}},
 		{"archive", func() error {
 			if !ids.Valid(id) { // it comes from a ref and is used in a path
 				return nil

@@ -88,6 +88,9 @@ func (r *Repository) captureForTrash(ctx context.Context, repo *git.Repo, s git.
 		return c, err
 	}
 	s.CheckRules = o.Archive // git fsck must not fail because of the trash
+	if s, err = r.WithKeptSubmodules(ctx, repo, s); err != nil {
+		return c, err
+	}
 	if c.CaptureResult, err = snapshot.Capture(ctx, repo, s); !o.Archive || err != nil && !IsContentError(ctx, err) {
 		return c, err
 	}
@@ -97,7 +100,15 @@ func (r *Repository) captureForTrash(ctx context.Context, repo *git.Repo, s git.
 		}
 	}()
 	if err == nil {
-		err = r.archiveRest(ctx, repo, s, o, &c, c.archiveSpecialFiles)
+		others, err := r.otherModules(repo, s)
+		if err != nil {
+			return c, err
+		}
+		leftOut := c.archiveSpecialFiles
+		if len(others) > 0 { // with the files that the commit has, so that restore has both
+			leftOut = c.archiveRepositories
+		}
+		err = r.archiveRest(ctx, repo, s, o, &c, leftOut)
 		return c, err
 	}
 	partly := s
@@ -137,7 +148,11 @@ func (r *Repository) archiveRest(ctx context.Context, repo *git.Repo, s git.Work
 // CheckTrash returns the error that CaptureForTrash, or writing the archive, would return because of the content. It
 // writes nothing.
 func (r *Repository) CheckTrash(ctx context.Context, repo *git.Repo, s git.WorktreeSpec, o TrashOptions) error {
-	_, err := r.CaptureDryRun(ctx, repo, s)
+	s, err := r.WithKeptSubmodules(ctx, repo, s)
+	if err != nil {
+		return err
+	}
+	_, err = r.CaptureDryRun(ctx, repo, s)
 	if !o.Archive || !IsContentError(ctx, err) {
 		return err
 	}

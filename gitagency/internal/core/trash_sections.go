@@ -1,13 +1,18 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/git-agency/git-agency/gitagency/internal/archive"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
@@ -16,7 +21,6 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/status"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
-	"golang.org/x/sys/unix"
 )
 
 // chooser decides what a section of the archive holds.
@@ -146,6 +150,8 @@ func (c *TrashContent) archiveRepositories(ctx context.Context, repo *git.Repo, 
 		ignored := c.openIgnoreRules(repo, s)
 		return outsideGit(top, s, func(e archive.Entry) archive.Choice {
 			switch {
+			case s.KeptSubmodules[e.Path] != "":
+				return archive.Skip
 			case submodules.has(e.Path) || e.HasGit():
 				return archive.KeepAll
 			case e.Mode&specialFile != 0:
@@ -164,7 +170,16 @@ func (c *TrashContent) archiveRepositories(ctx context.Context, repo *git.Repo, 
 
 // archiveModules archives the repositories of submodules, which git keeps in its entry for the worktree.
 func (c *TrashContent) archiveModules(ctx context.Context, repo *git.Repo, s git.WorktreeSpec) error {
-	return c.openSection(ctx, archivedModules, filepath.Join(repo.AdminDir(s.Name), "modules"), false, all)
+	kept := slices.Collect(maps.Values(s.KeptSubmodules))
+	modules := cmp.Or(s.ModulesDir, filepath.Join(repo.AdminDir(s.Name), "modules"))
+	return c.openSection(ctx, archivedModules, modules, false, func(*guard.DirHandle) chooser {
+		return func(e archive.Entry) archive.Choice {
+			if slices.ContainsFunc(kept, func(name string) bool { return strings.HasPrefix(name, e.Path+"/") }) {
+				return archive.Enter
+			}
+			return keepUnless(slices.Contains(kept, e.Path))
+		}
+	})
 }
 
 // archiveAll archives the whole tree without ignored files, and git's entry for it.

@@ -1,13 +1,16 @@
 package core
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
@@ -25,6 +28,8 @@ type Worktree struct {
 	State        string    `json:"state"`
 	Broken       bool      `json:"broken"`
 	BrokenReason string    `json:"broken_reason"`
+
+	CheckedOut string `json:"checked_out,omitempty"` // branch checked out in the tree, without refs/heads/; set by Worktrees and Worktree only
 
 	Adopted bool                            `json:"-"`
 	Entry   store.Entry[store.WorktreeMeta] `json:"-"`
@@ -48,6 +53,7 @@ func (r *Repository) Worktrees(all bool) ([]Worktree, error) {
 	worktrees := []Worktree{}
 	for _, e := range entries {
 		if w := r.WorktreeFromEntry(e); all || !w.Broken && w.State == store.Present {
+			w.CheckedOut = w.checkedOutBranch()
 			worktrees = append(worktrees, w)
 		}
 	}
@@ -65,16 +71,47 @@ func (r *Repository) Worktree(query string) (Worktree, error) {
 	if query == "" {
 		return r.worktreeContainingCaller(entries)
 	}
-	e, err := store.Resolve("worktree", entries, query, func(e store.Entry[store.WorktreeMeta]) string {
+	e, err := store.Resolve("worktree", entries, query, strings.HasPrefix, func(e store.Entry[store.WorktreeMeta]) string {
 		if e.Record.State != store.Present {
 			return "" // the name of an archived worktree may have been given to another one
 		}
 		return e.Record.Name
 	})
+	var none *fault.NotFoundError
+	if errors.As(err, &none) {
+		none.Archived = newestArchived(entries, query)
+	}
 	if err != nil {
 		return Worktree{}, err
 	}
-	return r.WorktreeFromEntry(e), nil
+	w := r.WorktreeFromEntry(e)
+	w.CheckedOut = w.checkedOutBranch()
+	return w, nil
+}
+
+// newestArchived returns the id of the newest archived worktree of a name; empty if there is none.
+func newestArchived(entries []store.Entry[store.WorktreeMeta], name string) string {
+	id := ""
+	for _, e := range entries {
+		if e.Record.State == store.Archived && e.Record.Name == name {
+			id = max(id, e.ID)
+		}
+	}
+	return id
+}
+
+// checkedOutBranch returns the branch that is checked out in the tree, as its git directory says; empty if HEAD is detached
+// or cannot be read.
+func (w Worktree) checkedOutBranch() string {
+	gitDir, err := git.DotGitTarget(w.TreePath)
+	if err != nil || gitDir == "" || w.State != store.Present {
+		return ""
+	}
+	head, err := git.ReadHead(gitDir)
+	if err != nil {
+		return ""
+	}
+	return ShortBranch(head.Branch)
 }
 
 // WorktreeByID returns the worktree whose id a record holds.
@@ -103,7 +140,9 @@ func (r *Repository) worktreeContainingCaller(entries []store.Entry[store.Worktr
 		}
 		for _, e := range entries {
 			if e.Record.State == store.Present && e.TreePath != "" && place.Relation(e.TreePath) == guard.Same {
-				return r.WorktreeFromEntry(e), nil
+				w := r.WorktreeFromEntry(e)
+				w.CheckedOut = w.checkedOutBranch()
+				return w, nil
 			}
 		}
 		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
@@ -159,6 +198,7 @@ func CheckWorktreeName(name string) error {
 
 // checkNameFree refuses the name of a present worktree. The caller holds the lock.
 func (r *Repository) checkNameFree(name string) error {
+	r.warnRecordsElsewhere()
 	entries, err := r.Store.Worktrees(r.ID, nil)
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
@@ -39,7 +40,7 @@ func (r *Repository) AdoptWorktree(ctx context.Context, req AdoptWorktreeRequest
 		return Worktree{}, err
 	}
 	defer unlock()
-	listing, err := repo.Worktrees(ctx)
+	listing, err := worktree.List(ctx, repo)
 	if err != nil {
 		return Worktree{}, err
 	}
@@ -113,15 +114,15 @@ func (r *Repository) adoptTree(ctx context.Context, repo *git.Repo, meta store.W
 }
 
 // gitWorktreeContaining finds the innermost git worktree of the repository that contains a path.
-func gitWorktreeContaining(path string, listing git.WorktreeList) (git.Worktree, error) {
+func gitWorktreeContaining(path string, listing worktree.Listing) (worktree.Worktree, error) {
 	place, err := guard.Locate(path)
 	if err != nil {
-		return git.Worktree{}, &fault.UnsafePathError{Path: path, Why: err.Error()}
+		return worktree.Worktree{}, &fault.UnsafePathError{Path: path, Why: err.Error()}
 	}
 	if _, err := os.Stat(place.Path); err != nil {
-		return git.Worktree{}, err
+		return worktree.Worktree{}, err
 	}
-	var found git.Worktree
+	var found worktree.Worktree
 	for _, w := range listing.Worktrees {
 		rel := place.Relation(w.Path)
 		if !w.Bare && (rel == guard.Same || rel == guard.Inside) && len(w.Path) > len(found.Path) {
@@ -129,14 +130,14 @@ func gitWorktreeContaining(path string, listing git.WorktreeList) (git.Worktree,
 		}
 	}
 	if found.Path == "" {
-		return git.Worktree{}, &fault.NotWorktreeError{Path: place.Path}
+		return worktree.Worktree{}, &fault.NotWorktreeError{Path: place.Path}
 	}
 	return found, nil
 }
 
 // checkAdoptable refuses trees that cannot be integration worktrees: sandboxes, trees that contain the data
 // directory, trees without a commit or with a tracked .agency, and paths that are not valid UTF-8.
-func (r *Repository) checkAdoptable(ctx context.Context, repo *git.Repo, tree git.Worktree) error {
+func (r *Repository) checkAdoptable(ctx context.Context, repo *git.Repo, tree worktree.Worktree) error {
 	if !utf8.ValidString(tree.Path) {
 		return &fault.InvalidError{What: "path", Value: tree.Path, Want: "valid UTF-8; records cannot hold it"}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/changeset"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
@@ -34,7 +35,7 @@ func (r *Repository) CreateWorktree(ctx context.Context, req CreateWorktreeReque
 	if err := r.checkNameFree(req.Name); err != nil {
 		return Worktree{}, err
 	}
-	listing, err := repo.Worktrees(ctx)
+	listing, err := worktree.List(ctx, repo)
 	if err != nil {
 		return Worktree{}, err
 	}

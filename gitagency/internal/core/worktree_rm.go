@@ -13,6 +13,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
+	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
@@ -140,7 +141,7 @@ func (r *Repository) markArchived(ctx context.Context, repo *git.Repo, wt Worktr
 			return "", err
 		}
 	}
-	live, err := r.liveInvocations(wt)
+	live, err := r.LiveInvocations(wt)
 	if err != nil {
 		return "", err
 	}
@@ -220,8 +221,8 @@ func (r *Repository) IsOwnWorktree(ctx context.Context, repo *git.Repo, tree str
 		return SameDirectory(at, r.CommonDir) || SameDirectory(filepath.Dir(filepath.Dir(at)), r.CommonDir), nil
 	}
 	// A tree that only core.worktree assigns to its repository has no .git.
-	listing, err := repo.Worktrees(ctx)
-	return slices.ContainsFunc(listing.Worktrees, func(w git.Worktree) bool { return SameDirectory(w.Path, tree) }), err
+	listing, err := worktree.List(ctx, repo)
+	return slices.ContainsFunc(listing.Worktrees, func(w worktree.Worktree) bool { return SameDirectory(w.Path, tree) }), err
 }
 
 // RemoveArchivedTree removes the tree or marker of an archived worktree, its registration with git and leftover
@@ -243,8 +244,8 @@ func (r *Repository) RemoveArchivedTree(ctx context.Context, repo *git.Repo, wt 
 	))
 }
 
-// liveInvocations lists the invocations of a worktree that have not ended.
-func (r *Repository) liveInvocations(wt Worktree) ([]string, error) {
+// LiveInvocations lists the ids of the invocations of a worktree that have not ended.
+func (r *Repository) LiveInvocations(wt Worktree) ([]string, error) {
 	entries, err := r.Store.Invocations(r.ID, r.IsLocked)
 	if err != nil {
 		return nil, err

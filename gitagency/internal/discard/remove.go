@@ -10,6 +10,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/repair"
+	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
@@ -46,7 +47,7 @@ func DeleteKeptBranch(ctx context.Context, r *core.Repository, repo *git.Repo, s
 		return err
 	}
 	kept, branch := found[0].OID, found[1].OID
-	listing, err := repo.Worktrees(ctx)
+	listing, err := worktree.List(ctx, repo)
 	if err != nil {
 		return err
 	}
@@ -77,7 +78,7 @@ func DeleteKeptBranch(ctx context.Context, r *core.Repository, repo *git.Repo, s
 
 // CheckedOutElsewhere returns the path of another worktree that has the branch of the sandbox checked out; empty when
 // there is none.
-func CheckedOutElsewhere(worktrees []git.Worktree, spec changeset.Spec) string {
+func CheckedOutElsewhere(worktrees []worktree.Worktree, spec changeset.Spec) string {
 	for _, w := range worktrees {
 		if w.Branch == spec.Branch && w.Path != spec.Tree {
 			return w.Path
@@ -100,7 +101,7 @@ func hasUnkeptWork(ctx context.Context, r *core.Repository, repo *git.Repo, id s
 			return false, err
 		}
 	}
-	registered, err := repo.RegisteredTrees()
+	registered, err := worktree.RegisteredTrees(repo)
 	if err != nil {
 		return false, err
 	}

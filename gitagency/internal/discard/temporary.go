@@ -10,6 +10,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
@@ -66,7 +67,7 @@ func deleteTemporaryBranch(ctx context.Context, r *core.Repository, repo *git.Re
 	if found[0].Missing() {
 		return repo.RemoveRefLeftovers(ctx, spec.Branch)
 	}
-	listing, err := repo.Worktrees(ctx)
+	listing, err := worktree.List(ctx, repo)
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/discard"
-	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -81,7 +81,7 @@ func (x *checkRun) leftoverFiles(home string) []string {
 // checkedOutElsewhere reports whether another worktree has the branch of an ended sandbox checked out. Then the branch
 // rightly stays.
 func (x *checkRun) checkedOutElsewhere(s treeInfo) bool {
-	worktrees := []git.Worktree{{Path: x.CommonDir, Branch: x.mainWorktreeRef()}}
+	worktrees := []worktree.Worktree{{Path: x.CommonDir, Branch: x.mainWorktreeRef()}}
 	for _, e := range x.entries {
 		if e.Name != s.id {
 			worktrees = append(worktrees, e.Worktree)

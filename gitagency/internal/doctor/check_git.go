@@ -13,6 +13,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/repair"
+	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
 	"github.com/git-agency/git-agency/gitagency/internal/landing"
@@ -107,7 +108,7 @@ func (x *checkRun) isUnfinishedRef(ref string) bool {
 
 // checkWorktreeEntries finds damaged or half-created entries of git's linked worktrees.
 func (x *checkRun) checkWorktreeEntries(context.Context) error {
-	half := func(e git.WorktreeEntry) bool {
+	half := func(e worktree.Entry) bool {
 		return len(e.BadFiles) > 0 || e.Locked && e.LockReason == "initializing"
 	}
 	evidence := []string{}
@@ -136,7 +137,7 @@ func (x *checkRun) checkWorktreeEntries(context.Context) error {
 }
 
 // reportDamagedEntry reports a worktree entry that git cannot read. The fix rewrites the parts that can be reconstructed.
-func (x *checkRun) reportDamagedEntry(e git.WorktreeEntry, f Finding) {
+func (x *checkRun) reportDamagedEntry(e worktree.Entry, f Finding) {
 	f.Code, f.AtRisk = "damaged-entry", e.WasCheckedOut
 	f.Problem = "git's worktree entry is damaged (" + strings.Join(e.BadFiles, ", ") + ")"
 	if slices.Contains(e.BadFiles, "commondir") {
@@ -179,7 +180,7 @@ func (x *checkRun) checkUnrecorded(ctx context.Context) error {
 		switch {
 		case err == nil && store.IsDir(e.Path) && elsewhere != "":
 			f.Code, f.Problem = "copied-entry", "its tree is a worktree of "+elsewhere+", of which this repository is a copy"
-			x.addFinding(f, func(context.Context) error { return x.repo.RemoveAdminDir(name) })
+			x.addFinding(f, func(context.Context) error { return worktree.RemoveAdminDir(x.repo, name) })
 		case ours && (store.Store{Root: place}).HasRecord(x.ID, name):
 			x.Warn("the record of %s is in another data directory; 'AGENCY_DATA_DIR=%s git agency doctor' checks it", name, quote.Shell(place))
 		case store.IsDir(e.Path) && ours:

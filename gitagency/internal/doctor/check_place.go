@@ -14,6 +14,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/config"
+	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
@@ -76,7 +77,7 @@ func (x *checkRun) checkDataDirMode() error {
 // checkSandboxSettings finds settings that make the walls impossible, so that no command would run behind them. As start
 // does, it reports the first of several invalid settings.
 func (x *checkRun) checkSandboxSettings(context.Context) error {
-	_, err := sandbox.Placeholder(x.Repository).PlanWalls(store.Primitives{Isolation: settings.IsolationOS, Outputs: settings.OutputsOpen})
+	_, err := sandbox.Placeholder(x.Repository).PlanWalls(sandbox.WallsRequest{Primitives: store.Primitives{Isolation: settings.IsolationOS, Outputs: settings.OutputsOpen}})
 	var invalid *fault.InvalidError
 	if !errors.As(sandbox.AttributeToSetting(x.Repository, err), &invalid) || invalid.ConfigKey == "" {
 		return nil // no walls on this machine, or a problem that another check reports
@@ -200,10 +201,10 @@ func (x *checkRun) relocateRecords(ctx context.Context, from string, moved []str
 
 // externalWorktrees lists the main worktree and the linked worktrees of this repository that are outside every data
 // directory.
-func (x *checkRun) externalWorktrees() []git.Worktree {
-	trees := []git.Worktree{}
+func (x *checkRun) externalWorktrees() []worktree.Worktree {
+	trees := []worktree.Worktree{}
 	if x.repo.TopLevel != "" && x.repo.GitDir == x.repo.CommonDir {
-		trees = append(trees, git.Worktree{Path: x.repo.TopLevel, Branch: x.mainWorktreeRef()})
+		trees = append(trees, worktree.Worktree{Path: x.repo.TopLevel, Branch: x.mainWorktreeRef()})
 	}
 	for _, name := range x.entryNames() {
 		e := x.entries[name]
@@ -218,9 +219,8 @@ func (x *checkRun) externalWorktrees() []git.Worktree {
 
 // mainWorktreeRef returns the full ref that HEAD of the main worktree names; empty when it is detached.
 func (x *checkRun) mainWorktreeRef() string {
-	var w git.Worktree
-	_ = git.ReadHead(x.CommonDir, &w) // an unreadable HEAD names no branch
-	return w.Branch
+	head, _ := git.ReadHead(x.CommonDir) // an unreadable HEAD names no branch
+	return head.Branch
 }
 
 // linkedEntry reads the .git file of a tree and reports its target: git's entry of that name in this repository, or another
@@ -237,8 +237,8 @@ func (x *checkRun) linkedEntry(tree, name string) (here bool, elsewhere string, 
 }
 
 // unrecordedWorktrees lists the external worktrees that carry the integration marker but have no record.
-func (x *checkRun) unrecordedWorktrees() []git.Worktree {
-	var found []git.Worktree
+func (x *checkRun) unrecordedWorktrees() []worktree.Worktree {
+	var found []worktree.Worktree
 	for _, w := range x.externalWorktrees() {
 		if marked, err := guard.Integration.IsIn(w.Path); w.Path != "" && err == nil && marked && !x.hasWorktreeRecord(w.Path) {
 			found = append(found, w)
@@ -254,9 +254,11 @@ func (x *checkRun) hasWorktreeRecord(tree string) bool {
 	})
 }
 
-// findMovedAdopted returns the new path of an adopted tree, if there is exactly one candidate.
-func (x *checkRun) findMovedAdopted(s treeInfo) string {
-	if s.managed {
+// findMovedAdopted returns the new path of an adopted tree, if there is exactly one candidate: a worktree on the branch of
+// the record or, as HEAD of an adopted worktree moves, the only one that is left for the only lost record. An archived
+// record has no tree; the tree that it names may have another record by now.
+func (x *checkRun) findMovedAdopted(s treeInfo, w core.Worktree) string {
+	if s.managed || w.State == store.Archived {
 		return ""
 	}
 	for _, w := range x.externalWorktrees() {
@@ -264,8 +266,8 @@ func (x *checkRun) findMovedAdopted(s treeInfo) string {
 			return w.Path // a symlink was left at the old path
 		}
 	}
-	to := ""
-	for _, w := range x.unrecordedWorktrees() {
+	unrecorded, to := x.unrecordedWorktrees(), ""
+	for _, w := range unrecorded {
 		if w.Branch == s.branch {
 			if to != "" {
 				return "" // ambiguous
@@ -273,7 +275,21 @@ func (x *checkRun) findMovedAdopted(s treeInfo) string {
 			to = w.Path
 		}
 	}
+	if to == "" && len(unrecorded) == 1 && x.countLostAdopted() == 1 {
+		return unrecorded[0].Path
+	}
 	return to
+}
+
+// countLostAdopted counts the records of adopted worktrees whose tree is missing.
+func (x *checkRun) countLostAdopted() int {
+	lost := 0
+	for _, e := range x.worktrees {
+		if w := x.WorktreeFromEntry(e); w.Adopted && w.State != store.Archived && e.Defect == store.MissingTree {
+			lost++
+		}
+	}
+	return lost
 }
 
 // checkUnrecordedMarkers finds worktrees that carry the integration marker but have no record.

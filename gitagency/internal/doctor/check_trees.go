@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/git-agency/git-agency/gitagency/internal/changeset"
 	"github.com/git-agency/git-agency/gitagency/internal/core"
@@ -76,8 +77,8 @@ func (x *checkRun) checkIntegrationWorktrees(ctx context.Context) error {
 			x.reportBrokenRecord(s, e.Defect, e.Detail, "", func(ctx context.Context) error { return x.RemoveBrokenWorktree(ctx, x.repo, w) })
 		case x.treeMovedWithData(e.Record.TreePath, made) || hasOtherRepoID(w) && store.IsDir(made.tree):
 			x.reportMovedData(made, x.setTreePath(e.ID, made.tree))
-		case hasOtherRepoID(w) || e.Defect == store.MissingTree && x.findMovedAdopted(s) != "":
-			to := cmp.Or(x.findMovedAdopted(s), s.tree)
+		case hasOtherRepoID(w) || e.Defect == store.MissingTree && x.findMovedAdopted(s, w) != "":
+			to := cmp.Or(x.findMovedAdopted(s, w), s.tree)
 			x.addFinding(Finding{Code: "moved-tree", ID: e.ID, Path: e.TreePath, Problem: "the tree is now at " + to},
 				func(context.Context) error { return x.setTreePath(e.ID, to)() })
 		case e.Defect == store.MissingTree:
@@ -205,7 +206,8 @@ func (x *checkRun) checkTree(ctx context.Context, s treeInfo, outcome string, en
 		}, nil)
 		return
 	}
-	if left := x.leftoverFiles(s.recordDir); len(left) > 0 && !x.changing {
+	// The next update of the record removes the file of a killed one.
+	if left := slices.DeleteFunc(x.leftoverFiles(s.recordDir), store.IsRecordUpdate); len(left) > 0 && !x.changing {
 		x.addFinding(Finding{Code: "leftovers", ID: s.id, Path: left[0], Problem: "incomplete file of a process that was killed"},
 			func(context.Context) error { return store.RemoveLeftovers(s.recordDir) })
 	}

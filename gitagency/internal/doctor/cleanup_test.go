@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 	"github.com/git-agency/git-agency/gitagency/internal/landing"
 	"github.com/git-agency/git-agency/gitagency/internal/sandboxtest"
 )
@@ -19,7 +20,7 @@ func TestDeferredCleanupIsOneFinding(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	registered, err := l.Repo.Git.RegisteredTrees()
+	registered, err := worktree.RegisteredTrees(l.Repo.Git)
 	if err != nil || registered[l.Sandbox.ID] != "" {
 		t.Errorf("git still lists it at %q, %v", registered[l.Sandbox.ID], err)
 	}
@@ -52,7 +53,7 @@ func TestDeferredCleanupIsOneFinding(t *testing.T) {
 			break
 		}
 	}
-	if _, err := os.Lstat(l.Repo.Git.UnregisteredDir(l.Sandbox.ID)); !os.IsNotExist(err) {
+	if _, err := os.Lstat(worktree.UnregisteredDir(l.Repo.Git, l.Sandbox.ID)); !os.IsNotExist(err) {
 		t.Errorf("its administrative directory is still there: %v", err)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/repair"
+	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
 	"github.com/git-agency/git-agency/gitagency/internal/landing"
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
@@ -250,10 +251,10 @@ type checkRun struct {
 
 	worktrees      []store.Entry[store.WorktreeMeta]
 	invocations    []store.Entry[store.InvocationMeta]
-	entries        map[string]git.WorktreeEntry // git's worktree entries (.git/worktrees/<name>) by name
-	refs           map[string]string            // commits of the refs that belong to ids; empty if a ref does not exist
-	movedIDs       map[string]bool              // ids recorded under an earlier path of the repository
-	dataDirMissing bool                         // a data directory is missing, so a missing record proves nothing
+	entries        map[string]worktree.Entry // git's worktree entries (.git/worktrees/<name>) by name
+	refs           map[string]string         // commits of the refs that belong to ids; empty if a ref does not exist
+	movedIDs       map[string]bool           // ids recorded under an earlier path of the repository
+	dataDirMissing bool                      // a data directory is missing, so a missing record proves nothing
 }
 
 // runAll runs every check. A check that fails does not hide the findings of the others.
@@ -283,11 +284,11 @@ func (x *checkRun) loadInputs(ctx context.Context) (err error) {
 	if x.invocations, err = x.Store.Invocations(x.ID, busy); err != nil {
 		return err
 	}
-	entries, err := x.repo.WorktreeEntries()
+	entries, err := worktree.Entries(x.repo)
 	if err != nil {
 		return err
 	}
-	x.entries = map[string]git.WorktreeEntry{}
+	x.entries = map[string]worktree.Entry{}
 	for _, e := range entries {
 		x.entries[e.Name] = e
 	}

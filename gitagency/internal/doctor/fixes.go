@@ -14,6 +14,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/repair"
+	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 	"github.com/git-agency/git-agency/gitagency/internal/handoff"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
@@ -40,7 +41,7 @@ func (x *checkRun) relinkWorktree(ctx context.Context, s treeInfo) error {
 			return err
 		}
 	}
-	return repair.RelinkWorktree(ctx, x.repo, git.Registration{Name: s.id, Tree: s.tree, Branch: s.branch})
+	return repair.RelinkWorktree(ctx, x.repo, worktree.Registration{Name: s.id, Tree: s.tree, Branch: s.branch})
 }
 
 // lastKnownCommit returns the newest commit in the HEAD reflog of a worktree, else its base commit.

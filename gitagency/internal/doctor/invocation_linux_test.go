@@ -23,6 +23,7 @@ func TestInvocationOpensNoOtherRecords(t *testing.T) {
 	}
 	now := time.Date(2026, 1, 28, 12, 5, 0, 0, time.UTC)
 	check(repo.Store.EnsureRepo(repo.ID, repo.CommonDir, now))
+	check(os.Mkdir(filepath.Join(repo.CommonDir, "worktrees"), 0o700)) // else the records could be those of an earlier repository
 	watch, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
 	check(err)
 	defer unix.Close(watch)

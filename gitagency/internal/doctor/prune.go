@@ -43,6 +43,8 @@ type PruneResult struct {
 	TrashArchive string `json:"trash_archive"` // archive of what no commit can hold; deleted with the item; empty if there is none
 	ArchiveSize  int64  `json:"archive_size"`  // its size in bytes
 
+	Name string `json:"name"` // name of the invocation or worktree; empty if it has none
+
 	entry        store.Entry[store.InvocationMeta] // record of an invocation
 	worktree     core.Worktree
 	keptCommit   string // commit of the trash ref; empty if there is none

@@ -16,6 +16,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/discard"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
@@ -34,7 +35,7 @@ type prunePlan struct {
 	refs            map[string]string           // commits of trash and snapshot refs, and of our branches, by ref
 	snapshots       map[string][]PrunedSnapshot // by id
 	registered      map[string]string           // tree paths of git's linked worktrees by entry name
-	worktrees       []git.Worktree              // listed on first use
+	worktrees       []worktree.Worktree         // listed on first use
 	rollbackSources map[string]string           // owner of a snapshot -> invocation whose interrupted rollback needs it
 }
 
@@ -47,7 +48,7 @@ func (p *prunePlan) planAll(ctx context.Context) error {
 	if err := p.listRefs(ctx, core.HeadsPrefix+core.BranchNamespace+"/"); err != nil {
 		return err
 	}
-	if p.registered, err = p.repo.RegisteredTrees(); err != nil {
+	if p.registered, err = worktree.RegisteredTrees(p.repo); err != nil {
 		return err
 	}
 	invocations, err := p.r.Store.Invocations(p.r.ID, nil)
@@ -111,7 +112,7 @@ func (p *prunePlan) listRefs(ctx context.Context, more ...string) (err error) {
 
 // planInvocation decides about one invocation.
 func (p *prunePlan) planInvocation(ctx context.Context, e store.Entry[store.InvocationMeta]) {
-	t := PruneResult{Kind: "invocation", ID: e.ID, Action: PruneKeep, Path: p.r.Store.InvocationDir(p.r.ID, e.ID), entry: e}
+	t := PruneResult{Kind: "invocation", ID: e.ID, Name: e.Record.InvocationName, Action: PruneKeep, Path: p.r.Store.InvocationDir(p.r.ID, e.ID), entry: e}
 	p.fillRefs(&t)
 	switch {
 	case e.Defect != store.NoDefect:
@@ -246,7 +247,7 @@ func (p *prunePlan) inspectSandbox(ctx context.Context, e store.Entry[store.Invo
 // branch that is checked out elsewhere is an error: then the item stays.
 func (p *prunePlan) hasUnkeptCommits(ctx context.Context, spec changeset.Spec, branch, kept string) (bool, error) {
 	if p.worktrees == nil {
-		listing, err := p.repo.Worktrees(ctx)
+		listing, err := worktree.List(ctx, p.repo)
 		if err != nil {
 			return false, err
 		}
@@ -262,7 +263,7 @@ func (p *prunePlan) hasUnkeptCommits(ctx context.Context, spec changeset.Spec, b
 // planArchived keeps the record and the branch of an archived worktree, which are the user's, and removes the rest of its
 // tree after an interrupted archiving.
 func (p *prunePlan) planArchived(ctx context.Context, wt core.Worktree) {
-	t := PruneResult{Kind: "worktree", ID: wt.ID, Action: PruneKeep, Path: p.r.Store.WorktreeDir(p.r.ID, wt.ID), worktree: wt}
+	t := PruneResult{Kind: "worktree", ID: wt.ID, Name: wt.Name, Action: PruneKeep, Path: p.r.Store.WorktreeDir(p.r.ID, wt.ID), worktree: wt}
 	p.fillRefs(&t)
 	switch {
 	case wt.Broken:

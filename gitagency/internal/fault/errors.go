@@ -107,6 +107,11 @@ var (
 	ErrBackground = proc.ErrBackground
 )
 
+// NoCurrentDirError reports that the current directory no longer exists, as after the removal of a sandbox.
+type NoCurrentDirError struct{}
+
+func (*NoCurrentDirError) Error() string { return "the current directory no longer exists" }
+
 // InvalidError reports a value that is malformed, whatever the state of the repository.
 type InvalidError struct {
 	What  string // e.g. "worktree name"

@@ -7,6 +7,8 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
+	"github.com/git-agency/git-agency/gitagency/internal/git/submodule"
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // Conflict is a path that could not be merged automatically.
@@ -47,6 +49,7 @@ type ConflictsError struct {
 	Branch        string   // branch to revert on, if Unlanding
 	Tree          string   // worktree that has this branch checked out; empty where none has
 	AlreadyLanded []string // ids that the same command landed earlier
+	Worktree      string   // name of the worktree whose branch conflicts with Branch, its parent branch; Tree is its path
 }
 
 func (e *ConflictsError) Error() string {
@@ -57,10 +60,23 @@ func (e *ConflictsError) Error() string {
 	if e.UnfinishedIn != "" {
 		return fmt.Sprintf("sandbox %s conflicts with its integration branch in %s; the unfinished merge is in %s", e.ID, paths, e.UnfinishedIn)
 	}
+	if e.Worktree != "" {
+		return fmt.Sprintf("its branch conflicts with %s in %s; nothing changed", e.Branch, paths)
+	}
 	if e.Unlanding {
 		return fmt.Sprintf("reverting the landing of %s conflicts with later commits in %s; nothing changed", e.ID, paths)
 	}
 	return fmt.Sprintf("sandbox %s conflicts with its integration branch in %s; %s", e.ID, paths, describeUnchanged(e.AlreadyLanded, "nothing changed"))
+}
+
+// OtherModulesError reports repositories of submodules in a sandbox that hold, or may hold, commits that are kept nowhere else.
+type OtherModulesError struct {
+	ID    string
+	Names []string
+}
+
+func (e *OtherModulesError) Error() string {
+	return fmt.Sprintf("it has repositories of submodules whose content is kept nowhere else: %s; nothing changed", strings.Join(e.Names, ", "))
 }
 
 // SetAlreadyLanded adds the ids that landed earlier to a *ConflictsError or *KeepsMovingError.
@@ -150,6 +166,34 @@ type UnnamedGitlinkError struct{ ID, Path string }
 
 func (e *UnnamedGitlinkError) Error() string {
 	return fmt.Sprintf("sandbox %s adds the repository %s as a submodule that .gitmodules does not name; its files would not land", e.ID, e.Path)
+}
+
+// SubmoduleCommitError reports a sandbox that has a submodule at a commit which the user has nowhere else.
+type SubmoduleCommitError struct {
+	ID, Path, Commit string
+	Where            submodule.Presence // never submodule.Referenced
+	Tree             string             // worktree that has the integration branch checked out; empty: none
+	GitDir           string             // repository of the submodule in the user's repository; it may not exist
+	New              bool               // the integration branch does not have the submodule
+	URL              string             // as .gitmodules of the sandbox has it
+}
+
+// IsKept reports whether a ref of git-agency keeps the commit in GitDir.
+func (e *SubmoduleCommitError) IsKept() bool { return e.Where == submodule.KeptOnly }
+
+// HasRepository reports whether GitDir exists.
+func (e *SubmoduleCommitError) HasRepository() bool { return e.Where != submodule.NoRepository }
+
+func (e *SubmoduleCommitError) Error() string {
+	said := fmt.Sprintf("sandbox %s has the submodule %s at commit %s, ", e.ID, quote.Path(e.Path), e.Commit)
+	switch e.Where {
+	case submodule.KeptOnly:
+		return said + "which no branch, tag or remote-tracking branch of the submodule has; others could not check out what would land"
+	case submodule.NoRepository:
+		return said + "and the submodule is not initialised in the repository, so that it is unknown whether the commit exists"
+	default:
+		return said + "which does not exist in " + e.GitDir
+	}
 }
 
 // InvalidObjectError reports a sandbox with malformed commits or trees, which must not land. Err is an *InvalidTreeError or

@@ -83,6 +83,33 @@ func (e *NotWorktreeError) Error() string {
 	return e.Path + " is not in a worktree of this repository"
 }
 
+// SandboxBranchError reports an integration worktree that has the branch of a sandbox checked out, on which no other work
+// may land.
+type SandboxBranchError struct{ Path, Branch string }
+
+func (e *SandboxBranchError) Error() string {
+	return fmt.Sprintf("%s has %s checked out, the branch of a sandbox", e.Path, e.Branch)
+}
+
+// NotInSandboxError reports a current directory that is in no sandbox, where no invocation is named.
+type NotInSandboxError struct{ Path string }
+
+func (e *NotInSandboxError) Error() string { return e.Path + " is in no sandbox" }
+
+// NoParentError reports an integration worktree that was not created from a branch, so that its work cannot be merged into
+// one.
+type NoParentError struct {
+	Name, Path string
+	Branch     string // its branch; empty for an adopted worktree, which follows its HEAD
+}
+
+func (e *NoParentError) Error() string {
+	if e.Branch == "" {
+		return fmt.Sprintf("worktree %q was adopted, and has no parent branch", e.Name)
+	}
+	return fmt.Sprintf("worktree %q was not created from a branch", e.Name)
+}
+
 // NameTakenError reports a name that a present worktree has already.
 type NameTakenError struct {
 	Name string
@@ -137,7 +164,10 @@ func (e *ArchivedError) Error() string {
 }
 
 // DirtyError reports a tree with uncommitted or untracked files.
-type DirtyError struct{ Path string }
+type DirtyError struct {
+	Path      string
+	Finishing bool // it cannot be finished; else it cannot be archived
+}
 
 func (e *DirtyError) Error() string { return e.Path + " has uncommitted or untracked files" }
 
@@ -152,6 +182,7 @@ func (e *ModifiedTreeError) Error() string {
 type LiveSandboxesError struct {
 	Name        string
 	Invocations []string
+	Finishing   bool // it cannot be finished; else it cannot be archived
 }
 
 func (e *LiveSandboxesError) Error() string {

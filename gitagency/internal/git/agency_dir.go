@@ -13,7 +13,7 @@ import (
 const (
 	CapturePrefix    = "capture-"  // a scratch git directory for a worktree that is being captured
 	QuarantinePrefix = "incoming-" // received objects that were not checked yet
-	removedPrefix    = "removed-"  // a worktree's administrative directory that is being removed
+	RemovedPrefix    = "removed-"  // a worktree's administrative directory that is being removed
 )
 
 // AgencyDir returns our directory inside the common directory.
@@ -34,7 +34,7 @@ func (r *Repo) Leftovers() ([]string, error) {
 	var scraps []string
 	for _, e := range entries {
 		begins := func(prefix string) bool { return strings.HasPrefix(e.Name(), prefix) }
-		if slices.ContainsFunc([]string{CapturePrefix, QuarantinePrefix, removedPrefix}, begins) {
+		if slices.ContainsFunc([]string{CapturePrefix, QuarantinePrefix, RemovedPrefix}, begins) {
 			scraps = append(scraps, filepath.Join(r.AgencyDir(), e.Name()))
 		}
 	}

@@ -11,8 +11,7 @@ import (
 func TestEnclosingRepoFindsRepositoryOfDirectory(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
-	repo := OpenRepo(l)
-	w := AddSandbox(l, repo)
+	w := AddSandbox(l)
 	home := gittest.TempDir(t)
 	for _, dir := range []string{"plain/sub", "stray/.git", "stray/sub"} {
 		l.Must(os.MkdirAll(filepath.Join(home, dir), 0o755))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,31 +17,30 @@ import (
 // HeadRefOrCommit returns the full ref or the commit that HEAD of a worktree names; where HEAD is malformed, the
 // worktree's own branch.
 func (r *Repo) HeadRefOrCommit(s WorktreeSpec) (string, error) {
-	var w Worktree
-	err := ReadHead(r.AdminDir(s.Name), &w)
+	head, err := ReadHead(r.AdminDir(s.Name))
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		return "", err // HEAD exists, and may name a commit that is nowhere else
-	case object.IsOID(w.Head):
-		return w.Head, nil
-	case strings.HasPrefix(w.Branch, "refs/"):
-		return w.Branch, nil
+	case object.IsOID(head.Commit):
+		return head.Commit, nil
+	case strings.HasPrefix(head.Branch, "refs/"):
+		return head.Branch, nil
 	}
 	return s.Branch, nil
 }
 
 // HeadFromFiles returns the commit of HEAD as read from HEAD and the loose ref, without git. It is not ok where only
 // git can tell; whether the commit exists is not checked.
-func (r *Repo) HeadFromFiles(s WorktreeSpec) (head string, ok bool) {
-	var w Worktree
-	if err := ReadHead(r.AdminDir(s.Name), &w); err != nil || s.IndexCache != "" {
+func (r *Repo) HeadFromFiles(s WorktreeSpec) (commit string, ok bool) {
+	head, err := ReadHead(r.AdminDir(s.Name))
+	if err != nil || s.IndexCache != "" {
 		return "", false
 	}
-	if object.IsOID(w.Head) {
-		return w.Head, true
+	if object.IsOID(head.Commit) {
+		return head.Commit, true
 	}
-	head, ok = r.ReadRefFile(w.Branch)
-	return head, ok && head != ""
+	commit, ok = r.ReadRefFile(head.Branch)
+	return commit, ok && commit != ""
 }
 
 // operationHeads are the files in the git directory of a worktree that name commits of an operation in progress (merge,
@@ -165,10 +165,10 @@ func (r *Repo) ReflogCommitsElsewhere(name, ref string) []string {
 		return nil
 	}
 	_ = filepath.WalkDir(filepath.Join(r.CommonDir, "logs"), read)
-	entries, _ := r.WorktreeEntries()
-	for _, e := range entries {
-		if e.Name != name {
-			_ = filepath.WalkDir(filepath.Join(r.AdminDir(e.Name), "logs"), read)
+	worktrees, _ := os.ReadDir(filepath.Join(r.CommonDir, "worktrees"))
+	for _, w := range worktrees {
+		if w.IsDir() && w.Name() != name {
+			_ = filepath.WalkDir(filepath.Join(r.AdminDir(w.Name()), "logs"), read)
 		}
 	}
 	return slices.Collect(maps.Keys(seen))

@@ -149,9 +149,8 @@ func (r *Repo) ResolveCommit(ctx context.Context, commitish string) (oid, branch
 
 // HeadBranch returns the branch that HEAD of the caller's worktree names, which may be unborn.
 func (r *Repo) HeadBranch() string {
-	var w Worktree
-	_ = ReadHead(r.GitDir, &w) // an unreadable HEAD names no branch
-	return strings.TrimPrefix(w.Branch, "refs/heads/")
+	head, _ := ReadHead(r.GitDir) // an unreadable HEAD names no branch
+	return strings.TrimPrefix(head.Branch, "refs/heads/")
 }
 
 // lastLine returns the last line of rev-parse, which in some versions repeats --end-of-options before its answer.

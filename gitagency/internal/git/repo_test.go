@@ -10,26 +10,7 @@ import (
 	"testing"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
-	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 )
-
-// SpecOf returns the specification for capturing a registered worktree, which omits .agency.
-func SpecOf(l *gittest.Fixture, w Registration) WorktreeSpec {
-	return WorktreeSpec{
-		Name: w.Name, Dir: w.Tree, Branch: w.Branch, Omit: ".agency",
-		Message: "captured", Author: object.Identity{Name: "tool", Email: "tool@localhost"},
-	}
-}
-
-// RequireEmptyAgencyDir fails the test if files are left in the agency directory of the repository.
-func RequireEmptyAgencyDir(l *gittest.Fixture, repo *Repo) {
-	l.T.Helper()
-	left, err := filepath.Glob(filepath.Join(repo.CommonDir, "agency", "*"))
-	l.Must(err)
-	if len(left) > 0 {
-		l.T.Errorf("left in the agency directory: %q", left)
-	}
-}
 
 // OpenRepo opens the repository of the fixture from its main worktree.
 func OpenRepo(l *gittest.Fixture) *Repo { l.T.Helper(); return OpenRepoIn(l, l.Root) }
@@ -42,22 +23,14 @@ func OpenRepoIn(l *gittest.Fixture, dir string, env ...string) *Repo {
 	return repo
 }
 
-// RegisterWorktree creates a branch at HEAD and registers a linked worktree for it in the directory tree. No files are
-// checked out.
-func RegisterWorktree(l *gittest.Fixture, repo *Repo, name, tree string) Registration {
-	l.T.Helper()
-	w := Registration{Name: name, Tree: tree, Branch: "refs/heads/agency/sandbox-" + name, Link: filepath.Join(l.T.TempDir(), name)}
-	l.Must(repo.CreateRef(l.T.Context(), w.Branch, l.Git("rev-parse", "HEAD"), "test"))
-	l.Must(os.MkdirAll(w.Tree, 0o755))
-	l.Must(repo.AddWorktree(l.T.Context(), w))
-	return w
-}
+// sandboxWorktree is a linked worktree for a sandbox.
+type sandboxWorktree struct{ Name, Tree string }
 
-// AddSandbox registers and checks out a linked worktree for a sandbox.
-func AddSandbox(l *gittest.Fixture, repo *Repo) Registration {
+// AddSandbox adds a linked worktree for a sandbox, by git itself.
+func AddSandbox(l *gittest.Fixture) sandboxWorktree {
 	l.T.Helper()
-	w := RegisterWorktree(l, repo, gittest.SandboxName, filepath.Join(gittest.TempDir(l.T), "tree"))
-	l.Must(repo.CheckoutWorktree(l.T.Context(), w, l.Git("rev-parse", "HEAD")))
+	w := sandboxWorktree{Name: gittest.SandboxName, Tree: filepath.Join(gittest.TempDir(l.T), gittest.SandboxName)}
+	l.Git("worktree", "add", "-q", "-b", "agency/sandbox-"+w.Name, w.Tree)
 	return w
 }
 
@@ -202,36 +175,6 @@ func TestErrorQuotesGitWithoutPrefixes(t *testing.T) {
 		err := &Error{Args: []string{"add", "-A"}, ExitCode: 128, Stderr: c.stderr}
 		if got := err.Error(); got != c.want {
 			t.Errorf("%q: %q, want %q", c.stderr, got, c.want)
-		}
-	}
-}
-
-// RequireClean fails the test if the worktree differs from the commit of its branch, by git status, by diff-files and
-// by the content of each file. Git gets no optional locks: it must not refresh the index that is checked.
-func RequireClean(l *gittest.Fixture, w Registration) {
-	l.T.Helper()
-	if status := l.GitIn(w.Tree, "--no-optional-locks", "status", "--porcelain", "--ignored"); status != "" {
-		l.T.Errorf("status: %q", status)
-	}
-	if diff, err := l.TryGit(w.Tree, "--no-optional-locks", "diff-files", "--quiet"); err != nil {
-		l.T.Errorf("the stat data in the index is not that of the files: %s %v", diff, err)
-	}
-	if head := l.GitIn(w.Tree, "symbolic-ref", "HEAD"); head != w.Branch {
-		l.T.Errorf("HEAD is %q", head)
-	}
-	for path, state := range l.Files("HEAD") {
-		if l.GitIn(w.Tree, "config", "--get", "--default", "false", "core.sparseCheckout") == "true" {
-			break
-		}
-		if mode := state[:6]; mode == "120000" {
-			if target, err := os.Readlink(filepath.Join(w.Tree, path)); err != nil || "120000 "+target != state {
-				l.T.Errorf("target of %s is %q, %v", path, target, err)
-			}
-			continue
-		}
-		data, err := os.ReadFile(filepath.Join(w.Tree, path))
-		if err != nil || state[7:] != string(data) {
-			l.T.Errorf("content of %s is %q, %v", path, data, err)
 		}
 	}
 }

@@ -132,7 +132,7 @@ type RunOptions struct {
 	Stdin       string
 	stdinReader io.Reader // takes precedence over Stdin
 	Stdout      io.Writer
-	lazyFetch   bool // git may fetch missing objects, as in a partial clone
+	LazyFetch   bool // git may fetch missing objects, as in a partial clone
 
 	NoFsync bool // the caller makes the written files durable later
 
@@ -164,7 +164,7 @@ func (r *Repo) RunnerFor(p RunOptions, inherit []*os.File) Runner {
 		dir = p.WorkTree
 	}
 	env := p.Reading.Environment(r.Env, p.GitDir)
-	if !p.lazyFetch {
+	if !p.LazyFetch {
 		env = slices.Concat(env, NoLazyFetchEnv)
 	}
 	return Runner{Dir: dir, Env: slices.Concat(env, r.configEnv, p.Env), Inherit: inherit, stdin: p.Stdin, stdinReader: p.stdinReader, stdout: p.Stdout, reading: p.Reading}

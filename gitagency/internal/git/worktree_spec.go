@@ -16,6 +16,7 @@ type WorktreeSpec struct {
 	Onto           string          // earlier capture to extend: only additions since then are captured
 	Omit           string          // top-level name that is never captured
 	SecretPatterns []string        // name patterns of untracked files to leave out: see LooksSecret
+	LeavePatterns  []string        // patterns of further untracked files to leave out: see IsLeft
 	IncludeIgnored bool            // capture ignored files too
 	ForcedPaths    []string        // paths that are captured even if they are ignored or look like secrets
 	UpperDir       string          // overlay upper directory over the git directory; a sandbox has its operation in progress there
@@ -34,7 +35,21 @@ type WorktreeSpec struct {
 
 	PendingIndex func() (IndexContents, error) // waits for the index that is read in the background; nil when none is
 
+	KeptSubmodules map[string]string // names of the submodules whose checkouts hold nothing that is not kept elsewhere, by path
+	ModulesDir     string            // directory of the repositories of submodules, if not that in git's entry
+
 	InUse bool // the worktree stays in use: not even unreadable files in it are made readable
+}
+
+// IsLeft reports whether an untracked file, or a directory that it is in, matches LeavePatterns, as LooksSecret matches.
+func (s WorktreeSpec) IsLeft(name string) bool {
+	patterns := WorktreeSpec{SecretPatterns: s.LeavePatterns}
+	for ; len(s.LeavePatterns) > 0 && name != "."; name = path.Dir(name) {
+		if patterns.LooksSecret(name) {
+			return true
+		}
+	}
+	return false
 }
 
 // LooksSecret reports whether the name of an untracked file matches the patterns of credentials. The last match wins;

@@ -79,7 +79,7 @@ func New(r *core.Repository, id string) *Exchange {
 
 // UpperDir returns the path of the overlay upper directory of the git directory; it may not exist.
 func UpperDir(r *core.Repository, id string) string {
-	return filepath.Join(r.Store.WallsDir(r.ID, id), "git", "upper")
+	return r.UpperDir(id)
 }
 
 func (e *Exchange) statePath() string {

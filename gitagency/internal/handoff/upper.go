@@ -8,18 +8,19 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/git-agency/git-agency/gitagency/internal/confine"
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git/index"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/git/overlay"
+	"github.com/git-agency/git-agency/gitagency/internal/git/submodule"
+	"github.com/git-agency/git-agency/gitagency/internal/walls"
 	"golang.org/x/sys/unix"
 )
 
 // CreateUpperDirs creates the overlay upper and work directories of the plan, with the permissions of the directories
 // they cover.
-func CreateUpperDirs(ctx context.Context, r *core.Repository, id string, p confine.Plan) error {
+func CreateUpperDirs(ctx context.Context, r *core.Repository, id string, p walls.Plan) error {
 	for _, l := range p.Overlays {
 		if _, err := os.Lstat(l.Work); err == nil {
 			continue
@@ -43,6 +44,9 @@ func CreateUpperDirs(ctx context.Context, r *core.Repository, id string, p confi
 		}
 		if err == nil {
 			err = os.Rename(fresh, l.Upper)
+			if err == nil && l.Path == r.CommonDir {
+				err = removeCopiedModules(r, id, l.Upper)
+			}
 		}
 		if err != nil {
 			err = errors.Join(ignoreExist(err), durable.RemoveTree(fresh)) // another process created it
@@ -71,8 +75,8 @@ func ignoreExist(err error) error {
 func copyWorktreeEntry(ctx context.Context, r *core.Repository, id, upper string) error {
 	e := Exchange{repo: r, id: id, upper: upper}
 	admin := r.Git.AdminDir(id)
-	if _, err := os.Lstat(filepath.Join(admin, "modules")); err == nil {
-		return nil // repositories of submodules must not be copied
+	if copyable, err := submodule.AllBorrow(filepath.Join(admin, "modules")); err != nil || !copyable {
+		return err // the user has cloned submodules there, which may be large; the overlay shows them
 	}
 	state := AgreedState{RealHead: e.realHead(), RealFingerprint: e.fingerprintReal()}
 	found, err := r.Git.Lookup(ctx, core.SandboxRef(id), cmp.Or(state.RealHead, "HEAD")+"^{commit}")
@@ -113,10 +117,19 @@ func copyWorktreeEntry(ctx context.Context, r *core.Repository, id, upper string
 	return e.saveState(state)
 }
 
+// removeCopiedModules removes the repositories of submodules from git's entry of a sandbox, after they were copied to a new
+// upper directory: from then on the copies count, and git on the host must not find older ones.
+func removeCopiedModules(r *core.Repository, id, upper string) error {
+	if _, err := os.Lstat(filepath.Join(upper, "worktrees", id, "modules")); err != nil {
+		return nil // nothing was copied
+	}
+	return durable.RemoveTree(filepath.Join(r.Git.AdminDir(id), "modules"))
+}
+
 // copyRegularFiles copies regular files and their directories and preserves mtimes. It skips lock files.
 func copyRegularFiles(from, to string) error {
 	entries, err := os.ReadDir(from)
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	for _, e := range entries {

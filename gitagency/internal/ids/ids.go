@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -74,6 +75,12 @@ func Time(id string) (time.Time, bool) {
 	}
 	at, err := time.Parse(timeLayout, id[:len(timeLayout)])
 	return at, err == nil
+}
+
+// Matches reports whether a query may mean an id: it is a prefix of the id, or of its part after the dash. An empty query
+// matches every id.
+func Matches(id, query string) bool {
+	return strings.HasPrefix(id, query) || strings.HasPrefix(Suffix(id), query)
 }
 
 // Suffix returns the last four digits of an id, short enough to be part of a branch name.

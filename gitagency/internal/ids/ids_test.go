@@ -32,6 +32,19 @@ func TestNewReportsRandomnessError(t *testing.T) {
 	}
 }
 
+func TestMatches(t *testing.T) {
+	t.Parallel()
+	const id = "20260128120500-b7c9"
+	for query, want := range map[string]bool{
+		"": true, id: true, "2026": true, "20260128120500-": true, "b7c9": true, "b7": true, "b": true,
+		"c9": false, "-b7c9": false, "B7C9": false, "b7c90": false, id + "0": false, "0260": false, "@": false,
+	} {
+		if Matches(id, query) != want {
+			t.Errorf("Matches(%q, %q) is %v", id, query, !want)
+		}
+	}
+}
+
 func FuzzValid(f *testing.F) {
 	for _, s := range []string{
 		"20260128120500-b7c9", "20260128120500-B7C9", "20260128126000-b7c9", "20260128120500_b7c9",

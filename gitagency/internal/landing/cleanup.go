@@ -13,6 +13,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
@@ -128,7 +129,8 @@ func cleanUpLanded(ctx context.Context, r *core.Repository, repo *git.Repo, id s
 	if _, left := store.FirstExisting(r.Store.SandboxDir(r.ID, id), repo.AdminDir(id)); !left || entry.Defect != store.NoDefect || entry.Record.Landing != store.Landed {
 		return nil
 	}
-	_, err := discard.End(ctx, r, repo, entry, core.TrashOptions{}) // a person asks for an archive, with doctor
+	// A person asks for an archive: with land --leave, or with doctor.
+	_, err := discard.End(ctx, r, repo, entry, core.TrashOptions{Archive: entry.Record.HasTrashArchive})
 	return err
 }
 
@@ -141,7 +143,7 @@ func LeftoverScratch(r *core.Repository, repo *git.Repo, cleanupRunning bool) ([
 			return true
 		}
 		id := ids.Trailing(path)
-		if id == "" || path != repo.UnregisteredDir(id) || !cleanupRunning && !store.IsDir(r.Store.SandboxDir(r.ID, id)) {
+		if id == "" || path != worktree.UnregisteredDir(repo, id) || !cleanupRunning && !store.IsDir(r.Store.SandboxDir(r.ID, id)) {
 			return false
 		}
 		return r.Store.Invocation(r.ID, id, nil).Record.Landing == store.Landed

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 	"github.com/git-agency/git-agency/gitagency/internal/sandboxtest"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
@@ -20,7 +21,7 @@ func TestSecondLandRemovesDeferredSandbox(t *testing.T) {
 	if err != nil || !first.CleanupDeferred || first.Already {
 		t.Fatalf("%+v, %v", first, err)
 	}
-	around, entry := l.Repo.Store.SandboxDir(l.Repo.ID, l.Sandbox.ID), l.Repo.Git.UnregisteredDir(l.Sandbox.ID)
+	around, entry := l.Repo.Store.SandboxDir(l.Repo.ID, l.Sandbox.ID), worktree.UnregisteredDir(l.Repo.Git, l.Sandbox.ID)
 	for _, path := range []string{around, entry} {
 		if _, err := os.Lstat(path); err != nil {
 			t.Fatalf("the first landing removed it already: %v", err)
@@ -57,7 +58,7 @@ func TestRemoveLandedTreeWithoutLateWrites(t *testing.T) {
 	if err := removeLandedTree(t.Context(), l.Repo, l.Sandbox.ID); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{l.Repo.Store.SandboxDir(l.Repo.ID, l.Sandbox.ID), l.Repo.Git.UnregisteredDir(l.Sandbox.ID)} {
+	for _, path := range []string{l.Repo.Store.SandboxDir(l.Repo.ID, l.Sandbox.ID), worktree.UnregisteredDir(l.Repo.Git, l.Sandbox.ID)} {
 		if _, err := os.Lstat(path); !os.IsNotExist(err) {
 			t.Errorf("%s is still there: %v", path, err)
 		}

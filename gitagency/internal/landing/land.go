@@ -30,6 +30,7 @@ type Request struct {
 	ID            string   // required: invocation id or unique prefix of it
 	Strategy      string   // one of Strategies; empty: agency.land.strategy, else merge
 	CommitAll     bool     // commit uncommitted work first, with Message
+	Leave         bool     // land what is committed, and leave uncommitted work in the trash; not with CommitAll
 	Message       string   // message of the CommitAll commit, else of the merge or squash commit (not for rebase); empty: generated
 	RequireBase   bool     // refuse if the integration branch has commits that the sandbox lacks
 	DryRun        bool     // run the same checks with the same errors, but change nothing
@@ -58,6 +59,7 @@ type Result struct {
 	Already         bool              `json:"already"`   // it had landed before, or the branch had all of its commits
 	DryRun          bool              `json:"dry_run"`   // nothing was changed
 	LeftOut         []sandbox.LeftOut `json:"left_out"`  // files of the sandbox that are in none of its commits
+	TrashArchive    string            `json:"-"`         // archive that keeps those which no commit can hold; empty when there is none
 	MessageUnused   bool              `json:"-"`         // CommitAll was set, but there was nothing to commit
 	CleanupDeferred bool              `json:"-"`         // the sandbox's tree was renamed but not removed; another Land of the id removes it
 	CleanupLock     *os.File          `json:"-"`         // with CleanupDeferred: as long as it is open, here or in a process that inherited it, doctor and prune take the removal for under way
@@ -134,6 +136,9 @@ func (req *Request) normalize(r *core.Repository) error {
 		req.Strategy = strategy
 	}
 	if err := settings.CheckStrategy(req.Strategy); err != nil {
+		return err
+	}
+	if _, err := r.Settings.LandingTrailers(); err != nil { // used later
 		return err
 	}
 	for _, check := range []func() (time.Duration, error){r.Settings.LockTimeout, r.Settings.OperationTimeout} { // used later
@@ -247,80 +252,6 @@ func branchMoved(err error) bool {
 // gets its chance between two commits.
 const maxLandRetries = 50
 
-// completeLanded returns the result of a landing that is done, and removes the parts of the sandbox that a killed landing
-// left.
-func completeLanded(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta], dry bool) (Result, error) {
-	m := entry.Record
-	landed := Result{
-		Invocation: entry.ID, Commit: m.LandedCommit, Before: m.LandedBefore, Branch: m.LandedBranch, Strategy: m.LandedStrategy, Tip: m.LandedTip,
-		Already: true, DryRun: dry, LeftOut: []sandbox.LeftOut{},
-	}
-	kept, err := r.TrashCommit(ctx, repo, entry.ID)
-	if kept != "" {
-		landed.TrashRef = core.TrashRef(entry.ID)
-	}
-	if err != nil {
-		return landed, err
-	}
-	gone := &fault.NoLongerLandedError{ID: entry.ID, Commit: m.LandedCommit, Branch: m.LandedBranch, Ref: landed.TrashRef, RestoreCommit: landed.TrashRef}
-	if kept != "" && kept != m.LandedTip {
-		gone.RestoreCommit = m.LandedTip
-	}
-	if there, err := stillOnBranch(ctx, r, repo, m, gone); err != nil || !there {
-		return Result{}, err
-	}
-	if dry {
-		return landed, nil
-	}
-	if m.UnlandedCommit != "" { // the landing was brought back after an unland
-		if err := r.Store.UpdateInvocationMeta(r.ID, entry.ID, func(m *store.InvocationMeta) {
-			m.UnlandedCommit, m.UnlandedAt = "", nil
-		}); err != nil {
-			return Result{}, err
-		}
-	}
-	return landed, cleanUpLanded(ctx, r, repo, entry.ID)
-}
-
-// stillOnBranch reports whether a landing is still on its branch. If it is not, it completes gone and returns it as the
-// error.
-func stillOnBranch(ctx context.Context, r *core.Repository, repo *git.Repo, m store.InvocationMeta, gone *fault.NoLongerLandedError) (bool, error) {
-	if m.LandedCommit == "" {
-		return true, nil
-	}
-	there, err := repo.IsAncestor(ctx, m.LandedCommit, core.HeadsPrefix+m.LandedBranch)
-	if err != nil {
-		return false, err
-	}
-	switch {
-	case there && m.UnlandedCommit != "":
-		gone.UnlandedBy = m.UnlandedCommit
-		there, err = isStillApplied(ctx, r, repo, m)
-	case there:
-		there, err = isStillApplied(ctx, r, repo, m)
-		if gone.Reverted = true; m.LandedStrategy != "" {
-			gone.RestoreArgs = "cherry-pick " + landedRevisions(m)
-		}
-	case m.UnlandedCommit == "": // the sandbox's tip may have been merged again by hand
-		there, err = repo.IsAncestor(ctx, m.LandedTip, core.HeadsPrefix+m.LandedBranch)
-	}
-	if err != nil || there {
-		return there, err
-	}
-	gone.Tree = checkoutPath(ctx, repo, core.HeadsPrefix+m.LandedBranch)
-	return false, gone
-}
-
-// checkoutPath returns the worktree that has a branch checked out, for use in hints; empty if none has.
-func checkoutPath(ctx context.Context, repo *git.Repo, branch string) string {
-	_, tree, err := update.CheckedOutIn(ctx, repo, branch)
-	var busy *fault.WorktreeBusyError
-	if errors.As(err, &busy) {
-		return busy.Worktree
-	}
-	return tree
-}
-
 // landAttempt is one attempt to land one sandbox.
 type landAttempt struct {
 	r     *core.Repository
@@ -328,6 +259,10 @@ type landAttempt struct {
 	req   Request
 	entry store.Entry[store.InvocationMeta]
 	s     *sandbox.Sandbox
+
+	lostModules []string // repositories of submodules that may hold what is kept nowhere else
+
+	finishes *core.Worktree // worktree whose branch is merged into its parent branch, instead of a sandbox; nil for a landing
 
 	target           core.IntegrationTarget
 	handle           *sandbox.Handle
@@ -337,11 +272,13 @@ type landAttempt struct {
 
 	scanStart   time.Time // start of the scan; later writes to the sandbox may be missing from scanResult
 	scanResult  status.Report
-	tip         string // last commit that lands
+	submodules  map[string]string // submodules that hold nothing new, as in git.WorktreeSpec
+	tip         string            // last commit that lands
 	commits     []merge.RangeCommit
-	commitCount int    // commits that the integration branch gains; a rebase may create fewer than it replays
-	newTip      string // new commit of the integration branch; empty if the branch has all of the work
-	oldTrash    string // commit of the trash ref before the landing; empty if there was none
+	trailers    []string // trailers of the new commits, as agency.land.trailers names them
+	commitCount int      // commits that the integration branch gains; a rebase may create fewer than it replays
+	newTip      string   // new commit of the integration branch; empty if the branch has all of the work
+	oldTrash    string   // commit of the trash ref before the landing; empty if there was none
 }
 
 // run makes the commit that lands and publishes it, unless it has to be verified first.
@@ -350,6 +287,9 @@ func (l *landAttempt) run(ctx context.Context, verifiedTree string) (landOutcome
 		return landOutcome{}, err
 	}
 	if err := l.makeCommit(ctx); err != nil {
+		return landOutcome{}, err
+	}
+	if err := l.checkSubmodules(); err != nil {
 		return landOutcome{}, err
 	}
 	c, err := l.prepareCandidate(ctx, verifiedTree)

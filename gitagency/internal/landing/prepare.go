@@ -1,20 +1,25 @@
 package landing
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
 	"github.com/git-agency/git-agency/gitagency/internal/git/status"
+	"github.com/git-agency/git-agency/gitagency/internal/git/submodule"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // prepare determines which commits would land on which branch, and refuses the ones that must not. It changes nothing
@@ -50,7 +55,7 @@ func (l *landAttempt) prepare(ctx context.Context) (err error) {
 
 // resolveTarget finds the integration branch and the current trash commit, and locks the sandbox.
 func (l *landAttempt) resolveTarget(ctx context.Context) (err error) {
-	if l.target, err = l.r.FindIntegrationTarget(ctx, l.repo, l.entry.Record.IntegrationWorktreeID); err != nil {
+	if l.target, err = l.r.FindIntegrationTarget(ctx, l.repo, l.entry.Record.IntegrationWorktreeID, l.entry.Record.IntegrationBranch); err != nil {
 		return err
 	}
 	if err := l.lockSandbox(ctx); err != nil {
@@ -74,6 +79,9 @@ func (l *landAttempt) lockSandbox(ctx context.Context) (err error) {
 	if err := l.s.ImportPendingExclusive(ctx, l.repo, h); err != nil {
 		return err
 	}
+	if err := l.s.ImportSubmodules(ctx, l.repo, h); err != nil {
+		return err
+	}
 	resume, err := l.s.PauseUploads(ctx, h)
 	if err != nil {
 		return err
@@ -88,7 +96,11 @@ func (l *landAttempt) scanSandbox(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	subject.SecretPatterns = l.r.Settings.SecretPatterns()
+	if subject, err = l.r.WithKeptSubmodules(ctx, l.repo, subject); err != nil {
+		return err
+	}
+	l.submodules = subject.KeptSubmodules
+	subject.SecretPatterns, subject.LeavePatterns = l.r.Settings.SecretPatterns(), l.r.Settings.LeavePatterns()
 	if head, ok := l.repo.HeadFromFiles(subject); ok {
 		l.merger.Prefetch(ctx, l.target.Commit, head, l.target.CheckoutGitDir)
 	}
@@ -109,13 +121,54 @@ func (l *landAttempt) checkUncommitted(context.Context) error {
 	switch k := l.scanResult; {
 	case k.InProgress.Command != "":
 		return l.s.OperationError(k.InProgress, l.handle.Prims)
+	case l.req.Leave:
+		l.leaveUncommitted()
 	case len(k.Uncommitted) > 0 && !l.req.CommitAll:
-		required, err := l.r.Settings.Bool(settings.RequireReviewKey, false)
-		return &sandbox.UncommittedError{
-			ID: l.s.ID, Path: l.s.Tree, Files: k.Uncommitted, LeftOut: sandbox.ToLeftOut(k.LeftOut), CommitAll: err == nil && !required,
-		}
+		return l.uncommittedError(k.Uncommitted)
 	}
 	return nil
+}
+
+// leaveUncommitted lists the uncommitted work as left out.
+func (l *landAttempt) leaveUncommitted() {
+	k := &l.scanResult
+	for i, o := range k.LeftOut {
+		if o.Reason != status.OmitSecret {
+			k.LeftOut[i].Reason = status.OmitLeft
+		}
+	}
+	for _, path := range k.Uncommitted {
+		if !slices.ContainsFunc(k.LeftOut, func(o status.LeftOut) bool { return o.Path == path }) {
+			k.LeftOut = append(k.LeftOut, status.LeftOut{Path: path, Reason: status.OmitLeft})
+		}
+	}
+	slices.SortFunc(k.LeftOut, func(a, b status.LeftOut) int { return strings.Compare(a.Path, b.Path) })
+}
+
+func (l *landAttempt) uncommittedError(files []string) error {
+	required, err := l.r.Settings.Bool(settings.RequireReviewKey, false)
+	return &sandbox.UncommittedError{
+		ID: l.s.ID, Path: l.s.Tree, Files: files, LeftOut: sandbox.ToLeftOut(l.scanResult.LeftOut), CommitAll: err == nil && !required,
+	}
+}
+
+// checkSubmodules refuses a sandbox with a submodule whose files or commits differ from the commit that lands: they would
+// be removed with the sandbox. It runs when repositories that .gitmodules does not name were refused.
+func (l *landAttempt) checkSubmodules() error {
+	if changed := changedSubmodules(l.scanResult); len(changed) > 0 {
+		return l.uncommittedError(changed)
+	}
+	return nil
+}
+
+// changedSubmodules lists the submodules whose checkouts differ from the commits that the index has for them.
+func changedSubmodules(k status.Report) (paths []string) {
+	for _, l := range k.LeftOut {
+		if l.Reason == status.OmitSubmodule {
+			paths = append(paths, l.Path)
+		}
+	}
+	return paths
 }
 
 // commitUncommitted creates a commit of the uncommitted work. No branch points at it: the sandbox stays unchanged until
@@ -148,7 +201,7 @@ func (l *landAttempt) checkSandboxBranch(ctx context.Context) error {
 
 // checkNestedRepositories refuses to remove a sandbox that contains nested repositories, which the trash does not keep, or
 // objects that the repository borrows through objects/info/alternates.
-func (l *landAttempt) checkNestedRepositories(context.Context) error {
+func (l *landAttempt) checkNestedRepositories(ctx context.Context) error {
 	borrowed, err := l.repo.AlternateWithin(l.s.Tree)
 	if err == nil && borrowed != "" {
 		err = &fault.UnsafePathError{Path: borrowed, Why: "the repository borrows objects from here through objects/info/alternates, and they would be removed with the sandbox; run 'git repack -a -d', then remove the line from that file"}
@@ -156,7 +209,17 @@ func (l *landAttempt) checkNestedRepositories(context.Context) error {
 	if err != nil {
 		return err
 	}
-	return status.CheckNested(l.s.SnapshotSubject(l.handle.Base, ""), l.scanResult)
+	subject := l.s.SnapshotSubject(l.handle.Base, "")
+	if l.lostModules, err = l.r.LostModules(ctx, l.repo, subject); err != nil || l.req.Leave { // then they go to an archive
+		return err
+	}
+	if err := status.CheckNested(subject, l.scanResult); err != nil {
+		return err
+	}
+	if len(l.lostModules) > 0 {
+		return &fault.OtherModulesError{ID: l.s.ID, Names: l.lostModules}
+	}
+	return nil
 }
 
 // checkCommitRange refuses a sandbox without any change and, if RequireBase is set, one that lacks commits of the
@@ -164,6 +227,9 @@ func (l *landAttempt) checkNestedRepositories(context.Context) error {
 func (l *landAttempt) checkCommitRange(ctx context.Context) error {
 	base, err := sandbox.WorkBase(ctx, l.r, core.InvocationFromEntry(l.entry, nil))
 	if err != nil {
+		return err
+	}
+	if err := l.checkNotUnlanded(ctx, base); err != nil {
 		return err
 	}
 	if len(l.commits) == 0 {
@@ -177,7 +243,10 @@ func (l *landAttempt) checkCommitRange(ctx context.Context) error {
 	case err != nil:
 		return err
 	case same:
-		return &NothingToLandError{ID: l.s.ID, NoNetChange: true, LeftOut: sandbox.ToLeftOut(l.scanResult.LeftOut)}
+		// Commits that the sandbox was started with, by start --from, can land too, unless the branch has them.
+		if has, err := l.merger.IsAncestor(ctx, base, l.target.Commit); err != nil || has {
+			return cmp.Or(err, error(&NothingToLandError{ID: l.s.ID, NoNetChange: true, LeftOut: sandbox.ToLeftOut(l.scanResult.LeftOut)}))
+		}
 	}
 	if l.req.RequireBase {
 		has, err := l.merger.IsAncestor(ctx, l.target.Commit, l.tip)
@@ -186,6 +255,43 @@ func (l *landAttempt) checkCommitRange(ctx context.Context) error {
 		}
 		if !has {
 			return &fault.BaseMovedError{ID: l.s.ID, Branch: core.ShortBranch(l.target.Branch), Base: base, At: l.target.Commit}
+		}
+	}
+	return nil
+}
+
+// checkNotUnlanded refuses a sandbox with the commits of a landing that unland has reverted, as restore makes one: the branch
+// has those commits, so that merging them again would not bring the work back. Commits of the base were there before.
+func (l *landAttempt) checkNotUnlanded(ctx context.Context, base string) error {
+	if l.entry.Record.FromSnapshot == "" {
+		return nil // it began at the branch
+	}
+	all, err := l.r.Store.Invocations(l.r.ID, nil)
+	if err != nil {
+		return err
+	}
+	for _, e := range all {
+		m := e.Record
+		if e.Defect != store.NoDefect || m.UnlandedCommit == "" || m.LandedTip == "" || core.HeadsPrefix+m.LandedBranch != l.target.Branch {
+			continue
+		}
+		concerned := true
+		for _, in := range []struct {
+			commit string
+			want   bool
+		}{{l.tip, true}, {l.target.Commit, true}, {base, false}} {
+			has, err := l.repo.IsAncestor(ctx, m.LandedTip, in.commit)
+			if err != nil {
+				return err
+			}
+			concerned = concerned && has == in.want
+		}
+		if !concerned {
+			continue
+		}
+		gone := &fault.NoLongerLandedError{ID: e.ID, Commit: m.LandedCommit, Branch: m.LandedBranch, Ref: core.TrashRef(e.ID), RestoreCommit: m.LandedTip}
+		if _, err := stillOnBranch(ctx, l.r, l.repo, m, gone); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -233,11 +339,38 @@ func (l *landAttempt) fsckTree(ctx context.Context, commit string) error {
 	if i >= 0 {
 		return &fault.UnnamedGitlinkError{ID: l.s.ID, Path: links[i].Path}
 	}
+	return l.checkGitlinks(ctx, links)
+}
+
+// checkGitlinks refuses submodules at commits that the user has nowhere but in the refs by which git-agency keeps them.
+func (l *landAttempt) checkGitlinks(ctx context.Context, links []merge.Gitlink) error {
+	for _, g := range links {
+		if g.Name == "" {
+			continue
+		}
+		dir := ""
+		if l.target.CheckoutTree != "" {
+			dir = filepath.Join(l.target.CheckoutTree, g.Path)
+		}
+		where, err := submodule.FindCommit(ctx, l.repo, g.Name, dir, g.OID)
+		if err != nil {
+			return fmt.Errorf("submodule %s: %w", quote.Path(g.Path), err)
+		}
+		if where != submodule.Referenced {
+			return &fault.SubmoduleCommitError{
+				ID: l.s.ID, Path: g.Path, Commit: g.OID, Where: where, Tree: l.target.CheckoutTree,
+				GitDir: filepath.Join(submodule.Dir(l.repo), g.Name), New: g.Old == "", URL: g.URL,
+			}
+		}
+	}
 	return nil
 }
 
 // subjectLine returns the subject line of a generated commit message.
 func (l *landAttempt) subjectLine() string {
+	if l.finishes != nil {
+		return fmt.Sprintf("Merge worktree %s", l.finishes.Name)
+	}
 	if n := l.entry.Record.InvocationName; n != "" {
 		return fmt.Sprintf("Land %s (%s)", n, l.s.ID)
 	}

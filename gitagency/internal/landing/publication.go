@@ -17,7 +17,8 @@ import (
 const (
 	verbLand   = "land"
 	verbUnland = "unland"
-	verbPush   = "push" // merge of commits that others pushed
+	verbPush   = "push"   // merge of commits that others pushed
+	verbFinish = "finish" // merge of an integration branch into its parent branch
 )
 
 // publication describes a move of the integration branch together with the worktree that has it checked out. Landing,

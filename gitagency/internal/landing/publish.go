@@ -10,9 +10,11 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
 	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
 	"github.com/git-agency/git-agency/gitagency/internal/git/update"
+	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
@@ -39,6 +41,9 @@ func (l *landAttempt) publishLanding(ctx context.Context) (landed Result, err er
 	}
 	if !l.req.DryRun {
 		landed.TrashRef = core.TrashRef(l.s.ID)
+		if l.r.HasTrashArchive(l.s.ID) {
+			landed.TrashArchive = l.r.Store.TrashArchivePath(l.r.ID, l.s.ID)
+		}
 		if landed.CleanupLock, err = l.deferCleanup(ctx); err != nil {
 			return Result{}, err
 		}
@@ -136,12 +141,16 @@ func (l *landAttempt) trashCommit(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	subject.KeptSubmodules = l.submodules
 	known := map[string]bool{l.tip: true, l.handle.Base: true, l.target.Commit: true}
 	for _, c := range l.commits {
 		known[c.OID] = true
 	}
-	if len(l.scanResult.LeftOut) == 0 && l.repo.OnlyKnownCommits(subject, known) && (l.oldTrash == "" || known[l.oldTrash]) {
+	if len(l.scanResult.LeftOut)+len(l.lostModules) == 0 && l.repo.OnlyKnownCommits(subject, known) && (l.oldTrash == "" || known[l.oldTrash]) {
 		return l.tip, nil
+	}
+	if l.req.DryRun && l.req.Leave {
+		return l.tip, l.r.CheckTrash(ctx, l.repo, subject, core.TrashOptions{Archive: true})
 	}
 	if l.req.DryRun {
 		return l.tip, nil
@@ -158,7 +167,7 @@ func (l *landAttempt) trashCommit(ctx context.Context) (string, error) {
 	}
 	subject.Onto = l.oldTrash
 	l.merger.UsesUnreferenced = true
-	captured, err := snapshot.Capture(ctx, l.repo, subject)
+	captured, err := l.captureSandbox(ctx, subject)
 	if err != nil || l.tip == l.scanResult.Head {
 		return captured.Commit, err
 	}
@@ -172,9 +181,23 @@ func (l *landAttempt) trashCommit(ctx context.Context) (string, error) {
 	})
 }
 
+// captureSandbox captures the sandbox. With Leave, content that no commit can hold goes to an archive.
+func (l *landAttempt) captureSandbox(ctx context.Context, subject git.WorktreeSpec) (snapshot.CaptureResult, error) {
+	if !l.req.Leave {
+		return snapshot.Capture(ctx, l.repo, subject)
+	}
+	o := core.TrashOptions{Archive: true}
+	captured, err := l.r.CaptureForTrash(ctx, l.repo, subject, o)
+	if err != nil {
+		return captured.CaptureResult, err
+	}
+	defer captured.Close()
+	return captured.CaptureResult, l.r.WriteTrashArchive(ctx, l.s.ID, captured, o, nil)
+}
+
 // canDeleteBranch reports whether the sandbox's branch can be deleted: no other worktree has it checked out.
 func (l *landAttempt) canDeleteBranch() (bool, error) {
-	entries, err := l.repo.WorktreeEntries()
+	entries, err := worktree.Entries(l.repo)
 	if err != nil {
 		return false, err
 	}

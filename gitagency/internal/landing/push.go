@@ -13,6 +13,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/transport"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
 const maxPushes = 50
@@ -34,9 +35,10 @@ type PushPlan struct {
 
 // PushRequest says which branches to push where, and how to verify merges of commits that others have pushed.
 type PushRequest struct {
-	Worktrees []string // ids of integration worktrees, whose branches are pushed
-	Remote    string   // name of the remote; default: "local" if it exists, else "origin"
-	Unlanding bool     // the push follows an unland, for messages
+	Invocations []string // ids of invocations, whose integration branches are pushed
+	Worktree    string   // id of an integration worktree: the branches of its submitted invocations, or its own if none is; may be empty
+	Remote      string   // name of the remote; default: "local" if it exists, else "origin"
+	Unlanding   bool     // the push follows an unland, for messages
 
 	// As in Request.
 	Verify   string
@@ -87,15 +89,12 @@ func PlanPush(ctx context.Context, r *core.Repository, req PushRequest) ([]PushP
 			return nil, &fault.UntrustedRemoteError{Remote: remote, URL: to.URL, Hooks: hooks}
 		}
 	}
+	targets, err := pushTargets(ctx, r, req)
+	if err != nil {
+		return nil, err
+	}
 	plans := []PushPlan{}
-	for _, id := range req.Worktrees {
-		if slices.ContainsFunc(plans, func(p PushPlan) bool { return p.Worktree == id }) {
-			continue
-		}
-		target, err := r.FindIntegrationTarget(ctx, r.Git, id)
-		if err != nil {
-			return nil, err
-		}
+	for _, target := range targets {
 		as := target.Branch
 		if upstream, pushed := remotes.Upstream(target.Branch, remote); upstream != "" && upstream != as {
 			if !pushed {
@@ -112,6 +111,49 @@ func PlanPush(ctx context.Context, r *core.Repository, req PushRequest) ([]PushP
 		}
 	}
 	return plans, nil
+}
+
+// pushTargets returns the branches that a request names, each once.
+func pushTargets(ctx context.Context, r *core.Repository, req PushRequest) ([]core.IntegrationTarget, error) {
+	targets := []core.IntegrationTarget{}
+	add := func(worktreeID, branch string) error {
+		t, err := r.FindIntegrationTarget(ctx, r.Git, worktreeID, branch)
+		if err == nil && !slices.ContainsFunc(targets, func(other core.IntegrationTarget) bool { return other.Branch == t.Branch }) {
+			targets = append(targets, t)
+		}
+		return err
+	}
+	var invocations []core.Invocation
+	if req.Worktree != "" {
+		submitted, err := InReview(r, req.Worktree)
+		if err != nil {
+			return nil, err
+		}
+		invocations = submitted
+	}
+	for _, id := range req.Invocations {
+		inv, err := r.Invocation(id)
+		if err != nil {
+			return nil, err
+		}
+		if inv.Landing == store.Landed && inv.LandedBranch != "" {
+			inv.IntegrationBranch = core.HeadsPrefix + inv.LandedBranch
+		}
+		invocations = append(invocations, inv)
+	}
+	for _, inv := range invocations {
+		if err := add(inv.WorktreeID, inv.IntegrationBranch); err != nil {
+			return nil, err
+		}
+	}
+	if req.Worktree == "" || len(targets) > 0 {
+		return targets, nil
+	}
+	branch, err := r.WorktreeBranch(ctx, req.Worktree)
+	if err != nil {
+		return nil, err
+	}
+	return targets, add(req.Worktree, branch)
 }
 
 // PushResult is the result of Push.
@@ -329,6 +371,9 @@ func waitBackoff(ctx context.Context, tries int, s backoff) error {
 func checkPushSettings(r *core.Repository, req PushRequest) error {
 	if req.Unlanding { // a landing checks its own strategy
 		if _, err := r.Settings.Strategy(); err != nil {
+			return err
+		}
+		if _, err := r.Settings.LandingTrailers(); err != nil {
 			return err
 		}
 	}

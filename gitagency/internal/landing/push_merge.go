@@ -59,13 +59,11 @@ func (p *pushOperation) tryMerge(ctx context.Context, v *verification, theirs st
 	if err := Recover(ctx, r, repo); err != nil { // an interrupted landing whose recovery failed when the lock was taken
 		return c, "", err
 	}
-	to, err := r.FindIntegrationTarget(ctx, repo, p.Worktree)
+	to, err := r.FindIntegrationTarget(ctx, repo, p.Worktree, p.branchRef)
 	if err != nil {
 		return c, "", err
 	}
-	if p.tree = to.CheckoutTree; to.Branch != p.branchRef {
-		return c, "", fmt.Errorf("worktree %q is on %s now", to.Worktree.Name, core.ShortBranch(to.Branch))
-	}
+	p.tree = to.CheckoutTree
 	if has, err := repo.IsAncestor(ctx, theirs, to.Commit); err != nil || has {
 		return c, "", err // another process has merged it already
 	}
@@ -103,7 +101,7 @@ func (p *pushOperation) startVerifySandbox(ctx context.Context, repo *git.Repo, 
 	}
 	all, err := p.r.Invocations(core.ListRequest{All: true, Worktree: p.Worktree})
 	for _, inv := range all {
-		if len(p.ids) == 0 && inv.Landing == store.Landed && !inv.Broken {
+		if len(p.ids) == 0 && inv.Landing == store.Landed && inv.LandedBranch == p.Branch && !inv.Broken {
 			v.req.ID = inv.ID
 		}
 	}

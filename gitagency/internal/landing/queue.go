@@ -42,7 +42,7 @@ func Ready(ctx context.Context, r *core.Repository, worktree string, req Request
 		if landed.Invocation == "" {
 			landed = Result{Invocation: inv.ID, Strategy: req.Strategy, DryRun: req.DryRun, LeftOut: []sandbox.LeftOut{}}
 		}
-		landed.Branch = cmp.Or(landed.Branch, wt.Branch)
+		landed.Branch = cmp.Or(landed.Branch, core.ShortBranch(inv.IntegrationBranch))
 		arrivals = append(arrivals, ReadyResult{Result: landed, Name: inv.Name, Err: err})
 		if ctx.Err() != nil {
 			return arrivals, context.Cause(ctx)

@@ -45,8 +45,16 @@ func Recover(ctx context.Context, r *core.Repository, repo *git.Repo) error {
 		}
 		return r.Store.RemoveLandingJournal(r.ID)
 	}
+	if note.Verb == verbFinish && done { // the worktree is still there
+		r.Warn("'worktree finish %s' was interrupted; the merge is done: %s is at %s; finish it again to archive the worktree", note.InvocationID, core.ShortBranch(a.Branch), a.New)
+		return r.Store.RemoveLandingJournal(r.ID)
+	}
 	if !done {
-		r.Warn("'%s %s' was interrupted; all of it was undone", note.Verb, note.InvocationID)
+		command := note.Verb
+		if command == verbFinish {
+			command = "worktree finish"
+		}
+		r.Warn("'%s %s' was interrupted; all of it was undone", command, note.InvocationID)
 		return r.Store.RemoveLandingJournal(r.ID)
 	}
 	r.Warn("'%s %s' was interrupted; it is done: %s is at %s", note.Verb, note.InvocationID, core.ShortBranch(a.Branch), a.New)

@@ -231,7 +231,7 @@ func submittableCommit(ctx context.Context, r *core.Repository, repo *git.Repo, 
 	if err != nil {
 		return "", err
 	}
-	subject.SecretPatterns = r.Settings.SecretPatterns()
+	subject.SecretPatterns, subject.LeavePatterns = r.Settings.SecretPatterns(), r.Settings.LeavePatterns()
 	merger, err := merge.NewMerger(repo, h.Base)
 	if err != nil {
 		return "", err
@@ -262,6 +262,12 @@ func submittableCommit(ctx context.Context, r *core.Repository, repo *git.Repo, 
 	if err != nil {
 		return "", err
 	}
+	if onto := entry.Record.IntegrationBranch; (none || void) && onto != "" {
+		has, err := repo.IsAncestor(ctx, base, onto)
+		if err == nil && !has { // the sandbox was started with commits that the branch lacks, by start --from
+			return found.Head, nil
+		}
+	}
 	if none || void {
 		return "", &NothingToLandError{ID: s.ID, NoNetChange: void, LeftOut: sandbox.ToLeftOut(found.LeftOut)}
 	}
@@ -272,7 +278,7 @@ func submittableCommit(ctx context.Context, r *core.Repository, repo *git.Repo, 
 // on, which Land reports, it checks the commits since the base of the sandbox.
 func fsckSubmission(ctx context.Context, r *core.Repository, repo *git.Repo, merger *merge.Merger, entry store.Entry[store.InvocationMeta], head string) error {
 	onto := entry.Record.BaseCommit
-	if to, err := r.FindIntegrationTarget(ctx, repo, entry.Record.IntegrationWorktreeID); err == nil {
+	if to, err := r.FindIntegrationTarget(ctx, repo, entry.Record.IntegrationWorktreeID, entry.Record.IntegrationBranch); err == nil {
 		onto = to.Commit
 	}
 	return addFsckContext(ctx, merger, entry, [2]string{onto, head}, merger.FsckRange(ctx, onto, head))

@@ -41,6 +41,9 @@ func (l *landAttempt) makeCommit(ctx context.Context) error {
 	if by.author, by.committer, err = l.r.LandingSignatures(ctx); err != nil {
 		return err
 	}
+	if l.trailers, err = l.r.Settings.LandingTrailers(); err != nil {
+		return err
+	}
 	l.commitCount = len(l.commits)
 	i := slices.Index(settings.Strategies(), l.req.Strategy)
 	if l.newTip, err = landStrategies()[i].makeCommit(l, ctx, by); err != nil || l.newTip == "" {
@@ -136,23 +139,9 @@ func (l *landAttempt) commitList() string {
 	return "\n\n" + text.String()
 }
 
-// Trailers of the commits that landings and unlands create.
-const (
-	invocationTrailer = "Agency-Invocation"
-	baseTrailer       = "Agency-Base"
-	runnerTrailer     = "Agency-Runner"
-	tipTrailer        = "Agency-Tip"
-	undoesTrailer     = "Agency-Undoes"
-)
-
-// addTrailers adds the Agency trailers to a commit message. It replaces trailers of the same name: an agent could have
-// written them.
 func (l *landAttempt) addTrailers(message string) string {
-	m := l.entry.Record
-	return object.WithTrailers(message, [][2]string{
-		{invocationTrailer, m.InvocationID},
-		{baseTrailer, m.BaseCommit},
-		{tipTrailer, l.tip},
-		{runnerTrailer, cmp.Or(m.Runner, "none")},
-	})
+	if l.finishes != nil { // the commits of its landings have them
+		return message
+	}
+	return withLandingTrailers(message, l.trailers, l.entry.Record, l.tip)
 }

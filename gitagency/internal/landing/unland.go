@@ -10,7 +10,6 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
-	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/git/update"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
@@ -95,12 +94,9 @@ func unlandLocked(ctx context.Context, r *core.Repository, repo *git.Repo, id st
 		return u, err
 	}
 	defer cancel()
-	to, err := r.FindIntegrationTarget(ctx, repo, m.IntegrationWorktreeID)
+	to, err := r.FindIntegrationTarget(ctx, repo, m.IntegrationWorktreeID, core.HeadsPrefix+m.LandedBranch)
 	if err != nil {
 		return u, err
-	}
-	if core.ShortBranch(to.Branch) != m.LandedBranch {
-		return u, fmt.Errorf("it has landed on %s, but worktree %q is on %s now", m.LandedBranch, to.Worktree.Name, core.ShortBranch(to.Branch))
 	}
 	merger, err := merge.NewMerger(repo, to.Commit)
 	if err != nil {
@@ -204,10 +200,13 @@ func makeRevertCommit(ctx context.Context, r *core.Repository, merger *merge.Mer
 	if err != nil {
 		return "", err
 	}
+	trailers, err := r.Settings.LandingTrailers()
+	if err != nil {
+		return "", err
+	}
 	return merger.CreateCommit(ctx, merge.CommitRequest{
 		Tree: merged.Tree, Parents: []string{at}, Author: author, Committer: committer, Sign: sign,
-		Message: object.WithTrailers(fmt.Sprintf("Revert the landing of %s\n\nThis reverts %s..%s.", m.InvocationID, m.LandedBefore, m.LandedCommit),
-			[][2]string{{invocationTrailer, m.InvocationID}, {baseTrailer, m.BaseCommit}, {undoesTrailer, m.LandedCommit}}),
+		Message: withUnlandTrailers(fmt.Sprintf("Revert the landing of %s\n\nThis reverts %s..%s.", m.InvocationID, m.LandedBefore, m.LandedCommit), trailers, m),
 	})
 }
 

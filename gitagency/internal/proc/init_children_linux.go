@@ -87,19 +87,14 @@ func (f *initChildren) reap(sigchld <-chan os.Signal, tell func(func())) {
 // reapOne collects one child. It returns an error when there are no children at all, and pid 0 when none has exited.
 func (f *initChildren) reapOne() (int, error) {
 	var status syscall.WaitStatus
-	pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
+	pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG|reportStops, nil)
 	switch {
 	case errors.Is(err, syscall.EINTR):
 		return 1, nil // retry
 	case err != nil || pid == 0:
 	case status.Stopped():
 		if set := f.direct; set != nil {
-			go func() {
-				select {
-				case set.stopped <- tracedStop{pid, status.StopSignal()}:
-				case <-set.empty:
-				}
-			}()
+			set.tellStopped(childStop{pid, status.StopSignal()})
 		}
 	case f.direct != nil && pid == f.direct.programPID:
 		f.directExit = &programExit{status: status}

@@ -240,6 +240,7 @@ func (k *initProcess) runDirect(fds []int, endRequests <-chan os.Signal) {
 		closeFDs(fds[2:5])
 		return
 	}
+	defer func() { s.releaseTerminal() }()
 	var kids *children
 	started := s.startAndReport(func(start func() (int, error)) (pid int, err error) {
 		kids, pid, err = k.children.startChild(directChild, start)

@@ -162,7 +162,10 @@ func TestParseProcStatFindsState(t *testing.T) {
 
 func TestParseProcStatReadsParentAndGroup(t *testing.T) {
 	t.Parallel()
-	if s, ok := parseProcStat("12 (a) b (c)) S 34 56 78 0"); !ok || s != (procStat{'S', 34, 56}) {
+	if s, ok := parseProcStat("12 (sh) S 34 56 56 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 1234 99"); !ok || s.started != 12340*time.Millisecond {
+		t.Errorf("got %+v, %t", s, ok)
+	}
+	if s, ok := parseProcStat("12 (a) b (c)) S 34 56 78 0"); !ok || s != (procStat{state: 'S', parent: 34, group: 56}) {
 		t.Errorf("got %+v, %v", s, ok)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // listPIDs lists all processes. ok is false where that is impossible: only Linux has such a /proc.
@@ -29,6 +30,7 @@ func procPath(pid int, name string) string { return "/proc/" + strconv.Itoa(pid)
 type procStat struct {
 	state         byte
 	parent, group int
+	started       time.Duration // after the start of the machine
 }
 
 // isDead reports whether the process is a zombie or dead, and so cannot change anything any more.
@@ -54,7 +56,13 @@ func parseProcStat(text string) (s procStat, ok bool) {
 		return procStat{}, false
 	}
 	group, err := strconv.Atoi(fields[2])
-	return procStat{fields[0][0], parent, group}, err == nil
+	s = procStat{state: fields[0][0], parent: parent, group: group}
+	const startField, tick = 19, 10 * time.Millisecond // USER_HZ is 100 on every architecture of Linux that Go supports
+	if len(fields) > startField {
+		ticks, _ := strconv.ParseInt(fields[startField], 10, 64) // the kernel always writes a number
+		s.started = time.Duration(ticks) * tick
+	}
+	return s, err == nil
 }
 
 // readNULList reads a list of NUL-terminated strings, such as a command line.

@@ -73,6 +73,7 @@ type supervisor struct {
 	restrict    func() error // applies the walls of the program; nil: none
 	startThread chan func()  // executes functions on the thread that forked the program, if there are walls
 	programPID  int          // pid
+	terminal    *os.File     // controlling terminal of our session and the program; nil: none
 }
 
 // newInheritedSupervisor returns a supervisor that uses the descriptors inherited by this process.
@@ -121,6 +122,7 @@ func (s supervisor) supervise(endRequests <-chan os.Signal) {
 		s.report(supervisorReport{ContainmentError: err.Error()})
 		return
 	}
+	defer func() { s.releaseTerminal() }()
 	preallocateThreads()
 	children := newChildren()
 	if s.startAndReport(func(start func() (int, error)) (pid int, err error) {
@@ -205,7 +207,9 @@ func (s *supervisor) startProgram(record func(start func() (int, error)) (int, e
 			attr.Files = append(attr.Files, uintptr(fd))
 		}
 		if s.order.Terminal {
-			attr.Sys.Setctty, attr.Sys.Ctty = true, 0
+			if err := s.takeTerminal(attr.Sys); err != nil {
+				return &supervisorReport{StartError: err.Error()}
+			}
 		}
 		fork := func() (int, error) { return syscall.ForkExec(path, argv, attr) }
 		if limits := s.resolveLimits(); limits.isSet() {
@@ -300,9 +304,9 @@ func resolveProgram(env []string, program string) (string, error) {
 	return "", found
 }
 
-// readRequests returns a channel that gets a value for each request to end, and is closed when the parent is gone.
-func (s supervisor) readRequests(buffered io.Reader) <-chan struct{} {
-	requests := make(chan struct{})
+// readRequests returns a channel that gets each request of the parent, and is closed when the parent is gone.
+func (s supervisor) readRequests(buffered io.Reader) <-chan supervisorRequest {
+	requests := make(chan supervisorRequest)
 	go func() {
 		defer close(requests)
 		buffer := make([]byte, 1)
@@ -313,7 +317,7 @@ func (s supervisor) readRequests(buffered io.Reader) <-chan struct{} {
 					break
 				}
 				if n > 0 {
-					requests <- struct{}{}
+					requests <- supervisorRequest(buffer[0])
 				}
 			}
 		}

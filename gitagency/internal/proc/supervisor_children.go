@@ -16,7 +16,7 @@ const terminateInterval = 50 * time.Millisecond
 // superviseUntilGone waits until the program and all of its descendants are gone. It sends SIGTERM to all of them when
 // the program has ended, its time is up or it is asked to; and SIGKILL when the grace is over or it is asked a second
 // time.
-func (s supervisor) superviseUntilGone(tree processTree, children *children, requests <-chan struct{}, endRequests <-chan os.Signal) {
+func (s supervisor) superviseUntilGone(tree processTree, children *children, requests <-chan supervisorRequest, endRequests <-chan os.Signal) {
 	if s.startThread != nil {
 		defer close(s.startThread)
 	}
@@ -64,12 +64,18 @@ func (s supervisor) superviseUntilGone(tree processTree, children *children, req
 		case <-timeout:
 			timeout = nil
 			onRequest(supervisorReport{EndRequested: true, TimedOut: true})
-		case _, somebody := <-requests:
-			if !somebody {
+		case request, open := <-requests:
+			switch {
+			case !open: // the parent is gone
 				tree.kill(s.programPID, children.empty)
 				return
+			case request == continueRequest:
+				if !ended {
+					s.continueProgram()
+				}
+			default:
+				onRequest(supervisorReport{EndRequested: true})
 			}
-			onRequest(supervisorReport{EndRequested: true})
 		case <-endRequests:
 			onRequest(supervisorReport{EndRequested: true})
 		case <-killTimer:
@@ -78,7 +84,9 @@ func (s supervisor) superviseUntilGone(tree processTree, children *children, req
 			rescan = time.After(terminateInterval)
 			tree.terminateNew(seen)
 		case stop := <-children.stopped:
-			s.runOnStartThread(func() { detachTraced(stop) })
+			if s.isJobStop(stop) && !ended && !ending {
+				s.report(supervisorReport{StopSignal: stop.signal})
+			}
 		case <-children.empty:
 			if d, ok := children.takeExit(); ok && !ended {
 				s.report(supervisorReport{Status: &d.status})
@@ -87,6 +95,14 @@ func (s supervisor) superviseUntilGone(tree processTree, children *children, req
 			return
 		}
 	}
+}
+
+// isJobStop reports whether job control has stopped a program on a terminal. Any other child that has stopped to be
+// traced goes on.
+func (s supervisor) isJobStop(stop childStop) bool {
+	traced := false
+	s.runOnStartThread(func() { traced = detachTraced(stop) })
+	return !traced && stop.pid == s.programPID && s.order.Terminal
 }
 
 // processTree signals all descendants of a program.
@@ -101,12 +117,12 @@ type processTree interface {
 type children struct {
 	programPID int
 	exited     chan programExit
-	stopped    chan tracedStop
+	stopped    chan childStop
 	empty      chan struct{} // closed when there are none
 }
 
 func newChildren() *children {
-	return &children{exited: make(chan programExit, 1), stopped: make(chan tracedStop), empty: make(chan struct{})}
+	return &children{exited: make(chan programExit, 1), stopped: make(chan childStop), empty: make(chan struct{})}
 }
 
 // programExit is the exit status of the program, and whether it was the last child.
@@ -115,10 +131,21 @@ type programExit struct {
 	isLast bool
 }
 
-// tracedStop is a child that has stopped in a ptrace stop, because it asked to be traced by its parent.
-type tracedStop struct {
+// childStop is a child that has stopped: by job control, or in a ptrace stop, because it asked to be traced by its parent.
+type childStop struct {
 	pid    int
 	signal syscall.Signal
+}
+
+// tellStopped passes a stop on without waiting: the supervisor stops processes itself before it kills them, and does not
+// receive from the channel then.
+func (c *children) tellStopped(stop childStop) {
+	go func() {
+		select {
+		case c.stopped <- stop:
+		case <-c.empty:
+		}
+	}()
 }
 
 // takeExit returns the program's exit, if it is known and has not been taken yet.
@@ -137,16 +164,16 @@ func (c *children) reap() {
 	var program *programExit
 	for drained := 0; ; drained++ {
 		var status syscall.WaitStatus
-		flags := 0
+		flags := reportStops
 		if program != nil {
-			flags = syscall.WNOHANG // only to see whether children are left
+			flags |= syscall.WNOHANG // only to see whether children are left
 		}
 		pid, err := syscall.Wait4(-1, &status, flags, nil)
 		if errors.Is(err, syscall.EINTR) {
 			continue
 		}
 		if err == nil && pid > 0 && status.Stopped() {
-			c.stopped <- tracedStop{pid, status.StopSignal()}
+			c.tellStopped(childStop{pid, status.StopSignal()})
 			continue
 		}
 		if program != nil && pid > 0 && drained < 1000 { // bounded, as a program may leave any number of zombies

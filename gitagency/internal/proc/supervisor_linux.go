@@ -235,10 +235,37 @@ func setCloseOnExec() error {
 	return err
 }
 
-// detachTraced lets a child go on that wants to be traced, without tracing it. It must run on the thread that forked it.
-func detachTraced(s tracedStop) {
-	_ = unix.PtraceDetach(s.pid)     // it may be gone already
+// highestInheritable returns the highest descriptor that a child process would inherit from us.
+func highestInheritable() (highest int) {
+	dir, err := os.Open("/proc/self/fd")
+	if err != nil {
+		return 0
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1) // a partial list is better than none
+	for _, name := range names {
+		fd, err := strconv.Atoi(name)
+		if err != nil || fd <= highest {
+			continue
+		}
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			highest = fd
+		}
+	}
+	return highest
+}
+
+// reportStops makes wait report children that job control has stopped.
+const reportStops = syscall.WUNTRACED
+
+// detachTraced lets a child go on that wants to be traced, without tracing it, and reports whether it was such a child.
+// It must run on the thread that forked it.
+func detachTraced(s childStop) bool {
+	if unix.PtraceDetach(s.pid) != nil {
+		return false // not traced, or gone already
+	}
 	if s.signal != syscall.SIGTRAP { // SIGTRAP is only meant for a tracer
 		_ = syscall.Kill(s.pid, s.signal)
 	}
+	return true
 }

@@ -3,6 +3,7 @@
 package proc
 
 import (
+	"errors"
 	"os"
 	"syscall"
 	"time"
@@ -50,6 +51,8 @@ func (c Containment) kill(program int, empty <-chan struct{}) {
 // release kills the rest of the process group: orphans are not our children here, so we do not learn of them.
 func (c Containment) release(program int) { _ = syscall.Kill(-program, syscall.SIGKILL) }
 
+func highestInheritable() int { return 0 }
+
 func setCloseOnExec() error {
 	for fd := 3; fd < 256; fd++ {
 		unix.CloseOnExec(fd)
@@ -57,4 +60,12 @@ func setCloseOnExec() error {
 	return nil
 }
 
-func detachTraced(s tracedStop) { _ = syscall.Kill(s.pid, syscall.SIGCONT) }
+const reportStops = 0
+
+func detachTraced(s childStop) bool { return syscall.Kill(s.pid, syscall.SIGCONT) == nil }
+
+func (s *supervisor) takeTerminal(*syscall.SysProcAttr) error { return errors.ErrUnsupported }
+
+func (s supervisor) releaseTerminal() {}
+
+func (s supervisor) continueProgram() {}

@@ -28,12 +28,11 @@ type Task struct {
 
 	// Terminal gives the program its own pseudo-terminal, connected to Stdin, which must be the user's terminal, and to
 	// those of Stdout and Stderr that are terminals.
+	//
+	// Without it, Stdin must not be a terminal, and the program gets pseudo-terminals in place of the terminals among
+	// Stdout and Stderr, whose output is copied there: with a descriptor of a terminal it could read the user's keys, and
+	// change its modes.
 	Terminal bool
-
-	// WithholdTerminals gives the program pseudo-terminals in place of the terminals among Stdout and Stderr, whose
-	// output is copied there: with a descriptor of a terminal it could read the user's keys, and change its modes. Stdin
-	// must not be a terminal, unless Terminal is set, which has the same effect.
-	WithholdTerminals bool
 
 	// OnRunning is called once the program runs; may be nil.
 	OnRunning func()
@@ -60,6 +59,7 @@ type Task struct {
 	// Limits limit the program. If one cannot be set the program does not run.
 	Limits Limits
 
+	onStopped        func()        // called when the program on a terminal has stopped; it is continued afterwards
 	onlyContainments []Containment // for tests: only these are tried
 	namespace        *Namespace    // nil: none
 }
@@ -119,13 +119,10 @@ func (t Task) Run(ctx context.Context) (TaskResult, error) {
 	if len(t.Argv) == 0 || t.Dir == nil {
 		return TaskResult{}, &NotStartedError{errors.New("no program or no directory given")}
 	}
-	switch {
-	case t.Terminal:
+	if t.Terminal {
 		return t.runOnTerminal(ctx)
-	case t.WithholdTerminals:
-		return t.runOnOutputTerminals(ctx)
 	}
-	return t.runContained(ctx)
+	return t.runOnOutputTerminals(ctx)
 }
 
 // runContained runs the task in the best containment that is available.
@@ -208,6 +205,11 @@ func (t Task) runIn(ctx context.Context, way Containment) (_ TaskResult, err err
 		if t.OnRunning != nil {
 			t.OnRunning()
 		}
+	}, func() {
+		if t.onStopped != nil {
+			t.onStopped()
+		}
+		_, _ = ours.Write([]byte{byte(continueRequest)}) // an error means that it has ended
 	})
 	waitErr := handle.wait() // when the supervisor is gone, all processes are gone
 	close(finished)
@@ -232,11 +234,11 @@ func (t Task) watchContext(ctx context.Context, handle *supervisorHandle, contro
 		case <-finished:
 			return
 		case <-ended:
-			_, _ = control.Write([]byte{0}) // an error means that it is ending anyway
+			_, _ = control.Write([]byte{byte(endRequest)}) // an error means that it is ending anyway
 			ended, force = nil, t.Force
 			killTimer = time.After(t.Grace + 10*time.Second)
 		case <-force:
-			_, _ = control.Write([]byte{0})
+			_, _ = control.Write([]byte{byte(endRequest)})
 			force = nil
 		case <-resume:
 			handle.resume()

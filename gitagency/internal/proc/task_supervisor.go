@@ -10,9 +10,16 @@ import (
 	"time"
 )
 
+// supervisorRequest is a byte that the parent sends to a supervisor after the order.
+type supervisorRequest byte
+
+const (
+	endRequest      supervisorRequest = iota // end everything; the second time at once
+	continueRequest                          // continue a program whose stop was reported
+)
+
 // supervisorOrder tells a supervisor what to run, and supervisorReport is what it reports, each as one JSON document.
-// After the order, each further byte asks it to end everything; the end of the connection means that the parent is
-// gone.
+// After the order, each further byte is a supervisorRequest; the end of the connection means that the parent is gone.
 type supervisorOrder struct {
 	Argv        [][]byte      `json:"argv"` // as bytes, because a JSON string must be UTF-8
 	Env         [][]byte      `json:"env"`
@@ -35,6 +42,7 @@ type supervisorReport struct {
 	EndRequested     bool                `json:"ended,omitempty"`    // the supervisor was asked to end the program
 	TimedOut         bool                `json:"timedout,omitempty"` // the timeout has expired
 	Status           *syscall.WaitStatus `json:"status,omitempty"`   // of the program, once it has ended
+	StopSignal       syscall.Signal      `json:"stopped,omitempty"`  // signal that has stopped a program on a terminal, which waits for continueRequest
 	Leftovers        int                 `json:"leftovers,omitempty"`
 	AllGone          bool                `json:"gone,omitempty"` // no process is left
 }
@@ -51,6 +59,11 @@ func (t Task) startSupervisor(way Containment, files []*os.File) (*supervisorHan
 		// Few threads are enough, and under a process limit fewer can be refused.
 		Path: selfExe(), Args: []string{supervisorName, t.Label}, Env: []string{"GOMAXPROCS=2"}, Dir: "/",
 		ExtraFiles: files, SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+	}
+	// Nil closes a descriptor. One that we inherited, such as that of a terminal, could be opened again by the program
+	// through /proc, as long as the supervisor has it.
+	for highest := highestInheritable(); controlFD+len(cmd.ExtraFiles) <= highest; {
+		cmd.ExtraFiles = append(cmd.ExtraFiles, nil)
 	}
 	err := way.setSysProcAttr(cmd.SysProcAttr)
 	if err == nil {
@@ -116,11 +129,13 @@ func (a *supervisorHandle) String() string {
 	return a.cmd.ProcessState.String()
 }
 
-// readReports reads all reports of the supervisor until the connection ends, and returns them merged into one.
-func readReports(from io.Reader, running func()) (merged supervisorReport, err error) {
+// readReports reads all reports of the supervisor until the connection ends, and returns them merged into one. It calls
+// running once, and stopped each time that the program has stopped.
+func readReports(from io.Reader, running, stopped func()) (merged supervisorReport, err error) {
 	decoder := json.NewDecoder(from)
 	for {
 		wasRunning := merged.Running
+		merged.StopSignal = 0
 		if err := decoder.Decode(&merged); err != nil {
 			if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
 				return merged, nil
@@ -129,6 +144,9 @@ func readReports(from io.Reader, running func()) (merged supervisorReport, err e
 		}
 		if merged.Running && !wasRunning {
 			running()
+		}
+		if merged.StopSignal != 0 {
+			stopped()
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 // runOnTerminal runs a task on its own pseudo-terminal, connected to the terminal that is its Stdin. Output that goes
 // elsewhere still does. Input is read only once the program runs: keys typed for a program that cannot be executed stay
 // for the next reader.
-func (t Task) runOnTerminal(ctx context.Context) (_ TaskResult, err error) {
+func (t Task) runOnTerminal(ctx context.Context) (res TaskResult, err error) {
 	outer, ok := t.Stdin.(*os.File)
 	if !ok || !isTerminal(outer) {
 		return TaskResult{}, &NotStartedError{errors.New("standard input is not a terminal")}
@@ -27,11 +27,7 @@ func (t Task) runOnTerminal(ctx context.Context) (_ TaskResult, err error) {
 	if err != nil {
 		return TaskResult{}, &NotStartedError{err}
 	}
-	defer func() {
-		if closeErr := terminal.Close(); closeErr != nil && err == nil {
-			err = &OutputError{closeErr}
-		}
-	}()
+	defer func() { err = closeTerminal(terminal, res, err) }()
 	t.Stdin = terminal.Slave
 	for _, w := range []*io.Writer{&t.Stdout, &t.Stderr} {
 		if isTerminal(*w) {
@@ -45,13 +41,18 @@ func (t Task) runOnTerminal(ctx context.Context) (_ TaskResult, err error) {
 			running()
 		}
 	}
+	t.onStopped = func() {
+		if ctx.Err() == nil {
+			terminal.Suspend()
+		}
+	}
 	return t.runContained(ctx)
 }
 
 // runOnOutputTerminals runs a task that gets pseudo-terminals of its own in place of the terminals among Stdout and
 // Stderr: one, unless those are two terminals. They do not control its session, so that a program that wants to ask the
-// user fails at once.
-func (t Task) runOnOutputTerminals(ctx context.Context) (_ TaskResult, err error) {
+// user fails at once. Where there are no pseudo-terminals it gets pipes.
+func (t Task) runOnOutputTerminals(ctx context.Context) (res TaskResult, err error) {
 	if isTerminal(t.Stdin) {
 		return TaskResult{}, &NotStartedError{errors.New("standard input is a terminal, and its keys are not for the program")}
 	}
@@ -62,20 +63,32 @@ func (t Task) runOnOutputTerminals(ctx context.Context) (_ TaskResult, err error
 			continue
 		}
 		if f := (*w).(*os.File); last == nil || !sameTerminal(outer, f) {
+			if !HasTerminals {
+				*w = struct{ io.Writer }{f} // copied through a pipe
+				continue
+			}
 			terminal, openErr := OpenOutputTerminal(ctx, f)
 			if openErr != nil {
 				return TaskResult{}, &NotStartedError{openErr}
 			}
-			defer func() {
-				if closeErr := terminal.Close(); closeErr != nil && err == nil {
-					err = &OutputError{closeErr}
-				}
-			}()
+			defer func() { err = closeTerminal(terminal, res, err) }()
 			outer, last = f, terminal
 		}
 		*w = last.Slave
 	}
 	return t.runContained(ctx)
+}
+
+// closeTerminal closes the terminal of a task that has ended with res and err, and returns that error, or that of the
+// terminal. After any other end than success it resets modes: the program may not have had the time.
+func closeTerminal(terminal *Terminal, res TaskResult, err error) error {
+	if err != nil || res.ExitCode != 0 || res.Stopped {
+		terminal.ResetModes()
+	}
+	if closeErr := terminal.Close(); closeErr != nil && err == nil {
+		return &OutputError{closeErr}
+	}
+	return err
 }
 
 // isTerminal does not use File.Fd, which would make the file blocking for others.

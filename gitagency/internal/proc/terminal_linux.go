@@ -10,9 +10,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/git-agency/git-agency/gitagency/internal/ttymodes"
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 )
+
+// HasTerminals reports whether this system supports Terminal.
+const HasTerminals = true
 
 // Terminal is a pseudo-terminal for a program, connected to the user's terminal. Keys pass unchanged: to us a Ctrl-C is
 // a byte, and only the program's terminal turns it into a signal, for the program's foreground process group and never
@@ -28,7 +32,9 @@ type Terminal struct {
 	outerFD    int         // descriptor of the user's terminal, for everything but reading
 	outerState *term.State // its modes, to be restored; nil: they were not changed
 	out        io.Writer
-	outErr     error // write error of out; owned by relayOutput, readable by all once outputDone is closed
+	modes      ttymodes.Tracker // modes that the output has switched on; owned by relayOutput
+	resetModes bool             // see ResetModes
+	outErr     error            // write error of out; owned by relayOutput, readable by all once outputDone is closed
 
 	inputStarted, closeStarted         chan struct{}   // closed when that begins
 	inputDone, outputDone, signalsDone chan struct{}   // closed when that is over
@@ -36,6 +42,9 @@ type Terminal struct {
 	wakeFD                             int             // closing it interrupts the poll for keys; -1: keys are not read
 	outputTimeout                      time.Duration   // for an out that accepts nothing
 	patience                           <-chan struct{} // until it is closed there is no such timeout; nil: there is
+
+	keyboardLock sync.Mutex       // held while keys are read, and by Suspend
+	outputPauses chan outputPause // requests of Suspend to relayOutput
 
 	inputOnce, closeOnce sync.Once
 	closeErr             error // result of Close
@@ -71,7 +80,7 @@ func OpenOutputTerminal(ctx context.Context, outer *os.File) (*Terminal, error) 
 
 func openTerminal(outer *os.File, out io.Writer, outputOnly bool) (_ *Terminal, err error) {
 	t := &Terminal{
-		out: out, outputTimeout: defaultOutputTimeout, outputProgress: make(chan struct{}, 1), wakeFD: -1,
+		out: out, outputTimeout: defaultOutputTimeout, outputProgress: make(chan struct{}, 1), outputPauses: make(chan outputPause, 1), wakeFD: -1,
 		inputStarted: make(chan struct{}), closeStarted: make(chan struct{}),
 		inputDone: make(chan struct{}), outputDone: make(chan struct{}), signalsDone: make(chan struct{}),
 	}
@@ -106,9 +115,9 @@ func openTerminal(outer *os.File, out io.Writer, outputOnly bool) (_ *Terminal, 
 		return nil, ErrBackground
 	}
 
-	// From here on no change of the size is missed. We do not handle SIGTSTP to leave raw mode when we are stopped:
-	// SIGSTOP cannot be handled, so shells with job control set their own modes anyway, and Go cannot restore the
-	// default action of a SIGTSTP that was once handled.
+	// From here on no change of the size is missed. We do not handle SIGTSTP from others to leave raw mode when we are
+	// stopped: SIGSTOP cannot be handled, so shells with job control set their own modes anyway, and Go cannot restore
+	// the default action of a SIGTSTP that was once handled.
 	resized, continued := make(chan os.Signal, 1), make(chan os.Signal, 1)
 	signal.Notify(resized, unix.SIGWINCH)
 	signal.Notify(continued, unix.SIGCONT)
@@ -150,6 +159,10 @@ func (t *Terminal) connectKeyboard() error {
 // StartInput starts to read the keyboard. Call it when the program runs: keys typed before stay for the next reader of
 // the terminal. Keys that the program does not read before it ends are lost, as they cannot be put back.
 func (t *Terminal) StartInput() { t.inputOnce.Do(func() { close(t.inputStarted) }) }
+
+// ResetModes makes Close switch off the modes that the output has switched on in the user's terminal, such as the
+// alternate screen: the program was ended before it could do so.
+func (t *Terminal) ResetModes() { t.resetModes = true }
 
 // Close is called when the program and all of its descendants have ended. It stops reading the keyboard, writes the
 // remaining output, and restores the user's terminal exactly. A process that still has the program's terminal open gets
@@ -227,19 +240,32 @@ func (t *Terminal) relayInput(keyboard, woken int) {
 		} else if err != nil || ready[1].Revents != 0 {
 			return
 		}
-		n, err := unix.Read(keyboard, keys)
+		n, err := t.readKeys(keyboard, keys)
 		switch {
 		case n > 0:
 			_, err := t.master.Write(keys[:n])
 			if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, os.ErrClosed) {
 				return
 			} // any other error: no process has the terminal open for a moment
-		case errors.Is(err, unix.EINTR), errors.Is(err, unix.EAGAIN): // another process was faster
+		case errors.Is(err, unix.EINTR), errors.Is(err, unix.EAGAIN): // another process was faster, or the shell during Suspend
 		case err == nil && ready[0].Revents&unix.POLLHUP == 0: // a Ctrl-D, while another process had set the modes
 		default:
 			return
 		}
 	}
+}
+
+// readKeys reads keys that poll has announced, unless another process has read them meanwhile.
+func (t *Terminal) readKeys(keyboard int, keys []byte) (int, error) {
+	t.keyboardLock.Lock()
+	defer t.keyboardLock.Unlock()
+	ready := []unix.PollFd{{Fd: int32(keyboard), Events: unix.POLLIN}}
+	if n, err := unix.Poll(ready, 0); err != nil {
+		return 0, err
+	} else if n == 0 {
+		return 0, unix.EAGAIN
+	}
+	return unix.Read(keyboard, keys)
 }
 
 // relayOutput copies the program's output to out until Close. That no other process has the terminal open may be
@@ -256,7 +282,15 @@ func (t *Terminal) relayOutput() {
 		select {
 		case <-t.closeStarted:
 			t.drainOutput(buffer)
+			if t.resetModes {
+				t.writeOut(t.modes.Reset())
+			}
 			return
+		case pause := <-t.outputPauses:
+			t.drainOutput(buffer)
+			_ = t.master.SetReadDeadline(time.Time{}) // Close sets another
+			close(pause.drained)
+			<-pause.over
 		case <-time.After(reopenInterval):
 		}
 	}
@@ -284,6 +318,7 @@ func (t *Terminal) drainOutput(buffer []byte) {
 // writeOut writes to out. After an error the rest is dropped, so that the program does not block on it.
 func (t *Terminal) writeOut(p []byte) {
 	if len(p) > 0 && t.outErr == nil {
+		_, _ = t.modes.Write(p) // never fails
 		_, t.outErr = t.out.Write(p)
 	}
 	select {

@@ -675,7 +675,7 @@ func TestTaskWithholdsTerminals(t *testing.T) {
 			report := filepath.Join(t.TempDir(), "report")
 			_, err := Task{
 				Argv: []string{"sh", "-c", `out=$(readlink /proc/$$/fd/1) err=$(readlink /proc/$$/fd/2); echo "$out $err" >"$0"`, report}, Dir: dir, Env: os.Environ(),
-				Stdout: c.stdout, Stderr: c.stderr, WithholdTerminals: true,
+				Stdout: c.stdout, Stderr: c.stderr,
 			}.Run(t.Context())
 			must(t, err)
 			data, err := os.ReadFile(report)
@@ -691,7 +691,7 @@ func TestTaskWithholdsTerminals(t *testing.T) {
 			}
 		})
 	}
-	if _, err := (Task{Argv: []string{"true"}, Dir: dir, Stdin: p.slave, WithholdTerminals: true}).Run(t.Context()); err == nil {
+	if _, err := (Task{Argv: []string{"true"}, Dir: dir, Stdin: p.slave}).Run(t.Context()); err == nil {
 		t.Error("a terminal was passed as standard input")
 	}
 }

@@ -10,6 +10,9 @@ import (
 	"os"
 )
 
+// HasTerminals reports whether this system supports Terminal.
+const HasTerminals = false
+
 // Terminal is a pseudo-terminal for a program. It is not supported on this system.
 type Terminal struct{ Slave *os.File }
 
@@ -25,6 +28,12 @@ func sameTerminal(a, b *os.File) bool { return a == b }
 
 // StartInput does nothing.
 func (t *Terminal) StartInput() {}
+
+// Suspend does nothing.
+func (t *Terminal) Suspend() {}
+
+// ResetModes does nothing.
+func (t *Terminal) ResetModes() {}
 
 // Close does nothing.
 func (t *Terminal) Close() error { return nil }

@@ -2,33 +2,31 @@ package radar
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
 	"github.com/git-agency/git-agency/gitagency/internal/git/status"
-	"github.com/git-agency/git-agency/gitagency/internal/ids"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 )
 
-// forecast is one run of Radar.
+// forecast is one run of Radar for the sandboxes of a worktree that land on the same branch.
 //
 // It uses two caches of earlier runs: the stat cache of every sandbox, and the facts about commits and trees. If nothing
 // has changed, the run only has to stat every file of every sandbox. It is not enough to look at the paths that were
 // touched in the last run: two sandboxes may since have changed a file that neither had touched before.
 type forecast struct {
 	r               *core.Repository
-	worktree        core.Worktree
+	cacheName       string // name of its fact cache
 	sandboxes       []*sandboxState
 	tip             git.ResolvedCommit // commit and tree of the integration branch
 	configDigest    status.ConfigDigest
@@ -48,14 +46,10 @@ type sandboxState struct {
 	err      error  // why it cannot be read
 }
 
-// newForecast opens the live sandboxes of a worktree, and loads the caches. Sandboxes whose stat cache still matches get
-// their tree without being read.
-func newForecast(ctx context.Context, r *core.Repository, wt core.Worktree, invocations []core.Invocation) (_ *forecast, err error) {
-	name, err := r.IntegrationRev(ctx, wt)
-	if err != nil {
-		return nil, err
-	}
-	s := &forecast{r: r, worktree: wt, configDigest: status.ReadConfigDigest(r.Git)}
+// newForecast opens sandboxes that all land on the branch called name, and loads the caches. Sandboxes whose stat cache
+// still matches get their tree without being read.
+func newForecast(ctx context.Context, r *core.Repository, wt core.Worktree, name string, invocations []core.Invocation) (_ *forecast, err error) {
+	s := &forecast{r: r, cacheName: factCacheName(wt.ID, name), configDigest: status.ReadConfigDigest(r.Git)}
 	// While any sandbox on record has no walls, merge drivers from the repository's own configuration do not run.
 	trusted := r.AllSandboxesWalled()
 	s.facts = newFactCache(fmt.Sprint(s.configDigest, trusted))
@@ -65,18 +59,16 @@ func newForecast(ctx context.Context, r *core.Repository, wt core.Worktree, invo
 		}
 	}()
 	for _, inv := range invocations {
-		if inv.WorktreeID == wt.ID && inv.Verifies == "" && (inv.Broken || !core.HasEnded(inv.Entry.Record)) {
-			s.sandboxes = append(s.sandboxes, &sandboxState{inv: inv})
-		}
+		s.sandboxes = append(s.sandboxes, &sandboxState{inv: inv})
 	}
-	s.savedFacts = r.Store.ReadRadarCache(r.ID, s.factCacheName())
+	s.savedFacts = r.Store.ReadRadarCache(r.ID, s.cacheName)
 	s.oldFacts = parseFactCache(s.savedFacts, s.facts.ConfigDigest)
-	parallel(s.sandboxes, func(b *sandboxState) { b.err = s.openSandbox(ctx, b) })
+	proc.Parallel(s.sandboxes, func(b *sandboxState) { b.err = s.openSandbox(ctx, b) })
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
 	recognised := proc.Async(func() (struct{}, error) {
-		parallel(s.usable(), func(b *sandboxState) {
+		proc.Parallel(s.usable(), func(b *sandboxState) {
 			b.tree = status.TreeFromStatCache(r.Git, b.subject, s.configDigest, r.Store.ReadRadarCache(r.ID, statCacheName(b.inv.ID)))
 		})
 		return struct{}{}, nil
@@ -135,7 +127,7 @@ func (s *forecast) close() error {
 func (s *forecast) compute(ctx context.Context) error {
 	unread := slices.DeleteFunc(s.usable(), func(b *sandboxState) bool { return b.tree != "" })
 	for {
-		parallel(unread, func(b *sandboxState) { s.readTree(ctx, b) })
+		proc.Parallel(unread, func(b *sandboxState) { s.readTree(ctx, b) })
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
@@ -176,49 +168,37 @@ func (s *forecast) usable() []*sandboxState {
 	return slices.DeleteFunc(slices.Clone(s.sandboxes), func(b *sandboxState) bool { return b.err != nil })
 }
 
-// saveFacts writes the facts to disk, and removes cache files that are no longer needed.
-func (s *forecast) saveFacts(invocations []core.Invocation) {
-	err := func() error {
-		data, err := json.Marshal(s.facts)
-		if err != nil || string(data) == string(s.savedFacts) {
-			return err
-		}
-		live := map[string]bool{}
-		for _, inv := range invocations {
-			live[statCacheName(inv.ID)] = inv.Broken || !core.HasEnded(inv.Entry.Record)
-		}
-		return errors.Join(
-			s.r.Store.WriteRadarCache(s.r.ID, s.factCacheName(), data),
-			s.r.Store.PruneRadarCache(s.r.ID, func(name string) bool {
-				worktree, facts := strings.CutSuffix(name, factCacheSuffix)
-				return live[name] || facts && ids.Valid(worktree)
-			}))
-	}()
-	if err != nil {
-		s.r.Warn("the results of radar could not be cached: %v", err)
+// saveFacts writes the facts to disk.
+func (s *forecast) saveFacts() error {
+	data, err := json.Marshal(s.facts)
+	if err != nil || string(data) == string(s.savedFacts) {
+		return err
 	}
+	return s.r.Store.WriteRadarCache(s.r.ID, s.cacheName, data)
+}
+
+// pruneCache removes the cache files that no sandbox needs any more, and those of this worktree for other branches than
+// its sandboxes land on now.
+func pruneCache(r *core.Repository, wt core.Worktree, forecasts []*forecast, invocations []core.Invocation) error {
+	live := map[string]bool{}
+	for _, inv := range invocations {
+		live[statCacheName(inv.ID)] = inv.Broken || !core.HasEnded(inv.Entry.Record)
+	}
+	for _, f := range forecasts {
+		live[f.cacheName] = true
+	}
+	return r.Store.PruneRadarCache(r.ID, func(name string) bool {
+		return live[name] || strings.HasSuffix(name, factCacheSuffix) && !strings.HasPrefix(name, wt.ID)
+	})
 }
 
 const factCacheSuffix = ".json"
 
-func (s *forecast) factCacheName() string { return s.worktree.ID + factCacheSuffix }
+// factCacheName returns the name of the cache for the sandboxes of a worktree that land on a branch, or on the commit of a
+// detached HEAD.
+func factCacheName(worktreeID, name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return worktreeID + "-" + hex.EncodeToString(sum[:4]) + factCacheSuffix
+}
 
 func statCacheName(id string) string { return id + ".likeness" }
-
-// parallel calls do for every item, on as many goroutines as there are processors.
-func parallel[T any](things []T, do func(T)) {
-	var next atomic.Int64
-	var group sync.WaitGroup
-	for range min(len(things), runtime.GOMAXPROCS(0)) {
-		group.Go(func() {
-			for {
-				n := int(next.Add(1)) - 1
-				if n >= len(things) {
-					return
-				}
-				do(things[n])
-			}
-		})
-	}
-	group.Wait()
-}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
 // fsckKey returns the cache key for the check of a sandbox: its commits since fsckBase, and its uncommitted work.
@@ -39,7 +40,7 @@ func (s *forecast) unchecked() []int {
 // fsckSandboxes checks sandboxes for objects that a landing would refuse, whatever they conflict with.
 func (s *forecast) fsckSandboxes(ctx context.Context, unjudged []int) error {
 	found := make([]error, len(s.sandboxes))
-	parallel(unjudged, func(i int) { found[i] = s.fsckSandbox(ctx, i) })
+	proc.Parallel(unjudged, func(i int) { found[i] = s.fsckSandbox(ctx, i) })
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
 // pair is two sides to merge: two sandboxes, or the integration branch and a sandbox.
@@ -186,7 +187,7 @@ func (s *forecast) mergePairs(ctx context.Context, pairs []pair) error {
 		}
 		merges[i] = &pairMerge{pair: p, input: merge.Request{Ours: commits[p.a], Theirs: commits[p.b], Attributes: s.tip.Commit}}
 	}
-	parallel(merges, func(m *pairMerge) { m.result, m.err = s.merger.Merge(ctx, m.input) })
+	proc.Parallel(merges, func(m *pairMerge) { m.result, m.err = s.merger.Merge(ctx, m.input) })
 	for _, m := range merges {
 		_, ours := s.side(m.a)
 		fact := mergeFact{NothingNew: m.result.Tree == ours}

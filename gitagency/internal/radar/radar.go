@@ -121,16 +121,63 @@ func Compute(ctx context.Context, r *core.Repository, worktree string) (_ Result
 	if err != nil {
 		return Result{}, err
 	}
-	s, err := newForecast(ctx, r, wt, invocations)
+	forecasts, err := openForecasts(ctx, r, wt, invocations)
+	defer func() {
+		for _, f := range forecasts {
+			err = errors.Join(err, f.close())
+		}
+	}()
 	if err != nil {
 		return Result{}, err
 	}
-	defer func() { err = errors.Join(err, s.close()) }()
-	if err := s.compute(ctx); err != nil {
-		return Result{}, err
+	found := Result{Sandboxes: []Sandbox{}, Pairs: []Pair{}}
+	for _, f := range forecasts {
+		if err := f.compute(ctx); err != nil {
+			return Result{}, err
+		}
+		part := f.result()
+		found.Sandboxes, found.Pairs = append(found.Sandboxes, part.Sandboxes...), append(found.Pairs, part.Pairs...)
+		if err := f.saveFacts(); err != nil {
+			r.Warn("the results of radar could not be cached: %v", err)
+		}
 	}
-	s.saveFacts(invocations)
-	return s.result(), nil
+	if err := pruneCache(r, wt, forecasts, invocations); err != nil {
+		r.Warn("the cache of radar could not be cleaned up: %v", err)
+	}
+	order := map[string]int{}
+	for i, inv := range invocations {
+		order[inv.ID] = i
+	}
+	slices.SortStableFunc(found.Sandboxes, func(a, b Sandbox) int { return order[a.ID] - order[b.ID] })
+	return found, nil
+}
+
+// openForecasts opens a forecast for each branch that live sandboxes of a worktree land on. It also returns the opened ones
+// with an error; the caller closes them.
+func openForecasts(ctx context.Context, r *core.Repository, wt core.Worktree, invocations []core.Invocation) (forecasts []*forecast, err error) {
+	var names []string
+	groups := map[string][]core.Invocation{}
+	for _, inv := range invocations {
+		if inv.WorktreeID != wt.ID || inv.Verifies != "" || !inv.Broken && core.HasEnded(inv.Entry.Record) {
+			continue
+		}
+		name, err := r.IntegrationRev(ctx, wt, inv.IntegrationBranch)
+		if err != nil {
+			return nil, err
+		}
+		if groups[name] == nil {
+			names = append(names, name)
+		}
+		groups[name] = append(groups[name], inv)
+	}
+	for _, name := range names {
+		f, err := newForecast(ctx, r, wt, name, groups[name])
+		if err != nil {
+			return forecasts, err
+		}
+		forecasts = append(forecasts, f)
+	}
+	return forecasts, nil
 }
 
 // result returns the public result of the forecast.

@@ -151,6 +151,9 @@ func (c *Comparison) CaptureWork(ctx context.Context) (string, error) {
 		subject.SecretPatterns = c.Repo.Settings.SecretPatterns()
 	}
 	tree, left, err := status.DiskTree(ctx, c.mirror, subject)
+	if err == nil {
+		left, err = c.Repo.WithoutKeptSubmodules(ctx, c.Repo.Git, subject, left)
+	}
 	c.leftOut = ToLeftOut(left)
 	return tree, err
 }

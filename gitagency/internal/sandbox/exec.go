@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -32,8 +31,8 @@ type ExecOptions struct {
 	// Env holds additional variables, as NAME=value; they override inherited ones.
 	Env []string
 
-	// Stdin is the input of the command; nil is empty input. An *os.File is passed to the command directly. Behind walls
-	// it must not be a terminal without Terminal.
+	// Stdin is the input of the command; nil is empty input. An *os.File is passed to the command directly; it must not be
+	// a terminal without Terminal.
 	Stdin io.Reader
 
 	// Terminal gives the command a pseudo-terminal, connected to Stdin, which must be the user's terminal, and to
@@ -53,8 +52,9 @@ type ExecOptions struct {
 	// Force, once closed, ends a grace period that has begun. Nil never does.
 	Force <-chan struct{}
 
-	// Stdout and Stderr receive the output; an *os.File is passed to the command directly, except that behind walls a
-	// pseudo-terminal is passed instead of a terminal. A nil stream is captured in the result, up to CaptureLimit.
+	// Stdout and Stderr receive the output; an *os.File is passed to the command directly, except that a pseudo-terminal
+	// is passed instead of a terminal, from which the command could read. A nil stream is captured in the result, up to
+	// CaptureLimit.
 	Stdout, Stderr io.Writer
 }
 
@@ -73,6 +73,7 @@ type ExecResult struct {
 	LeftRunning int                   // number of processes that the command left running and that were then killed
 	Limits      []confine.Enforcement // limits that were enforced
 	Walls       []string              // walls that were in place; none with isolation none
+	Refused     []string              // network targets that the walls refused to the command, such as "example.com:443"
 	ContainedBy string                // containment of its processes: "pid-namespace", "subreaper" or "process-group"
 }
 
@@ -116,19 +117,21 @@ func (s *Sandbox) Exec(ctx context.Context, opts ExecOptions) (ExecResult, error
 		return ExecResult{}, fmt.Errorf("working directory: %w", err)
 	}
 	defer dir.Close()
-
 	bounds, err := s.prepareLimits(ctx, opts, h.limits, timeout)
 	if err != nil {
 		return ExecResult{}, err
 	}
 	defer bounds.close()
+	record := execRecord{sandbox: s}
+	defer record.wait()
 
-	run, env, wallNames := proc.Task.Run, s.execEnvironment(opts.Env, h.worktreeID, path), []string{}
+	run, refused, env, wallNames := proc.Task.Run, &refusedTargets{}, s.execEnvironment(opts.Env, h.worktreeID, path), []string{}
 	if needsWalls(h.Prims) {
 		session, err := s.prepareNamespace(ctx, h)
 		if err != nil {
 			return ExecResult{}, err
 		}
+		session.walls.warnSkippedGrants(s.Repo)
 		environment := func() []string { return s.walledEnvironment(session.walls, opts.Env, h.worktreeID, path) }
 		session.importTimeout, env, wallNames = importTimeout(bounds.timeout), environment(), session.walls.applied.WallNames() // computed while the walls are being built
 		if err := session.enter(ctx); err != nil {
@@ -138,24 +141,19 @@ func (s *Sandbox) Exec(ctx context.Context, opts ExecOptions) (ExecResult, error
 		if session.walls.proxyAddr != "" { // its port is known only after entering
 			env = environment()
 		}
-		run = func(t proc.Task, ctx context.Context) (proc.TaskResult, error) { return session.ns.Run(ctx, t) }
+		s.warnSigningOff(env)
+		refused, run = &session.refused, func(t proc.Task, ctx context.Context) (proc.TaskResult, error) { return session.ns.Run(ctx, t) }
 	}
 
 	var stdout, stderr proc.OutputBuffer
 	task := proc.Task{
 		Argv: opts.Argv, Dir: dir, Env: env,
-		Stdin: opts.Stdin, Stdout: opts.Stdout, Stderr: opts.Stderr, Terminal: opts.Terminal, WithholdTerminals: h.Prims.Isolation == settings.IsolationOS,
+		Stdin: opts.Stdin, Stdout: orCapture(opts.Stdout, &stdout), Stderr: orCapture(opts.Stderr, &stderr), Terminal: opts.Terminal,
 		// From then on only the supervisor holds the lock, so that others do not have to wait for this process, which
 		// may be suspended.
 		HoldOpen: append(bounds.holdOpen, h.InvocationLock), OnRunning: h.handOver, OnHandedOver: h.handOver,
 		Label:   s.Repo.Store.InvocationDir(s.Repo.ID, s.ID),
 		Timeout: bounds.timeout, Grace: opts.grace(), Force: opts.Force, Limits: bounds.procLimits,
-	}
-	if task.Stdout == nil {
-		task.Stdout = &stdout
-	}
-	if task.Stderr == nil {
-		task.Stderr = &stderr
 	}
 	began := time.Now()
 	ending, err := run(task, ctx)
@@ -166,10 +164,18 @@ func (s *Sandbox) Exec(ctx context.Context, opts ExecOptions) (ExecResult, error
 		return ExecResult{}, &fault.SetupError{ID: s.ID, Err: err}
 	}
 	res, err := execResult(ending, err)
-	res.Duration, res.Limits, res.Walls = time.Since(began), bounds.enforced, wallNames
+	res.Duration, res.Limits, res.Walls, res.Refused = time.Since(began), bounds.enforced, wallNames, refused.list()
 	res.Stdout, res.Stderr, res.Truncated = stdout.Text(), stderr.Text(), stdout.Truncated || stderr.Truncated
-	s.recordExec(opts, path, res)
+	record.write(opts, path, res) // while the namespaces are left
 	return res, err
+}
+
+// orCapture returns the stream of a command's output, or captured where the caller gave none.
+func orCapture(stream io.Writer, captured *proc.OutputBuffer) io.Writer {
+	if stream == nil {
+		return captured
+	}
+	return stream
 }
 
 // importTimeout returns the time that the import of git state before and after a command may take: as long as the
@@ -256,31 +262,4 @@ func (s *Sandbox) execEnvironment(extra []string, worktree, dir string) []string
 
 func (s *Sandbox) identityVariables(worktree string) []string {
 	return []string{core.InvocationVariable + "=" + s.ID, sandboxVariable + "=" + s.Tree, worktreeVariable + "=" + worktree}
-}
-
-// recordExec appends the command to the history of the invocation, without values of variables.
-func (s *Sandbox) recordExec(opts ExecOptions, dir string, res ExecResult) {
-	cwd, err := filepath.Rel(s.Tree, dir)
-	if err != nil {
-		cwd = dir
-	}
-	s.Repo.AppendEvent(s.ID, execEvent{
-		Time: s.Repo.Now(), Event: "exec", Argv: opts.Argv, Cwd: cwd, Duration: res.Duration.Milliseconds(),
-		ExitCode: res.ExitCode, Signal: res.Signal, TimedOut: res.TimedOut, ContainedBy: res.ContainedBy, Walls: res.Walls, Limits: limitEnforcers(res.Limits),
-	})
-}
-
-type execEvent struct {
-	Time        time.Time `json:"time"`
-	Event       string    `json:"event"`
-	Argv        []string  `json:"argv"`
-	Cwd         string    `json:"cwd"`
-	Duration    int64     `json:"duration_ms"`
-	ExitCode    int       `json:"exit_code"`
-	Signal      string    `json:"signal"`
-	TimedOut    bool      `json:"timed_out"`
-	ContainedBy string    `json:"contained_by"`
-	Walls       []string  `json:"walls"`
-
-	Limits map[string]string `json:"limits,omitempty"` // enforcement mechanism by limit; the time limit always exists and is not listed
 }

@@ -10,14 +10,16 @@ import (
 	"sync"
 	"time"
 
-	"github.com/git-agency/git-agency/gitagency/internal/confine"
+	"github.com/git-agency/git-agency/gitagency/internal/copies"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git/overlay"
+	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 	"github.com/git-agency/git-agency/gitagency/internal/handoff"
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
+	"github.com/git-agency/git-agency/gitagency/internal/walls"
 )
 
 // attach creates the namespaces of the sandbox or joins existing ones. The creator holds the setup lock until it lets
@@ -27,7 +29,9 @@ func (in *nsSession) attach(ctx context.Context, h *Handle) error {
 	if err != nil {
 		return err
 	}
-	plan := sync.OnceValues(func() (Walls, error) { return in.sandbox.prepareWalls(ctx, h.Prims) })
+	plan := sync.OnceValues(func() (Walls, error) {
+		return in.sandbox.prepareWalls(ctx, WallsRequest{Primitives: h.Prims, Runner: h.runner})
+	})
 	request := in.newWalls(ctx, h.Prims, plan, timeout)
 	for started := time.Now(); ; {
 		if in.ns, err = in.sandbox.openOrJoin(ctx, h.InvocationLock, timeout, request); err != nil {
@@ -90,10 +94,13 @@ func (s *Sandbox) busyError(waited time.Duration, held string) error {
 }
 
 // prepareWalls plans the walls and creates the directories that they need.
-func (s *Sandbox) prepareWalls(ctx context.Context, prims store.Primitives) (Walls, error) {
-	w, err := s.PlanWalls(prims)
+func (s *Sandbox) prepareWalls(ctx context.Context, req WallsRequest) (Walls, error) {
+	w, err := s.PlanWalls(req)
 	if err = AttributeToSetting(s.Repo, err); err == nil && !w.plan.NetworkOnly {
 		err = os.MkdirAll(s.cachesDir(), 0o700)
+	}
+	if err == nil && w.plan.Home.Path != "" {
+		err = os.MkdirAll(w.plan.Home.Dir, 0o700)
 	}
 	if err == nil {
 		err = handoff.CreateUpperDirs(ctx, s.Repo, s.ID, w.plan)
@@ -118,11 +125,16 @@ func (in *nsSession) newWalls(ctx context.Context, prims store.Primitives, plan 
 			if err := handoff.BorrowLinkedObjects(in.sandbox.Repo, upper); err != nil { // it may have been a directory when the sandbox began
 				in.sandbox.Repo.Warn("sandbox %s: git behind the walls does not find the objects of the repository: %v", in.sandbox.ID, err)
 			}
-			if err := in.sandbox.Repo.Git.RepointUpperEntry(upper, in.sandbox.ID); err != nil {
+			if err := worktree.RepointUpperEntry(in.sandbox.Repo.Git, upper, in.sandbox.ID); err != nil {
 				in.sandbox.Repo.Warn("sandbox %s: git behind the walls still uses the old path of the sandbox, which was moved: %v", in.sandbox.ID, err)
 			}
-			if err := handoff.WriteFilteredFiles(upper, filepath.Join(filepath.Dir(upper), "filtered"), w.gitConfig); err != nil {
+			if err := (copies.Set{Dir: upper, Record: filepath.Join(filepath.Dir(upper), "filtered")}).Write(w.gitConfig); err != nil {
 				return nil, fmt.Errorf("hide secrets in the configuration of the repository: %w", err)
+			}
+			if home := w.plan.Home.Dir; home != "" {
+				if err := (copies.Set{Dir: home, Record: home + "-copies", KeepRemoved: true}).Write(w.homeFiles); err != nil {
+					in.sandbox.Repo.Warn("sandbox %s: settings are missing in its home directory: %v", in.sandbox.ID, err)
+				}
 			}
 		}
 		return json.Marshal(w.plan)
@@ -181,7 +193,7 @@ func (s *Sandbox) openOrJoin(ctx context.Context, invocationLock *os.File, timeo
 
 // checkExistingWalls refuses to join walls that are weaker than the planned ones, which happens when the settings
 // have changed since they were built. Otherwise it returns the plan of the existing walls.
-func (s *Sandbox) checkExistingWalls(ns *proc.Namespace, want confine.Plan) (have confine.Plan, err error) {
+func (s *Sandbox) checkExistingWalls(ns *proc.Namespace, want walls.Plan) (have walls.Plan, err error) {
 	if err := json.Unmarshal(ns.Plan, &have); err != nil {
 		return have, err
 	}

@@ -7,12 +7,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/git-agency/git-agency/gitagency/internal/confine"
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git/config"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
+	"github.com/git-agency/git-agency/gitagency/internal/walls"
 )
 
 func TestSandboxIsNoProfileOrAgentName(t *testing.T) {
@@ -70,7 +70,7 @@ func TestIntegrationTreesListWorktrees(t *testing.T) {
 	}
 	want = append(want, "/theirs")
 	slices.Sort(want)
-	if got, err := l.Repo.IntegrationTrees(settings.Policy{Policy: confine.Policy{Write: []string{"/x"}}}); err != nil || !slices.Equal(got, want) {
+	if got, err := l.Repo.IntegrationTrees(settings.Policy{Policy: walls.Policy{Write: []string{"/x"}}}); err != nil || !slices.Equal(got, want) {
 		t.Errorf("with a writable path: got %q, want %q: %v", got, want, err)
 	}
 }

@@ -3,11 +3,13 @@ package sandbox
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
-	"github.com/git-agency/git-agency/gitagency/internal/confine"
 	"github.com/git-agency/git-agency/gitagency/internal/outlet"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/walls"
 )
 
 // Addresses of the proxy of a sandbox whose outputs are a list of hosts. The first command gets the customary port,
@@ -17,9 +19,30 @@ const (
 	anyProxyAddress = "127.0.0.1:0"
 )
 
-// serveProxy runs the proxy of a sandbox until end is called, if its outputs need one. It sets w.proxyAddr.
-func (s *Sandbox) serveProxy(ctx context.Context, ns *proc.Namespace, w *Walls) (end func(), err error) {
-	if w.plan.Network != confine.ProxiedOnly {
+// refusedTargets collects the targets that a proxy refused, each once.
+type refusedTargets struct {
+	mu      sync.Mutex
+	targets []string
+}
+
+func (r *refusedTargets) add(target string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !slices.Contains(r.targets, target) {
+		r.targets = append(r.targets, target)
+	}
+}
+
+func (r *refusedTargets) list() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.targets)
+}
+
+// serveProxy runs the proxy of a sandbox until end is called, if its outputs need one. It sets w.proxyAddr, and adds what
+// the proxy refuses to refused.
+func (s *Sandbox) serveProxy(ctx context.Context, ns *proc.Namespace, w *Walls, refused *refusedTargets) (end func(), err error) {
+	if w.plan.Network != walls.ProxiedOnly {
 		return func() {}, nil
 	}
 	address := anyProxyAddress
@@ -33,7 +56,10 @@ func (s *Sandbox) serveProxy(ctx context.Context, ns *proc.Namespace, w *Walls) 
 	w.proxyAddr = l.Addr().String()
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
-	proxy := &outlet.Server{Rules: w.rules, OnDenied: func(d outlet.Denial) { s.recordDenial(d) }}
+	proxy := &outlet.Server{Rules: w.rules, OnDenied: func(d outlet.Denial) {
+		refused.add(d.Target)
+		s.recordDenial(d)
+	}}
 	go func() {
 		defer close(done)
 		if err := proxy.Serve(serving, l); err != nil {

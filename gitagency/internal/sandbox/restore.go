@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"bytes"
 	"context"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
@@ -40,7 +41,27 @@ func Restore(ctx context.Context, r *core.Repository, query string) (core.Invoca
 	if err != nil {
 		return core.Invocation{}, err
 	}
-	return StartLocked(ctx, r, repo, plan)
+	inv, err := StartLocked(ctx, r, repo, plan)
+	if err != nil || !entry.Record.HasTrashArchive {
+		return inv, err
+	}
+	return inv, hideRepositories(ctx, r, entry.ID, Of(r, inv.ID), plan.prims)
+}
+
+// hideRepositories moves the repositories of submodules of a restored sandbox behind its walls, and keeps git on the host from
+// looking into submodules: commands of the old sandbox may have written their configuration. A sandbox in which no command
+// ran has only what the user put there.
+func hideRepositories(ctx context.Context, r *core.Repository, from string, s *Sandbox, prims store.Primitives) error {
+	ran := false
+	if err := r.Store.ReadEvents(r.ID, from, func(line []byte) {
+		ran = ran || bytes.Contains(line, []byte(`"event":"exec"`))
+	}); err != nil {
+		return err
+	}
+	if !ran {
+		return nil
+	}
+	return s.ensureGitUpperDir(ctx, prims)
 }
 
 // planRestore plans the sandbox that has the content of an ended one.
@@ -68,7 +89,7 @@ func trashStartPoint(ctx context.Context, r *core.Repository, repo *git.Repo, en
 	from := StartPoint{Base: entry.Record.BaseCommit, UntrustedConfig: !r.TrustsRepoConfig(entry.ID)}
 	if id := entry.Record.IntegrationWorktreeID; ids.Valid(id) {
 		if wt := r.WorktreeFromEntry(r.Store.Worktree(r.ID, id, nil)); wt.CheckUsable() == nil {
-			from.worktreeID = id
+			from.worktreeID, from.branch = id, core.IntegrationBranch(entry.Record, wt.Entry.Record)
 		}
 	}
 	kept, err := r.TrashCommit(ctx, repo, entry.ID)

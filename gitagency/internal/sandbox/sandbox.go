@@ -59,8 +59,10 @@ func (s *Sandbox) WorkDir() string { return s.Tree }
 type Handle struct {
 	*guard.Tree
 	worktreeID     string         // id of the integration worktree
+	branch         string         // full ref that the work lands on, as in Invocation
 	Base           string         // commit that the sandbox started from
 	limits         confine.Limits // limits of its commands
+	runner         string         // agent that it is for
 	Prims          store.Primitives
 	lockedRepo     *git.Repo // repository with its lock held by the caller; else nil
 	InvocationLock *os.File  // lock of the invocation directory; inherited by processes that work in the sandbox
@@ -121,7 +123,7 @@ func (s *Sandbox) newHandle(held *os.File) (*Handle, error) {
 	if err := checkSandbox(tree); err != nil {
 		return nil, errors.Join(err, tree.Close())
 	}
-	return &Handle{Tree: tree, worktreeID: inv.WorktreeID, Base: inv.BaseCommit, limits: LimitsFromRecord(inv.Limits), Prims: settings.FillLegacyPrimitives(inv.Primitives), InvocationLock: held}, nil
+	return &Handle{Tree: tree, worktreeID: inv.WorktreeID, runner: inv.Runner, branch: inv.IntegrationBranch, Base: inv.BaseCommit, limits: LimitsFromRecord(inv.Limits), Prims: settings.FillLegacyPrimitives(inv.Primitives), InvocationLock: held}, nil
 }
 
 // lockShared takes the shared lock of the sandbox. It passes through the lock of the sandbox directory, which is held

@@ -10,6 +10,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/submodule"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/handoff"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
@@ -25,6 +26,7 @@ type nsSession struct {
 	handoff   *handoff.Exchange
 	treeDir   *os.File // tree of the sandbox
 	stopProxy func()   // stops the proxy
+	refused   refusedTargets
 
 	setupLock *os.File // held by the creator of the namespaces until git state is exchanged; nil when joined
 
@@ -109,7 +111,7 @@ func (in *nsSession) enter(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	in.stopProxy, err = in.sandbox.serveProxy(ctx, in.ns, &in.walls)
+	in.stopProxy, err = in.sandbox.serveProxy(ctx, in.ns, &in.walls, &in.refused)
 	return err
 }
 
@@ -201,7 +203,14 @@ func (s *Sandbox) hasPendingImport(prims store.Primitives) (bool, error) {
 // the reason why some content of the sandbox cannot be imported; err is a failure of this machine.
 func (s *Sandbox) ImportForDiscard(ctx context.Context, repo *git.Repo, prims store.Primitives, held *os.File) (refused, err error) {
 	if prims.Isolation != settings.IsolationOS {
-		return nil, nil
+		return nil, s.importSubmodulesForDiscard(ctx, repo, func(pending []submodule.Checkout) error {
+			err := importDirectly(ctx, pending, s.ID)
+			if core.IsContentError(ctx, err) {
+				s.Repo.Warn("sandbox %s: %v", s.ID, err)
+				return nil
+			}
+			return err
+		})
 	}
 	d, err := handoff.Open(s.Repo, s.ID, nil)
 	if err != nil {
@@ -229,7 +238,10 @@ func (s *Sandbox) ImportForDiscard(ctx context.Context, repo *git.Repo, prims st
 	if err != nil {
 		return nil, withoutSetupError(err)
 	}
-	for _, importStep := range []func(context.Context, *proc.Namespace, *os.File) error{in.handoff.Import, in.handoff.ImportRemaining} {
+	submodules := func(ctx context.Context, _ *proc.Namespace, _ *os.File) error {
+		return s.importSubmodulesForDiscard(ctx, repo, func(pending []submodule.Checkout) error { return in.importSubmodules(ctx, pending) })
+	}
+	for _, importStep := range []func(context.Context, *proc.Namespace, *os.File) error{in.handoff.Import, in.handoff.ImportRemaining, submodules} {
 		err := importStep(ctx, in.ns, in.treeDir)
 		switch {
 		case err == nil || fault.Is[*handoff.DivergedError](err): // ImportRemaining includes the diverged commits

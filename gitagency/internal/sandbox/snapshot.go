@@ -12,6 +12,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/status"
+	"github.com/git-agency/git-agency/gitagency/internal/ids"
 )
 
 // Snapshot is the state of a sandbox at one moment, as an immutable commit. Its tree is the content on disk; its
@@ -38,6 +39,7 @@ const (
 	LeftOutSecret     = string(status.OmitSecret)     // untracked file that looks like a credential
 	LeftOutRepository = string(status.OmitRepository) // nested repository, which a commit cannot hold
 	LeftOutSubmodule  = string(status.OmitSubmodule)  // checkout of a submodule; the snapshot holds only its staged commit id
+	LeftOutLeft       = string(status.OmitLeft)       // uncommitted file that a landing leaves in the trash
 	LeftOutReserved   = "reserved"                    // has the reserved name of the marker directory; only in a Directory
 )
 
@@ -51,8 +53,15 @@ func ToLeftOut(found []status.LeftOut) []LeftOut {
 }
 
 // findSnapshot finds a snapshot by its commit, in full or as a unique prefix, or by "<invocation>/<number>", where
-// the invocation may be a unique prefix too. The invocation may have ended.
+// the invocation is named as for Repository.Invocation. The invocation may have ended.
 func findSnapshot(ctx context.Context, r *core.Repository, repo *git.Repo, query string) (Snapshot, error) {
+	if id, number, numbered := strings.Cut(query, "/"); numbered && strings.HasPrefix(id, "@") {
+		inv, err := r.Invocation(id)
+		if err != nil {
+			return Snapshot{}, err
+		}
+		query = inv.ID + "/" + number
+	}
 	all, err := ListSnapshots(ctx, repo)
 	if err != nil {
 		return Snapshot{}, err
@@ -69,7 +78,7 @@ func matchSnapshot(all []Snapshot, query string) (Snapshot, error) {
 		if numbered && s.Invocation == id && strconv.Itoa(s.Number) == number {
 			return s, nil
 		}
-		if numbered && id != "" && strings.HasPrefix(s.Invocation, id) && strconv.Itoa(s.Number) == number ||
+		if numbered && id != "" && ids.Matches(s.Invocation, id) && strconv.Itoa(s.Number) == number ||
 			!numbered && len(query) >= shortest && strings.HasPrefix(s.ID, strings.ToLower(query)) {
 			found = append(found, s)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
+	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 )
 
@@ -47,7 +48,7 @@ func CheckoutSnapshot(ctx context.Context, r *core.Repository, req CheckoutReque
 	if err != nil {
 		return CheckoutResult{}, err
 	}
-	listing, err := r.Git.Worktrees(ctx)
+	listing, err := worktree.List(ctx, r.Git)
 	if err != nil {
 		return CheckoutResult{}, err
 	}
@@ -66,7 +67,7 @@ func CheckoutSnapshot(ctx context.Context, r *core.Repository, req CheckoutReque
 
 // checkOutsideManaged is CheckPlacement for a directory that is not managed by git-agency: it must not be in the data
 // directory either, nor in any git directory.
-func checkOutsideManaged(r *core.Repository, dir string, listing git.WorktreeList) error {
+func checkOutsideManaged(r *core.Repository, dir string, listing worktree.Listing) error {
 	if err := r.CheckPlacement(dir, listing); err != nil {
 		return err
 	}

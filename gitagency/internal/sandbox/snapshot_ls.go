@@ -12,6 +12,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
 	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
+	"github.com/git-agency/git-agency/gitagency/internal/ids"
 )
 
 // SnapshotInfo is a snapshot with its metadata.
@@ -127,16 +128,16 @@ func resolveSnapshotInvocation(ctx context.Context, r *core.Repository, query st
 		if s.Invocation == query {
 			return query, nil
 		}
-		if strings.HasPrefix(s.Invocation, query) {
+		if ids.Matches(s.Invocation, query) {
 			found[s.Invocation] = true
 		}
 	}
-	switch ids := slices.Sorted(maps.Keys(found)); len(ids) {
+	switch matches := slices.Sorted(maps.Keys(found)); len(matches) {
 	case 0:
 		return "", err
 	case 1:
-		return ids[0], nil
+		return matches[0], nil
 	default:
-		return "", &fault.AmbiguousError{Kind: "invocation", Query: query, Matches: ids}
+		return "", &fault.AmbiguousError{Kind: "invocation", Query: query, Matches: matches}
 	}
 }

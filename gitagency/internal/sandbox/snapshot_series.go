@@ -65,6 +65,9 @@ func (h SnapshotSeries) TakeSteps(ctx context.Context, tx *undo.Tx, repo *git.Re
 				frozen, err = snapshot.CaptureState(ctx, repo, state, last.ID)
 			}
 		}
+		if err == nil {
+			frozen.LeftOut, err = h.Repo.WithoutKeptSubmodules(ctx, repo, state, frozen.LeftOut)
+		}
 		snap.ID, snap.LeftOut, made = frozen.Commit, ToLeftOut(frozen.LeftOut), frozen.Objects
 		return err
 	}); err != nil {

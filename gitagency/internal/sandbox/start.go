@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -13,15 +16,19 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/runner"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // StartRequest describes the sandbox to create.
 type StartRequest struct {
 	Worktree   string           // as for Repository.Worktree
 	Name       string           // label for users; need not be unique
-	Runner     string           // recorded, not used
+	Runner     string           // a known or configured agent, whose login a private home shows; empty for none
 	Mode       string           // "headed" or "headless"; default: "headless"; recorded, not used
 	Primitives store.Primitives // empty fields come from the profile, then from the defaults
 	Profile    string           // profile: settings agency.<profile>.* in git config
@@ -30,6 +37,9 @@ type StartRequest struct {
 	// FromSnapshot is a snapshot whose state the sandbox starts in: a commit, in full or as a unique prefix, or
 	// "<invocation>/<number>". Worktree then defaults to that of its invocation.
 	FromSnapshot string
+
+	From        string // commit-ish to start from instead of the integration branch, on which the work lands all the same
+	WithChanges bool   // start with the uncommitted work in the tree of the integration worktree
 }
 
 // Start creates an invocation and its sandbox, or fails and leaves nothing. It runs nothing in the sandbox.
@@ -38,12 +48,40 @@ func Start(ctx context.Context, r *core.Repository, req StartRequest) (core.Invo
 	if err != nil {
 		return core.Invocation{}, err
 	}
+	leftBehind := proc.Async(func() (int, error) { return countLeftBehind(ctx, r, choice) })
+	defer func() { _, _ = leftBehind() }()
 	repo, unlock, err := r.LockAndRecover(ctx)
 	if err != nil {
 		return core.Invocation{}, err
 	}
 	defer unlock()
-	return StartLocked(ctx, r, repo, choice)
+	inv, err := StartLocked(ctx, r, repo, choice)
+	if err != nil {
+		return inv, err
+	}
+	if n, err := leftBehind(); err != nil {
+		r.Warn("uncommitted work in the integration worktree could not be counted: %v", err)
+	} else if n > 0 {
+		r.Warn("the sandbox does not have the uncommitted work in the integration worktree (paths: %d); 'start --with-changes' takes it along", n)
+	}
+	return inv, nil
+}
+
+// countLeftBehind counts the files with uncommitted work in the integration worktree that a sandbox will not have, though
+// it starts from the same branch.
+func countLeftBehind(ctx context.Context, r *core.Repository, plan StartPlan) (int, error) {
+	if plan.WithChanges || plan.From != "" || plan.FromSnapshot != "" {
+		return 0, nil
+	}
+	wt, err := r.WorktreeByID(plan.worktreeID)
+	if err != nil {
+		return 0, err
+	}
+	changes, err := openChanges(r, r.Git, wt)
+	if err != nil {
+		return 0, err
+	}
+	return changes.count(ctx)
 }
 
 // StartPlan is a checked StartRequest: everything that can be decided without the repository lock.
@@ -59,12 +97,25 @@ type StartPlan struct {
 
 // planStart refuses what cannot be built before it takes the repository lock.
 func planStart(ctx context.Context, r *core.Repository, req StartRequest) (StartPlan, error) {
+	if err := checkRunner(r, req.Runner); err != nil {
+		return StartPlan{}, err
+	}
 	plan, err := planPrimitives(ctx, r, req)
 	if err != nil {
 		return plan, err
 	}
 	if plan.origin, err = snapshotStartPoint(ctx, r, req.FromSnapshot); err != nil {
 		return plan, err
+	}
+	if req.From != "" {
+		commit, _, found, err := r.Git.ResolveCommit(ctx, req.From)
+		if err != nil {
+			return plan, err
+		}
+		if !found {
+			return plan, &fault.NoCommitError{Name: req.From}
+		}
+		plan.origin.Base = commit
 	}
 	return plan, planWorktree(r, &plan)
 }
@@ -101,7 +152,9 @@ func planWorktree(r *core.Repository, plan *StartPlan) error {
 	if err == nil {
 		err = wt.CheckUsable()
 	}
-	plan.worktreeID = wt.ID
+	if plan.worktreeID = wt.ID; plan.worktreeID != plan.origin.worktreeID {
+		plan.origin.branch = ""
+	}
 	return err
 }
 
@@ -110,12 +163,11 @@ const VerifyVerb = "verify"
 
 // StartLocked is Start for a caller that holds the repository lock.
 func StartLocked(ctx context.Context, r *core.Repository, repo *git.Repo, req StartPlan) (core.Invocation, error) {
-	origin := req.origin
 	wt := r.WorktreeFromEntry(r.Store.Worktree(r.ID, req.worktreeID, nil)) // may have changed while waiting for the lock
 	if err := wt.CheckUsable(); err != nil {
 		return core.Invocation{}, err
 	}
-	listing, err := repo.Worktrees(ctx)
+	listing, err := worktree.List(ctx, repo)
 	if err != nil {
 		return core.Invocation{}, err
 	}
@@ -123,19 +175,11 @@ func StartLocked(ctx context.Context, r *core.Repository, repo *git.Repo, req St
 		return core.Invocation{}, err
 	}
 
-	if origin.Base == "" {
-		if origin.Base, err = r.SandboxStartRev(wt, listing); err != nil {
-			return core.Invocation{}, err
-		}
+	origin, err := findOrigin(ctx, r, repo, req, wt, listing)
+	if err != nil {
+		return core.Invocation{}, err
 	}
-	var point StartPoint
-	id, at, err := r.AllocateID(ctx, func(id string) (taken string, err error) {
-		if path, there := store.FirstExisting(r.Store.InvocationDir(r.ID, id), r.Store.SandboxDir(r.ID, id), repo.AdminDir(id)); there {
-			return path, nil
-		}
-		point, taken, err = resolveStartPoint(ctx, r, repo, origin, core.SandboxRef(id))
-		return taken, err
-	})
+	id, at, point, err := allocateStart(ctx, r, repo, origin)
 	if err != nil {
 		return core.Invocation{}, err
 	}
@@ -147,12 +191,23 @@ func StartLocked(ctx context.Context, r *core.Repository, repo *git.Repo, req St
 
 	home := r.Store.InvocationDir(r.ID, id)
 	verb := "start"
-	var fill func() error
 	switch {
 	case req.verifies != "":
 		verb = VerifyVerb
 	case req.restores != "":
-		verb, fill = restoreVerb, func() error { return r.UnpackTrash(ctx, repo, req.restores, id) }
+		verb = restoreVerb
+	}
+	fill := func() error {
+		if req.restores != "" {
+			if err := r.UnpackTrash(ctx, repo, req.restores, id); err != nil {
+				return err
+			}
+		}
+		return populateSubmodules(ctx, r, repo, id)
+	}
+	snapshot := point.Snapshot
+	if req.WithChanges {
+		snapshot = "" // no ref keeps it
 	}
 	err = r.CreateTree(ctx, repo, core.Creation{
 		Verb:          verb,
@@ -168,7 +223,7 @@ func StartLocked(ctx context.Context, r *core.Repository, repo *git.Repo, req St
 			return r.Store.WriteInvocationMeta(r.ID, store.InvocationMeta{
 				SchemaVersion: store.SchemaVersion, InvocationID: id, InvocationName: req.Name,
 				IntegrationWorktreeID: wt.ID, SandboxPath: tree, SandboxBranch: core.ShortBranch(core.SandboxRef(id)),
-				BaseCommit: point.Base, FromSnapshot: point.Snapshot, VerifiesInvocation: req.verifies,
+				BaseCommit: point.Base, IntegrationBranch: point.branch, FromSnapshot: snapshot, VerifiesInvocation: req.verifies,
 				Runner: req.Runner, Mode: req.Mode, Status: "starting", StartedAt: at, StartedNS: max(0, elapsed.Nanoseconds()), Primitives: req.prims, Limits: req.limits,
 			})
 		},
@@ -176,7 +231,43 @@ func StartLocked(ctx context.Context, r *core.Repository, repo *git.Repo, req St
 	if err != nil {
 		return core.Invocation{}, fmt.Errorf("create sandbox %s: %w", id, err)
 	}
-	return core.InvocationFromEntry(r.Store.Invocation(r.ID, id, nil), map[string]string{wt.ID: wt.Name}), nil
+	return core.InvocationFromEntry(r.Store.Invocation(r.ID, id, nil), map[string]store.WorktreeMeta{wt.ID: wt.Entry.Record}), nil
+}
+
+// findOrigin completes the start point of a plan with the state of its worktree.
+func findOrigin(ctx context.Context, r *core.Repository, repo *git.Repo, req StartPlan, wt core.Worktree, listing worktree.Listing) (StartPoint, error) {
+	origin := req.origin
+	if origin.branch != "" || req.verifies != "" {
+		return origin, nil
+	}
+	start, err := r.FindSandboxStart(wt, listing)
+	if err == nil && req.WithChanges && start.Rev != start.Head && start.HeadBranch != start.Rev {
+		return origin, &fault.UnsafePathError{Path: wt.TreePath, Why: "it does not have its branch checked out, so that its uncommitted work belongs to other commits"}
+	}
+	if err == nil && req.WithChanges {
+		origin, err = changesStartPoint(ctx, r, repo, wt, start.Head)
+	}
+	origin.Base, origin.branch = cmp.Or(origin.Base, start.Rev), start.Branch
+	return origin, err
+}
+
+// allocateStart allocates an id for a sandbox, and resolves its start point.
+func allocateStart(ctx context.Context, r *core.Repository, repo *git.Repo, origin StartPoint) (id string, at time.Time, point StartPoint, err error) {
+	shortIDTaken, err := r.ShortIDCheck()
+	if err != nil {
+		return "", at, point, err
+	}
+	id, at, err = r.AllocateID(ctx, func(id string) (taken string, err error) {
+		if other := shortIDTaken(id); other != "" {
+			return other, nil
+		}
+		if path, there := store.FirstExisting(r.Store.InvocationDir(r.ID, id), r.Store.SandboxDir(r.ID, id), repo.AdminDir(id)); there {
+			return path, nil
+		}
+		point, taken, err = resolveStartPoint(ctx, r, repo, origin, core.SandboxRef(id))
+		return taken, err
+	})
+	return id, at, point, err
 }
 
 func (req *StartRequest) check() error {
@@ -186,10 +277,34 @@ func (req *StartRequest) check() error {
 	if req.Mode != "headed" && req.Mode != "headless" {
 		return &fault.InvalidError{What: "mode", Value: req.Mode, Want: "headed or headless"}
 	}
+	given := []string{}
+	for flag, set := range map[string]bool{"--from": req.From != "", "--from-snapshot": req.FromSnapshot != "", "--with-changes": req.WithChanges} {
+		if set {
+			given = append(given, flag)
+		}
+	}
+	if slices.Sort(given); len(given) > 1 {
+		return &fault.InvalidError{What: "combination", Value: strings.Join(given, " "), Want: "only one of these options"}
+	}
 	if err := checkLabel("name", req.Name); err != nil {
 		return err
 	}
 	return checkLabel("runner", req.Runner)
+}
+
+// checkRunner refuses an agent that is neither known nor configured, which is probably misspelt.
+func checkRunner(r *core.Repository, name string) error {
+	if name == "" || slices.Contains(runner.KnownNames(), name) {
+		return nil
+	}
+	configured := r.Settings.RunnerCommands()
+	if _, ok := configured[name]; ok {
+		return nil
+	}
+	known := slices.Concat(runner.KnownNames(), slices.Sorted(maps.Keys(configured)))
+	slices.Sort(known)
+	return &fault.InvalidError{What: "runner", Value: name, Want: fmt.Sprintf("one of %s, or another after: git config --global %s <command>",
+		strings.Join(slices.Compact(known), ", "), quote.Shell("agency."+name+".command"))}
 }
 
 // checkLabel refuses labels that cannot be printed on one line of a terminal.
@@ -206,7 +321,7 @@ type StartPoint struct {
 	Base                  string // base commit, which the sandbox is compared with later
 	Snapshot, Head, index string // to start from a snapshot: its commit, the commit at HEAD and the tree of the index
 	UntrustedConfig       bool   // do not run programs that the configuration of the repository names
-	worktreeID            string // id of the integration worktree of the snapshot, if known
+	worktreeID, branch    string // integration worktree of the snapshot, if known, and the branch that its invocation lands on
 }
 
 // resolveStartPoint resolves the start point to object ids, once. The same git call checks for what would make the

@@ -42,7 +42,7 @@ func snapshotStartPoint(ctx context.Context, r *core.Repository, query string) (
 	}
 	if id := record.IntegrationWorktreeID; ids.Valid(id) {
 		if wt := r.WorktreeFromEntry(r.Store.Worktree(r.ID, id, nil)); wt.CheckUsable() == nil {
-			from.worktreeID = id
+			from.worktreeID, from.branch = id, core.IntegrationBranch(record, wt.Entry.Record)
 		}
 	}
 	return from, nil

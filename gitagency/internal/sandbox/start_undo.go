@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"syscall"
 
 	"github.com/git-agency/git-agency/gitagency/internal/changeset"
@@ -15,9 +16,9 @@ import (
 
 // UndoInterruptedStart removes what an interrupted Start left behind.
 func UndoInterruptedStart(ctx context.Context, r *core.Repository, repo *git.Repo, id string, intent store.Intent) error {
-	if intent.Command == restoreVerb {
+	if _, populated := store.FirstExisting(filepath.Join(repo.AdminDir(id), "modules")); populated || intent.Command == restoreVerb {
 		// The tree is compared with its commit only if it has a marker. This one has files of an archive too, which
-		// the trash still holds.
+		// the trash still holds, or of submodules, whose repositories have them; no command ever ran in it.
 		if err := durable.Remove(guard.Sandbox.Path(r.Store.SandboxTreePath(r.ID, id))); err != nil && !errors.Is(err, syscall.ENOTDIR) {
 			return err
 		}

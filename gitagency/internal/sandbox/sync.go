@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/git-agency/git-agency/gitagency/internal/confine"
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
@@ -20,6 +19,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/handoff"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
+	"github.com/git-agency/git-agency/gitagency/internal/walls"
 )
 
 // SyncResult is the result of Sync.
@@ -93,10 +93,10 @@ func (s *Sandbox) syncLocked(ctx context.Context, repo *git.Repo, h *Handle) (_ 
 		return SyncResult{}, err
 	}
 	synced := SyncResult{Invocation: s.ID, Conflicts: []fault.Conflict{}}
-	if synced.Commit, err = s.Repo.IntegrationCommit(ctx, core.Invocation{WorktreeID: h.worktreeID}); err != nil {
+	if synced.Commit, err = s.Repo.IntegrationCommit(ctx, core.Invocation{WorktreeID: h.worktreeID, IntegrationBranch: h.branch}); err != nil {
 		return SyncResult{}, err
 	}
-	synced.Branch = s.Repo.WorktreeFromEntry(s.Repo.Store.Worktree(s.Repo.ID, h.worktreeID, nil)).Branch
+	synced.Branch = core.ShortBranch(h.branch)
 	if marker, err := repo.Lookup(ctx, synced.Commit+":"+guard.AgencyDir); err != nil || !marker[0].Missing() {
 		return SyncResult{}, errors.Join(err, &fault.TrackedMarkerError{Commit: synced.Commit})
 	}
@@ -214,7 +214,7 @@ func (s *Sandbox) ensureGitUpperDir(ctx context.Context, prims store.Primitives)
 	if prims.Isolation != settings.IsolationOS || store.IsDir(handoff.UpperDir(s.Repo, s.ID)) {
 		return nil
 	}
-	return handoff.CreateUpperDirs(ctx, s.Repo, s.ID, confine.Plan{Overlays: []confine.OverlayMount{{Path: s.Repo.CommonDir, Upper: handoff.UpperDir(s.Repo, s.ID), Work: s.setupLockDir()}}})
+	return handoff.CreateUpperDirs(ctx, s.Repo, s.ID, walls.Plan{Overlays: []walls.OverlayMount{{Path: s.Repo.CommonDir, Upper: handoff.UpperDir(s.Repo, s.ID), Work: s.setupLockDir()}}})
 }
 
 // resumeSync finishes an interrupted sync: it moves the sandbox to the state in the snapshot made for it.

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/git-agency/git-agency/gitagency/internal/confine"
+	"github.com/git-agency/git-agency/gitagency/internal/copies"
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
@@ -18,16 +19,18 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
+	"github.com/git-agency/git-agency/gitagency/internal/walls"
 )
 
 // Walls describes the walls of one sandbox, as planned for one command.
 type Walls struct {
-	plan      confine.Plan
-	applied   confine.Plan // plan of the walls that exist, which another command may have built
+	plan      walls.Plan
+	applied   walls.Plan // plan of the walls that exist, which another command may have built
 	policy    settings.Policy
-	gitConfig []handoff.FilteredFile // configuration files in the git directory, without secrets
-	rules     outlet.Rules           // allowed hosts; only with confine.ProxiedOnly
-	proxyAddr string                 // address of the proxy; only with confine.ProxiedOnly
+	gitConfig []copies.File // configuration files in the git directory, without secrets
+	homeFiles []copies.File // files to copy into the private home
+	rules     outlet.Rules  // allowed hosts; only with walls.ProxiedOnly
+	proxyAddr string        // address of the proxy; only with walls.ProxiedOnly
 }
 
 // needsWalls reports whether the commands of a sandbox run behind any walls.
@@ -35,17 +38,23 @@ func needsWalls(prims store.Primitives) bool {
 	return prims.Isolation == settings.IsolationOS || prims.Outputs != settings.OutputsOpen
 }
 
+// WallsRequest is what the record of a sandbox says about its walls.
+type WallsRequest struct {
+	store.Primitives
+	Runner string // agent that the sandbox is for; may be empty
+}
+
 // PlanWalls plans the walls around a command in the sandbox.
-func (s *Sandbox) PlanWalls(prims store.Primitives) (Walls, error) {
+func (s *Sandbox) PlanWalls(asked WallsRequest) (Walls, error) {
 	w := Walls{}
 	var err error
-	if hosts, some := strings.CutPrefix(prims.Outputs, settings.HostsPrefix); some {
+	if hosts, some := strings.CutPrefix(asked.Outputs, settings.HostsPrefix); some {
 		if w.rules, err = outlet.ParseRules(hosts); err != nil {
 			return w, err
 		}
 	}
-	if prims.Isolation == settings.IsolationNone {
-		w.plan, err = confine.MakeNetworkPlan(prims.Outputs)
+	if asked.Isolation == settings.IsolationNone {
+		w.plan, err = walls.MakeNetworkPlan(asked.Outputs)
 		return w, err
 	}
 	if w.policy, err = s.Repo.Settings.WallsPolicy(); err != nil {
@@ -55,26 +64,40 @@ func (s *Sandbox) PlanWalls(prims store.Primitives) (Walls, error) {
 	if err != nil {
 		return w, err
 	}
-	req := confine.Request{
+	req := walls.Request{
 		Tree: s.Tree, GitDir: s.Repo.CommonDir, GitFile: filepath.Join(s.Tree, ".git"),
 		OverlayDir: s.Repo.Store.WallsDir(s.Repo.ID, s.ID), DataDir: s.Repo.DataDir,
 		MarkerDir:        filepath.Join(s.Tree, guard.AgencyDir),
-		IntegrationTrees: integration, KeepVisible: handoff.ObjectsOutside(s.Repo), Outputs: prims.Outputs,
+		IntegrationTrees: integration, KeepVisible: handoff.ObjectsOutside(s.Repo), Outputs: asked.Outputs,
 	}
-	w.gitConfig = s.filterGitConfig(&w.policy)
+	w.policy.ForRunner(asked.Runner)
+	gitConfig := s.Repo.Settings.FindGitConfigSecrets(s.Repo.CommonDir)
+	w.gitConfig = s.filterGitConfig(&w.policy, gitConfig)
 	w.policy.FillRequest(&req)
-	if w.plan, err = confine.MakePlan(req, confine.InspectMachine()); err != nil {
+	if req.PrivateHome {
+		req.Tools = append(req.Tools, gitConfig.NamedDirs...)
+	}
+	if w.plan, err = walls.MakePlan(req, confine.InspectMachine()); err != nil {
 		return w, err
+	}
+	if w.plan.Home.Path != "" {
+		w.homeFiles = w.policy.HomeFiles(gitConfig)
 	}
 	w.plan.Volatile = true // the import saves the upper directory after each command, so it need not be synced
 	w.plan.Writable = append(w.plan.Writable, s.cachesDir())
 	return w, nil
 }
 
+// warnSkippedGrants warns about grants that are ignored.
+func (w Walls) warnSkippedGrants(r *core.Repository) {
+	for _, skipped := range w.policy.Skipped {
+		r.Warn("ignoring %v", skipped)
+	}
+}
+
 // filterGitConfig adds the secrets in the configuration of git to a policy, and returns the files in the git directory that
 // contain some.
-func (s *Sandbox) filterGitConfig(policy *settings.Policy) (inGitDir []handoff.FilteredFile) {
-	secrets := s.Repo.Settings.FindGitConfigSecrets(s.Repo.CommonDir)
+func (s *Sandbox) filterGitConfig(policy *settings.Policy, secrets settings.GitConfigSecrets) (inGitDir []copies.File) {
 	policy.Secrets = append(policy.Secrets, secrets.SecretFiles...)
 	for _, f := range secrets.Files {
 		if slices.Contains(policy.Read, f.Path) {
@@ -83,9 +106,9 @@ func (s *Sandbox) filterGitConfig(policy *settings.Policy) (inGitDir []handoff.F
 		if f.Unparsable {
 			s.Repo.Warn("%s cannot be parsed, so it is empty behind the walls: it may contain secrets", f.Path)
 		}
-		policy.Filtered = append(policy.Filtered, confine.FilteredFile{Path: f.Path, Text: []byte(f.Text)})
+		policy.Filtered = append(policy.Filtered, walls.FilteredFile{Path: f.Path, Text: []byte(f.Text)})
 		if name, err := filepath.Rel(s.Repo.CommonDir, f.Path); err == nil && filepath.IsLocal(name) {
-			inGitDir = append(inGitDir, handoff.FilteredFile{Name: name, Original: f.Original, Text: f.Text})
+			inGitDir = append(inGitDir, copies.File{Name: name, Original: f.Original, Text: f.Text})
 		}
 	}
 	return inGitDir
@@ -109,7 +132,8 @@ func checkWalls(ctx context.Context, r *core.Repository, prims store.Primitives)
 		}
 	}
 	bare := prims.Isolation == settings.IsolationNone
-	_, err := Placeholder(r).PlanWalls(prims)
+	planned, err := Placeholder(r).PlanWalls(WallsRequest{Primitives: prims})
+	planned.warnSkippedGrants(r)
 	if err = AttributeToSetting(r, err); fault.Is[*fault.InvalidError](err) {
 		return err
 	}
@@ -136,7 +160,7 @@ func Placeholder(r *core.Repository) *Sandbox {
 
 // AttributeToSetting names the setting, and its location, for which the walls were refused.
 func AttributeToSetting(r *core.Repository, err error) error {
-	var refused *confine.RefusedError
+	var refused *walls.RefusedError
 	if !errors.As(err, &refused) || refused.Key == "" {
 		return err
 	}
@@ -158,7 +182,7 @@ const hintNoIsolation = "--isolation none works without it"
 
 // explainWallError returns the reason why walls cannot be built: the first missing kernel feature, if any.
 func explainWallError(ctx context.Context, r *core.Repository, err error) string {
-	var refused *confine.RefusedError
+	var refused *walls.RefusedError
 	if errors.As(err, &refused) {
 		return refused.Error()
 	}
@@ -178,13 +202,14 @@ func explainWallError(ctx context.Context, r *core.Repository, err error) string
 // pass.
 func (s *Sandbox) walledEnvironment(w Walls, extra []string, worktree, dir string) []string {
 	e := settings.WalledEnvironment{CallerEnv: s.Repo.Opts.Env, ExtraEnv: extra, Policy: w.policy, Plan: w.applied, CacheDir: s.cachesDir()}
-	if w.plan.Network == confine.ProxiedOnly {
+	if w.plan.Network == walls.ProxiedOnly {
 		e.ProxyEnv = outlet.Environment(w.proxyAddr, w.rules)
 	}
 	if w.plan.NetworkOnly {
 		return s.execEnvironment(append(e.ProxyEnv, extra...), worktree, dir)
 	}
-	return settings.DedupeEnv(slices.Concat([]string{"PWD=" + dir}, refLockWaitEnv, e.Variables(), s.identityVariables(worktree), []string{core.IsolationVariable + "=" + settings.IsolationOS}))
+	env := slices.Concat([]string{"PWD=" + dir}, refLockWaitEnv, e.Variables(), s.identityVariables(worktree), []string{core.IsolationVariable + "=" + settings.IsolationOS})
+	return settings.WithGitSettings(settings.DedupeEnv(env), s.Repo.Git.Config.Value("gpg.format"))
 }
 
 // refLockWaitEnv makes git wait for ref locks: one that git on the host takes while it imports the work of another
@@ -196,6 +221,9 @@ func (s *Sandbox) helperEnvironment(w Walls) []string {
 	var env []string
 	for _, kv := range (settings.WalledEnvironment{CallerEnv: s.Repo.Opts.Env, Policy: settings.Policy{ToolCaches: w.policy.ToolCaches}, Plan: w.applied, CacheDir: s.cachesDir()}).Variables() {
 		if name, _, _ := strings.Cut(kv, "="); slices.Contains([]string{"PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR"}, name) || strings.HasPrefix(name, "GIT_CONFIG_") {
+			if path, is := strings.CutPrefix(kv, "PATH="); is {
+				kv = "PATH=" + settings.ReadOnlyFirst(path, w.applied)
+			}
 			env = append(env, kv)
 		}
 	}

@@ -1,15 +1,18 @@
 package settings
 
 import (
+	"cmp"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
 
-	"github.com/git-agency/git-agency/gitagency/internal/confine"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/walls"
 )
 
 // WalledEnvironment computes the environment of a command behind walls. It is an allowlist, because an unknown
@@ -18,8 +21,8 @@ type WalledEnvironment struct {
 	CallerEnv []string // required: environment of the calling git-agency process
 	ExtraEnv  []string // NAME=value pairs of --env; they override everything else
 
-	Policy Policy       // same policy as in plan
-	Plan   confine.Plan // required
+	Policy Policy     // same policy as in plan
+	Plan   walls.Plan // required
 
 	CacheDir string   // required: directory for the caches that cannot be used in their usual place
 	ProxyEnv []string // variables that point programs to the proxy
@@ -49,6 +52,7 @@ func (e WalledEnvironment) Variables() []string {
 	}
 	env = append(env, "TMPDIR=/tmp")
 	env = append(env, e.cacheOverrides()...)
+	env = append(env, e.homeOverrides(env)...)
 	env = append(env, e.ProxyEnv...)
 	return DedupeEnv(append(env, e.ExtraEnv...))
 }
@@ -64,7 +68,7 @@ func (e WalledEnvironment) allows(name string) bool {
 		}
 	}
 	if slices.Contains(proxyVariables, name) {
-		return e.Plan.Network == confine.HostNetwork // without the host's network the proxy is unreachable
+		return e.Plan.Network == walls.HostNetwork // without the host's network the proxy is unreachable
 	}
 	return allowedVariables()[name] || strings.HasPrefix(name, "LC_")
 }
@@ -75,13 +79,61 @@ func (e WalledEnvironment) allows(name string) bool {
 func (e WalledEnvironment) visiblePath(value string) string {
 	var dirs []string
 	for _, dir := range filepath.SplitList(value) {
-		if !filepath.IsAbs(dir) || e.Plan.IsVisible(filepath.Clean(dir)) {
+		if !filepath.IsAbs(dir) || e.Plan.IsVisible(filepath.Clean(dir)) || e.inPrivateHome(dir) {
 			dirs = append(dirs, dir)
 		} else if real := guard.ResolveOrEmpty(dir); real != "" && e.Plan.IsVisible(real) {
 			dirs = append(dirs, real)
 		}
 	}
 	return strings.Join(dirs, string(filepath.ListSeparator))
+}
+
+// inPrivateHome reports whether a path is in the private home, where a command of the sandbox may create it.
+func (e WalledEnvironment) inPrivateHome(path string) bool {
+	return e.Plan.Home.Path != "" && guard.Contains(e.Plan.Home.Path, path)
+}
+
+// homeOverrides returns variables that let tools install programs in the private home, and find them there. The prefix
+// of an npm that belongs to the system is read-only.
+func (e WalledEnvironment) homeOverrides(env []string) []string {
+	home, path := proc.Getenv(env, "HOME"), proc.Getenv(env, "PATH")
+	if e.Plan.Home.Path == "" || !filepath.IsAbs(home) {
+		return nil
+	}
+	var added []string
+	programs := filepath.Join(home, ".local", "bin")
+	dirs := filepath.SplitList(path)
+	if !slices.Contains(dirs, programs) {
+		added = append(added, "PATH="+strings.Join(append(dirs, programs), string(filepath.ListSeparator)))
+	}
+	if proc.Getenv(env, "npm_config_prefix") == "" && proc.Getenv(env, "NPM_CONFIG_PREFIX") == "" {
+		for _, dir := range dirs {
+			if _, err := os.Lstat(filepath.Join(dir, "npm")); err == nil {
+				if !e.Plan.IsWritable(filepath.Clean(dir)) {
+					added = append(added, "npm_config_prefix="+filepath.Dir(programs))
+				}
+				break
+			}
+		}
+	}
+	return added
+}
+
+// ReadOnlyFirst orders the directories of a PATH so that those which commands of a sandbox can change come last: what
+// git-agency itself runs behind the walls is not what they put there.
+func ReadOnlyFirst(path string, p walls.Plan) string {
+	dirs := filepath.SplitList(path)
+	slices.SortStableFunc(dirs, func(a, b string) int {
+		return cmp.Compare(asNumber(p.IsWritable(filepath.Clean(a))), asNumber(p.IsWritable(filepath.Clean(b))))
+	})
+	return strings.Join(dirs, string(filepath.ListSeparator))
+}
+
+func asNumber(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
 }
 
 // cacheOverrides returns variables that move tool caches into CacheDir where the usual cache cannot be created.

@@ -7,14 +7,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/git-agency/git-agency/gitagency/internal/confine"
 	"github.com/git-agency/git-agency/gitagency/internal/outlet"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/walls"
 )
 
 // newWalledEnvironment is an environment behind walls in which every cache is writable.
 func newWalledEnvironment(caller ...string) WalledEnvironment {
-	e := WalledEnvironment{CallerEnv: caller, CacheDir: "/tmp/.cache", Plan: confine.Plan{Network: confine.HostNetwork, Private: []string{"/tmp", "/run"}}}
+	e := WalledEnvironment{CallerEnv: caller, CacheDir: "/tmp/.cache", Plan: walls.Plan{Network: walls.HostNetwork, Private: []string{"/tmp", "/run"}}}
 	for _, t := range toolCaches {
 		e.Policy.ToolCaches = append(e.Policy.ToolCaches, ToolCache{variable: t.variable, path: "/tmp/x"})
 	}
@@ -75,7 +75,7 @@ func TestEnvironmentPassesVariablesOfPolicy(t *testing.T) {
 func TestExtraEnvironmentOverrides(t *testing.T) {
 	t.Parallel()
 	e := newWalledEnvironment("HOME=/home/me", "LANG=C")
-	e.Plan.Network, e.ProxyEnv = confine.ProxiedOnly, outlet.Environment("127.0.0.1:3128", outlet.Rules{})
+	e.Plan.Network, e.ProxyEnv = walls.ProxiedOnly, outlet.Environment("127.0.0.1:3128", outlet.Rules{})
 	e.ExtraEnv = []string{"HOME=/h", "TMPDIR=/t", "HTTP_PROXY=http://other", "SECRET=s", "SECRET=t"}
 	got := e.Variables()
 	for name, want := range map[string]string{"HOME": "/h", "TMPDIR": "/t", "HTTP_PROXY": "http://other", "http_proxy": "http://127.0.0.1:3128", "SECRET": "t", "LANG": "C"} {
@@ -96,15 +96,15 @@ func TestExtraEnvironmentOverrides(t *testing.T) {
 func TestProxyVariablesFollowNetwork(t *testing.T) {
 	t.Parallel()
 	theirs := []string{"HTTP_PROXY=http://them", "no_proxy=x", "ALL_PROXY=user:pass@them:1080"}
-	for network, want := range map[confine.Network]string{
-		confine.HostNetwork: "HTTP_PROXY=http://them no_proxy=x",
-		confine.NoNetwork:   "",
-		confine.ProxiedOnly: "HTTP_PROXY=http://127.0.0.1:3128 http_proxy=http://127.0.0.1:3128 HTTPS_PROXY=http://127.0.0.1:3128 https_proxy=http://127.0.0.1:3128 " +
+	for network, want := range map[walls.Network]string{
+		walls.HostNetwork: "HTTP_PROXY=http://them no_proxy=x",
+		walls.NoNetwork:   "",
+		walls.ProxiedOnly: "HTTP_PROXY=http://127.0.0.1:3128 http_proxy=http://127.0.0.1:3128 HTTPS_PROXY=http://127.0.0.1:3128 https_proxy=http://127.0.0.1:3128 " +
 			"ALL_PROXY=socks5h://127.0.0.1:3128 all_proxy=socks5h://127.0.0.1:3128 NO_PROXY=localhost,127.0.0.1,::1 no_proxy=localhost,127.0.0.1,::1",
 	} {
 		e := newWalledEnvironment(theirs...)
 		e.Plan.Network, e.ProxyEnv = network, nil
-		if network == confine.ProxiedOnly {
+		if network == walls.ProxiedOnly {
 			e.ProxyEnv = outlet.Environment("127.0.0.1:3128", outlet.Rules{})
 		}
 		got := slices.DeleteFunc(e.Variables(), func(kv string) bool { return kv == "TMPDIR=/tmp" })
@@ -176,20 +176,20 @@ func TestPATHOmitsHiddenDirectories(t *testing.T) {
 
 func TestCacheVariablesPointToWritableDirectories(t *testing.T) {
 	t.Parallel()
-	layer := func(paths ...string) []confine.OverlayMount {
-		var layers []confine.OverlayMount
+	layer := func(paths ...string) []walls.OverlayMount {
+		var layers []walls.OverlayMount
 		for _, p := range paths {
-			layers = append(layers, confine.OverlayMount{Path: p})
+			layers = append(layers, walls.OverlayMount{Path: p})
 		}
 		return layers
 	}
 	caches := []ToolCache{
-		{"XDG_CACHE_HOME", "/h/.cache", true},
-		{"GOPATH", "/h/go/pkg", true},
-		{"npm_config_cache", "/h/.npm", true},
-		{"CARGO_HOME", "/h/.cargo/registry", true},
-		{"CARGO_HOME", "/h/.cargo/git", false},
-		{"GRADLE_USER_HOME", "/h/.gradle", true},
+		{variable: "XDG_CACHE_HOME", path: "/h/.cache", exists: true},
+		{variable: "GOPATH", path: "/h/go/pkg", exists: true},
+		{variable: "npm_config_cache", path: "/h/.npm", exists: true},
+		{variable: "CARGO_HOME", path: "/h/.cargo/registry", exists: true},
+		{variable: "CARGO_HOME", path: "/h/.cargo/git", exists: false},
+		{variable: "GRADLE_USER_HOME", path: "/h/.gradle", exists: true},
 	}
 	for name, c := range map[string]struct {
 		change func(*WalledEnvironment)

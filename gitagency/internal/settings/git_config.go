@@ -26,6 +26,10 @@ type GitConfigFile struct {
 type GitConfigSecrets struct {
 	Files       []GitConfigFile
 	SecretFiles []string // files with secrets that settings name, such as cookies
+
+	UserFiles  []GitConfigFile // files of the user and what they include, under the names by which git reads them, without secrets
+	NamedFiles []string        // other files that settings of the user name, such as ignore rules
+	NamedDirs  []string        // directories that settings of the user name, such as hooks
 }
 
 // FindGitConfigSecrets reads the configuration files of the system, the user and a repository, with all files that they
@@ -33,9 +37,11 @@ type GitConfigSecrets struct {
 func (r *Reader) FindGitConfigSecrets(commonDir string) GitConfigSecrets {
 	home := proc.Getenv(r.Env, "HOME")
 	w := configWalk{home: home, seen: map[string]bool{}}
+	w.ofUser = true
 	for _, path := range userConfigFiles(r.Env, home) {
 		w.read(path)
 	}
+	w.ofUser = false
 	if slices.ContainsFunc(w.read(filepath.Join(commonDir, "config")), enablesWorktreeConfig) {
 		w.read(filepath.Join(commonDir, worktreeConfigFile))
 		for _, worktree := range subdirs(filepath.Join(commonDir, "worktrees")) {
@@ -61,9 +67,10 @@ func userConfigFiles(env []string, home string) []string {
 
 // configWalk reads configuration files and those they include.
 type configWalk struct {
-	home  string
-	seen  map[string]bool
-	found GitConfigSecrets
+	home   string
+	ofUser bool // the files of the user are being read, not those of a repository
+	seen   map[string]bool
+	found  GitConfigSecrets
 }
 
 // maxConfigFiles bounds the number of files that are read, of which an include can make many.
@@ -83,6 +90,9 @@ func (w *configWalk) read(path string) []config.FileEntry {
 	var parseErr error
 	file.Text, parseErr = config.RemoveSecrets(file.Original) // empty on error
 	file.Unparsable = err != nil || parseErr != nil
+	if w.ofUser && err == nil {
+		w.found.UserFiles = append(w.found.UserFiles, GitConfigFile{Path: path, Original: file.Original, Text: file.Text})
+	}
 	if file.Unparsable || file.Text != file.Original {
 		if file.Path = guard.ResolveOrEmpty(path); file.Path == "" || !isRegularFile(path) {
 			return nil // such as /dev/null
@@ -97,11 +107,31 @@ func (w *configWalk) read(path string) []config.FileEntry {
 		if config.IsIncludeKey(e.Key) && !e.NoValue {
 			w.read(w.locate(path, e.Value))
 		}
+		if w.ofUser {
+			w.addNamed(path, e)
+		}
 		if secret := ExpandHome(config.SecretFile(e), w.home); filepath.IsAbs(secret) && isRegularFile(secret) {
 			w.found.SecretFiles = append(w.found.SecretFiles, secret)
 		}
 	}
 	return entries
+}
+
+// Settings with the paths of files and directories that git reads.
+var (
+	fileSettings = []string{"core.excludesfile", "core.attributesfile", "commit.template", "mailmap.file", "blame.ignorerevsfile", "gpg.ssh.allowedsignersfile"}
+	dirSettings  = []string{"core.hookspath", "init.templatedir"}
+)
+
+// addNamed adds the file or directory that a setting of the user names.
+func (w *configWalk) addNamed(from string, e config.FileEntry) {
+	switch {
+	case e.NoValue || e.Value == "":
+	case slices.Contains(fileSettings, e.Key):
+		w.found.NamedFiles = append(w.found.NamedFiles, w.locate(from, e.Value))
+	case slices.Contains(dirSettings, e.Key):
+		w.found.NamedDirs = append(w.found.NamedDirs, w.locate(from, e.Value))
+	}
 }
 
 // isRegularFile reports whether there is a regular file at a path, or at the end of symbolic links.

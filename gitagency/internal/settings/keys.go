@@ -37,6 +37,7 @@ func Keys() []Key {
 		{Name: "agency.runTimeout", Default: "60m", Meaning: "how long an agent may work in a sandbox: -1 is for ever", checkValue: checkTimeout},
 		{Name: ReadLimitsKey, Default: defaultReadLimits, Meaning: "limits of reading data that an agent wrote: processor time, memory and output of each git process, size of all objects uncompressed", checkValue: checkReadLimits},
 		{Name: secretKey, Default: strings.Join(defaultSecrets, " "), Meaning: "more name patterns of untracked files to leave out of snapshots; !pattern includes files again; an empty value clears the list", checkValue: checkSecretPattern, multiValued: true},
+		{Name: leaveKey, Meaning: "patterns of untracked files that are never in the way of a landing, such as TASK.md or build/: 'land' keeps them in the trash; an empty value clears the list", checkValue: checkLeavePattern, multiValued: true},
 		{Name: "agency.pruneAfter", Default: defaultPruneAfter, Meaning: "'prune' removes invocations that ended before this time; --expire wins"},
 		{Name: trashLimitKey, Default: "1g", Meaning: "largest archive of files that no commit can hold, as 'discard' keeps them: 512m, 2g", checkValue: checkSize},
 		{Name: UserNameKey, Default: "user.name", Meaning: "name in the commits of landings and syncs"},
@@ -44,6 +45,7 @@ func Keys() []Key {
 		{Name: RequireReviewKey, Default: "false", Meaning: "whether only the submitted commit can land; a repository can switch it on, not off", checkValue: checkBool, repoCanOnlyEnable: true},
 		{Name: strategyKey, Default: Strategies()[0], Meaning: "the strategy of landings: " + strings.Join(Strategies(), ", "), checkValue: CheckStrategy},
 		{Name: signKey, Default: "false", Meaning: "whether the commits of landings are signed", checkValue: checkBool},
+		{Name: trailersKey, Default: strings.Join(landingTrailers, " "), Meaning: "the trailers of the commits of landings; none for no trailer", checkValue: checkTrailers},
 		{Name: VerifyKey, Meaning: "a shell command that must succeed on the files to land; empty for none; a repository cannot set it", checkValue: CheckCommand, namesCommand: true},
 		{Name: pushTimeoutKey, Default: "1m", Meaning: "how long 'land --push' keeps retrying while the remote moves: 0 is one try, -1 up to 50 tries", checkValue: checkDuration},
 		{Name: autoDetachKey, Default: "true", Meaning: "whether the clean-up after a landing runs in the background, as gc.autoDetach does for git", checkValue: checkBool},
@@ -55,6 +57,7 @@ func Keys() []Key {
 		Key{Name: ReadKey, Default: "all but what is hidden", Meaning: "paths to make readable behind walls that are hidden or private by default", multiValued: true},
 		Key{Name: writeKey, Default: "the sandbox alone", Meaning: "paths to make writable behind walls; private:<path> in an overlay of the sandbox", multiValued: true},
 		Key{Name: hideKey, Default: "credentials, histories, sockets", Meaning: "more paths to hide behind walls", multiValued: true},
+		Key{Name: homeKey, Default: homePrivate, Meaning: "home directory behind walls: private shows tools, caches and grants; readonly all but what is hidden", checkValue: checkHomeSetting},
 		Key{Name: envKey, Default: "what tools need", Meaning: "more variables to pass through the walls: NAME, or NAME_* for a prefix", checkValue: checkVariableSetting, multiValued: true},
 		Key{Name: "agency.<runner>.command", Meaning: "the program of the agent <runner>; a repository cannot set it", namesCommand: true},
 		Key{Name: "color.agency", Default: "color.ui, else auto", Meaning: "whether to use colour: always, auto or never; --color and NO_COLOR win", checkValue: checkColor},
@@ -67,6 +70,7 @@ const (
 	RequireReviewKey = "agency.requireReview"
 	strategyKey      = "agency.land.strategy"
 	signKey          = "agency.land.sign"
+	trailersKey      = "agency.land.trailers"
 	VerifyKey        = "agency.verify"
 	autoDetachKey    = "agency.autoDetach"
 )

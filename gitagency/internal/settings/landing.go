@@ -40,6 +40,53 @@ func (r *Reader) Strategy() (string, error) {
 	return name, err
 }
 
+// Names of the trailers of landings and unlands in agency.land.trailers.
+const (
+	InvocationTrailer = "invocation" // id of the invocation
+	BaseTrailer       = "base"       // base commit of its sandbox
+	TipTrailer        = "tip"        // last commit that landed
+	RunnerTrailer     = "runner"     // agent that the sandbox was for
+	UndoesTrailer     = "undoes"     // commit of the landing that an unland reverts
+)
+
+var landingTrailers = []string{InvocationTrailer, BaseTrailer, TipTrailer, RunnerTrailer, UndoesTrailer}
+
+// noTrailers is the value of agency.land.trailers for no trailer.
+const noTrailers = "none"
+
+// LandingTrailers returns the names in agency.land.trailers, all by default.
+func (r *Reader) LandingTrailers() ([]string, error) {
+	setting, _ := r.Config.Last(CanonicalKey(trailersKey))
+	names, err := parseTrailers(setting.Value)
+	var invalid *fault.InvalidError
+	if errors.As(err, &invalid) {
+		return nil, InvalidSetting(trailersKey, setting, invalid.Want)
+	}
+	return names, err
+}
+
+// parseTrailers parses a value of agency.land.trailers: names separated by blanks or commas, or noTrailers alone.
+func parseTrailers(value string) ([]string, error) {
+	names := strings.FieldsFunc(value, func(c rune) bool { return c == ' ' || c == ',' || c == '\t' })
+	switch {
+	case len(names) == 0:
+		return landingTrailers, nil
+	case len(names) == 1 && names[0] == noTrailers:
+		return []string{}, nil
+	}
+	for _, name := range names {
+		if !slices.Contains(landingTrailers, name) {
+			return nil, &fault.InvalidError{What: "trailers", Value: value, Want: "some of " + strings.Join(landingTrailers, ", ") + "; or " + noTrailers + " alone"}
+		}
+	}
+	return names, nil
+}
+
+func checkTrailers(value string) error {
+	_, err := parseTrailers(value)
+	return err
+}
+
 // DefersCleanup returns agency.autoDetach: whether landed sandboxes may be removed in the background.
 func (r *Reader) DefersCleanup() (bool, error) { return r.Bool(autoDetachKey, true) }
 

@@ -1,7 +1,9 @@
 package settings
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"os/user"
@@ -9,12 +11,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
-	"github.com/git-agency/git-agency/gitagency/internal/confine"
+	"github.com/git-agency/git-agency/gitagency/internal/copies"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git/config"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/walls"
 )
 
 // policySection is the subsection of the keys that open walls (agency.sandbox.*). No profile and no runner can have
@@ -24,9 +28,9 @@ const policySection = "sandbox"
 // Keys that open walls. Each may be set many times and all values count; an empty value clears those before it, as in
 // git's own multi-valued keys.
 const (
-	ReadKey  = confine.ReadKey
-	writeKey = confine.WriteKey
-	hideKey  = confine.HideKey
+	ReadKey  = walls.ReadKey
+	writeKey = walls.WriteKey
+	hideKey  = walls.HideKey
 	envKey   = "agency." + policySection + ".env"
 )
 
@@ -35,7 +39,7 @@ const PrivatePrefix = "private:"
 
 // Policy is what the walls leave open: the user's settings and the defaults.
 type Policy struct {
-	confine.Policy
+	walls.Policy
 
 	home         string
 	runtimeDir   string
@@ -44,11 +48,19 @@ type Policy struct {
 
 	env        []string // names of variables, or patterns such as NAME_*
 	ToolCaches []ToolCache
+
+	privateHome  bool
+	tools        []string // directories of tools below the home
+	logins       []string // files and directories with the login of the sandbox's own agent
+	privateFiles []string // files below the home that the user made private
+
+	Skipped []*SettingError // grants that are ignored, because their paths were not found
 }
 
 // ToolCache is the cache directory of a tool.
 type ToolCache struct {
 	variable string // variable that relocates the cache; may be empty
+	named    string // as configured
 	path     string // with symbolic links resolved, if it exists
 	exists   bool
 }
@@ -74,23 +86,30 @@ func readPolicy(config config.Settings, env, homes []string) (Policy, error) {
 		agentSockets: findAgentSockets(env), path: filepath.SplitList(proc.Getenv(env, "PATH")),
 		ToolCaches: findCaches(env),
 	}
+	var err error
+	if p.privateHome, err = readPrivateHome(config); err != nil {
+		return Policy{}, err
+	}
+	if p.privateHome {
+		p.tools = findTools(env, home)
+	}
 	for _, h := range slices.Compact(append([]string{home}, homes...)) {
 		p.Secrets = append(p.Secrets, joinAll(h, homeSecrets)...)
 	}
 	p.Secrets = append(p.Secrets, secretPathsFromEnv(env)...)
 	p.Secrets = append(p.Secrets, systemSecrets...)
 	for _, c := range p.ToolCaches {
-		p.Caches = append(p.Caches, c.path)
+		p.Caches = append(p.Caches, c.named)
 	}
-	reads, err := readGrants(config, ReadKey, home)
+	reads, err := p.readGrants(config, ReadKey)
 	if err != nil {
 		return Policy{}, err
 	}
-	hides, err := readGrants(config, hideKey, home)
+	hides, err := p.readGrants(config, hideKey)
 	if err != nil {
 		return Policy{}, err
 	}
-	writes, err := readGrants(config, writeKey, home)
+	writes, err := p.readGrants(config, writeKey)
 	if err != nil {
 		return Policy{}, err
 	}
@@ -100,6 +119,12 @@ func readPolicy(config config.Settings, env, homes []string) (Policy, error) {
 		} else {
 			p.Write = append(p.Write, g.path)
 		}
+		if g.private && p.privateHome && guard.Contains(home, g.configured) && isRegularFile(g.configured) {
+			p.privateFiles = append(p.privateFiles, g.configured)
+		}
+	}
+	for _, g := range append(reads, writes...) {
+		p.Names = append(p.Names, g.configured)
 	}
 	for _, g := range reads {
 		p.Read = append(p.Read, g.path)
@@ -130,17 +155,18 @@ func readPolicy(config config.Settings, env, homes []string) (Policy, error) {
 func checkPolicyKeys(config config.Settings) error {
 	for _, key := range slices.Sorted(maps.Keys(config)) {
 		name, ours := strings.CutPrefix(key, "agency."+policySection+".")
-		if ours && !slices.Contains([]string{ReadKey, writeKey, hideKey, envKey}, "agency."+policySection+"."+name) {
+		if ours && !slices.Contains([]string{ReadKey, writeKey, hideKey, envKey, homeKey}, "agency."+policySection+"."+name) {
 			settings := config[key]
-			return InvalidSetting("key "+key, settings[len(settings)-1], "agency.sandbox.read, .write, .hide or .env")
+			return InvalidSetting("key "+key, settings[len(settings)-1], "agency.sandbox.read, .write, .hide, .env or .home")
 		}
 	}
 	return nil
 }
 
 // FillRequest sets those fields of a request for walls that do not depend on the sandbox.
-func (p Policy) FillRequest(req *confine.Request) {
+func (p Policy) FillRequest(req *walls.Request) {
 	req.Home, req.RuntimeDir, req.AgentSockets, req.PathDirs, req.Policy = p.home, p.runtimeDir, p.agentSockets, p.path, p.Policy
+	req.PrivateHome, req.Tools, req.Logins = p.privateHome, p.tools, p.logins
 }
 
 // markedAncestor returns the innermost directory at or above path that has a marker; empty if there is none. A marker
@@ -186,32 +212,56 @@ type grant struct {
 	private    bool
 }
 
-// readGrants returns the paths of a key. A path to write must exist; other paths that do not exist are skipped.
-func readGrants(config config.Settings, key, home string) ([]grant, error) {
+// readGrants returns the paths of a key. Paths that cannot be found are skipped: the same configuration may be used on
+// machines that lack some of them.
+func (p *Policy) readGrants(config config.Settings, key string) ([]grant, error) {
 	var found []grant
 	for _, s := range MultiValues(config, key) {
 		value, private := s.Value, false
 		if key == writeKey {
 			value, private = strings.CutPrefix(value, PrivatePrefix)
 		}
-		if err := checkPathSetting(key, s.Value, home); err != nil {
+		if err := checkPathSetting(key, s.Value, p.home); err != nil {
 			return nil, InvalidSetting(key, s, wantFor(key))
 		}
-		named := ExpandHome(value, home)
+		named := ExpandHome(value, p.home)
 		path, err := guard.Resolve(named)
 		if err == nil {
 			_, err = os.Lstat(path)
 		}
 		switch {
+		case err == nil && private && p.privateHome && guard.Contains(p.home, named) && sizeOf(path) > copies.MaxSize:
+			p.skip(key, s, fmt.Sprintf("a file of more than %d MiB cannot be private; grant its directory", copies.MaxSize>>20))
 		case err == nil:
 			found = append(found, grant{key, s, named, path, private})
 		case strings.ContainsAny(value, "*?["):
 			return nil, InvalidSetting(key, s, "a path without wildcards: *, ? and [ are not expanded")
-		case key == writeKey:
-			return nil, InvalidSetting(key, s, "an existing path")
+		case private && p.privateHome && guard.Contains(p.home, named) && isMissing(err): // it begins empty, as all of the private home
+		case isMissing(err):
+			p.skip(key, s, "there is no such file or directory")
+		default: // commands cannot look it up either
+			p.skip(key, s, err.Error())
 		}
 	}
 	return found, nil
+}
+
+// isMissing reports whether an error says that there is nothing at a path.
+func isMissing(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+}
+
+// sizeOf returns the size of a regular file; zero for anything else.
+func sizeOf(path string) int64 {
+	if fi, err := os.Lstat(path); err == nil && fi.Mode().IsRegular() {
+		return fi.Size()
+	}
+	return 0
+}
+
+// skip records a grant that is ignored.
+func (p *Policy) skip(key string, s config.Setting, why string) {
+	p.Skipped = append(p.Skipped, &SettingError{Setting{Key: key, Value: s.Value, Scope: s.Scope, Origin: s.Origin, Problem: why}})
 }
 
 // isRedirectable reports whether the configured path goes through a writable directory and leads out of it: a command

@@ -215,7 +215,7 @@ func findCaches(env []string) []ToolCache {
 				parts = []string{""}
 			}
 			for _, part := range parts {
-				c := ToolCache{variable: t.variable, path: filepath.Join(dir, part)}
+				c := ToolCache{variable: t.variable, named: filepath.Join(dir, part), path: filepath.Join(dir, part)}
 				if _, err := os.Stat(c.path); err == nil {
 					c.path, c.exists = guard.ResolveOrEmpty(c.path), true
 				}

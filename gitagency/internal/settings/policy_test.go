@@ -11,6 +11,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/confine"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git/config"
+	"github.com/git-agency/git-agency/gitagency/internal/walls"
 )
 
 // makeHome makes a home directory with directories ("name/"), files ("name") and symlinks ("name -> target").
@@ -77,6 +78,32 @@ func TestReadPolicyMergesValues(t *testing.T) {
 	}
 }
 
+func TestReadPolicySkipsMissingPaths(t *testing.T) {
+	t.Parallel()
+	home, env := makeHome(t, "here/", "dangling -> gone")
+	p, err := readPolicy(makeSettings(
+		writeKey, "~/gone", writeKey, "~/here", writeKey, "private:~/begins-empty", writeKey, "private:/gone", ReadKey, "~/dangling", hideKey, "~/here/gone",
+	), env, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Read)+len(p.OverlayWrite)+len(p.Hide) > 0 || !slices.Equal(p.Write, []string{home + "/here"}) {
+		t.Errorf("got read %q, write %q and %q, hide %q", p.Read, p.Write, p.OverlayWrite, p.Hide)
+	}
+	var skipped []string
+	for _, s := range p.Skipped {
+		skipped = append(skipped, s.Error())
+	}
+	const why = "(file:conf): there is no such file or directory"
+	want := []string{
+		`agency.sandbox.read = "~/dangling" ` + why, `agency.sandbox.hide = "~/here/gone" ` + why,
+		`agency.sandbox.write = "~/gone" ` + why, `agency.sandbox.write = "private:/gone" ` + why,
+	}
+	if !slices.Equal(skipped, want) {
+		t.Errorf("skipped %q, want %q", skipped, want)
+	}
+}
+
 func TestReadPolicyRefusesInvalidValues(t *testing.T) {
 	t.Parallel()
 	home, env := makeHome(t, "shared/", "shared/out -> ../.ssh", "shared/in -> there", "shared/there/", ".ssh/id", "around -> shared")
@@ -92,8 +119,7 @@ func TestReadPolicyRefusesInvalidValues(t *testing.T) {
 		"private to read":              {[]string{ReadKey, "private:/tmp"}, `"private:/tmp": want an absolute path`},
 		"home of an unknown user":      {[]string{ReadKey, "~nobody-of-that-name/x"}, "want an absolute path"},
 		"a key without a value":        {[]string{writeKey, "true"}, "want an absolute path"},
-		"to write a missing path":      {[]string{writeKey, "~/gone"}, `"~/gone": want an existing path`},
-		"to write it private":          {[]string{writeKey, "private:~/gone"}, `"private:~/gone": want an existing path`},
+		"to write with a wildcard":     {[]string{writeKey, "~/gone*"}, `"~/gone*": want a path without wildcards`},
 		"every variable":               {[]string{envKey, "*"}, `invalid agency.sandbox.env (file:conf) "*": want the name of a variable`},
 		"a variable with a value":      {[]string{envKey, "A=b"}, `"A=b": want the name of a variable`},
 		"a star in the middle":         {[]string{envKey, "A*B"}, "want the name of a variable"},
@@ -170,7 +196,7 @@ func TestPolicyCachesFollowVariables(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{home + "/.cache", home + "/real/npm", home + "/.cargo/registry", home + "/.cargo/git", "/go1/pkg", "/go2/pkg", "/mod", home + "/.m2/repository"} {
+	for _, want := range []string{home + "/.cache", home + "/.npm", home + "/.cargo/registry", home + "/.cargo/git", "/go1/pkg", "/go2/pkg", "/mod", home + "/.m2/repository"} {
 		if !slices.Contains(p.Caches, want) {
 			t.Errorf("%s is not among the caches %q", want, p.Caches)
 		}
@@ -203,7 +229,7 @@ func TestSettingsListEveryPolicyValue(t *testing.T) {
 	}
 	want := []string{
 		"agency.sandbox.read=/a ", "agency.sandbox.read=b want " + wantPath, "agency.sandbox.write=private:c want " + wantGrant,
-		"agency.sandbox.hide=credentials, histories, sockets ", "agency.sandbox.env=A*B want " + wantVariable, "agency.sandbox.env=OK_* ",
+		"agency.sandbox.hide=credentials, histories, sockets ", "agency.sandbox.home=private ", "agency.sandbox.env=A*B want " + wantVariable, "agency.sandbox.env=OK_* ",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
@@ -220,22 +246,22 @@ func TestPolicyPlanOnRealHome(t *testing.T) {
 		t.Skip("skipped: walls need Linux")
 	}
 	machine.Arch, machine.LandlockABI, machine.WhyNoSeccomp = "amd64", 6, "" // independent of this kernel
-	p, err := readPolicy(makeSettings(writeKey, "~/h/shared", ReadKey, "~/.npmrc"), env, nil)
+	p, err := readPolicy(makeSettings(writeKey, "~/h/shared", ReadKey, "~/.npmrc", homeKey, homeReadOnly), env, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	req := confine.Request{
+	req := walls.Request{
 		Tree: home + "/data/sandboxes/s/tree", GitFile: home + "/data/sandboxes/s/tree/.git", OverlayDir: home + "/data/sandboxes/s/walls",
 		DataDir: home + "/data", GitDir: home + "/repo/.git", IntegrationTrees: []string{home + "/repo"}, Outputs: "none",
 	}
 	p.FillRequest(&req)
-	plan, err := confine.MakePlan(req, machine)
+	plan, err := walls.MakePlan(req, machine)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]confine.Visibility{
-		"data": confine.Hidden, "data/sandboxes/s/tree/file": confine.Writable, "repo/.git/HEAD": confine.Overlaid, ".ssh/id": confine.Hidden,
-		"keys": confine.Hidden, ".cache/x": confine.Overlaid, "shared": confine.Writable,
+	for name, want := range map[string]walls.Visibility{
+		"data": walls.Hidden, "data/sandboxes/s/tree/file": walls.Writable, "repo/.git/HEAD": walls.Overlaid, ".ssh/id": walls.Hidden,
+		"keys": walls.Hidden, ".cache/x": walls.Overlaid, "shared": walls.Writable,
 	} {
 		if got := plan.VisibilityOf(filepath.Join(home, name)); got != want {
 			t.Errorf("%s is %s, want %s", name, got, want)
@@ -248,7 +274,7 @@ func TestPolicyPlanOnRealHome(t *testing.T) {
 		t.Error("/dev/null is hidden")
 	}
 	req.Policy.Write = []string{home + "/repo"}
-	if _, err := confine.MakePlan(req, machine); !fault.Is[*confine.RefusedError](err) {
+	if _, err := walls.MakePlan(req, machine); !fault.Is[*walls.RefusedError](err) {
 		t.Errorf("a policy that makes the repository writable: %v", err)
 	}
 }

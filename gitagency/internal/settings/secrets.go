@@ -31,6 +31,33 @@ func (r *Reader) SecretPatterns() []string {
 	return patterns
 }
 
+// leaveKey is the key with patterns of untracked files that are never in the way of a landing.
+const leaveKey = "agency.leave"
+
+// LeavePatterns lists the patterns of untracked files, and of directories with them, that landings leave in the trash.
+func (r *Reader) LeavePatterns() (patterns []string) {
+	for _, s := range r.Config[CanonicalKey(leaveKey)] {
+		if s.Value == "" { // clears the patterns before it
+			patterns = nil
+			continue
+		}
+		if err := checkLeavePattern(s.Value); err != nil {
+			r.Warn("ignoring %s = %q (%s): %v", leaveKey, s.Value, s.Origin, err)
+			continue
+		}
+		patterns = append(patterns, strings.TrimSuffix(s.Value, "/"))
+	}
+	return patterns
+}
+
+// checkLeavePattern validates a value of agency.leave. The empty value is valid: it clears those before it.
+func checkLeavePattern(value string) error {
+	if _, err := path.Match(strings.TrimPrefix(value, "!"), ""); err != nil {
+		return &fault.InvalidError{What: "pattern", Value: value, Want: "a pattern such as TASK.md, *.o or build/"}
+	}
+	return nil
+}
+
 // checkSecretPattern validates a value of agency.secret. The empty value is valid: it clears those before it.
 func checkSecretPattern(value string) error {
 	if _, err := path.Match(strings.TrimPrefix(value, "!"), ""); err != nil {

@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
@@ -10,8 +11,16 @@ import (
 
 // updateJSON applies change to the T stored in a file and preserves everything else in the file: fields that this
 // version does not know, at any depth, and the order of the keys. It compares the T before and after the change and
-// writes only the differences into the document.
-func updateJSON[T any](path string, change func(*T)) error {
+// writes only the differences into the document. Of two updates at the same time one waits for the other.
+func updateJSON[T any](path string, change func(*T)) (err error) {
+	held, err := lockRecord(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, held.Close()) }()
+	if err := removeKilledUpdates(path); err != nil {
+		return err
+	}
 	data, err := durable.ReadFile(path, maxRecordBytes)
 	if err != nil {
 		return err

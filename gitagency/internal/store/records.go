@@ -1,7 +1,9 @@
 package store
 
 import (
+	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -15,8 +17,9 @@ type InvocationMeta struct {
 	SandboxPath           string     `json:"sandbox_path"`
 	SandboxBranch         string     `json:"sandbox_branch"`
 	BaseCommit            string     `json:"base_commit"`
-	FromSnapshot          string     `json:"from_snapshot,omitempty"` // commit of the snapshot that the sandbox started from
-	VerifiesInvocation    string     `json:"verifies,omitempty"`      // temporary sandbox: the invocation whose landing it verifies
+	IntegrationBranch     string     `json:"integration_branch,omitempty"` // full ref that the work lands on; empty in older records: the branch of the worktree
+	FromSnapshot          string     `json:"from_snapshot,omitempty"`      // commit of the snapshot that the sandbox started from
+	VerifiesInvocation    string     `json:"verifies,omitempty"`           // temporary sandbox: the invocation whose landing it verifies
 	Runner                string     `json:"runner"`
 	Mode                  string     `json:"mode"`
 	Status                string     `json:"status"`
@@ -28,7 +31,9 @@ type InvocationMeta struct {
 	// Written by later commands.
 	SyncedCommit string     `json:"synced_commit,omitempty"` // commit of the integration branch that the last sync merged
 	Landing      string     `json:"landing,omitempty"`
-	FinishedAt   *time.Time `json:"finished_at,omitempty"`
+	FinishedAt   *time.Time `json:"finished_at,omitempty"` // end of the last command; once the invocation has ended, its end
+
+	ExitCode json.Number `json:"exit_code,omitempty"` // of the last command: see LastExitCode
 
 	HasTrashArchive bool `json:"has_trash_archive,omitempty"` // trash/<id>.tar holds what the trash ref does not
 
@@ -103,6 +108,9 @@ const (
 
 // problem describes why the record is invalid; it is empty for a valid record.
 func (m InvocationMeta) problem() string {
+	if b := m.IntegrationBranch; b != "" && !strings.HasPrefix(b, "refs/heads/") {
+		return fmt.Sprintf("its integration_branch is %q, which is not below refs/heads/", b)
+	}
 	return recordProblem(m.SchemaVersion, m.StartedAt, []requiredField{
 		{"invocation_id", m.InvocationID},
 		{"integration_worktree_id", m.IntegrationWorktreeID},
@@ -111,6 +119,16 @@ func (m InvocationMeta) problem() string {
 		{"base_commit", m.BaseCommit},
 		{"status", m.Status},
 	})
+}
+
+// LastExitCode returns the exit code of the last command, or nil if there was none. A record of another version may have
+// any number there, which must not make it unreadable.
+func (m InvocationMeta) LastExitCode() *int {
+	code, err := strconv.Atoi(m.ExitCode.String())
+	if err != nil {
+		return nil
+	}
+	return &code
 }
 
 func (m InvocationMeta) id() string { return m.InvocationID }

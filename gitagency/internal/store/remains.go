@@ -52,8 +52,11 @@ func (s Store) FindRemains(repoID, invocationID string) (r SandboxRemains, err e
 }
 
 // ListLeftovers lists the files that RemoveLeftovers would delete beside a record.
-func ListLeftovers(dir string) ([]string, error) {
-	left, err := durable.ListTemps(dir)
+func ListLeftovers(dir string) (left []string, err error) {
+	err = withoutUpdates(dir, func() error {
+		left, err = durable.ListTemps(dir)
+		return err
+	})
 	if _, there := FirstExisting(intentPath(dir)); there {
 		left = append(left, intentPath(dir))
 	}

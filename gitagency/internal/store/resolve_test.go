@@ -50,7 +50,7 @@ func TestResolve(t *testing.T) {
 		{query: "b7c9"},
 		{query: strings.ToUpper(a)},
 	} {
-		got, err := Resolve("invocation", entries, q.query, q.named)
+		got, err := Resolve("invocation", entries, q.query, strings.HasPrefix, q.named)
 		var none *NotFoundError
 		var many *AmbiguousError
 		switch {
@@ -77,7 +77,7 @@ func TestResolvePrefersExactID(t *testing.T) {
 			for _, id := range ids {
 				entries = append(entries, newEntry(id, "", map[bool]Defect{true: broken}[id == "aa"]))
 			}
-			if got, err := Resolve("x", entries, "aa", nil); err != nil || got.ID != "aa" {
+			if got, err := Resolve("x", entries, "aa", strings.HasPrefix, nil); err != nil || got.ID != "aa" {
 				t.Errorf("%q: %v, %v", ids, got.ID, err)
 			}
 		}
@@ -105,7 +105,7 @@ func FuzzResolve(f *testing.F) {
 			}
 			entries = append(entries, newEntry(id, "", reason))
 		}
-		got, err := Resolve("x", entries, query, nil)
+		got, err := Resolve("x", entries, query, strings.HasPrefix, nil)
 
 		if seen[query] {
 			if err != nil || got.ID != query {

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"sort"
 	"strings"
 	"sync"
 	"time"
@@ -46,14 +45,15 @@ type Entry[T any] struct {
 // Invocations returns every invocation of a repository, including defective ones, oldest first. busy reports whether
 // the repository lock is held; it is called only when needed.
 func (s Store) Invocations(repoID string, busy func() bool) ([]Entry[InvocationMeta], error) {
-	return s.InvocationsWithPrefix(repoID, "", busy)
+	return s.InvocationsMatching(repoID, "", busy)
 }
 
-// InvocationsWithPrefix is Invocations limited to ids with a prefix. It opens no other records, and for a full id it
-// lists no directory, so that finding one invocation among thousands costs no more than finding the only one.
-func (s Store) InvocationsWithPrefix(repoID, prefix string, busy func() bool) ([]Entry[InvocationMeta], error) {
+// InvocationsMatching is Invocations limited to ids that a query matches, as ids.Matches says. It opens no other records,
+// and for a full id it lists no directory, so that finding one invocation among thousands costs no more than finding the
+// only one.
+func (s Store) InvocationsMatching(repoID, query string, busy func() bool) ([]Entry[InvocationMeta], error) {
 	return scanEntries(
-		[]string{s.InvocationDir(repoID, ""), s.SandboxDir(repoID, "")}, prefix,
+		[]string{s.InvocationDir(repoID, ""), s.SandboxDir(repoID, "")}, query,
 		func(id string) Entry[InvocationMeta] { return s.Invocation(repoID, id, busy) })
 }
 
@@ -74,6 +74,14 @@ func (s Store) Invocation(repoID, id string, busy func() bool) Entry[InvocationM
 		}
 		return ""
 	}, false)
+}
+
+// InvocationIDs lists the ids of all invocations that have a directory, the newest first. It reads no record.
+func (s Store) InvocationIDs(repoID string) ([]string, error) {
+	found, err := listIDs(s.InvocationDir(repoID, ""), "")
+	slices.Sort(found)
+	slices.Reverse(found)
+	return found, err
 }
 
 // Worktrees returns every integration worktree of a repository, including defective ones, oldest first.
@@ -109,10 +117,10 @@ type record interface {
 
 // scanEntries collects the ids that have a directory in dirs and reads their records, several in parallel: with a
 // thousand of them, reading waits for the disk and not for the CPU.
-func scanEntries[T record](dirs []string, prefix string, look func(id string) Entry[T]) ([]Entry[T], error) {
+func scanEntries[T record](dirs []string, query string, look func(id string) Entry[T]) ([]Entry[T], error) {
 	var names []string
 	for _, dir := range dirs {
-		found, err := listIDs(dir, prefix)
+		found, err := listIDs(dir, query)
 		if err != nil {
 			return nil, err
 		}
@@ -138,21 +146,23 @@ func scanEntries[T record](dirs []string, prefix string, look func(id string) En
 	workers.Wait()
 
 	entries = slices.DeleteFunc(entries, func(e Entry[T]) bool { return e.BeingCreated })
-	sort.SliceStable(entries, func(i, j int) bool {
-		a, b := entries[i], entries[j]
-		return cmp.Or(startTime(a).Compare(startTime(b)), strings.Compare(a.ID, b.ID)) < 0
-	})
+	slices.SortStableFunc(entries, CompareStart)
 	return entries, nil
 }
 
-// listIDs lists the ids in a directory that have a prefix.
-func listIDs(dir, prefix string) ([]string, error) {
-	if ids.Valid(prefix) { // a full id is never the prefix of another
-		_, err := os.Lstat(filepath.Join(dir, prefix))
+// CompareStart orders entries by the time of their start, the oldest first.
+func CompareStart[T record](a, b Entry[T]) int {
+	return cmp.Or(startTime(a).Compare(startTime(b)), strings.Compare(a.ID, b.ID))
+}
+
+// listIDs lists the ids in a directory that a query matches.
+func listIDs(dir, query string) ([]string, error) {
+	if ids.Valid(query) { // a full id is never a part of another
+		_, err := os.Lstat(filepath.Join(dir, query))
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, nil
 		}
-		return []string{prefix}, err
+		return []string{query}, err
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -160,7 +170,7 @@ func listIDs(dir, prefix string) ([]string, error) {
 	}
 	var found []string
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), prefix) && ids.Valid(e.Name()) {
+		if ids.Valid(e.Name()) && ids.Matches(e.Name(), query) {
 			found = append(found, e.Name())
 		}
 	}

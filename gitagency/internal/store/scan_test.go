@@ -372,7 +372,7 @@ func TestEndedInvocationIsIntactAfterDataDirMoved(t *testing.T) {
 	}
 }
 
-func TestInvocationsWithPrefixReadsOnlyMatches(t *testing.T) {
+func TestInvocationsMatchingReadsOnlyMatches(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	for n := range 3 {
@@ -395,7 +395,7 @@ func TestInvocationsWithPrefixReadsOnlyMatches(t *testing.T) {
 		id(1) + "/":               nil,
 	} {
 		asked := 0
-		got, err := s.InvocationsWithPrefix(repoID, prefix, func() bool { asked++; return true })
+		got, err := s.InvocationsMatching(repoID, prefix, func() bool { asked++; return true })
 		must(t, err)
 		if !slices.Equal(idsOf(got), want) {
 			t.Errorf("%q: %q; want %q", prefix, idsOf(got), want)

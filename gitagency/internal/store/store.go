@@ -265,10 +265,20 @@ func WithdrawnPath(tree string) string { return filepath.Join(filepath.Dir(tree)
 // deleted.
 func RemovablePath(tree string) string { return filepath.Join(filepath.Dir(tree), ".done") }
 
+// IsBeingRemoved reports whether a path lies in a withdrawn or removable tree.
+func IsBeingRemoved(path string) bool {
+	for dir := path; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		if (dir == WithdrawnPath(dir) || dir == RemovablePath(dir)) && ids.Valid(filepath.Base(filepath.Dir(dir))) {
+			return true
+		}
+	}
+	return false
+}
+
 // RemoveLeftovers deletes what a killed process left beside a record: temporary files, and an intent that the record
 // made obsolete.
 func RemoveLeftovers(dir string) error {
-	if err := durable.RemoveTemps(dir); err != nil {
+	if err := withoutUpdates(dir, func() error { return durable.RemoveTemps(dir) }); err != nil {
 		return err
 	}
 	return RemoveIntent(dir)

@@ -343,3 +343,22 @@ func TestRemoveEmptyRecordDirsTouchesNoOtherDirectory(t *testing.T) {
 		t.Error("a temporary file in another directory was removed")
 	}
 }
+
+func TestIsBeingRemoved(t *testing.T) {
+	t.Parallel()
+	const sandbox = "/data/repos/0123456789abcdef/sandboxes/20260128120500-b7c9"
+	for path, want := range map[string]bool{
+		WithdrawnPath(sandbox + "/tree"):        true,
+		WithdrawnPath(sandbox+"/tree") + "/a/b": true,
+		RemovablePath(sandbox+"/tree") + "/a":   true,
+		sandbox + "/tree":                       false,
+		sandbox + "/tree/.aside":                false,
+		sandbox:                                 false,
+		"/home/me/.aside/project":               false,
+		"/":                                     false,
+	} {
+		if got := IsBeingRemoved(path); got != want {
+			t.Errorf("%s: %v, want %v", path, got, want)
+		}
+	}
+}

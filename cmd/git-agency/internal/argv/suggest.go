@@ -41,7 +41,29 @@ func findSubcommand(word string, commands []*cli.Command) string {
 }
 
 // commandSynonyms maps names that git and other tools use to our commands.
-var commandSynonyms = map[string]string{"add": "create", "new": "create", "remove": "rm", "rm": "discard", "restore": "rollback", "revert": "rollback", "undo": "rollback", "export": "checkout", "fork": "start", "delete": "rm", "status": "ls", "info": "show", "gc": "prune", "run": "exec", "cp": "put", "copy": "put", "upload": "put", "fsck": "doctor", "repair": "doctor", "install": "setup"}
+var commandSynonyms = map[string]string{"add": "create", "new": "create", "remove": "rm", "rm": "discard", "restore": "rollback", "revert": "rollback", "undo": "rollback", "undiscard": "restore", "undelete": "restore", "recover": "restore", "export": "checkout", "fork": "start", "delete": "rm", "status": "ls", "info": "show", "gc": "prune", "run": "exec", "cp": "put", "copy": "put", "upload": "put", "fsck": "doctor", "repair": "doctor", "install": "setup"}
+
+// NearestFlag returns the option that was probably meant by the name of an unknown one, as it is typed, or "".
+func NearestFlag(name string, flags []cli.Flag) string {
+	var names []string
+	for _, f := range flags {
+		names = append(names, f.Names()...)
+	}
+	meant := flagSynonyms[name]
+	if flag, _, _ := strings.Cut(meant, " "); slices.Contains(names, flag) {
+		return WithDashes(meant)
+	}
+	if near := NearestWord(name, names); near != "" {
+		return WithDashes(near)
+	}
+	return ""
+}
+
+// flagSynonyms maps options that git and other tools have to ours, with the value if they need one.
+var flagSynonyms = map[string]string{
+	"squash": "strategy squash", "rebase": "strategy rebase", "merge": "strategy merge",
+	"label": "name", "agent": "runner", "network": "outputs", "workdir": "cwd",
+}
 
 // NearestWord returns the candidate most similar to word, or "" if none is close enough: within one edit, or two in a
 // long word. Failing that, it returns the only candidate that begins with word.

@@ -38,8 +38,9 @@ type Request struct {
 //
 // The answer is one candidate per line, "value TAB description". Candidates are not filtered by the word at the
 // cursor, since shells differ in what they count as a match. A line without a value tells the shell what to complete
-// itself: "TAB files", "TAB directories", "TAB commands" or "TAB commits". A value that ends in a slash is incomplete:
-// the shell puts no space behind it.
+// itself: "TAB files", "TAB directories", "TAB commands" or "TAB commits". After "TAB replace" come candidates that the
+// shell must not filter: they replace the word at the cursor, however they begin. A value that ends in a slash is
+// incomplete: the shell puts no space behind it.
 func Answer(ctx context.Context, w io.Writer, req Request) {
 	if len(req.Words) < 2 || req.Words[0] != "--" {
 		return
@@ -72,13 +73,14 @@ func (c candidate) line() (string, bool) {
 type commandLine struct {
 	Request
 	ctx               context.Context
-	levels            []*argv.Level // the program and the named commands
-	args              []string      // arguments before the cursor
-	givenFlags        []string      // flags before the cursor, as typed
-	pendingFlag       string        // flag whose value is at the cursor
-	partialWord       string        // typed part of the argument or value at the cursor
-	hasDashDash       bool          // whether there was a "--"
-	hasUnknownCommand bool          // whether a word in place of a command is none
+	repo              *gitagency.Repository // nil until a lister opens it
+	levels            []*argv.Level         // the program and the named commands
+	args              []string              // arguments before the cursor
+	givenFlags        []string              // flags before the cursor, as typed
+	pendingFlag       string                // flag whose value is at the cursor
+	partialWord       string                // typed part of the argument or value at the cursor
+	hasDashDash       bool                  // whether there was a "--"
+	hasUnknownCommand bool                  // whether a word in place of a command is none
 }
 
 // candidates returns the candidates for the last word.

@@ -104,8 +104,13 @@ func commandNames(cl *commandLine) ([]candidate, error) {
 	return commandCandidates(commands), nil
 }
 
+// openRepository opens the repository, once.
 func (cl *commandLine) openRepository() (*gitagency.Repository, error) {
-	return gitagency.Open(cl.ctx, cl.Options)
+	var err error
+	if cl.repo == nil {
+		cl.repo, err = gitagency.Open(cl.ctx, cl.Options)
+	}
+	return cl.repo, err
 }
 
 func (cl *commandLine) now() time.Time {
@@ -167,16 +172,16 @@ func invocationsWithSandbox(cl *commandLine) ([]candidate, error) {
 
 // landableInvocations lists the invocations that can land and are not on the line yet.
 func landableInvocations(cl *commandLine) ([]candidate, error) {
-	return listInvocations(cl, func(i gitagency.Invocation) bool {
+	return listOtherInvocations(cl, func(i gitagency.Invocation) bool {
 		_, err := i.Path()
-		return err == nil && i.Verifies == "" && !slices.Contains(cl.args, i.ID)
+		return err == nil && i.Verifies == ""
 	})
 }
 
 // submittableInvocations lists the invocations that can be submitted for review and are not on the line yet.
 func submittableInvocations(cl *commandLine) ([]candidate, error) {
-	return listInvocations(cl, func(i gitagency.Invocation) bool {
-		return !i.Broken && i.Verifies == "" && (i.Landing == "" || i.Landing == "rejected") && !slices.Contains(cl.args, i.ID)
+	return listOtherInvocations(cl, func(i gitagency.Invocation) bool {
+		return !i.Broken && i.Verifies == "" && (i.Landing == "" || i.Landing == "rejected")
 	})
 }
 
@@ -187,9 +192,7 @@ func invocationsInReview(cl *commandLine) ([]candidate, error) {
 
 // discardableInvocations lists the invocations that can be discarded and are not on the line yet.
 func discardableInvocations(cl *commandLine) ([]candidate, error) {
-	return listInvocations(cl, func(i gitagency.Invocation) bool {
-		return (i.Broken || i.Landing != "discarded") && !slices.Contains(cl.args, i.ID)
-	})
+	return listOtherInvocations(cl, func(i gitagency.Invocation) bool { return i.Broken || i.Landing != "discarded" })
 }
 
 // endedInvocations lists the invocations that were landed or discarded.
@@ -197,25 +200,51 @@ func endedInvocations(cl *commandLine) ([]candidate, error) {
 	return listInvocations(cl, func(i gitagency.Invocation) bool { return !i.Broken && i.TrashRef != "" })
 }
 
+// listOtherInvocations lists the wanted invocations that are not on the line yet, in whatever way they are named there.
+func listOtherInvocations(cl *commandLine, wanted func(gitagency.Invocation) bool) ([]candidate, error) {
+	repo, err := cl.openRepository()
+	if err != nil {
+		return nil, err
+	}
+	var given []string
+	for _, query := range cl.args {
+		if i, err := repo.Invocation(query); err == nil { // the command itself reports a word that names none
+			given = append(given, i.ID)
+		}
+	}
+	return listInvocations(cl, func(i gitagency.Invocation) bool { return wanted(i) && !slices.Contains(given, i.ID) })
+}
+
+// listInvocations lists the wanted invocations by id, and turns a name at the cursor into the id. For a word that begins
+// with @ it lists the newest ones instead.
 func listInvocations(cl *commandLine, wanted func(gitagency.Invocation) bool) ([]candidate, error) {
 	repo, err := cl.openRepository()
 	if err != nil {
 		return nil, err
 	}
+	if strings.HasPrefix(cl.partialWord, "@") {
+		return newestInvocations(cl, repo, wanted), nil
+	}
 	all, err := repo.Invocations(cl.ctx, gitagency.ListRequest{All: true})
 	if err != nil {
 		return nil, err
 	}
-	var found []candidate
+	var found []namedCandidate
 	for _, i := range all {
 		if wanted(i) {
-			found = append(found, candidate{i.ID, joinNonEmpty(i.Name, i.Worktree, format.State(i))})
+			found = append(found, namedCandidate{candidate{i.ID, cl.describe(i)}, i.Name})
 		}
 	}
-	return found, nil
+	return replaceName(cl.partialWord, found), nil
 }
 
-// snapshotNames lists the snapshots of all invocations by name.
+// describe returns the description of an invocation.
+func (cl *commandLine) describe(i gitagency.Invocation) string {
+	return joinNonEmpty(i.Name, i.Worktree, format.State(i, cl.now()))
+}
+
+// snapshotNames lists the snapshots of all invocations by name, and turns the name of an invocation at the cursor into
+// those of its snapshots.
 func snapshotNames(cl *commandLine) ([]candidate, error) {
 	repo, err := cl.openRepository()
 	if err != nil {
@@ -225,14 +254,29 @@ func snapshotNames(cl *commandLine) ([]candidate, error) {
 	if err != nil {
 		return nil, err
 	}
-	var found []candidate
-	for _, s := range all {
-		found = append(found, candidate{s.Name(), joinNonEmpty(s.Subject(), term.Ago(cl.now(), s.TakenAt))})
+	names, err := invocationNames(cl, repo)
+	if err != nil {
+		return nil, err
 	}
-	return found, nil
+	var found []namedCandidate
+	for _, s := range all {
+		name := names[s.Invocation]
+		found = append(found, namedCandidate{candidate{s.Name(), joinNonEmpty(name, s.Subject(), term.Ago(cl.now(), s.TakenAt))}, name})
+	}
+	return replaceName(cl.partialWord, found), nil
 }
 
-// brokenRecords lists all broken invocations and worktrees.
+// invocationNames returns the names of all invocations by id.
+func invocationNames(cl *commandLine, repo *gitagency.Repository) (map[string]string, error) {
+	all, err := repo.Invocations(cl.ctx, gitagency.ListRequest{All: true})
+	names := map[string]string{}
+	for _, i := range all {
+		names[i.ID] = i.Name
+	}
+	return names, err
+}
+
+// brokenRecords lists all broken invocations and worktrees by id, and turns a name at the cursor into the id.
 func brokenRecords(cl *commandLine) ([]candidate, error) {
 	repo, err := cl.openRepository()
 	if err != nil {
@@ -246,18 +290,18 @@ func brokenRecords(cl *commandLine) ([]candidate, error) {
 	if err != nil {
 		return nil, err
 	}
-	var found []candidate
+	var found []namedCandidate
 	for _, i := range invocations {
 		if i.Broken {
-			found = append(found, candidate{i.ID, joinNonEmpty("invocation", i.Name, format.State(i))})
+			found = append(found, namedCandidate{candidate{i.ID, joinNonEmpty("invocation", i.Name, format.State(i, cl.now()))}, i.Name})
 		}
 	}
 	for _, w := range worktrees {
 		if w.Broken {
-			found = append(found, brokenWorktreeCandidate(w))
+			found = append(found, namedCandidate{brokenWorktreeCandidate(w), w.Name})
 		}
 	}
-	return found, nil
+	return replaceName(cl.partialWord, found), nil
 }
 
 func brokenWorktreeCandidate(w gitagency.Worktree) candidate {

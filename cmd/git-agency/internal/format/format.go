@@ -6,6 +6,7 @@ package format
 import (
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -28,6 +29,7 @@ var atoms = []struct {
 	{"sandbox_path", func(i gitagency.Invocation, _ time.Time) string { return i.SandboxPath }},
 	{"sandbox_branch", func(i gitagency.Invocation, _ time.Time) string { return i.SandboxBranch }},
 	{"base_commit", func(i gitagency.Invocation, _ time.Time) string { return i.BaseCommit }},
+	{"integration_branch", func(i gitagency.Invocation, _ time.Time) string { return i.IntegrationBranch }},
 	{"base_commit:short", func(i gitagency.Invocation, _ time.Time) string { return ShortOID(i.BaseCommit) }},
 	{"from_snapshot", func(i gitagency.Invocation, _ time.Time) string { return i.FromSnapshot }},
 	{"verifies", func(i gitagency.Invocation, _ time.Time) string { return i.Verifies }},
@@ -78,6 +80,15 @@ var atoms = []struct {
 	{"radar", func(i gitagency.Invocation, _ time.Time) string { return i.Radar }},
 	{"unlanded_at", func(i gitagency.Invocation, _ time.Time) string { return timeOrEmpty(i.UnlandedAt) }},
 	{"unlanded_at:relative", func(i gitagency.Invocation, now time.Time) string { return agoOrEmpty(now, i.UnlandedAt) }},
+	{"state", func(i gitagency.Invocation, _ time.Time) string { return i.State }},
+	{"running", func(i gitagency.Invocation, _ time.Time) string { return strconv.FormatBool(i.Running) }},
+	{"running_since", func(i gitagency.Invocation, _ time.Time) string { return timeOrEmpty(i.RunningSince) }},
+	{"running_since:relative", func(i gitagency.Invocation, now time.Time) string { return agoOrEmpty(now, i.RunningSince) }},
+	{"exit_code", func(i gitagency.Invocation, _ time.Time) string { return Number(i.ExitCode) }},
+	{"finished_at", func(i gitagency.Invocation, _ time.Time) string { return timeOrEmpty(i.FinishedAt) }},
+	{"finished_at:relative", func(i gitagency.Invocation, now time.Time) string { return agoOrEmpty(now, i.FinishedAt) }},
+	{"ahead", func(i gitagency.Invocation, _ time.Time) string { return Number(i.Ahead) }},
+	{"dirty", func(i gitagency.Invocation, _ time.Time) string { return Number(i.Dirty) }},
 	{"broken", func(i gitagency.Invocation, _ time.Time) string { return strconv.FormatBool(i.Broken) }},
 	{"broken_reason", func(i gitagency.Invocation, _ time.Time) string { return i.BrokenReason }},
 }
@@ -104,6 +115,14 @@ func numberOrEmpty(n int64) string {
 		return ""
 	}
 	return strconv.FormatInt(n, 10)
+}
+
+// Number formats a number; nil, which is unknown, is empty.
+func Number(n *int) string {
+	if n == nil {
+		return ""
+	}
+	return strconv.Itoa(*n)
 }
 
 // FieldNames lists the fields of --format.
@@ -191,27 +210,39 @@ func (f Spec) Expand(i gitagency.Invocation, now time.Time, shown func(value str
 	return b.String()
 }
 
-// State summarizes for people whether an invocation is broken, taken back, how far its landing is, or else
-// its status.
-func State(i gitagency.Invocation) string {
+// activityFields are the fields that gitagency.ListRequest.Activity sets.
+var activityFields = []string{"state", "running", "running_since", "running_since:relative", "ahead", "dirty"}
+
+// NeedsActivity reports whether the format has a field that is not in the record of an invocation.
+func (f Spec) NeedsActivity() bool {
+	return slices.ContainsFunc(f, func(p piece) bool { return p.atom >= 0 && slices.Contains(activityFields, atoms[p.atom].name) })
+}
+
+// State says in words what an invocation is doing, such as "running 3m" or "exited 1".
+func State(i gitagency.Invocation, now time.Time) string {
 	switch {
 	case i.Broken:
 		return "broken: " + i.BrokenReason
-	case i.UnlandedCommit != "":
-		return "taken back"
-	case i.Landing != "":
-		return i.Landing
+	case i.Running && !i.RunningSince.IsZero() && now.After(i.RunningSince):
+		return i.State + " " + ShortDuration(now.Sub(i.RunningSince))
+	case i.State == "idle" && i.ExitCode != nil && *i.ExitCode != 0:
+		return "exited " + Number(i.ExitCode)
 	}
-	return statusForPeople(i)
+	return strings.ReplaceAll(i.State, "_", " ")
 }
 
-// statusForPeople returns the status, with "starting" shown as "active": every sandbox begins as "starting", so that
-// the word says no more than that it exists.
-func statusForPeople(i gitagency.Invocation) string {
-	if i.Status == "starting" {
-		return "active"
+// ShortDuration formats a duration with its largest unit, such as "3m"; less than a second is "0s".
+func ShortDuration(d time.Duration) string {
+	const day = 24 * time.Hour
+	for _, unit := range []struct {
+		size time.Duration
+		name string
+	}{{365 * day, "y"}, {day, "d"}, {time.Hour, "h"}, {time.Minute, "m"}} {
+		if n := int(d / unit.size); n >= 1 {
+			return strconv.Itoa(n) + unit.name
+		}
 	}
-	return i.Status
+	return strconv.Itoa(max(int(d/time.Second), 0)) + "s"
 }
 
 // ShortOID abbreviates an object id to 10 digits.

@@ -2,6 +2,7 @@ package format
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/git-agency/git-agency/gitagency"
 )
@@ -17,8 +18,15 @@ func Pruned(p gitagency.PruneResult) string {
 	case p.Kind == "leftover":
 		thing = p.Path
 	}
+	var notes []string
+	if p.Name != "" && p.Kind == "invocation" { // the reason names a worktree
+		notes = append(notes, p.Name)
+	}
 	if p.TrashCommit != "" {
-		thing += " (was " + ShortOID(p.TrashCommit) + ")"
+		notes = append(notes, "was "+ShortOID(p.TrashCommit))
+	}
+	if len(notes) > 0 {
+		thing += " (" + strings.Join(notes, ", ") + ")"
 	}
 	thing += snapshotsSuffix(p) + archiveSuffix(p)
 	return fmt.Sprintf("%s %s: %s", actionText(p), thing, p.Reason)

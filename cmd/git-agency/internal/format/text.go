@@ -50,3 +50,11 @@ func NameWithID(name, id string) string {
 	}
 	return name + " (" + id + ")"
 }
+
+// IDWithName returns "id (name)" on one line, or the id alone without a name.
+func IDWithName(id, name string) string {
+	if name == "" {
+		return id
+	}
+	return id + " (" + term.OneLine(name) + ")"
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -45,7 +46,7 @@ func ExitCode(err error) int {
 		return ExitSetup
 	case Is[*gitagency.InvalidError](err):
 		return ExitUsage
-	case Is[*gitagency.NoRepositoryError](err), Is[*gitagency.GitTooOldError](err), Is[*gitagency.RefStorageError](err):
+	case Is[*gitagency.NoRepositoryError](err), Is[*gitagency.NoCurrentDirError](err), Is[*gitagency.GitTooOldError](err), Is[*gitagency.RefStorageError](err):
 		return ExitFatal
 	case Is[*gitagency.NotFoundError](err), Is[*gitagency.AmbiguousError](err):
 		return ExitNotFound
@@ -114,6 +115,8 @@ func landingHints(err error, retry Retry) []string {
 			"edit the files there, and then: " + inside + "commit -a --no-edit",
 			"or abort it: " + inside + "merge --abort",
 		}
+	case errors.As(err, &conflicts) && conflicts.Worktree != "":
+		return []string{"merge the parent branch there and resolve the conflicts, then finish again: git -C " + quote.Shell(conflicts.Tree) + " merge " + quote.Shell(conflicts.Branch)}
 	case errors.As(err, &conflicts) && conflicts.Unlanding:
 		return []string{"revert it by hand and resolve the paths above" + gitInTree(conflicts.Tree, conflicts.Branch) + " revert " + conflicts.RevertArgs}
 	case errors.As(err, &conflicts):
@@ -186,6 +189,8 @@ func dataHints(err error, _ Retry) []string {
 		return []string{"when the cause is gone, run the same command again; 'git agency doctor' may know the cause"}
 	case Is[*gitagency.RefStorageError](err):
 		return []string{"convert them with git 2.46 or newer: git refs migrate --ref-format=files"}
+	case Is[*gitagency.NoCurrentDirError](err):
+		return []string{"change to a directory that exists, as with 'cd'"}
 	case errors.As(err, &noRepo) && !strings.Contains(noRepo.Error(), "\n"): // otherwise git's message has several lines and says what to do
 		return []string{"run it inside a repository, or name one with 'git -C <dir> agency …'"}
 	}
@@ -213,6 +218,12 @@ func systemHints(err error, _ Retry) []string {
 }
 
 func notFoundHints(e *gitagency.NotFoundError) []string {
+	if e.Archived != "" {
+		return []string{
+			"to continue its branch in a new worktree: git agency worktree create <name> --from <branch>",
+			"'git agency worktree show " + e.Archived + "' shows the branch",
+		}
+	}
 	switch e.Kind {
 	case "finding":
 		return []string{"'git agency doctor' lists the findings with their ids"}
@@ -225,7 +236,26 @@ func notFoundHints(e *gitagency.NotFoundError) []string {
 		}
 		return []string{"list the snapshots of an invocation with 'git agency snapshot ls " + of + "'; a snapshot is named by its commit or <id>/<n>"}
 	}
+	if len(e.Named) > 0 {
+		return namedHints(e)
+	}
+	if strings.HasPrefix(e.Query, "@") {
+		return []string{"'git agency ls' lists the invocations that have not ended; 'git agency start' creates one"}
+	}
 	return []string{"list the invocations with 'git agency ls --all'; names are not ids, and broken invocations need their full id"}
+}
+
+// namedHints says which ids to type instead of a name.
+func namedHints(e *gitagency.NotFoundError) []string {
+	const most = 5
+	lines := []string{}
+	for _, id := range e.Named[:min(len(e.Named), most)] {
+		lines = append(lines, fmt.Sprintf("%q is the name of %s; type %s", e.Query, id, gitagency.ShortID(id)))
+	}
+	if n := len(e.Named) - most; n > 0 {
+		lines = append(lines, fmt.Sprintf("and of %d more; 'git agency ls' lists them", n))
+	}
+	return lines
 }
 
 func brokenHints(b *gitagency.BrokenError) []string {
@@ -246,8 +276,11 @@ func uncommittedHints(e *gitagency.UncommittedError) []string {
 		return []string{"commit it in the sandbox: " + inside + "commit -a -m '<message>'"}
 	}
 	add, without := inside+"add -A", 0
+	var first []string
 	for _, l := range e.LeftOut {
 		if l.Reason == gitagency.LeftOutSubmodule {
+			in := inside + "-C " + quote.Shell(l.Path) + " "
+			first = append(first, "  "+in+"add -A", "  "+in+"commit -m '<message>'")
 			continue
 		}
 		if without++; without == 1 {
@@ -260,8 +293,14 @@ func uncommittedHints(e *gitagency.UncommittedError) []string {
 		add = inside + "add -u # and the new files that belong to it, by name"
 	}
 	lines := []string{"commit what belongs to it:", "  " + add, "  " + inside + "commit -m '<message>'"}
+	if len(first) > 0 {
+		return slices.Concat([]string{"commit what belongs to it, in submodules first:"}, first, lines[1:], []string{"or leave it in the trash: git agency land " + e.ID + " --leave"})
+	}
 	if e.CommitAll {
-		return append([]string{"land it with the rest: git agency land " + e.ID + " --commit-all -m '<message>'"}, "or "+lines[0], lines[1], lines[2])
+		return []string{
+			"land it with the rest: git agency land " + e.ID + " --commit-all -m '<message>'", "or " + lines[0], lines[1], lines[2],
+			"or leave it in the trash: git agency land " + e.ID + " --leave",
+		}
 	}
 	return lines
 }

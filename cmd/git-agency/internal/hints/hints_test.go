@@ -93,6 +93,7 @@ func TestExitCodes(t *testing.T) {
 		{&gitagency.SetupError{Err: refused}, ExitSetup},
 		{&gitagency.InvalidError{}, ExitUsage},
 		{&gitagency.NoRepositoryError{Err: errors.New("x")}, ExitFatal},
+		{&gitagency.NoCurrentDirError{Err: errors.New("x")}, ExitFatal},
 		{&gitagency.NotPushedError{Err: refused}, ExitFailed},
 		{&gitagency.VerifyError{Err: &gitagency.BusyError{Err: errors.New("x")}}, ExitFailed},
 	} {

@@ -49,10 +49,14 @@ var reasons = map[reason.Reason]row{
 	reason.UnnamedGitlink: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{"remove it from the commits, or add it as a submodule: git agency exec " + e.ID + " -- git rm --cached " + quote.Shell(e.Path)}
 	}},
-	reason.Unrelated:    {ExitFailed, nil},
-	reason.NotEmpty:     {ExitFailed, always("name a directory that does not exist yet, or that is empty")},
-	reason.NoCommit:     {ExitFailed, nil},
-	reason.UnbornBranch: {ExitFailed, always("make a first commit, for example with 'git commit --allow-empty -m start'")},
+	reason.SubmoduleKept:  {ExitFailed, submoduleHints},
+	reason.SubmoduleGone:  {ExitFailed, submoduleHints},
+	reason.SubmoduleNoGit: {ExitFailed, submoduleHints},
+	reason.SubmoduleNew:   {ExitFailed, submoduleHints},
+	reason.Unrelated:      {ExitFailed, nil},
+	reason.NotEmpty:       {ExitFailed, always("name a directory that does not exist yet, or that is empty")},
+	reason.NoCommit:       {ExitFailed, nil},
+	reason.UnbornBranch:   {ExitFailed, always("make a first commit, for example with 'git commit --allow-empty -m start'")},
 	reason.BranchInTheWay: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{fmt.Sprintf("rename it with 'git branch -m %s <new name>'", quote.Shell(e.Name))}
 	}},
@@ -78,17 +82,32 @@ var reasons = map[reason.Reason]row{
 	reason.PushRejected: {ExitFailed, nil},
 	reason.PushRace:     {ExitFailed, nil},
 
+	reason.OtherModules: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+		return []string{"to land what is committed, and keep them in an archive: git agency land " + e.ID + " --leave"}
+	}},
+	reason.NoParent: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+		if e.Branch == "" {
+			return []string{"its work is on the branches that sandboxes were started from; 'git agency worktree rm " + quote.Shell(e.Name) + "' archives it"}
+		}
+		return []string{"merge its branch yourself, then 'git agency worktree rm " + quote.Shell(e.Name) + "': git merge " + quote.Shell(e.Branch)}
+	}},
+	reason.NotInSandbox: {ExitRefused, always("'git agency path <id>' prints the directory of a sandbox")},
+	reason.SandboxBranch: {ExitRefused, func(e *gitagency.StateError, _ Retry) []string {
+		return []string{"switch to a branch of your own first: git -C " + quote.Shell(e.Path) + " switch <branch>"}
+	}},
 	reason.NotWorktree: {ExitFailed, nil},
 	reason.NameTaken: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{"choose another name, or archive that one with 'git agency worktree rm " + e.ID + "'"}
 	}},
 	reason.Adopted:  {ExitFailed, nil},
 	reason.Archived: {ExitFailed, archivedHints},
-	reason.Dirty:    {ExitFailed, always("commit what is worth keeping, or archive it anyway with --force; a ref keeps a copy")},
+	reason.Dirty: {ExitFailed, unlessFinishing("commit what is worth keeping, and remove the rest",
+		"commit what is worth keeping, or archive it anyway with --force; a ref keeps a copy")},
 	reason.ModifiedTree: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{"copy what is worth keeping, remove it with 'rm -rf " + quote.Shell(e.Path) + "', and try again"}
 	}},
-	reason.LiveSandboxes: {ExitFailed, always("discard them first, or archive the worktree anyway with --force; they stay as they are")},
+	reason.LiveSandboxes: {ExitFailed, unlessFinishing("land or discard them first",
+		"discard them first, or archive the worktree anyway with --force; they stay as they are")},
 	reason.NoBranch: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{"create one there: git -C " + quote.Shell(e.Path) + " switch -c <name>"}
 	}},
@@ -357,4 +376,14 @@ func readLimitHints(e *gitagency.StateError, _ Retry) []string {
 // discardHint is the last resort against content of a sandbox that is refused.
 func discardHint(id string) string {
 	return "or end the sandbox, and keep all of it in the trash: git agency discard " + id
+}
+
+// unlessFinishing returns hints for 'worktree finish', and others for 'worktree rm'.
+func unlessFinishing(finishing, archiving string) func(*gitagency.StateError, Retry) []string {
+	return func(e *gitagency.StateError, _ Retry) []string {
+		if e.Other == gitagency.Finishing {
+			return []string{finishing}
+		}
+		return []string{archiving}
+	}
 }

@@ -101,6 +101,17 @@ func Section(blocks []Block, title string) []Block {
 	return section
 }
 
+// Sections returns the titles of the sections, not of the subsections in them.
+func Sections(blocks []Block) []string {
+	var titles []string
+	for _, b := range blocks {
+		if b.Kind == Heading && b.Level == 2 {
+			titles = append(titles, b.Text)
+		}
+	}
+	return titles
+}
+
 // Render lays the manual out as text with lines of at most width characters, where words and examples allow. For
 // terminals (styled), literals are bold; otherwise they are quoted where their end would be hard to see.
 func Render(blocks []Block, width int, styled bool) string {

@@ -2,6 +2,7 @@ package term
 
 import (
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/clipperhouse/displaywidth"
@@ -11,7 +12,8 @@ import (
 type Grid struct {
 	Rows      [][]string
 	EmptyCell string                                     // text shown for an empty cell
-	MaxWidth  int                                        // width of a line, kept by cutting the last column; 0 for no limit
+	MaxWidth  int                                        // width of a line, kept by cutting the last column, or see Optional; 0 for no limit
+	Optional  []int                                      // columns to leave out, in this order, until lines fit; then nothing is cut
 	Paint     func(row, column int, shown string) string // adds escape sequences, which have no width; may be nil
 }
 
@@ -34,11 +36,18 @@ func (g Grid) Write(w io.Writer) error {
 			widths[c] = max(widths[c], displaywidth.String(text))
 		}
 	}
-	last := len(widths) - 1
-	room := g.lastColumnWidth(cells, widths)
+	omitted := g.omittedColumns(widths)
+	last, room := len(widths)-1, 0
+	if len(g.Optional) == 0 {
+		room = g.lastColumnWidth(cells, widths)
+	}
 	var b strings.Builder
 	for r, row := range cells {
+		gap := ""
 		for c, text := range row {
+			if slices.Contains(omitted, c) {
+				continue
+			}
 			if c == last && room > 0 {
 				text = displaywidth.TruncateString(text, room, "…")
 			}
@@ -46,15 +55,26 @@ func (g Grid) Write(w io.Writer) error {
 			if g.Paint != nil {
 				text = g.Paint(r, c, text)
 			}
-			b.WriteString(text)
-			if c < len(row)-1 {
-				b.WriteString(strings.Repeat(" ", pad) + columnGap)
-			}
+			b.WriteString(gap + text)
+			gap = strings.Repeat(" ", pad) + columnGap
 		}
 		b.WriteByte('\n')
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// omittedColumns returns the optional columns to leave out so that lines fit.
+func (g Grid) omittedColumns(widths []int) []int {
+	width := -len(columnGap)
+	for _, w := range widths {
+		width += w + len(columnGap)
+	}
+	omitted := 0
+	for ; g.MaxWidth > 0 && width > g.MaxWidth && omitted < len(g.Optional); omitted++ {
+		width -= widths[g.Optional[omitted]] + len(columnGap)
+	}
+	return g.Optional[:omitted]
 }
 
 // lastColumnWidth returns the width to cut the last column to, or 0 to leave it whole. If not even its header fits,

@@ -50,6 +50,36 @@ func TestGridAlignsByDisplayWidth(t *testing.T) {
 	}
 }
 
+// Optional columns are left out, in their order, until lines fit; nothing is cut.
+func TestGridLeavesOutOptionalColumns(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		limit int
+		want  string
+	}{
+		{0, "ID  NAME  STATE  AGE\n1   long  idle   3m\n"},
+		{20, "ID  NAME  STATE  AGE\n1   long  idle   3m\n"},
+		{19, "ID  NAME  STATE\n1   long  idle\n"},
+		{15, "ID  NAME  STATE\n1   long  idle\n"},
+		{14, "ID  STATE\n1   idle\n"},
+		{3, "ID  STATE\n1   idle\n"},
+	} {
+		g := Grid{
+			Rows: [][]string{{"ID", "NAME", "STATE", "AGE"}, {"1", "long", "idle", "3m"}}, MaxWidth: tt.limit, Optional: []int{3, 1},
+			Paint: func(row, column int, shown string) string {
+				if row == 0 && shown != []string{"ID", "NAME", "STATE", "AGE"}[column] {
+					t.Errorf("column %d is painted as %s", column, shown)
+				}
+				return shown
+			},
+		}
+		var b strings.Builder
+		if err := g.Write(&b); err != nil || b.String() != tt.want {
+			t.Errorf("%d columns wide: got %v and\n%swant\n%s", tt.limit, err, b.String(), tt.want)
+		}
+	}
+}
+
 func TestGridColorDoesNotAffectWidth(t *testing.T) {
 	t.Parallel()
 	rows := [][]string{{"ID", "NAME", "PATH"}, {"日本", "x", "/a/long/path"}, {"b", "", "/b"}}
@@ -65,7 +95,7 @@ func TestGridColorDoesNotAffectWidth(t *testing.T) {
 	if got := escapeSequences.ReplaceAllString(painted.String(), ""); got != plain.String() {
 		t.Errorf("got\n%swant\n%s", got, plain.String())
 	}
-	if !strings.Contains(painted.String(), "\x1b[33m日本\x1b[m  x") || !strings.Contains(painted.String(), "file:///a/long/path\x1b\\/a/…") {
+	if !strings.Contains(painted.String(), "\x1b[2m日本\x1b[m  \x1b[1mx\x1b[m") || !strings.Contains(painted.String(), "file:///a/long/path\x1b\\/a/…") {
 		t.Errorf("got %q", painted.String())
 	}
 }

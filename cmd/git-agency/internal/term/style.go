@@ -16,27 +16,35 @@ type Style struct {
 }
 
 // palette is the list of all colours: the column of a table or the key of a field, the prefix of its text, and the SGR
-// parameter. The first entry that matches counts. Ids and commits are yellow, as git's hashes are.
+// parameter. The first entry that matches counts. Names are bright and the ids beside them dim; commits are yellow, as git's
+// hashes are.
 var palette = []struct{ column, begins, sgr string }{
 	{HeaderColumn, "", "1"},
-	{"id", "", "33"},
+	{"id", "", "2"},
+	{"name", "", "1"},
 	{"invocation", "", "33"},
 	{"base", "", "33"},
 	{"commit", "", "33"},
-	{"status", "broken", "31"},
 	{"state", "broken", "31"},
 	{"broken", "", "31"},
-	{"status", "active", "32"},
 	{"state", "present", "32"},
-	{"status", "review", "36"},
+	{"state", "running", "32"},
+	{"state", "finished", "32"},
+	{"state", "exited", "31"},
+	{"state", "failed", "31"},
+	{"state", "timed out", "31"},
+	{"state", "blocked", "33"},
+	{"state", "stopped", "33"},
+	{"state", "review", "36"},
 	{"landing", "review", "36"},
-	{"status", "rejected", "35"},
+	{"state", "rejected", "35"},
 	{"landing", "rejected", "35"},
 	{"submitted-commit", "", "33"},
 	{"landed-commit", "", "33"},
 	{"unlanded-commit", "", "33"},
-	{"status", "landed", "2"},
-	{"status", "discarded", "2"},
+	{"state", "landed", "2"},
+	{"state", "unlanded", "2"},
+	{"state", "discarded", "2"},
 	{"landing", "landed", "2"},
 	{"landing", "discarded", "2"},
 	{"state", "archived", "2"},
@@ -45,6 +53,17 @@ var palette = []struct{ column, begins, sgr string }{
 	{"radar", "nothing", "2"},
 	{"radar", "", "31"},
 	{"conflicts with", "", "33"},
+	{"result", "landed", "32"},
+	{"result", "would land", "32"},
+	{"result", "", "31"},
+	{"finding", "", "31"},
+	{"risk", "no ", "32"},
+	{"risk", "", "31"},
+	{"capability", "ok", "32"},
+	{"capability", "", "33"},
+	{Success, "", "32"},
+	{MessagePrefix, "error", "31"},
+	{MessagePrefix, "fatal", "31"},
 	{MessagePrefix, "hint", "33"},
 	{MessagePrefix, "warning", "33"},
 }
@@ -53,6 +72,7 @@ var palette = []struct{ column, begins, sgr string }{
 const (
 	HeaderColumn  = "the header of a table"
 	MessagePrefix = "the first word of a message"
+	Success       = "the words of a message that say what succeeded"
 )
 
 // linkedColumns are the columns whose paths become hyperlinks.

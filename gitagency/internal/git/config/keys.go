@@ -11,7 +11,7 @@ var wantedKeys = slices.Concat(
 	[]string{
 		"agency.*",
 		"color.agency", "color.ui", "color.pager", "pager.agency", "core.pager",
-		"attr.tree", "checkout.workers", "core.bare", "core.worktree",
+		"attr.tree", "checkout.workers", "core.bare", "core.worktree", "commit.gpgsign", "gpg.format",
 		FormatVersionKey, ObjectFormatKey, RefStorageKey, WorktreeConfigKey, CommitEncodingKey, LFSStorageKey,
 		IncludeIfPrefix + "*.path", "filter.*.required",
 	},

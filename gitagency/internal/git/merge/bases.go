@@ -44,23 +44,30 @@ func MergeBases(ctx context.Context, m *git.Mirror, pairs [][2]string) (map[[2]s
 	if err != nil {
 		return nil, err
 	}
-	h := commitGraph{root: common[0], parents: map[string][]string{}, ancestors: map[string]map[string]bool{}}
-	for line := range strings.Lines(string(out)) {
-		if ids := strings.Fields(line); len(ids) > 0 {
-			h.parents[ids[0]] = ids[1:]
-		}
-	}
+	h := parseCommitGraph(out)
+	h.root = common[0]
 	for _, p := range pairs {
 		found[p] = h.mergeBases(p[0], p[1])
 	}
 	return found, nil
 }
 
-// commitGraph holds the ancestors of some commits, down to but without an ancestor that all of them have in common.
+// commitGraph holds a part of the ancestors of some commits: those that other commits do not have.
 type commitGraph struct {
-	root      string                     // the common ancestor
+	root      string                     // for mergeBases: the ancestor that all of them have in common, and that is not in the graph
 	parents   map[string][]string        // parents by commit
 	ancestors map[string]map[string]bool // cached results of ancestorsOf
+}
+
+// parseCommitGraph parses the output of "git rev-list --parents".
+func parseCommitGraph(out []byte) commitGraph {
+	g := commitGraph{parents: map[string][]string{}, ancestors: map[string]map[string]bool{}}
+	for line := range strings.Lines(string(out)) {
+		if ids := strings.Fields(line); len(ids) > 0 {
+			g.parents[ids[0]] = ids[1:]
+		}
+	}
+	return g
 }
 
 // mergeBases returns the common ancestors of two commits that are not ancestors of another common ancestor. Both commits

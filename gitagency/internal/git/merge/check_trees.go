@@ -10,10 +10,10 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/git-agency/git-agency/gitagency/internal/git/config"
 	"github.com/git-agency/git-agency/gitagency/internal/git/fsck"
 	"github.com/git-agency/git-agency/gitagency/internal/git/index"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
+	"github.com/git-agency/git-agency/gitagency/internal/git/submodule"
 )
 
 // FsckTree refuses a tree that must never land, with a *fsck.Error. It applies git's checks on checkout and git's
@@ -147,6 +147,7 @@ type Gitlink struct {
 	OID  string // commit of the submodule
 	Old  string // commit in the known tree; empty: new submodule
 	Name string // name in the tree's .gitmodules; empty: not listed there
+	URL  string // its URL there
 }
 
 // ChangedGitlinks lists the submodules of a tree that are new or changed compared with the known tree, by path.
@@ -160,9 +161,10 @@ func (m *Merger) ChangedGitlinks(ctx context.Context, tree, known string) ([]Git
 	if err := m.gitlinksIn(ctx, limit, &links, "", top, likeTop); err != nil || len(links) == 0 {
 		return nil, err
 	}
-	names, err := m.submoduleNames(ctx, top)
+	names, urls, err := m.submoduleNames(ctx, top)
 	for i := range links {
 		links[i].Name = names[links[i].Path]
+		links[i].URL = urls[links[i].Name]
 	}
 	sort.Slice(links, func(i, j int) bool { return links[i].Path < links[j].Path })
 	return links, err
@@ -207,30 +209,21 @@ func (m *Merger) gitlinksIn(ctx context.Context, limit *walkLimit, links *[]Gitl
 	return nil
 }
 
-// submoduleNames returns the submodule names in a tree's .gitmodules, by path. It ignores a file with syntax errors.
-func (m *Merger) submoduleNames(ctx context.Context, top []byte) (map[string]string, error) {
+// submoduleNames returns the names of the submodules in a tree's .gitmodules, by path, and their URLs, by name. It ignores a
+// file with syntax errors.
+func (m *Merger) submoduleNames(ctx context.Context, top []byte) (names, urls map[string]string, err error) {
 	dir, err := m.readTree(ctx, top)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	it, there := dir.Find(".gitmodules")
 	if !there || it.Mode != object.ModeFile && it.Mode != object.ModeExecutable {
-		return nil, nil
+		return nil, nil, nil
 	}
 	data, err := m.ReadContents(ctx, object.HexOID(it.OID), "blob")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	entries, err := config.ParsePlainFile(string(data))
-	if err != nil {
-		return nil, nil // git would not read it either
-	}
-	names := map[string]string{}
-	for _, e := range entries {
-		name, is := strings.CutPrefix(e.Key, "submodule.")
-		if name, ends := strings.CutSuffix(name, ".path"); is && ends {
-			names[e.Value] = name
-		}
-	}
-	return names, nil
+	names, urls = submodule.ParseNames(string(data))
+	return names, urls, nil
 }

@@ -90,7 +90,7 @@ func TestChangedGitlinksListsNewAndChanged(t *testing.T) {
 	known := l.writeTree(t, map[string]testFile{"same/m": module("1"), "moved": module("1"), "gone": module("1"), "f": {object.ModeFile, "f"}})
 	tree := l.writeTree(t, map[string]testFile{".gitmodules": modules, "same/m": module("1"), "same/x": {object.ModeFile, "x"}, "moved": module("2"), "f": module("3"), "d/new": module("4")})
 	got, err := l.merger.ChangedGitlinks(t.Context(), tree, known)
-	want := []Gitlink{{Path: "d/new", OID: oid("4"), Name: "named"}, {Path: "f", OID: oid("3")}, {Path: "moved", OID: oid("2"), Old: oid("1")}}
+	want := []Gitlink{{Path: "d/new", OID: oid("4"), Name: "named", URL: "x"}, {Path: "f", OID: oid("3")}, {Path: "moved", OID: oid("2"), Old: oid("1")}}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %v, %v", got, err)
 	}

@@ -6,7 +6,8 @@ import (
 )
 
 // WithTrailers adds trailers to the last paragraph of a message, if that is a trailer block, else in a new one. It
-// replaces trailers with the same keys. The message may be in any encoding that is a superset of ASCII.
+// replaces trailers with the same keys, and removes those of keys with an empty value. The message may be in any encoding
+// that is a superset of ASCII.
 func WithTrailers(message string, trailers [][2]string) string {
 	const blank = " \t\n\v\f\r"
 	message = strings.Trim(strings.ReplaceAll(message, "\x00", ""), blank)
@@ -21,9 +22,11 @@ func WithTrailers(message string, trailers [][2]string) string {
 		message = message[:at]
 	}
 	for _, t := range trailers {
-		last += t[0] + ": " + t[1] + "\n"
+		if t[1] != "" {
+			last += t[0] + ": " + t[1] + "\n"
+		}
 	}
-	return strings.Trim(message, blank) + "\n\n" + strings.Trim(last, blank)
+	return strings.Trim(strings.Trim(message, blank)+"\n\n"+strings.Trim(last, blank), blank)
 }
 
 // isTrailerBlock reports whether a paragraph consists of lines such as "Signed-off-by: name".

@@ -30,6 +30,13 @@ func TestWithTrailersAgreesWithInterpretTrailers(t *testing.T) {
 		if got := l.Git("interpret-trailers", "--parse", "message"); got != want {
 			t.Errorf("%q became %q, where git reads %q, want %q", message, full, got, want)
 		}
+		l.Write("message", WithTrailers(full, [][2]string{{"Agency-Invocation", ""}, {"Agency-Base", "2"}})+"\n")
+		if got := l.Git("interpret-trailers", "--parse", "message"); got != strings.Replace(want, "Agency-Invocation: 1\n", "", 1) {
+			t.Errorf("%q without one trailer: git reads %q", message, got)
+		}
+		if got := WithTrailers(full, [][2]string{{"Agency-Invocation", ""}, {"Agency-Base", ""}}); strings.Contains(got, "Agency-Base: 2") || strings.HasSuffix(got, "\n") {
+			t.Errorf("%q without trailers is %q", message, got)
+		}
 		if subject, _, _ := strings.Cut(message, "\n"); !strings.HasPrefix(full, subject+"\n\n") {
 			t.Errorf("%q became %q", message, full)
 		}

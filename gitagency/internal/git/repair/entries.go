@@ -11,12 +11,13 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 )
 
 // RelinkWorktree connects a worktree with its entry again: it writes the missing or invalid files of the entry, and
 // the .git of the worktree. Valid files stay, but for the two paths. Without an index, a new one is made from the
 // commit that HEAD is at.
-func RelinkWorktree(ctx context.Context, r *git.Repo, w git.Registration) error {
+func RelinkWorktree(ctx context.Context, r *git.Repo, w worktree.Registration) error {
 	dir := r.AdminDir(w.Name)
 	if fi, err := os.Lstat(filepath.Join(w.Tree, ".git")); err == nil && !fi.Mode().IsRegular() {
 		return fmt.Errorf("%s is not a regular file", filepath.Join(w.Tree, ".git"))
@@ -27,7 +28,7 @@ func RelinkWorktree(ctx context.Context, r *git.Repo, w git.Registration) error 
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
 	}
-	flaws := r.ReadWorktreeEntry(w.Name).BadFiles
+	flaws := worktree.ReadEntry(r, w.Name).BadFiles
 	for name, content := range map[string]string{"commondir": "../..", "HEAD": "ref: " + w.Branch} {
 		if !slices.Contains(flaws, name) {
 			continue // a valid HEAD is the user's choice
@@ -55,7 +56,7 @@ func WriteEntryGitdir(r *git.Repo, name, tree string) error {
 
 // createEntryIndex writes an index of the commit that HEAD is at into an entry. Git runs on the common directory and
 // not on the entry: an agent in the worktree can have written a configuration there.
-func createEntryIndex(ctx context.Context, r *git.Repo, w git.Registration, dir string) error {
+func createEntryIndex(ctx context.Context, r *git.Repo, w worktree.Registration, dir string) error {
 	head, _, err := r.HeadAndBranch(ctx, git.WorktreeSpec{Name: w.Name, Branch: w.Branch})
 	if err != nil || head == "" {
 		return err
@@ -66,9 +67,9 @@ func createEntryIndex(ctx context.Context, r *git.Repo, w git.Registration, dir 
 
 // RestoreEntry makes a worktree entry that is not ours readable for git again, as far as the lost content can be
 // known. An entry in which nothing was ever checked out is removed.
-func RestoreEntry(r *git.Repo, e git.WorktreeEntry) error {
+func RestoreEntry(r *git.Repo, e worktree.Entry) error {
 	if !e.WasCheckedOut {
-		return r.RemoveAdminDir(e.Name)
+		return worktree.RemoveAdminDir(r, e.Name)
 	}
 	for _, flaw := range e.BadFiles {
 		content, known := repairedContent(r, e, flaw)
@@ -84,7 +85,7 @@ func RestoreEntry(r *git.Repo, e git.WorktreeEntry) error {
 
 // UnrepairableFiles lists the bad files of an entry that only its owner can repair: their content cannot be known any
 // more.
-func UnrepairableFiles(r *git.Repo, e git.WorktreeEntry) []string {
+func UnrepairableFiles(r *git.Repo, e worktree.Entry) []string {
 	return slices.DeleteFunc(slices.Clone(e.BadFiles), func(flaw string) bool {
 		_, known := repairedContent(r, e, flaw)
 		return known || !e.WasCheckedOut
@@ -92,7 +93,7 @@ func UnrepairableFiles(r *git.Repo, e git.WorktreeEntry) []string {
 }
 
 // repairedContent returns the content that a bad file of an entry must have had.
-func repairedContent(r *git.Repo, e git.WorktreeEntry, flaw string) (content string, known bool) {
+func repairedContent(r *git.Repo, e worktree.Entry, flaw string) (content string, known bool) {
 	switch flaw {
 	case "commondir":
 		return "../..", true
@@ -105,7 +106,7 @@ func repairedContent(r *git.Repo, e git.WorktreeEntry, flaw string) (content str
 }
 
 // UnlockWorktree removes the "locked" file that "git worktree add" leaves when it is killed.
-func UnlockWorktree(r *git.Repo, e git.WorktreeEntry) error {
+func UnlockWorktree(r *git.Repo, e worktree.Entry) error {
 	return durable.Remove(filepath.Join(r.AdminDir(e.Name), "locked"))
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 	"github.com/git-agency/git-agency/gitagency/internal/git/repotest"
+	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 )
 
 func TestFIFOInEntryIsReportedWithoutBlocking(t *testing.T) {
@@ -23,7 +24,7 @@ func TestFIFOInEntryIsReportedWithoutBlocking(t *testing.T) {
 	}
 	gittest.MakeFIFO(t, filepath.Join(w.Tree, ".git"))
 	gittest.Within(t, "reading an entry with pipes", func() {
-		entries, err := repo.WorktreeEntries()
+		entries, err := worktree.Entries(repo)
 		if err != nil || !slices.Equal(entries[0].BadFiles, []string{"gitdir", "commondir", "HEAD"}) || !entries[0].WasCheckedOut {
 			t.Errorf("entries are %+v, %v", entries, err)
 		}
@@ -68,7 +69,7 @@ func TestRelinkWorktreeRestoresLostFiles(t *testing.T) {
 			if got := l.GitIn(w.Tree, "symbolic-ref", "HEAD"); got != w.Branch {
 				t.Errorf("HEAD is %q", got)
 			}
-			if entry := repo.ReadWorktreeEntry(w.Name); len(entry.BadFiles) > 0 || entry.Path != w.Tree {
+			if entry := worktree.ReadEntry(repo, w.Name); len(entry.BadFiles) > 0 || entry.Path != w.Tree {
 				t.Errorf("entry is %+v", entry)
 			}
 		})
@@ -77,9 +78,9 @@ func TestRelinkWorktreeRestoresLostFiles(t *testing.T) {
 
 func TestRelinkWorktreeFollowsNoSymlink(t *testing.T) {
 	t.Parallel()
-	for _, path := range []func(repo *git.Repo, w git.Registration) string{
-		func(repo *git.Repo, w git.Registration) string { return repo.AdminDir(w.Name) },
-		func(_ *git.Repo, w git.Registration) string { return filepath.Join(w.Tree, ".git") },
+	for _, path := range []func(repo *git.Repo, w worktree.Registration) string{
+		func(repo *git.Repo, w worktree.Registration) string { return repo.AdminDir(w.Name) },
+		func(_ *git.Repo, w worktree.Registration) string { return filepath.Join(w.Tree, ".git") },
 	} {
 		l := gittest.New(t)
 		repo := repotest.OpenRepo(l)
@@ -120,14 +121,14 @@ func TestRepairEntryRestoresDerivableFiles(t *testing.T) {
 			tree := filepath.Join(gittest.TempDir(t), "bad")
 			l.Git("worktree", "add", "-q", "-b", "topic", tree)
 			l.Must(c.damage(repo.AdminDir("bad")))
-			if got := UnrepairableFiles(repo, repo.ReadWorktreeEntry("bad")); !slices.Equal(got, c.unrepairable) {
+			if got := UnrepairableFiles(repo, worktree.ReadEntry(repo, "bad")); !slices.Equal(got, c.unrepairable) {
 				t.Errorf("unrepairable files: %q", got)
 			}
-			l.Must(RestoreEntry(repo, repo.ReadWorktreeEntry("bad")))
+			l.Must(RestoreEntry(repo, worktree.ReadEntry(repo, "bad")))
 			if got := gittest.Exists(repo.AdminDir("bad")); got == c.removed {
 				t.Fatalf("entry exists: %v", got)
 			}
-			if got := repo.ReadWorktreeEntry("bad").BadFiles; !c.removed && !slices.Equal(got, c.unrepairable) {
+			if got := worktree.ReadEntry(repo, "bad").BadFiles; !c.removed && !slices.Equal(got, c.unrepairable) {
 				t.Errorf("still damaged: %q", got)
 			}
 			l.Git("worktree", "list")

@@ -16,12 +16,13 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
 // RemoveLockIfIdle removes a lock unless a git is running in any of the worktrees.
 func RemoveLockIfIdle(r *git.Repo, path string, seen fs.FileInfo) error {
-	entries, err := r.WorktreeEntries()
+	entries, err := worktree.Entries(r)
 	if err != nil {
 		return err
 	}

@@ -1,5 +1,5 @@
 // Package repotest opens the repositories of gittest as git.Repo and adds worktrees to them, for the tests of packages
-// that import git. The tests of git itself cannot import it and have copies of these functions.
+// that import git. The tests of git and git/worktree cannot import it and have copies of these functions.
 package repotest
 
 import (
@@ -10,6 +10,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
+	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 )
 
 // NewMirror creates a mirror of the repository at HEAD and closes it at the end of the test.
@@ -22,7 +23,7 @@ func NewMirror(l *gittest.Fixture) *git.Mirror {
 }
 
 // SpecOf returns the specification for capturing a registered worktree, which omits .agency.
-func SpecOf(l *gittest.Fixture, w git.Registration) git.WorktreeSpec {
+func SpecOf(l *gittest.Fixture, w worktree.Registration) git.WorktreeSpec {
 	return git.WorktreeSpec{
 		Name: w.Name, Dir: w.Tree, Branch: w.Branch, Omit: ".agency",
 		Message: "captured", Author: object.Identity{Name: "tool", Email: "tool@localhost"},
@@ -52,25 +53,25 @@ func OpenRepoIn(l *gittest.Fixture, dir string, env ...string) *git.Repo {
 
 // RegisterWorktree creates a branch at HEAD and registers a linked worktree for it in the directory tree. No files are
 // checked out.
-func RegisterWorktree(l *gittest.Fixture, repo *git.Repo, name, tree string) git.Registration {
+func RegisterWorktree(l *gittest.Fixture, repo *git.Repo, name, tree string) worktree.Registration {
 	l.T.Helper()
-	w := git.Registration{Name: name, Tree: tree, Branch: "refs/heads/agency/sandbox-" + name, Link: filepath.Join(l.T.TempDir(), name)}
+	w := worktree.Registration{Name: name, Tree: tree, Branch: "refs/heads/agency/sandbox-" + name, Link: filepath.Join(l.T.TempDir(), name)}
 	l.Must(repo.CreateRef(l.T.Context(), w.Branch, l.Git("rev-parse", "HEAD"), "test"))
 	l.Must(os.MkdirAll(w.Tree, 0o755))
-	l.Must(repo.AddWorktree(l.T.Context(), w))
+	l.Must(worktree.Add(l.T.Context(), repo, w))
 	return w
 }
 
 // AddSandbox registers and checks out a linked worktree for a sandbox.
-func AddSandbox(l *gittest.Fixture, repo *git.Repo) git.Registration {
+func AddSandbox(l *gittest.Fixture, repo *git.Repo) worktree.Registration {
 	l.T.Helper()
 	w := RegisterWorktree(l, repo, gittest.SandboxName, filepath.Join(gittest.TempDir(l.T), "tree"))
-	l.Must(repo.CheckoutWorktree(l.T.Context(), w, l.Git("rev-parse", "HEAD")))
+	l.Must(worktree.Checkout(l.T.Context(), repo, w, l.Git("rev-parse", "HEAD")))
 	return w
 }
 
 // MakeConflict starts a merge in the worktree, with a detached HEAD, that stops at a conflict in a.txt.
-func MakeConflict(l *gittest.Fixture, w git.Registration) {
+func MakeConflict(l *gittest.Fixture, w worktree.Registration) {
 	l.T.Helper()
 	l.WriteIn(w.Tree, "a.txt", "ours\n")
 	l.GitIn(w.Tree, "commit", "-q", "-a", "-m", "ours")
@@ -84,7 +85,7 @@ func MakeConflict(l *gittest.Fixture, w git.Registration) {
 
 // RequireClean fails the test if the worktree differs from the commit of its branch, by git status, by diff-files and
 // by the content of each file. Git gets no optional locks: it must not refresh the index that is checked.
-func RequireClean(l *gittest.Fixture, w git.Registration) {
+func RequireClean(l *gittest.Fixture, w worktree.Registration) {
 	l.T.Helper()
 	if status := l.GitIn(w.Tree, "--no-optional-locks", "status", "--porcelain", "--ignored"); status != "" {
 		l.T.Errorf("status: %q", status)

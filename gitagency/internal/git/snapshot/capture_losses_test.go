@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 	"github.com/git-agency/git-agency/gitagency/internal/git/repotest"
 	"github.com/git-agency/git-agency/gitagency/internal/git/status"
+	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 )
 
 // A racily clean file is read: its index entry is as new as the index file, so that git does not trust its stat data.
@@ -62,11 +62,11 @@ func TestCaptureReadsSkipWorktreeFiles(t *testing.T) {
 // the index, or because of a flag of another file.
 func TestCaptureKeepsStagedContentOfUnusualIndex(t *testing.T) {
 	t.Parallel()
-	for name, arrange := range map[string]func(l *gittest.Fixture, w git.Registration){
-		"other file assume-unchanged": func(l *gittest.Fixture, w git.Registration) {
+	for name, arrange := range map[string]func(l *gittest.Fixture, w worktree.Registration){
+		"other file assume-unchanged": func(l *gittest.Fixture, w worktree.Registration) {
 			l.GitIn(w.Tree, "update-index", "--assume-unchanged", "dir/b.txt")
 		},
-		"split index": func(l *gittest.Fixture, w git.Registration) {
+		"split index": func(l *gittest.Fixture, w worktree.Registration) {
 			l.GitIn(w.Tree, "update-index", "--split-index")
 			shared, err := filepath.Glob(filepath.Join(l.Root, ".git/worktrees", w.Name, "sharedindex.*"))
 			if l.Must(err); len(shared) == 0 {
@@ -294,7 +294,7 @@ func TestCaptureOfNothingMakesNoCommit(t *testing.T) {
 	repo := repotest.OpenRepo(l)
 	w := repotest.AddSandbox(l, repo)
 	l.Must(os.RemoveAll(w.Tree))
-	l.Must(repo.RemoveAdminDir(w.Name))
+	l.Must(worktree.RemoveAdminDir(repo, w.Name))
 	l.Git("update-ref", "-d", w.Branch)
 	s := repotest.SpecOf(l, w)
 	s.Dir = ""

@@ -9,6 +9,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 	"github.com/git-agency/git-agency/gitagency/internal/git/repotest"
+	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 )
 
 func TestCaptureInBareRepositoryAndSubmodule(t *testing.T) {
@@ -101,7 +102,7 @@ func TestWorktreeAddCaptureAndRemoveRunNoHooks(t *testing.T) {
 			l.Must(err)
 			l.Must(repo.CreateRef(t.Context(), "refs/agency/trash/x", got.Commit, "keep"))
 			l.Must(repo.MoveRef(t.Context(), "refs/agency/trash/x", head, got.Commit, "move"))
-			l.Must(repo.RemoveAdminDir(w.Name))
+			l.Must(worktree.RemoveAdminDir(repo, w.Name))
 			l.Must(repo.DeleteRef(t.Context(), w.Branch, head))
 			if ran, err := os.ReadFile(witness); err == nil {
 				t.Errorf("these hooks ran: %s", ran)

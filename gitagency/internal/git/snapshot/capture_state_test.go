@@ -11,10 +11,11 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 	"github.com/git-agency/git-agency/gitagency/internal/git/repotest"
+	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 )
 
 // captureStateOf captures the state of a worktree and checks that this changed nothing in it and made a commit.
-func captureStateOf(l *gittest.Fixture, repo *git.Repo, w git.Registration, previous string) string {
+func captureStateOf(l *gittest.Fixture, repo *git.Repo, w worktree.Registration, previous string) string {
 	l.T.Helper()
 	s := repotest.SpecOf(l, w)
 	s.Base, s.Message = l.Git("rev-parse", "main"), "frozen\n\nAgency-Base: x"
@@ -37,7 +38,7 @@ func trailerValue(l *gittest.Fixture, commit, key string) string {
 }
 
 // stagedTreeOf returns the tree of a worktree's index.
-func stagedTreeOf(l *gittest.Fixture, w git.Registration) string {
+func stagedTreeOf(l *gittest.Fixture, w worktree.Registration) string {
 	l.T.Helper()
 	return l.GitIn(w.Tree, "write-tree")
 }
@@ -104,26 +105,28 @@ func TestCaptureStateReusesUnchangedState(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string
-		change func(l *gittest.Fixture, w git.Registration)
+		change func(l *gittest.Fixture, w worktree.Registration)
 		same   bool
 	}{
-		{"nothing", func(l *gittest.Fixture, w git.Registration) {}, true},
-		{"an ignored file", func(l *gittest.Fixture, w git.Registration) { l.WriteIn(w.Tree, "ignored", "i\n") }, true},
-		{"a marker", func(l *gittest.Fixture, w git.Registration) { l.WriteIn(w.Tree, ".agency/x", "x\n") }, true},
-		{"an mtime", func(l *gittest.Fixture, w git.Registration) { l.WriteIn(w.Tree, "a.txt", "a\n") }, true},
-		{"HEAD detached at the same commit", func(l *gittest.Fixture, w git.Registration) { l.GitIn(w.Tree, "checkout", "-q", "--detach") }, false},
-		{"content", func(l *gittest.Fixture, w git.Registration) { l.WriteIn(w.Tree, "untracked", "v\n") }, false},
-		{"a mode", func(l *gittest.Fixture, w git.Registration) { l.Must(os.Chmod(filepath.Join(w.Tree, "a.txt"), 0o755)) }, false},
-		{"only the index, by add", func(l *gittest.Fixture, w git.Registration) { l.GitIn(w.Tree, "add", "untracked") }, false},
-		{"only the index, by reset", func(l *gittest.Fixture, w git.Registration) { l.GitIn(w.Tree, "reset", "-q") }, false},
-		{"only HEAD", func(l *gittest.Fixture, w git.Registration) { l.GitIn(w.Tree, "reset", "-q", "--soft", "HEAD~1") }, false},
-		{"an empty commit", func(l *gittest.Fixture, w git.Registration) {
+		{"nothing", func(l *gittest.Fixture, w worktree.Registration) {}, true},
+		{"an ignored file", func(l *gittest.Fixture, w worktree.Registration) { l.WriteIn(w.Tree, "ignored", "i\n") }, true},
+		{"a marker", func(l *gittest.Fixture, w worktree.Registration) { l.WriteIn(w.Tree, ".agency/x", "x\n") }, true},
+		{"an mtime", func(l *gittest.Fixture, w worktree.Registration) { l.WriteIn(w.Tree, "a.txt", "a\n") }, true},
+		{"HEAD detached at the same commit", func(l *gittest.Fixture, w worktree.Registration) { l.GitIn(w.Tree, "checkout", "-q", "--detach") }, false},
+		{"content", func(l *gittest.Fixture, w worktree.Registration) { l.WriteIn(w.Tree, "untracked", "v\n") }, false},
+		{"a mode", func(l *gittest.Fixture, w worktree.Registration) {
+			l.Must(os.Chmod(filepath.Join(w.Tree, "a.txt"), 0o755))
+		}, false},
+		{"only the index, by add", func(l *gittest.Fixture, w worktree.Registration) { l.GitIn(w.Tree, "add", "untracked") }, false},
+		{"only the index, by reset", func(l *gittest.Fixture, w worktree.Registration) { l.GitIn(w.Tree, "reset", "-q") }, false},
+		{"only HEAD", func(l *gittest.Fixture, w worktree.Registration) { l.GitIn(w.Tree, "reset", "-q", "--soft", "HEAD~1") }, false},
+		{"an empty commit", func(l *gittest.Fixture, w worktree.Registration) {
 			l.GitIn(w.Tree, "commit", "-q", "--allow-empty", "-m", "empty")
 		}, false},
-		{"another commit with the same tree", func(l *gittest.Fixture, w git.Registration) {
+		{"another commit with the same tree", func(l *gittest.Fixture, w worktree.Registration) {
 			l.GitIn(w.Tree, "commit", "-q", "--amend", "-m", "better said")
 		}, false},
-		{"only the branch", func(l *gittest.Fixture, w git.Registration) {
+		{"only the branch", func(l *gittest.Fixture, w worktree.Registration) {
 			l.GitIn(w.Tree, "checkout", "-q", "--detach")
 			l.Git("update-ref", w.Branch, l.Git("commit-tree", "main^{tree}", "-m", "elsewhere"))
 		}, false},

@@ -12,6 +12,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 	"github.com/git-agency/git-agency/gitagency/internal/git/repotest"
 	"github.com/git-agency/git-agency/gitagency/internal/git/status"
+	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 )
 
 // Capture refuses a repository that is ignored but staged by force. For git add it is a submodule: git enters it and runs
@@ -123,18 +124,18 @@ func TestCaptureDoesNotBlockOnFIFOAttributesOrIgnore(t *testing.T) {
 // entered it, it would run the programs of its config. This is a race: the test may pass by luck, but never fails by it.
 func TestCaptureRunsNothingOfConcurrentlyAddedRepository(t *testing.T) {
 	t.Parallel()
-	for name, arrange := range map[string]func(l *gittest.Fixture, w git.Registration, head string) string{
+	for name, arrange := range map[string]func(l *gittest.Fixture, w worktree.Registration, head string) string{
 		// git add checks whether a submodule in the index is dirty.
-		"as a submodule": func(l *gittest.Fixture, w git.Registration, head string) string {
+		"as a submodule": func(l *gittest.Fixture, w worktree.Registration, head string) string {
 			l.GitIn(w.Tree, "update-index", "--add", "--cacheinfo", "160000,"+head+",evil")
 			return filepath.Join(w.Tree, "evil")
 		},
 		// git rm --cached without -f does so as well.
-		"as the marker directory": func(l *gittest.Fixture, w git.Registration, head string) string {
+		"as the marker directory": func(l *gittest.Fixture, w worktree.Registration, head string) string {
 			l.WriteIn(w.Tree, ".gitignore", "!/.agency/\n")
 			return filepath.Join(w.Tree, ".agency")
 		},
-		"as an untracked directory": func(l *gittest.Fixture, w git.Registration, head string) string {
+		"as an untracked directory": func(l *gittest.Fixture, w worktree.Registration, head string) string {
 			return filepath.Join(w.Tree, "evil")
 		},
 	} {

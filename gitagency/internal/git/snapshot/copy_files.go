@@ -9,6 +9,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/fsck"
+	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 )
 
 // CopyRequest says which files CopyFiles writes, and where.
@@ -44,7 +45,7 @@ func CopyFiles(ctx context.Context, r *git.Repo, c CopyRequest) error {
 
 // WriteCopiedIndex writes the index of a tree for a worktree whose files CopyFiles has written. Entries of unchanged
 // files keep their stat data, so that git need not read them again. It removes the scratch directory.
-func WriteCopiedIndex(ctx context.Context, r *git.Repo, w git.Registration, c CopyRequest, tree string) error {
+func WriteCopiedIndex(ctx context.Context, r *git.Repo, w worktree.Registration, c CopyRequest, tree string) error {
 	r, p, err := prepareCopy(ctx, r, c)
 	if err != nil {
 		return err

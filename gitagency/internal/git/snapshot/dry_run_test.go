@@ -11,6 +11,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 	"github.com/git-agency/git-agency/gitagency/internal/git/repotest"
 	"github.com/git-agency/git-agency/gitagency/internal/git/status"
+	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 )
 
 // checkedDryRun calls DryRunCapture and checks that it changed nothing, neither in the worktree nor in the repository.
@@ -30,24 +31,26 @@ func checkedDryRun(l *gittest.Fixture, repo *git.Repo, s git.WorktreeSpec) (Capt
 
 func TestDryRunCaptureMatchesCapture(t *testing.T) {
 	t.Parallel()
-	for name, work := range map[string]func(l *gittest.Fixture, w git.Registration){
-		"nothing":           func(*gittest.Fixture, git.Registration) {},
-		"an untracked file": func(l *gittest.Fixture, w git.Registration) { l.WriteIn(w.Tree, "new", "n\n") },
-		"a changed file":    func(l *gittest.Fixture, w git.Registration) { l.WriteIn(w.Tree, "a.txt", "changed\n") },
-		"an ignored file": func(l *gittest.Fixture, w git.Registration) {
+	for name, work := range map[string]func(l *gittest.Fixture, w worktree.Registration){
+		"nothing":           func(*gittest.Fixture, worktree.Registration) {},
+		"an untracked file": func(l *gittest.Fixture, w worktree.Registration) { l.WriteIn(w.Tree, "new", "n\n") },
+		"a changed file":    func(l *gittest.Fixture, w worktree.Registration) { l.WriteIn(w.Tree, "a.txt", "changed\n") },
+		"an ignored file": func(l *gittest.Fixture, w worktree.Registration) {
 			l.Write(".git/info/exclude", "/ignored\n")
 			l.WriteIn(w.Tree, "ignored", "i\n")
 		},
-		"a staged file that is gone": func(l *gittest.Fixture, w git.Registration) {
+		"a staged file that is gone": func(l *gittest.Fixture, w worktree.Registration) {
 			l.WriteIn(w.Tree, "staged", "s\n")
 			l.GitIn(w.Tree, "add", "staged")
 			l.Must(os.Remove(filepath.Join(w.Tree, "staged")))
 		},
-		"a commit": func(l *gittest.Fixture, w git.Registration) {
+		"a commit": func(l *gittest.Fixture, w worktree.Registration) {
 			l.GitIn(w.Tree, "commit", "-q", "--allow-empty", "-m", "more")
 		},
-		"an orphan branch": func(l *gittest.Fixture, w git.Registration) { l.GitIn(w.Tree, "checkout", "-q", "--orphan", "beside") },
-		"an amended commit": func(l *gittest.Fixture, w git.Registration) {
+		"an orphan branch": func(l *gittest.Fixture, w worktree.Registration) {
+			l.GitIn(w.Tree, "checkout", "-q", "--orphan", "beside")
+		},
+		"an amended commit": func(l *gittest.Fixture, w worktree.Registration) {
 			l.GitIn(w.Tree, "commit", "-q", "--amend", "-m", "again")
 		},
 	} {

@@ -12,6 +12,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/git/overlay"
+	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 )
 
 // RestoreHeads moves the worktree's branch and HEAD back to where they were. It never moves another branch: if HEAD
@@ -78,11 +79,11 @@ func (x *Restoration) canCheckOut(ctx context.Context, branch string) (bool, err
 
 // onlyCheckedOutHere reports whether no other worktree has a branch checked out.
 func (x *Restoration) onlyCheckedOutHere(ctx context.Context, branch string) (bool, error) {
-	listing, err := x.repo.Worktrees(ctx)
+	listing, err := worktree.List(ctx, x.repo)
 	if err != nil {
 		return false, err
 	}
-	return !slices.ContainsFunc(listing.Worktrees, func(w git.Worktree) bool { return w.Branch == branch && w.Path != x.spec.Dir }), nil
+	return !slices.ContainsFunc(listing.Worktrees, func(w worktree.Worktree) bool { return w.Branch == branch && w.Path != x.spec.Dir }), nil
 }
 
 // RestoreOperation replaces the state files of an operation in progress in the worktree's git directory.

@@ -13,15 +13,14 @@ import (
 // HeadTarget returns the branch that HEAD of a worktree names, a full ref; git.DetachedHead when it names none; empty
 // when HEAD cannot be read or names another ref.
 func HeadTarget(r *git.Repo, s git.WorktreeSpec) string {
-	var w git.Worktree
-	if err := git.ReadHead(r.AdminDir(s.Name), &w); err != nil {
-		return ""
-	}
+	head, err := git.ReadHead(r.AdminDir(s.Name))
 	switch {
-	case w.Detached:
+	case err != nil:
+		return ""
+	case head.Commit != "":
 		return git.DetachedHead
-	case strings.HasPrefix(w.Branch, "refs/heads/"):
-		return w.Branch
+	case strings.HasPrefix(head.Branch, "refs/heads/"):
+		return head.Branch
 	}
 	return ""
 }

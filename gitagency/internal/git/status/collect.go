@@ -29,6 +29,7 @@ type OmitReason string
 const (
 	OmitSecret     OmitReason = "secret"     // an untracked file that looks like a credential
 	OmitRepository OmitReason = "repository" // nested repository, which no commit can hold
+	OmitLeft       OmitReason = "left"       // uncommitted file that a landing leaves
 	OmitSubmodule  OmitReason = "submodule"  // checked-out submodule, of which only the staged commit id is captured
 )
 
@@ -66,17 +67,8 @@ func CollectWorktree(ctx context.Context, r *git.Repo, s git.WorktreeSpec, head 
 	if r, err = r.WithConfigOf(ctx, s); err != nil {
 		return g, err
 	}
-	var done func() error
-	scratch := sync.OnceValues(func() (p git.RunOptions, err error) {
-		p, done, err = makeScratchGitDir(r, s, head)
-		return p, err
-	})
-	g.cleanup = func() error {
-		if done == nil {
-			return nil
-		}
-		return done()
-	}
+	scratch, remove := lazyScratchGitDir(r, s, head)
+	g.cleanup = remove
 	if !s.InUse { // a worktree in use has most often no changes, and needs no git process
 		if _, err := scratch(); err != nil {
 			return g, err

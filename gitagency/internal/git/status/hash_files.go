@@ -28,25 +28,33 @@ import (
 // them: no git process ever opens a file of the worktree. seed are the index entries of some of the files, because the
 // conversion of line endings depends on them.
 func (v *worktreeScan) hashFiles(ctx context.Context, names []string, seed []int) (map[string]object.LeafChange, error) {
-	h := fileHasher{worktreeScan: v, entries: map[string]*index.Entry{}, leaves: map[string]object.LeafChange{}, inMemory: v.fitIntoMemory(seed)}
-	for _, i := range seed {
-		h.entries[string(v.entries[i].Name)] = &v.entries[i]
-	}
+	h := v.newFileHasher(seed)
 	if v.spec.IndexCache != "" {
 		if err := v.loadIndexCache(); err != nil {
 			return nil, err
 		}
 	}
-	for _, name := range names {
-		if err := context.Cause(ctx); err != nil {
-			return nil, err
-		}
-		if err := h.addFile(ctx, name); err != nil {
-			return nil, err
-		}
+	if err := h.addFiles(ctx, names); err != nil {
+		return nil, err
 	}
 	err := h.hashStaged(ctx)
 	return h.leaves, err
+}
+
+// hashUnconverted is hashFiles without git: it returns the ids that the files would have if git converted none of them.
+func (v *worktreeScan) hashUnconverted(ctx context.Context, names []string, seed []int) (map[string]object.LeafChange, error) {
+	h := v.newFileHasher(seed)
+	h.inMemory, h.unconverted = true, true
+	err := h.addFiles(ctx, names)
+	return h.leaves, err
+}
+
+func (v *worktreeScan) newFileHasher(seed []int) *fileHasher {
+	h := &fileHasher{worktreeScan: v, entries: map[string]*index.Entry{}, leaves: map[string]object.LeafChange{}, inMemory: v.fitIntoMemory(seed)}
+	for _, i := range seed {
+		h.entries[string(v.entries[i].Name)] = &v.entries[i]
+	}
+	return h
 }
 
 // Bounds of the files that are kept in memory until they are written.
@@ -75,10 +83,24 @@ type fileHasher struct {
 	inMemory bool  // files that need no conversion are read into memory
 	total    int64 // bytes of all files so far
 
+	unconverted bool // files are hashed as they are, also those that git might convert
+
 	stage  *staging // work tree with copies of files; nil until the first
 	staged []string // files in it
 	stats  map[string]unix.Stat_t
 	taken  int64 // bytes of the blobs that git made of them, so far
+}
+
+func (h *fileHasher) addFiles(ctx context.Context, names []string) error {
+	for _, name := range names {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		if err := h.addFile(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // addFile hashes one file, or copies it into the staging work tree.
@@ -108,7 +130,7 @@ func (h *fileHasher) addFile(ctx context.Context, name string) error {
 	if err := h.repo.ReadLimits.CheckSize("the size of the changed and untracked files in "+h.spec.Dir, readlimit.Inflated, h.total); err != nil {
 		return err
 	}
-	if !h.inMemory || st.Size > maxMemoryBytes || h.mayConvert(name) {
+	if !h.inMemory || st.Size > maxMemoryBytes || !h.unconverted && h.mayConvert(name) {
 		return h.addStaged(ctx, name, f, &st)
 	}
 	content := make([]byte, st.Size)

@@ -13,11 +13,12 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 	"github.com/git-agency/git-agency/gitagency/internal/git/repotest"
+	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 	"github.com/git-agency/git-agency/gitagency/internal/readlimit"
 )
 
 // diskTree returns the tree of the files of a sandbox worktree.
-func diskTree(l *gittest.Fixture, m *git.Mirror, w git.Registration) string {
+func diskTree(l *gittest.Fixture, m *git.Mirror, w worktree.Registration) string {
 	l.T.Helper()
 	tree, _, err := DiskTree(l.T.Context(), m, repotest.SpecOf(l, w))
 	l.Must(err)

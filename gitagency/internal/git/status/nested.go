@@ -3,6 +3,8 @@ package status
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -45,8 +47,12 @@ func (v *worktreeScan) checkCapturable() error {
 		}
 	}
 	v.ignoreRules = nil // the scan has a budget of its own: see ignoreVerdict
+	nested = slices.DeleteFunc(nested, func(at string) bool {
+		name, err := filepath.Rel(s.Dir, at)
+		return err == nil && s.KeptSubmodules[name] != ""
+	})
 	for _, e := range v.entries {
-		if e.Mode != object.ModeGitlink {
+		if e.Mode != object.ModeGitlink || s.KeptSubmodules[string(e.Name)] != "" {
 			continue
 		}
 		if inside, _, err := v.tree.ReadDir(string(e.Name)); err == nil && len(inside) > 0 {
@@ -68,13 +74,26 @@ func (v *worktreeScan) checkCapturable() error {
 }
 
 // modulesDir returns the directory of the repositories of submodules that are, or were, checked out in a worktree; ""
-// where there are none.
+// where there are none but those that are kept elsewhere.
 func modulesDir(r *git.Repo, s git.WorktreeSpec) string {
 	modules := filepath.Join(r.AdminDir(s.Name), "modules")
-	if inside, err := os.ReadDir(modules); err != nil || len(inside) == 0 {
+	kept := slices.Collect(maps.Values(s.KeptSubmodules))
+	if !hasOtherThan(modules, "", kept) {
 		return ""
 	}
 	return modules
+}
+
+// hasOtherThan reports whether a directory below top has any content but the directories at the given paths.
+func hasOtherThan(top, dir string, paths []string) bool {
+	inside, err := os.ReadDir(filepath.Join(top, dir))
+	return err == nil && slices.ContainsFunc(inside, func(e fs.DirEntry) bool {
+		at := path.Join(dir, e.Name())
+		if slices.ContainsFunc(paths, func(p string) bool { return strings.HasPrefix(p, at+"/") }) {
+			return hasOtherThan(top, at, paths)
+		}
+		return !slices.Contains(paths, at)
+	})
 }
 
 // hasGitDir reports whether the worktree has a .git directory in place of its .git file.

@@ -7,11 +7,27 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/readlimit"
 )
+
+// lazyScratchGitDir returns a function that makes a scratch git directory at its first call, and one that removes it.
+func lazyScratchGitDir(r *git.Repo, s git.WorktreeSpec, head string) (scratch func() (git.RunOptions, error), remove func() error) {
+	var done func() error
+	scratch = sync.OnceValues(func() (p git.RunOptions, err error) {
+		p, done, err = makeScratchGitDir(r, s, head)
+		return p, err
+	})
+	return scratch, func() error {
+		if done == nil {
+			return nil
+		}
+		return done()
+	}
+}
 
 // makeScratchGitDir makes a scratch directory for a worktree, and returns the options of a git that reads data of the
 // worktree there, behind walls: see Repo.ReaderOptions. It is the git directory; below it are a work tree for copies of

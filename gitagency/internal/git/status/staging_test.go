@@ -13,6 +13,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/fsck"
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 	"github.com/git-agency/git-agency/gitagency/internal/git/repotest"
+	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 )
 
 // Git needs exponential time to compare slowName with slowRule.
@@ -93,7 +94,7 @@ func TestCaptureTakesAttributesOfHead(t *testing.T) {
 }
 
 // collect collects a sandbox worktree when everything in it is older than the file system's clock. The result is not closed.
-func collect(l *gittest.Fixture, repo *git.Repo, w git.Registration) (WorktreeContents, error) {
+func collect(l *gittest.Fixture, repo *git.Repo, w worktree.Registration) (WorktreeContents, error) {
 	l.T.Helper()
 	waitForFileClock(w.Tree)
 	s := repotest.SpecOf(l, w)

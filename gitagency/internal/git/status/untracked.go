@@ -9,10 +9,11 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/git-agency/git-agency/gitagency/internal/beneath"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/index"
-	"golang.org/x/sys/unix"
 )
 
 // classifyUntracked sorts the paths without an index entry into files that belong to the state, ignored paths, and
@@ -130,6 +131,10 @@ func isDotGit(e beneath.Entry) bool { return e.Name == ".git" }
 func (v *worktreeScan) addUntracked(f pathStat) {
 	if v.spec.LooksSecret(f.name) {
 		v.leftOut = append(v.leftOut, LeftOut{f.name, OmitSecret})
+		return
+	}
+	if v.spec.IsLeft(f.name) {
+		v.leftOut = append(v.leftOut, LeftOut{f.name, OmitLeft})
 		return
 	}
 	v.untrackedFiles = append(v.untrackedFiles, f)

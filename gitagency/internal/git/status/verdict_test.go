@@ -11,6 +11,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 	"github.com/git-agency/git-agency/gitagency/internal/git/repotest"
+	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 	"github.com/git-agency/git-agency/gitagency/internal/readlimit"
 )
 
@@ -18,7 +19,7 @@ import (
 type ignoreCapture struct {
 	*gittest.Fixture
 	repo   *git.Repo
-	w      git.Registration
+	w      worktree.Registration
 	limits readlimit.Limits
 }
 

@@ -70,7 +70,9 @@ func (v *worktreeScan) worktreeChanges(ctx context.Context) ([]object.LeafChange
 		}
 	}
 	for _, name := range v.result.populatedSubmodules {
-		v.leftOut = append(v.leftOut, LeftOut{name, OmitSubmodule})
+		if v.spec.KeptSubmodules[name] == "" {
+			v.leftOut = append(v.leftOut, LeftOut{name, OmitSubmodule})
+		}
 	}
 	if err := v.knownIgnoreVerdict(); err != nil {
 		return nil, err

@@ -17,6 +17,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/config"
 	"github.com/git-agency/git-agency/gitagency/internal/git/index"
+	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 )
 
 // MultipleCheckoutsError reports a branch that several worktrees have checked out. Only one would be updated; the
@@ -188,7 +189,7 @@ func worktreesByGitDir(ctx context.Context, r *git.Repo) (map[string]string, err
 		return nil, err
 	}
 	for _, e := range entries {
-		if at := r.RegisteredTree(e.Name()); e.IsDir() && at != "" {
+		if at := worktree.RegisteredTree(r, e.Name()); e.IsDir() && at != "" {
 			worktrees[r.AdminDir(e.Name())] = at
 		}
 	}
@@ -207,8 +208,8 @@ func mainWorktreePath(r *git.Repo) string {
 			}
 		}
 	}
-	trees := []git.Worktree{{Path: strings.TrimSuffix(r.CommonDir, "/.git"), Bare: bare}}
-	r.FixMainWorktreePath(trees)
+	trees := []worktree.Worktree{{Path: strings.TrimSuffix(r.CommonDir, "/.git"), Bare: bare}}
+	worktree.FixMainPath(r, trees)
 	if bare || trees[0].Path == r.CommonDir {
 		return ""
 	}
@@ -235,11 +236,11 @@ func branchUse(r *git.Repo, gitDir, branch string) (on bool, doing string) {
 			}
 		}
 	}
-	var w git.Worktree
-	if err := git.ReadHead(gitDir, &w); err != nil {
+	head, err := git.ReadHead(gitDir)
+	if err != nil {
 		return false, ""
 	}
-	ref := w.Branch
+	ref := head.Branch
 	for range 5 { // git's limit of nested symrefs
 		if ref == branch {
 			return true, ""

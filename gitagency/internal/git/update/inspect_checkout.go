@@ -81,12 +81,12 @@ func operationOrIndexLock(gitDir string, locked bool) string {
 
 // requireBranch refuses a worktree that is on another branch.
 func requireBranch(r *git.Repo, u Update) error {
-	var w git.Worktree
-	if err := git.ReadHead(u.GitDir, &w); err != nil {
+	head, err := git.ReadHead(u.GitDir)
+	if err != nil {
 		return err
 	}
-	if w.Branch != u.Branch {
-		return &WrongBranchError{Worktree: u.Worktree, Branch: u.Branch, Head: cmp.Or(w.Branch, w.Head)}
+	if head.Branch != u.Branch {
+		return &WrongBranchError{Worktree: u.Worktree, Branch: u.Branch, Head: cmp.Or(head.Branch, head.Commit)}
 	}
 	return nil
 }

@@ -116,7 +116,7 @@ __git_agency_split ()
 # __git_agency_reply <tool>... asks the tool about line, and puts what fits the last word into COMPREPLY.
 __git_agency_reply ()
 {
-	local answer value about shell= width=0 i
+	local answer value about shell= replace= width=0 i
 	local word=${line[${#line[@]} - 1]}
 	local -a values=() abouts=()
 
@@ -125,9 +125,11 @@ __git_agency_reply ()
 		if [[ $answer == *$'\t'* ]]; then
 			about=${answer#*$'\t'}
 		fi
-		if [[ -z $value ]]; then
+		if [[ -z $value && $about == replace ]]; then
+			replace=1
+		elif [[ -z $value ]]; then
 			shell=$about
-		elif [[ $value == "$word"* ]]; then
+		elif [[ $value == "$word"* || (-n $replace && ${value:0:from} == "${word:0:from}") ]]; then
 			values+=("$value")
 			abouts+=("$about")
 		fi
@@ -176,6 +178,12 @@ __git_agency_reply ()
 		done
 		;;
 	esac
+
+	# Readline would replace a name by what several ids have in common. It keeps the word if they have
+	# nothing in common.
+	if [[ -n $replace && ${COMP_TYPE-} != 37 ]] && ((${#values[@]} > 1)); then
+		COMPREPLY+=(' ')
+	fi
 
 	# Without candidates bash would offer files, also where none can be meant.
 	case $shell in

@@ -62,6 +62,8 @@ function __git_agency_complete
                 if type -q __fish_git_refs
                     printf '%s\n' "$flag"(__fish_git_refs)
                 end
+            case \treplace
+                # fish looks for the word in the descriptions, too, and there finds the names.
             case '*'
                 printf '%s\n' $answer
         end

@@ -12,7 +12,7 @@
 # answers is evaluated.
 
 _git-agency () {
-  local -a tool line candidates suffix match mbegin mend
+  local -a tool line candidates suffix replace match mbegin mend
   local option value answer about shell nul=$'\0'
 
   # Not the program that was typed, which could be anybody's: the one that is installed.
@@ -41,7 +41,9 @@ _git-agency () {
     if [[ $value == */ ]]; then
       suffix=(-S '')
     fi
-    if [[ -n $value ]]; then
+    if [[ -z $value && $about == replace ]]; then
+      replace=(-U)
+    elif [[ -n $value ]]; then
       # To _describe, a backslash escapes and a colon separates.
       candidates+=("${${value//\\/\\\\}//:/\\:}${about:+:${about//\\/\\\\}}")
     else
@@ -68,10 +70,15 @@ _git-agency () {
       ;;
   esac
   (( $#candidates )) || return 1
-  if [[ $line[-1] == -* ]]; then
+  # A name is kept until there is only one id to replace it by, or until TAB is pressed again.
+  if [[ -n $replace && $#candidates -gt 1 && $compstate[insert] == *unambiguous ]]; then
+    compstate[insert]=
+    compstate[list]=list
+  fi
+  if [[ $line[-1] == -* && -z $replace ]]; then
     _describe -o -V -t options option candidates "$suffix[@]"
   else
-    _describe -V -t values 'git agency' candidates "$suffix[@]"
+    _describe -V -t values 'git agency' candidates "$suffix[@]" "$replace[@]"
   fi
 }
 

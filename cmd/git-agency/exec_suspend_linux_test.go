@@ -1,0 +1,112 @@
+package main
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// startJobControlShell starts an interactive bash on a terminal, with a prompt that no command prints.
+func (l *execLab) startJobControlShell() *terminalSession {
+	l.t.Helper()
+	if _, err := exec.LookPath("bash"); err != nil {
+		l.t.Skip(err)
+	}
+	s := l.startOnTerminal(80, []string{"PS1=shell> ", "HISTFILE=", "ID=" + l.id}, "bash", "--norc", "--noprofile", "--noediting", "-i")
+	s.waitForText("shell> ")
+	return s
+}
+
+// TestExecSuspendsAndContinues presses Ctrl-Z in an interactive command. The shell must get the terminal back, and "fg"
+// must continue the command. That holds for a program that leaves Ctrl-Z to the terminal, for one in raw mode that
+// stops its process group itself, as editors and agents do, and for one that is stopped by SIGSTOP.
+func TestExecSuspendsAndContinues(t *testing.T) {
+	t.Parallel()
+	programs := map[string]string{
+		"cooked": `echo ready; while read line; do case $line in quit) exit 5;; *) echo "got $line";; esac; done`,
+		"raw": `modes=$(stty -g); stty raw -echo; echo ready; line=
+			while key=$(dd bs=1 count=1 2>/dev/null); do case $key in
+				"$(printf '\032')") stty "$modes"; echo suspending; kill -TSTP 0; stty raw -echo; echo resumed;;
+				"$(printf '\r')") if test "$line" = quit; then stty "$modes"; exit 5; fi; echo "got $line"; line=;;
+				*) line=$line$key;;
+			esac; done`,
+		"SIGSTOP": `echo ready; stop() { kill -STOP $$; }; trap stop TSTP; while :; do if read line; then case $line in quit) exit 5;; *) echo "got $line";; esac; fi; done`,
+	}
+	for name, program := range programs {
+		for _, w := range []string{"walls", "shared-walls", "pid-namespace"} {
+			t.Run(name+" "+w, func(t *testing.T) {
+				t.Parallel()
+				l := newExecLab(t, containments[w])
+				l.write(l.tree+"/program", program)
+				s := l.startJobControlShell()
+				s.typeKeys("git agency exec $ID -- sh program; echo ended with $?\r")
+				s.waitForText("ready")
+				for _, round := range []string{"one", "two"} {
+					s.typeKeys(round + "\r")
+					s.waitForText("got " + round)
+					before := len(s.text())
+					s.typeKeys("\x1a")
+					s.waitForTextAfter(before, "Stopped") // the shell notices the stop of git, its child
+					s.typeKeys("echo $((6*7))" + round + "; kill -0 %1 && echo alive-" + round + "\r")
+					s.waitForText("42" + round)
+					s.waitForText("alive-" + round)
+					before = len(s.text())
+					s.typeKeys("fg; echo ended again with $?\r")
+					if name == "raw" {
+						s.waitForTextAfter(before, "resumed")
+					}
+				}
+				s.typeKeys("three\r")
+				s.waitForText("got three")
+				s.typeKeys("quit\r")
+				s.waitForText("ended again with 5")
+				s.typeKeys("exit 0\r")
+				if got := s.wait(); got.code != 0 {
+					t.Errorf("the shell ended with %d:\n%s", got.code, got.stdout)
+				}
+			})
+		}
+	}
+}
+
+// TestExecSuspendWithoutShellGoesOn stops a command where no shell could continue the tool: the tool leads its session.
+// The command must go on at once, as it would if the kernel had ignored its stop.
+func TestExecSuspendWithoutShellGoesOn(t *testing.T) {
+	t.Parallel()
+	withAndWithoutWalls(t, func(l *execLab) {
+		s := l.startOnTerminal(80, nil, "git-agency", "exec", l.id, "--", "sh", "-c", `echo ready; kill -TSTP 0; echo going on; read line; echo "got $line"`)
+		s.waitForText("going on")
+		s.typeKeys("keys\r")
+		s.waitForText("got keys")
+		if got := s.wait(); got.code != 0 {
+			l.t.Errorf("ended with %d: %q", got.code, got.stdout)
+		}
+	})
+}
+
+// TestExecStoppedTimesOut checks that a stopped command is ended after its timeout, and that the shell learns of it when
+// it continues the tool.
+func TestExecStoppedTimesOut(t *testing.T) {
+	t.Parallel()
+	withAndWithoutWalls(t, func(l *execLab) {
+		s := l.startJobControlShell()
+		mark := l.newMark()
+		s.typeKeys("git agency exec $ID --timeout 1s --grace 0 -- sh -c 'echo ready; read line; sleep " + mark + "'\r")
+		s.waitForText("ready")
+		s.typeKeys("\x1a")
+		s.waitForText("Stopped")
+		if !waitUntil(func() bool { return len(processesWithMark(l.t, mark)) <= 2 }) { // git and the tool
+			l.t.Errorf("processes are left: %q", processesWithMark(l.t, mark))
+		}
+		s.typeKeys("fg\r")
+		s.waitForText("timed out")
+		s.typeKeys("echo ended with $?; exit 0\r")
+		if got := s.wait(); got.code != 0 || !strings.Contains(got.stdout, "ended with 124") {
+			l.t.Errorf("ended with %d: %q", got.code, got.stdout)
+		}
+	})
+}
+
+func TestExecSuspendsAndContinuesUnprivileged(t *testing.T) {
+	rerunUnprivileged(t, "TestExecSuspendsAndContinues")
+}

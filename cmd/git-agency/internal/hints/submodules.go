@@ -1,0 +1,38 @@
+package hints
+
+import (
+	"path/filepath"
+
+	"github.com/git-agency/git-agency/gitagency"
+	"github.com/git-agency/git-agency/gitagency/quote"
+	"github.com/git-agency/git-agency/gitagency/reason"
+)
+
+// submoduleHints returns the command by which the user gets the commit of a submodule that cannot land.
+func submoduleHints(e *gitagency.StateError, _ Retry) []string {
+	tree := ""
+	if len(e.Others) > 0 {
+		tree = e.Others[0]
+	}
+	// Git needs a worktree: that of the submodule need not exist.
+	inside := "git --git-dir=" + quote.Shell(e.Other) + " --work-tree=. "
+	switch e.Reason {
+	case reason.SubmoduleKept:
+		return []string{
+			"look at it: " + inside + "log -p --not --branches --tags --remotes --not " + e.Commit,
+			"give it a branch, which you can push, then land again: " + inside + "branch agency-" + e.ID + " " + e.Commit,
+		}
+	case reason.SubmoduleGone:
+		return []string{"if the remote has it, fetch it, then land again: " + inside + "fetch"}
+	case reason.SubmoduleNew:
+		if e.Name == "" || tree == "" {
+			return nil
+		}
+		return []string{"clone the new submodule, then land again: git clone --no-checkout --separate-git-dir=" + quote.Shell(e.Other) + " -- " +
+			quote.Shell(e.Name) + " " + quote.Shell(filepath.Join(tree, e.Path))}
+	}
+	if tree == "" {
+		return []string{"initialise it in a worktree that has it, then land again: git submodule update --init"}
+	}
+	return []string{"initialise it, then land again: git -C " + quote.Shell(tree) + " submodule update --init -- " + quote.Shell(e.Path)}
+}

@@ -1,0 +1,42 @@
+package gitagency
+
+import (
+	"context"
+
+	"github.com/git-agency/git-agency/gitagency/internal/landing"
+)
+
+// FinishRequest says which integration worktree to finish, and how.
+type FinishRequest struct {
+	Worktree string // as for Repository.Worktree
+	Strategy string // one of Strategies; empty: agency.land.strategy, else merge
+}
+
+// FinishResult is the result of FinishWorktree.
+type FinishResult struct {
+	Worktree string `json:"worktree_id"`
+	Name     string `json:"name"`
+	Commit   string `json:"commit"`    // commit of the parent branch that has the work
+	Before   string `json:"before"`    // commit of the parent branch before
+	Branch   string `json:"branch"`    // the parent branch
+	Strategy string `json:"strategy"`  // strategy used; empty if the parent branch had all of the work
+	Commits  int    `json:"commits"`   // commits that were merged
+	TrashRef string `json:"trash_ref"` // ref that keeps content of the tree that was in no branch; empty if there was none
+}
+
+// FinishWorktree merges the branch of a created integration worktree into its parent branch, with the guarantees of Land,
+// and archives the worktree. If it is killed after the merge, a second call archives the worktree.
+func (r *Repository) FinishWorktree(ctx context.Context, req FinishRequest) (FinishResult, error) {
+	finished, err := landing.Finish(ctx, r.core, landing.FinishRequest(req))
+	return FinishResult(finished), publicError(err)
+}
+
+// Finishing is StateError.Other of an error that keeps a worktree from being finished, and not from being archived.
+const Finishing = "finish"
+
+func finishing(is bool) string {
+	if is {
+		return Finishing
+	}
+	return ""
+}

@@ -1,0 +1,41 @@
+package core
+
+import (
+	"slices"
+
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// States of an invocation, as 'ls' shows them. Those of review and landing have the names of store, and those of a run
+// are in runStates.
+const (
+	StateIdle     = "idle"
+	StateRunning  = "running"
+	StateUnlanded = "unlanded"
+	StateBroken   = "broken"
+)
+
+// runStates are the values of status that say how a run ended or why it waits. A run that is under way is found by its
+// processes, not by its status, which a killed run would leave behind.
+var runStates = []string{"finished", "failed", "blocked", "stopped", "timed_out"}
+
+// SetState sets State from the other fields. What an invocation ended as comes first, then whether a command runs in it,
+// then its review, then its run.
+func (i *Invocation) SetState() {
+	switch ended := i.Landing == store.Landed || i.Landing == store.Discarded; {
+	case i.Broken:
+		i.State = StateBroken
+	case i.UnlandedCommit != "":
+		i.State = StateUnlanded
+	case ended:
+		i.State = i.Landing
+	case i.Running:
+		i.State = StateRunning
+	case i.Landing == store.Review || i.Landing == store.Rejected:
+		i.State = i.Landing
+	case slices.Contains(runStates, i.Status):
+		i.State = i.Status
+	default:
+		i.State = StateIdle
+	}
+}

@@ -1,0 +1,101 @@
+package core
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"path/filepath"
+	"slices"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/overlay"
+	"github.com/git-agency/git-agency/gitagency/internal/git/status"
+	"github.com/git-agency/git-agency/gitagency/internal/git/submodule"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// UpperDir returns the path of the overlay upper directory over the git directory for an invocation; it may not exist.
+func (r *Repository) UpperDir(id string) string {
+	return filepath.Join(r.Store.WallsDir(r.ID, id), "git", "upper")
+}
+
+// FindSubmodules lists the submodules that are checked out in the tree of an invocation, or were.
+func (r *Repository) FindSubmodules(ctx context.Context, repo *git.Repo, s git.WorktreeSpec) ([]submodule.Checkout, error) {
+	req := submodule.FindRequest{Worktree: s.Name, Tree: s.Dir}
+	if upper := r.UpperDir(s.Name); store.IsDir(upper) {
+		req.UpperDir = upper
+	}
+	if !store.IsDir(repo.AdminDir(s.Name)) {
+		req.Commit = s.Onto // the worktree is not registered any more
+	}
+	return submodule.Find(ctx, repo, req)
+}
+
+// WithKeptSubmodules fills in which submodules of a tree hold nothing that is not kept elsewhere, and where the repositories
+// of the others are. A submodule that cannot be compared counts as one that is not kept.
+func (r *Repository) WithKeptSubmodules(ctx context.Context, repo *git.Repo, s git.WorktreeSpec) (git.WorktreeSpec, error) {
+	if s.Dir == "" || !store.IsDir(s.Dir) {
+		return s, nil
+	}
+	if entry := overlay.OpaqueEntry(r.UpperDir(s.Name), s.Name); entry != "" && store.IsDir(filepath.Join(entry, "modules")) {
+		s.ModulesDir = filepath.Join(entry, "modules")
+	}
+	found, err := r.FindSubmodules(ctx, repo, s)
+	if err != nil {
+		if !IsContentError(ctx, err) {
+			return s, err
+		}
+		r.Warn("submodules in %s: %v", guard.QuotePath(s.Dir), err)
+	}
+	s.KeptSubmodules = map[string]string{}
+	for _, c := range found {
+		unchanged, err := c.IsUnchanged(ctx, r.AllSandboxesWalled())
+		switch {
+		case unchanged:
+			s.KeptSubmodules[c.Path] = c.Name
+		case err != nil && !IsContentError(ctx, err):
+			return s, err
+		case err != nil:
+			r.Warn("submodule %s: %v", guard.QuotePath(c.Path), err)
+		}
+	}
+	return s, nil
+}
+
+// LostModules lists the repositories of submodules of a tree that belong to no submodule that is checked out there, or was:
+// nothing else reports that they may hold what is not kept elsewhere.
+func (r *Repository) LostModules(ctx context.Context, repo *git.Repo, s git.WorktreeSpec) ([]string, error) {
+	s, err := r.WithKeptSubmodules(ctx, repo, s)
+	if err != nil {
+		return nil, err
+	}
+	others, err := r.otherModules(repo, s)
+	if err != nil || len(others) == 0 {
+		return nil, err
+	}
+	found, err := r.FindSubmodules(ctx, repo, s)
+	if err != nil && !IsContentError(ctx, err) {
+		return nil, err
+	}
+	return slices.DeleteFunc(others, func(name string) bool {
+		return slices.ContainsFunc(found, func(c submodule.Checkout) bool { return c.Name == name })
+	}), nil
+}
+
+// otherModules lists the repositories of submodules of a tree that hold, or may hold, what is not kept elsewhere. s has the
+// fields that WithKeptSubmodules fills in.
+func (r *Repository) otherModules(repo *git.Repo, s git.WorktreeSpec) ([]string, error) {
+	return submodule.Others(cmp.Or(s.ModulesDir, filepath.Join(repo.AdminDir(s.Name), "modules")), slices.Collect(maps.Values(s.KeptSubmodules)))
+}
+
+// WithoutKeptSubmodules removes from a list of what a capture left out those submodules that hold nothing that is not kept
+// elsewhere.
+func (r *Repository) WithoutKeptSubmodules(ctx context.Context, repo *git.Repo, s git.WorktreeSpec, left []status.LeftOut) ([]status.LeftOut, error) {
+	isSubmodule := func(l status.LeftOut) bool { return l.Reason == status.OmitSubmodule }
+	if !slices.ContainsFunc(left, isSubmodule) {
+		return left, nil
+	}
+	s, err := r.WithKeptSubmodules(ctx, repo, s)
+	return slices.DeleteFunc(left, func(l status.LeftOut) bool { return isSubmodule(l) && s.KeptSubmodules[l.Path] != "" }), err
+}

@@ -1,0 +1,214 @@
+package status
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	"github.com/git-agency/git-agency/gitagency/internal/beneath"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/index"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
+)
+
+// CountChanges counts the files of a worktree that differ from HEAD, on disk or in the index, and the untracked ones, as
+// "git status --untracked-files=all --no-renames" lists them; a nested repository counts as one. headTree is the tree of
+// the commit head.
+//
+// It reads only files whose stat data differ from the index, so it takes the time of an lstat of every file. Where git
+// converts files, one whose size has changed counts as changed, although git might convert it to the committed content.
+func CountChanges(ctx context.Context, r *git.Repo, s git.WorktreeSpec, head, headTree string) (count int, err error) {
+	s.InUse = true
+	if r, err = r.WithConfigOf(ctx, s); err != nil {
+		return 0, err
+	}
+	scratch, remove := lazyScratchGitDir(r, s, head)
+	defer func() { err = errors.Join(err, remove()) }()
+	began := fileClockNow(s.Dir)
+	x, mtime, err := readWorktreeIndex(ctx, r, scratch, s, object.FormatOf(head))
+	if err != nil {
+		return 0, err
+	}
+	staged := selectEntries(s, x, mtime)
+	tree, err := beneath.Open(s.Dir)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, tree.Close()) }()
+	v := &worktreeScan{tree: tree, repo: r, spec: s, head: head, format: staged.Format, scratch: scratch, startedAt: began, indexMtime: staged.Mtime, entries: staged.Entries}
+	changed := map[string]bool{}
+	for _, name := range staged.Conflicts {
+		changed[name] = true
+	}
+	if err := v.addDiskChanges(ctx, changed); err != nil {
+		return 0, err
+	}
+	if err := v.addStagedChanges(ctx, headTree, changed); err != nil {
+		return 0, err
+	}
+	return len(changed), nil
+}
+
+// addDiskChanges adds the files that differ from their index entries, and those without an entry.
+func (v *worktreeScan) addDiskChanges(ctx context.Context, changed map[string]bool) (err error) {
+	if v.result, err = v.newScanner().scan(ctx, v.spec.Dir, v.entries); err != nil {
+		return err
+	}
+	if err := v.knownIgnoreVerdict(); err != nil {
+		return err
+	}
+	if err := v.classifyUntracked(ctx); err != nil {
+		return v.rememberIgnoreVerdict(err)
+	}
+	for _, f := range v.untrackedFiles {
+		changed[f.name] = true
+	}
+	for _, l := range v.leftOut {
+		changed[l.Path] = true
+	}
+	var doubtful []int
+	for i, f := range v.result.statuses {
+		switch name := string(v.entries[i].Name); {
+		case f == entryMissing, f == entryModified && v.hasOtherSize(i):
+			changed[name] = true
+		case f == entryModified:
+			doubtful = append(doubtful, i)
+		}
+	}
+	return v.addChangedContent(ctx, doubtful, changed)
+}
+
+// hasOtherSize reports whether a file has another size than when its index entry was written. Git sets the size of an entry
+// to 0 if it has to read the file.
+func (v *worktreeScan) hasOtherSize(i int) bool {
+	const sizeWord = 9
+	size := binary.BigEndian.Uint32(v.entries[i].Stat[sizeWord*4:])
+	return size != 0 && uint32(v.result.stats[i].Size) != size
+}
+
+// TooMuchToReadError reports a worktree of which too many files would have to be read to count its changes.
+type TooMuchToReadError struct{ Dir string }
+
+func (e *TooMuchToReadError) Error() string {
+	return fmt.Sprintf("more than %d MiB would have to be read to find the changed files of %s", maxMemoryBytes>>20, e.Dir)
+}
+
+// addChangedContent reads the files of some index entries and adds those whose mode or content differs. Git is asked only
+// about files that it may convert and that are not, as they are, what the entry says.
+func (v *worktreeScan) addChangedContent(ctx context.Context, doubtful []int, changed map[string]bool) error {
+	if len(doubtful) == 0 {
+		return nil
+	}
+	var names []string
+	total := int64(0)
+	for _, i := range doubtful {
+		names, total = append(names, string(v.entries[i].Name)), total+v.result.stats[i].Size
+	}
+	if total > maxMemoryBytes {
+		return &TooMuchToReadError{Dir: v.spec.Dir}
+	}
+	leaves, err := v.hashUnconverted(ctx, names, doubtful)
+	if err != nil {
+		return err
+	}
+	var convertible []string
+	var seed []int
+	for n, i := range doubtful {
+		switch leaf, there := leaves[names[n]]; {
+		case isLeaf(v.entries[i], leaf):
+		case there && leaf.Mode == v.entries[i].Mode && v.mayConvert(names[n]):
+			convertible, seed = append(convertible, names[n]), append(seed, i)
+		default:
+			changed[names[n]] = true
+		}
+	}
+	if len(convertible) == 0 {
+		return nil
+	}
+	if leaves, err = v.hashFiles(ctx, convertible, seed); err != nil {
+		return err
+	}
+	for n, i := range seed {
+		if !isLeaf(v.entries[i], leaves[convertible[n]]) {
+			changed[convertible[n]] = true
+		}
+	}
+	return nil
+}
+
+// isLeaf reports whether an index entry has the mode and the content of a file.
+func isLeaf(e index.Entry, leaf object.LeafChange) bool {
+	return leaf.Mode == e.Mode && bytes.Equal(leaf.OID, e.OID) && !e.IntentToAdd
+}
+
+// addStagedChanges adds the files whose index entries differ from HEAD.
+func (v *worktreeScan) addStagedChanges(ctx context.Context, headTree string, changed map[string]bool) error {
+	built := index.BuildTree(v.entries, v.format)
+	if built.HexOID() == headTree {
+		return nil
+	}
+	known, err := hex.DecodeString(headTree)
+	if err != nil {
+		return err
+	}
+	t, err := v.repo.OpenCatFile(ctx)
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	return addTreeChanges(ctx, t, "", object.TreeEntry{Mode: object.ModeTree, OID: built.OID, Subtree: built}, object.TreeEntry{Mode: object.ModeTree, OID: known}, changed)
+}
+
+// addTreeChanges adds the files below path that two entries do not have in common. The first is of a tree in memory, the
+// second of one in the repository; either may be empty.
+func addTreeChanges(ctx context.Context, t *git.CatFile, path string, ours, theirs object.TreeEntry, changed map[string]bool) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	if ours.Mode == theirs.Mode && bytes.Equal(ours.OID, theirs.OID) {
+		return nil
+	}
+	for _, it := range []object.TreeEntry{ours, theirs} {
+		if it.OID != nil && !it.IsTree() {
+			changed[path] = true
+		}
+	}
+	var built object.BuiltTree
+	if ours.Subtree != nil {
+		built = *ours.Subtree
+	}
+	var stored *object.Tree
+	if theirs.OID != nil && theirs.IsTree() {
+		var err error
+		if stored, err = t.ReadTree(theirs.OID); err != nil {
+			return err
+		}
+	}
+	below := path
+	if below != "" {
+		below += "/"
+	}
+	names := map[string]bool{}
+	for _, it := range built.Entries {
+		names[string(it.Name)] = true
+		had, _ := stored.Find(string(it.Name))
+		if err := addTreeChanges(ctx, t, below+string(it.Name), it, had, changed); err != nil {
+			return err
+		}
+	}
+	if stored == nil {
+		return nil
+	}
+	for _, it := range stored.Entries {
+		if names[string(it.Name)] {
+			continue
+		}
+		if err := addTreeChanges(ctx, t, below+string(it.Name), object.TreeEntry{}, it, changed); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,122 @@
+package worktree
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+)
+
+// Registration is a linked worktree to be added or removed.
+type Registration struct {
+	Name   string // of its entry below <common dir>/worktrees; must be free
+	Tree   string // the directory; it exists and is empty
+	Branch string // full ref; exists, and is checked out nowhere
+	Link   string // temporary path whose last component is Name; must be free
+}
+
+// Add registers the worktree with git and checks nothing out. Git names the entry after the last component of
+// the path it is given, which need not be unique; so it is given a symlink of the name we want. It stores the path
+// behind the link.
+func Add(ctx context.Context, r *git.Repo, w Registration) error {
+	if _, err := os.Lstat(r.AdminDir(w.Name)); err == nil {
+		return fmt.Errorf("git already has a worktree named %s", w.Name)
+	}
+	if err := os.Symlink(w.Tree, w.Link); err != nil {
+		return err
+	}
+	_, err := r.RunWrite(ctx, git.RunOptions{LazyFetch: true}, "worktree", "add", "--no-checkout", w.Link, strings.TrimPrefix(w.Branch, "refs/heads/"))
+	if rmErr := os.Remove(w.Link); err == nil {
+		err = rmErr
+	}
+	if err != nil {
+		return err
+	}
+	got, what := readAdminEntry(r.AdminDir(w.Name))
+	if what != "" || got.Path != w.Tree || got.Branch != w.Branch {
+		return fmt.Errorf("git registered %q on %q as %q %s instead of %q on %q", got.Path, got.Branch, w.Name, what, w.Tree, w.Branch)
+	}
+	return nil
+}
+
+// Unregister removes every entry that git has for the worktree: where the name was taken, git chose another
+// one. An entry of this name for another existing worktree stays.
+func Unregister(r *git.Repo, w Registration) error {
+	return unregisterWith(r, w, func(name string) error { return RemoveAdminDir(r, name) })
+}
+
+// UnregisterDeferred is Unregister that leaves the slow part to RemoveUnregistered: the entry of this name is only renamed
+// to where git does not look.
+func UnregisterDeferred(r *git.Repo, w Registration) error {
+	return unregisterWith(r, w, func(name string) error {
+		if name != w.Name {
+			return RemoveAdminDir(r, name)
+		}
+		return moveAdminDirAway(r, name)
+	})
+}
+
+// unregisterWith calls remove for the name of every entry of the worktree, after deleting a leftover symlink.
+func unregisterWith(r *git.Repo, w Registration, remove func(name string) error) error {
+	if fi, err := os.Lstat(w.Link); err == nil && fi.Mode()&fs.ModeSymlink != 0 {
+		if err := os.Remove(w.Link); err != nil {
+			return err
+		}
+	}
+	registered, err := RegisteredTrees(r)
+	if err != nil {
+		return err
+	}
+	names := w.NamesIn(registered)
+	if _, there := registered[w.Name]; !there {
+		names = append(names, w.Name) // an earlier attempt may have left its renamed directory
+	}
+	for _, name := range names {
+		if err := remove(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// NamesIn lists the names of the entries, of all that are registered, that belong to the worktree.
+func (w Registration) NamesIn(registered map[string]string) []string {
+	var names []string
+	for name, at := range registered {
+		switch {
+		case name != w.Name && at == w.Tree:
+			names = append(names, name)
+		case name == w.Name:
+			if real, err := filepath.EvalSymlinks(at); at == "" || err != nil || real == w.Tree {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// RegistrationFiles returns the files git wrote for a registered worktree without fsync, and the directories that
+// hold their names.
+func RegistrationFiles(r *git.Repo, w Registration) (files, dirs []string) {
+	admin := r.AdminDir(w.Name)
+	for _, name := range []string{"gitdir", "commondir", "HEAD"} {
+		files = append(files, filepath.Join(admin, name))
+	}
+	files = append(files, filepath.Join(w.Tree, ".git"))
+	return files, []string{admin, filepath.Dir(admin), w.Tree, filepath.Dir(w.Tree)}
+}
+
+// Checkout fills a registered, still empty worktree with a commit. It runs the filters the user configured,
+// as any checkout does, and moves no ref. On a machine with several cores git uses them, unless the user configured
+// checkout.workers.
+func Checkout(ctx context.Context, r *git.Repo, w Registration, commit string) error {
+	p := git.RunOptions{GitDir: r.AdminDir(w.Name), WorkTree: w.Tree, Config: r.CheckoutWorkersConfig(), LazyFetch: true, Reading: r.CheckoutReading("the checkout of " + commit)}
+	_, err := r.RunWrite(ctx, p, "read-tree", "-m", "-u", "--no-recurse-submodules", commit)
+	return err
+}

@@ -1,0 +1,207 @@
+// Package listing finds out what a list of invocations shows besides their records: which sandboxes have a running
+// command, how many commits each is ahead of its integration branch, and how many of its files are not committed. It
+// changes nothing but its cache, takes no locks, and never imports git state from behind walls: a command's commits
+// count when it has ended.
+package listing
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
+	"github.com/git-agency/git-agency/gitagency/internal/git/status"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+)
+
+// timeLimit bounds the time for reading the trees of all sandboxes. The changed files of those that are left are unknown.
+const timeLimit = 2 * time.Second
+
+// errNoTime is the cause of a tree that was not read in time.
+var errNoTime = errors.New("reading the trees of all sandboxes took longer than " + timeLimit.String())
+
+// Fill sets Running, RunningSince, Ahead, Dirty and State of every invocation whose sandbox exists. Numbers that cannot be
+// found out stay nil.
+func Fill(ctx context.Context, r *core.Repository, invocations []core.Invocation) error {
+	_, err := fill(ctx, r, invocations)
+	return err
+}
+
+// FillOne is Fill for one invocation, with a warning that says why its files cannot be counted.
+func FillOne(ctx context.Context, r *core.Repository, inv *core.Invocation) error {
+	one := []core.Invocation{*inv}
+	sandboxes, err := fill(ctx, r, one)
+	*inv = one[0]
+	for _, s := range sandboxes {
+		if s.err != nil {
+			r.Warn("sandbox %s: its changed files cannot be counted: %v", inv.ID, s.err)
+		}
+	}
+	return err
+}
+
+// liveSandbox is a sandbox that exists.
+type liveSandbox struct {
+	inv  *core.Invocation
+	spec git.WorktreeSpec
+	tip  string // commit of its branch; empty if unknown
+	head string // commit of its HEAD; empty if unknown
+	tree string // tree of that commit; empty if unknown
+	err  error  // why its files cannot be counted
+}
+
+func fill(ctx context.Context, r *core.Repository, invocations []core.Invocation) ([]*liveSandbox, error) {
+	running := proc.Async(func() (map[string]time.Time, error) { return proc.RunningTasks(), nil })
+	sandboxes := findSandboxes(r, invocations)
+	facts := loadFacts(r)
+	if err := readTips(ctx, r, sandboxes); err != nil {
+		return nil, err
+	}
+	countAhead(ctx, r, facts, sandboxes)
+	if err := readHeadTrees(ctx, r, facts, sandboxes); err != nil {
+		return nil, err
+	}
+	countDirty(ctx, r, sandboxes)
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	facts.save(r)
+	tasks, _ := running()
+	for i := range invocations {
+		inv := &invocations[i]
+		if since, is := tasks[r.Store.InvocationDir(r.ID, inv.ID)]; is && !inv.Broken && !core.HasEnded(inv.Entry.Record) {
+			inv.Running, inv.RunningSince = true, since.UTC().Truncate(time.Second)
+		}
+		inv.SetState()
+	}
+	return sandboxes, nil
+}
+
+// findSandboxes lists the sandboxes that exist.
+func findSandboxes(r *core.Repository, invocations []core.Invocation) []*liveSandbox {
+	var sandboxes []*liveSandbox
+	for i := range invocations {
+		inv := &invocations[i]
+		if inv.Broken || core.HasEnded(inv.Entry.Record) || !inv.Entry.HasTree {
+			continue
+		}
+		// The configuration of the repository is not trusted: whether it may be would have to be asked for every sandbox.
+		spec := git.WorktreeSpec{Name: inv.ID, Dir: r.Store.SandboxTreePath(r.ID, inv.ID), Branch: core.SandboxRef(inv.ID), Base: inv.BaseCommit, Omit: guard.AgencyDir}
+		sandboxes = append(sandboxes, &liveSandbox{inv: inv, spec: spec})
+	}
+	return sandboxes
+}
+
+// readTips reads the branches and the HEADs of the sandboxes, from their files where that is possible.
+func readTips(ctx context.Context, r *core.Repository, sandboxes []*liveSandbox) error {
+	proc.Parallel(sandboxes, func(s *liveSandbox) {
+		s.tip = r.Git.ReadLooseRef(s.spec.Branch)
+		s.head, _ = r.Git.HeadFromFiles(s.spec)
+	})
+	if !slices.ContainsFunc(sandboxes, func(s *liveSandbox) bool { return s.tip == "" }) {
+		return nil
+	}
+	refs, err := r.Git.Refs(ctx, core.HeadsPrefix+core.BranchNamespace+"/")
+	if err != nil {
+		return err
+	}
+	for _, s := range sandboxes {
+		s.tip = refs[s.spec.Branch]
+	}
+	return nil
+}
+
+// countAhead sets Ahead. An integration branch whose history cannot be read is a warning.
+func countAhead(ctx context.Context, r *core.Repository, facts *facts, sandboxes []*liveSandbox) {
+	commits := map[string]string{} // commits of the integration branches
+	asked := map[string][]string{} // commits of sandboxes to count, by commit of their integration branch
+	for _, s := range sandboxes {
+		branch := s.inv.IntegrationBranch
+		if _, known := commits[branch]; !known && branch != "" {
+			commits[branch] = branchCommit(ctx, r, branch)
+		}
+		upstream := commits[branch]
+		if _, known := facts.ahead(s.tip, upstream); upstream != "" && s.tip != "" && !known && !slices.Contains(asked[upstream], s.tip) {
+			asked[upstream] = append(asked[upstream], s.tip)
+		}
+	}
+	for upstream, tips := range asked {
+		counts, err := merge.CountAhead(ctx, r.Git, upstream, tips)
+		if err != nil && context.Cause(ctx) == nil {
+			r.Warn("commits that are not on the integration branch cannot be counted: %v", err)
+		}
+		for tip, n := range counts {
+			facts.setAhead(tip, upstream, n)
+		}
+	}
+	for _, s := range sandboxes {
+		if n, known := facts.ahead(s.tip, commits[s.inv.IntegrationBranch]); known {
+			s.inv.Ahead = &n
+		}
+	}
+}
+
+// branchCommit returns the commit of a branch; empty if it does not exist or cannot be read.
+func branchCommit(ctx context.Context, r *core.Repository, branch string) string {
+	if commit, ok := r.Git.ReadRefFile(branch); ok {
+		return commit
+	}
+	commit, err := r.Git.Tip(ctx, branch)
+	if err != nil {
+		r.Warn("%s: %v", core.ShortBranch(branch), err)
+	}
+	return commit
+}
+
+// readHeadTrees looks up the trees of the HEADs, with one git for all that are not known yet.
+func readHeadTrees(ctx context.Context, r *core.Repository, facts *facts, sandboxes []*liveSandbox) error {
+	var heads, names []string
+	for _, s := range sandboxes {
+		if s.head != "" && facts.tree(s.head) == "" && !slices.Contains(heads, s.head) {
+			heads, names = append(heads, s.head), append(names, s.head+"^{tree}")
+		}
+	}
+	if len(names) > 0 {
+		found, err := r.Git.Lookup(ctx, names...)
+		if err != nil {
+			return err
+		}
+		for i, o := range found {
+			if !o.Missing() {
+				facts.setTree(heads[i], o.OID)
+			}
+		}
+	}
+	for _, s := range sandboxes {
+		s.tree = facts.tree(s.head)
+	}
+	return nil
+}
+
+// countDirty sets Dirty, within the time limit.
+func countDirty(ctx context.Context, r *core.Repository, sandboxes []*liveSandbox) {
+	ctx, stop := context.WithTimeoutCause(ctx, timeLimit, errNoTime)
+	defer stop()
+	mounts := guard.MountsBelow(r.Store.SandboxesDir(r.ID))
+	proc.Parallel(sandboxes, func(s *liveSandbox) {
+		switch {
+		case s.tree == "":
+			s.err = errors.New("its HEAD cannot be read")
+		case slices.ContainsFunc(mounts, func(point string) bool { return guard.Contains(s.spec.Dir, point) }):
+			s.err = errors.New("something is mounted in it")
+		case context.Cause(ctx) != nil:
+			s.err = context.Cause(ctx)
+		}
+		if s.err != nil {
+			return
+		}
+		var n int
+		if n, s.err = status.CountChanges(ctx, r.Git, s.spec, s.head, s.tree); s.err == nil {
+			s.inv.Dirty = &n
+		}
+	})
+}

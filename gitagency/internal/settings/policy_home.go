@@ -1,0 +1,303 @@
+package settings
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"sync"
+
+	"github.com/git-agency/git-agency/gitagency/internal/copies"
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/git/config"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+)
+
+// homeKey is the key with the kind of home directory behind walls.
+const homeKey = "agency." + policySection + ".home"
+
+// The values of homeKey.
+const (
+	homePrivate  = "private"
+	homeReadOnly = "readonly"
+)
+
+const wantHome = homePrivate + " or " + homeReadOnly
+
+func checkHomeSetting(value string) error {
+	if value == homePrivate || value == homeReadOnly {
+		return nil
+	}
+	return &fault.InvalidError{What: "home", Value: value, Want: wantHome}
+}
+
+// readPrivateHome reports whether commands behind walls have a home directory of their own.
+func readPrivateHome(cfg config.Settings) (bool, error) {
+	s, set := cfg.Last(homeKey)
+	if !set {
+		return true, nil
+	}
+	if checkHomeSetting(s.Value) != nil {
+		return false, InvalidSetting(homeKey, s, wantHome)
+	}
+	return s.Value == homePrivate, nil
+}
+
+// toolRoots lists where tools that are installed in a home directory keep their programs: below the directory that a
+// variable names, else below the home. Of a directory that also holds credentials or projects, only parts are listed.
+var toolRoots = []struct {
+	variable, home string
+	parts          []string // directories below the base; nil is the base itself
+}{
+	{"", ".local", []string{"bin", "lib", "opt"}},
+	{"", ".local/share", []string{
+		"mise", "rtx", "pnpm", "uv/tools", "uv/python", "pipx", "fnm", "nvim/mason", "virtualenvs", "pypoetry/venv", "cargo/bin", "rustup", "go/bin",
+		"gem/ruby", "claude/versions", "cursor-agent/versions", "coursier", "JetBrains/Toolbox/scripts",
+	}},
+	{"CARGO_HOME", ".cargo", []string{"bin", "registry", "git"}},
+	{"RUSTUP_HOME", ".rustup", nil},
+	{"GOPATH", "go", []string{"bin", "pkg"}},
+	{"GOROOT", "", nil},
+	{"GOBIN", "", nil},
+	{"NVM_DIR", ".nvm", nil},
+	{"VOLTA_HOME", ".volta", nil},
+	{"FNM_DIR", ".fnm", nil},
+	{"N_PREFIX", "n", []string{"bin", "lib", "n"}},
+	{"PNPM_HOME", "", nil},
+	{"BUN_INSTALL", ".bun", []string{"bin", "install"}},
+	{"DENO_INSTALL", ".deno", []string{"bin"}},
+	{"PYENV_ROOT", ".pyenv", nil},
+	{"VIRTUAL_ENV", "", nil},
+	{"WORKON_HOME", ".virtualenvs", nil},
+	{"CONDA_PREFIX", "", nil},
+	{"POETRY_HOME", ".poetry", []string{"bin", "lib", "venv"}},
+	{"PIPX_HOME", ".local/pipx", nil},
+	{"RBENV_ROOT", ".rbenv", nil},
+	{"GEM_HOME", ".gem", []string{"bin", "gems", "specifications", "extensions", "ruby"}},
+	{"", ".rvm", nil},
+	{"JENV_ROOT", ".jenv", nil},
+	{"SDKMAN_DIR", ".sdkman", nil},
+	{"JAVA_HOME", ".jdks", nil},
+	{"ANDROID_HOME", "Android/Sdk", nil},
+	{"FLUTTER_ROOT", "flutter", nil},
+	{"ASDF_DATA_DIR", ".asdf", nil},
+	{"NODENV_ROOT", ".nodenv", nil},
+	{"GOENV_ROOT", ".goenv", nil},
+	{"DOTNET_ROOT", ".dotnet", nil},
+	{"OPAMROOT", ".opam", nil},
+	{"", ".ghcup", nil},
+	{"", ".cabal", []string{"bin", "store", "packages"}},
+	{"STACK_ROOT", ".stack", []string{"programs", "snapshots", "pantry"}},
+	{"ELAN_HOME", ".elan", nil},
+	{"", ".juliaup", []string{"bin", "juliaup"}},
+	{"JULIA_DEPOT_PATH", ".julia", []string{"juliaup", "registries", "packages", "artifacts", "compiled"}},
+	{"MIX_HOME", ".mix", nil},
+	{"COMPOSER_HOME", ".composer", []string{"vendor"}},
+	{"", ".config/composer", []string{"vendor"}},
+	{"", ".config/yarn", []string{"global"}},
+	{"HOMEBREW_PREFIX", ".linuxbrew", nil},
+	{"", ".nix-profile", nil},
+	{"", ".local/state/nix", []string{"profile", "profiles"}},
+	{"", "miniconda3", nil},
+	{"", "miniforge3", nil},
+	{"", "mambaforge", nil},
+	{"", "anaconda3", nil},
+	{"", "perl5", nil},
+}
+
+// findTools returns the directories of tools below a home, with symbolic links as they are configured, also those that do
+// not exist: the tool roots, and for other directories on PATH what belongs to the programs there.
+func findTools(env []string, home string) []string {
+	if !filepath.IsAbs(home) {
+		return nil
+	}
+	var tools []string
+	for _, t := range toolRoots {
+		var dirs []string
+		if t.variable != "" {
+			dirs = filepath.SplitList(proc.Getenv(env, t.variable))
+		}
+		if len(dirs) == 0 && t.home != "" {
+			dirs = []string{filepath.Join(home, t.home)}
+		}
+		for _, dir := range dirs {
+			switch {
+			case !filepath.IsAbs(dir):
+			case t.parts == nil:
+				tools = append(tools, filepath.Clean(dir))
+			default:
+				tools = append(tools, joinAll(dir, t.parts)...)
+			}
+		}
+	}
+	s := toolSearch{home: filepath.Clean(home), tools: tools}
+	for _, dir := range filepath.SplitList(proc.Getenv(env, "PATH")) {
+		if dir = filepath.Clean(dir); s.inHome(dir) {
+			s.addPrograms(dir)
+			s.addLinked(dir)
+		}
+	}
+	return s.tools
+}
+
+// toolSearch collects the directories of tools below a home.
+type toolSearch struct {
+	home  string
+	tools []string
+}
+
+func (s *toolSearch) inHome(path string) bool { return guard.Contains(s.home, path) }
+
+func (s *toolSearch) add(path string) {
+	if !slices.ContainsFunc(s.tools, func(t string) bool { return t == path || guard.Contains(t, path) }) {
+		s.tools = append(s.tools, path)
+	}
+}
+
+// addPrograms adds a directory with programs, and the directories beside it in which installed programs have their
+// libraries and data. Other directories beside it may be anything.
+func (s *toolSearch) addPrograms(dir string) {
+	s.add(dir)
+	if prefix := filepath.Dir(dir); filepath.Base(dir) == "bin" && s.inHome(prefix) && prefix != filepath.Join(s.home, ".local") {
+		for _, part := range []string{"lib", "lib64", "libexec", "share"} {
+			s.add(filepath.Join(prefix, part))
+		}
+	}
+}
+
+// maxLinkedPrograms bounds the entries of a directory on PATH that are looked at.
+const maxLinkedPrograms = 500
+
+// addLinked adds the programs in the home to which links in a directory on PATH lead.
+func (s *toolSearch) addLinked(dir string) {
+	if slices.ContainsFunc(s.tools, func(t string) bool { return guard.Contains(t, dir) }) {
+		return // of one tool, such as the shims of a version manager
+	}
+	f, err := os.Open(dir)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	entries, _ := f.ReadDir(maxLinkedPrograms) // as many as can be read
+	for _, e := range entries {
+		if e.Type()&fs.ModeSymlink == 0 {
+			continue
+		}
+		link := filepath.Join(dir, e.Name())
+		target, err := os.Readlink(link)
+		if err != nil {
+			continue
+		}
+		if !filepath.IsAbs(target) {
+			target = filepath.Join(dir, target)
+		}
+		if s.inHome(target) && filepath.Base(filepath.Dir(target)) == "bin" {
+			s.addPrograms(filepath.Dir(target))
+		}
+		if real := guard.ResolveOrEmpty(link); s.inHome(real) {
+			s.add(real)
+		}
+	}
+}
+
+// agentLogins lists where coding agents keep their logins, settings and sessions, below the home.
+var agentLogins = map[string][]string{
+	"claude":       {".claude", ".claude.json", ".config/claude"},
+	"codex":        {".codex"},
+	"gemini":       {".gemini"},
+	"opencode":     {".local/share/opencode", ".local/state/opencode", ".config/opencode"},
+	"qwen":         {".qwen"},
+	"crush":        {".config/crush", ".local/share/crush"},
+	"amp":          {".config/amp", ".local/share/amp"},
+	"cursor-agent": {".cursor", ".config/cursor"},
+	"copilot":      {".copilot", ".config/github-copilot"},
+	"aider":        {".aider", ".aider.conf.yml"},
+	"goose":        {".config/goose", ".local/share/goose"},
+}
+
+// ForRunner shows the login of an agent in the private home of its sandbox. Grants for the logins of other agents, which
+// one configuration has for all of them, do not count there.
+func (p *Policy) ForRunner(runner string) {
+	own, known := agentLogins[runner]
+	if !known || !p.privateHome {
+		return
+	}
+	p.logins = joinAll(p.home, own)
+	ofOther := func(path string) bool {
+		for agent, names := range agentLogins {
+			for _, login := range joinAll(p.home, names) {
+				if real := guard.ResolveOrEmpty(login); agent != runner && (path == real || guard.Contains(real, path)) && real != "" {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	for _, grants := range []*[]string{&p.Read, &p.Write, &p.OverlayWrite} {
+		*grants = slices.DeleteFunc(*grants, ofOther)
+	}
+	p.privateFiles = slices.DeleteFunc(p.privateFiles, func(f string) bool { return ofOther(guard.ResolveOrEmpty(f)) })
+}
+
+// toolSettings are files below a home with settings of tools, without which they would work in another way.
+var toolSettings = []string{
+	".config/git/ignore", ".config/git/attributes", ".config/go/env", ".cargo/config.toml", ".cargo/config", ".cargo/env", ".rustfmt.toml", ".config/rustfmt/rustfmt.toml",
+	".tool-versions", ".asdfrc", ".config/mise/config.toml", ".nvmrc", ".editorconfig", ".clang-format", ".inputrc", ".config/uv/uv.toml", ".condarc", ".bunfig.toml",
+}
+
+// HomeFiles returns the files to copy into a private home, with names relative to it: settings of git and of tools
+// without secrets, and the files that the user made private. Those that cannot be read are left out.
+func (p Policy) HomeFiles(git GitConfigSecrets) []copies.File {
+	if !p.privateHome || !filepath.IsAbs(p.home) {
+		return nil
+	}
+	var files []copies.File
+	add := func(path, original, text string, mode fs.FileMode) {
+		name, err := filepath.Rel(p.home, path)
+		if err == nil && filepath.IsLocal(name) && name != "." && !slices.ContainsFunc(files, func(f copies.File) bool { return f.Name == name }) {
+			files = append(files, copies.File{Name: name, Original: original, Text: text, Mode: mode})
+		}
+	}
+	for _, path := range p.privateFiles {
+		if data, err := durable.ReadFile(path, copies.MaxSize); err == nil {
+			add(path, string(data), string(data), 0o600)
+		}
+	}
+	for _, f := range git.UserFiles {
+		if guard.Contains(p.home, f.Path) && !p.hides(f.Path) {
+			add(f.Path, f.Original, f.Text, 0)
+		}
+	}
+	for _, path := range append(joinAll(p.home, toolSettings), git.NamedFiles...) {
+		if !guard.Contains(p.home, path) {
+			continue
+		}
+		if data, err := durable.ReadFile(path, maxSettings); err == nil && !p.hides(path) {
+			add(path, string(data), removeCredentials(string(data)), 0)
+		}
+	}
+	return files
+}
+
+// maxSettings is the largest size of a file with settings of a tool.
+const maxSettings = 1 << 20
+
+// hides reports whether a file is hidden by the user or by default.
+func (p Policy) hides(path string) bool {
+	real := guard.ResolveOrEmpty(path)
+	return slices.ContainsFunc(slices.Concat(p.Hide, p.Secrets), func(hidden string) bool {
+		return hidden == path || guard.Contains(hidden, path) || hidden == real || guard.Contains(hidden, real)
+	})
+}
+
+var credentialLine = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?im)^.*(token|secret|passw|credential|api_?key|_auth).*\n?`)
+})
+
+// removeCredentials removes lines that name credentials, and user names and passwords in URLs.
+func removeCredentials(text string) string {
+	return urlUserinfo().ReplaceAllString(credentialLine().ReplaceAllString(text, ""), "://")
+}

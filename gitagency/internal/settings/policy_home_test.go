@@ -1,0 +1,72 @@
+package settings
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git/config"
+)
+
+func TestFindToolsFollowsPathAndVariables(t *testing.T) {
+	t.Parallel()
+	home, _ := makeHome(t, "opt/a/bin/a", "opt/a/lib/x", "work/p/secret", "work/bin/w", "bin/x -> ../opt/b/bin/b", "opt/b/bin/b", "bin/y -> /usr/bin/env", "bin/z -> ../work/p/secret")
+	tools := findTools([]string{"PATH=" + home + "/opt/a/bin:" + home + "/bin:/usr/bin:" + home + "/work/bin:" + home, "CARGO_HOME=" + home + "/rust", "NVM_DIR=relative"}, home)
+	for _, want := range []string{"opt/a/bin", "opt/a/lib", "bin", "opt/b/bin", "work/bin", "rust/bin", "work/p/secret", ".rustup", ".pyenv", ".local/bin", ".local/share/mise"} {
+		if !slices.Contains(tools, home+"/"+want) {
+			t.Errorf("%s is no tool", want)
+		}
+	}
+	for _, no := range []string{"", "/work", "/opt/a", "/opt", "/work/p", "/rust", "/.cargo/bin", "/.local", "/.local/share", "/go", "/lib"} {
+		if slices.Contains(tools, home+no) {
+			t.Errorf("~%s is a tool", no)
+		}
+	}
+}
+
+func TestForRunnerShowsOwnLoginOnly(t *testing.T) {
+	t.Parallel()
+	home, env := makeHome(t, ".claude/", ".codex/auth.json", ".gemini/", "models/")
+	for runner, want := range map[string]string{"claude": ".claude models", "": ".claude .codex models", "my-own": ".claude .codex models"} {
+		p, err := readPolicy(makeSettings(writeKey, "private:~/.claude", writeKey, "private:~/.codex", writeKey, "private:~/models"), env, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.ForRunner(runner)
+		if got := strings.ReplaceAll(strings.Join(p.OverlayWrite, " "), home+"/", ""); got != want {
+			t.Errorf("runner %q: private are %q, want %q", runner, got, want)
+		}
+		if slices.Contains(p.logins, home+"/.codex") || slices.Contains(p.logins, home+"/.claude") != (runner == "claude") {
+			t.Errorf("runner %q: logins %q", runner, p.logins)
+		}
+	}
+}
+
+func TestHomeFilesContainNoSecrets(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"[registry]\ntoken = \"x\"\n[build]\njobs = 2\n": "[registry]\n[build]\njobs = 2\n",
+		"GOPROXY=https://me:pw@proxy.example\n":          "GOPROXY=https://proxy.example\n",
+		"Password: x":                                    "",
+		"go 1.22\n":                                      "go 1.22\n",
+	} {
+		if got := removeCredentials(text); got != want {
+			t.Errorf("%q becomes %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestHomeSettingIsChecked(t *testing.T) {
+	t.Parallel()
+	for value, private := range map[string]bool{homePrivate: true, homeReadOnly: false} {
+		if got, err := readPrivateHome(makeSettings(homeKey, value)); got != private || err != nil {
+			t.Errorf("%s: %v, %v", value, got, err)
+		}
+	}
+	if private, err := readPrivateHome(config.Settings{}); !private || err != nil {
+		t.Errorf("by default: %v, %v", private, err)
+	}
+	if _, err := readPrivateHome(makeSettings(homeKey, "Private")); err == nil || !strings.Contains(err.Error(), wantHome) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,101 @@
+package store
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+)
+
+// lockRecord waits for the lock of a record and returns the file that holds it. Most updates also hold the repository
+// lock, but a command that ends records its exit code without it. The lock is an flock on the record's own file, which
+// every update replaces: a process that gets the lock of a replaced file locks the new one.
+func lockRecord(path string) (*os.File, error) {
+	for {
+		f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+		if err != nil {
+			return nil, err
+		}
+		for err = unix.EINTR; errors.Is(err, unix.EINTR); {
+			err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
+		}
+		if err != nil {
+			return nil, errors.Join(&os.PathError{Op: "flock", Path: path, Err: err}, f.Close())
+		}
+		mine, err := f.Stat()
+		if err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+		if current, err := os.Stat(path); err == nil && os.SameFile(mine, current) {
+			return f, nil
+		}
+		if err := f.Close(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// withoutUpdates calls do while no process updates the record in a directory, so that a temporary file there was left by
+// a killed process. A directory without a record has no updates.
+func withoutUpdates(dir string, do func() error) error {
+	held, err := lockRecord(metaPath(dir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return do()
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(), held.Close())
+}
+
+// IsRecordUpdate reports whether a path is that of a temporary file with the new content of a record.
+func IsRecordUpdate(path string) bool {
+	return strings.HasPrefix(filepath.Base(path), durable.TempPrefix+filepath.Base(metaPath(""))+"-")
+}
+
+// removeKilledUpdates removes the temporary files that killed updates of a record left. The caller has locked the record.
+func removeKilledUpdates(record string) error {
+	temps, err := durable.ListTemps(filepath.Dir(record))
+	for _, path := range temps {
+		if IsRecordUpdate(path) {
+			err = errors.Join(err, durable.RemoveIfExists(path))
+		}
+	}
+	return err
+}
+
+// RecordExec records the exit code of a command that has ended and the time of its end, unless the invocation has ended
+// meanwhile: its end date then decides when it is pruned.
+func (s Store) RecordExec(repoID, invocationID string, exitCode int, at time.Time) (err error) {
+	path := s.InvocationMetaPath(repoID, invocationID)
+	held, err := lockRecord(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, held.Close()) }()
+	if err := removeKilledUpdates(path); err != nil {
+		return err
+	}
+	data, err := durable.ReadFile(path, maxRecordBytes)
+	if err != nil {
+		return err
+	}
+	ended := false
+	updated, err := patchJSON(data, func(m *InvocationMeta) {
+		if ended = m.Landing == Landed || m.Landing == Discarded; !ended {
+			m.ExitCode, m.FinishedAt = json.Number(strconv.Itoa(exitCode)), &at
+		}
+	})
+	if err != nil || ended {
+		return err
+	}
+	return durable.WriteFile(path, updated, 0o600)
+}

@@ -1,0 +1,190 @@
+// Package ttymodes follows the modes that a program's output switches on in a terminal: the alternate screen, mouse
+// reporting, a hidden cursor and the like. It knows which bytes switch them off again, for a program that was killed
+// before it could. It must never change the output, and draws no screen.
+package ttymodes
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Tracker is an io.Writer of a program's output. A sequence may be split over any number of writes.
+type Tracker struct {
+	parse  func(*Tracker, byte) // consumes one byte of a sequence; nil: outside of one
+	params []byte               // parameters of the control sequence so far
+
+	changed         []int  // private modes that are not at their default, in the order of the changes
+	keypad          bool   // the keypad sends application sequences
+	modifyOtherKeys bool   // xterm's reporting of modified keys
+	keyboardFlags   [2]int // pushes onto the stack of keyboard flags (kitty protocol): of the main and the alternate screen
+}
+
+// usualMode returns the default of a private mode, and whether it matters to a shell.
+func usualMode(mode int) (on, known bool) {
+	switch mode {
+	case 7, // wrap long lines
+		25: // visible cursor
+		return true, true
+	case 1, // application cursor keys
+		47, 1047, 1049, // alternate screen
+		9, 1000, 1001, 1002, 1003, 1005, 1006, 1015, 1016, // mouse reporting, and its formats
+		1004, // focus reporting
+		2004, // bracketed paste
+		2026, // synchronized output
+		2031, // reports of colour scheme changes
+		2048: // reports of size changes
+		return false, true
+	}
+	return false, false
+}
+
+const escape = 0x1b
+
+// maxParams bounds the parameters of a control sequence. A longer one has no effect.
+const maxParams = 256
+
+// Write follows the modes. It never fails.
+func (t *Tracker) Write(p []byte) (int, error) {
+	for rest := p; len(rest) > 0; rest = rest[1:] {
+		if t.parse == nil {
+			next := bytes.IndexByte(rest, escape)
+			if next < 0 {
+				break
+			}
+			rest = rest[next:]
+		}
+		t.consume(rest[0])
+	}
+	return len(p), nil
+}
+
+func (t *Tracker) consume(c byte) {
+	switch {
+	case c == escape: // begins a sequence, also inside of another
+		t.parse = (*Tracker).afterEscape
+	case c == 0x18 || c == 0x1a: // CAN and SUB cancel a sequence
+		t.parse = nil
+	case c < 0x20 || c == 0x7f: // other control characters act inside of a sequence as outside
+	default:
+		t.parse(t, c)
+	}
+}
+
+func (t *Tracker) afterEscape(c byte) {
+	t.parse = nil
+	switch c {
+	case '[':
+		t.params, t.parse = t.params[:0], (*Tracker).inControlSequence
+	case '=':
+		t.keypad = true
+	case '>':
+		t.keypad = false
+	case 'c': // full reset
+		*t = Tracker{params: t.params}
+	}
+}
+
+func (t *Tracker) inControlSequence(c byte) {
+	if c >= 0x40 {
+		t.parse = nil
+		if len(t.params) < maxParams {
+			t.apply(string(t.params), c)
+		}
+		return
+	}
+	if len(t.params) < maxParams {
+		t.params = append(t.params, c)
+	}
+}
+
+// apply executes a control sequence.
+func (t *Tracker) apply(params string, final byte) {
+	private, isPrivate := strings.CutPrefix(params, "?")
+	switch {
+	case isPrivate && (final == 'h' || final == 'l'):
+		for param := range strings.SplitSeq(private, ";") {
+			if mode, err := strconv.Atoi(param); err == nil {
+				t.set(mode, final == 'h')
+			}
+		}
+	case params == "!" && final == 'p': // soft reset
+		t.keypad = false
+		t.set(1, false)
+		t.set(25, true)
+	case strings.HasPrefix(params, ">4") && final == 'm':
+		t.modifyOtherKeys = strings.HasPrefix(params, ">4;") && params != ">4;" && params != ">4;0"
+	case strings.HasPrefix(params, ">") && final == 'u':
+		t.keyboardFlags[t.screen()]++
+	case strings.HasPrefix(params, "<") && final == 'u':
+		count, err := strconv.Atoi(params[1:])
+		if err != nil || count < 1 {
+			count = 1
+		}
+		t.keyboardFlags[t.screen()] = max(t.keyboardFlags[t.screen()]-count, 0)
+	}
+}
+
+func (t *Tracker) set(mode int, on bool) {
+	usual, known := usualMode(mode)
+	at := slices.Index(t.changed, mode)
+	switch {
+	case !known:
+	case on != usual && at < 0:
+		t.changed = append(t.changed, mode)
+	case on == usual && at >= 0:
+		t.changed = slices.Delete(t.changed, at, at+1)
+	}
+}
+
+// screen returns the index of the current screen in keyboardFlags.
+func (t *Tracker) screen() int {
+	if slices.ContainsFunc(t.changed, isAlternateScreen) {
+		return 1
+	}
+	return 0
+}
+
+func isAlternateScreen(mode int) bool { return mode == 47 || mode == 1047 || mode == 1049 }
+
+// Reset returns the bytes that switch all modes to their defaults again, and takes them for written. The result is
+// empty if they are there already.
+func (t *Tracker) Reset() []byte {
+	var out []byte
+	popKeyboardFlags := func() {
+		if n := t.keyboardFlags[t.screen()]; n > 0 {
+			out = fmt.Appendf(out, "\x1b[<%du", n)
+		}
+	}
+	setDefault := func(mode int) {
+		final := 'l'
+		usual, _ := usualMode(mode)
+		if usual {
+			final = 'h'
+		}
+		out = fmt.Appendf(out, "\x1b[?%d%c", mode, final)
+		t.set(mode, usual)
+	}
+	popKeyboardFlags() // each screen has its own
+	if t.modifyOtherKeys {
+		out = append(out, "\x1b[>4m"...)
+	}
+	if t.keypad {
+		out = append(out, "\x1b>"...)
+	}
+	for _, mode := range slices.Backward(slices.Clone(t.changed)) {
+		if !isAlternateScreen(mode) {
+			setDefault(mode)
+		}
+	}
+	if alternate := slices.Clone(t.changed); len(alternate) > 0 { // only these are left
+		for _, mode := range slices.Backward(alternate) {
+			setDefault(mode)
+		}
+		popKeyboardFlags()
+	}
+	*t = Tracker{params: t.params}
+	return out
+}

@@ -1,0 +1,382 @@
+package walls
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/landlock"
+)
+
+// MakePlan plans the walls, or refuses with a *RefusedError. If one path of a plan is below another, the lower one
+// decides for everything below it; no path occurs twice.
+func MakePlan(r Request, m Machine) (Plan, error) {
+	if err := m.checkSupported(); err != nil {
+		return Plan{}, err
+	}
+	network, err := planNetwork(r.Outputs)
+	if err != nil {
+		return Plan{}, err
+	}
+	if err := r.checkPaths(); err != nil {
+		return Plan{}, err
+	}
+	d := planner{Request: r, files: m.Files, uid: m.UID, gid: m.GID, marks: map[string]pathMark{}, lookups: map[string]Entry{}}
+	// The first step that marks a path decides; later marks of the same path are ignored.
+	for _, step := range []func() error{
+		d.checkGitDirOwners, d.markSandbox, d.markPrivate, d.markHidden, d.markHome, d.markOverlays, d.markWritable, d.markReadable,
+		d.markSecrets, d.markFiltered, d.markTools, d.markCaches, d.markKept, d.markOtherNames,
+	} {
+		if err := step(); err != nil {
+			return Plan{}, err
+		}
+	}
+	plan := Plan{
+		Hostname: hostname, Network: network,
+		Fixed: r.fixedPaths(), LandlockABI: min(m.LandlockABI, landlock.NewestABI),
+	}
+	if err := d.checkUTF8(); err != nil {
+		return Plan{}, err
+	}
+	d.fillPlan(&plan)
+	d.fillLinks(&plan)
+	d.maskHidden(&plan)
+	if plan.LandlockABI < landlock.SocketsABI {
+		plan.Sockets = d.reachableSockets(plan, m.Sockets)
+	}
+	return plan, nil
+}
+
+// hostname is the one name that resolves on every machine.
+const hostname = "localhost"
+
+func (m Machine) checkSupported() error {
+	const without = "--isolation none works without it"
+	switch {
+	case m.System != "linux":
+		return &RefusedError{Wall: UserNamespaces, Why: m.System + " has none", Remedy: without}
+	case m.Arch != "amd64" && m.Arch != "arm64":
+		return &RefusedError{Wall: Seccomp, Why: "there is no filter for " + m.Arch + ", only for amd64 and arm64", Remedy: without}
+	case m.LandlockABI == 0:
+		return &RefusedError{Wall: Landlock, Why: cmp.Or(m.WhyNoLandlock, "this kernel does not offer it"), Remedy: without}
+	case m.LandlockABI < landlock.RenameABI:
+		return &RefusedError{Wall: Landlock, Why: fmt.Sprintf("this kernel, %s, has ABI version %d, and %d is required", cmp.Or(m.Kernel, "of unknown release"), m.LandlockABI, landlock.RenameABI), Remedy: without}
+	case m.WhyNoSeccomp != "":
+		return &RefusedError{Wall: Seccomp, Why: m.WhyNoSeccomp, Remedy: without}
+	}
+	return nil
+}
+
+// fixedPaths returns the paths that identify the sandbox, which its commands must not change.
+func (r Request) fixedPaths() []string {
+	if r.MarkerDir == "" {
+		return []string{r.GitFile}
+	}
+	return []string{r.GitFile, r.MarkerDir}
+}
+
+func (r Request) checkPaths() error {
+	for _, p := range []string{r.Tree, r.GitDir, r.GitFile, r.OverlayDir, r.DataDir} {
+		if !filepath.IsAbs(p) || filepath.Clean(p) != p || p == "/" {
+			return fmt.Errorf("plan walls: %q is not a valid path of a sandbox", p)
+		}
+	}
+	switch {
+	case !guard.Contains(r.Tree, r.GitFile):
+		return fmt.Errorf("plan walls: %s is not in %s", r.GitFile, r.Tree)
+	case r.MarkerDir != "" && !guard.Contains(r.Tree, r.MarkerDir):
+		return fmt.Errorf("plan walls: %s is not in %s", r.MarkerDir, r.Tree)
+	case contains(r.Tree, r.OverlayDir), contains(r.OverlayDir, r.Tree):
+		return fmt.Errorf("plan walls: the overlay directory %s overlaps %s", r.OverlayDir, r.Tree)
+	case contains(r.Tree, r.GitDir), contains(r.GitDir, r.Tree):
+		return fmt.Errorf("plan walls: the git directory %s overlaps %s", r.GitDir, r.Tree)
+	case contains(r.Tree, r.DataDir):
+		return fmt.Errorf("plan walls: the data directory %s is in %s", r.DataDir, r.Tree)
+	case contains(r.GitDir, r.DataDir), contains(r.GitDir, r.OverlayDir):
+		return fmt.Errorf("plan walls: the data directory %s is in the git directory %s", r.DataDir, r.GitDir)
+	}
+	return nil
+}
+
+// contains reports whether path is dir or below it.
+func contains(dir, path string) bool { return dir == path || guard.Contains(dir, path) }
+
+// planner holds a plan in progress.
+type planner struct {
+	Request
+	files   FileLookup
+	uid     int
+	gid     int
+	marks   map[string]pathMark
+	lookups map[string]Entry // cache of lookup
+
+	privateHome string // path of the private home; empty without one
+}
+
+// pathMark is the planned visibility of a path.
+type pathMark struct {
+	visibility Visibility
+	optional   bool   // not requested by the user: may be dropped
+	needed     bool   // with visibility KeptVisible: visible also below something hidden
+	text       string // with visibility Filtered
+}
+
+func (d *planner) markPath(path string, s Visibility, auto bool) {
+	if _, marked := d.marks[path]; !marked {
+		d.marks[path] = pathMark{visibility: s, optional: auto}
+	}
+}
+
+// markSandbox marks the paths that every sandbox consists of.
+func (d *planner) markSandbox() error {
+	d.markPath(d.Tree, Writable, false)
+	d.markPath(d.GitDir, Overlaid, false)
+	d.markPath(d.DataDir, Hidden, false)
+	if !contains(d.DataDir, d.OverlayDir) { // a process that could write there would change the upper directories of all overlays
+		d.markPath(d.OverlayDir, Hidden, false)
+	}
+	// A protected directory may be mounted inside the sandbox's tree.
+	for _, point := range d.files.Mounts(d.Tree) {
+		if other, rel := d.findOverlap(point, append([]string{d.GitDir}, d.IntegrationTrees...)); rel != guard.Disjoint {
+			return &RefusedError{Wall: readOnlyRoot, Why: fmt.Sprintf("%s, which is mounted in the sandbox, %s %s", point, rel, other), Remedy: "unmount it"}
+		}
+	}
+	return nil
+}
+
+// markPrivate marks the directories in which processes leave files for each other, sockets above all.
+func (d *planner) markPrivate() error {
+	for _, dir := range []string{"/tmp", "/var/tmp", "/run", "/var/run", d.RuntimeDir} {
+		e := d.lookup(dir)
+		if e.Kind != Directory || e.Path == "/" || isKernelDir(e.Path) || contains(d.Tree, e.Path) || contains(d.GitDir, e.Path) {
+			continue
+		}
+		if dir == d.RuntimeDir && contains(e.Path, d.homeDir()) {
+			continue // a home directory that is also the runtime directory stays a home
+		}
+		d.markPath(e.Path, Private, true)
+	}
+	return nil
+}
+
+// markHidden marks the paths that the user hides.
+func (d *planner) markHidden() error {
+	for _, path := range d.Policy.Hide {
+		e := d.lookup(path)
+		switch {
+		case e.Kind == Absent || contains(d.DataDir, e.Path) && !contains(d.Tree, e.Path):
+			continue
+		case e.Path == "/" || e.Kind == Device || isKernelDir(e.Path):
+			return &RefusedError{Key: HideKey, Path: path, Why: "no command can run without it"}
+		case contains(d.Tree, e.Path), contains(d.GitDir, e.Path):
+			return &RefusedError{Key: HideKey, Path: path, Why: "it is part of the sandbox"}
+		case d.marks[e.Path].visibility == Private:
+			continue
+		}
+		d.markPath(e.Path, Hidden, false)
+	}
+	return nil
+}
+
+// markReadable marks the paths that the user wants to be visible.
+func (d *planner) markReadable() error {
+	for _, path := range d.Policy.Read {
+		e := d.lookup(path)
+		switch {
+		case e.Kind == Absent || e.Path == "/" || isKernelDir(e.Path):
+			continue
+		case d.marks[e.Path].visibility == Private:
+			return &RefusedError{Key: ReadKey, Path: path, Why: "every sandbox has its own", Remedy: "grant a path below it"}
+		case contains(d.DataDir, e.Path) && !contains(d.Tree, e.Path), contains(d.OverlayDir, e.Path):
+			return &RefusedError{Key: ReadKey, Path: path, Why: "it is in the data directory, where other sandboxes are", Remedy: "copy it elsewhere, or into the sandbox with 'git agency put'"}
+		}
+		d.markPath(e.Path, KeptVisible, false)
+	}
+	return nil
+}
+
+// markCaches marks the caches of tools.
+func (d *planner) markCaches() error {
+	protected := d.protectedPlaces()
+	for _, path := range d.Policy.Caches {
+		e := d.lookup(path)
+		if e.Kind != Directory || e.Path == "/" || d.homeDir() != "" && contains(e.Path, d.homeDir()) || isKernelDir(e.Path) {
+			continue
+		}
+		// Comparing names is enough: an overlay changes nothing in its lower directory, whatever other names that has.
+		touching := func(place string) bool { return contains(place, e.Path) || contains(e.Path, place) }
+		switch {
+		case slices.ContainsFunc(protected, touching):
+		case d.whyNoOverlay(e) == "":
+			d.markPath(e.Path, Overlaid, true)
+		case d.inPrivateHome(e.Path):
+			d.markPath(e.Path, KeptVisible, true)
+		}
+	}
+	return nil
+}
+
+// markKept marks the paths that have to stay visible below private directories.
+func (d *planner) markKept() error {
+	for _, path := range d.KeepVisible {
+		e := d.lookup(path)
+		if _, marked := d.marks[e.Path]; !marked && (e.Kind == Directory || e.Kind == File) {
+			d.marks[e.Path] = pathMark{visibility: KeptVisible, optional: true, needed: d.hidesIntegration()}
+		}
+	}
+	others := append([]string{"/etc/resolv.conf", "/etc/hosts", "/etc/localtime", "/run/current-system", d.Home}, d.PathDirs...)
+	if !d.hidesIntegration() {
+		others = append(others, d.IntegrationTrees...)
+	}
+	for _, path := range others {
+		if e := d.lookup(path); (e.Kind == Directory || e.Kind == File) && !d.inPrivateHome(e.Path) { // there, Tools has what is needed
+			d.markPath(e.Path, KeptVisible, true)
+		}
+	}
+	return nil
+}
+
+// markOtherNames marks hidden and private paths also where another mount shows them.
+func (d *planner) markOtherNames() error {
+	for _, path := range slices.Sorted(maps.Keys(d.marks)) {
+		m := d.marks[path]
+		if m.visibility != Hidden && m.visibility != Private && m.visibility != Filtered {
+			continue
+		}
+		for _, name := range d.files.OtherNames(path) {
+			e := d.lookup(name)
+			if e.Path != name || e.Kind == Absent || e.Kind == Device || isKernelDir(name) {
+				continue // it cannot be reached, or is not shown inside
+			}
+			if m.visibility == Filtered && (contains(d.GitDir, name) || contains(d.Tree, name)) {
+				continue // git must be able to replace its own configuration there
+			}
+			if needed := d.neededBelow(name); needed != "" && m.visibility == Private {
+				if name != "/" { // what is needed below it stays visible, as in /tmp
+					d.markPath(name, Private, true)
+				}
+				continue
+			} else if needed != "" {
+				return &RefusedError{Wall: hiddenSecrets, Why: fmt.Sprintf("%s cannot be hidden: it is mounted at %s too, which contains %s", path, name, needed), Remedy: "unmount it, or hide a path below it"}
+			}
+			if _, marked := d.marks[name]; !marked {
+				d.marks[name] = m
+			}
+		}
+	}
+	return nil
+}
+
+// neededBelow returns the path at or below dir without which no command can run; empty when there is none.
+func (d *planner) neededBelow(dir string) string {
+	for _, needed := range []string{d.Tree, d.GitDir, d.homeDir(), "/"} {
+		if needed != "" && contains(dir, needed) {
+			return needed
+		}
+	}
+	return ""
+}
+
+// checkUTF8 refuses paths that are not valid UTF-8: a plan is sent as JSON, which would change such a path, and the
+// real one would not be hidden.
+func (d *planner) checkUTF8() error {
+	for path, m := range d.marks {
+		switch {
+		case utf8.ValidString(path):
+		case m.optional && (m.visibility == KeptVisible || m.visibility == Overlaid):
+			delete(d.marks, path)
+		default:
+			return &RefusedError{Wall: readOnlyRoot, Why: fmt.Sprintf("the path %q is not valid UTF-8", path), Remedy: "rename it"}
+		}
+	}
+	return nil
+}
+
+// fillPlan makes the lists of the plan from the marks, without those that change nothing.
+func (d *planner) fillPlan(plan *Plan) {
+	plan.Private, plan.Hidden, plan.Kept, plan.Writable, plan.Overlays = []string{}, []string{}, []string{}, []string{}, []OverlayMount{}
+	paths := make([]string, 0, len(d.marks))
+	for path := range d.marks {
+		paths = append(paths, path)
+	}
+	slices.SortFunc(paths, byDepth)
+	for _, path := range paths {
+		m, around := d.marks[path], plan.parentVisibility(path)
+		unseen := around == Hidden || around == Private
+		switch m.visibility {
+		case Private:
+			switch {
+			case path == d.privateHome:
+				plan.Home = PrivateHome{Path: path, Dir: HomeDir(d.OverlayDir)}
+			case !unseen:
+				plan.Private = append(plan.Private, path)
+			}
+		case Hidden: // for the data directory even mount points in it must not be creatable
+			if !unseen || path == d.DataDir || path == d.OverlayDir {
+				plan.Hidden = append(plan.Hidden, path)
+			}
+		case Filtered:
+			if !unseen {
+				plan.Filtered = append(plan.Filtered, FilteredFile{path, []byte(m.text)})
+			}
+		case KeptVisible:
+			if around == Private || around == Hidden && (m.needed || !m.optional) {
+				plan.Kept = append(plan.Kept, path)
+			}
+		case Writable:
+			if around != Writable {
+				plan.Writable = append(plan.Writable, path)
+			}
+		case Overlaid:
+			if around != Overlaid && (!m.optional || around != Hidden && around != Writable) {
+				plan.Overlays = append(plan.Overlays, d.overlayFor(path))
+			}
+		}
+	}
+}
+
+// byDepth orders paths so that parents come before their children.
+func byDepth(a, b string) int {
+	return cmp.Or(cmp.Compare(strings.Count(a, "/"), strings.Count(b, "/")), strings.Compare(a, b))
+}
+
+// overlayFor names the directories of an overlay. The name is the same for every command, and recognisable for people.
+func (d *planner) overlayFor(path string) OverlayMount {
+	home := filepath.Join(d.OverlayDir, "git")
+	if path != d.GitDir {
+		sum := sha256.Sum256([]byte(path))
+		home = filepath.Join(d.OverlayDir, strings.TrimLeft(filepath.Base(path), ".")+"-"+hex.EncodeToString(sum[:6]))
+	}
+	return OverlayMount{Path: path, Upper: filepath.Join(home, "upper"), Work: filepath.Join(home, "work")}
+}
+
+func (d *planner) lookup(path string) Entry {
+	if !filepath.IsAbs(path) {
+		return Entry{}
+	}
+	e, known := d.lookups[path]
+	if !known {
+		e = d.files.Lookup(path)
+		d.lookups[path] = e
+	}
+	return e
+}
+
+func (d *planner) homeDir() string {
+	if e := d.lookup(d.Home); e.Kind == Directory {
+		return e.Path
+	}
+	return ""
+}
+
+// isKernelDir reports whether a path is in a directory that every sandbox gets anew, or that must stay as it is.
+func isKernelDir(path string) bool {
+	return contains("/proc", path) || contains("/sys", path) || contains("/dev", path)
+}

@@ -1,0 +1,76 @@
+package walls
+
+import (
+	"path/filepath"
+	"slices"
+)
+
+// Visibility says how a path appears in a sandbox.
+type Visibility string
+
+// The visibilities.
+const (
+	ReadOnly      Visibility = ""          // unchanged, read-only
+	KeptVisible   Visibility = "kept"      // the same, below something hidden or private
+	Hidden        Visibility = "hidden"    // empty
+	Filtered      Visibility = "filtered"  // with another content, read-only
+	Private       Visibility = "private"   // empty at first, and writable
+	MaskedAround  Visibility = "masked"    // unchanged, read-only, around hidden paths
+	Writable      Visibility = "writable"  // unchanged, and writable
+	Overlaid      Visibility = "layered"   // unchanged, and writable within the sandbox
+	FixedReadOnly Visibility = "read-only" // read-only, below something writable
+)
+
+// VisibilityOf returns the visibility of a path, which must not contain symbolic links.
+func (p Plan) VisibilityOf(path string) Visibility {
+	if slices.Contains(p.Fixed, path) {
+		return FixedReadOnly
+	}
+	sight, depth := ReadOnly, -1
+	p.forEachPath(func(place string, s Visibility) {
+		if contains(place, path) && len(place) > depth {
+			sight, depth = s, len(place)
+		}
+	})
+	return sight
+}
+
+// parentVisibility returns the visibility of the parent directory of a path.
+func (p Plan) parentVisibility(path string) Visibility {
+	if path == "/" {
+		return ReadOnly
+	}
+	return p.VisibilityOf(filepath.Dir(path))
+}
+
+// IsVisible reports whether the content of a path outside is there inside.
+func (p Plan) IsVisible(path string) bool {
+	s := p.VisibilityOf(path)
+	return s != Hidden && s != Private
+}
+
+// IsWritable reports whether files can be created below a path.
+func (p Plan) IsWritable(path string) bool {
+	s := p.VisibilityOf(path)
+	return s == Private || s == Writable || s == Overlaid
+}
+
+func (p Plan) forEachPath(yield func(string, Visibility)) {
+	for _, list := range []struct {
+		paths []string
+		sight Visibility
+	}{{p.Private, Private}, {p.Hidden, Hidden}, {p.Masked, MaskedAround}, {p.Kept, KeptVisible}, {p.Writable, Writable}} {
+		for _, path := range list.paths {
+			yield(path, list.sight)
+		}
+	}
+	if p.Home.Path != "" {
+		yield(p.Home.Path, Private)
+	}
+	for _, f := range p.Filtered {
+		yield(f.Path, Filtered)
+	}
+	for _, l := range p.Overlays {
+		yield(l.Path, Overlaid)
+	}
+}
