@@ -164,13 +164,13 @@ func (p Plan) WeakerThan(than Plan) string {
 	case p.LandlockABI < than.LandlockABI:
 		return "landlock"
 	}
+	if than.Home.Path != "" && p.IsVisible(than.Home.Path) {
+		return than.Home.Path + " is visible"
+	}
 	for _, path := range slices.Concat(than.Hidden, than.Private) {
 		if p.IsVisible(path) {
 			return path + " is visible"
 		}
-	}
-	if than.Home.Path != "" && p.IsVisible(than.Home.Path) {
-		return than.Home.Path + " is visible"
 	}
 	for _, path := range p.Kept { // elsewhere, they depend on PATH
 		if than.Home.Path != "" && contains(than.Home.Path, path) && !than.IsVisible(path) {

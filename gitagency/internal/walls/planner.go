@@ -319,7 +319,7 @@ func (d *planner) fillPlan(plan *Plan) {
 				plan.Private = append(plan.Private, path)
 			}
 		case Hidden: // for the data directory even mount points in it must not be creatable
-			if !unseen || path == d.DataDir || path == d.OverlayDir {
+			if !unseen || path == d.DataDir || path == d.OverlayDir || around == Private && d.hasMountBelow(path) {
 				plan.Hidden = append(plan.Hidden, path)
 			}
 		case Filtered:
@@ -340,6 +340,17 @@ func (d *planner) fillPlan(plan *Plan) {
 			}
 		}
 	}
+}
+
+// hasMountBelow reports whether something will be mounted below a hidden path. In a private directory its mount point
+// would make the path a writable directory, which a command would take for the original.
+func (d *planner) hasMountBelow(path string) bool {
+	for below, m := range d.marks {
+		if below != path && contains(path, below) && m.visibility != Hidden && m.visibility != Private {
+			return true
+		}
+	}
+	return false
 }
 
 // byDepth orders paths so that parents come before their children.

@@ -14,7 +14,8 @@ func privateRequest() Request {
 	return r
 }
 
-const privatePlan = `hidden DATA
+const privatePlan = `hidden /home/me/project
+hidden DATA
 layered /home/me/.cache
 layered /home/me/.npm
 layered /home/me/go/pkg
@@ -89,22 +90,29 @@ func TestMakePlanWithPrivateHome(t *testing.T) {
 			ask: func(r *Request) {
 				r.GitDir, r.IntegrationTrees = "/home/me/.git", []string{"/home/me"}
 			},
-			want: "- layered /home/me/project/.git\n+ layered /home/me/.git",
+			want: "- layered /home/me/project/.git\n- hidden /home/me/project\n+ layered /home/me/.git",
+		},
+		"an integration tree in a private directory is not a place to write": {
+			disk: usualFiles + "/tmp/project/.git/\n/tmp/linked/x\n",
+			ask: func(r *Request) {
+				r.GitDir, r.IntegrationTrees = "/tmp/project/.git", []string{"/tmp/project", "/tmp/linked"}
+			},
+			want: "- layered /home/me/project/.git\n- hidden /home/me/project\n+ hidden /tmp/project\n+ layered /tmp/project/.git",
 		},
 		"hiding the home hides its tools too": {
 			disk: usualFiles + "/home/me/.cargo/\n",
 			ask: func(r *Request) {
 				r.Tools, r.Policy.Hide, r.Policy.Caches = []string{"/home/me/.cargo"}, []string{"/home/me"}, nil
 			},
-			want: "- private /home/me\n+ hidden /home/me\n- layered /home/me/.cache\n- layered /home/me/.npm\n- layered /home/me/go/pkg",
+			want: "- private /home/me\n- hidden /home/me/project\n+ hidden /home/me\n- layered /home/me/.cache\n- layered /home/me/.npm\n- layered /home/me/go/pkg",
 		},
 		"a home that is /tmp": {
 			ask:  func(r *Request) { r.Home = "/tmp" },
-			want: "- private /home/me\n- hidden DATA\n+ hidden DATA\n+ hidden /home/me/.netrc\n+ hidden /home/me/.ssh\n+ hidden /home/me/project\n+ masked /home/me",
+			want: "- private /home/me\n- hidden DATA\n+ hidden DATA\n+ hidden /home/me/.netrc\n+ hidden /home/me/.ssh\n+ masked /home/me",
 		},
 		"without a home": {
 			ask:  func(r *Request) { r.Home = "/nowhere" },
-			want: "- private /home/me\n+ hidden /home/me/.netrc\n+ hidden /home/me/.ssh\n+ hidden /home/me/project\n+ masked /home/me",
+			want: "- private /home/me\n+ hidden /home/me/.netrc\n+ hidden /home/me/.ssh\n+ masked /home/me",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
