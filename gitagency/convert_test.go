@@ -15,6 +15,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/confine"
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/diff"
 	"github.com/git-agency/git-agency/gitagency/internal/directory"
 	"github.com/git-agency/git-agency/gitagency/internal/discard"
 	"github.com/git-agency/git-agency/gitagency/internal/doctor"
@@ -118,13 +119,13 @@ func TestConstantsAgree(t *testing.T) {
 		{FileSizeLimit, confine.FileSizeLimit},
 		{TimeoutLimit, confine.TimeoutLimit},
 		{NiceLimit, confine.NiceLimit},
-		{DiffPatch, sandbox.DiffPatch},
-		{DiffStat, sandbox.DiffStat},
-		{DiffNameStatus, sandbox.DiffNameStatus},
-		{DiffBase, sandbox.DiffBase},
-		{DiffHead, sandbox.DiffHead},
-		{DiffWork, sandbox.DiffWork},
-		{DiffIntegration, sandbox.DiffIntegration},
+		{DiffPatch, diff.Patch},
+		{DiffStat, diff.Stat},
+		{DiffNameStatus, diff.NameStatus},
+		{DiffBase, diff.Base},
+		{DiffHead, diff.Head},
+		{DiffWork, diff.Work},
+		{DiffIntegration, diff.Integration},
 		{PruneRemove, doctor.PruneRemove},
 		{PruneClean, doctor.PruneClean},
 		{PruneKeep, doctor.PruneKeep},

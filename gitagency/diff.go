@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 
+	"github.com/git-agency/git-agency/gitagency/internal/diff"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/treediff"
 )
@@ -80,7 +81,7 @@ func (d Diff) MarshalJSON() ([]byte, error) { return d.internal().MarshalJSON() 
 // MarshalJSON encodes a file in the same form as inside of a diff.
 func (f DiffFile) MarshalJSON() ([]byte, error) { return f.internal().MarshalJSON() }
 
-func newDiff(d sandbox.Diff) Diff {
+func newDiff(d diff.Diff) Diff {
 	return Diff{
 		Added: convertAll(d.Added, newDiffFile), Removed: convertAll(d.Removed, newDiffFile), Changed: convertAll(d.Changed, newDiffFile),
 		LeftOut: convertAll(d.LeftOut, newLeftOut),
@@ -117,8 +118,8 @@ func newDiffLine(l treediff.Line) DiffLine {
 
 func newDiffSpan(s treediff.Span) DiffSpan { return DiffSpan(s) }
 
-func (d Diff) internal() sandbox.Diff {
-	return sandbox.Diff{
+func (d Diff) internal() diff.Diff {
+	return diff.Diff{
 		Added: convertAll(d.Added, DiffFile.internal), Removed: convertAll(d.Removed, DiffFile.internal), Changed: convertAll(d.Changed, DiffFile.internal),
 		LeftOut: convertAll(d.LeftOut, LeftOut.internal),
 	}
@@ -170,10 +171,10 @@ type DiffRequest struct {
 	IncludeSecrets bool // let DiffWork include untracked files that look like credentials
 }
 
-func (req DiffRequest) internal() sandbox.DiffRequest {
-	return sandbox.DiffRequest{
+func (req DiffRequest) internal() diff.Request {
+	return diff.Request{
 		Invocation: req.Invocation, From: req.From, To: req.To, Paths: req.Paths,
-		Form: sandbox.DiffForm(req.Form), Words: req.Words, Binary: req.Binary, IncludeSecrets: req.IncludeSecrets,
+		Form: diff.Form(req.Form), Words: req.Words, Binary: req.Binary, IncludeSecrets: req.IncludeSecrets,
 	}
 }
 
@@ -193,7 +194,7 @@ const (
 // The diff is computed by git. Attributes in the trees and the configuration of the repository are ignored, because
 // an agent could use them to hide changes, and no program that they name is run.
 func (r *Repository) DiffSnapshots(ctx context.Context, req DiffRequest) (Diff, error) {
-	d, err := sandbox.DiffSnapshots(ctx, r.core, req.internal())
+	d, err := diff.OfSandbox(ctx, r.core, req.internal())
 	return newDiff(d), publicError(err)
 }
 
@@ -206,9 +207,9 @@ type DiffFormat struct {
 	Width          int        // width of the terminal; 0 means 80
 }
 
-func (f DiffFormat) internal() sandbox.DiffFormat {
-	return sandbox.DiffFormat{
-		Form: sandbox.DiffForm(f.Form), Summary: f.Summary, Colors: treediff.Colors(f.Colors),
+func (f DiffFormat) internal() diff.Format {
+	return diff.Format{
+		Form: diff.Form(f.Form), Summary: f.Summary, Colors: treediff.Colors(f.Colors),
 		EscapeControls: f.EscapeControls, Width: f.Width,
 	}
 }
@@ -242,6 +243,6 @@ func (r *Repository) DiffColors() (DiffColors, error) {
 }
 
 // WriteDiff writes a diff to w as text. It writes nothing when nothing differs.
-func WriteDiff(w io.Writer, diff Diff, format DiffFormat) error {
-	return publicError(sandbox.WriteDiff(w, diff.internal(), format.internal()))
+func WriteDiff(w io.Writer, d Diff, format DiffFormat) error {
+	return publicError(diff.Write(w, d.internal(), format.internal()))
 }

@@ -92,15 +92,16 @@ var floors = []struct {
 	{
 		dir: "sandbox",
 		imports: "durable ids undo lock proc git/overlay git git/worktree git/repair git/status git/snapshot git/submodule git/merge store guard " +
-			"changeset copies walls confine outlet runner quote treediff upload fault settings core handoff",
+			"changeset copies walls confine outlet runner quote upload fault settings core handoff",
 	},
+	{dir: "diff", imports: "proc git git/status git/merge treediff fault core sandbox"},
 	{dir: "discard", imports: "durable undo lock git git/worktree git/repair store guard changeset upload fault core handoff sandbox"},
 	{
 		dir: "landing",
 		imports: "durable ids lock proc git/object git git/worktree git/transport git/status git/snapshot git/submodule git/merge git/update store " +
 			"quote fault settings core sandbox discard",
 	},
-	{dir: "directory", imports: "git store guard fault settings core sandbox"},
+	{dir: "directory", imports: "git store guard fault settings core sandbox diff"},
 	{dir: "listing", imports: "proc git git/status git/merge guard core"},
 	{dir: "radar", imports: "proc git/object git git/status git/merge fault core handoff sandbox"},
 	{
@@ -111,7 +112,7 @@ var floors = []struct {
 
 	// 4: the public library
 	{dir: "reason"},
-	{dir: "gitagency", imports: "reason ids proc store archive confine treediff fault settings core sandbox discard landing directory listing radar doctor"},
+	{dir: "gitagency", imports: "reason ids proc store archive confine treediff fault settings core sandbox diff discard landing directory listing radar doctor"},
 
 	// 5: the command
 	{dir: "cmd/git-agency/internal/argv", reserved: urfave},

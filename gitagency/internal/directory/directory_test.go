@@ -18,6 +18,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/coretest"
+	"github.com/git-agency/git-agency/gitagency/internal/diff"
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
@@ -172,7 +173,7 @@ func TestDirectoryFromOnboardToForget(t *testing.T) {
 	l.writeFile("a.txt", "changed\n")
 	l.writeFile("new.txt", "new\n")
 	l.must(os.Remove(filepath.Join(l.dir, "sub/b.txt")))
-	now, err := d.DiffSnapshots(t.Context(), sandbox.DiffRequest{})
+	now, err := d.DiffSnapshots(t.Context(), diff.Request{})
 	l.must(err)
 	if len(now.Added) != 1 || len(now.Removed) != 1 || len(now.Changed) != 1 || now.Added[0].Path != "new.txt" || len(now.LeftOut) != 2 {
 		t.Errorf("%+v", now)
@@ -181,7 +182,7 @@ func TestDirectoryFromOnboardToForget(t *testing.T) {
 	if !second.Created || second.Number != 2 {
 		t.Errorf("%+v", second)
 	}
-	between, err := d.DiffSnapshots(t.Context(), sandbox.DiffRequest{From: d.ID[:6] + "/1", To: second.ID[:8]})
+	between, err := d.DiffSnapshots(t.Context(), diff.Request{From: d.ID[:6] + "/1", To: second.ID[:8]})
 	l.must(err)
 	if now.LeftOut = between.LeftOut; !reflect.DeepEqual(between, now) || between.Empty() { // between snapshots nothing is left out
 		t.Errorf("got %+v, want %+v", between, now)
@@ -295,7 +296,7 @@ func TestOnboardRefusesOverlapsAndRepositories(t *testing.T) {
 			t.Errorf("checkout to %s: %v", dir, err)
 		}
 	}
-	if _, err := d.DiffSnapshots(t.Context(), sandbox.DiffRequest{From: sandbox.DiffHead}); !fault.Is[*fault.InvalidError](err) {
+	if _, err := d.DiffSnapshots(t.Context(), diff.Request{From: diff.Head}); !fault.Is[*fault.InvalidError](err) {
 		t.Error(err)
 	}
 	l.git(l.dir, "init", "-q")

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/git-agency/git-agency/gitagency/internal/diff"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
@@ -88,33 +89,33 @@ func (d *Directory) CheckoutSnapshot(ctx context.Context, req sandbox.CheckoutRe
 	return sandbox.CheckoutSnapshot(ctx, d.repo, req)
 }
 
-// DiffSnapshots compares two states of the directory, as sandbox.DiffSnapshots does for a sandbox: any two snapshots,
+// DiffSnapshots compares two states of the directory, as diff.OfSandbox does for a sandbox: any two snapshots,
 // DiffBase, which is the first snapshot, and DiffWork, the current files. DiffRequest.Invocation must be empty.
-func (d *Directory) DiffSnapshots(ctx context.Context, req sandbox.DiffRequest) (_ sandbox.Diff, err error) {
+func (d *Directory) DiffSnapshots(ctx context.Context, req diff.Request) (_ diff.Diff, err error) {
 	if req.Invocation != "" {
-		return sandbox.Diff{}, &fault.InvalidError{What: "invocation", Value: req.Invocation, Want: "none: a directory has no invocations"}
+		return diff.Diff{}, &fault.InvalidError{What: "invocation", Value: req.Invocation, Want: "none: a directory has no invocations"}
 	}
-	if err := req.Check([]string{sandbox.DiffBase, sandbox.DiffWork}); err != nil {
-		return sandbox.Diff{}, err
+	if err := req.Check([]string{diff.Base, diff.Work}); err != nil {
+		return diff.Diff{}, err
 	}
 	if err := d.checkOnboarded(); err != nil {
-		return sandbox.Diff{}, err
+		return diff.Diff{}, err
 	}
-	works := slices.Contains([]string{req.From, req.To}, sandbox.DiffWork)
+	works := slices.Contains([]string{req.From, req.To}, diff.Work)
 	if works {
 		if err := d.checkPath(); err != nil {
-			return sandbox.Diff{}, err
+			return diff.Diff{}, err
 		}
 	}
-	c := &sandbox.Comparison{Repo: d.repo, TreeName: d.Path, Subject: d.subject(""), AnyObject: d.FirstSnapshot.ID}
+	c := &diff.Comparison{Repo: d.repo, TreeName: d.Path, Subject: d.subject(""), AnyObject: d.FirstSnapshot.ID}
 	c.StateLookups = map[string]func(context.Context) (string, error){
-		sandbox.DiffBase: func(context.Context) (string, error) {
+		diff.Base: func(context.Context) (string, error) {
 			if d.FirstSnapshot.ID == "" {
-				return "", &fault.NotFoundError{Kind: "snapshot", Query: sandbox.DiffBase}
+				return "", &fault.NotFoundError{Kind: "snapshot", Query: diff.Base}
 			}
 			return d.FirstSnapshot.ID, nil
 		},
-		sandbox.DiffWork: c.CaptureWork,
+		diff.Work: c.CaptureWork,
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 	difference, err := c.Diff(ctx, req)

@@ -1,5 +1,5 @@
-// Package sandbox is the life of one sandbox: start, commands behind walls, uploads, ports, snapshots, rollback, sync
-// and diff, and restoring an ended one. It never changes an integration worktree.
+// Package sandbox is the life of one sandbox: start, commands behind walls, uploads, ports, snapshots, rollback, sync,
+// and restoring an ended one. It never changes an integration worktree.
 package sandbox
 
 import (
@@ -70,6 +70,19 @@ type Handle struct {
 
 // open checks the sandbox and locks it against removal. It first finishes an interrupted rollback.
 func (s *Sandbox) open(ctx context.Context) (*Handle, error) { return s.OpenLocked(ctx, nil) }
+
+// ImportAndOpen imports pending commits from behind the walls of a sandbox, so that git on the host sees them, and
+// opens the sandbox, so that it is not removed meanwhile.
+func ImportAndOpen(ctx context.Context, r *core.Repository, inv core.Invocation) (*Handle, error) {
+	if _, err := inv.Path(); err != nil {
+		return nil, err
+	}
+	s := Of(r, inv.ID)
+	if err := s.importPending(ctx); err != nil {
+		return nil, err
+	}
+	return s.open(ctx)
+}
 
 // OpenLocked is open for a caller that holds the repository lock.
 func (s *Sandbox) OpenLocked(ctx context.Context, repo *git.Repo) (*Handle, error) {

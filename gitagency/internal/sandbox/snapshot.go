@@ -66,11 +66,11 @@ func findSnapshot(ctx context.Context, r *core.Repository, repo *git.Repo, query
 	if err != nil {
 		return Snapshot{}, err
 	}
-	return matchSnapshot(all, query)
+	return MatchSnapshot(all, query)
 }
 
-// matchSnapshot is findSnapshot on a list of snapshots.
-func matchSnapshot(all []Snapshot, query string) (Snapshot, error) {
+// MatchSnapshot is findSnapshot on a list of snapshots.
+func MatchSnapshot(all []Snapshot, query string) (Snapshot, error) {
 	id, number, numbered := strings.Cut(query, "/")
 	const shortest = 4 // shortest abbreviation of a commit that git accepts
 	var found []Snapshot

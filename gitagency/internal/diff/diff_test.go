@@ -1,4 +1,4 @@
-package sandbox
+package diff
 
 import (
 	"bytes"
@@ -11,12 +11,13 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/sandboxtest"
 )
 
-// DiffSnapshots and WriteDiff work without the command: words, counts, JSON and the errors for bad requests.
+// OfSandbox and Write work without the command: words, counts, JSON and the errors for bad requests.
 func TestDiffSnapshots(t *testing.T) {
 	t.Parallel()
-	l := New(t, core.Options{})
+	l := sandboxtest.New(t, core.Options{})
 	repo, id := l.Repo, l.Sandbox.ID
 	l.WriteFile("new", "one\n")
 	if _, err := l.Sandbox.Snapshot(t.Context()); err != nil {
@@ -24,7 +25,7 @@ func TestDiffSnapshots(t *testing.T) {
 	}
 	l.WriteFile("new", "one, two and three\n")
 
-	d, err := DiffSnapshots(t.Context(), repo, DiffRequest{Invocation: id, From: id + "/1", Words: true})
+	d, err := OfSandbox(t.Context(), repo, Request{Invocation: id, From: id + "/1", Words: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,34 +33,34 @@ func TestDiffSnapshots(t *testing.T) {
 		t.Errorf("got %+v", d)
 	}
 	const patch = "diff --git a/new b/new\nindex 5626abf0f7..6cdf3cfdaf 100644\n--- a/new\n+++ b/new\n@@ -1 +1 @@\n-one\n+one, two and three\n"
-	if got := formatDiff(d, DiffFormat{}); got != patch {
+	if got := formatDiff(d, Format{}); got != patch {
 		t.Errorf("got %q", got)
 	}
-	if got := formatDiff(d, DiffFormat{Summary: true}); got != " 1 file changed, 1 insertion(+), 1 deletion(-)\n\n"+patch {
+	if got := formatDiff(d, Format{Summary: true}); got != " 1 file changed, 1 insertion(+), 1 deletion(-)\n\n"+patch {
 		t.Errorf("got %q", got)
 	}
 	data, err := json.Marshal(d)
 	if err != nil || !bytes.HasPrefix(data, []byte(`{"added":[],"removed":[],"changed":[{"path":"new","old_path":"","before":"5626abf0f7`)) {
 		t.Errorf("%v: %s", err, data)
 	}
-	if got := formatDiff(Diff{}, DiffFormat{Summary: true}); got != "" {
+	if got := formatDiff(Diff{}, Format{Summary: true}); got != "" {
 		t.Errorf("summary of an empty diff: %q", got)
 	}
-	if d, err := DiffSnapshots(t.Context(), repo, DiffRequest{Invocation: id, To: id + "/1", Form: DiffStat}); err != nil || len(d.Added) != 1 || d.Added[0].Insertions != 1 || d.Added[0].Hunks != nil {
+	if d, err := OfSandbox(t.Context(), repo, Request{Invocation: id, To: id + "/1", Form: Stat}); err != nil || len(d.Added) != 1 || d.Added[0].Insertions != 1 || d.Added[0].Hunks != nil {
 		t.Errorf("%v: %+v", err, d)
 	}
-	for _, bad := range []DiffRequest{{From: "x"}, {To: "HEAD"}, {Paths: []string{"/x"}}, {Paths: []string{""}}, {Paths: []string{"a/../.."}}} {
+	for _, bad := range []Request{{From: "x"}, {To: "HEAD"}, {Paths: []string{"/x"}}, {Paths: []string{""}}, {Paths: []string{"a/../.."}}} {
 		bad.Invocation = id
-		if _, err := DiffSnapshots(t.Context(), repo, bad); !fault.Is[*fault.InvalidError](err) {
+		if _, err := OfSandbox(t.Context(), repo, bad); !fault.Is[*fault.InvalidError](err) {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}
 }
 
 // Promise: a diff of a sandbox whose files change all the time fails with an StillChangingError or shows the files that stay.
-func TestDiffSnapshotsWhileFilesChange(t *testing.T) {
+func TestOfSandboxWhileFilesChange(t *testing.T) {
 	t.Parallel()
-	l := New(t, core.Options{})
+	l := sandboxtest.New(t, core.Options{})
 	l.WriteFile("steady", "x\n")
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -74,12 +75,12 @@ func TestDiffSnapshotsWhileFilesChange(t *testing.T) {
 		}
 	}()
 	for range 20 {
-		d, err := DiffSnapshots(t.Context(), l.Repo, DiffRequest{Invocation: l.Sandbox.ID})
+		d, err := OfSandbox(t.Context(), l.Repo, Request{Invocation: l.Sandbox.ID})
 		if err != nil && !fault.Is[*fault.StillChangingError](err) {
 			t.Error(err)
 			break
 		}
-		if err == nil && !strings.Contains(formatDiff(d, DiffFormat{Form: DiffNameStatus}), "A\tsteady\n") {
+		if err == nil && !strings.Contains(formatDiff(d, Format{Form: NameStatus}), "A\tsteady\n") {
 			t.Errorf("got %+v", d)
 		}
 	}
@@ -88,14 +89,14 @@ func TestDiffSnapshotsWhileFilesChange(t *testing.T) {
 }
 
 // Promise: concurrent diffs of one sandbox do not interfere.
-func TestConcurrentDiffSnapshots(t *testing.T) {
+func TestOfSandboxConcurrently(t *testing.T) {
 	t.Parallel()
-	l := New(t, core.Options{})
+	l := sandboxtest.New(t, core.Options{})
 	l.WriteFile("new", "x\n")
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
-			d, err := DiffSnapshots(t.Context(), l.Repo, DiffRequest{Invocation: l.Sandbox.ID})
+			d, err := OfSandbox(t.Context(), l.Repo, Request{Invocation: l.Sandbox.ID})
 			if err != nil || len(d.Added) != 1 {
 				t.Errorf("%v: %+v", err, d)
 			}
@@ -105,8 +106,8 @@ func TestConcurrentDiffSnapshots(t *testing.T) {
 }
 
 // formatDiff returns a diff as text; it is empty when nothing differs.
-func formatDiff(d Diff, format DiffFormat) string {
+func formatDiff(d Diff, format Format) string {
 	var b strings.Builder
-	_ = WriteDiff(&b, d, format) // a strings.Builder never fails
+	_ = Write(&b, d, format) // a strings.Builder never fails
 	return b.String()
 }

@@ -1,4 +1,6 @@
-package sandbox
+// Package diff compares two states of a sandbox or a directory: commits, snapshots, the current content. It changes
+// nothing that git or a person sees.
+package diff
 
 import (
 	"context"
@@ -9,6 +11,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/treediff"
 )
 
@@ -19,7 +22,7 @@ type Diff struct {
 	Removed []treediff.File
 	Changed []treediff.File // includes renamed files
 
-	LeftOut []LeftOut // paths in the sandbox that were not compared
+	LeftOut []sandbox.LeftOut // paths in the sandbox that were not compared
 }
 
 // Empty reports whether there is no difference.
@@ -34,40 +37,40 @@ func (d Diff) toTreeDiff() treediff.Diff {
 
 // States that can be compared, besides snapshots.
 const (
-	DiffBase        = "base"        // commit that the sandbox started from
-	DiffHead        = "head"        // commit that HEAD of the sandbox is at
-	DiffWork        = "work"        // current content of the sandbox, as a snapshot would hold it
-	DiffIntegration = "integration" // current tip of the integration branch
+	Base        = "base"        // commit that the sandbox started from
+	Head        = "head"        // commit that HEAD of the sandbox is at
+	Work        = "work"        // current content of the sandbox, as a snapshot would hold it
+	Integration = "integration" // current tip of the integration branch
 )
 
-// DiffStates lists the named states.
-var DiffStates = []string{DiffBase, DiffHead, DiffWork, DiffIntegration}
+// States lists the named states.
+var States = []string{Base, Head, Work, Integration}
 
-// DiffLimit bounds the size of a diff in bytes, because the whole text is held in memory, several times.
-const DiffLimit = 256 << 20
+// Limit bounds the size of a diff in bytes, because the whole text is held in memory, several times.
+const Limit = 256 << 20
 
-// DiffRequest selects what to compare.
-type DiffRequest struct {
+// Request selects what to compare.
+type Request struct {
 	Invocation string   // required: id or unique id prefix
-	From       string   // one of DiffStates, or a snapshot of any invocation; default: DiffBase
-	To         string   // same as From; default: DiffWork
+	From       string   // one of States, or a snapshot of any invocation; default: Base
+	To         string   // same as From; default: Work
 	Paths      []string // files and directories to compare, relative to the top of the sandbox; default: all
 
-	Form   DiffForm // form in which the diff will be printed; a diff for DiffStat has no hunks, one for DiffNameStatus no line counts either
-	Words  bool     // mark the changed words inside lines
-	Binary bool     // include patches of binary files
+	Form   Form // form in which the diff will be printed; a diff for Stat has no hunks, one for NameStatus no line counts either
+	Words  bool // mark the changed words inside lines
+	Binary bool // include patches of binary files
 
-	IncludeSecrets bool // let DiffWork include untracked files that look like credentials
+	IncludeSecrets bool // let Work include untracked files that look like credentials
 }
 
-// DiffSnapshots compares two states of a sandbox: its base commit, its HEAD, its current content including uncommitted
+// OfSandbox compares two states of a sandbox: its base commit, its HEAD, its current content including uncommitted
 // changes, any snapshot, or the tip of the integration branch. It changes nothing, and commands may run in the
-// sandbox meanwhile. For an invocation that has ended, DiffHead and DiffWork cannot be compared.
+// sandbox meanwhile. For an invocation that has ended, Head and Work cannot be compared.
 //
 // The diff is computed by git. Attributes in the trees and the configuration of the repository are ignored, because
 // an agent could use them to hide changes, and no program that they name is run.
-func DiffSnapshots(ctx context.Context, r *core.Repository, req DiffRequest) (_ Diff, err error) {
-	if err := req.Check(DiffStates); err != nil {
+func OfSandbox(ctx context.Context, r *core.Repository, req Request) (_ Diff, err error) {
+	if err := req.Check(States); err != nil {
 		return Diff{}, err
 	}
 	inv, err := r.Invocation(req.Invocation)
@@ -77,7 +80,7 @@ func DiffSnapshots(ctx context.Context, r *core.Repository, req DiffRequest) (_ 
 	c := newComparison(r, inv)
 	defer func() { err = errors.Join(err, c.Close()) }()
 	if slices.ContainsFunc([]string{req.From, req.To}, needsSandbox) {
-		if c.handle, err = ImportAndOpen(ctx, r, inv); err != nil {
+		if c.handle, err = sandbox.ImportAndOpen(ctx, r, inv); err != nil {
 			return Diff{}, err
 		}
 	} else if inv.BaseCommit == "" {
@@ -91,12 +94,12 @@ func DiffSnapshots(ctx context.Context, r *core.Repository, req DiffRequest) (_ 
 }
 
 // Check validates the request and fills in defaults. words lists the named states that are allowed besides snapshots.
-func (req *DiffRequest) Check(words []string) error {
+func (req *Request) Check(words []string) error {
 	if req.From == "" {
-		req.From = DiffBase
+		req.From = Base
 	}
 	if req.To == "" {
-		req.To = DiffWork
+		req.To = Work
 	}
 	for _, state := range []string{req.From, req.To} {
 		if !slices.Contains(words, state) && !looksLikeSnapshot(state) {

@@ -1,4 +1,4 @@
-package sandbox
+package diff
 
 import (
 	"context"
@@ -14,11 +14,12 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
 	"github.com/git-agency/git-agency/gitagency/internal/git/status"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/treediff"
 )
 
 // needsSandbox reports whether a state can only be read from an existing sandbox.
-func needsSandbox(state string) bool { return state == DiffWork || state == DiffHead }
+func needsSandbox(state string) bool { return state == Work || state == Head }
 
 // Comparison computes one diff between states of one tree.
 type Comparison struct {
@@ -29,58 +30,45 @@ type Comparison struct {
 	AnyObject      string                                           // any existing object; its id length tells the object format
 	includeSecrets bool                                             // compare untracked files that look like credentials too
 
-	handle       *Handle // lock on the sandbox; nil unless a state of it is compared
+	handle       *sandbox.Handle // lock on the sandbox; nil unless a state of it is compared
 	mirror       *git.Mirror
-	allSnapshots func() ([]Snapshot, error) // all snapshots of the repository
-	leftOut      []LeftOut
+	allSnapshots func() ([]sandbox.Snapshot, error) // all snapshots of the repository
+	leftOut      []sandbox.LeftOut
 }
 
 // newComparison returns a comparison of states of a sandbox.
 func newComparison(r *core.Repository, inv core.Invocation) *Comparison {
 	c := &Comparison{
 		Repo: r, TreeName: inv.ID, AnyObject: inv.BaseCommit,
-		Subject: git.WorktreeSpec{Name: inv.ID, Dir: Of(r, inv.ID).Tree, Branch: core.SandboxRef(inv.ID), Base: inv.BaseCommit},
+		Subject: git.WorktreeSpec{Name: inv.ID, Dir: sandbox.Of(r, inv.ID).Tree, Branch: core.SandboxRef(inv.ID), Base: inv.BaseCommit},
 	}
 	c.StateLookups = map[string]func(context.Context) (string, error){
-		DiffBase: func(ctx context.Context) (string, error) { return WorkBase(ctx, r, inv) },
-		DiffHead: func(ctx context.Context) (string, error) { return r.Git.Head(ctx, c.Subject) },
-		DiffWork: func(ctx context.Context) (string, error) {
+		Base: func(ctx context.Context) (string, error) { return sandbox.WorkBase(ctx, r, inv) },
+		Head: func(ctx context.Context) (string, error) { return r.Git.Head(ctx, c.Subject) },
+		Work: func(ctx context.Context) (string, error) {
 			tree, err := c.CaptureWork(ctx)
 			return tree, r.SaveFilesRefusal(inv.ID, err, false)
 		},
-		DiffIntegration: func(ctx context.Context) (string, error) { return r.IntegrationCommit(ctx, inv) },
+		Integration: func(ctx context.Context) (string, error) { return r.IntegrationCommit(ctx, inv) },
 	}
 	return c
 }
 
-// ImportAndOpen imports pending commits from behind the walls of a sandbox, so that git on the host sees them, and
-// opens the sandbox, so that it is not removed meanwhile.
-func ImportAndOpen(ctx context.Context, r *core.Repository, inv core.Invocation) (*Handle, error) {
-	if _, err := inv.Path(); err != nil {
-		return nil, err
-	}
-	s := Of(r, inv.ID)
-	if err := s.importPending(ctx); err != nil {
-		return nil, err
-	}
-	return s.open(ctx)
-}
-
 // Diff resolves both states and compares them.
-func (c *Comparison) Diff(ctx context.Context, req DiffRequest) (_ Diff, err error) {
+func (c *Comparison) Diff(ctx context.Context, req Request) (_ Diff, err error) {
 	c.includeSecrets = req.IncludeSecrets
-	c.allSnapshots = sync.OnceValues(func() ([]Snapshot, error) { return ListSnapshots(ctx, c.Repo.Git) })
+	c.allSnapshots = sync.OnceValues(func() ([]sandbox.Snapshot, error) { return sandbox.ListSnapshots(ctx, c.Repo.Git) })
 	if c.mirror, err = c.Repo.Git.NewMirror(c.AnyObject); err != nil {
 		return Diff{}, err
 	}
-	asked := merge.CompareRequest{Paths: req.Paths, Detail: req.Form.detail(), Binary: req.Binary, Limit: DiffLimit}
+	asked := merge.CompareRequest{Paths: req.Paths, Detail: req.Form.detail(), Binary: req.Binary, Limit: Limit}
 	if asked.From, asked.To, err = c.resolveStates(ctx, req.From, req.To); err != nil {
 		return Diff{}, err
 	}
 	d, err := c.runDiff(ctx, asked)
 	switch {
 	case errors.Is(err, merge.ErrTooLong):
-		return Diff{}, &fault.TooLargeError{What: "the difference", Limit: DiffLimit}
+		return Diff{}, &fault.TooLargeError{What: "the difference", Limit: Limit}
 	case err != nil:
 		return Diff{}, fmt.Errorf("diff of %s: %w", c.TreeName, c.explainError(ctx, err, req, asked))
 	}
@@ -91,11 +79,11 @@ func (c *Comparison) Diff(ctx context.Context, req DiffRequest) (_ Diff, err err
 }
 
 // filterLeftOut returns the left-out entries that are equal to, below or above one of the paths.
-func filterLeftOut(all []LeftOut, paths []string) []LeftOut {
+func filterLeftOut(all []sandbox.LeftOut, paths []string) []sandbox.LeftOut {
 	if len(paths) == 0 {
 		return all
 	}
-	return slices.DeleteFunc(slices.Clone(all), func(l LeftOut) bool {
+	return slices.DeleteFunc(slices.Clone(all), func(l sandbox.LeftOut) bool {
 		return !slices.ContainsFunc(paths, func(p string) bool {
 			return strings.HasPrefix(l.Path+"/", p+"/") || strings.HasPrefix(p+"/", l.Path+"/")
 		})
@@ -137,7 +125,7 @@ func (c *Comparison) resolveState(ctx context.Context, name string) (string, err
 	if err != nil {
 		return "", err
 	}
-	snapshot, err := matchSnapshot(all, name)
+	snapshot, err := sandbox.MatchSnapshot(all, name)
 	return snapshot.ID, err
 }
 
@@ -154,7 +142,7 @@ func (c *Comparison) CaptureWork(ctx context.Context) (string, error) {
 	if err == nil {
 		left, err = c.Repo.WithoutKeptSubmodules(ctx, c.Repo.Git, subject, left)
 	}
-	c.leftOut = ToLeftOut(left)
+	c.leftOut = sandbox.ToLeftOut(left)
 	return tree, err
 }
 
@@ -184,10 +172,10 @@ func (c *Comparison) runDiff(ctx context.Context, asked merge.CompareRequest) (d
 }
 
 // explainError replaces an error of git by a *NoCommitError if one of the states does not exist any more.
-func (c *Comparison) explainError(ctx context.Context, err error, req DiffRequest, asked merge.CompareRequest) error {
+func (c *Comparison) explainError(ctx context.Context, err error, req Request, asked merge.CompareRequest) error {
 	found, lookErr := c.Repo.Git.Lookup(ctx, asked.From+"^{tree}", asked.To+"^{tree}")
 	for i, name := range []string{req.From, req.To} {
-		if lookErr == nil && name != DiffWork && found[i].Missing() {
+		if lookErr == nil && name != Work && found[i].Missing() {
 			return &fault.NoCommitError{Name: name}
 		}
 	}
