@@ -95,10 +95,10 @@ var floors = []struct {
 			"changeset copies walls confine outlet runner quote upload fault settings core handoff",
 	},
 	{dir: "diff", imports: "proc git git/status git/merge treediff fault core sandbox"},
-	{dir: "discard", imports: "durable undo lock git git/worktree git/repair store guard changeset upload fault core handoff sandbox"},
+	{dir: "discard", imports: "durable ids undo lock git git/worktree git/repair store guard changeset upload fault core handoff sandbox"},
 	{
 		dir: "landing",
-		imports: "durable ids lock proc git/object git git/worktree git/transport git/status git/snapshot git/submodule git/merge git/update store " +
+		imports: "lock proc git/object git git/worktree git/transport git/status git/snapshot git/submodule git/merge git/update store " +
 			"quote fault settings core sandbox discard",
 	},
 	{dir: "directory", imports: "git store guard fault settings core sandbox diff"},

@@ -2,6 +2,7 @@ package gitagency
 
 import (
 	"context"
+	"os"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/archive"
@@ -237,6 +238,9 @@ type DiscardResult struct {
 	TrashArchive string   `json:"trash_archive"` // archive that keeps what no commit can hold; empty when there is none
 	ArchiveSize  int64    `json:"archive_size"`  // its size in bytes
 	Lost         []string `json:"lost"`          // with Force: files that are not kept, with the reasons; empty, not null
+
+	CleanupDeferred bool     `json:"-"` // the tree was renamed but not removed; another Discard of the id removes it
+	CleanupLock     *os.File `json:"-"` // with CleanupDeferred: as long as it is open, here or in a process that inherited it, doctor and prune take the removal for under way
 }
 
 // FormatSize formats a number of bytes for people, as in "1.5 MiB".
@@ -246,6 +250,9 @@ func FormatSize(n int64) string { return archive.FormatSize(n) }
 type DiscardRequest struct {
 	Query string // required: its id or a unique prefix
 	Force bool   // discard it even if some of its content cannot be kept
+
+	DeferCleanup bool     // leave the removal of the tree to a second Discard of the same id, if agency.autoDetach allows
+	CleanupLock  *os.File // CleanupLock of an earlier result, which then serves for this one too; may be nil
 }
 
 // Discard ends an invocation: it removes the tree and the branch and keeps the record and a trash ref to everything

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/urfave/cli/v2"
 
@@ -39,10 +40,14 @@ Exit status: 0 discarded; 1 failed; 3 no such invocation; 4 broken; 75 locked; 1
 				return err
 			}
 			var failed error // invocations before the failed one stay discarded
-			results, ids := []gitagency.DiscardResult{}, []string{}
+			results, ids, deferred := []gitagency.DiscardResult{}, []string{}, []string{}
+			var cleanupLock *os.File
 			for _, inv := range named {
 				ids = append(ids, inv.ID)
-				d, err := repo.DiscardWith(c.Context, gitagency.DiscardRequest{Query: inv.ID, Force: c.Bool("force")})
+				d, err := repo.DiscardWith(c.Context, gitagency.DiscardRequest{Query: inv.ID, Force: c.Bool("force"), DeferCleanup: true, CleanupLock: cleanupLock})
+				if d.CleanupDeferred { // never set by the second discard, so that the process starts no other
+					deferred, cleanupLock = append(deferred, d.ID), d.CleanupLock
+				}
 				if err != nil {
 					failed = err
 					if hints.Is[*gitagency.CleanupError](err) { // it is discarded, but not all of it is removed
@@ -54,7 +59,7 @@ Exit status: 0 discarded; 1 failed; 3 no such invocation; 4 broken; 75 locked; 1
 				results = append(results, d)
 				t.reportDiscarded(d)
 			}
-			t.HintRemovedDir(repo, dir, ids)
+			t.removeInBackground(repo, dir, "discard", ids, deferred, cleanupLock)
 			if c.Bool("json") {
 				return errors.Join(failed, t.PrintJSON(results))
 			}

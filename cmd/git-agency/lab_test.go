@@ -44,9 +44,7 @@ func newLabIn(t *testing.T, dir string) *lab {
 	for name, content := range map[string]string{"readme": "hello\n", "sub/one": "1\n", "sub/deep/two": "2\n", "run.sh": "#!/bin/sh\n"} {
 		l.write(filepath.Join(l.repo, name), content)
 	}
-	if err := os.MkdirAll(filepath.Join(dir, "home"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	l.write(filepath.Join(dir, "home", ".gitconfig"), withoutDetach)
 	l.git("init", "-q", "-b", "main", ".")
 	removeSampleHooks(t, l.repo)
 	l.git("add", ".")

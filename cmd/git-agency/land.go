@@ -189,7 +189,7 @@ func (t *tool) land(c *cli.Context) error {
 			break
 		}
 	}
-	t.cleanUpInBackground(repo, dir, results)
+	t.removeLanded(repo, dir, results)
 	t.noteSeparateDryRuns(c, results)
 	if failed == nil { // push only if all invocations have landed
 		failed = t.pushLanded(c, repo, plans, results)
@@ -211,28 +211,32 @@ func (t *tool) landRequest(c *cli.Context) gitagency.LandRequest {
 	}
 }
 
-// cleanUpInBackground starts another process to remove what is left of landed sandboxes: it runs 'land' on the same
-// ids again, which removes their trees. dir is the caller's directory.
-func (t *tool) cleanUpInBackground(repo *gitagency.Repository, dir string, landings []landOutput) {
-	ids := []string{}
+// removeLanded has the trees of landed sandboxes removed in the background. dir is the caller's directory.
+func (t *tool) removeLanded(repo *gitagency.Repository, dir string, landings []landOutput) {
+	ids, deferred := []string{}, []string{}
+	var cleanupLock *os.File // one for all
 	for _, l := range landings {
 		ids = append(ids, l.Invocation)
+		if l.CleanupDeferred { // never set by the second landing, so that the process starts no other
+			deferred, cleanupLock = append(deferred, l.Invocation), l.CleanupLock
+		}
 	}
+	t.removeInBackground(repo, dir, "land", ids, deferred, cleanupLock)
+}
+
+// removeInBackground starts another process to remove what is left of sandboxes that have ended: it runs the command that
+// ended them on the same ids again, which removes their trees. ids are all that have ended, deferred those with a tree, and
+// dir is the caller's directory.
+func (t *tool) removeInBackground(repo *gitagency.Repository, dir, command string, ids, deferred []string, cleanupLock *os.File) {
 	if t.HintRemovedDir(repo, dir, ids) {
 		dir = repo.CommonDir
 	}
-	argv := []string{t.Args[0], "land"}
-	var cleanupLock *os.File // one for all
-	for _, l := range landings {
-		if l.CleanupDeferred { // never set by the second landing, so that the process starts no other
-			argv, cleanupLock = append(argv, l.Invocation), l.CleanupLock
-		}
-	}
-	if len(argv) < 3 {
+	if len(deferred) == 0 {
 		return
 	}
 	defer cleanupLock.Close() // from now on only that process holds it
+	argv := append([]string{t.Args[0], command}, deferred...)
 	if err := background.Start(argv, dir, t.Options.Env, cleanupLock); err != nil {
-		t.Warn("remains of the landed sandboxes stay until 'git agency prune': " + err.Error())
+		t.Warn("remains of the ended sandboxes stay until 'git agency prune': " + err.Error())
 	}
 }

@@ -77,7 +77,7 @@ func (t *tool) landReady(c *cli.Context) error {
 		results = append(results, newLandOutput(a.Invocation, a.LandResult, a.Err))
 		rows = append(rows, []string{tableID(a.Invocation), a.Name, result, a.Commit, failureSummary(a.Err)})
 	}
-	t.cleanUpInBackground(repo, dir, results)
+	t.removeLanded(repo, dir, results)
 	t.noteSeparateDryRuns(c, results)
 	if err == nil { // push even if nothing landed now: an earlier landing may not have been pushed
 		err = t.pushLanded(c, repo, plans, results)

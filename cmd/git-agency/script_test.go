@@ -33,8 +33,7 @@ func TestScripts(t *testing.T) {
 			if err := os.MkdirAll(filepath.Join(env.WorkDir, "home"), 0o755); err != nil {
 				return err
 			}
-			// Otherwise clean-up would continue in the background after a script.
-			return os.WriteFile(filepath.Join(env.WorkDir, "home", ".gitconfig"), []byte("[agency]\n\tautoDetach = false\n"), 0o644)
+			return os.WriteFile(filepath.Join(env.WorkDir, "home", ".gitconfig"), []byte(withoutDetach), 0o644)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"rc":       cmdRC,
@@ -57,6 +56,10 @@ func TestScripts(t *testing.T) {
 		},
 	})
 }
+
+// withoutDetach is the git configuration of tests: otherwise the removal of ended sandboxes would continue in the background
+// after a test.
+const withoutDetach = "[agency]\n\tautoDetach = false\n"
 
 // isolatedEnv returns variables that keep the git configuration of the machine and user out of the tests.
 func isolatedEnv(dir string) []string {

@@ -123,13 +123,13 @@ func (c *TrashContent) openIgnoreRules(repo *git.Repo, s git.WorktreeSpec) func(
 }
 
 // archiveSpecialFiles archives the special files of a tree of which the commit holds everything else. Ignored files are not
-// kept, so that it does not list ignored directories.
+// kept, so that it does not list ignored directories. If the capture found none, it looks only for a foreign .git at the top.
 func (c *TrashContent) archiveSpecialFiles(ctx context.Context, repo *git.Repo, s git.WorktreeSpec) error {
 	return c.openSection(ctx, archivedTree, s.Dir, false, func(top *guard.DirHandle) chooser {
 		ignored := c.openIgnoreRules(repo, s)
 		return outsideGit(top, s, func(e archive.Entry) archive.Choice {
 			switch {
-			case e.Mode.IsDir() && !ignored(e):
+			case e.Mode.IsDir() && !c.NoSpecialFiles && !ignored(e):
 				return archive.Enter
 			case e.Mode&specialFile != 0:
 				return keepUnless(ignored(e))

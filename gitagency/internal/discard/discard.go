@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"time"
 
@@ -29,12 +30,18 @@ type Result struct {
 	TrashArchive string   `json:"trash_archive"` // archive that keeps what no commit can hold; empty when there is none
 	ArchiveSize  int64    `json:"archive_size"`  // its size in bytes
 	Lost         []string `json:"lost"`          // with Force: files that are not kept, with the reasons; empty, not null; set too when the removal failed
+
+	CleanupDeferred bool     `json:"-"` // the tree was renamed but not removed; another Run for the id removes it
+	CleanupLock     *os.File `json:"-"` // with CleanupDeferred: as long as it is open, here or in a process that inherited it, doctor and prune take the removal for under way
 }
 
 // Request selects the invocation to discard.
 type Request struct {
 	Query string // required: its id or a unique prefix
 	Force bool   // discard it even if some of its content cannot be kept
+
+	DeferCleanup bool     // leave the removal of the tree to a second Run for the same id, if agency.autoDetach allows
+	CleanupLock  *os.File // CleanupLock of an earlier result, which then serves for this one too; may be nil
 }
 
 // errStopped reports that something that ran in the sandbox was ended. Its git state is to be imported without the
@@ -49,11 +56,15 @@ var errStopped = errors.New("the commands in the sandbox were ended")
 func Run(ctx context.Context, r *core.Repository, req Request) (d Result, err error) {
 	inv, err := r.Invocation(req.Query)
 	if err == nil {
-		_, err = r.Settings.TrashLimit() // refuse an invalid one before anything changes
+		err = req.normalize(r)
+	}
+	if err == nil && inv.Landing == store.Discarded && !inv.Broken { // needs no repository lock, and may take long
+		err = RemoveEndedTree(ctx, r, inv.ID)
+		req.DeferCleanup = false
 	}
 	for round := 1; round == 1 && err == nil || errors.Is(err, errStopped); round++ {
 		ended := d.EndedCommands
-		d, err = discard(ctx, r, inv, req.Force, round < 3)
+		d, err = discard(ctx, r, inv, req, round < 3)
 		d.EndedCommands += ended
 	}
 	if err != nil && d.EndedCommands > 0 {
@@ -65,7 +76,17 @@ func Run(ctx context.Context, r *core.Repository, req Request) (d Result, err er
 	return d, err
 }
 
-func discard(ctx context.Context, r *core.Repository, inv core.Invocation, force, mayStop bool) (Result, error) {
+// normalize refuses invalid settings before anything changes.
+func (req *Request) normalize(r *core.Repository) error {
+	if _, err := r.Settings.TrashLimit(); err != nil {
+		return err
+	}
+	mayDefer, err := r.Settings.DefersCleanup()
+	req.DeferCleanup = req.DeferCleanup && mayDefer
+	return err
+}
+
+func discard(ctx context.Context, r *core.Repository, inv core.Invocation, req Request, mayStop bool) (Result, error) {
 	sandbox.Of(r, inv.ID).ImportUnlocked(ctx)
 	repo, unlock, err := r.LockAndRecover(ctx)
 	if err != nil {
@@ -87,7 +108,7 @@ func discard(ctx context.Context, r *core.Repository, inv core.Invocation, force
 	case entry.Record.Landing == store.Landed:
 		return Result{}, &fault.EndedError{ID: entry.ID, Landing: entry.Record.Landing, Ref: core.TrashRef(entry.ID)}
 	default:
-		return endInvocation(ctx, r, repo, entry, core.TrashOptions{Archive: true, Force: force}, mayStop)
+		return endInvocation(ctx, r, repo, entry, req, core.TrashOptions{Archive: true, Force: req.Force}, mayStop)
 	}
 	if err != nil {
 		return Result{}, fmt.Errorf("undo the interrupted creation of %s: %w", entry.ID, err)
@@ -98,10 +119,10 @@ func discard(ctx context.Context, r *core.Repository, inv core.Invocation, force
 // End discards an invocation that has a record, or finishes an interrupted discard or landing of it. Without
 // an archive it refuses content that no commit can hold, except git state that was refused.
 func End(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta], o core.TrashOptions) (Result, error) {
-	return endInvocation(ctx, r, repo, entry, o, false)
+	return endInvocation(ctx, r, repo, entry, Request{}, o, false)
 }
 
-func endInvocation(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta], o core.TrashOptions, mayStop bool) (d Result, err error) {
+func endInvocation(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta], req Request, o core.TrashOptions, mayStop bool) (d Result, err error) {
 	if err := checkEndable(ctx, r, repo, entry, o); err != nil {
 		return d, err
 	}
@@ -126,12 +147,40 @@ func endInvocation(ctx context.Context, r *core.Repository, repo *git.Repo, entr
 		d.Lost = nil // nothing is removed
 		return d, fmt.Errorf("discard %s: %w", entry.ID, err)
 	}
-	removeErr := removeSandbox(ctx, r, repo, entry, since, o)
+	removeErr := d.removeOrWithdraw(ctx, r, repo, entry, since, req, o)
 	err = d.findKept(ctx, r, repo)
 	if removeErr != nil {
 		return d, &fault.CleanupError{Kind: "invocation", ID: entry.ID, Done: landingOf(entry), Err: removeErr}
 	}
 	return d, err
+}
+
+// removeOrWithdraw removes a discarded sandbox. If the removal of its tree may be left to another process, it takes the lock
+// that says that this is under way. While doctor or prune wait for the repository lock with that lock taken, it removes the
+// tree itself, as it does if some files are not kept.
+func (d *Result) removeOrWithdraw(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta], since time.Time, req Request, o core.TrashOptions) error {
+	if !req.DeferCleanup || d.Already || len(d.Lost) > 0 {
+		return removeSandbox(ctx, r, repo, entry, since, o)
+	}
+	mark := req.CleanupLock
+	if mark == nil {
+		var err error
+		if mark, err = MarkCleanup(ctx, r, 0); err != nil {
+			if fault.Is[*fault.LockTimeoutError](err) || errors.Is(err, fs.ErrNotExist) {
+				err = nil
+			}
+			return errors.Join(err, removeSandbox(ctx, r, repo, entry, since, o))
+		}
+	}
+	withdrawn, err := withdrawSandbox(ctx, r, repo, entry, since, o)
+	if err != nil || withdrawn {
+		d.CleanupDeferred, d.CleanupLock = true, mark
+		return err
+	}
+	if mark != req.CleanupLock {
+		_ = mark.Close()
+	}
+	return removeSandbox(ctx, r, repo, entry, since, o)
 }
 
 // findKept fills in what the trash keeps of a sandbox.

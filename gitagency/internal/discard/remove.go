@@ -36,6 +36,24 @@ func removeSandbox(ctx context.Context, r *core.Repository, repo *git.Repo, entr
 	return r.RunSteps(ctx, "discard", steps)
 }
 
+// withdrawSandbox removes the branch and the worktree entry of a discarded invocation and renames its tree, which
+// RemoveEndedTree removes later. It only renames the tree if the worktree entry has changed since the capture, by a commit or
+// a staged file: then withdrawn is false.
+func withdrawSandbox(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta], since time.Time, o core.TrashOptions) (withdrawn bool, err error) {
+	spec := sandbox.Spec(r, entry.ID)
+	if err := r.RunSteps(ctx, "discard", []core.Step{{Name: "aside", Do: func() error { return MoveTreeAside(spec.Tree) }}}); err != nil {
+		return false, err
+	}
+	if late, err := core.ModifiedSince(repo.AdminDir(entry.ID), since); err != nil || late { // after an error too, so that it is captured
+		return false, nil
+	}
+	return true, r.RunSteps(ctx, "discard", []core.Step{
+		{Name: "registration", Do: func() error { return core.WorktreeBackend(repo).BeginUnregister(spec) }},
+		{Name: "branch", Do: func() error { return DeleteKeptBranch(ctx, r, repo, spec, o) }},
+		{Name: "leftovers", Do: func() error { return store.RemoveLeftovers(spec.Scratch) }},
+	})
+}
+
 // cannotHoldCommits reports whether a branch names an object that leads to no commit.
 func cannotHoldCommits(branch git.Object) bool { return branch.Type == "blob" || branch.Type == "tree" }
 

@@ -21,6 +21,7 @@ func moveToTrash(ctx context.Context, r *core.Repository, repo *git.Repo, entry 
 			core.RollbackTx(ctx, tx)
 		}
 	}()
+	scanStart := time.Now()
 	// 1. Capture the content as a commit that no ref points at yet.
 	var captured core.TrashContent
 	if err := tx.Step(ctx, "capture", func() error {
@@ -50,12 +51,12 @@ func moveToTrash(ctx context.Context, r *core.Repository, repo *git.Repo, entry 
 	if err := tx.Step(ctx, "record", func() error {
 		tx.Undo("record", func(context.Context) error {
 			return r.Store.UpdateInvocationMeta(r.ID, entry.ID, func(m *store.InvocationMeta) {
-				m.Landing, m.FinishedAt, m.HasTrashArchive = entry.Record.Landing, entry.Record.FinishedAt, entry.Record.HasTrashArchive
+				m.Landing, m.FinishedAt, m.HasTrashArchive, m.CheckedAt = entry.Record.Landing, entry.Record.FinishedAt, entry.Record.HasTrashArchive, entry.Record.CheckedAt
 			})
 		})
 		return r.Store.UpdateInvocationMeta(r.ID, entry.ID, func(m *store.InvocationMeta) {
 			now := r.Now()
-			m.Landing, m.FinishedAt, m.HasTrashArchive = store.Discarded, &now, r.HasTrashArchive(entry.ID)
+			m.Landing, m.FinishedAt, m.HasTrashArchive, m.CheckedAt = store.Discarded, &now, r.HasTrashArchive(entry.ID), &scanStart
 		})
 	}); err != nil {
 		return err

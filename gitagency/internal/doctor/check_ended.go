@@ -12,7 +12,7 @@ import (
 
 // checkEndedSandbox finds parts that should have been removed with an invocation.
 func (x *checkRun) checkEndedSandbox(s treeInfo, e store.Entry[store.InvocationMeta]) {
-	if x.changing || x.cleanupRunning && e.Record.Landing == store.Landed {
+	if x.changing || x.cleanupRunning {
 		return
 	}
 	left := x.remainingPaths(s)

@@ -10,13 +10,13 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/discard"
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/repair"
 	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
-	"github.com/git-agency/git-agency/gitagency/internal/landing"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 	"github.com/git-agency/git-agency/gitagency/quote"
 )
@@ -214,7 +214,7 @@ func (x *checkRun) checkScratch(context.Context) error {
 	if x.changing {
 		return nil
 	}
-	scraps, err := landing.LeftoverScratch(x.Repository, x.repo, x.cleanupRunning)
+	scraps, err := discard.LeftoverScratch(x.Repository, x.repo, x.cleanupRunning)
 	if err != nil {
 		return err
 	}

@@ -14,12 +14,12 @@ import (
 	"syscall"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/discard"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/repair"
 	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
-	"github.com/git-agency/git-agency/gitagency/internal/landing"
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 	"github.com/git-agency/git-agency/gitagency/quote"
@@ -93,7 +93,7 @@ func collectFindings(ctx context.Context, r *core.Repository) (d Diagnosis, err 
 			}()
 		}
 	}
-	release, running, err := landing.BlockCleanup(ctx, r, 0)
+	release, running, err := discard.BlockCleanup(ctx, r, 0)
 	if err != nil {
 		return d, err
 	}
@@ -113,8 +113,8 @@ func collectFindings(ctx context.Context, r *core.Repository) (d Diagnosis, err 
 	return d, err
 }
 
-// cleanupProcess describes the process that removes landed sandboxes after a landing.
-const cleanupProcess = "the clean-up of landed sandboxes"
+// cleanupProcess describes the process that removes sandboxes after their landing or discard.
+const cleanupProcess = "the removal of ended sandboxes"
 
 // Fix fixes everything that was found under one id, and returns those findings. It finishes or undoes interrupted
 // operations and never loses work: a ref keeps everything that it removes.
@@ -128,7 +128,7 @@ func Fix(ctx context.Context, r *core.Repository, id string) ([]Finding, error) 
 		return fixed, err
 	}
 	defer unlock()
-	release, running, err := landing.BlockCleanup(ctx, r, 0)
+	release, running, err := discard.BlockCleanup(ctx, r, 0)
 	if err != nil {
 		return fixed, err
 	}
@@ -244,7 +244,7 @@ func FindingCodes() []string {
 type checkRun struct {
 	*core.Repository
 	repo           *git.Repo
-	cleanupRunning bool   // another process is removing landed sandboxes now
+	cleanupRunning bool   // another process is removing ended sandboxes now
 	changing       bool   // another process may be changing the repository now
 	activeProcess  string // description of that process
 	findings       []Finding

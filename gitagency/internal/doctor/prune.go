@@ -12,7 +12,6 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
-	"github.com/git-agency/git-agency/gitagency/internal/landing"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -91,7 +90,7 @@ func Prune(ctx context.Context, r *core.Repository, req PruneRequest) ([]PruneRe
 		if err != nil {
 			return nil, err
 		}
-		release, running, err := landing.BlockCleanup(ctx, r, timeout) // before the repository lock, which a clean-up may need
+		release, running, err := discard.BlockCleanup(ctx, r, timeout) // before the repository lock, which a clean-up may need
 		if err != nil {
 			return nil, err
 		}

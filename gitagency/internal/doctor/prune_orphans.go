@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/discard"
 	"github.com/git-agency/git-agency/gitagency/internal/git/repair"
 	"github.com/git-agency/git-agency/gitagency/internal/git/update"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
@@ -138,7 +139,7 @@ func (p *prunePlan) planLeftovers() error {
 	if err != nil {
 		return err
 	}
-	scraps, err := landing.LeftoverScratch(p.r, p.repo, p.cleanupRunning)
+	scraps, err := discard.LeftoverScratch(p.r, p.repo, p.cleanupRunning)
 	if err != nil {
 		return err
 	}

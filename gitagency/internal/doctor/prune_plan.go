@@ -30,7 +30,7 @@ type prunePlan struct {
 	results []PruneResult
 	errs    []error // items that could not be inspected; they are kept
 
-	cleanupRunning  bool                        // another process is removing landed sandboxes now
+	cleanupRunning  bool                        // another process is removing ended sandboxes now
 	hasRecords      bool                        // there are records of the repository
 	refs            map[string]string           // commits of trash and snapshot refs, and of our branches, by ref
 	snapshots       map[string][]PrunedSnapshot // by id
@@ -145,7 +145,7 @@ func (t *PruneResult) setBroken(reason, detail string) {
 
 // planEnded decides about an invocation that was landed or discarded.
 func (p *prunePlan) planEnded(ctx context.Context, t *PruneResult) {
-	if p.cleanupRunning && t.entry.Record.Landing == store.Landed && store.IsDir(p.r.Store.SandboxDir(p.r.ID, t.ID)) {
+	if p.cleanupRunning && store.IsDir(p.r.Store.SandboxDir(p.r.ID, t.ID)) {
 		t.Reason = "its sandbox is just being removed"
 		return
 	}

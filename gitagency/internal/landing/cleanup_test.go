@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/discard"
 	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 	"github.com/git-agency/git-agency/gitagency/internal/sandboxtest"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
@@ -38,7 +39,7 @@ func TestSecondLandRemovesDeferredSandbox(t *testing.T) {
 	}
 }
 
-// Promise: removeLandedTree removes a landed sandbox completely also if no file was written after the landing's scan, the
+// Promise: RemoveEndedTree removes a landed sandbox completely also if no file was written after the landing's scan, the
 // case in which it needs no repository lock.
 func TestRemoveLandedTreeWithoutLateWrites(t *testing.T) {
 	t.Parallel()
@@ -55,7 +56,7 @@ func TestRemoveLandedTreeWithoutLateWrites(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unlock()
-	if err := removeLandedTree(t.Context(), l.Repo, l.Sandbox.ID); err != nil {
+	if err := discard.RemoveEndedTree(t.Context(), l.Repo, l.Sandbox.ID); err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range []string{l.Repo.Store.SandboxDir(l.Repo.ID, l.Sandbox.ID), worktree.UnregisteredDir(l.Repo.Git, l.Sandbox.ID)} {

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/discard"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
@@ -89,7 +90,7 @@ func Land(ctx context.Context, r *core.Repository, req Request) (Result, error) 
 	req.ID = inv.ID
 	job := &landJob{req: req, partial: Result{Invocation: inv.ID, Strategy: req.Strategy, DryRun: req.DryRun, LeftOut: []sandbox.LeftOut{}}}
 	if inv.Landing == store.Landed && !inv.Broken && !req.DryRun { // needs no repository lock, and may take long
-		if err := removeLandedTree(ctx, r, inv.ID); err != nil {
+		if err := discard.RemoveEndedTree(ctx, r, inv.ID); err != nil {
 			return job.partial, err
 		}
 	}

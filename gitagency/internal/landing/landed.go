@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/discard"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/update"
@@ -44,7 +45,7 @@ func completeLanded(ctx context.Context, r *core.Repository, repo *git.Repo, ent
 			return Result{}, err
 		}
 	}
-	return landed, cleanUpLanded(ctx, r, repo, entry.ID)
+	return landed, discard.RemoveRemains(ctx, r, repo, entry.ID)
 }
 
 // stillOnBranch reports whether a landing is still on its branch. If it is not, it completes gone and returns it as the

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/discard"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
@@ -85,7 +86,7 @@ func (l *landAttempt) deferCleanup(ctx context.Context) (*os.File, error) {
 	if !l.req.DeferCleanup || l.req.CleanupLock != nil {
 		return l.req.CleanupLock, nil
 	}
-	mark, err := markCleanup(ctx, l.r, 0)
+	mark, err := discard.MarkCleanup(ctx, l.r, 0)
 	if fault.Is[*fault.LockTimeoutError](err) {
 		l.req.DeferCleanup = false
 		return nil, nil
@@ -216,7 +217,7 @@ func (l *landAttempt) cleanupSteps(ctx context.Context) []core.Step {
 	return []core.Step{
 		{Name: "aside", Do: func() error {
 			l.releaseSandbox() // commands that lock the sandbox from now on are told that it has landed
-			return moveTreeAside(spec.Tree)
+			return discard.MoveTreeAside(spec.Tree)
 		}},
 		{Name: "registration", Do: func() error {
 			if l.req.DeferCleanup {
@@ -229,7 +230,7 @@ func (l *landAttempt) cleanupSteps(ctx context.Context) []core.Step {
 			if l.req.DeferCleanup {
 				return nil
 			}
-			return cleanUpLanded(ctx, l.r, l.repo, l.s.ID)
+			return discard.RemoveRemains(ctx, l.r, l.repo, l.s.ID)
 		}},
 	}
 }

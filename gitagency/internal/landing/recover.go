@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/discard"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/update"
@@ -80,5 +81,5 @@ func Recover(ctx context.Context, r *core.Repository, repo *git.Repo) error {
 	if err := r.Store.RemoveLandingJournal(r.ID); err != nil {
 		return err
 	}
-	return cleanUpLanded(ctx, r, repo, note.InvocationID)
+	return discard.RemoveRemains(ctx, r, repo, note.InvocationID)
 }

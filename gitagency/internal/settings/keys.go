@@ -48,7 +48,7 @@ func Keys() []Key {
 		{Name: trailersKey, Default: strings.Join(landingTrailers, " "), Meaning: "the trailers of the commits of landings; none for no trailer", checkValue: checkTrailers},
 		{Name: VerifyKey, Meaning: "a shell command that must succeed on the files to land; empty for none; a repository cannot set it", checkValue: CheckCommand, namesCommand: true},
 		{Name: pushTimeoutKey, Default: "1m", Meaning: "how long 'land --push' keeps retrying while the remote moves: 0 is one try, -1 up to 50 tries", checkValue: checkDuration},
-		{Name: autoDetachKey, Default: "true", Meaning: "whether the clean-up after a landing runs in the background, as gc.autoDetach does for git", checkValue: checkBool},
+		{Name: autoDetachKey, Default: "true", Meaning: "whether the trees of ended sandboxes are removed in the background, as gc.autoDetach does for git", checkValue: checkBool},
 	}
 	for _, p := range primitives {
 		keys = append(keys, Key{Name: "agency.<profile>." + p.name, Default: p.values[0].value, Meaning: "the choice of 'start --profile <profile>' for --" + p.name, checkValue: p.checkValue})

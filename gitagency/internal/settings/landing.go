@@ -87,7 +87,7 @@ func checkTrailers(value string) error {
 	return err
 }
 
-// DefersCleanup returns agency.autoDetach: whether landed sandboxes may be removed in the background.
+// DefersCleanup returns agency.autoDetach: whether sandboxes that have ended may be removed in the background.
 func (r *Reader) DefersCleanup() (bool, error) { return r.Bool(autoDetachKey, true) }
 
 // SignsLandings returns agency.land.sign.

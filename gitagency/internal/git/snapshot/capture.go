@@ -22,6 +22,8 @@ type CaptureResult struct {
 	Commit    string // commit that holds everything; HEAD if that already does; empty when there was nothing
 	BranchTip string // commit of the branch; empty when the branch did not exist
 	Dirty     bool   // there were changes that no commit held
+
+	NoSpecialFiles bool // the worktree is known to have no pipes, sockets and devices, which the commit would not hold
 }
 
 // Capture writes the contents of a worktree as a commit: tracked, staged and untracked files, without ignored ones.
@@ -65,10 +67,11 @@ func captureHead(ctx context.Context, r *git.Repo, s git.WorktreeSpec, indexAsFi
 		return CaptureResult{}, err
 	}
 	tree := headTree
-	staged, work, err := writeWorktreeTrees(ctx, r, s, head)
+	staged, work, special, err := writeWorktreeTrees(ctx, r, s, head)
 	if err != nil {
 		return CaptureResult{}, err
 	}
+	got.NoSpecialFiles = work != "" && !special
 	switch {
 	case work != "":
 		tree = work
@@ -132,7 +135,7 @@ func captureOnto(ctx context.Context, r *git.Repo, s git.WorktreeSpec) (CaptureR
 	if err != nil {
 		return CaptureResult{}, err
 	}
-	_, work, err := writeWorktreeTrees(ctx, r, s, s.Onto)
+	_, work, _, err := writeWorktreeTrees(ctx, r, s, s.Onto)
 	if err != nil {
 		return CaptureResult{}, err
 	}
@@ -162,7 +165,7 @@ func captureOnto(ctx context.Context, r *git.Repo, s git.WorktreeSpec) (CaptureR
 func stagedTreeSince(ctx context.Context, r *git.Repo, s git.WorktreeSpec, head, work string) (string, error) {
 	onto := s.Onto
 	s.Onto, s.Dir = "", "" // only the index
-	staged, _, err := writeWorktreeTrees(ctx, r, s, head)
+	staged, _, _, err := writeWorktreeTrees(ctx, r, s, head)
 	if err != nil || staged == "" || staged == work {
 		return "", err
 	}
@@ -194,31 +197,32 @@ func treeOfCommit(ctx context.Context, r *git.Repo, commit string) (string, erro
 }
 
 // writeWorktreeTrees writes the index and the files on disk as tree objects. The tree of the index is empty when it
-// cannot be written, as in the middle of a merge; the other one when the worktree is gone.
-func writeWorktreeTrees(ctx context.Context, r *git.Repo, s git.WorktreeSpec, head string) (staged, work string, err error) {
+// cannot be written, as in the middle of a merge; the other one when the worktree is gone. special reports that there are
+// pipes, sockets or devices.
+func writeWorktreeTrees(ctx context.Context, r *git.Repo, s git.WorktreeSpec, head string) (staged, work string, special bool, err error) {
 	g, err := status.CollectWorktree(ctx, r, s, head)
 	defer func() { err = errors.Join(err, g.Close()) }()
 	if err != nil {
-		return "", "", err
+		return "", "", false, err
 	}
 	t, err := r.OpenCatFile(ctx)
 	if err != nil {
-		return "", "", err
+		return "", "", false, err
 	}
 	defer t.Close()
 	known, err := treeOfCommit(ctx, r, head)
 	if err != nil {
-		return "", "", err
+		return "", "", false, err
 	}
 	check := checkAttributes
 	if s.CheckRules {
 		check = checkRuleFiles
 	}
 	if err := check(ctx, r, t, g, known); err != nil {
-		return "", "", err
+		return "", "", false, err
 	}
 	if err := status.StoreTrees(ctx, r, t, g, known); err != nil {
-		return "", "", err
+		return "", "", false, err
 	}
 	if g.Staged != nil {
 		staged = g.Staged.HexOID()
@@ -226,7 +230,7 @@ func writeWorktreeTrees(ctx context.Context, r *git.Repo, s git.WorktreeSpec, he
 	if g.Worktree != nil {
 		work = g.Worktree.HexOID()
 	}
-	return staged, work, nil
+	return staged, work, g.HasSpecial, nil
 }
 
 // checkAttributes refuses a .gitattributes on disk that adds a slow pattern to a known tree. The scan has checked those that

@@ -44,6 +44,7 @@ type WorktreeContents struct {
 	WrittenBlobs  []string      // blobs that git has written
 	UnsyncedBlobs []string      // those of them that are not synced to disk yet
 	scan          *worktreeScan // scan of the files; nil when the worktree is gone
+	HasSpecial    bool          // there are pipes, sockets or devices
 	cleanup       func() error  // removes the scratch git directory; nil when there is none
 
 	SaveCache func() error // writes the index cache; nil when there is none
@@ -100,13 +101,19 @@ func CollectWorktree(ctx context.Context, r *git.Repo, s git.WorktreeSpec, head 
 	}
 	// Conflicting paths belong to the state even if a rule ignores them.
 	s.ForcedPaths = slices.Concat(s.ForcedPaths, slices.Compact(staged.Conflicts))
+	var found worktreeWalk
+	if !s.InUse {
+		if found, err = walkReadable(r, s.Dir); err != nil {
+			return g, err
+		}
+	}
 	tree, err := beneath.Open(s.Dir)
 	if err != nil {
 		return g, err
 	}
 	g.scan = &worktreeScan{tree: tree, repo: r, spec: s, head: head, format: g.Format, scratch: scratch, startedAt: began, indexMtime: staged.Mtime, entries: staged.Entries}
 	if !s.InUse {
-		if err := g.scan.checkCapturable(); err != nil {
+		if err := g.scan.checkCapturable(found); err != nil {
 			return g, err
 		}
 	}
@@ -117,6 +124,7 @@ func CollectWorktree(ctx context.Context, r *git.Repo, s git.WorktreeSpec, head 
 	}
 	setStaged()
 	sort.Slice(g.scan.leftOut, func(i, j int) bool { return g.scan.leftOut[i].Path < g.scan.leftOut[j].Path })
+	g.HasSpecial = g.scan.result.hasSpecialFile
 	g.Worktree, g.LeftOut, g.IgnoredDirs, g.WrittenBlobs, g.UnsyncedBlobs = indexTree().WithChanges(g.Format, changes), g.scan.leftOut, g.scan.ignoredDirs, g.scan.writtenBlobs, g.scan.unsyncedBlobs
 	if s.IndexCache != "" {
 		g.SaveCache = g.scan.saveIndexCache

@@ -31,13 +31,9 @@ func (e *NestedRepositoryError) Error() string {
 // checkCapturable refuses a worktree with contents that no capture would hold: repositories, ignored or not, and
 // files in the place of a submodule. It also keeps git from entering a nested repository, whose configuration is not
 // trusted.
-func (v *worktreeScan) checkCapturable() error {
+func (v *worktreeScan) checkCapturable(found worktreeWalk) error {
 	r, s := v.repo, v.spec
-	nested, hollow, err := walkWorktree(s.Dir)
-	if err != nil {
-		return err
-	}
-	for _, h := range hollow {
+	for _, h := range found.hollow {
 		name, err := filepath.Rel(s.Dir, h.Path)
 		if err != nil {
 			return err
@@ -47,7 +43,7 @@ func (v *worktreeScan) checkCapturable() error {
 		}
 	}
 	v.ignoreRules = nil // the scan has a budget of its own: see ignoreVerdict
-	nested = slices.DeleteFunc(nested, func(at string) bool {
+	nested := slices.DeleteFunc(found.nested, func(at string) bool {
 		name, err := filepath.Rel(s.Dir, at)
 		return err == nil && s.KeptSubmodules[name] != ""
 	})

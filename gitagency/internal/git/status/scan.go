@@ -29,6 +29,9 @@ type scanResult struct {
 	// state of the whole worktree at that moment.
 	consistent bool
 
+	// hasSpecialFile reports that there are pipes, sockets or devices, which no commit can hold.
+	hasSpecialFile bool
+
 	root *scannedDir // root of the scanned directories
 }
 
@@ -117,6 +120,7 @@ func (sc *Scanner) scan(ctx context.Context, tree string, entries []index.Entry)
 	s.consistent = sc.startedAt != 0
 	for _, l := range lookers {
 		s.consistent, fine = s.consistent && !l.changedSinceStart, fine || l.hasSubsecondTimes
+		s.hasSpecialFile = s.hasSpecialFile || l.sawSpecialFile
 		s.untracked, s.populatedSubmodules = append(s.untracked, l.untracked...), append(s.populatedSubmodules, l.populatedSubmodules...)
 	}
 	slices.SortFunc(s.untracked, func(a, b pathStat) int { return strings.Compare(a.name, b.name) })

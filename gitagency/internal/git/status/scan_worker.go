@@ -25,6 +25,7 @@ type scanWorker struct {
 	populatedSubmodules []string
 	changedEntries      []string // entries that differ from the first scan
 	changedDirs         []string // directories in which names came or went since the first scan
+	sawSpecialFile      bool     // there is a file that no commit can hold
 	changedSinceStart   bool     // something changed after the scan began, or in the same clock tick
 	hasSubsecondTimes   bool     // timestamps have fractions of a second
 
@@ -200,7 +201,8 @@ func (l *scanWorker) scanUntracked(fd int, path string) error {
 			if strings.HasPrefix(n.name, ".git") {
 				return &git.SpecialFileError{Path: path + n.name}
 			}
-			continue // no commit can hold it
+			l.sawSpecialFile = true
+			continue
 		}
 		var st unix.Stat_t
 		err := unix.Fstatat(fd, n.name, &st, unix.AT_SYMLINK_NOFOLLOW)

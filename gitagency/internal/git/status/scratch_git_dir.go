@@ -37,19 +37,10 @@ func makeScratchGitDir(r *git.Repo, s git.WorktreeSpec, head string) (git.RunOpt
 	if fi, err := os.Lstat(s.Dir); s.Dir != "" && (err != nil || !fi.IsDir()) {
 		return git.RunOptions{}, nil, errors.Join(fmt.Errorf("%s is not a directory", s.Dir), err)
 	}
-	// An agent may have removed its own permissions; git would skip such a directory silently. In a worktree that is in
-	// use nothing is changed, and the scan reports the directory.
-	for _, dir := range []string{s.Dir, r.AdminDir(s.Name)} {
-		if dir == "" || s.InUse {
-			continue
-		}
-		if _, _, err := walkWorktree(dir); errors.Is(err, fs.ErrPermission) {
-			if r.IsDryRun() {
-				return git.RunOptions{}, nil, err
-			}
-			if err := durable.RestoreOwnerPermissions(dir); err != nil {
-				return git.RunOptions{}, nil, err
-			}
+	// In a worktree that is in use nothing is changed, and the scan reports what cannot be read.
+	if !s.InUse {
+		if _, err := walkReadable(r, r.AdminDir(s.Name)); errors.Is(err, fs.ErrPermission) {
+			return git.RunOptions{}, nil, err
 		}
 	}
 	dir := filepath.Join(r.AgencyDir(), git.CapturePrefix+s.Name)

@@ -93,7 +93,8 @@ func (v *worktreeScan) walkUntracked(ctx context.Context, dir string) error {
 			if strings.HasPrefix(e.Name, ".git") {
 				return &git.SpecialFileError{Path: v.tree.Join(name)}
 			}
-			continue // no commit can hold it
+			v.result.hasSpecialFile = true
+			continue
 		}
 		ignored, err := v.isIgnored(name, e.Kind.IsDir())
 		switch {

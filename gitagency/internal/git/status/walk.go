@@ -10,27 +10,39 @@ import (
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/beneath"
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"golang.org/x/sys/unix"
 )
 
-// walkWorktree lists the directories below tree, not tree itself, that contain a .git of any kind, and the huge
-// sparse files. It fails on files that git could not read, and on special files that git would open.
-func walkWorktree(tree string) (nested []string, hollow []*SparseFileError, err error) {
-	d, err := beneath.Open(tree)
-	if err != nil {
-		return nil, nil, err
+// walkReadable walks a directory whose owner may have removed his own permissions: git would skip such a directory silently.
+// It adds them, except in a dry run, in which it returns the error.
+func walkReadable(r *git.Repo, dir string) (worktreeWalk, error) {
+	w, err := walkWorktree(dir)
+	if !errors.Is(err, fs.ErrPermission) || r.IsDryRun() {
+		return w, err
 	}
-	defer func() { err = errors.Join(err, d.Close()) }()
-	w := worktreeWalk{dir: d, isRoot: os.Geteuid() == 0}
-	err = w.walk(".")
-	return w.nested, w.hollow, err
+	if err := durable.RestoreOwnerPermissions(dir); err != nil {
+		return w, err
+	}
+	return walkWorktree(dir)
+}
+
+// walkWorktree finds the directories below tree, not tree itself, that contain a .git of any kind, and the huge
+// sparse files. It fails on files that git could not read, and on special files that git would open.
+func walkWorktree(tree string) (w worktreeWalk, err error) {
+	w.isRoot = os.Geteuid() == 0
+	if w.dir, err = beneath.Open(tree); err != nil {
+		return w, err
+	}
+	defer func() { err = errors.Join(err, w.dir.Close()) }()
+	return w, w.walk(".")
 }
 
 // worktreeWalk is one walkWorktree.
 type worktreeWalk struct {
-	dir    *beneath.Dir
-	isRoot bool // root may read everything
+	dir    *beneath.Dir // closed after the walk
+	isRoot bool         // root may read everything
 	nested []string
 	hollow []*SparseFileError
 }

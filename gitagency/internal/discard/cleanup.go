@@ -1,4 +1,4 @@
-package landing
+package discard
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
-	"github.com/git-agency/git-agency/gitagency/internal/discard"
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
@@ -20,23 +19,23 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// moveTreeAside renames the tree of a landed sandbox, so that processes that know its path no longer find it.
-func moveTreeAside(tree string) error {
+// MoveTreeAside renames the tree of a sandbox that has ended, so that processes that know its path no longer find it.
+func MoveTreeAside(tree string) error {
 	if _, there := store.FirstExisting(store.WithdrawnPath(tree)); there || !store.IsDir(tree) {
 		return nil
 	}
 	return os.Rename(tree, store.WithdrawnPath(tree))
 }
 
-// markCleanup marks this process, and each that inherits the returned file, as one that removes landed sandboxes without
-// the repository lock: until all of them have closed it, doctor and prune leave the remains of landed sandboxes alone.
+// MarkCleanup marks this process, and each that inherits the returned file, as one that removes ended sandboxes without
+// the repository lock: until all of them have closed it, doctor and prune leave the remains of ended sandboxes alone.
 // While doctor or prune works it waits up to timeout, and then returns a *LockTimeoutError. A caller that holds the
 // repository lock must not wait.
-func markCleanup(ctx context.Context, r *core.Repository, timeout time.Duration) (*os.File, error) {
+func MarkCleanup(ctx context.Context, r *core.Repository, timeout time.Duration) (*os.File, error) {
 	return lock.AcquireDirShared(ctx, r.Store.SandboxesDir(r.ID), timeout)
 }
 
-// BlockCleanup keeps every process from removing landed sandboxes without the repository lock, until release is called.
+// BlockCleanup keeps every process from removing ended sandboxes without the repository lock, until release is called.
 // running reports that a process still does so after timeout; then nothing is blocked.
 func BlockCleanup(ctx context.Context, r *core.Repository, timeout time.Duration) (release func(), running bool, err error) {
 	held, err := lock.AcquireDirExclusive(ctx, r.Store.SandboxesDir(r.ID), timeout)
@@ -51,14 +50,18 @@ func BlockCleanup(ctx context.Context, r *core.Repository, timeout time.Duration
 	return func() { _ = held.Close() }, false, nil
 }
 
-// removeLandedTree removes the tree of a landed sandbox. That can take longer than the landing itself, so it runs without
-// the repository lock. It takes the lock only if files were written after the landing's scan: they go to the trash first.
-func removeLandedTree(ctx context.Context, r *core.Repository, id string) error {
+// RemoveEndedTree removes the tree of a sandbox that has ended. That can take longer than its landing or discard, so it
+// runs without the repository lock. It takes the lock only if files were written after the last scan: they go to the
+// trash first.
+func RemoveEndedTree(ctx context.Context, r *core.Repository, id string) error {
+	if !store.IsDir(r.Store.SandboxDir(r.ID, id)) {
+		return nil
+	}
 	timeout, err := r.Settings.LockTimeout()
 	if err != nil {
 		return err
 	}
-	mark, err := markCleanup(ctx, r, timeout)
+	mark, err := MarkCleanup(ctx, r, timeout)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // without a directory of sandboxes there is none to remove
 	}
@@ -74,12 +77,12 @@ func removeLandedTree(ctx context.Context, r *core.Repository, id string) error 
 		if !late {
 			return nil
 		}
-		return removeLandedTreeLocked(ctx, r, id)
+		return removeEndedTreeLocked(ctx, r, id)
 	}}}
 	return r.RunSteps(ctx, "cleanup", steps)
 }
 
-// removeUnlessLate removes the tree of a landed sandbox, unless files were written after the landing's scan; then it
+// removeUnlessLate removes the tree of a sandbox that has ended, unless files were written after the last scan; then it
 // reports that as late. It locks the sandbox, but not the repository.
 func removeUnlessLate(ctx context.Context, r *core.Repository, id string) (late bool, err error) {
 	held, err := lock.AcquireDirExclusive(ctx, r.Store.SandboxDir(r.ID, id), 0)
@@ -112,30 +115,30 @@ func removeUnlessLate(ctx context.Context, r *core.Repository, id string) (late 
 	})
 }
 
-// removeLandedTreeLocked removes a landed sandbox under the repository lock, and keeps late changes in the trash.
-func removeLandedTreeLocked(ctx context.Context, r *core.Repository, id string) error {
+// removeEndedTreeLocked removes a sandbox that has ended under the repository lock, and keeps late changes in the trash.
+func removeEndedTreeLocked(ctx context.Context, r *core.Repository, id string) error {
 	repo, unlock, err := r.LockAndRecover(ctx)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	return cleanUpLanded(ctx, r, repo, id)
+	return RemoveRemains(ctx, r, repo, id)
 }
 
-// cleanUpLanded removes all remaining parts of a landed sandbox.
-func cleanUpLanded(ctx context.Context, r *core.Repository, repo *git.Repo, id string) error {
+// RemoveRemains removes all remaining parts of a sandbox that has ended, and keeps late changes in the trash.
+func RemoveRemains(ctx context.Context, r *core.Repository, repo *git.Repo, id string) error {
 	entry := r.Store.Invocation(r.ID, id, nil)
 	// A killed process may have left nothing but git's worktree entry.
-	if _, left := store.FirstExisting(r.Store.SandboxDir(r.ID, id), repo.AdminDir(id)); !left || entry.Defect != store.NoDefect || entry.Record.Landing != store.Landed {
+	if _, left := store.FirstExisting(r.Store.SandboxDir(r.ID, id), repo.AdminDir(id)); !left || entry.Defect != store.NoDefect || !core.HasEnded(entry.Record) {
 		return nil
 	}
-	// A person asks for an archive: with land --leave, or with doctor.
-	_, err := discard.End(ctx, r, repo, entry, core.TrashOptions{Archive: entry.Record.HasTrashArchive})
+	// A discard may write an archive. For a landing a person asks for it: with --leave, or with doctor.
+	_, err := End(ctx, r, repo, entry, core.TrashOptions{Archive: entry.Record.HasTrashArchive || entry.Record.Landing == store.Discarded})
 	return err
 }
 
-// LeftoverScratch lists the scratch directories that killed processes left in the repository, except those that go with a
-// landed sandbox: while cleanupRunning, all that belong to landed sandboxes.
+// LeftoverScratch lists the scratch directories that killed processes left in the repository, except those that go with an
+// ended sandbox: while cleanupRunning, all that belong to ended sandboxes.
 func LeftoverScratch(r *core.Repository, repo *git.Repo, cleanupRunning bool) ([]string, error) {
 	scraps, err := repo.Leftovers()
 	return slices.DeleteFunc(scraps, func(path string) bool {
@@ -146,7 +149,7 @@ func LeftoverScratch(r *core.Repository, repo *git.Repo, cleanupRunning bool) ([
 		if id == "" || path != worktree.UnregisteredDir(repo, id) || !cleanupRunning && !store.IsDir(r.Store.SandboxDir(r.ID, id)) {
 			return false
 		}
-		return r.Store.Invocation(r.ID, id, nil).Record.Landing == store.Landed
+		return core.HasEnded(r.Store.Invocation(r.ID, id, nil).Record)
 	}), err
 }
 
