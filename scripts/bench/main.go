@@ -109,38 +109,6 @@ func (b *bench) measureGroups(ctx context.Context) error {
 	return nil
 }
 
-// treeComparisons measures creating and removing worktrees. The removals come last.
-func (b *bench) treeComparisons(ctx context.Context) (_ []comparison, sound bool, err error) {
-	large, err := b.newRepository(ctx, "large", 10_000)
-	if err != nil {
-		return nil, false, err
-	}
-	small, err := b.newRepository(ctx, "small", 200)
-	if err != nil {
-		return nil, false, err
-	}
-	crowd, err := b.newRepository(ctx, "crowd", 200)
-	if err != nil {
-		return nil, false, err
-	}
-	return []comparison{
-		{
-			title: "start, 10,000 files", rounds: 6, promise: promise{ratio: 1.10},
-			base: large.addWorktree, tool: large.startSandbox, check: large.checkSandbox,
-		},
-		{
-			title: "start, 200 files", rounds: 20, promise: promise{extra: 30 * time.Millisecond},
-			base: small.addWorktree, tool: small.startSandbox, check: small.checkSandbox,
-		},
-		{
-			title: "16 starts at once, 200 files", rounds: 4,
-			base: inParallel(16, crowd.tryAddWorktree), tool: inParallel(16, crowd.startSandbox), note: crowd.describeFailures,
-		},
-		{title: "discard, 200 files", rounds: 10, base: small.removeWorktree, tool: small.discardSandbox},
-		{title: "discard, 10,000 files", rounds: 6, base: large.removeWorktree, tool: large.discardSandbox},
-	}, true, nil
-}
-
 // sandboxComparisons measures exec and put in a sandbox.
 func (b *bench) sandboxComparisons(ctx context.Context) (_ []comparison, sound bool, err error) {
 	files, err := b.newUploadRepo(ctx, 10_000)
@@ -167,66 +135,6 @@ func (b *bench) sandboxComparisons(ctx context.Context) (_ []comparison, sound b
 			baseName: "cp -r", base: files.copyWithCP, tool: files.put, check: files.checkLastPut,
 		},
 	}, true, nil
-}
-
-// listingComparisons measures every output format of ls. Listing many invocations must start as many git processes as
-// listing few.
-func (b *bench) listingComparisons(ctx context.Context) (_ []comparison, sound bool, err error) {
-	few, err := b.newListingRepo(ctx, "few", 10)
-	if err != nil {
-		return nil, false, err
-	}
-	many, err := b.newListingRepo(ctx, "many", 1000)
-	if err != nil {
-		return nil, false, err
-	}
-	if sound, err = b.checkEqualProcesses(ctx, few, many); err != nil {
-		return nil, false, err
-	}
-	version := b.timeCommand(b.tool, many.dir, "version") // only starts a process
-	var contests []comparison
-	for _, form := range [][]string{
-		nil,
-		{"--color"},
-		{"--json"},
-		{"--porcelain"},
-		{"--porcelain", "-z"},
-		{"--format=%(invocation_id) %(status) %(sandbox_path) %(started_at:relative)"},
-	} {
-		name := strings.Join(form, " ")
-		name, _, _ = strings.Cut("ls "+name, "=")
-		contests = append(contests, comparison{
-			title: strings.TrimSpace(name) + ", 1,000", rounds: 20, promise: promise{extra: 60 * time.Millisecond},
-			baseName: processStartName, base: version, tool: b.timeCommand(b.tool, many.dir, append([]string{"ls"}, form...)...),
-		})
-	}
-	mixed, err := b.newMixedRepo(ctx, "mixed", 50, 1000)
-	if err != nil {
-		return nil, false, err
-	}
-	contests = append(contests, comparison{
-		title: "ls, 1,000, 50 with trees", rounds: 20, promise: promise{extra: 60 * time.Millisecond},
-		baseName: processStartName, base: version, tool: b.timeCommand(b.tool, mixed.dir, "ls"), check: mixed.checkListing,
-	})
-	return append(contests, comparison{
-		title: "ls, 10", rounds: 20,
-		baseName: processStartName, base: version, tool: b.timeCommand(b.tool, few.dir, "ls"),
-	}), sound, nil
-}
-
-// checkEqualProcesses reports whether both listings start equally many git processes.
-func (b *bench) checkEqualProcesses(ctx context.Context, few, many *repository) (bool, error) {
-	inFew, err := b.countGitProcesses(ctx, few.dir, "ls")
-	if err != nil {
-		return false, err
-	}
-	inMany, err := b.countGitProcesses(ctx, many.dir, "ls")
-	if err != nil {
-		return false, err
-	}
-	same := inFew == inMany
-	printRow("ls, git processes", "with 10", fmt.Sprint(inFew), "with 1,000", fmt.Sprint(inMany), "", "promise: equal", verdict(same))
-	return same, nil
 }
 
 // promise is an upper bound for the tool: a ratio, extra time, a ratio plus extra time, an absolute limit, or none.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -148,129 +147,6 @@ func (r *repository) checkSandbox(ctx context.Context) error {
 func (r *repository) sandboxPath(ctx context.Context, id string) (string, error) {
 	tree, _, err := r.b.agency(ctx, r.dir, "path", id)
 	return strings.TrimSpace(tree), err
-}
-
-// newListingRepo creates a repository with n invocations. One is real; the others are copies of its record, worktree
-// registration and branch under other ids, with almost empty trees.
-func (b *bench) newListingRepo(ctx context.Context, name string, n int) (*repository, error) {
-	r, err := b.newRepository(ctx, name, 200)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := r.startSandbox(ctx); err != nil {
-		return nil, err
-	}
-	id := r.sandboxes[0]
-	tree, err := r.sandboxPath(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	data := filepath.Dir(filepath.Dir(filepath.Dir(tree))) // repos/<repo_id>
-	originals := []string{
-		filepath.Join(data, "invocations", id, "meta.json"),
-		filepath.Join(tree, ".git"),
-		filepath.Join(tree, ".agency", "SANDBOX_MARKER"),
-	}
-	for _, file := range []string{"HEAD", "commondir", "gitdir"} {
-		originals = append(originals, filepath.Join(r.dir, ".git", "worktrees", id, file))
-	}
-
-	var branches strings.Builder
-	second, _, _ := strings.Cut(id, "-")
-	for i := 0; len(r.sandboxes) < n; i++ {
-		other := fmt.Sprintf("%s-%04x", second, i)
-		if other == id {
-			continue
-		}
-		for _, original := range originals {
-			if err := copyWithID(original, id, other); err != nil {
-				return nil, fmt.Errorf("make invocation %s: %w", other, err)
-			}
-		}
-		fmt.Fprintf(&branches, "create refs/heads/agency/sandbox-%s %s\n", other, r.base)
-		r.sandboxes = append(r.sandboxes, other)
-	}
-	refs := command{argv: []string{"git", "update-ref", "--stdin"}, dir: r.dir, stdin: strings.NewReader(branches.String())}
-	if _, _, err := b.run(ctx, refs); err != nil {
-		return nil, err
-	}
-
-	listed, _, err := b.agency(ctx, r.dir, "ls", "--porcelain")
-	if err != nil {
-		return nil, err
-	}
-	if got := strings.Count("\n"+listed, "\ninvocation "); got != n {
-		return nil, fmt.Errorf("ls shows %d of %d invocations", got, n)
-	}
-	return r, nil
-}
-
-// newMixedRepo creates a repository with n invocations, of which some have sandboxes of 200 files, one of them changed and
-// one new; the others are discarded.
-func (b *bench) newMixedRepo(ctx context.Context, name string, sandboxes, n int) (*repository, error) {
-	r, err := b.newRepository(ctx, name, 200)
-	if err != nil {
-		return nil, err
-	}
-	for range sandboxes {
-		if _, err := r.startSandbox(ctx); err != nil {
-			return nil, err
-		}
-		tree, err := r.sandboxPath(ctx, r.sandboxes[len(r.sandboxes)-1])
-		if err != nil {
-			return nil, err
-		}
-		if err := changeFiles(filepath.Join(tree, "src"), 1); err != nil {
-			return nil, err
-		}
-		if err := os.WriteFile(filepath.Join(tree, "new.go"), []byte("package bench\n"), 0o600); err != nil {
-			return nil, err
-		}
-	}
-	ended := r.sandboxes[sandboxes-1]
-	tree, err := r.sandboxPath(ctx, ended)
-	if err != nil {
-		return nil, err
-	}
-	if _, _, err := b.agency(ctx, r.dir, "discard", ended); err != nil {
-		return nil, err
-	}
-	meta := filepath.Join(filepath.Dir(filepath.Dir(filepath.Dir(tree))), "invocations", ended, "meta.json")
-	second, _, _ := strings.Cut(ended, "-")
-	for i := 0; i < n-sandboxes; i++ {
-		if err := copyWithID(meta, ended, fmt.Sprintf("%s-%04x", second, i)); err != nil {
-			return nil, err
-		}
-	}
-	if _, err := r.startSandbox(ctx); err != nil { // in place of the discarded one
-		return nil, err
-	}
-	return r, nil
-}
-
-// checkListing makes sure that ls has counted the changed files of the sandboxes.
-func (r *repository) checkListing(ctx context.Context) error {
-	out, _, err := r.b.agency(ctx, r.dir, "ls", "--porcelain")
-	if err != nil {
-		return err
-	}
-	if got, want := strings.Count(out, "\ndirty 2\n"), len(r.sandboxes)-2; got != want {
-		return fmt.Errorf("ls shows %d sandboxes with two changed files, not %d", got, want)
-	}
-	return nil
-}
-
-// copyWithID copies a file of one invocation to another and replaces the id in the path and in the content.
-func copyWithID(file, id, other string) error {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	copied := strings.ReplaceAll(file, id, other)
-	if err := os.MkdirAll(filepath.Dir(copied), 0o700); err != nil {
-		return err
-	}
-	return os.WriteFile(copied, bytes.ReplaceAll(text, []byte(id), []byte(other)), 0o600)
 }
 
 // fastImportStream returns a git fast-import stream of one commit with this many files, five to a directory. It is
