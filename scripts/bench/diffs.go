@@ -26,8 +26,19 @@ func (b *bench) diffComparisons(ctx context.Context) (_ []comparison, sound bool
 	if err := long.takeSnapshot(ctx, func(tree string) error { return os.WriteFile(filepath.Join(tree, "long"), after, 0o600) }); err != nil {
 		return nil, false, err
 	}
+	work, err := b.newDiffRepo(ctx, "work", 30_000, func(tree string) error { return changeFiles(filepath.Join(tree, "src"), 10) })
+	if err != nil {
+		return nil, false, err
+	}
+	if _, _, err := b.git(ctx, work.tree, "status"); err != nil { // writes the index, so that git reads no unchanged file
+		return nil, false, err
+	}
 	const sensible = 2 * time.Second
 	return []comparison{
+		{
+			title: "diff of a sandbox, 30,000", rounds: 20, promise: promise{ratio: 1.5}, baseName: "diff + status",
+			base: work.gitDiffAndStatus, tool: b.timeCommand(b.tool, work.dir, "diff", work.id), check: work.checkWork, useFastest: true,
+		},
 		{
 			title: "diff of two snapshots, 10,000", rounds: 30, promise: promise{ratio: 1.3, extra: 20 * time.Millisecond},
 			base: many.gitDiff(), tool: many.diff(), check: many.checkDiff(10), useFastest: true,
@@ -94,6 +105,30 @@ func (s *diffRepo) gitDiff(options ...string) timedRun {
 func (s *diffRepo) diff(options ...string) timedRun {
 	args := append([]string{"diff", s.id, "--from", s.snapshotName(len(s.snapshots) - 1), "--to", s.snapshotName(len(s.snapshots))}, options...)
 	return s.b.timeCommand(s.b.tool, s.dir, args...)
+}
+
+// gitDiffAndStatus shows the uncommitted changes of the sandbox, and its untracked files, with git. It leaves the index as it
+// is: the first of several runs would else save the others their work.
+func (s *diffRepo) gitDiffAndStatus(ctx context.Context) (time.Duration, error) {
+	_, diff, err := s.b.git(ctx, s.tree, "--no-optional-locks", "diff", "HEAD")
+	if err != nil {
+		return 0, err
+	}
+	_, status, err := s.b.git(ctx, s.tree, "--no-optional-locks", "status", "--porcelain")
+	return diff + status, err
+}
+
+// checkWork makes sure that the diff of the sandbox is the one that git shows.
+func (s *diffRepo) checkWork(ctx context.Context) error {
+	want, _, err := s.b.git(ctx, s.tree, "--no-optional-locks", "diff", "--shortstat", "HEAD")
+	if err != nil {
+		return err
+	}
+	out, _, err := s.b.agency(ctx, s.dir, "diff", s.id)
+	if err == nil && !strings.HasPrefix(out, want) {
+		err = fmt.Errorf("git says %q, and the tool %q", want, strings.SplitN(out, "\n", 2)[0])
+	}
+	return err
 }
 
 func (s *diffRepo) snapshotName(n int) string { return fmt.Sprintf("%s/%d", s.id, n) }

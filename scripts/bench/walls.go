@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -36,11 +37,19 @@ func (b *bench) wallComparisons(ctx context.Context) (_ []comparison, sound bool
 	if err != nil {
 		return nil, false, err
 	}
+	middle, err := b.newWalledRepo(ctx, "committing", 30_000)
+	if err != nil {
+		return nil, false, err
+	}
+	commit, err := middle.commitComparison(ctx)
+	if err != nil {
+		return nil, false, err
+	}
 	build, err := b.newBuildComparison(ctx)
 	if err != nil {
 		return nil, false, err
 	}
-	return append(contests, large.commitImportComparison(), build), true, nil
+	return append(contests, commit, large.commitImportComparison(), build), true, nil
 }
 
 // newWalledRepo creates a repository with one sandbox that has all walls.
@@ -99,6 +108,33 @@ func (r *repository) commitImportComparison() comparison {
 		baseName: "nothing", base: after(nothing), tool: after(commit),
 		check: func(ctx context.Context) error { return r.checkImported(ctx, inside) },
 	}
+}
+
+// commitComparison measures a small commit in a sandbox behind walls against one in a worktree of git, both by the clock
+// around git add and git commit: the walls are built once for a whole session of an agent.
+func (r *repository) commitComparison(ctx context.Context) (comparison, error) {
+	if _, err := r.addWorktree(ctx); err != nil {
+		return comparison{}, err
+	}
+	const script = `began=$(date +%s%N) && echo "$1" >changed && git add changed && git commit --quiet -m "inside $1" && echo $(($(date +%s%N) - began))`
+	inside, round := r.sandboxes[0], 0
+	within := func(dir string, through ...string) timedRun {
+		return func(ctx context.Context) (time.Duration, error) {
+			round++
+			argv := slices.Concat(through, []string{"sh", "-c", script, "sh", strconv.Itoa(round)})
+			out, _, err := r.b.run(ctx, command{argv: argv, dir: dir})
+			if err != nil {
+				return 0, err
+			}
+			took, err := strconv.ParseInt(strings.TrimSpace(out), 10, 64)
+			return time.Duration(took), err
+		}
+	}
+	return comparison{
+		title: "commit behind walls, 30,000", rounds: 12, promise: promise{ratio: 1.5}, useFastest: true, baseName: "outside",
+		base: within(r.rawWorktrees[0].path), tool: within(r.dir, r.b.tool, "exec", inside, "--"),
+		check: func(ctx context.Context) error { return r.checkImported(ctx, inside) },
+	}, nil
 }
 
 // checkImported makes sure that the last commit was imported.
