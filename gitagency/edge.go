@@ -199,7 +199,7 @@ func refusedView(err error) error {
 
 // stateView returns the StateError for an error; nil for any other.
 func stateView(err error) error {
-	for _, view := range []func(error, *StateError){worktreeState, sandboxState, landingState, machineState} {
+	for _, view := range []func(error, *StateError){worktreeState, branchState, sandboxState, landingState, machineState} {
 		v := StateError{Err: err}
 		if view(err, &v); v.Reason != "" {
 			return &v

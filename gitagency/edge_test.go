@@ -29,11 +29,7 @@ var withoutView = map[string]string{
 // Every error type that the domain packages export has a view, so that no caller has to match texts.
 func TestErrorsOfPackagesBelowHaveViews(t *testing.T) {
 	t.Parallel()
-	source, err := os.ReadFile("edge.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := 0
+	source, found := edgeSource(t), 0
 	for _, pkg := range []string{"fault", "settings", "core", "handoff", "sandbox", "landing", "directory", "radar", "doctor"} {
 		for _, name := range exportedTypes(t, filepath.Join("internal", pkg)) {
 			if !strings.HasSuffix(name, "Error") {
@@ -77,17 +73,27 @@ func exportedTypes(t *testing.T, dir string) []string {
 	return names
 }
 
+// edgeSource returns the source of the views.
+func edgeSource(t *testing.T) (source []byte) {
+	t.Helper()
+	names, err := filepath.Glob("edge*.go")
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		part, readErr := os.ReadFile(name)
+		source, err = append(source, part...), errors.Join(err, readErr)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return source
+}
+
 // Every reason belongs to a view: one that no error has would be a promise to callers that is never kept.
 func TestReasonsAreUsed(t *testing.T) {
 	t.Parallel()
-	var source []byte
-	for _, name := range []string{"edge.go", "edge_submodule.go"} {
-		part, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		source = append(source, part...)
-	}
+	source := edgeSource(t)
 	for name := range reasonNames(t) {
 		if !regexp.MustCompile(regexp.QuoteMeta(name) + `\b`).Match(source) {
 			t.Errorf("no error has %s", name)

@@ -32,7 +32,7 @@ type StateError struct {
 	Path      string   // absolute, or relative to the sandbox
 	Branch    string   // short name
 	Commit    string   // full id
-	Operation string   // git operation in progress: "merge", "rebase", "am", "cherry-pick", "revert", "bisect", "conflicts" or "index.lock"
+	Operation string   // git operation in progress: "merge", "rebase", "am", "cherry-pick", "revert", "bisect", "conflicts" or "index.lock"; for reason.MissingBranch arguments of git
 	Other     string   // second id, path or name
 	Others    []string // further names or paths
 	Err       error    // the message, and its causes

@@ -24,10 +24,12 @@ type RadarSandbox struct {
 	Clean bool       `json:"clean"`           // no conflicts; also if there is nothing to land
 	Paths []string   `json:"paths"`           // paths in conflict with the integration branch
 	Error string     `json:"error,omitempty"` // why it could not be read, or is refused
+
+	BranchMissing bool `json:"-"` // the branch that it lands on does not exist any more
 }
 
 func newRadarSandbox(s radar.Sandbox) RadarSandbox {
-	return RadarSandbox{ID: s.ID, Name: s.Name, State: RadarState(s.State), Clean: s.Clean, Paths: s.Paths, Error: s.Error}
+	return RadarSandbox{ID: s.ID, Name: s.Name, State: RadarState(s.State), Clean: s.Clean, Paths: s.Paths, Error: s.Error, BranchMissing: s.BranchMissing}
 }
 
 // RadarState is the predicted result of a landing.

@@ -473,8 +473,12 @@ var doctorCases = []doctorCase{
 		tree := filepath.Join(w.dir, "home", "adopted")
 		w.git("worktree", "add", "-q", "-b", "topic", tree)
 		w.try([]string{"TEST_NOW=2026-01-28T12:07:00Z", "TEST_RAND=c"}, "git-agency", "worktree", "adopt", tree)
-		w.git("-C", tree, "switch", "-q", "-c", "other")
+		w.git("-C", tree, "switch", "-q", "--detach")
 		w.git("branch", "-D", "topic")
+	}},
+	{code: "missing-target", damage: func(w *doctorLab) { // no reflog names another branch
+		meta := filepath.Join(w.recordDir, "meta.json")
+		w.write(meta, strings.Replace(w.read(meta), `"refs/heads/`, `"refs/heads/gone-`, 1))
 	}},
 	{code: "unlinked-tree", atRisk: true, killSweep: true, damage: func(w *doctorLab) { w.remove(w.adminDir(sweepID)) }, checkFixed: func(w *doctorLab) { w.checkUsable() }},
 	{code: "unlinked-tree", atRisk: true, damage: func(w *doctorLab) { truncateFile(w.t, filepath.Join(w.tree, ".git")) }, checkFixed: func(w *doctorLab) { w.checkUsable() }},

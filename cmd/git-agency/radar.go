@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -53,6 +54,9 @@ in an integration worktree; 129 usage.`,
 			tableID, err := t.TableIDs(c, repo)
 			if err != nil {
 				return err
+			}
+			if slices.ContainsFunc(found.Sandboxes, func(s gitagency.RadarSandbox) bool { return s.BranchMissing }) {
+				defer t.PrintHint("a branch that sandboxes land on does not exist any more; 'git agency doctor' says what to type")
 			}
 			return t.printRadar(found, tableID)
 		},

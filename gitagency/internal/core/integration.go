@@ -15,6 +15,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/update"
 	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/ids"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
@@ -34,9 +35,25 @@ func (r *Repository) IntegrationCommit(ctx context.Context, inv Invocation) (str
 		return "", err
 	}
 	if found[0].Missing() {
-		return "", &fault.NoCommitError{Name: ShortBranch(name)}
+		return "", r.MissingBranch(ctx, r.Git, inv, name)
 	}
 	return found[0].OID, nil
+}
+
+// MissingBranch returns the error for a branch that an invocation lands on and that does not exist.
+func (r *Repository) MissingBranch(ctx context.Context, repo *git.Repo, inv Invocation, branch string) error {
+	if !strings.HasPrefix(branch, HeadsPrefix) {
+		return &fault.NoCommitError{Name: branch}
+	}
+	since, known := ids.Time(inv.ID)
+	if !known {
+		since = inv.StartedAt
+	}
+	now, err := repo.RenamedBranch(ctx, branch, since)
+	if err != nil {
+		r.Warn("the reflogs of branches cannot be read: %v", err)
+	}
+	return &fault.MissingBranchError{ID: inv.ID, Branch: ShortBranch(branch), RenamedTo: ShortBranch(now), Commit: cmp.Or(inv.SyncedCommit, inv.BaseCommit)}
 }
 
 // IntegrationRev returns the ref or commit that a sandbox of a worktree integrates into: the branch that its record names;
@@ -141,15 +158,16 @@ type IntegrationTarget struct {
 }
 
 // FindIntegrationTarget finds the branch that a sandbox of a worktree lands on: the one that its record names; else, for
-// older records, that of the worktree, or the branch checked out there.
-func (r *Repository) FindIntegrationTarget(ctx context.Context, repo *git.Repo, worktreeID, recorded string) (t IntegrationTarget, err error) {
-	if t.Worktree, err = r.WorktreeByID(worktreeID); err != nil {
+// older records, that of the worktree, or the branch checked out there. Of the invocation, WorktreeID is required; ID,
+// StartedAt and its commits serve to describe a branch that does not exist any more.
+func (r *Repository) FindIntegrationTarget(ctx context.Context, repo *git.Repo, inv Invocation) (t IntegrationTarget, err error) {
+	if t.Worktree, err = r.WorktreeByID(inv.WorktreeID); err != nil {
 		return t, err
 	}
 	if err := t.Worktree.CheckUsable(); err != nil {
 		return t, err
 	}
-	if t.Branch = cmp.Or(recorded, branchRef(t.Worktree.Branch)); t.Branch == "" {
+	if t.Branch = cmp.Or(inv.IntegrationBranch, branchRef(t.Worktree.Branch)); t.Branch == "" {
 		listing, err := worktree.List(ctx, repo)
 		if err != nil {
 			return t, err
@@ -166,7 +184,7 @@ func (r *Repository) FindIntegrationTarget(ctx context.Context, repo *git.Repo, 
 		return t, err
 	}
 	if t.Commit, err = repo.Tip(ctx, t.Branch); err == nil && t.Commit == "" {
-		err = &fault.NoCommitError{Name: ShortBranch(t.Branch)}
+		err = r.MissingBranch(ctx, repo, inv, t.Branch)
 	}
 	return t, err
 }

@@ -52,6 +52,7 @@ func (x *checkRun) checkSandboxes(ctx context.Context) error {
 			x.findInterruptedRollback(s)
 			x.checkTree(ctx, s, "the invocation is discarded; its files are kept as "+core.TrashRef(e.ID), x.fixByDiscarding(e))
 			x.findAbandonedVerification(s, e)
+			x.checkTarget(ctx, e)
 		}
 	}
 	return nil
@@ -216,7 +217,7 @@ func (x *checkRun) checkTree(ctx context.Context, s treeInfo, outcome string, en
 		return // nothing else can be found out
 	}
 	x.checkMarkers(s)
-	if s.branch != core.HeadsPrefix && x.refs[s.branch] == "" {
+	if s.branch != core.HeadsPrefix && x.refs[s.branch] == "" && (s.managed || !followsBranch(s.tree)) {
 		x.reportMissingBranch(ctx, s, outcome, end)
 		return // without the branch, git cannot tell much else
 	}
@@ -267,7 +268,12 @@ func (x *checkRun) reportMissingBranch(ctx context.Context, s treeInfo, outcome 
 		f.Problem = "its branch " + core.ShortBranch(s.branch) + " points to a commit that does not exist"
 	}
 	fix := func(ctx context.Context) error { return x.restoreBranch(ctx, s) }
-	if !s.managed { // the branch of an adopted worktree is the user's own
+	if now := x.renamedTo(ctx, s.branch, s.id); s.marker == guard.Integration && now != "" {
+		f.Problem, f.Outcome = "its branch "+core.ShortBranch(s.branch)+" was renamed to "+core.ShortBranch(now), "the record names the new branch"
+		f.AtRisk, fix = false, func(context.Context) error {
+			return x.Store.UpdateWorktreeMeta(x.ID, s.id, func(m *store.WorktreeMeta) { m.Branch = core.ShortBranch(now) })
+		}
+	} else if !s.managed { // the branch of an adopted worktree is the user's own
 		f.FixCommand, fix = "git branch "+quote.Shell(core.ShortBranch(s.branch))+" COMMIT", nil
 	} else if _, err := x.lastKnownCommit(ctx, s); fault.Is[*fault.NoCommitError](err) {
 		f.Code, f.Path, f.Outcome, fix = "foreign-record", s.recordDir, outcome, end

@@ -214,7 +214,7 @@ func checks() []checkSpec {
 		{[]string{"refused-setting"}, (*checkRun).checkSandboxSettings},
 		{[]string{"stale-lock"}, (*checkRun).checkGitLocks},
 		{[]string{"interrupted-land", "stray-landing"}, (*checkRun).checkLandings},
-		{[]string{"interrupted-creation", "empty-record", "missing-meta", "corrupt-meta", "id-mismatch", "missing-tree", "moved-tree", "moved-data", "interrupted-archive", "half-archived", "missing-marker", "unreadable-tree", "foreign-tree", "unlinked-tree", "missing-branch", "foreign-record", "leftovers"}, (*checkRun).checkIntegrationWorktrees},
+		{[]string{"interrupted-creation", "empty-record", "missing-meta", "corrupt-meta", "id-mismatch", "missing-tree", "moved-tree", "moved-data", "interrupted-archive", "half-archived", "missing-marker", "unreadable-tree", "foreign-tree", "unlinked-tree", "missing-branch", "missing-target", "foreign-record", "leftovers"}, (*checkRun).checkIntegrationWorktrees},
 		{[]string{"interrupted-discard", "half-discarded", "wrong-marker", "interrupted-put", "interrupted-rollback", "interrupted-verify"}, (*checkRun).checkSandboxes},
 		{[]string{"unclaimed-marker"}, (*checkRun).checkUnrecordedMarkers},
 		{[]string{"orphan-branch", "other-data-dir", "copied-entry"}, (*checkRun).checkUnrecorded},
@@ -300,6 +300,9 @@ func (x *checkRun) resolveRefs(ctx context.Context) error {
 	var names []string
 	for _, e := range x.invocations {
 		names = append(names, core.SandboxRef(e.ID), core.TrashRef(e.ID))
+		if to := e.Record.IntegrationBranch; to != "" && !strings.ContainsAny(to, "\n\x00") && !core.HasEnded(e.Record) {
+			names = append(names, to)
+		}
 	}
 	for _, e := range x.worktrees {
 		names = append(names, core.TrashRef(e.ID))

@@ -16,6 +16,7 @@ var fixOutcomes = map[string]string{
 	"unreadable-tree":      "its owner gets all permissions on it",
 	"unlinked-tree":        "the tree and git's worktree entry refer to each other again",
 	"missing-branch":       "the branch is created again at the last known commit of the tree",
+	"missing-target":       "the sandbox lands on the branch under its new name",
 	"leftovers":            "the file is removed",
 	"interrupted-land":     "the landing is finished if the branch was already moved, else undone",
 	"stray-landing":        "the directory is removed; moves of files are finished if the branch was already moved, else undone",

@@ -143,6 +143,23 @@ func (e *NoCommitError) Error() string {
 	return fmt.Sprintf("%q does not name a commit", e.Name)
 }
 
+// MissingBranchError reports that the branch does not exist any more that work is to be merged into or reverted on.
+type MissingBranchError struct {
+	ID        string // invocation whose sandbox lands there; empty if there is no sandbox
+	Worktree  string // id of the integration worktree whose own branch it is; else empty
+	Branch    string // short name
+	RenamedTo string // short name that git has renamed the branch to; empty if none is known
+	Commit    string // last commit of the branch that the sandbox is known to have
+	ByHand    string // arguments of the git command that does the same on another branch; may be empty
+}
+
+func (e *MissingBranchError) Error() string {
+	if e.RenamedTo != "" {
+		return fmt.Sprintf("branch %q was renamed to %q", e.Branch, e.RenamedTo)
+	}
+	return fmt.Sprintf("branch %q does not exist any more", e.Branch)
+}
+
 // BranchInTheWayError reports a branch called "agency", which keeps git from creating branches agency/….
 type BranchInTheWayError struct{ Branch string }
 

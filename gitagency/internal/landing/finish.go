@@ -13,6 +13,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // FinishRequest says which integration worktree to finish, and how.
@@ -85,7 +86,11 @@ func finishLocked(ctx context.Context, r *core.Repository, repo *git.Repo, id st
 	if err := checkFinishable(ctx, r, repo, wt); err != nil {
 		return FinishResult{}, err
 	}
-	to, err := r.FindIntegrationTarget(ctx, repo, wt.ID, core.HeadsPrefix+wt.ParentBranch)
+	to, err := r.FindIntegrationTarget(ctx, repo, core.Invocation{WorktreeID: wt.ID, IntegrationBranch: core.HeadsPrefix + wt.ParentBranch, StartedAt: wt.CreatedAt})
+	var missing *fault.MissingBranchError
+	if errors.As(err, &missing) {
+		missing.ByHand = "merge " + quote.Shell(wt.Branch) + " && git agency worktree rm " + wt.Name
+	}
 	if err != nil {
 		return FinishResult{}, err
 	}

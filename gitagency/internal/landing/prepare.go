@@ -55,7 +55,7 @@ func (l *landAttempt) prepare(ctx context.Context) (err error) {
 
 // resolveTarget finds the integration branch and the current trash commit, and locks the sandbox.
 func (l *landAttempt) resolveTarget(ctx context.Context) (err error) {
-	if l.target, err = l.r.FindIntegrationTarget(ctx, l.repo, l.entry.Record.IntegrationWorktreeID, l.entry.Record.IntegrationBranch); err != nil {
+	if l.target, err = l.r.FindIntegrationTarget(ctx, l.repo, core.InvocationFromEntry(l.entry, nil)); err != nil {
 		return err
 	}
 	if err := l.lockSandbox(ctx); err != nil {

@@ -116,8 +116,8 @@ func PlanPush(ctx context.Context, r *core.Repository, req PushRequest) ([]PushP
 // pushTargets returns the branches that a request names, each once.
 func pushTargets(ctx context.Context, r *core.Repository, req PushRequest) ([]core.IntegrationTarget, error) {
 	targets := []core.IntegrationTarget{}
-	add := func(worktreeID, branch string) error {
-		t, err := r.FindIntegrationTarget(ctx, r.Git, worktreeID, branch)
+	add := func(inv core.Invocation) error {
+		t, err := r.FindIntegrationTarget(ctx, r.Git, inv)
 		if err == nil && !slices.ContainsFunc(targets, func(other core.IntegrationTarget) bool { return other.Branch == t.Branch }) {
 			targets = append(targets, t)
 		}
@@ -142,7 +142,7 @@ func pushTargets(ctx context.Context, r *core.Repository, req PushRequest) ([]co
 		invocations = append(invocations, inv)
 	}
 	for _, inv := range invocations {
-		if err := add(inv.WorktreeID, inv.IntegrationBranch); err != nil {
+		if err := add(inv); err != nil {
 			return nil, err
 		}
 	}
@@ -153,7 +153,7 @@ func pushTargets(ctx context.Context, r *core.Repository, req PushRequest) ([]co
 	if err != nil {
 		return nil, err
 	}
-	return targets, add(req.Worktree, branch)
+	return targets, add(core.Invocation{WorktreeID: req.Worktree, IntegrationBranch: branch})
 }
 
 // PushResult is the result of Push.

@@ -59,7 +59,7 @@ func (p *pushOperation) tryMerge(ctx context.Context, v *verification, theirs st
 	if err := Recover(ctx, r, repo); err != nil { // an interrupted landing whose recovery failed when the lock was taken
 		return c, "", err
 	}
-	to, err := r.FindIntegrationTarget(ctx, repo, p.Worktree, p.branchRef)
+	to, err := r.FindIntegrationTarget(ctx, repo, core.Invocation{WorktreeID: p.Worktree, IntegrationBranch: p.branchRef})
 	if err != nil {
 		return c, "", err
 	}

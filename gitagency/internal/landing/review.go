@@ -278,7 +278,7 @@ func submittableCommit(ctx context.Context, r *core.Repository, repo *git.Repo, 
 // on, which Land reports, it checks the commits since the base of the sandbox.
 func fsckSubmission(ctx context.Context, r *core.Repository, repo *git.Repo, merger *merge.Merger, entry store.Entry[store.InvocationMeta], head string) error {
 	onto := entry.Record.BaseCommit
-	if to, err := r.FindIntegrationTarget(ctx, repo, entry.Record.IntegrationWorktreeID, entry.Record.IntegrationBranch); err == nil {
+	if to, err := r.FindIntegrationTarget(ctx, repo, core.InvocationFromEntry(entry, nil)); err == nil {
 		onto = to.Commit
 	}
 	return addFsckContext(ctx, merger, entry, [2]string{onto, head}, merger.FsckRange(ctx, onto, head))

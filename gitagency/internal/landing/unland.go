@@ -94,7 +94,13 @@ func unlandLocked(ctx context.Context, r *core.Repository, repo *git.Repo, id st
 		return u, err
 	}
 	defer cancel()
-	to, err := r.FindIntegrationTarget(ctx, repo, m.IntegrationWorktreeID, core.HeadsPrefix+m.LandedBranch)
+	to, err := r.FindIntegrationTarget(ctx, repo, core.Invocation{
+		WorktreeID: m.IntegrationWorktreeID, IntegrationBranch: core.HeadsPrefix + m.LandedBranch, StartedAt: core.TimeOrZero(m.LandedAt),
+	})
+	var missing *fault.MissingBranchError
+	if errors.As(err, &missing) {
+		missing.ByHand = "revert " + landedRevisions(m)
+	}
 	if err != nil {
 		return u, err
 	}

@@ -1,6 +1,7 @@
 package radar
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -30,7 +31,7 @@ type forecast struct {
 	sandboxes       []*sandboxState
 	tip             git.ResolvedCommit // commit and tree of the integration branch
 	configDigest    status.ConfigDigest
-	merger          *merge.Merger
+	merger          *merge.Merger // nil if the integration branch does not exist
 	oldFacts, facts factCache
 	savedFacts      []byte // facts as stored on disk
 }
@@ -83,7 +84,10 @@ func newForecast(ctx context.Context, r *core.Repository, wt core.Worktree, name
 		return nil, err
 	}
 	if s.tip = tip; tip.Commit == "" {
-		return nil, &fault.NoCommitError{Name: core.ShortBranch(name)}
+		for _, b := range s.sandboxes {
+			b.err = cmp.Or(b.err, r.MissingBranch(ctx, r.Git, b.inv, name))
+		}
+		return s, nil
 	}
 	for i, b := range s.sandboxes {
 		if b.head = heads[i]; b.err == nil {

@@ -28,6 +28,8 @@ type Sandbox struct {
 	Clean bool     `json:"clean"`           // no conflicts; also if there is nothing to land
 	Paths []string `json:"paths"`           // paths in conflict with the integration branch
 	Error string   `json:"error,omitempty"` // why it could not be read, or is refused
+
+	BranchMissing bool `json:"-"` // the branch that it lands on does not exist any more
 }
 
 // Pair says what would happen if the contents of two sandboxes were merged now: of two that would each land cleanly,
@@ -132,6 +134,10 @@ func Compute(ctx context.Context, r *core.Repository, worktree string) (_ Result
 	}
 	found := Result{Sandboxes: []Sandbox{}, Pairs: []Pair{}}
 	for _, f := range forecasts {
+		if f.merger == nil { // without a branch there is nothing to merge with
+			found.Sandboxes = append(found.Sandboxes, f.result().Sandboxes...)
+			continue
+		}
 		if err := f.compute(ctx); err != nil {
 			return Result{}, err
 		}
@@ -186,7 +192,7 @@ func (s *forecast) result() Result {
 	for i, b := range s.sandboxes {
 		sandbox := Sandbox{ID: b.inv.ID, Name: b.inv.Name, State: Error, Paths: []string{}}
 		if b.err != nil {
-			sandbox.Error = b.err.Error()
+			sandbox.Error, sandbox.BranchMissing = b.err.Error(), fault.Is[*fault.MissingBranchError](b.err)
 			if fault.Is[*fault.InvalidTreeError](b.err) {
 				sandbox.State = Refused
 			}

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -181,7 +182,7 @@ func StartLocked(ctx context.Context, r *core.Repository, repo *git.Repo, req St
 	}
 	id, at, point, err := allocateStart(ctx, r, repo, origin)
 	if err != nil {
-		return core.Invocation{}, err
+		return core.Invocation{}, explainMissingBranch(ctx, r, repo, wt, origin, err)
 	}
 	elapsed := r.Opts.Now().Sub(at)
 	tree := r.Store.SandboxTreePath(r.ID, id)
@@ -268,6 +269,19 @@ func allocateStart(ctx context.Context, r *core.Repository, repo *git.Repo, orig
 		return taken, err
 	})
 	return id, at, point, err
+}
+
+// explainMissingBranch replaces the error of a start from the branch of a created worktree if that branch does not exist.
+func explainMissingBranch(ctx context.Context, r *core.Repository, repo *git.Repo, wt core.Worktree, origin StartPoint, err error) error {
+	if !fault.Is[*fault.NoCommitError](err) || wt.Branch == "" || origin.Base != core.HeadsPrefix+wt.Branch {
+		return err
+	}
+	err = r.MissingBranch(ctx, repo, core.Invocation{StartedAt: wt.CreatedAt}, origin.Base)
+	var missing *fault.MissingBranchError
+	if errors.As(err, &missing) {
+		missing.Worktree = wt.ID
+	}
+	return err
 }
 
 func (req *StartRequest) check() error {

@@ -93,7 +93,7 @@ func (s *Sandbox) syncLocked(ctx context.Context, repo *git.Repo, h *Handle) (_ 
 		return SyncResult{}, err
 	}
 	synced := SyncResult{Invocation: s.ID, Conflicts: []fault.Conflict{}}
-	if synced.Commit, err = s.Repo.IntegrationCommit(ctx, core.Invocation{WorktreeID: h.worktreeID, IntegrationBranch: h.branch}); err != nil {
+	if synced.Commit, err = s.Repo.IntegrationCommit(ctx, core.Invocation{ID: s.ID, WorktreeID: h.worktreeID, IntegrationBranch: h.branch, BaseCommit: h.Base}); err != nil {
 		return SyncResult{}, err
 	}
 	synced.Branch = core.ShortBranch(h.branch)

@@ -57,6 +57,7 @@ var reasons = map[reason.Reason]row{
 	reason.NotEmpty:       {ExitFailed, always("name a directory that does not exist yet, or that is empty")},
 	reason.NoCommit:       {ExitFailed, nil},
 	reason.UnbornBranch:   {ExitFailed, always("make a first commit, for example with 'git commit --allow-empty -m start'")},
+	reason.MissingBranch:  {ExitFailed, missingBranchHints},
 	reason.BranchInTheWay: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{fmt.Sprintf("rename it with 'git branch -m %s <new name>'", quote.Shell(e.Name))}
 	}},

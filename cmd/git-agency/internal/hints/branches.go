@@ -1,0 +1,31 @@
+package hints
+
+import (
+	"github.com/git-agency/git-agency/gitagency"
+	"github.com/git-agency/git-agency/gitagency/quote"
+)
+
+// missingBranchHints returns the commands by which work gets to a branch after its own branch was renamed or deleted.
+func missingBranchHints(e *gitagency.StateError, _ Retry) []string {
+	branch, elsewhere := quote.Shell(e.Branch), "<branch>"
+	if e.Other != "" {
+		elsewhere = quote.Shell(e.Other)
+	}
+	switch {
+	case e.Name != "":
+		return []string{"'git agency doctor --fix " + e.Name + "' repairs the worktree"}
+	case e.ID == "" && e.Operation != "":
+		return []string{"do it by hand: git switch " + elsewhere + " && git " + e.Operation}
+	case e.ID == "":
+		return nil
+	}
+	first := "create the branch again, at the last commit of it that the sandbox has: git branch " + branch + " " + e.Commit
+	if e.Other != "" {
+		first = "to let it land on " + elsewhere + ": git agency doctor --fix " + e.ID
+	}
+	return []string{
+		first,
+		"or merge its work yourself: git switch " + elsewhere + " && git merge agency/sandbox-" + e.ID,
+		"and then 'git agency discard " + e.ID + "' ends it",
+	}
+}
