@@ -277,10 +277,8 @@ func sandboxState(err error, v *StateError) {
 	case *fault.UntrackedInTheWayError:
 		v.Reason, v.ID, v.Path, v.Others = reason.UntrackedInTheWay, e.ID, e.Path, e.Files
 	case *fault.SandboxOperationError:
-		v.Reason, v.ID, v.Operation, v.Path = reason.OperationInProgress, e.ID, e.What, e.Path
-		if e.What == "merge" && e.Unstaged {
-			v.Reason = reason.OperationUnstaged
-		}
+		v.ID, v.Operation, v.Path = e.ID, e.What, e.Path
+		v.Reason, v.Commit = operationReason(e), e.Commit
 	case *fault.GitLockedError:
 		v.Reason, v.Path = reason.GitLocked, e.Path
 	case *fault.UnreadableError:

@@ -12,3 +12,16 @@ func branchState(err error, v *StateError) {
 		v.Reason, v.ID, v.Name, v.Branch, v.Other, v.Commit, v.Operation = reason.MissingBranch, e.ID, e.Worktree, e.Branch, e.RenamedTo, e.Commit, e.ByHand
 	}
 }
+
+// operationReason returns the reason of an operation in progress.
+func operationReason(e *fault.SandboxOperationError) reason.Reason {
+	switch {
+	case e.Merged:
+		return reason.MergedOutside
+	case e.Commit != "":
+		return reason.CommittedOutside
+	case e.What == "merge" && e.Unstaged:
+		return reason.OperationUnstaged
+	}
+	return reason.OperationInProgress
+}

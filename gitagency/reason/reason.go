@@ -87,6 +87,8 @@ const (
 	UntrackedInTheWay    Reason = "untracked-in-the-way"  // the untracked files Others in sandbox ID, at Path, are in the way of a merge
 	OperationInProgress  Reason = "operation-in-progress" // Operation is in progress in sandbox ID; Path is set if it was begun outside the walls
 	OperationUnstaged    Reason = "operation-unstaged"    // as OperationInProgress, for a merge of which nothing is staged
+	MergedOutside        Reason = "merged-outside"        // as OperationInProgress, for a merge of a sync; the branch of the sandbox has the merged commit
+	CommittedOutside     Reason = "committed-outside"     // as OperationInProgress, for a merge of a sync; Commit was made outside of the walls since, and is no merge
 	TrashTooLarge        Reason = "trash-too-large"       // files that no commit can hold are larger than agency.trashLimit; Path is the largest, Name a sufficient limit
 	TrashUnreadable      Reason = "trash-unreadable"      // neither a commit nor an archive can hold Path
 	NotEnded             Reason = "not-ended"             // invocation ID still has its sandbox

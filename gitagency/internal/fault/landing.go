@@ -215,11 +215,18 @@ type SandboxOperationError struct {
 	What     string // git command of the operation: "merge", "rebase"; "conflicts" where the operation is unknown
 	Path     string // path of the sandbox, if a git outside of its walls has begun the operation; empty if one inside has
 	Unstaged bool   // nothing of the merge is staged: committing it now would drop the other side's changes
+	Merged   bool   // the branch has the merged commit: a git outside of the walls has merged it again
+	Commit   string // commit that a git outside of the walls has made since the merge began, and that does not merge; else empty
 }
 
 func (e *SandboxOperationError) Error() string {
-	if e.What == "conflicts" {
+	switch {
+	case e.What == "conflicts":
 		return fmt.Sprintf("there are conflicts in sandbox %s", e.ID)
+	case e.Merged:
+		return fmt.Sprintf("a merge is still in progress behind the walls of sandbox %s, although its branch has the merged commit", e.ID)
+	case e.Commit != "":
+		return fmt.Sprintf("a merge is still in progress behind the walls of sandbox %s; commit %.10s was made outside of them, where git does not know of the merge", e.ID, e.Commit)
 	}
 	return fmt.Sprintf("a %s is in progress in sandbox %s", e.What, e.ID)
 }

@@ -117,10 +117,10 @@ func (l *landAttempt) scanSandbox(ctx context.Context) error {
 
 // checkUncommitted refuses a sandbox with a git operation in progress, or with uncommitted work unless CommitAll is set:
 // only a part of the work would land.
-func (l *landAttempt) checkUncommitted(context.Context) error {
+func (l *landAttempt) checkUncommitted(ctx context.Context) error {
 	switch k := l.scanResult; {
 	case k.InProgress.Command != "":
-		return l.s.OperationError(k.InProgress, l.handle.Prims)
+		return l.s.OperationError(ctx, k.InProgress, l.handle.Prims)
 	case l.req.Leave:
 		l.leaveUncommitted()
 	case len(k.Uncommitted) > 0 && !l.req.CommitAll:

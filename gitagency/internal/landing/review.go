@@ -245,7 +245,7 @@ func submittableCommit(ctx context.Context, r *core.Repository, repo *git.Repo, 
 		return "", err
 	}
 	if found.InProgress.Command != "" {
-		return "", s.OperationError(found.InProgress, h.Prims)
+		return "", s.OperationError(ctx, found.InProgress, h.Prims)
 	}
 	if len(found.Uncommitted) > 0 {
 		return "", &sandbox.UncommittedError{ID: s.ID, Path: s.Tree, Files: found.Uncommitted, LeftOut: sandbox.ToLeftOut(found.LeftOut)}

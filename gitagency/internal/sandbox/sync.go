@@ -87,7 +87,7 @@ func (s *Sandbox) syncLocked(ctx context.Context, repo *git.Repo, h *Handle) (_ 
 	}
 	// An operation in progress outside would be in progress behind the walls too, once there is an upper directory.
 	if what := git.OperationIn(repo.AdminDir(s.ID)); what != "" && !store.IsDir(handoff.UpperDir(s.Repo, s.ID)) {
-		return SyncResult{}, s.OperationError(status.OngoingOperation{Command: what, OutsideWalls: true}, h.Prims)
+		return SyncResult{}, s.OperationError(ctx, status.OngoingOperation{Command: what, OutsideWalls: true}, h.Prims)
 	}
 	if err := s.ensureGitUpperDir(ctx, h.Prims); err != nil {
 		return SyncResult{}, err
@@ -179,7 +179,7 @@ func (s *Sandbox) checkMergeable(ctx context.Context, repo *git.Repo, h *Handle,
 		return err
 	}
 	if begun, err := snapshot.FindOperation(ctx, repo, subject, from); err != nil || begun.Command != "" {
-		return errors.Join(err, s.OperationError(begun, h.Prims))
+		return errors.Join(err, s.OperationError(ctx, begun, h.Prims))
 	}
 	under, err := snapshot.ReadOperation(ctx, repo, from)
 	if err != nil {

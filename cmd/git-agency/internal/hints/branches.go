@@ -29,3 +29,16 @@ func missingBranchHints(e *gitagency.StateError, _ Retry) []string {
 		"and then 'git agency discard " + e.ID + "' ends it",
 	}
 }
+
+// mergedOutsideHints is for a merge behind the walls that a git outside of them has made as well.
+func mergedOutsideHints(e *gitagency.StateError, _ Retry) []string {
+	return []string{"end it: " + gitInSandbox(e) + "merge --quit"}
+}
+
+// committedOutsideHints is for a merge behind the walls whose conflicts were resolved by a commit outside of them.
+func committedOutsideHints(e *gitagency.StateError, _ Retry) []string {
+	return []string{
+		"if that commit resolves the conflicts, record the merge: " + gitInSandbox(e) + "commit --no-edit",
+		"if not, forget the merge, and then sync again: " + gitInSandbox(e) + "merge --quit",
+	}
+}

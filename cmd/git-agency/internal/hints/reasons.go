@@ -152,6 +152,8 @@ var reasons = map[reason.Reason]row{
 	}},
 	reason.OperationInProgress: {ExitFailed, inProgressHints},
 	reason.OperationUnstaged:   {ExitFailed, unstagedMergeHints},
+	reason.MergedOutside:       {ExitFailed, mergedOutsideHints},
+	reason.CommittedOutside:    {ExitFailed, committedOutsideHints},
 	reason.TrashTooLarge: {ExitFailed, func(e *gitagency.StateError, retry Retry) []string {
 		return []string{
 			"allow a larger archive: " + retry.Command("agency.trashLimit="+e.Name),
