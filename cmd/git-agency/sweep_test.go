@@ -65,13 +65,19 @@ var creations = []sweep{
 	restoreSweep,
 }
 
-// restoreSweep restores a discarded sandbox with changes of every kind and a nested repository.
+// restoreSweep restores a discarded sandbox with changes of every kind, a nested repository and a submodule.
 var restoreSweep = sweep{
 	verb:      "restore",
 	argv:      []string{"git-agency", "restore", forkID},
 	listArgs:  []string{"ls", "--all", "--json"},
 	cleanArgs: []string{"discard", sweepID},
 	prepare: func(l *lab) {
+		library := filepath.Join(l.dir, "home", "library")
+		l.git("init", "-q", library)
+		l.git("-C", library, "commit", "-q", "--allow-empty", "-m", "library")
+		l.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", library, "library")
+		l.git("commit", "-q", "-m", "library", "library", ".gitmodules")
+		l.git("-C", l.worktreePath(), "merge", "-q", l.git("rev-parse", "HEAD"))
 		forkSweep.prepare(l)
 		l.git("init", "-q", filepath.Join(l.agency("path", forkID), "vendor", "lib"))
 		l.agency("discard", forkID)
@@ -309,7 +315,7 @@ func (l *lab) checkCreated(s sweep, point string) {
 	}
 	if s.verb == restoreSweep.verb {
 		const want = " M readme\nA  staged\nD  sub/one\n?? sub/one\n?? sub/untracked\n?? vendor/"
-		if status := l.git("-C", tree, "status", "--porcelain"); status != want || !exists(filepath.Join(tree, "vendor", "lib", ".git", "HEAD")) {
+		if status := l.git("-C", tree, "status", "--porcelain"); status != want || !exists(filepath.Join(tree, "vendor", "lib", ".git", "HEAD")) || !exists(filepath.Join(tree, "library", ".git")) {
 			l.t.Errorf("%s: the sandbox was restored as\n%s", point, status)
 		}
 		return

@@ -51,12 +51,14 @@ func moveToTrash(ctx context.Context, r *core.Repository, repo *git.Repo, entry 
 	if err := tx.Step(ctx, "record", func() error {
 		tx.Undo("record", func(context.Context) error {
 			return r.Store.UpdateInvocationMeta(r.ID, entry.ID, func(m *store.InvocationMeta) {
-				m.Landing, m.FinishedAt, m.HasTrashArchive, m.CheckedAt = entry.Record.Landing, entry.Record.FinishedAt, entry.Record.HasTrashArchive, entry.Record.CheckedAt
+				m.Landing, m.FinishedAt, m.CheckedAt = entry.Record.Landing, entry.Record.FinishedAt, entry.Record.CheckedAt
+				m.HasTrashArchive, m.HadWalledGit = entry.Record.HasTrashArchive, entry.Record.HadWalledGit
 			})
 		})
 		return r.Store.UpdateInvocationMeta(r.ID, entry.ID, func(m *store.InvocationMeta) {
 			now := r.Now()
-			m.Landing, m.FinishedAt, m.HasTrashArchive, m.CheckedAt = store.Discarded, &now, r.HasTrashArchive(entry.ID), &scanStart
+			m.Landing, m.FinishedAt, m.CheckedAt = store.Discarded, &now, &scanStart
+			m.HasTrashArchive, m.HadWalledGit = r.HasTrashArchive(entry.ID), store.IsDir(r.UpperDir(entry.ID))
 		})
 	}); err != nil {
 		return err

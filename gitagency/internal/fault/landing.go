@@ -71,11 +71,15 @@ func (e *ConflictsError) Error() string {
 
 // OtherModulesError reports repositories of submodules in a sandbox that hold, or may hold, commits that are kept nowhere else.
 type OtherModulesError struct {
-	ID    string
-	Names []string
+	ID     string
+	Names  []string
+	Nested bool // the submodules called Names have submodules of their own with such repositories
 }
 
 func (e *OtherModulesError) Error() string {
+	if e.Nested {
+		return fmt.Sprintf("submodules inside of submodule %s have repositories whose content is kept nowhere else; nothing changed", strings.Join(e.Names, ", "))
+	}
 	return fmt.Sprintf("it has repositories of submodules whose content is kept nowhere else: %s; nothing changed", strings.Join(e.Names, ", "))
 }
 

@@ -290,7 +290,7 @@ func (l *landAttempt) run(ctx context.Context, verifiedTree string) (landOutcome
 	if err := l.makeCommit(ctx); err != nil {
 		return landOutcome{}, err
 	}
-	if err := l.checkSubmodules(); err != nil {
+	if err := l.checkSubmodules(ctx); err != nil {
 		return landOutcome{}, err
 	}
 	c, err := l.prepareCandidate(ctx, verifiedTree)

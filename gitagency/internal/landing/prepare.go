@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -14,12 +13,10 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
 	"github.com/git-agency/git-agency/gitagency/internal/git/status"
-	"github.com/git-agency/git-agency/gitagency/internal/git/submodule"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
-	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // prepare determines which commits would land on which branch, and refuses the ones that must not. It changes nothing
@@ -152,25 +149,6 @@ func (l *landAttempt) uncommittedError(files []string) error {
 	}
 }
 
-// checkSubmodules refuses a sandbox with a submodule whose files or commits differ from the commit that lands: they would
-// be removed with the sandbox. It runs when repositories that .gitmodules does not name were refused.
-func (l *landAttempt) checkSubmodules() error {
-	if changed := changedSubmodules(l.scanResult); len(changed) > 0 {
-		return l.uncommittedError(changed)
-	}
-	return nil
-}
-
-// changedSubmodules lists the submodules whose checkouts differ from the commits that the index has for them.
-func changedSubmodules(k status.Report) (paths []string) {
-	for _, l := range k.LeftOut {
-		if l.Reason == status.OmitSubmodule {
-			paths = append(paths, l.Path)
-		}
-	}
-	return paths
-}
-
 // commitUncommitted creates a commit of the uncommitted work. No branch points at it: the sandbox stays unchanged until
 // the work has landed, and is removed then.
 func (l *landAttempt) commitUncommitted(ctx context.Context) (string, error) {
@@ -236,6 +214,9 @@ func (l *landAttempt) checkCommitRange(ctx context.Context) error {
 		before, err := l.repo.IsAncestor(ctx, l.tip, base)
 		if err != nil || !before {
 			return err // the branch has all of the commits: they were merged by hand
+		}
+		if err := l.checkSubmodules(ctx); err != nil && !l.req.Leave { // there will be something to land
+			return err
 		}
 		return &NothingToLandError{ID: l.s.ID, LeftOut: sandbox.ToLeftOut(l.scanResult.LeftOut)}
 	}
@@ -340,30 +321,6 @@ func (l *landAttempt) fsckTree(ctx context.Context, commit string) error {
 		return &fault.UnnamedGitlinkError{ID: l.s.ID, Path: links[i].Path}
 	}
 	return l.checkGitlinks(ctx, links)
-}
-
-// checkGitlinks refuses submodules at commits that the user has nowhere but in the refs by which git-agency keeps them.
-func (l *landAttempt) checkGitlinks(ctx context.Context, links []merge.Gitlink) error {
-	for _, g := range links {
-		if g.Name == "" {
-			continue
-		}
-		dir := ""
-		if l.target.CheckoutTree != "" {
-			dir = filepath.Join(l.target.CheckoutTree, g.Path)
-		}
-		where, err := submodule.FindCommit(ctx, l.repo, g.Name, dir, g.OID)
-		if err != nil {
-			return fmt.Errorf("submodule %s: %w", quote.Path(g.Path), err)
-		}
-		if where != submodule.Referenced {
-			return &fault.SubmoduleCommitError{
-				ID: l.s.ID, Path: g.Path, Commit: g.OID, Where: where, Tree: l.target.CheckoutTree,
-				GitDir: filepath.Join(submodule.Dir(l.repo), g.Name), New: g.Old == "", URL: g.URL,
-			}
-		}
-	}
-	return nil
 }
 
 // subjectLine returns the subject line of a generated commit message.

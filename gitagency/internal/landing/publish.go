@@ -241,7 +241,7 @@ func recordLanding(r *core.Repository, landed Result, looked time.Time) error {
 	now := r.Now()
 	if err := r.Store.UpdateInvocationMeta(r.ID, landed.Invocation, func(m *store.InvocationMeta) {
 		m.Landing, m.FinishedAt, m.LandedAt = store.Landed, &now, &now
-		m.HasTrashArchive = r.HasTrashArchive(landed.Invocation)
+		m.HasTrashArchive, m.HadWalledGit = r.HasTrashArchive(landed.Invocation), store.IsDir(r.UpperDir(landed.Invocation))
 		m.LandedCommit, m.LandedBefore, m.LandedBranch, m.LandedStrategy, m.LandedTip = landed.Commit, landed.Before, landed.Branch, landed.Strategy, landed.Tip
 		if !looked.IsZero() {
 			m.CheckedAt = &looked

@@ -247,6 +247,9 @@ func submittableCommit(ctx context.Context, r *core.Repository, repo *git.Repo, 
 	if found.InProgress.Command != "" {
 		return "", s.OperationError(ctx, found.InProgress, h.Prims)
 	}
+	if err := addChangedSubmodules(ctx, r, repo, s, &found); err != nil {
+		return "", err
+	}
 	if len(found.Uncommitted) > 0 {
 		return "", &sandbox.UncommittedError{ID: s.ID, Path: s.Tree, Files: found.Uncommitted, LeftOut: sandbox.ToLeftOut(found.LeftOut)}
 	}

@@ -21,6 +21,10 @@ func populateSubmodules(ctx context.Context, r *core.Repository, repo *git.Repo,
 		UntrustedConfig: !r.AllSandboxesWalled(),
 	})
 	for _, s := range skipped {
+		if errors.As(s.Err, new(*submodule.NestedError)) {
+			r.Warn("submodules inside of submodule %s are not checked out in the sandbox", quote.Path(s.Path))
+			continue
+		}
 		r.Warn("submodule %s is not checked out in the sandbox: %v", quote.Path(s.Path), s.Err)
 	}
 	return err

@@ -36,6 +36,7 @@ type InvocationMeta struct {
 	ExitCode json.Number `json:"exit_code,omitempty"` // of the last command: see LastExitCode
 
 	HasTrashArchive bool `json:"has_trash_archive,omitempty"` // trash/<id>.tar holds what the trash ref does not
+	HadWalledGit    bool `json:"had_walled_git,omitempty"`    // at its end, the sandbox had git state behind its walls, which its commands may have written
 
 	Submission
 	LandingFields

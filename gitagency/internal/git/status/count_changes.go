@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/beneath"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
@@ -50,6 +51,25 @@ func CountChanges(ctx context.Context, r *git.Repo, s git.WorktreeSpec, head, he
 		return 0, err
 	}
 	return len(changed), nil
+}
+
+// HasDiskChanges reports whether files of a directory differ from an index, which was written at mtime, or are untracked. The
+// directory is the checkout of a submodule: r is the repository around it, whose settings say how files are compared.
+func HasDiskChanges(ctx context.Context, r *git.Repo, dir string, x index.File, mtime time.Time, format object.Format) (_ bool, err error) {
+	s := git.WorktreeSpec{Dir: dir, Omit: ".git", IndexCache: "none", InUse: true}
+	scratch, remove := lazyScratchGitDir(r, s, "")
+	defer func() { err = errors.Join(err, remove()) }()
+	began := fileClockNow(dir)
+	staged := selectEntries(s, x, mtime)
+	tree, err := beneath.Open(dir)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, tree.Close()) }()
+	v := &worktreeScan{tree: tree, repo: r, spec: s, format: format, scratch: scratch, startedAt: began, indexMtime: staged.Mtime, entries: staged.Entries}
+	changed := map[string]bool{}
+	err = v.addDiskChanges(ctx, changed)
+	return len(changed)+len(staged.Conflicts) > 0, err
 }
 
 // addDiskChanges adds the files that differ from their index entries, and those without an entry.

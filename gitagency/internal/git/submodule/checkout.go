@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/beneath"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
@@ -76,7 +77,7 @@ func (c Checkout) exists() (bool, error) {
 	if names, err := listBeneath(c.tree, c.Path); err != nil || len(names) > 0 {
 		return len(names) > 0, err
 	}
-	_, there, err := c.readPrivate("HEAD")
+	_, _, there, err := c.readPrivate("HEAD")
 	return there, err
 }
 
@@ -101,24 +102,24 @@ func listBeneath(top, dir string) (names []string, err error) {
 }
 
 // readPrivate reads a file of the repository of the checkout as data: an agent may have written it.
-func (c Checkout) readPrivate(name string) (data []byte, there bool, err error) {
+func (c Checkout) readPrivate(name string) (data []byte, mtime time.Time, there bool, err error) {
 	if c.upper != "" {
 		rel := filepath.Join("worktrees", c.worktree, "modules", c.Name, name)
 		f, err := overlay.ReadUpperFile(c.upper, rel, index.MaxSize)
 		if err != nil || f.Found || f.Deleted {
-			return f.Data, f.Found, err
+			return f.Data, f.ModTime, f.Found, err
 		}
 	}
-	file, _, err := git.OpenRegular(filepath.Join(c.PrivateDir(), name))
+	file, fi, err := git.OpenRegular(filepath.Join(c.PrivateDir(), name))
 	if err != nil {
-		return nil, false, ignoreNotExist(err)
+		return nil, mtime, false, ignoreNotExist(err)
 	}
 	data, err = io.ReadAll(io.LimitReader(file, index.MaxSize+1))
 	if err == nil && len(data) > index.MaxSize {
 		err = fmt.Errorf("%s is larger than %d bytes", file.Name(), index.MaxSize)
 	}
 	err = errors.Join(err, file.Close())
-	return data, err == nil, err
+	return data, fi.ModTime(), err == nil, err
 }
 
 // privateRepo returns where the files of the repository of the checkout are: below a directory that belongs to this program
@@ -236,26 +237,32 @@ func (c Checkout) hasOwnGitFile() (is bool, err error) {
 // isRepoKnown reports whether the repository of the checkout is gone, or its index has the given tree and the user's
 // repository has all of its commits. Repositories of submodules inside of the submodule are not known.
 func (c Checkout) isRepoKnown(ctx context.Context, tree string) (bool, error) {
-	if _, there, err := c.readPrivate("HEAD"); err != nil || !there {
+	if _, _, there, err := c.readPrivate("HEAD"); err != nil || !there {
 		return err == nil, err
 	}
 	if isNew, err := c.HasNewCommits(ctx); err != nil || isNew {
 		return false, err
 	}
-	top, rel, err := c.privateRepo()
-	if err != nil {
-		return false, err
-	}
-	if names, err := listBeneath(top, filepath.Join(rel, "modules")); err != nil || len(names) > 0 {
+	if nested, err := c.HasNested(); err != nil || nested {
 		return false, err
 	}
 	staged, err := c.stagedTree()
 	return staged == tree, err
 }
 
+// HasNested reports whether the repository of the checkout has repositories of submodules inside of the submodule.
+func (c Checkout) HasNested() (bool, error) {
+	top, rel, err := c.privateRepo()
+	if err != nil {
+		return false, err
+	}
+	names, err := listBeneath(top, filepath.Join(rel, "modules"))
+	return len(names) > 0, err
+}
+
 // stagedTree returns the tree of the index of the checkout; empty where it cannot be read or has conflicts.
 func (c Checkout) stagedTree() (string, error) {
-	data, there, err := c.readPrivate("index")
+	data, _, there, err := c.readPrivate("index")
 	if err != nil || !there {
 		return "", err
 	}

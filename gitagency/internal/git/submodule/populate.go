@@ -26,15 +26,22 @@ type PopulateRequest struct {
 	UntrustedConfig bool   // programs that the configuration of the repository of a submodule names are not run
 }
 
-// Skipped is a submodule that Populate left empty.
+// Skipped is a submodule that Populate left empty or, with a *NestedError, that has submodules which it left empty.
 type Skipped struct {
 	Path string
 	Err  error
 }
 
+// NestedError reports a submodule that has initialised submodules of its own.
+type NestedError struct{ Count int }
+
+func (e *NestedError) Error() string {
+	return fmt.Sprintf("%d submodules inside of the submodule are not checked out", e.Count)
+}
+
 // Populate checks out the submodules of a worktree that are initialised in the repository, at the commits in its index. It
 // fetches nothing. Submodules that are not initialised, or whose directory is missing or not empty, stay as they are; one
-// whose commit cannot be checked out is left empty and listed.
+// whose commit cannot be checked out is left empty and listed. Submodules inside of submodules are left empty.
 //
 // The caller undoes it by removing the tree and git's entry of the worktree.
 func Populate(ctx context.Context, r *git.Repo, req PopulateRequest) (skipped []Skipped, err error) {
@@ -58,6 +65,14 @@ func Populate(ctx context.Context, r *git.Repo, req PopulateRequest) (skipped []
 				return nil, fmt.Errorf("submodule %s: %w", m.Path, err)
 			}
 			skipped = append(skipped, Skipped{m.Path, err})
+			continue
+		}
+		nested, err := findRepos(Dir(source))
+		if err != nil {
+			return nil, err
+		}
+		if len(nested) > 0 {
+			skipped = append(skipped, Skipped{m.Path, &NestedError{len(nested)}})
 		}
 	}
 	return skipped, nil
