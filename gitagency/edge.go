@@ -160,7 +160,9 @@ func refusedView(err error) error {
 	switch e := err.(type) {
 	case *fault.NotIntegrationError:
 		v.Reason, v.Path, v.Name = reason.NotIntegration, e.Path, e.Worktree
-		if e.Worktree != "" {
+		if e.NoTree {
+			v.Reason = reason.NoWorktree
+		} else if e.Worktree != "" {
 			v.Reason = reason.MarkerLost
 		}
 	case *fault.NotSandboxError:

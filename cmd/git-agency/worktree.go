@@ -209,10 +209,15 @@ Exit status: 0 archived; 1 failed or refused, nothing changed; 3 no such worktre
 			if err != nil {
 				return err
 			}
+			dir, err := t.CurrentDir()
+			if err != nil {
+				return err
+			}
 			removed, err := repo.RemoveWorktree(c.Context, gitagency.RemoveWorktreeRequest{Worktree: query, Force: c.Bool("force")})
 			if err != nil {
 				return err
 			}
+			defer t.HintRemovedDir(repo, dir, nil)
 			if c.Bool("json") {
 				return t.PrintJSON(removed)
 			}

@@ -37,9 +37,14 @@ safety; 75 locked; 129 usage.`,
 			if err != nil {
 				return err
 			}
+			dir, err := t.CurrentDir()
+			if err != nil {
+				return err
+			}
 			finished, err := repo.FinishWorktree(c.Context, gitagency.FinishRequest{Worktree: query, Strategy: c.String("strategy")})
 			if err == nil {
 				t.reportFinished(finished)
+				t.HintRemovedDir(repo, dir, nil)
 			}
 			switch {
 			case c.Bool("json") && finished.Worktree != "":

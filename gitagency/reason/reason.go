@@ -113,6 +113,7 @@ const (
 // Refused: the request would break an invariant.
 const (
 	NotIntegration    Reason = "not-integration"    // Path is not in an integration worktree
+	NoWorktree        Reason = "no-worktree"        // Path is in no worktree of git, as in a bare repository, and so in no integration worktree
 	MarkerLost        Reason = "marker-lost"        // the integration worktree Name at Path has no marker
 	IsSandbox         Reason = "is-sandbox"         // Path is a sandbox
 	NotSandbox        Reason = "not-sandbox"        // Path has no sandbox marker

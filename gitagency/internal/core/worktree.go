@@ -146,10 +146,10 @@ func (r *Repository) worktreeContainingCaller(entries []store.Entry[store.Worktr
 			}
 		}
 		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
-			break // top of a worktree that is not an integration worktree; one around it is not meant
+			return Worktree{}, &fault.NotIntegrationError{Path: here.Path} // top of another worktree; one around it is not meant
 		}
 	}
-	return Worktree{}, &fault.NotIntegrationError{Path: here.Path}
+	return Worktree{}, &fault.NotIntegrationError{Path: here.Path, NoTree: true}
 }
 
 // WorktreeFromEntry converts the stored entry of a worktree.

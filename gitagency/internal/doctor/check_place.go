@@ -77,10 +77,20 @@ func (x *checkRun) checkDataDirMode() error {
 // checkSandboxSettings finds settings that make the walls impossible, so that no command would run behind them. As start
 // does, it reports the first of several invalid settings.
 func (x *checkRun) checkSandboxSettings(context.Context) error {
+	if _, err := x.Settings.TrashLimit(); err != nil {
+		x.reportRefusedSetting(err, "neither discard nor land can write an archive: ")
+	}
 	_, err := sandbox.Placeholder(x.Repository).PlanWalls(sandbox.WallsRequest{Primitives: store.Primitives{Isolation: settings.IsolationOS, Outputs: settings.OutputsOpen}})
+	x.reportRefusedSetting(sandbox.AttributeToSetting(x.Repository, err), "no command can run behind walls: ")
+	return nil
+}
+
+// reportRefusedSetting reports the setting that an error names. Other errors mean that there are no walls on this machine, or
+// are reported by another check.
+func (x *checkRun) reportRefusedSetting(err error, effect string) {
 	var invalid *fault.InvalidError
-	if !errors.As(sandbox.AttributeToSetting(x.Repository, err), &invalid) || invalid.ConfigKey == "" {
-		return nil // no walls on this machine, or a problem that another check reports
+	if !errors.As(err, &invalid) || invalid.ConfigKey == "" {
+		return
 	}
 	key, path := strings.TrimPrefix(invalid.ConfigKey, "key "), x.configFile(invalid.Setting)
 	fixCommand := "git config --show-origin --get-all " + quote.Shell(key) // a setting from the command line is in no file
@@ -92,8 +102,7 @@ func (x *checkRun) checkSandboxSettings(context.Context) error {
 	default:
 		fixCommand = "git config --file " + file + " --fixed-value --unset-all " + quote.Shell(key) + " " + quote.Shell(invalid.Value)
 	}
-	x.addFinding(Finding{Code: "refused-setting", ID: key, Path: path, Problem: "no command can run behind walls: " + invalid.Error(), FixCommand: fixCommand}, nil)
-	return nil
+	x.addFinding(Finding{Code: "refused-setting", ID: key, Path: path, Problem: effect + invalid.Error(), FixCommand: fixCommand}, nil)
 }
 
 // configFile returns the path of the file that contains a setting; empty if it is in no file. Git reports the repository's

@@ -13,6 +13,7 @@ import (
 type NotIntegrationError struct {
 	Path     string
 	Worktree string // name of the worktree, if a record says that the tree is one
+	NoTree   bool   // Path is in no worktree of git, as in a bare repository
 }
 
 func (e *NotIntegrationError) Error() string {

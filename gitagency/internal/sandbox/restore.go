@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
@@ -42,10 +43,26 @@ func Restore(ctx context.Context, r *core.Repository, query string) (core.Invoca
 		return core.Invocation{}, err
 	}
 	inv, err := StartLocked(ctx, r, repo, plan)
+	if err == nil {
+		warnOtherTarget(r, entry, inv)
+	}
 	if err != nil || !entry.Record.HasTrashArchive {
 		return inv, err
 	}
 	return inv, hideRepositories(ctx, r, entry, Of(r, inv.ID), plan.prims)
+}
+
+// warnOtherTarget warns of a restored sandbox that lands elsewhere than the old one would have: its integration worktree was
+// archived, or is broken.
+func warnOtherTarget(r *core.Repository, from store.Entry[store.InvocationMeta], inv core.Invocation) {
+	old := from.Record.IntegrationWorktreeID
+	if !ids.Valid(old) || old == inv.WorktreeID {
+		return
+	}
+	was := r.WorktreeFromEntry(r.Store.Worktree(r.ID, old, nil))
+	before := core.ShortBranch(core.IntegrationBranch(from.Record, was.Entry.Record))
+	r.Warn("worktree %s of %s cannot be used any more; the new sandbox lands on %s of worktree %s, and not on %s",
+		cmp.Or(was.Name, old), from.ID, core.ShortBranch(inv.IntegrationBranch), inv.Worktree, cmp.Or(before, "its branch"))
 }
 
 // hideRepositories moves the repositories of submodules of a restored sandbox behind its walls, and keeps git on the host from

@@ -2,6 +2,7 @@ package settings
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,7 +16,7 @@ const ReadLimitsKey = "agency.readLimits"
 
 const defaultReadLimits = "time=1m memory=2g output=256m inflated=16g"
 
-const wantReadLimits = "limits such as " + defaultReadLimits + ", or some of them"
+const wantReadLimits = "limits such as " + defaultReadLimits + ", or some of them,"
 
 // ReadLimits returns the limits of reading data that an agent wrote. A limit that agency.readLimits does not name has
 // its default.
@@ -25,8 +26,9 @@ func (r *Reader) ReadLimits() (readlimit.Limits, error) {
 		return readlimit.Default(), nil
 	}
 	limits, err := parseReadLimits(setting.Value)
-	if errors.As(err, new(*fault.InvalidError)) {
-		return limits, InvalidSetting(ReadLimitsKey, setting, wantReadLimits)
+	var invalid *fault.InvalidError
+	if errors.As(err, &invalid) {
+		return limits, InvalidSetting(ReadLimitsKey, setting, invalid.Want)
 	}
 	return limits, err
 }
@@ -34,25 +36,27 @@ func (r *Reader) ReadLimits() (readlimit.Limits, error) {
 // parseReadLimits parses limits that are separated by spaces or commas.
 func parseReadLimits(text string) (readlimit.Limits, error) {
 	limits := readlimit.Default()
-	invalid := &fault.InvalidError{What: "limits", Value: text, Want: wantReadLimits}
 	for _, each := range strings.FieldsFunc(text, func(c rune) bool { return c == ' ' || c == ',' }) {
 		name, value, _ := strings.Cut(each, "=")
 		sizes := map[string]*int64{readlimit.Memory: &limits.Memory, readlimit.Output: &limits.Output, readlimit.Inflated: &limits.Inflated}
+		invalid := func(want string) error {
+			return &fault.InvalidError{What: "limits", Value: text, Want: want + " instead of " + strconv.Quote(each)}
+		}
 		switch size := sizes[name]; {
 		case name == readlimit.Time:
 			d, err := time.ParseDuration(value)
 			if err != nil || d < time.Second { // the kernel counts processor time in seconds
-				return limits, invalid
+				return limits, invalid("a duration of at least a second, such as time=1m,")
 			}
 			limits.Time = d
 		case size != nil:
 			n, err := confine.ParseSize(value)
 			if err != nil {
-				return limits, invalid
+				return limits, invalid("a size such as " + name + "=2g")
 			}
 			*size = n
 		default:
-			return limits, invalid
+			return limits, invalid(wantReadLimits)
 		}
 	}
 	return limits, nil

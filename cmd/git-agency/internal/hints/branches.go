@@ -3,6 +3,7 @@ package hints
 import (
 	"github.com/git-agency/git-agency/gitagency"
 	"github.com/git-agency/git-agency/gitagency/quote"
+	"github.com/git-agency/git-agency/gitagency/reason"
 )
 
 // missingBranchHints returns the commands by which work gets to a branch after its own branch was renamed or deleted.
@@ -41,4 +42,21 @@ func committedOutsideHints(e *gitagency.StateError, _ Retry) []string {
 		"if that commit resolves the conflicts, record the merge: " + gitInSandbox(e) + "commit --no-edit",
 		"if not, forget the merge, and then sync again: " + gitInSandbox(e) + "merge --quit",
 	}
+}
+
+// notIntegrationHints says how to name or make an integration worktree. One that is to be finished or archived exists
+// already, and a directory without a worktree cannot be adopted.
+func notIntegrationHints(e *gitagency.StateError, retry Retry) []string {
+	choose := "name a worktree (see 'git agency worktree ls')"
+	switch {
+	case len(retry.Args) > 1 && retry.Args[0] == "worktree":
+		return []string{choose}
+	case len(retry.Args) > 0 && retry.Args[0] == "restore": // it has no argument for a worktree
+		choose = "run the command in an integration worktree (see 'git agency worktree ls')"
+	}
+	const create = "make a new one with 'git agency worktree create <name>'"
+	if e.Reason == reason.NoWorktree {
+		return []string{choose + ", or " + create}
+	}
+	return []string{choose + ", or make this one an integration worktree with 'git agency worktree adopt',", "or " + create}
 }

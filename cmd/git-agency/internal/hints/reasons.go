@@ -164,7 +164,7 @@ var reasons = map[reason.Reason]row{
 		return []string{"make it readable, or lose it" + forcedDiscard(retry)}
 	}},
 	reason.NotEnded: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
-		return []string{"'git agency path " + e.ID + "' prints where it is"}
+		return []string{"'git agency path " + e.ID + "' prints where it is", "'git agency ls --all' lists those that have ended; @ names none of them"}
 	}},
 	reason.TrashGone: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		if e.Name == "" {
@@ -195,7 +195,7 @@ var reasons = map[reason.Reason]row{
 	reason.NoNetChange: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{"if no further commit will follow, 'git agency discard " + e.ID + "' ends it"}
 	}},
-	reason.NotLanded: {ExitFailed, nil},
+	reason.NotLanded: {ExitFailed, always("'git agency ls --all' lists what has landed; @ names only invocations that have not ended")},
 	reason.StuckLanding: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{
 			"when the cause is gone, the next command finishes it, as 'git agency doctor --fix " + e.ID + "' does",
@@ -209,16 +209,8 @@ var reasons = map[reason.Reason]row{
 		return []string{"land " + e.Other + " instead; if it is not being verified any more, 'git agency doctor --fix " + e.ID + "' removes this sandbox"}
 	}},
 
-	reason.NotIntegration: {ExitRefused, func(_ *gitagency.StateError, retry Retry) []string {
-		choose := "name a worktree"
-		if len(retry.Args) > 0 && retry.Args[0] == "restore" { // it has no argument for a worktree
-			choose = "run the command in an integration worktree"
-		}
-		return []string{
-			choose + " (see 'git agency worktree ls'), or make this one an integration worktree with 'git agency worktree adopt',",
-			"or make a new one with 'git agency worktree create <name>'",
-		}
-	}},
+	reason.NotIntegration: {ExitRefused, notIntegrationHints},
+	reason.NoWorktree:     {ExitRefused, notIntegrationHints},
 	reason.MarkerLost: {ExitRefused, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{
 			"sandboxes start only from a worktree with the marker of an integration worktree",

@@ -2,6 +2,7 @@ package program
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -27,8 +28,8 @@ func (p *Program) HintRemovedDir(repo *gitagency.Repository, dir string, ids []s
 	return true
 }
 
-// integrationTree returns the integration tree of the invocation whose sandbox contained dir; the directory of the
-// repository if there is no such tree.
+// integrationTree returns the integration tree of the invocation whose sandbox contained dir; the main worktree, or the
+// directory of a bare repository, if there is no such tree.
 func integrationTree(repo *gitagency.Repository, dir string, ids []string) string {
 	elements := strings.Split(dir, string(os.PathSeparator)) // one of them is the id
 	for _, id := range ids {
@@ -46,6 +47,9 @@ func integrationTree(repo *gitagency.Repository, dir string, ids []string) strin
 		if info, err := os.Stat(wt.TreePath); err == nil && info.IsDir() {
 			return wt.TreePath
 		}
+	}
+	if top := filepath.Dir(repo.CommonDir); filepath.Base(repo.CommonDir) == ".git" {
+		return top
 	}
 	return repo.CommonDir
 }
