@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -78,6 +79,10 @@ func (t *tool) printInvocations(c *cli.Context, repo *gitagency.Repository, invo
 	if err != nil {
 		return err
 	}
+	targets, err := worktreeTargets(repo)
+	if err != nil {
+		return err
+	}
 	rows := [][]string{}
 	for _, i := range invocations {
 		id := i.ID
@@ -85,7 +90,7 @@ func (t *tool) printInvocations(c *cli.Context, repo *gitagency.Repository, invo
 			id = tableID(id)
 		}
 		rows = append(rows, []string{
-			id, i.Name, i.Worktree, format.State(i, t.Now()), numberOrUnknown(i, i.Ahead), numberOrUnknown(i, i.Dirty),
+			id, i.Name, worktreeCell(i, targets), format.State(i, t.Now()), numberOrUnknown(i, i.Ahead), numberOrUnknown(i, i.Dirty),
 			format.ShortDuration(t.Now().Sub(i.StartedAt)), i.Radar,
 		}[:len(header)])
 	}
@@ -113,6 +118,26 @@ func (t *tool) printInvocations(c *cli.Context, repo *gitagency.Repository, invo
 		t.PrintHint("there are no sandboxes; 'git agency start' makes one, and 'git agency ls --all' lists those that have ended")
 	}
 	return nil
+}
+
+// worktreeTargets maps the ids of the worktrees to the branches that sandboxes started now would land on.
+func worktreeTargets(repo *gitagency.Repository) (map[string]string, error) {
+	worktrees, err := repo.Worktrees(false)
+	targets := map[string]string{}
+	for _, w := range worktrees {
+		targets[w.ID] = w.IntegrationBranch()
+	}
+	return targets, err
+}
+
+// worktreeCell returns the worktree of an invocation, with the branch that its work lands on unless that is the branch of
+// the worktree now.
+func worktreeCell(i gitagency.Invocation, targets map[string]string) string {
+	branch := strings.TrimPrefix(i.IntegrationBranch, "refs/heads/")
+	if _, err := i.Path(); err != nil || branch == "" || branch == targets[i.WorktreeID] {
+		return i.Worktree
+	}
+	return i.Worktree + " (" + branch + ")"
 }
 
 // numberOrUnknown returns a number of an invocation, a question mark if it could not be found out, and nothing for an
