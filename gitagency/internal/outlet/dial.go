@@ -36,7 +36,10 @@ func (s *handler) dialTarget(ctx context.Context, t target) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.limits.DialTimeout)
 	defer cancel()
 	addrs := []netip.Addr{t.host.addr}
-	if t.host.name != "" {
+	switch {
+	case t.host.isLocalhost():
+		addrs = localhostAddrs()
+	case t.host.name != "":
 		var err error
 		if addrs, err = s.resolve(ctx, t.host.name); err != nil {
 			return nil, fmt.Errorf("look up %s: %w", t.host, err)
@@ -69,12 +72,8 @@ func (s *handler) unlistedError(t target) *deniedError {
 	if s.rules.listsHost(t.host) {
 		r.reason = fmt.Sprintf("port %d of %s is not among the outputs of this sandbox", t.port, t.host)
 	}
-	if t.host.addr.IsLoopback() || t.host.name == "localhost" {
+	if t.host.addr.IsLoopback() || t.host.isLocalhost() {
 		r.reason += " (for the proxy it is the host machine; ports of the sandbox itself are reached without a proxy)"
-	}
-	if t.host.name == "localhost" {
-		// The name alone is not enough: the address it leads to must be listed as well.
-		r.allowEntry += "," + target{host{addr: netip.AddrFrom4([4]byte{127, 0, 0, 1})}, t.port}.ruleEntry()
 	}
 	return r
 }

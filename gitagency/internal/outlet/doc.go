@@ -6,6 +6,8 @@
 // name once, checks every address, and connects to exactly the addresses it checked. It reports a refusal to the client
 // and to the denial callback.
 //
+// Listed ports of the loopback of this machine are also relayed, by one process for all commands of a sandbox.
+//
 // Data on an allowed connection is not inspected: a program that may reach a host over TLS may name another host in its
 // handshake, and a server that serves both will answer for the other ("domain fronting"). A user who lists a host trusts
 // every server at its address.

@@ -3,11 +3,11 @@ package outlet
 // Environment returns the variables by which programs find the proxy at addr (host:port), in upper and lower case, as
 // programs differ.
 //
-// NO_PROXY excludes loopback, which at the proxy would mean the host machine; unless the rules list loopback: then
-// programs cannot tell which of the two is meant, and all connections go through the proxy.
+// NO_PROXY excludes loopback, which at the proxy would mean the host machine: listed ports of that are relayed. If the
+// rules list every port of a loopback address, which cannot be relayed, all connections go through the proxy.
 func Environment(addr string, rules Rules) []string {
 	direct := "localhost,127.0.0.1,::1"
-	if rules.listsLoopback() {
+	if rules.listsAllOfLoopback() {
 		direct = ""
 	}
 	return []string{

@@ -17,10 +17,10 @@ func Forward(ctx context.Context, l net.Listener, dial func(context.Context) (ne
 		to, err := dial(dialling)
 		cancel()
 		if err != nil {
-			abortConn(from)
-			if failed != nil && ctx.Err() == nil {
+			if failed != nil && ctx.Err() == nil { // first: a client that sees the end may end itself, and so the caller
 				failed(fmt.Errorf("forward from %s: %w", from.RemoteAddr(), err))
 			}
+			abortConn(from)
 			return
 		}
 		relay(ctx, bufferedConn{from, from}, bufferedConn{to, to}, 0)

@@ -1,6 +1,7 @@
 package outlet
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -71,11 +72,9 @@ func (r Rules) listsHost(h host) bool {
 	return slices.ContainsFunc(r.patterns, func(p pattern) bool { return p.matches(h) })
 }
 
-// listsLoopback reports whether an entry names the loopback of the machine.
-func (r Rules) listsLoopback() bool {
-	return slices.ContainsFunc(r.patterns, func(p pattern) bool {
-		return p.host.addr.IsLoopback() || p.host.name == "localhost" || strings.HasSuffix(p.host.name, ".localhost")
-	})
+// listsAllOfLoopback reports whether an entry names every port of a loopback address of the machine.
+func (r Rules) listsAllOfLoopback() bool {
+	return slices.ContainsFunc(r.patterns, func(p pattern) bool { return p.anyPort && len(p.loopbackAddrs()) > 0 })
 }
 
 // add inserts a pattern, in order and with each host once.
@@ -105,8 +104,12 @@ func (p pattern) compare(q pattern) int {
 	return -1
 }
 
+// matches reports whether an entry lists a host. localhost and the addresses it stands for list each other.
 func (p pattern) matches(h host) bool {
-	if !p.subdomains {
+	switch {
+	case h.addr.IsLoopback() && p.host.isLocalhost(), h.name == "localhost" && p.host.addr.IsLoopback():
+		return slices.Contains(localhostAddrs(), cmp.Or(h.addr, p.host.addr))
+	case !p.subdomains:
 		return p.host == h
 	}
 	return h.name != "" && strings.HasSuffix(h.name, "."+p.host.name)

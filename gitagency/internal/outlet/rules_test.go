@@ -156,7 +156,7 @@ func TestRulesAllowOnlyListedTargets(t *testing.T) {
 		{"127.0.0.1.", 9000},
 		{"127.000.000.001", 9000},
 		{"127.0.0.2", 9000},
-		{"localhost", 9000},
+		{"x.localhost", 9000},
 		{"::1", 9000},
 		{"2001:db8::7%lo", 443},
 		{"", 443},

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -88,4 +90,35 @@ func (r *Namespace) receiveFirstReply(ctx context.Context, limit int) (answer in
 		return answer, &WallError{errors.New(answer.Error)}
 	}
 	return answer, nil
+}
+
+// StartAttendant starts this executable again under another argv[0], for which it calls RunAttendant, outside of the
+// namespace and in its own session. It has a descriptor that is readable when the namespace has ended as 3, and files
+// from 4 on. It is not waited for.
+func (r *Namespace) StartAttendant(argv []string, files ...*os.File) error {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	attr := &syscall.ProcAttr{Env: []string{"GOMAXPROCS=2"}, Dir: "/", Sys: &syscall.SysProcAttr{Setsid: true}}
+	attr.Files = []uintptr{null.Fd(), null.Fd(), null.Fd(), uintptr(r.initPIDFD)}
+	for _, f := range files {
+		attr.Files = append(attr.Files, f.Fd())
+	}
+	pid, err := syscall.ForkExec(selfExe(), argv, attr)
+	if err == nil {
+		go reapProcess(pid)
+	}
+	runtime.KeepAlive(files)
+	return err
+}
+
+// reapProcess waits for a child whose exit status is of no interest.
+func reapProcess(pid int) {
+	for {
+		if _, err := syscall.Wait4(pid, nil, 0, nil); !errors.Is(err, syscall.EINTR) {
+			return
+		}
+	}
 }

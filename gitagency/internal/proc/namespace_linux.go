@@ -134,13 +134,7 @@ func (w Walls) forkInit(label string, files []*os.File) (pidfd int, err error) {
 			err = os.NewSyscallError("pidfd_open", err)
 		}
 	}
-	go func() { // reap it whenever it exits; its exit status is of no interest
-		for {
-			if _, err := syscall.Wait4(pid, nil, 0, nil); !errors.Is(err, syscall.EINTR) {
-				return
-			}
-		}
-	}()
+	go reapProcess(pid)
 	return pidfd, err
 }
 
@@ -218,7 +212,7 @@ func (w Walls) sysProcAttr() *syscall.SysProcAttr {
 		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getegid(), HostID: os.Getegid(), Size: 1}},
-		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP, unix.CAP_DAC_OVERRIDE},
+		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP, unix.CAP_DAC_OVERRIDE, unix.CAP_NET_BIND_SERVICE},
 	}
 	if os.Geteuid() == 0 { // root may map all ids; unmapped owners of files would appear as "nobody"
 		attr.UidMappings = identityMappings("/proc/self/uid_map", attr.UidMappings)
@@ -264,9 +258,14 @@ func (r *Namespace) sendTask(files []*os.File) error {
 	return sendMessage(r.conn, initRequest{Run: true}, files...)
 }
 
+// ListenFile returns the descriptor of a listener on the network of the namespace.
+func (r *Namespace) ListenFile(ctx context.Context, address string) (*os.File, error) {
+	return r.requestFD(ctx, initRequest{Listen: address})
+}
+
 // Listen returns a listener on the network of the namespace.
 func (r *Namespace) Listen(ctx context.Context, address string) (net.Listener, error) {
-	f, err := r.requestFD(ctx, initRequest{Listen: address})
+	f, err := r.ListenFile(ctx, address)
 	if err != nil {
 		return nil, err
 	}

@@ -38,9 +38,15 @@ func (r *Namespace) Run(context.Context, Task) (TaskResult, error) {
 	return TaskResult{}, errNamespacesUnsupported
 }
 
+func (r *Namespace) ListenFile(context.Context, string) (*os.File, error) {
+	return nil, errNamespacesUnsupported
+}
+
 func (r *Namespace) Listen(context.Context, string) (net.Listener, error) {
 	return nil, errNamespacesUnsupported
 }
+
+func (r *Namespace) StartAttendant([]string, ...*os.File) error { return errNamespacesUnsupported }
 
 func (r *Namespace) Dial(context.Context, string) (net.Conn, error) {
 	return nil, errNamespacesUnsupported

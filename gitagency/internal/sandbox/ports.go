@@ -73,6 +73,9 @@ func (s *Sandbox) Forward(ctx context.Context, req ForwardRequest) (err error) {
 	if inv.Primitives.Outputs == settings.OutputsOpen {
 		return &fault.SharedNetworkError{ID: s.ID}
 	}
+	if err := checkNotRelayed(inv.Primitives.Outputs, req.Ports); err != nil {
+		return err
+	}
 	ns, err := proc.ObserveNamespace(ctx, s.Repo.Store.InvocationDir(s.Repo.ID, s.ID))
 	switch {
 	case err != nil && context.Cause(ctx) != nil:

@@ -46,7 +46,7 @@ func (s *Sandbox) serveProxy(ctx context.Context, ns *proc.Namespace, w *Walls, 
 		return func() {}, nil
 	}
 	address := anyProxyAddress
-	if ns.Created {
+	if ns.Created && !slices.Contains(w.plan.Relayed, proxyAddress) {
 		address = proxyAddress
 	}
 	l, err := ns.Listen(ctx, address)

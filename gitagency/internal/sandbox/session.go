@@ -26,6 +26,7 @@ type nsSession struct {
 	handoff   *handoff.Exchange
 	treeDir   *os.File // tree of the sandbox
 	stopProxy func()   // stops the proxy
+	relays    *os.File // reports about relays that failed; nil when joined, or without relays
 	refused   refusedTargets
 
 	setupLock *os.File // held by the creator of the namespaces until git state is exchanged; nil when joined
@@ -105,6 +106,9 @@ func (in *nsSession) enter(ctx context.Context) (err error) {
 				in.sandbox.Repo.Warn("sandbox %s: changes made outside the walls are not visible inside: %v", in.sandbox.ID, err)
 			}
 		}
+	}
+	if err := in.startRelays(ctx); err != nil {
+		return err
 	}
 	if in.ns.Created {
 		if err := errors.Join(in.ns.AllowJoin(), in.releaseSetupLock()); err != nil {
@@ -346,6 +350,7 @@ func (in *nsSession) close() (err error) {
 	if in.stopProxy != nil {
 		in.stopProxy()
 	}
+	in.warnFailedRelays()
 	if in.treeDir != nil {
 		err = in.treeDir.Close()
 	}

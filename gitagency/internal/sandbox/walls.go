@@ -45,14 +45,13 @@ type WallsRequest struct {
 }
 
 // PlanWalls plans the walls around a command in the sandbox.
-func (s *Sandbox) PlanWalls(asked WallsRequest) (Walls, error) {
-	w := Walls{}
-	var err error
+func (s *Sandbox) PlanWalls(asked WallsRequest) (w Walls, err error) {
 	if hosts, some := strings.CutPrefix(asked.Outputs, settings.HostsPrefix); some {
 		if w.rules, err = outlet.ParseRules(hosts); err != nil {
 			return w, err
 		}
 	}
+	defer func() { w.plan.Relayed = w.relayed() }()
 	if asked.Isolation == settings.IsolationNone {
 		w.plan, err = walls.MakeNetworkPlan(asked.Outputs)
 		return w, err

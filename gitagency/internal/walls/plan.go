@@ -21,6 +21,10 @@ type Plan struct {
 
 	Network Network `json:"network"`
 
+	// Relayed are the addresses on the loopback of the sandbox that lead to the loopback of this machine. They are fixed
+	// when the walls are built.
+	Relayed []string `json:"relayed,omitempty"`
+
 	// NetworkOnly walls restrict only the network: everything else stays as it is outside, and the rest of the plan is
 	// empty.
 	NetworkOnly bool `json:"bare,omitempty"`
@@ -180,6 +184,11 @@ func (p Plan) WeakerThan(than Plan) string {
 	for _, f := range than.Filtered {
 		if s := p.VisibilityOf(f.Path); s != Filtered && s != Hidden && s != Private {
 			return f.Path + " shows its secrets"
+		}
+	}
+	for _, address := range p.Relayed {
+		if !slices.Contains(than.Relayed, address) {
+			return address + " is relayed to this machine"
 		}
 	}
 	for _, path := range p.Writable {
