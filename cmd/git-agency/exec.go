@@ -63,6 +63,9 @@ it; 75 locked; 129 usage; 130, 143 interrupted.`,
 			}
 			t.Options.NoGitProbe = true // agents run this command all day and wait for it
 			sandbox, err := t.OpenSandbox(c, strings.Join(args, ""))
+			if err == nil && len(args) == 0 && !c.IsSet("cwd") {
+				opts.Cwd, err = t.CurrentDir()
+			}
 			if err != nil {
 				return err
 			}
@@ -194,7 +197,8 @@ type execOutput struct {
 	LeftRunning  int    `json:"left_running"`
 	ContainedBy  string `json:"contained_by"`
 
-	Walls []string `json:"walls"`
+	Walls   []string `json:"walls"`
+	Refused []string `json:"refused"`
 
 	Limits map[string]format.Limit `json:"limits"`
 
@@ -218,7 +222,7 @@ func (t *tool) finishExec(c *cli.Context, sandbox *gitagency.Sandbox, opts gitag
 			ExitCode: res.ExitCode, Stdout: res.Stdout, StdoutBase64: format.Base64UnlessText(res.Stdout),
 			Stderr: res.Stderr, StderrBase64: format.Base64UnlessText(res.Stderr), Truncated: res.Truncated,
 			DurationMS: res.Duration.Milliseconds(), TimedOut: res.TimedOut, Signal: res.Signal,
-			LeftRunning: res.LeftRunning, ContainedBy: res.ContainedBy, Walls: res.Walls, Limits: format.Limits(res.Limits),
+			LeftRunning: res.LeftRunning, ContainedBy: res.ContainedBy, Walls: res.Walls, Refused: append([]string{}, res.Refused...), Limits: format.Limits(res.Limits),
 		}
 		if err != nil {
 			out.Error = err.Error()

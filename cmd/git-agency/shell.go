@@ -44,12 +44,16 @@ a sandbox, or a directory outside of it; 75 locked; 129 usage, or no terminal; 1
 			}
 			t.Options.NoGitProbe = true
 			sandbox, err := t.OpenSandbox(c, id)
+			cwd := c.String("cwd")
+			if err == nil && id == "" && !c.IsSet("cwd") {
+				cwd, err = t.CurrentDir()
+			}
 			if err != nil {
 				return err
 			}
 			opts := gitagency.ExecOptions{
 				Argv: []string{"/bin/sh", "-c", startShell, "sh", os.Getenv("SHELL"), gitagency.ShortID(sandbox.ID)},
-				Cwd:  c.String("cwd"), Env: env, Force: t.SecondInterrupt,
+				Cwd:  cwd, Env: env, Force: t.SecondInterrupt,
 				Stdin: os.Stdin, Stdout: t.RawStdout, Stderr: t.RawStderr, Terminal: true,
 			}
 			ctx, stop := interrupt.OnParentExit(c.Context, program.InterruptedError{Signal: syscall.SIGTERM})
