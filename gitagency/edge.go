@@ -194,7 +194,7 @@ func refusedView(err error) error {
 	case *fault.UntrustedRemoteError:
 		v.Reason, v.Name, v.Other, v.Others = reason.UntrustedRemote, e.Remote, e.URL, e.Hooks
 	default:
-		return nil
+		return allowView(err)
 	}
 	return &v
 }

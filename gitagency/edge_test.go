@@ -47,6 +47,26 @@ func TestErrorsOfPackagesBelowHaveViews(t *testing.T) {
 	}
 }
 
+// edgeSource returns the production files that translate errors.
+func edgeSource(t *testing.T) (source []byte) {
+	t.Helper()
+	files, err := filepath.Glob("edge*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		part, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		source = append(source, part...)
+	}
+	return source
+}
+
 // exportedTypes lists the exported types that the production files of a package declare.
 func exportedTypes(t *testing.T, dir string) []string {
 	t.Helper()
@@ -71,23 +91,6 @@ func exportedTypes(t *testing.T, dir string) []string {
 		})
 	}
 	return names
-}
-
-// edgeSource returns the source of the views.
-func edgeSource(t *testing.T) (source []byte) {
-	t.Helper()
-	names, err := filepath.Glob("edge*.go")
-	for _, name := range names {
-		if strings.HasSuffix(name, "_test.go") {
-			continue
-		}
-		part, readErr := os.ReadFile(name)
-		source, err = append(source, part...), errors.Join(err, readErr)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return source
 }
 
 // Every reason belongs to a view: one that no error has would be a promise to callers that is never kept.

@@ -96,6 +96,7 @@ var floors = []struct {
 	},
 	{dir: "diff", imports: "proc git git/status git/merge treediff fault core sandbox"},
 	{dir: "discard", imports: "durable ids undo lock git git/worktree git/repair store guard changeset upload fault core handoff sandbox"},
+	{dir: "allow", imports: "proc store guard walls confine outlet fault settings core sandbox"},
 	{
 		dir: "landing",
 		imports: "lock proc git/object git git/worktree git/transport git/status git/snapshot git/submodule git/merge git/update store " +
@@ -112,7 +113,7 @@ var floors = []struct {
 
 	// 4: the public library
 	{dir: "reason"},
-	{dir: "gitagency", imports: "reason ids proc store archive confine treediff fault settings core sandbox diff discard landing directory listing radar doctor"},
+	{dir: "gitagency", imports: "reason ids proc store archive confine treediff fault settings core sandbox diff discard allow landing directory listing radar doctor"},
 
 	// 5: the command
 	{dir: "cmd/git-agency/internal/argv", reserved: urfave},

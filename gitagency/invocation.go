@@ -38,7 +38,9 @@ type Invocation struct {
 	TrashArchive      string     `json:"trash_archive,omitempty"` // archive of what no commit can hold
 	StartedAt         time.Time  `json:"started_at"`
 	Primitives        Primitives `json:"primitives"`
-	Limits            Limits     `json:"limits,omitzero"` // limits of its commands
+	Limits            Limits     `json:"limits,omitzero"`         // limits of its commands
+	AllowedRead       []string   `json:"allowed_read,omitempty"`  // paths that Allow made readable
+	AllowedWrite      []string   `json:"allowed_write,omitempty"` // paths that Allow made writable; with the prefix private: for the sandbox alone
 	Broken            bool       `json:"broken"`
 	BrokenReason      string     `json:"broken_reason"`
 
@@ -81,6 +83,7 @@ func newInvocation(i core.Invocation) Invocation {
 		BaseCommit: i.BaseCommit, IntegrationBranch: i.IntegrationBranch, FromSnapshot: i.FromSnapshot, Verifies: i.Verifies, SyncedCommit: i.SyncedCommit,
 		Runner: i.Runner, Mode: i.Mode, Status: i.Status, Landing: i.Landing, TrashRef: i.TrashRef, TrashArchive: i.TrashArchive, StartedAt: i.StartedAt,
 		Primitives: Primitives(i.Primitives), Limits: newLimits(sandbox.LimitsFromRecord(i.Limits)),
+		AllowedRead: i.AllowedRead, AllowedWrite: i.AllowedWrite,
 		Broken: i.Broken, BrokenReason: i.BrokenReason,
 		SubmittedAt: i.SubmittedAt, SubmittedCommit: i.SubmittedCommit, ReviewNote: i.ReviewNote,
 		RejectedAt: i.RejectedAt, RejectedReason: i.RejectedReason,
@@ -284,7 +287,7 @@ type Denial struct {
 	Reason string    `json:"reason"`
 	Count  int       `json:"count"` // number of attempts
 	Entry  string    `json:"entry"` // entry of the outputs host list that would allow it; empty when none would
-	Allow  string    `json:"allow"` // command line that starts a sandbox in which it is allowed; empty when there is none
+	Allow  string    `json:"allow"` // command line that allows it; for an ended sandbox, one that starts another; empty when there is none
 }
 
 func newDenial(d sandbox.Denial) Denial { return Denial(d) }

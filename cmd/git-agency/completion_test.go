@@ -441,6 +441,7 @@ var successfulArgs = map[string][]string{
 	"shell":             {sweepID},         // fails: there is no terminal
 	"ports":             {sweepID, "3000"}, // fails: no command runs in the sandbox
 	"denials":           {sweepID},
+	"allow":             {sweepID, "--outputs", "open", "--read", "/usr"},
 	"put":               {sweepID, "$LAB/repo/readme", "copy"},
 	"snapshot create":   {sweepID},
 	"snapshot ls":       {sweepID},

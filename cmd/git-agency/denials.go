@@ -20,10 +20,11 @@ func (t *tool) denialsCommand() *cli.Command {
 		Usage:     "list connections that a sandbox was refused",
 		UsageText: "git agency denials <id> [--json | --porcelain [-z]]",
 		Description: `Lists the connections that the proxy of a sandbox refused, latest last: time, protocol, target, count and
-reason, and the command that starts a sandbox in which it is allowed. The outputs of a sandbox are fixed
-when it starts. Works also for an ended invocation.
+reason, and the command that allows it; for an ended invocation, the one that starts a sandbox in which it
+is allowed.
 
-Files that the kernel refused, and connections with --outputs none, cannot be listed.
+Files that the kernel refused, and connections with --outputs none, cannot be listed; 'git agency show
+--walls' says what is readable, writable and reachable.
 
 Exit status: 0, whatever is found; 1 the history cannot be read; 3 no such invocation; 4 listed, but it
 is broken; 129 usage.`,

@@ -151,7 +151,7 @@ func numberOrUnknown(i gitagency.Invocation, n *int) string {
 
 // invocationFields returns the fields of an invocation for --porcelain.
 func invocationFields(i gitagency.Invocation) []program.Field {
-	return []program.Field{
+	return append([]program.Field{
 		{Key: "invocation", Value: i.ID},
 		{Key: "worktree", Value: i.WorktreeID, Optional: true},
 		{Key: "path", Value: i.SandboxPath, Optional: true},
@@ -177,7 +177,19 @@ func invocationFields(i gitagency.Invocation) []program.Field {
 		{Key: "exit-code", Value: format.Number(i.ExitCode), Optional: true},
 		{Key: "ahead", Value: format.Number(i.Ahead), Optional: true},
 		{Key: "dirty", Value: format.Number(i.Dirty), Optional: true},
+	}, allowedFields(i)...)
+}
+
+// allowedFields returns one field for each path that was allowed to a sandbox.
+func allowedFields(i gitagency.Invocation) []program.Field {
+	var fields []program.Field
+	for _, path := range i.AllowedRead {
+		fields = append(fields, program.Field{Key: "allowed-read", Value: path})
 	}
+	for _, path := range i.AllowedWrite {
+		fields = append(fields, program.Field{Key: "allowed-write", Value: path})
+	}
+	return fields
 }
 
 // trueOrEmpty returns the value of an optional porcelain field that is printed only if it is true.

@@ -59,6 +59,7 @@ func (t *tool) commands() []program.CommandGroup {
 			t.shellCommand(),
 			t.portsCommand(),
 			t.denialsCommand(),
+			t.allowCommand(),
 			t.putCommand(),
 			t.snapshotCommand(),
 			t.diffCommand(),

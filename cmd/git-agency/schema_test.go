@@ -61,6 +61,11 @@ var jsonOutputs = []jsonOutput{
 `)
 		return [][]string{{c.live}}
 	}},
+	{"git agency show --walls", "walls.json", false, func(c *jsonLab) [][]string { return [][]string{{}, {c.live}, {c.base}} }},
+	{"git agency allow", "allowed.json", false, func(c *jsonLab) [][]string {
+		id := c.agency("start", "payments", "--outputs", "none", "--file-size", "1m")
+		return [][]string{{id, "--outputs", "hosts:a.example", "-n"}, {id, "--outputs", "hosts:a.example", "--read", "/usr", "--file-size", "2m"}, {id, "--reset"}}
+	}},
 	{"git agency snapshot create", "snapshot.json", false, func(c *jsonLab) [][]string { return [][]string{{c.live, "-m", "first"}, {c.live}} }},
 	{"git agency snapshot ls", "taken-snapshot.json", true, func(c *jsonLab) [][]string { return [][]string{{c.live}} }},
 	{"git agency snapshot verify", "verified-snapshot.json", false, func(c *jsonLab) [][]string {

@@ -16,14 +16,22 @@ func (t *tool) showCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "show",
 		Usage:     "show one invocation",
-		UsageText: "git agency show [<id>] [--json | --porcelain [-z]]",
+		UsageText: "git agency show [--walls] [<id>] [--json | --porcelain [-z]]",
 		Description: `<id> is an id, its part after the dash, a unique prefix of either, @ for the newest invocation that
 has not ended, @-1 for the one before it, or nothing in the directory of a sandbox; never a name. A broken
 invocation answers to its full id only.
 
+With --walls: what commands in the sandbox can read, write and reach, what is hidden, and why. Outside of a
+sandbox and without <id>, it is about a sandbox that would be started now.
+
 Exit status: 0 shown; 3 no such invocation; 4 shown as far as known, but it is broken; 129 usage.`,
-		Flags: program.WithListingFlags(),
+		Flags: program.WithListingFlags(
+			&cli.BoolFlag{Name: "walls", Usage: "print what is readable, writable, hidden and reachable, and why"},
+		),
 		Action: func(c *cli.Context) error {
+			if c.Bool("walls") {
+				return t.showWalls(c)
+			}
 			repo, query, err := t.OpenForOptionalQuery(c)
 			if err != nil {
 				return err
@@ -109,7 +117,7 @@ func (t *tool) invocationDetails(i gitagency.Invocation) []program.Field {
 		{Key: "isolation", Value: p.Isolation, Optional: true},
 		{Key: "outputs", Value: p.Outputs, Optional: true},
 		{Key: "software", Value: p.Software, Optional: true},
-	}, limitDetails(i.Limits), []program.Field{
+	}, limitDetails(i.Limits), allowedFields(i), []program.Field{
 		{Key: "broken", Value: i.BrokenReason, Optional: true},
 	})
 }

@@ -683,6 +683,38 @@ func TestReviewKilledIsAllOrNothing(t *testing.T) {
 	}
 }
 
+// TestAllowKilledIsAllOrNothing checks allow, whose only step is the rename of the record.
+func TestAllowKilledIsAllOrNothing(t *testing.T) {
+	t.Parallel()
+	l := newSweepLab(t)
+	l.must("env", "TEST_NOW=2026-01-28T12:05:00Z", "TEST_RAND=b", "git-agency", "start", "wt", "--isolation", "none", "--file-size", "1m")
+	for _, s := range []struct{ option, before, now string }{{"--file-size=2m", "1048576", "2097152"}, {"--reset", "2097152", "1048576"}} {
+		argv := []string{"git-agency", "allow", sweepID, s.option}
+		restore, before := l.save(), l.dump()
+		for point, killed := range map[string]string{"before": s.before, "after": s.now} {
+			point = "allow/record:" + point
+			o := l.try(append(slices.Clone(sweepEnv), "TEST_FAULT="+point+"=fail"), argv...)
+			if o.code != 1 || !strings.Contains(o.stderr, "failed on purpose at "+point) || strings.Contains(o.stderr, "clean-up") {
+				t.Errorf("%s: exited with %d\n%s", point, o.code, o.stderr)
+			}
+			if d := dumpDiff(before, l.dump()); d != "" {
+				t.Fatalf("%s: files changed:\n%s", point, d)
+			}
+			if o := l.try(append(slices.Clone(sweepEnv), "TEST_FAULT="+point+"=kill"), argv...); o.code != -1 {
+				t.Fatalf("%s: exited with %d\n%s", point, o.code, o.stderr)
+			}
+			if got := l.agency("ls", "--format", "%(limits.file_size)"); got != killed {
+				t.Errorf("%s: the limit is %q", point, got)
+			}
+			if found := l.findings(); len(found) > 0 {
+				t.Errorf("%s: findings: %+v", point, found)
+			}
+			restore()
+		}
+		l.must(argv...)
+	}
+}
+
 // withoutObjects removes the git objects from a dump, because unreachable objects may be left.
 func withoutObjects(world string) string {
 	return regexp.MustCompile(`(?m)^"repo/\.git/objects/.*\n`).ReplaceAllString(world, "")

@@ -122,6 +122,8 @@ const (
 	UnsafePath        Reason = "unsafe-path"        // Path cannot be resolved or used safely
 	TrackedMarker     Reason = "tracked-marker"     // Commit contains .agency
 	InvalidObject     Reason = "invalid-object"     // the tree entry Path or the commit Commit of a sandbox is malformed
+	AllowInside       Reason = "allow-inside"       // a command inside sandbox Other cannot widen the walls of sandbox ID
+	Grant             Reason = "grant"              // Path cannot be allowed to sandbox ID with the flag Name; Other is what to do, or empty
 	InvalidWork       Reason = "invalid-work"       // as InvalidObject, in the work of sandbox ID; Commit is one that can land, Path the offending path
 )
 

@@ -30,7 +30,9 @@ type Invocation struct {
 	TrashArchive      string           `json:"trash_archive,omitempty"` // archive of what no commit can hold
 	StartedAt         time.Time        `json:"started_at"`
 	Primitives        store.Primitives `json:"primitives"`
-	Limits            store.Limits     `json:"limits,omitzero"` // limits of its commands
+	Limits            store.Limits     `json:"limits,omitzero"`         // limits of its commands
+	AllowedRead       []string         `json:"allowed_read,omitempty"`  // paths that were made readable after the start
+	AllowedWrite      []string         `json:"allowed_write,omitempty"` // paths that were made writable after the start
 	Broken            bool             `json:"broken"`
 	BrokenReason      string           `json:"broken_reason"`
 
@@ -148,7 +150,7 @@ func InvocationFromEntry(e store.Entry[store.InvocationMeta], worktrees map[stri
 		ID: e.ID, Name: m.InvocationName, WorktreeID: m.IntegrationWorktreeID, Worktree: wt.Name,
 		IntegrationBranch: IntegrationBranch(m, wt),
 		SandboxPath:       e.TreePath, SandboxBranch: m.SandboxBranch, BaseCommit: m.BaseCommit, FromSnapshot: m.FromSnapshot, Verifies: m.VerifiesInvocation, SyncedCommit: m.SyncedCommit, Runner: m.Runner, Mode: m.Mode,
-		Status: m.Status, Landing: m.Landing, StartedAt: m.StartedAt, Primitives: m.Primitives, Limits: m.Limits,
+		Status: m.Status, Landing: m.Landing, StartedAt: m.StartedAt, Primitives: m.Primitives, Limits: m.Limits, AllowedRead: m.Grants().Read, AllowedWrite: m.Grants().Write,
 		Broken: e.Defect != store.NoDefect, BrokenReason: string(e.Defect), Entry: e,
 
 		SubmittedAt: TimeOrZero(m.SubmittedAt), SubmittedCommit: m.SubmittedCommit, ReviewNote: m.ReviewNote,

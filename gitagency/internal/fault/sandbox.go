@@ -231,3 +231,24 @@ type UntrackedInTheWayError struct {
 func (e *UntrackedInTheWayError) Error() string {
 	return fmt.Sprintf("untracked files in %s would be overwritten:\n%s", e.Path, ListPaths(e.Files))
 }
+
+// AllowInsideError refuses to widen the walls of a sandbox from inside of a sandbox.
+type AllowInsideError struct {
+	ID     string
+	Inside string // id of the sandbox that the command runs in
+}
+
+func (e *AllowInsideError) Error() string {
+	return fmt.Sprintf("a command in sandbox %s cannot allow anything to sandbox %s", e.Inside, e.ID)
+}
+
+// GrantError refuses a path that is to be allowed to a sandbox.
+type GrantError struct {
+	ID     string
+	Flag   string // --read or --write
+	Path   string // as given
+	Why    string
+	Remedy string // what to do; may be empty
+}
+
+func (e *GrantError) Error() string { return fmt.Sprintf("%s %q: %s", e.Flag, e.Path, e.Why) }

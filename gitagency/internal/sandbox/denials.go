@@ -21,7 +21,7 @@ type Denial struct {
 	Reason string    `json:"reason"`
 	Count  int       `json:"count"` // number of attempts
 	Entry  string    `json:"entry"` // entry of the outputs host list that would allow it; empty when none would
-	Allow  string    `json:"allow"` // command line that starts a sandbox in which it is allowed; empty when there is none
+	Allow  string    `json:"allow"` // command line that allows it; for an ended sandbox, one that starts another; empty when there is none
 }
 
 // Denials lists what the walls of a sandbox refused, the latest last. It also works for an invocation whose sandbox
@@ -80,7 +80,8 @@ func denialsSincePrevious(count int) int {
 	return max(count, 1) - before
 }
 
-// allowCommand returns the command line that starts a sandbox like this one with one more entry in its outputs.
+// allowCommand returns the command line that adds an entry to the outputs of a sandbox, or starts one like it with one more
+// entry if this one has ended or is broken.
 func allowCommand(i core.Invocation, entry string) string {
 	hosts, some := strings.CutPrefix(i.Primitives.Outputs, settings.HostsPrefix)
 	if entry == "" || !some {
@@ -89,6 +90,10 @@ func allowCommand(i core.Invocation, entry string) string {
 	rules, err := outlet.ParseRules(hosts + "," + entry)
 	if err != nil {
 		return "" // the entry comes from a file and may be malformed
+	}
+	if _, err := i.Path(); err == nil {
+		added, _ := outlet.ParseRules(entry) // parsed above
+		return "git agency allow " + i.ID + " --outputs " + quote.Shell(settings.HostsPrefix+added.String())
 	}
 	words := []string{"git", "agency", "start"}
 	if wt := cmp.Or(i.Worktree, i.WorktreeID); wt != "" {

@@ -43,9 +43,9 @@ func ParseNice(s string) (int, error) {
 	return n, nil
 }
 
-// enforceableLimits returns limits in the form of a record. It refuses limits that this machine cannot enforce,
+// EnforceableLimits returns limits in the form of a record. It refuses limits that this machine cannot enforce,
 // before anything is created.
-func enforceableLimits(ctx context.Context, r *core.Repository, l confine.Limits) (store.Limits, error) {
+func EnforceableLimits(ctx context.Context, r *core.Repository, l confine.Limits) (store.Limits, error) {
 	if err := validateLimits(l); err != nil {
 		return store.Limits{}, err
 	}

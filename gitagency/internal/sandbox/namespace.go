@@ -30,7 +30,7 @@ func (in *nsSession) attach(ctx context.Context, h *Handle) error {
 		return err
 	}
 	plan := sync.OnceValues(func() (Walls, error) {
-		return in.sandbox.prepareWalls(ctx, WallsRequest{Primitives: h.Prims, Runner: h.runner})
+		return in.sandbox.prepareWalls(ctx, WallsRequest{Primitives: h.Prims, Runner: h.runner, Allowed: h.allowed})
 	})
 	request := in.newWalls(ctx, h.Prims, plan, timeout)
 	for started := time.Now(); ; {

@@ -28,11 +28,11 @@ func TestSandboxIsNoProfileOrAgentName(t *testing.T) {
 	if got := repo.Settings.RunnerCommands(); len(got) != 0 {
 		t.Errorf("agents %q", got)
 	}
-	if _, err := repo.Settings.WallsPolicy(); !fault.Is[*fault.InvalidError](err) { // an unknown key under agency.sandbox may be a misspelt one
+	if _, err := repo.Settings.WallsPolicy(store.Grants{}); !fault.Is[*fault.InvalidError](err) { // an unknown key under agency.sandbox may be a misspelt one
 		t.Error(err)
 	}
 	delete(repo.Git.Config, "agency.sandbox.command")
-	if p, err := repo.Settings.WallsPolicy(); err != nil || !slices.Equal(p.Read, []string{"/usr"}) {
+	if p, err := repo.Settings.WallsPolicy(store.Grants{}); err != nil || !slices.Equal(p.Read, []string{"/usr"}) {
 		t.Errorf("%q %v", p.Read, err)
 	}
 	cfg, err := settings.List(t.Context(), repo.Opts.Dir, repo.Opts.Env)

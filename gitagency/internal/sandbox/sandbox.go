@@ -63,6 +63,7 @@ type Handle struct {
 	Base           string         // commit that the sandbox started from
 	limits         confine.Limits // limits of its commands
 	runner         string         // agent that it is for
+	allowed        store.Grants   // paths that the user allowed to it
 	Prims          store.Primitives
 	lockedRepo     *git.Repo // repository with its lock held by the caller; else nil
 	InvocationLock *os.File  // lock of the invocation directory; inherited by processes that work in the sandbox
@@ -136,7 +137,7 @@ func (s *Sandbox) newHandle(held *os.File) (*Handle, error) {
 	if err := checkSandbox(tree); err != nil {
 		return nil, errors.Join(err, tree.Close())
 	}
-	return &Handle{Tree: tree, worktreeID: inv.WorktreeID, runner: inv.Runner, branch: inv.IntegrationBranch, Base: inv.BaseCommit, limits: LimitsFromRecord(inv.Limits), Prims: settings.FillLegacyPrimitives(inv.Primitives), InvocationLock: held}, nil
+	return &Handle{Tree: tree, worktreeID: inv.WorktreeID, runner: inv.Runner, allowed: inv.Entry.Record.Grants(), branch: inv.IntegrationBranch, Base: inv.BaseCommit, limits: LimitsFromRecord(inv.Limits), Prims: settings.FillLegacyPrimitives(inv.Primitives), InvocationLock: held}, nil
 }
 
 // lockShared takes the shared lock of the sandbox. It passes through the lock of the sandbox directory, which is held

@@ -143,7 +143,7 @@ func planPrimitives(ctx context.Context, r *core.Repository, req StartRequest) (
 	if err := checkWalls(ctx, r, plan.prims); err != nil {
 		return plan, err
 	}
-	plan.limits, err = enforceableLimits(ctx, r, req.Limits)
+	plan.limits, err = EnforceableLimits(ctx, r, req.Limits)
 	return plan, err
 }
 

@@ -41,11 +41,19 @@ func needsWalls(prims store.Primitives) bool {
 // WallsRequest is what the record of a sandbox says about its walls.
 type WallsRequest struct {
 	store.Primitives
-	Runner string // agent that the sandbox is for; may be empty
+	Runner  string // agent that the sandbox is for; may be empty
+	Allowed store.Grants
 }
 
 // PlanWalls plans the walls around a command in the sandbox.
-func (s *Sandbox) PlanWalls(asked WallsRequest) (w Walls, err error) {
+func (s *Sandbox) PlanWalls(asked WallsRequest) (Walls, error) {
+	return s.planWalls(asked, walls.MakePlan)
+}
+
+// planWalls plans the walls with makePlan, which is called unless only the network is restricted.
+func (s *Sandbox) planWalls(asked WallsRequest, makePlan func(walls.Request, walls.Machine) (walls.Plan, error)) (Walls, error) {
+	w := Walls{}
+	var err error
 	if hosts, some := strings.CutPrefix(asked.Outputs, settings.HostsPrefix); some {
 		if w.rules, err = outlet.ParseRules(hosts); err != nil {
 			return w, err
@@ -56,7 +64,7 @@ func (s *Sandbox) PlanWalls(asked WallsRequest) (w Walls, err error) {
 		w.plan, err = walls.MakeNetworkPlan(asked.Outputs)
 		return w, err
 	}
-	if w.policy, err = s.Repo.Settings.WallsPolicy(); err != nil {
+	if w.policy, err = s.Repo.Settings.WallsPolicy(asked.Allowed); err != nil {
 		return w, err
 	}
 	integration, err := s.Repo.IntegrationTrees(w.policy)
@@ -76,7 +84,7 @@ func (s *Sandbox) PlanWalls(asked WallsRequest) (w Walls, err error) {
 	if req.PrivateHome {
 		req.Tools = append(req.Tools, gitConfig.NamedDirs...)
 	}
-	if w.plan, err = walls.MakePlan(req, confine.InspectMachine()); err != nil {
+	if w.plan, err = makePlan(req, confine.InspectMachine()); err != nil {
 		return w, err
 	}
 	if w.plan.Home.Path != "" {
@@ -173,7 +181,9 @@ func AttributeToSetting(r *core.Repository, err error) error {
 			return settings.InvalidSetting(refused.Key, setting, want)
 		}
 	}
-	return err
+	allowed := *refused // it is in the record of the sandbox
+	allowed.Key = "git agency allow " + settings.AllowFlags[refused.Key]
+	return &allowed
 }
 
 // hintNoIsolation is a remedy that always works, unless the network is to be restricted.

@@ -55,7 +55,7 @@ func Keys() []Key {
 	}
 	return append(keys,
 		Key{Name: ReadKey, Default: "all but what is hidden", Meaning: "paths to make readable behind walls that are hidden or private by default", multiValued: true},
-		Key{Name: writeKey, Default: "the sandbox alone", Meaning: "paths to make writable behind walls; private:<path> in an overlay of the sandbox", multiValued: true},
+		Key{Name: WriteKey, Default: "the sandbox alone", Meaning: "paths to make writable behind walls; private:<path> in an overlay of the sandbox", multiValued: true},
 		Key{Name: hideKey, Default: "credentials, histories, sockets", Meaning: "more paths to hide behind walls", multiValued: true},
 		Key{Name: homeKey, Default: homePrivate, Meaning: "home directory behind walls: private shows tools, caches and grants; readonly all but what is hidden", checkValue: checkHomeSetting},
 		Key{Name: envKey, Default: "what tools need", Meaning: "more variables to pass through the walls: NAME, or NAME_* for a prefix", checkValue: checkVariableSetting, multiValued: true},
@@ -113,7 +113,7 @@ func List(ctx context.Context, dir string, env []string) ([]Setting, error) {
 		switch k.Name {
 		case "agency.dataDir":
 			k.checkValue = func(value string) error { return checkAbsolutePath(ExpandHome(value, proc.Getenv(env, "HOME"))) }
-		case ReadKey, writeKey, hideKey:
+		case ReadKey, WriteKey, hideKey:
 			k.checkValue = func(value string) error { return checkPathSetting(k.Name, value, proc.Getenv(env, "HOME")) }
 		case "agency.pruneAfter":
 			k.checkValue = func(value string) error { return checkExpiry(ctx, dir, env, value) }

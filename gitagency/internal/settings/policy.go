@@ -18,6 +18,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/config"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
 	"github.com/git-agency/git-agency/gitagency/internal/walls"
 )
 
@@ -29,12 +30,12 @@ const policySection = "sandbox"
 // git's own multi-valued keys.
 const (
 	ReadKey  = walls.ReadKey
-	writeKey = walls.WriteKey
+	WriteKey = walls.WriteKey
 	hideKey  = walls.HideKey
 	envKey   = "agency." + policySection + ".env"
 )
 
-// PrivatePrefix marks a value of writeKey as a directory that can be written in the sandbox alone.
+// PrivatePrefix marks a value of WriteKey as a directory that can be written in the sandbox alone.
 const PrivatePrefix = "private:"
 
 // Policy is what the walls leave open: the user's settings and the defaults.
@@ -51,9 +52,11 @@ type Policy struct {
 
 	privateHome  bool
 	tools        []string // directories of tools below the home
+	toolRoots    int      // number of tools that are there wherever PATH leads
 	logins       []string // files and directories with the login of the sandbox's own agent
 	privateFiles []string // files below the home that the user made private
 
+	grants  []grant         // of all keys
 	Skipped []*SettingError // grants that are ignored, because their paths were not found
 }
 
@@ -65,18 +68,18 @@ type ToolCache struct {
 	exists   bool
 }
 
-// WallsPolicy reads the policy of the walls from the configuration.
-func (r *Reader) WallsPolicy() (Policy, error) {
+// WallsPolicy reads the policy of the walls from the configuration, and adds the grants in the record of a sandbox.
+func (r *Reader) WallsPolicy(allowed store.Grants) (Policy, error) {
 	homes := []string{}
 	if u, err := user.LookupId(strconv.Itoa(os.Geteuid())); err == nil { // HOME may be that of the user who called sudo
 		homes = append(homes, u.HomeDir)
 	}
-	return readPolicy(r.Config, r.Env, homes)
+	return readPolicy(r.Config, r.Env, homes, allowed)
 }
 
 // readPolicy reads the policy from a configuration and an environment. homes are further home directories, whose
 // secrets are hidden too.
-func readPolicy(config config.Settings, env, homes []string) (Policy, error) {
+func readPolicy(config config.Settings, env, homes []string, allowed store.Grants) (Policy, error) {
 	if err := checkPolicyKeys(config); err != nil {
 		return Policy{}, err
 	}
@@ -91,7 +94,7 @@ func readPolicy(config config.Settings, env, homes []string) (Policy, error) {
 		return Policy{}, err
 	}
 	if p.privateHome {
-		p.tools = findTools(env, home)
+		p.tools, p.toolRoots = findTools(env, home)
 	}
 	for _, h := range slices.Compact(append([]string{home}, homes...)) {
 		p.Secrets = append(p.Secrets, joinAll(h, homeSecrets)...)
@@ -101,15 +104,15 @@ func readPolicy(config config.Settings, env, homes []string) (Policy, error) {
 	for _, c := range p.ToolCaches {
 		p.Caches = append(p.Caches, c.named)
 	}
-	reads, err := p.readGrants(config, ReadKey)
+	reads, err := p.readGrants(config, ReadKey, allowed.Read)
 	if err != nil {
 		return Policy{}, err
 	}
-	hides, err := p.readGrants(config, hideKey)
+	hides, err := p.readGrants(config, hideKey, nil)
 	if err != nil {
 		return Policy{}, err
 	}
-	writes, err := p.readGrants(config, writeKey)
+	writes, err := p.readGrants(config, WriteKey, allowed.Write)
 	if err != nil {
 		return Policy{}, err
 	}
@@ -123,6 +126,7 @@ func readPolicy(config config.Settings, env, homes []string) (Policy, error) {
 			p.privateFiles = append(p.privateFiles, g.configured)
 		}
 	}
+	p.grants = slices.Concat(reads, writes, hides)
 	for _, g := range append(reads, writes...) {
 		p.Names = append(p.Names, g.configured)
 	}
@@ -155,7 +159,7 @@ func readPolicy(config config.Settings, env, homes []string) (Policy, error) {
 func checkPolicyKeys(config config.Settings) error {
 	for _, key := range slices.Sorted(maps.Keys(config)) {
 		name, ours := strings.CutPrefix(key, "agency."+policySection+".")
-		if ours && !slices.Contains([]string{ReadKey, writeKey, hideKey, envKey, homeKey}, "agency."+policySection+"."+name) {
+		if ours && !slices.Contains([]string{ReadKey, WriteKey, hideKey, envKey, homeKey}, "agency."+policySection+"."+name) {
 			settings := config[key]
 			return InvalidSetting("key "+key, settings[len(settings)-1], "agency.sandbox.read, .write, .hide, .env or .home")
 		}
@@ -212,17 +216,36 @@ type grant struct {
 	private    bool
 }
 
-// readGrants returns the paths of a key. Paths that cannot be found are skipped: the same configuration may be used on
-// machines that lack some of them.
-func (p *Policy) readGrants(config config.Settings, key string) ([]grant, error) {
+// allowScope is the scope of a grant in the record of a sandbox, which 'git agency allow' made.
+const allowScope = "allow"
+
+// AllowFlags maps the keys of grants to the flags of 'git agency allow'.
+var AllowFlags = map[string]string{ReadKey: "--read", WriteKey: "--write"}
+
+// withAllowed returns the values of a key, with those in the record of a sandbox after them.
+func withAllowed(cfg config.Settings, key string, allowed []string) []config.Setting {
+	values := MultiValues(cfg, key)
+	for _, value := range allowed {
+		values = append(values, config.Setting{Value: value, Scope: allowScope, Origin: "git agency allow"})
+	}
+	return values
+}
+
+// readGrants returns the paths of a key, and those that the record of a sandbox has for it. Paths that cannot be found are
+// skipped: the same configuration may be used on machines that lack some of them.
+func (p *Policy) readGrants(config config.Settings, configKey string, allowed []string) ([]grant, error) {
 	var found []grant
-	for _, s := range MultiValues(config, key) {
+	for _, s := range withAllowed(config, configKey, allowed) {
+		key := configKey
+		if s.Scope == allowScope {
+			key = AllowFlags[configKey]
+		}
 		value, private := s.Value, false
-		if key == writeKey {
+		if configKey == WriteKey {
 			value, private = strings.CutPrefix(value, PrivatePrefix)
 		}
-		if err := checkPathSetting(key, s.Value, p.home); err != nil {
-			return nil, InvalidSetting(key, s, wantFor(key))
+		if err := checkPathSetting(configKey, s.Value, p.home); err != nil {
+			return nil, InvalidSetting(key, s, wantFor(configKey))
 		}
 		named := ExpandHome(value, p.home)
 		path, err := guard.Resolve(named)
@@ -280,7 +303,7 @@ func (g grant) isRedirectable(writable []string) bool {
 // checkPathSetting validates a value of a key that names paths. It does not check that the path exists.
 func checkPathSetting(key, value, home string) error {
 	path := value
-	if key == writeKey {
+	if key == WriteKey {
 		path = strings.TrimPrefix(path, PrivatePrefix)
 	}
 	if value == "" || checkAbsolutePath(ExpandHome(path, home)) == nil {
@@ -291,7 +314,7 @@ func checkPathSetting(key, value, home string) error {
 
 // wantFor describes the valid values of a key that names paths.
 func wantFor(key string) string {
-	if key == writeKey {
+	if key == WriteKey {
 		return wantGrant
 	}
 	return wantPath

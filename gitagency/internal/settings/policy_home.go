@@ -109,12 +109,11 @@ var toolRoots = []struct {
 }
 
 // findTools returns the directories of tools below a home, with symbolic links as they are configured, also those that do
-// not exist: the tool roots, and for other directories on PATH what belongs to the programs there.
-func findTools(env []string, home string) []string {
+// not exist: the tool roots, whose number is roots, and for other directories on PATH what belongs to the programs there.
+func findTools(env []string, home string) (tools []string, roots int) {
 	if !filepath.IsAbs(home) {
-		return nil
+		return nil, 0
 	}
-	var tools []string
 	for _, t := range toolRoots {
 		var dirs []string
 		if t.variable != "" {
@@ -133,14 +132,14 @@ func findTools(env []string, home string) []string {
 			}
 		}
 	}
-	s := toolSearch{home: filepath.Clean(home), tools: tools}
+	s, roots := toolSearch{home: filepath.Clean(home), tools: tools}, len(tools)
 	for _, dir := range filepath.SplitList(proc.Getenv(env, "PATH")) {
 		if dir = filepath.Clean(dir); s.inHome(dir) {
 			s.addPrograms(dir)
 			s.addLinked(dir)
 		}
 	}
-	return s.tools
+	return s.tools, roots
 }
 
 // toolSearch collects the directories of tools below a home.
@@ -219,7 +218,7 @@ var agentLogins = map[string][]string{
 }
 
 // ForRunner shows the login of an agent in the private home of its sandbox. Grants for the logins of other agents, which
-// one configuration has for all of them, do not count there.
+// one configuration has for all of them, do not count there; those in the record of the sandbox do.
 func (p *Policy) ForRunner(runner string) {
 	own, known := agentLogins[runner]
 	if !known || !p.privateHome {
@@ -227,6 +226,9 @@ func (p *Policy) ForRunner(runner string) {
 	}
 	p.logins = joinAll(p.home, own)
 	ofOther := func(path string) bool {
+		if slices.ContainsFunc(p.grants, func(g grant) bool { return g.path == path && g.setting.Scope == allowScope }) {
+			return false
+		}
 		for agent, names := range agentLogins {
 			for _, login := range joinAll(p.home, names) {
 				if real := guard.ResolveOrEmpty(login); agent != runner && (path == real || guard.Contains(real, path)) && real != "" {

@@ -6,12 +6,13 @@ import (
 	"testing"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git/config"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
 func TestFindToolsFollowsPathAndVariables(t *testing.T) {
 	t.Parallel()
 	home, _ := makeHome(t, "opt/a/bin/a", "opt/a/lib/x", "work/p/secret", "work/bin/w", "bin/x -> ../opt/b/bin/b", "opt/b/bin/b", "bin/y -> /usr/bin/env", "bin/z -> ../work/p/secret")
-	tools := findTools([]string{"PATH=" + home + "/opt/a/bin:" + home + "/bin:/usr/bin:" + home + "/work/bin:" + home, "CARGO_HOME=" + home + "/rust", "NVM_DIR=relative"}, home)
+	tools, _ := findTools([]string{"PATH=" + home + "/opt/a/bin:" + home + "/bin:/usr/bin:" + home + "/work/bin:" + home, "CARGO_HOME=" + home + "/rust", "NVM_DIR=relative"}, home)
 	for _, want := range []string{"opt/a/bin", "opt/a/lib", "bin", "opt/b/bin", "work/bin", "rust/bin", "work/p/secret", ".rustup", ".pyenv", ".local/bin", ".local/share/mise"} {
 		if !slices.Contains(tools, home+"/"+want) {
 			t.Errorf("%s is no tool", want)
@@ -28,7 +29,7 @@ func TestForRunnerShowsOwnLoginOnly(t *testing.T) {
 	t.Parallel()
 	home, env := makeHome(t, ".claude/", ".codex/auth.json", ".gemini/", "models/")
 	for runner, want := range map[string]string{"claude": ".claude models", "": ".claude .codex models", "my-own": ".claude .codex models"} {
-		p, err := readPolicy(makeSettings(writeKey, "private:~/.claude", writeKey, "private:~/.codex", writeKey, "private:~/models"), env, nil)
+		p, err := readPolicy(makeSettings(WriteKey, "private:~/.claude", WriteKey, "private:~/.codex", WriteKey, "private:~/models"), env, nil, store.Grants{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/confine"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git/config"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
 	"github.com/git-agency/git-agency/gitagency/internal/walls"
 )
 
@@ -60,7 +61,7 @@ func TestReadPolicyMergesValues(t *testing.T) {
 		"agency.sandbox.hide", "~/forgotten", "agency.sandbox.hide", "", "agency.sandbox.hide", "~/deep/../b",
 		"agency.sandbox.env", "MY_TOKEN", "agency.sandbox.env", "ACME_*",
 	)
-	p, err := readPolicy(config, env, nil)
+	p, err := readPolicy(config, env, nil, store.Grants{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,8 +83,8 @@ func TestReadPolicySkipsMissingPaths(t *testing.T) {
 	t.Parallel()
 	home, env := makeHome(t, "here/", "dangling -> gone")
 	p, err := readPolicy(makeSettings(
-		writeKey, "~/gone", writeKey, "~/here", writeKey, "private:~/begins-empty", writeKey, "private:/gone", ReadKey, "~/dangling", hideKey, "~/here/gone",
-	), env, nil)
+		WriteKey, "~/gone", WriteKey, "~/here", WriteKey, "private:~/begins-empty", WriteKey, "private:/gone", ReadKey, "~/dangling", hideKey, "~/here/gone",
+	), env, nil, store.Grants{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,27 +114,27 @@ func TestReadPolicyRefusesInvalidValues(t *testing.T) {
 	}{
 		"a relative path to read":      {[]string{ReadKey, "a"}, `invalid agency.sandbox.read (file:conf) "a": want an absolute path, or one that begins with ~/`},
 		"a relative path to hide":      {[]string{hideKey, "./a"}, `invalid agency.sandbox.hide (file:conf) "./a"`},
-		"a relative path to write":     {[]string{writeKey, "../a"}, `invalid agency.sandbox.write (file:conf) "../a": want an absolute path, or one that begins with ~/; with the prefix private:`},
-		"a relative private path":      {[]string{writeKey, "private:a"}, `"private:a": want an absolute path`},
-		"private without a path":       {[]string{writeKey, "private:"}, `"private:": want an absolute path`},
+		"a relative path to write":     {[]string{WriteKey, "../a"}, `invalid agency.sandbox.write (file:conf) "../a": want an absolute path, or one that begins with ~/; with the prefix private:`},
+		"a relative private path":      {[]string{WriteKey, "private:a"}, `"private:a": want an absolute path`},
+		"private without a path":       {[]string{WriteKey, "private:"}, `"private:": want an absolute path`},
 		"private to read":              {[]string{ReadKey, "private:/tmp"}, `"private:/tmp": want an absolute path`},
 		"home of an unknown user":      {[]string{ReadKey, "~nobody-of-that-name/x"}, "want an absolute path"},
-		"a key without a value":        {[]string{writeKey, "true"}, "want an absolute path"},
-		"to write with a wildcard":     {[]string{writeKey, "~/gone*"}, `"~/gone*": want a path without wildcards`},
+		"a key without a value":        {[]string{WriteKey, "true"}, "want an absolute path"},
+		"to write with a wildcard":     {[]string{WriteKey, "~/gone*"}, `"~/gone*": want a path without wildcards`},
 		"every variable":               {[]string{envKey, "*"}, `invalid agency.sandbox.env (file:conf) "*": want the name of a variable`},
 		"a variable with a value":      {[]string{envKey, "A=b"}, `"A=b": want the name of a variable`},
 		"a star in the middle":         {[]string{envKey, "A*B"}, "want the name of a variable"},
-		"to read via a writable link":  {[]string{writeKey, "~/shared", ReadKey, "~/shared/out"}, `invalid agency.sandbox.read (file:conf) "~/shared/out": want a path whose symbolic links commands in sandboxes cannot change`},
-		"to write via a writable link": {[]string{writeKey, "~/shared", writeKey, "~/shared/out/id"}, "whose symbolic links commands in sandboxes cannot change"},
-		"via another name of the link": {[]string{writeKey, "~/shared", writeKey, "private:~/around/out"}, "whose symbolic links commands in sandboxes cannot change"},
+		"to read via a writable link":  {[]string{WriteKey, "~/shared", ReadKey, "~/shared/out"}, `invalid agency.sandbox.read (file:conf) "~/shared/out": want a path whose symbolic links commands in sandboxes cannot change`},
+		"to write via a writable link": {[]string{WriteKey, "~/shared", WriteKey, "~/shared/out/id"}, "whose symbolic links commands in sandboxes cannot change"},
+		"via another name of the link": {[]string{WriteKey, "~/shared", WriteKey, "private:~/around/out"}, "whose symbolic links commands in sandboxes cannot change"},
 	} {
-		_, err := readPolicy(makeSettings(c.config...), env, nil)
+		_, err := readPolicy(makeSettings(c.config...), env, nil, store.Grants{})
 		var invalid *fault.InvalidError
 		if !errors.As(err, &invalid) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
 		}
 	}
-	p, err := readPolicy(makeSettings(writeKey, "~/shared", ReadKey, "~/shared/in"), env, nil)
+	p, err := readPolicy(makeSettings(WriteKey, "~/shared", ReadKey, "~/shared/in"), env, nil, store.Grants{})
 	if err != nil || !slices.Equal(p.Read, []string{home + "/shared/there"}) {
 		t.Errorf("a link to a target in the writable directory: %q %v", p.Read, err)
 	}
@@ -143,7 +144,7 @@ func TestPolicySecretsFollowHomesAndVariables(t *testing.T) {
 	t.Parallel()
 	home, env := makeHome(t)
 	env = append(env, "XDG_CONFIG_HOME=/conf", "GNUPGHOME=/keys", "KUBECONFIG=/k1:/k2:rel", "DOCKER_CONFIG=/dock", "CARGO_HOME=/cargo", "XDG_CACHE_HOME=relative")
-	p, err := readPolicy(config.Settings{}, env, []string{"/root", "", "relative"})
+	p, err := readPolicy(config.Settings{}, env, []string{"/root", "", "relative"}, store.Grants{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +193,7 @@ func TestPolicyCachesFollowVariables(t *testing.T) {
 	t.Parallel()
 	home, env := makeHome(t, "real/npm/", ".npm -> real/npm", ".cache/", ".cargo/registry/")
 	env = append(env, "GOPATH=/go1:/go2", "GOMODCACHE=/mod", "UV_CACHE_DIR=rel")
-	p, err := readPolicy(config.Settings{}, env, nil)
+	p, err := readPolicy(config.Settings{}, env, nil, store.Grants{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +247,7 @@ func TestPolicyPlanOnRealHome(t *testing.T) {
 		t.Skip("skipped: walls need Linux")
 	}
 	machine.Arch, machine.LandlockABI, machine.WhyNoSeccomp = "amd64", 6, "" // independent of this kernel
-	p, err := readPolicy(makeSettings(writeKey, "~/h/shared", ReadKey, "~/.npmrc", homeKey, homeReadOnly), env, nil)
+	p, err := readPolicy(makeSettings(WriteKey, "~/h/shared", ReadKey, "~/.npmrc", homeKey, homeReadOnly), env, nil, store.Grants{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +285,7 @@ func TestReadPolicyRefusesWritesToMarkedTrees(t *testing.T) {
 	home, env := makeHome(t, "a/.agency/INTEGRATION_MARKER", "a/src/", "b/.agency/SANDBOX_MARKER", "c/")
 	for path, refused := range map[string]bool{"a": true, "a/src": true, "b": true, "c": false} {
 		for _, value := range []string{"~/" + path, "private:~/" + path} {
-			_, err := readPolicy(makeSettings(writeKey, value), env, nil)
+			_, err := readPolicy(makeSettings(WriteKey, value), env, nil, store.Grants{})
 			if fault.Is[*fault.InvalidError](err) != refused {
 				t.Errorf("%s: %v", value, err)
 			}

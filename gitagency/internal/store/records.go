@@ -27,6 +27,7 @@ type InvocationMeta struct {
 	StartedNS             int64      `json:"started_ns,omitempty"` // nanoseconds to add to StartedAt: orders invocations of the same second
 	Primitives            Primitives `json:"primitives"`
 	Limits                Limits     `json:"limits,omitzero"`
+	Allowed               *Allowed   `json:"allowed,omitempty"` // what 'git agency allow' changed; nil if nothing
 
 	// Written by later commands.
 	SyncedCommit string     `json:"synced_commit,omitempty"` // commit of the integration branch that the last sync merged
@@ -83,6 +84,20 @@ type Limits struct {
 	BestEffort bool  `json:"best_effort,omitempty"`
 }
 
+// Allowed is what was allowed to a sandbox after it was started, besides the values of Primitives.Outputs and Limits, and
+// the values of these from before.
+type Allowed struct {
+	Grants
+	OutputsBefore string  `json:"outputs_before,omitempty"` // outputs that the sandbox was started with; empty if they are the same
+	LimitsBefore  *Limits `json:"limits_before,omitempty"`  // limits that it was started with; nil if they are the same
+}
+
+// Grants are paths outside of a sandbox that its commands may use.
+type Grants struct {
+	Read  []string `json:"read,omitempty"`
+	Write []string `json:"write,omitempty"` // with the prefix private: if only the sandbox sees the changes
+}
+
 // WorktreeMeta is the record of an integration worktree.
 type WorktreeMeta struct {
 	SchemaVersion string    `json:"schema_version"`
@@ -130,6 +145,14 @@ func (m InvocationMeta) LastExitCode() *int {
 		return nil
 	}
 	return &code
+}
+
+// Grants returns the paths that were allowed to the sandbox after it was started.
+func (m InvocationMeta) Grants() Grants {
+	if m.Allowed == nil {
+		return Grants{}
+	}
+	return m.Allowed.Grants
 }
 
 func (m InvocationMeta) id() string { return m.InvocationID }

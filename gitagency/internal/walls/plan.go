@@ -198,3 +198,14 @@ func (p Plan) WeakerThan(than Plan) string {
 	}
 	return ""
 }
+
+// Lacks says what a path is in another plan and not in p: "readable" or "writable"; empty if there is nothing.
+func (p Plan) Lacks(other Plan, path string) string {
+	switch {
+	case other.IsWritable(path) && !p.IsWritable(path), other.VisibilityOf(path) == Writable && p.VisibilityOf(path) != Writable:
+		return "writable"
+	case other.IsVisible(path) && !p.IsVisible(path):
+		return "readable"
+	}
+	return ""
+}

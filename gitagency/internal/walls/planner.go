@@ -18,15 +18,20 @@ import (
 // MakePlan plans the walls, or refuses with a *RefusedError. If one path of a plan is below another, the lower one
 // decides for everything below it; no path occurs twice.
 func MakePlan(r Request, m Machine) (Plan, error) {
+	plan, _, err := makePlan(r, m)
+	return plan, err
+}
+
+func makePlan(r Request, m Machine) (Plan, planner, error) {
 	if err := m.checkSupported(); err != nil {
-		return Plan{}, err
+		return Plan{}, planner{}, err
 	}
 	network, err := planNetwork(r.Outputs)
 	if err != nil {
-		return Plan{}, err
+		return Plan{}, planner{}, err
 	}
 	if err := r.checkPaths(); err != nil {
-		return Plan{}, err
+		return Plan{}, planner{}, err
 	}
 	d := planner{Request: r, files: m.Files, uid: m.UID, gid: m.GID, marks: map[string]pathMark{}, lookups: map[string]Entry{}}
 	// The first step that marks a path decides; later marks of the same path are ignored.
@@ -35,7 +40,7 @@ func MakePlan(r Request, m Machine) (Plan, error) {
 		d.markSecrets, d.markFiltered, d.markTools, d.markCaches, d.markKept, d.markOtherNames,
 	} {
 		if err := step(); err != nil {
-			return Plan{}, err
+			return Plan{}, planner{}, err
 		}
 	}
 	plan := Plan{
@@ -43,7 +48,7 @@ func MakePlan(r Request, m Machine) (Plan, error) {
 		Fixed: r.fixedPaths(), LandlockABI: min(m.LandlockABI, landlock.NewestABI),
 	}
 	if err := d.checkUTF8(); err != nil {
-		return Plan{}, err
+		return Plan{}, planner{}, err
 	}
 	d.fillPlan(&plan)
 	d.fillLinks(&plan)
@@ -51,7 +56,7 @@ func MakePlan(r Request, m Machine) (Plan, error) {
 	if plan.LandlockABI < landlock.SocketsABI {
 		plan.Sockets = d.reachableSockets(plan, m.Sockets)
 	}
-	return plan, nil
+	return plan, d, nil
 }
 
 // hostname is the one name that resolves on every machine.
@@ -126,21 +131,22 @@ type pathMark struct {
 	optional   bool   // not requested by the user: may be dropped
 	needed     bool   // with visibility KeptVisible: visible also below something hidden
 	text       string // with visibility Filtered
+	cause      Cause
 }
 
-func (d *planner) markPath(path string, s Visibility, auto bool) {
+func (d *planner) markPath(path string, s Visibility, auto bool, why Cause) {
 	if _, marked := d.marks[path]; !marked {
-		d.marks[path] = pathMark{visibility: s, optional: auto}
+		d.marks[path] = pathMark{visibility: s, optional: auto, cause: why}
 	}
 }
 
 // markSandbox marks the paths that every sandbox consists of.
 func (d *planner) markSandbox() error {
-	d.markPath(d.Tree, Writable, false)
-	d.markPath(d.GitDir, Overlaid, false)
-	d.markPath(d.DataDir, Hidden, false)
+	d.markPath(d.Tree, Writable, false, Cause{Reason: ReasonSandbox})
+	d.markPath(d.GitDir, Overlaid, false, Cause{Reason: ReasonGitDir})
+	d.markPath(d.DataDir, Hidden, false, Cause{Reason: ReasonDataDir})
 	if !contains(d.DataDir, d.OverlayDir) { // a process that could write there would change the upper directories of all overlays
-		d.markPath(d.OverlayDir, Hidden, false)
+		d.markPath(d.OverlayDir, Hidden, false, Cause{Reason: ReasonDataDir})
 	}
 	// A protected directory may be mounted inside the sandbox's tree.
 	for _, point := range d.files.Mounts(d.Tree) {
@@ -161,7 +167,7 @@ func (d *planner) markPrivate() error {
 		if dir == d.RuntimeDir && contains(e.Path, d.homeDir()) {
 			continue // a home directory that is also the runtime directory stays a home
 		}
-		d.markPath(e.Path, Private, true)
+		d.markPath(e.Path, Private, true, Cause{ReasonTemporary, dir})
 	}
 	return nil
 }
@@ -180,7 +186,7 @@ func (d *planner) markHidden() error {
 		case d.marks[e.Path].visibility == Private:
 			continue
 		}
-		d.markPath(e.Path, Hidden, false)
+		d.markPath(e.Path, Hidden, false, Cause{ReasonHide, path})
 	}
 	return nil
 }
@@ -197,7 +203,7 @@ func (d *planner) markReadable() error {
 		case contains(d.DataDir, e.Path) && !contains(d.Tree, e.Path), contains(d.OverlayDir, e.Path):
 			return &RefusedError{Key: ReadKey, Path: path, Why: "it is in the data directory, where other sandboxes are", Remedy: "copy it elsewhere, or into the sandbox with 'git agency put'"}
 		}
-		d.markPath(e.Path, KeptVisible, false)
+		d.markPath(e.Path, KeptVisible, false, Cause{ReasonRead, path})
 	}
 	return nil
 }
@@ -215,9 +221,9 @@ func (d *planner) markCaches() error {
 		switch {
 		case slices.ContainsFunc(protected, touching):
 		case d.whyNoOverlay(e) == "":
-			d.markPath(e.Path, Overlaid, true)
+			d.markPath(e.Path, Overlaid, true, Cause{ReasonCache, path})
 		case d.inPrivateHome(e.Path):
-			d.markPath(e.Path, KeptVisible, true)
+			d.markPath(e.Path, KeptVisible, true, Cause{ReasonCache, path})
 		}
 	}
 	return nil
@@ -228,7 +234,7 @@ func (d *planner) markKept() error {
 	for _, path := range d.KeepVisible {
 		e := d.lookup(path)
 		if _, marked := d.marks[e.Path]; !marked && (e.Kind == Directory || e.Kind == File) {
-			d.marks[e.Path] = pathMark{visibility: KeptVisible, optional: true, needed: d.hidesIntegration()}
+			d.marks[e.Path] = pathMark{visibility: KeptVisible, optional: true, needed: d.hidesIntegration(), cause: Cause{ReasonNeeded, path}}
 		}
 	}
 	others := append([]string{"/etc/resolv.conf", "/etc/hosts", "/etc/localtime", "/run/current-system", d.Home}, d.PathDirs...)
@@ -237,7 +243,7 @@ func (d *planner) markKept() error {
 	}
 	for _, path := range others {
 		if e := d.lookup(path); (e.Kind == Directory || e.Kind == File) && !d.inPrivateHome(e.Path) { // there, Tools has what is needed
-			d.markPath(e.Path, KeptVisible, true)
+			d.markPath(e.Path, KeptVisible, true, Cause{ReasonNeeded, path})
 		}
 	}
 	return nil
@@ -260,7 +266,7 @@ func (d *planner) markOtherNames() error {
 			}
 			if needed := d.neededBelow(name); needed != "" && m.visibility == Private {
 				if name != "/" { // what is needed below it stays visible, as in /tmp
-					d.markPath(name, Private, true)
+					d.markPath(name, Private, true, m.cause)
 				}
 				continue
 			} else if needed != "" {

@@ -21,7 +21,7 @@ func (d *planner) markOverlays() error {
 		if err != nil {
 			return err
 		}
-		d.markPath(e.Path, Overlaid, false)
+		d.markPath(e.Path, Overlaid, false, Cause{ReasonPrivateWrite, path})
 	}
 	return nil
 }
@@ -33,7 +33,7 @@ func (d *planner) markWritable() error {
 		if err != nil {
 			return err
 		}
-		d.markPath(e.Path, Writable, false)
+		d.markPath(e.Path, Writable, false, Cause{ReasonWrite, path})
 	}
 	return nil
 }

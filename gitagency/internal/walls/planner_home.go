@@ -24,11 +24,11 @@ func (d *planner) markHome() error {
 	}
 	if _, marked := d.marks[home]; home != "" && !marked { // a home that is /tmp is private in any case
 		d.privateHome = home
-		d.markPath(home, Private, false)
+		d.markPath(home, Private, false, Cause{Reason: ReasonHome})
 	}
 	for _, tree := range d.IntegrationTrees {
 		if e := d.lookup(tree); e.Kind == Directory && !isSystemDir(e.Path) {
-			d.markPath(e.Path, Hidden, true)
+			d.markPath(e.Path, Hidden, true, Cause{ReasonIntegration, tree})
 		}
 	}
 	return nil
@@ -64,14 +64,14 @@ func (d *planner) markTools() error {
 		switch {
 		case !d.canShow(e):
 		case d.whyNoOverlay(e) == "":
-			d.markPath(e.Path, Overlaid, true)
+			d.markPath(e.Path, Overlaid, true, Cause{ReasonTool, path})
 		default:
-			d.markPath(e.Path, KeptVisible, true)
+			d.markPath(e.Path, KeptVisible, true, Cause{ReasonTool, path})
 		}
 	}
 	for _, path := range d.Logins {
 		if e := d.lookup(path); d.canShow(e) {
-			d.markPath(e.Path, KeptVisible, true)
+			d.markPath(e.Path, KeptVisible, true, Cause{ReasonLogin, path})
 		}
 	}
 	return nil

@@ -25,9 +25,9 @@ func (d *planner) markSecrets() error {
 		switch {
 		case isKernelDir(e.Path) || isKernelDir(dir.Path):
 		case dir.Kind == Directory && !d.isShared(dir.Path):
-			d.markPath(dir.Path, Hidden, true)
+			d.markPath(dir.Path, Hidden, true, Cause{ReasonAgentSocket, path})
 		case e.Kind == Socket || e.Kind == File:
-			d.markPath(e.Path, Hidden, true)
+			d.markPath(e.Path, Hidden, true, Cause{ReasonAgentSocket, path})
 		}
 	}
 	return nil
@@ -43,11 +43,11 @@ func (d *planner) markFiltered() error {
 		case contains(d.GitDir, e.Path):
 			for _, name := range d.files.OtherNames(e.Path) {
 				if other := d.lookup(name); other.Kind == File && other.Path == name {
-					d.marks[name] = pathMark{visibility: Filtered, optional: true, text: string(f.Text)}
+					d.marks[name] = pathMark{visibility: Filtered, optional: true, text: string(f.Text), cause: Cause{ReasonCredentials, f.Path}}
 				}
 			}
 		default:
-			d.marks[e.Path] = pathMark{visibility: Filtered, optional: true, text: string(f.Text)}
+			d.marks[e.Path] = pathMark{visibility: Filtered, optional: true, text: string(f.Text), cause: Cause{ReasonCredentials, f.Path}}
 		}
 	}
 	return nil
@@ -62,7 +62,7 @@ func (d *planner) markSecret(path string) error {
 		return &RefusedError{Wall: hiddenSecrets, Why: fmt.Sprintf("%s is a link to %s, which cannot be hidden", path, e.Path), Remedy: "replace the link with a file or directory"}
 	}
 	if !contains(d.Tree, e.Path) && !contains(d.GitDir, e.Path) { // a repository may contain a file of that name
-		d.markPath(e.Path, Hidden, true)
+		d.markPath(e.Path, Hidden, true, Cause{ReasonSecret, path})
 	}
 	return nil
 }

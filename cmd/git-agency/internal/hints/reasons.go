@@ -92,6 +92,13 @@ var reasons = map[reason.Reason]row{
 		}
 		return []string{"merge its branch yourself, then 'git agency worktree rm " + quote.Shell(e.Name) + "': git merge " + quote.Shell(e.Branch)}
 	}},
+	reason.AllowInside: {ExitRefused, always("ask the person to run it in a terminal of their own")},
+	reason.Grant: {ExitRefused, func(e *gitagency.StateError, _ Retry) []string {
+		if e.Other == "" {
+			return nil
+		}
+		return []string{e.Other}
+	}},
 	reason.NotInSandbox: {ExitRefused, always("'git agency path <id>' prints the directory of a sandbox")},
 	reason.SandboxBranch: {ExitRefused, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{"switch to a branch of your own first: git -C " + quote.Shell(e.Path) + " switch <branch>"}

@@ -1,0 +1,204 @@
+package allow
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/confine"
+	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+	"github.com/git-agency/git-agency/gitagency/internal/settings"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// Request says what to allow to a sandbox.
+type Request struct {
+	Invocation string // required: id or unique prefix
+
+	Reset   bool     // first take back everything that was allowed since the start
+	Outputs string   // "open", or "hosts:" with hosts to add; empty for no change
+	Read    []string // paths to make readable; relative ones are relative to the directory of the caller
+	Write   []string // paths to make writable; with the prefix private: for the sandbox alone
+	Limits  confine.Limits
+	DryRun  bool // check everything, and change nothing
+}
+
+// Result is what a sandbox is allowed after a change.
+type Result struct {
+	ID      string
+	Changed bool // with DryRun: it would have changed
+	Outputs string
+	Grants  store.Grants
+	Limits  store.Limits
+	Pending []string // what is in force only when the commands have ended that run in the sandbox now: paths, and "--outputs"
+}
+
+// Allow widens what the commands of a sandbox may use, from the next command on. The change is recorded in the record of the
+// invocation. It is refused to processes in a sandbox, and for an invocation that has ended.
+func Allow(ctx context.Context, r *core.Repository, req Request) (Result, error) {
+	inv, err := r.Invocation(req.Invocation)
+	if err != nil {
+		return Result{}, err
+	}
+	if inside := proc.Getenv(r.Opts.Env, core.InvocationVariable); inside != "" {
+		return Result{}, &fault.AllowInsideError{ID: inv.ID, Inside: inside}
+	}
+	_, unlock, err := r.LockAndRecover(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	defer unlock()
+	entry := r.Store.Invocation(r.ID, inv.ID, nil) // the record may have changed while we waited for the lock
+	if _, err := core.InvocationFromEntry(entry, nil).Path(); err != nil {
+		return Result{}, err
+	}
+	changed, err := widen(ctx, r, entry.Record, req)
+	if err != nil {
+		return Result{}, err
+	}
+	s := sandbox.Of(r, entry.ID)
+	done := Result{ID: entry.ID, Outputs: changed.Primitives.Outputs, Grants: changed.Grants(), Limits: changed.Limits, Changed: !sameAllowed(entry.Record, changed)}
+	if done.Pending, err = pending(ctx, s, changed, req); err != nil {
+		r.Warn("sandbox %s: the walls of its running commands cannot be read: %v", entry.ID, err)
+	}
+	if req.DryRun || !done.Changed {
+		return done, nil
+	}
+	if err := record(ctx, r, entry, changed); err != nil {
+		return Result{}, err
+	}
+	r.AppendEvent(entry.ID, allowEvent{
+		Time: r.Now(), Event: "allow", Reset: req.Reset, Outputs: done.Outputs, Read: done.Grants.Read, Write: done.Grants.Write, Limits: done.Limits,
+	})
+	return done, nil
+}
+
+type allowEvent struct {
+	Time    time.Time    `json:"time"`
+	Event   string       `json:"event"`
+	Reset   bool         `json:"reset,omitempty"`
+	Outputs string       `json:"outputs"`
+	Read    []string     `json:"read,omitempty"`
+	Write   []string     `json:"write,omitempty"`
+	Limits  store.Limits `json:"limits,omitzero"`
+}
+
+// record writes the changed fields. The rename of the record is the commit point.
+func record(ctx context.Context, r *core.Repository, entry store.Entry[store.InvocationMeta], changed store.InvocationMeta) (err error) {
+	set := func(to store.InvocationMeta) func(*store.InvocationMeta) {
+		return func(m *store.InvocationMeta) {
+			m.Primitives.Outputs, m.Limits, m.Allowed = to.Primitives.Outputs, to.Limits, to.Allowed
+		}
+	}
+	tx := r.BeginTx("allow")
+	defer func() {
+		if err != nil {
+			core.RollbackTx(ctx, tx)
+		}
+	}()
+	if err := tx.Step(ctx, "record", func() error {
+		tx.Undo("record", func(context.Context) error { return r.Store.UpdateInvocationMeta(r.ID, entry.ID, set(entry.Record)) })
+		return r.Store.UpdateInvocationMeta(r.ID, entry.ID, set(changed))
+	}); err != nil {
+		return fmt.Errorf("allow %s: %w", entry.ID, err)
+	}
+	tx.Commit()
+	return nil
+}
+
+// sameAllowed reports whether two records allow the same.
+func sameAllowed(a, b store.InvocationMeta) bool {
+	return a.Primitives.Outputs == b.Primitives.Outputs && a.Limits == b.Limits &&
+		slices.Equal(a.Grants().Read, b.Grants().Read) && slices.Equal(a.Grants().Write, b.Grants().Write)
+}
+
+// pending lists what of a request the walls lack behind which commands run. Later commands join these walls.
+func pending(ctx context.Context, s *sandbox.Sandbox, m store.InvocationMeta, req Request) ([]string, error) {
+	running, found, err := s.RunningWalls(ctx)
+	if err != nil || !found {
+		return nil, err
+	}
+	all, err := explain(s, s.ID, m, &running)
+	if err != nil {
+		return nil, err
+	}
+	var lacking []string
+	for _, p := range all.Paths {
+		if p.Pending != "" {
+			lacking = append(lacking, p.Path)
+		}
+	}
+	if req.Outputs != "" && slices.ContainsFunc(all.Targets, func(t Target) bool { return t.Pending }) {
+		lacking = append(lacking, "--outputs")
+	}
+	return lacking, nil
+}
+
+// widen returns a record with what a request allows. It refuses what the walls could not give.
+func widen(ctx context.Context, r *core.Repository, m store.InvocationMeta, req Request) (store.InvocationMeta, error) {
+	m.Primitives = settings.FillLegacyPrimitives(m.Primitives)
+	allowed := store.Allowed{}
+	if m.Allowed != nil {
+		allowed = *m.Allowed
+	}
+	if req.Reset {
+		if allowed.OutputsBefore != "" {
+			m.Primitives.Outputs = allowed.OutputsBefore
+		}
+		if allowed.LimitsBefore != nil {
+			m.Limits = *allowed.LimitsBefore
+		}
+		allowed = store.Allowed{}
+	}
+	outputs, err := widenOutputs(m.Primitives.Outputs, req.Outputs)
+	if err != nil {
+		return m, err
+	}
+	if outputs != m.Primitives.Outputs {
+		if allowed.OutputsBefore == "" {
+			allowed.OutputsBefore = m.Primitives.Outputs
+		}
+		m.Primitives.Outputs = outputs
+	}
+	limits, err := widenLimits(ctx, r, m, req.Limits)
+	if err != nil {
+		return m, err
+	}
+	if limits != m.Limits {
+		if allowed.LimitsBefore == nil {
+			before := m.Limits
+			allowed.LimitsBefore = &before
+		}
+		m.Limits = limits
+	}
+	g := granter{repo: r, sandbox: sandbox.Of(r, m.InvocationID), isolation: m.Primitives.Isolation}
+	read, err := g.resolveAll(settings.ReadKey, req.Read)
+	if err != nil {
+		return m, err
+	}
+	write, err := g.resolveAll(settings.WriteKey, req.Write)
+	if err != nil {
+		return m, err
+	}
+	allowed.Read, allowed.Write = appendNew(allowed.Read, read), appendNew(allowed.Write, write)
+	m.Allowed = &allowed
+	if allowed.OutputsBefore == "" && allowed.LimitsBefore == nil && len(allowed.Read)+len(allowed.Write) == 0 {
+		m.Allowed = nil
+	}
+	return m, g.check(m, read, write)
+}
+
+// appendNew appends the values that a list lacks, and leaves the list itself unchanged.
+func appendNew(list, values []string) []string {
+	list = slices.Clone(list)
+	for _, v := range values {
+		if !slices.Contains(list, v) {
+			list = append(list, v)
+		}
+	}
+	return list
+}

@@ -1,0 +1,93 @@
+package walls
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// Reason says why a path appears in a sandbox as it does. The values are stable.
+type Reason string
+
+// The reasons.
+const (
+	ReasonDefault      Reason = "default"          // nothing names the path
+	ReasonSandbox      Reason = "sandbox"          // the tree of the sandbox
+	ReasonFixed        Reason = "fixed"            // identifies the sandbox
+	ReasonGitDir       Reason = "git-directory"    // the git directory
+	ReasonDataDir      Reason = "data-directory"   // records and other sandboxes
+	ReasonTemporary    Reason = "temporary"        // processes leave files and sockets there for each other
+	ReasonHome         Reason = "home"             // the private home
+	ReasonIntegration  Reason = "integration-tree" // an integration worktree
+	ReasonHide         Reason = "hide"             // Policy.Hide
+	ReasonRead         Reason = "read"             // Policy.Read
+	ReasonWrite        Reason = "write"            // Policy.Write
+	ReasonPrivateWrite Reason = "private-write"    // Policy.OverlayWrite
+	ReasonSecret       Reason = "secret"           // Policy.Secrets
+	ReasonCredentials  Reason = "credentials"      // Policy.Filtered
+	ReasonAgentSocket  Reason = "agent-socket"     // Request.AgentSockets
+	ReasonListener     Reason = "listener"         // a process outside listens there
+	ReasonTool         Reason = "tool"             // Request.Tools
+	ReasonLogin        Reason = "login"            // Request.Logins
+	ReasonCache        Reason = "cache"            // Policy.Caches
+	ReasonNeeded       Reason = "needed"           // directories of PATH, alternate object stores and the like
+	ReasonMask         Reason = "mask"             // contains hidden paths
+	ReasonKernel       Reason = "kernel"           // file systems of the kernel
+)
+
+// Cause is the reason for the visibility of a path, and the path of the request that it comes from.
+type Cause struct {
+	Reason Reason
+	Named  string // path as the request names it; empty where the request has none
+}
+
+// Explained is a path of a plan, with its visibility and the cause.
+type Explained struct {
+	Path string
+	Visibility
+	Cause
+}
+
+// Explain makes a plan, as MakePlan does, and says for each of its paths why it is there. The paths are sorted.
+func Explain(r Request, m Machine) (Plan, []Explained, error) {
+	plan, d, err := makePlan(r, m)
+	if err != nil {
+		return Plan{}, nil, err
+	}
+	lines := []Explained{
+		{"/", ReadOnly, Cause{Reason: ReasonDefault}},
+		{"/dev", Private, Cause{Reason: ReasonKernel}},
+		{"/proc", Private, Cause{Reason: ReasonKernel}},
+	}
+	plan.forEachPath(func(path string, s Visibility) {
+		lines = append(lines, Explained{path, s, d.causeOf(path, s)})
+	})
+	for _, path := range plan.Fixed {
+		lines = append(lines, Explained{path, FixedReadOnly, Cause{Reason: ReasonFixed}})
+	}
+	for _, path := range plan.Sockets {
+		lines = append(lines, Explained{path, Hidden, Cause{Reason: ReasonListener}})
+	}
+	slices.SortStableFunc(lines, func(a, b Explained) int { return strings.Compare(a.Path, b.Path) })
+	return plan, lines, nil
+}
+
+// causeOf returns the cause of a path in the plan.
+func (d *planner) causeOf(path string, s Visibility) Cause {
+	if s == MaskedAround {
+		return Cause{Reason: ReasonMask}
+	}
+	cause := d.marks[path].cause
+	cause.Reason = cmp.Or(cause.Reason, ReasonDefault)
+	return cause
+}
+
+// CoverOf returns the path of an explanation that decides about a path: the longest that contains it.
+func CoverOf(lines []Explained, path string) (cover Explained) {
+	for _, l := range lines {
+		if (l.Path == "/" || contains(l.Path, path)) && len(l.Path) > len(cover.Path) {
+			cover = l
+		}
+	}
+	return cover
+}
