@@ -15,7 +15,7 @@ func (t *tool) restoreCommand() *cli.Command {
 		UsageText: "git agency restore <id>",
 		Description: `Creates a sandbox with the content of <id>, which was discarded or landed and is not pruned yet: its
 commits, its staged, changed and untracked files, and the files of its archive. The new invocation has the
-name, the primitives, the limits and the base commit of <id>, which stays as it is. An operation in
+name, primitives, limits, grants and base commit of <id>, which stays as it is. An operation in
 progress, such as a merge, is not restored; sockets and devices are not created again.
 
 Exit status: 0 created; 1 failed, nothing changed; 3 no such invocation or worktree; 4 broken; 5 refused

@@ -16,7 +16,7 @@ import (
 const restoreVerb = "restore"
 
 // Restore makes a new sandbox with the content of one that has ended: the commit at HEAD, the changed, staged and
-// untracked files, and the files of its archive. The primitives, limits and name are those of the old invocation, which
+// untracked files, and the files of its archive. The primitives, limits, grants and name are those of the old invocation, which
 // stays as it is. An operation that was in progress is not restored.
 func Restore(ctx context.Context, r *core.Repository, query string) (core.Invocation, error) {
 	ended, err := r.Invocation(query)
@@ -92,7 +92,7 @@ func planRestore(ctx context.Context, r *core.Repository, repo *git.Repo, entry 
 	if m.Landing == store.Discarded && (remains.HasTree || remains.HasWithdrawn) {
 		return plan, &fault.UnfinishedDiscardError{ID: entry.ID}
 	}
-	plan = StartPlan{StartRequest: StartRequest{Name: m.InvocationName, Runner: m.Runner, Mode: m.Mode}, prims: m.Primitives, limits: m.Limits, restores: entry.ID}
+	plan = StartPlan{StartRequest: StartRequest{Name: m.InvocationName, Runner: m.Runner, Mode: m.Mode}, prims: m.Primitives, limits: m.Limits, allowed: m.Allowed, restores: entry.ID}
 	if err := checkWalls(ctx, r, plan.prims); err != nil {
 		return plan, err
 	}

@@ -90,6 +90,7 @@ type StartPlan struct {
 	StartRequest
 	prims      store.Primitives
 	limits     store.Limits
+	allowed    *store.Allowed // of a restored sandbox
 	origin     StartPoint
 	worktreeID string // id of the integration worktree
 	verifies   string // invocation whose landing is verified in this sandbox; empty for ordinary ones
@@ -225,7 +226,7 @@ func StartLocked(ctx context.Context, r *core.Repository, repo *git.Repo, req St
 				SchemaVersion: store.SchemaVersion, InvocationID: id, InvocationName: req.Name,
 				IntegrationWorktreeID: wt.ID, SandboxPath: tree, SandboxBranch: core.ShortBranch(core.SandboxRef(id)),
 				BaseCommit: point.Base, IntegrationBranch: point.branch, FromSnapshot: snapshot, VerifiesInvocation: req.verifies,
-				Runner: req.Runner, Mode: req.Mode, Status: "starting", StartedAt: at, StartedNS: max(0, elapsed.Nanoseconds()), Primitives: req.prims, Limits: req.limits,
+				Runner: req.Runner, Mode: req.Mode, Status: "starting", StartedAt: at, StartedNS: max(0, elapsed.Nanoseconds()), Primitives: req.prims, Limits: req.limits, Allowed: req.allowed,
 			})
 		},
 	})

@@ -166,7 +166,7 @@ func (e WalledEnvironment) isUsableCache(c ToolCache) bool {
 	if e.Plan.IsWritable(c.path) {
 		return true
 	}
-	return c.exists && e.Plan.IsVisible(c.path) && (c.variable != "XDG_CACHE_HOME" || slices.Contains(e.Policy.Read, c.path))
+	return c.exists && e.Plan.IsVisible(c.path) && (c.variable != cacheHome || slices.Contains(e.Policy.Read, c.path))
 }
 
 var proxyVariables = []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy"}

@@ -101,9 +101,6 @@ func readPolicy(config config.Settings, env, homes []string, allowed store.Grant
 	}
 	p.Secrets = append(p.Secrets, secretPathsFromEnv(env)...)
 	p.Secrets = append(p.Secrets, systemSecrets...)
-	for _, c := range p.ToolCaches {
-		p.Caches = append(p.Caches, c.named)
-	}
 	reads, err := p.readGrants(config, ReadKey, allowed.Read)
 	if err != nil {
 		return Policy{}, err
@@ -127,6 +124,7 @@ func readPolicy(config config.Settings, env, homes []string, allowed store.Grant
 		}
 	}
 	p.grants = slices.Concat(reads, writes, hides)
+	p.Caches = p.cachePaths()
 	for _, g := range append(reads, writes...) {
 		p.Names = append(p.Names, g.configured)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/walls"
 )
 
@@ -80,7 +81,7 @@ func (p Policy) ExplainCopy(path string) (walls.Reason, string) {
 // cacheVariable returns the variable that names a cache, as text to append; empty if there is none.
 func (p Policy) cacheVariable(path string) string {
 	for _, c := range p.ToolCaches {
-		if c.named == path && c.variable != "" {
+		if (c.named == path || guard.Contains(c.named, path)) && c.variable != "" {
 			return ", named by " + c.variable + " or in its usual place"
 		}
 	}

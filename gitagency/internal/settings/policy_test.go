@@ -191,19 +191,27 @@ func TestFindAgentSockets(t *testing.T) {
 
 func TestPolicyCachesFollowVariables(t *testing.T) {
 	t.Parallel()
-	home, env := makeHome(t, "real/npm/", ".npm -> real/npm", ".cache/", ".cargo/registry/")
+	home, env := makeHome(t, "real/npm/", ".npm -> real/npm", ".cache/go-build/", ".cache/mozilla/", ".cache/huggingface/token", ".cargo/registry/")
 	env = append(env, "GOPATH=/go1:/go2", "GOMODCACHE=/mod", "UV_CACHE_DIR=rel")
 	p, err := readPolicy(config.Settings{}, env, nil, store.Grants{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{home + "/.cache", home + "/.npm", home + "/.cargo/registry", home + "/.cargo/git", "/go1/pkg", "/go2/pkg", "/mod", home + "/.m2/repository"} {
+	for _, want := range []string{home + "/.cache/go-build", home + "/.cache/huggingface/hub", home + "/.npm", home + "/.cargo/registry", home + "/.cargo/git", "/go1/pkg", "/go2/pkg", "/mod", home + "/.m2/repository"} {
 		if !slices.Contains(p.Caches, want) {
 			t.Errorf("%s is not among the caches %q", want, p.Caches)
 		}
 	}
-	if slices.Contains(p.Caches, home+"/go/pkg") {
-		t.Error("the default GOPATH is a cache although GOPATH is set")
+	for _, no := range []string{"/go/pkg", "/.cache", "/.cache/mozilla", "/.cache/huggingface"} { // GOPATH is set; the others hold more than caches of tools
+		if slices.Contains(p.Caches, home+no) {
+			t.Errorf("~%s is a cache", no)
+		}
+	}
+	for _, key := range []string{ReadKey, WriteKey, homeKey} { // the user decides
+		value := map[string]string{ReadKey: "~/.cache", WriteKey: "private:~/.cache", homeKey: homeReadOnly}[key]
+		if p, err = readPolicy(makeSettings(key, value), env, nil, store.Grants{}); err != nil || !slices.Contains(p.Caches, home+"/.cache") {
+			t.Errorf("with %s the caches are %q, %v", key, p.Caches, err)
+		}
 	}
 }
 
