@@ -48,6 +48,7 @@ var namedTreePaths = map[string]string{
 	`store: durable.RemoveTree(s.SandboxTreePath(repoID, invocationID))`:             "removal by handles",
 	`handoff: os.MkdirAll(filepath.Dir(l.Upper), 0o700)`:                             "creation of the upper directory",
 	`handoff: os.Rename(fresh, l.Upper)`:                                             "creation of the upper directory",
+	`git/overlay: os.ReadDir(upper)`:                                                 "lists names, for whiteouts that replace nothing",
 
 	`git/worktree: os.Symlink(w.Tree, w.Link)`: "creation of a link to the directory, before any agent is in it",
 	`git/repair: durable.WriteFile(filepath.Join(r.AdminDir(name), "gitdir"), []byte(filepath.Join(tree, ".git")+"\n"), 0o644)`: "writes the path into a file of ours",

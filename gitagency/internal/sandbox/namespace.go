@@ -131,6 +131,11 @@ func (in *nsSession) newWalls(ctx context.Context, prims store.Primitives, plan 
 			if err := (copies.Set{Dir: upper, Record: filepath.Join(filepath.Dir(upper), "filtered")}).Write(w.gitConfig); err != nil {
 				return nil, fmt.Errorf("hide secrets in the configuration of the repository: %w", err)
 			}
+			for _, l := range w.plan.Overlays {
+				if err := overlay.Omit(l.Upper, l.Path, w.plan.Omitted); err != nil {
+					return nil, err
+				}
+			}
 			if home := w.plan.Home.Dir; home != "" {
 				if err := (copies.Set{Dir: home, Record: home + "-copies", KeepRemoved: true}).Write(w.homeFiles); err != nil {
 					in.sandbox.Repo.Warn("sandbox %s: settings are missing in its home directory: %v", in.sandbox.ID, err)

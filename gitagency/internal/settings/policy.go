@@ -124,7 +124,7 @@ func readPolicy(config config.Settings, env, homes []string, allowed store.Grant
 		}
 	}
 	p.grants = slices.Concat(reads, writes, hides)
-	p.Caches = p.cachePaths()
+	p.fillCaches()
 	for _, g := range append(reads, writes...) {
 		p.Names = append(p.Names, g.configured)
 	}

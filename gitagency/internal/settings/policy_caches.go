@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 )
@@ -14,8 +13,9 @@ import (
 const cacheHome = "XDG_CACHE_HOME"
 
 // toolCacheNames are the directories in cacheHome that a private home shows: caches of compilers, package managers and the
-// like. Of a directory that also holds a login, only parts are listed.
-var toolCacheNames = []string{
+// like. The login in
+// that of Hugging Face is among homeSecrets.
+var toolCacheNames = setOf(
 	// Go
 	"go-build", "gopls", "golangci-lint", "staticcheck", "goimports", "buf",
 	// Python
@@ -30,42 +30,44 @@ var toolCacheNames = []string{
 	"composer", "bundler", "gem", "gradle", "maven", "coursier", "bloop", "mill", "scala-cli", "cabal", "stack", "ghcide", "hie-bios", "opam", "dune", "nim",
 	"elixir_make", "rebar3", "julia", "R", "renv", "nix", "mise", "trivy", "fontconfig",
 	// models
-	"torch", "whisper", "huggingface/hub", "huggingface/datasets", "huggingface/modules", "huggingface/xet",
-}
+	"torch", "whisper", "huggingface",
+)
 
-// cachePaths returns the paths of caches behind walls. In a private home, these are of cacheHome only the directories of
-// known tools, unless the user grants all of it: the other programs there keep pages, mails and credentials.
-func (p Policy) cachePaths() []string {
-	var paths []string
+// fillCaches sets the paths of caches. In a private home, those in cacheHome are omitted that are not of known tools, unless
+// the user grants them, or all of it: other programs keep pages, mails and credentials there.
+func (p *Policy) fillCaches() {
 	home := cmp.Or(guard.ResolveOrEmpty(p.home), p.home)
 	for _, c := range p.ToolCaches {
-		granted := slices.ContainsFunc(p.grants, func(g grant) bool { return g.path == c.path })
-		if c.variable != cacheHome || !p.privateHome || granted || !guard.Contains(home, c.path) {
-			paths = append(paths, c.named)
-			continue
+		p.Caches = append(p.Caches, c.named)
+		if c.variable == cacheHome && c.exists && p.privateHome && guard.Contains(home, c.path) && !p.grantsPath(c.path) {
+			p.Omitted = map[string][]string{c.named: p.unknownCaches(c.path)}
 		}
-		paths = append(paths, knownCaches(c.named)...)
 	}
-	return paths
 }
 
-// knownCaches returns the directories of toolCacheNames that a directory has.
-func knownCaches(dir string) []string {
+// grantsPath reports whether a path is a grant.
+func (p *Policy) grantsPath(path string) bool {
+	return slices.ContainsFunc(p.grants, func(g grant) bool { return g.path == path })
+}
+
+// unknownCaches returns the names in a directory that are neither in toolCacheNames nor granted, nor contain a grant.
+func (p *Policy) unknownCaches(dir string) []string {
 	f, err := os.Open(dir)
 	if err != nil {
 		return nil
 	}
 	defer f.Close()
 	names, _ := f.Readdirnames(-1) // as many as can be read
-	has := make(map[string]bool, len(names))
+	return slices.DeleteFunc(names, func(name string) bool {
+		path := filepath.Join(dir, name)
+		return toolCacheNames[name] || slices.ContainsFunc(p.grants, func(g grant) bool { return g.path == path || guard.Contains(path, g.path) })
+	})
+}
+
+func setOf(names ...string) map[string]bool {
+	set := make(map[string]bool, len(names))
 	for _, name := range names {
-		has[name] = true
+		set[name] = true
 	}
-	var paths []string
-	for _, name := range toolCacheNames {
-		if first, _, _ := strings.Cut(name, "/"); has[first] {
-			paths = append(paths, filepath.Join(dir, name))
-		}
-	}
-	return paths
+	return set
 }

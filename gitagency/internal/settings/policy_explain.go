@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/walls"
 )
 
@@ -22,6 +21,7 @@ var causeTexts = map[walls.Reason]string{
 	walls.ReasonCredentials: "settings of git, without credentials",
 	walls.ReasonAgentSocket: "socket of a program that acts for you, named by the environment",
 	walls.ReasonListener:    "a process outside of the sandbox listens there",
+	walls.ReasonOtherCache:  "no cache of a known tool; agency.sandbox.write = private:<path> shows it",
 	walls.ReasonNeeded:      "needed by commands: PATH, objects of git, or name resolution",
 	walls.ReasonMask:        "read-only, except for the hidden paths in it",
 	walls.ReasonKernel:      "new in each sandbox",
@@ -81,7 +81,7 @@ func (p Policy) ExplainCopy(path string) (walls.Reason, string) {
 // cacheVariable returns the variable that names a cache, as text to append; empty if there is none.
 func (p Policy) cacheVariable(path string) string {
 	for _, c := range p.ToolCaches {
-		if (c.named == path || guard.Contains(c.named, path)) && c.variable != "" {
+		if c.named == path && c.variable != "" {
 			return ", named by " + c.variable + " or in its usual place"
 		}
 	}

@@ -197,20 +197,35 @@ func TestPolicyCachesFollowVariables(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{home + "/.cache/go-build", home + "/.cache/huggingface/hub", home + "/.npm", home + "/.cargo/registry", home + "/.cargo/git", "/go1/pkg", "/go2/pkg", "/mod", home + "/.m2/repository"} {
+	for _, want := range []string{home + "/.cache", home + "/.npm", home + "/.cargo/registry", home + "/.cargo/git", "/go1/pkg", "/go2/pkg", "/mod", home + "/.m2/repository"} {
 		if !slices.Contains(p.Caches, want) {
 			t.Errorf("%s is not among the caches %q", want, p.Caches)
 		}
 	}
-	for _, no := range []string{"/go/pkg", "/.cache", "/.cache/mozilla", "/.cache/huggingface"} { // GOPATH is set; the others hold more than caches of tools
-		if slices.Contains(p.Caches, home+no) {
-			t.Errorf("~%s is a cache", no)
-		}
+	if slices.Contains(p.Caches, home+"/go/pkg") {
+		t.Error("the default GOPATH is a cache although GOPATH is set")
 	}
-	for _, key := range []string{ReadKey, WriteKey, homeKey} { // the user decides
-		value := map[string]string{ReadKey: "~/.cache", WriteKey: "private:~/.cache", homeKey: homeReadOnly}[key]
-		if p, err = readPolicy(makeSettings(key, value), env, nil, store.Grants{}); err != nil || !slices.Contains(p.Caches, home+"/.cache") {
-			t.Errorf("with %s the caches are %q, %v", key, p.Caches, err)
+}
+
+// Of ~/.cache, a private home has the directories of known tools and those that the user grants.
+func TestPolicyOmitsUnknownCaches(t *testing.T) {
+	t.Parallel()
+	home, env := makeHome(t, ".cache/go-build/", ".cache/mozilla/", ".cache/own/part/", ".cache/huggingface/token")
+	for _, c := range []struct{ key, value, want string }{
+		{homeKey, homePrivate, "mozilla own"},
+		{WriteKey, "private:~/.cache/own", "mozilla"},
+		{ReadKey, "~/.cache/own/part", "mozilla"},
+		{ReadKey, "~/.cache", ""},
+		{homeKey, homeReadOnly, ""},
+	} {
+		p, err := readPolicy(makeSettings(c.key, c.value), env, nil, store.Grants{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		omitted := p.Omitted[home+"/.cache"]
+		slices.Sort(omitted)
+		if got := strings.Join(omitted, " "); got != c.want {
+			t.Errorf("with %s = %s omitted are %q, want %q", c.key, c.value, got, c.want)
 		}
 	}
 }

@@ -30,6 +30,7 @@ const (
 	ReasonTool         Reason = "tool"             // Request.Tools
 	ReasonLogin        Reason = "login"            // Request.Logins
 	ReasonCache        Reason = "cache"            // Policy.Caches
+	ReasonOtherCache   Reason = "other-cache"      // Policy.Omitted
 	ReasonNeeded       Reason = "needed"           // directories of PATH, alternate object stores and the like
 	ReasonMask         Reason = "mask"             // contains hidden paths
 	ReasonKernel       Reason = "kernel"           // file systems of the kernel
@@ -76,6 +77,9 @@ func Explain(r Request, m Machine) (Plan, []Explained, error) {
 func (d *planner) causeOf(path string, s Visibility) Cause {
 	if s == MaskedAround {
 		return Cause{Reason: ReasonMask}
+	}
+	if _, marked := d.marks[path]; !marked && s == Hidden {
+		return Cause{Reason: ReasonOtherCache}
 	}
 	cause := d.marks[path].cause
 	cause.Reason = cmp.Or(cause.Reason, ReasonDefault)

@@ -63,6 +63,10 @@ type Plan struct {
 	// Overlays are directories that can be written within the sandbox only: the directory itself stays unchanged.
 	Overlays []OverlayMount `json:"layers"`
 
+	// Omitted are paths in the lower directories of Overlays for which the upper directories have whiteouts. They are no
+	// mounts, and can be many, so the process that builds the walls does not get them.
+	Omitted []string `json:"-"`
+
 	// Volatile overlays are not synced when the last command ends, for which the kernel would write back the whole
 	// file system. The caller must copy important data out of them: after a crash of the machine they may hold less than
 	// was written.

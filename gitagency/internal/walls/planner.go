@@ -208,27 +208,6 @@ func (d *planner) markReadable() error {
 	return nil
 }
 
-// markCaches marks the caches of tools.
-func (d *planner) markCaches() error {
-	protected := d.protectedPlaces()
-	for _, path := range d.Policy.Caches {
-		e := d.lookup(path)
-		if e.Kind != Directory || e.Path == "/" || d.homeDir() != "" && contains(e.Path, d.homeDir()) || isKernelDir(e.Path) {
-			continue
-		}
-		// Comparing names is enough: an overlay changes nothing in its lower directory, whatever other names that has.
-		touching := func(place string) bool { return contains(place, e.Path) || contains(e.Path, place) }
-		switch {
-		case slices.ContainsFunc(protected, touching):
-		case d.whyNoOverlay(e) == "":
-			d.markPath(e.Path, Overlaid, true, Cause{ReasonCache, path})
-		case d.inPrivateHome(e.Path):
-			d.markPath(e.Path, KeptVisible, true, Cause{ReasonCache, path})
-		}
-	}
-	return nil
-}
-
 // markKept marks the paths that have to stay visible below private directories.
 func (d *planner) markKept() error {
 	for _, path := range d.KeepVisible {
@@ -342,7 +321,7 @@ func (d *planner) fillPlan(plan *Plan) {
 			}
 		case Overlaid:
 			if around != Overlaid && (!m.optional || around != Hidden && around != Writable) {
-				plan.Overlays = append(plan.Overlays, d.overlayFor(path))
+				plan.Overlays, plan.Omitted = append(plan.Overlays, d.overlayFor(path)), append(plan.Omitted, d.omittedIn(path)...)
 			}
 		}
 	}

@@ -40,10 +40,11 @@ type Policy struct {
 	OverlayWrite []string // writable within the sandbox, with an overlay
 	Hide         []string // hidden; overrides all others
 
-	Secrets  []string       // hidden by default
-	Filtered []FilteredFile // shown with another content by default
-	Caches   []string       // overlays where possible, else read-only
-	Names    []string       // paths of grants as they were configured, perhaps with symbolic links
+	Secrets  []string            // hidden by default
+	Filtered []FilteredFile      // shown with another content by default
+	Caches   []string            // overlays where possible, else read-only
+	Omitted  map[string][]string // names in a directory of Caches that are hidden if it is an overlay
+	Names    []string            // paths of grants as they were configured, perhaps with symbolic links
 }
 
 // FilteredFile is a file that commands see with another content, from which secrets were removed.

@@ -59,7 +59,7 @@ func (p Plan) forEachPath(yield func(string, Visibility)) {
 	for _, list := range []struct {
 		paths []string
 		sight Visibility
-	}{{p.Private, Private}, {p.Hidden, Hidden}, {p.Masked, MaskedAround}, {p.Kept, KeptVisible}, {p.Writable, Writable}} {
+	}{{p.Private, Private}, {p.Hidden, Hidden}, {p.Omitted, Hidden}, {p.Masked, MaskedAround}, {p.Kept, KeptVisible}, {p.Writable, Writable}} {
 		for _, path := range list.paths {
 			yield(path, list.sight)
 		}
