@@ -42,7 +42,7 @@ func denialLine(count int) string {
 
 func TestAllowCommand(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct{ isolation, outputs, entry, want string }{
+	for _, tt := range []struct{ isolation, outputs, entry, want string }{ // of a sandbox that was discarded
 		{"os", "hosts:a.example", "b.example:8443", "git agency start wt --outputs hosts:a.example,b.example:8443"},
 		{"os", "hosts:*.a.example", "b.example", "git agency start wt --outputs 'hosts:*.a.example,b.example'"},
 		{"none", "hosts:a.example", "b.example", "git agency start wt --isolation none --outputs hosts:a.example,b.example"},
@@ -51,13 +51,17 @@ func TestAllowCommand(t *testing.T) {
 		{"os", "hosts:a.example", "b.example; rm -rf ~", ""},
 		{"os", "hosts:", "b.example", ""},
 	} {
-		inv := core.Invocation{Worktree: "wt", Primitives: store.Primitives{Isolation: tt.isolation, Outputs: tt.outputs}}
+		inv := core.Invocation{Worktree: "wt", Landing: store.Discarded, Primitives: store.Primitives{Isolation: tt.isolation, Outputs: tt.outputs}}
 		if tt.isolation == "os" && settings.DefaultPrimitives().Isolation != "os" {
 			continue // --isolation os is not the default on this system, so the command would name it
 		}
 		if got := allowCommand(inv, tt.entry); got != tt.want {
 			t.Errorf("%+v: %q", tt, got)
 		}
+	}
+	live := core.Invocation{ID: "20260128120500-b7c9", Primitives: store.Primitives{Isolation: "os", Outputs: "hosts:a.example"}}
+	if got := allowCommand(live, "b.example"); got != "git agency allow 20260128120500-b7c9 --outputs hosts:b.example" {
+		t.Errorf("%q", got)
 	}
 }
 

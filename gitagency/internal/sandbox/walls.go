@@ -51,9 +51,7 @@ func (s *Sandbox) PlanWalls(asked WallsRequest) (Walls, error) {
 }
 
 // planWalls plans the walls with makePlan, which is called unless only the network is restricted.
-func (s *Sandbox) planWalls(asked WallsRequest, makePlan func(walls.Request, walls.Machine) (walls.Plan, error)) (Walls, error) {
-	w := Walls{}
-	var err error
+func (s *Sandbox) planWalls(asked WallsRequest, makePlan func(walls.Request, walls.Machine) (walls.Plan, error)) (w Walls, err error) {
 	if hosts, some := strings.CutPrefix(asked.Outputs, settings.HostsPrefix); some {
 		if w.rules, err = outlet.ParseRules(hosts); err != nil {
 			return w, err
