@@ -46,7 +46,7 @@ set up and never ran; 126 it cannot be executed; 127 it was not found; before an
 or the sandbox has ended; 3 no such invocation; 4 broken; 5 not a sandbox, or a directory outside of
 it; 75 locked; 129 usage; 130, 143 interrupted.`,
 		Flags: program.WithLockTimeoutFlag("a discard of the sandbox", append([]cli.Flag{
-			&cli.StringFlag{Name: "cwd", Usage: "start in `DIR`, relative to the sandbox, or absolute and inside it"},
+			&cli.StringFlag{Name: "cwd", Usage: "start in `DIR`, relative to the sandbox, or absolute and inside it (default: its top; without <id> the current directory)"},
 			&cli.StringFlag{Name: "timeout", Usage: "end the command after `DURATION` (-1: never)", DefaultText: "agency.operationTimeout, else 10m; never for an interactive command"},
 			&cli.StringFlag{Name: "grace", Usage: "leave `DURATION` between SIGTERM and SIGKILL (0: none)", DefaultText: "5s"},
 			&cli.GenericFlag{Name: "env", Value: &argv.RepeatedFlag{}, Usage: "set the variable `NAME=VALUE`, or pass NAME on; may be repeated"},

@@ -27,7 +27,7 @@ Exit status: that of the shell, 128+n when signal n killed it; 124 it timed out;
 never ran; before anything ran: 1 failed, or the sandbox has ended; 3 no such invocation; 4 broken; 5 not
 a sandbox, or a directory outside of it; 75 locked; 129 usage, or no terminal; 130, 143 interrupted.`,
 		Flags: program.WithLockTimeoutFlag("a discard of the sandbox",
-			&cli.StringFlag{Name: "cwd", Usage: "start in `DIR`, relative to the sandbox, or absolute and inside it"},
+			&cli.StringFlag{Name: "cwd", Usage: "start in `DIR`, relative to the sandbox, or absolute and inside it (default: its top; without <id> the current directory)"},
 			&cli.GenericFlag{Name: "env", Value: &argv.RepeatedFlag{}, Usage: "set the variable `NAME=VALUE`, or pass NAME on; may be repeated"},
 		),
 		Action: func(c *cli.Context) error {

@@ -23,6 +23,9 @@ func TestDeferredDiscardFailedAtAnyStep(t *testing.T) {
 	t.Parallel()
 	for _, step := range []string{"none", "capture", "trash", "record", "aside", "registration", "branch", "leftovers"} {
 		for _, when := range []string{":before", ":after"} {
+			if step+when == "none:after" {
+				continue
+			}
 			t.Run(step+when, func(t *testing.T) {
 				t.Parallel()
 				failing := true

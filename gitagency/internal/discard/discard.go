@@ -31,7 +31,7 @@ type Result struct {
 	ArchiveSize  int64    `json:"archive_size"`  // its size in bytes
 	Lost         []string `json:"lost"`          // with Force: files that are not kept, with the reasons; empty, not null; set too when the removal failed
 
-	CleanupDeferred bool     `json:"-"` // the tree was renamed but not removed; another Run for the id removes it
+	CleanupDeferred bool     `json:"-"` // the tree is not removed, and most often renamed; another Run for the id removes it
 	CleanupLock     *os.File `json:"-"` // with CleanupDeferred: as long as it is open, here or in a process that inherited it, doctor and prune take the removal for under way
 }
 

@@ -17,6 +17,7 @@ import (
 // the entry is that of the present name, even after further renames.
 func (r *Repo) RenamedBranch(ctx context.Context, branch string, since time.Time) (string, error) {
 	root, found := filepath.Join(r.CommonDir, "logs"), []string{}
+	var unread error // of other logs; one of them could name the branch too
 	err := filepath.WalkDir(filepath.Join(root, "refs", "heads"), func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) || err == nil && !d.Type().IsRegular() {
 			return nil
@@ -26,7 +27,8 @@ func (r *Repo) RenamedBranch(ctx context.Context, branch string, since time.Time
 		}
 		log, err := durable.ReadFile(path, 1<<22)
 		if err != nil {
-			return err
+			unread = errors.Join(unread, err)
+			return nil
 		}
 		ref, err := filepath.Rel(root, path)
 		if err == nil && loggedRename(string(log), branch, since) {
@@ -34,8 +36,8 @@ func (r *Repo) RenamedBranch(ctx context.Context, branch string, since time.Time
 		}
 		return err
 	})
-	if err != nil || len(found) != 1 { // "git branch -c" copies the log
-		return "", err
+	if err != nil || len(found) != 1 || unread != nil { // "git branch -c" copies the log
+		return "", errors.Join(err, unread)
 	}
 	if tip, err := r.Tip(ctx, found[0]); err != nil || tip == "" {
 		return "", err

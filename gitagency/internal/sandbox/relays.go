@@ -75,8 +75,8 @@ func (in *nsSession) startRelays(ctx context.Context) error {
 	return nil
 }
 
-// checkNotRelayed refuses to forward ports that are relayed in the other direction: a connection would go round in a
-// circle.
+// checkNotRelayed refuses to forward ports that are relayed in the other direction: a connection would be relayed back
+// to this machine.
 func checkNotRelayed(outputs string, ports []Port) error {
 	hosts, some := strings.CutPrefix(outputs, settings.HostsPrefix)
 	if !some {
@@ -111,11 +111,11 @@ func (in *nsSession) warnFailedRelays() {
 		text = text[:max(n, 0)]
 		return true
 	})
-	told := map[string]bool{}
+	warned := map[string]bool{}
 	for line := range strings.Lines(string(text)) {
 		targets, why, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-		if target, _, _ := strings.Cut(targets, ","); !told[target] {
-			told[target] = true
+		if target, _, _ := strings.Cut(targets, ","); !warned[target] {
+			warned[target] = true
 			in.sandbox.Repo.Warn("sandbox %s: a connection to %s of this machine failed: %s", in.sandbox.ID, target, why)
 		}
 	}

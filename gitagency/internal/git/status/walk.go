@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// walkReadable walks a directory whose owner may have removed his own permissions: git would skip such a directory silently.
-// It adds them, except in a dry run, in which it returns the error.
+// walkReadable walks a directory in which an agent may have removed the owner's permissions, which git would skip silently. It
+// restores them, except in a dry run, in which it returns the error.
 func walkReadable(r *git.Repo, dir string) (worktreeWalk, error) {
 	w, err := walkWorktree(dir)
 	if !errors.Is(err, fs.ErrPermission) || r.IsDryRun() {
