@@ -107,6 +107,86 @@ func TestExecStoppedTimesOut(t *testing.T) {
 	})
 }
 
+// TestExecStoppedIsKilled kills a stopped job: the tool and the command end without "fg", and the terminal is the
+// shell's, with its modes.
+func TestExecStoppedIsKilled(t *testing.T) {
+	t.Parallel()
+	withAndWithoutWalls(t, func(l *execLab) {
+		s := l.startJobControlShell()
+		mark := l.newMark()
+		s.typeKeys("stty tostop; before=$(stty -g); git agency exec $ID -- sh -c 'trap \"echo got TERM; exit 0\" TERM; echo ready; while :; do read line; done; sleep " + mark + "'\r")
+		s.waitForText("ready")
+		s.typeKeys("\x1a")
+		s.waitForText("Stopped")
+		s.typeKeys("kill %1; until test -z \"$(jobs)\"; do sleep 0.05; done; echo ended-$((6*7))\r")
+		s.waitForText("ended-42")
+		s.waitForText("got TERM")
+		if !waitUntil(func() bool { return len(processesWithMark(l.t, mark)) == 0 }) {
+			l.t.Errorf("processes are left: %q", processesWithMark(l.t, mark))
+		}
+		s.typeKeys("test \"$(stty -g)\" = \"$before\" && echo same mo''des; exit 0\r")
+		if got := s.wait(); got.code != 0 || !strings.Contains(got.stdout, "same modes") {
+			l.t.Errorf("ended with %d: %q", got.code, got.stdout)
+		}
+	})
+}
+
+// TestExecContinuesInBackground continues a stopped command with "bg". It goes on until it reads its terminal; then the
+// shell is told, and "fg" gives it the keys. A running job that "fg" takes to the foreground has the keys as well: the
+// shell sends no signal then.
+func TestExecContinuesInBackground(t *testing.T) {
+	t.Parallel()
+	withAndWithoutWalls(t, func(l *execLab) {
+		s := l.startJobControlShell()
+		l.write(l.tree+"/program", `echo ready; kill -TSTP 0; echo going on
+			while ! test -e read; do sleep 0.02; done; read line; echo "got $line"
+			kill -TSTP 0; touch running; while ! test -e end; do sleep 0.02; done; stty -echo; read line; stty echo; echo "again $line"`)
+		s.typeKeys("git agency exec $ID -- sh program\r")
+		s.waitForText("Stopped")
+		s.typeKeys("bg\r")
+		s.waitForText("going on")
+		s.typeKeys("echo $((6*7))one; jobs\r")
+		s.waitForText("42one")
+		s.waitForText("Running")
+		l.write(l.tree+"/read", "")
+		s.typeKeys("until jobs -l | grep 'Stopped.*tty input'; do sleep 0.05; done; echo told-$((6*7))\r")
+		s.waitForText("told-42")
+		before := len(s.text())
+		s.typeKeys("fg\r")
+		s.typeKeys("keys\r")
+		s.waitForText("got keys")
+		s.waitForTextAfter(before, "Stopped")
+		s.typeKeys("bg; until test -e " + l.tree + "/running; do sleep 0.02; done; echo $((6*7))two\r")
+		s.waitForText("42two")
+		s.typeKeys("fg; echo ended with $?\r")
+		l.write(l.tree+"/end", "")
+		s.typeKeys("more\r")
+		s.waitForText("again more")
+		s.waitForText("ended with 0")
+		s.typeKeys("exit 0\r")
+		if got := s.wait(); got.code != 0 {
+			l.t.Errorf("ended with %d: %q", got.code, got.stdout)
+		}
+	})
+}
+
+// TestExecStopsForOutputInBackground: with tostop, output of a command in the background stops it.
+func TestExecStopsForOutputInBackground(t *testing.T) {
+	t.Parallel()
+	l := newExecLab(t, containments["walls"])
+	s := l.startJobControlShell()
+	s.typeKeys("stty tostop; git agency exec $ID -- sh -c 'echo ready; kill -TSTP 0; echo output; exit 3'\r")
+	s.waitForText("Stopped")
+	s.typeKeys("bg; until jobs -l | grep 'Stopped.*tty output'; do sleep 0.05; done; echo told-$((6*7))\r")
+	s.waitForText("told-42")
+	s.typeKeys("fg; echo ended with $?\r")
+	s.waitForText("ended with 3")
+	s.typeKeys("exit 0\r")
+	if got := s.wait(); got.code != 0 || !strings.Contains(got.stdout, "\noutput") {
+		t.Errorf("ended with %d: %q", got.code, got.stdout)
+	}
+}
+
 func TestExecSuspendsAndContinuesUnprivileged(t *testing.T) {
 	rerunUnprivileged(t, "TestExecSuspendsAndContinues")
 }

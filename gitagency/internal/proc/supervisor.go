@@ -83,6 +83,8 @@ type supervisor struct {
 	startThread chan func()  // executes functions on the thread that forked the program, if there are walls
 	programPID  int          // pid
 	terminal    *os.File     // controlling terminal of our session and the program; nil: none
+
+	foregroundGroup int // process group that was in the foreground of the terminal before the program was in the background
 }
 
 // newInheritedSupervisor returns a supervisor that uses the descriptors inherited by this process.

@@ -16,7 +16,7 @@ const terminateInterval = 50 * time.Millisecond
 // superviseUntilGone waits until the program and all of its descendants are gone. It sends SIGTERM to all of them when
 // the program has ended, its time is up or it is asked to; and SIGKILL when the grace is over or it is asked a second
 // time.
-func (s supervisor) superviseUntilGone(tree processTree, children *children, requests <-chan supervisorRequest, endRequests <-chan os.Signal) {
+func (s *supervisor) superviseUntilGone(tree processTree, children *children, requests <-chan supervisorRequest, endRequests <-chan os.Signal) {
 	if s.startThread != nil {
 		defer close(s.startThread)
 	}
@@ -28,6 +28,7 @@ func (s supervisor) superviseUntilGone(tree processTree, children *children, req
 	seen := newDescendants()
 	terminate := func() (left int) {
 		ending = true
+		s.continueProgram(foregroundRequest, ended) // in the background of its terminal, a last message could stop it
 		killTimer, rescan = time.After(s.order.Grace), time.After(terminateInterval)
 		return tree.terminate(seen, s.programPID)
 	}
@@ -69,10 +70,8 @@ func (s supervisor) superviseUntilGone(tree processTree, children *children, req
 			case !open: // the parent is gone
 				tree.kill(s.programPID, children.empty)
 				return
-			case request == continueRequest:
-				if !ended {
-					s.continueProgram()
-				}
+			case request != endRequest:
+				s.continueProgram(request, ended)
 			default:
 				onRequest(supervisorReport{EndRequested: true})
 			}

@@ -68,4 +68,4 @@ func (s *supervisor) takeTerminal(*syscall.SysProcAttr) error { return errors.Er
 
 func (s supervisor) releaseTerminal() {}
 
-func (s supervisor) continueProgram() {}
+func (s *supervisor) continueProgram(supervisorRequest, bool) {}

@@ -33,14 +33,31 @@ func (s supervisor) releaseTerminal() {
 	_ = s.terminal.Close()
 }
 
-// continueProgram continues a stopped program in the foreground of its terminal, as a shell does.
-func (s supervisor) continueProgram() {
+// continueProgram continues a stopped program in the foreground of its terminal, as a shell does, or in the background,
+// where our own process group takes its place. The process group that was in the foreground before, such as a job of a
+// shell, is there again afterwards. A program that has ended stays as it is: its pid may be that of another.
+func (s *supervisor) continueProgram(request supervisorRequest, ended bool) {
+	if ended {
+		return
+	}
 	group, err := unix.Getpgid(s.programPID)
 	if err != nil {
 		return // it is gone
 	}
 	if s.terminal != nil {
-		setForeground(int(s.terminal.Fd()), group)
+		fd, ours := int(s.terminal.Fd()), unix.Getpgrp()
+		current, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
+		switch {
+		case err != nil:
+		case request == backgroundRequest && current != ours:
+			s.foregroundGroup = current
+			setForeground(fd, ours)
+		case request == backgroundRequest:
+		case current == ours && s.foregroundGroup > 0 && unix.Kill(-s.foregroundGroup, 0) == nil:
+			setForeground(fd, s.foregroundGroup)
+		case current == ours || request == continueRequest:
+			setForeground(fd, group)
+		}
 	}
 	_ = unix.Kill(-group, unix.SIGCONT)
 }

@@ -59,9 +59,10 @@ type Task struct {
 	// Limits limit the program. If one cannot be set the program does not run.
 	Limits Limits
 
-	onStopped        func()        // called when the program on a terminal has stopped; it is continued afterwards
-	onlyContainments []Containment // for tests: only these are tried
-	namespace        *Namespace    // nil: none
+	onStopped        func(syscall.Signal) (foreground bool) // called when the program on a terminal has stopped; it is continued afterwards
+	terminalMoves    <-chan bool                            // whether the terminal is the program's to use, when that changes
+	onlyContainments []Containment                          // for tests: only these are tried
+	namespace        *Namespace                             // nil: none
 }
 
 // Containment is the mechanism that finds and ends all descendants of a program.
@@ -205,11 +206,8 @@ func (t Task) runIn(ctx context.Context, way Containment) (_ TaskResult, err err
 		if t.OnRunning != nil {
 			t.OnRunning()
 		}
-	}, func() {
-		if t.onStopped != nil {
-			t.onStopped()
-		}
-		_, _ = ours.Write([]byte{byte(continueRequest)}) // an error means that it has ended
+	}, func(stop syscall.Signal) {
+		sendContinue(ours, continueRequest, t.onStopped == nil || t.onStopped(stop))
 	})
 	waitErr := handle.wait() // when the supervisor is gone, all processes are gone
 	close(finished)
@@ -240,12 +238,22 @@ func (t Task) watchContext(ctx context.Context, handle *supervisorHandle, contro
 		case <-force:
 			_, _ = control.Write([]byte{byte(endRequest)})
 			force = nil
+		case foreground := <-t.terminalMoves:
+			sendContinue(control, foregroundRequest, foreground)
 		case <-resume:
 			handle.resume()
 		case <-killTimer:
 			handle.kill()
 		}
 	}
+}
+
+// sendContinue sends a request to continue a program in the foreground of its terminal, or else in the background.
+func sendContinue(control *os.File, request supervisorRequest, foreground bool) {
+	if !foreground {
+		request = backgroundRequest
+	}
+	_, _ = control.Write([]byte{byte(request)}) // an error means that it has ended
 }
 
 // buildResult combines the reports and errors of a task into its result.

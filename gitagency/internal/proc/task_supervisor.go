@@ -14,8 +14,10 @@ import (
 type supervisorRequest byte
 
 const (
-	endRequest      supervisorRequest = iota // end everything; the second time at once
-	continueRequest                          // continue a program whose stop was reported
+	endRequest        supervisorRequest = iota // end everything; the second time at once
+	continueRequest                            // continue a program whose stop was reported, in the foreground of its terminal
+	foregroundRequest                          // the same for one that goes on in the background, or was stopped there
+	backgroundRequest                          // continue it in the background: it is stopped again when it uses the terminal
 )
 
 // supervisorOrder tells a supervisor what to run, and supervisorReport is what it reports, each as one JSON document.
@@ -131,7 +133,7 @@ func (a *supervisorHandle) String() string {
 
 // readReports reads all reports of the supervisor until the connection ends, and returns them merged into one. It calls
 // running once, and stopped each time that the program has stopped.
-func readReports(from io.Reader, running, stopped func()) (merged supervisorReport, err error) {
+func readReports(from io.Reader, running func(), stopped func(syscall.Signal)) (merged supervisorReport, err error) {
 	decoder := json.NewDecoder(from)
 	for {
 		wasRunning := merged.Running
@@ -146,7 +148,7 @@ func readReports(from io.Reader, running, stopped func()) (merged supervisorRepo
 			running()
 		}
 		if merged.StopSignal != 0 {
-			stopped()
+			stopped(merged.StopSignal)
 		}
 	}
 }

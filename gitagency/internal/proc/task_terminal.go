@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"os"
+	"syscall"
+	"time"
 
 	"golang.org/x/term"
 )
@@ -41,13 +43,22 @@ func (t Task) runOnTerminal(ctx context.Context) (res TaskResult, err error) {
 			running()
 		}
 	}
-	t.onStopped = func() {
-		if ctx.Err() == nil {
-			terminal.Suspend()
+	t.onStopped = func(stop syscall.Signal) (foreground bool) {
+		if stop == syscall.SIGTTIN || stop == syscall.SIGTTOU {
+			// "kill %1" sends SIGTERM together with SIGCONT. Stopped again, we would not handle it.
+			select {
+			case <-ctx.Done():
+			case <-time.After(endSignalDelay):
+			}
 		}
+		return ctx.Err() != nil || terminal.Suspend(stop)
 	}
+	t.terminalMoves = terminal.Moves
 	return t.runContained(ctx)
 }
+
+// endSignalDelay is how long a signal that ends us may take to arrive after one that has continued us.
+const endSignalDelay = 100 * time.Millisecond
 
 // runOnOutputTerminals runs a task that gets pseudo-terminals of its own in place of the terminals among Stdout and
 // Stderr: one, unless those are two terminals. They do not control its session, so that a program that wants to ask the

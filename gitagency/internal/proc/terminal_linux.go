@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/ttymodes"
@@ -43,7 +44,13 @@ type Terminal struct {
 	outputTimeout                      time.Duration   // for an out that accepts nothing
 	patience                           <-chan struct{} // until it is closed there is no such timeout; nil: there is
 
-	keyboardLock sync.Mutex       // held while keys are read, and by Suspend
+	// Moves holds whether we are in the foreground of the user's terminal, once that has changed while the program runs.
+	Moves chan bool
+
+	background     atomic.Bool // we were in the background when we were continued
+	stopsForOutput bool        // TOSTOP of the program's terminal was switched on by us
+
+	keyboardLock sync.Mutex       // held while keys are read, by Suspend and by followForeground
 	outputPauses chan outputPause // requests of Suspend to relayOutput
 
 	inputOnce, closeOnce sync.Once
@@ -57,6 +64,8 @@ const (
 	defaultOutputTimeout = 10 * time.Second
 	// How often to check whether a process has reopened a terminal that none had open.
 	reopenInterval = 50 * time.Millisecond
+	// How often to check in the background whether we are in the foreground: a shell need not send a signal.
+	foregroundInterval = 100 * time.Millisecond
 )
 
 // OpenTerminal creates a pseudo-terminal with the modes and size of the user's terminal, and puts that one into raw
@@ -80,7 +89,7 @@ func OpenOutputTerminal(ctx context.Context, outer *os.File) (*Terminal, error) 
 
 func openTerminal(outer *os.File, out io.Writer, outputOnly bool) (_ *Terminal, err error) {
 	t := &Terminal{
-		out: out, outputTimeout: defaultOutputTimeout, outputProgress: make(chan struct{}, 1), outputPauses: make(chan outputPause, 1), wakeFD: -1,
+		out: out, outputTimeout: defaultOutputTimeout, outputProgress: make(chan struct{}, 1), outputPauses: make(chan outputPause, 1), wakeFD: -1, Moves: make(chan bool, 1),
 		inputStarted: make(chan struct{}), closeStarted: make(chan struct{}),
 		inputDone: make(chan struct{}), outputDone: make(chan struct{}), signalsDone: make(chan struct{}),
 	}
@@ -220,8 +229,7 @@ func (t *Terminal) waitOutput() error {
 }
 
 // relayInput copies keys to the program until Close, or until the user's terminal is hung up: then no more input comes,
-// and Close hangs up the program's terminal in turn. In the background the kernel stops us when there is something to
-// read, which tells the user that "fg" is needed.
+// and Close hangs up the program's terminal in turn. In the background the keys are for the shell.
 func (t *Terminal) relayInput(keyboard, woken int) {
 	defer close(t.inputDone)
 	defer unix.Close(woken)
@@ -247,6 +255,11 @@ func (t *Terminal) relayInput(keyboard, woken int) {
 			if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, os.ErrClosed) {
 				return
 			} // any other error: no process has the terminal open for a moment
+		case errors.Is(err, ErrBackground):
+			select {
+			case <-t.closeStarted:
+			case <-time.After(foregroundInterval):
+			}
 		case errors.Is(err, unix.EINTR), errors.Is(err, unix.EAGAIN): // another process was faster, or the shell during Suspend
 		case err == nil && ready[0].Revents&unix.POLLHUP == 0: // a Ctrl-D, while another process had set the modes
 		default:
@@ -259,6 +272,9 @@ func (t *Terminal) relayInput(keyboard, woken int) {
 func (t *Terminal) readKeys(keyboard int, keys []byte) (int, error) {
 	t.keyboardLock.Lock()
 	defer t.keyboardLock.Unlock()
+	if inBackground(t.outerFD) {
+		return 0, ErrBackground
+	}
 	ready := []unix.PollFd{{Fd: int32(keyboard), Events: unix.POLLIN}}
 	if n, err := unix.Poll(ready, 0); err != nil {
 		return 0, err
@@ -328,21 +344,27 @@ func (t *Terminal) writeOut(p []byte) {
 }
 
 // watchSignals follows the size and the foreground of the user's terminal until Close. After SIGCONT the shell had it in
-// between, and has set its own modes. If we are continued in the background, setting raw mode stops us again, like
-// every program that needs the keyboard.
+// between, and has set its own modes. We may be continued in the background: then the program goes on until it uses its
+// terminal.
 func (t *Terminal) watchSignals(resized, continued chan os.Signal) {
 	defer close(t.signalsDone)
 	defer signal.Stop(continued)
 	defer signal.Stop(resized)
 	for {
+		var recheck <-chan time.Time
+		if t.background.Load() {
+			recheck = time.After(foregroundInterval)
+		}
 		select {
 		case <-t.closeStarted:
 			return
 		case <-resized:
 		case <-continued:
 			if t.outerState != nil {
-				_, _ = term.MakeRaw(t.outerFD) // relayInput and relayOutput detect a terminal that is gone
+				t.announceMove()
 			}
+		case <-recheck:
+			t.announceMove()
 		}
 		t.copySize()
 	}

@@ -8,13 +8,17 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"syscall"
 )
 
 // HasTerminals reports whether this system supports Terminal.
 const HasTerminals = false
 
 // Terminal is a pseudo-terminal for a program. It is not supported on this system.
-type Terminal struct{ Slave *os.File }
+type Terminal struct {
+	Slave *os.File
+	Moves chan bool
+}
 
 // OpenTerminal fails with errors.ErrUnsupported.
 func OpenTerminal(*os.File, io.Writer) (*Terminal, error) {
@@ -30,7 +34,7 @@ func sameTerminal(a, b *os.File) bool { return a == b }
 func (t *Terminal) StartInput() {}
 
 // Suspend does nothing.
-func (t *Terminal) Suspend() {}
+func (t *Terminal) Suspend(syscall.Signal) bool { return true }
 
 // ResetModes does nothing.
 func (t *Terminal) ResetModes() {}

@@ -3,29 +3,88 @@ package proc
 import (
 	"os"
 	"os/signal"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 )
 
-// Suspend is called when the program has stopped. It gives the user's terminal back and stops our process group, as
-// Ctrl-Z does to an ordinary job, so that the shell and the processes between it and us notice. It returns when the
-// shell has continued us in the foreground and the terminal is in raw mode again. Where no shell could continue us, it
-// returns at once.
-func (t *Terminal) Suspend() {
+// Suspend is called when a signal has stopped the program. It gives the user's terminal back and stops our process group
+// in the same way, so that the shell and the processes between it and us notice. It returns when the shell has continued
+// us, with the user's terminal in raw mode if we are in its foreground. Then, and where no shell could continue us, the
+// program may use its terminal. A program that was stopped because it may not is in the foreground at once if we are.
+func (t *Terminal) Suspend(stop syscall.Signal) (foreground bool) {
 	if groupIsOrphaned() {
-		return
+		return true
 	}
 	t.keyboardLock.Lock() // keys typed from now on are for the shell
 	defer t.keyboardLock.Unlock()
+	if stop != unix.SIGTTIN && stop != unix.SIGTTOU {
+		stop = unix.SIGTSTP
+	} else if foreground, _ := t.followForeground(); foreground { // perhaps only since the program was stopped
+		return true
+	}
 	defer t.pauseOutput()()
 	if !inBackground(t.outerFD) {
 		_ = term.Restore(t.outerFD, t.outerState) // relayInput and relayOutput detect a terminal that is gone, here and below
 	}
-	stopGroup()
-	_, _ = term.MakeRaw(t.outerFD) // continued in the background, this stops us again until we are in the foreground
-	t.copySize()
+	stopGroup(stop)
+	foreground, _ = t.followForeground()
+	return foreground
+}
+
+// followForeground puts the user's terminal into raw mode if we are in its foreground, and reports that and whether it has
+// changed. The caller holds keyboardLock. In the background its modes are those of the shell; setting them would stop us. Programs behind us may then be stopped for
+// output as well, if the user has chosen so (stty tostop).
+func (t *Terminal) followForeground() (foreground, changed bool) {
+	background := inBackground(t.outerFD)
+	changed = t.background.Swap(background) != background
+	outer, err := unix.IoctlGetTermios(t.outerFD, unix.TCGETS)
+	if err == nil {
+		t.setStopForOutput(background && outer.Lflag&unix.TOSTOP != 0)
+	}
+	if !background {
+		_, _ = term.MakeRaw(t.outerFD)
+		t.copySize()
+	}
+	return !background, changed
+}
+
+// setStopForOutput switches TOSTOP of the program's terminal on, or back to what it was before.
+func (t *Terminal) setStopForOutput(on bool) {
+	if on == t.stopsForOutput {
+		return
+	}
+	_ = withFD(t.master, func(fd int) error { // the modes of a master are those of its slave
+		modes, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+		if err != nil {
+			return err
+		}
+		if on {
+			t.stopsForOutput = modes.Lflag&unix.TOSTOP == 0
+			modes.Lflag |= unix.TOSTOP
+		} else {
+			t.stopsForOutput = false
+			modes.Lflag &^= unix.TOSTOP
+		}
+		return unix.IoctlSetTermios(fd, unix.TCSETS, modes)
+	})
+}
+
+// announceMove follows the foreground, and tells the reader of Moves if it has changed: not if Suspend has noticed it.
+func (t *Terminal) announceMove() {
+	t.keyboardLock.Lock()
+	foreground, changed := t.followForeground()
+	t.keyboardLock.Unlock()
+	if !changed {
+		return
+	}
+	select {
+	case <-t.Moves: // no longer true
+	default:
+	}
+	t.Moves <- foreground
 }
 
 // outputPause is a request to copy all output of a stopped program and then to wait.
@@ -44,14 +103,14 @@ func (t *Terminal) pauseOutput() (resume func()) {
 	return func() { close(pause.over) }
 }
 
-// stopGroup stops our process group and returns when it was continued.
-func stopGroup() {
+// stopGroup stops our process group with a signal and returns when it was continued.
+func stopGroup(stop syscall.Signal) {
 	// The kernel stops us an instant after the call. If it does not, the signal is ignored in this process.
 	const instant = time.Second
 	continued := make(chan os.Signal, 1)
 	signal.Notify(continued, unix.SIGCONT)
 	defer signal.Stop(continued)
-	if unix.Kill(0, unix.SIGTSTP) != nil {
+	if unix.Kill(0, stop) != nil {
 		return
 	}
 	select {

@@ -27,6 +27,7 @@ func OnParentExit(ctx context.Context, cause error) (context.Context, func()) {
 		for {
 			_, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
 			if err == nil {
+				ignoreOutputStops()
 				cancel(cause)
 			}
 			if err != unix.EINTR {

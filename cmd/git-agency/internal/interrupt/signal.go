@@ -26,10 +26,14 @@ func OnSignal(parent context.Context, cause func(syscall.Signal) error) (ctx con
 		signal.Notify(signals, syscall.SIGHUP)
 	}
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT)
-	go awaitSignals(signals, func(s syscall.Signal) { cancel(cause(s)) }, func() { close(second) })
+	go awaitSignals(signals, func(s syscall.Signal) { ignoreOutputStops(); cancel(cause(s)) }, func() { close(second) })
 	// stop does not restore the default handlers: a signal after the work is done must not look like a failure.
 	return ctx, second, func() { cancel(nil) }
 }
+
+// ignoreOutputStops lets a process that was told to end write its last messages: in the background of a terminal with
+// tostop, as after "kill %1" of a stopped job, they would stop it again.
+func ignoreOutputStops() { signal.Ignore(syscall.SIGTTOU) }
 
 // awaitSignals calls onFirst for the first signal and onSecond for the next that is not a copy of it.
 func awaitSignals(signals <-chan os.Signal, onFirst func(syscall.Signal), onSecond func()) {
