@@ -275,6 +275,9 @@ func (r *Repository) DiscardWith(ctx context.Context, req DiscardRequest) (Disca
 // Restore makes a new sandbox with the content of an invocation that was landed or discarded, as long as it is not
 // pruned. The old invocation stays as it is.
 func (r *Repository) Restore(ctx context.Context, query string) (Invocation, error) {
+	if err := discard.FinishRemoval(ctx, r.core, query); err != nil {
+		return Invocation{}, publicError(err)
+	}
 	i, err := sandbox.Restore(ctx, r.core, query)
 	return newInvocation(i), publicError(err)
 }

@@ -108,7 +108,7 @@ func (g granter) refuse(key, path, why, remedy string) error {
 	return &fault.GrantError{ID: g.sandbox.ID, Flag: settings.AllowFlags[key], Path: path, Why: why, Remedy: remedy}
 }
 
-// resolveAll returns the paths of a flag as they are recorded: absolute, with symbolic links as given.
+// resolveAll returns the paths of a flag as they are recorded: absolute, without symbolic links, which could be changed later.
 func (g granter) resolveAll(key string, paths []string) ([]string, error) {
 	var all []string
 	for _, given := range paths {
@@ -139,10 +139,6 @@ func (g granter) resolve(key, given string) (string, error) {
 	if err == nil {
 		_, err = os.Lstat(real)
 	}
-	if slices.Contains(strings.Split(path, "/"), "..") { // after a symbolic link, it cannot be removed from the path
-		path = real
-	}
-	path = filepath.Clean(path)
 	if err != nil {
 		var failed *os.PathError
 		if errors.As(err, &failed) {
@@ -151,7 +147,7 @@ func (g granter) resolve(key, given string) (string, error) {
 		return "", g.refuse(key, given, err.Error(), "create it first")
 	}
 	// A command of a sandbox could replace a symbolic link there, and so choose what is granted.
-	for dir := path; dir != "/"; dir = filepath.Dir(dir) {
+	for dir := filepath.Clean(path); dir != "/"; dir = filepath.Dir(dir) {
 		if at := guard.ResolveOrEmpty(dir); at == g.repo.DataDir || guard.Contains(g.repo.DataDir, at) {
 			return "", g.refuse(key, given, "it is in the data directory, where sandboxes are", "name a path elsewhere; 'git agency put' copies files into a sandbox")
 		}
@@ -160,9 +156,9 @@ func (g granter) resolve(key, given string) (string, error) {
 		return "", g.refuse(key, given, "it is or contains your home directory", "name a path below it")
 	}
 	if private {
-		return settings.PrivatePrefix + path, nil
+		return settings.PrivatePrefix + real, nil
 	}
-	return path, nil
+	return real, nil
 }
 
 // check plans the walls of a sandbox with its changed record, and refuses a path that they do not grant.

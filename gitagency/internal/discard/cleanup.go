@@ -54,6 +54,25 @@ func BlockCleanup(ctx context.Context, r *core.Repository, timeout time.Duration
 // runs without the repository lock. It takes the lock only if files were written after the last scan: they go to the
 // trash first.
 func RemoveEndedTree(ctx context.Context, r *core.Repository, id string) error {
+	return removeEndedTree(ctx, r, id, 0)
+}
+
+// FinishRemoval waits for the process that removes the tree of a discarded invocation, or removes it, so that late changes
+// are in the trash. It does nothing for any other invocation.
+func FinishRemoval(ctx context.Context, r *core.Repository, query string) error {
+	inv, err := r.Invocation(query)
+	if err != nil || inv.Broken || inv.Landing != store.Discarded {
+		return err
+	}
+	timeout, err := r.Settings.LockTimeout()
+	if err != nil {
+		return err
+	}
+	return removeEndedTree(ctx, r, inv.ID, timeout)
+}
+
+// removeEndedTree is RemoveEndedTree that waits for another process that removes the tree.
+func removeEndedTree(ctx context.Context, r *core.Repository, id string, wait time.Duration) error {
 	if !store.IsDir(r.Store.SandboxDir(r.ID, id)) {
 		return nil
 	}
@@ -71,7 +90,7 @@ func RemoveEndedTree(ctx context.Context, r *core.Repository, id string) error {
 	defer mark.Close()
 	late := false
 	steps := []core.Step{{Name: "unlocked", Do: func() (err error) {
-		late, err = removeUnlessLate(ctx, r, id)
+		late, err = removeUnlessLate(ctx, r, id, wait)
 		return err
 	}}, {Name: "late", Do: func() error {
 		if !late {
@@ -84,8 +103,8 @@ func RemoveEndedTree(ctx context.Context, r *core.Repository, id string) error {
 
 // removeUnlessLate removes the tree of a sandbox that has ended, unless files were written after the last scan; then it
 // reports that as late. It locks the sandbox, but not the repository.
-func removeUnlessLate(ctx context.Context, r *core.Repository, id string) (late bool, err error) {
-	held, err := lock.AcquireDirExclusive(ctx, r.Store.SandboxDir(r.ID, id), 0)
+func removeUnlessLate(ctx context.Context, r *core.Repository, id string, wait time.Duration) (late bool, err error) {
+	held, err := lock.AcquireDirExclusive(ctx, r.Store.SandboxDir(r.ID, id), wait)
 	if errors.Is(err, fs.ErrNotExist) || fault.Is[*fault.LockTimeoutError](err) {
 		return false, nil // already removed, or another process is removing it
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
+	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/sandboxtest"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
@@ -103,5 +104,25 @@ func TestDeferredDiscardKeepsLateIndex(t *testing.T) {
 	out, err := l.Repo.Git.RunRead(t.Context(), git.RunOptions{}, "log", "-m", "--format=", "--name-only", core.TrashRef(l.Sandbox.ID))
 	if err != nil || !strings.Contains("\n"+string(out), "\nstaged\n") {
 		t.Errorf("the staged file is lost: %v\n%s", err, out)
+	}
+}
+
+// Promise: what needs the trash of a discarded invocation at once, as restore does, need not wait for the background process.
+func TestFinishRemovalRemovesWithdrawnTree(t *testing.T) {
+	t.Parallel()
+	l := sandboxtest.NewWithCommit(t, core.Options{})
+	time.Sleep(200 * time.Millisecond) // twice the accuracy of the comparison of times
+	d, err := Run(t.Context(), l.Repo, Request{Query: l.Sandbox.ID, DeferCleanup: true})
+	if err != nil || !d.CleanupDeferred {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	if _, err := sandbox.Restore(t.Context(), l.Repo, l.Sandbox.ID); !fault.Is[*fault.UnfinishedDiscardError](err) {
+		t.Fatalf("restore before the removal: %v", err)
+	}
+	if err := FinishRemoval(t.Context(), l.Repo, l.Sandbox.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sandbox.Restore(t.Context(), l.Repo, l.Sandbox.ID); err != nil {
+		t.Error(err)
 	}
 }

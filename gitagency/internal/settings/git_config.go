@@ -30,6 +30,8 @@ type GitConfigSecrets struct {
 	UserFiles  []GitConfigFile // files of the user and what they include, under the names by which git reads them, without secrets
 	NamedFiles []string        // other files that settings of the user name, such as ignore rules
 	NamedDirs  []string        // directories that settings of the user name, such as hooks
+
+	Paths []string // all configuration files, existing or not, with and without symbolic links
 }
 
 // FindGitConfigSecrets reads the configuration files of the system, the user and a repository, with all files that they
@@ -82,6 +84,7 @@ func (w *configWalk) read(path string) []config.FileEntry {
 		return nil
 	}
 	w.seen[path] = true
+	w.found.Paths = append(w.found.Paths, path, guard.ResolveOrEmpty(path))
 	data, err := durable.ReadFile(path, 1<<20)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 		return nil

@@ -251,6 +251,8 @@ func (p *Policy) readGrants(config config.Settings, configKey string, allowed []
 			_, err = os.Lstat(path)
 		}
 		switch {
+		case err == nil && s.Scope == allowScope && path != named: // it had no symbolic link when it was allowed
+			return nil, InvalidSetting(key, s, "a path that leads to the same place as when it was allowed, not to "+path+": to take it back, 'git agency allow <id> --reset'")
 		case err == nil && private && p.privateHome && guard.Contains(p.home, named) && sizeOf(path) > copies.MaxSize:
 			p.skip(key, s, fmt.Sprintf("a file of more than %d MiB cannot be private; grant its directory", copies.MaxSize>>20))
 		case err == nil:

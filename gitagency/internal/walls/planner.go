@@ -200,7 +200,7 @@ func (d *planner) markReadable() error {
 			continue
 		case d.marks[e.Path].visibility == Private:
 			return &RefusedError{Key: ReadKey, Path: path, Why: "every sandbox has its own", Remedy: "grant a path below it"}
-		case contains(d.DataDir, e.Path) && !contains(d.Tree, e.Path), contains(d.OverlayDir, e.Path):
+		case !contains(d.Tree, e.Path) && d.isInDataDir(e.Path):
 			return &RefusedError{Key: ReadKey, Path: path, Why: "it is in the data directory, where other sandboxes are", Remedy: "copy it elsewhere, or into the sandbox with 'git agency put'"}
 		}
 		d.markPath(e.Path, KeptVisible, false, Cause{ReasonRead, path})

@@ -30,6 +30,9 @@ func (d *planner) markOverlays() error {
 func (d *planner) markWritable() error {
 	for _, path := range d.Policy.Write {
 		e, err := d.checkWriteGrant(path, path)
+		if file := d.gitConfigIn(e.Path); err == nil && file != "" {
+			err = &RefusedError{Key: WriteKey, Path: path, Why: "git outside of the sandbox obeys " + file, Remedy: "grant another directory, or private:" + path}
+		}
 		if err != nil {
 			return err
 		}
@@ -75,6 +78,17 @@ func (d *planner) checkWriteGrant(path, value string) (Entry, error) {
 	return e, nil
 }
 
+// gitConfigIn returns a file or directory that controls git outside of the sandbox and that a command could change if a path
+// were writable; empty if there is none.
+func (d *planner) gitConfigIn(path string) string {
+	for _, file := range d.GitConfig {
+		if file != "" && (contains(path, file) || contains(file, path)) {
+			return file
+		}
+	}
+	return ""
+}
+
 func (d *planner) describeProtected(path string) string {
 	switch path {
 	case d.Tree:
@@ -116,4 +130,10 @@ func (d *planner) whyNoOverlay(e Entry) string {
 		return "an overlay cannot contain a mount point: " + points[0]
 	}
 	return ""
+}
+
+// isInDataDir reports whether a path is the data directory or lies inside of it, also under another name by a bind mount.
+func (d *planner) isInDataDir(path string) bool {
+	_, how := d.findOverlap(path, []string{d.DataDir, d.OverlayDir})
+	return how == guard.Same || how == guard.Inside
 }

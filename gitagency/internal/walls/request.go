@@ -27,6 +27,8 @@ type Request struct {
 	AgentSockets []string // sockets of ssh-agent, gpg-agent, dbus and the like, or their directories
 	PathDirs     []string // directories of PATH
 
+	GitConfig []string // files and directories that control git outside of the sandbox; they may be missing
+
 	Outputs string // open, none or hosts:…
 
 	Policy Policy
