@@ -124,7 +124,9 @@ func readPolicy(config config.Settings, env, homes []string, allowed store.Grant
 		}
 	}
 	p.grants = slices.Concat(reads, writes, hides)
-	p.fillCaches()
+	if err := p.fillCaches(); err != nil {
+		return Policy{}, err
+	}
 	for _, g := range append(reads, writes...) {
 		p.Names = append(p.Names, g.configured)
 	}

@@ -2,9 +2,11 @@ package settings
 
 import (
 	"cmp"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 )
@@ -13,8 +15,7 @@ import (
 const cacheHome = "XDG_CACHE_HOME"
 
 // toolCacheNames are the directories in cacheHome that a private home shows: caches of compilers, package managers and the
-// like. The login in
-// that of Hugging Face is among homeSecrets.
+// like. The login in that of Hugging Face is among homeSecrets.
 var toolCacheNames = setOf(
 	// Go
 	"go-build", "gopls", "golangci-lint", "staticcheck", "goimports", "buf",
@@ -35,14 +36,19 @@ var toolCacheNames = setOf(
 
 // fillCaches sets the paths of caches. In a private home, those in cacheHome are omitted that are not of known tools, unless
 // the user grants them, or all of it: other programs keep pages, mails and credentials there.
-func (p *Policy) fillCaches() {
+func (p *Policy) fillCaches() error {
 	home := cmp.Or(guard.ResolveOrEmpty(p.home), p.home)
 	for _, c := range p.ToolCaches {
 		p.Caches = append(p.Caches, c.named)
 		if c.variable == cacheHome && c.exists && p.privateHome && guard.Contains(home, c.path) && !p.grantsPath(c.path) {
-			p.Omitted = map[string][]string{c.named: p.unknownCaches(c.path)}
+			names, err := p.unknownCaches(c.path)
+			if err != nil {
+				return fmt.Errorf("list the caches in %s: %w", c.path, err)
+			}
+			p.Omitted = map[string][]string{c.named: names}
 		}
 	}
+	return nil
 }
 
 // grantsPath reports whether a path is a grant.
@@ -50,18 +56,25 @@ func (p *Policy) grantsPath(path string) bool {
 	return slices.ContainsFunc(p.grants, func(g grant) bool { return g.path == path })
 }
 
-// unknownCaches returns the names in a directory that are neither in toolCacheNames nor granted, nor contain a grant.
-func (p *Policy) unknownCaches(dir string) []string {
-	f, err := os.Open(dir)
+// unknownCaches returns the names in a directory that are neither in toolCacheNames nor granted, nor contain a grant. Where
+// there is no directory, there are none.
+func (p *Policy) unknownCaches(dir string) ([]string, error) {
+	f, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY, 0) // a named pipe would wait for a writer
+	if isMissing(err) {
+		return nil, nil
+	}
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	defer f.Close()
-	names, _ := f.Readdirnames(-1) // as many as can be read
+	names, err := f.Readdirnames(-1)
+	if err != nil { // a name that is not listed would not be omitted
+		return nil, err
+	}
 	return slices.DeleteFunc(names, func(name string) bool {
 		path := filepath.Join(dir, name)
 		return toolCacheNames[name] || slices.ContainsFunc(p.grants, func(g grant) bool { return g.path == path || guard.Contains(path, g.path) })
-	})
+	}), nil
 }
 
 func setOf(names ...string) map[string]bool {

@@ -2,6 +2,7 @@ package settings
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -227,6 +228,39 @@ func TestPolicyOmitsUnknownCaches(t *testing.T) {
 		if got := strings.Join(omitted, " "); got != c.want {
 			t.Errorf("with %s = %s omitted are %q, want %q", c.key, c.value, got, c.want)
 		}
+	}
+}
+
+// A name that is not listed would not be omitted.
+func TestPolicyNeedsTheListOfCaches(t *testing.T) {
+	t.Parallel()
+	home, env := makeHome(t, ".cache/mozilla/")
+	dir := filepath.Join(home, ".cache")
+	if err := os.Chmod(dir, 0o300); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = os.Chmod(dir, 0o700), os.Chmod(dir+".old", 0o700) })
+	if f, err := os.Open(dir); err == nil {
+		_ = f.Close()
+		t.Skip("this user can list every directory")
+	}
+	if _, err := readPolicy(config.Settings{}, env, nil, store.Grants{}); !errors.Is(err, fs.ErrPermission) || !strings.HasPrefix(err.Error(), "list the caches in "+dir+": ") {
+		t.Errorf("an unreadable directory of caches: %v", err)
+	}
+	if _, err := readPolicy(makeSettings(homeKey, homeReadOnly), env, nil, store.Grants{}); err != nil {
+		t.Errorf("without a private home: %v", err)
+	}
+	if err := os.Rename(dir, dir+".old"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readPolicy(config.Settings{}, env, nil, store.Grants{}); err != nil {
+		t.Errorf("a missing directory: %v", err)
+	}
+	if err := os.WriteFile(dir, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readPolicy(config.Settings{}, env, nil, store.Grants{}); err != nil {
+		t.Errorf("a file in its place: %v", err)
 	}
 }
 
