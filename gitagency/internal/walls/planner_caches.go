@@ -24,24 +24,43 @@ func (d *planner) markCaches() error {
 			d.markPath(e.Path, KeptVisible, true, Cause{ReasonCache, path})
 		}
 	}
+	d.hideOmitted()
 	return nil
 }
 
-// omittedIn returns the paths that the overlay of a cache leaves out, without those at or below which something is mounted.
+// hideOmitted marks what is omitted from caches that are no overlays. A symbolic link stays: nothing can be mounted on it.
+func (d *planner) hideOmitted() {
+	for _, path := range d.Policy.Caches {
+		dir := d.lookup(path).Path
+		if d.marks[dir].visibility != KeptVisible {
+			continue
+		}
+		for _, name := range d.omittedIn(dir) {
+			if e := d.lookup(name); e.Path == name && e.Kind != Absent && e.Kind != Device {
+				d.markPath(name, Hidden, true, Cause{ReasonOtherCache, path})
+			}
+		}
+	}
+}
+
+// omittedIn returns the paths that are omitted from a cache, without those that are marked, or below which something stays
+// visible.
 func (d *planner) omittedIn(dir string) (paths []string) {
 	cause := d.marks[dir].cause
 	if cause.Reason != ReasonCache {
 		return nil
 	}
-	mounted := map[string]bool{}
-	for path := range d.marks {
+	shown := map[string]bool{}
+	for path, m := range d.marks {
 		if rest, below := strings.CutPrefix(path, dir+"/"); below {
-			name, _, _ := strings.Cut(rest, "/")
-			mounted[name] = true
+			name, further, _ := strings.Cut(rest, "/")
+			if further == "" || m.visibility == KeptVisible || m.visibility == Writable || m.visibility == Overlaid {
+				shown[name] = true
+			}
 		}
 	}
 	for _, name := range d.Policy.Omitted[cause.Named] {
-		if !mounted[name] {
+		if !shown[name] {
 			paths = append(paths, filepath.Join(dir, name))
 		}
 	}

@@ -53,6 +53,26 @@ func TestMakePlanWithPrivateHome(t *testing.T) {
 			disk: usualFiles + "/home/me/.npm/x/ mounted\n",
 			want: "- layered /home/me/.npm\n+ kept /home/me/.npm",
 		},
+		"caches that cannot be overlays show no more of them": {
+			disk: usualFiles + "/home/me/.cache/ of 7\n/home/me/.cache/browser/\n/home/me/.cache/go-build/\n/home/me/.cache/link -> /home/me/data\n/home/me/.cache/own/pip/\n" +
+				"/home/me/.cache/mail/token\n/home/me/.npm/x/ mounted\n/home/me/.npm/y\n",
+			ask: func(r *Request) {
+				r.Policy.Omitted = map[string][]string{"/home/me/.cache": {"browser", "link", "own", "mail", "gone"}, "/home/me/.npm": {"x"}}
+				r.Policy.Caches = append(r.Policy.Caches, "/home/me/.cache/own/pip")
+				r.Policy.Secrets = append(r.Policy.Secrets, "/home/me/.cache/mail/token")
+			},
+			want: "- layered /home/me/.cache\n- layered /home/me/.npm\n+ kept /home/me/.cache\n+ hidden /home/me/.cache/browser\n+ hidden /home/me/.cache/mail\n" +
+				"+ layered /home/me/.cache/own/pip\n+ masked /home/me/.npm\n+ hidden /home/me/.npm/x",
+		},
+		"an overlay of a cache omits others": {
+			disk: usualFiles + "/home/me/.cache/browser/\n/home/me/.cache/own/pip/\n/home/me/.cache/mail/token\n/home/me/.cache/secret/\n",
+			ask: func(r *Request) {
+				r.Policy.Omitted = map[string][]string{"/home/me/.cache": {"browser", "own", "mail", "secret"}}
+				r.Tools = []string{"/home/me/.cache/own/pip"}
+				r.Policy.Secrets = append(r.Policy.Secrets, "/home/me/.cache/mail/token", "/home/me/.cache/secret")
+			},
+			want: "+ hidden /home/me/.cache/browser\n+ hidden /home/me/.cache/mail\n+ hidden /home/me/.cache/secret",
+		},
 		"a tool shows neither the home, nor projects, nor sandboxes": {
 			disk: usualFiles + "/home/me/project/venv/bin/\n",
 			ask: func(r *Request) {

@@ -45,7 +45,7 @@ type Policy struct {
 	Secrets  []string            // hidden by default
 	Filtered []FilteredFile      // shown with another content by default
 	Caches   []string            // overlays where possible, else read-only
-	Omitted  map[string][]string // names in a directory of Caches that are hidden if it is an overlay
+	Omitted  map[string][]string // names in a directory of Caches that are hidden
 	Names    []string            // paths of grants as they were configured, perhaps with symbolic links
 }
 
