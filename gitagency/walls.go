@@ -78,7 +78,8 @@ type AllowResult struct {
 	Write   []string `json:"allowed_write"`
 	Limits  Limits   `json:"limits,omitzero"`
 
-	// Pending lists what is in force only when the commands have ended that run in the sandbox now: paths, and "--outputs".
+	// Pending lists what changes only when the commands have ended that run in the sandbox now: paths, and "--outputs".
+	// Until then, other commands join them as they are, or are refused.
 	Pending []string `json:"pending"`
 }
 

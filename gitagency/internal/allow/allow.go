@@ -1,18 +1,22 @@
 package allow
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/confine"
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
+	"github.com/git-agency/git-agency/gitagency/internal/walls"
 )
 
 // Request says what to allow to a sandbox.
@@ -34,7 +38,7 @@ type Result struct {
 	Outputs string
 	Grants  store.Grants
 	Limits  store.Limits
-	Pending []string // what is in force only when the commands have ended that run in the sandbox now: paths, and "--outputs"
+	Pending []string // what changes only when the commands have ended that run in the sandbox now: paths, and "--outputs"
 }
 
 // Allow widens what the commands of a sandbox may use, from the next command on. The change is recorded in the record of the
@@ -62,7 +66,7 @@ func Allow(ctx context.Context, r *core.Repository, req Request) (Result, error)
 	}
 	s := sandbox.Of(r, entry.ID)
 	done := Result{ID: entry.ID, Outputs: changed.Primitives.Outputs, Grants: changed.Grants(), Limits: changed.Limits, Changed: !sameAllowed(entry.Record, changed)}
-	if done.Pending, err = pending(ctx, s, changed, req); err != nil {
+	if done.Pending, err = pending(ctx, s, entry.Record, changed); err != nil {
 		r.Warn("sandbox %s: the walls of its running commands cannot be read: %v", entry.ID, err)
 	}
 	if req.DryRun || !done.Changed {
@@ -116,26 +120,41 @@ func sameAllowed(a, b store.InvocationMeta) bool {
 		slices.Equal(a.Grants().Read, b.Grants().Read) && slices.Equal(a.Grants().Write, b.Grants().Write)
 }
 
-// pending lists what of a request the walls lack behind which commands run. Later commands join these walls.
-func pending(ctx context.Context, s *sandbox.Sandbox, m store.InvocationMeta, req Request) ([]string, error) {
+// pending lists what two records allow, and the walls behind which commands run do not have as the second record has it.
+// Later commands join these walls, or are refused.
+func pending(ctx context.Context, s *sandbox.Sandbox, before, after store.InvocationMeta) ([]string, error) {
 	running, found, err := s.RunningWalls(ctx)
 	if err != nil || !found {
 		return nil, err
 	}
-	all, err := explain(s, s.ID, m, &running)
-	if err != nil {
+	e, err := s.ExplainWalls(sandbox.WallsRequest{Primitives: after.Primitives, Runner: after.Runner, Allowed: after.Grants()})
+	if err != nil || e.Plan.Network == "" { // without walls, there are none to join
 		return nil, err
 	}
-	var lacking []string
-	for _, p := range all.Paths {
-		if p.Pending != "" {
-			lacking = append(lacking, p.Path)
+	return findPending(running, e.Plan, before, after), nil
+}
+
+// findPending is pending for the plans of the running walls, and of those that the second record gets.
+func findPending(running, next walls.Plan, before, after store.InvocationMeta) (lacking []string) {
+	had := grantedPaths(before)
+	for _, path := range appendNew(grantedPaths(after), had) {
+		real := cmp.Or(guard.ResolveOrEmpty(path), path)
+		if running.Lacks(next, real) != "" || slices.Contains(had, path) && next.Lacks(running, real) != "" { // given, or taken back
+			lacking = append(lacking, path)
 		}
 	}
-	if req.Outputs != "" && slices.ContainsFunc(all.Targets, func(t Target) bool { return t.Pending }) {
+	if running.Network != next.Network || !slices.Equal(running.Relayed, next.Relayed) {
 		lacking = append(lacking, "--outputs")
 	}
-	return lacking, nil
+	return lacking
+}
+
+// grantedPaths returns the paths that a record grants.
+func grantedPaths(m store.InvocationMeta) (paths []string) {
+	for _, value := range slices.Concat(m.Grants().Read, m.Grants().Write) {
+		paths = append(paths, strings.TrimPrefix(value, settings.PrivatePrefix))
+	}
+	return paths
 }
 
 // widen returns a record with what a request allows. It refuses what the walls could not give.

@@ -103,17 +103,19 @@ func explain(s *sandbox.Sandbox, id string, m store.InvocationMeta, running *wal
 	if err != nil {
 		return all, err
 	}
-	if e.Plan.Network == "" {
-		return all, nil // no walls
+	if e.Plan.Network == "" { // no walls
+		all.Targets = explainNetwork(prims.Outputs, e.Rules, m.Allowed)
+		return all, nil
 	}
 	all.Walls = e.Plan.WallNames()
+	own := s.Repo.Store.SandboxDir(s.Repo.ID, s.ID)
 	add := func(path, access string, why walls.Reason, detail string) {
 		p := Path{Path: path, Access: access, Reason: string(why), Detail: detail}
 		if running != nil {
 			p.Pending = running.Lacks(e.Plan, path)
 		}
-		if id == "" {
-			p.Path = strings.Replace(path, "/"+s.ID+"/", "/<id>/", 1)
+		if rest, below := strings.CutPrefix(path, own+"/"); below && id == "" {
+			p.Path = filepath.Join(filepath.Dir(own), "<id>", rest)
 		}
 		all.Paths = append(all.Paths, p)
 	}
@@ -138,14 +140,28 @@ func explain(s *sandbox.Sandbox, id string, m store.InvocationMeta, running *wal
 		all.Skipped = append(all.Skipped, skipped)
 	}
 	all.Targets = explainNetwork(prims.Outputs, e.Rules, m.Allowed)
-	for i := range all.Targets {
-		all.Targets[i].Pending = running != nil && running.Network != e.Plan.Network && all.Targets[i].Target != loopback
+	for i, t := range all.Targets {
+		all.Targets[i].Pending = running != nil && t.Target != loopback && (running.Network != e.Plan.Network || lacksRelay(*running, t.Target))
 	}
 	return all, nil
 }
 
 // loopback names the loopback of a sandbox.
 const loopback = "loopback"
+
+// lacksRelay reports whether walls lack a relay of an entry of outputs. Relays are fixed when walls are built.
+func lacksRelay(running walls.Plan, entry string) bool {
+	return slices.ContainsFunc(relaysOf(entry), func(r outlet.LoopbackRelay) bool { return !slices.Contains(running.Relayed, r.Inside.String()) })
+}
+
+// relaysOf returns the relays of one entry of outputs; none for what is no entry.
+func relaysOf(entry string) []outlet.LoopbackRelay {
+	rules, err := outlet.ParseRules(entry)
+	if err != nil {
+		return nil
+	}
+	return rules.LoopbackRelays()
+}
 
 // explainNetwork lists what outputs let a sandbox reach.
 func explainNetwork(outputs string, rules outlet.Rules, allowed *store.Allowed) []Target {
@@ -170,7 +186,11 @@ func explainNetwork(outputs string, rules outlet.Rules, allowed *store.Allowed) 
 	hostsBefore, _ := outlet.ParseRules(strings.TrimPrefix(before, settings.HostsPrefix)) // those of a malformed value count as allowed later
 	for entry := range strings.SplitSeq(rules.String(), ",") {
 		reason, detail := cause(slices.Contains(strings.Split(hostsBefore.String(), ","), entry))
-		targets = append(targets, Target{Target: entry, Reason: reason, Detail: "through a proxy: " + detail})
+		how := "through a proxy: "
+		if len(relaysOf(entry)) > 0 {
+			how = "relayed to the loopback of this machine: "
+		}
+		targets = append(targets, Target{Target: entry, Reason: reason, Detail: how + detail})
 	}
 	return targets
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -61,7 +62,11 @@ func widenLimits(ctx context.Context, r *core.Repository, m store.InvocationMeta
 			narrower = false
 		}
 		if narrower {
-			return m.Limits, &fault.InvalidError{What: k.String(), Value: k.Format(now), Want: wantWider(k, was)}
+			invalid := &fault.InvalidError{What: k.String(), Value: k.Format(now), Want: wantWider(k, was)}
+			if was == 0 {
+				return m.Limits, &noLimitError{m.InvocationID, invalid}
+			}
+			return m.Limits, invalid
 		}
 	}
 	if add.Memory != 0 {
@@ -88,7 +93,7 @@ func widenLimits(ctx context.Context, r *core.Repository, m store.InvocationMeta
 
 func wantWider(k confine.LimitKind, was int64) string {
 	if was == 0 {
-		return "nothing: the sandbox has no such limit; a limit for one command is an option of exec"
+		return "a limit that the sandbox has"
 	}
 	than := "at least "
 	if k == confine.NiceLimit {
@@ -96,6 +101,18 @@ func wantWider(k confine.LimitKind, was int64) string {
 	}
 	return than + k.Format(was) + ", the limit of the sandbox: allow only widens"
 }
+
+// noLimitError refuses to raise a limit that a sandbox does not have.
+type noLimitError struct {
+	id      string
+	invalid *fault.InvalidError
+}
+
+func (e *noLimitError) Error() string {
+	return fmt.Sprintf("the sandbox has no %[1]s limit to raise; to limit one command: git agency exec %[2]s --%[1]s %[3]s -- <command>", e.invalid.What, e.id, e.invalid.Value)
+}
+
+func (e *noLimitError) Unwrap() error { return e.invalid }
 
 // granter checks the paths that are allowed to a sandbox.
 type granter struct {
@@ -129,7 +146,7 @@ func (g granter) resolve(key, given string) (string, error) {
 	path = settings.ExpandHome(path, proc.Getenv(g.repo.Opts.Env, "HOME"))
 	switch {
 	case g.isolation != settings.IsolationOS:
-		return "", g.refuse(key, given, "the sandbox has no walls around files: isolation is "+g.isolation, "")
+		return "", g.refuse(key, given, "the sandbox has no walls around files: isolation is "+g.isolation, "its commands read and write what you can; for walls, start another: git agency start --isolation os")
 	case path == "" || !utf8.ValidString(path) || strings.ContainsRune(path, 0):
 		return "", &fault.InvalidError{What: "path", Value: given, Want: "a path in valid UTF-8"}
 	case !filepath.IsAbs(path):
@@ -140,11 +157,15 @@ func (g granter) resolve(key, given string) (string, error) {
 		_, err = os.Lstat(real)
 	}
 	if err != nil {
+		remedy := "make it accessible to you first"
+		if errors.Is(err, fs.ErrNotExist) {
+			remedy = "create it first"
+		}
 		var failed *os.PathError
 		if errors.As(err, &failed) {
 			err = failed.Err
 		}
-		return "", g.refuse(key, given, err.Error(), "create it first")
+		return "", g.refuse(key, given, err.Error(), remedy)
 	}
 	// A command of a sandbox could replace a symbolic link there, and so choose what is granted.
 	for dir := filepath.Clean(path); dir != "/"; dir = filepath.Dir(dir) {
