@@ -391,7 +391,7 @@ func TestManualListsAllOutputFields(t *testing.T) {
 	}
 
 	for what, fields := range map[string][]program.Field{
-		"an invocation":           invocationFields(gitagency.Invocation{}),
+		"an invocation":           invocationFields(gitagency.Invocation{AllowedRead: make([]string, 1), AllowedWrite: make([]string, 1)}),
 		"an integration worktree": worktreeFields(gitagency.Worktree{}),
 		"a finding":               findingFields(gitagency.Finding{}),
 		"a thing that was pruned": prunedFields(gitagency.PruneResult{Snapshots: make([]gitagency.PrunedSnapshot, 1)}),
