@@ -177,7 +177,7 @@ func (b *bench) newBuildComparison(ctx context.Context) (comparison, error) {
 	builder := func(tree, cache string, through ...string) timedRun {
 		cache = filepath.Join(b.root, cache)
 		env := []string{"GOCACHE=" + cache, "GOMODCACHE=" + strings.TrimSpace(modules), "GOPROXY=off", "GOFLAGS=-mod=readonly", "GOTOOLCHAIN=local", "CGO_ENABLED=0"}
-		argv := append(through, "go", "build", "-trimpath", "-buildvcs=false", "-o", "bench.out", "./cmd/git-agency")
+		argv := append(through, "go", "build", "-tags", "urfave_cli_no_docs", "-trimpath", "-buildvcs=false", "-o", "bench.out", "./cmd/git-agency")
 		return func(ctx context.Context) (time.Duration, error) {
 			if err := os.Mkdir(cache, 0o755); err != nil && !os.IsExist(err) {
 				return 0, err
