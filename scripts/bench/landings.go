@@ -2,10 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -153,7 +150,9 @@ func (f *landingRepo) land(commits int, how ...string) timedRun {
 		if err != nil {
 			return 0, err
 		}
-		return took, f.waitRemoved(ctx, id)
+		// The removal of the sandbox's files would slow down the next measurement.
+		data := filepath.Dir(filepath.Dir(filepath.Dir(f.integrationTree))) // repos/<repo_id>
+		return took, waitRemoved(ctx, filepath.Join(data, "sandboxes", id))
 	}
 }
 
@@ -180,22 +179,6 @@ func (f *landingRepo) startWithCommits(ctx context.Context, commits int) (string
 		}
 	}
 	return id, nil
-}
-
-// waitRemoved waits until the sandbox's files are removed; otherwise their removal would slow down the next
-// measurement.
-func (f *landingRepo) waitRemoved(ctx context.Context, id string) error {
-	data := filepath.Dir(filepath.Dir(filepath.Dir(f.integrationTree))) // repos/<repo_id>
-	for {
-		if _, err := os.Lstat(filepath.Join(data, "sandboxes", id)); errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
 }
 
 // statusOfSandbox measures how long git takes to see that a sandbox has no uncommitted changes.

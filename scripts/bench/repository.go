@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -101,7 +103,9 @@ func (r *repository) startSandbox(ctx context.Context) (time.Duration, error) {
 // removeWorktree removes a worktree and its branch with git.
 func (r *repository) removeWorktree(ctx context.Context) (time.Duration, error) {
 	if len(r.rawWorktrees) == 0 {
-		return 0, errors.New("no tree is left to remove")
+		if _, err := r.addWorktree(ctx); err != nil {
+			return 0, err
+		}
 	}
 	tree := r.rawWorktrees[0]
 	r.rawWorktrees = r.rawWorktrees[1:]
@@ -113,15 +117,51 @@ func (r *repository) removeWorktree(ctx context.Context) (time.Duration, error) 
 	return removed + deleted, err
 }
 
-// discardSandbox discards a sandbox with git-agency.
+// discardSandbox discards a sandbox with git-agency. It does not measure the removal of the files, which a process in the
+// background does, but waits for it: otherwise the removal would slow down the next measurement.
 func (r *repository) discardSandbox(ctx context.Context) (time.Duration, error) {
+	took, _, err := r.discardAndRemove(ctx)
+	return took, err
+}
+
+// removeSandbox is discardSandbox that measures the removal of the files, too.
+func (r *repository) removeSandbox(ctx context.Context) (time.Duration, error) {
+	took, removed, err := r.discardAndRemove(ctx)
+	return took + removed, err
+}
+
+func (r *repository) discardAndRemove(ctx context.Context) (discarded, removed time.Duration, err error) {
 	if len(r.sandboxes) == 0 {
-		return 0, errors.New("no sandbox is left to discard")
+		if _, err := r.startSandbox(ctx); err != nil {
+			return 0, 0, err
+		}
 	}
 	id := r.sandboxes[0]
 	r.sandboxes = r.sandboxes[1:]
-	_, took, err := r.b.agency(ctx, r.dir, "discard", id)
-	return took, err
+	tree, err := r.sandboxPath(ctx, id)
+	if err != nil {
+		return 0, 0, err
+	}
+	if _, discarded, err = r.b.agency(ctx, r.dir, "discard", id); err != nil {
+		return 0, 0, err
+	}
+	start := time.Now()
+	err = waitRemoved(ctx, filepath.Dir(tree))
+	return discarded, time.Since(start), err
+}
+
+// waitRemoved waits until a directory is removed.
+func waitRemoved(ctx context.Context, dir string) error {
+	for {
+		if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(time.Millisecond):
+		}
+	}
 }
 
 // checkSandbox makes sure that the last sandbox is a clean checkout.

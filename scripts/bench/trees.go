@@ -38,6 +38,7 @@ func (b *bench) treeComparisons(ctx context.Context) (_ []comparison, sound bool
 		},
 		{title: "discard, 200 files", rounds: 10, base: small.removeWorktree, tool: small.discardSandbox},
 		{title: "discard, 10,000 files", rounds: 6, promise: promise{ratio: 1}, base: large.removeWorktree, tool: large.discardSandbox},
+		{title: "discard until files are gone", rounds: 4, base: large.removeWorktree, tool: large.removeSandbox},
 		{
 			title: "start, 30,000 files", rounds: 5, promise: promise{ratio: 1.10},
 			base: huge.addWorktree, tool: huge.startSandbox, check: huge.checkSandbox,
