@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/procfs"
 )
 
 // parentArg makes the test binary run a shell script that dies with it, print "ended" and wait for its end.
@@ -77,7 +79,7 @@ func TestDieWithParentSparesDaemon(t *testing.T) {
 	}()
 	must(t, parent.Process.Kill())
 	_ = parent.Wait() // it was killed; the kernel has sent every signal before
-	if s, there := readProcStat(pid); !there || s.isDead() {
+	if s, there := procfs.ReadStat(pid); !there || s.IsDead() {
 		t.Error("the daemon was killed with the parent")
 	}
 }
@@ -100,7 +102,7 @@ func waitForPID(t *testing.T, file string) int {
 // endsInTime waits for the end of a process, at most a minute.
 func endsInTime(pid int) bool {
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		if s, there := readProcStat(pid); !there || s.isDead() {
+		if s, there := procfs.ReadStat(pid); !there || s.IsDead() {
 			return true
 		}
 	}

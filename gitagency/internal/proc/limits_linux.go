@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/git-agency/git-agency/gitagency/internal/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -171,10 +172,10 @@ func countOtherSupervisorThreads() int {
 		count += countThreads(1)
 	}
 	ownExe, err := os.Stat(selfExe())
-	all, _ := listPIDs()
+	all, _ := procfs.PIDs()
 	for _, pid := range all {
-		status, ok := readProcStat(pid)
-		if err != nil || !ok || pid == os.Getpid() || status.parent != 1 {
+		status, ok := procfs.ReadStat(pid)
+		if err != nil || !ok || pid == os.Getpid() || status.Parent != 1 {
 			continue
 		}
 		// An orphan of a program may run our executable, too; but the walls have set its no_new_privs.

@@ -22,6 +22,8 @@ import (
 	"os/exec"
 	"syscall"
 	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/procfs"
 )
 
 // Command is a program to run to its end with its output captured.
@@ -193,9 +195,9 @@ func killGroup(pgid int) error {
 // allZombies reports whether only zombies are left in a process group. In a container whose process 1 does not reap,
 // zombies stay for ever; they are harmless. Without a /proc it returns false.
 func allZombies(pgid int) bool {
-	all, ok := listPIDs()
+	all, ok := procfs.PIDs()
 	for _, pid := range all {
-		if s, there := readProcStat(pid); there && s.group == pgid && !s.isDead() {
+		if s, there := procfs.ReadStat(pid); there && s.Group == pgid && !s.IsDead() {
 			return false
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/procfs"
 )
 
 func TestRunCapturesOutputAndExitCode(t *testing.T) {
@@ -124,7 +126,7 @@ func requireProcessGone(t *testing.T, pidFile string) {
 	if err := syscall.Kill(pid, 0); errors.Is(err, syscall.ESRCH) {
 		return
 	}
-	if stat, there := readProcStat(pid); there && !stat.isDead() {
+	if stat, there := procfs.ReadStat(pid); there && !stat.IsDead() {
 		t.Errorf("process %d is still there", pid)
 	}
 }

@@ -10,25 +10,27 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/git-agency/git-agency/gitagency/internal/procfs"
 )
 
 // ListProcesses lists the running processes whose name (comm) matches, without this one. ok is false where processes
 // cannot be listed. A process that ends meanwhile may be listed or not.
 func ListProcesses(named func(name string) bool) (processes []Process, ok bool) {
-	all, ok := listPIDs()
+	all, ok := procfs.PIDs()
 	for _, pid := range all {
-		name, err := os.ReadFile(procPath(pid, "comm"))
+		name, err := os.ReadFile(procfs.Path(pid, "comm"))
 		if pid == os.Getpid() || err != nil || !named(strings.TrimSuffix(string(name), "\n")) {
 			continue
 		}
-		p := Process{PID: pid, Args: readNULList(pid, "cmdline"), Env: readNULList(pid, "environ")}
-		if s, there := readProcStat(pid); !there || s.isDead() {
+		p := Process{PID: pid, Args: procfs.ReadNULList(pid, "cmdline"), Env: procfs.ReadNULList(pid, "environ")}
+		if s, there := procfs.ReadStat(pid); !there || s.IsDead() {
 			continue
 		}
-		if fi, err := os.Stat(procPath(pid, "")); err == nil {
+		if fi, err := os.Stat(procfs.Path(pid, "")); err == nil {
 			p.UID = fi.Sys().(*syscall.Stat_t).Uid
 		}
-		switch _, err := os.Stat(procPath(pid, "cwd")); {
+		switch _, err := os.Stat(procfs.Path(pid, "cwd")); {
 		case errors.Is(err, fs.ErrPermission):
 			p.CwdHidden = true
 		case err != nil:
@@ -42,9 +44,9 @@ func ListProcesses(named func(name string) bool) (processes []Process, ok bool) 
 // FindSupervisors returns the pids of the supervisors whose label is this directory and which hold it open. Any process
 // can fake the command line, but only a process that may enter the directory can hold it open.
 func FindSupervisors(label string) []int {
-	all, _ := listPIDs()
+	all, _ := procfs.PIDs()
 	return slices.DeleteFunc(all, func(pid int) bool {
-		args := readNULList(pid, "cmdline")
+		args := procfs.ReadNULList(pid, "cmdline")
 		return len(args) < 2 || args[0] != supervisorName || args[1] != label || len(args) > 2 && args[2] != roleInit || !hasOpen(pid, label)
 	})
 }
@@ -52,16 +54,16 @@ func FindSupervisors(label string) []int {
 // CountTasks counts the tasks of a supervisor: one, except for an init process, some of whose tasks have their own
 // supervisors.
 func CountTasks(supervisor int) int {
-	if args := readNULList(supervisor, "cmdline"); len(args) < 3 || args[2] != roleInit {
+	if args := procfs.ReadNULList(supervisor, "cmdline"); len(args) < 3 || args[2] != roleInit {
 		return 1
 	}
-	all, _ := listPIDs()
+	all, _ := procfs.PIDs()
 	supervised, direct := 0, 0
 	for _, pid := range all {
-		if s, there := readProcStat(pid); !there || s.parent != supervisor || s.isDead() {
+		if s, there := procfs.ReadStat(pid); !there || s.Parent != supervisor || s.IsDead() {
 			continue
 		}
-		if args := readNULList(pid, "cmdline"); len(args) == 3 && args[0] == supervisorName && args[2] == roleSupervisor {
+		if args := procfs.ReadNULList(pid, "cmdline"); len(args) == 3 && args[0] == supervisorName && args[2] == roleSupervisor {
 			supervised++
 		} else {
 			direct = 1 // however many orphans the init process has adopted
@@ -73,10 +75,10 @@ func CountTasks(supervisor int) int {
 // TaskCommands describes the programs below the supervisors of a label, by pid and command line.
 func TaskCommands(label string) []string {
 	childrenOf, queue := map[int][]int{}, FindSupervisors(label)
-	processes, _ := listPIDs()
+	processes, _ := procfs.PIDs()
 	for _, pid := range processes {
-		if s, there := readProcStat(pid); there && !s.isDead() {
-			childrenOf[s.parent] = append(childrenOf[s.parent], pid)
+		if s, there := procfs.ReadStat(pid); there && !s.IsDead() {
+			childrenOf[s.Parent] = append(childrenOf[s.Parent], pid)
 		}
 	}
 	var programs []string
@@ -84,7 +86,7 @@ func TaskCommands(label string) []string {
 		next := childrenOf[queue[0]]
 		queue = queue[1:]
 		for _, pid := range next {
-			args := readNULList(pid, "cmdline")
+			args := procfs.ReadNULList(pid, "cmdline")
 			switch {
 			case len(args) == 0:
 			case args[0] == supervisorName:
@@ -101,10 +103,10 @@ func TaskCommands(label string) []string {
 // FileUsers describes the processes that have a file open, as far as they are visible to us, like fuser(1).
 func FileUsers(path string) []string {
 	var holders []string
-	all, _ := listPIDs()
+	all, _ := procfs.PIDs()
 	for _, pid := range all {
 		if pid != os.Getpid() && hasOpen(pid, path) {
-			holders = append(holders, fmt.Sprintf("pid %d (%s)", pid, strings.Join(readNULList(pid, "cmdline"), " ")))
+			holders = append(holders, fmt.Sprintf("pid %d (%s)", pid, strings.Join(procfs.ReadNULList(pid, "cmdline"), " ")))
 		}
 	}
 	return holders
@@ -113,7 +115,7 @@ func FileUsers(path string) []string {
 // hasOpen reports whether a process has a file open, also one that has been removed meanwhile.
 func hasOpen(pid int, path string) bool {
 	file, err := os.Stat(path)
-	descriptors, _ := filepath.Glob(procPath(pid, "fd/*"))
+	descriptors, _ := filepath.Glob(procfs.Path(pid, "fd/*"))
 	return slices.ContainsFunc(descriptors, func(name string) bool {
 		if err != nil {
 			gone, err := os.Readlink(name)

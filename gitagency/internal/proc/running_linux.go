@@ -3,6 +3,7 @@ package proc
 import (
 	"time"
 
+	"github.com/git-agency/git-agency/gitagency/internal/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -12,21 +13,21 @@ import (
 func RunningTasks() map[string]time.Time {
 	running, inits := map[string]time.Time{}, map[int]string{}
 	boot := bootTime()
-	note := func(label string, s procStat) {
-		began := boot.Add(s.started)
+	note := func(label string, s procfs.Stat) {
+		began := boot.Add(s.Started)
 		if oldest, known := running[label]; !known || began.Before(oldest) {
 			running[label] = began
 		}
 	}
-	all, _ := listPIDs()
+	all, _ := procfs.PIDs()
 	for _, pid := range all {
-		args := readNULList(pid, "cmdline")
+		args := procfs.ReadNULList(pid, "cmdline")
 		switch {
 		case len(args) < 2 || args[0] != supervisorName || !hasOpen(pid, args[1]):
 		case len(args) > 2 && args[2] == roleInit:
 			inits[pid] = args[1]
 		case len(args) == 2:
-			if s, there := readProcStat(pid); there && !s.isDead() {
+			if s, there := procfs.ReadStat(pid); there && !s.IsDead() {
 				note(args[1], s)
 			}
 		}
@@ -35,8 +36,8 @@ func RunningTasks() map[string]time.Time {
 		return running
 	}
 	for _, pid := range all {
-		if s, there := readProcStat(pid); there && !s.isDead() && inits[s.parent] != "" {
-			note(inits[s.parent], s)
+		if s, there := procfs.ReadStat(pid); there && !s.IsDead() && inits[s.Parent] != "" {
+			note(inits[s.Parent], s)
 		}
 	}
 	return running

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/git-agency/git-agency/gitagency/internal/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -170,14 +171,14 @@ func (h descendants) exclude(others []int) {
 
 // scan lists the descendants that appeared since the last scan.
 func (h descendants) scan() []int {
-	all, _ := listPIDs()
+	all, _ := procfs.PIDs()
 	parent := map[int]int{}
 	for _, pid := range all {
 		if pid == os.Getpid() || h.found[pid] || h.excluded[pid] {
 			continue
 		}
-		if s, there := readProcStat(pid); there && !s.isDead() {
-			parent[pid] = s.parent
+		if s, there := procfs.ReadStat(pid); there && !s.IsDead() {
+			parent[pid] = s.Parent
 		}
 	}
 	var found []int

@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/git-agency/git-agency/gitagency/internal/procfs"
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 )
@@ -127,14 +128,14 @@ func groupIsOrphaned() bool {
 		return true
 	}
 	for pid := os.Getppid(); pid > 0; {
-		parent, there := readProcStat(pid)
+		parent, there := procfs.ReadStat(pid)
 		if parentSession, err := unix.Getsid(pid); err != nil || !there || parentSession != session {
 			return true
 		}
-		if parent.group != unix.Getpgrp() {
+		if parent.Group != unix.Getpgrp() {
 			return false
 		}
-		pid = parent.parent
+		pid = parent.Parent
 	}
 	return true
 }
