@@ -7,6 +7,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+	"github.com/git-agency/git-agency/gitagency/internal/terminal"
 )
 
 // ExecOptions describes a command to run in a sandbox.
@@ -53,7 +54,7 @@ type ExecOptions struct {
 const DefaultGrace = sandbox.DefaultGrace
 
 // HasTerminals reports whether ExecOptions.Terminal is supported on this system.
-const HasTerminals = proc.HasTerminals
+const HasTerminals = terminal.Supported
 
 // CaptureLimit is the number of bytes of each output stream that a result holds.
 const CaptureLimit = proc.CaptureLimit

@@ -24,6 +24,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/readlimit"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
+	"github.com/git-agency/git-agency/gitagency/internal/terminal"
 	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
@@ -104,7 +105,7 @@ var (
 	ErrSupervisorKilled = proc.ErrSupervisorKilled
 	// ErrBackground reports a terminal that cannot be read, because this process is not in its foreground process
 	// group.
-	ErrBackground = proc.ErrBackground
+	ErrBackground = terminal.ErrBackground
 )
 
 // NoCurrentDirError reports that the current directory no longer exists, as after the removal of a sandbox.

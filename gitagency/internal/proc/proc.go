@@ -3,8 +3,8 @@
 // Run starts a program in its own session, so that a Ctrl-C meant for us does not reach it, and so that its process
 // group can be signalled at once. When a program fails or is cancelled, Run returns only after its whole process group
 // is gone: a caller that cleans up afterwards does not race with a grandchild that still writes. A Task is an untrusted
-// program that may not end by itself: a supervisor process makes sure that nothing of it is left, and a Terminal gives
-// it its own pseudo-terminal. A Namespace runs several tasks behind the same walls; only a WallBuilder knows how to
+// program that may not end by itself: a supervisor process makes sure that nothing of it is left, and package
+// terminal gives it its own pseudo-terminal. A Namespace runs several tasks behind the same walls; only a WallBuilder knows how to
 // build those.
 //
 // The package must never know about git or agents (except for the process name of supervisors), and never passes

@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"strings"
 	"syscall"
+
+	"github.com/git-agency/git-agency/gitagency/internal/terminal"
 )
 
 // WallBuilder builds the walls around programs. Only the WallBuilder can read a plan.
@@ -79,12 +81,10 @@ type supervisor struct {
 	streams     [3]int        // the program's 0, 1 and 2; as numbers, because os.File may change O_NONBLOCK for others
 	fdAt        func(int) int // descriptor number of the n-th file handed over; the caller closes it
 	order       supervisorOrder
-	restrict    func() error // applies the walls of the program; nil: none
-	startThread chan func()  // executes functions on the thread that forked the program, if there are walls
-	programPID  int          // pid
-	terminal    *os.File     // controlling terminal of our session and the program; nil: none
-
-	foregroundGroup int // process group that was in the foreground of the terminal before the program was in the background
+	restrict    func() error          // applies the walls of the program; nil: none
+	startThread chan func()           // executes functions on the thread that forked the program, if there are walls
+	programPID  int                   // pid
+	terminal    *terminal.Controlling // of our session and the program; nil: none
 }
 
 // newInheritedSupervisor returns a supervisor that uses the descriptors inherited by this process.

@@ -3,7 +3,6 @@
 package proc
 
 import (
-	"errors"
 	"os"
 	"syscall"
 	"time"
@@ -63,9 +62,3 @@ func setCloseOnExec() error {
 const reportStops = 0
 
 func detachTraced(s childStop) bool { return syscall.Kill(s.pid, syscall.SIGCONT) == nil }
-
-func (s *supervisor) takeTerminal(*syscall.SysProcAttr) error { return errors.ErrUnsupported }
-
-func (s supervisor) releaseTerminal() {}
-
-func (s *supervisor) continueProgram(supervisorRequest, bool) {}

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/term"
+	"github.com/git-agency/git-agency/gitagency/internal/terminal"
 )
 
 // runOnTerminal runs a task on its own pseudo-terminal, connected to the terminal that is its Stdin. Output that goes
@@ -16,29 +16,29 @@ import (
 // for the next reader.
 func (t Task) runOnTerminal(ctx context.Context) (res TaskResult, err error) {
 	outer, ok := t.Stdin.(*os.File)
-	if !ok || !isTerminal(outer) {
+	if !ok || !terminal.Is(outer) {
 		return TaskResult{}, &NotStartedError{errors.New("standard input is not a terminal")}
 	}
 	out := outer
 	for _, w := range []io.Writer{t.Stderr, t.Stdout} {
-		if isTerminal(w) {
+		if terminal.Is(w) {
 			out = w.(*os.File)
 		}
 	}
-	terminal, err := OpenTerminal(outer, out)
+	pty, err := terminal.Open(outer, out)
 	if err != nil {
 		return TaskResult{}, &NotStartedError{err}
 	}
-	defer func() { err = closeTerminal(terminal, res, err) }()
-	t.Stdin = terminal.Slave
+	defer func() { err = closeTerminal(pty, res, err) }()
+	t.Stdin = pty.Slave
 	for _, w := range []*io.Writer{&t.Stdout, &t.Stderr} {
-		if isTerminal(*w) {
-			*w = terminal.Slave
+		if terminal.Is(*w) {
+			*w = pty.Slave
 		}
 	}
 	running := t.OnRunning
 	t.OnRunning = func() {
-		terminal.StartInput()
+		pty.StartInput()
 		if running != nil {
 			running()
 		}
@@ -51,9 +51,9 @@ func (t Task) runOnTerminal(ctx context.Context) (res TaskResult, err error) {
 			case <-time.After(endSignalDelay):
 			}
 		}
-		return ctx.Err() != nil || terminal.Suspend(stop)
+		return ctx.Err() != nil || pty.Suspend(stop)
 	}
-	t.terminalMoves = terminal.Moves
+	t.terminalMoves = pty.Moves
 	return t.runContained(ctx)
 }
 
@@ -64,26 +64,26 @@ const endSignalDelay = 100 * time.Millisecond
 // Stderr: one, unless those are two terminals. They do not control its session, so that a program that wants to ask the
 // user fails at once. Where there are no pseudo-terminals it gets pipes.
 func (t Task) runOnOutputTerminals(ctx context.Context) (res TaskResult, err error) {
-	if isTerminal(t.Stdin) {
+	if terminal.Is(t.Stdin) {
 		return TaskResult{}, &NotStartedError{errors.New("standard input is a terminal, and its keys are not for the program")}
 	}
 	var outer *os.File
-	var last *Terminal
+	var last *terminal.PTY
 	for _, w := range []*io.Writer{&t.Stdout, &t.Stderr} {
-		if !isTerminal(*w) {
+		if !terminal.Is(*w) {
 			continue
 		}
-		if f := (*w).(*os.File); last == nil || !sameTerminal(outer, f) {
-			if !HasTerminals {
+		if f := (*w).(*os.File); last == nil || !terminal.Same(outer, f) {
+			if !terminal.Supported {
 				*w = struct{ io.Writer }{f} // copied through a pipe
 				continue
 			}
-			terminal, openErr := OpenOutputTerminal(ctx, f)
+			pty, openErr := terminal.OpenOutput(ctx, f)
 			if openErr != nil {
 				return TaskResult{}, &NotStartedError{openErr}
 			}
-			defer func() { err = closeTerminal(terminal, res, err) }()
-			outer, last = f, terminal
+			defer func() { err = closeTerminal(pty, res, err) }()
+			outer, last = f, pty
 		}
 		*w = last.Slave
 	}
@@ -92,26 +92,12 @@ func (t Task) runOnOutputTerminals(ctx context.Context) (res TaskResult, err err
 
 // closeTerminal closes the terminal of a task that has ended with res and err, and returns that error, or that of the
 // terminal. After any other end than success it resets modes: the program may not have had the time.
-func closeTerminal(terminal *Terminal, res TaskResult, err error) error {
+func closeTerminal(pty *terminal.PTY, res TaskResult, err error) error {
 	if err != nil || res.ExitCode != 0 || res.Stopped {
-		terminal.ResetModes()
+		pty.ResetModes()
 	}
-	if closeErr := terminal.Close(); closeErr != nil && err == nil {
+	if closeErr := pty.Close(); closeErr != nil && err == nil {
 		return &OutputError{closeErr}
 	}
 	return err
-}
-
-// isTerminal does not use File.Fd, which would make the file blocking for others.
-func isTerminal(stream any) (is bool) {
-	f, ok := stream.(*os.File)
-	if !ok || f == nil {
-		return false
-	}
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return false
-	}
-	err = raw.Control(func(fd uintptr) { is = term.IsTerminal(int(fd)) })
-	return is && err == nil
 }

@@ -1,4 +1,4 @@
-package proc
+package terminal
 
 import (
 	"os"
@@ -15,58 +15,58 @@ import (
 // in the same way, so that the shell and the processes between it and us notice. It returns when the shell has continued
 // us, with the user's terminal in raw mode if we are in its foreground. Then, and where no shell could continue us, the
 // program may use its terminal. A program that was stopped because it may not is in the foreground at once if we are.
-func (t *Terminal) Suspend(stop syscall.Signal) (foreground bool) {
+func (p *PTY) Suspend(stop syscall.Signal) (foreground bool) {
 	if groupIsOrphaned() {
 		return true
 	}
-	t.keyboardLock.Lock() // keys typed from now on are for the shell
-	defer t.keyboardLock.Unlock()
+	p.keyboardLock.Lock() // keys typed from now on are for the shell
+	defer p.keyboardLock.Unlock()
 	if stop != unix.SIGTTIN && stop != unix.SIGTTOU {
 		stop = unix.SIGTSTP
-	} else if foreground, _ := t.followForeground(); foreground { // perhaps only since the program was stopped
+	} else if foreground, _ := p.followForeground(); foreground { // perhaps only since the program was stopped
 		return true
 	}
-	defer t.pauseOutput()()
-	if !inBackground(t.outerFD) {
-		_ = term.Restore(t.outerFD, t.outerState) // relayInput and relayOutput detect a terminal that is gone, here and below
+	defer p.pauseOutput()()
+	if !inBackground(p.outerFD) {
+		_ = term.Restore(p.outerFD, p.outerState) // relayInput and relayOutput detect a terminal that is gone, here and below
 	}
 	stopGroup(stop)
-	foreground, _ = t.followForeground()
+	foreground, _ = p.followForeground()
 	return foreground
 }
 
 // followForeground puts the user's terminal into raw mode if we are in its foreground, and reports that and whether it has
-// changed. The caller holds keyboardLock. In the background its modes are those of the shell; setting them would stop us. Programs behind us may then be stopped for
-// output as well, if the user has chosen so (stty tostop).
-func (t *Terminal) followForeground() (foreground, changed bool) {
-	background := inBackground(t.outerFD)
-	changed = t.background.Swap(background) != background
-	outer, err := unix.IoctlGetTermios(t.outerFD, unix.TCGETS)
+// changed. The caller holds keyboardLock. In the background its modes are those of the shell; setting them would stop us.
+// Programs behind us may then be stopped for output as well, if the user has chosen so (stty tostop).
+func (p *PTY) followForeground() (foreground, changed bool) {
+	background := inBackground(p.outerFD)
+	changed = p.background.Swap(background) != background
+	outer, err := unix.IoctlGetTermios(p.outerFD, unix.TCGETS)
 	if err == nil {
-		t.setStopForOutput(background && outer.Lflag&unix.TOSTOP != 0)
+		p.setStopForOutput(background && outer.Lflag&unix.TOSTOP != 0)
 	}
 	if !background {
-		_, _ = term.MakeRaw(t.outerFD)
-		t.copySize()
+		_, _ = term.MakeRaw(p.outerFD)
+		p.copySize()
 	}
 	return !background, changed
 }
 
 // setStopForOutput switches TOSTOP of the program's terminal on, or back to what it was before.
-func (t *Terminal) setStopForOutput(on bool) {
-	if on == t.stopsForOutput {
+func (p *PTY) setStopForOutput(on bool) {
+	if on == p.stopsForOutput {
 		return
 	}
-	_ = withFD(t.master, func(fd int) error { // the modes of a master are those of its slave
+	_ = withFD(p.master, func(fd int) error { // the modes of a master are those of its slave
 		modes, err := unix.IoctlGetTermios(fd, unix.TCGETS)
 		if err != nil {
 			return err
 		}
 		if on {
-			t.stopsForOutput = modes.Lflag&unix.TOSTOP == 0
+			p.stopsForOutput = modes.Lflag&unix.TOSTOP == 0
 			modes.Lflag |= unix.TOSTOP
 		} else {
-			t.stopsForOutput = false
+			p.stopsForOutput = false
 			modes.Lflag &^= unix.TOSTOP
 		}
 		return unix.IoctlSetTermios(fd, unix.TCSETS, modes)
@@ -74,32 +74,32 @@ func (t *Terminal) setStopForOutput(on bool) {
 }
 
 // announceMove follows the foreground, and tells the reader of Moves if it has changed: not if Suspend has noticed it.
-func (t *Terminal) announceMove() {
-	t.keyboardLock.Lock()
-	foreground, changed := t.followForeground()
-	t.keyboardLock.Unlock()
+func (p *PTY) announceMove() {
+	p.keyboardLock.Lock()
+	foreground, changed := p.followForeground()
+	p.keyboardLock.Unlock()
 	if !changed {
 		return
 	}
 	select {
-	case <-t.Moves: // no longer true
+	case <-p.moves: // no longer true
 	default:
 	}
-	t.Moves <- foreground
+	p.moves <- foreground
 }
 
 // outputPause is a request to copy all output of a stopped program and then to wait.
 type outputPause struct{ drained, over chan struct{} }
 
 // pauseOutput waits until all output of the stopped program is copied, and stops copying. The result starts it again.
-func (t *Terminal) pauseOutput() (resume func()) {
+func (p *PTY) pauseOutput() (resume func()) {
 	pause := outputPause{make(chan struct{}), make(chan struct{})}
-	t.outputPauses <- pause
-	_ = t.master.SetReadDeadline(time.Unix(1, 0)) // ends a read that is blocked; an error means that the terminal is closed
+	p.outputPauses <- pause
+	_ = p.master.SetReadDeadline(time.Unix(1, 0)) // ends a read that is blocked; an error means that the terminal is closed
 	select {
 	case <-pause.drained:
-	case <-t.outputDone:
-	case <-time.After(t.outputTimeout): // a terminal that accepts nothing
+	case <-p.outputDone:
+	case <-time.After(p.outputTimeout): // a terminal that accepts nothing
 	}
 	return func() { close(pause.over) }
 }

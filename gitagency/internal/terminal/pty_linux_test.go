@@ -1,4 +1,4 @@
-package proc
+package terminal
 
 import (
 	"bytes"
@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -198,18 +197,18 @@ func init() { // before the tests: this process runs none
 
 // runTerminalHelper runs a program on a new terminal connected to standard input and output, and prints its exit code.
 func runTerminalHelper(argv []string) int {
-	terminal, err := OpenTerminal(os.Stdin, os.Stdout)
+	pty, err := Open(os.Stdin, os.Stdout)
 	if err != nil {
 		fmt.Println("refused:", errors.Is(err, ErrBackground), err)
 		return 1
 	}
 	cmd := exec.Command(argv[0], argv[1:]...)
-	err = startOnTerminal(terminal, cmd)
+	err = startOnTerminal(pty, cmd)
 	if err == nil {
-		terminal.StartInput()
+		pty.StartInput()
 		_ = cmd.Wait() // the exit code is reported below
 	}
-	err = errors.Join(err, terminal.Close(), terminal.Close())
+	err = errors.Join(err, pty.Close(), pty.Close())
 	if err != nil {
 		fmt.Println("failed:", err)
 		return 1
@@ -218,26 +217,26 @@ func runTerminalHelper(argv []string) int {
 	return 0
 }
 
-func startOnTerminal(terminal *Terminal, cmd *exec.Cmd) error {
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal.Slave, terminal.Slave, terminal.Slave
+func startOnTerminal(pty *PTY, cmd *exec.Cmd) error {
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = pty.Slave, pty.Slave, pty.Slave
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	return cmd.Start()
 }
 
-// openTerminal opens a Terminal in the test process, which is not in this terminal's session.
-func (p *testTerminal) openTerminal(out io.Writer) *Terminal {
+// openPTY opens a PTY in the test process, which is not in this terminal's session.
+func (p *testTerminal) openPTY(out io.Writer) *PTY {
 	p.t.Helper()
-	terminal, err := OpenTerminal(p.slave, out)
+	pty, err := Open(p.slave, out)
 	must(p.t, err)
-	p.t.Cleanup(func() { _ = terminal.Close() }) // fails in tests of hang-ups
-	return terminal
+	p.t.Cleanup(func() { _ = pty.Close() }) // fails in tests of hang-ups
+	return pty
 }
 
-// runOnTerminal starts a program on terminal.
-func (p *testTerminal) runOnTerminal(terminal *Terminal, argv ...string) *exec.Cmd {
+// runOnTerminal starts a program on pty.
+func (p *testTerminal) runOnTerminal(pty *PTY, argv ...string) *exec.Cmd {
 	p.t.Helper()
 	cmd := exec.CommandContext(p.t.Context(), argv[0], argv[1:]...)
-	must(p.t, startOnTerminal(terminal, cmd))
+	must(p.t, startOnTerminal(pty, cmd))
 	p.t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -245,7 +244,7 @@ func (p *testTerminal) runOnTerminal(terminal *Terminal, argv ...string) *exec.C
 	return cmd
 }
 
-func TestTerminalCopiesSizeAndModes(t *testing.T) {
+func TestPTYCopiesSizeAndModes(t *testing.T) {
 	t.Parallel()
 	p := newTestTerminal(t, 33, 77)
 	stty := exec.CommandContext(t.Context(), "stty", "-g")
@@ -261,7 +260,7 @@ func TestTerminalCopiesSizeAndModes(t *testing.T) {
 	}
 }
 
-func TestTerminalPropagatesResize(t *testing.T) {
+func TestPTYPropagatesResize(t *testing.T) {
 	t.Parallel()
 	p := newTestTerminal(t, 24, 80)
 	tool := p.runHelper("sh", "-c", `sleep 600 & trap 'stty size; kill $!; exit 4' WINCH; echo ready; wait`)
@@ -271,7 +270,7 @@ func TestTerminalPropagatesResize(t *testing.T) {
 	p.requireExit(tool, 4)
 }
 
-func TestTerminalCtrlCReachesOnlyProgram(t *testing.T) {
+func TestPTYCtrlCReachesOnlyProgram(t *testing.T) {
 	t.Parallel()
 	p := newTestTerminal(t, 24, 80)
 	tool := p.runHelper("sh", "-c", "echo ready; exec sleep 600")
@@ -280,7 +279,7 @@ func TestTerminalCtrlCReachesOnlyProgram(t *testing.T) {
 	p.requireExit(tool, 130)
 }
 
-func TestTerminalShellHasJobControl(t *testing.T) {
+func TestPTYShellHasJobControl(t *testing.T) {
 	t.Parallel()
 	p := newTestTerminal(t, 24, 80)
 	tool := p.runHelper("env", "-i", "PATH="+os.Getenv("PATH"), "PS1=what? ", "sh", "-i")
@@ -296,7 +295,7 @@ func TestTerminalShellHasJobControl(t *testing.T) {
 	}
 }
 
-func TestTerminalRelaysAllOutput(t *testing.T) {
+func TestPTYRelaysAllOutput(t *testing.T) {
 	t.Parallel()
 	p := newTestTerminal(t, 24, 80)
 	p.requireExit(p.runHelper("seq", "150000"), 0)
@@ -310,7 +309,7 @@ func TestTerminalRelaysAllOutput(t *testing.T) {
 	}
 }
 
-func TestTerminalRelaysAllInput(t *testing.T) {
+func TestPTYRelaysAllInput(t *testing.T) {
 	t.Parallel()
 	p := newTestTerminal(t, 24, 80)
 	file := filepath.Join(t.TempDir(), "typed")
@@ -329,21 +328,21 @@ func TestTerminalRelaysAllInput(t *testing.T) {
 	}
 }
 
-func TestTerminalLeavesTypeAhead(t *testing.T) {
+func TestPTYLeavesTypeAhead(t *testing.T) {
 	t.Parallel()
 	for name, relay := range map[string]bool{"before StartInput": false, "after Close": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newTestTerminal(t, 24, 80)
-			terminal := p.openTerminal(io.Discard)
+			pty := p.openPTY(io.Discard)
 			if relay {
-				terminal.StartInput()
-				must(t, p.runOnTerminal(terminal, "true").Wait())
-				must(t, terminal.Close())
+				pty.StartInput()
+				must(t, p.runOnTerminal(pty, "true").Wait())
+				must(t, pty.Close())
 			}
 			p.typeKeys("ls\n")
-			must(t, terminal.Close())
-			must(t, terminal.Close())
+			must(t, pty.Close())
+			must(t, pty.Close())
 			if got := p.readInput(); got != "ls\n" {
 				t.Errorf("found %q", got)
 			}
@@ -352,34 +351,34 @@ func TestTerminalLeavesTypeAhead(t *testing.T) {
 	}
 }
 
-func TestTerminalCloseStopsReadingInput(t *testing.T) {
+func TestPTYCloseStopsReadingInput(t *testing.T) {
 	t.Parallel()
 	p := newTestTerminal(t, 24, 80)
-	terminal := p.openTerminal(io.Discard)
-	terminal.StartInput()
-	must(t, p.runOnTerminal(terminal, "true").Wait())
-	must(t, terminal.Close())
+	pty := p.openPTY(io.Discard)
+	pty.StartInput()
+	must(t, p.runOnTerminal(pty, "true").Wait())
+	must(t, pty.Close())
 	select {
-	case <-terminal.inputDone:
+	case <-pty.inputDone:
 	default:
 		t.Error("terminal input is still read")
 	}
 }
 
-func TestTerminalKeepsInputBlocking(t *testing.T) {
+func TestPTYKeepsInputBlocking(t *testing.T) {
 	t.Parallel()
 	p := newTestTerminal(t, 24, 80)
-	terminal := p.openTerminal(io.Discard)
-	terminal.StartInput()
+	pty := p.openPTY(io.Discard)
+	pty.StartInput()
 	flags, err := unix.FcntlInt(p.slave.Fd(), unix.F_GETFL, 0)
 	must(t, err)
 	if flags&unix.O_NONBLOCK != 0 {
 		t.Error("the shared open file description is non-blocking")
 	}
-	must(t, terminal.Close())
+	must(t, pty.Close())
 }
 
-func TestOpenTerminalRefusesBackground(t *testing.T) {
+func TestOpenRefusesBackground(t *testing.T) {
 	t.Parallel()
 	p := newTestTerminal(t, 24, 80)
 	self, err := os.Executable()
@@ -393,18 +392,18 @@ func TestOpenTerminalRefusesBackground(t *testing.T) {
 	p.requireRestored()
 }
 
-func TestOpenTerminalRefusesNonTerminal(t *testing.T) {
+func TestOpenRefusesNonTerminal(t *testing.T) {
 	t.Parallel()
 	null, err := os.Open(os.DevNull)
 	must(t, err)
 	defer null.Close()
-	if _, err := OpenTerminal(null, io.Discard); !errors.Is(err, unix.ENOTTY) || !strings.Contains(err.Error(), os.DevNull) {
+	if _, err := Open(null, io.Discard); !errors.Is(err, unix.ENOTTY) || !strings.Contains(err.Error(), os.DevNull) {
 		t.Errorf("got %v", err)
 	}
 }
 
-// TestTerminalIsRawAgainAfterSIGCONT restores the modes while the helper is stopped, as a shell does.
-func TestTerminalIsRawAgainAfterSIGCONT(t *testing.T) {
+// TestPTYIsRawAgainAfterSIGCONT restores the modes while the helper is stopped, as a shell does.
+func TestPTYIsRawAgainAfterSIGCONT(t *testing.T) {
 	t.Parallel()
 	p := newTestTerminal(t, 24, 80)
 	tool := p.runHelper("sh", "-c", "echo ready; exec sleep 600")
@@ -420,7 +419,7 @@ func TestTerminalIsRawAgainAfterSIGCONT(t *testing.T) {
 	p.requireExit(tool, 130)
 }
 
-func TestTerminalStopAndForeground(t *testing.T) {
+func TestPTYStopAndForeground(t *testing.T) {
 	t.Parallel()
 	bash, err := exec.LookPath("bash")
 	if err != nil {
@@ -464,14 +463,14 @@ func TestProgramMayReopenItsTerminal(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newTestTerminal(t, 24, 80)
-			terminal := p.openTerminal(p.slave)
+			pty := p.openPTY(p.slave)
 			closed := filepath.Join(t.TempDir(), "closed")
-			cmd := p.runOnTerminal(terminal, "sh", "-c", `echo one; trap 'exec >/dev/tty </dev/tty; echo two; read line; exit 3' USR1
+			cmd := p.runOnTerminal(pty, "sh", "-c", `echo one; trap 'exec >/dev/tty </dev/tty; echo two; read line; exit 3' USR1
 				exec >"$1.new" 2>&1 <&-; mv "$1.new" "$1"; while :; do sleep 0.01; done`, "sh", closed)
 			if alone {
-				must(t, terminal.Slave.Close())
+				must(t, pty.Slave.Close())
 			}
-			terminal.StartInput()
+			pty.StartInput()
 			waitUntil(t, func() bool { _, err := os.Stat(closed); return err == nil })
 			must(t, cmd.Process.Signal(unix.SIGUSR1))
 			p.waitFor("two\r\n")
@@ -479,27 +478,26 @@ func TestProgramMayReopenItsTerminal(t *testing.T) {
 			if err := cmd.Wait(); exitCode(cmd.ProcessState) != 3 {
 				t.Error(err)
 			}
-			must(t, terminal.Close())
+			must(t, pty.Close())
 			p.waitFor("one\r\ntwo\r\n\r\n") // the last line is the echo of the key
 			p.requireRestored()
 		})
 	}
 }
 
-func TestTerminalHangUpReachesProgram(t *testing.T) {
-	acceptSIGHUP()
+func TestPTYHangUpReachesProgram(t *testing.T) {
 	t.Parallel()
 	p := newTestTerminal(t, 24, 80)
-	terminal := p.openTerminal(io.Discard)
-	cmd := p.runOnTerminal(terminal, "sleep", "600")
-	terminal.StartInput()
+	pty := p.openPTY(io.Discard)
+	cmd := p.runOnTerminal(pty, "sleep", "600")
+	pty.StartInput()
 	must(t, p.master.Close())
 	select {
-	case <-terminal.inputDone:
+	case <-pty.inputDone:
 	case <-time.After(30 * time.Second):
 		t.Fatal("terminal input is still read")
 	}
-	if err := terminal.Close(); !errors.Is(err, unix.EIO) {
+	if err := pty.Close(); !errors.Is(err, unix.EIO) {
 		t.Errorf("Close after a hang-up: %v", err)
 	}
 	_ = cmd.Wait()
@@ -508,22 +506,21 @@ func TestTerminalHangUpReachesProgram(t *testing.T) {
 	}
 }
 
-func TestTerminalCloseDespiteEndlessOutput(t *testing.T) {
-	acceptSIGHUP()
+func TestPTYCloseDespiteEndlessOutput(t *testing.T) {
 	t.Parallel()
 	p := newTestTerminal(t, 24, 80)
 	writes := make(chan struct{}, 1)
-	terminal := p.openTerminal(writerFunc(func(p []byte) (int, error) {
+	pty := p.openPTY(writerFunc(func(p []byte) (int, error) {
 		select {
 		case writes <- struct{}{}:
 		default:
 		}
 		return len(p), nil
 	}))
-	cmd := p.runOnTerminal(terminal, "yes")
-	terminal.StartInput()
+	cmd := p.runOnTerminal(pty, "yes")
+	pty.StartInput()
 	<-writes
-	must(t, terminal.Close())
+	must(t, pty.Close())
 	p.requireRestored()
 	_ = cmd.Wait()
 	if code := exitCode(cmd.ProcessState); code != 128+int(unix.SIGHUP) {
@@ -535,64 +532,60 @@ type writerFunc func([]byte) (int, error)
 
 func (w writerFunc) Write(p []byte) (int, error) { return w(p) }
 
-func TestTerminalOutputErrorDoesNotBlockProgram(t *testing.T) {
+func TestPTYOutputErrorDoesNotBlockProgram(t *testing.T) {
 	t.Parallel()
 	p := newTestTerminal(t, 24, 80)
 	full := errors.New("the screen is full")
-	terminal := p.openTerminal(writerFunc(func([]byte) (int, error) { return 0, full }))
-	must(t, p.runOnTerminal(terminal, "seq", "100000").Wait())
-	if err := terminal.Close(); !errors.Is(err, full) {
+	pty := p.openPTY(writerFunc(func([]byte) (int, error) { return 0, full }))
+	must(t, p.runOnTerminal(pty, "seq", "100000").Wait())
+	if err := pty.Close(); !errors.Is(err, full) {
 		t.Errorf("got %v", err)
 	}
 	p.requireRestored()
 }
 
-func TestTerminalCloseTimesOutOnBlockedOutput(t *testing.T) {
+func TestPTYCloseTimesOutOnBlockedOutput(t *testing.T) {
 	t.Parallel()
 	p := newTestTerminal(t, 24, 80)
 	forever := make(chan struct{})
 	defer close(forever)
-	terminal := p.openTerminal(writerFunc(func(p []byte) (int, error) { <-forever; return len(p), nil }))
-	terminal.outputTimeout = 10 * time.Millisecond
-	must(t, p.runOnTerminal(terminal, "echo", "hello").Wait())
-	if err := terminal.Close(); err == nil || !strings.Contains(err.Error(), "output was lost") {
+	pty := p.openPTY(writerFunc(func(p []byte) (int, error) { <-forever; return len(p), nil }))
+	pty.outputTimeout = 10 * time.Millisecond
+	must(t, p.runOnTerminal(pty, "echo", "hello").Wait())
+	if err := pty.Close(); err == nil || !strings.Contains(err.Error(), "output was lost") {
 		t.Errorf("got %v", err)
 	}
 	p.requireRestored()
 }
 
-// acceptSIGHUP installs a handler for SIGHUP, so that programs started by the test do not ignore it, even under nohup:
-// exec resets a handled signal to its default and keeps an ignored one ignored.
-func acceptSIGHUP() { signal.Notify(make(chan os.Signal, 1), unix.SIGHUP) }
-
-// openOutputTerminal opens a Terminal for output alone.
-func (p *testTerminal) openOutputTerminal(ctx context.Context) *Terminal {
+// openOutput opens a PTY for output alone.
+func (p *testTerminal) openOutput(ctx context.Context) *PTY {
 	p.t.Helper()
-	terminal, err := OpenOutputTerminal(ctx, p.slave)
+	pty, err := OpenOutput(ctx, p.slave)
 	must(p.t, err)
-	p.t.Cleanup(func() { _ = terminal.Close() }) // fails in tests of lost output
-	return terminal
+	p.t.Cleanup(func() { _ = pty.Close() }) // fails in tests of lost output
+	return pty
 }
 
-func TestOutputTerminalProcessesOutputOnce(t *testing.T) {
+func TestOutputPTYProcessesOutputOnce(t *testing.T) {
 	t.Parallel()
 	p := newTestTerminal(t, 33, 77)
-	terminal := p.openOutputTerminal(t.Context())
-	_, err := terminal.Slave.WriteString("one\ntwo\ttabs\r\n\x1b[31mred")
-	must(t, errors.Join(err, terminal.Close(), terminal.Close()))
+	pty := p.openOutput(t.Context())
+	_, err := pty.Slave.WriteString("one\ntwo\ttabs\r\n\x1b[31mred")
+	must(t, errors.Join(err, pty.Close(), pty.Close()))
 	p.waitFor("one\r\ntwo\ttabs\r\r\n\x1b[31mred") // as a program on the user's terminal would write it
 	p.requireRestored()
 }
 
-func TestOutputTerminalCannotBeRead(t *testing.T) {
+func TestOutputPTYCannotBeRead(t *testing.T) {
 	t.Parallel()
 	p := newTestTerminal(t, 33, 77)
-	terminal := p.openOutputTerminal(t.Context())
+	pty := p.openOutput(t.Context())
 	p.typeKeys("keys\n")
-	if _, err := terminal.Slave.Read(make([]byte, 1)); !errors.Is(err, unix.EBADF) {
+	if _, err := pty.Slave.Read(make([]byte, 1)); !errors.Is(err, unix.EBADF) {
 		t.Errorf("read: %v", err)
 	}
-	must(t, withFD(terminal.Slave, func(fd int) error {
+	must(t, withFD(pty.Slave, func(fd int) error {
 		_, err := unix.IoctlGetTermios(fd, unix.TCGETS)
 		size, sizeErr := unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ)
 		if sizeErr == nil && (size.Row != 33 || size.Col != 77) {
@@ -600,7 +593,7 @@ func TestOutputTerminalCannotBeRead(t *testing.T) {
 		}
 		return errors.Join(err, sizeErr, unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 1, Col: 1}))
 	}))
-	must(t, terminal.Close())
+	must(t, pty.Close())
 	if keys := p.readInput(); keys != "keys\n" {
 		t.Errorf("the user's terminal has the keys %q", keys)
 	}
@@ -614,9 +607,9 @@ func TestOutputTerminalCannotBeRead(t *testing.T) {
 	p.requireRestored()
 }
 
-// TestOutputTerminalWaitsForStoppedOutput stops the output with Ctrl-S: Close waits for Ctrl-Q, but not after ctx has
+// TestOutputPTYWaitsForStoppedOutput stops the output with Ctrl-S: Close waits for Ctrl-Q, but not after ctx has
 // ended.
-func TestOutputTerminalWaitsForStoppedOutput(t *testing.T) {
+func TestOutputPTYWaitsForStoppedOutput(t *testing.T) {
 	t.Parallel()
 	for name, canceled := range map[string]bool{"until Ctrl-Q": false, "not after the end of ctx": true} {
 		t.Run(name, func(t *testing.T) {
@@ -624,13 +617,13 @@ func TestOutputTerminalWaitsForStoppedOutput(t *testing.T) {
 			p := newTestTerminal(t, 33, 77)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			terminal := p.openOutputTerminal(ctx)
-			terminal.outputTimeout = 10 * time.Millisecond
+			pty := p.openOutput(ctx)
+			pty.outputTimeout = 10 * time.Millisecond
 			p.typeKeys("\x13")
-			_, err := terminal.Slave.WriteString("the end")
+			_, err := pty.Slave.WriteString("the end")
 			must(t, err)
 			closed := make(chan error, 1)
-			go func() { closed <- terminal.Close() }()
+			go func() { closed <- pty.Close() }()
 			if canceled {
 				cancel()
 				if err := <-closed; err == nil {
@@ -642,56 +635,11 @@ func TestOutputTerminalWaitsForStoppedOutput(t *testing.T) {
 			select {
 			case err := <-closed:
 				t.Errorf("Close did not wait: %v", err)
-			case <-time.After(10 * terminal.outputTimeout):
+			case <-time.After(10 * pty.outputTimeout):
 			}
 			p.typeKeys("\x11")
 			must(t, <-closed)
 			p.waitFor("the end")
 		})
-	}
-}
-
-// TestTaskWithholdsTerminals checks which streams of a task are the terminals given to it.
-func TestTaskWithholdsTerminals(t *testing.T) {
-	t.Parallel()
-	p, other := newTestTerminal(t, 33, 77), newTestTerminal(t, 22, 66)
-	dir, err := os.Open(t.TempDir())
-	must(t, err)
-	defer dir.Close()
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	must(t, err)
-	defer null.Close()
-	for name, c := range map[string]struct {
-		stdout, stderr *os.File
-		same           bool // stdout and stderr are the same file
-	}{
-		"one terminal":      {p.slave, p.slave, true},
-		"two terminals":     {p.slave, other.slave, false},
-		"stderr is no such": {p.slave, null, false},
-		"stdout is no such": {null, p.slave, false},
-		"neither is":        {null, null, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			report := filepath.Join(t.TempDir(), "report")
-			_, err := Task{
-				Argv: []string{"sh", "-c", `out=$(readlink /proc/$$/fd/1) err=$(readlink /proc/$$/fd/2); echo "$out $err" >"$0"`, report}, Dir: dir, Env: os.Environ(),
-				Stdout: c.stdout, Stderr: c.stderr,
-			}.Run(t.Context())
-			must(t, err)
-			data, err := os.ReadFile(report)
-			must(t, err)
-			files := strings.Fields(string(data))
-			if len(files) != 2 || (files[0] == files[1]) != c.same {
-				t.Fatalf("stdout and stderr are %q", files)
-			}
-			for i, given := range []*os.File{c.stdout, c.stderr} {
-				if isTerminal(given) == (files[i] == given.Name()) || isTerminal(given) != strings.HasPrefix(files[i], "/dev/pts/") {
-					t.Errorf("stream %d is %s, given was %s", i+1, files[i], given.Name())
-				}
-			}
-		})
-	}
-	if _, err := (Task{Argv: []string{"true"}, Dir: dir, Stdin: p.slave}).Run(t.Context()); err == nil {
-		t.Error("a terminal was passed as standard input")
 	}
 }

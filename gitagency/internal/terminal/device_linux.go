@@ -1,4 +1,4 @@
-package proc
+package terminal
 
 import (
 	"errors"
@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openPTY opens a pseudo-terminal with these modes. The master is non-blocking, so that waiting for it can be
+// openDevice opens a pseudo-terminal device with these modes. The master is non-blocking, so that waiting for it can be
 // interrupted; the slave is an ordinary terminal, opened with flag.
-func openPTY(modes *unix.Termios, flag int) (master, slave *os.File, err error) {
+func openDevice(modes *unix.Termios, flag int) (master, slave *os.File, err error) {
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, nil, &os.PathError{Op: "open", Path: "/dev/ptmx", Err: err}
@@ -73,8 +73,8 @@ func withFD(f *os.File, do func(fd int) error) error {
 	return err
 }
 
-// sameTerminal reports whether two files are the same terminal, under any name: /dev/tty is one more name of it.
-func sameTerminal(a, b *os.File) bool {
+// Same reports whether two files are the same terminal, under any name: /dev/tty is one more name of it.
+func Same(a, b *os.File) bool {
 	deviceOf := func(f *os.File) (device uint32, err error) {
 		err = withFD(f, func(fd int) (err error) {
 			device, err = unix.IoctlGetUint32(fd, unix.TIOCGDEV)

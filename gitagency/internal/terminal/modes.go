@@ -1,7 +1,4 @@
-// Package ttymodes follows the modes that a program's output switches on in a terminal: the alternate screen, mouse
-// reporting, a hidden cursor and the like. It knows which bytes switch them off again, for a program that was killed
-// before it could. It must never change the output, and draws no screen.
-package ttymodes
+package terminal
 
 import (
 	"bytes"
@@ -11,10 +8,12 @@ import (
 	"strings"
 )
 
-// Tracker is an io.Writer of a program's output. A sequence may be split over any number of writes.
-type Tracker struct {
-	parse  func(*Tracker, byte) // consumes one byte of a sequence; nil: outside of one
-	params []byte               // parameters of the control sequence so far
+// modeTracker follows the modes that a program's output switches on in a terminal: the alternate screen, mouse
+// reporting, a hidden cursor and the like. It knows which bytes switch them off again, for a program that was killed
+// before it could. It draws no screen.
+type modeTracker struct {
+	parse  func(*modeTracker, byte) // consumes one byte of a sequence; nil: outside of one
+	params []byte                   // parameters of the control sequence so far
 
 	changed         []int  // private modes that are not at their default, in the order of the changes
 	keypad          bool   // the keypad sends application sequences
@@ -46,9 +45,9 @@ const escape = 0x1b
 // maxParams bounds the parameters of a control sequence. A longer one has no effect.
 const maxParams = 256
 
-// Write follows the modes. It never fails.
-func (t *Tracker) Write(p []byte) (int, error) {
-	for rest := p; len(rest) > 0; rest = rest[1:] {
+// follow reads the next part of the output. A sequence may be split over any number of parts.
+func (t *modeTracker) follow(output []byte) {
+	for rest := output; len(rest) > 0; rest = rest[1:] {
 		if t.parse == nil {
 			next := bytes.IndexByte(rest, escape)
 			if next < 0 {
@@ -58,13 +57,12 @@ func (t *Tracker) Write(p []byte) (int, error) {
 		}
 		t.consume(rest[0])
 	}
-	return len(p), nil
 }
 
-func (t *Tracker) consume(c byte) {
+func (t *modeTracker) consume(c byte) {
 	switch {
 	case c == escape: // begins a sequence, also inside of another
-		t.parse = (*Tracker).afterEscape
+		t.parse = (*modeTracker).afterEscape
 	case c == 0x18 || c == 0x1a: // CAN and SUB cancel a sequence
 		t.parse = nil
 	case c < 0x20 || c == 0x7f: // other control characters act inside of a sequence as outside
@@ -73,21 +71,21 @@ func (t *Tracker) consume(c byte) {
 	}
 }
 
-func (t *Tracker) afterEscape(c byte) {
+func (t *modeTracker) afterEscape(c byte) {
 	t.parse = nil
 	switch c {
 	case '[':
-		t.params, t.parse = t.params[:0], (*Tracker).inControlSequence
+		t.params, t.parse = t.params[:0], (*modeTracker).inControlSequence
 	case '=':
 		t.keypad = true
 	case '>':
 		t.keypad = false
 	case 'c': // full reset
-		*t = Tracker{params: t.params}
+		*t = modeTracker{params: t.params}
 	}
 }
 
-func (t *Tracker) inControlSequence(c byte) {
+func (t *modeTracker) inControlSequence(c byte) {
 	if c >= 0x40 {
 		t.parse = nil
 		if len(t.params) < maxParams {
@@ -101,7 +99,7 @@ func (t *Tracker) inControlSequence(c byte) {
 }
 
 // apply executes a control sequence.
-func (t *Tracker) apply(params string, final byte) {
+func (t *modeTracker) apply(params string, final byte) {
 	private, isPrivate := strings.CutPrefix(params, "?")
 	switch {
 	case isPrivate && (final == 'h' || final == 'l'):
@@ -127,7 +125,7 @@ func (t *Tracker) apply(params string, final byte) {
 	}
 }
 
-func (t *Tracker) set(mode int, on bool) {
+func (t *modeTracker) set(mode int, on bool) {
 	usual, known := usualMode(mode)
 	at := slices.Index(t.changed, mode)
 	switch {
@@ -140,7 +138,7 @@ func (t *Tracker) set(mode int, on bool) {
 }
 
 // screen returns the index of the current screen in keyboardFlags.
-func (t *Tracker) screen() int {
+func (t *modeTracker) screen() int {
 	if slices.ContainsFunc(t.changed, isAlternateScreen) {
 		return 1
 	}
@@ -149,9 +147,9 @@ func (t *Tracker) screen() int {
 
 func isAlternateScreen(mode int) bool { return mode == 47 || mode == 1047 || mode == 1049 }
 
-// Reset returns the bytes that switch all modes to their defaults again, and takes them for written. The result is
+// reset returns the bytes that switch all modes to their defaults again, and takes them for written. The result is
 // empty if they are there already.
-func (t *Tracker) Reset() []byte {
+func (t *modeTracker) reset() []byte {
 	var out []byte
 	popKeyboardFlags := func() {
 		if n := t.keyboardFlags[t.screen()]; n > 0 {
@@ -185,6 +183,6 @@ func (t *Tracker) Reset() []byte {
 		}
 		popKeyboardFlags()
 	}
-	*t = Tracker{params: t.params}
+	*t = modeTracker{params: t.params}
 	return out
 }

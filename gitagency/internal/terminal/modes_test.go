@@ -1,11 +1,11 @@
-package ttymodes
+package terminal
 
 import (
 	"bytes"
 	"testing"
 )
 
-func TestTrackerResetsWhatIsOn(t *testing.T) {
+func TestModeTrackerResetsWhatIsOn(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ output, reset string }{
 		"plain text":                    {"text\r\n\x1b[31mred\x1b[m \x1b]0;title\a\x1b[2J\x1b[H", ""},
@@ -37,16 +37,14 @@ func TestTrackerResetsWhatIsOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for size := 1; size <= len(c.output); size = max(size+1, size*2) { // split in every way that matters
-				var tracker Tracker
+				var tracker modeTracker
 				for rest := []byte(c.output); len(rest) > 0; rest = rest[min(size, len(rest)):] {
-					if n, err := tracker.Write(rest[:min(size, len(rest))]); err != nil || n != min(size, len(rest)) {
-						t.Fatalf("wrote %d, %v", n, err)
-					}
+					tracker.follow(rest[:min(size, len(rest))])
 				}
-				if got := string(tracker.Reset()); got != c.reset {
+				if got := string(tracker.reset()); got != c.reset {
 					t.Errorf("in pieces of %d bytes: got %q, want %q", size, got, c.reset)
 				}
-				if again := tracker.Reset(); len(again) != 0 {
+				if again := tracker.reset(); len(again) != 0 {
 					t.Errorf("the second reset is %q", again)
 				}
 			}
@@ -54,19 +52,19 @@ func TestTrackerResetsWhatIsOn(t *testing.T) {
 	}
 }
 
-// FuzzTrackerReset checks that the bytes of Reset switch off all modes that any output has switched on.
-func FuzzTrackerReset(f *testing.F) {
+// FuzzModeTrackerReset checks that the bytes of reset switch off all modes that any output has switched on.
+func FuzzModeTrackerReset(f *testing.F) {
 	f.Add([]byte("\x1b[?1049h\x1b[?25l\x1b[>1u\x1b[>4;2m\x1b="), 3)
 	f.Add([]byte("\x1b[?1000;1002;1006;7l\x1b[?10\x1b[!p"), 1)
 	f.Fuzz(func(t *testing.T, output []byte, split int) {
 		at := min(max(split, 0), len(output))
-		var whole, pieces Tracker
-		_, _ = whole.Write(output) // never fails, here and below
-		_, _ = pieces.Write(output[:at])
-		_, _ = pieces.Write(output[at:])
-		reset := whole.Reset()
-		_, _ = pieces.Write(append([]byte{0x18}, reset...)) // a sequence that is not complete is cancelled
-		if left := pieces.Reset(); len(left) != 0 {
+		var whole, pieces modeTracker
+		whole.follow(output)
+		pieces.follow(output[:at])
+		pieces.follow(output[at:])
+		reset := whole.reset()
+		pieces.follow(append([]byte{0x18}, reset...)) // a sequence that is not complete is cancelled
+		if left := pieces.reset(); len(left) != 0 {
 			t.Errorf("after %q and %q, %q is left", output, reset, left)
 		}
 	})
