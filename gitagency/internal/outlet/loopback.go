@@ -45,15 +45,16 @@ func (r Rules) LoopbackRelays() []LoopbackRelay {
 		}
 	}
 	for _, relay := range relays {
-		slices.SortStableFunc(relay.Targets, func(a, b netip.AddrPort) int { // the address of the same family first
-			return cmp.Compare(distance(a, relay.Inside), distance(b, relay.Inside))
+		slices.SortStableFunc(relay.Targets, func(a, b netip.AddrPort) int {
+			return cmp.Compare(familyOrder(a, relay.Inside), familyOrder(b, relay.Inside))
 		})
 	}
 	return slices.SortedFunc(maps.Values(relays), func(a, b LoopbackRelay) int { return a.Inside.Compare(b.Inside) })
 }
 
-func distance(a, b netip.AddrPort) int {
-	if a.Addr().Is4() == b.Addr().Is4() {
+// familyOrder sorts targets of the address family of the relay before those of the other.
+func familyOrder(target, inside netip.AddrPort) int {
+	if target.Addr().Is4() == inside.Addr().Is4() {
 		return 0
 	}
 	return 1

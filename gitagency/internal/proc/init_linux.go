@@ -46,7 +46,7 @@ func runInit(b WallBuilder) {
 	}()
 	err := setCloseOnExec()
 	_ = unix.Close(maxFD) // see initFDs; nothing else has this number yet
-	client, connErr := newUnixConn(os.NewFile(controlFD, "lease"))
+	client, connErr := newUnixConn(os.NewFile(controlFD, "client"))
 	if err != nil || connErr != nil {
 		return // without a message: the creator sees the connection end
 	}
@@ -144,7 +144,7 @@ func (k *initProcess) acceptJoins(joinConn *net.UnixConn) {
 			closeFDs(fds)
 			continue
 		}
-		client, err := newUnixConn(os.NewFile(uintptr(fds[0]), "lease"))
+		client, err := newUnixConn(os.NewFile(uintptr(fds[0]), "client"))
 		if err != nil {
 			continue
 		}

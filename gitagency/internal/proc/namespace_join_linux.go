@@ -50,7 +50,7 @@ func joinPID(ctx context.Context, pid int, req initRequest) (_ *Namespace, err e
 	if err != nil {
 		return nil, os.NewSyscallError("pidfd_getfd", err)
 	}
-	joinConn, err := newUnixConn(os.NewFile(uintptr(fd), "door"))
+	joinConn, err := newUnixConn(os.NewFile(uintptr(fd), "join"))
 	if err != nil {
 		return nil, err
 	}
@@ -92,10 +92,10 @@ func (r *Namespace) receiveFirstReply(ctx context.Context, limit int) (answer in
 	return answer, nil
 }
 
-// StartAttendant starts this executable again under another argv[0], for which it calls RunAttendant, outside of the
+// StartHelper starts this executable again under another argv[0], for which it calls RunHelper, outside of the
 // namespace and in its own session. It has a descriptor that is readable when the namespace has ended as 3, and files
 // from 4 on. It is not waited for.
-func (r *Namespace) StartAttendant(argv []string, files ...*os.File) error {
+func (r *Namespace) StartHelper(argv []string, files ...*os.File) error {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return err

@@ -46,7 +46,7 @@ func (r *Namespace) Listen(context.Context, string) (net.Listener, error) {
 	return nil, errNamespacesUnsupported
 }
 
-func (r *Namespace) StartAttendant([]string, ...*os.File) error { return errNamespacesUnsupported }
+func (r *Namespace) StartHelper([]string, ...*os.File) error { return errNamespacesUnsupported }
 
 func (r *Namespace) Dial(context.Context, string) (net.Conn, error) {
 	return nil, errNamespacesUnsupported

@@ -51,9 +51,9 @@ func Supervise(b WallBuilder) {
 	os.Exit(0) // when this is process 1, the kernel kills everything else
 }
 
-// RunAttendant calls run with the arguments and exits, if this process was started by StartAttendant under this name; in
+// RunHelper calls run with the arguments and exits, if this process was started by StartHelper under this name; in
 // any other process it does nothing. Call it in an init function.
-func RunAttendant(name string, run func(args []string)) {
+func RunHelper(name string, run func(args []string)) {
 	if len(os.Args) > 1 && os.Args[0] == name {
 		onOtherThread(func() { run(os.Args[1:]) })
 		os.Exit(0)

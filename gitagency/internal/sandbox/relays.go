@@ -16,7 +16,7 @@ import (
 )
 
 // init turns this process into a relay process if it was started as one; then it does not return.
-func init() { proc.RunAttendant(outlet.RelayProcessName, outlet.RunRelayProcess) }
+func init() { proc.RunHelper(outlet.RelayProcessName, outlet.RunRelayProcess) }
 
 // relayed returns the addresses on the loopback of the sandbox that lead to this machine.
 func (w Walls) relayed() []string {
@@ -67,7 +67,7 @@ func (in *nsSession) startRelays(ctx context.Context) error {
 		return err
 	}
 	defer report.Close()
-	if err := in.ns.StartAttendant(outlet.RelayProcess(relays), append([]*os.File{report}, files...)...); err != nil {
+	if err := in.ns.StartHelper(outlet.RelayProcess(relays), append([]*os.File{report}, files...)...); err != nil {
 		_ = reports.Close()
 		return fmt.Errorf("relays to the loopback of this machine: %w", err)
 	}

@@ -50,11 +50,11 @@ type Policy struct {
 	env        []string // names of variables, or patterns such as NAME_*
 	ToolCaches []ToolCache
 
-	privateHome  bool
-	tools        []string // directories of tools below the home
-	toolRoots    int      // number of tools that are there wherever PATH leads
-	logins       []string // files and directories with the login of the sandbox's own agent
-	privateFiles []string // files below the home that the user made private
+	privateHome   bool
+	tools         []string // directories of tools below the home
+	toolRootCount int      // number of the first tools that come from toolRoots, and do not depend on PATH
+	logins        []string // files and directories with the login of the sandbox's own agent
+	privateFiles  []string // files below the home that the user made private
 
 	grants  []grant         // of all keys
 	Skipped []*SettingError // grants that are ignored, because their paths were not found
@@ -94,7 +94,7 @@ func readPolicy(config config.Settings, env, homes []string, allowed store.Grant
 		return Policy{}, err
 	}
 	if p.privateHome {
-		p.tools, p.toolRoots = findTools(env, home)
+		p.tools, p.toolRootCount = findTools(env, home)
 	}
 	for _, h := range slices.Compact(append([]string{home}, homes...)) {
 		p.Secrets = append(p.Secrets, joinAll(h, homeSecrets)...)

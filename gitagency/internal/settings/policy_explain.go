@@ -40,7 +40,7 @@ func (p Policy) Explain(cause walls.Cause, runner string) string {
 		switch i := slices.Index(p.tools, cause.Named); {
 		case i < 0:
 			return "named in the configuration of git"
-		case i < p.toolRoots:
+		case i < p.toolRootCount:
 			return "programs, where a tool keeps them"
 		}
 		return "programs on PATH, or what belongs to them"

@@ -109,8 +109,8 @@ var toolRoots = []struct {
 }
 
 // findTools returns the directories of tools below a home, with symbolic links as they are configured, also those that do
-// not exist: the tool roots, whose number is roots, and for other directories on PATH what belongs to the programs there.
-func findTools(env []string, home string) (tools []string, roots int) {
+// not exist: rootCount tool roots first, and then for other directories on PATH what belongs to the programs there.
+func findTools(env []string, home string) (tools []string, rootCount int) {
 	if !filepath.IsAbs(home) {
 		return nil, 0
 	}
@@ -132,14 +132,14 @@ func findTools(env []string, home string) (tools []string, roots int) {
 			}
 		}
 	}
-	s, roots := toolSearch{home: filepath.Clean(home), tools: tools}, len(tools)
+	s, rootCount := toolSearch{home: filepath.Clean(home), tools: tools}, len(tools)
 	for _, dir := range filepath.SplitList(proc.Getenv(env, "PATH")) {
 		if dir = filepath.Clean(dir); s.inHome(dir) {
 			s.addPrograms(dir)
 			s.addLinked(dir)
 		}
 	}
-	return s.tools, roots
+	return s.tools, rootCount
 }
 
 // toolSearch collects the directories of tools below a home.
