@@ -18,13 +18,13 @@ const RelayProcessName = "git-agency-relay"
 // Descriptors of a relay process.
 const (
 	relayEndFD      = 3 // readable when the sandbox's namespaces have ended
-	relayReportFD   = 4 // pipe for the targets that failed
+	relayFailuresFD = 4 // file for the targets that failed
 	relayListenerFD = 5 // first of the listeners
 )
 
 // RelayProcess returns the command line of the process that serves relays; its main function is RunRelayProcess. It needs
-// these descriptors from 3 on: one that is readable when the sandbox has ended, the write end of a pipe, and the
-// listeners of the relays in their order. It writes a line to the pipe for each relay that fails for the first time.
+// these descriptors from 3 on: one that is readable when the sandbox has ended, a file of CreateRelayFailures, to which it
+// adds, and the listeners of the relays in their order.
 //
 // One process serves all commands of a sandbox: a connection may last longer than the command that ran first.
 func RelayProcess(relays []LoopbackRelay) (argv []string) {
@@ -38,6 +38,7 @@ func RelayProcess(relays []LoopbackRelay) (argv []string) {
 // RunRelayProcess serves one listener for each word, a list of targets, until the sandbox has ended.
 func RunRelayProcess(words []string) {
 	ctx, cancel := context.WithCancel(context.Background())
+	log := newFailureLog(os.NewFile(relayFailuresFD, "failures"))
 	var all sync.WaitGroup
 	for i, word := range words {
 		relay, err := parseRelayTargets(word)
@@ -45,14 +46,12 @@ func RunRelayProcess(words []string) {
 		l, listenErr := net.FileListener(f)
 		_ = f.Close()
 		if err != nil || listenErr != nil {
-			reportRelayFailure(word, errors.Join(err, listenErr))
+			log.add(word, errors.Join(err, listenErr))
 			continue
 		}
-		var once sync.Once
-		failed := func(err error) { once.Do(func() { reportRelayFailure(word, err) }) }
 		all.Go(func() {
-			if err := relay.Serve(ctx, l, failed); err != nil {
-				reportRelayFailure(word, err)
+			if err := relay.Serve(ctx, l, func(err error) { log.add(word, err) }); err != nil {
+				log.add(word, err)
 			}
 		})
 	}
@@ -77,13 +76,33 @@ func parseRelayTargets(word string) (r LoopbackRelay, err error) {
 	return r, nil
 }
 
-// reportRelayFailure writes one line to the pipe. It never waits: the reader may be gone or stopped.
-func reportRelayFailure(targets string, err error) {
-	_ = unix.SetNonblock(relayReportFD, true)
+// failureLog adds failures to the file that the commands of the sandbox read.
+type failureLog struct {
+	file *os.File
+
+	mu       sync.Mutex
+	failures RelayFailures
+}
+
+func newFailureLog(file *os.File) *failureLog {
+	l := &failureLog{file: file}
+	l.failures, _ = ReadRelayFailures(file) // its creator has just written it
+	if l.failures.Connections == nil {
+		l.failures.Connections = map[string]FailedConnections{}
+	}
+	return l
+}
+
+// add counts a failure of the relay with these targets.
+func (l *failureLog) add(targets string, err error) {
 	text := err.Error()
 	var op *net.OpError
 	if errors.As(err, &op) {
 		text = op.Err.Error()
 	}
-	_, _ = unix.Write(relayReportFD, []byte(targets+" "+strings.ReplaceAll(text, "\n", "; ")+"\n"))
+	first, _, _ := strings.Cut(targets, ",")
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failures.Connections[first] = FailedConnections{Count: l.failures.Connections[first].Count + 1, Error: strings.ReplaceAll(text, "\n", "; ")}
+	_ = l.failures.write(l.file) // on a full disk a warning is missing
 }

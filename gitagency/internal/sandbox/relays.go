@@ -3,11 +3,12 @@ package sandbox
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/outlet"
@@ -31,16 +32,44 @@ func (w Walls) relayed() []string {
 // creator does so before any program runs there; later commands can only say what is missing. An address that cannot be
 // relayed is a warning: the command reaches less than it may.
 func (in *nsSession) startRelays(ctx context.Context) error {
-	if !in.ns.Created {
-		for _, r := range in.walls.rules.LoopbackRelays() {
+	relays := in.walls.rules.LoopbackRelays()
+	if len(relays) == 0 {
+		return nil
+	}
+	file := filepath.Join(in.sandbox.Repo.Store.WallsDir(in.sandbox.Repo.ID, in.sandbox.ID), "relays.json")
+	if in.ns.Created {
+		if err := in.serveRelays(ctx, relays, file); err != nil {
+			return err
+		}
+	} else {
+		for _, r := range relays {
 			if !r.Optional && !slices.Contains(in.walls.applied.Relayed, r.Inside.String()) {
 				in.sandbox.Repo.Warn("sandbox %s: %s is not relayed to this machine until the commands that run there have ended", in.sandbox.ID, r.Inside)
 			}
 		}
-		return nil
+		if len(in.walls.applied.Relayed) == 0 {
+			return nil
+		}
 	}
+	f, err := os.Open(file)
+	if err == nil {
+		in.relayFailures = f
+		in.failuresAtStart, err = outlet.ReadRelayFailures(f)
+	}
+	if err != nil {
+		in.sandbox.Repo.Warn("sandbox %s: connections to this machine that failed before are unknown: %v", in.sandbox.ID, err)
+	}
+	for _, address := range slices.Sorted(maps.Keys(in.failuresAtStart.NotListening)) {
+		in.sandbox.Repo.Warn("sandbox %s: %s is not relayed to this machine: %s", in.sandbox.ID, address, in.failuresAtStart.NotListening[address])
+	}
+	return nil
+}
+
+// serveRelays starts the process that relays to this machine, and creates the file for its failures.
+func (in *nsSession) serveRelays(ctx context.Context, relays []outlet.LoopbackRelay, file string) (err error) {
+	failures := outlet.RelayFailures{NotListening: map[string]string{}}
 	var (
-		relays []outlet.LoopbackRelay
+		served []outlet.LoopbackRelay
 		files  []*os.File
 	)
 	defer func() {
@@ -48,30 +77,28 @@ func (in *nsSession) startRelays(ctx context.Context) error {
 			_ = f.Close()
 		}
 	}()
-	for _, r := range in.walls.rules.LoopbackRelays() {
+	for _, r := range relays {
 		l, err := in.ns.ListenFile(ctx, r.Inside.String())
 		switch {
 		case err == nil:
-			relays, files = append(relays, r), append(files, l)
+			served, files = append(served, r), append(files, l)
 		case context.Cause(ctx) != nil:
 			return context.Cause(ctx)
 		case !r.Optional:
-			in.sandbox.Repo.Warn("sandbox %s: %s is not relayed to this machine: %v", in.sandbox.ID, r.Inside, err)
+			failures.NotListening[r.Inside.String()] = err.Error()
 		}
 	}
-	if len(relays) == 0 {
-		return nil
-	}
-	reports, report, err := os.Pipe()
+	report, err := outlet.CreateRelayFailures(file, failures)
 	if err != nil {
 		return err
 	}
 	defer report.Close()
-	if err := in.ns.StartHelper(outlet.RelayProcess(relays), append([]*os.File{report}, files...)...); err != nil {
-		_ = reports.Close()
+	if len(served) == 0 {
+		return nil
+	}
+	if err := in.ns.StartHelper(outlet.RelayProcess(served), append([]*os.File{report}, files...)...); err != nil {
 		return fmt.Errorf("relays to the loopback of this machine: %w", err)
 	}
-	in.relays = reports
 	return nil
 }
 
@@ -94,29 +121,20 @@ func checkNotRelayed(outputs string, ports []Port) error {
 	return nil
 }
 
-// warnFailedRelays names the addresses of this machine that did not accept a connection.
+// warnFailedRelays names the addresses of this machine that did not accept a connection since this command began.
 func (in *nsSession) warnFailedRelays() {
-	if in.relays == nil {
+	if in.relayFailures == nil {
 		return
 	}
-	defer func() { in.relays = nil }()
-	defer in.relays.Close()
-	raw, err := in.relays.SyscallConn()
+	defer func() { in.relayFailures = nil }()
+	defer in.relayFailures.Close()
+	failures, err := outlet.ReadRelayFailures(in.relayFailures)
 	if err != nil {
-		return
+		in.sandbox.Repo.Warn("sandbox %s: %v", in.sandbox.ID, err)
 	}
-	text := make([]byte, 64<<10) // all that a pipe holds
-	_ = raw.Read(func(fd uintptr) bool {
-		n, _ := syscall.Read(int(fd), text) // without waiting: the descriptor does not block
-		text = text[:max(n, 0)]
-		return true
-	})
-	warned := map[string]bool{}
-	for line := range strings.Lines(string(text)) {
-		targets, why, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-		if target, _, _ := strings.Cut(targets, ","); !warned[target] {
-			warned[target] = true
-			in.sandbox.Repo.Warn("sandbox %s: a connection to %s of this machine failed: %s", in.sandbox.ID, target, why)
+	for _, target := range slices.Sorted(maps.Keys(failures.Connections)) {
+		if failed := failures.Connections[target]; failed.Count > in.failuresAtStart.Connections[target].Count {
+			in.sandbox.Repo.Warn("sandbox %s: a connection to %s of this machine failed: %s", in.sandbox.ID, target, failed.Error)
 		}
 	}
 }

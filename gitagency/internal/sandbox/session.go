@@ -13,6 +13,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/submodule"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/handoff"
+	"github.com/git-agency/git-agency/gitagency/internal/outlet"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
@@ -26,8 +27,10 @@ type nsSession struct {
 	handoff   *handoff.Exchange
 	treeDir   *os.File // tree of the sandbox
 	stopProxy func()   // stops the proxy
-	relays    *os.File // reports about relays that failed; nil when joined, or without relays
 	refused   refusedTargets
+
+	relayFailures   *os.File             // file with the failures of the relays; nil without relays
+	failuresAtStart outlet.RelayFailures // its content when this command began
 
 	setupLock *os.File // held by the creator of the namespaces until git state is exchanged; nil when joined
 
