@@ -105,5 +105,8 @@ func (e *Exchange) ImportRemaining(ctx context.Context, ns *proc.Namespace, dir 
 	if all.commit == tip {
 		return nil
 	}
+	if err := e.importLFS(ctx); err != nil {
+		return err
+	}
 	return e.receive(ctx, all, transport.ReceiveRequest{New: all.commit, Old: tip, LeaveRef: true, Reason: "agency: other commits of the sandbox"})
 }

@@ -274,6 +274,9 @@ func (e *Exchange) importState(ctx context.Context, ns *proc.Namespace, dir *os.
 	if staged.notPlain {
 		staged = e.readPlainIndex(ctx, ns, dir, staged)
 	}
+	if err := e.importLFS(ctx); err != nil { // before a ref leads to commits that need them
+		return err
+	}
 	drafted := proc.Async(func() (*git.IndexDraft, error) { return e.draftIndex(&staged, state.RealHead) })
 	var complete bool
 	state.SandboxHead, state.BranchTip, complete, err = e.importCommits(ctx, ns, dir, tip, committed, staged.newBlobs)

@@ -1,0 +1,115 @@
+package handoff
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sync"
+
+	"github.com/git-agency/git-agency/gitagency/internal/beneath"
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/readlimit"
+)
+
+// importLFS copies the objects of Git LFS from the upper directory to the real git directory, so that the files of every
+// imported commit can be checked out there. An object whose content does not have the SHA-256 that is its name is left
+// out, as git-lfs would not use it. Copies are needed: commands could change the content of a hard link.
+func (e *Exchange) importLFS(ctx context.Context) error {
+	upper, err := beneath.Open(e.upper)
+	if err != nil {
+		return err
+	}
+	defer upper.Close()
+	i := lfsImport{upper: upper, gitDir: e.repo.CommonDir, limits: e.repo.Git.ReadLimits}
+	return i.importDir(ctx, "lfs/objects", 0)
+}
+
+// lfsImport copies objects of Git LFS.
+type lfsImport struct {
+	upper  *beneath.Dir
+	gitDir string
+	limits readlimit.Limits
+	total  int64 // bytes of the objects that were read
+}
+
+// lfsNames are the names of the two levels of directories in lfs/objects, and of the objects.
+var lfsNames = sync.OnceValue(func() [3]*regexp.Regexp {
+	dir := regexp.MustCompile(`^[0-9a-f]{2}$`)
+	return [3]*regexp.Regexp{dir, dir, regexp.MustCompile(`^[0-9a-f]{64}$`)}
+})
+
+func (i *lfsImport) importDir(ctx context.Context, dir string, level int) error {
+	entries, _, err := i.upper.ReadDir(dir)
+	if err != nil {
+		return ignoreGone(err)
+	}
+	for _, entry := range entries {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		if !lfsNames()[level].MatchString(entry.Name) {
+			continue
+		}
+		name := dir + "/" + entry.Name
+		if level == 2 {
+			err = i.importObject(name)
+		} else {
+			err = i.importDir(ctx, name, level+1)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (i *lfsImport) importObject(name string) (err error) {
+	target := filepath.Join(i.gitDir, name)
+	if _, err := os.Lstat(target); err == nil {
+		return nil
+	}
+	source, st, err := i.upper.OpenFile(name)
+	if err != nil {
+		return ignoreGone(err)
+	}
+	defer source.Close()
+	i.total += st.Size
+	if err := i.limits.CheckSize("the size of its new objects of Git LFS", readlimit.Inflated, i.total); err != nil {
+		return err
+	}
+	temps := filepath.Join(i.gitDir, "lfs", "tmp") // from which git-lfs removes what is left over
+	if err := errors.Join(os.MkdirAll(temps, 0o777), os.MkdirAll(filepath.Dir(target), 0o777)); err != nil {
+		return err
+	}
+	temp, err := os.CreateTemp(temps, filepath.Base(name)+"-*")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, temp.Close(), durable.RemoveIfExists(temp.Name())) }()
+	sum := sha256.New()
+	if _, err := io.Copy(io.MultiWriter(temp, sum), io.LimitReader(source, st.Size)); err != nil {
+		return err
+	}
+	if hex.EncodeToString(sum.Sum(nil)) != filepath.Base(name) {
+		return nil
+	}
+	if err := cmp.Or(temp.Chmod(0o644), temp.Sync()); err != nil {
+		return err
+	}
+	return cmp.Or(os.Rename(temp.Name(), target), durable.SyncDir(filepath.Dir(target)))
+}
+
+// ignoreGone drops an error about a name that leads to no file or directory of the kind that was expected.
+func ignoreGone(err error) error {
+	if beneath.IsGone(err) || fault.Is[*beneath.NotRegularError](err) {
+		return nil
+	}
+	return err
+}
