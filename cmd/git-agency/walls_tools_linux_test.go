@@ -10,7 +10,8 @@ import (
 )
 
 // TestToolsWorkInPrivateHome runs tools that must work behind walls, with a private home and without a network. What one
-// command installs, the next one uses. A tool that is not installed here is skipped by name.
+// command installs, the next one uses. A tool that is not installed here is skipped by name. TestSSHToAllowedHost,
+// TestSignedCommitsBehindWalls and TestLFSBehindWalls are for tools that need more than that.
 func TestToolsWorkInPrivateHome(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -18,6 +19,7 @@ func TestToolsWorkInPrivateHome(t *testing.T) {
 	l.write(filepath.Join(l.repo, "gotool/main.go"), "package main\n\nfunc main() { println(\"go works\") }\n")
 	l.write(filepath.Join(l.repo, "js/package.json"), `{"name":"js-tool","version":"1.0.0","bin":{"js-tool":"tool.js"}}`)
 	l.write(filepath.Join(l.repo, "js/tool.js"), "#!/usr/bin/env node\nconsole.log('npm works')\n")
+	l.write(filepath.Join(l.repo, "app/package.json"), `{"name":"app","version":"1.0.0","dependencies":{"js-tool":"file:../js"}}`)
 	l.write(filepath.Join(l.repo, "py/wheel.py"), `import zipfile
 with zipfile.ZipFile("pytool-1-py3-none-any.whl", "w") as z:
     z.writestr("pytool.py", "print('pip works')")
@@ -54,7 +56,7 @@ with zipfile.ZipFile("pytool-1-py3-none-any.whl", "w") as z:
 		{"go install", "go", "cd gotool && go install .", `"$(go env GOPATH)/bin/tool" 2>&1`, "go works"},
 		{"cargo", "cargo rustc", "cd rs && cargo install --offline --path . --target-dir /tmp/t", `"$HOME/.cargo/bin/rs-tool"`, "cargo works"},
 		{"npm i -g", "npm node", "npm i -g --offline ./js", "js-tool", "npm works"},
-		{"pnpm", "pnpm node", "cd js && pnpm install --offline", "cd js && pnpm exec node tool.js", "npm works"},
+		{"pnpm", "pnpm node", "cd app && pnpm install --offline", "cd app && pnpm exec js-tool", "npm works"},
 		{"pip --user", "python3 pip3", "cd py && python3 wheel.py && python3 -m pip install --user --no-index --break-system-packages -q ./*.whl", "cd / && python3 -m pytool", "pip works"},
 		{"venv", "python3", `python3 -m venv --without-pip "$HOME/venv"`, `"$HOME/venv/bin/python" -c 'print("venv works")'`, "venv works"},
 		{"make and cc", "make cc", "make -s -C c hello", "make -s -C c", "cc works"},
