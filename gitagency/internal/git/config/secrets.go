@@ -11,7 +11,7 @@ import (
 // token.
 var secretNames = []string{
 	"extraheader", // of http: mostly an authorization
-	"pass", "smtppass", "pat",
+	"pass", "smtppass", "pat", "pwd", "auth", "authorization", "bearer", "*credentials",
 	"*password", "*passwd", "*passphrase", "*token", "*secret", "*apikey", "*api-key", "*accesskey", "*access-key", "*secretkey", "*secret-key", "*privatekey", "*private-key",
 }
 
@@ -21,18 +21,24 @@ var notSecret = []string{"agency.", "core.askpass"}
 // secretFileNames are the last parts of http.* keys that name a file with a secret.
 var secretFileNames = []string{"cookiefile", "sslkey", "proxysslkey"}
 
-// secretTexts match values that contain a secret, whatever their key: an HTTP authorization, tokens of code hosts, and
-// shell code that prints a literal password to git.
+// secretTexts match values that contain a secret, whatever their key: an HTTP authorization, tokens of code hosts and
+// package registries, and shell code with a literal password.
 var secretTexts = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(?i)authorization: *(basic|bearer|token)\b|\b(gh[pousr]_|github_pat_|glpat-)[\w-]{16,}|(password|passwd|token|secret) *= *["']?[^\s$"';})]`)
+	return regexp.MustCompile(`(?i)authorization: *(basic|bearer|token)\b` +
+		`|\b(gh[pousr]_|github_pat_|glpat-|npm_|pypi-|hf_|xox[abprs]-|dckr_pat_)[\w-]{16,}|\beyJ[\w-]{16,}\.|\bAKIA[0-9A-Z]{16}\b` +
+		`|(password|passwd|token|secret) *= *["']?[^\s$"';})]` +
+		`|\bsshpass\s.*-p|\bcurl\s.*(-u|--user|--proxy-user)[ =]*["']?[^\s:]+:[^\s$]|-----BEGIN [A-Z ]*PRIVATE KEY`)
 })
 
 // secretWords has a word of every text that secretTexts match. To look for them is much faster than to compile the
 // expression, which few files need, and every command behind walls reads these files.
-var secretWords = []string{"authorization:", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "password", "passwd", "token", "secret"}
+var secretWords = []string{
+	"authorization:", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "npm_", "pypi-", "hf_", "xox", "dckr_pat_", "eyj", "akia",
+	"password", "passwd", "token", "secret", "sshpass", "curl", "private key",
+}
 
-// hasSecretText reports whether a text contains a secret, whatever its key.
-func hasSecretText(text string) bool {
+// HasSecretText reports whether a text contains a secret, whatever its key.
+func HasSecretText(text string) bool {
 	lower := strings.ToLower(text)
 	return slices.ContainsFunc(secretWords, func(word string) bool { return strings.Contains(lower, word) }) && secretTexts().MatchString(text)
 }
@@ -57,7 +63,7 @@ func RemoveSecrets(text string) (string, error) {
 		case blankPart:
 			out.WriteString(removeFromComments(p.text))
 		case headerPart:
-			if sub := stripUserinfo(p.subsection); sub != p.subsection {
+			if sub := cleanSubsection(p.subsection); sub != p.subsection {
 				p.text = "[" + p.section + ` "` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(sub) + `"]`
 			}
 			out.WriteString(p.text)
@@ -69,6 +75,19 @@ func RemoveSecrets(text string) (string, error) {
 		return text, nil
 	}
 	return out.String(), nil
+}
+
+// cleanSubsection returns a subsection, which may be a URL, without secrets. A header cannot be left out, since the
+// settings below it would belong to the one before.
+func cleanSubsection(subsection string) string {
+	clean := StripUserinfo(subsection)
+	if HasSecretText(clean) {
+		clean, _, _ = strings.Cut(clean, "?")
+	}
+	if HasSecretText(clean) {
+		return "removed"
+	}
+	return clean
 }
 
 // withUnixLineEnds removes what git ignores in a file and ParseFile refuses.
@@ -103,7 +122,7 @@ func removeFromEntry(p filePart) string {
 
 // stripValue returns the value of a setting without passwords in URLs.
 func stripValue(e FileEntry) string {
-	value := stripUserinfo(e.Value)
+	value := StripUserinfo(e.Value)
 	if nameOf(e.Key) == "proxy" { // it may have no scheme
 		if at := strings.LastIndexByte(value, '@'); at >= 0 && !strings.Contains(value[:at], "/") {
 			value = value[at+1:]
@@ -120,10 +139,10 @@ func isSecret(e FileEntry) bool {
 	if IsSecretKey(e.Key) {
 		return true
 	}
-	if !hasSecretText(e.Value) {
+	if !HasSecretText(e.Value) {
 		return false
 	}
-	return strings.HasPrefix(e.Value, "!") || strings.HasPrefix(e.Key, "credential.") || hasSecretText(stripUserinfo(e.Value))
+	return strings.HasPrefix(e.Value, "!") || strings.HasPrefix(e.Key, "credential.") || HasSecretText(StripUserinfo(e.Value))
 }
 
 // IsSecretKey reports whether the values of a key, spelled as git prints it, are secrets.
@@ -161,15 +180,15 @@ func SecretFile(e FileEntry) string {
 	return ""
 }
 
-// stripUserinfo removes the passwords from the URLs in a text, and the users from those of HTTP and FTP.
-func stripUserinfo(text string) string {
+// StripUserinfo removes the passwords from the URLs in a text, and the users from those of HTTP and FTP.
+func StripUserinfo(text string) string {
 	if !strings.Contains(text, "@") || !strings.Contains(text, "://") {
 		return text
 	}
 	return urlUserinfo().ReplaceAllStringFunc(text, func(match string) string {
 		scheme, userinfo, _ := strings.Cut(match, "://")
 		user, _, hasPassword := strings.Cut(strings.TrimSuffix(userinfo, "@"), ":")
-		switch strings.ToLower(scheme) {
+		switch protocol := scheme[strings.LastIndexByte(scheme, '+')+1:]; strings.ToLower(protocol) { // such as sparse+https
 		case "http", "https", "ftp", "ftps":
 			return scheme + "://"
 		}
@@ -190,7 +209,7 @@ func removeFromComments(text string) string {
 		comment := strings.Trim(line, " \t\n")
 		name, _, _ := strings.Cut(strings.TrimLeft(comment, "#; \t"), "=")
 		words := strings.Fields(strings.ToLower(name))
-		secret := comment != "" && (stripUserinfo(comment) != comment || hasSecretText(comment) || strings.Contains(comment, "=") && len(words) == 1 && IsSecretKey("."+words[0]))
+		secret := comment != "" && (StripUserinfo(comment) != comment || HasSecretText(comment) || strings.Contains(comment, "=") && len(words) == 1 && IsSecretKey("."+words[0]))
 		if !secret {
 			out.WriteString(line)
 		}

@@ -37,6 +37,15 @@ func TestRemoveSecrets(t *testing.T) {
 		"several URLs":                 {"[a]\nu = x https://a:b@c y https://d:e@f\n", "[a]\nu = \"x https://c y https://f\"\n"},
 		"a subsection":                 {"[URL \"https://oauth2:tok@a.example/\"] ; c\n\tinsteadOf = https://a.example/\n", "[url \"https://a.example/\"] ; c\n\tinsteadOf = https://a.example/\n"},
 		"a subsection with quotes":     {"[url \"https://t@a/\\\"x\\\\\"]\nk = v\n", "[url \"https://a/\\\"x\\\\\"]\nk = v\n"},
+		"a token in the query of URL":  {"[url \"https://a.example/?private_token=x\"]\ninsteadOf = z:\n", "[url \"https://a.example/\"]\ninsteadOf = z:\n"},
+		"a token as a subsection":      {"[x \"token=y\"]\nk = v\n", "[x \"removed\"]\nk = v\n"},
+		"a token of a compound scheme": {"[a]\nu = sparse+https://tok@b.example/\n", "[a]\nu = \"sparse+https://b.example/\"\n"},
+		"a password for ssh":           {"[core]\nsshCommand = sshpass -p pw ssh\neditor = vi\n", "[core]\neditor = vi\n"},
+		"an ssh without a password":    {"[core]\nsshCommand = ssh -i ~/.ssh/id -p 22\n", ""},
+		"a password for curl":          {"[alias]\nup = !curl -u me:pw https://a.example\ndown = !curl -O https://a.example\n", "[alias]\ndown = !curl -O https://a.example\n"},
+		"other names":                  {"[my]\nauth = x\npwd = x\nbearer = x\ncredentials = x\nauthor = y\n", "[my]\nauthor = y\n"},
+		"a proxy with a password":      {"[http]\nproxy = http://me:pw@proxy:80\n", "[http]\nproxy = \"http://proxy:80\"\n"},
+		"tokens of registries":         {"[a]\nb = npm_0123456789abcdefghij\nc = AKIA0123456789ABCDEF\nd = eyJhbGciOiJIUzI1NiIsInR5cCI6.eyJ\ne = npm_x\n", "[a]\ne = npm_x\n"},
 		"extra header":                 {"[http \"https://a.example/\"]\n\textraHeader = AUTHORIZATION: basic eA==\n\tsslVerify = true\n", "[http \"https://a.example/\"]\n\t\tsslVerify = true\n"},
 		"spelling of the key":          {"[HTTP]\nExtraHeader=x\n[GitHub]\nTOKEN = y\n", "[HTTP]\n[GitHub]\n"},
 		"a dotted section":             {"[github.work]\ntoken = y\n", "[github.work]\n"},
@@ -108,7 +117,7 @@ func FuzzRemoveSecrets(f *testing.F) {
 		for _, p := range parts {
 			switch {
 			case p.kind == headerPart && p.hasSubsection:
-				section = p.section + "." + stripUserinfo(p.subsection)
+				section = p.section + "." + cleanSubsection(p.subsection)
 			case p.kind == headerPart:
 				section = p.section
 			case p.kind == entryPart && !isSecret(p.entry):
