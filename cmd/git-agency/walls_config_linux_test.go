@@ -30,6 +30,13 @@ func TestConfigSecretsAreNotReadableInside(t *testing.T) {
 	l.git("config", "--worktree", "x.password", fakeSecret)
 	l.git("init", "-q", "--bare", filepath.Join(gitDir, "modules/a/b"))
 	l.git("config", "--file", filepath.Join(gitDir, "modules/a/b/config"), "remote.origin.url", url+"sub")
+	l.write(filepath.Join(gitDir, "FETCH_HEAD"), l.git("rev-parse", "HEAD")+"\t\tbranch 'main' of "+url+"r\n")
+	l.write(filepath.Join(gitDir, "remotes/old"), "URL: "+url+"old\n")
+	l.write(filepath.Join(gitDir, "branches/older"), url+"older\n")
+	for _, name := range []string{"logs/HEAD", "logs/refs/heads/main"} { // as 'git pull <url>' does
+		log := l.read(filepath.Join(gitDir, name))
+		l.write(filepath.Join(gitDir, name), log+strings.Replace(log, "commit (initial): first", "pull "+url+"r main: Fast-forward", 1))
+	}
 	w := newWalledSandboxIn(l)
 	l.must("git", "-C", w.tree, "config", "--worktree", "own.token", fakeSecret)
 	l.must("git", "-C", w.tree, "config", "--worktree", "own.seen", "yes")
@@ -42,6 +49,9 @@ func TestConfigSecretsAreNotReadableInside(t *testing.T) {
 	}
 	if got := w.runInside("for key in remote.origin.url alias.st work.seen extra.seen own.seen; do git config $key; done; git config --file " + gitDir + "/modules/a/b/config remote.origin.url"); got != "https://a.example/r\nstatus\nyes\nyes\nyes\nhttps://a.example/sub" {
 		t.Errorf("settings inside: %q", got)
+	}
+	if got := w.runInside("git reflog -1 --format=%gs main; cat " + gitDir + "/FETCH_HEAD " + gitDir + "/remotes/old"); !strings.HasPrefix(got, "pull https://a.example/r main: Fast-forward\n") || !strings.HasSuffix(got, " of https://a.example/r\nURL: https://a.example/old") {
+		t.Errorf("URLs inside: %q", got)
 	}
 	if after := w.dumpGitDir(); after != before {
 		t.Error("the real git directory was changed")

@@ -7,13 +7,15 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/git-agency/git-agency/gitagency/internal/copies"
+
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git/config"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// GitConfigFile is a configuration file of git that contains secrets.
+// GitConfigFile is a configuration file of git that contains secrets, or another file of a git directory with URLs.
 type GitConfigFile struct {
 	Path     string // with symbolic links resolved
 	Original string
@@ -49,6 +51,10 @@ func (r *Reader) FindGitConfigSecrets(commonDir string) GitConfigSecrets {
 		for _, worktree := range subdirs(filepath.Join(commonDir, "worktrees")) {
 			w.read(filepath.Join(worktree, worktreeConfigFile))
 		}
+	}
+	w.readURLFiles(commonDir)
+	for _, worktree := range subdirs(filepath.Join(commonDir, "worktrees")) {
+		w.readURLFiles(worktree)
 	}
 	w.readModules(filepath.Join(commonDir, "modules"))
 	return w.found
@@ -161,7 +167,41 @@ func (w *configWalk) readModules(dir string) {
 		}
 		w.read(filepath.Join(sub, "config"))
 		w.read(filepath.Join(sub, worktreeConfigFile))
+		w.readURLFiles(sub)
 		w.readModules(filepath.Join(sub, "modules"))
+	}
+}
+
+// readURLFiles reads the files of a git directory in which git keeps URLs: of the last fetch, of remotes in the old form, and
+// in reflogs, whose messages have the arguments of git pull.
+func (w *configWalk) readURLFiles(gitDir string) {
+	for _, name := range []string{"FETCH_HEAD", "logs/HEAD"} {
+		w.readURLFile(filepath.Join(gitDir, name))
+	}
+	for _, name := range []string{"remotes", "branches", "logs/refs/heads"} {
+		dir := filepath.Join(gitDir, name)
+		_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error { // as far as it can be read
+			if err == nil && e.Type().IsRegular() {
+				w.readURLFile(path)
+			}
+			return nil
+		})
+	}
+}
+
+// readURLFile adds a file if its URLs have passwords.
+func (w *configWalk) readURLFile(path string) {
+	if w.seen[path] || len(w.seen) >= maxConfigFiles {
+		return
+	}
+	w.seen[path] = true
+	data, err := durable.ReadFile(path, copies.MaxSize)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return
+	}
+	file := GitConfigFile{Path: guard.ResolveOrEmpty(path), Original: string(data), Text: config.StripUserinfo(string(data)), Unparsable: err != nil}
+	if file.Path != "" && (file.Unparsable || file.Text != file.Original) {
+		w.found.Files = append(w.found.Files, file)
 	}
 }
 
