@@ -67,6 +67,7 @@ var floors = []struct {
 	{dir: "archive", imports: "durable guard"},
 	{dir: "changeset", imports: "durable undo git git/worktree git/snapshot"},
 	{dir: "copies"},
+	{dir: "toolconfig", imports: "git/config"},
 	{dir: "walls", imports: "landlock guard"},
 	{dir: "confine", imports: "durable proc landlock seccomp guard walls"},
 	{dir: "outlet"},
@@ -80,7 +81,7 @@ var floors = []struct {
 		imports: "lock terminal proc readlimit git/object git/config git git/fsck git/repair git/status git/snapshot git/submodule git/merge git/update " +
 			"store guard archive confine quote",
 	},
-	{dir: "settings", imports: "durable proc readlimit git/config git store guard copies walls confine treediff fault"},
+	{dir: "settings", imports: "durable proc readlimit git/config git store guard copies toolconfig walls confine treediff fault"},
 	{
 		dir: "core",
 		imports: "durable ids undo lock proc git/object git/config git/overlay git git/worktree git/status git/snapshot git/submodule " +

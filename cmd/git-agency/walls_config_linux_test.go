@@ -138,3 +138,60 @@ func TestFilteredConfigFollowsNoSymlink(t *testing.T) {
 		t.Errorf("a later command fails: %+v", o)
 	}
 }
+
+// TestToolSettingsAreNotReadableInside puts secrets into files of tools that a private home shows or could show: what is
+// shown has the other settings.
+func TestToolSettingsAreNotReadableInside(t *testing.T) {
+	t.Parallel()
+	alsoRunAsNobody(t)
+	l := newLab(t)
+	home := filepath.Join(l.dir, "home")
+	url := "https://me:" + fakeSecret + "@a.example/"
+	for name, text := range map[string]string{
+		".cargo/config.toml":           "[build]\njobs = 3\n[registries.x]\ntoken = \"\"\"\n" + fakeSecret + "\"\"\"\n[env]\nX = \"" + fakeSecret + "\"\n[http]\nproxy = \"me:" + fakeSecret + "@p:80\"\n",
+		".cargo/env":                   "export X=" + fakeSecret + "\n",
+		".cargo/credentials.toml":      fakeSecret,
+		".condarc":                     "channels:\n  - https://a.example/t/" + fakeSecret + "/c\nanaconda:\n  " + fakeSecret + "\n",
+		".config/mise/config.toml":     "[tools]\nnode = \"20\"\n[env]\nA = \"\"\"\n" + fakeSecret + "\"\"\"\n",
+		".config/uv/uv.toml":           "[[index]]\nurl = \"" + url + "simple\"\n",
+		".bunfig.toml":                 "[install.scopes]\nx = { token = \"" + fakeSecret + "\" }\n",
+		".config/go/env":               "GOPROXY=" + url + "\nGOAUTH=command " + fakeSecret + "\n",
+		".config/pip/pip.conf":         "[global]\nindex-url = " + url + "\n",
+		".config/pypoetry/config.toml": "[http-basic.x]\npassword = \"" + fakeSecret + "\"\n",
+		".npmrc":                       "//a.example/:_authToken=" + fakeSecret + "\n",
+		".yarnrc.yml":                  "npmAuthToken: " + fakeSecret + "\n",
+		".yarn/x":                      "",
+		".gradle/gradle.properties":    "p=" + fakeSecret + "\n",
+		".m2/settings.xml":             "<password>" + fakeSecret + "</password>",
+		".m2/repository/x":             "",
+		".sbt/.credentials":            "password=" + fakeSecret,
+		".ivy2/.credentials":           "password=" + fakeSecret,
+		".conan2/credentials.json":     fakeSecret,
+		".pub-cache/credentials.json":  fakeSecret,
+	} {
+		l.write(filepath.Join(home, name), text)
+	}
+	l.git("config", "--global", "core.sshCommand", "sshpass -p "+fakeSecret+" ssh")
+	w := newWalledSandboxIn(l)
+	if got := w.runInside("grep -rsl " + fakeSecret + " ~ || true"); got != "" {
+		t.Errorf("secrets can be read inside:\n%s", got)
+	}
+	want := `[build]
+jobs = 3
+[registries.x]
+[env]
+[http]
+proxy = "p:80"
+channels:
+  - https://a.example/c
+[tools]
+node = "20"
+[env]
+[[index]]
+url = "https://a.example/simple"
+[install.scopes]
+GOPROXY=https://a.example/`
+	if got := w.runInside("cd; cat .cargo/config.toml .condarc .config/mise/config.toml .config/uv/uv.toml .bunfig.toml .config/go/env"); got != want {
+		t.Errorf("settings inside:\n%s", got)
+	}
+}

@@ -39,7 +39,7 @@ with zipfile.ZipFile("pytool-1-py3-none-any.whl", "w") as z:
 	if home, err := os.UserHomeDir(); err == nil { // the programs of rustup look for their toolchain there
 		env = append(env, "RUSTUP_HOME="+filepath.Join(home, ".rustup"))
 	}
-	if out, err := exec.CommandContext(t.Context(), "go", "env", "GOCACHE").Output(); err == nil { // its layer is warm
+	if out, err := exec.CommandContext(t.Context(), "go", "env", "GOCACHE").Output(); err == nil && exists(strings.TrimSpace(string(out))) { // its layer is warm
 		env = append(env, "GOCACHE="+strings.TrimSpace(string(out)))
 	}
 	// The shims of pyenv write to the home that they are installed in, which is not that of the lab.

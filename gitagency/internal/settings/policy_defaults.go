@@ -48,6 +48,7 @@ var homeSecrets = []string{
 	".npmrc", ".yarnrc.yml", ".pypirc", ".gem/credentials", ".local/share/gem/credentials", ".bundle/config", ".cargo/credentials", ".cargo/credentials.toml",
 	".m2/settings.xml", ".m2/settings-security.xml", ".gradle/gradle.properties", ".composer/auth.json", ".config/composer/auth.json", ".hex/hex.config",
 	".config/pypoetry/auth.toml", ".local/share/uv/credentials", ".nuget/NuGet/NuGet.Config",
+	".sbt/.credentials", ".sbt/credentials", ".ivy2/.credentials", ".conan2/credentials.json", ".pub-cache/credentials.json", ".config/dart/pub-credentials.json",
 	// databases
 	".pgpass", ".my.cnf", ".mylogin.cnf", ".smbcredentials",
 	// histories
@@ -93,6 +94,10 @@ var secretVariables = []struct{ name, within string }{
 	{"npm_config_userconfig", ""},
 	{"CARGO_HOME", "credentials.toml"},
 	{"CARGO_HOME", "credentials"},
+	{"GRADLE_USER_HOME", "gradle.properties"},
+	{"HF_HOME", "token"},
+	{"HF_HOME", "stored_tokens"},
+	{"PUB_CACHE", "credentials.json"},
 	{"TF_CLI_CONFIG_FILE", ""},
 	{"RCLONE_CONFIG", ""},
 	{"SOPS_AGE_KEY_FILE", ""},

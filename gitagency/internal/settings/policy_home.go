@@ -2,9 +2,9 @@ package settings
 
 import (
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"sync"
 
@@ -14,6 +14,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/config"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/toolconfig"
 )
 
 // homeKey is the key with the kind of home directory behind walls.
@@ -244,11 +245,24 @@ func (p *Policy) ForRunner(runner string) {
 	p.privateFiles = slices.DeleteFunc(p.privateFiles, func(f string) bool { return ofOther(guard.ResolveOrEmpty(f)) })
 }
 
-// toolSettings are files below a home with settings of tools, without which they would work in another way.
-var toolSettings = []string{
-	".config/git/ignore", ".config/git/attributes", ".config/go/env", ".cargo/config.toml", ".cargo/config", ".cargo/env", ".rustfmt.toml", ".config/rustfmt/rustfmt.toml",
-	".tool-versions", ".asdfrc", ".config/mise/config.toml", ".nvmrc", ".editorconfig", ".clang-format", ".inputrc", ".config/uv/uv.toml", ".condarc", ".bunfig.toml",
-}
+// toolSettings are files below a home with settings of tools, without which they would work in another way, and the
+// filters that remove their secrets.
+var toolSettings = sync.OnceValue(func() map[string]toolconfig.Filter {
+	passes := func(name string) bool { return allowedVariables()[name] }
+	filters := map[string]toolconfig.Filter{
+		".config/git/ignore": toolconfig.Patterns, ".config/git/attributes": toolconfig.Patterns,
+		".config/go/env": toolconfig.Variables(passes), ".cargo/env": toolconfig.PathScript, ".condarc": toolconfig.YAML,
+	}
+	for _, name := range []string{".tool-versions", ".asdfrc", ".nvmrc", ".editorconfig", ".clang-format", ".inputrc"} {
+		filters[name] = toolconfig.Lines
+	}
+	for _, name := range []string{
+		".cargo/config.toml", ".cargo/config", ".rustfmt.toml", ".config/rustfmt/rustfmt.toml", ".config/mise/config.toml", ".config/uv/uv.toml", ".bunfig.toml",
+	} {
+		filters[name] = toolconfig.TOML(passes)
+	}
+	return filters
+})
 
 // HomeFiles returns the files to copy into a private home, with names relative to it: settings of git and of tools
 // without secrets, and the files that the user made private. Those that cannot be read are left out.
@@ -273,13 +287,18 @@ func (p Policy) HomeFiles(git GitConfigSecrets) []copies.File {
 			add(f.Path, f.Original, f.Text, 0)
 		}
 	}
-	for _, path := range append(joinAll(p.home, toolSettings), git.NamedFiles...) {
-		if !guard.Contains(p.home, path) {
-			continue
+	addFiltered := func(path string, filter toolconfig.Filter) {
+		if data, err := durable.ReadFile(path, maxSettings); guard.Contains(p.home, path) && err == nil && !p.hides(path) {
+			if text, ok := filter(string(data)); ok {
+				add(path, string(data), text, 0)
+			}
 		}
-		if data, err := durable.ReadFile(path, maxSettings); err == nil && !p.hides(path) {
-			add(path, string(data), removeCredentials(string(data)), 0)
-		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(toolSettings())) {
+		addFiltered(filepath.Join(p.home, name), toolSettings()[name])
+	}
+	for _, path := range git.NamedFiles {
+		addFiltered(path, toolconfig.Patterns)
 	}
 	return files
 }
@@ -293,13 +312,4 @@ func (p Policy) hides(path string) bool {
 	return slices.ContainsFunc(slices.Concat(p.Hide, p.Secrets), func(hidden string) bool {
 		return hidden == path || guard.Contains(hidden, path) || hidden == real || guard.Contains(hidden, real)
 	})
-}
-
-var credentialLine = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(?im)^.*(token|secret|passw|credential|api_?key|_auth).*\n?`)
-})
-
-// removeCredentials removes lines that name credentials, and user names and passwords in URLs.
-func removeCredentials(text string) string {
-	return urlUserinfo().ReplaceAllString(credentialLine().ReplaceAllString(text, ""), "://")
 }

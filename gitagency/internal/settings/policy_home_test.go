@@ -1,6 +1,8 @@
 package settings
 
 import (
+	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -45,15 +47,34 @@ func TestForRunnerShowsOwnLoginOnly(t *testing.T) {
 
 func TestHomeFilesContainNoSecrets(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]string{
-		"[registry]\ntoken = \"x\"\n[build]\njobs = 2\n": "[registry]\n[build]\njobs = 2\n",
-		"GOPROXY=https://me:pw@proxy.example\n":          "GOPROXY=https://proxy.example\n",
-		"Password: x":                                    "",
-		"go 1.22\n":                                      "go 1.22\n",
+	home, env := makeHome(t, ".cargo/", ".config/git/", ".config/go/")
+	for name, text := range map[string]string{
+		".cargo/config.toml": "[registry]\ntoken = \"\"\"\nx\"\"\"\n[build]\njobs = 2\n",
+		".cargo/env":         "export OTHER=x\n",
+		".config/go/env":     "GOPROXY=https://me:pw@proxy.example\nGOAUTH=x\n",
+		".config/git/ignore": "*.token\ncredentials.json\n",
+		".condarc":           "token:\n  - x\nchannels: []\n",
+		"rules":              "secrets/\n",
+		".nvmrc":             "20\n",
 	} {
-		if got := removeCredentials(text); got != want {
-			t.Errorf("%q becomes %q, want %q", text, got, want)
+		if err := os.WriteFile(home+"/"+name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
 		}
+	}
+	p, err := readPolicy(config.Settings{}, env, nil, store.Grants{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, f := range p.HomeFiles(GitConfigSecrets{NamedFiles: []string{home + "/rules"}}) {
+		got[f.Name] = f.Text
+	}
+	want := map[string]string{
+		".cargo/config.toml": "[registry]\n[build]\njobs = 2\n", ".config/go/env": "GOPROXY=https://proxy.example\n",
+		".config/git/ignore": "*.token\ncredentials.json\n", ".condarc": "channels: []\n", "rules": "secrets/\n", ".nvmrc": "20\n",
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }
 

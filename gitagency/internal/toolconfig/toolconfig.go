@@ -1,0 +1,98 @@
+// Package toolconfig removes secrets from the settings of tools that commands behind walls see as copies.
+//
+// Each kind of file has a filter, which keeps only what it understands: a setting that may be a secret, or of which the
+// filter cannot tell where it ends, is left out, and so are comments, which often keep old settings. A file that cannot be
+// parsed is left out as a whole. The package must never return part of a value that it has not looked at.
+package toolconfig
+
+import (
+	"regexp"
+	"strings"
+	"sync"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git/config"
+)
+
+// Filter returns the text of a file without secrets. It returns false for a file that must not be shown.
+type Filter func(text string) (clean string, ok bool)
+
+// secretName matches names of settings that are secrets. "author" is none.
+var secretName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)token|secret|passw|passphrase|pwd|credential|(api|access|private)[-_]?key|auth([^o]|$)|authoriz|bearer|cookie`)
+})
+
+// isSecretName reports whether the value of a setting is a secret by its name.
+func isSecretName(name string) bool {
+	return secretName().MatchString(name)
+}
+
+// secretWord matches words of values that come with secrets.
+var secretWord = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)token|secret|passw|credential|api_?key|_auth`)
+})
+
+// condaToken matches the token in the URL of a channel of conda, up to its host and from there.
+var condaToken = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(://[^/\s]+)/t/[^/\s]+`) })
+
+// cleanValue removes users, passwords and tokens from the URLs in a value. It returns false for a value that may contain
+// another secret. isProxy is for the value of a setting that may be an address without a scheme.
+func cleanValue(value string, isProxy bool) (clean string, ok bool) {
+	clean = condaToken().ReplaceAllString(config.StripUserinfo(value), "$1")
+	if at := strings.LastIndexByte(clean, '@'); isProxy && at >= 0 && !strings.Contains(clean, "://") {
+		clean = clean[at+1:]
+	}
+	if config.StripUserinfo(clean) != clean || condaToken().MatchString(clean) {
+		return "", false
+	}
+	return clean, !secretWord().MatchString(clean) && !config.HasSecretText(clean)
+}
+
+// Lines filters a file in which each line stands for itself, such as .tool-versions: it removes the lines that name
+// credentials.
+func Lines(text string) (string, bool) {
+	return keepLines(text, func(line string) (string, bool) { return cleanValue(line, false) }), true
+}
+
+// Patterns filters a file with names of files or people, such as rules of ignored files. A name of a file with
+// credentials is no secret.
+func Patterns(text string) (string, bool) {
+	return keepLines(text, func(line string) (string, bool) {
+		return line, config.StripUserinfo(line) == line && !config.HasSecretText(line)
+	}), true
+}
+
+// Variables filters a file with a variable and its value on each line, and keeps the variables that pass the walls.
+func Variables(passes func(name string) bool) Filter {
+	return func(text string) (string, bool) {
+		return keepLines(text, func(line string) (string, bool) {
+			name, value, isSetting := strings.Cut(strings.TrimRight(line, "\r\n"), "=")
+			value, ok := cleanValue(value, false)
+			return name + "=" + value + "\n", isSetting && ok && passes(strings.TrimSpace(name))
+		}), true
+	}
+}
+
+// keepLines returns the lines that clean returns true for, as it returns them.
+func keepLines(text string, clean func(line string) (string, bool)) string {
+	var out strings.Builder
+	for line := range strings.Lines(text) {
+		if line, ok := clean(line); ok {
+			out.WriteString(line)
+		}
+	}
+	return out.String()
+}
+
+// shellVariable matches what may be an assignment in a script of a shell.
+var shellVariable = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(\w*)\+?=`) })
+
+// PathScript accepts a script that does nothing but extend PATH, as that of rustup.
+func PathScript(text string) (string, bool) {
+	for _, match := range shellVariable().FindAllStringSubmatch(text, -1) {
+		if match[1] != "PATH" {
+			return "", false
+		}
+	}
+	clean, ok := cleanValue(text, false)
+	return text, ok && clean == text && !strings.Contains(text, "<<")
+}
