@@ -23,6 +23,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/radar"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
+	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 	"github.com/git-agency/git-agency/gitagency/internal/treediff"
 	"github.com/git-agency/git-agency/gitagency/reason"
@@ -44,7 +45,7 @@ func TestResultsKeepAllFields(t *testing.T) {
 	checkConversion(t, newSnapshot)
 	checkConversion(t, newSnapshotInfo)
 	checkConversion(t, func(r sandbox.RollbackResult) RollbackResult { return RollbackResult(r) })
-	checkConversion(t, func(r sandbox.CheckoutResult) CheckoutResult { return CheckoutResult(r) })
+	checkConversion(t, func(r snapshots.CheckoutResult) CheckoutResult { return CheckoutResult(r) })
 	checkConversion(t, newVerifySnapshotResult)
 	checkConversion(t, newDiff)
 	checkConversion(t, func(c treediff.Colors) DiffColors { return DiffColors(c) })
@@ -76,12 +77,12 @@ func TestRequestsKeepAllFields(t *testing.T) {
 	checkConversion(t, ExecOptions.internal)
 	checkConversion(t, UploadRequest.internal)
 	checkConversion(t, ForwardRequest.internal)
-	checkConversion(t, func(req SnapshotRequest) sandbox.SnapshotRequest { return sandbox.SnapshotRequest(req) })
-	checkConversion(t, func(req SnapshotsRequest) sandbox.SnapshotsRequest { return sandbox.SnapshotsRequest(req) })
+	checkConversion(t, func(req SnapshotRequest) snapshots.TakeRequest { return snapshots.TakeRequest(req) })
+	checkConversion(t, func(req SnapshotsRequest) snapshots.DescribeRequest { return snapshots.DescribeRequest(req) })
 	checkConversion(t, func(req RollbackRequest) sandbox.RollbackRequest { return sandbox.RollbackRequest(req) })
-	checkConversion(t, func(req CheckoutRequest) sandbox.CheckoutRequest { return sandbox.CheckoutRequest(req) })
-	checkConversion(t, func(req VerifySnapshotRequest) sandbox.VerifySnapshotRequest {
-		return sandbox.VerifySnapshotRequest(req)
+	checkConversion(t, func(req CheckoutRequest) snapshots.CheckoutRequest { return snapshots.CheckoutRequest(req) })
+	checkConversion(t, func(req VerifySnapshotRequest) snapshots.VerifyRequest {
+		return snapshots.VerifyRequest(req)
 	})
 	checkConversion(t, DiffRequest.internal)
 	checkConversion(t, DiffFormat.internal)
@@ -129,10 +130,10 @@ func TestConstantsAgree(t *testing.T) {
 		{PruneRemove, doctor.PruneRemove},
 		{PruneClean, doctor.PruneClean},
 		{PruneKeep, doctor.PruneKeep},
-		{LeftOutSecret, sandbox.LeftOutSecret},
-		{LeftOutRepository, sandbox.LeftOutRepository},
-		{LeftOutSubmodule, sandbox.LeftOutSubmodule},
-		{LeftOutReserved, sandbox.LeftOutReserved},
+		{LeftOutSecret, snapshots.LeftOutSecret},
+		{LeftOutRepository, snapshots.LeftOutRepository},
+		{LeftOutSubmodule, snapshots.LeftOutSubmodule},
+		{LeftOutReserved, snapshots.LeftOutReserved},
 		{CapabilityOK, doctor.CapabilityOK},
 		{CapabilityMissing, doctor.CapabilityMissing},
 		{CapabilityUnknown, doctor.CapabilityUnknown},

@@ -5,7 +5,7 @@ import (
 	"io"
 
 	"github.com/git-agency/git-agency/gitagency/internal/diff"
-	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
 	"github.com/git-agency/git-agency/gitagency/internal/treediff"
 )
 
@@ -125,7 +125,7 @@ func (d Diff) internal() diff.Diff {
 	}
 }
 
-func (l LeftOut) internal() sandbox.LeftOut { return sandbox.LeftOut(l) }
+func (l LeftOut) internal() snapshots.LeftOut { return snapshots.LeftOut(l) }
 
 func (f DiffFile) internal() treediff.File {
 	file := treediff.File{

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/git-agency/git-agency/gitagency/internal/directory"
-	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
 )
 
 // Directory is a plain directory, outside every repository, that has snapshots. They are stored in a bare repository in the
@@ -32,7 +32,7 @@ type OnboardRequest struct {
 }
 
 func (req OnboardRequest) internal() directory.OnboardRequest {
-	return directory.OnboardRequest{Dir: req.Dir, FirstSnapshot: sandbox.SnapshotRequest(req.FirstSnapshot)}
+	return directory.OnboardRequest{Dir: req.Dir, FirstSnapshot: snapshots.TakeRequest(req.FirstSnapshot)}
 }
 
 // Onboard creates a bare repository for a plain directory in the data directory and takes the first snapshot, all or
@@ -70,7 +70,7 @@ func Directories(ctx context.Context, opts Options) ([]*Directory, error) {
 // those listed in LeftOut. If nothing has changed since the last snapshot, it returns that one. The directory's .gitignore
 // and .gitattributes files and the user's git configuration apply as in git.
 func (d *Directory) Snapshot(ctx context.Context, req SnapshotRequest) (Snapshot, error) {
-	s, err := d.directory.Snapshot(ctx, sandbox.SnapshotRequest(req))
+	s, err := d.directory.Snapshot(ctx, snapshots.TakeRequest(req))
 	return newSnapshot(s), publicError(err)
 }
 
@@ -82,14 +82,14 @@ func (d *Directory) Snapshots(ctx context.Context) ([]SnapshotInfo, error) {
 
 // VerifySnapshot rehashes every object of a snapshot, as Repository.VerifySnapshot does.
 func (d *Directory) VerifySnapshot(ctx context.Context, req VerifySnapshotRequest) (VerifySnapshotResult, error) {
-	result, err := d.directory.VerifySnapshot(ctx, sandbox.VerifySnapshotRequest(req))
+	result, err := d.directory.VerifySnapshot(ctx, snapshots.VerifyRequest(req))
 	return newVerifySnapshotResult(result), publicError(err)
 }
 
 // CheckoutSnapshot creates a directory with exactly the files of a snapshot, as Repository.CheckoutSnapshot does. It must
 // not overlap the directory that the snapshot is of.
 func (d *Directory) CheckoutSnapshot(ctx context.Context, req CheckoutRequest) (CheckoutResult, error) {
-	result, err := d.directory.CheckoutSnapshot(ctx, sandbox.CheckoutRequest(req))
+	result, err := d.directory.CheckoutSnapshot(ctx, snapshots.CheckoutRequest(req))
 	return CheckoutResult(result), publicError(err)
 }
 

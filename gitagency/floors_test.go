@@ -91,20 +91,21 @@ var floors = []struct {
 		dir:     "handoff",
 		imports: "beneath durable lock proc readlimit git/object git/index git/overlay git git/transport git/submodule walls quote fault core",
 	},
+	{dir: "snapshots", imports: "durable ids undo git git/worktree git/status git/snapshot git/merge guard fault core"},
 	{
 		dir: "sandbox",
 		imports: "durable ids undo lock proc git/overlay git git/worktree git/repair git/status git/snapshot git/submodule git/merge store guard " +
-			"changeset copies walls confine outlet runner quote upload fault settings core handoff",
+			"changeset copies walls confine outlet runner quote upload fault settings core handoff snapshots",
 	},
-	{dir: "diff", imports: "proc git git/status git/merge treediff fault core sandbox"},
+	{dir: "diff", imports: "proc git git/status git/merge treediff fault core snapshots sandbox"},
 	{dir: "discard", imports: "durable ids undo lock git git/worktree git/repair store guard changeset upload fault core handoff sandbox"},
 	{dir: "allow", imports: "proc store guard walls confine outlet fault settings core sandbox"},
 	{
 		dir: "landing",
 		imports: "lock proc git/object git git/worktree git/transport git/status git/snapshot git/submodule git/merge git/update store " +
-			"quote fault settings core sandbox discard",
+			"quote fault settings core snapshots sandbox discard",
 	},
-	{dir: "directory", imports: "git store guard fault settings core sandbox diff"},
+	{dir: "directory", imports: "git store guard fault settings core snapshots diff"},
 	{dir: "listing", imports: "proc git git/status git/merge guard core"},
 	{dir: "radar", imports: "proc git/object git git/status git/merge fault core handoff sandbox"},
 	{
@@ -115,7 +116,7 @@ var floors = []struct {
 
 	// 4: the public library
 	{dir: "reason"},
-	{dir: "gitagency", imports: "reason ids terminal proc store archive confine treediff fault settings core sandbox diff discard allow landing directory listing radar doctor"},
+	{dir: "gitagency", imports: "reason ids terminal proc store archive confine treediff fault settings core snapshots sandbox diff discard allow landing directory listing radar doctor"},
 
 	// 5: the command
 	{dir: "cmd/git-agency/internal/argv", reserved: urfave},

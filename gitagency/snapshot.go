@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
 )
 
 // Snapshot is the state of a sandbox at one moment, as an immutable commit. Its tree is the content on disk; its
@@ -20,7 +21,7 @@ type Snapshot struct {
 	LeftOut []LeftOut `json:"left_out"` // paths in the sandbox that are neither ignored nor in the snapshot; only after taking one
 }
 
-func newSnapshot(s sandbox.Snapshot) Snapshot {
+func newSnapshot(s snapshots.Snapshot) Snapshot {
 	return Snapshot{
 		Invocation: s.Invocation, ID: s.ID, Ref: s.Ref, Number: s.Number, Created: s.Created,
 		LeftOut: convertAll(s.LeftOut, newLeftOut),
@@ -42,7 +43,7 @@ const (
 	LeftOutReserved   = "reserved"   // has the reserved name of the marker directory; only in a Directory
 )
 
-func newLeftOut(l sandbox.LeftOut) LeftOut { return LeftOut(l) }
+func newLeftOut(l snapshots.LeftOut) LeftOut { return LeftOut(l) }
 
 // SnapshotRequest holds the options of a snapshot. The zero value is the default.
 type SnapshotRequest struct {
@@ -63,7 +64,7 @@ func (s *Sandbox) Snapshot(ctx context.Context) (string, error) {
 // TakeSnapshot changes neither files, index, HEAD nor branch, and commands may run meanwhile: the snapshot is a
 // consistent state of the sandbox, or the call fails with reason.Changing.
 func (s *Sandbox) TakeSnapshot(ctx context.Context, req SnapshotRequest) (Snapshot, error) {
-	taken, err := s.sandbox.TakeSnapshot(ctx, sandbox.SnapshotRequest(req))
+	taken, err := s.sandbox.TakeSnapshot(ctx, snapshots.TakeRequest(req))
 	return newSnapshot(taken), publicError(err)
 }
 
@@ -89,13 +90,13 @@ type SnapshotInfo struct {
 	Counted    bool `json:"counted"` // false: unknown, and the numbers are 0
 }
 
-func newSnapshotInfo(s sandbox.SnapshotInfo) SnapshotInfo { return SnapshotInfo(s) }
+func newSnapshotInfo(s snapshots.Info) SnapshotInfo { return SnapshotInfo(s) }
 
 // Name returns the name for users, "<invocation>/<number>".
-func (s SnapshotInfo) Name() string { return sandbox.SnapshotInfo(s).Name() }
+func (s SnapshotInfo) Name() string { return snapshots.Info(s).Name() }
 
 // Subject returns the first line of the message.
-func (s SnapshotInfo) Subject() string { return sandbox.SnapshotInfo(s).Subject() }
+func (s SnapshotInfo) Subject() string { return snapshots.Info(s).Subject() }
 
 // SnapshotsRequest selects the snapshots to list.
 type SnapshotsRequest struct {
@@ -106,7 +107,7 @@ type SnapshotsRequest struct {
 // Snapshots lists snapshots by invocation and number, the newest last. The number of git processes does not depend on
 // the number of snapshots.
 func (r *Repository) Snapshots(ctx context.Context, req SnapshotsRequest) ([]SnapshotInfo, error) {
-	all, err := sandbox.Snapshots(ctx, r.core, sandbox.SnapshotsRequest(req))
+	all, err := snapshots.Describe(ctx, r.core, snapshots.DescribeRequest(req))
 	return convertAll(all, newSnapshotInfo), publicError(err)
 }
 
@@ -162,7 +163,7 @@ type CheckoutResult struct {
 // The directory belongs to no repository. It must not overlap an integration tree, a sandbox, a git directory or the
 // data directory, by any spelling.
 func (r *Repository) CheckoutSnapshot(ctx context.Context, req CheckoutRequest) (CheckoutResult, error) {
-	result, err := sandbox.CheckoutSnapshot(ctx, r.core, sandbox.CheckoutRequest(req))
+	result, err := snapshots.Checkout(ctx, r.core, snapshots.CheckoutRequest(req))
 	return CheckoutResult(result), publicError(err)
 }
 
@@ -187,7 +188,7 @@ type VerifySnapshotResult struct {
 	StoppedEarly   bool            `json:"stopped"`  // too much damage was found; the rest was not checked
 }
 
-func newVerifySnapshotResult(v sandbox.VerifySnapshotResult) VerifySnapshotResult {
+func newVerifySnapshotResult(v snapshots.VerifyResult) VerifySnapshotResult {
 	return VerifySnapshotResult{
 		Invocation: v.Invocation, ID: v.ID, Ref: v.Ref, Number: v.Number, Intact: v.Intact, Objects: v.Objects, Bytes: v.Bytes,
 		Damage: convertAll(v.Damage, newDamagedObject), ShallowCommits: v.ShallowCommits, Promised: v.Promised, StoppedEarly: v.StoppedEarly,
@@ -212,11 +213,11 @@ type DamagedObject struct {
 	Detail  string `json:"detail"`
 }
 
-func newDamagedObject(o sandbox.DamagedObject) DamagedObject { return DamagedObject(o) }
+func newDamagedObject(o snapshots.DamagedObject) DamagedObject { return DamagedObject(o) }
 
 // VerifySnapshot hashes every object that is reachable from a snapshot in this process, its commit, trees, files and
 // whole history, and reports those that do not match their ids. Damage is not an error here; see Err of the result.
 func (r *Repository) VerifySnapshot(ctx context.Context, req VerifySnapshotRequest) (VerifySnapshotResult, error) {
-	result, err := sandbox.VerifySnapshot(ctx, r.core, sandbox.VerifySnapshotRequest(req))
+	result, err := snapshots.Verify(ctx, r.core, snapshots.VerifyRequest(req))
 	return newVerifySnapshotResult(result), publicError(err)
 }

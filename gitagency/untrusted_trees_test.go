@@ -44,7 +44,7 @@ var namedTreePaths = map[string]string{
 	`discard: durable.RemoveTree(store.RemovablePath(tree))`:                         "removal by handles",
 	`discard: os.Rename(aside, store.RemovablePath(tree))`:                           "the directory itself",
 	`discard: durable.RemoveTree(spec.Tree)`:                                         "removal by handles",
-	`sandbox: os.Mkdir(tree, 0o777)`:                                                 "a new directory, for a checkout of a snapshot",
+	`snapshots: os.Mkdir(tree, 0o777)`:                                               "a new directory, for a checkout of a snapshot",
 	`store: durable.RemoveTree(s.SandboxTreePath(repoID, invocationID))`:             "removal by handles",
 	`handoff: os.MkdirAll(filepath.Dir(l.Upper), 0o700)`:                             "creation of the upper directory",
 	`handoff: os.Rename(fresh, l.Upper)`:                                             "creation of the upper directory",
@@ -68,7 +68,7 @@ var namedTreePaths = map[string]string{
 	`git/snapshot: os.Lstat(filepath.Join(x.spec.Dir, path))`:         "rollback: asks whether a file exists",
 	`git/status: os.Lstat(s.Dir)`:                                     "the directory itself",
 	`guard: os.Lstat(filepath.Join(tree, name))`:                      "asks whether a marker exists",
-	`sandbox: os.Lstat(filepath.Join(tree, name))`:                    "a new directory, for a checkout of a snapshot",
+	`snapshots: os.Lstat(filepath.Join(tree, name))`:                  "a new directory, for a checkout of a snapshot",
 
 	// Beneath a handle, or replaced as a whole.
 	`git/repair: durable.WriteFile(filepath.Join(w.Tree, ".git"), []byte("gitdir: "+dir+"\n"), 0o644)`: "a rename over the name, which follows no symlink",

@@ -15,6 +15,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/status"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
 	"github.com/git-agency/git-agency/gitagency/internal/treediff"
 )
 
@@ -32,8 +33,8 @@ type Comparison struct {
 
 	handle       *sandbox.Handle // lock on the sandbox; nil unless a state of it is compared
 	mirror       *git.Mirror
-	allSnapshots func() ([]sandbox.Snapshot, error) // all snapshots of the repository
-	leftOut      []sandbox.LeftOut
+	allSnapshots func() ([]snapshots.Snapshot, error) // all snapshots of the repository
+	leftOut      []snapshots.LeftOut
 }
 
 // newComparison returns a comparison of states of a sandbox.
@@ -57,7 +58,7 @@ func newComparison(r *core.Repository, inv core.Invocation) *Comparison {
 // Diff resolves both states and compares them.
 func (c *Comparison) Diff(ctx context.Context, req Request) (_ Diff, err error) {
 	c.includeSecrets = req.IncludeSecrets
-	c.allSnapshots = sync.OnceValues(func() ([]sandbox.Snapshot, error) { return sandbox.ListSnapshots(ctx, c.Repo.Git) })
+	c.allSnapshots = sync.OnceValues(func() ([]snapshots.Snapshot, error) { return snapshots.List(ctx, c.Repo.Git) })
 	if c.mirror, err = c.Repo.Git.NewMirror(c.AnyObject); err != nil {
 		return Diff{}, err
 	}
@@ -79,11 +80,11 @@ func (c *Comparison) Diff(ctx context.Context, req Request) (_ Diff, err error) 
 }
 
 // filterLeftOut returns the left-out entries that are equal to, below or above one of the paths.
-func filterLeftOut(all []sandbox.LeftOut, paths []string) []sandbox.LeftOut {
+func filterLeftOut(all []snapshots.LeftOut, paths []string) []snapshots.LeftOut {
 	if len(paths) == 0 {
 		return all
 	}
-	return slices.DeleteFunc(slices.Clone(all), func(l sandbox.LeftOut) bool {
+	return slices.DeleteFunc(slices.Clone(all), func(l snapshots.LeftOut) bool {
 		return !slices.ContainsFunc(paths, func(p string) bool {
 			return strings.HasPrefix(l.Path+"/", p+"/") || strings.HasPrefix(p+"/", l.Path+"/")
 		})
@@ -125,7 +126,7 @@ func (c *Comparison) resolveState(ctx context.Context, name string) (string, err
 	if err != nil {
 		return "", err
 	}
-	snapshot, err := sandbox.MatchSnapshot(all, name)
+	snapshot, err := snapshots.Match(all, name)
 	return snapshot.ID, err
 }
 
@@ -142,7 +143,7 @@ func (c *Comparison) CaptureWork(ctx context.Context) (string, error) {
 	if err == nil {
 		left, err = c.Repo.WithoutKeptSubmodules(ctx, c.Repo.Git, subject, left)
 	}
-	c.leftOut = sandbox.ToLeftOut(left)
+	c.leftOut = snapshots.ToLeftOut(left)
 	return tree, err
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
 	"github.com/git-agency/git-agency/gitagency/internal/treediff"
 )
 
@@ -22,7 +23,7 @@ type Diff struct {
 	Removed []treediff.File
 	Changed []treediff.File // includes renamed files
 
-	LeftOut []sandbox.LeftOut // paths in the sandbox that were not compared
+	LeftOut []snapshots.LeftOut // paths in the sandbox that were not compared
 }
 
 // Empty reports whether there is no difference.

@@ -17,8 +17,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
-	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
+	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -29,9 +29,9 @@ import (
 // A Directory has no rollback. The rollback of a Sandbox relies on the tree being ours to change; a directory belongs to
 // the user, who can check out a snapshot and put it in place.
 type Directory struct {
-	ID            string           // first 16 hex digits of the SHA-256 of Path; its snapshots are named <id>/<n>
-	Path          string           // canonical path
-	FirstSnapshot sandbox.Snapshot // snapshot taken by Onboard; Created is set only by the call that took it
+	ID            string             // first 16 hex digits of the SHA-256 of Path; its snapshots are named <id>/<n>
+	Path          string             // canonical path
+	FirstSnapshot snapshots.Snapshot // snapshot taken by Onboard; Created is set only by the call that took it
 
 	repo *core.Repository // bare repository with the snapshots
 }
@@ -135,7 +135,7 @@ func (d *Directory) load(ctx context.Context) error {
 	if err := d.checkOnboarded(); err != nil {
 		return err
 	}
-	all, err := sandbox.ListSnapshots(ctx, d.repo.Git, d.ID)
+	all, err := snapshots.List(ctx, d.repo.Git, d.ID)
 	if err == nil && len(all) > 0 {
 		d.FirstSnapshot = all[0]
 	}
@@ -258,6 +258,6 @@ func (d *Directory) subject(message string) git.WorktreeSpec {
 	}
 }
 
-func (d *Directory) series() sandbox.SnapshotSeries {
-	return sandbox.SnapshotSeries{Repo: d.repo, ID: d.ID, TreeName: "directory " + d.ID, Subject: d.subject}
+func (d *Directory) series() snapshots.Series {
+	return snapshots.Series{Repo: d.repo, ID: d.ID, TreeName: "directory " + d.ID, Subject: d.subject}
 }

@@ -16,7 +16,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
-	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
 )
 
 // onboardSteps are the steps of an onboarding; each has a fault point before and after it.
@@ -53,7 +53,7 @@ func TestDirectoryVictim(t *testing.T) {
 		t.Fatal(err)
 	}
 	if verb == "snapshot" {
-		_, err = d.Snapshot(t.Context(), sandbox.SnapshotRequest{})
+		_, err = d.Snapshot(t.Context(), snapshots.TakeRequest{})
 	} else {
 		err = d.Forget(t.Context())
 	}
@@ -162,12 +162,12 @@ func TestKilledDirectorySnapshotIsAtomic(t *testing.T) {
 			d := l.onboard()
 			l.writeFile("a", "b")
 			l.runKilled("snapshot", point)
-			s := l.takeSnapshot(d, sandbox.SnapshotRequest{})
+			s := l.takeSnapshot(d, snapshots.TakeRequest{})
 			if s.Number != 2 || s.Created == (point == "snapshot/ref:after") {
 				t.Errorf("%+v", s)
 			}
 			l.checkEqual("content of the snapshot", l.checkoutFiles(d, s.ID), map[string]string{"/a": "false b"})
-			if v, err := d.VerifySnapshot(t.Context(), sandbox.VerifySnapshotRequest{Snapshot: s.ID}); err != nil || !v.Intact {
+			if v, err := d.VerifySnapshot(t.Context(), snapshots.VerifyRequest{Snapshot: s.ID}); err != nil || !v.Intact {
 				t.Errorf("%+v, %v", v, err)
 			}
 		})

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
 )
 
 var directoryCases = flag.Int("directory-cases", 0, "random trees to onboard (0: 60, or 12 with -short)")
@@ -33,7 +33,7 @@ func TestDirectoryCheckoutEqualsRandomTree(t *testing.T) {
 		names := []string{d.FirstSnapshot.ID}
 		for range 2 {
 			l.changeRandomly(r, 8)
-			names = append(names, l.takeSnapshot(d, sandbox.SnapshotRequest{}).ID)
+			names = append(names, l.takeSnapshot(d, snapshots.TakeRequest{}).ID)
 			states = append(states, l.readTree(l.dir, false))
 		}
 		for i, name := range names {

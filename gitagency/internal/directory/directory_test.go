@@ -22,7 +22,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
-	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
 )
 
 // testDirectory is a directory outside any repository, in a home directory of its own. A warning fails the test.
@@ -87,7 +87,7 @@ func (l *testDirectory) onboard() *Directory {
 	return d
 }
 
-func (l *testDirectory) takeSnapshot(d *Directory, req sandbox.SnapshotRequest) sandbox.Snapshot {
+func (l *testDirectory) takeSnapshot(d *Directory, req snapshots.TakeRequest) snapshots.Snapshot {
 	l.t.Helper()
 	s, err := d.Snapshot(l.t.Context(), req)
 	l.must(err)
@@ -98,7 +98,7 @@ func (l *testDirectory) takeSnapshot(d *Directory, req sandbox.SnapshotRequest) 
 func (l *testDirectory) checkoutFiles(d *Directory, snapshot string) map[string]string {
 	l.t.Helper()
 	to := filepath.Join(l.t.TempDir(), "copy")
-	_, err := d.CheckoutSnapshot(l.t.Context(), sandbox.CheckoutRequest{Snapshot: snapshot, Dir: to})
+	_, err := d.CheckoutSnapshot(l.t.Context(), snapshots.CheckoutRequest{Snapshot: snapshot, Dir: to})
 	l.must(err)
 	return l.readTree(to, false)
 }
@@ -160,12 +160,12 @@ func TestDirectoryFromOnboardToForget(t *testing.T) {
 	if !d.FirstSnapshot.Created || d.FirstSnapshot.Number != 1 || d.Path != l.dir || d.FirstSnapshot.Ref != "refs/agency/snapshots/"+d.ID+"/1" {
 		t.Errorf("%+v", d)
 	}
-	if want := []sandbox.LeftOut{{Path: ".env", Reason: sandbox.LeftOutSecret}, {Path: ".agency", Reason: sandbox.LeftOutReserved}}; !slices.Equal(d.FirstSnapshot.LeftOut, want) {
+	if want := []snapshots.LeftOut{{Path: ".env", Reason: snapshots.LeftOutSecret}, {Path: ".agency", Reason: snapshots.LeftOutReserved}}; !slices.Equal(d.FirstSnapshot.LeftOut, want) {
 		t.Errorf("%v", d.FirstSnapshot.LeftOut)
 	}
 	first := map[string]string{"/a.txt": "false a\n", "/sub/b.txt": "false b\n"}
 	l.checkEqual("first snapshot", l.checkoutFiles(d, d.ID+"/1"), first)
-	if same := l.takeSnapshot(d, sandbox.SnapshotRequest{}); same.Created || same.ID != d.FirstSnapshot.ID {
+	if same := l.takeSnapshot(d, snapshots.TakeRequest{}); same.Created || same.ID != d.FirstSnapshot.ID {
 		t.Errorf("a snapshot without changes: %+v", same)
 	}
 	l.checkEqual("the directory", l.readTree(l.dir, true), before)
@@ -178,7 +178,7 @@ func TestDirectoryFromOnboardToForget(t *testing.T) {
 	if len(now.Added) != 1 || len(now.Removed) != 1 || len(now.Changed) != 1 || now.Added[0].Path != "new.txt" || len(now.LeftOut) != 2 {
 		t.Errorf("%+v", now)
 	}
-	second := l.takeSnapshot(d, sandbox.SnapshotRequest{Message: "second"})
+	second := l.takeSnapshot(d, snapshots.TakeRequest{Message: "second"})
 	if !second.Created || second.Number != 2 {
 		t.Errorf("%+v", second)
 	}
@@ -192,7 +192,7 @@ func TestDirectoryFromOnboardToForget(t *testing.T) {
 	if len(all) != 2 || all[1].Message != "second" || all[1].Parent != d.FirstSnapshot.ID || all[0].Parent != "" || all[1].Files != 3 || all[0].Tool != "1.2.3" || all[1].Head != "" {
 		t.Errorf("%+v", all)
 	}
-	verified, err := d.VerifySnapshot(t.Context(), sandbox.VerifySnapshotRequest{Snapshot: second.ID})
+	verified, err := d.VerifySnapshot(t.Context(), snapshots.VerifyRequest{Snapshot: second.ID})
 	l.must(err)
 	if !verified.Intact {
 		t.Errorf("%+v", verified)
@@ -209,7 +209,7 @@ func TestDirectoryFromOnboardToForget(t *testing.T) {
 	if _, err := os.Lstat(l.data); !errors.Is(err, fs.ErrNotExist) {
 		t.Error("Forget left the data directory")
 	}
-	if _, err := d.Snapshot(t.Context(), sandbox.SnapshotRequest{}); !fault.Is[*fault.NotFoundError](err) {
+	if _, err := d.Snapshot(t.Context(), snapshots.TakeRequest{}); !fault.Is[*fault.NotFoundError](err) {
 		t.Error(err)
 	}
 	l.checkEqual("the directory", l.readTree(l.dir, true), after)
@@ -234,7 +234,7 @@ func TestOpenByOtherPathAndAfterRemoval(t *testing.T) {
 	if got := l.checkoutFiles(gone, gone.FirstSnapshot.ID); len(got) != 1 {
 		t.Error(got)
 	}
-	if _, err := gone.Snapshot(t.Context(), sandbox.SnapshotRequest{}); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := gone.Snapshot(t.Context(), snapshots.TakeRequest{}); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
 	all, err := List(t.Context(), l.opts)
@@ -292,7 +292,7 @@ func TestOnboardRefusesOverlapsAndRepositories(t *testing.T) {
 		}
 	}
 	for _, dir := range []string{l.dir, filepath.Join(l.dir, "copy"), filepath.Join(l.data, "copy")} {
-		if _, err := d.CheckoutSnapshot(t.Context(), sandbox.CheckoutRequest{Snapshot: d.FirstSnapshot.ID, Dir: dir}); !overlap(err) {
+		if _, err := d.CheckoutSnapshot(t.Context(), snapshots.CheckoutRequest{Snapshot: d.FirstSnapshot.ID, Dir: dir}); !overlap(err) {
 			t.Errorf("checkout to %s: %v", dir, err)
 		}
 	}
@@ -300,7 +300,7 @@ func TestOnboardRefusesOverlapsAndRepositories(t *testing.T) {
 		t.Error(err)
 	}
 	l.git(l.dir, "init", "-q")
-	if _, err := d.Snapshot(t.Context(), sandbox.SnapshotRequest{}); !belongs(err) {
+	if _, err := d.Snapshot(t.Context(), snapshots.TakeRequest{}); !belongs(err) {
 		t.Error(err)
 	}
 	if again, err := Open(t.Context(), l.dir, l.opts); err != nil || len(l.checkoutFiles(again, again.FirstSnapshot.ID)) == 0 {
@@ -342,17 +342,17 @@ func TestDirectorySnapshotFollowsUserConfig(t *testing.T) {
 	got := l.checkoutFiles(d, d.FirstSnapshot.ID)
 	delete(got, "/.gitconfig")
 	l.checkEqual("first snapshot", got, want)
-	if !slices.Equal(d.FirstSnapshot.LeftOut, []sandbox.LeftOut{{Path: "my.token", Reason: sandbox.LeftOutSecret}}) {
+	if !slices.Equal(d.FirstSnapshot.LeftOut, []snapshots.LeftOut{{Path: "my.token", Reason: snapshots.LeftOutSecret}}) {
 		t.Errorf("%v", d.FirstSnapshot.LeftOut)
 	}
-	full := l.takeSnapshot(d, sandbox.SnapshotRequest{IncludeIgnored: true, IncludeSecrets: true})
+	full := l.takeSnapshot(d, snapshots.TakeRequest{IncludeIgnored: true, IncludeSecrets: true})
 	got = l.checkoutFiles(d, full.ID)
 	for _, name := range []string{"/x.log", "/old.bak", "/my.token"} {
 		if got[name] == "" {
 			t.Errorf("%s is not in the snapshot", name)
 		}
 	}
-	plain := l.takeSnapshot(d, sandbox.SnapshotRequest{})
+	plain := l.takeSnapshot(d, snapshots.TakeRequest{})
 	got = l.checkoutFiles(d, plain.ID)
 	delete(got, "/.gitconfig")
 	l.checkEqual("snapshot without ignored files and secrets", got, want)
@@ -373,7 +373,7 @@ func TestConcurrentOnboardsShareFirstSnapshot(t *testing.T) {
 		group.Go(func() {
 			d, err := Onboard(t.Context(), OnboardRequest{Dir: l.dir}, l.opts)
 			if err == nil && i%2 == 0 {
-				_, err = d.Snapshot(t.Context(), sandbox.SnapshotRequest{})
+				_, err = d.Snapshot(t.Context(), snapshots.TakeRequest{})
 			}
 			if err != nil {
 				t.Error(err)
@@ -416,7 +416,7 @@ func TestConcurrentOnboardAndForget(t *testing.T) {
 				if i%2 == 0 {
 					err = d.Forget(t.Context())
 				} else {
-					_, err = d.Snapshot(t.Context(), sandbox.SnapshotRequest{})
+					_, err = d.Snapshot(t.Context(), snapshots.TakeRequest{})
 				}
 				if err != nil && !fault.Is[*fault.NotFoundError](err) {
 					t.Error(err)
@@ -452,7 +452,7 @@ func TestDirectorySnapshotIsConsistentDuringChanges(t *testing.T) {
 		}
 	}()
 	for range 5 {
-		s, err := d.Snapshot(t.Context(), sandbox.SnapshotRequest{})
+		s, err := d.Snapshot(t.Context(), snapshots.TakeRequest{})
 		if fault.Is[*fault.StillChangingError](err) {
 			continue
 		}

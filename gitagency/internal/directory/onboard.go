@@ -9,14 +9,14 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
-	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
 // OnboardRequest says which directory to onboard.
 type OnboardRequest struct {
-	Dir           string                  // required: absolute path, or relative to Options.Dir; symlinks are followed
-	FirstSnapshot sandbox.SnapshotRequest // options of its first snapshot
+	Dir           string                // required: absolute path, or relative to Options.Dir; symlinks are followed
+	FirstSnapshot snapshots.TakeRequest // options of its first snapshot
 }
 
 // Onboard creates a bare repository for a plain directory in the data directory and takes the first snapshot, all or
@@ -76,7 +76,7 @@ func (d *Directory) createAndLock(ctx context.Context) (repo *git.Repo, unlock f
 
 // onboard is the transaction. Until the record is written the directory is not onboarded; leftovers of a killed onboard are
 // removed by the next one.
-func (d *Directory) onboard(ctx context.Context, repo *git.Repo, first sandbox.SnapshotRequest) (err error) {
+func (d *Directory) onboard(ctx context.Context, repo *git.Repo, first snapshots.TakeRequest) (err error) {
 	tx := d.repo.BeginTx("onboard")
 	defer func() {
 		if err != nil {

@@ -11,32 +11,32 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/diff"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
-	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
 )
 
 // Snapshot takes a snapshot of the directory, as TakeSnapshot does for a sandbox: all files that are not ignored, except
 // those listed in LeftOut. If nothing has changed since the last snapshot, it returns that one. The directory's .gitignore
 // and .gitattributes files and the user's git configuration apply as in git.
-func (d *Directory) Snapshot(ctx context.Context, req sandbox.SnapshotRequest) (sandbox.Snapshot, error) {
+func (d *Directory) Snapshot(ctx context.Context, req snapshots.TakeRequest) (snapshots.Snapshot, error) {
 	if err := req.Check(); err != nil {
-		return sandbox.Snapshot{}, err
+		return snapshots.Snapshot{}, err
 	}
 	repo, unlock, err := d.lock(ctx)
 	if err != nil {
-		return sandbox.Snapshot{}, err
+		return snapshots.Snapshot{}, err
 	}
 	defer unlock()
 	if err := d.checkPath(); err != nil {
-		return sandbox.Snapshot{}, err
+		return snapshots.Snapshot{}, err
 	}
 	ctx, cancel, err := d.repo.Settings.WithOperationTimeout(ctx, "snapshot")
 	if err != nil {
-		return sandbox.Snapshot{}, err
+		return snapshots.Snapshot{}, err
 	}
 	defer cancel()
 	snapshot, err := d.series().Take(ctx, repo, req)
 	if err != nil {
-		return sandbox.Snapshot{}, fmt.Errorf("snapshot of %s: %w", d.Path, err)
+		return snapshots.Snapshot{}, fmt.Errorf("snapshot of %s: %w", d.Path, err)
 	}
 	snapshot.LeftOut = append(snapshot.LeftOut, d.reservedPaths()...)
 	return snapshot, nil
@@ -44,49 +44,49 @@ func (d *Directory) Snapshot(ctx context.Context, req sandbox.SnapshotRequest) (
 
 // reservedPaths lists the paths that no snapshot contains because their names are reserved: a checkout must not look like
 // one of our trees.
-func (d *Directory) reservedPaths() []sandbox.LeftOut {
+func (d *Directory) reservedPaths() []snapshots.LeftOut {
 	if _, err := os.Lstat(filepath.Join(d.Path, guard.AgencyDir)); err != nil {
 		return nil
 	}
-	return []sandbox.LeftOut{{Path: guard.AgencyDir, Reason: sandbox.LeftOutReserved}}
+	return []snapshots.LeftOut{{Path: guard.AgencyDir, Reason: snapshots.LeftOutReserved}}
 }
 
 // Snapshots lists the snapshots of the directory, the newest last.
-func (d *Directory) Snapshots(ctx context.Context) ([]sandbox.SnapshotInfo, error) {
+func (d *Directory) Snapshots(ctx context.Context) ([]snapshots.Info, error) {
 	if err := d.checkOnboarded(); err != nil {
 		return nil, err
 	}
-	return sandbox.Snapshots(ctx, d.repo, sandbox.SnapshotsRequest{})
+	return snapshots.Describe(ctx, d.repo, snapshots.DescribeRequest{})
 }
 
-// VerifySnapshot rehashes every object of a snapshot, as sandbox.VerifySnapshot does.
-func (d *Directory) VerifySnapshot(ctx context.Context, req sandbox.VerifySnapshotRequest) (sandbox.VerifySnapshotResult, error) {
+// VerifySnapshot rehashes every object of a snapshot, as snapshots.Verify does.
+func (d *Directory) VerifySnapshot(ctx context.Context, req snapshots.VerifyRequest) (snapshots.VerifyResult, error) {
 	if err := d.checkOnboarded(); err != nil {
-		return sandbox.VerifySnapshotResult{}, err
+		return snapshots.VerifyResult{}, err
 	}
-	return sandbox.VerifySnapshot(ctx, d.repo, req)
+	return snapshots.Verify(ctx, d.repo, req)
 }
 
-// CheckoutSnapshot creates a directory with exactly the files of a snapshot, as sandbox.CheckoutSnapshot does. It must
+// CheckoutSnapshot creates a directory with exactly the files of a snapshot, as snapshots.Checkout does. It must
 // not overlap the directory that the snapshot is of.
-func (d *Directory) CheckoutSnapshot(ctx context.Context, req sandbox.CheckoutRequest) (sandbox.CheckoutResult, error) {
+func (d *Directory) CheckoutSnapshot(ctx context.Context, req snapshots.CheckoutRequest) (snapshots.CheckoutResult, error) {
 	if err := d.checkOnboarded(); err != nil {
-		return sandbox.CheckoutResult{}, err
+		return snapshots.CheckoutResult{}, err
 	}
 	if req.Dir != "" {
 		path, err := guard.ResolveFrom(d.repo.CallerDir, req.Dir)
 		if err != nil {
-			return sandbox.CheckoutResult{}, err
+			return snapshots.CheckoutResult{}, err
 		}
 		place, err := guard.Locate(path)
 		if err != nil {
-			return sandbox.CheckoutResult{}, &fault.UnsafePathError{Path: path, Why: err.Error()}
+			return snapshots.CheckoutResult{}, &fault.UnsafePathError{Path: path, Why: err.Error()}
 		}
 		if rel := place.Relation(d.Path); rel != guard.Disjoint {
-			return sandbox.CheckoutResult{}, &fault.OverlapError{Path: path, Relation: string(rel), Other: d.Path}
+			return snapshots.CheckoutResult{}, &fault.OverlapError{Path: path, Relation: string(rel), Other: d.Path}
 		}
 	}
-	return sandbox.CheckoutSnapshot(ctx, d.repo, req)
+	return snapshots.Checkout(ctx, d.repo, req)
 }
 
 // DiffSnapshots compares two states of the directory, as diff.OfSandbox does for a sandbox: any two snapshots,

@@ -11,6 +11,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/sandboxtest"
+	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
 )
 
 // rerunAsNobody also runs the test as the user nobody if this process is root: root ignores the permissions that the
@@ -86,7 +87,7 @@ func TestTeardownWithHostileAgencyDirectory(t *testing.T) {
 			if res, err := s.Exec(t.Context(), sandbox.ExecOptions{Argv: []string{"true"}}); err != nil || res.ExitCode != 0 {
 				t.Errorf("%s: exec: %+v, %v", name, res, err)
 			}
-			if _, err := s.TakeSnapshot(t.Context(), sandbox.SnapshotRequest{}); err != nil && name != "an unreadable directory" {
+			if _, err := s.TakeSnapshot(t.Context(), snapshots.TakeRequest{}); err != nil && name != "an unreadable directory" {
 				t.Errorf("%s: snapshot: %v", name, err)
 			}
 		}

@@ -6,14 +6,15 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
 	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // NothingToLandError reports a sandbox without work to land.
 type NothingToLandError struct {
 	ID          string
-	NoNetChange bool              // there are commits, but together they change nothing
-	LeftOut     []sandbox.LeftOut // uncommitted files that are left out of landings
+	NoNetChange bool                // there are commits, but together they change nothing
+	LeftOut     []snapshots.LeftOut // uncommitted files that are left out of landings
 }
 
 func (e *NothingToLandError) Error() string {

@@ -9,7 +9,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/update"
-	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -19,7 +19,7 @@ func completeLanded(ctx context.Context, r *core.Repository, repo *git.Repo, ent
 	m := entry.Record
 	landed := Result{
 		Invocation: entry.ID, Commit: m.LandedCommit, Before: m.LandedBefore, Branch: m.LandedBranch, Strategy: m.LandedStrategy, Tip: m.LandedTip,
-		Already: true, DryRun: dry, LeftOut: []sandbox.LeftOut{},
+		Already: true, DryRun: dry, LeftOut: []snapshots.LeftOut{},
 	}
 	kept, err := r.TrashCommit(ctx, repo, entry.ID)
 	if kept != "" {

@@ -16,6 +16,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
+	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -145,7 +146,7 @@ func (l *landAttempt) leaveUncommitted() {
 func (l *landAttempt) uncommittedError(files []string) error {
 	required, err := l.r.Settings.Bool(settings.RequireReviewKey, false)
 	return &sandbox.UncommittedError{
-		ID: l.s.ID, Path: l.s.Tree, Files: files, LeftOut: sandbox.ToLeftOut(l.scanResult.LeftOut), CommitAll: err == nil && !required,
+		ID: l.s.ID, Path: l.s.Tree, Files: files, LeftOut: snapshots.ToLeftOut(l.scanResult.LeftOut), CommitAll: err == nil && !required,
 	}
 }
 
@@ -218,7 +219,7 @@ func (l *landAttempt) checkCommitRange(ctx context.Context) error {
 		if err := l.checkSubmodules(ctx); err != nil && !l.req.Leave { // there will be something to land
 			return err
 		}
-		return &NothingToLandError{ID: l.s.ID, LeftOut: sandbox.ToLeftOut(l.scanResult.LeftOut)}
+		return &NothingToLandError{ID: l.s.ID, LeftOut: snapshots.ToLeftOut(l.scanResult.LeftOut)}
 	}
 	switch same, err := l.merger.SameTree(ctx, l.tip, base); {
 	case err != nil:
@@ -226,7 +227,7 @@ func (l *landAttempt) checkCommitRange(ctx context.Context) error {
 	case same:
 		// Commits that the sandbox was started with, by start --from, can land too, unless the branch has them.
 		if has, err := l.merger.IsAncestor(ctx, base, l.target.Commit); err != nil || has {
-			return cmp.Or(err, error(&NothingToLandError{ID: l.s.ID, NoNetChange: true, LeftOut: sandbox.ToLeftOut(l.scanResult.LeftOut)}))
+			return cmp.Or(err, error(&NothingToLandError{ID: l.s.ID, NoNetChange: true, LeftOut: snapshots.ToLeftOut(l.scanResult.LeftOut)}))
 		}
 	}
 	if l.req.RequireBase {

@@ -17,6 +17,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/update"
 	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -98,7 +99,7 @@ func (l *landAttempt) deferCleanup(ctx context.Context) (*os.File, error) {
 func (l *landAttempt) plannedResult() Result {
 	landed := Result{
 		Invocation: l.s.ID, Commit: l.newTip, Before: l.target.Commit, Branch: core.ShortBranch(l.target.Branch), Strategy: l.req.Strategy, Tip: l.tip,
-		Commits: l.commitCount, DryRun: l.req.DryRun, LeftOut: sandbox.ToLeftOut(l.scanResult.LeftOut),
+		Commits: l.commitCount, DryRun: l.req.DryRun, LeftOut: snapshots.ToLeftOut(l.scanResult.LeftOut),
 		MessageUnused: l.req.CommitAll && len(l.scanResult.Uncommitted) == 0,
 	}
 	if l.newTip == "" {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
-	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
 )
 
 // ReadyResult is the result for one invocation of Ready.
@@ -40,7 +40,7 @@ func Ready(ctx context.Context, r *core.Repository, worktree string, req Request
 			req.AlreadyLanded = append(req.AlreadyLanded, inv.ID)
 		}
 		if landed.Invocation == "" {
-			landed = Result{Invocation: inv.ID, Strategy: req.Strategy, DryRun: req.DryRun, LeftOut: []sandbox.LeftOut{}}
+			landed = Result{Invocation: inv.ID, Strategy: req.Strategy, DryRun: req.DryRun, LeftOut: []snapshots.LeftOut{}}
 		}
 		landed.Branch = cmp.Or(landed.Branch, core.ShortBranch(inv.IntegrationBranch))
 		arrivals = append(arrivals, ReadyResult{Result: landed, Name: inv.Name, Err: err})

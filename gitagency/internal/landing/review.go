@@ -17,6 +17,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
+	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -251,7 +252,7 @@ func submittableCommit(ctx context.Context, r *core.Repository, repo *git.Repo, 
 		return "", err
 	}
 	if len(found.Uncommitted) > 0 {
-		return "", &sandbox.UncommittedError{ID: s.ID, Path: s.Tree, Files: found.Uncommitted, LeftOut: sandbox.ToLeftOut(found.LeftOut)}
+		return "", &sandbox.UncommittedError{ID: s.ID, Path: s.Tree, Files: found.Uncommitted, LeftOut: snapshots.ToLeftOut(found.LeftOut)}
 	}
 	base, err := sandbox.WorkBase(ctx, r, core.InvocationFromEntry(entry, nil))
 	if err != nil {
@@ -272,7 +273,7 @@ func submittableCommit(ctx context.Context, r *core.Repository, repo *git.Repo, 
 		}
 	}
 	if none || void {
-		return "", &NothingToLandError{ID: s.ID, NoNetChange: void, LeftOut: sandbox.ToLeftOut(found.LeftOut)}
+		return "", &NothingToLandError{ID: s.ID, NoNetChange: void, LeftOut: snapshots.ToLeftOut(found.LeftOut)}
 	}
 	return found.Head, nil
 }

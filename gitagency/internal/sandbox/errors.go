@@ -10,6 +10,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
 	"github.com/git-agency/git-agency/gitagency/internal/git/status"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
+	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -19,9 +20,9 @@ type UncommittedError struct {
 	Path  string   // path of the sandbox
 	Files []string // relative to the top of the sandbox
 
-	LeftOut     []LeftOut // files that were left out of Files and do not count
-	TrackedOnly bool      // only changes of tracked files count
-	CommitAll   bool      // landing.Request.CommitAll would land them
+	LeftOut     []snapshots.LeftOut // files that were left out of Files and do not count
+	TrackedOnly bool                // only changes of tracked files count
+	CommitAll   bool                // landing.Request.CommitAll would land them
 }
 
 func (e *UncommittedError) Error() string {

@@ -10,6 +10,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
+	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
 )
 
 // RollbackRequest selects the state that a sandbox returns to.
@@ -49,7 +50,7 @@ func (s *Sandbox) Rollback(ctx context.Context, req RollbackRequest) (RollbackRe
 		return RollbackResult{}, err
 	}
 	defer unlock()
-	to, err := findSnapshot(ctx, s.Repo, repo, req.Snapshot)
+	to, err := snapshots.Find(ctx, s.Repo, repo, req.Snapshot)
 	if err != nil {
 		return RollbackResult{}, err
 	}
@@ -77,14 +78,14 @@ func (s *Sandbox) Rollback(ctx context.Context, req RollbackRequest) (RollbackRe
 }
 
 // rollBackTo runs the transition to a snapshot.
-func (s *Sandbox) rollBackTo(ctx context.Context, repo *git.Repo, h *Handle, to Snapshot, resuming bool) (RollbackResult, error) {
+func (s *Sandbox) rollBackTo(ctx context.Context, repo *git.Repo, h *Handle, to snapshots.Snapshot, resuming bool) (RollbackResult, error) {
 	target, err := s.readTarget(ctx, repo, to)
 	if err != nil {
 		return RollbackResult{}, err
 	}
 	done, err := s.runTransition(ctx, repo, h, transition{
 		verb: "rollback", to: to, resuming: resuming, trustsConfig: s.Repo.TrustsRepoConfig(to.Invocation),
-		sourceMessage: "agency: before the rollback to " + to.name(), reflogMessage: "agency: rollback to " + to.name(),
+		sourceMessage: "agency: before the rollback to " + to.Name(), reflogMessage: "agency: rollback to " + to.Name(),
 		chooseTarget: func(_ context.Context, from snapshot.State) (snapshot.State, error) {
 			if from.SameContents(target) && !resuming {
 				return snapshot.State{}, errAlreadyInState
@@ -93,14 +94,14 @@ func (s *Sandbox) rollBackTo(ctx context.Context, repo *git.Repo, h *Handle, to 
 		},
 	})
 	if errors.Is(err, errAlreadyInState) {
-		return RollbackResult{Invocation: s.ID, Snapshot: to.ID, Name: to.name(), Left: to.ID, LeftName: to.name(), Already: true}, nil
+		return RollbackResult{Invocation: s.ID, Snapshot: to.ID, Name: to.Name(), Left: to.ID, LeftName: to.Name(), Already: true}, nil
 	}
 	if err != nil {
 		return RollbackResult{}, err
 	}
 	s.Repo.AppendEvent(s.ID, rollbackEvent{s.Repo.Now(), "rollback", to.ID, to.Ref, done.source.ID, done.source.Ref})
 	return RollbackResult{
-		Invocation: s.ID, Snapshot: to.ID, Name: to.name(), Left: done.source.ID, LeftName: done.source.name(),
+		Invocation: s.ID, Snapshot: to.ID, Name: to.Name(), Left: done.source.ID, LeftName: done.source.Name(),
 		Added: done.added, Changed: done.changed, Removed: done.removed, DetachedFrom: done.detachedFrom,
 	}, nil
 }
@@ -116,7 +117,7 @@ type rollbackEvent struct {
 
 // readTarget reads the state of a snapshot as a state of this sandbox: a state on the branch of the snapshot's own
 // sandbox becomes one on the branch of this sandbox.
-func (s *Sandbox) readTarget(ctx context.Context, repo *git.Repo, to Snapshot) (snapshot.State, error) {
+func (s *Sandbox) readTarget(ctx context.Context, repo *git.Repo, to snapshots.Snapshot) (snapshot.State, error) {
 	target, err := snapshot.ReadState(ctx, repo, to.ID)
 	if err != nil {
 		return snapshot.State{}, err
@@ -137,7 +138,7 @@ func (s *Sandbox) readTarget(ctx context.Context, repo *git.Repo, to Snapshot) (
 	}
 	for i, o := range found {
 		if o.Missing() {
-			return snapshot.State{}, fmt.Errorf("snapshot %s is incomplete: %s does not exist", to.name(), names[i])
+			return snapshot.State{}, fmt.Errorf("snapshot %s is incomplete: %s does not exist", to.Name(), names[i])
 		}
 	}
 	return target, nil

@@ -10,6 +10,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
+	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -55,14 +56,14 @@ func (s *Sandbox) ResumeRollback(ctx context.Context, repo *git.Repo, h *Handle)
 	if note == nil {
 		return nil
 	}
-	to, err := findSnapshot(ctx, s.Repo, repo, note.SnapshotCommit)
+	to, err := snapshots.Find(ctx, s.Repo, repo, note.SnapshotCommit)
 	if fault.Is[*fault.NotFoundError](err) {
 		return &fault.LostRollbackError{ID: s.ID, Err: fmt.Errorf("snapshot %s no longer exists", note.SnapshotCommit)}
 	}
 	if err != nil {
 		return err
 	}
-	what := "rollback to " + to.name()
+	what := "rollback to " + to.Name()
 	if note.Verb == SyncVerb {
 		what = "sync"
 		err = s.resumeSync(ctx, repo, h, to, note.SyncedCommit)
@@ -73,7 +74,7 @@ func (s *Sandbox) ResumeRollback(ctx context.Context, repo *git.Repo, h *Handle)
 	case err == nil:
 		s.Repo.Warn("sandbox %s: a %s was interrupted; it is finished now", s.ID, what)
 	case !fault.Is[*fault.UnfinishedTransitionError](err):
-		err = &fault.UnfinishedTransitionError{ID: s.ID, To: to.name(), LeftSnapshot: strings.TrimPrefix(note.LeftRef, core.AllSnapshotsPrefix), Err: err}
+		err = &fault.UnfinishedTransitionError{ID: s.ID, To: to.Name(), LeftSnapshot: strings.TrimPrefix(note.LeftRef, core.AllSnapshotsPrefix), Err: err}
 	}
 	return err
 }

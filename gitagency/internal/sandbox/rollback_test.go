@@ -10,6 +10,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
 )
 
 func TestCancelledRollbackIsUndoneOrFinished(t *testing.T) {
@@ -213,7 +214,9 @@ func TestRollbackKeepsFilesOfSubmodules(t *testing.T) {
 	}
 }
 
-func snapshotName(id string, n int) string { return Snapshot{Invocation: id, Number: n}.name() }
+func snapshotName(id string, n int) string {
+	return snapshots.Snapshot{Invocation: id, Number: n}.Name()
+}
 
 // A rollback replaces a symlink where the snapshot has a directory. It changes neither files nor modes in the target
 // outside the sandbox.

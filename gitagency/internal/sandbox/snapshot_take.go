@@ -4,29 +4,21 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/handoff"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
 	"github.com/git-agency/git-agency/gitagency/internal/upload"
 )
-
-// SnapshotRequest holds the options of a snapshot. The zero value is the default.
-type SnapshotRequest struct {
-	Message        string // commit message
-	IncludeIgnored bool   // include ignored files
-	IncludeSecrets bool   // include untracked files that look like credentials
-}
 
 // Snapshot takes a snapshot of the sandbox and returns its commit. If nothing has changed since the last snapshot, it
 // returns that one.
 func (s *Sandbox) Snapshot(ctx context.Context) (string, error) {
-	snapshot, err := s.TakeSnapshot(ctx, SnapshotRequest{})
+	snapshot, err := s.TakeSnapshot(ctx, snapshots.TakeRequest{})
 	return snapshot.ID, err
 }
 
@@ -35,22 +27,22 @@ func (s *Sandbox) Snapshot(ctx context.Context) (string, error) {
 // files that look like credentials, and nested repositories, which a commit cannot hold, are left out and listed.
 // TakeSnapshot changes neither files, index, HEAD nor branch, and commands may run meanwhile: the snapshot is a
 // consistent state of the sandbox, or the error is an *StillChangingError.
-func (s *Sandbox) TakeSnapshot(ctx context.Context, req SnapshotRequest) (_ Snapshot, err error) {
+func (s *Sandbox) TakeSnapshot(ctx context.Context, req snapshots.TakeRequest) (_ snapshots.Snapshot, err error) {
 	if err := req.Check(); err != nil {
-		return Snapshot{}, err
+		return snapshots.Snapshot{}, err
 	}
 	if err := s.importPending(ctx); err != nil {
-		return Snapshot{}, err
+		return snapshots.Snapshot{}, err
 	}
 	// The repository lock comes first: a discard holds it while it waits for the users of the sandbox to leave.
 	repo, unlock, err := s.Repo.LockAndRecover(ctx)
 	if err != nil {
-		return Snapshot{}, err
+		return snapshots.Snapshot{}, err
 	}
 	defer unlock()
 	h, err := s.OpenLocked(ctx, repo)
 	if err != nil {
-		return Snapshot{}, err
+		return snapshots.Snapshot{}, err
 	}
 	defer func() {
 		if closeErr := h.Close(); closeErr != nil {
@@ -59,17 +51,17 @@ func (s *Sandbox) TakeSnapshot(ctx context.Context, req SnapshotRequest) (_ Snap
 	}()
 	ctx, cancel, err := s.Repo.Settings.WithOperationTimeout(ctx, "snapshot")
 	if err != nil {
-		return Snapshot{}, err
+		return snapshots.Snapshot{}, err
 	}
 	defer cancel()
 	resume, err := s.PauseUploads(ctx, h)
 	if err != nil {
-		return Snapshot{}, err
+		return snapshots.Snapshot{}, err
 	}
 	defer resume()
 	snapshot, err := s.takeAndRecord(ctx, repo, h.Base, req)
 	if err != nil {
-		return Snapshot{}, &fault.InvocationError{Operation: "snapshot of", ID: s.ID, Err: err}
+		return snapshots.Snapshot{}, &fault.InvocationError{Operation: "snapshot of", ID: s.ID, Err: err}
 	}
 	return snapshot, nil
 }
@@ -108,17 +100,8 @@ func (s *Sandbox) PauseUploads(ctx context.Context, h *Handle) (resume func(), e
 	return resume, nil
 }
 
-// Check trims the message, and refuses one that is not text in UTF-8.
-func (req *SnapshotRequest) Check() error {
-	req.Message = strings.TrimSpace(req.Message)
-	if !utf8.ValidString(req.Message) || strings.Contains(req.Message, "\x00") {
-		return &fault.InvalidError{What: "message", Value: req.Message, Want: "text in UTF-8"}
-	}
-	return nil
-}
-
 // takeAndRecord takes a snapshot and appends it to the history of the invocation.
-func (s *Sandbox) takeAndRecord(ctx context.Context, repo *git.Repo, base string, req SnapshotRequest) (Snapshot, error) {
+func (s *Sandbox) takeAndRecord(ctx context.Context, repo *git.Repo, base string, req snapshots.TakeRequest) (snapshots.Snapshot, error) {
 	snapshot, err := s.series(base).Take(ctx, repo, req)
 	err = s.Repo.SaveFilesRefusal(s.ID, err, true)
 	if err == nil && snapshot.Created {
@@ -128,8 +111,8 @@ func (s *Sandbox) takeAndRecord(ctx context.Context, repo *git.Repo, base string
 }
 
 // series returns the snapshot series of the sandbox.
-func (s *Sandbox) series(base string) SnapshotSeries {
-	return SnapshotSeries{Repo: s.Repo, ID: s.ID, TreeName: "sandbox " + s.ID, Subject: func(message string) git.WorktreeSpec { return s.SnapshotSubject(base, message) }}
+func (s *Sandbox) series(base string) snapshots.Series {
+	return snapshots.Series{Repo: s.Repo, ID: s.ID, TreeName: "sandbox " + s.ID, Subject: func(message string) git.WorktreeSpec { return s.SnapshotSubject(base, message) }}
 }
 
 // SnapshotSubject describes the sandbox and the commit message for a snapshot.

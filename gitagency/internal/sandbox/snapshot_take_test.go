@@ -16,6 +16,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
+	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
 )
 
 // listSnapshots lists the numbers of the sandbox's snapshot refs with their commits.
@@ -41,14 +42,14 @@ func TestSnapshotCommitRefAndEvent(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 	l.WriteFile("file", "2\n")
-	second, err := l.Sandbox.TakeSnapshot(t.Context(), SnapshotRequest{Message: "  two\n\nSigned-off-by: x\n"})
+	second, err := l.Sandbox.TakeSnapshot(t.Context(), snapshots.TakeRequest{Message: "  two\n\nSigned-off-by: x\n"})
 	if err != nil || second.Number != 2 || !second.Created || second.Ref != "refs/agency/snapshots/"+l.Sandbox.ID+"/2" || second.Invocation != l.Sandbox.ID {
 		t.Errorf("%+v, %v", second, err)
 	}
 	if got := l.Git("log", "-1", "--format=%s|%P|%(trailers:key=Agency-Invocation,valueonly)", second.ID); got != "two|"+id+"|"+l.Sandbox.ID+"\n" {
 		t.Errorf("%q", got)
 	}
-	again, err := l.Sandbox.TakeSnapshot(t.Context(), SnapshotRequest{Message: "not used"})
+	again, err := l.Sandbox.TakeSnapshot(t.Context(), snapshots.TakeRequest{Message: "not used"})
 	if want := second; err != nil || again.Created || again.ID != want.ID || again.Ref != want.Ref || again.Number != 2 || again.Invocation != l.Sandbox.ID {
 		t.Errorf("%+v, %v", again, err)
 	}
@@ -74,7 +75,7 @@ func TestSnapshotNumberFollowsHighest(t *testing.T) {
 	for _, name := range []string{"2", "10", "011", "x", "20/1", "-30", "99999999999", "0"} {
 		l.Git("update-ref", refs+name, "HEAD")
 	}
-	got, err := l.Sandbox.TakeSnapshot(t.Context(), SnapshotRequest{})
+	got, err := l.Sandbox.TakeSnapshot(t.Context(), snapshots.TakeRequest{})
 	if err != nil || got.Number != 11 || got.Ref != refs+"11" {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -168,7 +169,7 @@ func TestSnapshotRefusesMissingMarkerAndInvalidMessage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, message := range []string{"a\x00b", "\xff"} {
-		if _, err := l.Sandbox.TakeSnapshot(t.Context(), SnapshotRequest{Message: message}); !fault.Is[*fault.InvalidError](err) {
+		if _, err := l.Sandbox.TakeSnapshot(t.Context(), snapshots.TakeRequest{Message: message}); !fault.Is[*fault.InvalidError](err) {
 			t.Errorf("%q: %v", message, err)
 		}
 	}
@@ -181,13 +182,13 @@ func TestConcurrentSnapshotsAreNumberedInOrder(t *testing.T) {
 	t.Parallel()
 	l := New(t, core.Options{})
 	const many = 6
-	taken := make([]Snapshot, many)
+	taken := make([]snapshots.Snapshot, many)
 	var all sync.WaitGroup
 	for i := range taken {
 		all.Go(func() {
 			l.WriteFile("file", strings.Repeat("x", i))
 			var err error
-			if taken[i], err = l.Sandbox.TakeSnapshot(t.Context(), SnapshotRequest{}); err != nil {
+			if taken[i], err = l.Sandbox.TakeSnapshot(t.Context(), snapshots.TakeRequest{}); err != nil {
 				t.Error(err)
 			}
 		})

@@ -9,6 +9,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
+	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -18,23 +19,23 @@ func snapshotStartPoint(ctx context.Context, r *core.Repository, query string) (
 	if query == "" {
 		return StartPoint{}, nil
 	}
-	snap, err := findSnapshot(ctx, r, r.Git, query)
+	snap, err := snapshots.Find(ctx, r, r.Git, query)
 	if err != nil {
 		return StartPoint{}, err
 	}
 	state, err := snapshot.ReadState(ctx, r.Git, snap.ID)
 	if err != nil {
-		return StartPoint{}, fmt.Errorf("snapshot %s: %w", snap.name(), err)
+		return StartPoint{}, fmt.Errorf("snapshot %s: %w", snap.Name(), err)
 	}
 	var record store.InvocationMeta
 	if ids.Valid(snap.Invocation) { // it comes from a ref and is used in a path
 		record = r.Store.Invocation(r.ID, snap.Invocation, nil).Record
 	}
 	if state.Head == "" {
-		return StartPoint{}, &fault.NoCommitError{Name: "HEAD of snapshot " + snap.name()}
+		return StartPoint{}, &fault.NoCommitError{Name: "HEAD of snapshot " + snap.Name()}
 	}
 	if state.OperationCommit != "" {
-		r.Warn("snapshot %s was taken during a merge, rebase or similar operation; the sandbox has its files and HEAD, but no operation in progress", snap.name())
+		r.Warn("snapshot %s was taken during a merge, rebase or similar operation; the sandbox has its files and HEAD, but no operation in progress", snap.Name())
 	}
 	from := StartPoint{
 		Base: cmp.Or(state.Base, record.BaseCommit, state.Head), Snapshot: snap.ID, Head: state.Head, index: state.IndexTree,

@@ -12,10 +12,11 @@ import (
 	"testing"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
 )
 
 // After random changes in a sandbox, a new sandbox started from its snapshot has the same files, index, HEAD and status,
-// a checkout of the snapshot has the same files, and VerifySnapshot finds the snapshot intact.
+// a checkout of the snapshot has the same files, and snapshots.Verify finds the snapshot intact.
 //
 // A case depends on its number and on the cases before it in the same sandbox.
 func TestForkAndCheckoutEqualSnapshot(t *testing.T) {
@@ -58,13 +59,13 @@ func TestForkAndCheckoutEqualSnapshot(t *testing.T) {
 					}
 				}
 				dir := filepath.Join(t.TempDir(), "copy")
-				if _, err := CheckoutSnapshot(t.Context(), l.Repo, CheckoutRequest{Snapshot: snapshot, Dir: dir}); err != nil {
+				if _, err := snapshots.Checkout(t.Context(), l.Repo, snapshots.CheckoutRequest{Snapshot: snapshot, Dir: dir}); err != nil {
 					fail("checkout: %v", err)
 				}
 				if got := readFiles(t, dir); !maps.Equal(got, want.files) {
 					fail("the copy has\n%v\nwant\n%v", got, want.files)
 				}
-				if v, err := VerifySnapshot(t.Context(), l.Repo, VerifySnapshotRequest{Snapshot: snapshot}); err != nil || !v.Intact {
+				if v, err := snapshots.Verify(t.Context(), l.Repo, snapshots.VerifyRequest{Snapshot: snapshot}); err != nil || !v.Intact {
 					fail("verify: %+v, %v", v, err)
 				}
 			}

@@ -18,6 +18,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/handoff"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
+	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 	"github.com/git-agency/git-agency/gitagency/internal/walls"
 )
@@ -132,7 +133,7 @@ func (s *Sandbox) syncLocked(ctx context.Context, repo *git.Repo, h *Handle) (_ 
 	if err != nil {
 		return SyncResult{}, err
 	}
-	synced.Previous, synced.PreviousName = done.source.ID, done.source.name()
+	synced.Previous, synced.PreviousName = done.source.ID, done.source.Name()
 	synced.Added, synced.Changed, synced.Removed = done.added, done.changed, done.removed
 	s.recordSync(synced.Commit, done)
 	if len(synced.Conflicts) > 0 {
@@ -218,7 +219,7 @@ func (s *Sandbox) ensureGitUpperDir(ctx context.Context, prims store.Primitives)
 }
 
 // resumeSync finishes an interrupted sync: it moves the sandbox to the state in the snapshot made for it.
-func (s *Sandbox) resumeSync(ctx context.Context, repo *git.Repo, h *Handle, to Snapshot, commit string) error {
+func (s *Sandbox) resumeSync(ctx context.Context, repo *git.Repo, h *Handle, to snapshots.Snapshot, commit string) error {
 	target, err := s.readTarget(ctx, repo, to)
 	if err != nil {
 		return err

@@ -9,20 +9,21 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
+	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 	"github.com/git-agency/git-agency/gitagency/internal/undo"
 )
 
 // transition moves a sandbox from its current state to another state, which a snapshot holds.
 type transition struct {
-	verb          string   // required: prefix of its step names
-	to            Snapshot // target state; empty when it has no snapshot yet
-	targetMessage string   // message of the snapshot of the target; only when to is empty
-	sourceMessage string   // required: message of the snapshot of the current state
-	reflogMessage string   // required: reflog message
-	syncedCommit  string   // commit of the integration branch that a sync merges; empty for a rollback
-	resuming      bool     // resumes an interrupted transition, which may be partly done
-	trustsConfig  bool     // only the user can have written the configuration, also at the origin of the target
+	verb          string             // required: prefix of its step names
+	to            snapshots.Snapshot // target state; empty when it has no snapshot yet
+	targetMessage string             // message of the snapshot of the target; only when to is empty
+	sourceMessage string             // required: message of the snapshot of the current state
+	reflogMessage string             // required: reflog message
+	syncedCommit  string             // commit of the integration branch that a sync merges; empty for a rollback
+	resuming      bool               // resumes an interrupted transition, which may be partly done
+	trustsConfig  bool               // only the user can have written the configuration, also at the origin of the target
 
 	// chooseTarget returns the target state, given the current one, or errAlreadyInState.
 	chooseTarget func(ctx context.Context, from snapshot.State) (snapshot.State, error)
@@ -33,9 +34,9 @@ type transition struct {
 
 // transitionResult reports a completed transition.
 type transitionResult struct {
-	source, target          Snapshot // snapshots before and after
-	added, changed, removed int      // numbers of files
-	detachedFrom            string   // branch that HEAD could not be attached to; HEAD is detached then
+	source, target          snapshots.Snapshot // snapshots before and after
+	added, changed, removed int                // numbers of files
+	detachedFrom            string             // branch that HEAD could not be attached to; HEAD is detached then
 }
 
 // errAlreadyInState means that the sandbox is in the target state.
@@ -56,7 +57,7 @@ func (s *Sandbox) runTransition(ctx context.Context, repo *git.Repo, h *Handle, 
 			core.RollbackTx(ctx, tx)
 		}
 	}()
-	// 1., 2. Snapshot the current state, including files that are in the way of the target.
+	// 1., 2. snapshots.Snapshot the current state, including files that are in the way of the target.
 	subject, err := s.Repo.PrepareCapture(s.SnapshotSubject(h.Base, ""))
 	if err != nil {
 		return transitionResult{}, err
@@ -64,7 +65,7 @@ func (s *Sandbox) runTransition(ctx context.Context, repo *git.Repo, h *Handle, 
 	subject.TrustConfig = subject.TrustConfig && p.trustsConfig
 	var from, target snapshot.State
 	stamp := snapshot.IndexStamp(repo, s.ID)
-	left, err := s.series(h.Base).TakeSteps(ctx, tx, repo, SnapshotRequest{Message: p.sourceMessage}, func(commit string) ([]string, error) {
+	left, err := s.series(h.Base).TakeSteps(ctx, tx, repo, snapshots.TakeRequest{Message: p.sourceMessage}, func(commit string) ([]string, error) {
 		if from, err = snapshot.ReadState(ctx, repo, commit); err != nil {
 			return nil, err
 		}
@@ -143,7 +144,7 @@ func (s *Sandbox) runTransition(ctx context.Context, repo *git.Repo, h *Handle, 
 		return transitionResult{}, err
 	}
 	tx.Commit()
-	for _, taken := range []Snapshot{left, p.to} {
+	for _, taken := range []snapshots.Snapshot{left, p.to} {
 		if taken.Created {
 			s.Repo.AppendEvent(s.ID, snapshotEvent{s.Repo.Now(), "snapshot", taken.ID, taken.Ref})
 		}
@@ -164,7 +165,7 @@ func (s *Sandbox) runTransition(ctx context.Context, repo *git.Repo, h *Handle, 
 	}
 	steps = append(steps, core.Step{Name: "done", Do: func() error { return s.Repo.Store.RemoveRollbackJournal(s.Repo.ID, s.ID) }})
 	if err := s.Repo.RunSteps(onward, p.verb, steps); err != nil {
-		return result, &fault.UnfinishedTransitionError{ID: s.ID, To: p.to.name(), LeftSnapshot: left.name(), Err: err}
+		return result, &fault.UnfinishedTransitionError{ID: s.ID, To: p.to.Name(), LeftSnapshot: left.Name(), Err: err}
 	}
 	result.added, result.changed, result.removed = restore.ChangeCounts()
 	if result.detachedFrom = core.ShortBranch(restore.DetachedFrom); restore.IndexFromHead {
@@ -175,8 +176,8 @@ func (s *Sandbox) runTransition(ctx context.Context, repo *git.Repo, h *Handle, 
 
 // snapshotTarget writes a snapshot of the target state, with the number after that of the current state: a process
 // that has to finish the transition finds it there, and a later snapshot of the same state is a no-op.
-func (s *Sandbox) snapshotTarget(ctx context.Context, tx *undo.Tx, repo *git.Repo, base string, left Snapshot, state snapshot.State, message string) (Snapshot, snapshot.State, error) {
-	to := Snapshot{Invocation: s.ID, Number: left.Number + 1, Created: true}
+func (s *Sandbox) snapshotTarget(ctx context.Context, tx *undo.Tx, repo *git.Repo, base string, left snapshots.Snapshot, state snapshot.State, message string) (snapshots.Snapshot, snapshot.State, error) {
+	to := snapshots.Snapshot{Invocation: s.ID, Number: left.Number + 1, Created: true}
 	to.Ref = core.SnapshotRef(s.ID, to.Number)
 	subject, err := s.Repo.PrepareCapture(s.SnapshotSubject(base, message))
 	if err != nil {
@@ -185,7 +186,7 @@ func (s *Sandbox) snapshotTarget(ctx context.Context, tx *undo.Tx, repo *git.Rep
 	if to.ID, err = snapshot.WriteState(ctx, repo, subject, left.ID, state); err != nil {
 		return to, state, err
 	}
-	if err := keepSnapshot(ctx, tx, repo, to, to.ID); err != nil {
+	if err := snapshots.Keep(ctx, tx, repo, to, to.ID); err != nil {
 		return to, state, err
 	}
 	state, err = s.readTarget(ctx, repo, to)

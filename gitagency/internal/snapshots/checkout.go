@@ -1,4 +1,4 @@
-package sandbox
+package snapshots
 
 import (
 	"context"
@@ -33,14 +33,14 @@ type CheckoutResult struct {
 	Path       string `json:"path"` // absolute, symbolic links resolved
 }
 
-// CheckoutSnapshot creates a directory with the files of a snapshot and nothing else, or fails and leaves nothing.
+// Checkout creates a directory with the files of a snapshot and nothing else, or fails and leaves nothing.
 // The directory belongs to no repository. It must not overlap an integration tree, a sandbox, a git directory or the
 // data directory, by any spelling.
-func CheckoutSnapshot(ctx context.Context, r *core.Repository, req CheckoutRequest) (CheckoutResult, error) {
+func Checkout(ctx context.Context, r *core.Repository, req CheckoutRequest) (CheckoutResult, error) {
 	if req.Dir == "" {
 		return CheckoutResult{}, &fault.InvalidError{What: "directory", Value: req.Dir, Want: "a path"}
 	}
-	snap, err := findSnapshot(ctx, r, r.Git, req.Snapshot)
+	snap, err := Find(ctx, r, r.Git, req.Snapshot)
 	if err != nil {
 		return CheckoutResult{}, err
 	}
@@ -59,8 +59,8 @@ func CheckoutSnapshot(ctx context.Context, r *core.Repository, req CheckoutReque
 	if err != nil {
 		return CheckoutResult{}, err
 	}
-	if err := copySnapshot(ctx, r, snapshot.CopyRequest{Commit: snap.ID, Dir: dir, UntrustedConfig: !r.TrustsRepoConfig(snap.Invocation)}, perm); err != nil {
-		return CheckoutResult{}, fmt.Errorf("check out snapshot %s: %w", snap.name(), err)
+	if err := copyFiles(ctx, r, snapshot.CopyRequest{Commit: snap.ID, Dir: dir, UntrustedConfig: !r.TrustsRepoConfig(snap.Invocation)}, perm); err != nil {
+		return CheckoutResult{}, fmt.Errorf("check out snapshot %s: %w", snap.Name(), err)
 	}
 	return CheckoutResult{Invocation: snap.Invocation, ID: snap.ID, Ref: snap.Ref, Number: snap.Number, Path: dir}, nil
 }
@@ -120,8 +120,8 @@ func checkEmptyDir(dir string) (fs.FileMode, error) {
 // leaves only that directory.
 const checkoutPrefix = ".agency-checkout-"
 
-// copySnapshot is the transaction. The copy becomes visible with its last step.
-func copySnapshot(ctx context.Context, r *core.Repository, c snapshot.CopyRequest, perm fs.FileMode) (err error) {
+// copyFiles is the transaction. The copy becomes visible with its last step.
+func copyFiles(ctx context.Context, r *core.Repository, c snapshot.CopyRequest, perm fs.FileMode) (err error) {
 	tx := r.BeginTx("snapshot checkout")
 	defer func() {
 		if err != nil {

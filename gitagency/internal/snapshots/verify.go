@@ -1,4 +1,4 @@
-package sandbox
+package snapshots
 
 import (
 	"context"
@@ -7,14 +7,14 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
 )
 
-// VerifySnapshotRequest selects the snapshot to verify.
-type VerifySnapshotRequest struct {
+// VerifyRequest selects the snapshot to verify.
+type VerifyRequest struct {
 	Snapshot string            // required: commit, in full or as a unique prefix, or "<invocation>/<number>"
 	Progress func(objects int) // called now and then with the number of hashed objects; may be nil
 }
 
-// VerifySnapshotResult reports the verification of a snapshot.
-type VerifySnapshotResult struct {
+// VerifyResult reports the verification of a snapshot.
+type VerifyResult struct {
 	Invocation     string          `json:"invocation_id"`
 	ID             string          `json:"snapshot"`
 	Ref            string          `json:"ref"`
@@ -37,21 +37,21 @@ type DamagedObject struct {
 	Detail  string `json:"detail"`
 }
 
-// VerifySnapshot hashes every object that is reachable from a snapshot in this process, its commit, trees, files and
+// Verify hashes every object that is reachable from a snapshot in this process, its commit, trees, files and
 // whole history, and reports those that do not match their ids. Damage is not an error here: Intact is false.
-func VerifySnapshot(ctx context.Context, r *core.Repository, req VerifySnapshotRequest) (VerifySnapshotResult, error) {
-	snap, err := findSnapshot(ctx, r, r.Git, req.Snapshot)
+func Verify(ctx context.Context, r *core.Repository, req VerifyRequest) (VerifyResult, error) {
+	snap, err := Find(ctx, r, r.Git, req.Snapshot)
 	if err != nil {
-		return VerifySnapshotResult{}, err
+		return VerifyResult{}, err
 	}
 	found, err := snapshot.Verify(ctx, r.Git, snap.ID, req.Progress)
 	if err != nil {
-		return VerifySnapshotResult{}, err
+		return VerifyResult{}, err
 	}
 	for _, said := range found.GitMessages {
 		r.Warn("git says: %s", said)
 	}
-	v := VerifySnapshotResult{
+	v := VerifyResult{
 		Invocation: snap.Invocation, ID: snap.ID, Ref: snap.Ref, Number: snap.Number,
 		Intact: len(found.Damages) == 0, Objects: found.Objects, Bytes: found.Bytes, Damage: []DamagedObject{},
 		ShallowCommits: append([]string{}, found.ShallowCommits...), Promised: found.PromisedObjects, StoppedEarly: found.Stopped,

@@ -1,17 +1,36 @@
-package sandbox
+package snapshots
 
 import (
 	"context"
 	"fmt"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
 	"github.com/git-agency/git-agency/gitagency/internal/undo"
 )
 
-// SnapshotSeries is the numbered series of snapshots of one tree: of a sandbox, or of a directory.
-type SnapshotSeries struct {
+// TakeRequest holds the options of a snapshot. The zero value is the default.
+type TakeRequest struct {
+	Message        string // commit message
+	IncludeIgnored bool   // include ignored files
+	IncludeSecrets bool   // include untracked files that look like credentials
+}
+
+// Check trims the message, and refuses one that is not text in UTF-8.
+func (req *TakeRequest) Check() error {
+	req.Message = strings.TrimSpace(req.Message)
+	if !utf8.ValidString(req.Message) || strings.Contains(req.Message, "\x00") {
+		return &fault.InvalidError{What: "message", Value: req.Message, Want: "text in UTF-8"}
+	}
+	return nil
+}
+
+// Series is the numbered series of snapshots of one tree: of a sandbox, or of a directory.
+type Series struct {
 	Repo     *core.Repository
 	ID       string                                // directory of their refs below the snapshot refs
 	TreeName string                                // name of the tree in messages
@@ -19,7 +38,7 @@ type SnapshotSeries struct {
 }
 
 // Take is the transaction. Before the ref is created it only writes objects, which nothing refers to.
-func (h SnapshotSeries) Take(ctx context.Context, repo *git.Repo, req SnapshotRequest) (_ Snapshot, err error) {
+func (h Series) Take(ctx context.Context, repo *git.Repo, req TakeRequest) (_ Snapshot, err error) {
 	tx := h.Repo.BeginTx("snapshot")
 	defer func() {
 		if err != nil {
@@ -36,7 +55,7 @@ func (h SnapshotSeries) Take(ctx context.Context, repo *git.Repo, req SnapshotRe
 
 // TakeSteps runs the steps of a snapshot in tx, which may continue after them. also, which may be nil, is given the
 // commit and returns paths that must be captured in addition.
-func (h SnapshotSeries) TakeSteps(ctx context.Context, tx *undo.Tx, repo *git.Repo, req SnapshotRequest, also func(commit string) ([]string, error)) (Snapshot, error) {
+func (h Series) TakeSteps(ctx context.Context, tx *undo.Tx, repo *git.Repo, req TakeRequest, also func(commit string) ([]string, error)) (Snapshot, error) {
 	last, err := h.latest(ctx, repo)
 	if err != nil {
 		return Snapshot{}, err
@@ -78,14 +97,14 @@ func (h SnapshotSeries) TakeSteps(ctx context.Context, tx *undo.Tx, repo *git.Re
 		return last, nil
 	}
 	// 2. Commit point: create the ref.
-	if err := tx.Step(ctx, "ref", func() error { return keepSnapshot(ctx, tx, repo, snap, made...) }); err != nil {
+	if err := tx.Step(ctx, "ref", func() error { return Keep(ctx, tx, repo, snap, made...) }); err != nil {
 		return Snapshot{}, err
 	}
 	return snap, nil
 }
 
-// keepSnapshot creates the ref of a snapshot and checks that the objects that were written for it still exist.
-func keepSnapshot(ctx context.Context, tx *undo.Tx, repo *git.Repo, snapshot Snapshot, made ...string) error {
+// Keep creates the ref of a snapshot and checks that the objects that were written for it still exist.
+func Keep(ctx context.Context, tx *undo.Tx, repo *git.Repo, snapshot Snapshot, made ...string) error {
 	if err := repo.RemoveRefLeftovers(ctx, snapshot.Ref); err != nil { // left by a killed attempt
 		return err
 	}
@@ -103,14 +122,14 @@ func keepSnapshot(ctx context.Context, tx *undo.Tx, repo *git.Repo, snapshot Sna
 }
 
 // latest returns the snapshot with the highest number; the number is 0 when there is none.
-func (h SnapshotSeries) latest(ctx context.Context, repo *git.Repo) (Snapshot, error) {
+func (h Series) latest(ctx context.Context, repo *git.Repo) (Snapshot, error) {
 	if n, ok := repo.LastNumberedRef(core.SnapshotsPrefix(h.ID)); ok { // without reading all refs
 		commit, err := repo.Tip(ctx, core.SnapshotRef(h.ID, n))
 		if err != nil || commit != "" {
 			return Snapshot{Invocation: h.ID, ID: commit, Ref: core.SnapshotRef(h.ID, n), Number: n}, err
 		}
 	}
-	all, err := ListSnapshots(ctx, repo, h.ID)
+	all, err := List(ctx, repo, h.ID)
 	if err != nil || len(all) == 0 {
 		return Snapshot{Invocation: h.ID}, err
 	}

@@ -1,4 +1,4 @@
-package sandbox
+package snapshots
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
 )
 
-// SnapshotInfo is a snapshot with its metadata.
-type SnapshotInfo struct {
+// Info is a snapshot with its metadata.
+type Info struct {
 	Invocation string    `json:"invocation_id"`
 	ID         string    `json:"snapshot"` // full commit id
 	Ref        string    `json:"ref"`
@@ -38,34 +38,34 @@ type SnapshotInfo struct {
 }
 
 // Name returns the name for users, "<invocation>/<number>".
-func (s SnapshotInfo) Name() string {
-	return Snapshot{Invocation: s.Invocation, Number: s.Number}.name()
+func (s Info) Name() string {
+	return Snapshot{Invocation: s.Invocation, Number: s.Number}.Name()
 }
 
 // Subject returns the first line of the message.
-func (s SnapshotInfo) Subject() string {
+func (s Info) Subject() string {
 	line, _, _ := strings.Cut(s.Message, "\n")
 	return line
 }
 
-// SnapshotsRequest selects the snapshots to list.
-type SnapshotsRequest struct {
+// DescribeRequest selects the snapshots to list.
+type DescribeRequest struct {
 	Invocation string // id or unique prefix of an invocation, which may have ended; empty: all
 	SkipCounts bool   // do not count differences from the parent, which takes the longest
 }
 
-// Snapshots lists snapshots by invocation and number, the newest last. The number of git processes does not depend on
+// Describe lists snapshots by invocation and number, the newest last. The number of git processes does not depend on
 // the number of snapshots.
-func Snapshots(ctx context.Context, r *core.Repository, req SnapshotsRequest) ([]SnapshotInfo, error) {
+func Describe(ctx context.Context, r *core.Repository, req DescribeRequest) ([]Info, error) {
 	var invocations []string
 	if req.Invocation != "" {
-		id, err := resolveSnapshotInvocation(ctx, r, req.Invocation)
+		id, err := resolveInvocation(ctx, r, req.Invocation)
 		if err != nil {
 			return nil, err
 		}
 		invocations = append(invocations, id)
 	}
-	all, err := ListSnapshots(ctx, r.Git, invocations...)
+	all, err := List(ctx, r.Git, invocations...)
 	if err != nil {
 		return nil, err
 	}
@@ -77,10 +77,10 @@ func Snapshots(ctx context.Context, r *core.Repository, req SnapshotsRequest) ([
 	if err != nil {
 		return nil, err
 	}
-	taken := make([]SnapshotInfo, len(all))
+	taken := make([]Info, len(all))
 	against := map[string]string{}
 	for i, s := range all {
-		taken[i] = newSnapshotInfo(s, states[i])
+		taken[i] = newInfo(s, states[i])
 		against[s.ID] = taken[i].Parent
 	}
 	if req.SkipCounts {
@@ -101,8 +101,8 @@ func Snapshots(ctx context.Context, r *core.Repository, req SnapshotsRequest) ([
 	return taken, nil
 }
 
-func newSnapshotInfo(s Snapshot, state snapshot.State) SnapshotInfo {
-	t := SnapshotInfo{
+func newInfo(s Snapshot, state snapshot.State) Info {
+	t := Info{
 		Invocation: s.Invocation, ID: s.ID, Ref: s.Ref, Number: s.Number,
 		Message: state.Message, TakenAt: state.Time.UTC(), Tool: state.ToolVersion,
 		Tree: state.Tree, Base: state.Base, Head: state.Head, Index: state.IndexTree,
@@ -113,13 +113,13 @@ func newSnapshotInfo(s Snapshot, state snapshot.State) SnapshotInfo {
 	return t
 }
 
-// resolveSnapshotInvocation returns the id of an invocation that has a record, or at least a snapshot.
-func resolveSnapshotInvocation(ctx context.Context, r *core.Repository, query string) (string, error) {
+// resolveInvocation returns the id of an invocation that has a record, or at least a snapshot.
+func resolveInvocation(ctx context.Context, r *core.Repository, query string) (string, error) {
 	inv, err := r.Invocation(query)
 	if !fault.Is[*fault.NotFoundError](err) {
 		return inv.ID, err
 	}
-	all, listErr := ListSnapshots(ctx, r.Git)
+	all, listErr := List(ctx, r.Git)
 	if listErr != nil {
 		return "", listErr
 	}

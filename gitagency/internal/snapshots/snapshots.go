@@ -1,4 +1,9 @@
-package sandbox
+// Package snapshots reads and keeps the immutable states of trees: it finds, lists, verifies and checks out snapshots, and
+// adds one to the series of a sandbox or of a directory.
+//
+// It must never change a tree that a snapshot was taken of. Taking the locks around that, and rolling back, is the task of
+// package sandbox.
+package snapshots
 
 import (
 	"cmp"
@@ -52,9 +57,9 @@ func ToLeftOut(found []status.LeftOut) []LeftOut {
 	return all
 }
 
-// findSnapshot finds a snapshot by its commit, in full or as a unique prefix, or by "<invocation>/<number>", where
+// Find finds a snapshot by its commit, in full or as a unique prefix, or by "<invocation>/<number>", where
 // the invocation is named as for Repository.Invocation. The invocation may have ended.
-func findSnapshot(ctx context.Context, r *core.Repository, repo *git.Repo, query string) (Snapshot, error) {
+func Find(ctx context.Context, r *core.Repository, repo *git.Repo, query string) (Snapshot, error) {
 	if id, number, numbered := strings.Cut(query, "/"); numbered && strings.HasPrefix(id, "@") {
 		inv, err := r.Invocation(id)
 		if err != nil {
@@ -62,15 +67,15 @@ func findSnapshot(ctx context.Context, r *core.Repository, repo *git.Repo, query
 		}
 		query = inv.ID + "/" + number
 	}
-	all, err := ListSnapshots(ctx, repo)
+	all, err := List(ctx, repo)
 	if err != nil {
 		return Snapshot{}, err
 	}
-	return MatchSnapshot(all, query)
+	return Match(all, query)
 }
 
-// MatchSnapshot is findSnapshot on a list of snapshots.
-func MatchSnapshot(all []Snapshot, query string) (Snapshot, error) {
+// Match is Find on a list of snapshots.
+func Match(all []Snapshot, query string) (Snapshot, error) {
 	id, number, numbered := strings.Cut(query, "/")
 	const shortest = 4 // shortest abbreviation of a commit that git accepts
 	var found []Snapshot
@@ -91,16 +96,16 @@ func MatchSnapshot(all []Snapshot, query string) (Snapshot, error) {
 	}
 	names := make([]string, len(found))
 	for i, s := range found {
-		names[i] = s.name()
+		names[i] = s.Name()
 	}
 	return Snapshot{}, &fault.AmbiguousError{Kind: "snapshot", Query: query, Matches: names}
 }
 
-// name returns the name for users, "<invocation>/<number>".
-func (s Snapshot) name() string { return s.Invocation + "/" + strconv.Itoa(s.Number) }
+// Name returns the name for users, "<invocation>/<number>".
+func (s Snapshot) Name() string { return s.Invocation + "/" + strconv.Itoa(s.Number) }
 
-// ListSnapshots lists the snapshots of some invocations, or of all, oldest first.
-func ListSnapshots(ctx context.Context, repo *git.Repo, invocations ...string) ([]Snapshot, error) {
+// List lists the snapshots of some invocations, or of all, oldest first.
+func List(ctx context.Context, repo *git.Repo, invocations ...string) ([]Snapshot, error) {
 	prefixes := []string{core.AllSnapshotsPrefix}
 	if len(invocations) > 0 {
 		prefixes = nil
