@@ -180,6 +180,7 @@ func refusedView(err error) error {
 		v.Reason, v.Commit = reason.TrackedMarker, e.Commit
 	case *fault.InvalidObjectError:
 		v.Reason, v.ID, v.Commit, v.Path = reason.InvalidWork, e.ID, e.Base, e.Path
+		v.Name, v.Other = e.Finished.Name, e.Finished.Tree
 	case *fault.ImportError:
 		if e.Tip == "" {
 			return nil // importState
@@ -293,6 +294,7 @@ func sandboxState(err error, v *StateError) {
 		v.Reason, v.Branch, v.Commit = reason.MissingHead, strings.TrimPrefix(e.Ref, "refs/heads/"), e.OID
 	case *fault.UnnamedGitlinkError:
 		v.Reason, v.ID, v.Path = reason.UnnamedGitlink, e.ID, e.Path
+		v.Name, v.Other = e.Finished.Name, e.Finished.Tree
 	case *fault.SubmoduleCommitError:
 		v.Reason, v.ID, v.Path, v.Commit, v.Other, v.Name = submoduleReason(e), e.ID, e.Path, e.Commit, e.GitDir, e.URL
 		v.Others = []string{e.Tree}

@@ -35,7 +35,7 @@ const (
 	SubmoduleGone  Reason = "submodule-gone"    // sandbox ID has the submodule Path at Commit, which the repository Other of the submodule lacks; Others as above
 	SubmoduleNoGit Reason = "submodule-no-git"  // sandbox ID has the submodule Path at Commit, and the submodule is not initialised; Others as above
 	SubmoduleNew   Reason = "submodule-new"     // sandbox ID adds the submodule Path with the URL Name, and has no repository Other yet; Others as above
-	UnnamedGitlink Reason = "unnamed-gitlink"   // sandbox ID adds the repository Path without an entry in .gitmodules
+	UnnamedGitlink Reason = "unnamed-gitlink"   // sandbox ID, or the integration worktree Name with the tree Other, adds the repository Path without an entry in .gitmodules
 )
 
 // State: files and directories that are read, created or replaced.
@@ -124,7 +124,7 @@ const (
 	InvalidObject     Reason = "invalid-object"     // the tree entry Path or the commit Commit of a sandbox is malformed
 	AllowInside       Reason = "allow-inside"       // a command inside sandbox Other cannot widen the walls of sandbox ID
 	Grant             Reason = "grant"              // Path cannot be allowed to sandbox ID with the flag Name; Other is what to do, or empty
-	InvalidWork       Reason = "invalid-work"       // as InvalidObject, in the work of sandbox ID; Commit is one that can land, Path the offending path
+	InvalidWork       Reason = "invalid-work"       // as InvalidObject, in the work of sandbox ID, or of the integration worktree Name with the tree Other; Commit is one that can land, Path the offending path
 )
 
 // Refused: the request would run code that an agent may have written.

@@ -166,10 +166,24 @@ func (e *HeadLacksBranchError) Error() string {
 
 // UnnamedGitlinkError reports a nested repository in a sandbox that was added as a gitlink without an entry in
 // .gitmodules.
-type UnnamedGitlinkError struct{ ID, Path string }
+type UnnamedGitlinkError struct {
+	ID, Path string
+	Finished FinishedWorktree
+}
 
 func (e *UnnamedGitlinkError) Error() string {
-	return fmt.Sprintf("sandbox %s adds the repository %s as a submodule that .gitmodules does not name; its files would not land", e.ID, e.Path)
+	return fmt.Sprintf("%s adds the repository %s as a submodule that .gitmodules does not name; its files would not land", e.Finished.orSandbox(e.ID), e.Path)
+}
+
+// FinishedWorktree is the integration worktree whose work an error is about; the zero value if it is the work of a sandbox.
+type FinishedWorktree struct{ Name, Tree string }
+
+// orSandbox names the worktree, or else a sandbox.
+func (f FinishedWorktree) orSandbox(id string) string {
+	if f.Name != "" {
+		return fmt.Sprintf("worktree %q", f.Name)
+	}
+	return "sandbox " + id
 }
 
 // SubmoduleCommitError reports a sandbox that has a submodule at a commit which the user has nowhere else.
@@ -180,6 +194,7 @@ type SubmoduleCommitError struct {
 	GitDir           string             // repository of the submodule in the user's repository; it may not exist
 	New              bool               // the integration branch does not have the submodule
 	URL              string             // as .gitmodules of the sandbox has it
+	Finished         FinishedWorktree
 }
 
 // IsKept reports whether a ref of git-agency keeps the commit in GitDir.
@@ -189,7 +204,7 @@ func (e *SubmoduleCommitError) IsKept() bool { return e.Where == submodule.KeptO
 func (e *SubmoduleCommitError) HasRepository() bool { return e.Where != submodule.NoRepository }
 
 func (e *SubmoduleCommitError) Error() string {
-	said := fmt.Sprintf("sandbox %s has the submodule %s at commit %s, ", e.ID, quote.Path(e.Path), e.Commit)
+	said := fmt.Sprintf("%s has the submodule %s at commit %s, ", e.Finished.orSandbox(e.ID), quote.Path(e.Path), e.Commit)
 	switch e.Where {
 	case submodule.KeptOnly:
 		return said + "which no branch, tag or remote-tracking branch of the submodule has; others could not check out what would land"
@@ -207,6 +222,8 @@ type InvalidObjectError struct {
 	Base string // a commit that can land, to make new commits on top of
 	Path string // offending path from the top of the tree; empty where the commit itself is malformed
 	Err  error
+
+	Finished FinishedWorktree
 }
 
 func (e *InvalidObjectError) Error() string { return e.Err.Error() }

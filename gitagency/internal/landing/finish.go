@@ -96,6 +96,7 @@ func finishLocked(ctx context.Context, r *core.Repository, repo *git.Repo, id st
 	}
 	finished, err := mergeIntoParent(ctx, r, repo, wt, to, req)
 	if err != nil {
+		nameWorktree(err, wt)
 		return finished, err
 	}
 	removed, err := r.RemoveWorktreeLocked(context.WithoutCancel(ctx), repo, wt, false)
@@ -159,10 +160,6 @@ func mergeIntoParent(ctx context.Context, r *core.Repository, repo *git.Repo, wt
 		return done, err
 	}
 	if err := l.makeCommit(ctx); err != nil {
-		var conflicts *fault.ConflictsError
-		if errors.As(err, &conflicts) {
-			conflicts.Worktree, conflicts.Tree, conflicts.Branch = wt.Name, wt.TreePath, wt.ParentBranch
-		}
 		return done, err
 	}
 	if l.newTip == "" {
@@ -180,4 +177,26 @@ func mergeIntoParent(ctx context.Context, r *core.Repository, repo *git.Repo, wt
 		done.Commit, done.Strategy, done.Commits = l.newTip, req.Strategy, l.commitCount
 	}
 	return done, err
+}
+
+// nameWorktree changes an error about the work of a sandbox, which the checks of a landing return, to one about the work of
+// the worktree.
+func nameWorktree(err error, wt core.Worktree) {
+	finished := fault.FinishedWorktree{Name: wt.Name, Tree: wt.TreePath}
+	var (
+		conflicts *fault.ConflictsError
+		invalid   *fault.InvalidObjectError
+		gitlink   *fault.UnnamedGitlinkError
+		commit    *fault.SubmoduleCommitError
+	)
+	switch {
+	case errors.As(err, &conflicts):
+		conflicts.Worktree, conflicts.Tree, conflicts.Branch = wt.Name, wt.TreePath, wt.ParentBranch
+	case errors.As(err, &invalid):
+		invalid.Finished = finished
+	case errors.As(err, &gitlink):
+		gitlink.Finished = finished
+	case errors.As(err, &commit):
+		commit.Finished = finished
+	}
 }

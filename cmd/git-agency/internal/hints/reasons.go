@@ -2,7 +2,6 @@ package hints
 
 import (
 	"fmt"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -47,7 +46,7 @@ var reasons = map[reason.Reason]row{
 		"'git agency snapshot verify <snapshot>' lists all missing objects of a snapshot",
 	)},
 	reason.UnnamedGitlink: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
-		return []string{"remove it from the commits, or add it as a submodule: git agency exec " + e.ID + " -- git rm --cached " + quote.Shell(e.Path)}
+		return []string{"remove it from the commits, or add it as a submodule: " + gitAtWork(e) + "rm --cached " + quote.Shell(e.Path)}
 	}},
 	reason.SubmoduleKept:  {ExitFailed, submoduleHints},
 	reason.SubmoduleGone:  {ExitFailed, submoduleHints},
@@ -317,23 +316,6 @@ func gitInSandbox(e *gitagency.StateError) string {
 		return "git -C " + quote.Shell(e.Path) + " "
 	}
 	return "git agency exec " + e.ID + " -- git "
-}
-
-// invalidWorkHints returns the commands that replace the commits of the sandbox by one commit without the object that must
-// not land. A later commit that removes it is not enough, since the history would land too.
-func invalidWorkHints(e *gitagency.StateError, _ Retry) []string {
-	inside := "git agency exec " + e.ID + " -- git "
-	lines := []string{"no commit of the sandbox may contain it; this replaces them by one commit of what is staged, without it:", "  " + inside + "reset --soft " + e.Commit}
-	pathspec := quote.Shell(":(top,literal)" + e.Path)
-	switch {
-	case e.Path == "" || strings.HasSuffix(e.Path, "/") || slices.Contains(strings.Split(e.Path, "/"), ".."):
-		// Git writes a malformed directory correctly when it commits again, and a path with ".." cannot be in the index.
-	case slices.Contains([]string{".gitattributes", ".gitignore", ".gitmodules"}, path.Base(e.Path)):
-		lines = append(lines, "  "+inside+"restore --source="+e.Commit+" --staged --worktree "+pathspec) // removes a new one
-	default:
-		lines = append(lines, "  "+inside+"rm -r -f -q --cached --ignore-unmatch "+pathspec)
-	}
-	return append(lines, "  "+inside+"commit -m '<message>'")
 }
 
 func untrustedFilterHints(e *gitagency.StateError, _ Retry) []string {

@@ -9,7 +9,11 @@ import (
 )
 
 // submoduleHints returns the command by which the user gets the commit of a submodule that cannot land.
-func submoduleHints(e *gitagency.StateError, _ Retry) []string {
+func submoduleHints(e *gitagency.StateError, retry Retry) []string {
+	again := ", then land again: "
+	if len(retry.Args) > 1 && retry.Args[0] == "worktree" {
+		again = ", then finish again: "
+	}
 	tree := ""
 	if len(e.Others) > 0 {
 		tree = e.Others[0]
@@ -20,19 +24,19 @@ func submoduleHints(e *gitagency.StateError, _ Retry) []string {
 	case reason.SubmoduleKept:
 		return []string{
 			"look at it: " + inside + "log -p --not --branches --tags --remotes --not " + e.Commit,
-			"give it a branch, which you can push, then land again: " + inside + "branch agency-" + e.ID + " " + e.Commit,
+			"give it a branch, which you can push" + again + inside + "branch agency-" + e.ID + " " + e.Commit,
 		}
 	case reason.SubmoduleGone:
-		return []string{"if the remote has it, fetch it, then land again: " + inside + "fetch"}
+		return []string{"if the remote has it, fetch it" + again + inside + "fetch"}
 	case reason.SubmoduleNew:
 		if e.Name == "" || tree == "" {
 			return nil
 		}
-		return []string{"clone the new submodule, then land again: git clone --no-checkout --separate-git-dir=" + quote.Shell(e.Other) + " -- " +
+		return []string{"clone the new submodule" + again + "git clone --no-checkout --separate-git-dir=" + quote.Shell(e.Other) + " -- " +
 			quote.Shell(e.Name) + " " + quote.Shell(filepath.Join(tree, e.Path))}
 	}
 	if tree == "" {
-		return []string{"initialise it in a worktree that has it, then land again: git submodule update --init"}
+		return []string{"initialise it in a worktree that has it" + again + "git submodule update --init"}
 	}
-	return []string{"initialise it, then land again: git -C " + quote.Shell(tree) + " submodule update --init -- " + quote.Shell(e.Path)}
+	return []string{"initialise it" + again + "git -C " + quote.Shell(tree) + " submodule update --init -- " + quote.Shell(e.Path)}
 }
