@@ -96,7 +96,7 @@ func dataView(err error) error {
 	case *fault.BusyError:
 		return &BusyError{ID: e.ID, Waited: e.Waited, Holders: e.Holders, Err: err}
 	case *fault.BrokenError:
-		return &BrokenError{Kind: e.Kind, ID: e.ID, Reason: e.Reason, Detail: e.Detail, Interrupted: e.Interrupted}
+		return (*BrokenError)(e)
 	case *fault.CorruptEntryError:
 		return &CorruptEntryError{Path: e.Path, What: e.What}
 	case *doctor.FindingError:
@@ -293,8 +293,7 @@ func sandboxState(err error, v *StateError) {
 	case *fault.MissingHeadError:
 		v.Reason, v.Branch, v.Commit = reason.MissingHead, strings.TrimPrefix(e.Ref, "refs/heads/"), e.OID
 	case *fault.UnnamedGitlinkError:
-		v.Reason, v.ID, v.Path = reason.UnnamedGitlink, e.ID, e.Path
-		v.Name, v.Other = e.Finished.Name, e.Finished.Tree
+		v.Reason, v.ID, v.Path, v.Name, v.Other = reason.UnnamedGitlink, e.ID, e.Path, e.Finished.Name, e.Finished.Tree
 	case *fault.SubmoduleCommitError:
 		v.Reason, v.ID, v.Path, v.Commit, v.Other, v.Name = submoduleReason(e), e.ID, e.Path, e.Commit, e.GitDir, e.URL
 		v.Others = []string{e.Tree}

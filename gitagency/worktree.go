@@ -41,7 +41,11 @@ func (w Worktree) Err() error {
 	if !w.Broken {
 		return nil
 	}
-	return &BrokenError{Kind: "worktree", ID: w.ID, Reason: w.BrokenReason, Detail: w.brokenDetail, Interrupted: w.interrupted}
+	e := &BrokenError{Kind: "worktree", ID: w.ID, Reason: w.BrokenReason, Detail: w.brokenDetail, Interrupted: w.interrupted}
+	if w.adopted && w.BrokenReason == string(store.MissingTree) {
+		e.RemovedTree, e.Branch = w.TreePath, w.Branch
+	}
+	return e
 }
 
 // IntegrationBranch returns the branch that sandboxes started now would land on: an adopted worktree follows its HEAD.
@@ -68,7 +72,8 @@ func (r *Repository) Worktrees(all bool) ([]Worktree, error) {
 }
 
 // Worktree finds an integration worktree by its name, its id or a unique prefix of the id; an empty query means the
-// one that contains the caller's directory.
+// one that contains the caller's directory. One whose tree is missing is found by its name and its full id, other broken
+// ones by their full ids only.
 func (r *Repository) Worktree(query string) (Worktree, error) {
 	w, err := r.core.Worktree(query)
 	return newWorktree(w), publicError(err)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -102,6 +103,14 @@ func (t *tool) printInvocations(c *cli.Context, repo *gitagency.Repository, invo
 	}
 	if broken > 0 {
 		fmt.Fprintf(t.Stderr, "%d broken; 'git agency ls --all' shows %s\n", broken, map[bool]string{true: "it", false: "them"}[broken == 1])
+	}
+	if err := t.warnRemovedTrees(repo, func(id string) bool {
+		return slices.ContainsFunc(invocations, func(i gitagency.Invocation) bool {
+			_, err := i.Path()
+			return err == nil && i.WorktreeID == id
+		})
+	}); err != nil {
+		return err
 	}
 	if len(rows) > 0 || broken > 0 {
 		return nil

@@ -58,7 +58,17 @@ in an integration worktree; 129 usage.`,
 			if slices.ContainsFunc(found.Sandboxes, func(s gitagency.RadarSandbox) bool { return s.BranchMissing }) {
 				defer t.PrintHint("a branch that sandboxes land on does not exist any more; 'git agency doctor' says what to type")
 			}
-			return t.printRadar(found, tableID)
+			if err := t.printRadar(found, tableID); err != nil {
+				return err
+			}
+			if err := t.Stdout.Flush(); err != nil { // the warning comes after the table
+				return err
+			}
+			of, err := repo.Worktree(worktree)
+			if err != nil {
+				return err
+			}
+			return t.warnRemovedTrees(repo, func(id string) bool { return id == of.ID })
 		},
 	}
 }

@@ -33,11 +33,11 @@ no such invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or
 first.`,
 		Flags: program.WithRepositoryLockFlag(program.WithJSONFlag()...),
 		Action: func(c *cli.Context) error {
-			query, err := program.OptionalArg(c)
+			repo, query, err := t.OpenForOptionalQuery(c)
 			if err != nil {
 				return err
 			}
-			sandbox, err := t.OpenSandbox(c, query)
+			sandbox, err := repo.Sandbox(query)
 			if err != nil {
 				return err
 			}
@@ -46,6 +46,9 @@ first.`,
 				return err
 			}
 			t.reportSynced(synced)
+			if inv, invErr := repo.Invocation(synced.Invocation); invErr == nil {
+				err = firstError(err, t.warnRemovedTrees(repo, func(id string) bool { return id == inv.WorktreeID }))
+			}
 			switch {
 			case c.Bool("json"):
 				return firstError(t.PrintJSON(synced), err)

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/hints"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
 	"github.com/git-agency/git-agency/gitagency"
@@ -113,7 +115,7 @@ Exit status: 0, whatever is found.`,
 			if err != nil {
 				return err
 			}
-			return program.PrintList(t.Program, c, worktrees, worktreeFields,
+			if err := program.PrintList(t.Program, c, worktrees, worktreeFields,
 				[]string{"ID", "NAME", "BRANCH", "STATE", "CREATED", "PATH"},
 				func(w gitagency.Worktree) []string {
 					state := w.State
@@ -121,9 +123,35 @@ Exit status: 0, whatever is found.`,
 						state = "broken: " + w.BrokenReason
 					}
 					return []string{w.ID, w.Name, w.IntegrationBranch(), state, term.Ago(t.Now(), w.CreatedAt), w.TreePath}
-				})
+				}); err != nil || c.Bool("json") || c.Bool("porcelain") {
+				return err
+			}
+			if err := t.Stdout.Flush(); err != nil { // the notes come after the table
+				return err
+			}
+			return t.warnRemovedTrees(repo, func(string) bool { return true })
 		},
 	}
+}
+
+// warnRemovedTrees names the adopted worktrees whose trees do not exist any more, and says what to type. concerns limits it
+// to some ids of worktrees.
+func (t *tool) warnRemovedTrees(repo *gitagency.Repository, concerns func(id string) bool) error {
+	worktrees, err := repo.Worktrees(true)
+	if err != nil {
+		return err
+	}
+	for _, w := range worktrees {
+		var broken *gitagency.BrokenError
+		if !errors.As(w.Err(), &broken) || broken.RemovedTree == "" || !concerns(w.ID) {
+			continue
+		}
+		t.Warn(fmt.Sprintf("worktree %s does not exist any more: %s is gone", w.Name, broken.RemovedTree))
+		for _, line := range hints.For(broken, hints.Retry{}) {
+			t.PrintHint(line)
+		}
+	}
+	return nil
 }
 
 func (t *tool) worktreeShowCommand() *cli.Command {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -40,7 +41,11 @@ func (w Worktree) Err() error {
 	if !w.Broken {
 		return nil
 	}
-	return &fault.BrokenError{Kind: "worktree", ID: w.ID, Reason: w.BrokenReason, Detail: w.Entry.Detail, Interrupted: w.Entry.Intent != nil}
+	e := &fault.BrokenError{Kind: "worktree", ID: w.ID, Reason: w.BrokenReason, Detail: w.Entry.Detail, Interrupted: w.Entry.Intent != nil}
+	if w.Adopted && w.Entry.Defect == store.MissingTree {
+		e.RemovedTree, e.Branch = w.TreePath, w.Branch
+	}
+	return e
 }
 
 // Worktrees lists the integration worktrees, oldest first: the present and unbroken ones, or with all set, every one.
@@ -61,7 +66,8 @@ func (r *Repository) Worktrees(all bool) ([]Worktree, error) {
 }
 
 // Worktree finds an integration worktree by its name, its id or a unique prefix of the id; an empty query means the
-// one that contains the caller's directory.
+// one that contains the caller's directory. One whose tree is missing is found by its name and its full id, other broken
+// ones by their full ids only.
 func (r *Repository) Worktree(query string) (Worktree, error) {
 	r.warnRecordsElsewhere()
 	entries, err := r.Store.Worktrees(r.ID, r.IsLocked)
@@ -79,6 +85,11 @@ func (r *Repository) Worktree(query string) (Worktree, error) {
 	})
 	var none *fault.NotFoundError
 	if errors.As(err, &none) {
+		if removed := slices.IndexFunc(entries, func(e store.Entry[store.WorktreeMeta]) bool {
+			return e.Defect == store.MissingTree && e.Record.State == store.Present && e.Record.Name == query
+		}); removed >= 0 { // its record, and with it its name, is intact
+			return r.WorktreeFromEntry(entries[removed]), nil
+		}
 		none.Archived = newestArchived(entries, query)
 	}
 	if err != nil {

@@ -166,7 +166,9 @@ type BrokenError struct {
 	Reason string
 	Detail string
 
-	Interrupted bool // the creation was interrupted, and can be undone
+	Interrupted bool   // the creation was interrupted, and can be undone
+	RemovedTree string // path of an adopted worktree that does not exist any more; else empty
+	Branch      string // branch that was adopted there; may be empty
 }
 
 func (e *BrokenError) Error() string {

@@ -258,17 +258,6 @@ func namedHints(e *gitagency.NotFoundError) []string {
 	return lines
 }
 
-func brokenHints(b *gitagency.BrokenError) []string {
-	list := "git agency ls --all"
-	if b.Kind == "worktree" {
-		list = "git agency worktree ls --all"
-	}
-	return []string{
-		"'" + list + "' shows every broken one",
-		"'git agency doctor' says what is wrong with each, 'git agency doctor --fix " + b.ID + "' repairs this one",
-	}
-}
-
 // uncommittedHints returns the commands that commit the work of a sandbox.
 func uncommittedHints(e *gitagency.UncommittedError) []string {
 	inside := "git agency exec " + e.ID + " -- git "
