@@ -55,6 +55,10 @@ type InvalidError struct {
 	What  string // e.g. "worktree name"
 	Value string
 	Want  string // e.g. "2 to 40 of a-z, 0-9 and -"
+
+	ConfigKey string // key of a value from git config; else empty
+	Scope     string // its scope: system, global, local, worktree or command
+	Origin    string // its origin, as in file:/home/me/.gitconfig
 }
 
 func (e *InvalidError) Error() string {

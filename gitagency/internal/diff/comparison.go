@@ -137,7 +137,9 @@ func (c *Comparison) CaptureWork(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if !c.includeSecrets {
-		subject.SecretPatterns = c.Repo.Settings.SecretPatterns()
+		if subject.SecretPatterns, err = c.Repo.Settings.SecretPatterns(); err != nil {
+			return "", err
+		}
 	}
 	tree, left, err := status.DiskTree(ctx, c.mirror, subject)
 	if err == nil {

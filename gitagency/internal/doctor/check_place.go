@@ -74,11 +74,17 @@ func (x *checkRun) checkDataDirMode() error {
 	return nil
 }
 
-// checkSandboxSettings finds settings that make the walls impossible, so that no command would run behind them. As start
-// does, it reports the first of several invalid settings.
+// checkSandboxSettings finds settings that make archives, snapshots, landings or walls impossible, so that commands refuse to
+// run. As start does, it reports the first of several invalid settings for walls.
 func (x *checkRun) checkSandboxSettings(context.Context) error {
 	if _, err := x.Settings.TrashLimit(); err != nil {
 		x.reportRefusedSetting(err, "neither discard nor land can write an archive: ")
+	}
+	if _, err := x.Settings.SecretPatterns(); err != nil {
+		x.reportRefusedSetting(err, "snapshots, diffs, radar and landings might include the files that it is for: ")
+	}
+	if _, err := x.Settings.LeavePatterns(); err != nil {
+		x.reportRefusedSetting(err, "neither submit nor land can tell which files to leave: ")
 	}
 	_, err := sandbox.Placeholder(x.Repository).PlanWalls(sandbox.WallsRequest{Primitives: store.Primitives{Isolation: settings.IsolationOS, Outputs: settings.OutputsOpen}})
 	x.reportRefusedSetting(sandbox.AttributeToSetting(x.Repository, err), "no command can run behind walls: ")

@@ -140,8 +140,10 @@ func (req *Request) normalize(r *core.Repository) error {
 	if err := settings.CheckStrategy(req.Strategy); err != nil {
 		return err
 	}
-	if _, err := r.Settings.LandingTrailers(); err != nil { // used later
-		return err
+	for _, check := range []func() ([]string, error){r.Settings.LandingTrailers, r.Settings.SecretPatterns, r.Settings.LeavePatterns} { // used later
+		if _, err := check(); err != nil {
+			return err
+		}
 	}
 	for _, check := range []func() (time.Duration, error){r.Settings.LockTimeout, r.Settings.OperationTimeout} { // used later
 		if _, err := check(); err != nil {

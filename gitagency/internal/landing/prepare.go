@@ -11,6 +11,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
 	"github.com/git-agency/git-agency/gitagency/internal/git/status"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
@@ -98,7 +99,9 @@ func (l *landAttempt) scanSandbox(ctx context.Context) error {
 		return err
 	}
 	l.submodules = subject.KeptSubmodules
-	subject.SecretPatterns, subject.LeavePatterns = l.r.Settings.SecretPatterns(), l.r.Settings.LeavePatterns()
+	if subject, err = withLeftPatterns(l.r, subject); err != nil {
+		return err
+	}
 	if head, ok := l.repo.HeadFromFiles(subject); ok {
 		l.merger.Prefetch(ctx, l.target.Commit, head, l.target.CheckoutGitDir)
 	}
@@ -111,6 +114,15 @@ func (l *landAttempt) scanSandbox(ctx context.Context) error {
 		l.tip, err = l.commitUncommitted(ctx)
 	}
 	return err
+}
+
+// withLeftPatterns adds the patterns of untracked files that do not land.
+func withLeftPatterns(r *core.Repository, subject git.WorktreeSpec) (_ git.WorktreeSpec, err error) {
+	if subject.SecretPatterns, err = r.Settings.SecretPatterns(); err != nil {
+		return subject, err
+	}
+	subject.LeavePatterns, err = r.Settings.LeavePatterns()
+	return subject, err
 }
 
 // checkUncommitted refuses a sandbox with a git operation in progress, or with uncommitted work unless CommitAll is set:

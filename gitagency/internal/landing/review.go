@@ -232,7 +232,9 @@ func submittableCommit(ctx context.Context, r *core.Repository, repo *git.Repo, 
 	if err != nil {
 		return "", err
 	}
-	subject.SecretPatterns, subject.LeavePatterns = r.Settings.SecretPatterns(), r.Settings.LeavePatterns()
+	if subject, err = withLeftPatterns(r, subject); err != nil {
+		return "", err
+	}
 	merger, err := merge.NewMerger(repo, h.Base)
 	if err != nil {
 		return "", err

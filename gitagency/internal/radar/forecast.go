@@ -27,7 +27,8 @@ import (
 // touched in the last run: two sandboxes may since have changed a file that neither had touched before.
 type forecast struct {
 	r               *core.Repository
-	cacheName       string // name of its fact cache
+	cacheName       string   // name of its fact cache
+	secrets         []string // name patterns of untracked files to leave out
 	sandboxes       []*sandboxState
 	tip             git.ResolvedCommit // commit and tree of the integration branch
 	configDigest    status.ConfigDigest
@@ -50,7 +51,11 @@ type sandboxState struct {
 // newForecast opens sandboxes that all land on the branch called name, and loads the caches. Sandboxes whose stat cache
 // still matches get their tree without being read.
 func newForecast(ctx context.Context, r *core.Repository, wt core.Worktree, name string, invocations []core.Invocation) (_ *forecast, err error) {
-	s := &forecast{r: r, cacheName: factCacheName(wt.ID, name), configDigest: status.ReadConfigDigest(r.Git)}
+	secrets, err := r.Settings.SecretPatterns()
+	if err != nil {
+		return nil, err
+	}
+	s := &forecast{r: r, cacheName: factCacheName(wt.ID, name), secrets: secrets, configDigest: status.ReadConfigDigest(r.Git)}
 	// While any sandbox on record has no walls, merge drivers from the repository's own configuration do not run.
 	trusted := r.AllSandboxesWalled()
 	s.facts = newFactCache(fmt.Sprint(s.configDigest, trusted))
@@ -109,7 +114,7 @@ func (s *forecast) openSandbox(ctx context.Context, b *sandboxState) (err error)
 	if b.handle, err = sandbox.ImportAndOpen(ctx, s.r, b.inv); err != nil {
 		return err
 	}
-	b.subject.SecretPatterns = s.r.Settings.SecretPatterns()
+	b.subject.SecretPatterns = s.secrets
 	b.subject, err = s.r.PrepareCapture(b.subject)
 	return err
 }

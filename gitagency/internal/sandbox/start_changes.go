@@ -109,7 +109,11 @@ func (c uncommittedWork) addFiles(ctx context.Context, run git.RunOptions) error
 	if err != nil {
 		return err
 	}
-	spec := git.WorktreeSpec{SecretPatterns: c.r.Settings.SecretPatterns()}
+	secrets, err := c.r.Settings.SecretPatterns()
+	if err != nil {
+		return err
+	}
+	spec := git.WorktreeSpec{SecretPatterns: secrets}
 	var names strings.Builder
 	left := 0
 	for name := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {

@@ -1,7 +1,9 @@
 package settings
 
 import (
+	"errors"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
@@ -14,40 +16,40 @@ const secretKey = "agency.secret"
 var defaultSecrets = []string{".env*", "*.key", "*.pem", "credentials.json", "secrets.json"}
 
 // SecretPatterns lists the name patterns of untracked files that snapshots leave out. The last pattern that a name
-// matches counts; one that begins with "!" includes the file.
-func (r *Reader) SecretPatterns() []string {
-	patterns := defaultSecrets
-	for _, s := range r.Config[CanonicalKey(secretKey)] {
-		if s.Value == "" { // clears the patterns before it, also the defaults
-			patterns = nil
-			continue
-		}
-		if err := checkSecretPattern(s.Value); err != nil {
-			r.Warn("ignoring %s = %q (%s): %v", secretKey, s.Value, s.Origin, err)
-			continue
-		}
-		patterns = append(patterns[:len(patterns):len(patterns)], s.Value)
-	}
-	return patterns
+// matches counts; one that begins with "!" includes the file. An invalid pattern is an error: without it, files that it was
+// meant for would be included.
+func (r *Reader) SecretPatterns() ([]string, error) {
+	return r.patterns(secretKey, defaultSecrets, checkSecretPattern)
 }
 
 // leaveKey is the key with patterns of untracked files that are never in the way of a landing.
 const leaveKey = "agency.leave"
 
-// LeavePatterns lists the patterns of untracked files, and of directories with them, that landings leave in the trash.
-func (r *Reader) LeavePatterns() (patterns []string) {
-	for _, s := range r.Config[CanonicalKey(leaveKey)] {
-		if s.Value == "" { // clears the patterns before it
+// LeavePatterns lists the patterns of untracked files, and of directories with them, that landings leave in the trash. An
+// invalid pattern is an error: without it, files that it was meant for would land.
+func (r *Reader) LeavePatterns() ([]string, error) {
+	patterns, err := r.patterns(leaveKey, nil, checkLeavePattern)
+	for i, p := range patterns {
+		patterns[i] = strings.TrimSuffix(p, "/")
+	}
+	return patterns, err
+}
+
+// patterns returns the values of a key after its defaults. An empty value clears those before it.
+func (r *Reader) patterns(key string, defaults []string, check func(string) error) ([]string, error) {
+	patterns := slices.Clone(defaults)
+	for _, s := range r.Config[CanonicalKey(key)] {
+		if s.Value == "" {
 			patterns = nil
 			continue
 		}
-		if err := checkLeavePattern(s.Value); err != nil {
-			r.Warn("ignoring %s = %q (%s): %v", leaveKey, s.Value, s.Origin, err)
-			continue
+		var invalid *fault.InvalidError
+		if errors.As(check(s.Value), &invalid) {
+			return nil, InvalidSetting(key, s, invalid.Want)
 		}
-		patterns = append(patterns, strings.TrimSuffix(s.Value, "/"))
+		patterns = append(patterns, s.Value)
 	}
-	return patterns
+	return patterns, nil
 }
 
 // checkLeavePattern validates a value of agency.leave. The empty value is valid: it clears those before it.

@@ -66,9 +66,11 @@ func (h Series) TakeSteps(ctx context.Context, tx *undo.Tx, repo *git.Repo, req 
 	if message == "" {
 		message = fmt.Sprintf("agency: snapshot %d of %s", snap.Number, h.TreeName)
 	}
-	secrets := h.Repo.Settings.SecretPatterns()
-	if req.IncludeSecrets {
-		secrets = nil
+	var secrets []string
+	if !req.IncludeSecrets {
+		if secrets, err = h.Repo.Settings.SecretPatterns(); err != nil {
+			return Snapshot{}, err
+		}
 	}
 	var made []string
 	// 1. Capture the state as a commit that no ref points at yet.

@@ -159,6 +159,8 @@ func dataHints(err error, _ Retry) []string {
 		}
 	case errors.As(err, &invalid) && invalid.What == "worktree name":
 		return []string{"name it, as in 'git agency worktree create payments' or 'git agency worktree adopt --name payments'"}
+	case errors.As(err, &invalid) && invalid.ConfigKey != "":
+		return invalidSettingHints(invalid)
 	case Is[*gitagency.AmbiguousError](err):
 		return []string{"type more of the id"}
 	case Is[*gitagency.BusyError](err):
