@@ -1,8 +1,8 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -40,10 +40,18 @@ Exit status: 0, whatever is found; 129 usage.`,
 				}
 			}
 			t.IgnoreSettingsErrors()
-			return program.PrintList(t.Program, c, settings, settingFields,
-				[]string{"KEY", "VALUE", "FROM", "MEANING"},
+			header := []string{"KEY", "VALUE", "FROM", "MEANING"}
+			problems := slices.ContainsFunc(settings, func(s gitagency.Setting) bool { return s.Problem != "" })
+			if problems {
+				header = slices.Insert(header, 3, "PROBLEM")
+			}
+			return program.PrintList(t.Program, c, settings, settingFields, header,
 				func(s gitagency.Setting) []string {
-					return []string{s.Key, s.Value, settingOrigin(s), cmp.Or(s.Problem, s.Meaning)}
+					row := []string{s.Key, s.Value, settingOrigin(s), s.Meaning}
+					if problems {
+						row = slices.Insert(row, 3, s.Problem)
+					}
+					return row
 				})
 		},
 	}
