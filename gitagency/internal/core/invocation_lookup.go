@@ -94,6 +94,13 @@ func parseAge(query string) (age int, relative bool) {
 	return age, negative && err == nil && age > 0 && strconv.Itoa(age) == digits
 }
 
+// IsIDForm reports whether a text has the form of an id or of a short one, which Invocation looks up: a name of that form
+// could be taken for the id of another invocation.
+func IsIDForm(text string) bool {
+	_, relative := parseAge(text)
+	return relative || ids.Valid(text) || ids.ValidSuffix(text)
+}
+
 // liveInvocation finds the invocation that is as many before the newest as age says, of those that have neither ended
 // nor are broken. It reads no more records than it needs.
 func (r *Repository) liveInvocation(query string, age int) (Invocation, error) {

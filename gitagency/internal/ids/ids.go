@@ -51,12 +51,12 @@ func Valid(s string) bool {
 	if _, ok := Time(s); !ok {
 		return false
 	}
-	for _, c := range s[len(timeLayout)+1:] {
-		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return false
-		}
-	}
-	return true
+	return ValidSuffix(s[len(timeLayout)+1:])
+}
+
+// ValidSuffix reports whether s has the syntax of the part of an id after the dash.
+func ValidSuffix(s string) bool {
+	return len(s) == len("0000") && strings.Trim(s, "0123456789abcdef") == ""
 }
 
 // Trailing returns the id at the end of the last component of a path; empty if there is none.

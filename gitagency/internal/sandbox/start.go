@@ -304,6 +304,9 @@ func (req *StartRequest) check() error {
 	if err := checkLabel("name", req.Name); err != nil {
 		return err
 	}
+	if core.IsIDForm(req.Name) {
+		return &fault.InvalidError{What: "name", Value: req.Name, Want: "a name that does not look like an id: neither @, @-1, four hexadecimal digits nor a full id"}
+	}
 	return checkLabel("runner", req.Runner)
 }
 
