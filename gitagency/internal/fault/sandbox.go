@@ -125,7 +125,11 @@ func (e *InsideError) Error() string {
 type BehindWallsError struct{ ID string }
 
 func (e *BehindWallsError) Error() string {
-	return "this command runs behind the walls of sandbox " + e.ID + ", where records are not visible; run it outside"
+	holder := "a sandbox"
+	if e.ID != "" {
+		holder = "sandbox " + e.ID
+	}
+	return "this command runs behind the walls of " + holder + ", where records are not visible; run it outside"
 }
 
 // NothingRunsError reports a sandbox without running commands, so that there is no port to reach.
