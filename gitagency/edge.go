@@ -348,7 +348,7 @@ func landingState(err error, v *StateError) {
 			v.Reason = reason.NoNetChange
 		}
 	case *fault.NotLandedError:
-		v.Reason, v.ID = reason.NotLanded, e.ID
+		v.Reason, v.ID, v.Other = reason.NotLanded, e.ID, e.RestoredFrom
 	case *fault.StuckLandingError:
 		v.Reason, v.ID, v.Path = reason.StuckLanding, e.ID, e.Path
 	case *fault.KeepsMovingError:

@@ -129,9 +129,21 @@ Exit status: 0, whatever is found.`,
 			if err := t.Stdout.Flush(); err != nil { // the notes come after the table
 				return err
 			}
+			if len(worktrees) == 0 {
+				t.PrintHint(noWorktreesHint(c.Bool("all")))
+			}
 			return t.warnRemovedTrees(repo, func(string) bool { return true })
 		},
 	}
+}
+
+// noWorktreesHint says how to make an integration worktree. all says whether archived ones were looked for.
+func noWorktreesHint(all bool) string {
+	text := "there are no integration worktrees; make this worktree one with 'git agency worktree adopt', or create one with 'git agency worktree create <name>'"
+	if !all {
+		text += "; 'git agency worktree ls --all' lists archived ones"
+	}
+	return text
 }
 
 // warnRemovedTrees names the adopted worktrees whose trees do not exist any more, and says what to type. concerns limits it

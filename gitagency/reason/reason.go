@@ -104,7 +104,7 @@ const (
 	HeadLacksBranch Reason = "head-lacks-branch" // HEAD of sandbox ID lacks commits of its branch, Branch
 	NothingToLand   Reason = "nothing-to-land"   // sandbox ID has no commits of its own
 	NoNetChange     Reason = "no-net-change"     // the commits of sandbox ID together change nothing
-	NotLanded       Reason = "not-landed"        // sandbox ID has no landing to take back
+	NotLanded       Reason = "not-landed"        // sandbox ID has no landing to take back; Other is the landed invocation that it was restored from, or empty
 	StuckLanding    Reason = "stuck-landing"     // an interrupted landing of sandbox ID can be neither finished nor undone; Path describes it
 	KeepsMoving     Reason = "keeps-moving"      // Branch or sandbox ID moved during every attempt
 	Temporary       Reason = "temporary"         // sandbox ID exists only to verify the landing of Other

@@ -128,14 +128,14 @@ func (e *NotSubmittedError) Error() string {
 // NotInReviewError reports an invocation that cannot be rejected, because it is not in review.
 type NotInReviewError struct {
 	ID    string
-	State string // landing state of the invocation; empty if it is active
+	State string // landing state of the invocation; empty if it was neither submitted nor ended
 }
 
 func (e *NotInReviewError) Error() string {
 	if e.State == "" {
-		return fmt.Sprintf("invocation %s is not in review; it is active", e.ID)
+		return fmt.Sprintf("invocation %s is not in review: its work was not submitted", e.ID)
 	}
-	return fmt.Sprintf("invocation %s is not in review; it was %s", e.ID, e.State)
+	return fmt.Sprintf("invocation %s is not in review: it was %s", e.ID, e.State)
 }
 
 // BaseMovedError reports an integration branch with commits that the sandbox to land does not contain.
@@ -294,6 +294,8 @@ type NotLandedError struct {
 	ID       string
 	Landing  string // landing state; "landed" if it was merged without git-agency
 	Reverted bool   // it has landed, but later commits undid all of its changes
+
+	RestoredFrom string // invocation that it was restored from, if that has landed and was not reverted; else empty
 }
 
 func (e *NotLandedError) Error() string {

@@ -1,6 +1,7 @@
 package landing
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,7 +72,8 @@ func unlandLocked(ctx context.Context, r *core.Repository, repo *git.Repo, id st
 	case entry.Defect != store.NoDefect:
 		return u, core.InvocationFromEntry(entry, nil).Err()
 	case m.Landing != store.Landed || m.LandedStrategy == "":
-		return u, &fault.NotLandedError{ID: id, Landing: m.Landing}
+		from, err := restoredFromLanded(ctx, r, repo, m)
+		return u, cmp.Or(err, error(&fault.NotLandedError{ID: id, Landing: m.Landing, RestoredFrom: from}))
 	}
 	u = UnlandResult{Invocation: id, Commit: m.UnlandedCommit, Landed: m.LandedCommit, Branch: m.LandedBranch, DryRun: dry}
 	kept, err := r.TrashCommit(ctx, repo, id)
@@ -119,6 +121,27 @@ func unlandLocked(ctx context.Context, r *core.Repository, repo *git.Repo, id st
 		return u, err
 	}
 	return publishUnland(ctx, r, merger, to, u)
+}
+
+// restoredFromLanded returns the invocation that a sandbox was restored from, if that has landed and was not reverted since:
+// its user may have meant that landing.
+func restoredFromLanded(ctx context.Context, r *core.Repository, repo *git.Repo, m store.InvocationMeta) (string, error) {
+	if m.FromSnapshot == "" {
+		return "", nil
+	}
+	all, err := r.Store.Invocations(r.ID, nil)
+	if err != nil {
+		return "", err
+	}
+	for _, e := range all {
+		if e.Defect != store.NoDefect || e.Record.Landing != store.Landed || e.Record.LandedStrategy == "" || e.Record.UnlandedCommit != "" {
+			continue
+		}
+		if kept, err := r.TrashCommit(ctx, repo, e.ID); err != nil || kept == m.FromSnapshot {
+			return e.ID, err
+		}
+	}
+	return "", nil
 }
 
 // isStillApplied reports whether any change of a landing is still on its branch: reverting it would change the tree. If

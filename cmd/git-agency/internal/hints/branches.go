@@ -1,6 +1,8 @@
 package hints
 
 import (
+	"slices"
+
 	"github.com/git-agency/git-agency/gitagency"
 	"github.com/git-agency/git-agency/gitagency/quote"
 	"github.com/git-agency/git-agency/gitagency/reason"
@@ -29,6 +31,14 @@ func missingBranchHints(e *gitagency.StateError, _ Retry) []string {
 		"or merge its work yourself: git switch " + elsewhere + " && git merge agency/sandbox-" + e.ID,
 		"and then 'git agency discard " + e.ID + "' ends it",
 	}
+}
+
+// noCommitHints is for a commit that was given on the command line.
+func noCommitHints(e *gitagency.StateError, retry Retry) []string {
+	if !slices.Contains(retry.Args, e.Name) && !slices.Contains(retry.Args, "--from="+e.Name) {
+		return nil
+	}
+	return []string{"name a branch, a tag or a commit; 'git branch --all' and 'git tag' list them, 'git fetch' gets those of the remote"}
 }
 
 // mergedOutsideHints is for a merge behind the walls that a git outside of them has made as well.

@@ -54,7 +54,7 @@ var reasons = map[reason.Reason]row{
 	reason.SubmoduleNew:   {ExitFailed, submoduleHints},
 	reason.Unrelated:      {ExitFailed, nil},
 	reason.NotEmpty:       {ExitFailed, always("name a directory that does not exist yet, or that is empty")},
-	reason.NoCommit:       {ExitFailed, nil},
+	reason.NoCommit:       {ExitFailed, noCommitHints},
 	reason.UnbornBranch:   {ExitFailed, always("make a first commit, for example with 'git commit --allow-empty -m start'")},
 	reason.MissingBranch:  {ExitFailed, missingBranchHints},
 	reason.BranchInTheWay: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
@@ -106,7 +106,9 @@ var reasons = map[reason.Reason]row{
 	reason.NameTaken: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{"choose another name, or archive that one with 'git agency worktree rm " + e.ID + "'"}
 	}},
-	reason.Adopted:  {ExitFailed, nil},
+	reason.Adopted: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+		return []string{"'git agency start " + quote.Shell(e.Name) + "' makes a sandbox for it"}
+	}},
 	reason.Archived: {ExitFailed, archivedHints},
 	reason.Dirty: {ExitFailed, unlessFinishing("commit what is worth keeping, and remove the rest",
 		"commit what is worth keeping, or archive it anyway with --force; a ref keeps a copy")},
@@ -183,12 +185,7 @@ var reasons = map[reason.Reason]row{
 	}},
 
 	reason.NotSubmitted: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string { return []string{"git agency submit " + e.ID} }},
-	reason.NotInReview: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
-		if e.Name != "" && e.Name != "rejected" {
-			return nil
-		}
-		return []string{"only submitted work can be rejected; 'git agency discard " + e.ID + "' ends the sandbox"}
-	}},
+	reason.NotInReview:  {ExitFailed, notInReviewHints},
 	reason.BaseMoved: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{"'git agency sync " + e.ID + "' merges the missing commits into the sandbox"}
 	}},
@@ -201,7 +198,12 @@ var reasons = map[reason.Reason]row{
 	reason.NoNetChange: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{"if no further commit will follow, 'git agency discard " + e.ID + "' ends it"}
 	}},
-	reason.NotLanded: {ExitFailed, always("'git agency ls --all' lists what has landed; @ names only invocations that have not ended")},
+	reason.NotLanded: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+		if e.Other != "" {
+			return []string{"its work landed before it was restored; to revert that landing: git agency unland " + e.Other}
+		}
+		return []string{"'git agency ls --all' lists what has landed; @ names only invocations that have not ended"}
+	}},
 	reason.StuckLanding: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{
 			"when the cause is gone, the next command finishes it, as 'git agency doctor --fix " + e.ID + "' does",

@@ -1,0 +1,14 @@
+package hints
+
+import "github.com/git-agency/git-agency/gitagency"
+
+// notInReviewHints says what to do about work that cannot be rejected, by its landing state.
+func notInReviewHints(e *gitagency.StateError, _ Retry) []string {
+	switch e.Name {
+	case "landed":
+		return []string{"to revert its landing: git agency unland " + e.ID}
+	case "discarded":
+		return []string{"to make a sandbox of it again: git agency restore " + e.ID}
+	}
+	return []string{"only submitted work can be rejected; 'git agency discard " + e.ID + "' ends the sandbox"}
+}
