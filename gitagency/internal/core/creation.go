@@ -26,7 +26,8 @@ type Creation struct {
 	MakeRecordDir func() error   // makes RecordDir; fails if it exists
 	Spec          changeset.Spec // tree, branch and start commit
 	Marker        guard.Marker
-	FillTree      func() error // writes more files to the tree; may be nil
+	FillTree      func() error // writes more files to the tree and beside it; may be nil
+	UndoFill      func() error // removes the files beside the tree; may be nil
 	WriteRecord   func() error // writes meta.json
 }
 
@@ -72,6 +73,9 @@ func (r *Repository) CreateTree(ctx context.Context, repo *git.Repo, c Creation)
 		return err
 	}
 	if c.FillTree != nil {
+		if c.UndoFill != nil {
+			tx.Undo("fill", func(context.Context) error { return c.UndoFill() })
+		}
 		if err := tx.Step(ctx, "fill", c.FillTree); err != nil {
 			return err
 		}

@@ -46,10 +46,7 @@ func Restore(ctx context.Context, r *core.Repository, query string) (core.Invoca
 	if err == nil {
 		warnOtherTarget(r, entry, inv)
 	}
-	if err != nil || !entry.Record.HasTrashArchive {
-		return inv, err
-	}
-	return inv, hideRepositories(ctx, r, entry, Of(r, inv.ID), plan.prims)
+	return inv, err
 }
 
 // warnOtherTarget warns of a restored sandbox that lands elsewhere than the old one would have: its integration worktree was
@@ -68,10 +65,15 @@ func warnOtherTarget(r *core.Repository, from store.Entry[store.InvocationMeta],
 // hideRepositories moves the repositories of submodules of a restored sandbox behind its walls, and keeps git on the host from
 // looking into submodules: commands of the old sandbox may have written their configuration. A sandbox in which no command
 // ran has only what the user put there. Records of older versions do not say that; then the events do, except of a command
-// that was killed together with this program.
-func hideRepositories(ctx context.Context, r *core.Repository, from store.Entry[store.InvocationMeta], s *Sandbox, prims store.Primitives) error {
-	ran := from.Record.HadWalledGit
-	if err := r.Store.ReadEvents(r.ID, from.ID, func(line []byte) {
+// that was killed together with this program. It is a step of the creation, so that no git on the host finds the sandbox
+// before.
+func hideRepositories(ctx context.Context, r *core.Repository, from string, s *Sandbox, prims store.Primitives) error {
+	record := r.Store.Invocation(r.ID, from, nil).Record
+	if !record.HasTrashArchive {
+		return nil
+	}
+	ran := record.HadWalledGit
+	if err := r.Store.ReadEvents(r.ID, from, func(line []byte) {
 		ran = ran || bytes.Contains(line, []byte(`"event":"exec"`))
 	}); err != nil {
 		return err

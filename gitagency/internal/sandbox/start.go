@@ -15,6 +15,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/changeset"
 	"github.com/git-agency/git-agency/gitagency/internal/confine"
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
@@ -205,7 +206,10 @@ func StartLocked(ctx context.Context, r *core.Repository, repo *git.Repo, req St
 				return err
 			}
 		}
-		return populateSubmodules(ctx, r, repo, id)
+		if err := populateSubmodules(ctx, r, repo, id); err != nil || req.restores == "" {
+			return err
+		}
+		return hideRepositories(ctx, r, req.restores, Of(r, id), req.prims)
 	}
 	snapshot := point.Snapshot
 	if req.WithChanges {
@@ -221,6 +225,7 @@ func StartLocked(ctx context.Context, r *core.Repository, repo *git.Repo, req St
 		},
 		Marker:   guard.Sandbox,
 		FillTree: fill,
+		UndoFill: func() error { return durable.RemoveTree(r.Store.WallsDir(r.ID, id)) },
 		WriteRecord: func() error {
 			return r.Store.WriteInvocationMeta(r.ID, store.InvocationMeta{
 				SchemaVersion: store.SchemaVersion, InvocationID: id, InvocationName: req.Name,

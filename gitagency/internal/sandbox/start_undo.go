@@ -22,6 +22,9 @@ func UndoInterruptedStart(ctx context.Context, r *core.Repository, repo *git.Rep
 		if err := durable.Remove(guard.Sandbox.Path(r.Store.SandboxTreePath(r.ID, id))); err != nil && !errors.Is(err, syscall.ENOTDIR) {
 			return err
 		}
+		if err := durable.RemoveTree(r.Store.WallsDir(r.ID, id)); err != nil { // the repositories of submodules of a restore
+			return err
+		}
 	}
 	return r.UndoCreation(ctx, repo, r.Store.InvocationDir(r.ID, id), changeset.Spec{
 		ID: id, Tree: r.Store.SandboxTreePath(r.ID, id), Branch: core.SandboxRef(id),
