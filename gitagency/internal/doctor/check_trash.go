@@ -15,7 +15,10 @@ func (x *checkRun) checkPrematureTrash(s treeInfo, code string) {
 	if x.changing {
 		return
 	}
-	const interrupted = " but has not ended: a discard or removal was interrupted before anything was removed"
+	interrupted := " but has not ended: a discard or removal was interrupted before anything was removed"
+	if code == "half-discarded" {
+		interrupted += "; to complete the discard instead: git agency discard " + s.id
+	}
 	if commit := x.refs[core.TrashRef(s.id)]; commit != "" {
 		f := Finding{Code: code, ID: s.id, Path: x.repo.RefPath(core.TrashRef(s.id)), Problem: "it has a trash ref" + interrupted}
 		x.addFinding(f, func(ctx context.Context) error { return x.deleteRedundantTrash(ctx, s, f, commit) })
@@ -45,7 +48,7 @@ func (x *checkRun) removeRedundantArchive(ctx context.Context, s treeInfo, f Fin
 		return err
 	}
 	if !covered {
-		f.Problem, f.AtRisk = f.Path+" keeps files that the tree no longer has", true
+		f.Problem, f.AtRisk = f.Path+" keeps files that the tree no longer has; 'tar -tf "+quote.Shell(f.Path)+"' lists them", true
 		f.FixCommand = "rm " + quote.Shell(f.Path)
 		return &FindingError{f}
 	}
@@ -65,7 +68,7 @@ func (x *checkRun) deleteRedundantTrash(ctx context.Context, s treeInfo, f Findi
 		return err
 	}
 	if !covered {
-		f.Problem, f.AtRisk = core.TrashRef(s.id)+" keeps files that are no longer in the tree", true
+		f.Problem, f.AtRisk = core.TrashRef(s.id)+" keeps files that are no longer in the tree; 'git log -p -m --first-parent "+core.TrashRef(s.id)+"' shows them", true
 		f.FixCommand = "git update-ref -d " + core.TrashRef(s.id) + " " + commit
 		return &FindingError{f}
 	}
@@ -92,7 +95,7 @@ func (x *checkRun) checkArchives(ctx context.Context) error {
 			}
 			continue
 		}
-		x.addFinding(Finding{Code: "orphan-archive", ID: id, Path: x.Store.TrashArchivePath(x.ID, id), AtRisk: true, Problem: "archive of an invocation that has neither a record nor a trash ref"},
+		x.addFinding(Finding{Code: "orphan-archive", ID: id, Path: x.Store.TrashArchivePath(x.ID, id), AtRisk: true, Problem: "archive of an invocation that has neither a record nor a trash ref; to list it: tar -tf " + quote.Shell(x.Store.TrashArchivePath(x.ID, id))},
 			func(ctx context.Context) error { return x.KeepOrphanArchive(ctx, x.repo, id) })
 	}
 	return nil
