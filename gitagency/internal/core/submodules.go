@@ -32,6 +32,22 @@ func (r *Repository) FindSubmodules(ctx context.Context, repo *git.Repo, s git.W
 	return submodule.Find(ctx, repo, req)
 }
 
+// ChangedSubmodules lists the submodules of a sandbox whose checkouts have uncommitted changes, or another commit than the
+// index.
+func (r *Repository) ChangedSubmodules(ctx context.Context, repo *git.Repo, spec git.WorktreeSpec) (paths []string, err error) {
+	found, err := r.FindSubmodules(ctx, repo, spec)
+	for _, c := range found {
+		changed, err := c.IsChanged(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if changed {
+			paths = append(paths, c.Path)
+		}
+	}
+	return paths, err
+}
+
 // WithKeptSubmodules fills in which submodules of a tree hold nothing that is not kept elsewhere, and where the repositories
 // of the others are. A submodule that cannot be compared counts as one that is not kept.
 func (r *Repository) WithKeptSubmodules(ctx context.Context, repo *git.Repo, s git.WorktreeSpec) (git.WorktreeSpec, error) {

@@ -68,17 +68,13 @@ func addChangedSubmodules(ctx context.Context, r *core.Repository, repo *git.Rep
 	if err := checkNestedModules(ctx, r, repo, s, left); err != nil {
 		return err
 	}
-	checkouts, err := r.FindSubmodules(ctx, repo, git.WorktreeSpec{Name: s.ID, Dir: s.Tree})
+	changed, err := r.ChangedSubmodules(ctx, repo, git.WorktreeSpec{Name: s.ID, Dir: s.Tree})
 	if err != nil {
 		return err
 	}
-	for _, c := range checkouts {
-		changed, err := c.IsChanged(ctx)
-		if err != nil {
-			return err
-		}
-		if changed && slices.Contains(left, c.Path) && !slices.Contains(found.Uncommitted, c.Path) {
-			found.Uncommitted = append(found.Uncommitted, c.Path)
+	for _, path := range changed {
+		if slices.Contains(left, path) && !slices.Contains(found.Uncommitted, path) {
+			found.Uncommitted = append(found.Uncommitted, path)
 		}
 	}
 	slices.Sort(found.Uncommitted)

@@ -199,29 +199,13 @@ func countDirty(ctx context.Context, r *core.Repository, sandboxes []*liveSandbo
 		if s.err != nil {
 			return
 		}
-		var n int
-		if n, s.err = status.CountChanges(ctx, r.Git, s.spec, s.head, s.tree); s.err != nil {
+		var submodules []string
+		if submodules, s.err = r.ChangedSubmodules(ctx, r.Git, s.spec); s.err != nil {
 			return
 		}
-		var in int
-		if in, s.err = countChangedSubmodules(ctx, r, s.spec); s.err == nil {
-			n += in
+		var n int
+		if n, s.err = status.CountChanges(ctx, r.Git, s.spec, s.head, s.tree, submodules); s.err == nil {
 			s.inv.Dirty = &n
 		}
 	})
-}
-
-// countChangedSubmodules counts the submodules whose checkouts have uncommitted changes, or another commit than the index.
-func countChangedSubmodules(ctx context.Context, r *core.Repository, spec git.WorktreeSpec) (count int, err error) {
-	found, err := r.FindSubmodules(ctx, r.Git, spec)
-	for _, c := range found {
-		changed, err := c.IsChanged(ctx)
-		if err != nil {
-			return 0, err
-		}
-		if changed {
-			count++
-		}
-	}
-	return count, err
 }

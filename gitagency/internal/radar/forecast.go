@@ -46,6 +46,8 @@ type sandboxState struct {
 	tree     string // tree of its content, including uncommitted work; empty if not known yet
 	inMerger bool   // read in this run, so the merger has the tree
 	err      error  // why it cannot be read
+
+	changedSubmodule bool // a submodule has work that is not committed in it, or not staged; known only if nothing else would land
 }
 
 // newForecast opens sandboxes that all land on the branch called name, and loads the caches. Sandboxes whose stat cache
@@ -158,6 +160,21 @@ func (s *forecast) compute(ctx context.Context) error {
 			return s.mergePairs(ctx, merges)
 		}
 	}
+}
+
+// findChangedSubmodules looks for work in the submodules of sandboxes that have nothing else to land: it is in no tree.
+func (s *forecast) findChangedSubmodules(ctx context.Context) error {
+	for i, b := range s.sandboxes {
+		if b.err != nil || !s.facts.Merges[s.mergeKey(integrationPair(i))].NothingNew {
+			continue
+		}
+		changed, err := s.r.ChangedSubmodules(ctx, s.r.Git, b.subject)
+		if err != nil {
+			return err
+		}
+		b.changedSubmodule = len(changed) > 0
+	}
+	return nil
 }
 
 // readTree reads the content of a sandbox, and stores its stat cache.

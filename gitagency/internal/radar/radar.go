@@ -141,6 +141,9 @@ func Compute(ctx context.Context, r *core.Repository, worktree string) (_ Result
 		if err := f.compute(ctx); err != nil {
 			return Result{}, err
 		}
+		if err := f.findChangedSubmodules(ctx); err != nil {
+			return Result{}, err
+		}
 		part := f.result()
 		found.Sandboxes, found.Pairs = append(found.Sandboxes, part.Sandboxes...), append(found.Pairs, part.Pairs...)
 		if err := f.saveFacts(); err != nil {
@@ -205,7 +208,7 @@ func (s *forecast) result() Result {
 				sandbox.State, sandbox.Clean, sandbox.Error = Refused, false, refused
 			case !sandbox.Clean:
 				sandbox.State = Conflicts
-			case m.NothingNew:
+			case m.NothingNew && !b.changedSubmodule:
 				sandbox.State = Nothing
 			default:
 				sandbox.State = Clean

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/beneath"
@@ -17,11 +18,11 @@ import (
 
 // CountChanges counts the files of a worktree that differ from HEAD, on disk or in the index, and the untracked ones, as
 // "git status --untracked-files=all --no-renames" lists them; a nested repository counts as one. headTree is the tree of
-// the commit head.
+// the commit head, and submodules are paths that count as changed, whatever the index has for them.
 //
 // It reads only files whose stat data differ from the index, so it takes the time of an lstat of every file. Where git
 // converts files, one whose size has changed counts as changed, although git might convert it to the committed content.
-func CountChanges(ctx context.Context, r *git.Repo, s git.WorktreeSpec, head, headTree string) (count int, err error) {
+func CountChanges(ctx context.Context, r *git.Repo, s git.WorktreeSpec, head, headTree string, submodules []string) (count int, err error) {
 	s.InUse = true
 	if r, err = r.WithConfigOf(ctx, s); err != nil {
 		return 0, err
@@ -41,7 +42,7 @@ func CountChanges(ctx context.Context, r *git.Repo, s git.WorktreeSpec, head, he
 	defer func() { err = errors.Join(err, tree.Close()) }()
 	v := &worktreeScan{tree: tree, repo: r, spec: s, head: head, format: staged.Format, scratch: scratch, startedAt: began, indexMtime: staged.Mtime, entries: staged.Entries}
 	changed := map[string]bool{}
-	for _, name := range staged.Conflicts {
+	for _, name := range slices.Concat(staged.Conflicts, submodules) {
 		changed[name] = true
 	}
 	if err := v.addDiskChanges(ctx, changed); err != nil {
