@@ -80,7 +80,7 @@ func (t *tool) printRadar(found gitagency.RadarResult, tableID func(id string) s
 		names[s.ID] = s.Name
 		rows = append(rows, []string{tableID(s.ID), s.Name, radarStateText(s), radarDetail(s)})
 	}
-	if err := t.PrintTable([]string{"ID", "NAME", "RADAR", "PATHS"}, rows); err != nil {
+	if err := t.PrintTable([]string{"ID", "NAME", "RADAR", "PATHS"}, rows, "NAME"); err != nil {
 		return err
 	}
 	for _, p := range found.Pairs {
@@ -94,7 +94,7 @@ func (t *tool) printRadar(found gitagency.RadarResult, tableID func(id string) s
 	if _, err := t.Stdout.WriteString("\n"); err != nil {
 		return err
 	}
-	return t.PrintTable([]string{"ID", "NAME", "CONFLICTS WITH", "NAME", "PATHS"}, pairs)
+	return t.PrintTable([]string{"ID", "NAME", "CONFLICTS WITH", "NAME", "PATHS"}, pairs, "NAME")
 }
 
 func radarStateText(s gitagency.RadarSandbox) string {

@@ -17,33 +17,58 @@ func TestTableFitsTerminalWithPathLinks(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	tree := l.agency("worktree", "create", "payments")
-	const columns = 100
-	out := l.startOnTerminal(columns, []string{"GIT_PAGER=cat"}, "git", "agency", "worktree", "ls").wait()
-	lines := strings.Split(strings.TrimSuffix(out.stdout, "\n"), "\n")
-	if out.code != 0 || len(lines) != 2 {
-		t.Fatalf("got %d and %q", out.code, out.stdout)
-	}
-	for _, line := range lines {
-		shown := escapeSequences.ReplaceAllString(line, "")
-		if w := displaywidth.String(shown); w > columns || strings.HasSuffix(shown, " ") {
-			t.Errorf("%q has width %d or trailing spaces", shown, w)
+	table := func(columns int) string {
+		t.Helper()
+		out := l.startOnTerminal(columns, []string{"GIT_PAGER=cat"}, "git", "agency", "worktree", "ls").wait()
+		lines := strings.Split(strings.TrimSuffix(out.stdout, "\n"), "\n")
+		if out.code != 0 || len(lines) != 2 {
+			t.Fatalf("got %d and %q", out.code, out.stdout)
 		}
+		for _, line := range lines {
+			shown := escapeSequences.ReplaceAllString(line, "")
+			if w := displaywidth.String(shown); w > columns || strings.HasSuffix(shown, " ") || strings.HasSuffix(shown, "…") {
+				t.Errorf("%q has width %d, trailing spaces or a cut word", shown, w)
+			}
+		}
+		return out.stdout
 	}
 	host, err := os.Hostname()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if shown := escapeSequences.ReplaceAllString(lines[1], ""); !strings.HasSuffix(shown, "…") || displaywidth.String(shown) != columns {
-		t.Errorf("%q is not cut at the terminal width", shown)
-	}
-	for _, want := range []string{"\x1b[1mPATH\x1b[m", "\x1b[32mpresent\x1b[m", "\x1b]8;;file://" + host + tree + "\x1b\\"} {
-		if !strings.Contains(out.stdout, want) {
-			t.Errorf("%q is not in %q", want, out.stdout)
+	wide := table(80 + len(tree))
+	for _, want := range []string{"\x1b[1mPATH\x1b[m", "\x1b[1mCREATED\x1b[m", "\x1b[32mpresent\x1b[m", "\x1b]8;;file://" + host + tree + "\x1b\\"} {
+		if !strings.Contains(wide, want) {
+			t.Errorf("%q is not in %q", want, wide)
 		}
+	}
+	// Columns are left out, and none is cut.
+	if narrow := table(70); strings.Contains(narrow, "PATH") || strings.Contains(narrow, "CREATED") || !strings.Contains(narrow, "\x1b[32mpresent\x1b[m") {
+		t.Errorf("got %q", narrow)
 	}
 	// show does not cut lines.
 	if out := l.startOnTerminal(40, nil, "git", "agency", "worktree", "show", "payments").wait(); !strings.Contains(out.stdout, "\x1b\\"+tree+"\x1b]8;;\x1b\\\n") {
 		t.Errorf("got %q", out.stdout)
+	}
+}
+
+// TestRadarLeavesOutNames checks that radar on a narrow terminal leaves the names out, and shows all paths.
+func TestRadarLeavesOutNames(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.agency("worktree", "adopt")
+	const path = "a/path/that/takes/more/than/half/of/the/line"
+	for _, name := range []string{"one of the sandboxes", "another of the sandboxes"} {
+		tree := l.agency("path", l.agency("start", "--isolation", "none", "--name", name))
+		l.write(filepath.Join(tree, path), name)
+	}
+	out := l.startOnTerminal(80, []string{"GIT_PAGER=cat", "NO_COLOR=1"}, "git", "agency", "radar").wait()
+	_, pairs, _ := strings.Cut(out.stdout, "\n\n")
+	if strings.Contains(pairs, "NAME") || strings.Contains(pairs, "sandboxes") || !strings.Contains(pairs, path+"\n") {
+		t.Errorf("got %d and %q", out.code, out.stdout)
+	}
+	if out := l.startOnTerminal(200, []string{"GIT_PAGER=cat", "NO_COLOR=1"}, "git", "agency", "radar").wait(); strings.Count(out.stdout, "another of the sandboxes") != 2 {
+		t.Errorf("got %d and %q", out.code, out.stdout)
 	}
 }
 

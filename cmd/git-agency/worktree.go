@@ -99,7 +99,7 @@ func (t *tool) worktreeLsCommand() *cli.Command {
 		Aliases:   []string{"list"},
 		Usage:     "list integration worktrees",
 		UsageText: "git agency worktree ls [--all] [--json | --porcelain [-z]]",
-		Description: `Lists the integration worktrees that are present, the oldest first.
+		Description: `Lists the integration worktrees that are present, the oldest first. On a narrow terminal columns are left out.
 
 Exit status: 0, whatever is found.`,
 		Flags: program.WithListingFlags(&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "also those that are archived or broken"}),
@@ -123,7 +123,7 @@ Exit status: 0, whatever is found.`,
 						state = "broken: " + w.BrokenReason
 					}
 					return []string{w.ID, w.Name, w.IntegrationBranch(), state, term.Ago(t.Now(), w.CreatedAt), w.TreePath}
-				}); err != nil || c.Bool("json") || c.Bool("porcelain") {
+				}, "CREATED", "PATH"); err != nil || c.Bool("json") || c.Bool("porcelain") {
 				return err
 			}
 			if err := t.Stdout.Flush(); err != nil { // the notes come after the table

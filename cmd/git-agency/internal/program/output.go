@@ -3,7 +3,6 @@ package program
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -106,7 +105,7 @@ type Field struct {
 }
 
 // PrintList prints records in the form that the flags ask for.
-func PrintList[T any](p *Program, c *cli.Context, things []T, porcelain func(T) []Field, header []string, row func(T) []string) error {
+func PrintList[T any](p *Program, c *cli.Context, things []T, porcelain func(T) []Field, header []string, row func(T) []string, optional ...string) error {
 	switch {
 	case c.Bool("json"):
 		return p.PrintJSON(things)
@@ -122,7 +121,7 @@ func PrintList[T any](p *Program, c *cli.Context, things []T, porcelain func(T) 
 	for _, thing := range things {
 		rows = append(rows, row(thing))
 	}
-	return p.PrintTable(header, rows)
+	return p.PrintTable(header, rows, optional...)
 }
 
 // PrintOne prints a record in the form that the flags ask for, also if it is broken, and returns its Err.
@@ -181,7 +180,11 @@ func (p *Program) PrintTable(header []string, rows [][]string, optional ...strin
 	all := append([][]string{header}, rows...)
 	var omit []int
 	for _, name := range optional {
-		omit = append(omit, slices.Index(header, name))
+		for i, column := range header { // several columns may have one name
+			if column == name {
+				omit = append(omit, i)
+			}
+		}
 	}
 	return term.Grid{
 		Rows:      all,
