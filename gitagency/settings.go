@@ -42,6 +42,9 @@ func (r *Repository) RunTimeout() (time.Duration, error) { return edge(r.core.Se
 // Profiles lists the profiles that a sandbox can be started with, in alphabetical order.
 func (r *Repository) Profiles() []string { return r.core.Settings.Profiles() }
 
+// Runners lists the agents that a sandbox can be started for, known and configured ones, in alphabetical order.
+func (r *Repository) Runners() []string { return r.core.Settings.Runners() }
+
 // Default timeouts.
 const (
 	DefaultOperationTimeout = settings.DefaultOperationTimeout // for one command, one upload or one snapshot

@@ -22,6 +22,8 @@ var completedLines = []struct{ line, after string }{
 	{"git agency start pay", "git agency start payments "},
 	{"git agency start --mo", "git agency start --mode "},
 	{"git agency start --mode headl", "git agency start --mode headless "},
+	{"git agency start --runner cod", "git agency start --runner codex "},
+	{"git -c agency.mine.command=x agency start --runner=mi", "git -c agency.mine.command=x agency start --runner=mine "},
 	{"git agency start --mode=headl", "git agency start --mode=headless "},
 	{"git agency show 20260128120010", "git agency show 20260128120010-6262 "},
 	{"git-agency show 20260128120010", "git-agency show 20260128120010-6262 "},

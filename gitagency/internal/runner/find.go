@@ -47,22 +47,24 @@ func Find(env []string, configured map[string]string) []Agent {
 	return agents
 }
 
-// knownAgents are the agents found without configuration. Of several program names, the first that exists counts.
+// knownAgents are the agents found without configuration. Of several program names, the first that exists counts. The
+// logins are the paths below the home where an agent keeps its login, settings and sessions.
 var knownAgents = []struct {
 	name     string
 	programs []string
+	logins   []string
 }{
-	{"claude", []string{"claude"}},
-	{"codex", []string{"codex"}},
-	{"gemini", []string{"gemini"}},
-	{"opencode", []string{"opencode"}},
-	{"aider", []string{"aider"}},
-	{"goose", []string{"goose"}},
-	{"amp", []string{"amp"}},
-	{"cursor-agent", []string{"cursor-agent"}},
-	{"copilot", []string{"copilot"}},
-	{"crush", []string{"crush"}},
-	{"qwen", []string{"qwen"}},
+	{"claude", []string{"claude"}, []string{".claude", ".claude.json", ".config/claude"}},
+	{"codex", []string{"codex"}, []string{".codex"}},
+	{"gemini", []string{"gemini"}, []string{".gemini"}},
+	{"opencode", []string{"opencode"}, []string{".local/share/opencode", ".local/state/opencode", ".config/opencode"}},
+	{"aider", []string{"aider"}, []string{".aider", ".aider.conf.yml"}},
+	{"goose", []string{"goose"}, []string{".config/goose", ".local/share/goose"}},
+	{"amp", []string{"amp"}, []string{".config/amp", ".local/share/amp"}},
+	{"cursor-agent", []string{"cursor-agent"}, []string{".cursor", ".config/cursor"}},
+	{"copilot", []string{"copilot"}, []string{".copilot", ".config/github-copilot"}},
+	{"crush", []string{"crush"}, []string{".config/crush", ".local/share/crush"}},
+	{"qwen", []string{"qwen"}, []string{".qwen"}},
 }
 
 // KnownNames returns the names of the knownAgents, in their order.
@@ -72,6 +74,15 @@ func KnownNames() []string {
 		names[i] = k.name
 	}
 	return names
+}
+
+// Logins maps the names of the knownAgents to their logins, relative to the home.
+func Logins() map[string][]string {
+	logins := map[string][]string{}
+	for _, k := range knownAgents {
+		logins[k.name] = k.logins
+	}
+	return logins
 }
 
 func configuredAgent(env []string, name, command string) Agent {

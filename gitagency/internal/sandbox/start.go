@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -317,17 +316,15 @@ func (req *StartRequest) check() error {
 
 // checkRunner refuses an agent that is neither known nor configured, which is probably misspelt.
 func checkRunner(r *core.Repository, name string) error {
-	if name == "" || slices.Contains(runner.KnownNames(), name) {
+	if name == "" || slices.Contains(runner.KnownNames(), name) { // needs no configuration, which may have warnings
 		return nil
 	}
-	configured := r.Settings.RunnerCommands()
-	if _, ok := configured[name]; ok {
+	known := r.Settings.Runners()
+	if slices.Contains(known, name) {
 		return nil
 	}
-	known := slices.Concat(runner.KnownNames(), slices.Sorted(maps.Keys(configured)))
-	slices.Sort(known)
 	return &fault.InvalidError{What: "runner", Value: name, Want: fmt.Sprintf("one of %s, or another after: git config --global %s <command>",
-		strings.Join(slices.Compact(known), ", "), quote.Shell("agency."+name+".command"))}
+		strings.Join(known, ", "), quote.Shell("agency."+name+".command"))}
 }
 
 // checkLabel refuses labels that cannot be printed on one line of a terminal.

@@ -14,6 +14,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/config"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/runner"
 	"github.com/git-agency/git-agency/gitagency/internal/toolconfig"
 )
 
@@ -203,25 +204,11 @@ func (s *toolSearch) addLinked(dir string) {
 	}
 }
 
-// agentLogins lists where coding agents keep their logins, settings and sessions, below the home.
-var agentLogins = map[string][]string{
-	"claude":       {".claude", ".claude.json", ".config/claude"},
-	"codex":        {".codex"},
-	"gemini":       {".gemini"},
-	"opencode":     {".local/share/opencode", ".local/state/opencode", ".config/opencode"},
-	"qwen":         {".qwen"},
-	"crush":        {".config/crush", ".local/share/crush"},
-	"amp":          {".config/amp", ".local/share/amp"},
-	"cursor-agent": {".cursor", ".config/cursor"},
-	"copilot":      {".copilot", ".config/github-copilot"},
-	"aider":        {".aider", ".aider.conf.yml"},
-	"goose":        {".config/goose", ".local/share/goose"},
-}
-
 // ForRunner shows the login of an agent in the private home of its sandbox. Grants for the logins of other agents, which
 // one configuration has for all of them, do not count there; those in the record of the sandbox do.
-func (p *Policy) ForRunner(runner string) {
-	own, known := agentLogins[runner]
+func (p *Policy) ForRunner(name string) {
+	logins := runner.Logins()
+	own, known := logins[name]
 	if !known || !p.privateHome {
 		return
 	}
@@ -230,9 +217,9 @@ func (p *Policy) ForRunner(runner string) {
 		if slices.ContainsFunc(p.grants, func(g grant) bool { return g.path == path && g.setting.Scope == allowScope }) {
 			return false
 		}
-		for agent, names := range agentLogins {
+		for agent, names := range logins {
 			for _, login := range joinAll(p.home, names) {
-				if real := guard.ResolveOrEmpty(login); agent != runner && (path == real || guard.Contains(real, path)) && real != "" {
+				if real := guard.ResolveOrEmpty(login); agent != name && (path == real || guard.Contains(real, path)) && real != "" {
 					return true
 				}
 			}

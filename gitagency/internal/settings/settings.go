@@ -21,6 +21,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/config"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/runner"
 )
 
 // Reader reads the settings of one repository and its user from git config and the environment.
@@ -31,6 +32,13 @@ type Reader struct {
 
 	LockTimeoutOverride *time.Duration // set on the command line; nil means agency.lockTimeout
 	Warn                func(format string, args ...any)
+}
+
+// Runners lists the agents that a sandbox can be started for, known and configured ones, in alphabetical order.
+func (r *Reader) Runners() []string {
+	names := slices.AppendSeq(runner.KnownNames(), maps.Keys(r.RunnerCommands()))
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // RunnerCommands returns the commands of the runners that the user configured. A command in the repository's own

@@ -128,6 +128,15 @@ func profileNames(cl *commandLine) ([]candidate, error) {
 	return oneOf(repo.Profiles()...)(cl)
 }
 
+// runnerNames lists the agents for --runner.
+func runnerNames(cl *commandLine) ([]candidate, error) {
+	repo, err := cl.openRepository()
+	if err != nil {
+		return nil, err
+	}
+	return oneOf(repo.Runners()...)(cl)
+}
+
 // presentWorktrees lists the worktrees that sandboxes can start from, first by name and then by id.
 func presentWorktrees(cl *commandLine) ([]candidate, error) { return listWorktrees(cl, false) }
 

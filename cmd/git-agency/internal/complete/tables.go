@@ -79,7 +79,7 @@ var flagListers = map[string]lister{
 	"--prefix":        shellDirectories,
 	"--processes":     freeText,
 	"--profile":       profileNames,
-	"--runner":        freeText,
+	"--runner":        runnerNames,
 	"--software":      primitiveValues("software"),
 	"--timeout":       freeText,
 	"--worktree":      presentWorktrees,
