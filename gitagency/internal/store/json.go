@@ -12,7 +12,12 @@ import (
 // updateJSON applies change to the T stored in a file and preserves everything else in the file: fields that this
 // version does not know, at any depth, and the order of the keys. It compares the T before and after the change and
 // writes only the differences into the document. Of two updates at the same time one waits for the other.
-func updateJSON[T any](path string, change func(*T)) (err error) {
+func updateJSON[T any](path string, change func(*T)) error {
+	return updateJSONIf(path, func(value *T) bool { change(value); return true })
+}
+
+// updateJSONIf is updateJSON for a change that may turn out not to be needed: if change returns false, nothing is written.
+func updateJSONIf[T any](path string, change func(*T) bool) (err error) {
 	held, err := lockRecord(path)
 	if err != nil {
 		return err
@@ -25,9 +30,13 @@ func updateJSON[T any](path string, change func(*T)) (err error) {
 	if err != nil {
 		return err
 	}
-	updated, err := patchJSON(data, change)
+	needed := false
+	updated, err := patchJSON(data, func(value *T) { needed = change(value) })
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
+	}
+	if !needed {
+		return nil
 	}
 	return durable.WriteFile(path, updated, 0o600)
 }

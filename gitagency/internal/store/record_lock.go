@@ -74,28 +74,12 @@ func removeKilledUpdates(record string) error {
 
 // RecordExec records the exit code of a command that has ended and the time of its end, unless the invocation has ended
 // meanwhile: its end date then decides when it is pruned.
-func (s Store) RecordExec(repoID, invocationID string, exitCode int, at time.Time) (err error) {
-	path := s.InvocationMetaPath(repoID, invocationID)
-	held, err := lockRecord(path)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, held.Close()) }()
-	if err := removeKilledUpdates(path); err != nil {
-		return err
-	}
-	data, err := durable.ReadFile(path, maxRecordBytes)
-	if err != nil {
-		return err
-	}
-	ended := false
-	updated, err := patchJSON(data, func(m *InvocationMeta) {
-		if ended = m.Landing == Landed || m.Landing == Discarded; !ended {
-			m.ExitCode, m.FinishedAt = json.Number(strconv.Itoa(exitCode)), &at
+func (s Store) RecordExec(repoID, invocationID string, exitCode int, at time.Time) error {
+	return updateJSONIf(s.InvocationMetaPath(repoID, invocationID), func(m *InvocationMeta) bool {
+		if m.Landing == Landed || m.Landing == Discarded {
+			return false
 		}
+		m.ExitCode, m.FinishedAt = json.Number(strconv.Itoa(exitCode)), &at
+		return true
 	})
-	if err != nil || ended {
-		return err
-	}
-	return durable.WriteFile(path, updated, 0o600)
 }
