@@ -11,7 +11,7 @@ import (
 
 // warnSigningOff warns once per sandbox that settings.WithGitSettings has switched off what the user has switched on.
 func (s *Sandbox) warnSigningOff(env []string) {
-	if !slices.Contains([]string{"true", "yes", "on", "1"}, strings.ToLower(s.Repo.Git.Config.Value("commit.gpgsign"))) || !slices.ContainsFunc(env, func(kv string) bool { return strings.HasSuffix(kv, "="+settings.CommitSigningKey) }) {
+	if !s.Repo.Git.ConfigBool("commit.gpgsign", false) || !slices.ContainsFunc(env, func(kv string) bool { return strings.HasSuffix(kv, "="+settings.CommitSigningKey) }) {
 		return
 	}
 	warned := false
