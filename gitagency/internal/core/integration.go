@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
@@ -49,11 +50,20 @@ func (r *Repository) MissingBranch(ctx context.Context, repo *git.Repo, inv Invo
 	if !known {
 		since = inv.StartedAt
 	}
+	return &fault.MissingBranchError{
+		ID: inv.ID, Branch: ShortBranch(branch), RenamedTo: ShortBranch(r.RenamedBranch(ctx, repo, branch, since)),
+		Commit: cmp.Or(inv.SyncedCommit, inv.BaseCommit),
+	}
+}
+
+// RenamedBranch returns the full ref that a missing branch was renamed to since a time; empty if none is known. Reflogs that
+// cannot be read are a warning.
+func (r *Repository) RenamedBranch(ctx context.Context, repo *git.Repo, branch string, since time.Time) string {
 	now, err := repo.RenamedBranch(ctx, branch, since)
 	if err != nil {
 		r.Warn("the reflogs of branches cannot be read: %v", err)
 	}
-	return &fault.MissingBranchError{ID: inv.ID, Branch: ShortBranch(branch), RenamedTo: ShortBranch(now), Commit: cmp.Or(inv.SyncedCommit, inv.BaseCommit)}
+	return now
 }
 
 // IntegrationRev returns the ref or commit that a sandbox of a worktree integrates into: the branch that its record names;

@@ -42,16 +42,6 @@ func (x *checkRun) checkTarget(ctx context.Context, e store.Entry[store.Invocati
 	})
 }
 
-// renamedTo returns the full ref that a branch was renamed to after the creation of an id; empty if none is known.
-func (x *checkRun) renamedTo(ctx context.Context, branch, id string) string {
-	since, _ := ids.Time(id)
-	now, err := x.repo.RenamedBranch(ctx, branch, since)
-	if err != nil {
-		x.Warn("the reflogs of branches cannot be read: %v", err)
-	}
-	return now
-}
-
 // followsBranch reports whether an adopted tree has a branch checked out: sandboxes land there, and not on the branch that
 // the tree was adopted with.
 func followsBranch(tree string) bool {

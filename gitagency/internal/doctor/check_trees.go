@@ -15,6 +15,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git/repair"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/ids"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 	"github.com/git-agency/git-agency/gitagency/internal/upload"
@@ -268,7 +269,8 @@ func (x *checkRun) reportMissingBranch(ctx context.Context, s treeInfo, outcome 
 		f.Problem = "its branch " + core.ShortBranch(s.branch) + " points to a commit that does not exist"
 	}
 	fix := func(ctx context.Context) error { return x.restoreBranch(ctx, s) }
-	if now := x.renamedTo(ctx, s.branch, s.id); s.marker == guard.Integration && now != "" {
+	since, _ := ids.Time(s.id)
+	if now := x.RenamedBranch(ctx, x.repo, s.branch, since); s.marker == guard.Integration && now != "" {
 		f.Problem, f.Outcome = "its branch "+core.ShortBranch(s.branch)+" was renamed to "+core.ShortBranch(now), "the record names the new branch"
 		f.AtRisk, fix = false, func(context.Context) error {
 			return x.Store.UpdateWorktreeMeta(x.ID, s.id, func(m *store.WorktreeMeta) { m.Branch = core.ShortBranch(now) })
