@@ -62,13 +62,11 @@ it; 75 locked; 129 usage; 130, 143 interrupted.`,
 				return err
 			}
 			t.Options.NoGitProbe = true // agents run this command all day and wait for it
-			sandbox, err := t.OpenSandbox(c, strings.Join(args, ""))
-			if err == nil && len(args) == 0 && !c.IsSet("cwd") {
-				opts.Cwd, err = t.CurrentDir()
-			}
+			sandbox, cwd, err := t.openSandboxAndCwd(c, strings.Join(args, ""))
 			if err != nil {
 				return err
 			}
+			opts.Cwd = cwd
 			ctx, stop := interrupt.OnParentExit(c.Context, program.InterruptedError{Signal: syscall.SIGTERM})
 			defer stop()
 			defer context.AfterFunc(ctx, func() { t.reportWaiting(opts) })()
@@ -76,6 +74,17 @@ it; 75 locked; 129 usage; 130, 143 interrupted.`,
 			return t.finishExec(c, sandbox, opts, res, err)
 		},
 	}
+}
+
+// openSandboxAndCwd opens the sandbox of a command, and returns the directory to run it in: that of --cwd; else the current
+// one if no id was given, since then it is in the sandbox.
+func (t *tool) openSandboxAndCwd(c *cli.Context, id string) (*gitagency.Sandbox, string, error) {
+	sandbox, err := t.OpenSandbox(c, id)
+	if err != nil || id != "" || c.IsSet("cwd") {
+		return sandbox, c.String("cwd"), err
+	}
+	cwd, err := t.CurrentDir()
+	return sandbox, cwd, err
 }
 
 // reportWaiting tells a user who has interrupted us at a terminal why we have not exited yet.
@@ -94,7 +103,7 @@ func (t *tool) execOptions(c *cli.Context, further []string) (gitagency.ExecOpti
 	case len(t.AfterDashDash) == 0:
 		return none, program.NewUsageError(c, errors.New("no command given; it comes after --"))
 	}
-	opts := gitagency.ExecOptions{Argv: t.AfterDashDash, Cwd: c.String("cwd"), Force: t.SecondInterrupt}
+	opts := gitagency.ExecOptions{Argv: t.AfterDashDash, Force: t.SecondInterrupt}
 	err := parseLimit(c, gitagency.TimeoutLimit, &opts.Timeout)
 	if err != nil {
 		return none, err

@@ -43,11 +43,7 @@ a sandbox, or a directory outside of it; 75 locked; 129 usage, or no terminal; 1
 				return err
 			}
 			t.Options.NoGitProbe = true
-			sandbox, err := t.OpenSandbox(c, id)
-			cwd := c.String("cwd")
-			if err == nil && id == "" && !c.IsSet("cwd") {
-				cwd, err = t.CurrentDir()
-			}
+			sandbox, cwd, err := t.openSandboxAndCwd(c, id)
 			if err != nil {
 				return err
 			}

@@ -241,15 +241,7 @@ Exit status: 0 archived; 1 failed or refused, nothing changed; 3 no such worktre
 5 not in an integration worktree; 75 locked; 129 usage.`,
 		Flags: program.WithRepositoryLockFlag(program.WithJSONFlag(&cli.BoolFlag{Name: "force", Aliases: []string{"f"}, Usage: "also when it is dirty or has live sandboxes"})...),
 		Action: func(c *cli.Context) error {
-			query, err := program.OptionalArg(c)
-			if err != nil {
-				return err
-			}
-			repo, err := t.OpenRepository(c)
-			if err != nil {
-				return err
-			}
-			dir, err := t.CurrentDir()
+			repo, query, dir, err := t.openForRemoval(c)
 			if err != nil {
 				return err
 			}
@@ -272,6 +264,19 @@ Exit status: 0 archived; 1 failed or refused, nothing changed; 3 no such worktre
 			return nil
 		},
 	}
+}
+
+// openForRemoval opens the repository for a command that removes the tree of a worktree, which may be the current directory,
+// and returns the <wt> of the command line.
+func (t *tool) openForRemoval(c *cli.Context) (repo *gitagency.Repository, query, dir string, err error) {
+	if query, err = program.OptionalArg(c); err != nil {
+		return nil, "", "", err
+	}
+	if repo, err = t.OpenRepository(c); err != nil {
+		return nil, "", "", err
+	}
+	dir, err = t.CurrentDir()
+	return repo, query, dir, err
 }
 
 // worktreeFields returns the fields of a worktree, for --porcelain and for 'worktree show'.

@@ -29,15 +29,7 @@ safety; 75 locked; 129 usage.`,
 			&cli.StringFlag{Name: "strategy", Usage: "`STRATEGY`: merge, squash or rebase", DefaultText: "agency.land.strategy, else merge"},
 		)...),
 		Action: func(c *cli.Context) error {
-			query, err := program.OptionalArg(c)
-			if err != nil {
-				return err
-			}
-			repo, err := t.OpenRepository(c)
-			if err != nil {
-				return err
-			}
-			dir, err := t.CurrentDir()
+			repo, query, dir, err := t.openForRemoval(c)
 			if err != nil {
 				return err
 			}
