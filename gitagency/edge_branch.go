@@ -9,7 +9,10 @@ import (
 func branchState(err error, v *StateError) {
 	switch e := err.(type) {
 	case *fault.MissingBranchError:
-		v.Reason, v.ID, v.Name, v.Branch, v.Other, v.Commit, v.Operation = reason.MissingBranch, e.ID, e.Worktree, e.Branch, e.RenamedTo, e.Commit, e.ByHand
+		v.Reason, v.ID, v.Name, v.Branch, v.Other, v.Commit, v.Operation = reason.MissingBranch, e.ID, e.Worktree, e.Branch, e.RenamedTo, e.Commit, e.Operation
+		if e.Operation != "" {
+			v.Others, v.Path = []string{e.Arguments}, e.Finished.Tree
+		}
 	}
 }
 

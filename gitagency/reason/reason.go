@@ -28,7 +28,7 @@ const (
 	MissingHead    Reason = "missing-head"      // HEAD of a sandbox leads to a missing commit; Branch is the checked-out branch, if any, and Commit the missing one, if known
 	NoCommit       Reason = "no-commit"         // Name does not name a commit
 	UnbornBranch   Reason = "unborn-branch"     // the branch Name has no commits yet
-	MissingBranch  Reason = "missing-branch"    // Branch does not exist any more; Other is its new name, if known; ID the sandbox that lands there, which has its Commit, or Name the worktree whose branch it is, or Operation are arguments of a git command that does the same on another branch
+	MissingBranch  Reason = "missing-branch"    // Branch does not exist any more; Other is its new name, if known; ID the sandbox that lands there, which has its Commit, or Name the worktree whose branch it is, or Operation is the git command, with the arguments Others[0], that does the same on another branch, and Path the tree of the worktree that was to be finished
 	BranchInTheWay Reason = "branch-in-the-way" // the branch Name keeps git from creating branches Name/...
 	Unrelated      Reason = "unrelated"         // the commits Commit (ours) and Other (theirs) have no common history
 	SubmoduleKept  Reason = "submodule-kept"    // sandbox ID has the submodule Path at Commit, which only git-agency keeps, in the repository Other; Others[0] is the integration tree, or empty

@@ -151,7 +151,10 @@ type MissingBranchError struct {
 	Branch    string // short name
 	RenamedTo string // short name that git has renamed the branch to; empty if none is known
 	Commit    string // last commit of the branch that the sandbox is known to have
-	ByHand    string // arguments of the git command that does the same on another branch; may be empty
+
+	Operation string           // git command that does the same on another branch: merge or revert; may be empty
+	Arguments string           // its arguments: a branch, or revisions
+	Finished  FinishedWorktree // the worktree that was to be finished
 }
 
 func (e *MissingBranchError) Error() string {

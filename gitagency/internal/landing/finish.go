@@ -13,7 +13,6 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
-	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // FinishRequest says which integration worktree to finish, and how.
@@ -89,7 +88,7 @@ func finishLocked(ctx context.Context, r *core.Repository, repo *git.Repo, id st
 	to, err := r.FindIntegrationTarget(ctx, repo, core.Invocation{WorktreeID: wt.ID, IntegrationBranch: core.HeadsPrefix + wt.ParentBranch, StartedAt: wt.CreatedAt})
 	var missing *fault.MissingBranchError
 	if errors.As(err, &missing) {
-		missing.ByHand = "merge " + quote.Shell(wt.Branch) + " && git agency worktree rm " + wt.Name
+		missing.Operation, missing.Arguments, missing.Finished = "merge", wt.Branch, fault.FinishedWorktree{Name: wt.Name, Tree: wt.TreePath}
 	}
 	if err != nil {
 		return FinishResult{}, err

@@ -101,7 +101,7 @@ func unlandLocked(ctx context.Context, r *core.Repository, repo *git.Repo, id st
 	})
 	var missing *fault.MissingBranchError
 	if errors.As(err, &missing) {
-		missing.ByHand = "revert " + landedRevisions(m)
+		missing.Operation, missing.Arguments = "revert", landedRevisions(m)
 	}
 	if err != nil {
 		return u, err

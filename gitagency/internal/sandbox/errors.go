@@ -2,12 +2,9 @@ package sandbox
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
-	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
-	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
 	"github.com/git-agency/git-agency/gitagency/internal/git/status"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
@@ -41,33 +38,4 @@ func (s *Sandbox) OperationError(ctx context.Context, b status.OngoingOperation,
 		e.Merged, e.Commit = s.commitOutside(ctx)
 	}
 	return e
-}
-
-// commitOutside reports what a git outside of the walls has committed since the last sync began a merge behind them: the
-// merged commit, or a commit that does not have it. It is for hints: what cannot be read counts as no commit.
-func (s *Sandbox) commitOutside(ctx context.Context) (merged bool, commit string) {
-	var last syncEvent
-	if err := s.Repo.Store.ReadEvents(s.Repo.ID, s.ID, func(line []byte) {
-		if e := (syncEvent{}); json.Unmarshal(line, &e) == nil && e.Event == SyncVerb {
-			last = e
-		}
-	}); err != nil || last.Snapshot == "" {
-		return false, ""
-	}
-	repo := s.Repo.Git
-	then, err := snapshot.ReadState(ctx, repo, last.Snapshot)
-	if err != nil {
-		return false, ""
-	}
-	tip, err := repo.Tip(ctx, core.SandboxRef(s.ID))
-	if err != nil || tip == "" || tip == then.Head {
-		return false, ""
-	}
-	if merged, err = repo.IsAncestor(ctx, last.Commit, tip); err != nil || merged {
-		return merged, ""
-	}
-	if follows, err := repo.IsAncestor(ctx, then.Head, tip); err != nil || !follows {
-		return false, ""
-	}
-	return false, tip
 }

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -247,6 +248,35 @@ type syncEvent struct {
 	Ref         string    `json:"ref"`
 	Previous    string    `json:"left"`
 	PreviousRef string    `json:"left_ref"`
+}
+
+// commitOutside reports what a git outside of the walls has committed since the last sync began a merge behind them: the
+// merged commit, or a commit that does not have it. It is for hints: what cannot be read counts as no commit.
+func (s *Sandbox) commitOutside(ctx context.Context) (merged bool, commit string) {
+	var last syncEvent
+	if err := s.Repo.Store.ReadEvents(s.Repo.ID, s.ID, func(line []byte) {
+		if e := (syncEvent{}); json.Unmarshal(line, &e) == nil && e.Event == SyncVerb {
+			last = e
+		}
+	}); err != nil || last.Snapshot == "" {
+		return false, ""
+	}
+	repo := s.Repo.Git
+	then, err := snapshot.ReadState(ctx, repo, last.Snapshot)
+	if err != nil {
+		return false, ""
+	}
+	tip, err := repo.Tip(ctx, core.SandboxRef(s.ID))
+	if err != nil || tip == "" || tip == then.Head {
+		return false, ""
+	}
+	if merged, err = repo.IsAncestor(ctx, last.Commit, tip); err != nil || merged {
+		return merged, ""
+	}
+	if follows, err := repo.IsAncestor(ctx, then.Head, tip); err != nil || !follows {
+		return false, ""
+	}
+	return false, tip
 }
 
 // WorkBase returns the commit that the work of an invocation builds on: its base commit or, of the commits that syncs have

@@ -17,8 +17,13 @@ func missingBranchHints(e *gitagency.StateError, _ Retry) []string {
 	switch {
 	case e.Name != "":
 		return []string{"'git agency doctor --fix " + e.Name + "' repairs the worktree"}
-	case e.ID == "" && e.Operation != "":
-		return []string{"do it by hand: git switch " + elsewhere + " && git " + e.Operation}
+	case e.ID == "" && e.Operation == "merge" && len(e.Others) > 0:
+		return []string{
+			"do it by hand: git switch " + elsewhere + " && git merge " + quote.Shell(e.Others[0]),
+			"and then archive the worktree: git -C " + quote.Shell(e.Path) + " agency worktree rm",
+		}
+	case e.ID == "" && len(e.Others) > 0:
+		return []string{"do it by hand: git switch " + elsewhere + " && git " + e.Operation + " " + e.Others[0]}
 	case e.ID == "":
 		return nil
 	}
@@ -39,19 +44,6 @@ func noCommitHints(e *gitagency.StateError, retry Retry) []string {
 		return nil
 	}
 	return []string{"name a branch, a tag or a commit; 'git branch --all' and 'git tag' list them, 'git fetch' gets those of the remote"}
-}
-
-// mergedOutsideHints is for a merge behind the walls that a git outside of them has made as well.
-func mergedOutsideHints(e *gitagency.StateError, _ Retry) []string {
-	return []string{"end it: " + gitInSandbox(e) + "merge --quit"}
-}
-
-// committedOutsideHints is for a merge behind the walls whose conflicts were resolved by a commit outside of them.
-func committedOutsideHints(e *gitagency.StateError, _ Retry) []string {
-	return []string{
-		"if that commit resolves the conflicts, record the merge: " + gitInSandbox(e) + "commit --no-edit",
-		"if not, forget the merge, and then sync again: " + gitInSandbox(e) + "merge --quit",
-	}
 }
 
 // notIntegrationHints says how to name or make an integration worktree. One that is to be finished or archived exists
