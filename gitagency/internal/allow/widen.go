@@ -169,11 +169,11 @@ func (g granter) resolve(key, given string) (string, error) {
 	}
 	// A command of a sandbox could replace a symbolic link there, and so choose what is granted.
 	for dir := filepath.Clean(path); dir != "/"; dir = filepath.Dir(dir) {
-		if at := guard.ResolveOrEmpty(dir); at == g.repo.DataDir || guard.Contains(g.repo.DataDir, at) {
+		if at := guard.ResolveOrEmpty(dir); guard.IsOrContains(g.repo.DataDir, at) {
 			return "", g.refuse(key, given, "it is in the data directory, where sandboxes are", "name a path elsewhere; 'git agency put' copies files into a sandbox")
 		}
 	}
-	if home := guard.ResolveOrEmpty(proc.Getenv(g.repo.Opts.Env, "HOME")); real == "/" || home != "" && (home == real || guard.Contains(real, home)) {
+	if home := guard.ResolveOrEmpty(proc.Getenv(g.repo.Opts.Env, "HOME")); real == "/" || home != "" && guard.IsOrContains(real, home) {
 		return "", g.refuse(key, given, "it is or contains your home directory", "name a path below it")
 	}
 	if private {

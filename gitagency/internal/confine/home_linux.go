@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/walls"
 	"golang.org/x/sys/unix"
 )
@@ -101,7 +102,7 @@ func (s *builder) isCoveredInOverlay(path string, err error) bool {
 		return false
 	}
 	for _, w := range slices.Backward(s.mounts) { // the last one that contains it is the nearest
-		if w.path != path && isWithin(path, w.path) {
+		if guard.Contains(w.path, path) {
 			return w.kind == overlaid
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/walls"
 )
 
@@ -81,7 +82,7 @@ func orderMounts(p walls.Plan) (mounts, fixtures []mountSpec, err error) {
 		if err := checkPath(w.path); err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", w.kind, err)
 		}
-		for len(ancestors) > 0 && !isWithin(w.path, arranged[ancestors[len(ancestors)-1]].path) {
+		for len(ancestors) > 0 && !guard.IsOrContains(arranged[ancestors[len(ancestors)-1]].path, w.path) {
 			ancestors = ancestors[:len(ancestors)-1]
 		}
 		w.parent = -1
@@ -124,7 +125,7 @@ func planFixed(mounts []mountSpec, fix []string) (fixtures []mountSpec, err erro
 		}
 		fixtures = append(fixtures, mountSpec{kind: fixed, path: f, parent: -1})
 		for _, w := range slices.Backward(mounts) { // the last one that contains it is the nearest
-			if isWithin(f, w.path) {
+			if guard.IsOrContains(w.path, f) {
 				pin(f, w)
 				break
 			}
@@ -139,18 +140,12 @@ func byPath(a, b mountSpec) int {
 	return cmp.Or(slices.Compare(strings.Split(a.path, "/"), strings.Split(b.path, "/")), cmp.Compare(a.kind, b.kind))
 }
 
-// isWithin reports whether path is dir or below it.
-func isWithin(path, dir string) bool {
-	rest, ok := strings.CutPrefix(path, dir)
-	return ok && (rest == "" || rest[0] == '/')
-}
-
 // checkPath refuses paths that no mount can be planned on.
 func checkPath(p string) error {
 	switch {
 	case !path.IsAbs(p) || path.Clean(p) != p || strings.ContainsRune(p, 0):
 		return fmt.Errorf("%q is not a plain absolute path", p)
-	case p == "/" || p == "/dev" || isWithin(p, "/proc"):
+	case p == "/" || p == "/dev" || guard.IsOrContains("/proc", p):
 		return fmt.Errorf("%s must not be changed by a plan", p)
 	}
 	return nil

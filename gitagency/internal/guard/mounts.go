@@ -77,7 +77,7 @@ func (t MountTable) OtherNames(path string) []string {
 	for _, point := range t.Below(path) {
 		names = append(names, t.otherNames(point)...)
 	}
-	names = slices.DeleteFunc(names, func(name string) bool { return name == path || Contains(path, name) })
+	names = slices.DeleteFunc(names, func(name string) bool { return IsOrContains(path, name) })
 	slices.Sort(names)
 	return slices.Compact(names)
 }
@@ -92,7 +92,7 @@ func (t MountTable) otherNames(path string) (names []string) {
 		switch {
 		case m.device != device:
 			continue
-		case m.root == inner || Contains(inner, m.root):
+		case IsOrContains(inner, m.root):
 		case Contains(m.root, inner):
 			name, there = filepath.Join(m.point, strings.TrimPrefix(inner, m.root)), inner
 		default:
@@ -137,7 +137,7 @@ func locateOnDevice(mounts []mount, path string) (device, inner string) {
 	for {
 		next, found := mount{}, false
 		for _, m := range mounts {
-			onTheWay := m.parent == at.id && m.id != at.id && (path == m.point || Contains(m.point, path))
+			onTheWay := m.parent == at.id && m.id != at.id && IsOrContains(m.point, path)
 			if onTheWay && (!found || len(m.point) < len(next.point)) {
 				next, found = m, true
 			}

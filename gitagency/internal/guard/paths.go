@@ -185,3 +185,6 @@ func (p Location) Ancestors(yield func(string) bool) {
 func Contains(dir, path string) bool {
 	return path != dir && strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
+
+// IsOrContains reports whether path is dir or lies below it. It compares names only.
+func IsOrContains(dir, path string) bool { return path == dir || Contains(dir, path) }

@@ -196,6 +196,9 @@ func TestContains(t *testing.T) {
 		if got := Contains(c.dir, c.path); got != c.want {
 			t.Errorf("%s in %s: %v", c.path, c.dir, got)
 		}
+		if got := IsOrContains(c.dir, c.path); got != (c.want || c.dir == c.path) {
+			t.Errorf("%s is %s or in it: %v", c.path, c.dir, got)
+		}
 	}
 }
 

@@ -292,10 +292,9 @@ func (p *Policy) skip(key string, s config.Setting, why string) {
 // isRedirectable reports whether the configured path goes through a writable directory and leads out of it: a command
 // in a sandbox could then change a symbolic link there, and so choose what is granted.
 func (g grant) isRedirectable(writable []string) bool {
-	holds := func(dir, path string) bool { return dir == path || guard.Contains(dir, path) }
 	for dir := filepath.Dir(g.configured); dir != "/"; dir = filepath.Dir(dir) {
 		at := guard.ResolveOrEmpty(dir)
-		if slices.ContainsFunc(writable, func(w string) bool { return holds(w, at) && !holds(w, g.path) }) {
+		if slices.ContainsFunc(writable, func(w string) bool { return guard.IsOrContains(w, at) && !guard.IsOrContains(w, g.path) }) {
 			return true
 		}
 	}

@@ -73,7 +73,7 @@ func (p *Policy) unknownCaches(dir string) ([]string, error) {
 	}
 	return slices.DeleteFunc(names, func(name string) bool {
 		path := filepath.Join(dir, name)
-		return toolCacheNames[name] || slices.ContainsFunc(p.grants, func(g grant) bool { return g.path == path || guard.Contains(path, g.path) })
+		return toolCacheNames[name] || slices.ContainsFunc(p.grants, func(g grant) bool { return guard.IsOrContains(path, g.path) })
 	}), nil
 }
 

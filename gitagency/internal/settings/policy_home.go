@@ -153,7 +153,7 @@ type toolSearch struct {
 func (s *toolSearch) inHome(path string) bool { return guard.Contains(s.home, path) }
 
 func (s *toolSearch) add(path string) {
-	if !slices.ContainsFunc(s.tools, func(t string) bool { return t == path || guard.Contains(t, path) }) {
+	if !slices.ContainsFunc(s.tools, func(t string) bool { return guard.IsOrContains(t, path) }) {
 		s.tools = append(s.tools, path)
 	}
 }
@@ -219,7 +219,7 @@ func (p *Policy) ForRunner(name string) {
 		}
 		for agent, names := range logins {
 			for _, login := range joinAll(p.home, names) {
-				if real := guard.ResolveOrEmpty(login); agent != name && (path == real || guard.Contains(real, path)) && real != "" {
+				if real := guard.ResolveOrEmpty(login); agent != name && real != "" && guard.IsOrContains(real, path) {
 					return true
 				}
 			}
@@ -297,6 +297,6 @@ const maxSettings = 1 << 20
 func (p Policy) hides(path string) bool {
 	real := guard.ResolveOrEmpty(path)
 	return slices.ContainsFunc(slices.Concat(p.Hide, p.Secrets), func(hidden string) bool {
-		return hidden == path || guard.Contains(hidden, path) || hidden == real || guard.Contains(hidden, real)
+		return guard.IsOrContains(hidden, path) || guard.IsOrContains(hidden, real)
 	})
 }

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
 )
 
 // Reason says why a path appears in a sandbox as it does. The values are stable.
@@ -89,7 +91,7 @@ func (d *planner) causeOf(path string, s Visibility) Cause {
 // CoverOf returns the path of an explanation that decides about a path: the longest that contains it.
 func CoverOf(lines []Explained, path string) (cover Explained) {
 	for _, l := range lines {
-		if (l.Path == "/" || contains(l.Path, path)) && len(l.Path) > len(cover.Path) {
+		if guard.IsOrContains(l.Path, path) && len(l.Path) > len(cover.Path) {
 			cover = l
 		}
 	}

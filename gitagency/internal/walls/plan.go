@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/landlock"
 )
 
@@ -181,7 +182,7 @@ func (p Plan) WeakerThan(than Plan) string {
 		}
 	}
 	for _, path := range p.Kept { // elsewhere, they depend on PATH
-		if than.Home.Path != "" && contains(than.Home.Path, path) && !than.IsVisible(path) {
+		if than.Home.Path != "" && guard.IsOrContains(than.Home.Path, path) && !than.IsVisible(path) {
 			return path + " is visible"
 		}
 	}

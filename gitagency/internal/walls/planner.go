@@ -98,20 +98,17 @@ func (r Request) checkPaths() error {
 		return fmt.Errorf("plan walls: %s is not in %s", r.GitFile, r.Tree)
 	case r.MarkerDir != "" && !guard.Contains(r.Tree, r.MarkerDir):
 		return fmt.Errorf("plan walls: %s is not in %s", r.MarkerDir, r.Tree)
-	case contains(r.Tree, r.OverlayDir), contains(r.OverlayDir, r.Tree):
+	case guard.IsOrContains(r.Tree, r.OverlayDir), guard.IsOrContains(r.OverlayDir, r.Tree):
 		return fmt.Errorf("plan walls: the overlay directory %s overlaps %s", r.OverlayDir, r.Tree)
-	case contains(r.Tree, r.GitDir), contains(r.GitDir, r.Tree):
+	case guard.IsOrContains(r.Tree, r.GitDir), guard.IsOrContains(r.GitDir, r.Tree):
 		return fmt.Errorf("plan walls: the git directory %s overlaps %s", r.GitDir, r.Tree)
-	case contains(r.Tree, r.DataDir):
+	case guard.IsOrContains(r.Tree, r.DataDir):
 		return fmt.Errorf("plan walls: the data directory %s is in %s", r.DataDir, r.Tree)
-	case contains(r.GitDir, r.DataDir), contains(r.GitDir, r.OverlayDir):
+	case guard.IsOrContains(r.GitDir, r.DataDir), guard.IsOrContains(r.GitDir, r.OverlayDir):
 		return fmt.Errorf("plan walls: the data directory %s is in the git directory %s", r.DataDir, r.GitDir)
 	}
 	return nil
 }
-
-// contains reports whether path is dir or below it.
-func contains(dir, path string) bool { return dir == path || guard.Contains(dir, path) }
 
 // planner holds a plan in progress.
 type planner struct {
@@ -145,7 +142,7 @@ func (d *planner) markSandbox() error {
 	d.markPath(d.Tree, Writable, false, Cause{Reason: ReasonSandbox})
 	d.markPath(d.GitDir, Overlaid, false, Cause{Reason: ReasonGitDir})
 	d.markPath(d.DataDir, Hidden, false, Cause{Reason: ReasonDataDir})
-	if !contains(d.DataDir, d.OverlayDir) { // a process that could write there would change the upper directories of all overlays
+	if !guard.IsOrContains(d.DataDir, d.OverlayDir) { // a process that could write there would change the upper directories of all overlays
 		d.markPath(d.OverlayDir, Hidden, false, Cause{Reason: ReasonDataDir})
 	}
 	// A protected directory may be mounted inside the sandbox's tree.
@@ -161,10 +158,10 @@ func (d *planner) markSandbox() error {
 func (d *planner) markPrivate() error {
 	for _, dir := range []string{"/tmp", "/var/tmp", "/run", "/var/run", d.RuntimeDir} {
 		e := d.lookup(dir)
-		if e.Kind != Directory || e.Path == "/" || isKernelDir(e.Path) || contains(d.Tree, e.Path) || contains(d.GitDir, e.Path) {
+		if e.Kind != Directory || e.Path == "/" || isKernelDir(e.Path) || guard.IsOrContains(d.Tree, e.Path) || guard.IsOrContains(d.GitDir, e.Path) {
 			continue
 		}
-		if dir == d.RuntimeDir && contains(e.Path, d.homeDir()) {
+		if dir == d.RuntimeDir && guard.IsOrContains(e.Path, d.homeDir()) {
 			continue // a home directory that is also the runtime directory stays a home
 		}
 		d.markPath(e.Path, Private, true, Cause{ReasonTemporary, dir})
@@ -177,11 +174,11 @@ func (d *planner) markHidden() error {
 	for _, path := range d.Policy.Hide {
 		e := d.lookup(path)
 		switch {
-		case e.Kind == Absent || contains(d.DataDir, e.Path) && !contains(d.Tree, e.Path):
+		case e.Kind == Absent || guard.IsOrContains(d.DataDir, e.Path) && !guard.IsOrContains(d.Tree, e.Path):
 			continue
 		case e.Path == "/" || e.Kind == Device || isKernelDir(e.Path):
 			return &RefusedError{Key: HideKey, Path: path, Why: "no command can run without it"}
-		case contains(d.Tree, e.Path), contains(d.GitDir, e.Path):
+		case guard.IsOrContains(d.Tree, e.Path), guard.IsOrContains(d.GitDir, e.Path):
 			return &RefusedError{Key: HideKey, Path: path, Why: "it is part of the sandbox"}
 		case d.marks[e.Path].visibility == Private:
 			continue
@@ -200,7 +197,7 @@ func (d *planner) markReadable() error {
 			continue
 		case d.marks[e.Path].visibility == Private:
 			return &RefusedError{Key: ReadKey, Path: path, Why: "every sandbox has its own", Remedy: "grant a path below it"}
-		case !contains(d.Tree, e.Path) && d.isInDataDir(e.Path):
+		case !guard.IsOrContains(d.Tree, e.Path) && d.isInDataDir(e.Path):
 			return &RefusedError{Key: ReadKey, Path: path, Why: "it is in the data directory, where other sandboxes are", Remedy: "copy it elsewhere, or into the sandbox with 'git agency put'"}
 		}
 		d.markPath(e.Path, KeptVisible, false, Cause{ReasonRead, path})
@@ -240,7 +237,7 @@ func (d *planner) markOtherNames() error {
 			if e.Path != name || e.Kind == Absent || e.Kind == Device || isKernelDir(name) {
 				continue // it cannot be reached, or is not shown inside
 			}
-			if m.visibility == Filtered && (contains(d.GitDir, name) || contains(d.Tree, name)) {
+			if m.visibility == Filtered && (guard.IsOrContains(d.GitDir, name) || guard.IsOrContains(d.Tree, name)) {
 				continue // git must be able to replace its own configuration there
 			}
 			if needed := d.neededBelow(name); needed != "" && m.visibility == Private {
@@ -262,7 +259,7 @@ func (d *planner) markOtherNames() error {
 // neededBelow returns the path at or below dir without which no command can run; empty when there is none.
 func (d *planner) neededBelow(dir string) string {
 	for _, needed := range []string{d.Tree, d.GitDir, d.homeDir(), "/"} {
-		if needed != "" && contains(dir, needed) {
+		if needed != "" && guard.IsOrContains(dir, needed) {
 			return needed
 		}
 	}
@@ -331,7 +328,7 @@ func (d *planner) fillPlan(plan *Plan) {
 // would make the path a writable directory, which a command would take for the original.
 func (d *planner) hasMountBelow(path string) bool {
 	for below, m := range d.marks {
-		if below != path && contains(path, below) && m.visibility != Hidden && m.visibility != Private {
+		if guard.Contains(path, below) && m.visibility != Hidden && m.visibility != Private {
 			return true
 		}
 	}
@@ -374,5 +371,5 @@ func (d *planner) homeDir() string {
 
 // isKernelDir reports whether a path is in a directory that every sandbox gets anew, or that must stay as it is.
 func isKernelDir(path string) bool {
-	return contains("/proc", path) || contains("/sys", path) || contains("/dev", path)
+	return guard.IsOrContains("/proc", path) || guard.IsOrContains("/sys", path) || guard.IsOrContains("/dev", path)
 }

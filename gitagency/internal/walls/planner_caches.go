@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
 )
 
 // markCaches marks the caches of tools.
@@ -11,11 +13,11 @@ func (d *planner) markCaches() error {
 	protected := d.protectedPlaces()
 	for _, path := range d.Policy.Caches {
 		e := d.lookup(path)
-		if e.Kind != Directory || e.Path == "/" || d.homeDir() != "" && contains(e.Path, d.homeDir()) || isKernelDir(e.Path) {
+		if e.Kind != Directory || e.Path == "/" || d.homeDir() != "" && guard.IsOrContains(e.Path, d.homeDir()) || isKernelDir(e.Path) {
 			continue
 		}
 		// Comparing names is enough: an overlay changes nothing in its lower directory, whatever other names that has.
-		touching := func(place string) bool { return contains(place, e.Path) || contains(e.Path, place) }
+		touching := func(place string) bool { return guard.IsOrContains(place, e.Path) || guard.IsOrContains(e.Path, place) }
 		switch {
 		case slices.ContainsFunc(protected, touching):
 		case d.whyNoOverlay(e) == "":

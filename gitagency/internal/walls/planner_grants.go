@@ -55,13 +55,13 @@ func (d *planner) checkWriteGrant(path, value string) (Entry, error) {
 		return refuse("it is a device or a file system of the kernel", "")
 	case e.Path == "/":
 		return refuse("it is the root directory", below)
-	case d.homeDir() != "" && contains(e.Path, d.homeDir()):
+	case d.homeDir() != "" && guard.IsOrContains(e.Path, d.homeDir()):
 		return refuse("it contains your home directory, whose files control your programs", below)
 	case d.marks[e.Path].visibility == Private:
 		return refuse("every sandbox has its own", below)
 	}
 	for _, path := range d.Policy.Secrets {
-		if secret := d.lookup(path); secret.Kind != Absent && contains(secret.Path, e.Path) {
+		if secret := d.lookup(path); secret.Kind != Absent && guard.IsOrContains(secret.Path, e.Path) {
 			return refuse("it is hidden, because it contains secrets", "grant another directory")
 		}
 	}
@@ -82,7 +82,7 @@ func (d *planner) checkWriteGrant(path, value string) (Entry, error) {
 // were writable; empty if there is none.
 func (d *planner) gitConfigIn(path string) string {
 	for _, file := range d.GitConfig {
-		if file != "" && (contains(path, file) || contains(file, path)) {
+		if file != "" && (guard.IsOrContains(path, file) || guard.IsOrContains(file, path)) {
 			return file
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
 )
 
 // HomeDir returns the directory with the content of the private home of a sandbox.
@@ -19,7 +21,7 @@ func (d *planner) markHome() error {
 	switch {
 	case home == "/":
 		return &RefusedError{Wall: privateHome, Why: "the home directory is /", Remedy: "set HOME to a directory of its own, or agency.sandbox.home to readonly"}
-	case contains(d.Tree, home), contains(d.GitDir, home), contains(d.DataDir, home), contains(d.OverlayDir, home):
+	case guard.IsOrContains(d.Tree, home), guard.IsOrContains(d.GitDir, home), guard.IsOrContains(d.DataDir, home), guard.IsOrContains(d.OverlayDir, home):
 		return &RefusedError{Wall: privateHome, Why: "the home directory " + home + " is in a directory of the sandbox or the repository", Remedy: "set HOME to another directory, or agency.sandbox.home to readonly"}
 	}
 	if _, marked := d.marks[home]; home != "" && !marked { // a home that is /tmp is private in any case
@@ -36,7 +38,7 @@ func (d *planner) markHome() error {
 
 // inPrivateHome reports whether a path is below the private home.
 func (d *planner) inPrivateHome(path string) bool {
-	return d.privateHome != "" && contains(d.privateHome, path)
+	return d.privateHome != "" && guard.IsOrContains(d.privateHome, path)
 }
 
 // hidesIntegration reports whether the files of integration trees are hidden.
@@ -53,7 +55,7 @@ var systemDirs = []string{"/bin", "/sbin", "/lib", "/lib64", "/usr/bin", "/usr/s
 
 // isSystemDir reports whether a directory is or contains one of systemDirs.
 func isSystemDir(dir string) bool {
-	return slices.ContainsFunc(systemDirs, func(system string) bool { return contains(dir, system) })
+	return slices.ContainsFunc(systemDirs, func(system string) bool { return guard.IsOrContains(dir, system) })
 }
 
 // markTools marks the directories of tools in the private home: writable within the sandbox where an overlay can be
@@ -84,7 +86,7 @@ func (d *planner) canShow(e Entry) bool {
 		return false
 	}
 	for _, place := range d.protectedPlaces() {
-		if real := d.lookup(place).Path; contains(place, e.Path) || contains(e.Path, place) || real != "" && (contains(real, e.Path) || contains(e.Path, real)) {
+		if real := d.lookup(place).Path; guard.IsOrContains(place, e.Path) || guard.IsOrContains(e.Path, place) || real != "" && (guard.IsOrContains(real, e.Path) || guard.IsOrContains(e.Path, real)) {
 			return false
 		}
 	}
@@ -96,7 +98,7 @@ func (d *planner) canShow(e Entry) bool {
 func (d *planner) protectedPlaces() []string {
 	places := []string{d.GitDir, d.DataDir, d.OverlayDir, d.Tree}
 	for _, tree := range d.IntegrationTrees {
-		if d.privateHome == "" || !contains(d.lookup(tree).Path, d.privateHome) {
+		if d.privateHome == "" || !guard.IsOrContains(d.lookup(tree).Path, d.privateHome) {
 			places = append(places, tree)
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
 )
 
 // privateRequest is usualRequest with a private home.
@@ -267,14 +269,14 @@ func checkPrivateHome(t *testing.T, r Request, m Machine, p Plan) {
 		named[m.Files.Lookup(path).Path] = true
 	}
 	p.forEachPath(func(path string, s Visibility) {
-		if contains(p.Home.Path, path) && s != Hidden && s != Private && s != Filtered && s != MaskedAround && !named[path] {
+		if guard.IsOrContains(p.Home.Path, path) && s != Hidden && s != Private && s != Filtered && s != MaskedAround && !named[path] {
 			t.Errorf("%s is %s in a private home", path, s)
 		}
 	})
 	for _, path := range slices.Concat(p.Kept, p.Writable) {
 		for _, tree := range r.IntegrationTrees {
 			granted := slices.ContainsFunc(slices.Concat(r.Policy.Read, r.KeepVisible), func(g string) bool { return m.Files.Lookup(g).Path == path })
-			if contains(tree, path) && !contains(tree, p.Home.Path) && !granted && path != r.Tree {
+			if guard.IsOrContains(tree, path) && !guard.IsOrContains(tree, p.Home.Path) && !granted && path != r.Tree {
 				t.Errorf("%s shows a part of the integration tree %s", path, tree)
 			}
 		}

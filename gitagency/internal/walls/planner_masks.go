@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
 )
 
 // maskHidden plans the masks that keep paths hidden when they are replaced outside, as programs do that write a new file
@@ -20,7 +22,7 @@ func (d *planner) maskHidden(plan *Plan) {
 	}
 	// The highest directories are enough.
 	plan.Masked = slices.DeleteFunc(plan.Masked, func(dir string) bool {
-		return slices.ContainsFunc(plan.Masked, func(outer string) bool { return outer != dir && contains(outer, dir) })
+		return slices.ContainsFunc(plan.Masked, func(outer string) bool { return guard.Contains(outer, dir) })
 	})
 	// The user works in integration trees while commands run; a directory that the user grants may matter as much.
 	for _, path := range slices.Concat(d.IntegrationTrees, d.Policy.Read) {
@@ -63,10 +65,12 @@ func (d *planner) maskFor(plan Plan, path string) (mask string) {
 
 // isSystemSecret reports whether root hides a path that is hidden by default and not in a home.
 func (d *planner) isSystemSecret(path string) bool {
-	return d.uid == 0 && !d.isInHome(path) && d.marks[path].optional && (contains("/etc", path) || contains("/var", path))
+	return d.uid == 0 && !d.isInHome(path) && d.marks[path].optional && (guard.IsOrContains("/etc", path) || guard.IsOrContains("/var", path))
 }
 
-func (d *planner) isInHome(path string) bool { return d.homeDir() != "" && contains(d.homeDir(), path) }
+func (d *planner) isInHome(path string) bool {
+	return d.homeDir() != "" && guard.IsOrContains(d.homeDir(), path)
+}
 
 // showsChangesOf reports whether a directory below a masked one is mounted unchanged, alone or with a directory around
 // it.
@@ -91,7 +95,7 @@ func (p Plan) showsChangesOf(path string) bool {
 
 // IsAround reports whether a directory below a masked one contains a hidden path.
 func IsAround(dir string, hiddenPaths []string) bool {
-	return slices.ContainsFunc(hiddenPaths, func(h string) bool { return h != dir && contains(dir, h) })
+	return slices.ContainsFunc(hiddenPaths, func(h string) bool { return guard.Contains(dir, h) })
 }
 
 // ShowsChanges reports whether a directory below a masked one is mounted unchanged, unless it contains hidden paths. For

@@ -5,6 +5,8 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
+
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
 )
 
 // checkGitDirOwners refuses a git directory in which git could not create files behind the walls. The user namespace of
@@ -16,7 +18,7 @@ func (d *planner) checkGitDirOwners() error {
 	}
 	for _, name := range []string{"objects", "refs", "refs/heads", "logs", "logs/refs/heads"} {
 		e := d.lookup(filepath.Join(d.GitDir, name))
-		if !contains(d.GitDir, e.Path) {
+		if !guard.IsOrContains(d.GitDir, e.Path) {
 			continue // a symbolic link to a directory that no overlay covers
 		}
 		if err := d.checkOwner(e); err != nil {

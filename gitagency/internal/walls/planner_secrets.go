@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
 )
 
 // markSecrets marks the paths hidden by default, and the sockets of agents (ssh-agent and the like) that act for the
@@ -39,8 +41,8 @@ func (d *planner) markFiltered() error {
 	for _, f := range d.Policy.Filtered {
 		e := d.lookup(f.Path)
 		switch _, marked := d.marks[e.Path]; {
-		case e.Kind != File || marked || isKernelDir(e.Path) || contains(d.Tree, e.Path):
-		case contains(d.GitDir, e.Path):
+		case e.Kind != File || marked || isKernelDir(e.Path) || guard.IsOrContains(d.Tree, e.Path):
+		case guard.IsOrContains(d.GitDir, e.Path):
 			for _, name := range d.files.OtherNames(e.Path) {
 				if other := d.lookup(name); other.Kind == File && other.Path == name {
 					d.marks[name] = pathMark{visibility: Filtered, optional: true, text: string(f.Text), cause: Cause{ReasonCredentials, f.Path}}
@@ -61,7 +63,7 @@ func (d *planner) markSecret(path string) error {
 	if d.neededBelow(e.Path) != "" {
 		return &RefusedError{Wall: hiddenSecrets, Why: fmt.Sprintf("%s is a link to %s, which cannot be hidden", path, e.Path), Remedy: "replace the link with a file or directory"}
 	}
-	if !contains(d.Tree, e.Path) && !contains(d.GitDir, e.Path) { // a repository may contain a file of that name
+	if !guard.IsOrContains(d.Tree, e.Path) && !guard.IsOrContains(d.GitDir, e.Path) { // a repository may contain a file of that name
 		d.markPath(e.Path, Hidden, true, Cause{ReasonSecret, path})
 	}
 	return nil
@@ -73,11 +75,11 @@ func (d *planner) isShared(dir string) bool {
 		return true
 	}
 	for _, place := range slices.Concat([]string{d.homeDir(), d.Tree, d.GitDir}, d.IntegrationTrees, d.PathDirs, d.KeepVisible) {
-		if place != "" && (contains(dir, place) || contains(dir, d.lookup(place).Path)) {
+		if place != "" && (guard.IsOrContains(dir, place) || guard.IsOrContains(dir, d.lookup(place).Path)) {
 			return true
 		}
 	}
-	return contains(d.Tree, dir) || contains(d.GitDir, dir)
+	return guard.IsOrContains(d.Tree, dir) || guard.IsOrContains(d.GitDir, dir)
 }
 
 // reachableSockets finds the sockets that commands could connect to. A socket in an overlay is another inode, on which

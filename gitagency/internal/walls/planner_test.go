@@ -108,12 +108,12 @@ func (d *fakeDisk) fileLookup() FileLookup {
 			}
 			for alias, of := range d.aliases {
 				name := alias
-				if contains(of, real) {
+				if guard.IsOrContains(of, real) {
 					name += strings.TrimPrefix(real, of)
-				} else if !contains(real, of) {
+				} else if !guard.IsOrContains(real, of) {
 					continue
 				}
-				if name != path && !contains(path, name) {
+				if name != path && !guard.IsOrContains(path, name) {
 					names = append(names, name)
 				}
 			}
@@ -134,7 +134,7 @@ func (d *fakeDisk) fileLookup() FileLookup {
 // resolveBind maps a path below a bind mount to the path below its source.
 func (d *fakeDisk) resolveBind(path string) string {
 	for alias, of := range d.aliases {
-		if contains(alias, path) {
+		if guard.IsOrContains(alias, path) {
 			return of + strings.TrimPrefix(path, alias)
 		}
 	}
@@ -974,7 +974,7 @@ func checkPlan(t *testing.T, r Request, m Machine, p Plan) {
 			t.Errorf("%s is %s and %s", path, was, s)
 		}
 		seen[path] = s
-		if e := m.Files.Lookup(path); e.Kind == Absent && !contains(r.DataDir, path) && path != r.OverlayDir && path != r.GitDir {
+		if e := m.Files.Lookup(path); e.Kind == Absent && !guard.IsOrContains(r.DataDir, path) && path != r.OverlayDir && path != r.GitDir {
 			t.Errorf("%s %s does not exist", s, path)
 		} else if e.Path != path {
 			t.Errorf("%s %s leads to %s", s, path, e.Path)
@@ -996,7 +996,7 @@ func checkPlan(t *testing.T, r Request, m Machine, p Plan) {
 		}
 	}
 	for _, path := range p.Kept {
-		if contains(r.DataDir, path) {
+		if guard.IsOrContains(r.DataDir, path) {
 			t.Errorf("%s is kept", path)
 		}
 	}
@@ -1012,7 +1012,7 @@ func checkPlan(t *testing.T, r Request, m Machine, p Plan) {
 	homes := map[string]bool{}
 	for _, l := range p.Overlays {
 		for _, other := range append([]string{r.DataDir, r.OverlayDir, r.Tree}, r.IntegrationTrees...) {
-			if l.Path != r.GitDir && m.Files.Overlap(l.Path, other) != guard.Disjoint && (p.Home.Path == "" || !contains(m.Files.Lookup(other).Path, p.Home.Path)) {
+			if l.Path != r.GitDir && m.Files.Overlap(l.Path, other) != guard.Disjoint && (p.Home.Path == "" || !guard.IsOrContains(m.Files.Lookup(other).Path, p.Home.Path)) {
 				t.Errorf("the overlay on %s overlaps %s", l.Path, other)
 			}
 		}
@@ -1027,7 +1027,7 @@ func checkPlan(t *testing.T, r Request, m Machine, p Plan) {
 	for _, path := range r.Policy.Secrets {
 		secret := m.Files.Lookup(path)
 		granted := slices.ContainsFunc(r.Policy.Read, func(read string) bool { return m.Files.Lookup(read).Path == secret.Path })
-		if secret.Kind != Absent && secret.Kind != Device && !granted && p.IsVisible(secret.Path) && !contains(r.Tree, secret.Path) && !contains(r.GitDir, secret.Path) {
+		if secret.Kind != Absent && secret.Kind != Device && !granted && p.IsVisible(secret.Path) && !guard.IsOrContains(r.Tree, secret.Path) && !guard.IsOrContains(r.GitDir, secret.Path) {
 			t.Errorf("secret %s is %s", secret.Path, p.VisibilityOf(secret.Path))
 		}
 	}

@@ -3,6 +3,8 @@ package walls
 import (
 	"path/filepath"
 	"slices"
+
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
 )
 
 // Visibility says how a path appears in a sandbox.
@@ -28,7 +30,7 @@ func (p Plan) VisibilityOf(path string) Visibility {
 	}
 	sight, depth := ReadOnly, -1
 	p.forEachPath(func(place string, s Visibility) {
-		if contains(place, path) && len(place) > depth {
+		if guard.IsOrContains(place, path) && len(place) > depth {
 			sight, depth = s, len(place)
 		}
 	})
