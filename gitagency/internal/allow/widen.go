@@ -218,12 +218,12 @@ func whyNot(e sandbox.ExplainedWalls, path string) string {
 // asGrantError makes a *fault.GrantError of an error about a grant in the record.
 func (g granter) asGrantError(err error) error {
 	var refused *walls.RefusedError
-	if errors.As(err, &refused) && refused.Key != "" {
-		return &fault.GrantError{ID: g.sandbox.ID, Flag: strings.TrimPrefix(refused.Key, "git agency allow "), Path: refused.Path, Why: refused.Why, Remedy: refused.Remedy}
+	if errors.As(err, &refused) && refused.Flag != "" {
+		return &fault.GrantError{ID: g.sandbox.ID, Flag: refused.Flag, Path: refused.Path, Why: refused.Why, Remedy: refused.Remedy}
 	}
 	var invalid *fault.InvalidError
-	if errors.As(err, &invalid) && strings.HasPrefix(invalid.ConfigKey, "--") {
-		return &fault.GrantError{ID: g.sandbox.ID, Flag: invalid.ConfigKey, Path: invalid.Value, Why: "it is not allowed", Remedy: "name " + invalid.Want}
+	if errors.As(err, &invalid) && invalid.AllowFlag != "" {
+		return &fault.GrantError{ID: g.sandbox.ID, Flag: invalid.AllowFlag, Path: invalid.Value, Why: "it is not allowed", Remedy: "name " + invalid.Want}
 	}
 	return err
 }

@@ -121,6 +121,8 @@ type InvalidError struct {
 
 	ConfigKey string // key and setting of a value from git config
 	Setting   config.Setting
+
+	AllowFlag string // flag of 'git agency allow' that recorded the value; empty for any other
 }
 
 func (e *InvalidError) Error() string {

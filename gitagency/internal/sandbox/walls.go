@@ -181,7 +181,7 @@ func AttributeToSetting(r *core.Repository, err error) error {
 		}
 	}
 	allowed := *refused // it is in the record of the sandbox
-	allowed.Key = "git agency allow " + settings.AllowFlags[refused.Key]
+	allowed.Flag = settings.AllowFlags[refused.Key]
 	return &allowed
 }
 

@@ -1,9 +1,7 @@
 package settings
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"os/user"
@@ -11,9 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 
-	"github.com/git-agency/git-agency/gitagency/internal/copies"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git/config"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
@@ -138,12 +134,12 @@ func readPolicy(config config.Settings, env, homes []string, allowed store.Grant
 	}
 	for _, g := range writes {
 		if marked := markedAncestor(g.path); marked != "" {
-			return Policy{}, InvalidSetting(g.key, g.setting, "a path outside of "+marked+", which is an integration worktree or a sandbox")
+			return Policy{}, invalidGrant(g.key, g.setting, "a path outside of "+marked+", which is an integration worktree or a sandbox")
 		}
 	}
 	for _, g := range append(reads, writes...) {
 		if g.isRedirectable(p.Write) {
-			return Policy{}, InvalidSetting(g.key, g.setting, "a path whose symbolic links commands in sandboxes cannot change")
+			return Policy{}, invalidGrant(g.key, g.setting, "a path whose symbolic links commands in sandboxes cannot change")
 		}
 	}
 	for _, s := range MultiValues(config, envKey) {
@@ -173,21 +169,6 @@ func (p Policy) FillRequest(req *walls.Request) {
 	req.PrivateHome, req.Tools, req.Logins = p.privateHome, p.tools, p.logins
 }
 
-// markedAncestor returns the innermost directory at or above path that has a marker; empty if there is none. A marker
-// that cannot be read counts as present.
-func markedAncestor(path string) string {
-	for dir := path; ; dir = filepath.Dir(dir) {
-		for _, m := range []guard.Marker{guard.Integration, guard.Sandbox} {
-			if marked, err := m.IsIn(dir); marked || err != nil {
-				return dir
-			}
-		}
-		if dir == "/" {
-			return ""
-		}
-	}
-}
-
 // MultiValues returns the values of a multi-valued key; an empty value clears those before it.
 func MultiValues(cfg config.Settings, key string) []config.Setting {
 	var values []config.Setting
@@ -199,106 +180,6 @@ func MultiValues(cfg config.Settings, key string) []config.Setting {
 		values = append(values, s)
 	}
 	return values
-}
-
-const (
-	wantPath     = "an absolute path, or one that begins with ~/"
-	wantGrant    = "an absolute path, or one that begins with ~/; with the prefix private: for an overlay of the sandbox"
-	wantVariable = "the name of a variable, or a prefix followed by *"
-)
-
-// grant is one path of a key, as set and resolved.
-type grant struct {
-	key        string
-	setting    config.Setting
-	configured string // absolute path as configured
-	path       string // with symbolic links resolved
-	private    bool
-}
-
-// allowScope is the scope of a grant in the record of a sandbox, which 'git agency allow' made.
-const allowScope = "allow"
-
-// AllowFlags maps the keys of grants to the flags of 'git agency allow'.
-var AllowFlags = map[string]string{ReadKey: "--read", WriteKey: "--write"}
-
-// withAllowed returns the values of a key, with those in the record of a sandbox after them.
-func withAllowed(cfg config.Settings, key string, allowed []string) []config.Setting {
-	values := MultiValues(cfg, key)
-	for _, value := range allowed {
-		values = append(values, config.Setting{Value: value, Scope: allowScope, Origin: "git agency allow"})
-	}
-	return values
-}
-
-// readGrants returns the paths of a key, and those that the record of a sandbox has for it. Paths that cannot be found are
-// skipped: the same configuration may be used on machines that lack some of them.
-func (p *Policy) readGrants(config config.Settings, configKey string, allowed []string) ([]grant, error) {
-	var found []grant
-	for _, s := range withAllowed(config, configKey, allowed) {
-		key := configKey
-		if s.Scope == allowScope {
-			key = AllowFlags[configKey]
-		}
-		value, private := s.Value, false
-		if configKey == WriteKey {
-			value, private = strings.CutPrefix(value, PrivatePrefix)
-		}
-		if err := checkPathSetting(configKey, s.Value, p.home); err != nil {
-			return nil, InvalidSetting(key, s, wantFor(configKey))
-		}
-		named := ExpandHome(value, p.home)
-		path, err := guard.Resolve(named)
-		if err == nil {
-			_, err = os.Lstat(path)
-		}
-		switch {
-		case err == nil && s.Scope == allowScope && path != named: // it had no symbolic link when it was allowed
-			return nil, InvalidSetting(key, s, "a path that leads to the same place as when it was allowed, not to "+path+": to take it back, 'git agency allow <id> --reset'")
-		case err == nil && private && p.privateHome && guard.Contains(p.home, named) && sizeOf(path) > copies.MaxSize:
-			p.skip(key, s, fmt.Sprintf("a file of more than %d MiB cannot be private; grant its directory", copies.MaxSize>>20))
-		case err == nil:
-			found = append(found, grant{key, s, named, path, private})
-		case strings.ContainsAny(value, "*?["):
-			return nil, InvalidSetting(key, s, "a path without wildcards: *, ? and [ are not expanded")
-		case private && p.privateHome && guard.Contains(p.home, named) && isMissing(err): // it begins empty, as all of the private home
-		case isMissing(err):
-			p.skip(key, s, "there is no such file or directory")
-		default: // commands cannot look it up either
-			p.skip(key, s, err.Error())
-		}
-	}
-	return found, nil
-}
-
-// isMissing reports whether an error says that there is nothing at a path.
-func isMissing(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
-}
-
-// sizeOf returns the size of a regular file; zero for anything else.
-func sizeOf(path string) int64 {
-	if fi, err := os.Lstat(path); err == nil && fi.Mode().IsRegular() {
-		return fi.Size()
-	}
-	return 0
-}
-
-// skip records a grant that is ignored.
-func (p *Policy) skip(key string, s config.Setting, why string) {
-	p.Skipped = append(p.Skipped, &SettingError{Setting{Key: key, Value: s.Value, Scope: s.Scope, Origin: s.Origin, Problem: why}})
-}
-
-// isRedirectable reports whether the configured path goes through a writable directory and leads out of it: a command
-// in a sandbox could then change a symbolic link there, and so choose what is granted.
-func (g grant) isRedirectable(writable []string) bool {
-	for dir := filepath.Dir(g.configured); dir != "/"; dir = filepath.Dir(dir) {
-		at := guard.ResolveOrEmpty(dir)
-		if slices.ContainsFunc(writable, func(w string) bool { return guard.IsOrContains(w, at) && !guard.IsOrContains(w, g.path) }) {
-			return true
-		}
-	}
-	return false
 }
 
 // checkPathSetting validates a value of a key that names paths. It does not check that the path exists.
@@ -320,6 +201,8 @@ func wantFor(key string) string {
 	}
 	return wantPath
 }
+
+const wantVariable = "the name of a variable, or a prefix followed by *"
 
 // checkVariableSetting validates a value of agency.sandbox.env. The empty value is valid: it clears those before it.
 func checkVariableSetting(value string) error {

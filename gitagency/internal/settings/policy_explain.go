@@ -58,10 +58,11 @@ func (p Policy) explainGrant(cause walls.Cause) string {
 		if g.path != cause.Named || g.private != (cause.Reason == walls.ReasonPrivateWrite) {
 			continue
 		}
-		switch g.key {
-		case AllowFlags[key]:
-			return "git agency allow " + g.key
-		case key:
+		switch {
+		case g.key != key:
+		case g.setting.Scope == allowScope:
+			return "git agency allow " + AllowFlags[key]
+		default:
 			return fmt.Sprintf("%s, %s configuration (%s)", g.key, g.setting.Scope, g.setting.Origin)
 		}
 	}

@@ -106,6 +106,21 @@ func TestReadPolicySkipsMissingPaths(t *testing.T) {
 	}
 }
 
+// A value in the record of a sandbox is named by the flag that recorded it, and not by a key of the configuration.
+func TestReadPolicyNamesTheFlagOfAllowedValues(t *testing.T) {
+	t.Parallel()
+	home, env := makeHome(t, "there/", "link -> there")
+	_, err := readPolicy(config.Settings{}, env, nil, store.Grants{Write: []string{home + "/link"}})
+	var invalid *fault.InvalidError
+	if !errors.As(err, &invalid) || invalid.AllowFlag != "--write" || invalid.ConfigKey != "" || !strings.HasPrefix(err.Error(), "invalid --write (git agency allow) ") {
+		t.Errorf("got %v", err)
+	}
+	p, err := readPolicy(config.Settings{}, env, nil, store.Grants{Read: []string{home + "/gone"}})
+	if err != nil || len(p.Skipped) != 1 || p.Skipped[0].Setting.Key != "--read" {
+		t.Errorf("got %v, %v", p.Skipped, err)
+	}
+}
+
 func TestReadPolicyRefusesInvalidValues(t *testing.T) {
 	t.Parallel()
 	home, env := makeHome(t, "shared/", "shared/out -> ../.ssh", "shared/in -> there", "shared/there/", ".ssh/id", "around -> shared")

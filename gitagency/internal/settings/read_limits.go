@@ -16,8 +16,6 @@ const ReadLimitsKey = "agency.readLimits"
 
 const defaultReadLimits = "time=1m memory=2g output=256m inflated=16g"
 
-const wantReadLimits = "limits such as " + defaultReadLimits + ", or some of them,"
-
 // ReadLimits returns the limits of reading data that an agent wrote. A limit that agency.readLimits does not name has
 // its default.
 func (r *Reader) ReadLimits() (readlimit.Limits, error) {
@@ -56,7 +54,7 @@ func parseReadLimits(text string) (readlimit.Limits, error) {
 			}
 			*size = n
 		default:
-			return limits, invalid(wantReadLimits)
+			return limits, invalid("a limit of time, memory, output or inflated, such as memory=2g,")
 		}
 	}
 	return limits, nil

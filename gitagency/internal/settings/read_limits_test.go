@@ -29,4 +29,8 @@ func TestParseReadLimits(t *testing.T) {
 			t.Errorf("parseReadLimits(%q) = %v; want an InvalidError", text, err)
 		}
 	}
+	_, err := parseReadLimits("speed=1")
+	if want := `invalid limits "speed=1": want a limit of time, memory, output or inflated, such as memory=2g, instead of "speed=1"`; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
 }

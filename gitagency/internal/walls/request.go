@@ -119,6 +119,7 @@ const (
 type RefusedError struct {
 	Wall   string // as in Plan.WallNames; empty when a setting is wrong
 	Key    string // configuration key, such as agency.sandbox.write; or empty
+	Flag   string // flag of 'git agency allow' that recorded the value; empty for a value of the configuration
 	Path   string // value of the setting
 	Why    string
 	Remedy string // what to do; may be empty
@@ -126,7 +127,10 @@ type RefusedError struct {
 
 func (e *RefusedError) Error() string {
 	what := e.Wall
-	if e.Key != "" {
+	switch {
+	case e.Flag != "":
+		what = fmt.Sprintf("git agency allow %s %q", e.Flag, e.Path)
+	case e.Key != "":
 		what = fmt.Sprintf("%s %q", e.Key, e.Path)
 	}
 	if e.Remedy != "" {
