@@ -49,6 +49,9 @@ var namedTreePaths = map[string]string{
 	`handoff: os.MkdirAll(filepath.Dir(l.Upper), 0o700)`:                             "creation of the upper directory",
 	`handoff: os.Rename(fresh, l.Upper)`:                                             "creation of the upper directory",
 	`git/overlay: os.ReadDir(upper)`:                                                 "lists names, for whiteouts that replace nothing",
+	`git/overlay: durable.ReadFile(omittedRecord(upper), maxOmittedRecord)`:          "beside the upper directory, where no command can write",
+	`git/overlay: durable.WriteFile(omittedRecord(upper), text, 0o600)`:              "beside the upper directory, where no command can write",
+	`git/overlay: durable.RemoveIfExists(filepath.Join(upper, name))`:                "an entry of the upper directory itself, without following a symlink",
 
 	`git/worktree: os.Symlink(w.Tree, w.Link)`: "creation of a link to the directory, before any agent is in it",
 	`git/repair: durable.WriteFile(filepath.Join(r.AdminDir(name), "gitdir"), []byte(filepath.Join(tree, ".git")+"\n"), 0o644)`: "writes the path into a file of ours",

@@ -199,7 +199,7 @@ func (s *Sandbox) openOrJoin(ctx context.Context, invocationLock *os.File, timeo
 // checkExistingWalls refuses to join walls that are weaker than the planned ones, which happens when the settings
 // have changed since they were built. Otherwise it returns the plan of the existing walls.
 func (s *Sandbox) checkExistingWalls(ns *proc.Namespace, want walls.Plan) (have walls.Plan, err error) {
-	if err := json.Unmarshal(ns.Plan, &have); err != nil {
+	if have, err = decodePlan(ns); err != nil {
 		return have, err
 	}
 	if weaker := have.WeakerThan(want); weaker != "" {

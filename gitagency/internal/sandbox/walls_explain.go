@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/git-agency/git-agency/gitagency/internal/copies"
+	"github.com/git-agency/git-agency/gitagency/internal/git/overlay"
 	"github.com/git-agency/git-agency/gitagency/internal/outlet"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
@@ -48,7 +49,23 @@ func (s *Sandbox) RunningWalls(ctx context.Context) (plan walls.Plan, found bool
 		return plan, false, err
 	}
 	defer func() { err = errors.Join(err, ns.Close()) }()
-	return plan, true, json.Unmarshal(ns.Plan, &plan)
+	plan, err = decodePlan(ns)
+	return plan, true, err
+}
+
+// decodePlan returns the plan of the walls that exist, with the paths that their overlays omit.
+func decodePlan(ns *proc.Namespace) (plan walls.Plan, err error) {
+	if err := json.Unmarshal(ns.Plan, &plan); err != nil {
+		return plan, err
+	}
+	for _, l := range plan.Overlays {
+		omitted, err := overlay.Omitted(l.Upper, l.Path)
+		if err != nil {
+			return plan, err
+		}
+		plan.Omitted = append(plan.Omitted, omitted...)
+	}
+	return plan, nil
 }
 
 // warnNotInForce warns about grants that the walls which this command has joined do not have.

@@ -65,6 +65,11 @@ func Explain(r Request, m Machine) (Plan, []Explained, error) {
 	plan.forEachPath(func(path string, s Visibility) {
 		lines = append(lines, Explained{path, s, d.causeOf(path, s)})
 	})
+	for path, m := range d.marks { // grants below something that has the same effect
+		if s := plan.VisibilityOf(path); m.isGrant() && !slices.ContainsFunc(lines, func(l Explained) bool { return l.Path == path }) && grantedAs(m.visibility, s) {
+			lines = append(lines, Explained{path, s, m.cause})
+		}
+	}
 	for _, path := range plan.Fixed {
 		lines = append(lines, Explained{path, FixedReadOnly, Cause{Reason: ReasonFixed}})
 	}
@@ -86,6 +91,22 @@ func (d *planner) causeOf(path string, s Visibility) Cause {
 	cause := d.marks[path].cause
 	cause.Reason = cmp.Or(cause.Reason, ReasonDefault)
 	return cause
+}
+
+// isGrant reports whether the user grants a path.
+func (m pathMark) isGrant() bool {
+	return m.cause.Reason == ReasonRead || m.cause.Reason == ReasonWrite || m.cause.Reason == ReasonPrivateWrite
+}
+
+// grantedAs reports whether a path with a visibility is what a grant asks for.
+func grantedAs(asked, s Visibility) bool {
+	switch asked {
+	case Writable:
+		return s == Writable
+	case Overlaid:
+		return s == Overlaid
+	}
+	return s != Hidden && s != Private
 }
 
 // CoverOf returns the path of an explanation that decides about a path: the longest that contains it.

@@ -65,7 +65,8 @@ type Plan struct {
 	Overlays []OverlayMount `json:"layers"`
 
 	// Omitted are paths in the lower directories of Overlays for which the upper directories have whiteouts. They are no
-	// mounts, and can be many, so the process that builds the walls does not get them.
+	// mounts, and can be many, so the process that builds the walls does not get them; a record beside each upper
+	// directory has them.
 	Omitted []string `json:"-"`
 
 	// Volatile overlays are not synced when the last command ends, for which the kernel would write back the whole
