@@ -21,7 +21,7 @@ type Walls struct {
 // WallPath is a path, how it appears in a sandbox, and why.
 type WallPath struct {
 	Path   string `json:"path"`
-	Access string `json:"access"` // "readable", "writable", "layered", "private", "copied", "filtered" or "hidden"
+	Access string `json:"access"` // "readable", "writable", "layered", "private", "own", "copied", "filtered" or "hidden"
 	Reason string `json:"reason"` // stable name of the reason
 	Detail string `json:"detail"` // the reason in words
 

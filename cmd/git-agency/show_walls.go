@@ -75,6 +75,7 @@ var accessTitles = map[string]string{
 	"writable": "writable",
 	"layered":  "layered: writable, and only the sandbox sees the changes",
 	"private":  "private: writable, and begins empty",
+	"own":      "of the sandbox instead of this machine",
 	"copied":   "copied into the private home",
 	"filtered": "readable without credentials",
 	"hidden":   "hidden",

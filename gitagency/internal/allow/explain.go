@@ -49,16 +49,17 @@ const (
 	Writable = "writable" // unchanged, and writable
 	Layered  = "layered"  // unchanged, and writable for the sandbox alone
 	Private  = "private"  // empty at first, and writable
+	Own      = "own"      // of the sandbox instead of the machine
 	Copied   = "copied"   // a copy in the private home
 	Filtered = "filtered" // read-only, without secrets
 	Hidden   = "hidden"   // empty, or not there
 )
 
-var accessOrder = []string{Readable, Writable, Layered, Private, Copied, Filtered, Hidden}
+var accessOrder = []string{Readable, Writable, Layered, Private, Own, Copied, Filtered, Hidden}
 
 var accessOf = map[walls.Visibility]string{
 	walls.ReadOnly: Readable, walls.KeptVisible: Readable, walls.MaskedAround: Readable, walls.FixedReadOnly: Readable,
-	walls.Writable: Writable, walls.Overlaid: Layered, walls.Private: Private, walls.Filtered: Filtered, walls.Hidden: Hidden,
+	walls.Writable: Writable, walls.Overlaid: Layered, walls.Private: Private, walls.Replaced: Own, walls.Filtered: Filtered, walls.Hidden: Hidden,
 }
 
 // Reasons of targets.

@@ -24,7 +24,12 @@ var causeTexts = map[walls.Reason]string{
 	walls.ReasonOtherCache:  "no cache of a known tool; agency.sandbox.write = private:<path> shows it",
 	walls.ReasonNeeded:      "needed by commands: PATH, objects of git, or name resolution",
 	walls.ReasonMask:        "read-only, except for the hidden paths in it",
-	walls.ReasonKernel:      "new in each sandbox",
+}
+
+// kernelTexts describe the file systems that each sandbox has of its own.
+var kernelTexts = map[string]string{
+	"/dev":  "read-only, with null, zero, full, random, urandom, tty and the pseudo-terminals of the sandbox",
+	"/proc": "with the processes of the sandbox; what concerns the machine is read-only or empty",
 }
 
 // Explain says in words why a path appears behind the walls as it does. runner is the agent that the sandbox is for.
@@ -32,6 +37,8 @@ func (p Policy) Explain(cause walls.Cause, runner string) string {
 	switch cause.Reason {
 	case walls.ReasonRead, walls.ReasonWrite, walls.ReasonPrivateWrite, walls.ReasonHide:
 		return p.explainGrant(cause)
+	case walls.ReasonKernel:
+		return kernelTexts[cause.Named]
 	case walls.ReasonLogin:
 		return "login of the runner " + runner
 	case walls.ReasonCache:

@@ -59,8 +59,9 @@ func Explain(r Request, m Machine) (Plan, []Explained, error) {
 	}
 	lines := []Explained{
 		{"/", ReadOnly, Cause{Reason: ReasonDefault}},
-		{"/dev", Private, Cause{Reason: ReasonKernel}},
-		{"/proc", Private, Cause{Reason: ReasonKernel}},
+		{"/dev", Replaced, Cause{ReasonKernel, "/dev"}},
+		{"/dev/shm", Private, Cause{ReasonTemporary, "/dev/shm"}},
+		{"/proc", Replaced, Cause{ReasonKernel, "/proc"}},
 	}
 	plan.forEachPath(func(path string, s Visibility) {
 		lines = append(lines, Explained{path, s, d.causeOf(path, s)})

@@ -21,6 +21,7 @@ const (
 	Writable      Visibility = "writable"  // unchanged, and writable
 	Overlaid      Visibility = "layered"   // unchanged, and writable within the sandbox
 	FixedReadOnly Visibility = "read-only" // read-only, below something writable
+	Replaced      Visibility = "replaced"  // of the sandbox instead of the machine; no plan has it
 )
 
 // VisibilityOf returns the visibility of a path, which must not contain symbolic links.
