@@ -176,6 +176,9 @@ func (g granter) resolve(key, given string) (string, error) {
 	if home := guard.ResolveOrEmpty(proc.Getenv(g.repo.Opts.Env, "HOME")); real == "/" || home != "" && guard.IsOrContains(real, home) {
 		return "", g.refuse(key, given, "it is or contains your home directory", "name a path below it")
 	}
+	if key == settings.ReadKey && guard.IsOrContains(g.repo.CommonDir, real) {
+		return "", g.refuse(key, given, "every command can read the git directory, and write to it in an overlay", "run the command: it needs no grant")
+	}
 	if private {
 		return settings.PrivatePrefix + real, nil
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git/config"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/walls"
 )
 
 const (
@@ -67,6 +68,8 @@ func (p *Policy) readGrants(config config.Settings, key string, allowed []string
 			return nil, invalidGrant(key, s, "a path that leads to the same place as when it was allowed, not to "+path+": to take it back, 'git agency allow <id> --reset'")
 		case err == nil && private && p.privateHome && guard.Contains(p.home, named) && sizeOf(path) > copies.MaxSize:
 			p.skip(key, s, fmt.Sprintf("a file of more than %d MiB cannot be private; grant its directory", copies.MaxSize>>20))
+		case err == nil && key == ReadKey && walls.IsKernelDir(path):
+			p.skip(key, s, explainKernelGrant(path))
 		case err == nil:
 			found = append(found, grant{key, s, named, path, private})
 		case strings.ContainsAny(value, "*?["):
@@ -79,6 +82,17 @@ func (p *Policy) readGrants(config config.Settings, key string, allowed []string
 		}
 	}
 	return found, nil
+}
+
+// explainKernelGrant says why a path in a file system of the kernel cannot be made readable.
+func explainKernelGrant(path string) string {
+	switch {
+	case guard.IsOrContains("/dev", path):
+		return "every sandbox has its own /dev, with few devices; for those of this machine, start one with --isolation none"
+	case guard.IsOrContains("/proc", path):
+		return "every sandbox has its own /proc; for that of this machine, start one with --isolation none"
+	}
+	return "every sandbox can read it as far as you can"
 }
 
 // invalidGrant is InvalidSetting for a value of the configuration or of the record of a sandbox.

@@ -158,7 +158,7 @@ func (d *planner) markSandbox() error {
 func (d *planner) markPrivate() error {
 	for _, dir := range []string{"/tmp", "/var/tmp", "/run", "/var/run", d.RuntimeDir} {
 		e := d.lookup(dir)
-		if e.Kind != Directory || e.Path == "/" || isKernelDir(e.Path) || guard.IsOrContains(d.Tree, e.Path) || guard.IsOrContains(d.GitDir, e.Path) {
+		if e.Kind != Directory || e.Path == "/" || IsKernelDir(e.Path) || guard.IsOrContains(d.Tree, e.Path) || guard.IsOrContains(d.GitDir, e.Path) {
 			continue
 		}
 		if dir == d.RuntimeDir && guard.IsOrContains(e.Path, d.homeDir()) {
@@ -176,7 +176,7 @@ func (d *planner) markHidden() error {
 		switch {
 		case e.Kind == Absent || guard.IsOrContains(d.DataDir, e.Path) && !guard.IsOrContains(d.Tree, e.Path):
 			continue
-		case e.Path == "/" || e.Kind == Device || isKernelDir(e.Path):
+		case e.Path == "/" || e.Kind == Device || IsKernelDir(e.Path):
 			return &RefusedError{Key: HideKey, Path: path, Why: "no command can run without it"}
 		case guard.IsOrContains(d.Tree, e.Path), guard.IsOrContains(d.GitDir, e.Path):
 			return &RefusedError{Key: HideKey, Path: path, Why: "it is part of the sandbox"}
@@ -193,7 +193,7 @@ func (d *planner) markReadable() error {
 	for _, path := range d.Policy.Read {
 		e := d.lookup(path)
 		switch {
-		case e.Kind == Absent || e.Path == "/" || isKernelDir(e.Path):
+		case e.Kind == Absent || e.Path == "/" || IsKernelDir(e.Path):
 			continue
 		case d.marks[e.Path].visibility == Private:
 			return &RefusedError{Key: ReadKey, Path: path, Why: "every sandbox has its own", Remedy: "grant a path below it"}
@@ -234,7 +234,7 @@ func (d *planner) markOtherNames() error {
 		}
 		for _, name := range d.files.OtherNames(path) {
 			e := d.lookup(name)
-			if e.Path != name || e.Kind == Absent || e.Kind == Device || isKernelDir(name) {
+			if e.Path != name || e.Kind == Absent || e.Kind == Device || IsKernelDir(name) {
 				continue // it cannot be reached, or is not shown inside
 			}
 			if m.visibility == Filtered && (guard.IsOrContains(d.GitDir, name) || guard.IsOrContains(d.Tree, name)) {
@@ -369,7 +369,7 @@ func (d *planner) homeDir() string {
 	return ""
 }
 
-// isKernelDir reports whether a path is in a directory that every sandbox gets anew, or that must stay as it is.
-func isKernelDir(path string) bool {
+// IsKernelDir reports whether a path is in a directory that every sandbox gets anew, or that must stay as it is.
+func IsKernelDir(path string) bool {
 	return guard.IsOrContains("/proc", path) || guard.IsOrContains("/sys", path) || guard.IsOrContains("/dev", path)
 }

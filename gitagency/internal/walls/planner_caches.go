@@ -13,7 +13,7 @@ func (d *planner) markCaches() error {
 	protected := d.protectedPlaces()
 	for _, path := range d.Policy.Caches {
 		e := d.lookup(path)
-		if e.Kind != Directory || e.Path == "/" || d.homeDir() != "" && guard.IsOrContains(e.Path, d.homeDir()) || isKernelDir(e.Path) {
+		if e.Kind != Directory || e.Path == "/" || d.homeDir() != "" && guard.IsOrContains(e.Path, d.homeDir()) || IsKernelDir(e.Path) {
 			continue
 		}
 		// Comparing names is enough: an overlay changes nothing in its lower directory, whatever other names that has.

@@ -2,6 +2,7 @@ package walls
 
 import (
 	"fmt"
+	"path/filepath"
 
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 )
@@ -15,7 +16,7 @@ func (d *planner) markOverlays() error {
 		}
 		if err == nil {
 			if why := d.whyNoOverlay(e); why != "" {
-				err = &RefusedError{Key: WriteKey, Path: "private:" + path, Why: why, Remedy: "grant a directory below it, or another one"}
+				err = &RefusedError{Key: WriteKey, Path: "private:" + path, Why: why, Remedy: overlayRemedy(e)}
 			}
 		}
 		if err != nil {
@@ -24,6 +25,14 @@ func (d *planner) markOverlays() error {
 		d.markPath(e.Path, Overlaid, false, Cause{ReasonPrivateWrite, path})
 	}
 	return nil
+}
+
+// overlayRemedy says what to grant instead of a path on which no overlay can be mounted.
+func overlayRemedy(e Entry) string {
+	if e.Kind == Directory {
+		return "grant a directory below it, or another one"
+	}
+	return "grant its directory, private:" + filepath.Dir(e.Path) + ", or make the file itself writable, without private:"
 }
 
 // markWritable marks the paths that the user makes writable directly.
@@ -51,8 +60,8 @@ func (d *planner) checkWriteGrant(path, value string) (Entry, error) {
 	switch {
 	case e.Kind == Absent:
 		return refuse("it does not exist", "create it, or unset the key")
-	case e.Kind == Device, isKernelDir(e.Path):
-		return refuse("it is a device or a file system of the kernel", "")
+	case e.Kind == Device, IsKernelDir(e.Path):
+		return refuse("it is a device or a file system of the kernel", "grant another directory; /tmp and /dev/shm are writable in every sandbox")
 	case e.Path == "/":
 		return refuse("it is the root directory", below)
 	case d.homeDir() != "" && guard.IsOrContains(e.Path, d.homeDir()):

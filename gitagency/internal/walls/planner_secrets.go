@@ -25,7 +25,7 @@ func (d *planner) markSecrets() error {
 		}
 		// More sockets may appear beside it: hide the whole directory, unless it holds other things.
 		switch {
-		case isKernelDir(e.Path) || isKernelDir(dir.Path):
+		case IsKernelDir(e.Path) || IsKernelDir(dir.Path):
 		case dir.Kind == Directory && !d.isShared(dir.Path):
 			d.markPath(dir.Path, Hidden, true, Cause{ReasonAgentSocket, path})
 		case e.Kind == Socket || e.Kind == File:
@@ -41,7 +41,7 @@ func (d *planner) markFiltered() error {
 	for _, f := range d.Policy.Filtered {
 		e := d.lookup(f.Path)
 		switch _, marked := d.marks[e.Path]; {
-		case e.Kind != File || marked || isKernelDir(e.Path) || guard.IsOrContains(d.Tree, e.Path):
+		case e.Kind != File || marked || IsKernelDir(e.Path) || guard.IsOrContains(d.Tree, e.Path):
 		case guard.IsOrContains(d.GitDir, e.Path):
 			for _, name := range d.files.OtherNames(e.Path) {
 				if other := d.lookup(name); other.Kind == File && other.Path == name {
@@ -57,7 +57,7 @@ func (d *planner) markFiltered() error {
 
 func (d *planner) markSecret(path string) error {
 	e := d.lookup(path)
-	if e.Kind == Absent || e.Kind == Device || isKernelDir(e.Path) {
+	if e.Kind == Absent || e.Kind == Device || IsKernelDir(e.Path) {
 		return nil // a disabled shell history is often a symlink to /dev/null
 	}
 	if d.neededBelow(e.Path) != "" {
@@ -89,7 +89,7 @@ func (d *planner) reachableSockets(plan Plan, listening []string) []string {
 	var found []string
 	seen := func(path string) bool {
 		s := plan.VisibilityOf(path)
-		return (s == ReadOnly || s == KeptVisible || s == MaskedAround) && !isKernelDir(path)
+		return (s == ReadOnly || s == KeptVisible || s == MaskedAround) && !IsKernelDir(path)
 	}
 	for _, path := range listening {
 		if !filepath.IsAbs(path) || !seen(filepath.Clean(path)) {
