@@ -89,9 +89,6 @@ func readPolicy(config config.Settings, env, homes []string, allowed store.Grant
 	if p.privateHome, err = readPrivateHome(config); err != nil {
 		return Policy{}, err
 	}
-	if p.privateHome {
-		p.tools, p.toolRootCount = findTools(env, home)
-	}
 	for _, h := range slices.Compact(append([]string{home}, homes...)) {
 		p.Secrets = append(p.Secrets, joinAll(h, homeSecrets)...)
 	}
@@ -123,8 +120,11 @@ func readPolicy(config config.Settings, env, homes []string, allowed store.Grant
 	if err := p.fillCaches(); err != nil {
 		return Policy{}, err
 	}
-	for _, g := range append(reads, writes...) {
-		p.Names = append(p.Names, g.configured)
+	if p.privateHome {
+		p.tools, p.toolRootCount = findTools(env, home, p.Write)
+	}
+	for _, g := range p.grants {
+		p.Named = append(p.Named, walls.NamedPath{Key: g.key, Name: g.configured, Path: g.path})
 	}
 	for _, g := range reads {
 		p.Read = append(p.Read, g.path)
@@ -135,11 +135,6 @@ func readPolicy(config config.Settings, env, homes []string, allowed store.Grant
 	for _, g := range writes {
 		if marked := markedAncestor(g.path); marked != "" {
 			return Policy{}, invalidGrant(g.key, g.setting, "a path outside of "+marked+", which is an integration worktree or a sandbox")
-		}
-	}
-	for _, g := range append(reads, writes...) {
-		if g.isRedirectable(p.Write) {
-			return Policy{}, invalidGrant(g.key, g.setting, "a path whose symbolic links commands in sandboxes cannot change")
 		}
 	}
 	for _, s := range MultiValues(config, envKey) {

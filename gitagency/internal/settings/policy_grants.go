@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -123,18 +122,6 @@ func (p *Policy) skip(key string, s config.Setting, why string) {
 		key = AllowFlags[key]
 	}
 	p.Skipped = append(p.Skipped, &SettingError{Setting{Key: key, Value: s.Value, Scope: s.Scope, Origin: s.Origin, Problem: why}})
-}
-
-// isRedirectable reports whether the configured path goes through a writable directory and leads out of it: a command
-// in a sandbox could then change a symbolic link there, and so choose what is granted.
-func (g grant) isRedirectable(writable []string) bool {
-	for dir := filepath.Dir(g.configured); dir != "/"; dir = filepath.Dir(dir) {
-		at := guard.ResolveOrEmpty(dir)
-		if slices.ContainsFunc(writable, func(w string) bool { return guard.IsOrContains(w, at) && !guard.IsOrContains(w, g.path) }) {
-			return true
-		}
-	}
-	return false
 }
 
 // markedAncestor returns the innermost directory at or above path that has a marker; empty if there is none. A marker

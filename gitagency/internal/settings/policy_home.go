@@ -112,7 +112,8 @@ var toolRoots = []struct {
 
 // findTools returns the directories of tools below a home, with symbolic links as they are configured, also those that do
 // not exist: rootCount tool roots first, and then for other directories on PATH what belongs to the programs there.
-func findTools(env []string, home string) (tools []string, rootCount int) {
+// Links in directories that commands can write to are not followed.
+func findTools(env []string, home string, writable []string) (tools []string, rootCount int) {
 	if !filepath.IsAbs(home) {
 		return nil, 0
 	}
@@ -134,7 +135,7 @@ func findTools(env []string, home string) (tools []string, rootCount int) {
 			}
 		}
 	}
-	s, rootCount := toolSearch{home: filepath.Clean(home), tools: tools}, len(tools)
+	s, rootCount := toolSearch{home: filepath.Clean(home), writable: writable, tools: tools}, len(tools)
 	for _, dir := range filepath.SplitList(proc.Getenv(env, "PATH")) {
 		if dir = filepath.Clean(dir); s.inHome(dir) {
 			s.addPrograms(dir)
@@ -146,8 +147,9 @@ func findTools(env []string, home string) (tools []string, rootCount int) {
 
 // toolSearch collects the directories of tools below a home.
 type toolSearch struct {
-	home  string
-	tools []string
+	home     string
+	writable []string // directories that commands of a sandbox can write to
+	tools    []string
 }
 
 func (s *toolSearch) inHome(path string) bool { return guard.Contains(s.home, path) }
@@ -176,6 +178,9 @@ const maxLinkedPrograms = 500
 func (s *toolSearch) addLinked(dir string) {
 	if slices.ContainsFunc(s.tools, func(t string) bool { return guard.Contains(t, dir) }) {
 		return // of one tool, such as the shims of a version manager
+	}
+	if real := guard.ResolveOrEmpty(dir); slices.ContainsFunc(s.writable, func(w string) bool { return guard.IsOrContains(w, real) }) {
+		return // a command could link to anything
 	}
 	f, err := os.Open(dir)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 func TestFindToolsFollowsPathAndVariables(t *testing.T) {
 	t.Parallel()
 	home, _ := makeHome(t, "opt/a/bin/a", "opt/a/lib/x", "work/p/secret", "work/bin/w", "bin/x -> ../opt/b/bin/b", "opt/b/bin/b", "bin/y -> /usr/bin/env", "bin/z -> ../work/p/secret")
-	tools, _ := findTools([]string{"PATH=" + home + "/opt/a/bin:" + home + "/bin:/usr/bin:" + home + "/work/bin:" + home, "CARGO_HOME=" + home + "/rust", "NVM_DIR=relative"}, home)
+	tools, _ := findTools([]string{"PATH=" + home + "/opt/a/bin:" + home + "/bin:/usr/bin:" + home + "/work/bin:" + home, "CARGO_HOME=" + home + "/rust", "NVM_DIR=relative"}, home, nil)
 	for _, want := range []string{"opt/a/bin", "opt/a/lib", "bin", "opt/b/bin", "work/bin", "rust/bin", "work/p/secret", ".rustup", ".pyenv", ".local/bin", ".local/share/mise"} {
 		if !slices.Contains(tools, home+"/"+want) {
 			t.Errorf("%s is no tool", want)
@@ -24,6 +24,19 @@ func TestFindToolsFollowsPathAndVariables(t *testing.T) {
 		if slices.Contains(tools, home+no) {
 			t.Errorf("~%s is a tool", no)
 		}
+	}
+}
+
+// A command could link to anything from a directory that it can write to.
+func TestFindToolsFollowsNoLinksInWritableDirectories(t *testing.T) {
+	t.Parallel()
+	home, _ := makeHome(t, "real/bin/z -> ../../work/secret", "work/secret", "around -> real")
+	env := []string{"PATH=" + home + "/around/bin"}
+	if tools, _ := findTools(env, home, nil); !slices.Contains(tools, home+"/work/secret") {
+		t.Error("a link on PATH is not followed")
+	}
+	if tools, _ := findTools(env, home, []string{home + "/real"}); slices.Contains(tools, home+"/work/secret") {
+		t.Error("a link in a writable directory is followed")
 	}
 }
 

@@ -36,7 +36,7 @@ func makePlan(r Request, m Machine) (Plan, planner, error) {
 	d := planner{Request: r, files: m.Files, uid: m.UID, gid: m.GID, marks: map[string]pathMark{}, lookups: map[string]Entry{}}
 	// The first step that marks a path decides; later marks of the same path are ignored.
 	for _, step := range []func() error{
-		d.checkGitDirOwners, d.markSandbox, d.markPrivate, d.markHidden, d.markHome, d.markOverlays, d.markWritable, d.markReadable,
+		d.checkGitDirOwners, d.markSandbox, d.markPrivate, d.markHidden, d.markHome, d.markOverlays, d.markWritable, d.checkLinks, d.markReadable,
 		d.markSecrets, d.markFiltered, d.markTools, d.markCaches, d.markKept, d.markOtherNames,
 	} {
 		if err := step(); err != nil {

@@ -143,6 +143,5 @@ func (d *planner) whyNoOverlay(e Entry) string {
 
 // isInDataDir reports whether a path is the data directory or lies inside of it, also under another name by a bind mount.
 func (d *planner) isInDataDir(path string) bool {
-	_, how := d.findOverlap(path, []string{d.DataDir, d.OverlayDir})
-	return how == guard.Same || how == guard.Inside
+	return d.isInside(path, d.DataDir) || d.isInside(path, d.OverlayDir)
 }

@@ -3,7 +3,6 @@ package walls
 import (
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 )
@@ -64,7 +63,7 @@ func (d *planner) markTools() error {
 	for _, path := range d.Tools {
 		e := d.lookup(path)
 		switch {
-		case !d.canShow(e):
+		case !d.canShow(e) || d.changeableLink(path, e.Path) != "":
 		case d.whyNoOverlay(e) == "":
 			d.markPath(e.Path, Overlaid, true, Cause{ReasonTool, path})
 		default:
@@ -72,7 +71,7 @@ func (d *planner) markTools() error {
 		}
 	}
 	for _, path := range d.Logins {
-		if e := d.lookup(path); d.canShow(e) {
+		if e := d.lookup(path); d.canShow(e) && d.changeableLink(path, e.Path) == "" {
 			d.markPath(e.Path, KeptVisible, true, Cause{ReasonLogin, path})
 		}
 	}
@@ -111,50 +110,20 @@ func (d *planner) fillLinks(plan *Plan) {
 		return
 	}
 	seen := map[string]bool{}
-	for _, path := range slices.Concat(d.Tools, d.Logins, d.Policy.Caches, d.Policy.Names) {
+	paths := slices.Concat(d.Tools, d.Logins, d.Policy.Caches)
+	for _, named := range d.Policy.Named {
+		paths = append(paths, named.Name)
+	}
+	for _, path := range paths {
 		if e := d.lookup(path); e.Kind == Absent || e.Path == path || !plan.IsVisible(e.Path) {
 			continue
 		}
-		for _, link := range d.linksIn(path) {
-			if !seen[link.Path] && plan.VisibilityOf(link.Path) == Private {
+		links, _ := d.followLinks(path)
+		for _, link := range links {
+			if !seen[link.Path] && guard.Contains(d.privateHome, link.Path) && plan.VisibilityOf(link.Path) == Private {
 				plan.Links = append(plan.Links, link)
 			}
 			seen[link.Path] = true
 		}
 	}
-}
-
-// maxLinks bounds the symbolic links that are followed for one path, as the kernel does.
-const maxLinks = 40
-
-// linksIn returns the symbolic links below the private home that the lookup of a path follows.
-func (d *planner) linksIn(path string) (links []Link) {
-	rest, below := d.belowHome(path)
-	for at := d.privateHome; below && len(links) < maxLinks; {
-		name, further, more := strings.Cut(rest, "/")
-		at = filepath.Join(at, name)
-		if target := d.files.ReadLink(at); target != "" {
-			links = append(links, Link{at, target})
-			if !filepath.IsAbs(target) {
-				target = filepath.Join(filepath.Dir(at), target)
-			}
-			rest, below = d.belowHome(filepath.Join(target, further))
-			at = d.privateHome
-			continue
-		}
-		if rest = further; !more {
-			break
-		}
-	}
-	return links
-}
-
-// belowHome returns the part of a path below the home directory, under its name in Request.Home or its real one.
-func (d *planner) belowHome(path string) (rest string, below bool) {
-	for _, home := range []string{d.privateHome, filepath.Clean(d.Home)} {
-		if rest, below = strings.CutPrefix(filepath.Clean(path), home+"/"); below {
-			return rest, true
-		}
-	}
-	return "", false
 }

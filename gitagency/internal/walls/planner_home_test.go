@@ -173,7 +173,7 @@ func TestMakePlanLinksToolsIntoPrivateHome(t *testing.T) {
 	r := privateRequest()
 	r.Home = "/users/me"
 	r.Tools = []string{"/users/me/.cargo", "/users/me/.local/bin", "/users/me/.nvm/versions", "/users/me/.loop", "/users/me/.gone"}
-	r.Policy.Names = []string{"/users/me/models", "/users/me/secret"}
+	r.Policy.Named = []NamedPath{{ReadKey, "/users/me/models", "/data/models"}, {ReadKey, "/users/me/secret", "/home/me/vault"}}
 	p, err := MakePlan(r, usualMachine(usualFiles+`
 		/users/me -> /home/me
 		/home/me/.cargo -> /data/cargo

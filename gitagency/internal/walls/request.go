@@ -46,7 +46,14 @@ type Policy struct {
 	Filtered []FilteredFile      // shown with another content by default
 	Caches   []string            // overlays where possible, else read-only
 	Omitted  map[string][]string // names in a directory of Caches that are hidden
-	Names    []string            // paths of grants as they were configured, perhaps with symbolic links
+	Named    []NamedPath         // the paths of Read, Write, OverlayWrite and Hide as they were configured
+}
+
+// NamedPath is a path of a policy as it was configured, perhaps with symbolic links.
+type NamedPath struct {
+	Key  string // configuration key
+	Name string // absolute path as configured
+	Path string // the same without symbolic links, as in the lists of the policy
 }
 
 // FilteredFile is a file that commands see with another content, from which secrets were removed.

@@ -1,0 +1,92 @@
+package walls
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+// Commands of a sandbox must not choose what a path of the policy stands for.
+func TestMakePlanRefusesLinksThatCommandsCanChange(t *testing.T) {
+	t.Parallel()
+	const disk = usualFiles + `
+		/home/me/data/out -> /home/me/vault
+		/home/me/data/in -> /home/me/data/there
+		/home/me/data/there/
+		/home/me/vault/id
+		/home/me/around -> /home/me/data
+		/home/me/far -> /home/me/data/out
+		/home/me/link -> /home/me/vault
+		/home/me/tree -> ` + testSandboxDir + `/tree/out
+		` + testSandboxDir + `/tree/out -> /home/me/vault
+		` + testDataDir + `/repos/r/sandboxes/other/tree/out -> /home/me/vault
+		/bind/
+	`
+	named := func(key, name, path string) func(*Request) {
+		return func(r *Request) { r.Policy.Named = append(r.Policy.Named, NamedPath{key, name, path}) }
+	}
+	const why = ": commands in sandboxes can change the symbolic link "
+	for name, c := range map[string]struct {
+		ask     func(*Request)
+		private bool // the directory with the links is an overlay
+		want    string
+	}{
+		"to read":                       {ask: named(ReadKey, "/home/me/data/out", "/home/me/vault"), want: `agency.sandbox.read "/home/me/data/out"` + why + "/home/me/data/out; name a path that does not lead through it"},
+		"to write":                      {ask: named(WriteKey, "/home/me/data/out/id", "/home/me/vault/id"), want: WriteKey + ` "/home/me/data/out/id"` + why},
+		"to hide":                       {ask: named(HideKey, "/home/me/data/out", "/home/me/vault"), want: HideKey + ` "/home/me/data/out"` + why},
+		"via another name":              {ask: named(ReadKey, "/home/me/around/out", "/home/me/vault"), want: why + "/home/me/data/out"},
+		"a link to a link":              {ask: named(ReadKey, "/home/me/far", "/home/me/vault"), want: why + "/home/me/data/out"},
+		"via a bind mount":              {ask: named(ReadKey, "/bind/out", "/home/me/vault"), want: why + "/bind/out"},
+		"in the tree":                   {ask: named(ReadKey, "/home/me/tree", "/home/me/vault"), want: why + testSandboxDir + "/tree/out"},
+		"in another sandbox":            {ask: named(ReadKey, testDataDir+"/repos/r/sandboxes/other/tree/out", "/home/me/vault"), want: why},
+		"changed since it was followed": {ask: named(ReadKey, "/home/me/data/in", "/home/me/vault"), want: why + "/home/me/data/in"},
+		"to a place in the directory":   {ask: named(ReadKey, "/home/me/data/in", "/home/me/data/there")},
+		"elsewhere":                     {ask: named(ReadKey, "/home/me/link", "/home/me/vault")},
+		"in an overlay":                 {ask: named(ReadKey, "/home/me/data/out", "/home/me/vault"), private: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := privateRequest()
+			r.Policy.Write = []string{"/home/me/data"}
+			if c.private {
+				r.Policy.Write, r.Policy.OverlayWrite = nil, []string{"/home/me/data"}
+			}
+			c.ask(&r)
+			fake := newFakeDisk(disk)
+			fake.aliases["/bind"] = "/home/me/data"
+			fake.links["/bind/out"] = "/home/me/vault"
+			m := usualMachine("")
+			m.Files = fake.fileLookup()
+			_, err := MakePlan(r, m)
+			var refused *RefusedError
+			if (c.want != "") != errors.As(err, &refused) || c.want != "" && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// Tools, caches and logins that such a link leads to are not shown.
+func TestMakePlanShowsNoToolsThroughLinksThatCommandsCanChange(t *testing.T) {
+	t.Parallel()
+	r := privateRequest()
+	r.Policy.Write = []string{"/home/me/data"}
+	r.Tools, r.Logins = []string{"/home/me/data/tool"}, []string{"/home/me/data/login"}
+	r.Policy.Caches = append(r.Policy.Caches, "/home/me/data/cache")
+	p, err := MakePlan(r, usualMachine(usualFiles+`
+		/home/me/data/tool -> /home/me/docs/a
+		/home/me/data/login -> /home/me/docs/b
+		/home/me/data/cache -> /home/me/docs/c
+		/home/me/docs/a/
+		/home/me/docs/b/
+		/home/me/docs/c/
+	`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/home/me/docs/a", "/home/me/docs/b", "/home/me/docs/c"} {
+		if p.IsVisible(path) {
+			t.Errorf("%s is visible", path)
+		}
+	}
+}
