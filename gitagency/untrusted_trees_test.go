@@ -48,6 +48,7 @@ var namedTreePaths = map[string]string{
 	`store: durable.RemoveTree(s.SandboxTreePath(repoID, invocationID))`:             "removal by handles",
 	`handoff: os.MkdirAll(filepath.Dir(l.Upper), 0o700)`:                             "creation of the upper directory",
 	`handoff: os.Rename(fresh, l.Upper)`:                                             "creation of the upper directory",
+	`confine: os.MkdirAll(l.Upper, 0o700)`:                                           "a new directory for a trial, in which no command runs",
 	`git/overlay: os.ReadDir(upper)`:                                                 "lists names, for whiteouts that replace nothing",
 	`git/overlay: durable.ReadFile(omittedRecord(upper), maxOmittedRecord)`:          "beside the upper directory, where no command can write",
 	`git/overlay: durable.WriteFile(omittedRecord(upper), text, 0o600)`:              "beside the upper directory, where no command can write",

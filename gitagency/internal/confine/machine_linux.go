@@ -14,7 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// InspectMachine finds out what this machine offers. It starts no process; whether namespaces can be created shows when
+// InspectMachine finds out what this machine offers. It starts no process, unless a plan has an overlay on a file system of an
+// unusual type; whether namespaces can be created shows when
 // they are.
 func InspectMachine() walls.Machine {
 	m := walls.Machine{System: runtime.GOOS, Arch: runtime.GOARCH, Kernel: kernelRelease(), UID: os.Geteuid(), GID: os.Getegid(), Files: hostFiles()}
@@ -35,11 +36,14 @@ func InspectMachine() walls.Machine {
 // hostFiles reads the list of mounts once: planning asks for it often.
 func hostFiles() walls.FileLookup {
 	table := sync.OnceValue(guard.ReadMountTable)
+	lower := lowerLayers{tried: map[uint64]string{}}
 	return walls.FileLookup{
 		Lookup: lookupEntry, Overlap: overlapOf, Subdirs: listSubdirs,
 		Mounts:     func(dir string) []string { return table().Below(dir) },
 		OtherNames: func(path string) []string { return table().OtherNames(path) },
 		ReadLink:   readLink,
+
+		WhyNoOverlay: lower.whyNot,
 	}
 }
 

@@ -41,11 +41,11 @@ func (p *Policy) fillCaches() error {
 	for _, c := range p.ToolCaches {
 		p.Caches = append(p.Caches, c.named)
 		if c.variable == cacheHome && c.exists && p.privateHome && guard.Contains(home, c.path) && !p.grantsPath(c.path) {
-			names, err := p.unknownCaches(c.path)
+			known, others, err := p.listCaches(c.path)
 			if err != nil {
 				return fmt.Errorf("list the caches in %s: %w", c.path, err)
 			}
-			p.Omitted = map[string][]string{c.named: names}
+			p.Known, p.Omitted = map[string][]string{c.named: known}, map[string][]string{c.named: others}
 		}
 	}
 	return nil
@@ -56,25 +56,32 @@ func (p *Policy) grantsPath(path string) bool {
 	return slices.ContainsFunc(p.grants, func(g grant) bool { return g.path == path })
 }
 
-// unknownCaches returns the names in a directory that are neither in toolCacheNames nor granted, nor contain a grant. Where
-// there is no directory, there are none.
-func (p *Policy) unknownCaches(dir string) ([]string, error) {
+// listCaches returns the names in a directory that are in toolCacheNames, and those of the others that are not granted and
+// contain no grant. Where there is no directory, there are none.
+func (p *Policy) listCaches(dir string) (known, others []string, err error) {
 	f, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY, 0) // a named pipe would wait for a writer
 	if isMissing(err) {
-		return nil, nil
+		return []string{}, nil, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer f.Close()
 	names, err := f.Readdirnames(-1)
 	if err != nil { // a name that is not listed would not be omitted
-		return nil, err
+		return nil, nil, err
 	}
-	return slices.DeleteFunc(names, func(name string) bool {
+	known = []string{}
+	for _, name := range names {
 		path := filepath.Join(dir, name)
-		return toolCacheNames[name] || slices.ContainsFunc(p.grants, func(g grant) bool { return guard.IsOrContains(path, g.path) })
-	}), nil
+		switch {
+		case toolCacheNames[name]:
+			known = append(known, name)
+		case !slices.ContainsFunc(p.grants, func(g grant) bool { return guard.IsOrContains(path, g.path) }):
+			others = append(others, name)
+		}
+	}
+	return known, others, nil
 }
 
 func setOf(names ...string) map[string]bool {

@@ -128,18 +128,18 @@ func TestReadPolicyRefusesInvalidValues(t *testing.T) {
 		config []string
 		want   string
 	}{
-		"a relative path to read":      {[]string{ReadKey, "a"}, `invalid agency.sandbox.read (file:conf) "a": want an absolute path, or one that begins with ~/`},
-		"a relative path to hide":      {[]string{hideKey, "./a"}, `invalid agency.sandbox.hide (file:conf) "./a"`},
-		"a relative path to write":     {[]string{WriteKey, "../a"}, `invalid agency.sandbox.write (file:conf) "../a": want an absolute path, or one that begins with ~/; with the prefix private:`},
-		"a relative private path":      {[]string{WriteKey, "private:a"}, `"private:a": want an absolute path`},
-		"private without a path":       {[]string{WriteKey, "private:"}, `"private:": want an absolute path`},
-		"private to read":              {[]string{ReadKey, "private:/tmp"}, `"private:/tmp": want an absolute path`},
-		"home of an unknown user":      {[]string{ReadKey, "~nobody-of-that-name/x"}, "want an absolute path"},
-		"a key without a value":        {[]string{WriteKey, "true"}, "want an absolute path"},
-		"to write with a wildcard":     {[]string{WriteKey, "~/gone*"}, `"~/gone*": want a path without wildcards`},
-		"every variable":               {[]string{envKey, "*"}, `invalid agency.sandbox.env (file:conf) "*": want the name of a variable`},
-		"a variable with a value":      {[]string{envKey, "A=b"}, `"A=b": want the name of a variable`},
-		"a star in the middle":         {[]string{envKey, "A*B"}, "want the name of a variable"},
+		"a relative path to read":  {[]string{ReadKey, "a"}, `invalid agency.sandbox.read (file:conf) "a": want an absolute path, or one that begins with ~/`},
+		"a relative path to hide":  {[]string{hideKey, "./a"}, `invalid agency.sandbox.hide (file:conf) "./a"`},
+		"a relative path to write": {[]string{WriteKey, "../a"}, `invalid agency.sandbox.write (file:conf) "../a": want an absolute path, or one that begins with ~/; with the prefix private:`},
+		"a relative private path":  {[]string{WriteKey, "private:a"}, `"private:a": want an absolute path`},
+		"private without a path":   {[]string{WriteKey, "private:"}, `"private:": want an absolute path`},
+		"private to read":          {[]string{ReadKey, "private:/tmp"}, `"private:/tmp": want an absolute path`},
+		"home of an unknown user":  {[]string{ReadKey, "~nobody-of-that-name/x"}, "want an absolute path"},
+		"a key without a value":    {[]string{WriteKey, "true"}, "want an absolute path"},
+		"to write with a wildcard": {[]string{WriteKey, "~/gone*"}, `"~/gone*": want a path without wildcards`},
+		"every variable":           {[]string{envKey, "*"}, `invalid agency.sandbox.env (file:conf) "*": want the name of a variable`},
+		"a variable with a value":  {[]string{envKey, "A=b"}, `"A=b": want the name of a variable`},
+		"a star in the middle":     {[]string{envKey, "A*B"}, "want the name of a variable"},
 	} {
 		_, err := readPolicy(makeSettings(c.config...), env, nil, store.Grants{})
 		var invalid *fault.InvalidError

@@ -119,7 +119,8 @@ type planner struct {
 	marks   map[string]pathMark
 	lookups map[string]Entry // cache of lookup
 
-	privateHome string // path of the private home; empty without one
+	privateHome string   // path of the private home; empty without one
+	knownCaches []string // caches that are shown in a directory that is not
 }
 
 // pathMark is the planned visibility of a path.

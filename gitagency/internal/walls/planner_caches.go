@@ -22,25 +22,27 @@ func (d *planner) markCaches() error {
 		case slices.ContainsFunc(protected, touching), d.changeableLink(path, e.Path) != "":
 		case d.whyNoOverlay(e) == "":
 			d.markPath(e.Path, Overlaid, true, Cause{ReasonCache, path})
+		case d.inPrivateHome(e.Path) && d.Policy.Known[path] != nil:
+			d.markKnownCaches(path)
 		case d.inPrivateHome(e.Path):
 			d.markPath(e.Path, KeptVisible, true, Cause{ReasonCache, path})
 		}
 	}
-	d.hideOmitted()
 	return nil
 }
 
-// hideOmitted marks what is omitted from caches that are no overlays. A symbolic link stays: nothing can be mounted on it.
-func (d *planner) hideOmitted() {
-	for _, path := range d.Policy.Caches {
-		dir := d.lookup(path).Path
-		if d.marks[dir].visibility != KeptVisible {
-			continue
-		}
-		for _, name := range d.omittedIn(dir) {
-			if e := d.lookup(name); e.Path == name && e.Kind != Absent && e.Kind != Device {
-				d.markPath(name, Hidden, true, Cause{ReasonOtherCache, path})
-			}
+// markKnownCaches marks the known caches in a directory that cannot be an overlay. The directory itself is that of the private
+// home, so that no other cache is visible, nor one that is created later.
+func (d *planner) markKnownCaches(dir string) {
+	for _, name := range d.Policy.Known[dir] {
+		path := filepath.Join(dir, name)
+		d.knownCaches = append(d.knownCaches, path)
+		switch e := d.lookup(path); {
+		case !d.canShow(e) || d.changeableLink(path, e.Path) != "":
+		case d.whyNoOverlay(e) == "":
+			d.markPath(e.Path, Overlaid, true, Cause{ReasonCache, path})
+		default:
+			d.markPath(e.Path, KeptVisible, true, Cause{ReasonCache, path})
 		}
 	}
 }

@@ -138,7 +138,7 @@ func (d *planner) whyNoOverlay(e Entry) string {
 	if points := d.files.Mounts(e.Path); len(points) > 0 {
 		return "an overlay cannot contain a mount point: " + points[0]
 	}
-	return ""
+	return d.files.WhyNoOverlay(e.Path, d.GitDir)
 }
 
 // isInDataDir reports whether a path is the data directory or lies inside of it, also under another name by a bind mount.

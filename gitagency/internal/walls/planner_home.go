@@ -110,7 +110,7 @@ func (d *planner) fillLinks(plan *Plan) {
 		return
 	}
 	seen := map[string]bool{}
-	paths := slices.Concat(d.Tools, d.Logins, d.Policy.Caches)
+	paths := slices.Concat(d.Tools, d.Logins, d.Policy.Caches, d.knownCaches)
 	for _, named := range d.Policy.Named {
 		paths = append(paths, named.Name)
 	}

@@ -55,16 +55,26 @@ func TestMakePlanWithPrivateHome(t *testing.T) {
 			disk: usualFiles + "/home/me/.npm/x/ mounted\n",
 			want: "- layered /home/me/.npm\n+ kept /home/me/.npm",
 		},
-		"caches that cannot be overlays show no more of them": {
-			disk: usualFiles + "/home/me/.cache/ of 7\n/home/me/.cache/browser/\n/home/me/.cache/go-build/\n/home/me/.cache/link -> /home/me/data\n/home/me/.cache/own/pip/\n" +
-				"/home/me/.cache/mail/token\n/home/me/.npm/x/ mounted\n/home/me/.npm/y\n",
+		"a directory of caches that cannot be an overlay shows the known ones only": {
+			disk: usualFiles + "/home/me/.cache/ of 7\n/home/me/.cache/browser/\n/home/me/.cache/go-build/\n/home/me/.cache/pip/ of 7\n/home/me/.cache/npm -> /home/me/big/npm\n" +
+				"/home/me/big/npm/\n/home/me/.cache/own/pip/\n/home/me/.cache/huggingface/token\n",
 			ask: func(r *Request) {
-				r.Policy.Omitted = map[string][]string{"/home/me/.cache": {"browser", "link", "own", "mail", "gone"}, "/home/me/.npm": {"x"}}
+				r.Policy.Known = map[string][]string{"/home/me/.cache": {"go-build", "pip", "npm", "huggingface", "gone"}}
+				r.Policy.Omitted = map[string][]string{"/home/me/.cache": {"browser", "own"}}
 				r.Policy.Caches = append(r.Policy.Caches, "/home/me/.cache/own/pip")
-				r.Policy.Secrets = append(r.Policy.Secrets, "/home/me/.cache/mail/token")
+				r.Policy.Secrets = append(r.Policy.Secrets, "/home/me/.cache/huggingface/token")
 			},
-			want: "- layered /home/me/.cache\n- layered /home/me/.npm\n+ kept /home/me/.cache\n+ hidden /home/me/.cache/browser\n+ hidden /home/me/.cache/mail\n" +
-				"+ layered /home/me/.cache/own/pip\n+ masked /home/me/.npm\n+ hidden /home/me/.npm/x",
+			want: "- layered /home/me/.cache\n+ layered /home/me/.cache/go-build\n+ kept /home/me/.cache/pip\n+ layered /home/me/big/npm\n+ layered /home/me/.cache/own/pip\n" +
+				"+ layered /home/me/.cache/huggingface\n+ hidden /home/me/.cache/huggingface/token",
+		},
+		"a file system that cannot be a lower layer is read-only": {
+			disk: usualFiles + "/home/me/.cache/ no overlay\n/home/me/.cache/browser/\n/home/me/.cache/go-build/\n/home/me/.npm/ no overlay\n/home/me/.nvm/ no overlay\n",
+			ask: func(r *Request) {
+				r.Policy.Known = map[string][]string{"/home/me/.cache": {"go-build"}}
+				r.Policy.Omitted = map[string][]string{"/home/me/.cache": {"browser"}}
+				r.Tools = []string{"/home/me/.nvm"}
+			},
+			want: "- layered /home/me/.cache\n+ kept /home/me/.cache/go-build\n- layered /home/me/.npm\n+ kept /home/me/.npm\n+ kept /home/me/.nvm",
 		},
 		"an overlay of a cache omits others": {
 			disk: usualFiles + "/home/me/.cache/browser/\n/home/me/.cache/own/pip/\n/home/me/.cache/mail/token\n/home/me/.cache/secret/\n",
@@ -267,6 +277,11 @@ func checkPrivateHome(t *testing.T, r Request, m Machine, p Plan) {
 	named := map[string]bool{}
 	for _, path := range slices.Concat([]string{r.Tree, r.GitDir}, r.Tools, r.Logins, r.KeepVisible, r.Policy.Caches, r.Policy.Read, r.Policy.Write, r.Policy.OverlayWrite) {
 		named[m.Files.Lookup(path).Path] = true
+	}
+	for dir, names := range r.Policy.Known {
+		for _, name := range names {
+			named[m.Files.Lookup(dir+"/"+name).Path] = true
+		}
 	}
 	p.forEachPath(func(path string, s Visibility) {
 		if guard.IsOrContains(p.Home.Path, path) && s != Hidden && s != Private && s != Filtered && s != MaskedAround && !named[path] {

@@ -16,12 +16,14 @@ import (
 
 // fakeDisk is a file system described by a text with one path per line: "dir/", "file", "socket=", "device%",
 // "link -> target", "dir/ of 7" (owned by user 7), "dir/ of group 4000007",
-// "dir/ setgid" and "dir/ mounted" (a mount point).
+// "dir/ setgid", "dir/ mounted" (a mount point) and "dir/ no overlay".
 type fakeDisk struct {
 	entries map[string]Entry
 	links   map[string]string
 	mounts  []string
 	aliases map[string]string // mount point of a bind mount → its source
+
+	noOverlay []string // directories whose file systems cannot be lower layers
 }
 
 // Numbers of groups that have no name on any machine.
@@ -31,7 +33,7 @@ const (
 )
 
 func newFakeDisk(text string) *fakeDisk {
-	d := &fakeDisk{map[string]Entry{"/": {Path: "/", Kind: Directory}}, map[string]string{}, nil, map[string]string{}}
+	d := &fakeDisk{entries: map[string]Entry{"/": {Path: "/", Kind: Directory}}, links: map[string]string{}, aliases: map[string]string{}}
 	for line := range strings.SplitSeq(text, "\n") {
 		line = strings.TrimSpace(line)
 		if line == "" {
@@ -49,6 +51,9 @@ func newFakeDisk(text string) *fakeDisk {
 		}
 		if rest, ok := strings.CutSuffix(line, " of 7"); ok {
 			line, e.Owner = rest, 7
+		}
+		if rest, ok := strings.CutSuffix(line, "/ no overlay"); ok {
+			line, d.noOverlay = rest+"/", append(d.noOverlay, rest)
 		}
 		mounted := false
 		line, mounted = strings.CutSuffix(line, " mounted")
@@ -118,6 +123,12 @@ func (d *fakeDisk) fileLookup() FileLookup {
 				}
 			}
 			return names
+		},
+		WhyNoOverlay: func(dir, _ string) string {
+			if slices.ContainsFunc(d.noOverlay, func(fs string) bool { return guard.IsOrContains(fs, dir) }) {
+				return "its file system cannot be the lower layer of an overlay"
+			}
+			return ""
 		},
 		ReadLink: func(path string) string { return d.links[path] },
 		Mounts: func(dir string) (below []string) {

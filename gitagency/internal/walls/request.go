@@ -45,7 +45,8 @@ type Policy struct {
 	Secrets  []string            // hidden by default
 	Filtered []FilteredFile      // shown with another content by default
 	Caches   []string            // overlays where possible, else read-only
-	Omitted  map[string][]string // names in a directory of Caches that are hidden
+	Known    map[string][]string // names in a directory of Caches that are shown, if not all are
+	Omitted  map[string][]string // the other names there
 	Named    []NamedPath         // the paths of Read, Write, OverlayWrite and Hide as they were configured
 }
 
@@ -97,6 +98,9 @@ type FileLookup struct {
 	Mounts func(dir string) []string
 	// OtherNames lists the other paths at which mounts show a path, or a part of it.
 	OtherNames func(path string) []string
+	// WhyNoOverlay returns the reason why the file system of a directory cannot be the lower layer of an overlay; empty if
+	// it can. like is a directory whose file system can.
+	WhyNoOverlay func(dir, like string) string
 	// ReadLink returns the target of a symbolic link; empty if there is none at a path.
 	ReadLink func(path string) string
 }
