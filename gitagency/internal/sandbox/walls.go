@@ -79,7 +79,7 @@ func (s *Sandbox) planWalls(asked WallsRequest, makePlan func(walls.Request, wal
 	gitConfig := s.Repo.Settings.FindGitConfigSecrets(s.Repo.CommonDir)
 	w.gitConfig = s.filterGitConfig(&w.policy, gitConfig)
 	w.policy.FillRequest(&req)
-	req.GitConfig = slices.Concat(gitConfig.Paths, gitConfig.NamedDirs)
+	req.GitConfig = gitConfig.Paths
 	if req.PrivateHome {
 		req.Tools = append(req.Tools, gitConfig.NamedDirs...)
 	}

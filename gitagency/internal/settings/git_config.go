@@ -33,7 +33,7 @@ type GitConfigSecrets struct {
 	NamedFiles []string        // other files that settings of the user name, such as ignore rules
 	NamedDirs  []string        // directories that settings of the user name, such as hooks
 
-	Paths []string // all configuration files, existing or not, with and without symbolic links
+	Paths []string // all configuration files and the directories of dirSettings, existing or not, with and without symbolic links
 }
 
 // FindGitConfigSecrets reads the configuration files of the system, the user and a repository, with all files that they
@@ -116,9 +116,7 @@ func (w *configWalk) read(path string) []config.FileEntry {
 		if config.IsIncludeKey(e.Key) && !e.NoValue {
 			w.read(w.locate(path, e.Value))
 		}
-		if w.ofUser {
-			w.addNamed(path, e)
-		}
+		w.addNamed(path, e)
 		if secret := ExpandHome(config.SecretFile(e), w.home); filepath.IsAbs(secret) && isRegularFile(secret) {
 			w.found.SecretFiles = append(w.found.SecretFiles, secret)
 		}
@@ -132,14 +130,22 @@ var (
 	dirSettings  = []string{"core.hookspath", "init.templatedir"}
 )
 
-// addNamed adds the file or directory that a setting of the user names.
+// addNamed adds the file or directory that a setting names.
 func (w *configWalk) addNamed(from string, e config.FileEntry) {
+	if e.NoValue || e.Value == "" {
+		return
+	}
+	path := w.locate(from, e.Value)
+	isDir := slices.Contains(dirSettings, e.Key)
+	if isDir {
+		w.found.Paths = append(w.found.Paths, path, guard.ResolveOrEmpty(path))
+	}
 	switch {
-	case e.NoValue || e.Value == "":
+	case !w.ofUser: // commands need not see it
 	case slices.Contains(fileSettings, e.Key):
-		w.found.NamedFiles = append(w.found.NamedFiles, w.locate(from, e.Value))
-	case slices.Contains(dirSettings, e.Key):
-		w.found.NamedDirs = append(w.found.NamedDirs, w.locate(from, e.Value))
+		w.found.NamedFiles = append(w.found.NamedFiles, path)
+	case isDir:
+		w.found.NamedDirs = append(w.found.NamedDirs, path)
 	}
 }
 
