@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/git-agency/git-agency/gitagency/internal/allow"
 	"github.com/git-agency/git-agency/gitagency/internal/confine"
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/diff"
@@ -56,6 +57,8 @@ func TestResultsKeepAllFields(t *testing.T) {
 	checkConversion(t, func(r landing.PushResult) PushResult { return PushResult(r) })
 	checkConversion(t, func(r landing.SubmitResult) SubmitResult { return SubmitResult(r) })
 	checkConversion(t, func(r landing.RejectResult) RejectResult { return RejectResult(r) })
+	checkConversion(t, newAllowResult, "Limits") // as in newInvocation
+	checkConversion(t, newWalls)
 	checkConversion(t, newRadarResult)
 	checkConversion(t, newDiagnosis)
 	checkConversion(t, newPruneResult)
@@ -91,6 +94,7 @@ func TestRequestsKeepAllFields(t *testing.T) {
 	checkConversion(t, func(req UnlandRequest) landing.UnlandRequest { return landing.UnlandRequest(req) })
 	checkConversion(t, func(req SubmitRequest) landing.SubmitRequest { return landing.SubmitRequest(req) })
 	checkConversion(t, func(req RejectRequest) landing.RejectRequest { return landing.RejectRequest(req) })
+	checkConversion(t, AllowRequest.internal)
 	checkConversion(t, func(req PruneRequest) doctor.PruneRequest { return doctor.PruneRequest(req) })
 	checkConversion(t, OnboardRequest.internal)
 	checkConversion(t, func(s Setting) settings.Setting { return settings.Setting(s) })
@@ -98,7 +102,11 @@ func TestRequestsKeepAllFields(t *testing.T) {
 
 func TestInvocationKeepsLimits(t *testing.T) {
 	t.Parallel()
-	i := newInvocation(core.Invocation{Limits: store.Limits{Memory: 1, Processes: 2, FileSize: 3, TimeoutMS: 4, Nice: 5, BestEffort: true}})
+	record := store.Limits{Memory: 1, Processes: 2, FileSize: 3, TimeoutMS: 4, Nice: 5, BestEffort: true}
+	i := newInvocation(core.Invocation{Limits: record})
+	if got := newAllowResult(allow.Result{Limits: record}).Limits; got != i.Limits {
+		t.Errorf("allow: got %+v, want %+v", got, i.Limits)
+	}
 	if want := (Limits{Memory: 1, Processes: 2, FileSize: 3, Timeout: 4 * time.Millisecond, Nice: 5, BestEffort: true}); i.Limits != want {
 		t.Errorf("got %+v, want %+v", i.Limits, want)
 	}

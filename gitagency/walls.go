@@ -40,7 +40,7 @@ type WallTarget struct {
 
 func newWalls(e allow.Explanation) Walls {
 	w := Walls{
-		ID: e.ID, Isolation: e.Primitives.Isolation, Outputs: e.Primitives.Outputs, Names: e.Walls,
+		ID: e.ID, Isolation: e.Isolation, Outputs: e.Outputs, Names: e.Names,
 		Paths:   convertAll(e.Paths, func(p allow.Path) WallPath { return WallPath(p) }),
 		Targets: convertAll(e.Targets, func(t allow.Target) WallTarget { return WallTarget(t) }), Skipped: []string{},
 	}
@@ -86,11 +86,19 @@ type AllowResult struct {
 // Allow widens what the commands of a sandbox may read, write, reach and use, from the next command on. Paths are refused
 // with reason.Grant, and a call from inside of a sandbox with reason.AllowInside.
 func (r *Repository) Allow(ctx context.Context, req AllowRequest) (AllowResult, error) {
-	done, err := allow.Allow(ctx, r.core, allow.Request{
+	done, err := allow.Allow(ctx, r.core, req.internal())
+	return newAllowResult(done), publicError(err)
+}
+
+func (req AllowRequest) internal() allow.Request {
+	return allow.Request{
 		Invocation: req.Invocation, Reset: req.Reset, Outputs: req.Outputs, Read: req.Read, Write: req.Write, Limits: req.Limits.internal(), DryRun: req.DryRun,
-	})
+	}
+}
+
+func newAllowResult(done allow.Result) AllowResult {
 	return AllowResult{
-		ID: done.ID, Changed: done.Changed, Outputs: done.Outputs, Read: append([]string{}, done.Grants.Read...), Write: append([]string{}, done.Grants.Write...),
+		ID: done.ID, Changed: done.Changed, Outputs: done.Outputs, Read: append([]string{}, done.Read...), Write: append([]string{}, done.Write...),
 		Limits: newLimits(sandbox.LimitsFromRecord(done.Limits)), Pending: append([]string{}, done.Pending...),
-	}, publicError(err)
+	}
 }

@@ -36,7 +36,8 @@ type Result struct {
 	ID      string
 	Changed bool // with DryRun: it would have changed
 	Outputs string
-	Grants  store.Grants
+	Read    []string
+	Write   []string
 	Limits  store.Limits
 	Pending []string // what changes only when the commands have ended that run in the sandbox now: paths, and "--outputs"
 }
@@ -65,7 +66,8 @@ func Allow(ctx context.Context, r *core.Repository, req Request) (Result, error)
 		return Result{}, err
 	}
 	s := sandbox.Of(r, entry.ID)
-	done := Result{ID: entry.ID, Outputs: changed.Primitives.Outputs, Grants: changed.Grants(), Limits: changed.Limits, Changed: !sameAllowed(entry.Record, changed)}
+	grants := changed.Grants()
+	done := Result{ID: entry.ID, Outputs: changed.Primitives.Outputs, Read: grants.Read, Write: grants.Write, Limits: changed.Limits, Changed: !sameAllowed(entry.Record, changed)}
 	if done.Pending, err = pending(ctx, s, entry.Record, changed); err != nil {
 		r.Warn("sandbox %s: the walls of its running commands cannot be read: %v", entry.ID, err)
 	}
@@ -76,7 +78,7 @@ func Allow(ctx context.Context, r *core.Repository, req Request) (Result, error)
 		return Result{}, err
 	}
 	r.AppendEvent(entry.ID, allowEvent{
-		Time: r.Now(), Event: "allow", Reset: req.Reset, Outputs: done.Outputs, Read: done.Grants.Read, Write: done.Grants.Write, Limits: done.Limits,
+		Time: r.Now(), Event: "allow", Reset: req.Reset, Outputs: done.Outputs, Read: done.Read, Write: done.Write, Limits: done.Limits,
 	})
 	return done, nil
 }
@@ -137,7 +139,7 @@ func pending(ctx context.Context, s *sandbox.Sandbox, before, after store.Invoca
 // findPending is pending for the plans of the running walls, and of those that the second record gets.
 func findPending(running, next walls.Plan, before, after store.InvocationMeta) (lacking []string) {
 	had := grantedPaths(before)
-	for _, path := range appendNew(grantedPaths(after), had) {
+	for _, path := range appendNew(nil, slices.Concat(grantedPaths(after), had)) {
 		real := cmp.Or(guard.ResolveOrEmpty(path), path)
 		if running.Lacks(next, real) != "" || slices.Contains(had, path) && next.Lacks(running, real) != "" { // given, or taken back
 			lacking = append(lacking, path)

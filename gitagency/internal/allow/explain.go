@@ -18,12 +18,13 @@ import (
 
 // Explanation says what the commands of a sandbox can read, write and reach, and why.
 type Explanation struct {
-	ID         string // empty for a sandbox that does not exist yet
-	Primitives store.Primitives
-	Walls      []string // names of the walls
-	Paths      []Path   // sorted by access, then by path
-	Targets    []Target // what can be reached through the network
-	Skipped    []error  // grants that are ignored
+	ID        string // empty for a sandbox that does not exist yet
+	Isolation string
+	Outputs   string
+	Names     []string // names of the walls
+	Paths     []Path   // sorted by access, then by path
+	Targets   []Target // what can be reached through the network
+	Skipped   []error  // grants that are ignored
 }
 
 // Path is a path and how it appears in the sandbox.
@@ -99,7 +100,7 @@ func Explain(ctx context.Context, r *core.Repository, query string) (Explanation
 // there are none.
 func explain(s *sandbox.Sandbox, id string, m store.InvocationMeta, running *walls.Plan) (Explanation, error) {
 	prims := settings.FillLegacyPrimitives(m.Primitives)
-	all := Explanation{ID: id, Primitives: prims, Walls: []string{}, Paths: []Path{}, Targets: []Target{}}
+	all := Explanation{ID: id, Isolation: prims.Isolation, Outputs: prims.Outputs, Names: []string{}, Paths: []Path{}, Targets: []Target{}}
 	e, err := s.ExplainWalls(sandbox.WallsRequest{Primitives: prims, Runner: m.Runner, Allowed: m.Grants()})
 	if err != nil {
 		return all, err
@@ -108,7 +109,7 @@ func explain(s *sandbox.Sandbox, id string, m store.InvocationMeta, running *wal
 		all.Targets = explainNetwork(prims.Outputs, e.Rules, m.Allowed)
 		return all, nil
 	}
-	all.Walls = e.Plan.WallNames()
+	all.Names = e.Plan.WallNames()
 	own := s.Repo.Store.SandboxDir(s.Repo.ID, s.ID)
 	add := func(path, access string, why walls.Reason, detail string) {
 		p := Path{Path: path, Access: access, Reason: string(why), Detail: detail}
