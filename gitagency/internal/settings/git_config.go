@@ -52,10 +52,7 @@ func (r *Reader) FindGitConfigSecrets(commonDir string) GitConfigSecrets {
 			w.read(filepath.Join(worktree, worktreeConfigFile))
 		}
 	}
-	w.readURLFiles(commonDir)
-	for _, worktree := range subdirs(filepath.Join(commonDir, "worktrees")) {
-		w.readURLFiles(worktree)
-	}
+	w.readURLFiles(commonDir, subdirs(filepath.Join(commonDir, "worktrees"))...)
 	w.readModules(filepath.Join(commonDir, "modules"))
 	return w.found
 }
@@ -178,15 +175,21 @@ func (w *configWalk) readModules(dir string) {
 	}
 }
 
-// readURLFiles reads the files of a git directory in which git keeps URLs: of the last fetch, of remotes in the old form, and
-// in reflogs, whose messages have the arguments of git pull.
-func (w *configWalk) readURLFiles(gitDir string) {
-	for _, name := range []string{"FETCH_HEAD", "logs/HEAD"} {
-		w.readURLFile(filepath.Join(gitDir, name))
+// readURLFiles reads the files of a git directory and of its worktrees in which git keeps URLs: of the last fetch, of remotes
+// in the old form, and in reflogs, whose messages have the arguments of git pull. A pull writes to the reflog of HEAD too,
+// so those of branches, of which there may be thousands, are read only if one of HEAD has a password.
+func (w *configWalk) readURLFiles(gitDir string, worktrees ...string) {
+	inReflog := false
+	for _, dir := range append(worktrees, gitDir) {
+		w.readURLFile(filepath.Join(dir, "FETCH_HEAD"))
+		inReflog = w.readURLFile(filepath.Join(dir, "logs", "HEAD")) || inReflog
 	}
-	for _, name := range []string{"remotes", "branches", "logs/refs/heads"} {
-		dir := filepath.Join(gitDir, name)
-		_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error { // as far as it can be read
+	dirs := []string{"remotes", "branches"}
+	if inReflog {
+		dirs = append(dirs, "logs/refs/heads")
+	}
+	for _, name := range dirs {
+		_ = filepath.WalkDir(filepath.Join(gitDir, name), func(path string, e fs.DirEntry, err error) error { // as far as it can be read
 			if err == nil && e.Type().IsRegular() {
 				w.readURLFile(path)
 			}
@@ -195,20 +198,18 @@ func (w *configWalk) readURLFiles(gitDir string) {
 	}
 }
 
-// readURLFile adds a file if its URLs have passwords.
-func (w *configWalk) readURLFile(path string) {
-	if w.seen[path] || len(w.seen) >= maxConfigFiles {
-		return
-	}
-	w.seen[path] = true
+// readURLFile adds a file if its URLs have passwords, and reports whether it did.
+func (w *configWalk) readURLFile(path string) bool {
 	data, err := durable.ReadFile(path, copies.MaxSize)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
-		return
+		return false
 	}
 	file := GitConfigFile{Path: guard.ResolveOrEmpty(path), Original: string(data), Text: config.StripUserinfo(string(data)), Unparsable: err != nil}
-	if file.Path != "" && (file.Unparsable || file.Text != file.Original) {
-		w.found.Files = append(w.found.Files, file)
+	if !isRegularFile(file.Path) || !file.Unparsable && file.Text == file.Original {
+		return false
 	}
+	w.found.Files = append(w.found.Files, file)
+	return true
 }
 
 // subdirs lists the directories in a directory; none if it cannot be read.
