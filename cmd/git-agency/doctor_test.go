@@ -62,14 +62,15 @@ func (l *lab) fixPackedRefsLock() {
 }
 
 // checkFixable checks the state after a creation was killed: the listings succeed, doctor reports the
-// remainder by its id, and after --fix of that id no file and no finding is left.
-func (l *lab) checkFixable(s sweep, point, before string) {
+// remainder by its id, and after --fix of that id no file and no finding is left. It returns the listed state.
+func (l *lab) checkFixable(s sweep, point, before string) (state string) {
 	l.t.Helper()
 	for _, argv := range [][]string{{"ls"}, {"ls", "--all"}, {"worktree", "ls", "--all"}} {
 		l.agency(argv...)
 	}
 	state, found := l.listedState(s), l.findings()
-	if state == "incomplete" || state == "missing-meta" {
+	switch {
+	case state == "incomplete" || state == "missing-meta":
 		if !slices.ContainsFunc(found, func(f gitagency.Finding) bool { return f.ID == sweepID }) {
 			l.t.Fatalf("%s (%s): doctor does not report %s: %+v", point, state, sweepID, found)
 		}
@@ -79,15 +80,17 @@ func (l *lab) checkFixable(s sweep, point, before string) {
 		if left := l.findings(); len(left) > 0 {
 			l.t.Fatalf("%s (%s): after --fix there is still %+v", point, state, left)
 		}
+	case len(found) > 0:
+		l.fixAll(point)
 	}
-	l.fixAll(point)
 	if state == "whole" {
 		l.checkCreated(s, point)
-		return
+		return state
 	}
 	if d := dumpDiff(before, l.dump()); d != "" {
 		l.t.Fatalf("%s (%q): files are left:\n%s", point, strings.TrimSpace(state), d)
 	}
+	return state
 }
 
 // doctorCase is one kind of damage, the finding that doctor must report, and a check of the repaired state.
@@ -619,62 +622,73 @@ var doctorCases = []doctorCase{
 // newDoctorLab returns a doctorLab without any damage.
 func newDoctorLab(t *testing.T) *doctorLab {
 	t.Helper()
-	l, tree := newDiscardLab(t)
-	return &doctorLab{l, tree, filepath.Join(l.repoData(), "invocations", sweepID)}
+	l, _ := newDiscardLab(t)
+	return newDoctorLabOf(l)
+}
+
+// newDoctorLabOf returns the doctorLab of a lab that newDiscardLab made.
+func newDoctorLabOf(l *lab) *doctorLab {
+	l.t.Helper()
+	return &doctorLab{l, l.sandboxPath(sweepID), filepath.Join(l.repoData(), "invocations", sweepID)}
 }
 
 func TestDoctorReportsAndFixes(t *testing.T) {
 	t.Parallel()
+	var names []string
 	for i, ill := range doctorCases {
-		t.Run(fmt.Sprintf("%s_%d", ill.code, i), func(t *testing.T) {
-			t.Parallel()
-			w := newDoctorLab(t)
-			l := w.lab
-			if found := l.findings(); len(found) > 0 {
-				t.Fatalf("before the damage, doctor found %+v", found)
-			}
-			ill.damage(w)
-			before := withoutObjects(l.dump())
-			found := l.findings()
-			id := cmp.Or(ill.id, sweepID)
-			at := slices.IndexFunc(found, func(f gitagency.Finding) bool { return f.Code == ill.code && (f.ID == id || id == "*") })
-			if at < 0 {
-				t.Fatalf("doctor found %+v", found)
-			}
-			f := found[at]
-			id = f.ID
-			if f.AtRisk != ill.atRisk || !filepath.IsAbs(f.Path) || f.Problem == "" {
-				t.Errorf("the finding is %+v", f)
-			}
-			if o := l.try(nil, "sh", "-n", "-c", f.FixCommand); o.code != 0 || strings.Contains(f.FixCommand, "<") {
-				t.Errorf("the fix command %q is no valid shell: %s", f.FixCommand, o.stderr)
-			}
-			if d := dumpDiff(before, withoutObjects(l.dump())); d != "" {
-				t.Errorf("doctor changed files:\n%s", d)
-			}
-			if ill.checkFixed == nil {
-				if strings.Contains(f.FixCommand, "doctor --fix") || f.FixCommand == "" {
-					t.Errorf("the fix command is %q", f.FixCommand)
-				}
-				if o := l.try(nil, "git-agency", "doctor", "--fix", id); o.code != 4 || !strings.Contains(o.stderr, f.FixCommand) {
-					t.Errorf("--fix ended with %d: %s", o.code, o.stderr)
-				}
-				if d := dumpDiff(before, withoutObjects(l.dump())); d != "" {
-					t.Errorf("the refused --fix changed files:\n%s", d)
-				}
-				return
-			}
-			if f.FixCommand != "git agency doctor --fix "+id {
+		names = append(names, fmt.Sprintf("%s_%d", ill.code, i))
+	}
+	newLab := func(t *testing.T) *lab {
+		t.Helper()
+		l := newDoctorLab(t).lab
+		if found := l.findings(); len(found) > 0 {
+			t.Fatalf("before the damage, doctor found %+v", found)
+		}
+		return l
+	}
+	forEachCase(t, names, newLab, func(l *lab, number int, _ func()) {
+		t, w, ill := l.t, newDoctorLabOf(l), doctorCases[number]
+		ill.damage(w)
+		before := withoutObjects(l.dump())
+		found := l.findings()
+		id := cmp.Or(ill.id, sweepID)
+		at := slices.IndexFunc(found, func(f gitagency.Finding) bool { return f.Code == ill.code && (f.ID == id || id == "*") })
+		if at < 0 {
+			t.Fatalf("doctor found %+v", found)
+		}
+		f := found[at]
+		id = f.ID
+		if f.AtRisk != ill.atRisk || !filepath.IsAbs(f.Path) || f.Problem == "" {
+			t.Errorf("the finding is %+v", f)
+		}
+		if o := l.try(nil, "sh", "-n", "-c", f.FixCommand); o.code != 0 || strings.Contains(f.FixCommand, "<") {
+			t.Errorf("the fix command %q is no valid shell: %s", f.FixCommand, o.stderr)
+		}
+		if d := dumpDiff(before, withoutObjects(l.dump())); d != "" {
+			t.Errorf("doctor changed files:\n%s", d)
+		}
+		if ill.checkFixed == nil {
+			if strings.Contains(f.FixCommand, "doctor --fix") || f.FixCommand == "" {
 				t.Errorf("the fix command is %q", f.FixCommand)
 			}
-			if o := l.try(nil, "git-agency", "doctor", "--fix", id); o.code != 0 || !strings.Contains(o.stdout, "repaired "+ill.code) {
-				t.Fatalf("--fix ended with %d: %s", o.code, o.stderr)
+			if o := l.try(nil, "git-agency", "doctor", "--fix", id); o.code != 4 || !strings.Contains(o.stderr, f.FixCommand) {
+				t.Errorf("--fix ended with %d: %s", o.code, o.stderr)
 			}
-			l.fixAll(ill.code)
-			ill.checkFixed(w)
-			l.git("fsck", "--no-dangling")
-		})
-	}
+			if d := dumpDiff(before, withoutObjects(l.dump())); d != "" {
+				t.Errorf("the refused --fix changed files:\n%s", d)
+			}
+			return
+		}
+		if f.FixCommand != "git agency doctor --fix "+id {
+			t.Errorf("the fix command is %q", f.FixCommand)
+		}
+		if o := l.try(nil, "git-agency", "doctor", "--fix", id); o.code != 0 || !strings.Contains(o.stdout, "repaired "+ill.code) {
+			t.Fatalf("--fix ended with %d: %s", o.code, o.stderr)
+		}
+		l.fixAll(ill.code)
+		ill.checkFixed(w)
+		l.git("fsck", "--no-dangling")
+	})
 }
 
 func TestDoctorCasesCoverFindingCodes(t *testing.T) {

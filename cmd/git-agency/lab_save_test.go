@@ -1,11 +1,14 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"testing"
 	"time"
 )
@@ -51,6 +54,41 @@ func (l *lab) save() (restore func()) {
 		}
 		s.restored, _ = fileStamps(l.dir) // nil after an error: the next restore replaces everything
 	}
+}
+
+// forEachCase runs a test in a subtest for each case. The cases share a few labs, which are restored after each case:
+// that takes less time than making a lab.
+func forEachCase(t *testing.T, names []string, newLab func(t *testing.T) *lab, test func(l *lab, number int, restore func())) {
+	t.Helper()
+	const labs = 4 // in parallel
+	for first := range labs {
+		t.Run("lab"+strconv.Itoa(first), func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t)
+			saved := *l
+			restore := l.save()
+			restore() // the first restore copies everything; later ones copy only the files that changed since
+			for number := first; number < len(names); number += labs {
+				t.Run(names[number], func(t *testing.T) { test(saved.withT(t), number, restore) })
+				if err := removeOthers(l.dir); err != nil {
+					t.Fatal(err)
+				}
+				restore()
+			}
+		})
+	}
+}
+
+// removeOthers removes everything but labRoots from a directory.
+func removeOthers(dir string) error {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		if path := filepath.Join(dir, e.Name()); !slices.Contains(labRoots, e.Name()) {
+			makeAccessible(path)
+			err = errors.Join(err, os.RemoveAll(path))
+		}
+	}
+	return err
 }
 
 // replaceAll removes the lab's directories and copies them anew.

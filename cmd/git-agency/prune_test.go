@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -198,8 +197,8 @@ func TestPruneInterruptedAtAnyStepIsFinishedByNext(t *testing.T) {
 	}
 	for i, point := range points {
 		for n, action := range []string{"fail", "term", "kill"} {
-			if testing.Short() && i%6 != 2*n {
-				continue // every second point, with one of the three
+			if testing.Short() && i%9 != 3*n {
+				continue // every third point, with one of the three
 			}
 			code := map[string]int{"fail": 1, "term": 143, "kill": -1}[action]
 			o := l.try([]string{"TEST_FAULT=" + point + "=" + action}, "git-agency", "prune")
@@ -369,38 +368,26 @@ func TestPruneDryRunReportsRealRun(t *testing.T) {
 		states["discard killed after "+step] = state{"remove", func(l *lab) { l.discardAtID(id, "TEST_FAULT=discard/"+step+":after=kill", -1) }}
 	}
 	names := slices.Sorted(maps.Keys(states))
-	const labs = 4 // repositories in parallel; restoring one after a state costs less than making another
-	for first := range labs {
-		t.Run(strconv.Itoa(first), func(t *testing.T) {
-			t.Parallel()
-			shared := newPruneLab(t)
-			putBack := shared.save()
-			putBack() // the first restore copies everything; later ones copy only the files that changed since
-			for i := first; i < len(names); i += labs {
-				name := names[i]
-				t.Run(name, func(t *testing.T) {
-					shared.withT(t).checkDryRun(i, id, states[name].want, states[name].make)
-				})
-				putBack()
-			}
-		})
-	}
+	forEachCase(t, names, newPruneLab, func(l *lab, number int, restore func()) {
+		s := states[names[number]]
+		l.checkDryRun(number, id, s.want, s.make, restore)
+	})
 }
 
 // checkDryRun makes a state and compares the results of a dry run of prune with those of a real run, for every --expire;
-// with -short only for the default and, in every second state, for one other.
-func (l *lab) checkDryRun(number int, id, want string, makeState func(*lab)) {
+// with -short only for the default and, in every third state, for one other.
+func (l *lab) checkDryRun(number int, id, want string, makeState func(*lab), restore func()) {
 	t := l.t
 	t.Helper()
-	makeState(l)
-	restore := l.save()
 	expires := [][]string{nil, {"--expire=now"}, {"--expire=never"}, {"--expire=2026-01-28T12:02:30Z"}}
 	if testing.Short() {
-		if expires = [][]string{nil, expires[1+number%3]}; number%2 == 0 {
+		if expires = [][]string{nil, expires[1+number/3%3]}; number%3 != 0 {
 			expires = expires[:1]
 		}
 	}
 	for _, expire := range expires {
+		restore()
+		makeState(l)
 		before := l.dump()
 		dry := l.try(nil, slices.Concat([]string{"git-agency", "prune", "--dry-run", "--json"}, expire)...)
 		if d := dumpDiff(before, l.dump()); d != "" {
@@ -417,7 +404,6 @@ func (l *lab) checkDryRun(number int, id, want string, makeState func(*lab)) {
 			t.Errorf("want action %s:\n%s", want, wet.stdout)
 		}
 		l.checkActiveSandbox(expire)
-		restore()
 	}
 }
 
@@ -460,7 +446,7 @@ func TestPruneKilledAtAnyStepKeepsLateWork(t *testing.T) {
 	l.write(filepath.Join(l.sandboxPath(pruneInterrupted), "late"), "l\n")
 	points, restore := l.prunePoints(), l.save()
 	for i, point := range points {
-		if testing.Short() && i%3 != 0 {
+		if testing.Short() && i%5 != 0 {
 			continue
 		}
 		if o := l.try([]string{"TEST_FAULT=" + point + "=kill"}, "git-agency", "prune"); o.code != -1 {

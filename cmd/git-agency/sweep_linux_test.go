@@ -47,15 +47,14 @@ func TestCreationKilledAtAnyChangeIsRepairable(t *testing.T) {
 			before := l.dump()
 			restore := l.save()
 			seen := map[string]int{}
-			step := killStep(20, 1)
+			step := killStep(30, 1)
 			for n := 1; ; n += step {
 				done, last := l.runKilled(n, s.argv...)
 				if done {
 					t.Logf("%d kill points: %v", n-1, seen)
 					break
 				}
-				seen[l.listedState(s)]++
-				l.checkFixable(s, strconv.Itoa(n)+", before "+last, before)
+				seen[l.checkFixable(s, strconv.Itoa(n)+", before "+last, before)]++
 				restore()
 			}
 			if step == 1 && (seen["incomplete"]+seen["missing-meta"] == 0 || seen["whole"] == 0) {
