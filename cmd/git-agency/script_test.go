@@ -58,8 +58,8 @@ func TestScripts(t *testing.T) {
 }
 
 // withoutDetach is the git configuration of tests: otherwise the removal of ended sandboxes would continue in the background
-// after a test.
-const withoutDetach = "[agency]\n\tautoDetach = false\n"
+// after a test. Each git commit would start a gc, which never has anything to do.
+const withoutDetach = "[agency]\n\tautoDetach = false\n[maintenance]\n\tauto = false\n"
 
 // isolatedEnv returns variables that keep the git configuration of the machine and user out of the tests.
 func isolatedEnv(dir string) []string {

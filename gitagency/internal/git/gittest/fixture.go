@@ -56,7 +56,7 @@ func NewEmpty(t *testing.T) *Fixture {
 	root := TempDir(t)
 	l := &Fixture{T: t, Root: filepath.Join(root, "repo"), GlobalConfig: filepath.Join(root, "gitconfig")}
 	l.Must(os.Mkdir(l.Root, 0o755))
-	l.Must(os.WriteFile(l.GlobalConfig, []byte("[user]\n\tname = Somebody\n\temail = somebody@example.com\n"), 0o644))
+	l.Must(os.WriteFile(l.GlobalConfig, []byte("[user]\n\tname = Somebody\n\temail = somebody@example.com\n[maintenance]\n\tauto = false\n"), 0o644))
 	l.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + root,
 		"GIT_CONFIG_GLOBAL=" + l.GlobalConfig, "GIT_CONFIG_NOSYSTEM=1",
