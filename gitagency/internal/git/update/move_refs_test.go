@@ -108,7 +108,7 @@ func TestUpdateOfUnmovedBranchIsDoneByOtherRefs(t *testing.T) {
 // Undo refuses when the refs cannot be read: if they have moved, the files would be those of another commit.
 func TestUndoRefusesWhenRefsAreUnreadable(t *testing.T) {
 	t.Parallel()
-	withAndWithoutMerger(t, func(t *testing.T, newLab func(*testing.T) *updateLab) {
+	withAndWithoutMerger(t, func(t *testing.T, _ bool, newLab func(*testing.T) *updateLab) {
 		lab := newLab(t)
 		status := lab.status()
 		tx, _, err := lab.runUntil("commit")

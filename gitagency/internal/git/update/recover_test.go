@@ -23,7 +23,7 @@ func (lab *updateLab) killAt(point string) {
 
 func TestRecoverRestoresFilesTornByPowerCut(t *testing.T) {
 	t.Parallel()
-	withAndWithoutMerger(t, func(t *testing.T, newLab func(*testing.T) *updateLab) {
+	withAndWithoutMerger(t, func(t *testing.T, _ bool, newLab func(*testing.T) *updateLab) {
 		lab := newLab(t)
 		before := lab.diskState()
 		path := func(name string) string { return filepath.Join(lab.Root, name) }
@@ -63,7 +63,7 @@ func TestRecoverRestoresFilesTornByPowerCut(t *testing.T) {
 
 func TestRecoverWithoutRenameExchange(t *testing.T) {
 	t.Parallel()
-	withAndWithoutMerger(t, func(t *testing.T, newLab func(*testing.T) *updateLab) {
+	withAndWithoutMerger(t, func(t *testing.T, _ bool, newLab func(*testing.T) *updateLab) {
 		lab := newLab(t)
 		before := lab.diskState()
 		for _, point := range []string{"put dir/b.txt", "moved", "commit"} {
@@ -101,7 +101,7 @@ func TestRecoverWithoutRenameExchange(t *testing.T) {
 
 func TestRecoverRemovesOnlyOwnLocks(t *testing.T) {
 	t.Parallel()
-	withAndWithoutMerger(t, func(t *testing.T, newLab func(*testing.T) *updateLab) {
+	withAndWithoutMerger(t, func(t *testing.T, _ bool, newLab func(*testing.T) *updateLab) {
 		lab := newLab(t)
 		before := lab.diskState()
 		gitPath := func(name string) string { return filepath.Join(lab.Root, ".git", name) }
@@ -152,7 +152,7 @@ func TestRecoverRemovesOnlyOwnLocks(t *testing.T) {
 // Recover undoes the update when the branch is at another commit or was deleted: the new commit was never part of it.
 func TestRecoverUndoesForAnyBranchPosition(t *testing.T) {
 	t.Parallel()
-	withAndWithoutMerger(t, func(t *testing.T, newLab func(*testing.T) *updateLab) {
+	withAndWithoutMerger(t, func(t *testing.T, _ bool, newLab func(*testing.T) *updateLab) {
 		lab := newLab(t)
 		status := lab.status()
 		other := lab.Git("commit-tree", "-m", "x", "-p", "main", "main^{tree}")
@@ -181,7 +181,7 @@ func TestRecoverUndoesForAnyBranchPosition(t *testing.T) {
 // Recover leaves new files that the user has committed since.
 func TestRecoverKeepsCommittedFiles(t *testing.T) {
 	t.Parallel()
-	withAndWithoutMerger(t, func(t *testing.T, newLab func(*testing.T) *updateLab) {
+	withAndWithoutMerger(t, func(t *testing.T, _ bool, newLab func(*testing.T) *updateLab) {
 		lab := newLab(t)
 		lab.killAt("commit")
 		lab.Must(os.Remove(filepath.Join(lab.Root, ".git/index.lock")))
@@ -204,7 +204,7 @@ func TestRecoverKeepsCommittedFiles(t *testing.T) {
 
 func TestRecoverFinishesAfterBranchMoved(t *testing.T) {
 	t.Parallel()
-	withAndWithoutMerger(t, func(t *testing.T, newLab func(*testing.T) *updateLab) {
+	withAndWithoutMerger(t, func(t *testing.T, _ bool, newLab func(*testing.T) *updateLab) {
 		for name, do := range map[string]func(lab *updateLab){
 			"index not published": func(*updateLab) {},
 			"index published": func(lab *updateLab) {
@@ -267,7 +267,7 @@ func TestRecoverFinishesAfterBranchMoved(t *testing.T) {
 // Recover restores refs that moved before git was killed. The branch never moves before the others.
 func TestRecoverRestoresOtherRefs(t *testing.T) {
 	t.Parallel()
-	withAndWithoutMerger(t, func(t *testing.T, newLab func(*testing.T) *updateLab) {
+	withAndWithoutMerger(t, func(t *testing.T, _ bool, newLab func(*testing.T) *updateLab) {
 		lab := newLab(t)
 		before := lab.diskState()
 		lab.killAt("commit")
@@ -287,7 +287,7 @@ func TestRecoverRestoresOtherRefs(t *testing.T) {
 // A file that was staged while index.lock was missing stays staged, and all other files are updated.
 func TestRecoverKeepsFilesStagedSince(t *testing.T) {
 	t.Parallel()
-	withAndWithoutMerger(t, func(t *testing.T, newLab func(*testing.T) *updateLab) {
+	withAndWithoutMerger(t, func(t *testing.T, _ bool, newLab func(*testing.T) *updateLab) {
 		lab := newLab(t)
 		lab.killAt("publish")
 		lab.Must(os.Remove(filepath.Join(lab.Root, ".git/index.lock")))

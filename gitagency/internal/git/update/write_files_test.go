@@ -105,7 +105,7 @@ func TestLargeFilesAreWrittenByGit(t *testing.T) {
 // An update that is cancelled before the refs are locked can be undone completely.
 func TestCancelledUpdateIsUndone(t *testing.T) {
 	t.Parallel()
-	withAndWithoutMerger(t, func(t *testing.T, newLab func(*testing.T) *updateLab) {
+	withAndWithoutMerger(t, func(t *testing.T, _ bool, newLab func(*testing.T) *updateLab) {
 		lab := newLab(t)
 		before := lab.diskState()
 		tx, err := lab.begin()
