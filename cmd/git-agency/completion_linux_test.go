@@ -118,6 +118,12 @@ var completedSpecialNames = []struct{ line, after string }{
 	{`git-agency show "\$(tou`, `git-agency show "20260128120010-6262"`},
 }
 
+// leavesOutLine reports whether -short leaves out line number i for a shell: zsh runs the same functions for all lines,
+// whether it loaded them from a file or by eval.
+func leavesOutLine(shell string, i int) bool {
+	return testing.Short() && shell == "zsh by eval" && i%4 != 0
+}
+
 func TestTabReplacesNameByID(t *testing.T) {
 	t.Parallel()
 	for _, shell := range []string{"bash", "zsh", "zsh by eval", "fish"} {
@@ -129,7 +135,10 @@ func TestTabReplacesNameByID(t *testing.T) {
 			if shell != "fish" {
 				lines = slices.Concat(lines, completedSpecialNames)
 			}
-			for _, tt := range lines {
+			for i, tt := range lines {
+				if leavesOutLine(shell, i) {
+					continue
+				}
 				// Shells differ in whether a space follows a closing quote.
 				if got := term.typeKeys(tt.line + "\t"); strings.TrimRight(got, " ") != strings.TrimRight(tt.after, " ") {
 					t.Errorf("%s TAB\n got %q\nwant %q", tt.line, got, tt.after)
@@ -171,7 +180,10 @@ func TestTabCompletesLine(t *testing.T) {
 			t.Parallel()
 			l := newShellLab(t)
 			term := l.startShell(shell)
-			for _, tt := range completedLines {
+			for i, tt := range completedLines {
+				if leavesOutLine(shell, i) {
+					continue
+				}
 				// Shells differ in whether a space follows a closing quote.
 				if got := term.typeKeys(tt.line + "\t"); strings.TrimRight(got, " ") != strings.TrimRight(tt.after, " ") {
 					t.Errorf("%s TAB\n got %q\nwant %q", tt.line, got, tt.after)

@@ -30,7 +30,10 @@ func (l *lab) invocations() []gitagency.Invocation {
 
 func TestConcurrentStarts(t *testing.T) {
 	t.Parallel()
-	const n = 64
+	n := 64
+	if testing.Short() {
+		n = 24
+	}
 	l := newLab(t)
 	l.agency("worktree", "create", "wt")
 
@@ -111,10 +114,14 @@ func TestConcurrentStartDiscardAndWorktree(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	l.agency("worktree", "create", "wt")
+	rounds := 4
+	if testing.Short() {
+		rounds = 2
+	}
 	var workers sync.WaitGroup
 	for w := range 8 {
 		workers.Go(func() {
-			for range 4 {
+			for range rounds {
 				start := l.try(nil, "git-agency", "start", "wt", "--lock-timeout", "-1")
 				if start.code != 0 {
 					t.Errorf("start ended with %d: %s", start.code, start.stderr)

@@ -61,10 +61,14 @@ func TestDoctorHealthyRepositories(t *testing.T) {
 func TestDoctorDuringStartAndDiscard(t *testing.T) {
 	t.Parallel()
 	l := newSweepLab(t)
+	rounds := 20
+	if testing.Short() {
+		rounds = 8
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for range 20 {
+		for range rounds {
 			id := l.try(nil, "git-agency", "start", "wt")
 			if o := l.try(nil, "git-agency", "discard", id.line()); id.code != 0 || o.code != 0 {
 				t.Errorf("%s%s", id.stderr, o.stderr)

@@ -302,7 +302,7 @@ func TestConcurrentExec(t *testing.T) {
 	t.Parallel()
 	many := 50
 	if testing.Short() {
-		many = 20
+		many = 10
 	}
 	for name, c := range map[string]struct {
 		way     string

@@ -231,14 +231,15 @@ func TestToolRunsNothingFromSandbox(t *testing.T) {
 			}
 			t.Run(isolation+"/"+strings.ReplaceAll(p.name, " ", "-"), func(t *testing.T) {
 				t.Parallel()
-				newHostileLab(t, isolation).checkPayload(p, isolation)
+				newHostileLab(t, isolation).checkPayload(p, isolation, i)
 			})
 		}
 	}
 }
 
-// checkPayload plants a payload, shows that plain git triggers it, and runs the commands of the tool on it.
-func (g *hostileLab) checkPayload(p payload, isolation string) {
+// checkPayload plants a payload, shows that plain git triggers it, and runs the commands of the tool on it. With -short
+// it leaves out two of three commands that neither take nor discard the state of the sandbox, others for each number.
+func (g *hostileLab) checkPayload(p payload, isolation string, number int) {
 	t := g.t
 	t.Helper()
 	g.forgeIndex()
@@ -285,6 +286,9 @@ func (g *hostileLab) checkPayload(p payload, isolation string) {
 		{"snapshot", "rollback", g.id, second},
 		{"snapshot", "rollback", g.id, first},
 	} {
+		if testing.Short() && (number/2+i)%3 != 0 { // every second number has the same isolation
+			continue
+		}
 		o := g.runTool(args...)
 		if i < 2 && o.code != 0 || o.code > 5 {
 			t.Errorf("%q ended with %d: %s%s", args, o.code, o.stdout, o.stderr)

@@ -183,7 +183,11 @@ func TestRollbackKilledAtAnyStepIsUndoneOrFinished(t *testing.T) {
 	begun := false
 	for i, point := range points {
 		begun = begun || point == "rollback/files:before"
-		// With -short each point only fails or is only killed: the end of a step equals the beginning of the next.
+		// With -short each step fails at its beginning or is killed at its end: the end of a step equals the beginning
+		// of the next.
+		if testing.Short() && i%4 != 0 && i%4 != 3 {
+			continue
+		}
 		if !testing.Short() || i%2 == 0 {
 			l.failRollback(point, nextCommands[i%len(nextCommands)], begun)
 			restore()
