@@ -112,7 +112,7 @@ func TestUnparsableConfigIsHidden(t *testing.T) {
 	path := filepath.Join(l.dir, "home", ".config", "git", "config") // GIT_CONFIG_GLOBAL is set, so git does not read it
 	l.write(path, "[github\n\ttoken = "+fakeSecret+"\n")
 	o := l.try(nil, "git-agency", "exec", w.id, "--", "cat", path)
-	if o.code != 0 || o.stdout != "" || !strings.Contains(o.stderr, path+" cannot be parsed, so it is empty behind the walls") {
+	if o.code != 0 || o.stdout != "" || !strings.Contains(o.stderr, path+" is too large or cannot be parsed, so it is empty behind the walls") {
 		t.Errorf("%+v", o)
 	}
 }

@@ -21,7 +21,7 @@ type Explanation struct {
 	ID        string // empty for a sandbox that does not exist yet
 	Isolation string
 	Outputs   string
-	Names     []string // names of the walls
+	Names     []string // of the walls
 	Paths     []Path   // sorted by access, then by path
 	Targets   []Target // what can be reached through the network
 	Skipped   []error  // grants that are ignored

@@ -24,23 +24,23 @@ const noLowerLayer = "its file system cannot be the lower layer of an overlay"
 
 // lowerLayers finds out which file systems can be the lower layers of overlays, and tries each unusual one once.
 type lowerLayers struct {
-	sync.Mutex
+	mu    sync.Mutex
 	tried map[uint64]string // by device
 }
 
 // whyNot returns the reason why the file system of dir cannot be a lower layer; empty if it can, or if it cannot be tried. It
-// tries none on the device of like, which is one.
-func (l *lowerLayers) whyNot(dir, like string) string {
+// does not try a file system that also has the directory accepted, since that one is known to work.
+func (l *lowerLayers) whyNot(dir, accepted string) string {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil || slices.Contains(lowerFilesystems, int64(fs.Type)) {
 		return "" // a directory that is gone fails when it is mounted
 	}
 	var st, usual unix.Stat_t
-	if unix.Stat(dir, &st) != nil || unix.Stat(like, &usual) == nil && st.Dev == usual.Dev {
+	if unix.Stat(dir, &st) != nil || unix.Stat(accepted, &usual) == nil && st.Dev == usual.Dev {
 		return ""
 	}
-	l.Lock()
-	defer l.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	why, known := l.tried[st.Dev]
 	if !known {
 		if isRefusedAsLower(dir) {

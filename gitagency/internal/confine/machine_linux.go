@@ -14,9 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// InspectMachine finds out what this machine offers. It starts no process, unless a plan has an overlay on a file system of an
-// unusual type; whether namespaces can be created shows when
-// they are.
+// InspectMachine finds out what this machine offers. It starts no process, unless a plan has an overlay on a file system of
+// an unusual type. Whether namespaces can be created shows when they are.
 func InspectMachine() walls.Machine {
 	m := walls.Machine{System: runtime.GOOS, Arch: runtime.GOARCH, Kernel: kernelRelease(), UID: os.Geteuid(), GID: os.Getegid(), Files: hostFiles()}
 	abi, err := landlock.ABI()

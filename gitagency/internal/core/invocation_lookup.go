@@ -94,8 +94,8 @@ func parseAge(query string) (age int, relative bool) {
 	return age, negative && err == nil && age > 0 && strconv.Itoa(age) == digits
 }
 
-// IsIDForm reports whether a text has the form of an id or of a short one, which Invocation looks up: a name of that form
-// could be taken for the id of another invocation.
+// IsIDForm reports whether a text has the form of an id, of the part of one after the dash, or of an age such as @-1: a name
+// of that form could be taken for the id of another invocation. Prefixes of ids do not count: "2026" and "fix" are names.
 func IsIDForm(text string) bool {
 	_, relative := parseAge(text)
 	return relative || ids.Valid(text) || ids.ValidSuffix(text)

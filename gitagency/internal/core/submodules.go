@@ -36,6 +36,9 @@ func (r *Repository) FindSubmodules(ctx context.Context, repo *git.Repo, s git.W
 // index.
 func (r *Repository) ChangedSubmodules(ctx context.Context, repo *git.Repo, spec git.WorktreeSpec) (paths []string, err error) {
 	found, err := r.FindSubmodules(ctx, repo, spec)
+	if err != nil {
+		return nil, err
+	}
 	for _, c := range found {
 		changed, err := c.IsChanged(ctx)
 		if err != nil {
@@ -45,7 +48,7 @@ func (r *Repository) ChangedSubmodules(ctx context.Context, repo *git.Repo, spec
 			paths = append(paths, c.Path)
 		}
 	}
-	return paths, err
+	return paths, nil
 }
 
 // WithKeptSubmodules fills in which submodules of a tree hold nothing that is not kept elsewhere, and where the repositories

@@ -1,7 +1,6 @@
 package handoff
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -100,10 +99,16 @@ func (i *lfsImport) importObject(name string) (err error) {
 	if hex.EncodeToString(sum.Sum(nil)) != filepath.Base(name) {
 		return nil
 	}
-	if err := cmp.Or(temp.Chmod(0o644), temp.Sync()); err != nil {
+	if err := temp.Chmod(0o644); err != nil {
 		return err
 	}
-	return cmp.Or(os.Rename(temp.Name(), target), durable.SyncDir(filepath.Dir(target)))
+	if err := temp.Sync(); err != nil {
+		return err
+	}
+	if err := os.Rename(temp.Name(), target); err != nil {
+		return err
+	}
+	return durable.SyncDir(filepath.Dir(target))
 }
 
 // ignoreGone drops an error about a name that leads to no file or directory of the kind that was expected.

@@ -29,7 +29,7 @@ func PIDs() (all []int, ok bool) {
 // Path returns the path of a file about a process in /proc.
 func Path(pid int, name string) string { return "/proc/" + strconv.Itoa(pid) + "/" + name }
 
-// Stat holds the first fields of /proc/<pid>/stat.
+// Stat holds some fields of /proc/<pid>/stat.
 type Stat struct {
 	State         byte
 	Parent, Group int

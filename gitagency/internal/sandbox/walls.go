@@ -110,7 +110,7 @@ func (s *Sandbox) filterGitConfig(policy *settings.Policy, secrets settings.GitC
 			continue // the user grants it as it is
 		}
 		if f.Unparsable {
-			s.Repo.Warn("%s cannot be parsed, so it is empty behind the walls: it may contain secrets", f.Path)
+			s.Repo.Warn("%s is too large or cannot be parsed, so it is empty behind the walls: it may contain secrets", f.Path)
 		}
 		policy.Filtered = append(policy.Filtered, walls.FilteredFile{Path: f.Path, Text: []byte(f.Text)})
 		if name, err := filepath.Rel(s.Repo.CommonDir, f.Path); err == nil && filepath.IsLocal(name) {

@@ -160,8 +160,8 @@ func (e WalledEnvironment) cacheOverrides() []string {
 }
 
 // isUsableCache reports whether a tool can work with a cache where it is. A read-only cache is enough for most tools,
-// but not for XDG_CACHE_HOME, which many tools expect to write to, nor for a part of it; it counts if it is read-only only
-// if agency.sandbox.read names it.
+// but not for XDG_CACHE_HOME, which many tools expect to write to, nor for a part of it: a read-only one counts only if
+// agency.sandbox.read names it, and a writable one only if no part of it is read-only.
 func (e WalledEnvironment) isUsableCache(c ToolCache) bool {
 	if e.Plan.IsWritable(c.path) {
 		return c.variable != cacheHome || !slices.ContainsFunc(e.Plan.Kept, func(kept string) bool { return guard.Contains(c.path, kept) })

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/git-agency/git-agency/gitagency/internal/copies"
-
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git/config"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
@@ -21,7 +20,7 @@ type GitConfigFile struct {
 	Original string
 	Text     string // without secrets
 
-	Unparsable bool // it cannot be parsed, and Text is empty
+	Unparsable bool // it is too large, or cannot be parsed, and Text is empty
 }
 
 // GitConfigSecrets are the secrets in the configuration files of git that commands behind walls could read.

@@ -61,7 +61,7 @@ func (p *Policy) grantsPath(path string) bool {
 func (p *Policy) listCaches(dir string) (known, others []string, err error) {
 	f, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY, 0) // a named pipe would wait for a writer
 	if isMissing(err) {
-		return []string{}, nil, nil
+		return nil, nil, nil
 	}
 	if err != nil {
 		return nil, nil, err
@@ -71,7 +71,6 @@ func (p *Policy) listCaches(dir string) (known, others []string, err error) {
 	if err != nil { // a name that is not listed would not be omitted
 		return nil, nil, err
 	}
-	known = []string{}
 	for _, name := range names {
 		path := filepath.Join(dir, name)
 		switch {

@@ -37,15 +37,16 @@ type Series struct {
 	Subject  func(message string) git.WorktreeSpec // description of the tree's current state
 }
 
-// Take is the transaction. Before the ref is created it only writes objects, which nothing refers to.
-func (h Series) Take(ctx context.Context, repo *git.Repo, req TakeRequest) (_ Snapshot, err error) {
-	tx := h.Repo.BeginTx("snapshot")
+// Take adds a snapshot to the series, or returns the last one if nothing has changed since. Before it creates the ref, it
+// only writes objects, which nothing refers to.
+func (s Series) Take(ctx context.Context, repo *git.Repo, req TakeRequest) (_ Snapshot, err error) {
+	tx := s.Repo.BeginTx("snapshot")
 	defer func() {
 		if err != nil {
 			core.RollbackTx(ctx, tx)
 		}
 	}()
-	snapshot, err := h.TakeSteps(ctx, tx, repo, req, nil)
+	snapshot, err := s.TakeSteps(ctx, tx, repo, req, nil)
 	if err != nil {
 		return Snapshot{}, err
 	}
@@ -55,27 +56,27 @@ func (h Series) Take(ctx context.Context, repo *git.Repo, req TakeRequest) (_ Sn
 
 // TakeSteps runs the steps of a snapshot in tx, which may continue after them. also, which may be nil, is given the
 // commit and returns paths that must be captured in addition.
-func (h Series) TakeSteps(ctx context.Context, tx *undo.Tx, repo *git.Repo, req TakeRequest, also func(commit string) ([]string, error)) (Snapshot, error) {
-	last, err := h.latest(ctx, repo)
+func (s Series) TakeSteps(ctx context.Context, tx *undo.Tx, repo *git.Repo, req TakeRequest, also func(commit string) ([]string, error)) (Snapshot, error) {
+	last, err := s.latest(ctx, repo)
 	if err != nil {
 		return Snapshot{}, err
 	}
-	snap := Snapshot{Invocation: h.ID, Number: last.Number + 1, Created: true}
-	snap.Ref = core.SnapshotRef(h.ID, snap.Number)
+	snap := Snapshot{Invocation: s.ID, Number: last.Number + 1, Created: true}
+	snap.Ref = core.SnapshotRef(s.ID, snap.Number)
 	message := req.Message
 	if message == "" {
-		message = fmt.Sprintf("agency: snapshot %d of %s", snap.Number, h.TreeName)
+		message = fmt.Sprintf("agency: snapshot %d of %s", snap.Number, s.TreeName)
 	}
 	var secrets []string
 	if !req.IncludeSecrets {
-		if secrets, err = h.Repo.Settings.SecretPatterns(); err != nil {
+		if secrets, err = s.Repo.Settings.SecretPatterns(); err != nil {
 			return Snapshot{}, err
 		}
 	}
 	var made []string
 	// 1. Capture the state as a commit that no ref points at yet.
 	if err := tx.Step(ctx, "capture", func() error {
-		state, err := h.Repo.PrepareCapture(h.Subject(message))
+		state, err := s.Repo.PrepareCapture(s.Subject(message))
 		if err != nil {
 			return err
 		}
@@ -87,7 +88,7 @@ func (h Series) TakeSteps(ctx context.Context, tx *undo.Tx, repo *git.Repo, req 
 			}
 		}
 		if err == nil {
-			frozen.LeftOut, err = h.Repo.WithoutKeptSubmodules(ctx, repo, state, frozen.LeftOut)
+			frozen.LeftOut, err = s.Repo.WithoutKeptSubmodules(ctx, repo, state, frozen.LeftOut)
 		}
 		snap.ID, snap.LeftOut, made = frozen.Commit, ToLeftOut(frozen.LeftOut), frozen.Objects
 		return err
@@ -124,16 +125,16 @@ func Keep(ctx context.Context, tx *undo.Tx, repo *git.Repo, snapshot Snapshot, m
 }
 
 // latest returns the snapshot with the highest number; the number is 0 when there is none.
-func (h Series) latest(ctx context.Context, repo *git.Repo) (Snapshot, error) {
-	if n, ok := repo.LastNumberedRef(core.SnapshotsPrefix(h.ID)); ok { // without reading all refs
-		commit, err := repo.Tip(ctx, core.SnapshotRef(h.ID, n))
+func (s Series) latest(ctx context.Context, repo *git.Repo) (Snapshot, error) {
+	if n, ok := repo.LastNumberedRef(core.SnapshotsPrefix(s.ID)); ok { // without reading all refs
+		commit, err := repo.Tip(ctx, core.SnapshotRef(s.ID, n))
 		if err != nil || commit != "" {
-			return Snapshot{Invocation: h.ID, ID: commit, Ref: core.SnapshotRef(h.ID, n), Number: n}, err
+			return Snapshot{Invocation: s.ID, ID: commit, Ref: core.SnapshotRef(s.ID, n), Number: n}, err
 		}
 	}
-	all, err := List(ctx, repo, h.ID)
+	all, err := List(ctx, repo, s.ID)
 	if err != nil || len(all) == 0 {
-		return Snapshot{Invocation: h.ID}, err
+		return Snapshot{Invocation: s.ID}, err
 	}
 	return all[len(all)-1], nil
 }

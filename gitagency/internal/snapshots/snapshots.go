@@ -1,8 +1,8 @@
-// Package snapshots reads and keeps the immutable states of trees: it finds, lists, verifies and checks out snapshots, and
-// adds one to the series of a sandbox or of a directory.
+// Package snapshots names and keeps snapshots: it finds, lists, verifies and checks them out, and adds one to the series of a
+// sandbox or of a directory. Package git/snapshot makes a commit of a tree, and a tree of a commit.
 //
-// It must never change a tree that a snapshot was taken of. Taking the locks around that, and rolling back, is the task of
-// package sandbox.
+// It writes objects, refs below refs/agency/snapshots and the directory that a snapshot is checked out to, and nothing else.
+// The caller holds the locks of the tree that it takes a snapshot of.
 package snapshots
 
 import (

@@ -67,7 +67,7 @@ func Explain(r Request, m Machine) (Plan, []Explained, error) {
 		lines = append(lines, Explained{path, s, d.causeOf(path, s)})
 	})
 	for path, m := range d.marks { // grants below something that has the same effect
-		if s := plan.VisibilityOf(path); m.isGrant() && !slices.ContainsFunc(lines, func(l Explained) bool { return l.Path == path }) && grantedAs(m.visibility, s) {
+		if s := plan.VisibilityOf(path); m.isGrant() && !slices.ContainsFunc(lines, func(l Explained) bool { return l.Path == path }) && hasGrantedAccess(m.visibility, s) {
 			lines = append(lines, Explained{path, s, m.cause})
 		}
 	}
@@ -99,8 +99,8 @@ func (m pathMark) isGrant() bool {
 	return m.cause.Reason == ReasonRead || m.cause.Reason == ReasonWrite || m.cause.Reason == ReasonPrivateWrite
 }
 
-// grantedAs reports whether a path with a visibility is what a grant asks for.
-func grantedAs(asked, s Visibility) bool {
+// hasGrantedAccess reports whether a path with a visibility is what a grant asks for.
+func hasGrantedAccess(asked, s Visibility) bool {
 	switch asked {
 	case Writable:
 		return s == Writable

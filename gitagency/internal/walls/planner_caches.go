@@ -13,6 +13,7 @@ func (d *planner) markCaches() error {
 	protected := d.protectedPlaces()
 	for _, path := range d.Policy.Caches {
 		e := d.lookup(path)
+		_, listed := d.Policy.Known[path]
 		if e.Kind != Directory || e.Path == "/" || d.homeDir() != "" && guard.IsOrContains(e.Path, d.homeDir()) || IsKernelDir(e.Path) {
 			continue
 		}
@@ -22,7 +23,7 @@ func (d *planner) markCaches() error {
 		case slices.ContainsFunc(protected, touching), d.changeableLink(path, e.Path) != "":
 		case d.whyNoOverlay(e) == "":
 			d.markPath(e.Path, Overlaid, true, Cause{ReasonCache, path})
-		case d.inPrivateHome(e.Path) && d.Policy.Known[path] != nil:
+		case d.inPrivateHome(e.Path) && listed:
 			d.markKnownCaches(path)
 		case d.inPrivateHome(e.Path):
 			d.markPath(e.Path, KeptVisible, true, Cause{ReasonCache, path})
