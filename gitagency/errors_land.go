@@ -59,9 +59,10 @@ func (e *UncommittedError) Error() string { return e.Err.Error() }
 
 // LocalChangesError reports local changes of the user in the paths that a landing would write.
 type LocalChangesError struct {
-	Worktree string   // path
-	Paths    []string // relative to it
-	Err      error    // the message
+	Worktree      string   // path
+	Paths         []string // relative to it
+	AlreadyLanded bool     // all of them already are as they would land, as after a start with the changes of the worktree
+	Err           error    // the message
 }
 
 func (e *LocalChangesError) Error() string { return e.Err.Error() }

@@ -165,6 +165,7 @@ func (x *checkRun) checkMovedRepository(context.Context) error {
 		for _, id := range found {
 			x.movedIDs[id] = true
 		}
+		x.hasMoved = true
 		x.addFinding(Finding{
 			Code: "moved-repository", ID: old.RepoID, Path: x.Store.RepoDir(old.RepoID), AtRisk: true,
 			Problem: "the repository was moved; its records are still those of " + cmp.Or(old.CommonDir, "its old path"),
@@ -309,8 +310,8 @@ func (x *checkRun) countLostAdopted() int {
 
 // checkUnrecordedMarkers finds worktrees that carry the integration marker but have no record.
 func (x *checkRun) checkUnrecordedMarkers(context.Context) error {
-	if x.changing {
-		return nil
+	if x.changing || x.hasMoved {
+		return nil // the record may be among those of the former path
 	}
 	for _, w := range x.unrecordedWorktrees() {
 		if slices.ContainsFunc(x.worktrees, func(e store.Entry[store.WorktreeMeta]) bool { return e.Defect != store.NoDefect }) {

@@ -58,6 +58,9 @@ func warnOtherTarget(r *core.Repository, from store.Entry[store.InvocationMeta],
 	}
 	was := r.WorktreeFromEntry(r.Store.Worktree(r.ID, old, nil))
 	before := core.ShortBranch(core.IntegrationBranch(from.Record, was.Entry.Record))
+	if before == core.ShortBranch(inv.IntegrationBranch) {
+		return
+	}
 	r.Warn("worktree %s of %s cannot be used any more; the new sandbox lands on %s of worktree %s, and not on %s",
 		cmp.Or(was.Name, old), from.ID, core.ShortBranch(inv.IntegrationBranch), inv.Worktree, cmp.Or(before, "its branch"))
 }

@@ -266,6 +266,7 @@ func archivedHints(e *gitagency.StateError, _ Retry) []string {
 		return []string{
 			"its work is on a branch, which you can merge where you want it: git merge agency/sandbox-" + e.Other,
 			"and then 'git agency discard " + e.Other + "' ends it",
+			"or, if its branch has an integration worktree again, this makes a sandbox that lands there: git agency discard " + e.Other + " && git agency restore " + e.Other,
 		}
 	case e.Branch != "":
 		return []string{"to continue its branch in a new worktree: git agency worktree create <name> --from " + quote.Shell(e.Branch)}

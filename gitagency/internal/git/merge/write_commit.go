@@ -60,7 +60,7 @@ func (m *Merger) writeSignedCommit(ctx context.Context, c object.Commit) (string
 	}
 	out, err := m.Repo.RunWrite(ctx, p, append(args, c.Tree)...)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("sign the commit (of gpg.* and user.signingKey, only your own configuration counts, as git config --global sets it): %w", err)
 	}
 	oid := strings.TrimSpace(string(out))
 	if !object.IsOID(oid) {

@@ -3,6 +3,7 @@ package update
 import (
 	"cmp"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -254,7 +255,29 @@ func (co *checkout) localChangesError(ctx context.Context) error {
 	if len(co.overlaps) == 0 {
 		return nil
 	}
-	return newLocalChangesError(ctx, co.repo, co.spec, co.overlaps)
+	err := newLocalChangesError(ctx, co.repo, co.spec, co.overlaps)
+	var changes *LocalChangesError
+	if errors.As(err, &changes) {
+		changes.AlreadyNew = !slices.ContainsFunc(changes.Paths, func(o Overlap) bool { return !co.isAlreadyNew(o.Path) })
+	}
+	return err
+}
+
+// isAlreadyNew reports whether a changed or untracked file has the content and mode that the update would give it. Files that
+// a filter converts do not count.
+func (co *checkout) isAlreadyNew(name string) bool {
+	t := co.changeByPath[name]
+	if t == nil || co.overlaps[name] == OverlapStaged || t.newKind != kindFile {
+		return false
+	}
+	file := filepath.Join(co.spec.Worktree, filepath.FromSlash(name))
+	st, err := os.Lstat(file)
+	const largest = 16 << 20
+	if err != nil || !st.Mode().IsRegular() || st.Size() > largest || (st.Mode()&0o100 != 0) != (t.NewMode == "100755") {
+		return false
+	}
+	content, err := os.ReadFile(file)
+	return err == nil && hex.EncodeToString(object.HashObject(co.format, "blob", content)) == t.NewOID
 }
 
 // newLocalChangesError returns a *LocalChangesError, and asks git which of the untracked paths are ignored.

@@ -204,6 +204,9 @@ const (
 type LocalChangesError struct {
 	Worktree string
 	Paths    []Overlap // sorted
+
+	// AlreadyNew is whether all of them are files that already are as the update would make them.
+	AlreadyNew bool
 }
 
 func (e *LocalChangesError) Error() string {
