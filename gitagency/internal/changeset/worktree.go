@@ -34,6 +34,9 @@ type Spec struct {
 	FilesCommit string // commit whose files are written to disk; default: a checkout of Tip
 	IndexTree   string // tree to stage, with FilesCommit; default: the tree of Tip
 
+	// SkipLFS: an agent may have made the commit, so no object of Git LFS is downloaded from where its .lfsconfig says.
+	SkipLFS bool
+
 	// UntrustedConfig: programs named by the repository's own configuration (filters) are not run for FilesCommit.
 	UntrustedConfig bool
 }
@@ -75,7 +78,7 @@ func (b Worktree) Create(ctx context.Context, tx *undo.Tx, s Spec) error {
 	}
 	if s.FilesCommit == "" {
 		return tx.Step(ctx, "checkout", func() error { // undone by removing the tree
-			return worktree.Checkout(ctx, b.Repo, b.registration(s), s.StartCommit())
+			return worktree.Checkout(ctx, b.Repo, b.registration(s), s.StartCommit(), s.SkipLFS)
 		})
 	}
 	copying := snapshot.CopyRequest{Commit: s.FilesCommit, Dir: s.Tree, ScratchDir: s.Scratch + "/git", WorktreeName: b.registration(s).Name, UntrustedConfig: s.UntrustedConfig}

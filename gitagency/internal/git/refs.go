@@ -87,6 +87,12 @@ func (r *Repo) Refs(ctx context.Context, prefixes ...string) (map[string]string,
 	return refs, nil
 }
 
+// RefsContaining returns the refs below the given prefixes from which a commit is reachable.
+func (r *Repo) RefsContaining(ctx context.Context, commit string, prefixes ...string) ([]string, error) {
+	out, err := r.RunRead(ctx, RunOptions{}, slices.Concat([]string{"for-each-ref", "--format=%(refname)", "--contains=" + commit}, prefixes)...)
+	return strings.Fields(string(out)), err // names of refs contain no white space
+}
+
 // CreateRef creates a ref that must not exist yet. A git that runs out of space leaves the reflog that it has created for
 // the ref, and CreateRef removes it.
 func (r *Repo) CreateRef(ctx context.Context, ref, oid, reason string) error {

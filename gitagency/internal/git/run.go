@@ -132,7 +132,7 @@ type RunOptions struct {
 	Stdin       string
 	stdinReader io.Reader // takes precedence over Stdin
 	Stdout      io.Writer
-	LazyFetch   bool // git may fetch missing objects, as in a partial clone
+	LazyFetch   bool // git and Git LFS may fetch missing objects, as in a partial clone
 
 	NoFsync bool // the caller makes the written files durable later
 
@@ -185,8 +185,12 @@ func (r *Repo) GlobalArgs(p RunOptions) []string {
 
 // NoLazyFetchEnv keeps git from fetching missing objects: the remote and the program to fetch with are named in a
 // configuration file that an agent without walls could have written. A git that does not know GIT_NO_LAZY_FETCH
-// starts a fetch, which may then use no protocol.
-var NoLazyFetchEnv = []string{"GIT_NO_LAZY_FETCH=1", "GIT_ALLOW_PROTOCOL=none"}
+// starts a fetch, which may then use no protocol. Git LFS writes the pointer of an object that it does not have: the server
+// that it would ask, with the user's credentials, is named in .lfsconfig, a file of the tree.
+var NoLazyFetchEnv = []string{"GIT_NO_LAZY_FETCH=1", "GIT_ALLOW_PROTOCOL=none", SkipLFSEnv}
+
+// SkipLFSEnv keeps Git LFS from downloading missing objects.
+const SkipLFSEnv = "GIT_LFS_SKIP_SMUDGE=1"
 
 // NoSideEffectArgs keeps git from starting hooks, gc or a file system monitor during a transaction, and makes it wait
 // some seconds for ref locks that other git processes hold.

@@ -118,6 +118,9 @@ func planStart(ctx context.Context, r *core.Repository, req StartRequest) (Start
 			return plan, &fault.NoCommitError{Name: req.From}
 		}
 		plan.origin.Base = commit
+		if plan.origin.skipLFS, err = isOnlyOfAgents(ctx, r, commit); err != nil {
+			return plan, err
+		}
 	}
 	return plan, planWorktree(r, &plan)
 }
@@ -220,7 +223,7 @@ func StartLocked(ctx context.Context, r *core.Repository, repo *git.Repo, req St
 		MakeRecordDir: func() error { return r.Store.CreateInvocationDir(r.ID, id) },
 		Spec: changeset.Spec{
 			ID: id, Tree: tree, Branch: core.SandboxRef(id), Base: point.Base, Scratch: home, Reason: "agency: " + verb + " " + id,
-			Tip: point.Head, FilesCommit: point.Snapshot, IndexTree: point.index, UntrustedConfig: point.UntrustedConfig,
+			Tip: point.Head, FilesCommit: point.Snapshot, IndexTree: point.index, UntrustedConfig: point.UntrustedConfig, SkipLFS: point.skipLFS,
 		},
 		Marker:   guard.Sandbox,
 		FillTree: fill,
@@ -341,6 +344,7 @@ type StartPoint struct {
 	Base                  string // base commit, which the sandbox is compared with later
 	Snapshot, Head, index string // to start from a snapshot: its commit, the commit at HEAD and the tree of the index
 	UntrustedConfig       bool   // do not run programs that the configuration of the repository names
+	skipLFS               bool   // download no objects of Git LFS: an agent may have made the commit
 	worktreeID, branch    string // integration worktree of the snapshot, if known, and the branch that its invocation lands on
 }
 

@@ -66,7 +66,7 @@ func RegisterWorktree(l *gittest.Fixture, repo *git.Repo, name, tree string) wor
 func AddSandbox(l *gittest.Fixture, repo *git.Repo) worktree.Registration {
 	l.T.Helper()
 	w := RegisterWorktree(l, repo, gittest.SandboxName, filepath.Join(gittest.TempDir(l.T), "tree"))
-	l.Must(worktree.Checkout(l.T.Context(), repo, w, l.Git("rev-parse", "HEAD")))
+	l.Must(worktree.Checkout(l.T.Context(), repo, w, l.Git("rev-parse", "HEAD"), false))
 	return w
 }
 

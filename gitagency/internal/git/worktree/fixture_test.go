@@ -37,7 +37,7 @@ func RegisterWorktree(l *gittest.Fixture, repo *git.Repo, name, tree string) Reg
 func AddSandbox(l *gittest.Fixture, repo *git.Repo) Registration {
 	l.T.Helper()
 	w := RegisterWorktree(l, repo, gittest.SandboxName, filepath.Join(gittest.TempDir(l.T), "tree"))
-	l.Must(Checkout(l.T.Context(), repo, w, l.Git("rev-parse", "HEAD")))
+	l.Must(Checkout(l.T.Context(), repo, w, l.Git("rev-parse", "HEAD"), false))
 	return w
 }
 

@@ -114,9 +114,12 @@ func RegistrationFiles(r *git.Repo, w Registration) (files, dirs []string) {
 
 // Checkout fills a registered, still empty worktree with a commit. It runs the filters the user configured,
 // as any checkout does, and moves no ref. On a machine with several cores git uses them, unless the user configured
-// checkout.workers.
-func Checkout(ctx context.Context, r *git.Repo, w Registration, commit string) error {
+// checkout.workers. With skipLFS, Git LFS downloads nothing.
+func Checkout(ctx context.Context, r *git.Repo, w Registration, commit string, skipLFS bool) error {
 	p := git.RunOptions{GitDir: r.AdminDir(w.Name), WorkTree: w.Tree, Config: r.CheckoutWorkersConfig(), LazyFetch: true, Reading: r.CheckoutReading("the checkout of " + commit)}
+	if skipLFS {
+		p.Env = []string{git.SkipLFSEnv}
+	}
 	_, err := r.RunWrite(ctx, p, "read-tree", "-m", "-u", "--no-recurse-submodules", commit)
 	return err
 }

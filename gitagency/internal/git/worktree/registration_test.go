@@ -22,7 +22,7 @@ func TestAddedWorktreeIsCleanUnderGivenName(t *testing.T) {
 			if entries, err := os.ReadDir(w.Tree); err != nil || len(entries) != 1 || entries[0].Name() != ".git" {
 				t.Errorf("before the checkout the tree has %v, %v", entries, err)
 			}
-			l.Must(Checkout(t.Context(), repo, w, l.Git("rev-parse", "HEAD")))
+			l.Must(Checkout(t.Context(), repo, w, l.Git("rev-parse", "HEAD"), false))
 
 			RequireClean(l, w)
 			if gittest.Exists(w.Link) {
@@ -134,7 +134,7 @@ func TestCheckoutFailsWithRequiredFilter(t *testing.T) {
 			l.ConfigureGlobal("filter.up.required", required)
 			repo := OpenRepo(l)
 			w := RegisterWorktree(l, repo, gittest.SandboxName, filepath.Join(gittest.TempDir(t), "tree"))
-			if err := Checkout(t.Context(), repo, w, head); (err != nil) != (required == "true") {
+			if err := Checkout(t.Context(), repo, w, head, false); (err != nil) != (required == "true") {
 				t.Errorf("got %v", err)
 			}
 		})
