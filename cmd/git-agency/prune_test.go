@@ -178,10 +178,18 @@ func (l *lab) uninterruptedPrune() string {
 	return withoutObjects(after)
 }
 
-// prunePoints returns the fault points of a prune, each once.
+// prunePoints returns the fault points of a prune, each once; with -short only one for each boundary between steps.
 func (l *lab) prunePoints() []string {
 	l.t.Helper()
 	points := l.faultPoints(sweep{verb: "prune", argv: []string{"git-agency", "prune"}})
+	for _, step := range []string{"discard/tree:after", "prune/snapshots:before", "prune/trash:before", "prune/record:after", "prune/leftover:before"} {
+		if !slices.Contains(points, step) {
+			l.t.Fatalf("no step %s in %q", step, points)
+		}
+	}
+	if testing.Short() {
+		return onePerBoundary(points)
+	}
 	slices.Sort(points)
 	return slices.Compact(points)
 }
@@ -190,15 +198,10 @@ func TestPruneInterruptedAtAnyStepIsFinishedByNext(t *testing.T) {
 	t.Parallel()
 	l := newPruneLab(t)
 	want, points, restore := l.uninterruptedPrune(), l.prunePoints(), l.save()
-	for _, step := range []string{"discard/tree:after", "prune/snapshots:before", "prune/trash:before", "prune/record:after", "prune/leftover:before"} {
-		if !slices.Contains(points, step) {
-			t.Fatalf("no step %s in %q", step, points)
-		}
-	}
 	for i, point := range points {
 		for n, action := range []string{"fail", "term", "kill"} {
-			if testing.Short() && i%9 != 3*n {
-				continue // every third point, with one of the three
+			if testing.Short() && i%3 != n {
+				continue // each boundary with one of the three
 			}
 			code := map[string]int{"fail": 1, "term": 143, "kill": -1}[action]
 			o := l.try([]string{"TEST_FAULT=" + point + "=" + action}, "git-agency", "prune")
@@ -445,10 +448,7 @@ func TestPruneKilledAtAnyStepKeepsLateWork(t *testing.T) {
 	l := newPruneLab(t)
 	l.write(filepath.Join(l.sandboxPath(pruneInterrupted), "late"), "l\n")
 	points, restore := l.prunePoints(), l.save()
-	for i, point := range points {
-		if testing.Short() && i%5 != 0 {
-			continue
-		}
+	for _, point := range points {
 		if o := l.try([]string{"TEST_FAULT=" + point + "=kill"}, "git-agency", "prune"); o.code != -1 {
 			t.Fatalf("%s: exited with %d\n%s", point, o.code, o.stderr)
 		}

@@ -103,8 +103,9 @@ func TestSyncKilledAtAnyStepIsUndoneOrFinished(t *testing.T) {
 		t.Errorf("doctor does not report the sync: %+v", found)
 	}
 	restore()
+	chosen := onePerBoundary(points)
 	for i, point := range points {
-		if testing.Short() && i%4 != 0 && i%4 != 3 {
+		if testing.Short() && !slices.Contains(chosen, point) {
 			continue
 		}
 		begun := i >= slices.Index(points, "sync/files:before")

@@ -180,6 +180,45 @@ func (l *lab) faultPoints(s sweep) []string {
 	return points
 }
 
+// onePerBoundary selects one fault point for each boundary between steps. The points are in the order in which a command
+// reached them. The point after a step and the point before the next step are the same boundary: no file changes between
+// them. Of such a pair it selects the point after the step at odd boundaries and the point before the step at even ones.
+// A fault happens when its point is reached for the first time, so each point counts only there.
+func onePerBoundary(points []string) (chosen []string) {
+	isFirst := func(i int) bool { return slices.Index(points, points[i]) == i }
+	for i := 0; i < len(points); i++ {
+		if !isFirst(i) {
+			continue
+		}
+		point := points[i]
+		if strings.HasSuffix(point, ":after") && i+1 < len(points) && strings.HasSuffix(points[i+1], ":before") && isFirst(i+1) {
+			i++
+			if len(chosen)%2 == 0 {
+				point = points[i]
+			}
+		}
+		chosen = append(chosen, point)
+	}
+	return chosen
+}
+
+func TestOnePerBoundary(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ points, want []string }{
+		{nil, nil},
+		{faultPoints("v", "a"), []string{"v/a:before", "v/a:after"}},
+		{faultPoints("v", "a", "b"), []string{"v/a:before", "v/a:after", "v/b:after"}},
+		{faultPoints("v", "a", "b", "c"), []string{"v/a:before", "v/a:after", "v/c:before", "v/c:after"}},
+		{faultPoints("v", "a", "b", "c", "d"), []string{"v/a:before", "v/a:after", "v/c:before", "v/c:after", "v/d:after"}},
+		// Between the first b:after and the only c:before, the steps a and b run again.
+		{faultPoints("v", "a", "b", "a", "b", "c"), []string{"v/a:before", "v/a:after", "v/b:after", "v/c:before", "v/c:after"}},
+	} {
+		if got := onePerBoundary(c.points); !slices.Equal(got, c.want) {
+			t.Errorf("of %q it selects %q, want %q", c.points, got, c.want)
+		}
+	}
+}
+
 // listedState returns the state of sweepID in the listing: "" if it is not listed, "whole", or the reason why it is broken.
 func (l *lab) listedState(s sweep) string {
 	l.t.Helper()
