@@ -222,6 +222,7 @@ func TestToolRunsNothingFromSandbox(t *testing.T) {
 		isolations = isolations[:1]
 	}
 	for _, isolation := range isolations {
+		count := 0 // of the payloads that run with this isolation
 		for i, p := range payloads {
 			if p.noWallsOnly && isolation != "none" {
 				continue
@@ -229,16 +230,19 @@ func TestToolRunsNothingFromSandbox(t *testing.T) {
 			if testing.Short() && !p.noWallsOnly && (isolation == "none") != (i%2 == 0) {
 				continue // with -short, each payload runs with one isolation
 			}
+			number := count
+			count++
 			t.Run(isolation+"/"+strings.ReplaceAll(p.name, " ", "-"), func(t *testing.T) {
 				t.Parallel()
-				newHostileLab(t, isolation).checkPayload(p, isolation, i)
+				newHostileLab(t, isolation).checkPayload(p, isolation, number)
 			})
 		}
 	}
 }
 
-// checkPayload plants a payload, shows that plain git triggers it, and runs the commands of the tool on it. With -short
-// it leaves out two of three commands that neither take nor discard the state of the sandbox, others for each number.
+// checkPayload plants a payload, shows that plain git triggers it, and runs the commands of the tool on it. Between the
+// second snapshot and sync it runs groups of commands; with -short only every third group, so that payloads with three
+// consecutive numbers run all of them.
 func (g *hostileLab) checkPayload(p payload, isolation string, number int) {
 	t := g.t
 	t.Helper()
@@ -270,28 +274,32 @@ func (g *hostileLab) checkPayload(p payload, isolation string, number int) {
 		}
 	}
 	first, second := g.id+"/1", g.id+"/2"
-	for i, args := range [][]string{
-		{"snapshot", "ls", g.id},
-		{"snapshot", "verify", first},
-		{"snapshot", "verify", second},
-		{"snapshot", "checkout", first, filepath.Join(g.dir, "copy-1")},
-		{"snapshot", "checkout", second, filepath.Join(g.dir, "copy-2")},
-		{"diff", g.id, "--json"},
-		{"diff", g.id, "--stat", "--from", "head"},
-		{"diff", g.id, "--from", first, "--to", second},
-		{"diff", g.id, "--name-status", "--from", "integration", "--to", "head"},
-		{"diff", g.id, "--exit-code", "--from", second},
-		{"start", "wt", "--isolation", isolation, "--from-snapshot", second},
-		{"snapshot", "rollback", g.id, first},
-		{"snapshot", "rollback", g.id, second},
-		{"snapshot", "rollback", g.id, first},
+	for i, group := range [][][]string{
+		{{"snapshot", "ls", g.id}},
+		{{"snapshot", "verify", first}},
+		{{"snapshot", "verify", second}},
+		{{"snapshot", "checkout", first, filepath.Join(g.dir, "copy-1")}},
+		{{"snapshot", "checkout", second, filepath.Join(g.dir, "copy-2")}},
+		{{"diff", g.id, "--json"}},
+		{{"diff", g.id, "--stat", "--from", "head"}},
+		{{"diff", g.id, "--from", first, "--to", second}},
+		{{"diff", g.id, "--name-status", "--from", "integration", "--to", "head"}},
+		{{"diff", g.id, "--exit-code", "--from", second}},
+		{{"start", "wt", "--isolation", isolation, "--from-snapshot", second}},
+		{ // each changes the tree: it is at the second snapshot
+			{"snapshot", "rollback", g.id, first},
+			{"snapshot", "rollback", g.id, second},
+			{"snapshot", "rollback", g.id, first},
+		},
 	} {
-		if testing.Short() && (number/2+i)%3 != 0 { // every second number has the same isolation
+		if testing.Short() && (number+i)%3 != 0 {
 			continue
 		}
-		o := g.runTool(args...)
-		if i < 2 && o.code != 0 || o.code > 5 {
-			t.Errorf("%q ended with %d: %s%s", args, o.code, o.stdout, o.stderr)
+		for _, args := range group {
+			o := g.runTool(args...)
+			if i < 2 && o.code != 0 || o.code > 5 {
+				t.Errorf("%q ended with %d: %s%s", args, o.code, o.stdout, o.stderr)
+			}
 		}
 	}
 	if isolation == "none" { // behind walls, a payload cannot reach the files that a merge reads
