@@ -37,7 +37,7 @@ func (l *landLab) killPoints(offset int, argv []string) []int {
 	}
 	l.t.Logf("%d kill points, the branch is updated at %d", all, commit)
 	var points []int
-	step, around := killStep(100, 8), killStep(1, 5)
+	step, around := killStep(100, 8), killStep(3, 5)
 	for n := 1; n <= all; n++ {
 		if n%step == offset%step || n >= commit-1 && n <= commit+around {
 			points = append(points, n)
@@ -121,11 +121,11 @@ func TestUnlandKilledAtAnyChange(t *testing.T) {
 	})
 }
 
-// killAtEach kills the command at each point, in a subtest with a restored lab, and calls check.
+// killAtEach restores the lab for each point, kills the command there in a subtest, and calls check.
 func (l *landLab) killAtEach(points []int, restore func(), argv []string, check func(l *landLab, point string, n int)) {
 	for _, n := range points {
+		restore()
 		l.t.Run(strconv.Itoa(n), func(t *testing.T) {
-			restore()
 			l := l.inSubtest(t)
 			if done, last := l.runKilled(n, argv...); !done {
 				check(l, "before "+last, n)
