@@ -554,7 +554,7 @@ var doctorCases = []doctorCase{
 		}
 	}},
 	{code: "copied-entry", damage: func(w *doctorLab) {
-		w.copyTree(w.repo, w.repo+"-copy")
+		copyTree(w.t, w.repo, w.repo+"-copy")
 		w.repo += "-copy"
 	}, checkFixed: func(w *doctorLab) {
 		w.repo = strings.TrimSuffix(w.repo, "-copy")

@@ -18,7 +18,7 @@ var labRoots = []string{"repo", "data", "home"}
 
 // savedLab is a copy of a lab, with the stamps of its files after the last restore.
 type savedLab struct {
-	*lab
+	dir      string // of the lab
 	copyDir  string
 	restored map[string]fileStamp // by path; nil: unknown
 }
@@ -44,20 +44,35 @@ func (s fileStamp) unchanged(other fileStamp) bool {
 // save copies the whole lab and returns a function that restores it.
 func (l *lab) save() (restore func()) {
 	l.t.Helper()
-	s := &savedLab{lab: l, copyDir: filepath.Join(l.t.TempDir(), "saved")}
-	l.t.Cleanup(func() { makeAccessible(s.copyDir) })
-	l.copyTree(l.dir, s.copyDir)
+	s := newSavedLab(l)
 	return func() {
 		l.t.Helper()
-		if s.restored == nil || s.restoreChanged() != nil {
-			s.replaceAll()
-		}
-		s.restored, _ = fileStamps(l.dir) // nil after an error: the next restore replaces everything
+		s.restore(l.t)
 	}
 }
 
+// newSavedLab copies the whole lab.
+func newSavedLab(l *lab) *savedLab {
+	l.t.Helper()
+	s := &savedLab{dir: l.dir, copyDir: filepath.Join(l.t.TempDir(), "saved")}
+	l.t.Cleanup(func() { makeAccessible(s.copyDir) })
+	copyTree(l.t, s.dir, s.copyDir)
+	return s
+}
+
+// restore restores the lab. It ends the running test t on an error: that of a subtest, not that of the test that made
+// the lab.
+func (s *savedLab) restore(t *testing.T) {
+	t.Helper()
+	if s.restored == nil || s.restoreChanged(t) != nil {
+		s.replaceAll(t)
+	}
+	s.restored, _ = fileStamps(s.dir) // nil after an error: the next restore replaces everything
+}
+
 // forEachCase runs a test in a subtest for each case. The cases share a few labs, which are restored after each case:
-// that takes less time than making a lab.
+// that takes less time than making a lab. The test can restore the lab itself too. Every file must be the same before each
+// case.
 func forEachCase(t *testing.T, names []string, newLab func(t *testing.T) *lab, test func(l *lab, number int, restore func())) {
 	t.Helper()
 	const labs = 4 // in parallel
@@ -65,15 +80,18 @@ func forEachCase(t *testing.T, names []string, newLab func(t *testing.T) *lab, t
 		t.Run("lab"+strconv.Itoa(first), func(t *testing.T) {
 			t.Parallel()
 			l := newLab(t)
-			saved := *l
-			restore := l.save()
-			restore() // the first restore copies everything; later ones copy only the files that changed since
+			s := newSavedLab(l)
+			s.restore(t) // the first restore copies everything; later ones copy only the files that changed since
+			before := l.dump()
 			for number := first; number < len(names); number += labs {
-				t.Run(names[number], func(t *testing.T) { test(saved.withT(t), number, restore) })
+				t.Run(names[number], func(t *testing.T) { test(l.withT(t), number, func() { s.restore(t) }) })
 				if err := removeOthers(l.dir); err != nil {
 					t.Fatal(err)
 				}
-				restore()
+				s.restore(t)
+				if d := dumpDiff(before, l.dump()); d != "" {
+					t.Fatalf("the lab restored after %s differs:\n%s", names[number], d)
+				}
 			}
 		})
 	}
@@ -92,20 +110,21 @@ func removeOthers(dir string) error {
 }
 
 // replaceAll removes the lab's directories and copies them anew.
-func (s *savedLab) replaceAll() {
-	s.t.Helper()
+func (s *savedLab) replaceAll(t *testing.T) {
+	t.Helper()
 	for _, name := range labRoots {
 		makeAccessible(filepath.Join(s.dir, name))
 		if err := os.RemoveAll(filepath.Join(s.dir, name)); err != nil {
-			s.t.Fatal(err)
+			t.Fatal(err)
 		}
 	}
-	s.copyTree(s.copyDir, s.dir)
+	copyTree(t, s.copyDir, s.dir)
 }
 
 // restoreChanged restores only the files that changed since the last restore. They are few, and copying hundreds of files
 // after each of hundreds of kills would take longer than the sweep itself. After an error the state is undefined.
-func (s *savedLab) restoreChanged() error {
+func (s *savedLab) restoreChanged(t *testing.T) error {
+	t.Helper()
 	const most = 500 // arguments of one cp
 	now, err := fileStamps(s.dir)
 	if err != nil {
@@ -137,7 +156,7 @@ func (s *savedLab) restoreChanged() error {
 		return fmt.Errorf("%d files are missing", len(argv))
 	}
 	if len(argv) > 4 {
-		cmd := exec.CommandContext(s.t.Context(), "cp", argv...)
+		cmd := exec.CommandContext(t.Context(), "cp", argv...)
 		cmd.Dir = s.copyDir
 		if err := cmd.Run(); err != nil {
 			return err
@@ -183,12 +202,12 @@ func TestLabSaveRestores(t *testing.T) {
 }
 
 // copyTree copies a directory with modes and mtimes, so that git's index stays valid.
-func (l *lab) copyTree(from, to string) {
-	l.t.Helper()
+func copyTree(t *testing.T, from, to string) {
+	t.Helper()
 	if err := os.MkdirAll(to, 0o755); err != nil {
-		l.t.Fatal(err)
+		t.Fatal(err)
 	}
-	if out, err := exec.CommandContext(l.t.Context(), "cp", "-a", from+"/.", to).CombinedOutput(); err != nil {
-		l.t.Fatalf("cp: %v\n%s", err, out)
+	if out, err := exec.CommandContext(t.Context(), "cp", "-a", from+"/.", to).CombinedOutput(); err != nil {
+		t.Fatalf("cp: %v\n%s", err, out)
 	}
 }

@@ -58,10 +58,10 @@ echo a >added; git add added; echo u >loose; echo l >a.log; mkdir -p build all; 
 		{name: "detached clean-up", strategy: "merge", later: true},
 		{name: "while the user commits", strategy: "merge", commits: 40},
 	} {
+		restore()
 		t.Run(c.name, func(t *testing.T) {
 			l := *l
 			l.t = t
-			restore()
 			l.git("config", "agency.autoDetach", fmt.Sprint(c.later))
 			l.git("-C", tree, "update-index", "-q", "--refresh")
 			status, own := l.git("-C", tree, "status", "--porcelain=v2", "-uall"), l.readTree(tree)
