@@ -1,8 +1,9 @@
 // Package toolconfig removes secrets from the settings of tools that commands behind walls see as copies.
 //
 // Each kind of file has a filter, which keeps only what it understands: a setting that may be a secret, or of which the
-// filter cannot tell where it ends, is left out, and so are comments, which often keep old settings. A file that cannot be
-// parsed is left out as a whole. The package must never return part of a value that it has not looked at.
+// filter cannot tell where it ends, is left out, and a file that cannot be parsed as a whole. Comments often keep old
+// settings: TOML, YAML, Variables and PathScript remove them all; Lines and Patterns treat them as other lines. The package
+// touches no file, and must never return part of a value that it has not looked at.
 package toolconfig
 
 import (
@@ -16,9 +17,9 @@ import (
 // Filter returns the text of a file without secrets. It returns false for a file that must not be shown.
 type Filter func(text string) (clean string, ok bool)
 
-// secretName matches names of settings that are secrets. "author" is none.
+// secretName matches names of settings that are secrets, such as those whose last word is key. "author" is none.
 var secretName = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(?i)token|secret|passw|passphrase|pwd|credential|(api|access|private)[-_]?key|auth([^o]|$)|authoriz|bearer|cookie`)
+	return regexp.MustCompile(`(?i)token|secret|passw|passphrase|pwd|credential|(api|access|private)[-_]?key|auth([^o]|$)|authoriz|bearer|cookie|(^|[-_.])key$|(?-i:[a-z0-9]Key$)`)
 })
 
 // isSecretName reports whether the value of a setting is a secret by its name.
@@ -83,16 +84,22 @@ func keepLines(text string, clean func(line string) (string, bool)) string {
 	return out.String()
 }
 
-// shellVariable matches what may be an assignment in a script of a shell.
-var shellVariable = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(\w*)\+?=`) })
+// pathScriptLine matches the lines of the script that rustup writes: a test whether PATH has a directory, which is added
+// otherwise.
+var pathScriptLine = sync.OnceValue(func() *regexp.Regexp {
+	const dir = `(?:\$HOME)?(?:/[\w.+ -]+)+`
+	return regexp.MustCompile(`^(?:#!/bin/sh|\s*(?:case ":\$\{PATH\}:" in|\*:"` + dir + `":\*\)(?:\s*;;)?|\*\)|export PATH="` + dir + `:\$PATH"|;;|esac)?\s*)$`)
+})
 
-// PathScript accepts a script that does nothing but extend PATH, as that of rustup.
+// PathScript accepts a script that does nothing but extend PATH, in the form that rustup writes. It removes comments.
 func PathScript(text string) (string, bool) {
-	for _, match := range shellVariable().FindAllStringSubmatch(text, -1) {
-		if match[1] != "PATH" {
-			return "", false
-		}
-	}
-	clean, ok := cleanValue(text, false)
-	return text, ok && clean == text && !strings.Contains(text, "<<")
+	known := true
+	clean := keepLines(text, func(line string) (string, bool) {
+		isKnown := pathScriptLine().MatchString(strings.TrimSuffix(line, "\n"))
+		isComment := strings.HasPrefix(strings.TrimLeft(line, " \t"), "#")
+		known = known && (isKnown || isComment)
+		return line, isKnown
+	})
+	same, ok := cleanValue(clean, false)
+	return clean, known && ok && same == clean
 }

@@ -74,6 +74,10 @@ func TestYAML(t *testing.T) {
 	t.Parallel()
 	checkFilter(t, YAML, map[string]filterCase{
 		"nothing secret":           {"# c\nchannels:\n  - defaults # main\n  - https://a.example/c\nssl_verify: true\npkgs_dirs: []\n", "channels:\n  - defaults\n  - https://a.example/c\nssl_verify: true\npkgs_dirs: []\n"},
+		"start after a comment":    {"# c\n\n---\nchannels:\n- defaults\n", "channels:\n- defaults\n"},
+		"second document":          {"x: 1\n---\ny: hunter2hunter2\n", "-"},
+		"two starts":               {"---\n---\nx: hunter2hunter2\n", "-"},
+		"ssh key":                  {"ssh_key: hunter2hunter2\nx: 1\n", "x: 1\n"},
 		"items without indent":     {"---\nchannels:\n- defaults\nx: 1\n", "channels:\n- defaults\nx: 1\n"},
 		"user in a channel":        {"channels:\n  - https://me:hunter2hunter2@a.example/c\n  - 'https://hunter2hunter2@b'\n", "channels:\n  - https://a.example/c\n  - 'https://b'\n"},
 		"token in a channel":       {"channels:\n  - https://a.example/t/hunter2hunter2/chan\nchannel_alias: https://a.example/t/hunter2hunter2\n", "channels:\n  - https://a.example/chan\nchannel_alias: https://a.example\n"},
@@ -116,14 +120,24 @@ func TestOtherFilters(t *testing.T) {
 		"unknown":  {"GOAUTH=command hunter2hunter2\nX=hunter2hunter2\nhunter2hunter2\n#hunter2hunter2\n", ""},
 		"a secret": {"GOFLAGS=-x=ghp_hunter2hunter20123456789\n", ""},
 	})
-	rustup := "#!/bin/sh\n# rustup shell setup\ncase \":${PATH}:\" in\n    *:\"$HOME/.cargo/bin\":*)\n        ;;\n    *)\n        export PATH=\"$HOME/.cargo/bin:$PATH\"\n        ;;\nesac\n"
-	checkFilter(t, PathScript, map[string]filterCase{
-		"rustup":           {rustup, rustup},
-		"another variable": {rustup + "export X=hunter2hunter2\n", "-"},
-		"an appended one":  {rustup + "X+=hunter2hunter2\n", "-"},
-		"a here document":  {rustup + "cat <<E\nhunter2hunter2\nE\n", "-"},
-		"a command":        {rustup + "curl -u me:hunter2hunter2 https://a\n", "-"},
-	})
+	for _, dir := range []string{"$HOME/.cargo/bin", "/opt/my tools/cargo-1.2/bin"} {
+		rustup := "#!/bin/sh\ncase \":${PATH}:\" in\n    *:\"" + dir + "\":*)\n        ;;\n    *)\n        export PATH=\"" + dir + ":$PATH\"\n        ;;\nesac\n"
+		cases := map[string]filterCase{
+			"rustup":   {rustup, rustup},
+			"comments": {"# rustup shell setup\n" + rustup + "\t# hunter2hunter2\n", rustup},
+			"one line": {"*:\"" + dir + "\":*) ;;\n", "*:\"" + dir + "\":*) ;;\n"},
+		}
+		for name, line := range map[string]string{
+			"another variable": "export X=hunter2hunter2", "an appended one": "X+=hunter2hunter2", "a here document": "cat <<E\nhunter2hunter2\nE",
+			"a command": "curl -u me:hunter2hunter2 https://a", "a pipe": "printf hunter2hunter2 | gh login --stdin", "arguments": "set -- hunter2hunter2; . ~/.private",
+			"a command after a line": "esac; login hunter2hunter2", "a comment after a line": "esac # hunter2hunter2",
+			"a command in PATH": "export PATH=\"$(login hunter2hunter2):$PATH\"", "a variable in PATH": "export PATH=\"/a/${X:=hunter2hunter2}:$PATH\"",
+			"a case": "hunter2hunter2) ;;", "a carriage return": "# x\rhunter2hunter2\nlogin",
+		} {
+			cases[name] = filterCase{rustup + line + "\n", "-"}
+		}
+		checkFilter(t, PathScript, cases)
+	}
 }
 
 // FuzzFilters puts a secret between any two texts, in each kind of file. No filter may return it, and nothing may be left

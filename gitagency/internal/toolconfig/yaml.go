@@ -21,16 +21,20 @@ func YAML(text string) (string, bool) {
 	}
 	var out strings.Builder
 	var block []string
+	started := false // a document begins with --- or its first setting
 	flush := func() {
 		if clean, ok := cleanYAML(block); ok {
 			out.WriteString(clean)
 		}
 		block = nil
 	}
-	for i, line := range strings.Split(text, "\n") {
+	for _, line := range strings.Split(text, "\n") {
 		line = strings.TrimRight(line, " ")
 		switch trimmed := strings.TrimLeft(line, " \t"); {
-		case trimmed == "" || trimmed[0] == '#' || line == "---" && i == 0:
+		case trimmed == "" || trimmed[0] == '#':
+			continue
+		case line == "---" && !started:
+			started = true
 			continue
 		case line[0] != ' ' && line[0] != '-':
 			flush()
@@ -40,7 +44,7 @@ func YAML(text string) (string, bool) {
 		case block == nil || strings.HasPrefix(line, "---"):
 			return "", false
 		}
-		block = append(block, line)
+		block, started = append(block, line), true
 	}
 	flush()
 	return out.String(), true
