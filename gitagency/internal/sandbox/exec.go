@@ -131,7 +131,7 @@ func (s *Sandbox) Exec(ctx context.Context, opts ExecOptions) (ExecResult, error
 		if err != nil {
 			return ExecResult{}, err
 		}
-		session.walls.warnSkippedGrants(s.Repo)
+		session.walls.warnSkipped(s.Repo)
 		session.walls.warnNotInForce(s)
 		environment := func() []string { return s.walledEnvironment(session.walls, opts.Env, h.worktreeID, path) }
 		session.importTimeout, env, wallNames = importTimeout(bounds.timeout), environment(), session.walls.applied.WallNames() // computed while the walls are being built

@@ -20,6 +20,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 	"github.com/git-agency/git-agency/gitagency/internal/walls"
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // Walls describes the walls of one sandbox, as planned for one command.
@@ -29,6 +30,7 @@ type Walls struct {
 	policy    settings.Policy
 	gitConfig []copies.File // configuration files in the git directory, without secrets
 	homeFiles []copies.File // files to copy into the private home
+	leftOut   []string      // settings of tools that cannot be parsed, so that the private home has no copy
 	rules     outlet.Rules  // allowed hosts; only with walls.ProxiedOnly
 	proxyAddr string        // address of the proxy; only with walls.ProxiedOnly
 }
@@ -87,17 +89,21 @@ func (s *Sandbox) planWalls(asked WallsRequest, makePlan func(walls.Request, wal
 		return w, err
 	}
 	if w.plan.Home.Path != "" {
-		w.homeFiles = w.policy.HomeFiles(gitConfig)
+		w.homeFiles, w.leftOut = w.policy.HomeFiles(gitConfig)
 	}
 	w.plan.Volatile = true // the import saves the upper directory after each command, so it need not be synced
 	w.plan.Writable = append(w.plan.Writable, s.cachesDir())
 	return w, nil
 }
 
-// warnSkippedGrants warns about grants that are ignored.
-func (w Walls) warnSkippedGrants(r *core.Repository) {
+// warnSkipped warns about grants that are ignored and settings of tools that are left out.
+func (w Walls) warnSkipped(r *core.Repository) {
 	for _, skipped := range w.policy.Skipped {
 		r.Warn("ignoring %v", skipped)
+	}
+	for _, path := range w.leftOut {
+		r.Warn("%s cannot be parsed, so it is missing behind the walls: it may contain secrets; to show it as it is: git config --global --add %s %s",
+			path, settings.ReadKey, quote.Shell(path))
 	}
 }
 
@@ -139,7 +145,7 @@ func checkWalls(ctx context.Context, r *core.Repository, prims store.Primitives)
 	}
 	bare := prims.Isolation == settings.IsolationNone
 	planned, err := Placeholder(r).PlanWalls(WallsRequest{Primitives: prims})
-	planned.warnSkippedGrants(r)
+	planned.warnSkipped(r)
 	if err = AttributeToSetting(r, err); fault.Is[*fault.InvalidError](err) {
 		return err
 	}

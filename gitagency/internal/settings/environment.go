@@ -59,16 +59,24 @@ func (e WalledEnvironment) Variables() []string {
 
 // allows reports whether a variable passes the walls, by a pattern of agency.sandbox.env or by the built-in list.
 func (e WalledEnvironment) allows(name string) bool {
+	if slices.Contains(proxyVariables, name) && e.Plan.Network == walls.HostNetwork { // without the host's network the proxy is unreachable
+		return true
+	}
+	return e.Policy.passes(name)
+}
+
+// passes reports whether a variable passes all walls, by agency.sandbox.env or by the built-in list.
+func (p Policy) passes(name string) bool {
+	if slices.Contains(p.env, name) {
+		return true
+	}
 	if slices.Contains(exactNameOnly, name) {
 		return false
 	}
-	for _, pattern := range e.Policy.env {
+	for _, pattern := range p.env {
 		if begin, ok := strings.CutSuffix(pattern, "*"); ok && strings.HasPrefix(name, begin) {
 			return true
 		}
-	}
-	if slices.Contains(proxyVariables, name) {
-		return e.Plan.Network == walls.HostNetwork // without the host's network the proxy is unreachable
 	}
 	return allowedVariables()[name] || strings.HasPrefix(name, "LC_")
 }

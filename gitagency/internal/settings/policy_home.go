@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 
 	"github.com/git-agency/git-agency/gitagency/internal/copies"
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
@@ -237,13 +236,12 @@ func (p *Policy) ForRunner(name string) {
 	p.privateFiles = slices.DeleteFunc(p.privateFiles, func(f string) bool { return ofOther(guard.ResolveOrEmpty(f)) })
 }
 
-// toolSettings are files below a home with settings of tools, without which they would work in another way, and the
-// filters that remove their secrets.
-var toolSettings = sync.OnceValue(func() map[string]toolconfig.Filter {
-	passes := func(name string) bool { return allowedVariables()[name] }
+// toolSettings returns the files below a home with settings of tools, without which they would work in another way, and
+// the filters that remove their secrets.
+func (p Policy) toolSettings() map[string]toolconfig.Filter {
 	filters := map[string]toolconfig.Filter{
 		".config/git/ignore": toolconfig.Patterns, ".config/git/attributes": toolconfig.Patterns,
-		".config/go/env": toolconfig.Variables(passes), ".cargo/env": toolconfig.PathScript, ".condarc": toolconfig.YAML,
+		".config/go/env": toolconfig.Variables(p.passes), ".cargo/env": toolconfig.PathScript, ".condarc": toolconfig.YAML,
 	}
 	for _, name := range []string{".tool-versions", ".asdfrc", ".nvmrc", ".editorconfig", ".clang-format", ".inputrc"} {
 		filters[name] = toolconfig.Lines
@@ -251,18 +249,18 @@ var toolSettings = sync.OnceValue(func() map[string]toolconfig.Filter {
 	for _, name := range []string{
 		".cargo/config.toml", ".cargo/config", ".rustfmt.toml", ".config/rustfmt/rustfmt.toml", ".config/mise/config.toml", ".config/uv/uv.toml", ".bunfig.toml",
 	} {
-		filters[name] = toolconfig.TOML(passes)
+		filters[name] = toolconfig.TOML(p.passes)
 	}
 	return filters
-})
+}
 
 // HomeFiles returns the files to copy into a private home, with names relative to it: settings of git and of tools
-// without secrets, and the files that the user made private. Those that cannot be read are left out.
-func (p Policy) HomeFiles(git GitConfigSecrets) []copies.File {
+// without secrets, and the files that the user made private. Those that cannot be read are left out. unparsable are the
+// paths of settings that are left out because a filter does not understand them.
+func (p Policy) HomeFiles(git GitConfigSecrets) (files []copies.File, unparsable []string) {
 	if !p.privateHome || !filepath.IsAbs(p.home) {
-		return nil
+		return nil, nil
 	}
-	var files []copies.File
 	add := func(path, original, text string, mode fs.FileMode) {
 		name, err := filepath.Rel(p.home, path)
 		if err == nil && filepath.IsLocal(name) && name != "." && !slices.ContainsFunc(files, func(f copies.File) bool { return f.Name == name }) {
@@ -280,19 +278,24 @@ func (p Policy) HomeFiles(git GitConfigSecrets) []copies.File {
 		}
 	}
 	addFiltered := func(path string, filter toolconfig.Filter) {
-		if data, err := durable.ReadFile(path, maxSettings); guard.Contains(p.home, path) && err == nil && !p.hides(path) {
-			if text, ok := filter(string(data)); ok {
-				add(path, string(data), text, 0)
-			}
+		data, err := durable.ReadFile(path, maxSettings)
+		if err != nil || !guard.Contains(p.home, path) || p.hides(path) {
+			return
+		}
+		if text, ok := filter(string(data)); ok {
+			add(path, string(data), text, 0)
+		} else if !p.shows(path) {
+			unparsable = append(unparsable, path)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(toolSettings())) {
-		addFiltered(filepath.Join(p.home, name), toolSettings()[name])
+	filters := p.toolSettings()
+	for _, name := range slices.Sorted(maps.Keys(filters)) {
+		addFiltered(filepath.Join(p.home, name), filters[name])
 	}
 	for _, path := range git.NamedFiles {
 		addFiltered(path, toolconfig.Patterns)
 	}
-	return files
+	return files, unparsable
 }
 
 // maxSettings is the largest size of a file with settings of a tool.
@@ -304,4 +307,10 @@ func (p Policy) hides(path string) bool {
 	return slices.ContainsFunc(slices.Concat(p.Hide, p.Secrets), func(hidden string) bool {
 		return guard.IsOrContains(hidden, path) || guard.IsOrContains(hidden, real)
 	})
+}
+
+// shows reports whether the user grants a file as it is.
+func (p Policy) shows(path string) bool {
+	real := guard.ResolveOrEmpty(path)
+	return slices.ContainsFunc(slices.Concat(p.Read, p.Write, p.OverlayWrite), func(granted string) bool { return guard.IsOrContains(granted, real) })
 }

@@ -74,20 +74,33 @@ func TestHomeFilesContainNoSecrets(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p, err := readPolicy(config.Settings{}, env, nil, store.Grants{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := map[string]string{}
-	for _, f := range p.HomeFiles(GitConfigSecrets{NamedFiles: []string{home + "/rules"}}) {
-		got[f.Name] = f.Text
-	}
-	want := map[string]string{
-		".cargo/config.toml": "[registry]\n[build]\njobs = 2\n", ".config/go/env": "GOPROXY=https://proxy.example\n",
-		".config/git/ignore": "*.token\ncredentials.json\n", ".condarc": "channels: []\n", "rules": "secrets/\n", ".nvmrc": "20\n",
-	}
-	if !maps.Equal(got, want) {
-		t.Errorf("got  %q\nwant %q", got, want)
+	for name, c := range map[string]struct {
+		settings   config.Settings
+		goEnv      string
+		unparsable []string
+	}{
+		"by default":        {goEnv: "GOPROXY=https://proxy.example\n", unparsable: []string{home + "/.cargo/env"}},
+		"variables granted": {settings: makeSettings(envKey, "GOA*"), goEnv: "GOPROXY=https://proxy.example\nGOAUTH=x\n", unparsable: []string{home + "/.cargo/env"}},
+		"file granted":      {settings: makeSettings(ReadKey, home+"/.cargo/env"), goEnv: "GOPROXY=https://proxy.example\n"},
+		"directory granted": {settings: makeSettings(ReadKey, home+"/.cargo"), goEnv: "GOPROXY=https://proxy.example\n"},
+		"hidden":            {settings: makeSettings(hideKey, home+"/.cargo/env"), goEnv: "GOPROXY=https://proxy.example\n"},
+	} {
+		p, err := readPolicy(c.settings, env, nil, store.Grants{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		files, unparsable := p.HomeFiles(GitConfigSecrets{NamedFiles: []string{home + "/rules"}})
+		got := map[string]string{}
+		for _, f := range files {
+			got[f.Name] = f.Text
+		}
+		want := map[string]string{
+			".cargo/config.toml": "[registry]\n[build]\njobs = 2\n", ".config/go/env": c.goEnv,
+			".config/git/ignore": "*.token\ncredentials.json\n", ".condarc": "channels: []\n", "rules": "secrets/\n", ".nvmrc": "20\n",
+		}
+		if !maps.Equal(got, want) || !slices.Equal(unparsable, c.unparsable) {
+			t.Errorf("%s:\ngot  %q, unparsable %q\nwant %q, unparsable %q", name, got, unparsable, want, c.unparsable)
+		}
 	}
 }
 

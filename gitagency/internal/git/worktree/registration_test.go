@@ -110,7 +110,7 @@ func TestCheckoutRunsUserFilters(t *testing.T) {
 	head := l.Commit("filtered")
 	repo := OpenRepo(l)
 	w := RegisterWorktree(l, repo, gittest.SandboxName, filepath.Join(gittest.TempDir(t), "tree"))
-	l.Must(Checkout(t.Context(), repo, w, head))
+	l.Must(Checkout(t.Context(), repo, w, head, false))
 	for name, want := range map[string]string{"x.up": "X\n", "deep/y.up": "Y\n", "z.crlf": "z\r\n"} {
 		if got, err := os.ReadFile(filepath.Join(w.Tree, name)); err != nil || string(got) != want {
 			t.Errorf("%s: %q, %v", name, got, err)
