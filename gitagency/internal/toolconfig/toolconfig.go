@@ -17,9 +17,9 @@ import (
 // Filter returns the text of a file without secrets. It returns false for a file that must not be shown.
 type Filter func(text string) (clean string, ok bool)
 
-// secretName matches names of settings that are secrets, such as those whose last word is key. "author" is none.
+// secretName matches names of settings that are secrets, such as those whose last word is key or pass. "author" is none.
 var secretName = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(?i)token|secret|passw|passphrase|pwd|credential|(api|access|private)[-_]?key|auth([^o]|$)|authoriz|bearer|cookie|(^|[-_.])key$|(?-i:[a-z0-9]Key$)`)
+	return regexp.MustCompile(`(?i)token|secret|passw|passphrase|pwd|credential|(api|access|private)[-_]?key|auth([^o]|$)|authoriz|bearer|cookie|(^|[-_.])(key|pass|pat|pw)$|(?-i:[a-z0-9]Key$)`)
 })
 
 // isSecretName reports whether the value of a setting is a secret by its name.
@@ -31,6 +31,9 @@ func isSecretName(name string) bool {
 var secretWord = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?i)token|secret|passw|credential|api_?key|_auth`)
 })
+
+// urlQuery matches the query of a URL, which may be a signature, and a user with a password in an address without a scheme.
+var urlQuery = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`//\S*\?|(^|[\s/])[^\s/:@]+:[^\s/@]+@`) })
 
 // condaToken matches the token in the URL of a channel of conda, up to its host and from there.
 var condaToken = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(://[^/\s]+)/t/[^/\s]+`) })
@@ -45,7 +48,7 @@ func cleanValue(value string, isProxy bool) (clean string, ok bool) {
 	if config.StripUserinfo(clean) != clean || condaToken().MatchString(clean) {
 		return "", false
 	}
-	return clean, !secretWord().MatchString(clean) && !config.HasSecretText(clean)
+	return clean, !secretWord().MatchString(clean) && !urlQuery().MatchString(clean) && !config.HasSecretText(clean)
 }
 
 // Lines filters a file in which each line stands for itself, such as .tool-versions: it removes the lines that name

@@ -65,6 +65,9 @@ func TestTOML(t *testing.T) {
 		"invalid UTF-8":                   {"a = '\xff'\n", "-"},
 		"date":                            {"d = 1979-05-27T07:32:00-08:00\n", "d = 1979-05-27T07:32:00-08:00\n"},
 		"author is no secret":             {"authors = ['me']\n", "authors = ['me']\n"},
+		"short names":                     {"pass = 'hunter2hunter2'\ngh.pat = 'hunter2hunter2'\ndb_pw = 'hunter2hunter2'\npath = 'x'\n", "path = 'x'\n"},
+		"query of a URL":                  {"url = 'https://a/x?sig=hunter2hunter2'\nb = 'c?'\n", "b = 'c?'\n"},
+		"password without a scheme":       {"a = 'me:hunter2hunter2@h/git'\nb = '//me:hunter2hunter2@h/'\nc = 'git@h:org/x'\n", "c = 'git@h:org/x'\n"},
 		"no line end":                     {"a = 1", "a = 1\n"},
 		"key of a private key in a value": {"a = '-----BEGIN OPENSSH PRIVATE KEY-----'\n", ""},
 	})
