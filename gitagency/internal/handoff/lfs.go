@@ -6,9 +6,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"sync"
 
 	"github.com/git-agency/git-agency/gitagency/internal/beneath"
@@ -27,7 +30,11 @@ func (e *Exchange) importLFS(ctx context.Context) error {
 	}
 	defer upper.Close()
 	i := lfsImport{upper: upper, gitDir: e.repo.CommonDir, limits: e.repo.Git.ReadLimits}
-	return i.importDir(ctx, "lfs/objects", 0)
+	err = i.importDir(ctx, "lfs/objects", 0)
+	if len(i.unreadable) > 0 {
+		e.repo.Warn("sandbox %s: objects of Git LFS are not exported, because commands have made them unreadable: %s", e.id, strings.Join(i.unreadable, ", "))
+	}
+	return err
 }
 
 // lfsImport copies objects of Git LFS.
@@ -36,6 +43,24 @@ type lfsImport struct {
 	gitDir string
 	limits readlimit.Limits
 	total  int64 // bytes of the objects that were read
+
+	unreadable []string // the first objects and directories that we may not read
+}
+
+// skip drops an error about an entry that is no object, and remembers one that we may not read: neither may keep the commits
+// of the sandbox from being imported.
+func (i *lfsImport) skip(name string, err error) error {
+	const most = 3 // to report
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		if len(i.unreadable) < most {
+			i.unreadable = append(i.unreadable, name)
+		}
+		return nil
+	case beneath.IsGone(err) || fault.Is[*beneath.NotRegularError](err):
+		return nil
+	}
+	return err
 }
 
 // lfsNames are the names of the two levels of directories in lfs/objects, and of the objects.
@@ -47,7 +72,7 @@ var lfsNames = sync.OnceValue(func() [3]*regexp.Regexp {
 func (i *lfsImport) importDir(ctx context.Context, dir string, level int) error {
 	entries, _, err := i.upper.ReadDir(dir)
 	if err != nil {
-		return ignoreGone(err)
+		return i.skip(dir, err)
 	}
 	for _, entry := range entries {
 		if err := context.Cause(ctx); err != nil {
@@ -74,9 +99,13 @@ func (i *lfsImport) importObject(name string) (err error) {
 	if _, err := os.Lstat(target); err == nil {
 		return nil
 	}
+	oid := filepath.Base(name)
+	if name != path.Join("lfs/objects", oid[:2], oid[2:4], oid) {
+		return nil // git-lfs does not look there
+	}
 	source, st, err := i.upper.OpenFile(name)
 	if err != nil {
-		return ignoreGone(err)
+		return i.skip(name, err)
 	}
 	defer source.Close()
 	i.total += st.Size
@@ -109,12 +138,4 @@ func (i *lfsImport) importObject(name string) (err error) {
 		return err
 	}
 	return durable.SyncDir(filepath.Dir(target))
-}
-
-// ignoreGone drops an error about a name that leads to no file or directory of the kind that was expected.
-func ignoreGone(err error) error {
-	if beneath.IsGone(err) || fault.Is[*beneath.NotRegularError](err) {
-		return nil
-	}
-	return err
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -40,6 +41,12 @@ func TestImportLFSTakesObjectsOnly(t *testing.T) {
 	write(filepath.Join(upper, object("there")), "there")
 	write(filepath.Join(upper, "lfs/objects/ab/cd/note"), "x")
 	write(filepath.Join(upper, "lfs/objects/xyz"), "x")
+	elsewhere := filepath.Join("lfs/objects/01/02", filepath.Base(object("elsewhere")))
+	write(filepath.Join(upper, elsewhere), "elsewhere")
+	write(filepath.Join(upper, object("closed")), "closed")
+	if err := os.Chmod(filepath.Join(upper, object("closed")), 0); err != nil {
+		t.Fatal(err)
+	}
 	write(filepath.Join(upper, "lfs/objects/ef"), "x")
 	write(filepath.Join(common, object("there")), "there")
 	write(filepath.Join(dir, "secret"), "secret")
@@ -59,7 +66,9 @@ func TestImportLFSTakesObjectsOnly(t *testing.T) {
 	}
 
 	limits := readlimit.Limits{Inflated: 3}
+	var warnings []string
 	e := &Exchange{repo: &core.Repository{CommonDir: common, Git: &git.Repo{ReadLimits: limits}}, upper: upper}
+	e.repo.Opts.Warn = func(text string) { warnings = append(warnings, text) }
 	var exceeded *readlimit.ExceededError
 	if err := e.importLFS(t.Context()); !errors.As(err, &exceeded) {
 		t.Errorf("beyond the limit: %v", err)
@@ -68,7 +77,14 @@ func TestImportLFSTakesObjectsOnly(t *testing.T) {
 	if err := e.importLFS(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for text, want := range map[string]bool{"good": true, "there": true, "forged": false, "secret": false, "fifo": false} {
+	canReadAll := os.Geteuid() == 0
+	if warned := strings.Contains(strings.Join(warnings, "\n"), object("closed")); warned == canReadAll {
+		t.Errorf("warnings: %q", warnings)
+	}
+	if _, err := os.Lstat(filepath.Join(common, elsewhere)); err == nil {
+		t.Error("an object was imported from where git-lfs does not look")
+	}
+	for text, want := range map[string]bool{"good": true, "there": true, "forged": false, "secret": false, "fifo": false, "closed": canReadAll} {
 		data, err := os.ReadFile(filepath.Join(common, object(text)))
 		if want != (err == nil) || want && string(data) != text {
 			t.Errorf("%s: %q, %v", text, data, err)
