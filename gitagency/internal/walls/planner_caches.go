@@ -20,7 +20,7 @@ func (d *planner) markCaches() error {
 		// Comparing names is enough: an overlay changes nothing in its lower directory, whatever other names that has.
 		touching := func(place string) bool { return guard.IsOrContains(place, e.Path) || guard.IsOrContains(e.Path, place) }
 		switch {
-		case slices.ContainsFunc(protected, touching), d.changeableLink(path, e.Path) != "":
+		case slices.ContainsFunc(protected, touching), d.whyChangeable(path, e.Path) != "":
 		case d.whyNoOverlay(e) == "":
 			d.markPath(e.Path, Overlaid, true, Cause{ReasonCache, path})
 		case d.inPrivateHome(e.Path) && listed:
@@ -39,7 +39,7 @@ func (d *planner) markKnownCaches(dir string) {
 		path := filepath.Join(dir, name)
 		d.knownCaches = append(d.knownCaches, path)
 		switch e := d.lookup(path); {
-		case !d.canShow(e) || d.changeableLink(path, e.Path) != "":
+		case !d.canShow(e) || d.whyChangeable(path, e.Path) != "":
 		case d.whyNoOverlay(e) == "":
 			d.markPath(e.Path, Overlaid, true, Cause{ReasonCache, path})
 		default:

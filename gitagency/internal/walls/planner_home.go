@@ -63,7 +63,7 @@ func (d *planner) markTools() error {
 	for _, path := range d.Tools {
 		e := d.lookup(path)
 		switch {
-		case !d.canShow(e) || d.changeableLink(path, e.Path) != "":
+		case !d.canShow(e) || d.whyChangeable(path, e.Path) != "":
 		case d.whyNoOverlay(e) == "":
 			d.markPath(e.Path, Overlaid, true, Cause{ReasonTool, path})
 		default:
@@ -71,7 +71,7 @@ func (d *planner) markTools() error {
 		}
 	}
 	for _, path := range d.Logins {
-		if e := d.lookup(path); d.canShow(e) && d.changeableLink(path, e.Path) == "" {
+		if e := d.lookup(path); d.canShow(e) && d.whyChangeable(path, e.Path) == "" {
 			d.markPath(e.Path, KeptVisible, true, Cause{ReasonLogin, path})
 		}
 	}

@@ -1,6 +1,7 @@
 package walls
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -9,25 +10,38 @@ import (
 )
 
 // checkLinks refuses a path of the policy that leads through a symbolic link which commands of a sandbox can change: they
-// could choose what the next commands read or write, or show what is hidden.
+// could choose what the next commands read or write, or show what is hidden. What it compares with is the result of the lookup
+// that all steps use, and whose path is mounted without following links.
 func (d *planner) checkLinks() error {
 	for _, p := range d.Policy.Named {
-		if link := d.changeableLink(p.Name, p.Path); link != "" {
-			return &RefusedError{Key: p.Key, Path: p.Name, Why: "commands in sandboxes can change the symbolic link " + link, Remedy: "name a path that does not lead through it"}
+		if why := d.whyChangeable(p.Name, d.lookup(p.Path).Path); why != "" {
+			return &RefusedError{Key: p.Key, Path: p.Name, Why: why, Remedy: "name a path that does not lead through it"}
 		}
 	}
 	return nil
 }
 
-// changeableLink returns a symbolic link between a path and the place that it leads to which commands of a sandbox can
-// change; empty if there is none. A link that stays in the directory in which they can change it gives them nothing.
-func (d *planner) changeableLink(name, path string) string {
+// whyChangeable returns the reason why commands of a sandbox could choose what a path leads to, given the result of its
+// lookup; empty if they cannot. If the links lead elsewhere now, one was replaced since.
+func (d *planner) whyChangeable(name, path string) string {
 	if name == path {
 		return ""
 	}
 	links, leadsTo := d.followLinks(name)
+	if link := d.changeableLink(links, leadsTo, path); link != "" {
+		return "commands in sandboxes can change the symbolic link " + link
+	}
+	if leadsTo != path {
+		return fmt.Sprintf("it led to %s and then to %s, so a symbolic link was changed meanwhile", path, leadsTo)
+	}
+	return ""
+}
+
+// changeableLink returns the first of the links followed for a path that commands of a sandbox can change; empty if there is
+// none. A link that stays in the directory in which they can change it gives them nothing.
+func (d *planner) changeableLink(links []Link, leadsTo, path string) string {
 	for _, place := range append([]string{d.Tree, d.DataDir, d.OverlayDir}, d.Policy.Write...) {
-		if leadsTo == path && d.isInside(path, place) {
+		if len(links) == 0 || leadsTo == path && d.isInside(path, place) {
 			continue
 		}
 		for _, link := range links {
@@ -39,8 +53,12 @@ func (d *planner) changeableLink(name, path string) string {
 	return ""
 }
 
-// isInside reports whether a path is a directory or lies inside of it, also under another name by a bind mount.
+// isInside reports whether a path is a directory or lies inside of it, also under another name by a bind mount. Names are
+// compared first: a command could replace a part of the path while it is looked up.
 func (d *planner) isInside(path, dir string) bool {
+	if guard.IsOrContains(dir, path) {
+		return true
+	}
 	how := d.files.Overlap(path, dir)
 	return how == guard.Same || how == guard.Inside
 }

@@ -66,6 +66,37 @@ func TestMakePlanRefusesLinksThatCommandsCanChange(t *testing.T) {
 	}
 }
 
+// A command can exchange a directory with a link between two lookups of a path: after the one for the policy, after that of
+// the planner, and after the check of the links.
+func TestMakePlanRefusesLinksThatChangeMeanwhile(t *testing.T) {
+	t.Parallel()
+	const name, secret = "/home/me/data/a", "/home/me/vault"
+	for _, c := range []struct {
+		policy string // the result of the lookup for the policy
+		isLink [2]bool
+		want   string
+	}{
+		{name, [2]bool{true, false}, "it led to /home/me/vault and then to /home/me/data/a, so a symbolic link was changed meanwhile"},
+		{name, [2]bool{true, true}, "commands in sandboxes can change the symbolic link /home/me/data/a"},
+		{secret, [2]bool{false, false}, "it led to /home/me/vault and then to /home/me/data/a"},
+		{secret, [2]bool{false, true}, "commands in sandboxes can change the symbolic link /home/me/data/a"},
+		{name, [2]bool{false, true}, ""}, // confine opens it without following links
+	} {
+		r := privateRequest()
+		r.Policy.Write, r.Policy.Read = []string{"/home/me/data"}, []string{c.policy}
+		r.Policy.Named = []NamedPath{{ReadKey, name, c.policy}}
+		const dirs = usualFiles + "/home/me/vault/\n/home/me/data/\n"
+		disks := map[bool]FileLookup{true: newFakeDisk(dirs + name + " -> " + secret).fileLookup(), false: newFakeDisk(dirs + name + "/").fileLookup()}
+		m := usualMachine("")
+		m.Files = disks[false]
+		m.Files.Lookup, m.Files.ReadLink = disks[c.isLink[0]].Lookup, disks[c.isLink[1]].ReadLink
+		plan, err := MakePlan(r, m)
+		if c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) || c.want == "" && (err != nil || plan.IsVisible(secret)) {
+			t.Errorf("%+v: got %v", c, err)
+		}
+	}
+}
+
 // Tools, caches and logins that such a link leads to are not shown.
 func TestMakePlanShowsNoToolsThroughLinksThatCommandsCanChange(t *testing.T) {
 	t.Parallel()
