@@ -81,7 +81,7 @@ var floors = []struct {
 		imports: "lock terminal proc readlimit git/object git/config git git/fsck git/repair git/status git/snapshot git/submodule git/merge git/update " +
 			"store guard archive confine quote",
 	},
-	{dir: "settings", imports: "durable proc readlimit git/config git store guard copies toolconfig walls confine treediff runner fault"},
+	{dir: "settings", imports: "beneath durable proc readlimit git/config git store guard copies toolconfig walls confine treediff runner fault"},
 	{
 		dir: "core",
 		imports: "durable ids undo lock proc git/object git/config git/overlay git git/worktree git/status git/snapshot git/submodule " +

@@ -85,11 +85,12 @@ func (s *Sandbox) planWalls(asked WallsRequest, makePlan func(walls.Request, wal
 	if req.PrivateHome {
 		req.Tools = append(req.Tools, gitConfig.NamedDirs...)
 	}
-	if w.plan, err = makePlan(req, confine.InspectMachine()); err != nil {
+	machine := confine.InspectMachine()
+	if w.plan, err = makePlan(req, machine); err != nil {
 		return w, err
 	}
 	if w.plan.Home.Path != "" {
-		w.homeFiles, w.leftOut = w.policy.HomeFiles(gitConfig)
+		w.homeFiles, w.leftOut = w.policy.HomeFiles(gitConfig, func(path string) string { return walls.FixedTarget(req, machine.Files, path) })
 	}
 	w.plan.Volatile = true // the import saves the upper directory after each command, so it need not be synced
 	w.plan.Writable = append(w.plan.Writable, s.cachesDir())

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/git-agency/git-agency/gitagency/internal/copies"
-	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git/config"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
@@ -255,9 +254,10 @@ func (p Policy) toolSettings() map[string]toolconfig.Filter {
 }
 
 // HomeFiles returns the files to copy into a private home, with names relative to it: settings of git and of tools
-// without secrets, and the files that the user made private. Those that cannot be read are left out. unparsable are the
-// paths of settings that are left out because a filter does not understand them.
-func (p Policy) HomeFiles(git GitConfigSecrets) (files []copies.File, unparsable []string) {
+// without secrets, and the files that the user made private. Those that cannot be read are left out. target returns the path
+// without symbolic links of a file that may be copied; empty if there is none. unparsable are the paths of settings that are
+// left out because a filter does not understand them.
+func (p Policy) HomeFiles(git GitConfigSecrets, target func(path string) string) (files []copies.File, unparsable []string) {
 	if !p.privateHome || !filepath.IsAbs(p.home) {
 		return nil, nil
 	}
@@ -268,18 +268,21 @@ func (p Policy) HomeFiles(git GitConfigSecrets) (files []copies.File, unparsable
 		}
 	}
 	for _, path := range p.privateFiles {
-		if data, err := durable.ReadFile(path, copies.MaxSize); err == nil {
+		if data, err := readNoSymlinks(target(path), copies.MaxSize); err == nil {
 			add(path, string(data), string(data), 0o600)
 		}
 	}
 	for _, f := range git.UserFiles {
-		if guard.Contains(p.home, f.Path) && !p.hides(f.Path) {
+		real := target(f.Path)
+		data, err := readNoSymlinks(real, maxSettings)
+		if err == nil && string(data) == f.Original && guard.Contains(p.home, f.Path) && !p.hides(f.Path, real) { // it may have been read elsewhere
 			add(f.Path, f.Original, f.Text, 0)
 		}
 	}
 	addFiltered := func(path string, filter toolconfig.Filter) {
-		data, err := durable.ReadFile(path, maxSettings)
-		if err != nil || !guard.Contains(p.home, path) || p.hides(path) {
+		real := target(path)
+		data, err := readNoSymlinks(real, maxSettings)
+		if err != nil || !guard.Contains(p.home, path) || p.hides(path, real) {
 			return
 		}
 		if text, ok := filter(string(data)); ok {
@@ -301,9 +304,8 @@ func (p Policy) HomeFiles(git GitConfigSecrets) (files []copies.File, unparsable
 // maxSettings is the largest size of a file with settings of a tool.
 const maxSettings = 1 << 20
 
-// hides reports whether a file is hidden by the user or by default.
-func (p Policy) hides(path string) bool {
-	real := guard.ResolveOrEmpty(path)
+// hides reports whether a file is hidden by the user or by default, given also its path without symbolic links.
+func (p Policy) hides(path, real string) bool {
 	return slices.ContainsFunc(slices.Concat(p.Hide, p.Secrets), func(hidden string) bool {
 		return guard.IsOrContains(hidden, path) || guard.IsOrContains(hidden, real)
 	})

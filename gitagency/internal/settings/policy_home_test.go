@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"errors"
 	"maps"
 	"os"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git/config"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -89,7 +91,7 @@ func TestHomeFilesContainNoSecrets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		files, unparsable := p.HomeFiles(GitConfigSecrets{NamedFiles: []string{home + "/rules"}})
+		files, unparsable := p.HomeFiles(GitConfigSecrets{NamedFiles: []string{home + "/rules"}}, guard.ResolveOrEmpty)
 		got := map[string]string{}
 		for _, f := range files {
 			got[f.Name] = f.Text
@@ -101,6 +103,42 @@ func TestHomeFilesContainNoSecrets(t *testing.T) {
 		if !maps.Equal(got, want) || !slices.Equal(unparsable, c.unparsable) {
 			t.Errorf("%s:\ngot  %q, unparsable %q\nwant %q, unparsable %q", name, got, unparsable, want, c.unparsable)
 		}
+	}
+}
+
+// What was checked is what is copied: a link that took the place of a file meanwhile is not followed, and a file of git's
+// configuration counts only with the content that was read from the place that was checked.
+func TestHomeFilesFollowNoLinksThatWereNotChecked(t *testing.T) {
+	t.Parallel()
+	home, env := makeHome(t, ".aws/", "dir/", "real/", ".editorconfig -> dir/ed", ".nvmrc -> .aws/credentials", ".inputrc -> real/in")
+	for name, text := range map[string]string{".aws/credentials": "secret\n", "real/in": "set x\n", "real/ed": "secret\n", "gitconfig": "[a]\nb = c\n"} {
+		if err := os.WriteFile(home+"/"+name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p, err := readPolicy(config.Settings{}, env, nil, store.Grants{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	exchanged := false
+	target := func(path string) string {
+		real := guard.ResolveOrEmpty(path)
+		if path == home+"/.editorconfig" {
+			real, exchanged = home+"/dir/ed", true
+			if err := errors.Join(os.Remove(home+"/dir"), os.Symlink("real", home+"/dir")); err != nil {
+				t.Error(err)
+			}
+		}
+		return real
+	}
+	user := []GitConfigFile{{Path: home + "/gitconfig", Original: "[secret]\n", Text: "[secret]\n"}}
+	var got []string
+	files, _ := p.HomeFiles(GitConfigSecrets{UserFiles: user}, target)
+	for _, f := range files {
+		got = append(got, f.Name)
+	}
+	if want := []string{".inputrc"}; !slices.Equal(got, want) || !exchanged {
+		t.Errorf("copied %q, want %q", got, want)
 	}
 }
 

@@ -53,6 +53,21 @@ func (d *planner) changeableLink(links []Link, leadsTo, path string) string {
 	return ""
 }
 
+// FixedTarget returns the path of the regular file that a path leads to, without symbolic links, for a copy of it; empty if
+// there is none, if it is in the data directory, or if commands of a sandbox could choose it by changing a link. The caller
+// must open it without following links.
+func FixedTarget(r Request, files FileLookup, name string) string {
+	d := planner{Request: r, files: files}
+	links, path := d.followLinks(name)
+	if e := files.Lookup(path); e.Kind != File || e.Path != path || guard.IsOrContains(d.DataDir, path) || guard.IsOrContains(d.OverlayDir, path) || guard.IsOrContains(d.Tree, path) {
+		return ""
+	}
+	if len(links) > 0 && (d.isInDataDir(path) || d.changeableLink(links, path, path) != "") {
+		return ""
+	}
+	return path
+}
+
 // isInside reports whether a path is a directory or lies inside of it, also under another name by a bind mount. Names are
 // compared first: a command could replace a part of the path while it is looked up.
 func (d *planner) isInside(path, dir string) bool {

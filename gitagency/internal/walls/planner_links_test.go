@@ -121,3 +121,37 @@ func TestMakePlanShowsNoToolsThroughLinksThatCommandsCanChange(t *testing.T) {
 		}
 	}
 }
+
+// A copy of a file is made only if no command can choose the file.
+func TestFixedTargetFollowsNoLinksThatCommandsCanChange(t *testing.T) {
+	t.Parallel()
+	const tree, other = testSandboxDir + "/tree", testDataDir + "/repos/r/sandboxes/other/tree"
+	files := newFakeDisk(usualFiles + `
+		/home/me/diary
+		/home/me/plain
+		/home/me/link -> /home/me/plain
+		/home/me/dir -> /home/me/data
+		/home/me/data/own
+		/home/me/data/in -> /home/me/data/own
+		/home/me/data/out -> /home/me/diary
+		/home/me/far -> /home/me/data/out
+		/home/me/tree -> ` + tree + `/out
+		` + tree + `/out -> /home/me/diary
+		` + tree + `/sibling -> ` + other + `/file
+		` + tree + `/file
+		` + other + `/file
+		/home/me/gone -> /home/me/nothing
+		/home/me/loop -> /home/me/loop
+	`).fileLookup()
+	r := privateRequest()
+	r.Policy.Write = []string{"/home/me/data"}
+	for name, want := range map[string]string{
+		"/home/me/plain": "/home/me/plain", "/home/me/link": "/home/me/plain", "/home/me/dir/own": "/home/me/data/own", "/home/me/data/in": "/home/me/data/own",
+		"/home/me/data/out": "", "/home/me/far": "", "/home/me/dir/out": "", "/home/me/tree": "", tree + "/sibling": "", tree + "/file": "",
+		"/home/me/gone": "", "/home/me/loop": "", "/home/me/data": "", "/home/me/nothing": "",
+	} {
+		if got := FixedTarget(r, files, name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}
