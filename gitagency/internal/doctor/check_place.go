@@ -74,9 +74,9 @@ func (x *checkRun) checkDataDirMode() error {
 	return nil
 }
 
-// checkSandboxSettings finds settings that make archives, snapshots, landings or walls impossible, so that commands refuse to
-// run. As start does, it reports the first of several invalid settings for walls.
-func (x *checkRun) checkSandboxSettings(context.Context) error {
+// checkSettings finds settings with which commands refuse to run. As start does, it reports the first of several invalid
+// settings for walls.
+func (x *checkRun) checkSettings(ctx context.Context) error {
 	if _, err := x.Settings.TrashLimit(); err != nil {
 		x.reportRefusedSetting(err, "neither discard nor land can write an archive: ")
 	}
@@ -88,10 +88,13 @@ func (x *checkRun) checkSandboxSettings(context.Context) error {
 	}
 	_, err := sandbox.Placeholder(x.Repository).PlanWalls(sandbox.WallsRequest{Primitives: store.Primitives{Isolation: settings.IsolationOS, Outputs: settings.OutputsOpen}})
 	x.reportRefusedSetting(sandbox.AttributeToSetting(x.Repository, err), "no command can run behind walls: ")
+	for _, err := range x.Settings.InvalidSettings(ctx) {
+		x.reportRefusedSetting(err, "commands that use it refuse to run: ")
+	}
 	return nil
 }
 
-// reportRefusedSetting reports the setting that an error names. Other errors mean that there are no walls on this machine, or
+// reportRefusedSetting reports the setting that an error names, unless it was reported with another effect. Other errors mean that there are no walls on this machine, or
 // are reported by another check.
 func (x *checkRun) reportRefusedSetting(err error, effect string) {
 	var invalid *fault.InvalidError
@@ -99,6 +102,9 @@ func (x *checkRun) reportRefusedSetting(err error, effect string) {
 		return
 	}
 	key, path := strings.TrimPrefix(invalid.ConfigKey, "key "), x.configFile(invalid.Setting)
+	if slices.ContainsFunc(x.findings, func(f Finding) bool { return f.Code == "refused-setting" && f.ID == key }) {
+		return
+	}
 	fixCommand := "git config --show-origin --get-all " + quote.Shell(key) // a setting from the command line is in no file
 	switch file := quote.Shell(path); {
 	case path == "":

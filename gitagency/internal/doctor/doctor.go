@@ -211,7 +211,7 @@ func checks() []checkSpec {
 	return []checkSpec{
 		{[]string{"moved-repository", "damaged-repo"}, (*checkRun).checkMovedRepository},
 		{[]string{"data-dir-missing", "data-dir-open"}, (*checkRun).checkDataDir},
-		{[]string{"refused-setting"}, (*checkRun).checkSandboxSettings},
+		{[]string{"refused-setting"}, (*checkRun).checkSettings},
 		{[]string{"stale-lock"}, (*checkRun).checkGitLocks},
 		{[]string{"interrupted-land", "stray-landing"}, (*checkRun).checkLandings},
 		{[]string{"interrupted-creation", "empty-record", "missing-meta", "corrupt-meta", "id-mismatch", "missing-tree", "moved-tree", "moved-data", "interrupted-archive", "half-archived", "missing-marker", "unreadable-tree", "foreign-tree", "unlinked-tree", "missing-branch", "foreign-record", "leftovers"}, (*checkRun).checkIntegrationWorktrees},

@@ -38,7 +38,7 @@ func Keys() []Key {
 		{Name: ReadLimitsKey, Default: defaultReadLimits, Meaning: "limits of reading data that an agent wrote: processor time, memory and output of each git process, size of all objects uncompressed", checkValue: checkReadLimits},
 		{Name: secretKey, Default: strings.Join(defaultSecrets, " "), Meaning: "more name patterns of untracked files to leave out of snapshots; !pattern includes files again; an empty value clears the list", checkValue: checkSecretPattern, multiValued: true},
 		{Name: leaveKey, Meaning: "patterns of untracked files that are never in the way of a landing, such as TASK.md or build/: 'land' keeps them in the trash; an empty value clears the list", checkValue: checkLeavePattern, multiValued: true},
-		{Name: "agency.pruneAfter", Default: defaultPruneAfter, Meaning: "'prune' removes invocations that ended before this time; --expire wins"},
+		{Name: pruneAfterKey, Default: defaultPruneAfter, Meaning: "'prune' removes invocations that ended before this time; --expire wins"},
 		{Name: trashLimitKey, Default: "1g", Meaning: "largest archive of files that no commit can hold, as 'discard' keeps them: 512m, 2g", checkValue: checkSize},
 		{Name: UserNameKey, Default: "user.name", Meaning: "name in the commits of landings and syncs"},
 		{Name: UserEmailKey, Default: "user.email", Meaning: "email in the commits of landings and syncs"},
@@ -115,7 +115,7 @@ func List(ctx context.Context, dir string, env []string) ([]Setting, error) {
 			k.checkValue = func(value string) error { return checkAbsolutePath(ExpandHome(value, proc.Getenv(env, "HOME"))) }
 		case ReadKey, WriteKey, hideKey:
 			k.checkValue = func(value string) error { return checkPathSetting(k.Name, value, proc.Getenv(env, "HOME")) }
-		case "agency.pruneAfter":
+		case pruneAfterKey:
 			k.checkValue = func(value string) error { return checkExpiry(ctx, dir, env, value) }
 		}
 		for _, name := range k.matchingNames(config) {
@@ -132,6 +132,31 @@ func List(ctx context.Context, dir string, env []string) ([]Setting, error) {
 		}
 	}
 	return append(settings, useless...), nil
+}
+
+// InvalidSettings returns an *InvalidError for each of git-agency's own keys that has one value, and an invalid one. Profiles
+// are checked by the commands that use them.
+func (r *Reader) InvalidSettings(ctx context.Context) (invalid []error) {
+	for _, k := range Keys() {
+		if k.Name == pruneAfterKey {
+			k.checkValue = func(value string) error { return checkExpiry(ctx, r.Dir, r.Env, value) }
+		}
+		if k.checkValue == nil || k.multiValued || strings.Contains(k.Name, "<") || !strings.HasPrefix(k.Name, "agency.") {
+			continue
+		}
+		setting, set := r.Config.Last(CanonicalKey(k.Name))
+		switch {
+		case k.namesCommand:
+			setting, set, _ = r.Config.LastTrusted(CanonicalKey(k.Name), k.isHarmless)
+		case k.repoCanOnlyEnable:
+			setting, set, _ = r.Config.LastTrusted(CanonicalKey(k.Name), doesNotDisable)
+		}
+		var refused *fault.InvalidError
+		if set && errors.As(k.checkValue(setting.Value), &refused) {
+			invalid = append(invalid, InvalidSetting(k.Name, setting, refused.Want))
+		}
+	}
+	return invalid
 }
 
 // splitValues returns one configuration for each value of a multi-valued key, and the configuration itself for every

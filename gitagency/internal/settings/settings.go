@@ -221,6 +221,7 @@ func parseSize(value string) (int64, error) {
 }
 
 const (
+	pruneAfterKey     = "agency.pruneAfter"
 	defaultPruneAfter = "2.weeks.ago"
 	wantExpiry        = "a time such as 2.weeks.ago or 2026-01-28, now, or never"
 )
@@ -232,7 +233,7 @@ func (r *Reader) PruneExpiry(ctx context.Context, text string) (time.Time, error
 	set := false
 	if text == "" {
 		text = defaultPruneAfter
-		if setting, set = r.Config.Last("agency.pruneafter"); set {
+		if setting, set = r.Config.Last(CanonicalKey(pruneAfterKey)); set {
 			text = setting.Value
 		}
 	}
@@ -241,7 +242,7 @@ func (r *Reader) PruneExpiry(ctx context.Context, text string) (time.Time, error
 	case err != nil || ok:
 		return at, err
 	case set:
-		return at, InvalidSetting("agency.pruneAfter", setting, wantExpiry)
+		return at, InvalidSetting(pruneAfterKey, setting, wantExpiry)
 	}
 	return at, &fault.InvalidError{What: "expiry", Value: text, Want: wantExpiry}
 }
