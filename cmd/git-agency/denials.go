@@ -41,7 +41,7 @@ is broken; 129 usage.`,
 			if c.Bool("json") || c.Bool("porcelain") {
 				err = program.PrintList(t.Program, c, denials, denialFields, nil, nil)
 			} else {
-				err = t.printDenials(denials)
+				err = t.printDenials(repo, query, denials)
 			}
 			if err != nil {
 				return err
@@ -53,10 +53,9 @@ is broken; 129 usage.`,
 
 // printDenials prints denials for people. It is no table, because the last part, the command that allows the
 // connection, must not be cut. An empty result is reported too: the user has probably just seen a connection fail.
-func (t *tool) printDenials(denials []gitagency.Denial) error {
+func (t *tool) printDenials(repo *gitagency.Repository, query string, denials []gitagency.Denial) error {
 	if len(denials) == 0 {
-		fmt.Fprintln(t.Stderr, "no refused connections on record; connections that bypass the proxy fail without a record")
-		return nil
+		return t.explainNoDenials(repo, query)
 	}
 	style, err := t.Style()
 	if err != nil {
@@ -72,6 +71,27 @@ func (t *tool) printDenials(denials []gitagency.Denial) error {
 		if _, err := t.Stdout.WriteString(text); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// explainNoDenials says why there are no refused connections on record: only the proxy of --outputs hosts: records them.
+func (t *tool) explainNoDenials(repo *gitagency.Repository, query string) error {
+	inv, err := repo.Invocation(query)
+	if err != nil {
+		return err
+	}
+	_, ended := inv.Path()
+	switch outputs := inv.Primitives.Outputs; {
+	case outputs == "none" && ended == nil:
+		fmt.Fprintln(t.Stderr, "this sandbox has no network: its connections fail without a record")
+		t.PrintHint("to allow it a host: git agency allow " + inv.ID + " --outputs hosts:<host>")
+	case outputs == "none":
+		fmt.Fprintln(t.Stderr, "this sandbox had no network: its connections failed without a record")
+	case outputs == "open":
+		fmt.Fprintln(t.Stderr, "this sandbox uses the network of this machine: none of its connections is refused")
+	default:
+		fmt.Fprintln(t.Stderr, "no refused connections on record; connections that bypass the proxy fail without a record")
 	}
 	return nil
 }
