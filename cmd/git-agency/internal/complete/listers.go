@@ -138,24 +138,35 @@ func runnerNames(cl *commandLine) ([]candidate, error) {
 }
 
 // presentWorktrees lists the worktrees that sandboxes can start from, first by name and then by id.
-func presentWorktrees(cl *commandLine) ([]candidate, error) { return listWorktrees(cl, false) }
+func presentWorktrees(cl *commandLine) ([]candidate, error) {
+	return listWorktrees(cl, func(w gitagency.Worktree) bool { return !w.Broken })
+}
+
+// finishableWorktrees lists the worktrees that have a parent branch to be merged into.
+func finishableWorktrees(cl *commandLine) ([]candidate, error) {
+	return listWorktrees(cl, func(w gitagency.Worktree) bool { return !w.Broken && w.ParentBranch != "" })
+}
 
 // presentOrBrokenWorktrees lists the worktrees that can be shown or removed. A broken one is listed by its id only,
 // because it cannot be found by name.
-func presentOrBrokenWorktrees(cl *commandLine) ([]candidate, error) { return listWorktrees(cl, true) }
+func presentOrBrokenWorktrees(cl *commandLine) ([]candidate, error) {
+	return listWorktrees(cl, func(gitagency.Worktree) bool { return true })
+}
 
-func listWorktrees(cl *commandLine, brokenToo bool) ([]candidate, error) {
+// listWorktrees lists the wanted worktrees among those that are present or broken.
+func listWorktrees(cl *commandLine, wanted func(gitagency.Worktree) bool) ([]candidate, error) {
 	repo, err := cl.openRepository()
 	if err != nil {
 		return nil, err
 	}
-	worktrees, err := repo.Worktrees(brokenToo)
+	worktrees, err := repo.Worktrees(true)
 	if err != nil {
 		return nil, err
 	}
 	var names, ids []candidate
 	for _, w := range worktrees {
 		switch {
+		case !wanted(w):
 		case w.Broken:
 			ids = append(ids, brokenWorktreeCandidate(w))
 		case w.State == "present":
@@ -201,7 +212,16 @@ func invocationsInReview(cl *commandLine) ([]candidate, error) {
 
 // discardableInvocations lists the invocations that can be discarded and are not on the line yet.
 func discardableInvocations(cl *commandLine) ([]candidate, error) {
-	return listOtherInvocations(cl, func(i gitagency.Invocation) bool { return i.Broken || i.Landing != "discarded" })
+	return listOtherInvocations(cl, func(i gitagency.Invocation) bool {
+		_, err := i.Path()
+		return i.Broken || err == nil
+	})
+}
+
+// landedInvocations lists the invocations whose landing can be reverted. A reverted one is listed too, since unland --push
+// retries its push.
+func landedInvocations(cl *commandLine) ([]candidate, error) {
+	return listInvocations(cl, func(i gitagency.Invocation) bool { return !i.Broken && i.Landing == "landed" })
 }
 
 // endedInvocations lists the invocations that were landed or discarded.
