@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/git-agency/git-agency/gitagency"
@@ -244,10 +246,17 @@ func notFoundHints(e *gitagency.NotFoundError) []string {
 		return namedHints(e)
 	}
 	if strings.HasPrefix(e.Query, "@") {
-		return []string{"'git agency ls' lists the invocations that have not ended; 'git agency start' creates one"}
+		lines := []string{"'git agency ls --all' lists the ids, also of ended invocations, which @ does not name; 'git agency start' creates a sandbox"}
+		if !isNewest().MatchString(e.Query) {
+			lines = append(lines, "@ is the newest invocation that has not ended, @-1 the one before it, and so on")
+		}
+		return lines
 	}
 	return []string{"list the invocations with 'git agency ls --all'; names are not ids, and broken invocations need their full id"}
 }
+
+// isNewest matches the words that name an invocation by its age.
+var isNewest = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^@(-[0-9]+)?$`) })
 
 // namedHints says which ids to type instead of a name.
 func namedHints(e *gitagency.NotFoundError) []string {
