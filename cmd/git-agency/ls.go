@@ -120,7 +120,7 @@ func (t *tool) printInvocations(c *cli.Context, repo *gitagency.Repository, invo
 	case err != nil:
 		return err
 	case len(worktrees) == 0:
-		t.PrintHint("there are no sandboxes; make this worktree an integration worktree with 'git agency worktree adopt', then type 'git agency start'")
+		t.PrintHint("there are no sandboxes; " + firstWorktreeHint(repo))
 	case c.Bool("all"):
 		t.PrintHint("there are no sandboxes; 'git agency start' makes one")
 	default:

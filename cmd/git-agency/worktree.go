@@ -11,6 +11,7 @@ import (
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
 	"github.com/git-agency/git-agency/gitagency"
+	"github.com/git-agency/git-agency/gitagency/reason"
 )
 
 func (t *tool) worktreeCommand() *cli.Command {
@@ -130,7 +131,7 @@ Exit status: 0, whatever is found.`,
 				return err
 			}
 			if len(worktrees) == 0 {
-				t.PrintHint(noWorktreesHint(c.Bool("all")))
+				t.PrintHint(noWorktreesHint(repo, c.Bool("all")))
 			}
 			return t.warnRemovedTrees(repo, func(string) bool { return true })
 		},
@@ -138,12 +139,48 @@ Exit status: 0, whatever is found.`,
 }
 
 // noWorktreesHint says how to make an integration worktree. all says whether archived ones were looked for.
-func noWorktreesHint(all bool) string {
-	text := "there are no integration worktrees; make this worktree one with 'git agency worktree adopt', or create one with 'git agency worktree create <name>'"
+func noWorktreesHint(repo *gitagency.Repository, all bool) string {
+	text := "there are no integration worktrees; "
+	switch reasonAgainstAdoption(repo) {
+	case reason.UnbornBranch:
+		text += firstCommitHint
+	case reason.NoWorktree:
+		text += "create one with 'git agency worktree create <name>'"
+	default:
+		text += "make this worktree one with 'git agency worktree adopt', or create one with 'git agency worktree create <name>'"
+	}
 	if !all {
 		text += "; 'git agency worktree ls --all' lists archived ones"
 	}
 	return text
+}
+
+// firstWorktreeHint says how to get to the first sandbox of a repository without integration worktrees.
+func firstWorktreeHint(repo *gitagency.Repository) string {
+	switch reasonAgainstAdoption(repo) {
+	case reason.UnbornBranch:
+		return firstCommitHint
+	case reason.NoWorktree:
+		return "make an integration worktree with 'git agency worktree create <name>', then type 'git agency start <name>'"
+	}
+	return "make this worktree an integration worktree with 'git agency worktree adopt', then type 'git agency start'"
+}
+
+const firstCommitHint = "this branch has no commits yet: make a first commit, for example with 'git commit --allow-empty -m start'"
+
+// reasonAgainstAdoption returns reason.UnbornBranch or reason.NoWorktree where the current directory cannot be adopted for
+// that reason, and another reason or none elsewhere.
+func reasonAgainstAdoption(repo *gitagency.Repository) reason.Reason {
+	_, err := repo.Worktree("")
+	var state *gitagency.StateError
+	var refused *gitagency.RefusedError
+	switch {
+	case errors.As(err, &refused):
+		return refused.Reason
+	case errors.As(err, &state):
+		return state.Reason
+	}
+	return ""
 }
 
 // warnRemovedTrees names the adopted worktrees whose trees do not exist any more, and says what to type. concerns limits it

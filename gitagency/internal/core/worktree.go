@@ -157,10 +157,21 @@ func (r *Repository) worktreeContainingCaller(entries []store.Entry[store.Worktr
 			}
 		}
 		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
-			return Worktree{}, &fault.NotIntegrationError{Path: here.Path} // top of another worktree; one around it is not meant
+			return Worktree{}, r.notIntegrationError(fault.NotIntegrationError{Path: here.Path}) // top of another worktree; one around it is not meant
 		}
 	}
-	return Worktree{}, &fault.NotIntegrationError{Path: here.Path, NoTree: true}
+	return Worktree{}, r.notIntegrationError(fault.NotIntegrationError{Path: here.Path, NoTree: true})
+}
+
+// notIntegrationError returns e, or a *fault.NoCommitError in a repository in which no worktree can be made one yet,
+// because the caller's branch has no commits.
+func (r *Repository) notIntegrationError(e fault.NotIntegrationError) error {
+	if branch := r.Git.HeadBranch(); branch != "" {
+		if oid, ok := r.Git.ReadRefFile("refs/heads/" + branch); ok && oid == "" {
+			return &fault.NoCommitError{Name: branch, Unborn: true}
+		}
+	}
+	return &e
 }
 
 // WorktreeFromEntry converts the stored entry of a worktree.
