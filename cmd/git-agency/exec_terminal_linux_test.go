@@ -108,6 +108,33 @@ func TestExecTerminalForwardsCtrlC(t *testing.T) {
 	})
 }
 
+// TestExecTerminalCtrlCIgnored checks that a command that ignores Ctrl-C goes on, as at any terminal, and that Ctrl-\ and
+// SIGTERM to the tool end it.
+func TestExecTerminalCtrlCIgnored(t *testing.T) {
+	t.Parallel()
+	withAndWithoutWalls(t, func(l *execLab) {
+		const command = `; echo ready; while :; do read line && echo "read $line"; done`
+		s := l.startOnTerminal(80, nil, "git-agency", "exec", l.id, "--", "sh", "-c", "trap '' INT"+command)
+		s.waitForText("ready")
+		s.typeKeys("\x03\x03still\r")
+		s.waitForText("read still")
+		s.typeKeys("\x1c")
+		if code := s.wait().code; code != 128+int(syscall.SIGQUIT) {
+			l.t.Errorf("Ctrl-\\ ended it with %d", code)
+		}
+		s = l.startOnTerminal(80, nil, "git-agency", "exec", l.id, "--", "sh", "-c", "trap '' INT QUIT"+command)
+		s.waitForText("ready")
+		s.typeKeys("\x1cstill\r")
+		s.waitForText("read still")
+		if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			l.t.Fatal(err)
+		}
+		if code := s.wait().code; code != 128+int(syscall.SIGTERM) {
+			l.t.Errorf("SIGTERM ended it with %d", code)
+		}
+	})
+}
+
 func TestExecTerminalJobControl(t *testing.T) {
 	t.Parallel()
 	withAndWithoutWalls(t, func(l *execLab) {
