@@ -22,7 +22,7 @@ func (t *tool) lsCommand() *cli.Command {
 		Description: `Lists the invocations that are neither landed nor discarded nor broken, oldest first: whether a command
 runs and for how long, or how the last one ended; how many commits are not on the integration branch; how
 many files are changed or untracked; and the age. A question mark is a number that could not be found out.
-On a narrow terminal columns are left out.
+On a narrow terminal names are shortened and columns are left out.
 
 In <format>, %(<field>) is a field of the JSON output, as in '%(invocation_id) %(status)'; %% is a percent
 sign, and %00, %0a and so on are bytes, as in 'git for-each-ref'. Each invocation ends with a newline. An

@@ -167,8 +167,8 @@ func needsQuoting(value string) bool {
 	return strings.HasPrefix(value, `"`) || !utf8.ValidString(value) || strings.ContainsFunc(value, func(c rune) bool { return !quote.IsPrintable(c) })
 }
 
-// PrintTable prints rows under a header, and nothing if there are no rows. On a terminal, the last column is cut at
-// the end of the line; or, where optional columns are named, they are left out in this order until lines fit.
+// PrintTable prints rows under a header, and nothing if there are no rows. On a terminal, columns called NAME
+// are shortened if lines are too long; then the last column is cut at the end of the line, or, where optional columns are named, they are left out in this order until lines fit.
 func (p *Program) PrintTable(header []string, rows [][]string, optional ...string) error {
 	if len(rows) == 0 {
 		return nil
@@ -178,18 +178,23 @@ func (p *Program) PrintTable(header []string, rows [][]string, optional ...strin
 		return err
 	}
 	all := append([][]string{header}, rows...)
-	var omit []int
-	for _, name := range optional {
-		for i, column := range header { // several columns may have one name
+	columns := func(name string) (found []int) { // several columns may have one name
+		for i, column := range header {
 			if column == name {
-				omit = append(omit, i)
+				found = append(found, i)
 			}
 		}
+		return found
+	}
+	var omit []int
+	for _, name := range optional {
+		omit = append(omit, columns(name)...)
 	}
 	return term.Grid{
 		Rows:      all,
 		EmptyCell: "-",
 		MaxWidth:  style.Width,
+		Shortened: columns("NAME"),
 		Optional:  omit,
 		Paint: func(row, column int, shown string) string {
 			if row == 0 {

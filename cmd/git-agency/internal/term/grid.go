@@ -13,11 +13,15 @@ type Grid struct {
 	Rows      [][]string
 	EmptyCell string                                     // text shown for an empty cell
 	MaxWidth  int                                        // width of a line, kept by cutting the last column, or see Optional; 0 for no limit
-	Optional  []int                                      // columns to leave out, in this order, until lines fit; then nothing is cut
+	Shortened []int                                      // columns to cut to shortestCell, before others are left out
+	Optional  []int                                      // columns to leave out, in this order, until lines fit; then the last one is not cut
 	Paint     func(row, column int, shown string) string // adds escape sequences, which have no width; may be nil
 }
 
-const columnGap = "  "
+const (
+	columnGap    = "  "
+	shortestCell = 20 // width down to which Shortened columns are cut
+)
 
 // Write writes the rows, aligned.
 func (g Grid) Write(w io.Writer) error {
@@ -36,7 +40,7 @@ func (g Grid) Write(w io.Writer) error {
 			widths[c] = max(widths[c], displaywidth.String(text))
 		}
 	}
-	omitted := g.omittedColumns(widths)
+	omitted := g.fit(widths)
 	last, room := len(widths)-1, 0
 	if len(g.Optional) == 0 {
 		room = g.lastColumnWidth(cells, widths)
@@ -47,6 +51,9 @@ func (g Grid) Write(w io.Writer) error {
 		for c, text := range row {
 			if slices.Contains(omitted, c) {
 				continue
+			}
+			if slices.Contains(g.Shortened, c) {
+				text = displaywidth.TruncateString(text, widths[c], "…")
 			}
 			if c == last && room > 0 {
 				text = displaywidth.TruncateString(text, room, "…")
@@ -64,11 +71,17 @@ func (g Grid) Write(w io.Writer) error {
 	return err
 }
 
-// omittedColumns returns the optional columns to leave out so that lines fit.
-func (g Grid) omittedColumns(widths []int) []int {
+// fit reduces the widths of the columns to shorten, and returns the optional columns to leave out, so that lines fit.
+func (g Grid) fit(widths []int) []int {
 	width := -len(columnGap)
 	for _, w := range widths {
 		width += w + len(columnGap)
+	}
+	for _, c := range g.Shortened {
+		if excess := width - g.MaxWidth; g.MaxWidth > 0 && excess > 0 && c < len(widths) {
+			cut := max(0, min(excess, widths[c]-shortestCell))
+			widths[c], width = widths[c]-cut, width-cut
+		}
 	}
 	omitted := 0
 	for ; g.MaxWidth > 0 && width > g.MaxWidth && omitted < len(g.Optional); omitted++ {

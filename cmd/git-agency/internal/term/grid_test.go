@@ -80,6 +80,29 @@ func TestGridLeavesOutOptionalColumns(t *testing.T) {
 	}
 }
 
+// A column to shorten is cut before optional columns are left out, and no further than needed.
+func TestGridShortensColumns(t *testing.T) {
+	t.Parallel()
+	const name = "a-name-of-thirty-characters-30"
+	for _, tt := range []struct {
+		limit int
+		want  string
+	}{
+		{0, "ID  NAME                            AGE\n1   " + name + "  3m\n"},
+		{39, "ID  NAME                            AGE\n1   " + name + "  3m\n"},
+		{38, "ID  NAME                           AGE\n1   a-name-of-thirty-characters-…  3m\n"},
+		{29, "ID  NAME                  AGE\n1   a-name-of-thirty-ch…  3m\n"},
+		{28, "ID  NAME\n1   a-name-of-thirty-ch…\n"},
+		{3, "ID  NAME\n1   a-name-of-thirty-ch…\n"},
+	} {
+		g := Grid{Rows: [][]string{{"ID", "NAME", "AGE"}, {"1", name, "3m"}}, MaxWidth: tt.limit, Shortened: []int{1}, Optional: []int{2}}
+		var b strings.Builder
+		if err := g.Write(&b); err != nil || b.String() != tt.want {
+			t.Errorf("%d columns wide: got %v and\n%swant\n%s", tt.limit, err, b.String(), tt.want)
+		}
+	}
+}
+
 func TestGridColorDoesNotAffectWidth(t *testing.T) {
 	t.Parallel()
 	rows := [][]string{{"ID", "NAME", "PATH"}, {"日本", "x", "/a/long/path"}, {"b", "", "/b"}}
