@@ -73,7 +73,11 @@ func commandHints(err error) (lines []string, known bool) {
 	case errors.As(err, &child) && child.shellLine != "":
 		lines = []string{"the command is not run by a shell; to use one: -- sh -c " + quote.Shell(child.shellLine)}
 	case errors.As(err, &findings) && len(findings.fixable) == 1:
-		lines = []string{"'git agency doctor --fix " + quote.Shell(findings.fixable[0]) + "' repairs it"}
+		what := "it"
+		if findings.count > 1 {
+			what = "the findings with that id"
+		}
+		lines = []string{"'git agency doctor --fix " + quote.Shell(findings.fixable[0]) + "' repairs " + what}
 	case errors.As(err, &findings) && len(findings.fixable) > 1:
 		lines = []string{"'git agency doctor --fix <id>' repairs the findings with that id"}
 	case hints.Is[*format.Error](err):

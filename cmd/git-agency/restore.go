@@ -30,11 +30,15 @@ for safety; 75 locked; 129 usage; 130 or 143 interrupted, rolled back first.`,
 			if err != nil {
 				return err
 			}
-			inv, err := repo.Restore(c.Context, args[0])
+			ended, err := repo.Invocation(args[0])
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(t.Stderr, "restored %s as %s\n", args[0], inv.ID)
+			inv, err := repo.Restore(c.Context, ended.ID)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(t.Stderr, "restored %s as %s\n", ended.ID, inv.ID)
 			return t.reportStarted(c, inv)
 		},
 	}

@@ -61,7 +61,7 @@ func CurrentUnlessNamed(c *cli.Context, repo *gitagency.Repository, query string
 	if errors.As(err, &state) && state.Reason == reason.NotInSandbox {
 		return "", &UsageError{
 			Err: errors.New("no <id> given, and the current directory is in no sandbox"), Usage: c.Command.UsageText,
-			Hint: "'git agency ls' lists the ids; @ is the newest one",
+			Hint: idsHint(c),
 		}
 	}
 	return inv.ID, err

@@ -45,7 +45,7 @@ func (p *Program) onUsageError(c *cli.Context, err error, _ bool) error {
 		}
 		err = errors.New(message)
 		if _, _, dashes := argv.CutDashDash(p.Args); !dashes && strings.Contains(usage, " -- <command>") {
-			return &UsageError{Err: err, Usage: usage, Hint: "a command and its options come after --, as in: exec <id> -- ls -l"}
+			return &UsageError{Err: err, Usage: usage, Hint: "a command and its options come after --, as in: git agency exec <id> -- ls -l"}
 		}
 		return &UsageError{Err: err, Usage: usage, Hint: hint}
 	}
