@@ -119,6 +119,7 @@ type granter struct {
 	repo      *core.Repository
 	sandbox   *sandbox.Sandbox
 	isolation string
+	named     []walls.NamedPath // the paths that resolve has returned, as they were given
 }
 
 func (g granter) refuse(key, path, why, remedy string) error {
@@ -126,7 +127,7 @@ func (g granter) refuse(key, path, why, remedy string) error {
 }
 
 // resolveAll returns the paths of a flag as they are recorded: absolute, without symbolic links, which could be changed later.
-func (g granter) resolveAll(key string, paths []string) ([]string, error) {
+func (g *granter) resolveAll(key string, paths []string) ([]string, error) {
 	var all []string
 	for _, given := range paths {
 		path, err := g.resolve(key, given)
@@ -138,7 +139,7 @@ func (g granter) resolveAll(key string, paths []string) ([]string, error) {
 	return all, nil
 }
 
-func (g granter) resolve(key, given string) (string, error) {
+func (g *granter) resolve(key, given string) (string, error) {
 	path, private := given, false
 	if key == settings.WriteKey {
 		path, private = strings.CutPrefix(given, settings.PrivatePrefix)
@@ -179,6 +180,7 @@ func (g granter) resolve(key, given string) (string, error) {
 	if key == settings.ReadKey && guard.IsOrContains(g.repo.CommonDir, real) {
 		return "", g.refuse(key, given, "every command can read the git directory, and write to it in an overlay", "run the command: it needs no grant")
 	}
+	g.named = append(g.named, walls.NamedPath{Key: key, Name: path, Path: real})
 	if private {
 		return settings.PrivatePrefix + real, nil
 	}
@@ -187,7 +189,7 @@ func (g granter) resolve(key, given string) (string, error) {
 
 // check plans the walls of a sandbox with its changed record, and refuses a path that they do not grant.
 func (g granter) check(m store.InvocationMeta, read, write []string) error {
-	e, err := g.sandbox.ExplainWalls(sandbox.WallsRequest{Primitives: m.Primitives, Runner: m.Runner, Allowed: m.Grants()})
+	e, err := g.sandbox.ExplainWalls(sandbox.WallsRequest{Primitives: m.Primitives, Runner: m.Runner, Allowed: m.Grants(), Named: g.named})
 	if err != nil {
 		return g.asGrantError(err)
 	}
@@ -222,6 +224,11 @@ func whyNot(e sandbox.ExplainedWalls, path string) string {
 func (g granter) asGrantError(err error) error {
 	var refused *walls.RefusedError
 	if errors.As(err, &refused) && refused.Flag != "" {
+		if i := slices.IndexFunc(g.named, func(p walls.NamedPath) bool {
+			return p.Key == refused.Key && p.Name == refused.Path && p.Path != p.Name
+		}); i >= 0 {
+			refused.Remedy = "to grant what it leads to now, name " + g.named[i].Path
+		}
 		return &fault.GrantError{ID: g.sandbox.ID, Flag: refused.Flag, Path: refused.Path, Why: refused.Why, Remedy: refused.Remedy}
 	}
 	var invalid *fault.InvalidError

@@ -45,6 +45,7 @@ type WallsRequest struct {
 	store.Primitives
 	Runner  string // agent that the sandbox is for; may be empty
 	Allowed store.Grants
+	Named   []walls.NamedPath // paths of Allowed as the user named them, if they are to be checked
 }
 
 // PlanWalls plans the walls around a command in the sandbox.
@@ -67,6 +68,7 @@ func (s *Sandbox) planWalls(asked WallsRequest, makePlan func(walls.Request, wal
 	if w.policy, err = s.Repo.Settings.WallsPolicy(asked.Allowed); err != nil {
 		return w, err
 	}
+	w.policy.Named = append(w.policy.Named, asked.Named...)
 	integration, err := s.Repo.IntegrationTrees(w.policy)
 	if err != nil {
 		return w, err
