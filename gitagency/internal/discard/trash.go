@@ -55,9 +55,13 @@ func moveToTrash(ctx context.Context, r *core.Repository, repo *git.Repo, entry 
 				m.HasTrashArchive, m.HadWalledGit = entry.Record.HasTrashArchive, entry.Record.HadWalledGit
 			})
 		})
+		checked := &scanStart
+		if o.Lost != nil && len(*o.Lost) > 0 { // if the removal fails, the next discard keeps what it can, however old
+			checked = nil
+		}
 		return r.Store.UpdateInvocationMeta(r.ID, entry.ID, func(m *store.InvocationMeta) {
 			now := r.Now()
-			m.Landing, m.FinishedAt, m.CheckedAt = store.Discarded, &now, &scanStart
+			m.Landing, m.FinishedAt, m.CheckedAt = store.Discarded, &now, checked
 			m.HasTrashArchive, m.HadWalledGit = r.HasTrashArchive(entry.ID), store.IsDir(r.UpperDir(entry.ID))
 		})
 	}); err != nil {
