@@ -91,8 +91,17 @@ func (d *planner) checkWriteGrant(path, value string) (Entry, error) {
 // were writable; empty if there is none.
 func (d *planner) gitConfigIn(path string) string {
 	for _, file := range d.GitConfig {
-		if file != "" && (guard.IsOrContains(path, file) || guard.IsOrContains(file, path)) {
+		if file == "" {
+			continue
+		}
+		if guard.IsOrContains(path, file) || guard.IsOrContains(file, path) {
 			return file
+		}
+		links, _ := d.followLinks(file)
+		for _, link := range links { // one that leads to another link, which a command could replace
+			if guard.IsOrContains(path, link.Path) {
+				return link.Path
+			}
 		}
 	}
 	return ""
