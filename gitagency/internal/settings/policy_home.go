@@ -177,8 +177,13 @@ func (s *toolSearch) addLinked(dir string) {
 	if slices.ContainsFunc(s.tools, func(t string) bool { return guard.Contains(t, dir) }) {
 		return // of one tool, such as the shims of a version manager
 	}
-	if real := guard.ResolveOrEmpty(dir); slices.ContainsFunc(s.writable, func(w string) bool { return guard.IsOrContains(w, real) }) {
+	real := guard.ResolveOrEmpty(dir)
+	if slices.ContainsFunc(s.writable, func(w string) bool { return guard.IsOrContains(w, real) }) {
 		return // a command could link to anything
+	}
+	base := dir // of relative targets
+	if s.inHome(real) {
+		base = real
 	}
 	f, err := os.Open(dir)
 	if err != nil {
@@ -196,13 +201,13 @@ func (s *toolSearch) addLinked(dir string) {
 			continue
 		}
 		if !filepath.IsAbs(target) {
-			target = filepath.Join(dir, target)
+			target = filepath.Join(base, target)
 		}
 		if s.inHome(target) && filepath.Base(filepath.Dir(target)) == "bin" {
 			s.addPrograms(filepath.Dir(target))
 		}
-		if real := guard.ResolveOrEmpty(link); s.inHome(real) {
-			s.add(real)
+		if s.inHome(target) || s.inHome(guard.ResolveOrEmpty(link)) {
+			s.add(target) // not what it leads to: the planner checks the links on the way
 		}
 	}
 }
