@@ -43,6 +43,9 @@ type UnpackRequest struct {
 	// Rename returns another name for an entry directly in the tree; an empty name leaves it out. It may be nil.
 	Rename func(name string) string
 
+	// LeaveOut reports whether an entry is not written. It may be nil.
+	LeaveOut func(path string) bool
+
 	// Rewrite returns the content to write for a small file. It may be nil.
 	Rewrite func(path string, content []byte) []byte
 }
@@ -68,7 +71,7 @@ func Unpack(ctx context.Context, name string, req UnpackRequest) (skipped []Loss
 			return nil
 		}
 		at, err := u.place(inside)
-		if err == nil && at != "" {
+		if err == nil && at != "" && (req.LeaveOut == nil || !req.LeaveOut(at)) {
 			err = u.unpackEntry(e, at)
 		}
 		if err != nil {

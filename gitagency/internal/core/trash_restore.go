@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io/fs"
 	"path"
-	"path/filepath"
 	"strings"
 	"sync"
 
@@ -56,8 +55,9 @@ func ReadCapture(ctx context.Context, repo *git.Repo, commit string) (CapturedCo
 // restoredGit is the name in a restored tree of an entry that was in the place of the .git file of the sandbox.
 const restoredGit = ".git.discarded"
 
-// UnpackTrash writes the archive of an ended invocation into the tree of a new one, over the files of its commit.
-func (r *Repository) UnpackTrash(ctx context.Context, repo *git.Repo, from, id string) error {
+// UnpackTrash writes the archive of an ended invocation into the tree of a new one, over the files of its commit, and the
+// repositories of its submodules into the directory modules, whose parent exists.
+func (r *Repository) UnpackTrash(ctx context.Context, from, id, modules string) error {
 	file := r.Store.TrashArchivePath(r.ID, from)
 	sections, err := archive.Sections(ctx, file)
 	if err != nil || len(sections) == 0 {
@@ -101,11 +101,12 @@ func (r *Repository) UnpackTrash(ctx context.Context, repo *git.Repo, from, id s
 	if _, there := sections[archivedModules]; !there {
 		return nil
 	}
-	modules := filepath.Join(repo.AdminDir(id), "modules")
 	if err := durable.Mkdir(modules, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return r.unpackInto(ctx, file, modules, false, archive.UnpackRequest{Section: archivedModules, Rewrite: rewrite})
+	return r.unpackInto(ctx, file, modules, false, archive.UnpackRequest{Section: archivedModules, Rewrite: rewrite, LeaveOut: func(at string) bool {
+		return path.Ext(at) == ".lock" // of a command that was killed
+	}})
 }
 
 // unpackInto unpacks a section of an archive into a directory; with clean it first removes everything but .git.

@@ -126,6 +126,20 @@ func removeCopiedModules(r *core.Repository, id, upper string) error {
 	return durable.RemoveTree(filepath.Join(r.Git.AdminDir(id), "modules"))
 }
 
+// HideModules moves the repositories of submodules from git's entry of a sandbox to its upper directory, which exists, beside
+// those that are there. The directories that both have are no symbolic links.
+func HideModules(r *core.Repository, id string) error {
+	upper := UpperDir(r, id)
+	modules := filepath.Join(upper, "worktrees", id, "modules")
+	if err := ignoreExist(os.Mkdir(modules, 0o777)); err != nil {
+		return err
+	}
+	if err := copyRegularFiles(filepath.Join(r.Git.AdminDir(id), "modules"), modules); err != nil {
+		return err
+	}
+	return removeCopiedModules(r, id, upper)
+}
+
 // copyRegularFiles copies regular files and their directories and preserves mtimes. It skips lock files.
 func copyRegularFiles(from, to string) error {
 	entries, err := os.ReadDir(from)
@@ -141,7 +155,7 @@ func copyRegularFiles(from, to string) error {
 		case err != nil:
 			return err
 		case e.IsDir():
-			if err := os.Mkdir(target, fi.Mode().Perm()|0o700); err != nil {
+			if err := ignoreExist(os.Mkdir(target, fi.Mode().Perm()|0o700)); err != nil {
 				return err
 			}
 			if err := copyRegularFiles(source, target); err != nil {

@@ -4,11 +4,16 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"fmt"
+	"path/filepath"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/overlay"
+	"github.com/git-agency/git-agency/gitagency/internal/handoff"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
+	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -65,26 +70,49 @@ func warnOtherTarget(r *core.Repository, from store.Entry[store.InvocationMeta],
 		cmp.Or(was.Name, old), from.ID, core.ShortBranch(inv.IntegrationBranch), inv.Worktree, cmp.Or(before, "its branch"))
 }
 
-// hideRepositories moves the repositories of submodules of a restored sandbox behind its walls, and keeps git on the host from
-// looking into submodules: commands of the old sandbox may have written their configuration. A sandbox in which no command
-// ran has only what the user put there. Records of older versions do not say that; then the events do, except of a command
-// that was killed together with this program. It is a step of the creation, so that no git on the host finds the sandbox
-// before.
-func hideRepositories(ctx context.Context, r *core.Repository, from string, s *Sandbox, prims store.Primitives) error {
-	record := r.Store.Invocation(r.ID, from, nil).Record
-	if !record.HasTrashArchive {
-		return nil
-	}
-	ran := record.HadWalledGit
-	if err := r.Store.ReadEvents(r.ID, from, func(line []byte) {
-		ran = ran || bytes.Contains(line, []byte(`"event":"exec"`))
-	}); err != nil {
+// fillRestored writes the archive of an ended sandbox into a new one, and checks out the submodules that are not in it.
+//
+// Commands of the old sandbox may have written the configuration of repositories in the archive. Then the new sandbox gets
+// its upper directory first, and the repositories of submodules go there, so that git on the host never finds them, nor runs
+// in repositories in the tree: it could do so while this runs, or after this was killed.
+func fillRestored(ctx context.Context, repo *git.Repo, s *Sandbox, plan StartPlan) error {
+	ran, err := mayHaveRun(s.Repo, plan.restores)
+	if err != nil {
 		return err
 	}
-	if !ran {
-		return nil
+	entry, upperEntry := repo.AdminDir(s.ID), ""
+	if ran && plan.prims.Isolation == settings.IsolationOS {
+		if err := s.ensureGitUpperDir(ctx, plan.prims); err != nil {
+			return err
+		}
+		upperEntry = overlay.OpaqueEntry(handoff.UpperDir(s.Repo, s.ID), s.ID)
+		if upperEntry == "" {
+			return fmt.Errorf("git's entry of the worktree in %s is missing or not opaque", handoff.UpperDir(s.Repo, s.ID))
+		}
+		entry = upperEntry
 	}
-	return s.ensureGitUpperDir(ctx, prims)
+	if err := s.Repo.UnpackTrash(ctx, plan.restores, s.ID, filepath.Join(entry, "modules")); err != nil {
+		return err
+	}
+	if err := populateSubmodules(ctx, s.Repo, repo, s.ID, upperEntry); err != nil || upperEntry == "" {
+		return err
+	}
+	return handoff.HideModules(s.Repo, s.ID)
+}
+
+// mayHaveRun reports whether commands may have run in an ended sandbox that has an archive; otherwise the archive has only the
+// user's own files. Records of older versions do not say that; then the events do, except of a command that was killed
+// together with this program.
+func mayHaveRun(r *core.Repository, id string) (bool, error) {
+	record := r.Store.Invocation(r.ID, id, nil).Record
+	if !record.HasTrashArchive || record.HadWalledGit {
+		return record.HasTrashArchive, nil
+	}
+	ran := false
+	err := r.Store.ReadEvents(r.ID, id, func(line []byte) {
+		ran = ran || bytes.Contains(line, []byte(`"event":"exec"`))
+	})
+	return ran, err
 }
 
 // planRestore plans the sandbox that has the content of an ended one.

@@ -204,14 +204,9 @@ func StartLocked(ctx context.Context, r *core.Repository, repo *git.Repo, req St
 	}
 	fill := func() error {
 		if req.restores != "" {
-			if err := r.UnpackTrash(ctx, repo, req.restores, id); err != nil {
-				return err
-			}
+			return fillRestored(ctx, repo, Of(r, id), req)
 		}
-		if err := populateSubmodules(ctx, r, repo, id); err != nil || req.restores == "" {
-			return err
-		}
-		return hideRepositories(ctx, r, req.restores, Of(r, id), req.prims)
+		return populateSubmodules(ctx, r, repo, id, "")
 	}
 	snapshot := point.Snapshot
 	if req.WithChanges {

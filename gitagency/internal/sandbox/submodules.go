@@ -14,11 +14,12 @@ import (
 	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
-// populateSubmodules checks out the submodules of a new sandbox that are initialised in the repository.
-func populateSubmodules(ctx context.Context, r *core.Repository, repo *git.Repo, id string) error {
+// populateSubmodules checks out the submodules of a new sandbox that are initialised in the repository, unless upperEntry, git's
+// entry of the sandbox in an upper directory, has their repositories; it may be empty.
+func populateSubmodules(ctx context.Context, r *core.Repository, repo *git.Repo, id, upperEntry string) error {
 	skipped, err := submodule.Populate(ctx, repo, submodule.PopulateRequest{
 		Worktree: id, Tree: r.Store.SandboxTreePath(r.ID, id), ScratchDir: filepath.Join(r.Store.InvocationDir(r.ID, id), "submodule"),
-		UntrustedConfig: !r.AllSandboxesWalled(),
+		UpperEntry: upperEntry, UntrustedConfig: !r.AllSandboxesWalled(),
 	})
 	for _, s := range skipped {
 		if errors.As(s.Err, new(*submodule.NestedError)) {

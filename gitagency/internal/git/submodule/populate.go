@@ -23,6 +23,7 @@ type PopulateRequest struct {
 	Worktree        string // required: name of git's entry of the worktree
 	Tree            string // required: its directory
 	ScratchDir      string // required: path that does not exist, for git's working files
+	UpperEntry      string // entry of the worktree in an upper directory, whose repositories of submodules stay as they are; empty: none
 	UntrustedConfig bool   // programs that the configuration of the repository of a submodule names are not run
 }
 
@@ -50,7 +51,8 @@ func Populate(ctx context.Context, r *git.Repo, req PopulateRequest) (skipped []
 		return nil, err
 	}
 	for _, m := range all {
-		if !isEmptyDir(req.Tree, m.Path) || !isFree(r.AdminDir(req.Worktree), filepath.Join("modules", m.Name)) {
+		repo := filepath.Join("modules", m.Name)
+		if !isEmptyDir(req.Tree, m.Path) || !isFree(r.AdminDir(req.Worktree), repo) || req.UpperEntry != "" && !isFree(req.UpperEntry, repo) {
 			continue
 		}
 		source, err := OpenRepo(ctx, r, m.Name)
