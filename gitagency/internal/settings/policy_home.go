@@ -292,7 +292,7 @@ func (p Policy) HomeFiles(git GitConfigSecrets, target func(path string) string)
 		}
 		if text, ok := filter(string(data)); ok {
 			add(path, string(data), text, 0)
-		} else if !p.shows(path) {
+		} else if !p.shows(real) {
 			unparsable = append(unparsable, path)
 		}
 	}
@@ -316,8 +316,7 @@ func (p Policy) hides(path, real string) bool {
 	})
 }
 
-// shows reports whether the user grants a file as it is.
-func (p Policy) shows(path string) bool {
-	real := guard.ResolveOrEmpty(path)
+// shows reports whether the user grants a file as it is, given its path without symbolic links.
+func (p Policy) shows(real string) bool {
 	return slices.ContainsFunc(slices.Concat(p.Read, p.Write, p.OverlayWrite), func(granted string) bool { return guard.IsOrContains(granted, real) })
 }
