@@ -180,17 +180,24 @@ func (r *Repo) GlobalArgs(p RunOptions) []string {
 	if p.WorkTree != "" {
 		global = append(global, "--work-tree="+p.WorkTree)
 	}
+	if !p.LazyFetch {
+		global = append(global, NoLFSServerArgs...)
+	}
 	return slices.Concat(global, NoSideEffectArgs, p.Config)
 }
 
 // NoLazyFetchEnv keeps git from fetching missing objects: the remote and the program to fetch with are named in a
 // configuration file that an agent without walls could have written. A git that does not know GIT_NO_LAZY_FETCH
-// starts a fetch, which may then use no protocol. Git LFS writes the pointer of an object that it does not have: the server
-// that it would ask, with the user's credentials, is named in .lfsconfig, a file of the tree.
-var NoLazyFetchEnv = []string{"GIT_NO_LAZY_FETCH=1", "GIT_ALLOW_PROTOCOL=none", SkipLFSEnv}
+// starts a fetch, which may then use no protocol.
+var NoLazyFetchEnv = []string{"GIT_NO_LAZY_FETCH=1", "GIT_ALLOW_PROTOCOL=none", KeepLFSPointersEnv}
 
-// SkipLFSEnv keeps Git LFS from downloading missing objects.
-const SkipLFSEnv = "GIT_LFS_SKIP_SMUDGE=1"
+// Git LFS asks the server that .lfsconfig names, a file of the tree, with the user's credentials. With NoLFSServerArgs it has
+// no server, and with KeepLFSPointersEnv it writes the pointer of an object that it does not have. GIT_LFS_SKIP_SMUDGE would
+// also leave pointers of objects that it has.
+const KeepLFSPointersEnv = "GIT_LFS_SKIP_DOWNLOAD_ERRORS=1"
+
+// NoLFSServerArgs are described at KeepLFSPointersEnv.
+var NoLFSServerArgs = []string{"-c", "lfs.url=file:///dev/null/none"}
 
 // NoSideEffectArgs keeps git from starting hooks, gc or a file system monitor during a transaction, and makes it wait
 // some seconds for ref locks that other git processes hold.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -71,16 +70,14 @@ func (c uncommittedWork) startPoint(ctx context.Context, head string) (_ StartPo
 	return StartPoint{Base: head, Snapshot: strings.TrimSpace(string(commit)), Head: head, index: staged}, err
 }
 
-// copyIndex copies the index of a worktree; one without an index has no tracked files.
+// copyIndex copies the index of a worktree; one without an index has no tracked files. The copy has the time of the original:
+// by that git recognises files that were changed right after the index was written, which it must read.
 func copyIndex(from, to string) error {
-	data, err := os.ReadFile(from)
+	err := git.CopyFileWithMtime(from, to)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(to, data, 0o600)
+	return err
 }
 
 // writeTree writes the index as a tree. An index with conflicts cannot be written.

@@ -118,7 +118,7 @@ func RegistrationFiles(r *git.Repo, w Registration) (files, dirs []string) {
 func Checkout(ctx context.Context, r *git.Repo, w Registration, commit string, skipLFS bool) error {
 	p := git.RunOptions{GitDir: r.AdminDir(w.Name), WorkTree: w.Tree, Config: r.CheckoutWorkersConfig(), LazyFetch: true, Reading: r.CheckoutReading("the checkout of " + commit)}
 	if skipLFS {
-		p.Env = []string{git.SkipLFSEnv}
+		p.Env, p.Config = []string{git.KeepLFSPointersEnv}, slices.Concat(p.Config, git.NoLFSServerArgs)
 	}
 	_, err := r.RunWrite(ctx, p, "read-tree", "-m", "-u", "--no-recurse-submodules", commit)
 	return err
