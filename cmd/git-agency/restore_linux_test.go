@@ -14,7 +14,7 @@ func newHostileRestoreLab(t *testing.T) (l *lab, s sweep, ran string) {
 	t.Helper()
 	l = newSweepLab(t)
 	ran = filepath.Join(l.dir, "ran")
-	library := filepath.Join(l.dir, "library")
+	library := filepath.Join(l.dir, "home", "library")
 	l.git("init", "-q", "-b", "main", library)
 	l.write(filepath.Join(library, "file"), "f\n")
 	l.git("-C", library, "add", ".")
