@@ -191,12 +191,12 @@ func (r *Repo) GlobalArgs(p RunOptions) []string {
 // starts a fetch, which may then use no protocol.
 var NoLazyFetchEnv = []string{"GIT_NO_LAZY_FETCH=1", "GIT_ALLOW_PROTOCOL=none", KeepLFSPointersEnv}
 
-// Git LFS asks the server that .lfsconfig names, a file of the tree, with the user's credentials. With NoLFSServerArgs it has
-// no server, and with KeepLFSPointersEnv it writes the pointer of an object that it does not have. GIT_LFS_SKIP_SMUDGE would
-// also leave pointers of objects that it has.
+// KeepLFSPointersEnv lets Git LFS write the pointer of an object that it cannot download, and not fail. GIT_LFS_SKIP_SMUDGE
+// would also leave pointers of objects that it has.
 const KeepLFSPointersEnv = "GIT_LFS_SKIP_DOWNLOAD_ERRORS=1"
 
-// NoLFSServerArgs are described at KeepLFSPointersEnv.
+// NoLFSServerArgs keep Git LFS from the server that .lfsconfig names: a file of the tree, which an agent may have written,
+// would otherwise decide where the user's credentials go.
 var NoLFSServerArgs = []string{"-c", "lfs.url=file:///dev/null/none"}
 
 // NoSideEffectArgs keeps git from starting hooks, gc or a file system monitor during a transaction, and makes it wait
