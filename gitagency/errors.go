@@ -183,6 +183,15 @@ func (e *DamagedError) Error() string {
 	return fmt.Sprintf("snapshot %s (%s) is damaged: %s", e.Snapshot, e.Commit, what)
 }
 
+// MovedRepositoryError reports a repository whose records are still those of the path where it was before. Fix with RepoID
+// moves them.
+type MovedRepositoryError struct {
+	From   string // git directory at the former path; empty if it is unknown
+	RepoID string // id of the records
+}
+
+func (e *MovedRepositoryError) Error() string { return (*fault.MovedRepositoryError)(e).Error() }
+
 // FindingError reports a problem that only a person can repair.
 type FindingError struct {
 	Code       string // of the finding

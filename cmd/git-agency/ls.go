@@ -32,7 +32,7 @@ unknown field is refused, and the known ones are listed.
 rivals(<sandboxes>), clean but in conflict with that many other sandboxes, nothing to land, refused, or
 error.
 
-Exit status: 0, whatever is found; 3 no such worktree; 129 usage.`,
+Exit status: 0, whatever is found; 3 no such worktree; 4 the repository was moved; 129 usage.`,
 		Flags: program.WithAbbrevFlag(program.WithListingFlags(
 			&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "include landed, discarded and broken ones"},
 			&cli.StringFlag{Name: "worktree", Usage: "only those of integration worktree `WT`"},
@@ -120,7 +120,9 @@ func (t *tool) printInvocations(c *cli.Context, repo *gitagency.Repository, invo
 	case err != nil:
 		return err
 	case len(worktrees) == 0:
-		t.PrintHint("there are no sandboxes; " + firstWorktreeHint(repo))
+		if hint := firstWorktreeHint(repo); hint != "" {
+			t.PrintHint(hint)
+		}
 	case c.Bool("all"):
 		t.PrintHint("there are no sandboxes; 'git agency start' makes one")
 	default:

@@ -40,7 +40,8 @@ func (t *tool) worktreeCreateCommand() *cli.Command {
 marker and a record: all or nothing. A name has 2 to 40 characters of a-z, 0-9 and -, and does not begin
 with -.
 
-Exit status: 0 created; 1 failed, nothing changed; 5 refused for safety; 75 locked; 129 usage.`,
+Exit status: 0 created; 1 failed, nothing changed; 4 the repository was moved; 5 refused for safety; 75
+locked; 129 usage.`,
 		Flags: program.WithRepositoryLockFlag(program.WithJSONFlag(&cli.StringFlag{Name: "from", Usage: "start from `COMMIT`", DefaultText: "HEAD"})...),
 		Action: func(c *cli.Context) error {
 			args, err := program.PositionalArgs(c, 1, 1)
@@ -71,7 +72,8 @@ func (t *tool) worktreeAdoptCommand() *cli.Command {
 		Description: `Adds a marker and a record to an existing worktree of this repository, such as the main one, and changes
 nothing else in it. The default <path> is the worktree that contains the current directory.
 
-Exit status: 0 adopted; 1 failed, nothing changed; 5 refused for safety; 75 locked; 129 usage.`,
+Exit status: 0 adopted; 1 failed, nothing changed; 4 the repository was moved; 5 refused for safety; 75
+locked; 129 usage.`,
 		Flags: program.WithRepositoryLockFlag(program.WithJSONFlag(&cli.StringFlag{Name: "name", Usage: "call it `NAME`", DefaultText: "after its branch"})...),
 		Action: func(c *cli.Context) error {
 			path, err := program.OptionalArg(c)
@@ -130,18 +132,23 @@ Exit status: 0, whatever is found.`,
 			if err := t.Stdout.Flush(); err != nil { // the notes come after the table
 				return err
 			}
-			if len(worktrees) == 0 {
-				t.PrintHint(noWorktreesHint(repo, c.Bool("all")))
+			if hint := noWorktreesHint(repo, c.Bool("all")); len(worktrees) == 0 && hint != "" {
+				t.PrintHint(hint)
 			}
 			return t.warnRemovedTrees(repo, func(string) bool { return true })
 		},
 	}
 }
 
-// noWorktreesHint says how to make an integration worktree. all says whether archived ones were looked for.
+// noWorktreesHint says how to make an integration worktree. all says whether archived ones were looked for. It is empty in
+// a moved repository, of which a warning has said what to type.
 func noWorktreesHint(repo *gitagency.Repository, all bool) string {
+	why, moved := reasonAgainstAdoption(repo)
+	if moved {
+		return ""
+	}
 	text := "there are no integration worktrees; "
-	switch reasonAgainstAdoption(repo) {
+	switch why {
 	case reason.UnbornBranch:
 		text += firstCommitHint
 	case reason.NoWorktree:
@@ -155,32 +162,37 @@ func noWorktreesHint(repo *gitagency.Repository, all bool) string {
 	return text
 }
 
-// firstWorktreeHint says how to get to the first sandbox of a repository without integration worktrees.
+// firstWorktreeHint says how to get to the first sandbox of a repository without integration worktrees. It is empty in a
+// moved repository, of which a warning has said what to type.
 func firstWorktreeHint(repo *gitagency.Repository) string {
-	switch reasonAgainstAdoption(repo) {
-	case reason.UnbornBranch:
-		return firstCommitHint
-	case reason.NoWorktree:
-		return "make an integration worktree with 'git agency worktree create <name>', then type 'git agency start <name>'"
+	const none = "there are no sandboxes; "
+	why, moved := reasonAgainstAdoption(repo)
+	switch {
+	case moved:
+		return ""
+	case why == reason.UnbornBranch:
+		return none + firstCommitHint
+	case why == reason.NoWorktree:
+		return none + "make an integration worktree with 'git agency worktree create <name>', then type 'git agency start <name>'"
 	}
-	return "make this worktree an integration worktree with 'git agency worktree adopt', then type 'git agency start'"
+	return none + "make this worktree an integration worktree with 'git agency worktree adopt', then type 'git agency start'"
 }
 
 const firstCommitHint = "this branch has no commits yet: make a first commit, for example with 'git commit --allow-empty -m start'"
 
 // reasonAgainstAdoption returns reason.UnbornBranch or reason.NoWorktree where the current directory cannot be adopted for
-// that reason, and another reason or none elsewhere.
-func reasonAgainstAdoption(repo *gitagency.Repository) reason.Reason {
+// that reason, and another reason or none elsewhere. moved says that the repository was moved, and its records were not.
+func reasonAgainstAdoption(repo *gitagency.Repository) (why reason.Reason, moved bool) {
 	_, err := repo.Worktree("")
 	var state *gitagency.StateError
 	var refused *gitagency.RefusedError
 	switch {
 	case errors.As(err, &refused):
-		return refused.Reason
+		return refused.Reason, false
 	case errors.As(err, &state):
-		return state.Reason
+		return state.Reason, false
 	}
-	return ""
+	return "", hints.Is[*gitagency.MovedRepositoryError](err)
 }
 
 // warnRemovedTrees names the adopted worktrees whose trees do not exist any more, and says what to type. concerns limits it

@@ -15,9 +15,16 @@ import (
 
 // Invocation finds an invocation by its id; by a unique prefix of the id, or of its part after the dash; or by "@", the
 // newest that has not ended, "@-1", the one before it, and so on. It never finds one by its name. A broken one is found by
-// its full id only.
+// its full id only. Where the records are still those of another path, the error is a *fault.MovedRepositoryError.
 func (r *Repository) Invocation(query string) (Invocation, error) {
-	r.warnRecordsElsewhere()
+	i, err := r.findInvocation(query)
+	if err = r.explainMissing(err); !fault.Is[*fault.MovedRepositoryError](err) {
+		r.warnRecordsElsewhere()
+	}
+	return i, err
+}
+
+func (r *Repository) findInvocation(query string) (Invocation, error) {
 	if age, relative := parseAge(query); relative {
 		return r.liveInvocation(query, age)
 	}

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 
@@ -93,16 +94,26 @@ func DataDirOfEntry(name, tree string) (string, bool) {
 	return filepath.Dir(repos), ours
 }
 
-// warnRecordsElsewhere warns, once, if the data directory has no records of this repository while git has worktree
-// entries of ours in another data directory: an empty listing then means that the wrong data directory is used.
+// warnRecordsElsewhere warns, once, if the records are those of another path of this repository, or if the data directory
+// has no records of this repository while git has worktree entries of ours in another data directory: an empty listing
+// then means that the wrong data directory is used.
 func (r *Repository) warnRecordsElsewhere() {
-	if _, there := store.FirstExisting(r.Store.RepoDir(r.ID)); there {
+	_, there := store.FirstExisting(r.Store.RepoDir(r.ID))
+	if there && !r.hasUnrecordedEntry() {
 		r.warnForeignRecords()
 		return
 	}
+	if _, used := store.FirstExisting(r.LockDir(), filepath.Join(r.CommonDir, "worktrees")); !used {
+		return
+	}
 	r.warnedElsewhere.Do(func() {
+		var moved *fault.MovedRepositoryError
+		if errors.As(r.CheckNotMoved(), &moved) {
+			r.Warn("%v; 'git agency doctor --fix %s' moves them here", moved, moved.RepoID)
+			return
+		}
 		entries, err := worktree.Entries(r.Git)
-		if err != nil {
+		if err != nil || there {
 			return // a listing does not report unrelated problems
 		}
 		for _, e := range entries {

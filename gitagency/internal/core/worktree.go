@@ -67,9 +67,17 @@ func (r *Repository) Worktrees(all bool) ([]Worktree, error) {
 
 // Worktree finds an integration worktree by its name, its id or a unique prefix of the id; an empty query means the
 // one that contains the caller's directory. One whose tree is missing is found by its name and its full id, other broken
-// ones by their full ids only.
+// ones by their full ids only. Where the records are still those of another path, the error is a
+// *fault.MovedRepositoryError.
 func (r *Repository) Worktree(query string) (Worktree, error) {
-	r.warnRecordsElsewhere()
+	w, err := r.findWorktree(query)
+	if err = r.explainMissing(err); !fault.Is[*fault.MovedRepositoryError](err) {
+		r.warnRecordsElsewhere()
+	}
+	return w, err
+}
+
+func (r *Repository) findWorktree(query string) (Worktree, error) {
 	entries, err := r.Store.Worktrees(r.ID, r.IsLocked)
 	if err != nil {
 		return Worktree{}, err

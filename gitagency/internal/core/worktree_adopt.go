@@ -28,6 +28,9 @@ func (r *Repository) AdoptWorktree(ctx context.Context, req AdoptWorktreeRequest
 			return Worktree{}, err
 		}
 	}
+	if err := r.CheckNotMoved(); err != nil {
+		return Worktree{}, err
+	}
 	path := r.CallerDir
 	if req.Path != "" {
 		path = req.Path

@@ -22,6 +22,9 @@ func (r *Repository) CreateWorktree(ctx context.Context, req CreateWorktreeReque
 	if err := CheckWorktreeName(req.Name); err != nil {
 		return Worktree{}, err
 	}
+	if err := r.CheckNotMoved(); err != nil {
+		return Worktree{}, err
+	}
 	r.warnRecordsElsewhere()
 	base, parent, err := r.resolveStartCommit(ctx, req.From)
 	if err != nil {

@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -135,47 +134,33 @@ func (x *checkRun) configFile(s config.Setting) string {
 	return filepath.Join(x.CommonDir, "config")
 }
 
-// checkMovedRepository finds records of this repository under its former path. Records name a repository by its path; the
-// ids in git's worktree entries connect them to this one.
+// checkMovedRepository finds records of this repository under its former path.
 func (x *checkRun) checkMovedRepository(context.Context) error {
 	repos, err := x.Store.Repos()
 	if err != nil {
 		return err
 	}
-	var formerly []string
 	for _, r := range repos {
 		if r.RepoID == x.ID {
-			formerly = r.FormerIDs
 			x.checkRepoRecord(r)
 		}
 	}
-	for _, old := range repos {
-		there := store.IsDir(old.CommonDir)
-		if old.RepoID == x.ID || there && !core.SameDirectory(old.CommonDir, x.CommonDir) {
-			continue
-		}
-		found, err := x.recordedIDs(old.RepoID)
-		if err != nil {
-			return err
-		}
-		if real, err := filepath.EvalSymlinks(old.CommonDir); there && (err != nil || real != x.CommonDir) {
-			for _, id := range found { // the same directory mounted in two places has not moved
-				x.movedIDs[id] = true
-			}
-			continue
-		}
-		known := slices.ContainsFunc(found, func(id string) bool { _, here := x.entries[id]; return here })
-		if !known && !slices.Contains(formerly, old.RepoID) {
-			continue
-		}
-		for _, id := range found {
+	former, err := x.FormerRecords()
+	if err != nil {
+		return err
+	}
+	for _, old := range former {
+		for _, id := range old.IDs {
 			x.movedIDs[id] = true
+		}
+		if old.Mounted {
+			continue
 		}
 		x.hasMoved = true
 		x.addFinding(Finding{
 			Code: "moved-repository", ID: old.RepoID, Path: x.Store.RepoDir(old.RepoID), AtRisk: true,
-			Problem: "the repository was moved; its records are still those of " + cmp.Or(old.CommonDir, "its old path"),
-		}, func(ctx context.Context) error { return x.relocateRecords(ctx, old.RepoID, found) })
+			Problem: (&fault.MovedRepositoryError{From: old.CommonDir, RepoID: old.RepoID}).Error(),
+		}, func(ctx context.Context) error { return x.relocateRecords(ctx, old.RepoID, old.IDs) })
 	}
 	return nil
 }
@@ -186,20 +171,6 @@ func (x *checkRun) checkRepoRecord(r store.RepoRecord) {
 		x.addFinding(Finding{Code: "damaged-repo", ID: x.ID, Path: x.Store.RepoDir(x.ID), Problem: "repo.json does not name the repository that the records belong to"},
 			func(context.Context) error { return x.Store.WriteRepoRecord(x.ID, x.CommonDir, x.Now()) })
 	}
-}
-
-// recordedIDs lists the ids that have any directory below the records of a repository.
-func (x *checkRun) recordedIDs(repoID string) ([]string, error) {
-	var all []string
-	for _, kind := range []string{"worktrees", "invocations", "sandboxes"} {
-		found, err := x.Store.ListIDs(repoID, kind)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, found...)
-	}
-	slices.Sort(all)
-	return slices.Compact(all), nil
 }
 
 // relocateRecords moves the records and trees of a moved repository to its new path, and fixes the links of each.

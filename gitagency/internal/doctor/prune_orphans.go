@@ -113,6 +113,8 @@ func (p *prunePlan) keepReason(id string) string {
 	switch {
 	case !ids.Valid(id):
 		return "its name is not an id"
+	case p.moved != nil:
+		return p.moved.Error()
 	case !p.hasRecords:
 		return "there are no records of this repository in " + p.r.DataDir
 	}

@@ -32,6 +32,7 @@ type prunePlan struct {
 
 	cleanupRunning  bool                        // another process is removing ended sandboxes now
 	hasRecords      bool                        // there are records of the repository
+	moved           error                       // the records are those of another path of the repository, or that is unknown
 	refs            map[string]string           // commits of trash and snapshot refs, and of our branches, by ref
 	snapshots       map[string][]PrunedSnapshot // by id
 	registered      map[string]string           // tree paths of git's linked worktrees by entry name
@@ -44,7 +45,7 @@ const reasonChangedAfterEnd = "its sandbox was changed after it ended"
 // planAll plans for all records, refs and leftovers.
 func (p *prunePlan) planAll(ctx context.Context) error {
 	var err error
-	p.hasRecords = p.r.Store.HasRepo(p.r.ID)
+	p.hasRecords, p.moved = p.r.Store.HasRepo(p.r.ID), p.r.CheckNotMoved()
 	if err := p.listRefs(ctx, core.HeadsPrefix+core.BranchNamespace+"/"); err != nil {
 		return err
 	}

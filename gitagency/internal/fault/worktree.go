@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -215,4 +216,15 @@ type NoBranchError struct{ Worktree, Path string }
 
 func (e *NoBranchError) Error() string {
 	return fmt.Sprintf("HEAD of worktree %q is detached; there is no branch to land on", e.Worktree)
+}
+
+// MovedRepositoryError reports a repository whose records are still those of the path where it was before. Until they are
+// moved, it has neither worktrees nor sandboxes.
+type MovedRepositoryError struct {
+	From   string // git directory at the former path; empty if it is unknown
+	RepoID string // id of the records
+}
+
+func (e *MovedRepositoryError) Error() string {
+	return "the repository was moved; its records are still those of " + cmp.Or(e.From, "its old path")
 }

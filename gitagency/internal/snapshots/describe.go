@@ -116,7 +116,7 @@ func newInfo(s Snapshot, state snapshot.State) Info {
 // resolveInvocation returns the id of an invocation that has a record, or at least a snapshot.
 func resolveInvocation(ctx context.Context, r *core.Repository, query string) (string, error) {
 	inv, err := r.Invocation(query)
-	if !fault.Is[*fault.NotFoundError](err) {
+	if !fault.Is[*fault.NotFoundError](err) && !fault.Is[*fault.MovedRepositoryError](err) {
 		return inv.ID, err
 	}
 	all, listErr := List(ctx, r.Git)

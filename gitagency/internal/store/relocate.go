@@ -41,6 +41,20 @@ func (s Store) ListIDs(repoID, kind string) ([]string, error) {
 	return listIDs(filepath.Join(s.RepoDir(repoID), kind), "")
 }
 
+// RecordedIDs lists the ids that have any directory below the records of a repository.
+func (s Store) RecordedIDs(repoID string) ([]string, error) {
+	var all []string
+	for _, kind := range []string{"worktrees", "invocations", "sandboxes"} {
+		found, err := s.ListIDs(repoID, kind)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
+}
+
 // RelocateRepo moves all records and trees of a repository to its new id. It does not change the paths inside the
 // records. An interrupted call can be repeated; nothing is ever overwritten.
 func (s Store) RelocateRepo(from, to, commonDir string, now time.Time) error {

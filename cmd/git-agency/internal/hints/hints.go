@@ -50,6 +50,8 @@ func ExitCode(err error) int {
 		return ExitUsage
 	case Is[*gitagency.NoRepositoryError](err), Is[*gitagency.NoCurrentDirError](err), Is[*gitagency.GitTooOldError](err), Is[*gitagency.RefStorageError](err):
 		return ExitFatal
+	case Is[*gitagency.MovedRepositoryError](err):
+		return ExitBroken
 	case Is[*gitagency.NotFoundError](err), Is[*gitagency.AmbiguousError](err):
 		return ExitNotFound
 	case Is[*gitagency.ConflictsError](err):
@@ -149,10 +151,16 @@ func dataHints(err error, _ Retry) []string {
 		ended    *gitagency.EndedError
 		broken   *gitagency.BrokenError
 		noRepo   *gitagency.NoRepositoryError
+		moved    *gitagency.MovedRepositoryError
 	)
 	switch {
 	case errors.As(err, &finding):
 		return []string{"only you can decide; type:", "  " + finding.FixCommand}
+	case errors.As(err, &moved):
+		return []string{
+			"'git agency doctor --fix " + moved.RepoID + "' moves its records and sandboxes here",
+			"if this is a copy, and the original is not mounted, mount that first",
+		}
 	case errors.As(err, &notFound):
 		return notFoundHints(notFound)
 	case Is[*gitagency.DamagedError](err):
