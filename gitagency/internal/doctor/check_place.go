@@ -134,64 +134,6 @@ func (x *checkRun) configFile(s config.Setting) string {
 	return filepath.Join(x.CommonDir, "config")
 }
 
-// checkMovedRepository finds records of this repository under its former path.
-func (x *checkRun) checkMovedRepository(context.Context) error {
-	repos, err := x.Store.Repos()
-	if err != nil {
-		return err
-	}
-	for _, r := range repos {
-		if r.RepoID == x.ID {
-			x.checkRepoRecord(r)
-		}
-	}
-	former, err := x.FormerRecords()
-	if err != nil {
-		return err
-	}
-	for _, old := range former {
-		for _, id := range old.IDs {
-			x.movedIDs[id] = true
-		}
-		if old.Mounted {
-			continue
-		}
-		x.hasMoved = true
-		x.addFinding(Finding{
-			Code: "moved-repository", ID: old.RepoID, Path: x.Store.RepoDir(old.RepoID), AtRisk: true,
-			Problem: (&fault.MovedRepositoryError{From: old.CommonDir, RepoID: old.RepoID}).Error(),
-		}, func(ctx context.Context) error { return x.relocateRecords(ctx, old.RepoID, old.IDs) })
-	}
-	return nil
-}
-
-// checkRepoRecord finds a repo.json that does not name its repository.
-func (x *checkRun) checkRepoRecord(r store.RepoRecord) {
-	if r.CommonDir == "" && !x.changing {
-		x.addFinding(Finding{Code: "damaged-repo", ID: x.ID, Path: x.Store.RepoDir(x.ID), Problem: "repo.json does not name the repository that the records belong to"},
-			func(context.Context) error { return x.Store.WriteRepoRecord(x.ID, x.CommonDir, x.Now()) })
-	}
-}
-
-// relocateRecords moves the records and trees of a moved repository to its new path, and fixes the links of each.
-func (x *checkRun) relocateRecords(ctx context.Context, from string, moved []string) error {
-	if err := x.Store.RelocateRepo(from, x.ID, x.CommonDir, x.Now()); err != nil {
-		return err
-	}
-	again := &checkRun{Repository: x.Repository, repo: x.repo, cleanupRunning: x.cleanupRunning}
-	if err := again.runAll(ctx); err != nil {
-		return err
-	}
-	for _, f := range again.findings {
-		if f.fix != nil && slices.Contains(moved, f.ID) && (f.Code == "moved-data" || f.Code == "moved-tree" || f.Code == "unlinked-tree") {
-			if err := f.fix(ctx); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 // externalWorktrees lists the main worktree and the linked worktrees of this repository that are outside every data
 // directory.
 func (x *checkRun) externalWorktrees() []worktree.Worktree {
@@ -258,6 +200,9 @@ func (x *checkRun) findMovedAdopted(s treeInfo, w core.Worktree) string {
 		if w.Path != s.tree && core.SameDirectory(w.Path, s.tree) {
 			return w.Path // a symlink was left at the old path
 		}
+	}
+	if to := x.movedPath(s.tree); to != "" && !x.hasWorktreeRecord(to) && (to == x.mainTree() || x.formerEntry(to) != "") {
+		return to
 	}
 	unrecorded, to := x.unrecordedWorktrees(), ""
 	for _, w := range unrecorded {

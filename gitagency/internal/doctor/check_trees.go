@@ -79,10 +79,16 @@ func (x *checkRun) checkIntegrationWorktrees(ctx context.Context) error {
 			x.reportBrokenRecord(s, e.Defect, e.Detail, "", func(ctx context.Context) error { return x.RemoveBrokenWorktree(ctx, x.repo, w) })
 		case x.treeMovedWithData(e.Record.TreePath, made) || hasOtherRepoID(w) && store.IsDir(made.tree):
 			x.reportMovedData(made, x.setTreePath(e.ID, made.tree))
+		case x.readoptedAs(w) != nil:
+			x.reportReadopted(w, x.readoptedAs(w))
 		case hasOtherRepoID(w) || e.Defect == store.MissingTree && x.findMovedAdopted(s, w) != "":
 			to := cmp.Or(x.findMovedAdopted(s, w), s.tree)
-			x.addFinding(Finding{Code: "moved-tree", ID: e.ID, Path: e.TreePath, Problem: "the tree is now at " + to},
-				func(context.Context) error { return x.setTreePath(e.ID, to)() })
+			x.addFinding(Finding{Code: "moved-tree", ID: e.ID, Path: e.TreePath, Problem: "the tree is now at " + to}, func(ctx context.Context) error {
+				if err := x.relinkFormerEntry(ctx, to); err != nil {
+					return err
+				}
+				return x.setTreePath(e.ID, to)()
+			})
 		case e.Defect == store.MissingTree:
 			x.reportMissingTree(s, "git agency worktree rm "+e.ID, "the worktree is archived; its branch is kept", x.fixByArchiving(w))
 		case e.Defect != store.NoDefect:
@@ -201,6 +207,10 @@ func (x *checkRun) reportMovedData(s treeInfo, rewrite func() error) {
 // checkTree checks a tree whose record is valid. end is the fix for a record that belongs to another repository, which was
 // at this path before.
 func (x *checkRun) checkTree(ctx context.Context, s treeInfo, outcome string, end func(context.Context) error) {
+	if !s.managed && x.formerEntry(s.tree) != "" {
+		x.reportUnlinkedTree(s, func(ctx context.Context) error { return x.relinkFormerEntry(ctx, s.tree) })
+		return
+	}
 	if !s.managed && !x.isOurWorktree(ctx, s) {
 		x.addFinding(Finding{
 			Code: "foreign-tree", ID: s.id, Path: s.tree, Problem: "the directory is not a worktree of this repository",
@@ -239,9 +249,13 @@ func (x *checkRun) checkTree(ctx context.Context, s treeInfo, outcome string, en
 			FixCommand: "mv " + quote.Shell(s.tree) + " " + quote.Shell(s.tree+".foreign"),
 		}, nil)
 	case !here || !registered || len(entry.BadFiles) > 0 || !core.SameDirectory(entry.Path, s.tree):
-		x.addFinding(Finding{Code: "unlinked-tree", ID: s.id, Path: s.tree, AtRisk: true, Problem: "the tree and git's worktree entry do not refer to each other"},
-			func(ctx context.Context) error { return x.relinkWorktree(ctx, s) })
+		x.reportUnlinkedTree(s, func(ctx context.Context) error { return x.relinkWorktree(ctx, s) })
 	}
+}
+
+// reportUnlinkedTree reports a tree whose .git file, or whose entry in the git directory, names another path.
+func (x *checkRun) reportUnlinkedTree(s treeInfo, relink func(context.Context) error) {
+	x.addFinding(Finding{Code: "unlinked-tree", ID: s.id, Path: s.tree, AtRisk: true, Problem: "the tree and git's worktree entry do not refer to each other"}, relink)
 }
 
 // reportUnreadableTree reports a tree that its owner may not read or enter.

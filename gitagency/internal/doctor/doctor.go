@@ -254,6 +254,7 @@ type checkRun struct {
 	entries        map[string]worktree.Entry // git's worktree entries (.git/worktrees/<name>) by name
 	refs           map[string]string         // commits of the refs that belong to ids; empty if a ref does not exist
 	movedIDs       map[string]bool           // ids recorded under an earlier path of the repository
+	formerIDs      []string                  // ids that the repository had at former paths
 	hasMoved       bool                      // moved-repository is among the findings
 	dataDirMissing bool                      // a data directory is missing, so a missing record proves nothing
 }

@@ -1,0 +1,173 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/repair"
+	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// checkMovedRepository finds records of this repository under its former path.
+func (x *checkRun) checkMovedRepository(context.Context) error {
+	repos, err := x.Store.Repos()
+	if err != nil {
+		return err
+	}
+	for _, r := range repos {
+		if r.RepoID == x.ID {
+			x.formerIDs = r.FormerIDs
+			x.checkRepoRecord(r)
+		}
+	}
+	former, err := x.FormerRecords()
+	if err != nil {
+		return err
+	}
+	for _, old := range former {
+		for _, id := range old.IDs {
+			x.movedIDs[id] = true
+		}
+		if old.Mounted {
+			continue
+		}
+		x.hasMoved = true
+		x.addFinding(Finding{
+			Code: "moved-repository", ID: old.RepoID, Path: x.Store.RepoDir(old.RepoID), AtRisk: true,
+			Problem: (&fault.MovedRepositoryError{From: old.CommonDir, RepoID: old.RepoID}).Error(),
+		}, func(ctx context.Context) error { return x.relocateRecords(ctx, old.RepoID, old.IDs) })
+	}
+	return nil
+}
+
+// checkRepoRecord finds a repo.json that does not name its repository.
+func (x *checkRun) checkRepoRecord(r store.RepoRecord) {
+	if r.CommonDir == "" && !x.changing {
+		x.addFinding(Finding{Code: "damaged-repo", ID: x.ID, Path: x.Store.RepoDir(x.ID), Problem: "repo.json does not name the repository that the records belong to"},
+			func(context.Context) error { return x.Store.WriteRepoRecord(x.ID, x.CommonDir, x.Now()) })
+	}
+}
+
+// relocateRecords moves the records and trees of a moved repository to its new path, and fixes the links of each.
+func (x *checkRun) relocateRecords(ctx context.Context, from string, moved []string) error {
+	if err := x.Store.RelocateRepo(from, x.ID, x.CommonDir, x.Now()); err != nil {
+		return err
+	}
+	again := &checkRun{Repository: x.Repository, repo: x.repo, cleanupRunning: x.cleanupRunning}
+	if err := again.runAll(ctx); err != nil {
+		return err
+	}
+	for _, f := range again.findings {
+		if f.fix != nil && slices.Contains(moved, f.ID) && (f.Code == "moved-data" || f.Code == "moved-tree" || f.Code == "unlinked-tree") {
+			if err := f.fix(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// mainTree returns the path of the main worktree; empty if the git directory is not in one.
+func (x *checkRun) mainTree() string {
+	tree, inTree := strings.CutSuffix(x.CommonDir, "/.git")
+	if !inTree {
+		return ""
+	}
+	return tree
+}
+
+// movedPath returns the path that a tree has since it was moved together with the repository; empty if there is none. The
+// id of a repository is made of its path, so former ids tell former paths: those of the main worktree around the tree, or
+// beside it, if a directory around both was moved.
+func (x *checkRun) movedPath(tree string) string {
+	main := x.mainTree()
+	if main == "" || len(x.formerIDs) == 0 {
+		return ""
+	}
+	for from := tree; from != filepath.Dir(from); from = filepath.Dir(from) {
+		for to := main; to != filepath.Dir(to); to = filepath.Dir(to) {
+			if !slices.Contains(x.formerIDs, store.RepoID(from+strings.TrimPrefix(main, to)+"/.git")) {
+				continue
+			}
+			if moved := to + strings.TrimPrefix(tree, from); store.IsDir(moved) {
+				return moved
+			}
+		}
+	}
+	return ""
+}
+
+// formerEntry returns the name of git's worktree entry of a linked worktree whose .git file names the entry at a former
+// path of the repository; empty if the tree is none.
+func (x *checkRun) formerEntry(tree string) string {
+	at, err := git.DotGitTarget(tree)
+	if err != nil || at == "" || store.IsDir(at) {
+		return ""
+	}
+	name, admin := filepath.Base(at), filepath.Dir(at)
+	e, registered := x.entries[name]
+	switch {
+	case filepath.Base(admin) != "worktrees" || !slices.Contains(x.formerIDs, store.RepoID(filepath.Dir(admin))):
+		return ""
+	case !registered || store.IsDir(e.Path) && !core.SameDirectory(e.Path, tree): // the entry has another tree now
+		return ""
+	}
+	return name
+}
+
+// relinkFormerEntry connects a linked worktree with its entry in the moved repository, as 'git worktree repair' does. It
+// does nothing for other trees.
+func (x *checkRun) relinkFormerEntry(ctx context.Context, tree string) error {
+	name := x.formerEntry(tree)
+	if name == "" {
+		return nil
+	}
+	return repair.RelinkWorktree(ctx, x.repo, worktree.Registration{Name: name, Tree: tree, Branch: x.entries[name].Branch})
+}
+
+// readoptedAs returns the record of the worktree that the tree of an adopted worktree was adopted as again, after the
+// repository was moved and before its records were; nil if there is none.
+func (x *checkRun) readoptedAs(w core.Worktree) *store.Entry[store.WorktreeMeta] {
+	if !w.Adopted || w.State != store.Present || w.Entry.Defect != store.MissingTree && !hasOtherRepoID(w) {
+		return nil
+	}
+	tree := cmp.Or(x.movedPath(w.TreePath), w.TreePath)
+	for _, e := range x.worktrees {
+		if e.ID != w.ID && e.Defect == store.NoDefect && e.Record.State == store.Present && core.SameDirectory(e.TreePath, tree) {
+			return &e
+		}
+	}
+	return nil
+}
+
+// reportReadopted reports a tree with two records. Its sandboxes get the newer one, which the user made last and whose
+// name and path are right, and the older one is archived: its marker is that of the newer one.
+func (x *checkRun) reportReadopted(w core.Worktree, now *store.Entry[store.WorktreeMeta]) {
+	x.addFinding(Finding{
+		Code: "moved-tree", ID: w.ID, Path: w.TreePath, AtRisk: true,
+		Problem: "the tree is now at " + now.TreePath + ", and was adopted again as " + now.Record.Name + " (" + now.ID + ")",
+		Outcome: "its sandboxes belong to worktree " + now.ID + ", and this record is archived",
+	}, func(context.Context) error {
+		for _, e := range x.invocations {
+			if e.Record.IntegrationWorktreeID != w.ID {
+				continue
+			}
+			if err := x.Store.UpdateInvocationMeta(x.ID, e.ID, func(m *store.InvocationMeta) {
+				m.IntegrationWorktreeID = now.ID
+				if m.IntegrationBranch == "" && w.Branch != "" { // it meant the branch of the older record
+					m.IntegrationBranch = core.HeadsPrefix + w.Branch
+				}
+			}); err != nil {
+				return err
+			}
+		}
+		return x.Store.UpdateWorktreeMeta(x.ID, w.ID, func(m *store.WorktreeMeta) { m.State, m.RepoID = store.Archived, x.ID })
+	})
+}
