@@ -189,6 +189,39 @@ func (w *doctorLab) checkTrashed() {
 	}
 }
 
+// moveAdopted adopts the main worktree and a linked one inside of it, starts a sandbox in each, and moves the repository.
+func (w *doctorLab) moveAdopted() {
+	w.t.Helper()
+	w.git("worktree", "add", "-q", "-b", "inner", filepath.Join(w.repo, "inner"))
+	w.agency("worktree", "adopt", "--name", "outer")
+	w.agency("worktree", "adopt", "inner")
+	for _, name := range []string{"outer", "inner"} {
+		id := w.agency("start", name)
+		w.git("-C", w.agency("path", id), "commit", "-q", "--allow-empty", "-m", "in "+name)
+		w.write(filepath.Join(w.agency("path", id), name), "content\n")
+	}
+	w.rename(w.repo, w.repo+"2")
+	w.repo += "2"
+}
+
+// checkAdoptedLand checks that the sandboxes of moveAdopted land in the worktrees that they were started in.
+func (w *doctorLab) checkAdoptedLand() {
+	w.t.Helper()
+	w.checkUsable()
+	for name, tree := range map[string]string{"outer": w.repo, "inner": filepath.Join(w.repo, "inner")} {
+		landed := 0
+		for _, line := range strings.Split(w.agency("ls", "--format", "%(invocation_id) %(sandbox_path)"), "\n") {
+			if id, path, _ := strings.Cut(line, " "); exists(filepath.Join(path, name)) {
+				w.agency("land", id, "--commit-all", "-m", name)
+				landed++
+			}
+		}
+		if landed != 1 || !exists(filepath.Join(tree, name)) {
+			w.t.Errorf("%d sandboxes of %s landed, and %s is in the tree: %v", landed, name, name, exists(filepath.Join(tree, name)))
+		}
+	}
+}
+
 // checkUsable checks that git works in the sandbox and that its changes, branch and HEAD are intact.
 func (w *doctorLab) checkUsable() {
 	w.t.Helper()
@@ -296,6 +329,18 @@ var doctorCases = []doctorCase{
 			w.t.Errorf("the adopted worktree is at %s", got)
 		}
 	}},
+	{code: "moved-repository", id: "*", atRisk: true, killSweep: true, damage: func(w *doctorLab) { // with adopted worktrees
+		w.moveAdopted()
+	}, checkFixed: func(w *doctorLab) { w.checkAdoptedLand() }},
+	{code: "moved-repository", id: "*", atRisk: true, killSweep: true, damage: func(w *doctorLab) { // and adopted again by a version that did not refuse it
+		w.moveAdopted()
+		records, aside := w.recordsDir(), w.data+".aside"
+		w.rename(records, aside)
+		w.git("-C", w.repo, "worktree", "repair", filepath.Join(w.repo, "inner"))
+		w.agency("worktree", "adopt")
+		w.agency("worktree", "adopt", "inner")
+		w.rename(aside, records)
+	}, checkFixed: func(w *doctorLab) { w.checkAdoptedLand() }},
 	{code: "interrupted-discard", atRisk: false, damage: func(w *doctorLab) { w.dieAt("discard/tree:after", "discard", sweepID) }, checkFixed: func(w *doctorLab) { w.checkTrashed() }},
 	{code: "interrupted-discard", atRisk: true, damage: func(w *doctorLab) { w.dieAt("discard/tree:before", "discard", sweepID) }, checkFixed: func(w *doctorLab) { w.checkTrashed() }},
 	{code: "interrupted-discard", atRisk: true, damage: func(w *doctorLab) { // of a landed invocation
