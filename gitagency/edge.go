@@ -84,7 +84,7 @@ func dataView(err error) error {
 	case *fault.AmbiguousError:
 		return &AmbiguousError{Kind: e.Kind, Query: e.Query, Matches: e.Matches}
 	case *fault.NoRepositoryError:
-		return &NoRepositoryError{Err: err}
+		return &NoRepositoryError{GitDir: e.GitDir, Err: err}
 	case *fault.NoCurrentDirError:
 		return &NoCurrentDirError{Err: err}
 	case *fault.GitTooOldError:

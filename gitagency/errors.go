@@ -90,7 +90,10 @@ func (e *AmbiguousError) Error() string {
 }
 
 // NoRepositoryError reports that git finds no repository here, or refuses to use it.
-type NoRepositoryError struct{ Err error }
+type NoRepositoryError struct {
+	GitDir string // git directory that the .git file here names, if that does not exist, as after a move of the repository
+	Err    error
+}
 
 func (e *NoRepositoryError) Error() string { return e.Err.Error() }
 

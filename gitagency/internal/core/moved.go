@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
@@ -16,11 +17,14 @@ type FormerRecords struct {
 	CommonDir string   // former path; empty if repo.json does not name it
 	IDs       []string // ids that have any directory there
 	Mounted   bool     // the former path is another mount of this directory, so the repository has not moved
+
+	Replaced bool     // another repository is at the former path, and IDs are only those of this one
+	Shared   []string // ids of the adopted worktrees of IDs whose paths are worktrees of the other repository now
 }
 
 // FormerRecords finds the records of this repository under former paths. Records name a repository by its path; ids in
-// git's worktree entries and in trash refs connect them to this one. The repository at a former path must be gone: a copy
-// has the ids of its original.
+// git's worktree entries and in trash refs connect them to this one. A repository that is still at a former path must know
+// none of them: a copy has the ids of its original.
 func (r *Repository) FormerRecords() ([]FormerRecords, error) {
 	repos, err := r.Store.Repos()
 	if err != nil {
@@ -33,7 +37,17 @@ func (r *Repository) FormerRecords() ([]FormerRecords, error) {
 	var found []FormerRecords
 	for _, old := range repos {
 		there := store.IsDir(old.CommonDir)
-		if old.RepoID == r.ID || there && !SameDirectory(old.CommonDir, r.CommonDir) {
+		if old.RepoID == r.ID {
+			continue
+		}
+		if there && !SameDirectory(old.CommonDir, r.CommonDir) {
+			f, err := r.replacedRecords(old)
+			if err != nil {
+				return nil, err
+			}
+			if len(f.IDs) > 0 {
+				found = append(found, f)
+			}
 			continue
 		}
 		f := FormerRecords{RepoID: old.RepoID, CommonDir: old.CommonDir}
@@ -47,6 +61,47 @@ func (r *Repository) FormerRecords() ([]FormerRecords, error) {
 		}
 	}
 	return found, nil
+}
+
+// replacedRecords finds the records of this repository under the path of another one, which was made there after this one
+// had been moved. They are those of ids that this one has traces of, and the other one has none of.
+func (r *Repository) replacedRecords(old store.RepoRecord) (FormerRecords, error) {
+	f := FormerRecords{RepoID: old.RepoID, CommonDir: old.CommonDir, Replaced: true}
+	all, err := r.Store.RecordedIDs(old.RepoID)
+	if err != nil || !slices.ContainsFunc(all, func(id string) bool { return store.IsDir(r.Git.AdminDir(id)) }) {
+		return f, err
+	}
+	other := &git.Repo{CommonDir: old.CommonDir, Config: r.Git.Config}
+	if _, unreadable := store.FirstExisting(filepath.Join(old.CommonDir, "reftable")); unreadable {
+		return f, nil // which refs it has is unknown
+	}
+	for _, id := range all {
+		branch := HeadsPrefix + r.Store.Worktree(old.RepoID, id, nil).Record.Branch
+		if branch == HeadsPrefix {
+			branch = SandboxRef(id)
+		}
+		if !store.IsDir(other.AdminDir(id)) && lacksRef(other, branch) && lacksRef(other, TrashRef(id)) && r.hasTraces(id) {
+			f.IDs = append(f.IDs, id)
+		}
+	}
+	for _, id := range slices.Clone(f.IDs) {
+		of := r.Store.Invocation(old.RepoID, id, nil).Record.IntegrationWorktreeID
+		at, err := git.DotGitTarget(r.Store.Worktree(old.RepoID, of, nil).TreePath)
+		switch {
+		case !slices.Contains(all, of) || slices.Contains(f.IDs, of) || slices.Contains(f.Shared, of):
+		case err == nil && store.IsDir(at) && (at == old.CommonDir || filepath.Dir(filepath.Dir(at)) == old.CommonDir):
+			f.Shared = append(f.Shared, of) // the path of the tree is that of a worktree of the other repository
+		default:
+			f.IDs = append(f.IDs, of)
+		}
+	}
+	return f, nil
+}
+
+// lacksRef reports whether a repository certainly does not have a ref.
+func lacksRef(repo *git.Repo, ref string) bool {
+	oid, known := repo.ReadRefFile(ref)
+	return known && oid == ""
 }
 
 // hasTraces reports whether git has a worktree entry or a trash ref of an id. Trash refs are copied by 'git clone

@@ -42,7 +42,7 @@ func (x *checkRun) checkMovedRepository(context.Context) error {
 		x.addFinding(Finding{
 			Code: "moved-repository", ID: old.RepoID, Path: x.Store.RepoDir(old.RepoID), AtRisk: true,
 			Problem: (&fault.MovedRepositoryError{From: old.CommonDir, RepoID: old.RepoID}).Error(),
-		}, func(ctx context.Context) error { return x.relocateRecords(ctx, old.RepoID, old.IDs) })
+		}, func(ctx context.Context) error { return x.relocateRecords(ctx, old) })
 	}
 	return nil
 }
@@ -56,10 +56,17 @@ func (x *checkRun) checkRepoRecord(r store.RepoRecord) {
 }
 
 // relocateRecords moves the records and trees of a moved repository to its new path, and fixes the links of each.
-func (x *checkRun) relocateRecords(ctx context.Context, from string, moved []string) error {
-	if err := x.Store.RelocateRepo(from, x.ID, x.CommonDir, x.Now()); err != nil {
+func (x *checkRun) relocateRecords(ctx context.Context, old core.FormerRecords) error {
+	relocate := func() error { return x.Store.RelocateRepo(old.RepoID, x.ID, x.CommonDir, x.Now()) }
+	if old.Replaced {
+		relocate = func() error {
+			return x.Store.RelocateRecords(old.RepoID, x.ID, x.CommonDir, x.Now(), old.IDs, old.Shared)
+		}
+	}
+	if err := relocate(); err != nil {
 		return err
 	}
+	moved := slices.Concat(old.IDs, old.Shared)
 	again := &checkRun{Repository: x.Repository, repo: x.repo, cleanupRunning: x.cleanupRunning}
 	if err := again.runAll(ctx); err != nil {
 		return err
@@ -70,6 +77,9 @@ func (x *checkRun) relocateRecords(ctx context.Context, from string, moved []str
 				return err
 			}
 		}
+	}
+	if old.Replaced {
+		return x.Store.RemoveFormerID(old.RepoID, x.ID)
 	}
 	return nil
 }
@@ -104,19 +114,19 @@ func (x *checkRun) movedPath(tree string) string {
 	return ""
 }
 
-// formerEntry returns the name of git's worktree entry of a linked worktree whose .git file names the entry at a former
-// path of the repository; empty if the tree is none.
+// formerEntry returns the name of git's worktree entry of a linked worktree that has to be linked again since the repository
+// was moved; empty if the tree is none. Its .git file names the entry at a former path or, after an interrupted fix, the
+// entry that still names the former path of the tree.
 func (x *checkRun) formerEntry(tree string) string {
 	at, err := git.DotGitTarget(tree)
-	if err != nil || at == "" || store.IsDir(at) {
+	if err != nil || at == "" || len(x.formerIDs) == 0 {
 		return ""
 	}
 	name, admin := filepath.Base(at), filepath.Dir(at)
 	e, registered := x.entries[name]
-	switch {
-	case filepath.Base(admin) != "worktrees" || !slices.Contains(x.formerIDs, store.RepoID(filepath.Dir(admin))):
-		return ""
-	case !registered || store.IsDir(e.Path) && !core.SameDirectory(e.Path, tree): // the entry has another tree now
+	former := !store.IsDir(at) && filepath.Base(admin) == "worktrees" && slices.Contains(x.formerIDs, store.RepoID(filepath.Dir(admin)))
+	half := core.SameDirectory(at, x.repo.AdminDir(name)) && e.Path != "" && e.Path != tree
+	if !registered || !former && !half || store.IsDir(e.Path) && !core.SameDirectory(e.Path, tree) { // the entry has another tree now
 		return ""
 	}
 	return name

@@ -293,7 +293,7 @@ func (x *checkRun) reportMissingBranch(ctx context.Context, s treeInfo, outcome 
 		f.FixCommand, fix = "git branch "+quote.Shell(core.ShortBranch(s.branch))+" COMMIT", nil
 	} else if _, err := x.lastKnownCommit(ctx, s); fault.Is[*fault.NoCommitError](err) {
 		f.Code, f.Path, f.Outcome, fix = "foreign-record", s.recordDir, outcome, end
-		f.Problem = "neither its branch nor its commits are in this repository; the record belongs to an earlier repository at this path"
+		f.Problem = "neither its branch nor its commits are in this repository; the record belongs to an earlier repository at this path; if that was moved, run 'git agency doctor' in it first"
 	}
 	x.addFinding(f, fix)
 }

@@ -163,7 +163,7 @@ func revParseRepo(ctx context.Context, run Runner) (*Repo, error) {
 	bare := ExitedWith(err, 128) && len(parts) == 3 && parts[2] == "" // in a bare repository --show-toplevel, the last argument, is fatal
 	switch {
 	case err != nil && !bare:
-		return nil, &NoRepositoryError{Err: err}
+		return nil, &NoRepositoryError{GitDir: missingGitDir(run.Dir), Err: err}
 	case len(parts) != 3:
 		return nil, fmt.Errorf("git rev-parse answered %q", out)
 	}

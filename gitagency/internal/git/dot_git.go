@@ -28,6 +28,22 @@ func DotGitTarget(tree string) (string, error) {
 	return parseDotGit(tree, data), nil
 }
 
+// missingGitDir returns the git directory that the .git of the innermost worktree around a directory names, if that does
+// not exist; else empty.
+func missingGitDir(dir string) string {
+	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		at, err := DotGitTarget(dir)
+		if err != nil || at == "" {
+			continue
+		}
+		if _, err := os.Stat(at); errors.Is(err, fs.ErrNotExist) {
+			return at
+		}
+		return ""
+	}
+	return ""
+}
+
 // parseDotGit reads a .git file as git does; it returns "" when git would not accept it.
 func parseDotGit(tree string, data []byte) string {
 	path, ok := strings.CutPrefix(strings.TrimRight(string(data), "\r\n"), "gitdir: ")

@@ -36,7 +36,10 @@ func (e *Error) Error() string {
 }
 
 // NoRepositoryError reports that git found no repository. Its text is git's own.
-type NoRepositoryError struct{ Err error }
+type NoRepositoryError struct {
+	GitDir string // git directory that the .git file of the worktree names, if that does not exist
+	Err    error
+}
 
 func (e *NoRepositoryError) Error() string {
 	var g *Error

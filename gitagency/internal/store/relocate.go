@@ -58,18 +58,64 @@ func (s Store) RecordedIDs(repoID string) ([]string, error) {
 // RelocateRepo moves all records and trees of a repository to its new id. It does not change the paths inside the
 // records. An interrupted call can be repeated; nothing is ever overwritten.
 func (s Store) RelocateRepo(from, to, commonDir string, now time.Time) error {
+	all := func(string) bool { return true }
+	if err := s.addFormerID(from, to, commonDir, now); err != nil {
+		return err
+	}
+	if err := s.relocateIDs(from, to, all); err != nil {
+		return err
+	}
+	return s.RemoveUnusedRepo(from)
+}
+
+// RelocateRecords is RelocateRepo for the records of some ids, if another repository is at the former path, whose records
+// the others may be. The worktree records in copied get a copy, as both repositories may use them.
+func (s Store) RelocateRecords(from, to, commonDir string, now time.Time, moved, copied []string) error {
+	if err := s.addFormerID(from, to, commonDir, now); err != nil {
+		return err
+	}
+	for _, id := range copied {
+		meta := metaPath(s.WorktreeDir(to, id))
+		if _, there := FirstExisting(meta); there {
+			continue
+		}
+		data, err := durable.ReadFile(metaPath(s.WorktreeDir(from, id)), maxRecordBytes)
+		if err != nil {
+			return err
+		}
+		if err := os.MkdirAll(filepath.Dir(meta), 0o700); err != nil {
+			return err
+		}
+		if err := durable.WriteFile(meta, data, 0o600); err != nil {
+			return err
+		}
+	}
+	return s.relocateIDs(from, to, func(id string) bool { return slices.Contains(moved, id) })
+}
+
+// addFormerID writes the decision to move records to repo.json, before any is moved: after an interruption, the remaining
+// files do not show that a move was in progress.
+func (s Store) addFormerID(from, to, commonDir string, now time.Time) error {
 	if err := s.EnsureRepo(to, commonDir, now); err != nil {
 		return err
 	}
-	// Record the decision first: after an interruption, the remaining files do not show that a move was in progress.
-	if err := updateJSON(filepath.Join(s.RepoDir(to), "repo.json"), func(r *RepoRecord) {
+	return updateJSON(filepath.Join(s.RepoDir(to), "repo.json"), func(r *RepoRecord) {
 		if !slices.Contains(r.FormerIDs, from) {
 			r.FormerIDs = append(r.FormerIDs, from)
 		}
-	}); err != nil {
-		return err
-	}
-	if err := s.relocateArchives(from, to); err != nil {
+	})
+}
+
+// RemoveFormerID removes a former id from repo.json: further records under it are those of another repository.
+func (s Store) RemoveFormerID(from, to string) error {
+	return updateJSON(filepath.Join(s.RepoDir(to), "repo.json"), func(r *RepoRecord) {
+		r.FormerIDs = slices.DeleteFunc(r.FormerIDs, func(id string) bool { return id == from })
+	})
+}
+
+// relocateIDs moves the archives, trees and records of the ids that concerns selects.
+func (s Store) relocateIDs(from, to string, concerns func(id string) bool) error {
+	if err := s.relocateArchives(from, to, concerns); err != nil {
 		return err
 	}
 	// A tree moves before its record, so that no record ever names a missing tree.
@@ -80,6 +126,9 @@ func (s Store) RelocateRepo(from, to, commonDir string, now time.Time) error {
 		}
 		for _, id := range found {
 			target := filepath.Join(s.RepoDir(to), kind, id)
+			if !concerns(id) {
+				continue
+			}
 			if _, taken := FirstExisting(target); taken {
 				return &fs.PathError{Op: "move", Path: target, Err: fs.ErrExist}
 			}
@@ -91,12 +140,13 @@ func (s Store) RelocateRepo(from, to, commonDir string, now time.Time) error {
 			return err
 		}
 	}
-	return s.RemoveUnusedRepo(from)
+	return nil
 }
 
-// relocateArchives moves the archives of a repository to its new id.
-func (s Store) relocateArchives(from, to string) error {
+// relocateArchives moves the archives of the ids that concerns selects.
+func (s Store) relocateArchives(from, to string, concerns func(id string) bool) error {
 	found, err := s.TrashArchives(from)
+	found = slices.DeleteFunc(found, func(id string) bool { return !concerns(id) })
 	if err != nil || len(found) == 0 {
 		return err
 	}

@@ -205,6 +205,8 @@ func dataHints(err error, _ Retry) []string {
 		return []string{"convert them with git 2.46 or newer: git refs migrate --ref-format=files"}
 	case Is[*gitagency.NoCurrentDirError](err):
 		return []string{"change to a directory that exists, as with 'cd'"}
+	case errors.As(err, &noRepo) && noRepo.GitDir != "":
+		return []string{"if the repository was moved, run 'git agency doctor' in the directory where it is now"}
 	case errors.As(err, &noRepo) && !strings.Contains(noRepo.Error(), "\n"): // otherwise git's message has several lines and says what to do
 		return []string{"run it inside a repository, or name one with 'git -C <dir> agency …'"}
 	}
