@@ -70,7 +70,7 @@ another failure too; 3 no such invocation or worktree; 4 broken; 5 refused for s
 			&cli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "say what would happen and change nothing"},
 		)...)...),
 		Action: func(c *cli.Context) error {
-			if err := checkLandFlags(c); err != nil {
+			if err := t.checkLandFlags(c); err != nil {
 				return err
 			}
 			if c.Bool("all-ready") {
@@ -81,11 +81,8 @@ another failure too; 3 no such invocation or worktree; 4 broken; 5 refused for s
 	}
 }
 
-// checkLandFlags refuses flags of land that contradict each other.
-func checkLandFlags(c *cli.Context) error {
-	if c.Bool("commit-all") && !c.IsSet("message") {
-		return program.NewUsageError(c, errors.New("--commit-all needs --message, for the commit that it makes"))
-	}
+// checkLandFlags refuses flags of land that contradict each other, and --commit-all without a message.
+func (t *tool) checkLandFlags(c *cli.Context) error {
 	if c.Bool("leave") && c.Bool("commit-all") {
 		return program.NewUsageError(c, errors.New("--leave and --commit-all contradict each other"))
 	}
@@ -104,7 +101,20 @@ func checkLandFlags(c *cli.Context) error {
 	if c.Bool("all-ready") && c.Bool("commit-all") {
 		return program.NewUsageError(c, errors.New("--all-ready and --commit-all exclude each other: only submitted commits land"))
 	}
+	if c.Bool("commit-all") && !c.IsSet("message") {
+		return &program.UsageError{
+			Err: errors.New("--commit-all needs --message, for the commit that it makes"), Usage: c.Command.UsageText,
+			Hint: "with a message: " + t.retryWithMessage(c),
+		}
+	}
 	return nil
+}
+
+// retryWithMessage returns the command line with a place for the message, before a "--".
+func (t *tool) retryWithMessage(c *cli.Context) string {
+	retry := t.Retry()
+	retry.Args = slices.Insert(slices.Clone(retry.Args), slices.Index(retry.Args, c.Command.Name)+1, "-m", "<message>")
+	return retry.Command("")
 }
 
 // openToLand opens the repository and returns the invocations to land: the named ones; without a name, the one whose

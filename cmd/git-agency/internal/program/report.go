@@ -54,8 +54,7 @@ func (p *Program) reportError(err error) int {
 // argvError is an error with the command line that led to it, so that hints can repeat it.
 type argvError struct {
 	error
-	args          []string // arguments after "git agency"
-	hasConfigArgs bool     // whether git was given settings with -c
+	retry hints.Retry
 }
 
 func (e *argvError) Unwrap() error { return e.error }
@@ -65,12 +64,17 @@ func (p *Program) WithArgv(err error) error {
 	if err == nil || len(p.Args) == 0 {
 		return err
 	}
-	return &argvError{err, p.Args[1:], p.Getenv("GIT_CONFIG_PARAMETERS") != ""}
+	return &argvError{err, p.Retry()}
+}
+
+// Retry returns the command line, for hints.
+func (p *Program) Retry() hints.Retry {
+	return hints.Retry{Args: p.Args[1:], HasConfigArgs: p.Getenv("GIT_CONFIG_PARAMETERS") != ""}
 }
 
 // RetryOf returns the command line of an error, for hints.
 func RetryOf(err error) hints.Retry {
 	typed := &argvError{}
 	errors.As(err, &typed)
-	return hints.Retry{Args: typed.args, HasConfigArgs: typed.hasConfigArgs}
+	return typed.retry
 }
