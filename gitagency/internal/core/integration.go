@@ -99,7 +99,8 @@ type SandboxStart struct {
 
 // FindSandboxStart returns where a sandbox of a worktree starts. A created worktree has one branch, even while another one
 // is checked out there. An adopted one follows its HEAD; while that is detached, the sandbox starts from its commit and
-// lands on the branch that the worktree was adopted with.
+// lands on the branch that the worktree was adopted with, or, if it was adopted with a detached HEAD, on the branch that is
+// checked out there when it lands.
 func (r *Repository) FindSandboxStart(wt Worktree, listing worktree.Listing) (SandboxStart, error) {
 	head, listed, err := wt.findInListing(listing)
 	own := branchRef(wt.Branch)
@@ -121,10 +122,19 @@ func (r *Repository) FindSandboxStart(wt Worktree, listing worktree.Listing) (Sa
 		return SandboxStart{}, &fault.SandboxBranchError{Path: wt.TreePath, Branch: ShortBranch(head.Branch)}
 	case head.Branch != "":
 		return SandboxStart{Rev: head.Branch, Head: head.Head, HeadBranch: head.Branch, Branch: head.Branch}, nil
-	case own != "":
-		r.Warn("HEAD of %s is detached; the work of this sandbox lands on %s", wt.TreePath, wt.Branch)
 	}
 	return SandboxStart{Rev: head.Head, Head: head.Head, Branch: own}, nil
+}
+
+// WarnDetached warns that HEAD of an adopted worktree is detached, and says where a sandbox that starts there lands.
+func (r *Repository) WarnDetached(wt Worktree, at SandboxStart) {
+	switch {
+	case !wt.Adopted || at.HeadBranch != "" || at.Head == "":
+	case at.Branch != "":
+		r.Warn("HEAD of %s is detached; the work of this sandbox lands on %s", wt.TreePath, wt.Branch)
+	default:
+		r.Warn("HEAD of %s is detached; the work of this sandbox lands on the branch that is checked out there when it lands", wt.TreePath)
+	}
 }
 
 // WorktreeBranch returns the full ref of the branch that sandboxes of a worktree would land on if they were started now;
@@ -168,7 +178,7 @@ type IntegrationTarget struct {
 }
 
 // FindIntegrationTarget finds the branch that a sandbox of a worktree lands on: the one that its record names; else, for
-// older records, that of the worktree, or the branch checked out there. Of the invocation, WorktreeID is required; ID,
+// older records, that of the worktree; else, for a sandbox that started from a detached HEAD, the one checked out there. Of the invocation, WorktreeID is required; ID,
 // StartedAt and its commits serve to describe a branch that does not exist any more.
 func (r *Repository) FindIntegrationTarget(ctx context.Context, repo *git.Repo, inv Invocation) (t IntegrationTarget, err error) {
 	if t.Worktree, err = r.WorktreeByID(inv.WorktreeID); err != nil {
@@ -182,11 +192,11 @@ func (r *Repository) FindIntegrationTarget(ctx context.Context, repo *git.Repo, 
 		if err != nil {
 			return t, err
 		}
-		on, _, err := t.Worktree.findInListing(listing)
+		start, err := r.FindSandboxStart(t.Worktree, listing)
 		if err != nil {
 			return t, err
 		}
-		if t.Branch = on.Branch; t.Branch == "" {
+		if t.Branch = start.Branch; t.Branch == "" {
 			return t, &fault.NoBranchError{Worktree: t.Worktree.Name, Path: t.Worktree.TreePath}
 		}
 	}

@@ -5,6 +5,7 @@
 package listing
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -117,14 +118,14 @@ func readTips(ctx context.Context, r *core.Repository, sandboxes []*liveSandbox)
 
 // countAhead sets Ahead. An integration branch whose history cannot be read is a warning.
 func countAhead(ctx context.Context, r *core.Repository, facts *facts, sandboxes []*liveSandbox) {
-	commits := map[string]string{} // commits of the integration branches
-	asked := map[string][]string{} // commits of sandboxes to count, by commit of their integration branch
+	commits := map[string]string{} // commits to land on, by upstreamKey
+	asked := map[string][]string{} // commits of sandboxes to count, by commit to land on
 	for _, s := range sandboxes {
-		branch := s.inv.IntegrationBranch
-		if _, known := commits[branch]; !known && branch != "" {
-			commits[branch] = branchCommit(ctx, r, branch)
+		key := upstreamKey(s.inv)
+		if _, known := commits[key]; !known {
+			commits[key] = upstreamCommit(ctx, r, s.inv)
 		}
-		upstream := commits[branch]
+		upstream := commits[key]
 		if _, known := facts.ahead(s.tip, upstream); upstream != "" && s.tip != "" && !known && !slices.Contains(asked[upstream], s.tip) {
 			asked[upstream] = append(asked[upstream], s.tip)
 		}
@@ -139,10 +140,29 @@ func countAhead(ctx context.Context, r *core.Repository, facts *facts, sandboxes
 		}
 	}
 	for _, s := range sandboxes {
-		if n, known := facts.ahead(s.tip, commits[s.inv.IntegrationBranch]); known {
+		if n, known := facts.ahead(s.tip, commits[upstreamKey(s.inv)]); known {
 			s.inv.Ahead = &n
 		}
 	}
+}
+
+// upstreamKey returns what the commit that a sandbox lands on depends on: its integration branch; its worktree if there is
+// none, since the sandbox then lands on the branch that is checked out there.
+func upstreamKey(inv *core.Invocation) string {
+	return cmp.Or(inv.IntegrationBranch, inv.WorktreeID)
+}
+
+// upstreamCommit returns the commit of the integration branch of a sandbox, or that of HEAD of its worktree if there is no
+// such branch; empty if it does not exist or cannot be read.
+func upstreamCommit(ctx context.Context, r *core.Repository, inv *core.Invocation) string {
+	if inv.IntegrationBranch != "" {
+		return branchCommit(ctx, r, inv.IntegrationBranch)
+	}
+	commit, err := r.IntegrationCommit(ctx, *inv)
+	if err != nil {
+		r.Warn("HEAD of worktree %q cannot be read: %v", cmp.Or(inv.Worktree, inv.WorktreeID), err)
+	}
+	return commit
 }
 
 // branchCommit returns the commit of a branch; empty if it does not exist or cannot be read.

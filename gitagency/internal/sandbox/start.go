@@ -251,6 +251,9 @@ func findOrigin(ctx context.Context, r *core.Repository, repo *git.Repo, req Sta
 	if err == nil && req.WithChanges {
 		origin, err = changesStartPoint(ctx, r, repo, wt, start.Head)
 	}
+	if err == nil {
+		r.WarnDetached(wt, start)
+	}
 	origin.Base, origin.branch = cmp.Or(origin.Base, start.Rev), start.Branch
 	return origin, err
 }

@@ -121,7 +121,8 @@ var reasons = map[reason.Reason]row{
 	reason.LiveSandboxes: {ExitFailed, unlessFinishing("land or discard them first",
 		"discard them first, or archive the worktree anyway with --force; they stay as they are")},
 	reason.NoBranch: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
-		return []string{"create one there: git -C " + quote.Shell(e.Path) + " switch -c <name>"}
+		there := "git -C " + quote.Shell(e.Path) + " switch "
+		return []string{"switch to the branch to land on: " + there + "<branch>", "or create one: " + there + "-c <branch>"}
 	}},
 	reason.WorktreeBusy: {ExitFailed, busyWorktreeHints},
 
