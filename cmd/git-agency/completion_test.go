@@ -196,6 +196,7 @@ func TestCompletionCandidates(t *testing.T) {
 		{"help takes subcommands of a group", "help worktree ~", "create\tcreate an integration worktree and print its path\nadopt\tmake an existing worktree an integration worktree and print its id\nfinish\tmerge an integration worktree into its parent branch and archive it\nls\tlist integration worktrees\nshow\tshow one integration worktree\npath\tprint the path of an integration worktree\nrm\tarchive an integration worktree\n"},
 		{"help takes nothing behind a leaf command", "help start ~", ""},
 		{"help takes nothing behind an unknown command", "help bogus ~", ""},
+		{"help takes nothing behind a section", "help SECURITY ~", ""},
 
 		{"directories are left to the shell", "worktree adopt ~", "\tdirectories\n"},
 		{"directories behind -- are left to the shell", "worktree adopt -- ~", "\tdirectories\n"},
@@ -304,12 +305,20 @@ func TestCompletionOffersAllCommandsAndFlags(t *testing.T) {
 	t.Parallel()
 	l := &lab{t: t, repo: t.TempDir()} // commands and flags need no repository
 	tool := newTool(io.Discard, io.Discard, gitagency.Options{})
-	for _, line := range [][]string{{""}, {"help", ""}} {
-		want := ""
-		for _, c := range tool.NewApp().Commands {
-			want += c.Name + "\t" + c.Usage + "\n"
-		}
-		if o := l.complete(line...); o != (outcome{0, want, ""}) {
+	commands, sections := "", ""
+	for _, c := range tool.NewApp().Commands {
+		commands += c.Name + "\t" + c.Usage + "\n"
+	}
+	for _, s := range []string{"NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "COMMANDS", "OUTPUT", "CONFIGURATION", "ENVIRONMENT", "FILES", "EXIT STATUS", "EXAMPLES", "LIMITS", "SECURITY", "TROUBLE", "SEE ALSO"} {
+		sections += s + "\tsection of the manual\n"
+	}
+	for line, want := range map[string]string{
+		"":         commands,
+		"help ":    commands + sections,
+		"help SEC": commands + sections,
+		"help sec": commands + strings.ToLower(sections),
+	} {
+		if o := l.complete(strings.Split(line, " ")...); o != (outcome{0, want, ""}) {
 			t.Errorf("%q:\n got %+v\nwant %q", line, o, want)
 		}
 	}

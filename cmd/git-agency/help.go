@@ -46,6 +46,9 @@ Exit status: 0 shown; 129 no such command or section.`,
 	}
 }
 
+// manualSections returns the sections of the manual.
+func manualSections() []string { return manual.Sections(manual.Parse(manualSource)) }
+
 // manualTitle returns the heading in the manual of the command or the section that words name. Sections are found in upper
 // and lower case.
 func manualTitle(c *cli.Context, sections, words []string) (string, error) {

@@ -35,6 +35,7 @@ func newTool(stdout, stderr io.Writer, opts gitagency.Options) *tool {
 		Version:       toolVersion(),
 		Commands:      t.commands,
 		Paged:         pagedCommands,
+		Sections:      manualSections,
 		KeepsDashDash: keepsDashDashArgs,
 		ExitCode:      exitCode,
 		Hints:         hintsFor,

@@ -24,9 +24,10 @@ func IsRequest(args []string) bool {
 
 // Request is the command line of a shell in which the user has pressed TAB.
 type Request struct {
-	App     *cli.App          // required
-	Words   []string          // required: words after __complete
-	Options gitagency.Options // options to open the repository with
+	App      *cli.App          // required
+	Words    []string          // required: words after __complete
+	Sections func() []string   // required: returns the sections of the manual
+	Options  gitagency.Options // options to open the repository with
 }
 
 // Answer writes the candidates for a request of the scripts:

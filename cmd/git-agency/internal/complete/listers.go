@@ -104,6 +104,18 @@ func commandNames(cl *commandLine) ([]candidate, error) {
 	return commandCandidates(commands), nil
 }
 
+// helpTopics lists the commands and the sections of the manual, in lower case for a word that begins so.
+func helpTopics(cl *commandLine) ([]candidate, error) {
+	found, err := commandNames(cl)
+	for _, section := range cl.Sections() {
+		if cl.partialWord != strings.ToUpper(cl.partialWord) {
+			section = strings.ToLower(section)
+		}
+		found = append(found, candidate{section, "section of the manual"})
+	}
+	return found, err
+}
+
 // openRepository opens the repository, once.
 func (cl *commandLine) openRepository() (*gitagency.Repository, error) {
 	var err error

@@ -45,7 +45,7 @@ var argumentListers = map[string][]lister{
 	"config":            {},
 	"setup":             {},
 	"completion":        {oneOf(Shells...)},
-	"help":              {commandNames, commandNames},
+	"help":              {helpTopics, commandNames},
 	"version":           {},
 }
 

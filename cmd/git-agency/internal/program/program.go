@@ -47,6 +47,7 @@ type Config struct {
 	Version       string
 	Commands      func() []CommandGroup    // builds all commands, in the order in which help lists them
 	Paged         []string                 // commands with long output for people, such as "worktree ls"
+	Sections      func() []string          // sections of the manual, which "help" shows
 	KeepsDashDash func(*cli.Command) bool  // whether a command keeps the words after -- apart from its arguments
 	ExitCode      func(error) int          // exit code for the error of a command
 	Hints         func(err error) []string // hints on the error of a command: what to type next
@@ -71,7 +72,7 @@ func (p *Program) RunCommandLine(ctx context.Context, args []string) int {
 		return 0 // pressing TAB must never run a command
 	}
 	if complete.IsRequest(args) {
-		complete.Answer(ctx, p.Stdout, complete.Request{App: p.NewApp(), Words: args[2:], Options: p.Options})
+		complete.Answer(ctx, p.Stdout, complete.Request{App: p.NewApp(), Words: args[2:], Sections: p.config.Sections, Options: p.Options})
 		_ = p.Stdout.Flush() // the shell has gone if this fails, so nothing reads an error
 		return 0
 	}
@@ -121,6 +122,7 @@ func (p *Program) NewApp() *cli.App {
 			return GroupUsageError(c, c.App.Commands, "git agency <command> [<options>]")
 		},
 	}
+	hideFalseDefaults(app.Flags)
 	p.configureCommands(app.Commands)
 	p.markPageable(app.Commands, "")
 	return app
@@ -140,7 +142,17 @@ func (p *Program) configureCommands(commands []*cli.Command) {
 			group := c
 			c.Action = func(ctx *cli.Context) error { return GroupUsageError(ctx, group.Subcommands, group.UsageText) }
 		}
+		hideFalseDefaults(c.Flags)
 		p.configureCommands(c.Subcommands)
+	}
+}
+
+// hideFalseDefaults keeps "(default: false)" out of the help of flags without a value.
+func hideFalseDefaults(flags []cli.Flag) {
+	for _, f := range flags {
+		if b, ok := f.(*cli.BoolFlag); ok {
+			b.DisableDefaultText = true
+		}
 	}
 }
 
