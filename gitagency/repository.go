@@ -33,6 +33,10 @@ type Options struct {
 	// than many a whole command. A git that is too old is then not noticed.
 	NoGitProbe bool
 
+	// DefaultReadLimits opens a repository also if agency.readLimits is invalid, with the default limits. A diagnosis
+	// needs it to report that setting.
+	DefaultReadLimits bool
+
 	// Warn receives messages for the user that are not errors. Nil drops them.
 	Warn func(message string)
 
@@ -46,7 +50,7 @@ type Options struct {
 func (o Options) internal() core.Options {
 	return core.Options{
 		Dir: o.Dir, Env: o.Env, Command: o.Command, Version: o.Version, LockTimeout: o.LockTimeout,
-		NoGitProbe: o.NoGitProbe, Warn: o.Warn, Now: o.Now, Rand: o.Rand, Fault: o.Fault,
+		NoGitProbe: o.NoGitProbe, DefaultReadLimits: o.DefaultReadLimits, Warn: o.Warn, Now: o.Now, Rand: o.Rand, Fault: o.Fault,
 	}
 }
 

@@ -43,6 +43,10 @@ type Options struct {
 	// than many a whole command. A git that is too old is then not noticed.
 	NoGitProbe bool
 
+	// DefaultReadLimits opens a repository also if agency.readLimits is invalid, with the default limits. A diagnosis
+	// needs it to report that setting.
+	DefaultReadLimits bool
+
 	// Warn receives messages for the user that are not errors. Nil drops them.
 	Warn func(message string)
 
@@ -106,7 +110,9 @@ func Open(ctx context.Context, opts Options) (*Repository, error) {
 		quarantined: proc.Getenv(opts.Env, "GIT_QUARANTINE_PATH") != "",
 	}
 	r.Settings = opts.SettingsReader(repo.Config)
-	repo.ReadLimits, err = r.Settings.ReadLimits()
+	if repo.ReadLimits, err = r.Settings.ReadLimits(); opts.DefaultReadLimits {
+		err = nil
+	}
 	return r, err
 }
 

@@ -87,6 +87,8 @@ func (x *checkRun) checkSettings(ctx context.Context) error {
 	}
 	_, err := sandbox.Placeholder(x.Repository).PlanWalls(sandbox.WallsRequest{Primitives: store.Primitives{Isolation: settings.IsolationOS, Outputs: settings.OutputsOpen}})
 	x.reportRefusedSetting(sandbox.AttributeToSetting(x.Repository, err), "no command can run behind walls: ")
+	_, err = x.Settings.TerminalSettings()
+	x.reportRefusedSetting(err, "commands that print for people refuse to run: ")
 	for _, err := range x.Settings.InvalidSettings(ctx) {
 		x.reportRefusedSetting(err, "commands that use it refuse to run: ")
 	}

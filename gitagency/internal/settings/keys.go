@@ -51,7 +51,7 @@ func Keys() []Key {
 		{Name: autoDetachKey, Default: "true", Meaning: "whether the trees of ended sandboxes are removed in the background, as gc.autoDetach does for git", checkValue: checkBool},
 	}
 	for _, p := range primitives {
-		keys = append(keys, Key{Name: "agency.<profile>." + p.name, Default: p.values[0].value, Meaning: "the choice of 'start --profile <profile>' for --" + p.name, checkValue: p.checkValue})
+		keys = append(keys, Key{Name: profilePattern + p.name, Default: p.values[0].value, Meaning: "the choice of 'start --profile <profile>' for --" + p.name, checkValue: p.checkValue})
 	}
 	return append(keys,
 		Key{Name: ReadKey, Default: "all but what is hidden", Meaning: "paths to make readable behind walls that are hidden or private by default", multiValued: true},
@@ -64,6 +64,9 @@ func Keys() []Key {
 		Key{Name: "pager.agency", Default: "as core.pager and $PAGER say", Meaning: "whether to page, or the pager; a repository cannot name one", namesCommand: true, isHarmless: isPagerSwitch},
 	)
 }
+
+// profilePattern begins the names of the keys of profiles.
+const profilePattern = "agency.<profile>."
 
 // Keys of review and landing.
 const (
@@ -134,26 +137,54 @@ func List(ctx context.Context, dir string, env []string) ([]Setting, error) {
 	return append(settings, useless...), nil
 }
 
-// InvalidSettings returns an *InvalidError for each of git-agency's own keys that has one value, and an invalid one. Profiles
-// are checked by the commands that use them.
+// InvalidSettings returns an *InvalidError for each of git-agency's own keys that has one value, and an invalid one, and for
+// an unknown key of each profile.
 func (r *Reader) InvalidSettings(ctx context.Context) (invalid []error) {
 	for _, k := range Keys() {
 		if k.Name == pruneAfterKey {
 			k.checkValue = func(value string) error { return checkExpiry(ctx, r.Dir, r.Env, value) }
 		}
-		if k.checkValue == nil || k.multiValued || strings.Contains(k.Name, "<") || !strings.HasPrefix(k.Name, "agency.") {
+		if k.checkValue == nil || k.multiValued || !strings.HasPrefix(k.Name, "agency.") {
 			continue
 		}
-		setting, set := r.Config.Last(CanonicalKey(k.Name))
-		switch {
-		case k.namesCommand:
-			setting, set, _ = r.Config.LastTrusted(CanonicalKey(k.Name), k.isHarmless)
-		case k.repoCanOnlyEnable:
-			setting, set, _ = r.Config.LastTrusted(CanonicalKey(k.Name), doesNotDisable)
+		for _, name := range k.matchingNames(r.Config) {
+			setting, set := r.Config.Last(CanonicalKey(name))
+			switch {
+			case k.namesCommand:
+				setting, set, _ = r.Config.LastTrusted(CanonicalKey(name), k.isHarmless)
+			case k.repoCanOnlyEnable:
+				setting, set, _ = r.Config.LastTrusted(CanonicalKey(name), doesNotDisable)
+			case k.isOfProfile():
+				set = setting.Value != "" // start takes the default
+			}
+			var refused *fault.InvalidError
+			if set && errors.As(k.checkValue(setting.Value), &refused) {
+				invalid = append(invalid, InvalidSetting(name, setting, refused.Want))
+			}
 		}
-		var refused *fault.InvalidError
-		if set && errors.As(k.checkValue(setting.Value), &refused) {
-			invalid = append(invalid, InvalidSetting(k.Name, setting, refused.Want))
+	}
+	return append(invalid, r.unknownProfileKeys()...)
+}
+
+// isOfProfile reports whether the key is that of a choice in a profile.
+func (k Key) isOfProfile() bool { return strings.HasPrefix(k.Name, profilePattern) }
+
+// unknownProfileKeys returns an error for each profile with a valid key and an unknown one, for which start refuses it.
+func (r *Reader) unknownProfileKeys() (invalid []error) {
+	checked := map[string]bool{}
+	for _, k := range Keys() {
+		if !k.isOfProfile() {
+			continue
+		}
+		for _, name := range k.matchingNames(r.Config) {
+			profile := name[len("agency."):strings.LastIndex(name, ".")]
+			if _, set := r.Config.Last(name); !set || checked[profile] {
+				continue
+			}
+			checked[profile] = true
+			if err := r.checkProfile(profile); err != nil {
+				invalid = append(invalid, err)
+			}
 		}
 	}
 	return invalid

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -136,7 +137,7 @@ func (r *Reader) checkProfile(profile string) error {
 		return err
 	}
 	known := false
-	for key, settings := range r.Config {
+	for _, key := range slices.Sorted(maps.Keys(r.Config)) {
 		name, of := strings.CutPrefix(key, "agency."+profile+".")
 		if !of || strings.Contains(name, ".") { // names of profiles may contain dots, names of keys do not
 			continue
@@ -145,7 +146,8 @@ func (r *Reader) checkProfile(profile string) error {
 			continue // a runner may have the name of a profile
 		}
 		if !slices.ContainsFunc(primitives, func(p primitive) bool { return p.name == name }) {
-			return InvalidSetting("key "+key, settings[len(settings)-1], "changeset, platform, isolation, outputs or software")
+			setting, _ := r.Config.Last(key)
+			return InvalidSetting("key "+key, setting, "changeset, platform, isolation, outputs or software")
 		}
 		known = true
 	}

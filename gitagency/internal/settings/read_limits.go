@@ -17,7 +17,7 @@ const ReadLimitsKey = "agency.readLimits"
 const defaultReadLimits = "time=1m memory=2g output=256m inflated=16g"
 
 // ReadLimits returns the limits of reading data that an agent wrote. A limit that agency.readLimits does not name has
-// its default.
+// its default. With an error it returns the defaults.
 func (r *Reader) ReadLimits() (readlimit.Limits, error) {
 	setting, set := r.Config.Last(CanonicalKey(ReadLimitsKey))
 	if !set {
@@ -26,7 +26,7 @@ func (r *Reader) ReadLimits() (readlimit.Limits, error) {
 	limits, err := parseReadLimits(setting.Value)
 	var invalid *fault.InvalidError
 	if errors.As(err, &invalid) {
-		return limits, InvalidSetting(ReadLimitsKey, setting, invalid.Want)
+		return readlimit.Default(), InvalidSetting(ReadLimitsKey, setting, invalid.Want)
 	}
 	return limits, err
 }

@@ -64,11 +64,11 @@ func (p *Program) readTerminalSettings() (gitagency.TerminalSettings, error) {
 	return gitagency.ReadTerminalSettings(p.ctx, p.Options)
 }
 
-// IgnoreSettingsErrors makes p.terminalSettings never fail, for 'config', which has to list invalid settings.
+// IgnoreSettingsErrors makes p.terminalSettings never fail, for 'config' and 'doctor', which report invalid settings.
 func (p *Program) IgnoreSettingsErrors() {
 	read := p.terminalSettings
 	p.terminalSettings = func() (gitagency.TerminalSettings, error) {
-		settings, _ := read() // 'config' itself lists invalid settings
+		settings, _ := read() // the command itself reports invalid settings
 		return settings, nil
 	}
 }
