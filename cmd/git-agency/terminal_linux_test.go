@@ -52,6 +52,24 @@ func TestTableFitsTerminalWithPathLinks(t *testing.T) {
 	}
 }
 
+// TestTextsFitTerminal checks that config and doctor wrap their long texts between words, and that config shortens values.
+func TestTextsFitTerminal(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	for command, last := range map[string]string{"config": "cannot name one", "doctor": "completion fish     missing  install it with 'git agency setup'"} {
+		out := l.startOnTerminal(80, []string{"GIT_PAGER=cat"}, "git", "agency", command).wait()
+		shown := escapeSequences.ReplaceAllString(out.stdout, "")
+		if out.code != 0 || !strings.HasSuffix(shown, last+"\n") {
+			t.Errorf("%s: got %d and %q", command, out.code, shown)
+		}
+		for line := range strings.Lines(shown) {
+			if w := displaywidth.String(strings.TrimSuffix(line, "\n")); w > 80 {
+				t.Errorf("%s: %q has width %d", command, line, w)
+			}
+		}
+	}
+}
+
 // TestRadarLeavesOutNames checks that radar on a narrow terminal leaves the names out, and shows all paths.
 func TestRadarLeavesOutNames(t *testing.T) {
 	t.Parallel()

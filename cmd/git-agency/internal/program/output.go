@@ -3,6 +3,7 @@ package program
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -167,8 +168,9 @@ func needsQuoting(value string) bool {
 	return strings.HasPrefix(value, `"`) || !utf8.ValidString(value) || strings.ContainsFunc(value, func(c rune) bool { return !quote.IsPrintable(c) })
 }
 
-// PrintTable prints rows under a header, and nothing if there are no rows. On a terminal, columns called NAME
-// are shortened if lines are too long; then the last column is cut at the end of the line, or, where optional columns are named, they are left out in this order until lines fit.
+// PrintTable prints rows under a header, and nothing if there are no rows. On a terminal, columns called NAME, VALUE, FROM
+// or PROBLEM are shortened if lines are too long; then the last column is wrapped if it is called MEANING, else cut at the
+// end of the line, or, where optional columns are named, they are left out in this order until lines fit.
 func (p *Program) PrintTable(header []string, rows [][]string, optional ...string) error {
 	if len(rows) == 0 {
 		return nil
@@ -194,7 +196,8 @@ func (p *Program) PrintTable(header []string, rows [][]string, optional ...strin
 		Rows:      all,
 		EmptyCell: "-",
 		MaxWidth:  style.Width,
-		Shortened: columns("NAME"),
+		Shortened: slices.Concat(columns("NAME"), columns("VALUE"), columns("FROM"), columns("PROBLEM")),
+		Wrap:      header[len(header)-1] == "MEANING",
 		Optional:  omit,
 		Paint: func(row, column int, shown string) string {
 			if row == 0 {
@@ -205,14 +208,16 @@ func (p *Program) PrintTable(header []string, rows [][]string, optional ...strin
 	}.Write(p.Stdout)
 }
 
-// PrintRows prints rows without a header. Nothing is cut. columns are the names by which their cells are coloured.
+// PrintRows prints rows without a header. Nothing is cut; on a terminal, the last column is wrapped. columns are the names by which their cells are coloured.
 func (p *Program) PrintRows(columns []string, rows [][]string) error {
 	style, err := p.Style()
 	if err != nil {
 		return err
 	}
 	return term.Grid{
-		Rows: rows,
+		Rows:     rows,
+		MaxWidth: style.Width,
+		Wrap:     true,
 		Paint: func(row, column int, shown string) string {
 			return style.Paint(columns[column], rows[row][column], shown)
 		},

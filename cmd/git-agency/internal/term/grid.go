@@ -15,12 +15,17 @@ type Grid struct {
 	MaxWidth  int                                        // width of a line, kept by cutting the last column, or see Optional; 0 for no limit
 	Shortened []int                                      // columns to cut to shortestCell, before others are left out
 	Optional  []int                                      // columns to leave out, in this order, until lines fit; then the last one is not cut
+	Wrap      bool                                       // wrap the last column between words instead of cutting it
 	Paint     func(row, column int, shown string) string // adds escape sequences, which have no width; may be nil
 }
 
 const (
 	columnGap    = "  "
 	shortestCell = 20 // width down to which Shortened columns are cut
+
+	// narrowestWrap is the width below which a wrapped column goes to lines of its own, behind wrapIndent.
+	narrowestWrap = 30
+	wrapIndent    = "    "
 )
 
 // Write writes the rows, aligned.
@@ -42,9 +47,10 @@ func (g Grid) Write(w io.Writer) error {
 	}
 	omitted := g.fit(widths)
 	last, room := len(widths)-1, 0
-	if len(g.Optional) == 0 {
+	if len(g.Optional) == 0 && !g.Wrap {
 		room = g.lastColumnWidth(cells, widths)
 	}
+	wrapWidth, indent := g.wrapWidth(widths)
 	var b strings.Builder
 	for r, row := range cells {
 		gap := ""
@@ -59,8 +65,17 @@ func (g Grid) Write(w io.Writer) error {
 				text = displaywidth.TruncateString(text, room, "…")
 			}
 			pad := widths[c] - displaywidth.String(text)
-			if g.Paint != nil {
-				text = g.Paint(r, c, text)
+			if c == last && wrapWidth > 0 {
+				lines := wrapWords(text, wrapWidth)
+				for i := range lines {
+					lines[i] = g.paint(r, c, lines[i])
+				}
+				text = strings.Join(lines, "\n"+indent)
+				if indent == wrapIndent {
+					gap = "\n" + indent
+				}
+			} else {
+				text = g.paint(r, c, text)
 			}
 			b.WriteString(gap + text)
 			gap = strings.Repeat(" ", pad) + columnGap
@@ -69,6 +84,49 @@ func (g Grid) Write(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+func (g Grid) paint(row, column int, shown string) string {
+	if g.Paint == nil {
+		return shown
+	}
+	return g.Paint(row, column, shown)
+}
+
+// wrapWidth returns the width to wrap the last column to, or 0 to leave it on one line, and what its further lines begin
+// with.
+func (g Grid) wrapWidth(widths []int) (width int, indent string) {
+	if !g.Wrap || g.MaxWidth == 0 || len(widths) == 0 {
+		return 0, ""
+	}
+	before := 0
+	for _, w := range widths[:len(widths)-1] {
+		before += w + len(columnGap)
+	}
+	switch room := g.MaxWidth - before; {
+	case widths[len(widths)-1] <= room:
+		return 0, ""
+	case room >= narrowestWrap:
+		return room, strings.Repeat(" ", before)
+	}
+	return max(g.MaxWidth-len(wrapIndent), narrowestWrap), wrapIndent
+}
+
+// wrapWords breaks a text between words into lines of at most width columns. A longer word has a line of its own.
+func wrapWords(text string, width int) []string {
+	var lines []string
+	line := ""
+	for word := range strings.SplitSeq(text, " ") {
+		switch {
+		case line == "":
+			line = word
+		case displaywidth.String(line)+1+displaywidth.String(word) <= width:
+			line += " " + word
+		default:
+			lines, line = append(lines, line), word
+		}
+	}
+	return append(lines, line)
 }
 
 // fit reduces the widths of the columns to shorten, and returns the optional columns to leave out, so that lines fit.

@@ -80,6 +80,28 @@ func TestGridLeavesOutOptionalColumns(t *testing.T) {
 	}
 }
 
+// The last column is wrapped between words: below itself, or, where that is too narrow, on lines of its own.
+func TestGridWrapsLastColumn(t *testing.T) {
+	t.Parallel()
+	const text = "a text of ten words, one of them averyverylongwordthatfitsnowhereatall"
+	for _, tt := range []struct {
+		limit int
+		want  string
+	}{
+		{0, "KEY  MEANING\nk    " + text + "\nl    short\n"},
+		{5 + len(text), "KEY  MEANING\nk    " + text + "\nl    short\n"},
+		{4 + len(text), "KEY  MEANING\nk    a text of ten words, one of them\n     averyverylongwordthatfitsnowhereatall\nl    short\n"},
+		{35, "KEY  MEANING\nk    a text of ten words, one of\n     them\n     averyverylongwordthatfitsnowhereatall\nl    short\n"},
+		{34, "KEY\n    MEANING\nk\n    a text of ten words, one of\n    them\n    averyverylongwordthatfitsnowhereatall\nl\n    short\n"},
+	} {
+		g := Grid{Rows: [][]string{{"KEY", "MEANING"}, {"k", text}, {"l", "short"}}, MaxWidth: tt.limit, Wrap: true}
+		var b strings.Builder
+		if err := g.Write(&b); err != nil || b.String() != tt.want {
+			t.Errorf("%d columns wide: got %v and\n%swant\n%s", tt.limit, err, b.String(), tt.want)
+		}
+	}
+}
+
 // A column to shorten is cut before optional columns are left out, and no further than needed.
 func TestGridShortensColumns(t *testing.T) {
 	t.Parallel()
