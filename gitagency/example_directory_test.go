@@ -2,12 +2,50 @@ package gitagency_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 
 	"github.com/git-agency/git-agency/gitagency"
 )
+
+// List the onboarded directories, and open one of them by its path, also after it was removed.
+func ExampleOpenDirectory() {
+	home, err := os.MkdirTemp("", "example-")
+	check(err)
+	defer os.RemoveAll(home)
+	ctx := context.Background()
+	opts := gitagency.Options{Dir: home, Env: append(os.Environ(), "AGENCY_DATA_DIR="+filepath.Join(home, "data"))}
+	for _, name := range []string{"notes", "letters"} {
+		check(os.Mkdir(filepath.Join(home, name), 0o755))
+		check(os.WriteFile(filepath.Join(home, name, "first.txt"), []byte(name+"\n"), 0o644))
+		_, err := gitagency.Onboard(ctx, gitagency.OnboardRequest{Dir: name}, opts)
+		check(err)
+	}
+
+	all, err := gitagency.Directories(ctx, opts)
+	check(err)
+	for _, dir := range all {
+		fmt.Println(filepath.Base(dir.Path))
+	}
+
+	check(os.RemoveAll(filepath.Join(home, "notes")))
+	notes, err := gitagency.OpenDirectory(ctx, filepath.Join(home, "notes"), opts)
+	check(err)
+	snapshots, err := notes.Snapshots(ctx)
+	check(err)
+	fmt.Println("snapshots:", len(snapshots))
+
+	_, err = gitagency.OpenDirectory(ctx, filepath.Join(home, "pictures"), opts)
+	var missing *gitagency.NotFoundError
+	fmt.Println("pictures are not onboarded:", errors.As(err, &missing))
+	// Output:
+	// letters
+	// notes
+	// snapshots: 1
+	// pictures are not onboarded: true
+}
 
 // Onboard a directory outside any repository, take and compare snapshots, check one out, and forget the directory.
 func ExampleOnboard() {
