@@ -51,9 +51,9 @@ func noCommitHints(e *gitagency.StateError, retry Retry) []string {
 func notIntegrationHints(e *gitagency.StateError, retry Retry) []string {
 	choose := "name a worktree (see 'git agency worktree ls')"
 	switch {
-	case len(retry.Args) > 1 && retry.Args[0] == "worktree":
+	case retry.runs("worktree"):
 		return []string{choose}
-	case len(retry.Args) > 0 && retry.Args[0] == "restore": // it has no argument for a worktree
+	case retry.runs("restore"): // it has no argument for a worktree
 		choose = "run the command in an integration worktree (see 'git agency worktree ls')"
 	}
 	const create = "make a new one with 'git agency worktree create <name>'"

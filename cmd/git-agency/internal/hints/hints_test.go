@@ -117,3 +117,20 @@ func TestRetryDropsFlagsAndSecrets(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+func TestRetryRunsCommandBehindFlags(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]bool{
+		"worktree finish wt":         true,
+		"--color=never worktree ls":  true,
+		"land worktree":              false,
+		"--color=never":              false,
+		"":                           false,
+		"worktrees":                  false,
+		"--no-color land --worktree": false,
+	} {
+		if got := (Retry{Args: strings.Fields(line)}).runs("worktree"); got != want {
+			t.Errorf("%q: %t", line, got)
+		}
+	}
+}

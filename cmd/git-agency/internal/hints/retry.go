@@ -32,6 +32,12 @@ func (r Retry) Command(setting string, without ...string) string {
 	return again
 }
 
+// runs reports whether the command line runs a command, or one of a group. Flags of the program stand before it.
+func (r Retry) runs(command string) bool {
+	i := slices.IndexFunc(r.Args, func(word string) bool { return !strings.HasPrefix(word, "-") })
+	return i >= 0 && r.Args[i] == command
+}
+
 // moreTime returns the hint to repeat a timed-out operation with a longer timeout.
 func (r Retry) moreTime() string {
 	return "allow it more time: " + r.Command("agency.operationTimeout=1h")

@@ -11,7 +11,7 @@ import (
 // submoduleHints returns the command by which the user gets the commit of a submodule that cannot land.
 func submoduleHints(e *gitagency.StateError, retry Retry) []string {
 	again := ", then land again: "
-	if len(retry.Args) > 1 && retry.Args[0] == "worktree" {
+	if retry.runs("worktree") {
 		again = ", then finish again: "
 	}
 	tree := ""
