@@ -101,6 +101,10 @@ func findSandboxes(r *core.Repository, invocations []core.Invocation) []*liveSan
 func readTips(ctx context.Context, r *core.Repository, sandboxes []*liveSandbox) error {
 	proc.Parallel(sandboxes, func(s *liveSandbox) {
 		s.tip = r.Git.ReadLooseRef(s.spec.Branch)
+		if head, err := git.ReadHead(r.Git.AdminDir(s.spec.Name)); err == nil && head.Branch == s.spec.Branch && s.tip != "" {
+			s.head = s.tip // reading the ref again would take as long
+			return
+		}
 		s.head, _ = r.Git.HeadFromFiles(s.spec)
 	})
 	if !slices.ContainsFunc(sandboxes, func(s *liveSandbox) bool { return s.tip == "" }) {
