@@ -108,13 +108,36 @@ func (r *Repository) otherModules(repo *git.Repo, s git.WorktreeSpec) ([]string,
 	return submodule.Others(cmp.Or(s.ModulesDir, filepath.Join(repo.AdminDir(s.Name), "modules")), slices.Collect(maps.Values(s.KeptSubmodules)))
 }
 
-// WithoutKeptSubmodules removes from a list of what a capture left out those submodules that hold nothing that is not kept
-// elsewhere.
-func (r *Repository) WithoutKeptSubmodules(ctx context.Context, repo *git.Repo, s git.WorktreeSpec, left []status.LeftOut) ([]status.LeftOut, error) {
-	isSubmodule := func(l status.LeftOut) bool { return l.Reason == status.OmitSubmodule }
-	if !slices.ContainsFunc(left, isSubmodule) {
+// WithoutCleanSubmodules removes from a list of what a capture left out those submodules of which the commit in the index says
+// everything. A submodule that cannot be compared stays in the list.
+func (r *Repository) WithoutCleanSubmodules(ctx context.Context, repo *git.Repo, s git.WorktreeSpec, left []status.LeftOut) ([]status.LeftOut, error) {
+	submodules := map[string]bool{}
+	for _, l := range left {
+		if l.Reason == status.OmitSubmodule {
+			submodules[l.Path] = true
+		}
+	}
+	if len(submodules) == 0 {
 		return left, nil
 	}
-	s, err := r.WithKeptSubmodules(ctx, repo, s)
-	return slices.DeleteFunc(left, func(l status.LeftOut) bool { return isSubmodule(l) && s.KeptSubmodules[l.Path] != "" }), err
+	found, err := r.FindSubmodules(ctx, repo, s)
+	if err != nil {
+		if !IsContentError(ctx, err) {
+			return left, err
+		}
+		r.Warn("submodules in %s: %v", guard.QuotePath(s.Dir), err)
+	}
+	clean := map[string]bool{}
+	for _, c := range found {
+		if !submodules[c.Path] {
+			continue
+		}
+		if clean[c.Path], err = c.IsClean(ctx, r.AllSandboxesWalled()); err != nil {
+			if !IsContentError(ctx, err) {
+				return left, err
+			}
+			r.Warn("submodule %s: %v", guard.QuotePath(c.Path), err)
+		}
+	}
+	return slices.DeleteFunc(left, func(l status.LeftOut) bool { return submodules[l.Path] && clean[l.Path] }), nil
 }

@@ -143,7 +143,7 @@ func (c *Comparison) CaptureWork(ctx context.Context) (string, error) {
 	}
 	tree, left, err := status.DiskTree(ctx, c.mirror, subject)
 	if err == nil {
-		left, err = c.Repo.WithoutKeptSubmodules(ctx, c.Repo.Git, subject, left)
+		left, err = c.Repo.WithoutCleanSubmodules(ctx, c.Repo.Git, subject, left)
 	}
 	c.leftOut = snapshots.ToLeftOut(left)
 	return tree, err

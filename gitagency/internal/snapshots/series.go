@@ -88,7 +88,7 @@ func (s Series) TakeSteps(ctx context.Context, tx *undo.Tx, repo *git.Repo, req 
 			}
 		}
 		if err == nil {
-			frozen.LeftOut, err = s.Repo.WithoutKeptSubmodules(ctx, repo, state, frozen.LeftOut)
+			frozen.LeftOut, err = s.Repo.WithoutCleanSubmodules(ctx, repo, state, frozen.LeftOut)
 		}
 		snap.ID, snap.LeftOut, made = frozen.Commit, ToLeftOut(frozen.LeftOut), frozen.Objects
 		return err

@@ -1,7 +1,10 @@
 package submodule
 
 import (
+	"bytes"
 	"context"
+	"io"
+	"path/filepath"
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git/index"
@@ -28,29 +31,90 @@ func (c Checkout) IsChanged(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, nil // not the index that a plain git would write
 	}
-	if changed, err := status.HasDiskChanges(ctx, c.super, c.Dir(), x, mtime, format); err != nil || changed || c.Source == nil {
+	if changed, err := status.HasDiskChanges(ctx, c.super, c.Dir(), x, mtime, format); err != nil || changed {
 		return changed, err
 	}
-	found, err := c.Source.Lookup(ctx, c.Commit+"^{tree}")
-	if err != nil || found[0].Missing() { // a commit of the sandbox
+	tree, err := c.commitTree(ctx)
+	if err != nil || tree == "" {
 		return false, err
 	}
-	staged, err := c.stagedTree()
-	return staged != found[0].OID, err
+	staged, _, err := c.stagedTree()
+	return staged != tree, err
+}
+
+// IsClean reports whether the checkout is nothing but the commit in the index of the superproject: HEAD is at that commit, and
+// the index and the files have its tree. Unlike IsUnchanged, it does not ask whether commits are kept; unlike IsChanged, it
+// hashes the files. A repository that cannot be read is not clean, nor one with repositories of submodules in it. trust is
+// that of IsUnchanged.
+func (c Checkout) IsClean(ctx context.Context, trust bool) (bool, error) {
+	if _, _, there, err := c.readPrivate("HEAD"); err != nil {
+		return false, err
+	} else if !there {
+		return c.IsUnchanged(ctx, trust)
+	}
+	if head, err := c.head(); err != nil || head != c.Commit || c.Source == nil {
+		return false, err
+	}
+	if nested, err := c.HasNested(); err != nil || nested {
+		return false, err
+	}
+	tree, err := c.commitTree(ctx)
+	if err != nil || tree == "" {
+		return false, err
+	}
+	staged, paths, err := c.stagedTree()
+	if err != nil || staged != tree {
+		return false, err
+	}
+	return c.hasFiles(ctx, tree, paths, trust)
+}
+
+// commitTree returns the tree of the commit in the index of the superproject; empty where neither the user's repository of the
+// submodule nor a loose object in the repository of the checkout is that commit.
+func (c Checkout) commitTree(ctx context.Context) (string, error) {
+	if c.Source != nil {
+		found, err := c.Source.Lookup(ctx, c.Commit+"^{tree}")
+		if err != nil || !found[0].Missing() {
+			return found[0].OID, err
+		}
+	}
+	data, _, there, err := c.readPrivate(filepath.Join("objects", c.Commit[:2], c.Commit[2:]))
+	if err != nil || !there {
+		return "", err
+	}
+	const most = 1 << 20
+	reader := object.LooseReader{Format: object.FormatOf(c.Commit)}
+	if size, why := reader.Check(data, c.Commit, "commit", most); size < 0 || why != "" {
+		return "", nil
+	}
+	_, _, content, err := object.DecodeLoose(bytes.NewReader(data))
+	if err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(content)
+	tree, _, _, _ := object.ParseCommitHeader(string(text))
+	return tree, err
 }
 
 // head returns the commit at HEAD of the repository of the checkout; empty where no file names it.
 func (c Checkout) head() (string, error) {
-	for name := "HEAD"; ; {
-		data, _, there, err := c.readPrivate(name)
-		if err != nil || !there {
-			return "", err
-		}
-		text := strings.TrimSpace(string(data))
-		ref, symbolic := strings.CutPrefix(text, "ref: ")
-		if object.IsOID(text) || !symbolic || name != "HEAD" || !object.IsValidRef(ref) {
-			return text, nil
-		}
-		name = ref
+	data, _, there, err := c.readPrivate("HEAD")
+	if err != nil || !there {
+		return "", err
 	}
+	text := strings.TrimSpace(string(data))
+	ref, symbolic := strings.CutPrefix(text, "ref: ")
+	if !symbolic || !object.IsValidRef(ref) {
+		return text, nil
+	}
+	if data, _, there, err = c.readPrivate(ref); err != nil || there {
+		return strings.TrimSpace(string(data)), err
+	}
+	data, _, _, err = c.readPrivate("packed-refs")
+	for line := range strings.Lines(string(data)) {
+		if oid, name, _ := strings.Cut(strings.TrimSpace(line), " "); name == ref {
+			return oid, err
+		}
+	}
+	return "", err
 }

@@ -162,7 +162,7 @@ func listUnreferenced(ctx context.Context, r *git.Repo, oids []string) ([]string
 // superproject, and the user's repository of the submodule has that commit and all that the repository of the checkout
 // names. Ignored files do not count, as in git. trust says that only the user can have written the configuration of the
 // repository of the submodule.
-func (c Checkout) IsUnchanged(ctx context.Context, trust bool) (_ bool, err error) {
+func (c Checkout) IsUnchanged(ctx context.Context, trust bool) (bool, error) {
 	if c.Source == nil {
 		return false, nil
 	}
@@ -174,8 +174,18 @@ func (c Checkout) IsUnchanged(ctx context.Context, trust bool) (_ bool, err erro
 	if known, err := c.isRepoKnown(ctx, tree); err != nil || !known {
 		return false, err
 	}
+	tracked, err := c.Source.RunRead(ctx, git.RunOptions{}, "ls-tree", "-r", "-z", "--name-only", c.Commit)
+	if err != nil {
+		return false, err
+	}
+	return c.hasFiles(ctx, tree, strings.FieldsFunc(string(tracked), func(c rune) bool { return c == 0 }), trust)
+}
+
+// hasFiles reports whether the files of the checkout are those of a tree, whose paths are given, or the submodule is not
+// checked out any more. Source must not be nil.
+func (c Checkout) hasFiles(ctx context.Context, tree string, tracked []string, trust bool) (_ bool, err error) {
 	if names, err := listBeneath(c.tree, c.Path); err != nil || len(names) == 0 {
-		return err == nil, err // not checked out any more
+		return err == nil, err
 	}
 	if own, err := c.hasOwnGitFile(); err != nil || !own {
 		return false, err
@@ -188,20 +198,15 @@ func (c Checkout) IsUnchanged(ctx context.Context, trust bool) (_ bool, err erro
 	if err := os.Mkdir(filepath.Join(scratch.Path, "objects"), 0o700); err != nil {
 		return false, err
 	}
-	tracked, err := c.Source.RunRead(ctx, git.RunOptions{}, "ls-tree", "-r", "-z", "--name-only", c.Commit)
-	if err != nil {
-		return false, err
-	}
 	dry := c.Source.DryRunRepo(scratch.Path)
 	state, err := snapshot.CaptureState(ctx, dry, git.WorktreeSpec{
-		Name: c.worktree, Dir: c.Dir(), Omit: ".git", IndexCache: filepath.Join(scratch.Path, "files"), TrustConfig: trust,
-		ForcedPaths: strings.FieldsFunc(string(tracked), func(c rune) bool { return c == 0 }),
-		Author:      object.Identity{Name: "git-agency", Email: "git-agency@localhost"}, Message: "files of a submodule",
+		Name: c.worktree, Dir: c.Dir(), Omit: ".git", IndexCache: filepath.Join(scratch.Path, "files"), TrustConfig: trust, ForcedPaths: tracked,
+		Author: object.Identity{Name: "git-agency", Email: "git-agency@localhost"}, Message: "files of a submodule",
 	}, "")
 	if err != nil || len(state.LeftOut) > 0 {
 		return false, err
 	}
-	found, err = dry.Lookup(ctx, state.Commit+"^{tree}")
+	found, err := dry.Lookup(ctx, state.Commit+"^{tree}")
 	return err == nil && found[0].OID == tree, err
 }
 
@@ -246,7 +251,7 @@ func (c Checkout) isRepoKnown(ctx context.Context, tree string) (bool, error) {
 	if nested, err := c.HasNested(); err != nil || nested {
 		return false, err
 	}
-	staged, err := c.stagedTree()
+	staged, _, err := c.stagedTree()
 	return staged == tree, err
 }
 
@@ -260,25 +265,25 @@ func (c Checkout) HasNested() (bool, error) {
 	return len(names) > 0, err
 }
 
-// stagedTree returns the tree of the index of the checkout; empty where it cannot be read or has conflicts.
-func (c Checkout) stagedTree() (string, error) {
+// stagedTree returns the tree of the index of the checkout with its paths; empty where it cannot be read or has conflicts.
+func (c Checkout) stagedTree() (tree string, paths []string, err error) {
 	data, _, there, err := c.readPrivate("index")
 	if err != nil || !there {
-		return "", err
+		return "", nil, err
 	}
 	format := object.FormatOf(c.Commit)
 	x, err := index.Read(data, format)
 	if err != nil {
-		return "", nil // not the index that a plain git would write
+		return "", nil, nil // not the index that a plain git would write
 	}
 	var entries []index.Entry
 	for e := range x.AllEntries() {
 		if e.Stage != 0 {
-			return "", nil
+			return "", nil, nil
 		}
 		if !e.IntentToAdd {
-			entries = append(entries, e)
+			entries, paths = append(entries, e), append(paths, string(e.Name))
 		}
 	}
-	return index.BuildTree(entries, format).HexOID(), nil
+	return index.BuildTree(entries, format).HexOID(), paths, nil
 }
