@@ -52,6 +52,7 @@ func TestResultsKeepAllFields(t *testing.T) {
 	checkConversion(t, func(c treediff.Colors) DiffColors { return DiffColors(c) })
 	checkConversion(t, newLandResult)
 	checkConversion(t, newLandReadyResult)
+	checkConversion(t, newFinishResult)
 	checkConversion(t, func(r landing.UnlandResult) UnlandResult { return UnlandResult(r) })
 	checkConversion(t, newPushPlan, "Unlanding") // only for messages of package landing
 	checkConversion(t, func(r landing.PushResult) PushResult { return PushResult(r) })

@@ -22,13 +22,22 @@ type FinishResult struct {
 	Strategy string `json:"strategy"`  // strategy used; empty if the parent branch had all of the work
 	Commits  int    `json:"commits"`   // commits that were merged
 	TrashRef string `json:"trash_ref"` // ref that keeps content of the tree that was in no branch; empty if there was none
+
+	Outdated []OutdatedSubmodule `json:"-"` // submodules in the worktree of the parent branch that are not at the commits that were merged
+}
+
+func newFinishResult(f landing.FinishResult) FinishResult {
+	return FinishResult{
+		Worktree: f.Worktree, Name: f.Name, Commit: f.Commit, Before: f.Before, Branch: f.Branch, Strategy: f.Strategy,
+		Commits: f.Commits, TrashRef: f.TrashRef, Outdated: convertAll(f.Outdated, newOutdatedSubmodule),
+	}
 }
 
 // FinishWorktree merges the branch of a created integration worktree into its parent branch, with the guarantees of Land,
 // and archives the worktree. If it is killed after the merge, a second call archives the worktree.
 func (r *Repository) FinishWorktree(ctx context.Context, req FinishRequest) (FinishResult, error) {
 	finished, err := landing.Finish(ctx, r.core, landing.FinishRequest(req))
-	return FinishResult(finished), publicError(err)
+	return newFinishResult(finished), publicError(err)
 }
 
 // Finishing is StateError.Other of an error that keeps a worktree from being finished, and not from being archived.

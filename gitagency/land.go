@@ -31,21 +31,22 @@ type LandRequest struct {
 
 // LandResult is the result of Land.
 type LandResult struct {
-	Invocation      string    `json:"invocation_id"`
-	Commit          string    `json:"commit"`    // new commit of the integration branch; if it had landed before, the commit of that landing
-	Before          string    `json:"before"`    // commit of the integration branch before the landing
-	Branch          string    `json:"branch"`    // branch of the integration worktree
-	Strategy        string    `json:"strategy"`  // strategy used; empty if nothing had to be merged
-	Tip             string    `json:"tip"`       // last commit of the sandbox
-	Commits         int       `json:"commits"`   // commits of the sandbox that landed; for a rebase, the commits created
-	TrashRef        string    `json:"trash_ref"` // ref that keeps the sandbox's own commits until prune
-	Already         bool      `json:"already"`   // it had landed before, or the branch had all of its commits
-	DryRun          bool      `json:"dry_run"`   // nothing was changed
-	LeftOut         []LeftOut `json:"left_out"`  // files of the sandbox that are in none of its commits
-	TrashArchive    string    `json:"-"`         // archive that keeps those which no commit can hold; empty when there is none
-	MessageUnused   bool      `json:"-"`         // CommitAll was set, but there was nothing to commit
-	CleanupDeferred bool      `json:"-"`         // the sandbox's tree was renamed but not removed; another Land of the id removes it
-	CleanupLock     *os.File  `json:"-"`         // with CleanupDeferred: as long as it is open, here or in a process that inherited it, doctor and prune take the removal for under way
+	Invocation      string              `json:"invocation_id"`
+	Commit          string              `json:"commit"`    // new commit of the integration branch; if it had landed before, the commit of that landing
+	Before          string              `json:"before"`    // commit of the integration branch before the landing
+	Branch          string              `json:"branch"`    // branch of the integration worktree
+	Strategy        string              `json:"strategy"`  // strategy used; empty if nothing had to be merged
+	Tip             string              `json:"tip"`       // last commit of the sandbox
+	Commits         int                 `json:"commits"`   // commits of the sandbox that landed; for a rebase, the commits created
+	TrashRef        string              `json:"trash_ref"` // ref that keeps the sandbox's own commits until prune
+	Already         bool                `json:"already"`   // it had landed before, or the branch had all of its commits
+	DryRun          bool                `json:"dry_run"`   // nothing was changed
+	LeftOut         []LeftOut           `json:"left_out"`  // files of the sandbox that are in none of its commits
+	TrashArchive    string              `json:"-"`         // archive that keeps those which no commit can hold; empty when there is none
+	MessageUnused   bool                `json:"-"`         // CommitAll was set, but there was nothing to commit
+	Outdated        []OutdatedSubmodule `json:"-"`         // submodules in the worktree of the branch that are not at the commits that landed
+	CleanupDeferred bool                `json:"-"`         // the sandbox's tree was renamed but not removed; another Land of the id removes it
+	CleanupLock     *os.File            `json:"-"`         // with CleanupDeferred: as long as it is open, here or in a process that inherited it, doctor and prune take the removal for under way
 
 	Verified  bool   `json:"verified"`   // the verify command succeeded on this tree
 	VerifyLog string `json:"verify_log"` // path of the log of the verify command; empty if there is none
@@ -55,9 +56,20 @@ func newLandResult(r landing.Result) LandResult {
 	return LandResult{
 		Invocation: r.Invocation, Commit: r.Commit, Before: r.Before, Branch: r.Branch, Strategy: r.Strategy, Tip: r.Tip,
 		Commits: r.Commits, TrashRef: r.TrashRef, Already: r.Already, DryRun: r.DryRun, LeftOut: convertAll(r.LeftOut, newLeftOut), TrashArchive: r.TrashArchive,
-		MessageUnused: r.MessageUnused, CleanupDeferred: r.CleanupDeferred, CleanupLock: r.CleanupLock, Verified: r.Verified, VerifyLog: r.VerifyLog,
+		MessageUnused: r.MessageUnused, Outdated: convertAll(r.Outdated, newOutdatedSubmodule), CleanupDeferred: r.CleanupDeferred, CleanupLock: r.CleanupLock, Verified: r.Verified, VerifyLog: r.VerifyLog,
 	}
 }
+
+// OutdatedSubmodule is a submodule in a worktree that is at another commit than the index of the worktree has for it.
+type OutdatedSubmodule struct {
+	Tree   string // worktree
+	Path   string // path of the submodule in it
+	Commit string // commit in the index
+	Source string // repository from which the submodule has to fetch the commit first; empty: it has the commit
+	Empty  bool   // HEAD is at the commit, but no file is checked out, as after "git clone --no-checkout"
+}
+
+func newOutdatedSubmodule(o landing.OutdatedSubmodule) OutdatedSubmodule { return OutdatedSubmodule(o) }
 
 // IsNew reports whether this call landed the work, and not an earlier one.
 func (l LandResult) IsNew() bool { return l.Commit != "" && !l.Already && !l.DryRun }

@@ -69,6 +69,7 @@ func (t *tool) landReady(c *cli.Context) error {
 		if a.Err == nil {
 			queue.landed++
 			t.reportLeftOut(a.LandResult)
+			t.hintOutdated(a.Outdated)
 		}
 		var verifyErr *gitagency.VerifyError
 		if errors.As(a.Err, &verifyErr) {

@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/hints"
 	"github.com/git-agency/git-agency/gitagency"
 	"github.com/git-agency/git-agency/gitagency/quote"
 )
@@ -103,6 +104,13 @@ func (t *tool) reportLeftOut(l gitagency.LandResult) {
 	}
 }
 
+// hintOutdated prints the commands that update submodules after commits for them have landed.
+func (t *tool) hintOutdated(all []gitagency.OutdatedSubmodule) {
+	for _, hint := range hints.OutdatedSubmodules(all) {
+		t.PrintHint(hint)
+	}
+}
+
 // reportLeft says how many files a landing left in the trash, and how to see them.
 func (t *tool) reportLeft(l gitagency.LandResult, files int) {
 	count := format.Count(files, "file", "files") + " uncommitted"
@@ -141,4 +149,5 @@ func (t *tool) reportLanded(l gitagency.LandResult, name string) {
 	default:
 		fmt.Fprintf(t.Stderr, "%s%s %s of %s on %s\n", would, t.PaintSuccess("landed"), format.Count(l.Commits, "commit", "commits"), invocation, l.Branch)
 	}
+	t.hintOutdated(l.Outdated)
 }

@@ -63,6 +63,7 @@ func (t *tool) reportFinished(f gitagency.FinishResult) {
 		did = fmt.Sprintf("%s has all of worktree %s", f.Branch, f.Name)
 	}
 	fmt.Fprintf(t.Stderr, "%s; the worktree is archived\n", did)
+	t.hintOutdated(f.Outdated)
 	if f.TrashRef != "" {
 		fmt.Fprintf(t.Stderr, "content that was in no branch is kept as %s\n", f.TrashRef)
 	}

@@ -31,6 +31,8 @@ type FinishResult struct {
 	Strategy string `json:"strategy"`  // strategy used; empty if the parent branch had all of the work
 	Commits  int    `json:"commits"`   // commits that were merged
 	TrashRef string `json:"trash_ref"` // ref that keeps content of the tree that was in no branch; empty if there was none
+
+	Outdated []OutdatedSubmodule `json:"-"` // submodules in the worktree of the parent branch that are not at the commits that were merged
 }
 
 // Finish merges the branch of a created integration worktree into its parent branch, in the transaction of a landing, and
@@ -173,7 +175,7 @@ func mergeIntoParent(ctx context.Context, r *core.Repository, repo *git.Repo, wt
 		journal: store.LandingJournal{InvocationID: wt.ID, Verb: verbFinish, Strategy: req.Strategy, Tip: tip},
 	})
 	if err == nil {
-		done.Commit, done.Strategy, done.Commits = l.newTip, req.Strategy, l.commitCount
+		done.Commit, done.Strategy, done.Commits, done.Outdated = l.newTip, req.Strategy, l.commitCount, l.outdatedSubmodules(ctx)
 	}
 	return done, err
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
 	"github.com/git-agency/git-agency/gitagency/internal/git/status"
+	"github.com/git-agency/git-agency/gitagency/internal/git/submodule"
 	"github.com/git-agency/git-agency/gitagency/internal/git/update"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
@@ -63,12 +64,16 @@ type Result struct {
 	LeftOut         []snapshots.LeftOut `json:"left_out"`  // files of the sandbox that are in none of its commits
 	TrashArchive    string              `json:"-"`         // archive that keeps those which no commit can hold; empty when there is none
 	MessageUnused   bool                `json:"-"`         // CommitAll was set, but there was nothing to commit
+	Outdated        []OutdatedSubmodule `json:"-"`         // submodules in the worktree of the branch that are not at the commits that landed
 	CleanupDeferred bool                `json:"-"`         // the sandbox's tree was renamed but not removed; another Land of the id removes it
 	CleanupLock     *os.File            `json:"-"`         // with CleanupDeferred: as long as it is open, here or in a process that inherited it, doctor and prune take the removal for under way
 
 	Verified  bool   `json:"verified"`   // the verify command succeeded on this tree
 	VerifyLog string `json:"verify_log"` // path of the log of the verify command; empty if there is none
 }
+
+// OutdatedSubmodule is the type of a submodule that a landing leaves at its old commit.
+type OutdatedSubmodule = submodule.Outdated
 
 // IsNew reports whether this call landed the work, and not an earlier one.
 func (l Result) IsNew() bool { return l.Commit != "" && !l.Already && !l.DryRun }
@@ -277,6 +282,7 @@ type landAttempt struct {
 	scanStart   time.Time // start of the scan; later writes to the sandbox may be missing from scanResult
 	scanResult  status.Report
 	submodules  map[string]string // submodules that hold nothing new, as in git.WorktreeSpec
+	gitlinks    []merge.Gitlink   // submodules that the landing adds or changes
 	tip         string            // last commit that lands
 	commits     []merge.RangeCommit
 	trailers    []string // trailers of the new commits, as agency.land.trailers names them

@@ -333,6 +333,7 @@ func (l *landAttempt) fsckTree(ctx context.Context, commit string) error {
 	if i >= 0 {
 		return &fault.UnnamedGitlinkError{ID: l.s.ID, Path: links[i].Path}
 	}
+	l.gitlinks = links
 	return l.checkGitlinks(ctx, links)
 }
 

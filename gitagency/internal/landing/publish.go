@@ -60,6 +60,9 @@ func (l *landAttempt) publishLanding(ctx context.Context) (landed Result, err er
 		followUp: l.cleanupSteps(context.WithoutCancel(ctx)),
 		journal:  store.LandingJournal{InvocationID: l.s.ID, Verb: verbLand, Strategy: landed.Strategy, Tip: l.tip},
 	})
+	if done {
+		landed.Outdated = l.outdatedSubmodules(context.WithoutCancel(ctx))
+	}
 	switch {
 	case err == nil:
 		return landed, nil

@@ -104,3 +104,21 @@ func (l *landAttempt) checkGitlinks(ctx context.Context, links []merge.Gitlink) 
 	}
 	return nil
 }
+
+// outdatedSubmodules lists the submodules that the landing has added or changed and that are at other commits in the worktree
+// of the branch: like git merge, a landing does not update the files of submodules.
+func (l *landAttempt) outdatedSubmodules(ctx context.Context) (all []OutdatedSubmodule) {
+	for _, g := range l.gitlinks {
+		if g.Name == "" || l.target.CheckoutTree == "" {
+			continue
+		}
+		o, is, err := submodule.FindOutdated(ctx, l.repo, l.target.CheckoutTree, submodule.Module{Name: g.Name, Path: g.Path, Commit: g.OID}, g.Old == "")
+		if err != nil {
+			l.r.Warn("submodule %s: %v", quote.Path(g.Path), err)
+		}
+		if is {
+			all = append(all, o)
+		}
+	}
+	return all
+}

@@ -1,7 +1,9 @@
 package hints
 
 import (
+	"maps"
 	"path/filepath"
+	"slices"
 
 	"github.com/git-agency/git-agency/gitagency"
 	"github.com/git-agency/git-agency/gitagency/quote"
@@ -39,4 +41,26 @@ func submoduleHints(e *gitagency.StateError, retry Retry) []string {
 		return []string{"initialise it in a worktree that has it" + again + "git submodule update --init"}
 	}
 	return []string{"initialise it" + again + "git -C " + quote.Shell(tree) + " submodule update --init -- " + quote.Shell(e.Path)}
+}
+
+// OutdatedSubmodules returns the commands by which submodules of a worktree get to the commits that the worktree has for them
+// now. Git does not check out the commit that HEAD is at, unless it is forced.
+func OutdatedSubmodules(all []gitagency.OutdatedSubmodule) (hints []string) {
+	commands := map[string]string{}
+	for _, o := range all {
+		inside := "git -C " + quote.Shell(filepath.Join(o.Tree, o.Path))
+		update := "git -C " + quote.Shell(o.Tree) + " submodule update --init --"
+		switch {
+		case o.Source != "":
+			hints = append(hints, "update submodule "+quote.Path(o.Path)+": "+inside+" fetch "+quote.Shell(o.Source)+" "+o.Commit+" && "+inside+" checkout --detach "+o.Commit)
+			continue
+		case o.Empty:
+			update = "git -C " + quote.Shell(o.Tree) + " submodule update --init --force --"
+		}
+		commands[update] += " " + quote.Shell(o.Path)
+	}
+	for _, update := range slices.Sorted(maps.Keys(commands)) {
+		hints = append(hints, "update the submodules of the worktree: "+update+commands[update])
+	}
+	return hints
 }

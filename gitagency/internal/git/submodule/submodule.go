@@ -163,6 +163,11 @@ func openInitialised(ctx context.Context, r *git.Repo, name string) (*git.Repo, 
 	if is, err := git.IsGitDir(dir); err != nil || !is {
 		return nil, cmp.Or(err, error(&NotInitialisedError{name}))
 	}
+	return openAt(ctx, r, name, dir)
+}
+
+// openAt opens the repository of a submodule at a git directory of the user.
+func openAt(ctx context.Context, r *git.Repo, name, dir string) (*git.Repo, error) {
 	// The worktree that core.worktree names may not exist; git would end at once.
 	env := []string{"GIT_WORK_TREE=" + dir}
 	m, err := git.Open(ctx, dir, slices.Concat(r.Env, env, []string{"GIT_DIR=" + dir}))

@@ -1,0 +1,65 @@
+package submodule
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+)
+
+// Outdated is a submodule in a worktree of the user that is at another commit than the index of the worktree has for it.
+type Outdated struct {
+	Tree   string // worktree
+	Path   string // path of the submodule in it
+	Commit string // commit in the index
+	Source string // repository from which the submodule has to fetch the commit first; empty: it has the commit
+	Empty  bool   // HEAD is at the commit, but no file is checked out, as after "git clone --no-checkout"
+}
+
+// FindOutdated reports whether a submodule in a worktree of the user is outdated, and can be updated without the network. It is
+// never one that is not checked out there, unless isNew says that the worktree has only now got it.
+func FindOutdated(ctx context.Context, r *git.Repo, tree string, m Module, isNew bool) (o Outdated, is bool, err error) {
+	o = Outdated{Tree: tree, Path: m.Path, Commit: m.Commit}
+	dir, err := git.DotGitTarget(filepath.Join(tree, m.Path))
+	if err != nil {
+		return o, false, err
+	}
+	users := filepath.Join(Dir(r), m.Name)
+	if dir == "" {
+		// Git uses a repository that exists, but that of a submodule in a linked worktree is in the entry of the worktree.
+		main, err := git.DotGitTarget(tree)
+		if err != nil || !isNew || main != r.CommonDir {
+			return o, false, err
+		}
+		is, err = git.IsGitDir(users)
+		return o, is, err
+	}
+	if is, err := git.IsGitDir(dir); err != nil || !is {
+		return o, false, err
+	}
+	repo, err := openAt(ctx, r, m.Name, dir)
+	if err != nil {
+		return o, false, err
+	}
+	found, err := repo.Lookup(ctx, "HEAD^{commit}", m.Commit+"^{commit}")
+	if err != nil {
+		return o, false, err
+	}
+	if found[0].OID == m.Commit {
+		_, err := os.Lstat(filepath.Join(dir, "index"))
+		o.Empty = errors.Is(err, fs.ErrNotExist)
+		return o, o.Empty, ignoreNotExist(err)
+	}
+	if !found[1].Missing() {
+		unreferenced, err := listUnreferenced(ctx, repo, []string{m.Commit})
+		if err != nil || len(unreferenced) == 0 {
+			return o, err == nil, err
+		}
+	}
+	o.Source = users
+	is, err = git.IsGitDir(users)
+	return o, is && users != dir, err
+}
