@@ -212,6 +212,7 @@ func (c *TrashContent) archiveAll(ctx context.Context, repo *git.Repo, s git.Wor
 	if err != nil {
 		return err
 	}
+	s.KeptSubmodules = nil // their files are in the archive, and useless without their repositories
 	return c.archiveModules(ctx, repo, s)
 }
 
