@@ -12,12 +12,13 @@ type LockWait struct {
 	OnWait  func()        // test hook, called before each pause
 }
 
-// Until waits for done to return true, but not for long: the lock may be stale. A timeout is no error: the caller
+// Until waits for done to return true, but not for long: the lock may be stale. It waits once even if the first call of done
+// takes longer than the timeout, as on a busy machine. A timeout is no error: the caller
 // checks again, or its next step fails. The error is that of ctx.
 func (w LockWait) Until(ctx context.Context, done func() bool) error {
 	const first, longest = time.Millisecond, 20 * time.Millisecond
 	patience, began := cmp.Or(w.Timeout, time.Second), time.Now()
-	for pause := first; !done() && time.Since(began) < patience; pause = min(2*pause, longest) {
+	for pause := first; !done() && (pause == first || time.Since(began) < patience); pause = min(2*pause, longest) {
 		if w.OnWait != nil {
 			w.OnWait()
 		}
