@@ -19,18 +19,20 @@ func (l *execLab) startJobControlShell() *terminalSession {
 
 // TestExecSuspendsAndContinues presses Ctrl-Z in an interactive command. The shell must get the terminal back, and "fg"
 // must continue the command. That holds for a program that leaves Ctrl-Z to the terminal, for one in raw mode that
-// stops its process group itself, as editors and agents do, and for one that is stopped by SIGSTOP.
+// stops its process group itself, as editors and agents do, and for one that stops itself by SIGSTOP.
 func TestExecSuspendsAndContinues(t *testing.T) {
 	t.Parallel()
-	programs := map[string]string{
-		"cooked": `echo ready; while read line; do case $line in quit) exit 5;; *) echo "got $line";; esac; done`,
-		"raw": `modes=$(stty -g); stty raw -echo; echo ready; line=
+	// Both read Ctrl-Z as a key. A trap would not do: a shell that is about to wait for a key can miss a signal.
+	raw := `modes=$(stty -g); stty raw -echo; echo ready; line=
 			while key=$(dd bs=1 count=1 2>/dev/null); do case $key in
-				"$(printf '\032')") stty "$modes"; echo suspending; kill -TSTP 0; stty raw -echo; echo resumed;;
+				"$(printf '\032')") stty "$modes"; echo suspending; STOP; stty raw -echo; echo resumed;;
 				"$(printf '\r')") if test "$line" = quit; then stty "$modes"; exit 5; fi; echo "got $line"; line=;;
 				*) line=$line$key;;
-			esac; done`,
-		"SIGSTOP": `echo ready; stop() { kill -STOP $$; }; trap stop TSTP; while :; do if read line; then case $line in quit) exit 5;; *) echo "got $line";; esac; fi; done`,
+			esac; done`
+	programs := map[string]string{
+		"cooked":  `echo ready; while read line; do case $line in quit) exit 5;; *) echo "got $line";; esac; done`,
+		"raw":     strings.Replace(raw, "STOP", "kill -TSTP 0", 1),
+		"SIGSTOP": strings.Replace(raw, "STOP", "kill -STOP $$", 1),
 	}
 	for name, program := range programs {
 		for _, w := range []string{"walls", "shared-walls", "pid-namespace"} {
@@ -52,7 +54,7 @@ func TestExecSuspendsAndContinues(t *testing.T) {
 					s.waitForText("alive-" + round)
 					before = len(s.text())
 					s.typeKeys("fg; echo ended again with $?\r")
-					if name == "raw" {
+					if name != "cooked" {
 						s.waitForTextAfter(before, "resumed")
 					}
 				}
