@@ -77,15 +77,16 @@ func (r *Repo) CommitIndex(ctx context.Context, index, after string, who object.
 }
 
 // SkipSubmodulesInIndex marks every submodule skip-worktree in the index of a linked worktree, and returns the index before.
-// The error is a *LockedError when a git has locked the index.
-func (r *Repo) SkipSubmodulesInIndex(name string, format object.Format) (was index.File, err error) {
+// It waits for a git that has locked the index, and not for long; then the error is a *LockedError.
+func (r *Repo) SkipSubmodulesInIndex(ctx context.Context, name string, format object.Format) (was index.File, err error) {
 	d, err := r.NewIndexDraft(name)
 	if err != nil {
 		return was, err
 	}
 	defer func() { err = errors.Join(err, d.Drop()) }()
-	if err := d.Lock(); err != nil {
-		return was, err
+	waitErr := r.LockWait.Until(ctx, func() bool { err = d.Lock(); return !errors.As(err, new(*LockedError)) })
+	if waitErr != nil || err != nil {
+		return was, errors.Join(waitErr, err)
 	}
 	path := filepath.Join(r.AdminDir(name), "index")
 	fi, err := os.Lstat(path)

@@ -197,7 +197,7 @@ func (e *Exchange) Export(ctx context.Context, ns *proc.Namespace, dir *os.File)
 			x, err = index.Read(idx, object.FormatOf(head))
 		}
 		if err == nil {
-			staged, real = e.skipNestedRepositories(x, head, real)
+			staged, real = e.skipNestedRepositories(ctx, x, head, real)
 			idx = e.keepNestedVisible(x, idx, head)
 		}
 		// If nothing moved and the fingerprint is unchanged, git on the host has only refreshed stat data. The index

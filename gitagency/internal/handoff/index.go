@@ -202,18 +202,20 @@ func (e *Exchange) commitRealIndex(ctx context.Context, index, tip, head string)
 // skipNestedRepositories marks nested repositories, such as submodules, in the real index as skip-worktree, so that git on the
 // host does not run git in them: a process behind the walls can have put anything there, or its git directory is
 // visible only behind the walls. x is the real index and real the fingerprint that goes with it; it returns the index
-// fingerprint and the new real fingerprint.
-func (e *Exchange) skipNestedRepositories(x index.File, commit, real string) (fingerprint, realNow string) {
+// fingerprint and the new real fingerprint, which is empty where the index could not be marked: then the next export tries
+// again.
+func (e *Exchange) skipNestedRepositories(ctx context.Context, x index.File, commit, real string) (fingerprint, realNow string) {
 	fingerprint = x.WithSubmodulesSkipped().Fingerprint()
 	if !x.AnySubmoduleUnskipped() {
 		return fingerprint, real
 	}
-	before, err := e.repo.Git.SkipSubmodulesInIndex(e.id, object.FormatOf(commit))
+	before, err := e.repo.Git.SkipSubmodulesInIndex(ctx, e.id, object.FormatOf(commit))
 	if err != nil {
-		e.repo.Warn("sandbox %s: git outside the walls still inspects its submodules: %v", e.id, err)
+		e.repo.Warn("sandbox %s: git outside the walls still inspects its submodules, until the next command: %v", e.id, err)
+		return fingerprint, ""
 	}
 	realNow = e.fingerprintReal()
-	if err != nil || before.Fingerprint() != x.Fingerprint() || withoutIndex(realNow) != withoutIndex(real) { // another process has changed something meanwhile
+	if before.Fingerprint() != x.Fingerprint() || withoutIndex(realNow) != withoutIndex(real) { // another process has changed something meanwhile
 		return fingerprint, real
 	}
 	return fingerprint, realNow

@@ -108,7 +108,7 @@ func copyWorktreeEntry(ctx context.Context, r *core.Repository, id, upper string
 	}
 	if data, err := os.ReadFile(filepath.Join(entry, "index")); err == nil {
 		if x, err := index.Read(data, object.FormatOf(state.BranchTip)); err == nil {
-			state.IndexFingerprint, state.RealFingerprint = e.skipNestedRepositories(x, state.BranchTip, state.RealFingerprint)
+			state.IndexFingerprint, state.RealFingerprint = e.skipNestedRepositories(ctx, x, state.BranchTip, state.RealFingerprint)
 		}
 	}
 	if state.UpperFingerprint, err = e.FingerprintUpper(); err != nil {
@@ -193,7 +193,7 @@ func (e *Exchange) RecordRestored(ctx context.Context) error {
 		return err
 	}
 	if x, err := index.Read(data, object.FormatOf(state.BranchTip)); err == nil {
-		state.IndexFingerprint, state.RealFingerprint = e.skipNestedRepositories(x, state.BranchTip, state.RealFingerprint)
+		state.IndexFingerprint, state.RealFingerprint = e.skipNestedRepositories(ctx, x, state.BranchTip, state.RealFingerprint)
 	}
 	if state.UpperFingerprint, err = e.FingerprintUpper(); err != nil {
 		return err
