@@ -45,7 +45,7 @@ func Apply(p walls.Plan) error {
 		s.mountDev,
 		s.mountProc,
 		s.mountAll,
-		func() error { return s.makeLinks(p.Home.Path, p.Links) },
+		func() error { return s.makeLinks(p.Links) },
 		s.sealHidden,
 		func() error { return s.mountFixed(fixtures) },
 		func() error { return setHostname(p.Hostname) },

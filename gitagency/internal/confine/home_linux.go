@@ -52,22 +52,28 @@ func moveAside(home int, name string, wantDir bool) error {
 	}
 }
 
-// makeLinks creates symbolic links in the private home. Where the sandbox has something of its own, that stays.
-func (s *builder) makeLinks(home string, links []walls.Link) error {
-	fd := -1
-	for _, w := range s.mounts {
-		if w.path == home && w.source != "" && !w.missing {
-			fd = w.fd
-		}
-	}
+// makeLinks creates symbolic links in the private home and other private directories. Where the sandbox has something of its
+// own, that stays.
+func (s *builder) makeLinks(links []walls.Link) error {
 	for _, link := range links {
-		if fd < 0 {
-			break
+		dir := s.mountAround(link.Path)
+		if dir == nil || dir.kind != private || dir.missing {
+			continue
 		}
-		rel := strings.TrimPrefix(link.Path, home+"/")
-		err := s.closeAfter(func() error { return s.makeLink(fd, rel, link.Target) })
+		rel := strings.TrimPrefix(link.Path, dir.path+"/")
+		err := s.closeAfter(func() error { return s.makeLink(dir.fd, rel, link.Target) })
 		if err != nil && !errors.Is(err, unix.EEXIST) && !errors.Is(err, unix.ELOOP) && !errors.Is(err, unix.ENOTDIR) {
 			return fmt.Errorf("link %s: %w", link.Path, err)
+		}
+	}
+	return nil
+}
+
+// mountAround returns the nearest mount around a path; nil if there is none.
+func (s *builder) mountAround(path string) *mountState {
+	for i := range slices.Backward(s.mounts) { // the last one that contains it is the nearest
+		if guard.Contains(s.mounts[i].path, path) {
+			return &s.mounts[i]
 		}
 	}
 	return nil
@@ -101,10 +107,6 @@ func (s *builder) isCoveredInOverlay(path string, err error) bool {
 	if !errors.Is(err, unix.ELOOP) && !errors.Is(err, unix.ENOTDIR) {
 		return false
 	}
-	for _, w := range slices.Backward(s.mounts) { // the last one that contains it is the nearest
-		if guard.Contains(w.path, path) {
-			return w.kind == overlaid
-		}
-	}
-	return false
+	around := s.mountAround(path)
+	return around != nil && around.kind == overlaid
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git/config"
-	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 	"github.com/git-agency/git-agency/gitagency/internal/walls"
@@ -106,14 +105,15 @@ func readPolicy(config config.Settings, env, homes []string, allowed store.Grant
 	if err != nil {
 		return Policy{}, err
 	}
+	names := namesOfHome(home)
 	for _, g := range writes {
 		if g.private {
 			p.OverlayWrite = append(p.OverlayWrite, g.path)
 		} else {
 			p.Write = append(p.Write, g.path)
 		}
-		if g.private && p.privateHome && guard.Contains(home, g.configured) && isRegularFile(g.configured) {
-			p.privateFiles = append(p.privateFiles, g.configured)
+		if g.private && g.inPrivateHome && isRegularFile(g.configured) {
+			p.privateFiles = append(p.privateFiles, names.rename(g.configured))
 		}
 	}
 	p.grants = slices.Concat(reads, writes, hides)

@@ -28,6 +28,8 @@ type grant struct {
 	configured string // absolute path as configured
 	path       string // with symbolic links resolved
 	private    bool
+
+	inPrivateHome bool // configured is below the private home
 }
 
 // allowScope is the scope of a grant in the record of a sandbox, which 'git agency allow' made.
@@ -49,6 +51,7 @@ func withAllowed(cfg config.Settings, key string, allowed []string) []config.Set
 // skipped: the same configuration may be used on machines that lack some of them.
 func (p *Policy) readGrants(config config.Settings, key string, allowed []string) ([]grant, error) {
 	var found []grant
+	names := namesOfHome(p.home)
 	for _, s := range withAllowed(config, key, allowed) {
 		value, private := s.Value, false
 		if key == WriteKey {
@@ -58,6 +61,7 @@ func (p *Policy) readGrants(config config.Settings, key string, allowed []string
 			return nil, invalidGrant(key, s, wantFor(key))
 		}
 		named := ExpandHome(value, p.home)
+		inHome := p.privateHome && guard.Contains(names.name, names.rename(named))
 		path, err := guard.Resolve(named)
 		if err == nil {
 			_, err = os.Lstat(path)
@@ -65,15 +69,15 @@ func (p *Policy) readGrants(config config.Settings, key string, allowed []string
 		switch {
 		case err == nil && s.Scope == allowScope && path != named: // it had no symbolic link when it was allowed
 			return nil, invalidGrant(key, s, "a path that leads to the same place as when it was allowed, not to "+path+": to take it back, 'git agency allow <id> --reset'")
-		case err == nil && private && p.privateHome && guard.Contains(p.home, named) && sizeOf(path) > copies.MaxSize:
+		case err == nil && private && inHome && sizeOf(path) > copies.MaxSize:
 			p.skip(key, s, fmt.Sprintf("a file of more than %d MiB cannot be private; grant its directory", copies.MaxSize>>20))
 		case err == nil && key == ReadKey && walls.IsKernelDir(path):
 			p.skip(key, s, explainKernelGrant(path))
 		case err == nil:
-			found = append(found, grant{key, s, named, path, private})
+			found = append(found, grant{key, s, named, path, private, inHome})
 		case strings.ContainsAny(value, "*?["):
 			return nil, invalidGrant(key, s, "a path without wildcards: *, ? and [ are not expanded")
-		case private && p.privateHome && guard.Contains(p.home, named) && isMissing(err): // it begins empty, as all of the private home
+		case private && inHome && isMissing(err): // it begins empty, as all of the private home
 		case isMissing(err):
 			p.skip(key, s, "there is no such file or directory")
 		default: // commands cannot look it up either

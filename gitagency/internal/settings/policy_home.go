@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/copies"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
@@ -133,9 +134,9 @@ func findTools(env []string, home string, writable []string) (tools []string, ro
 			}
 		}
 	}
-	s, rootCount := toolSearch{home: filepath.Clean(home), writable: writable, tools: tools}, len(tools)
+	s, rootCount := toolSearch{home: namesOfHome(home), writable: writable, tools: tools}, len(tools)
 	for _, dir := range filepath.SplitList(proc.Getenv(env, "PATH")) {
-		if dir = filepath.Clean(dir); s.inHome(dir) {
+		if dir = s.home.rename(dir); s.inHome(dir) {
 			s.addPrograms(dir)
 			s.addLinked(dir)
 		}
@@ -143,14 +144,34 @@ func findTools(env []string, home string, writable []string) (tools []string, ro
 	return s.tools, rootCount
 }
 
+// homeNames are the name of a home directory and its path, which differ if the name has symbolic links.
+type homeNames struct {
+	name string
+	path string // empty if it cannot be resolved
+}
+
+func namesOfHome(home string) homeNames {
+	return homeNames{filepath.Clean(home), guard.ResolveOrEmpty(home)}
+}
+
+// rename returns a path with the name of the home at its beginning instead of the path of the home: paths can be compared
+// only if all have the same one.
+func (h homeNames) rename(path string) string {
+	path = filepath.Clean(path)
+	if h.path != "" && guard.Contains(h.path, path) {
+		return filepath.Join(h.name, strings.TrimPrefix(path, h.path))
+	}
+	return path
+}
+
 // toolSearch collects the directories of tools below a home.
 type toolSearch struct {
-	home     string
+	home     homeNames
 	writable []string // directories that commands of a sandbox can write to
 	tools    []string
 }
 
-func (s *toolSearch) inHome(path string) bool { return guard.Contains(s.home, path) }
+func (s *toolSearch) inHome(path string) bool { return guard.Contains(s.home.name, path) }
 
 func (s *toolSearch) add(path string) {
 	if !slices.ContainsFunc(s.tools, func(t string) bool { return guard.IsOrContains(t, path) }) {
@@ -162,7 +183,7 @@ func (s *toolSearch) add(path string) {
 // libraries and data. Other directories beside it may be anything.
 func (s *toolSearch) addPrograms(dir string) {
 	s.add(dir)
-	if prefix := filepath.Dir(dir); filepath.Base(dir) == "bin" && s.inHome(prefix) && prefix != filepath.Join(s.home, ".local") {
+	if prefix := filepath.Dir(dir); filepath.Base(dir) == "bin" && s.inHome(prefix) && prefix != filepath.Join(s.home.name, ".local") {
 		for _, part := range []string{"lib", "lib64", "libexec", "share"} {
 			s.add(filepath.Join(prefix, part))
 		}
@@ -182,8 +203,8 @@ func (s *toolSearch) addLinked(dir string) {
 		return // a command could link to anything
 	}
 	base := dir // of relative targets
-	if s.inHome(real) {
-		base = real
+	if inHome := s.home.rename(real); s.inHome(inHome) {
+		base = inHome
 	}
 	f, err := os.Open(dir)
 	if err != nil {
@@ -203,10 +224,11 @@ func (s *toolSearch) addLinked(dir string) {
 		if !filepath.IsAbs(target) {
 			target = filepath.Join(base, target)
 		}
+		target = s.home.rename(target)
 		if s.inHome(target) && filepath.Base(filepath.Dir(target)) == "bin" {
 			s.addPrograms(filepath.Dir(target))
 		}
-		if s.inHome(target) || s.inHome(guard.ResolveOrEmpty(link)) {
+		if s.inHome(target) || s.inHome(s.home.rename(guard.ResolveOrEmpty(link))) {
 			s.add(target) // not what it leads to: the planner checks the links on the way
 		}
 	}

@@ -42,6 +42,27 @@ func TestFindToolsFollowsNoLinksInWritableDirectories(t *testing.T) {
 	}
 }
 
+// Paths on PATH and targets of links may have the name of the home, or that of the directory to which it leads.
+func TestFindToolsInHomeThatIsLink(t *testing.T) {
+	t.Parallel()
+	base, _ := makeHome(t, "data/bin/rel -> ../opt/r/bin/rel", "data/opt/r/bin/rel", "data/opt/a/bin/abs", "data/dot/stow -> ../opt/s/bin/stow", "data/opt/s/bin/stow", "data/.local/bin/x", "data/stow -> dot", "home -> data")
+	home, real := base+"/home", base+"/data"
+	if err := os.Symlink(real+"/opt/a/bin/abs", real+"/bin/abs"); err != nil {
+		t.Fatal(err)
+	}
+	tools, _ := findTools([]string{"PATH=" + home + "/bin:" + home + "/stow:" + real + "/.local/bin:" + real + "/opt/p/bin"}, home, nil)
+	for _, want := range []string{"opt/r/bin", "opt/a/bin", "opt/s/bin", "opt/p/bin", "opt/p/lib"} {
+		if !slices.Contains(tools, home+"/"+want) {
+			t.Errorf("~/%s is no tool", want)
+		}
+	}
+	for _, tool := range tools {
+		if !strings.HasPrefix(tool, home+"/") || tool == home+"/.local/share" {
+			t.Errorf("%s is a tool", tool)
+		}
+	}
+}
+
 func TestForRunnerShowsOwnLoginOnly(t *testing.T) {
 	t.Parallel()
 	home, env := makeHome(t, ".claude/", ".codex/auth.json", ".gemini/", "models/")

@@ -36,7 +36,8 @@ type Plan struct {
 	// Home is the private home directory; its Path is empty without one.
 	Home PrivateHome `json:"home,omitzero"`
 
-	// Links are symbolic links to create in the private home, unless the sandbox has something there.
+	// Links are symbolic links to create in the private home and other private directories, unless the sandbox has
+	// something there.
 	Links []Link `json:"links,omitempty"`
 
 	// Hidden files and directories appear empty, and cannot be written.

@@ -104,23 +104,20 @@ func (d *planner) protectedPlaces() []string {
 	return places
 }
 
-// fillLinks adds the symbolic links in the private home through which tools, caches and grants are reached.
+// fillLinks adds the symbolic links in private directories through which the home, tools, caches and grants are reached.
 func (d *planner) fillLinks(plan *Plan) {
-	if d.privateHome == "" {
-		return
-	}
 	seen := map[string]bool{}
-	paths := slices.Concat(d.Tools, d.Logins, d.Policy.Caches, d.knownCaches)
+	paths := slices.Concat([]string{d.Home}, d.Tools, d.Logins, d.Policy.Caches, d.knownCaches)
 	for _, named := range d.Policy.Named {
 		paths = append(paths, named.Name)
 	}
 	for _, path := range paths {
-		if e := d.lookup(path); e.Kind == Absent || e.Path == path || !plan.IsVisible(e.Path) {
+		if e := d.lookup(path); e.Kind == Absent || e.Path == path || !plan.IsVisible(e.Path) && path != d.Home {
 			continue
 		}
 		links, _ := d.followLinks(path)
 		for _, link := range links {
-			if !seen[link.Path] && guard.Contains(d.privateHome, link.Path) && plan.VisibilityOf(link.Path) == Private {
+			if !seen[link.Path] && plan.VisibilityOf(link.Path) == Private {
 				plan.Links = append(plan.Links, link)
 			}
 			seen[link.Path] = true

@@ -67,6 +67,15 @@ func TestMakePlanWithPrivateHome(t *testing.T) {
 			want: "- layered /home/me/.cache\n+ layered /home/me/.cache/go-build\n+ kept /home/me/.cache/pip\n+ layered /home/me/big/npm\n+ layered /home/me/.cache/own/pip\n" +
 				"+ layered /home/me/.cache/huggingface\n+ hidden /home/me/.cache/huggingface/token",
 		},
+		"known caches that are links elsewhere are overlays": {
+			disk: usualFiles + "/home/me/.cache/pip -> /srv/pip\n/srv/pip/\n/home/me/.cache/npm -> /home/me/big/npm\n/home/me/big/npm/\n/home/me/.cache/uv -> /home/me/big/uv\n/home/me/big/uv/ of 7\n" +
+				"/home/me/.cache/go-build/\n/home/me/.cache/node -> /home/me\n/home/me/.cache/deno -> /home/me/project\n/home/me/.cache/ruff -> /home/me/shared/ruff\n/home/me/shared/ruff -> /home/me/vault\n/home/me/vault/\n",
+			ask: func(r *Request) {
+				r.Policy.Known = map[string][]string{"/home/me/.cache": {"pip", "npm", "uv", "go-build", "node", "deno", "ruff"}}
+				r.Policy.Write = []string{"/home/me/shared"}
+			},
+			want: "+ layered /srv/pip\n+ layered /home/me/big/npm\n+ kept /home/me/big/uv\n+ writable /home/me/shared",
+		},
 		"a file system that cannot be a lower layer is read-only": {
 			disk: usualFiles + "/home/me/.cache/ no overlay\n/home/me/.cache/browser/\n/home/me/.cache/go-build/\n/home/me/.npm/ no overlay\n/home/me/.nvm/ no overlay\n",
 			ask: func(r *Request) {
@@ -212,6 +221,20 @@ func TestMakePlanLinksToolsIntoPrivateHome(t *testing.T) {
 	}
 	if !slices.Equal(p.Links, want) {
 		t.Errorf("got %q, want %q", p.Links, want)
+	}
+}
+
+func TestMakePlanLinksHomeInPrivateDirectory(t *testing.T) {
+	t.Parallel()
+	for name, r := range map[string]Request{"private": privateRequest(), "read-only": usualRequest()} {
+		r.Home = "/tmp/users/me"
+		p, err := MakePlan(r, usualMachine(usualFiles+"/tmp/users -> /tmp/real\n/tmp/real/me -> /home/me\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := []Link{{"/tmp/users", "/tmp/real"}, {"/tmp/real/me", "/home/me"}}; !slices.Equal(p.Links, want) {
+			t.Errorf("%s home: got %q, want %q", name, p.Links, want)
+		}
 	}
 }
 
