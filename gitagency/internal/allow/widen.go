@@ -120,6 +120,7 @@ type granter struct {
 	sandbox   *sandbox.Sandbox
 	isolation string
 	named     []walls.NamedPath // the paths that resolve has returned, as they were given
+	linkNames []string          // those of them with symbolic links
 }
 
 func (g granter) refuse(key, path, why, remedy string) error {
@@ -144,7 +145,8 @@ func (g *granter) resolve(key, given string) (string, error) {
 	if key == settings.WriteKey {
 		path, private = strings.CutPrefix(given, settings.PrivatePrefix)
 	}
-	path = settings.ExpandHome(path, proc.Getenv(g.repo.Opts.Env, "HOME"))
+	home := filepath.Clean(proc.Getenv(g.repo.Opts.Env, "HOME"))
+	path = settings.ExpandHome(path, home)
 	switch {
 	case g.isolation != settings.IsolationOS:
 		return "", g.refuse(key, given, "the sandbox has no walls around files: isolation is "+g.isolation, "its commands read and write what you can; for walls, start another: git agency start --isolation os")
@@ -161,6 +163,9 @@ func (g *granter) resolve(key, given string) (string, error) {
 		remedy := "make it accessible to you first"
 		if errors.Is(err, fs.ErrNotExist) {
 			remedy = "create it first"
+			if private && guard.Contains(home, path) {
+				remedy += "; in a private home commands can create it without a grant"
+			}
 		}
 		var failed *os.PathError
 		if errors.As(err, &failed) {
@@ -174,13 +179,16 @@ func (g *granter) resolve(key, given string) (string, error) {
 			return "", g.refuse(key, given, "it is in the data directory, where sandboxes are", "name a path elsewhere; 'git agency put' copies files into a sandbox")
 		}
 	}
-	if home := guard.ResolveOrEmpty(proc.Getenv(g.repo.Opts.Env, "HOME")); real == "/" || home != "" && guard.IsOrContains(real, home) {
+	if home := guard.ResolveOrEmpty(home); real == "/" || home != "" && guard.IsOrContains(real, home) {
 		return "", g.refuse(key, given, "it is or contains your home directory", "name a path below it")
 	}
 	if key == settings.ReadKey && guard.IsOrContains(g.repo.CommonDir, real) {
 		return "", g.refuse(key, given, "every command can read the git directory, and write to it in an overlay", "run the command: it needs no grant")
 	}
 	g.named = append(g.named, walls.NamedPath{Key: key, Name: path, Path: real})
+	if name := filepath.Clean(path); guard.ResolveOrEmpty(name) == real && name != real {
+		g.linkNames = append(g.linkNames, name)
+	}
 	if private {
 		return settings.PrivatePrefix + real, nil
 	}

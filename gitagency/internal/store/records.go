@@ -96,6 +96,7 @@ type Allowed struct {
 type Grants struct {
 	Read  []string `json:"read,omitempty"`
 	Write []string `json:"write,omitempty"` // with the prefix private: if only the sandbox sees the changes
+	Names []string `json:"names,omitempty"` // names with symbolic links by which paths of Read and Write were given
 }
 
 // WorktreeMeta is the record of an integration worktree.

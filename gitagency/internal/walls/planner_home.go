@@ -107,12 +107,14 @@ func (d *planner) protectedPlaces() []string {
 // fillLinks adds the symbolic links in private directories through which the home, tools, caches and grants are reached.
 func (d *planner) fillLinks(plan *Plan) {
 	seen := map[string]bool{}
-	paths := slices.Concat([]string{d.Home}, d.Tools, d.Logins, d.Policy.Caches, d.knownCaches)
+	paths := slices.Concat([]string{d.Home}, d.Tools, d.Logins, d.Policy.Caches, d.knownCaches, d.Policy.Names)
 	for _, named := range d.Policy.Named {
 		paths = append(paths, named.Name)
 	}
 	for _, path := range paths {
-		if e := d.lookup(path); e.Kind == Absent || e.Path == path || !plan.IsVisible(e.Path) && path != d.Home {
+		e := d.lookup(path)
+		isCopy := slices.Contains(d.Policy.Names, path) && slices.Contains(d.Policy.OverlayWrite, e.Path) // a file in the private home
+		if e.Kind == Absent || e.Path == path || !plan.IsVisible(e.Path) && !isCopy && path != d.Home {
 			continue
 		}
 		links, _ := d.followLinks(path)

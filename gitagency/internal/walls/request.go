@@ -48,6 +48,7 @@ type Policy struct {
 	Known    map[string][]string // names in a directory of Caches that are shown, if not all are
 	Omitted  map[string][]string // the other names there
 	Named    []NamedPath         // the paths of Read, Write, OverlayWrite and Hide as they were configured
+	Names    []string            // other names, with symbolic links, of paths of Read, Write and OverlayWrite
 }
 
 // NamedPath is a path of a policy as it was configured, perhaps with symbolic links.
