@@ -37,6 +37,16 @@ func TestConfigSecretsAreNotReadableInside(t *testing.T) {
 		log := l.read(filepath.Join(gitDir, name))
 		l.write(filepath.Join(gitDir, name), log+strings.Replace(log, "commit (initial): first", "pull "+url+"r main: Fast-forward", 1))
 	}
+	for _, name := range []string{"config.bak", "config~", ".config.swp", "config.worktree.orig", "credentials", "lfs/logs/1.log", "annex/creds/x", "modules/a/b/config.old"} {
+		l.write(filepath.Join(gitDir, name), "[x\n\ty = "+fakeSecret+"\n")
+	}
+	l.git("update-ref", "refs/remotes/x/main", "HEAD")
+	l.git("update-ref", "refs/stash", "HEAD")
+	for _, name := range []string{"FETCH_HEAD", "logs/refs/heads/main", "logs/refs/remotes/x/main", "logs/refs/stash"} {
+		old, _ := os.ReadFile(filepath.Join(gitDir, name))
+		id := l.git("rev-parse", "HEAD")
+		l.write(filepath.Join(gitDir, name), id+" "+id+" A <a@example.com> 1 +0000\tpull https://a.example/r?sig="+fakeSecret+" main: Fast-forward\n"+string(old))
+	}
 	w := newWalledSandboxIn(l)
 	l.must("git", "-C", w.tree, "config", "--worktree", "own.token", fakeSecret)
 	l.must("git", "-C", w.tree, "config", "--worktree", "own.seen", "yes")

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/git-agency/git-agency/gitagency/internal/copies"
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git/config"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
@@ -52,6 +51,7 @@ func (r *Reader) FindGitConfigSecrets(commonDir string) GitConfigSecrets {
 		}
 	}
 	w.readURLFiles(commonDir, subdirs(filepath.Join(commonDir, "worktrees"))...)
+	w.readSecretFiles(commonDir)
 	w.readModules(filepath.Join(commonDir, "modules"))
 	return w.found
 }
@@ -170,45 +170,9 @@ func (w *configWalk) readModules(dir string) {
 		w.read(filepath.Join(sub, "config"))
 		w.read(filepath.Join(sub, worktreeConfigFile))
 		w.readURLFiles(sub)
+		w.readSecretFiles(sub)
 		w.readModules(filepath.Join(sub, "modules"))
 	}
-}
-
-// readURLFiles reads the files of a git directory and of its worktrees in which git keeps URLs: of the last fetch, of remotes
-// in the old form, and in reflogs, whose messages have the arguments of git pull. A pull writes to the reflog of HEAD too,
-// so those of branches, of which there may be thousands, are read only if one of HEAD has a password.
-func (w *configWalk) readURLFiles(gitDir string, worktrees ...string) {
-	inReflog := false
-	for _, dir := range append(worktrees, gitDir) {
-		w.readURLFile(filepath.Join(dir, "FETCH_HEAD"))
-		inReflog = w.readURLFile(filepath.Join(dir, "logs", "HEAD")) || inReflog
-	}
-	dirs := []string{"remotes", "branches"}
-	if inReflog {
-		dirs = append(dirs, "logs/refs/heads")
-	}
-	for _, name := range dirs {
-		_ = filepath.WalkDir(filepath.Join(gitDir, name), func(path string, e fs.DirEntry, err error) error { // as far as it can be read
-			if err == nil && e.Type().IsRegular() {
-				w.readURLFile(path)
-			}
-			return nil
-		})
-	}
-}
-
-// readURLFile adds a file if its URLs have passwords, and reports whether it did.
-func (w *configWalk) readURLFile(path string) bool {
-	data, err := durable.ReadFile(path, copies.MaxSize)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
-		return false
-	}
-	file := GitConfigFile{Path: guard.ResolveOrEmpty(path), Original: string(data), Text: config.StripUserinfo(string(data)), Unparsable: err != nil}
-	if !isRegularFile(file.Path) || !file.Unparsable && file.Text == file.Original {
-		return false
-	}
-	w.found.Files = append(w.found.Files, file)
-	return true
 }
 
 // subdirs lists the directories in a directory; none if it cannot be read.

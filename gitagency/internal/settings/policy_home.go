@@ -268,8 +268,9 @@ func (p Policy) toolSettings() map[string]toolconfig.Filter {
 	filters := map[string]toolconfig.Filter{
 		".config/git/ignore": toolconfig.Patterns, ".config/git/attributes": toolconfig.Patterns,
 		".config/go/env": toolconfig.Variables(p.passes), ".cargo/env": toolconfig.PathScript, ".condarc": toolconfig.YAML,
+		".asdfrc": toolconfig.Asdfrc, ".inputrc": toolconfig.Inputrc,
 	}
-	for _, name := range []string{".tool-versions", ".asdfrc", ".nvmrc", ".editorconfig", ".clang-format", ".inputrc"} {
+	for _, name := range []string{".tool-versions", ".nvmrc", ".editorconfig", ".clang-format"} {
 		filters[name] = toolconfig.Lines
 	}
 	for _, name := range []string{

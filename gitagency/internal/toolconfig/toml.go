@@ -45,8 +45,12 @@ type tomlEdit struct {
 	text       string
 }
 
-// scripts are tables of programs and templates, which may contain anything.
-var scripts = []string{"tasks", "hooks", "vars"}
+// scripts are tables and settings of mise with shell code and templates, which may contain anything.
+var scripts = []string{"tasks", "task_templates", "hooks", "watch_files", "shell_alias", "prepare", "vars", postinstall}
+
+// postinstall is the shell code to run after a tool was installed. It is beside the version of the tool, so in an inline
+// table it becomes empty; to leave out all of the table would leave out the tool.
+const postinstall = "postinstall"
 
 // statement copies a header or a setting.
 func (p *tomlParser) statement() {
@@ -173,6 +177,12 @@ func (p *tomlParser) value(path []string, depth int) {
 		p.list('{', '}', func() {
 			inner := slices.Concat(path, p.keyPath())
 			p.expect("=")
+			if inner[len(inner)-1] == postinstall && !p.secret {
+				start, edits := p.pos, p.edits
+				p.value(inner, depth+1)
+				p.secret, p.edits = false, append(edits, tomlEdit{start, p.pos, `""`})
+				return
+			}
 			p.checkNames(inner)
 			p.value(inner, depth+1)
 		})

@@ -2,7 +2,7 @@
 //
 // Each kind of file has a filter, which keeps only what it understands: a setting that may be a secret, or of which the
 // filter cannot tell where it ends, is left out, and a file that cannot be parsed as a whole. Comments often keep old
-// settings: TOML, YAML, Variables and PathScript remove them all; Lines and Patterns treat them as other lines. The package
+// settings: TOML, YAML, Variables, PathScript and Inputrc remove them all; the others treat them as other lines. The package
 // touches no file, and must never return part of a value that it has not looked at.
 package toolconfig
 
@@ -55,6 +55,29 @@ func cleanValue(value string, isProxy bool) (clean string, ok bool) {
 // credentials.
 func Lines(text string) (string, bool) {
 	return keepLines(text, func(line string) (string, bool) { return cleanValue(line, false) }), true
+}
+
+// Asdfrc filters the settings of asdf: like Lines, without the hooks, which are shell code.
+func Asdfrc(text string) (string, bool) {
+	return keepLines(text, func(line string) (string, bool) {
+		line, ok := cleanValue(line, false)
+		name := strings.TrimLeft(line, "# \t")
+		return line, ok && !strings.HasPrefix(name, "pre_") && !strings.HasPrefix(name, "post_")
+	}), true
+}
+
+// inputrcLine matches the lines of settings of readline that are no macro: variables, conditions, and keys bound to a command,
+// which is a name.
+var inputrcLine = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^\s*(?:|set\s.*|\$.*|(?:"(?:[^"\\]|\\.)*"|[^\s"':#]+)\s*:\s*[A-Za-z-]+)\s*$`)
+})
+
+// Inputrc filters the settings of readline. Macros are left out: some type a password. So are comments.
+func Inputrc(text string) (string, bool) {
+	return keepLines(text, func(line string) (string, bool) {
+		line, ok := cleanValue(line, false)
+		return line, ok && inputrcLine().MatchString(line)
+	}), true
 }
 
 // Patterns filters a file with names of files or people, such as rules of ignored files. A name of a file with

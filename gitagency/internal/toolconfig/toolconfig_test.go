@@ -50,6 +50,10 @@ func TestTOML(t *testing.T) {
 		"variables in an inline table":    {"env = { CC = 'gcc', X = 'hunter2hunter2' }\n[a]\nenv = ['hunter2hunter2']\n", "[a]\n"},
 		"variables of a list of tables":   {"[[env]]\nX = '''\nhunter2hunter2\n'''\n_.file = '.env'\n", "[[env]]\n"},
 		"variables of a task":             {"[tasks.x]\nrun = 'curl -H hunter2hunter2'\n[hooks]\nenter = 'hunter2hunter2'\n[tools]\nnode = '20'\n", "[tools]\nnode = '20'\n"},
+		"code of mise":                    {"[[watch_files]]\nrun = 'x hunter2hunter2'\n[shell_alias]\nup = 'x hunter2hunter2'\n[tools]\ngo = '1'\n", "[tools]\ngo = '1'\n"},
+		"code after an installation":      {"[tools]\nnode = { version = '20', postinstall = 'x hunter2hunter2' , os = ['linux'] }\n[tools.go]\nversion = '1'\npostinstall = '''\nx hunter2hunter2'''\n", "[tools]\nnode = { version = '20', postinstall = \"\" , os = ['linux'] }\n[tools.go]\nversion = '1'\n"},
+		"code that is a list":             {"a = { postinstall = [ 'token', # hunter2hunter2\n 'https://hunter2hunter2@a' ], b = 1 }\n", "a = { postinstall = \"\", b = 1 }\n"},
+		"code beside a token":             {"a = { token = 'hunter2hunter2', postinstall = 'x' }\nb = { postinstall = 'x', token = 'hunter2hunter2' }\n", ""},
 		"comment with a secret":           {"# token = hunter2hunter2\na = 1 # hunter2hunter2\n", "a = 1\n"},
 		"quotes at the end of a string":   {"a = \"\"\"b\"\"\"\"\"\ntoken = \"hunter2hunter2\"\n", "a = \"\"\"b\"\"\"\"\"\n"},
 		"line that goes on":               {"url = \"\"\"https://me:\\\n   hunter2hunter2@a\"\"\"\n", "url = \"https://a\"\n"},
@@ -113,6 +117,16 @@ func TestOtherFilters(t *testing.T) {
 		"versions":   {"go 1.22\nnode 20", "go 1.22\nnode 20"},
 		"credential": {"a = 1\nPassword: hunter2hunter2", "a = 1\n"},
 		"user":       {"a https://hunter2hunter2@b/\n", "a https://b/\n"},
+	})
+	checkFilter(t, Asdfrc, map[string]filterCase{
+		"hooks":      {"legacy_version_file = yes\npost_asdf_install = x hunter2hunter2\n  # pre_asdf_update = x hunter2hunter2\n", "legacy_version_file = yes\n"},
+		"credential": {"plugin_url = https://hunter2hunter2@a/\ntoken = hunter2hunter2\n", "plugin_url = https://a/\n"},
+	})
+	checkFilter(t, Inputrc, map[string]filterCase{
+		"variables and conditions": {"set editing-mode vi\n$if Bash\n  set x on\n$endif\n\n$include /etc/inputrc\n", "set editing-mode vi\n$if Bash\n  set x on\n$endif\n\n$include /etc/inputrc\n"},
+		"commands":                 {"\"\\e[A\": history-search-backward\nControl-u: universal-argument\n\"\\\"\" : self-insert\n", "\"\\e[A\": history-search-backward\nControl-u: universal-argument\n\"\\\"\" : self-insert\n"},
+		"macros":                   {"\"\\C-xp\": \"hunter2hunter2\\n\"\nMeta-p: 'hunter2hunter2'\n\"a\": \"b\": \"hunter2hunter2\"\n", ""},
+		"comments":                 {"# \"\\C-xp\": \"hunter2hunter2\"\n", ""},
 	})
 	checkFilter(t, Patterns, map[string]filterCase{
 		"names of secret files": {"*.token\ncredentials.json\n# secret\n", "*.token\ncredentials.json\n# secret\n"},

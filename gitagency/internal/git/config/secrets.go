@@ -26,7 +26,10 @@ var secretFileNames = []string{"cookiefile", "sslkey", "proxysslkey"}
 var secretTexts = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?i)authorization: *(basic|bearer|token)\b` +
 		`|\b(gh[pousr]_|github_pat_|glpat-|npm_|pypi-|hf_|xox[abprs]-|dckr_pat_)[\w-]{16,}|\beyJ[\w-]{16,}\.|\bAKIA[0-9A-Z]{16}\b` +
-		`|(password|passwd|token|secret) *= *["']?[^\s$"';})]` +
+		`|(password|passwd|token|secret|api[_-]?key|_pwd) *= *["']?[^\s$"';})]` +
+		`|--(password|passwd|pass|token|secret|api-?key) +["']?[^\s$"';})|&-]` +
+		`|\b(mysql|mariadb)[\w-]*\s([^|;&]*\s)?-p["']?[^\s$"';})]|\bredis-cli\s[^|;&]*-a +["']?[^\s$"';})]|\b(ldap\w+|smbclient)\s[^|;&]*(-w +["']?[^\s$"']|-U *["']?[^\s%]+%[^\s$])` +
+		`|\b(x-[\w-]*(key|token)|private-token|api-key|cookie): *[^\s$"']` +
 		`|\bsshpass\s.*-p|\bcurl\s.*(-u|--user|--proxy-user)[ =]*["']?[^\s:]+:[^\s$]|-----BEGIN [A-Z ]*PRIVATE KEY`)
 })
 
@@ -34,7 +37,8 @@ var secretTexts = sync.OnceValue(func() *regexp.Regexp {
 // expression, which few files need, and every command behind walls reads these files.
 var secretWords = []string{
 	"authorization:", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "npm_", "pypi-", "hf_", "xox", "dckr_pat_", "eyj", "akia",
-	"password", "passwd", "token", "secret", "sshpass", "curl", "private key",
+	"password", "passwd", "token", "secret", "sshpass", "curl", "private key", "apikey", "api_key", "api-key", "_pwd", "--pass", "mysql", "mariadb", "redis-cli", "ldap", "smbclient",
+	"-key:", "cookie:",
 }
 
 // HasSecretText reports whether a text contains a secret, whatever its key.
@@ -197,6 +201,36 @@ func StripUserinfo(text string) string {
 		}
 		return match
 	})
+}
+
+// urlWithQuery matches a URL up to its query, and the query.
+var urlWithQuery = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://[^\s?]*)\?\S*`) })
+
+// StripURLSecrets is StripUserinfo that also removes the queries of URLs, which may be signatures or tokens.
+func StripURLSecrets(text string) string {
+	text = StripUserinfo(text)
+	if !strings.Contains(text, "?") || !strings.Contains(text, "://") {
+		return text
+	}
+	return urlWithQuery().ReplaceAllString(text, "$1")
+}
+
+// StripReflog removes the passwords from the URLs in a reflog, and the queries from those that git writes there itself.
+func StripReflog(text string) string {
+	text = StripUserinfo(text)
+	if !strings.Contains(text, "?") || !strings.Contains(text, "://") {
+		return text
+	}
+	var out strings.Builder
+	for line := range strings.Lines(text) {
+		_, message, _ := strings.Cut(line, "\t")
+		switch verb, _, _ := strings.Cut(message, " "); strings.TrimSuffix(verb, ":") {
+		case "pull", "fetch", "clone":
+			line = StripURLSecrets(line)
+		}
+		out.WriteString(line)
+	}
+	return out.String()
 }
 
 // removeFromComments removes the comment lines that contain a secret. Old settings are often kept as comments.

@@ -43,6 +43,8 @@ func TestRemoveSecrets(t *testing.T) {
 		"a password for ssh":           {"[core]\nsshCommand = sshpass -p pw ssh\neditor = vi\n", "[core]\neditor = vi\n"},
 		"an ssh without a password":    {"[core]\nsshCommand = ssh -i ~/.ssh/id -p 22\n", ""},
 		"a password for curl":          {"[alias]\nup = !curl -u me:pw https://a.example\ndown = !curl -O https://a.example\n", "[alias]\ndown = !curl -O https://a.example\n"},
+		"passwords in aliases":         {"[alias]\na = !mysql -u me -phunter2 db\nb = !mysqldump --password hunter2\nc = !MYSQL_PWD=hunter2 mysql\nd = !redis-cli -h x -a hunter2\ne = !curl -H 'X-Api-Key: hunter2' x\nf = !x --token hunter2\n", "[alias]\n"},
+		"aliases without a password":   {"[alias]\na = !git log --oneline\nb = !mysql -p db\nc = !mysql --password=$PW my-pay\nd = !redis-cli ping | sort -a x\ne = !cd $(pwd) && git push --tokens\nf = !x --token \"$T\"\n", ""},
 		"other names":                  {"[my]\nauth = x\npwd = x\nbearer = x\ncredentials = x\nauthor = y\n", "[my]\nauthor = y\n"},
 		"a proxy with a password":      {"[http]\nproxy = http://me:pw@proxy:80\n", "[http]\nproxy = \"http://proxy:80\"\n"},
 		"tokens of registries":         {"[a]\nb = npm_0123456789abcdefghij\nc = AKIA0123456789ABCDEF\nd = eyJhbGciOiJIUzI1NiIsInR5cCI6.eyJ\ne = npm_x\n", "[a]\ne = npm_x\n"},
@@ -75,6 +77,23 @@ func TestRemoveSecrets(t *testing.T) {
 	for _, text := range []string{"[a\nk = v\n", "k = v\n", "[a]\nk = \"v\n", "[a]\nk = v\x00\n", "[a]\nk = \\x\n"} {
 		if got, err := RemoveSecrets(text); err == nil {
 			t.Errorf("%q: %q", text, got)
+		}
+	}
+}
+
+func TestStripURLs(t *testing.T) {
+	t.Parallel()
+	const line = "0 1 Me <m@e> 1 +0000\t"
+	for text, want := range map[string][2]string{ // StripURLSecrets, StripReflog
+		"x of https://me:pw@a.example/r?sig=pw y": {"x of https://a.example/r y", "x of https://a.example/r?sig=pw y"},
+		"what? a ?b": {"what? a ?b", "what? a ?b"},
+		line + "pull https://a/r?sig=pw main: Fast-forward\n" + line + "commit: see https://a/?q=1\n": {
+			line + "pull https://a/r main: Fast-forward\n" + line + "commit: see https://a/\n", line + "pull https://a/r main: Fast-forward\n" + line + "commit: see https://a/?q=1\n",
+		},
+		line + "clone: from https://a/r?x\n": {line + "clone: from https://a/r\n", line + "clone: from https://a/r\n"},
+	} {
+		if got := [2]string{StripURLSecrets(text), StripReflog(text)}; got != want {
+			t.Errorf("%q:\ngot  %q\nwant %q", text, got, want)
 		}
 	}
 }

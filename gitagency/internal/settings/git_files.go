@@ -1,0 +1,96 @@
+package settings
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/copies"
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/git/config"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+)
+
+// readURLFiles reads the files of a git directory and of its worktrees in which git keeps URLs: of the last fetch, of remotes
+// in the old form, and in reflogs, whose messages have the arguments of git pull and git fetch. A pull writes to the reflog of
+// HEAD too, so those of other refs, of which there may be thousands, are read only if one of HEAD has a secret.
+func (w *configWalk) readURLFiles(gitDir string, worktrees ...string) {
+	inReflog := false
+	for _, dir := range append(worktrees, gitDir) {
+		w.readURLFile(filepath.Join(dir, "FETCH_HEAD"), config.StripURLSecrets)
+		inReflog = w.readURLFile(filepath.Join(dir, "logs", "HEAD"), config.StripReflog) || inReflog
+	}
+	readAll := func(name string, strip func(string) string) {
+		walkFiles(filepath.Join(gitDir, name), func(path string) { w.readURLFile(path, strip) })
+	}
+	readAll("remotes", config.StripURLSecrets)
+	readAll("branches", config.StripURLSecrets)
+	if inReflog {
+		readAll("logs/refs", config.StripReflog)
+	}
+}
+
+// readURLFile adds a file if its URLs have secrets, which strip removes, and reports whether it did.
+func (w *configWalk) readURLFile(path string, strip func(string) string) bool {
+	data, err := durable.ReadFile(path, copies.MaxSize)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return false
+	}
+	file := GitConfigFile{Path: guard.ResolveOrEmpty(path), Original: string(data), Text: strip(string(data)), Unparsable: err != nil}
+	if !isRegularFile(file.Path) || !file.Unparsable && file.Text == file.Original {
+		return false
+	}
+	w.found.Files = append(w.found.Files, file)
+	return true
+}
+
+// secretGitDirs are directories in a git directory whose files may contain secrets, and that commands do not need: logs of
+// git-lfs have its environment, git-annex keeps credentials there.
+var secretGitDirs = []string{"lfs/logs", "annex/creds"}
+
+// readSecretFiles adds the files of a git directory that are empty inside: credentials, and old copies of the configuration,
+// which editors and people leave.
+func (w *configWalk) readSecretFiles(gitDir string) {
+	entries, _ := os.ReadDir(gitDir) // as far as it can be read
+	for _, e := range entries {
+		if e.Type().IsRegular() && isSecretGitFile(e.Name()) {
+			w.addEmpty(filepath.Join(gitDir, e.Name()))
+		}
+	}
+	for _, dir := range secretGitDirs {
+		walkFiles(filepath.Join(gitDir, dir), w.addEmpty)
+	}
+}
+
+// isSecretGitFile reports whether a file with a name in a git directory has credentials, or is a copy of the configuration.
+func isSecretGitFile(name string) bool {
+	plain := strings.TrimLeft(name, ".#") // names of editors
+	switch {
+	case name == "config" || name == worktreeConfigFile || strings.HasSuffix(name, ".lock"): // an empty lock would stay after its owner
+		return false
+	case strings.HasPrefix(plain, "config"):
+		rest := strings.TrimPrefix(strings.TrimPrefix(plain, "config"), ".worktree")
+		return rest == "" || strings.ContainsAny(rest[:1], ".~#-_ ")
+	}
+	return strings.HasPrefix(plain, "credentials") || strings.HasPrefix(plain, "git-credentials")
+}
+
+// addEmpty adds a file that is empty inside.
+func (w *configWalk) addEmpty(path string) {
+	data, err := durable.ReadFile(path, copies.MaxSize)
+	if real := guard.ResolveOrEmpty(path); real != "" && (err != nil || len(data) > 0) {
+		w.found.Files = append(w.found.Files, GitConfigFile{Path: real, Original: string(data)})
+	}
+}
+
+// walkFiles calls do for the regular files below a directory, as far as it can be read.
+func walkFiles(dir string, do func(path string)) {
+	_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err == nil && e.Type().IsRegular() {
+			do(path)
+		}
+		return nil
+	})
+}
