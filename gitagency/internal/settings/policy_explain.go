@@ -78,8 +78,9 @@ func (p Policy) explainGrant(cause walls.Cause) string {
 
 // ExplainCopy says why the private home has a copy of a file.
 func (p Policy) ExplainCopy(path string) (walls.Reason, string) {
+	home := namesOfHome(p.home)
 	for _, g := range p.grants {
-		if g.private && g.configured == path {
+		if g.private && home.rename(g.configured) == home.rename(path) {
 			return walls.ReasonPrivateWrite, p.explainGrant(walls.Cause{Reason: walls.ReasonPrivateWrite, Named: g.path})
 		}
 	}
