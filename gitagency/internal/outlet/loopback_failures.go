@@ -45,6 +45,22 @@ func CreateRelayFailures(path string, failures RelayFailures) (*os.File, error) 
 	return f, nil
 }
 
+// OpenRelayFailures opens the file with failures for ReadRelayFailures. It does not wait for the writer of a FIFO.
+func OpenRelayFailures(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	fi, err := f.Stat()
+	if err == nil && !fi.Mode().IsRegular() {
+		err = &fs.PathError{Op: "open", Path: path, Err: errors.New("not a regular file")}
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
 // ReadRelayFailures reads the failures so far.
 func ReadRelayFailures(f *os.File) (failures RelayFailures, err error) {
 	err = withLock(f, unix.LOCK_SH, func() error {

@@ -23,7 +23,7 @@ func TestRelayFailuresAreShared(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer written.Close()
-	read, err := os.Open(path)
+	read, err := OpenRelayFailures(path)
 	if err != nil {
 		t.Fatal(err)
 	}

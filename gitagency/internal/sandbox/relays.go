@@ -51,7 +51,7 @@ func (in *nsSession) startRelays(ctx context.Context) error {
 			return nil
 		}
 	}
-	f, err := os.Open(file)
+	f, err := outlet.OpenRelayFailures(file)
 	if err == nil {
 		in.relayFailures = f
 		in.failuresAtStart, err = outlet.ReadRelayFailures(f)
