@@ -84,6 +84,7 @@ func (c fileCopy) write(f File, keepRemoved bool) error {
 	switch {
 	case !exists && recorded && keepRemoved:
 		return nil
+	case keepRemoved && exists && have == "" && !recorded: // the mount point of a file that was granted
 	case exists && (have != f.Original && !(recorded && have == last) || have == f.Text && recorded && last == f.Text):
 		return nil
 	}

@@ -65,6 +65,33 @@ func TestCopyFollowsOriginalUntilChanged(t *testing.T) {
 	}
 }
 
+// The directory of a private home has an empty file on which a granted one was mounted. In the upper directory of an overlay,
+// an empty file is the sandbox's own.
+func TestCopyReplacesMountPoint(t *testing.T) {
+	t.Parallel()
+	for keepRemoved, want := range map[bool]string{true: "1", false: ""} {
+		s := newSet(t, keepRemoved)
+		if err := os.WriteFile(s.Dir+"/.a", nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := write(t, s, ".a", "1"); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.read(t, ".a"); got != want {
+			t.Errorf("keep removed %v: got %q, want %q", keepRemoved, got, want)
+		}
+		if err := os.WriteFile(s.Dir+"/.a", nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := write(t, s, ".a", "2"); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.read(t, ".a"); got != "" {
+			t.Errorf("keep removed %v: a copy that the sandbox emptied became %q", keepRemoved, got)
+		}
+	}
+}
+
 func TestRemovedCopyStaysRemoved(t *testing.T) {
 	t.Parallel()
 	for keepRemoved, want := range map[bool]string{true: "error", false: "2"} {
