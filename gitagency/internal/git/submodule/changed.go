@@ -74,17 +74,20 @@ func (c Checkout) IsClean(ctx context.Context, trust bool) (bool, error) {
 func (c Checkout) commitTree(ctx context.Context) (string, error) {
 	if c.Source != nil {
 		found, err := c.Source.Lookup(ctx, c.Commit+"^{tree}")
-		if err != nil || !found[0].Missing() {
-			return found[0].OID, err
+		if err != nil {
+			return "", err
+		}
+		if !found[0].Missing() {
+			return found[0].OID, nil
 		}
 	}
 	data, _, there, err := c.readPrivate(filepath.Join("objects", c.Commit[:2], c.Commit[2:]))
 	if err != nil || !there {
 		return "", err
 	}
-	const most = 1 << 20
+	const maxSize = 1 << 20
 	reader := object.LooseReader{Format: object.FormatOf(c.Commit)}
-	if size, why := reader.Check(data, c.Commit, "commit", most); size < 0 || why != "" {
+	if size, why := reader.Check(data, c.Commit, "commit", maxSize); size < 0 || why != "" {
 		return "", nil
 	}
 	_, _, content, err := object.DecodeLoose(bytes.NewReader(data))
