@@ -50,7 +50,7 @@ func (g Grid) Write(w io.Writer) error {
 	if len(g.Optional) == 0 && !g.Wrap {
 		room = g.lastColumnWidth(cells, widths)
 	}
-	wrapWidth, indent := g.wrapWidth(widths)
+	wrapWidth, indent, ownLine := g.wrapWidth(widths)
 	var b strings.Builder
 	for r, row := range cells {
 		gap := ""
@@ -71,7 +71,7 @@ func (g Grid) Write(w io.Writer) error {
 					lines[i] = g.paint(r, c, lines[i])
 				}
 				text = strings.Join(lines, "\n"+indent)
-				if indent == wrapIndent {
+				if ownLine {
 					gap = "\n" + indent
 				}
 			} else {
@@ -93,11 +93,11 @@ func (g Grid) paint(row, column int, shown string) string {
 	return g.Paint(row, column, shown)
 }
 
-// wrapWidth returns the width to wrap the last column to, or 0 to leave it on one line, and what its further lines begin
-// with.
-func (g Grid) wrapWidth(widths []int) (width int, indent string) {
+// wrapWidth returns the width to wrap the last column to, or 0 to leave it on one line; the indent of its further lines; and
+// whether its first line is below the other columns, too.
+func (g Grid) wrapWidth(widths []int) (width int, indent string, ownLine bool) {
 	if !g.Wrap || g.MaxWidth == 0 || len(widths) == 0 {
-		return 0, ""
+		return 0, "", false
 	}
 	before := 0
 	for _, w := range widths[:len(widths)-1] {
@@ -105,11 +105,11 @@ func (g Grid) wrapWidth(widths []int) (width int, indent string) {
 	}
 	switch room := g.MaxWidth - before; {
 	case widths[len(widths)-1] <= room:
-		return 0, ""
+		return 0, "", false
 	case room >= narrowestWrap:
-		return room, strings.Repeat(" ", before)
+		return room, strings.Repeat(" ", before), false
 	}
-	return max(g.MaxWidth-len(wrapIndent), narrowestWrap), wrapIndent
+	return max(g.MaxWidth-len(wrapIndent), narrowestWrap), wrapIndent, true
 }
 
 // wrapWords breaks a text between words into lines of at most width columns. A longer word has a line of its own.

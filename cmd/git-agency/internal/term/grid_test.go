@@ -100,6 +100,11 @@ func TestGridWrapsLastColumn(t *testing.T) {
 			t.Errorf("%d columns wide: got %v and\n%swant\n%s", tt.limit, err, b.String(), tt.want)
 		}
 	}
+	var b strings.Builder // the first column and the gap are as wide as the indent of a column on lines of its own
+	g := Grid{Rows: [][]string{{"kk", text}}, MaxWidth: 37, Wrap: true}
+	if err, want := g.Write(&b), "kk  a text of ten words, one of them\n    averyverylongwordthatfitsnowhereatall\n"; err != nil || b.String() != want {
+		t.Errorf("got %v and\n%swant\n%s", err, b.String(), want)
+	}
 }
 
 // A column to shorten is cut before optional columns are left out, and no further than needed.
