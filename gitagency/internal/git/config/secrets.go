@@ -38,7 +38,7 @@ var secretTexts = sync.OnceValue(func() *regexp.Regexp {
 var secretWords = []string{
 	"authorization:", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "npm_", "pypi-", "hf_", "xox", "dckr_pat_", "eyj", "akia",
 	"password", "passwd", "token", "secret", "sshpass", "curl", "private key", "apikey", "api_key", "api-key", "_pwd", "--pass", "mysql", "mariadb", "redis-cli", "ldap", "smbclient",
-	"-key:", "cookie:",
+	"key:", "cookie:",
 }
 
 // HasSecretText reports whether a text contains a secret, whatever its key.

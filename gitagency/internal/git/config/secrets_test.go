@@ -43,7 +43,7 @@ func TestRemoveSecrets(t *testing.T) {
 		"a password for ssh":           {"[core]\nsshCommand = sshpass -p pw ssh\neditor = vi\n", "[core]\neditor = vi\n"},
 		"an ssh without a password":    {"[core]\nsshCommand = ssh -i ~/.ssh/id -p 22\n", ""},
 		"a password for curl":          {"[alias]\nup = !curl -u me:pw https://a.example\ndown = !curl -O https://a.example\n", "[alias]\ndown = !curl -O https://a.example\n"},
-		"passwords in aliases":         {"[alias]\na = !mysql -u me -phunter2 db\nb = !mysqldump --password hunter2\nc = !MYSQL_PWD=hunter2 mysql\nd = !redis-cli -h x -a hunter2\ne = !curl -H 'X-Api-Key: hunter2' x\nf = !x --token hunter2\n", "[alias]\n"},
+		"passwords in aliases":         {"[alias]\na = !mysql -u me -phunter2 db\nb = !mysqldump --password hunter2\nc = !MYSQL_PWD=hunter2 mysql\nd = !redis-cli -h x -a hunter2\ne = !curl -H 'X-Api-Key: hunter2' x\nf = !x --token hunter2\ng = !http x X-Authkey:hunter2\n", "[alias]\n"},
 		"aliases without a password":   {"[alias]\na = !git log --oneline\nb = !mysql -p db\nc = !mysql --password=$PW my-pay\nd = !redis-cli ping | sort -a x\ne = !cd $(pwd) && git push --tokens\nf = !x --token \"$T\"\n", ""},
 		"other names":                  {"[my]\nauth = x\npwd = x\nbearer = x\ncredentials = x\nauthor = y\n", "[my]\nauthor = y\n"},
 		"a proxy with a password":      {"[http]\nproxy = http://me:pw@proxy:80\n", "[http]\nproxy = \"http://proxy:80\"\n"},
