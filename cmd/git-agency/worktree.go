@@ -132,8 +132,10 @@ Exit status: 0, whatever is found.`,
 			if err := t.Stdout.Flush(); err != nil { // the notes come after the table
 				return err
 			}
-			if hint := noWorktreesHint(repo, c.Bool("all")); len(worktrees) == 0 && hint != "" {
-				t.PrintHint(hint)
+			if len(worktrees) == 0 {
+				if hint := noWorktreesHint(repo, c.Bool("all")); hint != "" {
+					t.PrintHint(hint)
+				}
 			}
 			return t.warnRemovedTrees(repo, func(string) bool { return true })
 		},
