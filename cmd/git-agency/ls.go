@@ -32,7 +32,7 @@ unknown field is refused, and the known ones are listed.
 rivals(<sandboxes>), clean but in conflict with that many other sandboxes, nothing to land, refused, or
 error.
 
-Exit status: 0, whatever is found; 3 no such worktree; 4 the repository was moved; 129 usage.`,
+Exit status: 0, whatever is found; 3 no such worktree, or 4 if the repository was moved; 129 usage.`,
 		Flags: program.WithAbbrevFlag(program.WithListingFlags(
 			&cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "include landed, discarded and broken ones"},
 			&cli.StringFlag{Name: "worktree", Usage: "only those of integration worktree `WT`"},

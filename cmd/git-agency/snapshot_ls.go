@@ -23,7 +23,7 @@ func (t *tool) snapshotLsCommand() *cli.Command {
 previous snapshot; for the first, since the base commit. Works also for an ended invocation, until it is
 pruned.
 
-Exit status: 0, whatever is found; 3 no such invocation; 4 the repository was moved; 129 usage.`,
+Exit status: 0, whatever is found; 3 no such invocation, or 4 if the repository was moved; 129 usage.`,
 		Flags: program.WithListingFlags(),
 		Action: func(c *cli.Context) error {
 			repo, query, err := t.OpenForOptionalQuery(c)
