@@ -46,21 +46,21 @@ func submoduleHints(e *gitagency.StateError, retry Retry) []string {
 // OutdatedSubmodules returns the commands by which submodules of a worktree get to the commits that the worktree has for them
 // now. Git does not check out the commit that HEAD is at, unless it is forced.
 func OutdatedSubmodules(all []gitagency.OutdatedSubmodule) (hints []string) {
-	commands := map[string]string{}
+	paths := map[string]string{} // paths of submodules by the command that updates them
 	for _, o := range all {
-		inside := "git -C " + quote.Shell(filepath.Join(o.Tree, o.Path))
-		update := "git -C " + quote.Shell(o.Tree) + " submodule update --init --"
-		switch {
-		case o.Source != "":
+		if o.Source != "" {
+			inside := "git -C " + quote.Shell(filepath.Join(o.Tree, o.Path))
 			hints = append(hints, "update submodule "+quote.Path(o.Path)+": "+inside+" fetch "+quote.Shell(o.Source)+" "+o.Commit+" && "+inside+" checkout --detach "+o.Commit)
 			continue
-		case o.Empty:
-			update = "git -C " + quote.Shell(o.Tree) + " submodule update --init --force --"
 		}
-		commands[update] += " " + quote.Shell(o.Path)
+		update := "git -C " + quote.Shell(o.Tree) + " submodule update --init"
+		if o.Empty {
+			update += " --force"
+		}
+		paths[update] += " " + quote.Shell(o.Path)
 	}
-	for _, update := range slices.Sorted(maps.Keys(commands)) {
-		hints = append(hints, "update the submodules of the worktree: "+update+commands[update])
+	for _, update := range slices.Sorted(maps.Keys(paths)) {
+		hints = append(hints, "update the submodules of the worktree: "+update+" --"+paths[update])
 	}
 	return hints
 }
