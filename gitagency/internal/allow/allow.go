@@ -120,7 +120,7 @@ func record(ctx context.Context, r *core.Repository, entry store.Entry[store.Inv
 func sameAllowed(a, b store.InvocationMeta) bool {
 	had, has := a.Grants(), b.Grants()
 	return a.Primitives.Outputs == b.Primitives.Outputs && a.Limits == b.Limits &&
-		slices.Equal(had.Read, has.Read) && slices.Equal(had.Write, has.Write) && slices.Equal(had.Names, has.Names)
+		slices.Equal(had.Read, has.Read) && slices.Equal(had.Write, has.Write) && slices.Equal(had.LinkNames, has.LinkNames)
 }
 
 // pending lists what two records allow, and the walls behind which commands run do not have as the second record has it.
@@ -206,7 +206,7 @@ func widen(ctx context.Context, r *core.Repository, m store.InvocationMeta, req 
 	if err != nil {
 		return m, err
 	}
-	allowed.Read, allowed.Write, allowed.Names = appendNew(allowed.Read, read), appendNew(allowed.Write, write), appendNew(allowed.Names, g.linkNames)
+	allowed.Read, allowed.Write, allowed.LinkNames = appendNew(allowed.Read, read), appendNew(allowed.Write, write), appendNew(allowed.LinkNames, g.linkNames)
 	m.Allowed = &allowed
 	if allowed.OutputsBefore == "" && allowed.LimitsBefore == nil && len(allowed.Read)+len(allowed.Write) == 0 {
 		m.Allowed = nil

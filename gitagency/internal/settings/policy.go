@@ -116,7 +116,7 @@ func readPolicy(config config.Settings, env, homes []string, allowed store.Grant
 			p.privateFiles = append(p.privateFiles, names.rename(g.configured))
 		}
 	}
-	p.Names = allowed.Names
+	p.LinkNames = allowed.LinkNames
 	p.grants = slices.Concat(reads, writes, hides)
 	if err := p.fillCaches(); err != nil {
 		return Policy{}, err

@@ -94,9 +94,9 @@ type Allowed struct {
 
 // Grants are paths outside of a sandbox that its commands may use.
 type Grants struct {
-	Read  []string `json:"read,omitempty"`
-	Write []string `json:"write,omitempty"` // with the prefix private: if only the sandbox sees the changes
-	Names []string `json:"names,omitempty"` // names with symbolic links by which paths of Read and Write were given
+	Read      []string `json:"read,omitempty"`
+	Write     []string `json:"write,omitempty"` // with the prefix private: if only the sandbox sees the changes
+	LinkNames []string `json:"names,omitempty"` // names with symbolic links by which paths of Read and Write were given
 }
 
 // WorktreeMeta is the record of an integration worktree.

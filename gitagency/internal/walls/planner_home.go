@@ -107,13 +107,13 @@ func (d *planner) protectedPlaces() []string {
 // fillLinks adds the symbolic links in private directories through which the home, tools, caches and grants are reached.
 func (d *planner) fillLinks(plan *Plan) {
 	seen := map[string]bool{}
-	paths := slices.Concat([]string{d.Home}, d.Tools, d.Logins, d.Policy.Caches, d.knownCaches, d.Policy.Names)
+	paths := slices.Concat([]string{d.Home}, d.Tools, d.Logins, d.Policy.Caches, d.knownCaches, d.Policy.LinkNames)
 	for _, named := range d.Policy.Named {
 		paths = append(paths, named.Name)
 	}
 	for _, path := range paths {
 		e := d.lookup(path)
-		isCopy := slices.Contains(d.Policy.Names, path) && slices.Contains(d.Policy.OverlayWrite, e.Path) // a file in the private home
+		isCopy := slices.Contains(d.Policy.LinkNames, path) && slices.Contains(d.Policy.OverlayWrite, e.Path) // a file in the private home
 		if e.Kind == Absent || e.Path == path || !plan.IsVisible(e.Path) && !isCopy && path != d.Home {
 			continue
 		}

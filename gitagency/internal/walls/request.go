@@ -42,13 +42,13 @@ type Policy struct {
 	OverlayWrite []string // writable within the sandbox, with an overlay
 	Hide         []string // hidden; overrides all others
 
-	Secrets  []string            // hidden by default
-	Filtered []FilteredFile      // shown with another content by default
-	Caches   []string            // overlays where possible, else read-only
-	Known    map[string][]string // names in a directory of Caches that are shown, if not all are
-	Omitted  map[string][]string // the other names there
-	Named    []NamedPath         // the paths of Read, Write, OverlayWrite and Hide as they were configured
-	Names    []string            // other names, with symbolic links, of paths of Read, Write and OverlayWrite
+	Secrets   []string            // hidden by default
+	Filtered  []FilteredFile      // shown with another content by default
+	Caches    []string            // overlays where possible, else read-only
+	Known     map[string][]string // names in a directory of Caches that are shown, if not all are
+	Omitted   map[string][]string // the other names there
+	Named     []NamedPath         // the paths of Read, Write, OverlayWrite and Hide as they were configured
+	LinkNames []string            // other names, with symbolic links, of paths of Read, Write and OverlayWrite
 }
 
 // NamedPath is a path of a policy as it was configured, perhaps with symbolic links.
