@@ -32,8 +32,8 @@ checked; 3 nothing was found under that id; 4 there are findings, or one that on
 			if err := program.CheckListingArgs(c); err != nil {
 				return err
 			}
-			t.Options.DefaultReadLimits = true
-			t.IgnoreSettingsErrors() // both are findings
+			t.Options.DefaultReadLimits = true // invalid read limits and colours are findings
+			t.IgnoreSettingsErrors()
 			repo, err := t.OpenRepository(c)
 			if err != nil {
 				return err

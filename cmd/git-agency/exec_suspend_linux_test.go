@@ -22,7 +22,7 @@ func (l *execLab) startJobControlShell() *terminalSession {
 // stops its process group itself, as editors and agents do, and for one that stops itself by SIGSTOP.
 func TestExecSuspendsAndContinues(t *testing.T) {
 	t.Parallel()
-	// Both read Ctrl-Z as a key. A trap would not do: a shell that is about to wait for a key can miss a signal.
+	// The programs of "raw" and "SIGSTOP" read Ctrl-Z as a key. A trap would not do: a shell that is about to wait for a key can miss a signal.
 	raw := `modes=$(stty -g); stty raw -echo; echo ready; line=
 			while key=$(dd bs=1 count=1 2>/dev/null); do case $key in
 				"$(printf '\032')") stty "$modes"; echo suspending; STOP; stty raw -echo; echo resumed;;

@@ -110,7 +110,7 @@ func (t *tool) checkLandFlags(c *cli.Context) error {
 	return nil
 }
 
-// retryWithMessage returns the command line with a place for the message, before a "--".
+// retryWithMessage returns the command line with "-m <message>" after the name of the command, and so before a "--".
 func (t *tool) retryWithMessage(c *cli.Context) string {
 	retry := t.Retry()
 	retry.Args = slices.Insert(slices.Clone(retry.Args), slices.Index(retry.Args, c.Command.Name)+1, "-m", "<message>")

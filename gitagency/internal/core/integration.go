@@ -178,8 +178,9 @@ type IntegrationTarget struct {
 }
 
 // FindIntegrationTarget finds the branch that a sandbox of a worktree lands on: the one that its record names; else, for
-// older records, that of the worktree; else, for a sandbox that started from a detached HEAD, the one checked out there. Of the invocation, WorktreeID is required; ID,
-// StartedAt and its commits serve to describe a branch that does not exist any more.
+// older records, that of the worktree; else, for a sandbox that started from a detached HEAD, the one checked out there. Of
+// the invocation, WorktreeID is required; ID, StartedAt and its commits serve to describe a branch that does not exist any
+// more.
 func (r *Repository) FindIntegrationTarget(ctx context.Context, repo *git.Repo, inv Invocation) (t IntegrationTarget, err error) {
 	if t.Worktree, err = r.WorktreeByID(inv.WorktreeID); err != nil {
 		return t, err

@@ -108,8 +108,8 @@ func (r *Repository) otherModules(repo *git.Repo, s git.WorktreeSpec) ([]string,
 	return submodule.Others(cmp.Or(s.ModulesDir, filepath.Join(repo.AdminDir(s.Name), "modules")), slices.Collect(maps.Values(s.KeptSubmodules)))
 }
 
-// WithoutCleanSubmodules removes from a list of what a capture left out those submodules of which the commit in the index says
-// everything. A submodule that cannot be compared stays in the list.
+// WithoutCleanSubmodules removes the clean submodules (see submodule.Checkout.IsClean) from a list of what a capture left out. A
+// submodule that cannot be compared stays in the list.
 func (r *Repository) WithoutCleanSubmodules(ctx context.Context, repo *git.Repo, s git.WorktreeSpec, left []status.LeftOut) ([]status.LeftOut, error) {
 	submodules := map[string]bool{}
 	for _, l := range left {

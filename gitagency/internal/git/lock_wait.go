@@ -13,8 +13,8 @@ type LockWait struct {
 }
 
 // Until waits for done to return true, but not for long: the lock may be stale. It waits once even if the first call of done
-// takes longer than the timeout, as on a busy machine. A timeout is no error: the caller
-// checks again, or its next step fails. The error is that of ctx.
+// takes longer than the timeout, as on a busy machine. A timeout is no error: the caller checks again, or its next step
+// fails. The error is that of ctx.
 func (w LockWait) Until(ctx context.Context, done func() bool) error {
 	const first, longest = time.Millisecond, 20 * time.Millisecond
 	patience, began := cmp.Or(w.Timeout, time.Second), time.Now()

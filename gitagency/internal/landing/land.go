@@ -72,7 +72,7 @@ type Result struct {
 	VerifyLog string `json:"verify_log"` // path of the log of the verify command; empty if there is none
 }
 
-// OutdatedSubmodule is the type of a submodule that a landing leaves at its old commit.
+// OutdatedSubmodule is a submodule that a landing leaves at its old commit.
 type OutdatedSubmodule = submodule.Outdated
 
 // IsNew reports whether this call landed the work, and not an earlier one.

@@ -150,8 +150,8 @@ func countAhead(ctx context.Context, r *core.Repository, facts *facts, sandboxes
 	}
 }
 
-// upstreamKey returns what the commit that a sandbox lands on depends on: its integration branch; its worktree if there is
-// none, since the sandbox then lands on the branch that is checked out there.
+// upstreamKey returns a key that sandboxes share if they land on the same commit: the integration branch, or the id of the
+// worktree if there is none, since the sandbox then lands on the branch that is checked out there.
 func upstreamKey(inv *core.Invocation) string {
 	return cmp.Or(inv.IntegrationBranch, inv.WorktreeID)
 }

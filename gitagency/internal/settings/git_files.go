@@ -50,8 +50,8 @@ func (w *configWalk) readURLFile(path string, strip func(string) string) bool {
 // git-lfs have its environment, git-annex keeps credentials there.
 var secretGitDirs = []string{"lfs/logs", "annex/creds"}
 
-// readSecretFiles adds the files of a git directory that are empty inside: credentials, and old copies of the configuration,
-// which editors and people leave.
+// readSecretFiles adds the files of a git directory that appear empty behind walls: credentials, and old copies of the
+// configuration, which editors and people leave.
 func (w *configWalk) readSecretFiles(gitDir string) {
 	entries, _ := os.ReadDir(gitDir) // as far as it can be read
 	for _, e := range entries {
@@ -64,7 +64,7 @@ func (w *configWalk) readSecretFiles(gitDir string) {
 	}
 }
 
-// isSecretGitFile reports whether a file with a name in a git directory has credentials, or is a copy of the configuration.
+// isSecretGitFile reports whether a file in a git directory has, by its name, credentials or an old copy of the configuration.
 func isSecretGitFile(name string) bool {
 	plain := strings.TrimLeft(name, ".#") // names of editors
 	switch {
@@ -77,7 +77,7 @@ func isSecretGitFile(name string) bool {
 	return strings.HasPrefix(plain, "credentials") || strings.HasPrefix(plain, "git-credentials")
 }
 
-// addEmpty adds a file that is empty inside.
+// addEmpty adds a file that appears empty behind walls, unless it is empty.
 func (w *configWalk) addEmpty(path string) {
 	data, err := durable.ReadFile(path, copies.MaxSize)
 	if real := guard.ResolveOrEmpty(path); real != "" && (err != nil || len(data) > 0) {

@@ -104,7 +104,7 @@ func commandNames(cl *commandLine) ([]candidate, error) {
 	return commandCandidates(commands), nil
 }
 
-// helpTopics lists the commands and the sections of the manual, in lower case for a word that begins so.
+// helpTopics lists the commands and the sections of the manual. The sections are in lower case if the word has such letters.
 func helpTopics(cl *commandLine) ([]candidate, error) {
 	found, err := commandNames(cl)
 	for _, section := range cl.Sections() {

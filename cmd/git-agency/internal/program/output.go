@@ -208,7 +208,8 @@ func (p *Program) PrintTable(header []string, rows [][]string, optional ...strin
 	}.Write(p.Stdout)
 }
 
-// PrintRows prints rows without a header. Nothing is cut; on a terminal, the last column is wrapped. columns are the names by which their cells are coloured.
+// PrintRows prints rows without a header. Nothing is cut; on a terminal, the last column is wrapped. columns are the names by
+// which their cells are coloured.
 func (p *Program) PrintRows(columns []string, rows [][]string) error {
 	style, err := p.Style()
 	if err != nil {
