@@ -36,8 +36,8 @@ func (r *Repo) WithPackedRefsLock(err error) error {
 // readRefFiles reads refs from their files, which is faster than starting git. ok is false for anything unusual,
 // which git has to read.
 func (r *Repo) readRefFiles(prefixes []string) (_ map[string]string, ok bool) {
-	if v, set := r.Config.Last(config.FormatVersionKey); !set || v.Value != "0" {
-		return nil, false // other format versions may store refs elsewhere, as in a reftable
+	if !r.keepsRefsInFiles() {
+		return nil, false
 	}
 	refs := map[string]string{}
 	for _, prefix := range prefixes {
@@ -58,12 +58,19 @@ func (r *Repo) readRefFiles(prefixes []string) (_ map[string]string, ok bool) {
 	return refs, true
 }
 
+// keepsRefsInFiles reports whether refs are certainly files, and not in a reftable. Version 1 of the format only means that
+// there are extensions, such as extensions.worktreeConfig.
+func (r *Repo) keepsRefsInFiles() bool {
+	version := r.Config.Value(config.FormatVersionKey)
+	return version == "0" || version == "1" && checkRefStorage(r.Config.Value(config.RefStorageKey)) == nil
+}
+
 // ReadRefFile is readRefFiles for one ref; oid is empty when the ref does not exist.
 func (r *Repo) ReadRefFile(ref string) (oid string, ok bool) {
 	if oid := r.ReadLooseRef(ref); oid != "" {
 		return oid, true
 	}
-	if v, set := r.Config.Last(config.FormatVersionKey); !set || v.Value != "0" || !object.IsValidRef(ref) {
+	if !r.keepsRefsInFiles() || !object.IsValidRef(ref) {
 		return "", false
 	}
 	if fi, err := os.Lstat(r.RefPath(ref)); err == nil && !fi.IsDir() || err != nil && !IsNotExist(err) {
@@ -137,8 +144,8 @@ func (r *Repo) addLooseRefs(refs map[string]string, prefix string, depth int) (o
 // packed-refs has some of them, where there is none, or where git has to be asked.
 func (r *Repo) LastNumberedRef(prefix string) (last int, ok bool) {
 	const most = 9 // digits
-	if v, set := r.Config.Last(config.FormatVersionKey); !set || v.Value != "0" {
-		return 0, false // other format versions may store refs elsewhere, as in a reftable
+	if !r.keepsRefsInFiles() {
+		return 0, false
 	}
 	dir, err := os.Open(filepath.Join(r.CommonDir, prefix))
 	if err != nil {

@@ -2,8 +2,10 @@ package git
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 
+	"github.com/git-agency/git-agency/gitagency/internal/git/config"
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 )
 
@@ -53,4 +55,15 @@ func TestReadRefFilesAgreesWithGit(t *testing.T) {
 		t.Errorf("symbolic ref was read as %q", tip)
 	}
 	compare("with a symbolic ref", false)
+	l.Git("symbolic-ref", "-d", "refs/agency/x/9")
+	l.Git("config", "extensions.worktreeConfig", "true")
+	l.Git("config", "core.repositoryFormatVersion", "1")
+	repo = OpenRepo(l)
+	compare("format version 1", true)
+	reftable := *repo
+	reftable.Config = maps.Clone(repo.Config)
+	reftable.Config[config.RefStorageKey] = []config.Setting{{Value: "reftable"}}
+	if tip, ok := reftable.ReadRefFile("refs/agency/x/0"); ok {
+		t.Errorf("a ref in a reftable was read as %q", tip)
+	}
 }
