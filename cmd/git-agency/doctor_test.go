@@ -110,6 +110,8 @@ type doctorLab struct {
 	*lab
 	tree      string // of the sandbox
 	recordDir string // directory of the sandbox's record
+	others    string // records of the repository that replaceMoved makes
+	ended     string // id of the sandbox that replaceMoved discards
 }
 
 // adminDir returns git's administrative directory of a worktree.
@@ -219,6 +221,55 @@ func (w *doctorLab) checkAdoptedLand() {
 		if landed != 1 || !exists(filepath.Join(tree, name)) {
 			w.t.Errorf("%d sandboxes of %s landed, and %s is in the tree: %v", landed, name, name, exists(filepath.Join(tree, name)))
 		}
+	}
+}
+
+// replaceMoved is moveAdopted, with a discarded sandbox that has an archive, and then makes another repository with a sandbox
+// at the old path.
+func (w *doctorLab) replaceMoved() {
+	w.t.Helper()
+	w.ended = w.agency("start", "wt")
+	w.git("init", "-q", filepath.Join(w.agency("path", w.ended), "nested"))
+	w.agency("discard", w.ended)
+	w.moveAdopted()
+	moved := w.repo
+	w.repo = strings.TrimSuffix(moved, "2")
+	if err := os.Mkdir(w.repo, 0o755); err != nil {
+		w.t.Fatal(err)
+	}
+	w.git("init", "-q", "-b", "main", ".")
+	w.git("commit", "-q", "--allow-empty", "-m", "another beginning")
+	w.agency("worktree", "create", "other")
+	w.write(filepath.Join(w.agency("path", w.agency("start", "other")), "theirs"), "content\n")
+	w.others = w.recordsOfOther()
+	w.repo = moved
+}
+
+// recordsOfOther returns the records of the worktree and the sandbox that replaceMoved makes in the other repository, where
+// w.repo is.
+func (w *doctorLab) recordsOfOther() string {
+	w.t.Helper()
+	return w.agency("worktree", "show", "--json", "other") + w.agency("ls", "--json", "--worktree", "other")
+}
+
+// checkReplacedLand checks that the repository that replaceMoved moved has all of its sandboxes, and the other one its own.
+func (w *doctorLab) checkReplacedLand() {
+	w.t.Helper()
+	w.checkAdoptedLand()
+	if tree := w.agency("path", w.agency("restore", w.ended)); !exists(filepath.Join(tree, "nested", ".git")) {
+		w.t.Error("the archive of the ended sandbox is gone")
+	}
+	moved := w.repo
+	w.repo = strings.TrimSuffix(moved, "2")
+	if got := w.recordsOfOther(); got != w.others {
+		w.t.Errorf("the other repository has the records\n%s\nand had\n%s", got, w.others)
+	}
+	theirs := w.agency("ls", "--format", "%(invocation_id)")
+	w.agency("land", theirs, "--commit-all", "-m", "theirs")
+	w.fixAll("in the other repository")
+	w.repo = moved
+	if found := w.findings(); len(found) > 0 {
+		w.t.Errorf("doctor found %+v", found)
 	}
 }
 
@@ -341,6 +392,9 @@ var doctorCases = []doctorCase{
 		w.agency("worktree", "adopt", "inner")
 		w.rename(aside, records)
 	}, checkFixed: func(w *doctorLab) { w.checkAdoptedLand() }},
+	{code: "moved-repository", id: "*", atRisk: true, killSweep: true, damage: func(w *doctorLab) { // and another repository is at the old path
+		w.replaceMoved()
+	}, checkFixed: func(w *doctorLab) { w.checkReplacedLand() }},
 	{code: "interrupted-discard", atRisk: false, damage: func(w *doctorLab) { w.dieAt("discard/tree:after", "discard", sweepID) }, checkFixed: func(w *doctorLab) { w.checkTrashed() }},
 	{code: "interrupted-discard", atRisk: true, damage: func(w *doctorLab) { w.dieAt("discard/tree:before", "discard", sweepID) }, checkFixed: func(w *doctorLab) { w.checkTrashed() }},
 	{code: "interrupted-discard", atRisk: true, damage: func(w *doctorLab) { // of a landed invocation
@@ -674,7 +728,7 @@ func newDoctorLab(t *testing.T) *doctorLab {
 // newDoctorLabOf returns the doctorLab of a lab that newDiscardLab made.
 func newDoctorLabOf(l *lab) *doctorLab {
 	l.t.Helper()
-	return &doctorLab{l, l.sandboxPath(sweepID), filepath.Join(l.repoData(), "invocations", sweepID)}
+	return &doctorLab{lab: l, tree: l.sandboxPath(sweepID), recordDir: filepath.Join(l.repoData(), "invocations", sweepID)}
 }
 
 func TestDoctorReportsAndFixes(t *testing.T) {

@@ -16,6 +16,7 @@ type FormerRecords struct {
 	RepoID    string
 	CommonDir string   // former path; empty if repo.json does not name it
 	IDs       []string // ids that have any directory there
+	Moved     []string // ids that an interrupted fix has moved here already
 	Mounted   bool     // the former path is another mount of this directory, so the repository has not moved
 
 	Replaced bool     // another repository is at the former path, and IDs are only those of this one
@@ -30,14 +31,15 @@ func (r *Repository) FormerRecords() ([]FormerRecords, error) {
 	if err != nil {
 		return nil, err
 	}
-	var formerly []string
-	if at := slices.IndexFunc(repos, func(old store.RepoRecord) bool { return old.RepoID == r.ID }); at >= 0 {
-		formerly = repos[at].FormerIDs
-	}
 	var found []FormerRecords
+	if at := slices.IndexFunc(repos, func(own store.RepoRecord) bool { return own.RepoID == r.ID }); at >= 0 {
+		if found, err = r.interruptedMoves(repos[at].Relocations, repos); err != nil {
+			return nil, err
+		}
+	}
 	for _, old := range repos {
 		there := store.IsDir(old.CommonDir)
-		if old.RepoID == r.ID {
+		if old.RepoID == r.ID || slices.ContainsFunc(found, func(f FormerRecords) bool { return f.RepoID == old.RepoID }) {
 			continue
 		}
 		if there && !SameDirectory(old.CommonDir, r.CommonDir) {
@@ -56,9 +58,35 @@ func (r *Repository) FormerRecords() ([]FormerRecords, error) {
 		}
 		real, err := filepath.EvalSymlinks(old.CommonDir)
 		f.Mounted = there && (err != nil || real != r.CommonDir)
-		if f.Mounted || slices.Contains(formerly, old.RepoID) || slices.ContainsFunc(f.IDs, r.hasTraces) {
+		if f.Mounted || slices.ContainsFunc(f.IDs, r.hasTraces) {
 			found = append(found, f)
 		}
+	}
+	return found, nil
+}
+
+// interruptedMoves returns the records that a fix began to move here. Its note in repo.json says which: those of the moved
+// ids do not connect the others to this repository any more.
+func (r *Repository) interruptedMoves(begun []store.Relocation, repos []store.RepoRecord) ([]FormerRecords, error) {
+	var found []FormerRecords
+	for _, move := range begun {
+		f := FormerRecords{RepoID: move.From, Replaced: move.Replaced, Shared: move.Copied}
+		if at := slices.IndexFunc(repos, func(old store.RepoRecord) bool { return old.RepoID == move.From }); at >= 0 {
+			f.CommonDir = repos[at].CommonDir
+			f.Replaced = f.Replaced || store.IsDir(f.CommonDir) && !SameDirectory(f.CommonDir, r.CommonDir)
+		}
+		left, err := r.Store.RecordedIDs(move.From)
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range move.IDs {
+			if slices.Contains(left, id) {
+				f.IDs = append(f.IDs, id)
+			} else {
+				f.Moved = append(f.Moved, id)
+			}
+		}
+		found = append(found, f)
 	}
 	return found, nil
 }

@@ -25,6 +25,12 @@ func (x *checkRun) checkMovedRepository(context.Context) error {
 		if r.RepoID == x.ID {
 			x.formerIDs = r.FormerIDs
 			x.checkRepoRecord(r)
+			continue
+		}
+		for _, move := range r.Relocations { // an interrupted fix took them to the repository that was at this path before
+			for _, id := range move.IDs {
+				x.movedIDs[id] = x.movedIDs[id] || move.From == x.ID && store.IsDir(r.CommonDir)
+			}
 		}
 	}
 	former, err := x.FormerRecords()
@@ -60,13 +66,14 @@ func (x *checkRun) relocateRecords(ctx context.Context, old core.FormerRecords) 
 	relocate := func() error { return x.Store.RelocateRepo(old.RepoID, x.ID, x.CommonDir, x.Now()) }
 	if old.Replaced {
 		relocate = func() error {
-			return x.Store.RelocateRecords(old.RepoID, x.ID, x.CommonDir, x.Now(), old.IDs, old.Shared)
+			move := store.Relocation{From: old.RepoID, Replaced: true, IDs: slices.Concat(old.IDs, old.Moved), Copied: old.Shared}
+			return x.Store.RelocateRecords(x.ID, x.CommonDir, x.Now(), move)
 		}
 	}
 	if err := relocate(); err != nil {
 		return err
 	}
-	moved := slices.Concat(old.IDs, old.Shared)
+	moved := slices.Concat(old.IDs, old.Moved, old.Shared)
 	again := &checkRun{Repository: x.Repository, repo: x.repo, cleanupRunning: x.cleanupRunning}
 	if err := again.runAll(ctx); err != nil {
 		return err
@@ -78,10 +85,7 @@ func (x *checkRun) relocateRecords(ctx context.Context, old core.FormerRecords) 
 			}
 		}
 	}
-	if old.Replaced {
-		return x.Store.RemoveFormerID(old.RepoID, x.ID)
-	}
-	return nil
+	return x.Store.EndRelocation(old.RepoID, x.ID)
 }
 
 // mainTree returns the path of the main worktree; empty if the git directory is not in one.

@@ -55,31 +55,43 @@ func (s Store) RecordedIDs(repoID string) ([]string, error) {
 	return slices.Compact(all), nil
 }
 
+// Relocation describes a move of records from a former id of a repository that was begun. It stays in repo.json until the
+// moved trees are linked again: after an interruption, the remaining files do not show which records were to be moved.
+type Relocation struct {
+	From     string   `json:"from"`     // former id
+	Replaced bool     `json:"replaced"` // another repository is at the former path, whose records stay
+	IDs      []string `json:"ids"`
+	Copied   []string `json:"copied,omitempty"` // adopted worktrees that both repositories may use
+}
+
 // RelocateRepo moves all records and trees of a repository to its new id. It does not change the paths inside the
 // records. An interrupted call can be repeated; nothing is ever overwritten.
 func (s Store) RelocateRepo(from, to, commonDir string, now time.Time) error {
-	all := func(string) bool { return true }
-	if err := s.addFormerID(from, to, commonDir, now); err != nil {
+	recorded, err := s.RecordedIDs(from)
+	if err != nil {
 		return err
 	}
-	if err := s.relocateIDs(from, to, all); err != nil {
+	archives, err := s.TrashArchives(from)
+	if err != nil {
+		return err
+	}
+	if err := s.RelocateRecords(to, commonDir, now, Relocation{From: from, IDs: sortedUnion(recorded, archives)}); err != nil {
 		return err
 	}
 	return s.RemoveUnusedRepo(from)
 }
 
-// RelocateRecords is RelocateRepo for the records of some ids, if another repository is at the former path, whose records
-// the others may be. The worktree records in copied get a copy, as both repositories may use them.
-func (s Store) RelocateRecords(from, to, commonDir string, now time.Time, moved, copied []string) error {
-	if err := s.addFormerID(from, to, commonDir, now); err != nil {
+// RelocateRecords is RelocateRepo for the records of some ids.
+func (s Store) RelocateRecords(to, commonDir string, now time.Time, move Relocation) error {
+	if err := s.beginRelocation(to, commonDir, now, move); err != nil {
 		return err
 	}
-	for _, id := range copied {
+	for _, id := range move.Copied {
 		meta := metaPath(s.WorktreeDir(to, id))
 		if _, there := FirstExisting(meta); there {
 			continue
 		}
-		data, err := durable.ReadFile(metaPath(s.WorktreeDir(from, id)), maxRecordBytes)
+		data, err := durable.ReadFile(metaPath(s.WorktreeDir(move.From, id)), maxRecordBytes)
 		if err != nil {
 			return err
 		}
@@ -90,27 +102,38 @@ func (s Store) RelocateRecords(from, to, commonDir string, now time.Time, moved,
 			return err
 		}
 	}
-	return s.relocateIDs(from, to, func(id string) bool { return slices.Contains(moved, id) })
+	return s.relocateIDs(move.From, to, func(id string) bool { return slices.Contains(move.IDs, id) })
 }
 
-// addFormerID writes the decision to move records to repo.json, before any is moved: after an interruption, the remaining
-// files do not show that a move was in progress.
-func (s Store) addFormerID(from, to, commonDir string, now time.Time) error {
+// beginRelocation writes to repo.json which records are moved, before any is. It adds them to those of an interrupted call.
+func (s Store) beginRelocation(to, commonDir string, now time.Time, move Relocation) error {
 	if err := s.EnsureRepo(to, commonDir, now); err != nil {
 		return err
 	}
 	return updateJSON(filepath.Join(s.RepoDir(to), "repo.json"), func(r *RepoRecord) {
-		if !slices.Contains(r.FormerIDs, from) {
-			r.FormerIDs = append(r.FormerIDs, from)
+		r.FormerIDs = sortedUnion(r.FormerIDs, []string{move.From})
+		if at := slices.IndexFunc(r.Relocations, func(m Relocation) bool { return m.From == move.From }); at >= 0 {
+			begun := &r.Relocations[at]
+			begun.Replaced = begun.Replaced || move.Replaced
+			begun.IDs, begun.Copied = sortedUnion(begun.IDs, move.IDs), sortedUnion(begun.Copied, move.Copied)
+			return
 		}
+		r.Relocations = append(r.Relocations, move)
 	})
 }
 
-// RemoveFormerID removes a former id from repo.json: further records under it are those of another repository.
-func (s Store) RemoveFormerID(from, to string) error {
+// EndRelocation removes from repo.json what RelocateRecords wrote there, once the moved trees are linked again. The former
+// id stays, as it tells former paths.
+func (s Store) EndRelocation(from, to string) error {
 	return updateJSON(filepath.Join(s.RepoDir(to), "repo.json"), func(r *RepoRecord) {
-		r.FormerIDs = slices.DeleteFunc(r.FormerIDs, func(id string) bool { return id == from })
+		r.Relocations = slices.DeleteFunc(r.Relocations, func(m Relocation) bool { return m.From == from })
 	})
+}
+
+func sortedUnion(a, b []string) []string {
+	all := slices.Concat(a, b)
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // relocateIDs moves the archives, trees and records of the ids that concerns selects.

@@ -152,7 +152,9 @@ type RepoRecord struct {
 	RepoID        string    `json:"repo_id"`
 	CommonDir     string    `json:"common_dir"`
 	CreatedAt     time.Time `json:"created_at"`
-	FormerIDs     []string  `json:"formerly,omitempty"` // previous ids of the repository, whose records belong here
+	FormerIDs     []string  `json:"formerly,omitempty"` // previous ids of the repository; they tell its former paths
+
+	Relocations []Relocation `json:"relocations,omitempty"` // moves of records to here that have not ended
 }
 
 // EnsureRepo creates the directories of a repository and its repo.json. The caller holds the repository lock.
