@@ -291,11 +291,28 @@ func (x *checkRun) reportMissingBranch(ctx context.Context, s treeInfo, outcome 
 		}
 	} else if !s.managed { // the branch of an adopted worktree is the user's own
 		f.FixCommand, fix = "git branch "+quote.Shell(core.ShortBranch(s.branch))+" COMMIT", nil
-	} else if _, err := x.lastKnownCommit(ctx, s); fault.Is[*fault.NoCommitError](err) {
+	} else if commit, err := x.lastKnownCommit(ctx, s); fault.Is[*fault.NoCommitError](err) && (s.base != "" || !x.mayBeClone(ctx)) {
 		f.Code, f.Path, f.Outcome, fix = "foreign-record", s.recordDir, outcome, end
 		f.Problem = "neither its branch nor its commits are in this repository; the record belongs to an earlier repository at this path; if that was moved, run 'git agency doctor' in it first"
+	} else if _, registered := x.entries[s.id]; !registered {
+		f.Problem = "neither its branch " + core.ShortBranch(s.branch) + " nor git's worktree entry exists; the record may belong to an earlier repository at this path; if that was moved, run 'git agency doctor' in it first"
+		f.FixCommand, fix = "git branch "+quote.Shell(core.ShortBranch(s.branch))+" "+cmp.Or(commit, "COMMIT"), nil
 	}
 	x.addFinding(f, fix)
+}
+
+// mayBeClone reports whether this repository has the base commit of a sandbox, but neither its branch nor its entry. Then it
+// may be a clone of the repository that the sandbox belongs to, made at the path that this one had before it was moved.
+func (x *checkRun) mayBeClone(ctx context.Context) bool {
+	return slices.ContainsFunc(x.invocations, func(e store.Entry[store.InvocationMeta]) bool {
+		_, registered := x.entries[e.ID]
+		base := e.Record.BaseCommit
+		if base == "" || registered || x.refs[core.SandboxRef(e.ID)] != "" || core.HasEnded(e.Record) {
+			return false
+		}
+		found, err := x.repo.Lookup(ctx, base+"^{commit}")
+		return err != nil || !found[0].Missing()
+	})
 }
 
 // checkMarkers finds missing and wrong markers in a tree.
