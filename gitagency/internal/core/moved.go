@@ -96,7 +96,7 @@ func (r *Repository) interruptedMoves(begun []store.Relocation, repos []store.Re
 func (r *Repository) replacedRecords(old store.RepoRecord) (FormerRecords, error) {
 	f := FormerRecords{RepoID: old.RepoID, CommonDir: old.CommonDir, Replaced: true}
 	all, err := r.Store.RecordedIDs(old.RepoID)
-	if err != nil || !slices.ContainsFunc(all, func(id string) bool { return store.IsDir(r.Git.AdminDir(id)) }) {
+	if err != nil || !slices.ContainsFunc(all, r.hasTraces) {
 		return f, err
 	}
 	other := &git.Repo{CommonDir: old.CommonDir, Config: r.Git.Config}

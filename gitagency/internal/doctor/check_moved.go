@@ -12,6 +12,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/repair"
 	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -45,9 +46,12 @@ func (x *checkRun) checkMovedRepository(context.Context) error {
 			continue
 		}
 		x.hasMoved = true
+		problem := (&fault.MovedRepositoryError{From: old.CommonDir, RepoID: old.RepoID}).Error()
+		if x.Store.HasRepo(x.ID) && len(old.Moved) == 0 {
+			problem += "; it has other records here, so if it is a copy, and the original was moved, run 'git agency doctor' in the original first"
+		}
 		x.addFinding(Finding{
-			Code: "moved-repository", ID: old.RepoID, Path: x.Store.RepoDir(old.RepoID), AtRisk: true,
-			Problem: (&fault.MovedRepositoryError{From: old.CommonDir, RepoID: old.RepoID}).Error(),
+			Code: "moved-repository", ID: old.RepoID, Path: x.Store.RepoDir(old.RepoID), AtRisk: true, Problem: problem,
 		}, func(ctx context.Context) error { return x.relocateRecords(ctx, old) })
 	}
 	return nil
@@ -61,8 +65,15 @@ func (x *checkRun) checkRepoRecord(r store.RepoRecord) {
 	}
 }
 
-// relocateRecords moves the records and trees of a moved repository to its new path, and fixes the links of each.
+// relocateRecords moves the records and trees of a moved repository to its new path, and fixes the links of each. It moves
+// nothing while commands run in a sandbox: they would neither find git's files, nor the directory for their history.
 func (x *checkRun) relocateRecords(ctx context.Context, old core.FormerRecords) error {
+	for _, id := range old.IDs {
+		label := x.Store.InvocationDir(old.RepoID, id)
+		if len(proc.FindSupervisors(label)) > 0 {
+			return &fault.RunningError{ID: id, Programs: proc.TaskCommands(label)}
+		}
+	}
 	relocate := func() error { return x.Store.RelocateRepo(old.RepoID, x.ID, x.CommonDir, x.Now()) }
 	if old.Replaced {
 		relocate = func() error {
@@ -98,16 +109,15 @@ func (x *checkRun) mainTree() string {
 }
 
 // movedPath returns the path that a tree has since it was moved together with the repository; empty if there is none. The
-// id of a repository is made of its path, so former ids tell former paths: those of the main worktree around the tree, or
-// beside it, if a directory around both was moved.
+// id of a repository is made of the path of its git directory, so former ids tell former paths: those of a directory around
+// the tree and the git directory, or beside the tree, if a directory around both was moved.
 func (x *checkRun) movedPath(tree string) string {
-	main := x.mainTree()
-	if main == "" || len(x.formerIDs) == 0 {
+	if len(x.formerIDs) == 0 {
 		return ""
 	}
 	for from := tree; from != filepath.Dir(from); from = filepath.Dir(from) {
-		for to := main; to != filepath.Dir(to); to = filepath.Dir(to) {
-			if !slices.Contains(x.formerIDs, store.RepoID(from+strings.TrimPrefix(main, to)+"/.git")) {
+		for to := x.CommonDir; to != filepath.Dir(to); to = filepath.Dir(to) {
+			if !slices.Contains(x.formerIDs, store.RepoID(from+strings.TrimPrefix(x.CommonDir, to))) {
 				continue
 			}
 			if moved := to + strings.TrimPrefix(tree, from); store.IsDir(moved) {
