@@ -64,6 +64,7 @@ var namedTreePaths = map[string]string{
 	`doctor: filepath.EvalSymlinks(s.tree)`:                           "the directory itself",
 	`git: filepath.EvalSymlinks(tree)`:                                "the worktree that the caller is in",
 	`git: os.Lstat(filepath.Join(tree, dir))`:                         "asks whether a parent is a directory",
+	`git/repair: durable.ListTemps(tree)`:                             "lists names, of which one with a certain content is removed, not what a link names",
 	`git/repair: os.Lstat(filepath.Join(w.Tree, ".git"))`:             "asks whether .git is a file",
 	`git/snapshot: filepath.WalkDir(filepath.Join(w.spec.Dir, dir), `: "rollback: lists names that would be overwritten",
 	`git/snapshot: os.Lstat(filepath.Join(w.spec.Dir, at))`:           "rollback: asks what would be overwritten",

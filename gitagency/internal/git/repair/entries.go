@@ -1,6 +1,7 @@
 package repair
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
@@ -42,11 +44,37 @@ func RelinkWorktree(ctx context.Context, r *git.Repo, w worktree.Registration) e
 			return err
 		}
 	}
+	if err := removeTempDotGits(w.Tree); err != nil {
+		return err
+	}
 	if err := durable.WriteFile(filepath.Join(w.Tree, ".git"), []byte("gitdir: "+dir+"\n"), 0o644); err != nil {
 		return err
 	}
 	// gitdir comes last, so that a process that finds it finds a complete entry.
 	return WriteEntryGitdir(r, w.Name, w.Tree)
+}
+
+// removeTempDotGits removes the files that killed calls of RelinkWorktree left in a worktree, where they look like files of
+// the user. Files with another content are kept.
+func removeTempDotGits(tree string) error {
+	temps, err := durable.ListTemps(tree)
+	if err != nil {
+		return err
+	}
+	for _, path := range temps {
+		if !strings.HasPrefix(filepath.Base(path), durable.TempPrefix+".git-") {
+			continue
+		}
+		const limit = 1 << 16
+		data, err := durable.ReadFile(path, limit)
+		if err != nil || len(data) > 0 && !bytes.HasPrefix(data, []byte("gitdir: ")) {
+			continue // not one of ours
+		}
+		if err := durable.Remove(path); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // WriteEntryGitdir writes the path of a worktree into its entry.

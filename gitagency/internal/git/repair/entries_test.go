@@ -51,6 +51,9 @@ func TestRelinkWorktreeRestoresLostFiles(t *testing.T) {
 		"the target of .git": func(_, tree string) error {
 			return os.WriteFile(filepath.Join(tree, ".git"), []byte("gitdir: /nowhere\n"), 0o644)
 		},
+		"killed calls": func(_, tree string) error {
+			return errors.Join(os.WriteFile(filepath.Join(tree, ".tmp-.git-12"), []byte("gitdir: /nowhere\n"), 0o644), os.WriteFile(filepath.Join(tree, ".tmp-.git-3"), nil, 0o600))
+		},
 		"admin directory and .git": func(dir, tree string) error {
 			return errors.Join(os.RemoveAll(dir), os.Remove(filepath.Join(tree, ".git")))
 		},
@@ -73,6 +76,23 @@ func TestRelinkWorktreeRestoresLostFiles(t *testing.T) {
 				t.Errorf("entry is %+v", entry)
 			}
 		})
+	}
+}
+
+func TestRelinkWorktreeKeepsFilesOfUser(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	repo := repotest.OpenRepo(l)
+	w := repotest.AddSandbox(l, repo)
+	kept := []string{".tmp-.git-mine", ".tmp-gitdir"}
+	for _, name := range kept {
+		l.WriteIn(w.Tree, name, "text\n")
+	}
+	l.Must(RelinkWorktree(t.Context(), repo, w))
+	for _, name := range kept {
+		if _, err := os.Lstat(filepath.Join(w.Tree, name)); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
