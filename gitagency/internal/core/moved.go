@@ -1,6 +1,8 @@
 package core
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -114,12 +116,13 @@ func (r *Repository) replacedRecords(old store.RepoRecord) (FormerRecords, error
 	}
 	for _, id := range slices.Clone(f.IDs) {
 		of := r.Store.Invocation(old.RepoID, id, nil).Record.IntegrationWorktreeID
+		if !slices.Contains(all, of) || slices.Contains(f.IDs, of) || slices.Contains(f.Shared, of) {
+			continue
+		}
 		at, err := git.DotGitTarget(r.Store.Worktree(old.RepoID, of, nil).TreePath)
-		switch {
-		case !slices.Contains(all, of) || slices.Contains(f.IDs, of) || slices.Contains(f.Shared, of):
-		case err == nil && store.IsDir(at) && (at == old.CommonDir || filepath.Dir(filepath.Dir(at)) == old.CommonDir):
-			f.Shared = append(f.Shared, of) // the path of the tree is that of a worktree of the other repository
-		default:
+		if err != nil && !errors.Is(err, fs.ErrNotExist) || store.IsDir(at) && (at == old.CommonDir || filepath.Dir(filepath.Dir(at)) == old.CommonDir) {
+			f.Shared = append(f.Shared, of) // the path of the tree is that of a worktree of the other repository, or may be
+		} else {
 			f.IDs = append(f.IDs, of)
 		}
 	}
