@@ -21,15 +21,19 @@ help: ## list the targets
 build: ## build bin/git-agency
 	$(GO) build -trimpath -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o $(PROGRAM) ./cmd/git-agency
 
+# make lint vets. Without -count=1, go test logs every file that a test opens and looks up each of a million paths at
+# the end, to decide whether a result can be reused. It could not: it depends on the installed git and on the kernel.
+TESTFLAGS := -tags '$(TAGS)' -vet=off -count=1
+
 # -short thins kill sweeps and random cases and leaves none of them out. The timeouts are for a busy machine.
 test: ## run the tests, kill sweeps and random cases thinned
-	$(GO) test -short -tags '$(TAGS)' -timeout 45m ./...
+	$(GO) test -short $(TESTFLAGS) -timeout 45m ./...
 
 test-long: ## run the tests in full; as root those of an ordinary user too
-	$(GO) test -tags '$(TAGS)' -timeout 90m ./...
+	$(GO) test $(TESTFLAGS) -timeout 90m ./...
 
 sweep: ## the kill sweeps alone, at every single change of the disk
-	$(GO) test -tags '$(TAGS)' -timeout 90m ./cmd/git-agency -run KilledAtAnyChange -every 1
+	$(GO) test $(TESTFLAGS) -timeout 90m ./cmd/git-agency -run KilledAtAnyChange -every 1
 
 bench: build ## measure against raw git in one run, and fail on the promised ratios
 	$(GO) run ./scripts/bench -tool $(CURDIR)/$(PROGRAM)
