@@ -52,7 +52,7 @@ func TestLandFaultAtAnyStep(t *testing.T) {
 			}
 			restore := l.save()
 			before := withoutObjects(l.dump())
-			committed := false
+			actions, committed := oneActionPerBoundary(points), false
 			check := func(point string) {
 				t.Helper()
 				l.checkUncommitted(point)
@@ -74,10 +74,10 @@ func TestLandFaultAtAnyStep(t *testing.T) {
 					if action.name == "term" && i%4 != 0 {
 						continue // handled like int
 					}
-					// With -short each point is either killed or fails: the end of a step is the same state as the
-					// beginning of the next. Both happen around the update of the branch.
-					nth := map[string]bool{"fail": i%2 == 0, "int": i%8 == 1, "term": i%8 == 4, "kill": i%2 == 1}
-					if testing.Short() && !nth[action.name] && (action.name != "kill" || !strings.HasPrefix(point, s.verb+"/commit:")) {
+					// With -short the command fails or is killed, once at each boundary between steps. It is also killed
+					// before and after the update of the branch.
+					chosen := action.name == actions[point] || action.name == "int" && i%8 == 1 || action.name == "term" && i%8 == 4
+					if testing.Short() && !chosen && (action.name != "kill" || !strings.HasPrefix(point, s.verb+"/commit:")) {
 						continue
 					}
 					o := l.try(append(slices.Clone(sweepEnv), "TEST_FAULT="+point+"="+action.name), s.argv...)

@@ -48,6 +48,9 @@ func TestCreationKilledAtAnyChangeIsRepairable(t *testing.T) {
 			restore := l.save()
 			seen := map[string]int{}
 			step := killStep(30, 1)
+			if s.verb == restoreSweep.verb { // has the most points
+				step = killStep(80, 1)
+			}
 			for n := 1; ; n += step {
 				done, last := l.runKilled(n, s.argv...)
 				if done {

@@ -202,6 +202,19 @@ func onePerBoundary(points []string) (chosen []string) {
 	return chosen
 }
 
+// oneActionPerBoundary returns what a sweep does with -short at the point that onePerBoundary selects for a boundary: the
+// command fails before a step or is killed after a step. Other points have no action.
+func oneActionPerBoundary(points []string) map[string]string {
+	actions := map[string]string{}
+	for _, point := range onePerBoundary(points) {
+		actions[point] = "kill"
+		if strings.HasSuffix(point, ":before") {
+			actions[point] = "fail"
+		}
+	}
+	return actions
+}
+
 func TestOnePerBoundary(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ points, want []string }{
@@ -249,10 +262,11 @@ func TestCreationFailedAtAnyStepIsUndone(t *testing.T) {
 		t.Run(s.String(), func(t *testing.T) {
 			t.Parallel()
 			l := s.newLab(t)
-			before := l.dump()
-			for i, point := range l.faultPoints(s) {
-				if testing.Short() && i%2 != 0 {
-					continue // killed there instead: the end of a step is the same state as the beginning of the next
+			before, points := l.dump(), l.faultPoints(s)
+			actions := oneActionPerBoundary(points)
+			for _, point := range points {
+				if testing.Short() && actions[point] != "fail" {
+					continue // TestCreationKilledAtAnyStepIsRemovable kills it at the other boundaries
 				}
 				o := l.try(append(slices.Clone(sweepEnv), "TEST_FAULT="+point+"=fail"), s.argv...)
 				if o.code != 1 || o.stdout != "" || !strings.Contains(o.stderr, "failed on purpose at "+point) || strings.Contains(o.stderr, "clean-up") {
@@ -279,9 +293,10 @@ func TestStartInterruptedAtAnyStepIsUndone(t *testing.T) {
 			t.Parallel()
 			s := creations[1]
 			l := newSweepLab(t)
-			before := l.dump()
-			for i, point := range l.faultPoints(s) {
-				if testing.Short() && i%2 != n {
+			before, points := l.dump(), l.faultPoints(s)
+			chosen := onePerBoundary(points)
+			for _, point := range points {
+				if testing.Short() && !slices.Contains(chosen, point) || testing.Short() && slices.Index(chosen, point)%2 != n {
 					continue // both signals are handled alike
 				}
 				o := l.try(append(slices.Clone(sweepEnv), "TEST_FAULT="+point+"="+sig.name), s.argv...)
@@ -307,10 +322,10 @@ func TestCreationKilledAtAnyStepIsRemovable(t *testing.T) {
 			t.Parallel()
 			l := s.newLab(t)
 			before, points := l.dump(), l.faultPoints(s)
-			restore := l.save()
-			for i, point := range points {
-				if testing.Short() && i%2 != 1 {
-					continue // TestCreationFailedAtAnyStepIsUndone makes it fail there
+			actions, restore := oneActionPerBoundary(points), l.save()
+			for _, point := range points {
+				if testing.Short() && actions[point] != "kill" {
+					continue // TestCreationFailedAtAnyStepIsUndone makes it fail at the other boundaries
 				}
 				if o := l.try(append(slices.Clone(sweepEnv), "TEST_FAULT="+point+"=kill"), s.argv...); o.code != -1 {
 					t.Fatalf("%s: exited with %d\n%s", point, o.code, o.stderr)
@@ -390,13 +405,13 @@ func TestWorktreeRmFailedAtAnyStepKeepsWork(t *testing.T) {
 	l := newSweepLab(t)
 	rm := sweep{verb: "worktree rm", argv: []string{"git-agency", "worktree", "rm", sweepWorktree, "--force"}}
 	points := l.faultPoints(rm)
-	restore := l.save()
+	actions, restore := oneActionPerBoundary(points), l.save()
 	decided := false
-	for i, point := range points {
+	for _, point := range points {
 		decided = decided || strings.HasPrefix(point, "worktree rm/tree:")
-		for n, action := range []string{"fail", "kill"} {
-			if testing.Short() && i%2 != n {
-				continue // the end of a step is the same state as the beginning of the next
+		for _, action := range []string{"fail", "kill"} {
+			if testing.Short() && actions[point] != action {
+				continue
 			}
 			before := withoutObjects(l.dump())
 			o := l.try(append(slices.Clone(sweepEnv), "TEST_FAULT="+point+"="+action), rm.argv...)
@@ -517,15 +532,14 @@ func TestDiscardFailedAtAnyStepIsUndoneOrFinished(t *testing.T) {
 
 func testFailedDiscard(t *testing.T, newLab func(t *testing.T) (l *lab, tree string)) {
 	l, tree := newLab(t)
-	archived := exists(filepath.Join(tree, "vendor"))
 	points := l.faultPoints(discardSweep)
-	restore := l.save()
+	actions, restore := oneActionPerBoundary(points), l.save()
 	outside := l.dumpOutsideSandbox()
 	decided := false
-	for i, point := range points {
+	for _, point := range points {
 		decided = decided || strings.HasPrefix(point, "discard/tree:")
-		if testing.Short() && (i%2 == 0) == archived {
-			continue // with -short each point fails in one of the labs
+		if testing.Short() && actions[point] != "fail" {
+			continue // testKilledDiscard kills it at the other boundaries
 		}
 		worldBefore := withoutObjects(l.dump())
 		o := l.try(append(slices.Clone(sweepEnv), "TEST_FAULT="+point+"=fail"), discardSweep.argv...)
@@ -558,7 +572,7 @@ func testKilledDiscard(t *testing.T, newLab func(t *testing.T) (l *lab, tree str
 	l, tree := newLab(t)
 	archived := exists(filepath.Join(tree, "vendor"))
 	points := l.faultPoints(discardSweep)
-	restore := l.save()
+	actions, restore := oneActionPerBoundary(points), l.save()
 	outside := l.dumpOutsideSandbox()
 	kill := func(point string) {
 		t.Helper()
@@ -566,9 +580,13 @@ func testKilledDiscard(t *testing.T, newLab func(t *testing.T) (l *lab, tree str
 			t.Fatalf("%s: exited with %d\n%s", point, o.code, o.stderr)
 		}
 	}
-	for i, point := range points {
-		// With -short each point is killed in one of the labs.
-		if !testing.Short() || !archived && i%2 == 1 || archived && i%4 == 0 {
+	kills := 0
+	for _, point := range points {
+		if testing.Short() && actions[point] != "kill" {
+			continue // testFailedDiscard makes it fail at the other boundaries
+		}
+		kills++
+		if !testing.Short() || !archived || kills%2 == 0 {
 			kill(point)
 			if state := l.listedState(discardSweep); state != "whole" {
 				t.Fatalf("%s: the state of the invocation is %q", point, state)
@@ -579,7 +597,7 @@ func testKilledDiscard(t *testing.T, newLab func(t *testing.T) (l *lab, tree str
 			}
 			restore()
 		}
-		if archived && (!testing.Short() || i%4 == 2) {
+		if archived && (!testing.Short() || kills%2 != 0) {
 			kill(point)
 			l.checkDoctorAfterDiscard(point, tree)
 			restore()
