@@ -138,7 +138,7 @@ func processesWithMark(t *testing.T, mark string) []string {
 // works.
 func TestExecEndsAllProcesses(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
+	cases := map[string]struct {
 		script string // $1 is the mark
 		flags  []string
 		code   int
@@ -154,33 +154,33 @@ func TestExecEndsAllProcesses(t *testing.T) {
 		"stops itself":                 {`sleep $1 & kill -STOP $$`, []string{"--timeout", "100ms", "--grace", "50ms"}, 124},
 		"leaves the terminal's group":  {`setsid setsid sleep $1 & exit 5`, []string{"--grace", "50ms"}, 5},
 		"is killed with children left": {`setsid sleep $1 & kill -9 $$`, []string{"--grace", "50ms"}, 137},
-	} {
-		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
-			t.Parallel()
-			forEachContainment(t, func(l *execLab) {
+	}
+	forEachContainment(t, func(l *execLab) {
+		for name, c := range cases {
+			l.t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 				mark := l.newMark()
 				cmd := l.execCommand(append(c.flags, "--json", "--", "sh", "-c", c.script, "sh", mark)...)
 				out, err := cmd.Output()
 				var exit *exec.ExitError
 				if err != nil && !errors.As(err, &exit) {
-					l.t.Fatal(err)
+					t.Fatal(err)
 				}
 				var res execOutput
 				if err := json.Unmarshal(out, &res); err != nil {
-					l.t.Fatalf("%v: %s", err, out)
+					t.Fatalf("%v: %s", err, out)
 				}
 				if got := cmd.ProcessState.ExitCode(); got != c.code || res.ExitCode != c.code || res.ContainedBy != l.containedBy {
-					l.t.Errorf("ended with %d, %+v", got, res)
+					t.Errorf("ended with %d, %+v", got, res)
 				}
-				if left := processesWithMark(l.t, mark); len(left) > 0 {
-					l.t.Errorf("processes are left: %q", left)
+				if left := processesWithMark(t, mark); len(left) > 0 {
+					t.Errorf("processes are left: %q", left)
 				}
 				if out, err := l.execCommand("--", "echo", "next").Output(); err != nil || string(out) != "next\n" {
-					l.t.Errorf("the next exec: %q, %v", out, err)
+					t.Errorf("the next exec: %q, %v", out, err)
 				}
 			})
-		})
-	}
+		}
+	})
 }
 
 // startDaemonCommand starts a command with a daemon child that ignores SIGHUP, SIGINT and SIGTERM, and waits

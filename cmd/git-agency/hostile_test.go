@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -149,7 +150,7 @@ type hostileLab struct {
 func newHostileLab(t *testing.T, isolation string) *hostileLab {
 	t.Helper()
 	l := newLab(t)
-	g := &hostileLab{lab: l, traceFile: filepath.Join(l.dir, "home", "witness"), toolsDir: filepath.Join(l.dir, "tools")}
+	g := &hostileLab{lab: l, traceFile: filepath.Join(l.dir, "home", "witness"), toolsDir: filepath.Join(l.dir, "home", "tools")}
 	l.git("config", "--global", "filter.users.clean", "cat")
 	l.git("config", "--global", "filter.users.smudge", "cat")
 	wt := l.agency("worktree", "create", "wt")
@@ -200,7 +201,7 @@ func (g *hostileLab) runTool(args ...string) outcome {
 // forgeIndex writes an index with the entry .git/config to the tools directory, for payloads that install it.
 func (g *hostileLab) forgeIndex() {
 	g.t.Helper()
-	index := filepath.Join(g.dir, "forged")
+	index := filepath.Join(g.t.TempDir(), "forged")
 	env := []string{"GIT_INDEX_FILE=" + index}
 	blob := g.git("rev-parse", "HEAD:readme")
 	g.try(env, "git", "update-index", "--add", "--cacheinfo", "100644,"+blob+",Xgit/config")
@@ -222,21 +223,33 @@ func TestToolRunsNothingFromSandbox(t *testing.T) {
 		isolations = isolations[:1]
 	}
 	for _, isolation := range isolations {
-		count := 0 // of the payloads that run with this isolation
-		for i, p := range payloads {
-			if p.noWallsOnly && isolation != "none" {
-				continue
+		t.Run(isolation, func(t *testing.T) {
+			var chosen []payload
+			var names []string
+			for i, p := range payloads {
+				if p.noWallsOnly && isolation != "none" {
+					continue
+				}
+				if testing.Short() && !p.noWallsOnly && (isolation == "none") != (i%2 == 0) {
+					continue // with -short, each payload runs with one isolation
+				}
+				chosen, names = append(chosen, p), append(names, strings.ReplaceAll(p.name, " ", "-"))
 			}
-			if testing.Short() && !p.noWallsOnly && (isolation == "none") != (i%2 == 0) {
-				continue // with -short, each payload runs with one isolation
+			var hostileLabs sync.Map // by directory
+			newLab := func(t *testing.T) *lab {
+				t.Helper()
+				g := newHostileLab(t, isolation)
+				g.forgeIndex()
+				hostileLabs.Store(g.dir, *g)
+				return g.lab
 			}
-			number := count
-			count++
-			t.Run(isolation+"/"+strings.ReplaceAll(p.name, " ", "-"), func(t *testing.T) {
-				t.Parallel()
-				newHostileLab(t, isolation).checkPayload(p, isolation, number)
+			forEachCase(t, names, newLab, func(l *lab, number int, _ func()) {
+				shared, _ := hostileLabs.Load(l.dir)
+				g := shared.(hostileLab)
+				g.lab = l
+				g.checkPayload(chosen[number], isolation, number)
 			})
-		}
+		})
 	}
 }
 
@@ -246,7 +259,6 @@ func TestToolRunsNothingFromSandbox(t *testing.T) {
 func (g *hostileLab) checkPayload(p payload, isolation string, number int) {
 	t := g.t
 	t.Helper()
-	g.forgeIndex()
 	planted := g.runAsAgent(p.script)
 	if planted.code == 125 {
 		t.Fatalf("the payload script did not start: %s", planted.stderr)
