@@ -73,12 +73,12 @@ var hostileTrees = []hostileTree{
 		script: deepFile + commitBaseFile + `; rm evil`,
 		target: deepFile + `mkdir -p "$(dirname $F)"; echo x >$F; ` + deepPattern + ` >.gitignore`,
 	},
+	{name: "nested trees", script: commitNestedTrees, target: `true`},
 	{
 		name: "attribute rules of the integration branch that take exponential time", base: deepFile + commitBaseFile,
 		script: deepFile + changeLine1 + `rm evil; commit x`,
 		target: deepFile + changeLine3 + deepPattern + ` >.gitattributes; echo ' merge=union' >>.gitattributes; git add .gitattributes; git commit -q -m other`,
 	},
-	{name: "nested trees", script: commitNestedTrees, target: `true`},
 }
 
 // canaryText is the content of the private file.

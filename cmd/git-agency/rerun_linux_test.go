@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,7 +17,7 @@ import (
 func rerunTest(t *testing.T, dir string, attr *syscall.SysProcAttr, exe, test string) (skip string) {
 	t.Helper()
 	tmp := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), exe, "-test.run=^"+test+"$", "-test.v")
+	cmd := exec.CommandContext(t.Context(), exe, "-test.run=^"+test+"$", "-test.v", "-test.short="+strconv.FormatBool(testing.Short()))
 	cmd.Dir, cmd.SysProcAttr = dir, attr
 	cmd.Env = append(os.Environ(), "TEST_RERUN=1", "TMPDIR="+tmp)
 	if attr.Credential != nil {
@@ -121,8 +122,11 @@ func TestFullDiskLeavesFilesUnchanged(t *testing.T) {
 	l.agency("worktree", "create", "wt")
 	filler := filepath.Join(dir, "filler")
 
-	failures := 0
-	for room := 0; ; room++ {
+	failures, step := 0, 1
+	if testing.Short() {
+		step = 2
+	}
+	for room := 0; ; room += step {
 		l.fillDisk(filler, room)
 		before := l.dump()
 		o := l.try(nil, "git-agency", "start", "wt")
