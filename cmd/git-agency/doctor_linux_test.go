@@ -113,7 +113,7 @@ func TestDoctorFixesKilledWorktreeAdd(t *testing.T) {
 	l := newSweepLab(t)
 	tree := filepath.Join(l.dir, "home", "topic")
 	restore, seen := l.save(), map[string]int{}
-	step := killStep(5, 1)
+	step := killStep(10, 1)
 	for n := 1; ; n += step {
 		log := filepath.Join(t.TempDir(), "log")
 		o := l.try(nil, "killat", "-n", strconv.Itoa(n), "-log", log, "-under", l.dir, "--", "git", "worktree", "add", "-q", "-b", "topic/x", tree)

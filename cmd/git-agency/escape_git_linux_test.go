@@ -284,6 +284,9 @@ func (g *gitEscapeLab) checkBehindWalls(a gitEscape, number int) {
 		if testing.Short() && number%4 != 0 && (args[0] == "show" || args[0] == "path" || len(args) > 4 && args[0] == "diff") {
 			continue // these read the record, or what the plain diff reads too
 		}
+		if testing.Short() && (number%4 == 1 && args[0] == "snapshot" || number%4 == 2 && args[0] == "diff") {
+			continue // both read the tree and the git directory of the sandbox
+		}
 		o := g.runWithTimeout(nil, g.repo, append([]string{"git-agency"}, args...)...)
 		if exists(canary) {
 			t.Fatalf("%q ran the planted program: %s%s", args, o.stdout, o.stderr)

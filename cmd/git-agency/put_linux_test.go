@@ -44,7 +44,7 @@ func TestPutKilledAtAnyChangeIsAllOrNothing(t *testing.T) {
 	with := files()
 	restore()
 	undone, done := 0, 0
-	step := killStep(4, 1)
+	step := killStep(8, 1)
 	for n := 1; ; n += step {
 		ended, last := l.runKilled(n, first...)
 		if ended {
