@@ -60,18 +60,22 @@ func Onboard(ctx context.Context, req OnboardRequest, opts core.Options) (*Direc
 func (d *Directory) createAndLock(ctx context.Context) (repo *git.Repo, unlock func(), err error) {
 	const tries = 10
 	for range tries {
-		if err := d.repo.Store.EnsureDirectories(); err != nil {
-			return nil, nil, err
-		}
-		if err := core.CheckParentResolved(d.repo.Store.DirectoryGitDir(d.ID)); err != nil {
-			return nil, nil, err
-		}
-		repo, unlock, err = d.repo.LockAndRecover(ctx)
-		if !errors.Is(err, fs.ErrNotExist) { // another process is removing the directory that contains the lock
+		repo, unlock, err = d.createAndLockOnce(ctx)
+		if !errors.Is(err, fs.ErrNotExist) { // another process is removing a directory that contains the lock
 			return repo, unlock, err
 		}
 	}
 	return repo, unlock, err
+}
+
+func (d *Directory) createAndLockOnce(ctx context.Context) (repo *git.Repo, unlock func(), err error) {
+	if err := d.repo.Store.EnsureDirectories(); err != nil {
+		return nil, nil, err
+	}
+	if err := core.CheckParentResolved(d.repo.Store.DirectoryGitDir(d.ID)); err != nil {
+		return nil, nil, err
+	}
+	return d.repo.LockAndRecover(ctx)
 }
 
 // onboard is the transaction. Until the record is written the directory is not onboarded; leftovers of a killed onboard are
