@@ -153,7 +153,7 @@ func checkPolicyKeys(config config.Settings) error {
 		name, ours := strings.CutPrefix(key, "agency."+policySection+".")
 		if ours && !slices.Contains([]string{ReadKey, WriteKey, hideKey, envKey, homeKey}, "agency."+policySection+"."+name) {
 			settings := config[key]
-			return InvalidSetting("key "+key, settings[len(settings)-1], "agency.sandbox.read, .write, .hide, .env or .home")
+			return invalidKey(key, settings[len(settings)-1], "agency.sandbox.read, .write, .hide, .env or .home")
 		}
 	}
 	return nil

@@ -147,7 +147,7 @@ func (r *Reader) checkProfile(profile string) error {
 		}
 		if !slices.ContainsFunc(primitives, func(p primitive) bool { return p.name == name }) {
 			setting, _ := r.Config.Last(key)
-			return InvalidSetting("key "+key, setting, "changeset, platform, isolation, outputs or software")
+			return invalidKey(key, setting, "changeset, platform, isolation, outputs or software")
 		}
 		known = true
 	}

@@ -193,6 +193,11 @@ func InvalidSetting(key string, s config.Setting, want string) error {
 	return &fault.InvalidError{What: key + " (" + s.Origin + ")", Value: s.Value, Want: want, ConfigKey: key, Setting: s}
 }
 
+// invalidKey is InvalidSetting for a key that does not exist; want names those that do.
+func invalidKey(key string, s config.Setting, want string) error {
+	return &fault.InvalidError{What: "key " + key + " (" + s.Origin + ")", Value: s.Value, Want: want, ConfigKey: key, Setting: s}
+}
+
 const (
 	trashLimitKey     = "agency.trashLimit"
 	defaultTrashLimit = 1 << 30
