@@ -21,7 +21,7 @@ func landingView(err error) error {
 		for i, p := range e.Paths {
 			paths[i] = p.Path
 		}
-		return &LocalChangesError{Worktree: e.Worktree, Paths: paths, AlreadyLanded: e.AlreadyNew, Err: err}
+		return &LocalChangesError{Worktree: e.Worktree, Paths: paths, AlreadyLanded: e.AlreadyNew, AsStarted: e.AsStarted, Err: err}
 	case *landing.VerifyError:
 		return &VerifyError{
 			ID: e.ID, Command: e.Command, ExitCode: e.ExitCode, TimedOut: e.TimedOut, After: e.After, Limit: e.Limit, Log: e.Log,

@@ -62,6 +62,7 @@ type LocalChangesError struct {
 	Worktree      string   // path
 	Paths         []string // relative to it
 	AlreadyLanded bool     // all of them already are as they would land, as after a start with the changes of the worktree
+	AsStarted     bool     // all of them are as they would land, or as they were when the sandbox started with them
 	Err           error    // the message
 }
 

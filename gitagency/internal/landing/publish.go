@@ -127,7 +127,8 @@ func (l *landAttempt) planUpdate(ctx context.Context) (update.Update, error) {
 	a := update.Update{
 		Branch: l.target.Branch, Old: l.target.Commit, New: l.newTip, Reason: "agency: land " + l.s.ID,
 		GitDir: l.target.CheckoutGitDir, Worktree: l.target.CheckoutTree, Trusted: l.merger.Trusted,
-		OtherRefs: []update.RefMove{{Ref: core.TrashRef(l.s.ID), Old: was, New: kept}},
+		StartFiles: l.entry.Record.StartChanges,
+		OtherRefs:  []update.RefMove{{Ref: core.TrashRef(l.s.ID), Old: was, New: kept}},
 	}
 	if l.newTip == "" {
 		a.New, a.GitDir, a.Worktree = a.Old, "", ""

@@ -208,9 +208,9 @@ func StartLocked(ctx context.Context, r *core.Repository, repo *git.Repo, req St
 		}
 		return populateSubmodules(ctx, r, repo, id, "")
 	}
-	snapshot := point.Snapshot
+	snapshot, changes := point.Snapshot, ""
 	if req.WithChanges {
-		snapshot = "" // no ref keeps it
+		snapshot, changes = "", point.Snapshot // no ref keeps it
 	}
 	err = r.CreateTree(ctx, repo, core.Creation{
 		Verb:          verb,
@@ -227,7 +227,7 @@ func StartLocked(ctx context.Context, r *core.Repository, repo *git.Repo, req St
 			return r.Store.WriteInvocationMeta(r.ID, store.InvocationMeta{
 				SchemaVersion: store.SchemaVersion, InvocationID: id, InvocationName: req.Name,
 				IntegrationWorktreeID: wt.ID, SandboxPath: tree, SandboxBranch: core.ShortBranch(core.SandboxRef(id)),
-				BaseCommit: point.Base, IntegrationBranch: point.branch, FromSnapshot: snapshot, VerifiesInvocation: req.verifies,
+				BaseCommit: point.Base, IntegrationBranch: point.branch, FromSnapshot: snapshot, StartChanges: changes, VerifiesInvocation: req.verifies,
 				Runner: req.Runner, Mode: req.Mode, Status: "starting", StartedAt: at, StartedNS: max(0, elapsed.Nanoseconds()), Primitives: req.prims, Limits: req.limits, Allowed: req.allowed,
 			})
 		},

@@ -131,7 +131,7 @@ func landingHints(err error, retry Retry) []string {
 		return []string{"this restores it" + gitInTree(gone.Tree, gone.Branch) + " " + gone.RestoreArgs}
 	case errors.As(err, &gone) && gone.Ref != "":
 		return []string{"its commits are kept, and this merges them again" + gitInTree(gone.Tree, gone.Branch) + " merge " + gone.RestoreCommit}
-	case errors.As(err, &changes) && changes.AlreadyLanded && len(changes.Paths) <= mostStashed:
+	case errors.As(err, &changes) && changes.AsStarted && len(changes.Paths) <= mostStashed:
 		return stashLandedHints(changes, retry)
 	case errors.As(err, &changes):
 		return []string{"commit them, or stash them ('git -C " + quote.Shell(changes.Worktree) + " stash -u'; ignored files have to be moved), and try again"}

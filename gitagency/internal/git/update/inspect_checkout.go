@@ -3,10 +3,8 @@ package update
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -248,63 +246,6 @@ func (co *checkout) parentDirs() map[string]bool {
 		}
 	}
 	return around
-}
-
-// localChangesError returns a *LocalChangesError if there are overlaps.
-func (co *checkout) localChangesError(ctx context.Context) error {
-	if len(co.overlaps) == 0 {
-		return nil
-	}
-	err := newLocalChangesError(ctx, co.repo, co.spec, co.overlaps)
-	var changes *LocalChangesError
-	if errors.As(err, &changes) {
-		changes.AlreadyNew = !slices.ContainsFunc(changes.Paths, func(o Overlap) bool { return !co.isAlreadyNew(o.Path) })
-	}
-	return err
-}
-
-// isAlreadyNew reports whether a changed or untracked file has the content and mode that the update would give it. Files that
-// a filter converts do not count.
-func (co *checkout) isAlreadyNew(name string) bool {
-	t := co.changeByPath[name]
-	if t == nil || co.overlaps[name] == OverlapStaged || t.newKind != kindFile {
-		return false
-	}
-	file := filepath.Join(co.spec.Worktree, filepath.FromSlash(name))
-	st, err := os.Lstat(file)
-	const largest = 16 << 20
-	if err != nil || !st.Mode().IsRegular() || st.Size() > largest || (st.Mode()&0o100 != 0) != (t.NewMode == "100755") {
-		return false
-	}
-	content, err := os.ReadFile(file)
-	return err == nil && hex.EncodeToString(object.HashObject(co.format, "blob", content)) == t.NewOID
-}
-
-// newLocalChangesError returns a *LocalChangesError, and asks git which of the untracked paths are ignored.
-func newLocalChangesError(ctx context.Context, r *git.Repo, u Update, overlaps map[string]string) error {
-	var unknown []string
-	for name, why := range overlaps {
-		if why == OverlapUntracked {
-			unknown = append(unknown, name)
-		}
-	}
-	if len(unknown) > 0 {
-		p := git.RunOptions{GitDir: u.GitDir, WorkTree: u.Worktree, Stdin: strings.Join(unknown, "\x00") + "\x00", Reading: r.ReadingOf("evaluating the ignore rules of " + u.Worktree)}
-		out, err := r.RunRead(ctx, p, "check-ignore", "-z", "--stdin")
-		if err != nil && !git.ExitedWith(err, 1, 128) { // 1: none is ignored; 128: a path beyond a symlink
-			return err
-		}
-		for name := range strings.SplitSeq(string(out), "\x00") {
-			if overlaps[name] != "" {
-				overlaps[name] = OverlapIgnored
-			}
-		}
-	}
-	e := &LocalChangesError{Worktree: u.Worktree}
-	for _, name := range slices.Sorted(maps.Keys(overlaps)) {
-		e.Paths = append(e.Paths, Overlap{Path: name, Reason: overlaps[name]})
-	}
-	return e
 }
 
 // refuseUntrustedFilters refuses new files that a smudge filter from untrusted config would write.

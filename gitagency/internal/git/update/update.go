@@ -42,6 +42,8 @@ type Update struct {
 	Worktree string `json:"tree,omitempty"`
 	Trusted  bool   `json:"trusted,omitempty"` // only the user can have written the repository's config: its filters run
 
+	StartFiles string `json:"-"` // commit of the uncommitted work that the new commits were made on top of; empty: none
+
 	merger *merge.Merger // merger that made the new commit and holds the new objects; nil: read them through git
 }
 
@@ -205,8 +207,8 @@ type LocalChangesError struct {
 	Worktree string
 	Paths    []Overlap // sorted
 
-	// AlreadyNew is whether all of them are files that already are as the update would make them.
-	AlreadyNew bool
+	AlreadyNew bool // all of them are files that already are as the update would make them
+	AsStarted  bool // all of them are files that are as the update would make them, or as in Update.StartFiles
 }
 
 func (e *LocalChangesError) Error() string {
