@@ -125,6 +125,9 @@ func (t *tool) reportAllowed(done gitagency.AllowResult, req gitagency.AllowRequ
 		what += ", from the next command on"
 	}
 	fmt.Fprintf(t.Stderr, "%s: %s\n", what, strings.Join(words, ", "))
+	if done.Outputs == "open" && strings.HasPrefix(req.Outputs, "hosts:") {
+		t.PrintHint("its outputs are open: it can reach all hosts, and allow only widens; for a sandbox that reaches these alone, start another: git agency start --outputs " + quote.Shell(req.Outputs))
+	}
 	for _, path := range done.Pending {
 		t.Warn(fmt.Sprintf("the change of %s is in force only when the commands have ended that run in sandbox %s now: they and commands that join them keep their walls, and commands that cannot join are refused", quote.Path(path), done.ID))
 	}

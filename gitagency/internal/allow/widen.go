@@ -31,6 +31,8 @@ func widenOutputs(have, add string) (string, error) {
 		return have, nil
 	case add == settings.OutputsOpen:
 		return add, nil
+	case add == "none":
+		return "", &fault.InvalidError{What: "outputs", Value: add, Want: "open, or hosts:<list> with hosts to add: allow only widens; for a sandbox without network, start another: git agency start --outputs none"}
 	case !some:
 		return "", &fault.InvalidError{What: "outputs", Value: add, Want: "open, or hosts:<list> with hosts to add"}
 	}
