@@ -21,6 +21,7 @@ import (
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
 	"github.com/git-agency/git-agency/gitagency"
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 const execName = "exec"
@@ -180,6 +181,7 @@ type childError struct {
 	code      int
 	err       error
 	shellLine string // shell command line that the user may have meant as the command
+	hidden    string // command that lets the sandbox read its program, which the walls hide
 }
 
 func (e *childError) Error() string {
@@ -255,7 +257,37 @@ func (t *tool) finishExec(c *cli.Context, sandbox *gitagency.Sandbox, opts gitag
 	case err == nil && res.ExitCode == 0:
 		return nil
 	}
-	return &childError{code: res.ExitCode, err: err, shellLine: suspectedShellLine(sandbox, opts, res)}
+	return &childError{code: res.ExitCode, err: err, shellLine: suspectedShellLine(sandbox, opts, res), hidden: t.allowHiddenProgram(c, sandbox.ID, opts.Argv[0], res)}
+}
+
+// allowHiddenProgram returns the command that lets a sandbox read a program that exists, and was not found because the walls
+// hide it; else "".
+func (t *tool) allowHiddenProgram(c *cli.Context, id, program string, res gitagency.ExecResult) string {
+	if res.ExitCode != hints.ExitCommandNotFound || !filepath.IsAbs(program) {
+		return ""
+	}
+	real, err := filepath.EvalSymlinks(program)
+	if err != nil {
+		return ""
+	}
+	repo, err := t.OpenRepository(c)
+	if err != nil {
+		return ""
+	}
+	walls, err := repo.Walls(c.Context, id)
+	if err != nil {
+		return ""
+	}
+	var cover gitagency.WallPath // the lowest path that contains the program
+	for _, p := range walls.Paths {
+		if strings.HasPrefix(real, strings.TrimSuffix(p.Path, "/")+"/") && len(p.Path) > len(cover.Path) || real == p.Path {
+			cover = p
+		}
+	}
+	if cover.Access != "hidden" && cover.Access != "private" {
+		return ""
+	}
+	return "git agency allow " + id + " --read " + quote.Shell(program)
 }
 
 // suspectedShellLine returns the command if it looks like a line for a shell that was given as the name of a program,

@@ -72,6 +72,8 @@ func commandHints(err error) (lines []string, known bool) {
 		lines = queue.hints()
 	case errors.As(err, &child) && child.shellLine != "":
 		lines = []string{"the command is not run by a shell; to use one: -- sh -c " + quote.Shell(child.shellLine)}
+	case errors.As(err, &child) && child.hidden != "":
+		lines = []string{"the walls hide that file; to let the sandbox read it: " + child.hidden}
 	case errors.As(err, &findings) && len(findings.fixable) == 1:
 		what := "it"
 		if findings.count > 1 {
