@@ -20,7 +20,8 @@ func (t *tool) syncCommand() *cli.Command {
 a fast-forward if the sandbox has no commits of its own. Prints the commit that the sandbox is then at.
 
 Conflicts stay in the sandbox as 'git merge' leaves them; each path is printed after its kinds of conflict
-and a tab. Resolve them there with 'git add' and 'git commit', or give up with 'git merge --abort'.
+and a tab. Resolve them there with 'git add' and 'git commit', or undo the sync. 'git merge --abort' can
+remove untracked files that the integration branch has too; the command that undoes the sync keeps them.
 
 The work in the sandbox must be committed. Untracked files stay, and must not be in the way. The state
 before is snapshotted, with ignored files that are in the way, and standard error prints the command that

@@ -114,11 +114,7 @@ func landingHints(err error, retry Retry) []string {
 	case errors.As(err, &verify) && verify.Err == nil:
 		return Walls("", verify.Result)
 	case errors.As(err, &conflicts) && conflicts.UnfinishedIn != "":
-		inside := "git agency exec " + conflicts.ID + " -- git "
-		return []string{
-			"edit the files there, and then: " + inside + "commit -a --no-edit",
-			"or abort it: " + inside + "merge --abort",
-		}
+		return []string{continueHint("git agency exec "+conflicts.ID+" -- git ", "merge")} // sync prints the rollback that undoes it
 	case errors.As(err, &conflicts) && conflicts.Worktree != "":
 		return []string{"merge the parent branch there and resolve the conflicts, then finish again: git -C " + quote.Shell(conflicts.Tree) + " merge " + quote.Shell(conflicts.Branch)}
 	case errors.As(err, &conflicts) && conflicts.Unlanding:

@@ -29,10 +29,17 @@ func inProgressHints(e *gitagency.StateError, _ Retry) []string {
 	case "conflicts":
 		return []string{"resolve them, and then: " + there + "commit -a -m '<message>'", "or drop them: " + there + "reset --merge"}
 	}
-	return []string{
-		"resolve and add the conflicting files, and then: " + there + "-c core.editor=true " + e.Operation + " --continue",
-		"or abort it: " + there + e.Operation + " --abort",
+	return []string{continueHint(there, e.Operation), "or abort it: " + there + e.Operation + " --abort"}
+}
+
+// continueHint says how to finish an operation that stopped at conflicts. Both commands refuse files that were not added;
+// that of a merge needs no editor even where GIT_EDITOR is set, which overrides core.editor.
+func continueHint(there, operation string) string {
+	finish := "-c core.editor=true " + operation + " --continue"
+	if operation == "merge" {
+		finish = "commit --no-edit"
 	}
+	return "resolve and add the conflicting files, and then: " + there + finish
 }
 
 // unstagedMergeHints is for a merge of which nothing is staged: finishing it would record that all of its changes were
