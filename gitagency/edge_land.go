@@ -15,7 +15,7 @@ func landingView(err error) error {
 			RevertArgs: e.RevertArgs, Branch: e.Branch, Tree: e.Tree, AlreadyLanded: e.AlreadyLanded, Worktree: e.Worktree, Err: err,
 		}
 	case *sandbox.UncommittedError:
-		return &UncommittedError{ID: e.ID, Path: e.Path, Files: e.Files, LeftOut: convertAll(e.LeftOut, newLeftOut), TrackedOnly: e.TrackedOnly, CommitAll: e.CommitAll, Err: err}
+		return &UncommittedError{ID: e.ID, Path: e.Path, Files: e.Files, LeftOut: convertAll(e.LeftOut, newLeftOut), Unadded: e.Unadded, TrackedOnly: e.TrackedOnly, CommitAll: e.CommitAll, Err: err}
 	case *fault.LocalChangesError:
 		paths := make([]string, len(e.Paths))
 		for i, p := range e.Paths {

@@ -50,6 +50,7 @@ type UncommittedError struct {
 	Path        string    // path of the sandbox
 	Files       []string  // relative to the top of the sandbox
 	LeftOut     []LeftOut // files that were left out of Files and do not count
+	Unadded     []string  // submodules in LeftOut that are committed, at a commit that the index of the sandbox does not have
 	TrackedOnly bool      // only changes of tracked files count
 	CommitAll   bool      // LandRequest.CommitAll would land them
 	Err         error     // the message

@@ -134,7 +134,7 @@ func (l *landAttempt) checkUncommitted(ctx context.Context) error {
 	case l.req.Leave:
 		l.leaveUncommitted()
 	case len(k.Uncommitted) > 0 && !l.req.CommitAll:
-		return l.uncommittedError(k.Uncommitted)
+		return l.uncommittedError(ctx, k.Uncommitted)
 	}
 	return nil
 }
@@ -155,10 +155,11 @@ func (l *landAttempt) leaveUncommitted() {
 	slices.SortFunc(k.LeftOut, func(a, b status.LeftOut) int { return strings.Compare(a.Path, b.Path) })
 }
 
-func (l *landAttempt) uncommittedError(files []string) error {
+func (l *landAttempt) uncommittedError(ctx context.Context, files []string) error {
 	required, err := l.r.Settings.Bool(settings.RequireReviewKey, false)
 	return &sandbox.UncommittedError{
 		ID: l.s.ID, Path: l.s.Tree, Files: files, LeftOut: snapshots.ToLeftOut(l.scanResult.LeftOut), CommitAll: err == nil && !required,
+		Unadded: unaddedSubmodules(ctx, l.r, l.repo, l.s, l.scanResult),
 	}
 }
 

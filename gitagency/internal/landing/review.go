@@ -254,7 +254,7 @@ func submittableCommit(ctx context.Context, r *core.Repository, repo *git.Repo, 
 		return "", err
 	}
 	if len(found.Uncommitted) > 0 {
-		return "", &sandbox.UncommittedError{ID: s.ID, Path: s.Tree, Files: found.Uncommitted, LeftOut: snapshots.ToLeftOut(found.LeftOut)}
+		return "", &sandbox.UncommittedError{ID: s.ID, Path: s.Tree, Files: found.Uncommitted, LeftOut: snapshots.ToLeftOut(found.LeftOut), Unadded: unaddedSubmodules(ctx, r, repo, s, found)}
 	}
 	base, err := sandbox.WorkBase(ctx, r, core.InvocationFromEntry(entry, nil))
 	if err != nil {

@@ -27,7 +27,7 @@ func (l *landAttempt) checkSubmodules(ctx context.Context) error {
 	if err := checkNestedModules(ctx, l.r, l.repo, l.s, changed); err != nil {
 		return err
 	}
-	return l.uncommittedError(changed)
+	return l.uncommittedError(ctx, changed)
 }
 
 // checkNestedModules refuses submodules that have submodules of their own with repositories in the sandbox: no commit in the
@@ -53,6 +53,31 @@ func changedSubmodules(k status.Report) (paths []string) {
 	for _, l := range k.LeftOut {
 		if l.Reason == status.OmitSubmodule {
 			paths = append(paths, l.Path)
+		}
+	}
+	return paths
+}
+
+// unaddedSubmodules lists the submodules left out of a report that are committed, and only have to be added in the sandbox.
+func unaddedSubmodules(ctx context.Context, r *core.Repository, repo *git.Repo, s *sandbox.Sandbox, k status.Report) (paths []string) {
+	left := changedSubmodules(k)
+	if len(left) == 0 {
+		return nil
+	}
+	found, err := r.FindSubmodules(ctx, repo, git.WorktreeSpec{Name: s.ID, Dir: s.Tree})
+	if err != nil {
+		r.Warn("submodules in %s: %v", quote.Path(s.Tree), err)
+	}
+	for _, c := range found {
+		if !slices.Contains(left, c.Path) {
+			continue
+		}
+		unadded, err := c.IsUnadded(ctx)
+		if err != nil {
+			r.Warn("submodule %s: %v", quote.Path(c.Path), err)
+		}
+		if unadded {
+			paths = append(paths, c.Path)
 		}
 	}
 	return paths

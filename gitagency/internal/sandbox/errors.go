@@ -18,6 +18,7 @@ type UncommittedError struct {
 	Files []string // relative to the top of the sandbox
 
 	LeftOut     []snapshots.LeftOut // files that were left out of Files and do not count
+	Unadded     []string            // submodules in LeftOut that are committed, at a commit that the index of the sandbox does not have
 	TrackedOnly bool                // only changes of tracked files count
 	CommitAll   bool                // landing.Request.CommitAll would land them
 }

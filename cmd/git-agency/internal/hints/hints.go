@@ -283,9 +283,15 @@ func uncommittedHints(e *gitagency.UncommittedError) []string {
 	if e.TrackedOnly {
 		return []string{"commit it in the sandbox: " + inside + "commit -a -m '<message>'"}
 	}
+	if !slices.ContainsFunc(e.Files, func(path string) bool { return !slices.Contains(e.Unadded, path) }) {
+		return unaddedHints(e, inside)
+	}
 	add, without := inside+"add -A", 0
 	var first []string
 	for _, l := range e.LeftOut {
+		if slices.Contains(e.Unadded, l.Path) {
+			continue // add -A adds its commit
+		}
 		if l.Reason == gitagency.LeftOutSubmodule {
 			in := inside + "-C " + quote.Shell(l.Path) + " "
 			first = append(first, "  "+in+"add -A", "  "+in+"commit -m '<message>'")
@@ -311,6 +317,18 @@ func uncommittedHints(e *gitagency.UncommittedError) []string {
 		}
 	}
 	return lines
+}
+
+// unaddedHints returns the commands that commit new commits of submodules, if nothing else is uncommitted.
+func unaddedHints(e *gitagency.UncommittedError, inside string) []string {
+	add := inside + "add --"
+	for _, path := range e.Files {
+		add += " " + quote.Shell(path)
+	}
+	return []string{
+		"commit the new commits of submodules:", "  " + add, "  " + inside + "commit -m '<message>'",
+		"or leave it in the trash: git agency land " + e.ID + " --leave",
+	}
 }
 
 // gitInTree returns the start of a git command that has to be typed in the worktree where branch is checked out.

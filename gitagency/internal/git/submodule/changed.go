@@ -42,6 +42,26 @@ func (c Checkout) IsChanged(ctx context.Context) (bool, error) {
 	return staged != tree, err
 }
 
+// IsUnadded reports whether the checkout is at another commit than the index of the superproject says, and everything in it
+// is committed: only "git add" in the superproject is missing. It reads what IsChanged reads. A commit that cannot be read
+// counts as false.
+func (c Checkout) IsUnadded(ctx context.Context) (bool, error) {
+	head, err := c.head()
+	if err != nil || head == c.Commit || !object.IsOID(head) {
+		return false, err
+	}
+	c.Commit = head
+	tree, err := c.commitTree(ctx)
+	if err != nil || tree == "" {
+		return false, err
+	}
+	if staged, _, err := c.stagedTree(); err != nil || staged != tree {
+		return false, err
+	}
+	changed, err := c.IsChanged(ctx)
+	return err == nil && !changed, err
+}
+
 // IsClean reports whether the checkout is nothing but the commit in the index of the superproject: HEAD is at that commit, and
 // the index and the files have its tree. Unlike IsUnchanged, it does not ask whether commits are kept; unlike IsChanged, it
 // hashes the files. A repository that cannot be read is not clean, nor one with repositories of submodules in it. trust is
@@ -69,7 +89,7 @@ func (c Checkout) IsClean(ctx context.Context, trust bool) (bool, error) {
 	return c.hasFiles(ctx, tree, paths, trust)
 }
 
-// commitTree returns the tree of the commit in the index of the superproject; empty where neither the user's repository of the
+// commitTree returns the tree of c.Commit; empty where neither the user's repository of the
 // submodule nor a loose object in the repository of the checkout is that commit.
 func (c Checkout) commitTree(ctx context.Context) (string, error) {
 	if c.Source != nil {
