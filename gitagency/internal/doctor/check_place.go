@@ -95,14 +95,14 @@ func (x *checkRun) checkSettings(ctx context.Context) error {
 	return nil
 }
 
-// reportRefusedSetting reports the setting that an error names, unless it was reported with another effect. Other errors mean that there are no walls on this machine, or
-// are reported by another check.
+// reportRefusedSetting reports the setting that an error names, unless it was reported with another effect. Other errors mean
+// that there are no walls on this machine, or are reported by another check.
 func (x *checkRun) reportRefusedSetting(err error, effect string) {
 	var invalid *fault.InvalidError
 	if !errors.As(err, &invalid) || invalid.ConfigKey == "" {
 		return
 	}
-	key, path := strings.TrimPrefix(invalid.ConfigKey, "key "), x.configFile(invalid.Setting)
+	key, path := invalid.ConfigKey, x.configFile(invalid.Setting)
 	if slices.ContainsFunc(x.findings, func(f Finding) bool { return f.Code == "refused-setting" && f.ID == key }) {
 		return
 	}
