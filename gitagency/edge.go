@@ -80,7 +80,7 @@ func dataView(err error) error {
 	case *fault.InvalidError:
 		return &InvalidError{What: e.What, Value: e.Value, Want: e.Want, ConfigKey: e.ConfigKey, Scope: e.Setting.Scope, Origin: e.Setting.Origin}
 	case *fault.NotFoundError:
-		return &NotFoundError{Kind: e.Kind, Query: e.Query, Named: e.Named, Archived: e.Archived}
+		return &NotFoundError{Kind: e.Kind, Query: e.Query, Named: e.Named, Archived: e.Archived, ArchivedBranch: e.ArchivedBranch}
 	case *fault.AmbiguousError:
 		return &AmbiguousError{Kind: e.Kind, Query: e.Query, Matches: e.Matches}
 	case *fault.NoRepositoryError:

@@ -71,7 +71,8 @@ type NotFoundError struct {
 	Query string
 	Named []string // ids of the invocations with this name, if an invocation was looked for; newest first
 
-	Archived string // id of the newest archived worktree with this name, if a worktree was looked for
+	Archived       string // id of the newest archived worktree with this name, if a worktree was looked for
+	ArchivedBranch string // its branch; empty if it had none
 }
 
 func (e *NotFoundError) Error() string {

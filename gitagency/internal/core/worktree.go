@@ -98,7 +98,7 @@ func (r *Repository) findWorktree(query string) (Worktree, error) {
 		}); removed >= 0 { // its record, and with it its name, is intact
 			return r.WorktreeFromEntry(entries[removed]), nil
 		}
-		none.Archived = newestArchived(entries, query)
+		none.Archived, none.ArchivedBranch = newestArchived(entries, query)
 	}
 	if err != nil {
 		return Worktree{}, err
@@ -108,15 +108,14 @@ func (r *Repository) findWorktree(query string) (Worktree, error) {
 	return w, nil
 }
 
-// newestArchived returns the id of the newest archived worktree of a name; empty if there is none.
-func newestArchived(entries []store.Entry[store.WorktreeMeta], name string) string {
-	id := ""
+// newestArchived returns the id and the branch of the newest archived worktree of a name; empty if there is none.
+func newestArchived(entries []store.Entry[store.WorktreeMeta], name string) (id, branch string) {
 	for _, e := range entries {
-		if e.Record.State == store.Archived && e.Record.Name == name {
-			id = max(id, e.ID)
+		if e.Record.State == store.Archived && e.Record.Name == name && e.ID > id {
+			id, branch = e.ID, e.Record.Branch
 		}
 	}
-	return id
+	return id, branch
 }
 
 // checkedOutBranch returns the branch that is checked out in the tree, as its git directory says; empty if HEAD is detached

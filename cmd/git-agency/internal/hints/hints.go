@@ -231,10 +231,7 @@ func systemHints(err error, _ Retry) []string {
 
 func notFoundHints(e *gitagency.NotFoundError) []string {
 	if e.Archived != "" {
-		return []string{
-			"to continue its branch in a new worktree: git agency worktree create <name> --from <branch>",
-			"'git agency worktree show " + e.Archived + "' shows the branch",
-		}
+		return continueBranchHints(e.ArchivedBranch)
 	}
 	switch e.Kind {
 	case "finding":

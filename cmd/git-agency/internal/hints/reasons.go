@@ -272,10 +272,16 @@ func archivedHints(e *gitagency.StateError, _ Retry) []string {
 			"and then 'git agency discard " + e.Other + "' ends it",
 			"or, if its branch has an integration worktree again, this makes a sandbox that lands there: git agency discard " + e.Other + " && git agency restore " + e.Other,
 		}
-	case e.Branch != "":
-		return []string{"to continue its branch in a new worktree: git agency worktree create <name> --from " + quote.Shell(e.Branch)}
 	}
-	return nil
+	return continueBranchHints(e.Branch)
+}
+
+// continueBranchHints says how to continue the branch of an archived worktree.
+func continueBranchHints(branch string) []string {
+	if branch == "" { // it was adopted with a detached HEAD
+		return []string{"'git agency worktree ls' lists the worktrees; 'git agency worktree create <name> --from <commit>' makes one"}
+	}
+	return []string{"to continue its branch in a new worktree: git agency worktree create <name> --from " + quote.Shell(branch)}
 }
 
 func untrustedFilterHints(e *gitagency.StateError, _ Retry) []string {
