@@ -197,6 +197,9 @@ func worktreeState(err error, v *StateError) {
 		v.Reason, v.Path, v.Name = reason.Adopted, e.Path, e.Name
 	case *fault.ArchivedError:
 		v.Reason, v.ID, v.Name, v.Branch, v.Other = reason.Archived, e.ID, e.Name, e.Branch, e.Invocation
+		if e.Successor != "" {
+			v.Others = []string{e.Successor}
+		}
 	case *fault.DirtyError:
 		v.Reason, v.Path, v.Other = reason.Dirty, e.Path, finishing(e.Finishing)
 	case *fault.ModifiedTreeError:

@@ -16,7 +16,6 @@ import (
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/interrupt"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 	"github.com/git-agency/git-agency/gitagency"
-	"github.com/git-agency/git-agency/gitagency/reason"
 )
 
 func (t *tool) landCommand() *cli.Command {
@@ -164,12 +163,6 @@ func (t *tool) land(c *cli.Context) error {
 		ids = append(ids, inv.ID)
 	}
 	plans, err := t.planPush(c, repo, gitagency.PushRequest{Invocations: ids})
-	var archived *gitagency.StateError
-	if errors.As(err, &archived) && archived.Reason == reason.Archived {
-		if i := slices.IndexFunc(named, func(inv gitagency.Invocation) bool { return inv.WorktreeID == archived.ID }); i >= 0 {
-			archived.Other = named[i].ID
-		}
-	}
 	if err != nil {
 		return err
 	}

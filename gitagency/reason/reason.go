@@ -64,7 +64,7 @@ const (
 	NotWorktree   Reason = "not-worktree"   // Path is in no worktree of the repository
 	NameTaken     Reason = "name-taken"     // worktree ID has the name Name already
 	Adopted       Reason = "adopted"        // Path is the integration worktree Name already
-	Archived      Reason = "archived"       // worktree ID, called Name, is archived; Branch is its branch; Other the invocation that was to land there
+	Archived      Reason = "archived"       // worktree ID, called Name, is archived; Branch is its branch; Other the invocation that was to land there; Others[0], if any, the usable worktree of the branch that it lands on
 	Dirty         Reason = "dirty"          // Path has uncommitted or untracked files; Other is gitagency.Finishing if it keeps the worktree from being finished
 	ModifiedTree  Reason = "modified-tree"  // Path was changed although its creation never finished
 	LiveSandboxes Reason = "live-sandboxes" // worktree Name still has the sandboxes Others; Other is gitagency.Finishing if it keeps the worktree from being finished

@@ -186,7 +186,7 @@ func (r *Repository) FindIntegrationTarget(ctx context.Context, repo *git.Repo, 
 		return t, err
 	}
 	if err := t.Worktree.CheckUsable(); err != nil {
-		return t, err
+		return t, r.explainArchived(err, inv)
 	}
 	if t.Branch = cmp.Or(inv.IntegrationBranch, branchRef(t.Worktree.Branch)); t.Branch == "" {
 		listing, err := worktree.List(ctx, repo)
@@ -208,6 +208,43 @@ func (r *Repository) FindIntegrationTarget(ctx context.Context, repo *git.Repo, 
 		err = r.MissingBranch(ctx, repo, inv, t.Branch)
 	}
 	return t, err
+}
+
+// explainArchived adds to an *fault.ArchivedError which invocation was to land there, and the worktree that has its branch now.
+func (r *Repository) explainArchived(err error, inv Invocation) error {
+	var archived *fault.ArchivedError
+	if !errors.As(err, &archived) || inv.ID == "" {
+		return err
+	}
+	archived.Invocation = inv.ID
+	now, findErr := r.FindWorktreeOfBranch(cmp.Or(inv.IntegrationBranch, branchRef(archived.Branch)))
+	archived.Successor = now.Name
+	return errors.Join(err, findErr)
+}
+
+// CheckNotArchived refuses an invocation whose integration worktree is archived, and which therefore cannot land.
+func (r *Repository) CheckNotArchived(inv Invocation) error {
+	wt, err := r.WorktreeByID(inv.WorktreeID)
+	if err != nil || wt.Broken || wt.State != store.Archived {
+		return nil // whether it can land otherwise, land decides
+	}
+	return r.explainArchived(wt.CheckUsable(), inv)
+}
+
+// FindWorktreeOfBranch returns the oldest usable integration worktree whose sandboxes would land on a branch, a full ref, if
+// they were started now; the zero value if there is none.
+func (r *Repository) FindWorktreeOfBranch(branch string) (Worktree, error) {
+	worktrees, err := r.Worktrees(false)
+	for _, w := range worktrees {
+		own := w.Branch
+		if w.Adopted && w.CheckedOut != "" {
+			own = w.CheckedOut
+		}
+		if branch != "" && branchRef(own) == branch && w.CheckUsable() == nil {
+			return w, nil
+		}
+	}
+	return Worktree{}, err
 }
 
 // IntegrationTrees lists the trees that people work in: all worktrees of this repository, adopted or not, and, if the

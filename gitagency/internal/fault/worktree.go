@@ -179,6 +179,7 @@ type ArchivedError struct {
 	Branch string // the worktree's branch, which still exists; empty if it had none
 
 	Invocation string // id of the invocation that was to land there, if any
+	Successor  string // name of a usable worktree of the branch that the invocation lands on; empty if there is none
 }
 
 func (e *ArchivedError) Error() string {

@@ -102,10 +102,6 @@ func Land(ctx context.Context, r *core.Repository, req Request) (Result, error) 
 	}
 	sandbox.Of(r, inv.ID).ImportUnlocked(ctx)
 	landed, err := verifyAndLand(ctx, r, job)
-	var archived *fault.ArchivedError
-	if errors.As(err, &archived) {
-		archived.Invocation = req.ID
-	}
 	fault.SetAlreadyLanded(err, req.AlreadyLanded)
 	if err != nil && !fault.Is[*fault.EndedError](err) && !fault.Is[*fault.CleanupError](err) {
 		return job.partial, &fault.InvocationError{Operation: "land", ID: req.ID, Err: err}

@@ -56,8 +56,8 @@ func Submit(ctx context.Context, r *core.Repository, req SubmitRequest) (SubmitR
 	if inv.Verifies != "" {
 		return SubmitResult{}, &fault.TemporarySandboxError{ID: inv.ID, Verifies: inv.Verifies}
 	}
-	if wt, err := r.WorktreeByID(inv.WorktreeID); err == nil && !wt.Broken && wt.State == store.Archived { // it could never land
-		return SubmitResult{}, fmt.Errorf("submit %s: %w", inv.ID, &fault.ArchivedError{Name: wt.Name, ID: wt.ID, Branch: wt.Branch, Invocation: inv.ID})
+	if err := r.CheckNotArchived(inv); err != nil {
+		return SubmitResult{}, fmt.Errorf("submit %s: %w", inv.ID, err)
 	}
 	s := sandbox.Of(r, inv.ID)
 	if err := s.ImportPending(ctx); fault.Is[*fault.ImportError](err) { // commits behind the walls would be missing from the review

@@ -139,8 +139,16 @@ func planRestore(ctx context.Context, r *core.Repository, repo *git.Repo, entry 
 func trashStartPoint(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta]) (StartPoint, error) {
 	from := StartPoint{Base: entry.Record.BaseCommit, UntrustedConfig: !r.TrustsRepoConfig(entry.ID)}
 	if id := entry.Record.IntegrationWorktreeID; ids.Valid(id) {
-		if wt := r.WorktreeFromEntry(r.Store.Worktree(r.ID, id, nil)); wt.CheckUsable() == nil {
-			from.worktreeID, from.branch = id, core.IntegrationBranch(entry.Record, wt.Entry.Record)
+		wt := r.WorktreeFromEntry(r.Store.Worktree(r.ID, id, nil))
+		branch := core.IntegrationBranch(entry.Record, wt.Entry.Record)
+		if wt.CheckUsable() != nil {
+			var err error
+			if wt, err = r.FindWorktreeOfBranch(branch); err != nil {
+				return from, err
+			}
+		}
+		if wt.ID != "" {
+			from.worktreeID, from.branch = wt.ID, branch
 		}
 	}
 	kept, err := r.TrashCommit(ctx, repo, entry.ID)

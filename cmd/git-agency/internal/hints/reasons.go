@@ -265,15 +265,17 @@ func noRemoteHints(e *gitagency.StateError, _ Retry) []string {
 }
 
 func archivedHints(e *gitagency.StateError, _ Retry) []string {
-	switch {
-	case e.Other != "":
-		return []string{
-			"its work is on a branch, which you can merge where you want it: git merge agency/sandbox-" + e.Other,
-			"and then 'git agency discard " + e.Other + "' ends it",
-			"or, if its branch has an integration worktree again, this makes a sandbox that lands there: git agency discard " + e.Other + " && git agency restore " + e.Other,
-		}
+	if e.Other == "" {
+		return continueBranchHints(e.Branch)
 	}
-	return continueBranchHints(e.Branch)
+	lines := []string{
+		"its work is on a branch, which you can merge where you want it: git merge agency/sandbox-" + e.Other,
+		"and then 'git agency discard " + e.Other + "' ends it",
+	}
+	if len(e.Others) > 0 {
+		lines = append(lines, "or, as worktree "+e.Others[0]+" has its branch now, this makes a sandbox that lands there: git agency discard "+e.Other+" && git agency restore "+e.Other)
+	}
+	return lines
 }
 
 // continueBranchHints says how to continue the branch of an archived worktree.
