@@ -33,8 +33,8 @@ import (
 // Results of the packages below reach callers with all exported fields; the named ones are for these packages only.
 func TestResultsKeepAllFields(t *testing.T) {
 	t.Parallel()
-	checkConversion(t, newWorktree, "Adopted", "Entry")
-	checkConversion(t, newRemoveWorktreeResult, "Adopted", "Entry")
+	checkConversion(t, newWorktree, "Adopted", "Missing", "Entry")
+	checkConversion(t, newRemoveWorktreeResult, "Adopted", "Missing", "Entry")
 	checkConversion(t, newInvocation, "Entry", "Limits") // Limits has another form in records; TestInvocationKeepsLimits checks it
 	checkConversion(t, func(r discard.Result) DiscardResult { return DiscardResult(r) })
 	checkConversion(t, newDenial)

@@ -190,7 +190,7 @@ func worktreeState(err error, v *StateError) {
 	case *fault.SandboxBranchError:
 		v.Reason, v.Path, v.Branch = reason.SandboxBranch, e.Path, e.Branch
 	case *fault.NotWorktreeError:
-		v.Reason, v.Path = reason.NotWorktree, e.Path
+		v.Reason, v.Path, v.Other = reason.NotWorktree, e.Path, e.Unlinked
 	case *fault.NameTakenError:
 		v.Reason, v.Name, v.ID = reason.NameTaken, e.Name, e.ID
 	case *fault.AdoptedError:

@@ -23,29 +23,24 @@ type Worktree struct {
 	BrokenReason string    `json:"broken_reason"`
 	CheckedOut   string    `json:"checked_out,omitempty"` // branch checked out in the tree; set by Worktrees and Worktree only
 
-	adopted      bool   // it existed before git-agency knew it
-	brokenDetail string // more about BrokenReason
-	interrupted  bool   // the creation was interrupted
+	adopted bool  // it existed before git-agency knew it
+	err     error // *BrokenError, if it is broken
 }
 
 func newWorktree(w core.Worktree) Worktree {
 	return Worktree{
 		ID: w.ID, Name: w.Name, RepoID: w.RepoID, Branch: w.Branch, ParentBranch: w.ParentBranch, TreePath: w.TreePath,
 		CreatedAt: w.CreatedAt, State: w.State, Broken: w.Broken, BrokenReason: w.BrokenReason, CheckedOut: w.CheckedOut,
-		adopted: w.Adopted, brokenDetail: w.Entry.Detail, interrupted: w.Entry.Intent != nil,
+		adopted: w.Adopted, err: publicError(w.Err()),
 	}
 }
 
 // Err returns a *BrokenError if the worktree is broken, else nil.
 func (w Worktree) Err() error {
-	if !w.Broken {
-		return nil
+	if w.Broken && w.err == nil { // decoded from JSON
+		return &BrokenError{Kind: "worktree", ID: w.ID, Reason: w.BrokenReason}
 	}
-	e := &BrokenError{Kind: "worktree", ID: w.ID, Reason: w.BrokenReason, Detail: w.brokenDetail, Interrupted: w.interrupted}
-	if w.adopted && w.BrokenReason == string(store.MissingTree) {
-		e.RemovedTree, e.Branch = w.TreePath, w.Branch
-	}
-	return e
+	return w.err
 }
 
 // IntegrationBranch returns the branch that sandboxes started now would land on: an adopted worktree follows its HEAD.

@@ -209,7 +209,11 @@ func (t *tool) warnRemovedTrees(repo *gitagency.Repository, concerns func(id str
 		if !errors.As(w.Err(), &broken) || broken.RemovedTree == "" || !concerns(w.ID) {
 			continue
 		}
-		t.Warn(fmt.Sprintf("worktree %s does not exist any more: %s is gone", w.Name, broken.RemovedTree))
+		if broken.MovedTo != "" {
+			t.Warn(fmt.Sprintf("worktree %s was moved: its record names %s", w.Name, broken.RemovedTree))
+		} else {
+			t.Warn(fmt.Sprintf("worktree %s does not exist any more: %s is gone", w.Name, broken.RemovedTree))
+		}
 		for _, line := range hints.For(broken, hints.Retry{}) {
 			t.PrintHint(line)
 		}

@@ -61,7 +61,7 @@ const (
 	NoParent      Reason = "no-parent"      // worktree Name, with Branch, was not created from a branch
 	NotInSandbox  Reason = "not-in-sandbox" // Path is in no sandbox
 	SandboxBranch Reason = "sandbox-branch" // Path has Branch checked out, which is the branch of a sandbox
-	NotWorktree   Reason = "not-worktree"   // Path is in no worktree of the repository
+	NotWorktree   Reason = "not-worktree"   // Path is in no worktree of the repository; Other, if any, is the worktree around it that was moved without git
 	NameTaken     Reason = "name-taken"     // worktree ID has the name Name already
 	Adopted       Reason = "adopted"        // Path is the integration worktree Name already
 	Archived      Reason = "archived"       // worktree ID, called Name, is archived; Branch is its branch; Other the invocation that was to land there; Others[0], if any, the usable worktree of the branch that it lands on

@@ -33,6 +33,7 @@ type Worktree struct {
 	CheckedOut string `json:"checked_out,omitempty"` // branch checked out in the tree, without refs/heads/; set by Worktrees and Worktree only
 
 	Adopted bool                            `json:"-"`
+	Missing MissingTree                     `json:"-"` // of an adopted worktree whose tree is missing
 	Entry   store.Entry[store.WorktreeMeta] `json:"-"`
 }
 
@@ -44,6 +45,10 @@ func (w Worktree) Err() error {
 	e := &fault.BrokenError{Kind: "worktree", ID: w.ID, Reason: w.BrokenReason, Detail: w.Entry.Detail, Interrupted: w.Entry.Intent != nil}
 	if w.Adopted && w.Entry.Defect == store.MissingTree {
 		e.RemovedTree, e.Branch = w.TreePath, w.Branch
+		e.MovedTo, e.Unlinked, e.Registered, e.Locked = w.Missing.MovedTo, w.Missing.Unlinked, w.Missing.Registered, w.Missing.Locked
+		if e.MovedTo != "" {
+			e.Detail = w.TreePath + " was moved to " + e.MovedTo
+		}
 	}
 	return e
 }
@@ -157,8 +162,7 @@ func (r *Repository) worktreeContainingCaller(entries []store.Entry[store.Worktr
 			return Worktree{}, err
 		}
 		for _, e := range entries {
-			if e.Record.State == store.Present && e.TreePath != "" && place.Relation(e.TreePath) == guard.Same {
-				w := r.WorktreeFromEntry(e)
+			if w, found := r.worktreeIfAt(e, place); found {
 				w.CheckedOut = w.checkedOutBranch()
 				return w, nil
 			}
@@ -168,6 +172,19 @@ func (r *Repository) worktreeContainingCaller(entries []store.Entry[store.Worktr
 		}
 	}
 	return Worktree{}, r.notIntegrationError(fault.NotIntegrationError{Path: here.Path, NoTree: true})
+}
+
+// worktreeIfAt returns the worktree of a present record, and whether its tree is at a place or was moved there.
+func (r *Repository) worktreeIfAt(e store.Entry[store.WorktreeMeta], place guard.Location) (Worktree, bool) {
+	if e.Record.State != store.Present || e.TreePath == "" {
+		return Worktree{}, false
+	}
+	at := place.Relation(e.TreePath) == guard.Same
+	if !at && e.Defect != store.MissingTree {
+		return Worktree{}, false
+	}
+	w := r.WorktreeFromEntry(e)
+	return w, at || w.Missing.MovedTo != "" && place.Relation(w.Missing.MovedTo) == guard.Same
 }
 
 // notIntegrationError returns e, or a *fault.NoCommitError in a repository in which no worktree can be made one yet,
@@ -188,8 +205,11 @@ func (r *Repository) WorktreeFromEntry(e store.Entry[store.WorktreeMeta]) Worktr
 		ID: e.ID, Name: m.Name, RepoID: r.ID, Branch: m.Branch, ParentBranch: m.ParentBranch,
 		TreePath: e.TreePath, CreatedAt: m.CreatedAt, State: m.State,
 		Broken: e.Defect != store.NoDefect, BrokenReason: string(e.Defect),
-		Adopted: e.TreePath != r.Store.WorktreeTreePath(r.ID, e.ID),
+		Adopted: r.isAdopted(e),
 		Entry:   e,
+	}
+	if w.Adopted && e.Defect == store.MissingTree {
+		w.Missing = r.findMissingTree(w)
 	}
 	if w.CreatedAt.IsZero() {
 		w.CreatedAt, _ = ids.Time(e.ID)

@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -48,6 +49,10 @@ func (r *Repository) AdoptWorktree(ctx context.Context, req AdoptWorktreeRequest
 		return Worktree{}, err
 	}
 	tree, err := gitWorktreeContaining(path, listing)
+	var none *fault.NotWorktreeError
+	if errors.As(err, &none) {
+		err = r.explainUnlinked(none)
+	}
 	if err != nil {
 		return Worktree{}, err
 	}
@@ -138,6 +143,24 @@ func gitWorktreeContaining(path string, listing worktree.Listing) (worktree.Work
 	return found, nil
 }
 
+// explainUnlinked returns the error for a path that is in no worktree that git lists: e, or, if it is in the caller's linked
+// worktree and that was moved without git, how to repair that.
+func (r *Repository) explainUnlinked(e *fault.NotWorktreeError) error {
+	top := r.unlinkedTree()
+	if top == "" || !guard.IsOrContains(top, e.Path) {
+		return e
+	}
+	known, err := r.worktreeAtPath(top)
+	if err != nil {
+		return err
+	}
+	if known != nil {
+		return known.Err()
+	}
+	e.Unlinked = top
+	return e
+}
+
 // checkAdoptable refuses trees that cannot be integration worktrees: sandboxes, trees that contain the data
 // directory, trees without a commit or with a tracked .agency, and paths that are not valid UTF-8.
 func (r *Repository) checkAdoptable(ctx context.Context, repo *git.Repo, tree worktree.Worktree) error {
@@ -181,7 +204,7 @@ func (r *Repository) checkAdoptable(ctx context.Context, repo *git.Repo, tree wo
 	return nil
 }
 
-// worktreeAtPath finds the present integration worktree whose tree is at a path; nil if there is none.
+// worktreeAtPath finds the present integration worktree whose tree is at a path, or was moved there; nil if there is none.
 func (r *Repository) worktreeAtPath(path string) (*Worktree, error) {
 	entries, err := r.Store.Worktrees(r.ID, nil)
 	if err != nil {
@@ -192,8 +215,7 @@ func (r *Repository) worktreeAtPath(path string) (*Worktree, error) {
 		return nil, &fault.UnsafePathError{Path: path, Why: err.Error()}
 	}
 	for _, e := range entries {
-		if e.Record.State == store.Present && place.Relation(e.TreePath) == guard.Same {
-			w := r.WorktreeFromEntry(e)
+		if w, found := r.worktreeIfAt(e, place); found {
 			return &w, nil
 		}
 	}

@@ -37,6 +37,9 @@ type RemoveWorktreeResult struct {
 // is in no branch is kept under a ref; an adopted tree only loses its marker. Doing it twice is fine.
 func (r *Repository) RemoveWorktree(ctx context.Context, req RemoveWorktreeRequest) (RemoveWorktreeResult, error) {
 	wt, err := r.Worktree(req.Worktree)
+	if err == nil && req.Worktree == "" && wt.Missing.MovedTo != "" {
+		err = wt.Err() // its marker would stay in the tree
+	}
 	if err != nil {
 		return RemoveWorktreeResult{}, err
 	}

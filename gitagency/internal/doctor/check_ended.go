@@ -41,7 +41,7 @@ func (x *checkRun) checkArchivedWorktree(ctx context.Context, s treeInfo, w core
 	var left []string
 	if s.managed {
 		left = x.remainingPaths(s)
-	} else if marked, err := s.marker.IsIn(s.tree); err == nil && marked && !x.hasWorktreeRecord(s.tree) && x.isOurWorktree(ctx, s) {
+	} else if marked, err := s.marker.IsIn(s.tree); err == nil && marked && !x.inventory().HasRecord(s.tree) && x.isOurWorktree(ctx, s) {
 		left = append(left, s.marker.Path(s.tree))
 	}
 	left = append(left, x.leftoverFiles(s.recordDir)...)
@@ -81,7 +81,7 @@ func (x *checkRun) leftoverFiles(home string) []string {
 // checkedOutElsewhere reports whether another worktree has the branch of an ended sandbox checked out. Then the branch
 // rightly stays.
 func (x *checkRun) checkedOutElsewhere(s treeInfo) bool {
-	worktrees := []worktree.Worktree{{Path: x.CommonDir, Branch: x.mainWorktreeRef()}}
+	worktrees := []worktree.Worktree{{Path: x.CommonDir, Branch: x.MainWorktreeRef()}}
 	for _, e := range x.entries {
 		if e.Name != s.id {
 			worktrees = append(worktrees, e.Worktree)

@@ -175,7 +175,7 @@ func (x *checkRun) checkUnrecorded(ctx context.Context) error {
 			continue
 		}
 		f := Finding{ID: name, Path: x.repo.AdminDir(name)}
-		_, elsewhere, err := x.linkedEntry(e.Path, name)
+		_, elsewhere, err := x.LinkedEntry(e.Path, name)
 		place, ours := core.DataDirOfEntry(name, e.Path)
 		switch {
 		case err == nil && store.IsDir(e.Path) && elsewhere != "":

@@ -129,11 +129,11 @@ func (x *checkRun) movedPath(tree string) string {
 }
 
 // formerEntry returns the name of git's worktree entry of a linked worktree that has to be linked again since the repository
-// was moved; empty if the tree is none. Its .git file names the entry at a former path or, after an interrupted fix, the
-// entry that still names the former path of the tree.
+// or the worktree was moved; empty if the tree is none. Its .git file names the entry at a former path of the repository or,
+// after an interrupted fix or a move without git, the entry that still names the former path of the tree.
 func (x *checkRun) formerEntry(tree string) string {
 	at, err := git.DotGitTarget(tree)
-	if err != nil || at == "" || len(x.formerIDs) == 0 {
+	if err != nil || at == "" {
 		return ""
 	}
 	name, admin := filepath.Base(at), filepath.Dir(at)
@@ -146,7 +146,7 @@ func (x *checkRun) formerEntry(tree string) string {
 	return name
 }
 
-// relinkFormerEntry connects a linked worktree with its entry in the moved repository, as 'git worktree repair' does. It
+// relinkFormerEntry connects a moved linked worktree, or one of a moved repository, with its entry, as 'git worktree repair' does. It
 // does nothing for other trees.
 func (x *checkRun) relinkFormerEntry(ctx context.Context, tree string) error {
 	name := x.formerEntry(tree)

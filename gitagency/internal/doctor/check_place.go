@@ -11,9 +11,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
-	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/config"
-	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
@@ -136,100 +134,19 @@ func (x *checkRun) configFile(s config.Setting) string {
 	return filepath.Join(x.CommonDir, "config")
 }
 
-// externalWorktrees lists the main worktree and the linked worktrees of this repository that are outside every data
-// directory.
-func (x *checkRun) externalWorktrees() []worktree.Worktree {
-	trees := []worktree.Worktree{}
-	if x.repo.TopLevel != "" && x.repo.GitDir == x.repo.CommonDir {
-		trees = append(trees, worktree.Worktree{Path: x.repo.TopLevel, Branch: x.mainWorktreeRef()})
-	}
-	for _, name := range x.entryNames() {
-		e := x.entries[name]
-		// Other repositories and other data directories report their own trees.
-		here, _, err := x.linkedEntry(e.Path, name)
-		if _, kept := core.DataDirOfEntry(name, e.Path); err == nil && here && !kept {
-			trees = append(trees, e.Worktree)
-		}
-	}
-	return trees
+// inventory returns the worktree entries and records of this run.
+func (x *checkRun) inventory() core.TreeInventory {
+	return core.TreeInventory{Repository: x.Repository, Entries: x.entries, Records: x.worktrees}
 }
 
-// mainWorktreeRef returns the full ref that HEAD of the main worktree names; empty when it is detached.
-func (x *checkRun) mainWorktreeRef() string {
-	head, _ := git.ReadHead(x.CommonDir) // an unreadable HEAD names no branch
-	return head.Branch
-}
-
-// linkedEntry reads the .git file of a tree and reports its target: git's entry of that name in this repository, or another
-// existing directory, whose path it returns.
-func (x *checkRun) linkedEntry(tree, name string) (here bool, elsewhere string, err error) {
-	at, err := git.DotGitTarget(tree)
-	switch {
-	case err != nil || at == "" || !store.IsDir(at):
-		return false, "", err
-	case core.SameDirectory(at, x.repo.AdminDir(name)):
-		return true, "", nil
-	}
-	return false, at, nil
-}
-
-// unrecordedWorktrees lists the external worktrees that carry the integration marker but have no record.
-func (x *checkRun) unrecordedWorktrees() []worktree.Worktree {
-	var found []worktree.Worktree
-	for _, w := range x.externalWorktrees() {
-		if marked, err := guard.Integration.IsIn(w.Path); w.Path != "" && err == nil && marked && !x.hasWorktreeRecord(w.Path) {
-			found = append(found, w)
-		}
-	}
-	return found
-}
-
-// hasWorktreeRecord reports whether the record of a worktree that is not archived names a tree. A broken record counts.
-func (x *checkRun) hasWorktreeRecord(tree string) bool {
-	return slices.ContainsFunc(x.worktrees, func(e store.Entry[store.WorktreeMeta]) bool {
-		return e.Record.State != store.Archived && (e.TreePath == tree || core.SameDirectory(e.TreePath, tree))
-	})
-}
-
-// findMovedAdopted returns the new path of an adopted tree, if there is exactly one candidate: a worktree on the branch of
-// the record or, as HEAD of an adopted worktree moves, the only one that is left for the only lost record. An archived
-// record has no tree; the tree that it names may have another record by now.
-func (x *checkRun) findMovedAdopted(s treeInfo, w core.Worktree) string {
-	if s.managed || w.State == store.Archived {
-		return ""
-	}
-	for _, w := range x.externalWorktrees() {
-		if w.Path != s.tree && core.SameDirectory(w.Path, s.tree) {
-			return w.Path // a symlink was left at the old path
-		}
-	}
-	if to := x.movedPath(s.tree); to != "" && !x.hasWorktreeRecord(to) && (to == x.mainTree() || x.formerEntry(to) != "") {
+// findMovedAdopted returns the new path of an adopted tree: the one that it has since it was moved together with the
+// repository, else as core.TreeInventory.FindMovedAdopted finds it.
+func (x *checkRun) findMovedAdopted(w core.Worktree) string {
+	to := x.movedPath(w.TreePath)
+	if w.Adopted && w.State != store.Archived && to != "" && !x.inventory().HasRecord(to) && (to == x.mainTree() || x.formerEntry(to) != "") {
 		return to
 	}
-	unrecorded, to := x.unrecordedWorktrees(), ""
-	for _, w := range unrecorded {
-		if w.Branch == s.branch {
-			if to != "" {
-				return "" // ambiguous
-			}
-			to = w.Path
-		}
-	}
-	if to == "" && len(unrecorded) == 1 && x.countLostAdopted() == 1 {
-		return unrecorded[0].Path
-	}
-	return to
-}
-
-// countLostAdopted counts the records of adopted worktrees whose tree is missing.
-func (x *checkRun) countLostAdopted() int {
-	lost := 0
-	for _, e := range x.worktrees {
-		if w := x.WorktreeFromEntry(e); w.Adopted && w.State != store.Archived && e.Defect == store.MissingTree {
-			lost++
-		}
-	}
-	return lost
+	return x.inventory().FindMovedAdopted(w)
 }
 
 // checkUnrecordedMarkers finds worktrees that carry the integration marker but have no record.
@@ -237,7 +154,7 @@ func (x *checkRun) checkUnrecordedMarkers(context.Context) error {
 	if x.changing || x.hasMoved {
 		return nil // the record may be among those of the former path
 	}
-	for _, w := range x.unrecordedWorktrees() {
+	for _, w := range x.inventory().Unrecorded() {
 		if slices.ContainsFunc(x.worktrees, func(e store.Entry[store.WorktreeMeta]) bool { return e.Defect != store.NoDefect }) {
 			return nil // it may belong to a broken record
 		}

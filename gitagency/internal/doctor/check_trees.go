@@ -81,8 +81,8 @@ func (x *checkRun) checkIntegrationWorktrees(ctx context.Context) error {
 			x.reportMovedData(made, x.setTreePath(e.ID, made.tree))
 		case x.readoptedAs(w) != nil:
 			x.reportReadopted(w, x.readoptedAs(w))
-		case hasOtherRepoID(w) || e.Defect == store.MissingTree && x.findMovedAdopted(s, w) != "":
-			to := cmp.Or(x.findMovedAdopted(s, w), s.tree)
+		case hasOtherRepoID(w) || e.Defect == store.MissingTree && x.findMovedAdopted(w) != "":
+			to := cmp.Or(x.findMovedAdopted(w), s.tree)
 			x.addFinding(Finding{Code: "moved-tree", ID: e.ID, Path: e.TreePath, Problem: "the tree is now at " + to}, func(ctx context.Context) error {
 				if err := x.relinkFormerEntry(ctx, to); err != nil {
 					return err
@@ -149,18 +149,30 @@ func (x *checkRun) reportBrokenRecord(s treeInfo, reason store.Defect, detail, o
 func (x *checkRun) reportMissingTree(s treeInfo, command, outcome string, fix func(context.Context) error) {
 	to := x.entries[s.id].Path
 	elsewhere := s.managed && !core.SameDirectory(to, s.tree) && store.IsDir(to)
-	if here, _, err := x.linkedEntry(to, s.id); elsewhere && here && err == nil {
+	if here, _, err := x.LinkedEntry(to, s.id); elsewhere && here && err == nil {
 		x.addFinding(Finding{
 			Code: "moved-tree", ID: s.id, Path: s.tree, Problem: "the tree was moved to " + to, AtRisk: true,
 			FixCommand: "mkdir -p " + quote.Shell(filepath.Dir(s.tree)) + " && git worktree move " + quote.Shell(to) + " " + quote.Shell(s.tree),
 		}, nil)
 		return
 	}
+	if top := x.repo.TopLevel; s.managed && top != "" {
+		if here, _, err := x.LinkedEntry(top, s.id); here && err == nil { // the caller is in it
+			x.addFinding(Finding{
+				Code: "moved-tree", ID: s.id, Path: s.tree, Problem: "the tree was moved to " + top, AtRisk: true,
+				FixCommand: "mkdir -p " + quote.Shell(filepath.Dir(s.tree)) + " && mv " + quote.Shell(top) + " " + quote.Shell(s.tree),
+			}, nil)
+			return
+		}
+	}
 	if real, err := filepath.EvalSymlinks(s.tree); err == nil && s.managed && real != s.tree {
 		x.reportSymlinkedTree(s, real)
 		return
 	}
 	f := Finding{Code: "missing-tree", ID: s.id, Path: s.tree, Problem: "the tree is missing; its commits are on its branch", Outcome: outcome}
+	if _, registered := x.inventory().FindEntry(s.tree); registered && !s.managed {
+		f.Problem += "; if it was moved, run 'git agency doctor' in its new directory first"
+	}
 	if around := filepath.Dir(filepath.Dir(s.tree)); !store.IsDir(around) {
 		f.Problem, f.AtRisk = around+" does not exist, perhaps not mounted; if it was deleted, type '"+command+"'", true
 		f.FixCommand, f.Outcome, fix = "mount "+quote.Shell(around), "", nil
@@ -178,7 +190,7 @@ func (x *checkRun) reportMissingTree(s treeInfo, command, outcome string, fix fu
 // reportSymlinkedTree reports a symlink in place of a tree. No fix follows a symlink: it could lead anywhere.
 func (x *checkRun) reportSymlinkedTree(s treeInfo, to string) {
 	f := Finding{Code: "foreign-tree", ID: s.id, Path: s.tree, Problem: "a symbolic link to " + to + ", which is not the tree of this id", FixCommand: "rm " + quote.Shell(s.tree)}
-	if here, _, err := x.linkedEntry(to, s.id); err == nil && here {
+	if here, _, err := x.LinkedEntry(to, s.id); err == nil && here {
 		f.Code, f.AtRisk, f.Problem = "moved-tree", true, "the tree was moved to "+to+" and replaced with a symbolic link"
 		f.FixCommand += " && mv " + quote.Shell(to) + " " + quote.Shell(s.tree)
 	}
@@ -235,7 +247,7 @@ func (x *checkRun) checkTree(ctx context.Context, s treeInfo, outcome string, en
 	if !s.managed {
 		return
 	}
-	here, elsewhere, err := x.linkedEntry(s.tree, s.id)
+	here, elsewhere, err := x.LinkedEntry(s.tree, s.id)
 	entry, registered := x.entries[s.id]
 	switch {
 	case errors.Is(err, fs.ErrPermission):

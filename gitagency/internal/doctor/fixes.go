@@ -31,7 +31,7 @@ func (x *checkRun) setTreePath(id, tree string) func() error {
 
 // relinkWorktree connects a tree with its worktree entry again. It refuses a tree that is linked to another entry.
 func (x *checkRun) relinkWorktree(ctx context.Context, s treeInfo) error {
-	if _, elsewhere, err := x.linkedEntry(s.tree, s.id); err != nil {
+	if _, elsewhere, err := x.LinkedEntry(s.tree, s.id); err != nil {
 		return err
 	} else if elsewhere != "" {
 		return &fault.UnsafePathError{Path: s.tree, Why: "belongs to " + elsewhere}
@@ -179,7 +179,7 @@ func (x *checkRun) rebuildWorktreeRecord(w core.Worktree) error {
 		}
 	}
 	if !store.IsDir(tree) {
-		adopted := x.unrecordedWorktrees()
+		adopted := x.inventory().Unrecorded()
 		if len(adopted) != 1 {
 			return store.RemoveRecord(x.Store.WorktreeDir(x.ID, w.ID))
 		}

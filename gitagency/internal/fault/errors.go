@@ -171,6 +171,10 @@ type BrokenError struct {
 	Interrupted bool   // the creation was interrupted, and can be undone
 	RemovedTree string // path of an adopted worktree that does not exist any more; else empty
 	Branch      string // branch that was adopted there; may be empty
+	MovedTo     string // path that RemovedTree was moved to; empty if it is not known
+	Unlinked    bool   // git's worktree entry of MovedTo names another path
+	Registered  bool   // git's worktree entry names RemovedTree
+	Locked      bool   // that entry is locked
 }
 
 func (e *BrokenError) Error() string {

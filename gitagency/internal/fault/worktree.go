@@ -79,7 +79,10 @@ type IsSandboxError struct{ Path string }
 func (e *IsSandboxError) Error() string { return e.Path + " is a sandbox" }
 
 // NotWorktreeError reports a path that is in no worktree of the repository.
-type NotWorktreeError struct{ Path string }
+type NotWorktreeError struct {
+	Path     string
+	Unlinked string // the linked worktree around Path that was moved without git, so that its entry names another path; else empty
+}
 
 func (e *NotWorktreeError) Error() string {
 	return e.Path + " is not in a worktree of this repository"

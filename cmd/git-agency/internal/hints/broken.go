@@ -6,15 +6,13 @@ import (
 )
 
 func brokenHints(b *gitagency.BrokenError) []string {
-	if b.RemovedTree != "" {
-		tree, branch := quote.Shell(b.RemovedTree), "<branch>"
-		if b.Branch != "" {
-			branch = quote.Shell(b.Branch)
-		}
-		return []string{
-			"if it was removed for good, archive it; its branch stays: git agency doctor --fix " + b.ID,
-			"to have it back: git worktree add " + tree + " " + branch + " && git agency worktree adopt " + tree,
-		}
+	switch {
+	case b.Unlinked:
+		return []string{"it is now at " + quote.Path(b.MovedTo) + "; this repairs git's entry of the worktree, as 'git worktree repair' does, and corrects the record: git -C " + quote.Shell(b.MovedTo) + " agency doctor --fix " + b.ID}
+	case b.MovedTo != "":
+		return []string{"it is now at " + quote.Path(b.MovedTo) + "; this corrects the record: git agency doctor --fix " + b.ID}
+	case b.RemovedTree != "":
+		return removedTreeHints(b)
 	}
 	list := "git agency ls --all"
 	if b.Kind == "worktree" {
@@ -24,4 +22,17 @@ func brokenHints(b *gitagency.BrokenError) []string {
 		"'" + list + "' shows every broken one",
 		"'git agency doctor' says what is wrong with each, 'git agency doctor --fix " + b.ID + "' repairs this one",
 	}
+}
+
+// removedTreeHints says how to archive an adopted worktree that does not exist any more, and how to have it back.
+func removedTreeHints(b *gitagency.BrokenError) []string {
+	tree, branch := quote.Shell(b.RemovedTree), "<branch>"
+	if b.Branch != "" {
+		branch = quote.Shell(b.Branch)
+	}
+	lines, add := []string{"if it was removed for good, archive it; its branch stays: git agency doctor --fix " + b.ID}, "git worktree add "
+	if b.Registered {
+		lines = append(lines, "if it was moved: git -C <new path> agency doctor --fix "+b.ID)
+	}
+	return append(lines, "to have it back: "+add+tree+" "+branch+" && git agency worktree adopt "+tree)
 }

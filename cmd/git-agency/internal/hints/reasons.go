@@ -102,10 +102,15 @@ var reasons = map[reason.Reason]row{
 	reason.SandboxBranch: {ExitRefused, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{"switch to a branch of your own first: git -C " + quote.Shell(e.Path) + " switch <branch>"}
 	}},
-	reason.NotWorktree: {ExitFailed, always(
-		"name a directory in a worktree of this repository ('git worktree list' lists them), or make a new one with 'git agency worktree create <name>'",
-		"to adopt a worktree of another repository: git -C <dir> agency worktree adopt",
-	)},
+	reason.NotWorktree: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+		if e.Other != "" {
+			return []string{"the worktree was moved, and git still has its former path; correct that first: git -C " + quote.Shell(e.Other) + " worktree repair"}
+		}
+		return []string{
+			"name a directory in a worktree of this repository ('git worktree list' lists them), or make a new one with 'git agency worktree create <name>'",
+			"to adopt a worktree of another repository: git -C <dir> agency worktree adopt",
+		}
+	}},
 	reason.NameTaken: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{"choose another name, or archive that one with 'git agency worktree rm " + e.ID + "'"}
 	}},
