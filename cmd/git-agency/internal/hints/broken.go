@@ -32,7 +32,10 @@ func removedTreeHints(b *gitagency.BrokenError) []string {
 	}
 	lines, add := []string{"if it was removed for good, archive it; its branch stays: git agency doctor --fix " + b.ID}, "git worktree add "
 	if b.Registered {
-		lines = append(lines, "if it was moved: git -C <new path> agency doctor --fix "+b.ID)
+		lines, add = append(lines, "if it was moved: git -C <new path> agency doctor --fix "+b.ID), add+"-f "
+	}
+	if b.Locked { // git wants the flag twice
+		add += "-f "
 	}
 	return append(lines, "to have it back: "+add+tree+" "+branch+" && git agency worktree adopt "+tree)
 }
