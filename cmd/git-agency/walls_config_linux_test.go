@@ -30,6 +30,17 @@ func TestConfigSecretsAreNotReadableInside(t *testing.T) {
 	l.git("config", "--worktree", "x.password", fakeSecret)
 	l.git("init", "-q", "--bare", filepath.Join(gitDir, "modules/a/b"))
 	l.git("config", "--file", filepath.Join(gitDir, "modules/a/b/config"), "remote.origin.url", url+"sub")
+	l.git("worktree", "add", "-q", "--detach", filepath.Join(l.dir, "linked"))
+	for _, name := range []string{"sub", "sub/modules/inner"} { // as 'git submodule update' does in a linked worktree
+		dir := filepath.Join(gitDir, "worktrees/linked/modules", name)
+		l.git("init", "-q", "--bare", dir)
+		l.git("config", "--file", filepath.Join(dir, "config"), "remote.origin.url", url+name)
+		l.write(filepath.Join(dir, "FETCH_HEAD"), l.git("rev-parse", "HEAD")+"\t\tbranch 'main' of "+url+name+"\n")
+		l.write(filepath.Join(dir, "config.bak"), fakeSecret)
+	}
+	for _, name := range []string{"config.bak", "config.worktree.bak"} {
+		l.write(filepath.Join(gitDir, "worktrees/linked", name), fakeSecret)
+	}
 	l.write(filepath.Join(gitDir, "FETCH_HEAD"), l.git("rev-parse", "HEAD")+"\t\tbranch 'main' of "+url+"r\n")
 	l.write(filepath.Join(gitDir, "remotes/old"), "URL: "+url+"old\n")
 	l.write(filepath.Join(gitDir, "branches/older"), url+"older\n")
@@ -57,7 +68,7 @@ func TestConfigSecretsAreNotReadableInside(t *testing.T) {
 	if got := w.runInside(secretsInside); got != "" {
 		t.Errorf("secrets can be read inside:\n%s", got)
 	}
-	if got := w.runInside("for key in remote.origin.url alias.st work.seen extra.seen own.seen; do git config $key; done; git config --file " + gitDir + "/modules/a/b/config remote.origin.url"); got != "https://a.example/r\nstatus\nyes\nyes\nyes\nhttps://a.example/sub" {
+	if got := w.runInside("for key in remote.origin.url alias.st work.seen extra.seen own.seen; do git config $key; done; git config --file " + gitDir + "/modules/a/b/config remote.origin.url; git config --file " + gitDir + "/worktrees/linked/modules/sub/config remote.origin.url"); got != "https://a.example/r\nstatus\nyes\nyes\nyes\nhttps://a.example/sub\nhttps://a.example/sub" {
 		t.Errorf("settings inside: %q", got)
 	}
 	if got := w.runInside("git reflog -1 --format=%gs main; cat " + gitDir + "/FETCH_HEAD " + gitDir + "/remotes/old"); !strings.HasPrefix(got, "pull https://a.example/r main: Fast-forward\n") || !strings.HasSuffix(got, " of https://a.example/r\nURL: https://a.example/old") {

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // MaxSize is the largest size of a file that is copied.
@@ -34,6 +35,10 @@ type Set struct {
 	// KeepRemoved leaves out a copy that was made before and is gone. Without it, as in the upper directory of an
 	// overlay, where a removed file leaves a whiteout, a missing copy is made.
 	KeepRemoved bool
+
+	// Moved is a directory in Dir whose originals may move there. The copies in it stay when the originals are gone; empty
+	// for none.
+	Moved string
 }
 
 // Write makes the copies. One that the sandbox has changed or removed stays as it is; the others follow the originals. No
@@ -63,7 +68,11 @@ func (s Set) Write(files []File) error {
 		}
 	}
 	for _, name := range written {
-		if !slices.ContainsFunc(files, func(f File) bool { return f.Name == name }) {
+		switch {
+		case slices.ContainsFunc(files, func(f File) bool { return f.Name == name }):
+		case s.Moved != "" && strings.HasPrefix(name, s.Moved+"/"):
+			failed = errors.Join(failed, record.Remove(name))
+		default:
 			if err := (fileCopy{dir, record, name}).remove(); err != nil {
 				failed = errors.Join(failed, fmt.Errorf("%s: %w", name, err))
 			}

@@ -128,3 +128,23 @@ func TestCopiesStayInDirectory(t *testing.T) {
 		t.Error("the other copy was not made")
 	}
 }
+
+// TestCopyStaysWhereOriginalMoved checks that the only copy of a file that moved into the directory is not removed.
+func TestCopyStaysWhereOriginalMoved(t *testing.T) {
+	t.Parallel()
+	s := newSet(t, false)
+	s.Moved = "own"
+	for range 2 {
+		if err := write(t, s, "own/config", "1", "other/config", "1"); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := write(t, s); err != nil {
+				t.Fatal(err)
+			}
+			if got := s.read(t, "own/config") + " " + s.read(t, "other/config"); got != "1 error" {
+				t.Errorf("%q", got)
+			}
+		}
+	}
+}

@@ -128,7 +128,8 @@ func (in *nsSession) newWalls(ctx context.Context, prims store.Primitives, plan 
 			if err := worktree.RepointUpperEntry(in.sandbox.Repo.Git, upper, in.sandbox.ID); err != nil {
 				in.sandbox.Repo.Warn("sandbox %s: git behind the walls still uses the old path of the sandbox, which was moved: %v", in.sandbox.ID, err)
 			}
-			if err := (copies.Set{Dir: upper, Record: filepath.Join(filepath.Dir(upper), "filtered")}).Write(w.gitConfig); err != nil {
+			filtered := copies.Set{Dir: upper, Record: filepath.Join(filepath.Dir(upper), "filtered"), Moved: filepath.Join("worktrees", in.sandbox.ID, "modules")}
+			if err := filtered.Write(w.gitConfig); err != nil {
 				return nil, fmt.Errorf("hide secrets in the configuration of the repository: %w", err)
 			}
 			for _, l := range w.plan.Overlays {

@@ -44,19 +44,25 @@ func (r *Reader) FindGitConfigSecrets(commonDir string) GitConfigSecrets {
 		w.read(path)
 	}
 	w.ofUser = false
-	if slices.ContainsFunc(w.read(filepath.Join(commonDir, "config")), enablesWorktreeConfig) {
-		w.read(filepath.Join(commonDir, worktreeConfigFile))
-		for _, worktree := range subdirs(filepath.Join(commonDir, "worktrees")) {
-			w.read(filepath.Join(worktree, worktreeConfigFile))
-		}
-	}
-	w.readURLFiles(commonDir, subdirs(filepath.Join(commonDir, "worktrees"))...)
-	w.readSecretFiles(commonDir)
-	w.readModules(filepath.Join(commonDir, "modules"))
+	w.readGitDir(commonDir)
 	return w.found
 }
 
 const worktreeConfigFile = "config.worktree"
+
+// readGitDir reads the files of a git directory, of its worktrees, and of the repositories of submodules in them.
+func (w *configWalk) readGitDir(gitDir string) {
+	worktrees := subdirs(filepath.Join(gitDir, "worktrees"))
+	hasWorktreeConfig := slices.ContainsFunc(w.read(filepath.Join(gitDir, "config")), enablesWorktreeConfig)
+	w.readURLFiles(gitDir, worktrees...)
+	for _, dir := range append(worktrees, gitDir) {
+		if file := filepath.Join(dir, worktreeConfigFile); hasWorktreeConfig || isRegularFile(file) {
+			w.read(file)
+		}
+		w.readSecretFiles(dir)
+		w.readModules(filepath.Join(dir, "modules"))
+	}
+}
 
 // enablesWorktreeConfig reports whether git reads the configuration files of worktrees.
 func enablesWorktreeConfig(e config.FileEntry) bool { return e.Key == config.WorktreeConfigKey }
@@ -75,14 +81,16 @@ type configWalk struct {
 	ofUser bool // the files of the user are being read, not those of a repository
 	seen   map[string]bool
 	found  GitConfigSecrets
+
+	included int // number of includes that were read
 }
 
-// maxConfigFiles bounds the number of files that are read, of which an include can make many.
-const maxConfigFiles = 1000
+// maxIncludes bounds the number of files that are read because others include them.
+const maxIncludes = 1000
 
 // read reads a file and what it includes, and returns the settings of the file itself.
 func (w *configWalk) read(path string) []config.FileEntry {
-	if !filepath.IsAbs(path) || w.seen[path] || len(w.seen) >= maxConfigFiles {
+	if !filepath.IsAbs(path) || w.seen[path] {
 		return nil
 	}
 	w.seen[path] = true
@@ -109,7 +117,8 @@ func (w *configWalk) read(path string) []config.FileEntry {
 	}
 	entries := config.ParseAnyFile(file.Original)
 	for _, e := range entries {
-		if config.IsIncludeKey(e.Key) && !e.NoValue {
+		if config.IsIncludeKey(e.Key) && !e.NoValue && w.included < maxIncludes {
+			w.included++
 			w.read(w.locate(path, e.Value))
 		}
 		w.addNamed(path, e)
@@ -160,18 +169,14 @@ func (w *configWalk) locate(from, name string) string {
 	return name
 }
 
-// readModules reads the configuration files of the repositories of submodules, whose names may contain slashes.
+// readModules reads the files of the repositories of submodules, whose names may contain slashes.
 func (w *configWalk) readModules(dir string) {
 	for _, sub := range subdirs(dir) {
 		if _, err := os.Lstat(filepath.Join(sub, "HEAD")); err != nil {
 			w.readModules(sub)
 			continue
 		}
-		w.read(filepath.Join(sub, "config"))
-		w.read(filepath.Join(sub, worktreeConfigFile))
-		w.readURLFiles(sub)
-		w.readSecretFiles(sub)
-		w.readModules(filepath.Join(sub, "modules"))
+		w.readGitDir(sub)
 	}
 }
 
