@@ -94,7 +94,7 @@ var floors = []struct {
 	{dir: "snapshots", imports: "durable ids undo git git/worktree git/status git/snapshot git/merge guard fault core"},
 	{
 		dir: "sandbox",
-		imports: "durable ids undo lock proc git/overlay git git/worktree git/repair git/status git/snapshot git/submodule git/merge store guard " +
+		imports: "durable ids undo lock proc git/object git/overlay git git/worktree git/repair git/status git/snapshot git/submodule git/merge store guard " +
 			"changeset copies walls confine outlet runner quote upload fault settings core handoff snapshots",
 	},
 	{dir: "diff", imports: "proc git git/status git/merge treediff fault core snapshots sandbox"},

@@ -6,10 +6,12 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/git/overlay"
 	"github.com/git-agency/git-agency/gitagency/internal/handoff"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
@@ -169,7 +171,7 @@ func trashStartPoint(ctx context.Context, r *core.Repository, repo *git.Repo, en
 			return from, err
 		}
 		if !c.IsCaptureOf(entry.ID) {
-			return from, nil
+			return from, from.stageSubmodules(ctx, repo)
 		}
 		for _, parent := range c.Parents[1:] {
 			staged, err := core.ReadCapture(ctx, repo, parent)
@@ -182,4 +184,21 @@ func trashStartPoint(ctx context.Context, r *core.Repository, repo *git.Repo, en
 		}
 		from.Head = c.Parents[0]
 	}
+}
+
+// stageSubmodules sets the index of a start point that has none of its own and whose snapshot changes submodules. Commits of
+// submodules are captured from the index, so the index was then the same as the files, and is not kept twice.
+func (from *StartPoint) stageSubmodules(ctx context.Context, repo *git.Repo) error {
+	if from.index != "" || from.Snapshot == from.Head {
+		return nil
+	}
+	changes, err := repo.TreeChanges(ctx, git.RunOptions{}, from.Head, from.Snapshot)
+	if err != nil || !slices.ContainsFunc(changes, func(c git.TreeChange) bool {
+		return c.OldMode == object.ModeGitlinkText || c.NewMode == object.ModeGitlinkText
+	}) {
+		return err
+	}
+	captured, err := core.ReadCapture(ctx, repo, from.Snapshot)
+	from.index = captured.Tree
+	return err
 }
