@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 )
@@ -49,9 +50,12 @@ func FindOutdated(ctx context.Context, r *git.Repo, tree string, m Module, isNew
 		return o, false, err
 	}
 	if found[0].OID == m.Commit {
-		_, err := os.Lstat(filepath.Join(dir, "index"))
-		o.Empty = errors.Is(err, fs.ErrNotExist)
-		return o, o.Empty, ignoreNotExist(err)
+		if _, err := os.Lstat(filepath.Join(dir, "index")); err == nil || !errors.Is(err, fs.ErrNotExist) {
+			return o, false, err
+		}
+		names, err := listBeneath(tree, m.Path)
+		o.Empty = err == nil && slices.Equal(names, []string{".git"})
+		return o, o.Empty, err
 	}
 	if !found[1].Missing() {
 		unreferenced, err := listUnreferenced(ctx, repo, []string{m.Commit})
