@@ -265,7 +265,8 @@ func (c Checkout) HasNested() (bool, error) {
 	return len(names) > 0, err
 }
 
-// stagedTree returns the tree of the index of the checkout with its paths; empty where it cannot be read or has conflicts.
+// stagedTree returns the tree of the index of the checkout with its paths; empty where it cannot be read, or is not that of a
+// commit: it has conflicts, or files with an intent to add them.
 func (c Checkout) stagedTree() (tree string, paths []string, err error) {
 	data, _, there, err := c.readPrivate("index")
 	if err != nil || !there {
@@ -278,12 +279,10 @@ func (c Checkout) stagedTree() (tree string, paths []string, err error) {
 	}
 	var entries []index.Entry
 	for e := range x.AllEntries() {
-		if e.Stage != 0 {
+		if e.Stage != 0 || e.IntentToAdd {
 			return "", nil, nil
 		}
-		if !e.IntentToAdd {
-			entries, paths = append(entries, e), append(paths, string(e.Name))
-		}
+		entries, paths = append(entries, e), append(paths, string(e.Name))
 	}
 	return index.BuildTree(entries, format).HexOID(), paths, nil
 }
