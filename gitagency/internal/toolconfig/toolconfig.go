@@ -2,12 +2,13 @@
 //
 // Each kind of file has a filter, which keeps only what it understands: a setting that may be a secret, or of which the
 // filter cannot tell where it ends, is left out, and a file that cannot be parsed as a whole. Comments often keep old
-// settings: TOML, YAML, Variables, PathScript and Inputrc remove them all; the others treat them as other lines. The package
+// settings: TOML, YAML, Asdfrc, Variables, PathScript and Inputrc remove them all; the others treat them as other lines. The package
 // touches no file, and must never return part of a value that it has not looked at.
 package toolconfig
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -57,12 +58,12 @@ func Lines(text string) (string, bool) {
 	return keepLines(text, func(line string) (string, bool) { return cleanValue(line, false) }), true
 }
 
-// Asdfrc filters the settings of asdf: like Lines, without the hooks, which are shell code.
+// Asdfrc filters the settings of asdf: like Lines, without comments and the hooks, which are shell code.
 func Asdfrc(text string) (string, bool) {
 	return keepLines(text, func(line string) (string, bool) {
 		line, ok := cleanValue(line, false)
-		name := strings.TrimLeft(line, "# \t")
-		return line, ok && !strings.HasPrefix(name, "pre_") && !strings.HasPrefix(name, "post_")
+		name := strings.TrimLeft(line, " \t")
+		return line, ok && !slices.ContainsFunc([]string{"#", ";", "pre_", "post_"}, func(start string) bool { return strings.HasPrefix(name, start) })
 	}), true
 }
 

@@ -119,7 +119,7 @@ func TestOtherFilters(t *testing.T) {
 		"user":       {"a https://hunter2hunter2@b/\n", "a https://b/\n"},
 	})
 	checkFilter(t, Asdfrc, map[string]filterCase{
-		"hooks":      {"legacy_version_file = yes\npost_asdf_install = x hunter2hunter2\n  # pre_asdf_update = x hunter2hunter2\n", "legacy_version_file = yes\n"},
+		"hooks":      {"legacy_version_file = yes\npost_asdf_install = x hunter2hunter2\n  # pre_asdf_update = x hunter2hunter2\n;pre_z = hunter2hunter2\n", "legacy_version_file = yes\n"},
 		"credential": {"plugin_url = https://hunter2hunter2@a/\ntoken = hunter2hunter2\n", "plugin_url = https://a/\n"},
 	})
 	checkFilter(t, Inputrc, map[string]filterCase{

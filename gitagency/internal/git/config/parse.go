@@ -43,9 +43,11 @@ func ParseFile(text string) ([]FileEntry, error) {
 
 // filePart is a piece of a configuration file. The parts of a file are its whole text.
 type filePart struct {
-	kind  partKind
-	text  string
-	entry FileEntry // with kind entryPart
+	kind partKind
+	text string
+	// With kind entryPart.
+	entry   FileEntry
+	comment string // comment after the value, with the line end
 	// With kind headerPart.
 	section       string // in lower case
 	subsection    string
@@ -98,7 +100,7 @@ func parseParts(text string) ([]filePart, error) {
 				return nil, errNotPlain
 			}
 			e.Key = section + "." + e.Key
-			add(before, filePart{kind: entryPart, entry: e})
+			add(before, filePart{kind: entryPart, entry: e, comment: p.comment[:len(p.comment)-min(len(p.comment), len(p.rest))]})
 		default:
 			return nil, errNotPlain
 		}
@@ -106,7 +108,10 @@ func parseParts(text string) ([]filePart, error) {
 }
 
 // fileParser holds the unread rest of a file. At its end peek returns 0, which no file contains.
-type fileParser struct{ rest string }
+type fileParser struct {
+	rest    string
+	comment string // the file from the comment of the last value on; empty if it has none
+}
 
 func (p *fileParser) peek() byte {
 	if p.rest == "" {
@@ -178,6 +183,7 @@ func (p *fileParser) entry() (e FileEntry, ok bool) {
 	for end < len(p.rest) && isKeyByte(p.rest[end]) {
 		end++
 	}
+	p.comment = ""
 	e.Key, p.rest = strings.ToLower(p.rest[:end]), strings.TrimLeft(p.rest[end:], " \t")
 	switch p.peek() {
 	case 0, '\n':
@@ -197,6 +203,7 @@ func (p *fileParser) value() (value string, doubtful, ok bool) {
 	var out strings.Builder
 	quoted, comment, blank := false, false, 0
 	for {
+		at := p.rest
 		switch c := p.next(); {
 		case c == 0 || c == '\n':
 			return out.String(), doubtful, !quoted
@@ -207,7 +214,7 @@ func (p *fileParser) value() (value string, doubtful, ok bool) {
 				doubtful = doubtful || c == '\t' // newer versions keep a tab, older ones make it a space
 			}
 		case (c == '#' || c == ';') && !quoted:
-			comment = true
+			comment, p.comment = true, at
 		default:
 			for ; blank > 0; blank-- {
 				out.WriteByte(' ')

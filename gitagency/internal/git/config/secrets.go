@@ -27,7 +27,9 @@ var secretTexts = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?i)authorization: *(basic|bearer|token)\b` +
 		`|\b(gh[pousr]_|github_pat_|glpat-|npm_|pypi-|hf_|xox[abprs]-|dckr_pat_)[\w-]{16,}|\beyJ[\w-]{16,}\.|\bAKIA[0-9A-Z]{16}\b` +
 		`|(password|passwd|token|secret|api[_-]?key|_pwd) *= *["']?[^\s$"';})]` +
-		`|--(password|passwd|pass|token|secret|api-?key) +["']?[^\s$"';})|&-]` +
+		`|--([\w-]+-)?(password|passwd|pass|passphrase|token|secret) +["']?[^\s$"';})|&-]` +
+		`|--([\w-]*(api|access|private|secret)-?)?key +["']?[^\s$"';})|&~/-]` +
+		`|--passphrase=["']?[^\s$"';})]|(?-i:\b([A-Z0-9]+_)*(PASS|PASSPHRASE|PW|PWD|KEY|PAT|AUTH|CREDENTIALS?)=["']?[^\s$"';})~/])` +
 		`|\b(mysql|mariadb)[\w-]*\s([^|;&]*\s)?-p["']?[^\s$"';})]|\bredis-cli\s[^|;&]*-a +["']?[^\s$"';})]|\b(ldap\w+|smbclient)\s[^|;&]*(-w +["']?[^\s$"']|-U *["']?[^\s%]+%[^\s$])` +
 		`|\b(x-[\w-]*(key|token)|private-token|api-key|cookie): *[^\s$"']` +
 		`|\bsshpass\s.*-p|\bcurl\s.*(-u|--user|--proxy-user)[ =]*["']?[^\s:]+:[^\s$]|-----BEGIN [A-Z ]*PRIVATE KEY`)
@@ -37,8 +39,8 @@ var secretTexts = sync.OnceValue(func() *regexp.Regexp {
 // expression, which few files need, and every command behind walls reads these files.
 var secretWords = []string{
 	"authorization:", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "npm_", "pypi-", "hf_", "xox", "dckr_pat_", "eyj", "akia",
-	"password", "passwd", "token", "secret", "sshpass", "curl", "private key", "apikey", "api_key", "api-key", "_pwd", "--pass", "mysql", "mariadb", "redis-cli", "ldap", "smbclient",
-	"key:", "cookie:",
+	"password", "passwd", "token", "secret", "sshpass", "curl", "private key", "apikey", "api_key", "_pwd", "--pass", "mysql", "mariadb", "redis-cli", "ldap", "smbclient",
+	"-key", "key:", "cookie:", "passphrase", "-pass ", "pass=", "pw=", "pwd=", "key=", "pat=", "auth=", "credential",
 }
 
 // HasSecretText reports whether a text contains a secret, whatever its key.
@@ -52,9 +54,9 @@ var urlUserinfo = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*)://([^/?#\s@]*(?:@[^/?#\s@]*)*)@`)
 })
 
-// RemoveSecrets returns the text of a configuration file without secrets: entries and comments with a secret are left
-// out, and URLs lose their password, those of HTTP and FTP their user too, which is often a token. It leaves all other
-// text as it is, and fails for a file that it cannot parse.
+// RemoveSecrets returns the text of a configuration file without secrets: entries with a secret and all comments, which often
+// keep old settings, are left out. URLs lose their password and query, those of HTTP and FTP their user too, which is often a
+// token. It leaves all other text as it is, and fails for a file that it cannot parse.
 func RemoveSecrets(text string) (string, error) {
 	plain := withUnixLineEnds(text)
 	parts, err := parseParts(plain)
@@ -65,9 +67,9 @@ func RemoveSecrets(text string) (string, error) {
 	for _, p := range parts {
 		switch p.kind {
 		case blankPart:
-			out.WriteString(removeFromComments(p.text))
+			out.WriteString(removeComments(p.text, out.Len() == 0 || strings.HasSuffix(out.String(), "\n")))
 		case headerPart:
-			if sub := cleanSubsection(p.subsection); sub != p.subsection {
+			if sub := cleanSubsection(p.section, p.subsection); sub != p.subsection {
 				p.text = "[" + p.section + ` "` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(sub) + `"]`
 			}
 			out.WriteString(p.text)
@@ -83,10 +85,10 @@ func RemoveSecrets(text string) (string, error) {
 
 // cleanSubsection returns a subsection, which may be a URL, without secrets. A header cannot be left out, since the
 // settings below it would belong to the one before.
-func cleanSubsection(subsection string) string {
+func cleanSubsection(section, subsection string) string {
 	clean := StripUserinfo(subsection)
-	if HasSecretText(clean) {
-		clean, _, _ = strings.Cut(clean, "?")
+	if section != "includeif" || HasSecretText(clean) { // a question mark in a condition is a pattern
+		clean = StripURLSecrets(clean)
 	}
 	if HasSecretText(clean) {
 		return "removed"
@@ -112,21 +114,28 @@ func removeFromEntry(p filePart) string {
 	if isSecret(p.entry) {
 		return ""
 	}
-	value, start := stripValue(p.entry), strings.IndexAny(p.text, "#;")
-	if value == p.entry.Value && (start < 0 || removeFromComments(p.text[start:]) == p.text[start:]) {
+	value := stripValue(p.entry)
+	switch {
+	case value != p.entry.Value:
+	case p.comment == "":
 		return p.text
+	default:
+		return strings.TrimRight(strings.TrimSuffix(p.text, p.comment), " \t") + lineEnd(p.text)
 	}
 	name, _, _ := strings.Cut(p.text, "=")
-	text := strings.TrimRight(name, " \t") + " = " + quoteValue(value) // without the comment after it
-	if strings.HasSuffix(p.text, "\n") {
-		text += "\n"
-	}
-	return text
+	return strings.TrimRight(name, " \t") + " = " + quoteValue(value) + lineEnd(p.text)
 }
 
-// stripValue returns the value of a setting without passwords in URLs.
+// lineEnd returns the line end of a text, if it has one.
+func lineEnd(text string) string { return text[len(strings.TrimSuffix(text, "\n")):] }
+
+// stripValue returns the value of a setting without passwords and queries in URLs. Shell code keeps queries, which isSecret
+// looks at: without them it would do something else.
 func stripValue(e FileEntry) string {
 	value := StripUserinfo(e.Value)
+	if !strings.HasPrefix(value, "!") {
+		value = StripURLSecrets(value)
+	}
 	if nameOf(e.Key) == "proxy" { // it may have no scheme
 		if at := strings.LastIndexByte(value, '@'); at >= 0 && !strings.Contains(value[:at], "/") {
 			value = value[at+1:]
@@ -140,7 +149,10 @@ func isSecret(e FileEntry) bool {
 	if e.NoValue || e.Value == "" { // an empty value clears the ones before it
 		return false
 	}
-	if IsSecretKey(e.Key) {
+	if IsSecretKey(e.Key) || e.Key == "core.askpass" && strings.ContainsAny(e.Value, " \t") { // a program with arguments may print one
+		return true
+	}
+	if strings.HasPrefix(e.Value, "!") && strings.Contains(e.Value, "?") && literalQuery().MatchString(e.Value) {
 		return true
 	}
 	if !HasSecretText(e.Value) {
@@ -206,6 +218,9 @@ func StripUserinfo(text string) string {
 // urlWithQuery matches a URL up to its query, and the query.
 var urlWithQuery = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://[^\s?]*)\?\S*`) })
 
+// literalQuery matches a URL with a query in shell code that has a long value and no variable.
+var literalQuery = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`://[^\s?"']*\?[^\s"']*=[^\s$"'&]{8}`) })
+
 // StripURLSecrets is StripUserinfo that also removes the queries of URLs, which may be signatures or tokens.
 func StripURLSecrets(text string) string {
 	text = StripUserinfo(text)
@@ -233,20 +248,21 @@ func StripReflog(text string) string {
 	return out.String()
 }
 
-// removeFromComments removes the comment lines that contain a secret. Old settings are often kept as comments.
-func removeFromComments(text string) string {
+// removeComments removes the comments from white space between settings, with their lines. The first line is only the rest of
+// one unless atLineStart; its line end stays.
+func removeComments(text string, atLineStart bool) string {
 	if !strings.ContainsAny(text, "#;") {
 		return text
 	}
 	var out strings.Builder
-	for line := range strings.SplitAfterSeq(text, "\n") {
-		comment := strings.Trim(line, " \t\n")
-		name, _, _ := strings.Cut(strings.TrimLeft(comment, "#; \t"), "=")
-		words := strings.Fields(strings.ToLower(name))
-		secret := comment != "" && (StripUserinfo(comment) != comment || HasSecretText(comment) || strings.Contains(comment, "=") && len(words) == 1 && IsSecretKey("."+words[0]))
-		if !secret {
+	for line := range strings.Lines(text) {
+		switch isComment := strings.ContainsAny(line, "#;"); {
+		case !isComment:
 			out.WriteString(line)
+		case !atLineStart:
+			out.WriteString(lineEnd(line))
 		}
+		atLineStart = true
 	}
 	return out.String()
 }

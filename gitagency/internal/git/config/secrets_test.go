@@ -27,7 +27,7 @@ func TestIsSecretKey(t *testing.T) {
 func TestRemoveSecrets(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ text, want string }{
-		"nothing secret":               {"# c\n[core]\n\tbare = false ; x\n[remote \"o\"]\n\turl = ssh://git@a.example/r\n", ""},
+		"nothing secret":               {"\n[core]\n\tbare = false\n[remote \"o\"]\n\turl = ssh://git@a.example/r\n", ""},
 		"user and password":            {"[remote \"o\"]\n\turl = https://me:pw@a.example/r.git\n", "[remote \"o\"]\n\turl = \"https://a.example/r.git\"\n"},
 		"a token as the user":          {"[remote \"o\"]\n\tpushUrl=https://ghp_x@a.example/r\n", "[remote \"o\"]\n\tpushUrl = \"https://a.example/r\"\n"},
 		"a password with @":            {"[a]\nu = http://me:p@w@a.example:1/r@v\n", "[a]\nu = \"http://a.example:1/r@v\"\n"},
@@ -35,7 +35,7 @@ func TestRemoveSecrets(t *testing.T) {
 		"a quoted value":               {"[a]\nu = \"https://me:p\\\"w\"@a.example/r # x\n", "[a]\nu = \"https://a.example/r\"\n"},
 		"a value of several lines":     {"[a]\nu = https://me:p\\\nw@a.example/r\nv = 1\n", "[a]\nu = \"https://a.example/r\"\nv = 1\n"},
 		"several URLs":                 {"[a]\nu = x https://a:b@c y https://d:e@f\n", "[a]\nu = \"x https://c y https://f\"\n"},
-		"a subsection":                 {"[URL \"https://oauth2:tok@a.example/\"] ; c\n\tinsteadOf = https://a.example/\n", "[url \"https://a.example/\"] ; c\n\tinsteadOf = https://a.example/\n"},
+		"a subsection":                 {"[URL \"https://oauth2:tok@a.example/\"] ; c\n\tinsteadOf = https://a.example/\n", "[url \"https://a.example/\"]\n\tinsteadOf = https://a.example/\n"},
 		"a subsection with quotes":     {"[url \"https://t@a/\\\"x\\\\\"]\nk = v\n", "[url \"https://a/\\\"x\\\\\"]\nk = v\n"},
 		"a token in the query of URL":  {"[url \"https://a.example/?private_token=x\"]\ninsteadOf = z:\n", "[url \"https://a.example/\"]\ninsteadOf = z:\n"},
 		"a token as a subsection":      {"[x \"token=y\"]\nk = v\n", "[x \"removed\"]\nk = v\n"},
@@ -45,6 +45,12 @@ func TestRemoveSecrets(t *testing.T) {
 		"a password for curl":          {"[alias]\nup = !curl -u me:pw https://a.example\ndown = !curl -O https://a.example\n", "[alias]\ndown = !curl -O https://a.example\n"},
 		"passwords in aliases":         {"[alias]\na = !mysql -u me -phunter2 db\nb = !mysqldump --password hunter2\nc = !MYSQL_PWD=hunter2 mysql\nd = !redis-cli -h x -a hunter2\ne = !curl -H 'X-Api-Key: hunter2' x\nf = !x --token hunter2\ng = !http x X-Authkey:hunter2\n", "[alias]\n"},
 		"aliases without a password":   {"[alias]\na = !git log --oneline\nb = !mysql -p db\nc = !mysql --password=$PW my-pay\nd = !redis-cli ping | sort -a x\ne = !cd $(pwd) && git push --tokens\nf = !x --token \"$T\"\n", ""},
+		"a passphrase for a program":   {"[gpg]\nprogram = gpg --passphrase hunter2\n[diff \"x\"]\ntextconv = x --passphrase=hunter2\n[filter \"y\"]\nclean = y --db-pass hunter2\n", "[gpg]\n[diff \"x\"]\n[filter \"y\"]\n"},
+		"a program without one":        {"[gpg]\nprogram = gpg --passphrase-file ~/x --key ~/y --keyring z\n", ""},
+		"an askpass that prints":       {"[core]\naskPass = echo hunter2\naskPass = /usr/bin/ssh-askpass\n", "[core]\naskPass = /usr/bin/ssh-askpass\n"},
+		"keys in aliases":              {"[alias]\na = !x --secret-access-key hunter2\nb = !PASS=hunter2 x\nc = !x --key hunter2\nd = !curl https://a/?t=hunter2hunter2\n", "[alias]\n"},
+		"aliases without a key":        {"[alias]\na = !sort --key=2\nb = !KEY=$1 x\nc = !open https://a/?q=$1\nd = !open https://a/?tab=x\n", ""},
+		"queries of URLs":              {"[url \"https://a/?t=hunter2\"]\ninsteadOf = z:\n[fetch]\nbundleURI = https://a/b?t=hunter2\n[includeIf \"hasconfig:remote.*.url:https://a/?b/**\"]\npath = x\n", "[url \"https://a/\"]\ninsteadOf = z:\n[fetch]\nbundleURI = \"https://a/b\"\n[includeIf \"hasconfig:remote.*.url:https://a/?b/**\"]\npath = x\n"},
 		"other names":                  {"[my]\nauth = x\npwd = x\nbearer = x\ncredentials = x\nauthor = y\n", "[my]\nauthor = y\n"},
 		"a proxy with a password":      {"[http]\nproxy = http://me:pw@proxy:80\n", "[http]\nproxy = \"http://proxy:80\"\n"},
 		"tokens of registries":         {"[a]\nb = npm_0123456789abcdefghij\nc = AKIA0123456789ABCDEF\nd = eyJhbGciOiJIUzI1NiIsInR5cCI6.eyJ\ne = npm_x\n", "[a]\ne = npm_x\n"},
@@ -59,9 +65,9 @@ func TestRemoveSecrets(t *testing.T) {
 		"a header in an alias":         {"[alias]\na = \"!curl -H 'Authorization: Bearer x'\"\nb = log\n", "[alias]\nb = log\n"},
 		"a token in an alias":          {"[alias]\na = !x ghp_0123456789abcdefghij\n", "[alias]\n"},
 		"a proxy without a scheme":     {"[http]\nproxy = me:pw@proxy:80\n[remote \"o\"]\nproxy = proxy:80\n", "[http]\nproxy = \"proxy:80\"\n[remote \"o\"]\nproxy = proxy:80\n"},
-		"comments":                     {"# url = https://me:pw@a.example/\n  ; token = x\n# my token = x\n# plain\n[a]\nk = v ; https://t@a/\n", "# plain\n[a]\nk = \"v\"\n"},
+		"comments":                     {"# url = https://me:pw@a.example/\n  ; token = x\n# my token = x\n# plain\n[a] ; x\nk = v ; https://t@a/\nl = \"#;\"\t# x\nm = a;b\n  # x", "[a]\nk = v\nl = \"#;\"\nm = a\n"},
 		"includes stay":                {"[include]\npath = ~/x\n[includeIf \"gitdir:~/w/\"]\npath = y\n", ""},
-		"CRLF":                         {"[a]\r\nu = https://t@b/\r\n# c\r\n", "[a]\nu = \"https://b/\"\n# c\n"},
+		"CRLF":                         {"[a]\r\nu = https://t@b/\r\n# c\r\n", "[a]\nu = \"https://b/\"\n"},
 		"CRLF without secrets":         {"[a]\r\nu = b\r\n", ""},
 		"a byte order mark":            {"\xef\xbb\xbf[github]\ntoken = x\n", "[github]\n"},
 		"no line end":                  {"[a]\nu = https://t@b", "[a]\nu = \"https://b\""},
@@ -136,7 +142,7 @@ func FuzzRemoveSecrets(f *testing.F) {
 		for _, p := range parts {
 			switch {
 			case p.kind == headerPart && p.hasSubsection:
-				section = p.section + "." + cleanSubsection(p.subsection)
+				section = p.section + "." + cleanSubsection(p.section, p.subsection)
 			case p.kind == headerPart:
 				section = p.section
 			case p.kind == entryPart && !isSecret(p.entry):
