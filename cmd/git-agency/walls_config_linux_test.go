@@ -48,6 +48,11 @@ func TestConfigSecretsAreNotReadableInside(t *testing.T) {
 		log := l.read(filepath.Join(gitDir, name))
 		l.write(filepath.Join(gitDir, name), log+strings.Replace(log, "commit (initial): first", "pull "+url+"r main: Fast-forward", 1))
 	}
+	for _, name := range []string{"config2", "old-config", "CONFIG.bak", ".gitconfig", ".netrc", "FETCH_HEAD~", "backup/config"} {
+		l.write(filepath.Join(gitDir, name), "[x]\n\ttoken = "+fakeSecret+"\n")
+	}
+	l.git("config", "--add", "include.path", "shared-config")
+	l.write(filepath.Join(gitDir, "shared-config"), "[shared]\n\tseen = yes\n\ttoken = "+fakeSecret+"\n")
 	for _, name := range []string{"config.bak", "config~", ".config.swp", "config.worktree.orig", "credentials", "lfs/logs/1.log", "annex/creds/x", "modules/a/b/config.old"} {
 		l.write(filepath.Join(gitDir, name), "[x\n\ty = "+fakeSecret+"\n")
 	}
@@ -68,7 +73,7 @@ func TestConfigSecretsAreNotReadableInside(t *testing.T) {
 	if got := w.runInside(secretsInside); got != "" {
 		t.Errorf("secrets can be read inside:\n%s", got)
 	}
-	if got := w.runInside("for key in remote.origin.url alias.st work.seen extra.seen own.seen; do git config $key; done; git config --file " + gitDir + "/modules/a/b/config remote.origin.url; git config --file " + gitDir + "/worktrees/linked/modules/sub/config remote.origin.url"); got != "https://a.example/r\nstatus\nyes\nyes\nyes\nhttps://a.example/sub\nhttps://a.example/sub" {
+	if got := w.runInside("for key in remote.origin.url alias.st work.seen extra.seen shared.seen own.seen; do git config $key; done; git config --file " + gitDir + "/modules/a/b/config remote.origin.url; git config --file " + gitDir + "/worktrees/linked/modules/sub/config remote.origin.url"); got != "https://a.example/r\nstatus\nyes\nyes\nyes\nyes\nhttps://a.example/sub\nhttps://a.example/sub" {
 		t.Errorf("settings inside: %q", got)
 	}
 	if got := w.runInside("git reflog -1 --format=%gs main; cat " + gitDir + "/FETCH_HEAD " + gitDir + "/remotes/old"); !strings.HasPrefix(got, "pull https://a.example/r main: Fast-forward\n") || !strings.HasSuffix(got, " of https://a.example/r\nURL: https://a.example/old") {

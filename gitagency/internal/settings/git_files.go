@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/copies"
@@ -51,12 +52,16 @@ func (w *configWalk) readURLFile(path string, strip func(string) string) bool {
 var secretGitDirs = []string{"lfs/logs", "annex/creds"}
 
 // readSecretFiles adds the files of a git directory that appear empty behind walls: credentials, and old copies of the
-// configuration, which editors and people leave.
+// configuration, which editors and people leave. A copy called config in a directory of its own is filtered like a configuration.
 func (w *configWalk) readSecretFiles(gitDir string) {
 	entries, _ := os.ReadDir(gitDir) // as far as it can be read
 	for _, e := range entries {
-		if e.Type().IsRegular() && isSecretGitFile(e.Name()) {
-			w.addEmpty(filepath.Join(gitDir, e.Name()))
+		path := filepath.Join(gitDir, e.Name())
+		switch {
+		case e.Type().IsRegular() && isSecretGitFile(e.Name()) && !w.seen[path]: // others include a file that was seen
+			w.addEmpty(path)
+		case e.IsDir() && e.Name() != "refs" && e.Name() != "logs" && isRegularFile(filepath.Join(path, "config")):
+			w.read(filepath.Join(path, "config"))
 		}
 	}
 	for _, dir := range secretGitDirs {
@@ -64,17 +69,14 @@ func (w *configWalk) readSecretFiles(gitDir string) {
 	}
 }
 
-// isSecretGitFile reports whether a file in a git directory has, by its name, credentials or an old copy of the configuration.
+// isSecretGitFile reports whether a file with a name in a git directory has credentials, or is a copy of a file that may
+// have some. Git itself has no other files with such names.
 func isSecretGitFile(name string) bool {
-	plain := strings.TrimLeft(name, ".#") // names of editors
-	switch {
-	case name == "config" || name == worktreeConfigFile || strings.HasSuffix(name, ".lock"): // an empty lock would stay after its owner
+	if name == "config" || name == worktreeConfigFile || name == "FETCH_HEAD" || strings.HasSuffix(name, ".lock") { // an empty lock would stay after its owner
 		return false
-	case strings.HasPrefix(plain, "config"):
-		rest := strings.TrimPrefix(strings.TrimPrefix(plain, "config"), ".worktree")
-		return rest == "" || strings.ContainsAny(rest[:1], ".~#-_ ")
 	}
-	return strings.HasPrefix(plain, "credentials") || strings.HasPrefix(plain, "git-credentials")
+	lower := strings.ToLower(name)
+	return slices.ContainsFunc([]string{"config", "credential", "netrc", "fetch_head"}, func(part string) bool { return strings.Contains(lower, part) })
 }
 
 // addEmpty adds a file that appears empty behind walls, unless it is empty.
