@@ -130,6 +130,17 @@ func TestReplacedConfigShowsNoSecret(t *testing.T) {
 	}
 }
 
+// TestReflogOfOtherRefShowsNoSecret pulls into a ref while HEAD is up to date, which writes nothing to the reflog of HEAD.
+func TestReflogOfOtherRefShowsNoSecret(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.git("update-ref", "--create-reflog", "-m", "pull https://me:"+fakeSecret+"@a.example/r main:other: storing head", "refs/heads/other", "HEAD")
+	w := newWalledSandboxIn(l)
+	if got := w.runInside("git reflog --format=%gs other"); got != "pull https://a.example/r main:other: storing head" {
+		t.Errorf("inside: %q", got)
+	}
+}
+
 // TestUnparsableConfigIsHidden checks that a configuration file that cannot be parsed is empty inside, with a warning.
 func TestUnparsableConfigIsHidden(t *testing.T) {
 	t.Parallel()

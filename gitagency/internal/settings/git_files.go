@@ -15,8 +15,8 @@ import (
 )
 
 // readURLFiles reads the files of a git directory and of its worktrees in which git keeps URLs: of the last fetch, of remotes
-// in the old form, and in reflogs, whose messages have the arguments of git pull and git fetch. A pull writes to the reflog of
-// HEAD too, so those of other refs, of which there may be thousands, are read only if one of HEAD has a secret.
+// in the old form, and in reflogs, whose messages have the arguments of git pull and git fetch. A pull mostly writes to the
+// reflog of HEAD too, so where there are many of other refs, those are read only if one of HEAD has a secret.
 func (w *configWalk) readURLFiles(gitDir string, worktrees ...string) {
 	inReflog := false
 	for _, dir := range append(worktrees, gitDir) {
@@ -28,10 +28,17 @@ func (w *configWalk) readURLFiles(gitDir string, worktrees ...string) {
 	}
 	readAll("remotes", config.StripURLSecrets)
 	readAll("branches", config.StripURLSecrets)
-	if inReflog {
-		readAll("logs/refs", config.StripReflog)
+	var reflogs []string
+	walkFiles(filepath.Join(gitDir, "logs/refs"), func(path string) { reflogs = append(reflogs, path) })
+	for _, path := range reflogs {
+		if inReflog || len(reflogs) <= fewReflogs {
+			w.readURLFile(path, config.StripReflog)
+		}
 	}
 }
+
+// fewReflogs is the number of reflogs that are always read, which takes some 20 us each.
+const fewReflogs = 100
 
 // readURLFile adds a file if its URLs have secrets, which strip removes, and reports whether it did.
 func (w *configWalk) readURLFile(path string, strip func(string) string) bool {
@@ -39,8 +46,11 @@ func (w *configWalk) readURLFile(path string, strip func(string) string) bool {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 		return false
 	}
-	file := GitConfigFile{Path: guard.ResolveOrEmpty(path), Original: string(data), Text: strip(string(data)), Unparsable: err != nil}
-	if !isRegularFile(file.Path) || !file.Unparsable && file.Text == file.Original {
+	file := GitConfigFile{Original: string(data), Text: strip(string(data)), Unparsable: err != nil}
+	if !file.Unparsable && file.Text == file.Original {
+		return false
+	}
+	if file.Path = guard.ResolveOrEmpty(path); !isRegularFile(file.Path) {
 		return false
 	}
 	w.found.Files = append(w.found.Files, file)
