@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/procfs"
+	"golang.org/x/sys/unix"
 )
 
 // parentArg makes the test binary run a shell script that dies with it, print "ended" and wait for its end.
@@ -50,6 +51,7 @@ func TestDieWithParentKillsProcessGroup(t *testing.T) {
 	first, second := filepath.Join(dir, "first"), filepath.Join(dir, "second")
 	parent, _ := startParent(t, fmt.Sprintf(`sh -c 'trap "" HUP TERM; echo $$ >%[1]s; sleep 600' & sh -c 'echo $$ >%[2]s; sleep 600' & wait`, first, second))
 	pids := []int{waitForPID(t, first), waitForPID(t, second)}
+	waitForParentPipe(t, parent.Process.Pid)
 	must(t, parent.Process.Kill())
 	_ = parent.Wait() // it was killed
 	for _, pid := range pids {
@@ -97,6 +99,25 @@ func waitForPID(t *testing.T, file string) int {
 	}
 	t.Fatalf("%s was not written", file)
 	return 0
+}
+
+// waitForParentPipe waits until a process has a descriptor for which the kernel sends signals: the program runs before its
+// process group is known, and the parent may lose the processor in between.
+func waitForParentPipe(t *testing.T, pid int) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		infos, err := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", pid))
+		must(t, err)
+		for _, path := range infos {
+			info, _ := os.ReadFile(path) // the descriptor may be closed by now
+			_, rest, _ := strings.Cut(string(info), "flags:\t")
+			line, _, _ := strings.Cut(rest, "\n")
+			if flags, err := strconv.ParseInt(line, 8, 64); err == nil && flags&unix.O_ASYNC != 0 {
+				return
+			}
+		}
+	}
+	t.Fatal("no descriptor has O_ASYNC")
 }
 
 // endsInTime waits for the end of a process, at most a minute.
