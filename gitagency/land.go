@@ -60,7 +60,8 @@ func newLandResult(r landing.Result) LandResult {
 	}
 }
 
-// OutdatedSubmodule is a submodule in a worktree that is at another commit than the index of the worktree has for it.
+// OutdatedSubmodule is a submodule in a worktree that is at another commit than the index of the worktree has for it, or
+// whose files are not checked out.
 type OutdatedSubmodule struct {
 	Tree   string // worktree
 	Path   string // path of the submodule in it

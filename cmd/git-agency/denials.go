@@ -27,7 +27,7 @@ Files that the kernel refused, and connections with --outputs none, cannot be li
 --walls' says what is readable, writable and reachable.
 
 Exit status: 0, whatever is found; 1 the history cannot be read; 3 no such invocation; 4 listed, but it
-is broken; 129 usage.`,
+is broken, or the repository was moved; 129 usage.`,
 		Flags: program.WithListingFlags(),
 		Action: func(c *cli.Context) error {
 			repo, query, err := t.OpenForQuery(c)

@@ -14,7 +14,7 @@ func (t *tool) pathCommand() *cli.Command {
 		Description: `Without <id>, prints that of the sandbox that contains the current directory.
 
 Exit status: 0 printed; 1 it was landed or discarded and has no sandbox; 3 no such invocation;
-4 printed, but it is broken; 129 usage.`,
+4 printed, but it is broken, or the repository was moved; 129 usage.`,
 		Flags: program.WithJSONFlag(),
 		Action: func(c *cli.Context) error {
 			repo, query, err := t.OpenForOptionalQuery(c)

@@ -17,8 +17,8 @@ must not exist or be empty, and must not overlap a worktree, a sandbox or a git 
 run, hooks do not; a submodule becomes an empty directory. <snapshot> is its commit, in full or as a unique
 prefix, or <id>/<n>.
 
-Exit status: 0 copied; 1 failed, nothing changed; 3 no such snapshot; 5 refused for safety, such as an
-overlap; 129 usage; 130 or 143 interrupted, rolled back first.`,
+Exit status: 0 copied; 1 failed, nothing changed; 3 no such snapshot; 4 the repository was moved; 5
+refused for safety, such as an overlap; 129 usage; 130 or 143 interrupted, rolled back first.`,
 		Flags: program.WithJSONFlag(),
 		Action: func(c *cli.Context) error {
 			args, err := program.PositionalArgs(c, 2, 2)

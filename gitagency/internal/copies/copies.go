@@ -90,11 +90,11 @@ type fileCopy struct {
 func (c fileCopy) write(f File, keepRemoved bool) error {
 	have, exists := readRegular(c.dir, c.name)
 	last, recorded := readRegular(c.record, c.name)
+	isMountPoint := keepRemoved && exists && have == "" && !recorded // of a file that was granted
 	switch {
 	case !exists && recorded && keepRemoved:
 		return nil
-	case keepRemoved && exists && have == "" && !recorded: // the mount point of a file that was granted
-	case exists && (have != f.Original && !(recorded && have == last) || have == f.Text && recorded && last == f.Text):
+	case exists && !isMountPoint && (have != f.Original && !(recorded && have == last) || have == f.Text && recorded && last == f.Text):
 		return nil
 	}
 	// The record first: a copy without one would count as changed by the sandbox.

@@ -60,26 +60,39 @@ func (r *Repository) WithKeptSubmodules(ctx context.Context, repo *git.Repo, s g
 	if entry := overlay.OpaqueEntry(r.UpperDir(s.Name), s.Name); entry != "" && store.IsDir(filepath.Join(entry, "modules")) {
 		s.ModulesDir = filepath.Join(entry, "modules")
 	}
+	unchanged, err := r.submodulesThat(ctx, repo, s, func(c submodule.Checkout) (bool, error) { return c.IsUnchanged(ctx, r.AllSandboxesWalled()) })
+	if err != nil {
+		return s, err
+	}
+	s.KeptSubmodules = map[string]string{}
+	for _, c := range unchanged {
+		s.KeptSubmodules[c.Path] = c.Name
+	}
+	return s, nil
+}
+
+// submodulesThat lists the submodules of a tree for which is returns true. It warns of what cannot be read because of its
+// content, and leaves that out.
+func (r *Repository) submodulesThat(ctx context.Context, repo *git.Repo, s git.WorktreeSpec, is func(submodule.Checkout) (bool, error)) (listed []submodule.Checkout, err error) {
 	found, err := r.FindSubmodules(ctx, repo, s)
 	if err != nil {
 		if !IsContentError(ctx, err) {
-			return s, err
+			return nil, err
 		}
 		r.Warn("submodules in %s: %v", guard.QuotePath(s.Dir), err)
 	}
-	s.KeptSubmodules = map[string]string{}
 	for _, c := range found {
-		unchanged, err := c.IsUnchanged(ctx, r.AllSandboxesWalled())
+		yes, err := is(c)
 		switch {
-		case unchanged:
-			s.KeptSubmodules[c.Path] = c.Name
 		case err != nil && !IsContentError(ctx, err):
-			return s, err
+			return nil, err
 		case err != nil:
 			r.Warn("submodule %s: %v", guard.QuotePath(c.Path), err)
+		case yes:
+			listed = append(listed, c)
 		}
 	}
-	return s, nil
+	return listed, nil
 }
 
 // LostModules lists the repositories of submodules of a tree that belong to no submodule that is checked out there, or was:
@@ -120,24 +133,16 @@ func (r *Repository) WithoutCleanSubmodules(ctx context.Context, repo *git.Repo,
 	if len(submodules) == 0 {
 		return left, nil
 	}
-	found, err := r.FindSubmodules(ctx, repo, s)
-	if err != nil {
-		if !IsContentError(ctx, err) {
-			return left, err
-		}
-		r.Warn("submodules in %s: %v", guard.QuotePath(s.Dir), err)
-	}
-	clean := map[string]bool{}
-	for _, c := range found {
+	clean, err := r.submodulesThat(ctx, repo, s, func(c submodule.Checkout) (bool, error) {
 		if !submodules[c.Path] {
-			continue
+			return false, nil
 		}
-		if clean[c.Path], err = c.IsClean(ctx, r.AllSandboxesWalled()); err != nil {
-			if !IsContentError(ctx, err) {
-				return left, err
-			}
-			r.Warn("submodule %s: %v", guard.QuotePath(c.Path), err)
-		}
+		return c.IsClean(ctx, r.AllSandboxesWalled())
+	})
+	if err != nil {
+		return left, err
 	}
-	return slices.DeleteFunc(left, func(l status.LeftOut) bool { return submodules[l.Path] && clean[l.Path] }), nil
+	return slices.DeleteFunc(left, func(l status.LeftOut) bool {
+		return slices.ContainsFunc(clean, func(c submodule.Checkout) bool { return c.Path == l.Path })
+	}), nil
 }

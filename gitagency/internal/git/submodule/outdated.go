@@ -11,7 +11,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 )
 
-// Outdated is a submodule in a worktree of the user that is at another commit than the index of the worktree has for it.
+// Outdated is a submodule in a worktree of the user that is at another commit than the index of the worktree has for it, or
+// whose files are not checked out.
 type Outdated struct {
 	Tree   string // worktree
 	Path   string // path of the submodule in it
@@ -22,21 +23,21 @@ type Outdated struct {
 
 // FindOutdated reports whether a submodule in a worktree of the user is outdated, and can be updated without the network. It is
 // never one that is not checked out there, unless isNew says that the worktree has only now got it.
-func FindOutdated(ctx context.Context, r *git.Repo, tree string, m Module, isNew bool) (o Outdated, is bool, err error) {
+func FindOutdated(ctx context.Context, r *git.Repo, tree string, m Module, isNew bool) (o Outdated, outdated bool, err error) {
 	o = Outdated{Tree: tree, Path: m.Path, Commit: m.Commit}
 	dir, err := git.DotGitTarget(filepath.Join(tree, m.Path))
 	if err != nil {
 		return o, false, err
 	}
-	users := filepath.Join(Dir(r), m.Name)
+	userRepo := filepath.Join(Dir(r), m.Name)
 	if dir == "" {
 		// Git uses a repository that exists, but that of a submodule in a linked worktree is in the entry of the worktree.
 		main, err := git.DotGitTarget(tree)
 		if err != nil || !isNew || main != r.CommonDir {
 			return o, false, err
 		}
-		is, err = git.IsGitDir(users)
-		return o, is, err
+		outdated, err = git.IsGitDir(userRepo)
+		return o, outdated, err
 	}
 	if is, err := git.IsGitDir(dir); err != nil || !is {
 		return o, false, err
@@ -63,7 +64,7 @@ func FindOutdated(ctx context.Context, r *git.Repo, tree string, m Module, isNew
 			return o, err == nil, err
 		}
 	}
-	o.Source = users
-	is, err = git.IsGitDir(users)
-	return o, is && users != dir, err
+	o.Source = userRepo
+	exists, err := git.IsGitDir(userRepo)
+	return o, exists && userRepo != dir, err
 }
