@@ -1,0 +1,90 @@
+package runner
+
+// Spec describes how to run one coding agent. All differences between agents are here, as data and small pure functions.
+type Spec struct {
+	Name    string
+	Program string // program name on PATH
+	Tried   string // version that the real program was tried with
+
+	// ChoosesSession says that the agent accepts a session id from us; otherwise its stream tells the id that it chose.
+	ChoosesSession bool
+
+	// Headless returns the command line for a task. The task itself is on standard input: arguments are visible in process
+	// lists.
+	Headless func(Launch) []string
+
+	// Interactive returns the command line of the agent's own program on a terminal.
+	Interactive func(Launch) []string
+
+	// NewStream returns a reader of the agent's standard output in headless mode.
+	NewStream func() Stream
+
+	StateEnv func(dir string) []string // variables that make the agent keep its state below a directory
+	Seeds    []Seed                    // login and settings that the state directory begins with
+	Files    func(Launch) []File       // files that are written into the state directory before each run
+
+	PassEnv []string                    // names of the user's variables that the agent gets; NAME_* is a prefix
+	SetEnv  []string                    // NAME=value pairs that are set behind walls
+	Keys    []string                    // variables of which one can replace a login
+	Logins  []string                    // files below the home, or below the directory of HomeEnv, of which one is a login
+	HomeEnv string                      // variable that relocates the state outside, such as CLAUDE_CONFIG_DIR
+	Hosts   func(env []string) []string // hosts that the agent needs, as for --outputs hosts:
+}
+
+// Launch is what a command line of an agent depends on.
+type Launch struct {
+	Session  string   // session id; empty if the agent chooses it and has not yet
+	Resume   bool     // continue the session
+	StateDir string   // state directory of the sandbox
+	Tree     string   // worktree of the sandbox
+	MCP      []string // command line of the MCP server of git-agency; empty for none
+}
+
+// Seed is a file or directory of the user that is copied into a state directory.
+type Seed struct {
+	From string // relative to the home, or to the directory of HomeEnv
+	To   string // relative to the state directory
+}
+
+// File is a file in a state directory. Merge, if set, computes the content from the existing one.
+type File struct {
+	Name  string // relative to the state directory
+	Merge func(existing []byte) ([]byte, error)
+}
+
+// Stream reads the standard output of a headless agent, line by line.
+type Stream interface {
+	// Line parses a line and returns the events that it tells. A line that is no event of the agent yields none.
+	Line(line []byte) []Event
+	// Summary returns what the stream told so far.
+	Summary() Summary
+}
+
+// Kinds of events.
+const (
+	Message   = "message"    // text of the agent
+	ToolCall  = "tool"       // a tool was called
+	ToolError = "tool-error" // a tool failed
+	Denied    = "denied"     // the agent was not permitted to call a tool
+	Failure   = "error"      // the model or the agent failed
+	Usage     = "usage"      // tokens or cost so far
+)
+
+// Event is one normalised event of an agent's stream.
+type Event struct {
+	Kind string `json:"kind"`
+	Text string `json:"text,omitempty"` // message, command line, or reason
+	Tool string `json:"tool,omitempty"`
+}
+
+// Summary is what a stream told about a run.
+type Summary struct {
+	Session     string   // session id that the agent uses
+	LastMessage string   // last text of the agent
+	CostUSD     float64  // zero if unknown
+	Tokens      int64    // input and output; zero if unknown
+	ToolErrors  int      // number of failed tool calls
+	Denied      []string // tools that were denied
+	Err         string   // why the run failed, whatever the exit code says; empty if it did not
+	Complete    bool     // the stream has the record that ends a successful run
+}
