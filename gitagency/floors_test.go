@@ -139,12 +139,13 @@ var floors = []struct {
 			"cmd/git-agency/internal/format cmd/git-agency/internal/complete",
 		reserved: urfave,
 	},
+	{dir: "cmd/git-agency/internal/startflags", imports: "gitagency cmd/git-agency/internal/program", reserved: urfave},
 	{
 		dir: "cmd/git-agency",
 		imports: "gitagency reason quote cmd/git-agency/internal/argv cmd/git-agency/internal/background " +
 			"cmd/git-agency/internal/hints cmd/git-agency/internal/interrupt cmd/git-agency/internal/manual " +
 			"cmd/git-agency/internal/setup cmd/git-agency/internal/term cmd/git-agency/internal/sources " +
-			"cmd/git-agency/internal/format cmd/git-agency/internal/complete cmd/git-agency/internal/program",
+			"cmd/git-agency/internal/format cmd/git-agency/internal/complete cmd/git-agency/internal/program cmd/git-agency/internal/startflags",
 		reserved: urfave,
 	},
 }

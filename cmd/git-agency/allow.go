@@ -9,6 +9,7 @@ import (
 
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/argv"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/startflags"
 	"github.com/git-agency/git-agency/gitagency"
 	"github.com/git-agency/git-agency/gitagency/quote"
 )
@@ -41,7 +42,7 @@ refused for safety; 75 locked; 129 usage.`,
 			&cli.StringFlag{Name: "timeout", Usage: "end each command after `DURATION`; -1: never"},
 			&cli.BoolFlag{Name: "reset", Usage: "take back what was allowed since the start"},
 			&cli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "check and print, change nothing"},
-		}, limitFlags()...)...)...),
+		}, startflags.Limits()...)...)...),
 		Action: t.allow,
 	}
 }
@@ -51,9 +52,9 @@ func (t *tool) allow(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	limits, err := parseLimits(c)
+	limits, err := startflags.ParseLimits(c)
 	if err == nil {
-		err = parseLimit(c, gitagency.TimeoutLimit, &limits.Timeout)
+		err = startflags.ParseLimit(c, gitagency.TimeoutLimit, &limits.Timeout)
 	}
 	if err != nil {
 		return err

@@ -88,7 +88,7 @@ differences; 3 no such invocation or snapshot; 4 broken; 5 refused for safety; 7
 				err = gitagency.WriteDiff(t.Stdout, d, format)
 			}
 			if err == nil && c.Bool("exit-code") && !d.Empty() {
-				err = &childError{code: hints.ExitFailed} // --exit-code only: prints no message
+				err = &program.ChildError{Code: hints.ExitFailed} // --exit-code only: prints no message
 			}
 			return err
 		},

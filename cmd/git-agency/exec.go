@@ -19,6 +19,7 @@ import (
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/hints"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/interrupt"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/startflags"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
 	"github.com/git-agency/git-agency/gitagency"
 	"github.com/git-agency/git-agency/gitagency/quote"
@@ -52,7 +53,7 @@ it; 75 locked; 129 usage; 130, 143 interrupted.`,
 			&cli.StringFlag{Name: "grace", Usage: "leave `DURATION` between SIGTERM and SIGKILL (0: none)", DefaultText: "5s"},
 			&cli.GenericFlag{Name: "env", Value: &argv.RepeatedFlag{}, Usage: "set the variable `NAME=VALUE`, or pass NAME on; may be repeated"},
 			&cli.BoolFlag{Name: "stdin", Usage: "pass standard input on, also if it is no terminal"},
-		}, append(limitFlags(), program.WithJSONFlag()...)...)...),
+		}, append(startflags.Limits(), program.WithJSONFlag()...)...)...),
 		Action: func(c *cli.Context) error {
 			args, err := program.PositionalArgs(c, 0, -1)
 			if err != nil {
@@ -105,7 +106,7 @@ func (t *tool) execOptions(c *cli.Context, further []string) (gitagency.ExecOpti
 		return none, program.NewUsageError(c, errors.New("no command given; it comes after --"))
 	}
 	opts := gitagency.ExecOptions{Argv: t.AfterDashDash, Force: t.SecondInterrupt}
-	err := parseLimit(c, gitagency.TimeoutLimit, &opts.Timeout)
+	err := startflags.ParseLimit(c, gitagency.TimeoutLimit, &opts.Timeout)
 	if err != nil {
 		return none, err
 	}
@@ -121,7 +122,7 @@ func (t *tool) execOptions(c *cli.Context, further []string) (gitagency.ExecOpti
 	if opts.Env, err = parseEnv(c); err != nil {
 		return none, err
 	}
-	if opts.Limits, err = parseLimits(c); err != nil {
+	if opts.Limits, err = startflags.ParseLimits(c); err != nil {
 		return none, err
 	}
 	t.connectStreams(c, &opts)
@@ -175,25 +176,6 @@ func parseEnv(c *cli.Context) ([]string, error) {
 	return env, nil
 }
 
-// childError sets the exit code of a command in the sandbox that did not exit with 0. If err is nil, the command has
-// printed its own message and nothing else is printed.
-type childError struct {
-	code      int
-	err       error
-	shellLine string // shell command line that the user may have meant as the command
-	hidden    string // command that lets the sandbox read its program, which the walls hide
-}
-
-func (e *childError) Error() string {
-	if e.err == nil {
-		return fmt.Sprintf("exit status %d", e.code)
-	}
-	return e.err.Error()
-}
-
-func (e *childError) Unwrap() error { return e.err }
-func (e *childError) Silent() bool  { return e.err == nil }
-
 // execOutput is the JSON of an exec. Output that is not UTF-8 is also there byte for byte, in base64.
 type execOutput struct {
 	ExitCode     int    `json:"exit_code"`
@@ -243,7 +225,7 @@ func (t *tool) finishExec(c *cli.Context, sandbox *gitagency.Sandbox, opts gitag
 		}
 	}
 	if !c.Bool("json") {
-		t.warnUnenforcedLimits(res.Limits)
+		startflags.WarnUnenforced(t.Program, res.Limits)
 	}
 	if res.LeftRunning > 0 {
 		t.Warn(fmt.Sprintf("ended %s that the command left running", format.Count(res.LeftRunning, "process", "processes")))
@@ -257,7 +239,7 @@ func (t *tool) finishExec(c *cli.Context, sandbox *gitagency.Sandbox, opts gitag
 	case err == nil && res.ExitCode == 0:
 		return nil
 	}
-	return &childError{code: res.ExitCode, err: err, shellLine: suspectedShellLine(sandbox, opts, res), hidden: t.allowHiddenProgram(c, sandbox.ID, opts.Argv[0], res)}
+	return &program.ChildError{Code: res.ExitCode, Err: err, ShellLine: suspectedShellLine(sandbox, opts, res), Hidden: t.allowHiddenProgram(c, sandbox.ID, opts.Argv[0], res)}
 }
 
 // allowHiddenProgram returns the command that lets a sandbox read a program that exists, and was not found because the walls

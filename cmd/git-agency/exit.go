@@ -20,11 +20,11 @@ import (
 // exitCode maps an error to its exit code.
 func exitCode(err error) int {
 	var interrupted program.InterruptedError
-	var child *childError
+	var child *program.ChildError
 	var queue *landQueueError
 	switch {
 	case errors.As(err, &child):
-		return child.code
+		return child.Code
 	case errors.As(err, &interrupted):
 		return 128 + int(interrupted.Signal)
 	}
@@ -57,7 +57,7 @@ func commandHints(err error) (lines []string, known bool) {
 		usage     *program.UsageError
 		findings  *findingsError
 		link      *linkError
-		child     *childError
+		child     *program.ChildError
 		queue     *landQueueError
 		put       *putError
 		notPushed *gitagency.NotPushedError
@@ -70,10 +70,10 @@ func commandHints(err error) (lines []string, known bool) {
 		}
 	case errors.As(err, &queue):
 		lines = queue.hints()
-	case errors.As(err, &child) && child.shellLine != "":
-		lines = []string{"the command is not run by a shell; to use one: -- sh -c " + quote.Shell(child.shellLine)}
-	case errors.As(err, &child) && child.hidden != "":
-		lines = []string{"the walls hide that file; to let the sandbox read it: " + child.hidden}
+	case errors.As(err, &child) && child.ShellLine != "":
+		lines = []string{"the command is not run by a shell; to use one: -- sh -c " + quote.Shell(child.ShellLine)}
+	case errors.As(err, &child) && child.Hidden != "":
+		lines = []string{"the walls hide that file; to let the sandbox read it: " + child.Hidden}
 	case errors.As(err, &findings) && len(findings.fixable) == 1:
 		what := "it"
 		if findings.count > 1 {

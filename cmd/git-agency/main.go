@@ -3,7 +3,7 @@
 // This package holds the commands. Each has a file named after it: its flags, the request that it passes to package
 // gitagency, and the output. exit maps the errors of all commands to exit codes and hints. Code that knows no command is
 // in internal/: program runs the command line, opens the repository and prints results and errors, with the help of
-// argv, complete, format, hints and term; background, interrupt, manual, setup and sources serve single commands.
+// argv, complete, format, hints and term; background, interrupt, manual, setup, sources and startflags serve some commands.
 //
 // Output follows four rules. Results go to standard output, everything else to standard error. Errors read like git's:
 // "fatal: …" or "error: …", in lower case and without a full stop, then "hint: …" lines with the command to type.

@@ -130,3 +130,25 @@ func sandboxPath(i gitagency.Invocation) string {
 	}
 	return path
 }
+
+// limitDetails returns the limits of a sandbox that 'show' prints for people.
+func limitDetails(l gitagency.Limits) []program.Field {
+	text := func(kind gitagency.LimitKind, value int64) string {
+		if value == 0 {
+			return ""
+		}
+		return kind.Format(value)
+	}
+	bestEffort := ""
+	if l.BestEffort {
+		bestEffort = "best effort"
+	}
+	return []program.Field{
+		{Key: "memory", Value: text(gitagency.MemoryLimit, l.Memory), Optional: true},
+		{Key: "processes", Value: text(gitagency.ProcessLimit, int64(l.Processes)), Optional: true},
+		{Key: "file size", Value: text(gitagency.FileSizeLimit, l.FileSize), Optional: true},
+		{Key: "timeout", Value: text(gitagency.TimeoutLimit, int64(l.Timeout)), Optional: true},
+		{Key: "nice", Value: text(gitagency.NiceLimit, int64(l.Nice)), Optional: true},
+		{Key: "limits", Value: bestEffort, Optional: true},
+	}
+}

@@ -1,14 +1,16 @@
 package main
 
 import (
+	"slices"
+
 	"github.com/urfave/cli/v2"
 
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/startflags"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
 func (t *tool) startCommand() *cli.Command {
-	defaults := gitagency.DefaultPrimitives()
 	return &cli.Command{
 		Name:  "start",
 		Usage: "create a sandbox and print its invocation id",
@@ -34,61 +36,32 @@ of the snapshot's invocation. <snapshot> is its commit, in full or as a unique p
 
 Exit status: 0 created; 1 failed, nothing changed; 3 no such worktree or snapshot; 4 broken; 5 refused for
 safety; 75 locked; 129 usage; 130 or 143 interrupted, rolled back first.`,
-		Flags: program.WithRepositoryLockFlag(program.WithJSONFlag(append([]cli.Flag{
-			&cli.StringFlag{Name: "name", Usage: "a `LABEL` for people; need not be unique"},
+		Flags: program.WithRepositoryLockFlag(program.WithJSONFlag(slices.Concat(startflags.Origin(), []cli.Flag{
 			&cli.StringFlag{Name: "runner", Usage: "record which `RUNNER` the sandbox is for"},
 			&cli.StringFlag{Name: "mode", Usage: "record the `MODE`: headed or headless", DefaultText: "headless"},
-			&cli.StringFlag{Name: "from", Usage: "start from `COMMIT`", DefaultText: "the integration branch"},
-			&cli.BoolFlag{Name: "with-changes", Usage: "take the uncommitted work in the integration worktree along"},
-			&cli.StringFlag{Name: "from-snapshot", Usage: "begin in the state of `SNAPSHOT`"},
-			&cli.StringFlag{Name: "profile", Usage: "take choices that are not given from git config agency.`PROFILE`.*"},
-			&cli.StringFlag{Name: "changeset", Usage: "how writes are kept apart: `KIND`", DefaultText: defaults.Changeset},
-			&cli.StringFlag{Name: "platform", Usage: "where commands run: `PLATFORM`", DefaultText: defaults.Platform},
-			&cli.StringFlag{Name: "isolation", Usage: "walls around commands: `KIND`", DefaultText: defaults.Isolation},
-			&cli.StringFlag{Name: "outputs", Usage: "network access: `POLICY`", DefaultText: defaults.Outputs},
-			&cli.StringFlag{Name: "software", Usage: "installed software: `ROOT`", DefaultText: defaults.Software},
+		}, startflags.Primitives(), []cli.Flag{
 			&cli.StringFlag{Name: "timeout", Usage: "end each command after `DURATION`"},
-		}, limitFlags()...)...)...),
+		}, startflags.Limits())...)...),
 		Action: t.start,
 	}
 }
 
 // start creates the sandbox that the flags describe.
 func (t *tool) start(c *cli.Context) error {
-	query, err := program.OptionalArg(c)
+	req, err := startflags.Request(c)
 	if err != nil {
 		return err
 	}
-	limits, err := parseLimits(c)
-	if err != nil {
+	if err := startflags.ParseLimit(c, gitagency.TimeoutLimit, &req.Limits.Timeout); err != nil {
 		return err
 	}
-	if err := parseLimit(c, gitagency.TimeoutLimit, &limits.Timeout); err != nil {
-		return err
-	}
-	limits.Timeout = max(limits.Timeout, 0)
+	req.Limits.Timeout = max(req.Limits.Timeout, 0)
+	req.Runner, req.Mode = c.String("runner"), c.String("mode")
 	repo, err := t.OpenRepository(c)
 	if err != nil {
 		return err
 	}
-	inv, err := repo.Start(c.Context, gitagency.StartRequest{
-		Worktree:     query,
-		FromSnapshot: c.String("from-snapshot"),
-		From:         c.String("from"),
-		WithChanges:  c.Bool("with-changes"),
-		Name:         c.String("name"),
-		Runner:       c.String("runner"),
-		Mode:         c.String("mode"),
-		Profile:      c.String("profile"),
-		Limits:       limits,
-		Primitives: gitagency.Primitives{
-			Changeset: c.String("changeset"),
-			Platform:  c.String("platform"),
-			Isolation: c.String("isolation"),
-			Outputs:   c.String("outputs"),
-			Software:  c.String("software"),
-		},
-	})
+	inv, err := repo.Start(c.Context, req)
 	if err != nil {
 		return err
 	}
@@ -97,13 +70,7 @@ func (t *tool) start(c *cli.Context) error {
 
 // reportStarted prints the id of a new invocation, and a warning if it has no walls.
 func (t *tool) reportStarted(c *cli.Context, inv gitagency.Invocation) error {
-	switch p := inv.Primitives; {
-	case p.Isolation != "none":
-	case p.Outputs == "open":
-		t.Warn("commands in this sandbox are not isolated from the rest of the machine")
-	default:
-		t.Warn("only the network of commands in this sandbox is isolated from the rest of the machine")
-	}
+	startflags.WarnIsolation(t.Program, inv)
 	if c.Bool("json") {
 		return t.PrintJSON(inv)
 	}
