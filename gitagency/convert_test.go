@@ -76,7 +76,7 @@ func TestRequestsKeepAllFields(t *testing.T) {
 	checkConversion(t, func(req CreateWorktreeRequest) core.CreateWorktreeRequest { return core.CreateWorktreeRequest(req) })
 	checkConversion(t, func(req RemoveWorktreeRequest) core.RemoveWorktreeRequest { return core.RemoveWorktreeRequest(req) })
 	checkConversion(t, ListRequest.internal, "Activity", "Radar") // for packages listing and radar
-	checkConversion(t, StartRequest.internal)
+	checkConversion(t, StartRequest.internal, "Run", "Task") // for package runs
 	checkConversion(t, Limits.internal)
 	checkConversion(t, ExecOptions.internal)
 	checkConversion(t, UploadRequest.internal)
@@ -183,6 +183,8 @@ func (f *filler) fill(v reflect.Value) {
 		v.SetInt(int64(f.n))
 	case reflect.Uint8, reflect.Uint16, reflect.Uint32:
 		v.SetUint(uint64(f.n))
+	case reflect.Float64:
+		v.SetFloat(float64(f.n))
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
 		f.fill(v.Index(0))

@@ -84,7 +84,7 @@ var floors = []struct {
 	{dir: "settings", imports: "beneath durable proc readlimit git/config git store guard copies toolconfig walls confine treediff runner fault"},
 	{
 		dir: "core",
-		imports: "durable ids undo lock proc git/object git/config git/overlay git git/worktree git/status git/snapshot git/submodule " +
+		imports: "durable ids undo lock procfs proc git/object git/config git/overlay git git/worktree git/status git/snapshot git/submodule " +
 			"git/update store guard archive changeset fault settings",
 	},
 	{

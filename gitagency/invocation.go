@@ -59,6 +59,8 @@ type Invocation struct {
 	UnlandedCommit  string    `json:"unlanded_commit,omitempty"` // commit that reverted the landing
 	UnlandedAt      time.Time `json:"unlanded_at,omitzero"`
 
+	Run
+
 	// State is what the invocation is doing: "idle", "running", "review", "rejected", "landed", "unlanded", "discarded",
 	// "broken", or the Status of a run that has ended or waits: "finished", "failed", "blocked", "stopped", "timed_out".
 	State      string    `json:"state"`
@@ -77,6 +79,24 @@ type Invocation struct {
 	interrupted  bool   // the creation was interrupted
 }
 
+// Run is what the record of an invocation says about the runs of an agent in it. Text of the agent is untrusted.
+type Run struct {
+	Task         string    `json:"task,omitempty"`          // first line of the task
+	SessionID    string    `json:"session_id,omitempty"`    // the same over every resume
+	RunStartedAt time.Time `json:"run_started_at,omitzero"` // start of the last run
+	Runs         int       `json:"runs,omitempty"`          // number of runs so far
+	PID          int       `json:"pid,omitempty"`           // process that supervises the run, while it runs
+	StatusReason string    `json:"status_reason,omitempty"` // why the run has its status, if it did not simply finish
+	Warnings     []string  `json:"run_warnings,omitempty"`  // what a finished run should not hide, such as a denied tool
+	LastMessage  string    `json:"last_message,omitempty"`  // last text of the agent
+	CostUSD      float64   `json:"cost_usd,omitempty"`      // as far as the agent tells it
+	Tokens       int64     `json:"tokens,omitempty"`        // as far as the agent tells them
+	Question     string    `json:"question,omitempty"`      // unanswered question of the agent
+	Options      []string  `json:"question_options,omitempty"`
+	Context      string    `json:"question_context,omitempty"`
+	AskedAt      time.Time `json:"asked_at,omitzero"`
+}
+
 func newInvocation(i core.Invocation) Invocation {
 	return Invocation{
 		ID: i.ID, Name: i.Name, WorktreeID: i.WorktreeID, Worktree: i.Worktree, SandboxPath: i.SandboxPath, SandboxBranch: i.SandboxBranch,
@@ -89,7 +109,7 @@ func newInvocation(i core.Invocation) Invocation {
 		RejectedAt: i.RejectedAt, RejectedReason: i.RejectedReason,
 		LandedAt: i.LandedAt, LandedCommit: i.LandedCommit, LandedBefore: i.LandedBefore, LandedTip: i.LandedTip,
 		LandedBranch: i.LandedBranch, LandedStrategy: i.LandedStrategy, UnlandedCommit: i.UnlandedCommit, UnlandedAt: i.UnlandedAt,
-		State: i.State, ExitCode: i.ExitCode, FinishedAt: i.FinishedAt,
+		Run: Run(i.Run), State: i.State, ExitCode: i.ExitCode, FinishedAt: i.FinishedAt,
 		Running: i.Running, RunningSince: i.RunningSince, Ahead: i.Ahead, Dirty: i.Dirty,
 		Radar: i.Radar, brokenDetail: i.Entry.Detail, interrupted: i.Entry.Intent != nil,
 	}

@@ -51,6 +51,8 @@ type Invocation struct {
 	UnlandedCommit  string    `json:"unlanded_commit,omitempty"` // commit that reverted the landing
 	UnlandedAt      time.Time `json:"unlanded_at,omitzero"`
 
+	Run
+
 	State      string    `json:"state"`                // see SetState
 	ExitCode   *int      `json:"exit_code"`            // of the last command; nil if there was none
 	FinishedAt time.Time `json:"finished_at,omitzero"` // end of the last command; once the invocation has ended, its end
@@ -146,11 +148,12 @@ func (r *Repository) worktreeRecords() (map[string]store.WorktreeMeta, error) {
 func InvocationFromEntry(e store.Entry[store.InvocationMeta], worktrees map[string]store.WorktreeMeta) Invocation {
 	m := e.Record
 	wt := worktrees[m.IntegrationWorktreeID]
+	run, status := newRun(m)
 	i := Invocation{
 		ID: e.ID, Name: m.InvocationName, WorktreeID: m.IntegrationWorktreeID, Worktree: wt.Name,
 		IntegrationBranch: IntegrationBranch(m, wt),
 		SandboxPath:       e.TreePath, SandboxBranch: m.SandboxBranch, BaseCommit: m.BaseCommit, FromSnapshot: m.FromSnapshot, Verifies: m.VerifiesInvocation, SyncedCommit: m.SyncedCommit, Runner: m.Runner, Mode: m.Mode,
-		Status: m.Status, Landing: m.Landing, StartedAt: m.StartedAt, Primitives: m.Primitives, Limits: m.Limits, AllowedRead: m.Grants().Read, AllowedWrite: m.Grants().Write,
+		Status: status, Run: run, Landing: m.Landing, StartedAt: m.StartedAt, Primitives: m.Primitives, Limits: m.Limits, AllowedRead: m.Grants().Read, AllowedWrite: m.Grants().Write,
 		Broken: e.Defect != store.NoDefect, BrokenReason: string(e.Defect), Entry: e,
 
 		SubmittedAt: TimeOrZero(m.SubmittedAt), SubmittedCommit: m.SubmittedCommit, ReviewNote: m.ReviewNote,

@@ -7,17 +7,16 @@ import (
 )
 
 // States of an invocation, as 'ls' shows them. Those of review and landing have the names of store, and those of a run
-// are in runStates.
+// are in endedStatuses.
 const (
 	StateIdle     = "idle"
-	StateRunning  = "running"
+	StateRunning  = store.StatusRunning
 	StateUnlanded = "unlanded"
 	StateBroken   = "broken"
 )
 
-// runStates are the values of status that say how a run ended or why it waits. A run that is under way is found by its
-// processes, not by its status, which a killed run would leave behind.
-var runStates = []string{"finished", "failed", "blocked", "stopped", "timed_out"}
+// endedStatuses are the values of status that say how a run ended or why it waits.
+var endedStatuses = []string{store.StatusFinished, store.StatusFailed, store.StatusBlocked, store.StatusStopped, store.StatusTimedOut}
 
 // SetState sets State from the other fields. What an invocation ended as comes first, then whether a command runs in it,
 // then its review, then its run.
@@ -29,11 +28,11 @@ func (i *Invocation) SetState() {
 		i.State = StateUnlanded
 	case ended:
 		i.State = i.Landing
-	case i.Running:
+	case i.Running || i.Status == store.StatusRunning:
 		i.State = StateRunning
 	case i.Landing == store.Review || i.Landing == store.Rejected:
 		i.State = i.Landing
-	case slices.Contains(runStates, i.Status):
+	case slices.Contains(endedStatuses, i.Status):
 		i.State = i.Status
 	default:
 		i.State = StateIdle

@@ -24,7 +24,7 @@ func TestSetState(t *testing.T) {
 		{Invocation{Status: "timed_out"}, "timed_out"},
 		{Invocation{Status: "blocked", Running: true}, "running"},
 		{Invocation{Status: "finished", Landing: store.Review}, "review"},
-		{Invocation{Status: "running"}, "idle"}, // left by a killed run
+		{Invocation{Status: "running"}, "running"},
 		{Invocation{Status: "of a later version", Landing: "of a later version"}, "idle"},
 		{Invocation{Status: "finished", Landing: store.Landed}, "landed"},
 		{Invocation{Landing: store.Landed, UnlandedCommit: "c0ffee"}, "unlanded"},

@@ -88,3 +88,16 @@ type Summary struct {
 	Err         string   // why the run failed, whatever the exit code says; empty if it did not
 	Complete    bool     // the stream has the record that ends a successful run
 }
+
+// specs has one value for each agent that runs are tried with.
+var specs []Spec
+
+// FindSpec returns the Spec of an agent.
+func FindSpec(name string) (Spec, bool) {
+	for _, s := range specs {
+		if s.Name == name {
+			return s, true
+		}
+	}
+	return Spec{}, false
+}

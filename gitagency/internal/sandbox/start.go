@@ -39,6 +39,9 @@ type StartRequest struct {
 	// "<invocation>/<number>". Worktree then defaults to that of its invocation.
 	FromSnapshot string
 
+	Run  store.RunFields // what a run records in advance; empty for a sandbox without a run
+	Task []byte          // task of the run, kept in a file beside the record; nil for none
+
 	From        string // commit-ish to start from instead of the integration branch, on which the work lands all the same
 	WithChanges bool   // start with the uncommitted work in the tree of the integration worktree
 }
@@ -206,6 +209,11 @@ func StartLocked(ctx context.Context, r *core.Repository, repo *git.Repo, req St
 		if req.restores != "" {
 			return fillRestored(ctx, repo, Of(r, id), req)
 		}
+		if req.Task != nil {
+			if err := durable.WriteFile(r.Store.TaskPath(r.ID, id), req.Task, 0o600); err != nil {
+				return err
+			}
+		}
 		return populateSubmodules(ctx, r, repo, id, "")
 	}
 	snapshot, changes := point.Snapshot, ""
@@ -228,7 +236,7 @@ func StartLocked(ctx context.Context, r *core.Repository, repo *git.Repo, req St
 				SchemaVersion: store.SchemaVersion, InvocationID: id, InvocationName: req.Name,
 				IntegrationWorktreeID: wt.ID, SandboxPath: tree, SandboxBranch: core.ShortBranch(core.SandboxRef(id)),
 				BaseCommit: point.Base, IntegrationBranch: point.branch, FromSnapshot: snapshot, StartChanges: changes, VerifiesInvocation: req.verifies,
-				Runner: req.Runner, Mode: req.Mode, Status: "starting", StartedAt: at, StartedNS: max(0, elapsed.Nanoseconds()), Primitives: req.prims, Limits: req.limits, Allowed: req.allowed,
+				Runner: req.Runner, Mode: req.Mode, Status: store.StatusStarting, StartedAt: at, StartedNS: max(0, elapsed.Nanoseconds()), Primitives: req.prims, Limits: req.limits, Allowed: req.allowed, RunFields: req.Run,
 			})
 		},
 	})
@@ -320,10 +328,15 @@ func checkRunner(r *core.Repository, name string) error {
 	if name == "" || slices.Contains(runner.KnownNames(), name) { // needs no configuration, which may have warnings
 		return nil
 	}
-	known := r.Settings.Runners()
-	if slices.Contains(known, name) {
+	if slices.Contains(r.Settings.Runners(), name) {
 		return nil
 	}
+	return UnknownRunnerError(r, name)
+}
+
+// UnknownRunnerError returns the error for an agent that is neither known nor configured.
+func UnknownRunnerError(r *core.Repository, name string) error {
+	known := r.Settings.Runners()
 	return &fault.InvalidError{What: "runner", Value: name, Want: fmt.Sprintf("one of %s, or another after: git config --global %s <command>",
 		strings.Join(known, ", "), quote.Shell("agency."+name+".command"))}
 }

@@ -40,6 +40,7 @@ type InvocationMeta struct {
 	HasTrashArchive bool `json:"has_trash_archive,omitempty"` // trash/<id>.tar holds what the trash ref does not
 	HadWalledGit    bool `json:"had_walled_git,omitempty"`    // at its end, the sandbox had git state behind its walls, which its commands may have written
 
+	RunFields
 	Submission
 	LandingFields
 }

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -63,7 +64,7 @@ func TestRelocateRepoMovesRecordsAndTrees(t *testing.T) {
 	if data, err := os.ReadFile(filepath.Join(s.SandboxTreePath(movedID, invID), "work")); string(data) != "w" || err != nil {
 		t.Errorf("the file in the tree is %q, %v", data, err)
 	}
-	if e := s.Invocation(movedID, invID, nil); e.Record != m { // the record keeps the old path
+	if e := s.Invocation(movedID, invID, nil); !reflect.DeepEqual(e.Record, m) { // the record keeps the old path
 		t.Errorf("the record is %+v", e.Record)
 	}
 	if !exists(s.WorktreeTreePath(movedID, wtID)) {

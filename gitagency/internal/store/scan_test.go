@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -125,7 +126,7 @@ func TestInvocationDefects(t *testing.T) {
 			if (e.Detail != "") != (c.want != NoDefect) {
 				t.Errorf("detail %q", e.Detail)
 			}
-			if !c.known && e.Record != (InvocationMeta{}) {
+			if !c.known && !reflect.DeepEqual(e.Record, InvocationMeta{}) {
 				t.Errorf("an unreadable record was returned: %+v", e.Record)
 			}
 			if alone := s.Invocation(repoID, invID, nil); alone.Defect != e.Defect || alone.Detail != e.Detail || alone.TreePath != e.TreePath {

@@ -1,0 +1,45 @@
+package core
+
+import (
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/procfs"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// Run is what the record of an invocation says about the runs of an agent in it. Text of the agent is untrusted.
+type Run struct {
+	Task         string    `json:"task,omitempty"`          // first line of the task
+	SessionID    string    `json:"session_id,omitempty"`    // the same over every resume
+	RunStartedAt time.Time `json:"run_started_at,omitzero"` // start of the last run
+	Runs         int       `json:"runs,omitempty"`          // number of runs so far
+	PID          int       `json:"pid,omitempty"`           // process that supervises the run, while it runs
+	StatusReason string    `json:"status_reason,omitempty"` // why the run has its status, if it did not simply finish
+	Warnings     []string  `json:"run_warnings,omitempty"`  // what a finished run should not hide, such as a denied tool
+	LastMessage  string    `json:"last_message,omitempty"`  // last text of the agent
+	CostUSD      float64   `json:"cost_usd,omitempty"`      // as far as the agent tells it
+	Tokens       int64     `json:"tokens,omitempty"`        // as far as the agent tells them
+	Question     string    `json:"question,omitempty"`      // unanswered question of the agent
+	Options      []string  `json:"question_options,omitempty"`
+	Context      string    `json:"question_context,omitempty"`
+	AskedAt      time.Time `json:"asked_at,omitzero"`
+}
+
+// killedReason is the StatusReason of a run that was not recorded as ended by the process that supervised it.
+const killedReason = "the process that supervised it was killed, or the machine was restarted"
+
+// newRun returns the runs in a record, and their status. A record says "running" as long as no process has corrected it,
+// so that is checked here: a run whose process is gone has failed.
+func newRun(m store.InvocationMeta) (run Run, status string) {
+	run = Run{
+		Task: m.Task, SessionID: m.SessionID, RunStartedAt: TimeOrZero(m.RunStartedAt), Runs: m.Runs, PID: m.PID, StatusReason: m.StatusReason,
+		Warnings: m.Warnings, LastMessage: m.LastMessage, CostUSD: m.CostUSD, Tokens: m.Tokens,
+	}
+	if q := m.Question; q != nil {
+		run.Question, run.Options, run.Context, run.AskedAt = q.Text, q.Options, q.Context, q.AskedAt
+	}
+	if status = m.Status; (m.PID != 0 || status == store.StatusRunning) && !procfs.IsAlive(m.PID, m.PIDStarted) {
+		run.PID, run.StatusReason, status = 0, killedReason, store.StatusFailed
+	}
+	return run, status
+}

@@ -1,0 +1,37 @@
+package core
+
+import (
+	"os"
+	"testing"
+
+	"github.com/git-agency/git-agency/gitagency/internal/procfs"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// A record that says "running" is believed only as long as the process exists that wrote it: not after kill -9, and not
+// after a restart of the machine, when another process may have its id.
+func TestStatusOfRunsIsReconciled(t *testing.T) {
+	t.Parallel()
+	me, identity := os.Getpid(), procfs.Identity(os.Getpid())
+	for name, c := range map[string]struct {
+		m    store.InvocationMeta
+		want string
+	}{
+		"alive":             {running(me, identity), "running"},
+		"gone":              {running(1<<22+1, identity), "failed"},
+		"reused id":         {running(me, identity+"1"), "failed"},
+		"without a process": {running(0, ""), "failed"},
+		"without identity":  {running(me, ""), "failed"},
+		"ended":             {store.InvocationMeta{Status: store.StatusBlocked}, "blocked"},
+		"never run":         {store.InvocationMeta{Status: store.StatusStarting}, "starting"},
+	} {
+		run, status := newRun(c.m)
+		if status != c.want || (run.StatusReason == killedReason) != (c.want == "failed") || (run.PID != 0) != (c.want == "running") {
+			t.Errorf("%s: got %s, %q, pid %d; want %s", name, status, run.StatusReason, run.PID, c.want)
+		}
+	}
+}
+
+func running(pid int, started string) store.InvocationMeta {
+	return store.InvocationMeta{Status: store.StatusRunning, RunFields: store.RunFields{PID: pid, PIDStarted: started}}
+}

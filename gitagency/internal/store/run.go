@@ -1,0 +1,81 @@
+package store
+
+import (
+	"path/filepath"
+	"time"
+)
+
+// RunFields are the fields that runs of an agent write to the record of their invocation.
+type RunFields struct {
+	Task          string     `json:"task,omitempty"`              // first line of the task
+	SessionID     string     `json:"session_id,omitempty"`        // UUID of the session, the same over every resume
+	RunnerSession string     `json:"runner_session_id,omitempty"` // session id that the agent chose itself
+	Command       []string   `json:"run_command,omitempty"`       // command line of a run without a runner
+	RunTimeoutMS  int64      `json:"run_timeout_ms,omitempty"`    // limit of each run; negative for none, zero for agency.runTimeout
+	CommitAll     bool       `json:"commit_all,omitempty"`        // commit what an agent leaves uncommitted
+	ResumeWith    string     `json:"resume_with,omitempty"`       // what the next run is given: ResumeWithAnswer, ResumeWithTask, or nothing
+	RunStartedAt  *time.Time `json:"run_started_at,omitempty"`    // start of the last run
+	Runs          int        `json:"runs,omitempty"`              // number of runs so far
+
+	PID        int    `json:"pid,omitempty"`         // process that supervises the run; only while it runs
+	PIDStarted string `json:"pid_started,omitempty"` // start of that process, so that a reused id is recognised
+
+	StatusReason string    `json:"status_reason,omitempty"` // why the run has its status, if it did not simply finish
+	Warnings     []string  `json:"run_warnings,omitempty"`  // what a finished run should not hide, such as a denied tool
+	LastMessage  string    `json:"last_message,omitempty"`  // last text of the agent
+	CostUSD      float64   `json:"cost_usd,omitempty"`
+	Tokens       int64     `json:"tokens,omitempty"`
+	Question     *Question `json:"question,omitempty"` // unanswered question
+}
+
+// Question is a question of an agent to its user. All of it is untrusted text.
+type Question struct {
+	Text    string    `json:"question"`
+	Options []string  `json:"options,omitempty"`
+	Context string    `json:"context,omitempty"`
+	AskedAt time.Time `json:"asked_at"`
+}
+
+// Values of status.
+const (
+	StatusStarting = "starting"
+	StatusRunning  = "running"
+	StatusFinished = "finished"
+	StatusFailed   = "failed"
+	StatusBlocked  = "blocked"
+	StatusStopped  = "stopped"
+	StatusTimedOut = "timed_out"
+)
+
+// Values of resume_with.
+const (
+	ResumeWithAnswer = "answer"
+	ResumeWithTask   = "task"
+)
+
+// Files of a run in the directory of its invocation.
+const (
+	taskFile   = "task"
+	answerFile = "answer"
+)
+
+// TaskPath returns the path of the file with the task of an invocation.
+func (s Store) TaskPath(repoID, invocationID string) string {
+	return filepath.Join(s.InvocationDir(repoID, invocationID), taskFile)
+}
+
+// AnswerPath returns the path of the file with the answer to the last question of an agent, or with its next task.
+func (s Store) AnswerPath(repoID, invocationID string) string {
+	return filepath.Join(s.InvocationDir(repoID, invocationID), answerFile)
+}
+
+// OutputPath returns the path of the file with the standard output or standard error of an agent: "stdout" or "stderr".
+func (s Store) OutputPath(repoID, invocationID, stream string) string {
+	return filepath.Join(s.InvocationDir(repoID, invocationID), stream+".log")
+}
+
+// UpdateInvocationMetaIf is UpdateInvocationMeta for a change that may turn out not to be possible: if change returns
+// false, nothing is written.
+func (s Store) UpdateInvocationMetaIf(repoID, invocationID string, change func(*InvocationMeta) bool) error {
+	return updateJSONIf(s.InvocationMetaPath(repoID, invocationID), change)
+}
