@@ -126,6 +126,7 @@ func explain(s *sandbox.Sandbox, id string, m store.InvocationMeta, running *wal
 	}
 	if len(e.Paths) > 0 {
 		add(e.Caches, Writable, walls.ReasonCache, "caches of tools that have none in your home")
+		add(e.State, Writable, walls.ReasonSandbox, "state of the sandbox's agent")
 	}
 	for _, f := range e.Copies {
 		path := filepath.Join(e.Plan.Home.Path, f.Name)

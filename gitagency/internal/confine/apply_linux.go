@@ -164,7 +164,7 @@ func (s *builder) openMountPoints() error {
 			return w.wrapError(err)
 		}
 		w.isDir, w.mode, w.fd = st.Mode&unix.S_IFMT == unix.S_IFDIR, st.Mode&0o1777, fd
-		if w.kind == hidden || w.kind == private { // nothing is cloned from it
+		if w.kind == hidden || w.kind == private || w.kind == bound { // nothing is cloned from it
 			s.closeLast()
 			w.fd = -1
 		}
@@ -193,8 +193,16 @@ func (s *builder) cloneSources() (err error) {
 			if w.source == "" || w.missing {
 				continue
 			}
-			if w.fd, err = s.cloneHome(w.source); err != nil {
+			if w.fd, err = s.cloneSource(w.source, 0); err != nil {
 				return fmt.Errorf("content of %s: %w", w.path, err)
+			}
+		case bound:
+			var attr uint64
+			if w.rdonly {
+				attr = unix.MOUNT_ATTR_RDONLY
+			}
+			if w.fd, err = s.cloneSource(w.source, attr); err != nil {
+				return w.wrapError(err)
 			}
 		case overlaid:
 			if w.fd, err = s.newOverlay(w.fd, w.overlay); err != nil {

@@ -598,6 +598,9 @@ func TestApplyErrorNamesPathAndReason(t *testing.T) {
 		{walls.Plan{Hidden: joinAll(dir, "link/file")}, "hidden " + dir + "/link/file: a symbolic link in the path", unix.ELOOP},
 		{walls.Plan{Hidden: joinAll(dir, "file/file")}, "hidden " + dir + "/file/file: not a directory", unix.ENOTDIR},
 		{walls.Plan{Kept: joinAll(dir, "link")}, "kept " + dir + "/link: a symbolic link in the path", unix.ELOOP},
+		{walls.Plan{Bound: []walls.BindMount{{Path: dir + "/missing", Source: dir + "/upper"}}}, "bound " + dir + "/missing: no such file or directory", unix.ENOENT},
+		{walls.Plan{Bound: []walls.BindMount{{Path: dir + "/dir", Source: dir + "/link"}}}, "bound " + dir + "/dir: " + dir + "/link: a symbolic link in the path", unix.ELOOP},
+		{walls.Plan{Bound: []walls.BindMount{{Path: dir + "/dir", Source: "/proc"}}}, "mounted at " + dir + "/dir: /proc must not be changed by a plan", 0},
 		{walls.Plan{Network: "wireless"}, `unknown network "wireless"`, 0},
 		{walls.Plan{Network: walls.NoNetwork}, "network loopback: loopback: operation not permitted", unix.EPERM}, // the test runs in the host's network namespace
 	} {

@@ -18,7 +18,8 @@ type mountSpec struct {
 	path    string
 	overlay walls.OverlayMount // with kind overlaid
 	text    string             // content of a hidden file; mostly empty
-	source  string             // with kind private: directory with the content, which is kept; empty for a new file system
+	source  string             // with kind private: directory with the content, which is kept; empty for a new file system. With kind bound: what is mounted
+	rdonly  bool               // with kind bound: read-only
 	parent  int                // index of the nearest mount around it; -1: none
 }
 
@@ -31,16 +32,17 @@ const (
 	writable
 	overlaid
 	masked
+	bound  // another file or directory
 	pinned // a directory bind-mounted on itself, so that it cannot be moved
 	fixed  // pinned, and read-only
 )
 
-var mountKindNames = [...]string{"private", "hidden", "kept", "writable", "layered", "masked", "held", "fixed"}
+var mountKindNames = [...]string{"private", "hidden", "kept", "writable", "layered", "masked", "bound", "held", "fixed"}
 
 func (k mountKind) String() string { return mountKindNames[k] }
 
 // hidesContent reports whether a mount covers the original content, so that mounts below it need new mount points.
-func (k mountKind) hidesContent() bool { return k == private || k == hidden }
+func (k mountKind) hidesContent() bool { return k == private || k == hidden || k == bound }
 
 // orderMounts returns the mounts of a plan in the order in which they are attached, parents first, and then the fixed
 // paths.
@@ -71,6 +73,12 @@ func orderMounts(p walls.Plan) (mounts, fixtures []mountSpec, err error) {
 			if err := checkPath(path); err != nil {
 				return nil, nil, fmt.Errorf("overlay on %s: %w", l.Path, err)
 			}
+		}
+	}
+	for _, b := range p.Bound {
+		mounts = append(mounts, mountSpec{kind: bound, path: b.Path, source: b.Source, rdonly: b.ReadOnly})
+		if err := checkPath(b.Source); err != nil {
+			return nil, nil, fmt.Errorf("mounted at %s: %w", b.Path, err)
 		}
 	}
 	sort.SliceStable(mounts, func(i, j int) bool { return byPath(mounts[i], mounts[j]) < 0 })

@@ -250,9 +250,12 @@ func (s *Sandbox) execTimeout(opts ExecOptions) (time.Duration, error) {
 const (
 	sandboxVariable  = "AGENCY_SANDBOX"
 	worktreeVariable = "AGENCY_WORKTREE"
+	taskVariable     = "AGENCY_TASK_FILE"
+	answerVariable   = "AGENCY_ANSWER_FILE"
+	questionVariable = "AGENCY_QUESTION_FILE"
 )
 
-var reservedVariables = []string{core.InvocationVariable, sandboxVariable, worktreeVariable, core.IsolationVariable}
+var reservedVariables = []string{core.InvocationVariable, sandboxVariable, worktreeVariable, core.IsolationVariable, taskVariable, answerVariable, questionVariable}
 
 // execEnvironment returns the environment of the caller without the variables that would point git to another
 // repository.
@@ -262,5 +265,6 @@ func (s *Sandbox) execEnvironment(extra []string, worktree, dir string) []string
 }
 
 func (s *Sandbox) identityVariables(worktree string) []string {
-	return []string{core.InvocationVariable + "=" + s.ID, sandboxVariable + "=" + s.Tree, worktreeVariable + "=" + worktree}
+	env := []string{core.InvocationVariable + "=" + s.ID, sandboxVariable + "=" + s.Tree, worktreeVariable + "=" + worktree}
+	return append(env, s.mailboxVariables()...)
 }

@@ -97,7 +97,7 @@ func (s *Sandbox) busyError(waited time.Duration, held string) error {
 func (s *Sandbox) prepareWalls(ctx context.Context, req WallsRequest) (Walls, error) {
 	w, err := s.PlanWalls(req)
 	if err = AttributeToSetting(s.Repo, err); err == nil && !w.plan.NetworkOnly {
-		err = os.MkdirAll(s.cachesDir(), 0o700)
+		err = s.createOwnDirs()
 	}
 	if err == nil && w.plan.Home.Path != "" {
 		err = os.MkdirAll(w.plan.Home.Dir, 0o700)

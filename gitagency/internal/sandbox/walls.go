@@ -76,7 +76,7 @@ func (s *Sandbox) planWalls(asked WallsRequest, makePlan func(walls.Request, wal
 	req := walls.Request{
 		Tree: s.Tree, GitDir: s.Repo.CommonDir, GitFile: filepath.Join(s.Tree, ".git"),
 		OverlayDir: s.Repo.Store.WallsDir(s.Repo.ID, s.ID), DataDir: s.Repo.DataDir,
-		MarkerDir:        filepath.Join(s.Tree, guard.AgencyDir),
+		MarkerFile: guard.Sandbox.Path(s.Tree), Mailbox: s.Repo.Store.MailboxDir(s.Repo.ID, s.ID), RecordFiles: s.recordFiles(),
 		IntegrationTrees: integration, KeepVisible: handoff.ObjectsOutside(s.Repo), Outputs: asked.Outputs,
 	}
 	w.policy.ForRunner(asked.Runner)
@@ -95,7 +95,7 @@ func (s *Sandbox) planWalls(asked WallsRequest, makePlan func(walls.Request, wal
 		w.homeFiles, w.leftOut = w.policy.HomeFiles(gitConfig, func(path string) string { return walls.FixedTarget(req, machine.Files, path) })
 	}
 	w.plan.Volatile = true // the import saves the upper directory after each command, so it need not be synced
-	w.plan.Writable = append(w.plan.Writable, s.cachesDir())
+	w.plan.Writable = append(w.plan.Writable, s.cachesDir(), s.AgentStateDir())
 	return w, nil
 }
 

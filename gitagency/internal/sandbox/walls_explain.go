@@ -20,6 +20,7 @@ type ExplainedWalls struct {
 	Paths  []walls.Explained // sorted; none if only the network is restricted
 	Copies []copies.File     // files that the private home has a copy of
 	Caches string            // directory of the sandbox for caches that the host does not have
+	State  string            // directory of the sandbox for the state of its agent
 	Rules  outlet.Rules      // allowed hosts
 	Policy settings.Policy
 }
@@ -29,7 +30,7 @@ func (s *Sandbox) ExplainWalls(asked WallsRequest) (ExplainedWalls, error) {
 	if !needsWalls(asked.Primitives) {
 		return ExplainedWalls{}, nil
 	}
-	e := ExplainedWalls{Caches: s.cachesDir()}
+	e := ExplainedWalls{Caches: s.cachesDir(), State: s.AgentStateDir()}
 	w, err := s.planWalls(asked, func(r walls.Request, m walls.Machine) (plan walls.Plan, err error) {
 		plan, e.Paths, err = walls.Explain(r, m)
 		return plan, err

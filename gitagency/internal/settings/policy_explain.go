@@ -12,6 +12,8 @@ var causeTexts = map[walls.Reason]string{
 	walls.ReasonDefault:     "default: everything else on this machine, read-only",
 	walls.ReasonSandbox:     "the tree of the sandbox",
 	walls.ReasonFixed:       "identifies the sandbox",
+	walls.ReasonMailbox:     "questions and requests to git-agency; not the directory of the tree",
+	walls.ReasonRecord:      "task of the agent, or the answer to its question",
 	walls.ReasonGitDir:      "the git directory; commits are checked and then imported",
 	walls.ReasonDataDir:     "records of git-agency, and other sandboxes",
 	walls.ReasonTemporary:   "temporary files, empty at first; gone with the last command",

@@ -50,6 +50,23 @@ func (s Store) InvocationDir(repoID, invocationID string) string {
 	return filepath.Join(s.RepoDir(repoID), "invocations", invocationID)
 }
 
+// MailboxDir returns the directory in which the commands behind the walls of a sandbox leave questions and requests. Its
+// content is untrusted.
+func (s Store) MailboxDir(repoID, invocationID string) string {
+	return filepath.Join(s.InvocationDir(repoID, invocationID), "mailbox")
+}
+
+// TaskPath returns the path of the file with the task of an invocation's agent, which exists only if there is one.
+func (s Store) TaskPath(repoID, invocationID string) string {
+	return filepath.Join(s.InvocationDir(repoID, invocationID), "task")
+}
+
+// AnswerPath returns the path of the file with the answer to the last question of an invocation's agent, which exists
+// only if there is one.
+func (s Store) AnswerPath(repoID, invocationID string) string {
+	return filepath.Join(s.InvocationDir(repoID, invocationID), "answer")
+}
+
 // InvocationMetaPath returns the path of an invocation's record.
 func (s Store) InvocationMetaPath(repoID, invocationID string) string {
 	return metaPath(s.InvocationDir(repoID, invocationID))

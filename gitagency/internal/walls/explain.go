@@ -16,6 +16,8 @@ const (
 	ReasonDefault      Reason = "default"          // nothing names the path
 	ReasonSandbox      Reason = "sandbox"          // the tree of the sandbox
 	ReasonFixed        Reason = "fixed"            // identifies the sandbox
+	ReasonMailbox      Reason = "mailbox"          // Request.Mailbox
+	ReasonRecord       Reason = "record"           // Request.RecordFiles
 	ReasonGitDir       Reason = "git-directory"    // the git directory
 	ReasonDataDir      Reason = "data-directory"   // records and other sandboxes
 	ReasonTemporary    Reason = "temporary"        // processes leave files and sockets there for each other
@@ -64,6 +66,9 @@ func Explain(r Request, m Machine) (Plan, []Explained, error) {
 		{"/proc", Replaced, Cause{ReasonKernel, "/proc"}},
 	}
 	plan.forEachPath(func(path string, s Visibility) {
+		if slices.Contains(r.RecordFiles, path) && d.lookup(path).Kind == Absent {
+			return
+		}
 		lines = append(lines, Explained{path, s, d.causeOf(path, s)})
 	})
 	for path, m := range d.marks { // grants below something that has the same effect
@@ -83,8 +88,13 @@ func Explain(r Request, m Machine) (Plan, []Explained, error) {
 
 // causeOf returns the cause of a path in the plan.
 func (d *planner) causeOf(path string, s Visibility) Cause {
-	if s == MaskedAround {
+	switch {
+	case s == MaskedAround:
 		return Cause{Reason: ReasonMask}
+	case s == FixedReadOnly:
+		return Cause{Reason: ReasonFixed}
+	case d.MarkerFile != "" && path == d.mailboxPath():
+		return Cause{Reason: ReasonMailbox}
 	}
 	if _, marked := d.marks[path]; !marked && s == Hidden {
 		return Cause{Reason: ReasonOtherCache}

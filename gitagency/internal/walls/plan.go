@@ -75,6 +75,9 @@ type Plan struct {
 	// was written.
 	Volatile bool `json:"volatile,omitempty"`
 
+	// Bound files and directories are mounted at another path, or read-only at their own.
+	Bound []BindMount `json:"bound,omitempty"`
+
 	// Fixed paths cannot be written, replaced or removed although they lie below something writable.
 	Fixed []string `json:"fixed"`
 
@@ -118,6 +121,13 @@ type OverlayMount struct {
 type PrivateHome struct {
 	Path string `json:"path"` // home directory of the user, on which Dir is mounted
 	Dir  string `json:"dir"`  // directory with the content; in Request.OverlayDir
+}
+
+// BindMount is a file or directory that is mounted at a path, where the original has an entry of the same type.
+type BindMount struct {
+	Path     string `json:"path"`
+	Source   string `json:"source"`
+	ReadOnly bool   `json:"read_only,omitempty"`
 }
 
 // Link is a symbolic link.

@@ -45,12 +45,13 @@ func makePlan(r Request, m Machine) (Plan, planner, error) {
 	}
 	plan := Plan{
 		Hostname: hostname, Network: network,
-		Fixed: r.fixedPaths(), LandlockABI: min(m.LandlockABI, landlock.NewestABI),
+		Fixed: []string{r.GitFile}, LandlockABI: min(m.LandlockABI, landlock.NewestABI),
 	}
 	if err := d.checkUTF8(); err != nil {
 		return Plan{}, planner{}, err
 	}
 	d.fillPlan(&plan)
+	plan.Bound = r.boundPaths()
 	d.fillLinks(&plan)
 	d.maskHidden(&plan)
 	if plan.LandlockABI < landlock.SocketsABI {
@@ -79,13 +80,17 @@ func (m Machine) checkSupported() error {
 	return nil
 }
 
-// fixedPaths returns the paths that identify the sandbox, which its commands must not change.
-func (r Request) fixedPaths() []string {
-	if r.MarkerDir == "" {
-		return []string{r.GitFile}
+// boundPaths returns the mount of the mailbox and that of the marker in it. A file that a command writes there reaches
+// neither the tree outside nor another sandbox.
+func (r Request) boundPaths() []BindMount {
+	if r.MarkerFile == "" {
+		return nil
 	}
-	return []string{r.GitFile, r.MarkerDir}
+	return []BindMount{{Path: r.mailboxPath(), Source: r.Mailbox}, {Path: r.MarkerFile, Source: r.MarkerFile, ReadOnly: true}}
 }
+
+// mailboxPath returns the path at which commands see the mailbox.
+func (r Request) mailboxPath() string { return filepath.Dir(r.MarkerFile) }
 
 func (r Request) checkPaths() error {
 	for _, p := range []string{r.Tree, r.GitDir, r.GitFile, r.OverlayDir, r.DataDir} {
@@ -96,8 +101,10 @@ func (r Request) checkPaths() error {
 	switch {
 	case !guard.Contains(r.Tree, r.GitFile):
 		return fmt.Errorf("plan walls: %s is not in %s", r.GitFile, r.Tree)
-	case r.MarkerDir != "" && !guard.Contains(r.Tree, r.MarkerDir):
-		return fmt.Errorf("plan walls: %s is not in %s", r.MarkerDir, r.Tree)
+	case r.MarkerFile != "" && !guard.Contains(r.Tree, r.mailboxPath()):
+		return fmt.Errorf("plan walls: %s is not in a directory of %s", r.MarkerFile, r.Tree)
+	case r.MarkerFile != "" && (!filepath.IsAbs(r.Mailbox) || guard.IsOrContains(r.Tree, r.Mailbox)):
+		return fmt.Errorf("plan walls: the mailbox %q is not outside of %s", r.Mailbox, r.Tree)
 	case guard.IsOrContains(r.Tree, r.OverlayDir), guard.IsOrContains(r.OverlayDir, r.Tree):
 		return fmt.Errorf("plan walls: the overlay directory %s overlaps %s", r.OverlayDir, r.Tree)
 	case guard.IsOrContains(r.Tree, r.GitDir), guard.IsOrContains(r.GitDir, r.Tree):
@@ -145,6 +152,9 @@ func (d *planner) markSandbox() error {
 	d.markPath(d.DataDir, Hidden, false, Cause{Reason: ReasonDataDir})
 	if !guard.IsOrContains(d.DataDir, d.OverlayDir) { // a process that could write there would change the upper directories of all overlays
 		d.markPath(d.OverlayDir, Hidden, false, Cause{Reason: ReasonDataDir})
+	}
+	for _, path := range d.RecordFiles { // listed also if missing, so that plans made before and after they are written do not differ
+		d.marks[path] = pathMark{visibility: KeptVisible, needed: true, cause: Cause{ReasonRecord, path}}
 	}
 	// A protected directory may be mounted inside the sandbox's tree.
 	for _, point := range d.files.Mounts(d.Tree) {

@@ -258,6 +258,18 @@ func TestMakePlan(t *testing.T) {
 		want  string
 	}{
 		"usual request": {},
+		"mailbox": {
+			ask: func(r *Request) { r.MarkerFile, r.Mailbox = r.Tree+"/.agency/MARKER", testDataDir+"/mailbox" },
+			want: `
+				+ private BOX/tree/.agency
+				+ read-only BOX/tree/.agency/MARKER`,
+		},
+		"files of the record": {
+			ask: func(r *Request) { r.RecordFiles = []string{testDataDir + "/task", testDataDir + "/answer"} },
+			want: `
+				+ kept DATA/answer
+				+ kept DATA/task`,
+		},
 		"a home in /tmp is kept, its secrets hidden, its caches overlaid": {
 			disk: strings.ReplaceAll(usualFiles, "/home/me", "/tmp/me"),
 			ask: func(r *Request) {
@@ -1007,7 +1019,7 @@ func checkPlan(t *testing.T, r Request, m Machine, p Plan) {
 		}
 	}
 	for _, path := range p.Kept {
-		if guard.IsOrContains(r.DataDir, path) {
+		if guard.IsOrContains(r.DataDir, path) && !slices.Contains(r.RecordFiles, path) {
 			t.Errorf("%s is kept", path)
 		}
 	}

@@ -12,9 +12,12 @@ type Request struct {
 	Tree       string // required: worktree of the sandbox
 	GitDir     string // required: common git directory, mounted as an overlay
 	GitFile    string // required: the .git file of Tree
-	MarkerDir  string // directory in Tree that identifies it; may be empty
+	MarkerFile string // file in a directory of Tree that identifies it, which no command can change; may be empty
+	Mailbox    string // directory that is mounted, writable, on the directory of MarkerFile; required with MarkerFile
 	OverlayDir string // required: directory outside of Tree for the upper directories of the sandbox's overlays
 	DataDir    string // required: git-agency's data directory, hidden except for Tree
+
+	RecordFiles []string // files in DataDir that are shown, read-only, if they exist when the walls are built
 
 	IntegrationTrees []string // integration worktrees: hidden with a private home, else kept visible below private directories
 	KeepVisible      []string // other paths kept visible: alternate object stores, programs

@@ -76,4 +76,11 @@ func (p Plan) forEachPath(yield func(string, Visibility)) {
 	for _, l := range p.Overlays {
 		yield(l.Path, Overlaid)
 	}
+	for _, b := range p.Bound {
+		if b.ReadOnly {
+			yield(b.Path, FixedReadOnly)
+		} else {
+			yield(b.Path, Private)
+		}
+	}
 }

@@ -1,0 +1,57 @@
+package sandbox
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/settings"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// MailboxDir returns the directory on the host in which the commands of the sandbox leave questions and requests: behind
+// walls one of the sandbox's own, which they see at .agency in the tree; else that directory of the tree. Its content is
+// untrusted, and it may be missing.
+func (s *Sandbox) MailboxDir(prims store.Primitives) string {
+	if prims.Isolation == settings.IsolationOS {
+		return s.Repo.Store.MailboxDir(s.Repo.ID, s.ID)
+	}
+	return filepath.Join(s.Tree, guard.AgencyDir)
+}
+
+// questionFile is the name of the file in the mailbox in which an agent asks a question.
+const questionFile = "question.json"
+
+// AgentStateDir returns the sandbox's own directory for the state of its agent, such as sessions and a copy of its login.
+// It is kept between commands, writable behind walls, and exists from the first command behind walls on.
+func (s *Sandbox) AgentStateDir() string {
+	return filepath.Join(s.Repo.Store.WallsDir(s.Repo.ID, s.ID), "agent-state")
+}
+
+// recordFiles returns the files of the record that commands may read: the task and the answer.
+func (s *Sandbox) recordFiles() []string {
+	return []string{s.Repo.Store.TaskPath(s.Repo.ID, s.ID), s.Repo.Store.AnswerPath(s.Repo.ID, s.ID)}
+}
+
+// createOwnDirs creates the directories that the walls show to the commands of this sandbox alone.
+func (s *Sandbox) createOwnDirs() error {
+	mailbox := s.Repo.Store.MailboxDir(s.Repo.ID, s.ID)
+	err := os.Mkdir(mailbox, 0o700)
+	if errors.Is(err, fs.ErrExist) {
+		err = os.Chmod(mailbox, 0o700) // a command of the sandbox may have changed it
+	}
+	return errors.Join(err, os.MkdirAll(s.cachesDir(), 0o700), os.MkdirAll(s.AgentStateDir(), 0o700))
+}
+
+// mailboxVariables returns the variables that name the files through which an agent and the host communicate.
+func (s *Sandbox) mailboxVariables() []string {
+	env := []string{questionVariable + "=" + filepath.Join(s.Tree, guard.AgencyDir, questionFile)}
+	for i, name := range []string{taskVariable, answerVariable} {
+		if path, exists := store.FirstExisting(s.recordFiles()[i]); exists {
+			env = append(env, name+"="+path)
+		}
+	}
+	return env
+}
