@@ -53,22 +53,6 @@ const (
 	ResumeWithTask   = "task"
 )
 
-// Files of a run in the directory of its invocation.
-const (
-	taskFile   = "task"
-	answerFile = "answer"
-)
-
-// TaskPath returns the path of the file with the task of an invocation.
-func (s Store) TaskPath(repoID, invocationID string) string {
-	return filepath.Join(s.InvocationDir(repoID, invocationID), taskFile)
-}
-
-// AnswerPath returns the path of the file with the answer to the last question of an agent, or with its next task.
-func (s Store) AnswerPath(repoID, invocationID string) string {
-	return filepath.Join(s.InvocationDir(repoID, invocationID), answerFile)
-}
-
 // OutputPath returns the path of the file with the standard output or standard error of an agent: "stdout" or "stderr".
 func (s Store) OutputPath(repoID, invocationID, stream string) string {
 	return filepath.Join(s.InvocationDir(repoID, invocationID), stream+".log")
