@@ -70,6 +70,7 @@ var floors = []struct {
 	{dir: "toolconfig", imports: "git/config"},
 	{dir: "walls", imports: "landlock guard"},
 	{dir: "confine", imports: "durable proc landlock seccomp guard walls"},
+	{dir: "mailbox", imports: "guard"},
 	{dir: "outlet"},
 	{dir: "runner", imports: "proc"},
 	{dir: "treediff", imports: "quote", reserved: "github.com/sergi/go-diff/diffmatchpatch"},

@@ -145,6 +145,22 @@ func (f *DirHandle) OpenFileForce(name string) (*os.File, error) {
 	return file, err
 }
 
+// OpenFIFO opens a FIFO without blocking, with flags such as O_RDWR; anything else is refused.
+func (f *DirHandle) OpenFIFO(name string, flags int) (*os.File, error) {
+	file, err := f.openAt("open", name, flags|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	fi, err := file.Stat()
+	if err == nil && fi.Mode().Type() != fs.ModeNamedPipe {
+		err = &ConfinementError{Path: path.Join(f.Path, name), Why: "is " + DescribeType(fi.Mode())}
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}
+
 // Readlink returns the target of a symbolic link.
 func (f *DirHandle) Readlink(name string) (target string, err error) {
 	for size := 256; ; size *= 2 {

@@ -1,0 +1,124 @@
+package mailbox
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"unicode/utf8"
+)
+
+// Names of files in the mailbox.
+const (
+	QuestionFile        = "question.json"
+	InvalidQuestionFile = QuestionFile + ".invalid" // the last file of that name that is no question
+)
+
+// Limits of a question.
+const (
+	maxQuestionSize = 64 << 10
+	maxOptions      = 20
+	maxOptionSize   = 1 << 10
+)
+
+// Question is a question of an agent. Its texts are untrusted, and may contain characters that control a terminal.
+type Question struct {
+	Question string   `json:"question"`
+	Options  []string `json:"options,omitempty"`
+	Context  string   `json:"context,omitempty"`
+}
+
+// InvalidQuestionError reports a question file that is none. It was renamed to InvalidQuestionFile, unless Kept is
+// false.
+type InvalidQuestionError struct {
+	Err  error
+	Kept bool
+}
+
+func (e *InvalidQuestionError) Error() string {
+	if !e.Kept {
+		return QuestionFile + " is no question: " + e.Err.Error()
+	}
+	return fmt.Sprintf("%s is no question: %v; it is kept as %s", QuestionFile, e.Err, InvalidQuestionFile)
+}
+
+func (e *InvalidQuestionError) Unwrap() error { return e.Err }
+
+// TakeQuestion removes the question from the mailbox at a path and returns it; asked is false if there is none. A file that
+// is no question is an *InvalidQuestionError, once: it is renamed.
+func TakeQuestion(path string) (q Question, asked bool, err error) {
+	box, err := Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return q, false, nil
+	}
+	if err != nil {
+		return q, false, err
+	}
+	defer func() { err = errors.Join(err, box.Close()) }()
+	return box.takeQuestion()
+}
+
+func (b *Box) takeQuestion() (q Question, asked bool, err error) {
+	data, opened, err := b.read(QuestionFile, maxQuestionSize)
+	if errors.Is(err, fs.ErrNotExist) {
+		return q, false, nil
+	}
+	if err == nil {
+		q, err = ParseQuestion(data)
+	}
+	if err != nil {
+		invalid := &InvalidQuestionError{Err: err}
+		if err := errors.Join(b.dir.RemoveAll(InvalidQuestionFile), b.dir.MoveAs(QuestionFile, b.dir, InvalidQuestionFile)); err != nil {
+			return Question{}, false, errors.Join(invalid, err)
+		}
+		invalid.Kept = true
+		return Question{}, false, invalid
+	}
+	if now, err := b.dir.Lstat(QuestionFile); err == nil && now.Inode != opened.Inode {
+		return q, true, nil // the next question
+	}
+	return q, true, b.remove(QuestionFile)
+}
+
+// WriteQuestion writes a question to the mailbox, in place of an older one.
+func (b *Box) WriteQuestion(q Question) error {
+	data, err := json.Marshal(q)
+	if err != nil {
+		return err
+	}
+	if len(data) > maxQuestionSize {
+		return errTooLarge{maxQuestionSize}
+	}
+	if _, err := ParseQuestion(data); err != nil {
+		return err
+	}
+	return b.write(QuestionFile, append(data, '\n'))
+}
+
+// ParseQuestion parses the content of a question file.
+func ParseQuestion(data []byte) (q Question, err error) {
+	if !utf8.Valid(data) {
+		return q, errors.New("it is not valid UTF-8")
+	}
+	if err := json.Unmarshal(data, &q); err != nil {
+		return Question{}, err
+	}
+	q.Question = strings.TrimSpace(q.Question)
+	switch {
+	case q.Question == "":
+		return Question{}, errors.New(`"question" is missing or empty`)
+	case len(q.Options) > maxOptions:
+		return Question{}, fmt.Errorf("it has %d options, more than %d", len(q.Options), maxOptions)
+	}
+	for i, option := range q.Options {
+		q.Options[i] = strings.TrimSpace(option)
+		switch {
+		case q.Options[i] == "":
+			return Question{}, fmt.Errorf("option %d is empty", i+1)
+		case len(option) > maxOptionSize:
+			return Question{}, fmt.Errorf("option %d has more than %d bytes", i+1, maxOptionSize)
+		}
+	}
+	return q, nil
+}
