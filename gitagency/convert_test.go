@@ -22,6 +22,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/doctor"
 	"github.com/git-agency/git-agency/gitagency/internal/landing"
 	"github.com/git-agency/git-agency/gitagency/internal/radar"
+	"github.com/git-agency/git-agency/gitagency/internal/runner"
+	"github.com/git-agency/git-agency/gitagency/internal/runs"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
@@ -63,6 +65,8 @@ func TestResultsKeepAllFields(t *testing.T) {
 	checkConversion(t, newRadarResult)
 	checkConversion(t, newDiagnosis)
 	checkConversion(t, newPruneResult)
+	checkConversion(t, newRunResult)
+	checkConversion(t, func(e runner.Event) RunEvent { return RunEvent(e) })
 	checkConversion(t, newSetting)
 	checkConversion(t, newTerminalSettings)
 	checkConversion(t, func(d directory.Directory) Directory { return *newDirectory(&d) })
@@ -76,7 +80,12 @@ func TestRequestsKeepAllFields(t *testing.T) {
 	checkConversion(t, func(req CreateWorktreeRequest) core.CreateWorktreeRequest { return core.CreateWorktreeRequest(req) })
 	checkConversion(t, func(req RemoveWorktreeRequest) core.RemoveWorktreeRequest { return core.RemoveWorktreeRequest(req) })
 	checkConversion(t, ListRequest.internal, "Activity", "Radar") // for packages listing and radar
-	checkConversion(t, StartRequest.internal, "Run", "Task") // for package runs
+	checkConversion(t, StartRequest.internal, "Run", "Task")      // for package runs
+	checkConversion(t, RunRequest.internal, "Start")              // StartRequest.internal
+	checkConversion(t, ExecuteRunRequest.internal)
+	checkConversion(t, func(req ResumeRunRequest) runs.ResumeRequest { return runs.ResumeRequest(req) })
+	checkConversion(t, LogsRequest.internal)
+	checkConversion(t, func(req EventsRequest) runs.EventsRequest { return runs.EventsRequest(req) })
 	checkConversion(t, Limits.internal)
 	checkConversion(t, ExecOptions.internal)
 	checkConversion(t, UploadRequest.internal)

@@ -8,6 +8,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/doctor"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/landing"
+	"github.com/git-agency/git-agency/gitagency/internal/runs"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/reason"
@@ -227,6 +228,10 @@ func worktreeState(err error, v *StateError) {
 // sandboxState fills v if err is about the state of a sandbox.
 func sandboxState(err error, v *StateError) {
 	switch e := err.(type) {
+	case *runs.NoRunError:
+		v.Reason, v.ID = reason.NoRun, e.ID
+	case *runs.UnansweredError:
+		v.Reason, v.ID, v.Others = reason.Unanswered, e.ID, e.Options
 	case *fault.RunningError:
 		v.Reason, v.ID, v.Others = reason.Running, e.ID, e.Programs
 	case *fault.NothingRunsError:

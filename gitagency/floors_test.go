@@ -106,6 +106,7 @@ var floors = []struct {
 		imports: "lock proc git/object git git/worktree git/transport git/status git/snapshot git/submodule git/merge git/update store " +
 			"quote fault settings core snapshots sandbox discard",
 	},
+	{dir: "runs", imports: "durable procfs proc store mailbox runner fault settings core snapshots sandbox landing"},
 	{dir: "directory", imports: "git store guard fault settings core snapshots diff"},
 	{dir: "listing", imports: "proc git git/status git/merge guard core"},
 	{dir: "radar", imports: "proc git/object git git/status git/merge fault core handoff sandbox"},
@@ -117,7 +118,7 @@ var floors = []struct {
 
 	// 4: the public library
 	{dir: "reason"},
-	{dir: "gitagency", imports: "reason ids terminal proc store archive confine treediff fault settings core snapshots sandbox diff discard allow landing directory listing radar doctor"},
+	{dir: "gitagency", imports: "reason ids terminal proc store archive confine runner treediff fault settings core snapshots sandbox diff discard allow landing runs directory listing radar doctor"},
 
 	// 5: the command
 	{dir: "cmd/git-agency/internal/argv", reserved: urfave},
@@ -142,11 +143,18 @@ var floors = []struct {
 	},
 	{dir: "cmd/git-agency/internal/startflags", imports: "gitagency cmd/git-agency/internal/program", reserved: urfave},
 	{
+		dir: "cmd/git-agency/internal/runs",
+		imports: "gitagency quote cmd/git-agency/internal/argv cmd/git-agency/internal/background cmd/git-agency/internal/hints " +
+			"cmd/git-agency/internal/interrupt cmd/git-agency/internal/term cmd/git-agency/internal/format cmd/git-agency/internal/program " +
+			"cmd/git-agency/internal/startflags",
+		reserved: urfave,
+	},
+	{
 		dir: "cmd/git-agency",
 		imports: "gitagency reason quote cmd/git-agency/internal/argv cmd/git-agency/internal/background " +
 			"cmd/git-agency/internal/hints cmd/git-agency/internal/interrupt cmd/git-agency/internal/manual " +
 			"cmd/git-agency/internal/setup cmd/git-agency/internal/term cmd/git-agency/internal/sources " +
-			"cmd/git-agency/internal/format cmd/git-agency/internal/complete cmd/git-agency/internal/program cmd/git-agency/internal/startflags",
+			"cmd/git-agency/internal/format cmd/git-agency/internal/complete cmd/git-agency/internal/program cmd/git-agency/internal/startflags cmd/git-agency/internal/runs",
 		reserved: urfave,
 	},
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/hints"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/interrupt"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/runs"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/startflags"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
 	"github.com/git-agency/git-agency/gitagency"
@@ -29,7 +30,9 @@ const execName = "exec"
 
 // keepsDashDashArgs reports whether a command keeps the words after -- apart from its arguments: they are the command
 // line of another program, or paths that must not be taken for an argument.
-func keepsDashDashArgs(c *cli.Command) bool { return c.Name == execName || c.Name == diffName }
+func keepsDashDashArgs(c *cli.Command) bool {
+	return c.Name == execName || c.Name == diffName || runs.KeepsDashDash(c)
+}
 
 func (t *tool) execCommand() *cli.Command {
 	return &cli.Command{

@@ -11,6 +11,7 @@ import (
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/hints"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/runs"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/setup"
 	"github.com/git-agency/git-agency/gitagency"
 	"github.com/git-agency/git-agency/gitagency/quote"
@@ -45,6 +46,9 @@ func exitCode(err error) int {
 // hintsFor returns the hints on an error: what to type next.
 func hintsFor(err error) []string {
 	if lines, known := commandHints(err); known {
+		return lines
+	}
+	if lines, known := runs.Hints(err); known {
 		return lines
 	}
 	return hints.For(err, program.RetryOf(err))

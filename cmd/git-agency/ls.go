@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -173,6 +174,11 @@ func invocationFields(i gitagency.Invocation) []program.Field {
 		{Key: "synced", Value: i.SyncedCommit, Optional: true},
 		{Key: "integration-branch", Value: i.IntegrationBranch, Optional: true},
 		{Key: "status", Value: i.Status, Optional: true},
+		{Key: "status-reason", Value: i.StatusReason, Optional: true},
+		{Key: "task", Value: i.Task, Optional: true},
+		{Key: "session", Value: i.SessionID, Optional: true},
+		{Key: "pid", Value: numberOrEmpty(i.PID), Optional: true},
+		{Key: "question", Value: i.Question, Optional: true},
 		{Key: "landing", Value: i.Landing, Optional: true},
 		{Key: "submitted-commit", Value: i.SubmittedCommit, Optional: true},
 		{Key: "rejected-reason", Value: i.RejectedReason, Optional: true},
@@ -201,6 +207,14 @@ func allowedFields(i gitagency.Invocation) []program.Field {
 		fields = append(fields, program.Field{Key: "allowed-write", Value: path})
 	}
 	return fields
+}
+
+// numberOrEmpty returns the value of an optional porcelain field that is not printed for zero.
+func numberOrEmpty(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
 }
 
 // trueOrEmpty returns the value of an optional porcelain field that is printed only if it is true.

@@ -23,6 +23,7 @@ import (
 
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/interrupt"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/runs"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -45,10 +46,21 @@ func newTool(stdout, stderr io.Writer, opts gitagency.Options) *tool {
 
 // commands returns all commands, in the order in which help and the manual list them.
 func (t *tool) commands() []program.CommandGroup {
+	run := runs.Commands{Program: t.Program}
 	return []program.CommandGroup{
 		{Task: "begin", Commands: []*cli.Command{
 			t.worktreeCommand(),
 			t.startCommand(),
+		}},
+		{Task: "run agents", Commands: []*cli.Command{
+			run.Run(),
+			run.Logs(),
+			run.Wait(),
+			run.Stop(),
+			run.Questions(),
+			run.Resume(),
+			run.Events(),
+			run.Supervise(),
 		}},
 		{Task: "see what there is", Commands: []*cli.Command{
 			t.lsCommand(),

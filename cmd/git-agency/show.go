@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -89,8 +90,18 @@ func (t *tool) invocationDetails(i gitagency.Invocation) []program.Field {
 		{Key: "integration-branch", Value: i.IntegrationBranch, Optional: true},
 		{Key: "runner", Value: i.Runner, Optional: true},
 		{Key: "mode", Value: i.Mode, Optional: true},
+		{Key: "task", Value: i.Task, Optional: true},
 		{Key: "state", Value: format.State(i, now), Optional: true},
 		{Key: "running-since", Value: format.TimeWithAge(now, i.RunningSince), Optional: true},
+		{Key: "reason", Value: i.StatusReason, Optional: true},
+		{Key: "question", Value: i.Question, Optional: true},
+		{Key: "options", Value: strings.Join(i.Options, ", "), Optional: true},
+		{Key: "question-context", Value: i.Context, Optional: true},
+		{Key: "asked", Value: format.TimeWithAge(now, i.AskedAt), Optional: true},
+		{Key: "warnings", Value: strings.Join(i.Warnings, "; "), Optional: true},
+		{Key: "last-message", Value: i.LastMessage, Optional: true},
+		{Key: "session", Value: i.SessionID, Optional: true},
+		{Key: "cost", Value: format.Cost(i.CostUSD), Optional: true},
 		{Key: "exit-code", Value: format.Number(i.ExitCode), Optional: true},
 		{Key: "finished", Value: format.TimeWithAge(now, i.FinishedAt), Optional: true},
 		{Key: "ahead", Value: numberOrUnknown(i, i.Ahead), Optional: true},

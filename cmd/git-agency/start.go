@@ -48,7 +48,11 @@ safety; 75 locked; 129 usage; 130 or 143 interrupted, rolled back first.`,
 
 // start creates the sandbox that the flags describe.
 func (t *tool) start(c *cli.Context) error {
-	req, err := startflags.Request(c)
+	worktree, err := program.OptionalArg(c)
+	if err != nil {
+		return err
+	}
+	req, err := startflags.Request(c, worktree)
 	if err != nil {
 		return err
 	}

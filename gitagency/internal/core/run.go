@@ -43,3 +43,6 @@ func newRun(m store.InvocationMeta) (run Run, status string) {
 	}
 	return run, status
 }
+
+// IsSupervised reports whether a process supervises a run of the invocation.
+func (i Invocation) IsSupervised() bool { return i.PID != 0 }

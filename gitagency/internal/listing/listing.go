@@ -74,6 +74,9 @@ func fill(ctx context.Context, r *core.Repository, invocations []core.Invocation
 	tasks, _ := running()
 	for i := range invocations {
 		inv := &invocations[i]
+		if inv.IsSupervised() {
+			inv.Running, inv.RunningSince = true, inv.RunStartedAt
+		}
 		if since, is := tasks[r.Store.InvocationDir(r.ID, inv.ID)]; is && !inv.Broken && !core.HasEnded(inv.Entry.Record) {
 			inv.Running, inv.RunningSince = true, since.UTC().Truncate(time.Second)
 		}

@@ -20,9 +20,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
-	"github.com/git-agency/git-agency/gitagency/internal/runner"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
-	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // StartRequest describes the sandbox to create.
@@ -321,24 +319,6 @@ func (req *StartRequest) check() error {
 		return &fault.InvalidError{What: "name", Value: req.Name, Want: "a name that does not look like an id: neither @, @-1, four hexadecimal digits nor a full id"}
 	}
 	return checkLabel("runner", req.Runner)
-}
-
-// checkRunner refuses an agent that is neither known nor configured, which is probably misspelt.
-func checkRunner(r *core.Repository, name string) error {
-	if name == "" || slices.Contains(runner.KnownNames(), name) { // needs no configuration, which may have warnings
-		return nil
-	}
-	if slices.Contains(r.Settings.Runners(), name) {
-		return nil
-	}
-	return UnknownRunnerError(r, name)
-}
-
-// UnknownRunnerError returns the error for an agent that is neither known nor configured.
-func UnknownRunnerError(r *core.Repository, name string) error {
-	known := r.Settings.Runners()
-	return &fault.InvalidError{What: "runner", Value: name, Want: fmt.Sprintf("one of %s, or another after: git config --global %s <command>",
-		strings.Join(known, ", "), quote.Shell("agency."+name+".command"))}
 }
 
 // checkLabel refuses labels that cannot be printed on one line of a terminal.

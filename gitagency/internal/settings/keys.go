@@ -34,7 +34,8 @@ func Keys() []Key {
 		{Name: "agency.dataDir", Default: "$XDG_DATA_HOME/agency, else ~/.local/share/agency", Meaning: "directory of trees and records; $AGENCY_DATA_DIR wins"},
 		{Name: "agency.lockTimeout", Default: "30s", Meaning: "how long to wait for the repository lock, or for a discard of the sandbox: 0 is one try, -1 for ever; --lock-timeout wins", checkValue: checkDuration},
 		{Name: "agency.operationTimeout", Default: "10m", Meaning: "how long one exec, put or snapshot may take: -1 is for ever; 'exec --timeout' wins", checkValue: checkTimeout},
-		{Name: "agency.runTimeout", Default: "60m", Meaning: "how long an agent may work in a sandbox: -1 is for ever", checkValue: checkTimeout},
+		{Name: "agency.runTimeout", Default: "60m", Meaning: "how long an agent may work in a sandbox: -1 is for ever; 'run --timeout' wins", checkValue: checkTimeout},
+		{Name: snapshotEveryKey, Default: "1m", Meaning: "how often a sandbox is snapshotted while an agent works in it: 0 is never", checkValue: checkDuration},
 		{Name: ReadLimitsKey, Default: defaultReadLimits, Meaning: "limits of reading data that an agent wrote: processor time, memory and output of each git process, size of all objects uncompressed", checkValue: checkReadLimits},
 		{Name: secretKey, Default: strings.Join(defaultSecrets, " "), Meaning: "more name patterns of untracked files to leave out of snapshots; !pattern includes files again; an empty value clears the list", checkValue: checkSecretPattern, multiValued: true},
 		{Name: leaveKey, Meaning: "patterns of untracked files that are never in the way of a landing, such as TASK.md or build/: 'land' keeps them in the trash; an empty value clears the list", checkValue: checkLeavePattern, multiValued: true},
@@ -76,6 +77,7 @@ const (
 	trailersKey      = "agency.land.trailers"
 	VerifyKey        = "agency.verify"
 	autoDetachKey    = "agency.autoDetach"
+	snapshotEveryKey = "agency.snapshotEvery"
 )
 
 // Setting is the effective value of a key, or its default.

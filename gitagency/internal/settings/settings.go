@@ -134,6 +134,12 @@ func (r *Reader) OperationTimeout() (time.Duration, error) {
 	return r.Duration("agency.operationTimeout", DefaultOperationTimeout, ParseTimeout)
 }
 
+// SnapshotEvery returns how often a sandbox is snapshotted while an agent works in it: agency.snapshotEvery, else every
+// minute. Zero or less is never.
+func (r *Reader) SnapshotEvery() (time.Duration, error) {
+	return r.Duration(snapshotEveryKey, time.Minute, ParseDuration)
+}
+
 // WithOperationTimeout returns a context that ends with an *OperationTimeoutError after OperationTimeout. what names the
 // operation.
 func (r *Reader) WithOperationTimeout(ctx context.Context, what string) (context.Context, context.CancelFunc, error) {

@@ -18,11 +18,8 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
-	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // SchemaVersion is the version in every record that is written.
@@ -315,37 +312,6 @@ func RemoveEmptyRecordDirs(dirs ...string) error {
 		}
 	}
 	return nil
-}
-
-// AppendEvent appends one line to the event log of an invocation. People read the log on a terminal, and commands in it
-// have arguments of agents, so characters that control a terminal are escaped.
-func (s Store) AppendEvent(repoID, invocationID string, event any) error {
-	line, err := encodeJSON(event, "")
-	if err != nil {
-		return err
-	}
-	line = quote.JSON(line)
-	f, err := os.OpenFile(eventsPath(s.InvocationDir(repoID, invocationID)), os.O_RDWR|os.O_APPEND|os.O_CREATE|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return err
-	}
-	// Lock the file, so that lines never mix, and so that an incomplete last line was left by a full disk and is not
-	// being written by another process; it gets its newline first.
-	for err = unix.EINTR; errors.Is(err, unix.EINTR); {
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
-	}
-	if err != nil {
-		return errors.Join(&os.PathError{Op: "flock", Path: f.Name(), Err: err}, f.Close())
-	}
-	last := []byte{'\n'}
-	if fi, err := f.Stat(); err == nil && fi.Size() > 0 {
-		_, _ = f.ReadAt(last, fi.Size()-1) // on error, assume a complete line
-	}
-	if last[0] != '\n' {
-		line = append([]byte{'\n'}, line...)
-	}
-	_, err = f.Write(line)
-	return errors.Join(err, f.Close())
 }
 
 func writeJSON(path string, v any) error {

@@ -82,6 +82,22 @@ var atoms = []struct {
 	{"radar", func(i gitagency.Invocation, _ time.Time) string { return i.Radar }},
 	{"unlanded_at", func(i gitagency.Invocation, _ time.Time) string { return timeOrEmpty(i.UnlandedAt) }},
 	{"unlanded_at:relative", func(i gitagency.Invocation, now time.Time) string { return agoOrEmpty(now, i.UnlandedAt) }},
+	{"task", func(i gitagency.Invocation, _ time.Time) string { return i.Task }},
+	{"session_id", func(i gitagency.Invocation, _ time.Time) string { return i.SessionID }},
+	{"run_started_at", func(i gitagency.Invocation, _ time.Time) string { return timeOrEmpty(i.RunStartedAt) }},
+	{"run_started_at:relative", func(i gitagency.Invocation, now time.Time) string { return agoOrEmpty(now, i.RunStartedAt) }},
+	{"runs", func(i gitagency.Invocation, _ time.Time) string { return numberOrEmpty(int64(i.Runs)) }},
+	{"pid", func(i gitagency.Invocation, _ time.Time) string { return numberOrEmpty(int64(i.PID)) }},
+	{"status_reason", func(i gitagency.Invocation, _ time.Time) string { return i.StatusReason }},
+	{"run_warnings", func(i gitagency.Invocation, _ time.Time) string { return strings.Join(i.Warnings, "; ") }},
+	{"last_message", func(i gitagency.Invocation, _ time.Time) string { return i.LastMessage }},
+	{"cost_usd", func(i gitagency.Invocation, _ time.Time) string { return Cost(i.CostUSD) }},
+	{"tokens", func(i gitagency.Invocation, _ time.Time) string { return numberOrEmpty(i.Tokens) }},
+	{"question", func(i gitagency.Invocation, _ time.Time) string { return i.Question }},
+	{"question_options", func(i gitagency.Invocation, _ time.Time) string { return strings.Join(i.Options, "; ") }},
+	{"question_context", func(i gitagency.Invocation, _ time.Time) string { return i.Context }},
+	{"asked_at", func(i gitagency.Invocation, _ time.Time) string { return timeOrEmpty(i.AskedAt) }},
+	{"asked_at:relative", func(i gitagency.Invocation, now time.Time) string { return agoOrEmpty(now, i.AskedAt) }},
 	{"state", func(i gitagency.Invocation, _ time.Time) string { return i.State }},
 	{"running", func(i gitagency.Invocation, _ time.Time) string { return strconv.FormatBool(i.Running) }},
 	{"running_since", func(i gitagency.Invocation, _ time.Time) string { return timeOrEmpty(i.RunningSince) }},
@@ -117,6 +133,14 @@ func numberOrEmpty(n int64) string {
 		return ""
 	}
 	return strconv.FormatInt(n, 10)
+}
+
+// Cost formats an amount of dollars; zero is unknown and empty.
+func Cost(usd float64) string {
+	if usd == 0 {
+		return ""
+	}
+	return strconv.FormatFloat(usd, 'f', 4, 64)
 }
 
 // Number formats a number; nil, which is unknown, is empty.

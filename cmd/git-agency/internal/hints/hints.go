@@ -23,6 +23,7 @@ const (
 	ExitNotFound = 3
 	ExitBroken   = 4
 	ExitRefused  = 5
+	ExitBlocked  = 7
 	ExitLocked   = 75
 	ExitSetup    = 125
 	ExitFatal    = 128

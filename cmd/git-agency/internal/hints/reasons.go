@@ -137,7 +137,15 @@ var reasons = map[reason.Reason]row{
 			discardHint(e.ID),
 		}
 	}},
-	reason.Running: {ExitFailed, always("wait until they have ended, or end them, and try again")},
+	reason.Running: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+		return []string{"wait until they have ended, or end them with 'git agency stop " + e.ID + "', and try again"}
+	}},
+	reason.NoRun: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+		return []string{"'git agency run' runs an agent in a new sandbox; 'git agency exec " + e.ID + " -- <command>' runs a command in this one"}
+	}},
+	reason.Unanswered: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+		return []string{"'git agency questions' shows the question; to answer it: git agency resume " + e.ID + " --answer '<answer>'"}
+	}},
 	reason.NothingRuns: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{"start the server with 'git agency exec " + e.ID + " -- <command>', and try again while it runs"}
 	}},

@@ -32,13 +32,9 @@ func Primitives() []cli.Flag {
 	}
 }
 
-// Request returns the request of the flags of Origin, Primitives and Limits, for the worktree of the argument. A flag that
-// a command does not have is empty.
-func Request(c *cli.Context) (gitagency.StartRequest, error) {
-	worktree, err := program.OptionalArg(c)
-	if err != nil {
-		return gitagency.StartRequest{}, err
-	}
+// Request returns the request of the flags of Origin, Primitives and Limits, for an integration worktree. A flag that a
+// command does not have is empty.
+func Request(c *cli.Context, worktree string) (gitagency.StartRequest, error) {
 	limits, err := ParseLimits(c)
 	return gitagency.StartRequest{
 		Worktree:     worktree,

@@ -7,6 +7,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/clipperhouse/displaywidth"
+
 	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
@@ -57,3 +59,6 @@ func Ago(now, then time.Time) string {
 	}
 	return "now"
 }
+
+// Cut cuts a line to a display width.
+func Cut(line string, width int) string { return displaywidth.TruncateString(line, width, "…") }

@@ -1,0 +1,103 @@
+package runs
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/background"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
+	"github.com/git-agency/git-agency/gitagency"
+)
+
+// superviseName is the name of the hidden command that executes a detached run.
+const superviseName = "supervise"
+
+// readyFD is the descriptor on which that command reports that it has taken the run over.
+const readyFD = 3
+
+// detach starts a process of its own for each run, which survives the terminal and the login session, and prints the ids.
+func (t Commands) detach(c *cli.Context, repo *gitagency.Repository, invocations []gitagency.Invocation) error {
+	for _, inv := range invocations {
+		if err := t.startSupervisor(repo, inv.ID); err != nil {
+			return errors.Join(fmt.Errorf("run %s was created, but not started: %w", inv.ID, err), t.printIDs(invocations))
+		}
+	}
+	if !c.Bool("json") {
+		return t.printIDs(invocations)
+	}
+	for i, inv := range invocations {
+		current, err := repo.Invocation(inv.ID)
+		if err != nil {
+			return err
+		}
+		invocations[i] = current
+	}
+	return t.PrintJSON(invocations)
+}
+
+// startSupervisor starts the process of one run, and returns when that has taken it over.
+func (t Commands) startSupervisor(repo *gitagency.Repository, id string) error {
+	read, write, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer read.Close()
+	// The git directory always exists, unlike the caller's directory, which may be removed while the agent works.
+	err = background.Start([]string{t.Args[0], superviseName, id}, repo.CommonDir, t.Options.Env, write)
+	if err = errors.Join(err, write.Close()); err != nil {
+		return err
+	}
+	report, err := bufio.NewReader(io.LimitReader(read, 64<<10)).ReadString('\n')
+	switch {
+	case err != nil:
+		return errors.New("its process ended at once")
+	case report != "\n":
+		return errors.New(strings.TrimSpace(report))
+	}
+	return nil
+}
+
+// Supervise builds the hidden command that executes a detached run.
+func (t Commands) Supervise() *cli.Command {
+	return &cli.Command{
+		Name:   superviseName,
+		Hidden: true,
+		Usage:  "execute a run that was detached",
+		Action: func(c *cli.Context) error {
+			args, err := program.PositionalArgs(c, 1, 1)
+			if err != nil {
+				return err
+			}
+			ready := os.NewFile(readyFD, "ready")
+			err = t.supervise(c, args[0], ready)
+			if err != nil { // only the process that waits for it can tell the user
+				_, _ = fmt.Fprintln(ready, strings.ReplaceAll(err.Error(), "\n", " "))
+			}
+			return err
+		},
+	}
+}
+
+func (t Commands) supervise(c *cli.Context, id string, ready *os.File) error {
+	repo, err := t.OpenRepository(c)
+	if err != nil {
+		return err
+	}
+	// It lives as long as the agent, mostly asleep: keep it small.
+	debug.SetGCPercent(20)
+	_, err = repo.ExecuteRun(c.Context, gitagency.ExecuteRunRequest{
+		ID: id,
+		OnBegin: func() {
+			_, _ = fmt.Fprintln(ready) // an error means that the caller has gone
+			_ = ready.Close()
+		},
+	})
+	return err
+}

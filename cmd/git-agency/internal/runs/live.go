@@ -1,0 +1,149 @@
+package runs
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
+	"github.com/git-agency/git-agency/gitagency"
+)
+
+// live shows one line for each agent at work on a terminal, with what it did last. Elsewhere it shows nothing.
+type live struct {
+	w     io.Writer // terminal; nil if there is none
+	repo  *gitagency.Repository
+	now   func() time.Time
+	width int
+	began time.Time
+
+	mu    sync.Mutex
+	lines []liveLine
+	shown int // number of lines on the terminal
+	stop  chan struct{}
+	done  chan struct{}
+}
+
+type liveLine struct {
+	id, name string
+	last     string // what it did last, or how it ended
+	ended    bool
+}
+
+// newLive starts the display.
+func (t Commands) newLive(repo *gitagency.Repository, invocations []gitagency.Invocation) *live {
+	l := &live{repo: repo, now: t.Now, stop: make(chan struct{}), done: make(chan struct{})}
+	for _, inv := range invocations {
+		l.lines = append(l.lines, liveLine{id: inv.ID, name: inv.Runner, last: "starts"})
+	}
+	if !term.IsTerminal(t.RawStderr) {
+		close(l.done)
+		return l
+	}
+	l.w, l.width, l.began = t.RawStderr, term.Width(t.RawStderr), l.now()
+	go l.refresh()
+	return l
+}
+
+// follows reports whether the events of a run are shown instead of its output: on a terminal, for an agent whose stream
+// can be read.
+func (l *live) follows(inv gitagency.Invocation) bool {
+	return l.w != nil && l.repo.HasStream(inv.Runner)
+}
+
+// reporter returns the function that gets the events of a run.
+func (l *live) reporter(id string) func(gitagency.RunEvent) {
+	return func(e gitagency.RunEvent) {
+		if text := describeEvent(e); text != "" {
+			l.set(id, text, false)
+		}
+	}
+}
+
+// ended shows how a run ended.
+func (l *live) ended(id string, res gitagency.RunResult, err error) {
+	if err != nil {
+		l.set(id, "failed", true)
+		return
+	}
+	l.set(id, res.Status, true)
+}
+
+func (l *live) set(id, text string, ended bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.lines {
+		if l.lines[i].id == id {
+			l.lines[i].last, l.lines[i].ended = text, ended
+		}
+	}
+}
+
+// refresh draws the lines until end is called.
+func (l *live) refresh() {
+	defer close(l.done)
+	ticker := time.NewTicker(200 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-l.stop:
+			return
+		case <-ticker.C:
+			l.draw()
+		}
+	}
+}
+
+func (l *live) draw() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var b strings.Builder
+	l.erase(&b)
+	for _, line := range l.lines {
+		text := fmt.Sprintf("%s %s %s: %s", gitagency.ShortID(line.id), line.name, format.ShortDuration(l.now().Sub(l.began)), term.OneLine(line.last))
+		b.WriteString(term.Cut(text, max(l.width-1, 20)) + "\n")
+	}
+	l.shown = len(l.lines)
+	_, _ = io.WriteString(l.w, b.String()) // a display that cannot be drawn is no reason to fail
+}
+
+// erase moves to the first line that is shown, and erases all below.
+func (l *live) erase(b *strings.Builder) {
+	if l.shown > 0 {
+		fmt.Fprintf(b, "\x1b[%dA\r\x1b[J", l.shown)
+	}
+	l.shown = 0
+}
+
+// end removes the lines from the terminal.
+func (l *live) end() {
+	if l.w == nil {
+		return
+	}
+	close(l.stop)
+	<-l.done
+	var b strings.Builder
+	l.erase(&b)
+	_, _ = io.WriteString(l.w, b.String())
+	l.w = nil
+}
+
+// describeEvent says in one line what an agent did; empty for an event that users need not see.
+func describeEvent(e gitagency.RunEvent) string {
+	switch e.Kind {
+	case "message":
+		return e.Text
+	case "tool":
+		return strings.TrimSpace(e.Tool + " " + e.Text)
+	case "tool-error":
+		return "failed: " + strings.TrimSpace(e.Tool+" "+e.Text)
+	case "denied":
+		return "not permitted: " + strings.TrimSpace(e.Tool+" "+e.Text)
+	case "error":
+		return "error: " + e.Text
+	}
+	return ""
+}

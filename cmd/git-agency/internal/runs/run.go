@@ -1,0 +1,261 @@
+package runs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/argv"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/hints"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/interrupt"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/startflags"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
+	"github.com/git-agency/git-agency/gitagency"
+)
+
+const runName = "run"
+
+// maxRuns bounds -n: each run is a sandbox and an agent.
+const maxRuns = 100
+
+// Run builds the command that runs agents.
+func (t Commands) Run() *cli.Command {
+	return &cli.Command{
+		Name:  runName,
+		Usage: "run an agent in a new sandbox",
+		UsageText: `git agency run [<wt>] [--runner <runner>]... [-n <number>]
+                      [-p <task> | --task-file <file> | -] [--timeout <t>]
+                      [--detach] [--commit-all] [--name <label>]
+                      [--from <commit-ish> | --from-snapshot <snapshot> | --with-changes]
+                      [--profile <profile>] [--changeset <c>] [--platform <p>]
+                      [--isolation <i>] [--outputs <o>] [--software <s>]
+                      [--memory <size>] [--processes <n>] [--file-size <size>]
+                      [--nice <n>] [--best-effort-limits] [--json]
+                      [-- <command> [<argument>...]]`,
+		Description: `Creates a sandbox as start does, runs an agent in it, and records how it ended. The agent is one of claude,
+codex, gemini and opencode, one that agency.<runner>.command names, or the command after --. With a task it
+works without a terminal; without one, its own program starts on the terminal.
+
+The task is kept in a file beside the record, which $AGENCY_TASK_FILE names in the sandbox. A command gets
+it on standard input. What the agent writes is logged (see logs).
+
+With -n or several --runner, each agent gets a sandbox of its own, all from the same commit. With --detach
+the command returns at once, and the run survives the terminal; 'git agency wait' waits for it.
+
+An agent that leaves uncommitted changes has failed: the files are listed and the sandbox is kept. With
+--commit-all they are committed instead.
+
+Exit status: that of the agent; 0 finished; 1 uncommitted changes, or the agent reports a failure; 6 the
+preflight failed, nothing was created; 7 the agent asks a question; 124 timed out; 125 the sandbox could
+not be set up; of several runs: 0 all finished, 7 one asks, else 1; 3 no such worktree; 4 broken; 5
+refused for safety; 75 locked; 129 usage; 130, 143 interrupted or stopped.`,
+		Flags: program.WithRepositoryLockFlag(program.WithJSONFlag(slices.Concat([]cli.Flag{
+			&cli.GenericFlag{Name: "runner", Value: &argv.RepeatedFlag{}, Usage: "the agent `RUNNER`; may be repeated"},
+			&cli.IntFlag{Name: "number", Aliases: []string{"n"}, Usage: "start `NUMBER` agents from the same commit", Value: 1},
+			&cli.StringFlag{Name: "prompt", Aliases: []string{"p"}, Usage: "the `TASK`"},
+			&cli.StringFlag{Name: "task-file", Usage: "read the task from `FILE`; the argument - reads it from standard input"},
+			&cli.StringFlag{Name: "timeout", Usage: "end the run after `DURATION` (-1: never)", DefaultText: "agency.runTimeout, else 60m; never for an interactive agent"},
+			&cli.BoolFlag{Name: "detach", Aliases: []string{"d"}, Usage: "return at once; the run survives the terminal"},
+			&cli.BoolFlag{Name: "commit-all", Usage: "commit what the agent leaves uncommitted"},
+		}, startflags.Origin(), startflags.Primitives(), startflags.Limits())...)...),
+		Action: t.run,
+	}
+}
+
+// run creates the runs that the flags describe and executes them.
+func (t Commands) run(c *cli.Context) error {
+	requests, err := t.runRequests(c)
+	if err != nil {
+		return err
+	}
+	repo, err := t.OpenRepository(c)
+	if err != nil {
+		return err
+	}
+	var invocations []gitagency.Invocation
+	for _, req := range requests {
+		inv, err := repo.CreateRun(c.Context, req)
+		if err != nil {
+			return errors.Join(err, t.printIDs(invocations))
+		}
+		startflags.WarnIsolation(t.Program, inv)
+		invocations = append(invocations, inv)
+	}
+	if c.Bool("detach") {
+		return t.detach(c, repo, invocations)
+	}
+	return t.execute(c, repo, invocations, requests[0].Interactive)
+}
+
+// runRequests returns one request for each run.
+func (t Commands) runRequests(c *cli.Context) ([]gitagency.RunRequest, error) {
+	req := gitagency.RunRequest{Argv: t.AfterDashDash, CommitAll: c.Bool("commit-all")}
+	args, err := program.PositionalArgs(c, 0, 2)
+	if err != nil {
+		return nil, err
+	}
+	task, rest, err := readTask(c, args)
+	if err != nil {
+		return nil, err
+	}
+	if len(rest) > 1 {
+		return nil, program.NewUsageError(c, fmt.Errorf("unexpected argument %q", rest[1]))
+	}
+	start, err := startflags.Request(c, strings.Join(rest, ""))
+	if err != nil {
+		return nil, err
+	}
+	if err := startflags.ParseLimit(c, gitagency.TimeoutLimit, &req.Timeout); err != nil {
+		return nil, err
+	}
+	runners, _ := c.Generic("runner").(*argv.RepeatedFlag)
+	names, number := runners.Values, c.Int("number")
+	switch {
+	case number < 1 || number > maxRuns:
+		return nil, program.NewUsageError(c, fmt.Errorf("-n %d: want a number from 1 to %d", number, maxRuns))
+	case len(names) > 0 && len(t.AfterDashDash) > 0:
+		return nil, program.NewUsageError(c, errors.New("give either --runner or a command after --"))
+	case len(names) == 0 && len(t.AfterDashDash) == 0:
+		return nil, program.NewUsageError(c, errors.New("no agent given: name one with --runner, or a command after --"))
+	case len(names) == 0:
+		names = []string{""}
+	}
+	req.Task = task
+	if several := number*len(names) > 1; task == nil && len(t.AfterDashDash) == 0 {
+		if several || c.Bool("detach") || c.Bool("json") || !t.hasTerminal() {
+			return nil, program.NewUsageError(c, errors.New("no task given: use -p, --task-file or -; without one, a single agent runs on a terminal"))
+		}
+		req.Interactive = true
+	}
+	var requests []gitagency.RunRequest
+	for _, name := range names {
+		for range number {
+			req.Start = start
+			req.Start.Runner = name
+			requests = append(requests, req)
+		}
+	}
+	return requests, nil
+}
+
+// hasTerminal reports whether an interactive program can run on the terminal of the user.
+func (t Commands) hasTerminal() bool {
+	return gitagency.HasTerminals && term.IsTerminal(os.Stdin) && term.IsTerminal(t.RawStdout) && term.InForeground(os.Stdin)
+}
+
+func (t Commands) printIDs(invocations []gitagency.Invocation) error {
+	for _, inv := range invocations {
+		if err := t.PrintLine(inv.ID); err != nil {
+			return err
+		}
+	}
+	return t.Stdout.Flush()
+}
+
+// execute runs agents in the foreground, and returns when all have ended.
+func (t Commands) execute(c *cli.Context, repo *gitagency.Repository, invocations []gitagency.Invocation, interactive bool) error {
+	ctx, stop := interrupt.OnParentExit(c.Context, program.InterruptedError{Signal: syscall.SIGTERM})
+	defer stop()
+	if len(invocations) > 1 {
+		if err := t.printIDs(invocations); err != nil {
+			return err
+		}
+		return t.executeAll(ctx, c, repo, invocations)
+	}
+	req := gitagency.ExecuteRunRequest{ID: invocations[0].ID, Force: t.SecondInterrupt}
+	live := t.newLive(repo, invocations)
+	switch {
+	case interactive:
+		req.Terminal, req.Stdin, req.Stdout, req.Stderr = true, os.Stdin, t.RawStdout, t.RawStderr
+	case !c.Bool("json"):
+		req.Stdout, req.Stderr = t.RawStdout, t.RawStderr
+		if live.follows(invocations[0]) {
+			req.Stdout, req.OnEvent = nil, live.reporter(invocations[0].ID)
+		}
+	}
+	res, err := repo.ExecuteRun(ctx, req)
+	live.end()
+	if err != nil {
+		return err
+	}
+	if req.OnEvent != nil && res.LastMessage != "" {
+		if _, err := fmt.Fprintln(t.Stdout, term.Printable(res.LastMessage)); err != nil {
+			return err
+		}
+	}
+	if c.Bool("json") {
+		if err := t.PrintJSON(res); err != nil {
+			return err
+		}
+	}
+	return t.reportEnd(ctx, res)
+}
+
+// reportEnd returns the error of a run; that of an interrupt, if that ended it.
+func (t Commands) reportEnd(ctx context.Context, res gitagency.RunResult) error {
+	err := t.endError(res)
+	if cause := context.Cause(ctx); cause != nil && res.Status == "stopped" {
+		return cause
+	}
+	return err
+}
+
+// executeAll runs several agents at once, and returns when all have ended.
+func (t Commands) executeAll(ctx context.Context, c *cli.Context, repo *gitagency.Repository, invocations []gitagency.Invocation) error {
+	live := t.newLive(repo, invocations)
+	results, errs := make([]gitagency.RunResult, len(invocations)), make([]error, len(invocations))
+	var all sync.WaitGroup
+	for i, inv := range invocations {
+		all.Go(func() {
+			results[i], errs[i] = repo.ExecuteRun(ctx, gitagency.ExecuteRunRequest{ID: inv.ID, Force: t.SecondInterrupt, OnEvent: live.reporter(inv.ID)})
+			live.ended(inv.ID, results[i], errs[i])
+		})
+	}
+	all.Wait()
+	live.end()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	code := 0
+	for _, res := range results {
+		if err := t.endError(res); err != nil {
+			t.printEnd(err)
+			code = worseExit(code, res.Status)
+		}
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	if code != 0 {
+		return &program.ChildError{Code: code}
+	}
+	return nil
+}
+
+// worseExit returns the exit code of several runs, given that of those before: one that asks counts most.
+func worseExit(code int, status string) int {
+	switch {
+	case status == "blocked" || code == hints.ExitBlocked:
+		return hints.ExitBlocked
+	case status != "finished":
+		return hints.ExitFailed
+	}
+	return code
+}
+
+// printEnd prints the error of one of several runs.
+func (t Commands) printEnd(err error) {
+	var silent program.SilentError
+	if errors.As(err, &silent) && silent.Silent() {
+		return
+	}
+	fmt.Fprintf(t.Stderr, "%s %s\n", t.PaintPrefix("error:"), term.Printable(err.Error()))
+}

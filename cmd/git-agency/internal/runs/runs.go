@@ -1,0 +1,125 @@
+// Package runs has the commands that run agents, follow them and answer them. As in package main, each command has a file
+// named after it: its flags, the request that it passes to package gitagency, and the output.
+package runs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/hints"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
+	"github.com/git-agency/git-agency/gitagency"
+	"github.com/git-agency/git-agency/gitagency/quote"
+)
+
+// Commands builds the commands of this package for one run of git-agency.
+type Commands struct{ *program.Program }
+
+// KeepsDashDash reports whether a command of this package keeps the words after -- apart from its arguments: they are the
+// command line of another program.
+func KeepsDashDash(c *cli.Command) bool { return c.Name == runName }
+
+// readTask returns the text of -p, of the file of --task-file, or of standard input for "-"; nil if none was given.
+func readTask(c *cli.Context, args []string) (task []byte, rest []string, err error) {
+	sources := 0
+	for _, arg := range args {
+		if arg == "-" {
+			sources++
+			if task, err = io.ReadAll(os.Stdin); err != nil {
+				return nil, nil, fmt.Errorf("read the task from standard input: %w", err)
+			}
+			continue
+		}
+		rest = append(rest, arg)
+	}
+	if c.IsSet("prompt") {
+		sources++
+		task = []byte(c.String("prompt"))
+	}
+	if c.IsSet("task-file") {
+		sources++
+		if task, err = os.ReadFile(c.String("task-file")); err != nil {
+			return nil, nil, program.NewUsageError(c, fmt.Errorf("--task-file: %w", err))
+		}
+	}
+	switch {
+	case sources > 1:
+		return nil, nil, program.NewUsageError(c, errors.New("give the task once: with -p, --task-file or -"))
+	case sources == 1 && strings.TrimSpace(string(task)) == "":
+		return nil, nil, program.NewUsageError(c, errors.New("the task is empty"))
+	}
+	return task, rest, nil
+}
+
+// endError returns the error of a run that did not finish, with its exit code; nil for one that did. What the user needs
+// to know is printed before.
+func (t Commands) endError(res gitagency.RunResult) error {
+	for _, warning := range res.Warnings {
+		t.Warn(fmt.Sprintf("%s: %s", gitagency.ShortID(res.ID), term.OneLine(warning)))
+	}
+	switch res.Status {
+	case "finished":
+		return nil
+	case "blocked":
+		t.printQuestion(res.ID, res.Question, res.QuestionOptions)
+		return &program.ChildError{Code: hints.ExitBlocked}
+	}
+	var message strings.Builder
+	fmt.Fprintf(&message, "%s %s", res.ID, describeStatus[res.Status])
+	if res.Reason != "" && res.Status == "failed" {
+		message.WriteString(": " + res.Reason)
+	}
+	for _, path := range res.Uncommitted {
+		message.WriteString("\n  " + quote.Path(path))
+	}
+	if len(res.Uncommitted) > 0 {
+		message.WriteString("\nits sandbox is kept at " + quote.Path(res.Path))
+	}
+	return &runError{program.ChildError{Code: res.ExitCode, Err: errors.New(message.String())}, res}
+}
+
+// describeStatus says how a run ended.
+var describeStatus = map[string]string{"failed": "failed", "stopped": "was stopped", "timed_out": "timed out, and was ended"}
+
+// runError is the error of a run that did not finish.
+type runError struct {
+	program.ChildError
+	res gitagency.RunResult
+}
+
+// Unwrap makes the exit code of the run that of the command.
+func (e *runError) Unwrap() error { return &e.ChildError }
+
+// Hints says what to type after a run that did not finish; known is false for any other error.
+func Hints(err error) (lines []string, known bool) {
+	var run *runError
+	if !errors.As(err, &run) {
+		return nil, false
+	}
+	id := run.res.ID
+	switch {
+	case len(run.res.Uncommitted) > 0:
+		lines = []string{
+			"commit them: git agency exec " + id + " -- git commit --all -m '<message>', or let run do it with --commit-all",
+			"or let the agent go on: git agency resume " + id + " -p '<what to do>'",
+		}
+	default:
+		lines = []string{"'git agency logs " + id + "' shows its output; 'git agency resume " + id + "' lets it go on"}
+	}
+	return lines, true
+}
+
+// printQuestion prints the question of an agent on standard error, and how to answer it.
+func (t Commands) printQuestion(id, question string, options []string) {
+	fmt.Fprintf(t.Stderr, "%s asks: %s\n", gitagency.ShortID(id), term.Printable(question))
+	for _, option := range options {
+		fmt.Fprintf(t.Stderr, "  - %s\n", term.OneLine(option))
+	}
+	t.PrintHint("to answer: git agency resume " + id + " --answer '<answer>'")
+}

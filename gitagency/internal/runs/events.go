@@ -1,0 +1,144 @@
+package runs
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// EventsRequest says which events to list.
+type EventsRequest struct {
+	ID     string // only those of this invocation; empty: of all
+	Follow bool   // wait for more, until the context ends
+
+	Each func(line []byte) error // required: gets each event as one line of JSON
+}
+
+// Events lists the events of invocations in the order of their times, and then those that are added.
+func Events(ctx context.Context, r *core.Repository, req EventsRequest) error {
+	logs := map[string]*eventLog{}
+	if req.ID != "" {
+		inv, err := r.Invocation(req.ID)
+		if err != nil {
+			return err
+		}
+		req.ID = inv.ID
+	}
+	for {
+		ids := []string{req.ID}
+		if req.ID == "" {
+			var err error
+			if ids, err = r.Store.InvocationIDs(r.ID); err != nil {
+				return err
+			}
+		}
+		var found []event
+		for _, id := range ids {
+			if logs[id] == nil {
+				logs[id] = &eventLog{id: id, path: r.Store.EventsPath(r.ID, id)}
+			}
+			if err := logs[id].readNew(func(e event) { found = append(found, e) }); err != nil {
+				return err
+			}
+		}
+		slices.SortStableFunc(found, func(a, b event) int { return strings.Compare(a.time, b.time) })
+		for _, e := range found {
+			if err := req.Each(e.line); err != nil {
+				return err
+			}
+		}
+		if !req.Follow {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(followInterval):
+		}
+	}
+}
+
+// event is one event, as JSON in one line.
+type event struct {
+	time string
+	line []byte
+}
+
+// eventLog is the event log of an invocation, as far as it was read.
+type eventLog struct {
+	id, path string
+	offset   int64
+	file     os.FileInfo // the file that offset belongs to; nil before the first
+}
+
+// readNew passes the events that were added since the last call.
+func (l *eventLog) readNew(each func(event)) error {
+	current, err := os.Lstat(l.path)
+	if err != nil {
+		return nil // it has no events yet, or was pruned
+	}
+	if l.file != nil && os.SameFile(l.file, current) && current.Size() == l.offset {
+		return nil
+	}
+	add := func(line []byte) {
+		if e, ok := parseEvent(l.id, line); ok {
+			each(e)
+		}
+	}
+	rotated := store.RotatedEventsPath(l.path)
+	switch older, err := os.Lstat(rotated); {
+	case err == nil && l.file == nil:
+		if _, err := store.ReadEventLog(rotated, 0, add); err != nil {
+			return err
+		}
+	case err == nil && os.SameFile(l.file, older): // rotated since the last call
+		if _, err := store.ReadEventLog(rotated, l.offset, add); err != nil {
+			return err
+		}
+		l.offset = 0
+	}
+	l.file = current
+	l.offset, err = store.ReadEventLog(l.path, l.offset, add)
+	return err
+}
+
+// parseEvent adds the id of the invocation to an event: its time, that id and its name come first. A line that is no event,
+// such as one that is being written, is left out.
+func parseEvent(id string, line []byte) (event, bool) {
+	var head struct {
+		Time  string `json:"time"`
+		Event string `json:"event"`
+	}
+	var fields map[string]json.RawMessage
+	if !bytes.HasSuffix(line, []byte{'\n'}) || json.Unmarshal(line, &head) != nil || json.Unmarshal(line, &fields) != nil || head.Event == "" {
+		return event{}, false
+	}
+	var out bytes.Buffer
+	write := func(name string, value json.RawMessage) {
+		key, _ := json.Marshal(name) // a string always can be
+		out.Write(append(append(append([]byte{}, key...), ':'), value...))
+	}
+	quoted, _ := json.Marshal(id)
+	out.WriteByte('{')
+	write("time", fields["time"])
+	out.WriteByte(',')
+	write("invocation_id", quoted)
+	out.WriteByte(',')
+	write("event", fields["event"])
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		if name != "time" && name != "invocation_id" && name != "event" {
+			out.WriteByte(',')
+			write(name, fields[name])
+		}
+	}
+	out.WriteByte('}')
+	return event{head.Time, out.Bytes()}, fields["time"] != nil
+}

@@ -1,0 +1,145 @@
+package runs
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/procfs"
+	"github.com/git-agency/git-agency/gitagency/internal/runner"
+	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// ExecuteRequest says which run to execute, and connects it with its caller.
+type ExecuteRequest struct {
+	ID string // required: full id of the invocation
+
+	// Stdout and Stderr receive what the agent writes, besides the logs; nil: only the logs do.
+	Stdout, Stderr io.Writer
+
+	// Terminal connects an interactive agent with the terminal of the caller: Stdin, Stdout and Stderr.
+	Terminal bool
+	Stdin    io.Reader
+
+	Force   <-chan struct{}    // once closed, ends a grace period that has begun; may be nil
+	OnBegin func()             // called once this process has taken the run over; may be nil
+	OnEvent func(runner.Event) // called with what the stream of the agent tells; may be nil
+}
+
+// Result says how a run ended.
+type Result struct {
+	ID              string
+	Path            string // sandbox
+	Status          string
+	Reason          string   // why it has this status, if it did not simply finish
+	ExitCode        int      // exit code of the run: that of the agent, unless Status says otherwise
+	Uncommitted     []string // files that the agent left uncommitted
+	Warnings        []string // what a finished run should not hide
+	Question        string   // question that the agent asks; empty for none
+	QuestionOptions []string // answers that it offers
+	LastMessage     string
+	Exec            sandbox.ExecResult
+
+	question *store.Question
+}
+
+// Exit codes of a run that are not those of its agent.
+const (
+	ExitFailed  = 1
+	ExitBlocked = 7
+	exitSetup   = 125
+)
+
+// Execute runs the agent of a run to its end, and records how it ended: the task of a new run, or what Resume has recorded.
+// A run that fails is no error. With an error nothing was run, or nothing could be recorded.
+func Execute(ctx context.Context, r *core.Repository, req ExecuteRequest) (Result, error) {
+	s, err := sandbox.Open(r, req.ID)
+	if err != nil {
+		return Result{}, err
+	}
+	before, err := begin(r, s.ID)
+	if err != nil {
+		return Result{}, err
+	}
+	if req.OnBegin != nil {
+		req.OnBegin()
+	}
+	a := &attempt{repo: r, sandbox: s, record: before, req: req}
+	return a.finish(ctx, a.run(ctx))
+}
+
+// attempt is one run of an agent.
+type attempt struct {
+	repo    *core.Repository
+	sandbox *sandbox.Sandbox
+	record  store.InvocationMeta // from before this run
+	req     ExecuteRequest
+	stream  *streamReader // nil if the agent has none
+}
+
+// ending is how the program of a run ended.
+type ending struct {
+	exec sandbox.ExecResult
+	err  error // why it was not run, or not to its end
+
+	interrupted bool // the caller ended it
+}
+
+// begin records that this process supervises the run, unless another one does, and returns the record from before.
+func begin(r *core.Repository, id string) (before store.InvocationMeta, err error) {
+	busy, now := false, r.Now()
+	err = r.Store.UpdateInvocationMetaIf(r.ID, id, func(m *store.InvocationMeta) bool {
+		before = *m
+		if busy = procfs.IsAlive(m.PID, m.PIDStarted); busy {
+			return false
+		}
+		m.Status, m.PID, m.PIDStarted = store.StatusRunning, os.Getpid(), procfs.Identity(os.Getpid())
+		m.RunStartedAt, m.Runs = &now, m.Runs+1
+		m.StatusReason, m.Warnings, m.LastMessage, m.Question, m.ResumeWith = "", nil, "", nil, ""
+		if m.Landing == store.Rejected { // the agent works on it again
+			m.Landing = ""
+		}
+		return true
+	})
+	if err == nil && busy {
+		err = &fault.RunningError{ID: id}
+	}
+	if err != nil {
+		return before, err
+	}
+	r.AppendEvent(id, statusEvent{Time: now, Event: store.StatusRunning, Runner: before.Runner, Runs: before.Runs + 1})
+	return before, nil
+}
+
+// statusEvent is the event of a run that begins or ends. Its name is the status.
+type statusEvent struct {
+	Time     time.Time `json:"time"`
+	Event    string    `json:"event"`
+	Runner   string    `json:"runner,omitempty"`
+	Runs     int       `json:"runs,omitempty"`
+	Reason   string    `json:"reason,omitempty"`
+	ExitCode *int      `json:"exit_code,omitempty"`
+	Warnings []string  `json:"warnings,omitempty"`
+	Question string    `json:"question,omitempty"`
+}
+
+// run executes the program of the run.
+func (a *attempt) run(ctx context.Context) ending {
+	opts, err := a.execOptions()
+	if err != nil {
+		return ending{err: &fault.SetupError{ID: a.sandbox.ID, Err: err}}
+	}
+	logs, err := a.connectOutput(&opts)
+	if err != nil {
+		return ending{err: &fault.SetupError{ID: a.sandbox.ID, Err: err}}
+	}
+	stopSnapshots := a.snapshotPeriodically(ctx)
+	result, err := a.sandbox.Exec(ctx, opts)
+	stopSnapshots()
+	return ending{exec: result, err: errors.Join(err, logs.close()), interrupted: err != nil && context.Cause(ctx) != nil}
+}

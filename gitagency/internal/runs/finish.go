@@ -1,0 +1,237 @@
+package runs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/landing"
+	"github.com/git-agency/git-agency/gitagency/internal/mailbox"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/runner"
+	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// finishTimeout bounds what is done after the end of an agent, also after an interrupt.
+const finishTimeout = 10 * time.Minute
+
+// finish decides how the run ended, takes a last snapshot and records both. It does so also when ctx has ended.
+func (a *attempt) finish(ctx context.Context, end ending) (Result, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
+	defer cancel()
+	summary := runner.Summary{}
+	if a.stream != nil {
+		summary = a.stream.summary()
+	}
+	res := Result{ID: a.sandbox.ID, Path: a.sandbox.Tree, ExitCode: end.exec.ExitCode, Exec: end.exec, LastMessage: shorten(summary.LastMessage, maxEventText)}
+	a.decide(ctx, &res, end, summary)
+	if end.ran() {
+		if _, err := a.sandbox.TakeSnapshot(ctx, snapshots.TakeRequest{}); err != nil {
+			res.Warnings = append(res.Warnings, "no snapshot could be taken at its end: "+err.Error())
+		}
+	}
+	return res, a.recordEnd(res, summary)
+}
+
+// ran reports whether the program was started.
+func (e ending) ran() bool {
+	return e.exec.ContainedBy != "" && !fault.Is[*fault.CannotRunError](e.err)
+}
+
+// decide sets the status of a run, with the reason. A user who stops it comes first, then a question, then how the program
+// and the agent's own stream ended, and then what is left in the sandbox.
+func (a *attempt) decide(ctx context.Context, res *Result, end ending, summary runner.Summary) {
+	question, err := a.takeQuestion()
+	if err != nil {
+		res.Warnings = append(res.Warnings, err.Error())
+	}
+	if res.question = question; question != nil {
+		res.Question, res.QuestionOptions = question.Text, question.Options
+	}
+	switch {
+	case errors.Is(end.err, fault.ErrStopped) || end.interrupted:
+		res.Status, res.Reason, res.ExitCode = store.StatusStopped, "it was stopped", exitStopped
+		return
+	case !end.ran():
+		res.Status, res.Reason = store.StatusFailed, notRunReason(end.err)
+		if fault.Is[*fault.SetupError](end.err) {
+			res.ExitCode = exitSetup
+		}
+		return
+	case question != nil:
+		res.Status, res.Reason, res.ExitCode = store.StatusBlocked, "it asks a question", ExitBlocked
+		return
+	case end.exec.TimedOut:
+		res.Status, res.Reason = store.StatusTimedOut, "it took longer than "+end.exec.Duration.Round(time.Second).String()
+		return
+	case end.err != nil:
+		res.fail(end.err.Error())
+	case end.exec.Signal != "":
+		res.fail("it was killed by " + end.exec.Signal)
+	case end.exec.ExitCode != 0:
+		res.fail(fmt.Sprintf("it exited with %d", end.exec.ExitCode))
+	case summary.Err != "":
+		res.fail(shorten(summary.Err, maxEventText))
+	case a.stream != nil && !summary.Complete:
+		res.fail("its output ended without a result")
+	}
+	if summary.Err != "" && !strings.Contains(res.Reason, summary.Err) {
+		res.Reason += ": " + shorten(summary.Err, maxEventText)
+	}
+	if len(summary.Denied) > 0 {
+		tools := slices.Compact(slices.Sorted(slices.Values(summary.Denied)))
+		res.Warnings = append(res.Warnings, "it was not permitted to use "+shorten(strings.Join(tools, ", "), 500))
+	}
+	if res.Status == "" {
+		a.inspectWork(ctx, res)
+	}
+}
+
+// exitStopped is the exit code of a run that was stopped, as that of a process that SIGTERM killed.
+const exitStopped = 128 + 15
+
+// fail sets the status failed, and an exit code that says so.
+func (res *Result) fail(reason string) {
+	res.Status, res.Reason = store.StatusFailed, reason
+	if res.ExitCode == 0 {
+		res.ExitCode = ExitFailed
+	}
+}
+
+// notRunReason says why the program of a run was not run.
+func notRunReason(err error) string {
+	if err == nil {
+		return "it could not be run"
+	}
+	var setup *fault.SetupError
+	if errors.As(err, &setup) {
+		return "its sandbox could not be set up: " + setup.Err.Error()
+	}
+	return "it could not be run: " + err.Error()
+}
+
+// inspectWork sets the status of a run that succeeded by what it left: uncommitted files make it fail, unless they are to be
+// committed.
+func (a *attempt) inspectWork(ctx context.Context, res *Result) {
+	work, err := landing.InspectWork(ctx, a.repo, a.sandbox.ID)
+	if err == nil && len(work.Uncommitted) > 0 && work.Operation == "" && a.record.CommitAll {
+		if err = a.commitAll(ctx, work.Uncommitted); err == nil {
+			work, err = landing.InspectWork(ctx, a.repo, a.sandbox.ID)
+		}
+	}
+	switch {
+	case err != nil:
+		res.fail("its work cannot be inspected: " + err.Error())
+	case work.Operation != "":
+		res.fail("it left a " + work.Operation + " in progress")
+		res.Uncommitted = work.Uncommitted
+	case len(work.Uncommitted) > 0:
+		res.fail(fmt.Sprintf("it left uncommitted changes (files: %d)", len(work.Uncommitted)))
+		res.ExitCode, res.Uncommitted = ExitFailed, work.Uncommitted
+	default:
+		res.Status = store.StatusFinished
+		if !work.Committed {
+			res.Warnings = append(res.Warnings, "it committed nothing")
+		}
+	}
+}
+
+// commitAll commits files in the sandbox behind its walls, as the agent would: its hooks and its identity count.
+func (a *attempt) commitAll(ctx context.Context, files []string) error {
+	message := a.record.Task
+	if message == "" {
+		message = "Work of invocation " + a.sandbox.ID
+	}
+	for _, step := range []struct {
+		argv  []string
+		input string
+	}{
+		{[]string{"git", "add", "--all", "--pathspec-from-file=-", "--pathspec-file-nul"}, strings.Join(literalPathspecs(files), "\x00")},
+		{[]string{"git", "commit", "--quiet", "--file=-"}, message + "\n"},
+	} {
+		result, err := a.sandbox.Exec(ctx, sandbox.ExecOptions{Argv: step.argv, Stdin: strings.NewReader(step.input), Env: a.identity()})
+		if err != nil {
+			return err
+		}
+		if result.ExitCode != 0 {
+			return fmt.Errorf("%s exited with %d: %s", strings.Join(step.argv[:2], " "), result.ExitCode, shorten(strings.TrimSpace(result.Stderr), 1000))
+		}
+	}
+	return nil
+}
+
+// literalPathspecs returns pathspecs that match exactly these paths.
+func literalPathspecs(paths []string) []string {
+	specs := make([]string, len(paths))
+	for i, path := range paths {
+		specs[i] = ":(top,literal)" + path
+	}
+	return specs
+}
+
+// takeQuestion takes the question that the agent left, if any.
+func (a *attempt) takeQuestion() (*store.Question, error) {
+	q, asked, err := mailbox.TakeQuestion(a.sandbox.MailboxDir(a.record.Primitives))
+	if !asked {
+		return nil, err
+	}
+	return &store.Question{Text: q.Question, Options: q.Options, Context: q.Context, AskedAt: a.repo.Now()}, err
+}
+
+// recordEnd writes the status to the record and the history.
+func (a *attempt) recordEnd(res Result, summary runner.Summary) error {
+	now := a.repo.Now()
+	err := a.repo.Store.UpdateInvocationMeta(a.repo.ID, a.sandbox.ID, func(m *store.InvocationMeta) {
+		m.Status, m.StatusReason, m.Warnings, m.LastMessage, m.Question = res.Status, res.Reason, res.Warnings, res.LastMessage, res.question
+		m.PID, m.PIDStarted = 0, ""
+		m.CostUSD, m.Tokens = m.CostUSD+summary.CostUSD, m.Tokens+summary.Tokens
+		if summary.Session != "" {
+			m.RunnerSession = summary.Session
+		}
+		if !core.HasEnded(*m) {
+			m.FinishedAt = &now
+		}
+	})
+	a.repo.AppendEvent(a.sandbox.ID, statusEvent{
+		Time: now, Event: res.Status, Reason: res.Reason, ExitCode: &res.ExitCode, Warnings: res.Warnings, Question: shorten(res.Question, maxEventText),
+	})
+	return err
+}
+
+// snapshotPeriodically takes snapshots while the agent works, whenever something has changed. The returned function ends it.
+func (a *attempt) snapshotPeriodically(ctx context.Context) (stop func()) {
+	every, err := a.repo.Settings.SnapshotEvery()
+	if err != nil {
+		a.repo.Warn("no snapshots are taken while it runs: %v", err)
+		return func() {}
+	}
+	if every <= 0 {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := proc.Async(func() (struct{}, error) {
+		ticker := time.NewTicker(every)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return struct{}{}, nil
+			case <-ticker.C:
+			}
+			if _, err := a.sandbox.TakeSnapshot(ctx, snapshots.TakeRequest{}); err != nil && ctx.Err() == nil {
+				a.repo.Warn("sandbox %s: no snapshot while it runs: %v", a.sandbox.ID, err)
+			}
+		}
+	})
+	return func() {
+		cancel()
+		_, _ = done()
+	}
+}

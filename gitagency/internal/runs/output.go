@@ -1,0 +1,192 @@
+package runs
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/git-agency/git-agency/gitagency/internal/runner"
+	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+)
+
+// maxLog is the size at which a log is renamed to <name>.1, which replaces the one before it.
+const maxLog = 16 << 20
+
+// logFile appends to a log. It rotates the log, so that an agent cannot fill the disk with its output.
+type logFile struct {
+	path string
+	file *os.File
+	size int64
+}
+
+func openLog(path string) (*logFile, error) {
+	l := &logFile{path: path}
+	return l, l.open()
+}
+
+func (l *logFile) open() (err error) {
+	l.file, err = os.OpenFile(l.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	fi, err := l.file.Stat()
+	if err != nil {
+		return errors.Join(err, l.file.Close())
+	}
+	l.size = fi.Size()
+	return nil
+}
+
+func (l *logFile) Write(p []byte) (int, error) {
+	if l.size > 0 && l.size+int64(len(p)) > maxLog {
+		if err := l.rotate(); err != nil {
+			return 0, err
+		}
+	}
+	n, err := l.file.Write(p)
+	l.size += int64(n)
+	return n, err
+}
+
+func (l *logFile) rotate() error {
+	if err := errors.Join(l.file.Close(), os.Rename(l.path, RotatedLog(l.path))); err != nil {
+		return err
+	}
+	return l.open()
+}
+
+// RotatedLog returns the path of the older part of a log.
+func RotatedLog(path string) string { return path + ".1" }
+
+// outputLogs are the logs of both output streams of a run.
+type outputLogs []*logFile
+
+func (l outputLogs) close() (err error) {
+	for _, log := range l {
+		err = errors.Join(err, log.file.Close())
+	}
+	return err
+}
+
+// connectOutput connects the output of the agent with its logs, its stream reader and the caller. The output of an
+// interactive agent is drawn for a terminal and not kept.
+func (a *attempt) connectOutput(opts *sandbox.ExecOptions) (logs outputLogs, err error) {
+	if a.req.Terminal {
+		opts.Stdout, opts.Stderr = a.req.Stdout, a.req.Stderr
+		return nil, nil
+	}
+	var writers [2]io.Writer
+	for i, c := range []struct {
+		name string
+		to   io.Writer
+	}{
+		{"stdout", a.req.Stdout},
+		{"stderr", a.req.Stderr},
+	} {
+		log, err := openLog(a.repo.Store.OutputPath(a.repo.ID, a.sandbox.ID, c.name))
+		if err != nil {
+			return nil, errors.Join(err, logs.close())
+		}
+		logs = append(logs, log)
+		writers[i] = &output{log: log, caller: c.to}
+	}
+	if a.stream != nil {
+		writers[0] = io.MultiWriter(writers[0], a.stream)
+	}
+	opts.Stdout, opts.Stderr = writers[0], writers[1]
+	return logs, nil
+}
+
+// output copies what the agent writes to its log and to the caller. A caller that went away does not end the run.
+type output struct {
+	log    *logFile
+	caller io.Writer // nil if there is none
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	if o.caller != nil {
+		if _, err := o.caller.Write(p); err != nil {
+			o.caller = nil
+		}
+	}
+	return o.log.Write(p)
+}
+
+// maxStreamLine bounds a line of an agent's stream that is parsed; a longer one is left out.
+const maxStreamLine = 4 << 20
+
+// streamReader splits the standard output of an agent into lines for its stream reader.
+type streamReader struct {
+	stream runner.Stream
+	report func(runner.Event)
+
+	mu      sync.Mutex
+	pending []byte
+	skip    bool // inside a line that is too long
+}
+
+func (s *streamReader) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	written := len(p)
+	for {
+		line, rest, complete := bytes.Cut(p, []byte{'\n'})
+		if !s.skip {
+			s.pending = append(s.pending, line...)
+		}
+		if s.skip = s.skip || len(s.pending) > maxStreamLine; s.skip {
+			s.pending = nil
+		}
+		if !complete {
+			return written, nil
+		}
+		if !s.skip {
+			s.parse()
+		}
+		s.pending, s.skip, p = s.pending[:0], false, rest
+	}
+}
+
+func (s *streamReader) parse() {
+	for _, event := range s.stream.Line(s.pending) {
+		s.report(event)
+	}
+}
+
+// summary parses a last line without a newline, and returns what the stream told.
+func (s *streamReader) summary() runner.Summary {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.pending) > 0 && !s.skip {
+		s.parse()
+		s.pending = nil
+	}
+	return s.stream.Summary()
+}
+
+// maxEventText bounds the text of one event.
+const maxEventText = 4 << 10
+
+// reportEvent appends an event of the agent's stream to the history, and tells the caller.
+func (a *attempt) reportEvent(event runner.Event) {
+	event.Text = shorten(event.Text, maxEventText)
+	event.Tool = shorten(event.Tool, 200)
+	a.repo.AppendEvent(a.sandbox.ID, agentEvent{a.repo.Now(), "agent", event.Kind, event.Tool, event.Text})
+	if a.req.OnEvent != nil {
+		a.req.OnEvent(event)
+	}
+}
+
+// agentEvent is an event of the agent's own stream.
+type agentEvent struct {
+	Time  time.Time `json:"time"`
+	Event string    `json:"event"`
+	Kind  string    `json:"kind"`
+	Tool  string    `json:"tool,omitempty"`
+	Text  string    `json:"text,omitempty"`
+}

@@ -1,0 +1,169 @@
+// Package runs is the life of a run: an agent at work in a sandbox, from its task to its status. It creates the sandbox of
+// a run, executes the agent in it, keeps its output, records how it ended, and stops or resumes it.
+//
+// One process supervises a run, in the foreground or detached, and writes its status. No other process has to exist: a
+// status that a killed process left is corrected by those who read it. What an agent writes is untrusted data.
+package runs
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/runner"
+	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+	"github.com/git-agency/git-agency/gitagency/internal/settings"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// Request describes a run to create.
+type Request struct {
+	Start       sandbox.StartRequest // the sandbox; its Runner is the agent
+	Argv        []string             // command line to run instead of an agent
+	Task        []byte               // nil: none
+	Interactive bool                 // run the agent's own program on a terminal
+	Timeout     time.Duration        // zero: agency.runTimeout; negative: none
+	CommitAll   bool                 // commit what the agent leaves uncommitted
+}
+
+// maxTask bounds the task, which is kept in memory.
+const maxTask = 16 << 20
+
+// Create makes the sandbox of a run and records the task in it. It runs nothing in the sandbox.
+func Create(ctx context.Context, r *core.Repository, req Request) (core.Invocation, error) {
+	start, err := req.plan(r)
+	if err != nil {
+		return core.Invocation{}, err
+	}
+	return sandbox.Start(ctx, r, start)
+}
+
+// plan checks a request and returns that for its sandbox.
+func (req Request) plan(r *core.Repository) (sandbox.StartRequest, error) {
+	start := req.Start
+	if err := req.check(r); err != nil {
+		return start, err
+	}
+	id, err := newSessionID(r.Opts.Rand)
+	if err != nil {
+		return start, err
+	}
+	start.Mode = "headless"
+	if req.Interactive {
+		start.Mode = "headed"
+	}
+	start.Task = req.Task
+	start.Run = store.RunFields{
+		Task: firstLine(string(req.Task)), SessionID: id, Command: req.Argv, RunTimeoutMS: milliseconds(req.Timeout), CommitAll: req.CommitAll,
+	}
+	if spec, known := findSpec(r, start.Runner); known && spec.Hosts != nil {
+		start.Primitives.Outputs, err = addHosts(r, start, spec.Hosts(r.Opts.Env))
+	}
+	return start, err
+}
+
+func (req Request) check(r *core.Repository) error {
+	switch {
+	case len(req.Argv) == 0 && req.Start.Runner == "":
+		return &fault.InvalidError{What: "run", Want: "an agent (--runner) or a command (after --)"}
+	case len(req.Argv) > 0 && req.Start.Runner != "":
+		return &fault.InvalidError{What: "run", Value: req.Start.Runner, Want: "either an agent (--runner) or a command (after --)"}
+	case len(req.Task) > maxTask:
+		return &fault.InvalidError{What: "task", Value: firstLine(string(req.Task)), Want: fmt.Sprintf("at most %d MiB", maxTask>>20)}
+	case req.Interactive && req.Task != nil:
+		return &fault.InvalidError{What: "run", Want: "no task for an interactive agent"}
+	}
+	if req.Start.Runner == "" {
+		return nil
+	}
+	_, known := findSpec(r, req.Start.Runner)
+	_, configured := r.Settings.RunnerCommands()[req.Start.Runner]
+	switch {
+	case !known && !configured:
+		return sandbox.UnknownRunnerError(r, req.Start.Runner)
+	case known && !req.Interactive && req.Task == nil:
+		return &fault.InvalidError{What: "run", Value: req.Start.Runner, Want: "a task, with -p, --task-file or -"}
+	}
+	return nil
+}
+
+// findSpec returns what is known about an agent, unless the user configured a command for it.
+func findSpec(r *core.Repository, name string) (runner.Spec, bool) {
+	if _, configured := r.Settings.RunnerCommands()[name]; configured {
+		return runner.Spec{}, false
+	}
+	return runner.FindSpec(name)
+}
+
+// addHosts adds the hosts that an agent needs to the outputs of its sandbox, if those are a list of hosts.
+func addHosts(r *core.Repository, start sandbox.StartRequest, hosts []string) (string, error) {
+	chosen, err := r.Settings.ChoosePrimitives(start.Primitives, start.Profile)
+	if err != nil {
+		return "", err
+	}
+	list, some := strings.CutPrefix(chosen.Outputs, settings.HostsPrefix)
+	if !some {
+		return start.Primitives.Outputs, nil
+	}
+	named := strings.Split(list, ",")
+	for _, host := range hosts {
+		if !slices.Contains(named, host) {
+			named = append(named, host)
+		}
+	}
+	return settings.HostsPrefix + strings.Join(named, ","), nil
+}
+
+// newSessionID returns a random UUID (RFC 9562, version 4).
+func newSessionID(random io.Reader) (string, error) {
+	var id [16]byte
+	if random == nil {
+		random = rand.Reader
+	}
+	if _, err := io.ReadFull(random, id[:]); err != nil {
+		return "", err
+	}
+	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:]), nil
+}
+
+// firstLine returns the first line of a text that is not blank, shortened for a record.
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	return shorten(strings.TrimSpace(line), 200)
+}
+
+// shorten cuts a text to a number of bytes, as valid UTF-8.
+func shorten(text string, most int) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	if len(text) <= most {
+		return text
+	}
+	for most > 0 && !utf8.RuneStart(text[most]) {
+		most--
+	}
+	return text[:most] + "…"
+}
+
+// timeout returns the limit of a run.
+func timeout(r *core.Repository, m store.InvocationMeta) (time.Duration, error) {
+	if m.RunTimeoutMS != 0 {
+		return time.Duration(m.RunTimeoutMS) * time.Millisecond, nil
+	}
+	return r.Settings.RunTimeout()
+}
+
+// milliseconds returns a time limit as records have it: -1 for none, and never 0 for one that was given.
+func milliseconds(limit time.Duration) int64 {
+	if limit < 0 {
+		return -1
+	}
+	return int64((limit + time.Millisecond - 1) / time.Millisecond)
+}

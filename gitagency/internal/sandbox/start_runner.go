@@ -1,0 +1,30 @@
+package sandbox
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/runner"
+	"github.com/git-agency/git-agency/gitagency/quote"
+)
+
+// checkRunner refuses an agent that is neither known nor configured, which is probably misspelt.
+func checkRunner(r *core.Repository, name string) error {
+	if name == "" || slices.Contains(runner.KnownNames(), name) { // needs no configuration, which may have warnings
+		return nil
+	}
+	if slices.Contains(r.Settings.Runners(), name) {
+		return nil
+	}
+	return UnknownRunnerError(r, name)
+}
+
+// UnknownRunnerError returns the error for an agent that is neither known nor configured.
+func UnknownRunnerError(r *core.Repository, name string) error {
+	known := r.Settings.Runners()
+	return &fault.InvalidError{What: "runner", Value: name, Want: fmt.Sprintf("one of %s, or another after: git config --global %s <command>",
+		strings.Join(known, ", "), quote.Shell("agency."+name+".command"))}
+}

@@ -1,0 +1,168 @@
+package gitagency
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/runner"
+	"github.com/git-agency/git-agency/gitagency/internal/runs"
+)
+
+// RunRequest describes a run: an agent at work in a sandbox of its own.
+type RunRequest struct {
+	Start       StartRequest  // the sandbox; its Runner is the agent
+	Argv        []string      // command line to run instead of an agent
+	Task        []byte        // nil: none
+	Interactive bool          // run the agent's own program on a terminal
+	Timeout     time.Duration // zero: agency.runTimeout, else DefaultRunTimeout; negative: none
+	CommitAll   bool          // commit what the agent leaves uncommitted
+}
+
+func (req RunRequest) internal() runs.Request {
+	return runs.Request{
+		Start: req.Start.internal(), Argv: req.Argv, Task: req.Task, Interactive: req.Interactive, Timeout: req.Timeout, CommitAll: req.CommitAll,
+	}
+}
+
+// CreateRun makes the sandbox of a run and records its task, or fails and leaves nothing. ExecuteRun then runs the agent.
+func (r *Repository) CreateRun(ctx context.Context, req RunRequest) (Invocation, error) {
+	i, err := runs.Create(ctx, r.core, req.internal())
+	return newInvocation(i), publicError(err)
+}
+
+// RunEvent is one event that the stream of an agent tells. Its text is untrusted.
+type RunEvent struct {
+	Kind string // "message", "tool", "tool-error", "denied", "error" or "usage"
+	Text string
+	Tool string
+}
+
+// ExecuteRunRequest says which run to execute, and connects it with its caller.
+type ExecuteRunRequest struct {
+	ID string // required: full id of the invocation
+
+	// Stdout and Stderr receive what the agent writes, besides the logs; nil: only the logs do.
+	Stdout, Stderr io.Writer
+
+	// Terminal connects an interactive agent with the terminal of the caller: Stdin, Stdout and Stderr.
+	Terminal bool
+	Stdin    io.Reader
+
+	Force   <-chan struct{} // once closed, ends a grace period that has begun; may be nil
+	OnBegin func()          // called once this process has taken the run over; may be nil
+	OnEvent func(RunEvent)  // called with what the stream of the agent tells; may be nil
+}
+
+func (req ExecuteRunRequest) internal() runs.ExecuteRequest {
+	return runs.ExecuteRequest{
+		ID: req.ID, Stdout: req.Stdout, Stderr: req.Stderr, Terminal: req.Terminal, Stdin: req.Stdin, Force: req.Force, OnBegin: req.OnBegin,
+		OnEvent: internalOnEvent(req.OnEvent),
+	}
+}
+
+func internalOnEvent(each func(RunEvent)) func(runner.Event) {
+	if each == nil {
+		return nil
+	}
+	return func(e runner.Event) { each(RunEvent(e)) }
+}
+
+// RunResult says how a run ended.
+type RunResult struct {
+	ID              string   `json:"invocation_id"`
+	Path            string   `json:"sandbox_path"`
+	Status          string   `json:"status"`
+	Reason          string   `json:"status_reason"` // why it has this status; empty if it simply finished
+	ExitCode        int      `json:"exit_code"`     // exit code of the run: that of the agent, unless Status says otherwise
+	Uncommitted     []string `json:"uncommitted"`   // files that the agent left uncommitted; empty, not null
+	Warnings        []string `json:"run_warnings"`  // what a finished run should not hide; empty, not null
+	Question        string   `json:"question"`      // question that the agent asks; empty for none
+	QuestionOptions []string `json:"question_options"`
+	LastMessage     string   `json:"last_message"` // last text of the agent; empty if it has no stream that tells it
+
+	Exec ExecResult `json:"-"` // how its program ended
+}
+
+func newRunResult(res runs.Result) RunResult {
+	return RunResult{
+		ID: res.ID, Path: res.Path, Status: res.Status, Reason: res.Reason, ExitCode: res.ExitCode, Uncommitted: append([]string{}, res.Uncommitted...),
+		Warnings: append([]string{}, res.Warnings...), Question: res.Question, QuestionOptions: append([]string{}, res.QuestionOptions...), LastMessage: res.LastMessage, Exec: newExecResult(res.Exec),
+	}
+}
+
+// ExecuteRun runs the agent of a run to its end, and records how it ended: with the task of a new run, or with what
+// ResumeRun has recorded. A run that fails is no error. With an error nothing was run, or its end could not be recorded.
+func (r *Repository) ExecuteRun(ctx context.Context, req ExecuteRunRequest) (RunResult, error) {
+	res, err := runs.Execute(ctx, r.core, req.internal())
+	return newRunResult(res), publicError(err)
+}
+
+// ResumeRunRequest says how an agent goes on.
+type ResumeRunRequest struct {
+	ID        string        // required: id of the invocation
+	Answer    []byte        // answer to its question; nil for none
+	Task      []byte        // further task; nil for none
+	Timeout   time.Duration // zero: as before
+	CommitAll bool          // commit what the agent leaves uncommitted
+}
+
+// ResumeRun records what the next run of an invocation is given: an answer, a task, or the reason why its work was
+// rejected. ExecuteRun then runs the agent in the same sandbox with the original session.
+func (r *Repository) ResumeRun(ctx context.Context, req ResumeRunRequest) (Invocation, error) {
+	i, err := runs.Resume(ctx, r.core, runs.ResumeRequest(req))
+	return newInvocation(i), publicError(err)
+}
+
+// WaitRun waits until the run of an invocation has ended, and returns the invocation as it is then.
+func (r *Repository) WaitRun(ctx context.Context, query string) (Invocation, error) {
+	i, err := runs.Wait(ctx, r.core, query)
+	return newInvocation(i), publicError(err)
+}
+
+// StopRun ends the run of an invocation, and the other commands in its sandbox. stopped is false if nothing ran in it.
+func (r *Repository) StopRun(ctx context.Context, query string) (_ Invocation, stopped bool, err error) {
+	i, stopped, err := runs.Stop(ctx, r.core, query)
+	return newInvocation(i), stopped, publicError(err)
+}
+
+// Questions lists the invocations whose agent waits for an answer, oldest question first.
+func (r *Repository) Questions() ([]Invocation, error) {
+	waiting, err := runs.Questions(r.core)
+	return convertAll(waiting, newInvocation), publicError(err)
+}
+
+// LogsRequest says what of an agent's output to print.
+type LogsRequest struct {
+	ID     string // required: id of the invocation
+	Raw    bool   // byte for byte, also where the stream of the agent can be read
+	Follow bool   // until the run has ended
+
+	Stdout, Stderr io.Writer      // required: receive the output of the agent
+	OnEvent        func(RunEvent) // required: receives what the stream of the agent tells, instead of Stdout
+}
+
+func (req LogsRequest) internal() runs.LogsRequest {
+	return runs.LogsRequest{ID: req.ID, Raw: req.Raw, Follow: req.Follow, Stdout: req.Stdout, Stderr: req.Stderr, OnEvent: internalOnEvent(req.OnEvent)}
+}
+
+// Logs prints what the agent of an invocation wrote.
+func (r *Repository) Logs(ctx context.Context, req LogsRequest) error {
+	return publicError(runs.Logs(ctx, r.core, req.internal()))
+}
+
+// EventsRequest says which events to list.
+type EventsRequest struct {
+	ID     string // only those of this invocation; empty: of all
+	Follow bool   // wait for more, until the context ends
+
+	Each func(line []byte) error // required: gets each event as one line of JSON
+}
+
+// Events lists the events of invocations in the order of their times, and then those that are added.
+func (r *Repository) Events(ctx context.Context, req EventsRequest) error {
+	return publicError(runs.Events(ctx, r.core, runs.EventsRequest(req)))
+}
+
+// HasStream reports whether events of an agent can be read from its output.
+func (r *Repository) HasStream(runner string) bool { return runs.HasStream(r.core, runner) }
