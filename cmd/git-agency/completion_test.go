@@ -41,6 +41,9 @@ func TestCompletionListersCoverCommandsAndFlags(t *testing.T) {
 	// A usage line without its flags has only the arguments.
 	flag := regexp.MustCompile(`\[?--?[a-z-]+(=| )?(<[^>]*>)?\]?`)
 	for name, c := range leafCommands("", app.Commands) {
+		if c.Hidden {
+			continue
+		}
 		name = strings.TrimPrefix(name, " ")
 		check(name, c.Flags)
 		ok, hasArguments := complete.CoversCommand(name)
@@ -305,10 +308,7 @@ func TestCompletionOffersAllCommandsAndFlags(t *testing.T) {
 	t.Parallel()
 	l := &lab{t: t, repo: t.TempDir()} // commands and flags need no repository
 	tool := newTool(io.Discard, io.Discard, gitagency.Options{})
-	commands, sections := "", ""
-	for _, c := range tool.NewApp().Commands {
-		commands += c.Name + "\t" + c.Usage + "\n"
-	}
+	commands, sections := formatCommandCandidates(tool.NewApp().Commands), ""
 	for _, s := range []string{"NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "COMMANDS", "OUTPUT", "CONFIGURATION", "ENVIRONMENT", "FILES", "EXIT STATUS", "EXAMPLES", "LIMITS", "SECURITY", "TROUBLE", "SEE ALSO"} {
 		sections += s + "\tsection of the manual\n"
 	}
@@ -377,6 +377,9 @@ func TestCompletionOfAddedCommands(t *testing.T) {
 func formatCommandCandidates(commands []*cli.Command) string {
 	lines := ""
 	for _, c := range commands {
+		if c.Hidden {
+			continue
+		}
 		lines += c.Name + "\t" + c.Usage + "\n"
 	}
 	return lines
@@ -443,6 +446,13 @@ var successfulArgs = map[string][]string{
 	"worktree finish":   {"wt"}, // fails: it has a sandbox
 	"worktree rm":       {"wt", "--force"},
 	"start":             {"wt"},
+	"run":               {"wt", "--", "true"},
+	"logs":              {sweepID}, // fails, and so do the next two: no agent was run
+	"wait":              {sweepID},
+	"resume":            {sweepID},
+	"stop":              {sweepID},
+	"questions":         {},
+	"events":            {},
 	"ls":                {},
 	"show":              {sweepID},
 	"path":              {sweepID},
@@ -519,7 +529,7 @@ func TestCompletionRunsNothing(t *testing.T) {
 		o := l.runInProcess(opts(words), slices.Concat(words, args)...)
 		// shell has no terminal, ports finds no running command, unland no landing and restore no ended sandbox, because restore undoes each change.
 		// finish finds the sandbox.
-		if fails := slices.Contains([]string{"ports", "unland", "restore", "finish"}, words[len(words)-1]); o.code != 0 && (o.code != 1 || !fails) && (o.code != 129 || words[0] != "shell") {
+		if fails := slices.Contains([]string{"ports", "unland", "restore", "finish", "logs", "wait", "resume"}, words[len(words)-1]); o.code != 0 && (o.code != 1 || !fails) && (o.code != 129 || words[0] != "shell") {
 			t.Errorf("%q %q: %+v", words, args, o)
 		}
 		if dumpDiff(before, l.dump()) != "" {

@@ -38,7 +38,11 @@ func isPlanned(command string) bool {
 func allCommands() []*cli.Command {
 	var commands []*cli.Command
 	for _, g := range newTool(io.Discard, io.Discard, gitagency.Options{}).commands() {
-		commands = append(commands, g.Commands...)
+		for _, c := range g.Commands {
+			if !c.Hidden {
+				commands = append(commands, c)
+			}
+		}
 	}
 	return commands
 }
@@ -364,8 +368,8 @@ func TestManualListsAllOutputFields(t *testing.T) {
 		setup.StartupHint{},
 		execOutput{},
 	} {
-		for i := range reflect.TypeOf(v).NumField() {
-			if name, _, _ := strings.Cut(reflect.TypeOf(v).Field(i).Tag.Get("json"), ","); name != "" {
+		for _, field := range reflect.VisibleFields(reflect.TypeOf(v)) {
+			if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name != "" {
 				json = append(json, name)
 			}
 		}

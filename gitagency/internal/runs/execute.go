@@ -92,9 +92,12 @@ type ending struct {
 
 // begin records that this process supervises the run, unless another one does, and returns the record from before.
 func begin(r *core.Repository, id string) (before store.InvocationMeta, err error) {
-	busy, now := false, r.Now()
+	none, busy, now := false, false, r.Now()
 	err = r.Store.UpdateInvocationMetaIf(r.ID, id, func(m *store.InvocationMeta) bool {
 		before = *m
+		if none = m.SessionID == ""; none {
+			return false
+		}
 		if busy = procfs.IsAlive(m.PID, m.PIDStarted); busy {
 			return false
 		}
@@ -106,6 +109,9 @@ func begin(r *core.Repository, id string) (before store.InvocationMeta, err erro
 		}
 		return true
 	})
+	if err == nil && none {
+		err = &NoRunError{ID: id}
+	}
 	if err == nil && busy {
 		err = &fault.RunningError{ID: id}
 	}

@@ -16,6 +16,9 @@ import (
 func Wait(ctx context.Context, r *core.Repository, id string) (core.Invocation, error) {
 	for {
 		inv, err := r.Invocation(id)
+		if err == nil && inv.SessionID == "" {
+			err = &NoRunError{ID: inv.ID}
+		}
 		if err != nil || !inv.IsSupervised() {
 			return inv, err
 		}

@@ -202,6 +202,11 @@ func invocationsWithSandbox(cl *commandLine) ([]candidate, error) {
 	})
 }
 
+// invocationsWithRuns lists the invocations in which an agent was run and that are not on the line yet.
+func invocationsWithRuns(cl *commandLine) ([]candidate, error) {
+	return listOtherInvocations(cl, func(i gitagency.Invocation) bool { return !i.Broken && i.SessionID != "" })
+}
+
 // landableInvocations lists the invocations that can land and are not on the line yet.
 func landableInvocations(cl *commandLine) ([]candidate, error) {
 	return listOtherInvocations(cl, func(i gitagency.Invocation) bool {

@@ -17,7 +17,7 @@ func (t Commands) Events() *cli.Command {
 least time, invocation_id and event. With --follow it goes on with the events that are added, until it is
 interrupted.
 
-Exit status: 0; 3 no such invocation; 129 usage; 130, 143 interrupted.`,
+Exit status: 0 printed; 3 no such invocation; 129 usage; 130, 143 interrupted.`,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on with events that are added"},
 			&cli.BoolFlag{Name: "json", Usage: "print JSON lines, which is the default"},

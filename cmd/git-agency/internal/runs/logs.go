@@ -21,7 +21,7 @@ standard error. Of claude, codex, gemini and opencode it prints what their strea
 failures; --raw prints these byte for byte. On a terminal, control characters are escaped without --raw.
 Of each stream at least the last 16 MiB are kept.
 
-Exit status: 0; 1 no agent was run in it, or reading failed; 3 no such invocation; 4 broken; 129 usage.`,
+Exit status: 0 printed; 1 no agent was run in it, or reading failed; 3 no such invocation; 4 broken; 129 usage.`,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on until the run has ended"},
 			&cli.BoolFlag{Name: "raw", Usage: "print the output byte for byte"},

@@ -28,7 +28,7 @@ func (t Commands) Questions() *cli.Command {
 		Description: `Lists the agents that wait for an answer, with their questions, the longest waiting first. 'git agency
 resume <id> --answer <answer>' answers one.
 
-Exit status: 0, whatever is found; 129 usage.`,
+Exit status: 0 whatever is found; 129 usage.`,
 		Flags: program.WithAbbrevFlag(program.WithListingFlags()...),
 		Action: func(c *cli.Context) error {
 			if err := program.CheckListingArgs(c); err != nil {

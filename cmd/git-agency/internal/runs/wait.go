@@ -18,8 +18,8 @@ func (t Commands) Wait() *cli.Command {
 		Description: `Waits until the runs of all given invocations have ended, or with --any one of them; without <id>, those of
 all invocations that run now. Prints the id and the status of each that has ended.
 
-Exit status: 0 all of these finished; 7 one asks a question; else 1; 3 no such invocation; 129 usage; 130,
-143 interrupted.`,
+Exit status: 0 all of these finished; 7 one asks a question; 1 another status, or no agent was run in it; 3 no
+such invocation; 129 usage; 130, 143 interrupted.`,
 		Flags: program.WithJSONFlag(
 			&cli.BoolFlag{Name: "any", Usage: "return when one of them has ended"},
 		),
