@@ -37,6 +37,12 @@ func fullInvocation() gitagency.Invocation {
 		UnlandedCommit: "5555555555555555555555555555555555555555", UnlandedAt: time.Date(2026, 1, 28, 12, 5, 3, 0, time.UTC),
 		Radar: "conflicts(2)",
 
+		Run: gitagency.Run{
+			Task: "Add refunds.", SessionID: "0a1b2c3d-0000-4000-8000-000000000000", RunStartedAt: time.Date(2026, 1, 28, 12, 5, 1, 0, time.UTC), Runs: 2, PID: 42,
+			StatusReason: "it asks", Warnings: []string{"w"}, LastMessage: "done", CostUSD: 0.125, Tokens: 1234,
+			Question: "a?", Options: []string{"b"}, Context: "c", AskedAt: time.Date(2026, 1, 28, 12, 5, 6, 0, time.UTC),
+		},
+
 		State: "broken", ExitCode: &exitCode, FinishedAt: time.Date(2026, 1, 28, 12, 5, 4, 0, time.UTC),
 		Running: true, RunningSince: time.Date(2026, 1, 28, 12, 5, 5, 0, time.UTC), Ahead: &ahead, Dirty: &dirty,
 	}

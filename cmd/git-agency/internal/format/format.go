@@ -140,7 +140,7 @@ func Cost(usd float64) string {
 	if usd == 0 {
 		return ""
 	}
-	return strconv.FormatFloat(usd, 'f', 4, 64)
+	return strconv.FormatFloat(usd, 'f', -1, 64)
 }
 
 // Number formats a number; nil, which is unknown, is empty.
