@@ -1,0 +1,261 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/git-agency/git-agency/gitagency"
+)
+
+// invocation returns what ls says about an invocation.
+func (l *lab) invocation(id string) gitagency.Invocation {
+	l.t.Helper()
+	var all []gitagency.Invocation
+	if err := json.Unmarshal([]byte(l.agency("ls", "--all", "--json")), &all); err != nil {
+		l.t.Fatal(err)
+	}
+	for _, inv := range all {
+		if inv.ID == id {
+			return inv
+		}
+	}
+	l.t.Fatalf("there is no invocation %s", id)
+	return gitagency.Invocation{}
+}
+
+// runDetached starts a detached run of a shell script and returns its id.
+func (l *lab) runDetached(script string, flags ...string) string {
+	l.t.Helper()
+	return l.agency(append(append([]string{"run", "wt", "--detach", "-p", "task"}, flags...), "--", "sh", "-c", script)...)
+}
+
+// waitForLog waits until the log of a run has a text.
+func (l *lab) waitForLog(id, text string) {
+	l.t.Helper()
+	path := filepath.Join(l.repoData(), "invocations", id, "stdout.log")
+	if !waitUntil(func() bool { return strings.Contains(l.read(path), text) }) {
+		l.t.Fatalf("the log of %s does not contain %q: %s", id, text, l.read(path))
+	}
+}
+
+// requireGone checks that no process has an argument.
+func (l *lab) requireGone(argument string) {
+	l.t.Helper()
+	if out, err := exec.Command("pgrep", "-f", regexp.QuoteMeta(argument)).Output(); err == nil {
+		l.t.Errorf("processes with %q are left: %s", argument, out)
+	}
+}
+
+// Twelve agents work at once on one worktree: three are killed, one hangs, one fills its log, one asks. Every state is
+// right, and no output or commit gets into another sandbox.
+func TestTwelveRunsAtOnce(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.agency("worktree", "create", "wt")
+	const commits = `echo "I am $AGENCY_INVOCATION_ID"; echo "$AGENCY_INVOCATION_ID" >mine; git add mine; git commit -qm mine`
+	want := map[string]string{}
+	for range 6 {
+		want[l.runDetached(commits)] = "finished"
+	}
+	hanging := l.runDetached(`echo hangs; trap "" TERM; while :; do sleep 1234.5; done`, "--timeout", "3s")
+	filling := l.runDetached(`yes "0123456789012345678901234567890123456789" | head -c 40000000; ` + commits)
+	asking := l.runDetached(`echo '{"question":"which?"}' >$AGENCY_QUESTION_FILE`)
+	want[hanging], want[filling], want[asking] = "timed_out", "finished", "blocked"
+	var killed []string
+	for range 3 {
+		id := l.runDetached(`echo begun; exec sleep 4321.5`)
+		l.waitForLog(id, "begun")
+		if err := syscall.Kill(l.invocation(id).PID, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		killed = append(killed, id)
+		want[id] = "failed"
+	}
+	o := l.try(nil, append([]string{"git-agency", "wait"}, killed[0], hanging, filling, asking)...)
+	if o.code != 7 || strings.Count(o.stdout, "\n") != 4 {
+		t.Errorf("wait: %+v", o)
+	}
+	for id, status := range want {
+		l.try(nil, "git-agency", "wait", id)
+		inv := l.invocation(id)
+		if inv.Status != status || inv.State != status || inv.Running || inv.PID != 0 {
+			t.Errorf("%s is %s (%s), want %s", id, inv.Status, inv.StatusReason, status)
+		}
+		if status == "finished" {
+			if log := l.agency("logs", id); !strings.Contains(log, "I am "+id) || strings.Count(log, "I am ") != 1 {
+				t.Errorf("log of %s: %.200q", id, log)
+			}
+			if mine := l.agency("exec", id, "--", "git", "show", "HEAD:mine"); mine != id {
+				t.Errorf("%s committed %q", id, mine)
+			}
+		}
+	}
+	if q := l.agency("questions", "--porcelain"); strings.Count(q, "invocation ") != 1 || !strings.Contains(q, "invocation "+asking+"\n") {
+		t.Errorf("questions: %s", q)
+	}
+	if size := logSize(t, filepath.Join(l.repoData(), "invocations", filling)); size > 33<<20 || size < 16<<20 {
+		t.Errorf("the log that was filled has %d bytes", size)
+	}
+	l.requireGone("1234.5")
+	l.requireGone("4321.5")
+	// A killed run goes on.
+	if o := l.try(nil, "git-agency", "resume", killed[1], "-p", "again", "--timeout", "1s"); o.code != 124 {
+		t.Errorf("resume of a killed run: %+v", o)
+	}
+}
+
+func logSize(t *testing.T, dir string) (size int64) {
+	t.Helper()
+	for _, name := range []string{"stdout.log", "stdout.log.1"} {
+		fi, err := os.Stat(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		size += fi.Size()
+	}
+	return size
+}
+
+// After a restart of the machine, all processes are gone and their ids belong to others: no run counts as running, and each
+// can be resumed.
+func TestRunsAfterRestartOfMachine(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.agency("worktree", "create", "wt")
+	id := l.runDetached(`if test "$(cat)" = again; then echo resumed $AGENCY_SESSION_ID; else echo begun $AGENCY_SESSION_ID; exec sleep 3131.5; fi`)
+	l.waitForLog(id, "begun")
+	pid := l.invocation(id).PID
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	l.try(nil, "git-agency", "wait", id)
+	record := filepath.Join(l.repoData(), "invocations", id, "meta.json")
+	text := strings.Replace(l.read(record), fmt.Sprintf(`"pid": %d`, pid), fmt.Sprintf(`"pid": %d`, os.Getpid()), 1)
+	if !strings.Contains(text, strconv.Itoa(os.Getpid())) {
+		t.Fatalf("the record has no pid: %s", text)
+	}
+	l.write(record, text)
+	if inv := l.invocation(id); inv.Status != "failed" || inv.State != "failed" || inv.Running || !strings.Contains(inv.StatusReason, "restarted") {
+		t.Errorf("it is %s, %s (%s)", inv.Status, inv.State, inv.StatusReason)
+	}
+	if o := l.try(nil, "git-agency", "resume", id, "-p", "again"); o.code != 0 || !strings.Contains(o.stdout, "resumed "+l.invocation(id).SessionID) {
+		t.Errorf("resume: %+v", o)
+	}
+	if log := l.agency("logs", id); !strings.Contains(log, "begun "+l.invocation(id).SessionID) {
+		t.Errorf("the session changed: %s", log)
+	}
+}
+
+// A detached run goes on when the session of its caller ends and all processes of that are killed.
+func TestDetachedRunSurvivesSession(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.agency("worktree", "create", "wt")
+	out := filepath.Join(l.dir, "id")
+	cmd := exec.Command("sh", "-c", `git-agency run wt --detach -- sh -c 'echo begun; until test -e go; do sleep 0.02; done; rm go' >"$0.new" && mv "$0.new" "$0"; exec sleep 1000`, out)
+	cmd.Dir, cmd.Env, cmd.SysProcAttr = l.repo, l.env, &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if !waitForFile(out) {
+		t.Fatal("the run was not started")
+	}
+	id := strings.TrimSpace(l.read(out))
+	for _, line := range strings.Fields(l.must("ps", "-s", strconv.Itoa(cmd.Process.Pid), "-o", "pid=")) {
+		if pid, err := strconv.Atoi(line); err != nil || syscall.Kill(pid, syscall.SIGKILL) != nil {
+			t.Fatalf("kill %s: %v", line, err)
+		}
+	}
+	_ = cmd.Wait()
+	if inv := l.invocation(id); inv.Status != "running" {
+		t.Errorf("it is %s (%s)", inv.Status, inv.StatusReason)
+	}
+	l.write(filepath.Join(l.dir, "go"), "")
+	l.agency("put", id, filepath.Join(l.dir, "go"), "go")
+	l.agency("wait", id)
+}
+
+// Of several processes that execute the same run, one does; the others refuse.
+func TestRunIsExecutedOnce(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.agency("worktree", "create", "wt")
+	id := l.runDetached(`echo run; until test -e go; do sleep 0.02; done; rm -f go; echo x >>count`, "--commit-all")
+	codes := make(chan int, 6)
+	for range cap(codes) {
+		go func() { codes <- l.try(nil, "git-agency", "resume", id, "-p", "again").code }()
+	}
+	for range cap(codes) {
+		if code := <-codes; code != 1 {
+			t.Errorf("a second resume ended with %d", code)
+		}
+	}
+	l.write(filepath.Join(l.dir, "go"), "")
+	l.agency("put", id, filepath.Join(l.dir, "go"), "go")
+	l.agency("wait", id)
+	if inv := l.invocation(id); inv.Runs != 1 || inv.Status != "finished" {
+		t.Errorf("%d runs, %s (%s)", inv.Runs, inv.Status, inv.StatusReason)
+	}
+}
+
+// A large task with any bytes arrives intact, and is in no process list, event or message.
+func TestTaskArrivesIntact(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.agency("worktree", "create", "wt")
+	task := "-p \"quotes\" 'x' $(id) `id`\n\\n \x1b[31m " + strings.Repeat("zq47 0123456789\n", 200<<10/16) + "\xff\x00end"
+	path := filepath.Join(l.dir, "task")
+	l.write(path, task)
+	id := l.agency("run", "wt", "--detach", "--task-file", path, "--", "sh", "-c", `cat >$TMPDIR/in; cmp $TMPDIR/in $AGENCY_TASK_FILE && wc -c <$TMPDIR/in && sha256sum <$TMPDIR/in; until test -e go; do sleep 0.02; done; rm go`)
+	sum := strings.Fields(l.must("sha256sum", path))[0]
+	l.waitForLog(id, sum)
+	l.requireGone("zq47")
+	l.write(filepath.Join(l.dir, "go"), "")
+	l.agency("put", id, filepath.Join(l.dir, "go"), "go")
+	l.agency("wait", id)
+	if text := l.agency("events"); strings.Contains(text, "zq47") {
+		t.Error("the task is in an event")
+	}
+	if show := l.agency("show", id); strings.Contains(show, "\x1b") {
+		t.Error("show prints an escape sequence of the task")
+	}
+}
+
+// An interrupt of a foreground run ends its processes, and the run is stopped.
+func TestInterruptStopsRun(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.agency("worktree", "create", "wt")
+	cmd := exec.Command(filepath.Join(l.bin, "git-agency"), "run", "wt", "--", "sh", "-c", "echo begun; sleep 2121.5")
+	cmd.Dir, cmd.Env = l.repo, l.env
+	stdout, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stdout.Read(make([]byte, 100)); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != 130 {
+		t.Errorf("it exited with %d", code)
+	}
+	var all []gitagency.Invocation
+	if err := json.Unmarshal([]byte(l.agency("ls", "--json")), &all); err != nil || len(all) != 1 || all[0].Status != "stopped" {
+		t.Errorf("%+v, %v", all, err)
+	}
+	l.requireGone("2121.5")
+}
