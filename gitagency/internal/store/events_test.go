@@ -1,10 +1,12 @@
 package store
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -69,5 +71,52 @@ func TestReadEventsRefusesNonRegularFile(t *testing.T) {
 		if err := s.ReadEvents(repoID, invID, func([]byte) {}); err == nil {
 			t.Errorf("%s was read", name)
 		}
+	}
+}
+
+// A log that grows is rotated, and no event is lost or mixed when several processes append meanwhile; only the oldest part
+// is dropped.
+func TestAppendEventRotatesLog(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	add(t, s, invID)
+	type entry struct {
+		Writer, Number int
+		Text           string
+	}
+	const writers, each = 4, 200
+	text := strings.Repeat("x", 48<<10)
+	var all sync.WaitGroup
+	for writer := range writers {
+		all.Go(func() {
+			for number := range each {
+				if err := s.AppendEvent(repoID, invID, entry{writer, number, text}); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	last := map[int]int{}
+	var size int
+	must(t, s.ReadEvents(repoID, invID, func(line []byte) {
+		size += len(line)
+		var e entry
+		if err := json.Unmarshal(line, &e); err != nil {
+			t.Fatalf("%.100q: %v", line, err)
+		}
+		if before, seen := last[e.Writer]; seen && e.Number != before+1 {
+			t.Errorf("after event %d of writer %d comes %d", before, e.Writer, e.Number)
+		}
+		last[e.Writer] = e.Number
+	}))
+	for writer := range writers {
+		if last[writer] != each-1 {
+			t.Errorf("the last event of writer %d is %d", writer, last[writer])
+		}
+	}
+	if size > 2*maxEventLog+1<<20 || size < maxEventLog {
+		t.Errorf("%d bytes are kept", size)
 	}
 }
