@@ -1,5 +1,7 @@
 package runner
 
+import "regexp"
+
 // Spec describes how to run one coding agent. All differences between agents are here, as data and small pure functions.
 type Spec struct {
 	Name    string
@@ -24,12 +26,25 @@ type Spec struct {
 	Files    func(Launch) []File       // files that are written into the state directory before each run
 
 	PassEnv []string                    // names of the user's variables that the agent gets; NAME_* is a prefix
+	KeyEnv  *regexp.Regexp              // finds names of variables with keys in the user's settings, as first group; may be nil
 	SetEnv  []string                    // NAME=value pairs that are set behind walls
 	Keys    []string                    // variables of which one can replace a login
-	Logins  []string                    // files below the home, or below the directory of HomeEnv, of which one is a login
+	Logins  []string                    // From of the seeds of which one is a login
 	HomeEnv string                      // variable that relocates the state outside, such as CLAUDE_CONFIG_DIR
 	Hosts   func(env []string) []string // hosts that the agent needs, as for --outputs hosts:
 }
+
+// FindSpec returns how to run the agent with this name. Agents that are only a configured command have no Spec.
+func FindSpec(name string) (Spec, bool) {
+	for _, s := range specs() {
+		if s.Name == name {
+			return s, true
+		}
+	}
+	return Spec{}, false
+}
+
+func specs() []Spec { return []Spec{claude(), codex(), gemini(), opencode()} }
 
 // Launch is what a command line of an agent depends on.
 type Launch struct {
@@ -38,12 +53,20 @@ type Launch struct {
 	StateDir string   // state directory of the sandbox
 	Tree     string   // worktree of the sandbox
 	MCP      []string // command line of the MCP server of git-agency; empty for none
+	Env      []string // variables of the user
 }
 
-// Seed is a file or directory of the user that is copied into a state directory.
+// resumes says whether the session is to be continued. A run that ended before the agent had chosen a session has none.
+func (l Launch) resumes() bool { return l.Resume && l.Session != "" }
+
+// Seed is a file or directory of the user that is copied into a state directory. A file that holds settings can name
+// hosts and variables that the agent needs.
 type Seed struct {
-	From string // relative to the home, or to the directory of HomeEnv
-	To   string // relative to the state directory
+	From     string // relative to the home
+	Moved    string // relative to the directory of Env, if that is set
+	Env      string // variable that relocates it; HomeEnv of the Spec if empty
+	To       string // relative to the state directory
+	Settings bool
 }
 
 // File is a file in a state directory. Merge, if set, computes the content from the existing one.
@@ -87,17 +110,4 @@ type Summary struct {
 	Denied      []string // tools that were denied
 	Err         string   // why the run failed, whatever the exit code says; empty if it did not
 	Complete    bool     // the stream has the record that ends a successful run
-}
-
-// specs has one value for each agent that runs are tried with.
-var specs []Spec
-
-// FindSpec returns the Spec of an agent.
-func FindSpec(name string) (Spec, bool) {
-	for _, s := range specs {
-		if s.Name == name {
-			return s, true
-		}
-	}
-	return Spec{}, false
 }
