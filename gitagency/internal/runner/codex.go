@@ -160,7 +160,7 @@ func (s *codexStream) Line(line []byte) []Event {
 	case "turn.failed":
 		return s.fail(l.Error.Message)
 	case "turn.completed":
-		s.summary.Complete = s.summary.Err == ""
+		s.summary.Complete, s.summary.OfSession = s.summary.Err == "", true
 		return s.usage(count(l.Usage.Input, l.Usage.Output), 0)
 	}
 	return nil

@@ -1,5 +1,5 @@
-// Package runner knows the names and programs of coding agents, and finds them. It must never run a program to find
-// one, and reads nothing but the environment it is given and the file system.
+// Package runner knows coding agents: their programs, how each is run, and what its output says. It must never run a
+// program, also not to find one, and reads nothing but the environment it is given and the file system.
 package runner
 
 import (

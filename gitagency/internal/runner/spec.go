@@ -106,6 +106,7 @@ type Summary struct {
 	LastMessage string   // last text of the agent
 	CostUSD     float64  // zero if unknown
 	Tokens      int64    // input and output; zero if unknown
+	OfSession   bool     // CostUSD and Tokens are those of all runs of the session
 	ToolErrors  int      // number of failed tool calls
 	Denied      []string // tools that were denied
 	Err         string   // why the run failed, whatever the exit code says; empty if it did not

@@ -52,15 +52,15 @@ func TestStreamsOfRealAgents(t *testing.T) {
 				{ToolCall, `/bin/bash -lc "` + edit + `"`, "shell"},
 				{Message, "Committed the change.", ""},
 			},
-			Summary{LastMessage: "Committed the change.", Tokens: 45, Complete: true},
+			Summary{LastMessage: "Committed the change.", Tokens: 45, OfSession: true, Complete: true},
 		},
 		"codex-resume": { // the tokens are those of the whole session
 			[]Event{noMetadata, {ToolCall, `/bin/bash -lc "` + more + `"`, "shell"}, {Message, "Continued.", ""}},
-			Summary{LastMessage: "Continued.", Tokens: 75, Complete: true},
+			Summary{LastMessage: "Continued.", Tokens: 75, OfSession: true, Complete: true},
 		},
 		"codex-mcp": {
 			[]Event{noMetadata, {ToolCall, question, "agency.ask"}, {Message, "Asked.", ""}},
-			Summary{LastMessage: "Asked.", Tokens: 30, Complete: true},
+			Summary{LastMessage: "Asked.", Tokens: 30, OfSession: true, Complete: true},
 		},
 		"codex-api-error": {
 			[]Event{noMetadata, {Failure, apiError + "\n", ""}, {Failure, apiError + "\n", ""}},
@@ -73,7 +73,7 @@ func TestStreamsOfRealAgents(t *testing.T) {
 				{ToolError, "exit code 3\noops\n", "shell"},
 				{Message, "It failed.", ""},
 			},
-			Summary{LastMessage: "It failed.", Tokens: 30, ToolErrors: 1, Complete: true},
+			Summary{LastMessage: "It failed.", Tokens: 30, ToolErrors: 1, OfSession: true, Complete: true},
 		},
 		"gemini-commit": {
 			[]Event{{ToolCall, "cat pay.txt", "run_shell_command"}, {ToolCall, edit, "run_shell_command"}, {Message, "Committed the change.", ""}},

@@ -191,7 +191,11 @@ func (a *attempt) recordEnd(res Result, summary runner.Summary) error {
 	err := a.repo.Store.UpdateInvocationMeta(a.repo.ID, a.sandbox.ID, func(m *store.InvocationMeta) {
 		m.Status, m.StatusReason, m.Warnings, m.LastMessage, m.Question = res.Status, res.Reason, res.Warnings, res.LastMessage, res.question
 		m.PID, m.PIDStarted = 0, ""
-		m.CostUSD, m.Tokens = m.CostUSD+summary.CostUSD, m.Tokens+summary.Tokens
+		if summary.OfSession {
+			m.CostUSD, m.Tokens = summary.CostUSD, summary.Tokens
+		} else {
+			m.CostUSD, m.Tokens = m.CostUSD+summary.CostUSD, m.Tokens+summary.Tokens
+		}
 		if summary.Session != "" {
 			m.RunnerSession = summary.Session
 		}

@@ -82,7 +82,10 @@ func (a *attempt) prompt() ([]byte, error) {
 // launchAgent completes the options with what is known about an agent.
 func (a *attempt) launchAgent(spec runner.Spec, prompt []byte, opts *sandbox.ExecOptions) error {
 	m := a.record
-	launch := runner.Launch{StateDir: filepath.Join(a.sandbox.AgentStateDir(), spec.Name), Tree: a.sandbox.Tree, Session: m.RunnerSession, Resume: m.RunnerSession != ""}
+	launch := runner.Launch{
+		StateDir: filepath.Join(a.sandbox.AgentStateDir(), spec.Name), Tree: a.sandbox.Tree, Session: m.RunnerSession, Resume: m.RunnerSession != "",
+		Env: a.repo.Opts.Env,
+	}
 	if spec.ChoosesSession {
 		launch.Session = m.SessionID
 	}
@@ -92,7 +95,7 @@ func (a *attempt) launchAgent(spec runner.Spec, prompt []byte, opts *sandbox.Exe
 	if spec.StateEnv != nil {
 		opts.Env = append(opts.Env, spec.StateEnv(launch.StateDir)...)
 	}
-	opts.Env = slices.Concat(passedVariables(a.repo.Opts.Env, spec.PassEnv), spec.SetEnv, opts.Env)
+	opts.Env = slices.Concat(passedVariables(a.repo.Opts.Env, spec.PassNames(a.repo.Opts.Env)), spec.SetEnv, opts.Env)
 	if a.req.Terminal {
 		opts.Argv = spec.Interactive(launch)
 		return nil
@@ -177,10 +180,6 @@ const maxSeed = 8 << 20
 
 // seedState creates a state directory, all of it or nothing.
 func seedState(spec runner.Spec, dir string, env []string) error {
-	home := proc.Getenv(env, "HOME")
-	if spec.HomeEnv != "" && proc.Getenv(env, spec.HomeEnv) != "" {
-		home = proc.Getenv(env, spec.HomeEnv)
-	}
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
 		return err
 	}
@@ -189,10 +188,11 @@ func seedState(spec runner.Spec, dir string, env []string) error {
 		return err
 	}
 	for _, seed := range spec.Seeds {
-		if !filepath.IsAbs(home) {
-			break
+		path := spec.SeedPath(env, seed)
+		if path == "" {
+			continue
 		}
-		if err := copySeed(filepath.Join(home, seed.From), filepath.Join(temp, seed.To)); err != nil {
+		if err := copySeed(path, filepath.Join(temp, seed.To)); err != nil {
 			return errors.Join(err, os.RemoveAll(temp))
 		}
 	}
