@@ -16,7 +16,7 @@ export CGO_ENABLED ?= 0
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build bin/git-agency
 	$(GO) build -trimpath -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o $(PROGRAM) ./cmd/git-agency
@@ -31,6 +31,10 @@ test: ## run the tests, kill sweeps and random cases thinned
 
 test-long: ## run the tests in full; as root those of an ordinary user too
 	$(GO) test $(TESTFLAGS) -timeout 90m ./...
+
+# Every run uses a model server on the loopback interface, so no account is needed. AGENTS is where they are installed.
+test-agents: ## install the real agents from npm into AGENTS, and test runs with them
+	dir=$$(scripts/agents.sh $(AGENTS)) && GIT_AGENCY_TEST_AGENTS=$$dir $(GO) test -tags '$(TAGS) realagents' -count=1 -timeout 20m -run RealAgent ./cmd/git-agency
 
 sweep: ## the kill sweeps alone, at every single change of the disk
 	$(GO) test $(TESTFLAGS) -timeout 90m ./cmd/git-agency -run KilledAtAnyChange -every 1
@@ -72,4 +76,4 @@ uninstall: ## take away what install installed
 	test ! -e '$(INSTALLED)' || '$(INSTALLED)' setup --undo $(if $(DESTDIR),--prefix '$(DESTDIR)$(PREFIX)')
 	rm -f '$(INSTALLED)'
 
-.PHONY: help build test test-long sweep bench lint fmt cover fuzz demo man install uninstall
+.PHONY: help build test test-long test-agents sweep bench lint fmt cover fuzz demo man install uninstall

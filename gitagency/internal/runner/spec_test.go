@@ -33,6 +33,26 @@ func TestFindSpec(t *testing.T) {
 	}
 }
 
+// make test-agents installs the versions that the specs name.
+func TestInstalledVersionsAreTheTriedOnes(t *testing.T) {
+	t.Parallel()
+	script, err := os.ReadFile(filepath.Join("..", "..", "..", "scripts", "agents.sh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	installed := map[string]string{}
+	for line := range strings.Lines(string(script)) {
+		if words := strings.Fields(line); len(words) == 5 && words[0] == "agent" {
+			installed[words[1]] = words[3]
+		}
+	}
+	for _, s := range specs() {
+		if installed[s.Name] != s.Tried {
+			t.Errorf("scripts/agents.sh installs %s %q, but %q was tried", s.Name, installed[s.Name], s.Tried)
+		}
+	}
+}
+
 func TestCommandLines(t *testing.T) {
 	t.Parallel()
 	const (
