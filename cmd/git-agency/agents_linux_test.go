@@ -292,3 +292,56 @@ func TestRealAgentFailsWithTheModel(t *testing.T) {
 		}
 	})
 }
+
+// The agent's own program draws on the terminal without a question about login, trust or permissions, and ends.
+func TestRealAgentIsInteractiveOnTerminal(t *testing.T) {
+	t.Parallel()
+	drawn := map[string]string{"claude": "bypass", "codex": "YOLO", "gemini": "YOLO", "opencode": "Ask"}
+	forEachRealAgent(t, nil, func(l *agentLab) {
+		s := l.startOnTerminal(110, l.env, "git-agency", "run", "--runner", l.agent, "--isolation", "os", "--outputs", "hosts:"+l.server.Addr)
+		replied := 0
+		if !waitUntil(func() bool {
+			replied = s.replyToQueries(replied)
+			return strings.Contains(s.text(), drawn[l.agent])
+		}) {
+			l.t.Fatalf("it does not draw %q:\n%q", drawn[l.agent], s.text())
+		}
+		next := time.Now()
+		if !waitUntil(func() bool {
+			replied = s.replyToQueries(replied)
+			if time.Now().After(next) {
+				_, _ = s.master.WriteString("\x03") // it may have ended
+				next = time.Now().Add(time.Second)
+			}
+			select {
+			case <-s.done:
+				return true
+			default:
+				return false
+			}
+		}) {
+			l.t.Fatalf("it does not end:\n%q", s.text())
+		}
+		o := s.wait()
+		record := l.record()
+		if o.code != 0 && o.code != 130 || record.State == "running" {
+			l.t.Errorf("exit code %d, %+v\n%q", o.code, record, o.stdout)
+		}
+		if left := processesWith(l.t, "environ", "AGENCY_INVOCATION_ID="+record.ID); left != nil {
+			l.t.Errorf("processes are left: %q", left)
+		}
+	})
+}
+
+// replyToQueries answers what programs ask a terminal in the output after its first bytes: the position of the cursor, and
+// the attributes of the device. Codex does not start without the position. It returns the length of the output.
+func (s *terminalSession) replyToQueries(first int) int {
+	text := s.text()
+	for range strings.Count(text[first:], "\x1b[6n") {
+		s.typeKeys("\x1b[1;1R")
+	}
+	for range strings.Count(text[first:], "\x1b[c") {
+		s.typeKeys("\x1b[?62c")
+	}
+	return len(text)
+}
