@@ -67,6 +67,7 @@ var floors = []struct {
 	{dir: "archive", imports: "durable guard"},
 	{dir: "changeset", imports: "durable undo git git/worktree git/snapshot"},
 	{dir: "copies"},
+	{dir: "provision", imports: "beneath git git/ignore git/status guard quote"},
 	{dir: "toolconfig", imports: "git/config"},
 	{dir: "walls", imports: "landlock guard"},
 	{dir: "confine", imports: "durable proc landlock seccomp guard walls"},
@@ -96,7 +97,7 @@ var floors = []struct {
 	{
 		dir: "sandbox",
 		imports: "durable ids undo lock proc git/object git/overlay git git/worktree git/repair git/status git/snapshot git/submodule git/merge store guard " +
-			"changeset copies walls confine outlet runner quote upload fault settings core handoff snapshots",
+			"changeset copies provision walls confine outlet runner quote upload fault settings core handoff snapshots",
 	},
 	{dir: "diff", imports: "proc git git/status git/merge treediff fault core snapshots sandbox"},
 	{dir: "discard", imports: "durable ids undo lock git git/worktree git/repair store guard changeset upload fault core handoff sandbox"},
@@ -141,7 +142,11 @@ var floors = []struct {
 			"cmd/git-agency/internal/format cmd/git-agency/internal/complete",
 		reserved: urfave,
 	},
-	{dir: "cmd/git-agency/internal/startflags", imports: "gitagency cmd/git-agency/internal/program", reserved: urfave},
+	{
+		dir:      "cmd/git-agency/internal/startflags",
+		imports:  "gitagency cmd/git-agency/internal/format cmd/git-agency/internal/program cmd/git-agency/internal/term",
+		reserved: urfave,
+	},
 	{
 		dir: "cmd/git-agency/internal/runs",
 		imports: "gitagency quote cmd/git-agency/internal/argv cmd/git-agency/internal/background cmd/git-agency/internal/hints " +

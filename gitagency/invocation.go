@@ -233,14 +233,26 @@ type StartRequest struct {
 
 	From        string // commit-ish to start from instead of the integration branch, on which the work lands all the same
 	WithChanges bool   // start with the uncommitted work in the tree of the integration worktree, which stays as it is
+
+	Progress func(CopyProgress) // called as files of agency.copy are copied, never concurrently; may be nil
+}
+
+// CopyProgress is the progress of copying the files of agency.copy.
+type CopyProgress struct {
+	Files int   // number of files copied
+	Bytes int64 // their size
 }
 
 func (req StartRequest) internal() sandbox.StartRequest {
-	return sandbox.StartRequest{
+	start := sandbox.StartRequest{
 		Worktree: req.Worktree, Name: req.Name, Runner: req.Runner, Mode: req.Mode, Primitives: store.Primitives(req.Primitives),
 		Profile: req.Profile, Limits: req.Limits.internal(), FromSnapshot: req.FromSnapshot,
 		From: req.From, WithChanges: req.WithChanges,
 	}
+	if req.Progress != nil {
+		start.Progress = func(p sandbox.CopyProgress) { req.Progress(CopyProgress(p)) }
+	}
+	return start
 }
 
 // Start creates an invocation and its sandbox, or fails and leaves nothing. It runs nothing in the sandbox.

@@ -65,7 +65,10 @@ func (t *tool) start(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	progress, end := startflags.CopyProgress(t.Program)
+	req.Progress = progress
 	inv, err := repo.Start(c.Context, req)
+	end()
 	if err != nil {
 		return err
 	}

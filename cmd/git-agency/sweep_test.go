@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -63,6 +64,33 @@ var creations = []sweep{
 	},
 	forkSweep,
 	restoreSweep,
+	copySweep,
+}
+
+// copySweep creates a sandbox with copies of ignored files, in a read-only directory too.
+var copySweep = sweep{
+	verb:      "start",
+	name:      "start with copies",
+	argv:      []string{"git-agency", "start", "wt"},
+	listArgs:  []string{"ls", "--all", "--json"},
+	cleanArgs: []string{"discard", sweepID},
+	prepare: func(l *lab) {
+		l.write(filepath.Join(l.repo, ".git", "info", "exclude"), "/.agency/\n.env\nnode_modules\n")
+		l.git("config", "--add", "agency.copy", ".env")
+		l.git("config", "--add", "agency.copy", "node_modules")
+		tree := l.worktreePath()
+		l.write(filepath.Join(tree, ".env"), "SECRET=1\n")
+		l.write(filepath.Join(tree, "node_modules", "package", "index.js"), "js\n")
+		l.write(filepath.Join(tree, "node_modules", "package", "deep", "file"), "deep\n")
+		if err := os.Symlink("../package/index.js", filepath.Join(tree, "node_modules", "link")); err != nil {
+			l.t.Fatal(err)
+		}
+		readOnly := filepath.Join(tree, "node_modules", "package", "deep")
+		if err := os.Chmod(readOnly, 0o555); err != nil {
+			l.t.Fatal(err)
+		}
+		l.t.Cleanup(func() { _ = os.Chmod(readOnly, 0o755) }) // the directory of the test can then be removed
+	},
 }
 
 // restoreSweep restores a discarded sandbox with changes of every kind, a nested repository and a submodule.

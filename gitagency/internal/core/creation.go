@@ -28,6 +28,7 @@ type Creation struct {
 	Marker        guard.Marker
 	FillTree      func() error // writes more files to the tree and beside it; may be nil
 	UndoFill      func() error // removes the files beside the tree; may be nil
+	CopyFiles     func() error // copies ignored files of another tree into the tree; may be nil
 	WriteRecord   func() error // writes meta.json
 }
 
@@ -77,6 +78,11 @@ func (r *Repository) CreateTree(ctx context.Context, repo *git.Repo, c Creation)
 			tx.Undo("fill", func(context.Context) error { return c.UndoFill() })
 		}
 		if err := tx.Step(ctx, "fill", c.FillTree); err != nil {
+			return err
+		}
+	}
+	if c.CopyFiles != nil {
+		if err := tx.Step(ctx, "copy", c.CopyFiles); err != nil { // undone by removing the tree
 			return err
 		}
 	}

@@ -83,6 +83,9 @@ func (x *checkRun) checkSettings(ctx context.Context) error {
 	if _, err := x.Settings.LeavePatterns(); err != nil {
 		x.reportRefusedSetting(err, "neither submit nor land can tell which files to leave: ")
 	}
+	if _, err := x.Settings.CopyPatterns(); err != nil {
+		x.reportRefusedSetting(err, "start cannot tell which files to copy: ")
+	}
 	_, err := sandbox.Placeholder(x.Repository).PlanWalls(sandbox.WallsRequest{Primitives: store.Primitives{Isolation: settings.IsolationOS, Outputs: settings.OutputsOpen}})
 	x.reportRefusedSetting(sandbox.AttributeToSetting(x.Repository, err), "no command can run behind walls: ")
 	_, err = x.Settings.TerminalSettings()

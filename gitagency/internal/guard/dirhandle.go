@@ -269,6 +269,14 @@ func (f *DirHandle) Names() ([]string, error) {
 // Chmod sets the permissions of the directory itself.
 func (f *DirHandle) Chmod(perm fs.FileMode) error { return f.dir.Chmod(perm) }
 
+// SetModified sets the modification time of an entry, of a symlink itself, or of the directory with the name ".".
+func (f *DirHandle) SetModified(name string, at time.Time) error {
+	stamp := unix.NsecToTimespec(at.UnixNano())
+	return f.callAt("set the time of", name, func(dir int) error {
+		return unix.UtimesNanoAt(dir, name, []unix.Timespec{stamp, stamp}, unix.AT_SYMLINK_NOFOLLOW)
+	})
+}
+
 // GrantOwnerAccess adds all owner permissions to a subdirectory, including one that cannot be opened.
 func (f *DirHandle) GrantOwnerAccess(name string) error {
 	var st unix.Stat_t

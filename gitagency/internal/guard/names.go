@@ -111,6 +111,12 @@ func componentProblem(name string) string {
 	return ""
 }
 
+// IsReservedName reports whether a single component is the name of a git directory or of the directory of a marker, or
+// one that some file system equates with it.
+func IsReservedName(name string) bool {
+	return name != "" && !isPlainASCII(name) && reservedEquivalent(foldName(name)) != ""
+}
+
 // isPlainASCII is the fast path: it reports whether a component cannot resemble a reserved name, because it is ASCII
 // without a leading dot and without the tilde of an 8.3 short name.
 func isPlainASCII(name string) bool {

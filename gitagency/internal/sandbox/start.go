@@ -3,7 +3,6 @@ package sandbox
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -42,6 +41,8 @@ type StartRequest struct {
 
 	From        string // commit-ish to start from instead of the integration branch, on which the work lands all the same
 	WithChanges bool   // start with the uncommitted work in the tree of the integration worktree
+
+	Progress func(CopyProgress) // called as files of agency.copy are copied, never concurrently; may be nil
 }
 
 // Start creates an invocation and its sandbox, or fails and leaves nothing. It runs nothing in the sandbox.
@@ -214,6 +215,11 @@ func StartLocked(ctx context.Context, r *core.Repository, repo *git.Repo, req St
 		}
 		return populateSubmodules(ctx, r, repo, id, "")
 	}
+	copyFiles, stopCopy, err := prepareCopy(ctx, r, repo, req, wt, id)
+	if err != nil {
+		return core.Invocation{}, err
+	}
+	defer stopCopy()
 	snapshot, changes := point.Snapshot, ""
 	if req.WithChanges {
 		snapshot, changes = "", point.Snapshot // no ref keeps it
@@ -228,7 +234,7 @@ func StartLocked(ctx context.Context, r *core.Repository, repo *git.Repo, req St
 		},
 		Marker:   guard.Sandbox,
 		FillTree: fill,
-		UndoFill: func() error { return durable.RemoveTree(r.Store.WallsDir(r.ID, id)) },
+		UndoFill: func() error { return durable.RemoveTree(r.Store.WallsDir(r.ID, id)) }, CopyFiles: copyFiles,
 		WriteRecord: func() error {
 			return r.Store.WriteInvocationMeta(r.ID, store.InvocationMeta{
 				SchemaVersion: store.SchemaVersion, InvocationID: id, InvocationName: req.Name,
@@ -281,19 +287,6 @@ func allocateStart(ctx context.Context, r *core.Repository, repo *git.Repo, orig
 		return taken, err
 	})
 	return id, at, point, err
-}
-
-// explainMissingBranch replaces the error of a start from the branch of a created worktree if that branch does not exist.
-func explainMissingBranch(ctx context.Context, r *core.Repository, repo *git.Repo, wt core.Worktree, origin StartPoint, err error) error {
-	if !fault.Is[*fault.NoCommitError](err) || wt.Branch == "" || origin.Base != core.HeadsPrefix+wt.Branch {
-		return err
-	}
-	err = r.MissingBranch(ctx, repo, core.Invocation{StartedAt: wt.CreatedAt}, origin.Base)
-	var missing *fault.MissingBranchError
-	if errors.As(err, &missing) {
-		missing.Worktree = wt.ID
-	}
-	return err
 }
 
 func (req *StartRequest) check() error {

@@ -2,9 +2,12 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
 )
 
 // isOnlyOfAgents reports whether no branch, tag or remote-tracking branch of the user has a commit: then an agent may have
@@ -20,4 +23,17 @@ func isOnlyOfAgents(ctx context.Context, r *core.Repository, commit string) (boo
 		}
 	}
 	return true, nil
+}
+
+// explainMissingBranch replaces the error of a start from the branch of a created worktree if that branch does not exist.
+func explainMissingBranch(ctx context.Context, r *core.Repository, repo *git.Repo, wt core.Worktree, origin StartPoint, err error) error {
+	if !fault.Is[*fault.NoCommitError](err) || wt.Branch == "" || origin.Base != core.HeadsPrefix+wt.Branch {
+		return err
+	}
+	err = r.MissingBranch(ctx, repo, core.Invocation{StartedAt: wt.CreatedAt}, origin.Base)
+	var missing *fault.MissingBranchError
+	if errors.As(err, &missing) {
+		missing.Worktree = wt.ID
+	}
+	return err
 }

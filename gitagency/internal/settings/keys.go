@@ -39,6 +39,7 @@ func Keys() []Key {
 		{Name: ReadLimitsKey, Default: defaultReadLimits, Meaning: "limits of reading data that an agent wrote: processor time, memory and output of each git process, size of all objects uncompressed", checkValue: checkReadLimits},
 		{Name: secretKey, Default: strings.Join(defaultSecrets, " "), Meaning: "more name patterns of untracked files to leave out of snapshots; !pattern includes files again; an empty value clears the list", checkValue: checkSecretPattern, multiValued: true},
 		{Name: leaveKey, Meaning: "patterns of untracked files that are never in the way of a landing, such as TASK.md or build/: 'land' keeps them in the trash; an empty value clears the list", checkValue: checkLeavePattern, multiValued: true},
+		{Name: copyKey, Meaning: "patterns of ignored files, as in .gitignore, that every new sandbox gets copies of, such as .env or node_modules; an empty value clears the list", checkValue: checkCopyPattern, multiValued: true},
 		{Name: pruneAfterKey, Default: defaultPruneAfter, Meaning: "'prune' removes invocations that ended before this time; --expire wins"},
 		{Name: trashLimitKey, Default: "1g", Meaning: "largest archive of files that no commit can hold, as 'discard' keeps them: 512m, 2g", checkValue: checkSize},
 		{Name: UserNameKey, Default: "user.name", Meaning: "name in the commits of landings and syncs"},

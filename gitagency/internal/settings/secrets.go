@@ -35,6 +35,15 @@ func (r *Reader) LeavePatterns() ([]string, error) {
 	return patterns, err
 }
 
+// copyKey is the key with patterns of ignored files that new sandboxes get copies of.
+const copyKey = "agency.copy"
+
+// CopyPatterns lists the patterns of ignored files of the integration worktree that new sandboxes get copies of, in the
+// syntax of gitignore.
+func (r *Reader) CopyPatterns() ([]string, error) {
+	return r.patterns(copyKey, nil, checkCopyPattern)
+}
+
 // patterns returns the values of a key after its defaults. An empty value clears those before it.
 func (r *Reader) patterns(key string, defaults []string, check func(string) error) ([]string, error) {
 	patterns := slices.Clone(defaults)
@@ -56,6 +65,18 @@ func (r *Reader) patterns(key string, defaults []string, check func(string) erro
 func checkLeavePattern(value string) error {
 	if _, err := path.Match(strings.TrimPrefix(value, "!"), ""); err != nil {
 		return &fault.InvalidError{What: "pattern", Value: value, Want: "a pattern such as TASK.md, *.o or build/"}
+	}
+	return nil
+}
+
+// checkCopyPattern validates a value of agency.copy. The empty value is valid: it clears those before it. Values that
+// gitignore accepts and that match no file are refused.
+func checkCopyPattern(value string) error {
+	pattern := strings.TrimPrefix(value, "!")
+	components := strings.Split(strings.Trim(pattern, "/"), "/")
+	unusable := func(name string) bool { return name == "" || name == "." || name == ".." }
+	if value != "" && (strings.HasPrefix(value, "#") || strings.TrimSpace(pattern) != pattern || strings.ContainsAny(value, "\n\r\x00") || slices.ContainsFunc(components, unusable)) {
+		return &fault.InvalidError{What: "pattern", Value: value, Want: "a pattern as in .gitignore, such as .env, node_modules or /config/local.*"}
 	}
 	return nil
 }

@@ -43,6 +43,22 @@ func (e *LimitError) Error() string {
 // directories, the top first. isDir must be false for a symlink. The error is a *LimitError, which every later call
 // returns too.
 func (m *Matcher) Ignored(lists []*List, path string, isDir bool) (bool, error) {
+	v, err := m.Match(lists, path, isDir)
+	return v == Matched, err
+}
+
+// Verdict is what rules say about a path.
+type Verdict int
+
+const (
+	NoMatch Verdict = iota // no rule matches
+	Matched                // the last rule that matches has no "!"
+	Negated                // the last rule that matches has a "!"
+)
+
+// Match returns what the rules say about a path itself, whatever they say about its parent directories. The arguments and
+// the error are those of Ignored.
+func (m *Matcher) Match(lists []*List, path string, isDir bool) (Verdict, error) {
 	text := path
 	if m.foldCase {
 		text = lowerASCII(path)
@@ -51,10 +67,15 @@ func (m *Matcher) Ignored(lists []*List, path string, isDir bool) (bool, error) 
 	if r == nil {
 		r = m.lastMatch(m.outer, text, isDir)
 	}
-	if m.exhausted {
-		return false, &LimitError{Path: path, MaxSteps: m.maxSteps}
+	switch {
+	case m.exhausted:
+		return NoMatch, &LimitError{Path: path, MaxSteps: m.maxSteps}
+	case r == nil:
+		return NoMatch, nil
+	case r.negated:
+		return Negated, nil
 	}
-	return r != nil && !r.negated, nil
+	return Matched, nil
 }
 
 // lastMatch returns the rule that decides: the last one that matches in the last list that has one; nil when there is
