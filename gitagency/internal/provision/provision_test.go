@@ -1,0 +1,140 @@
+package provision
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
+	"github.com/git-agency/git-agency/gitagency/internal/git/repotest"
+)
+
+// find lists the entries that patterns select in the main worktree of a fixture; directories end in a slash.
+func find(l *gittest.Fixture, patterns ...string) (Selection, []string) {
+	l.T.Helper()
+	found, err := Find(l.T.Context(), repotest.OpenRepo(l), Request{Tree: l.Root, GitDir: filepath.Join(l.Root, ".git"), Patterns: patterns})
+	l.Must(err)
+	names := []string{}
+	for _, e := range found.entries {
+		if e.isDir {
+			e.name += "/"
+		}
+		names = append(names, e.name)
+	}
+	return found, names
+}
+
+func TestFindSelectsIgnoredFiles(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	for _, name := range []string{
+		".env", "sub/.env", "node_modules/.env", "node_modules/a/f", "build/x/keep", "build/y/keep", "mixed/tracked", "mixed/out/f", "mixed/.env",
+		"config/local.yml", "config/local.json", "config/other.yml", "untracked/f",
+	} {
+		l.Write(name, name)
+	}
+	l.Write(".gitignore", ".env\nnode_modules\nbuild/\n/mixed/\n*.yml\nlocal.*\n")
+	l.Git("add", ".gitignore")
+	l.Git("add", "-f", "mixed/tracked", "config/other.yml")
+	l.Git("commit", "-q", "-m", "files")
+	for _, c := range []struct {
+		patterns   string
+		want       string
+		notIgnored string
+	}{
+		{".env", ".env mixed/.env sub/.env", ""},
+		{"/.env", ".env", ""},
+		{"**/.env", ".env mixed/.env node_modules/.env sub/.env", ""},
+		{"node_modules", "node_modules/", ""},
+		{"node_modules/ .env !/.env", "mixed/.env node_modules/ sub/.env", ""},
+		{"build/*/keep", "build/x/keep build/y/keep", ""},
+		{"build/x", "build/x/", ""},
+		{"build/x/ !build/x", "", ""},
+		{"mixed", "mixed/.env mixed/out/", ""},
+		{"config", "config/local.json config/local.yml", ""},
+		{"config/local.* !*.json", "config/local.yml", ""},
+		{"config/other.yml", "", ""}, // tracked
+		{"untracked", "", "untracked/f"},
+		{"* !node_modules", ".env build/ config/local.json config/local.yml mixed/.env mixed/out/ sub/.env", "untracked/f"},
+		{"missing .git .git/config", "", ""},
+	} {
+		found, names := find(l, strings.Fields(c.patterns)...)
+		if want := strings.Fields(c.want); !slices.Equal(names, want) {
+			t.Errorf("%s: selected %q, want %q", c.patterns, names, want)
+		}
+		if want := strings.Fields(c.notIgnored); !slices.Equal(found.NotIgnored, want) {
+			t.Errorf("%s: not ignored %q, want %q", c.patterns, found.NotIgnored, want)
+		}
+	}
+}
+
+// Programs of the user go on writing while a sandbox starts, and replace directories by symlinks that lead elsewhere.
+func TestCopyToToleratesFilesThatChange(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	l.Write(".git/info/exclude", "node_modules\n")
+	modules, outside := filepath.Join(l.Root, "node_modules"), gittest.TempDir(t)
+	l.WriteIn(outside, "file0", "outside")
+	for i := range 10 {
+		for j := range 20 {
+			l.WriteIn(modules, fmt.Sprintf("dir%d/file%d", i, j), "inside")
+		}
+	}
+	found, _ := find(l, "node_modules")
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := 0; ctx.Err() == nil; i++ {
+			dir, aside := filepath.Join(modules, fmt.Sprint("dir", i%10)), filepath.Join(modules, "aside")
+			_ = os.Rename(dir, aside)
+			_ = os.Symlink(outside, dir)
+			_ = os.Remove(dir)
+			_ = os.Rename(aside, dir)
+			file := filepath.Join(dir, fmt.Sprint("file", i%20))
+			_ = os.Remove(file)
+			_ = os.WriteFile(file, []byte("inside"), 0o644)
+		}
+	}()
+	for range 30 {
+		to := gittest.TempDir(t)
+		_, err := found.CopyTo(t.Context(), repotest.OpenRepo(l), Destination{Tree: to})
+		l.Must(err)
+		l.Must(filepath.WalkDir(to, func(path string, d os.DirEntry, err error) error {
+			if err != nil || !d.Type().IsRegular() {
+				return err
+			}
+			if data, err := os.ReadFile(path); err != nil || string(data) == "outside" {
+				t.Errorf("%s: %q, %v", path, data, err)
+			}
+			return nil
+		}))
+	}
+	stop()
+	<-done
+}
+
+func TestCopyToEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	l.Write(".git/info/exclude", "node_modules\n")
+	for i := range 100 {
+		l.Write(fmt.Sprintf("node_modules/%d/file", i), "x")
+	}
+	found, _ := find(l, "node_modules")
+	stopped := errors.New("stopped")
+	ctx, stop := context.WithCancelCause(t.Context())
+	copied := 0
+	_, err := found.CopyTo(ctx, repotest.OpenRepo(l), Destination{Tree: gittest.TempDir(t), Progress: func(p Progress) {
+		copied = p.Files
+		stop(stopped)
+	}})
+	if !errors.Is(err, stopped) || copied > 50 {
+		t.Errorf("copied %d files, %v", copied, err)
+	}
+}
