@@ -13,6 +13,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
 // maxVerifications bounds how often a landing is verified while the branch keeps moving.
@@ -22,21 +23,12 @@ const maxVerifications = 5
 // an agent can write, are ignored with a warning. A useless value from the user is an error: otherwise work would land
 // unverified.
 func verifyCommand(r *core.Repository) (string, error) {
-	setting, set, others := r.Git.Config.LastTrusted(settings.CanonicalKey(settings.VerifyKey), nil)
-	for _, o := range others {
-		if o.Trusted() { // a key without a value, which names no program
-			return "", settings.InvalidSetting(settings.VerifyKey, o, settings.WantCommand)
-		}
+	line, ignored, err := r.Settings.ShellCommand(settings.VerifyKey)
+	if err != nil {
+		return "", err
 	}
-	r.WarnedUntrusted.Do(func() {
-		for _, o := range others {
-			r.Warn("ignoring %s = %q (%s): %s", settings.VerifyKey, o.Value, o.Origin, settings.CommandRefusal(o))
-		}
-	})
-	if set && settings.CheckCommand(setting.Value) != nil {
-		return "", settings.InvalidSetting(settings.VerifyKey, setting, settings.WantCommand)
-	}
-	return setting.Value, nil
+	r.WarnedUntrusted.Do(func() { r.Settings.WarnIgnored(settings.VerifyKey, ignored) })
+	return line, nil
 }
 
 // verifyAndLand lands the work, after the verify command has succeeded on it if there is one. The command runs without the
@@ -52,7 +44,7 @@ func verifyAndLand(ctx context.Context, r *core.Repository, job *landJob) (Resul
 		if err != nil || c == nil {
 			landed := outcome.landed
 			landed.Verified = landed.Commit != "" && !landed.Already && v.runs > 0
-			landed.VerifyLog = v.logPath
+			landed.VerifyLog = v.logPath()
 			return landed, err
 		}
 		if sandboxID == "" {
@@ -109,10 +101,9 @@ func (l *landAttempt) prepareCandidate(ctx context.Context, verifiedTree string)
 
 // verification runs the verify command for one landing or one merge before a push.
 type verification struct {
-	r       *core.Repository
-	req     Request
-	logPath string // path of the log; empty before the first run
-	log     *verifyLog
+	r   *core.Repository
+	req Request
+	log *store.CommandLog // nil before the first run
 
 	runs         int      // number of runs so far
 	verifiedTree string   // tree of the last run that succeeded; empty before it
@@ -207,7 +198,7 @@ func (v *verification) runCommand(ctx context.Context, sandboxID string, c candi
 	case context.Cause(ctx) != nil:
 		return context.Cause(ctx)
 	case err != nil || res.ExitCode != 0:
-		return &VerifyError{ID: v.req.ID, Command: v.req.Verify, ExitCode: res.ExitCode, TimedOut: res.TimedOut, After: res.Duration, Limit: v.timeLimit(), Log: v.logPath, Result: res, Err: err}
+		return &VerifyError{ID: v.req.ID, Command: v.req.Verify, ExitCode: res.ExitCode, TimedOut: res.TimedOut, After: res.Duration, Limit: v.timeLimit(), Log: v.logPath(), Result: res, Err: err}
 	}
 	return nil
 }
@@ -234,14 +225,17 @@ type verifyEvent struct {
 // openLog creates the log before the first run, and writes a header for the next run to it.
 func (v *verification) openLog(c candidate) {
 	if v.log == nil {
-		v.log = &verifyLog{output: v.req.Output, warn: v.r.Warn}
-		if f, err := v.r.Store.CreateVerifyLog(v.r.ID, v.req.ID); err == nil {
-			v.log.file, v.log.remaining, v.logPath = f, maxVerifyLog, f.Name()
-		} else {
-			v.r.Warn("the output of the verification of %s is not logged: %v", v.req.ID, err)
-		}
+		v.log = store.OpenCommandLog(v.r.Store.VerifyLogPath(v.r.ID, v.req.ID), v.req.Output, v.r.Warn)
 	}
-	v.log.writeFile(fmt.Appendf(nil, "# %s, on tree %s\n$ %s\n", v.r.Now().Format(time.RFC3339), c.tree, v.req.Verify))
+	v.log.WriteFile(fmt.Appendf(nil, "# %s, on tree %s\n$ %s\n", v.r.Now().Format(time.RFC3339), c.tree, v.req.Verify))
+}
+
+// logPath returns the path of the log; empty before the first run, and if it could not be created.
+func (v *verification) logPath() string {
+	if v.log == nil {
+		return ""
+	}
+	return v.log.Path
 }
 
 func (v *verification) unmarkAlive() {
@@ -256,8 +250,8 @@ func (v *verification) close() {
 	if v.turnLock != nil {
 		_ = v.turnLock.Close()
 	}
-	if v.log != nil && v.log.file != nil {
-		_ = v.log.file.Close() // write errors were reported already
+	if v.log != nil {
+		v.log.Close()
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/git/config"
 )
 
 // Strategies of landings.
@@ -103,13 +104,36 @@ func (r *Reader) PushTimeout() (time.Duration, error) {
 	return r.Duration(pushTimeoutKey, defaultPushTimeout, ParseDuration)
 }
 
-// WantCommand describes a valid command, for a *fault.InvalidError.
-const WantCommand = "a command"
+// wantCommand describes a valid command, for a *fault.InvalidError.
+const wantCommand = "a command"
+
+// ShellCommand returns the shell line of a key that names a command; empty for none. Values from the repository's own
+// configuration, which an agent can write, do not count, and are returned for WarnIgnored. A useless value from the user is
+// an error: otherwise what the command is for would not happen.
+func (r *Reader) ShellCommand(key string) (line string, ignored []config.Setting, err error) {
+	setting, set, others := r.Config.LastTrusted(CanonicalKey(key), nil)
+	for _, o := range others {
+		if o.Trusted() { // a key without a value, which names no program
+			return "", nil, InvalidSetting(key, o, wantCommand)
+		}
+	}
+	if set && CheckCommand(setting.Value) != nil {
+		return "", nil, InvalidSetting(key, setting, wantCommand)
+	}
+	return setting.Value, others, nil
+}
+
+// WarnIgnored warns about values of a key that do not count because they are in the repository's own configuration.
+func (r *Reader) WarnIgnored(key string, ignored []config.Setting) {
+	for _, s := range ignored {
+		r.Warn("ignoring %s = %q (%s): %s", key, s.Value, s.Origin, CommandRefusal(s))
+	}
+}
 
 // CheckCommand refuses a blank command: a shell would run nothing and succeed.
 func CheckCommand(line string) error {
 	if line != "" && strings.TrimSpace(line) == "" {
-		return &fault.InvalidError{What: "command", Value: line, Want: WantCommand}
+		return &fault.InvalidError{What: "command", Value: line, Want: wantCommand}
 	}
 	return nil
 }

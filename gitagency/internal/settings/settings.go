@@ -51,9 +51,7 @@ func (r *Reader) RunnerCommands() map[string]string {
 			continue
 		}
 		setting, set, others := r.Config.LastTrusted(key, nil)
-		for _, o := range others {
-			r.Warn("ignoring %s = %q (%s): %s", key, o.Value, o.Origin, CommandRefusal(o))
-		}
+		r.WarnIgnored(key, others)
 		if set {
 			commands[name] = setting.Value
 		}
