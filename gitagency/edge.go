@@ -234,6 +234,8 @@ func sandboxState(err error, v *StateError) {
 		v.Reason, v.ID, v.Others = reason.Unanswered, e.ID, e.Options
 	case *fault.RunningError:
 		v.Reason, v.ID, v.Others = reason.Running, e.ID, e.Programs
+	case *fault.SetupCommandError:
+		v.Reason, v.ID, v.Name, v.Path = reason.SetupFailed, e.ID, e.Command, e.Log
 	case *fault.NothingRunsError:
 		v.Reason, v.ID = reason.NothingRuns, e.ID
 	case *fault.SharedNetworkError:

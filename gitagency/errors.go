@@ -28,7 +28,7 @@ var (
 type StateError struct {
 	Reason    reason.Reason
 	ID        string   // invocation, or worktree
-	Name      string   // of a worktree, branch, remote, revision, object, operation, variable, port or snapshot
+	Name      string   // of a worktree, branch, remote, revision, object, operation, variable, command, port or snapshot
 	Path      string   // absolute, or relative to the sandbox
 	Branch    string   // short name
 	Commit    string   // full id

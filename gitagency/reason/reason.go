@@ -78,6 +78,7 @@ const (
 	Running              Reason = "running"               // commands run in sandbox ID; Others describes them, as far as known
 	NoRun                Reason = "no-run"                // no agent was run in sandbox ID
 	Unanswered           Reason = "unanswered"            // the agent of sandbox ID waits for an answer; Others are the options that it offers
+	SetupFailed          Reason = "setup-failed"          // agency.setup, the command Name, failed in sandbox ID; Path is its output, if that was kept
 	NothingRuns          Reason = "nothing-runs"          // no command runs in sandbox ID
 	SharedNetwork        Reason = "shared-network"        // sandbox ID has the network of this machine
 	PortTaken            Reason = "port-taken"            // the port for port Name of the sandbox is in use

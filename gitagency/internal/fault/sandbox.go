@@ -10,6 +10,33 @@ import (
 
 // Errors of creating, entering, using and leaving sandboxes.
 
+// SetupCommandError reports a sandbox in which agency.setup failed.
+type SetupCommandError struct {
+	ID       string
+	Command  string
+	ExitCode int
+	TimedOut bool
+	After    time.Duration // run time of the command
+	Log      string        // path of its output; empty if that could not be kept
+	Err      error         // reason why it could not be run or awaited; nil if it ran
+}
+
+func (e *SetupCommandError) Error() string {
+	what := fmt.Sprintf("agency.setup failed in sandbox %s, with exit status %d: %s", e.ID, e.ExitCode, e.Command)
+	switch {
+	case e.Err != nil:
+		what = fmt.Sprintf("agency.setup failed in sandbox %s: %v: %s", e.ID, e.Err, e.Command)
+	case e.TimedOut:
+		what = fmt.Sprintf("agency.setup timed out in sandbox %s, after %s: %s", e.ID, e.After.Round(10*time.Millisecond), e.Command)
+	}
+	if e.Log != "" {
+		what += "; its output is in " + e.Log
+	}
+	return what
+}
+
+func (e *SetupCommandError) Unwrap() error { return e.Err }
+
 // SetupError reports a command that never ran, because its environment could not be set up.
 type SetupError struct {
 	ID  string

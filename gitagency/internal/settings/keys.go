@@ -40,6 +40,7 @@ func Keys() []Key {
 		{Name: secretKey, Default: strings.Join(defaultSecrets, " "), Meaning: "more name patterns of untracked files to leave out of snapshots; !pattern includes files again; an empty value clears the list", checkValue: checkSecretPattern, multiValued: true},
 		{Name: leaveKey, Meaning: "patterns of untracked files that are never in the way of a landing, such as TASK.md or build/: 'land' keeps them in the trash; an empty value clears the list", checkValue: checkLeavePattern, multiValued: true},
 		{Name: copyKey, Meaning: "patterns of ignored files, as in .gitignore, that every new sandbox gets copies of, such as .env or node_modules; an empty value clears the list", checkValue: checkCopyPattern, multiValued: true},
+		{Name: SetupKey, Meaning: "a shell command that prepares a sandbox, run once behind its walls before the first run of an agent; empty for none; a repository cannot set it", checkValue: CheckCommand, namesCommand: true},
 		{Name: pruneAfterKey, Default: defaultPruneAfter, Meaning: "'prune' removes invocations that ended before this time; --expire wins"},
 		{Name: trashLimitKey, Default: "1g", Meaning: "largest archive of files that no commit can hold, as 'discard' keeps them: 512m, 2g", checkValue: checkSize},
 		{Name: UserNameKey, Default: "user.name", Meaning: "name in the commits of landings and syncs"},
@@ -70,13 +71,14 @@ func Keys() []Key {
 // profilePattern begins the names of the keys of profiles.
 const profilePattern = "agency.<profile>."
 
-// Keys of review and landing.
+// Keys of review, landing and provisioning.
 const (
 	RequireReviewKey = "agency.requireReview"
 	strategyKey      = "agency.land.strategy"
 	signKey          = "agency.land.sign"
 	trailersKey      = "agency.land.trailers"
 	VerifyKey        = "agency.verify"
+	SetupKey         = "agency.setup"
 	autoDetachKey    = "agency.autoDetach"
 	snapshotEveryKey = "agency.snapshotEvery"
 )

@@ -31,6 +31,7 @@ type InvocationMeta struct {
 	Allowed               *Allowed   `json:"allowed,omitempty"` // what 'git agency allow' changed; nil if nothing
 
 	// Written by later commands.
+	SetupAt      *time.Time `json:"setup_at,omitempty"`      // end of agency.setup, if it succeeded
 	SyncedCommit string     `json:"synced_commit,omitempty"` // commit of the integration branch that the last sync merged
 	Landing      string     `json:"landing,omitempty"`
 	FinishedAt   *time.Time `json:"finished_at,omitempty"` // end of the last command; once the invocation has ended, its end

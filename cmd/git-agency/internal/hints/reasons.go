@@ -42,6 +42,9 @@ var reasons = map[reason.Reason]row{
 	reason.ReadLimit:    {ExitFailed, readLimitHints},
 	reason.BehindWalls:  {ExitFailed, nil},
 	reason.InRepository: {ExitFailed, nil},
+	reason.SetupFailed: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+		return []string{"to try it again: git agency exec " + e.ID + " -- sh -c " + quote.Shell(e.Name)}
+	}},
 	reason.MissingObject: {ExitFailed, always(
 		"'git agency snapshot verify <snapshot>' lists all missing objects of a snapshot",
 	)},
