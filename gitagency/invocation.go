@@ -241,6 +241,7 @@ type StartRequest struct {
 type CopyProgress struct {
 	Files int   // number of files copied
 	Bytes int64 // their size
+	Done  bool  // the last call; warnings may follow
 }
 
 func (req StartRequest) internal() sandbox.StartRequest {

@@ -28,7 +28,8 @@ worktree that contains the current directory.
 With --from the sandbox begins at another commit, such as a branch, a tag or the ref of a pull request; its
 work lands on the integration branch all the same. With --with-changes it begins with the changed, staged
 and untracked files of the integration worktree, which stay there; files that git ignores, or that look
-like credentials, are left out.
+like credentials, are left out. Ignored files that agency.copy names, such as node_modules, are copied into
+every new sandbox.
 
 With --from-snapshot the sandbox begins in the state of a snapshot, with the base commit of that:
 committed, staged, changed and untracked files are restored as such. The default <wt> is then the worktree

@@ -143,3 +143,15 @@ func normalizeName(part string) string {
 	}, part))
 	return strings.TrimRight(part, ". ")
 }
+
+func TestReservedNames(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]bool{
+		".git": true, ".GIT": true, ".agency": true, ".Agency": true, "git~1": true, ".git\u200c": true, ".git ": true,
+		"": false, ".": false, "git": false, ".github": false, ".gitignore": false, "agency": false, ".env": false, "a.git": false,
+	} {
+		if got := IsReservedName(name); got != want {
+			t.Errorf("%q: got %v", name, got)
+		}
+	}
+}

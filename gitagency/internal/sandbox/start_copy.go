@@ -17,6 +17,7 @@ import (
 type CopyProgress struct {
 	Files int   // number of files copied
 	Bytes int64 // their size
+	Done  bool  // the last call; warnings may follow
 }
 
 // prepareCopy begins to look for the ignored files of the integration worktree that agency.copy names. The function
@@ -46,10 +47,17 @@ func prepareCopy(ctx context.Context, r *core.Repository, repo *git.Repo, plan S
 			return fmt.Errorf("find the files of agency.copy in %s: %w", wt.TreePath, err)
 		}
 		to := provision.Destination{Tree: r.Store.SandboxTreePath(r.ID, id), TrustConfig: trusted}
+		last := CopyProgress{}
 		if plan.Progress != nil {
-			to.Progress = func(p provision.Progress) { plan.Progress(CopyProgress(p)) }
+			to.Progress = func(p provision.Progress) {
+				last = CopyProgress{Files: p.Files, Bytes: p.Bytes}
+				plan.Progress(last)
+			}
 		}
 		result, err := selection.CopyTo(ctx, repo, to)
+		if last.Done = true; plan.Progress != nil {
+			plan.Progress(last)
+		}
 		if err == nil && plan.verifies == "" {
 			if plan.WithChanges { // the sandbox has them, but for credentials, of which a warning tells
 				selection.NotIgnored = nil

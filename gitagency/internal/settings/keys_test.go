@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
@@ -34,5 +35,24 @@ func TestRepositoryCanRequireButNotWaiveReview(t *testing.T) {
 	reader := &Reader{Config: settingsFromLines(t, "global agency.land.sign=true", "local agency.land.sign=false")}
 	if got, err := reader.Bool(signKey, true); got || err != nil {
 		t.Errorf("for other keys the last value counts: %v, %v", got, err)
+	}
+}
+
+func TestCopyPatternsComeFromEveryScope(t *testing.T) {
+	t.Parallel()
+	reader := &Reader{Config: settingsFromLines(t, "global agency.copy=.env", "global agency.copy=", "global agency.copy=.venv", "local agency.copy=!/a/b*", "worktree agency.copy=node_modules/")}
+	got, err := reader.CopyPatterns()
+	if want := []string{".venv", "!/a/b*", "node_modules/"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %q, %v, want %q", got, err, want)
+	}
+	for _, value := range []string{"/", "!", "..", "../x", "a/../b", "./.env", "a//b", "#x", " .env", ".env ", "! x", "!!x/..", "a\nb"} {
+		if err := checkCopyPattern(value); !fault.Is[*fault.InvalidError](err) {
+			t.Errorf("%q: got %v, want an error", value, err)
+		}
+	}
+	for _, value := range []string{"", ".env", "*.local", "**/x", "a/**", "/a/", "x...y", "..x", `\#x`} {
+		if err := checkCopyPattern(value); err != nil {
+			t.Errorf("%q: %v", value, err)
+		}
 	}
 }

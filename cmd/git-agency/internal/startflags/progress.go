@@ -11,7 +11,17 @@ import (
 
 // CopyProgress shows the progress of copying the files of agency.copy, for StartRequest.Progress; end erases it.
 func CopyProgress(p *program.Program) (report func(gitagency.CopyProgress), end func()) {
-	return term.StartProgress(p.RawStderr, p.ProgressClock, "copying ignored files", func(done gitagency.CopyProgress) string {
-		return fmt.Sprintf("%s, %d MiB", format.Count(done.Files, "file", "files"), done.Bytes>>20)
+	show, end := term.StartProgress(p.RawStderr, p.ProgressClock, "copying ignored files", func(c gitagency.CopyProgress) string {
+		return fmt.Sprintf("%s, %d MiB", format.Count(c.Files, "file", "files"), c.Bytes>>20)
 	})
+	if show == nil {
+		return nil, end
+	}
+	return func(c gitagency.CopyProgress) {
+		if c.Done { // warnings must not be on the same line
+			end()
+			return
+		}
+		show(c)
+	}, end
 }

@@ -14,7 +14,7 @@ const (
 )
 
 // StartProgress shows the progress of an operation on w, if that is a terminal; else report is nil. format formats a
-// progress value, end erases the line.
+// progress value, end erases the line; more calls of it do nothing.
 func StartProgress[T any](w io.Writer, clock func() time.Time, what string, format func(T) string) (report func(T), end func()) {
 	if !IsTerminal(w) {
 		return nil, func() {}
@@ -32,5 +32,6 @@ func StartProgress[T any](w io.Writer, clock func() time.Time, what string, form
 		if shown > 0 {
 			fmt.Fprintf(w, "\r%s\r", strings.Repeat(" ", shown-1))
 		}
+		shown = 0
 	}
 }
