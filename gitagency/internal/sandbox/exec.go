@@ -126,7 +126,7 @@ func (s *Sandbox) Exec(ctx context.Context, opts ExecOptions) (ExecResult, error
 	defer record.wait()
 
 	run, refused, env, wallNames := proc.Task.Run, &refusedTargets{}, s.execEnvironment(opts.Env, h.worktreeID, path), []string{}
-	if needsWalls(h.Prims) {
+	if NeedsWalls(h.Prims) {
 		session, err := s.prepareNamespace(ctx, h)
 		if err != nil {
 			return ExecResult{}, err

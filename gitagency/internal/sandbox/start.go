@@ -108,21 +108,8 @@ func planStart(ctx context.Context, r *core.Repository, req StartRequest) (Start
 	if err != nil {
 		return plan, err
 	}
-	if plan.origin, err = snapshotStartPoint(ctx, r, req.FromSnapshot); err != nil {
+	if plan.origin, err = requestedOrigin(ctx, r, req); err != nil {
 		return plan, err
-	}
-	if req.From != "" {
-		commit, _, found, err := r.Git.ResolveCommit(ctx, req.From)
-		if err != nil {
-			return plan, err
-		}
-		if !found {
-			return plan, &fault.NoCommitError{Name: req.From}
-		}
-		plan.origin.Base = commit
-		if plan.origin.skipLFS, err = isOnlyOfAgents(ctx, r, commit); err != nil {
-			return plan, err
-		}
 	}
 	return plan, planWorktree(r, &plan)
 }

@@ -10,6 +10,24 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 )
 
+// requestedOrigin returns the start point that a request names, without what its worktree adds.
+func requestedOrigin(ctx context.Context, r *core.Repository, req StartRequest) (StartPoint, error) {
+	origin, err := snapshotStartPoint(ctx, r, req.FromSnapshot)
+	if err != nil || req.From == "" {
+		return origin, err
+	}
+	commit, _, found, err := r.Git.ResolveCommit(ctx, req.From)
+	if err != nil {
+		return origin, err
+	}
+	if !found {
+		return origin, &fault.NoCommitError{Name: req.From}
+	}
+	origin.Base = commit
+	origin.skipLFS, err = isOnlyOfAgents(ctx, r, commit)
+	return origin, err
+}
+
 // isOnlyOfAgents reports whether no branch, tag or remote-tracking branch of the user has a commit: then an agent may have
 // made it, and nothing in its tree, such as .lfsconfig, may decide what git on the host downloads.
 func isOnlyOfAgents(ctx context.Context, r *core.Repository, commit string) (bool, error) {

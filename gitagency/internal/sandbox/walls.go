@@ -35,8 +35,8 @@ type Walls struct {
 	proxyAddr string        // address of the proxy; only with walls.ProxiedOnly
 }
 
-// needsWalls reports whether the commands of a sandbox run behind any walls.
-func needsWalls(prims store.Primitives) bool {
+// NeedsWalls reports whether the commands of a sandbox run behind any walls.
+func NeedsWalls(prims store.Primitives) bool {
 	return prims.Isolation == settings.IsolationOS || prims.Outputs != settings.OutputsOpen
 }
 
@@ -138,27 +138,48 @@ func (s *Sandbox) cachesDir() string {
 // checkWalls refuses, before anything is created, walls that this machine cannot build. It builds and removes a set
 // of walls to find out.
 func checkWalls(ctx context.Context, r *core.Repository, prims store.Primitives) error {
-	if !needsWalls(prims) {
+	if !NeedsWalls(prims) {
 		return nil
 	}
-	if hosts, some := strings.CutPrefix(prims.Outputs, settings.HostsPrefix); some {
-		if _, err := outlet.ParseRules(hosts); err != nil {
-			return &fault.InvalidError{What: "outputs", Value: prims.Outputs, Want: "valid hosts: " + err.Error()}
-		}
+	if err := CheckOutputs(prims.Outputs); err != nil {
+		return err
 	}
-	bare := prims.Isolation == settings.IsolationNone
 	planned, err := Placeholder(r).PlanWalls(WallsRequest{Primitives: prims})
 	planned.warnSkipped(r)
 	if err = AttributeToSetting(r, err); fault.Is[*fault.InvalidError](err) {
 		return err
 	}
-	if err == nil {
-		err = confine.TryBuild(ctx, prims.Outputs, bare)
+	if err != nil {
+		return explainUnsupported(ctx, r, prims, err)
 	}
+	return TryWalls(ctx, r, prims)
+}
+
+// CheckOutputs refuses a malformed list of hosts.
+func CheckOutputs(outputs string) error {
+	hosts, some := strings.CutPrefix(outputs, settings.HostsPrefix)
+	if !some {
+		return nil
+	}
+	if _, err := outlet.ParseRules(hosts); err != nil {
+		return &fault.InvalidError{What: "outputs", Value: outputs, Want: "valid hosts: " + err.Error()}
+	}
+	return nil
+}
+
+// TryWalls builds walls around nothing and removes them again. The error is a *fault.UnsupportedError if this machine
+// cannot build them.
+func TryWalls(ctx context.Context, r *core.Repository, prims store.Primitives) error {
+	err := confine.TryBuild(ctx, prims.Outputs, prims.Isolation == settings.IsolationNone)
+	return explainUnsupported(ctx, r, prims, err)
+}
+
+// explainUnsupported returns an *fault.UnsupportedError for walls that cannot be planned or built.
+func explainUnsupported(ctx context.Context, r *core.Repository, prims store.Primitives, err error) error {
 	switch {
 	case err == nil || context.Cause(ctx) != nil:
 		return context.Cause(ctx)
-	case bare:
+	case prims.Isolation == settings.IsolationNone:
 		return &fault.UnsupportedError{Primitive: "outputs", Value: prims.Outputs, Why: explainWallError(ctx, r, err)}
 	}
 	why := explainWallError(ctx, r, err)

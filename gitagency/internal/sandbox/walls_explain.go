@@ -27,7 +27,7 @@ type ExplainedWalls struct {
 
 // ExplainWalls plans the walls around the next command in the sandbox, and changes nothing. Running walls may differ.
 func (s *Sandbox) ExplainWalls(asked WallsRequest) (ExplainedWalls, error) {
-	if !needsWalls(asked.Primitives) {
+	if !NeedsWalls(asked.Primitives) {
 		return ExplainedWalls{}, nil
 	}
 	e := ExplainedWalls{Caches: s.cachesDir(), State: s.AgentStateDir()}

@@ -1,0 +1,47 @@
+package sandbox
+
+import (
+	"context"
+
+	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
+)
+
+// CheckBase returns the error with which Start would refuse the worktree or the commit that a request starts from. It takes
+// no lock and changes nothing, so Start may still fail.
+func CheckBase(ctx context.Context, r *core.Repository, req StartRequest) error {
+	if err := req.check(); err != nil {
+		return err
+	}
+	plan := StartPlan{StartRequest: req}
+	var err error
+	if plan.origin, err = requestedOrigin(ctx, r, req); err != nil {
+		return err
+	}
+	if err := planWorktree(r, &plan); err != nil {
+		return err
+	}
+	listing, err := worktree.List(ctx, r.Git)
+	if err != nil {
+		return err
+	}
+	if err := core.CheckListingIntact(listing); err != nil {
+		return err
+	}
+	wt, err := r.WorktreeByID(plan.worktreeID)
+	if err != nil {
+		return err
+	}
+	if plan.origin.Base == "" {
+		start, err := r.FindSandboxStart(wt, listing)
+		if err != nil {
+			return err
+		}
+		plan.origin.Base = start.Rev
+	}
+	placeholder := Placeholder(r)
+	if _, _, err := resolveStartPoint(ctx, r, r.Git, plan.origin, core.SandboxRef(placeholder.ID)); err != nil {
+		return explainMissingBranch(ctx, r, r.Git, wt, plan.origin, err)
+	}
+	return r.CheckPlacement(placeholder.Tree, listing)
+}
