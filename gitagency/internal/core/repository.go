@@ -116,6 +116,16 @@ func Open(ctx context.Context, opts Options) (*Repository, error) {
 	return r, err
 }
 
+// WithWarn returns the same open repository with another receiver of warnings.
+func (r *Repository) WithWarn(warn func(message string)) *Repository {
+	opts := r.Opts
+	opts.Warn = warn
+	return &Repository{
+		ID: r.ID, CommonDir: r.CommonDir, DataDir: r.DataDir, Git: r.Git, Store: r.Store, ids: r.ids, Settings: opts.SettingsReader(r.Settings.Config),
+		CallerDir: r.CallerDir, LockDirOverride: r.LockDirOverride, Opts: opts, quarantined: r.quarantined,
+	}
+}
+
 // SettingsReader returns a reader of the settings in a configuration, for the caller of Open.
 func (o Options) SettingsReader(cfg config.Settings) *settings.Reader {
 	return &settings.Reader{Config: cfg, Dir: o.Dir, Env: o.Env, LockTimeoutOverride: o.LockTimeout, Warn: o.warnf}
