@@ -67,6 +67,7 @@ func TestResultsKeepAllFields(t *testing.T) {
 	checkConversion(t, newPruneResult)
 	checkConversion(t, newRunResult)
 	checkConversion(t, func(e runner.Event) RunEvent { return RunEvent(e) })
+	checkConversion(t, newPreflightReport)
 	checkConversion(t, newSetting)
 	checkConversion(t, newTerminalSettings)
 	checkConversion(t, func(d directory.Directory) Directory { return *newDirectory(&d) })
@@ -105,6 +106,7 @@ func TestRequestsKeepAllFields(t *testing.T) {
 	checkConversion(t, func(req SubmitRequest) landing.SubmitRequest { return landing.SubmitRequest(req) })
 	checkConversion(t, func(req RejectRequest) landing.RejectRequest { return landing.RejectRequest(req) })
 	checkConversion(t, AllowRequest.internal)
+	checkConversion(t, PreflightRequest.internal, "Run", "Task") // as in StartRequest
 	checkConversion(t, func(req PruneRequest) doctor.PruneRequest { return doctor.PruneRequest(req) })
 	checkConversion(t, OnboardRequest.internal)
 	checkConversion(t, func(s Setting) settings.Setting { return settings.Setting(s) })

@@ -8,6 +8,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/doctor"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/landing"
+	"github.com/git-agency/git-agency/gitagency/internal/preflight"
 	"github.com/git-agency/git-agency/gitagency/internal/runs"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
@@ -106,6 +107,8 @@ func dataView(err error) error {
 		return &FindingError{Code: e.Finding.Code, ID: e.Finding.ID, Problem: e.Finding.Problem, FixCommand: e.Finding.FixCommand}
 	case *settings.SettingError:
 		return &SettingError{Key: e.Setting.Key, Value: e.Setting.Value, Origin: e.Setting.Origin, Problem: e.Setting.Problem}
+	case *preflight.FailedError:
+		return &PreflightError{Checks: convertAll(e.Checks, newPreflightCheck), Err: err}
 	case *fault.ConfinementError:
 		return (*ConfinementError)(e)
 	case *fault.CannotRunError:

@@ -30,7 +30,7 @@ var withoutView = map[string]string{
 func TestErrorsOfPackagesBelowHaveViews(t *testing.T) {
 	t.Parallel()
 	source, found := edgeSource(t), 0
-	for _, pkg := range []string{"fault", "settings", "core", "handoff", "snapshots", "sandbox", "discard", "allow", "landing", "directory", "radar", "doctor"} {
+	for _, pkg := range []string{"fault", "settings", "core", "handoff", "snapshots", "sandbox", "preflight", "discard", "allow", "landing", "directory", "radar", "doctor"} {
 		for _, name := range exportedTypes(t, filepath.Join("internal", pkg)) {
 			if !strings.HasSuffix(name, "Error") {
 				continue

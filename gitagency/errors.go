@@ -282,6 +282,14 @@ func (e *CleanupError) Error() string { return (*fault.CleanupError)(e).Error() 
 
 func (e *CleanupError) Unwrap() error { return e.Err }
 
+// PreflightError reports checks that failed before an agent was run. Nothing was created.
+type PreflightError struct {
+	Checks []PreflightCheck // those that failed
+	Err    error
+}
+
+func (e *PreflightError) Error() string { return e.Err.Error() }
+
 // IsReason reports whether err is a StateError or a RefusedError with one of the reasons.
 func IsReason(err error, reasons ...reason.Reason) bool {
 	var state *StateError

@@ -103,6 +103,10 @@ var floors = []struct {
 	{dir: "discard", imports: "durable ids undo lock git git/worktree git/repair store guard changeset upload fault core handoff sandbox"},
 	{dir: "allow", imports: "proc store guard walls confine outlet fault settings core sandbox"},
 	{
+		dir:     "preflight",
+		imports: "proc git/object git/config git/index git store guard confine outlet runner quote fault settings core sandbox",
+	},
+	{
 		dir: "landing",
 		imports: "lock proc git/object git git/worktree git/transport git/status git/snapshot git/submodule git/merge git/update store " +
 			"quote fault settings core snapshots sandbox discard",
@@ -119,7 +123,7 @@ var floors = []struct {
 
 	// 4: the public library
 	{dir: "reason"},
-	{dir: "gitagency", imports: "reason ids terminal proc store archive confine runner treediff fault settings core snapshots sandbox diff discard allow landing runs directory listing radar doctor"},
+	{dir: "gitagency", imports: "reason ids terminal proc store archive confine runner treediff fault settings core snapshots sandbox diff discard allow preflight landing runs directory listing radar doctor"},
 
 	// 5: the command
 	{dir: "cmd/git-agency/internal/argv", reserved: urfave},

@@ -17,8 +17,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/walls"
 )
 
-// policySection is the subsection of the keys that open walls (agency.sandbox.*). No profile and no runner can have
-// this name.
+// policySection is the subsection of the keys that open walls (agency.sandbox.*).
 const policySection = "sandbox"
 
 // Keys that open walls. Each may be set many times and all values count; an empty value clears those before it, as in
@@ -220,10 +219,14 @@ func checkVariablePattern(pattern string) error {
 	return nil
 }
 
-// checkProfileName refuses a profile with the name of policySection.
+// reservedSections maps the subsections of agency.* that are neither a profile nor a runner to what their keys are.
+var reservedSections = map[string]string{policySection: "the settings of the walls", preflightSection: "the user's own checks of preflight"}
+
+// checkProfileName refuses a profile with the name of a reserved section.
 func checkProfileName(profile string) error {
-	if profile != policySection {
+	what, reserved := reservedSections[profile]
+	if !reserved {
 		return nil
 	}
-	return &fault.InvalidError{What: "profile", Value: profile, Want: fmt.Sprintf("another name: agency.%s.* are the settings of the walls", policySection)}
+	return &fault.InvalidError{What: "profile", Value: profile, Want: fmt.Sprintf("another name: agency.%s.* are %s", profile, what)}
 }

@@ -47,16 +47,21 @@ func (r *Reader) RunnerCommands() map[string]string {
 	commands := map[string]string{}
 	for _, key := range slices.Sorted(maps.Keys(r.Config)) {
 		name := cutPrefixSuffix(key, "agency.", ".command")
-		if name == "" || name == policySection {
+		if name == "" || reservedSections[name] != "" {
 			continue
 		}
-		setting, set, others := r.Config.LastTrusted(key, nil)
-		r.WarnIgnored(key, others)
-		if set {
-			commands[name] = setting.Value
+		if command, set := r.trustedCommand(key); set {
+			commands[name] = command
 		}
 	}
 	return commands
+}
+
+// trustedCommand returns the command of a key that only the user may set. Others are ignored with a warning.
+func (r *Reader) trustedCommand(key string) (command string, set bool) {
+	setting, set, others := r.Config.LastTrusted(key, nil)
+	r.WarnIgnored(key, others)
+	return setting.Value, set
 }
 
 // DataDir returns the data directory with symbolic links resolved. It need not exist yet.

@@ -1,0 +1,214 @@
+package preflight
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/runner"
+	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+	"github.com/git-agency/git-agency/gitagency/internal/settings"
+	"github.com/git-agency/git-agency/gitagency/quote"
+)
+
+// agent is the program that would run: exactly one of spec, command and argv, or none of them.
+type agent struct {
+	name    string
+	spec    *runner.Spec // agent of the table
+	command string       // shell line of agency.<runner>.command
+	argv    []string
+}
+
+// findAgent finds the agent of a request. A configured command takes the place of an agent of the table.
+func findAgent(r *core.Repository, req Request, findSpec func(name string) (runner.Spec, bool)) agent {
+	a := agent{name: req.Start.Runner, argv: req.Argv}
+	if len(a.argv) > 0 || a.name == "" {
+		return a
+	}
+	if command, configured := r.Settings.RunnerCommands()[a.name]; configured {
+		a.command = command
+	} else if spec, known := findSpec(a.name); known {
+		a.spec = &spec
+	}
+	return a
+}
+
+// checkRunner checks that the program exists, can be executed and is visible behind the walls.
+func checkRunner(ctx context.Context, s *subject) result {
+	program, res := s.agent.findProgram(s.repo.Opts.Env)
+	if res.failed || program == "" {
+		return res
+	}
+	if hidden := s.hiddenPath(program); hidden != "" {
+		return result{
+			failed: true, reason: fmt.Sprintf("the walls hide %s", hidden),
+			remedy: "git config --global --add " + settings.ReadKey + " " + quote.Shell(hidden),
+		}
+	}
+	if s.agent.spec == nil || !s.req.Version {
+		return passed("%s", program)
+	}
+	version, err := readVersion(ctx, s.repo.Opts.Env, *s.agent.spec, program)
+	if err != nil {
+		return result{failed: true, reason: fmt.Sprintf("%s --version: %v", program, err), remedy: "install it again, and try: " + quote.Shell(program) + " --version"}
+	}
+	return passed("%s, version %s; tried with %s", program, version, s.agent.spec.Tried)
+}
+
+// findProgram returns the path of the program; empty with the result if there is none to look for, or it was not found.
+func (a agent) findProgram(env []string) (string, result) {
+	word, install := "", ""
+	switch {
+	case len(a.argv) > 0:
+		if word = a.argv[0]; strings.Contains(word, "/") && !filepath.IsAbs(word) {
+			return "", passed("%s is looked up in the sandbox", word)
+		}
+	case a.command != "":
+		var res result
+		if word, res = a.firstWord(); word == "" {
+			return "", res
+		}
+		install = "git config --global " + quote.Shell("agency."+a.name+".command") + " '<command>'"
+	case a.spec != nil:
+		word = a.spec.Program
+		install = "install " + word + ", or name its program: git config --global " + quote.Shell("agency."+a.name+".command") + " '<command>'"
+	case a.name == "":
+		return "", passed("none is named")
+	default:
+		return "", result{
+			failed: true, reason: fmt.Sprintf("it is not known how to run %s", a.name),
+			remedy: "git config --global " + quote.Shell("agency."+a.name+".command") + " '<command>'",
+		}
+	}
+	program, err := proc.LookPath(env, settings.ExpandHome(word, proc.Getenv(env, "HOME")))
+	if err != nil && (a.command == "" || !isShellWord(word)) {
+		if install == "" {
+			install = "name a program that exists, or extend PATH"
+		}
+		return "", result{failed: true, reason: err.Error(), remedy: install}
+	}
+	if err != nil {
+		return "", passed("a line for the shell: %s", a.command)
+	}
+	return program, result{}
+}
+
+// firstWord returns the first word of the shell line that may name a program: assignments of variables before it are
+// skipped. It is empty with the result if the line has none, or one that only a shell can expand.
+func (a agent) firstWord() (string, result) {
+	words, err := runner.SplitWords(a.command)
+	if err != nil {
+		return "", result{failed: true, reason: fmt.Sprintf("agency.%s.command: %v", a.name, err), remedy: "correct it: git config --global --edit"}
+	}
+	for _, w := range words {
+		if name, _, assigns := strings.Cut(w, "="); assigns && !strings.ContainsAny(name, "/.-") {
+			continue
+		}
+		if strings.ContainsAny(w, "$`(){}<>|&;") {
+			break
+		}
+		return w, result{}
+	}
+	if len(words) == 0 {
+		return "", result{failed: true, reason: "agency." + a.name + ".command is empty", remedy: "git config --global " + quote.Shell("agency."+a.name+".command") + " '<command>'"}
+	}
+	return "", passed("a line for the shell: %s", a.command)
+}
+
+// isShellWord reports whether a word is a command of every shell, or begins a compound command.
+func isShellWord(word string) bool {
+	return slices.Contains(strings.Fields("! . : break case cd command continue do eval exec exit export for if read readonly return set shift test times trap true false ulimit umask unset until wait while echo printf ["), word)
+}
+
+// hiddenPath returns the path that the walls hide of a program and the file that its symbolic links lead to; empty if the
+// program is visible.
+func (s *subject) hiddenPath(program string) string {
+	plan, err := s.plan()
+	if err != nil || !sandbox.NeedsWalls(s.prims) || plan.Plan.NetworkOnly {
+		return ""
+	}
+	link := filepath.Join(guard.ResolveOrEmpty(filepath.Dir(program)), filepath.Base(program))
+	for _, path := range []string{link, guard.ResolveOrEmpty(program)} {
+		if path != "" && !plan.Plan.IsVisible(path) {
+			return path
+		}
+	}
+	return ""
+}
+
+// versionTimeout bounds <program> --version.
+const versionTimeout = 10 * time.Second
+
+// readVersion returns the first line that a program prints with --version. It runs in the root directory, without standard
+// input, and with the variables that keep the agent from updating itself.
+func readVersion(ctx context.Context, env []string, spec runner.Spec, program string) (string, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, versionTimeout, fmt.Errorf("it did not end within %s", versionTimeout))
+	defer cancel()
+	var out tailBuffer
+	res, err := proc.Run(ctx, proc.Command{
+		Argv: []string{program, "--version"}, Dir: "/", Env: settings.DedupeEnv(slices.Concat(env, spec.SetEnv)),
+		Stdout: &out, DieWithParent: true, Grace: time.Second,
+	})
+	if err != nil {
+		return "", err
+	}
+	if res.ExitCode != 0 {
+		return "", fmt.Errorf("exit code %d: %s", res.ExitCode, lastLine(res.Stderr))
+	}
+	version, _, _ := strings.Cut(strings.TrimSpace(string(out.tail)), "\n")
+	if version == "" {
+		return "", errors.New("it prints nothing")
+	}
+	return version, nil
+}
+
+// checkLogin checks that a variable with a key is set, or that a file with a login exists.
+func checkLogin(_ context.Context, s *subject) result {
+	spec := s.agent.spec
+	if spec == nil {
+		return passed("it is not known whether the command needs one")
+	}
+	env := s.repo.Opts.Env
+	for _, key := range spec.Keys {
+		if proc.Getenv(env, key) != "" {
+			return passed("%s is set", key)
+		}
+	}
+	home := proc.Getenv(env, "HOME")
+	if spec.HomeEnv != "" && filepath.IsAbs(proc.Getenv(env, spec.HomeEnv)) {
+		home = proc.Getenv(env, spec.HomeEnv)
+	}
+	for _, login := range spec.Logins {
+		path := filepath.Join(home, login)
+		if fi, err := os.Stat(path); err == nil && fi.Size() > 0 {
+			return passed("%s exists", path)
+		}
+	}
+	if len(spec.Keys)+len(spec.Logins) == 0 {
+		return passed("%s needs none", spec.Name)
+	}
+	remedy := "run '" + spec.Program + "' once and log in"
+	if len(spec.Keys) > 0 {
+		remedy += ", or set " + strings.Join(spec.Keys, " or ")
+	}
+	return result{failed: true, reason: spec.Name + " is not logged in, and no key of its is set", remedy: remedy}
+}
+
+// checkPrompts checks that the agent will not wait for permissions that no person can give.
+func checkPrompts(_ context.Context, s *subject) result {
+	switch {
+	case !s.req.Headless:
+		return passed("a person is at the terminal")
+	case s.agent.spec != nil:
+		return passed("%s is run with its permission prompts switched off", s.agent.spec.Name)
+	}
+	return passed("the command has no terminal, and the task is its standard input")
+}
