@@ -453,6 +453,7 @@ var successfulArgs = map[string][]string{
 	"stop":              {sweepID},
 	"questions":         {},
 	"events":            {},
+	"preflight":         {"wt"},
 	"ls":                {},
 	"show":              {sweepID},
 	"path":              {sweepID},

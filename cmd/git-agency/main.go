@@ -54,6 +54,7 @@ func (t *tool) commands() []program.CommandGroup {
 		}},
 		{Task: "run agents", Commands: []*cli.Command{
 			run.Run(),
+			t.preflightCommand(),
 			run.Logs(),
 			run.Wait(),
 			run.Stop(),

@@ -44,6 +44,7 @@ var jsonOutputs = []jsonOutput{
 			{"--from-snapshot", c.base + "/1"},
 		}
 	}},
+	{"git agency preflight", "preflight.json", false, fixedArgs([]string{"payments"}, []string{"payments", "--", "no-such-program"})},
 	{"git agency worktree create", "worktree.json", false, fixedArgs([]string{"another"}, []string{"third", "--from", "HEAD^0"})},
 	{"git agency worktree adopt", "worktree.json", false, fixedArgs([]string{"--name", "main-one"})},
 	{"git agency exec", "executed.json", false, func(c *jsonLab) [][]string {

@@ -63,6 +63,7 @@ func Keys() []Key {
 		Key{Name: homeKey, Default: homePrivate, Meaning: "home directory behind walls: private shows tools, caches and grants; readonly all but what is hidden", checkValue: checkHomeSetting},
 		Key{Name: envKey, Default: "what tools need", Meaning: "more variables to pass through the walls: NAME, or NAME_* for a prefix", checkValue: checkVariableSetting, multiValued: true},
 		Key{Name: "agency.<runner>.command", Meaning: "the program of the agent <runner>; a repository cannot set it", namesCommand: true},
+		Key{Name: "agency." + preflightSection + ".<name>", Meaning: "a shell command that must succeed before an agent is run: the check <name> of 'preflight'; a repository cannot set it", checkValue: CheckCommand, namesCommand: true},
 		Key{Name: "color.agency", Default: "color.ui, else auto", Meaning: "whether to use colour: always, auto or never; --color and NO_COLOR win", checkValue: checkColor},
 		Key{Name: "pager.agency", Default: "as core.pager and $PAGER say", Meaning: "whether to page, or the pager; a repository cannot name one", namesCommand: true, isHarmless: isPagerSwitch},
 	)
@@ -272,7 +273,7 @@ func (k Key) matchingNames(config config.Settings) []string {
 	_, after, _ := strings.Cut(rest, ">")
 	var names []string
 	for _, key := range slices.Sorted(maps.Keys(config)) {
-		if name := cutPrefixSuffix(key, before, after); pattern && name != "" && name != policySection {
+		if name := cutPrefixSuffix(key, before, after); pattern && name != "" && reservedSections[name] == "" {
 			names = append(names, key)
 		}
 	}

@@ -22,6 +22,8 @@ var argumentListers = map[string][]lister{
 	"questions":         {},
 	"resume":            {invocationsWithRuns},
 	"events":            {allInvocations},
+	"preflight":         {presentWorktrees},
+	"preflight --":      {presentWorktrees, shellCommands, shellFiles, repeatLast},
 	"ls":                {},
 	"show":              {allInvocations},
 	"path":              {allInvocations},

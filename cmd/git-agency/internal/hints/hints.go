@@ -18,16 +18,17 @@ import (
 
 // Exit codes, all of them except 128+n for an interrupt by signal n.
 const (
-	ExitFailed   = 1
-	ExitConflict = 2
-	ExitNotFound = 3
-	ExitBroken   = 4
-	ExitRefused  = 5
-	ExitBlocked  = 7
-	ExitLocked   = 75
-	ExitSetup    = 125
-	ExitFatal    = 128
-	ExitUsage    = 129
+	ExitFailed    = 1
+	ExitConflict  = 2
+	ExitNotFound  = 3
+	ExitBroken    = 4
+	ExitRefused   = 5
+	ExitPreflight = 6
+	ExitBlocked   = 7
+	ExitLocked    = 75
+	ExitSetup     = 125
+	ExitFatal     = 128
+	ExitUsage     = 129
 
 	// of exec, as timeout(1), env(1) and shells use them, for a command that did not set its own
 	ExitTimedOut        = 124
@@ -43,6 +44,8 @@ func ExitCode(err error) int {
 	case Is[*gitagency.NotPushedError](err), // first, because the landing succeeded, whatever the push failed with
 		Is[*gitagency.VerifyError](err): // first, because any error may have ended the temporary sandbox of the verification
 		return ExitFailed
+	case Is[*gitagency.PreflightError](err):
+		return ExitPreflight
 	case Is[*gitagency.LockTimeoutError](err), Is[*gitagency.BusyError](err):
 		return ExitLocked
 	case Is[*gitagency.SetupError](err): // before the others, because it may wrap an error about a setting or a path
@@ -71,7 +74,7 @@ func ExitCode(err error) int {
 
 // For returns the hints for an error of the library: what to type next. retry is the command that failed.
 func For(err error, retry Retry) []string {
-	for _, find := range []func(error, Retry) []string{landingHints, reasonHints, dataHints, systemHints} {
+	for _, find := range []func(error, Retry) []string{preflightHints, landingHints, reasonHints, dataHints, systemHints} {
 		if lines := find(err, retry); lines != nil {
 			return lines
 		}

@@ -88,6 +88,7 @@ func TestExitCodes(t *testing.T) {
 		{&gitagency.BrokenError{}, ExitBroken},
 		{&gitagency.DamagedError{}, ExitBroken},
 		{&gitagency.ConfinementError{}, ExitRefused},
+		{fmt.Errorf("run: %w", &gitagency.PreflightError{Err: errors.New("x")}), ExitPreflight},
 		{&gitagency.LockTimeoutError{Err: errors.New("x")}, ExitLocked},
 		{&gitagency.BusyError{Err: errors.New("x")}, ExitLocked},
 		{&gitagency.SetupError{Err: refused}, ExitSetup},

@@ -59,6 +59,8 @@ var palette = []struct{ column, begins, sgr string }{
 	{"finding", "", "31"},
 	{"risk", "no ", "32"},
 	{"risk", "", "31"},
+	{"check", "ok", "32"},
+	{"check", "failed", "31"},
 	{"capability", "ok", "32"},
 	{"capability", "", "33"},
 	{Success, "", "32"},
