@@ -197,7 +197,7 @@ func checkLogin(_ context.Context, s *subject) result {
 	}
 	remedy := "run '" + spec.Program + "' once and log in"
 	if len(spec.Keys) > 0 {
-		remedy += ", or set " + strings.Join(spec.Keys, " or ")
+		remedy += ", or set a key: " + strings.Join(spec.Keys, ", ")
 	}
 	return result{failed: true, reason: spec.Name + " is not logged in, and no key of its is set", remedy: remedy}
 }

@@ -2,7 +2,6 @@ package preflight
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -61,7 +60,7 @@ func checkHosts(_ context.Context, s *subject) result {
 // connectTimeout bounds the connection to one host.
 const connectTimeout = 10 * time.Second
 
-// checkOnline connects to the hosts that the agent needs, and sends nothing but what TCP and TLS need.
+// checkOnline connects to the hosts that the agent needs, and sends nothing to them.
 func checkOnline(ctx context.Context, s *subject) result {
 	needed, err := s.neededHosts()
 	if err != nil {
@@ -80,23 +79,15 @@ func checkOnline(ctx context.Context, s *subject) result {
 	if err := errors.Join(failures...); err != nil {
 		return result{failed: true, reason: strings.ReplaceAll(err.Error(), "\n", "; "), remedy: "check the network of this machine, its DNS and its proxy"}
 	}
-	return passed("%s answer", strings.Join(targets, ", "))
+	return passed("a connection was possible: %s", strings.Join(targets, ", "))
 }
 
-// connect connects to a host, by TLS if the port is that of HTTPS.
+// connect opens and closes a TCP connection. It does not negotiate TLS: crypto/tls would add 2 MB to the program, and
+// 0.4 ms to the start of every command.
 func connect(ctx context.Context, target string) error {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	host, port, err := net.SplitHostPort(target)
-	if err != nil {
-		return err
-	}
-	var conn net.Conn
-	if port == "443" {
-		conn, err = (&tls.Dialer{Config: &tls.Config{ServerName: host}}).DialContext(ctx, "tcp", target)
-	} else {
-		conn, err = (&net.Dialer{}).DialContext(ctx, "tcp", target)
-	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", target)
 	if err != nil {
 		return fmt.Errorf("%s: %w", target, err)
 	}

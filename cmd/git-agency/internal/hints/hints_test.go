@@ -104,6 +104,20 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
+func TestHintsOfPreflightNameTheChecks(t *testing.T) {
+	t.Parallel()
+	err := fmt.Errorf("run: %w", &gitagency.PreflightError{Err: errors.New("x"), Checks: []gitagency.PreflightCheck{
+		{Name: "login", Remedy: "log in"},
+		{Name: "base", Err: &gitagency.NoRepositoryError{GitDir: "/gone", Err: errors.New("x")}},
+		{Name: "walls", Err: errors.New("no hints")},
+		{Name: "wrong", Err: &gitagency.BusyError{Err: errors.New("x")}, Remedy: "its own"},
+	}})
+	got := For(err, Retry{})
+	if len(got) != 3 || got[0] != "login: log in" || !strings.HasPrefix(got[1], "base: ") || !strings.Contains(got[1], "git agency doctor") || got[2] != "wrong: its own" {
+		t.Errorf("got %q", got)
+	}
+}
+
 func TestRetryDropsFlagsAndSecrets(t *testing.T) {
 	t.Parallel()
 	r := Retry{Args: []string{"land", "x", "--verify", "make test", "--remote=origin", "-m", "a b"}}
