@@ -88,7 +88,7 @@ func TestRequestsKeepAllFields(t *testing.T) {
 	checkConversion(t, LogsRequest.internal)
 	checkConversion(t, func(req EventsRequest) runs.EventsRequest { return runs.EventsRequest(req) })
 	checkConversion(t, Limits.internal)
-	checkConversion(t, ExecOptions.internal)
+	checkConversion(t, ExecOptions.internal, "Serve") // set by Exec
 	checkConversion(t, UploadRequest.internal)
 	checkConversion(t, ForwardRequest.internal)
 	checkConversion(t, func(req SnapshotRequest) snapshots.TakeRequest { return snapshots.TakeRequest(req) })

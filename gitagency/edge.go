@@ -191,6 +191,8 @@ func worktreeState(err error, v *StateError) {
 		v.Reason, v.Name, v.Path, v.Branch = reason.NoParent, e.Name, e.Path, e.Branch
 	case *fault.NotInSandboxError:
 		v.Reason, v.Path = reason.NotInSandbox, e.Path
+	case *fault.NotInsideError:
+		v.Reason = reason.NotInside
 	case *fault.SandboxBranchError:
 		v.Reason, v.Path, v.Branch = reason.SandboxBranch, e.Path, e.Branch
 	case *fault.NotWorktreeError:

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/requests"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/terminal"
 )
@@ -99,6 +100,8 @@ func newExecResult(r sandbox.ExecResult) ExecResult {
 // when that ended first; a *StateError with reason.Output, when the output could not be passed on; ErrSupervisorKilled,
 // when some process may still run. With any other error nothing was run.
 func (s *Sandbox) Exec(ctx context.Context, opts ExecOptions) (ExecResult, error) {
-	result, err := s.sandbox.Exec(ctx, opts.internal())
+	o := opts.internal()
+	o.Serve = requests.Server(s.sandbox.Repo, s.ID)
+	result, err := s.sandbox.Exec(ctx, o)
 	return newExecResult(result), publicError(err)
 }

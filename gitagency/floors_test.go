@@ -97,7 +97,7 @@ var floors = []struct {
 	{
 		dir: "sandbox",
 		imports: "durable ids undo lock proc git/object git/overlay git git/worktree git/repair git/status git/snapshot git/submodule git/merge store guard " +
-			"changeset copies provision walls confine outlet runner quote upload fault settings core handoff snapshots",
+			"changeset copies provision walls confine mailbox outlet runner quote upload fault settings core handoff snapshots",
 	},
 	{dir: "diff", imports: "proc git git/status git/merge treediff fault core snapshots sandbox"},
 	{dir: "discard", imports: "durable ids undo lock git git/worktree git/repair store guard changeset upload fault core handoff sandbox"},
@@ -122,8 +122,9 @@ var floors = []struct {
 	},
 
 	// 4: the public library
+	{dir: "requests", imports: "guard mailbox fault core snapshots sandbox diff landing listing doctor"},
 	{dir: "reason"},
-	{dir: "gitagency", imports: "reason ids terminal proc store archive confine runner treediff fault settings core snapshots sandbox diff discard allow preflight landing runs directory listing radar doctor"},
+	{dir: "gitagency", imports: "reason ids terminal proc store guard archive confine mailbox runner treediff fault settings core snapshots sandbox diff discard allow preflight landing runs directory listing radar doctor requests"},
 
 	// 5: the command
 	{dir: "cmd/git-agency/internal/argv", reserved: urfave},

@@ -309,7 +309,7 @@ func TestCompletionOffersAllCommandsAndFlags(t *testing.T) {
 	l := &lab{t: t, repo: t.TempDir()} // commands and flags need no repository
 	tool := newTool(io.Discard, io.Discard, gitagency.Options{})
 	commands, sections := formatCommandCandidates(tool.NewApp().Commands), ""
-	for _, s := range []string{"NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "COMMANDS", "OUTPUT", "CONFIGURATION", "ENVIRONMENT", "FILES", "EXIT STATUS", "EXAMPLES", "LIMITS", "SECURITY", "TROUBLE", "SEE ALSO"} {
+	for _, s := range []string{"NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "COMMANDS", "OUTPUT", "CONFIGURATION", "ENVIRONMENT", "FILES", "EXIT STATUS", "EXAMPLES", "INSIDE", "LIMITS", "SECURITY", "TROUBLE", "SEE ALSO"} {
 		sections += s + "\tsection of the manual\n"
 	}
 	for line, want := range map[string]string{
@@ -468,6 +468,7 @@ var successfulArgs = map[string][]string{
 	"snapshot verify":   {sweepID + "/1"},
 	"snapshot checkout": {sweepID + "/1", "$LAB/home/copy"},
 	"diff":              {sweepID},
+	"ask":               {"why"}, // fails: it does not run in a sandbox
 	"radar":             {"wt"},
 	"snapshot rollback": {sweepID, sweepID + "/1"},
 	"submit":            {sweepID, "-m", "done"},
@@ -529,8 +530,8 @@ func TestCompletionRunsNothing(t *testing.T) {
 		}
 		o := l.runInProcess(opts(words), slices.Concat(words, args)...)
 		// shell has no terminal, ports finds no running command, unland no landing and restore no ended sandbox, because restore undoes each change.
-		// finish finds the sandbox.
-		if fails := slices.Contains([]string{"ports", "unland", "restore", "finish", "logs", "wait", "resume"}, words[len(words)-1]); o.code != 0 && (o.code != 1 || !fails) && (o.code != 129 || words[0] != "shell") {
+		// finish finds the sandbox, and ask does not run in one.
+		if fails := slices.Contains([]string{"ports", "unland", "restore", "finish", "logs", "wait", "resume", "ask"}, words[len(words)-1]); o.code != 0 && (o.code != 1 || !fails) && (o.code != 129 || words[0] != "shell") {
 			t.Errorf("%q %q: %+v", words, args, o)
 		}
 		if dumpDiff(before, l.dump()) != "" {

@@ -73,11 +73,7 @@ differences; 3 no such invocation or snapshot; 4 broken; 5 refused for safety; 7
 			if err != nil {
 				return err
 			}
-			d, err := repo.DiffSnapshots(c.Context, gitagency.DiffRequest{
-				Invocation: query, From: c.String("from"), To: c.String("to"), Paths: t.AfterDashDash,
-				Form: form, Binary: c.Bool("binary"), IncludeSecrets: c.Bool("include-secrets"),
-				Words: c.Bool("json") || format.Colors != gitagency.DiffColors{},
-			})
+			d, err := repo.DiffSnapshots(c.Context, t.diffRequest(c, query, form, format.Colors != gitagency.DiffColors{}))
 			if err != nil {
 				return err
 			}
@@ -92,6 +88,14 @@ differences; 3 no such invocation or snapshot; 4 broken; 5 refused for safety; 7
 			}
 			return err
 		},
+	}
+}
+
+// diffRequest returns the request of the flags.
+func (t *tool) diffRequest(c *cli.Context, id string, form gitagency.DiffForm, color bool) gitagency.DiffRequest {
+	return gitagency.DiffRequest{
+		Invocation: id, From: c.String("from"), To: c.String("to"), Paths: t.AfterDashDash,
+		Form: form, Binary: c.Bool("binary"), IncludeSecrets: c.Bool("include-secrets"), Words: c.Bool("json") || color,
 	}
 }
 
@@ -116,16 +120,21 @@ func parseDiffForm(c *cli.Context) (gitagency.DiffForm, error) {
 	return gitagency.DiffPatch, nil
 }
 
-// diffFormat returns how to print the diff. On a terminal, control characters in an agent's files are made visible, so
-// that they cannot control it; a pipe, as to git apply, gets every byte.
+// diffFormat returns how to print the diff.
 func (t *tool) diffFormat(repo *gitagency.Repository, form gitagency.DiffForm) (gitagency.DiffFormat, error) {
 	style, err := t.Style()
 	if err != nil {
 		return gitagency.DiffFormat{}, err
 	}
-	format := gitagency.DiffFormat{Form: form, Summary: true, EscapeControls: style.Color || t.ShowsOnTerminal(), Width: style.Width}
+	format := t.plainDiffFormat(style, form)
 	if style.Color {
 		format.Colors, err = repo.DiffColors()
 	}
 	return format, err
+}
+
+// plainDiffFormat returns how to print the diff, without colours. On a terminal, control characters in an agent's files are
+// made visible, so that they cannot control it; a pipe, as to git apply, gets every byte.
+func (t *tool) plainDiffFormat(style program.Style, form gitagency.DiffForm) gitagency.DiffFormat {
+	return gitagency.DiffFormat{Form: form, Summary: true, EscapeControls: style.Color || t.ShowsOnTerminal(), Width: style.Width}
 }

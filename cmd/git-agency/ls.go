@@ -73,7 +73,7 @@ Exit status: 0, whatever is found; 3 no such worktree, or 4 if the repository wa
 
 // printInvocations prints the table of invocations, and says below it what it leaves out or, if it is empty, what to type.
 func (t *tool) printInvocations(c *cli.Context, repo *gitagency.Repository, invocations []gitagency.Invocation, broken int) error {
-	header := []string{"ID", "NAME", "WORKTREE", "STATE", "AHEAD", "CHANGED", "AGE"}
+	header := listHeader()
 	if c.Bool("radar") {
 		header = append(header, "RADAR")
 	}
@@ -91,10 +91,7 @@ func (t *tool) printInvocations(c *cli.Context, repo *gitagency.Repository, invo
 		if !i.Broken { // a broken one is found by its full id only
 			id = tableID(id)
 		}
-		rows = append(rows, []string{
-			id, i.Name, worktreeCell(i, targets), format.State(i, t.Now()), numberOrUnknown(i, i.Ahead), numberOrUnknown(i, i.Dirty),
-			format.ShortDuration(t.Now().Sub(i.StartedAt)), i.Radar,
-		}[:len(header)])
+		rows = append(rows, append(t.listRow(i, id, worktreeCell(i, targets)), i.Radar)[:len(header)])
 	}
 	if err := t.PrintTable(header, rows, "AGE", "WORKTREE", "CHANGED", "AHEAD"); err != nil {
 		return err
@@ -130,6 +127,19 @@ func (t *tool) printInvocations(c *cli.Context, repo *gitagency.Repository, invo
 		t.PrintHint("there are no sandboxes; 'git agency start' makes one, and 'git agency ls --all' lists those that have ended")
 	}
 	return nil
+}
+
+// listHeader returns the header of the table of invocations.
+func listHeader() []string {
+	return []string{"ID", "NAME", "WORKTREE", "STATE", "AHEAD", "CHANGED", "AGE"}
+}
+
+// listRow returns the row of an invocation in the table.
+func (t *tool) listRow(i gitagency.Invocation, id, worktree string) []string {
+	return []string{
+		id, i.Name, worktree, format.State(i, t.Now()), numberOrUnknown(i, i.Ahead), numberOrUnknown(i, i.Dirty),
+		format.ShortDuration(t.Now().Sub(i.StartedAt)),
+	}
 }
 
 // worktreeTargets maps the ids of the worktrees to the branches that sandboxes started now would land on.

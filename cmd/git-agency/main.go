@@ -35,6 +35,7 @@ func newTool(stdout, stderr io.Writer, opts gitagency.Options) *tool {
 	t.Program = program.New(stdout, stderr, opts, program.Config{
 		Version:       toolVersion(),
 		Commands:      t.commands,
+		Inside:        t.insideActions,
 		Paged:         pagedCommands,
 		Sections:      manualSections,
 		KeepsDashDash: keepsDashDashArgs,
@@ -77,6 +78,7 @@ func (t *tool) commands() []program.CommandGroup {
 			t.putCommand(),
 			t.snapshotCommand(),
 			t.diffCommand(),
+			t.askCommand(),
 		}},
 		{Task: "review and land", Commands: []*cli.Command{
 			t.radarCommand(),

@@ -45,16 +45,23 @@ Exit status: 0 shown; 3 no such invocation; 4 shown as far as known, but it is b
 			if err != nil {
 				t.Warn(err.Error())
 			}
-			t.warnRefused(refusals)
-			if c.Bool("json") {
-				if err := t.PrintJSON(shownInvocation{inv, refusals}); err != nil {
-					return err
-				}
-				return inv.Err()
-			}
-			return program.PrintOne(t.Program, c, inv, invocationFields, t.invocationDetails)
+			return t.printInvocation(c, inv, refusals)
 		},
 	}
+}
+
+// printInvocation prints one invocation and what was refused of its sandbox. further fields are for people.
+func (t *tool) printInvocation(c *cli.Context, inv gitagency.Invocation, refusals []gitagency.Refusal, further ...program.Field) error {
+	t.warnRefused(refusals)
+	if c.Bool("json") {
+		if err := t.PrintJSON(shownInvocation{inv, refusals}); err != nil {
+			return err
+		}
+		return inv.Err()
+	}
+	return program.PrintOne(t.Program, c, inv, invocationFields, func(i gitagency.Invocation) []program.Field {
+		return append(t.invocationDetails(i), further...)
+	})
 }
 
 // shownInvocation is the JSON output of 'show'.

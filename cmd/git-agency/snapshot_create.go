@@ -40,26 +40,35 @@ invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage.`,
 			if err != nil {
 				return err
 			}
-			snapshot, err := sandbox.TakeSnapshot(c.Context, gitagency.SnapshotRequest{
-				Message: c.String("message"), IncludeIgnored: c.Bool("include-ignored"), IncludeSecrets: c.Bool("include-secrets"),
-			})
+			snapshot, err := sandbox.TakeSnapshot(c.Context, snapshotRequest(c))
 			if err != nil {
 				return err
 			}
-			t.warnLeftOut(snapshot.LeftOut)
-			if !snapshot.Created {
-				kept := ""
-				if c.IsSet("message") {
-					kept = ", which keeps its message"
-				}
-				fmt.Fprintf(t.Stderr, "nothing changed since snapshot %d%s\n", snapshot.Number, kept)
-			}
-			if c.Bool("json") {
-				return t.PrintJSON(snapshot)
-			}
-			return t.PrintLine(snapshot.ID)
+			return t.printSnapshot(c, snapshot)
 		},
 	}
+}
+
+func snapshotRequest(c *cli.Context) gitagency.SnapshotRequest {
+	return gitagency.SnapshotRequest{
+		Message: c.String("message"), IncludeIgnored: c.Bool("include-ignored"), IncludeSecrets: c.Bool("include-secrets"),
+	}
+}
+
+// printSnapshot prints a snapshot that was taken, or is still current.
+func (t *tool) printSnapshot(c *cli.Context, snapshot gitagency.Snapshot) error {
+	t.warnLeftOut(snapshot.LeftOut)
+	if !snapshot.Created {
+		kept := ""
+		if c.IsSet("message") {
+			kept = ", which keeps its message"
+		}
+		fmt.Fprintf(t.Stderr, "nothing changed since snapshot %d%s\n", snapshot.Number, kept)
+	}
+	if c.Bool("json") {
+		return t.PrintJSON(snapshot)
+	}
+	return t.PrintLine(snapshot.ID)
 }
 
 // leftOutReasons explains why a file of the sandbox is in no commit.

@@ -60,6 +60,7 @@ const (
 	OtherModules  Reason = "other-modules"  // invocation ID has repositories of submodules, Others, that are kept nowhere else
 	NoParent      Reason = "no-parent"      // worktree Name, with Branch, was not created from a branch
 	NotInSandbox  Reason = "not-in-sandbox" // Path is in no sandbox
+	NotInside     Reason = "not-inside"     // this process does not run in a sandbox
 	SandboxBranch Reason = "sandbox-branch" // Path has Branch checked out, which is the branch of a sandbox
 	NotWorktree   Reason = "not-worktree"   // Path is in no worktree of the repository; Other, if any, is the worktree around it that was moved without git
 	NameTaken     Reason = "name-taken"     // worktree ID has the name Name already

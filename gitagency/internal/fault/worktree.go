@@ -101,6 +101,11 @@ type NotInSandboxError struct{ Path string }
 
 func (e *NotInSandboxError) Error() string { return e.Path + " is in no sandbox" }
 
+// NotInsideError reports a process that does not run in a sandbox.
+type NotInsideError struct{}
+
+func (e *NotInsideError) Error() string { return "this process does not run in a sandbox" }
+
 // NoParentError reports an integration worktree that was not created from a branch, so that its work cannot be merged into
 // one.
 type NoParentError struct {

@@ -332,3 +332,21 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// BenchmarkServer measures what serving requests adds to a command that sends none.
+func BenchmarkServer(b *testing.B) {
+	dir := newDir(b)
+	for b.Loop() {
+		s, err := NewServer(dir)
+		if err != nil {
+			b.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(b.Context())
+		done := make(chan error, 1)
+		go func() { done <- s.Serve(ctx, nil) }()
+		cancel()
+		if err := <-done; err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -15,7 +15,7 @@ import (
 // bellFile is a FIFO in the mailbox. A process that sends a request writes the id of the request to it; the process that
 // serves requests reads it, without using the processor while there are none. Unlike inotify, whose descriptors take
 // milliseconds to close, it costs a command that sends no request microseconds.
-const bellFile = "bell"
+const bellFile = ".bell"
 
 // ErrNotServed reports that no process on the host serves the requests of the sandbox.
 var ErrNotServed = errors.New("no process of git-agency outside of the sandbox serves its requests")

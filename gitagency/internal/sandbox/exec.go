@@ -56,6 +56,10 @@ type ExecOptions struct {
 	// is passed instead of a terminal, from which the command could read. A nil stream is captured in the result, up to
 	// CaptureLimit.
 	Stdout, Stderr io.Writer
+
+	// Serve, if set, is called behind walls with the mailbox of the sandbox before the command starts, and stop when it has
+	// ended.
+	Serve func(mailbox string) (stop func())
 }
 
 // DefaultGrace is the default time between SIGTERM and SIGKILL.
@@ -142,6 +146,7 @@ func (s *Sandbox) Exec(ctx context.Context, opts ExecOptions) (ExecResult, error
 		if session.walls.proxyAddr != "" { // its port is known only after entering
 			env = environment()
 		}
+		defer s.serveMailbox(opts, h.Prims)()
 		s.warnSigningOff(env)
 		refused, run = &session.refused, func(t proc.Task, ctx context.Context) (proc.TaskResult, error) { return session.ns.Run(ctx, t) }
 	}

@@ -6,7 +6,11 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/mailbox"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
@@ -21,8 +25,29 @@ func (s *Sandbox) MailboxDir(prims store.Primitives) string {
 	return filepath.Join(s.Tree, guard.AgencyDir)
 }
 
-// questionFile is the name of the file in the mailbox in which an agent asks a question.
-const questionFile = "question.json"
+// serveMailbox calls ExecOptions.Serve for a command behind walls.
+func (s *Sandbox) serveMailbox(opts ExecOptions, prims store.Primitives) (stop func()) {
+	if opts.Serve == nil || prims.Isolation != settings.IsolationOS {
+		return func() {}
+	}
+	return opts.Serve(s.MailboxDir(prims))
+}
+
+// Variables identify the sandbox of a process that runs in one.
+type Variables struct {
+	ID       string
+	Tree     string
+	TaskFile string // empty if there is no task
+}
+
+// VariablesOf returns the variables of an environment that Exec made; a *fault.NotInsideError for any other.
+func VariablesOf(env []string) (Variables, error) {
+	v := Variables{proc.Getenv(env, core.InvocationVariable), proc.Getenv(env, sandboxVariable), proc.Getenv(env, taskVariable)}
+	if v.ID == "" || !filepath.IsAbs(v.Tree) {
+		return v, &fault.NotInsideError{}
+	}
+	return v, nil
+}
 
 // AgentStateDir returns the sandbox's own directory for the state of its agent, such as sessions and a copy of its login.
 // It is kept between commands, writable behind walls, and exists from the first command behind walls on.
@@ -37,17 +62,17 @@ func (s *Sandbox) recordFiles() []string {
 
 // createOwnDirs creates the directories that the walls show to the commands of this sandbox alone.
 func (s *Sandbox) createOwnDirs() error {
-	mailbox := s.Repo.Store.MailboxDir(s.Repo.ID, s.ID)
-	err := os.Mkdir(mailbox, 0o700)
+	dir := s.Repo.Store.MailboxDir(s.Repo.ID, s.ID)
+	err := os.Mkdir(dir, 0o700)
 	if errors.Is(err, fs.ErrExist) {
-		err = os.Chmod(mailbox, 0o700) // a command of the sandbox may have changed it
+		err = os.Chmod(dir, 0o700) // a command of the sandbox may have changed it
 	}
 	return errors.Join(err, os.MkdirAll(s.cachesDir(), 0o700), os.MkdirAll(s.AgentStateDir(), 0o700))
 }
 
 // mailboxVariables returns the variables that name the files through which an agent and the host communicate.
 func (s *Sandbox) mailboxVariables() []string {
-	env := []string{questionVariable + "=" + filepath.Join(s.Tree, guard.AgencyDir, questionFile)}
+	env := []string{questionVariable + "=" + filepath.Join(s.Tree, guard.AgencyDir, mailbox.QuestionFile)}
 	for i, name := range []string{taskVariable, answerVariable} {
 		if path, exists := store.FirstExisting(s.recordFiles()[i]); exists {
 			env = append(env, name+"="+path)

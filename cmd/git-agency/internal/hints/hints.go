@@ -40,7 +40,10 @@ const (
 func ExitCode(err error) int {
 	var state *gitagency.StateError
 	var refused *gitagency.RefusedError
+	var inside *gitagency.RequestError
 	switch {
+	case errors.As(err, &inside):
+		return requestCodes[inside.Kind]
 	case Is[*gitagency.NotPushedError](err), // first, because the landing succeeded, whatever the push failed with
 		Is[*gitagency.VerifyError](err): // first, because any error may have ended the temporary sandbox of the verification
 		return ExitFailed
@@ -70,6 +73,11 @@ func ExitCode(err error) int {
 		return reasons[state.Reason].code
 	}
 	return ExitFailed
+}
+
+// requestCodes are the exit codes of requests from inside of a sandbox that failed outside.
+var requestCodes = map[gitagency.RequestErrorKind]int{
+	"": ExitFailed, gitagency.RequestLocked: ExitLocked, gitagency.RequestBroken: ExitBroken, gitagency.RequestRefused: ExitRefused, gitagency.RequestInvalid: ExitUsage,
 }
 
 // For returns the hints for an error of the library: what to type next. retry is the command that failed.

@@ -36,11 +36,14 @@ var reasons = map[reason.Reason]row{
 	reason.InvalidDate: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{"without it, commits get the current time: unset " + e.Name}
 	}},
-	reason.Output:       {ExitFailed, nil},
-	reason.Timeout:      {ExitFailed, func(_ *gitagency.StateError, retry Retry) []string { return []string{retry.moreTime()} }},
-	reason.TooLarge:     {ExitFailed, always("name some paths after --, or get an overview with --stat")},
-	reason.ReadLimit:    {ExitFailed, readLimitHints},
-	reason.BehindWalls:  {ExitFailed, nil},
+	reason.Output:    {ExitFailed, nil},
+	reason.Timeout:   {ExitFailed, func(_ *gitagency.StateError, retry Retry) []string { return []string{retry.moreTime()} }},
+	reason.TooLarge:  {ExitFailed, always("name some paths after --, or get an overview with --stat")},
+	reason.ReadLimit: {ExitFailed, readLimitHints},
+	reason.BehindWalls: {ExitRefused, always(
+		"behind walls these work, for the sandbox itself: show, ls, path, diff, submit, ask, snapshot create, help and version",
+	)},
+	reason.NotInside:    {ExitFailed, always("an agent that runs in a sandbox asks its questions with this command; 'git agency exec' runs one there")},
 	reason.InRepository: {ExitFailed, nil},
 	reason.SetupFailed: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{"to try it again: git agency exec " + e.ID + " -- sh -c " + quote.Shell(e.Name)}

@@ -45,12 +45,13 @@ type Program struct {
 // Config describes the commands, of which this package knows none.
 type Config struct {
 	Version       string
-	Commands      func() []CommandGroup    // builds all commands, in the order in which help lists them
-	Paged         []string                 // commands with long output for people, such as "worktree ls"
-	Sections      func() []string          // sections of the manual, which "help" shows
-	KeepsDashDash func(*cli.Command) bool  // whether a command keeps the words after -- apart from its arguments
-	ExitCode      func(error) int          // exit code for the error of a command
-	Hints         func(err error) []string // hints on the error of a command: what to type next
+	Commands      func() []CommandGroup            // builds all commands, in the order in which help lists them
+	Inside        func() map[string]cli.ActionFunc // actions of the commands that work behind walls; nil is the same as outside
+	Paged         []string                         // commands with long output for people, such as "worktree ls"
+	Sections      func() []string                  // sections of the manual, which "help" shows
+	KeepsDashDash func(*cli.Command) bool          // whether a command keeps the words after -- apart from its arguments
+	ExitCode      func(error) int                  // exit code for the error of a command
+	Hints         func(err error) []string         // hints on the error of a command: what to type next
 }
 
 // New returns a program that writes to stdout and stderr.
@@ -124,6 +125,9 @@ func (p *Program) NewApp() *cli.App {
 	}
 	hideFalseDefaults(app.Flags)
 	p.configureCommands(app.Commands)
+	if err := gitagency.CheckOutsideWalls(p.Options.Env); err != nil {
+		replaceActions(app.Commands, "", p.config.Inside(), err)
+	}
 	p.markPageable(app.Commands, "")
 	return app
 }
@@ -144,6 +148,21 @@ func (p *Program) configureCommands(commands []*cli.Command) {
 		}
 		hideFalseDefaults(c.Flags)
 		p.configureCommands(c.Subcommands)
+	}
+}
+
+// replaceActions gives the commands their actions behind walls: those without one fail there with refused.
+func replaceActions(commands []*cli.Command, prefix string, inside map[string]cli.ActionFunc, refused error) {
+	for _, c := range commands {
+		replaceActions(c.Subcommands, prefix+c.Name+" ", inside, refused)
+		action, works := inside[prefix+c.Name]
+		switch {
+		case len(c.Subcommands) > 0:
+		case !works:
+			c.Action = func(*cli.Context) error { return refused }
+		case action != nil:
+			c.Action = action
+		}
 	}
 }
 
