@@ -31,7 +31,7 @@ const execName = "exec"
 // keepsDashDashArgs reports whether a command keeps the words after -- apart from its arguments: they are the command
 // line of another program, or paths that must not be taken for an argument.
 func keepsDashDashArgs(c *cli.Command) bool {
-	return c.Name == execName || c.Name == diffName || c.Name == preflightName || runs.KeepsDashDash(c)
+	return c.Name == execName || c.Name == diffName || runs.KeepsDashDash(c)
 }
 
 func (t *tool) execCommand() *cli.Command {

@@ -102,7 +102,6 @@ func commandHints(err error) (lines []string, known bool) {
 			lines = append(lines, "to upload the targets instead, make a copy without links first: 'cp -rL'")
 		}
 	case hints.Is[*sourceError](err): // the message says everything
-	case hints.Is[*preflightError](err): // the result has the remedies
 	case hints.Is[*program.OutputError](err):
 		lines = []string{"'git agency ls' and 'git agency worktree ls' show what was created"}
 	case hints.Is[*setup.ForeignFileError](err):

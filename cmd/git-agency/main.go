@@ -55,7 +55,7 @@ func (t *tool) commands() []program.CommandGroup {
 		}},
 		{Task: "run agents", Commands: []*cli.Command{
 			run.Run(),
-			t.preflightCommand(),
+			run.Preflight(),
 			run.Logs(),
 			run.Wait(),
 			run.Stop(),

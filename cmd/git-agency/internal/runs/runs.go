@@ -23,7 +23,7 @@ type Commands struct{ *program.Program }
 
 // KeepsDashDash reports whether a command of this package keeps the words after -- apart from its arguments: they are the
 // command line of another program.
-func KeepsDashDash(c *cli.Command) bool { return c.Name == runName }
+func KeepsDashDash(c *cli.Command) bool { return c.Name == runName || c.Name == preflightName }
 
 // readTask returns the text of -p, of the file of --task-file, or of standard input for "-"; nil if none was given.
 func readTask(c *cli.Context, args []string) (task []byte, rest []string, err error) {
@@ -98,6 +98,9 @@ func (e *runError) Unwrap() error { return &e.ChildError }
 
 // Hints says what to type after a run that did not finish; known is false for any other error.
 func Hints(err error) (lines []string, known bool) {
+	if hints.Is[*preflightError](err) { // the result has the remedies
+		return nil, true
+	}
 	var run *runError
 	if !errors.As(err, &run) {
 		return nil, false

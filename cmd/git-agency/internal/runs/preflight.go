@@ -1,4 +1,4 @@
-package main
+package runs
 
 import (
 	"slices"
@@ -14,7 +14,8 @@ import (
 
 const preflightName = "preflight"
 
-func (t *tool) preflightCommand() *cli.Command {
+// Preflight builds the command that checks whether an agent can be run.
+func (t Commands) Preflight() *cli.Command {
 	return &cli.Command{
 		Name:  preflightName,
 		Usage: "check whether an agent can be run",
@@ -41,7 +42,7 @@ Exit status: 0 all checks passed; 3 no such worktree; 6 a check failed; 129 usag
 	}
 }
 
-func (t *tool) preflight(c *cli.Context) error {
+func (t Commands) preflight(c *cli.Context) error {
 	worktree, err := program.OptionalArg(c)
 	if err != nil {
 		return err
@@ -78,7 +79,7 @@ func (t *tool) preflight(c *cli.Context) error {
 }
 
 // printChecks prints for people each check, and what to do about those that failed.
-func (t *tool) printChecks(checks []gitagency.PreflightCheck) error {
+func (t Commands) printChecks(checks []gitagency.PreflightCheck) error {
 	var rows [][]string
 	for _, c := range checks {
 		state := "ok"
