@@ -111,7 +111,6 @@ var floors = []struct {
 		imports: "lock proc git/object git git/worktree git/transport git/status git/snapshot git/submodule git/merge git/update store " +
 			"quote fault settings core snapshots sandbox discard",
 	},
-	{dir: "runs", imports: "durable procfs proc store mailbox runner fault settings core snapshots sandbox landing"},
 	{dir: "directory", imports: "git store guard fault settings core snapshots diff"},
 	{dir: "listing", imports: "proc git git/status git/merge guard core"},
 	{dir: "radar", imports: "proc git/object git git/status git/merge fault core handoff sandbox"},
@@ -123,8 +122,9 @@ var floors = []struct {
 
 	// 4: the public library
 	{dir: "requests", imports: "guard mailbox fault core snapshots sandbox diff landing listing doctor"},
+	{dir: "runs", imports: "durable procfs proc store mailbox runner fault settings core snapshots sandbox preflight landing requests"},
 	{dir: "reason"},
-	{dir: "gitagency", imports: "reason ids terminal proc store guard archive confine mailbox runner treediff fault settings core snapshots sandbox diff discard allow preflight landing runs directory listing radar doctor requests"},
+	{dir: "gitagency", imports: "reason ids terminal proc store guard archive confine mailbox runner treediff fault settings core snapshots sandbox diff discard allow preflight landing directory listing radar doctor requests runs"},
 
 	// 5: the command
 	{dir: "cmd/git-agency/internal/argv", reserved: urfave},

@@ -25,10 +25,12 @@ func (req RunRequest) internal() runs.Request {
 	}
 }
 
-// CreateRun makes the sandbox of a run and records its task, or fails and leaves nothing. ExecuteRun then runs the agent.
-func (r *Repository) CreateRun(ctx context.Context, req RunRequest) (Invocation, error) {
-	i, err := runs.Create(ctx, r.core, req.internal())
-	return newInvocation(i), publicError(err)
+// CreateRuns makes the sandboxes of runs and records their tasks. ExecuteRun then runs each agent. If a preflight check of
+// one of them fails, the error is a *PreflightError and nothing is created. The invocations that are returned with an error
+// were created.
+func (r *Repository) CreateRuns(ctx context.Context, reqs []RunRequest) ([]Invocation, error) {
+	created, err := runs.Create(ctx, r.core, convertAll(reqs, RunRequest.internal))
+	return convertAll(created, newInvocation), publicError(err)
 }
 
 // RunEvent is one event that the stream of an agent tells. Its text is untrusted.

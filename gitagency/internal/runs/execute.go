@@ -10,6 +10,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/procfs"
+	"github.com/git-agency/git-agency/gitagency/internal/requests"
 	"github.com/git-agency/git-agency/gitagency/internal/runner"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
@@ -136,16 +137,27 @@ type statusEvent struct {
 
 // run executes the program of the run.
 func (a *attempt) run(ctx context.Context) ending {
+	if old, err := a.takeQuestion(); old != nil || err != nil { // left by a command before the run
+		a.repo.Warn("sandbox %s: a question that was asked before the run is dropped", a.sandbox.ID)
+	}
+	if err := a.sandbox.Setup(ctx, sandbox.SetupRequest{Force: a.req.Force}); err != nil {
+		return ending{err: err, interrupted: context.Cause(ctx) != nil}
+	}
 	opts, err := a.execOptions()
 	if err != nil {
 		return ending{err: &fault.SetupError{ID: a.sandbox.ID, Err: err}}
 	}
+	opts.Serve = requests.Server(a.repo, a.sandbox.ID)
 	logs, err := a.connectOutput(&opts)
 	if err != nil {
 		return ending{err: &fault.SetupError{ID: a.sandbox.ID, Err: err}}
 	}
 	stopSnapshots := a.snapshotPeriodically(ctx)
-	result, err := a.sandbox.Exec(ctx, opts)
+	running, end := context.WithCancelCause(ctx)
+	stopWatching := a.endAfterQuestion(running, end)
+	result, err := a.sandbox.Exec(running, opts)
+	stopWatching()
+	end(nil)
 	stopSnapshots()
 	return ending{exec: result, err: errors.Join(err, logs.close()), interrupted: err != nil && context.Cause(ctx) != nil}
 }

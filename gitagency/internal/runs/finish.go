@@ -11,7 +11,6 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/landing"
-	"github.com/git-agency/git-agency/gitagency/internal/mailbox"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/runner"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
@@ -60,7 +59,7 @@ func (a *attempt) decide(ctx context.Context, res *Result, end ending, summary r
 		res.Status, res.Reason, res.ExitCode = store.StatusStopped, "it was stopped", exitStopped
 		return
 	case !end.ran():
-		res.Status, res.Reason = store.StatusFailed, notRunReason(end.err)
+		res.fail(notRunReason(end.err))
 		if fault.Is[*fault.SetupError](end.err) {
 			res.ExitCode = exitSetup
 		}
@@ -113,6 +112,9 @@ func notRunReason(err error) string {
 	var setup *fault.SetupError
 	if errors.As(err, &setup) {
 		return "its sandbox could not be set up: " + setup.Err.Error()
+	}
+	if fault.Is[*fault.SetupCommandError](err) {
+		return err.Error()
 	}
 	return "it could not be run: " + err.Error()
 }
@@ -174,15 +176,6 @@ func literalPathspecs(paths []string) []string {
 		specs[i] = ":(top,literal)" + path
 	}
 	return specs
-}
-
-// takeQuestion takes the question that the agent left, if any.
-func (a *attempt) takeQuestion() (*store.Question, error) {
-	q, asked, err := mailbox.TakeQuestion(a.sandbox.MailboxDir(a.record.Primitives))
-	if !asked {
-		return nil, err
-	}
-	return &store.Question{Text: q.Question, Options: q.Options, Context: q.Context, AskedAt: a.repo.Now()}, err
 }
 
 // recordEnd writes the status to the record and the history.

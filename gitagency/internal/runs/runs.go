@@ -17,6 +17,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/preflight"
 	"github.com/git-agency/git-agency/gitagency/internal/runner"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
@@ -36,13 +37,33 @@ type Request struct {
 // maxTask bounds the task, which is kept in memory.
 const maxTask = 16 << 20
 
-// Create makes the sandbox of a run and records the task in it. It runs nothing in the sandbox.
-func Create(ctx context.Context, r *core.Repository, req Request) (core.Invocation, error) {
-	start, err := req.plan(r)
-	if err != nil {
-		return core.Invocation{}, err
+// Create makes the sandboxes of runs and records their tasks. It runs nothing in them. If a preflight check of one of them
+// fails, nothing is created. The invocations that are returned with an error were created.
+func Create(ctx context.Context, r *core.Repository, reqs []Request) (created []core.Invocation, err error) {
+	starts := make([]sandbox.StartRequest, len(reqs))
+	for i, req := range reqs {
+		if starts[i], err = req.plan(r); err != nil {
+			return nil, err
+		}
+		if i > 0 && starts[i].Runner == starts[i-1].Runner { // several runs of one command line differ only in their agents
+			continue
+		}
+		report, err := preflight.Run(ctx, r, preflight.Request{Start: starts[i], Argv: req.Argv, Headless: !req.Interactive})
+		if err == nil {
+			err = report.Err()
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
-	return sandbox.Start(ctx, r, start)
+	for _, start := range starts {
+		inv, err := sandbox.Start(ctx, r, start)
+		if err != nil {
+			return created, err
+		}
+		created = append(created, inv)
+	}
+	return created, nil
 }
 
 // plan checks a request and returns that for its sandbox.

@@ -80,15 +80,11 @@ func (t Commands) run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	var invocations []gitagency.Invocation
-	for _, req := range requests {
-		inv, err := repo.CreateRun(c.Context, req)
-		if err != nil {
-			return errors.Join(err, t.printIDs(invocations))
-		}
-		startflags.WarnIsolation(t.Program, inv)
-		invocations = append(invocations, inv)
+	invocations, err := repo.CreateRuns(c.Context, requests)
+	if err != nil {
+		return errors.Join(err, t.printIDs(invocations))
 	}
+	startflags.WarnIsolation(t.Program, invocations[0])
 	if c.Bool("detach") {
 		return t.detach(c, repo, invocations)
 	}
