@@ -7,6 +7,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/runner"
 	"github.com/git-agency/git-agency/gitagency/internal/runs"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
 // RunRequest describes a run: an agent at work in a sandbox of its own.
@@ -17,11 +18,20 @@ type RunRequest struct {
 	Interactive bool          // run the agent's own program on a terminal
 	Timeout     time.Duration // zero: agency.runTimeout, else DefaultRunTimeout; negative: none
 	CommitAll   bool          // commit what the agent leaves uncommitted
+	Budget      Budget        // what the agent may spend
+}
+
+// Budget bounds what an agent may spend; zero means no limit.
+type Budget struct {
+	CostUSD float64 // of all runs, as far as the agent tells it
+	Tokens  int64   // of all runs, as far as the agent tells them
+	Output  int64   // bytes of each run
 }
 
 func (req RunRequest) internal() runs.Request {
 	return runs.Request{
 		Start: req.Start.internal(), Argv: req.Argv, Task: req.Task, Interactive: req.Interactive, Timeout: req.Timeout, CommitAll: req.CommitAll,
+		Budget: store.Budget(req.Budget),
 	}
 }
 

@@ -81,6 +81,7 @@ type attempt struct {
 	record  store.InvocationMeta // from before this run
 	req     ExecuteRequest
 	stream  *streamReader // nil if the agent has none
+	budget  budget
 }
 
 // ending is how the program of a run ended.
@@ -89,6 +90,7 @@ type ending struct {
 	err  error // why it was not run, or not to its end
 
 	interrupted bool // the caller ended it
+	exceeded    bool // err is a *budgetError
 }
 
 // begin records that this process supervises the run, unless another one does, and returns the record from before.
@@ -148,16 +150,18 @@ func (a *attempt) run(ctx context.Context) ending {
 		return ending{err: &fault.SetupError{ID: a.sandbox.ID, Err: err}}
 	}
 	opts.Serve = requests.Server(a.repo, a.sandbox.ID)
+	running, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	a.budget = budget{limits: a.record.Budget, before: a.record.RunFields, end: end}
 	logs, err := a.connectOutput(&opts)
 	if err != nil {
 		return ending{err: &fault.SetupError{ID: a.sandbox.ID, Err: err}}
 	}
 	stopSnapshots := a.snapshotPeriodically(ctx)
-	running, end := context.WithCancelCause(ctx)
 	stopWatching := a.endAfterQuestion(running, end)
 	result, err := a.sandbox.Exec(running, opts)
 	stopWatching()
-	end(nil)
 	stopSnapshots()
-	return ending{exec: result, err: errors.Join(err, logs.close()), interrupted: err != nil && context.Cause(ctx) != nil}
+	exceeded := fault.Is[*budgetError](context.Cause(running))
+	return ending{exec: result, err: errors.Join(err, logs.close()), interrupted: err != nil && context.Cause(ctx) != nil, exceeded: exceeded}
 }

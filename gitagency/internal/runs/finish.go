@@ -36,7 +36,9 @@ func (a *attempt) finish(ctx context.Context, end ending) (Result, error) {
 			res.Warnings = append(res.Warnings, "no snapshot could be taken at its end: "+err.Error())
 		}
 	}
-	return res, a.recordEnd(res, summary)
+	err := a.recordEnd(res, summary)
+	a.notify(ctx, res)
+	return res, err
 }
 
 // ran reports whether the program was started.
@@ -66,6 +68,10 @@ func (a *attempt) decide(ctx context.Context, res *Result, end ending, summary r
 		return
 	case question != nil:
 		res.Status, res.Reason, res.ExitCode = store.StatusBlocked, "it asks a question", ExitBlocked
+		return
+	case end.exceeded:
+		res.ExitCode = ExitFailed
+		res.fail(end.err.Error())
 		return
 	case end.exec.TimedOut:
 		res.Status, res.Reason = store.StatusTimedOut, "it took longer than "+end.exec.Duration.Round(time.Second).String()

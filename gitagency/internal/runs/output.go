@@ -93,7 +93,7 @@ func (a *attempt) connectOutput(opts *sandbox.ExecOptions) (logs outputLogs, err
 			return nil, errors.Join(err, logs.close())
 		}
 		logs = append(logs, log)
-		writers[i] = &output{log: log, caller: c.to}
+		writers[i] = &output{log: log, caller: c.to, budget: &a.budget}
 	}
 	if a.stream != nil {
 		writers[0] = io.MultiWriter(writers[0], a.stream)
@@ -106,9 +106,11 @@ func (a *attempt) connectOutput(opts *sandbox.ExecOptions) (logs outputLogs, err
 type output struct {
 	log    *logFile
 	caller io.Writer // nil if there is none
+	budget *budget
 }
 
 func (o *output) Write(p []byte) (int, error) {
+	o.budget.write(len(p))
 	if o.caller != nil {
 		if _, err := o.caller.Write(p); err != nil {
 			o.caller = nil
@@ -176,6 +178,9 @@ const maxEventText = 4 << 10
 func (a *attempt) reportEvent(event runner.Event) {
 	event.Text = shorten(event.Text, maxEventText)
 	event.Tool = shorten(event.Tool, 200)
+	if event.Kind == runner.Usage {
+		a.budget.spend(a.stream.stream.Summary())
+	}
 	a.repo.AppendEvent(a.sandbox.ID, agentEvent{a.repo.Now(), "agent", event.Kind, event.Tool, event.Text})
 	if a.req.OnEvent != nil {
 		a.req.OnEvent(event)

@@ -32,6 +32,7 @@ type Request struct {
 	Interactive bool                 // run the agent's own program on a terminal
 	Timeout     time.Duration        // zero: agency.runTimeout; negative: none
 	CommitAll   bool                 // commit what the agent leaves uncommitted
+	Budget      store.Budget         // what the agent may spend
 }
 
 // maxTask bounds the task, which is kept in memory.
@@ -82,7 +83,7 @@ func (req Request) plan(r *core.Repository) (sandbox.StartRequest, error) {
 	}
 	start.Task = req.Task
 	start.Run = store.RunFields{
-		Task: firstLine(string(req.Task)), SessionID: id, Command: req.Argv, RunTimeoutMS: milliseconds(req.Timeout), CommitAll: req.CommitAll,
+		Task: firstLine(string(req.Task)), SessionID: id, Command: req.Argv, RunTimeoutMS: milliseconds(req.Timeout), CommitAll: req.CommitAll, Budget: req.Budget,
 	}
 	if spec, known := findSpec(r, start.Runner); known && spec.Hosts != nil {
 		start.Primitives.Outputs, err = addHosts(r, start, spec.Hosts(r.Opts.Env))
@@ -98,6 +99,8 @@ func (req Request) check(r *core.Repository) error {
 		return &fault.InvalidError{What: "run", Value: req.Start.Runner, Want: "either an agent (--runner) or a command (after --)"}
 	case len(req.Task) > maxTask:
 		return &fault.InvalidError{What: "task", Value: firstLine(string(req.Task)), Want: fmt.Sprintf("at most %d MiB", maxTask>>20)}
+	case req.Budget.CostUSD < 0 || req.Budget.Tokens < 0 || req.Budget.Output < 0:
+		return &fault.InvalidError{What: "budget", Want: "limits that are not negative"}
 	case req.Interactive && req.Task != nil:
 		return &fault.InvalidError{What: "run", Want: "no task for an interactive agent"}
 	}

@@ -35,6 +35,8 @@ func Keys() []Key {
 		{Name: "agency.lockTimeout", Default: "30s", Meaning: "how long to wait for the repository lock, or for a discard of the sandbox: 0 is one try, -1 for ever; --lock-timeout wins", checkValue: checkDuration},
 		{Name: "agency.operationTimeout", Default: "10m", Meaning: "how long one exec, put or snapshot may take: -1 is for ever; 'exec --timeout' wins", checkValue: checkTimeout},
 		{Name: "agency.runTimeout", Default: "60m", Meaning: "how long an agent may work in a sandbox: -1 is for ever; 'run --timeout' wins", checkValue: checkTimeout},
+		{Name: NotifyKey, Default: "true", Meaning: "whether the end of a run is told by a notification on the desktop, where notify-send is installed", checkValue: checkBool},
+		{Name: NotifyCommandKey, Meaning: "a shell command to run when an agent asks or has ended, with JSON on its standard input; a repository cannot set it", checkValue: CheckCommand, namesCommand: true},
 		{Name: snapshotEveryKey, Default: "1m", Meaning: "how often a sandbox is snapshotted while an agent works in it: 0 is never", checkValue: checkDuration},
 		{Name: ReadLimitsKey, Default: defaultReadLimits, Meaning: "limits of reading data that an agent wrote: processor time, memory and output of each git process, size of all objects uncompressed", checkValue: checkReadLimits},
 		{Name: secretKey, Default: strings.Join(defaultSecrets, " "), Meaning: "more name patterns of untracked files to leave out of snapshots; !pattern includes files again; an empty value clears the list", checkValue: checkSecretPattern, multiValued: true},
@@ -82,6 +84,8 @@ const (
 	SetupKey         = "agency.setup"
 	autoDetachKey    = "agency.autoDetach"
 	snapshotEveryKey = "agency.snapshotEvery"
+	NotifyKey        = "agency.notify"
+	NotifyCommandKey = "agency.notifyCommand"
 )
 
 // Setting is the effective value of a key, or its default.

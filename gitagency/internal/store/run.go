@@ -13,9 +13,10 @@ type RunFields struct {
 	Command       []string   `json:"run_command,omitempty"`       // command line of a run without a runner
 	RunTimeoutMS  int64      `json:"run_timeout_ms,omitempty"`    // limit of each run; negative for none, zero for agency.runTimeout
 	CommitAll     bool       `json:"commit_all,omitempty"`        // commit what an agent leaves uncommitted
-	ResumeWith    string     `json:"resume_with,omitempty"`       // what the next run is given: ResumeWithAnswer, ResumeWithTask, or nothing
-	RunStartedAt  *time.Time `json:"run_started_at,omitempty"`    // start of the last run
-	Runs          int        `json:"runs,omitempty"`              // number of runs so far
+	Budget        Budget     `json:"budget,omitzero"`
+	ResumeWith    string     `json:"resume_with,omitempty"`    // what the next run is given: ResumeWithAnswer, ResumeWithTask, or nothing
+	RunStartedAt  *time.Time `json:"run_started_at,omitempty"` // start of the last run
+	Runs          int        `json:"runs,omitempty"`           // number of runs so far
 
 	PID        int    `json:"pid,omitempty"`         // process that supervises the run; only while it runs
 	PIDStarted string `json:"pid_started,omitempty"` // start of that process, so that a reused id is recognised
@@ -26,6 +27,13 @@ type RunFields struct {
 	CostUSD      float64   `json:"cost_usd,omitempty"`
 	Tokens       int64     `json:"tokens,omitempty"`
 	Question     *Question `json:"question,omitempty"` // unanswered question
+}
+
+// Budget bounds what an agent may spend; zero means no limit.
+type Budget struct {
+	CostUSD float64 `json:"cost_usd,omitempty"` // of all runs
+	Tokens  int64   `json:"tokens,omitempty"`   // of all runs
+	Output  int64   `json:"output,omitempty"`   // bytes of each run
 }
 
 // Question is a question of an agent to its user. All of it is untrusted text.

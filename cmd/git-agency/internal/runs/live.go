@@ -125,8 +125,9 @@ func (l *live) end() {
 	}
 	close(l.stop)
 	<-l.done
-	var b strings.Builder
-	l.erase(&b)
+	b := &strings.Builder{}
+	l.erase(b)
+	b.WriteByte('\a') // the user may look elsewhere
 	_, _ = io.WriteString(l.w, b.String())
 	l.w = nil
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -34,6 +36,7 @@ func (t Commands) Run() *cli.Command {
 		UsageText: `git agency run [<wt>] [--runner <runner>]... [-n <number>]
                       [-p <task> | --task-file <file> | -] [--timeout <t>]
                       [--detach] [--commit-all] [--name <label>]
+                      [--max-cost <dollars>] [--max-tokens <n>] [--max-output <size>]
                       [--from <commit-ish> | --from-snapshot <snapshot> | --with-changes]
                       [--profile <profile>] [--changeset <c>] [--platform <p>]
                       [--isolation <i>] [--outputs <o>] [--software <s>]
@@ -65,6 +68,9 @@ interrupted or stopped. Of several runs: 0 all finished, 7 one asks, else 1.`,
 			&cli.StringFlag{Name: "timeout", Usage: "end the run after `DURATION` (-1: never)", DefaultText: "agency.runTimeout, else 60m; never for an interactive agent"},
 			&cli.BoolFlag{Name: "detach", Aliases: []string{"d"}, Usage: "return at once; the run survives the terminal"},
 			&cli.BoolFlag{Name: "commit-all", Usage: "commit what the agent leaves uncommitted"},
+			&cli.StringFlag{Name: "max-cost", Usage: "end the run when it costs more than `DOLLARS`, as the agent tells it"},
+			&cli.StringFlag{Name: "max-tokens", Usage: "end the run when it uses more than `NUMBER` tokens, as the agent tells it"},
+			&cli.StringFlag{Name: "max-output", Usage: "end the run when it writes more than `SIZE`, such as 10m"},
 		}, startflags.Origin(), startflags.Primitives(), startflags.Limits())...)...),
 		Action: t.run,
 	}
@@ -112,6 +118,9 @@ func (t Commands) runRequests(c *cli.Context) ([]gitagency.RunRequest, error) {
 	if err := startflags.ParseLimit(c, gitagency.TimeoutLimit, &req.Timeout); err != nil {
 		return nil, err
 	}
+	if req.Budget, err = parseBudget(c); err != nil {
+		return nil, err
+	}
 	runners, _ := c.Generic("runner").(*argv.RepeatedFlag)
 	names, number := runners.Values, c.Int("number")
 	switch {
@@ -140,6 +149,29 @@ func (t Commands) runRequests(c *cli.Context) ([]gitagency.RunRequest, error) {
 		}
 	}
 	return requests, nil
+}
+
+// parseBudget returns the budget of the flags.
+func parseBudget(c *cli.Context) (budget gitagency.Budget, err error) {
+	if c.IsSet("max-cost") {
+		budget.CostUSD, err = strconv.ParseFloat(c.String("max-cost"), 64)
+		if err != nil || !(budget.CostUSD > 0) || math.IsInf(budget.CostUSD, 0) {
+			return budget, program.NewUsageError(c, fmt.Errorf("--max-cost %s: want an amount of dollars such as 2.50", c.String("max-cost")))
+		}
+	}
+	if c.IsSet("max-tokens") {
+		budget.Tokens, err = strconv.ParseInt(c.String("max-tokens"), 10, 64)
+		if err != nil || budget.Tokens <= 0 {
+			return budget, program.NewUsageError(c, fmt.Errorf("--max-tokens %s: want a number of tokens", c.String("max-tokens")))
+		}
+	}
+	if c.IsSet("max-output") {
+		budget.Output, err = gitagency.FileSizeLimit.Parse(c.String("max-output"))
+		if err != nil {
+			return budget, program.NewUsageError(c, fmt.Errorf("--max-output: %w", err))
+		}
+	}
+	return budget, nil
 }
 
 // hasTerminal reports whether an interactive program can run on the terminal of the user.
