@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -27,34 +26,33 @@ func (s *subject) neededHosts() (outlet.Rules, error) {
 	return outlet.ParseRules(strings.Join(hosts, ","))
 }
 
-// checkHosts checks that the outputs of the sandbox allow the hosts that the agent needs.
+// checkHosts checks that the outputs of the sandbox allow the hosts that the agent needs. A run adds them to a list of
+// hosts, but it cannot add them to none.
 func checkHosts(_ context.Context, s *subject) result {
 	needed, err := s.neededHosts()
 	if err != nil {
 		return failedBy(fmt.Errorf("hosts of %s: %w", s.agent.name, err))
 	}
-	listed, some := strings.CutPrefix(s.prims.Outputs, settings.HostsPrefix)
+	listed, isList := strings.CutPrefix(s.prims.Outputs, settings.HostsPrefix)
 	switch {
 	case s.prims.Outputs == settings.OutputsOpen:
 		return passed("all hosts can be reached")
 	case needed.IsEmpty():
 		return passed("it is not known which hosts the command needs; outputs %s", s.prims.Outputs)
-	}
-	var allowed outlet.Rules
-	if some {
-		if allowed, err = outlet.ParseRules(listed); err != nil {
-			return failedBy(err)
+	case !isList:
+		return result{
+			failed: true, reason: fmt.Sprintf("%s needs %s, and outputs %s does not allow that", s.agent.name, needed, s.prims.Outputs),
+			remedy: "--outputs " + quote.Shell(settings.HostsPrefix+needed.String()),
 		}
 	}
-	missing := allowed.Missing(needed)
-	if missing.IsEmpty() {
-		return passed("%s can be reached", needed)
+	allowed, err := outlet.ParseRules(listed)
+	if err != nil {
+		return failedBy(err)
 	}
-	all := slices.DeleteFunc([]string{allowed.String(), missing.String()}, func(list string) bool { return list == "" })
-	return result{
-		failed: true, reason: fmt.Sprintf("%s needs %s, which outputs %s does not allow", s.agent.name, missing, s.prims.Outputs),
-		remedy: "--outputs " + quote.Shell(settings.HostsPrefix+strings.Join(all, ",")),
+	if missing := allowed.Missing(needed); !missing.IsEmpty() {
+		return passed("a run adds %s to the outputs", missing)
 	}
+	return passed("%s can be reached", needed)
 }
 
 // connectTimeout bounds the connection to one host.
