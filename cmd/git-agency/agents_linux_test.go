@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -119,6 +120,7 @@ type agentRecord struct {
 	Question  string `json:"question"`
 	Message   string `json:"last_message"`
 	Tokens    int    `json:"tokens"`
+	PID       int    `json:"pid"`
 }
 
 // record returns the only invocation.
@@ -264,6 +266,40 @@ func TestRealAgentStopLeavesNoProcess(t *testing.T) {
 		}
 		if got := l.record(); got.State != "stopped" {
 			l.t.Errorf("%+v", got)
+		}
+	})
+}
+
+// A supervisor that is killed cannot record the session of its agent.
+func TestRealAgentResumesAfterKill(t *testing.T) {
+	t.Parallel()
+	forEachRealAgent(t, []fakemodel.Step{{Shell: "echo killed >>readme"}, {Hang: true}}, func(l *agentLab) {
+		l.require(l.run(scriptedTask, "--detach"), 0)
+		select {
+		case <-l.server.Hanging:
+		case <-time.After(3 * time.Minute):
+			l.t.Fatalf("the agent did not ask the model: %s", l.agency("logs", l.record().ID))
+		}
+		record := l.record()
+		if err := syscall.Kill(record.PID, syscall.SIGKILL); err != nil {
+			l.t.Fatalf("%+v: %v", record, err)
+		}
+		mark := "AGENCY_INVOCATION_ID=" + record.ID
+		if !waitUntil(func() bool { return processesWith(l.t, "environ", mark) == nil }) {
+			l.t.Fatalf("processes are left: %q", processesWith(l.t, "environ", mark))
+		}
+		if got := l.record(); got.State != "failed" {
+			l.t.Errorf("%+v", got)
+		}
+		// Some agents complete the history with an answer of their own.
+		commit := fakemodel.Step{Shell: "git commit -qam 'after the kill' || git status"}
+		l.server.SetScript(scriptedTask, []fakemodel.Step{{Say: "The session is lost."}, commit, commit, {Say: "Done."}})
+		l.require(l.agencyWithInput("", "resume", record.ID), 0)
+		if got := l.record(); got.State != "finished" || got.SessionID != record.SessionID || got.Message != "Done." {
+			l.t.Errorf("%+v", got)
+		}
+		if steps := l.steps(); strings.Count(steps, "0") != 1 {
+			l.t.Errorf("steps %s", steps)
 		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -75,7 +76,7 @@ func Listen(addr string, scripts map[string][]Step) (*Server, error) {
 		URL:     "http://" + listener.Addr().String(),
 		hanging: make(chan string, 64),
 		closed:  make(chan struct{}),
-		scripts: scripts,
+		scripts: maps.Clone(scripts),
 	}
 	s.Hanging = s.hanging
 	mux := http.NewServeMux()
@@ -102,6 +103,13 @@ func Listen(addr string, scripts map[string][]Step) (*Server, error) {
 func (s *Server) Close() error {
 	close(s.closed)
 	return s.http.Close()
+}
+
+// SetScript replaces the steps of a script.
+func (s *Server) SetScript(name string, steps []Step) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.scripts[name] = steps
 }
 
 // Requests returns the requests so far.
@@ -195,6 +203,8 @@ func (s *Server) next(users []string, answers int, hasTools bool) (string, Step)
 		return "", Step{Say: "ok"}
 	}
 	text := strings.Join(users, "\n")
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
 	for name, steps := range s.scripts {
 		if !strings.Contains(text, name) {
 			continue

@@ -13,6 +13,7 @@ func claude() Spec {
 	s := Spec{
 		Name: "claude", Program: "claude", Tried: "2.1.197",
 		ChoosesSession: true,
+		SessionFile:    func(session string) string { return "projects/*/" + session + ".jsonl" },
 		Headless: func(l Launch) []string {
 			// With -p and no prompt among the arguments, the prompt is standard input.
 			return append([]string{"claude", "-p", "--output-format", "stream-json", "--verbose"}, claudeOptions(l)...)
@@ -65,7 +66,7 @@ func claudeOptions(l Launch) []string {
 		}})))
 	}
 	switch {
-	case l.resumes():
+	case l.Resume && l.Session != "":
 		return append(options, "--resume", l.Session)
 	case l.Session != "":
 		return append(options, "--session-id", l.Session)

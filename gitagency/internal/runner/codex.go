@@ -17,26 +17,17 @@ func codex() Spec {
 		Name: "codex", Program: "codex", Tried: "0.166.0",
 		Headless: func(l Launch) []string {
 			argv := append([]string{"codex", "exec", "--json", "--skip-git-repo-check"}, codexOptions(l)...)
-			if l.resumes() {
-				argv = append(argv, "resume", l.Session)
-			}
 			return append(argv, "-") // the prompt is standard input
 		},
-		Interactive: func(l Launch) []string {
-			argv := append([]string{"codex"}, codexOptions(l)...)
-			if l.resumes() {
-				argv = append(argv, "resume", l.Session)
-			}
-			return argv
-		},
-		NewStream: func() Stream { return &codexStream{} },
-		StateEnv:  func(dir string) []string { return []string{"CODEX_HOME=" + dir} },
-		Files:     func(l Launch) []File { return []File{{Name: "config.toml", Merge: l.mergeCodex}} },
-		PassEnv:   []string{"OPENAI_ORGANIZATION", "OPENAI_PROJECT"},
-		KeyEnv:    regexp.MustCompile(`env_key\s*=\s*["']([A-Za-z_][A-Za-z0-9_]*)["']`),
-		Keys:      []string{"OPENAI_API_KEY", "CODEX_API_KEY", "CODEX_ACCESS_TOKEN"},
-		HomeEnv:   "CODEX_HOME",
-		Logins:    []string{".codex/auth.json"},
+		Interactive: func(l Launch) []string { return append([]string{"codex"}, codexOptions(l)...) },
+		NewStream:   func() Stream { return &codexStream{} },
+		StateEnv:    func(dir string) []string { return []string{"CODEX_HOME=" + dir} },
+		Files:       func(l Launch) []File { return []File{{Name: "config.toml", Merge: l.mergeCodex}} },
+		PassEnv:     []string{"OPENAI_ORGANIZATION", "OPENAI_PROJECT"},
+		KeyEnv:      regexp.MustCompile(`env_key\s*=\s*["']([A-Za-z_][A-Za-z0-9_]*)["']`),
+		Keys:        []string{"OPENAI_API_KEY", "CODEX_API_KEY", "CODEX_ACCESS_TOKEN"},
+		HomeEnv:     "CODEX_HOME",
+		Logins:      []string{".codex/auth.json"},
 		Seeds: []Seed{
 			{From: ".codex/config.toml", Moved: "config.toml", To: "config.toml", Settings: true},
 			{From: ".codex/auth.json", Moved: "auth.json", To: "auth.json"},
@@ -72,6 +63,12 @@ func codexOptions(l Launch) []string {
 		}
 		options = append(options, "-c", fmt.Sprintf("mcp_servers.agency={command=%s,args=[%s],tool_timeout_sec=3600}",
 			tomlString(l.MCP[0]), strings.Join(args, ",")))
+	}
+	switch {
+	case l.Resume && l.Session != "":
+		return append(options, "resume", l.Session)
+	case l.Resume: // of the state directory; a new session if there is none
+		return append(options, "resume", "--last")
 	}
 	return options
 }

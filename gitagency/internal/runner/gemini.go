@@ -13,6 +13,10 @@ func gemini() Spec {
 	s := Spec{
 		Name: "gemini", Program: "gemini", Tried: "0.61.0",
 		ChoosesSession: true,
+		SessionFile: func(session string) string {
+			const used = 8 // characters of the id in the name
+			return ".gemini/tmp/*/chats/session-*-" + session[:min(used, len(session))] + ".json*"
+		},
 		Headless: func(l Launch) []string {
 			// Without -p and a terminal, the prompt is standard input.
 			return append([]string{"gemini", "-o", "stream-json"}, geminiOptions(l)...)
@@ -55,7 +59,7 @@ func gemini() Spec {
 func geminiOptions(l Launch) []string {
 	options := []string{"--approval-mode", "yolo", "--skip-trust"}
 	switch {
-	case l.resumes():
+	case l.Resume && l.Session != "":
 		return append(options, "--resume", l.Session)
 	case l.Session != "":
 		return append(options, "--session-id", l.Session)

@@ -17,19 +17,10 @@ func opencode() Spec {
 		Name: "opencode", Program: "opencode", Tried: "1.18.33",
 		Headless: func(l Launch) []string {
 			// Without a message among the arguments, the message is standard input.
-			argv := []string{"opencode", "run", "--format", "json", "--auto"}
-			if l.resumes() {
-				argv = append(argv, "--session", l.Session)
-			}
-			return argv
+			return append([]string{"opencode", "run", "--format", "json", "--auto"}, opencodeOptions(l)...)
 		},
-		Interactive: func(l Launch) []string {
-			if l.resumes() {
-				return []string{"opencode", "--session", l.Session}
-			}
-			return []string{"opencode"}
-		},
-		NewStream: func() Stream { return &opencodeStream{} },
+		Interactive: func(l Launch) []string { return append([]string{"opencode"}, opencodeOptions(l)...) },
+		NewStream:   func() Stream { return &opencodeStream{} },
 		StateEnv: func(dir string) []string {
 			return []string{
 				"XDG_CONFIG_HOME=" + filepath.Join(dir, "config"), "XDG_DATA_HOME=" + filepath.Join(dir, "data"),
@@ -81,6 +72,16 @@ func opencode() Spec {
 		return slices.DeleteFunc(slices.Compact(hosts), func(h string) bool { return h == "" })
 	}
 	return s
+}
+
+func opencodeOptions(l Launch) []string {
+	switch {
+	case l.Resume && l.Session != "":
+		return []string{"--session", l.Session}
+	case l.Resume: // of the state directory; a new session if there is none
+		return []string{"--continue"}
+	}
+	return nil
 }
 
 // opencodeProviders are the providers of models whose host follows from a variable or a login. Others are given in

@@ -11,6 +11,10 @@ type Spec struct {
 	// ChoosesSession says that the agent accepts a session id from us; otherwise its stream tells the id that it chose.
 	ChoosesSession bool
 
+	// SessionFile returns the pattern (path.Match) of a file below the state directory that exists once a session can be
+	// continued. It is set with ChoosesSession.
+	SessionFile func(session string) string
+
 	// Headless returns the command line for a task. The task itself is on standard input: arguments are visible in process
 	// lists.
 	Headless func(Launch) []string
@@ -49,15 +53,12 @@ func specs() []Spec { return []Spec{claude(), codex(), gemini(), opencode()} }
 // Launch is what a command line of an agent depends on.
 type Launch struct {
 	Session  string   // session id; empty if the agent chooses it and has not yet
-	Resume   bool     // continue the session
+	Resume   bool     // continue the session, or the last one if Session is empty
 	StateDir string   // state directory of the sandbox
 	Tree     string   // worktree of the sandbox
 	MCP      []string // command line of the MCP server of git-agency; empty for none
 	Env      []string // variables of the user
 }
-
-// resumes says whether the session is to be continued. A run that ended before the agent had chosen a session has none.
-func (l Launch) resumes() bool { return l.Resume && l.Session != "" }
 
 // Seed is a file or directory of the user that is copied into a state directory. A file that holds settings can name
 // hosts and variables that the agent needs.

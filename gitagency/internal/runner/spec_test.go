@@ -13,7 +13,7 @@ func TestFindSpec(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"claude", "codex", "gemini", "opencode"} {
 		s, ok := FindSpec(name)
-		if !ok || s.Name != name || s.Tried == "" || !slices.Contains(KnownNames(), name) {
+		if !ok || s.Name != name || s.Tried == "" || s.ChoosesSession != (s.SessionFile != nil) || !slices.Contains(KnownNames(), name) {
 			t.Errorf("%s: %+v", name, s)
 		}
 		for _, login := range s.Logins {
@@ -73,7 +73,7 @@ func TestCommandLines(t *testing.T) {
 		"codex": {
 			first:       "codex exec --json --skip-git-repo-check " + codexArgs + " -",
 			again:       "codex exec --json --skip-git-repo-check " + codexArgs + " resume id -",
-			lost:        "codex exec --json --skip-git-repo-check " + codexArgs + " -",
+			lost:        "codex exec --json --skip-git-repo-check " + codexArgs + " resume --last -",
 			mcp:         "codex exec --json --skip-git-repo-check " + codexArgs + ` -c mcp_servers.agency={command="/bin/git agency",args=["mcp","a\"b"],tool_timeout_sec=3600} -`,
 			headed:      "codex " + codexArgs,
 			headedAgain: "codex " + codexArgs + " resume id",
@@ -89,7 +89,7 @@ func TestCommandLines(t *testing.T) {
 		"opencode": {
 			first:       "opencode run --format json --auto",
 			again:       "opencode run --format json --auto --session id",
-			lost:        "opencode run --format json --auto",
+			lost:        "opencode run --format json --auto --continue",
 			mcp:         "opencode run --format json --auto",
 			headed:      "opencode",
 			headedAgain: "opencode --session id",

@@ -24,7 +24,7 @@ import (
 const sessionVariable = "AGENCY_SESSION_ID"
 
 // continuePrompt is what an agent is given that is resumed without an answer or a task.
-const continuePrompt = "Continue with the task.\n"
+const continuePrompt = "Continue with the task. Its text is in the file that $AGENCY_TASK_FILE names.\n"
 
 // execOptions returns the program of the run, its input and its environment. The task is never an argument: those are
 // visible in process lists.
@@ -83,11 +83,12 @@ func (a *attempt) prompt() ([]byte, error) {
 func (a *attempt) launchAgent(spec runner.Spec, prompt []byte, opts *sandbox.ExecOptions) error {
 	m := a.record
 	launch := runner.Launch{
-		StateDir: filepath.Join(a.sandbox.AgentStateDir(), spec.Name), Tree: a.sandbox.Tree, Session: m.RunnerSession, Resume: m.RunnerSession != "",
+		StateDir: filepath.Join(a.sandbox.AgentStateDir(), spec.Name), Tree: a.sandbox.Tree, Session: m.RunnerSession, Resume: m.Runs > 0,
 		Env: a.repo.Opts.Env,
 	}
 	if spec.ChoosesSession {
 		launch.Session = m.SessionID
+		launch.Resume = hasSession(launch.StateDir, spec.SessionFile(m.SessionID))
 	}
 	if err := a.prepareState(spec, launch); err != nil {
 		return err
@@ -108,6 +109,18 @@ func (a *attempt) launchAgent(spec runner.Spec, prompt []byte, opts *sandbox.Exe
 		a.stream = &streamReader{stream: spec.NewStream(), report: a.reportEvent}
 	}
 	return nil
+}
+
+// hasSession reports whether a file that matches a pattern is in a state directory. The record cannot tell: a run that was
+// killed, or was interactive, has a session of which no stream told.
+func hasSession(dir, pattern string) bool {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return false
+	}
+	defer root.Close()
+	found, err := fs.Glob(root.FS(), pattern)
+	return err == nil && len(found) > 0
 }
 
 // passedVariables returns the variables of an environment with these names; NAME_* is a prefix.
