@@ -131,6 +131,7 @@ var floors = []struct {
 	{dir: "cmd/git-agency/internal/background"},
 	{dir: "cmd/git-agency/internal/interrupt"},
 	{dir: "cmd/git-agency/internal/manual"},
+	{dir: "cmd/git-agency/internal/mcp"},
 	{dir: "cmd/git-agency/internal/setup"},
 	{dir: "cmd/git-agency/internal/term", imports: "quote", reserved: "os/exec"},
 	{dir: "cmd/git-agency/internal/hints", imports: "gitagency reason quote"},
@@ -160,9 +161,14 @@ var floors = []struct {
 		reserved: urfave,
 	},
 	{
+		dir:      "cmd/git-agency/internal/inside",
+		imports:  "gitagency cmd/git-agency/internal/argv cmd/git-agency/internal/mcp cmd/git-agency/internal/program",
+		reserved: urfave,
+	},
+	{
 		dir: "cmd/git-agency",
 		imports: "gitagency reason quote cmd/git-agency/internal/argv cmd/git-agency/internal/background " +
-			"cmd/git-agency/internal/hints cmd/git-agency/internal/interrupt cmd/git-agency/internal/manual " +
+			"cmd/git-agency/internal/hints cmd/git-agency/internal/interrupt cmd/git-agency/internal/manual cmd/git-agency/internal/inside " +
 			"cmd/git-agency/internal/setup cmd/git-agency/internal/term cmd/git-agency/internal/sources " +
 			"cmd/git-agency/internal/format cmd/git-agency/internal/complete cmd/git-agency/internal/program cmd/git-agency/internal/startflags cmd/git-agency/internal/runs",
 		reserved: urfave,

@@ -22,9 +22,10 @@ import (
 // Inside is the sandbox that this process runs in. Behind walls no record is visible, so its methods send requests to the
 // process outside that runs the command.
 type Inside struct {
-	ID       string // invocation id
-	WorkDir  string // tree of the sandbox
-	TaskFile string // file with the task of the agent; empty if there is none
+	ID         string // invocation id
+	WorkDir    string // tree of the sandbox
+	TaskFile   string // file with the task of the agent; empty if there is none
+	AnswerFile string // file with the answer to its last question; empty if there is none
 
 	warn func(string)
 }
@@ -52,7 +53,7 @@ func OpenInside(opts Options) (*Inside, error) {
 	if err != nil {
 		return nil, publicError(err)
 	}
-	return &Inside{ID: vars.ID, WorkDir: vars.Tree, TaskFile: vars.TaskFile, warn: o.Warn}, nil
+	return &Inside{ID: vars.ID, WorkDir: vars.Tree, TaskFile: vars.TaskFile, AnswerFile: vars.AnswerFile, warn: o.Warn}, nil
 }
 
 // Names reports whether a query names this sandbox: its id, the part of it after the dash, a prefix of either, or "@".

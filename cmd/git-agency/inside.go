@@ -7,6 +7,7 @@ import (
 
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/hints"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/inside"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 	"github.com/git-agency/git-agency/gitagency"
 )
@@ -24,46 +25,36 @@ func (t *tool) insideActions() map[string]cli.ActionFunc {
 		"ask":             nil,
 		"completion":      nil,
 		"help":            nil,
+		"mcp":             nil,
 		"version":         nil,
 	}
 }
 
-// openInside returns the sandbox that this process runs in. query must be empty or name it.
-func (t *tool) openInside(c *cli.Context, query string) (*gitagency.Inside, error) {
-	opts := t.Options
-	opts.Warn = t.Warn
-	inside, err := gitagency.OpenInside(opts)
-	if err != nil {
-		return nil, err
-	}
-	return inside, inside.Check(query)
-}
-
-// openNamedInside is openInside for a command whose only argument is an id.
+// openNamedInside returns the sandbox that this process runs in, for a command whose only argument is an id.
 func (t *tool) openNamedInside(c *cli.Context) (*gitagency.Inside, error) {
 	query, err := program.OptionalArg(c)
 	if err != nil {
 		return nil, err
 	}
-	return t.openInside(c, query)
+	return inside.Open(t.Program, query)
 }
 
 func (t *tool) showInside(c *cli.Context) error {
 	if err := program.CheckOutputFlags(c); err != nil {
 		return err
 	}
-	inside, err := t.openNamedInside(c)
+	sandbox, err := t.openNamedInside(c)
 	if err != nil {
 		return err
 	}
 	if c.Bool("walls") {
-		return inside.Refuse()
+		return sandbox.Refuse()
 	}
-	inv, refusals, err := inside.Invocation(c.Context)
+	inv, refusals, err := sandbox.Invocation(c.Context)
 	if err != nil {
 		return err
 	}
-	return t.printInvocation(c, inv, refusals, program.Field{Key: "task-file", Value: inside.TaskFile, Optional: true})
+	return t.printInvocation(c, inv, refusals, program.Field{Key: "task-file", Value: sandbox.TaskFile, Optional: true})
 }
 
 // lsInside lists the sandbox itself, whatever the flags select.
@@ -75,11 +66,11 @@ func (t *tool) lsInside(c *cli.Context) error {
 	if err != nil {
 		return program.NewUsageError(c, err)
 	}
-	inside, err := t.openInside(c, "")
+	sandbox, err := inside.Open(t.Program, "")
 	if err != nil {
 		return err
 	}
-	inv, _, err := inside.Invocation(c.Context)
+	inv, _, err := sandbox.Invocation(c.Context)
 	if err != nil {
 		return err
 	}
@@ -91,19 +82,19 @@ func (t *tool) lsInside(c *cli.Context) error {
 }
 
 func (t *tool) pathInside(c *cli.Context) error {
-	inside, err := t.openNamedInside(c)
+	sandbox, err := t.openNamedInside(c)
 	if err != nil {
 		return err
 	}
-	return t.PrintPath(c, "sandbox_path", inside.WorkDir, nil)
+	return t.PrintPath(c, "sandbox_path", sandbox.WorkDir, nil)
 }
 
 func (t *tool) submitInside(c *cli.Context) error {
-	inside, err := t.openNamedInside(c)
+	sandbox, err := t.openNamedInside(c)
 	if err != nil {
 		return err
 	}
-	s, err := inside.Submit(c.Context, c.String("message"))
+	s, err := sandbox.Submit(c.Context, c.String("message"))
 	if err != nil {
 		return err
 	}
@@ -115,11 +106,11 @@ func (t *tool) submitInside(c *cli.Context) error {
 }
 
 func (t *tool) snapshotInside(c *cli.Context) error {
-	inside, err := t.openNamedInside(c)
+	sandbox, err := t.openNamedInside(c)
 	if err != nil {
 		return err
 	}
-	taken, err := inside.TakeSnapshot(c.Context, snapshotRequest(c))
+	taken, err := sandbox.TakeSnapshot(c.Context, snapshotRequest(c))
 	if err != nil {
 		return err
 	}
@@ -135,7 +126,7 @@ func (t *tool) diffInside(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	inside, err := t.openInside(c, strings.Join(args, ""))
+	sandbox, err := inside.Open(t.Program, strings.Join(args, ""))
 	if err != nil {
 		return err
 	}
@@ -143,7 +134,7 @@ func (t *tool) diffInside(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	d, err := inside.Diff(c.Context, t.diffRequest(c, inside.ID, form, style.Color), t.plainDiffFormat(style, form), style.Color, c.Bool("json"))
+	d, err := sandbox.Diff(c.Context, t.diffRequest(c, sandbox.ID, form, style.Color), t.plainDiffFormat(style, form), style.Color, c.Bool("json"))
 	if err != nil {
 		return err
 	}

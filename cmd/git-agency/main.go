@@ -21,6 +21,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/inside"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/interrupt"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/runs"
@@ -47,7 +48,7 @@ func newTool(stdout, stderr io.Writer, opts gitagency.Options) *tool {
 
 // commands returns all commands, in the order in which help and the manual list them.
 func (t *tool) commands() []program.CommandGroup {
-	run := runs.Commands{Program: t.Program}
+	run, forAgents := runs.Commands{Program: t.Program}, inside.Commands{Program: t.Program}
 	return []program.CommandGroup{
 		{Task: "begin", Commands: []*cli.Command{
 			t.worktreeCommand(),
@@ -78,7 +79,8 @@ func (t *tool) commands() []program.CommandGroup {
 			t.putCommand(),
 			t.snapshotCommand(),
 			t.diffCommand(),
-			t.askCommand(),
+			forAgents.Ask(),
+			forAgents.MCP(),
 		}},
 		{Task: "review and land", Commands: []*cli.Command{
 			t.radarCommand(),

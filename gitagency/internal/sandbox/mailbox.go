@@ -35,14 +35,15 @@ func (s *Sandbox) serveMailbox(opts ExecOptions, prims store.Primitives) (stop f
 
 // Variables identify the sandbox of a process that runs in one.
 type Variables struct {
-	ID       string
-	Tree     string
-	TaskFile string // empty if there is no task
+	ID         string
+	Tree       string
+	TaskFile   string // empty if there is no task
+	AnswerFile string // empty if no question was answered
 }
 
 // VariablesOf returns the variables of an environment that Exec made; a *fault.NotInsideError for any other.
 func VariablesOf(env []string) (Variables, error) {
-	v := Variables{proc.Getenv(env, core.InvocationVariable), proc.Getenv(env, sandboxVariable), proc.Getenv(env, taskVariable)}
+	v := Variables{proc.Getenv(env, core.InvocationVariable), proc.Getenv(env, sandboxVariable), proc.Getenv(env, taskVariable), proc.Getenv(env, answerVariable)}
 	if v.ID == "" || !filepath.IsAbs(v.Tree) {
 		return v, &fault.NotInsideError{}
 	}

@@ -175,6 +175,9 @@ func hideFalseDefaults(flags []cli.Flag) {
 	}
 }
 
+// Version returns the version of the program.
+func (p *Program) Version() string { return p.config.Version }
+
 // PrintVersion prints the version of the program for people.
 func (p *Program) PrintVersion() error {
 	_, err := fmt.Fprintf(p.Stdout, "git-agency version %s\n", p.config.Version)

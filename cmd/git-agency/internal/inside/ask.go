@@ -1,4 +1,4 @@
-package main
+package inside
 
 import (
 	"fmt"
@@ -10,7 +10,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-func (t *tool) askCommand() *cli.Command {
+// Ask leaves a question for the person outside.
+func (t Commands) Ask() *cli.Command {
 	return &cli.Command{
 		Name:      "ask",
 		Usage:     "ask a question from inside of a sandbox",
@@ -29,16 +30,19 @@ Exit status: 0 asked; 1 failed, or it does not run in a sandbox; 129 usage.`,
 			if err != nil {
 				return err
 			}
-			inside, err := t.openInside(c, "")
+			sandbox, err := Open(t.Program, "")
 			if err != nil {
 				return err
 			}
 			options, _ := c.Generic("option").(*argv.RepeatedFlag)
-			if err := inside.Ask(gitagency.Question{Question: args[0], Options: options.Values, Context: c.String("context")}); err != nil {
+			if err := sandbox.Ask(gitagency.Question{Question: args[0], Options: options.Values, Context: c.String("context")}); err != nil {
 				return err
 			}
-			fmt.Fprintln(t.Stderr, "the question was passed on; end your turn now, the answer comes when you are resumed")
+			fmt.Fprintln(t.Stderr, questionPassedOn)
 			return nil
 		},
 	}
 }
+
+// questionPassedOn tells an agent what to do after a question.
+const questionPassedOn = "the question was passed on; end your turn now, the answer comes when you are resumed"
