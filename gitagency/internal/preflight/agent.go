@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -176,21 +175,8 @@ func checkLogin(_ context.Context, s *subject) result {
 	if spec == nil {
 		return passed("it is not known whether the command needs one")
 	}
-	env := s.repo.Opts.Env
-	for _, key := range spec.Keys {
-		if proc.Getenv(env, key) != "" {
-			return passed("%s is set", key)
-		}
-	}
-	home := proc.Getenv(env, "HOME")
-	if spec.HomeEnv != "" && filepath.IsAbs(proc.Getenv(env, spec.HomeEnv)) {
-		home = proc.Getenv(env, spec.HomeEnv)
-	}
-	for _, login := range spec.Logins {
-		path := filepath.Join(home, login)
-		if fi, err := os.Stat(path); err == nil && fi.Size() > 0 {
-			return passed("%s exists", path)
-		}
+	if found := spec.Login(s.repo.Opts.Env); found != "" {
+		return passed("it has %s", found)
 	}
 	if len(spec.Keys)+len(spec.Logins) == 0 {
 		return passed("%s needs none", spec.Name)

@@ -43,7 +43,7 @@ func newFixture(t *testing.T, config ...string) *fixture {
 	f.writeFile("bin/robot", "#!/bin/sh\necho 1.2.3\n", 0o755)
 	f.setenv("PATH=" + f.home + "/bin:" + proc.Getenv(repo.Opts.Env, "PATH"))
 	f.spec = runner.Spec{
-		Name: "robot", Program: "robot", Tried: "1.2.0", Keys: []string{"ROBOT_KEY"}, Logins: []string{".robot/login"}, HomeEnv: "ROBOT_HOME",
+		Name: "robot", Program: "robot", Tried: "1.2.0", Keys: []string{"ROBOT_KEY"}, Logins: []string{".robot/login"}, Seeds: []runner.Seed{{From: ".robot/login", Moved: "login", To: "login"}}, HomeEnv: "ROBOT_HOME",
 		Hosts: func([]string) []string { return []string{"api.robot.example"} },
 	}
 	f.setenv("ROBOT_KEY=x")
@@ -395,7 +395,7 @@ func TestLogin(t *testing.T) {
 	f.run()
 	f.setenv("ROBOT_HOME=" + f.home + "/elsewhere")
 	f.run("login")
-	f.writeFile("elsewhere/.robot/login", "secret", 0o600)
+	f.writeFile("elsewhere/login", "secret", 0o600)
 	f.run()
 	f.req.Argv = []string{"robot"}
 	if c := f.run()["login"]; !strings.Contains(c.Reason, "not known") {
