@@ -81,6 +81,11 @@ stream_max_retries = 1
 }
 `, l.server.URL))
 	l.git("config", "--global", "agency.sandbox.read", agents)
+	program, err := os.Executable() // the target of git-agency in l.bin
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.git("config", "--global", "--add", "agency.sandbox.read", program)
 	l.agency("worktree", "adopt")
 }
 
@@ -231,6 +236,32 @@ func TestRealAgentAsksAndResumesItsSession(t *testing.T) {
 			}
 		}
 		l.agency("land", first.ID)
+	})
+}
+
+// Each agent is given the tools of git-agency itself: it asks, goes on with the answer, and submits its work.
+func TestRealAgentAsksAndSubmitsByTools(t *testing.T) {
+	t.Parallel()
+	forEachRealAgent(t, []fakemodel.Step{
+		{Tool: "ask", Args: map[string]any{"question": "Which?", "options": []string{"a", "b"}}},
+		{Say: "I wait."},
+		{Shell: "echo answered >>readme && git commit -qam answered"},
+		{Tool: "submit", Args: map[string]any{"note": "ready"}},
+		{Say: "Done."},
+	}, func(l *agentLab) {
+		o := l.run(scriptedTask, "--timeout", "3m")
+		if o.code != 7 {
+			l.t.Fatalf("%+v; tools %q", o, l.server.Requests()[0].Tools)
+		}
+		first := l.record()
+		if first.State != "blocked" || first.Question != "Which?" {
+			l.t.Errorf("%+v", first)
+		}
+		l.require(l.agencyWithInput("", "resume", first.ID, "--answer", "a"), 0)
+		if got := l.record(); got.State != "review" || got.SessionID != first.SessionID {
+			l.t.Errorf("%+v; steps %s", got, l.steps())
+		}
+		l.agency("land", "--all-ready")
 	})
 }
 

@@ -21,7 +21,7 @@ import (
 type Step struct {
 	Say    string         `json:"say,omitempty"`    // text
 	Shell  string         `json:"shell,omitempty"`  // command line for the shell tool of the agent
-	Tool   string         `json:"tool,omitempty"`   // tool whose name ends in this, such as a tool of an MCP server
+	Tool   string         `json:"tool,omitempty"`   // tool with this name, also behind the name of an MCP server
 	Args   map[string]any `json:"args,omitempty"`   // arguments of Tool
 	Status int            `json:"status,omitempty"` // HTTP status of an error
 	Hang   bool           `json:"hang,omitempty"`   // send no answer until the client or the server closes the connection
@@ -233,7 +233,7 @@ func shellTool(tools []string, command string) (string, map[string]any) {
 // tool, each in its own way.
 func findTool(tools []string, suffix string) string {
 	for _, tool := range tools {
-		if strings.HasSuffix(tool, suffix) {
+		if server, found := strings.CutSuffix(tool, suffix); found && (server == "" || strings.ContainsAny(server[len(server)-1:], "_\x00.-")) {
 			return tool
 		}
 	}

@@ -61,8 +61,8 @@ func codexOptions(l Launch) []string {
 		for _, a := range l.MCP[1:] {
 			args = append(args, tomlString(a))
 		}
-		options = append(options, "-c", fmt.Sprintf("mcp_servers.agency={command=%s,args=[%s],tool_timeout_sec=3600}",
-			tomlString(l.MCP[0]), strings.Join(args, ",")))
+		options = append(options, "-c", fmt.Sprintf("mcp_servers.agency={command=%s,args=[%s],env_vars=[%s],tool_timeout_sec=3600}",
+			tomlString(l.MCP[0]), strings.Join(args, ","), strings.Join(mcpVariables, ",")))
 	}
 	switch {
 	case l.Resume && l.Session != "":
@@ -213,4 +213,11 @@ func (s *codexStream) completed(i codexItem) []Event {
 		return append(events, s.toolError(name, reason)...)
 	}
 	return events
+}
+
+// mcpVariables are the variables that the MCP server of git-agency needs, as TOML: codex passes no others but those that
+// every program needs.
+var mcpVariables = []string{
+	`"AGENCY_INVOCATION_ID"`, `"AGENCY_SANDBOX"`, `"AGENCY_WORKTREE"`, `"AGENCY_ISOLATION"`,
+	`"AGENCY_TASK_FILE"`, `"AGENCY_ANSWER_FILE"`, `"AGENCY_QUESTION_FILE"`, `"AGENCY_SESSION_ID"`,
 }

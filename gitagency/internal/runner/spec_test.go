@@ -74,7 +74,7 @@ func TestCommandLines(t *testing.T) {
 			first:       "codex exec --json --skip-git-repo-check " + codexArgs + " -",
 			again:       "codex exec --json --skip-git-repo-check " + codexArgs + " resume id -",
 			lost:        "codex exec --json --skip-git-repo-check " + codexArgs + " resume --last -",
-			mcp:         "codex exec --json --skip-git-repo-check " + codexArgs + ` -c mcp_servers.agency={command="/bin/git agency",args=["mcp","a\"b"],tool_timeout_sec=3600} -`,
+			mcp:         "codex exec --json --skip-git-repo-check " + codexArgs + ` -c mcp_servers.agency={command="/bin/git agency",args=["mcp","a\"b"],env_vars=["AGENCY_INVOCATION_ID","AGENCY_SANDBOX","AGENCY_WORKTREE","AGENCY_ISOLATION","AGENCY_TASK_FILE","AGENCY_ANSWER_FILE","AGENCY_QUESTION_FILE","AGENCY_SESSION_ID"],tool_timeout_sec=3600} -`,
 			headed:      "codex " + codexArgs,
 			headedAgain: "codex " + codexArgs + " resume id",
 		},

@@ -17,6 +17,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/runner"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -85,6 +86,11 @@ func (a *attempt) launchAgent(spec runner.Spec, prompt []byte, opts *sandbox.Exe
 	launch := runner.Launch{
 		StateDir: filepath.Join(a.sandbox.AgentStateDir(), spec.Name), Tree: a.sandbox.Tree, Session: m.RunnerSession, Resume: m.Runs > 0,
 		Env: a.repo.Opts.Env,
+	}
+	if m.Primitives.Isolation == settings.IsolationOS { // only behind walls does git-agency know its sandbox
+		if program, err := proc.LookPath(a.repo.Opts.Env, "git-agency"); err == nil {
+			launch.MCP = []string{program, "mcp"}
+		}
 	}
 	if spec.ChoosesSession {
 		launch.Session = m.SessionID
