@@ -95,13 +95,43 @@ run 'git agency unland "$first"'
 test ! -e "$tree/refunds"
 run 'git agency show "$first"'
 
+say 'Three agents work side by side, each with a task of its own. Here they are scripts; claude, codex, gemini and opencode'
+echo '# need no configuration.'
+cat >"$HOME/agent.sh" <<'EOF'
+# Does the task on its standard input and commits. It asks once if it is to add a name.
+read -r task
+if test "$task" = "add a name" && test -z "${AGENCY_ANSWER_FILE-}"; then
+	echo '{"question":"Which name?","options":["Ada","Bob"]}' >"$AGENCY_QUESTION_FILE"
+	exit
+fi
+echo "$task" >"file-$(echo "$task" | tr ' ' -)"
+git add .
+git commit -q -m "$task"
+EOF
+run 'git config --global agency.scripted.command "sh ~/agent.sh"'
+run 'git config --global --add agency.sandbox.read "$HOME/agent.sh"'
+run 'git agency preflight payments --runner scripted'
+run 'red=$(git agency run payments --runner scripted --detach -p "paint it red")'
+run 'blue=$(git agency run payments --runner scripted --detach -p "paint it blue")'
+run 'name=$(git agency run payments --runner scripted --detach -p "add a name")'
+refuse 'git agency wait "$red" "$blue" "$name"'
+
+say 'One asks. The answer goes to the same sandbox and the same session.'
+run 'git agency questions'
+run 'git agency resume "$name" --answer Ada'
+run 'git agency ls'
+run 'git agency land "$red" "$blue" "$name"'
+test -e "$tree/file-paint-it-red"
+test -e "$tree/file-paint-it-blue"
+test -e "$tree/file-Ada"
+
 say 'Discard the other sandbox. Its work is kept as a ref, with uncommitted files.'
 run 'git agency discard "$second"'
 run 'git show "refs/agency/trash/$second:notes"'
 run 'git agency ls --all'
 
 test "$(git show "$snapshot:notes")" = 'half an idea'
-test "$(git -C "$tree" show HEAD~1:refunds)" = 'refunds work'
+test "$(git -C "$tree" log --diff-filter=A --format= --name-only -- refunds)" = refunds
 test "$(cat "$tree/mine")" = 'a note of mine'
 test "$(git show "refs/agency/trash/$second:notes")" = 'half an idea'
 test -z "$(git agency ls 2>/dev/null)"

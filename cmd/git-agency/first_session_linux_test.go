@@ -19,7 +19,7 @@ func TestReadmeFirstSessionInATerminal(t *testing.T) {
 	}
 	l.repo = l.dir
 	agent := filepath.Join(l.dir, "programs", "claude")
-	l.write(agent, "#!/bin/sh\necho work >>refunds && git add refunds && git commit -q -m refunds\n")
+	l.write(agent, scriptedClaude)
 	if err := os.Chmod(agent, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func TestReadmeFirstSessionInATerminal(t *testing.T) {
 		t.Fatalf("the first session is %q", session)
 	}
 	const prompt = "READY> "
-	shell := l.startOnTerminal(100, []string{"PS1=" + prompt, "PATH=" + filepath.Dir(agent) + ":" + l.bin + ":" + os.Getenv("PATH"), "GIT_PAGER=cat"},
+	shell := l.startOnTerminal(100, []string{"PS1=" + prompt, "ANTHROPIC_API_KEY=of-the-test", "PATH=" + filepath.Dir(agent) + ":" + l.bin + ":" + os.Getenv("PATH"), "GIT_PAGER=cat"},
 		"bash", "--norc", "--noprofile", "-i")
 	shell.waitForText(prompt)
 	typeAll := func(commands []string) (keystrokes int) {
@@ -49,6 +49,9 @@ func TestReadmeFirstSessionInATerminal(t *testing.T) {
 		return keystrokes
 	}
 	first := typeAll(commands)
+	if !strings.Contains(shell.text(), "\aI added refunds.\n") {
+		t.Errorf("run did not print the last message of the agent:\n%s", shell.text())
+	}
 	if got := l.git("-C", project, "show", "main:refunds"); got != "work" {
 		t.Fatalf("main has %q after\n%s", got, shell.text())
 	}
@@ -74,3 +77,12 @@ func TestReadmeFirstSessionInATerminal(t *testing.T) {
 	shell.typeKeys("exit\n")
 	shell.wait()
 }
+
+// scriptedClaude is a small agent that speaks the stream of claude.
+const scriptedClaude = `#!/bin/sh
+test "$(cat)" = "Add refunds." || exit 9
+echo work >>refunds && git add refunds && git commit -q -m refunds
+echo '{"type":"system","subtype":"init","session_id":"s"}'
+echo '{"type":"assistant","session_id":"s","message":{"id":"m","content":[{"type":"text","text":"I added refunds."}]}}'
+echo '{"type":"result","subtype":"success","is_error":false,"session_id":"s","result":"I added refunds.","total_cost_usd":0.01,"usage":{"input_tokens":1,"output_tokens":1},"permission_denials":[]}'
+`

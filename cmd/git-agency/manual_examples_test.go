@@ -183,11 +183,8 @@ func checkSession(t *testing.T, lines []string) {
 	}
 	l.repo = l.dir // the session begins here
 	programs := filepath.Join(l.dir, "programs")
-	for name, does := range map[string]string{
-		"claude": "echo work >refunds && git add refunds && git commit -q -m refunds",
-		"make":   "echo all tests pass",
-	} {
-		l.write(filepath.Join(programs, name), "#!/bin/sh\n"+does+"\n")
+	for name, script := range map[string]string{"claude": scriptedClaude, "make": "#!/bin/sh\necho all tests pass\n"} {
+		l.write(filepath.Join(programs, name), script)
 		if err := os.Chmod(filepath.Join(programs, name), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -209,10 +206,17 @@ func checkSession(t *testing.T, lines []string) {
 	}
 	idPattern := regexp.MustCompile(`\b20260128(..)(..)(..)-(..)(..)\b`)
 	const end = "==== the end of a command"
-	script := "set -e\nPATH=" + quote.Shell(programs) + ":$PATH\n"
-	for _, s := range steps {
+	script := "set -e\nexport ANTHROPIC_API_KEY=of-the-test\nPATH=" + quote.Shell(programs) + ":$PATH\n"
+	for i, s := range steps {
 		clock, random := "12:09:00", ""
 		id := idPattern.FindStringSubmatch(strings.Join(s.shows, "\n"))
+		if isRun(s.command) { // a later command shows its id
+			for _, later := range steps[i+1:] {
+				if id == nil {
+					id = idPattern.FindStringSubmatch(strings.Join(later.shows, "\n"))
+				}
+			}
+		}
 		if id != nil && !strings.Contains(s.command, "agency ls") {
 			clock, random = id[1]+":"+id[2]+":"+id[3], `\x`+id[4]+`\x`+id[5]
 		}
@@ -224,7 +228,7 @@ func checkSession(t *testing.T, lines []string) {
 	}
 	outputs := strings.Split(o.stdout, end+"\n")
 	for i, s := range steps {
-		if len(s.shows) == 0 {
+		if len(s.shows) == 0 || isRun(s.command) { // elsewhere than on a terminal it prints the stream of the agent
 			continue
 		}
 		var pattern []string
@@ -245,3 +249,5 @@ func checkSession(t *testing.T, lines []string) {
 		t.Error("the project is gone")
 	}
 }
+
+func isRun(command string) bool { return strings.Contains(command, "agency run --runner") }

@@ -9,7 +9,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -73,7 +72,7 @@ func (req Request) plan(r *core.Repository) (sandbox.StartRequest, error) {
 	if err := req.check(r); err != nil {
 		return start, err
 	}
-	id, err := newSessionID(r.Opts.Rand)
+	id, err := newSessionID()
 	if err != nil {
 		return start, err
 	}
@@ -146,12 +145,9 @@ func addHosts(r *core.Repository, start sandbox.StartRequest, hosts []string) (s
 }
 
 // newSessionID returns a random UUID (RFC 9562, version 4).
-func newSessionID(random io.Reader) (string, error) {
+func newSessionID() (string, error) {
 	var id [16]byte
-	if random == nil {
-		random = rand.Reader
-	}
-	if _, err := io.ReadFull(random, id[:]); err != nil {
+	if _, err := rand.Read(id[:]); err != nil {
 		return "", err
 	}
 	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80

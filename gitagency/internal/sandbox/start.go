@@ -65,7 +65,7 @@ func Start(ctx context.Context, r *core.Repository, req StartRequest) (core.Invo
 	if n, err := leftBehind(); err != nil {
 		r.Warn("uncommitted work in the integration worktree could not be counted: %v", err)
 	} else if n > 0 {
-		r.Warn("the sandbox does not have the uncommitted work in the integration worktree (paths: %d); 'start --with-changes' takes it along", n)
+		r.Warn("the sandbox does not have the uncommitted work in the integration worktree (paths: %d); --with-changes takes it along", n)
 	}
 	return inv, nil
 }
