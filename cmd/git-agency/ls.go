@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -137,7 +138,7 @@ func listHeader() []string {
 // listRow returns the row of an invocation in the table.
 func (t *tool) listRow(i gitagency.Invocation, id, worktree string) []string {
 	return []string{
-		id, i.Name, worktree, format.State(i, t.Now()), numberOrUnknown(i, i.Ahead), numberOrUnknown(i, i.Dirty),
+		id, cmp.Or(i.Name, i.Task), worktree, format.State(i, t.Now()), numberOrUnknown(i, i.Ahead), numberOrUnknown(i, i.Dirty),
 		format.ShortDuration(t.Now().Sub(i.StartedAt)),
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/mailbox"
-	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -36,28 +35,18 @@ func (a *attempt) endAfterQuestion(ctx context.Context, end context.CancelCauseF
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	var timer *time.Timer
-	check := func() {
-		if _, err := os.Lstat(filepath.Join(dir, mailbox.QuestionFile)); err == nil && timer == nil {
-			timer = time.AfterFunc(turnGrace, func() { end(errAsked) })
-		}
-	}
-	done := proc.Async(func() (struct{}, error) {
-		err := mailbox.Watch(ctx, dir, func(name string) {
-			if name == "" || name == mailbox.QuestionFile {
-				check()
+	asked := false
+	go func() { // not waited for: the kernel may take milliseconds to end a watch
+		err := mailbox.Watch(ctx, dir, func(string) {
+			if _, err := os.Lstat(filepath.Join(dir, mailbox.QuestionFile)); err == nil && !asked {
+				asked = true
+				timer := time.AfterFunc(turnGrace, func() { end(errAsked) })
+				context.AfterFunc(ctx, func() { timer.Stop() })
 			}
 		})
 		if err != nil && ctx.Err() == nil {
 			a.repo.Warn("sandbox %s: a question is not noticed before its agent ends: %v", a.sandbox.ID, err)
 		}
-		return struct{}{}, nil
-	})
-	return func() {
-		cancel()
-		_, _ = done()
-		if timer != nil {
-			timer.Stop()
-		}
-	}
+	}()
+	return cancel
 }

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -17,6 +18,8 @@ type question struct {
 	Options  []string  `json:"options"`
 	Context  string    `json:"context"`
 	AskedAt  time.Time `json:"asked_at"`
+
+	task string
 }
 
 // Questions builds the command that lists the questions of agents.
@@ -48,10 +51,10 @@ Exit status: 0 whatever is found; 129 usage.`,
 			}
 			questions := []question{}
 			for _, inv := range waiting {
-				questions = append(questions, question{inv.ID, inv.Name, inv.Question, append([]string{}, inv.Options...), inv.Context, inv.AskedAt})
+				questions = append(questions, question{inv.ID, inv.Name, inv.Question, append([]string{}, inv.Options...), inv.Context, inv.AskedAt, inv.Task})
 			}
 			return program.PrintList(t.Program, c, questions, questionFields, []string{"ID", "NAME", "WAITS", "QUESTION"}, func(q question) []string {
-				return []string{tableID(q.ID), q.Name, format.ShortDuration(t.Now().Sub(q.AskedAt)), withOptions(q)}
+				return []string{tableID(q.ID), cmp.Or(q.Name, q.task), format.ShortDuration(t.Now().Sub(q.AskedAt)), withOptions(q)}
 			}, "NAME")
 		},
 	}
