@@ -15,7 +15,6 @@ import (
 // live shows one line for each agent at work on a terminal, with what it did last. Elsewhere it shows nothing.
 type live struct {
 	w     io.Writer // terminal; nil if there is none
-	repo  *gitagency.Repository
 	now   func() time.Time
 	width int
 	began time.Time
@@ -34,8 +33,8 @@ type liveLine struct {
 }
 
 // newLive starts the display.
-func (t Commands) newLive(repo *gitagency.Repository, invocations []gitagency.Invocation) *live {
-	l := &live{repo: repo, now: t.Now, stop: make(chan struct{}), done: make(chan struct{})}
+func (t Commands) newLive(invocations []gitagency.Invocation) *live {
+	l := &live{now: t.Now, stop: make(chan struct{}), done: make(chan struct{})}
 	for _, inv := range invocations {
 		l.lines = append(l.lines, liveLine{id: inv.ID, name: inv.Runner, last: "starts"})
 	}
@@ -46,12 +45,6 @@ func (t Commands) newLive(repo *gitagency.Repository, invocations []gitagency.In
 	l.w, l.width, l.began = t.RawStderr, term.Width(t.RawStderr), l.now()
 	go l.refresh()
 	return l
-}
-
-// follows reports whether the events of a run are shown instead of its output: on a terminal, for an agent whose stream
-// can be read.
-func (l *live) follows(inv gitagency.Invocation) bool {
-	return l.w != nil && l.repo.HasStream(inv.Runner)
 }
 
 // reporter returns the function that gets the events of a run.

@@ -199,22 +199,22 @@ func (t Commands) execute(c *cli.Context, repo *gitagency.Repository, invocation
 		return t.executeAll(ctx, c, repo, invocations)
 	}
 	req := gitagency.ExecuteRunRequest{ID: invocations[0].ID, Force: t.SecondInterrupt}
-	live := t.newLive(repo, invocations)
+	endLive := func() {}
 	switch {
 	case interactive:
 		req.Terminal, req.Stdin, req.Stdout, req.Stderr = true, os.Stdin, t.RawStdout, t.RawStderr
+	case term.IsTerminal(t.RawStderr) && repo.HasStream(invocations[0].Runner): // events instead of output, which goes to the logs
+		live := t.newLive(invocations)
+		req.OnEvent, endLive = live.reporter(invocations[0].ID), live.end
 	case !c.Bool("json"):
 		req.Stdout, req.Stderr = t.RawStdout, t.RawStderr
-		if live.follows(invocations[0]) {
-			req.Stdout, req.OnEvent = nil, live.reporter(invocations[0].ID)
-		}
 	}
 	res, err := repo.ExecuteRun(ctx, req)
-	live.end()
+	endLive()
 	if err != nil {
 		return err
 	}
-	if req.OnEvent != nil && res.LastMessage != "" {
+	if req.OnEvent != nil && res.LastMessage != "" && !c.Bool("json") {
 		if _, err := fmt.Fprintln(t.Stdout, term.Printable(res.LastMessage)); err != nil {
 			return err
 		}
@@ -238,7 +238,7 @@ func (t Commands) reportEnd(ctx context.Context, res gitagency.RunResult) error 
 
 // executeAll runs several agents at once, and returns when all have ended.
 func (t Commands) executeAll(ctx context.Context, c *cli.Context, repo *gitagency.Repository, invocations []gitagency.Invocation) error {
-	live := t.newLive(repo, invocations)
+	live := t.newLive(invocations)
 	results, errs := make([]gitagency.RunResult, len(invocations)), make([]error, len(invocations))
 	var all sync.WaitGroup
 	for i, inv := range invocations {
