@@ -1,6 +1,6 @@
 // Serve runs the model server of package fakemodel until it is interrupted, to try agents by hand. The first argument is
 // a file of scripts as JSON, {"name": [{"shell": "ls"}, {"say": "done"}]}, and the second an address of the loopback
-// interface. The requests are printed.
+// interface. The requests are printed; with a directory as third argument, their bodies are written there.
 package main
 
 import (
@@ -8,14 +8,15 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/git-agency/git-agency/scripts/fakemodel"
 )
 
 func main() {
-	if len(os.Args) != 3 {
-		log.Fatal("usage: serve <scripts.json> <address>")
+	if len(os.Args) != 3 && len(os.Args) != 4 {
+		log.Fatal("usage: serve <scripts.json> <address> [<directory>]")
 	}
 	data, err := os.ReadFile(os.Args[1])
 	if err != nil {
@@ -35,8 +36,11 @@ func main() {
 		for _, r := range server.Requests()[requests:] {
 			requests++
 			fmt.Printf("%s %q step %d, %d tools\n", r.API, r.Script, r.Step, len(r.Tools))
-			if dir := os.Getenv("DUMP"); dir != "" {
-				os.WriteFile(fmt.Sprintf("%s/%03d.json", dir, requests), r.Body, 0o600)
+			if len(os.Args) < 4 {
+				continue
+			}
+			if err := os.WriteFile(filepath.Join(os.Args[3], fmt.Sprintf("%03d.json", requests)), r.Body, 0o600); err != nil {
+				log.Fatal(err)
 			}
 		}
 		for _, u := range server.Unknown()[unknown:] {
