@@ -2,6 +2,7 @@ package gitagency
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"time"
 
@@ -178,3 +179,29 @@ func (r *Repository) Events(ctx context.Context, req EventsRequest) error {
 
 // HasStream reports whether events of an agent can be read from its output.
 func (r *Repository) HasStream(runner string) bool { return runs.HasStream(r.core, runner) }
+
+// LogEntry is one event in the history of an invocation.
+type LogEntry struct {
+	Time  time.Time
+	Event string
+	JSON  json.RawMessage // object with at least time, invocation_id and event; texts of agents in it are untrusted
+}
+
+// MarshalJSON returns the JSON of the entry.
+func (e LogEntry) MarshalJSON() ([]byte, error) { return e.JSON, nil }
+
+func newLogEntry(e runs.LogEntry) LogEntry { return LogEntry{e.Time, e.Event, e.JSON} }
+
+// Log returns the history of an invocation in the order of time, also of one that has ended: its start, the tasks and
+// answers that its agent was given, its recorded events, and the commits of its branch, which "commit" events stand for.
+// What the stream of the agent told is left out. For a broken invocation it returns what is there together with an error.
+func (r *Repository) Log(ctx context.Context, query string) ([]LogEntry, error) {
+	entries, err := runs.Log(ctx, r.core, query)
+	return convertAll(entries, newLogEntry), publicError(err)
+}
+
+// Task returns the last task that the agent of an invocation was given; nil if there was none.
+func (r *Repository) Task(id string) ([]byte, error) {
+	task, err := runs.ReadTask(r.core, id)
+	return task, publicError(err)
+}

@@ -456,6 +456,7 @@ var successfulArgs = map[string][]string{
 	"preflight":         {"wt"},
 	"ls":                {},
 	"show":              {sweepID},
+	"log":               {sweepID},
 	"path":              {sweepID},
 	"exec":              {sweepID, "--", "true"},
 	"shell":             {sweepID},         // fails: there is no terminal

@@ -68,6 +68,7 @@ func (t *tool) commands() []program.CommandGroup {
 		{Task: "see what there is", Commands: []*cli.Command{
 			t.lsCommand(),
 			t.showCommand(),
+			run.Log(),
 			t.pathCommand(),
 		}},
 		{Task: "work in a sandbox", Commands: []*cli.Command{
@@ -110,7 +111,7 @@ func (t *tool) commands() []program.CommandGroup {
 
 // pagedCommands are the commands with long output for people. It is paged on a terminal unless pager.agency says
 // otherwise; that key can also page the output of all commands, as it does for git itself.
-var pagedCommands = []string{"ls", "worktree ls", "diff", "radar", "denials", "snapshot ls", "doctor", "config", "help"}
+var pagedCommands = []string{"ls", "worktree ls", "diff", "radar", "denials", "snapshot ls", "log", "doctor", "config", "help"}
 
 func main() {
 	// Collect garbage rarely: most commands end before a collection would save anything.

@@ -68,8 +68,8 @@ func Events(ctx context.Context, r *core.Repository, req EventsRequest) error {
 
 // event is one event, as JSON in one line.
 type event struct {
-	time string
-	line []byte
+	time, name string
+	line       []byte
 }
 
 // eventLog is the event log of an invocation, as far as it was read.
@@ -140,5 +140,5 @@ func parseEvent(id string, line []byte) (event, bool) {
 		}
 	}
 	out.WriteByte('}')
-	return event{head.Time, out.Bytes()}, fields["time"] != nil
+	return event{head.Time, head.Event, out.Bytes()}, fields["time"] != nil
 }

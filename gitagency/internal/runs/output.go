@@ -181,11 +181,13 @@ func (a *attempt) reportEvent(event runner.Event) {
 	if event.Kind == runner.Usage {
 		a.budget.spend(a.stream.stream.Summary())
 	}
-	a.repo.AppendEvent(a.sandbox.ID, agentEvent{a.repo.Now(), "agent", event.Kind, event.Tool, event.Text})
+	a.repo.AppendEvent(a.sandbox.ID, agentEvent{a.repo.Now(), agentEventName, event.Kind, event.Tool, event.Text})
 	if a.req.OnEvent != nil {
 		a.req.OnEvent(event)
 	}
 }
+
+const agentEventName = "agent"
 
 // agentEvent is an event of the agent's own stream.
 type agentEvent struct {

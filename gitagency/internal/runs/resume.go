@@ -48,6 +48,7 @@ func Resume(_ context.Context, r *core.Repository, req ResumeRequest) (core.Invo
 	if req.Answer == nil && req.Task == nil && m.Landing == store.Rejected {
 		req.Answer = []byte(m.RejectedReason + "\n")
 	}
+	recordInputs(r, inv, req) // before the first task is replaced
 	if err := req.write(r, inv.ID); err != nil {
 		return inv, err
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
@@ -25,12 +26,22 @@ const maxEventLog = 16 << 20
 // AppendEvent appends one line to the event log of an invocation. People read the log on a terminal, and commands in it
 // have arguments of agents, so characters that control a terminal are escaped.
 func (s Store) AppendEvent(repoID, invocationID string, event any) error {
+	return appendEvent(s.EventsPath(repoID, invocationID), event)
+}
+
+// AppendInput appends an event with a text that the user gave to the agent of an invocation. These have a log of their own:
+// texts of users are not in the event log, which other programs follow.
+func (s Store) AppendInput(repoID, invocationID string, event any) error {
+	return appendEvent(s.inputsPath(repoID, invocationID), event)
+}
+
+func appendEvent(path string, event any) error {
 	line, err := encodeJSON(event, "")
 	if err != nil {
 		return err
 	}
 	line = quote.JSON(line)
-	f, err := lockEventLog(eventsPath(s.InvocationDir(repoID, invocationID)))
+	f, err := lockEventLog(path)
 	if err != nil {
 		return err
 	}
@@ -88,11 +99,23 @@ func (s Store) EventsPath(repoID, invocationID string) string {
 	return eventsPath(s.InvocationDir(repoID, invocationID))
 }
 
+func (s Store) inputsPath(repoID, invocationID string) string {
+	return filepath.Join(s.InvocationDir(repoID, invocationID), "inputs.jsonl")
+}
+
 // ReadEvents passes every line of an invocation's event log to a function, oldest first. The line is valid only
 // during the call. An incomplete line, as a full disk leaves it, is passed as well; the callback must recognise it. A
 // missing log is not an error.
 func (s Store) ReadEvents(repoID, invocationID string, each func(line []byte)) error {
-	path := s.EventsPath(repoID, invocationID)
+	return readEvents(s.EventsPath(repoID, invocationID), each)
+}
+
+// ReadInputs is ReadEvents for the log of AppendInput.
+func (s Store) ReadInputs(repoID, invocationID string, each func(line []byte)) error {
+	return readEvents(s.inputsPath(repoID, invocationID), each)
+}
+
+func readEvents(path string, each func(line []byte)) error {
 	for _, part := range []string{RotatedEventsPath(path), path} {
 		if _, err := ReadEventLog(part, 0, each); err != nil {
 			return err

@@ -26,6 +26,7 @@ var argumentListers = map[string][]lister{
 	"preflight --":      {presentWorktrees, shellCommands, shellFiles, repeatLast},
 	"ls":                {},
 	"show":              {allInvocations},
+	"log":               {allInvocations},
 	"path":              {allInvocations},
 	"exec":              {invocationsWithSandbox},
 	"exec --":           {invocationsWithSandbox, shellCommands, shellFiles, repeatLast},
