@@ -457,6 +457,7 @@ var successfulArgs = map[string][]string{
 	"ls":                {},
 	"show":              {sweepID},
 	"log":               {sweepID},
+	"review":            {sweepID},
 	"path":              {sweepID},
 	"exec":              {sweepID, "--", "true"},
 	"shell":             {sweepID},         // fails: there is no terminal

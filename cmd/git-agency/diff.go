@@ -69,26 +69,31 @@ differences; 3 no such invocation or snapshot; 4 broken; 5 refused for safety; 7
 			if err != nil {
 				return err
 			}
-			format, err := t.diffFormat(repo, form)
-			if err != nil {
-				return err
-			}
-			d, err := repo.DiffSnapshots(c.Context, t.diffRequest(c, query, form, format.Colors != gitagency.DiffColors{}))
-			if err != nil {
-				return err
-			}
-			t.warnLeftOut(d.LeftOut)
-			if c.Bool("json") {
-				err = t.PrintJSON(d)
-			} else {
-				err = gitagency.WriteDiff(t.Stdout, d, format)
-			}
-			if err == nil && c.Bool("exit-code") && !d.Empty() {
-				err = &program.ChildError{Code: hints.ExitFailed} // --exit-code only: prints no message
-			}
-			return err
+			return t.printDiff(c, repo, query, form)
 		},
 	}
+}
+
+// printDiff prints the diff of an invocation that the flags ask for; without flags, all that changed in its sandbox.
+func (t *tool) printDiff(c *cli.Context, repo *gitagency.Repository, query string, form gitagency.DiffForm) error {
+	format, err := t.diffFormat(repo, form)
+	if err != nil {
+		return err
+	}
+	d, err := repo.DiffSnapshots(c.Context, t.diffRequest(c, query, form, format.Colors != gitagency.DiffColors{}))
+	if err != nil {
+		return err
+	}
+	t.warnLeftOut(d.LeftOut)
+	if c.Bool("json") {
+		err = t.PrintJSON(d)
+	} else {
+		err = gitagency.WriteDiff(t.Stdout, d, format)
+	}
+	if err == nil && c.Bool("exit-code") && !d.Empty() {
+		err = &program.ChildError{Code: hints.ExitFailed} // --exit-code only: prints no message
+	}
+	return err
 }
 
 // diffRequest returns the request of the flags.

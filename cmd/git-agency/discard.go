@@ -39,33 +39,38 @@ Exit status: 0 discarded; 1 failed; 3 no such invocation; 4 broken; 75 locked; 1
 			if err != nil {
 				return err
 			}
-			var failed error // invocations before the failed one stay discarded
-			results, ids, deferred := []gitagency.DiscardResult{}, []string{}, []string{}
-			var cleanupLock *os.File
-			for _, inv := range named {
-				ids = append(ids, inv.ID)
-				d, err := repo.DiscardWith(c.Context, gitagency.DiscardRequest{Query: inv.ID, Force: c.Bool("force"), DeferCleanup: true, CleanupLock: cleanupLock})
-				if d.CleanupDeferred { // never set by the second discard, so that the process starts no other
-					deferred, cleanupLock = append(deferred, d.ID), d.CleanupLock
-				}
-				if err != nil {
-					failed = err
-					if hints.Is[*gitagency.CleanupError](err) { // it is discarded, but not all of it is removed
-						results = append(results, d)
-						t.warnNotKept(d)
-					}
-					break
-				}
-				results = append(results, d)
-				t.reportDiscarded(d)
-			}
-			t.removeInBackground(repo, dir, "discard", ids, deferred, cleanupLock)
-			if c.Bool("json") {
-				return errors.Join(failed, t.PrintJSON(results))
-			}
-			return failed
+			return t.discard(c, repo, dir, named)
 		},
 	}
+}
+
+// discard discards invocations, in order, up to the first that fails. dir is the caller's directory.
+func (t *tool) discard(c *cli.Context, repo *gitagency.Repository, dir string, named []gitagency.Invocation) error {
+	var failed error // invocations before the failed one stay discarded
+	results, ids, deferred := []gitagency.DiscardResult{}, []string{}, []string{}
+	var cleanupLock *os.File
+	for _, inv := range named {
+		ids = append(ids, inv.ID)
+		d, err := repo.DiscardWith(c.Context, gitagency.DiscardRequest{Query: inv.ID, Force: c.Bool("force"), DeferCleanup: true, CleanupLock: cleanupLock})
+		if d.CleanupDeferred { // never set by the second discard, so that the process starts no other
+			deferred, cleanupLock = append(deferred, d.ID), d.CleanupLock
+		}
+		if err != nil {
+			failed = err
+			if hints.Is[*gitagency.CleanupError](err) { // it is discarded, but not all of it is removed
+				results = append(results, d)
+				t.warnNotKept(d)
+			}
+			break
+		}
+		results = append(results, d)
+		t.reportDiscarded(d)
+	}
+	t.removeInBackground(repo, dir, "discard", ids, deferred, cleanupLock)
+	if c.Bool("json") {
+		return errors.Join(failed, t.PrintJSON(results))
+	}
+	return failed
 }
 
 func (t *tool) reportDiscarded(d gitagency.DiscardResult) {

@@ -158,6 +158,11 @@ func (t *tool) land(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	return t.landInvocations(c, repo, dir, named)
+}
+
+// landInvocations lands invocations, in order, up to the first that fails. dir is the caller's directory.
+func (t *tool) landInvocations(c *cli.Context, repo *gitagency.Repository, dir string, named []gitagency.Invocation) error {
 	ids := []string{}
 	for _, inv := range named {
 		ids = append(ids, inv.ID)

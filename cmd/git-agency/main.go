@@ -84,6 +84,7 @@ func (t *tool) commands() []program.CommandGroup {
 			forAgents.MCP(),
 		}},
 		{Task: "review and land", Commands: []*cli.Command{
+			run.Review(runs.ReviewActions{Diff: t.printDiff, Land: t.landInvocations, Discard: t.discard}),
 			t.radarCommand(),
 			t.submitCommand(),
 			t.rejectCommand(),

@@ -75,6 +75,7 @@ var jsonOutputs = []jsonOutput{
 	{"git agency log", logSchema, true, func(c *jsonLab) [][]string {
 		return [][]string{{"@"}, {c.live}, {c.discarded}, {c.broken}}
 	}},
+	{"git agency review", "invocation.json", true, func(c *jsonLab) [][]string { return [][]string{{}, {c.live}} }},
 	{"git agency run --detach", "invocation.json", true, fixedArgs([]string{"payments", "--", "true"})},
 	{"git agency wait", "invocation.json", true, fixedArgs([]string{"@"})},
 	{"git agency stop", "invocation.json", true, fixedArgs([]string{"@"})},

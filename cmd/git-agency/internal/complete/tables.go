@@ -43,6 +43,7 @@ var argumentListers = map[string][]lister{
 	"diff":              {allInvocations},
 	"diff --":           {allInvocations, sandboxDirectories, repeatLast},
 	"ask":               {freeText},
+	"review":            {invocationsWithSandbox, repeatLast},
 	"radar":             {presentWorktrees},
 	"snapshot rollback": {invocationsWithSandbox, snapshotNames},
 	"submit":            {submittableInvocations, repeatLast},

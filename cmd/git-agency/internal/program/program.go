@@ -38,6 +38,7 @@ type Program struct {
 	repo             *gitagency.Repository // nil until OpenRepository
 	pager            *pagerWriter
 	pageable         bool // whether the output may be paged: a long listing for people
+	unpaged          bool // whether the output is never paged
 	outputStyle      func() (Style, error)
 	terminalSettings func() (gitagency.TerminalSettings, error)
 }

@@ -36,7 +36,7 @@ func (p *Program) decideStyle() (Style, error) {
 			return Style{}, err
 		}
 	}
-	paging := term.PagerPolicy{
+	paging := !p.unpaged && term.PagerPolicy{
 		Terminal: policy.Terminal, InUse: policy.Pager, Setting: settings.Paging, Program: settings.Pager, Pageable: p.pageable,
 	}.UsePager()
 	policy.Setting, policy.ColorInPager, policy.Pager = settings.Color, settings.ColorInPager, policy.Pager || paging
