@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openDevice opens a pseudo-terminal device with these modes. The master is non-blocking, so that waiting for it can be
+// openDevice opens a pseudo-terminal device with these modes, or with those of a new terminal if modes is nil. The master is non-blocking, so that waiting for it can be
 // interrupted; the slave is an ordinary terminal, opened with flag.
 func openDevice(modes *unix.Termios, flag int) (master, slave *os.File, err error) {
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
@@ -43,6 +43,9 @@ func openSlave(master int, modes *unix.Termios, flag int) (*os.File, error) {
 		fd = uintptr(named)
 	}
 	slave := os.NewFile(fd, name)
+	if modes == nil {
+		return slave, nil
+	}
 	if err := unix.IoctlSetTermios(int(fd), unix.TCSETS, modes); err != nil {
 		return nil, errors.Join(os.NewSyscallError("tcsetattr", err), slave.Close())
 	}

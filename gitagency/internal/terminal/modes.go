@@ -15,10 +15,10 @@ type modeTracker struct {
 	parse  func(*modeTracker, byte) // consumes one byte of a sequence; nil: outside of one
 	params []byte                   // parameters of the control sequence so far
 
-	changed         []int  // private modes that are not at their default, in the order of the changes
-	keypad          bool   // the keypad sends application sequences
-	modifyOtherKeys bool   // xterm's reporting of modified keys
-	keyboardFlags   [2]int // pushes onto the stack of keyboard flags (kitty protocol): of the main and the alternate screen
+	changed         []int       // private modes that are not at their default, in the order of the changes
+	keypad          bool        // the keypad sends application sequences
+	modifyOtherKeys string      // parameters of xterm's reporting of modified keys; empty: off
+	keyboardFlags   [2][]string // parameters of pushes onto the stack of keyboard flags (kitty protocol): of the main and the alternate screen
 }
 
 // usualMode returns the default of a private mode, and whether it matters to a shell.
@@ -42,8 +42,12 @@ func usualMode(mode int) (on, known bool) {
 
 const escape = 0x1b
 
-// maxParams bounds the parameters of a control sequence. A longer one has no effect.
-const maxParams = 256
+const (
+	// maxParams bounds the parameters of a control sequence. A longer one has no effect.
+	maxParams = 256
+	// maxPushes bounds the pushes of keyboard flags that are remembered. The stacks of terminals are smaller.
+	maxPushes = 64
+)
 
 // follow reads the next part of the output. A sequence may be split over any number of parts.
 func (t *modeTracker) follow(output []byte) {
@@ -113,15 +117,21 @@ func (t *modeTracker) apply(params string, final byte) {
 		t.set(1, false)
 		t.set(25, true)
 	case strings.HasPrefix(params, ">4") && final == 'm':
-		t.modifyOtherKeys = strings.HasPrefix(params, ">4;") && params != ">4;" && params != ">4;0"
+		t.modifyOtherKeys = ""
+		if strings.HasPrefix(params, ">4;") && params != ">4;" && params != ">4;0" {
+			t.modifyOtherKeys = params
+		}
 	case strings.HasPrefix(params, ">") && final == 'u':
-		t.keyboardFlags[t.screen()]++
+		flags := &t.keyboardFlags[t.screen()]
+		*flags = append(*flags, params)
+		*flags = (*flags)[max(len(*flags)-maxPushes, 0):]
 	case strings.HasPrefix(params, "<") && final == 'u':
 		count, err := strconv.Atoi(params[1:])
 		if err != nil || count < 1 {
 			count = 1
 		}
-		t.keyboardFlags[t.screen()] = max(t.keyboardFlags[t.screen()]-count, 0)
+		flags := &t.keyboardFlags[t.screen()]
+		*flags = (*flags)[:max(len(*flags)-count, 0)]
 	}
 }
 
@@ -152,7 +162,7 @@ func isAlternateScreen(mode int) bool { return mode == 47 || mode == 1047 || mod
 func (t *modeTracker) reset() []byte {
 	var out []byte
 	popKeyboardFlags := func() {
-		if n := t.keyboardFlags[t.screen()]; n > 0 {
+		if n := len(t.keyboardFlags[t.screen()]); n > 0 {
 			out = fmt.Appendf(out, "\x1b[<%du", n)
 		}
 	}
@@ -166,7 +176,7 @@ func (t *modeTracker) reset() []byte {
 		t.set(mode, usual)
 	}
 	popKeyboardFlags() // each screen has its own
-	if t.modifyOtherKeys {
+	if t.modifyOtherKeys != "" {
 		out = append(out, "\x1b[>4m"...)
 	}
 	if t.keypad {
@@ -185,4 +195,40 @@ func (t *modeTracker) reset() []byte {
 	}
 	*t = modeTracker{params: t.params}
 	return out
+}
+
+// enable returns the bytes that switch all modes on a terminal that has the defaults to what they are here.
+func (t *modeTracker) enable() []byte {
+	var out []byte
+	pushKeyboardFlags := func(screen int) {
+		for _, params := range t.keyboardFlags[screen] {
+			out = fmt.Appendf(out, "\x1b[%su", params)
+		}
+	}
+	pushKeyboardFlags(0)
+	for _, mode := range t.changed {
+		final := 'h'
+		if usual, _ := usualMode(mode); usual {
+			final = 'l'
+		}
+		out = fmt.Appendf(out, "\x1b[?%d%c", mode, final)
+	}
+	pushKeyboardFlags(1)
+	if t.modifyOtherKeys != "" {
+		out = fmt.Appendf(out, "\x1b[%sm", t.modifyOtherKeys)
+	}
+	if t.keypad {
+		out = append(out, "\x1b="...)
+	}
+	return out
+}
+
+// clone returns a copy that shares nothing with t.
+func (t *modeTracker) clone() modeTracker {
+	c := *t
+	c.params, c.changed = slices.Clone(t.params), slices.Clone(t.changed)
+	for i := range c.keyboardFlags {
+		c.keyboardFlags[i] = slices.Clone(t.keyboardFlags[i])
+	}
+	return c
 }

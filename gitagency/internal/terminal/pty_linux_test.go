@@ -193,6 +193,9 @@ func init() { // before the tests: this process runs none
 	if len(os.Args) > 2 && os.Args[1] == helperArg {
 		os.Exit(runTerminalHelper(os.Args[2:]))
 	}
+	if len(os.Args) > 2 && os.Args[1] == attachArg {
+		os.Exit(runAttachHelper(os.Args[2]))
+	}
 }
 
 // runTerminalHelper runs a program on a new terminal connected to standard input and output, and prints its exit code.

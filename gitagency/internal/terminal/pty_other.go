@@ -41,3 +41,24 @@ func (p *PTY) ResetModes() {}
 
 // Close does nothing.
 func (p *PTY) Close() error { return nil }
+
+// Host keeps a terminal for a program. It is not supported on this system.
+type Host struct{ Slave *os.File }
+
+// OpenHost fails with errors.ErrUnsupported.
+func OpenHost(string, io.Writer) (*Host, error) {
+	return nil, fmt.Errorf("keep a terminal: %w", errors.ErrUnsupported)
+}
+
+// Close does nothing.
+func (h *Host) Close() error { return nil }
+
+// Attach fails with errors.ErrUnsupported.
+func Attach(context.Context, AttachRequest) (bool, error) {
+	return false, fmt.Errorf("attach to a terminal: %w", errors.ErrUnsupported)
+}
+
+// WatchKeys watches no keys: signals of the terminal end what it would.
+func WatchKeys(parent context.Context, _ *os.File, _ []byte) (context.Context, func() error, error) {
+	return parent, func() error { return nil }, nil
+}
