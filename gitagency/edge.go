@@ -235,6 +235,12 @@ func sandboxState(err error, v *StateError) {
 	switch e := err.(type) {
 	case *runs.NoRunError:
 		v.Reason, v.ID = reason.NoRun, e.ID
+	case *runs.EndedError:
+		v.Reason, v.ID, v.Name = reason.RunEnded, e.ID, e.Status
+	case *runs.ForegroundError:
+		v.Reason, v.ID = reason.RunForeground, e.ID
+	case *runs.DroppedError:
+		v.Reason, v.ID = reason.RunDropped, e.ID
 	case *runs.UnansweredError:
 		v.Reason, v.ID, v.Others = reason.Unanswered, e.ID, e.Options
 	case *fault.RunningError:

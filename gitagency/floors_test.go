@@ -122,7 +122,7 @@ var floors = []struct {
 
 	// 4: the public library
 	{dir: "requests", imports: "guard mailbox fault core snapshots sandbox diff landing listing doctor"},
-	{dir: "runs", imports: "durable procfs proc git store mailbox runner fault settings core snapshots sandbox preflight landing requests"},
+	{dir: "runs", imports: "durable procfs terminal proc git store mailbox runner fault settings core snapshots sandbox preflight landing requests"},
 	{dir: "reason"},
 	{dir: "gitagency", imports: "reason ids terminal proc store guard archive confine mailbox runner treediff fault settings core snapshots sandbox diff discard allow preflight landing directory listing radar doctor requests runs"},
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"os"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/runner"
@@ -62,6 +63,9 @@ type ExecuteRunRequest struct {
 	Terminal bool
 	Stdin    io.Reader
 
+	// Detached keeps a terminal for an interactive agent, which AttachRun connects with that of a user.
+	Detached bool
+
 	Force   <-chan struct{} // once closed, ends a grace period that has begun; may be nil
 	OnBegin func()          // called once this process has taken the run over; may be nil
 	OnEvent func(RunEvent)  // called with what the stream of the agent tells; may be nil
@@ -69,8 +73,8 @@ type ExecuteRunRequest struct {
 
 func (req ExecuteRunRequest) internal() runs.ExecuteRequest {
 	return runs.ExecuteRequest{
-		ID: req.ID, Stdout: req.Stdout, Stderr: req.Stderr, Terminal: req.Terminal, Stdin: req.Stdin, Force: req.Force, OnBegin: req.OnBegin,
-		OnEvent: internalOnEvent(req.OnEvent),
+		ID: req.ID, Stdout: req.Stdout, Stderr: req.Stderr, Terminal: req.Terminal, Stdin: req.Stdin, Detached: req.Detached, Force: req.Force,
+		OnBegin: req.OnBegin, OnEvent: internalOnEvent(req.OnEvent),
 	}
 }
 
@@ -109,6 +113,34 @@ func newRunResult(res runs.Result) RunResult {
 func (r *Repository) ExecuteRun(ctx context.Context, req ExecuteRunRequest) (RunResult, error) {
 	res, err := runs.Execute(ctx, r.core, req.internal())
 	return newRunResult(res), publicError(err)
+}
+
+// AttachRunRequest says which run to attach to, and connects it with its caller.
+type AttachRunRequest struct {
+	ID         string   // required: id of the invocation
+	Keyboard   *os.File // terminal of the user; nil: the agent only is watched
+	DetachKeys []byte   // keys that end it, as a terminal sends them; empty: none
+
+	Screen         io.Writer      // required: receives what an agent on a terminal writes
+	Stdout, Stderr io.Writer      // required: receive the output of another agent
+	OnEvent        func(RunEvent) // required: receives what the stream of such an agent tells, instead of Stdout
+}
+
+// AttachRunResult says how it ended.
+type AttachRunResult struct {
+	Ended      bool // the run has ended; else it goes on, and the caller was detached
+	Invocation Invocation
+}
+
+// AttachRun connects the terminal of a user with an interactive agent that was executed with Detached, and follows the
+// output of another agent. It returns when the run has ended, when the detach keys are typed, or when ctx ends: then the
+// error is its cause.
+func (r *Repository) AttachRun(ctx context.Context, req AttachRunRequest) (AttachRunResult, error) {
+	res, err := runs.Attach(ctx, r.core, runs.AttachRequest{
+		ID: req.ID, Keyboard: req.Keyboard, DetachKeys: req.DetachKeys,
+		Screen: req.Screen, Stdout: req.Stdout, Stderr: req.Stderr, OnEvent: internalOnEvent(req.OnEvent),
+	})
+	return AttachRunResult{res.Ended, newInvocation(res.Invocation)}, publicError(err)
 }
 
 // ResumeRunRequest says how an agent goes on.

@@ -57,6 +57,7 @@ func (t *tool) commands() []program.CommandGroup {
 		{Task: "run agents", Commands: []*cli.Command{
 			run.Run(),
 			run.Preflight(),
+			run.Attach(),
 			run.Logs(),
 			run.Wait(),
 			run.Stop(),

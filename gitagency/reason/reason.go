@@ -78,6 +78,9 @@ const (
 	NotImported          Reason = "not-imported"          // git state behind the walls of sandbox ID cannot be imported
 	Running              Reason = "running"               // commands run in sandbox ID; Others describes them, as far as known
 	NoRun                Reason = "no-run"                // no agent was run in sandbox ID
+	RunEnded             Reason = "run-ended"             // the run of sandbox ID has ended; Name is its status
+	RunForeground        Reason = "run-foreground"        // the agent of sandbox ID is connected with the terminal that it was started on
+	RunDropped           Reason = "run-dropped"           // the connection with the agent of sandbox ID was lost, and the run goes on
 	Unanswered           Reason = "unanswered"            // the agent of sandbox ID waits for an answer; Others are the options that it offers
 	SetupFailed          Reason = "setup-failed"          // agency.setup, the command Name, failed in sandbox ID; Path is its output, if that was kept
 	NothingRuns          Reason = "nothing-runs"          // no command runs in sandbox ID

@@ -27,6 +27,9 @@ type ExecuteRequest struct {
 	Terminal bool
 	Stdin    io.Reader
 
+	// Detached keeps a terminal for an interactive agent, which Attach connects with that of a user.
+	Detached bool
+
 	Force   <-chan struct{}    // once closed, ends a grace period that has begun; may be nil
 	OnBegin func()             // called once this process has taken the run over; may be nil
 	OnEvent func(runner.Event) // called with what the stream of the agent tells; may be nil
@@ -63,16 +66,33 @@ func Execute(ctx context.Context, r *core.Repository, req ExecuteRequest) (Resul
 	if err != nil {
 		return Result{}, err
 	}
-	before, err := begin(r, s.ID)
+	before, err := begin(r, s.ID, req)
 	if err != nil {
 		return Result{}, err
+	}
+	a := &attempt{repo: r, sandbox: s, record: before, req: req}
+	closeTerminal := func() error { return nil }
+	if req.Detached && isInteractive(before) {
+		closeTerminal, err = a.keepTerminal()
 	}
 	if req.OnBegin != nil {
 		req.OnBegin()
 	}
-	a := &attempt{repo: r, sandbox: s, record: before, req: req}
-	return a.finish(ctx, a.run(ctx))
+	end := ending{err: err}
+	if err == nil {
+		end = a.run(ctx)
+	}
+	res, err := a.finish(ctx, end)
+	return res, errors.Join(err, closeTerminal()) // those who are attached read the record when the connection ends
 }
+
+// isInteractive reports whether the next run of an agent is on a terminal: one with a further task is not.
+func isInteractive(m store.InvocationMeta) bool {
+	return m.Mode == modeHeaded && m.ResumeWith != store.ResumeWithTask
+}
+
+// modeHeaded is the mode of the invocation of an interactive agent.
+const modeHeaded = "headed"
 
 // attempt is one run of an agent.
 type attempt struct {
@@ -94,7 +114,7 @@ type ending struct {
 }
 
 // begin records that this process supervises the run, unless another one does, and returns the record from before.
-func begin(r *core.Repository, id string) (before store.InvocationMeta, err error) {
+func begin(r *core.Repository, id string, req ExecuteRequest) (before store.InvocationMeta, err error) {
 	none, busy, now := false, false, r.Now()
 	err = r.Store.UpdateInvocationMetaIf(r.ID, id, func(m *store.InvocationMeta) bool {
 		before = *m
@@ -106,6 +126,7 @@ func begin(r *core.Repository, id string) (before store.InvocationMeta, err erro
 		}
 		m.Status, m.PID, m.PIDStarted = store.StatusRunning, os.Getpid(), procfs.Identity(os.Getpid())
 		m.RunStartedAt, m.Runs = &now, m.Runs+1
+		m.OnTerminal = req.Terminal || req.Detached && isInteractive(*m)
 		m.StatusReason, m.Warnings, m.LastMessage, m.Question, m.ResumeWith = "", nil, "", nil, ""
 		if m.Landing == store.Rejected { // the agent works on it again
 			m.Landing = ""

@@ -31,7 +31,7 @@ const continuePrompt = "Continue with the task. Its text is in the file that $AG
 // visible in process lists.
 func (a *attempt) execOptions() (sandbox.ExecOptions, error) {
 	m := a.record
-	limit, err := timeout(a.repo, m)
+	limit, err := timeout(a.repo, m, a.req.Terminal)
 	if err != nil {
 		return sandbox.ExecOptions{}, err
 	}
@@ -45,6 +45,9 @@ func (a *attempt) execOptions() (sandbox.ExecOptions, error) {
 	}
 	if a.req.Terminal {
 		opts.Stdin = a.req.Stdin
+		if name := proc.Getenv(a.repo.Opts.Env, "TERM"); a.req.Detached && (name == "" || name == "dumb") {
+			opts.Env = append(opts.Env, "TERM=xterm-256color") // of the terminals that can attach, nothing is known
+		}
 	} else if prompt != nil {
 		opts.Stdin = bytes.NewReader(prompt)
 	}

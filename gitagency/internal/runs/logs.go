@@ -45,6 +45,7 @@ func Logs(ctx context.Context, r *core.Repository, req LogsRequest) error {
 		stdout = reader
 	}
 	tails := []*tail{
+		{path: r.Store.OutputPath(r.ID, inv.ID, "terminal"), to: req.Stdout},
 		{path: r.Store.OutputPath(r.ID, inv.ID, "stdout"), to: stdout},
 		{path: r.Store.OutputPath(r.ID, inv.ID, "stderr"), to: req.Stderr},
 	}

@@ -14,18 +14,22 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 )
 
-// maxLog is the size at which a log is renamed to <name>.1, which replaces the one before it.
-const maxLog = 16 << 20
+// Sizes at which a log is renamed to <name>.1, which replaces the one before it. A terminal is drawn again and again.
+const (
+	maxLog         = 16 << 20
+	maxTerminalLog = 256 << 10
+)
 
 // logFile appends to a log. It rotates the log, so that an agent cannot fill the disk with its output.
 type logFile struct {
 	path string
+	most int64 // size at which it is rotated
 	file *os.File
 	size int64
 }
 
-func openLog(path string) (*logFile, error) {
-	l := &logFile{path: path}
+func openLog(path string, most int64) (*logFile, error) {
+	l := &logFile{path: path, most: most}
 	return l, l.open()
 }
 
@@ -43,7 +47,7 @@ func (l *logFile) open() (err error) {
 }
 
 func (l *logFile) Write(p []byte) (int, error) {
-	if l.size > 0 && l.size+int64(len(p)) > maxLog {
+	if l.size > 0 && l.size+int64(len(p)) > l.most {
 		if err := l.rotate(); err != nil {
 			return 0, err
 		}
@@ -74,7 +78,7 @@ func (l outputLogs) close() (err error) {
 }
 
 // connectOutput connects the output of the agent with its logs, its stream reader and the caller. The output of an
-// interactive agent is drawn for a terminal and not kept.
+// interactive agent in the foreground is drawn for a terminal and not kept; see keepTerminal.
 func (a *attempt) connectOutput(opts *sandbox.ExecOptions) (logs outputLogs, err error) {
 	if a.req.Terminal {
 		opts.Stdout, opts.Stderr = a.req.Stdout, a.req.Stderr
@@ -88,7 +92,7 @@ func (a *attempt) connectOutput(opts *sandbox.ExecOptions) (logs outputLogs, err
 		{"stdout", a.req.Stdout},
 		{"stderr", a.req.Stderr},
 	} {
-		log, err := openLog(a.repo.Store.OutputPath(a.repo.ID, a.sandbox.ID, c.name))
+		log, err := openLog(a.repo.Store.OutputPath(a.repo.ID, a.sandbox.ID, c.name), maxLog)
 		if err != nil {
 			return nil, errors.Join(err, logs.close())
 		}

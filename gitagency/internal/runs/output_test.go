@@ -50,7 +50,7 @@ func TestStreamReaderSplitsLines(t *testing.T) {
 func TestLogIsRotatedAndFollowed(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "stdout.log")
-	log, err := openLog(path)
+	log, err := openLog(path, maxLog)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestLogIsRotatedAndFollowed(t *testing.T) {
 			if err := log.file.Close(); err != nil {
 				t.Fatal(err)
 			}
-			if log, err = openLog(path); err != nil {
+			if log, err = openLog(path, maxLog); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -78,7 +78,7 @@ func (req Request) plan(r *core.Repository) (sandbox.StartRequest, error) {
 	}
 	start.Mode = "headless"
 	if req.Interactive {
-		start.Mode = "headed"
+		start.Mode = modeHeaded
 	}
 	start.Task = req.Task
 	start.Run = store.RunFields{
@@ -172,10 +172,13 @@ func shorten(text string, most int) string {
 	return text[:most] + "…"
 }
 
-// timeout returns the limit of a run.
-func timeout(r *core.Repository, m store.InvocationMeta) (time.Duration, error) {
-	if m.RunTimeoutMS != 0 {
+// timeout returns the limit of a run. An interactive agent has none unless one was given.
+func timeout(r *core.Repository, m store.InvocationMeta, interactive bool) (time.Duration, error) {
+	switch {
+	case m.RunTimeoutMS != 0:
 		return time.Duration(m.RunTimeoutMS) * time.Millisecond, nil
+	case interactive:
+		return -1, nil
 	}
 	return r.Settings.RunTimeout()
 }

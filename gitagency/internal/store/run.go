@@ -20,6 +20,7 @@ type RunFields struct {
 
 	PID        int    `json:"pid,omitempty"`         // process that supervises the run; only while it runs
 	PIDStarted string `json:"pid_started,omitempty"` // start of that process, so that a reused id is recognised
+	OnTerminal bool   `json:"on_terminal,omitempty"` // the agent of the last run had a terminal
 
 	StatusReason string    `json:"status_reason,omitempty"` // why the run has its status, if it did not simply finish
 	Warnings     []string  `json:"run_warnings,omitempty"`  // what a finished run should not hide, such as a denied tool
@@ -61,7 +62,8 @@ const (
 	ResumeWithTask   = "task"
 )
 
-// OutputPath returns the path of the file with the standard output or standard error of an agent: "stdout" or "stderr".
+// OutputPath returns the path of a file with output of an agent: "stdout", "stderr", or what a detached agent wrote to its
+// "terminal".
 func (s Store) OutputPath(repoID, invocationID, stream string) string {
 	return filepath.Join(s.InvocationDir(repoID, invocationID), stream+".log")
 }

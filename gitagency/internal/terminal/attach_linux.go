@@ -159,7 +159,7 @@ func (c *attached) close() (err error) {
 	_ = c.conn.Close()
 	select {
 	case <-c.outputDone:
-		if c.outErr == nil {
+		if c.outErr == nil && Is(c.req.Out) {
 			_, err = c.req.Out.Write(c.endOutput())
 		}
 	case <-time.After(time.Second): // the terminal accepts nothing

@@ -149,6 +149,15 @@ var reasons = map[reason.Reason]row{
 	reason.NoRun: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{"'git agency run' runs an agent in a new sandbox; 'git agency exec " + e.ID + " -- <command>' runs a command in this one"}
 	}},
+	reason.RunEnded: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+		return []string{"'git agency logs " + e.ID + "' shows its output; 'git agency resume " + e.ID + "' lets the agent go on"}
+	}},
+	reason.RunForeground: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+		return []string{"use that terminal, or end the run with 'git agency stop " + e.ID + "' and go on with 'git agency resume " + e.ID + " --detach'"}
+	}},
+	reason.RunDropped: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+		return []string{"to attach again: git agency attach " + e.ID}
+	}},
 	reason.Unanswered: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{"'git agency questions' shows the question; to answer it: git agency resume " + e.ID + " --answer '<answer>'"}
 	}},

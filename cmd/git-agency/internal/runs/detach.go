@@ -93,7 +93,7 @@ func (t Commands) supervise(c *cli.Context, id string, ready *os.File) error {
 	// It lives as long as the agent, mostly asleep: keep it small.
 	debug.SetGCPercent(20)
 	_, err = repo.ExecuteRun(c.Context, gitagency.ExecuteRunRequest{
-		ID: id,
+		ID: id, Detached: true,
 		OnBegin: func() {
 			_, _ = fmt.Fprintln(ready) // an error means that the caller has gone
 			_ = ready.Close()

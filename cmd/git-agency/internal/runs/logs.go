@@ -33,17 +33,20 @@ Exit status: 0 printed; 1 no agent was run in it, or reading failed; 3 no such i
 			}
 			req := gitagency.LogsRequest{
 				ID: query, Raw: c.Bool("raw"), Follow: c.Bool("follow"), Stdout: t.RawStdout, Stderr: t.RawStderr,
-				OnEvent: func(e gitagency.RunEvent) {
-					if text := describeEvent(e); text != "" {
-						fmt.Fprintln(t.RawStdout, term.Printable(text))
-					}
-				},
+				OnEvent: t.printEvent,
 			}
 			if !req.Raw {
 				req.Stdout, req.Stderr = printableWriter(req.Stdout), printableWriter(req.Stderr)
 			}
 			return repo.Logs(c.Context, req)
 		},
+	}
+}
+
+// printEvent prints an event of an agent for people.
+func (t Commands) printEvent(e gitagency.RunEvent) {
+	if text := describeEvent(e); text != "" {
+		fmt.Fprintln(t.RawStdout, term.Printable(text))
 	}
 }
 

@@ -35,7 +35,7 @@ func (t Commands) Run() *cli.Command {
 		Usage: "run an agent in a new sandbox",
 		UsageText: `git agency run [<wt>] [--runner <runner>]... [-n <number>]
                       [-p <task> | --task-file <file> | -] [--timeout <t>]
-                      [--detach] [--commit-all] [--name <label>]
+                      [--detach] [--tty] [--commit-all] [--name <label>]
                       [--max-cost <dollars>] [--max-tokens <n>] [--max-output <size>]
                       [--from <commit-ish> | --from-snapshot <snapshot> | --with-changes]
                       [--profile <profile>] [--changeset <c>] [--platform <p>]
@@ -51,7 +51,8 @@ The task is kept in a file beside the record, which $AGENCY_TASK_FILE names in t
 it on standard input. What the agent writes is logged (see logs).
 
 With -n or several --runner, each agent gets a sandbox of its own, all from the same commit. With --detach
-the command returns at once, and the run survives the terminal; 'git agency wait' waits for it.
+the command returns at once, and the run survives the terminal; 'git agency wait' waits for it. Without a
+task, a detached agent gets a terminal that 'git agency attach' connects with yours.
 
 An agent that leaves uncommitted changes has failed: the files are listed and the sandbox is kept. With
 --commit-all they are committed instead.
@@ -67,6 +68,7 @@ interrupted or stopped. Of several runs: 0 all finished, 7 one asks, else 1.`,
 			&cli.StringFlag{Name: "task-file", Usage: "read the task from `FILE`; the argument - reads it from standard input"},
 			&cli.StringFlag{Name: "timeout", Usage: "end the run after `DURATION` (-1: never)", DefaultText: "agency.runTimeout, else 60m; never for an interactive agent"},
 			&cli.BoolFlag{Name: "detach", Aliases: []string{"d"}, Usage: "return at once; the run survives the terminal"},
+			&cli.BoolFlag{Name: "tty", Aliases: []string{"t"}, Usage: "run the command after -- on a terminal, as an interactive agent"},
 			&cli.BoolFlag{Name: "commit-all", Usage: "commit what the agent leaves uncommitted"},
 			&cli.StringFlag{Name: "max-cost", Usage: "end the run when it costs more than `DOLLARS`, as the agent tells it"},
 			&cli.StringFlag{Name: "max-tokens", Usage: "end the run when it uses more than `NUMBER` tokens, as the agent tells it"},
@@ -134,11 +136,9 @@ func (t Commands) runRequests(c *cli.Context) ([]gitagency.RunRequest, error) {
 		names = []string{""}
 	}
 	req.Task = task
-	if several := number*len(names) > 1; task == nil && len(t.AfterDashDash) == 0 {
-		if several || c.Bool("detach") || c.Bool("json") || !t.hasTerminal() {
-			return nil, program.NewUsageError(c, errors.New("no task given: use -p, --task-file or -; without one, a single agent runs on a terminal"))
-		}
-		req.Interactive = true
+	req.Interactive = task == nil && (len(t.AfterDashDash) == 0 || c.Bool("tty"))
+	if err := t.checkTerminal(c, req, number*len(names) > 1); err != nil {
+		return nil, err
 	}
 	var requests []gitagency.RunRequest
 	for _, name := range names {
@@ -172,6 +172,20 @@ func parseBudget(c *cli.Context) (budget gitagency.Budget, err error) {
 		}
 	}
 	return budget, nil
+}
+
+// checkTerminal checks that a run has the terminal that it needs: a detached one brings its own.
+func (t Commands) checkTerminal(c *cli.Context, req gitagency.RunRequest, several bool) error {
+	here := !several && !c.Bool("json") && t.hasTerminal()
+	switch {
+	case c.Bool("tty") && req.Task != nil:
+		return program.NewUsageError(c, errors.New("--tty is for an interactive agent, without a task"))
+	case !req.Interactive || here || c.Bool("detach") && gitagency.HasTerminals:
+		return nil
+	case c.Bool("tty"):
+		return program.NewUsageError(c, errors.New("--tty needs a terminal for a single agent, or --detach"))
+	}
+	return program.NewUsageError(c, errors.New("no task given: use -p, --task-file or -; without one, a single agent runs on a terminal, or detached"))
 }
 
 // hasTerminal reports whether an interactive program can run on the terminal of the user.
