@@ -184,6 +184,37 @@ func TestAttachJobControl(t *testing.T) {
 	})
 }
 
+// TestAttachToRunner checks that an agent that is started without a task and detached is interactive, and that it is again
+// after a resume, in the same session, unless it gets a task.
+func TestAttachToRunner(t *testing.T) {
+	t.Parallel()
+	l := newAttachLab(t, "os")
+	l.git("config", "--global", "agency.mine.command", `test -t 0 && echo "on $TERM in $AGENCY_SESSION_ID" || echo headless; read line; test "$line" != end`)
+	id := l.agency("run", "wt", "--runner", "mine", "--detach")
+	l.stopAtEnd(id)
+	session := ""
+	for range 2 {
+		s := l.startOnTerminal(80, []string{"TERM=xterm"}, "git", "agency", "attach", id)
+		s.waitForText("on xterm-256color in ") // the test has no TERM
+		s.typeKeys("end\r")
+		if got := s.wait(); got.code != 1 || !strings.Contains(got.stdout, session) {
+			t.Errorf("got %+v, want the session %s", got, session)
+		} else {
+			_, session, _ = strings.Cut(got.stdout, " in ")
+			session, _, _ = strings.Cut(session, "\r")
+		}
+		l.agency("resume", id, "--detach")
+	}
+	l.agency("stop", id)
+	l.agency("resume", id, "--detach", "-p", "end")
+	if got := l.try(nil, "git-agency", "wait", id); got.code != 1 {
+		t.Errorf("got %+v", got)
+	}
+	if got := l.agency("logs", id); !strings.HasSuffix(got, "headless") {
+		t.Errorf("the log is %q", got)
+	}
+}
+
 // TestAttachFollowsAgentWithoutTerminal checks that the output of a headless agent is followed, with escaped control
 // characters, and that the detach keys and Ctrl-C leave it running.
 func TestAttachFollowsAgentWithoutTerminal(t *testing.T) {

@@ -447,7 +447,8 @@ var successfulArgs = map[string][]string{
 	"worktree rm":       {"wt", "--force"},
 	"start":             {"wt"},
 	"run":               {"wt", "--", "true"},
-	"logs":              {sweepID}, // fails, and so do the next two: no agent was run
+	"attach":            {sweepID}, // fails, and so do the next three: no agent was run
+	"logs":              {sweepID},
 	"wait":              {sweepID},
 	"resume":            {sweepID},
 	"stop":              {sweepID},
@@ -533,7 +534,7 @@ func TestCompletionRunsNothing(t *testing.T) {
 		o := l.runInProcess(opts(words), slices.Concat(words, args)...)
 		// shell has no terminal, ports finds no running command, unland no landing and restore no ended sandbox, because restore undoes each change.
 		// finish finds the sandbox, and ask does not run in one.
-		if fails := slices.Contains([]string{"ports", "unland", "restore", "finish", "logs", "wait", "resume", "ask"}, words[len(words)-1]); o.code != 0 && (o.code != 1 || !fails) && (o.code != 129 || words[0] != "shell") {
+		if fails := slices.Contains([]string{"ports", "unland", "restore", "finish", "attach", "logs", "wait", "resume", "ask"}, words[len(words)-1]); o.code != 0 && (o.code != 1 || !fails) && (o.code != 129 || words[0] != "shell") {
 			t.Errorf("%q %q: %+v", words, args, o)
 		}
 		if dumpDiff(before, l.dump()) != "" {

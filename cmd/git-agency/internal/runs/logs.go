@@ -3,6 +3,7 @@ package runs
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -19,7 +20,7 @@ func (t Commands) Logs() *cli.Command {
 		Description: `Prints the output of the agent of <id>, of all of its runs: standard output, and on standard error its
 standard error. Of claude, codex, gemini and opencode it prints what their streams tell: messages, tools and
 failures; --raw prints these byte for byte. On a terminal, control characters are escaped without --raw.
-Of each stream at least the last 16 MiB are kept.
+Of each stream at least the last 16 MiB are kept; of the terminal of a detached agent, the last 256 KiB.
 
 Exit status: 0 printed; 1 no agent was run in it, or reading failed; 3 no such invocation; 4 broken; 129 usage.`,
 		Flags: []cli.Flag{
@@ -60,8 +61,9 @@ func printableWriter(w io.Writer) io.Writer {
 
 type escapingWriter struct{ w io.Writer }
 
+// Write escapes a part of the output. Lines that were written to a terminal end with "\r\n".
 func (e escapingWriter) Write(p []byte) (int, error) {
-	if _, err := io.WriteString(e.w, term.Printable(string(p))); err != nil {
+	if _, err := io.WriteString(e.w, term.Printable(strings.ReplaceAll(string(p), "\r\n", "\n"))); err != nil {
 		return 0, err
 	}
 	return len(p), nil
