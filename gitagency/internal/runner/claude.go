@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -142,6 +143,7 @@ type claudeLine struct {
 
 	// result
 	IsError bool        `json:"is_error"`
+	Turns   *float64    `json:"num_turns"`
 	Result  string      `json:"result"`
 	Errors  []string    `json:"errors"`
 	Cost    float64     `json:"total_cost_usd"`
@@ -224,13 +226,15 @@ func (s *claudeStream) result(l claudeLine) []Event {
 	for _, d := range l.Denials {
 		events = append(events, s.denied(d.Tool, "")...)
 	}
-	// The subtype of a failed request to the model is "success" too.
-	if l.IsError || l.Subtype != "success" {
-		reason := l.Result
-		if reason == "" {
-			reason = strings.Join(l.Errors, "; ")
-		}
-		if reason == "" {
+	// The subtype of a failed request to the model is "success" too. A task that begins with a slash is a command of
+	// Claude Code, and an unknown one is no error.
+	unasked := l.Turns != nil && *l.Turns == 0
+	if l.IsError || l.Subtype != "success" || unasked {
+		reason := cmp.Or(l.Result, strings.Join(l.Errors, "; "))
+		switch {
+		case reason == "" && unasked:
+			reason = "the model was not asked: the task is a command of Claude Code"
+		case reason == "":
 			reason = l.Subtype
 		}
 		return append(events, s.fail(reason)...)

@@ -41,6 +41,10 @@ func TestStreamsOfRealAgents(t *testing.T) {
 			[]Event{{Failure, "API Error: 400 scripted error", ""}, {Failure, "API Error: 400 scripted error", ""}},
 			Summary{Err: "API Error: 400 scripted error"},
 		},
+		"claude-command": { // the task began with a slash
+			[]Event{{Failure, "Unknown command: /nosuch", ""}, {Failure, "Unknown command: /nosuch", ""}},
+			Summary{Err: "Unknown command: /nosuch"},
+		},
 		"claude-tool-error": {
 			[]Event{{ToolCall, fail, "Bash"}, {ToolError, "Exit code 3\noops", "Bash"}, {Message, "It failed.", ""}},
 			Summary{LastMessage: "It failed.", CostUSD: 0.00035, Tokens: 30, ToolErrors: 1, Complete: true},
