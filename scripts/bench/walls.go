@@ -20,6 +20,9 @@ func (b *bench) wallComparisons(ctx context.Context) (_ []comparison, sound bool
 	if err != nil {
 		return nil, false, err
 	}
+	if sound, err = small.checkDetachedRuns(ctx); err != nil {
+		return nil, false, err
+	}
 	exec := b.timeCommand(b.tool, small.dir, "exec", small.sandboxes[0], "--", program)
 	contests := []comparison{{
 		title: "exec behind walls", rounds: 40, promise: promise{extra: 15 * time.Millisecond}, useFastest: true,
@@ -49,7 +52,28 @@ func (b *bench) wallComparisons(ctx context.Context) (_ []comparison, sound bool
 	if err != nil {
 		return nil, false, err
 	}
-	return append(contests, commit, large.commitImportComparison(), build), true, nil
+	return append(contests, small.runComparison(), commit, large.commitImportComparison(), build), sound, nil
+}
+
+// runComparison compares a run of a command with a start and an exec of the same command.
+func (r *repository) runComparison() comparison {
+	const program = "/bin/true"
+	return comparison{
+		title: "run of a command", rounds: 20, promise: promise{extra: 50 * time.Millisecond}, useFastest: true,
+		baseName: "start, exec",
+		base: func(ctx context.Context) (time.Duration, error) {
+			id, started, err := r.b.agency(ctx, r.dir, "start", worktreeName, "--isolation", "os", "--outputs", "none")
+			if err != nil {
+				return 0, err
+			}
+			_, executed, err := r.b.agency(ctx, r.dir, "exec", strings.TrimSpace(id), "--", program)
+			return started + executed, err
+		},
+		tool: func(ctx context.Context) (time.Duration, error) {
+			_, took, err := r.b.agency(ctx, r.dir, "run", worktreeName, "--isolation", "os", "--outputs", "none", "-p", "task", "--", program)
+			return took, err
+		},
+	}
 }
 
 // newWalledRepo creates a repository with one sandbox that has all walls.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -90,8 +91,9 @@ func (t Commands) supervise(c *cli.Context, id string, ready *os.File) error {
 	if err != nil {
 		return err
 	}
-	// It lives as long as the agent, mostly asleep: keep it small.
+	// It lives as long as the agent, mostly asleep: keep it small, and return what the start needed.
 	debug.SetGCPercent(20)
+	time.AfterFunc(5*time.Second, debug.FreeOSMemory)
 	_, err = repo.ExecuteRun(c.Context, gitagency.ExecuteRunRequest{
 		ID: id, Detached: true,
 		OnBegin: func() {
