@@ -100,6 +100,11 @@ func (t *tool) printInvocations(c *cli.Context, repo *gitagency.Repository, invo
 	if err := t.Stdout.Flush(); err != nil { // the notes come after the table
 		return err
 	}
+	for _, i := range invocations {
+		if i.State == "blocked" && i.Question != "" {
+			fmt.Fprintf(t.Stderr, "%s asks: %s\n", gitagency.ShortID(i.ID), term.OneLine(i.Question))
+		}
+	}
 	if broken > 0 {
 		fmt.Fprintf(t.Stderr, "%d broken; 'git agency ls --all' shows %s\n", broken, map[bool]string{true: "it", false: "them"}[broken == 1])
 	}
