@@ -100,12 +100,13 @@ func TestAttach(t *testing.T) {
 
 		s = l.attach(id, "--detach-keys", "ctrl-a,d")
 		s.waitForText("read words")
-		s.typeKeys("\x10\x11\x01d")
+		s.typeKeys("\x10\x11\rtyped last\r\x01d") // Ctrl-Q means something to the agent's terminal
 		s.waitForText("the run goes on")
 		s.wait()
 
 		s = l.startOnTerminal(80, nil, "sh", "-c", `before=$(stty -g); git agency attach `+id+`; echo "code $?"; test "$(stty -g)" = "$before" && echo same`)
-		s.waitForText("read words")
+		s.waitForText("read \x10")
+		s.waitForText("read typed last")
 		s.typeKeys("end\r")
 		s.waitForText("code 5")
 		s.waitForText("same")

@@ -47,6 +47,7 @@ func Attach(ctx context.Context, req AttachRequest) (ended bool, err error) {
 		case <-c.outputDone:
 			return c.outErr == nil, c.outErr
 		case <-c.left:
+			c.waitSent()
 			return false, nil
 		case <-ctx.Done():
 			return false, context.Cause(ctx)
@@ -114,6 +115,7 @@ const maxTyped = 1024
 type message struct {
 	kind    byte
 	content []byte
+	sent    chan struct{} // not nil: no message, and closed once all before it are sent
 }
 
 func (c *attached) send(m message) {
@@ -130,10 +132,23 @@ func (c *attached) sendMessages() {
 		case <-c.outputDone:
 			return
 		case m := <-c.messages:
-			if writeMessage(c.conn, m.kind, m.content) != nil {
+			if m.sent != nil {
+				close(m.sent)
+			} else if writeMessage(c.conn, m.kind, m.content) != nil {
 				return
 			}
 		}
+	}
+}
+
+// waitSent waits until what was typed is sent, if the program reads it.
+func (c *attached) waitSent() {
+	sent := make(chan struct{})
+	c.send(message{sent: sent})
+	select {
+	case <-sent:
+	case <-c.outputDone:
+	case <-time.After(time.Second):
 	}
 }
 
@@ -141,7 +156,7 @@ func (c *attached) sendMessages() {
 func (c *attached) sendKeys(keys []byte) bool {
 	pass, complete := c.matcher.filter(keys)
 	if len(pass) > 0 {
-		c.send(message{keysMessage, slices.Clone(pass)})
+		c.send(message{kind: keysMessage, content: slices.Clone(pass)})
 	}
 	return !complete
 }
@@ -151,7 +166,7 @@ func (c *attached) sendSize() {
 	if c.keyboard != nil {
 		size = c.keyboard.size()
 	}
-	c.send(message{sizeMessage, formatSize(size)})
+	c.send(message{kind: sizeMessage, content: formatSize(size)})
 }
 
 // close ends the connection and restores the terminal.
