@@ -112,8 +112,8 @@ func setUTF8(slave *os.File) error {
 
 // listenIn creates the socket in a directory. The path of the directory may be too long for an address.
 func listenIn(dir *os.File) (*net.UnixListener, error) {
-	if err := unix.Unlinkat(int(dir.Fd()), socketName, 0); err != nil && !errors.Is(err, unix.ENOENT) {
-		return nil, &os.PathError{Op: "unlink", Path: dir.Name() + "/" + socketName, Err: err}
+	if err := removeSocket(dir); err != nil {
+		return nil, err
 	}
 	listener, err := net.ListenUnix("unix", socketAddress(dir))
 	if err != nil {
@@ -121,6 +121,14 @@ func listenIn(dir *os.File) (*net.UnixListener, error) {
 	}
 	listener.SetUnlinkOnClose(false) // by that name, another file could be meant later
 	return listener, unix.Fchmodat(int(dir.Fd()), socketName, 0o600, 0)
+}
+
+// removeSocket removes the socket from a directory, if it is there.
+func removeSocket(dir *os.File) error {
+	if err := unix.Unlinkat(int(dir.Fd()), socketName, 0); err != nil && !errors.Is(err, unix.ENOENT) {
+		return &os.PathError{Op: "unlink", Path: dir.Name() + "/" + socketName, Err: err}
+	}
+	return nil
 }
 
 func socketAddress(dir *os.File) *net.UnixAddr {
@@ -317,7 +325,7 @@ func (h *Host) applySize(size unix.Winsize) error {
 // connections, which tells them that the program has ended.
 func (h *Host) Close() error {
 	close(h.closing)
-	err := errors.Join(unix.Unlinkat(int(h.dir.Fd()), socketName, 0), h.listener.Close(), h.Slave.Close())
+	err := errors.Join(removeSocket(h.dir), h.listener.Close(), h.Slave.Close())
 	select {
 	case <-h.outputDone: // no process has the terminal open
 	case <-time.After(closeTimeout):

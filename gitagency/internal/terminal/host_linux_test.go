@@ -242,3 +242,11 @@ func TestHostMakesProgramDrawAgain(t *testing.T) {
 	waitUntil(t, func() bool { return rows() == 24 })
 	must(t, h.Close())
 }
+
+func TestHostClosesAfterRemovalOfItsDirectory(t *testing.T) {
+	t.Parallel()
+	h := newTestHost(t)
+	must(t, os.RemoveAll(h.dir))
+	h.write("more output\n")
+	must(t, h.Close())
+}
