@@ -109,8 +109,8 @@ type ending struct {
 	exec sandbox.ExecResult
 	err  error // why it was not run, or not to its end
 
-	interrupted bool // the caller ended it
-	exceeded    bool // err is a *budgetError
+	interrupted bool         // the caller ended it
+	exceeded    *budgetError // nil if the run kept its budget; err may be nil, because the program may have ended by itself
 }
 
 // begin records that this process supervises the run, unless another one does, and returns the record from before.
@@ -183,6 +183,7 @@ func (a *attempt) run(ctx context.Context) ending {
 	result, err := a.sandbox.Exec(running, opts)
 	stopWatching()
 	stopSnapshots()
-	exceeded := fault.Is[*budgetError](context.Cause(running))
-	return ending{exec: result, err: errors.Join(err, logs.close()), interrupted: err != nil && context.Cause(ctx) != nil, exceeded: exceeded}
+	ended := ending{exec: result, err: errors.Join(err, logs.close()), interrupted: err != nil && context.Cause(ctx) != nil}
+	_ = errors.As(context.Cause(running), &ended.exceeded) // else it stays nil
+	return ended
 }

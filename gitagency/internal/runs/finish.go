@@ -69,9 +69,9 @@ func (a *attempt) decide(ctx context.Context, res *Result, end ending, summary r
 	case question != nil:
 		res.Status, res.Reason, res.ExitCode = store.StatusBlocked, "it asks a question", ExitBlocked
 		return
-	case end.exceeded:
+	case end.exceeded != nil:
 		res.ExitCode = ExitFailed
-		res.fail(end.err.Error())
+		res.fail(end.exceeded.Error())
 		return
 	case end.exec.TimedOut:
 		res.Status, res.Reason = store.StatusTimedOut, "it took longer than "+end.exec.Duration.Round(time.Second).String()
