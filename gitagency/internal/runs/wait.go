@@ -36,58 +36,56 @@ func Stop(ctx context.Context, r *core.Repository, id string) (_ core.Invocation
 	if err != nil {
 		return inv, false, err
 	}
-	supervised := inv.IsSupervised()
 	label := r.Store.InvocationDir(r.ID, inv.ID)
-	asked := map[int]bool{}
-	askCommands := func() error {
-		for _, pid := range proc.FindSupervisors(label) {
-			if !asked[pid] {
-				asked[pid] = true
-				if err := proc.StopTask(pid); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
-	}
-	if supervised { // it ends its command itself, and records that
-		if err := proc.StopTask(inv.PID); err != nil {
-			return inv, false, err
-		}
-	} else if err := askCommands(); err != nil {
-		return inv, false, err
-	}
-	if !supervised && len(asked) == 0 {
-		return inv, false, nil
-	}
-	waiting, cancel := context.WithTimeout(ctx, 2*sandbox.DefaultGrace+finishTimeout)
+	const limit = 2*sandbox.DefaultGrace + finishTimeout
+	waiting, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	if supervised {
-		inv, err = Wait(waiting, r, inv.ID)
-	} else {
-		err = waitForCommands(waiting, label)
-	}
-	if err != nil && ctx.Err() == nil {
-		err = &fault.BusyError{ID: inv.ID, Waited: 2*sandbox.DefaultGrace + finishTimeout, Holders: proc.FileUsers(label)}
+	if stopped = inv.IsSupervised(); stopped { // that process ends its command itself, and records the end
+		if err = proc.StopTask(inv.PID); err == nil {
+			_, err = Wait(waiting, r, inv.ID)
+		}
 	}
 	if err == nil {
-		inv, err = r.Invocation(inv.ID)
+		var others bool
+		others, err = stopCommands(waiting, label)
+		stopped = stopped || others
 	}
+	switch {
+	case waiting.Err() != nil && ctx.Err() == nil:
+		return inv, stopped, &fault.BusyError{ID: inv.ID, Waited: limit, Holders: proc.FileUsers(label)}
+	case err != nil || !stopped:
+		return inv, stopped, err
+	}
+	inv, err = r.Invocation(inv.ID)
 	return inv, true, err
 }
 
-// waitForCommands waits until no command runs in a sandbox.
-func waitForCommands(ctx context.Context, label string) error {
+// stopCommands ends the commands in a sandbox, and returns when none runs. stopped is false if none ran.
+func stopCommands(ctx context.Context, label string) (stopped bool, err error) {
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
-	for len(proc.FindSupervisors(label)) > 0 {
+	asked := map[int]bool{} // supervisors; a second request would make them use SIGKILL at once
+	for {
+		running := proc.FindSupervisors(label)
+		if len(running) == 0 {
+			return stopped, nil
+		}
+		stopped = true
+		for _, pid := range running {
+			if asked[pid] {
+				continue
+			}
+			asked[pid] = true
+			if err := proc.StopTask(pid); err != nil {
+				return stopped, err
+			}
+		}
 		select {
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return stopped, context.Cause(ctx)
 		case <-ticker.C:
 		}
 	}
-	return nil
 }
 
 // Questions lists the invocations whose agent waits for an answer, oldest question first.
