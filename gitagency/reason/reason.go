@@ -81,6 +81,7 @@ const (
 	RunEnded             Reason = "run-ended"             // the run of sandbox ID has ended; Name is its status
 	RunForeground        Reason = "run-foreground"        // the agent of sandbox ID is connected with the terminal that it was started on
 	RunDropped           Reason = "run-dropped"           // the connection with the agent of sandbox ID was lost, and the run goes on
+	NoQuestion           Reason = "no-question"           // the agent of sandbox ID asks no question
 	Unanswered           Reason = "unanswered"            // the agent of sandbox ID waits for an answer; Others are the options that it offers
 	SetupFailed          Reason = "setup-failed"          // agency.setup, the command Name, failed in sandbox ID; Path is its output, if that was kept
 	NothingRuns          Reason = "nothing-runs"          // no command runs in sandbox ID

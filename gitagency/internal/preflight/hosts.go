@@ -36,7 +36,7 @@ func checkHosts(_ context.Context, s *subject) result {
 	listed, isList := strings.CutPrefix(s.prims.Outputs, settings.HostsPrefix)
 	switch {
 	case s.prims.Outputs == settings.OutputsOpen:
-		return passed("all hosts can be reached")
+		return passed("the outputs do not restrict them")
 	case needed.IsEmpty():
 		return passed("it is not known which hosts the command needs; outputs %s", s.prims.Outputs)
 	case !isList:

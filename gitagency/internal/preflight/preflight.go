@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -25,6 +26,7 @@ type Request struct {
 	Headless bool                 // no person would be at a terminal
 	Version  bool                 // run the agent of the table with --version, which may take a second
 	Online   bool                 // connect to the hosts that the agent needs
+	Existing bool                 // the sandbox exists: what its creation needs is not checked
 }
 
 // Report is the result of all checks.
@@ -143,6 +145,9 @@ func (s *subject) checks() ([]check, error) {
 		{"prompts", checkPrompts},
 		{"identity", checkIdentity},
 		{"disk", checkDisk},
+	}
+	if s.req.Existing {
+		checks = slices.DeleteFunc(checks, func(c check) bool { return slices.Contains([]string{"base", "limits", "paths"}, c.name) })
 	}
 	if s.req.Online {
 		checks = append(checks, check{"online", checkOnline})

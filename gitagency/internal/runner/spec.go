@@ -48,6 +48,15 @@ func FindSpec(name string) (Spec, bool) {
 	return Spec{}, false
 }
 
+// SpecNames returns the names of the agents that have a Spec.
+func SpecNames() []string {
+	var names []string
+	for _, s := range specs() {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
 func specs() []Spec { return []Spec{claude(), codex(), gemini(), opencode()} }
 
 // Launch is what a command line of an agent depends on.

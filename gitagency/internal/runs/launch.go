@@ -59,7 +59,7 @@ func (a *attempt) execOptions() (sandbox.ExecOptions, error) {
 	default:
 		line, configured := a.repo.Settings.RunnerCommands()[m.Runner]
 		if !configured {
-			return opts, sandbox.UnknownRunnerError(a.repo, m.Runner)
+			return opts, sandbox.UnknownRunnerError(m.Runner, runnable(a.repo))
 		}
 		opts.Argv = []string{"sh", "-c", line}
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/preflight"
+	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -24,7 +26,7 @@ type ResumeRequest struct {
 
 // Resume records what the next run of an invocation is given: an answer, a task, or the reason why its work was rejected.
 // It returns the invocation, which Execute then runs in the same sandbox with the original session.
-func Resume(_ context.Context, r *core.Repository, req ResumeRequest) (core.Invocation, error) {
+func Resume(ctx context.Context, r *core.Repository, req ResumeRequest) (core.Invocation, error) {
 	inv, err := r.Invocation(req.ID)
 	if err != nil {
 		return inv, err
@@ -44,6 +46,18 @@ func Resume(_ context.Context, r *core.Repository, req ResumeRequest) (core.Invo
 		return inv, &fault.InvalidError{What: "resume", Want: "a shorter text"}
 	case m.Question != nil && req.Answer == nil && req.Task == nil:
 		return inv, &UnansweredError{ID: inv.ID, Question: m.Question.Text, Options: m.Question.Options}
+	case m.Question == nil && req.Answer != nil:
+		return inv, &NoQuestionError{ID: inv.ID}
+	}
+	report, err := preflight.Run(ctx, r, preflight.Request{
+		Start: sandbox.StartRequest{Worktree: m.IntegrationWorktreeID, Runner: m.Runner, Primitives: m.Primitives}, Argv: m.Command,
+		Headless: m.Mode == "headless", Existing: true,
+	})
+	if err == nil {
+		err = report.Err()
+	}
+	if err != nil {
+		return inv, err
 	}
 	if req.Answer == nil && req.Task == nil && m.Landing == store.Rejected {
 		req.Answer = []byte(m.RejectedReason + "\n")
@@ -89,6 +103,11 @@ func (req ResumeRequest) write(r *core.Repository, id string) error {
 type NoRunError struct{ ID string }
 
 func (e *NoRunError) Error() string { return "no agent was run in " + e.ID }
+
+// NoQuestionError reports an answer for an agent that asks nothing.
+type NoQuestionError struct{ ID string }
+
+func (e *NoQuestionError) Error() string { return "the agent of " + e.ID + " asks no question" }
 
 // UnansweredError reports an agent that waits for an answer.
 type UnansweredError struct {

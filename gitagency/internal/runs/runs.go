@@ -9,6 +9,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -110,11 +111,18 @@ func (req Request) check(r *core.Repository) error {
 	_, configured := r.Settings.RunnerCommands()[req.Start.Runner]
 	switch {
 	case !known && !configured:
-		return sandbox.UnknownRunnerError(r, req.Start.Runner)
+		return sandbox.UnknownRunnerError(req.Start.Runner, runnable(r))
 	case known && !req.Interactive && req.Task == nil:
 		return &fault.InvalidError{What: "run", Value: req.Start.Runner, Want: "a task, with -p, --task-file or -"}
 	}
 	return nil
+}
+
+// runnable lists the agents that can be run, in alphabetical order.
+func runnable(r *core.Repository) []string {
+	names := append(runner.SpecNames(), slices.Collect(maps.Keys(r.Settings.RunnerCommands()))...)
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // findSpec returns what is known about an agent, unless the user configured a command for it.

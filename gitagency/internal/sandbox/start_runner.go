@@ -19,12 +19,11 @@ func checkRunner(r *core.Repository, name string) error {
 	if slices.Contains(r.Settings.Runners(), name) {
 		return nil
 	}
-	return UnknownRunnerError(r, name)
+	return UnknownRunnerError(name, r.Settings.Runners())
 }
 
-// UnknownRunnerError returns the error for an agent that is neither known nor configured.
-func UnknownRunnerError(r *core.Repository, name string) error {
-	known := r.Settings.Runners()
+// UnknownRunnerError returns the error for an agent that is not among those that can be named.
+func UnknownRunnerError(name string, known []string) error {
 	return &fault.InvalidError{What: "runner", Value: name, Want: fmt.Sprintf("one of %s, or another after: git config --global %s <command>",
 		strings.Join(known, ", "), quote.Shell("agency."+name+".command"))}
 }

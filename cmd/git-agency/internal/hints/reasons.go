@@ -158,6 +158,9 @@ var reasons = map[reason.Reason]row{
 	reason.RunDropped: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{"to attach again: git agency attach " + e.ID}
 	}},
+	reason.NoQuestion: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+		return []string{"to give it a further task: git agency resume " + e.ID + " -p '<task>'"}
+	}},
 	reason.Unanswered: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{"'git agency questions' shows the question; to answer it: git agency resume " + e.ID + " --answer '<answer>'"}
 	}},

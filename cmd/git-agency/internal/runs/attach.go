@@ -72,6 +72,10 @@ func (t Commands) attach(ctx context.Context, repo *gitagency.Repository, query 
 		fmt.Fprintf(t.Stderr, "detached from %s; the run goes on\n", res.Invocation.ID)
 		t.PrintHint("to attach again: git agency attach " + res.Invocation.ID)
 	}
+	var interrupted program.InterruptedError
+	if errors.As(cause, &interrupted) && interrupted.Signal == syscall.SIGINT && errors.Is(err, cause) { // Ctrl-C, with which one leaves
+		return nil
+	}
 	return err
 }
 

@@ -23,8 +23,8 @@ func (t Commands) Resume() *cli.Command {
 with a further task, or with the reason why its work was rejected. A command gets the answer on standard
 input, and in the file that $AGENCY_ANSWER_FILE names.
 
-Exit status: as of run; 1 also if it runs already, if it waits for an answer, or if no agent was run in it;
-3 no such invocation.`,
+Exit status: as of run; 1 also if it runs already, if it waits for an answer or asks no question, or if no
+agent was run in it; 3 no such invocation.`,
 		Flags: program.WithRepositoryLockFlag(program.WithJSONFlag(
 			&cli.StringFlag{Name: "answer", Usage: "the `ANSWER` to its question"},
 			&cli.StringFlag{Name: "prompt", Aliases: []string{"p"}, Usage: "a further `TASK`"},

@@ -207,8 +207,10 @@ func (t Commands) execute(c *cli.Context, repo *gitagency.Repository, invocation
 	ctx, stop := interrupt.OnParentExit(c.Context, program.InterruptedError{Signal: syscall.SIGTERM})
 	defer stop()
 	if len(invocations) > 1 {
-		if err := t.printIDs(invocations); err != nil {
-			return err
+		if !c.Bool("json") {
+			if err := t.printIDs(invocations); err != nil {
+				return err
+			}
 		}
 		return t.executeAll(ctx, c, repo, invocations)
 	}
@@ -245,6 +247,8 @@ func (t Commands) execute(c *cli.Context, repo *gitagency.Repository, invocation
 func (t Commands) reportEnd(ctx context.Context, res gitagency.RunResult) error {
 	err := t.endError(res)
 	if cause := context.Cause(ctx); cause != nil && res.Status == "stopped" {
+		t.printEnd(err)
+		t.PrintHint("'git agency resume " + res.ID + "' lets it go on, 'git agency discard " + res.ID + "' ends it")
 		return cause
 	}
 	return err
@@ -265,6 +269,11 @@ func (t Commands) executeAll(ctx context.Context, c *cli.Context, repo *gitagenc
 	live.end()
 	if err := errors.Join(errs...); err != nil {
 		return err
+	}
+	if c.Bool("json") {
+		if err := t.PrintJSON(results); err != nil {
+			return err
+		}
 	}
 	code := 0
 	for _, res := range results {

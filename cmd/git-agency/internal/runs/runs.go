@@ -105,17 +105,19 @@ func Hints(err error) (lines []string, known bool) {
 	if !errors.As(err, &run) {
 		return nil, false
 	}
-	id := run.res.ID
+	id, res := run.res.ID, run.res
 	switch {
-	case len(run.res.Uncommitted) > 0:
-		lines = []string{
-			"commit them: git agency exec " + id + " -- git commit --all -m '<message>', or let run do it with --commit-all",
+	case len(res.Uncommitted) > 0:
+		return []string{
+			"commit them: git agency exec " + id + " -- sh -c 'git add -A && git commit -m \"<message>\"', or let run do it with --commit-all",
 			"or let the agent go on: git agency resume " + id + " -p '<what to do>'",
-		}
-	default:
-		lines = []string{"'git agency logs " + id + "' shows its output; 'git agency resume " + id + "' lets it go on"}
+		}, true
+	case res.Status == "timed_out":
+		return []string{"'git agency logs " + id + "' shows its output; 'git agency resume " + id + " --timeout <longer>' lets it go on"}, true
+	case res.Exec.ContainedBy == "": // the message says why it was not run
+		return []string{"when that is repaired, 'git agency resume " + id + "' runs it; 'git agency discard " + id + "' ends it"}, true
 	}
-	return lines, true
+	return []string{"'git agency logs " + id + "' shows its output; 'git agency resume " + id + "' lets it go on"}, true
 }
 
 // printQuestion prints the question of an agent on standard error, and how to answer it.

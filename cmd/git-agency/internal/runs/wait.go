@@ -16,7 +16,7 @@ func (t Commands) Wait() *cli.Command {
 		Usage:     "wait until runs have ended",
 		UsageText: "git agency wait [--any] [<id>...] [--json]",
 		Description: `Waits until the runs of all given invocations have ended, or with --any one of them; without <id>, those of
-all invocations that run now. Prints the id and the status of each that has ended.
+all agents that run now or wait for an answer. Prints the id and the status of each that has ended.
 
 Exit status: 0 all of these finished; 7 one asks a question; 1 another status, or no agent was run in it; 3 no
 such invocation; 129 usage; 130, 143 interrupted.`,
@@ -39,6 +39,9 @@ func (t Commands) wait(c *cli.Context) error {
 	waited, err := runsToWaitFor(c, repo, args)
 	if err != nil {
 		return err
+	}
+	if len(waited) == 0 {
+		fmt.Fprintln(t.Stderr, "no agent runs")
 	}
 	ended := make(chan gitagency.Invocation)
 	failed := make(chan error)
@@ -82,7 +85,7 @@ func (t Commands) wait(c *cli.Context) error {
 	return nil
 }
 
-// runsToWaitFor returns the named invocations, or all whose run is under way.
+// runsToWaitFor returns the named invocations, or all whose agent works or waits for an answer.
 func runsToWaitFor(c *cli.Context, repo *gitagency.Repository, args []string) ([]gitagency.Invocation, error) {
 	var found []gitagency.Invocation
 	for _, query := range args {
@@ -97,7 +100,7 @@ func runsToWaitFor(c *cli.Context, repo *gitagency.Repository, args []string) ([
 	}
 	all, err := repo.Invocations(c.Context, gitagency.ListRequest{})
 	for _, inv := range all {
-		if inv.PID != 0 {
+		if inv.PID != 0 || inv.Status == "blocked" && inv.Question != "" {
 			found = append(found, inv)
 		}
 	}
