@@ -106,7 +106,7 @@ func TestRequestsKeepAllFields(t *testing.T) {
 	checkConversion(t, func(req SubmitRequest) landing.SubmitRequest { return landing.SubmitRequest(req) })
 	checkConversion(t, func(req RejectRequest) landing.RejectRequest { return landing.RejectRequest(req) })
 	checkConversion(t, AllowRequest.internal)
-	checkConversion(t, PreflightRequest.internal, "Run", "Task") // as in StartRequest
+	checkConversion(t, PreflightRequest.internal, "Run", "Task", "Existing") // as in StartRequest; for package runs
 	checkConversion(t, func(req PruneRequest) doctor.PruneRequest { return doctor.PruneRequest(req) })
 	checkConversion(t, OnboardRequest.internal)
 	checkConversion(t, func(s Setting) settings.Setting { return settings.Setting(s) })

@@ -223,12 +223,12 @@ func TestAttachFollowsAgentWithoutTerminal(t *testing.T) {
 	l := newAttachLab(t, "os")
 	id := l.agency("run", "wt", "--detach", "-p", "task", "--", "sh", "-c", `printf 'begun\033[2J\n'; until test -e go; do sleep 0.02; done; exit 4`)
 	l.stopAtEnd(id)
-	for keys, code := range map[string]int{"x\x10\x11": 0, "\x03": 130} {
+	for _, keys := range []string{"x\x10\x11", "\x03"} {
 		s := l.startOnTerminal(80, nil, "sh", "-c", `trap : INT; before=$(stty -g); git-agency attach `+id+`; echo "code $?"; test "$(stty -g)" = "$before" && echo same`)
 		s.waitForText(`begun\x1b[2J`)
 		s.typeKeys(keys)
 		s.waitForText("the run goes on")
-		s.waitForText("code " + map[int]string{0: "0", 130: "130"}[code])
+		s.waitForText("code 0")
 		s.waitForText("same")
 		s.wait()
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/hints"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/interrupt"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -63,6 +64,9 @@ func (t Commands) attach(ctx context.Context, repo *gitagency.Repository, query 
 	if !watch && t.hasTerminal() {
 		req.Keyboard = os.Stdin
 	}
+	if term.IsTerminal(t.RawStderr) {
+		fmt.Fprintf(t.Stderr, "%s detaches\n", describeKeys(keys))
+	}
 	res, err := repo.AttachRun(ctx, req)
 	cause := context.Cause(ctx)
 	switch {
@@ -94,6 +98,19 @@ func (t Commands) reportEnded(inv gitagency.Invocation) error {
 		res.ExitCode = hints.ExitFailed
 	}
 	return t.endError(res)
+}
+
+// describeKeys names keys for people.
+func describeKeys(keys []byte) string {
+	var names []string
+	for _, key := range keys {
+		if key < ' ' {
+			names = append(names, "Ctrl-"+string(rune(key+'@')))
+		} else {
+			names = append(names, string(rune(key)))
+		}
+	}
+	return strings.Join(names, " ")
 }
 
 // parseKeys returns the bytes that a terminal sends for keys in the notation of docker: characters and ctrl-<character>,

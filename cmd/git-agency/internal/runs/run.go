@@ -21,6 +21,7 @@ import (
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/startflags"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
 	"github.com/git-agency/git-agency/gitagency"
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 const runName = "run"
@@ -112,6 +113,11 @@ func (t Commands) runRequests(c *cli.Context) ([]gitagency.RunRequest, error) {
 	}
 	if len(rest) > 1 {
 		return nil, program.NewUsageError(c, fmt.Errorf("unexpected argument %q", rest[1]))
+	}
+	if task == nil && len(rest) == 1 && strings.ContainsAny(rest[0], " \t\n") { // no worktree has such a name
+		return nil, &program.UsageError{
+			Err: fmt.Errorf("no such worktree: %q", rest[0]), Usage: c.Command.UsageText, Hint: "a task is given with -p " + quote.Shell(rest[0]),
+		}
 	}
 	start, err := startflags.Request(c, strings.Join(rest, ""))
 	if err != nil {
