@@ -87,7 +87,7 @@ var floors = []struct {
 	{
 		dir: "core",
 		imports: "durable ids undo lock procfs proc git/object git/config git/overlay git git/worktree git/status git/snapshot git/submodule " +
-			"git/update store guard archive changeset fault settings",
+			"git/update store guard mailbox archive changeset fault settings",
 	},
 	{
 		dir:     "handoff",

@@ -12,6 +12,9 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
+// MaxTask is the largest size of a task, in bytes.
+const MaxTask = runs.MaxTask
+
 // RunRequest describes a run: an agent at work in a sandbox of its own.
 type RunRequest struct {
 	Start       StartRequest  // the sandbox; its Runner is the agent

@@ -148,7 +148,7 @@ func (r *Repository) worktreeRecords() (map[string]store.WorktreeMeta, error) {
 func InvocationFromEntry(e store.Entry[store.InvocationMeta], worktrees map[string]store.WorktreeMeta) Invocation {
 	m := e.Record
 	wt := worktrees[m.IntegrationWorktreeID]
-	run, status := newRun(m)
+	run, status := newRun(m, mailboxOf(e))
 	i := Invocation{
 		ID: e.ID, Name: m.InvocationName, WorktreeID: m.IntegrationWorktreeID, Worktree: wt.Name,
 		IntegrationBranch: IntegrationBranch(m, wt),

@@ -1,9 +1,13 @@
 package core
 
 import (
+	"path/filepath"
 	"time"
 
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/mailbox"
 	"github.com/git-agency/git-agency/gitagency/internal/procfs"
+	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -29,8 +33,8 @@ type Run struct {
 const killedReason = "the process that supervised it was killed, or the machine was restarted"
 
 // newRun returns the runs in a record, and their status. A record says "running" as long as no process has corrected it,
-// so that is checked here: a run whose process is gone has failed.
-func newRun(m store.InvocationMeta) (run Run, status string) {
+// so that is checked here: a run whose process is gone has failed, unless its agent left a question in the mailbox.
+func newRun(m store.InvocationMeta, mailboxDir string) (run Run, status string) {
 	run = Run{
 		Task: m.Task, SessionID: m.SessionID, RunStartedAt: TimeOrZero(m.RunStartedAt), Runs: m.Runs, PID: m.PID, StatusReason: m.StatusReason,
 		Warnings: m.Warnings, LastMessage: m.LastMessage, CostUSD: m.CostUSD, Tokens: m.Tokens,
@@ -40,8 +44,19 @@ func newRun(m store.InvocationMeta) (run Run, status string) {
 	}
 	if status = m.Status; (m.PID != 0 || status == store.StatusRunning) && !procfs.IsAlive(m.PID, m.PIDStarted) {
 		run.PID, run.StatusReason, status = 0, killedReason, store.StatusFailed
+		if q, asked := mailbox.PeekQuestion(mailboxDir); asked { // it had asked before
+			run.Question, run.Options, run.Context, run.AskedAt, status = q.Question, q.Options, q.Context, TimeOrZero(m.RunStartedAt), store.StatusBlocked
+		}
 	}
 	return run, status
+}
+
+// mailboxOf returns the mailbox of an invocation, as package sandbox does.
+func mailboxOf(e store.Entry[store.InvocationMeta]) string {
+	if e.Record.Primitives.Isolation == settings.IsolationOS {
+		return store.MailboxOf(e.TreePath)
+	}
+	return filepath.Join(e.TreePath, guard.AgencyDir)
 }
 
 // IsSupervised reports whether a process supervises a run of the invocation.

@@ -25,7 +25,7 @@ func TestStatusOfRunsIsReconciled(t *testing.T) {
 		"ended":             {store.InvocationMeta{Status: store.StatusBlocked}, "blocked"},
 		"never run":         {store.InvocationMeta{Status: store.StatusStarting}, "starting"},
 	} {
-		run, status := newRun(c.m)
+		run, status := newRun(c.m, "")
 		if status != c.want || (run.StatusReason == killedReason) != (c.want == "failed") || (run.PID != 0) != (c.want == "running") {
 			t.Errorf("%s: got %s, %q, pid %d; want %s", name, status, run.StatusReason, run.PID, c.want)
 		}

@@ -59,6 +59,21 @@ func TakeQuestion(path string) (q Question, asked bool, err error) {
 	return box.takeQuestion()
 }
 
+// PeekQuestion returns the question in the mailbox at a path and leaves it there; asked is false if there is none, or none
+// that is valid.
+func PeekQuestion(path string) (q Question, asked bool) {
+	box, err := Open(path)
+	if err != nil {
+		return q, false
+	}
+	defer box.Close()
+	data, _, err := box.read(QuestionFile, maxQuestionSize)
+	if err == nil {
+		q, err = ParseQuestion(data)
+	}
+	return q, err == nil
+}
+
 func (b *Box) takeQuestion() (q Question, asked bool, err error) {
 	data, opened, err := b.read(QuestionFile, maxQuestionSize)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -54,9 +54,10 @@ type Result struct {
 
 // Exit codes of a run that are not those of its agent.
 const (
-	ExitFailed  = 1
-	ExitBlocked = 7
-	exitSetup   = 125
+	ExitFailed   = 1
+	ExitBlocked  = 7
+	exitSetup    = 125
+	exitTimedOut = 124
 )
 
 // Execute runs the agent of a run to its end, and records how it ended: the task of a new run, or what Resume has recorded.
@@ -109,6 +110,9 @@ type ending struct {
 	exec sandbox.ExecResult
 	err  error // why it was not run, or not to its end
 
+	limit time.Duration // of the run, with what comes before its program; not positive for none
+
+	logErr      error        // why its output could not be kept
 	interrupted bool         // the caller ended it
 	exceeded    *budgetError // nil if the run kept its budget; err may be nil, because the program may have ended by itself
 }
@@ -121,13 +125,13 @@ func begin(r *core.Repository, id string, req ExecuteRequest) (before store.Invo
 		if none = m.SessionID == ""; none {
 			return false
 		}
-		if busy = procfs.IsAlive(m.PID, m.PIDStarted); busy {
+		if busy = procfs.IsAlive(m.PID, m.PIDStarted) && !isClaimedForUs(m.PID); busy {
 			return false
 		}
 		m.Status, m.PID, m.PIDStarted = store.StatusRunning, os.Getpid(), procfs.Identity(os.Getpid())
 		m.RunStartedAt, m.Runs = &now, m.Runs+1
 		m.OnTerminal = req.Terminal || req.Detached && isInteractive(*m)
-		m.StatusReason, m.Warnings, m.LastMessage, m.Question, m.ResumeWith = "", nil, "", nil, ""
+		m.StatusReason, m.Warnings, m.LastMessage, m.Question, m.ExitCode = "", nil, "", nil, ""
 		if m.Landing == store.Rejected { // the agent works on it again
 			m.Landing = ""
 		}
@@ -146,6 +150,10 @@ func begin(r *core.Repository, id string, req ExecuteRequest) (before store.Invo
 	return before, nil
 }
 
+// isClaimedForUs reports whether a process has claimed a run that this one is to execute: it is this process, or the one
+// that started it to execute the run detached, and waits.
+func isClaimedForUs(pid int) bool { return pid == os.Getpid() || pid == os.Getppid() }
+
 // statusEvent is the event of a run that begins or ends. Its name is the status.
 type statusEvent struct {
 	Time     time.Time `json:"time"`
@@ -160,15 +168,23 @@ type statusEvent struct {
 
 // run executes the program of the run.
 func (a *attempt) run(ctx context.Context) ending {
-	if old, err := a.takeQuestion(); old != nil || err != nil { // left by a command before the run
-		a.repo.Warn("sandbox %s: a question that was asked before the run is dropped", a.sandbox.ID)
+	if _, err := a.takeQuestion(); err != nil { // of a run that was killed, or of a command; Resume has shown it
+		a.repo.Warn("sandbox %s: %v", a.sandbox.ID, err)
 	}
-	if err := a.sandbox.Setup(ctx, sandbox.SetupRequest{Force: a.req.Force}); err != nil {
-		return ending{err: err, interrupted: context.Cause(ctx) != nil}
+	limit, err := timeout(a.repo, a.record, a.req.Terminal)
+	if err != nil {
+		return ending{err: &fault.SetupError{ID: a.sandbox.ID, Err: err}}
+	}
+	began := time.Now()
+	if err := a.sandbox.Setup(ctx, sandbox.SetupRequest{Timeout: limit, Force: a.req.Force}); err != nil {
+		return ending{err: err, interrupted: context.Cause(ctx) != nil, limit: limit}
 	}
 	opts, err := a.execOptions()
 	if err != nil {
 		return ending{err: &fault.SetupError{ID: a.sandbox.ID, Err: err}}
+	}
+	if opts.Timeout = limit; limit > 0 {
+		opts.Timeout = max(limit-time.Since(began), time.Millisecond)
 	}
 	opts.Serve = requests.Server(a.repo, a.sandbox.ID)
 	running, end := context.WithCancelCause(ctx)
@@ -183,7 +199,7 @@ func (a *attempt) run(ctx context.Context) ending {
 	result, err := a.sandbox.Exec(running, opts)
 	stopWatching()
 	stopSnapshots()
-	ended := ending{exec: result, err: errors.Join(err, logs.close()), interrupted: err != nil && context.Cause(ctx) != nil}
+	ended := ending{limit: limit, exec: result, err: err, logErr: logs.close(), interrupted: err != nil && context.Cause(ctx) != nil}
 	_ = errors.As(context.Cause(running), &ended.exceeded) // else it stays nil
 	return ended
 }

@@ -31,12 +31,15 @@ func (a *attempt) finish(ctx context.Context, end ending) (Result, error) {
 	}
 	res := Result{ID: a.sandbox.ID, Path: a.sandbox.Tree, ExitCode: end.exec.ExitCode, Exec: end.exec, LastMessage: shorten(summary.LastMessage, maxEventText)}
 	a.decide(ctx, &res, end, summary)
+	if end.logErr != nil {
+		res.Warnings = append(res.Warnings, "its output could not be kept: "+end.logErr.Error())
+	}
 	if end.ran() {
 		if _, err := a.sandbox.TakeSnapshot(ctx, snapshots.TakeRequest{}); err != nil {
 			res.Warnings = append(res.Warnings, "no snapshot could be taken at its end: "+err.Error())
 		}
 	}
-	err := a.recordEnd(res, summary)
+	err := a.recordEnd(res, end, summary)
 	a.notify(ctx, res)
 	return res, err
 }
@@ -44,6 +47,12 @@ func (a *attempt) finish(ctx context.Context, end ending) (Result, error) {
 // ran reports whether the program was started.
 func (e ending) ran() bool {
 	return e.exec.ContainedBy != "" && !fault.Is[*fault.CannotRunError](e.err)
+}
+
+// setupTimedOut reports whether agency.setup used up the time of the run.
+func (e ending) setupTimedOut() bool {
+	var setup *fault.SetupCommandError
+	return errors.As(e.err, &setup) && setup.TimedOut
 }
 
 // decide sets the status of a run, with the reason. A user who stops it comes first, then a question, then how the program
@@ -60,6 +69,9 @@ func (a *attempt) decide(ctx context.Context, res *Result, end ending, summary r
 	case errors.Is(end.err, fault.ErrStopped) || end.interrupted:
 		res.Status, res.Reason, res.ExitCode = store.StatusStopped, "it was stopped", exitStopped
 		return
+	case end.setupTimedOut():
+		res.timeOut(end.limit)
+		return
 	case !end.ran():
 		res.fail(notRunReason(end.err))
 		if fault.Is[*fault.SetupError](end.err) {
@@ -74,7 +86,7 @@ func (a *attempt) decide(ctx context.Context, res *Result, end ending, summary r
 		res.fail(end.exceeded.Error())
 		return
 	case end.exec.TimedOut:
-		res.Status, res.Reason = store.StatusTimedOut, "it took longer than "+end.exec.Duration.Round(time.Second).String()
+		res.timeOut(end.limit)
 		return
 	case end.err != nil:
 		res.fail(end.err.Error())
@@ -101,6 +113,11 @@ func (a *attempt) decide(ctx context.Context, res *Result, end ending, summary r
 
 // exitStopped is the exit code of a run that was stopped, as that of a process that SIGTERM killed.
 const exitStopped = 128 + 15
+
+// timeOut sets the status of a run that took too long.
+func (res *Result) timeOut(limit time.Duration) {
+	res.Status, res.Reason, res.ExitCode = store.StatusTimedOut, "it took longer than "+limit.String(), exitTimedOut
+}
 
 // fail sets the status failed, and an exit code that says so.
 func (res *Result) fail(reason string) {
@@ -185,11 +202,14 @@ func literalPathspecs(paths []string) []string {
 }
 
 // recordEnd writes the status to the record and the history.
-func (a *attempt) recordEnd(res Result, summary runner.Summary) error {
+func (a *attempt) recordEnd(res Result, end ending, summary runner.Summary) error {
 	now := a.repo.Now()
 	err := a.repo.Store.UpdateInvocationMeta(a.repo.ID, a.sandbox.ID, func(m *store.InvocationMeta) {
 		m.Status, m.StatusReason, m.Warnings, m.LastMessage, m.Question = res.Status, res.Reason, res.Warnings, res.LastMessage, res.question
 		m.PID, m.PIDStarted = 0, ""
+		if end.ran() {
+			m.ResumeWith = "" // the agent was given it
+		}
 		if summary.OfSession {
 			m.CostUSD, m.Tokens = summary.CostUSD, summary.Tokens
 		} else {

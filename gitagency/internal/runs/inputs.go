@@ -81,7 +81,7 @@ func firstTask(r *core.Repository, inv core.Invocation, logged []inputEvent) (fi
 
 // ReadTask returns the last task that the agent of an invocation was given; nil if there was none.
 func ReadTask(r *core.Repository, id string) ([]byte, error) {
-	text, err := durable.ReadFile(r.Store.TaskPath(r.ID, id), maxTask)
+	text, err := durable.ReadFile(r.Store.TaskPath(r.ID, id), MaxTask)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

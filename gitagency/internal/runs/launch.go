@@ -31,16 +31,12 @@ const continuePrompt = "Continue with the task. Its text is in the file that $AG
 // visible in process lists.
 func (a *attempt) execOptions() (sandbox.ExecOptions, error) {
 	m := a.record
-	limit, err := timeout(a.repo, m, a.req.Terminal)
-	if err != nil {
-		return sandbox.ExecOptions{}, err
-	}
 	prompt, err := a.prompt()
 	if err != nil {
 		return sandbox.ExecOptions{}, err
 	}
 	opts := sandbox.ExecOptions{
-		Timeout: limit, Force: a.req.Force, Terminal: a.req.Terminal,
+		Force: a.req.Force, Terminal: a.req.Terminal,
 		Env: append(a.identity(), sessionVariable+"="+m.SessionID),
 	}
 	if a.req.Terminal {
@@ -70,13 +66,13 @@ func (a *attempt) execOptions() (sandbox.ExecOptions, error) {
 func (a *attempt) prompt() ([]byte, error) {
 	path := a.repo.Store.TaskPath(a.repo.ID, a.sandbox.ID)
 	switch {
-	case a.record.Runs == 0 || a.record.ResumeWith == store.ResumeWithTask:
+	case a.record.ResumeWith == store.ResumeWithTask:
 	case a.record.ResumeWith == store.ResumeWithAnswer:
 		path = a.repo.Store.AnswerPath(a.repo.ID, a.sandbox.ID)
 	default:
 		return nil, nil
 	}
-	text, err := durable.ReadFile(path, maxTask)
+	text, err := durable.ReadFile(path, MaxTask)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

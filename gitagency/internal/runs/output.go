@@ -26,6 +26,7 @@ type logFile struct {
 	most int64 // size at which it is rotated
 	file *os.File
 	size int64
+	err  error // of a write of an agent's output; the rest of that is not kept, and the agent works on
 }
 
 func openLog(path string, most int64) (*logFile, error) {
@@ -70,9 +71,13 @@ func RotatedLog(path string) string { return path + ".1" }
 // outputLogs are the logs of both output streams of a run.
 type outputLogs []*logFile
 
+// close closes the logs, and returns why the output could not be kept.
 func (l outputLogs) close() (err error) {
 	for _, log := range l {
-		err = errors.Join(err, log.file.Close())
+		err = errors.Join(err, log.err)
+		if closeErr := log.file.Close(); log.err == nil { // after a rotation that failed it is closed already
+			err = errors.Join(err, closeErr)
+		}
 	}
 	return err
 }
@@ -120,7 +125,10 @@ func (o *output) Write(p []byte) (int, error) {
 			o.caller = nil
 		}
 	}
-	return o.log.Write(p)
+	if o.log.err == nil {
+		_, o.log.err = o.log.Write(p)
+	}
+	return len(p), nil
 }
 
 // maxStreamLine bounds a line of an agent's stream that is parsed; a longer one is left out.

@@ -11,6 +11,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/preflight"
+	"github.com/git-agency/git-agency/gitagency/internal/procfs"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
@@ -42,11 +43,11 @@ func Resume(ctx context.Context, r *core.Repository, req ResumeRequest) (core.In
 		return inv, &fault.RunningError{ID: inv.ID}
 	case req.Answer != nil && req.Task != nil:
 		return inv, &fault.InvalidError{What: "resume", Want: "either an answer or a task"}
-	case len(req.Answer) > maxTask || len(req.Task) > maxTask:
+	case len(req.Answer) > MaxTask || len(req.Task) > MaxTask:
 		return inv, &fault.InvalidError{What: "resume", Want: "a shorter text"}
-	case m.Question != nil && req.Answer == nil && req.Task == nil:
-		return inv, &UnansweredError{ID: inv.ID, Question: m.Question.Text, Options: m.Question.Options}
-	case m.Question == nil && req.Answer != nil:
+	case inv.Question != "" && req.Answer == nil && req.Task == nil:
+		return inv, &UnansweredError{ID: inv.ID, Question: inv.Question, Options: inv.Options}
+	case inv.Question == "" && req.Answer != nil:
 		return inv, &NoQuestionError{ID: inv.ID}
 	}
 	report, err := preflight.Run(ctx, r, preflight.Request{
@@ -62,13 +63,15 @@ func Resume(ctx context.Context, r *core.Repository, req ResumeRequest) (core.In
 	if req.Answer == nil && req.Task == nil && m.Landing == store.Rejected {
 		req.Answer = []byte(m.RejectedReason + "\n")
 	}
-	recordInputs(r, inv, req) // before the first task is replaced
-	if err := req.write(r, inv.ID); err != nil {
+	if err := claim(r, inv.ID); err != nil {
 		return inv, err
 	}
+	recordInputs(r, inv, req) // before the first task is replaced
+	if err := req.write(r, inv.ID); err != nil {
+		return inv, errors.Join(err, release(r, inv.ID))
+	}
 	err = r.Store.UpdateInvocationMeta(r.ID, inv.ID, func(m *store.InvocationMeta) {
-		m.ResumeWith = ""
-		switch {
+		switch { // what an agent was not given yet stays
 		case req.Task != nil:
 			m.ResumeWith, m.Task = store.ResumeWithTask, firstLine(string(req.Task))
 		case req.Answer != nil:
@@ -82,7 +85,28 @@ func Resume(ctx context.Context, r *core.Repository, req ResumeRequest) (core.In
 	return inv, err
 }
 
-// write writes the files that the agent gets. An old answer is removed: it would look like one to this question.
+// claim records that this process is about to execute the run, or to have it executed, so that of several resumes only one
+// gives something to the agent.
+func claim(r *core.Repository, id string) error {
+	busy := false
+	err := r.Store.UpdateInvocationMetaIf(r.ID, id, func(m *store.InvocationMeta) bool {
+		if busy = procfs.IsAlive(m.PID, m.PIDStarted) && m.PID != os.Getpid(); !busy {
+			m.PID, m.PIDStarted = os.Getpid(), procfs.Identity(os.Getpid())
+		}
+		return !busy
+	})
+	if err == nil && busy {
+		err = &fault.RunningError{ID: id}
+	}
+	return err
+}
+
+// release undoes claim.
+func release(r *core.Repository, id string) error {
+	return r.Store.UpdateInvocationMeta(r.ID, id, func(m *store.InvocationMeta) { m.PID, m.PIDStarted = 0, "" })
+}
+
+// write writes the files that the agent gets. A task replaces an old answer, which would look like one to it.
 func (req ResumeRequest) write(r *core.Repository, id string) error {
 	if req.Task != nil {
 		if err := durable.WriteFile(r.Store.TaskPath(r.ID, id), req.Task, 0o600); err != nil {
@@ -90,8 +114,11 @@ func (req ResumeRequest) write(r *core.Repository, id string) error {
 		}
 	}
 	answer := r.Store.AnswerPath(r.ID, id)
-	if req.Answer != nil {
+	switch {
+	case req.Answer != nil:
 		return durable.WriteFile(answer, req.Answer, 0o600)
+	case req.Task == nil:
+		return nil
 	}
 	if err := os.Remove(answer); !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -35,8 +35,8 @@ type Request struct {
 	Budget      store.Budget         // what the agent may spend
 }
 
-// maxTask bounds the task, which is kept in memory.
-const maxTask = 16 << 20
+// MaxTask bounds the size of a task, which is kept in memory.
+const MaxTask = 16 << 20
 
 // Create makes the sandboxes of runs and records their tasks. It runs nothing in them. If a preflight check of one of them
 // fails, nothing is created. The invocations that are returned with an error were created.
@@ -85,6 +85,9 @@ func (req Request) plan(r *core.Repository) (sandbox.StartRequest, error) {
 	start.Run = store.RunFields{
 		Task: firstLine(string(req.Task)), SessionID: id, Command: req.Argv, RunTimeoutMS: milliseconds(req.Timeout), CommitAll: req.CommitAll, Budget: req.Budget,
 	}
+	if req.Task != nil {
+		start.Run.ResumeWith = store.ResumeWithTask
+	}
 	if spec, known := findSpec(r, start.Runner); known && spec.Hosts != nil {
 		start.Primitives.Outputs, err = addHosts(r, start, spec.Hosts(r.Opts.Env))
 	}
@@ -97,8 +100,8 @@ func (req Request) check(r *core.Repository) error {
 		return &fault.InvalidError{What: "run", Want: "an agent (--runner) or a command (after --)"}
 	case len(req.Argv) > 0 && req.Start.Runner != "":
 		return &fault.InvalidError{What: "run", Value: req.Start.Runner, Want: "either an agent (--runner) or a command (after --)"}
-	case len(req.Task) > maxTask:
-		return &fault.InvalidError{What: "task", Value: firstLine(string(req.Task)), Want: fmt.Sprintf("at most %d MiB", maxTask>>20)}
+	case len(req.Task) > MaxTask:
+		return &fault.InvalidError{What: "task", Value: fmt.Sprintf("of %d bytes", len(req.Task)), Want: fmt.Sprintf("at most %d MiB", MaxTask>>20)}
 	case req.Budget.CostUSD < 0 || req.Budget.Tokens < 0 || req.Budget.Output < 0:
 		return &fault.InvalidError{What: "budget", Want: "limits that are not negative"}
 	case req.Interactive && req.Task != nil:

@@ -14,7 +14,7 @@ type RunFields struct {
 	RunTimeoutMS  int64      `json:"run_timeout_ms,omitempty"`    // limit of each run; negative for none, zero for agency.runTimeout
 	CommitAll     bool       `json:"commit_all,omitempty"`        // commit what an agent leaves uncommitted
 	Budget        Budget     `json:"budget,omitzero"`
-	ResumeWith    string     `json:"resume_with,omitempty"`    // what the next run is given: ResumeWithAnswer, ResumeWithTask, or nothing
+	ResumeWith    string     `json:"resume_with,omitempty"`    // what the agent is to be given and was not given yet in a run that ended: ResumeWithAnswer, ResumeWithTask, or nothing
 	RunStartedAt  *time.Time `json:"run_started_at,omitempty"` // start of the last run
 	Runs          int        `json:"runs,omitempty"`           // number of runs so far
 
@@ -61,6 +61,12 @@ const (
 	ResumeWithAnswer = "answer"
 	ResumeWithTask   = "task"
 )
+
+// MailboxOf returns the mailbox of an invocation behind walls, given the path of its sandbox's tree.
+func MailboxOf(tree string) string {
+	dir := filepath.Dir(tree)
+	return filepath.Join(filepath.Dir(filepath.Dir(dir)), "invocations", filepath.Base(dir), "mailbox")
+}
 
 // OutputPath returns the path of a file with output of an agent: "stdout", "stderr", or what a detached agent wrote to its
 // "terminal".

@@ -50,3 +50,7 @@ func awaitSignals(signals <-chan os.Signal, onFirst func(syscall.Signal), onSeco
 		}
 	}
 }
+
+// KeepOnBrokenPipe makes writes to a closed pipe fail instead of ending this program: what it supervises is worth more than
+// its output. Programs that it starts are not affected.
+func KeepOnBrokenPipe() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }

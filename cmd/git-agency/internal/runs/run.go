@@ -210,6 +210,7 @@ func (t Commands) printIDs(invocations []gitagency.Invocation) error {
 
 // execute runs agents in the foreground, and returns when all have ended.
 func (t Commands) execute(c *cli.Context, repo *gitagency.Repository, invocations []gitagency.Invocation, interactive bool) error {
+	interrupt.KeepOnBrokenPipe()
 	ctx, stop := interrupt.OnParentExit(c.Context, program.InterruptedError{Signal: syscall.SIGTERM})
 	defer stop()
 	if len(invocations) > 1 {

@@ -3,6 +3,7 @@
 package runs
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -31,7 +32,7 @@ func readTask(c *cli.Context, args []string) (task []byte, rest []string, err er
 	for _, arg := range args {
 		if arg == "-" {
 			sources++
-			if task, err = io.ReadAll(os.Stdin); err != nil {
+			if task, err = readInput(c, func() (*os.File, error) { return os.Stdin, nil }); err != nil {
 				return nil, nil, fmt.Errorf("read the task from standard input: %w", err)
 			}
 			continue
@@ -44,8 +45,11 @@ func readTask(c *cli.Context, args []string) (task []byte, rest []string, err er
 	}
 	if c.IsSet("task-file") {
 		sources++
-		if task, err = os.ReadFile(c.String("task-file")); err != nil {
-			return nil, nil, program.NewUsageError(c, fmt.Errorf("--task-file: %w", err))
+		if task, err = readInput(c, func() (*os.File, error) { return os.Open(c.String("task-file")) }); err != nil {
+			if c.Context.Err() == nil {
+				err = program.NewUsageError(c, fmt.Errorf("--task-file: %w", err))
+			}
+			return nil, nil, err
 		}
 	}
 	switch {
@@ -55,6 +59,26 @@ func readTask(c *cli.Context, args []string) (task []byte, rest []string, err er
 		return nil, nil, program.NewUsageError(c, errors.New("the task is empty"))
 	}
 	return task, rest, nil
+}
+
+// readInput reads a task to its end, and at most one byte more than a task may have. A pipe that never ends or is never
+// opened by its writer does not keep an interrupt from ending the command.
+func readInput(c *cli.Context, open func() (*os.File, error)) (text []byte, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var f *os.File
+		if f, err = open(); err == nil {
+			text, err = io.ReadAll(io.LimitReader(f, gitagency.MaxTask+1))
+			_ = f.Close() // only read
+		}
+	}()
+	select {
+	case <-done:
+		return text, err
+	case <-c.Context.Done():
+		return nil, context.Cause(c.Context)
+	}
 }
 
 // endError returns the error of a run that did not finish, with its exit code; nil for one that did. What the user needs
