@@ -121,15 +121,15 @@ func (r *Repository) ExecuteRun(ctx context.Context, req ExecuteRunRequest) (Run
 // AttachRunRequest says which run to attach to, and connects it with its caller.
 type AttachRunRequest struct {
 	ID         string   // required: id of the invocation
-	Keyboard   *os.File // terminal of the user; nil: the agent only is watched
-	DetachKeys []byte   // keys that end it, as a terminal sends them; empty: none
+	Keyboard   *os.File // terminal of the user; nil: the agent is only watched
+	DetachKeys []byte   // keys that detach the terminal, as it sends them; empty: none
 
 	Screen         io.Writer      // required: receives what an agent on a terminal writes
 	Stdout, Stderr io.Writer      // required: receive the output of another agent
 	OnEvent        func(RunEvent) // required: receives what the stream of such an agent tells, instead of Stdout
 }
 
-// AttachRunResult says how it ended.
+// AttachRunResult says why AttachRun returned.
 type AttachRunResult struct {
 	Ended      bool // the run has ended; else it goes on, and the caller was detached
 	Invocation Invocation
@@ -207,7 +207,8 @@ type EventsRequest struct {
 	Each func(line []byte) error // required: gets each event as one line of JSON
 }
 
-// Events lists the events of invocations in the order of their times, and then those that are added.
+// Events lists the events of invocations in the order of their times, and then those that are added. With Follow it ends
+// with the cause of ctx.
 func (r *Repository) Events(ctx context.Context, req EventsRequest) error {
 	return publicError(runs.Events(ctx, r.core, runs.EventsRequest(req)))
 }

@@ -22,7 +22,8 @@ type EventsRequest struct {
 	Each func(line []byte) error // required: gets each event as one line of JSON
 }
 
-// Events lists the events of invocations in the order of their times, and then those that are added.
+// Events lists the events of invocations in the order of their times, and then those that are added. With Follow it ends
+// with the cause of ctx.
 func Events(ctx context.Context, r *core.Repository, req EventsRequest) error {
 	logs := map[string]*eventLog{}
 	if req.ID != "" {
@@ -60,7 +61,7 @@ func Events(ctx context.Context, r *core.Repository, req EventsRequest) error {
 		}
 		select {
 		case <-ctx.Done():
-			return nil
+			return context.Cause(ctx)
 		case <-time.After(followInterval):
 		}
 	}
@@ -93,19 +94,16 @@ func (l *eventLog) readNew(each func(event)) error {
 			each(e)
 		}
 	}
-	rotated := store.RotatedEventsPath(l.path)
-	switch older, err := os.Lstat(rotated); {
-	case err == nil && l.file == nil:
-		if _, err := store.ReadEventLog(rotated, 0, add); err != nil {
-			return err
+	if l.file == nil || !os.SameFile(l.file, current) { // the first call, or it was rotated since the last one
+		rotated := store.RotatedEventsPath(l.path)
+		if older, err := os.Lstat(rotated); l.file != nil && (err != nil || !os.SameFile(l.file, older)) {
+			l.offset = 0 // rotated twice: the part that was read is gone
 		}
-	case err == nil && os.SameFile(l.file, older): // rotated since the last call
 		if _, err := store.ReadEventLog(rotated, l.offset, add); err != nil {
 			return err
 		}
-		l.offset = 0
+		l.file, l.offset = current, 0
 	}
-	l.file = current
 	l.offset, err = store.ReadEventLog(l.path, l.offset, add)
 	return err
 }

@@ -2,8 +2,13 @@ package runs
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
 func TestParseEventAddsInvocation(t *testing.T) {
@@ -24,6 +29,49 @@ func TestParseEventAddsInvocation(t *testing.T) {
 			t.Errorf("%q: got %q, %v", line, e.line, ok)
 		}
 	}
+}
+
+func TestEventLogGoesOnAfterRotations(t *testing.T) {
+	t.Parallel()
+	log := &eventLog{id: "i", path: filepath.Join(t.TempDir(), "events.jsonl")}
+	write := func(names ...string) {
+		f, err := os.OpenFile(log.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+		for _, name := range names {
+			if err == nil {
+				_, err = f.WriteString(`{"time":"2026-01-28T12:00:00Z","event":"` + name + "\"}\n")
+			}
+		}
+		if err == nil {
+			err = f.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	rotate := func() {
+		if err := os.Rename(log.path, store.RotatedEventsPath(log.path)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect := func(want ...string) {
+		t.Helper()
+		var got []string
+		if err := log.readNew(func(e event) { got = append(got, e.name) }); err != nil || !slices.Equal(got, want) {
+			t.Errorf("got %q, %v; want %q", got, err, want)
+		}
+	}
+	write("a", "b")
+	expect("a", "b")
+	expect()
+	write("c")
+	rotate()
+	write("d")
+	expect("c", "d")
+	rotate()
+	write("e", "f")
+	rotate()
+	write("g")
+	expect("e", "f", "g")
 }
 
 func FuzzParseEvent(f *testing.F) {
