@@ -25,10 +25,14 @@ const readyFD = 3
 
 // detach starts a process of its own for each run, which survives the terminal and the login session, and prints the ids.
 func (t Commands) detach(c *cli.Context, repo *gitagency.Repository, invocations []gitagency.Invocation) error {
-	for _, inv := range invocations {
+	var failed error
+	for _, inv := range invocations { // the others are started whatever happens to one
 		if err := t.startSupervisor(repo, inv.ID); err != nil {
-			return errors.Join(fmt.Errorf("run %s was created, but not started: %w", inv.ID, err), t.printIDs(invocations))
+			failed = errors.Join(failed, fmt.Errorf("the agent of %s was not started: %w; to start it: git agency resume %s", inv.ID, err, inv.ID))
 		}
+	}
+	if failed != nil {
+		return errors.Join(failed, t.printIDs(invocations))
 	}
 	if !c.Bool("json") {
 		return t.printIDs(invocations)

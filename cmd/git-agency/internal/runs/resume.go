@@ -67,16 +67,19 @@ func (t Commands) resume(c *cli.Context, query string, req gitagency.ResumeRunRe
 	if req.ID, err = program.CurrentUnlessNamed(c, repo, query); err != nil {
 		return err
 	}
-	inv, err := repo.ResumeRun(c.Context, req)
+	inv, err := repo.Invocation(req.ID)
 	if err != nil {
+		return err
+	}
+	interactive := inv.Mode == "headed" && req.Task == nil
+	if interactive && inv.SessionID != "" && !c.Bool("detach") && !t.hasTerminal() { // before anything is recorded
+		return program.NewUsageError(c, errors.New("this agent was run on a terminal: give a task with -p, or resume it on one"))
+	}
+	if inv, err = repo.ResumeRun(c.Context, req); err != nil {
 		return err
 	}
 	if c.Bool("detach") {
 		return t.detach(c, repo, []gitagency.Invocation{inv})
-	}
-	interactive := inv.Mode == "headed" && req.Task == nil
-	if interactive && !t.hasTerminal() {
-		return program.NewUsageError(c, errors.New("this agent was run on a terminal: give a task with -p, or resume it on one"))
 	}
 	return t.execute(c, repo, []gitagency.Invocation{inv}, interactive)
 }

@@ -133,7 +133,7 @@ func Hints(err error) (lines []string, known bool) {
 	switch {
 	case len(res.Uncommitted) > 0:
 		return []string{
-			"commit them: git agency exec " + id + " -- sh -c 'git add -A && git commit -m \"<message>\"', or let run do it with --commit-all",
+			"commit and land them: git agency land " + id + " --commit-all -m '<message>'; 'run --commit-all' commits them at the end of a run",
 			"or let the agent go on: git agency resume " + id + " -p '<what to do>'",
 		}, true
 	case res.Status == "timed_out":
