@@ -222,7 +222,7 @@ type StartRequest struct {
 	Worktree   string     // as for Repository.Worktree
 	Name       string     // label for users; need not be unique
 	Runner     string     // a known or configured agent, whose login a private home shows; empty for none
-	Mode       string     // "headed" or "headless"; default: "headless"; recorded, not used
+	Mode       string     // "headed" (its agent runs on a terminal) or "headless"; default: "headless"
 	Primitives Primitives // empty fields come from the profile, then from the defaults
 	Profile    string     // profile: settings agency.<profile>.* in git config
 	Limits     Limits     // upper limits for its commands

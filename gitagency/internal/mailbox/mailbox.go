@@ -2,7 +2,7 @@
 // question of an agent, and requests with their replies. The host reads all of it as untrusted data: the sandbox may put
 // anything there at any moment.
 //
-// It knows neither git nor records: what a request means is decided elsewhere. It never follows a symbolic link, never
+// It knows neither git nor records, nor the meaning of a request. It never follows a symbolic link, never
 // blocks on a FIFO that the sandbox made, and never reads more than a limit.
 package mailbox
 

@@ -185,7 +185,7 @@ func checkLogin(_ context.Context, s *subject) result {
 	if len(spec.Keys) > 0 {
 		remedy += ", or set a key: " + strings.Join(spec.Keys, ", ")
 	}
-	return result{failed: true, reason: spec.Name + " is not logged in, and no variable with its key is set", remedy: remedy}
+	return result{failed: true, reason: spec.Name + " is not logged in, and none of its keys is set", remedy: remedy}
 }
 
 // checkPrompts checks that the agent will not wait for permissions that no person can give.

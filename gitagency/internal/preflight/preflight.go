@@ -119,7 +119,7 @@ type check struct {
 	run  func(ctx context.Context, s *subject) result
 }
 
-// result is what a check found.
+// result is the finding of a check.
 type result struct {
 	failed bool
 	reason string
@@ -156,7 +156,7 @@ func (s *subject) checks() ([]check, error) {
 	return append(checks, own...), err
 }
 
-// subject is what the checks share.
+// subject has the data that all checks share.
 type subject struct {
 	repo  *core.Repository
 	req   Request

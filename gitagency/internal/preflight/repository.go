@@ -74,7 +74,7 @@ func checkDisk(_ context.Context, s *subject) result {
 	return judgeSpace(s.repo.DataDir, free, bytes, files)
 }
 
-// freeSpace is what a file system has left for the user.
+// freeSpace is the space that a file system has left for the user.
 type freeSpace struct {
 	bytes       uint64
 	inodes      uint64
@@ -114,7 +114,7 @@ func (s *subject) checkoutSize() (bytes, files uint64, err error) {
 	}
 	gitDir, err := git.DotGitTarget(wt.TreePath)
 	if err != nil || gitDir == "" {
-		return 0, 0, nil // so too
+		return 0, 0, nil // checkBase reports it
 	}
 	data, err := os.ReadFile(filepath.Join(gitDir, "index"))
 	if errors.Is(err, fs.ErrNotExist) {

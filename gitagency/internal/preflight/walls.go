@@ -46,8 +46,8 @@ func isPathError(err error) bool {
 	return errors.As(err, &invalid) && invalid.ConfigKey != ""
 }
 
-// checkPaths checks the settings agency.sandbox.* and agency.copy: start refuses some paths and patterns. A path that does not exist is ignored, and
-// only mentioned, because the same configuration may be used on machines that lack it.
+// checkPaths checks the settings agency.sandbox.* and agency.copy: start refuses some paths and patterns. A path that does
+// not exist is ignored, and only mentioned, because the same configuration may be used on machines that lack it.
 func checkPaths(_ context.Context, s *subject) result {
 	if _, err := s.repo.Settings.CopyPatterns(); err != nil {
 		return failedBy(err)

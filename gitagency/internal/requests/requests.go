@@ -1,5 +1,5 @@
-// Package requests carries out what the commands of a sandbox ask for through its mailbox, with the checks of the commands of
-// the same names outside. A request is untrusted, and none can name another sandbox: the id is that of the mailbox it was
+// Package requests carries out the requests that the commands of a sandbox leave in its mailbox, with the checks of the
+// commands of the same names outside. A request is untrusted, and none can name another sandbox: the id is that of the mailbox it was
 // read from.
 package requests
 

@@ -59,7 +59,7 @@ func SpecNames() []string {
 
 func specs() []Spec { return []Spec{claude(), codex(), gemini(), opencode()} }
 
-// Launch is what a command line of an agent depends on.
+// Launch has the values that the command line of an agent depends on.
 type Launch struct {
 	Session  string   // session id; empty if the agent chooses it and has not yet
 	Resume   bool     // continue the session, or the last one if Session is empty
@@ -110,7 +110,7 @@ type Event struct {
 	Tool string `json:"tool,omitempty"`
 }
 
-// Summary is what a stream told about a run.
+// Summary has the facts that a stream told about a run.
 type Summary struct {
 	Session     string   // session id that the agent uses
 	LastMessage string   // last text of the agent

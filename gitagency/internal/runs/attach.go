@@ -17,15 +17,15 @@ import (
 // AttachRequest says which run to attach to, and connects it with its caller.
 type AttachRequest struct {
 	ID         string   // required: id of the invocation
-	Keyboard   *os.File // terminal of the user; nil: the agent only is watched
-	DetachKeys []byte   // keys that end it, as a terminal sends them; empty: none
+	Keyboard   *os.File // terminal of the user; nil: the agent is only watched
+	DetachKeys []byte   // keys that detach the terminal, as it sends them; empty: none
 
 	Screen         io.Writer          // required: receives what an agent on a terminal writes
 	Stdout, Stderr io.Writer          // required: receive the output of another agent
 	OnEvent        func(runner.Event) // required: receives what the stream of such an agent tells, instead of Stdout
 }
 
-// AttachResult says how it ended.
+// AttachResult says why Attach returned.
 type AttachResult struct {
 	Ended      bool // the run has ended; else it goes on, and the caller was detached
 	Invocation core.Invocation

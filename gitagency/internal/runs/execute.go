@@ -54,8 +54,8 @@ type Result struct {
 
 // Exit codes of a run that are not those of its agent.
 const (
-	ExitFailed   = 1
-	ExitBlocked  = 7
+	exitFailed   = 1
+	exitBlocked  = 7
 	exitSetup    = 125
 	exitTimedOut = 124
 )

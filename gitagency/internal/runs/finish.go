@@ -79,10 +79,10 @@ func (a *attempt) decide(ctx context.Context, res *Result, end ending, summary r
 		}
 		return
 	case question != nil:
-		res.Status, res.Reason, res.ExitCode = store.StatusBlocked, "it asks a question", ExitBlocked
+		res.Status, res.Reason, res.ExitCode = store.StatusBlocked, "it asks a question", exitBlocked
 		return
 	case end.exceeded != nil:
-		res.ExitCode = ExitFailed
+		res.ExitCode = exitFailed
 		res.fail(end.exceeded.Error())
 		return
 	case end.exec.TimedOut:
@@ -123,7 +123,7 @@ func (res *Result) timeOut(limit time.Duration) {
 func (res *Result) fail(reason string) {
 	res.Status, res.Reason = store.StatusFailed, reason
 	if res.ExitCode == 0 {
-		res.ExitCode = ExitFailed
+		res.ExitCode = exitFailed
 	}
 }
 
@@ -159,7 +159,7 @@ func (a *attempt) inspectWork(ctx context.Context, res *Result) {
 		res.Uncommitted = work.Uncommitted
 	case len(work.Uncommitted) > 0:
 		res.fail(fmt.Sprintf("it left uncommitted changes (files: %d)", len(work.Uncommitted)))
-		res.ExitCode, res.Uncommitted = ExitFailed, work.Uncommitted
+		res.ExitCode, res.Uncommitted = exitFailed, work.Uncommitted
 	default:
 		res.Status = store.StatusFinished
 		if !work.Committed {

@@ -29,7 +29,7 @@ const (
 	answerEvent = "answer"
 )
 
-// recordInputs appends what the next run is given to the log of inputs: the files that agents get hold only the last task
+// recordInputs appends the text that the next run is given to the log of inputs: the files that agents get hold only the last task
 // and the last answer. The first task is copied before another one replaces it. A failure is only a warning, as that of an
 // event.
 func recordInputs(r *core.Repository, inv core.Invocation, req ResumeRequest) {

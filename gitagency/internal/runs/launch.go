@@ -24,7 +24,7 @@ import (
 // sessionVariable is the variable of a run, besides those that every command in a sandbox has.
 const sessionVariable = "AGENCY_SESSION_ID"
 
-// continuePrompt is what an agent is given that is resumed without an answer or a task.
+// continuePrompt is the prompt of an agent that is resumed without an answer or a task.
 const continuePrompt = "Continue with the task. Its text is in the file that $AGENCY_TASK_FILE names.\n"
 
 // execOptions returns the program of the run, its input and its environment. The task is never an argument: those are
@@ -62,7 +62,7 @@ func (a *attempt) execOptions() (sandbox.ExecOptions, error) {
 	return opts, err
 }
 
-// prompt returns what the agent is given in this run; nil for nothing.
+// prompt returns the task or the answer that the agent is given in this run; nil for none.
 func (a *attempt) prompt() ([]byte, error) {
 	path := a.repo.Store.TaskPath(a.repo.ID, a.sandbox.ID)
 	switch {
@@ -220,7 +220,8 @@ func seedState(spec runner.Spec, dir string, env []string) error {
 	return nil
 }
 
-// copySeed copies a file, or the files of a directory. What does not exist, is no regular file or is too large is left out.
+// copySeed copies a file, or the files of a directory. It leaves out files that do not exist, are not regular or are too
+// large.
 func copySeed(from, to string) error {
 	fi, err := os.Stat(from)
 	switch {

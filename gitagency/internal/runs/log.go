@@ -83,7 +83,7 @@ type commitEvent struct {
 	Subject string    `json:"subject"`
 }
 
-// historyEntry is an entry of the log with what decides about its place.
+// historyEntry is an entry of the log with the fields that decide about its place.
 type historyEntry struct {
 	LogEntry
 	begins bool // it begins a run, so that commits of the same second come after it

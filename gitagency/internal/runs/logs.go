@@ -91,7 +91,7 @@ type tail struct {
 // copyNew copies what was added since the last call, beginning with the older part of the log.
 func (t *tail) copyNew() error {
 	if t.file == nil {
-		if err := t.open(RotatedLog(t.path)); err != nil {
+		if err := t.open(rotatedLog(t.path)); err != nil {
 			return err
 		}
 	}

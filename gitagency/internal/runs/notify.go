@@ -43,7 +43,7 @@ func (a *attempt) notify(ctx context.Context, res Result) {
 	}
 }
 
-// notification is what agency.notifyCommand gets on its standard input. Texts of the agent are untrusted.
+// notification is the JSON object on the standard input of agency.notifyCommand. Texts of the agent are untrusted.
 type notification struct {
 	ID       string `json:"invocation_id"`
 	Name     string `json:"invocation_name"`
@@ -55,7 +55,7 @@ type notification struct {
 	Message  string `json:"last_message"`
 }
 
-// runNotifyCommand runs a shell line of the user. What the agent wrote is only on its standard input.
+// runNotifyCommand runs a shell line of the user. Texts of the agent are only on its standard input.
 func (a *attempt) runNotifyCommand(ctx context.Context, line string, res Result) error {
 	m := a.record
 	input, err := json.Marshal(notification{res.ID, m.InvocationName, m.Runner, res.Status, res.Reason, res.Question, m.Task, res.LastMessage})

@@ -59,14 +59,14 @@ func (l *logFile) Write(p []byte) (int, error) {
 }
 
 func (l *logFile) rotate() error {
-	if err := errors.Join(l.file.Close(), os.Rename(l.path, RotatedLog(l.path))); err != nil {
+	if err := errors.Join(l.file.Close(), os.Rename(l.path, rotatedLog(l.path))); err != nil {
 		return err
 	}
 	return l.open()
 }
 
-// RotatedLog returns the path of the older part of a log.
-func RotatedLog(path string) string { return path + ".1" }
+// rotatedLog returns the path of the older part of a log.
+func rotatedLog(path string) string { return path + ".1" }
 
 // outputLogs are the logs of both output streams of a run.
 type outputLogs []*logFile

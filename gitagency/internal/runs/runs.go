@@ -1,8 +1,9 @@
-// Package runs is the life of a run: an agent at work in a sandbox, from its task to its status. It creates the sandbox of
-// a run, executes the agent in it, keeps its output, records how it ended, and stops or resumes it.
+// Package runs creates the sandbox of a run, executes the agent in it, keeps its output, records how it ended, and stops or
+// resumes it. A run is an agent at work in a sandbox, from its task to its status.
 //
-// One process supervises a run, in the foreground or detached, and writes its status. No other process has to exist: a
-// status that a killed process left is corrected by those who read it. What an agent writes is untrusted data.
+// One process supervises a run, in the foreground or detached, and writes its status. No other process has to exist:
+// package core corrects the status that a killed process left, when it reads the record. The output of an agent is
+// untrusted data.
 package runs
 
 import (
