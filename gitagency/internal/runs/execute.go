@@ -20,6 +20,8 @@ import (
 type ExecuteRequest struct {
 	ID string // required: full id of the invocation
 
+	Side *SideTask // task to run besides that of the invocation; nil: run the task of the invocation
+
 	// Stdout and Stderr receive what the agent writes, besides the logs; nil: only the logs do.
 	Stdout, Stderr io.Writer
 
@@ -117,18 +119,22 @@ type ending struct {
 	exceeded    *budgetError // nil if the run kept its budget; err may be nil, because the program may have ended by itself
 }
 
-// begin records that this process supervises the run, unless another one does, and returns the record from before.
+// begin records that this process supervises the run, unless another one does, and returns the record from before: that of
+// the agent of a side task, if there is one.
 func begin(r *core.Repository, id string, req ExecuteRequest) (before store.InvocationMeta, err error) {
 	none, busy, now := false, false, r.Now()
 	err = r.Store.UpdateInvocationMetaIf(r.ID, id, func(m *store.InvocationMeta) bool {
 		before = *m
-		if none = m.SessionID == ""; none {
+		if none = m.SessionID == "" && req.Side == nil; none {
 			return false
 		}
 		if busy = procfs.IsAlive(m.PID, m.PIDStarted) && !isClaimedForUs(m.PID); busy {
 			return false
 		}
 		m.Status, m.PID, m.PIDStarted = store.StatusRunning, os.Getpid(), procfs.Identity(os.Getpid())
+		if req.Side != nil { // how the task of the invocation ended stays known
+			return true
+		}
 		m.RunStartedAt, m.Runs = &now, m.Runs+1
 		m.OnTerminal = req.Terminal || req.Detached && isInteractive(*m)
 		m.StatusReason, m.Warnings, m.LastMessage, m.Question, m.ExitCode = "", nil, "", nil, ""
@@ -146,7 +152,14 @@ func begin(r *core.Repository, id string, req ExecuteRequest) (before store.Invo
 	if err != nil {
 		return before, err
 	}
-	r.AppendEvent(id, statusEvent{Time: now, Event: store.StatusRunning, Runner: before.Runner, Runs: before.Runs + 1})
+	begun := statusEvent{Time: now, Event: store.StatusRunning, Runner: before.Runner, Runs: before.Runs + 1}
+	if req.Side != nil {
+		if before, err = req.Side.adapt(before); err != nil {
+			return before, err
+		}
+		begun.Runner, begun.Runs = before.Runner, 0
+	}
+	r.AppendEvent(id, begun)
 	return before, nil
 }
 

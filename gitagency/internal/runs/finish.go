@@ -29,7 +29,7 @@ func (a *attempt) finish(ctx context.Context, end ending) (Result, error) {
 	if a.stream != nil {
 		summary = a.stream.summary()
 	}
-	res := Result{ID: a.sandbox.ID, Path: a.sandbox.Tree, ExitCode: end.exec.ExitCode, Exec: end.exec, LastMessage: shorten(summary.LastMessage, maxEventText)}
+	res := Result{ID: a.sandbox.ID, Path: a.sandbox.Tree, ExitCode: end.exec.ExitCode, Exec: end.exec, LastMessage: Shorten(summary.LastMessage, maxEventText)}
 	a.decide(ctx, &res, end, summary)
 	if end.logErr != nil {
 		res.Warnings = append(res.Warnings, "its output could not be kept: "+end.logErr.Error())
@@ -38,6 +38,9 @@ func (a *attempt) finish(ctx context.Context, end ending) (Result, error) {
 		if _, err := a.sandbox.TakeSnapshot(ctx, snapshots.TakeRequest{}); err != nil {
 			res.Warnings = append(res.Warnings, "no snapshot could be taken at its end: "+err.Error())
 		}
+	}
+	if a.req.Side != nil { // its caller reports the end
+		return res, a.recordSideEnd(res, summary)
 	}
 	err := a.recordEnd(res, end, summary)
 	a.notify(ctx, res)
@@ -95,16 +98,16 @@ func (a *attempt) decide(ctx context.Context, res *Result, end ending, summary r
 	case end.exec.ExitCode != 0:
 		res.fail(fmt.Sprintf("it exited with %d", end.exec.ExitCode))
 	case summary.Err != "":
-		res.fail(shorten(summary.Err, maxEventText))
+		res.fail(Shorten(summary.Err, maxEventText))
 	case a.stream != nil && !summary.Complete:
 		res.fail("its output ended without a result")
 	}
 	if summary.Err != "" && !strings.Contains(res.Reason, summary.Err) {
-		res.Reason += ": " + shorten(summary.Err, maxEventText)
+		res.Reason += ": " + Shorten(summary.Err, maxEventText)
 	}
 	if len(summary.Denied) > 0 {
 		tools := slices.Compact(slices.Sorted(slices.Values(summary.Denied)))
-		res.Warnings = append(res.Warnings, "it was not permitted to use "+shorten(strings.Join(tools, ", "), 500))
+		res.Warnings = append(res.Warnings, "it was not permitted to use "+Shorten(strings.Join(tools, ", "), 500))
 	}
 	if res.Status == "" {
 		a.inspectWork(ctx, res)
@@ -186,7 +189,7 @@ func (a *attempt) commitAll(ctx context.Context, files []string) error {
 			return err
 		}
 		if result.ExitCode != 0 {
-			return fmt.Errorf("%s exited with %d: %s", strings.Join(step.argv[:2], " "), result.ExitCode, shorten(strings.TrimSpace(result.Stderr), 1000))
+			return fmt.Errorf("%s exited with %d: %s", strings.Join(step.argv[:2], " "), result.ExitCode, Shorten(strings.TrimSpace(result.Stderr), 1000))
 		}
 	}
 	return nil
@@ -210,22 +213,32 @@ func (a *attempt) recordEnd(res Result, end ending, summary runner.Summary) erro
 		if end.ran() {
 			m.ResumeWith = "" // the agent was given it
 		}
-		if summary.OfSession {
-			m.CostUSD, m.Tokens = summary.CostUSD, summary.Tokens
-		} else {
-			m.CostUSD, m.Tokens = m.CostUSD+summary.CostUSD, m.Tokens+summary.Tokens
-		}
-		if summary.Session != "" {
-			m.RunnerSession = summary.Session
-		}
+		addSpent(m, summary)
 		if !core.HasEnded(*m) {
 			m.FinishedAt = &now
 		}
 	})
-	a.repo.AppendEvent(a.sandbox.ID, statusEvent{
-		Time: now, Event: res.Status, Reason: res.Reason, ExitCode: &res.ExitCode, Warnings: res.Warnings, Question: shorten(res.Question, maxEventText),
-	})
+	a.appendEndEvent(res)
 	return err
+}
+
+// addSpent adds what the agent spent to a record, and the session that it told.
+func addSpent(m *store.InvocationMeta, summary runner.Summary) {
+	if summary.OfSession {
+		m.CostUSD, m.Tokens = summary.CostUSD, summary.Tokens
+	} else {
+		m.CostUSD, m.Tokens = m.CostUSD+summary.CostUSD, m.Tokens+summary.Tokens
+	}
+	if summary.Session != "" {
+		m.RunnerSession = summary.Session
+	}
+}
+
+// appendEndEvent adds the end of the run to the history.
+func (a *attempt) appendEndEvent(res Result) {
+	a.repo.AppendEvent(a.sandbox.ID, statusEvent{
+		Time: a.repo.Now(), Event: res.Status, Reason: res.Reason, ExitCode: &res.ExitCode, Warnings: res.Warnings, Question: Shorten(res.Question, maxEventText),
+	})
 }
 
 // snapshotPeriodically takes snapshots while the agent works, whenever something has changed. The returned function ends it.

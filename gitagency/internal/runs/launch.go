@@ -66,6 +66,8 @@ func (a *attempt) execOptions() (sandbox.ExecOptions, error) {
 func (a *attempt) prompt() ([]byte, error) {
 	path := a.repo.Store.TaskPath(a.repo.ID, a.sandbox.ID)
 	switch {
+	case a.req.Side != nil:
+		return a.req.Side.Prompt, nil
 	case a.record.ResumeWith == store.ResumeWithTask:
 	case a.record.ResumeWith == store.ResumeWithAnswer:
 		path = a.repo.Store.AnswerPath(a.repo.ID, a.sandbox.ID)

@@ -173,7 +173,7 @@ func insertCommits(entries []historyEntry, inv core.Invocation, commits []git.Li
 			at = len(entries)
 		}
 		event := commitEvent{
-			Time: c.Time, Event: commitEventName, Commit: c.ID, Author: shorten(c.Author, maxEventText), Subject: shorten(c.Subject, maxEventText),
+			Time: c.Time, Event: commitEventName, Commit: c.ID, Author: Shorten(c.Author, maxEventText), Subject: Shorten(c.Subject, maxEventText),
 		}
 		before[at] = append(before[at], historyEntry{LogEntry: newLogEntry(inv.ID, c.Time, event)})
 	}

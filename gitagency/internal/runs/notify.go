@@ -102,6 +102,6 @@ func plainText(text string, most int) string {
 			return ' '
 		}
 		return c
-	}, shorten(text, most))
+	}, Shorten(text, most))
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(text)
 }

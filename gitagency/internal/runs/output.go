@@ -188,8 +188,8 @@ const maxEventText = 4 << 10
 
 // reportEvent appends an event of the agent's stream to the history, and tells the caller.
 func (a *attempt) reportEvent(event runner.Event) {
-	event.Text = shorten(event.Text, maxEventText)
-	event.Tool = shorten(event.Tool, 200)
+	event.Text = Shorten(event.Text, maxEventText)
+	event.Tool = Shorten(event.Tool, 200)
 	if event.Kind == runner.Usage {
 		a.budget.spend(a.stream.stream.Summary())
 	}

@@ -139,8 +139,8 @@ func TestShortenKeepsValidUTF8(t *testing.T) {
 		{"aöb", 2, "a…"},
 		{"\xff\xfe", 10, "\uFFFD"},
 	} {
-		if got := shorten(c.text, c.most); got != c.want {
-			t.Errorf("shorten(%q, %d) = %q, want %q", c.text, c.most, got, c.want)
+		if got := Shorten(c.text, c.most); got != c.want {
+			t.Errorf("Shorten(%q, %d) = %q, want %q", c.text, c.most, got, c.want)
 		}
 	}
 	if got := firstLine("\n\n  first \r\nsecond"); got != "first" {

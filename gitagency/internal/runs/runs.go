@@ -169,11 +169,11 @@ func newSessionID() (string, error) {
 // firstLine returns the first line of a text that is not blank, shortened for a record.
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	return shorten(strings.TrimSpace(line), 200)
+	return Shorten(strings.TrimSpace(line), 200)
 }
 
-// shorten cuts a text to a number of bytes, as valid UTF-8.
-func shorten(text string, most int) string {
+// Shorten cuts a text to a number of bytes, as valid UTF-8.
+func Shorten(text string, most int) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	if len(text) <= most {
 		return text
