@@ -22,6 +22,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/doctor"
 	"github.com/git-agency/git-agency/gitagency/internal/landing"
 	"github.com/git-agency/git-agency/gitagency/internal/radar"
+	"github.com/git-agency/git-agency/gitagency/internal/resolve"
 	"github.com/git-agency/git-agency/gitagency/internal/runner"
 	"github.com/git-agency/git-agency/gitagency/internal/runs"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
@@ -101,7 +102,8 @@ func TestRequestsKeepAllFields(t *testing.T) {
 	checkConversion(t, DiffRequest.internal)
 	checkConversion(t, DiffFormat.internal)
 	checkConversion(t, Diff.internal)
-	checkConversion(t, func(req LandRequest) landing.Request { return landing.Request(req) })
+	checkConversion(t, LandRequest.internal, "Resolve") // for package resolve
+	checkConversion(t, func(req ResolveRequest) resolve.Request { return *req.internal() })
 	checkConversion(t, func(req UnlandRequest) landing.UnlandRequest { return landing.UnlandRequest(req) })
 	checkConversion(t, func(req SubmitRequest) landing.SubmitRequest { return landing.SubmitRequest(req) })
 	checkConversion(t, func(req RejectRequest) landing.RejectRequest { return landing.RejectRequest(req) })

@@ -3,6 +3,7 @@ package gitagency
 import (
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/landing"
+	"github.com/git-agency/git-agency/gitagency/internal/resolve"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 )
 
@@ -13,6 +14,11 @@ func landingView(err error) error {
 		return &ConflictsError{
 			ID: e.ID, Conflicts: convertAll(e.Conflicts, newConflict), UnfinishedIn: e.UnfinishedIn, StoppedAt: e.StoppedAt, Unlanding: e.Unlanding,
 			RevertArgs: e.RevertArgs, Branch: e.Branch, Tree: e.Tree, AlreadyLanded: e.AlreadyLanded, Worktree: e.Worktree, Err: err,
+		}
+	case *resolve.UnresolvedError:
+		return &UnresolvedError{
+			ID: e.ID, Agent: e.Agent, Reason: e.Reason, NoAgent: e.NoAgent, Before: e.Before, Left: e.Left, RestoreErr: publicError(e.RestoreErr), Err: publicError(e.Err),
+			text: e.Error(),
 		}
 	case *sandbox.UncommittedError:
 		return &UncommittedError{ID: e.ID, Path: e.Path, Files: e.Files, LeftOut: convertAll(e.LeftOut, newLeftOut), Unadded: e.Unadded, TrackedOnly: e.TrackedOnly, CommitAll: e.CommitAll, Err: err}

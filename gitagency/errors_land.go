@@ -44,6 +44,24 @@ type ConflictsError struct {
 
 func (e *ConflictsError) Error() string { return e.Err.Error() }
 
+// UnresolvedError reports conflicts of a landing that an agent was to resolve and did not. Nothing has landed.
+type UnresolvedError struct {
+	ID         string
+	Agent      string // runner, or program of a run without one; empty if no agent was run
+	Reason     string // what the agent did, or why none was run; may contain untrusted text
+	NoAgent    bool   // the invocation has no agent, and none was named
+	Before     string // name of the snapshot from before the agent; empty if none was run
+	Left       string // name of the snapshot of what the agent left; empty if it changed nothing
+	RestoreErr error  // reason why the sandbox is not in the state of Before; nil if it is
+	Err        error  // a *ConflictsError
+
+	text string
+}
+
+func (e *UnresolvedError) Error() string { return e.text }
+
+func (e *UnresolvedError) Unwrap() error { return e.Err }
+
 // UncommittedError reports a sandbox with uncommitted changes.
 type UncommittedError struct {
 	ID          string

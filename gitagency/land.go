@@ -5,7 +5,9 @@ import (
 	"io"
 	"os"
 
+	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/landing"
+	"github.com/git-agency/git-agency/gitagency/internal/resolve"
 )
 
 // LandRequest says which sandbox to land, and how. The zero value of every field but ID is a good default.
@@ -26,7 +28,17 @@ type LandRequest struct {
 	Verify   string
 	NoVerify bool
 	Output   io.Writer       // receives the output of Verify; may be nil
-	Force    <-chan struct{} // once closed, ends the grace period of the Verify command, as in ExecOptions
+	Force    <-chan struct{} // once closed, ends the grace period of the Verify command, or of an agent, as in ExecOptions
+
+	Resolve *ResolveRequest // agent that resolves conflicts; nil: none does; not with DryRun
+}
+
+func (req LandRequest) internal() landing.Request {
+	return landing.Request{
+		ID: req.ID, Strategy: req.Strategy, CommitAll: req.CommitAll, Leave: req.Leave, Message: req.Message, RequireBase: req.RequireBase,
+		DryRun: req.DryRun, DeferCleanup: req.DeferCleanup, CleanupLock: req.CleanupLock, AlreadyLanded: req.AlreadyLanded,
+		Verify: req.Verify, NoVerify: req.NoVerify, Output: req.Output, Force: req.Force,
+	}
 }
 
 // LandResult is the result of Land.
@@ -83,8 +95,12 @@ func (l LandResult) IsNew() bool { return l.Commit != "" && !l.Already && !l.Dry
 // reason.WorktreeBusy, reason.OperationInProgress or reason.OperationUnstaged. The next command that takes the
 // repository lock finishes or undoes a landing that was killed. A result returned with an error has the fields known so
 // far, and a Commit only if the work has landed.
+//
+// With req.Resolve, an agent resolves conflicts in the sandbox, in a merge of the integration branch, and the work is landed
+// again. Conflicts that it does not resolve are an *UnresolvedError and a *ConflictsError, and the sandbox is as before. After
+// any other error of the second landing, the sandbox has the resolution.
 func (r *Repository) Land(ctx context.Context, req LandRequest) (LandResult, error) {
-	result, err := landing.Land(ctx, r.core, landing.Request(req))
+	result, err := resolve.Land(ctx, r.core, req.internal(), req.Resolve.internal())
 	return newLandResult(result), publicError(err)
 }
 
@@ -103,7 +119,10 @@ func newLandReadyResult(r landing.ReadyResult) LandReadyResult {
 // those that cannot land. It sets req.ID itself; the rest of req applies to each. An empty worktree means the one that
 // contains the current directory. The error is about the queue as a whole; the result of each invocation holds its own.
 func (r *Repository) LandReady(ctx context.Context, worktree string, req LandRequest) ([]LandReadyResult, error) {
-	results, err := landing.Ready(ctx, r.core, worktree, landing.Request(req))
+	land := func(ctx context.Context, r *core.Repository, each landing.Request) (landing.Result, error) {
+		return resolve.Land(ctx, r, each, req.Resolve.internal())
+	}
+	results, err := landing.Ready(ctx, r.core, worktree, req.internal(), land)
 	return convertAll(results, newLandReadyResult), publicError(err)
 }
 

@@ -11,10 +11,12 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/argv"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/background"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/hints"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/interrupt"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/runs"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -23,10 +25,11 @@ func (t *tool) landCommand() *cli.Command {
 		Name:  "land",
 		Usage: "merge the work of sandboxes into the integration branch",
 		UsageText: "git agency land [<id>...] [--strategy merge|squash|rebase] [--leave | [--commit-all] -m <message>]\n" +
-			"                       [--require-base] [--verify <command> | --no-verify] [--push [--remote <remote>]]\n" +
-			"                       [-n | --dry-run]\n" +
+			"                       [--require-base] [--verify <command> | --no-verify] [--resolve[=<runner>] | --no-resolve]\n" +
+			"                       [--push [--remote <remote>]] [-n | --dry-run]\n" +
 			"   or: git agency land --all-ready [<wt>] [--strategy merge|squash|rebase] [--leave] [--require-base]\n" +
-			"                       [--verify <command> | --no-verify] [--push [--remote <remote>]] [-n | --dry-run] [--no-abbrev]",
+			"                       [--verify <command> | --no-verify] [--resolve[=<runner>] | --no-resolve]\n" +
+			"                       [--push [--remote <remote>]] [-n | --dry-run] [--no-abbrev]",
 		Description: `Merges HEAD of a sandbox into the branch of its integration worktree, and updates the worktree that has
 that branch checked out: all or nothing. Then removes the sandbox, and keeps its commits as
 refs/agency/trash/<id> until they are pruned. Several ids land in order, up to the first that fails; the
@@ -50,6 +53,11 @@ retries the push.
 and limits; nothing lands unless it succeeds. The repository is not locked meanwhile; if the files to land
 change, it runs again. The output is shown, and kept in verify.log beside the record.
 
+--resolve has an agent resolve conflicts: the agent of the invocation, in its session, or <runner>. The
+integration branch is merged into the sandbox as by 'git agency sync', the agent commits a resolution
+there, and the landing is tried once more. If the agent fails, asks or leaves conflict markers, or if the
+resolution does not pass --verify, the sandbox is returned to its state before, and it is a conflict.
+
 Exit status: 0 landed, or it had landed before; 1 failed or refused, nothing changed, or landed, but not
 pushed; 2 conflicts: nothing changed for this id, earlier ids stay landed and are named, and standard
 output lists kinds and paths; with --all-ready some conflict and the others landed, but 1 if there was
@@ -64,6 +72,8 @@ another failure too; 3 no such invocation or worktree; 4 broken; 5 refused for s
 			&cli.BoolFlag{Name: "require-base", Usage: "land only if the sandbox contains the whole integration branch"},
 			&cli.StringFlag{Name: "verify", Usage: "land only if the shell `COMMAND` succeeds on the files to land", DefaultText: "agency.verify"},
 			&cli.BoolFlag{Name: "no-verify", Usage: "ignore agency.verify"},
+			argv.AttachedValueFlag{GenericFlag: &cli.GenericFlag{Name: "resolve", Value: &argv.OptionalValue{}, Usage: "let an agent resolve conflicts: --resolve=RUNNER, or --resolve for that of the invocation", DefaultText: "agency.land.resolve"}},
+			&cli.BoolFlag{Name: "no-resolve", Usage: "ignore agency.land.resolve"},
 			&cli.BoolFlag{Name: "push", Usage: "push the integration branch afterwards"},
 			&cli.StringFlag{Name: "remote", Usage: "with --push, the `REMOTE` to push to", DefaultText: "local if there is one, else origin"},
 			&cli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "say what would happen and change nothing"},
@@ -96,6 +106,9 @@ func (t *tool) checkLandFlags(c *cli.Context) error {
 	}
 	if c.IsSet("verify") && c.Bool("no-verify") {
 		return program.NewUsageError(c, errors.New("--verify and --no-verify contradict each other"))
+	}
+	if c.IsSet("resolve") && c.Bool("no-resolve") {
+		return program.NewUsageError(c, errors.New("--resolve and --no-resolve contradict each other"))
 	}
 	if c.Bool("all-ready") && c.Bool("commit-all") {
 		return program.NewUsageError(c, errors.New("--all-ready and --commit-all exclude each other: only submitted commits land"))
@@ -171,6 +184,10 @@ func (t *tool) landInvocations(c *cli.Context, repo *gitagency.Repository, dir s
 	if err != nil {
 		return err
 	}
+	req, err := t.landRequest(c, repo)
+	if err != nil {
+		return err
+	}
 	ctx, stop := interrupt.OnParentExit(c.Context, program.InterruptedError{Signal: syscall.SIGTERM})
 	defer stop()
 	results := []landOutput{}
@@ -178,7 +195,6 @@ func (t *tool) landInvocations(c *cli.Context, repo *gitagency.Repository, dir s
 	var cleanupLock *os.File
 	var failed error // invocations that landed before the failure stay landed
 	for _, inv := range named {
-		req := t.landRequest(c)
 		req.ID, req.AlreadyLanded, req.CleanupLock = inv.ID, alreadyLanded, cleanupLock
 		landed, err := repo.Land(ctx, req)
 		cleanupLock = cmp.Or(cleanupLock, landed.CleanupLock)
@@ -210,13 +226,23 @@ func (t *tool) landInvocations(c *cli.Context, repo *gitagency.Repository, dir s
 	return errors.Join(failed, t.printConflicts(failed))
 }
 
-// landRequest returns the landing options of the flags.
-func (t *tool) landRequest(c *cli.Context) gitagency.LandRequest {
-	return gitagency.LandRequest{
+// landRequest returns the landing options of the flags, and of agency.land.resolve.
+func (t *tool) landRequest(c *cli.Context, repo *gitagency.Repository) (req gitagency.LandRequest, err error) {
+	req = gitagency.LandRequest{
 		Strategy: c.String("strategy"), CommitAll: c.Bool("commit-all"), Leave: c.Bool("leave"), Message: c.String("message"),
 		RequireBase: c.Bool("require-base"), DryRun: c.Bool("dry-run"), DeferCleanup: true,
 		Verify: c.String("verify"), NoVerify: c.Bool("no-verify"), Output: t.RawStderr, Force: t.SecondInterrupt,
 	}
+	switch resolver, _ := c.Generic("resolve").(*argv.OptionalValue); { // nil for 'review', which has no such flag
+	case resolver != nil && resolver.Given:
+		req.Resolve = &gitagency.ResolveRequest{Runner: resolver.Text}
+	case !c.Bool("no-resolve"):
+		req.Resolve, err = repo.ConfiguredResolve()
+	}
+	if req.Resolve != nil {
+		req.Resolve.OnAgent = runs.Commands{Program: t.Program}.ReportResolve
+	}
+	return req, err
 }
 
 // removeLanded has the trees of landed sandboxes removed in the background. dir is the caller's directory.
@@ -243,8 +269,8 @@ func (t *tool) removeInBackground(repo *gitagency.Repository, dir, command strin
 		return
 	}
 	defer cleanupLock.Close() // from now on only that process holds it
-	argv := append([]string{t.Args[0], command}, deferred...)
-	if err := background.Start(argv, dir, t.Options.Env, cleanupLock); err != nil {
+	again := append([]string{t.Args[0], command}, deferred...)
+	if err := background.Start(again, dir, t.Options.Env, cleanupLock); err != nil {
 		t.Warn("remains of the ended sandboxes stay until 'git agency prune': " + err.Error())
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/hints"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/interrupt"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/runs"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
 	"github.com/git-agency/git-agency/gitagency"
 	"github.com/git-agency/git-agency/gitagency/quote"
@@ -44,9 +45,13 @@ func (t *tool) landReady(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	req, err := t.landRequest(c, repo)
+	if err != nil {
+		return err
+	}
 	ctx, stop := interrupt.OnParentExit(c.Context, program.InterruptedError{Signal: syscall.SIGTERM})
 	defer stop()
-	attempts, err := repo.LandReady(ctx, wt.ID, t.landRequest(c))
+	attempts, err := repo.LandReady(ctx, wt.ID, req)
 	if err != nil && attempts == nil {
 		return err
 	}
@@ -57,20 +62,12 @@ func (t *tool) landReady(c *cli.Context) error {
 	rows := make([][]string, 0, len(attempts))
 	queue := &landQueueError{}
 	for _, a := range attempts {
-		result := "landed"
-		switch {
-		case hints.Is[*gitagency.ConflictsError](a.Err):
-			result, queue.conflicting = "conflicts", append(queue.conflicting, a.Invocation)
-		case a.Err != nil:
-			result, queue.failed = "failed", queue.failed+1
-		case a.DryRun:
-			result = "would land"
-		}
+		result := queue.add(a)
 		if a.Err == nil {
-			queue.landed++
 			t.reportLeftOut(a.LandResult)
 			t.hintOutdated(a.Outdated)
 		}
+		runs.Commands{Program: t.Program}.WarnUnresolved(a.Err)
 		var verifyErr *gitagency.VerifyError
 		if errors.As(a.Err, &verifyErr) {
 			queue.verifyHints = hintsFor(t.WithArgv(verifyErr))
@@ -142,6 +139,22 @@ type landQueueError struct {
 	landed, failed int
 	conflicting    []string // ids of the invocations that conflict
 	verifyHints    []string // hints on the last verification that failed, such as walls in its way
+}
+
+// add counts the result of an invocation, and returns it in words.
+func (e *landQueueError) add(a gitagency.LandReadyResult) string {
+	switch {
+	case hints.Is[*gitagency.ConflictsError](a.Err):
+		e.conflicting = append(e.conflicting, a.Invocation)
+		return "conflicts"
+	case a.Err != nil:
+		e.failed++
+		return "failed"
+	}
+	if e.landed++; a.DryRun {
+		return "would land"
+	}
+	return "landed"
 }
 
 func (e *landQueueError) Error() string {

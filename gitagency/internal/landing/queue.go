@@ -18,8 +18,9 @@ type ReadyResult struct {
 
 // Ready lands every submitted invocation of an integration worktree, in the order of submission, and continues past
 // those that cannot land. It sets req.ID itself; the rest of req applies to each. An empty worktree means the one that
-// contains the current directory. The error is about the queue as a whole; the result of each invocation holds its own.
-func Ready(ctx context.Context, r *core.Repository, worktree string, req Request) ([]ReadyResult, error) {
+// contains the current directory. land lands each, as Land does. The error is about the queue as a whole; the result of each
+// invocation holds its own.
+func Ready(ctx context.Context, r *core.Repository, worktree string, req Request, land func(context.Context, *core.Repository, Request) (Result, error)) ([]ReadyResult, error) {
 	wt, err := r.Worktree(worktree)
 	if err != nil {
 		return nil, err
@@ -34,7 +35,7 @@ func Ready(ctx context.Context, r *core.Repository, worktree string, req Request
 	arrivals := []ReadyResult{}
 	for _, inv := range ready {
 		req.ID = inv.ID
-		landed, err := Land(ctx, r, req)
+		landed, err := land(ctx, r, req)
 		req.CleanupLock = cmp.Or(req.CleanupLock, landed.CleanupLock)
 		if landed.IsNew() {
 			req.AlreadyLanded = append(req.AlreadyLanded, inv.ID)

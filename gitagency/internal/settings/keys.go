@@ -51,6 +51,7 @@ func Keys() []Key {
 		{Name: strategyKey, Default: Strategies()[0], Meaning: "the strategy of landings: " + strings.Join(Strategies(), ", "), checkValue: CheckStrategy},
 		{Name: signKey, Default: "false", Meaning: "whether the commits of landings are signed", checkValue: checkBool},
 		{Name: trailersKey, Default: strings.Join(landingTrailers, " "), Meaning: "the trailers of the commits of landings; none for no trailer", checkValue: checkTrailers},
+		{Name: resolveKey, Default: "false", Meaning: "whether an agent resolves the conflicts of landings, or the name of that agent; --resolve and --no-resolve win; a repository can only switch it off", checkValue: checkResolve, namesCommand: true, isHarmless: isFalse},
 		{Name: VerifyKey, Meaning: "a shell command that must succeed on the files to land; empty for none; a repository cannot set it", checkValue: CheckCommand, namesCommand: true},
 		{Name: pushTimeoutKey, Default: "1m", Meaning: "how long 'land --push' keeps retrying while the remote moves: 0 is one try, -1 up to 50 tries", checkValue: checkDuration},
 		{Name: autoDetachKey, Default: "true", Meaning: "whether the trees of ended sandboxes are removed in the background, as gc.autoDetach does for git", checkValue: checkBool},
@@ -80,6 +81,7 @@ const (
 	strategyKey      = "agency.land.strategy"
 	signKey          = "agency.land.sign"
 	trailersKey      = "agency.land.trailers"
+	resolveKey       = "agency.land.resolve"
 	VerifyKey        = "agency.verify"
 	SetupKey         = "agency.setup"
 	autoDetachKey    = "agency.autoDetach"

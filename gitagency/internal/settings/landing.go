@@ -94,6 +94,43 @@ func (r *Reader) DefersCleanup() (bool, error) { return r.Bool(autoDetachKey, tr
 // SignsLandings returns agency.land.sign.
 func (r *Reader) SignsLandings() (bool, error) { return r.Bool(signKey, false) }
 
+// Resolver returns agency.land.resolve: whether an agent resolves the conflicts of landings, and its name; empty for the
+// agent of each invocation. A value from the repository's own configuration, which an agent can write, cannot switch it on.
+func (r *Reader) Resolver() (resolve bool, runner string, err error) {
+	setting, set, ignored := r.Config.LastTrusted(CanonicalKey(resolveKey), isFalse)
+	for _, s := range ignored {
+		if s.Trusted() { // a key without a value, which names no program
+			return false, "", InvalidSetting(resolveKey, s, wantResolver)
+		}
+	}
+	r.WarnIgnored(resolveKey, ignored)
+	if !set {
+		return false, "", nil
+	}
+	if on, isBool := parseBool(setting.Value); isBool {
+		return on, "", nil
+	}
+	if known := r.Runners(); !slices.Contains(known, setting.Value) {
+		return false, "", InvalidSetting(resolveKey, setting, "true, false or one of "+strings.Join(known, ", "))
+	}
+	return true, setting.Value, nil
+}
+
+// wantResolver describes a valid value of agency.land.resolve.
+const wantResolver = "true, false or the name of an agent"
+
+func checkResolve(value string) error {
+	if _, isBool := parseBool(value); !isBool && strings.TrimSpace(value) == "" {
+		return &fault.InvalidError{What: "agent", Value: value, Want: wantResolver}
+	}
+	return nil
+}
+
+func isFalse(value string) bool {
+	on, isBool := parseBool(value)
+	return isBool && !on
+}
+
 const (
 	pushTimeoutKey     = "agency.pushTimeout"
 	defaultPushTimeout = time.Minute

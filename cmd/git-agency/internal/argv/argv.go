@@ -121,6 +121,24 @@ type AttachedValueFlag struct{ *cli.GenericFlag }
 func (f AttachedValueFlag) TakesValue() bool { return false }
 func (f AttachedValueFlag) String() string   { return cli.FlagStringer(f) }
 
+// OptionalValue is the value of an AttachedValueFlag that may be given alone.
+type OptionalValue struct {
+	Given bool
+	Text  string // empty if the flag was given alone
+}
+
+func (v *OptionalValue) Set(text string) error {
+	if v.Given = true; text != "true" { // the flag package's value for a flag without one
+		v.Text = text
+	}
+	return nil
+}
+
+func (v *OptionalValue) String() string { return v.Text }
+
+// IsBoolFlag keeps the flag package from taking the next word as the value.
+func (v *OptionalValue) IsBoolFlag() bool { return true }
+
 // IsFlag reports whether a word is a flag. It excludes a lone `-`, which means standard input.
 func IsFlag(word string) bool { return len(word) > 1 && word[0] == '-' }
 

@@ -83,6 +83,7 @@ var flagListers = map[string]lister{
 	"--isolation":     primitiveValues("isolation"),
 	"--lock-timeout":  freeText,
 	"--read":          shellFiles,
+	"--resolve":       runnerNames,
 	"--remote":        freeText,
 	"--strategy":      oneOf(gitagency.Strategies()...),
 	"--max-cost":      freeText,

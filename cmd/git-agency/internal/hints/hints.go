@@ -105,11 +105,28 @@ func reasonHints(err error, retry Retry) []string {
 	return nil
 }
 
+// unresolvedHints returns hints for conflicts that an agent did not resolve, besides those on the conflicts.
+func unresolvedHints(e *gitagency.UnresolvedError) []string {
+	rollback := "git agency snapshot rollback " + e.ID + " "
+	switch {
+	case e.NoAgent:
+		return []string{"name one with --resolve=<runner>"}
+	case e.RestoreErr != nil:
+		return []string{"to return the sandbox to its state before: " + rollback + e.Before}
+	case e.Agent == "":
+		return nil
+	case e.Left != "":
+		return []string{"'git agency logs " + e.ID + "' shows what the agent did; to continue with what it left: " + rollback + e.Left}
+	}
+	return []string{"'git agency logs " + e.ID + "' shows what the agent did"}
+}
+
 // landingHints returns hints for the errors of syncs and landings that have types of their own. They come first, since
 // the cause of a failed verification or push may have hints for the user of a sandbox.
 func landingHints(err error, retry Retry) []string {
 	var (
 		verify    *gitagency.VerifyError
+		unsolved  *gitagency.UnresolvedError
 		conflicts *gitagency.ConflictsError
 		gone      *gitagency.NoLongerLandedError
 		changes   *gitagency.LocalChangesError
@@ -125,6 +142,8 @@ func landingHints(err error, retry Retry) []string {
 		return []string{retry.moreTime()}
 	case errors.As(err, &verify) && verify.Err == nil:
 		return Walls("", verify.Result)
+	case errors.As(err, &unsolved):
+		return append(unresolvedHints(unsolved), landingHints(unsolved.Err, retry)...)
 	case errors.As(err, &conflicts) && conflicts.UnfinishedIn != "":
 		return []string{continueHint("git agency exec "+conflicts.ID+" -- git ", "merge")} // sync prints the rollback that undoes it
 	case errors.As(err, &conflicts) && conflicts.Worktree != "":

@@ -126,6 +126,9 @@ func describeEntry(e gitagency.LogEntry) (name string, lines []string) {
 	case "task", "answer":
 		return e.Event, textLines(f.Text, len(f.Text))
 	case "running":
+		if f.Runs == 0 { // on a task besides that of the invocation
+			return e.Event, []string{f.Runner}
+		}
 		return e.Event, []string{strings.TrimSpace(fmt.Sprintf("run %d %s", f.Runs, f.Runner))}
 	case "finished", "failed", "blocked", "stopped", "timed_out":
 		return strings.ReplaceAll(e.Event, "_", " "), f.end()
@@ -145,6 +148,11 @@ func describeEntry(e gitagency.LogEntry) (name string, lines []string) {
 		return "rejected", textLines(f.Reason, maxLogText)
 	case "sync":
 		return "synced", []string{"with " + short(f.Merged)}
+	case "resolve":
+		if f.Reason != "" {
+			return "unresolved", textLines(f.Reason, maxLogText)
+		}
+		return "resolved", []string{"conflicts, by " + cutText(f.Runner, maxLogWord)}
 	case "land":
 		return "landed", []string{fmt.Sprintf("on %s as %s", cutText(f.Branch, maxLogWord), short(f.Commit))}
 	case "push":
