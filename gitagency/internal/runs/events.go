@@ -78,6 +78,7 @@ type eventLog struct {
 	id, path string
 	offset   int64
 	file     os.FileInfo // the file that offset belongs to; nil before the first
+	older    os.FileInfo // the older part of the log when that was read; nil if there was none
 }
 
 // readNew passes the events that were added since the last call.
@@ -86,7 +87,10 @@ func (l *eventLog) readNew(each func(event)) error {
 	if err != nil {
 		return nil // it has no events yet, or was pruned
 	}
-	if l.file != nil && os.SameFile(l.file, current) && current.Size() == l.offset {
+	rotated := store.RotatedEventsPath(l.path)
+	older, _ := os.Lstat(rotated) // nil if there is none
+	isRotated := l.file == nil || !isUnchanged(l.older, older)
+	if !isRotated && current.Size() == l.offset {
 		return nil
 	}
 	add := func(line []byte) {
@@ -94,18 +98,25 @@ func (l *eventLog) readNew(each func(event)) error {
 			each(e)
 		}
 	}
-	if l.file == nil || !os.SameFile(l.file, current) { // the first call, or it was rotated since the last one
-		rotated := store.RotatedEventsPath(l.path)
-		if older, err := os.Lstat(rotated); l.file != nil && (err != nil || !os.SameFile(l.file, older)) {
+	if isRotated { // the first call counts as well
+		if l.file == nil || older == nil || !os.SameFile(l.file, older) {
 			l.offset = 0 // rotated twice: the part that was read is gone
 		}
 		if _, err := store.ReadEventLog(rotated, l.offset, add); err != nil {
 			return err
 		}
-		l.file, l.offset = current, 0
+		l.file, l.older, l.offset = current, older, 0
 	}
 	l.offset, err = store.ReadEventLog(l.path, l.offset, add)
 	return err
+}
+
+// isUnchanged reports whether a file is the same as before. Not the inode alone counts, which the file system may use again.
+func isUnchanged(before, now os.FileInfo) bool {
+	if before == nil || now == nil {
+		return before == nil && now == nil
+	}
+	return os.SameFile(before, now) && before.Size() == now.Size() && before.ModTime().Equal(now.ModTime())
 }
 
 // parseEvent adds the id of the invocation to an event: its time, that id and its name come first. A line that is no event,
