@@ -259,3 +259,77 @@ func TestInterruptStopsRun(t *testing.T) {
 	}
 	l.requireGone("2121.5")
 }
+
+// A caller that closes the pipe it reads from does not end the run.
+func TestRunGoesOnAfterCallerClosesPipe(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.agency("worktree", "create", "wt")
+	for _, redirect := range []string{"", "2>&1 >/dev/null"} {
+		l.must("sh", "-c", `git-agency run wt -p task -- sh -c 'for i in 1 2 3 4 5; do echo $i; echo $i >&2; sleep 0.05; done; echo w >w; git add w; git commit -qm w' `+redirect+` | head -1`)
+		inv := l.invocation(strings.Fields(l.agency("ls", "--format", "%(invocation_id)"))[0])
+		if inv.Status != "finished" || len(inv.Warnings) > 0 {
+			t.Errorf("%q: it is %s (%s), %q", redirect, inv.Status, inv.StatusReason, inv.Warnings)
+		}
+		l.agency("discard", inv.ID)
+	}
+}
+
+// Of several resumes at once, the agent gets the answer of the one that was accepted, and the others change nothing.
+func TestConcurrentAnswers(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.agency("worktree", "create", "wt")
+	script := `if test -n "${AGENCY_ANSWER_FILE-}"; then echo "got $(cat $AGENCY_ANSWER_FILE) $(cat)"; sleep 0.3; else echo '{"question":"which?"}' >$AGENCY_QUESTION_FILE; fi`
+	if o := l.try(nil, "git-agency", "run", "wt", "-p", "task", "--", "sh", "-c", script); o.code != 7 {
+		t.Fatalf("%+v", o)
+	}
+	id := l.agency("ls", "--format", "%(invocation_id)")
+	type result struct {
+		answer string
+		o      outcome
+	}
+	results := make(chan result)
+	for i := range 6 {
+		go func() {
+			answer := fmt.Sprint("answer", i)
+			results <- result{answer, l.try(nil, "git-agency", "resume", id, "--answer", answer)}
+		}()
+	}
+	accepted := 0
+	for range 6 {
+		switch r := <-results; {
+		case r.o.code == 0 && strings.Contains(r.o.stdout, "got "+r.answer+" "+r.answer+"\n"):
+			accepted++
+		case r.o.code != 1:
+			t.Errorf("%s: %+v", r.answer, r.o)
+		}
+	}
+	if log := l.agency("log", id); accepted != 1 || strings.Count(log, "answer") != 2 { // the kind of the event and its text
+		t.Errorf("%d answers were accepted:\n%s", accepted, log)
+	}
+}
+
+// A question is not lost when the process that supervises the run is killed after it was asked.
+func TestQuestionSurvivesKilledSupervisor(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.agency("worktree", "create", "wt")
+	id := l.runDetached(`if test "$(cat)" = this; then echo done; exit; fi; echo '{"question":"precious?","options":["this"]}' >$AGENCY_QUESTION_FILE; echo asked; exec sleep 1000`)
+	l.waitForLog(id, "asked")
+	if err := syscall.Kill(l.invocation(id).PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if o := l.try(nil, "git-agency", "wait", id); o.code != 7 {
+		t.Errorf("wait: %+v", o)
+	}
+	if inv := l.invocation(id); inv.Status != "blocked" || inv.Question != "precious?" {
+		t.Errorf("it is %s, and asks %q", inv.Status, inv.Question)
+	}
+	if o := l.try(nil, "git-agency", "resume", id); o.code != 1 || !strings.Contains(o.stderr, "waits for an answer") {
+		t.Errorf("resume without an answer: %+v", o)
+	}
+	if o := l.try(nil, "git-agency", "resume", id, "--answer", "this"); o.code != 0 || o.stdout != "done\n" {
+		t.Errorf("resume: %+v", o)
+	}
+}

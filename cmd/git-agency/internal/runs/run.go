@@ -274,9 +274,8 @@ func (t Commands) executeAll(ctx context.Context, c *cli.Context, repo *gitagenc
 	}
 	all.Wait()
 	live.end()
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
+	failed := errors.Join(errs...)
+	results = slices.DeleteFunc(results, func(res gitagency.RunResult) bool { return res.Status == "" }) // those of errs
 	if c.Bool("json") {
 		if err := t.PrintJSON(results); err != nil {
 			return err
@@ -289,10 +288,12 @@ func (t Commands) executeAll(ctx context.Context, c *cli.Context, repo *gitagenc
 			code = worseExit(code, res.Status)
 		}
 	}
-	if cause := context.Cause(ctx); cause != nil {
+	switch cause := context.Cause(ctx); {
+	case cause != nil:
 		return cause
-	}
-	if code != 0 {
+	case failed != nil:
+		return failed
+	case code != 0:
 		return &program.ChildError{Code: code}
 	}
 	return nil
