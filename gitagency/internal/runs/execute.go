@@ -89,10 +89,8 @@ func Execute(ctx context.Context, r *core.Repository, req ExecuteRequest) (Resul
 	return res, errors.Join(err, closeTerminal()) // those who are attached read the record when the connection ends
 }
 
-// isInteractive reports whether the next run of an agent is on a terminal: one with a further task is not.
-func isInteractive(m store.InvocationMeta) bool {
-	return m.Mode == modeHeaded && m.ResumeWith != store.ResumeWithTask
-}
+// isInteractive reports whether the next run of an agent is on a terminal: one that is given a text is not.
+func isInteractive(m store.InvocationMeta) bool { return m.Mode == modeHeaded && m.ResumeWith == "" }
 
 // modeHeaded is the mode of the invocation of an interactive agent.
 const modeHeaded = "headed"

@@ -120,7 +120,10 @@ func listenIn(dir *os.File) (*net.UnixListener, error) {
 		return nil, err
 	}
 	listener.SetUnlinkOnClose(false) // by that name, another file could be meant later
-	return listener, unix.Fchmodat(int(dir.Fd()), socketName, 0o600, 0)
+	if err := unix.Fchmodat(int(dir.Fd()), socketName, 0o600, 0); err != nil {
+		return nil, errors.Join(err, listener.Close(), removeSocket(dir))
+	}
+	return listener, nil
 }
 
 // removeSocket removes the socket from a directory, if it is there.

@@ -32,7 +32,7 @@ func openKeys(outer *os.File, raw bool) (_ *keyboard, err error) {
 	}
 	defer func() {
 		if err != nil {
-			k.closeDescriptors()
+			closeAll([]int{k.outerFD, k.readFD, k.wake[0], k.wake[1]})
 		}
 	}()
 	if inBackground(k.outerFD) {
@@ -102,22 +102,23 @@ func (k *keyboard) size() (size unix.Winsize) {
 // close ends read, which must have been called, and restores the modes.
 func (k *keyboard) close() (err error) {
 	_ = unix.Close(k.wake[1])
-	k.wake[1] = -1
+	unused := []int{k.outerFD}
 	select {
 	case <-k.done:
+		unused = append(unused, k.readFD, k.wake[0])
 	case <-time.After(time.Second): // see openKeyboard: the read may be waiting for a key that another process took
-		k.readFD, k.wake[0] = -1, -1
 	}
 	// A terminal that the shell has taken back has the shell's modes, and setting them would stop us.
 	if !inBackground(k.outerFD) {
 		err = os.NewSyscallError("tcsetattr", unix.IoctlSetTermios(k.outerFD, unix.TCSETS, k.before))
 	}
-	k.closeDescriptors()
+	closeAll(unused)
 	return err
 }
 
-func (k *keyboard) closeDescriptors() {
-	for _, fd := range []int{k.outerFD, k.readFD, k.wake[0], k.wake[1]} {
+// closeAll closes descriptors; a negative one is none.
+func closeAll(descriptors []int) {
+	for _, fd := range descriptors {
 		if fd >= 0 {
 			_ = unix.Close(fd)
 		}

@@ -71,7 +71,7 @@ func (t Commands) resume(c *cli.Context, query string, req gitagency.ResumeRunRe
 	if err != nil {
 		return err
 	}
-	interactive := inv.Mode == "headed" && req.Task == nil
+	interactive := inv.Mode == "headed" && req.Task == nil && req.Answer == nil && inv.State != "rejected" // else it is given a text
 	if interactive && inv.SessionID != "" && !c.Bool("detach") && !t.hasTerminal() { // before anything is recorded
 		return program.NewUsageError(c, errors.New("this agent was run on a terminal: give a task with -p, or resume it on one"))
 	}
