@@ -64,13 +64,7 @@ func lockEventLog(path string) (*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		for err = unix.EINTR; errors.Is(err, unix.EINTR); {
-			err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
-		}
-		if err != nil {
-			return nil, errors.Join(&os.PathError{Op: "flock", Path: path, Err: err}, f.Close())
-		}
-		mine, err := f.Stat()
+		mine, err := flock(f)
 		if err != nil {
 			return nil, errors.Join(err, f.Close())
 		}

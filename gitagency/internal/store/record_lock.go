@@ -24,13 +24,7 @@ func lockRecord(path string) (*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		for err = unix.EINTR; errors.Is(err, unix.EINTR); {
-			err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
-		}
-		if err != nil {
-			return nil, errors.Join(&os.PathError{Op: "flock", Path: path, Err: err}, f.Close())
-		}
-		mine, err := f.Stat()
+		mine, err := flock(f)
 		if err != nil {
 			return nil, errors.Join(err, f.Close())
 		}
@@ -41,6 +35,18 @@ func lockRecord(path string) (*os.File, error) {
 			return nil, err
 		}
 	}
+}
+
+// flock waits for the exclusive lock of a file, and returns which file that is.
+func flock(f *os.File) (os.FileInfo, error) {
+	err := error(unix.EINTR)
+	for errors.Is(err, unix.EINTR) {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
+	}
+	if err != nil {
+		return nil, &os.PathError{Op: "flock", Path: f.Name(), Err: err}
+	}
+	return f.Stat()
 }
 
 // withoutUpdates calls do while no process updates the record in a directory, so that a temporary file there was left by
