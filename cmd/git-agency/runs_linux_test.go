@@ -333,3 +333,31 @@ func TestQuestionSurvivesKilledSupervisor(t *testing.T) {
 		t.Errorf("resume: %+v", o)
 	}
 }
+
+// The state directory of an agent can be written by the agent: a symbolic link that it leaves there does not lead the host
+// to files of the user.
+func TestStateDirectoryOfAgentLeadsNowhere(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.agency("worktree", "create", "wt")
+	programs, victim := filepath.Join(l.dir, "programs"), filepath.Join(l.dir, "home", "victim")
+	l.write(filepath.Join(victim, ".claude.json"), `{"mine":1}`)
+	l.write(filepath.Join(programs, "claude"), scriptedClaude)
+	if err := os.Chmod(filepath.Join(programs, "claude"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	env := []string{"PATH=" + programs + ":" + l.bin + ":" + os.Getenv("PATH"), "ANTHROPIC_API_KEY=of-the-test"}
+	if o := l.try(env, "git-agency", "run", "wt", "--runner", "claude", "-p", "Add refunds."); o.code != 0 {
+		t.Fatalf("%+v", o)
+	}
+	id := l.agency("ls", "--format", "%(invocation_id)")
+	state := filepath.Join(l.repoData(), "sandboxes", id, "walls", "agent-state")
+	if !exists(filepath.Join(state, "claude", ".claude.json")) {
+		t.Fatal("there is no state")
+	}
+	l.agency("exec", id, "--", "sh", "-c", `rm -r "$0/claude" && ln -s "$1" "$0/claude"`, state, victim)
+	o := l.try(env, "git-agency", "resume", id, "-p", "Add refunds.")
+	if got := l.read(filepath.Join(victim, ".claude.json")); o.code != 125 || got != `{"mine":1}` {
+		t.Errorf("%+v; the file of the user is %s", o, got)
+	}
+}

@@ -93,11 +93,16 @@ func (a *attempt) launchAgent(spec runner.Spec, prompt []byte, opts *sandbox.Exe
 			launch.MCP = []string{program, "mcp"}
 		}
 	}
+	state, err := a.openState(spec)
+	if err != nil {
+		return err
+	}
+	defer state.Close()
 	if spec.ChoosesSession {
 		launch.Session = m.SessionID
-		launch.Resume = hasSession(launch.StateDir, spec.SessionFile(m.SessionID))
+		launch.Resume = hasSession(state, spec.SessionFile(m.SessionID))
 	}
-	if err := a.prepareState(spec, launch); err != nil {
+	if err := writeStateFiles(state, spec, launch); err != nil {
 		return err
 	}
 	if spec.StateEnv != nil {
@@ -120,13 +125,8 @@ func (a *attempt) launchAgent(spec runner.Spec, prompt []byte, opts *sandbox.Exe
 
 // hasSession reports whether a file that matches a pattern is in a state directory. The record cannot tell: a run that was
 // killed, or was interactive, has a session of which no stream told.
-func hasSession(dir, pattern string) bool {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return false
-	}
-	defer root.Close()
-	found, err := fs.Glob(root.FS(), pattern)
+func hasSession(state *os.Root, pattern string) bool {
+	found, err := fs.Glob(state.FS(), pattern)
 	return err == nil && len(found) > 0
 }
 
@@ -163,30 +163,41 @@ func (a *attempt) identity() []string {
 	return env
 }
 
-// prepareState creates the directory where the agent keeps its state in this sandbox, with the user's login and settings,
-// and writes the files that it needs for this run.
-func (a *attempt) prepareState(spec runner.Spec, launch runner.Launch) error {
-	if !store.IsDir(launch.StateDir) {
-		if err := seedState(spec, launch.StateDir, a.repo.Opts.Env); err != nil {
-			return err
-		}
+// openState opens the directory where the agent keeps its state in this sandbox, and creates it first with the user's login
+// and settings. Commands of the sandbox can write the directory around it, so nothing is reached by its path: a symbolic
+// link there must not lead out.
+func (a *attempt) openState(spec runner.Spec) (*os.Root, error) {
+	if err := os.MkdirAll(a.sandbox.AgentStateDir(), 0o700); err != nil {
+		return nil, err
 	}
+	all, err := os.OpenRoot(a.sandbox.AgentStateDir())
+	if err != nil {
+		return nil, err
+	}
+	defer all.Close()
+	state, err := all.OpenRoot(spec.Name)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := seedState(all, spec, a.repo.Opts.Env); err != nil {
+			return nil, err
+		}
+		state, err = all.OpenRoot(spec.Name)
+	}
+	return state, err
+}
+
+// writeStateFiles writes the files that the agent needs for this run.
+func writeStateFiles(state *os.Root, spec runner.Spec, launch runner.Launch) error {
 	if spec.Files == nil {
 		return nil
 	}
-	root, err := os.OpenRoot(launch.StateDir)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
 	for _, f := range spec.Files(launch) {
-		existing, err := readBeneath(root, f.Name)
+		existing, err := readBeneath(state, f.Name)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		content, err := f.Merge(existing)
 		if err == nil {
-			err = writeBeneath(root, f.Name, content)
+			err = writeBeneath(state, f.Name, content)
 		}
 		if err != nil {
 			return err
@@ -198,13 +209,10 @@ func (a *attempt) prepareState(spec runner.Spec, launch runner.Launch) error {
 // maxSeed bounds each file that a state directory begins with or that is merged in it.
 const maxSeed = 8 << 20
 
-// seedState creates a state directory, all of it or nothing.
-func seedState(spec runner.Spec, dir string, env []string) error {
-	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
-		return err
-	}
-	temp, err := os.MkdirTemp(filepath.Dir(dir), durable.TempPrefix+"agent-state-")
-	if err != nil {
+// seedState creates the state directory of an agent, all of it or nothing.
+func seedState(all *os.Root, spec runner.Spec, env []string) error {
+	temp := durable.TempPrefix + spec.Name
+	if err := errors.Join(all.RemoveAll(temp), all.Mkdir(temp, 0o700)); err != nil {
 		return err
 	}
 	for _, seed := range spec.Seeds {
@@ -212,19 +220,19 @@ func seedState(spec runner.Spec, dir string, env []string) error {
 		if path == "" {
 			continue
 		}
-		if err := copySeed(path, filepath.Join(temp, seed.To)); err != nil {
-			return errors.Join(err, os.RemoveAll(temp))
+		if err := copySeed(path, all, filepath.Join(temp, seed.To)); err != nil {
+			return errors.Join(err, all.RemoveAll(temp))
 		}
 	}
-	if err := os.Rename(temp, dir); err != nil {
-		return errors.Join(err, os.RemoveAll(temp))
+	if err := all.Rename(temp, spec.Name); err != nil {
+		return errors.Join(err, all.RemoveAll(temp))
 	}
 	return nil
 }
 
 // copySeed copies a file, or the files of a directory. It leaves out files that do not exist, are not regular or are too
 // large.
-func copySeed(from, to string) error {
+func copySeed(from string, root *os.Root, to string) error {
 	fi, err := os.Stat(from)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -240,7 +248,7 @@ func copySeed(from, to string) error {
 			if e.Type()&fs.ModeSymlink != 0 && isDirectory(filepath.Join(from, e.Name())) {
 				continue // it may lead back
 			}
-			if err := copySeed(filepath.Join(from, e.Name()), filepath.Join(to, e.Name())); err != nil {
+			if err := copySeed(filepath.Join(from, e.Name()), root, filepath.Join(to, e.Name())); err != nil {
 				return err
 			}
 		}
@@ -252,10 +260,7 @@ func copySeed(from, to string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
-		return err
-	}
-	return os.WriteFile(to, text, 0o600)
+	return writeBeneath(root, to, text)
 }
 
 func isDirectory(path string) bool {
