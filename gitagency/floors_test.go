@@ -96,20 +96,25 @@ var floors = []struct {
 	{dir: "snapshots", imports: "durable ids undo git git/worktree git/status git/snapshot git/merge guard fault core"},
 	{
 		dir: "sandbox",
-		imports: "durable ids undo lock proc git/object git/overlay git git/worktree git/repair git/status git/snapshot git/submodule git/merge store guard " +
-			"changeset copies provision walls confine mailbox outlet runner quote upload fault settings core handoff snapshots",
+		imports: "durable undo lock proc git/overlay git git/worktree git/repair git/status git/snapshot git/submodule git/merge store guard " +
+			"changeset copies walls confine mailbox outlet quote upload fault settings core handoff snapshots",
+	},
+	{
+		dir: "creation",
+		imports: "durable ids proc git/object git/overlay git git/worktree git/snapshot git/submodule store guard changeset provision confine runner quote " +
+			"fault settings core handoff snapshots sandbox",
 	},
 	{dir: "diff", imports: "proc git git/status git/merge treediff fault core snapshots sandbox"},
-	{dir: "discard", imports: "durable ids undo lock git git/worktree git/repair store guard changeset upload fault core handoff sandbox"},
+	{dir: "discard", imports: "durable ids undo lock git git/worktree git/repair store guard changeset upload fault core handoff sandbox creation"},
 	{dir: "allow", imports: "proc store guard walls confine outlet fault settings core sandbox"},
 	{
 		dir:     "preflight",
-		imports: "proc git/object git/config git/index git store guard confine outlet runner quote fault settings core sandbox",
+		imports: "proc git/object git/config git/index git store guard confine outlet runner quote fault settings core sandbox creation",
 	},
 	{
 		dir: "landing",
 		imports: "lock proc git/object git git/worktree git/transport git/status git/snapshot git/submodule git/merge git/update store " +
-			"quote fault settings core snapshots sandbox discard",
+			"quote fault settings core snapshots sandbox creation discard",
 	},
 	{dir: "directory", imports: "git store guard fault settings core snapshots diff"},
 	{dir: "listing", imports: "proc git git/status git/merge guard core"},
@@ -117,15 +122,15 @@ var floors = []struct {
 	{
 		dir: "doctor",
 		imports: "durable ids lock proc readlimit git/config git git/worktree git/repair git/status git/snapshot git/update store guard changeset " +
-			"confine runner quote upload fault settings core handoff sandbox discard landing",
+			"confine runner quote upload fault settings core handoff sandbox creation discard landing",
 	},
 
 	// 4: the public library
 	{dir: "requests", imports: "guard mailbox fault core snapshots sandbox diff landing listing doctor"},
-	{dir: "runs", imports: "durable procfs terminal proc git store mailbox runner fault settings core snapshots sandbox preflight landing requests"},
+	{dir: "runs", imports: "durable procfs terminal proc git store mailbox runner fault settings core snapshots sandbox creation preflight landing requests"},
 	{dir: "resolve", imports: "durable git git/object store fault settings core sandbox landing radar runs quote"},
 	{dir: "reason"},
-	{dir: "gitagency", imports: "reason ids terminal proc store guard archive confine mailbox runner treediff fault settings core snapshots sandbox diff discard allow preflight landing directory listing radar doctor requests runs resolve"},
+	{dir: "gitagency", imports: "reason ids terminal proc store guard archive confine mailbox runner treediff fault settings core snapshots sandbox creation diff discard allow preflight landing directory listing radar doctor requests runs resolve"},
 
 	// 5: the command
 	{dir: "cmd/git-agency/internal/argv", reserved: urfave},
@@ -177,7 +182,7 @@ var floors = []struct {
 }
 
 // testOnlyPackages maps the packages that only tests import to the packages they may import.
-var testOnlyPackages = map[string]string{"git/gittest": "", "git/repotest": "git git/object git/worktree git/gittest", "coretest": "core", "sandboxtest": "core coretest sandbox settings store"}
+var testOnlyPackages = map[string]string{"git/gittest": "", "git/repotest": "git git/object git/worktree git/gittest", "coretest": "core", "sandboxtest": "core coretest sandbox creation settings store"}
 
 // bounds limit the production code of one package. A package that outgrows them should be split.
 type bounds struct{ lines, files int }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/archive"
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/creation"
 	"github.com/git-agency/git-agency/gitagency/internal/discard"
 	"github.com/git-agency/git-agency/gitagency/internal/doctor"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
@@ -244,21 +245,21 @@ type CopyProgress struct {
 	Done  bool  // the last call; warnings may follow
 }
 
-func (req StartRequest) internal() sandbox.StartRequest {
-	start := sandbox.StartRequest{
+func (req StartRequest) internal() creation.Request {
+	start := creation.Request{
 		Worktree: req.Worktree, Name: req.Name, Runner: req.Runner, Mode: req.Mode, Primitives: store.Primitives(req.Primitives),
 		Profile: req.Profile, Limits: req.Limits.internal(), FromSnapshot: req.FromSnapshot,
 		From: req.From, WithChanges: req.WithChanges,
 	}
 	if req.Progress != nil {
-		start.Progress = func(p sandbox.CopyProgress) { req.Progress(CopyProgress(p)) }
+		start.Progress = func(p creation.CopyProgress) { req.Progress(CopyProgress(p)) }
 	}
 	return start
 }
 
 // Start creates an invocation and its sandbox, or fails and leaves nothing. It runs nothing in the sandbox.
 func (r *Repository) Start(ctx context.Context, req StartRequest) (Invocation, error) {
-	i, err := sandbox.Start(ctx, r.core, req.internal())
+	i, err := creation.Start(ctx, r.core, req.internal())
 	return newInvocation(i), publicError(err)
 }
 
@@ -311,7 +312,7 @@ func (r *Repository) Restore(ctx context.Context, query string) (Invocation, err
 	if err := discard.FinishRemoval(ctx, r.core, query); err != nil {
 		return Invocation{}, publicError(err)
 	}
-	i, err := sandbox.Restore(ctx, r.core, query)
+	i, err := creation.Restore(ctx, r.core, query)
 	return newInvocation(i), publicError(err)
 }
 

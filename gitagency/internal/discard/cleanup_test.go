@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/creation"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
-	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/sandboxtest"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
@@ -116,13 +116,13 @@ func TestFinishRemovalRemovesWithdrawnTree(t *testing.T) {
 	if err != nil || !d.CleanupDeferred {
 		t.Fatalf("%+v, %v", d, err)
 	}
-	if _, err := sandbox.Restore(t.Context(), l.Repo, l.Sandbox.ID); !fault.Is[*fault.UnfinishedDiscardError](err) {
+	if _, err := creation.Restore(t.Context(), l.Repo, l.Sandbox.ID); !fault.Is[*fault.UnfinishedDiscardError](err) {
 		t.Fatalf("restore before the removal: %v", err)
 	}
 	if err := FinishRemoval(t.Context(), l.Repo, l.Sandbox.ID); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := sandbox.Restore(t.Context(), l.Repo, l.Sandbox.ID); err != nil {
+	if _, err := creation.Restore(t.Context(), l.Repo, l.Sandbox.ID); err != nil {
 		t.Error(err)
 	}
 }

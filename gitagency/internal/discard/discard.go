@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/creation"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/handoff"
@@ -100,7 +101,7 @@ func discard(ctx context.Context, r *core.Repository, inv core.Invocation, req R
 
 	switch {
 	case entry.Defect != store.NoDefect && entry.Intent != nil:
-		err = sandbox.UndoInterruptedStart(ctx, r, repo, entry.ID, *entry.Intent)
+		err = creation.UndoInterrupted(ctx, r, repo, entry.ID, *entry.Intent)
 	case entry.Defect == store.Incomplete:
 		err = store.RemoveEmptyRecordDirs(r.Store.SandboxDir(r.ID, entry.ID), r.Store.InvocationDir(r.ID, entry.ID))
 	case entry.Defect != store.NoDefect && entry.Defect != store.MissingTree:

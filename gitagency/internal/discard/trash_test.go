@@ -12,9 +12,9 @@ import (
 	"testing"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/creation"
 	"github.com/git-agency/git-agency/gitagency/internal/discard"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
-	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/sandboxtest"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
@@ -52,7 +52,7 @@ func TestRestoreIgnoresArchiveOfKilledDiscard(t *testing.T) {
 	if d, err := discard.Run(t.Context(), l.Repo, discard.Request{Query: l.Sandbox.ID}); err != nil || d.TrashArchive != "" {
 		t.Fatalf("%+v, %v", d, err)
 	}
-	again, err := sandbox.Restore(t.Context(), l.Repo, l.Sandbox.ID)
+	again, err := creation.Restore(t.Context(), l.Repo, l.Sandbox.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestRestoreKeepsCommitWithAuthorOfTool(t *testing.T) {
 	if _, err := discard.Run(t.Context(), l.Repo, discard.Request{Query: l.Sandbox.ID}); err != nil {
 		t.Fatal(err)
 	}
-	again, err := sandbox.Restore(t.Context(), l.Repo, l.Sandbox.ID)
+	again, err := creation.Restore(t.Context(), l.Repo, l.Sandbox.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestRestoreReturnsLateFilesOfArchivedTree(t *testing.T) {
 	if _, err := discard.Run(t.Context(), l.Repo, discard.Request{Query: l.Sandbox.ID}); err != nil {
 		t.Fatal(err)
 	}
-	again, err := sandbox.Restore(t.Context(), l.Repo, l.Sandbox.ID)
+	again, err := creation.Restore(t.Context(), l.Repo, l.Sandbox.ID)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/changeset"
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/creation"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git/repair"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
@@ -35,7 +36,7 @@ func (x *checkRun) checkSandboxes(ctx context.Context) error {
 		switch {
 		case e.Defect != store.NoDefect && e.Intent != nil:
 			x.reportInterruptedCreation(s, func(ctx context.Context) error {
-				return sandbox.UndoInterruptedStart(ctx, x.Repository, x.repo, e.ID, *e.Intent)
+				return creation.UndoInterrupted(ctx, x.Repository, x.repo, e.ID, *e.Intent)
 			})
 		case x.treeMovedWithData(e.Record.SandboxPath, s):
 			x.reportMovedData(s, func() error {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/creation"
 	"github.com/git-agency/git-agency/gitagency/internal/discard"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
@@ -70,7 +71,7 @@ func TestRollbackToSnapshotOfOtherSandbox(t *testing.T) {
 		t.Fatal(err)
 	}
 	head := l.Git("rev-parse", "HEAD")
-	inv, err := sandbox.Start(t.Context(), l.Repo, sandbox.StartRequest{Worktree: "wt"})
+	inv, err := creation.Start(t.Context(), l.Repo, creation.Request{Worktree: "wt"})
 	if err != nil {
 		t.Fatal(err)
 	}

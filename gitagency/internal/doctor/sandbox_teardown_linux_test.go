@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/creation"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/sandboxtest"
 	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
@@ -66,7 +67,7 @@ func TestTeardownWithHostileAgencyDirectory(t *testing.T) {
 		"a read-only directory":   `mkdir -p put-x/old/d ../d; echo x >put-x/old/d/f; chmod 555 ../d`,
 		"an unreadable directory": `mkdir -p put-x/old/d ../d; echo x >put-x/old/d/f; chmod 000 ../d`,
 	} {
-		inv, err := sandbox.Start(t.Context(), first.Repo, sandbox.StartRequest{Worktree: "wt"})
+		inv, err := creation.Start(t.Context(), first.Repo, creation.Request{Worktree: "wt"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/creation"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
 	"github.com/git-agency/git-agency/gitagency/internal/git/update"
-	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -109,7 +109,7 @@ func (p *pushOperation) startVerifySandbox(ctx context.Context, repo *git.Repo, 
 		err = fmt.Errorf("commits that others pushed cannot be verified, as there is no record of a landing on %s; --no-verify merges them unverified", p.Branch)
 	}
 	if err == nil {
-		err = p.r.RunSteps(ctx, sandbox.VerifyVerb, []core.Step{{Name: "objects", Do: func() error { return merger.Persist(ctx) }}})
+		err = p.r.RunSteps(ctx, creation.VerifyVerb, []core.Step{{Name: "objects", Do: func() error { return merger.Persist(ctx) }}})
 	}
 	if err != nil {
 		return "", err

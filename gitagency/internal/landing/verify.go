@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/creation"
 	"github.com/git-agency/git-agency/gitagency/internal/discard"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
@@ -86,7 +87,7 @@ func (l *landAttempt) prepareCandidate(ctx context.Context, verifiedTree string)
 	if _, err := dry.publishLanding(ctx); err != nil {
 		return nil, err
 	}
-	if err := l.r.RunSteps(ctx, sandbox.VerifyVerb, []core.Step{{Name: "objects", Do: func() error { return l.merger.Persist(ctx) }}}); err != nil {
+	if err := l.r.RunSteps(ctx, creation.VerifyVerb, []core.Step{{Name: "objects", Do: func() error { return l.merger.Persist(ctx) }}}); err != nil {
 		return nil, err
 	}
 	found, err := l.repo.Lookup(ctx, l.newTip+"^{tree}")
@@ -151,19 +152,19 @@ func (v *verification) waitTurn(ctx context.Context, worktree string) (err error
 // startSandbox creates the temporary sandbox with the candidate's files, and the walls and limits of the landed sandbox.
 func (v *verification) startSandbox(ctx context.Context, repo *git.Repo, c candidate) (string, error) {
 	r, of := v.r, v.r.Store.Invocation(v.r.ID, v.req.ID, nil).Record
-	from := sandbox.StartPoint{Base: c.commit}
+	from := creation.Point{Base: c.commit}
 	if !c.trustedConfig && (len(r.Git.UntrustedFilters()) > 0 || r.Git.ConfigVariesByWorktree()) {
 		// attributes written by an agent must not select filters that an agent configured
 		from.Snapshot, from.Head, from.UntrustedConfig = c.commit, c.commit, true
 	}
-	choice, err := sandbox.PlanVerifyStart(ctx, r, sandbox.StartRequest{
-		Worktree: of.IntegrationWorktreeID, Name: sandbox.VerifyVerb + " " + v.req.ID, Runner: sandbox.VerifyVerb,
+	choice, err := creation.PlanVerify(ctx, r, creation.Request{
+		Worktree: of.IntegrationWorktreeID, Name: creation.VerifyVerb + " " + v.req.ID, Runner: creation.VerifyVerb,
 		Primitives: settings.FillLegacyPrimitives(of.Primitives), Limits: sandbox.LimitsFromRecord(of.Limits),
 	}, v.req.ID, from)
 	if err != nil {
 		return "", err
 	}
-	inv, err := sandbox.StartLocked(ctx, r, repo, choice)
+	inv, err := creation.StartLocked(ctx, r, repo, choice)
 	return inv.ID, err
 }
 
@@ -189,11 +190,11 @@ func (v *verification) runCommand(ctx context.Context, sandboxID string, c candi
 	}()
 	v.openLog(c)
 	var res sandbox.ExecResult
-	err = v.r.RunSteps(ctx, sandbox.VerifyVerb, []core.Step{{Name: "run", Do: func() error {
+	err = v.r.RunSteps(ctx, creation.VerifyVerb, []core.Step{{Name: "run", Do: func() error {
 		res, err = sandbox.Of(v.r, sandboxID).Exec(ctx, sandbox.ExecOptions{Argv: []string{"sh", "-c", v.req.Verify}, Stdout: v.log, Stderr: v.log, Force: v.req.Force})
 		return err
 	}}})
-	v.r.AppendEvent(v.req.ID, verifyEvent{v.r.Now(), sandbox.VerifyVerb, v.req.Verify, c.tree, res.ExitCode, res.TimedOut, res.Duration.Milliseconds()})
+	v.r.AppendEvent(v.req.ID, verifyEvent{v.r.Now(), creation.VerifyVerb, v.req.Verify, c.tree, res.ExitCode, res.TimedOut, res.Duration.Milliseconds()})
 	switch {
 	case context.Cause(ctx) != nil:
 		return context.Cause(ctx)

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/creation"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/runner"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
@@ -21,12 +22,12 @@ import (
 
 // Request describes the run to check.
 type Request struct {
-	Start    sandbox.StartRequest // sandbox that would be created
-	Argv     []string             // command line that would run instead of the runner of Start; may be empty
-	Headless bool                 // no person would be at a terminal
-	Version  bool                 // run the agent of the table with --version, which may take a second
-	Online   bool                 // connect to the hosts that the agent needs
-	Existing bool                 // the sandbox exists: what its creation needs is not checked
+	Start    creation.Request // sandbox that would be created
+	Argv     []string         // command line that would run instead of the runner of Start; may be empty
+	Headless bool             // no person would be at a terminal
+	Version  bool             // run the agent of the table with --version, which may take a second
+	Online   bool             // connect to the hosts that the agent needs
+	Existing bool             // the sandbox exists: what its creation needs is not checked
 }
 
 // Report is the result of all checks.

@@ -16,6 +16,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/confine"
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/coretest"
+	"github.com/git-agency/git-agency/gitagency/internal/creation"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/runner"
@@ -47,7 +48,7 @@ func newFixture(t *testing.T, config ...string) *fixture {
 		Hosts: func([]string) []string { return []string{"api.robot.example"} },
 	}
 	f.setenv("ROBOT_KEY=x")
-	f.req = Request{Start: sandbox.StartRequest{Worktree: "wt", Runner: "robot"}, Headless: true}
+	f.req = Request{Start: creation.Request{Worktree: "wt", Runner: "robot"}, Headless: true}
 	f.configure(config...)
 	return f
 }
@@ -162,16 +163,16 @@ func TestRunReturnsErrorsOfTheRequest(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for name, c := range map[string]struct {
-		start sandbox.StartRequest
+		start creation.Request
 		want  func(error) bool
 	}{
-		"worktree":  {sandbox.StartRequest{Worktree: "nosuch"}, fault.Is[*fault.NotFoundError]},
-		"snapshot":  {sandbox.StartRequest{Worktree: "wt", FromSnapshot: "deadbeef"}, fault.Is[*fault.NotFoundError]},
-		"profile":   {sandbox.StartRequest{Worktree: "wt", Profile: "nosuch"}, fault.Is[*fault.InvalidError]},
-		"isolation": {sandbox.StartRequest{Worktree: "wt", Primitives: store.Primitives{Isolation: "thick"}}, fault.Is[*fault.InvalidError]},
-		"outputs":   {sandbox.StartRequest{Worktree: "wt", Primitives: store.Primitives{Outputs: "hosts:"}}, fault.Is[*fault.InvalidError]},
-		"limit":     {sandbox.StartRequest{Worktree: "wt", Limits: confine.Limits{Nice: 99}}, fault.Is[*fault.InvalidError]},
-		"name":      {sandbox.StartRequest{Worktree: "wt", Name: "@"}, fault.Is[*fault.InvalidError]},
+		"worktree":  {creation.Request{Worktree: "nosuch"}, fault.Is[*fault.NotFoundError]},
+		"snapshot":  {creation.Request{Worktree: "wt", FromSnapshot: "deadbeef"}, fault.Is[*fault.NotFoundError]},
+		"profile":   {creation.Request{Worktree: "wt", Profile: "nosuch"}, fault.Is[*fault.InvalidError]},
+		"isolation": {creation.Request{Worktree: "wt", Primitives: store.Primitives{Isolation: "thick"}}, fault.Is[*fault.InvalidError]},
+		"outputs":   {creation.Request{Worktree: "wt", Primitives: store.Primitives{Outputs: "hosts:"}}, fault.Is[*fault.InvalidError]},
+		"limit":     {creation.Request{Worktree: "wt", Limits: confine.Limits{Nice: 99}}, fault.Is[*fault.InvalidError]},
+		"name":      {creation.Request{Worktree: "wt", Name: "@"}, fault.Is[*fault.InvalidError]},
 	} {
 		if report, err := Run(t.Context(), f.repo, Request{Start: c.start}); err == nil || !c.want(err) {
 			t.Errorf("%s: got %+v, %v", name, report, err)

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/git-agency/git-agency/gitagency/internal/confine"
+	"github.com/git-agency/git-agency/gitagency/internal/creation"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/config"
@@ -30,7 +31,7 @@ func checkBase(ctx context.Context, s *subject) result {
 		defer mutex.Unlock()
 		warnings = append(warnings, message)
 	}
-	if err := sandbox.CheckBase(ctx, s.repo.WithWarn(warn), s.req.Start); err != nil {
+	if err := creation.CheckBase(ctx, s.repo.WithWarn(warn), s.req.Start); err != nil {
 		return failedBy(err)
 	}
 	return passed("%s", strings.Join(append([]string{"a sandbox can start from it"}, warnings...), "; "))

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/creation"
 	"github.com/git-agency/git-agency/gitagency/internal/discard"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/sandboxtest"
@@ -37,7 +38,7 @@ func newRadarRepo(t *testing.T, sandboxes int) *radarRepo {
 		t.Fatal(err)
 	}
 	for range sandboxes {
-		inv, err := sandbox.Start(t.Context(), l.Repo, sandbox.StartRequest{Worktree: "radar", Primitives: store.Primitives{Isolation: settings.IsolationNone}})
+		inv, err := creation.Start(t.Context(), l.Repo, creation.Request{Worktree: "radar", Primitives: store.Primitives{Isolation: settings.IsolationNone}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/git-agency/git-agency/gitagency/internal/creation"
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
@@ -55,7 +56,7 @@ func (a *attempt) execOptions() (sandbox.ExecOptions, error) {
 	default:
 		line, configured := a.repo.Settings.RunnerCommands()[m.Runner]
 		if !configured {
-			return opts, sandbox.UnknownRunnerError(m.Runner, runnable(a.repo))
+			return opts, creation.UnknownRunnerError(m.Runner, runnable(a.repo))
 		}
 		opts.Argv = []string{"sh", "-c", line}
 	}

@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/creation"
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/preflight"
 	"github.com/git-agency/git-agency/gitagency/internal/procfs"
-	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -51,7 +51,7 @@ func Resume(ctx context.Context, r *core.Repository, req ResumeRequest) (core.In
 		return inv, &NoQuestionError{ID: inv.ID}
 	}
 	report, err := preflight.Run(ctx, r, preflight.Request{
-		Start: sandbox.StartRequest{Worktree: m.IntegrationWorktreeID, Runner: m.Runner, Primitives: m.Primitives}, Argv: m.Command,
+		Start: creation.Request{Worktree: m.IntegrationWorktreeID, Runner: m.Runner, Primitives: m.Primitives}, Argv: m.Command,
 		Headless: m.Mode == "headless", Existing: true,
 	})
 	if err == nil {

@@ -17,23 +17,23 @@ import (
 	"unicode/utf8"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/creation"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/preflight"
 	"github.com/git-agency/git-agency/gitagency/internal/runner"
-	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
 // Request describes a run to create.
 type Request struct {
-	Start       sandbox.StartRequest // the sandbox; its Runner is the agent
-	Argv        []string             // command line to run instead of an agent
-	Task        []byte               // nil: none
-	Interactive bool                 // run the agent's own program on a terminal
-	Timeout     time.Duration        // zero: agency.runTimeout; negative: none
-	CommitAll   bool                 // commit what the agent leaves uncommitted
-	Budget      store.Budget         // what the agent may spend
+	Start       creation.Request // the sandbox; its Runner is the agent
+	Argv        []string         // command line to run instead of an agent
+	Task        []byte           // nil: none
+	Interactive bool             // run the agent's own program on a terminal
+	Timeout     time.Duration    // zero: agency.runTimeout; negative: none
+	CommitAll   bool             // commit what the agent leaves uncommitted
+	Budget      store.Budget     // what the agent may spend
 }
 
 // MaxTask bounds the size of a task, which is kept in memory.
@@ -42,7 +42,7 @@ const MaxTask = 16 << 20
 // Create makes the sandboxes of runs and records their tasks. It runs nothing in them. If a preflight check of one of them
 // fails, nothing is created. The invocations that are returned with an error were created.
 func Create(ctx context.Context, r *core.Repository, reqs []Request) (created []core.Invocation, err error) {
-	starts := make([]sandbox.StartRequest, len(reqs))
+	starts := make([]creation.Request, len(reqs))
 	for i, req := range reqs {
 		if starts[i], err = req.plan(r); err != nil {
 			return nil, err
@@ -59,7 +59,7 @@ func Create(ctx context.Context, r *core.Repository, reqs []Request) (created []
 		}
 	}
 	for _, start := range starts {
-		inv, err := sandbox.Start(ctx, r, start)
+		inv, err := creation.Start(ctx, r, start)
 		if err != nil {
 			return created, err
 		}
@@ -69,7 +69,7 @@ func Create(ctx context.Context, r *core.Repository, reqs []Request) (created []
 }
 
 // plan checks a request and returns that for its sandbox.
-func (req Request) plan(r *core.Repository) (sandbox.StartRequest, error) {
+func (req Request) plan(r *core.Repository) (creation.Request, error) {
 	start := req.Start
 	if err := req.check(r); err != nil {
 		return start, err
@@ -115,7 +115,7 @@ func (req Request) check(r *core.Repository) error {
 	_, configured := r.Settings.RunnerCommands()[req.Start.Runner]
 	switch {
 	case !known && !configured:
-		return sandbox.UnknownRunnerError(req.Start.Runner, runnable(r))
+		return creation.UnknownRunnerError(req.Start.Runner, runnable(r))
 	case known && !req.Interactive && req.Task == nil:
 		return &fault.InvalidError{What: "run", Value: req.Start.Runner, Want: "a task, with -p, --task-file or -"}
 	}
@@ -138,7 +138,7 @@ func findSpec(r *core.Repository, name string) (runner.Spec, bool) {
 }
 
 // addHosts adds the hosts that an agent needs to the outputs of its sandbox, if those are a list of hosts.
-func addHosts(r *core.Repository, start sandbox.StartRequest, hosts []string) (string, error) {
+func addHosts(r *core.Repository, start creation.Request, hosts []string) (string, error) {
 	chosen, err := r.Settings.ChoosePrimitives(start.Primitives, start.Profile)
 	if err != nil {
 		return "", err

@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/creation"
 	"github.com/git-agency/git-agency/gitagency/internal/runner"
-	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -28,7 +28,7 @@ func (t SideTask) Agent(r *core.Repository, m store.InvocationMeta) (string, err
 		return "", &NoRunError{ID: m.InvocationID}
 	}
 	if known := runnable(r); !slices.Contains(known, name) {
-		return "", sandbox.UnknownRunnerError(name, known)
+		return "", creation.UnknownRunnerError(name, known)
 	}
 	return name, nil
 }

@@ -1,4 +1,4 @@
-package sandbox
+package sandbox_test
 
 import (
 	"os"
@@ -10,6 +10,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git/config"
+	"github.com/git-agency/git-agency/gitagency/internal/sandboxtest"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 	"github.com/git-agency/git-agency/gitagency/internal/walls"
@@ -17,7 +18,7 @@ import (
 
 func TestSandboxIsNoProfileOrAgentName(t *testing.T) {
 	t.Parallel()
-	repo := New(t, core.Options{}, "agency.sandbox.read", "/usr", "agency.fast.changeset", "worktree").Repo
+	repo := sandboxtest.New(t, core.Options{}, "agency.sandbox.read", "/usr", "agency.fast.changeset", "worktree").Repo
 	repo.Git.Config["agency.sandbox.command"] = []config.Setting{{Value: "x", Scope: "global"}}
 	if got := repo.Settings.Profiles(); !slices.Equal(got, []string{"fast"}) {
 		t.Errorf("profiles %q", got)
@@ -48,7 +49,7 @@ func TestSandboxIsNoProfileOrAgentName(t *testing.T) {
 
 func TestIntegrationTreesListWorktrees(t *testing.T) {
 	t.Parallel()
-	l := New(t, core.Options{})
+	l := sandboxtest.New(t, core.Options{})
 	root := filepath.Dir(l.Repo.Opts.Dir)
 	l.Git("worktree", "add", "-q", "--detach", filepath.Join(root, "linked"))
 	theirs := l.Repo.Store.WorktreeDir("0123456789abcdef", "20260101000000-0000")

@@ -1,4 +1,4 @@
-package sandbox
+package sandbox_test
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+	"github.com/git-agency/git-agency/gitagency/internal/sandboxtest"
 )
 
 // An interrupted rollback may have removed the .gitignore already. The process that finishes it still keeps the files
@@ -16,7 +18,7 @@ import (
 func TestFinishedRollbackKeepsIgnoredFiles(t *testing.T) {
 	t.Parallel()
 	fails := false
-	l := New(t, core.Options{Fault: func(_ context.Context, at string) error {
+	l := sandboxtest.New(t, core.Options{Fault: func(_ context.Context, at string) error {
 		if fails && at == "rollback/heads:before" {
 			return errors.New("on purpose")
 		}
@@ -36,7 +38,7 @@ func TestFinishedRollbackKeepsIgnoredFiles(t *testing.T) {
 	l.WriteFile("later", "2\n")
 	fails = true
 	for range 2 {
-		if _, err := l.Sandbox.Rollback(t.Context(), RollbackRequest{Snapshot: l.Sandbox.ID + "/1"}); !fault.Is[*fault.UnfinishedTransitionError](err) {
+		if _, err := l.Sandbox.Rollback(t.Context(), sandbox.RollbackRequest{Snapshot: l.Sandbox.ID + "/1"}); !fault.Is[*fault.UnfinishedTransitionError](err) {
 			t.Fatalf("%v", err)
 		}
 	}
@@ -64,7 +66,7 @@ func TestFinishedRollbackKeepsIgnoredFiles(t *testing.T) {
 // hide local settings from git. The bit stays.
 func TestRollbackRestoresSkipWorktreeFiles(t *testing.T) {
 	t.Parallel()
-	l := New(t, core.Options{})
+	l := sandboxtest.New(t, core.Options{})
 	l.WriteFile("settings", "0\n")
 	l.Git("add", "-A")
 	l.Git("commit", "-q", "-m", "settings")
@@ -75,7 +77,7 @@ func TestRollbackRestoresSkipWorktreeFiles(t *testing.T) {
 	}
 	l.WriteFile("settings", "2\n")
 	for _, c := range []struct{ number, want string }{{"/1", "1\n"}, {"/2", "2\n"}} {
-		if _, err := l.Sandbox.Rollback(t.Context(), RollbackRequest{Snapshot: l.Sandbox.ID + c.number}); err != nil {
+		if _, err := l.Sandbox.Rollback(t.Context(), sandbox.RollbackRequest{Snapshot: l.Sandbox.ID + c.number}); err != nil {
 			t.Fatal(err)
 		}
 		data, _ := os.ReadFile(filepath.Join(l.Sandbox.WorkDir(), "settings"))

@@ -1,4 +1,4 @@
-package sandbox
+package sandbox_test
 
 import (
 	"fmt"
@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+	"github.com/git-agency/git-agency/gitagency/internal/sandboxtest"
 )
 
 // After random changes in a sandbox, a rollback to a snapshot restores its files with modes and links, the index, HEAD
@@ -27,7 +29,7 @@ func TestRollbackRestoresRandomStates(t *testing.T) {
 	for first := 0; first < cases; first += perSandbox {
 		t.Run(fmt.Sprintf("cases from %d", first), func(t *testing.T) {
 			t.Parallel()
-			l := New(t, core.Options{}, "user.name", "u", "user.email", "u@example.com", "commit.gpgsign", "false")
+			l := sandboxtest.New(t, core.Options{}, "user.name", "u", "user.email", "u@example.com", "commit.gpgsign", "false")
 			if first/perSandbox%2 == 1 { // there the repository's configuration is not trusted
 				l.StartWithoutWalls()
 			}
@@ -47,14 +49,14 @@ func TestRollbackRestoresRandomStates(t *testing.T) {
 					t.Helper()
 					t.Fatalf("case %d (first case %d), after %s:\n%s", n, first, strings.Join(done, "; "), fmt.Sprintf(format, args...))
 				}
-				there, err := l.Sandbox.Rollback(t.Context(), RollbackRequest{Snapshot: snapshot})
+				there, err := l.Sandbox.Rollback(t.Context(), sandbox.RollbackRequest{Snapshot: snapshot})
 				if err != nil {
 					fail("rollback: %v", err)
 				}
 				if wrong := d.readState().checkRolledBack(before, left); wrong != "" {
 					fail("%s", wrong)
 				}
-				if _, err := l.Sandbox.Rollback(t.Context(), RollbackRequest{Snapshot: there.LeftName}); err != nil {
+				if _, err := l.Sandbox.Rollback(t.Context(), sandbox.RollbackRequest{Snapshot: there.LeftName}); err != nil {
 					fail("second rollback: %v", err)
 				}
 				now := d.readState()
@@ -74,7 +76,7 @@ func TestRollbackRestoresRandomStates(t *testing.T) {
 
 // sandboxEditor makes random changes in a sandbox.
 type sandboxEditor struct {
-	*Fixture
+	*sandboxtest.Fixture
 	rand *rand.Rand
 }
 

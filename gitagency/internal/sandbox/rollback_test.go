@@ -1,4 +1,4 @@
-package sandbox
+package sandbox_test
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+	"github.com/git-agency/git-agency/gitagency/internal/sandboxtest"
 	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
 )
 
@@ -31,7 +33,7 @@ func TestCancelledRollbackIsUndoneOrFinished(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			l := New(t, core.Options{Fault: func(_ context.Context, at string) error {
+			l := sandboxtest.New(t, core.Options{Fault: func(_ context.Context, at string) error {
 				if at == c.point {
 					cancel()
 				}
@@ -43,7 +45,7 @@ func TestCancelledRollbackIsUndoneOrFinished(t *testing.T) {
 			}
 			l.WriteFile("a", "2\n")
 			l.WriteFile("later", "2\n")
-			_, err := l.Sandbox.Rollback(ctx, RollbackRequest{Snapshot: l.Sandbox.ID + "/1"})
+			_, err := l.Sandbox.Rollback(ctx, sandbox.RollbackRequest{Snapshot: l.Sandbox.ID + "/1"})
 			later, _ := filepath.Glob(filepath.Join(l.Sandbox.WorkDir(), "later"))
 			switch {
 			case c.begun && (err != nil || len(later) > 0):
@@ -69,19 +71,19 @@ func TestRollbackRefusesChangesAfterSnapshot(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name  string
-		do    func(l *Fixture)
+		do    func(l *sandboxtest.Fixture)
 		stops bool
 	}{
-		{"changed file", func(l *Fixture) { l.WriteFile("a", "3, meanwhile\n") }, true},
-		{"new file at a path to restore", func(l *Fixture) { l.WriteFile("gone", "meanwhile\n") }, true},
-		{"staged file", func(l *Fixture) { l.WriteFile("new", "x\n"); l.Git("add", "new") }, true},
-		{"commit", func(l *Fixture) { l.Git("commit", "-q", "--allow-empty", "-m", "meanwhile") }, true},
-		{"git status", func(l *Fixture) { l.Git("status") }, false},
+		{"changed file", func(l *sandboxtest.Fixture) { l.WriteFile("a", "3, meanwhile\n") }, true},
+		{"new file at a path to restore", func(l *sandboxtest.Fixture) { l.WriteFile("gone", "meanwhile\n") }, true},
+		{"staged file", func(l *sandboxtest.Fixture) { l.WriteFile("new", "x\n"); l.Git("add", "new") }, true},
+		{"commit", func(l *sandboxtest.Fixture) { l.Git("commit", "-q", "--allow-empty", "-m", "meanwhile") }, true},
+		{"git status", func(l *sandboxtest.Fixture) { l.Git("status") }, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			var l *Fixture
-			l = New(t, core.Options{Fault: func(_ context.Context, at string) error {
+			var l *sandboxtest.Fixture
+			l = sandboxtest.New(t, core.Options{Fault: func(_ context.Context, at string) error {
 				if at == "rollback/ref:after" {
 					c.do(l)
 				}
@@ -96,7 +98,7 @@ func TestRollbackRefusesChangesAfterSnapshot(t *testing.T) {
 			if err := os.Remove(filepath.Join(l.Sandbox.WorkDir(), "gone")); err != nil {
 				t.Fatal(err)
 			}
-			_, err := l.Sandbox.Rollback(t.Context(), RollbackRequest{Snapshot: l.Sandbox.ID + "/1"})
+			_, err := l.Sandbox.Rollback(t.Context(), sandbox.RollbackRequest{Snapshot: l.Sandbox.ID + "/1"})
 			if (err != nil) != c.stops || fault.Is[*fault.UnfinishedTransitionError](err) {
 				t.Fatalf("%v", err)
 			}
@@ -115,7 +117,7 @@ func TestRollbackRefusesChangesAfterSnapshot(t *testing.T) {
 // mode of the directory.
 func TestRollbackInReadOnlyDirectory(t *testing.T) {
 	t.Parallel()
-	l := New(t, core.Options{})
+	l := sandboxtest.New(t, core.Options{})
 	dir := filepath.Join(l.Sandbox.WorkDir(), "closed")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -130,7 +132,7 @@ func TestRollbackInReadOnlyDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.Chmod(dir, 0o755) })
-	if _, err := l.Sandbox.Rollback(t.Context(), RollbackRequest{Snapshot: l.Sandbox.ID + "/1"}); err != nil {
+	if _, err := l.Sandbox.Rollback(t.Context(), sandbox.RollbackRequest{Snapshot: l.Sandbox.ID + "/1"}); err != nil {
 		t.Fatal(err)
 	}
 	data, _ := os.ReadFile(filepath.Join(dir, "a"))
@@ -146,7 +148,7 @@ func TestRollbackInReadOnlyDirectory(t *testing.T) {
 // assumed unchanged are read and restored like any other.
 func TestRollbackInSparseCheckout(t *testing.T) {
 	t.Parallel()
-	l := New(t, core.Options{})
+	l := sandboxtest.New(t, core.Options{})
 	if err := os.Mkdir(filepath.Join(l.Sandbox.WorkDir(), "far"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +166,7 @@ func TestRollbackInSparseCheckout(t *testing.T) {
 	l.Git("update-index", "--cacheinfo", "100644,"+blob+",far/away")
 	l.Git("update-index", "--skip-worktree", "far/away")
 	before := l.Git("ls-files", "-s", "-v")
-	if _, err := l.Sandbox.Rollback(t.Context(), RollbackRequest{Snapshot: l.Sandbox.ID + "/1"}); err != nil {
+	if _, err := l.Sandbox.Rollback(t.Context(), sandbox.RollbackRequest{Snapshot: l.Sandbox.ID + "/1"}); err != nil {
 		t.Fatal(err)
 	}
 	if got := l.Git("ls-files", "-v"); got != "S far/away\nh near" {
@@ -177,7 +179,7 @@ func TestRollbackInSparseCheckout(t *testing.T) {
 	if string(data) != "1\n" || l.Git("status", "--porcelain") != "" {
 		t.Errorf("%q, %s", data, l.Git("status", "--porcelain"))
 	}
-	if _, err := l.Sandbox.Rollback(t.Context(), RollbackRequest{Snapshot: l.Sandbox.ID + "/2"}); err != nil {
+	if _, err := l.Sandbox.Rollback(t.Context(), sandbox.RollbackRequest{Snapshot: l.Sandbox.ID + "/2"}); err != nil {
 		t.Fatal(err)
 	}
 	if got := l.Git("ls-files", "-s", "-v"); got != before {
@@ -188,7 +190,7 @@ func TestRollbackInSparseCheckout(t *testing.T) {
 // A rollback restores the staged commit of a submodule, and does not touch the files in it.
 func TestRollbackKeepsFilesOfSubmodules(t *testing.T) {
 	t.Parallel()
-	l := New(t, core.Options{})
+	l := sandboxtest.New(t, core.Options{})
 	l.Git("init", "-q", "-b", "main", "sub")
 	l.WriteFile("sub/file", "theirs\n")
 	l.Git("-C", "sub", "add", "file")
@@ -201,7 +203,7 @@ func TestRollbackKeepsFilesOfSubmodules(t *testing.T) {
 	l.Git("rm", "-q", "-f", "--cached", "sub")
 	l.WriteFile("sub/file", "changed\n")
 	for n, want := range []string{staged, ""} {
-		if _, err := l.Sandbox.Rollback(t.Context(), RollbackRequest{Snapshot: snapshotName(l.Sandbox.ID, n+1)}); err != nil {
+		if _, err := l.Sandbox.Rollback(t.Context(), sandbox.RollbackRequest{Snapshot: snapshotName(l.Sandbox.ID, n+1)}); err != nil {
 			t.Fatal(err)
 		}
 		if got := l.Git("ls-files", "-s"); got != want {
@@ -222,7 +224,7 @@ func snapshotName(id string, n int) string {
 // outside the sandbox.
 func TestRollbackFollowsNoSymlink(t *testing.T) {
 	t.Parallel()
-	l := New(t, core.Options{})
+	l := sandboxtest.New(t, core.Options{})
 	outside := filepath.Join(t.TempDir(), "outside")
 	for _, dir := range []string{filepath.Join(l.Sandbox.WorkDir(), "dir", "deep"), filepath.Join(outside, "deep")} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -243,7 +245,7 @@ func TestRollbackFollowsNoSymlink(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n := 1; n <= 2; n++ {
-		if _, err := l.Sandbox.Rollback(t.Context(), RollbackRequest{Snapshot: snapshotName(l.Sandbox.ID, n)}); err != nil {
+		if _, err := l.Sandbox.Rollback(t.Context(), sandbox.RollbackRequest{Snapshot: snapshotName(l.Sandbox.ID, n)}); err != nil {
 			t.Fatal(err)
 		}
 		fi, err := os.Lstat(filepath.Join(l.Sandbox.WorkDir(), "dir"))
@@ -265,7 +267,7 @@ func TestRollbackFollowsNoSymlink(t *testing.T) {
 func TestRollbackRunsNoRepositoryFilter(t *testing.T) {
 	t.Parallel()
 	ran := filepath.Join(t.TempDir(), "ran")
-	l := New(t, core.Options{}, "filter.evil.smudge", "touch "+ran+"; cat", "core.autocrlf", "true")
+	l := sandboxtest.New(t, core.Options{}, "filter.evil.smudge", "touch "+ran+"; cat", "core.autocrlf", "true")
 	l.StartWithoutWalls()
 	l.WriteFile("plain", "1\r\n")
 	l.WriteFile("a.txt", "1\n")
@@ -274,7 +276,7 @@ func TestRollbackRunsNoRepositoryFilter(t *testing.T) {
 	}
 	l.WriteFile("plain", "2\r\n")
 	l.WriteFile("a.txt", "2\n")
-	if _, err := l.Sandbox.Rollback(t.Context(), RollbackRequest{Snapshot: l.Sandbox.ID + "/1"}); err != nil {
+	if _, err := l.Sandbox.Rollback(t.Context(), sandbox.RollbackRequest{Snapshot: l.Sandbox.ID + "/1"}); err != nil {
 		t.Fatal(err)
 	}
 	data, _ := os.ReadFile(filepath.Join(l.Sandbox.WorkDir(), "plain"))
@@ -287,7 +289,7 @@ func TestRollbackRunsNoRepositoryFilter(t *testing.T) {
 	}
 	l.WriteFile("a.txt", "3\n")
 	for range 2 { // with .gitattributes in the tree, then only in the snapshot
-		_, err := l.Sandbox.Rollback(t.Context(), RollbackRequest{Snapshot: l.Sandbox.ID + "/3"})
+		_, err := l.Sandbox.Rollback(t.Context(), sandbox.RollbackRequest{Snapshot: l.Sandbox.ID + "/3"})
 		if !fault.Is[*fault.UntrustedFilterError](err) || !strings.Contains(err.Error(), "a.txt: the command of filter.evil is configured") {
 			t.Error(err)
 		}

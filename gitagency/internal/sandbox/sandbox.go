@@ -1,5 +1,5 @@
-// Package sandbox is the life of one sandbox: start, commands behind walls, uploads, ports, snapshots, rollback, sync,
-// and restoring an ended one. It never changes an integration worktree.
+// Package sandbox is the life of one sandbox after its creation: commands behind walls, uploads, ports, snapshots, rollback
+// and sync. It never changes an integration worktree.
 package sandbox
 
 import (

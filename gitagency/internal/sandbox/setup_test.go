@@ -1,4 +1,4 @@
-package sandbox
+package sandbox_test
 
 import (
 	"context"
@@ -12,15 +12,22 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git/config"
+	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+	"github.com/git-agency/git-agency/gitagency/internal/sandboxtest"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
 )
 
 // setSetup sets agency.setup in the user's configuration.
-func (l *Fixture) setSetup(line string) {
+func setSetup(l *sandboxtest.Fixture, line string) {
 	l.Repo.Settings.Config[settings.SetupKey] = []config.Setting{{Value: line, Scope: "global", Origin: "test"}}
 }
 
-func (l *Fixture) readSetupLog() string {
+// isSetUp reports whether the record says that agency.setup has succeeded.
+func isSetUp(l *sandboxtest.Fixture) bool {
+	return l.Repo.Store.Invocation(l.Repo.ID, l.Sandbox.ID, nil).Record.SetupAt != nil
+}
+
+func readSetupLog(l *sandboxtest.Fixture) string {
 	l.T.Helper()
 	data, err := os.ReadFile(l.Repo.Store.SetupLogPath(l.Repo.ID, l.Sandbox.ID))
 	if err != nil {
@@ -31,16 +38,16 @@ func (l *Fixture) readSetupLog() string {
 
 func TestSetupRunsOncePerSandbox(t *testing.T) {
 	t.Parallel()
-	l := New(t, core.Options{})
-	if err := l.Sandbox.Setup(t.Context(), SetupRequest{}); err != nil || l.Sandbox.isSetUp() {
+	l := sandboxtest.New(t, core.Options{})
+	if err := l.Sandbox.Setup(t.Context(), sandbox.SetupRequest{}); err != nil || isSetUp(l) {
 		t.Fatalf("without a command: %v", err)
 	}
-	l.setSetup("echo ran >>count; echo to stdout; echo to stderr >&2; test -n $AGENCY_ISOLATION")
+	setSetup(l, "echo ran >>count; echo to stdout; echo to stderr >&2; test -n $AGENCY_ISOLATION")
 	var group sync.WaitGroup
 	var shown strings.Builder
 	for range 3 {
 		group.Go(func() {
-			if err := l.Sandbox.Setup(t.Context(), SetupRequest{Output: &shown}); err != nil {
+			if err := l.Sandbox.Setup(t.Context(), sandbox.SetupRequest{Output: &shown}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -50,10 +57,10 @@ func TestSetupRunsOncePerSandbox(t *testing.T) {
 	if err != nil || string(count) != "ran\n" {
 		t.Errorf("got %q, %v, want one run", count, err)
 	}
-	if log := l.readSetupLog(); !strings.HasSuffix(log, "\nto stdout\nto stderr\n") || shown.String() != "to stdout\nto stderr\n" {
+	if log := readSetupLog(l); !strings.HasSuffix(log, "\nto stdout\nto stderr\n") || shown.String() != "to stdout\nto stderr\n" {
 		t.Errorf("log %q, shown %q", log, shown.String())
 	}
-	if !l.Sandbox.isSetUp() {
+	if !isSetUp(l) {
 		t.Error("the record has no setup_at")
 	}
 	if _, err := os.Stat(l.Repo.Store.SetupLockDir(l.Repo.ID, l.Sandbox.ID)); !errors.Is(err, os.ErrNotExist) {
@@ -63,31 +70,31 @@ func TestSetupRunsOncePerSandbox(t *testing.T) {
 
 func TestSetupRunsAgainAfterFailure(t *testing.T) {
 	t.Parallel()
-	l := New(t, core.Options{})
-	l.setSetup("echo why; exit 3")
+	l := sandboxtest.New(t, core.Options{})
+	setSetup(l, "echo why; exit 3")
 	var failed *fault.SetupCommandError
-	err := l.Sandbox.Setup(t.Context(), SetupRequest{})
+	err := l.Sandbox.Setup(t.Context(), sandbox.SetupRequest{})
 	if !errors.As(err, &failed) || failed.ExitCode != 3 || failed.Log == "" || !strings.Contains(err.Error(), failed.Log) {
 		t.Fatalf("got %v", err)
 	}
-	if log := l.readSetupLog(); !strings.Contains(log, "why\n") {
+	if log := readSetupLog(l); !strings.Contains(log, "why\n") {
 		t.Errorf("log %q", log)
 	}
 	ctx, stop := context.WithCancelCause(t.Context())
 	stopped := errors.New("stopped")
-	l.setSetup("echo started; sleep 600")
-	if err := l.Sandbox.Setup(ctx, SetupRequest{Output: writerFunc(func() { stop(stopped) })}); !errors.Is(err, stopped) {
+	setSetup(l, "echo started; sleep 600")
+	if err := l.Sandbox.Setup(ctx, sandbox.SetupRequest{Output: writerFunc(func() { stop(stopped) })}); !errors.Is(err, stopped) {
 		t.Errorf("got %v", err)
 	}
-	l.setSetup("sleep 600")
-	if err := l.Sandbox.Setup(t.Context(), SetupRequest{Timeout: 1}); !errors.As(err, &failed) || !failed.TimedOut {
+	setSetup(l, "sleep 600")
+	if err := l.Sandbox.Setup(t.Context(), sandbox.SetupRequest{Timeout: 1}); !errors.As(err, &failed) || !failed.TimedOut {
 		t.Errorf("got %v", err)
 	}
-	if l.Sandbox.isSetUp() {
+	if isSetUp(l) {
 		t.Error("the sandbox counts as set up")
 	}
-	l.setSetup("true")
-	if err := l.Sandbox.Setup(t.Context(), SetupRequest{}); err != nil || !l.Sandbox.isSetUp() {
+	setSetup(l, "true")
+	if err := l.Sandbox.Setup(t.Context(), sandbox.SetupRequest{}); err != nil || !isSetUp(l) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -99,10 +106,10 @@ func (f writerFunc) Write(p []byte) (int, error) { f(); return len(p), nil }
 
 func TestSetupOfRepositoryIsIgnored(t *testing.T) {
 	t.Parallel()
-	l := New(t, core.Options{}, settings.SetupKey, "touch ran")
+	l := sandboxtest.New(t, core.Options{}, settings.SetupKey, "touch ran")
 	var warnings []string
 	l.Repo.Settings.Warn = func(format string, args ...any) { warnings = append(warnings, format) }
-	err := l.Sandbox.Setup(t.Context(), SetupRequest{})
+	err := l.Sandbox.Setup(t.Context(), sandbox.SetupRequest{})
 	if _, statErr := os.Stat(filepath.Join(l.Sandbox.WorkDir(), "ran")); err != nil || statErr == nil || len(warnings) != 1 {
 		t.Errorf("got %v, ran: %v, warnings %q", err, statErr == nil, warnings)
 	}

@@ -1,4 +1,4 @@
-package sandbox
+package sandbox_test
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+	"github.com/git-agency/git-agency/gitagency/internal/sandboxtest"
 )
 
 // "git gc --prune=now" may have listed the reachable objects before a snapshot had its ref, and may remove objects of it
@@ -25,9 +27,9 @@ func TestSnapshotFailsIfGCRemovedItsObjects(t *testing.T) {
 	} {
 		t.Run(c.point, func(t *testing.T) {
 			t.Parallel()
-			var l *Fixture
+			var l *sandboxtest.Fixture
 			blob := ""
-			l = New(t, core.Options{Fault: func(_ context.Context, at string) error {
+			l = sandboxtest.New(t, core.Options{Fault: func(_ context.Context, at string) error {
 				if at == c.point && blob != "" {
 					_ = os.Remove(filepath.Join(l.Repo.Git.CommonDir, "objects", blob[:2], blob[2:]))
 				}
@@ -43,7 +45,7 @@ func TestSnapshotFailsIfGCRemovedItsObjects(t *testing.T) {
 			if c.point == "snapshot/capture:after" {
 				_, err = l.Sandbox.Snapshot(t.Context())
 			} else {
-				_, err = l.Sandbox.Rollback(t.Context(), RollbackRequest{Snapshot: first})
+				_, err = l.Sandbox.Rollback(t.Context(), sandbox.RollbackRequest{Snapshot: first})
 			}
 			data, _ := os.ReadFile(filepath.Join(l.Sandbox.WorkDir(), "a"))
 			switch {

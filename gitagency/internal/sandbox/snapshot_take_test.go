@@ -1,4 +1,4 @@
-package sandbox
+package sandbox_test
 
 import (
 	"context"
@@ -16,11 +16,13 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
+	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+	"github.com/git-agency/git-agency/gitagency/internal/sandboxtest"
 	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
 )
 
 // listSnapshots lists the numbers of the sandbox's snapshot refs with their commits.
-func listSnapshots(l *Fixture) string {
+func listSnapshots(l *sandboxtest.Fixture) string {
 	l.T.Helper()
 	return l.Git("for-each-ref", "--format=%(refname:lstrip=4) %(objectname)", "refs/agency/snapshots/"+l.Sandbox.ID)
 }
@@ -28,7 +30,7 @@ func listSnapshots(l *Fixture) string {
 func TestSnapshotCommitRefAndEvent(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 28, 12, 5, 0, 0, time.UTC)
-	l := New(t, core.Options{Version: "1.2.3", Now: func() time.Time { return now }})
+	l := sandboxtest.New(t, core.Options{Version: "1.2.3", Now: func() time.Time { return now }})
 	base := l.Git("rev-parse", "HEAD")
 	l.WriteFile("file", "1\n")
 	id, err := l.Sandbox.Snapshot(t.Context())
@@ -70,7 +72,7 @@ func TestSnapshotCommitRefAndEvent(t *testing.T) {
 
 func TestSnapshotNumberFollowsHighest(t *testing.T) {
 	t.Parallel()
-	l := New(t, core.Options{})
+	l := sandboxtest.New(t, core.Options{})
 	refs := "refs/agency/snapshots/" + l.Sandbox.ID + "/"
 	for _, name := range []string{"2", "10", "011", "x", "20/1", "-30", "99999999999", "0"} {
 		l.Git("update-ref", refs+name, "HEAD")
@@ -83,8 +85,8 @@ func TestSnapshotNumberFollowsHighest(t *testing.T) {
 
 func TestSnapshotNeverReplacesRef(t *testing.T) {
 	t.Parallel()
-	var l *Fixture
-	l = New(t, core.Options{Fault: func(_ context.Context, point string) error {
+	var l *sandboxtest.Fixture
+	l = sandboxtest.New(t, core.Options{Fault: func(_ context.Context, point string) error {
 		if point == "snapshot/ref:before" {
 			l.Git("update-ref", "refs/agency/snapshots/"+l.Sandbox.ID+"/1", "HEAD")
 		}
@@ -102,7 +104,7 @@ func TestSnapshotNeverReplacesRef(t *testing.T) {
 func TestFailedSnapshotLeavesNoRef(t *testing.T) {
 	t.Parallel()
 	var act func(point string) error
-	l := New(t, core.Options{Fault: func(_ context.Context, point string) error {
+	l := sandboxtest.New(t, core.Options{Fault: func(_ context.Context, point string) error {
 		if act == nil {
 			return nil
 		}
@@ -144,7 +146,7 @@ func TestFailedSnapshotLeavesNoRef(t *testing.T) {
 
 func TestSnapshotOperationTimeout(t *testing.T) {
 	t.Parallel()
-	l := New(t, core.Options{Fault: func(ctx context.Context, point string) error {
+	l := sandboxtest.New(t, core.Options{Fault: func(ctx context.Context, point string) error {
 		if point == "snapshot/capture:before" {
 			<-ctx.Done()
 		}
@@ -157,7 +159,7 @@ func TestSnapshotOperationTimeout(t *testing.T) {
 
 func TestSnapshotRefusesMissingMarkerAndInvalidMessage(t *testing.T) {
 	t.Parallel()
-	l := New(t, core.Options{})
+	l := sandboxtest.New(t, core.Options{})
 	marker := filepath.Join(l.Sandbox.WorkDir(), ".agency", "SANDBOX_MARKER")
 	if err := os.Rename(marker, marker+".away"); err != nil {
 		t.Fatal(err)
@@ -180,7 +182,7 @@ func TestSnapshotRefusesMissingMarkerAndInvalidMessage(t *testing.T) {
 
 func TestConcurrentSnapshotsAreNumberedInOrder(t *testing.T) {
 	t.Parallel()
-	l := New(t, core.Options{})
+	l := sandboxtest.New(t, core.Options{})
 	const many = 6
 	taken := make([]snapshots.Snapshot, many)
 	var all sync.WaitGroup
@@ -215,8 +217,8 @@ func TestConcurrentSnapshotsAreNumberedInOrder(t *testing.T) {
 // Uploads and captures exclude each other: a snapshot holds all files of an upload or none.
 func TestSnapshotHoldsUploadsAtomically(t *testing.T) {
 	t.Parallel()
-	var l *Fixture
-	l = New(t, core.Options{Fault: func(ctx context.Context, point string) error {
+	var l *sandboxtest.Fixture
+	l = sandboxtest.New(t, core.Options{Fault: func(ctx context.Context, point string) error {
 		if point != "snapshot/capture:before" {
 			return nil
 		}
@@ -225,9 +227,9 @@ func TestSnapshotHoldsUploadsAtomically(t *testing.T) {
 		}
 		return nil
 	}})
-	batch := func(content string) (files []File) {
+	batch := func(content string) (files []sandbox.File) {
 		for i := range 200 {
-			files = append(files, File{Path: fmt.Sprintf("d%d/f%d", i%7, i), Content: []byte(content)})
+			files = append(files, sandbox.File{Path: fmt.Sprintf("d%d/f%d", i%7, i), Content: []byte(content)})
 		}
 		return files
 	}
@@ -271,7 +273,7 @@ func TestSnapshotHoldsUploadsAtomically(t *testing.T) {
 func TestSnapshotTimesOutOnUploadLock(t *testing.T) {
 	t.Parallel()
 	soon := 2 * time.Second // not shorter: a child that another test forks holds our lock until its exec
-	l := New(t, core.Options{LockTimeout: &soon})
+	l := sandboxtest.New(t, core.Options{LockTimeout: &soon})
 	dir := l.Sandbox.Repo.Store.PutLockDir(l.Sandbox.Repo.ID, l.Sandbox.ID)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)

@@ -91,7 +91,7 @@ func (s *Sandbox) syncLocked(ctx context.Context, repo *git.Repo, h *Handle) (_ 
 	if what := git.OperationIn(repo.AdminDir(s.ID)); what != "" && !store.IsDir(handoff.UpperDir(s.Repo, s.ID)) {
 		return SyncResult{}, s.OperationError(ctx, status.OngoingOperation{Command: what, OutsideWalls: true}, h.Prims)
 	}
-	if err := s.ensureGitUpperDir(ctx, h.Prims); err != nil {
+	if err := s.EnsureGitUpperDir(ctx, h.Prims); err != nil {
 		return SyncResult{}, err
 	}
 	synced := SyncResult{Invocation: s.ID, Conflicts: []fault.Conflict{}}
@@ -209,10 +209,10 @@ func mergeMessage(commit, branch, into string) string {
 	return fmt.Sprintf("Merge branch '%s' into %s\n", branch, into)
 }
 
-// ensureGitUpperDir creates the overlay upper directory for the git directory before an operation is in progress, so that
+// EnsureGitUpperDir creates the overlay upper directory for the git directory before an operation is in progress, so that
 // the git behind the walls has its own copy of the worktree's state. Without it, an operation that git ends there would
 // stay in progress outside.
-func (s *Sandbox) ensureGitUpperDir(ctx context.Context, prims store.Primitives) error {
+func (s *Sandbox) EnsureGitUpperDir(ctx context.Context, prims store.Primitives) error {
 	if prims.Isolation != settings.IsolationOS || store.IsDir(handoff.UpperDir(s.Repo, s.ID)) {
 		return nil
 	}

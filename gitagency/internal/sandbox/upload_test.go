@@ -1,4 +1,4 @@
-package sandbox
+package sandbox_test
 
 import (
 	"context"
@@ -14,20 +14,22 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git/config"
+	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+	"github.com/git-agency/git-agency/gitagency/internal/sandboxtest"
 )
 
 func TestUploadWritesFilesInSandbox(t *testing.T) {
 	t.Parallel()
-	s := New(t, core.Options{}).Sandbox
-	var last UploadProgress
-	err := s.Upload(t.Context(), UploadRequest{
-		Files: []File{
+	s := sandboxtest.New(t, core.Options{}).Sandbox
+	var last sandbox.UploadProgress
+	err := s.Upload(t.Context(), sandbox.UploadRequest{
+		Files: []sandbox.File{
 			{Path: "test.txt", Content: []byte("hello")},
 			{Path: "bin/run", Content: []byte("#!/bin/sh\n"), Mode: 0o755},
 			{Path: "empty", Mode: fs.ModeDir},
 			{Path: "bin/link", Content: []byte("../test.txt"), Mode: fs.ModeSymlink},
 		},
-		Progress: func(p UploadProgress) { last = p },
+		Progress: func(p sandbox.UploadProgress) { last = p },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +40,7 @@ func TestUploadWritesFilesInSandbox(t *testing.T) {
 	if info, err := os.Stat(filepath.Join(s.WorkDir(), "bin", "run")); err != nil || info.Mode() != 0o755 {
 		t.Errorf("%v, %v", info, err)
 	}
-	if last != (UploadProgress{Files: 3, Total: 3, Bytes: 15}) {
+	if last != (sandbox.UploadProgress{Files: 3, Total: 3, Bytes: 15}) {
 		t.Errorf("progress ended with %+v", last)
 	}
 	events, err := os.ReadFile(filepath.Join(s.Repo.Store.InvocationDir(s.Repo.ID, s.ID), "events.jsonl"))
@@ -52,8 +54,8 @@ func TestUploadWritesFilesInSandbox(t *testing.T) {
 
 func TestUploadRefusesPathOutsideSandbox(t *testing.T) {
 	t.Parallel()
-	s := New(t, core.Options{}).Sandbox
-	err := s.UploadFiles(t.Context(), []File{{Path: "first"}, {Path: "../escape.txt", Content: []byte("bad")}})
+	s := sandboxtest.New(t, core.Options{}).Sandbox
+	err := s.UploadFiles(t.Context(), []sandbox.File{{Path: "first"}, {Path: "../escape.txt", Content: []byte("bad")}})
 	var confined *fault.ConfinementError
 	if !errors.As(err, &confined) || confined.Path != "../escape.txt" || !strings.Contains(err.Error(), "path confinement") {
 		t.Error(err)
@@ -65,18 +67,18 @@ func TestUploadRefusesPathOutsideSandbox(t *testing.T) {
 
 func TestUploadTimeout(t *testing.T) {
 	t.Parallel()
-	s := New(t, core.Options{}).Sandbox
-	endless := File{Path: "endless", Open: func() (io.ReadCloser, error) { r, _ := io.Pipe(); return r, nil }}
+	s := sandboxtest.New(t, core.Options{}).Sandbox
+	endless := sandbox.File{Path: "endless", Open: func() (io.ReadCloser, error) { r, _ := io.Pipe(); return r, nil }}
 	s.Repo.Git.Config["agency.operationtimeout"] = []config.Setting{{Value: "30ms"}}
 	var overdue *fault.OperationTimeoutError
-	if err := s.UploadFiles(t.Context(), []File{{Path: "first"}, endless}); !errors.As(err, &overdue) {
+	if err := s.UploadFiles(t.Context(), []sandbox.File{{Path: "first"}, endless}); !errors.As(err, &overdue) {
 		t.Error(err)
 	}
 	// Without a timeout, the upload still ends when its context is cancelled.
 	s.Repo.Git.Config["agency.operationtimeout"] = []config.Setting{{Value: "-1"}}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
-	if err := s.UploadFiles(ctx, []File{{Path: "first"}, endless}); !errors.Is(err, context.DeadlineExceeded) {
+	if err := s.UploadFiles(ctx, []sandbox.File{{Path: "first"}, endless}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
 	s.Repo.Git.Config["agency.operationtimeout"] = []config.Setting{{Value: "soon"}}

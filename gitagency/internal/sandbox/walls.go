@@ -135,9 +135,9 @@ func (s *Sandbox) cachesDir() string {
 	return filepath.Join(s.Repo.Store.WallsDir(s.Repo.ID, s.ID), "caches")
 }
 
-// checkWalls refuses, before anything is created, walls that this machine cannot build. It builds and removes a set
+// CheckWalls refuses, before anything is created, walls that this machine cannot build. It builds and removes a set
 // of walls to find out.
-func checkWalls(ctx context.Context, r *core.Repository, prims store.Primitives) error {
+func CheckWalls(ctx context.Context, r *core.Repository, prims store.Primitives) error {
 	if !NeedsWalls(prims) {
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/coretest"
+	"github.com/git-agency/git-agency/gitagency/internal/creation"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
@@ -27,7 +28,7 @@ type Fixture struct {
 func New(t *testing.T, opts core.Options, config ...string) *Fixture {
 	t.Helper()
 	repo, gitIn := coretest.Open(t, opts, config...)
-	inv, err := sandbox.Start(t.Context(), repo, sandbox.StartRequest{Worktree: "wt"})
+	inv, err := creation.Start(t.Context(), repo, creation.Request{Worktree: "wt"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +42,7 @@ func New(t *testing.T, opts core.Options, config ...string) *Fixture {
 // StartWithoutWalls replaces the sandbox of the Fixture by a new one without walls.
 func (l *Fixture) StartWithoutWalls() {
 	l.T.Helper()
-	inv, err := sandbox.Start(l.T.Context(), l.Repo, sandbox.StartRequest{Worktree: "wt", Primitives: store.Primitives{Isolation: settings.IsolationNone}})
+	inv, err := creation.Start(l.T.Context(), l.Repo, creation.Request{Worktree: "wt", Primitives: store.Primitives{Isolation: settings.IsolationNone}})
 	if err != nil {
 		l.T.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package sandbox
+package sandbox_test
 
 import (
 	"fmt"
@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/creation"
+	"github.com/git-agency/git-agency/gitagency/internal/sandboxtest"
 	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
 )
 
@@ -28,7 +30,7 @@ func TestForkAndCheckoutEqualSnapshot(t *testing.T) {
 	for first := 0; first < cases; first += perSandbox {
 		t.Run(fmt.Sprintf("cases from %d", first), func(t *testing.T) {
 			t.Parallel()
-			l := New(t, core.Options{}, "user.name", "u", "user.email", "u@example.com", "commit.gpgsign", "false")
+			l := sandboxtest.New(t, core.Options{}, "user.name", "u", "user.email", "u@example.com", "commit.gpgsign", "false")
 			d := &sandboxEditor{l, nil}
 			for n := first; n < first+perSandbox; n++ {
 				d.rand = rand.New(rand.NewPCG(uint64(n), 2))
@@ -43,7 +45,7 @@ func TestForkAndCheckoutEqualSnapshot(t *testing.T) {
 				if err != nil {
 					fail("snapshot: %v", err)
 				}
-				inv, err := Start(t.Context(), l.Repo, StartRequest{FromSnapshot: snapshot})
+				inv, err := creation.Start(t.Context(), l.Repo, creation.Request{FromSnapshot: snapshot})
 				if err != nil {
 					fail("start: %v", err)
 				}
@@ -107,7 +109,7 @@ func readFiles(t *testing.T, dir string) map[string]string {
 	return files
 }
 
-func runGitIn(t *testing.T, l *Fixture, dir string, args ...string) string {
+func runGitIn(t *testing.T, l *sandboxtest.Fixture, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "git", args...)
 	cmd.Dir, cmd.Env = dir, l.Repo.Opts.Env

@@ -1,4 +1,4 @@
-package sandbox
+package creation
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// UndoInterruptedStart removes what an interrupted Start left behind.
-func UndoInterruptedStart(ctx context.Context, r *core.Repository, repo *git.Repo, id string, intent store.Intent) error {
+// UndoInterrupted removes what an interrupted Start left behind.
+func UndoInterrupted(ctx context.Context, r *core.Repository, repo *git.Repo, id string, intent store.Intent) error {
 	if _, populated := store.FirstExisting(filepath.Join(repo.AdminDir(id), "modules")); populated || intent.Command == restoreVerb {
 		// The tree is compared with its commit only if it has a marker. This one has files of an archive too, which
 		// the trash still holds, or of submodules, whose repositories have them; no command ever ran in it.

@@ -1,4 +1,6 @@
-package sandbox
+// Package creation makes sandboxes: new ones, and new ones with the content of one that has ended. It is all or nothing, and
+// runs nothing in the sandbox.
+package creation
 
 import (
 	"cmp"
@@ -19,11 +21,12 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// StartRequest describes the sandbox to create.
-type StartRequest struct {
+// Request describes the sandbox to create.
+type Request struct {
 	Worktree   string           // as for Repository.Worktree
 	Name       string           // label for users; need not be unique
 	Runner     string           // a known or configured agent, whose login a private home shows; empty for none
@@ -46,7 +49,7 @@ type StartRequest struct {
 }
 
 // Start creates an invocation and its sandbox, or fails and leaves nothing. It runs nothing in the sandbox.
-func Start(ctx context.Context, r *core.Repository, req StartRequest) (core.Invocation, error) {
+func Start(ctx context.Context, r *core.Repository, req Request) (core.Invocation, error) {
 	choice, err := planStart(ctx, r, req)
 	if err != nil {
 		return core.Invocation{}, err
@@ -72,7 +75,7 @@ func Start(ctx context.Context, r *core.Repository, req StartRequest) (core.Invo
 
 // countLeftBehind counts the files with uncommitted work in the integration worktree that a sandbox will not have, though
 // it starts from the same branch.
-func countLeftBehind(ctx context.Context, r *core.Repository, plan StartPlan) (int, error) {
+func countLeftBehind(ctx context.Context, r *core.Repository, plan Plan) (int, error) {
 	if plan.WithChanges || plan.From != "" || plan.FromSnapshot != "" {
 		return 0, nil
 	}
@@ -87,22 +90,22 @@ func countLeftBehind(ctx context.Context, r *core.Repository, plan StartPlan) (i
 	return changes.count(ctx)
 }
 
-// StartPlan is a checked StartRequest: everything that can be decided without the repository lock.
-type StartPlan struct {
-	StartRequest
+// Plan is a checked Request: everything that can be decided without the repository lock.
+type Plan struct {
+	Request
 	prims      store.Primitives
 	limits     store.Limits
 	allowed    *store.Allowed // of a restored sandbox
-	origin     StartPoint
+	origin     Point
 	worktreeID string // id of the integration worktree
 	verifies   string // invocation whose landing is verified in this sandbox; empty for ordinary ones
 	restores   string // ended invocation whose sandbox is restored; empty for ordinary ones
 }
 
 // planStart refuses what cannot be built before it takes the repository lock.
-func planStart(ctx context.Context, r *core.Repository, req StartRequest) (StartPlan, error) {
+func planStart(ctx context.Context, r *core.Repository, req Request) (Plan, error) {
 	if err := checkRunner(r, req.Runner); err != nil {
-		return StartPlan{}, err
+		return Plan{}, err
 	}
 	plan, err := planPrimitives(ctx, r, req)
 	if err != nil {
@@ -114,8 +117,8 @@ func planStart(ctx context.Context, r *core.Repository, req StartRequest) (Start
 	return plan, planWorktree(r, &plan)
 }
 
-// PlanVerifyStart plans the temporary sandbox in which the landing of an invocation is verified.
-func PlanVerifyStart(ctx context.Context, r *core.Repository, req StartRequest, verifies string, origin StartPoint) (StartPlan, error) {
+// PlanVerify plans the temporary sandbox in which the landing of an invocation is verified.
+func PlanVerify(ctx context.Context, r *core.Repository, req Request, verifies string, origin Point) (Plan, error) {
 	plan, err := planPrimitives(ctx, r, req)
 	if err != nil {
 		return plan, err
@@ -125,23 +128,23 @@ func PlanVerifyStart(ctx context.Context, r *core.Repository, req StartRequest, 
 }
 
 // planPrimitives chooses the primitives and limits of a request, and refuses those that this machine cannot build.
-func planPrimitives(ctx context.Context, r *core.Repository, req StartRequest) (plan StartPlan, err error) {
+func planPrimitives(ctx context.Context, r *core.Repository, req Request) (plan Plan, err error) {
 	if err := req.check(); err != nil {
 		return plan, err
 	}
-	plan.StartRequest = req
+	plan.Request = req
 	if plan.prims, err = r.Settings.ChoosePrimitives(req.Primitives, req.Profile); err != nil {
 		return plan, err
 	}
-	if err := checkWalls(ctx, r, plan.prims); err != nil {
+	if err := sandbox.CheckWalls(ctx, r, plan.prims); err != nil {
 		return plan, err
 	}
-	plan.limits, err = EnforceableLimits(ctx, r, req.Limits)
+	plan.limits, err = sandbox.EnforceableLimits(ctx, r, req.Limits)
 	return plan, err
 }
 
 // planWorktree finds the integration worktree of a plan.
-func planWorktree(r *core.Repository, plan *StartPlan) error {
+func planWorktree(r *core.Repository, plan *Plan) error {
 	wt, err := r.Worktree(cmp.Or(plan.Worktree, plan.origin.worktreeID))
 	if err == nil {
 		err = wt.CheckUsable()
@@ -156,7 +159,7 @@ func planWorktree(r *core.Repository, plan *StartPlan) error {
 const VerifyVerb = "verify"
 
 // StartLocked is Start for a caller that holds the repository lock.
-func StartLocked(ctx context.Context, r *core.Repository, repo *git.Repo, req StartPlan) (core.Invocation, error) {
+func StartLocked(ctx context.Context, r *core.Repository, repo *git.Repo, req Plan) (core.Invocation, error) {
 	wt := r.WorktreeFromEntry(r.Store.Worktree(r.ID, req.worktreeID, nil)) // may have changed while waiting for the lock
 	if err := wt.CheckUsable(); err != nil {
 		return core.Invocation{}, err
@@ -193,7 +196,7 @@ func StartLocked(ctx context.Context, r *core.Repository, repo *git.Repo, req St
 	}
 	fill := func() error {
 		if req.restores != "" {
-			return fillRestored(ctx, repo, Of(r, id), req)
+			return fillRestored(ctx, repo, sandbox.Of(r, id), req)
 		}
 		if req.Task != nil {
 			if err := durable.WriteFile(r.Store.TaskPath(r.ID, id), req.Task, 0o600); err != nil {
@@ -238,7 +241,7 @@ func StartLocked(ctx context.Context, r *core.Repository, repo *git.Repo, req St
 }
 
 // findOrigin completes the start point of a plan with the state of its worktree.
-func findOrigin(ctx context.Context, r *core.Repository, repo *git.Repo, req StartPlan, wt core.Worktree, listing worktree.Listing) (StartPoint, error) {
+func findOrigin(ctx context.Context, r *core.Repository, repo *git.Repo, req Plan, wt core.Worktree, listing worktree.Listing) (Point, error) {
 	origin := req.origin
 	if origin.branch != "" || req.verifies != "" {
 		return origin, nil
@@ -258,7 +261,7 @@ func findOrigin(ctx context.Context, r *core.Repository, repo *git.Repo, req Sta
 }
 
 // allocateStart allocates an id for a sandbox, and resolves its start point.
-func allocateStart(ctx context.Context, r *core.Repository, repo *git.Repo, origin StartPoint) (id string, at time.Time, point StartPoint, err error) {
+func allocateStart(ctx context.Context, r *core.Repository, repo *git.Repo, origin Point) (id string, at time.Time, point Point, err error) {
 	shortIDTaken, err := r.ShortIDCheck()
 	if err != nil {
 		return "", at, point, err
@@ -276,7 +279,7 @@ func allocateStart(ctx context.Context, r *core.Repository, repo *git.Repo, orig
 	return id, at, point, err
 }
 
-func (req *StartRequest) check() error {
+func (req *Request) check() error {
 	if req.Mode == "" {
 		req.Mode = "headless"
 	}
@@ -310,8 +313,8 @@ func checkLabel(what, label string) error {
 	return nil
 }
 
-// StartPoint is the initial state of a sandbox.
-type StartPoint struct {
+// Point is the initial state of a sandbox.
+type Point struct {
 	Base                  string // base commit, which the sandbox is compared with later
 	Snapshot, Head, index string // to start from a snapshot: its commit, the commit at HEAD and the tree of the index
 	UntrustedConfig       bool   // do not run programs that the configuration of the repository names
@@ -322,7 +325,7 @@ type StartPoint struct {
 // resolveStartPoint resolves the start point to object ids, once. The same git call checks for what would make the
 // creation fail: a tracked .agency, a branch called "agency", and an existing branch with the name of the sandbox's
 // branch, which it returns as taken.
-func resolveStartPoint(ctx context.Context, r *core.Repository, repo *git.Repo, from StartPoint, branch string) (_ StartPoint, taken string, err error) {
+func resolveStartPoint(ctx context.Context, r *core.Repository, repo *git.Repo, from Point, branch string) (_ Point, taken string, err error) {
 	names := []string{from.Base + "^{commit}", core.HeadsPrefix + core.BranchNamespace, branch}
 	sources := []string{from.Base}
 	if from.Snapshot != "" {
@@ -335,14 +338,14 @@ func resolveStartPoint(ctx context.Context, r *core.Repository, repo *git.Repo, 
 	}
 	found, err := repo.Lookup(ctx, names...)
 	if err != nil {
-		return StartPoint{}, "", err
+		return Point{}, "", err
 	}
 	if found[0].Missing() {
-		return StartPoint{}, "", &fault.NoCommitError{Name: core.ShortBranch(from.Base)}
+		return Point{}, "", &fault.NoCommitError{Name: core.ShortBranch(from.Base)}
 	}
 	from.Base = found[0].OID
 	if from.Snapshot != "" && found[3].Missing() {
-		return StartPoint{}, "", &fault.NoCommitError{Name: from.Head}
+		return Point{}, "", &fault.NoCommitError{Name: from.Head}
 	}
 	for i, tracked := range found[first:] {
 		if !tracked.Missing() {
@@ -350,12 +353,12 @@ func resolveStartPoint(ctx context.Context, r *core.Repository, repo *git.Repo, 
 			if from.Snapshot != "" {
 				commit = sources[i]
 			}
-			return StartPoint{}, "", &fault.TrackedMarkerError{Commit: commit}
+			return Point{}, "", &fault.TrackedMarkerError{Commit: commit}
 		}
 	}
 	switch {
 	case !found[1].Missing():
-		return StartPoint{}, "", &fault.BranchInTheWayError{Branch: core.BranchNamespace}
+		return Point{}, "", &fault.BranchInTheWayError{Branch: core.BranchNamespace}
 	case !found[2].Missing():
 		taken = branch
 	}

@@ -1,19 +1,20 @@
-package sandbox
+package creation
 
 import (
 	"context"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
+	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 )
 
 // CheckBase returns the error with which Start would refuse the worktree or the commit that a request starts from. It takes
 // no lock and changes nothing, so Start may still fail.
-func CheckBase(ctx context.Context, r *core.Repository, req StartRequest) error {
+func CheckBase(ctx context.Context, r *core.Repository, req Request) error {
 	if err := req.check(); err != nil {
 		return err
 	}
-	plan := StartPlan{StartRequest: req}
+	plan := Plan{Request: req}
 	var err error
 	if plan.origin, err = requestedOrigin(ctx, r, req); err != nil {
 		return err
@@ -39,7 +40,7 @@ func CheckBase(ctx context.Context, r *core.Repository, req StartRequest) error 
 		}
 		plan.origin.Base = start.Rev
 	}
-	placeholder := Placeholder(r)
+	placeholder := sandbox.Placeholder(r)
 	if _, _, err := resolveStartPoint(ctx, r, r.Git, plan.origin, core.SandboxRef(placeholder.ID)); err != nil {
 		return explainMissingBranch(ctx, r, r.Git, wt, plan.origin, err)
 	}

@@ -1,4 +1,4 @@
-package sandbox
+package creation
 
 import (
 	"bytes"
@@ -15,6 +15,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/overlay"
 	"github.com/git-agency/git-agency/gitagency/internal/handoff"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
+	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
@@ -77,14 +78,14 @@ func warnOtherTarget(r *core.Repository, from store.Entry[store.InvocationMeta],
 // Commands of the old sandbox may have written the configuration of repositories in the archive. Then the new sandbox gets
 // its upper directory first, and the repositories of submodules go there, so that git on the host never finds them, nor runs
 // in repositories in the tree: it could do so while this runs, or after this was killed.
-func fillRestored(ctx context.Context, repo *git.Repo, s *Sandbox, plan StartPlan) error {
+func fillRestored(ctx context.Context, repo *git.Repo, s *sandbox.Sandbox, plan Plan) error {
 	ran, err := mayHaveRun(s.Repo, plan.restores)
 	if err != nil {
 		return err
 	}
 	entry, upperEntry := repo.AdminDir(s.ID), ""
 	if ran && plan.prims.Isolation == settings.IsolationOS {
-		if err := s.ensureGitUpperDir(ctx, plan.prims); err != nil {
+		if err := s.EnsureGitUpperDir(ctx, plan.prims); err != nil {
 			return err
 		}
 		upperEntry = overlay.OpaqueEntry(handoff.UpperDir(s.Repo, s.ID), s.ID)
@@ -118,7 +119,7 @@ func mayHaveRun(r *core.Repository, id string) (bool, error) {
 }
 
 // planRestore plans the sandbox that has the content of an ended one.
-func planRestore(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta]) (plan StartPlan, err error) {
+func planRestore(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta]) (plan Plan, err error) {
 	m := entry.Record
 	remains, err := r.Store.FindRemains(r.ID, entry.ID)
 	if err != nil {
@@ -127,8 +128,8 @@ func planRestore(ctx context.Context, r *core.Repository, repo *git.Repo, entry 
 	if m.Landing == store.Discarded && (remains.HasTree || remains.HasWithdrawn) {
 		return plan, &fault.UnfinishedDiscardError{ID: entry.ID}
 	}
-	plan = StartPlan{StartRequest: StartRequest{Name: m.InvocationName, Runner: m.Runner, Mode: m.Mode}, prims: m.Primitives, limits: m.Limits, allowed: m.Allowed, restores: entry.ID}
-	if err := checkWalls(ctx, r, plan.prims); err != nil {
+	plan = Plan{Request: Request{Name: m.InvocationName, Runner: m.Runner, Mode: m.Mode}, prims: m.Primitives, limits: m.Limits, allowed: m.Allowed, restores: entry.ID}
+	if err := sandbox.CheckWalls(ctx, r, plan.prims); err != nil {
 		return plan, err
 	}
 	if plan.origin, err = trashStartPoint(ctx, r, repo, entry); err != nil {
@@ -138,8 +139,8 @@ func planRestore(ctx context.Context, r *core.Repository, repo *git.Repo, entry 
 }
 
 // trashStartPoint returns the start point for the trash ref of an invocation.
-func trashStartPoint(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta]) (StartPoint, error) {
-	from := StartPoint{Base: entry.Record.BaseCommit, UntrustedConfig: !r.TrustsRepoConfig(entry.ID)}
+func trashStartPoint(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta]) (Point, error) {
+	from := Point{Base: entry.Record.BaseCommit, UntrustedConfig: !r.TrustsRepoConfig(entry.ID)}
 	if id := entry.Record.IntegrationWorktreeID; ids.Valid(id) {
 		wt := r.WorktreeFromEntry(r.Store.Worktree(r.ID, id, nil))
 		branch := core.IntegrationBranch(entry.Record, wt.Entry.Record)
@@ -188,7 +189,7 @@ func trashStartPoint(ctx context.Context, r *core.Repository, repo *git.Repo, en
 
 // stageSubmodules sets the index of a start point that has none of its own and whose snapshot changes submodules. Commits of
 // submodules are captured from the index, so the index was then the same as the files, and is not kept twice.
-func (from *StartPoint) stageSubmodules(ctx context.Context, repo *git.Repo) error {
+func (from *Point) stageSubmodules(ctx context.Context, repo *git.Repo) error {
 	if from.index != "" || from.Snapshot == from.Head {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package sandbox
+package creation
 
 import (
 	"context"
@@ -24,7 +24,7 @@ type CopyProgress struct {
 // copyFiles copies them into the tree of a new sandbox; it is nil if there is nothing to copy. A sandbox in which a landing
 // is verified gets them too, since tests need what they need in other sandboxes; a restored one does not, since its trash
 // is all that it had. The caller calls stop at the end.
-func prepareCopy(ctx context.Context, r *core.Repository, repo *git.Repo, plan StartPlan, wt core.Worktree, id string) (copyFiles func() error, stop func(), err error) {
+func prepareCopy(ctx context.Context, r *core.Repository, repo *git.Repo, plan Plan, wt core.Worktree, id string) (copyFiles func() error, stop func(), err error) {
 	stop = func() {}
 	patterns, err := r.Settings.CopyPatterns()
 	if err != nil || len(patterns) == 0 || plan.restores != "" {
