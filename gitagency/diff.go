@@ -160,7 +160,7 @@ func (s DiffSpan) internal() treediff.Span { return treediff.Span(s) }
 // DiffRequest selects what to compare.
 type DiffRequest struct {
 	Invocation string   // required: id or unique id prefix
-	From       string   // one of the states below, or a snapshot of any invocation; default: DiffBase
+	From       string   // one of the states below, a snapshot of any invocation, or a state of another, such as "<id>/work"; default: DiffBase
 	To         string   // same as From; default: DiffWork
 	Paths      []string // files and directories to compare, relative to the top of the sandbox; default: all
 
@@ -187,8 +187,8 @@ const (
 )
 
 // DiffSnapshots compares two states of a sandbox: its base commit, its HEAD, its current content including uncommitted
-// changes, any snapshot, or the tip of the integration branch. It changes nothing, and commands may run in the
-// sandbox meanwhile. For an invocation that has ended, DiffHead and DiffWork cannot be compared. A diff of more than
+// changes, any snapshot, the tip of the integration branch, or a state of another sandbox. It changes nothing, and
+// commands may run in the sandbox meanwhile. For an invocation that has ended, DiffHead and DiffWork cannot be compared. A diff of more than
 // 256 MiB fails with reason.TooLarge, because the whole text is held in memory.
 //
 // The diff is computed by git. Attributes in the trees and the configuration of the repository are ignored, because

@@ -19,7 +19,8 @@ func (t *tool) diffCommand() *cli.Command {
 		Name:  diffName,
 		Usage: "show what changed in a sandbox",
 		UsageText: `git agency diff [<id>] [--from <state>] [--to <state>] [--stat | --name-status | --json]
-                       [--exit-code] [--binary] [--include-secrets] [-- <path>...]`,
+                       [--exit-code] [--binary] [--include-secrets] [-- <path>...]
+       git agency diff <id> <id> [<option>...] [-- <path>...]`,
 		Description: `Compares two states of a sandbox, by default its base with its current content, committed or not, with
 untracked and without ignored files. A <state> is
 
@@ -28,6 +29,10 @@ untracked and without ignored files. A <state> is
   work         the current content of the sandbox
   integration  the tip of the integration branch now
   <snapshot>   a snapshot of this or any other invocation: its commit or <id>/<n>
+  <id>/work    the current content of another sandbox; likewise <id>/head and <id>/base
+
+With two ids it compares the current content of the first sandbox with that of the second, for instance of
+two agents that were given the same task.
 
 The output is a patch for 'git apply', with --binary also for binary files. At a terminal it is coloured,
 and control characters are made visible. A <path> is relative to the top of the sandbox, and includes
@@ -53,8 +58,11 @@ differences; 3 no such invocation or snapshot; 4 broken; 5 refused for safety; 7
 			if err != nil {
 				return err
 			}
-			if len(args) > 1 {
-				return program.NewUsageError(c, fmt.Errorf("unexpected argument %q; states come after --from and --to, paths after --", args[1]))
+			switch {
+			case len(args) > 2 || len(args) == 2 && strings.Trim(args[1], "0123456789abcdef-@") != "":
+				return program.NewUsageError(c, fmt.Errorf("unexpected argument %q; states come after --from and --to, paths after --", args[len(args)-1]))
+			case len(args) == 2 && (c.IsSet("from") || c.IsSet("to")):
+				return program.NewUsageError(c, errors.New("give either two invocations or --from and --to"))
 			}
 			form, err := parseDiffForm(c)
 			if err != nil {
@@ -64,6 +72,11 @@ differences; 3 no such invocation or snapshot; 4 broken; 5 refused for safety; 7
 			repo, err := t.OpenRepository(c)
 			if err != nil {
 				return err
+			}
+			if len(args) == 2 {
+				req := t.diffRequest(c, args[0], form)
+				req.From, req.To = gitagency.DiffWork, args[1]+"/"+gitagency.DiffWork
+				return t.compare(c, repo, req)
 			}
 			query, err := program.CurrentUnlessNamed(c, repo, strings.Join(args, ""))
 			if err != nil {
@@ -76,11 +89,17 @@ differences; 3 no such invocation or snapshot; 4 broken; 5 refused for safety; 7
 
 // printDiff prints the diff of an invocation that the flags ask for; without flags, all that changed in its sandbox.
 func (t *tool) printDiff(c *cli.Context, repo *gitagency.Repository, query string, form gitagency.DiffForm) error {
-	format, err := t.diffFormat(repo, form)
+	return t.compare(c, repo, t.diffRequest(c, query, form))
+}
+
+// compare prints a diff.
+func (t *tool) compare(c *cli.Context, repo *gitagency.Repository, req gitagency.DiffRequest) error {
+	format, err := t.diffFormat(repo, req.Form)
 	if err != nil {
 		return err
 	}
-	d, err := repo.DiffSnapshots(c.Context, t.diffRequest(c, query, form, format.Colors != gitagency.DiffColors{}))
+	req.Words = c.Bool("json") || format.Colors != gitagency.DiffColors{}
+	d, err := repo.DiffSnapshots(c.Context, req)
 	if err != nil {
 		return err
 	}
@@ -97,10 +116,10 @@ func (t *tool) printDiff(c *cli.Context, repo *gitagency.Repository, query strin
 }
 
 // diffRequest returns the request of the flags.
-func (t *tool) diffRequest(c *cli.Context, id string, form gitagency.DiffForm, color bool) gitagency.DiffRequest {
+func (t *tool) diffRequest(c *cli.Context, id string, form gitagency.DiffForm) gitagency.DiffRequest {
 	return gitagency.DiffRequest{
 		Invocation: id, From: c.String("from"), To: c.String("to"), Paths: t.AfterDashDash,
-		Form: form, Binary: c.Bool("binary"), IncludeSecrets: c.Bool("include-secrets"), Words: c.Bool("json") || color,
+		Form: form, Binary: c.Bool("binary"), IncludeSecrets: c.Bool("include-secrets"),
 	}
 }
 

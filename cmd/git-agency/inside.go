@@ -134,7 +134,9 @@ func (t *tool) diffInside(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	d, err := sandbox.Diff(c.Context, t.diffRequest(c, sandbox.ID, form, style.Color), t.plainDiffFormat(style, form), style.Color, c.Bool("json"))
+	req := t.diffRequest(c, sandbox.ID, form)
+	req.Words = c.Bool("json") || style.Color
+	d, err := sandbox.Diff(c.Context, req, t.plainDiffFormat(style, form), style.Color, c.Bool("json"))
 	if err != nil {
 		return err
 	}

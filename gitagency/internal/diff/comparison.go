@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -25,34 +26,72 @@ func needsSandbox(state string) bool { return state == Work || state == Head }
 // Comparison computes one diff between states of one tree.
 type Comparison struct {
 	Repo           *core.Repository
-	TreeName       string                                           // name of the tree in messages
-	StateLookups   map[string]func(context.Context) (string, error) // named states other than snapshots, each with its lookup
-	Subject        git.WorktreeSpec                                 // current state of the tree
-	AnyObject      string                                           // any existing object; its id length tells the object format
-	includeSecrets bool                                             // compare untracked files that look like credentials too
+	TreeName       string            // name of the tree in messages
+	StateLookups   map[string]lookup // named states other than snapshots, each with its lookup
+	AnyObject      string            // any existing object; its id length tells the object format
+	includeSecrets bool              // compare untracked files that look like credentials too
 
-	handle       *sandbox.Handle // lock on the sandbox; nil unless a state of it is compared
+	handles      []*sandbox.Handle // locks on the sandboxes of which a state is compared
 	mirror       *git.Mirror
 	allSnapshots func() ([]snapshots.Snapshot, error) // all snapshots of the repository
-	leftOut      []snapshots.LeftOut
+
+	mu      sync.Mutex // guards leftOut: both states may be captured at once
+	leftOut []snapshots.LeftOut
 }
+
+type lookup = func(context.Context) (string, error)
 
 // newComparison returns a comparison of states of a sandbox.
 func newComparison(r *core.Repository, inv core.Invocation) *Comparison {
-	c := &Comparison{
-		Repo: r, TreeName: inv.ID, AnyObject: inv.BaseCommit,
-		Subject: git.WorktreeSpec{Name: inv.ID, Dir: sandbox.Of(r, inv.ID).Tree, Branch: core.SandboxRef(inv.ID), Base: inv.BaseCommit},
-	}
-	c.StateLookups = map[string]func(context.Context) (string, error){
+	c := &Comparison{Repo: r, TreeName: inv.ID, AnyObject: inv.BaseCommit}
+	c.StateLookups = c.statesOf(inv)
+	c.StateLookups[Integration] = func(ctx context.Context) (string, error) { return r.IntegrationCommit(ctx, inv) }
+	return c
+}
+
+// statesOf returns the lookups of the states of a sandbox.
+func (c *Comparison) statesOf(inv core.Invocation) map[string]lookup {
+	r := c.Repo
+	subject := git.WorktreeSpec{Name: inv.ID, Dir: sandbox.Of(r, inv.ID).Tree, Branch: core.SandboxRef(inv.ID), Base: inv.BaseCommit}
+	return map[string]lookup{
 		Base: func(ctx context.Context) (string, error) { return sandbox.WorkBase(ctx, r, inv) },
-		Head: func(ctx context.Context) (string, error) { return r.Git.Head(ctx, c.Subject) },
+		Head: func(ctx context.Context) (string, error) { return r.Git.Head(ctx, subject) },
 		Work: func(ctx context.Context) (string, error) {
-			tree, err := c.CaptureWork(ctx)
+			tree, err := c.CaptureWork(ctx, subject)
 			return tree, r.SaveFilesRefusal(inv.ID, err, false)
 		},
-		Integration: func(ctx context.Context) (string, error) { return r.IntegrationCommit(ctx, inv) },
 	}
-	return c
+}
+
+// open opens the sandbox of an invocation if one of its states can only be read there.
+func (c *Comparison) open(ctx context.Context, inv core.Invocation, states ...string) error {
+	if slices.ContainsFunc(states, needsSandbox) {
+		h, err := sandbox.ImportAndOpen(ctx, c.Repo, inv)
+		if err == nil {
+			c.handles = append(c.handles, h)
+		}
+		return err
+	}
+	if inv.BaseCommit == "" {
+		return inv.Err()
+	}
+	return nil
+}
+
+// addOther adds a state of another invocation, such as "<id>/work". It does nothing for states with other names.
+func (c *Comparison) addOther(ctx context.Context, name string) error {
+	query, state, _ := strings.Cut(name, "/")
+	if !slices.Contains(otherStates, state) || c.StateLookups[name] != nil {
+		return nil
+	}
+	inv, err := c.Repo.Invocation(query)
+	if err == nil {
+		err = c.open(ctx, inv, state)
+	}
+	if err == nil {
+		c.StateLookups[name] = c.statesOf(inv)[state]
+	}
+	return err
 }
 
 // Diff resolves both states and compares them.
@@ -91,11 +130,11 @@ func filterLeftOut(all []snapshots.LeftOut, paths []string) []snapshots.LeftOut 
 	})
 }
 
-// Close closes the sandbox and the mirror of the repository, if they were opened.
+// Close closes the sandboxes and the mirror of the repository, if they were opened.
 func (c *Comparison) Close() error {
 	var errs []error
-	if c.handle != nil {
-		errs = append(errs, c.handle.Close())
+	for _, h := range c.handles {
+		errs = append(errs, h.Close())
 	}
 	if c.mirror != nil {
 		errs = append(errs, c.mirror.Close())
@@ -130,9 +169,9 @@ func (c *Comparison) resolveState(ctx context.Context, name string) (string, err
 	return snapshot.ID, err
 }
 
-// CaptureWork writes the current content of the tree as a tree object into the mirror and returns its id.
-func (c *Comparison) CaptureWork(ctx context.Context) (string, error) {
-	subject, err := c.Repo.PrepareCapture(c.Subject)
+// CaptureWork writes the current content of a tree as a tree object into the mirror and returns its id.
+func (c *Comparison) CaptureWork(ctx context.Context, subject git.WorktreeSpec) (string, error) {
+	subject, err := c.Repo.PrepareCapture(subject)
 	if err != nil {
 		return "", err
 	}
@@ -145,7 +184,9 @@ func (c *Comparison) CaptureWork(ctx context.Context) (string, error) {
 	if err == nil {
 		left, err = c.Repo.WithoutCleanSubmodules(ctx, c.Repo.Git, subject, left)
 	}
-	c.leftOut = snapshots.ToLeftOut(left)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.leftOut = append(c.leftOut, snapshots.ToLeftOut(left)...)
 	return tree, err
 }
 
@@ -178,7 +219,7 @@ func (c *Comparison) runDiff(ctx context.Context, asked merge.CompareRequest) (d
 func (c *Comparison) explainError(ctx context.Context, err error, req Request, asked merge.CompareRequest) error {
 	found, lookErr := c.Repo.Git.Lookup(ctx, asked.From+"^{tree}", asked.To+"^{tree}")
 	for i, name := range []string{req.From, req.To} {
-		if lookErr == nil && name != Work && found[i].Missing() {
+		if lookErr == nil && path.Base(name) != Work && found[i].Missing() {
 			return &fault.NoCommitError{Name: name}
 		}
 	}

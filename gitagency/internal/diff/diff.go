@@ -11,7 +11,6 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
-	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
 	"github.com/git-agency/git-agency/gitagency/internal/treediff"
 )
@@ -47,13 +46,16 @@ const (
 // States lists the named states.
 var States = []string{Base, Head, Work, Integration}
 
+// otherStates are the states that another invocation can be compared with: "<id>/work" and so on.
+var otherStates = []string{Base, Head, Work}
+
 // Limit bounds the size of a diff in bytes, because the whole text is held in memory, several times.
 const Limit = 256 << 20
 
 // Request selects what to compare.
 type Request struct {
 	Invocation string   // required: id or unique id prefix
-	From       string   // one of States, or a snapshot of any invocation; default: Base
+	From       string   // one of States, a snapshot of any invocation, or "<id>/" and Base, Head or Work of another; default: Base
 	To         string   // same as From; default: Work
 	Paths      []string // files and directories to compare, relative to the top of the sandbox; default: all
 
@@ -65,7 +67,7 @@ type Request struct {
 }
 
 // OfSandbox compares two states of a sandbox: its base commit, its HEAD, its current content including uncommitted
-// changes, any snapshot, or the tip of the integration branch. It changes nothing, and commands may run in the
+// changes, any snapshot, the tip of the integration branch, or a state of another sandbox. It changes nothing, and commands may run in the
 // sandbox meanwhile. For an invocation that has ended, Head and Work cannot be compared.
 //
 // The diff is computed by git. Attributes in the trees and the configuration of the repository are ignored, because
@@ -80,12 +82,13 @@ func OfSandbox(ctx context.Context, r *core.Repository, req Request) (_ Diff, er
 	}
 	c := newComparison(r, inv)
 	defer func() { err = errors.Join(err, c.Close()) }()
-	if slices.ContainsFunc([]string{req.From, req.To}, needsSandbox) {
-		if c.handle, err = sandbox.ImportAndOpen(ctx, r, inv); err != nil {
+	if err := c.open(ctx, inv, req.From, req.To); err != nil {
+		return Diff{}, err
+	}
+	for _, state := range []string{req.From, req.To} {
+		if err := c.addOther(ctx, state); err != nil {
 			return Diff{}, err
 		}
-	} else if inv.BaseCommit == "" {
-		return Diff{}, inv.Err()
 	}
 	d, err := c.Diff(ctx, req)
 	if err != nil {
@@ -104,7 +107,7 @@ func (req *Request) Check(words []string) error {
 	}
 	for _, state := range []string{req.From, req.To} {
 		if !slices.Contains(words, state) && !looksLikeSnapshot(state) {
-			return &fault.InvalidError{What: "state", Value: state, Want: strings.Join(words, ", ") + ", or a snapshot: its commit or <id>/<n>"}
+			return &fault.InvalidError{What: "state", Value: state, Want: strings.Join(words, ", ") + ", a snapshot (its commit or <id>/<n>), or <id>/work, <id>/head or <id>/base of another invocation"}
 		}
 	}
 	paths := slices.Clone(req.Paths)

@@ -107,7 +107,7 @@ func (d *Directory) DiffSnapshots(ctx context.Context, req diff.Request) (_ diff
 			return diff.Diff{}, err
 		}
 	}
-	c := &diff.Comparison{Repo: d.repo, TreeName: d.Path, Subject: d.subject(""), AnyObject: d.FirstSnapshot.ID}
+	c := &diff.Comparison{Repo: d.repo, TreeName: d.Path, AnyObject: d.FirstSnapshot.ID}
 	c.StateLookups = map[string]func(context.Context) (string, error){
 		diff.Base: func(context.Context) (string, error) {
 			if d.FirstSnapshot.ID == "" {
@@ -115,7 +115,7 @@ func (d *Directory) DiffSnapshots(ctx context.Context, req diff.Request) (_ diff
 			}
 			return d.FirstSnapshot.ID, nil
 		},
-		diff.Work: c.CaptureWork,
+		diff.Work: func(ctx context.Context) (string, error) { return c.CaptureWork(ctx, d.subject("")) },
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 	difference, err := c.Diff(ctx, req)

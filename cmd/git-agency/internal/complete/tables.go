@@ -41,7 +41,7 @@ var argumentListers = map[string][]lister{
 	"snapshot ls":       {allInvocations},
 	"snapshot verify":   {snapshotNames},
 	"snapshot checkout": {snapshotNames, shellDirectories},
-	"diff":              {allInvocations},
+	"diff":              {allInvocations, invocationsWithSandbox},
 	"diff --":           {allInvocations, sandboxDirectories, repeatLast},
 	"ask":               {freeText},
 	"review":            {invocationsWithSandbox, repeatLast},
