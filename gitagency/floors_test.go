@@ -150,8 +150,8 @@ var floors = []struct {
 	},
 	{
 		dir: "cmd/git-agency/internal/program",
-		imports: "gitagency reason quote cmd/git-agency/internal/argv cmd/git-agency/internal/term cmd/git-agency/internal/hints " +
-			"cmd/git-agency/internal/format cmd/git-agency/internal/complete",
+		imports: "gitagency reason quote cmd/git-agency/internal/argv cmd/git-agency/internal/background cmd/git-agency/internal/term " +
+			"cmd/git-agency/internal/hints cmd/git-agency/internal/format cmd/git-agency/internal/complete",
 		reserved: urfave,
 	},
 	{
@@ -167,16 +167,23 @@ var floors = []struct {
 		reserved: urfave,
 	},
 	{
+		dir: "cmd/git-agency/internal/landing",
+		imports: "gitagency reason quote cmd/git-agency/internal/argv cmd/git-agency/internal/hints cmd/git-agency/internal/interrupt " +
+			"cmd/git-agency/internal/term cmd/git-agency/internal/format cmd/git-agency/internal/program",
+		reserved: urfave,
+	},
+	{
 		dir:      "cmd/git-agency/internal/inside",
 		imports:  "gitagency cmd/git-agency/internal/argv cmd/git-agency/internal/mcp cmd/git-agency/internal/program",
 		reserved: urfave,
 	},
 	{
 		dir: "cmd/git-agency",
-		imports: "gitagency reason quote cmd/git-agency/internal/argv cmd/git-agency/internal/background " +
+		imports: "gitagency reason quote cmd/git-agency/internal/argv " +
 			"cmd/git-agency/internal/hints cmd/git-agency/internal/interrupt cmd/git-agency/internal/manual cmd/git-agency/internal/inside " +
 			"cmd/git-agency/internal/setup cmd/git-agency/internal/term cmd/git-agency/internal/sources " +
-			"cmd/git-agency/internal/format cmd/git-agency/internal/complete cmd/git-agency/internal/program cmd/git-agency/internal/startflags cmd/git-agency/internal/runs",
+			"cmd/git-agency/internal/format cmd/git-agency/internal/complete cmd/git-agency/internal/program cmd/git-agency/internal/startflags cmd/git-agency/internal/runs " +
+			"cmd/git-agency/internal/landing",
 		reserved: urfave,
 	},
 }

@@ -66,7 +66,7 @@ func (t *tool) discard(c *cli.Context, repo *gitagency.Repository, dir string, n
 		results = append(results, d)
 		t.reportDiscarded(d)
 	}
-	t.removeInBackground(repo, dir, "discard", ids, deferred, cleanupLock)
+	t.RemoveInBackground(repo, dir, "discard", ids, deferred, cleanupLock)
 	if c.Bool("json") {
 		return errors.Join(failed, t.PrintJSON(results))
 	}

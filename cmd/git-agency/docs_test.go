@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/landing"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 	"github.com/git-agency/git-agency/gitagency"
 )
@@ -57,7 +58,8 @@ func TestReadmeListsAllCommands(t *testing.T) {
 func TestReadmeListsLandFlags(t *testing.T) {
 	t.Parallel()
 	row := regexp.MustCompile("(?m)^\\| `git agency land .*$").FindString(readmeText(t))
-	for _, f := range newTool(io.Discard, io.Discard, gitagency.Options{}).landCommand().Flags {
+	land := landing.Commands{Program: newTool(io.Discard, io.Discard, gitagency.Options{}).Program}.Land()
+	for _, f := range land.Flags {
 		name := f.Names()[0]
 		switch name {
 		case "message":

@@ -10,6 +10,7 @@ import (
 
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/hints"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/landing"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/runs"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/setup"
@@ -22,7 +23,6 @@ import (
 func exitCode(err error) int {
 	var interrupted program.InterruptedError
 	var child *program.ChildError
-	var queue *landQueueError
 	switch {
 	case errors.As(err, &child):
 		return child.Code
@@ -35,7 +35,7 @@ func exitCode(err error) int {
 		return code
 	case hints.Is[*program.UsageError](err):
 		return hints.ExitUsage
-	case errors.As(err, &queue) && queue.failed == 0 && slices.Contains([]int{hints.ExitFailed, hints.ExitBroken, hints.ExitRefused}, code):
+	case landing.OnlyConflicts(err) && slices.Contains([]int{hints.ExitFailed, hints.ExitBroken, hints.ExitRefused}, code):
 		return hints.ExitConflict
 	case hints.Is[*findingsError](err) && slices.Contains([]int{hints.ExitFailed, hints.ExitRefused}, code):
 		return hints.ExitBroken
@@ -45,11 +45,10 @@ func exitCode(err error) int {
 
 // hintsFor returns the hints on an error: what to type next.
 func hintsFor(err error) []string {
-	if lines, known := commandHints(err); known {
-		return lines
-	}
-	if lines, known := runs.Hints(err); known {
-		return lines
+	for _, find := range []func(error) (lines []string, known bool){landing.Hints, commandHints, runs.Hints} {
+		if lines, known := find(err); known {
+			return lines
+		}
 	}
 	return hints.For(err, program.RetryOf(err))
 }
@@ -58,22 +57,13 @@ func hintsFor(err error) []string {
 // because of the command that they happened in.
 func commandHints(err error) (lines []string, known bool) {
 	var (
-		usage     *program.UsageError
-		findings  *findingsError
-		link      *linkError
-		child     *program.ChildError
-		queue     *landQueueError
-		put       *putError
-		notPushed *gitagency.NotPushedError
+		usage    *program.UsageError
+		findings *findingsError
+		link     *linkError
+		child    *program.ChildError
+		put      *putError
 	)
 	switch {
-	case errors.As(err, &notPushed):
-		lines = notPushedHints(err, notPushed)
-		if errors.As(err, &queue) {
-			lines = append(lines, queue.hints()...)
-		}
-	case errors.As(err, &queue):
-		lines = queue.hints()
 	case errors.As(err, &child) && child.ShellLine != "":
 		lines = []string{"the command is not run by a shell; to use one: -- sh -c " + quote.Shell(child.ShellLine)}
 	case errors.As(err, &child) && child.Hidden != "":
@@ -129,29 +119,4 @@ func checkoutHints(err error) (lines []string, known bool) {
 		return []string{"name a directory where you may write"}, true
 	}
 	return nil, false
-}
-
-// notPushedHints returns the commands that push a landed branch.
-func notPushedHints(err error, e *gitagency.NotPushedError) []string {
-	to := quote.Shell(e.Address)
-	if len(e.Conflicts) > 0 {
-		in := "git"
-		if e.Tree != "" {
-			in += " -C " + quote.Shell(e.Tree)
-		}
-		return []string{
-			"merge it yourself where " + e.Branch + " is checked out, and push that:",
-			"  " + in + " pull --no-rebase " + to + " " + quote.Shell(e.RemoteBranch),
-			"  " + in + " push " + to + " " + quote.Shell(e.Branch+":"+e.RemoteBranch),
-		}
-	}
-	all := hints.For(e.Err, program.RetryOf(err)) // the cause gets the hints that it gets in a landing
-	if e.Err != nil && gitagency.IsReason(e.Err, reason.Timeout) {
-		return all
-	}
-	var unpushed *pushError
-	if errors.As(err, &unpushed) {
-		all = append(all, "this tries again"+unpushed.retry)
-	}
-	return all
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/hints"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/inside"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/landing"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 	"github.com/git-agency/git-agency/gitagency"
 )
@@ -98,7 +99,7 @@ func (t *tool) submitInside(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	t.reportSubmitted(s)
+	landing.Commands{Program: t.Program}.ReportSubmitted(s)
 	if c.Bool("json") {
 		return t.PrintJSON([]gitagency.SubmitResult{s})
 	}

@@ -63,7 +63,10 @@ func TestConcurrentPushesFromClones(t *testing.T) {
 	for i, c := range clones {
 		group.Go(func() {
 			o := c.try(nil, "git-agency", "land", ids[i], "--commit-all", "-m", fmt.Sprintf("file-%d", i), "--push", "--json")
-			var landed []landOutput
+			var landed []struct {
+				Pushed    bool `json:"pushed"`
+				PushTries int  `json:"push_tries"`
+			}
 			if err := json.Unmarshal([]byte(o.stdout), &landed); err != nil || o.code != 0 || len(landed) != 1 || !landed[0].Pushed {
 				t.Errorf("land %s --push ended with %d: %v\n%s%s", ids[i], o.code, err, o.stdout, o.stderr)
 				return

@@ -108,7 +108,7 @@ func (t *tool) printInvocations(c *cli.Context, repo *gitagency.Repository, invo
 	if broken > 0 {
 		fmt.Fprintf(t.Stderr, "%d broken; 'git agency ls --all' shows %s\n", broken, map[bool]string{true: "it", false: "them"}[broken == 1])
 	}
-	if err := t.warnRemovedTrees(repo, func(id string) bool {
+	if err := t.WarnRemovedTrees(repo, func(id string) bool {
 		return slices.ContainsFunc(invocations, func(i gitagency.Invocation) bool {
 			_, err := i.Path()
 			return err == nil && i.WorktreeID == id

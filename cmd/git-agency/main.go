@@ -1,9 +1,10 @@
 // Command git-agency implements "git agency", which runs many coding agents on one repository without losing work.
 //
-// This package holds the commands. Each has a file named after it: its flags, the request that it passes to package
-// gitagency, and the output. exit maps the errors of all commands to exit codes and hints. Code that knows no command is
-// in internal/: program runs the command line, opens the repository and prints results and errors, with the help of
-// argv, complete, format, hints and term; background, interrupt, manual, setup, sources and startflags serve some commands.
+// This package holds the commands, and internal/runs, landing and inside hold groups of them. Each has a file named after
+// it: its flags, the request that it passes to package gitagency, and the output. exit maps the errors of all commands to
+// exit codes and hints. Code that knows no command is in internal/, too: program runs the command line, opens the
+// repository and prints results and errors, with the help of argv, background, complete, format, hints and term;
+// interrupt, manual, mcp, setup, sources and startflags serve some commands.
 //
 // Output follows four rules. Results go to standard output, everything else to standard error. Errors read like git's:
 // "fatal: …" or "error: …", in lower case and without a full stop, then "hint: …" lines with the command to type.
@@ -23,6 +24,7 @@ import (
 
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/inside"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/interrupt"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/landing"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/runs"
 	"github.com/git-agency/git-agency/gitagency"
@@ -48,7 +50,7 @@ func newTool(stdout, stderr io.Writer, opts gitagency.Options) *tool {
 
 // commands returns all commands, in the order in which help and the manual list them.
 func (t *tool) commands() []program.CommandGroup {
-	run, forAgents := runs.Commands{Program: t.Program}, inside.Commands{Program: t.Program}
+	run, land, forAgents := runs.Commands{Program: t.Program}, landing.Commands{Program: t.Program}, inside.Commands{Program: t.Program}
 	return []program.CommandGroup{
 		{Task: "begin", Commands: []*cli.Command{
 			t.worktreeCommand(),
@@ -85,13 +87,13 @@ func (t *tool) commands() []program.CommandGroup {
 			forAgents.MCP(),
 		}},
 		{Task: "review and land", Commands: []*cli.Command{
-			run.Review(runs.ReviewActions{Diff: t.printDiff, Land: t.landInvocations, Discard: t.discard}),
+			run.Review(runs.ReviewActions{Diff: t.printDiff, Land: land.LandInvocations, Discard: t.discard}),
 			t.radarCommand(),
-			t.submitCommand(),
-			t.rejectCommand(),
-			t.syncCommand(),
-			t.landCommand(),
-			t.unlandCommand(),
+			land.Submit(),
+			land.Reject(),
+			land.Sync(),
+			land.Land(),
+			land.Unland(),
 		}},
 		{Task: "end, and bring back", Commands: []*cli.Command{
 			t.discardCommand(),

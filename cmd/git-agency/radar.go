@@ -68,7 +68,7 @@ in an integration worktree; 129 usage.`,
 			if err != nil {
 				return err
 			}
-			return t.warnRemovedTrees(repo, func(id string) bool { return id == of.ID })
+			return t.WarnRemovedTrees(repo, func(id string) bool { return id == of.ID })
 		},
 	}
 }

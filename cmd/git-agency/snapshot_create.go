@@ -5,9 +5,9 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 	"github.com/git-agency/git-agency/gitagency"
-	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 func (t *tool) snapshotCreateCommand() *cli.Command {
@@ -71,19 +71,12 @@ func (t *tool) printSnapshot(c *cli.Context, snapshot gitagency.Snapshot) error 
 	return t.PrintLine(snapshot.ID)
 }
 
-// leftOutReasons explains why a file of the sandbox is in no commit.
-var leftOutReasons = map[string]string{
-	gitagency.LeftOutSecret:     "it looks like a credential",
-	gitagency.LeftOutRepository: "it is a repository of its own",
-	gitagency.LeftOutSubmodule:  "of a submodule, only the staged commit is kept",
-}
-
 // warnLeftOut warns of each file of the sandbox that is not in its snapshot.
 func (t *tool) warnLeftOut(all []gitagency.LeftOut) {
 	secret := false
 	for _, l := range all {
 		secret = secret || l.Reason == gitagency.LeftOutSecret
-		t.Warn("left out " + quote.Path(l.Path) + ": " + leftOutReasons[l.Reason])
+		t.Warn(format.LeftOut(l))
 	}
 	if secret {
 		t.PrintHint("--include-secrets includes files that look like credentials; to always include a name: git config --add agency.secret '!<name>'")

@@ -137,7 +137,7 @@ Exit status: 0, whatever is found.`,
 					t.PrintHint(hint)
 				}
 			}
-			return t.warnRemovedTrees(repo, func(string) bool { return true })
+			return t.WarnRemovedTrees(repo, func(string) bool { return true })
 		},
 	}
 }
@@ -195,30 +195,6 @@ func reasonAgainstAdoption(repo *gitagency.Repository) (why reason.Reason, moved
 		return state.Reason, false
 	}
 	return "", hints.Is[*gitagency.MovedRepositoryError](err)
-}
-
-// warnRemovedTrees names the adopted worktrees whose trees do not exist any more, and says what to type. concerns limits it
-// to some ids of worktrees.
-func (t *tool) warnRemovedTrees(repo *gitagency.Repository, concerns func(id string) bool) error {
-	worktrees, err := repo.Worktrees(true)
-	if err != nil {
-		return err
-	}
-	for _, w := range worktrees {
-		var broken *gitagency.BrokenError
-		if !errors.As(w.Err(), &broken) || broken.RemovedTree == "" || !concerns(w.ID) {
-			continue
-		}
-		if broken.MovedTo != "" {
-			t.Warn(fmt.Sprintf("worktree %s was moved: its record names %s", w.Name, broken.RemovedTree))
-		} else {
-			t.Warn(fmt.Sprintf("worktree %s does not exist any more: %s is gone", w.Name, broken.RemovedTree))
-		}
-		for _, line := range hints.For(broken, hints.Retry{}) {
-			t.PrintHint(line)
-		}
-	}
-	return nil
 }
 
 func (t *tool) worktreeShowCommand() *cli.Command {

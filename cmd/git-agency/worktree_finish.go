@@ -40,9 +40,9 @@ safety; 75 locked; 129 usage.`,
 			}
 			switch {
 			case c.Bool("json") && finished.Worktree != "":
-				return errors.Join(err, t.PrintJSON(finishOutput{FinishResult: finished, Conflicts: conflictsOf(err), Error: errorText(err)}))
+				return errors.Join(err, t.PrintJSON(finishOutput{FinishResult: finished, Conflicts: format.Conflicts(err), Error: format.ErrorText(err)}))
 			case err != nil:
-				return errors.Join(err, t.printConflicts(err))
+				return errors.Join(err, t.PrintConflicts(err))
 			}
 			return t.PrintLine(finished.Commit)
 		},
@@ -63,7 +63,7 @@ func (t *tool) reportFinished(f gitagency.FinishResult) {
 		did = fmt.Sprintf("%s has all of worktree %s", f.Branch, f.Name)
 	}
 	fmt.Fprintf(t.Stderr, "%s; the worktree is archived\n", did)
-	t.hintOutdated(f.Outdated)
+	t.HintOutdated(f.Outdated)
 	if f.TrashRef != "" {
 		fmt.Fprintf(t.Stderr, "content that was in no branch is kept as %s\n", f.TrashRef)
 	}

@@ -5,12 +5,14 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"reflect"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/git-agency/git-agency/gitagency"
 	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
@@ -89,4 +91,21 @@ func Base64UnlessText(s string) string {
 		return ""
 	}
 	return base64.StdEncoding.EncodeToString([]byte(s))
+}
+
+// Conflicts returns the conflicts that err is about, for JSON: never nil.
+func Conflicts(err error) []gitagency.Conflict {
+	var conflicts *gitagency.ConflictsError
+	if errors.As(err, &conflicts) {
+		return conflicts.Conflicts
+	}
+	return []gitagency.Conflict{}
+}
+
+// ErrorText returns the message of an error for JSON, empty without one.
+func ErrorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
 }

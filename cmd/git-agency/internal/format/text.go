@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
+	"github.com/git-agency/git-agency/gitagency"
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // Summary returns the first line of a message. If that line introduces a list, the first item and the number
@@ -57,4 +59,16 @@ func IDWithName(id, name string) string {
 		return id
 	}
 	return id + " (" + term.OneLine(name) + ")"
+}
+
+// leftOutReasons explains why a file of the sandbox is in no commit.
+var leftOutReasons = map[string]string{
+	gitagency.LeftOutSecret:     "it looks like a credential",
+	gitagency.LeftOutRepository: "it is a repository of its own",
+	gitagency.LeftOutSubmodule:  "of a submodule, only the staged commit is kept",
+}
+
+// LeftOut says that a file of the sandbox is in no commit, and why.
+func LeftOut(l gitagency.LeftOut) string {
+	return "left out " + quote.Path(l.Path) + ": " + leftOutReasons[l.Reason]
 }

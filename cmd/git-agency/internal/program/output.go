@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/hints"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
 	"github.com/git-agency/git-agency/gitagency"
 	"github.com/git-agency/git-agency/gitagency/quote"
@@ -247,4 +248,25 @@ func (p *Program) PrintFields(fields []Field) error {
 			return style.Paint(rows[row][0], rows[row][1], shown)
 		},
 	}.Write(p.Stdout)
+}
+
+// PrintConflicts prints the kinds and the path of each conflict, if err is about conflicts.
+func (p *Program) PrintConflicts(err error) error {
+	var conflicts *gitagency.ConflictsError
+	if !errors.As(err, &conflicts) {
+		return nil
+	}
+	for _, c := range conflicts.Conflicts {
+		if err := p.PrintLine(strings.Join(c.Kinds, ",") + "\t" + quote.Path(c.Path)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// HintOutdated prints the commands that update submodules after commits for them have landed.
+func (p *Program) HintOutdated(all []gitagency.OutdatedSubmodule) {
+	for _, hint := range hints.OutdatedSubmodules(all) {
+		p.PrintHint(hint)
+	}
 }

@@ -51,6 +51,9 @@ func (p *Program) reportError(err error) int {
 	return code
 }
 
+// HintsFor returns the hints on an error of this command line, for a command that reports it itself.
+func (p *Program) HintsFor(err error) []string { return p.config.Hints(p.WithArgv(err)) }
+
 // argvError is an error with the command line that led to it, so that hints can repeat it.
 type argvError struct {
 	error

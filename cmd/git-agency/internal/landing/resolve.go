@@ -1,4 +1,4 @@
-package runs
+package landing
 
 import (
 	"errors"
@@ -9,8 +9,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-// ReportResolve prints that an agent begins to resolve conflicts, or has resolved them.
-func (t Commands) ReportResolve(p gitagency.ResolveProgress) {
+// reportResolve prints that an agent begins to resolve conflicts, or has resolved them.
+func (t Commands) reportResolve(p gitagency.ResolveProgress) {
 	agent := term.OneLine(p.Agent)
 	if p.Resolved {
 		fmt.Fprintf(t.Stderr, "%s resolved the conflicts of %s\n", agent, p.ID)
@@ -19,8 +19,8 @@ func (t Commands) ReportResolve(p gitagency.ResolveProgress) {
 	fmt.Fprintf(t.Stderr, "%s resolves the conflicts of %s in %s; 'git agency logs -f %s' shows its output\n", agent, p.ID, format.Count(p.Paths, "path", "paths"), p.ID)
 }
 
-// WarnUnresolved says what the agent did that was to resolve the conflicts of one of several landings.
-func (t Commands) WarnUnresolved(err error) {
+// warnUnresolved says what the agent did that was to resolve the conflicts of one of several landings.
+func (t Commands) warnUnresolved(err error) {
 	var unresolved *gitagency.UnresolvedError
 	if errors.As(err, &unresolved) {
 		t.Warn(term.Printable(unresolved.Error()))

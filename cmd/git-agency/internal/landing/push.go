@@ -1,4 +1,4 @@
-package main
+package landing
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 )
 
 // planPush returns where to push each branch of a request, or nil without --push. It fills in the rest of the request.
-func (t *tool) planPush(c *cli.Context, repo *gitagency.Repository, req gitagency.PushRequest) ([]gitagency.PushPlan, error) {
+func (t Commands) planPush(c *cli.Context, repo *gitagency.Repository, req gitagency.PushRequest) ([]gitagency.PushPlan, error) {
 	if !c.Bool("push") {
 		return nil, nil
 	}
@@ -22,7 +22,7 @@ func (t *tool) planPush(c *cli.Context, repo *gitagency.Repository, req gitagenc
 }
 
 // pushLanded pushes the branch of each plan, and records the outcome in the results that landed there.
-func (t *tool) pushLanded(c *cli.Context, repo *gitagency.Repository, plans []gitagency.PushPlan, results []landOutput) error {
+func (t Commands) pushLanded(c *cli.Context, repo *gitagency.Repository, plans []gitagency.PushPlan, results []landOutput) error {
 	for i, plan := range plans {
 		ids := idsLandedOn(plan.Branch, results)
 		if c.Bool("dry-run") {
@@ -71,7 +71,7 @@ func idsLandedOn(branch string, results []landOutput) []string {
 }
 
 // warnUnpushed warns of each branch that was to be pushed and was not, because of an error elsewhere.
-func (t *tool) warnUnpushed(c *cli.Context, plans []gitagency.PushPlan, results []landOutput) {
+func (t Commands) warnUnpushed(c *cli.Context, plans []gitagency.PushPlan, results []landOutput) {
 	for _, plan := range plans {
 		if ids := idsLandedOn(plan.Branch, results); len(ids) > 0 && !c.Bool("dry-run") {
 			what := "the landing on"
@@ -86,7 +86,7 @@ func (t *tool) warnUnpushed(c *cli.Context, plans []gitagency.PushPlan, results 
 
 // pushRetryCommand returns the command that pushes a branch again, as the end of a hint. Settings given with -c are
 // not repeated, since they may be secret.
-func (t *tool) pushRetryCommand(c *cli.Context, plan gitagency.PushPlan, ids []string) string {
+func (t Commands) pushRetryCommand(c *cli.Context, plan gitagency.PushPlan, ids []string) string {
 	what := "--all-ready " + plan.Worktree
 	if len(ids) > 0 {
 		what = ids[len(ids)-1]
@@ -112,7 +112,7 @@ type pushError struct {
 
 func (e *pushError) Unwrap() error { return e.error }
 
-func (t *tool) reportPush(did string, plan gitagency.PushPlan) {
+func (t Commands) reportPush(did string, plan gitagency.PushPlan) {
 	as := ""
 	if plan.RemoteBranch != plan.Branch {
 		as = " as " + plan.RemoteBranch

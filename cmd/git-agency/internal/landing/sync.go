@@ -1,4 +1,4 @@
-package main
+package landing
 
 import (
 	"fmt"
@@ -11,7 +11,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-func (t *tool) syncCommand() *cli.Command {
+// Sync builds the command that merges the integration branch into a sandbox.
+func (t Commands) Sync() *cli.Command {
 	return &cli.Command{
 		Name:      "sync",
 		Usage:     "merge the integration branch into a sandbox",
@@ -48,13 +49,13 @@ first.`,
 			}
 			t.reportSynced(synced)
 			if inv, invErr := repo.Invocation(synced.Invocation); invErr == nil {
-				err = firstError(err, t.warnRemovedTrees(repo, func(id string) bool { return id == inv.WorktreeID }))
+				err = firstError(err, t.WarnRemovedTrees(repo, func(id string) bool { return id == inv.WorktreeID }))
 			}
 			switch {
 			case c.Bool("json"):
 				return firstError(t.PrintJSON(synced), err)
 			case err != nil:
-				return firstError(t.printConflicts(err), err)
+				return firstError(t.PrintConflicts(err), err)
 			}
 			return t.PrintLine(synced.Head)
 		},
@@ -72,7 +73,7 @@ func firstError(errs ...error) error {
 }
 
 // reportSynced prints the result of a sync and the command that undoes it.
-func (t *tool) reportSynced(s gitagency.SyncResult) {
+func (t Commands) reportSynced(s gitagency.SyncResult) {
 	branch := s.Branch
 	if branch == "" {
 		branch = format.ShortOID(s.Commit)

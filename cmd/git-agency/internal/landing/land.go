@@ -1,4 +1,4 @@
-package main
+package landing
 
 import (
 	"cmp"
@@ -12,15 +12,14 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/argv"
-	"github.com/git-agency/git-agency/cmd/git-agency/internal/background"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/hints"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/interrupt"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
-	"github.com/git-agency/git-agency/cmd/git-agency/internal/runs"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-func (t *tool) landCommand() *cli.Command {
+// Land builds the command that merges the work of sandboxes into the integration branch.
+func (t Commands) Land() *cli.Command {
 	return &cli.Command{
 		Name:  "land",
 		Usage: "merge the work of sandboxes into the integration branch",
@@ -91,7 +90,7 @@ another failure too; 3 no such invocation or worktree; 4 broken; 5 refused for s
 }
 
 // checkLandFlags refuses flags of land that contradict each other, and --commit-all without a message.
-func (t *tool) checkLandFlags(c *cli.Context) error {
+func (t Commands) checkLandFlags(c *cli.Context) error {
 	if c.Bool("leave") && c.Bool("commit-all") {
 		return program.NewUsageError(c, errors.New("--leave and --commit-all contradict each other"))
 	}
@@ -123,7 +122,7 @@ func (t *tool) checkLandFlags(c *cli.Context) error {
 }
 
 // retryWithMessage returns the command line with "-m <message>" after the name of the command, and so before a "--".
-func (t *tool) retryWithMessage(c *cli.Context) string {
+func (t Commands) retryWithMessage(c *cli.Context) string {
 	retry := t.Retry()
 	retry.Args = slices.Insert(slices.Clone(retry.Args), slices.Index(retry.Args, c.Command.Name)+1, "-m", "<message>")
 	return retry.Command("")
@@ -131,7 +130,7 @@ func (t *tool) retryWithMessage(c *cli.Context) string {
 
 // openToLand opens the repository and returns the invocations to land: the named ones; without a name, the one whose
 // sandbox contains the current directory, or the only one of the integration worktree that contains it.
-func (t *tool) openToLand(c *cli.Context) (*gitagency.Repository, []gitagency.Invocation, error) {
+func (t Commands) openToLand(c *cli.Context) (*gitagency.Repository, []gitagency.Invocation, error) {
 	repo, named, err := t.OpenForOptionalInvocations(c)
 	if !hints.Is[*program.UsageError](err) || repo == nil {
 		return repo, named, err
@@ -161,7 +160,7 @@ func (t *tool) openToLand(c *cli.Context) (*gitagency.Repository, []gitagency.In
 }
 
 // land lands the invocations that are named, in order, up to the first that fails.
-func (t *tool) land(c *cli.Context) error {
+func (t Commands) land(c *cli.Context) error {
 	t.Options.NoGitProbe = true // later landings wait for this one
 	dir, err := t.CurrentDir()
 	if err != nil {
@@ -171,11 +170,11 @@ func (t *tool) land(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	return t.landInvocations(c, repo, dir, named)
+	return t.LandInvocations(c, repo, dir, named)
 }
 
-// landInvocations lands invocations, in order, up to the first that fails. dir is the caller's directory.
-func (t *tool) landInvocations(c *cli.Context, repo *gitagency.Repository, dir string, named []gitagency.Invocation) error {
+// LandInvocations lands invocations, in order, up to the first that fails. dir is the caller's directory.
+func (t Commands) LandInvocations(c *cli.Context, repo *gitagency.Repository, dir string, named []gitagency.Invocation) error {
 	ids := []string{}
 	for _, inv := range named {
 		ids = append(ids, inv.ID)
@@ -223,11 +222,11 @@ func (t *tool) landInvocations(c *cli.Context, repo *gitagency.Repository, dir s
 	if c.Bool("json") {
 		return errors.Join(failed, t.PrintJSON(results))
 	}
-	return errors.Join(failed, t.printConflicts(failed))
+	return errors.Join(failed, t.PrintConflicts(failed))
 }
 
 // landRequest returns the landing options of the flags, and of agency.land.resolve.
-func (t *tool) landRequest(c *cli.Context, repo *gitagency.Repository) (req gitagency.LandRequest, err error) {
+func (t Commands) landRequest(c *cli.Context, repo *gitagency.Repository) (req gitagency.LandRequest, err error) {
 	req = gitagency.LandRequest{
 		Strategy: c.String("strategy"), CommitAll: c.Bool("commit-all"), Leave: c.Bool("leave"), Message: c.String("message"),
 		RequireBase: c.Bool("require-base"), DryRun: c.Bool("dry-run"), DeferCleanup: true,
@@ -240,13 +239,13 @@ func (t *tool) landRequest(c *cli.Context, repo *gitagency.Repository) (req gita
 		req.Resolve, err = repo.ConfiguredResolve()
 	}
 	if req.Resolve != nil {
-		req.Resolve.OnAgent = runs.Commands{Program: t.Program}.ReportResolve
+		req.Resolve.OnAgent = t.reportResolve
 	}
 	return req, err
 }
 
 // removeLanded has the trees of landed sandboxes removed in the background. dir is the caller's directory.
-func (t *tool) removeLanded(repo *gitagency.Repository, dir string, landings []landOutput) {
+func (t Commands) removeLanded(repo *gitagency.Repository, dir string, landings []landOutput) {
 	ids, deferred := []string{}, []string{}
 	var cleanupLock *os.File // one for all
 	for _, l := range landings {
@@ -255,22 +254,5 @@ func (t *tool) removeLanded(repo *gitagency.Repository, dir string, landings []l
 			deferred, cleanupLock = append(deferred, l.Invocation), l.CleanupLock
 		}
 	}
-	t.removeInBackground(repo, dir, "land", ids, deferred, cleanupLock)
-}
-
-// removeInBackground starts another process to remove what is left of sandboxes that have ended: it runs the command that
-// ended them on the same ids again, which removes their trees. ids are all that have ended, deferred those with a tree, and
-// dir is the caller's directory.
-func (t *tool) removeInBackground(repo *gitagency.Repository, dir, command string, ids, deferred []string, cleanupLock *os.File) {
-	if t.HintRemovedDir(repo, dir, ids) {
-		dir = repo.CommonDir
-	}
-	if len(deferred) == 0 {
-		return
-	}
-	defer cleanupLock.Close() // from now on only that process holds it
-	again := append([]string{t.Args[0], command}, deferred...)
-	if err := background.Start(again, dir, t.Options.Env, cleanupLock); err != nil {
-		t.Warn("remains of the ended sandboxes stay until 'git agency prune': " + err.Error())
-	}
+	t.RemoveInBackground(repo, dir, "land", ids, deferred, cleanupLock)
 }

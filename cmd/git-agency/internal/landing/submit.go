@@ -1,4 +1,4 @@
-package main
+package landing
 
 import (
 	"errors"
@@ -11,7 +11,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-func (t *tool) submitCommand() *cli.Command {
+// Submit builds the command that submits work for review.
+func (t Commands) Submit() *cli.Command {
 	return &cli.Command{
 		Name:      "submit",
 		Usage:     "submit work for review",
@@ -43,7 +44,7 @@ discarded, or its integration worktree was archived; 3 no such invocation; 4 bro
 					break
 				}
 				results = append(results, s)
-				t.reportSubmitted(s)
+				t.ReportSubmitted(s)
 			}
 			if c.Bool("json") {
 				return errors.Join(failed, t.PrintJSON(results))
@@ -53,7 +54,8 @@ discarded, or its integration worktree was archived; 3 no such invocation; 4 bro
 	}
 }
 
-func (t *tool) reportSubmitted(s gitagency.SubmitResult) {
+// ReportSubmitted prints the result of a submission.
+func (t Commands) ReportSubmitted(s gitagency.SubmitResult) {
 	switch {
 	case s.Already:
 		fmt.Fprintf(t.Stderr, "%s is in review already, at %s\n", s.ID, format.ShortOID(s.Commit))

@@ -1,4 +1,4 @@
-package main
+package landing
 
 import (
 	"cmp"
@@ -7,11 +7,13 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-func (t *tool) unlandCommand() *cli.Command {
+// Unland builds the command that reverts a landing.
+func (t Commands) Unland() *cli.Command {
 	return &cli.Command{
 		Name:      "unland",
 		Usage:     "revert a landing",
@@ -57,7 +59,7 @@ invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or 143 int
 			if err == nil && !c.Bool("json") {
 				err = t.PrintLine(unlanded.Commit)
 			}
-			u := unlandOutput{UnlandResult: unlanded, Conflicts: conflictsOf(err), Error: errorText(err)}
+			u := unlandOutput{UnlandResult: unlanded, Conflicts: format.Conflicts(err), Error: format.ErrorText(err)}
 			u.Invocation = cmp.Or(u.Invocation, query)
 			return t.pushUnlanded(c, repo, plans, u, err)
 		},
@@ -65,7 +67,7 @@ invocation; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130 or 143 int
 }
 
 // pushUnlanded pushes the branch after an unland, if --push was given and failed is nil, and prints the result.
-func (t *tool) pushUnlanded(c *cli.Context, repo *gitagency.Repository, plans []gitagency.PushPlan, u unlandOutput, failed error) error {
+func (t Commands) pushUnlanded(c *cli.Context, repo *gitagency.Repository, plans []gitagency.PushPlan, u unlandOutput, failed error) error {
 	results := []landOutput{{LandResult: gitagency.LandResult{Invocation: u.Invocation, Commit: u.Commit, Branch: u.Branch}, Error: u.Error}}
 	if failed == nil {
 		failed = t.pushLanded(c, repo, plans, results)
@@ -76,7 +78,7 @@ func (t *tool) pushUnlanded(c *cli.Context, repo *gitagency.Repository, plans []
 	if c.Bool("json") {
 		return errors.Join(failed, t.PrintJSON(u))
 	}
-	return errors.Join(failed, t.printConflicts(failed))
+	return errors.Join(failed, t.PrintConflicts(failed))
 }
 
 // unlandOutput is the JSON of 'unland', also after a failure.
@@ -88,7 +90,7 @@ type unlandOutput struct {
 }
 
 // reportUnlanded prints the result of an unland.
-func (t *tool) reportUnlanded(u gitagency.UnlandResult) {
+func (t Commands) reportUnlanded(u gitagency.UnlandResult) {
 	switch {
 	case u.Already:
 		fmt.Fprintf(t.Stderr, "the landing of %s was reverted before\n", u.Invocation)

@@ -1,4 +1,4 @@
-package main
+package landing
 
 import (
 	"errors"
@@ -12,7 +12,6 @@ import (
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/hints"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/interrupt"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
-	"github.com/git-agency/git-agency/cmd/git-agency/internal/runs"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
 	"github.com/git-agency/git-agency/gitagency"
 	"github.com/git-agency/git-agency/gitagency/quote"
@@ -20,7 +19,7 @@ import (
 )
 
 // landReady lands all submitted invocations of a worktree and prints the result of each.
-func (t *tool) landReady(c *cli.Context) error {
+func (t Commands) landReady(c *cli.Context) error {
 	args, err := program.PositionalArgs(c, 0, 1)
 	if err != nil {
 		return err
@@ -65,12 +64,12 @@ func (t *tool) landReady(c *cli.Context) error {
 		result := queue.add(a)
 		if a.Err == nil {
 			t.reportLeftOut(a.LandResult)
-			t.hintOutdated(a.Outdated)
+			t.HintOutdated(a.Outdated)
 		}
-		runs.Commands{Program: t.Program}.WarnUnresolved(a.Err)
+		t.warnUnresolved(a.Err)
 		var verifyErr *gitagency.VerifyError
 		if errors.As(a.Err, &verifyErr) {
-			queue.verifyHints = hintsFor(t.WithArgv(verifyErr))
+			queue.verifyHints = t.HintsFor(verifyErr)
 		}
 		results = append(results, newLandOutput(a.Invocation, a.LandResult, a.Err))
 		rows = append(rows, []string{tableID(a.Invocation), a.Name, result, a.Commit, failureSummary(a.Err)})
@@ -125,13 +124,13 @@ func findReadyWorktree(c *cli.Context, repo *gitagency.Repository, query string)
 // failureSummary returns one line on why an invocation did not land: the paths in conflict, or the message.
 func failureSummary(err error) string {
 	paths := []string{}
-	for _, c := range conflictsOf(err) {
+	for _, c := range format.Conflicts(err) {
 		paths = append(paths, quote.Path(c.Path))
 	}
 	if len(paths) > 0 {
 		return strings.Join(paths, " ")
 	}
-	return term.Printable(format.Summary(errorText(err)))
+	return term.Printable(format.Summary(format.ErrorText(err)))
 }
 
 // landQueueError reports that not all submitted invocations have landed. The table or the JSON has the result of each.

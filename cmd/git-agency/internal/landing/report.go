@@ -1,22 +1,20 @@
-package main
+package landing
 
 import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
-	"github.com/git-agency/git-agency/cmd/git-agency/internal/hints"
 	"github.com/git-agency/git-agency/gitagency"
 	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // noteSeparateDryRuns prints, after a dry run of several landings, that they were tried one by one and may conflict
 // with each other.
-func (t *tool) noteSeparateDryRuns(c *cli.Context, results []landOutput) {
+func (t Commands) noteSeparateDryRuns(c *cli.Context, results []landOutput) {
 	n := 0
 	for _, l := range results {
 		if l.Commit != "" && !l.Already {
@@ -45,7 +43,7 @@ type pushOutput struct {
 }
 
 func newLandOutput(query string, landed gitagency.LandResult, err error) landOutput {
-	l := landOutput{LandResult: landed, Conflicts: conflictsOf(err), Error: errorText(err)}
+	l := landOutput{LandResult: landed, Conflicts: format.Conflicts(err), Error: format.ErrorText(err)}
 	if l.Invocation == "" {
 		l.Invocation, l.LeftOut = query, []gitagency.LeftOut{}
 	}
@@ -56,44 +54,15 @@ func newLandOutput(query string, landed gitagency.LandResult, err error) landOut
 	return l
 }
 
-func conflictsOf(err error) []gitagency.Conflict {
-	var conflicts *gitagency.ConflictsError
-	if errors.As(err, &conflicts) {
-		return conflicts.Conflicts
-	}
-	return []gitagency.Conflict{}
-}
-
-func errorText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
-}
-
-// printConflicts prints the kinds and the path of each conflict, if err is about conflicts.
-func (t *tool) printConflicts(err error) error {
-	var conflicts *gitagency.ConflictsError
-	if !errors.As(err, &conflicts) {
-		return nil
-	}
-	for _, c := range conflicts.Conflicts {
-		if err := t.PrintLine(strings.Join(c.Kinds, ",") + "\t" + quote.Path(c.Path)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // reportLeftOut names the files of a sandbox that are in none of the commits that landed.
-func (t *tool) reportLeftOut(l gitagency.LandResult) {
+func (t Commands) reportLeftOut(l gitagency.LandResult) {
 	left := 0
 	for _, o := range l.LeftOut {
 		if o.Reason == gitagency.LeftOutLeft {
 			left++
 			continue
 		}
-		t.Warn("left out " + quote.Path(o.Path) + ": " + leftOutReasons[o.Reason])
+		t.Warn(format.LeftOut(o))
 	}
 	kept := slices.IndexFunc(l.LeftOut, func(o gitagency.LeftOut) bool { return o.Reason == gitagency.LeftOutSecret })
 	if kept >= 0 && l.TrashRef != "" {
@@ -104,15 +73,8 @@ func (t *tool) reportLeftOut(l gitagency.LandResult) {
 	}
 }
 
-// hintOutdated prints the commands that update submodules after commits for them have landed.
-func (t *tool) hintOutdated(all []gitagency.OutdatedSubmodule) {
-	for _, hint := range hints.OutdatedSubmodules(all) {
-		t.PrintHint(hint)
-	}
-}
-
 // reportLeft says how many files a landing left in the trash, and how to see them.
-func (t *tool) reportLeft(l gitagency.LandResult, files int) {
+func (t Commands) reportLeft(l gitagency.LandResult, files int) {
 	count := format.Count(files, "file", "files") + " uncommitted"
 	if l.DryRun {
 		fmt.Fprintf(t.Stderr, "would have left %s\n", count)
@@ -131,7 +93,7 @@ func (t *tool) reportLeft(l gitagency.LandResult, files int) {
 }
 
 // reportLanded prints the result of the landing of an invocation with this name, with warnings.
-func (t *tool) reportLanded(l gitagency.LandResult, name string) {
+func (t Commands) reportLanded(l gitagency.LandResult, name string) {
 	invocation := format.IDWithName(l.Invocation, name)
 	t.reportLeftOut(l)
 	if l.MessageUnused {
@@ -149,5 +111,5 @@ func (t *tool) reportLanded(l gitagency.LandResult, name string) {
 	default:
 		fmt.Fprintf(t.Stderr, "%s%s %s of %s on %s\n", would, t.PaintSuccess("landed"), format.Count(l.Commits, "commit", "commits"), invocation, l.Branch)
 	}
-	t.hintOutdated(l.Outdated)
+	t.HintOutdated(l.Outdated)
 }

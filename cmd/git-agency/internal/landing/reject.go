@@ -1,4 +1,4 @@
-package main
+package landing
 
 import (
 	"fmt"
@@ -9,7 +9,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-func (t *tool) rejectCommand() *cli.Command {
+// Reject builds the command that rejects submitted work.
+func (t Commands) Reject() *cli.Command {
 	return &cli.Command{
 		Name:      "reject",
 		Usage:     "reject submitted work, with a reason",
