@@ -173,6 +173,12 @@ var floors = []struct {
 		reserved: urfave,
 	},
 	{
+		dir: "cmd/git-agency/internal/worktrees",
+		imports: "gitagency reason cmd/git-agency/internal/hints cmd/git-agency/internal/term cmd/git-agency/internal/format " +
+			"cmd/git-agency/internal/program",
+		reserved: urfave,
+	},
+	{
 		dir:      "cmd/git-agency/internal/inside",
 		imports:  "gitagency cmd/git-agency/internal/argv cmd/git-agency/internal/mcp cmd/git-agency/internal/program",
 		reserved: urfave,
@@ -183,7 +189,7 @@ var floors = []struct {
 			"cmd/git-agency/internal/hints cmd/git-agency/internal/interrupt cmd/git-agency/internal/manual cmd/git-agency/internal/inside " +
 			"cmd/git-agency/internal/setup cmd/git-agency/internal/term cmd/git-agency/internal/sources " +
 			"cmd/git-agency/internal/format cmd/git-agency/internal/complete cmd/git-agency/internal/program cmd/git-agency/internal/startflags cmd/git-agency/internal/runs " +
-			"cmd/git-agency/internal/landing",
+			"cmd/git-agency/internal/landing cmd/git-agency/internal/worktrees",
 		reserved: urfave,
 	},
 }

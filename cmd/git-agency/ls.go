@@ -12,6 +12,7 @@ import (
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/worktrees"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -119,12 +120,12 @@ func (t *tool) printInvocations(c *cli.Context, repo *gitagency.Repository, invo
 	if len(rows) > 0 || broken > 0 {
 		return nil
 	}
-	worktrees, err := repo.Worktrees(false)
+	present, err := repo.Worktrees(false)
 	switch {
 	case err != nil:
 		return err
-	case len(worktrees) == 0:
-		if hint := firstWorktreeHint(repo); hint != "" {
+	case len(present) == 0:
+		if hint := worktrees.FirstHint(repo); hint != "" {
 			t.PrintHint(hint)
 		}
 	case c.Bool("all"):
@@ -150,9 +151,9 @@ func (t *tool) listRow(i gitagency.Invocation, id, worktree string) []string {
 
 // worktreeTargets maps the ids of the worktrees to the branches that sandboxes started now would land on.
 func worktreeTargets(repo *gitagency.Repository) (map[string]string, error) {
-	worktrees, err := repo.Worktrees(false)
+	present, err := repo.Worktrees(false)
 	targets := map[string]string{}
-	for _, w := range worktrees {
+	for _, w := range present {
 		targets[w.ID] = w.IntegrationBranch()
 	}
 	return targets, err

@@ -1,9 +1,9 @@
 // Command git-agency implements "git agency", which runs many coding agents on one repository without losing work.
 //
-// This package holds the commands, and internal/runs, landing and inside hold groups of them. Each has a file named after
-// it: its flags, the request that it passes to package gitagency, and the output. exit maps the errors of all commands to
-// exit codes and hints. Code that knows no command is in internal/, too: program runs the command line, opens the
-// repository and prints results and errors, with the help of argv, background, complete, format, hints and term;
+// This package holds the commands, and internal/runs, landing, worktrees and inside hold groups of them. Each has a file
+// named after it: its flags, the request that it passes to package gitagency, and the output. exit maps the errors of all
+// commands to exit codes and hints. Code that knows no command is in internal/, too: program runs the command line, opens
+// the repository and prints results and errors, with the help of argv, background, complete, format, hints and term;
 // interrupt, manual, mcp, setup, sources and startflags serve some commands.
 //
 // Output follows four rules. Results go to standard output, everything else to standard error. Errors read like git's:
@@ -27,6 +27,7 @@ import (
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/landing"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/runs"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/worktrees"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -53,7 +54,7 @@ func (t *tool) commands() []program.CommandGroup {
 	run, land, forAgents := runs.Commands{Program: t.Program}, landing.Commands{Program: t.Program}, inside.Commands{Program: t.Program}
 	return []program.CommandGroup{
 		{Task: "begin", Commands: []*cli.Command{
-			t.worktreeCommand(),
+			worktrees.Commands{Program: t.Program}.Worktree(),
 			t.startCommand(),
 		}},
 		{Task: "run agents", Commands: []*cli.Command{

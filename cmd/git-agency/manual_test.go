@@ -21,6 +21,7 @@ import (
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/manual"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/setup"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/worktrees"
 	"github.com/git-agency/git-agency/gitagency"
 )
 
@@ -396,7 +397,7 @@ func TestManualListsAllOutputFields(t *testing.T) {
 
 	for what, fields := range map[string][]program.Field{
 		"an invocation":           invocationFields(gitagency.Invocation{AllowedRead: make([]string, 1), AllowedWrite: make([]string, 1)}),
-		"an integration worktree": worktreeFields(gitagency.Worktree{}),
+		"an integration worktree": worktrees.Fields(gitagency.Worktree{}),
 		"a finding":               findingFields(gitagency.Finding{}),
 		"a thing that was pruned": prunedFields(gitagency.PruneResult{Snapshots: make([]gitagency.PrunedSnapshot, 1)}),
 		"a denial":                denialFields(gitagency.Denial{}),

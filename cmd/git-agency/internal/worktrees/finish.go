@@ -1,4 +1,4 @@
-package main
+package worktrees
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-func (t *tool) worktreeFinishCommand() *cli.Command {
+func (t Commands) finishCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "finish",
 		Usage:     "merge an integration worktree into its parent branch and archive it",
@@ -57,7 +57,7 @@ type finishOutput struct {
 }
 
 // reportFinished says on standard error what became of the worktree.
-func (t *tool) reportFinished(f gitagency.FinishResult) {
+func (t Commands) reportFinished(f gitagency.FinishResult) {
 	did := fmt.Sprintf("merged %s of worktree %s into %s", format.Count(f.Commits, "commit", "commits"), f.Name, f.Branch)
 	if f.Strategy == "" {
 		did = fmt.Sprintf("%s has all of worktree %s", f.Branch, f.Name)
