@@ -3,9 +3,11 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -41,13 +43,27 @@ func (b *bench) listingComparisons(ctx context.Context) (_ []comparison, sound b
 			baseName: processStartName, base: version, tool: b.timeCommand(b.tool, many.dir, append([]string{"ls"}, form...)...),
 		})
 	}
-	mixed, err := b.newMixedRepo(ctx, "mixed", 50, 1000)
+	mixed, err := b.newMixedRepo(ctx, "mixed", 1000, func(r *repository) error {
+		for range treesListed {
+			if _, err := r.startSandbox(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	running, err := b.newMixedRepo(ctx, "running", 1000, func(r *repository) error { return r.runDetached(ctx, treesListed) })
 	if err != nil {
 		return nil, false, err
 	}
 	contests = append(contests, comparison{
 		title: "ls, 1,000, 50 with trees", rounds: 20, promise: promise{extra: 60 * time.Millisecond},
 		baseName: processStartName, base: version, tool: b.timeCommand(b.tool, mixed.dir, "ls"), check: mixed.checkListing,
+	}, comparison{
+		title: "ls, 1,000, 50 running", rounds: 20, promise: promise{extra: 60 * time.Millisecond},
+		baseName: processStartName, base: version, tool: b.timeCommand(b.tool, running.dir, "ls"), check: running.checkRunning,
 	})
 	return append(contests, comparison{
 		title: "ls, 10", rounds: 20,
@@ -125,18 +141,40 @@ func (b *bench) newListingRepo(ctx context.Context, name string, n int) (*reposi
 	return r, nil
 }
 
-// newMixedRepo creates a repository with n invocations, of which some have sandboxes of 200 files, one of them changed and
-// one new; the others are discarded.
-func (b *bench) newMixedRepo(ctx context.Context, name string, sandboxes, n int) (*repository, error) {
+// treesListed is the number of invocations with a sandbox in the repositories of newMixedRepo.
+const treesListed = 50
+
+// newMixedRepo creates a repository with n invocations, of which treesListed have sandboxes of 200 files, one of them
+// changed and one new; the others are discarded.
+func (b *bench) newMixedRepo(ctx context.Context, name string, n int, start func(*repository) error) (*repository, error) {
 	r, err := b.newRepository(ctx, name, 200)
 	if err != nil {
 		return nil, err
 	}
-	for range sandboxes {
-		if _, err := r.startSandbox(ctx); err != nil {
+	if _, err := r.startSandbox(ctx); err != nil {
+		return nil, err
+	}
+	ended := r.sandboxes[0]
+	tree, err := r.sandboxPath(ctx, ended)
+	if err != nil {
+		return nil, err
+	}
+	if _, _, err := b.agency(ctx, r.dir, "discard", ended); err != nil {
+		return nil, err
+	}
+	meta := filepath.Join(filepath.Dir(filepath.Dir(filepath.Dir(tree))), "invocations", ended, "meta.json")
+	second, _, _ := strings.Cut(ended, "-")
+	for i := range n - treesListed - 1 {
+		if err := copyWithID(meta, ended, fmt.Sprintf("%s-%04x", second, i)); err != nil {
 			return nil, err
 		}
-		tree, err := r.sandboxPath(ctx, r.sandboxes[len(r.sandboxes)-1])
+	}
+	r.sandboxes = nil
+	if err := start(r); err != nil {
+		return nil, err
+	}
+	for _, id := range r.sandboxes {
+		tree, err := r.sandboxPath(ctx, id)
 		if err != nil {
 			return nil, err
 		}
@@ -147,25 +185,27 @@ func (b *bench) newMixedRepo(ctx context.Context, name string, sandboxes, n int)
 			return nil, err
 		}
 	}
-	ended := r.sandboxes[sandboxes-1]
-	tree, err := r.sandboxPath(ctx, ended)
-	if err != nil {
-		return nil, err
-	}
-	if _, _, err := b.agency(ctx, r.dir, "discard", ended); err != nil {
-		return nil, err
-	}
-	meta := filepath.Join(filepath.Dir(filepath.Dir(filepath.Dir(tree))), "invocations", ended, "meta.json")
-	second, _, _ := strings.Cut(ended, "-")
-	for i := 0; i < n-sandboxes; i++ {
-		if err := copyWithID(meta, ended, fmt.Sprintf("%s-%04x", second, i)); err != nil {
-			return nil, err
-		}
-	}
-	if _, err := r.startSandbox(ctx); err != nil { // in place of the discarded one
-		return nil, err
-	}
 	return r, nil
+}
+
+// runDetached starts detached runs of agents that are silent. They end by themselves, should the measurement be killed.
+func (r *repository) runDetached(ctx context.Context, n int) error {
+	out, _, err := r.b.agency(ctx, r.dir, "run", worktreeName, "--detach", "-n", strconv.Itoa(n), "-p", "task", "--", "sleep", "600")
+	r.sandboxes = append(r.sandboxes, strings.Fields(out)...)
+	return err
+}
+
+// checkRunning makes sure that ls has shown the runs and counted their changed files, and ends them.
+func (r *repository) checkRunning(ctx context.Context) error {
+	out, _, err := r.b.agency(ctx, r.dir, "ls", "--porcelain")
+	if got := strings.Count(out, "\nstate running\n"); err == nil && got != len(r.sandboxes) {
+		err = fmt.Errorf("ls shows %d running agents, not %d", got, len(r.sandboxes))
+	}
+	if err == nil {
+		err = r.checkListing(ctx)
+	}
+	_, _, stopErr := r.b.agency(ctx, r.dir, append([]string{"stop"}, r.sandboxes...)...)
+	return errors.Join(err, stopErr)
 }
 
 // checkListing makes sure that ls has counted the changed files of the sandboxes.
@@ -174,7 +214,7 @@ func (r *repository) checkListing(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if got, want := strings.Count(out, "\ndirty 2\n"), len(r.sandboxes)-2; got != want {
+	if got, want := strings.Count(out, "\ndirty 2\n"), len(r.sandboxes); got != want {
 		return fmt.Errorf("ls shows %d sandboxes with two changed files, not %d", got, want)
 	}
 	return nil
