@@ -175,9 +175,12 @@ func (r *Repository) explainMissing(err error) error {
 // of this repository.
 func (r *Repository) hasUnrecordedEntry() bool {
 	entries, err := os.ReadDir(filepath.Join(r.CommonDir, "worktrees"))
-	return err == nil && slices.ContainsFunc(entries, func(e os.DirEntry) bool {
-		id := e.Name()
-		_, there := store.FirstExisting(r.Store.InvocationDir(r.ID, id), r.Store.WorktreeDir(r.ID, id), r.Store.SandboxDir(r.ID, id))
-		return ids.Valid(id) && !there
+	if err != nil || len(entries) == 0 {
+		return false
+	}
+	recorded, err := r.Store.RecordedIDs(r.ID)
+	return err == nil && slices.ContainsFunc(entries, func(e os.DirEntry) bool { // a listing does not report unrelated problems
+		_, there := slices.BinarySearch(recorded, e.Name())
+		return !there && ids.Valid(e.Name())
 	})
 }
