@@ -25,8 +25,9 @@ build: ## build bin/git-agency
 # the end, to decide whether a result can be reused. It could not: it depends on the installed git and on the kernel.
 TESTFLAGS := -tags '$(TAGS)' -vet=off -count=1
 
-# -short thins kill sweeps and random cases and leaves none of them out. The timeouts are for a busy machine.
-test: ## run the tests, kill sweeps and random cases thinned
+# -short thins kill sweeps, random cases and tables of damage and attacks, and leaves out testdata/script/long. The timeouts
+# are for a busy machine.
+test: ## run the tests, kill sweeps and tables of cases thinned
 	$(GO) test -short $(TESTFLAGS) -timeout 45m ./...
 
 test-long: ## run the tests in full; as root those of an ordinary user too

@@ -20,11 +20,16 @@ import (
 
 var update = flag.Bool("update", false, "rewrite what the scripts expect to what they got")
 
-// TestScripts runs testdata/script/<verb>_<scenario>.txtar, the specification of the program.
+// TestScripts runs testdata/script/<verb>_<scenario>.txtar, the specification of the program, and with time those in the
+// subdirectory long: they take seconds each, for rare situations.
 func TestScripts(t *testing.T) {
 	t.Parallel()
+	files := listScripts(t, "*.txtar")
+	if !testing.Short() {
+		files = append(files, listScripts(t, "long", "*.txtar")...)
+	}
 	testscript.Run(t, testscript.Params{
-		Dir:                 filepath.Join("..", "..", "testdata", "script"),
+		Files:               files,
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		UpdateScripts:       *update,
@@ -55,6 +60,16 @@ func TestScripts(t *testing.T) {
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},
 	})
+}
+
+// listScripts lists the scripts that match a pattern below testdata/script.
+func listScripts(t *testing.T, pattern ...string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(append([]string{"..", "..", "testdata", "script"}, pattern...)...))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scripts match %q: %v", pattern, err)
+	}
+	return files
 }
 
 // withoutDetach is the git configuration of tests: otherwise the removal of ended sandboxes would continue in the background
