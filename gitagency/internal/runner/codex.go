@@ -163,6 +163,18 @@ func (s *codexStream) Line(line []byte) []Event {
 	return nil
 }
 
+// ErrorLine finds commands that a rule of the user forbids. No item tells them, only the log on standard error.
+func (s *codexStream) ErrorLine(line []byte) []Event {
+	_, text, routed := strings.Cut(string(line), " codex_core::tools::router: error=")
+	if tool, _, _ := strings.Cut(text, " "); routed && strings.Contains(text, "Rejected(") {
+		if tool == "exec_command" {
+			tool = "shell"
+		}
+		return s.denied(tool, text)
+	}
+	return nil
+}
+
 // tool returns the name and the arguments of the tool of an item; no name for an item that is no tool call.
 func (i codexItem) tool() (name string, arguments json.RawMessage) {
 	switch i.Type {

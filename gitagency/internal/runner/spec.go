@@ -22,7 +22,7 @@ type Spec struct {
 	// Interactive returns the command line of the agent's own program on a terminal.
 	Interactive func(Launch) []string
 
-	// NewStream returns a reader of the agent's standard output in headless mode.
+	// NewStream returns a reader of the agent's output in headless mode.
 	NewStream func() Stream
 
 	StateEnv func(dir string) []string // variables that make the agent keep its state below a directory
@@ -85,11 +85,14 @@ type File struct {
 	Merge func(existing []byte) ([]byte, error)
 }
 
-// Stream reads the standard output of a headless agent, line by line.
+// Stream reads the output of a headless agent, line by line.
 type Stream interface {
-	// Line parses a line and returns the events that it tells. A line that is no event of the agent yields none.
+	// Line parses a line of standard output and returns the events that it tells. A line that is no event of the agent
+	// yields none.
 	Line(line []byte) []Event
-	// Summary returns what the stream told so far.
+	// ErrorLine parses a line of standard error.
+	ErrorLine(line []byte) []Event
+	// Summary returns what the output told so far.
 	Summary() Summary
 }
 

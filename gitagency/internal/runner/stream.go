@@ -60,6 +60,9 @@ func (r *recorder) Summary() Summary {
 	return s
 }
 
+// ErrorLine ignores standard error, on which most agents tell nothing that their streams do not.
+func (r *recorder) ErrorLine([]byte) []Event { return nil }
+
 func (r *recorder) session(id string) {
 	if isSessionID(id) {
 		r.summary.Session = id

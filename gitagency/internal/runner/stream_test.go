@@ -140,6 +140,7 @@ func TestStreamsTellDeniedTools(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]Summary{
 		"claude-denied":     {Denied: []string{"Bash"}, Complete: true},
+		"codex-denied":      {Denied: []string{"shell"}, Complete: true}, // on standard error
 		"gemini-denied":     {Denied: []string{"run_shell_command"}, Complete: true},
 		"opencode-denied":   {Denied: []string{"bash"}, Complete: true},
 		"opencode-rejected": {Denied: []string{"bash"}}, // the stream ends in a step that calls tools
@@ -222,7 +223,8 @@ func TestStreamBoundsTexts(t *testing.T) {
 	}
 }
 
-// readStream returns the events but usage, and the summary, of a stream in testdata whose name begins with an agent.
+// readStream returns the events but usage, and the summary, of a stream in testdata whose name begins with an agent. Some
+// have a file with standard error besides.
 func readStream(t *testing.T, name string) ([]Event, Summary) {
 	t.Helper()
 	agent, _, _ := strings.Cut(name, "-")
@@ -242,6 +244,13 @@ func readStream(t *testing.T, name string) ([]Event, Summary) {
 				events = append(events, e)
 			}
 		}
+	}
+	errors, err := os.ReadFile(filepath.Join("testdata", name+".stderr"))
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	for line := range bytes.SplitSeq(errors, []byte("\n")) {
+		events = append(events, stream.ErrorLine(line)...)
 	}
 	return events, stream.Summary()
 }
@@ -264,6 +273,7 @@ func fuzzStream(f *testing.F, s Spec) {
 		}
 		f.Add(data)
 	}
+	f.Add([]byte("x codex_core::tools::router: error=exec_command Rejected(\"y\")\n"))
 	f.Add([]byte("null\n[]\n1\n\"\"\n{\"type\":null}\n{"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		stream := s.NewStream()
@@ -273,7 +283,7 @@ func fuzzStream(f *testing.F, s Spec) {
 			}
 		}
 		for line := range bytes.SplitSeq(data, []byte("\n")) {
-			for _, e := range stream.Line(line) {
+			for _, e := range append(stream.Line(line), stream.ErrorLine(line)...) {
 				text("text", e.Text)
 				text("tool", e.Tool)
 			}

@@ -106,6 +106,7 @@ func (a *attempt) connectOutput(opts *sandbox.ExecOptions) (logs outputLogs, err
 	}
 	if a.stream != nil {
 		writers[0] = io.MultiWriter(writers[0], a.stream)
+		writers[1] = io.MultiWriter(writers[1], errorReader{a.stream})
 	}
 	opts.Stdout, opts.Stderr = writers[0], writers[1]
 	return logs, nil
@@ -134,53 +135,82 @@ func (o *output) Write(p []byte) (int, error) {
 // maxStreamLine bounds a line of an agent's stream that is parsed; a longer one is left out.
 const maxStreamLine = 4 << 20
 
-// streamReader splits the standard output of an agent into lines for its stream reader.
+// streamReader splits the output of an agent into lines for its stream reader.
 type streamReader struct {
 	stream runner.Stream
 	report func(runner.Event)
 
-	mu      sync.Mutex
-	pending []byte
-	skip    bool // inside a line that is too long
+	mu             sync.Mutex
+	stdout, stderr lineSplitter
 }
 
+// Write reads standard output.
 func (s *streamReader) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	written := len(p)
-	for {
-		line, rest, complete := bytes.Cut(p, []byte{'\n'})
-		if !s.skip {
-			s.pending = append(s.pending, line...)
-		}
-		if s.skip = s.skip || len(s.pending) > maxStreamLine; s.skip {
-			s.pending = nil
-		}
-		if !complete {
-			return written, nil
-		}
-		if !s.skip {
-			s.parse()
-		}
-		s.pending, s.skip, p = s.pending[:0], false, rest
-	}
+	s.stdout.split(p, s.parse)
+	return len(p), nil
 }
 
-func (s *streamReader) parse() {
-	for _, event := range s.stream.Line(s.pending) {
+// errorReader reads standard error.
+type errorReader struct{ *streamReader }
+
+func (s errorReader) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stderr.split(p, s.parseError)
+	return len(p), nil
+}
+
+func (s *streamReader) parse(line []byte)      { s.reportAll(s.stream.Line(line)) }
+func (s *streamReader) parseError(line []byte) { s.reportAll(s.stream.ErrorLine(line)) }
+
+func (s *streamReader) reportAll(events []runner.Event) {
+	for _, event := range events {
 		s.report(event)
 	}
 }
 
-// summary parses a last line without a newline, and returns what the stream told.
+// summary parses the last lines if they have no newline, and returns what the output told.
 func (s *streamReader) summary() runner.Summary {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.pending) > 0 && !s.skip {
-		s.parse()
-		s.pending = nil
-	}
+	s.stdout.flush(s.parse)
+	s.stderr.flush(s.parseError)
 	return s.stream.Summary()
+}
+
+// lineSplitter splits a stream into lines.
+type lineSplitter struct {
+	pending []byte
+	skip    bool // inside a line that is too long
+}
+
+func (l *lineSplitter) split(p []byte, each func(line []byte)) {
+	for {
+		line, rest, complete := bytes.Cut(p, []byte{'\n'})
+		if !l.skip {
+			l.pending = append(l.pending, line...)
+		}
+		if l.skip = l.skip || len(l.pending) > maxStreamLine; l.skip {
+			l.pending = nil
+		}
+		if !complete {
+			return
+		}
+		if !l.skip {
+			each(l.pending)
+		}
+		l.pending, l.skip, p = l.pending[:0], false, rest
+	}
+}
+
+// flush passes a last line without a newline.
+func (l *lineSplitter) flush(each func(line []byte)) {
+	if len(l.pending) > 0 && !l.skip {
+		each(l.pending)
+		l.pending = nil
+	}
 }
 
 // maxEventText bounds the text of one event.

@@ -18,7 +18,8 @@ func (s *linesStream) Line(line []byte) []runner.Event {
 	s.lines = append(s.lines, string(line))
 	return []runner.Event{{Kind: runner.Message, Text: string(line)}}
 }
-func (s *linesStream) Summary() runner.Summary { return runner.Summary{} }
+func (s *linesStream) ErrorLine([]byte) []runner.Event { return nil }
+func (s *linesStream) Summary() runner.Summary         { return runner.Summary{} }
 
 func TestStreamReaderSplitsLines(t *testing.T) {
 	t.Parallel()
