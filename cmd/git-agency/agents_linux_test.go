@@ -156,22 +156,6 @@ func (l *agentLab) received(text string) bool {
 	})
 }
 
-// processesWith returns the processes in whose environment or arguments a text occurs.
-func processesWith(t *testing.T, file, text string) []string {
-	t.Helper()
-	files, err := filepath.Glob("/proc/[0-9]*/" + file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var found []string
-	for _, name := range files {
-		if data, err := os.ReadFile(name); err == nil && bytes.Contains(data, []byte(text)) { // processes end, or are of others
-			found = append(found, filepath.Dir(name))
-		}
-	}
-	return found
-}
-
 func TestRealAgentLandsItsWork(t *testing.T) {
 	t.Parallel()
 	forEachRealAgent(t, []fakemodel.Step{

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bytes"
+	"crypto/rand"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,13 +16,15 @@ import (
 type scriptedAgents struct {
 	*lab
 	programs string
+	key      string // of each agent
 }
 
 func newScriptedAgents(t *testing.T) *scriptedAgents {
-	l := &scriptedAgents{lab: newLab(t)}
+	// Claude Code records the last 20 characters of a key, in its own state.
+	l := &scriptedAgents{lab: newLab(t), key: rand.Text() + "-0123456789-0123456789"}
 	l.programs = filepath.Join(l.dir, "programs")
 	l.env = append(l.env, "PATH="+l.programs+":"+l.bin+":"+os.Getenv("PATH"),
-		"ANTHROPIC_API_KEY=key-zq48-of-the-test", "OPENAI_API_KEY=key-zq48-of-the-test", "GEMINI_API_KEY=key-zq48-of-the-test")
+		"ANTHROPIC_API_KEY="+l.key, "OPENAI_API_KEY="+l.key, "GEMINI_API_KEY="+l.key)
 	l.agency("worktree", "create", "wt")
 	return l
 }
@@ -101,4 +106,126 @@ func TestRunSaysWhatExitCodeHides(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A task with quotes, newlines, a leading dash and 200 KB arrives intact at each agent, whatever way it is given. The kernel
+// limits an argument to 128 KB.
+func TestTaskArrivesIntactInEveryWay(t *testing.T) {
+	t.Parallel()
+	const begin = "-p --task-file \"quotes\" 'x' $(id) `id` \\n %s\n- \x1b[31m\n/second é\n"
+	for _, agent := range []string{"claude", "codex", "gemini", "opencode", ""} {
+		t.Run(agent, func(t *testing.T) {
+			t.Parallel()
+			l := newScriptedAgents(t)
+			const script = "cat >input; cmp input $AGENCY_TASK_FILE || exit 9; sha256sum <input >sum; rm input; git add sum; git commit -qm sum --allow-empty"
+			to := []string{"--", "sh", "-c", script}
+			if agent != "" {
+				l.install(agent, script, recorded(t, agent+"-commit.jsonl"))
+				to = nil
+			}
+			file := filepath.Join(l.dir, "task file")
+			id := ""
+			for i, way := range []string{"-p", "--task-file", "-"} {
+				size := 200 << 10
+				if way == "-p" {
+					size = 120 << 10
+				}
+				task := begin + strings.Repeat("0123456789abcde\n", size/16) + way
+				l.write(file, task)
+				sum := strings.Fields(l.must("sha256sum", file))[0]
+				value := map[string][]string{"-p": {"-p", task}, "--task-file": {"--task-file", file}, "-": {"-"}}[way]
+				argv := []string{"git-agency", "resume", id}
+				if i == 0 {
+					argv = []string{"git-agency", "run", "wt"}
+					if agent != "" {
+						argv = append(argv, "--runner", agent)
+					}
+				}
+				argv = append(argv, value...)
+				if i == 0 {
+					argv = append(argv, to...)
+				}
+				if way == "-" { // the shell connects the file with standard input
+					argv = append([]string{"sh", "-c", `exec "$@" <"$0"`, file}, argv...)
+				}
+				if o := l.try(nil, argv...); o.code != 0 {
+					t.Fatalf("%s: %d %s", way, o.code, o.stderr)
+				}
+				id = strings.Fields(l.agency("ls", "--format", "%(invocation_id)"))[0]
+				if got := l.agency("exec", id, "--", "git", "show", "HEAD:sum"); !strings.HasPrefix(got, sum) {
+					t.Errorf("%s: the agent got another task: %s, want %s", way, got, sum)
+				}
+			}
+		})
+	}
+}
+
+// Neither the task nor the key of an agent is in a process list, and the task is in no environment. No file that git-agency
+// writes has the key, and only those of the tasks have more than the first line of a task.
+func TestTaskAndKeyStaySecret(t *testing.T) {
+	t.Parallel()
+	l := newScriptedAgents(t)
+	task, key := rand.Text(), strings.Split(l.key, "-")[0]
+	gate := filepath.Join(l.dir, "gate")
+	l.write(filepath.Join(gate, "closed"), "")
+	l.git("config", "--global", "agency.sandbox.read", gate)
+	l.install("claude", `cat >/dev/null; echo w >>w; git add w; git commit -qm w; until test -e `+gate+`/open; do sleep 0.02; done`, recorded(t, "claude-commit.jsonl"))
+	id := l.agency("run", "wt", "--runner", "claude", "--detach", "-p", "first line\n"+task)
+	if !waitUntil(func() bool { return processesWith(t, "cmdline", filepath.Join(l.programs, "claude")) != nil }) {
+		t.Fatalf("the agent does not work: %s", l.agency("logs", id))
+	}
+	for _, text := range []string{task, key} {
+		if found := processesWith(t, "cmdline", text); found != nil {
+			t.Errorf("%s is an argument of %q", text, found)
+		}
+	}
+	if found := processesWith(t, "environ", task); found != nil {
+		t.Errorf("the task is in the environment of %q", found)
+	}
+	if processesWith(t, "environ", key) == nil {
+		t.Error("no process has the key, so this test finds nothing")
+	}
+	l.write(filepath.Join(gate, "open"), "")
+	l.agency("wait", id)
+	l.agency("resume", id, "-p", "again\n"+task)
+	l.agency("land", id)
+	for _, args := range [][]string{{"events"}, {"ls", "--all", "--json"}, {"logs", id}, {"doctor"}} {
+		out := l.try(nil, append([]string{"git-agency"}, args...)...)
+		if strings.Contains(out.stdout+out.stderr, task) || strings.Contains(out.stdout+out.stderr, key) {
+			t.Errorf("%q tells it: %+v", args, out)
+		}
+	}
+	var with []string
+	if err := filepath.WalkDir(l.dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if bytes.Contains(text, []byte(task)) || bytes.Contains(text, []byte(key)) {
+			with = append(with, filepath.Base(path))
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(with)
+	if got := strings.Join(with, " "); got != "inputs.jsonl task" {
+		t.Errorf("files with the task or the key: %s", got)
+	}
+}
+
+// processesWith returns the processes in whose environment or arguments a text occurs.
+func processesWith(t *testing.T, file, text string) []string {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/" + file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, name := range files {
+		if data, err := os.ReadFile(name); err == nil && bytes.Contains(data, []byte(text)) { // processes end, or are of others
+			found = append(found, filepath.Dir(name))
+		}
+	}
+	return found
 }

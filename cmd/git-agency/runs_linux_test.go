@@ -54,31 +54,56 @@ func (l *lab) requireGone(argument string) {
 	}
 }
 
+// killRun kills the process that supervises a run, and waits until the kernel has ended all others of the run.
+func (l *lab) killRun(id string) {
+	l.t.Helper()
+	if err := syscall.Kill(l.invocation(id).PID, syscall.SIGKILL); err != nil {
+		l.t.Fatal(err)
+	}
+	if !waitUntil(func() bool { return !l.invocation(id).Running }) {
+		l.t.Fatalf("processes of %s are left", id)
+	}
+}
+
 // Twelve agents work at once on one worktree: three are killed, one hangs, one fills its log, one asks. Every state is
-// right, and no output or commit gets into another sandbox.
+// right, and no task, output, commit, question or event gets into another sandbox.
 func TestTwelveRunsAtOnce(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	l.agency("worktree", "create", "wt")
-	const commits = `echo "I am $AGENCY_INVOCATION_ID"; echo "$AGENCY_INVOCATION_ID" >mine; git add mine; git commit -qm mine`
-	want := map[string]string{}
-	for range 6 {
-		want[l.runDetached(commits)] = "finished"
+	gate := filepath.Join(l.dir, "gate")
+	l.write(filepath.Join(gate, "closed"), "")
+	l.git("config", "--global", "agency.sandbox.read", gate)
+	want, tasks := map[string]string{}, map[string]string{}
+	start := func(status, script string, flags ...string) string {
+		t.Helper()
+		task := fmt.Sprint("task number ", len(tasks))
+		id := l.agency(append(append([]string{"run", "wt", "--detach", "-p", task}, flags...), "--", "sh", "-c",
+			`echo "I am $AGENCY_INVOCATION_ID with $(cat)"; until test -e `+gate+`/open; do sleep 0.05; done; `+script)...)
+		want[id], tasks[id] = status, task
+		l.waitForLog(id, "I am "+id+" with "+task+"\n")
+		return id
 	}
-	hanging := l.runDetached(`echo hangs; trap "" TERM; while :; do sleep 1234.5; done`, "--timeout", "3s")
-	filling := l.runDetached(`yes "0123456789012345678901234567890123456789" | head -c 40000000; ` + commits)
-	asking := l.runDetached(`echo '{"question":"which?"}' >$AGENCY_QUESTION_FILE`)
-	want[hanging], want[filling], want[asking] = "timed_out", "finished", "blocked"
+	const commits = `echo "$AGENCY_INVOCATION_ID" >mine; git add mine; git commit -qm mine`
+	for range 6 {
+		start("finished", commits)
+	}
+	filling := start("finished", `yes "0123456789012345678901234567890123456789" | head -c 40000000; `+commits)
+	asking := start("blocked", `echo '{"question":"which '$AGENCY_INVOCATION_ID'?"}' >$AGENCY_QUESTION_FILE`)
 	var killed []string
 	for range 3 {
-		id := l.runDetached(`echo begun; exec sleep 4321.5`)
-		l.waitForLog(id, "begun")
-		if err := syscall.Kill(l.invocation(id).PID, syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
-		killed = append(killed, id)
-		want[id] = "failed"
+		killed = append(killed, start("failed", `exec sleep 4321.5`))
 	}
+	hanging := start("timed_out", `trap "" TERM; while :; do sleep 1234.5; done`, "--timeout", "5s")
+	for id := range want {
+		if inv := l.invocation(id); inv.State != "running" && id != hanging { // which may have ended on a slow machine
+			t.Errorf("%s is %s (%s)", id, inv.State, inv.StatusReason)
+		}
+	}
+	for _, id := range killed {
+		l.killRun(id)
+	}
+	l.write(filepath.Join(gate, "open"), "")
 	o := l.try(nil, append([]string{"git-agency", "wait"}, killed[0], hanging, filling, asking)...)
 	if o.code != 7 || strings.Count(o.stdout, "\n") != 4 {
 		t.Errorf("wait: %+v", o)
@@ -86,14 +111,24 @@ func TestTwelveRunsAtOnce(t *testing.T) {
 	for id, status := range want {
 		l.try(nil, "git-agency", "wait", id)
 		inv := l.invocation(id)
-		if inv.Status != status || inv.State != status || inv.Running || inv.PID != 0 {
-			t.Errorf("%s is %s (%s), want %s", id, inv.Status, inv.StatusReason, status)
+		if inv.Status != status || inv.State != status || inv.Running || inv.PID != 0 || inv.Task != tasks[id] {
+			t.Errorf("%s is %s (%s), want %s; its task is %q", id, inv.Status, inv.StatusReason, status, inv.Task)
+		}
+		asked := map[string]string{asking: "which " + asking + "?"}[id]
+		if inv.Question != asked {
+			t.Errorf("%s asks %q", id, inv.Question)
+		}
+		events := l.agency("events", id)
+		for other := range want {
+			if other != id && strings.Contains(events, other) {
+				t.Errorf("the events of %s have %s:\n%s", id, other, events)
+			}
+		}
+		if log := l.read(filepath.Join(l.repoData(), "invocations", id, "stdout.log")); id != filling && strings.Count(log, "\n") != 1 {
+			t.Errorf("log of %s: %.200q", id, log)
 		}
 		if status == "finished" {
-			if log := l.agency("logs", id); !strings.Contains(log, "I am "+id) || strings.Count(log, "I am ") != 1 {
-				t.Errorf("log of %s: %.200q", id, log)
-			}
-			if mine := l.agency("exec", id, "--", "git", "show", "HEAD:mine"); mine != id {
+			if mine := l.agency("exec", id, "--", "git", "log", "-p", "--format=", "HEAD^.."); strings.Count(mine, "\n+") != 2 || !strings.HasSuffix(mine, "\n+"+id) {
 				t.Errorf("%s committed %q", id, mine)
 			}
 		}
@@ -124,34 +159,84 @@ func logSize(t *testing.T, dir string) (size int64) {
 	return size
 }
 
-// After a restart of the machine, all processes are gone and their ids belong to others: no run counts as running, and each
-// can be resumed.
+// After a restart of the machine, all processes are gone and their ids belong to others: no run counts as running, stop ends
+// no foreign process, and each run can be resumed. A process with the recorded id is another one if it began at another time
+// or after another boot.
 func TestRunsAfterRestartOfMachine(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	l.agency("worktree", "create", "wt")
-	id := l.runDetached(`if test "$(cat)" = again; then echo resumed $AGENCY_SESSION_ID; else echo begun $AGENCY_SESSION_ID; exec sleep 3131.5; fi`)
-	l.waitForLog(id, "begun")
-	pid := l.invocation(id).PID
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
+	script := `if test "$(cat)" = again; then echo resumed $AGENCY_SESSION_ID; else echo begun $AGENCY_SESSION_ID; exec sleep 3131.5; fi`
+	foreign := l.runDetached(script)
+	l.waitForLog(foreign, "begun")
+	pid, identity := l.supervisor(foreign)
+	boot, began, _ := strings.Cut(identity, ":")
+	for _, c := range []struct{ name, identity, status string }{
+		{"the supervisor itself", identity, "running"}, // so the other cases depend on the identity alone
+		{"a process that began at another time", boot + ":1", "failed"},
+		{"a process that began at the same time after another boot", "01234567-89ab-4cde-8f01-23456789abcd:" + began, "failed"},
+		{"a record without the time", "", "failed"},
+	} {
+		id := l.runDetached(script)
+		l.waitForLog(id, "begun")
+		l.killRun(id)
+		l.setSupervisor(id, pid, c.identity)
+		inv := l.invocation(id)
+		if inv.Status != c.status || inv.State != c.status {
+			t.Errorf("%s: it is %s, %s (%s)", c.name, inv.Status, inv.State, inv.StatusReason)
+		}
+		if c.status == "running" {
+			l.setSupervisor(id, pid, "")
+			continue
+		}
+		if inv.Running || inv.PID != 0 || !strings.Contains(inv.StatusReason, "restarted") {
+			t.Errorf("%s: process %d, %s", c.name, inv.PID, inv.StatusReason)
+		}
+		l.try(nil, "git-agency", "stop", id)
+		if o := l.try(nil, "git-agency", "resume", id, "-p", "again"); o.code != 0 || !strings.Contains(o.stdout, "resumed "+inv.SessionID) {
+			t.Errorf("%s: resume: %+v", c.name, o)
+		}
+		if log := l.agency("logs", id); !strings.Contains(log, "begun "+inv.SessionID) {
+			t.Errorf("%s: the session changed: %s", c.name, log)
+		}
 	}
-	l.try(nil, "git-agency", "wait", id)
-	record := filepath.Join(l.repoData(), "invocations", id, "meta.json")
-	text := strings.Replace(l.read(record), fmt.Sprintf(`"pid": %d`, pid), fmt.Sprintf(`"pid": %d`, os.Getpid()), 1)
-	if !strings.Contains(text, strconv.Itoa(os.Getpid())) {
-		t.Fatalf("the record has no pid: %s", text)
+	if inv := l.invocation(foreign); inv.Status != "running" || inv.PID != pid {
+		t.Errorf("the foreign process was ended: %s (%s)", inv.Status, inv.StatusReason)
 	}
-	l.write(record, text)
-	if inv := l.invocation(id); inv.Status != "failed" || inv.State != "failed" || inv.Running || !strings.Contains(inv.StatusReason, "restarted") {
-		t.Errorf("it is %s, %s (%s)", inv.Status, inv.State, inv.StatusReason)
+	l.agency("stop", foreign)
+	l.requireGone("3131.5")
+}
+
+// supervisor returns the process in the record of a run, and what identifies it.
+func (l *lab) supervisor(id string) (pid int, identity string) {
+	l.t.Helper()
+	var record struct {
+		PID     int    `json:"pid"`
+		Started string `json:"pid_started"`
 	}
-	if o := l.try(nil, "git-agency", "resume", id, "-p", "again"); o.code != 0 || !strings.Contains(o.stdout, "resumed "+l.invocation(id).SessionID) {
-		t.Errorf("resume: %+v", o)
+	if err := json.Unmarshal([]byte(l.read(l.recordPath(id))), &record); err != nil || record.PID == 0 || record.Started == "" {
+		l.t.Fatalf("%+v, %v", record, err)
 	}
-	if log := l.agency("logs", id); !strings.Contains(log, "begun "+l.invocation(id).SessionID) {
-		t.Errorf("the session changed: %s", log)
+	return record.PID, record.Started
+}
+
+// setSupervisor writes another process into the record of a run that has one.
+func (l *lab) setSupervisor(id string, pid int, identity string) {
+	l.t.Helper()
+	var record map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(l.read(l.recordPath(id))), &record); err != nil || record["pid"] == nil {
+		l.t.Fatalf("%s, %v", record["pid"], err)
 	}
+	record["pid"], record["pid_started"] = json.RawMessage(strconv.Itoa(pid)), json.RawMessage(strconv.Quote(identity))
+	text, err := json.MarshalIndent(record, "", "  ")
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.write(l.recordPath(id), string(text)+"\n")
+}
+
+func (l *lab) recordPath(id string) string {
+	return filepath.Join(l.repoData(), "invocations", id, "meta.json")
 }
 
 // A detached run goes on when the session of its caller ends and all processes of that are killed.
