@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -239,33 +240,44 @@ func (l *lab) recordPath(id string) string {
 	return filepath.Join(l.repoData(), "invocations", id, "meta.json")
 }
 
-// A detached run goes on when the session of its caller ends and all processes of that are killed.
+// A detached run goes on when its caller logs out: the session of the caller ends, its terminal hangs up, and all of its
+// processes are killed.
 func TestDetachedRunSurvivesSession(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	l.agency("worktree", "create", "wt")
-	out := filepath.Join(l.dir, "id")
-	cmd := exec.Command("sh", "-c", `git-agency run wt --detach -- sh -c 'echo begun; until test -e go; do sleep 0.02; done; rm go' >"$0.new" && mv "$0.new" "$0"; exec sleep 1000`, out)
-	cmd.Dir, cmd.Env, cmd.SysProcAttr = l.repo, l.env, &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if !waitForFile(out) {
-		t.Fatal("the run was not started")
-	}
-	id := strings.TrimSpace(l.read(out))
-	for _, line := range strings.Fields(l.must("ps", "-s", strconv.Itoa(cmd.Process.Pid), "-o", "pid=")) {
-		if pid, err := strconv.Atoi(line); err != nil || syscall.Kill(pid, syscall.SIGKILL) != nil {
-			t.Fatalf("kill %s: %v", line, err)
+	for _, flag := range []string{"", "--tty"} {
+		out := filepath.Join(l.dir, "id"+flag)
+		session := l.startOnTerminal(80, nil, "sh", "-c", `git-agency run wt --detach `+flag+` -- sh -c 'echo begun; until test -e go; do sleep 0.02; done; rm go; echo done' >"$0.new" && mv "$0.new" "$0"; trap "" HUP; while :; do sleep 1000; done`, out)
+		if !waitForFile(out) {
+			t.Fatalf("the run was not started: %s", session.text())
+		}
+		id := strings.TrimSpace(l.read(out))
+		if !waitUntil(func() bool { return strings.Contains(l.agency("logs", id), "begun") }) {
+			t.Fatal("the run did not begin")
+		}
+		for _, signal := range []syscall.Signal{syscall.SIGHUP, syscall.SIGKILL} {
+			for _, line := range strings.Fields(l.must("ps", "-s", strconv.Itoa(session.cmd.Process.Pid), "-o", "pid=")) {
+				pid, err := strconv.Atoi(line)
+				if err == nil {
+					err = syscall.Kill(pid, signal)
+				}
+				if err != nil && !errors.Is(err, syscall.ESRCH) {
+					t.Fatalf("kill %s: %v", line, err)
+				}
+			}
+		}
+		session.wait()
+		if inv := l.invocation(id); inv.Status != "running" {
+			t.Errorf("%s: it is %s (%s)", flag, inv.Status, inv.StatusReason)
+		}
+		l.write(filepath.Join(l.dir, "go"), "")
+		l.agency("put", id, filepath.Join(l.dir, "go"), "go")
+		l.agency("wait", id)
+		if log := l.agency("logs", id); !strings.Contains(log, "done") {
+			t.Errorf("%s: it wrote %q", flag, log)
 		}
 	}
-	_ = cmd.Wait()
-	if inv := l.invocation(id); inv.Status != "running" {
-		t.Errorf("it is %s (%s)", inv.Status, inv.StatusReason)
-	}
-	l.write(filepath.Join(l.dir, "go"), "")
-	l.agency("put", id, filepath.Join(l.dir, "go"), "go")
-	l.agency("wait", id)
 }
 
 // Of several processes that execute the same run, one does; the others refuse.
