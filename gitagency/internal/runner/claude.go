@@ -3,6 +3,7 @@ package runner
 import (
 	"cmp"
 	"encoding/json"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -25,17 +26,19 @@ func claude() Spec {
 		Files:       func(l Launch) []File { return []File{{Name: ".claude.json", Merge: l.mergeClaude}} },
 		PassEnv: []string{
 			"ANTHROPIC_*", "API_TIMEOUT_MS", "BASH_DEFAULT_TIMEOUT_MS", "BASH_MAX_TIMEOUT_MS", "MAX_THINKING_TOKENS",
-			"CLAUDE_CODE_MAX_OUTPUT_TOKENS", "CLAUDE_CODE_SUBAGENT_MODEL", "CLAUDE_CODE_EFFORT_LEVEL",
+			"CLAUDE_CODE_MAX_OUTPUT_TOKENS", "CLAUDE_CODE_SUBAGENT_MODEL", "CLAUDE_CODE_EFFORT_LEVEL", "CLAUDE_CODE_EXTRA_BODY",
+			"CLAUDE_CODE_API_KEY_HELPER_TTL_MS", // no CLAUDE_CODE_*: some lead to the Claude Code that git-agency was started from
 		},
 		SetEnv: []string{
 			"IS_SANDBOX=1", // else --dangerously-skip-permissions is refused for root
 			"DISABLE_AUTOUPDATER=1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
 		},
 		Keys:    []string{"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"},
+		KeyText: regexp.MustCompile(`"(?:ANTHROPIC_API_KEY|ANTHROPIC_AUTH_TOKEN|CLAUDE_CODE_OAUTH_TOKEN|apiKeyHelper|primaryApiKey)"\s*:\s*"[^"]`),
 		HomeEnv: "CLAUDE_CONFIG_DIR",
 		Logins:  []string{".claude/.credentials.json"},
 		Seeds: []Seed{
-			{From: ".claude.json", Moved: ".claude.json", To: ".claude.json"},
+			{From: ".claude.json", Moved: ".claude.json", To: ".claude.json", Settings: true},
 			{From: ".claude/settings.json", Moved: "settings.json", To: "settings.json", Settings: true},
 		},
 	}

@@ -25,6 +25,7 @@ func codex() Spec {
 		Files:       func(l Launch) []File { return []File{{Name: "config.toml", Merge: l.mergeCodex}} },
 		PassEnv:     []string{"OPENAI_ORGANIZATION", "OPENAI_PROJECT"},
 		KeyEnv:      regexp.MustCompile(`env_key\s*=\s*["']([A-Za-z_][A-Za-z0-9_]*)["']`),
+		KeyText:     regexp.MustCompile(`(?m)^\s*(?:experimental_bearer_token|model_provider)\s*=\s*["'][^"']`),
 		Keys:        []string{"OPENAI_API_KEY", "CODEX_API_KEY", "CODEX_ACCESS_TOKEN"},
 		HomeEnv:     "CODEX_HOME",
 		Logins:      []string{".codex/auth.json"},
@@ -39,15 +40,31 @@ func codex() Spec {
 	}
 	// Codex does not read OPENAI_BASE_URL: a base URL is in config.toml.
 	s.Hosts = func(env []string) []string {
-		if hosts := s.configuredHosts(env); hosts != nil {
+		hosts := s.configuredHosts(env)
+		switch {
+		case hosts != nil && s.choosesProvider(env):
 			return hosts
+		case proc.Getenv(env, "OPENAI_API_KEY") != "" || proc.Getenv(env, "CODEX_API_KEY") != "":
+			return append(hosts, "api.openai.com")
 		}
-		if proc.Getenv(env, "OPENAI_API_KEY") != "" || proc.Getenv(env, "CODEX_API_KEY") != "" {
-			return []string{"api.openai.com"}
-		}
-		return []string{"chatgpt.com", "auth.openai.com", "api.openai.com"}
+		return append(hosts, "chatgpt.com", "auth.openai.com", "api.openai.com")
 	}
 	return s
+}
+
+// choosesProvider reports whether the user's settings choose another provider of models than OpenAI. Settings may describe
+// providers that only profiles choose.
+func (s Spec) choosesProvider(env []string) bool {
+	topLevel := regexp.MustCompile(`(?s)\A(.*?)(?:\n\s*\[|\z)`)
+	choice := regexp.MustCompile(`(?m)^\s*model_provider\s*=\s*["']([^"']+)["']`)
+	for _, text := range s.settings(env, topLevel) {
+		for _, provider := range firstGroups(choice, []byte(text)) {
+			if provider != "openai" {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func codexOptions(l Launch) []string {

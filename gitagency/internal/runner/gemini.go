@@ -2,6 +2,7 @@ package runner
 
 import (
 	"encoding/json"
+	"regexp"
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
@@ -28,9 +29,11 @@ func gemini() Spec {
 		PassEnv: []string{
 			"GEMINI_MODEL", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_PROJECT_ID", "GOOGLE_CLOUD_LOCATION", "GOOGLE_GENAI_USE_VERTEXAI",
 			"GOOGLE_GENAI_USE_GCA", "GOOGLE_GEMINI_BASE_URL", "GOOGLE_VERTEX_BASE_URL", "GOOGLE_GENAI_API_VERSION",
+			"GEMINI_API_KEY_AUTH_MECHANISM", "GEMINI_CLI_CUSTOM_HEADERS",
 		},
 		SetEnv:  []string{"GEMINI_SANDBOX=false", "GEMINI_CLI_TRUST_WORKSPACE=true", "NO_BROWSER=true"},
 		Keys:    []string{"GEMINI_API_KEY", "GOOGLE_API_KEY"},
+		KeyText: regexp.MustCompile(`(?m)^\s*(?:export\s+)?(?:GEMINI_API_KEY|GOOGLE_API_KEY)[ \t]*=[ \t]*["']?[^\s"']`), // .env
 		HomeEnv: "GEMINI_CLI_HOME",
 		Logins:  []string{".gemini/oauth_creds.json", ".gemini/gemini-credentials.json"},
 	}

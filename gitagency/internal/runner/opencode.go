@@ -32,9 +32,10 @@ func opencode() Spec {
 		},
 		PassEnv: []string{"OPENCODE_CONFIG", "OPENCODE_CONFIG_CONTENT", "OPENCODE_CONFIG_DIR", "OPENCODE_PERMISSION"},
 		KeyEnv:  regexp.MustCompile(`\{env:([A-Za-z_][A-Za-z0-9_]*)\}`),
+		KeyText: regexp.MustCompile(`"(?:apiKey|baseURL)"\s*:\s*"[^"]`),
 		SetEnv: []string{
-			"OPENCODE_DISABLE_AUTOUPDATE=1", "OPENCODE_DISABLE_DEFAULT_PLUGINS=1", "OPENCODE_DISABLE_LSP_DOWNLOAD=1",
-			"OPENCODE_DISABLE_MODELS_FETCH=1", "OPENCODE_DISABLE_SHARE=1",
+			// Not OPENCODE_DISABLE_DEFAULT_PLUGINS: without them it does not find the provider of a login by OAuth.
+			"OPENCODE_DISABLE_AUTOUPDATE=1", "OPENCODE_DISABLE_LSP_DOWNLOAD=1", "OPENCODE_DISABLE_MODELS_FETCH=1", "OPENCODE_DISABLE_SHARE=1",
 		},
 		Logins: []string{".local/share/opencode/auth.json"},
 		Seeds: []Seed{

@@ -31,7 +31,7 @@ func (s Spec) SeedPath(env []string, seed Seed) string {
 }
 
 // Login returns the variable or the file that lets the agent use its model, or "" if the user has neither. It does not
-// check whether the model accepts it.
+// check whether the model accepts it. A key in settings counts, unless they name variables with keys, which are not set.
 func (s Spec) Login(env []string) string {
 	for _, name := range s.keyNames(env) {
 		if proc.Getenv(env, name) != "" {
@@ -44,6 +44,14 @@ func (s Spec) Login(env []string) string {
 			continue
 		}
 		if fi, err := os.Stat(path); err == nil && fi.Mode().IsRegular() && fi.Size() > 0 {
+			return path
+		}
+	}
+	if s.KeyText == nil || s.KeyEnv != nil && s.settings(env, s.KeyEnv) != nil {
+		return ""
+	}
+	for _, seed := range s.Seeds {
+		if path := s.SeedPath(env, seed); seed.Settings && path != "" && s.KeyText.Match(readSettings(path)) {
 			return path
 		}
 	}
@@ -100,13 +108,18 @@ func readSettings(path string) []byte {
 	return text
 }
 
-// baseURL finds the base URL of a model in TOML, JSON and NAME=value lines: base_url = "…", "baseURL": "…", X_BASE_URL=….
-// It need not parse the file: a URL too many is one more host that the user configured.
-var baseURL = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(?i)base_?url["']?\s*[=:]\s*["']?(https?://[^\s"',}]+)`)
-})
+// baseURL finds the base URL of a model in TOML and JSON: base_url = "…", "baseURL": "…". It need not parse the file: a URL
+// too many is one more host that the user configured.
+var baseURL = sync.OnceValue(func() *regexp.Regexp { return settingWithURL(`base_?url`) })
 
-// configuredHosts returns the hosts of the base URLs in variables with these names and in the settings of the user.
+// settingWithURL finds the URL, as first group, of a setting whose name a pattern matches, in TOML, JSON and NAME=value
+// lines.
+func settingWithURL(name string) *regexp.Regexp {
+	return regexp.MustCompile(`(?i)` + name + `["']?\s*[=:]\s*["']?(https?://[^\s"',}]+)`)
+}
+
+// configuredHosts returns the hosts of the base URLs in variables with these names, which settings of the user can set too.
+// Without names, each base URL in the settings counts.
 func (s Spec) configuredHosts(env []string, names ...string) []string {
 	var hosts []string
 	add := func(text string) {
@@ -117,7 +130,11 @@ func (s Spec) configuredHosts(env []string, names ...string) []string {
 	for _, name := range names {
 		add(proc.Getenv(env, name))
 	}
-	for _, text := range s.settings(env, baseURL()) {
+	pattern := baseURL()
+	if len(names) > 0 { // tools that the agent starts have base URLs, too
+		pattern = settingWithURL(`\b(?:` + strings.Join(names, "|") + `)`)
+	}
+	for _, text := range s.settings(env, pattern) {
 		add(text)
 	}
 	return hosts

@@ -31,6 +31,7 @@ type Spec struct {
 
 	PassEnv []string                    // names of the user's variables that the agent gets; NAME_* is a prefix
 	KeyEnv  *regexp.Regexp              // finds names of variables with keys in the user's settings, as first group; may be nil
+	KeyText *regexp.Regexp              // finds a key, or a provider that needs none, in the user's settings
 	SetEnv  []string                    // NAME=value pairs that are set behind walls
 	Keys    []string                    // variables of which one can replace a login
 	Logins  []string                    // From of the seeds of which one is a login

@@ -122,7 +122,11 @@ func TestHosts(t *testing.T) {
 	write(t, home, "gateway/.gemini/.env", "GEMINI_API_KEY=x\nGOOGLE_GEMINI_BASE_URL=https://llm.example.com:8443\n")
 	write(t, home, "gateway/.config/opencode/opencode.jsonc", `{"provider": {"corp": {"options": {"baseURL": "https://llm.example.com/v1", "apiKey": "{env:CORP_KEY}"}}}}`)
 	write(t, home, "login/.local/share/opencode/auth.json", `{"anthropic": {"type": "oauth"}, "unknown": {}}`)
-	gateway, login := "HOME="+filepath.Join(home, "gateway"), "HOME="+filepath.Join(home, "login")
+	write(t, home, "others/.claude/settings.json", `{"env": {"OPENAI_BASE_URL": "https://tool.example.com"}}`)
+	write(t, home, "others/.claude.json", `{"mcpServers": {"x": {"env": {"X_BASE_URL": "https://tool.example.com"}}}}`)
+	write(t, home, "others/.gemini/settings.json", `{"mcpServers": {"x": {"env": {"X_BASE_URL": "https://tool.example.com"}}}}`)
+	write(t, home, "others/.codex/config.toml", "model_provider = \"openai\"\n[profiles.local]\nmodel_provider = \"local\"\n[model_providers.local]\nbase_url = \"http://127.0.0.1:11434/v1\"\n")
+	gateway, login, others := "HOME="+filepath.Join(home, "gateway"), "HOME="+filepath.Join(home, "login"), "HOME="+filepath.Join(home, "others")
 	for _, c := range []struct {
 		agent string
 		env   []string
@@ -137,6 +141,10 @@ func TestHosts(t *testing.T) {
 		{"claude", []string{"ANTHROPIC_BASE_URL=https://{region}.example"}, "api.anthropic.com platform.claude.com"},
 		{"claude", []string{"ANTHROPIC_BASE_URL=gate.example"}, "api.anthropic.com platform.claude.com"},
 		{"claude", []string{gateway}, "llm.example.com"},
+		{"claude", []string{others}, "api.anthropic.com platform.claude.com"},
+		{"codex", []string{others}, "127.0.0.1:11434 chatgpt.com auth.openai.com api.openai.com"},
+		{"codex", []string{others, "OPENAI_API_KEY=x"}, "127.0.0.1:11434 api.openai.com"},
+		{"gemini", []string{others, "GEMINI_API_KEY=x"}, "generativelanguage.googleapis.com"},
 		{"codex", nil, "chatgpt.com auth.openai.com api.openai.com"},
 		{"codex", []string{"OPENAI_API_KEY=x"}, "api.openai.com"},
 		{"codex", []string{gateway}, "10.0.0.7:8080"},
@@ -162,6 +170,85 @@ func TestHosts(t *testing.T) {
 		}
 		if got := s.Login([]string{gateway, "CORP_KEY=x"}); got != "CORP_KEY" {
 			t.Errorf("%s: login %q", agent, got)
+		}
+	}
+}
+
+// A user whose key is in the settings of an agent is logged in.
+func TestLoginInSettings(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		agent, file, text string
+		found             bool
+	}{
+		{"claude", ".claude/settings.json", `{"env": {"ANTHROPIC_AUTH_TOKEN": "x"}}`, true},
+		{"claude", ".claude/settings.json", `{"apiKeyHelper": "/usr/local/bin/key"}`, true},
+		{"claude", ".claude.json", `{"primaryApiKey":"x"}`, true},
+		{"claude", ".claude/settings.json", `{"env": {"ANTHROPIC_AUTH_TOKEN": "", "OTHER_API_KEY": "x"}}`, false},
+		{"codex", ".codex/config.toml", "model_provider = \"local\"\n[model_providers.local]\nbase_url = \"http://127.0.0.1:11434/v1\"\n", true},
+		{"codex", ".codex/config.toml", "[model_providers.corp]\nexperimental_bearer_token = 'x'\n", true},
+		{"codex", ".codex/config.toml", "model_provider = \"corp\"\n[model_providers.corp]\nenv_key = \"UNSET\"\n", false},
+		{"codex", ".codex/config.toml", "model = \"x\"\n", false},
+		{"gemini", ".gemini/.env", "# key\nGEMINI_API_KEY=\"x\"\n", true},
+		{"gemini", ".gemini/.env", "GEMINI_API_KEY=\nGOOGLE_CLOUD_PROJECT=p\n", false},
+		{"opencode", ".config/opencode/opencode.json", `{"provider": {"l": {"options": {"baseURL": "http://127.0.0.1:11434/v1"}}}}`, true},
+		{"opencode", ".config/opencode/opencode.json", `{"provider": {"c": {"options": {"apiKey": "{env:UNSET}"}}}}`, false},
+		{"opencode", ".config/opencode/opencode.json", `{"model": "a/b"}`, false},
+	} {
+		home := t.TempDir()
+		write(t, home, c.file, c.text)
+		want := ""
+		if c.found {
+			want = filepath.Join(home, c.file)
+		}
+		s, _ := FindSpec(c.agent)
+		if got := s.Login([]string{"HOME=" + home}); got != want {
+			t.Errorf("%s with %s: %q, want %q", c.agent, c.text, got, want)
+		}
+	}
+}
+
+// What an agent must get, and what it must not, by the documents of the agents and by trying them.
+func TestVariables(t *testing.T) {
+	t.Parallel()
+	for agent, want := range map[string]struct{ passed, set, neither string }{
+		"claude": {
+			"ANTHROPIC_API_KEY ANTHROPIC_AUTH_TOKEN ANTHROPIC_BASE_URL ANTHROPIC_CUSTOM_HEADERS ANTHROPIC_MODEL CLAUDE_CODE_OAUTH_TOKEN",
+			"IS_SANDBOX=1 DISABLE_AUTOUPDATER=1 CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "CLAUDE_CODE_SSE_PORT CLAUDECODE CLAUDE_CONFIG_DIR OPENAI_API_KEY",
+		},
+		"codex": {"OPENAI_API_KEY CODEX_API_KEY OPENAI_ORGANIZATION OPENAI_PROJECT", "", "CODEX_HOME CODEX_SANDBOX ANTHROPIC_API_KEY"},
+		"gemini": {
+			"GEMINI_API_KEY GOOGLE_API_KEY GOOGLE_GEMINI_BASE_URL GEMINI_MODEL GOOGLE_CLOUD_PROJECT GEMINI_CLI_CUSTOM_HEADERS",
+			"GEMINI_SANDBOX=false GEMINI_CLI_TRUST_WORKSPACE=true", "GEMINI_CLI_HOME GOOGLE_APPLICATION_CREDENTIALS OPENAI_API_KEY",
+		},
+		"opencode": {
+			"OPENCODE_CONFIG_CONTENT OPENAI_API_KEY ANTHROPIC_API_KEY OPENROUTER_API_KEY",
+			"OPENCODE_DISABLE_AUTOUPDATE=1 OPENCODE_DISABLE_MODELS_FETCH=1 OPENCODE_DISABLE_LSP_DOWNLOAD=1",
+			"OPENCODE_SERVER_PASSWORD OPENCODE_DISABLE_DEFAULT_PLUGINS AWS_SECRET_ACCESS_KEY",
+		},
+	} {
+		s, _ := FindSpec(agent)
+		names := s.PassNames(nil)
+		passes := func(name string) bool {
+			return slices.ContainsFunc(names, func(pattern string) bool {
+				prefix, any := strings.CutSuffix(pattern, "*")
+				return name == pattern || any && strings.HasPrefix(name, prefix)
+			})
+		}
+		for name := range strings.FieldsSeq(want.passed) {
+			if !passes(name) {
+				t.Errorf("%s does not get %s", agent, name)
+			}
+		}
+		for name := range strings.FieldsSeq(want.neither) {
+			if passes(name) || slices.ContainsFunc(s.SetEnv, func(kv string) bool { return strings.HasPrefix(kv, name+"=") }) {
+				t.Errorf("%s gets %s", agent, name)
+			}
+		}
+		for kv := range strings.FieldsSeq(want.set) {
+			if !slices.Contains(s.SetEnv, kv) {
+				t.Errorf("%s: %s is not set", agent, kv)
+			}
 		}
 	}
 }
