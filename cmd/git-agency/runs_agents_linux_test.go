@@ -229,3 +229,35 @@ func processesWith(t *testing.T, file, text string) []string {
 	}
 	return found
 }
+
+// Codex gives its MCP servers only the variables that are named on its command line. Those are all that a run sets, also
+// after an answer.
+func TestCodexPassesAllVariablesOfRun(t *testing.T) {
+	t.Parallel()
+	l := newScriptedAgents(t)
+	l.install("codex", `cat >/dev/null; test -n "$AGENCY_ANSWER_FILE" || echo '{"question":"which?"}' >"$AGENCY_QUESTION_FILE"
+env | sed -n 's/^\(AGENCY_[A-Z_]*\)=.*/variable \1/p' | sort >&2; printf 'argument %s\n' "$@" >&2`, recorded(t, "codex-commit.jsonl"))
+	o, inv := l.run("codex")
+	if o.code != 7 {
+		t.Fatalf("%+v", o)
+	}
+	if o = l.try(nil, "git-agency", "resume", inv.ID, "--answer", "this"); o.code != 0 {
+		t.Fatalf("%+v", o)
+	}
+	var set, passed []string
+	for line := range strings.Lines(o.stderr) {
+		if name, is := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "variable "); is {
+			set = append(set, name)
+		}
+		if _, list, is := strings.Cut(line, ",env_vars=["); is {
+			list, _, _ = strings.Cut(list, "]")
+			for name := range strings.SplitSeq(list, ",") {
+				passed = append(passed, strings.Trim(name, `"`))
+			}
+		}
+	}
+	slices.Sort(passed)
+	if len(set) == 0 || !slices.Equal(set, passed) {
+		t.Errorf("a run sets %q, and codex passes %q\n%s", set, passed, o.stderr)
+	}
+}
