@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"crypto/rand"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -259,5 +260,69 @@ env | sed -n 's/^\(AGENCY_[A-Z_]*\)=.*/variable \1/p' | sort >&2; printf 'argume
 	slices.Sort(passed)
 	if len(set) == 0 || !slices.Equal(set, passed) {
 		t.Errorf("a run sets %q, and codex passes %q\n%s", set, passed, o.stderr)
+	}
+}
+
+// Text of an agent gets to the terminal of the user only with its control characters escaped: from its stream, its question,
+// its submission and its errors.
+func TestRunEscapesTextOfAgent(t *testing.T) {
+	t.Parallel()
+	const steer = "\x1b]0;owned\x07\x1b[2J\x1b[8mx\u009b31m\u202e\u2066\u200b"
+	l := newScriptedAgents(t)
+	text := func(v any) string {
+		data, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	type object = map[string]any
+	message := func(kind string, content object) string {
+		return text(object{"type": kind, "message": object{"id": "m", "content": []object{content}}}) + "\n"
+	}
+	stream := message("assistant", object{"type": "tool_use", "id": "1", "name": "Bash" + steer, "input": object{"command": "ls " + steer}}) +
+		message("user", object{"type": "tool_result", "tool_use_id": "1", "is_error": true, "content": "no " + steer}) +
+		message("assistant", object{"type": "text", "text": "first " + steer + "\nsecond " + steer}) +
+		text(object{"type": "system", "subtype": "api_retry", "error": "again " + steer}) + "\n"
+	result := object{"type": "result", "subtype": "success", "result": "last " + steer, "permission_denials": []object{{"tool_name": "Edit" + steer}}}
+	failure := object{"type": "result", "is_error": true, "result": "failed " + steer}
+	question := text(object{"question": "which " + steer, "options": []string{"one " + steer}, "context": "about " + steer})
+
+	onTerminal := func(args ...string) outcome {
+		t.Helper()
+		out := l.startOnTerminal(100, []string{"GIT_PAGER=cat", "PATH=" + l.programs + ":" + l.bin + ":" + os.Getenv("PATH")}, append([]string{"git-agency"}, args...)...).wait()
+		for _, raw := range []string{"\x1b]0;", "\x1b[2J", "\x1b[8m", "\u009b", "\u202e", "\u2066", "\u200b"} {
+			if strings.Contains(out.stdout, raw) {
+				t.Errorf("%q prints %q: %q", args, raw, out.stdout)
+			}
+		}
+		return out
+	}
+	shows := false
+	for _, c := range []struct {
+		script string
+		result any
+		code   int
+	}{
+		{`echo w >w; git add w; git commit -qm w; git agency submit -m "$(printf 'note \033[2J')"`, result, 0},
+		{"cat >$AGENCY_QUESTION_FILE <<'END OF QUESTION'\n" + question + "\nEND OF QUESTION", result, 7},
+		{"true", failure, 1},
+	} {
+		l.install("claude", "cat >/dev/null\n"+c.script, stream+text(c.result)+"\n")
+		out := onTerminal("run", "wt", "--runner", "claude", "-p", "task "+steer)
+		if out.code != c.code {
+			t.Errorf("exit code %d, want %d: %s", out.code, c.code, out.stdout)
+		}
+		const id = "@"
+		for _, args := range [][]string{
+			{"ls"}, {"ls", "--json"}, {"ls", "--porcelain"}, {"ls", "--format", "%(last_message) %(question) %(status_reason)"}, {"show", id},
+			{"show", id, "--json"}, {"questions"}, {"questions", "--json"}, {"questions", "--porcelain"}, {"wait", id}, {"log", id},
+			{"log", id, "--json"}, {"events", id}, {"logs", id}, {"attach", id}, {"resume", id, "--answer", ""},
+		} {
+			shows = strings.Contains(onTerminal(args...).stdout, `\x1b[2J`) || shows
+		}
+	}
+	if !shows {
+		t.Error("no command shows the text of the agent, so this test finds nothing")
 	}
 }
