@@ -55,6 +55,7 @@ func forEachRealAgent(t *testing.T, steps []fakemodel.Step, test func(*agentLab)
 // scriptedTask is a part of each task, by which the model server finds the script.
 const scriptedTask = "Scripted task."
 
+// configure sets up the agents as a user would, each with an MCP server that does not work behind walls.
 func (l *agentLab) configure(agents string) {
 	l.env = append(l.env, "PATH="+strings.Join([]string{l.bin, filepath.Join(agents, "bin"), os.Getenv("PATH")}, ":"),
 		"ANTHROPIC_BASE_URL="+l.server.URL, "ANTHROPIC_API_KEY=sk-fake-key-of-the-test",
@@ -69,7 +70,16 @@ wire_api = "responses"
 env_key = "GATEWAY_KEY"
 request_max_retries = 1
 stream_max_retries = 1
+[mcp_servers.broken]
+command = "/no/such/program"
 `, l.server.URL))
+	for name, key := range map[string]string{".claude.json": "mcpServers", ".gemini/settings.json": "mcpServers", ".config/opencode/config.json": "mcp"} {
+		server := `{"command": "/no/such/program", "args": []}`
+		if key == "mcp" {
+			server = `{"type": "local", "command": ["/no/such/program"], "enabled": true}`
+		}
+		l.write(filepath.Join(home, name), `{"`+key+`": {"broken": `+server+`}}`)
+	}
 	l.write(filepath.Join(home, ".config", "opencode", "opencode.jsonc"), fmt.Sprintf(`{
   // of the user
   "model": "gateway/any",
