@@ -27,6 +27,7 @@ import (
 // touched in the last run: two sandboxes may since have changed a file that neither had touched before.
 type forecast struct {
 	r               *core.Repository
+	only            string   // id of the sandbox whose pairs with others are computed, and nothing else; empty: everything is
 	cacheName       string   // name of its fact cache
 	secrets         []string // name patterns of untracked files to leave out
 	sandboxes       []*sandboxState

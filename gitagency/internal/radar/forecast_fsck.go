@@ -23,8 +23,11 @@ func (s *forecast) fsckBase(i int) string {
 	return s.tip.Commit
 }
 
-// unchecked lists the sandboxes without a cached check result.
+// unchecked lists the sandboxes without a cached check result. A forecast of pairs alone needs none.
 func (s *forecast) unchecked() []int {
+	if s.only != "" {
+		return nil
+	}
 	var left []int
 	for i, b := range s.sandboxes {
 		if b.err != nil {

@@ -23,16 +23,19 @@ func integrationPair(sandbox int) pair { return pair{integrationSide, sandbox} }
 
 func (p pair) withIntegration() bool { return p.a == integrationSide }
 
-// pairs lists all pairs of readable sandboxes and the integration branch, sorted.
+// pairs lists the pairs of readable sandboxes and the integration branch, sorted: all of them, or those of one sandbox with
+// other sandboxes.
 func (s *forecast) pairs() []pair {
 	var all []pair
 	for b := range s.sandboxes {
 		if s.sandboxes[b].err != nil {
 			continue
 		}
-		all = append(all, integrationPair(b))
+		if s.only == "" {
+			all = append(all, integrationPair(b))
+		}
 		for a := range b {
-			if s.sandboxes[a].err == nil {
+			if s.sandboxes[a].err == nil && (s.only == "" || s.sandboxes[a].inv.ID == s.only || s.sandboxes[b].inv.ID == s.only) {
 				all = append(all, pair{a, b})
 			}
 		}
@@ -203,7 +206,7 @@ func (s *forecast) mergePairs(ctx context.Context, pairs []pair) error {
 			continue
 		case fault.Is[*merge.UnrelatedError](m.err):
 			fact = mergeFact{Unrelated: true}
-		case s.isFaulty(m.a) || s.isFaulty(m.b): // reported for that sandbox
+		case s.only != "" || s.isFaulty(m.a) || s.isFaulty(m.b): // Compute reports it for that sandbox
 			continue
 		case fault.Is[*fault.ReadLimitError](m.err): // it is unknown because of which of them
 			s.sandboxes[m.a].err, s.sandboxes[m.b].err = m.err, m.err
