@@ -48,9 +48,9 @@ func (r *Repository) CreateRuns(ctx context.Context, reqs []RunRequest) ([]Invoc
 	return convertAll(created, newInvocation), publicError(err)
 }
 
-// RunEvent is one event that the stream of an agent tells. Its text is untrusted.
+// RunEvent is one event that the stream of an agent tells, or a conflict with another sandbox. Its text is untrusted.
 type RunEvent struct {
-	Kind string // "message", "tool", "tool-error", "denied", "error" or "usage"
+	Kind string // "message", "tool", "tool-error", "denied", "error", "usage" or "conflict"
 	Text string
 	Tool string
 }
@@ -66,18 +66,23 @@ type ExecuteRunRequest struct {
 	Terminal bool
 	Stdin    io.Reader
 
-	// Detached keeps a terminal for an interactive agent, which AttachRun connects with that of a user.
+	// Detached says that no user waits for this process. It keeps a terminal for an interactive agent, which AttachRun
+	// connects with that of a user.
 	Detached bool
 
 	Force   <-chan struct{} // once closed, ends a grace period that has begun; may be nil
 	OnBegin func()          // called once this process has taken the run over; may be nil
-	OnEvent func(RunEvent)  // called with what the stream of the agent tells; may be nil
+	OnEvent func(RunEvent)  // called with what the stream of the agent tells, and with conflicts to notify of; may be nil
+
+	// Later receives the last step, which notifies the user and takes up to 5 seconds. A caller that reports the end of the
+	// run calls it afterwards. Nil: ExecuteRun does it before it returns.
+	Later func(lastStep func())
 }
 
 func (req ExecuteRunRequest) internal() runs.ExecuteRequest {
 	return runs.ExecuteRequest{
 		ID: req.ID, Stdout: req.Stdout, Stderr: req.Stderr, Terminal: req.Terminal, Stdin: req.Stdin, Detached: req.Detached, Force: req.Force,
-		OnBegin: req.OnBegin, OnEvent: internalOnEvent(req.OnEvent),
+		OnBegin: req.OnBegin, OnEvent: internalOnEvent(req.OnEvent), Later: req.Later,
 	}
 }
 

@@ -105,6 +105,7 @@ const (
 	Denied    = "denied"     // the agent was not permitted to call a tool
 	Failure   = "error"      // the model or the agent failed
 	Usage     = "usage"      // tokens or cost so far
+	Conflict  = "conflict"   // the work conflicts with that of another agent; told by the run, not by a stream
 )
 
 // Event is one normalised event of an agent's stream.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
@@ -29,12 +30,17 @@ type ExecuteRequest struct {
 	Terminal bool
 	Stdin    io.Reader
 
-	// Detached keeps a terminal for an interactive agent, which Attach connects with that of a user.
+	// Detached says that no user waits for this process. It keeps a terminal for an interactive agent, which Attach connects
+	// with that of a user.
 	Detached bool
 
 	Force   <-chan struct{}    // once closed, ends a grace period that has begun; may be nil
 	OnBegin func()             // called once this process has taken the run over; may be nil
-	OnEvent func(runner.Event) // called with what the stream of the agent tells; may be nil
+	OnEvent func(runner.Event) // called with what the stream of the agent tells, and with conflicts to notify of; may be nil
+
+	// Later receives the last step, which notifies the user and takes up to announceTimeout. A caller that reports the end of the
+	// run calls it afterwards. Nil: Execute does it before it returns.
+	Later func(lastStep func())
 }
 
 // Result says how a run ended.
@@ -86,7 +92,15 @@ func Execute(ctx context.Context, r *core.Repository, req ExecuteRequest) (Resul
 		end = a.run(ctx)
 	}
 	res, err := a.finish(ctx, end)
-	return res, errors.Join(err, closeTerminal()) // those who are attached read the record when the connection ends
+	err = errors.Join(err, closeTerminal()) // those who are attached read the record when the connection ends
+	switch {
+	case req.Side != nil: // its caller reports the end
+	case req.Later != nil:
+		req.Later(func() { a.announce(ctx, res) })
+	default:
+		a.announce(ctx, res)
+	}
+	return res, err
 }
 
 // isInteractive reports whether the next run of an agent is on a terminal: one that is given a text is not.
@@ -103,6 +117,8 @@ type attempt struct {
 	req     ExecuteRequest
 	stream  *streamReader // nil if the agent has none
 	budget  budget
+	changed bool           // a snapshot was taken since radar was asked about conflicts
+	notices sync.WaitGroup // notifications under way
 }
 
 // ending is how the program of a run ended.

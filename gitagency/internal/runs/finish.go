@@ -35,16 +35,14 @@ func (a *attempt) finish(ctx context.Context, end ending) (Result, error) {
 		res.Warnings = append(res.Warnings, "its output could not be kept: "+end.logErr.Error())
 	}
 	if end.ran() {
-		if _, err := a.sandbox.TakeSnapshot(ctx, snapshots.TakeRequest{}); err != nil {
+		if err := a.takeSnapshot(ctx); err != nil {
 			res.Warnings = append(res.Warnings, "no snapshot could be taken at its end: "+err.Error())
 		}
 	}
-	if a.req.Side != nil { // its caller reports the end
+	if a.req.Side != nil {
 		return res, a.recordSideEnd(res, summary)
 	}
-	err := a.recordEnd(res, end, summary)
-	a.notify(ctx, res)
-	return res, err
+	return res, a.recordEnd(res, end, summary)
 }
 
 // ran reports whether the program was started.
@@ -241,7 +239,15 @@ func (a *attempt) appendEndEvent(res Result) {
 	})
 }
 
-// snapshotPeriodically takes snapshots while the agent works, whenever something has changed. The returned function ends it.
+// takeSnapshot takes a snapshot, unless nothing has changed.
+func (a *attempt) takeSnapshot(ctx context.Context) error {
+	taken, err := a.sandbox.TakeSnapshot(ctx, snapshots.TakeRequest{})
+	a.changed = a.changed || taken.Created
+	return err
+}
+
+// snapshotPeriodically takes snapshots while the agent works, whenever something has changed, and looks for conflicts with
+// other sandboxes after each. The returned function ends it.
 func (a *attempt) snapshotPeriodically(ctx context.Context) (stop func()) {
 	every, err := a.repo.Settings.SnapshotEvery()
 	if err != nil {
@@ -261,9 +267,10 @@ func (a *attempt) snapshotPeriodically(ctx context.Context) (stop func()) {
 				return struct{}{}, nil
 			case <-ticker.C:
 			}
-			if _, err := a.sandbox.TakeSnapshot(ctx, snapshots.TakeRequest{}); err != nil && ctx.Err() == nil {
+			if err := a.takeSnapshot(ctx); err != nil && ctx.Err() == nil {
 				a.repo.Warn("sandbox %s: no snapshot while it runs: %v", a.sandbox.ID, err)
 			}
+			a.findConflicts(ctx)
 		}
 	})
 	return func() {

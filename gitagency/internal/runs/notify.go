@@ -1,8 +1,10 @@
 package runs
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -13,30 +15,45 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// notifyTimeout bounds each program that notifies the user.
-const notifyTimeout = 30 * time.Second
+// announceTimeout bounds each notification, for which a user may wait.
+const announceTimeout = 5 * time.Second
 
-// notify tells the user that a run has ended or waits: by agency.notifyCommand, and on the desktop where notify-send is
-// installed. A run that the user stopped is no news. A failure is only a warning.
-func (a *attempt) notify(ctx context.Context, res Result) {
-	if res.Status == store.StatusStopped {
-		return
+// announce tells the user how the run ended. It is the last step: the record is final. A run that the user stopped is no
+// news. A detached process also looks for conflicts with other sandboxes, which takes longer the more of them there are.
+func (a *attempt) announce(ctx context.Context, res Result) {
+	ctx = context.WithoutCancel(ctx)
+	if res.Status != store.StatusStopped {
+		a.notices.Go(func() {
+			a.notify(ctx, notification{Status: res.Status, Reason: res.Reason, Question: res.Question, Message: res.LastMessage})
+		})
 	}
-	ctx, cancel := context.WithTimeout(ctx, notifyTimeout)
+	if a.req.Detached {
+		ctx, cancel := context.WithTimeout(ctx, finishTimeout)
+		defer cancel()
+		a.findConflicts(ctx)
+	}
+	a.notices.Wait()
+}
+
+// notify notifies the user: by agency.notifyCommand, and on the desktop where notify-send is installed. A failure is only
+// a warning.
+func (a *attempt) notify(ctx context.Context, n notification) {
+	ctx, cancel := context.WithTimeoutCause(ctx, announceTimeout, fmt.Errorf("it was ended after %s", announceTimeout))
 	defer cancel()
+	n.ID, n.Name, n.Runner, n.Task = a.sandbox.ID, a.record.InvocationName, a.record.Runner, a.record.Task
 	line, ignored, err := a.repo.Settings.ShellCommand(settings.NotifyCommandKey)
 	a.repo.Settings.WarnIgnored(settings.NotifyCommandKey, ignored)
 	if err != nil {
 		a.repo.Warn("%v", err)
 	}
 	if line != "" {
-		if err := a.runNotifyCommand(ctx, line, res); err != nil {
+		if err := a.runNotifyCommand(ctx, line, n); err != nil {
 			a.repo.Warn("%s: %v", settings.NotifyCommandKey, err)
 		}
 	}
 	if desktop, err := a.repo.Settings.Bool(settings.NotifyKey, true); err != nil {
 		a.repo.Warn("%v", err)
-	} else if argv := a.desktopNotification(res); desktop && argv != nil {
+	} else if argv := a.desktopNotification(n); desktop && argv != nil {
 		if _, err := proc.Run(ctx, proc.Command{Argv: argv, Dir: a.repo.CommonDir, Env: a.repo.Opts.Env}); err != nil {
 			a.repo.Warn("notify-send: %v", err)
 		}
@@ -53,16 +70,18 @@ type notification struct {
 	Question string `json:"question"`
 	Task     string `json:"task"`
 	Message  string `json:"last_message"`
+
+	ConflictWith  string   `json:"conflict_with,omitempty"` // id of another invocation
+	ConflictPaths []string `json:"conflict_paths,omitempty"`
 }
 
 // runNotifyCommand runs a shell line of the user. Texts of the agent are only on its standard input.
-func (a *attempt) runNotifyCommand(ctx context.Context, line string, res Result) error {
-	m := a.record
-	input, err := json.Marshal(notification{res.ID, m.InvocationName, m.Runner, res.Status, res.Reason, res.Question, m.Task, res.LastMessage})
+func (a *attempt) runNotifyCommand(ctx context.Context, line string, n notification) error {
+	input, err := json.Marshal(n)
 	if err != nil {
 		return err
 	}
-	env := slices.Concat(a.repo.Opts.Env, []string{core.InvocationVariable + "=" + res.ID, "AGENCY_STATUS=" + res.Status})
+	env := slices.Concat(a.repo.Opts.Env, []string{core.InvocationVariable + "=" + n.ID, "AGENCY_STATUS=" + n.Status})
 	result, err := proc.Run(ctx, proc.Command{
 		Argv: []string{"sh", "-c", line}, Dir: a.repo.CommonDir, Env: settings.DedupeEnv(env), Stdin: strings.NewReader(string(input) + "\n"),
 	})
@@ -73,7 +92,7 @@ func (a *attempt) runNotifyCommand(ctx context.Context, line string, res Result)
 }
 
 // desktopNotification returns the command line of a notification on the desktop; nil where there is none.
-func (a *attempt) desktopNotification(res Result) []string {
+func (a *attempt) desktopNotification(n notification) []string {
 	env := a.repo.Opts.Env
 	if proc.Getenv(env, "DISPLAY") == "" && proc.Getenv(env, "WAYLAND_DISPLAY") == "" {
 		return nil
@@ -82,17 +101,11 @@ func (a *attempt) desktopNotification(res Result) []string {
 	if err != nil {
 		return nil
 	}
-	label, what := a.record.InvocationName, map[string]string{
+	what := map[string]string{
 		store.StatusFinished: "finished", store.StatusFailed: "failed", store.StatusBlocked: "asks", store.StatusTimedOut: "timed out",
-	}[res.Status]
-	if label == "" {
-		label = res.ID
-	}
-	text := res.Reason
-	if res.Question != "" {
-		text = res.Question
-	}
-	return []string{program, "--app-name=git-agency", "--", plainText("git agency: "+label+" "+what, 100), plainText(text, 300)}
+		conflictBegan: "conflicts",
+	}[n.Status]
+	return []string{program, "--app-name=git-agency", "--", plainText("git agency: "+cmp.Or(n.Name, n.ID)+" "+what, 100), plainText(cmp.Or(n.Question, n.Reason), 300)}
 }
 
 // plainText returns a text of an agent without characters that a notification would interpret or that cannot be shown.

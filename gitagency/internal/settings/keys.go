@@ -37,6 +37,7 @@ func Keys() []Key {
 		{Name: "agency.runTimeout", Default: "60m", Meaning: "how long an agent may work in a sandbox: -1 is for ever; 'run --timeout' wins", checkValue: checkTimeout},
 		{Name: NotifyKey, Default: "true", Meaning: "whether the end of a run is told by a notification on the desktop, where notify-send is installed", checkValue: checkBool},
 		{Name: NotifyCommandKey, Meaning: "a shell command to run when an agent asks or has ended, with JSON on its standard input; a repository cannot set it", checkValue: CheckCommand, namesCommand: true},
+		{Name: RadarNotifyKey, Default: "false", Meaning: "whether the user is notified when the work of a running agent begins to conflict with another sandbox", checkValue: checkBool},
 		{Name: snapshotEveryKey, Default: "1m", Meaning: "how often a sandbox is snapshotted while an agent works in it: 0 is never", checkValue: checkDuration},
 		{Name: ReadLimitsKey, Default: defaultReadLimits, Meaning: "limits of reading data that an agent wrote: processor time, memory and output of each git process, size of all objects uncompressed", checkValue: checkReadLimits},
 		{Name: secretKey, Default: strings.Join(defaultSecrets, " "), Meaning: "more name patterns of untracked files to leave out of snapshots; !pattern includes files again; an empty value clears the list", checkValue: checkSecretPattern, multiValued: true},
@@ -88,6 +89,7 @@ const (
 	snapshotEveryKey = "agency.snapshotEvery"
 	NotifyKey        = "agency.notify"
 	NotifyCommandKey = "agency.notifyCommand"
+	RadarNotifyKey   = "agency.radarNotify"
 )
 
 // Setting is the effective value of a key, or its default.

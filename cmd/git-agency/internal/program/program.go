@@ -39,6 +39,7 @@ type Program struct {
 	pager            *pagerWriter
 	pageable         bool // whether the output may be paged: a long listing for people
 	unpaged          bool // whether the output is never paged
+	last             []func()
 	outputStyle      func() (Style, error)
 	terminalSettings func() (gitagency.TerminalSettings, error)
 }
@@ -85,8 +86,15 @@ func (p *Program) RunCommandLine(ctx context.Context, args []string) int {
 	if flushErr := p.Stdout.Flush(); flushErr != nil && err == nil {
 		err = flushErr
 	}
-	return p.pager.finish(ctx, p.reportError(p.WithArgv(err)))
+	code := p.pager.finish(ctx, p.reportError(p.WithArgv(err)))
+	for _, step := range p.last {
+		step()
+	}
+	return code
 }
+
+// AtEnd has a step done after the result and the error of the command are printed. Its failure can only be a warning.
+func (p *Program) AtEnd(step func()) { p.last = append(p.last, step) }
 
 // NewApp builds the urfave app and turns off urfave's defaults: usage texts on standard output, os.Exit inside of the
 // library, and silently ignored arguments.

@@ -21,7 +21,8 @@ type live struct {
 
 	mu    sync.Mutex
 	lines []liveLine
-	shown int // number of lines on the terminal
+	shown int  // number of lines on the terminal
+	bell  bool // ring when the lines are drawn next
 	stop  chan struct{}
 	done  chan struct{}
 }
@@ -53,6 +54,9 @@ func (l *live) reporter(id string) func(gitagency.RunEvent) {
 		if text := describeEvent(e); text != "" {
 			l.set(id, text, false)
 		}
+		if e.Kind == "conflict" {
+			l.ring()
+		}
 	}
 }
 
@@ -63,6 +67,13 @@ func (l *live) ended(id string, res gitagency.RunResult, err error) {
 		return
 	}
 	l.set(id, res.Status, true)
+}
+
+// ring rings the bell of the terminal: the user may look elsewhere.
+func (l *live) ring() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.bell = true
 }
 
 func (l *live) set(id, text string, ended bool) {
@@ -99,7 +110,10 @@ func (l *live) draw() {
 		text := fmt.Sprintf("%s %s %s: %s", gitagency.ShortID(line.id), line.name, format.ShortDuration(l.now().Sub(l.began)), term.OneLine(line.last))
 		b.WriteString(term.Cut(text, max(l.width-1, 20)) + "\n")
 	}
-	l.shown = len(l.lines)
+	if l.bell {
+		b.WriteByte('\a')
+	}
+	l.shown, l.bell = len(l.lines), false
 	_, _ = io.WriteString(l.w, b.String()) // a display that cannot be drawn is no reason to fail
 }
 
@@ -138,6 +152,8 @@ func describeEvent(e gitagency.RunEvent) string {
 		return "not permitted: " + strings.TrimSpace(e.Tool+" "+e.Text)
 	case "error":
 		return "error: " + e.Text
+	case "conflict":
+		return "conflicts " + e.Text
 	}
 	return ""
 }

@@ -113,6 +113,8 @@ type logFields struct {
 	Outputs      string   `json:"outputs"`
 	Target       string   `json:"target"`
 	Count        int      `json:"count"`
+	With         string   `json:"with"`
+	Paths        []string `json:"paths"`
 }
 
 // describeEntry returns the name of an event for people, and the lines that say more about it.
@@ -153,6 +155,10 @@ func describeEntry(e gitagency.LogEntry) (name string, lines []string) {
 			return "unresolved", textLines(f.Reason, maxLogText)
 		}
 		return "resolved", []string{"conflicts, by " + cutText(f.Runner, maxLogWord)}
+	case "conflict":
+		return e.Event, []string{f.conflict()}
+	case "conflict-ended":
+		return "no conflict", []string{"with " + cutText(f.With, maxLogWord)}
 	case "land":
 		return "landed", []string{fmt.Sprintf("on %s as %s", cutText(f.Branch, maxLogWord), short(f.Commit))}
 	case "push":
@@ -184,6 +190,15 @@ func (f logFields) origin() string {
 	}
 	if f.FromSnapshot != "" {
 		text += ", with snapshot " + format.ShortOID(f.FromSnapshot)
+	}
+	return text
+}
+
+// conflict says with which invocation a sandbox conflicts, and in which files.
+func (f logFields) conflict() string {
+	text := "with " + cutText(f.With, maxLogWord) + ": " + cutText(strings.Join(f.Paths, ", "), maxLogLine)
+	if more := f.Count - len(f.Paths); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text
 }

@@ -221,7 +221,7 @@ func (t Commands) execute(c *cli.Context, repo *gitagency.Repository, invocation
 		}
 		return t.executeAll(ctx, c, repo, invocations)
 	}
-	req := gitagency.ExecuteRunRequest{ID: invocations[0].ID, Force: t.SecondInterrupt}
+	req := gitagency.ExecuteRunRequest{ID: invocations[0].ID, Force: t.SecondInterrupt, Later: t.AtEnd}
 	endLive := func() {}
 	switch {
 	case interactive:
@@ -265,10 +265,13 @@ func (t Commands) reportEnd(ctx context.Context, res gitagency.RunResult) error 
 func (t Commands) executeAll(ctx context.Context, c *cli.Context, repo *gitagency.Repository, invocations []gitagency.Invocation) error {
 	live := t.newLive(invocations)
 	results, errs := make([]gitagency.RunResult, len(invocations)), make([]error, len(invocations))
-	var all sync.WaitGroup
+	var all, announced sync.WaitGroup
+	t.AtEnd(announced.Wait)
 	for i, inv := range invocations {
 		all.Go(func() {
-			results[i], errs[i] = repo.ExecuteRun(ctx, gitagency.ExecuteRunRequest{ID: inv.ID, Force: t.SecondInterrupt, OnEvent: live.reporter(inv.ID)})
+			results[i], errs[i] = repo.ExecuteRun(ctx, gitagency.ExecuteRunRequest{
+				ID: inv.ID, Force: t.SecondInterrupt, OnEvent: live.reporter(inv.ID), Later: func(lastStep func()) { announced.Go(lastStep) },
+			})
 			live.ended(inv.ID, results[i], errs[i])
 		})
 	}
