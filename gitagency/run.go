@@ -67,7 +67,7 @@ type ExecuteRunRequest struct {
 	Stdin    io.Reader
 
 	// Detached says that no user waits for this process. It keeps a terminal for an interactive agent, which AttachRun
-	// connects with that of a user.
+	// connects with that of a user, and its warnings in the history.
 	Detached bool
 
 	Force   <-chan struct{} // once closed, ends a grace period that has begun; may be nil

@@ -31,7 +31,7 @@ type ExecuteRequest struct {
 	Stdin    io.Reader
 
 	// Detached says that no user waits for this process. It keeps a terminal for an interactive agent, which Attach connects
-	// with that of a user.
+	// with that of a user, and its warnings in the history.
 	Detached bool
 
 	Force   <-chan struct{}    // once closed, ends a grace period that has begun; may be nil
@@ -71,6 +71,9 @@ const (
 // Execute runs the agent of a run to its end, and records how it ended: the task of a new run, or what Resume has recorded.
 // A run that fails is no error. With an error nothing was run, or nothing could be recorded.
 func Execute(ctx context.Context, r *core.Repository, req ExecuteRequest) (Result, error) {
+	if req.Detached {
+		r = keepWarnings(r, req.ID)
+	}
 	s, err := sandbox.Open(r, req.ID)
 	if err != nil {
 		return Result{}, err

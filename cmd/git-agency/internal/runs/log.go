@@ -114,6 +114,7 @@ type logFields struct {
 	Target       string   `json:"target"`
 	Count        int      `json:"count"`
 	With         string   `json:"with"`
+	Message      string   `json:"message"`
 	Paths        []string `json:"paths"`
 }
 
@@ -155,6 +156,8 @@ func describeEntry(e gitagency.LogEntry) (name string, lines []string) {
 			return "unresolved", textLines(f.Reason, maxLogText)
 		}
 		return "resolved", []string{"conflicts, by " + cutText(f.Runner, maxLogWord)}
+	case "warning":
+		return e.Event, textLines(f.Message, maxLogText)
 	case "conflict":
 		return e.Event, []string{f.conflict()}
 	case "conflict-ended":
