@@ -73,7 +73,7 @@ var floors = []struct {
 	{dir: "confine", imports: "durable proc landlock seccomp guard walls"},
 	{dir: "mailbox", imports: "guard"},
 	{dir: "outlet"},
-	{dir: "runner", imports: "proc"},
+	{dir: "runner", imports: "proc quote"},
 	{dir: "treediff", imports: "quote", reserved: "github.com/sergi/go-diff/diffmatchpatch"},
 	{dir: "upload", imports: "undo lock guard"},
 

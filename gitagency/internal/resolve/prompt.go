@@ -16,7 +16,6 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/radar"
-	"github.com/git-agency/git-agency/gitagency/internal/runs"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
@@ -136,7 +135,7 @@ func quoteText(text string, most int) string {
 			return ' '
 		}
 		return c
-	}, runs.Shorten(strings.TrimSpace(strings.ReplaceAll(text, "\r\n", "\n")), most))
+	}, quote.Shorten(strings.TrimSpace(strings.ReplaceAll(text, "\r\n", "\n")), most))
 	return "> " + strings.ReplaceAll(text, "\n", "\n> ") + "\n"
 }
 

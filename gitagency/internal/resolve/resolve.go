@@ -17,6 +17,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/runs"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // Request says which agent resolves conflicts.
@@ -172,7 +173,7 @@ func (t *attempt) refuse(ctx context.Context, err error) error {
 
 // giveUp returns the sandbox to its state before the sync, also when ctx has ended, and returns the error of the landing.
 func (t *attempt) giveUp(ctx context.Context, reason string) error {
-	failed := &UnresolvedError{ID: t.id, Agent: t.agent, Reason: runs.Shorten(reason, maxReason), Before: t.synced.PreviousName, Err: t.conflicts}
+	failed := &UnresolvedError{ID: t.id, Agent: t.agent, Reason: quote.Shorten(reason, maxReason), Before: t.synced.PreviousName, Err: t.conflicts}
 	rolled, err := sandbox.Of(t.repo, t.id).Rollback(context.WithoutCancel(ctx), sandbox.RollbackRequest{Snapshot: t.synced.PreviousName})
 	if err == nil && !rolled.Already {
 		failed.Left = rolled.LeftName

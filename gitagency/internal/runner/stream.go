@@ -6,7 +6,8 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // Streams are written by programs behind walls: every text is untrusted. It is bounded and valid UTF-8, and escaped when
@@ -24,18 +25,8 @@ func decode(line []byte, into any) bool {
 	return err == nil || errors.As(err, &mismatch)
 }
 
-// clip returns a text as valid UTF-8 of at most maxText bytes.
-func clip(text string) string {
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	if len(text) <= maxText {
-		return text
-	}
-	end := maxText
-	for !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end]
-}
+// clip cuts a text to maxText bytes, as valid UTF-8.
+func clip(text string) string { return quote.Shorten(text, maxText) }
 
 // isSessionID reports whether a text is like the ids that agents choose. An id becomes an argument of a later command
 // line, so it must not be taken for an option.

@@ -74,7 +74,7 @@ func noteConflict(r *core.Repository, p radar.Pair) (event conflictEvent, told b
 		told, err = r.Store.MarkConflict(r.ID, p.A, p.B)
 		event.Event, event.Count = conflictBegan, len(p.Paths)
 		for _, path := range p.Paths[:min(len(p.Paths), maxConflictPaths)] {
-			event.Paths = append(event.Paths, Shorten(path, maxConflictPath))
+			event.Paths = append(event.Paths, quote.Shorten(path, maxConflictPath))
 		}
 	}
 	if !told {

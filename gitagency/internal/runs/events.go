@@ -87,7 +87,7 @@ func (l *eventLog) readNew(each func(event)) error {
 	if err != nil {
 		return nil // it has no events yet, or was pruned
 	}
-	rotated := store.RotatedEventsPath(l.path)
+	rotated := store.RotatedPath(l.path)
 	older, _ := os.Lstat(rotated) // nil if there is none
 	isRotated := l.file == nil || !isUnchanged(l.older, older)
 	if !isRotated && current.Size() == l.offset {

@@ -49,7 +49,7 @@ func TestEventLogGoesOnAfterRotations(t *testing.T) {
 		}
 	}
 	rotate := func() {
-		if err := os.Rename(log.path, store.RotatedEventsPath(log.path)); err != nil {
+		if err := os.Rename(log.path, store.RotatedPath(log.path)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // finishTimeout bounds what is done after the end of an agent, also after an interrupt.
@@ -29,7 +30,7 @@ func (a *attempt) finish(ctx context.Context, end ending) (Result, error) {
 	if a.stream != nil {
 		summary = a.stream.summary()
 	}
-	res := Result{ID: a.sandbox.ID, Path: a.sandbox.Tree, ExitCode: end.exec.ExitCode, Exec: end.exec, LastMessage: Shorten(summary.LastMessage, maxEventText)}
+	res := Result{ID: a.sandbox.ID, Path: a.sandbox.Tree, ExitCode: end.exec.ExitCode, Exec: end.exec, LastMessage: quote.Shorten(summary.LastMessage, maxEventText)}
 	a.decide(ctx, &res, end, summary)
 	if end.logErr != nil {
 		res.Warnings = append(res.Warnings, "its output could not be kept: "+end.logErr.Error())
@@ -96,16 +97,16 @@ func (a *attempt) decide(ctx context.Context, res *Result, end ending, summary r
 	case end.exec.ExitCode != 0:
 		res.fail(fmt.Sprintf("it exited with %d", end.exec.ExitCode))
 	case summary.Err != "":
-		res.fail(Shorten(summary.Err, maxEventText))
+		res.fail(quote.Shorten(summary.Err, maxEventText))
 	case a.stream != nil && !summary.Complete:
 		res.fail("its output ended without a result")
 	}
 	if summary.Err != "" && !strings.Contains(res.Reason, summary.Err) {
-		res.Reason += ": " + Shorten(summary.Err, maxEventText)
+		res.Reason += ": " + quote.Shorten(summary.Err, maxEventText)
 	}
 	if len(summary.Denied) > 0 {
 		tools := slices.Compact(slices.Sorted(slices.Values(summary.Denied)))
-		res.Warnings = append(res.Warnings, "it was not permitted to use "+Shorten(strings.Join(tools, ", "), 500))
+		res.Warnings = append(res.Warnings, "it was not permitted to use "+quote.Shorten(strings.Join(tools, ", "), 500))
 	}
 	if res.Status == "" {
 		a.inspectWork(ctx, res)
@@ -187,7 +188,7 @@ func (a *attempt) commitAll(ctx context.Context, files []string) error {
 			return err
 		}
 		if result.ExitCode != 0 {
-			return fmt.Errorf("%s exited with %d: %s", strings.Join(step.argv[:2], " "), result.ExitCode, Shorten(strings.TrimSpace(result.Stderr), 1000))
+			return fmt.Errorf("%s exited with %d: %s", strings.Join(step.argv[:2], " "), result.ExitCode, quote.Shorten(strings.TrimSpace(result.Stderr), 1000))
 		}
 	}
 	return nil
@@ -235,7 +236,7 @@ func addSpent(m *store.InvocationMeta, summary runner.Summary) {
 // appendEndEvent adds the end of the run to the history.
 func (a *attempt) appendEndEvent(res Result) {
 	a.repo.AppendEvent(a.sandbox.ID, statusEvent{
-		Time: a.repo.Now(), Event: res.Status, Reason: res.Reason, ExitCode: &res.ExitCode, Warnings: res.Warnings, Question: Shorten(res.Question, maxEventText),
+		Time: a.repo.Now(), Event: res.Status, Reason: res.Reason, ExitCode: &res.ExitCode, Warnings: res.Warnings, Question: quote.Shorten(res.Question, maxEventText),
 	})
 }
 

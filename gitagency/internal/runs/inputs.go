@@ -9,6 +9,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // maxInput bounds a text of the user in the log of inputs, so that its line can be read again.
@@ -36,9 +37,9 @@ func recordInputs(r *core.Repository, inv core.Invocation, req ResumeRequest) {
 	input := inputEvent{Time: r.Now(), Runs: inv.Runs + 1}
 	switch {
 	case req.Task != nil:
-		input.Event, input.Text = taskEvent, Shorten(string(req.Task), maxInput)
+		input.Event, input.Text = taskEvent, quote.Shorten(string(req.Task), maxInput)
 	case req.Answer != nil:
-		input.Event, input.Text = answerEvent, Shorten(string(req.Answer), maxInput)
+		input.Event, input.Text = answerEvent, quote.Shorten(string(req.Answer), maxInput)
 	default:
 		return
 	}
@@ -76,7 +77,7 @@ func firstTask(r *core.Repository, inv core.Invocation, logged []inputEvent) (fi
 		return logged[i], logged[i].Runs == 1
 	}
 	text, err := ReadTask(r, inv.ID)
-	return inputEvent{Time: inv.StartedAt, Event: taskEvent, Runs: 1, Text: Shorten(string(text), maxInput)}, err == nil && text != nil
+	return inputEvent{Time: inv.StartedAt, Event: taskEvent, Runs: 1, Text: quote.Shorten(string(text), maxInput)}, err == nil && text != nil
 }
 
 // ReadTask returns the last task that the agent of an invocation was given; nil if there was none.

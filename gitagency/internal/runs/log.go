@@ -9,6 +9,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // LogEntry is one event in the history of an invocation.
@@ -173,7 +174,7 @@ func insertCommits(entries []historyEntry, inv core.Invocation, commits []git.Li
 			at = len(entries)
 		}
 		event := commitEvent{
-			Time: c.Time, Event: commitEventName, Commit: c.ID, Author: Shorten(c.Author, maxEventText), Subject: Shorten(c.Subject, maxEventText),
+			Time: c.Time, Event: commitEventName, Commit: c.ID, Author: quote.Shorten(c.Author, maxEventText), Subject: quote.Shorten(c.Subject, maxEventText),
 		}
 		before[at] = append(before[at], historyEntry{LogEntry: newLogEntry(inv.ID, c.Time, event)})
 	}

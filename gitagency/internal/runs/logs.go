@@ -12,6 +12,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/runner"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
 // LogsRequest says what of an agent's output to print.
@@ -91,7 +92,7 @@ type tail struct {
 // copyNew copies what was added since the last call, beginning with the older part of the log.
 func (t *tail) copyNew() error {
 	if t.file == nil {
-		if err := t.open(rotatedLog(t.path)); err != nil {
+		if err := t.open(store.RotatedPath(t.path)); err != nil {
 			return err
 		}
 	}

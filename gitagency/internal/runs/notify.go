@@ -13,6 +13,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // announceTimeout bounds each notification, for which a user may wait.
@@ -115,6 +116,6 @@ func plainText(text string, most int) string {
 			return ' '
 		}
 		return c
-	}, Shorten(text, most))
+	}, quote.Shorten(text, most))
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(text)
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/runner"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // Sizes at which a log is renamed to <name>.1, which replaces the one before it. A terminal is drawn again and again.
@@ -59,14 +61,11 @@ func (l *logFile) Write(p []byte) (int, error) {
 }
 
 func (l *logFile) rotate() error {
-	if err := errors.Join(l.file.Close(), os.Rename(l.path, rotatedLog(l.path))); err != nil {
+	if err := errors.Join(l.file.Close(), os.Rename(l.path, store.RotatedPath(l.path))); err != nil {
 		return err
 	}
 	return l.open()
 }
-
-// rotatedLog returns the path of the older part of a log.
-func rotatedLog(path string) string { return path + ".1" }
 
 // outputLogs are the logs of both output streams of a run.
 type outputLogs []*logFile
@@ -218,8 +217,8 @@ const maxEventText = 4 << 10
 
 // reportEvent appends an event of the agent's stream to the history, and tells the caller.
 func (a *attempt) reportEvent(event runner.Event) {
-	event.Text = Shorten(event.Text, maxEventText)
-	event.Tool = Shorten(event.Tool, 200)
+	event.Text = quote.Shorten(event.Text, maxEventText)
+	event.Tool = quote.Shorten(event.Tool, 200)
 	if event.Kind == runner.Usage {
 		a.budget.spend(a.stream.stream.Summary())
 	}

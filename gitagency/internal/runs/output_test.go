@@ -127,23 +127,8 @@ func TestFollowBeginsBeforeLogExists(t *testing.T) {
 	}
 }
 
-func TestShortenKeepsValidUTF8(t *testing.T) {
+func TestFirstLine(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		text string
-		most int
-		want string
-	}{
-		{"", 3, ""},
-		{"abc", 3, "abc"},
-		{"abcd", 3, "abc…"},
-		{"aöb", 2, "a…"},
-		{"\xff\xfe", 10, "\uFFFD"},
-	} {
-		if got := Shorten(c.text, c.most); got != c.want {
-			t.Errorf("Shorten(%q, %d) = %q, want %q", c.text, c.most, got, c.want)
-		}
-	}
 	if got := firstLine("\n\n  first \r\nsecond"); got != "first" {
 		t.Errorf("first line: %q", got)
 	}

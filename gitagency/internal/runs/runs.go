@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/creation"
@@ -23,6 +22,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/runner"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // Request describes a run to create.
@@ -169,19 +169,7 @@ func newSessionID() (string, error) {
 // firstLine returns the first line of a text that is not blank, shortened for a record.
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	return Shorten(strings.TrimSpace(line), 200)
-}
-
-// Shorten cuts a text to a number of bytes, as valid UTF-8.
-func Shorten(text string, most int) string {
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	if len(text) <= most {
-		return text
-	}
-	for most > 0 && !utf8.RuneStart(text[most]) {
-		most--
-	}
-	return text[:most] + "…"
+	return quote.Shorten(strings.TrimSpace(line), 200)
 }
 
 // timeout returns the limit of a run. An interactive agent has none unless one was given.

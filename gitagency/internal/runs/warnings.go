@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // maxKeptWarnings bounds the different warnings of one run in its history.
@@ -30,7 +31,7 @@ func keepWarnings(r *core.Repository, id string) *core.Repository {
 	return r.WithWarn(func(message string) {
 		mu.Lock()
 		defer mu.Unlock()
-		message = Shorten(message, maxEventText)
+		message = quote.Shorten(message, maxEventText)
 		switch {
 		case len(kept) > maxKeptWarnings || slices.Contains(kept, message):
 			return

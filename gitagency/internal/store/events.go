@@ -75,7 +75,7 @@ func lockEventLog(path string) (*os.File, error) {
 		case err == nil && os.SameFile(mine, current) && mine.Size() < maxEventLog:
 			return f, nil
 		case err == nil && os.SameFile(mine, current):
-			err = os.Rename(path, RotatedEventsPath(path))
+			err = os.Rename(path, RotatedPath(path))
 		default: // another process has rotated it
 			err = nil
 		}
@@ -85,8 +85,8 @@ func lockEventLog(path string) (*os.File, error) {
 	}
 }
 
-// RotatedEventsPath returns the path of the older part of an event log.
-func RotatedEventsPath(path string) string { return path + ".1" }
+// RotatedPath returns the path of the older part of a log that is rotated.
+func RotatedPath(path string) string { return path + ".1" }
 
 // EventsPath returns the path of the event log of an invocation.
 func (s Store) EventsPath(repoID, invocationID string) string {
@@ -110,7 +110,7 @@ func (s Store) ReadInputs(repoID, invocationID string, each func(line []byte)) e
 }
 
 func readEvents(path string, each func(line []byte)) error {
-	for _, part := range []string{RotatedEventsPath(path), path} {
+	for _, part := range []string{RotatedPath(path), path} {
 		if _, err := ReadEventLog(part, 0, each); err != nil {
 			return err
 		}

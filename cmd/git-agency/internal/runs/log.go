@@ -138,9 +138,9 @@ func describeEntry(e gitagency.LogEntry) (name string, lines []string) {
 	case "exec":
 		return "command", []string{f.outcome() + commandLine(f.Argv) + f.duration()}
 	case "verify":
-		return "verified", []string{f.outcome() + cutText(f.Command, maxLogLine) + f.duration()}
+		return "verified", []string{f.outcome() + quote.Shorten(f.Command, maxLogLine) + f.duration()}
 	case "commit":
-		return e.Event, []string{short(f.Commit) + " " + cutText(f.Subject, maxLogLine)}
+		return e.Event, []string{short(f.Commit) + " " + quote.Shorten(f.Subject, maxLogLine)}
 	case "snapshot":
 		return e.Event, []string{snapshotName(f.Ref)}
 	case "rollback":
@@ -155,19 +155,19 @@ func describeEntry(e gitagency.LogEntry) (name string, lines []string) {
 		if f.Reason != "" {
 			return "unresolved", textLines(f.Reason, maxLogText)
 		}
-		return "resolved", []string{"conflicts, by " + cutText(f.Runner, maxLogWord)}
+		return "resolved", []string{"conflicts, by " + quote.Shorten(f.Runner, maxLogWord)}
 	case "warning":
 		return e.Event, textLines(f.Message, maxLogText)
 	case "conflict":
 		return e.Event, []string{f.conflict()}
 	case "conflict-ended":
-		return "no conflict", []string{"with " + cutText(f.With, maxLogWord)}
+		return "no conflict", []string{"with " + quote.Shorten(f.With, maxLogWord)}
 	case "land":
-		return "landed", []string{fmt.Sprintf("on %s as %s", cutText(f.Branch, maxLogWord), short(f.Commit))}
+		return "landed", []string{fmt.Sprintf("on %s as %s", quote.Shorten(f.Branch, maxLogWord), short(f.Commit))}
 	case "push":
-		return "pushed", []string{fmt.Sprintf("%s to %s", cutText(f.Branch, maxLogWord), cutText(f.Remote, maxLogWord))}
+		return "pushed", []string{fmt.Sprintf("%s to %s", quote.Shorten(f.Branch, maxLogWord), quote.Shorten(f.Remote, maxLogWord))}
 	case "unland":
-		return "unlanded", []string{fmt.Sprintf("on %s by %s", cutText(f.Branch, maxLogWord), short(f.Commit))}
+		return "unlanded", []string{fmt.Sprintf("on %s by %s", quote.Shorten(f.Branch, maxLogWord), short(f.Commit))}
 	case "discard":
 		return "discarded", []string{"kept as " + f.TrashRef}
 	case "keep":
@@ -175,21 +175,21 @@ func describeEntry(e gitagency.LogEntry) (name string, lines []string) {
 	case "put":
 		return e.Event, []string{format.Count(f.Files, "file", "files")}
 	case "allow":
-		return "allowed", []string{"outputs " + cutText(f.Outputs, maxLogLine)}
+		return "allowed", []string{"outputs " + quote.Shorten(f.Outputs, maxLogLine)}
 	case "denied":
-		return e.Event, []string{cutText(f.Target, maxLogWord) + ": " + cutText(f.Reason, maxLogLine)}
+		return e.Event, []string{quote.Shorten(f.Target, maxLogWord) + ": " + quote.Shorten(f.Reason, maxLogLine)}
 	}
-	return cutText(e.Event, maxLogWord), nil
+	return quote.Shorten(e.Event, maxLogWord), nil
 }
 
 // origin says what a sandbox was started from.
 func (f logFields) origin() string {
 	text := "from " + format.ShortOID(f.Base)
 	if branch := strings.TrimPrefix(f.Upstream, "refs/heads/"); branch != "" {
-		text += " for " + cutText(branch, maxLogWord)
+		text += " for " + quote.Shorten(branch, maxLogWord)
 	}
 	if f.Worktree != "" {
-		text += " in worktree " + cutText(f.Worktree, maxLogWord)
+		text += " in worktree " + quote.Shorten(f.Worktree, maxLogWord)
 	}
 	if f.FromSnapshot != "" {
 		text += ", with snapshot " + format.ShortOID(f.FromSnapshot)
@@ -199,7 +199,7 @@ func (f logFields) origin() string {
 
 // conflict says with which invocation a sandbox conflicts, and in which files.
 func (f logFields) conflict() string {
-	text := "with " + cutText(f.With, maxLogWord) + ": " + cutText(strings.Join(f.Paths, ", "), maxLogLine)
+	text := "with " + quote.Shorten(f.With, maxLogWord) + ": " + quote.Shorten(strings.Join(f.Paths, ", "), maxLogLine)
 	if more := f.Count - len(f.Paths); more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
@@ -210,7 +210,7 @@ func (f logFields) conflict() string {
 func (f logFields) end() []string {
 	lines := textLines(f.Reason, maxLogText)
 	for _, warning := range f.Warnings {
-		lines = append(lines, "warning: "+cutText(warning, maxLogLine))
+		lines = append(lines, "warning: "+quote.Shorten(warning, maxLogLine))
 	}
 	return append(lines, textLines(f.Question, maxLogText)...)
 }
@@ -221,7 +221,7 @@ func (f logFields) outcome() string {
 	case f.TimedOut:
 		return "timed out: "
 	case f.Signal != "":
-		return "killed by " + cutText(f.Signal, maxLogWord) + ": "
+		return "killed by " + quote.Shorten(f.Signal, maxLogWord) + ": "
 	case f.ExitCode != 0:
 		return fmt.Sprintf("exited %d: ", f.ExitCode)
 	}
@@ -242,26 +242,18 @@ func commandLine(argv []string) string {
 	for _, word := range argv {
 		words = append(words, quote.Shell(word))
 	}
-	return cutText(strings.Join(words, " "), maxLogLine)
+	return quote.Shorten(strings.Join(words, " "), maxLogLine)
 }
 
 // snapshotName returns the name of the snapshot that a ref keeps, such as <id>/2.
 func snapshotName(ref string) string {
-	return cutText(strings.TrimPrefix(ref, "refs/agency/snapshots/"), maxLogWord)
+	return quote.Shorten(strings.TrimPrefix(ref, "refs/agency/snapshots/"), maxLogWord)
 }
 
 // textLines returns the lines of a text of at most some bytes.
 func textLines(text string, most int) []string {
-	if text = strings.TrimRight(cutText(text, most), "\n"); text == "" {
+	if text = strings.TrimRight(quote.Shorten(text, most), "\n"); text == "" {
 		return nil
 	}
 	return strings.Split(text, "\n")
-}
-
-// cutText cuts a text to some bytes, and drops the rest of a character that this cuts.
-func cutText(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + "…"
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
 	"github.com/git-agency/git-agency/gitagency"
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // ReviewActions are the functions of other commands that review uses; all are required. dir is the caller's directory.
@@ -155,7 +156,7 @@ func (t Commands) printWaiting(waiting []gitagency.Invocation) error {
 			fmt.Fprintf(&b, ", radar %s", inv.Radar)
 		}
 		if about := cmp.Or(inv.Question, inv.StatusReason, inv.Task); about != "" {
-			fmt.Fprintf(&b, ": %s", term.OneLine(cutText(about, maxLogLine)))
+			fmt.Fprintf(&b, ": %s", term.OneLine(quote.Shorten(about, maxLogLine)))
 		}
 		b.WriteByte('\n')
 		for _, command := range reviewCommands(inv) {

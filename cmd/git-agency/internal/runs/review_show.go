@@ -8,6 +8,7 @@ import (
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
 	"github.com/git-agency/git-agency/gitagency"
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // printSummary prints what a person needs to decide about an invocation, on one screen.
@@ -28,9 +29,9 @@ func (w *reviewWalk) printSummary(inv gitagency.Invocation, place string) error 
 		{Key: "name", Value: inv.Name},
 		{Key: "runner", Value: inv.Runner},
 		{Key: "state", Value: format.State(inv, w.Now())},
-		{Key: "reason", Value: cutText(inv.StatusReason, maxLogLine)},
-		{Key: "warnings", Value: cutText(strings.Join(inv.Warnings, "; "), maxLogLine)},
-		{Key: "review-note", Value: cutText(inv.ReviewNote, maxLogLine)},
+		{Key: "reason", Value: quote.Shorten(inv.StatusReason, maxLogLine)},
+		{Key: "warnings", Value: quote.Shorten(strings.Join(inv.Warnings, "; "), maxLogLine)},
+		{Key: "review-note", Value: quote.Shorten(inv.ReviewNote, maxLogLine)},
 		{Key: "ahead", Value: unknownOr(inv.Ahead)},
 		{Key: "changed", Value: changed},
 		{Key: "radar", Value: inv.Radar},
@@ -68,7 +69,7 @@ func unknownOr(n *int) string {
 
 // printText prints the first lines of a text of a user or an agent.
 func (w *reviewWalk) printText(title, text string, most int) error {
-	lines := textLines(strings.ToValidUTF8(text, "\uFFFD"), maxLogText)
+	lines := textLines(text, maxLogText)
 	if len(lines) == 0 {
 		return nil
 	}
