@@ -78,7 +78,7 @@ func Allow(ctx context.Context, r *core.Repository, req Request) (Result, error)
 		return Result{}, err
 	}
 	r.AppendEvent(entry.ID, allowEvent{
-		Time: r.Now(), Event: "allow", Reset: req.Reset, Outputs: done.Outputs, Read: done.Read, Write: done.Write, Limits: done.Limits,
+		Time: r.EventTime(), Event: "allow", Reset: req.Reset, Outputs: done.Outputs, Read: done.Read, Write: done.Write, Limits: done.Limits,
 	})
 	return done, nil
 }

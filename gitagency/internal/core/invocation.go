@@ -196,6 +196,10 @@ const (
 	IsolationVariable  = "AGENCY_ISOLATION" // only behind walls
 )
 
+// EventTime returns the current time as events have it: in UTC, to the millisecond, which orders the events of several
+// invocations.
+func (r *Repository) EventTime() time.Time { return r.Opts.Now().UTC().Truncate(time.Millisecond) }
+
 // AppendEvent appends an event to the history of an invocation. A failure is only a warning: the operation itself is
 // already done.
 func (r *Repository) AppendEvent(id string, event any) {

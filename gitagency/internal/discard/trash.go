@@ -149,7 +149,7 @@ func recordArchive(r *core.Repository, id string) error {
 
 // recordTrash appends an event with the trash ref and its commit to the history of an invocation.
 func recordTrash(r *core.Repository, id, what, commit string) {
-	r.AppendEvent(id, event{r.Now(), what, core.TrashRef(id), commit})
+	r.AppendEvent(id, event{r.EventTime(), what, core.TrashRef(id), commit})
 }
 
 type event struct {

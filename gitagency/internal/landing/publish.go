@@ -254,7 +254,7 @@ func recordLanding(r *core.Repository, landed Result, looked time.Time) error {
 	}); err != nil {
 		return err
 	}
-	r.AppendEvent(landed.Invocation, landEvent{now, verbLand, landed.Commit, landed.Before, landed.Branch, landed.Strategy, landed.Tip})
+	r.AppendEvent(landed.Invocation, landEvent{r.EventTime(), verbLand, landed.Commit, landed.Before, landed.Branch, landed.Strategy, landed.Tip})
 	return nil
 }
 

@@ -333,7 +333,7 @@ func (p *pushOperation) recordPush(ctx context.Context) {
 		}
 	}
 	for _, id := range p.ids {
-		r.AppendEvent(id, pushEvent{r.Now(), verbPush, p.result.Commit, p.Branch, p.Remote, p.RemoteBranch, p.result.Tries})
+		r.AppendEvent(id, pushEvent{r.EventTime(), verbPush, p.result.Commit, p.Branch, p.Remote, p.RemoteBranch, p.result.Tries})
 	}
 }
 

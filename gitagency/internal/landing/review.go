@@ -114,7 +114,7 @@ func recordSubmission(ctx context.Context, r *core.Repository, entry store.Entry
 	}); err != nil {
 		return SubmitResult{}, err
 	}
-	r.AppendEvent(entry.ID, reviewEvent{Time: r.Now(), Event: "submit", Commit: tip, Note: done.Note})
+	r.AppendEvent(entry.ID, reviewEvent{Time: r.EventTime(), Event: "submit", Commit: tip, Note: done.Note})
 	return done, nil
 }
 
@@ -191,7 +191,7 @@ func Reject(ctx context.Context, r *core.Repository, req RejectRequest) (RejectR
 	}); err != nil {
 		return RejectResult{}, err
 	}
-	r.AppendEvent(entry.ID, reviewEvent{Time: done.At, Event: "reject", Commit: done.Commit, Reason: reason})
+	r.AppendEvent(entry.ID, reviewEvent{Time: r.EventTime(), Event: "reject", Commit: done.Commit, Reason: reason})
 	return done, nil
 }
 

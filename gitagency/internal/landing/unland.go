@@ -266,7 +266,7 @@ func recordUnlanding(r *core.Repository, u UnlandResult) error {
 	}); err != nil {
 		return err
 	}
-	r.AppendEvent(u.Invocation, unlandEvent{now, verbUnland, u.Commit, u.Before, u.Branch, u.Landed})
+	r.AppendEvent(u.Invocation, unlandEvent{r.EventTime(), verbUnland, u.Commit, u.Before, u.Branch, u.Landed})
 	return nil
 }
 

@@ -194,7 +194,7 @@ func (v *verification) runCommand(ctx context.Context, sandboxID string, c candi
 		res, err = sandbox.Of(v.r, sandboxID).Exec(ctx, sandbox.ExecOptions{Argv: []string{"sh", "-c", v.req.Verify}, Stdout: v.log, Stderr: v.log, Force: v.req.Force})
 		return err
 	}}})
-	v.r.AppendEvent(v.req.ID, verifyEvent{v.r.Now(), creation.VerifyVerb, v.req.Verify, c.tree, res.ExitCode, res.TimedOut, res.Duration.Milliseconds()})
+	v.r.AppendEvent(v.req.ID, verifyEvent{v.r.EventTime(), creation.VerifyVerb, v.req.Verify, c.tree, res.ExitCode, res.TimedOut, res.Duration.Milliseconds()})
 	switch {
 	case context.Cause(ctx) != nil:
 		return context.Cause(ctx)

@@ -133,7 +133,7 @@ func (t *attempt) resolve(ctx context.Context) error {
 	if problem := t.checkResolution(ctx, s); problem != "" {
 		return t.giveUp(ctx, problem)
 	}
-	t.repo.AppendEvent(t.id, resolveEvent{Time: t.repo.Now(), Event: "resolve", Runner: t.agent, Paths: len(t.synced.Conflicts)})
+	t.repo.AppendEvent(t.id, resolveEvent{Time: t.repo.EventTime(), Event: "resolve", Runner: t.agent, Paths: len(t.synced.Conflicts)})
 	progress.Resolved = true
 	t.report(progress)
 	return nil
@@ -179,7 +179,7 @@ func (t *attempt) giveUp(ctx context.Context, reason string) error {
 		failed.Left = rolled.LeftName
 	}
 	failed.RestoreErr = errors.Join(err, t.restoreSubmission())
-	t.repo.AppendEvent(t.id, resolveEvent{Time: t.repo.Now(), Event: "resolve", Runner: t.agent, Paths: len(t.synced.Conflicts), Reason: failed.Reason})
+	t.repo.AppendEvent(t.id, resolveEvent{Time: t.repo.EventTime(), Event: "resolve", Runner: t.agent, Paths: len(t.synced.Conflicts), Reason: failed.Reason})
 	if cause := context.Cause(ctx); cause != nil {
 		return &fault.InvocationError{Operation: "land", ID: t.id, Err: errors.Join(cause, failed.RestoreErr)}
 	}

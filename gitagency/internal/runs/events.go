@@ -7,7 +7,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
@@ -41,16 +40,17 @@ func Events(ctx context.Context, r *core.Repository, req EventsRequest) error {
 				return err
 			}
 		}
-		var found []event
+		var current []*eventLog
 		for _, id := range ids {
 			if logs[id] == nil {
 				logs[id] = &eventLog{id: id, path: r.Store.EventsPath(r.ID, id)}
 			}
-			if err := logs[id].readNew(func(e event) { found = append(found, e) }); err != nil {
-				return err
-			}
+			current = append(current, logs[id])
 		}
-		slices.SortStableFunc(found, func(a, b event) int { return strings.Compare(a.time, b.time) })
+		found, err := readNewOf(current)
+		if err != nil {
+			return err
+		}
 		for _, e := range found {
 			if err := req.Each(e.line); err != nil {
 				return err
@@ -67,10 +67,31 @@ func Events(ctx context.Context, r *core.Repository, req EventsRequest) error {
 	}
 }
 
+// readNewOf returns the events that were added to several logs, in the order of their times. Those of one log keep their
+// order, also if the clock was set back in between.
+func readNewOf(logs []*eventLog) ([]event, error) {
+	var found []event
+	for _, l := range logs {
+		err := l.readNew(func(e event) {
+			if e.time.Before(l.last) {
+				e.time = l.last
+			}
+			l.last = e.time
+			found = append(found, e)
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	slices.SortStableFunc(found, func(a, b event) int { return a.time.Compare(b.time) })
+	return found, nil
+}
+
 // event is one event, as JSON in one line.
 type event struct {
-	time, name string
-	line       []byte
+	time time.Time // zero if it cannot be parsed
+	name string
+	line []byte
 }
 
 // eventLog is the event log of an invocation, as far as it was read.
@@ -78,6 +99,7 @@ type eventLog struct {
 	id, path string
 	offset   int64
 	file     os.FileInfo // the file that offset belongs to; nil before the first
+	last     time.Time   // latest time of an event so far
 	older    os.FileInfo // the older part of the log when that was read; nil if there was none
 }
 
@@ -149,5 +171,6 @@ func parseEvent(id string, line []byte) (event, bool) {
 		}
 	}
 	out.WriteByte('}')
-	return event{head.Time, head.Event, out.Bytes()}, fields["time"] != nil
+	at, _ := time.Parse(time.RFC3339, head.Time) // it accepts a fraction of a second, too
+	return event{at, head.Event, out.Bytes()}, fields["time"] != nil
 }

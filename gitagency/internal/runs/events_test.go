@@ -74,6 +74,42 @@ func TestEventLogGoesOnAfterRotations(t *testing.T) {
 	expect("e", "f", "g")
 }
 
+// Events of several logs come in the order of their times, with and without a fraction of a second; those of one log stay in
+// the order in which they were written, also if the clock was set back or a time is not valid.
+func TestEventsOfSeveralLogsAreOrdered(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var logs []*eventLog
+	write := func(id string, times ...string) {
+		var lines strings.Builder
+		for _, at := range times {
+			lines.WriteString(`{"time":"2026-01-28T` + at + `","event":"` + id + at + "\"}\n")
+		}
+		log := &eventLog{id: id, path: filepath.Join(dir, id)}
+		if err := os.WriteFile(log.path, []byte(lines.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		logs = append(logs, log)
+	}
+	write("a", "12:00:00Z", "12:00:00.2Z", "12:00:00.15Z", "12:00:01Z", "no time", "12:00:01.9Z")
+	write("b", "12:00:00.1Z", "12:00:00.199Z", "12:00:00.3Z", "13:00:01.5+01:00")
+	found, err := readNewOf(logs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range found {
+		got = append(got, e.name)
+	}
+	want := []string{
+		"a12:00:00Z", "b12:00:00.1Z", "b12:00:00.199Z", "a12:00:00.2Z", "a12:00:00.15Z", "b12:00:00.3Z", "a12:00:01Z", "ano time",
+		"b13:00:01.5+01:00", "a12:00:01.9Z",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
 func FuzzParseEvent(f *testing.F) {
 	f.Add([]byte(`{"time":"2026-01-28T12:00:00Z","event":"exec","argv":["a"]}` + "\n"))
 	f.Add([]byte("{\"time\":\"\",\"event\":\"e\",\"\\u0000\":null}\n"))

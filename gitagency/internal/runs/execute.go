@@ -169,7 +169,7 @@ func begin(r *core.Repository, id string, req ExecuteRequest) (before store.Invo
 	if err != nil {
 		return before, err
 	}
-	begun := statusEvent{Time: now, Event: store.StatusRunning, Runner: before.Runner, Runs: before.Runs + 1}
+	begun := statusEvent{Time: r.EventTime(), Event: store.StatusRunning, Runner: before.Runner, Runs: before.Runs + 1}
 	if req.Side != nil {
 		if before, err = req.Side.adapt(before); err != nil {
 			return before, err

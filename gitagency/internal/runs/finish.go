@@ -236,7 +236,7 @@ func addSpent(m *store.InvocationMeta, summary runner.Summary) {
 // appendEndEvent adds the end of the run to the history.
 func (a *attempt) appendEndEvent(res Result) {
 	a.repo.AppendEvent(a.sandbox.ID, statusEvent{
-		Time: a.repo.Now(), Event: res.Status, Reason: res.Reason, ExitCode: &res.ExitCode, Warnings: res.Warnings, Question: quote.Shorten(res.Question, maxEventText),
+		Time: a.repo.EventTime(), Event: res.Status, Reason: res.Reason, ExitCode: &res.ExitCode, Warnings: res.Warnings, Question: quote.Shorten(res.Question, maxEventText),
 	})
 }
 

@@ -34,7 +34,7 @@ const (
 // and the last answer. The first task is copied before another one replaces it. A failure is only a warning, as that of an
 // event.
 func recordInputs(r *core.Repository, inv core.Invocation, req ResumeRequest) {
-	input := inputEvent{Time: r.Now(), Runs: inv.Runs + 1}
+	input := inputEvent{Time: r.EventTime(), Runs: inv.Runs + 1}
 	switch {
 	case req.Task != nil:
 		input.Event, input.Text = taskEvent, quote.Shorten(string(req.Task), maxInput)

@@ -107,8 +107,8 @@ func readHistory(r *core.Repository, inv core.Invocation) ([]historyEntry, error
 		if !ok || e.name == agentEventName {
 			return
 		}
-		if at, err := time.Parse(time.RFC3339Nano, e.time); err == nil {
-			last = at
+		if !e.time.IsZero() {
+			last = e.time
 		}
 		var begun struct {
 			Runs int `json:"runs"`
@@ -120,7 +120,6 @@ func readHistory(r *core.Repository, inv core.Invocation) ([]historyEntry, error
 		running = entry.begins || running && !slices.Contains(endStatuses, e.name)
 		entries = append(entries, entry)
 	})
-	slices.SortStableFunc(entries, func(a, b historyEntry) int { return a.Time.Compare(b.Time) })
 	if running && !inv.IsSupervised() && inv.Status != store.StatusRunning { // no process was left to record its end
 		end := statusEvent{Time: last, Event: inv.Status, Reason: inv.StatusReason}
 		entries = append(entries, historyEntry{LogEntry: newLogEntry(inv.ID, last, end)})
@@ -158,8 +157,8 @@ func insertInputs(entries []historyEntry, id string, inputs []inputEvent) []hist
 	return entries
 }
 
-// insertCommits puts commits where their dates say. These have whole seconds, as the times of events: of one second, a
-// commit comes after the begin of a run and before everything else. A date before the start of the sandbox counts as that.
+// insertCommits puts commits where their dates say. These have whole seconds: of one second, a commit comes after the
+// begin of a run and before everything else. A date before the start of the sandbox counts as that.
 func insertCommits(entries []historyEntry, inv core.Invocation, commits []git.ListedCommit) []historyEntry {
 	before := make([][]historyEntry, len(entries)+1) // commits by the index of the entry after them
 	for _, c := range commits {
@@ -168,7 +167,8 @@ func insertCommits(entries []historyEntry, inv core.Invocation, commits []git.Li
 			second = inv.StartedAt
 		}
 		at := slices.IndexFunc(entries, func(e historyEntry) bool {
-			return e.Time.After(second) || e.Time.Equal(second) && !e.begins
+			at := e.Time.Truncate(time.Second)
+			return at.After(second) || at.Equal(second) && !e.begins
 		})
 		if at < 0 {
 			at = len(entries)

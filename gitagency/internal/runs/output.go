@@ -222,7 +222,7 @@ func (a *attempt) reportEvent(event runner.Event) {
 	if event.Kind == runner.Usage {
 		a.budget.spend(a.stream.stream.Summary())
 	}
-	a.repo.AppendEvent(a.sandbox.ID, agentEvent{a.repo.Now(), agentEventName, event.Kind, event.Tool, event.Text})
+	a.repo.AppendEvent(a.sandbox.ID, agentEvent{a.repo.EventTime(), agentEventName, event.Kind, event.Tool, event.Text})
 	if a.req.OnEvent != nil {
 		a.req.OnEvent(event)
 	}

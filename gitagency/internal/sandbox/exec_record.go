@@ -39,7 +39,7 @@ func (s *Sandbox) appendExecEvent(opts ExecOptions, dir string, res ExecResult) 
 		cwd = dir
 	}
 	s.Repo.AppendEvent(s.ID, execEvent{
-		Time: s.Repo.Now(), Event: "exec", Argv: opts.Argv, Cwd: cwd, Duration: res.Duration.Milliseconds(),
+		Time: s.Repo.EventTime(), Event: "exec", Argv: opts.Argv, Cwd: cwd, Duration: res.Duration.Milliseconds(),
 		ExitCode: res.ExitCode, Signal: res.Signal, TimedOut: res.TimedOut, ContainedBy: res.ContainedBy, Walls: res.Walls, Limits: limitEnforcers(res.Limits),
 	})
 }

@@ -72,7 +72,7 @@ func (s *Sandbox) serveProxy(ctx context.Context, ns *proc.Namespace, w *Walls, 
 // recordDenial appends a refused connection to the history of the invocation.
 func (s *Sandbox) recordDenial(d outlet.Denial) {
 	s.Repo.AppendEvent(s.ID, denialEvent{
-		Time: d.Time.UTC().Truncate(time.Second), Event: deniedEvent, Kind: d.Kind, Target: d.Target,
+		Time: d.Time.UTC().Truncate(time.Millisecond), Event: deniedEvent, Kind: d.Kind, Target: d.Target,
 		Reason: d.Reason, Allow: d.AllowEntry, Count: d.Count,
 	})
 }

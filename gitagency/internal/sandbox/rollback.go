@@ -99,7 +99,7 @@ func (s *Sandbox) rollBackTo(ctx context.Context, repo *git.Repo, h *Handle, to 
 	if err != nil {
 		return RollbackResult{}, err
 	}
-	s.Repo.AppendEvent(s.ID, rollbackEvent{s.Repo.Now(), "rollback", to.ID, to.Ref, done.source.ID, done.source.Ref})
+	s.Repo.AppendEvent(s.ID, rollbackEvent{s.Repo.EventTime(), "rollback", to.ID, to.Ref, done.source.ID, done.source.Ref})
 	return RollbackResult{
 		Invocation: s.ID, Snapshot: to.ID, Name: to.Name(), Left: done.source.ID, LeftName: done.source.Name(),
 		Added: done.added, Changed: done.changed, Removed: done.removed, DetachedFrom: done.detachedFrom,

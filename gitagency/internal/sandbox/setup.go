@@ -78,7 +78,7 @@ func (s *Sandbox) runSetup(ctx context.Context, line string, req SetupRequest) e
 	defer log.Close()
 	log.WriteFile(fmt.Appendf(nil, "# %s\n$ %s\n", r.Now().Format(time.RFC3339), line))
 	res, err := s.Exec(ctx, ExecOptions{Argv: []string{"sh", "-c", line}, Stdout: log, Stderr: log, Timeout: req.Timeout, Force: req.Force})
-	r.AppendEvent(s.ID, setupEvent{r.Now(), "setup", line, res.ExitCode, res.TimedOut, res.Duration.Milliseconds()})
+	r.AppendEvent(s.ID, setupEvent{r.EventTime(), "setup", line, res.ExitCode, res.TimedOut, res.Duration.Milliseconds()})
 	switch {
 	case err != nil && !fault.Is[*fault.CannotRunError](err):
 		return fmt.Errorf("agency.setup: %w", err)

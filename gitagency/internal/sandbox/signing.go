@@ -25,7 +25,7 @@ func (s *Sandbox) warnSigningOff(env []string) {
 	s.Repo.AppendEvent(s.ID, struct {
 		Time  time.Time `json:"time"`
 		Event string    `json:"event"`
-	}{s.Repo.Now(), signingOffEvent})
+	}{s.Repo.EventTime(), signingOffEvent})
 }
 
 const signingOffEvent = "signing-off"

@@ -105,7 +105,7 @@ func (s *Sandbox) takeAndRecord(ctx context.Context, repo *git.Repo, base string
 	snapshot, err := s.series(base).Take(ctx, repo, req)
 	err = s.Repo.SaveFilesRefusal(s.ID, err, true)
 	if err == nil && snapshot.Created {
-		s.Repo.AppendEvent(s.ID, snapshotEvent{s.Repo.Now(), "snapshot", snapshot.ID, snapshot.Ref})
+		s.Repo.AppendEvent(s.ID, snapshotEvent{s.Repo.EventTime(), "snapshot", snapshot.ID, snapshot.Ref})
 	}
 	return snapshot, err
 }

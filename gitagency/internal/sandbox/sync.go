@@ -237,7 +237,7 @@ func (s *Sandbox) resumeSync(ctx context.Context, repo *git.Repo, h *Handle, to 
 }
 
 func (s *Sandbox) recordSync(commit string, done transitionResult) {
-	s.Repo.AppendEvent(s.ID, syncEvent{s.Repo.Now(), "sync", commit, done.target.ID, done.target.Ref, done.source.ID, done.source.Ref})
+	s.Repo.AppendEvent(s.ID, syncEvent{s.Repo.EventTime(), "sync", commit, done.target.ID, done.target.Ref, done.source.ID, done.source.Ref})
 }
 
 type syncEvent struct {

@@ -146,7 +146,7 @@ func (s *Sandbox) runTransition(ctx context.Context, repo *git.Repo, h *Handle, 
 	tx.Commit()
 	for _, taken := range []snapshots.Snapshot{left, p.to} {
 		if taken.Created {
-			s.Repo.AppendEvent(s.ID, snapshotEvent{s.Repo.Now(), "snapshot", taken.ID, taken.Ref})
+			s.Repo.AppendEvent(s.ID, snapshotEvent{s.Repo.EventTime(), "snapshot", taken.ID, taken.Ref})
 		}
 	}
 	// 6.–11. Each of these steps may have been done before.

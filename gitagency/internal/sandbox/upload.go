@@ -80,7 +80,7 @@ func (s *Sandbox) Upload(ctx context.Context, req UploadRequest) (err error) {
 	if err := upload.Put(ctx, to, s.Repo.BeginTx("put"), files, progress); err != nil {
 		return fmt.Errorf("put files into %s: %w", s.ID, err)
 	}
-	event := putEvent{s.Repo.Now(), "put", 0}
+	event := putEvent{s.Repo.EventTime(), "put", 0}
 	for _, f := range req.Files {
 		if f.Mode.Type() != fs.ModeDir {
 			event.Files++
