@@ -188,11 +188,11 @@ func (r *Repository) Questions() ([]Invocation, error) {
 // LogsRequest says what of an agent's output to print.
 type LogsRequest struct {
 	ID     string // required: id of the invocation
-	Raw    bool   // byte for byte, also where the stream of the agent can be read
+	Raw    bool   // byte for byte; else as text that cannot control a terminal
 	Follow bool   // until the run has ended
 
 	Stdout, Stderr io.Writer      // required: receive the output of the agent
-	OnEvent        func(RunEvent) // required: receives what the stream of the agent tells, instead of Stdout
+	OnEvent        func(RunEvent) // required: receives what the stream of the agent tells, instead of Stdout, unless Raw is set
 }
 
 func (req LogsRequest) internal() runs.LogsRequest {

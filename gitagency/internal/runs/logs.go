@@ -18,52 +18,34 @@ import (
 // LogsRequest says what of an agent's output to print.
 type LogsRequest struct {
 	ID     string // required: id of the invocation
-	Raw    bool   // byte for byte, also where the stream of the agent can be read
+	Raw    bool   // byte for byte; else as text that cannot control a terminal
 	Follow bool   // until the run has ended
 
 	Stdout, Stderr io.Writer          // required: receive the output of the agent
-	OnEvent        func(runner.Event) // required: receives what the stream of the agent tells, instead of Stdout
+	OnEvent        func(runner.Event) // required: receives what the stream of the agent tells, instead of Stdout, unless Raw is set
 }
 
 // followInterval is how often a log is read again that is followed.
 const followInterval = 100 * time.Millisecond
 
 // Logs prints what the agent of an invocation wrote.
-func Logs(ctx context.Context, r *core.Repository, req LogsRequest) error {
+func Logs(ctx context.Context, r *core.Repository, req LogsRequest) (err error) {
 	inv, err := r.Invocation(req.ID)
 	if err != nil {
 		return err
 	}
-	m := inv.Entry.Record
-	if m.SessionID == "" {
+	if inv.Entry.Record.SessionID == "" {
 		return &NoRunError{ID: inv.ID}
 	}
-	stdout := req.Stdout
-	if HasStream(r, m.Runner) && !req.Raw {
-		spec, _ := findSpec(r, m.Runner)
-		reader := &streamReader{stream: spec.NewStream(), report: req.OnEvent}
-		defer reader.summary() // it parses a last line without a newline
-		stdout = reader
-	}
-	tails := []*tail{
-		{path: r.Store.OutputPath(r.ID, inv.ID, "terminal"), to: req.Stdout},
-		{path: r.Store.OutputPath(r.ID, inv.ID, "stdout"), to: stdout},
-		{path: r.Store.OutputPath(r.ID, inv.ID, "stderr"), to: req.Stderr},
-	}
-	defer func() {
-		for _, t := range tails {
-			t.close()
-		}
-	}()
+	p := newLogPrinter(r, inv, req)
+	defer func() { err = errors.Join(err, p.end()) }()
 	for {
 		inv, err := r.Invocation(inv.ID) // before the logs: what is written before the end is printed
 		if err != nil {
 			return err
 		}
-		for _, t := range tails {
-			if err := t.copyNew(); err != nil {
-				return err
-			}
+		if err := p.copyNew(); err != nil {
+			return err
 		}
 		if !req.Follow || !inv.IsSupervised() {
 			return nil
@@ -74,6 +56,64 @@ func Logs(ctx context.Context, r *core.Repository, req LogsRequest) error {
 		case <-time.After(followInterval):
 		}
 	}
+}
+
+// logPrinter prints the logs of an invocation.
+type logPrinter struct {
+	tails  []*tail
+	texts  []*textWriter // empty if the output is raw
+	stream *streamReader // nil if the agent has none, or if the output is raw
+}
+
+func newLogPrinter(r *core.Repository, inv core.Invocation, req LogsRequest) *logPrinter {
+	p := &logPrinter{}
+	text := func(to io.Writer, isScreen bool) io.Writer {
+		if req.Raw {
+			return to
+		}
+		p.texts = append(p.texts, &textWriter{to: to, isScreen: isScreen})
+		return p.texts[len(p.texts)-1]
+	}
+	terminal, stdout, stderr := text(req.Stdout, true), text(req.Stdout, false), text(req.Stderr, false)
+	if spec, known := findSpec(r, inv.Entry.Record.Runner); known && spec.NewStream != nil && !req.Raw {
+		p.stream = &streamReader{stream: spec.NewStream(), report: req.OnEvent}
+		stdout = p.stream
+	}
+	p.tails = []*tail{
+		{path: r.Store.OutputPath(r.ID, inv.ID, "terminal"), to: terminal},
+		{path: r.Store.OutputPath(r.ID, inv.ID, "stdout"), to: stdout},
+		{path: r.Store.OutputPath(r.ID, inv.ID, "stderr"), to: stderr},
+	}
+	return p
+}
+
+// copyNew prints what was added to the logs.
+func (p *logPrinter) copyNew() error {
+	for _, t := range p.tails {
+		if err := t.copyNew(); err != nil {
+			return err
+		}
+	}
+	for _, t := range p.texts {
+		if err := t.flush(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// end prints what is left of incomplete lines, and closes the logs.
+func (p *logPrinter) end() (err error) {
+	if p.stream != nil {
+		p.stream.summary() // it parses a last line without a newline
+	}
+	for _, t := range p.texts {
+		err = errors.Join(err, t.end())
+	}
+	for _, t := range p.tails {
+		t.close()
+	}
+	return err
 }
 
 // HasStream reports whether events of an agent can be read from its output.

@@ -59,7 +59,7 @@ func (t Commands) attach(ctx context.Context, repo *gitagency.Repository, query 
 	defer stop()
 	req := gitagency.AttachRunRequest{
 		ID: query, DetachKeys: keys, Screen: t.RawStdout,
-		Stdout: printableWriter(t.RawStdout), Stderr: printableWriter(t.RawStderr), OnEvent: t.printEvent,
+		Stdout: t.RawStdout, Stderr: t.RawStderr, OnEvent: t.printEvent,
 	}
 	if !watch && t.hasTerminal() {
 		req.Keyboard = os.Stdin

@@ -105,8 +105,7 @@ func (w *reviewWalk) view(key string, inv gitagency.Invocation) {
 		})
 	case "o":
 		w.RunPart([]string{"logs", inv.ID}, true, func() error {
-			out := escapingWriter{w.Stdout}
-			return w.repo.Logs(w.c.Context, gitagency.LogsRequest{ID: inv.ID, Stdout: out, Stderr: out, OnEvent: func(e gitagency.RunEvent) {
+			return w.repo.Logs(w.c.Context, gitagency.LogsRequest{ID: inv.ID, Stdout: w.Stdout, Stderr: w.Stdout, OnEvent: func(e gitagency.RunEvent) {
 				if text := describeEvent(e); text != "" {
 					fmt.Fprintln(w.Stdout, term.Printable(text))
 				}
