@@ -106,13 +106,14 @@ type RunResult struct {
 	QuestionOptions []string `json:"question_options"`
 	LastMessage     string   `json:"last_message"` // last text of the agent; empty if it has no stream that tells it
 
-	Exec ExecResult `json:"-"` // how its program ended
+	Exec        ExecResult `json:"-"` // how its program ended
+	SetupFailed bool       `json:"-"` // agency.setup failed, and the program was not started
 }
 
 func newRunResult(res runs.Result) RunResult {
 	return RunResult{
 		ID: res.ID, Path: res.Path, Status: res.Status, Reason: res.Reason, ExitCode: res.ExitCode, Uncommitted: append([]string{}, res.Uncommitted...),
-		Warnings: append([]string{}, res.Warnings...), Question: res.Question, QuestionOptions: append([]string{}, res.QuestionOptions...), LastMessage: res.LastMessage, Exec: newExecResult(res.Exec),
+		Warnings: append([]string{}, res.Warnings...), Question: res.Question, QuestionOptions: append([]string{}, res.QuestionOptions...), LastMessage: res.LastMessage, Exec: newExecResult(res.Exec), SetupFailed: res.SetupFailed,
 	}
 }
 
@@ -132,6 +133,7 @@ type AttachRunRequest struct {
 	Screen         io.Writer      // required: receives what an agent on a terminal writes
 	Stdout, Stderr io.Writer      // required: receive the output of another agent
 	OnEvent        func(RunEvent) // required: receives what the stream of such an agent tells, instead of Stdout
+	OnNote         func(LogNote)  // as in LogsRequest
 }
 
 // AttachRunResult says why AttachRun returned.
@@ -146,7 +148,7 @@ type AttachRunResult struct {
 func (r *Repository) AttachRun(ctx context.Context, req AttachRunRequest) (AttachRunResult, error) {
 	res, err := runs.Attach(ctx, r.core, runs.AttachRequest{
 		ID: req.ID, Keyboard: req.Keyboard, DetachKeys: req.DetachKeys,
-		Screen: req.Screen, Stdout: req.Stdout, Stderr: req.Stderr, OnEvent: internalOnEvent(req.OnEvent),
+		Screen: req.Screen, Stdout: req.Stdout, Stderr: req.Stderr, OnEvent: internalOnEvent(req.OnEvent), OnNote: internalOnNote(req.OnNote),
 	})
 	return AttachRunResult{res.Ended, newInvocation(res.Invocation)}, publicError(err)
 }
@@ -193,10 +195,35 @@ type LogsRequest struct {
 
 	Stdout, Stderr io.Writer      // required: receive the output of the agent
 	OnEvent        func(RunEvent) // required: receives what the stream of the agent tells, instead of Stdout, unless Raw is set
+	OnNote         func(LogNote)  // receives what is not output of the agent, unless Raw is set; may be nil
 }
 
+// LogNote says something about the output that comes after it.
+type LogNote struct {
+	Kind  string    // NoteDropped, NoteRun or NoteSetup
+	Run   int       // number of the run; 0 for an agent that resolves the conflicts of a landing
+	Began time.Time // begin of the run
+}
+
+// Kinds of notes.
+const (
+	NoteDropped = runs.NoteDropped // older output is not kept any more
+	NoteRun     = runs.NoteRun     // a run begins that is not the first
+	NoteSetup   = runs.NoteSetup   // no agent wrote anything; the output of agency.setup follows, on Stderr
+)
+
 func (req LogsRequest) internal() runs.LogsRequest {
-	return runs.LogsRequest{ID: req.ID, Raw: req.Raw, Follow: req.Follow, Stdout: req.Stdout, Stderr: req.Stderr, OnEvent: internalOnEvent(req.OnEvent)}
+	return runs.LogsRequest{
+		ID: req.ID, Raw: req.Raw, Follow: req.Follow, Stdout: req.Stdout, Stderr: req.Stderr,
+		OnEvent: internalOnEvent(req.OnEvent), OnNote: internalOnNote(req.OnNote),
+	}
+}
+
+func internalOnNote(onNote func(LogNote)) func(runs.LogNote) {
+	if onNote == nil {
+		return nil
+	}
+	return func(note runs.LogNote) { onNote(LogNote(note)) }
 }
 
 // Logs prints what the agent of an invocation wrote.

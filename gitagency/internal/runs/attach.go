@@ -23,6 +23,7 @@ type AttachRequest struct {
 	Screen         io.Writer          // required: receives what an agent on a terminal writes
 	Stdout, Stderr io.Writer          // required: receive the output of another agent
 	OnEvent        func(runner.Event) // required: receives what the stream of such an agent tells, instead of Stdout
+	OnNote         func(LogNote)      // as in LogsRequest
 }
 
 // AttachResult says why Attach returned.
@@ -88,7 +89,7 @@ func follow(ctx context.Context, r *core.Repository, id string, req AttachReques
 			return false, watchErr
 		}
 	}
-	err = Logs(ctx, r, LogsRequest{ID: id, Follow: true, Stdout: req.Stdout, Stderr: req.Stderr, OnEvent: req.OnEvent})
+	err = Logs(ctx, r, LogsRequest{ID: id, Follow: true, Stdout: req.Stdout, Stderr: req.Stderr, OnEvent: req.OnEvent, OnNote: req.OnNote})
 	if errors.Is(err, terminal.ErrDetached) {
 		return false, nil
 	}
@@ -112,7 +113,7 @@ func waitForRecord(r *core.Repository, id string) (core.Invocation, error) {
 func (a *attempt) keepTerminal() (closeTerminal func() error, err error) {
 	setupError := func(err error) error { return &fault.SetupError{ID: a.sandbox.ID, Err: err} }
 	none := func() error { return nil }
-	log, err := openLog(a.repo.Store.OutputPath(a.repo.ID, a.sandbox.ID, "terminal"), maxTerminalLog)
+	log, err := a.openLog("terminal", maxTerminalLog)
 	if err != nil {
 		return none, setupError(err)
 	}

@@ -56,6 +56,7 @@ type Result struct {
 	QuestionOptions []string // answers that it offers
 	LastMessage     string
 	Exec            sandbox.ExecResult
+	SetupFailed     bool // agency.setup failed, and the program was not started
 
 	question *store.Question
 }
@@ -83,6 +84,7 @@ func Execute(ctx context.Context, r *core.Repository, req ExecuteRequest) (Resul
 		return Result{}, err
 	}
 	a := &attempt{repo: r, sandbox: s, record: before, req: req}
+	a.markRun()
 	closeTerminal := func() error { return nil }
 	if req.Detached && isInteractive(before) {
 		closeTerminal, err = a.keepTerminal()

@@ -2,9 +2,11 @@ package runs
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -76,7 +78,7 @@ func (a *attempt) decide(ctx context.Context, res *Result, end ending, summary r
 		return
 	case !end.ran():
 		res.fail(notRunReason(end.err))
-		if fault.Is[*fault.SetupError](end.err) {
+		if res.SetupFailed = fault.Is[*fault.SetupCommandError](end.err); res.SetupFailed || fault.Is[*fault.SetupError](end.err) {
 			res.ExitCode = exitSetup
 		}
 		return
@@ -211,6 +213,8 @@ func (a *attempt) recordEnd(res Result, end ending, summary runner.Summary) erro
 		m.PID, m.PIDStarted = 0, ""
 		if end.ran() {
 			m.ResumeWith = "" // the agent was given it
+		} else if !core.HasEnded(*m) {
+			m.ExitCode = json.Number(strconv.Itoa(res.ExitCode)) // not that of agency.setup
 		}
 		addSpent(m, summary)
 		if !core.HasEnded(*m) {

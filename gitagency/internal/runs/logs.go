@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -23,7 +24,22 @@ type LogsRequest struct {
 
 	Stdout, Stderr io.Writer          // required: receive the output of the agent
 	OnEvent        func(runner.Event) // required: receives what the stream of the agent tells, instead of Stdout, unless Raw is set
+	OnNote         func(LogNote)      // receives what is not output of the agent, unless Raw is set; may be nil
 }
+
+// LogNote says something about the output that comes after it.
+type LogNote struct {
+	Kind  string    // NoteDropped, NoteRun or NoteSetup
+	Run   int       // number of the run; 0 for an agent that resolves the conflicts of a landing
+	Began time.Time // begin of the run
+}
+
+// Kinds of notes.
+const (
+	NoteDropped = "dropped" // older output is not kept any more
+	NoteRun     = "run"     // a run begins that is not the first
+	NoteSetup   = "setup"   // no agent wrote anything; the output of agency.setup follows, on Stderr
+)
 
 // followInterval is how often a log is read again that is followed.
 const followInterval = 100 * time.Millisecond
@@ -37,8 +53,17 @@ func Logs(ctx context.Context, r *core.Repository, req LogsRequest) (err error) 
 	if inv.Entry.Record.SessionID == "" {
 		return &NoRunError{ID: inv.ID}
 	}
-	p := newLogPrinter(r, inv, req)
+	var newStream func() runner.Stream
+	if spec, known := findSpec(r, inv.Entry.Record.Runner); known && !req.Raw {
+		newStream = spec.NewStream
+	}
+	p := newLogPrinter(r, inv.ID, newStream, req)
 	defer func() { err = errors.Join(err, p.end()) }()
+	if !req.Raw {
+		if err := p.copyEarlierRuns(r, inv.ID); err != nil {
+			return err
+		}
+	}
 	for {
 		inv, err := r.Invocation(inv.ID) // before the logs: what is written before the end is printed
 		if err != nil {
@@ -48,7 +73,7 @@ func Logs(ctx context.Context, r *core.Repository, req LogsRequest) (err error) 
 			return err
 		}
 		if !req.Follow || !inv.IsSupervised() {
-			return nil
+			return p.copySetup(r.Store.SetupLogPath(r.ID, inv.ID))
 		}
 		select {
 		case <-ctx.Done():
@@ -60,13 +85,15 @@ func Logs(ctx context.Context, r *core.Repository, req LogsRequest) (err error) 
 
 // logPrinter prints the logs of an invocation.
 type logPrinter struct {
+	req    LogsRequest
 	tails  []*tail
 	texts  []*textWriter // empty if the output is raw
 	stream *streamReader // nil if the agent has none, or if the output is raw
 }
 
-func newLogPrinter(r *core.Repository, inv core.Invocation, req LogsRequest) *logPrinter {
-	p := &logPrinter{}
+// newLogPrinter returns the printer of the logs of an invocation. newStream is nil if standard output is not to be parsed.
+func newLogPrinter(r *core.Repository, id string, newStream func() runner.Stream, req LogsRequest) *logPrinter {
+	p := &logPrinter{req: req}
 	text := func(to io.Writer, isScreen bool) io.Writer {
 		if req.Raw {
 			return to
@@ -75,16 +102,71 @@ func newLogPrinter(r *core.Repository, inv core.Invocation, req LogsRequest) *lo
 		return p.texts[len(p.texts)-1]
 	}
 	terminal, stdout, stderr := text(req.Stdout, true), text(req.Stdout, false), text(req.Stderr, false)
-	if spec, known := findSpec(r, inv.Entry.Record.Runner); known && spec.NewStream != nil && !req.Raw {
-		p.stream = &streamReader{stream: spec.NewStream(), report: req.OnEvent}
+	if newStream != nil {
+		p.stream = &streamReader{stream: newStream(), report: req.OnEvent}
 		stdout = p.stream
 	}
-	p.tails = []*tail{
-		{path: r.Store.OutputPath(r.ID, inv.ID, "terminal"), to: terminal},
-		{path: r.Store.OutputPath(r.ID, inv.ID, "stdout"), to: stdout},
-		{path: r.Store.OutputPath(r.ID, inv.ID, "stderr"), to: stderr},
+	for i, to := range []io.Writer{terminal, stdout, stderr} {
+		p.tails = append(p.tails, &tail{path: r.Store.OutputPath(r.ID, id, outputStreams[i]), to: to})
 	}
 	return p
+}
+
+func (p *logPrinter) note(note LogNote) {
+	if p.req.OnNote != nil {
+		p.req.OnNote(note)
+	}
+}
+
+// copyEarlierRuns prints all streams of each run but the last, before those of the next.
+func (p *logPrinter) copyEarlierRuns(r *core.Repository, id string) error {
+	outputs, isDropped, err := readRunOutputs(r, id)
+	if err != nil {
+		return err
+	}
+	if isDropped {
+		p.note(LogNote{Kind: NoteDropped})
+	}
+	for _, output := range outputs {
+		for i, t := range p.tails {
+			if err := t.copyUntil(output.starts[outputStreams[i]]); err != nil {
+				return err
+			}
+		}
+		if err := p.endLines(); err != nil {
+			return err
+		}
+		if output.number != 1 {
+			p.note(LogNote{Kind: NoteRun, Run: output.number, Began: output.began})
+		}
+	}
+	return nil
+}
+
+// endLines prints what is left of incomplete lines, with a newline.
+func (p *logPrinter) endLines() (err error) {
+	if p.stream != nil {
+		p.stream.endLine()
+	}
+	for _, t := range p.texts {
+		err = errors.Join(err, t.endLine())
+	}
+	return err
+}
+
+// copySetup prints the output of agency.setup if there is no output of an agent: it may have failed.
+func (p *logPrinter) copySetup(path string) error {
+	if p.req.Raw || slices.ContainsFunc(p.tails, func(t *tail) bool { return t.copied > 0 }) {
+		return nil
+	}
+	text := &textWriter{to: p.req.Stderr}
+	log := &tail{path: path, to: text}
+	defer log.close()
+	if err := log.open(path); err != nil || log.file == nil {
+		return err
+	}
+	p.note(LogNote{Kind: NoteSetup})
+	return errors.Join(log.copyRest(), text.end())
 }
 
 // copyNew prints what was added to the logs.
@@ -127,18 +209,60 @@ type tail struct {
 	path string
 	to   io.Writer
 	file *os.File // part of the log that is being read; nil before the first
+
+	isCurrent bool  // file is not the older part
+	offset    int64 // in file
+	copied    int64 // bytes of all parts
+}
+
+// copyUntil copies what is before a position.
+func (t *tail) copyUntil(end logPosition) error {
+	if err := t.openFirst(); err != nil || t.file == nil {
+		return err
+	}
+	switch {
+	case t.isCurrent && !end.isCurrent:
+		return nil
+	case !t.isCurrent && end.isCurrent:
+		if err := t.copyRest(); err != nil {
+			return err
+		}
+		t.close()
+		if err := t.open(t.path); err != nil || t.file == nil {
+			return err
+		}
+	}
+	return t.copyFrom(io.LimitReader(t.file, end.offset-t.offset))
+}
+
+// openFirst opens the first part of the log, if there is one and none is open.
+func (t *tail) openFirst() error {
+	if t.file != nil {
+		return nil
+	}
+	if err := t.open(store.RotatedPath(t.path)); err != nil || t.file != nil {
+		return err
+	}
+	return t.open(t.path)
+}
+
+// copyRest copies the open part to its end.
+func (t *tail) copyRest() error { return t.copyFrom(t.file) }
+
+func (t *tail) copyFrom(part io.Reader) error {
+	n, err := io.Copy(t.to, part)
+	t.offset, t.copied = t.offset+n, t.copied+n
+	return err
 }
 
 // copyNew copies what was added since the last call, beginning with the older part of the log.
 func (t *tail) copyNew() error {
-	if t.file == nil {
-		if err := t.open(store.RotatedPath(t.path)); err != nil {
-			return err
-		}
+	if err := t.openFirst(); err != nil {
+		return err
 	}
 	for {
 		if t.file != nil {
-			if _, err := io.Copy(t.to, t.file); err != nil {
+			if err := t.copyRest(); err != nil {
 				return err
 			}
 		}
@@ -154,7 +278,7 @@ func (t *tail) copyNew() error {
 			if err != nil || os.SameFile(mine, current) {
 				return err
 			}
-			if _, err := io.Copy(t.to, t.file); err != nil { // written before it was rotated
+			if err := t.copyRest(); err != nil { // written before it was rotated
 				return err
 			}
 		}
@@ -171,7 +295,7 @@ func (t *tail) open(path string) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	t.file = f
+	t.file, t.isCurrent, t.offset = f, path == t.path, 0
 	return err
 }
 

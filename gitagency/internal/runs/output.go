@@ -25,14 +25,15 @@ const (
 // logFile appends to a log. It rotates the log, so that an agent cannot fill the disk with its output.
 type logFile struct {
 	path string
-	most int64 // size at which it is rotated
+	most int64  // size at which it is rotated
+	note func() // called when it was rotated
 	file *os.File
 	size int64
 	err  error // of a write of an agent's output; the rest of that is not kept, and the agent works on
 }
 
-func openLog(path string, most int64) (*logFile, error) {
-	l := &logFile{path: path, most: most}
+func openLog(path string, most int64, note func()) (*logFile, error) {
+	l := &logFile{path: path, most: most, note: note}
 	return l, l.open()
 }
 
@@ -64,6 +65,7 @@ func (l *logFile) rotate() error {
 	if err := errors.Join(l.file.Close(), os.Rename(l.path, store.RotatedPath(l.path))); err != nil {
 		return err
 	}
+	l.note()
 	return l.open()
 }
 
@@ -96,7 +98,7 @@ func (a *attempt) connectOutput(opts *sandbox.ExecOptions) (logs outputLogs, err
 		{"stdout", a.req.Stdout},
 		{"stderr", a.req.Stderr},
 	} {
-		log, err := openLog(a.repo.Store.OutputPath(a.repo.ID, a.sandbox.ID, c.name), maxLog)
+		log, err := a.openLog(c.name, maxLog)
 		if err != nil {
 			return nil, errors.Join(err, logs.close())
 		}
@@ -172,11 +174,18 @@ func (s *streamReader) reportAll(events []runner.Event) {
 
 // summary parses the last lines if they have no newline, and returns what the output told.
 func (s *streamReader) summary() runner.Summary {
+	s.endLine()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stream.Summary()
+}
+
+// endLine parses a line without a newline.
+func (s *streamReader) endLine() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stdout.flush(s.parse)
 	s.stderr.flush(s.parseError)
-	return s.stream.Summary()
 }
 
 // lineSplitter splits a stream into lines.
@@ -208,8 +217,8 @@ func (l *lineSplitter) split(p []byte, each func(line []byte)) {
 func (l *lineSplitter) flush(each func(line []byte)) {
 	if len(l.pending) > 0 && !l.skip {
 		each(l.pending)
-		l.pending = nil
 	}
+	l.pending, l.skip = nil, false
 }
 
 // maxEventText bounds the text of one event.

@@ -51,7 +51,7 @@ func TestStreamReaderSplitsLines(t *testing.T) {
 func TestLogIsRotatedAndFollowed(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "stdout.log")
-	log, err := openLog(path, maxLog)
+	log, err := openLog(path, maxLog, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func TestLogIsRotatedAndFollowed(t *testing.T) {
 			if err := log.file.Close(); err != nil {
 				t.Fatal(err)
 			}
-			if log, err = openLog(path, maxLog); err != nil {
+			if log, err = openLog(path, maxLog, func() {}); err != nil {
 				t.Fatal(err)
 			}
 		}

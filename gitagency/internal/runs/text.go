@@ -84,12 +84,26 @@ func (t *textWriter) Write(output []byte) (int, error) {
 
 // end writes all that is left, also an incomplete character. What is written after it is the output of another program.
 func (t *textWriter) end() error {
-	for _, b := range t.partial {
-		t.consumeInvalid(b)
-	}
+	t.consumePartial()
 	err := t.flush()
 	*t = textWriter{to: t.to, isScreen: t.isScreen}
 	return err
+}
+
+// endLine is end that completes the last line.
+func (t *textWriter) endLine() error {
+	t.consumePartial()
+	if len(t.rows) > 0 && len(t.rows[len(t.rows)-1].cells) > 0 {
+		t.moveTo(len(t.rows))
+	}
+	return t.end()
+}
+
+func (t *textWriter) consumePartial() {
+	for _, b := range t.partial {
+		t.consumeInvalid(b)
+	}
+	t.partial = nil
 }
 
 // flush writes all rows as they are now, unless they were written like that before. Text may be appended to the last one.

@@ -35,6 +35,11 @@ func (s Store) AppendInput(repoID, invocationID string, event any) error {
 	return appendEvent(s.inputsPath(repoID, invocationID), event)
 }
 
+// AppendOutputMark appends a line about the logs of an agent's output.
+func (s Store) AppendOutputMark(repoID, invocationID string, mark any) error {
+	return appendEvent(s.outputMarksPath(repoID, invocationID), mark)
+}
+
 func appendEvent(path string, event any) error {
 	line, err := encodeJSON(event, "")
 	if err != nil {
@@ -97,6 +102,10 @@ func (s Store) inputsPath(repoID, invocationID string) string {
 	return filepath.Join(s.InvocationDir(repoID, invocationID), "inputs.jsonl")
 }
 
+func (s Store) outputMarksPath(repoID, invocationID string) string {
+	return filepath.Join(s.InvocationDir(repoID, invocationID), "output.jsonl")
+}
+
 // ReadEvents passes every line of an invocation's event log to a function, oldest first. The line is valid only
 // during the call. An incomplete line, as a full disk leaves it, is passed as well; the callback must recognise it. A
 // missing log is not an error.
@@ -107,6 +116,11 @@ func (s Store) ReadEvents(repoID, invocationID string, each func(line []byte)) e
 // ReadInputs is ReadEvents for the log of AppendInput.
 func (s Store) ReadInputs(repoID, invocationID string, each func(line []byte)) error {
 	return readEvents(s.inputsPath(repoID, invocationID), each)
+}
+
+// ReadOutputMarks is ReadEvents for the lines of AppendOutputMark.
+func (s Store) ReadOutputMarks(repoID, invocationID string, each func(line []byte)) error {
+	return readEvents(s.outputMarksPath(repoID, invocationID), each)
 }
 
 func readEvents(path string, each func(line []byte)) error {

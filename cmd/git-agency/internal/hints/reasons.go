@@ -45,7 +45,7 @@ var reasons = map[reason.Reason]row{
 	)},
 	reason.NotInside:    {ExitFailed, always("an agent that runs in a sandbox asks its questions with this command; 'git agency exec' runs one there")},
 	reason.InRepository: {ExitFailed, nil},
-	reason.SetupFailed: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+	reason.SetupFailed: {ExitSetup, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{"to try it again: git agency exec " + e.ID + " -- sh -c " + quote.Shell(e.Name)}
 	}},
 	reason.MissingObject: {ExitFailed, always(

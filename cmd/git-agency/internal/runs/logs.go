@@ -2,6 +2,8 @@ package runs
 
 import (
 	"fmt"
+	"io"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -19,7 +21,7 @@ func (t Commands) Logs() *cli.Command {
 standard error. Of claude, codex, gemini and opencode it prints what their streams tell: messages, tools and
 failures. Of other agents, and of what a detached agent drew on its terminal, it prints the text: lines that
 were drawn several times as they were at last, without escape sequences and control characters. --raw prints
-all of it byte for byte. Of each stream at least the last 16 MiB are kept; of a terminal, the last 256 KiB.
+all of it byte for byte, and nothing else. Of each stream at least the last 16 MiB are kept; of a terminal, the last 256 KiB.
 
 Exit status: 0 printed; 1 no agent was run in it, or reading failed; 3 no such invocation; 4 broken; 129 usage.`,
 		Flags: []cli.Flag{
@@ -33,11 +35,26 @@ Exit status: 0 printed; 1 no agent was run in it, or reading failed; 3 no such i
 			}
 			req := gitagency.LogsRequest{
 				ID: query, Raw: c.Bool("raw"), Follow: c.Bool("follow"), Stdout: t.RawStdout, Stderr: t.RawStderr,
-				OnEvent: t.printEvent,
+				OnEvent: t.printEvent, OnNote: func(note gitagency.LogNote) { printNote(t.RawStderr, note) },
 			}
 			return repo.Logs(c.Context, req)
 		},
 	}
+}
+
+// printNote prints a note about the output of an agent in a line of its own.
+func printNote(w io.Writer, note gitagency.LogNote) {
+	text := "no agent wrote anything; agency.setup wrote this"
+	began := note.Began.UTC().Format(time.RFC3339)
+	switch {
+	case note.Kind == gitagency.NoteDropped:
+		text = "older output was dropped"
+	case note.Kind == gitagency.NoteRun && note.Run == 0:
+		text = "conflicts of a landing, " + began
+	case note.Kind == gitagency.NoteRun:
+		text = fmt.Sprintf("run %d, %s", note.Run, began)
+	}
+	fmt.Fprintf(w, "--- %s ---\n", text)
 }
 
 // printEvent prints an event of an agent for people.

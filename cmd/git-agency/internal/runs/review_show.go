@@ -105,11 +105,15 @@ func (w *reviewWalk) view(key string, inv gitagency.Invocation) {
 		})
 	case "o":
 		w.RunPart([]string{"logs", inv.ID}, true, func() error {
-			return w.repo.Logs(w.c.Context, gitagency.LogsRequest{ID: inv.ID, Stdout: w.Stdout, Stderr: w.Stdout, OnEvent: func(e gitagency.RunEvent) {
-				if text := describeEvent(e); text != "" {
-					fmt.Fprintln(w.Stdout, term.Printable(text))
-				}
-			}})
+			return w.repo.Logs(w.c.Context, gitagency.LogsRequest{
+				ID: inv.ID, Stdout: w.Stdout, Stderr: w.Stdout,
+				OnEvent: func(e gitagency.RunEvent) {
+					if text := describeEvent(e); text != "" {
+						fmt.Fprintln(w.Stdout, term.Printable(text))
+					}
+				},
+				OnNote: func(note gitagency.LogNote) { printNote(w.Stdout, note) },
+			})
 		})
 	case "t":
 		w.RunPart([]string{"log", inv.ID}, true, func() error {

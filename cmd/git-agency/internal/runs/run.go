@@ -60,7 +60,7 @@ An agent that leaves uncommitted changes has failed: the files are listed and th
 
 Exit status: that of the agent; 0 finished; 1 uncommitted changes, or the agent reports a failure; 6 the
 preflight failed, nothing was created; 7 the agent asks a question; 124 timed out; 125 the sandbox could
-not be set up; 3 no such worktree; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130, 143
+not be set up, or agency.setup failed; 3 no such worktree; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130, 143
 interrupted or stopped. Of several runs: 0 all finished, 7 one asks, else 1.`,
 		Flags: program.WithRepositoryLockFlag(program.WithJSONFlag(slices.Concat([]cli.Flag{
 			&cli.GenericFlag{Name: "runner", Value: &argv.RepeatedFlag{}, Usage: "the agent `RUNNER`; may be repeated"},

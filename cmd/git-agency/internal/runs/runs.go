@@ -138,6 +138,11 @@ func Hints(err error) (lines []string, known bool) {
 		}, true
 	case res.Status == "timed_out":
 		return []string{"'git agency logs " + id + "' shows its output; 'git agency resume " + id + " --timeout <longer>' lets it go on"}, true
+	case res.SetupFailed:
+		return []string{
+			"'git agency logs " + id + "' shows the output of agency.setup",
+			"when that is repaired, 'git agency resume " + id + "' runs both; 'git agency discard " + id + "' ends it",
+		}, true
 	case res.Exec.ContainedBy == "": // the message says why it was not run
 		return []string{"when that is repaired, 'git agency resume " + id + "' runs it; 'git agency discard " + id + "' ends it"}, true
 	}
