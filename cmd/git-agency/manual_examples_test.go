@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -251,3 +252,22 @@ func checkSession(t *testing.T, lines []string) {
 }
 
 func isRun(command string) bool { return strings.Contains(command, "agency run --runner") }
+
+func TestManualSetupOfOneRepositoryRuns(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	examples := slices.DeleteFunc(codeExamples(manualSource), func(e string) bool { return !strings.Contains(e, "includeIf") })
+	if len(examples) != 1 {
+		t.Fatalf("the manual has %d examples with includeIf", len(examples))
+	}
+	commands := strings.NewReplacer("gitdir:~/my-project", "gitdir:"+l.repo, "'npm ci'", "'echo prepared'").Replace(examples[0])
+	l.must("sh", "-ec", commands)
+	if got := l.agency("config", "--json"); !strings.Contains(got, "echo prepared") {
+		t.Errorf("in the repository, the settings are\n%s", got)
+	}
+	other := filepath.Join(l.dir, "other")
+	l.git("init", "-q", other)
+	if got := l.must("git", "-C", other, "agency", "config", "--json"); strings.Contains(got, "echo prepared") {
+		t.Errorf("in another repository, the settings are\n%s", got)
+	}
+}

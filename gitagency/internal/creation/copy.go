@@ -83,6 +83,20 @@ func warnNotCopied(r *core.Repository, selection provision.Selection, result pro
 			r.Warn("files of agency.copy are not in the sandbox, because %s: %s", w.why, firstPaths(w.names))
 		}
 	}
+	warnUnmatched(r, selection.Unmatched)
+}
+
+// warnUnmatched warns about patterns that match no file and are meant for this repository. One with a space is, in any
+// configuration, most likely a list of patterns.
+func warnUnmatched(r *core.Repository, patterns []string) {
+	for _, pattern := range patterns {
+		switch {
+		case strings.Contains(pattern, " "):
+			r.Warn("agency.copy: no file matches the pattern '%s'; each value is one pattern: git config --add agency.copy '<pattern>'", pattern)
+		case !r.Settings.IsSharedCopyPattern(pattern):
+			r.Warn("agency.copy: no file matches the pattern '%s'", pattern)
+		}
+	}
 }
 
 // firstPaths lists the first of some paths on one line.

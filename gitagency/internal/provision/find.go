@@ -29,6 +29,7 @@ type Request struct {
 // Selection is the result of Find: ignored files to copy.
 type Selection struct {
 	NotIgnored []string // files that the patterns select and that are neither tracked nor ignored; they are not copied
+	Unmatched  []string // patterns that match no file or directory, except negated ones
 
 	tree     string
 	patterns *patterns
@@ -61,7 +62,9 @@ func Find(ctx context.Context, repo *git.Repo, req Request) (_ Selection, err er
 		return Selection{}, err
 	}
 	defer func() { err = errors.Join(err, f.dir.Close()) }()
-	err = f.walk(".", false, false)
+	if err = f.walk(".", false, false); err == nil {
+		f.found.Unmatched, err = f.found.patterns.unmatchedValues(f.tracked)
+	}
 	return f.found, err
 }
 
@@ -109,6 +112,9 @@ func (f *finder) visit(name string, isDir, selected, ignored bool) error {
 		return nil
 	}
 	selected, err := f.found.patterns.selects(name, isDir, selected)
+	if err == nil {
+		err = f.found.patterns.noteMatches(name, isDir)
+	}
 	if err == nil && !ignored {
 		ignored, err = f.rules.IsIgnored(name, isDir)
 	}
@@ -119,6 +125,7 @@ func (f *finder) visit(name string, isDir, selected, ignored bool) error {
 	case isDir && ignored && !f.hasTrackedBelow(at, name):
 		if selected {
 			f.found.entries = append(f.found.entries, entry{name, true})
+			f.found.patterns.noteCopied(name)
 		} else if f.found.patterns.maySelectBelow(name) {
 			return f.walk(name, selected, ignored)
 		}

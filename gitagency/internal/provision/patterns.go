@@ -1,7 +1,9 @@
 package provision
 
 import (
+	"errors"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 
@@ -14,9 +16,17 @@ type patterns struct {
 	lists      []*ignore.List
 	inner      []string // literal beginnings of the rules with a slash, which can select files in ignored directories
 	hasNegated bool
+	unmatched  []pattern // those that have matched no path yet, except negated ones
 
 	mutex   sync.Mutex
 	matcher *ignore.Matcher
+}
+
+// pattern is a single pattern.
+type pattern struct {
+	value   string
+	rules   []*ignore.List
+	literal string // its literal beginning if it has a slash
 }
 
 func newPatterns(values []string, ignoreCase bool) *patterns {
@@ -25,18 +35,52 @@ func newPatterns(values []string, ignoreCase bool) *patterns {
 		matcher: ignore.NewMatcher(nil, ignoreCase, math.MaxInt64), // the time of a match is polynomial, and only users set the values
 	}
 	for _, value := range values {
-		switch {
-		case strings.HasPrefix(value, "!"):
+		if strings.HasPrefix(value, "!") {
 			p.hasNegated = true
-		case strings.Contains(strings.TrimSuffix(value, "/"), "/"):
-			literal := strings.TrimPrefix(value, "/")
-			if at := strings.IndexAny(literal, `*?[\`); at >= 0 {
-				literal = literal[:at]
-			}
-			p.inner = append(p.inner, literal)
+			continue
 		}
+		single := pattern{value: value, rules: []*ignore.List{ignore.Parse([]byte(value), "")}}
+		if strings.Contains(strings.TrimSuffix(value, "/"), "/") {
+			single.literal = strings.TrimPrefix(value, "/")
+			if at := strings.IndexAny(single.literal, `*?[\`); at >= 0 {
+				single.literal = single.literal[:at]
+			}
+			p.inner = append(p.inner, single.literal)
+		}
+		p.unmatched = append(p.unmatched, single)
 	}
 	return p
+}
+
+// noteMatches removes the patterns that match a path from the unmatched ones. Find calls it, in one goroutine.
+func (p *patterns) noteMatches(name string, isDir bool) (err error) {
+	p.unmatched = slices.DeleteFunc(p.unmatched, func(single pattern) bool {
+		verdict, matchErr := p.matcher.Match(single.rules, name, isDir)
+		err = errors.Join(err, matchErr)
+		return verdict == ignore.Matched
+	})
+	return err
+}
+
+// noteCopied removes the patterns that may match a path in a directory that is copied without a search.
+func (p *patterns) noteCopied(dir string) {
+	p.unmatched = slices.DeleteFunc(p.unmatched, func(single pattern) bool { return strings.HasPrefix(single.literal, dir+"/") })
+}
+
+// unmatchedValues returns the patterns that match neither a path that was noted nor one of these tracked files.
+func (p *patterns) unmatchedValues(tracked []string) (values []string, err error) {
+	for _, name := range tracked {
+		if len(p.unmatched) == 0 {
+			break
+		}
+		if err := p.noteMatches(name, false); err != nil {
+			return nil, err
+		}
+	}
+	for _, single := range p.unmatched {
+		values = append(values, single.value)
+	}
+	return values, nil
 }
 
 // selects reports whether a path is selected, given whether its directory is.

@@ -46,22 +46,24 @@ func TestFindSelectsIgnoredFiles(t *testing.T) {
 		patterns   string
 		want       string
 		notIgnored string
+		unmatched  string
 	}{
-		{".env", ".env mixed/.env sub/.env", ""},
-		{"/.env", ".env", ""},
-		{"**/.env", ".env mixed/.env node_modules/.env sub/.env", ""},
-		{"node_modules", "node_modules/", ""},
-		{"node_modules/ .env !/.env", "mixed/.env node_modules/ sub/.env", ""},
-		{"build/*/keep", "build/x/keep build/y/keep", ""},
-		{"build/x", "build/x/", ""},
-		{"build/x/ !build/x", "", ""},
-		{"mixed", "mixed/.env mixed/out/", ""},
-		{"config", "config/local.json config/local.yml", ""},
-		{"config/local.* !*.json", "config/local.yml", ""},
-		{"config/other.yml", "", ""}, // tracked
-		{"untracked", "", "untracked/f"},
-		{"* !node_modules", ".env build/ config/local.json config/local.yml mixed/.env mixed/out/ sub/.env", "untracked/f"},
-		{"missing .git .git/config", "", ""},
+		{".env", ".env mixed/.env sub/.env", "", ""},
+		{"/.env", ".env", "", ""},
+		{"**/.env", ".env mixed/.env node_modules/.env sub/.env", "", ""},
+		{"node_modules", "node_modules/", "", ""},
+		{"node_modules/ .env !/.env", "mixed/.env node_modules/ sub/.env", "", ""},
+		{"build/*/keep", "build/x/keep build/y/keep", "", ""},
+		{"build/x", "build/x/", "", ""},
+		{"build/x/ !build/x", "", "", ""},
+		{"mixed", "mixed/.env mixed/out/", "", ""},
+		{"config", "config/local.json config/local.yml", "", ""},
+		{"config/local.* !*.json", "config/local.yml", "", ""},
+		{"config/other.yml", "", "", ""}, // tracked
+		{"untracked", "", "untracked/f", ""},
+		{"* !node_modules", ".env build/ config/local.json config/local.yml mixed/.env mixed/out/ sub/.env", "untracked/f", ""},
+		{"build .env build/none /build/x !build/no missing/x", ".env build/ mixed/.env sub/.env", "", "missing/x"},
+		{"missing .git .git/config", "", "", "missing .git .git/config"},
 	} {
 		found, names := find(l, strings.Fields(c.patterns)...)
 		if want := strings.Fields(c.want); !slices.Equal(names, want) {
@@ -69,6 +71,9 @@ func TestFindSelectsIgnoredFiles(t *testing.T) {
 		}
 		if want := strings.Fields(c.notIgnored); !slices.Equal(found.NotIgnored, want) {
 			t.Errorf("%s: not ignored %q, want %q", c.patterns, found.NotIgnored, want)
+		}
+		if want := strings.Fields(c.unmatched); !slices.Equal(found.Unmatched, want) {
+			t.Errorf("%s: unmatched %q, want %q", c.patterns, found.Unmatched, want)
 		}
 	}
 }

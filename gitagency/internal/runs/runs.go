@@ -13,6 +13,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
@@ -58,14 +59,29 @@ func Create(ctx context.Context, r *core.Repository, reqs []Request) (created []
 			return nil, err
 		}
 	}
+	once := warnOnce(r)
 	for _, start := range starts {
-		inv, err := creation.Start(ctx, r, start)
+		inv, err := creation.Start(ctx, once, start)
 		if err != nil {
 			return created, err
 		}
 		created = append(created, inv)
 	}
 	return created, nil
+}
+
+// warnOnce returns the repository with warnings that are not repeated: several sandboxes of one command line have the same.
+func warnOnce(r *core.Repository) *core.Repository {
+	var mutex sync.Mutex
+	given := map[string]bool{}
+	return r.WithWarn(func(message string) {
+		mutex.Lock()
+		defer mutex.Unlock()
+		if !given[message] {
+			given[message] = true
+			r.Warn("%s", message)
+		}
+	})
 }
 
 // plan checks a request and returns that for its sandbox.

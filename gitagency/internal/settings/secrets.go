@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/git/config"
 )
 
 // secretKey is the key with further patterns of untracked files that snapshots leave out.
@@ -42,6 +43,14 @@ const copyKey = "agency.copy"
 // syntax of gitignore.
 func (r *Reader) CopyPatterns() ([]string, error) {
 	return r.patterns(copyKey, nil, checkCopyPattern)
+}
+
+// IsSharedCopyPattern reports whether a pattern comes only from configuration that all repositories share, some of which
+// have no such file.
+func (r *Reader) IsSharedCopyPattern(pattern string) bool {
+	return !slices.ContainsFunc(r.Config[CanonicalKey(copyKey)], func(s config.Setting) bool {
+		return s.Value == pattern && s.Scope != "system" && s.Scope != "global"
+	})
 }
 
 // patterns returns the values of a key after its defaults. An empty value clears those before it.
