@@ -38,7 +38,7 @@ func (t Commands) detach(c *cli.Context, repo *gitagency.Repository, invocations
 		return t.printIDs(invocations)
 	}
 	for i, inv := range invocations {
-		current, err := repo.Invocation(inv.ID)
+		current, err := repo.InvocationActivity(c.Context, inv.ID)
 		if err != nil {
 			return err
 		}
