@@ -128,10 +128,13 @@ func (t *tool) printInvocations(c *cli.Context, repo *gitagency.Repository, invo
 		if hint := worktrees.FirstHint(repo); hint != "" {
 			t.PrintHint(hint)
 		}
-	case c.Bool("all"):
-		t.PrintHint("there are no sandboxes; 'git agency start' makes one")
 	default:
-		t.PrintHint("there are no sandboxes; 'git agency start' makes one, and 'git agency ls --all' lists those that have ended")
+		t.PrintHint("there are no sandboxes; to run an agent in one: git agency run --runner <runner> -p '<task>'")
+		more := "'git agency start' makes one without an agent"
+		if !c.Bool("all") {
+			more += ", and 'git agency ls --all' lists those that have ended"
+		}
+		t.PrintHint(more)
 	}
 	return nil
 }

@@ -91,9 +91,9 @@ func FirstHint(repo *gitagency.Repository) string {
 	case why == reason.UnbornBranch:
 		return none + firstCommitHint
 	case why == reason.NoWorktree:
-		return none + "make an integration worktree with 'git agency worktree create <name>', then type 'git agency start <name>'"
+		return none + "make an integration worktree with 'git agency worktree create <name>', then type: git agency run <name> --runner <runner> -p '<task>'"
 	}
-	return none + "make this worktree an integration worktree with 'git agency worktree adopt', then type 'git agency start'"
+	return none + "make this worktree an integration worktree with 'git agency worktree adopt', then type: git agency run --runner <runner> -p '<task>'"
 }
 
 const firstCommitHint = "this branch has no commits yet: make a first commit, for example with 'git commit --allow-empty -m start'"
