@@ -129,7 +129,7 @@ func TestReviewOnTerminal(t *testing.T) {
 	if got := l.agency("exec", ids["answer"], "--", "cat", "got"); got != "the blue one" {
 		t.Errorf("the agent got the answer %q", got)
 	}
-	if got := l.agency("exec", ids["reject"], "--", "cat", "got"); !strings.HasSuffix(got, " two linesnot nice enough") {
+	if got := l.agency("exec", ids["reject"], "--", "cat", "got"); !strings.Contains(got, " two linesYour work was rejected. The reason:\n\nnot nice enough\n") {
 		t.Errorf("the agent got the reason %q", got)
 	}
 }

@@ -3,8 +3,10 @@ package runs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
@@ -61,7 +63,7 @@ func Resume(ctx context.Context, r *core.Repository, req ResumeRequest) (core.In
 		return inv, err
 	}
 	if req.Answer == nil && req.Task == nil && m.Landing == store.Rejected {
-		req.Answer = []byte(m.RejectedReason + "\n")
+		req.Answer = fmt.Appendf(nil, rejection, strings.TrimSpace(m.RejectedReason))
 	}
 	if err := claim(r, inv.ID); err != nil {
 		return inv, err
@@ -84,6 +86,9 @@ func Resume(ctx context.Context, r *core.Repository, req ResumeRequest) (core.In
 	})
 	return inv, err
 }
+
+// rejection is the text for an agent whose work was rejected, with the reason.
+const rejection = "Your work was rejected. The reason:\n\n%s\n\nChange your work accordingly, and commit it.\n"
 
 // claim records that this process is about to execute the run, or to have it executed, so that of several resumes only one
 // gives something to the agent.

@@ -16,7 +16,7 @@ func (t Commands) Reject() *cli.Command {
 		Usage:     "reject submitted work, with a reason",
 		UsageText: "git agency reject <id> -m <reason>",
 		Description: `Takes the work of a sandbox out of review. The sandbox does not change. 'show' prints the reason, and
-'submit' puts it back into review. Rejected work can still be landed by its id, unless
+'submit' puts it back into review. 'resume' hands the reason to the agent. Rejected work can still be landed by its id, unless
 agency.requireReview is set.
 
 Exit status: 0 rejected; 1 failed, or it is not in review; 3 no such invocation; 4 broken; 75 locked; 129
@@ -41,6 +41,9 @@ usage.`,
 				return err
 			}
 			fmt.Fprintf(t.Stderr, "rejected %s; its sandbox is as it was\n", r.ID)
+			if inv, err := repo.Invocation(r.ID); err == nil && inv.SessionID != "" {
+				t.PrintHint("to hand the reason to its agent: git agency resume " + r.ID)
+			}
 			if c.Bool("json") {
 				return t.PrintJSON(r)
 			}
