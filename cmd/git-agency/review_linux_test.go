@@ -63,7 +63,7 @@ func TestReviewOnTerminal(t *testing.T) {
 	s := l.startReview()
 
 	shown := s.answer("(1 of 5) [d,t,l,o,L,a,r,x,s,q,?]? ", "j")
-	for _, want := range []string{ids["answer"], "state       blocked", "task of answer\n    with \\x1b[31m two lines", "question:\n    which \\x1b[31mone?", "options:\n    red\n    blue", "radar       clean"} {
+	for _, want := range []string{ids["answer"], "state       blocked", "task of answer\n    with \\x1b[31m two lines", "question:\n    which \\x1b[31mone?", "options:\n    1. red\n    2. blue", "radar       clean"} {
 		if !strings.Contains(shown, want) {
 			t.Errorf("the summary lacks %q:\n%s", want, shown)
 		}
@@ -71,11 +71,11 @@ func TestReviewOnTerminal(t *testing.T) {
 	if got := s.answer("]? ", "a"); !strings.Contains(got, "not in review") {
 		t.Errorf("got %q", got)
 	}
-	s.answer("answer (empty: none): ", "")
+	s.answer("answer, or number of an option (empty: none): ", "")
 	if got := s.answer("]? ", "a"); !strings.Contains(got, "nothing was changed") {
 		t.Errorf("got %q", got)
 	}
-	s.answer("answer (empty: none): ", "the blue one")
+	s.answer("answer, or number of an option (empty: none): ", "2")
 
 	if got := s.answer("(2 of 5) [d,t,l,o,L,j,r,x,s,q,?]? ", "d"); !strings.Contains(got, "the agent of "+ids["answer"]+" goes on") || !strings.Contains(got, "please") {
 		t.Errorf("got %q", got)
@@ -126,7 +126,7 @@ func TestReviewOnTerminal(t *testing.T) {
 			t.Errorf("%s: %s %s, want %s", name, inv.State, inv.StatusReason, want)
 		}
 	}
-	if got := l.agency("exec", ids["answer"], "--", "cat", "got"); got != "the blue one" {
+	if got := l.agency("exec", ids["answer"], "--", "cat", "got"); got != "blue" {
 		t.Errorf("the agent got the answer %q", got)
 	}
 	if got := l.agency("exec", ids["reject"], "--", "cat", "got"); !strings.Contains(got, " two linesYour work was rejected. The reason:\n\nnot nice enough\n") {
@@ -142,7 +142,7 @@ func TestReviewEndsAndSkipsWhatChanged(t *testing.T) {
 
 	s := l.startReview()
 	s.answer("]? ", "a")
-	s.waitForTextAfter(s.read, "answer (empty: none): ")
+	s.waitForTextAfter(s.read, "number of an option (empty: none): ")
 	s.typeKeys("half an answer\x03")
 	if out := s.wait(); out.code != 130 {
 		t.Errorf("after Ctrl-C: got %d and %q", out.code, out.stdout)

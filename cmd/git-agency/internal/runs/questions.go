@@ -2,12 +2,17 @@ package runs
 
 import (
 	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/format"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
 )
 
 // question is the JSON of a question.
@@ -29,7 +34,7 @@ func (t Commands) Questions() *cli.Command {
 		Usage:     "list the questions of agents that wait for an answer",
 		UsageText: "git agency questions [--no-abbrev | --json | --porcelain [-z]]",
 		Description: `Lists the agents that wait for an answer, with their questions, the longest waiting first. 'git agency
-resume <id> --answer <answer>' answers one.
+resume <id> --answer <answer>' answers one, with a text: the numbers of options are for 'git agency review'.
 
 Exit status: 0 whatever is found; 129 usage.`,
 		Flags: program.WithAbbrevFlag(program.WithListingFlags()...),
@@ -62,18 +67,28 @@ Exit status: 0 whatever is found; 129 usage.`,
 
 // withOptions returns a question with the options that it offers.
 func withOptions(q question) string {
-	text := q.Question
-	for i, option := range q.Options {
-		separator := ", "
-		if i == 0 {
-			separator = " ["
-		}
-		text += separator + option
+	if len(q.Options) == 0 {
+		return q.Question
 	}
-	if len(q.Options) > 0 {
-		text += "]"
+	return q.Question + " [" + strings.Join(numberOptions(q.Options), ", ") + "]"
+}
+
+// numberOptions returns the options of a question, each on one line after its number.
+func numberOptions(options []string) []string {
+	numbered := make([]string, len(options))
+	for i, option := range options {
+		numbered[i] = fmt.Sprintf("%d. %s", i+1, term.OneLine(option))
 	}
-	return text
+	return numbered
+}
+
+// chooseOption returns the option whose number a text is; the text itself if it is no such number, or an option.
+func chooseOption(text string, options []string) string {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > len(options) || slices.Contains(options, text) {
+		return text
+	}
+	return options[n-1]
 }
 
 func questionFields(q question) []program.Field {

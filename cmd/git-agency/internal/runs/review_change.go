@@ -53,6 +53,9 @@ func (w *reviewWalk) readText(key string, inv gitagency.Invocation) (string, err
 	switch {
 	case key == "j":
 		return w.ask("reason (empty: do not reject): ")
+	case key == "a" && len(inv.Options) > 0:
+		answer, err := w.ask("answer, or number of an option (empty: none): ")
+		return chooseOption(answer, inv.Options), err
 	case key == "a":
 		return w.ask("answer (empty: none): ")
 	case key == "r" && mayGoOn(inv):

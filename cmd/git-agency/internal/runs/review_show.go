@@ -51,7 +51,7 @@ func (w *reviewWalk) printSummary(inv gitagency.Invocation, place string) error 
 		{"last message", inv.LastMessage, 6},
 		{"question", inv.Question, 5},
 		{"context of the question", inv.Context, 3},
-		{"options", strings.Join(inv.Options, "\n"), 4},
+		{"options", strings.Join(numberOptions(inv.Options), "\n"), len(inv.Options)},
 	} {
 		if err := w.printText(text.title, text.text, text.lines); err != nil {
 			return err

@@ -136,7 +136,7 @@ l  show the history
 o  show the output of the agent
 L  land
 j  reject, with a reason
-a  answer the question, and resume the agent
+a  answer the question, or choose an option by its number, and resume the agent
 r  resume the agent with a further task
 x  discard; 'git agency restore' brings it back
 s  skip, also Enter

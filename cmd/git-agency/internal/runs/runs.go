@@ -152,8 +152,8 @@ func Hints(err error) (lines []string, known bool) {
 // printQuestion prints the question of an agent on standard error, and how to answer it.
 func (t Commands) printQuestion(id, question string, options []string) {
 	fmt.Fprintf(t.Stderr, "%s asks: %s\n", gitagency.ShortID(id), term.Printable(question))
-	for _, option := range options {
-		fmt.Fprintf(t.Stderr, "  - %s\n", term.OneLine(option))
+	for _, option := range numberOptions(options) {
+		fmt.Fprintf(t.Stderr, "  %s\n", option)
 	}
 	t.PrintHint("to answer: git agency resume " + id + " --answer '<answer>'")
 }
