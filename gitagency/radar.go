@@ -25,11 +25,12 @@ type RadarSandbox struct {
 	Paths []string   `json:"paths"`           // paths in conflict with the integration branch
 	Error string     `json:"error,omitempty"` // why it could not be read, or is refused
 
-	BranchMissing bool `json:"-"` // the branch that it lands on does not exist any more
+	Task          string `json:"-"` // first line of its task
+	BranchMissing bool   `json:"-"` // the branch that it lands on does not exist any more
 }
 
 func newRadarSandbox(s radar.Sandbox) RadarSandbox {
-	return RadarSandbox{ID: s.ID, Name: s.Name, State: RadarState(s.State), Clean: s.Clean, Paths: s.Paths, Error: s.Error, BranchMissing: s.BranchMissing}
+	return RadarSandbox{ID: s.ID, Name: s.Name, State: RadarState(s.State), Clean: s.Clean, Paths: s.Paths, Error: s.Error, Task: s.Task, BranchMissing: s.BranchMissing}
 }
 
 // RadarState is the predicted result of a landing.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -77,8 +78,8 @@ in an integration worktree; 129 usage.`,
 func (t *tool) printRadar(found gitagency.RadarResult, tableID func(id string) string) error {
 	rows, pairs, names := [][]string{}, [][]string{}, map[string]string{}
 	for _, s := range found.Sandboxes {
-		names[s.ID] = s.Name
-		rows = append(rows, []string{tableID(s.ID), s.Name, radarStateText(s), radarDetail(s)})
+		names[s.ID] = cmp.Or(s.Name, s.Task)
+		rows = append(rows, []string{tableID(s.ID), names[s.ID], radarStateText(s), radarDetail(s)})
 	}
 	if err := t.PrintTable([]string{"ID", "NAME", "RADAR", "PATHS"}, rows, "NAME"); err != nil {
 		return err

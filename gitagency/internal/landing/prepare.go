@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
@@ -343,8 +344,23 @@ func (l *landAttempt) subjectLine() string {
 	if l.finishes != nil {
 		return fmt.Sprintf("Merge worktree %s", l.finishes.Name)
 	}
-	if n := l.entry.Record.InvocationName; n != "" {
-		return fmt.Sprintf("Land %s (%s)", n, l.s.ID)
+	if about := cmp.Or(l.entry.Record.InvocationName, clipTask(l.entry.Record.Task)); about != "" {
+		return fmt.Sprintf("Land %s (%s)", about, l.s.ID)
 	}
 	return "Land " + l.s.ID
+}
+
+// clipTask returns the first line of a task, as a record has it, for a subject line.
+func clipTask(line string) string {
+	const most = 50 // characters; subjects are mostly shown on one line of a terminal
+	runes := []rune(strings.Map(func(c rune) rune {
+		if unicode.IsControl(c) || c == '\u2028' || c == '\u2029' {
+			return ' '
+		}
+		return c
+	}, line))
+	if len(runes) <= most {
+		return string(runes)
+	}
+	return strings.TrimSpace(string(runes[:most])) + "…"
 }

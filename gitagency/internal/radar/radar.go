@@ -29,7 +29,8 @@ type Sandbox struct {
 	Paths []string `json:"paths"`           // paths in conflict with the integration branch
 	Error string   `json:"error,omitempty"` // why it could not be read, or is refused
 
-	BranchMissing bool `json:"-"` // the branch that it lands on does not exist any more
+	Task          string `json:"-"` // first line of its task
+	BranchMissing bool   `json:"-"` // the branch that it lands on does not exist any more
 }
 
 // Pair says what would happen if the contents of two sandboxes were merged now: of two that would each land cleanly,
@@ -193,7 +194,7 @@ func openForecasts(ctx context.Context, r *core.Repository, wt core.Worktree, in
 func (s *forecast) result() Result {
 	found := Result{Sandboxes: []Sandbox{}, Pairs: []Pair{}}
 	for i, b := range s.sandboxes {
-		sandbox := Sandbox{ID: b.inv.ID, Name: b.inv.Name, State: Error, Paths: []string{}}
+		sandbox := Sandbox{ID: b.inv.ID, Name: b.inv.Name, Task: b.inv.Task, State: Error, Paths: []string{}}
 		if b.err != nil {
 			sandbox.Error, sandbox.BranchMissing = b.err.Error(), fault.Is[*fault.MissingBranchError](b.err)
 			if fault.Is[*fault.InvalidTreeError](b.err) {

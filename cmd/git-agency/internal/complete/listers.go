@@ -1,6 +1,7 @@
 package complete
 
 import (
+	"cmp"
 	"os"
 	"slices"
 	"strings"
@@ -286,7 +287,7 @@ func listInvocations(cl *commandLine, wanted func(gitagency.Invocation) bool) ([
 
 // describe returns the description of an invocation.
 func (cl *commandLine) describe(i gitagency.Invocation) string {
-	return joinNonEmpty(i.Name, i.Worktree, format.State(i, cl.now()))
+	return joinNonEmpty(cmp.Or(i.Name, i.Task), i.Worktree, format.State(i, cl.now()))
 }
 
 // snapshotNames lists the snapshots of all invocations by name, and turns the name of an invocation at the cursor into
