@@ -302,8 +302,30 @@ func (l *landAttempt) run(ctx context.Context, verifiedTree string) (landOutcome
 	if err != nil || c != nil {
 		return landOutcome{needsVerify: c, branch: l.target.Branch}, err
 	}
+	marked, markersErr := l.findNewMarkers(ctx)
 	landed, err := l.publishLanding(ctx)
+	if err == nil {
+		l.warnMarkers(marked, markersErr)
+	}
 	return landOutcome{landed: landed}, err
+}
+
+// findNewMarkers lists the files to which the landing adds conflict markers.
+func (l *landAttempt) findNewMarkers(ctx context.Context) ([]string, error) {
+	if l.newTip == "" {
+		return nil, nil
+	}
+	return l.merger.FilesWithNewMarkers(ctx, l.target.Commit, l.newTip)
+}
+
+// warnMarkers warns about files with conflict markers. They may be documentation, so that they are no reason to refuse.
+func (l *landAttempt) warnMarkers(marked []string, err error) {
+	switch {
+	case err != nil:
+		l.r.Warn("conflict markers were not looked for: %v", err)
+	case len(marked) > 0:
+		l.r.Warn("%s adds conflict markers to:\n%s", l.s.ID, fault.ListPaths(marked))
+	}
 }
 
 func (l *landAttempt) close() error {

@@ -1,16 +1,14 @@
 package resolve
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
-	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 )
@@ -38,6 +36,10 @@ func (t *attempt) checkResolution(ctx context.Context, s *sandbox.Sandbox) strin
 	}
 	return ""
 }
+
+// resolvedMarkers are the markers of which none may be left. The line of equals signs between two sides is also an underline
+// in text files, and no conflict has it alone.
+const resolvedMarkers = "<>|"
 
 // filesWithMarkers lists the files that were in conflict and have conflict markers in a commit that no side of the conflict
 // has.
@@ -78,7 +80,7 @@ func filesWithMarkers(ctx context.Context, repo *git.Repo, synced sandbox.SyncRe
 			if err := errors.Join(a.Err, a.CheckKnown()); err != nil {
 				return err
 			}
-			lines, err := markerLines(a.Body)
+			lines, err := merge.MarkerLines(a.Body, resolvedMarkers)
 			if i == 0 {
 				own = lines
 			}
@@ -94,27 +96,4 @@ func filesWithMarkers(ctx context.Context, repo *git.Repo, synced sandbox.SyncRe
 		}
 	}
 	return marked, nil
-}
-
-// markerLines returns the lines of a file that look like the first, the middle or the last conflict marker of git. The line
-// of equals signs between two sides is also an underline in text files, and no conflict has it alone.
-func markerLines(file io.Reader) (lines []string, err error) {
-	const size = 7 // of a marker; an attribute can make it longer
-	r := bufio.NewReader(file)
-	for begins := true; ; {
-		line, part, err := r.ReadLine() // part of a line longer than the buffer
-		if err == io.EOF {
-			return lines, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		if begins && len(line) >= size && strings.IndexByte("<>|", line[0]) >= 0 {
-			rest := strings.TrimLeft(string(line), string(line[0]))
-			if length := len(line) - len(rest); length >= size && (rest == "" || rest[0] == ' ') {
-				lines = append(lines, string(line))
-			}
-		}
-		begins = !part
-	}
 }
