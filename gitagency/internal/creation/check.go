@@ -1,6 +1,7 @@
 package creation
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
@@ -9,40 +10,40 @@ import (
 )
 
 // CheckBase returns the error with which Start would refuse the worktree or the commit that a request starts from. It takes
-// no lock and changes nothing, so Start may still fail.
-func CheckBase(ctx context.Context, r *core.Repository, req Request) error {
+// no lock and changes nothing, so Start may still fail. commit has the files that the sandbox would start with.
+func CheckBase(ctx context.Context, r *core.Repository, req Request) (commit string, err error) {
 	if err := req.check(); err != nil {
-		return err
+		return "", err
 	}
 	plan := Plan{Request: req}
-	var err error
 	if plan.origin, err = requestedOrigin(ctx, r, req); err != nil {
-		return err
+		return "", err
 	}
 	if err := planWorktree(r, &plan); err != nil {
-		return err
+		return "", err
 	}
 	listing, err := worktree.List(ctx, r.Git)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if err := core.CheckListingIntact(listing); err != nil {
-		return err
+		return "", err
 	}
 	wt, err := r.WorktreeByID(plan.worktreeID)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if plan.origin.Base == "" {
 		start, err := r.FindSandboxStart(wt, listing)
 		if err != nil {
-			return err
+			return "", err
 		}
 		plan.origin.Base = start.Rev
 	}
 	placeholder := sandbox.Placeholder(r)
-	if _, _, err := resolveStartPoint(ctx, r, r.Git, plan.origin, core.SandboxRef(placeholder.ID)); err != nil {
-		return explainMissingBranch(ctx, r, r.Git, wt, plan.origin, err)
+	point, _, err := resolveStartPoint(ctx, r, r.Git, plan.origin, core.SandboxRef(placeholder.ID))
+	if err != nil {
+		return "", explainMissingBranch(ctx, r, r.Git, wt, plan.origin, err)
 	}
-	return r.CheckPlacement(placeholder.Tree, listing)
+	return cmp.Or(point.Snapshot, point.Base), r.CheckPlacement(placeholder.Tree, listing)
 }

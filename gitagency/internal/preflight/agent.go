@@ -46,11 +46,15 @@ func checkRunner(ctx context.Context, s *subject) result {
 	if res.failed || program == "" {
 		return res
 	}
+	if !filepath.IsAbs(program) {
+		return s.checkInSandbox(ctx, program)
+	}
 	if hidden := s.hiddenPath(program); hidden != "" {
-		return result{
-			failed: true, reason: fmt.Sprintf("the walls hide %s", hidden),
-			remedy: "git config --global --add " + settings.ReadKey + " " + quote.Shell(hidden),
+		remedy := "git config --global --add " + settings.ReadKey + " " + quote.Shell(hidden)
+		if name, isIn := s.pathInWorktree(hidden); isIn { // no setting can show it
+			remedy = "name it by its path in the sandbox: " + quote.Shell("./"+name)
 		}
+		return result{failed: true, reason: fmt.Sprintf("the walls hide %s", hidden), remedy: remedy}
 	}
 	if s.agent.spec == nil || !s.req.Version {
 		return passed("%s", program)
@@ -62,14 +66,13 @@ func checkRunner(ctx context.Context, s *subject) result {
 	return passed("%s, version %s; tried with %s", program, version, s.agent.spec.Tried)
 }
 
-// findProgram returns the path of the program; empty with the result if there is none to look for, or it was not found.
+// findProgram returns the path of the program, relative if it is one of the sandbox; empty with the result if there is none
+// to look for, or it was not found.
 func (a agent) findProgram(env []string) (string, result) {
 	word, install := "", ""
 	switch {
 	case len(a.argv) > 0:
-		if word = a.argv[0]; strings.Contains(word, "/") && !filepath.IsAbs(word) {
-			return "", passed("%s is looked up in the sandbox", word)
-		}
+		word = a.argv[0]
 	case a.command != "":
 		var res result
 		if word, res = a.firstWord(); word == "" {
@@ -87,7 +90,13 @@ func (a agent) findProgram(env []string) (string, result) {
 			remedy: "git config --global " + quote.Shell("agency."+a.name+".command") + " '<command>'",
 		}
 	}
-	program, err := proc.LookPath(env, settings.ExpandHome(word, proc.Getenv(env, "HOME")))
+	if a.command != "" {
+		word = settings.ExpandHome(word, proc.Getenv(env, "HOME"))
+	}
+	if strings.Contains(word, "/") && !filepath.IsAbs(word) {
+		return word, result{}
+	}
+	program, err := proc.LookPath(env, word)
 	if err != nil && (a.command == "" || !isShellWord(word)) {
 		if install == "" {
 			install = "name a program that exists, or extend PATH"

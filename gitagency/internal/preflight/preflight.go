@@ -82,6 +82,7 @@ func run(ctx context.Context, r *core.Repository, req Request, findSpec func(nam
 	if err != nil {
 		return Report{}, err
 	}
+	s.base = sync.OnceValues(func() (base, error) { return findBase(ctx, s) })
 	checks, err := s.checks()
 	if err != nil {
 		return Report{}, err
@@ -167,6 +168,7 @@ type subject struct {
 	primsErr error            // *fault.UnsupportedError of one that cannot be built; prims then has defaults
 
 	plan func() (sandbox.ExplainedWalls, error) // walls of the sandbox
+	base func() (base, error)                   // what the sandbox would start from
 }
 
 func newSubject(r *core.Repository, req Request, findSpec func(name string) (runner.Spec, bool)) (*subject, error) {

@@ -326,7 +326,8 @@ func TestRunner(t *testing.T) {
 		"argv":                 {argv: []string{"robot", "-x"}, reason: "/bin/robot"},
 		"argv missing":         {argv: []string{"nosuch"}, fails: true, reason: "nosuch is not on PATH"},
 		"argv not executable":  {argv: []string{"HOME/data"}, fails: true, reason: "not executable"},
-		"argv in the tree":     {argv: []string{"./agent.sh"}, reason: "in the sandbox"},
+		"argv in the tree":     {argv: []string{"./agent.sh"}, fails: true, reason: "agent.sh is not in the commit"},
+		"argv outside":         {argv: []string{"../agent.sh"}, reason: "in the sandbox"},
 		"none":                 {reason: "none is named"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -23,18 +23,29 @@ import (
 
 // checkBase checks the integration worktree and the commit that the sandbox would start from. Warnings of a start are part
 // of its reason.
-func checkBase(ctx context.Context, s *subject) result {
+func checkBase(_ context.Context, s *subject) result {
+	base, err := s.base()
+	if err != nil {
+		return failedBy(err)
+	}
+	return passed("%s", strings.Join(append([]string{"a sandbox can start from it"}, base.warnings...), "; "))
+}
+
+// base is the commit that a sandbox would start from.
+type base struct {
+	commit   string
+	warnings []string // of the start
+}
+
+func findBase(ctx context.Context, s *subject) (found base, err error) {
 	var mutex sync.Mutex
-	var warnings []string
 	warn := func(message string) {
 		mutex.Lock()
 		defer mutex.Unlock()
-		warnings = append(warnings, message)
+		found.warnings = append(found.warnings, message)
 	}
-	if err := creation.CheckBase(ctx, s.repo.WithWarn(warn), s.req.Start); err != nil {
-		return failedBy(err)
-	}
-	return passed("%s", strings.Join(append([]string{"a sandbox can start from it"}, warnings...), "; "))
+	found.commit, err = creation.CheckBase(ctx, s.repo.WithWarn(warn), s.req.Start)
+	return found, err
 }
 
 // checkIdentity checks that git knows the author of commits that the agent makes.

@@ -91,6 +91,18 @@ func (p *patterns) selects(name string, isDir, inSelected bool) (bool, error) {
 	return verdict == ignore.Matched || verdict == ignore.NoMatch && inSelected, err
 }
 
+// Selects reports whether patterns select a path of a worktree, if it is an ignored file.
+func Selects(values []string, name string) bool {
+	p, selected := newPatterns(values, false), false
+	for at, c := range name {
+		if c == '/' {
+			selected, _ = p.selects(name[:at], true, selected) // the matcher has no limit
+		}
+	}
+	selected, _ = p.selects(name, false, selected)
+	return selected
+}
+
 // maySelectBelow reports whether an ignored directory, which is not selected itself, is searched for files. A rule without
 // a slash is not a reason: every start would list all of node_modules for a file such as .env.
 func (p *patterns) maySelectBelow(dir string) bool {

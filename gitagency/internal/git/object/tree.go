@@ -59,6 +59,12 @@ func (it TreeEntry) ObjectType() string {
 // ModeGitlinkText is the mode of a submodule, as text.
 const ModeGitlinkText = "160000"
 
+// Modes of a symbolic link and of an executable file, as git prints them.
+const (
+	ModeSymlinkText    = "120000"
+	ModeExecutableText = "100755"
+)
+
 // TreeEntry is one entry of a tree object.
 type TreeEntry struct {
 	Mode    uint32

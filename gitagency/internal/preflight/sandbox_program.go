@@ -1,0 +1,98 @@
+package preflight
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
+	"github.com/git-agency/git-agency/gitagency/internal/provision"
+	"github.com/git-agency/git-agency/gitagency/internal/settings"
+	"github.com/git-agency/git-agency/gitagency/quote"
+)
+
+// checkInSandbox checks that a new sandbox will have a program at a relative path, and that it can be executed there. A
+// sandbox that exists may have any file, and so may one that a command prepares.
+func (s *subject) checkInSandbox(ctx context.Context, program string) result {
+	looked := passed("%s is looked up in the sandbox", program)
+	name := path.Clean(program)
+	setup, _, err := s.repo.Settings.ShellCommand(settings.SetupKey)
+	if s.req.Existing || setup != "" || err != nil || !filepath.IsLocal(name) || name == "." {
+		return looked
+	}
+	base, err := s.base()
+	if err != nil {
+		return looked // checkBase reports it
+	}
+	mode, known, err := entryMode(ctx, s.repo.Git, base.commit, name)
+	switch {
+	case err != nil:
+		return failedBy(err)
+	case !known || mode == object.ModeSymlinkText:
+		return looked
+	case mode == "" && s.mayBringAlong(name):
+		return looked
+	case mode == "":
+		return result{
+			failed: true, reason: fmt.Sprintf("%s is not in the commit that the sandbox starts from", quote.Path(name)),
+			remedy: "commit it: git add " + quote.Shell(name) + " && git commit; or start with your uncommitted files: --with-changes",
+		}
+	case mode != object.ModeExecutableText:
+		return result{
+			failed: true, reason: fmt.Sprintf("%s is not executable in the commit that the sandbox starts from", quote.Path(name)),
+			remedy: "git update-index --chmod=+x " + quote.Shell(name) + " && git commit",
+		}
+	}
+	return passed("%s, of the commit that the sandbox starts from", program)
+}
+
+// mayBringAlong reports whether a file of the integration worktree may get into the sandbox without being committed.
+func (s *subject) mayBringAlong(name string) bool {
+	wt, err := s.repo.WithWarn(nil).Worktree(s.req.Start.Worktree)
+	if err != nil || wt.TreePath == "" {
+		return true // checkBase reports it
+	}
+	if _, err := os.Stat(filepath.Join(wt.TreePath, name)); err != nil {
+		return false
+	}
+	patterns, err := s.repo.Settings.CopyPatterns()
+	return err != nil || s.req.Start.WithChanges || provision.Selects(patterns, name)
+}
+
+// pathInWorktree returns the path of a file relative to the integration worktree, if it is in there.
+func (s *subject) pathInWorktree(file string) (name string, isIn bool) {
+	wt, err := s.repo.WithWarn(nil).Worktree(s.req.Start.Worktree)
+	if err != nil || wt.TreePath == "" {
+		return "", false
+	}
+	name, err = filepath.Rel(wt.TreePath, file)
+	return name, err == nil && filepath.IsLocal(name)
+}
+
+// entryMode returns the mode of a path in the tree of a commit; empty if it has none. known is false if the path leads
+// through a symbolic link or a submodule.
+func entryMode(ctx context.Context, repo *git.Repo, commit, name string) (mode string, known bool, err error) {
+	args := []string{"ls-tree", "-z", "--full-tree", commit, "--", name}
+	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+		args = append(args, dir)
+	}
+	out, err := repo.RunRead(ctx, git.RunOptions{}, args...)
+	if err != nil {
+		return "", false, err
+	}
+	for line := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
+		is, rest, _ := strings.Cut(line, " ")
+		_, at, _ := strings.Cut(rest, "\t")
+		switch {
+		case at == name:
+			return is, true, nil
+		case is == object.ModeSymlinkText || is == object.ModeGitlinkText:
+			return "", false, nil
+		}
+	}
+	return "", true, nil
+}
