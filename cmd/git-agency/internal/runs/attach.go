@@ -31,6 +31,8 @@ shown first. Ctrl-P Ctrl-Q detaches again, and the run goes on; it also goes on 
 or this command is killed. Several terminals may be attached at once: all see the output, all may type, and
 the last one that attached or changed its size sets the size.
 
+Without <id> and outside of a sandbox, it is the only agent that runs.
+
 Of an agent that works on a task, the output is followed as with 'logs -f'; there Ctrl-C detaches as well.
 With --no-stdin, and without a terminal, the agent is only watched.
 
@@ -45,7 +47,7 @@ of another terminal; 3 no such invocation; 4 broken; 129 usage; 130, 143 interru
 			if err != nil {
 				return program.NewUsageError(c, fmt.Errorf("--detach-keys: %w", err))
 			}
-			repo, query, err := t.OpenForOptionalQuery(c)
+			repo, query, err := t.openForRun(c, runningAgents)
 			if err != nil {
 				return err
 			}

@@ -21,7 +21,9 @@ func (t Commands) Logs() *cli.Command {
 standard error. Of claude, codex, gemini and opencode it prints what their streams tell: messages, tools and
 failures. Of other agents, and of what a detached agent drew on its terminal, it prints the text: lines that
 were drawn several times as they were at last, without escape sequences and control characters. --raw prints
-all of it byte for byte, and nothing else. Of each stream at least the last 16 MiB are kept; of a terminal, the last 256 KiB.
+all of it byte for byte, and nothing else. Of each stream at least the last 16 MiB are kept; of a terminal,
+the last 256 KiB. Without <id> and outside of a sandbox, it is the only agent that runs, or if none does, the
+newest run.
 
 Exit status: 0 printed; 1 no agent was run in it, or reading failed; 3 no such invocation; 4 broken; 129 usage.`,
 		Flags: []cli.Flag{
@@ -29,7 +31,7 @@ Exit status: 0 printed; 1 no agent was run in it, or reading failed; 3 no such i
 			&cli.BoolFlag{Name: "raw", Usage: "print the output byte for byte"},
 		},
 		Action: func(c *cli.Context) error {
-			repo, query, err := t.OpenForOptionalQuery(c)
+			repo, query, err := t.openForRun(c, loggedRuns)
 			if err != nil {
 				return err
 			}

@@ -22,6 +22,7 @@ func (t Commands) Resume() *cli.Command {
 		Description: `Runs the agent of <id> again in the same sandbox, with its original session: with the answer to its question,
 with a further task, or with the reason why its work was rejected. A command gets the answer on standard
 input, and in the file that $AGENCY_ANSWER_FILE names.
+Without <id> and outside of a sandbox, it is the only agent that waits for an answer.
 
 Exit status: as of run; 1 also if it runs already, if it waits for an answer or asks no question, or if no
 agent was run in it; 3 no such invocation.`,
@@ -64,7 +65,7 @@ func (t Commands) resume(c *cli.Context, query string, req gitagency.ResumeRunRe
 	if err != nil {
 		return err
 	}
-	if req.ID, err = program.CurrentUnlessNamed(c, repo, query); err != nil {
+	if req.ID, err = t.chooseRun(c, repo, query, askingAgents); err != nil {
 		return err
 	}
 	inv, err := repo.Invocation(req.ID)
