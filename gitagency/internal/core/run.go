@@ -30,7 +30,7 @@ type Run struct {
 }
 
 // killedReason is the StatusReason of a run that was not recorded as ended by the process that supervised it.
-const killedReason = "the process that supervised it was killed, or the machine was restarted"
+const killedReason = "its end was not recorded: the process that supervised it was killed or could not write, as on a full disk, or the machine was restarted"
 
 // newRun returns the runs in a record, and their status. A record says "running" as long as no process has corrected it,
 // so that is checked here: a run whose process is gone has failed, unless its agent left a question in the mailbox.
