@@ -196,6 +196,7 @@ type statusEvent struct {
 	ExitCode *int      `json:"exit_code,omitempty"`
 	Warnings []string  `json:"warnings,omitempty"`
 	Question string    `json:"question,omitempty"`
+	Options  []string  `json:"question_options,omitempty"` // answers that the agent offers
 }
 
 // run executes the program of the run.

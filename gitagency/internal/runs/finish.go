@@ -241,6 +241,7 @@ func addSpent(m *store.InvocationMeta, summary runner.Summary) {
 func (a *attempt) appendEndEvent(res Result) {
 	a.repo.AppendEvent(a.sandbox.ID, statusEvent{
 		Time: a.repo.EventTime(), Event: res.Status, Reason: res.Reason, ExitCode: &res.ExitCode, Warnings: res.Warnings, Question: quote.Shorten(res.Question, maxEventText),
+		Options: res.QuestionOptions,
 	})
 }
 

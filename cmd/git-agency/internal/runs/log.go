@@ -52,7 +52,10 @@ Exit status: 0; 3 no such invocation; 4 shown as far as known, but it is broken;
 // printLog prints the history of an invocation for people.
 func (t Commands) printLog(entries []gitagency.LogEntry) error {
 	rows := [][]string{}
-	for _, e := range entries {
+	for i, e := range entries {
+		if isRepeated(entries, i) {
+			continue
+		}
 		name, lines := describeEntry(e)
 		row := []string{"", name, ""}
 		if !e.Time.IsZero() { // a commit may have no date
@@ -75,6 +78,19 @@ func (t Commands) printLog(entries []gitagency.LogEntry) error {
 	return t.PrintRows([]string{"time", "state", "text"}, rows)
 }
 
+// isRepeated reports whether an entry tells the same as the one beside it: agency.setup is a command, too, and a resumed
+// agent is given the reason of a rejection as an answer.
+func isRepeated(entries []gitagency.LogEntry, i int) bool {
+	if entries[i].Event == "exec" {
+		return i+1 < len(entries) && entries[i+1].Event == "setup"
+	}
+	if entries[i].Event != "answer" || i == 0 || entries[i-1].Event != "reject" {
+		return false
+	}
+	answer, rejection := parseLogFields(entries[i]), parseLogFields(entries[i-1])
+	return strings.TrimSpace(answer.Text) == strings.TrimSpace(rejection.Reason)
+}
+
 // Bounds of a text in the log for people. Most texts are those of agents.
 const (
 	maxLogWord = 100
@@ -94,6 +110,7 @@ type logFields struct {
 	Reason       string   `json:"reason"`
 	Warnings     []string `json:"warnings"`
 	Question     string   `json:"question"`
+	Options      []string `json:"question_options"`
 	Argv         []string `json:"argv"`
 	Command      string   `json:"command"`
 	ExitCode     int      `json:"exit_code"`
@@ -111,6 +128,8 @@ type logFields struct {
 	TrashRef     string   `json:"trash_ref"`
 	Files        int      `json:"files"`
 	Outputs      string   `json:"outputs"`
+	Read         []string `json:"read"`
+	Write        []string `json:"write"`
 	Target       string   `json:"target"`
 	Count        int      `json:"count"`
 	With         string   `json:"with"`
@@ -118,11 +137,15 @@ type logFields struct {
 	Paths        []string `json:"paths"`
 }
 
+// parseLogFields returns the fields of an event. One of another type, in another version, stays empty.
+func parseLogFields(e gitagency.LogEntry) (f logFields) {
+	_ = json.Unmarshal(e.JSON, &f)
+	return f
+}
+
 // describeEntry returns the name of an event for people, and the lines that say more about it.
 func describeEntry(e gitagency.LogEntry) (name string, lines []string) {
-	var f logFields
-	_ = json.Unmarshal(e.JSON, &f) // a field of another type, in another version, stays empty
-	short := format.ShortOID
+	f, short := parseLogFields(e), format.ShortOID
 	switch e.Event {
 	case "start":
 		return "started", []string{f.origin()}
@@ -137,8 +160,16 @@ func describeEntry(e gitagency.LogEntry) (name string, lines []string) {
 		return strings.ReplaceAll(e.Event, "_", " "), f.end()
 	case "exec":
 		return "command", []string{f.outcome() + commandLine(f.Argv) + f.duration()}
+	case "setup":
+		return "set up", []string{f.outcome() + quote.Shorten(f.Command, maxLogLine) + f.duration()}
+	case "signing-off":
+		return "unsigned", []string{"commits made there are not signed, since the keys are hidden"}
 	case "verify":
-		return "verified", []string{f.outcome() + quote.Shorten(f.Command, maxLogLine) + f.duration()}
+		name := "verified"
+		if f.outcome() != "" {
+			name = "unverified"
+		}
+		return name, []string{f.outcome() + quote.Shorten(f.Command, maxLogLine) + f.duration()}
 	case "commit":
 		return e.Event, []string{short(f.Commit) + " " + quote.Shorten(f.Subject, maxLogLine)}
 	case "snapshot":
@@ -175,7 +206,7 @@ func describeEntry(e gitagency.LogEntry) (name string, lines []string) {
 	case "put":
 		return e.Event, []string{format.Count(f.Files, "file", "files")}
 	case "allow":
-		return "allowed", []string{"outputs " + quote.Shorten(f.Outputs, maxLogLine)}
+		return "allowed", f.allowed()
 	case "denied":
 		return e.Event, []string{quote.Shorten(f.Target, maxLogWord) + ": " + quote.Shorten(f.Reason, maxLogLine)}
 	}
@@ -212,7 +243,23 @@ func (f logFields) end() []string {
 	for _, warning := range f.Warnings {
 		lines = append(lines, "warning: "+quote.Shorten(warning, maxLogLine))
 	}
-	return append(lines, textLines(f.Question, maxLogText)...)
+	lines = append(lines, textLines(f.Question, maxLogText)...)
+	for _, option := range f.Options {
+		lines = append(lines, "- "+quote.Shorten(strings.Join(strings.Fields(option), " "), maxLogLine))
+	}
+	return lines
+}
+
+// allowed says what a sandbox is allowed.
+func (f logFields) allowed() []string {
+	lines := []string{"outputs " + quote.Shorten(f.Outputs, maxLogLine)}
+	for _, path := range f.Read {
+		lines = append(lines, "to read "+quote.Shorten(quote.Path(path), maxLogLine))
+	}
+	for _, path := range f.Write {
+		lines = append(lines, "to write "+quote.Shorten(quote.Path(path), maxLogLine))
+	}
+	return lines
 }
 
 // outcome says how a command ended, unless it succeeded.
