@@ -315,9 +315,22 @@ func TestRunEscapesTextOfAgent(t *testing.T) {
 		}
 		const id = "@"
 		for _, args := range [][]string{
-			{"ls"}, {"ls", "--json"}, {"ls", "--porcelain"}, {"ls", "--format", "%(last_message) %(question) %(status_reason)"}, {"show", id},
-			{"show", id, "--json"}, {"questions"}, {"questions", "--json"}, {"questions", "--porcelain"}, {"wait", id}, {"log", id},
-			{"log", id, "--json"}, {"events", id}, {"logs", id}, {"attach", id}, {"resume", id, "--answer", ""},
+			{"ls"},
+			{"ls", "--json"},
+			{"ls", "--porcelain"},
+			{"ls", "--format", "%(last_message) %(question) %(status_reason)"},
+			{"show", id},
+			{"show", id, "--json"},
+			{"questions"},
+			{"questions", "--json"},
+			{"questions", "--porcelain"},
+			{"wait", id},
+			{"log", id},
+			{"log", id, "--json"},
+			{"events", id},
+			{"logs", id},
+			{"attach", id},
+			{"resume", id, "--answer", ""},
 		} {
 			shows = strings.Contains(onTerminal(args...).stdout, `\x1b[2J`) || shows
 		}

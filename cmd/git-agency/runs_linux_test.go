@@ -85,7 +85,7 @@ func TestTwelveRunsAtOnce(t *testing.T) {
 		l.waitForLog(id, "I am "+id+" with "+task+"\n")
 		return id
 	}
-	const commits = `echo "$AGENCY_INVOCATION_ID" >mine; git add mine; git commit -qm mine`
+	const commits = `echo "$AGENCY_INVOCATION_ID" >"$AGENCY_INVOCATION_ID"; git add .; git commit -qm mine` // no two conflict, of which events would tell
 	for range 6 {
 		start("finished", commits)
 	}
