@@ -111,14 +111,14 @@ type Question struct {
 	Context  string   `json:"context,omitempty"`
 }
 
-// Ask leaves a question for the person outside, in place of an older one.
+// Ask leaves a question for the person outside. It fails if an earlier one is not answered yet.
 func (in *Inside) Ask(q Question) (err error) {
 	box, err := mailbox.Open(in.mailbox())
 	if err != nil {
 		return publicError(err)
 	}
 	defer func() { err = errors.Join(err, box.Close()) }()
-	return publicError(box.WriteQuestion(mailbox.Question(q)))
+	return publicError(box.WriteQuestion(mailbox.Question{Question: q.Question, Options: q.Options, Context: q.Context}))
 }
 
 // mailbox returns the path of the mailbox as commands of the sandbox see it.

@@ -197,7 +197,15 @@ func (f *DirHandle) Move(name string, to *DirHandle) error { return f.MoveAs(nam
 
 // MoveNoReplace is Move that fails if the name exists in the other directory.
 func (f *DirHandle) MoveNoReplace(name string, to *DirHandle) error {
-	return f.callAt("move", name, func(dir int) error { return renameNoReplace(dir, name, int(to.dir.Fd())) })
+	return f.MoveAsNoReplace(name, to, name)
+}
+
+// MoveAsNoReplace is MoveAs that fails if the new name exists in the other directory.
+func (f *DirHandle) MoveAsNoReplace(name string, to *DirHandle, as string) error {
+	if err := to.callAt("make", as, func(int) error { return nil }); err != nil { // checks the name
+		return err
+	}
+	return f.callAt("move", name, func(dir int) error { return renameNoReplace(dir, name, int(to.dir.Fd()), as) })
 }
 
 // Exchange atomically swaps two entries of the same name, in this directory and another. The error is
@@ -208,15 +216,15 @@ func (f *DirHandle) Exchange(name string, with *DirHandle) error {
 
 // renameIfAbsent stands in for renameNoReplace without kernel support. It is racy: the name may be created in
 // between.
-func renameIfAbsent(from int, name string, to int) error {
+func renameIfAbsent(from int, name string, to int, as string) error {
 	var st unix.Stat_t
-	if err := unix.Fstatat(to, name, &st, unix.AT_SYMLINK_NOFOLLOW); !errors.Is(err, unix.ENOENT) {
+	if err := unix.Fstatat(to, as, &st, unix.AT_SYMLINK_NOFOLLOW); !errors.Is(err, unix.ENOENT) {
 		if err == nil {
 			err = unix.EEXIST
 		}
 		return err
 	}
-	return unix.Renameat(from, name, to, name)
+	return unix.Renameat(from, name, to, as)
 }
 
 // MoveAs is Move to another name.

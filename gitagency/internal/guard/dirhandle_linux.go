@@ -39,10 +39,10 @@ func chmodAt(dir int, name string, perm uint32, flags int, kind uint32) (err err
 	return err
 }
 
-func renameNoReplace(from int, name string, to int) error {
-	err := unix.Renameat2(from, name, to, name, unix.RENAME_NOREPLACE)
+func renameNoReplace(from int, name string, to int, as string) error {
+	err := unix.Renameat2(from, name, to, as, unix.RENAME_NOREPLACE)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) { // not supported by this kernel or file system
-		return renameIfAbsent(from, name, to)
+		return renameIfAbsent(from, name, to, as)
 	}
 	return err
 }

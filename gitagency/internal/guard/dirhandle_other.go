@@ -17,6 +17,8 @@ func chmodDirAt(dir int, name string, perm uint32) error {
 	return unix.Fchmodat(dir, name, perm, unix.AT_SYMLINK_NOFOLLOW)
 }
 
-func renameNoReplace(from int, name string, to int) error { return renameIfAbsent(from, name, to) }
+func renameNoReplace(from int, name string, to int, as string) error {
+	return renameIfAbsent(from, name, to, as)
+}
 
 func renameExchange(int, string, int) error { return unix.ENOSYS }

@@ -1,5 +1,5 @@
 // Package mailbox is the directory through which the commands of a sandbox and git-agency on the host communicate: the
-// question of an agent, and requests with their replies. The host reads all of it as untrusted data: the sandbox may put
+// questions of an agent with their answers, and requests with their replies. The host reads all of it as untrusted data: the sandbox may put
 // anything there at any moment.
 //
 // It knows neither git nor records, nor the meaning of a request. It never follows a symbolic link, never
@@ -65,7 +65,17 @@ func (b *Box) read(name string, limit int64) ([]byte, guard.Info, error) {
 }
 
 // write writes a file, all of it or nothing. It replaces a file or symbolic link of that name, and follows none.
-func (b *Box) write(name string, data []byte) (err error) {
+func (b *Box) write(name string, data []byte) error {
+	return b.writeAs(data, func(temp string) error { return b.dir.MoveAs(temp, b.dir, name) })
+}
+
+// writeNew is write that fails with fs.ErrExist if the name exists.
+func (b *Box) writeNew(name string, data []byte) error {
+	return b.writeAs(data, func(temp string) error { return b.dir.MoveAsNoReplace(temp, b.dir, name) })
+}
+
+// writeAs writes a temporary file, and removes it again if place fails to give it its name.
+func (b *Box) writeAs(data []byte, place func(temp string) error) error {
 	temp := ".tmp-" + newID()
 	f, err := b.dir.CreateFile(temp, 0o600)
 	if err != nil {
@@ -73,7 +83,7 @@ func (b *Box) write(name string, data []byte) (err error) {
 	}
 	_, err = f.Write(data)
 	if err = errors.Join(err, f.Close()); err == nil {
-		err = b.dir.MoveAs(temp, b.dir, name)
+		err = place(temp)
 	}
 	if err != nil {
 		err = errors.Join(err, b.remove(temp))

@@ -44,7 +44,7 @@ func TestTakeQuestionReadsAndRemovesIt(t *testing.T) {
 	}
 	write(t, filepath.Join(dir, QuestionFile), `{"question": " which? ", "options": ["a", "b"], "context": "c", "more": [1]}`)
 	q, asked, err := TakeQuestion(dir)
-	if got := fmt.Sprintf("%+v", q); err != nil || !asked || got != "{Question:which? Options:[a b] Context:c}" {
+	if got := fmt.Sprintf("%+v", q); err != nil || !asked || got != "{Question:which? Options:[a b] Context:c ReplyTo:}" {
 		t.Errorf("got %s, %v, %v", got, asked, err)
 	}
 	if _, asked, err := TakeQuestion(dir); asked || err != nil {
@@ -68,6 +68,7 @@ func TestTakeQuestionKeepsInvalidFileOnce(t *testing.T) {
 		"an empty question": {text(`{"question":" \n"}`), "missing or empty"},
 		"a wrong type":      {text(`{"question":"a","options":"b"}`), "cannot unmarshal"},
 		"not UTF-8":         {text("{\"question\":\"\xff\"}"), "not valid UTF-8"},
+		"no valid id":       {text(`{"question":"a","reply_to":"../../x"}`), `"reply_to" is no id`},
 		"an empty option":   {text(`{"question":"a","options":[""]}`), "option 1 is empty"},
 		"many options":      {text(string(many)), "more than 20"},
 		"a long option":     {text(`{"question":"a","options":["` + strings.Repeat("x", maxOptionSize+1) + `"]}`), "more than 1024 bytes"},
@@ -314,7 +315,7 @@ func TestWatchNamesNewFiles(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, seed := range []string{`{"question":"a","options":["b"],"context":"c"}`, `{"verb":"show","args":{"a":[1]}}`, `{`, "\xff", `{"question":"\u001b[2J"}`} {
+	for _, seed := range []string{`{"question":"a","options":["b"],"context":"c"}`, `{"verb":"show","args":{"a":[1]}}`, `{`, "\xff", `{"question":"\u001b[2J"}`, `{"question":"a","reply_to":"0123456789abcdef"}`, `{"kind":"answered","text":"YQ=="}`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -326,6 +327,12 @@ func FuzzParse(f *testing.F) {
 			if !utf8.ValidString(q.Question+q.Context+strings.Join(q.Options, "")) || q.Question == "" || len(q.Options) > maxOptions {
 				t.Errorf("%q became %v", data, q)
 			}
+		}
+		if q, err := ParseQuestion(data); err == nil && q.ReplyTo != "" && !isValidID(q.ReplyTo) {
+			t.Errorf("%q is asked by %q", data, q.ReplyTo)
+		}
+		if a, err := ParseAnswer(data); err == nil && a.Kind == Later {
+			t.Errorf("%q became %v", data, a)
 		}
 		if r, err := ParseRequest(data); err == nil && (!isValidVerb(r.Verb) || r.Args != nil && !json.Valid(r.Args)) {
 			t.Errorf("%q became %v", data, r)

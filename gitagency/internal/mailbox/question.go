@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
 )
 
 // Names of files in the mailbox.
@@ -27,6 +30,24 @@ type Question struct {
 	Question string   `json:"question"`
 	Options  []string `json:"options,omitempty"`
 	Context  string   `json:"context,omitempty"`
+	ReplyTo  string   `json:"reply_to,omitempty"` // id under which the process that asks waits for the answer; empty if none waits
+}
+
+// Equal reports whether two questions ask the same.
+func (q Question) Equal(other Question) bool {
+	return q.Question == other.Question && slices.Equal(q.Options, other.Options) && q.Context == other.Context
+}
+
+// UnansweredError reports that a question cannot be asked because an earlier one is not answered yet.
+type UnansweredError struct{ Earlier string }
+
+func (e *UnansweredError) Error() string {
+	const most = 200 // bytes
+	earlier := e.Earlier
+	if len(earlier) > most {
+		earlier = strings.ToValidUTF8(earlier[:most], "") + "…"
+	}
+	return fmt.Sprintf("only one question can be asked at a time, and this one is not answered yet: %q; put all that you need to know into one question", earlier)
 }
 
 // InvalidQuestionError reports a question file that is none. It was renamed to InvalidQuestionFile, unless Kept is
@@ -57,6 +78,23 @@ func TakeQuestion(path string) (q Question, asked bool, err error) {
 	}
 	defer func() { err = errors.Join(err, box.Close()) }()
 	return box.takeQuestion()
+}
+
+// TakeAwaitedQuestion is TakeQuestion for a question for whose answer a process waits. Any other file stays as it is.
+func TakeAwaitedQuestion(path string) (q Question, asked bool, err error) {
+	box, err := Open(path)
+	if err != nil {
+		return q, false, err
+	}
+	defer func() { err = errors.Join(err, box.Close()) }()
+	data, opened, err := box.read(QuestionFile, maxQuestionSize)
+	if err == nil {
+		q, err = ParseQuestion(data)
+	}
+	if err != nil || q.ReplyTo == "" {
+		return Question{}, false, nil // TakeQuestion reports it
+	}
+	return q, true, box.removeQuestion(opened)
 }
 
 // PeekQuestion returns the question in the mailbox at a path and leaves it there; asked is false if there is none, or none
@@ -90,13 +128,19 @@ func (b *Box) takeQuestion() (q Question, asked bool, err error) {
 		invalid.Kept = true
 		return Question{}, false, invalid
 	}
-	if now, err := b.dir.Lstat(QuestionFile); err == nil && now.Inode != opened.Inode {
-		return q, true, nil // the next question
-	}
-	return q, true, b.remove(QuestionFile)
+	return q, true, b.removeQuestion(opened)
 }
 
-// WriteQuestion writes a question to the mailbox, in place of an older one.
+// removeQuestion removes the question file that was read, unless the next question has replaced it.
+func (b *Box) removeQuestion(read guard.Info) error {
+	if now, err := b.dir.Lstat(QuestionFile); err == nil && now.Inode != read.Inode {
+		return nil
+	}
+	return b.remove(QuestionFile)
+}
+
+// WriteQuestion writes a question to the mailbox. If there is one already, the error is an *UnansweredError; a file that is
+// no question is replaced.
 func (b *Box) WriteQuestion(q Question) error {
 	data, err := json.Marshal(q)
 	if err != nil {
@@ -108,7 +152,16 @@ func (b *Box) WriteQuestion(q Question) error {
 	if _, err := ParseQuestion(data); err != nil {
 		return err
 	}
-	return b.write(QuestionFile, append(data, '\n'))
+	data = append(data, '\n')
+	if err := b.writeNew(QuestionFile, data); !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if earlier, _, err := b.read(QuestionFile, maxQuestionSize); err == nil {
+		if earlier, err := ParseQuestion(earlier); err == nil {
+			return &UnansweredError{earlier.Question}
+		}
+	}
+	return b.write(QuestionFile, data)
 }
 
 // ParseQuestion parses the content of a question file.
@@ -125,6 +178,8 @@ func ParseQuestion(data []byte) (q Question, err error) {
 		return Question{}, errors.New(`"question" is missing or empty`)
 	case len(q.Options) > maxOptions:
 		return Question{}, fmt.Errorf("it has %d options, more than %d", len(q.Options), maxOptions)
+	case q.ReplyTo != "" && !isValidID(q.ReplyTo):
+		return Question{}, errors.New(`"reply_to" is no id`)
 	}
 	for i, option := range q.Options {
 		q.Options[i] = strings.TrimSpace(option)
