@@ -243,6 +243,8 @@ func sandboxState(err error, v *StateError) {
 		v.Reason, v.ID = reason.RunDropped, e.ID
 	case *runs.NoQuestionError:
 		v.Reason, v.ID = reason.NoQuestion, e.ID
+	case *runs.NotWaitingError:
+		v.Reason, v.ID = reason.NotWaiting, e.ID
 	case *runs.UnansweredError:
 		v.Reason, v.ID, v.Others = reason.Unanswered, e.ID, e.Options
 	case *fault.RunningError:

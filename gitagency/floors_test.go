@@ -71,7 +71,7 @@ var floors = []struct {
 	{dir: "toolconfig", imports: "git/config"},
 	{dir: "walls", imports: "landlock guard"},
 	{dir: "confine", imports: "durable proc landlock seccomp guard walls"},
-	{dir: "mailbox", imports: "guard"},
+	{dir: "mailbox", imports: "quote guard"},
 	{dir: "outlet"},
 	{dir: "runner", imports: "proc quote"},
 	{dir: "treediff", imports: "quote", reserved: "github.com/sergi/go-diff/diffmatchpatch"},
@@ -180,7 +180,7 @@ var floors = []struct {
 	},
 	{
 		dir:      "cmd/git-agency/internal/inside",
-		imports:  "gitagency cmd/git-agency/internal/argv cmd/git-agency/internal/mcp cmd/git-agency/internal/program",
+		imports:  "gitagency cmd/git-agency/internal/argv cmd/git-agency/internal/hints cmd/git-agency/internal/interrupt cmd/git-agency/internal/mcp cmd/git-agency/internal/program",
 		reserved: urfave,
 	},
 	{

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
@@ -16,6 +17,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/mailbox"
 	"github.com/git-agency/git-agency/gitagency/internal/requests"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
 )
 
@@ -26,6 +28,9 @@ type Inside struct {
 	WorkDir    string // tree of the sandbox
 	TaskFile   string // file with the task of the agent; empty if there is none
 	AnswerFile string // file with the answer to its last question; empty if there is none
+
+	// AskTimeout says how long Ask waits for the answer; zero for not at all, negative for no limit.
+	AskTimeout time.Duration
 
 	warn func(string)
 }
@@ -53,7 +58,9 @@ func OpenInside(opts Options) (*Inside, error) {
 	if err != nil {
 		return nil, publicError(err)
 	}
-	return &Inside{ID: vars.ID, WorkDir: vars.Tree, TaskFile: vars.TaskFile, AnswerFile: vars.AnswerFile, warn: o.Warn}, nil
+	in := &Inside{ID: vars.ID, WorkDir: vars.Tree, TaskFile: vars.TaskFile, AnswerFile: vars.AnswerFile, warn: o.Warn}
+	in.AskTimeout, _ = settings.ParseDuration(vars.AskTimeout) // an agent that spoils its variable does not wait
+	return in, nil
 }
 
 // Names reports whether a query names this sandbox: its id, the part of it after the dash, a prefix of either, or "@".
@@ -111,14 +118,49 @@ type Question struct {
 	Context  string   `json:"context,omitempty"`
 }
 
-// Ask leaves a question for the person outside. It fails if an earlier one is not answered yet.
-func (in *Inside) Ask(q Question) (err error) {
+// AskResult is the result of Ask.
+type AskResult struct {
+	Answered bool
+	Answer   []byte // the answer
+	Expired  bool   // no answer came within AskTimeout; the run ends, and is resumed with the answer
+}
+
+// expiryMargin is how much longer than AskTimeout a process waits to be told that no answer came.
+const expiryMargin = 10 * time.Second
+
+// Ask leaves a question for the person outside, and waits for the answer as long as AskTimeout says. It fails if an earlier
+// question is not answered yet.
+func (in *Inside) Ask(ctx context.Context, q Question) (AskResult, error) {
+	asked := mailbox.Question{Question: q.Question, Options: q.Options, Context: q.Context}
+	if in.AskTimeout == 0 {
+		return AskResult{}, publicError(in.leaveQuestion(asked))
+	}
+	errExpired := errors.New("no answer came in time")
+	if in.AskTimeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, in.AskTimeout+expiryMargin, errExpired)
+		defer cancel()
+	}
+	answer, err := mailbox.Ask(ctx, in.mailbox(), asked)
+	switch {
+	case errors.Is(err, errExpired): // the process outside does not notice questions
+		return AskResult{Expired: true}, nil
+	case err != nil:
+		return AskResult{}, publicError(err)
+	case answer.Kind == mailbox.Refused:
+		return AskResult{}, errors.New(string(answer.Text))
+	}
+	return AskResult{Answered: answer.Kind == mailbox.Answered, Answer: answer.Text, Expired: answer.Kind == mailbox.Expired}, nil
+}
+
+// leaveQuestion writes a question to the mailbox.
+func (in *Inside) leaveQuestion(q mailbox.Question) (err error) {
 	box, err := mailbox.Open(in.mailbox())
 	if err != nil {
-		return publicError(err)
+		return err
 	}
 	defer func() { err = errors.Join(err, box.Close()) }()
-	return publicError(box.WriteQuestion(mailbox.Question{Question: q.Question, Options: q.Options, Context: q.Context}))
+	return box.WriteQuestion(q)
 }
 
 // mailbox returns the path of the mailbox as commands of the sandbox see it.

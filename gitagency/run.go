@@ -77,12 +77,16 @@ type ExecuteRunRequest struct {
 	// Later receives the last step, which notifies the user and takes up to 5 seconds. A caller that reports the end of the
 	// run calls it afterwards. Nil: ExecuteRun does it before it returns.
 	Later func(lastStep func())
+
+	// OnQuestion is called with a question for whose answer the agent waits while it runs; may be nil. The texts are
+	// untrusted.
+	OnQuestion func(question string, options []string)
 }
 
 func (req ExecuteRunRequest) internal() runs.ExecuteRequest {
 	return runs.ExecuteRequest{
 		ID: req.ID, Stdout: req.Stdout, Stderr: req.Stderr, Terminal: req.Terminal, Stdin: req.Stdin, Detached: req.Detached, Force: req.Force,
-		OnBegin: req.OnBegin, OnEvent: internalOnEvent(req.OnEvent), Later: req.Later,
+		OnBegin: req.OnBegin, OnEvent: internalOnEvent(req.OnEvent), OnQuestion: req.OnQuestion, Later: req.Later,
 	}
 }
 
@@ -169,7 +173,15 @@ func (r *Repository) ResumeRun(ctx context.Context, req ResumeRunRequest) (Invoc
 	return newInvocation(i), publicError(err)
 }
 
-// WaitRun waits until the run of an invocation has ended, and returns the invocation as it is then.
+// AnswerRun gives an answer to an agent that waits for it while it runs. given is false, without an error, if the invocation
+// is not running: then ResumeRun takes the answer. Of several answers at once the agent gets one; the others fail with
+// reason.NotWaiting.
+func (r *Repository) AnswerRun(query string, answer []byte) (_ Invocation, given bool, err error) {
+	i, given, err := runs.Answer(r.core, query, answer)
+	return newInvocation(i), given, publicError(err)
+}
+
+// WaitRun waits until the run of an invocation has ended or its agent asks, and returns the invocation as it is then.
 func (r *Repository) WaitRun(ctx context.Context, query string) (Invocation, error) {
 	i, err := runs.Wait(ctx, r.core, query)
 	return newInvocation(i), publicError(err)

@@ -33,7 +33,8 @@ type Run struct {
 const killedReason = "its end was not recorded: the process that supervised it was killed or could not write, as on a full disk, or the machine was restarted"
 
 // newRun returns the runs in a record, and their status. A record says "running" as long as no process has corrected it,
-// so that is checked here: a run whose process is gone has failed, unless its agent left a question in the mailbox.
+// so that is checked here: a run whose process is gone has failed, unless its agent has asked a question, which is in the
+// record or still in the mailbox.
 func newRun(m store.InvocationMeta, mailboxDir string) (run Run, status string) {
 	run = Run{
 		Task: m.Task, SessionID: m.SessionID, RunStartedAt: TimeOrZero(m.RunStartedAt), Runs: m.Runs, PID: m.PID, StatusReason: m.StatusReason,
@@ -45,7 +46,10 @@ func newRun(m store.InvocationMeta, mailboxDir string) (run Run, status string) 
 	if status = m.Status; (m.PID != 0 || status == store.StatusRunning) && !procfs.IsAlive(m.PID, m.PIDStarted) {
 		run.PID, run.StatusReason, status = 0, killedReason, store.StatusFailed
 		if q, asked := mailbox.PeekQuestion(mailboxDir); asked { // it had asked before
-			run.Question, run.Options, run.Context, run.AskedAt, status = q.Question, q.Options, q.Context, TimeOrZero(m.RunStartedAt), store.StatusBlocked
+			run.Question, run.Options, run.Context, run.AskedAt = q.Question, q.Options, q.Context, TimeOrZero(m.RunStartedAt)
+		}
+		if run.Question != "" {
+			status = store.StatusBlocked
 		}
 	}
 	return run, status
@@ -61,3 +65,8 @@ func mailboxOf(e store.Entry[store.InvocationMeta]) string {
 
 // IsSupervised reports whether a process supervises a run of the invocation.
 func (i Invocation) IsSupervised() bool { return i.PID != 0 }
+
+// AsksWhileRunning reports whether the agent of a run that goes on has asked a question.
+func (i Invocation) AsksWhileRunning() bool {
+	return i.IsSupervised() && i.Status == store.StatusRunning && i.Question != ""
+}

@@ -22,11 +22,13 @@ func TestStatusOfRunsIsReconciled(t *testing.T) {
 		"reused id":         {running(me, identity+"1"), "failed"},
 		"without a process": {running(0, ""), "failed"},
 		"without identity":  {running(me, ""), "failed"},
+		"gone while asking": {asking(1<<22+1, identity), "blocked"},
+		"alive and asking":  {asking(me, identity), "running"},
 		"ended":             {store.InvocationMeta{Status: store.StatusBlocked}, "blocked"},
 		"never run":         {store.InvocationMeta{Status: store.StatusStarting}, "starting"},
 	} {
 		run, status := newRun(c.m, "")
-		if status != c.want || (run.StatusReason == killedReason) != (c.want == "failed") || (run.PID != 0) != (c.want == "running") {
+		if status != c.want || (run.StatusReason == killedReason) != (run.PID == 0 && c.m.Status == store.StatusRunning) || (run.PID != 0) != (c.want == "running") || (run.Question != "") != (c.m.Question != nil) {
 			t.Errorf("%s: got %s, %q, pid %d; want %s", name, status, run.StatusReason, run.PID, c.want)
 		}
 	}
@@ -34,4 +36,10 @@ func TestStatusOfRunsIsReconciled(t *testing.T) {
 
 func running(pid int, started string) store.InvocationMeta {
 	return store.InvocationMeta{Status: store.StatusRunning, RunFields: store.RunFields{PID: pid, PIDStarted: started}}
+}
+
+func asking(pid int, started string) store.InvocationMeta {
+	m := running(pid, started)
+	m.Question = &store.Question{Text: "which?", ReplyTo: "0123456789abcdef"}
+	return m
 }

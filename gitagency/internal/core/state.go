@@ -18,8 +18,8 @@ const (
 // endedStatuses are the values of status that say how a run ended or why it waits.
 var endedStatuses = []string{store.StatusFinished, store.StatusFailed, store.StatusBlocked, store.StatusStopped, store.StatusTimedOut}
 
-// SetState sets State from the other fields. What an invocation ended as comes first, then whether a command runs in it,
-// then its review, then its run.
+// SetState sets State from the other fields. What an invocation ended as comes first, then whether its agent asks,
+// then whether a command runs in it, then its review, then its run.
 func (i *Invocation) SetState() {
 	switch ended := i.Landing == store.Landed || i.Landing == store.Discarded; {
 	case i.Broken:
@@ -28,6 +28,8 @@ func (i *Invocation) SetState() {
 		i.State = StateUnlanded
 	case ended:
 		i.State = i.Landing
+	case i.AsksWhileRunning():
+		i.State = store.StatusBlocked
 	case i.Running || i.Status == store.StatusRunning:
 		i.State = StateRunning
 	case i.Landing == store.Review || i.Landing == store.Rejected:

@@ -25,6 +25,10 @@ func TestSetState(t *testing.T) {
 		{Invocation{Status: "blocked", Running: true}, "running"},
 		{Invocation{Status: "finished", Landing: store.Review}, "review"},
 		{Invocation{Status: "running"}, "running"},
+		{Invocation{Status: "running", Running: true, Run: Run{PID: 1, Question: "which?"}}, "blocked"},
+		{Invocation{Status: "running", Run: Run{PID: 1}}, "running"},
+		{Invocation{Status: "blocked", Running: true, Run: Run{PID: 1, Question: "which?"}}, "running"}, // it is being resumed
+		{Invocation{Status: "running", Landing: store.Discarded, Run: Run{PID: 1, Question: "which?"}}, "discarded"},
 		{Invocation{Status: "of a later version", Landing: "of a later version"}, "idle"},
 		{Invocation{Status: "finished", Landing: store.Landed}, "landed"},
 		{Invocation{Landing: store.Landed, UnlandedCommit: "c0ffee"}, "unlanded"},

@@ -13,7 +13,7 @@ import (
 // Answer is the reply to a question for whose answer a process waits.
 type Answer struct {
 	Kind AnswerKind `json:"kind"`
-	Text []byte     `json:"text,omitempty"` // the answer, or why there is none
+	Text []byte     `json:"text,omitempty"` // the answer, or why it was refused
 }
 
 // AnswerKind says what a process that asked learns.
@@ -55,7 +55,7 @@ func Ask(ctx context.Context, path string, q Question) (answer Answer, err error
 			asked = true
 			failed = box.WriteQuestion(q)
 		}
-		if failed == nil && (name == "" || name == answerName(q.ReplyTo)) {
+		if failed == nil && !replied && (name == "" || name == answerName(q.ReplyTo)) { // it may be called again after cancel
 			answer, replied, failed = box.takeAnswer(q.ReplyTo)
 		}
 		if failed != nil || replied {

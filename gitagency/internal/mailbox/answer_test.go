@@ -62,13 +62,14 @@ func TestAskReturnsReply(t *testing.T) {
 		if err := WriteAnswer(dir, q.ReplyTo, want); err != nil {
 			t.Error(err)
 		}
+		write(t, filepath.Join(dir, "more"), "") // further events come with the one of the answer
 		if r := <-replies; r.err != nil || r.answer.Kind != want.Kind || string(r.answer.Text) != string(want.Text) {
 			t.Errorf("got %+v, want %+v", r, want)
 		}
 		if awaited, err := IsAwaited(dir, q.ReplyTo); awaited || err != nil {
 			t.Errorf("after it: %v, %v", awaited, err)
 		}
-		if left, err := os.ReadDir(dir); len(left) != 1 { // the answer of the other
+		if left, err := os.ReadDir(dir); len(left) != 2 { // the answer of the other, and more
 			t.Errorf("left %v, %v", left, err)
 		}
 	}

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // Names of files in the mailbox.
@@ -33,20 +33,11 @@ type Question struct {
 	ReplyTo  string   `json:"reply_to,omitempty"` // id under which the process that asks waits for the answer; empty if none waits
 }
 
-// Equal reports whether two questions ask the same.
-func (q Question) Equal(other Question) bool {
-	return q.Question == other.Question && slices.Equal(q.Options, other.Options) && q.Context == other.Context
-}
-
 // UnansweredError reports that a question cannot be asked because an earlier one is not answered yet.
 type UnansweredError struct{ Earlier string }
 
 func (e *UnansweredError) Error() string {
-	const most = 200 // bytes
-	earlier := e.Earlier
-	if len(earlier) > most {
-		earlier = strings.ToValidUTF8(earlier[:most], "") + "…"
-	}
+	earlier := quote.Shorten(e.Earlier, 200)
 	return fmt.Sprintf("only one question can be asked at a time, and this one is not answered yet: %q; put all that you need to know into one question", earlier)
 }
 

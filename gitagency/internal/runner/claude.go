@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
@@ -32,6 +33,9 @@ func claude() Spec {
 		SetEnv: []string{
 			"IS_SANDBOX=1", // else --dangerously-skip-permissions is refused for root
 			"DISABLE_AUTOUPDATER=1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
+		},
+		AskEnv: func(l Launch) []string {
+			return []string{"MCP_TOOL_TIMEOUT=" + strconv.FormatInt(l.toolLimit().Milliseconds(), 10)}
 		},
 		Keys:    []string{"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"},
 		KeyText: regexp.MustCompile(`"(?:ANTHROPIC_API_KEY|ANTHROPIC_AUTH_TOKEN|CLAUDE_CODE_OAUTH_TOKEN|apiKeyHelper|primaryApiKey)"\s*:\s*"[^"]`),

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
@@ -78,8 +79,8 @@ func codexOptions(l Launch) []string {
 		for _, a := range l.MCP[1:] {
 			args = append(args, tomlString(a))
 		}
-		options = append(options, "-c", fmt.Sprintf("mcp_servers.agency={command=%s,args=[%s],env_vars=[%s],tool_timeout_sec=3600}",
-			tomlString(l.MCP[0]), strings.Join(args, ","), strings.Join(mcpVariables, ",")))
+		options = append(options, "-c", fmt.Sprintf("mcp_servers.agency={command=%s,args=[%s],env_vars=[%s],tool_timeout_sec=%d}",
+			tomlString(l.MCP[0]), strings.Join(args, ","), strings.Join(mcpVariables, ","), l.toolLimit()/time.Second))
 	}
 	switch {
 	case l.Resume && l.Session != "":
@@ -248,5 +249,5 @@ func (s *codexStream) completed(i codexItem) []Event {
 // every program needs.
 var mcpVariables = []string{
 	`"AGENCY_INVOCATION_ID"`, `"AGENCY_SANDBOX"`, `"AGENCY_WORKTREE"`, `"AGENCY_ISOLATION"`,
-	`"AGENCY_TASK_FILE"`, `"AGENCY_ANSWER_FILE"`, `"AGENCY_QUESTION_FILE"`, `"AGENCY_SESSION_ID"`,
+	`"AGENCY_TASK_FILE"`, `"AGENCY_ANSWER_FILE"`, `"AGENCY_QUESTION_FILE"`, `"AGENCY_SESSION_ID"`, `"AGENCY_ASK_TIMEOUT"`,
 }

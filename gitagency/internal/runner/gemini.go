@@ -86,8 +86,7 @@ func (l Launch) mergeGemini(existing []byte) ([]byte, error) {
 		servers := objectAt(config, "mcpServers")
 		delete(servers, "agency")
 		if len(l.MCP) > 0 {
-			const hour = 3_600_000 // milliseconds
-			servers["agency"] = map[string]any{"command": l.MCP[0], "args": l.MCP[1:], "trust": true, "timeout": hour}
+			servers["agency"] = map[string]any{"command": l.MCP[0], "args": l.MCP[1:], "trust": true, "timeout": l.toolLimit().Milliseconds()}
 		}
 	})
 }

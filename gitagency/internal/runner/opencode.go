@@ -128,8 +128,7 @@ func (l Launch) mergeOpencode(existing []byte) ([]byte, error) {
 		servers := objectAt(config, "mcp")
 		delete(servers, "agency")
 		if len(l.MCP) > 0 {
-			const hour = 3_600_000 // milliseconds
-			servers["agency"] = map[string]any{"type": "local", "command": l.MCP, "enabled": true, "timeout": hour}
+			servers["agency"] = map[string]any{"type": "local", "command": l.MCP, "enabled": true, "timeout": l.toolLimit().Milliseconds()}
 		}
 	})
 }

@@ -1,6 +1,9 @@
 package runner
 
-import "regexp"
+import (
+	"regexp"
+	"time"
+)
 
 // Spec describes how to run one coding agent. All differences between agents are here, as data and small pure functions.
 type Spec struct {
@@ -30,6 +33,7 @@ type Spec struct {
 	Files    func(Launch) []File       // files that are written into the state directory before each run
 
 	PassEnv []string                    // names of the user's variables that the agent gets; NAME_* is a prefix
+	AskEnv  func(Launch) []string       // variables for an agent that waits for answers; may be nil
 	KeyEnv  *regexp.Regexp              // finds names of variables with keys in the user's settings, as first group; may be nil
 	KeyText *regexp.Regexp              // finds a key, or a provider that needs none, in the user's settings
 	SetEnv  []string                    // NAME=value pairs that are set behind walls
@@ -68,6 +72,23 @@ type Launch struct {
 	Tree     string   // worktree of the sandbox
 	MCP      []string // command line of the MCP server of git-agency; empty for none
 	Env      []string // variables of the user
+
+	AskTimeout time.Duration // how long a call of the tool ask waits for the answer; negative for no limit
+}
+
+// Limits of a call of a tool.
+const (
+	minToolLimit = time.Hour
+	maxToolLimit = (1<<31 - 1) * time.Millisecond // the longest timer of JavaScript
+)
+
+// toolLimit returns how long the agent lets a call of a tool of git-agency take: longer than ask waits.
+func (l Launch) toolLimit() time.Duration {
+	const margin = time.Minute
+	if l.AskTimeout < 0 || l.AskTimeout > maxToolLimit-margin {
+		return maxToolLimit
+	}
+	return max(minToolLimit, l.AskTimeout+margin)
 }
 
 // Seed is a file or directory of the user that is copied into a state directory. A file that holds settings can name

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestFindSpec(t *testing.T) {
@@ -74,7 +75,7 @@ func TestCommandLines(t *testing.T) {
 			first:       "codex exec --json --skip-git-repo-check " + codexArgs + " -",
 			again:       "codex exec --json --skip-git-repo-check " + codexArgs + " resume id -",
 			lost:        "codex exec --json --skip-git-repo-check " + codexArgs + " resume --last -",
-			mcp:         "codex exec --json --skip-git-repo-check " + codexArgs + ` -c mcp_servers.agency={command="/bin/git agency",args=["mcp","a\"b"],env_vars=["AGENCY_INVOCATION_ID","AGENCY_SANDBOX","AGENCY_WORKTREE","AGENCY_ISOLATION","AGENCY_TASK_FILE","AGENCY_ANSWER_FILE","AGENCY_QUESTION_FILE","AGENCY_SESSION_ID"],tool_timeout_sec=3600} -`,
+			mcp:         "codex exec --json --skip-git-repo-check " + codexArgs + ` -c mcp_servers.agency={command="/bin/git agency",args=["mcp","a\"b"],env_vars=["AGENCY_INVOCATION_ID","AGENCY_SANDBOX","AGENCY_WORKTREE","AGENCY_ISOLATION","AGENCY_TASK_FILE","AGENCY_ANSWER_FILE","AGENCY_QUESTION_FILE","AGENCY_SESSION_ID","AGENCY_ASK_TIMEOUT"],tool_timeout_sec=3600} -`,
 			headed:      "codex " + codexArgs,
 			headedAgain: "codex " + codexArgs + " resume id",
 		},
@@ -110,6 +111,41 @@ func TestCommandLines(t *testing.T) {
 			if got := strings.Join(c.got, " "); got != c.want {
 				t.Errorf("%s:\n%s\nwant\n%s", agent, got, c.want)
 			}
+		}
+	}
+}
+
+// The agent does not end a call of the tool ask before the host does.
+func TestToolLimitIsLongerThanAskWaits(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		ask           time.Duration
+		seconds, inMS string
+	}{
+		{0, "3600", "3600000"},
+		{time.Second, "3600", "3600000"},
+		{2 * time.Hour, "7260", "7260000"},
+		{-1, "2147483", "2147483647"},
+		{1 << 62, "2147483", "2147483647"},
+	} {
+		l := Launch{MCP: []string{"git-agency", "mcp"}, AskTimeout: c.ask}
+		files := ""
+		for _, agent := range []string{"gemini", "opencode"} {
+			s, _ := FindSpec(agent)
+			text, err := s.Files(l)[0].Merge(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files += strings.Join(strings.Fields(string(text)), "")
+		}
+		if n := strings.Count(files, `"timeout":`+c.inMS); n != 2 {
+			t.Errorf("%s: %s", c.ask, files)
+		}
+		if argv := strings.Join(codex().Headless(l), " "); !strings.Contains(argv, "tool_timeout_sec="+c.seconds+"}") {
+			t.Errorf("%s: %s", c.ask, argv)
+		}
+		if env := claude().AskEnv(l); len(env) != 1 || env[0] != "MCP_TOOL_TIMEOUT="+c.inMS {
+			t.Errorf("%s: %s", c.ask, env)
 		}
 	}
 }

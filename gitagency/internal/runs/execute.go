@@ -41,6 +41,9 @@ type ExecuteRequest struct {
 	// Later receives the last step, which notifies the user and takes up to announceTimeout. A caller that reports the end of the
 	// run calls it afterwards. Nil: Execute does it before it returns.
 	Later func(lastStep func())
+
+	// OnQuestion is called with a question for whose answer the agent waits while it runs; may be nil.
+	OnQuestion func(question string, options []string)
 }
 
 // Result says how a run ended.
@@ -124,6 +127,8 @@ type attempt struct {
 	budget  budget
 	changed bool           // a snapshot was taken since radar was asked about conflicts
 	notices sync.WaitGroup // notifications under way
+
+	askTimeout time.Duration // how long the agent waits for an answer while it runs; zero for not at all, negative for no limit
 }
 
 // ending is how the program of a run ended.
@@ -208,6 +213,12 @@ func (a *attempt) run(ctx context.Context) ending {
 	if err != nil {
 		return ending{err: &fault.SetupError{ID: a.sandbox.ID, Err: err}}
 	}
+	if a.askTimeout, err = a.repo.Settings.AskTimeout(); err != nil {
+		return ending{err: &fault.SetupError{ID: a.sandbox.ID, Err: err}}
+	}
+	if a.req.Side != nil { // its end is awaited by a command
+		a.askTimeout = 0
+	}
 	began := time.Now()
 	if err := a.sandbox.Setup(ctx, sandbox.SetupRequest{Timeout: limit, Force: a.req.Force}); err != nil {
 		return ending{err: err, interrupted: context.Cause(ctx) != nil, limit: limit}
@@ -228,7 +239,7 @@ func (a *attempt) run(ctx context.Context) ending {
 		return ending{err: &fault.SetupError{ID: a.sandbox.ID, Err: err}}
 	}
 	stopSnapshots := a.snapshotPeriodically(ctx)
-	stopWatching := a.endAfterQuestion(running, end)
+	stopWatching := a.watchQuestions(running, end)
 	result, err := a.sandbox.Exec(running, opts)
 	stopWatching()
 	stopSnapshots()

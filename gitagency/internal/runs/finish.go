@@ -62,10 +62,7 @@ func (e ending) setupTimedOut() bool {
 // decide sets the status of a run, with the reason. A user who stops it comes first, then a question, then how the program
 // and the agent's own stream ended, and then what is left in the sandbox.
 func (a *attempt) decide(ctx context.Context, res *Result, end ending, summary runner.Summary) {
-	question, err := a.takeQuestion()
-	if err != nil {
-		res.Warnings = append(res.Warnings, err.Error())
-	}
+	question := a.lastQuestion(res)
 	if res.question = question; question != nil {
 		res.Question, res.QuestionOptions = question.Text, question.Options
 	}
@@ -83,7 +80,7 @@ func (a *attempt) decide(ctx context.Context, res *Result, end ending, summary r
 		}
 		return
 	case question != nil:
-		res.Status, res.Reason, res.ExitCode = store.StatusBlocked, "it asks a question", exitBlocked
+		res.Status, res.Reason, res.ExitCode = store.StatusBlocked, askReason, exitBlocked
 		return
 	case end.exceeded != nil:
 		res.ExitCode = exitFailed

@@ -21,6 +21,8 @@ type inputEvent struct {
 	Event string    `json:"event"` // taskEvent or answerEvent
 	Runs  int       `json:"runs"`  // number of the run
 	Text  string    `json:"text"`
+
+	WhileRunning bool `json:"while_running,omitempty"` // an answer that the agent was given during that run
 }
 
 func (e inputEvent) isTask() bool { return e.Event == taskEvent }

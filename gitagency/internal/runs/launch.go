@@ -35,6 +35,12 @@ func (a *attempt) execOptions() (sandbox.ExecOptions, error) {
 		Force: a.req.Force, Terminal: a.req.Terminal,
 		Env: append(a.identity(), sessionVariable+"="+m.SessionID),
 	}
+	switch {
+	case a.askTimeout < 0:
+		opts.Env = append(opts.Env, sandbox.AskTimeoutVariable+"=-1")
+	case a.askTimeout > 0:
+		opts.Env = append(opts.Env, sandbox.AskTimeoutVariable+"="+a.askTimeout.String())
+	}
 	if a.req.Terminal {
 		opts.Stdin = a.req.Stdin
 		if name := proc.Getenv(a.repo.Opts.Env, "TERM"); a.req.Detached && (name == "" || name == "dumb") {
@@ -82,7 +88,7 @@ func (a *attempt) launchAgent(spec runner.Spec, prompt []byte, opts *sandbox.Exe
 	m := a.record
 	launch := runner.Launch{
 		StateDir: filepath.Join(a.sandbox.AgentStateDir(), spec.Name), Tree: a.sandbox.Tree, Session: m.RunnerSession, Resume: m.Runs > 0,
-		Env: a.repo.Opts.Env,
+		Env: a.repo.Opts.Env, AskTimeout: a.askTimeout,
 	}
 	if m.Primitives.Isolation == settings.IsolationOS { // only behind walls does git-agency know its sandbox
 		if program, err := proc.LookPath(a.repo.Opts.Env, "git-agency"); err == nil {
@@ -103,6 +109,9 @@ func (a *attempt) launchAgent(spec runner.Spec, prompt []byte, opts *sandbox.Exe
 	}
 	if spec.StateEnv != nil {
 		opts.Env = append(opts.Env, spec.StateEnv(launch.StateDir)...)
+	}
+	if spec.AskEnv != nil && a.askTimeout != 0 {
+		opts.Env = append(opts.Env, spec.AskEnv(launch)...)
 	}
 	opts.Env = slices.Concat(passedVariables(a.repo.Opts.Env, spec.PassNames(a.repo.Opts.Env)), spec.SetEnv, opts.Env)
 	if a.req.Terminal {

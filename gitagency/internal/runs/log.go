@@ -89,6 +89,7 @@ type historyEntry struct {
 	LogEntry
 	begins bool // it begins a run, so that commits of the same second come after it
 	runs   int  // number of the run that it begins
+	given  bool // it stands for an answer during a run, whose text is an input
 }
 
 // newLogEntry returns the entry of an event of this package, which has at least a time and a name.
@@ -113,7 +114,7 @@ func readHistory(r *core.Repository, inv core.Invocation) ([]historyEntry, error
 		var begun struct {
 			Runs int `json:"runs"`
 		}
-		entry := historyEntry{LogEntry: LogEntry{Time: last, Event: e.name, JSON: e.line}}
+		entry := historyEntry{LogEntry: LogEntry{Time: last, Event: e.name, JSON: e.line}, given: e.name == answerEvent}
 		if entry.begins = e.name == store.StatusRunning; entry.begins && json.Unmarshal(e.line, &begun) == nil {
 			entry.runs = begun.Runs
 		}
@@ -142,9 +143,14 @@ func withFirstTask(r *core.Repository, inv core.Invocation, logged []inputEvent)
 	return logged
 }
 
-// insertInputs puts the texts of the user before the runs that got them.
+// insertInputs puts the texts of the user before the runs that got them, and answers that were given during a run in the
+// place of their events.
 func insertInputs(entries []historyEntry, id string, inputs []inputEvent) []historyEntry {
 	for _, input := range inputs {
+		if i := slices.IndexFunc(entries, func(e historyEntry) bool { return e.given && !e.Time.Before(input.Time) }); input.WhileRunning && i >= 0 {
+			entries[i] = historyEntry{LogEntry: newLogEntry(id, entries[i].Time, input)}
+			continue
+		}
 		at := slices.IndexFunc(entries, func(e historyEntry) bool { return e.begins && e.runs >= input.Runs && e.runs > 0 })
 		if at < 0 {
 			at = slices.IndexFunc(entries, func(e historyEntry) bool { return e.Time.After(input.Time) })

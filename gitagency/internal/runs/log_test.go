@@ -45,3 +45,24 @@ func TestLogPlacesCommits(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
+
+// Answers that an agent was given while it runs are in the places of their events, also of the same second.
+func TestLogPlacesAnswersDuringRun(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 28, 12, 0, 0, 0, time.UTC)
+	given := historyEntry{LogEntry: LogEntry{Time: now, Event: answerEvent}, given: true}
+	plain := func(name string) historyEntry { return historyEntry{LogEntry: LogEntry{Time: now, Event: name}} }
+	answer := func(text string) inputEvent {
+		return inputEvent{Time: now, Event: answerEvent, Runs: 1, Text: text, WhileRunning: true}
+	}
+	entries := insertInputs([]historyEntry{plain("question"), given, plain("question"), given, plain("finished")}, "id", []inputEvent{answer("one"), answer("two"), answer("lost event")})
+	var got []string
+	for _, e := range entries {
+		_, text, _ := strings.Cut(string(e.JSON), `"text":"`)
+		text, _, _ = strings.Cut(text, `"`)
+		got = append(got, strings.TrimSpace(e.Event+" "+text))
+	}
+	if want := "question, answer one, question, answer two, finished, answer lost event"; strings.Join(got, ", ") != want {
+		t.Errorf("got  %s\nwant %s", strings.Join(got, ", "), want)
+	}
+}

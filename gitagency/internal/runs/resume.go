@@ -41,6 +41,8 @@ func Resume(ctx context.Context, r *core.Repository, req ResumeRequest) (core.In
 	switch {
 	case m.SessionID == "":
 		return inv, &NoRunError{ID: inv.ID}
+	case inv.AsksWhileRunning() && req.Answer == nil:
+		return inv, &UnansweredError{ID: inv.ID, Question: inv.Question, Options: inv.Options}
 	case inv.IsSupervised():
 		return inv, &fault.RunningError{ID: inv.ID}
 	case req.Answer != nil && req.Task != nil:

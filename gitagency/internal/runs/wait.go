@@ -12,14 +12,19 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// Wait waits until the run of an invocation has ended, and returns the invocation as it is then.
+// Wait waits until the run of an invocation has ended or its agent asks, and returns the invocation as it is then.
 func Wait(ctx context.Context, r *core.Repository, id string) (core.Invocation, error) {
+	return waitUntil(ctx, r, id, func(inv core.Invocation) bool { return !inv.IsSupervised() || inv.AsksWhileRunning() })
+}
+
+// waitUntil waits until a run is as its caller wants, and returns the invocation as it is then.
+func waitUntil(ctx context.Context, r *core.Repository, id string, is func(core.Invocation) bool) (core.Invocation, error) {
 	for {
 		inv, err := r.Invocation(id)
 		if err == nil && inv.SessionID == "" {
 			err = &NoRunError{ID: inv.ID}
 		}
-		if err != nil || !inv.IsSupervised() {
+		if err != nil || is(inv) {
 			return inv, err
 		}
 		if err := context.Cause(ctx); err != nil {
@@ -42,7 +47,7 @@ func Stop(ctx context.Context, r *core.Repository, id string) (_ core.Invocation
 	defer cancel()
 	if stopped = inv.IsSupervised(); stopped { // that process ends its command itself, and records the end
 		if err = proc.StopTask(inv.PID); err == nil {
-			_, err = Wait(waiting, r, inv.ID)
+			_, err = waitUntil(waiting, r, inv.ID, func(inv core.Invocation) bool { return !inv.IsSupervised() })
 		}
 	}
 	if err == nil {
@@ -93,7 +98,7 @@ func Questions(r *core.Repository) ([]core.Invocation, error) {
 	all, err := r.Invocations(core.ListRequest{})
 	var waiting []core.Invocation
 	for _, inv := range all {
-		if inv.Status == store.StatusBlocked && inv.Question != "" {
+		if (inv.Status == store.StatusBlocked || inv.AsksWhileRunning()) && inv.Question != "" {
 			waiting = append(waiting, inv)
 		}
 	}

@@ -263,9 +263,11 @@ const (
 var reservedVariables = []string{core.InvocationVariable, sandboxVariable, worktreeVariable, core.IsolationVariable, taskVariable, answerVariable, questionVariable}
 
 // execEnvironment returns the environment of the caller without the variables that would point git to another
-// repository.
+// repository, or are those of an agent that is the caller.
 func (s *Sandbox) execEnvironment(extra []string, worktree, dir string) []string {
-	env := slices.DeleteFunc(git.WithoutRepoVariables(s.Repo.Opts.Env), func(kv string) bool { return strings.HasPrefix(kv, "OLDPWD=") })
+	env := slices.DeleteFunc(git.WithoutRepoVariables(s.Repo.Opts.Env), func(kv string) bool {
+		return strings.HasPrefix(kv, "OLDPWD=") || strings.HasPrefix(kv, AskTimeoutVariable+"=")
+	})
 	return settings.DedupeEnv(slices.Concat(env, []string{"PWD=" + dir}, extra, s.identityVariables(worktree)))
 }
 

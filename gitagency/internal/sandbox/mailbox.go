@@ -39,16 +39,20 @@ type Variables struct {
 	Tree       string
 	TaskFile   string // empty if there is no task
 	AnswerFile string // empty if no question was answered
+	AskTimeout string // duration that an agent that asks waits for the answer; empty if it does not wait
 }
 
 // VariablesOf returns the variables of an environment that Exec made; a *fault.NotInsideError for any other.
 func VariablesOf(env []string) (Variables, error) {
-	v := Variables{proc.Getenv(env, core.InvocationVariable), proc.Getenv(env, sandboxVariable), proc.Getenv(env, taskVariable), proc.Getenv(env, answerVariable)}
+	v := Variables{proc.Getenv(env, core.InvocationVariable), proc.Getenv(env, sandboxVariable), proc.Getenv(env, taskVariable), proc.Getenv(env, answerVariable), proc.Getenv(env, AskTimeoutVariable)}
 	if v.ID == "" || !filepath.IsAbs(v.Tree) {
 		return v, &fault.NotInsideError{}
 	}
 	return v, nil
 }
+
+// AskTimeoutVariable is set for the agent of a run that can be given answers while it runs.
+const AskTimeoutVariable = "AGENCY_ASK_TIMEOUT"
 
 // AgentStateDir returns the sandbox's own directory for the state of its agent, such as sessions and a copy of its login.
 // It is kept between commands, writable behind walls, and exists from the first command behind walls on.

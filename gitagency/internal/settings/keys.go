@@ -35,6 +35,7 @@ func Keys() []Key {
 		{Name: "agency.lockTimeout", Default: "30s", Meaning: "how long to wait for the repository lock, or for a discard of the sandbox: 0 is one try, -1 for ever; --lock-timeout wins", checkValue: checkDuration},
 		{Name: "agency.operationTimeout", Default: "10m", Meaning: "how long one exec, put or snapshot may take: -1 is for ever; 'exec --timeout' wins", checkValue: checkTimeout},
 		{Name: "agency.runTimeout", Default: "60m", Meaning: "how long an agent may work in a sandbox: -1 is for ever; 'run --timeout' wins", checkValue: checkTimeout},
+		{Name: askTimeoutKey, Default: "0", Meaning: "how long an agent that asks waits for the answer while it runs: 0 ends its run at once, -1 waits for ever", checkValue: checkDuration},
 		{Name: NotifyKey, Default: "true", Meaning: "whether the end of a run is told by a notification on the desktop, where notify-send is installed", checkValue: checkBool},
 		{Name: NotifyCommandKey, Meaning: "a shell command to run when an agent asks or has ended, with JSON on its standard input; a repository cannot set it", checkValue: CheckCommand, namesCommand: true},
 		{Name: RadarNotifyKey, Default: "false", Meaning: "whether the user is notified when the work of a running agent begins to conflict with another sandbox", checkValue: checkBool},
@@ -87,6 +88,7 @@ const (
 	SetupKey         = "agency.setup"
 	autoDetachKey    = "agency.autoDetach"
 	snapshotEveryKey = "agency.snapshotEvery"
+	askTimeoutKey    = "agency.askTimeout"
 	NotifyKey        = "agency.notify"
 	NotifyCommandKey = "agency.notifyCommand"
 	RadarNotifyKey   = "agency.radarNotify"

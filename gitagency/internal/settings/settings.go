@@ -143,6 +143,12 @@ func (r *Reader) SnapshotEvery() (time.Duration, error) {
 	return r.Duration(snapshotEveryKey, time.Minute, ParseDuration)
 }
 
+// AskTimeout returns how long an agent that asks waits for the answer while it runs: agency.askTimeout, else not at all.
+// Negative is no limit.
+func (r *Reader) AskTimeout() (time.Duration, error) {
+	return r.Duration(askTimeoutKey, 0, ParseDuration)
+}
+
 // WithOperationTimeout returns a context that ends with an *OperationTimeoutError after OperationTimeout. what names the
 // operation.
 func (r *Reader) WithOperationTimeout(ctx context.Context, what string) (context.Context, context.CancelFunc, error) {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -43,6 +44,12 @@ type Question struct {
 	Options []string  `json:"options,omitempty"`
 	Context string    `json:"context,omitempty"`
 	AskedAt time.Time `json:"asked_at"`
+	ReplyTo string    `json:"reply_to,omitempty"` // id under which the agent waits for the answer in its mailbox; only while it runs and waits
+}
+
+// Equal reports whether two questions ask the same.
+func (q Question) Equal(other Question) bool {
+	return q.Text == other.Text && slices.Equal(q.Options, other.Options) && q.Context == other.Context
 }
 
 // Values of status.

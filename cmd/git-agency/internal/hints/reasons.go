@@ -164,6 +164,9 @@ var reasons = map[reason.Reason]row{
 	reason.Unanswered: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{"'git agency questions' shows the question; to answer it: git agency resume " + e.ID + " --answer '<answer>'"}
 	}},
+	reason.NotWaiting: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
+		return []string{"'git agency log " + e.ID + "' shows its questions and the answers that it was given; if it asks, answer when its run has ended: git agency wait " + e.ID}
+	}},
 	reason.NothingRuns: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{"start the server with 'git agency exec " + e.ID + " -- <command>', and try again while it runs"}
 	}},

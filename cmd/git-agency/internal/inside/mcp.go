@@ -56,15 +56,19 @@ func (t Commands) tools(c *cli.Context, sandbox *gitagency.Inside) []mcp.Tool {
 		},
 		{
 			Name:        "ask",
-			Description: "Asks the person who gave you the task a question. The answer does not come at once: end your turn after asking.",
+			Description: askDescription(sandbox),
 			InputSchema: json.RawMessage(`{"type":"object","required":["question"],"properties":{"question":{"type":"string"},` +
 				`"options":{"type":"array","items":{"type":"string"},"description":"answers to choose from"},"context":{"type":"string","description":"what the person has to know"}}}`),
-			Call: func(_ context.Context, arguments json.RawMessage) (string, error) {
+			Call: func(ctx context.Context, arguments json.RawMessage) (string, error) {
 				var q gitagency.Question
 				if err := json.Unmarshal(arguments, &q); err != nil {
 					return "", err
 				}
-				return questionPassedOn, sandbox.Ask(q)
+				res, err := sandbox.Ask(ctx, q)
+				if res.Answered {
+					return string(res.Answer), err
+				}
+				return endTurn(res), err
 			},
 		},
 		{
@@ -81,6 +85,14 @@ func (t Commands) tools(c *cli.Context, sandbox *gitagency.Inside) []mcp.Tool {
 			},
 		},
 	}
+}
+
+// askDescription describes the tool ask to a model.
+func askDescription(sandbox *gitagency.Inside) string {
+	if sandbox.AskTimeout != 0 {
+		return "Asks the person who gave you the task a question, and returns the answer. That may take long. If no answer comes in time, end your turn. One question can be asked at a time."
+	}
+	return "Asks the person who gave you the task a question. The answer does not come at once: end your turn after asking. One question can be asked at a time."
 }
 
 // readTask returns the task and the answer to the last question.

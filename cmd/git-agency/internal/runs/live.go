@@ -60,6 +60,19 @@ func (l *live) reporter(id string) func(gitagency.RunEvent) {
 	}
 }
 
+// questionReporter returns the function that gets the questions for whose answers the agent of a run waits.
+func (t Commands) questionReporter(l *live, id string) func(question string, options []string) {
+	return func(question string, options []string) {
+		if l.w != nil {
+			l.set(id, "asks: "+question, false)
+			return
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		t.printQuestion(id, question, options)
+	}
+}
+
 // ended shows how a run ended.
 func (l *live) ended(id string, res gitagency.RunResult, err error) {
 	if err != nil {

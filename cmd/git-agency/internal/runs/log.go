@@ -158,6 +158,8 @@ func describeEntry(e gitagency.LogEntry) (name string, lines []string) {
 		return e.Event, []string{strings.TrimSpace(fmt.Sprintf("run %d %s", f.Runs, f.Runner))}
 	case "finished", "failed", "blocked", "stopped", "timed_out":
 		return strings.ReplaceAll(e.Event, "_", " "), f.end()
+	case "question":
+		return e.Event, textLines(f.Question, maxLogText)
 	case "exec":
 		return "command", []string{f.outcome() + commandLine(f.Argv) + f.duration()}
 	case "setup":

@@ -34,7 +34,8 @@ func (t Commands) Questions() *cli.Command {
 		Usage:     "list the questions of agents that wait for an answer",
 		UsageText: "git agency questions [--no-abbrev | --json | --porcelain [-z]]",
 		Description: `Lists the agents that wait for an answer, with their questions, the longest waiting first. 'git agency
-resume <id> --answer <answer>' answers one, with a text: the numbers of options are for 'git agency review'.
+resume <id> --answer <answer>' answers one, also one that runs, with a text: the numbers of options are for
+'git agency review'.
 
 Exit status: 0 whatever is found; 129 usage.`,
 		Flags: program.WithAbbrevFlag(program.WithListingFlags()...),

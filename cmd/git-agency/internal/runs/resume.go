@@ -24,8 +24,11 @@ with a further task, or with the reason why its work was rejected. A command get
 input, and in the file that $AGENCY_ANSWER_FILE names.
 Without <id> and outside of a sandbox, it is the only agent that waits for an answer.
 
+With agency.askTimeout, an agent may wait for the answer while it runs. Then --answer hands the answer over,
+and returns at once.
+
 Exit status: as of run; 1 also if it runs already, if it waits for an answer or asks no question, or if no
-agent was run in it; 3 no such invocation.`,
+agent was run in it; 3 no such invocation. 0 if a running agent got the answer.`,
 		Flags: program.WithRepositoryLockFlag(program.WithJSONFlag(
 			&cli.StringFlag{Name: "answer", Usage: "the `ANSWER` to its question"},
 			&cli.StringFlag{Name: "prompt", Aliases: []string{"p"}, Usage: "a further `TASK`"},
@@ -68,6 +71,12 @@ func (t Commands) resume(c *cli.Context, query string, req gitagency.ResumeRunRe
 	if req.ID, err = t.chooseRun(c, repo, query, askingAgents); err != nil {
 		return err
 	}
+	if req.Answer != nil {
+		inv, given, err := repo.AnswerRun(req.ID, req.Answer)
+		if err != nil || given {
+			return errors.Join(err, t.reportGiven(c, inv, given))
+		}
+	}
 	inv, err := repo.Invocation(req.ID)
 	if err != nil {
 		return err
@@ -83,4 +92,22 @@ func (t Commands) resume(c *cli.Context, query string, req gitagency.ResumeRunRe
 		return t.detach(c, repo, []gitagency.Invocation{inv})
 	}
 	return t.execute(c, repo, []gitagency.Invocation{inv}, interactive)
+}
+
+// reportGiven reports that a running agent got an answer.
+func (t Commands) reportGiven(c *cli.Context, inv gitagency.Invocation, given bool) error {
+	if !given {
+		return nil
+	}
+	if c.IsSet("timeout") || c.Bool("commit-all") {
+		t.Warn("--timeout and --commit-all do not change a run that goes on")
+	}
+	fmt.Fprintf(t.Stderr, "the running agent of %s got the answer\n", inv.ID)
+	switch {
+	case c.Bool("json"):
+		return t.PrintJSON([]gitagency.Invocation{inv})
+	case c.Bool("detach"):
+		return t.printIDs([]gitagency.Invocation{inv})
+	}
+	return nil
 }

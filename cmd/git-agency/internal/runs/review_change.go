@@ -24,6 +24,7 @@ func (w *reviewWalk) change(key string, inv gitagency.Invocation) (done, changed
 	case err != nil || now.State != inv.State || now.Runs != inv.Runs || now.Question != inv.Question:
 		w.tellMoved(inv.ID)
 		return true, false, nil
+	case isAsking(inv): // it may have changed files since
 	case now.SubmittedCommit != inv.SubmittedCommit || format.Number(now.Ahead) != format.Number(inv.Ahead) || format.Number(now.Dirty) != format.Number(inv.Dirty):
 		fmt.Fprintf(w.RawStdout, "the work of %s has changed meanwhile; nothing was done\n", inv.ID)
 		return false, true, nil
@@ -101,6 +102,17 @@ func (w *reviewWalk) reject(inv gitagency.Invocation, why string) (done, changed
 // resume lets an agent go on, detached.
 func (w *reviewWalk) resume(req gitagency.ResumeRunRequest) (code int) {
 	return w.RunPart([]string{"resume", req.ID}, false, func() error {
+		given := false
+		if req.Answer != nil {
+			var err error
+			if _, given, err = w.repo.AnswerRun(req.ID, req.Answer); err != nil {
+				return err
+			}
+		}
+		if given {
+			fmt.Fprintf(w.Stderr, "the running agent of %s got the answer\n", req.ID)
+			return nil
+		}
 		inv, err := w.repo.ResumeRun(w.c.Context, req)
 		if err == nil {
 			err = w.startSupervisor(w.repo, inv.ID)

@@ -39,7 +39,7 @@ func (w *reviewWalk) walk(waiting []gitagency.Invocation) error {
 			if err != nil {
 				return err
 			}
-			if len(now) == 0 || now[0].Running || reviewRank(now[0]) == 0 && reviewRank(inv) > 0 {
+			if len(now) == 0 || now[0].Running && !isAsking(now[0]) || reviewRank(now[0]) == 0 && reviewRank(inv) > 0 {
 				w.tellMoved(inv.ID)
 				break
 			}
@@ -81,7 +81,7 @@ func (w *reviewWalk) reviewOne(inv gitagency.Invocation, place string) (again bo
 		case key == "q":
 			return false, errQuit
 		case !slices.Contains(keys, key):
-			fmt.Fprintf(w.RawStdout, "%s\n", keyProblem(key))
+			fmt.Fprintf(w.RawStdout, "%s\n", keyProblem(key, inv))
 			continue
 		}
 		if !slices.Contains(changingKeys, key) {
@@ -105,6 +105,9 @@ var changingKeys = []string{"L", "j", "a", "r", "x"}
 func reviewKeys(inv gitagency.Invocation) []string {
 	keys := []string{"d", "t", "l", "o", "L", "j", "a", "r", "x", "s", "q", "?"}
 	return slices.DeleteFunc(keys, func(key string) bool {
+		if isAsking(inv) && key != "a" && slices.Contains(changingKeys, key) {
+			return true
+		}
 		switch key {
 		case "t", "o", "r":
 			return inv.SessionID == ""
@@ -118,7 +121,10 @@ func reviewKeys(inv gitagency.Invocation) []string {
 }
 
 // keyProblem says why an answer is not possible.
-func keyProblem(key string) string {
+func keyProblem(key string, inv gitagency.Invocation) string {
+	if isAsking(inv) && slices.Contains(changingKeys, key) {
+		return "its agent runs, and waits for the answer"
+	}
 	switch key {
 	case "j":
 		return "it is not in review, so that there is nothing to reject"

@@ -229,8 +229,12 @@ func (t Commands) execute(c *cli.Context, repo *gitagency.Repository, invocation
 	case term.IsTerminal(t.RawStderr) && repo.HasStream(invocations[0].Runner): // events instead of output, which goes to the logs
 		live := t.newLive(invocations)
 		req.OnEvent, endLive = live.reporter(invocations[0].ID), live.end
+		req.OnQuestion = t.questionReporter(live, invocations[0].ID)
 	case !c.Bool("json"):
 		req.Stdout, req.Stderr = t.RawStdout, t.RawStderr
+		fallthrough
+	default:
+		req.OnQuestion = func(question string, options []string) { t.printQuestion(req.ID, question, options) }
 	}
 	res, err := repo.ExecuteRun(ctx, req)
 	endLive()
@@ -270,7 +274,8 @@ func (t Commands) executeAll(ctx context.Context, c *cli.Context, repo *gitagenc
 	for i, inv := range invocations {
 		all.Go(func() {
 			results[i], errs[i] = repo.ExecuteRun(ctx, gitagency.ExecuteRunRequest{
-				ID: inv.ID, Force: t.SecondInterrupt, OnEvent: live.reporter(inv.ID), Later: func(lastStep func()) { announced.Go(lastStep) },
+				ID: inv.ID, Force: t.SecondInterrupt, OnEvent: live.reporter(inv.ID), OnQuestion: t.questionReporter(live, inv.ID),
+				Later: func(lastStep func()) { announced.Go(lastStep) },
 			})
 			live.ended(inv.ID, results[i], errs[i])
 		})

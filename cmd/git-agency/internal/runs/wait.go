@@ -16,7 +16,8 @@ func (t Commands) Wait() *cli.Command {
 		Usage:     "wait until runs have ended",
 		UsageText: "git agency wait [--any] [<id>...] [--json]",
 		Description: `Waits until the runs of all given invocations have ended, or with --any one of them; without <id>, those of
-all agents that run now or wait for an answer. Prints the id and the status of each that has ended.
+all agents that run now or wait for an answer. Prints the id and the status of each that has ended. An agent
+that asks and waits for the answer while it runs is not waited for: it is printed as blocked.
 
 Exit status: 0 all of these finished; 7 one asks a question; 1 another status, or no agent was run in it; 3 no
 such invocation; 129 usage; 130, 143 interrupted.`,
@@ -60,9 +61,13 @@ func (t Commands) wait(c *cli.Context) error {
 		case err := <-failed:
 			return err
 		case inv := <-ended:
-			results, code = append(results, inv), worseExit(code, inv.Status)
+			status := inv.Status
+			if isAsking(inv) {
+				status = inv.State
+			}
+			results, code = append(results, inv), worseExit(code, status)
 			if !c.Bool("json") {
-				if _, err := fmt.Fprintf(t.Stdout, "%s %s\n", inv.ID, inv.Status); err != nil {
+				if _, err := fmt.Fprintf(t.Stdout, "%s %s\n", inv.ID, status); err != nil {
 					return err
 				}
 				if err := t.Stdout.Flush(); err != nil {

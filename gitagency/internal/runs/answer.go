@@ -1,0 +1,99 @@
+package runs
+
+import (
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/mailbox"
+	"github.com/git-agency/git-agency/gitagency/internal/procfs"
+	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+	"github.com/git-agency/git-agency/gitagency/quote"
+)
+
+// Answer gives an answer to an agent that waits for it while it runs. given is false, without an error, if the invocation is
+// not running: then Resume takes the answer. Of several answers at once the agent gets one; the others fail.
+func Answer(r *core.Repository, query string, text []byte) (inv core.Invocation, given bool, err error) {
+	inv, err = r.Invocation(query)
+	if err != nil || !inv.IsSupervised() || inv.Status != store.StatusRunning {
+		return inv, false, err
+	}
+	if len(text) > MaxTask {
+		return inv, false, &fault.InvalidError{What: "resume", Want: "a shorter text"}
+	}
+	h := handover{repo: r, id: inv.ID, dir: sandbox.Of(r, inv.ID).MailboxDir(inv.Entry.Record.Primitives), text: text, time: r.EventTime()}
+	var failed error
+	err = r.Store.UpdateInvocationMetaIf(r.ID, inv.ID, func(m *store.InvocationMeta) bool {
+		if m.Status != store.StatusRunning || !procfs.IsAlive(m.PID, m.PIDStarted) { // it has ended meanwhile
+			return false
+		}
+		if failed = h.give(m.Question); failed == nil {
+			m.Question, given = nil, true
+		}
+		return given
+	})
+	if err == nil {
+		err = failed
+	}
+	if given { // also if the record could not be written: the agent has it
+		h.record(inv.Runs)
+	}
+	return inv, given, err
+}
+
+// handover is an answer on its way to a running agent.
+type handover struct {
+	repo *core.Repository
+	id   string
+	dir  string // mailbox
+	text []byte
+	time time.Time // before the agent could go on
+}
+
+// give writes the answer into the mailbox, if a process waits there. The lock of the record is held, so that no other answer
+// comes between.
+func (h handover) give(q *store.Question) error {
+	if q == nil {
+		return &NotWaitingError{ID: h.id}
+	}
+	switch awaited, err := mailbox.IsAwaited(h.dir, q.ReplyTo); {
+	case err != nil:
+		return err
+	case !awaited:
+		return &NotWaitingError{ID: h.id, Asked: true}
+	}
+	if err := durable.WriteFile(h.repo.Store.AnswerPath(h.repo.ID, h.id), h.text, 0o600); err != nil {
+		return err
+	}
+	return mailbox.WriteAnswer(h.dir, q.ReplyTo, mailbox.Answer{Kind: mailbox.Answered, Text: h.text})
+}
+
+// record adds the answer to the history. The event has no text of the user.
+func (h handover) record(runs int) {
+	h.repo.AppendEvent(h.id, answeredEvent{h.time, answerEvent})
+	input := inputEvent{Time: h.time, Event: answerEvent, Runs: runs, Text: quote.Shorten(string(h.text), maxInput), WhileRunning: true}
+	if err := h.repo.Store.AppendInput(h.repo.ID, h.id, input); err != nil {
+		h.repo.Warn("history of %s: %v", h.id, err)
+	}
+}
+
+// answeredEvent is the event of an agent that was given an answer while it runs.
+type answeredEvent struct {
+	Time  time.Time `json:"time"`
+	Event string    `json:"event"`
+}
+
+// NotWaitingError reports an answer for an agent that runs and does not wait for one.
+type NotWaitingError struct {
+	ID    string
+	Asked bool // it has asked a question, and works on
+}
+
+func (e *NotWaitingError) Error() string {
+	if e.Asked {
+		return "the agent of " + e.ID + " works on, and does not wait for the answer any more"
+	}
+	return "the agent of " + e.ID + " works, and waits for no answer"
+}
