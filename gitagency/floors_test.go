@@ -109,7 +109,7 @@ var floors = []struct {
 	{dir: "allow", imports: "proc store guard walls confine outlet fault settings core sandbox"},
 	{
 		dir:     "preflight",
-		imports: "proc git/object git/config git/index git store guard confine outlet runner quote fault settings core sandbox creation",
+		imports: "proc git/object git/config git/index git store guard provision confine outlet runner quote fault settings core sandbox creation",
 	},
 	{
 		dir: "landing",
@@ -128,7 +128,7 @@ var floors = []struct {
 	// 4: the public library
 	{dir: "requests", imports: "guard mailbox fault core snapshots sandbox diff landing listing doctor"},
 	{dir: "runs", imports: "durable procfs terminal proc git store mailbox runner fault settings core snapshots sandbox creation preflight landing radar requests quote"},
-	{dir: "resolve", imports: "durable git git/object store fault settings core sandbox landing radar runs quote"},
+	{dir: "resolve", imports: "durable git git/object git/merge store fault settings core sandbox landing radar runs quote"},
 	{dir: "reason"},
 	{dir: "gitagency", imports: "reason ids terminal proc store guard archive confine mailbox runner treediff fault settings core snapshots sandbox creation diff discard allow preflight landing directory listing radar doctor requests runs resolve"},
 
