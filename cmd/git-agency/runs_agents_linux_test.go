@@ -236,6 +236,7 @@ func processesWith(t *testing.T, file, text string) []string {
 func TestCodexPassesAllVariablesOfRun(t *testing.T) {
 	t.Parallel()
 	l := newScriptedAgents(t)
+	l.git("config", "--global", "agency.askTimeout", "1ms")
 	l.install("codex", `cat >/dev/null; test -n "$AGENCY_ANSWER_FILE" || echo '{"question":"which?"}' >"$AGENCY_QUESTION_FILE"
 env | sed -n 's/^\(AGENCY_[A-Z_]*\)=.*/variable \1/p' | sort >&2; printf 'argument %s\n' "$@" >&2`, recorded(t, "codex-commit.jsonl"))
 	o, inv := l.run("codex")
