@@ -20,6 +20,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // prepare determines which commits would land on which branch, and refuses the ones that must not. It changes nothing
@@ -352,15 +353,11 @@ func (l *landAttempt) subjectLine() string {
 
 // clipTask returns the first line of a task, as a record has it, for a subject line.
 func clipTask(line string) string {
-	const most = 50 // characters; subjects are mostly shown on one line of a terminal
-	runes := []rune(strings.Map(func(c rune) rune {
+	const most = 50 // bytes; subjects are mostly shown on one line of a terminal
+	return quote.Shorten(strings.Map(func(c rune) rune {
 		if unicode.IsControl(c) || c == '\u2028' || c == '\u2029' {
 			return ' '
 		}
 		return c
-	}, line))
-	if len(runes) <= most {
-		return string(runes)
-	}
-	return strings.TrimSpace(string(runes[:most])) + "…"
+	}, line), most)
 }
