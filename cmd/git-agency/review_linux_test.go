@@ -89,7 +89,7 @@ func TestReviewOnTerminal(t *testing.T) {
 	if got := s.answer("]? ", "o"); !strings.Contains(got, " submitted ") || !strings.Contains(got, "P:") {
 		t.Errorf("got %q", got)
 	}
-	if got := s.answer("]? ", "?"); !strings.Contains(got, "P:output \\x1b[2J") {
+	if got := s.answer("]? ", "?"); !strings.Contains(got, "P:output \n") || strings.Contains(got, "[2J") {
 		t.Errorf("got %q", got)
 	}
 	if got := s.answer("]? ", "L"); !strings.Contains(got, "x  discard") {
