@@ -80,7 +80,7 @@ func noteConflict(r *core.Repository, p radar.Pair) (event conflictEvent, told b
 	if !told {
 		return conflictEvent{}, false, err
 	}
-	event.Time, event.With = r.Now(), p.B
+	event.Time, event.With = r.EventTime(), p.B
 	return event, true, err
 }
 

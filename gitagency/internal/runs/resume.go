@@ -64,13 +64,14 @@ func Resume(ctx context.Context, r *core.Repository, req ResumeRequest) (core.In
 	if err != nil {
 		return inv, err
 	}
+	given := req // by the user: of a rejection, the history has the reason already
 	if req.Answer == nil && req.Task == nil && m.Landing == store.Rejected {
 		req.Answer = fmt.Appendf(nil, rejection, strings.TrimSpace(m.RejectedReason))
 	}
 	if err := claim(r, inv.ID); err != nil {
 		return inv, err
 	}
-	recordInputs(r, inv, req) // before the first task is replaced
+	recordInputs(r, inv, given) // before the first task is replaced
 	if err := req.write(r, inv.ID); err != nil {
 		return inv, errors.Join(err, release(r, inv.ID))
 	}

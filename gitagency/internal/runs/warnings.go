@@ -39,7 +39,7 @@ func keepWarnings(r *core.Repository, id string) *core.Repository {
 			message = "further warnings of this run are not kept"
 		}
 		kept = append(kept, message)
-		if err := r.Store.AppendEvent(r.ID, id, warningEvent{r.Now(), warningEventName, message}); err != nil {
+		if err := r.Store.AppendEvent(r.ID, id, warningEvent{r.EventTime(), warningEventName, message}); err != nil {
 			r.Warn("%s; history of %s: %v", message, id, err)
 		}
 	})

@@ -53,7 +53,7 @@ Exit status: 0; 3 no such invocation; 4 shown as far as known, but it is broken;
 func (t Commands) printLog(entries []gitagency.LogEntry) error {
 	rows := [][]string{}
 	for i, e := range entries {
-		if isRepeated(entries, i) {
+		if e.Event == "exec" && i+1 < len(entries) && entries[i+1].Event == "setup" { // the same command
 			continue
 		}
 		name, lines := describeEntry(e)
@@ -76,19 +76,6 @@ func (t Commands) printLog(entries []gitagency.LogEntry) error {
 		rows[i] = row
 	}
 	return t.PrintRows([]string{"time", "state", "text"}, rows)
-}
-
-// isRepeated reports whether an entry tells the same as the one beside it: agency.setup is a command, too, and a resumed
-// agent is given the reason of a rejection as an answer.
-func isRepeated(entries []gitagency.LogEntry, i int) bool {
-	if entries[i].Event == "exec" {
-		return i+1 < len(entries) && entries[i+1].Event == "setup"
-	}
-	if entries[i].Event != "answer" || i == 0 || entries[i-1].Event != "reject" {
-		return false
-	}
-	answer, rejection := parseLogFields(entries[i]), parseLogFields(entries[i-1])
-	return strings.TrimSpace(answer.Text) == strings.TrimSpace(rejection.Reason)
 }
 
 // Bounds of a text in the log for people. Most texts are those of agents.
@@ -137,15 +124,11 @@ type logFields struct {
 	Paths        []string `json:"paths"`
 }
 
-// parseLogFields returns the fields of an event. One of another type, in another version, stays empty.
-func parseLogFields(e gitagency.LogEntry) (f logFields) {
-	_ = json.Unmarshal(e.JSON, &f)
-	return f
-}
-
 // describeEntry returns the name of an event for people, and the lines that say more about it.
 func describeEntry(e gitagency.LogEntry) (name string, lines []string) {
-	f, short := parseLogFields(e), format.ShortOID
+	var f logFields
+	_ = json.Unmarshal(e.JSON, &f) // a field of another type, in another version, stays empty
+	short := format.ShortOID
 	switch e.Event {
 	case "start":
 		return "started", []string{f.origin()}
