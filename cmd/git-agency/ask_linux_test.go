@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// runAsking starts a detached run of a shell script that asks and waits, and returns its id when the question is recorded.
+// runAsking starts a detached run of a shell script that asks and waits, and returns its id when the question is recorded. The
+// test ends when the process of the run has ended, which goes on after it has recorded the end.
 func (l *lab) runAsking(script string) string {
 	l.t.Helper()
 	l.must("git", "config", "agency.askTimeout", "-1")
@@ -17,6 +18,12 @@ func (l *lab) runAsking(script string) string {
 	if o := l.try(nil, "git-agency", "wait", id); o.code != 7 || o.stdout != id+" blocked\n" {
 		l.t.Fatalf("wait: %+v; log %s", o, l.agency("logs", id))
 	}
+	pid := l.invocation(id).PID
+	l.t.Cleanup(func() {
+		if !waitUntil(func() bool { return syscall.Kill(pid, 0) != nil }) {
+			l.t.Errorf("the process %d of %s is left", pid, id)
+		}
+	})
 	return id
 }
 
@@ -116,8 +123,9 @@ func TestHostileAnswerFile(t *testing.T) {
 		"a directory":     "mkdir",
 	} {
 		l.write(victim, "mine")
-		// The process that asks is stopped while its answer is replaced.
-		id := l.runAsking(`git-agency ask which? >.agency/got & until ls .agency/asking-*; do sleep 0.01; done; kill -STOP $!
+		// The process that asks is stopped, with all of its threads, while its answer is replaced.
+		id := l.runAsking(`git-agency ask which? >.agency/got & until git-agency show | grep -q which; do sleep 0.01; done
+kill -STOP $!; while grep -L "T (stopped)" /proc/$!/task/*/status | grep -q .; do sleep 0.01; done
 for f in .agency/asking-*; do ` + hostile + ` .agency/answer-${f##*-}.json; done; echo ready; until test -e .agency/go; do sleep 0.01; done; kill -CONT $!; wait $!; echo "got $(cat .agency/got)"`)
 		l.waitForLog(id, "ready")
 		o := l.try(nil, "git-agency", "resume", id, "--answer", "true answer")
