@@ -62,8 +62,8 @@ type Invocation struct {
 
 	Run
 
-	// State is what the invocation is doing: "idle", "running", "review", "rejected", "landed", "unlanded", "discarded",
-	// "broken", or the Status of a run that has ended or waits: "finished", "failed", "blocked", "stopped", "timed_out".
+	// State is what the invocation is doing: StateIdle or one of the constants after it, or the Status of a run that has
+	// ended or waits: StatusFinished, StatusFailed, StatusBlocked, StatusStopped or StatusTimedOut.
 	State      string    `json:"state"`
 	ExitCode   *int      `json:"exit_code"`            // of the last command; nil if there was none
 	FinishedAt time.Time `json:"finished_at,omitzero"` // end of the last command; once the invocation has ended, its end
@@ -223,7 +223,7 @@ type StartRequest struct {
 	Worktree   string     // as for Repository.Worktree
 	Name       string     // label for users; need not be unique
 	Runner     string     // a known or configured agent, whose login a private home shows; empty for none
-	Mode       string     // "headed" (its agent runs on a terminal) or "headless"; default: "headless"
+	Mode       string     // ModeHeaded or ModeHeadless; default: ModeHeadless
 	Primitives Primitives // empty fields come from the profile, then from the defaults
 	Profile    string     // profile: settings agency.<profile>.* in git config
 	Limits     Limits     // upper limits for its commands

@@ -102,7 +102,7 @@ func (t *tool) printInvocations(c *cli.Context, repo *gitagency.Repository, invo
 		return err
 	}
 	for _, i := range invocations {
-		if i.State == "blocked" && i.Question != "" {
+		if i.State == gitagency.StatusBlocked && i.Question != "" {
 			fmt.Fprintf(t.Stderr, "%s asks: %s\n", gitagency.ShortID(i.ID), term.OneLine(i.Question))
 		}
 	}

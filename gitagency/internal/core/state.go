@@ -7,7 +7,7 @@ import (
 )
 
 // States of an invocation, as 'ls' shows them. Those of review and landing have the names of store, and those of a run
-// are in endedStatuses.
+// are in EndedStatuses.
 const (
 	StateIdle     = "idle"
 	StateRunning  = store.StatusRunning
@@ -15,8 +15,8 @@ const (
 	StateBroken   = "broken"
 )
 
-// endedStatuses are the values of status that say how a run ended or why it waits.
-var endedStatuses = []string{store.StatusFinished, store.StatusFailed, store.StatusBlocked, store.StatusStopped, store.StatusTimedOut}
+// EndedStatuses are the values of status that say how a run ended or why it waits.
+var EndedStatuses = []string{store.StatusFinished, store.StatusFailed, store.StatusBlocked, store.StatusStopped, store.StatusTimedOut}
 
 // SetState sets State from the other fields. What an invocation ended as comes first, then whether its agent asks,
 // then whether a command runs in it, then its review, then its run.
@@ -34,7 +34,7 @@ func (i *Invocation) SetState() {
 		i.State = StateRunning
 	case i.Landing == store.Review || i.Landing == store.Rejected:
 		i.State = i.Landing
-	case slices.Contains(endedStatuses, i.Status):
+	case slices.Contains(EndedStatuses, i.Status):
 		i.State = i.Status
 	default:
 		i.State = StateIdle

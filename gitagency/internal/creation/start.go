@@ -30,7 +30,7 @@ type Request struct {
 	Worktree   string           // as for Repository.Worktree
 	Name       string           // label for users; need not be unique
 	Runner     string           // a known or configured agent, whose login a private home shows; empty for none
-	Mode       string           // "headed" (its agent runs on a terminal) or "headless"; default: "headless"
+	Mode       string           // one of the modes of store; default: ModeHeadless
 	Primitives store.Primitives // empty fields come from the profile, then from the defaults
 	Profile    string           // profile: settings agency.<profile>.* in git config
 	Limits     confine.Limits   // upper limits for its commands
@@ -281,9 +281,9 @@ func allocateStart(ctx context.Context, r *core.Repository, repo *git.Repo, orig
 
 func (req *Request) check() error {
 	if req.Mode == "" {
-		req.Mode = "headless"
+		req.Mode = store.ModeHeadless
 	}
-	if req.Mode != "headed" && req.Mode != "headless" {
+	if req.Mode != store.ModeHeaded && req.Mode != store.ModeHeadless {
 		return &fault.InvalidError{What: "mode", Value: req.Mode, Want: "headed or headless"}
 	}
 	given := []string{}

@@ -112,10 +112,9 @@ func Execute(ctx context.Context, r *core.Repository, req ExecuteRequest) (Resul
 }
 
 // isInteractive reports whether the next run of an agent is on a terminal: one that is given a text is not.
-func isInteractive(m store.InvocationMeta) bool { return m.Mode == modeHeaded && m.ResumeWith == "" }
-
-// modeHeaded is the mode of the invocation of an interactive agent.
-const modeHeaded = "headed"
+func isInteractive(m store.InvocationMeta) bool {
+	return m.Mode == store.ModeHeaded && m.ResumeWith == ""
+}
 
 // attempt is one run of an agent.
 type attempt struct {

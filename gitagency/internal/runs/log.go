@@ -118,7 +118,7 @@ func readHistory(r *core.Repository, inv core.Invocation) ([]historyEntry, error
 		if entry.begins = e.name == store.StatusRunning; entry.begins && json.Unmarshal(e.line, &begun) == nil {
 			entry.runs = begun.Runs
 		}
-		running = entry.begins || running && !slices.Contains(endStatuses, e.name)
+		running = entry.begins || running && !slices.Contains(core.EndedStatuses, e.name)
 		entries = append(entries, entry)
 	})
 	if running && !inv.IsSupervised() && inv.Status != store.StatusRunning { // no process was left to record its end
@@ -127,9 +127,6 @@ func readHistory(r *core.Repository, inv core.Invocation) ([]historyEntry, error
 	}
 	return entries, err
 }
-
-// endStatuses are the events that end a run.
-var endStatuses = []string{store.StatusFinished, store.StatusFailed, store.StatusBlocked, store.StatusStopped, store.StatusTimedOut}
 
 // withFirstTask returns all texts that the user gave to the agent, the first task first.
 func withFirstTask(r *core.Repository, inv core.Invocation, logged []inputEvent) []inputEvent {

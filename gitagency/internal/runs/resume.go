@@ -56,7 +56,7 @@ func Resume(ctx context.Context, r *core.Repository, req ResumeRequest) (core.In
 	}
 	report, err := preflight.Run(ctx, r, preflight.Request{
 		Start: creation.Request{Worktree: m.IntegrationWorktreeID, Runner: m.Runner, Primitives: m.Primitives}, Argv: m.Command,
-		Headless: m.Mode == "headless", Existing: true,
+		Headless: m.Mode == store.ModeHeadless, Existing: true,
 	})
 	if err == nil {
 		err = report.Err()

@@ -94,9 +94,9 @@ func (req Request) plan(r *core.Repository) (creation.Request, error) {
 	if err != nil {
 		return start, err
 	}
-	start.Mode = "headless"
+	start.Mode = store.ModeHeadless
 	if req.Interactive {
-		start.Mode = modeHeaded
+		start.Mode = store.ModeHeaded
 	}
 	start.Task = req.Task
 	start.Run = store.RunFields{

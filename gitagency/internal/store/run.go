@@ -63,6 +63,12 @@ const (
 	StatusTimedOut = "timed_out"
 )
 
+// Values of mode.
+const (
+	ModeHeaded   = "headed" // the agent runs on a terminal
+	ModeHeadless = "headless"
+)
+
 // Values of resume_with.
 const (
 	ResumeWithAnswer = "answer"

@@ -219,13 +219,13 @@ func landableInvocations(cl *commandLine) ([]candidate, error) {
 // submittableInvocations lists the invocations that can be submitted for review and are not on the line yet.
 func submittableInvocations(cl *commandLine) ([]candidate, error) {
 	return listOtherInvocations(cl, func(i gitagency.Invocation) bool {
-		return !i.Broken && i.Verifies == "" && (i.Landing == "" || i.Landing == "rejected")
+		return !i.Broken && i.Verifies == "" && (i.Landing == "" || i.Landing == gitagency.StateRejected)
 	})
 }
 
 // invocationsInReview lists the invocations that can be rejected.
 func invocationsInReview(cl *commandLine) ([]candidate, error) {
-	return listInvocations(cl, func(i gitagency.Invocation) bool { return !i.Broken && i.Landing == "review" })
+	return listInvocations(cl, func(i gitagency.Invocation) bool { return !i.Broken && i.Landing == gitagency.StateReview })
 }
 
 // discardableInvocations lists the invocations that can be discarded and are not on the line yet.
@@ -239,7 +239,7 @@ func discardableInvocations(cl *commandLine) ([]candidate, error) {
 // landedInvocations lists the invocations whose landing can be reverted. A reverted one is listed too, since unland --push
 // retries its push.
 func landedInvocations(cl *commandLine) ([]candidate, error) {
-	return listInvocations(cl, func(i gitagency.Invocation) bool { return !i.Broken && i.Landing == "landed" })
+	return listInvocations(cl, func(i gitagency.Invocation) bool { return !i.Broken && i.Landing == gitagency.StateLanded })
 }
 
 // endedInvocations lists the invocations that were landed or discarded.

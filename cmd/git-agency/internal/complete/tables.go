@@ -92,7 +92,7 @@ var flagListers = map[string]lister{
 	"--memory":        freeText,
 	"--message":       freeText,
 	"--verify":        freeText,
-	"--mode":          oneOf("headed", "headless"),
+	"--mode":          oneOf(gitagency.ModeHeaded, gitagency.ModeHeadless),
 	"--name":          freeText,
 	"--nice":          freeText,
 	"--number":        freeText,

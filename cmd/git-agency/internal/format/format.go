@@ -251,7 +251,7 @@ func State(i gitagency.Invocation, now time.Time) string {
 		return "broken: " + i.BrokenReason
 	case i.Running && i.State != "blocked" && !i.RunningSince.IsZero() && now.After(i.RunningSince):
 		return i.State + " " + ShortDuration(now.Sub(i.RunningSince))
-	case i.State == "idle" && i.ExitCode != nil && *i.ExitCode != 0:
+	case i.State == gitagency.StateIdle && i.ExitCode != nil && *i.ExitCode != 0:
 		return "exited " + Number(i.ExitCode)
 	}
 	return strings.ReplaceAll(i.State, "_", " ")

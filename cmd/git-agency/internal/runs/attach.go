@@ -95,7 +95,7 @@ func (t Commands) reportEnded(inv gitagency.Invocation) error {
 		res.ExitCode = *inv.ExitCode
 	}
 	switch {
-	case res.Status == "finished":
+	case res.Status == gitagency.StatusFinished:
 		fmt.Fprintf(t.Stderr, "%s finished\n", inv.ID)
 	case res.ExitCode == 0: // no process was left to record another
 		res.ExitCode = hints.ExitFailed

@@ -76,7 +76,7 @@ func (t Commands) questionReporter(l *live, id string) func(question string, opt
 // ended shows how a run ended.
 func (l *live) ended(id string, res gitagency.RunResult, err error) {
 	if err != nil {
-		l.set(id, "failed", true)
+		l.set(id, gitagency.StatusFailed, true)
 		return
 	}
 	l.set(id, res.Status, true)

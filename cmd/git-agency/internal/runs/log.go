@@ -134,12 +134,12 @@ func describeEntry(e gitagency.LogEntry) (name string, lines []string) {
 		return "started", []string{f.origin()}
 	case "task", "answer":
 		return e.Event, textLines(f.Text, len(f.Text))
-	case "running":
+	case gitagency.StatusRunning:
 		if f.Runs == 0 { // on a task besides that of the invocation
 			return e.Event, []string{f.Runner}
 		}
 		return e.Event, []string{strings.TrimSpace(fmt.Sprintf("run %d %s", f.Runs, f.Runner))}
-	case "finished", "failed", "blocked", "stopped", "timed_out":
+	case gitagency.StatusFinished, gitagency.StatusFailed, gitagency.StatusBlocked, gitagency.StatusStopped, gitagency.StatusTimedOut:
 		return strings.ReplaceAll(e.Event, "_", " "), f.end()
 	case "question":
 		return e.Event, textLines(f.Question, maxLogText)

@@ -81,8 +81,9 @@ func (t Commands) resume(c *cli.Context, query string, req gitagency.ResumeRunRe
 	if err != nil {
 		return err
 	}
-	interactive := inv.Mode == "headed" && req.Task == nil && req.Answer == nil && inv.State != "rejected" // else it is given a text
-	if interactive && inv.SessionID != "" && !c.Bool("detach") && !t.hasTerminal() {                       // before anything is recorded
+	isGivenText := req.Task != nil || req.Answer != nil || inv.State == gitagency.StateRejected
+	interactive := inv.Mode == gitagency.ModeHeaded && !isGivenText
+	if interactive && inv.SessionID != "" && !c.Bool("detach") && !t.hasTerminal() { // before anything is recorded
 		return program.NewUsageError(c, errors.New("this agent was run on a terminal: give a task with -p, or resume it on one"))
 	}
 	if inv, err = repo.ResumeRun(c.Context, req); err != nil {

@@ -126,11 +126,11 @@ func reviewRank(inv gitagency.Invocation) int {
 	case inv.Verifies != "" || inv.Running && !isAsking(inv):
 	case inv.Question != "":
 		return 1
-	case inv.State == "review":
+	case inv.State == gitagency.StateReview:
 		return 2
-	case inv.State == "finished" && (inv.Ahead == nil || *inv.Ahead > 0):
+	case inv.State == gitagency.StatusFinished && (inv.Ahead == nil || *inv.Ahead > 0):
 		return 3
-	case inv.State == "failed" || inv.State == "timed_out" || inv.State == "stopped":
+	case slices.Contains([]string{gitagency.StatusFailed, gitagency.StatusTimedOut, gitagency.StatusStopped}, inv.State):
 		return 4
 	}
 	return 0
@@ -175,9 +175,9 @@ func reviewCommands(inv gitagency.Invocation) []string {
 	switch {
 	case inv.Question != "":
 		return []string{"resume " + inv.ID + " --answer '<answer>' --detach"}
-	case inv.State == "review":
+	case inv.State == gitagency.StateReview:
 		return []string{"diff " + inv.ID, "land " + inv.ID, "reject " + inv.ID + " -m '<reason>'"}
-	case inv.State == "finished":
+	case inv.State == gitagency.StatusFinished:
 		return []string{"diff " + inv.ID, "land " + inv.ID, "resume " + inv.ID + " -p '<what to do>' --detach"}
 	case inv.SessionID == "":
 		return []string{"diff " + inv.ID}

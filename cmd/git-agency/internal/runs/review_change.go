@@ -75,7 +75,8 @@ func (w *reviewWalk) readText(key string, inv gitagency.Invocation) (string, err
 
 // mayGoOn reports whether the agent of an invocation can go on without a further task.
 func mayGoOn(inv gitagency.Invocation) bool {
-	return inv.Question == "" && inv.Mode != "headed" && slices.Contains([]string{"failed", "stopped", "timed_out", "rejected"}, inv.State)
+	states := []string{gitagency.StatusFailed, gitagency.StatusStopped, gitagency.StatusTimedOut, gitagency.StateRejected}
+	return inv.Question == "" && inv.Mode != gitagency.ModeHeaded && slices.Contains(states, inv.State)
 }
 
 func isYes(answer string) bool { return slices.Contains([]string{"y", "yes"}, strings.ToLower(answer)) }
@@ -89,7 +90,7 @@ func (w *reviewWalk) reject(inv gitagency.Invocation, why string) (done, changed
 		}
 		return err
 	})
-	if code != 0 || inv.SessionID == "" || inv.Mode == "headed" {
+	if code != 0 || inv.SessionID == "" || inv.Mode == gitagency.ModeHeaded {
 		return code == 0, false, context.Cause(w.c.Context)
 	}
 	answer, err := w.ask("resume its agent with this reason? [y/N] ")

@@ -112,7 +112,7 @@ func reviewKeys(inv gitagency.Invocation) []string {
 		case "t", "o", "r":
 			return inv.SessionID == ""
 		case "j":
-			return inv.State != "review"
+			return inv.State != gitagency.StateReview
 		case "a":
 			return inv.Question == ""
 		}

@@ -257,7 +257,7 @@ func (t Commands) execute(c *cli.Context, repo *gitagency.Repository, invocation
 // reportEnd returns the error of a run; that of an interrupt, if that ended it.
 func (t Commands) reportEnd(ctx context.Context, res gitagency.RunResult) error {
 	err := t.endError(res)
-	if cause := context.Cause(ctx); cause != nil && res.Status == "stopped" {
+	if cause := context.Cause(ctx); cause != nil && res.Status == gitagency.StatusStopped {
 		t.printEnd(err)
 		t.PrintHint("'git agency resume " + res.ID + "' lets it go on, 'git agency discard " + res.ID + "' ends it")
 		return cause
@@ -310,9 +310,9 @@ func (t Commands) executeAll(ctx context.Context, c *cli.Context, repo *gitagenc
 // worseExit returns the exit code of several runs, given that of those before: one that asks counts most.
 func worseExit(code int, status string) int {
 	switch {
-	case status == "blocked" || code == hints.ExitBlocked:
+	case status == gitagency.StatusBlocked || code == hints.ExitBlocked:
 		return hints.ExitBlocked
-	case status != "finished":
+	case status != gitagency.StatusFinished:
 		return hints.ExitFailed
 	}
 	return code

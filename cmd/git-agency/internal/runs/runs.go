@@ -88,15 +88,15 @@ func (t Commands) endError(res gitagency.RunResult) error {
 		t.Warn(fmt.Sprintf("%s: %s", gitagency.ShortID(res.ID), term.OneLine(warning)))
 	}
 	switch res.Status {
-	case "finished":
+	case gitagency.StatusFinished:
 		return nil
-	case "blocked":
+	case gitagency.StatusBlocked:
 		t.printQuestion(res.ID, res.Question, res.QuestionOptions)
 		return &program.ChildError{Code: hints.ExitBlocked}
 	}
 	var message strings.Builder
 	fmt.Fprintf(&message, "%s %s", res.ID, describeStatus[res.Status])
-	if res.Reason != "" && res.Status == "failed" {
+	if res.Reason != "" && res.Status == gitagency.StatusFailed {
 		message.WriteString(": " + res.Reason)
 	}
 	for _, path := range res.Uncommitted {
@@ -109,7 +109,9 @@ func (t Commands) endError(res gitagency.RunResult) error {
 }
 
 // describeStatus says how a run ended.
-var describeStatus = map[string]string{"failed": "failed", "stopped": "was stopped", "timed_out": "timed out, and was ended"}
+var describeStatus = map[string]string{
+	gitagency.StatusFailed: "failed", gitagency.StatusStopped: "was stopped", gitagency.StatusTimedOut: "timed out, and was ended",
+}
 
 // runError is the error of a run that did not finish.
 type runError struct {
@@ -136,7 +138,7 @@ func Hints(err error) (lines []string, known bool) {
 			"commit and land them: git agency land " + id + " --commit-all -m '<message>'; 'run --commit-all' commits them at the end of a run",
 			"or let the agent go on: git agency resume " + id + " -p '<what to do>'",
 		}, true
-	case res.Status == "timed_out":
+	case res.Status == gitagency.StatusTimedOut:
 		return []string{"'git agency logs " + id + "' shows its output; 'git agency resume " + id + " --timeout <longer>' lets it go on"}, true
 	case res.SetupFailed:
 		return []string{

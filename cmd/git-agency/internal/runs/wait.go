@@ -105,7 +105,7 @@ func runsToWaitFor(c *cli.Context, repo *gitagency.Repository, args []string) ([
 	}
 	all, err := repo.Invocations(c.Context, gitagency.ListRequest{})
 	for _, inv := range all {
-		if inv.PID != 0 || inv.Status == "blocked" && inv.Question != "" {
+		if inv.PID != 0 || inv.Status == gitagency.StatusBlocked && inv.Question != "" {
 			found = append(found, inv)
 		}
 	}
