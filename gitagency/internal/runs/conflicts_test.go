@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/creation"
@@ -53,10 +54,11 @@ func TestNoteConflictTellsChangesOnce(t *testing.T) {
 	}
 }
 
-// The event of a conflict is bounded, whatever paths agents make.
+// The event of a conflict is bounded, whatever paths agents make, and has the time to the millisecond.
 func TestNoteConflictBoundsPaths(t *testing.T) {
 	t.Parallel()
 	l := sandboxtest.New(t, core.Options{})
+	l.Repo.Opts.Now = func() time.Time { return time.Unix(1, 234567890) }
 	pair := radar.Pair{A: l.Sandbox.ID, B: "other"}
 	for i := range 1000 {
 		pair.Paths = append(pair.Paths, fmt.Sprintf("%03d", i)+strings.Repeat("/directory", 400))
@@ -64,5 +66,8 @@ func TestNoteConflictBoundsPaths(t *testing.T) {
 	got, told, err := noteConflict(l.Repo, pair)
 	if err != nil || !told || got.Count != 1000 || len(got.Paths) != maxConflictPaths || len(got.Paths[0]) > maxConflictPath+len("…") {
 		t.Errorf("got %d of %d paths, %v, %v", len(got.Paths), got.Count, told, err)
+	}
+	if got.Time.Nanosecond() != 234e6 {
+		t.Errorf("the time is %v", got.Time)
 	}
 }

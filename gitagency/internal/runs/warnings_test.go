@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/sandboxtest"
@@ -13,6 +14,7 @@ import (
 func TestKeepWarningsIsBounded(t *testing.T) {
 	t.Parallel()
 	l := sandboxtest.New(t, core.Options{})
+	l.Repo.Opts.Now = func() time.Time { return time.Unix(1, 234567890) }
 	r := keepWarnings(l.Repo, l.Sandbox.ID)
 	for i := range 3 * maxKeptWarnings {
 		r.Warn("the same")
@@ -29,6 +31,9 @@ func TestKeepWarningsIsBounded(t *testing.T) {
 	}
 	if !strings.Contains(kept[0], `"message":"the same"`) || !strings.Contains(kept[maxKeptWarnings], "further warnings") {
 		t.Errorf("got %s and %s", kept[0], kept[maxKeptWarnings])
+	}
+	if !strings.Contains(kept[0], `"time":"1970-01-01T00:00:01.234Z"`) {
+		t.Errorf("the time has no milliseconds: %s", kept[0])
 	}
 	for i, line := range kept {
 		if strings.Contains(line, "the same") != (i == 0) || len(line) > 2*maxEventText {
