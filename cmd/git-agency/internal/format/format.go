@@ -249,7 +249,7 @@ func State(i gitagency.Invocation, now time.Time) string {
 	switch {
 	case i.Broken:
 		return "broken: " + i.BrokenReason
-	case i.Running && i.State != "blocked" && !i.RunningSince.IsZero() && now.After(i.RunningSince):
+	case i.Running && i.State != gitagency.StatusBlocked && !i.RunningSince.IsZero() && now.After(i.RunningSince):
 		return i.State + " " + ShortDuration(now.Sub(i.RunningSince))
 	case i.State == gitagency.StateIdle && i.ExitCode != nil && *i.ExitCode != 0:
 		return "exited " + Number(i.ExitCode)

@@ -26,7 +26,7 @@ var (
 	runningAgents = candidates{are: "agents run", only: "the only agent that runs", isOne: func(inv gitagency.Invocation) bool { return inv.PID != 0 }}
 	loggedRuns    = candidates{are: runningAgents.are, only: runningAgents.only, isOne: runningAgents.isOne, newest: true}
 	askingAgents  = candidates{are: "agents wait for an answer", only: "the only agent that waits for an answer", isOne: func(inv gitagency.Invocation) bool {
-		return inv.PID == 0 && inv.Status == gitagency.StatusBlocked && inv.Question != ""
+		return isAsking(inv) || inv.PID == 0 && inv.Status == gitagency.StatusBlocked && inv.Question != ""
 	}}
 )
 

@@ -137,7 +137,7 @@ func reviewRank(inv gitagency.Invocation) int {
 }
 
 // isAsking reports whether the agent of an invocation asks and waits for the answer while it runs.
-func isAsking(inv gitagency.Invocation) bool { return inv.PID != 0 && inv.State == "blocked" }
+func isAsking(inv gitagency.Invocation) bool { return inv.PID != 0 && inv.State == gitagency.StatusBlocked }
 
 // waitsSince returns the time since which an invocation waits for a person.
 func waitsSince(inv gitagency.Invocation) time.Time {
