@@ -59,7 +59,7 @@ differences; 3 no such invocation or snapshot; 4 broken; 5 refused for safety; 7
 				return err
 			}
 			switch {
-			case len(args) > 2 || len(args) == 2 && strings.Trim(args[1], "0123456789abcdef-@") != "":
+			case len(args) > 2 || len(args) == 2 && !looksLikeID(args[1]):
 				return program.NewUsageError(c, fmt.Errorf("unexpected argument %q; states come after --from and --to, paths after --", args[len(args)-1]))
 			case len(args) == 2 && (c.IsSet("from") || c.IsSet("to")):
 				return program.NewUsageError(c, errors.New("give either two invocations or --from and --to"))
@@ -76,7 +76,7 @@ differences; 3 no such invocation or snapshot; 4 broken; 5 refused for safety; 7
 			if len(args) == 2 {
 				req := t.diffRequest(c, args[0], form)
 				req.From, req.To = gitagency.DiffWork, args[1]+"/"+gitagency.DiffWork
-				return t.compare(c, repo, req)
+				return t.printComparison(c, repo, req)
 			}
 			query, err := program.CurrentUnlessNamed(c, repo, strings.Join(args, ""))
 			if err != nil {
@@ -87,13 +87,17 @@ differences; 3 no such invocation or snapshot; 4 broken; 5 refused for safety; 7
 	}
 }
 
+// looksLikeID reports whether a word can be the id of an invocation, the beginning of one, or @ or @-<n>; a state and most
+// paths cannot.
+func looksLikeID(word string) bool { return strings.Trim(word, "0123456789abcdef-@") == "" }
+
 // printDiff prints the diff of an invocation that the flags ask for; without flags, all that changed in its sandbox.
 func (t *tool) printDiff(c *cli.Context, repo *gitagency.Repository, query string, form gitagency.DiffForm) error {
-	return t.compare(c, repo, t.diffRequest(c, query, form))
+	return t.printComparison(c, repo, t.diffRequest(c, query, form))
 }
 
-// compare prints a diff.
-func (t *tool) compare(c *cli.Context, repo *gitagency.Repository, req gitagency.DiffRequest) error {
+// printComparison prints the diff of a request, in the form that the flags ask for. It sets Words of the request.
+func (t *tool) printComparison(c *cli.Context, repo *gitagency.Repository, req gitagency.DiffRequest) error {
 	format, err := t.diffFormat(repo, req.Form)
 	if err != nil {
 		return err

@@ -125,7 +125,7 @@ func (t *tool) printInvocations(c *cli.Context, repo *gitagency.Repository, invo
 	case err != nil:
 		return err
 	case len(present) == 0:
-		if hint := worktrees.FirstHint(repo); hint != "" {
+		if hint := worktrees.FirstSandboxHint(repo); hint != "" {
 			t.PrintHint(hint)
 		}
 	default:

@@ -16,8 +16,8 @@ func (t Commands) Reject() *cli.Command {
 		Usage:     "reject submitted work, with a reason",
 		UsageText: "git agency reject <id> -m <reason>",
 		Description: `Takes the work of a sandbox out of review. The sandbox does not change. 'show' prints the reason, and
-'submit' puts it back into review. 'resume' hands the reason to the agent. Rejected work can still be landed by its id, unless
-agency.requireReview is set.
+'submit' puts it back into review. 'resume' hands the reason to the agent. Rejected work can still be landed
+by its id, unless agency.requireReview is set.
 
 Exit status: 0 rejected; 1 failed, or it is not in review; 3 no such invocation; 4 broken; 75 locked; 129
 usage.`,

@@ -37,9 +37,9 @@ type Program struct {
 	ctx              context.Context       // context of this run
 	repo             *gitagency.Repository // nil until OpenRepository
 	pager            *pagerWriter
-	pageable         bool // whether the output may be paged: a long listing for people
-	unpaged          bool // whether the output is never paged
-	last             []func()
+	pageable         bool     // whether the output may be paged: a long listing for people
+	unpaged          bool     // whether the output is never paged
+	last             []func() // steps of AtEnd
 	outputStyle      func() (Style, error)
 	terminalSettings func() (gitagency.TerminalSettings, error)
 }
@@ -93,7 +93,8 @@ func (p *Program) RunCommandLine(ctx context.Context, args []string) int {
 	return code
 }
 
-// AtEnd has a step done after the result and the error of the command are printed. Its failure can only be a warning.
+// AtEnd adds a step that runs after the result and the error of the command are printed. It cannot change the exit code: a
+// failure is a warning.
 func (p *Program) AtEnd(step func()) { p.last = append(p.last, step) }
 
 // NewApp builds the urfave app and turns off urfave's defaults: usage texts on standard output, os.Exit inside of the

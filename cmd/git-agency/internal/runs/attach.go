@@ -61,7 +61,7 @@ func (t Commands) attach(ctx context.Context, repo *gitagency.Repository, query 
 	defer stop()
 	req := gitagency.AttachRunRequest{
 		ID: query, DetachKeys: keys, Screen: t.RawStdout,
-		Stdout: t.RawStdout, Stderr: t.RawStderr, OnEvent: t.printEvent,
+		Stdout: t.RawStdout, Stderr: t.RawStderr, OnEvent: eventPrinter(t.RawStdout),
 		OnNote: func(note gitagency.LogNote) { printNote(t.RawStderr, note) },
 	}
 	if !watch && t.hasTerminal() {

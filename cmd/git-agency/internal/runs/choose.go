@@ -14,21 +14,27 @@ import (
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-// candidates says which runs a command may mean that names none.
+// candidates says from which runs a command without an id chooses.
 type candidates struct {
-	are    string // what they have in common, as in "agents that run"
-	only   string // the same of a single one
-	isOne  func(inv gitagency.Invocation) bool
-	newest bool // without a candidate, the newest run counts, also one that has ended
+	several  string // says of several what they do: "agents run"
+	only     string // says the same of one: "the only agent that runs"
+	includes func(inv gitagency.Invocation) bool
+	orNewest bool // without a candidate, the newest run is chosen, also of an invocation that has ended
 }
 
 var (
-	runningAgents = candidates{are: "agents run", only: "the only agent that runs", isOne: func(inv gitagency.Invocation) bool { return inv.PID != 0 }}
-	loggedRuns    = candidates{are: runningAgents.are, only: runningAgents.only, isOne: runningAgents.isOne, newest: true}
-	askingAgents  = candidates{are: "agents wait for an answer", only: "the only agent that waits for an answer", isOne: func(inv gitagency.Invocation) bool {
-		return isAsking(inv) || inv.PID == 0 && inv.Status == gitagency.StatusBlocked && inv.Question != ""
-	}}
+	runningAgents = candidates{several: "agents run", only: "the only agent that runs", includes: isRunning}
+	loggedRuns    = candidates{several: runningAgents.several, only: runningAgents.only, includes: isRunning, orNewest: true}
+	askingAgents  = candidates{several: "agents wait for an answer", only: "the only agent that waits for an answer", includes: waitsForAnswer}
 )
+
+// isRunning reports whether the agent of an invocation runs.
+func isRunning(inv gitagency.Invocation) bool { return inv.PID != 0 }
+
+// waitsForAnswer reports whether the agent of an invocation waits for an answer, also one that has ended its run.
+func waitsForAnswer(inv gitagency.Invocation) bool {
+	return asksWhileRunning(inv) || inv.PID == 0 && inv.Status == gitagency.StatusBlocked && inv.Question != ""
+}
 
 // openForRun opens the repository for a command about one run: the named one, that of the sandbox around the current
 // directory, or the only candidate.
@@ -45,14 +51,15 @@ func (t Commands) openForRun(c *cli.Context, from candidates) (_ *gitagency.Repo
 	return repo, id, err
 }
 
-// chooseRun returns the run that a command is about, as openForRun does, and says on standard error which one it chose.
+// chooseRun returns the id of the run that a command is about, as openForRun does. It prints on standard error which
+// candidate it chose.
 func (t Commands) chooseRun(c *cli.Context, repo *gitagency.Repository, query string, from candidates) (string, error) {
 	id, err := program.CurrentUnlessNamed(c, repo, query)
 	var usage *program.UsageError
 	if !errors.As(err, &usage) {
 		return id, err
 	}
-	all, listErr := repo.Invocations(c.Context, gitagency.ListRequest{All: from.newest})
+	all, listErr := repo.Invocations(c.Context, gitagency.ListRequest{All: from.orNewest})
 	if listErr != nil {
 		return "", listErr
 	}
@@ -62,12 +69,12 @@ func (t Commands) chooseRun(c *cli.Context, repo *gitagency.Repository, query st
 		if inv.Broken || inv.SessionID == "" {
 			continue
 		}
-		if newest = inv; from.isOne(inv) {
+		if newest = inv; from.includes(inv) {
 			found = append(found, inv)
 		}
 	}
 	why := from.only
-	if len(found) == 0 && from.newest && newest.ID != "" {
+	if len(found) == 0 && from.orNewest && newest.ID != "" {
 		found, why = []gitagency.Invocation{newest}, "the newest run"
 	}
 	switch len(found) {
@@ -81,10 +88,10 @@ func (t Commands) chooseRun(c *cli.Context, repo *gitagency.Repository, query st
 	for _, inv := range found {
 		list.WriteString("\n  " + describeRun(inv))
 	}
-	return "", &program.UsageError{Err: fmt.Errorf("no <id> given, and several %s:%s", from.are, list.String()), Usage: usage.Usage}
+	return "", &program.UsageError{Err: fmt.Errorf("no <id> given, and several %s:%s", from.several, list.String()), Usage: usage.Usage}
 }
 
 // describeRun returns the id of a run with its name, or the beginning of its task.
 func describeRun(inv gitagency.Invocation) string {
-	return format.IDWithName(inv.ID, term.OneLine(term.Cut(cmp.Or(inv.Name, inv.Task), 60)))
+	return format.IDWithName(inv.ID, term.Cut(cmp.Or(inv.Name, inv.Task), 60))
 }

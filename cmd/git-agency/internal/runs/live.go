@@ -22,7 +22,7 @@ type live struct {
 	mu    sync.Mutex
 	lines []liveLine
 	shown int  // number of lines on the terminal
-	bell  bool // ring when the lines are drawn next
+	bell  bool // whether the bell is rung when the lines are drawn next
 	stop  chan struct{}
 	done  chan struct{}
 }
@@ -82,7 +82,7 @@ func (l *live) ended(id string, res gitagency.RunResult, err error) {
 	l.set(id, res.Status, true)
 }
 
-// ring rings the bell of the terminal: the user may look elsewhere.
+// ring has the bell of the terminal rung with the next lines, since the user may not watch them.
 func (l *live) ring() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -37,7 +37,7 @@ Exit status: 0 printed; 1 no agent was run in it, or reading failed; 3 no such i
 			}
 			req := gitagency.LogsRequest{
 				ID: query, Raw: c.Bool("raw"), Follow: c.Bool("follow"), Stdout: t.RawStdout, Stderr: t.RawStderr,
-				OnEvent: t.printEvent, OnNote: func(note gitagency.LogNote) { printNote(t.RawStderr, note) },
+				OnEvent: eventPrinter(t.RawStdout), OnNote: func(note gitagency.LogNote) { printNote(t.RawStderr, note) },
 			}
 			return repo.Logs(c.Context, req)
 		},
@@ -46,22 +46,25 @@ Exit status: 0 printed; 1 no agent was run in it, or reading failed; 3 no such i
 
 // printNote prints a note about the output of an agent in a line of its own.
 func printNote(w io.Writer, note gitagency.LogNote) {
-	text := "no agent wrote anything; agency.setup wrote this"
-	began := note.Began.UTC().Format(time.RFC3339)
+	text, began := "", note.Began.UTC().Format(time.RFC3339)
 	switch {
 	case note.Kind == gitagency.NoteDropped:
 		text = "older output was dropped"
-	case note.Kind == gitagency.NoteRun && note.Run == 0:
+	case note.Kind == gitagency.NoteSetup:
+		text = "no agent wrote anything; agency.setup wrote this"
+	case note.Run == 0:
 		text = "conflicts of a landing, " + began
-	case note.Kind == gitagency.NoteRun:
+	default:
 		text = fmt.Sprintf("run %d, %s", note.Run, began)
 	}
 	fmt.Fprintf(w, "--- %s ---\n", text)
 }
 
-// printEvent prints an event of an agent for people.
-func (t Commands) printEvent(e gitagency.RunEvent) {
-	if text := describeEvent(e); text != "" {
-		fmt.Fprintln(t.RawStdout, term.Printable(text))
+// eventPrinter returns a function that prints events of an agent for people.
+func eventPrinter(w io.Writer) func(gitagency.RunEvent) {
+	return func(e gitagency.RunEvent) {
+		if text := describeEvent(e); text != "" {
+			fmt.Fprintln(w, term.Printable(text))
+		}
 	}
 }

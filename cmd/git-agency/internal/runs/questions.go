@@ -83,7 +83,8 @@ func numberOptions(options []string) []string {
 	return numbered
 }
 
-// chooseOption returns the option whose number a text is; the text itself if it is no such number, or an option.
+// chooseOption returns the option with the number that a text is. Any other text, and one that is itself an option, is the
+// answer as it is.
 func chooseOption(text string, options []string) string {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > len(options) || slices.Contains(options, text) {

@@ -123,7 +123,7 @@ func listWaiting(c *cli.Context, repo *gitagency.Repository, ids []string) ([]gi
 // reviewRank returns the place of an invocation in a review; 0 for one that does not wait for a person.
 func reviewRank(inv gitagency.Invocation) int {
 	switch {
-	case inv.Verifies != "" || inv.Running && !isAsking(inv):
+	case inv.Verifies != "" || inv.Running && !asksWhileRunning(inv):
 	case inv.Question != "":
 		return 1
 	case inv.State == gitagency.StateReview:
@@ -136,8 +136,10 @@ func reviewRank(inv gitagency.Invocation) int {
 	return 0
 }
 
-// isAsking reports whether the agent of an invocation asks and waits for the answer while it runs.
-func isAsking(inv gitagency.Invocation) bool { return inv.PID != 0 && inv.State == gitagency.StatusBlocked }
+// asksWhileRunning reports whether the agent of an invocation asks and waits for the answer while it runs.
+func asksWhileRunning(inv gitagency.Invocation) bool {
+	return inv.PID != 0 && inv.State == gitagency.StatusBlocked
+}
 
 // waitsSince returns the time since which an invocation waits for a person.
 func waitsSince(inv gitagency.Invocation) time.Time {

@@ -24,7 +24,7 @@ func (w *reviewWalk) change(key string, inv gitagency.Invocation) (done, changed
 	case err != nil || now.State != inv.State || now.Runs != inv.Runs || now.Question != inv.Question:
 		w.tellMoved(inv.ID)
 		return true, false, nil
-	case isAsking(inv): // it may have changed files since
+	case asksWhileRunning(inv): // it may have changed files since
 	case now.SubmittedCommit != inv.SubmittedCommit || format.Number(now.Ahead) != format.Number(inv.Ahead) || format.Number(now.Dirty) != format.Number(inv.Dirty):
 		fmt.Fprintf(w.RawStdout, "the work of %s has changed meanwhile; nothing was done\n", inv.ID)
 		return false, true, nil

@@ -107,12 +107,7 @@ func (w *reviewWalk) view(key string, inv gitagency.Invocation) {
 		w.RunPart([]string{"logs", inv.ID}, true, func() error {
 			return w.repo.Logs(w.c.Context, gitagency.LogsRequest{
 				ID: inv.ID, Stdout: w.Stdout, Stderr: w.Stdout,
-				OnEvent: func(e gitagency.RunEvent) {
-					if text := describeEvent(e); text != "" {
-						fmt.Fprintln(w.Stdout, term.Printable(text))
-					}
-				},
-				OnNote: func(note gitagency.LogNote) { printNote(w.Stdout, note) },
+				OnEvent: eventPrinter(w.Stdout), OnNote: func(note gitagency.LogNote) { printNote(w.Stdout, note) },
 			})
 		})
 	case "t":

@@ -39,7 +39,7 @@ func (w *reviewWalk) walk(waiting []gitagency.Invocation) error {
 			if err != nil {
 				return err
 			}
-			if len(now) == 0 || now[0].Running && !isAsking(now[0]) || reviewRank(now[0]) == 0 && reviewRank(inv) > 0 {
+			if len(now) == 0 || now[0].Running && !asksWhileRunning(now[0]) || reviewRank(now[0]) == 0 && reviewRank(inv) > 0 {
 				w.tellMoved(inv.ID)
 				break
 			}
@@ -105,7 +105,7 @@ var changingKeys = []string{"L", "j", "a", "r", "x"}
 func reviewKeys(inv gitagency.Invocation) []string {
 	keys := []string{"d", "t", "l", "o", "L", "j", "a", "r", "x", "s", "q", "?"}
 	return slices.DeleteFunc(keys, func(key string) bool {
-		if isAsking(inv) && key != "a" && slices.Contains(changingKeys, key) {
+		if asksWhileRunning(inv) && key != "a" && slices.Contains(changingKeys, key) {
 			return true
 		}
 		switch key {
@@ -122,7 +122,7 @@ func reviewKeys(inv gitagency.Invocation) []string {
 
 // keyProblem says why an answer is not possible.
 func keyProblem(key string, inv gitagency.Invocation) string {
-	if isAsking(inv) && slices.Contains(changingKeys, key) {
+	if asksWhileRunning(inv) && slices.Contains(changingKeys, key) {
 		return "its agent runs, and waits for the answer"
 	}
 	switch key {

@@ -60,8 +60,8 @@ An agent that leaves uncommitted changes has failed: the files are listed and th
 
 Exit status: that of the agent; 0 finished; 1 uncommitted changes, or the agent reports a failure; 6 the
 preflight failed, nothing was created; 7 the agent asks a question; 124 timed out; 125 the sandbox could
-not be set up, or agency.setup failed; 3 no such worktree; 4 broken; 5 refused for safety; 75 locked; 129 usage; 130, 143
-interrupted or stopped. Of several runs: 0 all finished, 7 one asks, else 1.`,
+not be set up, or agency.setup failed; 3 no such worktree; 4 broken; 5 refused for safety; 75 locked; 129
+usage; 130, 143 interrupted or stopped. Of several runs: 0 all finished, 7 one asks, else 1.`,
 		Flags: program.WithRepositoryLockFlag(program.WithJSONFlag(slices.Concat([]cli.Flag{
 			&cli.GenericFlag{Name: "runner", Value: &argv.RepeatedFlag{}, Usage: "the agent `RUNNER`; may be repeated"},
 			&cli.IntFlag{Name: "number", Aliases: []string{"n"}, Usage: "start `NUMBER` agents from the same commit", Value: 1},
@@ -221,20 +221,20 @@ func (t Commands) execute(c *cli.Context, repo *gitagency.Repository, invocation
 		}
 		return t.executeAll(ctx, c, repo, invocations)
 	}
-	req := gitagency.ExecuteRunRequest{ID: invocations[0].ID, Force: t.SecondInterrupt, Later: t.AtEnd}
+	id := invocations[0].ID
+	req := gitagency.ExecuteRunRequest{ID: id, Force: t.SecondInterrupt, Later: t.AtEnd}
+	req.OnQuestion = func(question string, options []string) { t.printQuestion(id, question, options) }
 	endLive := func() {}
 	switch {
 	case interactive:
 		req.Terminal, req.Stdin, req.Stdout, req.Stderr = true, os.Stdin, t.RawStdout, t.RawStderr
+		req.OnQuestion = nil // it would write into the screen of the agent
 	case term.IsTerminal(t.RawStderr) && repo.HasStream(invocations[0].Runner): // events instead of output, which goes to the logs
 		live := t.newLive(invocations)
-		req.OnEvent, endLive = live.reporter(invocations[0].ID), live.end
-		req.OnQuestion = t.questionReporter(live, invocations[0].ID)
+		req.OnEvent, endLive = live.reporter(id), live.end
+		req.OnQuestion = t.questionReporter(live, id)
 	case !c.Bool("json"):
 		req.Stdout, req.Stderr = t.RawStdout, t.RawStderr
-		fallthrough
-	default:
-		req.OnQuestion = func(question string, options []string) { t.printQuestion(req.ID, question, options) }
 	}
 	res, err := repo.ExecuteRun(ctx, req)
 	endLive()

@@ -62,7 +62,7 @@ func (t Commands) wait(c *cli.Context) error {
 			return err
 		case inv := <-ended:
 			status := inv.Status
-			if isAsking(inv) {
+			if asksWhileRunning(inv) {
 				status = inv.State
 			}
 			results, code = append(results, inv), worseExit(code, status)
@@ -105,7 +105,7 @@ func runsToWaitFor(c *cli.Context, repo *gitagency.Repository, args []string) ([
 	}
 	all, err := repo.Invocations(c.Context, gitagency.ListRequest{})
 	for _, inv := range all {
-		if inv.PID != 0 || inv.Status == gitagency.StatusBlocked && inv.Question != "" {
+		if isRunning(inv) || waitsForAnswer(inv) {
 			found = append(found, inv)
 		}
 	}

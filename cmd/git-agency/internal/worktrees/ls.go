@@ -80,9 +80,9 @@ func noWorktreesHint(repo *gitagency.Repository, all bool) string {
 	return text
 }
 
-// FirstHint says how to get to the first sandbox of a repository without integration worktrees. It is empty in a
+// FirstSandboxHint says how to get to the first sandbox of a repository without integration worktrees. It is empty in a
 // moved repository, of which a warning has said what to type.
-func FirstHint(repo *gitagency.Repository) string {
+func FirstSandboxHint(repo *gitagency.Repository) string {
 	const none = "there are no sandboxes; "
 	why, moved := reasonAgainstAdoption(repo)
 	switch {
