@@ -11,7 +11,7 @@ import (
 )
 
 // requestedOrigin returns the start point that a request names, without what its worktree adds.
-func requestedOrigin(ctx context.Context, r *core.Repository, req Request) (Point, error) {
+func requestedOrigin(ctx context.Context, r *core.Repository, req Request) (StartPoint, error) {
 	origin, err := snapshotStartPoint(ctx, r, req.FromSnapshot)
 	if err != nil || req.From == "" {
 		return origin, err
@@ -44,7 +44,7 @@ func isOnlyOfAgents(ctx context.Context, r *core.Repository, commit string) (boo
 }
 
 // explainMissingBranch replaces the error of a start from the branch of a created worktree if that branch does not exist.
-func explainMissingBranch(ctx context.Context, r *core.Repository, repo *git.Repo, wt core.Worktree, origin Point, err error) error {
+func explainMissingBranch(ctx context.Context, r *core.Repository, repo *git.Repo, wt core.Worktree, origin StartPoint, err error) error {
 	if !fault.Is[*fault.NoCommitError](err) || wt.Branch == "" || origin.Base != core.HeadsPrefix+wt.Branch {
 		return err
 	}

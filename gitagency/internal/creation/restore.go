@@ -139,8 +139,8 @@ func planRestore(ctx context.Context, r *core.Repository, repo *git.Repo, entry 
 }
 
 // trashStartPoint returns the start point for the trash ref of an invocation.
-func trashStartPoint(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta]) (Point, error) {
-	from := Point{Base: entry.Record.BaseCommit, UntrustedConfig: !r.TrustsRepoConfig(entry.ID)}
+func trashStartPoint(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta]) (StartPoint, error) {
+	from := StartPoint{Base: entry.Record.BaseCommit, UntrustedConfig: !r.TrustsRepoConfig(entry.ID)}
 	if id := entry.Record.IntegrationWorktreeID; ids.Valid(id) {
 		wt := r.WorktreeFromEntry(r.Store.Worktree(r.ID, id, nil))
 		branch := core.IntegrationBranch(entry.Record, wt.Entry.Record)
@@ -189,7 +189,7 @@ func trashStartPoint(ctx context.Context, r *core.Repository, repo *git.Repo, en
 
 // stageSubmodules sets the index of a start point that has none of its own and whose snapshot changes submodules. Commits of
 // submodules are captured from the index, so the index was then the same as the files, and is not kept twice.
-func (from *Point) stageSubmodules(ctx context.Context, repo *git.Repo) error {
+func (from *StartPoint) stageSubmodules(ctx context.Context, repo *git.Repo) error {
 	if from.index != "" || from.Snapshot == from.Head {
 		return nil
 	}

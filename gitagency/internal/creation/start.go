@@ -96,7 +96,7 @@ type Plan struct {
 	prims      store.Primitives
 	limits     store.Limits
 	allowed    *store.Allowed // of a restored sandbox
-	origin     Point
+	origin     StartPoint
 	worktreeID string // id of the integration worktree
 	verifies   string // invocation whose landing is verified in this sandbox; empty for ordinary ones
 	restores   string // ended invocation whose sandbox is restored; empty for ordinary ones
@@ -118,7 +118,7 @@ func planStart(ctx context.Context, r *core.Repository, req Request) (Plan, erro
 }
 
 // PlanVerify plans the temporary sandbox in which the landing of an invocation is verified.
-func PlanVerify(ctx context.Context, r *core.Repository, req Request, verifies string, origin Point) (Plan, error) {
+func PlanVerify(ctx context.Context, r *core.Repository, req Request, verifies string, origin StartPoint) (Plan, error) {
 	plan, err := planPrimitives(ctx, r, req)
 	if err != nil {
 		return plan, err
@@ -241,7 +241,7 @@ func StartLocked(ctx context.Context, r *core.Repository, repo *git.Repo, req Pl
 }
 
 // findOrigin completes the start point of a plan with the state of its worktree.
-func findOrigin(ctx context.Context, r *core.Repository, repo *git.Repo, req Plan, wt core.Worktree, listing worktree.Listing) (Point, error) {
+func findOrigin(ctx context.Context, r *core.Repository, repo *git.Repo, req Plan, wt core.Worktree, listing worktree.Listing) (StartPoint, error) {
 	origin := req.origin
 	if origin.branch != "" || req.verifies != "" {
 		return origin, nil
@@ -261,7 +261,7 @@ func findOrigin(ctx context.Context, r *core.Repository, repo *git.Repo, req Pla
 }
 
 // allocateStart allocates an id for a sandbox, and resolves its start point.
-func allocateStart(ctx context.Context, r *core.Repository, repo *git.Repo, origin Point) (id string, at time.Time, point Point, err error) {
+func allocateStart(ctx context.Context, r *core.Repository, repo *git.Repo, origin StartPoint) (id string, at time.Time, point StartPoint, err error) {
 	shortIDTaken, err := r.ShortIDCheck()
 	if err != nil {
 		return "", at, point, err
@@ -313,8 +313,8 @@ func checkLabel(what, label string) error {
 	return nil
 }
 
-// Point is the initial state of a sandbox.
-type Point struct {
+// StartPoint is the initial state of a sandbox.
+type StartPoint struct {
 	Base                  string // base commit, which the sandbox is compared with later
 	Snapshot, Head, index string // to start from a snapshot: its commit, the commit at HEAD and the tree of the index
 	UntrustedConfig       bool   // do not run programs that the configuration of the repository names
@@ -325,7 +325,7 @@ type Point struct {
 // resolveStartPoint resolves the start point to object ids, once. The same git call checks for what would make the
 // creation fail: a tracked .agency, a branch called "agency", and an existing branch with the name of the sandbox's
 // branch, which it returns as taken.
-func resolveStartPoint(ctx context.Context, r *core.Repository, repo *git.Repo, from Point, branch string) (_ Point, taken string, err error) {
+func resolveStartPoint(ctx context.Context, r *core.Repository, repo *git.Repo, from StartPoint, branch string) (_ StartPoint, taken string, err error) {
 	names := []string{from.Base + "^{commit}", core.HeadsPrefix + core.BranchNamespace, branch}
 	sources := []string{from.Base}
 	if from.Snapshot != "" {
@@ -338,14 +338,14 @@ func resolveStartPoint(ctx context.Context, r *core.Repository, repo *git.Repo, 
 	}
 	found, err := repo.Lookup(ctx, names...)
 	if err != nil {
-		return Point{}, "", err
+		return StartPoint{}, "", err
 	}
 	if found[0].Missing() {
-		return Point{}, "", &fault.NoCommitError{Name: core.ShortBranch(from.Base)}
+		return StartPoint{}, "", &fault.NoCommitError{Name: core.ShortBranch(from.Base)}
 	}
 	from.Base = found[0].OID
 	if from.Snapshot != "" && found[3].Missing() {
-		return Point{}, "", &fault.NoCommitError{Name: from.Head}
+		return StartPoint{}, "", &fault.NoCommitError{Name: from.Head}
 	}
 	for i, tracked := range found[first:] {
 		if !tracked.Missing() {
@@ -353,12 +353,12 @@ func resolveStartPoint(ctx context.Context, r *core.Repository, repo *git.Repo, 
 			if from.Snapshot != "" {
 				commit = sources[i]
 			}
-			return Point{}, "", &fault.TrackedMarkerError{Commit: commit}
+			return StartPoint{}, "", &fault.TrackedMarkerError{Commit: commit}
 		}
 	}
 	switch {
 	case !found[1].Missing():
-		return Point{}, "", &fault.BranchInTheWayError{Branch: core.BranchNamespace}
+		return StartPoint{}, "", &fault.BranchInTheWayError{Branch: core.BranchNamespace}
 	case !found[2].Missing():
 		taken = branch
 	}

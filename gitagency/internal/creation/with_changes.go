@@ -48,32 +48,32 @@ func (c uncommittedWork) count(ctx context.Context) (int, error) {
 
 // startPoint returns a start point with the uncommitted work: HEAD, the index and all files that are neither ignored nor
 // look like credentials. It writes objects, but no ref.
-func (c uncommittedWork) startPoint(ctx context.Context, head string) (_ Point, err error) {
+func (c uncommittedWork) startPoint(ctx context.Context, head string) (_ StartPoint, err error) {
 	dir, err := git.MakeTempDir()
 	if err != nil {
-		return Point{}, err
+		return StartPoint{}, err
 	}
 	defer func() { err = errors.Join(err, dir.Remove()) }()
 	run, index := c.run, filepath.Join(dir.Path, "index")
 	run.Env = append(run.Env, "GIT_INDEX_FILE="+index)
 	if err := copyIndex(filepath.Join(c.run.GitDir, "index"), index); err != nil {
-		return Point{}, err
+		return StartPoint{}, err
 	}
 	staged, err := c.writeTree(ctx, run)
 	if err != nil {
-		return Point{}, err
+		return StartPoint{}, err
 	}
 	if err := c.addFiles(ctx, run); err != nil {
-		return Point{}, err
+		return StartPoint{}, err
 	}
 	files, err := c.writeTree(ctx, run)
 	if err != nil {
-		return Point{}, err
+		return StartPoint{}, err
 	}
 	author := core.ToolIdentity
 	run.Env = append(run.Env, "GIT_AUTHOR_NAME="+author.Name, "GIT_AUTHOR_EMAIL="+author.Email, "GIT_COMMITTER_NAME="+author.Name, "GIT_COMMITTER_EMAIL="+author.Email)
 	commit, err := c.repo.RunWrite(ctx, run, "commit-tree", "--no-gpg-sign", "-p", head, "-m", "agency: uncommitted work of "+c.tree, files)
-	return Point{Base: head, Snapshot: strings.TrimSpace(string(commit)), Head: head, index: staged}, err
+	return StartPoint{Base: head, Snapshot: strings.TrimSpace(string(commit)), Head: head, index: staged}, err
 }
 
 // copyIndex copies the index of a worktree; one without an index has no tracked files. The copy has the time of the original:
@@ -140,14 +140,14 @@ func (c uncommittedWork) addFiles(ctx context.Context, run git.RunOptions) error
 }
 
 // changesStartPoint returns a start point with the uncommitted work of a worktree, which has the commit head checked out.
-func changesStartPoint(ctx context.Context, r *core.Repository, repo *git.Repo, wt core.Worktree, head string) (Point, error) {
+func changesStartPoint(ctx context.Context, r *core.Repository, repo *git.Repo, wt core.Worktree, head string) (StartPoint, error) {
 	changes, err := openChanges(r, repo, wt)
 	if err != nil {
-		return Point{}, err
+		return StartPoint{}, err
 	}
 	point, err := changes.startPoint(ctx, head)
 	if err != nil {
-		return Point{}, fmt.Errorf("read the uncommitted work in %s: %w", wt.TreePath, err)
+		return StartPoint{}, fmt.Errorf("read the uncommitted work in %s: %w", wt.TreePath, err)
 	}
 	return point, nil
 }

@@ -152,7 +152,7 @@ func (v *verification) waitTurn(ctx context.Context, worktree string) (err error
 // startSandbox creates the temporary sandbox with the candidate's files, and the walls and limits of the landed sandbox.
 func (v *verification) startSandbox(ctx context.Context, repo *git.Repo, c candidate) (string, error) {
 	r, of := v.r, v.r.Store.Invocation(v.r.ID, v.req.ID, nil).Record
-	from := creation.Point{Base: c.commit}
+	from := creation.StartPoint{Base: c.commit}
 	if !c.trustedConfig && (len(r.Git.UntrustedFilters()) > 0 || r.Git.ConfigVariesByWorktree()) {
 		// attributes written by an agent must not select filters that an agent configured
 		from.Snapshot, from.Head, from.UntrustedConfig = c.commit, c.commit, true

@@ -66,8 +66,8 @@ func checkRunner(ctx context.Context, s *subject) result {
 	return passed("%s, version %s; tried with %s", program, version, s.agent.spec.Tried)
 }
 
-// findProgram returns the path of the program, relative if it is one of the sandbox; empty with the result if there is none
-// to look for, or it was not found.
+// findProgram returns the path of the program: a relative one names a file of the sandbox. It is empty, with the result, if
+// there is none to look for, or it was not found.
 func (a agent) findProgram(env []string) (string, result) {
 	word, install := "", ""
 	switch {

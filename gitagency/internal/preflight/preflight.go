@@ -168,7 +168,7 @@ type subject struct {
 	primsErr error            // *fault.UnsupportedError of one that cannot be built; prims then has defaults
 
 	plan func() (sandbox.ExplainedWalls, error) // walls of the sandbox
-	base func() (base, error)                   // what the sandbox would start from
+	base func() (base, error)                   // commit that the sandbox would start from
 }
 
 func newSubject(r *core.Repository, req Request, findSpec func(name string) (runner.Spec, bool)) (*subject, error) {

@@ -34,7 +34,7 @@ func checkBase(_ context.Context, s *subject) result {
 // base is the commit that a sandbox would start from.
 type base struct {
 	commit   string
-	warnings []string // of the start
+	warnings []string // those of creation.CheckBase
 }
 
 func findBase(ctx context.Context, s *subject) (found base, err error) {

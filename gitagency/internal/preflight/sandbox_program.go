@@ -16,7 +16,7 @@ import (
 )
 
 // checkInSandbox checks that a new sandbox will have a program at a relative path, and that it can be executed there. A
-// sandbox that exists may have any file, and so may one that a command prepares.
+// sandbox that exists may have any file, and so may one that agency.setup prepares.
 func (s *subject) checkInSandbox(ctx context.Context, program string) result {
 	looked := passed("%s is looked up in the sandbox", program)
 	name := path.Clean(program)
@@ -34,7 +34,7 @@ func (s *subject) checkInSandbox(ctx context.Context, program string) result {
 		return failedBy(err)
 	case !known || mode == object.ModeSymlinkText:
 		return looked
-	case mode == "" && s.mayBringAlong(name):
+	case mode == "" && s.mayBeCopied(name):
 		return looked
 	case mode == "":
 		return result{
@@ -50,8 +50,8 @@ func (s *subject) checkInSandbox(ctx context.Context, program string) result {
 	return passed("%s, of the commit that the sandbox starts from", program)
 }
 
-// mayBringAlong reports whether a file of the integration worktree may get into the sandbox without being committed.
-func (s *subject) mayBringAlong(name string) bool {
+// mayBeCopied reports whether --with-changes or agency.copy may put a file of the integration worktree into the sandbox.
+func (s *subject) mayBeCopied(name string) bool {
 	wt, err := s.repo.WithWarn(nil).Worktree(s.req.Start.Worktree)
 	if err != nil || wt.TreePath == "" {
 		return true // checkBase reports it
@@ -73,14 +73,14 @@ func (s *subject) pathInWorktree(file string) (name string, isIn bool) {
 	return name, err == nil && filepath.IsLocal(name)
 }
 
-// entryMode returns the mode of a path in the tree of a commit; empty if it has none. known is false if the path leads
-// through a symbolic link or a submodule.
+// entryMode returns the mode of a path in the tree of a commit; empty if the tree has no such path. known is false if a
+// symbolic link or a submodule is on the way to it.
 func entryMode(ctx context.Context, repo *git.Repo, commit, name string) (mode string, known bool, err error) {
 	args := []string{"ls-tree", "-z", "--full-tree", commit, "--", name}
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 		args = append(args, dir)
 	}
-	out, err := repo.RunRead(ctx, git.RunOptions{}, args...)
+	out, err := repo.RunRead(ctx, git.RunOptions{Reading: repo.ReadingOf("listing files of " + commit)}, args...)
 	if err != nil {
 		return "", false, err
 	}

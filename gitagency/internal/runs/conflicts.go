@@ -35,14 +35,14 @@ type conflictEvent struct {
 	Count int       `json:"count,omitempty"` // number of all paths in conflict
 }
 
-// findConflicts asks radar with which other sandboxes this one conflicts, if it has changed since it was asked last, and
-// tells what has changed. A failure is only a warning.
+// findConflicts computes with which other sandboxes this one conflicts, if it has changed since the last time, and appends
+// an event for each conflict that has begun or ended. A failure is only a warning.
 func (a *attempt) findConflicts(ctx context.Context) {
 	if !a.changed {
 		return
 	}
 	pairs, err := radar.PairsOf(ctx, a.repo, a.sandbox.ID)
-	if errors.Is(ctx.Err(), context.Canceled) { // the run has ended, and its end asks again
+	if errors.Is(ctx.Err(), context.Canceled) { // the run has ended, and announce computes them again
 		return
 	}
 	a.changed = false
@@ -50,11 +50,11 @@ func (a *attempt) findConflicts(ctx context.Context) {
 		a.repo.Warn("sandbox %s: conflicts with other sandboxes are not known: %v", a.sandbox.ID, err)
 	}
 	for _, p := range pairs {
-		event, told, err := noteConflict(a.repo, p)
+		event, isNew, err := noteConflict(a.repo, p)
 		if err != nil {
-			a.repo.Warn("sandbox %s: the conflict with %s cannot be noted: %v", a.sandbox.ID, p.B, err)
+			a.repo.Warn("sandbox %s: it cannot be recorded whether it conflicts with %s: %v", a.sandbox.ID, p.B, err)
 		}
-		if !told {
+		if !isNew {
 			continue
 		}
 		a.repo.AppendEvent(a.sandbox.ID, event)
@@ -64,20 +64,20 @@ func (a *attempt) findConflicts(ctx context.Context) {
 	}
 }
 
-// noteConflict notes whether two sandboxes conflict, and returns the event of a change. told is false if there is none, or
-// if the process that runs the agent of the other sandbox has told it.
-func noteConflict(r *core.Repository, p radar.Pair) (event conflictEvent, told bool, err error) {
+// noteConflict records whether two sandboxes conflict, and returns the event of a change. isNew is false if nothing has
+// changed, or if the process of the other sandbox has recorded the change.
+func noteConflict(r *core.Repository, p radar.Pair) (event conflictEvent, isNew bool, err error) {
 	if p.Clean {
-		told, err = r.Store.ClearConflict(r.ID, p.A, p.B)
+		isNew, err = r.Store.ClearConflict(r.ID, p.A, p.B)
 		event.Event = conflictEnded
 	} else {
-		told, err = r.Store.MarkConflict(r.ID, p.A, p.B)
+		isNew, err = r.Store.MarkConflict(r.ID, p.A, p.B)
 		event.Event, event.Count = conflictBegan, len(p.Paths)
 		for _, path := range p.Paths[:min(len(p.Paths), maxConflictPaths)] {
 			event.Paths = append(event.Paths, quote.Shorten(path, maxConflictPath))
 		}
 	}
-	if !told {
+	if !isNew {
 		return conflictEvent{}, false, err
 	}
 	event.Time, event.With = r.EventTime(), p.B

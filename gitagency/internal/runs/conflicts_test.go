@@ -41,12 +41,12 @@ func TestNoteConflictTellsChangesOnce(t *testing.T) {
 		if step.seenBy == other.ID {
 			pair.A, pair.B = pair.B, pair.A
 		}
-		got, told, err := noteConflict(l.Repo, pair)
+		got, isNew, err := noteConflict(l.Repo, pair)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if told != (step.want != "") || got.Event != step.want {
-			t.Errorf("step %d: got %+v, %v, want %q", i, got, told, step.want)
+		if isNew != (step.want != "") || got.Event != step.want {
+			t.Errorf("step %d: got %+v, %v, want %q", i, got, isNew, step.want)
 		}
 		if step.want == conflictBegan && (got.With != pair.B || !slices.Equal(got.Paths, step.paths) || got.Count != len(step.paths)) {
 			t.Errorf("step %d: got %+v", i, got)
@@ -63,9 +63,9 @@ func TestNoteConflictBoundsPaths(t *testing.T) {
 	for i := range 1000 {
 		pair.Paths = append(pair.Paths, fmt.Sprintf("%03d", i)+strings.Repeat("/directory", 400))
 	}
-	got, told, err := noteConflict(l.Repo, pair)
-	if err != nil || !told || got.Count != 1000 || len(got.Paths) != maxConflictPaths || len(got.Paths[0]) > maxConflictPath+len("…") {
-		t.Errorf("got %d of %d paths, %v, %v", len(got.Paths), got.Count, told, err)
+	got, isNew, err := noteConflict(l.Repo, pair)
+	if err != nil || !isNew || got.Count != 1000 || len(got.Paths) != maxConflictPaths || len(got.Paths[0]) > maxConflictPath+len("…") {
+		t.Errorf("got %d of %d paths, %v, %v", len(got.Paths), got.Count, isNew, err)
 	}
 	if got.Time.Nanosecond() != 234e6 {
 		t.Errorf("the time is %v", got.Time)

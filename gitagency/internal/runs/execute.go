@@ -124,7 +124,7 @@ type attempt struct {
 	req     ExecuteRequest
 	stream  *streamReader // nil if the agent has none
 	budget  budget
-	changed bool           // a snapshot was taken since radar was asked about conflicts
+	changed bool           // a snapshot was taken since conflicts were computed
 	notices sync.WaitGroup // notifications under way
 
 	askTimeout time.Duration // how long the agent waits for an answer while it runs; zero for not at all, negative for no limit

@@ -12,8 +12,8 @@ import (
 // outputStreams are the logs of an agent's output, in the order in which they are printed.
 var outputStreams = []string{"terminal", "stdout", "stderr"}
 
-// outputMark is a line beside the logs of an agent's output, which hold nothing else than that: where a run begins, or that
-// a log was rotated.
+// outputMark is a line of output.jsonl: where a run begins in the logs of the agent's output, or that a log was rotated. The
+// logs themselves contain the output only.
 type outputMark struct {
 	Time   time.Time        `json:"time"`
 	Event  string           `json:"event"`            // markRun or markRotation

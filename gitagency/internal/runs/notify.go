@@ -19,8 +19,8 @@ import (
 // announceTimeout bounds each notification, for which a user may wait.
 const announceTimeout = 5 * time.Second
 
-// announce tells the user how the run ended. It is the last step: the record is final. A run that the user stopped is no
-// news. A detached process also looks for conflicts with other sandboxes, which takes longer the more of them there are.
+// announce tells the user how the run ended, unless the user stopped it. It is the last step: the record is final. A
+// detached process also looks for conflicts with other sandboxes, which takes longer the more of them there are.
 func (a *attempt) announce(ctx context.Context, res Result) {
 	ctx = context.WithoutCancel(ctx)
 	if res.Status != store.StatusStopped {

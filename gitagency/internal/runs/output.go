@@ -24,16 +24,16 @@ const (
 
 // logFile appends to a log. It rotates the log, so that an agent cannot fill the disk with its output.
 type logFile struct {
-	path string
-	most int64  // size at which it is rotated
-	note func() // called when it was rotated
-	file *os.File
-	size int64
-	err  error // of a write of an agent's output; the rest of that is not kept, and the agent works on
+	path     string
+	most     int64  // size at which it is rotated
+	onRotate func() // called after it was rotated
+	file     *os.File
+	size     int64
+	err      error // of a write of an agent's output; the rest of that is not kept, and the agent works on
 }
 
-func openLog(path string, most int64, note func()) (*logFile, error) {
-	l := &logFile{path: path, most: most, note: note}
+func openLog(path string, most int64, onRotate func()) (*logFile, error) {
+	l := &logFile{path: path, most: most, onRotate: onRotate}
 	return l, l.open()
 }
 
@@ -65,7 +65,7 @@ func (l *logFile) rotate() error {
 	if err := errors.Join(l.file.Close(), os.Rename(l.path, store.RotatedPath(l.path))); err != nil {
 		return err
 	}
-	l.note()
+	l.onRotate()
 	return l.open()
 }
 

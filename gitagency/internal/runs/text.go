@@ -25,12 +25,12 @@ const (
 // invisible, and bytes that are not UTF-8, are escaped. The width of the terminal is not known: rows are not wrapped.
 type textWriter struct {
 	to       io.Writer
-	isScreen bool // a line feed keeps the column; output without a terminal has no carriage returns
+	isScreen bool // whether it was written to a terminal: a line feed keeps the column
 
 	rows     []textRow // never empty once something was written
 	row, col int       // position of the cursor
 	top      int       // first row of the screen; rows above do not change any more
-	cleared  bool      // top is where the program knows it
+	cleared  bool      // the program has cleared its screen, so that top is the first row of it
 	saved    [2]int    // row and column that the program has saved
 
 	state   textState
@@ -82,7 +82,7 @@ func (t *textWriter) Write(output []byte) (int, error) {
 	return len(output), t.writeOut()
 }
 
-// end writes all that is left, also an incomplete character. What is written after it is the output of another program.
+// end writes all that is left, also an incomplete character, and resets the writer for the output of another program.
 func (t *textWriter) end() error {
 	t.consumePartial()
 	err := t.flush()
@@ -90,7 +90,7 @@ func (t *textWriter) end() error {
 	return err
 }
 
-// endLine is end that completes the last line.
+// endLine is end with a newline after an incomplete last line.
 func (t *textWriter) endLine() error {
 	t.consumePartial()
 	if len(t.rows) > 0 && len(t.rows[len(t.rows)-1].cells) > 0 {
@@ -150,7 +150,7 @@ func (t *textWriter) addRow(i int) {
 	}
 }
 
-// consumeInvalid executes a byte that is not part of a character.
+// consumeInvalid puts a byte that is not part of a character, escaped.
 func (t *textWriter) consumeInvalid(b byte) {
 	if t.state == inControlString {
 		return

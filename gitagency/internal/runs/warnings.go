@@ -14,7 +14,7 @@ const maxKeptWarnings = 100
 
 const warningEventName = "warning"
 
-// warningEvent is the event of a warning that the process of a detached run has no other place for.
+// warningEvent is the event of a warning of the process of a detached run.
 type warningEvent struct {
 	Time    time.Time `json:"time"`
 	Event   string    `json:"event"`

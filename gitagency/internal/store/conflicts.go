@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// MarkConflict notes that two sandboxes conflict. began is false if that was noted before, by this or another process.
+// MarkConflict records that two sandboxes conflict. began is false if that was recorded before, by this or another process.
 func (s Store) MarkConflict(repoID, a, b string) (began bool, err error) {
 	path := s.conflictPath(repoID, a, b)
 	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -23,7 +23,7 @@ func (s Store) MarkConflict(repoID, a, b string) (began bool, err error) {
 	return true, f.Close()
 }
 
-// ClearConflict notes that two sandboxes do not conflict. ended is false if no conflict was noted.
+// ClearConflict records that two sandboxes do not conflict. ended is false if no conflict was recorded.
 func (s Store) ClearConflict(repoID, a, b string) (ended bool, err error) {
 	err = os.Remove(s.conflictPath(repoID, a, b))
 	if errors.Is(err, fs.ErrNotExist) {
