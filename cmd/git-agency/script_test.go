@@ -20,8 +20,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite what the scripts expect to what they got")
 
-// TestScripts runs testdata/script/<verb>_<scenario>.txtar, the specification of the program, and with time those in the
-// subdirectory long: they take seconds each, for rare situations.
+// TestScripts runs testdata/script/<verb>_<scenario>.txtar, the specification of the program, and without -short those in
+// the subdirectory long: they take seconds each, for rare situations.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	files := listScripts(t, "*.txtar")
