@@ -43,7 +43,7 @@ func Answer(r *core.Repository, query string, text []byte) (inv core.Invocation,
 	return inv, given, err
 }
 
-// handover is an answer on its way to a running agent.
+// handover is an answer for a running agent, and where it is written.
 type handover struct {
 	repo *core.Repository
 	id   string

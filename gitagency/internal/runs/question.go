@@ -87,7 +87,7 @@ func (a *attempt) watchQuestions(ctx context.Context, end context.CancelCauseFun
 	go func() { // not waited for: the kernel may take milliseconds to end a watch
 		err := mailbox.Watch(ctx, dir, func(name string) {
 			if name == "" || name == mailbox.QuestionFile {
-				w.look()
+				w.handleQuestion()
 			}
 		})
 		if err != nil && ctx.Err() == nil {
@@ -103,8 +103,8 @@ func (a *attempt) watchQuestions(ctx context.Context, end context.CancelCauseFun
 	}
 }
 
-// look handles the question that is in the mailbox, if any.
-func (w *questionWatch) look() {
+// handleQuestion handles the question that is in the mailbox, if any.
+func (w *questionWatch) handleQuestion() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.stopped {
@@ -155,7 +155,7 @@ func (w *questionWatch) accept(q mailbox.Question) {
 	}
 }
 
-// isAwaited reports whether a process waits for an answer. One that cannot be found out about does not.
+// isAwaited reports whether a process waits for an answer. It is false if that cannot be found out.
 func (w *questionWatch) isAwaited(id string) bool {
 	awaited, err := mailbox.IsAwaited(w.dir, id)
 	return awaited && err == nil
