@@ -223,6 +223,7 @@ func (t *textWriter) put(c rune) {
 	if r.cells == nil {
 		r.cells = make([]rune, 0, 100)
 	}
+	t.col = min(t.col, max(len(r.cells), maxColumns)) // a cursor behind a long row may have moved to a short one
 	r.pad(t.col)
 	if t.col < len(r.cells) {
 		r.cells[t.col] = c

@@ -140,6 +140,23 @@ func TestTextOfLongOutput(t *testing.T) {
 	}
 }
 
+// A few bytes cannot write a whole row of spaces, wherever the cursor was before.
+func TestTextOfMovedCursorIsBounded(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ before, repeated string }{
+		"restored cursor": {strings.Repeat("x", maxCells) + "\x1b7", "\x1b8xy"},
+		"next row":        {strings.Repeat("x", maxCells-1000), "\x1bDx"},
+		"line feed":       {strings.Repeat("x", maxCells-1000), "\nx"},
+		"erased line":     {strings.Repeat("x", maxCells-1000), "\x1b[2Kx\n"},
+	} {
+		const number = 100
+		got := textOf(t, true, c.before, strings.Repeat(c.repeated, number))
+		if most := len(c.before) + number*(maxColumns+number); len(got) > most {
+			t.Errorf("%s: %d bytes, want at most %d", name, len(got), most)
+		}
+	}
+}
+
 // FuzzTextOfOutput checks that the text of an output cannot control a terminal, does not depend on how the output was split,
 // and is the output itself if that is plain.
 func FuzzTextOfOutput(f *testing.F) {
