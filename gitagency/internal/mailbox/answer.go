@@ -140,6 +140,9 @@ func IsAwaited(path, id string) (awaited bool, err error) {
 		return false, nil
 	}
 	box, err := Open(path)
+	if errors.Is(err, fs.ErrNotExist) { // removed by the sandbox: a process that waited there has failed
+		return false, nil
+	}
 	if err != nil {
 		return false, err
 	}
