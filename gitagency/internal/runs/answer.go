@@ -23,7 +23,7 @@ func Answer(r *core.Repository, query string, text []byte) (inv core.Invocation,
 	if len(text) > MaxTask {
 		return inv, false, &fault.InvalidError{What: "resume", Want: "a shorter text"}
 	}
-	h := handover{repo: r, id: inv.ID, dir: sandbox.Of(r, inv.ID).MailboxDir(inv.Entry.Record.Primitives), text: text, time: r.EventTime()}
+	h := handover{repo: r, id: inv.ID, dir: sandbox.Of(r, inv.ID).MailboxDir(inv.Entry.Record.Primitives), text: text, time: r.EventTime(), to: inv.Entry.Record.Question}
 	var failed error
 	err = r.Store.UpdateInvocationMetaIf(r.ID, inv.ID, func(m *store.InvocationMeta) bool {
 		if m.Status != store.StatusRunning || !procfs.IsAlive(m.PID, m.PIDStarted) { // it has ended meanwhile
@@ -49,14 +49,18 @@ type handover struct {
 	id   string
 	dir  string // mailbox
 	text []byte
-	time time.Time // before the agent could go on
+	time time.Time       // before the agent could go on
+	to   *store.Question // the question that it answers; nil for none
 }
 
 // give writes the answer into the mailbox, if a process waits there. The lock of the record is held, so that no other answer
-// comes between.
+// comes between. The agent may have got another answer meanwhile, and ask the next question.
 func (h handover) give(q *store.Question) error {
-	if q == nil {
+	if q == nil || h.to == nil {
 		return &NotWaitingError{ID: h.id}
+	}
+	if !q.Equal(*h.to) || !q.AskedAt.Equal(h.to.AskedAt) {
+		return &NotWaitingError{ID: h.id, AsksNext: true}
 	}
 	switch awaited, err := mailbox.IsAwaited(h.dir, q.ReplyTo); {
 	case err != nil:
@@ -89,9 +93,14 @@ type answeredEvent struct {
 type NotWaitingError struct {
 	ID    string
 	Asked bool // it has asked a question, and works on
+
+	AsksNext bool // it waits for the answer to its next question
 }
 
 func (e *NotWaitingError) Error() string {
+	if e.AsksNext {
+		return "the agent of " + e.ID + " got another answer, and asks the next question"
+	}
 	if e.Asked {
 		return "the agent of " + e.ID + " works on, and does not wait for the answer any more"
 	}
