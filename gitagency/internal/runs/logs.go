@@ -273,6 +273,7 @@ func (t *tail) copyNew() error {
 		if err != nil {
 			return err
 		}
+		next := t.path
 		if t.file != nil {
 			mine, err := t.file.Stat()
 			if err != nil || os.SameFile(mine, current) {
@@ -281,9 +282,12 @@ func (t *tail) copyNew() error {
 			if err := t.copyRest(); err != nil { // written before it was rotated
 				return err
 			}
+			if older, err := os.Stat(store.RotatedPath(t.path)); err == nil && !os.SameFile(mine, older) {
+				next = store.RotatedPath(t.path) // it was rotated more than once meanwhile
+			}
 		}
 		t.close()
-		if err := t.open(t.path); err != nil {
+		if err := t.open(next); err != nil {
 			return err
 		}
 	}

@@ -98,6 +98,35 @@ func TestLogIsRotatedAndFollowed(t *testing.T) {
 	}
 }
 
+// A follower that is slow, because its reader is, gets all that is kept.
+func TestSlowFollowerGetsAllThatIsKept(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "stdout.log")
+	log, err := openLog(path, 6, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got bytes.Buffer
+	follower := &tail{path: path, to: &got}
+	defer follower.close()
+	for _, line := range []string{"1a\n", "1b\n", "2a\n", "2b\n", "3a\n", "3b\n", "4a\n", "4b\n"} {
+		if _, err := log.Write([]byte(line)); err != nil {
+			t.Fatal(err)
+		}
+		if line == "1a\n" || line == "3a\n" || line == "4b\n" {
+			if err := follower.copyNew(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := log.file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if want := "1a\n1b\n2a\n2b\n3a\n3b\n4a\n4b\n"; got.String() != want {
+		t.Errorf("got %q, want %q", got.String(), want)
+	}
+}
+
 // A log that an earlier run left is followed from its start; one that does not exist yet, once it does.
 func TestFollowBeginsBeforeLogExists(t *testing.T) {
 	t.Parallel()
