@@ -60,5 +60,5 @@ func notIntegrationHints(e *gitagency.StateError, retry Retry) []string {
 	if e.Reason == reason.NoWorktree {
 		return []string{choose + ", or " + create}
 	}
-	return []string{choose + ", or make this one an integration worktree with 'git agency worktree adopt',", "or " + create}
+	return []string{choose + ", or make this one an integration worktree with 'git agency worktree adopt'", "or " + create}
 }
