@@ -10,5 +10,8 @@ func notInReviewHints(e *gitagency.StateError, _ Retry) []string {
 	case gitagency.StateDiscarded:
 		return []string{"to make a sandbox of it again: git agency restore " + e.ID}
 	}
-	return []string{"only submitted work can be rejected; 'git agency discard " + e.ID + "' ends the sandbox"}
+	return []string{
+		"only submitted work can be rejected; 'git agency discard " + e.ID + "' ends the sandbox",
+		"to have the agent of a run change its work: git agency resume " + e.ID + " -p '<what to change>'",
+	}
 }
