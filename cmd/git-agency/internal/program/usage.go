@@ -55,6 +55,9 @@ func (p *Program) onUsageError(c *cli.Context, err error, _ bool) error {
 	if m := invalidBoolean().FindStringSubmatch(err.Error()); m != nil {
 		err = fmt.Errorf("%s takes no value, and was given %s", argv.WithDashes(m[2]), m[1])
 	}
+	if m := invalidNumber().FindStringSubmatch(err.Error()); m != nil {
+		err = fmt.Errorf("%s %s: want a whole number", argv.WithDashes(m[2]), m[1])
+	}
 	return &UsageError{Err: err, Usage: usage}
 }
 
@@ -69,6 +72,11 @@ func helpName(c *cli.Context) string {
 // invalidBoolean matches the flag package's message about a value for a flag that takes none.
 var invalidBoolean = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^invalid boolean value (".*") for -(\S+): `)
+})
+
+// invalidNumber matches the flag package's message about a value that is no number.
+var invalidNumber = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^invalid value (".*") for flag -(\S+): `)
 })
 
 // flagAsTyped returns an option with as many dashes as the user typed, which the flag package does not keep.

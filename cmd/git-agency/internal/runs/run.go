@@ -137,7 +137,7 @@ func (t Commands) runRequests(c *cli.Context) ([]gitagency.RunRequest, error) {
 	case len(names) > 0 && len(t.AfterDashDash) > 0:
 		return nil, program.NewUsageError(c, errors.New("give either --runner or a command after --"))
 	case len(names) == 0 && len(t.AfterDashDash) == 0:
-		return nil, program.NewUsageError(c, errors.New("no agent given: name one with --runner, or a command after --"))
+		return nil, noAgentError(c, rest)
 	case len(names) == 0:
 		names = []string{""}
 	}
@@ -155,6 +155,15 @@ func (t Commands) runRequests(c *cli.Context) ([]gitagency.RunRequest, error) {
 		}
 	}
 	return requests, nil
+}
+
+// noAgentError reports a run without an agent. Its argument, which is a worktree, may have been meant as one.
+func noAgentError(c *cli.Context, args []string) error {
+	e := &program.UsageError{Err: errors.New("no agent given: name one with --runner, or a command after --"), Usage: c.Command.UsageText}
+	if len(args) == 1 {
+		e.Hint = "the argument names a worktree; if it is the agent, type: --runner " + quote.Shell(args[0])
+	}
+	return e
 }
 
 // parseBudget returns the budget of the flags.
