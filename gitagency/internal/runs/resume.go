@@ -54,6 +54,9 @@ func Resume(ctx context.Context, r *core.Repository, req ResumeRequest) (core.In
 	case inv.Question == "" && req.Answer != nil:
 		return inv, &NoQuestionError{ID: inv.ID}
 	}
+	if err := r.Settings.CheckRun(); err != nil {
+		return inv, err
+	}
 	report, err := preflight.Run(ctx, r, preflight.Request{
 		Start: creation.Request{Worktree: m.IntegrationWorktreeID, Runner: m.Runner, Primitives: m.Primitives}, Argv: m.Command,
 		Headless: m.Mode == store.ModeHeadless, Existing: true,

@@ -43,6 +43,9 @@ const MaxTask = 16 << 20
 // Create makes the sandboxes of runs and records their tasks. It runs nothing in them. If a preflight check of one of them
 // fails, nothing is created. The invocations that are returned with an error were created.
 func Create(ctx context.Context, r *core.Repository, reqs []Request) (created []core.Invocation, err error) {
+	if err := r.Settings.CheckRun(); err != nil {
+		return nil, err
+	}
 	starts := make([]creation.Request, len(reqs))
 	for i, req := range reqs {
 		if starts[i], err = req.plan(r); err != nil {

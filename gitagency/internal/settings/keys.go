@@ -35,11 +35,11 @@ func Keys() []Key {
 		{Name: "agency.lockTimeout", Default: "30s", Meaning: "how long to wait for the repository lock, or for a discard of the sandbox: 0 is one try, -1 for ever; --lock-timeout wins", checkValue: checkDuration},
 		{Name: "agency.operationTimeout", Default: "10m", Meaning: "how long one exec, put or snapshot may take: -1 is for ever; 'exec --timeout' wins", checkValue: checkTimeout},
 		{Name: "agency.runTimeout", Default: "60m", Meaning: "how long an agent may work in a sandbox: -1 is for ever; 'run --timeout' wins", checkValue: checkTimeout},
-		{Name: askTimeoutKey, Default: "0", Meaning: "how long an agent that asks waits for the answer while it runs: 0 ends its run at once, -1 waits for ever", checkValue: checkDuration},
+		{Name: askTimeoutKey, Default: "0", Meaning: "how long an agent that asks waits for the answer while it runs: 0 ends its run at once, -1 waits for ever", checkValue: checkAskTimeout},
 		{Name: NotifyKey, Default: "true", Meaning: "whether the end of a run is told by a notification on the desktop, where notify-send is installed", checkValue: checkBool},
 		{Name: NotifyCommandKey, Meaning: "a shell command to run when an agent asks or has ended, with JSON on its standard input; a repository cannot set it", checkValue: CheckCommand, namesCommand: true},
 		{Name: RadarNotifyKey, Default: "false", Meaning: "whether the user is notified when the work of a running agent begins to conflict with another sandbox", checkValue: checkBool},
-		{Name: snapshotEveryKey, Default: "1m", Meaning: "how often a sandbox is snapshotted while an agent works in it: 0 is never", checkValue: checkDuration},
+		{Name: snapshotEveryKey, Default: "1m", Meaning: "how often a sandbox is snapshotted while an agent works in it: 0 is never", checkValue: checkInterval},
 		{Name: ReadLimitsKey, Default: defaultReadLimits, Meaning: "limits of reading data that an agent wrote: processor time, memory and output of each git process, size of all objects uncompressed", checkValue: checkReadLimits},
 		{Name: secretKey, Default: strings.Join(defaultSecrets, " "), Meaning: "more name patterns of untracked files to leave out of snapshots; !pattern includes files again; an empty value clears the list", checkValue: checkSecretPattern, multiValued: true},
 		{Name: leaveKey, Meaning: "patterns of untracked files that are never in the way of a landing, such as TASK.md or build/: 'land' keeps them in the trash; an empty value clears the list", checkValue: checkLeavePattern, multiValued: true},
@@ -331,6 +331,16 @@ func checkBool(value string) error {
 		return &fault.InvalidError{What: "boolean", Value: value, Want: wantBool}
 	}
 	return nil
+}
+
+func checkAskTimeout(value string) error {
+	_, err := parseAskTimeout(value)
+	return err
+}
+
+func checkInterval(value string) error {
+	_, err := parseInterval(value)
+	return err
 }
 
 func checkTimeout(value string) error {

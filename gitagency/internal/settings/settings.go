@@ -3,6 +3,7 @@
 package settings
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -140,13 +141,13 @@ func (r *Reader) OperationTimeout() (time.Duration, error) {
 // SnapshotEvery returns how often a sandbox is snapshotted while an agent works in it: agency.snapshotEvery, else every
 // minute. Zero or less is never.
 func (r *Reader) SnapshotEvery() (time.Duration, error) {
-	return r.Duration(snapshotEveryKey, time.Minute, ParseDuration)
+	return r.Duration(snapshotEveryKey, time.Minute, parseInterval)
 }
 
 // AskTimeout returns how long an agent that asks waits for the answer while it runs: agency.askTimeout, else not at all.
 // Negative is no limit.
 func (r *Reader) AskTimeout() (time.Duration, error) {
-	return r.Duration(askTimeoutKey, 0, ParseDuration)
+	return r.Duration(askTimeoutKey, 0, parseAskTimeout)
 }
 
 // WithOperationTimeout returns a context that ends with an *OperationTimeoutError after OperationTimeout. what names the
@@ -168,6 +169,18 @@ func (r *Reader) WithOperationTimeout(ctx context.Context, what string) (context
 // limit.
 func (r *Reader) RunTimeout() (time.Duration, error) {
 	return r.Duration("agency.runTimeout", DefaultRunTimeout, ParseTimeout)
+}
+
+// CheckRun checks the settings that a run of an agent reads, some of them only after its sandbox was created or at its end.
+func (r *Reader) CheckRun() error {
+	_, runErr := r.RunTimeout()
+	_, askErr := r.AskTimeout()
+	_, everyErr := r.SnapshotEvery()
+	_, notifyErr := r.Bool(NotifyKey, true)
+	_, radarErr := r.Bool(RadarNotifyKey, false)
+	_, _, commandErr := r.ShellCommand(NotifyCommandKey)
+	_, _, setupErr := r.ShellCommand(SetupKey)
+	return cmp.Or(runErr, askErr, everyErr, notifyErr, radarErr, commandErr, setupErr)
 }
 
 // Duration returns the value of a key, parsed by parse, or fallback if the key is not set.
@@ -287,6 +300,25 @@ func ParseDuration(s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
 	if err != nil || d < 0 {
 		return 0, &fault.InvalidError{What: "duration", Value: s, Want: wantDuration}
+	}
+	return d, nil
+}
+
+// parseInterval parses the time between two repetitions; 0 means never.
+func parseInterval(s string) (time.Duration, error) {
+	return parseDurationAs(s, "a duration such as 30s, or 0 for never")
+}
+
+// parseAskTimeout parses how long an agent waits for an answer.
+func parseAskTimeout(s string) (time.Duration, error) {
+	return parseDurationAs(s, "a duration such as 10m, 0 to end the run at once or -1 for ever")
+}
+
+// parseDurationAs is ParseDuration for a value of which 0 and -1 mean something else.
+func parseDurationAs(s, want string) (time.Duration, error) {
+	d, err := ParseDuration(s)
+	if err != nil {
+		return 0, &fault.InvalidError{What: "duration", Value: s, Want: want}
 	}
 	return d, nil
 }
