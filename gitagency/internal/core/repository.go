@@ -75,7 +75,6 @@ type Repository struct {
 	Opts            Options
 	quarantined     bool
 	warnedElsewhere sync.Once // guards the warning about records in another data directory
-	WarnedUntrusted sync.Once // guards the warning about an agency.verify that the repository's own config sets
 }
 
 // Open opens the repository that git itself would use in the caller's environment.

@@ -3,6 +3,7 @@ package settings
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -160,10 +161,14 @@ func (r *Reader) ShellCommand(key string) (line string, ignored []config.Setting
 	return setting.Value, others, nil
 }
 
-// WarnIgnored warns about values of a key that do not count because they are in the repository's own configuration.
+// WarnIgnored warns about values of a key that do not count because they are in the repository's own configuration. A
+// command may read a setting several times, and warns once.
 func (r *Reader) WarnIgnored(key string, ignored []config.Setting) {
 	for _, s := range ignored {
-		r.Warn("ignoring %s = %q (%s): %s", key, s.Value, s.Origin, CommandRefusal(s))
+		message := fmt.Sprintf("ignoring %s = %q (%s): %s", key, s.Value, s.Origin, CommandRefusal(s))
+		if _, warned := r.warned.LoadOrStore(message, true); !warned {
+			r.Warn("%s", message)
+		}
 	}
 }
 

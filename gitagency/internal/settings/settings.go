@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -33,6 +34,8 @@ type Reader struct {
 
 	LockTimeoutOverride *time.Duration // set on the command line; nil means agency.lockTimeout
 	Warn                func(format string, args ...any)
+
+	warned sync.Map // messages of WarnIgnored
 }
 
 // Runners lists the agents that a sandbox can be started for, known and configured ones, in alphabetical order.
