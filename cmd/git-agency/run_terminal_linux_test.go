@@ -1,6 +1,7 @@
 package main
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -20,5 +21,23 @@ func TestRunLeavesTerminalToItsProgram(t *testing.T) {
 		if o.code != 0 || !strings.Contains(o.stdout, "drawn") || strings.Contains(o.stdout, "starts") {
 			t.Errorf("%q: %d\n%q", argv, o.code, o.stdout)
 		}
+	}
+}
+
+// A program that handles Ctrl-C decides itself how its run ends, also one that agency.<runner>.command names.
+func TestRunOfProgramThatHandlesInterrupt(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.agency("worktree", "adopt")
+	l.write(filepath.Join(l.repo, "agent.sh"), "trap 'echo interrupted' INT\necho ready\nuntil read line; do :; done\necho \"read $line\"\n")
+	l.git("add", "agent.sh")
+	l.git("commit", "-q", "-m", "agent")
+	l.git("config", "--global", "agency.robot.command", "bash ./agent.sh")
+	s := l.startOnTerminal(80, nil, "git-agency", "run", "--runner", "robot")
+	s.waitForText("ready")
+	s.typeKeys("\x03")
+	s.typeKeys("more\r")
+	if o := s.wait(); o.code != 0 || !strings.Contains(o.stdout, "read more") {
+		t.Errorf("%d\n%q", o.code, o.stdout)
 	}
 }

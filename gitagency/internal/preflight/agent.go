@@ -97,7 +97,7 @@ func (a agent) findProgram(env []string) (string, result) {
 		return word, result{}
 	}
 	program, err := proc.LookPath(env, word)
-	if err != nil && (a.command == "" || !isShellWord(word)) {
+	if err != nil && (a.command == "" || !runner.IsShellWord(word)) {
 		if install == "" {
 			install = "name a program that exists, or extend PATH"
 		}
@@ -129,11 +129,6 @@ func (a agent) firstWord() (string, result) {
 		return "", result{failed: true, reason: "agency." + a.name + ".command is empty", remedy: "git config --global " + quote.Shell("agency."+a.name+".command") + " '<command>'"}
 	}
 	return "", passed("a line for the shell: %s", a.command)
-}
-
-// isShellWord reports whether a word is a command of every shell, or begins a compound command.
-func isShellWord(word string) bool {
-	return slices.Contains(strings.Fields("! . : break case cd command continue do eval exec exit export for if read readonly return set shift test times trap true false ulimit umask unset until wait while echo printf ["), word)
 }
 
 // hiddenPath returns the path that the walls hide of a program and the file that its symbolic links lead to; empty if the

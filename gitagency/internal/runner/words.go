@@ -2,6 +2,7 @@ package runner
 
 import (
 	"errors"
+	"slices"
 	"strings"
 )
 
@@ -55,4 +56,19 @@ func SplitWords(line string) ([]string, error) {
 		words = append(words, word.String())
 	}
 	return words, nil
+}
+
+// ExecLine returns a shell line that replaces the shell by its program, if it is one command: after an interrupt that the
+// program handles, a shell that waits for it would end as killed by SIGINT. Other lines are returned as they are.
+func ExecLine(line string) string {
+	words, err := SplitWords(line)
+	if err != nil || len(words) == 0 || IsShellWord(words[0]) || strings.ContainsAny(words[0], "=$`") || strings.ContainsAny(line, "|&;(){}\n") {
+		return line
+	}
+	return "exec " + line
+}
+
+// IsShellWord reports whether a word is a command of every shell, or begins a compound command.
+func IsShellWord(word string) bool {
+	return slices.Contains(strings.Fields("! . : break case cd command continue do eval exec exit export for if read readonly return set shift test times trap true false ulimit umask unset until wait while echo printf ["), word)
 }

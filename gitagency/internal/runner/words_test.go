@@ -36,6 +36,28 @@ func TestSplitWords(t *testing.T) {
 	}
 }
 
+func TestExecLine(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"agent":                    "exec agent",
+		"~/agent.sh --x \"$HOME\"": "exec ~/agent.sh --x \"$HOME\"",
+		"'/opt/my agent' <in":      "exec '/opt/my agent' <in",
+		"agent | tee log":          "agent | tee log",
+		"agent; true":              "agent; true",
+		"KEY=1 agent":              "KEY=1 agent",
+		"$AGENT --fast":            "$AGENT --fast",
+		"cd sub":                   "cd sub",
+		"if true; then agent; fi":  "if true; then agent; fi",
+		"agent\nother":             "agent\nother",
+		"agent 'unterminated":      "agent 'unterminated",
+		"":                         "",
+	} {
+		if got := ExecLine(line); got != want {
+			t.Errorf("%q: %q, want %q", line, got, want)
+		}
+	}
+}
+
 // FuzzSplitWords checks that the words, joined in single quotes, split into the same words.
 func FuzzSplitWords(f *testing.F) {
 	for _, seed := range []string{"", "claude -p", `"a b" 'c' \d`, `"\"`, "a\\\nb", "\xff' '"} {

@@ -59,7 +59,7 @@ func (a *attempt) execOptions() (sandbox.ExecOptions, error) {
 		if !configured {
 			return opts, creation.UnknownRunnerError(m.Runner, runnable(a.repo))
 		}
-		opts.Argv = []string{"sh", "-c", line}
+		opts.Argv = []string{"sh", "-c", runner.ExecLine(line)}
 	}
 	return opts, err
 }
