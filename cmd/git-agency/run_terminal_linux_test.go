@@ -2,6 +2,7 @@ package main
 
 import (
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -39,5 +40,25 @@ func TestRunOfProgramThatHandlesInterrupt(t *testing.T) {
 	s.typeKeys("more\r")
 	if o := s.wait(); o.code != 0 || !strings.Contains(o.stdout, "read more") {
 		t.Errorf("%d\n%q", o.code, o.stdout)
+	}
+}
+
+// After runs that finished, the terminal shows how each ended and what to type next.
+func TestRunOnTerminalSaysWhatToTypeNext(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.agency("worktree", "adopt")
+	commit := []string{"--", "sh", "-c", "echo work >work; git add work; git commit -q -m work"}
+	single := l.startOnTerminal(200, nil, append([]string{"git-agency", "run"}, commit...)...).wait()
+	if !regexp.MustCompile(`to see its work: git agency diff (\S+); to land it: git agency land \S+\n$`).MatchString(single.stdout) {
+		t.Errorf("one run: %q", single.stdout)
+	}
+	both := l.startOnTerminal(200, nil, append([]string{"git-agency", "run", "-n", "2"}, commit...)...).wait()
+	if !regexp.MustCompile(`: finished\n\S+ .*: finished\n.*to compare two: git agency diff \S+ \S+; to land one: git agency land \S+\n$`).MatchString(both.stdout) {
+		t.Errorf("two runs: %q", both.stdout)
+	}
+	none := l.startOnTerminal(200, nil, "git-agency", "run", "--", "true").wait()
+	if strings.Contains(none.stdout, "to land it") {
+		t.Errorf("a run without commits: %q", none.stdout)
 	}
 }

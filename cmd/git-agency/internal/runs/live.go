@@ -29,15 +29,15 @@ type live struct {
 
 type liveLine struct {
 	id, name string
-	last     string // what it did last, or how it ended
-	ended    bool
+	last     string    // what it did last, or how it ended
+	ended    time.Time // zero while it runs
 }
 
 // newLive starts the display.
 func (t Commands) newLive(invocations []gitagency.Invocation) *live {
 	l := &live{now: t.Now, stop: make(chan struct{}), done: make(chan struct{})}
 	for _, inv := range invocations {
-		l.lines = append(l.lines, liveLine{id: inv.ID, name: inv.Runner, last: "starts"})
+		l.lines = append(l.lines, liveLine{id: inv.ID, name: inv.Runner, last: "works"})
 	}
 	if !term.IsTerminal(t.RawStderr) {
 		close(l.done)
@@ -52,7 +52,7 @@ func (t Commands) newLive(invocations []gitagency.Invocation) *live {
 func (l *live) reporter(id string) func(gitagency.RunEvent) {
 	return func(e gitagency.RunEvent) {
 		if text := describeEvent(e); text != "" {
-			l.set(id, text, false)
+			l.set(id, text, time.Time{})
 		}
 		if e.Kind == "conflict" {
 			l.ring()
@@ -64,7 +64,7 @@ func (l *live) reporter(id string) func(gitagency.RunEvent) {
 func (t Commands) questionReporter(l *live, id string) func(question string, options []string) {
 	return func(question string, options []string) {
 		if l.w != nil {
-			l.set(id, "asks: "+question, false)
+			l.set(id, "asks: "+question, time.Time{})
 			return
 		}
 		l.mu.Lock()
@@ -76,10 +76,10 @@ func (t Commands) questionReporter(l *live, id string) func(question string, opt
 // ended shows how a run ended.
 func (l *live) ended(id string, res gitagency.RunResult, err error) {
 	if err != nil {
-		l.set(id, gitagency.StatusFailed, true)
+		l.set(id, gitagency.StatusFailed, l.now())
 		return
 	}
-	l.set(id, res.Status, true)
+	l.set(id, res.Status, l.now())
 }
 
 // ring has the bell of the terminal rung with the next lines, since the user may not watch them.
@@ -89,7 +89,7 @@ func (l *live) ring() {
 	l.bell = true
 }
 
-func (l *live) set(id, text string, ended bool) {
+func (l *live) set(id, text string, ended time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range l.lines {
@@ -120,7 +120,11 @@ func (l *live) draw() {
 	var b strings.Builder
 	l.erase(&b)
 	for _, line := range l.lines {
-		text := fmt.Sprintf("%s %s %s: %s", gitagency.ShortID(line.id), line.name, format.ShortDuration(l.now().Sub(l.began)), term.OneLine(line.last))
+		until := line.ended
+		if until.IsZero() {
+			until = l.now()
+		}
+		text := fmt.Sprintf("%s %s %s: %s", gitagency.ShortID(line.id), line.name, format.ShortDuration(until.Sub(l.began)), term.OneLine(line.last))
 		b.WriteString(term.Cut(text, max(l.width-1, 20)) + "\n")
 	}
 	if l.bell {
@@ -138,7 +142,7 @@ func (l *live) erase(b *strings.Builder) {
 	l.shown = 0
 }
 
-// end removes the lines from the terminal.
+// end removes the line of a single agent from the terminal; those of several stay, with how each ended.
 func (l *live) end() {
 	if l.w == nil {
 		return
@@ -146,7 +150,11 @@ func (l *live) end() {
 	close(l.stop)
 	<-l.done
 	b := &strings.Builder{}
-	l.erase(b)
+	if len(l.lines) > 1 {
+		l.draw()
+	} else {
+		l.erase(b)
+	}
 	b.WriteByte('\a') // the user may look elsewhere
 	_, _ = io.WriteString(l.w, b.String())
 	l.w = nil

@@ -266,6 +266,9 @@ func (t Commands) execute(c *cli.Context, repo *gitagency.Repository, invocation
 // reportEnd returns the error of a run; that of an interrupt, if that ended it.
 func (t Commands) reportEnd(ctx context.Context, res gitagency.RunResult) error {
 	err := t.endError(res)
+	if err == nil && len(res.Warnings) == 0 {
+		t.hintLanding([]string{res.ID})
+	}
 	if cause := context.Cause(ctx); cause != nil && res.Status == gitagency.StatusStopped {
 		t.printEnd(err)
 		t.PrintHint("'git agency resume " + res.ID + "' lets it go on, 'git agency discard " + res.ID + "' ends it")
@@ -298,13 +301,16 @@ func (t Commands) executeAll(ctx context.Context, c *cli.Context, repo *gitagenc
 			return err
 		}
 	}
-	code := 0
+	code, landable := 0, []string{}
 	for _, res := range results {
 		if err := t.endError(res); err != nil {
 			t.printEnd(err)
 			code = worseExit(code, res.Status)
+		} else if len(res.Warnings) == 0 {
+			landable = append(landable, res.ID)
 		}
 	}
+	t.hintLanding(landable)
 	switch cause := context.Cause(ctx); {
 	case cause != nil:
 		return cause
@@ -314,6 +320,17 @@ func (t Commands) executeAll(ctx context.Context, c *cli.Context, repo *gitagenc
 		return &program.ChildError{Code: code}
 	}
 	return nil
+}
+
+// hintLanding says on a terminal what can be done with the work of runs that finished.
+func (t Commands) hintLanding(ids []string) {
+	switch {
+	case len(ids) == 0 || !term.IsTerminal(t.RawStderr):
+	case len(ids) == 1:
+		t.PrintHint("to see its work: git agency diff " + ids[0] + "; to land it: git agency land " + ids[0])
+	default:
+		t.PrintHint("to compare two: git agency diff " + ids[0] + " " + ids[1] + "; to land one: git agency land " + ids[0])
+	}
 }
 
 // worseExit returns the exit code of several runs, given that of those before: one that asks counts most.
