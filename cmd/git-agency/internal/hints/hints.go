@@ -143,7 +143,8 @@ func landingHints(err error, retry Retry) []string {
 	case errors.As(err, &verify) && verify.Err == nil:
 		return Walls("", verify.Result)
 	case errors.As(err, &unsolved):
-		return append(unresolvedHints(unsolved), landingHints(unsolved.Err, retry)...)
+		onConflicts := landingHints(unsolved.Err, retry)
+		return append(unresolvedHints(unsolved), onConflicts[:min(1, len(onConflicts))]...) // the second is --resolve, which was tried
 	case errors.As(err, &conflicts) && conflicts.UnfinishedIn != "":
 		return []string{continueHint("git agency exec "+conflicts.ID+" -- git ", "merge")} // sync prints the rollback that undoes it
 	case errors.As(err, &conflicts) && conflicts.Worktree != "":
@@ -151,7 +152,10 @@ func landingHints(err error, retry Retry) []string {
 	case errors.As(err, &conflicts) && conflicts.Unlanding:
 		return []string{"revert it by hand and resolve the paths above" + gitInTree(conflicts.Tree, conflicts.Branch) + " revert " + conflicts.RevertArgs}
 	case errors.As(err, &conflicts):
-		return []string{"'git agency sync " + conflicts.ID + "' merges the integration branch into the sandbox, to resolve the conflicts there"}
+		return []string{
+			"'git agency sync " + conflicts.ID + "' merges the integration branch into the sandbox, to resolve the conflicts there",
+			"to let the agent of the sandbox resolve them: git agency land " + conflicts.ID + " --resolve",
+		}
 	case errors.As(err, &gone) && gone.UnlandedBy != "":
 		return []string{"this restores it" + gitInTree(gone.Tree, gone.Branch) + " revert " + gone.UnlandedBy}
 	case errors.As(err, &gone) && gone.RestoreArgs != "":
