@@ -41,6 +41,11 @@ func (s *subject) checkInSandbox(ctx context.Context, program string) result {
 			failed: true, reason: fmt.Sprintf("%s is not in the commit that the sandbox starts from", quote.Path(name)),
 			remedy: "commit it: git add " + quote.Shell(name) + " && git commit; or start with your uncommitted files: --with-changes",
 		}
+	case !strings.HasPrefix(mode, "100"): // a directory or a submodule
+		return result{
+			failed: true, reason: fmt.Sprintf("%s is no file in the commit that the sandbox starts from", quote.Path(name)),
+			remedy: "name a program that exists",
+		}
 	case mode != object.ModeExecutableText:
 		return result{
 			failed: true, reason: fmt.Sprintf("%s is not executable in the commit that the sandbox starts from", quote.Path(name)),
@@ -76,7 +81,7 @@ func (s *subject) pathInWorktree(file string) (name string, isIn bool) {
 // entryMode returns the mode of a path in the tree of a commit; empty if the tree has no such path. known is false if a
 // symbolic link or a submodule is on the way to it.
 func entryMode(ctx context.Context, repo *git.Repo, commit, name string) (mode string, known bool, err error) {
-	args := []string{"ls-tree", "-z", "--full-tree", commit, "--", name}
+	args := []string{"--literal-pathspecs", "ls-tree", "-z", "--full-tree", commit, "--", name}
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 		args = append(args, dir)
 	}
