@@ -2,9 +2,16 @@ package runs
 
 import (
 	"errors"
+	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/mailbox"
+	"github.com/git-agency/git-agency/gitagency/internal/procfs"
+	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -24,4 +31,44 @@ func TestAnswerIsNotGivenToAnotherQuestion(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// A question for whose answer a process waits never ends the turn of the agent, whenever it comes.
+func TestAwaitedQuestionDoesNotEndTurn(t *testing.T) {
+	t.Parallel()
+	w := newQuestionWatch(t)
+	box, err := mailbox.Open(w.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer box.Close()
+	var asked atomic.Bool
+	go func() {
+		defer asked.Store(true)
+		for range 1500 { // all but the first are refused: that is not answered
+			err := box.WriteQuestion(mailbox.Question{Question: "which?", ReplyTo: "0123456789abcdef"})
+			var unanswered *mailbox.UnansweredError
+			if err != nil && !errors.As(err, &unanswered) {
+				t.Error(err)
+			}
+		}
+	}()
+	for !asked.Load() {
+		w.look()
+	}
+	if w.ending {
+		t.Error("the agent has to end its turn")
+	}
+}
+
+// newQuestionWatch returns the watch of the questions of a run in this process.
+func newQuestionWatch(t *testing.T) *questionWatch {
+	t.Helper()
+	const id = "20260128120500-b7c9"
+	r := &core.Repository{ID: "repo", Store: store.Store{Root: t.TempDir()}, Opts: core.Options{Now: time.Now}, Settings: &settings.Reader{}}
+	meta := store.InvocationMeta{InvocationID: id, Status: store.StatusRunning, RunFields: store.RunFields{PID: os.Getpid(), PIDStarted: procfs.Identity(os.Getpid())}}
+	if err := errors.Join(os.MkdirAll(r.Store.InvocationDir(r.ID, id), 0o700), r.Store.WriteInvocationMeta(r.ID, meta)); err != nil {
+		t.Fatal(err)
+	}
+	return &questionWatch{attempt: &attempt{repo: r, sandbox: &sandbox.Sandbox{ID: id}, askTimeout: -1}, ctx: t.Context(), dir: t.TempDir()}
 }

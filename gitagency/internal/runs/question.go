@@ -110,6 +110,9 @@ func (w *questionWatch) handleQuestion() {
 	if w.stopped {
 		return
 	}
+	if _, err := os.Lstat(filepath.Join(w.dir, mailbox.QuestionFile)); err != nil { // first: one that comes later is looked at later
+		return
+	}
 	if w.askTimeout != 0 {
 		q, awaited, err := mailbox.TakeAwaitedQuestion(w.dir)
 		if err != nil {
@@ -120,9 +123,7 @@ func (w *questionWatch) handleQuestion() {
 			return
 		}
 	}
-	if _, err := os.Lstat(filepath.Join(w.dir, mailbox.QuestionFile)); err == nil {
-		w.endTurn()
-	}
+	w.endTurn()
 }
 
 // accept records a question for whose answer a process waits, unless an earlier one is not answered yet. A process that asks
