@@ -24,22 +24,7 @@ func Answer(r *core.Repository, query string, text []byte) (inv core.Invocation,
 		return inv, false, &fault.InvalidError{What: "resume", Want: "a shorter text"}
 	}
 	h := handover{repo: r, id: inv.ID, dir: sandbox.Of(r, inv.ID).MailboxDir(inv.Entry.Record.Primitives), text: text, time: r.EventTime(), to: inv.Entry.Record.Question}
-	var failed error
-	err = r.Store.UpdateInvocationMetaIf(r.ID, inv.ID, func(m *store.InvocationMeta) bool {
-		if m.Status != store.StatusRunning || !procfs.IsAlive(m.PID, m.PIDStarted) { // it has ended meanwhile
-			return false
-		}
-		if failed = h.give(m.Question); failed == nil {
-			m.Question, given = nil, true
-		}
-		return given
-	})
-	if err == nil {
-		err = failed
-	}
-	if given { // also if the record could not be written: the agent has it
-		h.record(inv.Runs)
-	}
+	given, err = h.run(inv.Runs)
 	return inv, given, err
 }
 
@@ -51,6 +36,26 @@ type handover struct {
 	text []byte
 	time time.Time       // before the agent could go on
 	to   *store.Question // the question that it answers; nil for none
+}
+
+// run gives the answer. It is in the history before the agent can ask again, which needs the lock of the record, and also if
+// the record cannot be written: the agent has it.
+func (h handover) run(runs int) (given bool, err error) {
+	var failed error
+	err = h.repo.Store.UpdateInvocationMetaIf(h.repo.ID, h.id, func(m *store.InvocationMeta) bool {
+		if m.Status != store.StatusRunning || !procfs.IsAlive(m.PID, m.PIDStarted) { // it has ended meanwhile
+			return false
+		}
+		if failed = h.give(m.Question); failed == nil {
+			m.Question, given = nil, true
+			h.record(runs)
+		}
+		return given
+	})
+	if err == nil {
+		err = failed
+	}
+	return given, err
 }
 
 // give writes the answer into the mailbox, if a process waits there. The lock of the record is held, so that no other answer

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"context"
 	"errors"
 	"os"
 	"sync/atomic"
@@ -30,6 +31,43 @@ func TestAnswerIsNotGivenToAnotherQuestion(t *testing.T) {
 		if err := h.give(now); !errors.As(err, &notWaiting) || notWaiting.AsksNext != (now != nil) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// The history has questions and answers in turn, however fast each follows the other.
+func TestQuestionsAndAnswersAlternateInHistory(t *testing.T) {
+	t.Parallel()
+	const number = 30
+	w := newQuestionWatch(t)
+	r, id, dir := w.repo, w.sandbox.ID, w.dir
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer cancel()
+		for range number {
+			if _, err := mailbox.Ask(ctx, dir, mailbox.Question{Question: "which?"}); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	}()
+	go func() {
+		_ = mailbox.Watch(ctx, dir, func(string) { w.look() })
+		cancel()
+	}()
+	for ctx.Err() == nil {
+		if q := r.Store.Invocation(r.ID, id, nil).Record.Question; q != nil {
+			_, _ = handover{repo: r, id: id, dir: dir, text: []byte("this"), to: q}.run(1) // fails if it was answered before
+		}
+	}
+	last, events := answerEvent, 0
+	err := readEventsOf(r, id, func(name string) {
+		if name == last {
+			t.Errorf("event %d is a second %s", events, name)
+		}
+		last, events = name, events+1
+	})
+	if err != nil || events != 2*number {
+		t.Errorf("%d events, %v", events, err)
 	}
 }
 
@@ -71,4 +109,9 @@ func newQuestionWatch(t *testing.T) *questionWatch {
 		t.Fatal(err)
 	}
 	return &questionWatch{attempt: &attempt{repo: r, sandbox: &sandbox.Sandbox{ID: id}, askTimeout: -1}, ctx: t.Context(), dir: t.TempDir()}
+}
+
+func readEventsOf(r *core.Repository, id string, each func(name string)) error {
+	log := &eventLog{id: id, path: r.Store.EventsPath(r.ID, id)}
+	return log.readNew(func(e event) { each(e.name) })
 }

@@ -143,6 +143,9 @@ func (w *questionWatch) accept(q mailbox.Question) {
 			question.AskedAt = earlier.AskedAt
 		}
 		m.Question = question
+		if !again { // before the lock of the record allows to answer it
+			w.repo.AppendEvent(w.sandbox.ID, statusEvent{Time: w.repo.EventTime(), Event: questionEventName, Question: quote.Shorten(q.Question, maxEventText)})
+		}
 		return true
 	})
 	if err != nil {
@@ -169,7 +172,6 @@ func (w *questionWatch) tellUser(q store.Question) {
 	if number := w.asked; w.askTimeout > 0 {
 		w.expiry = time.AfterFunc(w.askTimeout, func() { w.expire(number) })
 	}
-	w.repo.AppendEvent(w.sandbox.ID, statusEvent{Time: w.repo.EventTime(), Event: questionEventName, Question: quote.Shorten(q.Text, maxEventText)})
 	if w.req.OnQuestion != nil {
 		w.req.OnQuestion(q.Text, q.Options)
 	}
