@@ -260,6 +260,9 @@ func (t Commands) execute(c *cli.Context, repo *gitagency.Repository, invocation
 			return err
 		}
 	}
+	if err := t.Stdout.Flush(); err != nil { // before the messages about the end
+		return err
+	}
 	return t.reportEnd(ctx, res)
 }
 
