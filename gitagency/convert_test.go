@@ -85,7 +85,7 @@ func TestRequestsKeepAllFields(t *testing.T) {
 	checkConversion(t, StartRequest.internal, "Run", "Task")      // for package runs
 	checkConversion(t, RunRequest.internal, "Start")              // StartRequest.internal
 	checkConversion(t, ExecuteRunRequest.internal, "Side")        // for package resolve
-	checkConversion(t, func(req ResumeRunRequest) runs.ResumeRequest { return runs.ResumeRequest(req) })
+	checkConversion(t, ResumeRunRequest.internal)
 	checkConversion(t, LogsRequest.internal)
 	checkConversion(t, func(req EventsRequest) runs.EventsRequest { return runs.EventsRequest(req) })
 	checkConversion(t, Limits.internal)

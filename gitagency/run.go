@@ -111,13 +111,14 @@ type RunResult struct {
 	LastMessage     string   `json:"last_message"` // last text of the agent; empty if it has no stream that tells it
 
 	Exec        ExecResult `json:"-"` // how its program ended
+	Exceeded    string     `json:"-"` // option of run whose limit the agent exceeded, such as --max-cost; empty for none
 	SetupFailed bool       `json:"-"` // agency.setup failed, and the program was not started
 }
 
 func newRunResult(res runs.Result) RunResult {
 	return RunResult{
 		ID: res.ID, Path: res.Path, Status: res.Status, Reason: res.Reason, ExitCode: res.ExitCode, Uncommitted: append([]string{}, res.Uncommitted...),
-		Warnings: append([]string{}, res.Warnings...), Question: res.Question, QuestionOptions: append([]string{}, res.QuestionOptions...), LastMessage: res.LastMessage, Exec: newExecResult(res.Exec), SetupFailed: res.SetupFailed,
+		Warnings: append([]string{}, res.Warnings...), Question: res.Question, QuestionOptions: append([]string{}, res.QuestionOptions...), LastMessage: res.LastMessage, Exec: newExecResult(res.Exec), Exceeded: res.Exceeded, SetupFailed: res.SetupFailed,
 	}
 }
 
@@ -164,12 +165,17 @@ type ResumeRunRequest struct {
 	Task      []byte        // further task; nil for none
 	Timeout   time.Duration // zero: as before
 	CommitAll bool          // commit what the agent leaves uncommitted
+	Budget    Budget        // what the agent may spend; zero fields: as before
+}
+
+func (req ResumeRunRequest) internal() runs.ResumeRequest {
+	return runs.ResumeRequest{ID: req.ID, Answer: req.Answer, Task: req.Task, Timeout: req.Timeout, CommitAll: req.CommitAll, Budget: store.Budget(req.Budget)}
 }
 
 // ResumeRun records what the next run of an invocation is given: an answer, a task, or the reason why its work was
 // rejected. ExecuteRun then runs the agent in the same sandbox with the original session.
 func (r *Repository) ResumeRun(ctx context.Context, req ResumeRunRequest) (Invocation, error) {
-	i, err := runs.Resume(ctx, r.core, runs.ResumeRequest(req))
+	i, err := runs.Resume(ctx, r.core, req.internal())
 	return newInvocation(i), publicError(err)
 }
 

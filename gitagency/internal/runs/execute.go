@@ -59,7 +59,8 @@ type Result struct {
 	QuestionOptions []string // answers that it offers
 	LastMessage     string
 	Exec            sandbox.ExecResult
-	SetupFailed     bool // agency.setup failed, and the program was not started
+	Exceeded        string // option of run whose limit the agent exceeded, such as --max-cost; empty for none
+	SetupFailed     bool   // agency.setup failed, and the program was not started
 
 	question *store.Question
 }

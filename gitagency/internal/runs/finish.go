@@ -83,7 +83,7 @@ func (a *attempt) decide(ctx context.Context, res *Result, end ending, summary r
 		res.Status, res.Reason, res.ExitCode = store.StatusBlocked, askReason, exitBlocked
 		return
 	case end.exceeded != nil:
-		res.ExitCode = exitFailed
+		res.ExitCode, res.Exceeded = exitFailed, end.exceeded.option
 		res.fail(end.exceeded.Error())
 		return
 	case end.exec.TimedOut:

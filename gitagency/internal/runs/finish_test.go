@@ -11,7 +11,7 @@ import (
 // An agent that tells its cost in its last line exits before it can be ended.
 func TestDecideFailsBudgetOfProgramThatEndedByItself(t *testing.T) {
 	a := &attempt{sandbox: &sandbox.Sandbox{Tree: t.TempDir()}}
-	end := ending{exec: sandbox.ExecResult{ContainedBy: "pid-namespace"}, exceeded: &budgetError{"it cost $2.00"}}
+	end := ending{exec: sandbox.ExecResult{ContainedBy: "pid-namespace"}, exceeded: &budgetError{"--max-cost", "it cost $2.00"}}
 	var res Result
 	a.decide(t.Context(), &res, end, runner.Summary{Complete: true})
 	if res.Status != store.StatusFailed || res.ExitCode != exitFailed || res.Reason != end.exceeded.Error() {

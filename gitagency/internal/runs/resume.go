@@ -25,6 +25,7 @@ type ResumeRequest struct {
 	Task      []byte        // further task; nil for none
 	Timeout   time.Duration // zero: as before
 	CommitAll bool
+	Budget    store.Budget // zero fields: as before
 }
 
 // Resume records what the next run of an invocation is given: an answer, a task, or the reason why its work was rejected.
@@ -45,6 +46,8 @@ func Resume(ctx context.Context, r *core.Repository, req ResumeRequest) (core.In
 		return inv, &UnansweredError{ID: inv.ID, Question: inv.Question, Options: inv.Options}
 	case inv.IsSupervised():
 		return inv, &fault.RunningError{ID: inv.ID}
+	case req.Budget.IsInvalid():
+		return inv, invalidBudget()
 	case req.Answer != nil && req.Task != nil:
 		return inv, &fault.InvalidError{What: "resume", Want: "either an answer or a task"}
 	case len(req.Answer) > MaxTask || len(req.Task) > MaxTask:
@@ -74,6 +77,7 @@ func Resume(ctx context.Context, r *core.Repository, req ResumeRequest) (core.In
 	if err := claim(r, inv.ID); err != nil {
 		return inv, err
 	}
+	warnUncounted(r, m.Runner, req.Budget)
 	recordInputs(r, inv, given) // before the first task is replaced
 	if err := req.write(r, inv.ID); err != nil {
 		return inv, errors.Join(err, release(r, inv.ID))
@@ -89,6 +93,7 @@ func Resume(ctx context.Context, r *core.Repository, req ResumeRequest) (core.In
 			m.RunTimeoutMS = milliseconds(req.Timeout)
 		}
 		m.CommitAll = m.CommitAll || req.CommitAll
+		m.Budget = req.Budget.Or(m.Budget)
 	})
 	return inv, err
 }

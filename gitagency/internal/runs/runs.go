@@ -64,6 +64,7 @@ func Create(ctx context.Context, r *core.Repository, reqs []Request) (created []
 	}
 	once := warnOnce(r)
 	for _, start := range starts {
+		warnUncounted(once, start.Runner, start.Run.Budget)
 		inv, err := creation.Start(ctx, once, start)
 		if err != nil {
 			return created, err
@@ -122,8 +123,8 @@ func (req Request) check(r *core.Repository) error {
 		return &fault.InvalidError{What: "run", Value: req.Start.Runner, Want: "either an agent (--runner) or a command (after --)"}
 	case len(req.Task) > MaxTask:
 		return &fault.InvalidError{What: "task", Value: fmt.Sprintf("of %d bytes", len(req.Task)), Want: fmt.Sprintf("at most %d MiB", MaxTask>>20)}
-	case req.Budget.CostUSD < 0 || req.Budget.Tokens < 0 || req.Budget.Output < 0:
-		return &fault.InvalidError{What: "budget", Want: "limits that are not negative"}
+	case req.Budget.IsInvalid():
+		return invalidBudget()
 	case req.Interactive && req.Task != nil:
 		return &fault.InvalidError{What: "run", Want: "no task for an interactive agent"}
 	}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"path/filepath"
 	"slices"
 	"time"
@@ -36,6 +37,14 @@ type Budget struct {
 	CostUSD float64 `json:"cost_usd,omitempty"` // of all runs
 	Tokens  int64   `json:"tokens,omitempty"`   // of all runs
 	Output  int64   `json:"output,omitempty"`   // bytes of each run
+}
+
+// IsInvalid reports whether a limit is negative.
+func (b Budget) IsInvalid() bool { return b.CostUSD < 0 || b.Tokens < 0 || b.Output < 0 }
+
+// Or returns the budget with the limits that it lacks taken from another one.
+func (b Budget) Or(other Budget) Budget {
+	return Budget{cmp.Or(b.CostUSD, other.CostUSD), cmp.Or(b.Tokens, other.Tokens), cmp.Or(b.Output, other.Output)}
 }
 
 // Question is a question of an agent to its user. All of it is untrusted text.

@@ -18,7 +18,8 @@ func (t Commands) Resume() *cli.Command {
 		Name:  "resume",
 		Usage: "let an agent go on in its sandbox",
 		UsageText: `git agency resume [<id>] [--answer <answer> | -p <task> | --task-file <file> | -]
-                         [--timeout <t>] [--detach] [--commit-all] [--json]`,
+                         [--timeout <t>] [--detach] [--commit-all]
+                         [--max-cost <dollars>] [--max-tokens <n>] [--max-output <size>] [--json]`,
 		Description: `Runs the agent of <id> again in the same sandbox, with its original session: with the answer to its question,
 with a further task, or with the reason why its work was rejected. A command gets the answer on standard
 input, and in the file that $AGENCY_ANSWER_FILE names.
@@ -29,14 +30,14 @@ and returns at once.
 
 Exit status: as of run; 1 also if it runs already, if it waits for an answer or asks no question, or if no
 agent was run in it; 3 no such invocation. 0 if a running agent got the answer.`,
-		Flags: program.WithRepositoryLockFlag(program.WithJSONFlag(
+		Flags: program.WithRepositoryLockFlag(program.WithJSONFlag(append([]cli.Flag{
 			&cli.StringFlag{Name: "answer", Usage: "the `ANSWER` to its question"},
 			&cli.StringFlag{Name: "prompt", Aliases: []string{"p"}, Usage: "a further `TASK`"},
 			&cli.StringFlag{Name: "task-file", Usage: "read the further task from `FILE`; the argument - reads it from standard input"},
 			&cli.StringFlag{Name: "timeout", Usage: "end the run after `DURATION` (-1: never)", DefaultText: "as before"},
 			&cli.BoolFlag{Name: "detach", Aliases: []string{"d"}, Usage: "return at once; the run survives the terminal"},
 			&cli.BoolFlag{Name: "commit-all", Usage: "commit what the agent leaves uncommitted"},
-		)...),
+		}, budgetFlags()...)...)...),
 		Action: func(c *cli.Context) error {
 			args, err := program.PositionalArgs(c, 0, 2)
 			if err != nil {
@@ -56,6 +57,9 @@ agent was run in it; 3 no such invocation. 0 if a running agent got the answer.`
 				req.Answer = []byte(c.String("answer"))
 			}
 			if err := startflags.ParseLimit(c, gitagency.TimeoutLimit, &req.Timeout); err != nil {
+				return err
+			}
+			if req.Budget, err = parseBudget(c); err != nil {
 				return err
 			}
 			return t.resume(c, strings.Join(rest, ""), req)
@@ -100,8 +104,8 @@ func (t Commands) reportGiven(c *cli.Context, inv gitagency.Invocation, given bo
 	if !given {
 		return nil
 	}
-	if c.IsSet("timeout") || c.Bool("commit-all") {
-		t.Warn("--timeout and --commit-all do not change a run that goes on")
+	if c.IsSet("timeout") || c.Bool("commit-all") || c.IsSet("max-cost") || c.IsSet("max-tokens") || c.IsSet("max-output") {
+		t.Warn("--timeout, --commit-all and --max-… do not change a run that goes on")
 	}
 	fmt.Fprintf(t.Stderr, "the running agent of %s got the answer\n", inv.ID)
 	switch {

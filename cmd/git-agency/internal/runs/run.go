@@ -71,10 +71,7 @@ usage; 130, 143 interrupted or stopped. Of several runs: 0 all finished, 7 one a
 			&cli.BoolFlag{Name: "detach", Aliases: []string{"d"}, Usage: "return at once; the run survives the terminal"},
 			&cli.BoolFlag{Name: "tty", Aliases: []string{"t"}, Usage: "run the command after -- on a terminal, as an interactive agent"},
 			&cli.BoolFlag{Name: "commit-all", Usage: "commit what the agent leaves uncommitted"},
-			&cli.StringFlag{Name: "max-cost", Usage: "end the run when it costs more than `DOLLARS`, as the agent tells it"},
-			&cli.StringFlag{Name: "max-tokens", Usage: "end the run when it uses more than `NUMBER` tokens, as the agent tells it"},
-			&cli.StringFlag{Name: "max-output", Usage: "end the run when it writes more than `SIZE`, such as 10m"},
-		}, startflags.Origin(), startflags.Primitives(), startflags.Limits())...)...),
+		}, budgetFlags(), startflags.Origin(), startflags.Primitives(), startflags.Limits())...)...),
 		Action: t.run,
 	}
 }
@@ -164,6 +161,15 @@ func noAgentError(c *cli.Context, args []string) error {
 		e.Hint = "the argument names a worktree; if it is the agent, type: --runner " + quote.Shell(args[0])
 	}
 	return e
+}
+
+// budgetFlags returns the flags of the budget of a run.
+func budgetFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "max-cost", Usage: "end the run when it costs more than `DOLLARS`, as the agent tells it"},
+		&cli.StringFlag{Name: "max-tokens", Usage: "end the run when it uses more than `NUMBER` tokens, as the agent tells it"},
+		&cli.StringFlag{Name: "max-output", Usage: "end the run when it writes more than `SIZE`, such as 10m"},
+	}
 }
 
 // parseBudget returns the budget of the flags.

@@ -140,6 +140,8 @@ func Hints(err error) (lines []string, known bool) {
 		}, true
 	case res.Status == gitagency.StatusTimedOut:
 		return []string{"'git agency logs " + id + "' shows its output; 'git agency resume " + id + " --timeout <longer>' lets it go on"}, true
+	case res.Exceeded != "":
+		return []string{"'git agency logs " + id + "' shows its output; 'git agency resume " + id + " " + res.Exceeded + " <more>' lets it go on"}, true
 	case res.SetupFailed:
 		return []string{
 			"'git agency logs " + id + "' shows the output of agency.setup",
