@@ -43,6 +43,17 @@ func TestRunOfProgramThatHandlesInterrupt(t *testing.T) {
 	}
 }
 
+// What a program writes on the terminal of the user is not logged, so no hint leads to the log.
+func TestRunOnTerminalDoesNotNameItsLog(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.agency("worktree", "adopt")
+	o := l.startOnTerminal(200, nil, "git-agency", "run", "--tty", "--", "sh", "-c", "exit 3").wait()
+	if o.code != 3 || !strings.Contains(o.stdout, "git agency resume") || strings.Contains(o.stdout, "git agency logs") {
+		t.Errorf("%d %q", o.code, o.stdout)
+	}
+}
+
 // After runs that finished, the terminal shows how each ended and what to type next.
 func TestRunOnTerminalSaysWhatToTypeNext(t *testing.T) {
 	t.Parallel()

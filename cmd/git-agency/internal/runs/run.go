@@ -269,7 +269,11 @@ func (t Commands) execute(c *cli.Context, repo *gitagency.Repository, invocation
 	if err := t.Stdout.Flush(); err != nil { // before the messages about the end
 		return err
 	}
-	return t.reportEnd(ctx, res)
+	err = t.reportEnd(ctx, res)
+	if run := (*runError)(nil); errors.As(err, &run) {
+		run.unlogged = interactive
+	}
+	return err
 }
 
 // reportEnd returns the error of a run; that of an interrupt, if that ended it.

@@ -105,7 +105,7 @@ func (t Commands) endError(res gitagency.RunResult) error {
 	if len(res.Uncommitted) > 0 {
 		message.WriteString("\nits sandbox is kept at " + quote.Path(res.Path))
 	}
-	return &runError{program.ChildError{Code: res.ExitCode, Err: errors.New(message.String())}, res}
+	return &runError{ChildError: program.ChildError{Code: res.ExitCode, Err: errors.New(message.String())}, res: res}
 }
 
 // describeStatus says how a run ended.
@@ -116,7 +116,8 @@ var describeStatus = map[string]string{
 // runError is the error of a run that did not finish.
 type runError struct {
 	program.ChildError
-	res gitagency.RunResult
+	res      gitagency.RunResult
+	unlogged bool // the agent wrote on the terminal of the user, whose output is not kept
 }
 
 // Unwrap makes the exit code of the run that of the command.
@@ -149,6 +150,9 @@ func Hints(err error) (lines []string, known bool) {
 		}, true
 	case res.Exec.ContainedBy == "": // the message says why it was not run
 		return []string{"when that is repaired, 'git agency resume " + id + "' runs it; 'git agency discard " + id + "' ends it"}, true
+	}
+	if run.unlogged {
+		return []string{"'git agency resume " + id + "' lets it go on"}, true
 	}
 	return []string{"'git agency logs " + id + "' shows its output; 'git agency resume " + id + "' lets it go on"}, true
 }
