@@ -51,7 +51,7 @@ func TestQuestionsAndAnswersAlternateInHistory(t *testing.T) {
 		}
 	}()
 	go func() {
-		_ = mailbox.Watch(ctx, dir, func(string) { w.look() })
+		_ = mailbox.Watch(ctx, dir, func(string) { w.handleQuestion() })
 		cancel()
 	}()
 	for ctx.Err() == nil {
@@ -92,7 +92,7 @@ func TestAwaitedQuestionDoesNotEndTurn(t *testing.T) {
 		}
 	}()
 	for !asked.Load() {
-		w.look()
+		w.handleQuestion()
 	}
 	if w.ending {
 		t.Error("the agent has to end its turn")
