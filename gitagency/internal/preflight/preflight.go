@@ -56,6 +56,18 @@ func (e *FailedError) Error() string {
 	return "preflight failed: " + strings.Join(failed, ", ")
 }
 
+// Add adds the checks of another agent, each different result once.
+func (r *Report) Add(other Report) {
+	r.OK = r.OK && other.OK
+	for _, c := range other.Checks {
+		if !slices.ContainsFunc(r.Checks, func(had Check) bool {
+			return had.Name == c.Name && had.OK == c.OK && had.Reason == c.Reason && had.Remedy == c.Remedy
+		}) {
+			r.Checks = append(r.Checks, c)
+		}
+	}
+}
+
 // Err returns a *FailedError with the checks that failed; nil if none did.
 func (r Report) Err() error {
 	if r.OK {

@@ -47,6 +47,7 @@ func Create(ctx context.Context, r *core.Repository, reqs []Request) (created []
 		return nil, err
 	}
 	starts := make([]creation.Request, len(reqs))
+	report := preflight.Report{OK: true}
 	for i, req := range reqs {
 		if starts[i], err = req.plan(r); err != nil {
 			return nil, err
@@ -54,13 +55,14 @@ func Create(ctx context.Context, r *core.Repository, reqs []Request) (created []
 		if i > 0 && starts[i].Runner == starts[i-1].Runner { // several runs of one command line differ only in their agents
 			continue
 		}
-		report, err := preflight.Run(ctx, r, preflight.Request{Start: starts[i], Argv: req.Argv, Headless: !req.Interactive})
-		if err == nil {
-			err = report.Err()
-		}
+		of, err := preflight.Run(ctx, r, preflight.Request{Start: starts[i], Argv: req.Argv, Headless: !req.Interactive})
 		if err != nil {
 			return nil, err
 		}
+		report.Add(of)
+	}
+	if err := report.Err(); err != nil {
+		return nil, err
 	}
 	once := warnOnce(r)
 	for _, start := range starts {
