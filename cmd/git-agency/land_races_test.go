@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -77,7 +78,8 @@ echo a >added; git add added; echo u >loose; echo l >a.log; mkdir -p build all; 
 			t.Logf("the user made %d commits and was refused %d times", made, refused)
 			if c.later && !waitUntil(func() bool {
 				left, err := filepath.Glob(filepath.Join(l.repoData(), "sandboxes", "*"))
-				return err == nil && len(left) == 0
+				ended := exec.Command("pgrep", "-f", strings.Join(ids, "|")).Run() != nil // the next case restores the repository
+				return err == nil && len(left) == 0 && ended
 			}) {
 				t.Error("the sandboxes are not removed")
 			}
