@@ -89,12 +89,7 @@ func TestAwaitedQuestionSurvivesKilledSupervisor(t *testing.T) {
 	if !waitUntil(func() bool { return l.try(nil, "pgrep", "-f", "4321.7 seconds").code != 0 }) {
 		t.Error("the process that asks is left")
 	}
-	if o := l.try(nil, "git-agency", "resume", id); o.code != 1 || !strings.Contains(o.stderr, "waits for an answer") {
-		t.Errorf("resume without an answer: %+v", o)
-	}
-	if o := l.try(nil, "git-agency", "resume", id, "--answer", "this"); o.code != 0 || o.stdout != "done\n" {
-		t.Errorf("resume: %+v", o)
-	}
+	l.checkResumesWithAnswer(id)
 }
 
 // Stopping a run that waits for an answer keeps the question, and leaves no process.

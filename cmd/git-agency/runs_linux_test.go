@@ -426,11 +426,18 @@ func TestQuestionSurvivesKilledSupervisor(t *testing.T) {
 	if inv := l.invocation(id); inv.Status != "blocked" || inv.Question != "precious?" {
 		t.Errorf("it is %s, and asks %q", inv.Status, inv.Question)
 	}
+	l.checkResumesWithAnswer(id)
+}
+
+// checkResumesWithAnswer checks that an agent that asks is resumed with the answer "this", to which it prints "done", and
+// not without an answer.
+func (l *lab) checkResumesWithAnswer(id string) {
+	l.t.Helper()
 	if o := l.try(nil, "git-agency", "resume", id); o.code != 1 || !strings.Contains(o.stderr, "waits for an answer") {
-		t.Errorf("resume without an answer: %+v", o)
+		l.t.Errorf("resume without an answer: %+v", o)
 	}
 	if o := l.try(nil, "git-agency", "resume", id, "--answer", "this"); o.code != 0 || o.stdout != "done\n" {
-		t.Errorf("resume: %+v", o)
+		l.t.Errorf("resume: %+v", o)
 	}
 }
 
