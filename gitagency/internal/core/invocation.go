@@ -78,7 +78,7 @@ func (i Invocation) Err() error {
 
 // Path returns the path of the sandbox. It fails for an invocation that is broken, landed or discarded.
 func (i Invocation) Path() (string, error) {
-	if !i.Broken && HasEnded(i.Entry.Record) {
+	if !i.Broken && i.Entry.Record.HasEnded() {
 		return "", &fault.EndedError{ID: i.ID, Landing: i.Landing, Ref: TrashRef(i.ID)}
 	}
 	return i.SandboxPath, i.Err()
@@ -118,7 +118,7 @@ func (r *Repository) Invocations(req ListRequest) ([]Invocation, error) {
 			if only == "" || e.Record.IntegrationWorktreeID == only {
 				broken++
 			}
-		case !req.All && HasEnded(e.Record):
+		case !req.All && e.Record.HasEnded():
 		case only != "" && e.Record.IntegrationWorktreeID != only:
 		default:
 			invocations = append(invocations, InvocationFromEntry(e, worktrees))
@@ -163,7 +163,7 @@ func InvocationFromEntry(e store.Entry[store.InvocationMeta], worktrees map[stri
 		ExitCode: m.LastExitCode(), FinishedAt: TimeOrZero(m.FinishedAt),
 	}
 	i.SetState()
-	if HasEnded(m) {
+	if m.HasEnded() {
 		i.TrashRef = TrashRef(e.ID)
 		if m.HasTrashArchive {
 			i.TrashArchive = store.TrashArchiveOf(e.TreePath)
@@ -184,11 +184,6 @@ func TimeOrZero(at *time.Time) time.Time {
 		return time.Time{}
 	}
 	return *at
-}
-
-// HasEnded reports whether a record is landed or discarded, so that its sandbox is gone on purpose.
-func HasEnded(m store.InvocationMeta) bool {
-	return m.Landing == store.Landed || m.Landing == store.Discarded
 }
 
 const (

@@ -121,7 +121,7 @@ func (r *Repository) liveInvocation(query string, age int) (Invocation, error) {
 			break
 		}
 		e := r.Store.Invocation(r.ID, id, r.IsLocked)
-		if e.Defect == store.NoDefect && !e.BeingCreated && !HasEnded(e.Record) && e.Record.VerifiesInvocation == "" {
+		if e.Defect == store.NoDefect && !e.BeingCreated && !e.Record.HasEnded() && e.Record.VerifiesInvocation == "" {
 			live = append(live, e)
 		}
 	}
@@ -150,7 +150,7 @@ func (r *Repository) invocationsNamed(name string) ([]string, error) {
 	for _, e := range slices.Backward(entries) {
 		switch {
 		case e.Defect != store.NoDefect || e.Record.InvocationName != name:
-		case HasEnded(e.Record):
+		case e.Record.HasEnded():
 			ended = append(ended, e.ID)
 		default:
 			live = append(live, e.ID)

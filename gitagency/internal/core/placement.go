@@ -140,7 +140,7 @@ func (r *Repository) warnForeignRecords() {
 		foreign := 0
 		for _, id := range sandboxes {
 			e := r.Store.Invocation(r.ID, id, r.IsLocked)
-			if e.Defect == store.NoDefect && !e.BeingCreated && !HasEnded(e.Record) {
+			if e.Defect == store.NoDefect && !e.BeingCreated && !e.Record.HasEnded() {
 				foreign++
 			}
 		}

@@ -255,7 +255,7 @@ func (r *Repository) LiveInvocations(wt Worktree) ([]string, error) {
 	}
 	var live []string
 	for _, e := range entries {
-		if e.Record.IntegrationWorktreeID == wt.ID && !HasEnded(e.Record) {
+		if e.Record.IntegrationWorktreeID == wt.ID && !e.Record.HasEnded() {
 			live = append(live, e.ID)
 		}
 	}

@@ -34,7 +34,7 @@ func Restore(ctx context.Context, r *core.Repository, query string) (core.Invoca
 	if err := ended.Err(); err != nil {
 		return core.Invocation{}, err
 	}
-	if !core.HasEnded(ended.Entry.Record) {
+	if !ended.Entry.Record.HasEnded() {
 		return core.Invocation{}, &fault.NotEndedError{ID: ended.ID}
 	}
 	repo, unlock, err := r.LockAndRecover(ctx)
@@ -43,7 +43,7 @@ func Restore(ctx context.Context, r *core.Repository, query string) (core.Invoca
 	}
 	defer unlock()
 	entry := r.Store.Invocation(r.ID, ended.ID, nil) // may have been pruned while waiting for the lock
-	if entry.Defect != store.NoDefect || !core.HasEnded(entry.Record) {
+	if entry.Defect != store.NoDefect || !entry.Record.HasEnded() {
 		return core.Invocation{}, &fault.NotFoundError{Kind: "invocation", Query: query}
 	}
 	plan, err := planRestore(ctx, r, repo, entry)

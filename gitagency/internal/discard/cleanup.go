@@ -148,7 +148,7 @@ func removeEndedTreeLocked(ctx context.Context, r *core.Repository, id string) e
 func RemoveRemains(ctx context.Context, r *core.Repository, repo *git.Repo, id string) error {
 	entry := r.Store.Invocation(r.ID, id, nil)
 	// A killed process may have left nothing but git's worktree entry.
-	if _, left := store.FirstExisting(r.Store.SandboxDir(r.ID, id), repo.AdminDir(id)); !left || entry.Defect != store.NoDefect || !core.HasEnded(entry.Record) {
+	if _, left := store.FirstExisting(r.Store.SandboxDir(r.ID, id), repo.AdminDir(id)); !left || entry.Defect != store.NoDefect || !entry.Record.HasEnded() {
 		return nil
 	}
 	// A discard may write an archive. For a landing a person asks for it: with --leave, or with doctor.
@@ -168,7 +168,7 @@ func LeftoverScratch(r *core.Repository, repo *git.Repo, cleanupRunning bool) ([
 		if id == "" || path != worktree.UnregisteredDir(repo, id) || !cleanupRunning && !store.IsDir(r.Store.SandboxDir(r.ID, id)) {
 			return false
 		}
-		return core.HasEnded(r.Store.Invocation(r.ID, id, nil).Record)
+		return r.Store.Invocation(r.ID, id, nil).Record.HasEnded()
 	}), err
 }
 

@@ -132,7 +132,7 @@ func endInvocation(ctx context.Context, r *core.Repository, repo *git.Repo, entr
 		return d, fmt.Errorf("discard %s: %w", entry.ID, err)
 	}
 	defer locked.Close()
-	d = Result{ID: entry.ID, Already: core.HasEnded(entry.Record), EndedCommands: locked.EndedCommands}
+	d = Result{ID: entry.ID, Already: entry.Record.HasEnded(), EndedCommands: locked.EndedCommands}
 	if mayStop && locked.Stopped {
 		return d, errStopped
 	}
@@ -204,7 +204,7 @@ func checkEndable(ctx context.Context, r *core.Repository, repo *git.Repo, entry
 	if err := core.CheckParentResolved(tree); err != nil {
 		return err
 	}
-	if !core.HasEnded(entry.Record) { // the name of an ended invocation may be in use elsewhere
+	if !entry.Record.HasEnded() { // the name of an ended invocation may be in use elsewhere
 		if err := r.CheckTreeNotMoved(repo, entry.ID, tree); err != nil {
 			return err
 		}
@@ -222,7 +222,7 @@ func finishWork(ctx context.Context, r *core.Repository, repo *git.Repo, entry s
 	box := sandbox.Of(r, entry.ID)
 	box.FinishRollbackForDiscard(ctx, repo, locked)
 	refused, err := box.ImportForDiscard(ctx, repo, entry.Record.Primitives, locked.InvocationLock)
-	if core.HasEnded(entry.Record) && fault.Is[*fault.NotSandboxError](err) { // the tree was renamed, and another directory is in its place
+	if entry.Record.HasEnded() && fault.Is[*fault.NotSandboxError](err) { // the tree was renamed, and another directory is in its place
 		return "", nil
 	}
 	if err != nil || refused == nil {
@@ -234,7 +234,7 @@ func finishWork(ctx context.Context, r *core.Repository, repo *git.Repo, entry s
 
 // keepContent keeps the content of a sandbox in the trash, or what was added to it after it had ended.
 func keepContent(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta], o core.TrashOptions) error {
-	if !core.HasEnded(entry.Record) {
+	if !entry.Record.HasEnded() {
 		return moveToTrash(ctx, r, repo, entry, o)
 	}
 	if unkept, err := hasUnkeptWork(ctx, r, repo, entry.ID); err != nil || !unkept {
@@ -245,7 +245,7 @@ func keepContent(ctx context.Context, r *core.Repository, repo *git.Repo, entry 
 
 // landingOf returns how an invocation ends: as its record says, or discarded.
 func landingOf(entry store.Entry[store.InvocationMeta]) string {
-	if core.HasEnded(entry.Record) {
+	if entry.Record.HasEnded() {
 		return entry.Record.Landing
 	}
 	return store.Discarded

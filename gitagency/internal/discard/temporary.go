@@ -82,7 +82,7 @@ func deleteTemporaryBranch(ctx context.Context, r *core.Repository, repo *git.Re
 // process that did so is gone. The caller holds the repository lock: otherwise the sandbox may be in creation or
 // removal.
 func IsAbandonedVerification(r *core.Repository, e store.Entry[store.InvocationMeta]) bool {
-	if e.Defect != store.NoDefect || e.Record.VerifiesInvocation == "" || core.HasEnded(e.Record) {
+	if e.Defect != store.NoDefect || e.Record.VerifiesInvocation == "" || e.Record.HasEnded() {
 		return false
 	}
 	held, err := lock.AcquireDirExclusive(context.Background(), r.Store.VerifyLockDir(r.ID, e.ID), 0)

@@ -100,7 +100,7 @@ func (x *checkRun) checkOrphanReflogs(ctx context.Context) error {
 // snapshot ref that no command has reported.
 func (x *checkRun) isUnfinishedRef(ref string) bool {
 	return slices.ContainsFunc(x.invocations, func(e store.Entry[store.InvocationMeta]) bool {
-		return e.Defect == store.NoDefect && (ref == core.TrashRef(e.ID) && !core.HasEnded(e.Record) || core.SnapshotNumber(e.ID, ref) > 0)
+		return e.Defect == store.NoDefect && (ref == core.TrashRef(e.ID) && !e.Record.HasEnded() || core.SnapshotNumber(e.ID, ref) > 0)
 	}) || slices.ContainsFunc(x.worktrees, func(e store.Entry[store.WorktreeMeta]) bool {
 		return ref == core.TrashRef(e.ID) && e.Defect == store.NoDefect && e.Record.State == store.Present
 	})

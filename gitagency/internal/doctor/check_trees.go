@@ -46,7 +46,7 @@ func (x *checkRun) checkSandboxes(ctx context.Context) error {
 			x.reportMissingTree(s, "git agency discard "+e.ID, "the invocation is discarded; its commits are kept as "+core.TrashRef(e.ID), x.fixByDiscarding(e))
 		case e.Defect != store.NoDefect:
 			x.reportBrokenRecord(s, e.Defect, e.Detail, salvageOutcome(e.ID), func(ctx context.Context) error { return x.salvageSandbox(ctx, s, e.Detail) })
-		case core.HasEnded(e.Record):
+		case e.Record.HasEnded():
 			x.checkEndedSandbox(s, e)
 		default:
 			x.checkPrematureTrash(s, "half-discarded")
@@ -320,7 +320,7 @@ func (x *checkRun) mayBeClone(ctx context.Context) bool {
 	return slices.ContainsFunc(x.invocations, func(e store.Entry[store.InvocationMeta]) bool {
 		_, registered := x.entries[e.ID]
 		base := e.Record.BaseCommit
-		if base == "" || registered || x.refs[core.SandboxRef(e.ID)] != "" || core.HasEnded(e.Record) {
+		if base == "" || registered || x.refs[core.SandboxRef(e.ID)] != "" || e.Record.HasEnded() {
 			return false
 		}
 		found, err := x.repo.Lookup(ctx, base+"^{commit}")

@@ -302,7 +302,7 @@ func (x *checkRun) resolveRefs(ctx context.Context) error {
 	var names []string
 	for _, e := range x.invocations {
 		names = append(names, core.SandboxRef(e.ID), core.TrashRef(e.ID))
-		if to := e.Record.IntegrationBranch; to != "" && !strings.ContainsAny(to, "\n\x00") && !core.HasEnded(e.Record) {
+		if to := e.Record.IntegrationBranch; to != "" && !strings.ContainsAny(to, "\n\x00") && !e.Record.HasEnded() {
 			names = append(names, to)
 		}
 	}

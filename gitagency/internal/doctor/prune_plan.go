@@ -120,7 +120,7 @@ func (p *prunePlan) planInvocation(ctx context.Context, e store.Entry[store.Invo
 		t.setBroken(string(e.Defect), e.Detail)
 	case discard.IsAbandonedVerification(p.r, e):
 		t.Action, t.Reason, t.TrashRef, t.discardFirst = PruneClean, "it was created to verify "+e.Record.VerifiesInvocation+", and the verification is no longer running", core.TrashRef(e.ID), true
-	case !core.HasEnded(e.Record):
+	case !e.Record.HasEnded():
 		t.Reason = "it is neither landed nor discarded"
 	default:
 		p.planEnded(ctx, &t)

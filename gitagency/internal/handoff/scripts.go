@@ -141,7 +141,7 @@ func (e *Exchange) receive(ctx context.Context, pack *packStream, in transport.R
 		if err != nil {
 			return nil, nil, err
 		}
-		if record := e.repo.Store.Invocation(e.repo.ID, e.id, nil).Record; core.HasEnded(record) && e.LockedRepo == nil {
+		if record := e.repo.Store.Invocation(e.repo.ID, e.id, nil).Record; record.HasEnded() && e.LockedRepo == nil {
 			unlock()
 			return nil, nil, &fault.EndedError{ID: e.id, Landing: record.Landing}
 		}

@@ -82,7 +82,7 @@ func Fill(ctx context.Context, r *core.Repository, invocations []core.Invocation
 	found := map[string]Result{}
 	for i := range invocations {
 		inv := &invocations[i]
-		if !inv.Broken && core.HasEnded(inv.Entry.Record) || inv.WorktreeID == "" || inv.Verifies != "" {
+		if !inv.Broken && inv.Entry.Record.HasEnded() || inv.WorktreeID == "" || inv.Verifies != "" {
 			continue
 		}
 		radar, known := found[inv.WorktreeID]
@@ -168,7 +168,7 @@ func openForecasts(ctx context.Context, r *core.Repository, wt core.Worktree, in
 	var names []string
 	groups := map[string][]core.Invocation{}
 	for _, inv := range invocations {
-		if inv.WorktreeID != wt.ID || inv.Verifies != "" || !inv.Broken && core.HasEnded(inv.Entry.Record) {
+		if inv.WorktreeID != wt.ID || inv.Verifies != "" || !inv.Broken && inv.Entry.Record.HasEnded() {
 			continue
 		}
 		name, err := r.IntegrationRev(ctx, wt, inv.IntegrationBranch)

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/landing"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
@@ -210,11 +209,11 @@ func (a *attempt) recordEnd(res Result, end ending, summary runner.Summary) erro
 		m.PID, m.PIDStarted = 0, ""
 		if end.ran() {
 			m.ResumeWith = "" // the agent was given it
-		} else if !core.HasEnded(*m) {
+		} else if !m.HasEnded() {
 			m.ExitCode = json.Number(strconv.Itoa(res.ExitCode)) // not that of agency.setup
 		}
 		addSpent(m, summary)
-		if !core.HasEnded(*m) {
+		if !m.HasEnded() {
 			m.FinishedAt = &now
 		}
 	})

@@ -172,7 +172,7 @@ func (s *Sandbox) importNow(ctx context.Context, mustSucceed bool) error {
 // failure is left to that second import, which remembers a refusal.
 func (s *Sandbox) ImportUnlocked(ctx context.Context) {
 	entry := s.Repo.Store.Invocation(s.Repo.ID, s.ID, nil)
-	if entry.Defect != store.NoDefect || core.HasEnded(entry.Record) {
+	if entry.Defect != store.NoDefect || entry.Record.HasEnded() {
 		return
 	}
 	if pending, err := s.hasPendingImport(entry.Record.Primitives); err != nil || !pending || len(proc.FindSupervisors(s.Repo.Store.InvocationDir(s.Repo.ID, s.ID))) > 0 {

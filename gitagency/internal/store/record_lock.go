@@ -82,7 +82,7 @@ func removeKilledUpdates(record string) error {
 // meanwhile: its end date then decides when it is pruned.
 func (s Store) RecordExec(repoID, invocationID string, exitCode int, at time.Time) error {
 	return updateJSONIf(s.InvocationMetaPath(repoID, invocationID), func(m *InvocationMeta) bool {
-		if m.Landing == Landed || m.Landing == Discarded {
+		if m.HasEnded() {
 			return false
 		}
 		m.ExitCode, m.FinishedAt = json.Number(strconv.Itoa(exitCode)), &at

@@ -46,6 +46,9 @@ type InvocationMeta struct {
 	LandingFields
 }
 
+// HasEnded reports whether the work of an invocation has landed or was discarded.
+func (m InvocationMeta) HasEnded() bool { return m.Landing == Landed || m.Landing == Discarded }
+
 // Submission holds the fields that review writes. Values of an earlier state stay when the state changes.
 type Submission struct {
 	SubmittedAt     *time.Time `json:"submitted_at,omitempty"` // with nanoseconds: work lands in this order

@@ -62,7 +62,7 @@ func (s Store) InvocationsMatching(repoID, query string, busy func() bool) ([]En
 func (s Store) Invocation(repoID, id string, busy func() bool) Entry[InvocationMeta] {
 	tree := s.SandboxTreePath(repoID, id)
 	return loadEntry(id, s.InvocationDir(repoID, id), busy, func(m InvocationMeta) (string, bool, bool) {
-		wanted := m.Landing != Landed && m.Landing != Discarded
+		wanted := !m.HasEnded()
 		if m.SandboxPath == "" || resolvesTo(m.SandboxPath, tree) {
 			return tree, IsDir(tree), wanted
 		}
