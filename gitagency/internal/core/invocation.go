@@ -103,7 +103,7 @@ func (r *Repository) Invocations(req ListRequest) ([]Invocation, error) {
 		}
 		only = wt.ID
 	}
-	entries, err := r.Store.Invocations(r.ID, r.IsLocked)
+	entries, err := r.entries(req.All)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +118,6 @@ func (r *Repository) Invocations(req ListRequest) ([]Invocation, error) {
 			if only == "" || e.Record.IntegrationWorktreeID == only {
 				broken++
 			}
-		case !req.All && e.Record.HasEnded():
 		case only != "" && e.Record.IntegrationWorktreeID != only:
 		default:
 			invocations = append(invocations, InvocationFromEntry(e, worktrees))
@@ -128,6 +127,16 @@ func (r *Repository) Invocations(req ListRequest) ([]Invocation, error) {
 		req.OnBroken(broken)
 	}
 	return invocations, nil
+}
+
+// entries returns the stored entries of all invocations, or of those that have not ended.
+func (r *Repository) entries(all bool) ([]store.Entry[store.InvocationMeta], error) {
+	if all {
+		return r.Store.Invocations(r.ID, r.IsLocked)
+	}
+	return r.Store.LiveInvocations(r.ID, r.IsLocked, func(err error) {
+		r.Warn("the ended invocations could not be cached: %v", err)
+	})
 }
 
 // worktreeRecords maps the ids of the integration worktrees to their records.

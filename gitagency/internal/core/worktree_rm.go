@@ -249,13 +249,13 @@ func (r *Repository) RemoveArchivedTree(ctx context.Context, repo *git.Repo, wt 
 
 // LiveInvocations lists the ids of the invocations of a worktree that have not ended.
 func (r *Repository) LiveInvocations(wt Worktree) ([]string, error) {
-	entries, err := r.Store.Invocations(r.ID, r.IsLocked)
+	entries, err := r.entries(false)
 	if err != nil {
 		return nil, err
 	}
 	var live []string
 	for _, e := range entries {
-		if e.Record.IntegrationWorktreeID == wt.ID && !e.Record.HasEnded() {
+		if e.Record.IntegrationWorktreeID == wt.ID {
 			live = append(live, e.ID)
 		}
 	}

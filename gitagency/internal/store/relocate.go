@@ -130,8 +130,8 @@ func (s Store) EndRelocation(from, to string) error {
 	})
 }
 
-func sortedUnion(a, b []string) []string {
-	all := slices.Concat(a, b)
+func sortedUnion(lists ...[]string) []string {
+	all := slices.Concat(lists...)
 	slices.Sort(all)
 	return slices.Compact(all)
 }

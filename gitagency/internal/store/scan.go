@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
@@ -115,39 +116,38 @@ type record interface {
 	startedAt() time.Time
 }
 
-// scanEntries collects the ids that have a directory in dirs and reads their records, several in parallel: with a
-// thousand of them, reading waits for the disk and not for the CPU.
+// scanEntries collects the ids that have a directory in dirs and reads their records.
 func scanEntries[T record](dirs []string, query string, look func(id string) Entry[T]) ([]Entry[T], error) {
-	var names []string
+	var found [][]string
 	for _, dir := range dirs {
-		found, err := listIDs(dir, query)
+		names, err := listIDs(dir, query)
 		if err != nil {
 			return nil, err
 		}
-		names = append(names, found...)
+		found = append(found, names)
 	}
-	slices.Sort(names)
-	names = slices.Compact(names)
-
-	entries := make([]Entry[T], len(names))
-	next := make(chan int)
-	var workers sync.WaitGroup
-	for range min(len(names), 2*runtime.GOMAXPROCS(0)) {
-		workers.Go(func() {
-			for i := range next {
-				entries[i] = look(names[i])
-			}
-		})
-	}
-	for i := range names {
-		next <- i
-	}
-	close(next)
-	workers.Wait()
-
+	names := sortedUnion(found...)
+	entries := loadEntries(names, func(i int) Entry[T] { return look(names[i]) })
 	entries = slices.DeleteFunc(entries, func(e Entry[T]) bool { return e.BeingCreated })
 	slices.SortStableFunc(entries, CompareStart)
 	return entries, nil
+}
+
+// loadEntries reads the entries of ids, several in parallel: with a thousand of them, reading waits for the disk and not
+// for the CPU.
+func loadEntries[T record](names []string, look func(i int) Entry[T]) []Entry[T] {
+	entries := make([]Entry[T], len(names))
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range min(len(names), 2*runtime.GOMAXPROCS(0)) {
+		workers.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(names); i = int(next.Add(1)) - 1 {
+				entries[i] = look(i)
+			}
+		})
+	}
+	workers.Wait()
+	return entries
 }
 
 // CompareStart orders entries by the time of their start, the oldest first.
