@@ -111,7 +111,7 @@ func (r *Repository) Invocations(req ListRequest) ([]Invocation, error) {
 	if err != nil {
 		return nil, err
 	}
-	invocations, broken := []Invocation{}, 0
+	invocations, broken := make([]Invocation, 0, len(entries)), 0
 	for _, e := range entries {
 		switch {
 		case !req.All && e.Defect != store.NoDefect:

@@ -97,7 +97,9 @@ func DataDirOfEntry(name, tree string) (string, bool) {
 // warnRecordsElsewhere warns, once, if the records are those of another path of this repository, or if the data directory
 // has no records of this repository while git has worktree entries of ours in another data directory: an empty listing
 // then means that the wrong data directory is used.
-func (r *Repository) warnRecordsElsewhere() {
+func (r *Repository) warnRecordsElsewhere() { r.warnedElsewhere.Do(r.checkRecordsElsewhere) }
+
+func (r *Repository) checkRecordsElsewhere() {
 	_, there := store.FirstExisting(r.Store.RepoDir(r.ID))
 	if there && !r.hasUnrecordedEntry() {
 		r.warnForeignRecords()
@@ -106,54 +108,50 @@ func (r *Repository) warnRecordsElsewhere() {
 	if _, used := store.FirstExisting(r.LockDir(), filepath.Join(r.CommonDir, "worktrees")); !used {
 		return
 	}
-	r.warnedElsewhere.Do(func() {
-		var moved *fault.MovedRepositoryError
-		if errors.As(r.CheckNotMoved(), &moved) {
-			r.Warn("%v; 'git agency doctor --fix %s' moves them here", moved, moved.RepoID)
+	var moved *fault.MovedRepositoryError
+	if errors.As(r.CheckNotMoved(), &moved) {
+		r.Warn("%v; 'git agency doctor --fix %s' moves them here", moved, moved.RepoID)
+		return
+	}
+	entries, err := worktree.Entries(r.Git)
+	if err != nil || there {
+		return // a listing does not report unrelated problems
+	}
+	for _, e := range entries {
+		if place, ours := DataDirOfEntry(e.Name, e.Path); ours {
+			r.Warn("there are no records of this repository in %s, but git has worktrees of git-agency in %s; 'git agency doctor' says more", r.DataDir, place)
 			return
 		}
-		entries, err := worktree.Entries(r.Git)
-		if err != nil || there {
-			return // a listing does not report unrelated problems
-		}
-		for _, e := range entries {
-			if place, ours := DataDirOfEntry(e.Name, e.Path); ours {
-				r.Warn("there are no records of this repository in %s, but git has worktrees of git-agency in %s; 'git agency doctor' says more", r.DataDir, place)
-				return
-			}
-		}
-	})
+	}
 }
 
-// warnForeignRecords warns, once, if there are records of live sandboxes or created worktrees while git has no linked
+// warnForeignRecords warns if there are records of live sandboxes or created worktrees while git has no linked
 // worktree at all: they belong to an earlier repository at this path, because ids of repositories are made of paths.
 func (r *Repository) warnForeignRecords() {
 	if _, there := store.FirstExisting(filepath.Join(r.CommonDir, "worktrees")); there {
 		return
 	}
-	r.warnedElsewhere.Do(func() {
-		sandboxes, err := r.Store.ListIDs(r.ID, "sandboxes")
-		created, createdErr := r.Store.ListIDs(r.ID, "worktrees")
-		if err != nil || createdErr != nil {
-			return // a listing does not report unrelated problems
+	sandboxes, err := r.Store.ListIDs(r.ID, "sandboxes")
+	created, createdErr := r.Store.ListIDs(r.ID, "worktrees")
+	if err != nil || createdErr != nil {
+		return // a listing does not report unrelated problems
+	}
+	foreign := 0
+	for _, id := range sandboxes {
+		e := r.Store.Invocation(r.ID, id, r.IsLocked)
+		if e.Defect == store.NoDefect && !e.BeingCreated && !e.Record.HasEnded() {
+			foreign++
 		}
-		foreign := 0
-		for _, id := range sandboxes {
-			e := r.Store.Invocation(r.ID, id, r.IsLocked)
-			if e.Defect == store.NoDefect && !e.BeingCreated && !e.Record.HasEnded() {
-				foreign++
-			}
+	}
+	for _, id := range created {
+		e := r.Store.Worktree(r.ID, id, r.IsLocked)
+		if w := r.WorktreeFromEntry(e); !w.Broken && !e.BeingCreated && w.State == store.Present && !w.Adopted {
+			foreign++
 		}
-		for _, id := range created {
-			e := r.Store.Worktree(r.ID, id, r.IsLocked)
-			if w := r.WorktreeFromEntry(e); !w.Broken && !e.BeingCreated && w.State == store.Present && !w.Adopted {
-				foreign++
-			}
-		}
-		if foreign > 0 {
-			r.Warn("git has no linked worktree here, but there are records of %d sandboxes and worktrees of an earlier repository at %s; 'git agency doctor' lists them and says how to keep their files", foreign, r.CommonDir)
-		}
-	})
+	}
+	if foreign > 0 {
+		r.Warn("git has no linked worktree here, but there are records of %d sandboxes and worktrees of an earlier repository at %s; 'git agency doctor' lists them and says how to keep their files", foreign, r.CommonDir)
+	}
 }
 
 // SameDirectory reports whether two paths lead to the same directory, through any symlinks and mounts. A moved

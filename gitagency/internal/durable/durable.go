@@ -59,10 +59,9 @@ func ReadFile(path string, limit int64) ([]byte, error) {
 		if err != nil {
 			return fail(err)
 		}
-		if n <= 0 {
+		if data = data[:len(data)+max(n, 0)]; n <= 0 || st.Size > 0 && int64(len(data)) == st.Size { // files of /proc have no size
 			return data, nil
 		}
-		data = data[:len(data)+n]
 	}
 	return fail(fmt.Errorf("larger than %d bytes", limit)) // the file grew while it was read
 }

@@ -5,8 +5,10 @@ package procfs
 
 import (
 	"os"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -29,6 +31,27 @@ func PIDs() (all []int, ok bool) {
 // Path returns the path of a file about a process in /proc.
 func Path(pid int, name string) string { return "/proc/" + strconv.Itoa(pid) + "/" + name }
 
+// readFile is os.ReadFile with half as many system calls: os.File asks for the kind of every file and registers it with the
+// poller, and a listing reads two files of every process.
+func readFile(path string) ([]byte, error) {
+	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer syscall.Close(fd)
+	data := make([]byte, 0, 1024)
+	for {
+		n, err := syscall.Read(fd, data[len(data):cap(data)])
+		if err == syscall.EINTR {
+			continue
+		}
+		if n <= 0 || err != nil {
+			return data, err
+		}
+		data = slices.Grow(data[:len(data)+n], 1)
+	}
+}
+
 // Stat holds some fields of /proc/<pid>/stat.
 type Stat struct {
 	State         byte
@@ -41,7 +64,7 @@ func (s Stat) IsDead() bool { return s.State == 'Z' || s.State == 'X' }
 
 // ReadStat reads the stat of a process; ok is false when it is gone.
 func ReadStat(pid int) (s Stat, ok bool) {
-	text, err := os.ReadFile(Path(pid, "stat"))
+	text, err := readFile(Path(pid, "stat"))
 	if err != nil {
 		return Stat{}, false
 	}
@@ -70,7 +93,7 @@ func parseStat(text string) (s Stat, ok bool) {
 
 // ReadNULList reads a list of NUL-terminated strings, such as a command line.
 func ReadNULList(pid int, name string) []string {
-	data, err := os.ReadFile(Path(pid, name))
+	data, err := readFile(Path(pid, name))
 	if err != nil || len(data) == 0 {
 		return nil
 	}
