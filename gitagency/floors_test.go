@@ -73,6 +73,7 @@ var floors = []struct {
 	{dir: "confine", imports: "durable proc landlock seccomp guard walls"},
 	{dir: "mailbox", imports: "quote guard"},
 	{dir: "outlet"},
+	{dir: "plaintext", imports: "quote"},
 	{dir: "runner", imports: "proc quote"},
 	{dir: "treediff", imports: "quote", reserved: "github.com/sergi/go-diff/diffmatchpatch"},
 	{dir: "upload", imports: "undo lock guard"},
@@ -127,7 +128,7 @@ var floors = []struct {
 
 	// 4: the public library
 	{dir: "requests", imports: "guard mailbox fault core snapshots sandbox diff landing listing doctor"},
-	{dir: "runs", imports: "durable procfs terminal proc git store mailbox runner fault settings core snapshots sandbox creation preflight landing radar requests quote"},
+	{dir: "runs", imports: "durable procfs terminal proc git store mailbox plaintext runner fault settings core snapshots sandbox creation preflight landing radar requests quote"},
 	{dir: "resolve", imports: "durable git git/object git/merge store fault settings core sandbox landing radar runs quote"},
 	{dir: "reason"},
 	{dir: "gitagency", imports: "reason ids terminal proc store guard archive confine mailbox runner treediff fault settings core snapshots sandbox creation diff discard allow preflight landing directory listing radar doctor requests runs resolve"},

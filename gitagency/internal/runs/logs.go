@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/plaintext"
 	"github.com/git-agency/git-agency/gitagency/internal/runner"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
@@ -87,8 +88,8 @@ func Logs(ctx context.Context, r *core.Repository, req LogsRequest) (err error) 
 type logPrinter struct {
 	req    LogsRequest
 	tails  []*tail
-	texts  []*textWriter // empty if the output is raw
-	stream *streamReader // nil if the agent has none, or if the output is raw
+	texts  []*plaintext.Writer // empty if the output is raw
+	stream *streamReader       // nil if the agent has none, or if the output is raw
 }
 
 // newLogPrinter returns the printer of the logs of an invocation. newStream is nil if standard output is not to be parsed.
@@ -98,7 +99,7 @@ func newLogPrinter(r *core.Repository, id string, newStream func() runner.Stream
 		if req.Raw {
 			return to
 		}
-		p.texts = append(p.texts, &textWriter{to: to, isScreen: isScreen})
+		p.texts = append(p.texts, &plaintext.Writer{To: to, IsScreen: isScreen})
 		return p.texts[len(p.texts)-1]
 	}
 	terminal, stdout, stderr := text(req.Stdout, true), text(req.Stdout, false), text(req.Stderr, false)
@@ -149,7 +150,7 @@ func (p *logPrinter) endLines() (err error) {
 		p.stream.endLine()
 	}
 	for _, t := range p.texts {
-		err = errors.Join(err, t.endLine())
+		err = errors.Join(err, t.EndLine())
 	}
 	return err
 }
@@ -159,14 +160,14 @@ func (p *logPrinter) copySetup(path string) error {
 	if p.req.Raw || slices.ContainsFunc(p.tails, func(t *tail) bool { return t.copied > 0 }) {
 		return nil
 	}
-	text := &textWriter{to: p.req.Stderr}
+	text := &plaintext.Writer{To: p.req.Stderr}
 	log := &tail{path: path, to: text}
 	defer log.close()
 	if err := log.open(path); err != nil || log.file == nil {
 		return err
 	}
 	p.note(LogNote{Kind: NoteSetup})
-	return errors.Join(log.copyRest(), text.end())
+	return errors.Join(log.copyRest(), text.End())
 }
 
 // copyNew prints what was added to the logs.
@@ -177,7 +178,7 @@ func (p *logPrinter) copyNew() error {
 		}
 	}
 	for _, t := range p.texts {
-		if err := t.flush(); err != nil {
+		if err := t.Flush(); err != nil {
 			return err
 		}
 	}
@@ -190,7 +191,7 @@ func (p *logPrinter) end() (err error) {
 		p.stream.summary() // it parses a last line without a newline
 	}
 	for _, t := range p.texts {
-		err = errors.Join(err, t.end())
+		err = errors.Join(err, t.End())
 	}
 	for _, t := range p.tails {
 		t.close()

@@ -1,4 +1,6 @@
-package runs
+// Package plaintext turns what programs write to terminals into text that can be read anywhere. It only knows the sequences of
+// terminals, and neither files nor runs.
+package plaintext
 
 import (
 	"fmt"
@@ -11,7 +13,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
-// Bounds of what textWriter keeps, and of how far a program can move the cursor.
+// Bounds of what Writer keeps, and of how far a program can move the cursor.
 const (
 	maxRows    = 200
 	maxScreen  = 100
@@ -19,13 +21,13 @@ const (
 	maxColumns = 300
 )
 
-// textWriter turns the output of a program into lines of text that cannot control a terminal. It executes sequences that
-// move the cursor and erase text, so that a line or screen that was drawn many times is written as it was at last, and
-// leaves out all others. At least the last maxRows rows may still change; flush writes them. Characters that are
+// Writer turns the output of a program into lines of text that cannot control a terminal, and writes them to To. It executes
+// sequences that move the cursor and erase text, so that a line or screen that was drawn many times is written as it was at
+// last, and leaves out all others. At least the last maxRows rows may still change; Flush writes them. Characters that are
 // invisible, and bytes that are not UTF-8, are escaped. The width of the terminal is not known: rows are not wrapped.
-type textWriter struct {
-	to       io.Writer
-	isScreen bool // whether it was written to a terminal: a line feed keeps the column
+type Writer struct {
+	To       io.Writer // required
+	IsScreen bool      // whether it was written to a terminal: a line feed keeps the column
 
 	rows     []textRow // never empty once something was written
 	row, col int       // position of the cursor
@@ -59,7 +61,7 @@ const (
 	inControlString // title, clipboard, graphics and the like
 )
 
-func (t *textWriter) Write(output []byte) (int, error) {
+func (t *Writer) Write(output []byte) (int, error) {
 	rest := output
 	if len(t.partial) > 0 {
 		rest = append(t.partial, output...)
@@ -82,53 +84,53 @@ func (t *textWriter) Write(output []byte) (int, error) {
 	return len(output), t.writeOut()
 }
 
-// end writes all that is left, also an incomplete character, and resets the writer for the output of another program.
-func (t *textWriter) end() error {
+// End writes all that is left, also an incomplete character, and resets the writer for the output of another program.
+func (t *Writer) End() error {
 	t.consumePartial()
-	err := t.flush()
-	*t = textWriter{to: t.to, isScreen: t.isScreen}
+	err := t.Flush()
+	*t = Writer{To: t.To, IsScreen: t.IsScreen}
 	return err
 }
 
-// endLine is end with a newline after an incomplete last line.
-func (t *textWriter) endLine() error {
+// EndLine is End with a newline after an incomplete last line.
+func (t *Writer) EndLine() error {
 	t.consumePartial()
 	if len(t.rows) > 0 && len(t.rows[len(t.rows)-1].cells) > 0 {
 		t.moveTo(len(t.rows))
 	}
-	return t.end()
+	return t.End()
 }
 
-func (t *textWriter) consumePartial() {
+func (t *Writer) consumePartial() {
 	for _, b := range t.partial {
 		t.consumeInvalid(b)
 	}
 	t.partial = nil
 }
 
-// flush writes all rows as they are now, unless they were written like that before. Text may be appended to the last one.
-func (t *textWriter) flush() error {
+// Flush writes all rows as they are now, unless they were written like that before. Text may be appended to the last one.
+func (t *Writer) Flush() error {
 	t.addRows()
 	return t.writeOut()
 }
 
-func (t *textWriter) writeOut() error {
+func (t *Writer) writeOut() error {
 	if len(t.out) == 0 {
 		return nil
 	}
-	_, err := t.to.Write(t.out)
+	_, err := t.To.Write(t.out)
 	t.out = t.out[:0]
 	return err
 }
 
-func (t *textWriter) addRows() {
+func (t *Writer) addRows() {
 	for i := range t.rows {
 		t.addRow(i)
 	}
 }
 
 // addRow adds a row to the text, unless it is there as it is now, or was erased.
-func (t *textWriter) addRow(i int) {
+func (t *Writer) addRow(i int) {
 	r, isLast, text := &t.rows[i], i == len(t.rows)-1, string(t.rows[i].cells)
 	isErased := r.isKnown && strings.TrimSpace(text) == "" && text != r.written
 	switch {
@@ -151,7 +153,7 @@ func (t *textWriter) addRow(i int) {
 }
 
 // consumeInvalid puts a byte that is not part of a character, escaped.
-func (t *textWriter) consumeInvalid(b byte) {
+func (t *Writer) consumeInvalid(b byte) {
 	if t.state == inControlString {
 		return
 	}
@@ -162,7 +164,7 @@ func (t *textWriter) consumeInvalid(b byte) {
 }
 
 // consume executes a character.
-func (t *textWriter) consume(c rune) {
+func (t *Writer) consume(c rune) {
 	switch {
 	case c == 0x1b: // begins a sequence, also inside of another
 		t.state = afterEscape
@@ -193,7 +195,7 @@ func (t *textWriter) consume(c rune) {
 }
 
 // print executes a character outside of sequences.
-func (t *textWriter) print(c rune) {
+func (t *Writer) print(c rune) {
 	switch {
 	case c == '\n' || c == '\v' || c == '\f':
 		t.lineFeed()
@@ -214,7 +216,7 @@ func (t *textWriter) print(c rune) {
 }
 
 // put writes a character at the cursor.
-func (t *textWriter) put(c rune) {
+func (t *Writer) put(c rune) {
 	r := t.current()
 	if len(r.cells) >= maxCells && t.col >= len(r.cells) { // write what there is, and go on behind it
 		t.addRows()
@@ -241,22 +243,22 @@ func (r *textRow) pad(columns int) {
 }
 
 // current returns the row of the cursor.
-func (t *textWriter) current() *textRow {
+func (t *Writer) current() *textRow {
 	if t.row >= len(t.rows) {
 		t.moveTo(t.row)
 	}
 	return &t.rows[t.row]
 }
 
-func (t *textWriter) lineFeed() {
+func (t *Writer) lineFeed() {
 	t.moveTo(t.row + 1)
-	if !t.isScreen {
+	if !t.IsScreen {
 		t.col = 0
 	}
 }
 
 // moveTo moves the cursor to a row, and adds rows until there is one. The oldest rows are written when there are too many.
-func (t *textWriter) moveTo(row int) {
+func (t *Writer) moveTo(row int) {
 	t.row = max(row, t.top)
 	for len(t.rows) <= t.row {
 		t.rows = append(t.rows, textRow{})
@@ -273,7 +275,7 @@ func (t *textWriter) moveTo(row int) {
 }
 
 // clearScreen begins a new screen below the text so far.
-func (t *textWriter) clearScreen() {
+func (t *Writer) clearScreen() {
 	end := len(t.rows)
 	for end > t.top && len(t.rows[end-1].cells) == 0 && !t.rows[end-1].isKnown {
 		end--

@@ -1,4 +1,4 @@
-package runs
+package plaintext
 
 import (
 	"bytes"
@@ -13,13 +13,13 @@ import (
 func textOf(t testing.TB, isScreen bool, parts ...string) string {
 	t.Helper()
 	var got bytes.Buffer
-	w := &textWriter{to: &got, isScreen: isScreen}
+	w := &Writer{To: &got, IsScreen: isScreen}
 	for _, part := range parts {
 		if n, err := w.Write([]byte(part)); n != len(part) || err != nil {
 			t.Fatalf("Write returned %d, %v", n, err)
 		}
 	}
-	if err := w.end(); err != nil {
+	if err := w.End(); err != nil {
 		t.Fatal(err)
 	}
 	return got.String()
@@ -96,7 +96,7 @@ func TestTextOfSplitOutput(t *testing.T) {
 func TestTextIsWrittenByFlush(t *testing.T) {
 	t.Parallel()
 	var got bytes.Buffer
-	w := &textWriter{to: &got}
+	w := &Writer{To: &got}
 	for _, step := range []struct{ output, want string }{
 		{"work", "work"},
 		{"", ""},
@@ -113,7 +113,7 @@ func TestTextIsWrittenByFlush(t *testing.T) {
 		if _, err := w.Write([]byte(step.output)); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.flush(); err != nil || got.String() != step.want {
+		if err := w.Flush(); err != nil || got.String() != step.want {
 			t.Errorf("%q: got %q, %v; want %q", step.output, got.String(), err, step.want)
 		}
 	}
@@ -127,14 +127,14 @@ func TestTextOfLongOutput(t *testing.T) {
 		"line":  strings.Repeat("x", 5*maxCells) + "\nend\n",
 	} {
 		var got bytes.Buffer
-		w := &textWriter{to: &got}
+		w := &Writer{To: &got}
 		if _, err := w.Write([]byte(output)); err != nil {
 			t.Fatal(err)
 		}
 		if got.Len() < len(output)/2 {
 			t.Errorf("%s: %d bytes of %d were written", name, got.Len(), len(output))
 		}
-		if err := w.end(); err != nil || got.String() != output {
+		if err := w.End(); err != nil || got.String() != output {
 			t.Errorf("%s: %d bytes of %d, %v", name, got.Len(), len(output), err)
 		}
 	}

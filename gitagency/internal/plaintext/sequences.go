@@ -1,4 +1,4 @@
-package runs
+package plaintext
 
 import (
 	"slices"
@@ -7,7 +7,7 @@ import (
 )
 
 // escapeSequence executes a sequence of ESC and one character, as far as it moves the cursor or begins a longer one.
-func (t *textWriter) escapeSequence(c rune) {
+func (t *Writer) escapeSequence(c rune) {
 	switch c {
 	case '[':
 		t.state, t.params = inControlSequence, t.params[:0]
@@ -31,7 +31,7 @@ func (t *textWriter) escapeSequence(c rune) {
 }
 
 // controlSequence executes a control sequence, as far as it moves the cursor or erases text.
-func (t *textWriter) controlSequence(final rune) {
+func (t *Writer) controlSequence(final rune) {
 	private, isPrivate := strings.CutPrefix(string(t.params), "?")
 	if isPrivate {
 		if slices.Contains([]string{"47", "1047", "1049"}, private) { // the alternate screen
@@ -80,7 +80,7 @@ func (t *textWriter) controlSequence(final rune) {
 }
 
 // param returns a parameter of the control sequence, bounded; missing if it is not there.
-func (t *textWriter) param(index, missing int) int {
+func (t *Writer) param(index, missing int) int {
 	params := strings.Split(string(t.params), ";")
 	if index >= len(params) {
 		return missing
@@ -93,12 +93,12 @@ func (t *textWriter) param(index, missing int) int {
 }
 
 // moveVertically moves the cursor to a row of the screen. A screen has at most maxScreen rows, or those that were written.
-func (t *textWriter) moveVertically(row int) {
+func (t *Writer) moveVertically(row int) {
 	t.moveTo(min(row, max(len(t.rows)-1, t.top+maxScreen-1)))
 }
 
 // eraseScreen erases what is below the cursor (0), above it (1), or all.
-func (t *textWriter) eraseScreen(which int) {
+func (t *Writer) eraseScreen(which int) {
 	r := t.current()
 	switch which {
 	case 0:
@@ -121,7 +121,7 @@ func (t *textWriter) eraseScreen(which int) {
 }
 
 // eraseLine erases what is in the line of the cursor right of it (0), left of it (1), or all.
-func (t *textWriter) eraseLine(which int) {
+func (t *Writer) eraseLine(which int) {
 	r := t.current()
 	switch which {
 	case 0:
@@ -141,7 +141,7 @@ func (r *textRow) blank(from, number int) {
 }
 
 // edit inserts and deletes rows and cells at the cursor.
-func (t *textWriter) edit(final rune, n int) {
+func (t *Writer) edit(final rune, n int) {
 	r := t.current()
 	at := min(t.col, len(r.cells))
 	switch final {
