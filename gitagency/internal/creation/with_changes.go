@@ -10,6 +10,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
 )
 
 // uncommittedWork is the uncommitted work in the tree of an integration worktree. The tree belongs to the user, so git
@@ -72,7 +73,8 @@ func (c uncommittedWork) startPoint(ctx context.Context, head string) (_ StartPo
 	}
 	author := core.ToolIdentity
 	run.Env = append(run.Env, "GIT_AUTHOR_NAME="+author.Name, "GIT_AUTHOR_EMAIL="+author.Email, "GIT_COMMITTER_NAME="+author.Name, "GIT_COMMITTER_EMAIL="+author.Email)
-	commit, err := c.repo.RunWrite(ctx, run, "commit-tree", "--no-gpg-sign", "-p", head, "-m", "agency: uncommitted work of "+c.tree, files)
+	message := "agency: uncommitted work of " + c.tree + "\n" + snapshot.State{Head: head, IndexTree: staged}.Trailers()
+	commit, err := c.repo.RunWrite(ctx, run, "commit-tree", "--no-gpg-sign", "-p", head, "-m", message, files)
 	return StartPoint{Base: head, Snapshot: strings.TrimSpace(string(commit)), Head: head, index: staged}, err
 }
 

@@ -143,7 +143,7 @@ func notRunReason(err error) string {
 }
 
 // inspectWork sets the status of a run that succeeded by what it left: uncommitted files make it fail, unless they are to be
-// committed.
+// committed, or the sandbox started with them.
 func (a *attempt) inspectWork(ctx context.Context, res *Result) {
 	work, err := landing.InspectWork(ctx, a.repo, a.sandbox.ID)
 	if err == nil && len(work.Uncommitted) > 0 && work.Operation == "" && a.record.CommitAll {
@@ -151,19 +151,23 @@ func (a *attempt) inspectWork(ctx context.Context, res *Result) {
 			work, err = landing.InspectWork(ctx, a.repo, a.sandbox.ID)
 		}
 	}
+	left := slices.DeleteFunc(slices.Clone(work.Uncommitted), func(path string) bool { return slices.Contains(work.FromStart, path) })
 	switch {
 	case err != nil:
 		res.fail("its work cannot be inspected: " + err.Error())
 	case work.Operation != "":
 		res.fail("it left a " + work.Operation + " in progress")
 		res.Uncommitted = work.Uncommitted
-	case len(work.Uncommitted) > 0:
-		res.fail(fmt.Sprintf("it left uncommitted changes (files: %d)", len(work.Uncommitted)))
-		res.ExitCode, res.Uncommitted = exitFailed, work.Uncommitted
+	case len(left) > 0:
+		res.fail(fmt.Sprintf("it left uncommitted changes (files: %d)", len(left)))
+		res.ExitCode, res.Uncommitted = exitFailed, left
 	default:
 		res.Status = store.StatusFinished
 		if !work.Committed {
 			res.Warnings = append(res.Warnings, "it committed nothing")
+		}
+		if n := len(work.FromStart); n > 0 {
+			res.Warnings = append(res.Warnings, fmt.Sprintf("its sandbox still has uncommitted changes that it started with (files: %d)", n))
 		}
 	}
 }

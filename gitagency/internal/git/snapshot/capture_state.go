@@ -150,7 +150,7 @@ func buildStateCommit(ctx context.Context, r *git.Repo, t *git.CatFile, s git.Wo
 		held := object.EncodeCommit(g.Format, s.Author, staged, parentList(c.head), StagedSubject)
 		parents, objects = append(parents, held.HexOID()), append(objects, held)
 	}
-	made := object.EncodeCommit(g.Format, s.Author, work, parents, s.Message+now.trailers())
+	made := object.EncodeCommit(g.Format, s.Author, work, parents, s.Message+now.Trailers())
 	return made.HexOID(), append(objects, made), nil
 }
 

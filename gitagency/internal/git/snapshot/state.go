@@ -69,9 +69,9 @@ func (s State) SameContents(other State) bool {
 		cmp.Or(s.BranchTip, s.Head) == cmp.Or(other.BranchTip, other.Head)
 }
 
-// trailers returns the trailers for the contents of a state. Those of the invocation, its base and the version are
+// Trailers returns the trailers for the contents of a state. Those of the invocation, its base and the version are
 // already in the message.
-func (s State) trailers() string {
+func (s State) Trailers() string {
 	text := ""
 	if s.Head != "" { // a directory that is no worktree has no HEAD
 		text += fmt.Sprintf("\n%s: %s", headTrailer, s.Head)
@@ -180,5 +180,5 @@ func WriteState(ctx context.Context, r *git.Repo, s git.WorktreeSpec, after stri
 	if err != nil {
 		return "", err
 	}
-	return r.CommitTree(ctx, s, state.Tree, parents, s.Message+state.trailers())
+	return r.CommitTree(ctx, s, state.Tree, parents, s.Message+state.Trailers())
 }

@@ -28,7 +28,7 @@ func FuzzParseState(f *testing.F) {
 		if s.Head == "" {
 			return
 		}
-		if again := parseState("words\n" + s.trailers()); !again.SameContents(State{Head: s.Head, HeadRef: s.HeadRef, BranchTip: s.BranchTip, IndexTree: s.IndexTree, OperationCommit: s.OperationCommit}) {
+		if again := parseState("words\n" + s.Trailers()); !again.SameContents(State{Head: s.Head, HeadRef: s.HeadRef, BranchTip: s.BranchTip, IndexTree: s.IndexTree, OperationCommit: s.OperationCommit}) {
 			t.Errorf("%+v became %+v", s, again)
 		}
 	})
