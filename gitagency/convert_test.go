@@ -81,11 +81,11 @@ func TestRequestsKeepAllFields(t *testing.T) {
 	checkConversion(t, func(req AdoptWorktreeRequest) core.AdoptWorktreeRequest { return core.AdoptWorktreeRequest(req) })
 	checkConversion(t, func(req CreateWorktreeRequest) core.CreateWorktreeRequest { return core.CreateWorktreeRequest(req) })
 	checkConversion(t, func(req RemoveWorktreeRequest) core.RemoveWorktreeRequest { return core.RemoveWorktreeRequest(req) })
-	checkConversion(t, ListRequest.internal, "Activity", "Radar") // for packages listing and radar
-	checkConversion(t, StartRequest.internal, "Run", "Task")      // for package runs
-	checkConversion(t, RunRequest.internal, "Start")              // StartRequest.internal
-	checkConversion(t, ExecuteRunRequest.internal, "Side")        // for package resolve
-	checkConversion(t, ResumeRunRequest.internal)
+	checkConversion(t, ListRequest.internal, "Activity", "Radar")      // for packages listing and radar
+	checkConversion(t, StartRequest.internal, "Run", "Task")           // for package runs
+	checkConversion(t, RunRequest.internal, "Start")                   // StartRequest.internal
+	checkConversion(t, ExecuteRunRequest.internal, "Side")             // for package resolve
+	checkConversion(t, ResumeRunRequest.internal, "Question", "Shown") // Question is that of Shown
 	checkConversion(t, LogsRequest.internal)
 	checkConversion(t, func(req EventsRequest) runs.EventsRequest { return runs.EventsRequest(req) })
 	checkConversion(t, Limits.internal)

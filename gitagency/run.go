@@ -162,6 +162,7 @@ func (r *Repository) AttachRun(ctx context.Context, req AttachRunRequest) (Attac
 type ResumeRunRequest struct {
 	ID        string        // required: id of the invocation
 	Answer    []byte        // answer to its question; nil for none
+	Shown     *Invocation   // the invocation as the user saw it: Answer is refused if its question is another one now; nil: not checked
 	Task      []byte        // further task; nil for none
 	Timeout   time.Duration // zero: as before
 	CommitAll bool          // commit what the agent leaves uncommitted
@@ -169,7 +170,11 @@ type ResumeRunRequest struct {
 }
 
 func (req ResumeRunRequest) internal() runs.ResumeRequest {
-	return runs.ResumeRequest{ID: req.ID, Answer: req.Answer, Task: req.Task, Timeout: req.Timeout, CommitAll: req.CommitAll, Budget: store.Budget(req.Budget)}
+	internal := runs.ResumeRequest{ID: req.ID, Answer: req.Answer, Task: req.Task, Timeout: req.Timeout, CommitAll: req.CommitAll, Budget: store.Budget(req.Budget)}
+	if i := req.Shown; i != nil {
+		internal.Question = &store.Question{Text: i.Question, Options: i.Options, Context: i.Context, AskedAt: i.AskedAt}
+	}
+	return internal
 }
 
 // ResumeRun records what the next run of an invocation is given: an answer, a task, or the reason why its work was
@@ -181,9 +186,9 @@ func (r *Repository) ResumeRun(ctx context.Context, req ResumeRunRequest) (Invoc
 
 // AnswerRun gives an answer to an agent that waits for it while it runs. given is false, without an error, if the invocation
 // is not running: then ResumeRun takes the answer. Of several answers at once the agent gets one; the others fail with
-// reason.NotWaiting.
-func (r *Repository) AnswerRun(query string, answer []byte) (_ Invocation, given bool, err error) {
-	i, given, err := runs.Answer(r.core, query, answer)
+// reason.NotWaiting. Of req it uses ID, Answer and Shown.
+func (r *Repository) AnswerRun(req ResumeRunRequest) (_ Invocation, given bool, err error) {
+	i, given, err := runs.Answer(r.core, req.internal())
 	return newInvocation(i), given, publicError(err)
 }
 

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
@@ -14,16 +15,18 @@ import (
 )
 
 // Answer gives an answer to an agent that waits for it while it runs. given is false, without an error, if the invocation is
-// not running: then Resume takes the answer. Of several answers at once the agent gets one; the others fail.
-func Answer(r *core.Repository, query string, text []byte) (inv core.Invocation, given bool, err error) {
-	inv, err = r.Invocation(query)
+// not running: then Resume takes the answer. Of several answers at once the agent gets one; the others fail. Of req it uses
+// ID, Answer and Question.
+func Answer(r *core.Repository, req ResumeRequest) (inv core.Invocation, given bool, err error) {
+	inv, err = r.Invocation(req.ID)
 	if err != nil || !inv.IsSupervised() || inv.Status != store.StatusRunning {
 		return inv, false, err
 	}
-	if len(text) > MaxTask {
+	if len(req.Answer) > MaxTask {
 		return inv, false, &fault.InvalidError{What: "resume", Want: "a shorter text"}
 	}
-	h := handover{repo: r, id: inv.ID, dir: sandbox.Of(r, inv.ID).MailboxDir(inv.Entry.Record.Primitives), text: text, time: r.EventTime(), to: inv.Entry.Record.Question}
+	to := cmp.Or(req.Question, inv.Entry.Record.Question)
+	h := handover{repo: r, id: inv.ID, dir: sandbox.Of(r, inv.ID).MailboxDir(inv.Entry.Record.Primitives), text: req.Answer, time: r.EventTime(), to: to}
 	given, err = h.run(inv.Runs)
 	return inv, given, err
 }
@@ -64,7 +67,7 @@ func (h handover) give(q *store.Question) error {
 	if q == nil || h.to == nil {
 		return &NotWaitingError{ID: h.id}
 	}
-	if !q.Equal(*h.to) || !q.AskedAt.Equal(h.to.AskedAt) {
+	if !q.IsSame(*h.to) {
 		return &NotWaitingError{ID: h.id, AsksNext: true}
 	}
 	switch awaited, err := mailbox.IsAwaited(h.dir, q.ReplyTo); {
@@ -94,17 +97,17 @@ type answeredEvent struct {
 	Event string    `json:"event"`
 }
 
-// NotWaitingError reports an answer for an agent that runs and does not wait for one.
+// NotWaitingError reports an answer for an agent that does not wait for it.
 type NotWaitingError struct {
 	ID    string
 	Asked bool // it has asked a question, and works on
 
-	AsksNext bool // it waits for the answer to its next question
+	AsksNext bool // it waits for the answer to another question
 }
 
 func (e *NotWaitingError) Error() string {
 	if e.AsksNext {
-		return "the agent of " + e.ID + " got another answer, and asks the next question"
+		return "the agent of " + e.ID + " asks another question now; the answer was not given"
 	}
 	if e.Asked {
 		return "the agent of " + e.ID + " works on, and does not wait for the answer any more"

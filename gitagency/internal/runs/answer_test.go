@@ -9,9 +9,11 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/mailbox"
 	"github.com/git-agency/git-agency/gitagency/internal/procfs"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+	"github.com/git-agency/git-agency/gitagency/internal/sandboxtest"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
@@ -31,6 +33,64 @@ func TestAnswerIsNotGivenToAnotherQuestion(t *testing.T) {
 		if err := h.give(now); !errors.As(err, &notWaiting) || notWaiting.AsksNext != (now != nil) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// An answer names the question that the user read: to any other it is not given, neither while the agent runs nor afterwards.
+func TestAnswerNamesItsQuestion(t *testing.T) {
+	t.Parallel()
+	l := sandboxtest.New(t, core.Options{})
+	r, id := l.Repo, l.Sandbox.ID
+	asked := time.Date(2026, 1, 28, 12, 5, 0, 0, time.UTC)
+	now := &store.Question{Text: "which?", AskedAt: asked.Add(time.Minute)}
+	for name, status := range map[string]string{"running": store.StatusRunning, "ended": store.StatusBlocked} {
+		err := r.Store.UpdateInvocationMeta(r.ID, id, func(m *store.InvocationMeta) {
+			m.Status, m.SessionID, m.Question, m.PID, m.PIDStarted = status, "session", now, 0, ""
+			if status == store.StatusRunning {
+				m.PID, m.PIDStarted = os.Getpid(), procfs.Identity(os.Getpid())
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		req := ResumeRequest{ID: id, Answer: []byte("this"), Question: &store.Question{Text: "which?", AskedAt: asked}}
+		_, given, err := Answer(r, req)
+		if status == store.StatusBlocked && err == nil && !given {
+			_, err = Resume(t.Context(), r, req)
+		}
+		var notWaiting *NotWaitingError
+		if given || !errors.As(err, &notWaiting) || !notWaiting.AsksNext {
+			t.Errorf("%s: given %v, %v", name, given, err)
+		}
+		if q := r.Store.Invocation(r.ID, id, nil).Record.Question; q == nil || !q.IsSame(*now) {
+			t.Errorf("%s: the question is now %v", name, q)
+		}
+	}
+}
+
+// An answer is refused if the agent was run, and asks again, after its question was read.
+func TestClaimRefusesAnswerAfterAnotherRun(t *testing.T) {
+	t.Parallel()
+	l := sandboxtest.New(t, core.Options{})
+	r := l.Repo
+	inv, err := r.Invocation(l.Sandbox.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, question := range []*store.Question{nil, {Text: "which?"}} {
+		if err := r.Store.UpdateInvocationMeta(r.ID, inv.ID, func(m *store.InvocationMeta) { m.Runs, m.Question = inv.Runs+1, question }); err != nil {
+			t.Fatal(err)
+		}
+		err := claim(r, inv, true)
+		if question == nil != fault.Is[*NoQuestionError](err) || question != nil != fault.Is[*NotWaitingError](err) {
+			t.Errorf("question %v: %v", question, err)
+		}
+		if pid := r.Store.Invocation(r.ID, inv.ID, nil).Record.PID; pid != 0 {
+			t.Errorf("claimed by %d", pid)
+		}
+	}
+	if err := claim(r, inv, false); err != nil {
+		t.Error(err)
 	}
 }
 

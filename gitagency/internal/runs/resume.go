@@ -20,10 +20,11 @@ import (
 
 // ResumeRequest says how an agent goes on.
 type ResumeRequest struct {
-	ID        string        // required: id of the invocation
-	Answer    []byte        // answer to its question; nil for none
-	Task      []byte        // further task; nil for none
-	Timeout   time.Duration // zero: as before
+	ID        string          // required: id of the invocation
+	Answer    []byte          // answer to its question; nil for none
+	Question  *store.Question // the question that Answer is for, as the user read it; nil: the one that the agent asks now
+	Task      []byte          // further task; nil for none
+	Timeout   time.Duration   // zero: as before
 	CommitAll bool
 	Budget    store.Budget // zero fields: as before
 }
@@ -56,6 +57,8 @@ func Resume(ctx context.Context, r *core.Repository, req ResumeRequest) (core.In
 		return inv, &UnansweredError{ID: inv.ID, Question: inv.Question, Options: inv.Options}
 	case inv.Question == "" && req.Answer != nil:
 		return inv, &NoQuestionError{ID: inv.ID}
+	case req.Answer != nil && req.Question != nil && !req.Question.IsSame(questionOf(inv)):
+		return inv, &NotWaitingError{ID: inv.ID, AsksNext: true}
 	}
 	if err := r.Settings.CheckRun(); err != nil {
 		return inv, err
@@ -74,7 +77,7 @@ func Resume(ctx context.Context, r *core.Repository, req ResumeRequest) (core.In
 	if req.Answer == nil && req.Task == nil && m.Landing == store.Rejected {
 		req.Answer = fmt.Appendf(nil, rejection, strings.TrimSpace(m.RejectedReason))
 	}
-	if err := claim(r, inv.ID); err != nil {
+	if err := claim(r, inv, given.Answer != nil); err != nil {
 		return inv, err
 	}
 	warnUncounted(r, m.Runner, req.Budget)
@@ -101,18 +104,30 @@ func Resume(ctx context.Context, r *core.Repository, req ResumeRequest) (core.In
 // rejection is the text for an agent whose work was rejected, with the reason.
 const rejection = "Your work was rejected. The reason:\n\n%s\n\nChange your work accordingly, and commit it.\n"
 
+// questionOf returns the question that the agent of an invocation asks.
+func questionOf(inv core.Invocation) store.Question {
+	return store.Question{Text: inv.Question, Options: inv.Options, Context: inv.Context, AskedAt: inv.AskedAt}
+}
+
 // claim records that this process is about to execute the run, or to have it executed, so that of several resumes only one
-// gives something to the agent.
-func claim(r *core.Repository, id string) error {
-	busy := false
-	err := r.Store.UpdateInvocationMetaIf(r.ID, id, func(m *store.InvocationMeta) bool {
-		if busy = procfs.IsAlive(m.PID, m.PIDStarted) && m.PID != os.Getpid(); !busy {
+// gives something to the agent. An answer is refused if the agent was run since inv was read.
+func claim(r *core.Repository, inv core.Invocation, isAnswer bool) error {
+	var refused error
+	err := r.Store.UpdateInvocationMetaIf(r.ID, inv.ID, func(m *store.InvocationMeta) bool {
+		switch {
+		case procfs.IsAlive(m.PID, m.PIDStarted) && m.PID != os.Getpid():
+			refused = &fault.RunningError{ID: inv.ID}
+		case isAnswer && m.Runs != inv.Runs && m.Question == nil:
+			refused = &NoQuestionError{ID: inv.ID}
+		case isAnswer && m.Runs != inv.Runs:
+			refused = &NotWaitingError{ID: inv.ID, AsksNext: true}
+		default:
 			m.PID, m.PIDStarted = os.Getpid(), procfs.Identity(os.Getpid())
 		}
-		return !busy
+		return refused == nil
 	})
-	if err == nil && busy {
-		err = &fault.RunningError{ID: id}
+	if err == nil {
+		err = refused
 	}
 	return err
 }

@@ -61,6 +61,11 @@ func (q Question) Equal(other Question) bool {
 	return q.Text == other.Text && slices.Equal(q.Options, other.Options) && q.Context == other.Context
 }
 
+// IsSame reports whether two questions are one: the same text, asked at the same time.
+func (q Question) IsSame(other Question) bool {
+	return q.Equal(other) && q.AskedAt.Equal(other.AskedAt)
+}
+
 // Values of status.
 const (
 	StatusStarting = "starting"

@@ -75,15 +75,16 @@ func (t Commands) resume(c *cli.Context, query string, req gitagency.ResumeRunRe
 	if req.ID, err = t.chooseRun(c, repo, query, askingAgents); err != nil {
 		return err
 	}
-	if req.Answer != nil {
-		inv, given, err := repo.AnswerRun(req.ID, req.Answer)
-		if err != nil || given {
-			return errors.Join(err, t.reportGiven(c, inv, given))
-		}
-	}
 	inv, err := repo.Invocation(req.ID)
 	if err != nil {
 		return err
+	}
+	if req.Answer != nil {
+		req.Shown = &inv
+		answered, given, err := repo.AnswerRun(req)
+		if err != nil || given {
+			return errors.Join(err, t.reportGiven(c, answered, given))
+		}
 	}
 	isGivenText := req.Task != nil || req.Answer != nil || inv.State == gitagency.StateRejected
 	interactive := inv.Mode == gitagency.ModeHeaded && !isGivenText

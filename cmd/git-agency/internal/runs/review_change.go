@@ -21,7 +21,7 @@ func (w *reviewWalk) change(key string, inv gitagency.Invocation) (done, changed
 		return false, false, nil
 	}
 	switch now, err := w.repo.InvocationActivity(w.c.Context, inv.ID); {
-	case err != nil || now.State != inv.State || now.Runs != inv.Runs || now.Question != inv.Question:
+	case err != nil || now.State != inv.State || now.Runs != inv.Runs || now.Question != inv.Question || !now.AskedAt.Equal(inv.AskedAt):
 		w.tellMoved(inv.ID)
 		return true, false, nil
 	case asksWhileRunning(inv): // it may have changed files since
@@ -38,7 +38,7 @@ func (w *reviewWalk) change(key string, inv gitagency.Invocation) (done, changed
 	case "j":
 		return w.reject(inv, text)
 	case "a":
-		code = w.resume(gitagency.ResumeRunRequest{ID: inv.ID, Answer: []byte(text)})
+		code = w.resume(gitagency.ResumeRunRequest{ID: inv.ID, Answer: []byte(text), Shown: &inv})
 	case "r":
 		req := gitagency.ResumeRunRequest{ID: inv.ID}
 		if text != "" {
@@ -106,7 +106,7 @@ func (w *reviewWalk) resume(req gitagency.ResumeRunRequest) (code int) {
 		given := false
 		if req.Answer != nil {
 			var err error
-			if _, given, err = w.repo.AnswerRun(req.ID, req.Answer); err != nil {
+			if _, given, err = w.repo.AnswerRun(req); err != nil {
 				return err
 			}
 		}
