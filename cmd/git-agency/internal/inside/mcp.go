@@ -57,6 +57,7 @@ func (t Commands) tools(c *cli.Context, sandbox *gitagency.Inside) []mcp.Tool {
 		{
 			Name:        "ask",
 			Description: askDescription(sandbox),
+			Waits:       sandbox.AskTimeout != 0,
 			InputSchema: json.RawMessage(`{"type":"object","required":["question"],"properties":{"question":{"type":"string"},` +
 				`"options":{"type":"array","items":{"type":"string"},"description":"answers to choose from"},"context":{"type":"string","description":"what the person has to know"}}}`),
 			Call: func(ctx context.Context, arguments json.RawMessage) (string, error) {

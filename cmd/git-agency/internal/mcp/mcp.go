@@ -27,6 +27,9 @@ type Tool struct {
 	Description string          `json:"description"`
 	InputSchema json.RawMessage `json:"inputSchema"` // JSON schema of an object
 
+	// Waits says that a call may wait for a person: it is cancelled when the input of the server ends.
+	Waits bool `json:"-"`
+
 	// Call returns the text for the model. An error is told to the model, too.
 	Call func(ctx context.Context, arguments json.RawMessage) (string, error) `json:"-"`
 }
@@ -68,10 +71,13 @@ const (
 )
 
 // Serve answers the messages of a client until its input ends, and then waits for the calls of tools, which run at the same
-// time; or until ctx ends, which cancels them.
+// time, but for those that wait for a person; or until ctx ends, which cancels all of them.
 func (s Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	c := &connection{server: s, out: out, calls: map[string]context.CancelFunc{}}
 	defer c.running.Wait()
+	var endWaiting context.CancelFunc
+	c.connected, endWaiting = context.WithCancel(ctx)
+	defer endWaiting()
 	lines, ended := make(chan []byte), make(chan error, 1)
 	go func() { ended <- readLines(ctx, in, lines) }()
 	for {
@@ -111,6 +117,8 @@ func readLines(ctx context.Context, in io.Reader, lines chan<- []byte) error {
 type connection struct {
 	server  Server
 	running sync.WaitGroup
+
+	connected context.Context // ends with the input of the client
 
 	mu    sync.Mutex
 	out   io.Writer
@@ -190,6 +198,9 @@ func (c *connection) callTool(ctx context.Context, m message) {
 	}
 	if asked.Arguments == nil {
 		asked.Arguments = json.RawMessage("{}")
+	}
+	if c.server.Tools[i].Waits {
+		ctx = c.connected
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	c.mu.Lock()

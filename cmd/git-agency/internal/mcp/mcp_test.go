@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 )
 
 // testServer has a tool that repeats its arguments, one that fails, and one that ends when its call is cancelled.
@@ -84,6 +85,25 @@ func TestServeCancelsCall(t *testing.T) {
 	if err := <-served; err != nil {
 		t.Error(err)
 	}
+}
+
+// TestServeEndsWithInput checks that a call which waits for a person ends with the input, and that others are answered.
+func TestServeEndsWithInput(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	ended := make(chan struct{})
+	server := testServer(ended)
+	server.Tools[2].Waits = true
+	var out strings.Builder
+	err := server.Serve(ctx, strings.NewReader(`{"id":1,"method":"tools/call","params":{"name":"wait"}}`+"\n"+`{"id":2,"method":"tools/call","params":{"name":"repeat"}}`+"\n"), &out)
+	if err != nil || ctx.Err() != nil {
+		t.Errorf("got %v", err)
+	}
+	if got, want := out.String(), `{"jsonrpc":"2.0","id":2,"result":{"content":[{"text":"{}","type":"text"}],"isError":false}}`+"\n"; got != want {
+		t.Errorf("got %s", got)
+	}
+	<-ended
 }
 
 func TestServeEndsWithContext(t *testing.T) {
