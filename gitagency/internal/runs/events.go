@@ -141,6 +141,9 @@ func isUnchanged(before, now os.FileInfo) bool {
 	return os.SameFile(before, now) && before.Size() == now.Size() && before.ModTime().Equal(now.ModTime())
 }
 
+// eventTimeForm is the form of the times of events, all of one width: time.Time leaves out zeros at the end of the fraction.
+const eventTimeForm = "2006-01-02T15:04:05.000Z07:00"
+
 // parseEvent adds the id of the invocation to an event: its time, that id and its name come first. A line that is no event,
 // such as one that is being written, is left out.
 func parseEvent(id string, line []byte) (event, bool) {
@@ -157,6 +160,10 @@ func parseEvent(id string, line []byte) (event, bool) {
 		key, _ := json.Marshal(name) // a string always can be
 		out.Write(append(append(append([]byte{}, key...), ':'), value...))
 	}
+	at, err := time.Parse(time.RFC3339, head.Time) // it accepts a fraction of a second, too
+	if err == nil {
+		fields["time"], _ = json.Marshal(at.Format(eventTimeForm))
+	}
 	quoted, _ := json.Marshal(id)
 	out.WriteByte('{')
 	write("time", fields["time"])
@@ -171,6 +178,5 @@ func parseEvent(id string, line []byte) (event, bool) {
 		}
 	}
 	out.WriteByte('}')
-	at, _ := time.Parse(time.RFC3339, head.Time) // it accepts a fraction of a second, too
 	return event{at, head.Event, out.Bytes()}, fields["time"] != nil
 }

@@ -14,8 +14,11 @@ import (
 func TestParseEventAddsInvocation(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
-		`{"time":"2026-01-28T12:00:00Z","event":"exec","argv":["a"],"exit_code":0}` + "\n":  `{"time":"2026-01-28T12:00:00Z","invocation_id":"i","event":"exec","argv":["a"],"exit_code":0}`,
-		`{"event":"x","invocation_id":"other","time":"2026-01-28T12:00:00Z","z":{}}` + "\n": `{"time":"2026-01-28T12:00:00Z","invocation_id":"i","event":"x","z":{}}`,
+		`{"time":"2026-01-28T12:00:00Z","event":"exec","argv":["a"],"exit_code":0}` + "\n":  `{"time":"2026-01-28T12:00:00.000Z","invocation_id":"i","event":"exec","argv":["a"],"exit_code":0}`,
+		`{"event":"x","invocation_id":"other","time":"2026-01-28T12:00:00Z","z":{}}` + "\n": `{"time":"2026-01-28T12:00:00.000Z","invocation_id":"i","event":"x","z":{}}`,
+		`{"event":"x","time":"2026-01-28T12:00:00.1Z"}` + "\n":                              `{"time":"2026-01-28T12:00:00.100Z","invocation_id":"i","event":"x"}`,
+		`{"event":"x","time":"2026-01-28T12:00:00.12+01:00"}` + "\n":                        `{"time":"2026-01-28T12:00:00.120+01:00","invocation_id":"i","event":"x"}`,
+		`{"event":"x","time":"later"}` + "\n":                                               `{"time":"later","invocation_id":"i","event":"x"}`,
 		`{"event":"x","time":"2026-01-28T12:00:00Z"}`:                                       "", // it is being written
 		`{"event":"x"}` + "\n":          "",
 		`{"time":"t"}` + "\n":           "",
