@@ -223,7 +223,7 @@ type LogsRequest struct {
 
 // LogNote says something about the output that comes after it.
 type LogNote struct {
-	Kind  string    // NoteDropped, NoteRun or NoteSetup
+	Kind  string    // one of the kinds of notes
 	Run   int       // number of the run; 0 for an agent that resolves the conflicts of a landing
 	Began time.Time // begin of the run
 }
@@ -233,6 +233,8 @@ const (
 	NoteDropped = runs.NoteDropped // older output is not kept any more
 	NoteRun     = runs.NoteRun     // a run begins that is not the first
 	NoteSetup   = runs.NoteSetup   // no agent wrote anything; the output of agency.setup follows, on Stderr
+
+	NoteUnrecorded = runs.NoteUnrecorded // the agent of the run wrote on the terminal of the user, which is not kept
 )
 
 func (req LogsRequest) internal() runs.LogsRequest {

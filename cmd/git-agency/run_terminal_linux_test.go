@@ -54,6 +54,24 @@ func TestRunOnTerminalDoesNotNameItsLog(t *testing.T) {
 	}
 }
 
+// What a program writes on the terminal of the user is not logged, and logs says so instead of printing nothing. With --raw
+// it prints only output.
+func TestLogsOfRunOnTerminalSayThatItIsNotRecorded(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.agency("worktree", "adopt")
+	l.startOnTerminal(200, nil, "git-agency", "run", "--tty", "--", "sh", "-c", "echo drawn").wait()
+	for _, c := range []struct {
+		argv []string
+		want bool
+	}{{[]string{"logs", "@"}, true}, {[]string{"logs", "-f", "@"}, true}, {[]string{"logs", "--raw", "@"}, false}} {
+		o := l.try(nil, append([]string{"git-agency"}, c.argv...)...)
+		if o.code != 0 || o.stdout != "" || strings.Contains(o.stderr, "is not recorded; 'git agency log'") != c.want {
+			t.Errorf("%q: %d %q %q", c.argv, o.code, o.stdout, o.stderr)
+		}
+	}
+}
+
 // After runs that finished, the terminal shows how each ended and what to type next.
 func TestRunOnTerminalSaysWhatToTypeNext(t *testing.T) {
 	t.Parallel()

@@ -30,7 +30,7 @@ type LogsRequest struct {
 
 // LogNote says something about the output that comes after it.
 type LogNote struct {
-	Kind  string    // NoteDropped, NoteRun or NoteSetup
+	Kind  string    // one of the kinds of notes
 	Run   int       // number of the run; 0 for an agent that resolves the conflicts of a landing
 	Began time.Time // begin of the run
 }
@@ -40,6 +40,8 @@ const (
 	NoteDropped = "dropped" // older output is not kept any more
 	NoteRun     = "run"     // a run begins that is not the first
 	NoteSetup   = "setup"   // no agent wrote anything; the output of agency.setup follows, on Stderr
+
+	NoteUnrecorded = "unrecorded" // the agent of the run wrote on the terminal of the user, which is not kept
 )
 
 // followInterval is how often a log is read again that is followed.
@@ -139,6 +141,9 @@ func (p *logPrinter) copyEarlierRuns(r *core.Repository, id string) error {
 		}
 		if output.number != 1 {
 			p.note(LogNote{Kind: NoteRun, Run: output.number, Began: output.began})
+		}
+		if output.isUnrecorded {
+			p.note(LogNote{Kind: NoteUnrecorded, Run: output.number, Began: output.began})
 		}
 	}
 	return nil

@@ -20,6 +20,8 @@ type outputMark struct {
 	Runs   int              `json:"runs,omitempty"`   // number of the run; 0 for a task besides that of the invocation
 	Sizes  map[string]int64 `json:"sizes,omitempty"`  // sizes of the logs when the run began
 	Stream string           `json:"stream,omitempty"` // the log that was rotated
+
+	IsUnrecorded bool `json:"unrecorded,omitempty"` // the agent writes on the terminal of the user, and not to the logs
 }
 
 const (
@@ -29,7 +31,7 @@ const (
 
 // markRun notes where the output of this run begins in the logs.
 func (a *attempt) markRun() {
-	mark := outputMark{Time: a.repo.EventTime(), Event: markRun, Sizes: map[string]int64{}}
+	mark := outputMark{Time: a.repo.EventTime(), Event: markRun, Sizes: map[string]int64{}, IsUnrecorded: a.req.Terminal}
 	if a.req.Side == nil {
 		mark.Runs = a.record.Runs + 1
 	}
@@ -60,6 +62,8 @@ type runOutput struct {
 	number int // 0 for a task besides that of the invocation
 	began  time.Time
 	starts map[string]logPosition // by stream
+
+	isUnrecorded bool // the agent wrote on the terminal of the user
 }
 
 // logPosition is a place in a log: in its older part, or in the current one. The zero value is the beginning of what is kept.
@@ -90,7 +94,7 @@ func readRunOutputs(r *core.Repository, id string) (outputs []runOutput, isDropp
 		}
 	})
 	for i, mark := range runs {
-		output := runOutput{number: mark.Runs, began: mark.Time, starts: map[string]logPosition{}}
+		output := runOutput{number: mark.Runs, began: mark.Time, starts: map[string]logPosition{}, isUnrecorded: mark.IsUnrecorded}
 		for _, stream := range outputStreams {
 			switch rotations[stream] - before[i][stream] {
 			case 0:

@@ -52,6 +52,8 @@ func printNote(w io.Writer, note gitagency.LogNote) {
 		text = "older output was dropped"
 	case note.Kind == gitagency.NoteSetup:
 		text = "no agent wrote anything; agency.setup wrote this"
+	case note.Kind == gitagency.NoteUnrecorded:
+		text = "the agent wrote on your terminal, which is not recorded; 'git agency log' shows the history of the run"
 	case note.Run == 0:
 		text = "conflicts of a landing, " + began
 	default:
