@@ -80,7 +80,7 @@ func publicViews(err error, id string, views []error) []error {
 func dataView(err error) error {
 	switch e := err.(type) {
 	case *fault.InvalidError:
-		return &InvalidError{What: e.What, Value: e.Value, Want: e.Want, ConfigKey: e.ConfigKey, Scope: e.Setting.Scope, Origin: e.Setting.Origin}
+		return &InvalidError{What: e.What, Value: e.Value, Want: e.Want, Known: e.Known, ConfigKey: e.ConfigKey, Scope: e.Setting.Scope, Origin: e.Setting.Origin}
 	case *fault.NotFoundError:
 		return &NotFoundError{Kind: e.Kind, Query: e.Query, Named: e.Named, Archived: e.Archived, ArchivedBranch: e.ArchivedBranch}
 	case *fault.AmbiguousError:

@@ -56,6 +56,8 @@ type InvalidError struct {
 	Value string
 	Want  string // e.g. "2 to 40 of a-z, 0-9 and -"
 
+	Known []string // names of which one may have been meant; nil for a value that is no name
+
 	ConfigKey string // key of a value from git config; else empty
 	Scope     string // its scope: system, global, local, worktree or command
 	Origin    string // its origin, as in file:/home/me/.gitconfig

@@ -141,7 +141,7 @@ var floors = []struct {
 	{dir: "cmd/git-agency/internal/mcp"},
 	{dir: "cmd/git-agency/internal/setup"},
 	{dir: "cmd/git-agency/internal/term", imports: "quote", reserved: "os/exec"},
-	{dir: "cmd/git-agency/internal/hints", imports: "gitagency reason quote"},
+	{dir: "cmd/git-agency/internal/hints", imports: "gitagency reason quote cmd/git-agency/internal/argv"},
 	{dir: "cmd/git-agency/internal/sources", imports: "gitagency"},
 	{dir: "cmd/git-agency/internal/format", imports: "gitagency quote cmd/git-agency/internal/argv cmd/git-agency/internal/term"},
 	{

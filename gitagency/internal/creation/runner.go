@@ -24,6 +24,6 @@ func checkRunner(r *core.Repository, name string) error {
 
 // UnknownRunnerError returns the error for an agent that is not among those that can be named.
 func UnknownRunnerError(name string, known []string) error {
-	return &fault.InvalidError{What: "runner", Value: name, Want: fmt.Sprintf("one of %s, or another after: git config --global %s <command>",
+	return &fault.InvalidError{What: "runner", Value: name, Known: known, Want: fmt.Sprintf("one of %s, or another after: git config --global %s <command>",
 		strings.Join(known, ", "), quote.Shell("agency."+name+".command"))}
 }

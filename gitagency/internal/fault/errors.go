@@ -119,6 +119,8 @@ type InvalidError struct {
 	Value string
 	Want  string // e.g. "2 to 40 of a-z, 0-9 and -"
 
+	Known []string // names of which one may have been meant; nil for a value that is no name
+
 	ConfigKey string // key and setting of a value from git config
 	Setting   config.Setting
 

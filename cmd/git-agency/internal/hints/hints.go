@@ -12,6 +12,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/argv"
 	"github.com/git-agency/git-agency/gitagency"
 	"github.com/git-agency/git-agency/gitagency/quote"
 )
@@ -202,6 +203,8 @@ func dataHints(err error, _ Retry) []string {
 		}
 	case errors.As(err, &invalid) && invalid.What == "worktree name":
 		return []string{"name it, as in 'git agency worktree create payments' or 'git agency worktree adopt --name payments'"}
+	case errors.As(err, &invalid) && argv.NearestWord(invalid.Value, invalid.Known) != "":
+		return []string{fmt.Sprintf("did you mean %q?", argv.NearestWord(invalid.Value, invalid.Known))}
 	case errors.As(err, &invalid) && invalid.ConfigKey != "":
 		return invalidSettingHints(invalid)
 	case Is[*gitagency.AmbiguousError](err):
