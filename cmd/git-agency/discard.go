@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -49,6 +51,7 @@ func (t *tool) discard(c *cli.Context, repo *gitagency.Repository, dir string, n
 	var failed error // invocations before the failed one stay discarded
 	results, ids, deferred := []gitagency.DiscardResult{}, []string{}, []string{}
 	var cleanupLock *os.File
+	whole := 0 // number of results without a failed removal
 	for _, inv := range named {
 		ids = append(ids, inv.ID)
 		d, err := repo.DiscardWith(c.Context, gitagency.DiscardRequest{Query: inv.ID, Force: c.Bool("force"), DeferCleanup: true, CleanupLock: cleanupLock})
@@ -65,7 +68,9 @@ func (t *tool) discard(c *cli.Context, repo *gitagency.Repository, dir string, n
 		}
 		results = append(results, d)
 		t.reportDiscarded(d)
+		whole++
 	}
+	t.hintRestore(results[:whole])
 	t.RemoveInBackground(repo, dir, "discard", ids, deferred, cleanupLock)
 	if c.Bool("json") {
 		return errors.Join(failed, t.PrintJSON(results))
@@ -95,8 +100,22 @@ func (t *tool) reportDiscarded(d gitagency.DiscardResult) {
 	for _, file := range d.Lost {
 		t.Warn("lost " + file)
 	}
-	if d.TrashRef != "" || d.TrashArchive != "" {
-		t.PrintHint("to make a sandbox of it again: git agency restore " + d.ID)
+}
+
+// hintRestore says how to make sandboxes again of those whose content is kept.
+func (t *tool) hintRestore(results []gitagency.DiscardResult) {
+	var kept []string
+	for _, d := range results {
+		if (d.TrashRef != "" || d.TrashArchive != "") && !slices.Contains(kept, d.ID) {
+			kept = append(kept, d.ID)
+		}
+	}
+	switch len(kept) {
+	case 0:
+	case 1:
+		t.PrintHint("to make a sandbox of it again: git agency restore " + kept[0])
+	default:
+		t.PrintHint("to make a sandbox of one of them again: git agency restore <id>, with one of " + strings.Join(kept, ", "))
 	}
 }
 
