@@ -14,6 +14,7 @@ import (
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/worktrees"
 	"github.com/git-agency/git-agency/gitagency"
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 func (t *tool) lsCommand() *cli.Command {
@@ -103,7 +104,7 @@ func (t *tool) printInvocations(c *cli.Context, repo *gitagency.Repository, invo
 	}
 	for _, i := range invocations {
 		if i.State == gitagency.StatusBlocked && i.Question != "" {
-			fmt.Fprintf(t.Stderr, "%s asks: %s\n", gitagency.ShortID(i.ID), term.OneLine(i.Question))
+			fmt.Fprintf(t.Stderr, "%s asks: %s\n", gitagency.ShortID(i.ID), shortQuestion(i.Question))
 		}
 	}
 	if broken > 0 {
@@ -137,6 +138,15 @@ func (t *tool) printInvocations(c *cli.Context, repo *gitagency.Repository, invo
 		t.PrintHint(more)
 	}
 	return nil
+}
+
+// shortQuestion returns a question of an agent on one line of bounded length.
+func shortQuestion(question string) string {
+	const most = 500 // bytes
+	if len(question) <= most {
+		return term.OneLine(question)
+	}
+	return term.OneLine(quote.Shorten(question, most)) + " ('git agency questions' shows all of it)"
 }
 
 // listHeader returns the header of the table of invocations.
