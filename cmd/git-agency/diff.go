@@ -76,13 +76,15 @@ differences; 3 no such invocation or snapshot; 4 broken; 5 refused for safety; 7
 			if len(args) == 2 {
 				req := t.diffRequest(c, args[0], form)
 				req.From, req.To = gitagency.DiffWork, args[1]+"/"+gitagency.DiffWork
-				return t.printComparison(c, repo, req)
+				_, err := t.printComparison(c, repo, req)
+				return err
 			}
 			query, err := program.CurrentUnlessNamed(c, repo, strings.Join(args, ""))
 			if err != nil {
 				return err
 			}
-			return t.printDiff(c, repo, query, form)
+			_, err = t.printDiff(c, repo, query, form)
+			return err
 		},
 	}
 }
@@ -92,20 +94,20 @@ differences; 3 no such invocation or snapshot; 4 broken; 5 refused for safety; 7
 func looksLikeID(word string) bool { return strings.Trim(word, "0123456789abcdef-@") == "" }
 
 // printDiff prints the diff of an invocation that the flags ask for; without flags, all that changed in its sandbox.
-func (t *tool) printDiff(c *cli.Context, repo *gitagency.Repository, query string, form gitagency.DiffForm) error {
+func (t *tool) printDiff(c *cli.Context, repo *gitagency.Repository, query string, form gitagency.DiffForm) (isEmpty bool, err error) {
 	return t.printComparison(c, repo, t.diffRequest(c, query, form))
 }
 
 // printComparison prints the diff of a request, in the form that the flags ask for. It sets Words of the request.
-func (t *tool) printComparison(c *cli.Context, repo *gitagency.Repository, req gitagency.DiffRequest) error {
+func (t *tool) printComparison(c *cli.Context, repo *gitagency.Repository, req gitagency.DiffRequest) (isEmpty bool, err error) {
 	format, err := t.diffFormat(repo, req.Form)
 	if err != nil {
-		return err
+		return false, err
 	}
 	req.Words = c.Bool("json") || format.Colors != gitagency.DiffColors{}
 	d, err := repo.DiffSnapshots(c.Context, req)
 	if err != nil {
-		return err
+		return false, err
 	}
 	t.warnLeftOut(d.LeftOut)
 	if c.Bool("json") {
@@ -116,7 +118,7 @@ func (t *tool) printComparison(c *cli.Context, repo *gitagency.Repository, req g
 	if err == nil && c.Bool("exit-code") && !d.Empty() {
 		err = &program.ChildError{Code: hints.ExitFailed} // --exit-code only: prints no message
 	}
-	return err
+	return d.Empty(), err
 }
 
 // diffRequest returns the request of the flags.

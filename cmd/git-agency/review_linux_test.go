@@ -68,7 +68,10 @@ func TestReviewOnTerminal(t *testing.T) {
 			t.Errorf("the summary lacks %q:\n%s", want, shown)
 		}
 	}
-	if got := s.answer("]? ", "a"); !strings.Contains(got, "not in review") {
+	if got := s.answer("]? ", "?"); !strings.Contains(got, "not in review") {
+		t.Errorf("got %q", got)
+	}
+	if got := s.answer("]? ", "a"); !strings.Contains(got, "\na  answer") || strings.Contains(got, "\nj  reject") {
 		t.Errorf("got %q", got)
 	}
 	s.answer("answer, or number of an option (empty: none): ", "")
@@ -131,6 +134,21 @@ func TestReviewOnTerminal(t *testing.T) {
 	}
 	if got := l.agency("exec", ids["reject"], "--", "cat", "got"); !strings.Contains(got, " two linesYour work was rejected. The reason:\n\nnot nice enough\n") {
 		t.Errorf("the agent got the reason %q", got)
+	}
+}
+
+// A sandbox without changes is not answered with silence.
+func TestReviewShowsEmptyDiff(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.agency("worktree", "create", "wt")
+	s := l.startReview(l.agency("start", "wt"))
+	s.answer("]? ", "d")
+	if got := s.answer("]? ", "q"); !strings.Contains(got, "P:no changes\n") {
+		t.Errorf("got %q", got)
+	}
+	if out := s.wait(); out.code != 0 {
+		t.Errorf("got %+v", out)
 	}
 }
 

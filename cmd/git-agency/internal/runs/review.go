@@ -19,7 +19,7 @@ import (
 
 // ReviewActions are the functions of other commands that review uses; all are required. dir is the caller's directory.
 type ReviewActions struct {
-	Diff          func(c *cli.Context, repo *gitagency.Repository, id string, form gitagency.DiffForm) error
+	Diff          func(c *cli.Context, repo *gitagency.Repository, id string, form gitagency.DiffForm) (isEmpty bool, err error)
 	Land, Discard func(c *cli.Context, repo *gitagency.Repository, dir string, named []gitagency.Invocation) error
 }
 

@@ -92,9 +92,15 @@ func (w *reviewWalk) printText(title, text string, most int) error {
 func (w *reviewWalk) view(key string, inv gitagency.Invocation) {
 	switch key {
 	case "?":
-		fmt.Fprintln(w.RawStdout, reviewHelp)
+		fmt.Fprint(w.RawStdout, reviewHelp(inv))
 	case "d":
-		w.RunPart([]string{"diff", inv.ID}, true, func() error { return w.actions.Diff(w.c, w.repo, inv.ID, gitagency.DiffPatch) })
+		w.RunPart([]string{"diff", inv.ID}, true, func() error {
+			isEmpty, err := w.actions.Diff(w.c, w.repo, inv.ID, gitagency.DiffPatch)
+			if err == nil && isEmpty {
+				_, err = w.Stdout.WriteString("no changes\n")
+			}
+			return err
+		})
 	case "l":
 		w.RunPart([]string{"log", inv.ID}, true, func() error {
 			entries, err := w.repo.Log(w.c.Context, inv.ID)

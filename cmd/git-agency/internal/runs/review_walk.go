@@ -81,7 +81,7 @@ func (w *reviewWalk) reviewOne(inv gitagency.Invocation, place string) (again bo
 		case key == "q":
 			return false, errQuit
 		case !slices.Contains(keys, key):
-			fmt.Fprintf(w.RawStdout, "%s\n", keyProblem(key, inv))
+			fmt.Fprintf(w.RawStdout, "%s\n", strings.TrimSuffix(keyProblem(key, inv), "\n"))
 			continue
 		}
 		if !slices.Contains(changingKeys, key) {
@@ -103,7 +103,10 @@ var changingKeys = []string{"L", "j", "a", "r", "x"}
 
 // reviewKeys returns the answers that are possible for an invocation.
 func reviewKeys(inv gitagency.Invocation) []string {
-	keys := []string{"d", "t", "l", "o", "L", "j", "a", "r", "x", "s", "q", "?"}
+	var keys []string
+	for _, answer := range reviewTexts {
+		keys = append(keys, answer.key)
+	}
 	return slices.DeleteFunc(keys, func(key string) bool {
 		if asksWhileRunning(inv) && key != "a" && slices.Contains(changingKeys, key) {
 			return true
@@ -133,21 +136,36 @@ func keyProblem(key string, inv gitagency.Invocation) string {
 	case "t", "o", "r":
 		return "no agent was run in it"
 	}
-	return reviewHelp
+	return reviewHelp(inv)
 }
 
-const reviewHelp = `d  show the diff; on a terminal, changed words are marked
-t  show the task
-l  show the history
-o  show the output of the agent
-L  land
-j  reject, with a reason
-a  answer the question, or choose an option by its number, and resume the agent
-r  resume the agent with a further task
-x  discard; 'git agency restore' brings it back
-s  skip, also Enter
-q  quit, also Ctrl-D
-?  show this list`
+// reviewTexts say what each answer does, in the order of the list.
+var reviewTexts = []struct{ key, text string }{
+	{"d", "show the diff; on a terminal, changed words are marked"},
+	{"t", "show the task"},
+	{"l", "show the history"},
+	{"o", "show the output of the agent"},
+	{"L", "land"},
+	{"j", "reject, with a reason"},
+	{"a", "answer the question, or choose an option by its number, and resume the agent"},
+	{"r", "resume the agent with a further task"},
+	{"x", "discard; 'git agency restore' brings it back"},
+	{"s", "skip, also Enter"},
+	{"q", "quit, also Ctrl-D"},
+	{"?", "show this list"},
+}
+
+// reviewHelp lists the answers that are possible for an invocation.
+func reviewHelp(inv gitagency.Invocation) string {
+	var b strings.Builder
+	keys := reviewKeys(inv)
+	for _, answer := range reviewTexts {
+		if slices.Contains(keys, answer.key) {
+			fmt.Fprintf(&b, "%s  %s\n", answer.key, answer.text)
+		}
+	}
+	return b.String()
+}
 
 // ask prints a prompt and returns the line that the user types, without spaces around it. At the end of the input it
 // returns errQuit, and after an interrupt its cause.
