@@ -29,6 +29,7 @@ var namedTreePaths = map[string]string{
 	`git/snapshot: WorkTree: x.spec.Dir`:              "rollback: git writes files that are compared before and after, in a sandbox without a running command",
 	`git/status: WorkTree: reader.WorkTree`:           "the directory with copies of files",
 	`provision: WorkTree: req.Tree`:                   "the integration worktree, which no agent can write",
+	`preflight: WorkTree: wt.TreePath`:                "the integration worktree, which no agent can write",
 	`creation: WorkTree: wt.TreePath`:                 "the integration worktree, which no agent can write",
 	`git/update: WorkTree: tree`:                      "the integration worktree, which no agent can write",
 	`git/update: WorkTree: u.Worktree`:                "the integration worktree, which no agent can write",

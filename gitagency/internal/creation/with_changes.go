@@ -25,15 +25,15 @@ type uncommittedWork struct {
 // openChanges prepares to read the uncommitted work of a worktree. While any sandbox on record has no walls, an agent could
 // have written the configuration of the repository: filters that only this configuration names are then refused.
 func openChanges(r *core.Repository, repo *git.Repo, wt core.Worktree) (uncommittedWork, error) {
-	gitDir, err := gitDirOf(repo, wt)
+	gitDir, err := GitDirOf(repo, wt)
 	if filters := repo.UntrustedFilters(); err == nil && len(filters) > 0 && !r.AllSandboxesWalled() {
 		err = &git.UntrustedFilterError{Path: wt.TreePath, Filter: filters[0]}
 	}
 	return uncommittedWork{r: r, repo: repo, tree: wt.TreePath, run: git.RunOptions{GitDir: gitDir, WorkTree: wt.TreePath}}, err
 }
 
-// gitDirOf returns the git directory of an integration worktree.
-func gitDirOf(repo *git.Repo, wt core.Worktree) (string, error) {
+// GitDirOf returns the git directory of an integration worktree.
+func GitDirOf(repo *git.Repo, wt core.Worktree) (string, error) {
 	gitDir, err := git.DotGitTarget(wt.TreePath)
 	if err == nil && gitDir == "" {
 		gitDir = repo.CommonDir // only core.worktree assigns the tree to the repository

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/git-agency/git-agency/gitagency/internal/creation"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/provision"
@@ -37,10 +38,7 @@ func (s *subject) checkInSandbox(ctx context.Context, program string) result {
 	case mode == "" && s.mayBeCopied(name):
 		return looked
 	case mode == "":
-		return result{
-			failed: true, reason: fmt.Sprintf("%s is not in the commit that the sandbox starts from", quote.Path(name)),
-			remedy: "commit it: git add " + quote.Shell(name) + " && git commit; or start with your uncommitted files: --with-changes",
-		}
+		return s.notCommitted(ctx, name)
 	case !strings.HasPrefix(mode, "100"): // a directory or a submodule
 		return result{
 			failed: true, reason: fmt.Sprintf("%s is no file in the commit that the sandbox starts from", quote.Path(name)),
@@ -53,6 +51,42 @@ func (s *subject) checkInSandbox(ctx context.Context, program string) result {
 		}
 	}
 	return passed("%s, of the commit that the sandbox starts from", program)
+}
+
+// notCommitted returns the result for a program that neither the commit nor another source brings into the sandbox.
+func (s *subject) notCommitted(ctx context.Context, name string) result {
+	res := result{
+		failed: true, reason: fmt.Sprintf("%s is not in the commit that the sandbox starts from", quote.Path(name)),
+		remedy: "commit it: git add " + quote.Shell(name) + " && git commit; or start with your uncommitted files: --with-changes",
+	}
+	if ignored, err := s.isIgnored(ctx, name); err != nil {
+		res.reason += "; it is unknown whether git ignores it: " + err.Error()
+	} else if ignored {
+		res.reason += ", and git ignores it"
+		res.remedy = "copy it into sandboxes: git config --add agency.copy " + quote.Shell("/"+name) + "; or commit it: git add -f " + quote.Shell(name) + " && git commit"
+	}
+	return res
+}
+
+// isIgnored reports whether git ignores a file of the integration worktree.
+func (s *subject) isIgnored(ctx context.Context, name string) (bool, error) {
+	wt, err := s.repo.WithWarn(nil).Worktree(s.req.Start.Worktree)
+	if err != nil {
+		return false, err
+	}
+	gitDir, err := creation.GitDirOf(s.repo.Git, wt)
+	if err != nil {
+		return false, err
+	}
+	run := git.RunOptions{
+		GitDir: gitDir, WorkTree: wt.TreePath, Stdin: name + "\x00",
+		Reading: s.repo.Git.ReadingOf("evaluating the ignore rules of " + wt.TreePath),
+	}
+	_, err = s.repo.Git.RunRead(ctx, run, "check-ignore", "-z", "--stdin")
+	if git.ExitedWith(err, 1, 128) { // 1: not ignored; 128: a path beyond a symbolic link
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // mayBeCopied reports whether --with-changes or agency.copy may put a file of the integration worktree into the sandbox.
