@@ -72,13 +72,18 @@ func (s *savedLab) restore(t *testing.T) {
 
 // forEachCase runs a test in a subtest for each case. The cases share a few labs, which are restored after each case:
 // that takes less time than making a lab. The test can restore the lab itself too. Every file must be the same before each
-// case. With -short it runs half of the cases.
+// case. With -short it runs the cases that thin selects.
 func forEachCase(t *testing.T, names []string, newLab func(t *testing.T) *lab, test func(l *lab, number int, restore func())) {
 	t.Helper()
-	const allLabs = 4 // in parallel
-	labs := allLabs
+	labs := 4 // in parallel
 	if testing.Short() {
-		labs = allLabs / 2 // the cases of the other labs are left out
+		labs = 2
+	}
+	var numbers []int
+	for i := range names {
+		if isSelected(i, len(names)) {
+			numbers = append(numbers, i)
+		}
 	}
 	for first := range labs {
 		t.Run("lab"+strconv.Itoa(first), func(t *testing.T) {
@@ -87,7 +92,8 @@ func forEachCase(t *testing.T, names []string, newLab func(t *testing.T) *lab, t
 			s := newSavedLab(l)
 			s.restore(t) // the first restore copies everything; later ones copy only the files that changed since
 			before := l.dump()
-			for number := first; number < len(names); number += allLabs {
+			for i := first; i < len(numbers); i += labs {
+				number := numbers[i]
 				t.Run(names[number], func(t *testing.T) { test(l.withT(t), number, func() { s.restore(t) }) })
 				if err := removeOthers(l.dir); err != nil {
 					t.Fatal(err)

@@ -37,7 +37,7 @@ func (l *landLab) killPoints(offset int, argv []string) []int {
 	}
 	l.t.Logf("%d kill points, the branch is updated at %d", all, commit)
 	var points []int
-	step, around := killStep(100, 8), killStep(3, 5)
+	step, around := killStep(250, 8), killStep(2, 5)
 	for n := 1; n <= all; n++ {
 		if n%step == offset%step || n >= commit-1 && n <= commit+around {
 			points = append(points, n)

@@ -52,7 +52,7 @@ func TestLandFaultAtAnyStep(t *testing.T) {
 			}
 			restore := l.save()
 			before := withoutObjects(l.dump())
-			actions, committed := oneActionPerBoundary(points), false
+			chosen, committed := chooseActions(points), false
 			check := func(point string) {
 				t.Helper()
 				l.checkUncommitted(point)
@@ -74,10 +74,10 @@ func TestLandFaultAtAnyStep(t *testing.T) {
 					if action.name == "term" && i%4 != 0 {
 						continue // handled like int
 					}
-					// With -short the command fails or is killed, once at each boundary between steps. It is also killed
-					// before and after the update of the branch.
-					chosen := action.name == actions[point] || action.name == "int" && i%8 == 1 || action.name == "term" && i%8 == 4
-					if testing.Short() && !chosen && (action.name != "kill" || !strings.HasPrefix(point, s.verb+"/commit:")) {
+					// With -short a signal interrupts it at a few points. It is always killed before and after the update
+					// of the branch.
+					signalled := action.name == "int" && i%16 == 1 || action.name == "term" && i%16 == 8
+					if !chosen(point, action.name) && !signalled && (action.name != "kill" || !strings.HasPrefix(point, s.verb+"/commit:")) {
 						continue
 					}
 					o := l.try(append(slices.Clone(sweepEnv), "TEST_FAULT="+point+"="+action.name), s.argv...)

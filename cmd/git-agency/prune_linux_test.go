@@ -32,7 +32,7 @@ func TestPruneKilledAtAnyChangeIsFinishedByNext(t *testing.T) {
 	l := newPruneLab(t)
 	l.agency("discard", pruneRecent) // keep only one interrupted discard
 	want, restore := l.uninterruptedPrune(), l.save()
-	for n := 1; ; n += killStep(80, 6) {
+	for n := 1; ; n += killStep(200, 6) {
 		done, last := l.runKilledWithEnv(nil, n, "git-agency", "prune")
 		if done {
 			t.Logf("%d kill points", n-1)
@@ -51,7 +51,7 @@ func TestPruneKilledAtAnyChangeKeepsLateWork(t *testing.T) {
 	l.discardAtID(pruneInterrupted, "", 0)
 	l.write(filepath.Join(l.sandboxPath(pruneInterrupted), "late"), "l\n")
 	restore := l.save()
-	for n := 1; ; n += killStep(50, 4) {
+	for n := 1; ; n += killStep(120, 4) {
 		done, last := l.runKilledWithEnv(nil, n, "git-agency", "prune")
 		if done {
 			t.Logf("%d kill points", n-1)

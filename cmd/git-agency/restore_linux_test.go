@@ -83,7 +83,7 @@ func TestRestoreKilledAtAnyStepRunsNothingOfAgent(t *testing.T) {
 	points, restore := l.faultPoints(s), l.save()
 	if testing.Short() {
 		// Before this step, nothing of the archive is unpacked.
-		points = onePerBoundary(points[slices.Index(points, "restore/fill:before"):])
+		points = thin(onePerBoundary(points[slices.Index(points, "restore/fill:before"):]))
 	}
 	for _, point := range points {
 		if o := l.try(append(slices.Clone(sweepEnv), "TEST_FAULT="+point+"=kill"), s.argv...); o.code != -1 {
@@ -99,7 +99,7 @@ func TestRestoreKilledAtAnyChangeRunsNothingOfAgent(t *testing.T) {
 	t.Parallel()
 	l, s, ran := newHostileRestoreLab(t)
 	restore := l.save()
-	for n := 1; ; n += killStep(100, 4) {
+	for n := 1; ; n += killStep(250, 4) {
 		done, last := l.runKilled(n, s.argv...)
 		l.checkNothingOfAgentRuns(strconv.Itoa(n)+", before "+last, ran)
 		if done {

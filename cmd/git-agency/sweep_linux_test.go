@@ -47,9 +47,9 @@ func TestCreationKilledAtAnyChangeIsRepairable(t *testing.T) {
 			before := l.dump()
 			restore := l.save()
 			seen := map[string]int{}
-			step := killStep(45, 1)
+			step := killStep(120, 1)
 			if s.verb == restoreSweep.verb { // has the most points
-				step = killStep(80, 1)
+				step = killStep(200, 1)
 			}
 			for n := 1; ; n += step {
 				done, last := l.runKilled(n, s.argv...)
@@ -116,7 +116,7 @@ func testDiscardKilledAtChanges(t *testing.T, newLab func(t *testing.T) (l *lab,
 	status := l.git("-C", tree, "status", "--porcelain")
 	restore := l.save()
 	outside := l.dumpOutsideSandbox()
-	for n := 1; ; n += killStep(70, 4) {
+	for n := 1; ; n += killStep(160, 4) {
 		done, last := l.runKilled(n, discardSweep.argv...)
 		if done {
 			t.Logf("%d kill points", n-1)
@@ -227,7 +227,7 @@ func TestRollbackKilledAtAnyChangeIsUndoneOrFinished(t *testing.T) {
 	l := newRollbackLab(t)
 	restore := l.save()
 	restore()
-	for n, i := 1, 0; ; n, i = n+killStep(50, 4), i+1 {
+	for n, i := 1, 0; ; n, i = n+killStep(120, 4), i+1 {
 		done, last := l.runKilled(n, rollbackSweep.argv...)
 		if done {
 			t.Logf("%d kill points", n-1)

@@ -180,18 +180,14 @@ func TestRollbackKilledAtAnyStepIsUndoneOrFinished(t *testing.T) {
 	}
 	restore := l.save()
 	restore()
-	chosen, begun := onePerBoundary(points), false
+	chosen, begun := chooseActions(points), false
 	for i, point := range points {
 		begun = begun || point == "rollback/files:before"
-		// With -short the rollback fails before a step or is killed after a step, once at each boundary between steps.
-		if testing.Short() && !slices.Contains(chosen, point) {
-			continue
-		}
-		if !testing.Short() || i%2 == 0 {
+		if chosen(point, "fail") {
 			l.failRollback(point, nextCommands[i%len(nextCommands)], begun)
 			restore()
 		}
-		if testing.Short() && i%2 == 0 {
+		if !chosen(point, "kill") {
 			continue
 		}
 		if o := l.try(append(slices.Clone(sweepEnv), "TEST_FAULT="+point+"=kill"), rollbackSweep.argv...); o.code != -1 {

@@ -103,14 +103,14 @@ func TestSyncKilledAtAnyStepIsUndoneOrFinished(t *testing.T) {
 		t.Errorf("doctor does not report the sync: %+v", found)
 	}
 	restore()
-	chosen := onePerBoundary(points)
+	chosen := chooseActions(points)
 	for i, point := range points {
-		if testing.Short() && !slices.Contains(chosen, point) {
+		how := []string{"fail", "kill"}[i%2] // the end of a step equals the beginning of the next
+		if !chosen(point, how) {
 			continue
 		}
 		begun := i >= slices.Index(points, "sync/files:before")
 		last := point == "sync/done:after"
-		how := []string{"fail", "kill"}[i%2] // the end of a step equals the beginning of the next
 		world := l.dumpWithoutObjects()
 		o := l.try(append(slices.Clone(sweepEnv), "TEST_FAULT="+point+"="+how), sync...)
 		if how == "kill" && o.code != -1 {

@@ -144,7 +144,7 @@ func TestFirstCreationFailedAtAnyStepIsUndone(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	before := l.dump()
-	for _, point := range l.faultPoints(firstCreation) {
+	for _, point := range thin(l.faultPoints(firstCreation)) {
 		o := l.try(append(slices.Clone(sweepEnv), "TEST_FAULT="+point+"=fail"), firstCreation.argv...)
 		if o.code != 1 || strings.Contains(o.stderr, "clean-up") {
 			t.Errorf("%s: exited with %d\n%s", point, o.code, o.stderr)
@@ -230,17 +230,35 @@ func onePerBoundary(points []string) (chosen []string) {
 	return chosen
 }
 
-// oneActionPerBoundary returns what a sweep does with -short at the point that onePerBoundary selects for a boundary: the
-// command fails before a step or is killed after a step. Other points have no action.
-func oneActionPerBoundary(points []string) map[string]string {
-	actions := map[string]string{}
-	for _, point := range onePerBoundary(points) {
-		actions[point] = "kill"
-		if strings.HasSuffix(point, ":before") {
-			actions[point] = "fail"
+// isSelected reports whether a sweep or a table runs case number i of n: all without -short; with -short the first, the
+// last, and every third in between.
+func isSelected(i, n int) bool { return !testing.Short() || i%3 == 0 || i == n-1 }
+
+// thin returns the cases that isSelected selects.
+func thin[T any](all []T) (some []T) {
+	for i, c := range all {
+		if isSelected(i, len(all)) {
+			some = append(some, c)
 		}
 	}
-	return actions
+	return some
+}
+
+// chooseActions returns a function that reports whether a sweep applies an action ("fail", "kill" or a signal) at a fault
+// point. Without -short it applies each at every point. With -short the command fails before a step or is killed after a
+// step, at one point for each of the boundaries between steps that thin selects.
+func chooseActions(points []string) func(point, action string) bool {
+	if !testing.Short() {
+		return func(string, string) bool { return true }
+	}
+	chosen := thin(onePerBoundary(points))
+	return func(point, action string) bool {
+		wants := "kill"
+		if strings.HasSuffix(point, ":before") {
+			wants = "fail"
+		}
+		return action == wants && slices.Contains(chosen, point)
+	}
 }
 
 func TestOnePerBoundary(t *testing.T) {
@@ -291,9 +309,9 @@ func TestCreationFailedAtAnyStepIsUndone(t *testing.T) {
 			t.Parallel()
 			l := s.newLab(t)
 			before, points := l.dump(), l.faultPoints(s)
-			actions := oneActionPerBoundary(points)
+			chosen := chooseActions(points)
 			for _, point := range points {
-				if testing.Short() && actions[point] != "fail" {
+				if !chosen(point, "fail") {
 					continue // TestCreationKilledAtAnyStepIsRemovable kills it at the other boundaries
 				}
 				o := l.try(append(slices.Clone(sweepEnv), "TEST_FAULT="+point+"=fail"), s.argv...)
@@ -322,9 +340,9 @@ func TestStartInterruptedAtAnyStepIsUndone(t *testing.T) {
 			s := creations[1]
 			l := newSweepLab(t)
 			before, points := l.dump(), l.faultPoints(s)
-			chosen := onePerBoundary(points)
+			chosen := thin(onePerBoundary(points))
 			for _, point := range points {
-				if testing.Short() && !slices.Contains(chosen, point) || testing.Short() && slices.Index(chosen, point)%2 != n {
+				if testing.Short() && (!slices.Contains(chosen, point) || slices.Index(chosen, point)%2 != n) {
 					continue // both signals are handled alike
 				}
 				o := l.try(append(slices.Clone(sweepEnv), "TEST_FAULT="+point+"="+sig.name), s.argv...)
@@ -350,9 +368,9 @@ func TestCreationKilledAtAnyStepIsRemovable(t *testing.T) {
 			t.Parallel()
 			l := s.newLab(t)
 			before, points := l.dump(), l.faultPoints(s)
-			actions, restore := oneActionPerBoundary(points), l.save()
+			chosen, restore := chooseActions(points), l.save()
 			for _, point := range points {
-				if testing.Short() && actions[point] != "kill" {
+				if !chosen(point, "kill") {
 					continue // TestCreationFailedAtAnyStepIsUndone makes it fail at the other boundaries
 				}
 				if o := l.try(append(slices.Clone(sweepEnv), "TEST_FAULT="+point+"=kill"), s.argv...); o.code != -1 {
@@ -437,12 +455,12 @@ func TestWorktreeRmFailedAtAnyStepKeepsWork(t *testing.T) {
 	l := newSweepLab(t)
 	rm := sweep{verb: "worktree rm", argv: []string{"git-agency", "worktree", "rm", sweepWorktree, "--force"}}
 	points := l.faultPoints(rm)
-	actions, restore := oneActionPerBoundary(points), l.save()
+	chosen, restore := chooseActions(points), l.save()
 	decided := false
 	for _, point := range points {
 		decided = decided || strings.HasPrefix(point, "worktree rm/tree:")
 		for _, action := range []string{"fail", "kill"} {
-			if testing.Short() && actions[point] != action {
+			if !chosen(point, action) {
 				continue
 			}
 			before := withoutObjects(l.dump())
@@ -565,12 +583,12 @@ func TestDiscardFailedAtAnyStepIsUndoneOrFinished(t *testing.T) {
 func testFailedDiscard(t *testing.T, newLab func(t *testing.T) (l *lab, tree string)) {
 	l, tree := newLab(t)
 	points := l.faultPoints(discardSweep)
-	actions, restore := oneActionPerBoundary(points), l.save()
+	chosen, restore := chooseActions(points), l.save()
 	outside := l.dumpOutsideSandbox()
 	decided := false
 	for _, point := range points {
 		decided = decided || strings.HasPrefix(point, "discard/tree:")
-		if testing.Short() && actions[point] != "fail" {
+		if !chosen(point, "fail") {
 			continue // testKilledDiscard kills it at the other boundaries
 		}
 		worldBefore := withoutObjects(l.dump())
@@ -604,7 +622,7 @@ func testKilledDiscard(t *testing.T, newLab func(t *testing.T) (l *lab, tree str
 	l, tree := newLab(t)
 	archived := exists(filepath.Join(tree, "vendor"))
 	points := l.faultPoints(discardSweep)
-	actions, restore := oneActionPerBoundary(points), l.save()
+	chosen, restore := chooseActions(points), l.save()
 	outside := l.dumpOutsideSandbox()
 	kill := func(point string) {
 		t.Helper()
@@ -614,7 +632,7 @@ func testKilledDiscard(t *testing.T, newLab func(t *testing.T) (l *lab, tree str
 	}
 	kills := 0
 	for _, point := range points {
-		if testing.Short() && actions[point] != "kill" {
+		if !chosen(point, "kill") {
 			continue // testFailedDiscard makes it fail at the other boundaries
 		}
 		kills++

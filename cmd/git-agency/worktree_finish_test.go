@@ -26,13 +26,12 @@ func TestFinishFaultAtAnyStep(t *testing.T) {
 	}
 	restore := l.save()
 	before := withoutObjects(l.dump())
-	chosen, committed := onePerBoundary(points), false
-	for i, point := range points {
+	chosen, committed := chooseActions(points), false
+	for _, point := range points {
 		committed = committed || point == "finish/commit:after"
 		for _, action := range []string{"fail", "kill"} {
-			// With -short the command fails before a step or is killed after a step, once at each boundary between steps.
-			// It is also killed before and after the update of the branch.
-			if once := slices.Contains(chosen, point) && (action == "fail") == (i%2 == 0); testing.Short() && !once && (action == "fail" || !strings.HasPrefix(point, "finish/commit:")) {
+			// It is always killed before and after the update of the branch.
+			if !chosen(point, action) && (action == "fail" || !strings.HasPrefix(point, "finish/commit:")) {
 				continue
 			}
 			where := point + "=" + action
