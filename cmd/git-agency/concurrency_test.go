@@ -32,7 +32,7 @@ func TestConcurrentStarts(t *testing.T) {
 	t.Parallel()
 	n := 64
 	if testing.Short() {
-		n = 24
+		n = 16
 	}
 	l := newLab(t)
 	l.agency("worktree", "create", "wt")
@@ -116,7 +116,7 @@ func TestConcurrentStartDiscardAndWorktree(t *testing.T) {
 	l.agency("worktree", "create", "wt")
 	rounds := 4
 	if testing.Short() {
-		rounds = 2
+		rounds = 1
 	}
 	var workers sync.WaitGroup
 	for w := range 8 {

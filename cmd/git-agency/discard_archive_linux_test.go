@@ -151,7 +151,7 @@ func TestDiscardEndsEverySandbox(t *testing.T) {
 		if exists(tar) != strings.Contains(o.stderr, "kept as an archive: "+tar) {
 			t.Errorf("the archive is there (%t): %s", exists(tar), o.stderr)
 		}
-		thorough := !testing.Short() || number%3 == 0
+		thorough := !testing.Short() || number%2 == 0
 		if thorough {
 			if found := l.findings(); len(found) > 0 {
 				t.Errorf("doctor found %+v", found)

@@ -15,10 +15,14 @@ import (
 // complete the repair.
 func TestDoctorFixKilledAtAnyChange(t *testing.T) {
 	t.Parallel()
+	var swept []int
 	for i, ill := range doctorCases {
-		if !ill.killSweep || testing.Short() && i%2 != 0 {
-			continue
+		if ill.killSweep {
+			swept = append(swept, i)
 		}
+	}
+	for _, i := range thin(swept) {
+		ill := doctorCases[i]
 		t.Run(ill.code+"_"+strconv.Itoa(i), func(t *testing.T) {
 			t.Parallel()
 			w := newDoctorLab(t)

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,7 +20,7 @@ const (
 func TestExecSwitchesOffTerminalModes(t *testing.T) {
 	t.Parallel()
 	const waits = `while :; do sleep 0.01; done`
-	for name, c := range map[string]struct {
+	cases := map[string]struct {
 		flags, then string
 		end         func(l *execLab, s *terminalSession)
 		message     string
@@ -31,8 +33,13 @@ func TestExecSwitchesOffTerminalModes(t *testing.T) {
 		"SIGINT to us":      {"", waits, func(l *execLab, s *terminalSession) { l.signalTool(s, syscall.SIGINT) }, "interrupted"},
 		"discard":           {"", waits, func(l *execLab, _ *terminalSession) { l.agency("discard", l.id) }, ""},
 		"the command hides": {"", `trap 'exit 0' TERM; ` + waits, func(l *execLab, s *terminalSession) { l.signalTool(s, syscall.SIGTERM) }, "terminated"},
-	} {
-		for _, input := range []string{"", " </dev/null"} {
+	}
+	for i, name := range slices.Sorted(maps.Keys(cases)) {
+		c := cases[name]
+		for n, input := range []string{"", " </dev/null"} {
+			if testing.Short() && i%2 != n {
+				continue
+			}
 			t.Run(name+input, func(t *testing.T) {
 				t.Parallel()
 				l := newExecLab(t, containments["walls"])

@@ -110,7 +110,7 @@ var hostileTreeCommands = [][]string{
 func TestCommandsEndOnHostileTrees(t *testing.T) {
 	t.Parallel()
 	for i, h := range hostileTrees {
-		if testing.Short() && i%5 != 0 {
+		if testing.Short() && i%8 != 0 {
 			continue
 		}
 		t.Run(strings.ReplaceAll(h.name, " ", "-"), func(t *testing.T) {

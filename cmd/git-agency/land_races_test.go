@@ -48,7 +48,7 @@ echo 2 >>dirty; echo 2 >>staged; git add staged; echo 2 >>both; git add both; ec
 echo a >added; git add added; echo u >loose; echo l >a.log; mkdir -p build all; echo o >build/out; echo u >all/loose`)
 	restore := l.save()
 
-	for _, c := range []struct {
+	for _, c := range thin([]struct {
 		name, strategy string
 		later          bool // the sandboxes are removed in the background
 		commits        int  // number of commits that the user makes meanwhile
@@ -58,7 +58,7 @@ echo a >added; git add added; echo u >loose; echo l >a.log; mkdir -p build all; 
 		{name: "rebase", strategy: "rebase"},
 		{name: "detached clean-up", strategy: "merge", later: true},
 		{name: "while the user commits", strategy: "merge", commits: 40},
-	} {
+	}) {
 		restore()
 		t.Run(c.name, func(t *testing.T) {
 			l := *l

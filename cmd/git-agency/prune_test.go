@@ -378,13 +378,13 @@ func TestPruneDryRunReportsRealRun(t *testing.T) {
 }
 
 // checkDryRun makes a state and compares the results of a dry run of prune with those of a real run, for every --expire;
-// with -short only for the default and, in every third state, for one other.
+// with -short only for the default and, in every ninth state, for one other.
 func (l *lab) checkDryRun(number int, id, want string, makeState func(*lab), restore func()) {
 	t := l.t
 	t.Helper()
 	expires := [][]string{nil, {"--expire=now"}, {"--expire=never"}, {"--expire=2026-01-28T12:02:30Z"}}
 	if testing.Short() {
-		if expires = [][]string{nil, expires[1+number/3%3]}; number%3 != 0 {
+		if expires = [][]string{nil, expires[1+number/9%3]}; number%9 != 0 {
 			expires = expires[:1]
 		}
 	}
@@ -498,9 +498,13 @@ func TestConcurrentPruneStartDiscard(t *testing.T) {
 			}
 		})
 	}
+	rounds := 3
+	if testing.Short() {
+		rounds = 1
+	}
 	for range 8 {
 		workers.Go(func() {
-			for range 3 {
+			for range rounds {
 				start := l.try(nil, "git-agency", "start", "wt", "--lock-timeout", "-1")
 				if start.code != 0 {
 					t.Errorf("start exited with %d: %s", start.code, start.stderr)

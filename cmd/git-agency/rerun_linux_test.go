@@ -124,7 +124,7 @@ func TestFullDiskLeavesFilesUnchanged(t *testing.T) {
 
 	failures, step := 0, 1
 	if testing.Short() {
-		step = 2
+		step = 3
 	}
 	for room := 0; ; room += step {
 		l.fillDisk(filler, room)

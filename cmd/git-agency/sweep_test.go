@@ -234,6 +234,10 @@ func onePerBoundary(points []string) (chosen []string) {
 // last, and every third in between.
 func isSelected(i, n int) bool { return !testing.Short() || i%3 == 0 || i == n-1 }
 
+// isRotated reports whether a table of cases by a few variants (agents, shells, sandboxes) runs case number i for variant v:
+// all without -short; with -short a third for each variant, so that three variants run every case once.
+func isRotated(i, v int) bool { return !testing.Short() || (i+v)%3 == 0 }
+
 // thin returns the cases that isSelected selects.
 func thin[T any](all []T) (some []T) {
 	for i, c := range all {

@@ -46,23 +46,27 @@ with zipfile.ZipFile("pytool-1-py3-none-any.whl", "w") as z:
 	dirs := slices.DeleteFunc(filepath.SplitList(os.Getenv("PATH")), func(dir string) bool { return strings.Contains(dir, "/.pyenv/") })
 	env = append(env, "PATH="+strings.Join(append([]string{l.bin}, dirs...), ":"))
 	for _, c := range []struct {
+		long     bool // not with -short, because another case or TestBuildToolsWorkInsideWalls runs the same tool
 		name     string
 		programs string // all of them must be installed
 		install  string // in one command
 		use      string // in the next; it prints want
 		want     string
 	}{
-		{"go build", "go", "cd gotool && go build -o /tmp/app .", "cd gotool && go build -o /tmp/app . && /tmp/app 2>&1", "go works"},
-		{"go install", "go", "cd gotool && go install .", `"$(go env GOPATH)/bin/tool" 2>&1`, "go works"},
-		{"cargo", "cargo rustc", "cd rs && cargo install --offline --path . --target-dir /tmp/t", `"$HOME/.cargo/bin/rs-tool"`, "cargo works"},
-		{"npm i -g", "npm node", "npm i -g --offline ./js", "js-tool", "npm works"},
-		{"pnpm", "pnpm node", "cd app && pnpm install --offline", "cd app && pnpm exec js-tool", "npm works"},
-		{"pip --user", "python3 pip3", "cd py && python3 wheel.py && python3 -m pip install --user --no-index --break-system-packages -q ./*.whl", "cd / && python3 -m pytool", "pip works"},
-		{"venv", "python3", `python3 -m venv --without-pip "$HOME/venv"`, `"$HOME/venv/bin/python" -c 'print("venv works")'`, "venv works"},
-		{"make and cc", "make cc", "make -s -C c hello", "make -s -C c", "cc works"},
-		{"git lfs", "git-lfs", "git lfs install --skip-repo", "git config --global filter.lfs.clean", "git-lfs clean"},
+		{false, "go build", "go", "cd gotool && go build -o /tmp/app .", "cd gotool && go build -o /tmp/app . && /tmp/app 2>&1", "go works"},
+		{true, "go install", "go", "cd gotool && go install .", `"$(go env GOPATH)/bin/tool" 2>&1`, "go works"},
+		{false, "cargo", "cargo rustc", "cd rs && cargo install --offline --path . --target-dir /tmp/t", `"$HOME/.cargo/bin/rs-tool"`, "cargo works"},
+		{false, "npm i -g", "npm node", "npm i -g --offline ./js", "js-tool", "npm works"},
+		{true, "pnpm", "pnpm node", "cd app && pnpm install --offline", "cd app && pnpm exec js-tool", "npm works"},
+		{false, "pip --user", "python3 pip3", "cd py && python3 wheel.py && python3 -m pip install --user --no-index --break-system-packages -q ./*.whl", "cd / && python3 -m pytool", "pip works"},
+		{true, "venv", "python3", `python3 -m venv --without-pip "$HOME/venv"`, `"$HOME/venv/bin/python" -c 'print("venv works")'`, "venv works"},
+		{true, "make and cc", "make cc", "make -s -C c hello", "make -s -C c", "cc works"},
+		{false, "git lfs", "git-lfs", "git lfs install --skip-repo", "git config --global filter.lfs.clean", "git-lfs clean"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if testing.Short() && c.long {
+				t.Skip("skipped with -short")
+			}
 			for program := range strings.FieldsSeq(c.programs) {
 				if _, err := exec.LookPath(program); err != nil {
 					t.Skipf("skipped: %s is not installed", program)
