@@ -63,7 +63,7 @@ func TestDoctorDuringStartAndDiscard(t *testing.T) {
 	l := newSweepLab(t)
 	rounds := 20
 	if testing.Short() {
-		rounds = 8
+		rounds = 4
 	}
 	done := make(chan struct{})
 	go func() {

@@ -29,7 +29,7 @@ func TestDoctorFixKilledAtAnyChange(t *testing.T) {
 			l := w.lab
 			restore := l.save()
 			repo, data, env := l.repo, l.data, l.env
-			for n := 1; ; n += killStep(100, 1) {
+			for n := 1; ; n += killStep(200, 1) {
 				ill.damage(w)
 				id := ""
 				for _, f := range l.findings() {

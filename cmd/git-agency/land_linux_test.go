@@ -83,7 +83,7 @@ func (l *landLab) checkRecovered(point string, n int, argv []string, from, to ma
 // completes or undoes the landing, and a repeated land must land exactly once.
 func TestLandKilledAtAnyChange(t *testing.T) {
 	t.Parallel()
-	for at, strategy := range []string{"merge", "squash", "rebase"} {
+	for at, strategy := range thin([]string{"merge", "squash", "rebase"}) {
 		t.Run(strategy, func(t *testing.T) {
 			t.Parallel()
 			l := newLandLab(t)

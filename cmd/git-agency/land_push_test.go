@@ -41,7 +41,7 @@ func TestConcurrentPushesFromClones(t *testing.T) {
 	t.Parallel()
 	n := 20
 	if testing.Short() {
-		n = 8
+		n = 5
 	}
 	l := newLab(t)
 	hub := filepath.Join(l.dir, "hub.git")

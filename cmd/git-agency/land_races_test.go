@@ -20,7 +20,7 @@ import (
 // landingCount returns the number of concurrent landings.
 func landingCount() int {
 	if testing.Short() {
-		return 8
+		return 6
 	}
 	return 20
 }

@@ -144,7 +144,7 @@ func TestPutManyFiles(t *testing.T) {
 	var items []item
 	files := 10_000
 	if testing.Short() {
-		files = 2_000
+		files = 1_000
 	}
 	for i := range files {
 		items = append(items, item{fmt.Sprintf("many/d%d/e%d/f%d", i/1000, i/100, i), strconv.Itoa(i)})

@@ -13,8 +13,9 @@ import (
 func TestSnapshotVerifyShowsProgressOnTerminal(t *testing.T) {
 	t.Parallel()
 	l, _ := newCheckoutLab(t)
+	tree := l.agency("path", sweepID)
 	for n := range 250 {
-		l.write(filepath.Join(l.agency("path", sweepID), fmt.Sprint("many/", n)), fmt.Sprint(n))
+		l.write(filepath.Join(tree, fmt.Sprint("many/", n)), fmt.Sprint(n))
 	}
 	l.agency("snapshot", "create", sweepID)
 	// verify runs on a terminal with a clock that advances at every reading.
