@@ -44,28 +44,14 @@ func newLabIn(t *testing.T, dir string) *lab {
 	for name, content := range map[string]string{"readme": "hello\n", "sub/one": "1\n", "sub/deep/two": "2\n", "run.sh": "#!/bin/sh\n"} {
 		l.write(filepath.Join(l.repo, name), content)
 	}
+	if err := makeGitTemplate(dir); err != nil {
+		t.Fatal(err)
+	}
 	l.write(filepath.Join(dir, "home", ".gitconfig"), withoutDetach)
 	l.git("init", "-q", "-b", "main", ".")
-	removeSampleHooks(t, l.repo)
 	l.git("add", ".")
 	l.git("commit", "-q", "-m", "first")
 	return l
-}
-
-// removeSampleHooks removes the sample hooks of git's template, which are unused: a third of the files that sweeps
-// compare and restore hundreds of times.
-func removeSampleHooks(t *testing.T, repo string) {
-	t.Helper()
-	hooks := filepath.Join(repo, ".git", "hooks")
-	entries, err := os.ReadDir(hooks)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		if err := os.Remove(filepath.Join(hooks, e.Name())); err != nil {
-			t.Fatal(err)
-		}
-	}
 }
 
 // withT returns the lab for a subtest.

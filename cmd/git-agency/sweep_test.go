@@ -552,7 +552,6 @@ func newArchiveLab(t *testing.T) (l *lab, tree string) {
 	l, tree = newDiscardLab(t)
 	nested := filepath.Join(tree, "vendor", "lib")
 	l.git("init", "-q", "-b", "main", nested)
-	removeSampleHooks(t, nested)
 	l.write(filepath.Join(nested, "precious"), "p\n")
 	return l, tree
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 )
 
 const testID = "20260128120500-b7c9"
@@ -44,7 +45,7 @@ func newTestRepo(t *testing.T) *testRepo {
 	for _, dir := range []string{l.dir, l.data, l.scratch} {
 		l.must(os.Mkdir(dir, 0o755))
 	}
-	l.git("init", "-q", "-b", "main", ".")
+	l.git("init", "-q", "-b", "main", gittest.WithTemplate(t), ".")
 	l.writeFile(l.dir, "a.txt", "a\n")
 	l.writeFile(l.dir, "dir/b.txt", "b\n")
 	l.git("add", "-A")

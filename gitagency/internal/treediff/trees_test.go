@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
 	"github.com/git-agency/git-agency/gitagency/internal/treediff"
 )
@@ -226,7 +227,7 @@ func newTestRepo(tb testing.TB) *testRepo {
 	l := &testRepo{tb: tb, dir: tb.TempDir()}
 	l.env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CEILING_DIRECTORIES="+l.dir, "LC_ALL=C")
 	repo := filepath.Join(l.dir, "repo")
-	l.git(l.dir, "", "init", "-q", "-b", "main", repo)
+	l.git(l.dir, "", "init", "-q", "-b", "main", gittest.WithTemplate(tb), repo)
 	var err error
 	if l.repo, err = git.Open(tb.Context(), repo, l.env); err != nil {
 		tb.Fatal(err)

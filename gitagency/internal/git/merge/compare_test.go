@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 )
 
 // Promise: Compare works in plain, bare and SHA-256 repositories, takes paths literally, and leaves no temporary files.
@@ -90,7 +91,7 @@ func newCompareLab(t *testing.T, init ...string) *compareLab {
 		}
 		return string(out)
 	}
-	l.git(append(append([]string{"init", "-q", "-b", "main"}, init...), l.dir)...)
+	l.git(append(append([]string{"init", "-q", "-b", "main", gittest.WithTemplate(t)}, init...), l.dir)...)
 	run.Dir = l.dir
 	var err error
 	if l.repo, err = git.Open(t.Context(), l.dir, env); err != nil {
