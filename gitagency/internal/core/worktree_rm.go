@@ -255,7 +255,7 @@ func (r *Repository) LiveInvocations(wt Worktree) ([]string, error) {
 	}
 	var live []string
 	for _, e := range entries {
-		if e.Record.IntegrationWorktreeID == wt.ID {
+		if e.Record.IntegrationWorktreeID == wt.ID && !e.Record.HasEnded() { // a broken one may have ended
 			live = append(live, e.ID)
 		}
 	}
