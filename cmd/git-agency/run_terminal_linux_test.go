@@ -66,7 +66,7 @@ func TestLogsOfRunOnTerminalSayThatItIsNotRecorded(t *testing.T) {
 		want bool
 	}{{[]string{"logs", "@"}, true}, {[]string{"logs", "-f", "@"}, true}, {[]string{"logs", "--raw", "@"}, false}} {
 		o := l.try(nil, append([]string{"git-agency"}, c.argv...)...)
-		if o.code != 0 || o.stdout != "" || strings.Contains(o.stderr, "is not recorded; 'git agency log'") != c.want {
+		if o.code != 0 || o.stdout != "" || strings.Contains(o.stderr, "is not recorded; 'git agency log @' shows") != c.want {
 			t.Errorf("%q: %d %q %q", c.argv, o.code, o.stdout, o.stderr)
 		}
 	}

@@ -62,7 +62,7 @@ func (t Commands) attach(ctx context.Context, repo *gitagency.Repository, query 
 	req := gitagency.AttachRunRequest{
 		ID: query, DetachKeys: keys, Screen: t.RawStdout,
 		Stdout: t.RawStdout, Stderr: t.RawStderr, OnEvent: eventPrinter(t.RawStdout),
-		OnNote: func(note gitagency.LogNote) { printNote(t.RawStderr, note) },
+		OnNote: func(note gitagency.LogNote) { printNote(t.RawStderr, query, note) },
 	}
 	if !watch && t.hasTerminal() {
 		req.Keyboard = os.Stdin

@@ -37,15 +37,15 @@ Exit status: 0 printed; 1 no agent was run in it, or reading failed; 3 no such i
 			}
 			req := gitagency.LogsRequest{
 				ID: query, Raw: c.Bool("raw"), Follow: c.Bool("follow"), Stdout: t.RawStdout, Stderr: t.RawStderr,
-				OnEvent: eventPrinter(t.RawStdout), OnNote: func(note gitagency.LogNote) { printNote(t.RawStderr, note) },
+				OnEvent: eventPrinter(t.RawStdout), OnNote: func(note gitagency.LogNote) { printNote(t.RawStderr, query, note) },
 			}
 			return repo.Logs(c.Context, req)
 		},
 	}
 }
 
-// printNote prints a note about the output of an agent in a line of its own.
-func printNote(w io.Writer, note gitagency.LogNote) {
+// printNote prints a note about the output of the agent of an invocation in a line of its own.
+func printNote(w io.Writer, id string, note gitagency.LogNote) {
 	text, began := "", note.Began.UTC().Format(time.RFC3339)
 	switch {
 	case note.Kind == gitagency.NoteDropped:
@@ -53,7 +53,7 @@ func printNote(w io.Writer, note gitagency.LogNote) {
 	case note.Kind == gitagency.NoteSetup:
 		text = "no agent wrote anything; agency.setup wrote this"
 	case note.Kind == gitagency.NoteUnrecorded:
-		text = "the agent wrote on your terminal, which is not recorded; 'git agency log' shows the history of the run"
+		text = "the agent wrote on your terminal, which is not recorded; 'git agency log " + id + "' shows the history of the run"
 	case note.Run == 0:
 		text = "conflicts of a landing, " + began
 	default:

@@ -113,7 +113,7 @@ func (w *reviewWalk) view(key string, inv gitagency.Invocation) {
 		w.RunPart([]string{"logs", inv.ID}, true, func() error {
 			return w.repo.Logs(w.c.Context, gitagency.LogsRequest{
 				ID: inv.ID, Stdout: w.Stdout, Stderr: w.Stdout,
-				OnEvent: eventPrinter(w.Stdout), OnNote: func(note gitagency.LogNote) { printNote(w.Stdout, note) },
+				OnEvent: eventPrinter(w.Stdout), OnNote: func(note gitagency.LogNote) { printNote(w.Stdout, inv.ID, note) },
 			})
 		})
 	case "t":
