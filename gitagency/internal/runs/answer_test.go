@@ -68,6 +68,27 @@ func TestAnswerNamesItsQuestion(t *testing.T) {
 	}
 }
 
+// An agent that was answered and asks the same again within a second asks another question.
+func TestSameQuestionAgainIsAnother(t *testing.T) {
+	t.Parallel()
+	w := newQuestionWatch(t)
+	now := time.Date(2026, 1, 28, 12, 5, 0, 0, time.UTC)
+	w.repo.Opts.Now = func() time.Time { now = now.Add(time.Millisecond); return now }
+	ask := func(replyTo string) *store.Question {
+		w.accept(mailbox.Question{Question: "go on?", ReplyTo: replyTo})
+		return w.repo.Store.Invocation(w.repo.ID, w.sandbox.ID, nil).Record.Question
+	}
+	first := ask("0123456789abcdef")
+	if err := w.repo.Store.UpdateInvocationMeta(w.repo.ID, w.sandbox.ID, func(m *store.InvocationMeta) { m.Question = nil }); err != nil {
+		t.Fatal(err)
+	}
+	second := ask("123456789abcdef0")
+	var notWaiting *NotWaitingError
+	if err := (handover{id: w.sandbox.ID, dir: w.dir, to: first}).give(second); !errors.As(err, &notWaiting) || !notWaiting.AsksNext {
+		t.Errorf("got %v", err)
+	}
+}
+
 // An answer is refused if the agent was run, and asks again, after its question was read.
 func TestClaimRefusesAnswerAfterAnotherRun(t *testing.T) {
 	t.Parallel()

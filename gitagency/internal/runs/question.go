@@ -30,7 +30,7 @@ func (a *attempt) takeQuestion() (*store.Question, error) {
 	if !asked {
 		return nil, err
 	}
-	return newQuestion(q, a.repo.Now()), err
+	return newQuestion(q, a.repo.EventTime()), err
 }
 
 func newQuestion(q mailbox.Question, askedAt time.Time) *store.Question {
@@ -133,7 +133,7 @@ func (w *questionWatch) accept(q mailbox.Question) {
 		w.reply(q.ReplyTo, mailbox.Answer{Kind: mailbox.Expired})
 		return
 	}
-	question, refused, again := newQuestion(q, w.repo.Now()), "", false
+	question, refused, again := newQuestion(q, w.repo.EventTime()), "", false
 	err := w.repo.Store.UpdateInvocationMetaIf(w.repo.ID, w.sandbox.ID, func(m *store.InvocationMeta) bool {
 		if earlier := m.Question; earlier != nil {
 			if again = earlier.Equal(*question) && !w.isAwaited(earlier.ReplyTo); !again {

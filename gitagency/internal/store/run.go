@@ -52,7 +52,7 @@ type Question struct {
 	Text    string    `json:"question"`
 	Options []string  `json:"options,omitempty"`
 	Context string    `json:"context,omitempty"`
-	AskedAt time.Time `json:"asked_at"`
+	AskedAt time.Time `json:"asked_at"`           // with milliseconds: an agent may ask the same again within a second
 	ReplyTo string    `json:"reply_to,omitempty"` // id under which the agent waits for the answer in its mailbox; only while it runs and waits
 }
 
