@@ -245,6 +245,9 @@ func sandboxState(err error, v *StateError) {
 		v.Reason, v.ID = reason.NoQuestion, e.ID
 	case *runs.NotWaitingError:
 		v.Reason, v.ID = reason.NotWaiting, e.ID
+		if e.AsksNext {
+			v.Reason = reason.OtherQuestion
+		}
 	case *runs.UnansweredError:
 		v.Reason, v.ID, v.Others = reason.Unanswered, e.ID, e.Options
 	case *fault.RunningError:

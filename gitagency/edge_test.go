@@ -16,6 +16,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/landing"
+	"github.com/git-agency/git-agency/gitagency/internal/runs"
 	"github.com/git-agency/git-agency/gitagency/reason"
 )
 
@@ -177,6 +178,16 @@ func TestCausesOfPushAndVerifyHaveViews(t *testing.T) {
 	var unverified *VerifyError
 	if !errors.As(err, &unverified) || !IsReason(unverified.Err, reason.Unsupported) {
 		t.Errorf("got %#v", unverified)
+	}
+}
+
+// An answer to another question than the agent asks now has a reason of its own: the agent waits, so that it can be answered.
+func TestAnswerToOtherQuestionHasReason(t *testing.T) {
+	t.Parallel()
+	for asksNext, want := range map[bool]reason.Reason{false: reason.NotWaiting, true: reason.OtherQuestion} {
+		if err := publicError(&runs.NotWaitingError{ID: "c", AsksNext: asksNext}); !IsReason(err, want) {
+			t.Errorf("got %#v, want the reason %s", err, want)
+		}
 	}
 }
 

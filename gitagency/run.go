@@ -186,7 +186,7 @@ func (r *Repository) ResumeRun(ctx context.Context, req ResumeRunRequest) (Invoc
 
 // AnswerRun gives an answer to an agent that waits for it while it runs. given is false, without an error, if the invocation
 // is not running: then ResumeRun takes the answer. Of several answers at once the agent gets one; the others fail with
-// reason.NotWaiting. Of req it uses ID, Answer and Shown.
+// reason.NotWaiting or reason.OtherQuestion. Of req it uses ID, Answer and Shown.
 func (r *Repository) AnswerRun(req ResumeRunRequest) (_ Invocation, given bool, err error) {
 	i, given, err := runs.Answer(r.core, req.internal())
 	return newInvocation(i), given, publicError(err)

@@ -83,7 +83,8 @@ const (
 	RunDropped           Reason = "run-dropped"           // the connection with the agent of sandbox ID was lost, and the run goes on
 	NoQuestion           Reason = "no-question"           // the agent of sandbox ID asks no question
 	Unanswered           Reason = "unanswered"            // the agent of sandbox ID waits for an answer; Others are the options that it offers
-	NotWaiting           Reason = "not-waiting"           // the agent of sandbox ID does not wait for this answer
+	NotWaiting           Reason = "not-waiting"           // the agent of sandbox ID runs, and does not wait for an answer
+	OtherQuestion        Reason = "other-question"        // the agent of sandbox ID asks another question than the answered one
 	SetupFailed          Reason = "setup-failed"          // agency.setup, the command Name, failed in sandbox ID; Path is its output, if that was kept
 	NothingRuns          Reason = "nothing-runs"          // no command runs in sandbox ID
 	SharedNetwork        Reason = "shared-network"        // sandbox ID has the network of this machine

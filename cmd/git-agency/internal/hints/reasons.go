@@ -161,9 +161,8 @@ var reasons = map[reason.Reason]row{
 	reason.NoQuestion: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{"to give it a further task: git agency resume " + e.ID + " -p '<task>'"}
 	}},
-	reason.Unanswered: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
-		return []string{"'git agency questions' shows the question; to answer it: git agency resume " + e.ID + " --answer '<answer>'"}
-	}},
+	reason.Unanswered:    {ExitFailed, answerHints},
+	reason.OtherQuestion: {ExitFailed, answerHints},
 	reason.NotWaiting: {ExitFailed, func(e *gitagency.StateError, _ Retry) []string {
 		return []string{"'git agency log " + e.ID + "' shows its questions and the answers that it was given; if it asks, answer when its run has ended: git agency wait " + e.ID}
 	}},
@@ -286,6 +285,11 @@ var reasons = map[reason.Reason]row{
 			"  " + retry.Command("remote.trusted.url="+e.Other, "-remote") + " --remote trusted",
 		}
 	}},
+}
+
+// answerHints say how to answer the question that an agent asks now.
+func answerHints(e *gitagency.StateError, _ Retry) []string {
+	return []string{"'git agency questions' shows the question; to answer it: git agency resume " + e.ID + " --answer '<answer>'"}
 }
 
 func noRemoteHints(e *gitagency.StateError, _ Retry) []string {
