@@ -85,8 +85,8 @@ func (s Store) liveInvocations(repoID string, busy func() bool, now time.Time, w
 	return live, nil
 }
 
-// recordFingerprint returns what changes whenever the record of an invocation does: its inode, size and time of change,
-// which no program can set. It is empty if there is no such file or if it has changed just before now.
+// recordFingerprint returns a text that changes whenever the record of an invocation does: its inode, size and ctime, which
+// no program can set. It is empty if there is no such file or if it has changed just before now.
 func (s Store) recordFingerprint(repoID, id string, now time.Time) string {
 	var st unix.Stat_t
 	if err := unix.Lstat(metaPath(s.InvocationDir(repoID, id)), &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
