@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"slices"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -49,35 +48,37 @@ func (s Store) liveInvocations(repoID string, busy func() bool, now time.Time, w
 	for _, id := range trees {
 		hasTree[id] = true
 	}
-	cached := s.readEndedCache(repoID)
-	names := sortedUnion(records, trees)
-	ended := make([]string, len(names)) // fingerprints of the ended ones, empty for others
-	var uncached atomic.Int64
-	entries := loadEntries(names, func(i int) Entry[InvocationMeta] {
-		id := names[i]
+	cached, names := s.readEndedCache(repoID), sortedUnion(records, trees)
+	ended := map[string]string{} // fingerprints of those that have ended
+	fingerprints := inParallel(names, func(id string) string {
 		if hasTree[id] { // its removal is still to be finished, or it has not ended
-			return s.Invocation(repoID, id, busy)
+			return ""
 		}
-		before := s.recordFingerprint(repoID, id, now)
-		if before != "" && cached[id] == before {
-			ended[i] = before
-			return Entry[InvocationMeta]{ID: id}
-		}
-		e := s.Invocation(repoID, id, busy)
-		if before != "" && e.Defect == NoDefect && e.Record.HasEnded() && s.recordFingerprint(repoID, id, now) == before {
-			ended[i] = before
-			uncached.Add(1)
-		}
-		return e
+		return s.recordFingerprint(repoID, id, now)
 	})
-	live := entries[:0]
-	for i, e := range entries {
-		if ended[i] == "" && !e.BeingCreated && (e.Defect != NoDefect || !e.Record.HasEnded()) {
-			live = append(live, e)
+	var unknown, before []string // those to read, and their fingerprints
+	for i, id := range names {
+		if fingerprints[i] != "" && cached[id] == fingerprints[i] {
+			ended[id] = fingerprints[i]
+		} else {
+			unknown, before = append(unknown, id), append(before, fingerprints[i])
 		}
 	}
-	if uncached.Load() >= minUncached {
-		if err := s.writeEndedCache(repoID, names, ended); err != nil {
+	entries := inParallel(unknown, func(id string) Entry[InvocationMeta] { return s.Invocation(repoID, id, busy) })
+	uncached, live := 0, entries[:0]
+	for i, e := range entries {
+		switch {
+		case e.Defect != NoDefect || !e.Record.HasEnded():
+			if !e.BeingCreated {
+				live = append(live, e)
+			}
+		case before[i] != "" && s.recordFingerprint(repoID, e.ID, now) == before[i]:
+			ended[e.ID] = before[i]
+			uncached++
+		}
+	}
+	if uncached >= minUncached {
+		if err := s.writeEndedCache(repoID, ended); err != nil {
 			warn(err)
 		}
 	}
@@ -111,14 +112,8 @@ func (s Store) readEndedCache(repoID string) map[string]string {
 	return c.Ended
 }
 
-func (s Store) writeEndedCache(repoID string, ids, fingerprints []string) error {
-	c := endedCache{Version: endedCacheVersion, Ended: map[string]string{}}
-	for i, id := range ids {
-		if fingerprints[i] != "" {
-			c.Ended[id] = fingerprints[i]
-		}
-	}
-	data, err := json.Marshal(c)
+func (s Store) writeEndedCache(repoID string, ended map[string]string) error {
+	data, err := json.Marshal(endedCache{Version: endedCacheVersion, Ended: ended})
 	if err != nil {
 		return err
 	}

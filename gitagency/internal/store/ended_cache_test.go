@@ -64,7 +64,7 @@ func TestLiveInvocationsReadNoCachedRecord(t *testing.T) {
 	s, live := newEndedStore(t)
 	broken := live[1]
 	fingerprint := s.recordFingerprint(repoID, broken, later())
-	must(t, s.writeEndedCache(repoID, []string{broken}, []string{fingerprint}))
+	must(t, s.writeEndedCache(repoID, map[string]string{broken: fingerprint}))
 	requireLive(t, s, time.Now().Add(2*time.Hour), live[0])
 }
 

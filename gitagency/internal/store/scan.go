@@ -126,28 +126,26 @@ func scanEntries[T record](dirs []string, query string, look func(id string) Ent
 		}
 		found = append(found, names)
 	}
-	names := sortedUnion(found...)
-	entries := loadEntries(names, func(i int) Entry[T] { return look(names[i]) })
-	entries = slices.DeleteFunc(entries, func(e Entry[T]) bool { return e.BeingCreated })
+	entries := slices.DeleteFunc(inParallel(sortedUnion(found...), look), func(e Entry[T]) bool { return e.BeingCreated })
 	slices.SortStableFunc(entries, CompareStart)
 	return entries, nil
 }
 
-// loadEntries reads the entries of ids, several in parallel: with a thousand of them, reading waits for the disk and not
-// for the CPU.
-func loadEntries[T record](names []string, look func(i int) Entry[T]) []Entry[T] {
-	entries := make([]Entry[T], len(names))
+// inParallel calls do for the id of every invocation, on more goroutines than there are processors: with a thousand of them,
+// reading waits for the disk and not for the CPU.
+func inParallel[T any](names []string, do func(id string) T) []T {
+	results := make([]T, len(names))
 	var next atomic.Int64
 	var workers sync.WaitGroup
 	for range min(len(names), 2*runtime.GOMAXPROCS(0)) {
 		workers.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(names); i = int(next.Add(1)) - 1 {
-				entries[i] = look(i)
+				results[i] = do(names[i])
 			}
 		})
 	}
 	workers.Wait()
-	return entries
+	return results
 }
 
 // CompareStart orders entries by the time of their start, the oldest first.
