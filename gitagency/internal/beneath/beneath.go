@@ -83,8 +83,43 @@ func (d *Dir) Lstat(name string, st *unix.Stat_t) error {
 // OpenFile opens a regular file for reading and returns its metadata. The error is a *NotRegularError for anything else,
 // a symlink included.
 func (d *Dir) OpenFile(name string) (*os.File, unix.Stat_t, error) {
-	fd, st := -1, unix.Stat_t{}
-	err := d.callAt("open", name, func(dir int, base string) (err error) {
+	fd, st, err := d.openRegular(name)
+	if err != nil {
+		return nil, st, err
+	}
+	return os.NewFile(uintptr(fd), d.Join(name)), st, nil
+}
+
+// ReadFile reads a regular file of at most limit bytes, with fewer system calls than OpenFile and os.File need. The content is
+// nil if the file is larger. If it is shorter than its metadata say, it was truncated meanwhile.
+func (d *Dir) ReadFile(name string, limit int64) ([]byte, unix.Stat_t, error) {
+	fd, st, err := d.openRegular(name)
+	if err != nil {
+		return nil, st, err
+	}
+	defer unix.Close(fd)
+	if st.Size > limit {
+		return nil, st, nil
+	}
+	content := make([]byte, st.Size)
+	for at := 0; at < len(content); {
+		n, err := unix.Read(fd, content[at:])
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return nil, st, &fs.PathError{Op: "read", Path: d.Join(name), Err: err}
+		case n == 0:
+			return content[:at], st, nil
+		}
+		at += n
+	}
+	return content, st, nil
+}
+
+// openRegular returns the descriptor of a regular file, open for reading, and its metadata.
+func (d *Dir) openRegular(name string) (fd int, st unix.Stat_t, err error) {
+	err = d.callAt("open", name, func(dir int, base string) (err error) {
 		fd, err = unix.Openat(dir, base, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 		if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) || errors.Is(err, unix.EOPNOTSUPP) { // a symlink, a socket
 			return &NotRegularError{Path: d.Join(name), Mode: fs.ModeIrregular}
@@ -92,16 +127,15 @@ func (d *Dir) OpenFile(name string) (*os.File, unix.Stat_t, error) {
 		return err
 	})
 	if err != nil {
-		return nil, st, err
+		return -1, st, err
 	}
-	file := os.NewFile(uintptr(fd), d.Join(name))
 	if err = unix.Fstat(fd, &st); err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
 		err = &NotRegularError{Path: d.Join(name), Mode: kindOf(uint32(st.Mode))}
 	}
 	if err != nil {
-		return nil, st, errors.Join(err, file.Close())
+		return -1, st, errors.Join(err, os.NewSyscallError("close", unix.Close(fd)))
 	}
-	return file, st, nil
+	return fd, st, nil
 }
 
 // Readlink returns the target of a symlink; the error is EINVAL for anything else.

@@ -40,12 +40,12 @@ func loadFacts(r *core.Repository) *facts {
 // maxOldFacts is the number of stored facts beyond which those that a run does not use are dropped.
 const maxOldFacts = 2000
 
-// minFacts is the number of facts below which finding them again takes no longer than reading them.
-const minFacts = 16
+// minListed is the number of sandboxes from which on facts are stored. Fewer are listed fast enough without a cache.
+const minListed = 16
 
-// save stores the facts if this run has found new ones, and enough of them.
-func (f *facts) save(r *core.Repository) {
-	if len(f.used.Trees)+len(f.used.Ahead) < minFacts {
+// save stores the facts if this run has found new ones, and has listed many sandboxes.
+func (f *facts) save(r *core.Repository, listed int) {
+	if listed < minListed {
 		return
 	}
 	if isSubset(f.used.Trees, f.old.Trees) && isSubset(f.used.Ahead, f.old.Ahead) {

@@ -70,7 +70,7 @@ func fill(ctx context.Context, r *core.Repository, invocations []core.Invocation
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	facts.save(r)
+	facts.save(r, len(sandboxes))
 	tasks, _ := running()
 	for i := range invocations {
 		inv := &invocations[i]

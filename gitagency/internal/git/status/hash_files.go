@@ -3,7 +3,6 @@ package status
 import (
 	"context"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -111,7 +110,33 @@ func (h *fileHasher) addFile(ctx context.Context, name string) error {
 	if h.addCached(name) {
 		return nil
 	}
+	if h.inMemory && (h.unconverted || !h.mayConvert(name)) {
+		content, st, err := h.tree.ReadFile(name, maxMemoryBytes)
+		if err != nil {
+			return h.addUnreadable(ctx, name, err)
+		}
+		if content != nil {
+			if err := h.countBytes(name, &st); err != nil {
+				return err
+			}
+			h.addBlob(name, h.fileMode(name, &st), content) // shorter: it was truncated, which checkStable finds
+			h.recordCached(name, &st)
+			return nil
+		}
+	}
 	f, st, err := h.tree.OpenFile(name)
+	if err != nil {
+		return h.addUnreadable(ctx, name, err)
+	}
+	defer f.Close()
+	if err := h.countBytes(name, &st); err != nil {
+		return err
+	}
+	return h.addStaged(ctx, name, f, &st)
+}
+
+// addUnreadable adds a symlink, leaves out a file that is gone, and returns any other error.
+func (h *fileHasher) addUnreadable(ctx context.Context, name string, err error) error {
 	switch {
 	case errors.As(err, new(*beneath.NotRegularError)):
 		return h.addLink(ctx, name)
@@ -119,28 +144,17 @@ func (h *fileHasher) addFile(ctx context.Context, name string) error {
 		return nil
 	case errors.Is(err, fs.ErrPermission):
 		return &UnreadableError{Path: h.tree.Join(name)}
-	case err != nil:
-		return err
 	}
-	defer f.Close()
-	if isSparseFile(&st) {
+	return err
+}
+
+// countBytes refuses a sparse file, and one that exceeds the limit of all files together.
+func (h *fileHasher) countBytes(name string, st *unix.Stat_t) error {
+	if isSparseFile(st) {
 		return &SparseFileError{Path: h.tree.Join(name), Size: st.Size}
 	}
 	h.total += st.Size
-	if err := h.repo.ReadLimits.CheckSize("the size of the changed and untracked files in "+h.spec.Dir, readlimit.Inflated, h.total); err != nil {
-		return err
-	}
-	if !h.inMemory || st.Size > maxMemoryBytes || !h.unconverted && h.mayConvert(name) {
-		return h.addStaged(ctx, name, f, &st)
-	}
-	content := make([]byte, st.Size)
-	n, err := io.ReadFull(f, content)
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) { // shorter: it was truncated, which checkStable finds
-		return err
-	}
-	h.addBlob(name, h.fileMode(name, &st), content[:n])
-	h.recordCached(name, &st)
-	return nil
+	return h.repo.ReadLimits.CheckSize("the size of the changed and untracked files in "+h.spec.Dir, readlimit.Inflated, h.total)
 }
 
 // addLink adds a symlink. Anything else that has taken its place counts as gone.

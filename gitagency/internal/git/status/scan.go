@@ -108,7 +108,10 @@ func (f *dirHandle) release() {
 // reading the output of git.
 var scanWorkers = runtime.GOMAXPROCS(0)
 
-// scan compares a worktree with an index, on every processor.
+// entriesPerWorker is the number of index entries that are worth another goroutine.
+const entriesPerWorker = 500
+
+// scan compares a worktree with an index, on every processor if it is large.
 func (sc *Scanner) scan(ctx context.Context, tree string, entries []index.Entry) (*scanResult, error) {
 	s := &scanResult{entries: entries, statuses: make([]entryStatus, len(entries)), stats: make([]git.FileStat, len(entries)), root: &scannedDir{name: tree, hi: len(entries)}}
 	sc.result = s
@@ -135,12 +138,14 @@ func (sc *Scanner) runWorkers(ctx context.Context) ([]scanWorker, error) {
 	sc.todo = []*scannedDir{sc.result.root}
 	stop := context.AfterFunc(ctx, func() { sc.fail(context.Cause(ctx)) })
 	defer stop()
-	lookers := make([]scanWorker, scanWorkers)
+	lookers := make([]scanWorker, min(scanWorkers, 1+len(sc.result.entries)/entriesPerWorker))
 	var group sync.WaitGroup
 	for i := range lookers {
-		lookers[i].Scanner = sc
-		group.Go(lookers[i].work)
+		if lookers[i].Scanner = sc; i > 0 {
+			group.Go(lookers[i].work)
+		}
 	}
+	lookers[0].work()
 	group.Wait()
 	return lookers, sc.err
 }
