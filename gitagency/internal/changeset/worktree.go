@@ -95,13 +95,16 @@ func (b Worktree) Create(ctx context.Context, tx *undo.Tx, s Spec) error {
 
 // Sync fsyncs the files that link worktree and repository, which git writes without fsync and without which the
 // repository would be broken. The contents of the worktree need no fsync: git status shows a loss and git checkout
-// restores it.
+// restores it. It must be called before anything else can have changed the tree.
 func (b Worktree) Sync(s Spec) error {
 	files, dirs := worktree.RegistrationFiles(b.Repo, b.registration(s))
 	if err := durable.Sync(append(files, dirs...)...); err != nil {
 		return err
 	}
-	return b.Repo.SyncRef(s.Branch)
+	if err := b.Repo.SyncRef(s.Branch); err != nil || s.FilesCommit != "" { // an index of other content than the files is left as it is
+		return err
+	}
+	return worktree.SettleIndex(b.Repo, b.registration(s))
 }
 
 // Remove removes a tree and all git data about it except its branch, whatever state they are in. Missing parts are not

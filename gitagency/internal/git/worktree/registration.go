@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"golang.org/x/sys/unix"
 )
 
 // Registration is a linked worktree to be added or removed.
@@ -122,4 +123,16 @@ func Checkout(ctx context.Context, r *git.Repo, w Registration, commit string, s
 	}
 	_, err := r.RunWrite(ctx, p, "read-tree", "-m", "-u", "--no-recurse-submodules", commit)
 	return err
+}
+
+// SettleIndex has git trust the stat data of a checkout. A file of the same age as the index may have changed after the index
+// was written, so that git reads it again (racy git), and the clock of files is so coarse that a checkout leaves many of them.
+// The index is dated with the present, when no file has changed since it was written: then they are older. The time must be the
+// kernel's own, because that of other clocks may be later than the time that it gives to a file next.
+func SettleIndex(r *git.Repo, w Registration) error {
+	path := filepath.Join(r.AdminDir(w.Name), "index")
+	if err := unix.Utimes(path, nil); err != nil {
+		return &fs.PathError{Op: "set the time of", Path: path, Err: err}
+	}
+	return nil
 }

@@ -6,8 +6,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
+	"github.com/git-agency/git-agency/gitagency/internal/git/index"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
+	"golang.org/x/sys/unix"
 )
 
 func TestAddedWorktreeIsCleanUnderGivenName(t *testing.T) {
@@ -191,4 +195,43 @@ func TestAddRefusesTakenName(t *testing.T) {
 	if l.GitIn(taken, "status", "--porcelain") != "" {
 		t.Error("the other worktree was changed")
 	}
+}
+
+// After SettleIndex git sees every later change of a file, also one of the same size at the same moment, which leaves the stat
+// data in the index true. Kernels with multigrain timestamps give such a change another time.
+func TestSettledIndexShowsEveryChange(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	repo := OpenRepo(l)
+	w := AddSandbox(l, repo)
+	file, indexFile := filepath.Join(w.Tree, "a.txt"), filepath.Join(repo.AdminDir(w.Name), "index")
+	for range 20 {
+		l.Must(os.WriteFile(file, []byte("before\n"), 0o644))
+		var st unix.Stat_t
+		l.Must(unix.Lstat(file, &st))
+		entry := index.Entry{Mode: object.ModeFile, OID: object.HashObject(object.SHA1, "blob", []byte("before\n")), Name: []byte("a.txt"), Stat: index.EncodeStat(&st, object.ModeFile)}
+		l.Must(os.WriteFile(indexFile, index.EncodeEntries(object.SHA1, []index.Entry{entry}), 0o644))
+		l.Must(SettleIndex(repo, w))
+		l.Must(os.WriteFile(file, []byte("after!\n"), 0o644))
+		if got := l.GitIn(w.Tree, "--no-optional-locks", "diff-files", "--name-only"); got != "a.txt" {
+			t.Fatalf("changed: %q", got)
+		}
+	}
+}
+
+// SettleIndex dates the index after the files of a checkout.
+func TestSettledIndexIsOfPresent(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	repo := OpenRepo(l)
+	w := AddSandbox(l, repo)
+	indexFile := filepath.Join(repo.AdminDir(w.Name), "index")
+	before, err := os.Stat(indexFile)
+	l.Must(err)
+	l.Must(os.Chtimes(indexFile, time.Time{}, before.ModTime().Add(-time.Hour)))
+	l.Must(SettleIndex(repo, w))
+	if after, err := os.Stat(indexFile); err != nil || after.ModTime().Before(before.ModTime()) {
+		t.Errorf("the index is of %v, and was of %v; %v", after.ModTime(), before.ModTime(), err)
+	}
+	RequireClean(l, w)
 }
