@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// listingComparisons measures every output format of ls. Listing many invocations must start as many git processes as
+// listingComparisons measures every output format of ls. Listing many invocations must not start more git processes than
 // listing few.
 func (b *bench) listingComparisons(ctx context.Context) (_ []comparison, sound bool, err error) {
 	few, err := b.newListingRepo(ctx, "few", 10)
@@ -23,7 +23,7 @@ func (b *bench) listingComparisons(ctx context.Context) (_ []comparison, sound b
 	if err != nil {
 		return nil, false, err
 	}
-	if sound, err = b.checkEqualProcesses(ctx, few, many); err != nil {
+	if sound, err = b.checkProcesses(ctx, few, many); err != nil {
 		return nil, false, err
 	}
 	version := b.timeCommand(b.tool, many.dir, "version") // only starts a process
@@ -71,8 +71,8 @@ func (b *bench) listingComparisons(ctx context.Context) (_ []comparison, sound b
 	}), sound, nil
 }
 
-// checkEqualProcesses reports whether both listings start equally many git processes.
-func (b *bench) checkEqualProcesses(ctx context.Context, few, many *repository) (bool, error) {
+// checkProcesses reports whether the listing of many starts no more git processes than that of few.
+func (b *bench) checkProcesses(ctx context.Context, few, many *repository) (bool, error) {
 	inFew, err := b.countGitProcesses(ctx, few.dir, "ls")
 	if err != nil {
 		return false, err
@@ -81,9 +81,9 @@ func (b *bench) checkEqualProcesses(ctx context.Context, few, many *repository) 
 	if err != nil {
 		return false, err
 	}
-	same := inFew == inMany
-	printRow("ls, git processes", "with 10", fmt.Sprint(inFew), "with 1,000", fmt.Sprint(inMany), "", "promise: equal", verdict(same))
-	return same, nil
+	bounded := inMany <= inFew
+	printRow("ls, git processes", "with 10", fmt.Sprint(inFew), "with 1,000", fmt.Sprint(inMany), "", "promise: not more", verdict(bounded))
+	return bounded, nil
 }
 
 // newListingRepo creates a repository with n invocations. One is real; the others are copies of its record, worktree
