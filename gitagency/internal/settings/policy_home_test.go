@@ -15,14 +15,14 @@ import (
 
 func TestFindToolsFollowsPathAndVariables(t *testing.T) {
 	t.Parallel()
-	home, _ := makeHome(t, "opt/a/bin/a", "opt/a/lib/x", "work/p/secret", "work/bin/w", "bin/x -> ../opt/b/bin/b", "opt/b/bin/b", "bin/y -> /usr/bin/env", "bin/z -> ../work/p/secret")
-	tools, _ := findTools([]string{"PATH=" + home + "/opt/a/bin:" + home + "/bin:/usr/bin:" + home + "/work/bin:" + home, "CARGO_HOME=" + home + "/rust", "NVM_DIR=relative"}, home, nil)
-	for _, want := range []string{"opt/a/bin", "opt/a/lib", "bin", "opt/b/bin", "work/bin", "rust/bin", "work/p/secret", ".rustup", ".pyenv", ".local/bin", ".local/share/mise"} {
+	home, _ := makeHome(t, "opt/a/bin/a", "opt/a/lib/x", "projects/p/secret", "projects/bin/w", "bin/x -> ../opt/b/bin/b", "opt/b/bin/b", "bin/y -> /usr/bin/env", "bin/z -> ../projects/p/secret")
+	tools, _ := findTools([]string{"PATH=" + home + "/opt/a/bin:" + home + "/bin:/usr/bin:" + home + "/projects/bin:" + home, "CARGO_HOME=" + home + "/rust", "NVM_DIR=relative"}, home, nil)
+	for _, want := range []string{"opt/a/bin", "opt/a/lib", "bin", "opt/b/bin", "projects/bin", "rust/bin", "projects/p/secret", ".rustup", ".pyenv", ".local/bin", ".local/share/mise"} {
 		if !slices.Contains(tools, home+"/"+want) {
 			t.Errorf("%s is no tool", want)
 		}
 	}
-	for _, no := range []string{"", "/work", "/opt/a", "/opt", "/work/p", "/rust", "/.cargo/bin", "/.local", "/.local/share", "/go", "/lib"} {
+	for _, no := range []string{"", "/projects", "/opt/a", "/opt", "/projects/p", "/rust", "/.cargo/bin", "/.local", "/.local/share", "/go", "/lib"} {
 		if slices.Contains(tools, home+no) {
 			t.Errorf("~%s is a tool", no)
 		}
@@ -32,12 +32,12 @@ func TestFindToolsFollowsPathAndVariables(t *testing.T) {
 // A command could link to anything from a directory that it can write to.
 func TestFindToolsFollowsNoLinksInWritableDirectories(t *testing.T) {
 	t.Parallel()
-	home, _ := makeHome(t, "real/bin/z -> ../../work/secret", "work/secret", "around -> real")
+	home, _ := makeHome(t, "real/bin/z -> ../../projects/secret", "projects/secret", "around -> real")
 	env := []string{"PATH=" + home + "/around/bin"}
-	if tools, _ := findTools(env, home, nil); !slices.Contains(tools, home+"/work/secret") {
+	if tools, _ := findTools(env, home, nil); !slices.Contains(tools, home+"/projects/secret") {
 		t.Error("a link on PATH is not followed")
 	}
-	if tools, _ := findTools(env, home, []string{home + "/real"}); slices.Contains(tools, home+"/work/secret") {
+	if tools, _ := findTools(env, home, []string{home + "/real"}); slices.Contains(tools, home+"/projects/secret") {
 		t.Error("a link in a writable directory is followed")
 	}
 }
