@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/undo"
@@ -377,6 +378,32 @@ func TestSyncFailsOnMissingFiles(t *testing.T) {
 	l.must(os.Remove(filepath.Join(s.Tree, ".git")))
 	if err := l.backend.Sync(s); err == nil {
 		t.Error("no error without the .git file")
+	}
+}
+
+// Sync dates the index of a checkout after its files. An index of other content than the files keeps its time, by which git
+// knows that it must read them.
+func TestSyncDatesIndexOfCheckout(t *testing.T) {
+	t.Parallel()
+	for name, files := range map[string]bool{"checkout": false, "state": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newTestRepo(t)
+			s := l.spec()
+			if files {
+				s.FilesCommit = s.Base
+			}
+			var tx undo.Tx
+			l.must(l.backend.Create(t.Context(), &tx, s))
+			indexFile, old := filepath.Join(l.repo.AdminDir(s.ID), "index"), time.Now().Add(-time.Hour).Truncate(time.Second)
+			l.must(os.Chtimes(indexFile, old, old))
+			l.must(l.backend.Sync(s))
+			fi, err := os.Stat(indexFile)
+			l.must(err)
+			if kept := fi.ModTime().Equal(old); kept != files {
+				t.Errorf("the index is of %s, and was of %s", fi.ModTime(), old)
+			}
+		})
 	}
 }
 
