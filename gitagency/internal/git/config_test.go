@@ -34,6 +34,7 @@ func TestOpenReadsSettingsOfEveryScope(t *testing.T) {
 		"agency.bare":               {{Value: "true", Scope: "command", Origin: "command line", NoValue: true}},
 		"core.bare":                 {{Value: "false", Scope: "local", Origin: local, NoValue: false}},
 		"core.filemode":             {{Value: "true", Scope: "local", Origin: local, NoValue: false}},
+		"core.logallrefupdates":     {{Value: "true", Scope: "local", Origin: local, NoValue: false}},
 		config.FormatVersionKey:     {{Value: "0", Scope: "local", Origin: local, NoValue: false}},
 		"agency.datadir":            {{Value: "~/data", Scope: "local", Origin: local, NoValue: false}},
 		"agency.flag":               {{Value: "true", Scope: "local", Origin: "file:.git/more", NoValue: true}},

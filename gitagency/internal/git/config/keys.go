@@ -11,11 +11,12 @@ var wantedKeys = slices.Concat(
 	[]string{
 		"agency.*",
 		"color.agency", "color.ui", "color.pager", "pager.agency", "core.pager",
-		"attr.tree", "checkout.workers", "core.bare", "core.worktree", "commit.gpgsign", "gpg.format",
+		"attr.tree", "checkout.workers", "core.bare", "core.worktree", "core.logallrefupdates", "core.sparsecheckout", "worktree.userelativepaths", "commit.gpgsign", "gpg.format",
 		FormatVersionKey, ObjectFormatKey, RefStorageKey, WorktreeConfigKey, CommitEncodingKey, LFSStorageKey,
 		IncludeIfPrefix + "*.path", "filter.*.required",
 	},
 	SafeKeys,
+	IndexKeys,
 	mergeKeys,
 	withPrefix("color.diff.", diffColorSlots),
 	withPrefix("filter.*.", FilterCommands),
@@ -48,6 +49,9 @@ func IsWantedKey(key string) bool {
 		return len(key) >= len(before)+len(after) && strings.HasPrefix(key, before) && strings.HasSuffix(key, after)
 	})
 }
+
+// IndexKeys are the settings that change the format in which git writes an index.
+var IndexKeys = []string{"core.splitindex", "core.untrackedcache", "feature.manyfiles", "index.skiphash", "index.sparse", "index.version"}
 
 // mergeKeys are the settings that influence the result of a merge.
 var mergeKeys = []string{"merge.directoryrenames", "merge.renamelimit", "merge.renames", "merge.renormalize", "diff.renamelimit", "diff.renames"}

@@ -2,47 +2,22 @@ package worktree
 
 import (
 	"context"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
-	"golang.org/x/sys/unix"
 )
 
 // Registration is a linked worktree to be added or removed.
 type Registration struct {
 	Name   string // of its entry below <common dir>/worktrees; must be free
 	Tree   string // the directory; it exists and is empty
-	Branch string // full ref; exists, and is checked out nowhere
+	Branch string // full ref; the caller has just created it, so that it is checked out nowhere
 	Link   string // temporary path whose last component is Name; must be free
-}
-
-// Add registers the worktree with git and checks nothing out. Git names the entry after the last component of
-// the path it is given, which need not be unique; so it is given a symlink of the name we want. It stores the path
-// behind the link.
-func Add(ctx context.Context, r *git.Repo, w Registration) error {
-	if _, err := os.Lstat(r.AdminDir(w.Name)); err == nil {
-		return fmt.Errorf("git already has a worktree named %s", w.Name)
-	}
-	if err := os.Symlink(w.Tree, w.Link); err != nil {
-		return err
-	}
-	_, err := r.RunWrite(ctx, git.RunOptions{LazyFetch: true}, "worktree", "add", "--no-checkout", w.Link, strings.TrimPrefix(w.Branch, "refs/heads/"))
-	if rmErr := os.Remove(w.Link); err == nil {
-		err = rmErr
-	}
-	if err != nil {
-		return err
-	}
-	got, what := readAdminEntry(r.AdminDir(w.Name))
-	if what != "" || got.Path != w.Tree || got.Branch != w.Branch {
-		return fmt.Errorf("git registered %q on %q as %q %s instead of %q on %q", got.Path, got.Branch, w.Name, what, w.Tree, w.Branch)
-	}
-	return nil
 }
 
 // Unregister removes every entry that git has for the worktree: where the name was taken, git chose another

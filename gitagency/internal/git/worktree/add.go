@@ -1,0 +1,140 @@
+package worktree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/config"
+)
+
+// Add registers the worktree with git and checks nothing out. "git worktree add" reads the entries of all other worktrees, so
+// that it takes longer the more there are, and fails because of a damaged one. So the entry is written here, as git writes it,
+// unless settings make git write more.
+func Add(ctx context.Context, r *git.Repo, w Registration) error {
+	if _, err := os.Lstat(r.AdminDir(w.Name)); err == nil {
+		return fmt.Errorf("git already has a worktree named %s", w.Name)
+	}
+	if _, err := os.Lstat(r.RefPath(w.Branch)); err == nil && hasPlainEntries(r) {
+		return writeEntry(r, w)
+	}
+	return addByGit(ctx, r, w)
+}
+
+// hasPlainEntries reports whether git writes nothing but the path, the branch and the reflog of a worktree into its entry, with
+// the usual permissions.
+func hasPlainEntries(r *git.Repo) bool {
+	for _, key := range []string{config.WorktreeConfigKey, "core.sharedrepository", "core.sparsecheckout", "worktree.userelativepaths"} {
+		if _, set := r.Config.Last(key); set {
+			return false
+		}
+	}
+	return true
+}
+
+// addByGit has git register the worktree. Git names the entry after the last component of the path it is given, which need
+// not be unique; so it is given a symlink of the name we want. It stores the path behind the link.
+func addByGit(ctx context.Context, r *git.Repo, w Registration) error {
+	if err := os.Symlink(w.Tree, w.Link); err != nil {
+		return err
+	}
+	_, err := r.RunWrite(ctx, git.RunOptions{LazyFetch: true}, "worktree", "add", "--no-checkout", w.Link, strings.TrimPrefix(w.Branch, "refs/heads/"))
+	if rmErr := os.Remove(w.Link); err == nil {
+		err = rmErr
+	}
+	if err != nil {
+		return err
+	}
+	got, what := readAdminEntry(r.AdminDir(w.Name))
+	if what != "" || got.Path != w.Tree || got.Branch != w.Branch {
+		return fmt.Errorf("git registered %q on %q as %q %s instead of %q on %q", got.Path, got.Branch, w.Name, what, w.Tree, w.Branch)
+	}
+	return nil
+}
+
+// writeEntry writes the entry of a worktree as git does, in the same order: while the file locked exists, git worktree prune
+// leaves an incomplete entry alone. Unlike git it does not look for the branch in the entries of the other worktrees, because
+// the caller has just created it.
+func writeEntry(r *git.Repo, w Registration) (err error) {
+	there, err := os.ReadDir(w.Tree)
+	if err != nil {
+		return err
+	}
+	if len(there) > 0 {
+		return fmt.Errorf("%s is not empty", w.Tree)
+	}
+	admin := r.AdminDir(w.Name)
+	if err := makeAdminDir(admin); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, RemoveAdminDir(r, w.Name), durable.RemoveIfExists(filepath.Join(w.Tree, ".git")))
+		}
+	}()
+	const lock = "locked"
+	for _, f := range []struct{ dir, name, content string }{
+		{admin, lock, "initializing"},
+		{admin, "gitdir", filepath.Join(w.Tree, ".git") + "\n"},
+		{w.Tree, ".git", "gitdir: " + admin + "\n"},
+		{admin, "HEAD", "ref: " + w.Branch + "\n"},
+		{admin, "commondir", "../..\n"},
+	} {
+		if err := writeNew(filepath.Join(f.dir, f.name), []byte(f.content)); err != nil {
+			return err
+		}
+	}
+	if err := copyReflog(r, w); err != nil {
+		return err
+	}
+	return os.Remove(filepath.Join(admin, lock))
+}
+
+// makeAdminDir creates the directory of an entry, which must not exist.
+func makeAdminDir(admin string) (err error) {
+	const tries = 10 // git removes the directory of all entries together with the last one
+	for range tries {
+		if err = os.MkdirAll(filepath.Dir(admin), 0o777); err != nil {
+			return err
+		}
+		if err = os.Mkdir(admin, 0o777); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	return err
+}
+
+// copyReflog begins the reflog of HEAD with that of the branch, unless the user wants no reflogs.
+func copyReflog(r *git.Repo, w Registration) error {
+	if !r.ConfigBool("core.logallrefupdates", true) {
+		return nil
+	}
+	log, err := git.ReadSmallFile(r.CommonDir, filepath.Join("logs", w.Branch))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	logs := filepath.Join(r.AdminDir(w.Name), "logs")
+	if err := os.Mkdir(logs, 0o777); err != nil {
+		return err
+	}
+	return writeNew(filepath.Join(logs, "HEAD"), log)
+}
+
+// writeNew writes a file that must not exist.
+func writeNew(path string, content []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	return errors.Join(err, f.Close())
+}
