@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"golang.org/x/sys/unix"
 )
@@ -55,7 +56,7 @@ func (c *copier) copyData(target, source *os.File, fi guard.Info) error {
 		return nil
 	}
 	if !c.noClone.Load() {
-		if cloneFile(target, source) == nil {
+		if durable.CloneFile(int(target.Fd()), int(source.Fd())) == nil {
 			return nil
 		}
 		c.noClone.Store(true) // both trees are mostly on one file system each

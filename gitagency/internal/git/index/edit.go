@@ -8,9 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"slices"
 	"sort"
-	"strconv"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
@@ -59,7 +57,7 @@ func ParseEditable(data []byte, format object.Format) (*Editable, error) {
 	if err := p.extensions(); err != nil {
 		return nil, err
 	}
-	x.cacheTree = findExtension(f.content[at:], "TREE")
+	x.cacheTree = findExtension(f.content[at:], cacheTreeName)
 	got, _ := sum()
 	if err := f.checkSum(got); err != nil {
 		return nil, err
@@ -186,9 +184,7 @@ func (y *Edited) write(to io.Writer) error {
 		}
 	}
 	if y.cacheTree != nil {
-		_, _ = w.WriteString("TREE")
-		_, _ = w.Write(binary.BigEndian.AppendUint32(nil, uint32(len(y.cacheTree))))
-		_, _ = w.Write(y.cacheTree)
+		_, _ = w.Write(appendCacheTree(nil, y.cacheTree))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -227,68 +223,6 @@ func appendVarint(file []byte, n uint64) []byte {
 		digits[at] = 0x80 | byte(n&0x7f)
 	}
 	return append(file, digits[at:]...)
-}
-
-// invalidateCacheTree returns the TREE extension with every tree invalidated that contains one of the names, which are
-// sorted. It is nil, and so left out of the index, where the extension is malformed.
-func invalidateCacheTree(trees []byte, size int, names []string) []byte {
-	if trees == nil {
-		return nil
-	}
-	out, rest, ok := invalidateCacheTreeDir(make([]byte, 0, len(trees)), trees, size, "", names)
-	if !ok || len(rest) > 0 {
-		return nil
-	}
-	return out
-}
-
-// invalidateCacheTreeDir copies one directory of a TREE extension to out: "<name> NUL <entries> SP <directories> LF
-// [<oid>]", then its subdirectories. names are those of changed entries below its parent, sorted. A directory with any
-// of them below it is written as invalid: -1 entries and no oid.
-func invalidateCacheTreeDir(out, left []byte, size int, path string, names []string) (_, rest []byte, ok bool) {
-	end := bytes.IndexByte(left, 0)
-	if end < 0 {
-		return nil, nil, false
-	}
-	name, left := left[:end], left[end+1:]
-	if end = bytes.IndexByte(left, '\n'); end < 0 {
-		return nil, nil, false
-	}
-	first, second, _ := bytes.Cut(left[:end], []byte{' '})
-	entries, err := strconv.Atoi(string(first))
-	dirs, alsoErr := strconv.Atoi(string(second))
-	if err != nil || alsoErr != nil || dirs < 0 {
-		return nil, nil, false
-	}
-	numbers, left := left[:end+1], left[end+1:]
-	oid := []byte(nil)
-	if entries >= 0 {
-		if len(left) < size {
-			return nil, nil, false
-		}
-		oid, left = left[:size], left[size:]
-	}
-	if path += string(name); len(name) > 0 {
-		path += "/"
-		first, _ := slices.BinarySearch(names, path)
-		last := first
-		for last < len(names) && len(names[last]) > len(path) && names[last][:len(path)] == path {
-			last++
-		}
-		names = names[first:last]
-	}
-	out = append(append(out, name...), 0)
-	if len(names) == 0 {
-		out = append(append(out, numbers...), oid...)
-	} else {
-		out = fmt.Appendf(out, "-1 %d\n", dirs)
-	}
-	for range dirs {
-		if out, left, ok = invalidateCacheTreeDir(out, left, size, path, names); !ok {
-			return nil, nil, false
-		}
-	}
-	return out, left, true
 }
 
 // EncodeStat encodes the stat data of a file as an index entry has it.

@@ -122,19 +122,23 @@ func (x File) version() uint32 {
 }
 
 // Write writes an index file in the oldest version that can hold the entries, without extensions.
-func (x File) Write(w io.Writer) error {
+func (x File) Write(w io.Writer) error { return x.writeWith(w, nil) }
+
+// writeWith is Write with encoded extensions.
+func (x File) writeWith(w io.Writer, extensions []byte) error {
 	head := make([]byte, 0, headerSize)
 	head = append(head, fileSignature...)
 	head = binary.BigEndian.AppendUint32(head, x.version())
 	head = binary.BigEndian.AppendUint32(head, uint32(x.Count))
 	sum := x.sum
-	if sum == nil {
+	if sum == nil || len(extensions) > 0 {
 		h := x.Format.NewHash()
 		h.Write(head)
 		h.Write(x.Body)
+		h.Write(extensions)
 		sum = h.Sum(nil)
 	}
-	for _, part := range [][]byte{head, x.Body, sum} {
+	for _, part := range [][]byte{head, x.Body, extensions, sum} {
 		if _, err := w.Write(part); err != nil {
 			return err
 		}
@@ -146,6 +150,13 @@ func (x File) Write(w io.Writer) error {
 func (x File) Encode() []byte {
 	var b bytes.Buffer
 	_ = x.Write(&b) // a bytes.Buffer does not fail
+	return b.Bytes()
+}
+
+// EncodeWithCacheTree is Encode with a TREE extension, the one of an index with the same entries.
+func (x File) EncodeWithCacheTree(trees []byte) []byte {
+	var b bytes.Buffer
+	_ = x.writeWith(&b, appendCacheTree(nil, trees)) // a bytes.Buffer does not fail
 	return b.Bytes()
 }
 

@@ -1,0 +1,132 @@
+// Package checkout fills new worktrees with the files of a commit. Files that another worktree of the repository has on disk
+// are copied from there, which is faster than git's own checkout; git writes the others. It moves no ref, and it must never
+// write to the other worktree.
+package checkout
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/config"
+	"github.com/git-agency/git-agency/gitagency/internal/git/index"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
+	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
+)
+
+// Request describes a checkout.
+type Request struct {
+	Worktree worktree.Registration // it is registered, and empty but for its .git
+	Commit   string                // commit to check out
+	Tree     string                // tree of the commit; empty if it is not known
+	Source   Source                // the zero value copies nothing
+	SkipLFS  bool                  // Git LFS downloads nothing
+}
+
+// Source is a worktree of the same repository.
+type Source struct {
+	Tree   string // the directory
+	GitDir string // its git directory, which has its index
+}
+
+// Fill checks out a commit in a new worktree. The result is the one of git's checkout, but that copied files keep their
+// mtimes: so builds that are copied too stay valid, and git trusts the stat data of the index from the first git status on.
+func Fill(ctx context.Context, r *git.Repo, req Request) error {
+	if req.Source != (Source{}) && isPlain(r) {
+		complete, err := copyUnchanged(ctx, r, req)
+		if err != nil || complete {
+			return err
+		}
+	}
+	return worktree.Checkout(ctx, r, req.Worktree, req.Commit, req.SkipLFS)
+}
+
+// isPlain reports whether the settings are such that all worktrees have the same files for the same commit, which are those
+// of the commit unless an attribute says otherwise.
+func isPlain(r *git.Repo) bool {
+	return !r.ConfigVariesByWorktree() && !r.ConfigBool("core.sparsecheckout", false) && !r.ConfigBool("core.ignorecase", false) &&
+		!convertsLineEndings(r) && r.Config.Value("attr.tree") == ""
+}
+
+// copyUnchanged copies what the commit and the source have in common, and writes an index of the copies. It reports whether
+// that is the whole commit. Where the source cannot be used, nothing is copied; an error is one of the new worktree.
+func copyUnchanged(ctx context.Context, r *git.Repo, req Request) (complete bool, err error) {
+	format := object.FormatOf(req.Commit)
+	x, err := r.ReadEditableIndex(ctx, req.Source.GitDir, format)
+	if err != nil || x.Count == 0 {
+		return false, context.Cause(ctx) // git says what is wrong with the index when the user asks it
+	}
+	same := req.Tree != "" && hex.EncodeToString(x.TreeID()) == req.Tree
+	entries, err := commonEntries(ctx, r, req, x, same)
+	if err != nil || len(entries) == 0 {
+		return false, context.Cause(ctx)
+	}
+	stats, err := copyFiles(ctx, req.Source.Tree, req.Worktree.Tree, format, entries)
+	if err != nil {
+		return false, fmt.Errorf("copy files of %s: %w", req.Source.Tree, err)
+	}
+	copied := index.File{Format: format}
+	for i, e := range entries {
+		if stats[i] != nil {
+			copied.Body = index.AppendEntry(copied.Body, stats[i], e.OID, uint16(min(len(e.Name), index.FlagNameLengthMask)), 0, e.Name)
+			copied.Count++
+		}
+	}
+	if copied.Count == 0 {
+		return false, nil
+	}
+	data := copied.Encode()
+	if complete = same && copied.Count == x.Count && hasPlainIndex(r); complete {
+		data = copied.EncodeWithCacheTree(x.CacheTree())
+	}
+	return complete, os.WriteFile(filepath.Join(r.AdminDir(req.Worktree.Name), "index"), data, 0o666)
+}
+
+// hasPlainIndex reports whether git writes an index of the default format.
+func hasPlainIndex(r *git.Repo) bool {
+	return !slices.ContainsFunc(config.IndexKeys, func(key string) bool { _, set := r.Config.Last(key); return set })
+}
+
+// commonEntries returns the entries of the index of the source that the commit has too and that git would check out as they are.
+// same says that the index has the tree of the commit.
+func commonEntries(ctx context.Context, r *git.Repo, req Request, x *index.Editable, same bool) ([]index.Entry, error) {
+	differ := map[string]bool{}
+	at := git.RunOptions{GitDir: req.Source.GitDir, Reading: r.CheckoutReading("comparing the index of " + req.Source.Tree + " with " + req.Commit)}
+	if !same {
+		out, err := r.RunRead(ctx, at, "diff-index", "--cached", "--name-only", "-z", "--no-renames", "--ignore-submodules=none", req.Commit)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range strings.Split(string(out), "\x00") {
+			differ[name] = true
+			if isAttributesFile(name) {
+				return nil, nil // the attributes of other files may differ
+			}
+		}
+	}
+	symlinks := r.ConfigBool("core.symlinks", true)
+	var entries, rules []index.Entry
+	for e := range x.AllEntries() {
+		link := e.Mode == object.ModeSymlink
+		switch {
+		case e.Stage != 0 || e.SkipWorktree || e.IntentToAdd || e.Mode == object.ModeGitlink || link && !symlinks:
+			continue
+		case len(differ) > 0 && differ[string(e.Name)] || index.PathProblem(e.Name, 0, link) != "":
+			continue
+		case !link && isAttributesFile(string(e.Name)):
+			rules = append(rules, e)
+		}
+		entries = append(entries, e)
+	}
+	return withoutConverted(ctx, r, req.Source, at, x.Format, rules, entries)
+}
+
+// isAttributesFile reports whether git reads attributes from a file of this name.
+func isAttributesFile(name string) bool {
+	return name == index.AttributesFile || strings.HasSuffix(name, "/"+index.AttributesFile)
+}
