@@ -66,7 +66,7 @@ var floors = []struct {
 
 	// 2: mechanisms without knowledge of each other
 	{dir: "archive", imports: "durable guard"},
-	{dir: "changeset", imports: "durable undo git git/worktree git/snapshot"},
+	{dir: "changeset", imports: "durable undo git git/worktree git/checkout git/snapshot"},
 	{dir: "copies"},
 	{dir: "provision", imports: "beneath durable git git/ignore git/status guard quote"},
 	{dir: "toolconfig", imports: "git/config"},
@@ -88,7 +88,7 @@ var floors = []struct {
 	{dir: "settings", imports: "beneath durable proc readlimit git/config git store guard copies toolconfig walls confine treediff runner fault"},
 	{
 		dir: "core",
-		imports: "durable ids undo lock procfs proc git/object git/config git/overlay git git/worktree git/status git/snapshot git/submodule " +
+		imports: "durable ids undo lock procfs proc git/object git/config git/overlay git git/worktree git/checkout git/status git/snapshot git/submodule " +
 			"git/update store guard mailbox archive changeset fault settings",
 	},
 	{

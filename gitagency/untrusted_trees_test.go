@@ -56,7 +56,9 @@ var namedTreePaths = map[string]string{
 	`git/overlay: durable.WriteFile(omittedRecord(upper), text, 0o600)`:               "beside the upper directory, where no command can write",
 	`git/overlay: durable.RemoveIfExists(filepath.Join(upper, name))`:                 "an entry of the upper directory itself, without following a symlink",
 
-	`git/worktree: os.Symlink(w.Tree, w.Link)`: "creation of a link to the directory, before any agent is in it",
+	`git/worktree: os.ReadDir(w.Tree)`:                                    "creation, before any agent is in it",
+	`git/worktree: durable.RemoveIfExists(filepath.Join(w.Tree, ".git"))`: "undo of a creation, before any agent is in it",
+	`git/worktree: os.Symlink(w.Tree, w.Link)`:                            "creation of a link to the directory, before any agent is in it",
 	`git/repair: durable.WriteFile(filepath.Join(r.AdminDir(name), "gitdir"), []byte(filepath.Join(tree, ".git")+"\n"), 0o644)`: "writes the path into a file of ours",
 
 	`git/submodule: os.WriteFile(filepath.Join(tree, ".git"), []byte("gitdir: "+link+"\n"), 0o666)`: "creation, in a directory that was empty, before any agent is in it",

@@ -2,6 +2,7 @@ package changeset
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -13,7 +14,9 @@ import (
 	"testing"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/checkout"
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
+	"github.com/git-agency/git-agency/gitagency/internal/undo"
 )
 
 const testID = "20260128120500-b7c9"
@@ -57,6 +60,24 @@ func newTestRepo(t *testing.T) *testRepo {
 	return l
 }
 
+// create makes and fills a tree.
+func (l *testRepo) create(ctx context.Context, tx *undo.Tx, s Spec) error {
+	if err := l.backend.Create(ctx, tx, s); err != nil {
+		return err
+	}
+	return l.backend.Fill(ctx, tx, s)
+}
+
+// leaveEntriesToGit changes the settings so that git writes the entries of worktrees.
+func (l *testRepo) leaveEntriesToGit() {
+	l.t.Helper()
+	l.git("config", "core.sharedRepository", "umask")
+	var err error
+	l.repo, err = git.Open(l.t.Context(), l.dir, l.env)
+	l.must(err)
+	l.backend = Worktree{Repo: l.repo}
+}
+
 func (l *testRepo) must(err error) {
 	l.t.Helper()
 	if err != nil {
@@ -98,6 +119,7 @@ func (l *testRepo) spec() Spec {
 	return Spec{
 		ID: testID, Tree: filepath.Join(l.data, "tree"), Branch: "refs/heads/agency/sandbox-" + testID,
 		Base: l.git("rev-parse", "main"), Scratch: l.scratch, Reason: "agency: start " + testID,
+		BaseTree: l.git("rev-parse", "main^{tree}"), Source: checkout.Source{Tree: l.dir, GitDir: filepath.Join(l.dir, ".git")},
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/checkout"
 	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
 	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 	"github.com/git-agency/git-agency/gitagency/internal/undo"
@@ -37,6 +38,9 @@ type Spec struct {
 	// SkipLFS: an agent may have made the commit, so no object of Git LFS is downloaded from where its .lfsconfig says.
 	SkipLFS bool
 
+	BaseTree string          // tree of Base; empty if it is not known
+	Source   checkout.Source // worktree whose unchanged files are copied instead of checked out; the zero value for none
+
 	// UntrustedConfig: programs named by the repository's own configuration (filters) are not run for FilesCommit.
 	UntrustedConfig bool
 }
@@ -46,11 +50,10 @@ func (s Spec) StartCommit() string { return cmp.Or(s.Tip, s.Base) }
 
 // Worktree is the backend that uses linked git worktrees.
 type Worktree struct {
-	Repo *git.Repo // required; the caller holds the repository lock
+	Repo *git.Repo // required; the caller holds the repository lock, unless a method says otherwise
 }
 
-// Create adds the steps "tree-dir", "branch", "registration" and "checkout" to the transaction. With FilesCommit, the
-// steps "files" and "index" replace "checkout".
+// Create adds the steps "tree-dir", "branch" and "registration" to the transaction, which make an empty tree.
 func (b Worktree) Create(ctx context.Context, tx *undo.Tx, s Spec) error {
 	if err := tx.Step(ctx, "tree-dir", func() error {
 		if err := os.Mkdir(s.Tree, 0o755); err != nil {
@@ -70,15 +73,22 @@ func (b Worktree) Create(ctx context.Context, tx *undo.Tx, s Spec) error {
 	}); err != nil {
 		return err
 	}
-	if err := tx.Step(ctx, "registration", func() error {
+	return tx.Step(ctx, "registration", func() error {
 		tx.Undo("registration", func(context.Context) error { return b.Unregister(s) })
 		return worktree.Add(ctx, b.Repo, b.registration(s))
-	}); err != nil {
-		return err
-	}
+	})
+}
+
+// Fill adds the step "checkout" to the transaction, which writes the files of a tree that Create made; with FilesCommit, the
+// steps "files" and "index". It needs no repository lock.
+func (b Worktree) Fill(ctx context.Context, tx *undo.Tx, s Spec) error {
 	if s.FilesCommit == "" {
 		return tx.Step(ctx, "checkout", func() error { // undone by removing the tree
-			return worktree.Checkout(ctx, b.Repo, b.registration(s), s.StartCommit(), s.SkipLFS)
+			req := checkout.Request{Worktree: b.registration(s), Commit: s.StartCommit(), Source: s.Source, SkipLFS: s.SkipLFS}
+			if s.Tip == "" {
+				req.Tree = s.BaseTree
+			}
+			return checkout.Fill(ctx, b.Repo, req)
 		})
 	}
 	copying := snapshot.CopyRequest{Commit: s.FilesCommit, Dir: s.Tree, ScratchDir: s.Scratch + "/git", WorktreeName: b.registration(s).Name, UntrustedConfig: s.UntrustedConfig}

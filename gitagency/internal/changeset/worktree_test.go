@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/checkout"
 	"github.com/git-agency/git-agency/gitagency/internal/undo"
 )
 
@@ -42,7 +43,7 @@ func TestCreateMakesTreeBranchAndEntry(t *testing.T) {
 	s := l.spec()
 	var seen []string
 	tx := undo.Tx{Fault: func(_ context.Context, p string) error { seen = append(seen, p); return nil }}
-	l.must(l.backend.Create(t.Context(), &tx, s))
+	l.must(l.create(t.Context(), &tx, s))
 	if got, want := strings.Join(seen, " "), strings.Join(faultPoints(), " "); got != want {
 		t.Errorf("the steps are %s, want %s", got, want)
 	}
@@ -87,7 +88,7 @@ func TestRollbackRestoresStateAfterAnyFailure(t *testing.T) {
 			var tx undo.Tx
 			s := l.spec()
 			s.ID, s.Tree, s.Branch = "20260128120000-0000", filepath.Join(l.data, "sibling"), "refs/heads/agency/sandbox-20260128120000-0000"
-			l.must(l.backend.Create(l.t.Context(), &tx, s))
+			l.must(l.create(l.t.Context(), &tx, s))
 			l.writeFile(s.Tree, "a.txt", "dirty\n")
 		}},
 		{"packed", func(l *testRepo) { l.git("pack-refs", "--all", "--prune"); l.git("gc", "-q") }},
@@ -113,7 +114,7 @@ func TestRollbackRestoresStateAfterAnyFailure(t *testing.T) {
 							return nil
 						}
 					}
-					err := l.backend.Create(ctx, &tx, l.spec())
+					err := l.create(ctx, &tx, l.spec())
 					if point != "checkout:after" && !errors.Is(err, errInjected) || point == "checkout:after" && (err != nil) != (how == "fails") {
 						t.Fatalf("got %v", err)
 					}
@@ -123,7 +124,7 @@ func TestRollbackRestoresStateAfterAnyFailure(t *testing.T) {
 					requireSame(t, "afterwards", l.snapshot(), before)
 					if kind.name == "alone" && how == "fails" { // the names are free again
 						var again undo.Tx
-						l.must(l.backend.Create(t.Context(), &again, l.spec()))
+						l.must(l.create(t.Context(), &again, l.spec()))
 					}
 				})
 			}
@@ -149,14 +150,20 @@ func TestKilledGitIsUndone(t *testing.T) {
 				t.Parallel()
 				l := newTestRepo(t)
 				s := l.spec()
+				if c.sub == "worktree" {
+					l.leaveEntriesToGit()
+				}
 				if c.sub+c.when == "read-treemiddle" {
 					l.git("config", "filter.kill.smudge", "kill -KILL $PPID")
 					l.writeFile(l.dir, ".git/info/attributes", "b.txt filter=kill\n")
 				}
+				if c.sub == "read-tree" && c.when != "middle" {
+					s.Source = checkout.Source{} // git is needed only for the rest
+				}
 				before := l.snapshot()
 				l.killGitAt(c.sub, c.when)
 				var tx undo.Tx
-				err := l.backend.Create(t.Context(), &tx, s)
+				err := l.create(t.Context(), &tx, s)
 				l.stopKilling()
 				if err == nil || git.ChangedNothing(err) {
 					t.Fatalf("git was not killed: %v", err)
@@ -196,7 +203,7 @@ func TestCreateKeepsForeignBranch(t *testing.T) {
 			arrange(l, s)
 			before := l.snapshot()
 			var tx undo.Tx
-			if err := l.backend.Create(t.Context(), &tx, s); err == nil {
+			if err := l.create(t.Context(), &tx, s); err == nil {
 				t.Fatal("Create succeeded")
 			}
 			if failed := tx.Rollback(t.Context()); failed != nil {
@@ -231,7 +238,7 @@ func TestCreateKeepsExistingDirectory(t *testing.T) {
 			arrange(l, s)
 			before := l.snapshot()
 			var tx undo.Tx
-			if err := l.backend.Create(t.Context(), &tx, s); err == nil {
+			if err := l.create(t.Context(), &tx, s); err == nil {
 				t.Fatal("Create succeeded")
 			}
 			if failed := tx.Rollback(t.Context()); failed != nil {
@@ -292,7 +299,7 @@ func TestRemoveIncompleteUndoesInterruptedCreate(t *testing.T) {
 			s := l.spec()
 			before := l.snapshot()
 			tx := undo.Tx{Fault: faultAt(c.until)}
-			if err := l.backend.Create(t.Context(), &tx, s); !errors.Is(err, errInjected) {
+			if err := l.create(t.Context(), &tx, s); !errors.Is(err, errInjected) {
 				t.Fatal(err)
 			}
 			if c.more != nil {
@@ -313,7 +320,7 @@ func TestRemoveIncompleteUndoesInterruptedCreate(t *testing.T) {
 			}
 			l.git("fsck")
 			var again undo.Tx
-			l.must(l.backend.Create(t.Context(), &again, s))
+			l.must(l.create(t.Context(), &again, s))
 		})
 	}
 }
@@ -324,7 +331,7 @@ func TestMovedBranchIsNotDeleted(t *testing.T) {
 	l := newTestRepo(t)
 	s := l.spec()
 	var tx undo.Tx
-	l.must(l.backend.Create(t.Context(), &tx, s))
+	l.must(l.create(t.Context(), &tx, s))
 	l.writeFile(s.Tree, "new", "n\n")
 	l.gitIn(s.Tree, "add", "-A")
 	l.gitIn(s.Tree, "commit", "-q", "-m", "new")
@@ -353,7 +360,7 @@ func TestRemoveKeepsBranch(t *testing.T) {
 	l := newTestRepo(t)
 	s := l.spec()
 	var tx undo.Tx
-	l.must(l.backend.Create(t.Context(), &tx, s))
+	l.must(l.create(t.Context(), &tx, s))
 	l.writeFile(s.Tree, "untracked", "u\n")
 	for range 2 {
 		l.must(l.backend.Remove(s))
@@ -374,7 +381,7 @@ func TestSyncFailsOnMissingFiles(t *testing.T) {
 		t.Error("no error without a worktree")
 	}
 	var tx undo.Tx
-	l.must(l.backend.Create(t.Context(), &tx, s))
+	l.must(l.create(t.Context(), &tx, s))
 	l.must(os.Remove(filepath.Join(s.Tree, ".git")))
 	if err := l.backend.Sync(s); err == nil {
 		t.Error("no error without the .git file")
@@ -394,7 +401,7 @@ func TestSyncDatesIndexOfCheckout(t *testing.T) {
 				s.FilesCommit = s.Base
 			}
 			var tx undo.Tx
-			l.must(l.backend.Create(t.Context(), &tx, s))
+			l.must(l.create(t.Context(), &tx, s))
 			indexFile, old := filepath.Join(l.repo.AdminDir(s.ID), "index"), time.Now().Add(-time.Hour).Truncate(time.Second)
 			l.must(os.Chtimes(indexFile, old, old))
 			l.must(l.backend.Sync(s))
@@ -424,7 +431,7 @@ func TestCancelledCreateKeepsConcurrentBranch(t *testing.T) {
 		}
 		return nil
 	}}
-	if err := l.backend.Create(ctx, &tx, s); !errors.Is(err, context.Canceled) {
+	if err := l.create(ctx, &tx, s); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
 	tx.Rollback(t.Context())
@@ -446,7 +453,7 @@ func TestRollbackRemovesOnlyItsWorktreeEntry(t *testing.T) {
 		}
 		return nil
 	}}
-	if err := l.backend.Create(t.Context(), &tx, s); err == nil {
+	if err := l.create(t.Context(), &tx, s); err == nil {
 		t.Fatal("Create succeeded")
 	}
 	tx.Rollback(t.Context())
@@ -462,10 +469,11 @@ func TestRollbackRemovesOnlyItsWorktreeEntry(t *testing.T) {
 func TestRollbackKeepsForeignFileInScratch(t *testing.T) {
 	t.Parallel()
 	l := newTestRepo(t)
+	l.leaveEntriesToGit()
 	s := l.spec()
 	l.writeFile(l.scratch, testID, "mine\n")
 	var tx undo.Tx
-	if err := l.backend.Create(t.Context(), &tx, s); err == nil {
+	if err := l.create(t.Context(), &tx, s); err == nil {
 		t.Fatal("Create succeeded")
 	}
 	tx.Rollback(t.Context())
@@ -482,7 +490,7 @@ func TestRemoveIncompleteKeepsTreeOfMovedBranch(t *testing.T) {
 	l := newTestRepo(t)
 	s := l.spec()
 	var tx undo.Tx
-	l.must(l.backend.Create(t.Context(), &tx, s))
+	l.must(l.create(t.Context(), &tx, s))
 	l.writeFile(s.Tree, "committed", "c\n")
 	l.gitIn(s.Tree, "add", "-A")
 	l.gitIn(s.Tree, "commit", "-q", "-m", "work")
@@ -517,7 +525,7 @@ func TestCreateFromState(t *testing.T) {
 
 	var seen []string
 	tx := undo.Tx{Fault: func(_ context.Context, p string) error { seen = append(seen, p); return nil }}
-	l.must(l.backend.Create(t.Context(), &tx, s))
+	l.must(l.create(t.Context(), &tx, s))
 	if want := append(faultPoints()[:6], "files:before", "files:after", "index:before", "index:after"); !slices.Equal(seen, want) {
 		t.Errorf("the steps are %q, want %q", seen, want)
 	}

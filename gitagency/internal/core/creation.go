@@ -3,8 +3,10 @@ package core
 import (
 	"cmp"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/checkout"
 	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
@@ -25,11 +28,17 @@ type Creation struct {
 	RecordDir     string         // directory of the record
 	MakeRecordDir func() error   // makes RecordDir; fails if it exists
 	Spec          changeset.Spec // tree, branch and start commit
+	SourceTree    string         // worktree whose unchanged files are copied instead of checked out; may be empty
 	Marker        guard.Marker
 	FillTree      func() error // writes more files to the tree and beside it; may be nil
 	UndoFill      func() error // removes the files beside the tree; may be nil
 	CopyFiles     func() error // copies ignored files of another tree into the tree; may be nil
 	WriteRecord   func() error // writes meta.json
+
+	// Lock is released while files are written, which takes the longest; nil if the caller needs it all the time.
+	Lock *HeldLock
+	// Recheck repeats, after that, the checks that another command may have invalidated; required with Lock.
+	Recheck func() error
 }
 
 // CreateTree is the one transaction that creates trees, those of sandboxes and of integration worktrees. The caller
@@ -37,16 +46,19 @@ type Creation struct {
 // no other process sees the new tree as existing; a failure or cancellation undoes the steps, last one first.
 func (r *Repository) CreateTree(ctx context.Context, repo *git.Repo, c Creation) (err error) {
 	tx := r.BeginTx(c.Verb)
+	var intent *store.LockedIntent
 	defer func() {
 		if err != nil {
-			RollbackTx(ctx, tx)
+			r.undoCreateTree(ctx, tx, c, intent)
 		}
 	}()
 	trees := WorktreeBackend(repo)
-	around := filepath.Dir(c.Spec.Tree)
+	if c.Spec.Source, err = r.checkoutSource(repo, c.SourceTree); err != nil {
+		return err
+	}
 
 	// 1.–4. Claim the id and write intent.json, which names everything that the transaction may create.
-	intent, err := r.claimID(ctx, tx, repo, c.RecordDir, c.MakeRecordDir, store.Intent{
+	intent, err = r.claimID(ctx, tx, repo, c.RecordDir, c.MakeRecordDir, store.Intent{
 		ID: c.Spec.ID, Command: c.Verb, Tree: c.Spec.Tree, Branch: c.Spec.Branch, BaseCommit: c.Spec.Base,
 		Tip: c.Spec.Tip, FromSnapshot: c.Spec.FilesCommit,
 	})
@@ -54,7 +66,7 @@ func (r *Repository) CreateTree(ctx context.Context, repo *git.Repo, c Creation)
 		return err
 	}
 	// 5. Make the parent directory of the tree, unless it is the record's directory.
-	if around != c.RecordDir {
+	if around := filepath.Dir(c.Spec.Tree); around != c.RecordDir {
 		if err := tx.Step(ctx, "sandbox-dir", func() error {
 			if err := durable.Mkdir(around, 0o700); err != nil {
 				return err
@@ -65,8 +77,36 @@ func (r *Repository) CreateTree(ctx context.Context, repo *git.Repo, c Creation)
 			return err
 		}
 	}
-	// 6. Create the tree and the branch, register the worktree with git, check out.
+	// 6. Create the tree and the branch, and register the worktree with git.
 	if err := trees.Create(ctx, tx, c.Spec); err != nil {
+		return err
+	}
+	// From now on the lock on the intent says that the creation is in progress, and only this process uses the new names.
+	if c.Lock != nil {
+		if err := tx.Step(ctx, "unlock", func() error { c.Lock.Release(intent.File()); return nil }); err != nil {
+			return err
+		}
+	}
+	if err := fillTree(ctx, tx, trees, c); err != nil {
+		return err
+	}
+	if c.Lock != nil {
+		if err := tx.Step(ctx, "relock", func() error {
+			if err := c.Lock.Retake(ctx); err != nil {
+				return err
+			}
+			return c.Recheck()
+		}); err != nil {
+			return err
+		}
+	}
+	// 10. Commit point: write meta.json.
+	return r.publishRecord(ctx, tx, c.RecordDir, intent, c.WriteRecord)
+}
+
+// fillTree writes the files of a new tree, and syncs everything that its record refers to.
+func fillTree(ctx context.Context, tx *undo.Tx, trees changeset.Worktree, c Creation) error {
+	if err := trees.Fill(ctx, tx, c.Spec); err != nil {
 		return err
 	}
 	// 7. Refuse a checkout that brings an .agency directory: it could pass for a marker.
@@ -91,16 +131,42 @@ func (r *Repository) CreateTree(ctx context.Context, repo *git.Repo, c Creation)
 		return err
 	}
 	// 9. Sync to disk everything that the record refers to, so that no power failure after step 10 can lose it.
-	if err := tx.Step(ctx, "sync", func() error {
+	return tx.Step(ctx, "sync", func() error {
 		if err := durable.Sync(filepath.Join(c.Spec.Tree, guard.AgencyDir)); err != nil {
 			return err
 		}
 		return trees.Sync(c.Spec)
-	}); err != nil {
-		return err
+	})
+}
+
+// undoCreateTree undoes a failed creation, under the repository lock. Without the lock it leaves everything to doctor, which
+// finds the intent.
+func (r *Repository) undoCreateTree(ctx context.Context, tx *undo.Tx, c Creation, intent *store.LockedIntent) {
+	if c.Lock == nil {
+		RollbackTx(ctx, tx)
+		return
 	}
-	// 10. Commit point: write meta.json.
-	return r.publishRecord(ctx, tx, c.RecordDir, intent, c.WriteRecord)
+	err := c.Lock.Retake(context.WithoutCancel(ctx))
+	if err == nil {
+		RollbackTx(ctx, tx)
+		return
+	}
+	err = errors.Join(err, intent.Abandon()) // the lock was released after the intent was written
+	r.Warn("the incomplete tree of %s is left, because the repository lock cannot be taken: %v; 'git agency doctor --fix %s' removes it", c.Spec.ID, err, c.Spec.ID)
+}
+
+// checkoutSource returns a worktree as one whose unchanged files are copied to a new tree; the zero value where the user wants
+// git's own checkout, or there is no worktree.
+func (r *Repository) checkoutSource(repo *git.Repo, tree string) (checkout.Source, error) {
+	fast, err := r.Settings.FastCheckout()
+	if err != nil || !fast || tree == "" {
+		return checkout.Source{}, err
+	}
+	gitDir, err := GitDirOf(repo, tree)
+	if err != nil {
+		return checkout.Source{}, nil // the checkout does not need it
+	}
+	return checkout.Source{Tree: tree, GitDir: gitDir}, nil
 }
 
 // claimID begins a creation: it makes the directories of the repository and of the record, writes the intent and adds
@@ -144,7 +210,12 @@ func (r *Repository) claimID(ctx context.Context, tx *undo.Tx, repo *git.Repo, h
 	return open, tx.Step(ctx, "exclude", func() error {
 		undo, err := repo.AddExclude(ExcludePattern)
 		if undo != nil {
-			tx.Undo("exclude", func(context.Context) error { return undo() })
+			tx.Undo("exclude", func(context.Context) error {
+				if alone, err := r.hasNoTreeBut(intent.ID); err != nil || !alone {
+					return err // one that was created meanwhile needs the pattern
+				}
+				return undo()
+			})
 		}
 		return err
 	})
@@ -237,13 +308,22 @@ func (r *Repository) UndoCreation(ctx context.Context, repo *git.Repo, home stri
 	return durable.RemoveTree(home)
 }
 
+// hasNoTreeBut reports whether the repository has no worktree, invocation or sandbox with another id.
+func (r *Repository) hasNoTreeBut(id string) (bool, error) {
+	for _, kind := range []string{"worktrees", "invocations", "sandboxes"} {
+		found, err := r.Store.ListIDs(r.ID, kind)
+		if err != nil || slices.ContainsFunc(found, func(other string) bool { return other != id }) {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
 // removeUnusedRepoDir removes the data of a repository and its exclude pattern after the first creation in it was
 // undone. It does nothing if the repository has any worktree, invocation or sandbox.
 func (r *Repository) removeUnusedRepoDir(repo *git.Repo, intent store.Intent) error {
-	for _, kind := range []string{"worktrees", "invocations", "sandboxes"} {
-		if found, err := r.Store.ListIDs(r.ID, kind); err != nil || len(found) > 0 {
-			return err
-		}
+	if unused, err := r.hasNoTreeBut(""); err != nil || !unused {
+		return err
 	}
 	if err := repo.RemoveExclude(ExcludePattern, intent.ExcludeBefore); err != nil {
 		return err

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
@@ -45,6 +47,20 @@ func (r *Repository) CheckPlacement(tree string, listing worktree.Listing) error
 		return &fault.UnsafePathError{Path: tree, Why: "leads to " + place.Path}
 	}
 	return nil
+}
+
+// ListForCreation lists the worktrees that the tree of a new sandbox could overlap, without commits. The trees of other
+// sandboxes are not among them: all have directories of their own, and there may be thousands.
+func (r *Repository) ListForCreation(repo *git.Repo) (worktree.Listing, error) {
+	sandboxes, err := r.Store.ListIDs(r.ID, "sandboxes")
+	if err != nil {
+		return worktree.Listing{}, err
+	}
+	slices.Sort(sandboxes)
+	return worktree.ListWithoutGit(repo, func(name string) bool {
+		_, ours := slices.BinarySearch(sandboxes, name)
+		return ours
+	})
 }
 
 // CheckUnmarked refuses a place that has a marker, of any repository, in it or in a directory above it.

@@ -123,6 +123,15 @@ func newestArchived(entries []store.Entry[store.WorktreeMeta], name string) (id,
 	return id, branch
 }
 
+// GitDirOf returns the git directory of a worktree of the repository.
+func GitDirOf(repo *git.Repo, tree string) (string, error) {
+	gitDir, err := git.DotGitTarget(tree)
+	if err == nil && gitDir == "" {
+		gitDir = repo.CommonDir // only core.worktree assigns the tree to the repository
+	}
+	return gitDir, err
+}
+
 // checkedOutBranch returns the branch that is checked out in the tree, as its git directory says; empty if HEAD is detached
 // or cannot be read.
 func (w Worktree) checkedOutBranch() string {

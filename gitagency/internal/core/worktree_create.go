@@ -3,9 +3,11 @@ package core
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/changeset"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
@@ -30,11 +32,12 @@ func (r *Repository) CreateWorktree(ctx context.Context, req CreateWorktreeReque
 	if err != nil {
 		return Worktree{}, err
 	}
-	repo, unlock, err := r.LockAndRecover(ctx)
+	lock, err := r.HoldLock(ctx)
 	if err != nil {
 		return Worktree{}, err
 	}
-	defer unlock()
+	defer lock.Close()
+	repo := lock.Repo
 	if err := r.checkNameFree(req.Name); err != nil {
 		return Worktree{}, err
 	}
@@ -43,29 +46,9 @@ func (r *Repository) CreateWorktree(ctx context.Context, req CreateWorktreeReque
 		return Worktree{}, err
 	}
 
-	branch := func(id string) string { return worktreeRef(req.Name, id) }
-	var tracked bool
-	id, at, err := r.AllocateID(ctx, func(id string) (string, error) {
-		if path, taken := store.FirstExisting(r.Store.WorktreeDir(r.ID, id), repo.AdminDir(id)); taken {
-			return path, nil
-		}
-		found, err := repo.Lookup(ctx, branch(id), HeadsPrefix+BranchNamespace, base+":"+guard.AgencyDir)
-		switch {
-		case err != nil:
-			return "", err
-		case !found[1].Missing():
-			return "", &fault.BranchInTheWayError{Branch: BranchNamespace}
-		case !found[0].Missing():
-			return branch(id), nil
-		}
-		tracked = !found[2].Missing()
-		return "", nil
-	})
+	id, at, err := r.allocateWorktree(ctx, repo, req.Name, base)
 	if err != nil {
 		return Worktree{}, err
-	}
-	if tracked {
-		return Worktree{}, &fault.TrackedMarkerError{Commit: base}
 	}
 	tree := r.Store.WorktreeTreePath(r.ID, id)
 	if err := r.CheckPlacement(tree, listing); err != nil {
@@ -75,19 +58,22 @@ func (r *Repository) CreateWorktree(ctx context.Context, req CreateWorktreeReque
 		return Worktree{}, err
 	}
 
-	home := r.Store.WorktreeDir(r.ID, id)
+	home, branch := r.Store.WorktreeDir(r.ID, id), worktreeRef(req.Name, id)
 	err = r.CreateTree(ctx, repo, Creation{
 		Verb:          "worktree create",
 		RecordDir:     home,
 		MakeRecordDir: func() error { return r.Store.CreateWorktreeDir(r.ID, id) },
 		Spec: changeset.Spec{
-			ID: id, Tree: tree, Branch: branch(id), Base: base, Scratch: home, Reason: "agency: worktree create " + req.Name,
+			ID: id, Tree: tree, Branch: branch, Base: base, Scratch: home, Reason: "agency: worktree create " + req.Name,
 		},
-		Marker: guard.Integration,
+		SourceTree: repo.TopLevel,
+		Marker:     guard.Integration,
+		Lock:       lock,
+		Recheck:    func() error { return r.checkNameFree(req.Name) },
 		WriteRecord: func() error {
 			return r.Store.WriteWorktreeMeta(store.WorktreeMeta{
 				SchemaVersion: store.SchemaVersion, WorktreeID: id, Name: req.Name, RepoID: r.ID,
-				Branch: ShortBranch(branch(id)), ParentBranch: parent, TreePath: tree, CreatedAt: at, State: store.Present,
+				Branch: ShortBranch(branch), ParentBranch: parent, TreePath: tree, CreatedAt: at, State: store.Present,
 			})
 		},
 	})
@@ -95,6 +81,32 @@ func (r *Repository) CreateWorktree(ctx context.Context, req CreateWorktreeReque
 		return Worktree{}, fmt.Errorf("create worktree %q: %w", req.Name, err)
 	}
 	return r.WorktreeFromEntry(r.Store.Worktree(r.ID, id, nil)), nil
+}
+
+// allocateWorktree allocates an id for a worktree that starts from a commit.
+func (r *Repository) allocateWorktree(ctx context.Context, repo *git.Repo, name, base string) (id string, at time.Time, err error) {
+	tracked := false
+	id, at, err = r.AllocateID(ctx, func(id string) (string, error) {
+		if path, taken := store.FirstExisting(r.Store.WorktreeDir(r.ID, id), repo.AdminDir(id)); taken {
+			return path, nil
+		}
+		branch := worktreeRef(name, id)
+		found, err := repo.Lookup(ctx, branch, HeadsPrefix+BranchNamespace, base+":"+guard.AgencyDir)
+		switch {
+		case err != nil:
+			return "", err
+		case !found[1].Missing():
+			return "", &fault.BranchInTheWayError{Branch: BranchNamespace}
+		case !found[0].Missing():
+			return branch, nil
+		}
+		tracked = !found[2].Missing()
+		return "", nil
+	})
+	if err == nil && tracked {
+		err = &fault.TrackedMarkerError{Commit: base}
+	}
+	return id, at, err
 }
 
 // resolveStartCommit resolves the start of a new worktree, once, to a commit id, and to the branch if it names one.

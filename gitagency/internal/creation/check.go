@@ -5,7 +5,6 @@ import (
 	"context"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
-	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 )
 
@@ -22,11 +21,8 @@ func CheckBase(ctx context.Context, r *core.Repository, req Request) (commit str
 	if err := planWorktree(r, &plan); err != nil {
 		return "", err
 	}
-	listing, err := worktree.List(ctx, r.Git)
+	listing, err := listWorktrees(ctx, r, r.Git, false)
 	if err != nil {
-		return "", err
-	}
-	if err := core.CheckListingIntact(listing); err != nil {
 		return "", err
 	}
 	wt, err := r.WorktreeByID(plan.worktreeID)

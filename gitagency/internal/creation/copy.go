@@ -30,7 +30,7 @@ func prepareCopy(ctx context.Context, r *core.Repository, repo *git.Repo, plan P
 	if err != nil || len(patterns) == 0 || plan.restores != "" {
 		return nil, stop, err
 	}
-	gitDir, err := GitDirOf(repo, wt)
+	gitDir, err := core.GitDirOf(repo, wt.TreePath)
 	if err != nil {
 		return nil, stop, err
 	}

@@ -56,12 +56,12 @@ func Start(ctx context.Context, r *core.Repository, req Request) (core.Invocatio
 	}
 	leftBehind := proc.Async(func() (int, error) { return countLeftBehind(ctx, r, choice) })
 	defer func() { _, _ = leftBehind() }()
-	repo, unlock, err := r.LockAndRecover(ctx)
+	lock, err := r.HoldLock(ctx)
 	if err != nil {
 		return core.Invocation{}, err
 	}
-	defer unlock()
-	inv, err := StartLocked(ctx, r, repo, choice)
+	defer lock.Close()
+	inv, err := start(ctx, r, lock.Repo, choice, lock)
 	if err != nil {
 		return inv, err
 	}
@@ -158,17 +158,30 @@ func planWorktree(r *core.Repository, plan *Plan) error {
 // VerifyVerb is the verb of steps, events and records of a verification.
 const VerifyVerb = "verify"
 
-// StartLocked is Start for a caller that holds the repository lock.
+// verb returns the verb of the steps of a creation.
+func (p Plan) verb() string {
+	switch {
+	case p.verifies != "":
+		return VerifyVerb
+	case p.restores != "":
+		return restoreVerb
+	}
+	return "start"
+}
+
+// StartLocked is Start for a caller that holds the repository lock, and goes on to do so.
 func StartLocked(ctx context.Context, r *core.Repository, repo *git.Repo, req Plan) (core.Invocation, error) {
+	return start(ctx, r, repo, req, nil)
+}
+
+// start creates the sandbox of a plan under the repository lock, and releases lock meanwhile unless it is nil.
+func start(ctx context.Context, r *core.Repository, repo *git.Repo, req Plan, lock *core.HeldLock) (core.Invocation, error) {
 	wt := r.WorktreeFromEntry(r.Store.Worktree(r.ID, req.worktreeID, nil)) // may have changed while waiting for the lock
 	if err := wt.CheckUsable(); err != nil {
 		return core.Invocation{}, err
 	}
-	listing, err := worktree.List(ctx, repo)
+	listing, err := listWorktrees(ctx, r, repo, req.WithChanges)
 	if err != nil {
-		return core.Invocation{}, err
-	}
-	if err := core.CheckListingIntact(listing); err != nil {
 		return core.Invocation{}, err
 	}
 
@@ -186,14 +199,7 @@ func StartLocked(ctx context.Context, r *core.Repository, repo *git.Repo, req Pl
 		return core.Invocation{}, err
 	}
 
-	home := r.Store.InvocationDir(r.ID, id)
-	verb := "start"
-	switch {
-	case req.verifies != "":
-		verb = VerifyVerb
-	case req.restores != "":
-		verb = restoreVerb
-	}
+	home, verb := r.Store.InvocationDir(r.ID, id), req.verb()
 	fill := func() error {
 		if req.restores != "" {
 			return fillRestored(ctx, repo, sandbox.Of(r, id), req)
@@ -221,10 +227,14 @@ func StartLocked(ctx context.Context, r *core.Repository, repo *git.Repo, req Pl
 		Spec: changeset.Spec{
 			ID: id, Tree: tree, Branch: core.SandboxRef(id), Base: point.Base, Scratch: home, Reason: "agency: " + verb + " " + id,
 			Tip: point.Head, FilesCommit: point.Snapshot, IndexTree: point.index, UntrustedConfig: point.UntrustedConfig, SkipLFS: point.skipLFS,
+			BaseTree: point.baseTree,
 		},
-		Marker:   guard.Sandbox,
-		FillTree: fill,
-		UndoFill: func() error { return durable.RemoveTree(r.Store.WallsDir(r.ID, id)) }, CopyFiles: copyFiles,
+		SourceTree: wt.TreePath,
+		Marker:     guard.Sandbox,
+		Lock:       lock,
+		Recheck:    func() error { return r.WorktreeFromEntry(r.Store.Worktree(r.ID, wt.ID, nil)).CheckUsable() },
+		FillTree:   fill,
+		UndoFill:   func() error { return durable.RemoveTree(r.Store.WallsDir(r.ID, id)) }, CopyFiles: copyFiles,
 		WriteRecord: func() error {
 			return r.Store.WriteInvocationMeta(r.ID, store.InvocationMeta{
 				SchemaVersion: store.SchemaVersion, InvocationID: id, InvocationName: req.Name,
@@ -238,6 +248,20 @@ func StartLocked(ctx context.Context, r *core.Repository, repo *git.Repo, req Pl
 		return core.Invocation{}, fmt.Errorf("create sandbox %s: %w", id, err)
 	}
 	return core.InvocationFromEntry(r.Store.Invocation(r.ID, id, nil), map[string]store.WorktreeMeta{wt.ID: wt.Entry.Record}), nil
+}
+
+// listWorktrees lists the worktrees that a new sandbox could start from or overlap. Their commits are needed only to take
+// uncommitted work along.
+func listWorktrees(ctx context.Context, r *core.Repository, repo *git.Repo, withCommits bool) (listing worktree.Listing, err error) {
+	if withCommits {
+		listing, err = worktree.List(ctx, repo)
+	} else {
+		listing, err = r.ListForCreation(repo)
+	}
+	if err != nil {
+		return listing, err
+	}
+	return listing, core.CheckListingIntact(listing)
 }
 
 // findOrigin completes the start point of a plan with the state of its worktree.
@@ -316,6 +340,7 @@ func checkLabel(what, label string) error {
 // StartPoint is the initial state of a sandbox.
 type StartPoint struct {
 	Base                  string // base commit, which the sandbox is compared with later
+	baseTree              string // its tree
 	Snapshot, Head, index string // to start from a snapshot: its commit, the commit at HEAD and the tree of the index
 	UntrustedConfig       bool   // do not run programs that the configuration of the repository names
 	skipLFS               bool   // download no objects of Git LFS: an agent may have made the commit
@@ -326,7 +351,7 @@ type StartPoint struct {
 // creation fail: a tracked .agency, a branch called "agency", and an existing branch with the name of the sandbox's
 // branch, which it returns as taken.
 func resolveStartPoint(ctx context.Context, r *core.Repository, repo *git.Repo, from StartPoint, branch string) (_ StartPoint, taken string, err error) {
-	names := []string{from.Base + "^{commit}", core.HeadsPrefix + core.BranchNamespace, branch}
+	names := []string{from.Base + "^{commit}", core.HeadsPrefix + core.BranchNamespace, branch, from.Base + "^{tree}"}
 	sources := []string{from.Base}
 	if from.Snapshot != "" {
 		names = append(names, from.Head+"^{commit}")
@@ -343,8 +368,8 @@ func resolveStartPoint(ctx context.Context, r *core.Repository, repo *git.Repo, 
 	if found[0].Missing() {
 		return StartPoint{}, "", &fault.NoCommitError{Name: core.ShortBranch(from.Base)}
 	}
-	from.Base = found[0].OID
-	if from.Snapshot != "" && found[3].Missing() {
+	from.Base, from.baseTree = found[0].OID, found[3].OID
+	if from.Snapshot != "" && found[4].Missing() {
 		return StartPoint{}, "", &fault.NoCommitError{Name: from.Head}
 	}
 	for i, tracked := range found[first:] {

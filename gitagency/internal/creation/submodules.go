@@ -16,7 +16,7 @@ import (
 func populateSubmodules(ctx context.Context, r *core.Repository, repo *git.Repo, id, upperEntry string) error {
 	skipped, err := submodule.Populate(ctx, repo, submodule.PopulateRequest{
 		Worktree: id, Tree: r.Store.SandboxTreePath(r.ID, id), ScratchDir: filepath.Join(r.Store.InvocationDir(r.ID, id), "submodule"),
-		UpperEntry: upperEntry, UntrustedConfig: !r.AllSandboxesWalled(),
+		UpperEntry: upperEntry, TrustsConfig: r.AllSandboxesWalled,
 	})
 	for _, s := range skipped {
 		if errors.As(s.Err, new(*submodule.NestedError)) {

@@ -25,20 +25,11 @@ type uncommittedWork struct {
 // openChanges prepares to read the uncommitted work of a worktree. While any sandbox on record has no walls, an agent could
 // have written the configuration of the repository: filters that only this configuration names are then refused.
 func openChanges(r *core.Repository, repo *git.Repo, wt core.Worktree) (uncommittedWork, error) {
-	gitDir, err := GitDirOf(repo, wt)
+	gitDir, err := core.GitDirOf(repo, wt.TreePath)
 	if filters := repo.UntrustedFilters(); err == nil && len(filters) > 0 && !r.AllSandboxesWalled() {
 		err = &git.UntrustedFilterError{Path: wt.TreePath, Filter: filters[0]}
 	}
 	return uncommittedWork{r: r, repo: repo, tree: wt.TreePath, run: git.RunOptions{GitDir: gitDir, WorkTree: wt.TreePath}}, err
-}
-
-// GitDirOf returns the git directory of an integration worktree.
-func GitDirOf(repo *git.Repo, wt core.Worktree) (string, error) {
-	gitDir, err := git.DotGitTarget(wt.TreePath)
-	if err == nil && gitDir == "" {
-		gitDir = repo.CommonDir // only core.worktree assigns the tree to the repository
-	}
-	return gitDir, err
 }
 
 // count returns the number of changed, staged and untracked files; an untracked directory counts as one.

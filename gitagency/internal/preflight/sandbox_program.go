@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/git-agency/git-agency/gitagency/internal/creation"
+	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/provision"
@@ -74,7 +74,7 @@ func (s *subject) isIgnored(ctx context.Context, name string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	gitDir, err := creation.GitDirOf(s.repo.Git, wt)
+	gitDir, err := core.GitDirOf(s.repo.Git, wt.TreePath)
 	if err != nil {
 		return false, err
 	}

@@ -235,6 +235,9 @@ const (
 	wantSize          = "a size such as 512m or 2g"
 )
 
+// FastCheckout reports whether new trees get copies of the files that another worktree has unchanged.
+func (r *Reader) FastCheckout() (bool, error) { return r.Bool(fastCheckoutKey, true) }
+
 // TrashLimit returns the largest size of an archive in the trash, in bytes: agency.trashLimit, else 1 GiB.
 func (r *Reader) TrashLimit() (int64, error) {
 	setting, set := r.Config.Last(CanonicalKey(trashLimitKey))

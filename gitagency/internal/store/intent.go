@@ -55,6 +55,12 @@ func WriteIntent(dir string, intent Intent) (*LockedIntent, error) {
 	return &LockedIntent{dir, f}, nil
 }
 
+// File returns the locked file.
+func (i *LockedIntent) File() *os.File { return i.file }
+
+// Abandon leaves the intent as that of an interrupted creation.
+func (i *LockedIntent) Abandon() error { return i.file.Close() }
+
 // Remove deletes the intent and ends the creation. It may be called twice.
 func (i *LockedIntent) Remove() error {
 	err := RemoveIntent(i.dir)

@@ -67,6 +67,9 @@ func copyUnchanged(ctx context.Context, r *git.Repo, req Request) (complete bool
 		return false, context.Cause(ctx)
 	}
 	stats, err := copyFiles(ctx, req.Source.Tree, req.Worktree.Tree, format, entries)
+	if stopped := context.Cause(ctx); stopped != nil {
+		return false, stopped
+	}
 	if err != nil {
 		return false, fmt.Errorf("copy files of %s: %w", req.Source.Tree, err)
 	}

@@ -20,11 +20,11 @@ import (
 
 // PopulateRequest says which worktree gets its submodules.
 type PopulateRequest struct {
-	Worktree        string // required: name of git's entry of the worktree
-	Tree            string // required: its directory
-	ScratchDir      string // required: path that does not exist, for git's working files
-	UpperEntry      string // entry of the worktree in an upper directory, whose repositories of submodules stay as they are; empty: none
-	UntrustedConfig bool   // programs that the configuration of the repository of a submodule names are not run
+	Worktree     string      // required: name of git's entry of the worktree
+	Tree         string      // required: its directory
+	ScratchDir   string      // required: path that does not exist, for git's working files
+	UpperEntry   string      // entry of the worktree in an upper directory, whose repositories of submodules stay as they are; empty: none
+	TrustsConfig func() bool // required: reports whether programs that the configuration of the repository of a submodule names are run
 }
 
 // Skipped is a submodule that Populate left empty or, with a *NestedError, that has submodules which it left empty.
@@ -131,7 +131,7 @@ func populate(ctx context.Context, r, source *git.Repo, m Module, req PopulateRe
 	}
 	dir := filepath.Join(req.Tree, m.Path)
 	err = snapshot.CopyFiles(ctx, source, snapshot.CopyRequest{
-		Commit: m.Commit, Dir: dir, ScratchDir: req.ScratchDir, UntrustedConfig: req.UntrustedConfig,
+		Commit: m.Commit, Dir: dir, ScratchDir: req.ScratchDir, UntrustedConfig: !req.TrustsConfig(),
 	})
 	if err == nil {
 		err = createRepo(ctx, source, PrivateDir(r, req.Worktree, m.Name), dir, m.Commit, filepath.Join(req.ScratchDir, "index"))

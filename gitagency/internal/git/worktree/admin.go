@@ -58,14 +58,18 @@ func treeFromGitdir(dir string, gitdir []byte) string {
 	return filepath.Dir(path)
 }
 
-// readEntries reads the entries of <common dir>/worktrees without git.
-func readEntries(r *git.Repo) (Listing, error) {
+// ListWithoutGit lists the worktrees of the repository by reading the entries of <common dir>/worktrees, but for those that skip
+// names; skip may be nil. The listing has no commits for entries on a branch.
+func ListWithoutGit(r *git.Repo, skip func(name string) bool) (Listing, error) {
 	listing := Listing{Worktrees: []Worktree{mainWorktree(r)}}
 	entries, err := os.ReadDir(filepath.Join(r.CommonDir, "worktrees"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return Listing{}, err
 	}
 	for _, e := range entries {
+		if skip != nil && skip(e.Name()) {
+			continue
+		}
 		tree, what := readAdminEntry(r.AdminDir(e.Name()))
 		if what != "" {
 			listing.Damaged = append(listing.Damaged, DamagedEntry{Name: e.Name(), Path: r.AdminDir(e.Name()), Problem: what})

@@ -50,7 +50,7 @@ func List(ctx context.Context, r *git.Repo) (Listing, error) {
 	if ctx.Err() != nil {
 		return Listing{}, err
 	}
-	listing, readErr := readEntries(r)
+	listing, readErr := ListWithoutGit(r, nil)
 	if readErr != nil || len(listing.Damaged) == 0 {
 		return Listing{}, err // git failed for another reason than a damaged entry
 	}
