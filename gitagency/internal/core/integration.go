@@ -260,13 +260,13 @@ func (r *Repository) IntegrationTrees(p settings.Policy) ([]string, error) {
 		}
 		trees = append(trees, tree)
 	}
-	entries, err := worktree.Entries(r.Git)
+	listing, err := r.ListIntegration(r.Git)
 	if err != nil {
 		return nil, err
 	}
-	for _, e := range entries {
-		if e.Path != "" && !guard.Contains(r.DataDir, e.Path) { // a tree in the data directory is a sandbox, or listed from its record below
-			trees = append(trees, e.Path)
+	for _, w := range listing.Worktrees[1:] { // the main one is listed above
+		if !guard.Contains(r.DataDir, w.Path) { // a tree in the data directory is a sandbox, or listed from its record below
+			trees = append(trees, w.Path)
 		}
 	}
 	repos := []string{r.ID}

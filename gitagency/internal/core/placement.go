@@ -49,9 +49,9 @@ func (r *Repository) CheckPlacement(tree string, listing worktree.Listing) error
 	return nil
 }
 
-// ListForCreation lists the worktrees that the tree of a new sandbox could overlap, without commits. The trees of other
-// sandboxes are not among them: all have directories of their own, and there may be thousands.
-func (r *Repository) ListForCreation(repo *git.Repo) (worktree.Listing, error) {
+// ListIntegration lists the worktrees of the repository but those of sandboxes, which have directories of their own and may be
+// thousands. The listing has no commits for worktrees on a branch.
+func (r *Repository) ListIntegration(repo *git.Repo) (worktree.Listing, error) {
 	sandboxes, err := r.Store.ListIDs(r.ID, "sandboxes")
 	if err != nil {
 		return worktree.Listing{}, err
@@ -59,7 +59,7 @@ func (r *Repository) ListForCreation(repo *git.Repo) (worktree.Listing, error) {
 	slices.Sort(sandboxes)
 	return worktree.ListWithoutGit(repo, func(name string) bool {
 		_, ours := slices.BinarySearch(sandboxes, name)
-		return ours
+		return ours && store.IsDir(r.Store.SandboxTreePath(r.ID, name)) // the user may have moved it
 	})
 }
 

@@ -256,7 +256,7 @@ func listWorktrees(ctx context.Context, r *core.Repository, repo *git.Repo, with
 	if withCommits {
 		listing, err = worktree.List(ctx, repo)
 	} else {
-		listing, err = r.ListForCreation(repo)
+		listing, err = r.ListIntegration(repo)
 	}
 	if err != nil {
 		return listing, err

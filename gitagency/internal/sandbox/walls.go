@@ -46,6 +46,7 @@ type WallsRequest struct {
 	Runner  string // agent that the sandbox is for; may be empty
 	Allowed store.Grants
 	Named   []walls.NamedPath // paths of Allowed as the user named them, if they are to be checked
+	Trial   bool              // no command runs behind the walls, so that secrets in the many files of other worktrees are not searched
 }
 
 // PlanWalls plans the walls around a command in the sandbox.
@@ -80,7 +81,7 @@ func (s *Sandbox) planWalls(asked WallsRequest, makePlan func(walls.Request, wal
 		IntegrationTrees: integration, KeepVisible: handoff.ObjectsOutside(s.Repo), Outputs: asked.Outputs,
 	}
 	w.policy.ForRunner(asked.Runner)
-	gitConfig := s.Repo.Settings.FindGitConfigSecrets(s.Repo.CommonDir)
+	gitConfig := s.Repo.Settings.FindGitConfigSecrets(s.Repo.CommonDir, !asked.Trial)
 	w.gitConfig = s.filterGitConfig(&w.policy, gitConfig)
 	w.policy.FillRequest(&req)
 	req.GitConfig = gitConfig.Paths
@@ -144,7 +145,7 @@ func CheckWalls(ctx context.Context, r *core.Repository, prims store.Primitives)
 	if err := CheckOutputs(prims.Outputs); err != nil {
 		return err
 	}
-	planned, err := Placeholder(r).PlanWalls(WallsRequest{Primitives: prims})
+	planned, err := Placeholder(r).PlanWalls(WallsRequest{Primitives: prims, Trial: true})
 	planned.warnSkipped(r)
 	if err = AttributeToSetting(r, err); fault.Is[*fault.InvalidError](err) {
 		return err

@@ -35,8 +35,8 @@ type GitConfigSecrets struct {
 }
 
 // FindGitConfigSecrets reads the configuration files of the system, the user and a repository, with all files that they
-// include, under whatever condition.
-func (r *Reader) FindGitConfigSecrets(commonDir string) GitConfigSecrets {
+// include, under whatever condition. With linked, it reads the files of linked worktrees too.
+func (r *Reader) FindGitConfigSecrets(commonDir string, linked bool) GitConfigSecrets {
 	home := proc.Getenv(r.Env, "HOME")
 	w := configWalk{home: home, seen: map[string]bool{}}
 	w.ofUser = true
@@ -44,15 +44,19 @@ func (r *Reader) FindGitConfigSecrets(commonDir string) GitConfigSecrets {
 		w.read(path)
 	}
 	w.ofUser = false
-	w.readGitDir(commonDir)
+	w.readGitDir(commonDir, linked)
 	return w.found
 }
 
 const worktreeConfigFile = "config.worktree"
 
-// readGitDir reads the files of a git directory, of its worktrees, and of the repositories of submodules in them.
-func (w *configWalk) readGitDir(gitDir string) {
-	worktrees := subdirs(filepath.Join(gitDir, "worktrees"))
+// readGitDir reads the files of a git directory and of the repositories of submodules in it; with linked, also those of its
+// linked worktrees.
+func (w *configWalk) readGitDir(gitDir string, linked bool) {
+	var worktrees []string
+	if linked {
+		worktrees = subdirs(filepath.Join(gitDir, "worktrees"))
+	}
 	hasWorktreeConfig := slices.ContainsFunc(w.read(filepath.Join(gitDir, "config")), enablesWorktreeConfig)
 	w.readURLFiles(gitDir, worktrees...)
 	for _, dir := range append(worktrees, gitDir) {
@@ -176,7 +180,7 @@ func (w *configWalk) readModules(dir string) {
 			w.readModules(sub)
 			continue
 		}
-		w.readGitDir(sub)
+		w.readGitDir(sub, true)
 	}
 }
 

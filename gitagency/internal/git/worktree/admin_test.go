@@ -149,7 +149,7 @@ func TestReadEntriesNamesEveryDamage(t *testing.T) {
 			repo := OpenRepo(l)
 			bad := RegisterWorktree(l, repo, "bad", filepath.Join(gittest.TempDir(t), "tree"))
 			l.Must(adminDirDamages[what](repo.AdminDir("bad")))
-			got, err := readEntries(repo)
+			got, err := ListWithoutGit(repo, nil)
 			l.Must(err)
 			switch {
 			case want == "" && len(got.Damaged) > 0, want != "" && (len(got.Damaged) != 1 || got.Damaged[0].Problem != want || got.Damaged[0].Name != "bad"):
@@ -228,7 +228,7 @@ func TestReadEntriesTrimsLockReason(t *testing.T) {
 	l.Git("worktree", "lock", "--reason", "  on a stick\n\n", w.Tree)
 	listing, err := List(t.Context(), repo)
 	l.Must(err)
-	read, err := readEntries(repo)
+	read, err := ListWithoutGit(repo, nil)
 	l.Must(err)
 	if got, want := read.Worktrees[1].LockReason, listing.Worktrees[1].LockReason; got != want {
 		t.Errorf("got %q, want %q", got, want)
@@ -256,7 +256,7 @@ func TestReadEntriesDetectsBareByConfig(t *testing.T) {
 			repo := OpenRepoIn(l, arrange(l))
 			listing, err := List(t.Context(), repo)
 			l.Must(err)
-			read, err := readEntries(repo)
+			read, err := ListWithoutGit(repo, nil)
 			l.Must(err)
 			want, got := listing.Worktrees[0], read.Worktrees[0]
 			if got.Path != want.Path || got.Bare != want.Bare || got.Branch != want.Branch {

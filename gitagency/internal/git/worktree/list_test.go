@@ -226,7 +226,7 @@ func TestReadEntriesAgreesWithGit(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
 	want := addUnusualWorktrees(l)
-	listing, err := readEntries(OpenRepo(l))
+	listing, err := ListWithoutGit(OpenRepo(l), nil)
 	l.Must(err)
 	if len(listing.Damaged) > 0 || listing.Worktrees[0].Path != l.Root {
 		t.Errorf("got %+v", listing)
@@ -258,7 +258,7 @@ func TestListOfBareRepository(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got.Worktrees, want) {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	read, err := readEntries(repo)
+	read, err := ListWithoutGit(repo, nil)
 	if err != nil || !reflect.DeepEqual(read.Worktrees, want) {
 		t.Errorf("from the files: %+v, %v", read, err)
 	}
