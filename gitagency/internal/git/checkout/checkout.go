@@ -6,6 +6,7 @@ package checkout
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -43,7 +44,23 @@ func Fill(ctx context.Context, r *git.Repo, req Request) error {
 			return err
 		}
 	}
-	return worktree.Checkout(ctx, r, req.Worktree, req.Commit, req.SkipLFS)
+	err := worktree.Checkout(ctx, r, req.Worktree, req.Commit, req.SkipLFS)
+	if errors.As(err, new(*git.Error)) {
+		err = errors.Join(checkNotFull(req.Worktree.Tree), err)
+	}
+	return err
+}
+
+// checkNotFull returns the error of writing a small file to a worktree in which git could not write a file: git does not say why
+// it could not.
+func checkNotFull(tree string) error {
+	f, err := os.CreateTemp(tree, ".probe-")
+	if err != nil {
+		return err
+	}
+	const size = 1 << 20 // most of what was left is in the file that git could not complete
+	_, err = f.Write(make([]byte, size))
+	return errors.Join(err, f.Close(), os.Remove(f.Name()))
 }
 
 // isPlain reports whether the settings are such that all worktrees have the same files for the same commit, which are those

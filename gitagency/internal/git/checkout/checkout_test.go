@@ -2,7 +2,9 @@ package checkout
 
 import (
 	"bytes"
+	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -139,6 +141,68 @@ func TestFillEqualsCheckout(t *testing.T) {
 			requireTrusted(l, repo, filled)
 			gittest.RequireSame(t, "the source", describe(t, l.Root), before)
 		})
+	}
+}
+
+// TestFillDuringChanges fills worktrees while the files of the source change. Each must have the files of the commit.
+func TestFillDuringChanges(t *testing.T) {
+	t.Parallel()
+	l := newSource(t)
+	committed := strings.Repeat("committed\n", 100_000) // larger than a buffer
+	l.Write("changing", committed)
+	l.Write("small", committed[:1000])
+	commit := l.Commit("changing")
+	repo := repotest.OpenRepo(l)
+	stop, stopped := make(chan struct{}), make(chan error)
+	go func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				stopped <- nil
+				return
+			default:
+			}
+			for _, name := range []string{"changing", "small"} {
+				size := map[string]int{"changing": len(committed), "small": 1000}[name]
+				content := []string{committed, strings.ToUpper(committed)}[i%2][:size]
+				if err := os.WriteFile(filepath.Join(l.Root, name), []byte(content), 0o644); err != nil {
+					stopped <- err
+					return
+				}
+			}
+		}
+	}()
+	const rounds = 20
+	for i := range rounds {
+		w := register(l, repo, fmt.Sprintf("20260101000000-%04x", i), commit)
+		l.Must(Fill(t.Context(), repo, Request{Worktree: w, Commit: commit, Tree: l.Git("rev-parse", commit+"^{tree}"), Source: Source{Tree: l.Root, GitDir: filepath.Join(l.Root, ".git")}}))
+		if status := l.GitIn(w.Tree, "status", "--porcelain"); status != "" {
+			t.Errorf("status: %q", status)
+		}
+		if data, err := os.ReadFile(filepath.Join(w.Tree, "changing")); err != nil || string(data) != committed {
+			t.Errorf("the file has %d bytes of other content, %v", len(data), err)
+		}
+		if data, err := os.ReadFile(filepath.Join(w.Tree, "small")); err != nil || string(data) != committed[:1000] {
+			t.Errorf("the small file has %d bytes of other content, %v", len(data), err)
+		}
+	}
+	close(stop)
+	l.Must(<-stopped)
+}
+
+// TestFillStopsWhenCancelled checks that a cancelled copy ends with the cause.
+func TestFillStopsWhenCancelled(t *testing.T) {
+	t.Parallel()
+	l := newSource(t)
+	commit := l.Git("rev-parse", "HEAD")
+	repo := repotest.OpenRepo(l)
+	w := register(l, repo, "20260101000000-aaaa", commit)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cause := errors.New("stopped")
+	cancel(cause)
+	err := Fill(ctx, repo, Request{Worktree: w, Commit: commit, Tree: l.Git("rev-parse", commit+"^{tree}"), Source: Source{Tree: l.Root, GitDir: filepath.Join(l.Root, ".git")}})
+	if !errors.Is(err, cause) {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -221,7 +221,7 @@ func TestListHasEveryWorktreeOfGit(t *testing.T) {
 	}
 }
 
-// readEntries, the fallback for a failing git worktree list, must return what git would list.
+// ListWithoutGit, the fallback for a failing git worktree list, must return what git would list.
 func TestReadEntriesAgreesWithGit(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
