@@ -16,6 +16,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
+	"golang.org/x/sys/unix"
 )
 
 // SymrefTarget returns the ref that a symbolic ref points to; empty when the ref is not symbolic.
@@ -262,11 +263,15 @@ func (r *Repo) Tip(ctx context.Context, ref string) (string, error) {
 
 // ReadLooseRef reads a loose ref that is not symbolic, as git would. It returns "" where git has to be asked.
 func (r *Repo) ReadLooseRef(ref string) string {
-	path := filepath.Join(r.CommonDir, ref)
-	if fi, err := os.Lstat(path); err != nil || !fi.Mode().IsRegular() || !object.IsValidRef(ref) { // a symlink is a symbolic ref too
+	return readLooseRef(unix.AT_FDCWD, filepath.Join(r.CommonDir, ref), ref)
+}
+
+// readLooseRef reads the file of a loose ref, whose path is relative to an open directory.
+func readLooseRef(dir int, path, ref string) string {
+	if !object.IsValidRef(ref) {
 		return ""
 	}
-	data, err := durable.ReadFile(path, 1<<10)
+	data, err := durable.ReadFileIn(dir, path, 1<<10) // follows no symlink, which is a symbolic ref too
 	if oid := strings.TrimSuffix(string(data), "\n"); err == nil && object.IsOID(oid) {
 		return oid
 	}

@@ -58,6 +58,28 @@ func (r *Repo) readRefFiles(prefixes []string) (_ map[string]string, ok bool) {
 	return refs, true
 }
 
+// RefFiles reads loose refs and HEADs of worktrees relative to an open directory, the common directory: a listing reads those
+// of a thousand worktrees, and resolving an absolute path takes longer than reading the file.
+type RefFiles struct{ dir *os.File }
+
+// OpenRefFiles opens the common directory. The caller closes it.
+func (r *Repo) OpenRefFiles() (RefFiles, error) {
+	dir, err := os.Open(r.CommonDir)
+	return RefFiles{dir}, err
+}
+
+// Close closes the directory.
+func (f RefFiles) Close() error { return f.dir.Close() }
+
+// LooseRef is Repo.ReadLooseRef.
+func (f RefFiles) LooseRef(ref string) string { return readLooseRef(int(f.dir.Fd()), ref, ref) }
+
+// Head reads HEAD of a worktree.
+func (f RefFiles) Head(worktree string) (Head, error) {
+	data, err := durable.ReadFileIn(int(f.dir.Fd()), "worktrees/"+worktree+"/HEAD", maxSmallFile)
+	return ParseHead(data), err
+}
+
 // keepsRefsInFiles reports whether refs are certainly files, and not in a reftable. Version 1 of the format only means that
 // there are extensions, such as extensions.worktreeConfig.
 func (r *Repo) keepsRefsInFiles() bool {

@@ -95,5 +95,7 @@ func (r *Repo) AdminDir(name string) string {
 // ReadSmallFile reads a one-line file of a git directory or a worktree, with a size limit and without blocking: an
 // agent working in the worktree can have put anything there.
 func ReadSmallFile(dir, name string) ([]byte, error) {
-	return durable.ReadFile(filepath.Join(dir, name), 1<<16)
+	return durable.ReadFile(filepath.Join(dir, name), maxSmallFile)
 }
+
+const maxSmallFile = 1 << 16

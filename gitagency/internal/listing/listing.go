@@ -101,10 +101,15 @@ func findSandboxes(r *core.Repository, invocations []core.Invocation) []*liveSan
 }
 
 // readTips reads the branches and the HEADs of the sandboxes, from their files where that is possible.
-func readTips(ctx context.Context, r *core.Repository, sandboxes []*liveSandbox) error {
+func readTips(ctx context.Context, r *core.Repository, sandboxes []*liveSandbox) (err error) {
+	files, err := r.Git.OpenRefFiles()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, files.Close()) }()
 	proc.Parallel(sandboxes, func(s *liveSandbox) {
-		s.tip = r.Git.ReadLooseRef(s.spec.Branch)
-		if head, err := git.ReadHead(r.Git.AdminDir(s.spec.Name)); err == nil && head.Branch == s.spec.Branch && s.tip != "" {
+		s.tip = files.LooseRef(s.spec.Branch)
+		if head, err := files.Head(s.spec.Name); err == nil && head.Branch == s.spec.Branch && s.tip != "" {
 			s.head = s.tip // reading the ref again would take as long
 			return
 		}
@@ -214,6 +219,10 @@ func countDirty(ctx context.Context, r *core.Repository, sandboxes []*liveSandbo
 	ctx, stop := context.WithTimeoutCause(ctx, timeLimit, errNoTime)
 	defer stop()
 	mounts := guard.MountsBelow(r.Store.SandboxesDir(r.ID))
+	clock := status.FileClock{} // unknown if the sandboxes are on several file systems
+	if len(mounts) == 0 {
+		clock = status.FileClockOf(r.Store.SandboxesDir(r.ID))
+	}
 	proc.Parallel(sandboxes, func(s *liveSandbox) {
 		switch {
 		case s.tree == "":
@@ -226,12 +235,11 @@ func countDirty(ctx context.Context, r *core.Repository, sandboxes []*liveSandbo
 		if s.err != nil {
 			return
 		}
-		var submodules []string
-		if submodules, s.err = r.ChangedSubmodules(ctx, r.Git, s.spec); s.err != nil {
-			return
-		}
 		var n int
-		if n, s.err = status.CountChanges(ctx, r.Git, s.spec, s.head, s.tree, submodules); s.err == nil {
+		if n, s.err = status.CountChanges(ctx, r.Git, s.spec, status.CountRequest{
+			Head: s.head, HeadTree: s.tree, Clock: clock,
+			Submodules: func() ([]string, error) { return r.ChangedSubmodules(ctx, r.Git, s.spec) },
+		}); s.err == nil {
 			s.inv.Dirty = &n
 		}
 	})

@@ -16,31 +16,48 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 )
 
+// CountRequest says what to compare a worktree with.
+type CountRequest struct {
+	Head     string // required: commit of HEAD
+	HeadTree string // required: its tree
+
+	// Submodules lists paths that count as changed, whatever the index has for them. It is called only if the index has
+	// submodules; nil means none.
+	Submodules func() ([]string, error)
+
+	Clock FileClock // of the file system of the worktree; without it, more is read
+}
+
 // CountChanges counts the files of a worktree that differ from HEAD, on disk or in the index, and the untracked ones, as
-// "git status --untracked-files=all --no-renames" lists them; a nested repository counts as one. headTree is the tree of
-// the commit head, and submodules are paths that count as changed, whatever the index has for them.
+// "git status --untracked-files=all --no-renames" lists them; a nested repository counts as one.
 //
 // It reads only files whose stat data differ from the index, so it takes the time of an lstat of every file. Where git
 // converts files, one whose size has changed counts as changed, although git might convert it to the committed content.
-func CountChanges(ctx context.Context, r *git.Repo, s git.WorktreeSpec, head, headTree string, submodules []string) (count int, err error) {
+func CountChanges(ctx context.Context, r *git.Repo, s git.WorktreeSpec, req CountRequest) (count int, err error) {
 	s.InUse = true
 	if r, err = r.WithConfigOf(ctx, s); err != nil {
 		return 0, err
 	}
-	scratch, remove := lazyScratchGitDir(r, s, head)
+	scratch, remove := lazyScratchGitDir(r, s, req.Head)
 	defer func() { err = errors.Join(err, remove()) }()
-	began := fileClockNow(s.Dir)
-	x, mtime, err := readWorktreeIndex(ctx, r, scratch, s, object.FormatOf(head))
+	began := req.Clock.now()
+	x, mtime, err := readWorktreeIndex(ctx, r, scratch, s, object.FormatOf(req.Head))
 	if err != nil {
 		return 0, err
 	}
 	staged := selectEntries(s, x, mtime)
+	var submodules []string
+	if req.Submodules != nil && slices.ContainsFunc(staged.Entries, func(e index.Entry) bool { return e.Mode == object.ModeGitlink }) {
+		if submodules, err = req.Submodules(); err != nil {
+			return 0, err
+		}
+	}
 	tree, err := beneath.Open(s.Dir)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, tree.Close()) }()
-	v := &worktreeScan{tree: tree, repo: r, spec: s, head: head, format: staged.Format, scratch: scratch, startedAt: began, indexMtime: staged.Mtime, entries: staged.Entries}
+	v := &worktreeScan{tree: tree, repo: r, spec: s, head: req.Head, format: staged.Format, scratch: scratch, startedAt: began, indexMtime: staged.Mtime, entries: staged.Entries}
 	changed := map[string]bool{}
 	for _, name := range slices.Concat(staged.Conflicts, submodules) {
 		changed[name] = true
@@ -48,7 +65,7 @@ func CountChanges(ctx context.Context, r *git.Repo, s git.WorktreeSpec, head, he
 	if err := v.addDiskChanges(ctx, changed); err != nil {
 		return 0, err
 	}
-	if err := v.addStagedChanges(ctx, headTree, changed); err != nil {
+	if err := v.addStagedChanges(ctx, req.HeadTree, changed); err != nil {
 		return 0, err
 	}
 	return len(changed), nil

@@ -100,7 +100,7 @@ func TestCountChangesMatchesGitStatus(t *testing.T) {
 			spec := repotest.SpecOf(l, w)
 			spec.SecretPatterns = []string{".env"}
 			head := l.GitIn(w.Tree, "rev-parse", "HEAD")
-			got, err := CountChanges(t.Context(), repo, spec, head, l.GitIn(w.Tree, "rev-parse", "HEAD^{tree}"), nil)
+			got, err := CountChanges(t.Context(), repo, spec, CountRequest{Head: head, HeadTree: l.GitIn(w.Tree, "rev-parse", "HEAD^{tree}"), Clock: FileClockOf(w.Tree)})
 			l.Must(err)
 			listed := l.GitIn(w.Tree, "--no-optional-locks", "-c", "status.renames=false", "status", "--porcelain", "-uall")
 			paths := map[string]bool{}
@@ -126,12 +126,12 @@ func TestCountChangesReadsLittle(t *testing.T) {
 	w := repotest.AddSandbox(l, repo)
 	head, tree := l.GitIn(w.Tree, "rev-parse", "HEAD"), l.GitIn(w.Tree, "rev-parse", "HEAD^{tree}")
 	l.Must(os.Chtimes(filepath.Join(w.Tree, "large"), time.Unix(1, 0), time.Unix(1, 0)))
-	if n, err := CountChanges(t.Context(), repo, repotest.SpecOf(l, w), head, tree, nil); !errors.As(err, new(*TooMuchToReadError)) {
+	if n, err := CountChanges(t.Context(), repo, repotest.SpecOf(l, w), CountRequest{Head: head, HeadTree: tree}); !errors.As(err, new(*TooMuchToReadError)) {
 		t.Errorf("got %d, %v", n, err)
 	}
 	ended, end := context.WithCancelCause(t.Context())
 	end(errors.New("no more time"))
-	if n, err := CountChanges(ended, repo, repotest.SpecOf(l, w), head, tree, nil); err == nil {
+	if n, err := CountChanges(ended, repo, repotest.SpecOf(l, w), CountRequest{Head: head, HeadTree: tree}); err == nil {
 		t.Errorf("after the end of its time: got %d", n)
 	}
 }

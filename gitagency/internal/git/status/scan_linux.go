@@ -51,20 +51,34 @@ func (l *scanWorker) readNames(fd int, path string) error {
 	return nil
 }
 
-// fileClockNow returns the time by the coarse kernel clock that local file systems use for timestamps, and that lags
-// behind the other clocks. It returns 0 where another clock may set them, as on a network file system.
-func fileClockNow(tree string) int64 {
+// FileClock is the clock that sets the timestamps of a file system: the coarse kernel clock, which lags behind the other
+// clocks, or an unknown one, as that of a network file system.
+type FileClock struct{ isKernel bool }
+
+// FileClockOf returns the clock of the file system of a directory.
+func FileClockOf(dir string) FileClock {
 	var fs unix.Statfs_t
-	var now unix.Timespec
-	if unix.Statfs(tree, &fs) != nil || unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now) != nil {
-		return 0
+	if unix.Statfs(dir, &fs) != nil {
+		return FileClock{}
 	}
 	switch int64(fs.Type) {
 	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.TMPFS_MAGIC, unix.F2FS_SUPER_MAGIC:
-		return now.Nano()
+		return FileClock{isKernel: true}
 	}
-	return 0
+	return FileClock{}
 }
+
+// now returns the time by the clock; 0 where it is unknown.
+func (c FileClock) now() int64 {
+	var now unix.Timespec
+	if !c.isKernel || unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now) != nil {
+		return 0
+	}
+	return now.Nano()
+}
+
+// fileClockNow returns the time by the clock of the file system of a directory; 0 where it is unknown.
+func fileClockNow(dir string) int64 { return FileClockOf(dir).now() }
 
 // fileClockTick is the resolution of that clock plus a margin.
 var fileClockTick = sync.OnceValue(func() time.Duration {

@@ -33,7 +33,14 @@ func (l *scanWorker) readNames(fd int, path string) error {
 	return nil
 }
 
-// fileClockNow returns 0: the clock that sets file timestamps is unknown here.
+// FileClock is the clock that sets the timestamps of a file system, which is unknown here.
+type FileClock struct{}
+
+// FileClockOf returns the clock of the file system of a directory.
+func FileClockOf(string) FileClock { return FileClock{} }
+
+func (FileClock) now() int64 { return 0 }
+
 func fileClockNow(string) int64 { return 0 }
 
 // fileClockTick is the resolution of file timestamps, taken to be that of the coarsest file systems.
