@@ -61,7 +61,8 @@ var floors = []struct {
 	{dir: "git/merge", imports: "durable proc readlimit git git/object git/config git/index git/fsck git/repair git/status git/snapshot git/submodule"},
 	{dir: "git/update", imports: "durable proc git git/worktree git/object git/config git/index git/fsck git/repair git/status git/merge"},
 	{dir: "quote"},
-	{dir: "store", imports: "durable ids quote"},
+	{dir: "cachefile"},
+	{dir: "store", imports: "cachefile durable ids quote"},
 	{dir: "guard"},
 
 	// 2: mechanisms without knowledge of each other
@@ -119,8 +120,8 @@ var floors = []struct {
 			"quote fault settings core snapshots sandbox creation discard",
 	},
 	{dir: "directory", imports: "git store guard fault settings core snapshots diff"},
-	{dir: "listing", imports: "proc git git/status git/merge guard core"},
-	{dir: "radar", imports: "proc git/object git git/status git/merge fault core handoff sandbox"},
+	{dir: "listing", imports: "cachefile durable proc git git/status git/merge guard core"},
+	{dir: "radar", imports: "cachefile proc git/object git git/status git/merge fault core handoff sandbox"},
 	{
 		dir: "doctor",
 		imports: "durable ids lock proc readlimit git/config git git/worktree git/repair git/status git/snapshot git/update store guard changeset " +

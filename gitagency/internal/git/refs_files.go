@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git/config"
@@ -76,9 +77,21 @@ func (f RefFiles) LooseRef(ref string) string { return readLooseRef(int(f.dir.Fd
 
 // Head reads HEAD of a worktree.
 func (f RefFiles) Head(worktree string) (Head, error) {
-	data, err := durable.ReadFileIn(int(f.dir.Fd()), "worktrees/"+worktree+"/HEAD", maxSmallFile)
+	data, err := durable.ReadFileIn(int(f.dir.Fd()), headPath(worktree), maxSmallFile)
 	return ParseHead(data), err
 }
+
+// RefVersion returns the version of the file of a loose ref.
+func (f RefFiles) RefVersion(ref string, now time.Time) durable.FileVersion {
+	return durable.VersionIn(int(f.dir.Fd()), ref, now)
+}
+
+// HeadVersion returns the version of HEAD of a worktree.
+func (f RefFiles) HeadVersion(worktree string, now time.Time) durable.FileVersion {
+	return durable.VersionIn(int(f.dir.Fd()), headPath(worktree), now)
+}
+
+func headPath(worktree string) string { return "worktrees/" + worktree + "/HEAD" }
 
 // keepsRefsInFiles reports whether refs are certainly files, and not in a reftable. Version 1 of the format only means that
 // there are extensions, such as extensions.worktreeConfig.

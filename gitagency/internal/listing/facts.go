@@ -1,61 +1,73 @@
 package listing
 
 import (
-	"encoding/json"
-
+	"github.com/git-agency/git-agency/gitagency/internal/cachefile"
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
-// facts are results about commits, which stay true. They are stored for the next run.
+// facts are results about commits, which stay true, and commits of sandboxes with the versions of the files that name them.
+// They are stored for the next run.
 type facts struct {
 	old, used factCache // those of earlier runs, and those that this one uses
+	newTips   int       // tips of this run that are not in old
 }
 
 // factCache is the form of facts on disk.
 type factCache struct {
-	Version int               `json:"version"`
-	Trees   map[string]string `json:"trees"` // trees of commits
-	Ahead   map[string]int    `json:"ahead"` // numbers of commits that one commit has and another does not: see aheadKey
+	Trees map[string]string // trees of commits
+	Ahead map[string]int    // numbers of commits that one commit has and another does not: see aheadKey
+	Tips  map[string]tip    // commits of sandboxes, by id
 }
 
-const (
-	factCacheName    = "listing.json" // beside the cache of radar, which leaves it alone
-	factCacheVersion = 1
-)
+// tip is the commit of the branch of a sandbox, which is also that of its HEAD.
+type tip struct {
+	Version tipVersion
+	Commit  string
+}
+
+// tipVersion has the versions of the files that name the commit of a sandbox: of its branch, and of its HEAD.
+type tipVersion struct{ Ref, Head durable.FileVersion }
+
+const factCacheName = "listing" + cachefile.Suffix
 
 func newFactCache() factCache {
-	return factCache{Version: factCacheVersion, Trees: map[string]string{}, Ahead: map[string]int{}}
+	return factCache{Trees: map[string]string{}, Ahead: map[string]int{}, Tips: map[string]tip{}}
 }
 
 // loadFacts reads the facts of the last run. A file that cannot be read counts as empty.
 func loadFacts(r *core.Repository) *facts {
 	f := &facts{old: newFactCache(), used: newFactCache()}
-	var stored factCache
-	if json.Unmarshal(r.Store.ReadRadarCache(r.ID, factCacheName), &stored) == nil && stored.Version == factCacheVersion {
+	if stored, err := cachefile.Decode[factCache](r.Store.ReadRadarCache(r.ID, factCacheName)); err == nil {
 		f.old = stored
 	}
 	return f
 }
 
 // maxOldFacts is the number of stored facts beyond which those that a run does not use are dropped.
-const maxOldFacts = 2000
+const maxOldFacts = 5000
 
 // minListed is the number of sandboxes from which on facts are stored. Fewer are listed fast enough without a cache.
 const minListed = 16
+
+// newTipsPart is the part of all tips that must be new for these alone to be stored: of many agents, some commit between any
+// two listings, and writing all tips takes longer than reading a few.
+const newTipsPart = 16
 
 // save stores the facts if this run has found new ones, and has listed many sandboxes.
 func (f *facts) save(r *core.Repository, listed int) {
 	if listed < minListed {
 		return
 	}
-	if isSubset(f.used.Trees, f.old.Trees) && isSubset(f.used.Ahead, f.old.Ahead) {
+	if isSubset(f.used.Trees, f.old.Trees) && isSubset(f.used.Ahead, f.old.Ahead) && f.newTips <= listed/newTipsPart {
 		return
 	}
-	if len(f.old.Trees)+len(f.old.Ahead) <= maxOldFacts {
+	if len(f.old.Trees)+len(f.old.Ahead)+len(f.old.Tips) <= maxOldFacts {
 		addMissing(f.used.Trees, f.old.Trees)
 		addMissing(f.used.Ahead, f.old.Ahead)
+		addMissing(f.used.Tips, f.old.Tips)
 	}
-	data, err := json.Marshal(f.used)
+	data, err := cachefile.Encode(f.used)
 	if err == nil {
 		err = r.Store.WriteRadarCache(r.ID, factCacheName, data)
 	}
@@ -82,6 +94,26 @@ func addMissing[T any](to, from map[string]T) {
 		}
 	}
 }
+
+// tip returns the commit of a sandbox whose files have a version; empty if it has to be read.
+func (f *facts) tip(id string, version tipVersion) string {
+	known := f.old.Tips[id]
+	if !version.isKnown() || known.Version != version {
+		return ""
+	}
+	f.used.Tips[id] = known
+	return known.Commit
+}
+
+// setTip sets the commit of a sandbox. An unknown version means that it has to be read again.
+func (f *facts) setTip(id string, version tipVersion, commit string) {
+	if version.isKnown() {
+		f.used.Tips[id] = tip{version, commit}
+		f.newTips++
+	}
+}
+
+func (v tipVersion) isKnown() bool { return v.Ref.IsKnown() && v.Head.IsKnown() }
 
 func aheadKey(commit, upstream string) string { return commit + " " + upstream }
 

@@ -53,13 +53,16 @@ type liveSandbox struct {
 	head string // commit of its HEAD; empty if unknown
 	tree string // tree of that commit; empty if unknown
 	err  error  // why its files cannot be counted
+
+	version tipVersion // of the files that tip and head were read from
 }
 
 func fill(ctx context.Context, r *core.Repository, invocations []core.Invocation) ([]*liveSandbox, error) {
 	running := proc.Async(func() (map[string]time.Time, error) { return proc.RunningTasks(), nil })
+	load := proc.Async(func() (*facts, error) { return loadFacts(r), nil })
 	sandboxes := findSandboxes(r, invocations)
-	facts := loadFacts(r)
-	if err := readTips(ctx, r, sandboxes); err != nil {
+	facts, err := readTips(ctx, r, load, sandboxes, time.Now())
+	if err != nil {
 		return nil, err
 	}
 	countAhead(ctx, r, facts, sandboxes)
@@ -101,31 +104,53 @@ func findSandboxes(r *core.Repository, invocations []core.Invocation) []*liveSan
 }
 
 // readTips reads the branches and the HEADs of the sandboxes, from their files where that is possible.
-func readTips(ctx context.Context, r *core.Repository, sandboxes []*liveSandbox) (err error) {
+func readTips(ctx context.Context, r *core.Repository, load func() (*facts, error), sandboxes []*liveSandbox, now time.Time) (_ *facts, err error) {
 	files, err := r.Git.OpenRefFiles()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, files.Close()) }()
-	proc.Parallel(sandboxes, func(s *liveSandbox) {
+	readVersion := func(s *liveSandbox) tipVersion {
+		return tipVersion{Ref: files.RefVersion(s.spec.Branch, now), Head: files.HeadVersion(s.spec.Name, now)}
+	}
+	proc.Parallel(sandboxes, func(s *liveSandbox) { s.version = readVersion(s) })
+	facts, err := load()
+	if err != nil {
+		return nil, err
+	}
+	var unknown []*liveSandbox
+	for _, s := range sandboxes {
+		if s.tip = facts.tip(s.inv.ID, s.version); s.tip == "" {
+			unknown = append(unknown, s)
+		}
+		s.head = s.tip
+	}
+	proc.Parallel(unknown, func(s *liveSandbox) {
 		s.tip = files.LooseRef(s.spec.Branch)
 		if head, err := files.Head(s.spec.Name); err == nil && head.Branch == s.spec.Branch && s.tip != "" {
 			s.head = s.tip // reading the ref again would take as long
+			if readVersion(s) != s.version {
+				s.version = tipVersion{}
+			}
 			return
 		}
+		s.version = tipVersion{}
 		s.head, _ = r.Git.HeadFromFiles(s.spec)
 	})
+	for _, s := range unknown {
+		facts.setTip(s.inv.ID, s.version, s.tip)
+	}
 	if !slices.ContainsFunc(sandboxes, func(s *liveSandbox) bool { return s.tip == "" }) {
-		return nil
+		return facts, nil
 	}
 	refs, err := r.Git.Refs(ctx, core.HeadsPrefix+core.BranchNamespace+"/")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, s := range sandboxes {
 		s.tip = refs[s.spec.Branch]
 	}
-	return nil
+	return facts, nil
 }
 
 // countAhead sets Ahead. An integration branch whose history cannot be read is a warning.

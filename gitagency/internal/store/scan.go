@@ -131,16 +131,16 @@ func scanEntries[T record](dirs []string, query string, look func(id string) Ent
 	return entries, nil
 }
 
-// inParallel calls do for the id of every invocation, on more goroutines than there are processors: with a thousand of them,
+// inParallel calls do for the id of every invocation, or for what it goes with, on more goroutines than there are processors: with a thousand of them,
 // reading waits for the disk and not for the CPU.
-func inParallel[T any](names []string, do func(id string) T) []T {
-	results := make([]T, len(names))
+func inParallel[From, To any](items []From, do func(From) To) []To {
+	results := make([]To, len(items))
 	var next atomic.Int64
 	var workers sync.WaitGroup
-	for range min(len(names), 2*runtime.GOMAXPROCS(0)) {
+	for range min(len(items), 2*runtime.GOMAXPROCS(0)) {
 		workers.Go(func() {
-			for i := int(next.Add(1)) - 1; i < len(names); i = int(next.Add(1)) - 1 {
-				results[i] = do(names[i])
+			for i := int(next.Add(1)) - 1; i < len(items); i = int(next.Add(1)) - 1 {
+				results[i] = do(items[i])
 			}
 		})
 	}
@@ -153,7 +153,10 @@ func CompareStart[T record](a, b Entry[T]) int {
 	return cmp.Or(startTime(a).Compare(startTime(b)), strings.Compare(a.ID, b.ID))
 }
 
-// listIDs lists the ids in a directory that a query matches.
+// ListIDs lists the ids that are names in a directory, sorted. A missing directory has none.
+func ListIDs(dir string) ([]string, error) { return listIDs(dir, "") }
+
+// listIDs lists the ids in a directory that a query matches, sorted.
 func listIDs(dir, query string) ([]string, error) {
 	if ids.Valid(query) { // a full id is never a part of another
 		_, err := os.Lstat(filepath.Join(dir, query))
@@ -162,16 +165,19 @@ func listIDs(dir, query string) ([]string, error) {
 		}
 		return []string{query}, err
 	}
-	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	f, err := os.Open(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
 		return nil, err
 	}
-	var found []string
-	for _, e := range entries {
-		if ids.Valid(e.Name()) && ids.Matches(e.Name(), query) {
-			found = append(found, e.Name())
-		}
+	names, err := f.Readdirnames(-1) // faster than os.ReadDir, which makes an os.DirEntry of each
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, err
 	}
+	found := slices.DeleteFunc(names, func(name string) bool { return !ids.Valid(name) || !ids.Matches(name, query) })
+	slices.Sort(found)
 	return found, nil
 }
 
