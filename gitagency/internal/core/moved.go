@@ -3,13 +3,11 @@ package core
 import (
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
-	"github.com/git-agency/git-agency/gitagency/internal/ids"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -174,13 +172,16 @@ func (r *Repository) explainMissing(err error) error {
 // hasUnrecordedEntry reports whether git has a worktree entry that is named by an id without any directory in the records
 // of this repository.
 func (r *Repository) hasUnrecordedEntry() bool {
-	entries, err := os.ReadDir(filepath.Join(r.CommonDir, "worktrees"))
+	entries, err := store.ListIDs(filepath.Join(r.CommonDir, "worktrees"))
 	if err != nil || len(entries) == 0 {
-		return false
+		return false // a listing does not report unrelated problems
 	}
-	recorded, err := r.Store.RecordedIDs(r.ID)
-	return err == nil && slices.ContainsFunc(entries, func(e os.DirEntry) bool { // a listing does not report unrelated problems
-		_, there := slices.BinarySearch(recorded, e.Name())
-		return !there && ids.Valid(e.Name())
+	sandboxes, err := store.ListIDs(r.Store.SandboxesDir(r.ID))
+	return err == nil && slices.ContainsFunc(entries, func(id string) bool {
+		if _, there := slices.BinarySearch(sandboxes, id); there {
+			return false
+		}
+		_, there := store.FirstExisting(r.Store.WorktreeDir(r.ID, id), r.Store.InvocationDir(r.ID, id), r.Store.SandboxDir(r.ID, id))
+		return !there
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -34,30 +35,39 @@ func WriteFile(path string, data []byte, perm fs.FileMode) error {
 // from a device. It does without os.File, because os.File registers a descriptor opened with O_NONBLOCK with the
 // poller, and one listing reads a thousand records.
 func ReadFile(path string, limit int64) ([]byte, error) {
+	data, _, err := readFile(unix.AT_FDCWD, path, 0, limit)
+	return data, err
+}
+
+// ReadFileTime is ReadFile that also returns the mtime of the file, from before it was read.
+func ReadFileTime(path string, limit int64) ([]byte, time.Time, error) {
 	return readFile(unix.AT_FDCWD, path, 0, limit)
 }
 
 // ReadFileIn is ReadFile for a path relative to an open directory, which the kernel finds faster than an absolute one. A
 // symbolic link with that name is not followed and is an error.
 func ReadFileIn(dir int, path string, limit int64) ([]byte, error) {
-	return readFile(dir, path, unix.O_NOFOLLOW, limit)
+	data, _, err := readFile(dir, path, unix.O_NOFOLLOW, limit)
+	return data, err
 }
 
-func readFile(dir int, path string, flags int, limit int64) ([]byte, error) {
-	fail := func(err error) ([]byte, error) { return nil, &fs.PathError{Op: "read", Path: path, Err: err} }
+func readFile(dir int, path string, flags int, limit int64) ([]byte, time.Time, error) {
+	fail := func(err error) ([]byte, time.Time, error) {
+		return nil, time.Time{}, &fs.PathError{Op: "read", Path: path, Err: err}
+	}
 	fd, err := retryEINTR(func() (int, error) {
 		return unix.Openat(dir, path, flags|unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	})
 	if err != nil {
 		return fail(err)
 	}
-	defer syscall.Close(fd)
-	var st syscall.Stat_t
-	if err := syscall.Fstat(fd, &st); err != nil {
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
 		return fail(err)
 	}
 	switch {
-	case st.Mode&syscall.S_IFMT != syscall.S_IFREG:
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
 		return fail(errors.New("not a regular file"))
 	case st.Size > limit:
 		return fail(fmt.Errorf("larger than %d bytes", limit))
@@ -67,12 +77,12 @@ func readFile(dir int, path string, flags int, limit int64) ([]byte, error) {
 		if len(data) == cap(data) {
 			data = append(data, 0)[:len(data)]
 		}
-		n, err := retryEINTR(func() (int, error) { return syscall.Read(fd, data[len(data):cap(data)]) })
+		n, err := retryEINTR(func() (int, error) { return unix.Read(fd, data[len(data):cap(data)]) })
 		if err != nil {
 			return fail(err)
 		}
 		if data = data[:len(data)+max(n, 0)]; n <= 0 || st.Size > 0 && int64(len(data)) == st.Size { // files of /proc have no size
-			return data, nil
+			return data, time.Unix(st.Mtim.Unix()), nil
 		}
 	}
 	return fail(fmt.Errorf("larger than %d bytes", limit)) // the file grew while it was read

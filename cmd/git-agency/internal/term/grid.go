@@ -31,9 +31,14 @@ const (
 // Write writes the rows, aligned.
 func (g Grid) Write(w io.Writer) error {
 	cells := make([][]string, len(g.Rows))
+	count := 0
+	for _, row := range g.Rows {
+		count += len(row)
+	}
 	var widths []int
+	all := make([]string, count)
 	for r, row := range g.Rows {
-		cells[r] = make([]string, len(row))
+		cells[r], all = all[:len(row):len(row)], all[len(row):]
 		for c, text := range row {
 			if text = OneLine(text); text == "" {
 				text = g.EmptyCell
@@ -53,7 +58,7 @@ func (g Grid) Write(w io.Writer) error {
 	wrapWidth, indent, ownLine := g.wrapWidth(widths)
 	var b strings.Builder
 	for r, row := range cells {
-		gap := ""
+		gap, spaces := "", 0 // before the next cell
 		for c, text := range row {
 			if slices.Contains(omitted, c) {
 				continue
@@ -72,13 +77,17 @@ func (g Grid) Write(w io.Writer) error {
 				}
 				text = strings.Join(lines, "\n"+indent)
 				if ownLine {
-					gap = "\n" + indent
+					gap, spaces = "\n"+indent, 0
 				}
 			} else {
 				text = g.paint(r, c, text)
 			}
-			b.WriteString(gap + text)
-			gap = strings.Repeat(" ", pad) + columnGap
+			for range spaces {
+				b.WriteByte(' ')
+			}
+			b.WriteString(gap)
+			b.WriteString(text)
+			gap, spaces = columnGap, pad
 		}
 		b.WriteByte('\n')
 	}

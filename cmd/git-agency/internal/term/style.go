@@ -82,6 +82,9 @@ var linkedColumns = []string{"path"}
 
 // Paint adds the colour and the hyperlink of a cell with this value to the text shown for it.
 func (s Style) Paint(column, value, shown string) string {
+	if !s.Links && !s.Color {
+		return shown
+	}
 	column = strings.ToLower(column)
 	if s.Links && value != "" && slices.Contains(linkedColumns, column) {
 		shown = hyperlink(fileURL(s.Host, value), shown)

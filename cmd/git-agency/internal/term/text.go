@@ -39,7 +39,20 @@ func IsUnprintable(c rune) bool {
 
 // OneLine is Printable that escapes newline and tab too.
 func OneLine(s string) string {
+	if isPlain(s) {
+		return s
+	}
 	return lineBreakEscaper.Replace(Printable(s))
+}
+
+// isPlain reports whether a text has only printable ASCII characters, as most cells of large tables do.
+func isPlain(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
 }
 
 var lineBreakEscaper = strings.NewReplacer("\n", `\n`, "\t", `\t`)

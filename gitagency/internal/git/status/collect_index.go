@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/beneath"
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/index"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
@@ -88,28 +89,32 @@ func readBaseIndex(ctx context.Context, r *git.Repo, scratch func() (git.RunOpti
 // readWorktreeIndex reads the index of a worktree. Git converts a copy of a split or sparse one.
 func readWorktreeIndex(ctx context.Context, r *git.Repo, scratch func() (git.RunOptions, error), s git.WorktreeSpec, format object.Format) (index.File, time.Time, error) {
 	x, mtime, err := readPlainIndex(r, s.Name, format)
-	if !errors.As(err, new(*index.NotPlainError)) {
-		return x, mtime, err
+	if errors.As(err, new(*index.NotPlainError)) {
+		x, err = readConvertedIndex(ctx, r, scratch, s, format)
 	}
+	return x, mtime, err
+}
+
+// readConvertedIndex has git convert a copy of a split or sparse index and reads the result.
+func readConvertedIndex(ctx context.Context, r *git.Repo, scratch func() (git.RunOptions, error), s git.WorktreeSpec, format object.Format) (x index.File, err error) {
 	p, err := scratch()
 	if err != nil {
-		return x, mtime, err
+		return x, err
 	}
 	if err := r.CopyIndexFiles(s.Name, p.GitDir); err != nil {
-		return x, mtime, err
+		return x, err
 	}
 	const name = "index"
 	to := filepath.Join(p.GitDir, outputDir, name)
 	if err := os.Rename(filepath.Join(p.GitDir, "index"), to); err != nil {
-		return x, mtime, err
+		return x, err
 	}
 	p.Config = append(slices.Clone(p.Config), "-c", "core.splitIndex=false", "-c", "index.sparse=false")
 	p.Env = append(slices.Clone(p.Env), "GIT_INDEX_FILE="+to)
 	if _, err := r.RunWrite(ctx, p, "update-index", "--no-split-index", "--force-write-index"); err != nil {
-		return x, mtime, err
+		return x, err
 	}
-	x, err = readOutputIndex(p, name, format)
-	return x, mtime, err
+	return readOutputIndex(p, name, format)
 }
 
 // readOutputIndex reads an index that git made of data of an agent.
@@ -136,18 +141,10 @@ func readOutputIndex(p git.RunOptions, name string, format object.Format) (index
 
 // readPlainIndex reads the index of a worktree, and its mtime.
 func readPlainIndex(r *git.Repo, name string, format object.Format) (x index.File, mtime time.Time, err error) {
-	f, fi, err := git.OpenRegular(filepath.Join(r.AdminDir(name), "index"))
+	data, mtime, err := durable.ReadFileTime(filepath.Join(r.AdminDir(name), "index"), index.MaxSize)
 	if err != nil {
 		return x, mtime, err
 	}
-	defer f.Close()
-	if fi.Size() > index.MaxSize {
-		return x, mtime, fmt.Errorf("the index is too large: %d bytes", fi.Size())
-	}
-	data := make([]byte, fi.Size())
-	if _, err := io.ReadFull(f, data); err != nil {
-		return x, mtime, err
-	}
 	x, err = index.Read(data, format)
-	return x, fi.ModTime(), err
+	return x, mtime, err
 }

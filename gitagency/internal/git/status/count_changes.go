@@ -38,12 +38,23 @@ func CountChanges(ctx context.Context, r *git.Repo, s git.WorktreeSpec, req Coun
 	if r, err = r.WithConfigOf(ctx, s); err != nil {
 		return 0, err
 	}
+	began := req.Clock.now()
+	x, mtime, err := readPlainIndex(r, s.Name, object.FormatOf(req.Head))
+	if err != nil && !errors.As(err, new(*index.NotPlainError)) {
+		return 0, err
+	}
+	return countIndexChanges(ctx, r, s, req, began, x, mtime, err)
+}
+
+// countIndexChanges is CountChanges for a worktree whose index was read, with the mtime of that, and with an error if git has
+// to read it.
+func countIndexChanges(ctx context.Context, r *git.Repo, s git.WorktreeSpec, req CountRequest, began int64, x index.File, mtime time.Time, notPlain error) (count int, err error) {
 	scratch, remove := lazyScratchGitDir(r, s, req.Head)
 	defer func() { err = errors.Join(err, remove()) }()
-	began := req.Clock.now()
-	x, mtime, err := readWorktreeIndex(ctx, r, scratch, s, object.FormatOf(req.Head))
-	if err != nil {
-		return 0, err
+	if notPlain != nil {
+		if x, err = readConvertedIndex(ctx, r, scratch, s, object.FormatOf(req.Head)); err != nil {
+			return 0, err
+		}
 	}
 	staged := selectEntries(s, x, mtime)
 	var submodules []string
