@@ -19,14 +19,11 @@ import (
 // WriteJSON writes v as indented JSON. Characters that control a terminal are escaped wherever the output goes: the
 // output of a pipe ends on a terminal, too.
 func WriteJSON(w io.Writer, v any) error {
-	var encoded bytes.Buffer
-	enc := json.NewEncoder(&encoded)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	if err := enc.Encode(v); err != nil {
+	encoded, err := encodeIndented(v)
+	if err != nil {
 		return err
 	}
-	_, err := w.Write(quote.JSON(encoded.Bytes()))
+	_, err = w.Write(quote.JSON(encoded))
 	return err
 }
 
