@@ -6,6 +6,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -94,7 +95,8 @@ type ListRequest struct {
 
 // Invocations lists invocations, oldest first.
 func (r *Repository) Invocations(req ListRequest) ([]Invocation, error) {
-	r.warnRecordsElsewhere()
+	load := proc.Async(func() (loadedEntries, error) { return r.loadEntries(req.All) })
+	r.warnRecordsElsewhere() // which takes as long
 	only := ""
 	if req.Worktree != "" {
 		wt, err := r.Worktree(req.Worktree)
@@ -103,16 +105,17 @@ func (r *Repository) Invocations(req ListRequest) ([]Invocation, error) {
 		}
 		only = wt.ID
 	}
-	entries, err := r.entries(req.All)
-	if err != nil {
-		return nil, err
-	}
 	worktrees, err := r.worktreeRecords()
 	if err != nil {
 		return nil, err
 	}
-	invocations, broken := make([]Invocation, 0, len(entries)), 0
-	for _, e := range entries {
+	loaded, err := load()
+	if err != nil {
+		return nil, err
+	}
+	loaded.warn(r)
+	invocations, broken := make([]Invocation, 0, len(loaded.entries)), 0
+	for _, e := range loaded.entries {
 		switch {
 		case !req.All && e.Defect != store.NoDefect:
 			if only == "" || e.Record.IntegrationWorktreeID == only {
@@ -131,12 +134,31 @@ func (r *Repository) Invocations(req ListRequest) ([]Invocation, error) {
 
 // entries returns the stored entries of all invocations, or of those that have not ended.
 func (r *Repository) entries(all bool) ([]store.Entry[store.InvocationMeta], error) {
-	if all {
-		return r.Store.Invocations(r.ID, r.IsLocked)
+	loaded, err := r.loadEntries(all)
+	loaded.warn(r)
+	return loaded.entries, err
+}
+
+// loadedEntries are stored entries, and why their records could not be cached.
+type loadedEntries struct {
+	entries   []store.Entry[store.InvocationMeta]
+	notCached error
+}
+
+func (l loadedEntries) warn(r *Repository) {
+	if l.notCached != nil {
+		r.Warn("the records could not be cached: %v", l.notCached)
 	}
-	return r.Store.LiveInvocations(r.ID, r.IsLocked, func(err error) {
-		r.Warn("the ended invocations could not be cached: %v", err)
-	})
+}
+
+// loadEntries is entries without a warning, so that it can run in the background.
+func (r *Repository) loadEntries(all bool) (loaded loadedEntries, err error) {
+	if all {
+		loaded.entries, err = r.Store.Invocations(r.ID, r.IsLocked)
+	} else {
+		loaded.entries, err = r.Store.LiveInvocations(r.ID, r.IsLocked, func(err error) { loaded.notCached = err })
+	}
+	return loaded, err
 }
 
 // worktreeRecords maps the ids of the integration worktrees to their records.
@@ -157,7 +179,7 @@ func (r *Repository) worktreeRecords() (map[string]store.WorktreeMeta, error) {
 func InvocationFromEntry(e store.Entry[store.InvocationMeta], worktrees map[string]store.WorktreeMeta) Invocation {
 	m := e.Record
 	wt := worktrees[m.IntegrationWorktreeID]
-	run, status := newRun(m, mailboxOf(e))
+	run, status := newRun(e)
 	i := Invocation{
 		ID: e.ID, Name: m.InvocationName, WorktreeID: m.IntegrationWorktreeID, Worktree: wt.Name,
 		IntegrationBranch: IntegrationBranch(m, wt),

@@ -35,7 +35,8 @@ const killedReason = "its end was not recorded: the process that supervised it w
 // newRun returns the runs in a record, and their status. A record says "running" as long as no process has corrected it,
 // so that is checked here: a run whose process is gone has failed, unless its agent has asked a question, which is in the
 // record or still in the mailbox.
-func newRun(m store.InvocationMeta, mailboxDir string) (run Run, status string) {
+func newRun(e store.Entry[store.InvocationMeta]) (run Run, status string) {
+	m := &e.Record
 	run = Run{
 		Task: m.Task, SessionID: m.SessionID, RunStartedAt: TimeOrZero(m.RunStartedAt), Runs: m.Runs, PID: m.PID, StatusReason: m.StatusReason,
 		Warnings: m.Warnings, LastMessage: m.LastMessage, CostUSD: m.CostUSD, Tokens: m.Tokens,
@@ -45,7 +46,7 @@ func newRun(m store.InvocationMeta, mailboxDir string) (run Run, status string) 
 	}
 	if status = m.Status; (m.PID != 0 || status == store.StatusRunning) && !procfs.IsAlive(m.PID, m.PIDStarted) {
 		run.PID, run.StatusReason, status = 0, killedReason, store.StatusFailed
-		if q, asked := mailbox.PeekQuestion(mailboxDir); asked { // it had asked before
+		if q, asked := mailbox.PeekQuestion(mailboxOf(e)); asked { // it had asked before
 			run.Question, run.Options, run.Context, run.AskedAt = q.Question, q.Options, q.Context, TimeOrZero(m.RunStartedAt)
 		}
 		if run.Question != "" {

@@ -75,12 +75,13 @@ func fill(ctx context.Context, r *core.Repository, invocations []core.Invocation
 	}
 	facts.save(r, len(sandboxes))
 	tasks, _ := running()
+	records := r.Store.InvocationDir(r.ID, "") + "/"
 	for i := range invocations {
 		inv := &invocations[i]
 		if inv.IsSupervised() {
 			inv.Running, inv.RunningSince = true, inv.RunStartedAt
 		}
-		if since, is := tasks[r.Store.InvocationDir(r.ID, inv.ID)]; is && !inv.Broken && !inv.Entry.Record.HasEnded() {
+		if since, is := tasks[records+inv.ID]; is && !inv.Broken && !inv.Entry.Record.HasEnded() {
 			inv.Running, inv.RunningSince = true, since.UTC().Truncate(time.Second)
 		}
 		inv.SetState()
@@ -97,7 +98,7 @@ func findSandboxes(r *core.Repository, invocations []core.Invocation) []*liveSan
 			continue
 		}
 		// The configuration of the repository is not trusted: whether it may be would have to be asked for every sandbox.
-		spec := git.WorktreeSpec{Name: inv.ID, Dir: r.Store.SandboxTreePath(r.ID, inv.ID), Branch: core.SandboxRef(inv.ID), Base: inv.BaseCommit, Omit: guard.AgencyDir}
+		spec := git.WorktreeSpec{Name: inv.ID, Dir: inv.Entry.TreePath, Branch: core.SandboxRef(inv.ID), Base: inv.BaseCommit, Omit: guard.AgencyDir}
 		sandboxes = append(sandboxes, &liveSandbox{inv: inv, spec: spec})
 	}
 	return sandboxes

@@ -141,7 +141,7 @@ func readOutputIndex(p git.RunOptions, name string, format object.Format) (index
 
 // readPlainIndex reads the index of a worktree, and its mtime.
 func readPlainIndex(r *git.Repo, name string, format object.Format) (x index.File, mtime time.Time, err error) {
-	data, mtime, err := durable.ReadFileTime(filepath.Join(r.AdminDir(name), "index"), index.MaxSize)
+	data, mtime, err := durable.ReadFileTime(r.AdminDir(name)+"/index", index.MaxSize)
 	if err != nil {
 		return x, mtime, err
 	}
