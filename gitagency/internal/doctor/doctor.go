@@ -317,6 +317,8 @@ func (x *checkRun) resolveRefs(ctx context.Context) error {
 			names = append(names, core.SandboxRef(name))
 		}
 	}
+	slices.Sort(names) // git tries six paths for a name, and sandboxes of a worktree have one integration branch
+	names = slices.Compact(names)
 	x.refs = map[string]string{}
 	if len(names) == 0 {
 		return nil
