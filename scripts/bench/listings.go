@@ -43,6 +43,10 @@ func (b *bench) listingComparisons(ctx context.Context) (_ []comparison, sound b
 			baseName: processStartName, base: version, tool: b.timeCommand(b.tool, many.dir, append([]string{"ls"}, form...)...),
 		})
 	}
+	contests = append(contests, comparison{
+		title: "doctor, 1,000", rounds: 5, promise: promise{extra: time.Second},
+		baseName: processStartName, base: version, tool: b.timeCommand(b.tool, many.dir, "doctor"),
+	})
 	mixed, err := b.newMixedRepo(ctx, "mixed", 1000, func(r *repository) error {
 		for range treesListed {
 			if _, err := r.startSandbox(ctx); err != nil {
