@@ -54,6 +54,7 @@ func Start(ctx context.Context, r *core.Repository, req Request) (core.Invocatio
 	if err != nil {
 		return core.Invocation{}, err
 	}
+	defer func() { _ = choice.waitForWalls() }() // if something fails before the result is needed
 	leftBehind := proc.Async(func() (int, error) { return countLeftBehind(ctx, r, choice) })
 	defer func() { _, _ = leftBehind() }()
 	lock, err := r.HoldLock(ctx)
@@ -98,8 +99,10 @@ type Plan struct {
 	allowed    *store.Allowed // of a restored sandbox
 	origin     StartPoint
 	worktreeID string // id of the integration worktree
-	verifies   string // invocation whose landing is verified in this sandbox; empty for ordinary ones
-	restores   string // ended invocation whose sandbox is restored; empty for ordinary ones
+
+	wallsChecked func() error // of BeginCheckWalls; nil if none was begun
+	verifies     string       // invocation whose landing is verified in this sandbox; empty for ordinary ones
+	restores     string       // ended invocation whose sandbox is restored; empty for ordinary ones
 }
 
 // planStart refuses what cannot be built before it takes the repository lock.
@@ -114,12 +117,19 @@ func planStart(ctx context.Context, r *core.Repository, req Request) (Plan, erro
 	if plan.origin, err = requestedOrigin(ctx, r, req); err != nil {
 		return plan, err
 	}
-	return plan, planWorktree(r, &plan)
+	if err := planWorktree(r, &plan); err != nil {
+		return plan, err
+	}
+	plan.wallsChecked, err = sandbox.BeginCheckWalls(ctx, r, plan.prims)
+	return plan, err
 }
 
 // PlanVerify plans the temporary sandbox in which the landing of an invocation is verified.
 func PlanVerify(ctx context.Context, r *core.Repository, req Request, verifies string, origin StartPoint) (Plan, error) {
 	plan, err := planPrimitives(ctx, r, req)
+	if err == nil {
+		err = sandbox.CheckWalls(ctx, r, plan.prims)
+	}
 	if err != nil {
 		return plan, err
 	}
@@ -127,16 +137,13 @@ func PlanVerify(ctx context.Context, r *core.Repository, req Request, verifies s
 	return plan, planWorktree(r, &plan)
 }
 
-// planPrimitives chooses the primitives and limits of a request, and refuses those that this machine cannot build.
+// planPrimitives chooses the primitives and limits of a request, and refuses limits that this machine cannot enforce.
 func planPrimitives(ctx context.Context, r *core.Repository, req Request) (plan Plan, err error) {
 	if err := req.check(); err != nil {
 		return plan, err
 	}
 	plan.Request = req
 	if plan.prims, err = r.Settings.ChoosePrimitives(req.Primitives, req.Profile); err != nil {
-		return plan, err
-	}
-	if err := sandbox.CheckWalls(ctx, r, plan.prims); err != nil {
 		return plan, err
 	}
 	plan.limits, err = sandbox.EnforceableLimits(ctx, r, req.Limits)
@@ -157,6 +164,14 @@ func planWorktree(r *core.Repository, plan *Plan) error {
 
 // VerifyVerb is the verb of steps, events and records of a verification.
 const VerifyVerb = "verify"
+
+// waitForWalls waits for the check that this machine can build the walls, if one was begun.
+func (p Plan) waitForWalls() error {
+	if p.wallsChecked == nil {
+		return nil
+	}
+	return p.wallsChecked()
+}
 
 // verb returns the verb of the steps of a creation.
 func (p Plan) verb() string {
@@ -195,7 +210,7 @@ func start(ctx context.Context, r *core.Repository, repo *git.Repo, req Plan, lo
 	}
 	elapsed := r.Opts.Now().Sub(at)
 	tree := r.Store.SandboxTreePath(r.ID, id)
-	if err := r.CheckPlacement(tree, listing); err != nil {
+	if err := cmp.Or(r.CheckPlacement(tree, listing), req.waitForWalls()); err != nil {
 		return core.Invocation{}, err
 	}
 
@@ -335,57 +350,4 @@ func checkLabel(what, label string) error {
 		return &fault.InvalidError{What: what, Value: label, Want: fmt.Sprintf("at most %d bytes of printable text", maxLen)}
 	}
 	return nil
-}
-
-// StartPoint is the initial state of a sandbox.
-type StartPoint struct {
-	Base                  string // base commit, which the sandbox is compared with later
-	baseTree              string // its tree
-	Snapshot, Head, index string // to start from a snapshot: its commit, the commit at HEAD and the tree of the index
-	UntrustedConfig       bool   // do not run programs that the configuration of the repository names
-	skipLFS               bool   // download no objects of Git LFS: an agent may have made the commit
-	worktreeID, branch    string // integration worktree of the snapshot, if known, and the branch that its invocation lands on
-}
-
-// resolveStartPoint resolves the start point to object ids, once. The same git call checks for what would make the
-// creation fail: a tracked .agency, a branch called "agency", and an existing branch with the name of the sandbox's
-// branch, which it returns as taken.
-func resolveStartPoint(ctx context.Context, r *core.Repository, repo *git.Repo, from StartPoint, branch string) (_ StartPoint, taken string, err error) {
-	names := []string{from.Base + "^{commit}", core.HeadsPrefix + core.BranchNamespace, branch, from.Base + "^{tree}"}
-	sources := []string{from.Base}
-	if from.Snapshot != "" {
-		names = append(names, from.Head+"^{commit}")
-		sources = []string{from.Snapshot, from.Head, cmp.Or(from.index, from.Head)}
-	}
-	first := len(names)
-	for _, source := range sources {
-		names = append(names, source+":"+guard.AgencyDir)
-	}
-	found, err := repo.Lookup(ctx, names...)
-	if err != nil {
-		return StartPoint{}, "", err
-	}
-	if found[0].Missing() {
-		return StartPoint{}, "", &fault.NoCommitError{Name: core.ShortBranch(from.Base)}
-	}
-	from.Base, from.baseTree = found[0].OID, found[3].OID
-	if from.Snapshot != "" && found[4].Missing() {
-		return StartPoint{}, "", &fault.NoCommitError{Name: from.Head}
-	}
-	for i, tracked := range found[first:] {
-		if !tracked.Missing() {
-			commit := from.Base
-			if from.Snapshot != "" {
-				commit = sources[i]
-			}
-			return StartPoint{}, "", &fault.TrackedMarkerError{Commit: commit}
-		}
-	}
-	switch {
-	case !found[1].Missing():
-		return StartPoint{}, "", &fault.BranchInTheWayError{Branch: core.BranchNamespace}
-	case !found[2].Missing():
-		taken = branch
-	}
-	return from, taken, nil
 }

@@ -139,9 +139,27 @@ func (s *Sandbox) cachesDir() string {
 // CheckWalls refuses, before anything is created, walls that this machine cannot build. It builds and removes a set
 // of walls to find out.
 func CheckWalls(ctx context.Context, r *core.Repository, prims store.Primitives) error {
-	if !NeedsWalls(prims) {
-		return nil
+	finish, err := BeginCheckWalls(ctx, r, prims)
+	if err != nil {
+		return err
 	}
+	return finish()
+}
+
+// BeginCheckWalls is CheckWalls that goes on in the background; finish waits for the result.
+func BeginCheckWalls(ctx context.Context, r *core.Repository, prims store.Primitives) (finish func() error, err error) {
+	if !NeedsWalls(prims) {
+		return func() error { return nil }, nil
+	}
+	if err := checkWallsPlan(ctx, r, prims); err != nil {
+		return nil, err
+	}
+	built := proc.Async(func() (struct{}, error) { return struct{}{}, TryWalls(ctx, r, prims) })
+	return func() error { _, err := built(); return err }, nil
+}
+
+// checkWallsPlan refuses walls that cannot be planned.
+func checkWallsPlan(ctx context.Context, r *core.Repository, prims store.Primitives) error {
 	if err := CheckOutputs(prims.Outputs); err != nil {
 		return err
 	}
@@ -153,7 +171,7 @@ func CheckWalls(ctx context.Context, r *core.Repository, prims store.Primitives)
 	if err != nil {
 		return explainUnsupported(ctx, r, prims, err)
 	}
-	return TryWalls(ctx, r, prims)
+	return nil
 }
 
 // CheckOutputs refuses a malformed list of hosts.
