@@ -23,10 +23,11 @@ func ListProcesses(named func(name string) bool) (processes []Process, ok bool) 
 		if pid == os.Getpid() || err != nil || !named(strings.TrimSuffix(string(name), "\n")) {
 			continue
 		}
-		p := Process{PID: pid, Args: procfs.ReadNULList(pid, "cmdline"), Env: procfs.ReadNULList(pid, "environ")}
-		if s, there := procfs.ReadStat(pid); !there || s.IsDead() {
+		s, there := procfs.ReadStat(pid)
+		if !there || s.IsDead() {
 			continue
 		}
+		p := Process{PID: pid, Parent: s.Parent, Args: procfs.ReadNULList(pid, "cmdline"), Env: procfs.ReadNULList(pid, "environ")}
 		if fi, err := os.Stat(procfs.Path(pid, "")); err == nil {
 			p.UID = fi.Sys().(*syscall.Stat_t).Uid
 		}

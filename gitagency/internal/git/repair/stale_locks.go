@@ -4,6 +4,7 @@
 package repair
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -40,6 +41,26 @@ func RemoveLockIfIdle(r *git.Repo, path string, seen fs.FileInfo) error {
 	return RemoveLockFile(r, LockFile{RelPath: rel, info: seen})
 }
 
+// RemoveAbandonedLock removes the lock file of a ref that a killed git left. The caller holds the repository lock, so
+// that it belongs to no live process of ours; a running git of the user is given time to finish, and keeps its lock.
+func RemoveAbandonedLock(ctx context.Context, r *git.Repo, path string) error {
+	seen, err := os.Lstat(path)
+	if err != nil || !seen.Mode().IsRegular() {
+		return nil // git reports an unusual lock itself
+	}
+	gone := func() bool {
+		now, err := os.Lstat(path)
+		return err != nil || !os.SameFile(seen, now)
+	}
+	if err := r.LockWait.Until(ctx, gone); err != nil || gone() {
+		return err
+	}
+	if err := RemoveLockIfIdle(r, path, seen); err != nil && !gone() {
+		return err
+	}
+	return nil
+}
+
 // RemoveStaleRefLock removes a ref lock younger than since that holds content, or that stays empty or a part of content
 // for 500 ms. A lock with other content belongs to a running process and stays.
 func RemoveStaleRefLock(path, content string, since time.Time) error {
@@ -64,8 +85,8 @@ func RemoveStaleRefLock(path, content string, since time.Time) error {
 	}
 }
 
-// RunningGit describes a running git process, not one of ours, that works in this repository; empty when there is
-// none. While there is one, lock files may be in use, and a worktree entry that looks damaged may be under
+// RunningGit describes a running git process that works in this repository; empty when there is none. Children of this
+// process do not count: the caller knows what they lock. While there is one, lock files may be in use, and a worktree entry that looks damaged may be under
 // construction. Call it after evidence, such files, was seen: a process that starts later cannot have made them.
 // trees are the worktrees of the repository. Where processes cannot be listed, it assumes that there is one.
 func RunningGit(r *git.Repo, trees, evidence []string) (who string) {
@@ -84,6 +105,7 @@ func RunningGit(r *git.Repo, trees, evidence []string) (who string) {
 	for _, p := range gits {
 		switch {
 		case p.PID == os.Getppid() && !r.InHook: // "git agency …", waiting for us
+		case p.Parent == os.Getpid():
 		case p.CwdHidden && ownsAny(p.UID, evidence): // only a guess; the search goes on for a process that can be inspected
 			who = fmt.Sprintf("pid %d (%s)", p.PID, commandLine(p.Args))
 		case !p.CwdHidden && p.UsesDirs(dirs, pathArguments(p)...):

@@ -251,31 +251,10 @@ func sameFileContent(a, b string) (bool, error) {
 	}
 }
 
-// removeStaleRefLock removes the lock file of a ref that a killed git left. The caller holds the repository lock, so
-// that it belongs to no live process of ours; a running git of the user is given time to finish.
-func removeStaleRefLock(ctx context.Context, r *git.Repo, ref string) error {
-	path := r.RefPath(ref) + index.LockSuffix
-	seen, err := os.Lstat(path)
-	if err != nil || !seen.Mode().IsRegular() {
-		return nil // git reports an unusual lock itself
-	}
-	gone := func() bool {
-		now, err := os.Lstat(path)
-		return err != nil || !os.SameFile(seen, now)
-	}
-	if err := r.LockWait.Until(ctx, gone); err != nil || gone() {
-		return err
-	}
-	if err := repair.RemoveLockIfIdle(r, path, seen); err != nil && !gone() {
-		return err
-	}
-	return nil
-}
-
 // moveReceivedRef moves the ref of the request, or returns a *git.RefMovedError.
 func moveReceivedRef(ctx context.Context, r *git.Repo, in ReceiveRequest) error {
 	old := cmp.Or(in.Old, strings.Repeat("0", len(in.New)))
-	if err := removeStaleRefLock(ctx, r, in.Ref); err != nil {
+	if err := repair.RemoveAbandonedLock(ctx, r, r.RefPath(in.Ref)+index.LockSuffix); err != nil {
 		return err
 	}
 	err := r.MoveRef(ctx, in.Ref, in.New, old, cmp.Or(in.Reason, "agency: receive"))

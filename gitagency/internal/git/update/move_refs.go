@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/index"
+	"github.com/git-agency/git-agency/gitagency/internal/git/repair"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
@@ -20,6 +23,11 @@ func (tx *Transaction) Prepare(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { tx.endStep(err) }()
+	for _, m := range tx.spec.OtherRefs {
+		if err := repair.RemoveAbandonedLock(ctx, tx.repo, tx.repo.RefPath(m.Ref)+index.LockSuffix); err != nil {
+			return err
+		}
+	}
 	err = tx.lockRefs(ctx)
 	if by := tx.spec.merger; err != nil && by != nil && by.HasLostObjects() { // a gc has deleted new objects
 		if err := by.RewritePersisted(ctx); err != nil {
@@ -38,7 +46,7 @@ func (tx *Transaction) Prepare(ctx context.Context) (err error) {
 				return errors.Join(&MovedRefError{Ref: m.Ref, Want: m.Old, Have: now}, tx.closeUpdateRef())
 			}
 		}
-		return err
+		return tx.withRefLock(err)
 	}
 	if err := tx.recheckCheckout(ctx); err != nil {
 		return errors.Join(err, tx.closeUpdateRef())
@@ -64,7 +72,30 @@ func (tx *Transaction) lockRefs(ctx context.Context) error {
 		fmt.Fprintf(&b, "option no-deref\x00update %s\x00%s\x00%s\x00", m.Ref, m.New, m.Old)
 	}
 	b.WriteString("prepare\x00")
-	return tx.sendToUpdateRef(b.String(), 2)
+	err := tx.sendToUpdateRef(b.String(), 2)
+	if err != nil && context.Cause(ctx) != nil {
+		err = errors.Join(err, tx.removeOwnRefLocks(context.WithoutCancel(ctx)))
+	}
+	return err
+}
+
+// removeOwnRefLocks removes the lock files that a git update-ref killed by lockRefs has left: it removes them itself unless
+// the signal comes between the creation of a file and its registration for removal.
+func (tx *Transaction) removeOwnRefLocks(ctx context.Context) (err error) {
+	for path := range tx.spec.refLocks(tx.repo) {
+		err = errors.Join(err, repair.RemoveAbandonedLock(ctx, tx.repo, path))
+	}
+	return err
+}
+
+// withRefLock returns the error of a git that was to lock the refs as a *git.LockedError if one of them is locked.
+func (tx *Transaction) withRefLock(err error) error {
+	for path := range tx.spec.refLocks(tx.repo) {
+		if _, statErr := os.Lstat(path); statErr == nil {
+			return &git.LockedError{Path: path, Err: err}
+		}
+	}
+	return tx.repo.WithPackedRefsLock(err)
 }
 
 // StartUpdateRef starts git update-ref in the background, so that Prepare does not wait for its start.

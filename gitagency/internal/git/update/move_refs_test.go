@@ -1,13 +1,16 @@
 package update
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 )
 
@@ -173,4 +176,52 @@ func TestPublishWaitsForRefSync(t *testing.T) {
 		}
 		l.Must(tx.Close())
 	}
+}
+
+// Promise: an update removes the lock files of its own refs that a killed git left.
+func TestPrepareRemovesAbandonedLocks(t *testing.T) {
+	t.Parallel()
+	lab := newRefDeletingLab(t)
+	lab.repo.LockWait.Timeout = time.Millisecond
+	lab.Write(".git/refs/agency/trash/x.lock", "")
+	lab.Write(".git/"+deletedRef+".lock", "")
+	lab.Must(lab.runAll())
+	lab.requireRef("refs/agency/trash/x", lab.spec.Old)
+	lab.requireRef(deletedRef, "")
+
+	// The lock of a branch that others use stays.
+	lab = newDirtyLab(t)
+	lab.Write(".git/refs/heads/main.lock", "")
+	before := lab.diskState()
+	var locked *git.LockedError
+	if err := lab.runAll(); !errors.As(err, &locked) || locked.Path != lab.repo.RefPath(lab.spec.Branch)+".lock" {
+		t.Errorf("%v", err)
+	}
+	gittest.RequireSame(t, "locked branch", lab.diskState(), before)
+}
+
+// Promise: a lock file that git update-ref leaves when it is interrupted is removed.
+func TestInterruptedPrepareRemovesLocks(t *testing.T) {
+	t.Parallel()
+	lab := newDirtyLab(t)
+	lab.repo.LockWait.Timeout = time.Millisecond
+	before := lab.diskState()
+	tx, err := lab.begin()
+	lab.Must(err)
+	lab.Must(tx.Lock(t.Context()))
+	// Git waits for the lock of the branch, which stands for one that a signal kept it from removing.
+	lab.Write(".git/refs/heads/main.lock", "")
+	stop := errors.New("stop")
+	ctx, interrupt := context.WithCancelCause(t.Context())
+	go func() {
+		for !gittest.Exists(filepath.Join(lab.Root, ".git/refs/agency/trash/x.lock")) && t.Context().Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+		interrupt(stop)
+	}()
+	if err := tx.Prepare(ctx); !errors.Is(err, stop) {
+		t.Errorf("%v", err)
+	}
+	lab.Must(tx.Undo(t.Context()))
+	gittest.RequireSame(t, "interrupted", lab.diskState(), before)
 }

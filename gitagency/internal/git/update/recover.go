@@ -2,6 +2,7 @@ package update
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -353,15 +354,7 @@ func trimReflogs(r *git.Repo, u Update) {
 // removeStaleRefLocks removes ref locks that a killed git has left: those that hold the new value of the ref, and those
 // that stay empty for a while, if they are younger than the update. A running git writes its lock file much sooner.
 func removeStaleRefLocks(r *git.Repo, u Update, left *interrupted) error {
-	gitDir := u.GitDir
-	if gitDir == "" {
-		gitDir = r.CommonDir
-	}
-	locks := map[string]string{filepath.Join(gitDir, "HEAD") + index.LockSuffix: ""}
-	for _, m := range u.refMoves() {
-		locks[r.RefPath(m.Ref)+index.LockSuffix] = m.New
-	}
-	for path, content := range locks {
+	for path, content := range u.refLocks(r) {
 		if err := repair.RemoveStaleRefLock(path, content, left.startTime); err != nil {
 			return err
 		}
@@ -370,6 +363,16 @@ func removeStaleRefLocks(r *git.Repo, u Update, left *interrupted) error {
 		return removeStalePackedRefsLock(r, left.startTime)
 	}
 	return nil
+}
+
+// refLocks maps the lock files that git creates to move the refs to the value that it writes to each; the lock of HEAD,
+// whose reflog gets an entry, stays empty.
+func (u Update) refLocks(r *git.Repo) map[string]string {
+	locks := map[string]string{filepath.Join(cmp.Or(u.GitDir, r.CommonDir), "HEAD") + index.LockSuffix: ""}
+	for _, m := range u.refMoves() {
+		locks[r.RefPath(m.Ref)+index.LockSuffix] = m.New
+	}
+	return locks
 }
 
 // removeStalePackedRefsLock removes packed-refs.lock, which git holds from locking refs to delete until they are
