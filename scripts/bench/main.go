@@ -4,9 +4,10 @@
 // The two sides of a comparison take turns round by round, because the speed of a shared machine drifts. It compares
 // medians, or the fastest rounds where the comparison says so, and measures a promise that looks broken once more
 // with twice the rounds. That does not help on a machine that is busy all the time: promises in milliseconds then
-// measure the other processes, so the row of such a promise shows the CPU pressure. Worktrees are removed only at the
-// end, because some file systems create files slowly after many deletions. TMPDIR selects the file system; about 2 GB
-// are needed there, twice that when something is measured again.
+// measure the other processes, so the row of such a promise shows the CPU pressure. Some file
+// systems create files slowly after many deletions, so the trees are removed at the end, or earlier if space is short.
+// TMPDIR selects the file system. With 20 GB there, 35 GB when all is measured again, nothing is removed early; 5 and 12
+// GB suffice.
 package main
 
 import (
@@ -22,6 +23,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // processStartName is the baseline of commands that have no counterpart in git.
@@ -32,10 +35,10 @@ var errPromiseBroken = errors.New("a promise is broken")
 func main() {
 	tool := flag.String("tool", "", "the git-agency to measure, a `path` (required)")
 	rounds := flag.Int("rounds", 1, "measure `N` times as many rounds")
-	only := flag.String("only", "", "measure only `trees`, sandboxes, snapshots, walls, diffs, radars, landings or listings")
+	only := flag.String("only", "", "measure only this `group`: "+strings.Join(groupNames(), ", "))
 	verbose := flag.Bool("v", false, "also print every single measurement")
 	flag.Parse()
-	if *tool == "" || *rounds < 1 || flag.NArg() > 0 || !slices.Contains([]string{"", "trees", "sandboxes", "snapshots", "walls", "diffs", "radars", "landings", "listings"}, *only) {
+	if *tool == "" || *rounds < 1 || flag.NArg() > 0 || *only != "" && !slices.Contains(groupNames(), *only) {
 		flag.Usage()
 		os.Exit(2)
 	}
@@ -67,7 +70,6 @@ func run(ctx context.Context, tool string, factor int, verbose bool, only string
 	if err != nil {
 		return err
 	}
-	b.onlyGroup = only
 	against, _, err := b.git(ctx, root, "version")
 	if err != nil {
 		return err
@@ -77,36 +79,97 @@ func run(ctx context.Context, tool string, factor int, verbose bool, only string
 		return err
 	}
 	fmt.Printf("%s, %s, %d CPUs, in %s; medians; for commands behind walls and small differences the fastest round\n\n", strings.TrimSpace(measured), strings.TrimSpace(against), runtime.NumCPU(), root)
-	return b.measureGroups(ctx)
-}
-
-// measureGroups measures all groups, or only the requested one.
-func (b *bench) measureGroups(ctx context.Context) error {
 	broken := false
-	for _, group := range []struct {
-		name     string
-		contests func(context.Context) ([]comparison, bool, error)
-	}{{"trees", b.treeComparisons}, {"sandboxes", b.sandboxComparisons}, {"snapshots", b.snapshotComparisons}, {"walls", b.wallComparisons}, {"diffs", b.diffComparisons}, {"radars", b.radarComparisons}, {"landings", b.landingComparisons}, {"listings", b.listingComparisons}} {
-		if b.onlyGroup != "" && b.onlyGroup != group.name {
+	for _, g := range groups {
+		if only != "" && only != g.name {
 			continue
 		}
-		contests, sound, err := group.contests(ctx)
+		if err := b.makeSpace(); err != nil {
+			return err
+		}
+		kept, err := b.measureGroup(ctx, g)
 		if err != nil {
 			return err
 		}
-		broken = broken || !sound
-		for _, c := range contests {
-			kept, err := b.measureAndReport(ctx, c)
-			if err != nil {
-				return fmt.Errorf("%s: %w", c.title, err)
-			}
-			broken = broken || !kept
-		}
+		broken = broken || !kept
 	}
 	if broken {
 		return errPromiseBroken
 	}
 	return nil
+}
+
+// group is a number of comparisons that are prepared together. Its function may measure and print rows of its own; sound
+// says whether their promises are kept.
+type group struct {
+	name        string
+	comparisons func(*bench, context.Context) (_ []comparison, sound bool, err error)
+}
+
+// groups are in the order of the rows. Those that create most trees are far apart, as their files may have to be removed.
+var groups = []group{
+	{"trees", (*bench).treeComparisons},
+	{"real", (*bench).realComparisons},
+	{"peers", (*bench).peerComparisons},
+	{"parallel", (*bench).parallelComparisons},
+	{"sandboxes", (*bench).sandboxComparisons},
+	{"snapshots", (*bench).snapshotComparisons},
+	{"walls", (*bench).wallComparisons},
+	{"diffs", (*bench).diffComparisons},
+	{"radars", (*bench).radarComparisons},
+	{"landings", (*bench).landingComparisons},
+	{"listings", (*bench).listingComparisons},
+	{"crowded", (*bench).crowdedComparisons},
+	{"large", (*bench).largeTreeComparisons},
+}
+
+func groupNames() (names []string) {
+	for _, g := range groups {
+		names = append(names, g.name)
+	}
+	return names
+}
+
+// makeSpace removes the directories of the groups that are done if there may be too little space for the next.
+func (b *bench) makeSpace() error {
+	const enough = 12 << 30
+	var fs unix.Statfs_t
+	if err := unix.Statfs(b.root, &fs); err != nil {
+		return fmt.Errorf("find the free space: %w", err)
+	}
+	if fs.Bavail*uint64(fs.Bsize) >= enough {
+		return nil
+	}
+	for _, name := range groupNames() {
+		if err := removeAll(filepath.Join(b.root, name)); err != nil {
+			return fmt.Errorf("make space: %w", err)
+		}
+	}
+	return nil
+}
+
+// measureGroup measures a group in a directory of its own and reports whether all promises are kept.
+func (b *bench) measureGroup(ctx context.Context, g group) (kept bool, err error) {
+	dir := filepath.Join(b.root, g.name)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return false, err
+	}
+	in, err := newBench(b.tool, dir, b.roundsFactor, b.verbose)
+	if err != nil {
+		return false, err
+	}
+	contests, kept, err := g.comparisons(in, ctx)
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", g.name, err)
+	}
+	for _, c := range contests {
+		ok, err := in.measureAndReport(ctx, c)
+		if err != nil {
+			return false, fmt.Errorf("%s: %w", c.title, err)
+		}
+		kept = kept && ok
+	}
+	return kept, nil
 }
 
 // sandboxComparisons measures exec and put in a sandbox.

@@ -23,7 +23,6 @@ type bench struct {
 	env          []string
 	roundsFactor int // multiplies the number of rounds
 	verbose      bool
-	onlyGroup    string // the one group to measure; empty for all
 }
 
 // gitConfig applies to both sides: no maintenance may start during a measurement.
@@ -127,6 +126,20 @@ func inParallel(n int, one timedRun) timedRun {
 	}
 }
 
+// inSequence returns a timedRun of n calls one after the other.
+func inSequence(n int, one timedRun) timedRun {
+	return func(ctx context.Context) (sum time.Duration, _ error) {
+		for range n {
+			took, err := one(ctx)
+			if err != nil {
+				return 0, err
+			}
+			sum += took
+		}
+		return sum, nil
+	}
+}
+
 // comparison compares git-agency with a baseline measured in the same rounds.
 type comparison struct {
 	title      string
@@ -138,6 +151,7 @@ type comparison struct {
 	useFastest bool                        // compare the fastest rounds: other processes can only slow down a round
 	check      func(context.Context) error // checks that the tool did the work it was timed for
 	note       func() string               // remark printed after the row
+	warmUp     func(context.Context) error // replaces the first round, which does not count
 }
 
 // result is the median or fastest round of each side, and the CPU pressure of the machine, if known.
@@ -156,6 +170,12 @@ func (b *bench) measureRounds(ctx context.Context, c comparison) (result, error)
 	var times [2][]time.Duration
 	began, waitedBefore := time.Now(), cpuWaitTime()
 	for round := range c.rounds + 1 {
+		if round == 0 && c.warmUp != nil {
+			if err := c.warmUp(ctx); err != nil {
+				return result{}, err
+			}
+			continue
+		}
 		order := [2]int{0, 1}
 		if round%2 == 0 {
 			order = [2]int{1, 0}

@@ -1,10 +1,11 @@
 package main
 
 import (
-	"bytes"
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -35,27 +36,53 @@ type repository struct {
 // rawWorktree is a worktree created by plain git.
 type rawWorktree struct{ path, branch string }
 
+// newRepository creates a repository with this many files. Large trees get tiny files: there the number of files matters.
 func (b *bench) newRepository(ctx context.Context, name string, files int) (*repository, error) {
-	r := &repository{b: b, dir: filepath.Join(b.root, name)}
-	if _, _, err := b.git(ctx, b.root, "init", "--quiet", "--template=", "--initial-branch=main", r.dir); err != nil {
+	size := 10_000
+	if files > 10_000 {
+		size = tinyFile
+	}
+	return b.newRepositoryOf(ctx, name, files, size)
+}
+
+// newRepositoryOf creates a repository with this many files of this average size.
+func (b *bench) newRepositoryOf(ctx context.Context, name string, files, size int) (*repository, error) {
+	return b.importRepository(ctx, name, func(w *bufio.Writer) error { return writeFakeCommit(w, files, size) })
+}
+
+// importRepository creates a repository from a git fast-import stream that creates the branch main.
+func (b *bench) importRepository(ctx context.Context, name string, write func(*bufio.Writer) error) (*repository, error) {
+	dir := filepath.Join(b.root, name)
+	if _, _, err := b.git(ctx, b.root, "init", "--quiet", "--template=", "--initial-branch=main", dir); err != nil {
 		return nil, err
 	}
+	stream, end := io.Pipe()
+	go func() {
+		buffered := bufio.NewWriterSize(end, 1<<20)
+		end.CloseWithError(errors.Join(write(buffered), buffered.Flush()))
+	}()
 	// Undeltified objects in one pack are the cheapest for git to check out. fast-import's own deltas are worse than
 	// those of a clone and would flatter git-agency.
-	imports := command{argv: []string{"git", "fast-import", "--quiet", "--depth=0"}, dir: r.dir, stdin: fastImportStream(files)}
-	if _, _, err := b.run(ctx, imports); err != nil {
-		return nil, err
-	}
-	if _, _, err := b.git(ctx, r.dir, "reset", "--quiet", "--hard", "main"); err != nil {
-		return nil, err
-	}
-	head, _, err := b.git(ctx, r.dir, "rev-parse", "HEAD")
+	imports := command{argv: []string{"git", "fast-import", "--quiet", "--depth=0"}, dir: dir, stdin: stream}
+	_, _, err := b.run(ctx, imports)
+	_ = stream.Close() // ends the writer if git has failed
 	if err != nil {
 		return nil, err
 	}
-	r.base = strings.TrimSpace(head)
-	_, _, err = b.agency(ctx, r.dir, "worktree", "create", worktreeName)
-	return r, err
+	if _, _, err := b.git(ctx, dir, "reset", "--quiet", "--hard", "main"); err != nil {
+		return nil, err
+	}
+	return b.openRepository(ctx, dir)
+}
+
+// openRepository creates the integration worktree of an existing repository.
+func (b *bench) openRepository(ctx context.Context, dir string) (*repository, error) {
+	head, _, err := b.git(ctx, dir, "rev-parse", "HEAD")
+	if err != nil {
+		return nil, err
+	}
+	_, _, err = b.agency(ctx, dir, "worktree", "create", worktreeName)
+	return &repository{b: b, dir: dir, base: strings.TrimSpace(head)}, err
 }
 
 // addWorktree creates a worktree with git.
@@ -90,7 +117,12 @@ func (r *repository) describeFailures() string {
 
 // startSandbox starts a sandbox with git-agency.
 func (r *repository) startSandbox(ctx context.Context) (time.Duration, error) {
-	id, took, err := r.b.agency(ctx, r.dir, "start", worktreeName)
+	return r.startWith(ctx)
+}
+
+// startWith is startSandbox with options.
+func (r *repository) startWith(ctx context.Context, options ...string) (time.Duration, error) {
+	id, took, err := r.b.agency(ctx, r.dir, append([]string{"start", worktreeName}, options...)...)
 	if err != nil {
 		return 0, err
 	}
@@ -189,22 +221,21 @@ func (r *repository) sandboxPath(ctx context.Context, id string) (string, error)
 	return strings.TrimSpace(tree), err
 }
 
-// fastImportStream returns a git fast-import stream of one commit with this many files, five to a directory. It is
-// the same every time.
-func fastImportStream(files int) *bytes.Buffer {
+// tinyFile is the average size of files whose number matters, and not their content.
+const tinyFile = 100
+
+// writeFakeCommit writes a git fast-import stream of one commit with this many files, five to a directory. It is the
+// same every time.
+func writeFakeCommit(w *bufio.Writer, files, size int) error {
 	random := rand.New(rand.NewPCG(1, 1))
-	var stream bytes.Buffer
-	least := 4_000
-	if files > 10_000 { // large trees get small files: there the number of files matters
-		least = 40
-	}
-	stream.WriteString("commit refs/heads/main\ncommitter bench <bench@localhost> 1700000000 +0000\ndata 6\nbench\n\n")
+	least := 2 * size / 5
+	fmt.Fprint(w, "commit refs/heads/main\ncommitter bench <bench@localhost> 1700000000 +0000\ndata 6\nbench\n\n")
 	for i := range files {
 		text := fakeSource(random, least+random.IntN(3*least))
 		dir := i / 5
-		fmt.Fprintf(&stream, "M 100644 inline src/group%02d/part%02d/file%d.go\ndata %d\n%s\n", dir/40, dir%40, i%5, len(text), text)
+		fmt.Fprintf(w, "M 100644 inline src/group%02d/part%02d/file%d.go\ndata %d\n%s\n", dir/40, dir%40, i%5, len(text), text)
 	}
-	return &stream
+	return nil // the writer keeps its first error for Flush
 }
 
 var (
