@@ -32,12 +32,20 @@ func (l *HeldLock) Release(file *os.File) {
 	l.Close()
 }
 
-// Retake takes the lock again, if it was released.
+// Retake takes the lock again, if it was released. It waits longer than the user wanted to wait for the lock if that is very
+// short: giving up now would undo work that is already done.
 func (l *HeldLock) Retake(ctx context.Context) error {
 	if l.unlock != nil {
 		return nil
 	}
-	repo, unlock, err := l.repository.LockWithoutRecovery(ctx)
+	timeout, err := l.repository.Settings.LockTimeout()
+	if err != nil {
+		return err
+	}
+	if timeout >= 0 {
+		timeout = max(timeout, l.repository.Opts.RelockTimeout)
+	}
+	repo, unlock, err := l.repository.LockWithTimeout(ctx, timeout)
 	if err != nil {
 		return err
 	}

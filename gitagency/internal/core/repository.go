@@ -58,6 +58,8 @@ type Options struct {
 	Now   func() time.Time
 	Rand  io.Reader
 	Fault func(ctx context.Context, point string) error // called at "<verb>/<step>:before" and ":after"
+
+	RelockTimeout time.Duration // shortest wait for a lock that was released meanwhile; default: 30 seconds
 }
 
 // Repository is an open repository together with its records.
@@ -169,6 +171,9 @@ func (o Options) WithDefaults() (Options, error) {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.RelockTimeout == 0 {
+		o.RelockTimeout = 30 * time.Second
 	}
 	return o, nil
 }

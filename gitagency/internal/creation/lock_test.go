@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/coretest"
@@ -15,11 +16,11 @@ import (
 )
 
 // whileFilling makes a repository in which the first start calls do while it writes the files of the sandbox. Other commands
-// have another *core.Repository. A child that another goroutine has just forked can hold any lock for a moment.
+// have another *core.Repository. A child that another test has just forked can hold any lock for a moment.
 func whileFilling(t *testing.T, lockTimeout string, do func(other *core.Repository) error) (r, other *core.Repository) {
 	t.Helper()
 	done := false
-	r, _ = coretest.Open(t, core.Options{Fault: func(_ context.Context, point string) error {
+	r, _ = coretest.Open(t, core.Options{RelockTimeout: time.Millisecond, Fault: func(_ context.Context, point string) error {
 		if point != "start/checkout:before" || done {
 			return nil
 		}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -203,16 +204,28 @@ func RemoveAtomically(path string) error {
 	return RemoveTree(temp)
 }
 
-// Sync fsyncs files and directories: the contents of the former, the names in the latter.
+// Sync fsyncs files and directories: the contents of the former, the names in the latter. It does so at once: a file system
+// with a journal then writes that once for all of them.
 func Sync(paths ...string) error {
-	for _, p := range paths {
-		f, err := os.Open(p)
-		if err != nil {
-			return fmt.Errorf("sync: %w", err)
-		}
-		if err := errors.Join(f.Sync(), f.Close()); err != nil {
-			return fmt.Errorf("sync %s: %w", p, err)
-		}
+	if len(paths) == 1 {
+		return syncPath(paths[0])
+	}
+	errs := make([]error, len(paths))
+	var group sync.WaitGroup
+	for i, p := range paths {
+		group.Go(func() { errs[i] = syncPath(p) })
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}
+
+func syncPath(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("sync: %w", err)
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("sync %s: %w", path, err)
 	}
 	return nil
 }
