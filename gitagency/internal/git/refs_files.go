@@ -202,3 +202,14 @@ func (r *Repo) LastNumberedRef(prefix string) (last int, ok bool) {
 	}
 	return last, last > 0
 }
+
+// HasReplaceRefs reports whether git shows other objects in place of some: refs/replace is not empty, or that cannot be read.
+func (r *Repo) HasReplaceRefs() bool {
+	const prefix = "refs/replace/"
+	loose, err := os.ReadDir(filepath.Join(r.CommonDir, prefix))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) || len(loose) > 0 {
+		return true
+	}
+	packed, err := durable.ReadFile(filepath.Join(r.CommonDir, "packed-refs"), MaxPackedRefs)
+	return err != nil && !errors.Is(err, fs.ErrNotExist) || bytes.Contains(packed, []byte(" "+prefix))
+}

@@ -67,7 +67,7 @@ func checkNotFull(tree string) error {
 // of the commit unless an attribute says otherwise.
 func isPlain(r *git.Repo) bool {
 	return !r.ConfigVariesByWorktree() && !r.ConfigBool("core.sparsecheckout", false) && !r.ConfigBool("core.ignorecase", false) &&
-		!convertsLineEndings(r) && r.Config.Value("attr.tree") == ""
+		!convertsLineEndings(r) && r.Config.Value("attr.tree") == "" && !r.HasReplaceRefs()
 }
 
 // copyUnchanged copies what the commit and the source have in common, and writes an index of the copies. It reports whether
@@ -107,7 +107,7 @@ func copyUnchanged(ctx context.Context, r *git.Repo, req Request) (complete bool
 	return complete, os.WriteFile(filepath.Join(r.AdminDir(req.Worktree.Name), "index"), data, 0o666)
 }
 
-// hasPlainIndex reports whether git writes an index of the default format.
+// hasPlainIndex reports whether git writes an index of the default format and permissions.
 func hasPlainIndex(r *git.Repo) bool {
 	return !slices.ContainsFunc(config.IndexKeys, func(key string) bool { _, set := r.Config.Last(key); return set })
 }

@@ -50,8 +50,8 @@ func IsWantedKey(key string) bool {
 	})
 }
 
-// IndexKeys are the settings that change the format in which git writes an index.
-var IndexKeys = []string{"core.splitindex", "core.untrackedcache", "feature.manyfiles", "index.skiphash", "index.sparse", "index.version"}
+// IndexKeys are the settings that change the format or the permissions with which git writes an index.
+var IndexKeys = []string{"core.sharedrepository", "core.splitindex", "core.untrackedcache", "feature.manyfiles", "index.skiphash", "index.sparse", "index.version"}
 
 // mergeKeys are the settings that influence the result of a merge.
 var mergeKeys = []string{"merge.directoryrenames", "merge.renamelimit", "merge.renames", "merge.renormalize", "diff.renamelimit", "diff.renames"}
