@@ -11,6 +11,9 @@ import (
 // BranchNamespace is the prefix of all branches of git-agency.
 const BranchNamespace = "agency"
 
+// AgencyHeads starts the refs of all branches of git-agency.
+const AgencyHeads = HeadsPrefix + BranchNamespace + "/"
+
 // HeadsPrefix is the prefix of full names of branches.
 const HeadsPrefix = "refs/heads/"
 
@@ -20,7 +23,7 @@ func worktreeRef(name, id string) string {
 }
 
 // SandboxRef returns the branch of a sandbox.
-func SandboxRef(id string) string { return HeadsPrefix + BranchNamespace + "/sandbox-" + id }
+func SandboxRef(id string) string { return AgencyHeads + "sandbox-" + id }
 
 // isSandboxRef reports whether a ref has the form of the branch of a sandbox.
 func isSandboxRef(ref string) bool {

@@ -120,7 +120,7 @@ func (r *Repository) undoWorktreeCreation(ctx context.Context, repo *git.Repo, i
 			return &fault.BrokenError{Kind: "worktree", ID: id, Reason: string(store.Incomplete), Detail: "its intent.json names the branch of worktree " + e.ID}
 		}
 	}
-	name := strings.TrimSuffix(strings.TrimPrefix(intent.Branch, HeadsPrefix+BranchNamespace+"/"), "-"+ids.Suffix(id))
+	name := strings.TrimSuffix(strings.TrimPrefix(intent.Branch, AgencyHeads), "-"+ids.Suffix(id))
 	if CheckWorktreeName(name) != nil || intent.Branch != worktreeRef(name, id) {
 		return &fault.BrokenError{Kind: "worktree", ID: id, Reason: string(store.Incomplete), Detail: "its intent.json names the branch " + intent.Branch + ", which is not its own"}
 	}

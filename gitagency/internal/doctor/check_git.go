@@ -189,7 +189,7 @@ func (x *checkRun) checkUnrecorded(ctx context.Context) error {
 			x.addFinding(f, nil)
 		}
 	}
-	refs, err := x.repo.Refs(ctx, core.HeadsPrefix+core.BranchNamespace+"/sandbox-*")
+	refs, err := x.repo.Refs(ctx, core.AgencyHeads+"sandbox-*")
 	if err != nil {
 		return err
 	}

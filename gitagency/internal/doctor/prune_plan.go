@@ -46,7 +46,7 @@ const reasonChangedAfterEnd = "its sandbox was changed after it ended"
 func (p *prunePlan) planAll(ctx context.Context) error {
 	var err error
 	p.hasRecords, p.moved = p.r.Store.HasRepo(p.r.ID), p.r.CheckNotMoved()
-	if err := p.listRefs(ctx, core.HeadsPrefix+core.BranchNamespace+"/"); err != nil {
+	if err := p.listRefs(ctx, core.AgencyHeads); err != nil {
 		return err
 	}
 	if p.registered, err = worktree.RegisteredTrees(p.repo); err != nil {

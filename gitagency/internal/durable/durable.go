@@ -40,9 +40,10 @@ func ReadFile(path string, limit int64) ([]byte, error) {
 	return data, err
 }
 
-// ReadFileTime is ReadFile that also returns the mtime of the file, from before it was read.
-func ReadFileTime(path string, limit int64) ([]byte, time.Time, error) {
-	return readFile(unix.AT_FDCWD, path, 0, limit)
+// ReadFileTime is ReadFile for a path relative to an open directory that also returns the mtime of the file, from before it
+// was read.
+func ReadFileTime(dir int, path string, limit int64) ([]byte, time.Time, error) {
+	return readFile(dir, path, 0, limit)
 }
 
 // ReadFileIn is ReadFile for a path relative to an open directory, which the kernel finds faster than an absolute one. A

@@ -59,39 +59,61 @@ func (r *Repo) readRefFiles(prefixes []string) (_ map[string]string, ok bool) {
 	return refs, true
 }
 
-// RefFiles reads loose refs and HEADs of worktrees relative to an open directory, the common directory: a listing reads those
-// of a thousand worktrees, and resolving an absolute path takes longer than reading the file.
-type RefFiles struct{ dir *os.File }
+// RefFiles reads loose refs and files of worktree entries relative to open directories: a listing reads those of a thousand
+// worktrees, and the kernel takes most of the time to resolve the other components of an absolute path.
+type RefFiles struct {
+	Worktrees *os.File // directory of the worktree entries; nil if there is none
 
-// OpenRefFiles opens the common directory. The caller closes it.
-func (r *Repo) OpenRefFiles() (RefFiles, error) {
-	dir, err := os.Open(r.CommonDir)
-	return RefFiles{dir}, err
+	prefix string   // of the refs
+	refs   *os.File // directory of the refs; nil if there is none
 }
 
-// Close closes the directory.
-func (f RefFiles) Close() error { return f.dir.Close() }
+// OpenRefFiles opens the directory of the loose refs with a prefix, which ends with a slash, and that of the worktree entries.
+// The caller closes them.
+func (r *Repo) OpenRefFiles(prefix string) (RefFiles, error) {
+	f := RefFiles{prefix: prefix}
+	var refsErr, worktreesErr error
+	f.refs, refsErr = os.Open(filepath.Join(r.CommonDir, filepath.FromSlash(prefix)))
+	f.Worktrees, worktreesErr = os.Open(r.AdminDir(""))
+	for _, err := range []error{refsErr, worktreesErr} {
+		if err != nil && !IsNotExist(err) { // with reftable, refs/heads is a file
+			return RefFiles{}, errors.Join(err, f.Close())
+		}
+	}
+	return f, nil
+}
 
-// LooseRef is Repo.ReadLooseRef.
-func (f RefFiles) LooseRef(ref string) string { return readLooseRef(int(f.dir.Fd()), ref, ref) }
+// Close closes the directories.
+func (f RefFiles) Close() error {
+	var errs []error
+	for _, dir := range []*os.File{f.refs, f.Worktrees} {
+		if dir != nil {
+			errs = append(errs, dir.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// LooseRef is Repo.ReadLooseRef for a ref without its prefix.
+func (f RefFiles) LooseRef(name string) string {
+	return readLooseRef(int(f.refs.Fd()), name, f.prefix+name)
+}
 
 // Head reads HEAD of a worktree.
 func (f RefFiles) Head(worktree string) (Head, error) {
-	data, err := durable.ReadFileIn(int(f.dir.Fd()), headPath(worktree), maxSmallFile)
+	data, err := durable.ReadFileIn(int(f.Worktrees.Fd()), worktree+"/HEAD", maxSmallFile)
 	return ParseHead(data), err
 }
 
-// RefVersion returns the version of the file of a loose ref.
-func (f RefFiles) RefVersion(ref string, now time.Time) durable.FileVersion {
-	return durable.VersionIn(int(f.dir.Fd()), ref, now)
+// RefVersion returns the version of the file of a loose ref without its prefix.
+func (f RefFiles) RefVersion(name string, now time.Time) durable.FileVersion {
+	return durable.VersionIn(int(f.refs.Fd()), name, now)
 }
 
 // HeadVersion returns the version of HEAD of a worktree.
 func (f RefFiles) HeadVersion(worktree string, now time.Time) durable.FileVersion {
-	return durable.VersionIn(int(f.dir.Fd()), headPath(worktree), now)
+	return durable.VersionIn(int(f.Worktrees.Fd()), worktree+"/HEAD", now)
 }
-
-func headPath(worktree string) string { return "worktrees/" + worktree + "/HEAD" }
 
 // keepsRefsInFiles reports whether refs are certainly files, and not in a reftable. Version 1 of the format only means that
 // there are extensions, such as extensions.worktreeConfig.

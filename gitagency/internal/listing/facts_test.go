@@ -54,7 +54,10 @@ func TestReadTipsSeesEveryChange(t *testing.T) {
 				inv := []core.Invocation{list(l)}
 				sandboxes := findSandboxes(l.Repo, inv)
 				load := func() (*facts, error) { return &facts{old: old, used: newFactCache()}, nil }
-				f, err := readTips(t.Context(), l.Repo, load, sandboxes, time.Now().Add(time.Hour))
+				files, err := l.Repo.Git.OpenRefFiles(core.AgencyHeads)
+				must(t, err)
+				defer files.Close()
+				f, err := readTips(t.Context(), l.Repo, files, load, sandboxes, time.Now().Add(time.Hour))
 				must(t, err)
 				return f, sandboxes[0]
 			}

@@ -61,7 +61,12 @@ func fill(ctx context.Context, r *core.Repository, invocations []core.Invocation
 	running := proc.Async(func() (map[string]time.Time, error) { return proc.RunningTasks(), nil })
 	load := proc.Async(func() (*facts, error) { return loadFacts(r), nil })
 	sandboxes := findSandboxes(r, invocations)
-	facts, err := readTips(ctx, r, load, sandboxes, time.Now())
+	files, err := r.Git.OpenRefFiles(core.AgencyHeads)
+	if err != nil {
+		return nil, err
+	}
+	defer files.Close() // only reading
+	facts, err := readTips(ctx, r, files, load, sandboxes, time.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +74,7 @@ func fill(ctx context.Context, r *core.Repository, invocations []core.Invocation
 	if err := readHeadTrees(ctx, r, facts, sandboxes); err != nil {
 		return nil, err
 	}
-	countDirty(ctx, r, sandboxes)
+	countDirty(ctx, r, files, sandboxes)
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
@@ -105,14 +110,10 @@ func findSandboxes(r *core.Repository, invocations []core.Invocation) []*liveSan
 }
 
 // readTips reads the branches and the HEADs of the sandboxes, from their files where that is possible.
-func readTips(ctx context.Context, r *core.Repository, load func() (*facts, error), sandboxes []*liveSandbox, now time.Time) (_ *facts, err error) {
-	files, err := r.Git.OpenRefFiles()
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, files.Close()) }()
+func readTips(ctx context.Context, r *core.Repository, files git.RefFiles, load func() (*facts, error), sandboxes []*liveSandbox, now time.Time) (*facts, error) {
+	branch := func(s *liveSandbox) string { return s.spec.Branch[len(core.AgencyHeads):] }
 	readVersion := func(s *liveSandbox) tipVersion {
-		return tipVersion{Ref: files.RefVersion(s.spec.Branch, now), Head: files.HeadVersion(s.spec.Name, now)}
+		return tipVersion{Ref: files.RefVersion(branch(s), now), Head: files.HeadVersion(s.spec.Name, now)}
 	}
 	proc.Parallel(sandboxes, func(s *liveSandbox) { s.version = readVersion(s) })
 	facts, err := load()
@@ -127,7 +128,7 @@ func readTips(ctx context.Context, r *core.Repository, load func() (*facts, erro
 		s.head = s.tip
 	}
 	proc.Parallel(unknown, func(s *liveSandbox) {
-		s.tip = files.LooseRef(s.spec.Branch)
+		s.tip = files.LooseRef(branch(s))
 		if head, err := files.Head(s.spec.Name); err == nil && head.Branch == s.spec.Branch && s.tip != "" {
 			s.head = s.tip // reading the ref again would take as long
 			if readVersion(s) != s.version {
@@ -144,7 +145,7 @@ func readTips(ctx context.Context, r *core.Repository, load func() (*facts, erro
 	if !slices.ContainsFunc(sandboxes, func(s *liveSandbox) bool { return s.tip == "" }) {
 		return facts, nil
 	}
-	refs, err := r.Git.Refs(ctx, core.HeadsPrefix+core.BranchNamespace+"/")
+	refs, err := r.Git.Refs(ctx, core.AgencyHeads)
 	if err != nil {
 		return nil, err
 	}
@@ -241,7 +242,7 @@ func readHeadTrees(ctx context.Context, r *core.Repository, facts *facts, sandbo
 }
 
 // countDirty sets Dirty, within the time limit.
-func countDirty(ctx context.Context, r *core.Repository, sandboxes []*liveSandbox) {
+func countDirty(ctx context.Context, r *core.Repository, files git.RefFiles, sandboxes []*liveSandbox) {
 	ctx, stop := context.WithTimeoutCause(ctx, timeLimit, errNoTime)
 	defer stop()
 	mounts := guard.MountsBelow(r.Store.SandboxesDir(r.ID))
@@ -263,7 +264,7 @@ func countDirty(ctx context.Context, r *core.Repository, sandboxes []*liveSandbo
 		}
 		var n int
 		if n, s.err = status.CountChanges(ctx, r.Git, s.spec, status.CountRequest{
-			Head: s.head, HeadTree: s.tree, Clock: clock,
+			Head: s.head, HeadTree: s.tree, Clock: clock, Worktrees: files.Worktrees,
 			Submodules: func() ([]string, error) { return r.ChangedSubmodules(ctx, r.Git, s.spec) },
 		}); s.err == nil {
 			s.inv.Dirty = &n

@@ -18,6 +18,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/index"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"golang.org/x/sys/unix"
 )
 
 // selectEntries separates the entries of an index from conflicting ones, and drops those below Omit.
@@ -141,7 +142,12 @@ func readOutputIndex(p git.RunOptions, name string, format object.Format) (index
 
 // readPlainIndex reads the index of a worktree, and its mtime.
 func readPlainIndex(r *git.Repo, name string, format object.Format) (x index.File, mtime time.Time, err error) {
-	data, mtime, err := durable.ReadFileTime(r.AdminDir(name)+"/index", index.MaxSize)
+	return readIndexIn(unix.AT_FDCWD, r.AdminDir(name)+"/index", format)
+}
+
+// readIndexIn reads an index, whose path is relative to an open directory, and its mtime.
+func readIndexIn(dir int, path string, format object.Format) (x index.File, mtime time.Time, err error) {
+	data, mtime, err := durable.ReadFileTime(dir, path, index.MaxSize)
 	if err != nil {
 		return x, mtime, err
 	}
