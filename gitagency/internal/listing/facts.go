@@ -1,6 +1,9 @@
 package listing
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/git-agency/git-agency/gitagency/internal/cachefile"
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
@@ -17,11 +20,12 @@ type facts struct {
 type factCache struct {
 	Trees map[string]string // trees of commits
 	Ahead map[string]int    // numbers of commits that one commit has and another does not: see aheadKey
-	Tips  map[string]tip    // commits of sandboxes, by id
+	Tips  []tip             // commits of sandboxes, sorted by id
 }
 
 // tip is the commit of the branch of a sandbox, which is also that of its HEAD.
 type tip struct {
+	ID      string
 	Version tipVersion
 	Commit  string
 }
@@ -32,7 +36,7 @@ type tipVersion struct{ Ref, Head durable.FileVersion }
 const factCacheName = "listing" + cachefile.Suffix
 
 func newFactCache() factCache {
-	return factCache{Trees: map[string]string{}, Ahead: map[string]int{}, Tips: map[string]tip{}}
+	return factCache{Trees: map[string]string{}, Ahead: map[string]int{}}
 }
 
 // loadFacts reads the facts of the last run. A file that cannot be read counts as empty.
@@ -65,8 +69,10 @@ func (f *facts) save(r *core.Repository, listed int) {
 	if len(f.old.Trees)+len(f.old.Ahead)+len(f.old.Tips) <= maxOldFacts {
 		addMissing(f.used.Trees, f.old.Trees)
 		addMissing(f.used.Ahead, f.old.Ahead)
-		addMissing(f.used.Tips, f.old.Tips)
+		f.used.Tips = append(f.used.Tips, f.old.Tips...)
 	}
+	slices.SortStableFunc(f.used.Tips, compareIDs) // a new tip before the old one of the same sandbox
+	f.used.Tips = slices.CompactFunc(f.used.Tips, func(a, b tip) bool { return a.ID == b.ID })
 	data, err := cachefile.Encode(f.used)
 	if err == nil {
 		err = r.Store.WriteRadarCache(r.ID, factCacheName, data)
@@ -97,21 +103,23 @@ func addMissing[T any](to, from map[string]T) {
 
 // tip returns the commit of a sandbox whose files have a version; empty if it has to be read.
 func (f *facts) tip(id string, version tipVersion) string {
-	known := f.old.Tips[id]
-	if !version.isKnown() || known.Version != version {
+	i, there := slices.BinarySearchFunc(f.old.Tips, tip{ID: id}, compareIDs)
+	if !there || !version.isKnown() || f.old.Tips[i].Version != version {
 		return ""
 	}
-	f.used.Tips[id] = known
-	return known.Commit
+	f.used.Tips = append(f.used.Tips, f.old.Tips[i])
+	return f.old.Tips[i].Commit
 }
 
 // setTip sets the commit of a sandbox. An unknown version means that it has to be read again.
 func (f *facts) setTip(id string, version tipVersion, commit string) {
 	if version.isKnown() {
-		f.used.Tips[id] = tip{version, commit}
+		f.used.Tips = append(f.used.Tips, tip{id, version, commit})
 		f.newTips++
 	}
 }
+
+func compareIDs(a, b tip) int { return strings.Compare(a.ID, b.ID) }
 
 func (v tipVersion) isKnown() bool { return v.Ref.IsKnown() && v.Head.IsKnown() }
 

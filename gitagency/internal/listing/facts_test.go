@@ -62,7 +62,7 @@ func TestReadTipsSeesEveryChange(t *testing.T) {
 				return f, sandboxes[0]
 			}
 			f, s := read(newFactCache())
-			if want := l.Git("rev-parse", "HEAD"); s.tip != want || s.head != want || f.used.Tips[s.inv.ID].Commit != want || f.newTips != 1 {
+			if want := l.Git("rev-parse", "HEAD"); s.tip != want || s.head != want || f.used.Tips[0].Commit != want || f.newTips != 1 {
 				t.Fatalf("got tip %s, head %s, cached %+v; want %s", s.tip, s.head, f.used.Tips, want)
 			}
 			ref := filepath.Join(l.Repo.CommonDir, s.spec.Branch)

@@ -1,8 +1,6 @@
 package store
 
 import (
-	"reflect"
-
 	"github.com/git-agency/git-agency/gitagency/internal/cachefile"
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
@@ -52,26 +50,11 @@ func (s Store) updateRecordCache(repoID string, cached map[string]*cachedRecord,
 	return s.writeRecordCache(repoID, added)
 }
 
-// writeRecordCache stores the records that do not change by being encoded.
+// writeRecordCache stores records.
 func (s Store) writeRecordCache(repoID string, records []cachedRecord) error {
 	data, err := cachefile.Encode(records)
 	if err != nil {
 		return err
-	}
-	decoded, err := cachefile.Decode[[]cachedRecord](data)
-	if err != nil {
-		return err
-	}
-	var unchanged []cachedRecord
-	for i, r := range records {
-		if reflect.DeepEqual(r, decoded[i]) {
-			unchanged = append(unchanged, r)
-		}
-	}
-	if len(unchanged) < len(records) {
-		if data, err = cachefile.Encode(unchanged); err != nil {
-			return err
-		}
 	}
 	return s.WriteRadarCache(repoID, recordCacheName, data)
 }
