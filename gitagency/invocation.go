@@ -99,7 +99,7 @@ type Run struct {
 }
 
 func newInvocation(i core.Invocation) Invocation {
-	return Invocation{
+	public := Invocation{
 		ID: i.ID, Name: i.Name, WorktreeID: i.WorktreeID, Worktree: i.Worktree, SandboxPath: i.SandboxPath, SandboxBranch: i.SandboxBranch,
 		BaseCommit: i.BaseCommit, IntegrationBranch: i.IntegrationBranch, FromSnapshot: i.FromSnapshot, Verifies: i.Verifies, SyncedCommit: i.SyncedCommit,
 		Runner: i.Runner, Mode: i.Mode, Status: i.Status, Landing: i.Landing, TrashRef: i.TrashRef, TrashArchive: i.TrashArchive, StartedAt: i.StartedAt,
@@ -112,8 +112,12 @@ func newInvocation(i core.Invocation) Invocation {
 		LandedBranch: i.LandedBranch, LandedStrategy: i.LandedStrategy, UnlandedCommit: i.UnlandedCommit, UnlandedAt: i.UnlandedAt,
 		Run: Run(i.Run), State: i.State, ExitCode: i.ExitCode, FinishedAt: i.FinishedAt,
 		Running: i.Running, RunningSince: i.RunningSince, Ahead: i.Ahead, Dirty: i.Dirty,
-		Radar: i.Radar, brokenDetail: i.Entry.Detail, interrupted: i.Entry.Intent != nil,
+		Radar: i.Radar,
 	}
+	if i.Entry != nil {
+		public.brokenDetail, public.interrupted = i.Entry.Detail, i.Entry.Intent != nil
+	}
+	return public
 }
 
 // Err returns a *BrokenError if the invocation is broken, else nil.
@@ -126,7 +130,7 @@ func (i Invocation) Err() error {
 
 // Path returns the path of the sandbox. It fails for an invocation that is broken, landed or discarded.
 func (i Invocation) Path() (string, error) {
-	if !i.Broken && (i.Landing == store.Landed || i.Landing == store.Discarded) {
+	if !i.Broken && store.HasEnded(i.Landing) {
 		return "", &EndedError{ID: i.ID, Landing: i.Landing, Ref: core.TrashRef(i.ID)}
 	}
 	return i.SandboxPath, i.Err()

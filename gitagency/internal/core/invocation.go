@@ -66,7 +66,7 @@ type Invocation struct {
 
 	Radar string `json:"radar,omitempty"` // summary of the radar; set only by radar.Fill
 
-	Entry store.Entry[store.InvocationMeta] `json:"-"`
+	Entry *store.Entry[store.InvocationMeta] `json:"-"` // nil in the zero value; not to be changed, since copies share it
 }
 
 // Err returns a *BrokenError if the invocation is broken, else nil.
@@ -77,9 +77,12 @@ func (i Invocation) Err() error {
 	return &fault.BrokenError{Kind: "invocation", ID: i.ID, Reason: i.BrokenReason, Detail: i.Entry.Detail, Interrupted: i.Entry.Intent != nil}
 }
 
+// HasEnded reports whether the work of the invocation has landed or was discarded.
+func (i Invocation) HasEnded() bool { return store.HasEnded(i.Landing) }
+
 // Path returns the path of the sandbox. It fails for an invocation that is broken, landed or discarded.
 func (i Invocation) Path() (string, error) {
-	if !i.Broken && i.Entry.Record.HasEnded() {
+	if !i.Broken && i.HasEnded() {
 		return "", &fault.EndedError{ID: i.ID, Landing: i.Landing, Ref: TrashRef(i.ID)}
 	}
 	return i.SandboxPath, i.Err()
@@ -123,7 +126,7 @@ func (r *Repository) Invocations(req ListRequest) ([]Invocation, error) {
 			}
 		case only != "" && e.Record.IntegrationWorktreeID != only:
 		default:
-			invocations = append(invocations, InvocationFromEntry(e, worktrees))
+			invocations = append(invocations, newInvocation(e, worktrees))
 		}
 	}
 	if req.OnBroken != nil {
@@ -133,7 +136,7 @@ func (r *Repository) Invocations(req ListRequest) ([]Invocation, error) {
 }
 
 // entries returns the stored entries of all invocations, or of those that have not ended.
-func (r *Repository) entries(all bool) ([]store.Entry[store.InvocationMeta], error) {
+func (r *Repository) entries(all bool) ([]*store.Entry[store.InvocationMeta], error) {
 	loaded, err := r.loadEntries(all)
 	loaded.warn(r)
 	return loaded.entries, err
@@ -141,7 +144,7 @@ func (r *Repository) entries(all bool) ([]store.Entry[store.InvocationMeta], err
 
 // loadedEntries are stored entries, and why their records could not be cached.
 type loadedEntries struct {
-	entries   []store.Entry[store.InvocationMeta]
+	entries   []*store.Entry[store.InvocationMeta]
 	notCached error
 }
 
@@ -154,7 +157,11 @@ func (l loadedEntries) warn(r *Repository) {
 // loadEntries is entries without a warning, so that it can run in the background.
 func (r *Repository) loadEntries(all bool) (loaded loadedEntries, err error) {
 	if all {
-		loaded.entries, err = r.Store.Invocations(r.ID, r.IsLocked)
+		var entries []store.Entry[store.InvocationMeta]
+		entries, err = r.Store.Invocations(r.ID, r.IsLocked)
+		for i := range entries {
+			loaded.entries = append(loaded.entries, &entries[i])
+		}
 	} else {
 		loaded.entries, err = r.Store.LiveInvocations(r.ID, r.IsLocked, func(err error) { loaded.notCached = err })
 	}
@@ -177,12 +184,17 @@ func (r *Repository) worktreeRecords() (map[string]store.WorktreeMeta, error) {
 // InvocationFromEntry converts the stored entry of an invocation. worktrees maps ids of worktrees to their records; a
 // worktree that it lacks leaves the fields empty that come from its record.
 func InvocationFromEntry(e store.Entry[store.InvocationMeta], worktrees map[string]store.WorktreeMeta) Invocation {
-	m := e.Record
+	return newInvocation(&e, worktrees)
+}
+
+// newInvocation is InvocationFromEntry without a copy of the entry.
+func newInvocation(e *store.Entry[store.InvocationMeta], worktrees map[string]store.WorktreeMeta) Invocation {
+	m := &e.Record
 	wt := worktrees[m.IntegrationWorktreeID]
 	run, status := newRun(e)
 	i := Invocation{
 		ID: e.ID, Name: m.InvocationName, WorktreeID: m.IntegrationWorktreeID, Worktree: wt.Name,
-		IntegrationBranch: IntegrationBranch(m, wt),
+		IntegrationBranch: IntegrationBranch(*m, wt),
 		SandboxPath:       e.TreePath, SandboxBranch: m.SandboxBranch, BaseCommit: m.BaseCommit, FromSnapshot: m.FromSnapshot, Verifies: m.VerifiesInvocation, SyncedCommit: m.SyncedCommit, Runner: m.Runner, Mode: m.Mode,
 		Status: status, Run: run, Landing: m.Landing, StartedAt: m.StartedAt, Primitives: m.Primitives, Limits: m.Limits, AllowedRead: m.Grants().Read, AllowedWrite: m.Grants().Write,
 		Broken: e.Defect != store.NoDefect, BrokenReason: string(e.Defect), Entry: e,

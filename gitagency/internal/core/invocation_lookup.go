@@ -128,7 +128,7 @@ func (r *Repository) liveInvocation(query string, age int) (Invocation, error) {
 	if len(live) <= age {
 		return Invocation{}, &fault.NotFoundError{Kind: "invocation", Query: query}
 	}
-	slices.SortStableFunc(live, func(a, b store.Entry[store.InvocationMeta]) int { return store.CompareStart(b, a) })
+	slices.SortStableFunc(live, func(a, b store.Entry[store.InvocationMeta]) int { return store.CompareStart(&b, &a) })
 	return r.invocationFromEntry(live[age]), nil
 }
 

@@ -35,7 +35,7 @@ const killedReason = "its end was not recorded: the process that supervised it w
 // newRun returns the runs in a record, and their status. A record says "running" as long as no process has corrected it,
 // so that is checked here: a run whose process is gone has failed, unless its agent has asked a question, which is in the
 // record or still in the mailbox.
-func newRun(e store.Entry[store.InvocationMeta]) (run Run, status string) {
+func newRun(e *store.Entry[store.InvocationMeta]) (run Run, status string) {
 	m := &e.Record
 	run = Run{
 		Task: m.Task, SessionID: m.SessionID, RunStartedAt: TimeOrZero(m.RunStartedAt), Runs: m.Runs, PID: m.PID, StatusReason: m.StatusReason,
@@ -57,7 +57,7 @@ func newRun(e store.Entry[store.InvocationMeta]) (run Run, status string) {
 }
 
 // mailboxOf returns the mailbox of an invocation, as package sandbox does.
-func mailboxOf(e store.Entry[store.InvocationMeta]) string {
+func mailboxOf(e *store.Entry[store.InvocationMeta]) string {
 	if e.Record.Primitives.Isolation == settings.IsolationOS {
 		return store.MailboxOf(e.TreePath)
 	}

@@ -27,7 +27,7 @@ func TestStatusOfRunsIsReconciled(t *testing.T) {
 		"ended":             {store.InvocationMeta{Status: store.StatusBlocked}, "blocked"},
 		"never run":         {store.InvocationMeta{Status: store.StatusStarting}, "starting"},
 	} {
-		run, status := newRun(store.Entry[store.InvocationMeta]{Record: c.m})
+		run, status := newRun(&store.Entry[store.InvocationMeta]{Record: c.m})
 		if status != c.want || (run.StatusReason == killedReason) != (run.PID == 0 && c.m.Status == store.StatusRunning) || (run.PID != 0) != (c.want == "running") || (run.Question != "") != (c.m.Question != nil) {
 			t.Errorf("%s: got %s, %q, pid %d; want %s", name, status, run.StatusReason, run.PID, c.want)
 		}

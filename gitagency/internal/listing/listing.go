@@ -86,7 +86,7 @@ func fill(ctx context.Context, r *core.Repository, invocations []core.Invocation
 		if inv.IsSupervised() {
 			inv.Running, inv.RunningSince = true, inv.RunStartedAt
 		}
-		if since, is := tasks[records+inv.ID]; is && !inv.Broken && !inv.Entry.Record.HasEnded() {
+		if since, is := tasks[records+inv.ID]; is && !inv.Broken && !inv.HasEnded() {
 			inv.Running, inv.RunningSince = true, since.UTC().Truncate(time.Second)
 		}
 		inv.SetState()
@@ -99,7 +99,7 @@ func findSandboxes(r *core.Repository, invocations []core.Invocation) []*liveSan
 	var sandboxes []*liveSandbox
 	for i := range invocations {
 		inv := &invocations[i]
-		if inv.Broken || inv.Entry.Record.HasEnded() || !inv.Entry.HasTree {
+		if inv.Broken || inv.HasEnded() || !inv.Entry.HasTree {
 			continue
 		}
 		// The configuration of the repository is not trusted: whether it may be would have to be asked for every sandbox.

@@ -210,7 +210,7 @@ func (s *forecast) saveFacts() error {
 func pruneCache(r *core.Repository, wt core.Worktree, forecasts []*forecast, invocations []core.Invocation) error {
 	live := map[string]bool{}
 	for _, inv := range invocations {
-		live[statCacheName(inv.ID)] = inv.Broken || !inv.Entry.Record.HasEnded()
+		live[statCacheName(inv.ID)] = inv.Broken || !inv.HasEnded()
 	}
 	for _, f := range forecasts {
 		live[f.cacheName] = true

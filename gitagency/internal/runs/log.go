@@ -212,7 +212,7 @@ func sandboxTip(ctx context.Context, r *core.Repository, inv core.Invocation) (s
 	if inv.LandedTip != "" {
 		return inv.LandedTip, nil
 	}
-	if !inv.Entry.Record.HasEnded() {
+	if !inv.HasEnded() {
 		return r.Git.Tip(ctx, core.SandboxRef(inv.ID))
 	}
 	kept, err := r.Git.Tip(ctx, core.TrashRef(inv.ID))

@@ -52,7 +52,7 @@ func TestAllowCommand(t *testing.T) {
 		{"os", "hosts:", "b.example", ""},
 	} {
 		inv := core.Invocation{Worktree: "wt", Primitives: store.Primitives{Isolation: tt.isolation, Outputs: tt.outputs}}
-		inv.Entry.Record.Landing = store.Discarded
+		inv.Landing = store.Discarded
 		if tt.isolation == "os" && settings.DefaultPrimitives().Isolation != "os" {
 			continue // --isolation os is not the default on this system, so the command would name it
 		}

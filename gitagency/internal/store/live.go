@@ -12,11 +12,11 @@ import (
 
 // LiveInvocations is Invocations without those that have ended; defective ones are included. A cache that cannot be written
 // is passed to warn, since only the time of the next call depends on it.
-func (s Store) LiveInvocations(repoID string, busy func() bool, warn func(error)) ([]Entry[InvocationMeta], error) {
+func (s Store) LiveInvocations(repoID string, busy func() bool, warn func(error)) ([]*Entry[InvocationMeta], error) {
 	return s.liveInvocations(repoID, busy, time.Now(), warn)
 }
 
-func (s Store) liveInvocations(repoID string, busy func() bool, now time.Time, warn func(error)) ([]Entry[InvocationMeta], error) {
+func (s Store) liveInvocations(repoID string, busy func() bool, now time.Time, warn func(error)) ([]*Entry[InvocationMeta], error) {
 	cache := make(chan map[string]*cachedRecord, 1)
 	go func() { cache <- s.readRecordCache(repoID) }()
 	trees, err := listIDs(s.SandboxDir(repoID, ""), "")
@@ -47,24 +47,19 @@ func (s Store) liveInvocations(repoID string, busy func() bool, now time.Time, w
 			found = append(found, it)
 		}
 	}
-	entries := inParallel(found, func(it liveItem) Entry[InvocationMeta] {
-		if it.known != nil {
-			if e, usual := dirs.liveEntry(it.known); usual {
-				return e
-			}
+	entries := inParallel(found, func(it liveItem) *Entry[InvocationMeta] {
+		if it.known != nil && dirs.completeEntry(it.known) {
+			return &it.known.Entry
 		}
-		return s.Invocation(repoID, it.id, busy)
+		e := s.Invocation(repoID, it.id, busy)
+		return &e
 	})
 	var uncached []cachedRecord
 	live := entries[:0]
 	for i, e := range entries {
 		ended := e.Defect == NoDefect && e.Record.HasEnded()
 		if it := found[i]; it.known == nil && e.Defect == NoDefect && it.version.IsKnown() && dirs.recordVersion(it.id, now) == it.version {
-			c := cachedRecord{ID: it.id, Version: it.version, Ended: ended}
-			if !ended {
-				c.Record = e.Record
-			}
-			uncached = append(uncached, c)
+			uncached = append(uncached, newCachedRecord(e, it.version))
 		}
 		if !ended && !e.BeingCreated {
 			live = append(live, e)
@@ -113,17 +108,18 @@ func (d openDirs) recordVersion(id string, now time.Time) durable.FileVersion {
 	return durable.VersionIn(int(d.records.Fd()), id+"/meta.json", now)
 }
 
-// liveEntry is Store.Invocation for an invocation whose record is known. It is not usual, and has to be read by that, unless
-// it has not ended and its tree is where it should be.
-func (d openDirs) liveEntry(known *cachedRecord) (e Entry[InvocationMeta], usual bool) {
-	tree := d.sandboxesPath + "/" + known.ID + "/tree"
-	if known.Ended || d.sandboxes == nil || known.Record.SandboxPath != tree {
-		return e, false
+// completeEntry makes of the cached part of an entry what Store.Invocation returns. It is not done, and the entry has to be
+// read by that, unless the invocation has not ended and its tree is where it should be.
+func (d openDirs) completeEntry(known *cachedRecord) (done bool) {
+	e := &known.Entry
+	if known.Ended || d.sandboxes == nil || e.Record.SandboxPath != d.sandboxesPath+"/"+e.ID+"/tree" {
+		return false
 	}
 	var st unix.Stat_t
-	err := unix.Fstatat(int(d.sandboxes.Fd()), known.ID+"/tree", &st, unix.AT_SYMLINK_NOFOLLOW)
+	err := unix.Fstatat(int(d.sandboxes.Fd()), e.ID+"/tree", &st, unix.AT_SYMLINK_NOFOLLOW)
 	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		return e, false
+		return false
 	}
-	return Entry[InvocationMeta]{ID: known.ID, Record: known.Record, TreePath: known.Record.SandboxPath, HasTree: true}, true
+	e.TreePath, e.HasTree = e.Record.SandboxPath, true
+	return true
 }

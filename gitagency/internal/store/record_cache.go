@@ -8,10 +8,17 @@ import (
 // cachedRecord is what the cache has of an invocation. Decoding a thousand records from JSON takes longer than all the rest of
 // a listing. Of an invocation that has ended and has no tree, a listing of the others need not know the record.
 type cachedRecord struct {
-	ID      string
-	Version durable.FileVersion // of the file that Record was read from
+	Version durable.FileVersion // of the file that the record was read from
 	Ended   bool
-	Record  InvocationMeta // zero if Ended
+	Entry   Entry[InvocationMeta] // only ID and Record in the file, and without the record if Ended; see completeEntry
+}
+
+func newCachedRecord(e *Entry[InvocationMeta], version durable.FileVersion) cachedRecord {
+	c := cachedRecord{Version: version, Ended: e.Record.HasEnded(), Entry: Entry[InvocationMeta]{ID: e.ID}}
+	if !c.Ended {
+		c.Entry.Record = e.Record
+	}
+	return c
 }
 
 const (
@@ -34,7 +41,7 @@ func (s Store) readRecordCache(repoID string) map[string]*cachedRecord {
 	}
 	cached := make(map[string]*cachedRecord, len(records))
 	for i := range records {
-		cached[records[i].ID] = &records[i]
+		cached[records[i].Entry.ID] = &records[i]
 	}
 	return cached
 }
@@ -44,6 +51,7 @@ func (s Store) readRecordCache(repoID string) map[string]*cachedRecord {
 func (s Store) updateRecordCache(repoID string, cached map[string]*cachedRecord, names []string, versions []durable.FileVersion, added []cachedRecord) error {
 	for i, id := range names {
 		if known := cached[id]; known != nil && known.Version == versions[i] {
+			known.Entry = Entry[InvocationMeta]{ID: id, Record: known.Entry.Record}
 			added = append(added, *known)
 		}
 	}

@@ -73,13 +73,13 @@ func TestLiveInvocationsReadNoCachedRecord(t *testing.T) {
 	t.Parallel()
 	s, live := newEndedStore(t)
 	broken := live[1]
-	must(t, s.writeRecordCache(repoID, []cachedRecord{{ID: broken, Version: versionOf(s, broken), Ended: true}}))
+	must(t, s.writeRecordCache(repoID, []cachedRecord{{Version: versionOf(s, broken), Ended: true, Entry: Entry[InvocationMeta]{ID: broken}}}))
 	requireLive(t, s, time.Now().Add(2*time.Hour), live[0])
 
 	m := meta(s, broken)
 	m.InvocationName = "cached"
 	must(t, os.MkdirAll(s.SandboxTreePath(repoID, broken), 0o755))
-	must(t, s.writeRecordCache(repoID, []cachedRecord{{ID: broken, Version: versionOf(s, broken), Record: m}}))
+	must(t, s.writeRecordCache(repoID, []cachedRecord{{Version: versionOf(s, broken), Entry: Entry[InvocationMeta]{ID: broken, Record: m}}}))
 	entries, err := s.liveInvocations(repoID, nil, later(), func(err error) { t.Error(err) })
 	must(t, err)
 	if e := entryOf(t, entries, broken); e.Defect != NoDefect || e.Record.InvocationName != "cached" {
@@ -87,7 +87,7 @@ func TestLiveInvocationsReadNoCachedRecord(t *testing.T) {
 	}
 }
 
-func entryOf(t *testing.T, entries []Entry[InvocationMeta], id string) Entry[InvocationMeta] {
+func entryOf(t *testing.T, entries []*Entry[InvocationMeta], id string) *Entry[InvocationMeta] {
 	t.Helper()
 	for _, e := range entries {
 		if e.ID == id {
@@ -95,7 +95,7 @@ func entryOf(t *testing.T, entries []Entry[InvocationMeta], id string) Entry[Inv
 		}
 	}
 	t.Fatalf("%s is not listed", id)
-	return Entry[InvocationMeta]{}
+	return nil
 }
 
 // newLiveStore returns a store with as many live invocations as are cached.
@@ -151,7 +151,7 @@ func TestLiveInvocationsSeeEveryChangeOfLiveInvocation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newLiveStore(t)
-			list := func() []Entry[InvocationMeta] {
+			list := func() []*Entry[InvocationMeta] {
 				entries, err := s.liveInvocations(repoID, nil, later(), func(err error) { t.Error(err) })
 				must(t, err)
 				return entries
@@ -179,14 +179,14 @@ func TestLiveInvocationsSeeEveryChangeOfLiveInvocation(t *testing.T) {
 func TestRecordCachePreservesRecords(t *testing.T) {
 	t.Parallel()
 	s := newLiveStore(t)
-	full := cachedRecord{ID: id(3), Version: versionOf(s, id(3))}
-	fill(reflect.ValueOf(&full.Record).Elem())
-	empty := cachedRecord{ID: id(4), Version: versionOf(s, id(4)), Record: meta(s, id(4))}
-	empty.Record.Warnings, empty.Record.Allowed = []string{}, &Allowed{} // which are not nil
+	full := cachedRecord{Version: versionOf(s, id(3)), Entry: Entry[InvocationMeta]{ID: id(3)}}
+	fill(reflect.ValueOf(&full.Entry.Record).Elem())
+	empty := cachedRecord{Version: versionOf(s, id(4)), Entry: Entry[InvocationMeta]{ID: id(4), Record: meta(s, id(4))}}
+	empty.Entry.Record.Warnings, empty.Entry.Record.Allowed = []string{}, &Allowed{} // which are not nil
 	must(t, s.writeRecordCache(repoID, []cachedRecord{full, empty}))
 	cached := s.readRecordCache(repoID)
 	for _, want := range []cachedRecord{full, empty} {
-		if got := cached[want.ID]; got == nil || !reflect.DeepEqual(*got, want) {
+		if got := cached[want.Entry.ID]; got == nil || !reflect.DeepEqual(*got, want) {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 	}

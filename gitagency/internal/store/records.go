@@ -47,7 +47,10 @@ type InvocationMeta struct {
 }
 
 // HasEnded reports whether the work of an invocation has landed or was discarded.
-func (m InvocationMeta) HasEnded() bool { return m.Landing == Landed || m.Landing == Discarded }
+func (m InvocationMeta) HasEnded() bool { return HasEnded(m.Landing) }
+
+// HasEnded reports whether the state of an invocation is final.
+func HasEnded(landing string) bool { return landing == Landed || landing == Discarded }
 
 // Submission holds the fields that review writes. Values of an earlier state stay when the state changes.
 type Submission struct {

@@ -127,7 +127,7 @@ func scanEntries[T record](dirs []string, query string, look func(id string) Ent
 		found = append(found, names)
 	}
 	entries := slices.DeleteFunc(inParallel(sortedUnion(found...), look), func(e Entry[T]) bool { return e.BeingCreated })
-	slices.SortStableFunc(entries, CompareStart)
+	slices.SortStableFunc(entries, func(a, b Entry[T]) int { return CompareStart(&a, &b) })
 	return entries, nil
 }
 
@@ -149,7 +149,7 @@ func inParallel[From, To any](items []From, do func(From) To) []To {
 }
 
 // CompareStart orders entries by the time of their start, the oldest first.
-func CompareStart[T record](a, b Entry[T]) int {
+func CompareStart[T record](a, b *Entry[T]) int {
 	return cmp.Or(startTime(a).Compare(startTime(b)), strings.Compare(a.ID, b.ID))
 }
 
@@ -182,7 +182,7 @@ func listIDs(dir, query string) ([]string, error) {
 }
 
 // startTime returns the start time of an entry, from the id if the record is unreadable.
-func startTime[T record](e Entry[T]) time.Time {
+func startTime[T record](e *Entry[T]) time.Time {
 	if at := e.Record.startedAt(); !at.IsZero() {
 		return at
 	}
