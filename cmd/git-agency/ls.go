@@ -88,13 +88,17 @@ func (t *tool) printInvocations(c *cli.Context, repo *gitagency.Repository, invo
 	if err != nil {
 		return err
 	}
-	rows := [][]string{}
+	rows := make([][]string, 0, len(invocations))
 	for _, i := range invocations {
 		id := i.ID
 		if !i.Broken { // a broken one is found by its full id only
 			id = tableID(id)
 		}
-		rows = append(rows, append(t.listRow(i, id, worktreeCell(i, targets)), i.Radar)[:len(header)])
+		row := t.listRow(i, id, worktreeCell(i, targets))
+		if c.Bool("radar") {
+			row = append(row, i.Radar)
+		}
+		rows = append(rows, row)
 	}
 	if err := t.PrintTable(header, rows, "AGE", "WORKTREE", "CHANGED", "AHEAD"); err != nil {
 		return err

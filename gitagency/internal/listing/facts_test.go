@@ -52,7 +52,7 @@ func TestReadTipsSeesEveryChange(t *testing.T) {
 			l.Git("commit", "-q", "-m", "one")
 			read := func(old factCache) (*facts, *liveSandbox) {
 				inv := []core.Invocation{list(l)}
-				sandboxes := findSandboxes(l.Repo, inv)
+				sandboxes := findSandboxes(inv)
 				load := func() (*facts, error) { return &facts{old: old, used: newFactCache()}, nil }
 				files, err := l.Repo.Git.OpenRefFiles(core.AgencyHeads)
 				must(t, err)
@@ -65,8 +65,8 @@ func TestReadTipsSeesEveryChange(t *testing.T) {
 			if want := l.Git("rev-parse", "HEAD"); s.tip != want || s.head != want || f.used.Tips[0].Commit != want || f.newTips != 1 {
 				t.Fatalf("got tip %s, head %s, cached %+v; want %s", s.tip, s.head, f.used.Tips, want)
 			}
-			ref := filepath.Join(l.Repo.CommonDir, s.spec.Branch)
-			change(t, l, ref, filepath.Join(l.Repo.Git.AdminDir(s.spec.Name), "HEAD"))
+			ref := filepath.Join(l.Repo.CommonDir, s.branch())
+			change(t, l, ref, filepath.Join(l.Repo.Git.AdminDir(s.inv.ID), "HEAD"))
 			f, cached := read(f.used)
 			if known := f.newTips == 0 && len(f.used.Tips) == 1; known != (name == "nothing") {
 				t.Errorf("the commit was taken from the cache: %t", known)

@@ -48,7 +48,6 @@ func FillOne(ctx context.Context, r *core.Repository, inv *core.Invocation) erro
 // liveSandbox is a sandbox that exists.
 type liveSandbox struct {
 	inv  *core.Invocation
-	spec git.WorktreeSpec
 	tip  string // commit of its branch; empty if unknown
 	head string // commit of its HEAD; empty if unknown
 	tree string // tree of that commit; empty if unknown
@@ -57,10 +56,19 @@ type liveSandbox struct {
 	version tipVersion // of the files that tip and head were read from
 }
 
+// spec describes the worktree of the sandbox. It is large, so that a list of many makes it where it is needed.
+func (s *liveSandbox) spec() git.WorktreeSpec {
+	// The configuration of the repository is not trusted: whether it may be would have to be asked for every sandbox.
+	return git.WorktreeSpec{Name: s.inv.ID, Dir: s.dir(), Branch: s.branch(), Base: s.inv.BaseCommit, Omit: guard.AgencyDir}
+}
+
+func (s *liveSandbox) dir() string    { return s.inv.Entry.TreePath }
+func (s *liveSandbox) branch() string { return core.SandboxRef(s.inv.ID) }
+
 func fill(ctx context.Context, r *core.Repository, invocations []core.Invocation) ([]*liveSandbox, error) {
 	running := proc.Async(func() (map[string]time.Time, error) { return proc.RunningTasks(), nil })
 	load := proc.Async(func() (*facts, error) { return loadFacts(r), nil })
-	sandboxes := findSandboxes(r, invocations)
+	sandboxes := findSandboxes(invocations)
 	files, err := r.Git.OpenRefFiles(core.AgencyHeads)
 	if err != nil {
 		return nil, err
@@ -95,25 +103,23 @@ func fill(ctx context.Context, r *core.Repository, invocations []core.Invocation
 }
 
 // findSandboxes lists the sandboxes that exist.
-func findSandboxes(r *core.Repository, invocations []core.Invocation) []*liveSandbox {
-	var sandboxes []*liveSandbox
+func findSandboxes(invocations []core.Invocation) []*liveSandbox {
+	sandboxes := make([]*liveSandbox, 0, len(invocations))
 	for i := range invocations {
 		inv := &invocations[i]
 		if inv.Broken || inv.HasEnded() || !inv.Entry.HasTree {
 			continue
 		}
-		// The configuration of the repository is not trusted: whether it may be would have to be asked for every sandbox.
-		spec := git.WorktreeSpec{Name: inv.ID, Dir: inv.Entry.TreePath, Branch: core.SandboxRef(inv.ID), Base: inv.BaseCommit, Omit: guard.AgencyDir}
-		sandboxes = append(sandboxes, &liveSandbox{inv: inv, spec: spec})
+		sandboxes = append(sandboxes, &liveSandbox{inv: inv})
 	}
 	return sandboxes
 }
 
 // readTips reads the branches and the HEADs of the sandboxes, from their files where that is possible.
 func readTips(ctx context.Context, r *core.Repository, files git.RefFiles, load func() (*facts, error), sandboxes []*liveSandbox, now time.Time) (*facts, error) {
-	branch := func(s *liveSandbox) string { return s.spec.Branch[len(core.AgencyHeads):] }
+	name := func(s *liveSandbox) string { return s.branch()[len(core.AgencyHeads):] }
 	readVersion := func(s *liveSandbox) tipVersion {
-		return tipVersion{Ref: files.RefVersion(branch(s), now), Head: files.HeadVersion(s.spec.Name, now)}
+		return tipVersion{Ref: files.RefVersion(name(s), now), Head: files.HeadVersion(s.inv.ID, now)}
 	}
 	proc.Parallel(sandboxes, func(s *liveSandbox) { s.version = readVersion(s) })
 	facts, err := load()
@@ -128,8 +134,8 @@ func readTips(ctx context.Context, r *core.Repository, files git.RefFiles, load 
 		s.head = s.tip
 	}
 	proc.Parallel(unknown, func(s *liveSandbox) {
-		s.tip = files.LooseRef(branch(s))
-		if head, err := files.Head(s.spec.Name); err == nil && head.Branch == s.spec.Branch && s.tip != "" {
+		s.tip = files.LooseRef(name(s))
+		if head, err := files.Head(s.inv.ID); err == nil && head.Branch == s.branch() && s.tip != "" {
 			s.head = s.tip // reading the ref again would take as long
 			if readVersion(s) != s.version {
 				s.version = tipVersion{}
@@ -137,7 +143,7 @@ func readTips(ctx context.Context, r *core.Repository, files git.RefFiles, load 
 			return
 		}
 		s.version = tipVersion{}
-		s.head, _ = r.Git.HeadFromFiles(s.spec)
+		s.head, _ = r.Git.HeadFromFiles(s.spec())
 	})
 	for _, s := range unknown {
 		facts.setTip(s.inv.ID, s.version, s.tip)
@@ -150,7 +156,7 @@ func readTips(ctx context.Context, r *core.Repository, files git.RefFiles, load 
 		return nil, err
 	}
 	for _, s := range sandboxes {
-		s.tip = refs[s.spec.Branch]
+		s.tip = refs[s.branch()]
 	}
 	return facts, nil
 }
@@ -254,7 +260,7 @@ func countDirty(ctx context.Context, r *core.Repository, files git.RefFiles, san
 		switch {
 		case s.tree == "":
 			s.err = errors.New("its HEAD cannot be read")
-		case slices.ContainsFunc(mounts, func(point string) bool { return guard.Contains(s.spec.Dir, point) }):
+		case slices.ContainsFunc(mounts, func(point string) bool { return guard.Contains(s.dir(), point) }):
 			s.err = errors.New("something is mounted in it")
 		case context.Cause(ctx) != nil:
 			s.err = context.Cause(ctx)
@@ -263,9 +269,9 @@ func countDirty(ctx context.Context, r *core.Repository, files git.RefFiles, san
 			return
 		}
 		var n int
-		if n, s.err = status.CountChanges(ctx, r.Git, s.spec, status.CountRequest{
+		if n, s.err = status.CountChanges(ctx, r.Git, s.spec(), status.CountRequest{
 			Head: s.head, HeadTree: s.tree, Clock: clock, Worktrees: files.Worktrees,
-			Submodules: func() ([]string, error) { return r.ChangedSubmodules(ctx, r.Git, s.spec) },
+			Submodules: func() ([]string, error) { return r.ChangedSubmodules(ctx, r.Git, s.spec()) },
 		}); s.err == nil {
 			s.inv.Dirty = &n
 		}

@@ -57,6 +57,11 @@ func (g Grid) Write(w io.Writer) error {
 	}
 	wrapWidth, indent, ownLine := g.wrapWidth(widths)
 	var b strings.Builder
+	width := 1 // of a line, with its newline
+	for _, w := range widths {
+		width += w + len(columnGap)
+	}
+	b.Grow(len(cells) * width)
 	for r, row := range cells {
 		gap, spaces := "", 0 // before the next cell
 		for c, text := range row {
