@@ -18,6 +18,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/index"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
+	"golang.org/x/sys/unix"
 )
 
 // Request describes a checkout.
@@ -74,6 +75,10 @@ func isPlain(r *git.Repo) bool {
 // that is the whole commit. Where the source cannot be used, nothing is copied; an error is one of the new worktree.
 func copyUnchanged(ctx context.Context, r *git.Repo, req Request) (complete bool, err error) {
 	format := object.FormatOf(req.Commit)
+	before, err := statIndex(req.Source)
+	if err != nil {
+		return false, nil
+	}
 	x, err := r.ReadEditableIndex(ctx, req.Source.GitDir, format)
 	if err != nil || x.Count == 0 {
 		return false, context.Cause(ctx) // git says what is wrong with the index when the user asks it
@@ -82,6 +87,9 @@ func copyUnchanged(ctx context.Context, r *git.Repo, req Request) (complete bool
 	entries, err := commonEntries(ctx, r, req, x, same)
 	if err != nil || len(entries) == 0 {
 		return false, context.Cause(ctx)
+	}
+	if now, err := statIndex(req.Source); err != nil || now != before {
+		return false, nil // git may have answered for another index than x
 	}
 	stats, err := copyFiles(ctx, req.Source.Tree, req.Worktree.Tree, format, entries)
 	if stopped := context.Cause(ctx); stopped != nil {
@@ -105,6 +113,13 @@ func copyUnchanged(ctx context.Context, r *git.Repo, req Request) (complete bool
 		data = copied.EncodeWithCacheTree(x.CacheTree())
 	}
 	return complete, os.WriteFile(filepath.Join(r.AdminDir(req.Worktree.Name), "index"), data, 0o666)
+}
+
+// statIndex returns what changes with the index of a worktree: git replaces the file.
+func statIndex(source Source) (version [5]int64, err error) {
+	var st unix.Stat_t
+	err = unix.Lstat(filepath.Join(source.GitDir, "index"), &st)
+	return [...]int64{int64(st.Ino), st.Size, st.Ctim.Nano(), st.Mtim.Nano(), int64(st.Dev)}, err
 }
 
 // hasPlainIndex reports whether git writes an index of the default format and permissions.
@@ -133,13 +148,14 @@ func commonEntries(ctx context.Context, r *git.Repo, req Request, x *index.Edita
 	var entries, rules []index.Entry
 	for e := range x.AllEntries() {
 		link := e.Mode == object.ModeSymlink
+		if e.Stage == 0 && !e.IntentToAdd && isAttributesFile(string(e.Name)) {
+			rules = append(rules, e) // even one that is not to be copied: git reads it, or the text of the link, in the index
+		}
 		switch {
 		case e.Stage != 0 || e.SkipWorktree || e.IntentToAdd || e.Mode == object.ModeGitlink || link && !symlinks:
 			continue
 		case len(differ) > 0 && differ[string(e.Name)] || index.PathProblem(e.Name, 0, link) != "":
 			continue
-		case !link && isAttributesFile(string(e.Name)):
-			rules = append(rules, e)
 		}
 		entries = append(entries, e)
 	}

@@ -85,6 +85,12 @@ func TestFillEqualsCheckout(t *testing.T) {
 		"attributes of the repository": {shell("echo 'plain eol=crlf' >.git/info/attributes"), some},
 		"attributes of the user":       {shell("echo 'plain eol=crlf' >../attributes && git config core.attributesFile \"$PWD/../attributes\""), some},
 		"changed attributes":           {shell("echo '* text' >.gitattributes && git add . && git commit -qm a && echo '* -text' >.gitattributes"), none},
+		"hidden attributes":            {shell("echo '*.txt eol=crlf' >.gitattributes && echo x >a.txt && git add . 2>/dev/null && git commit -qm a && git update-index --skip-worktree .gitattributes && : >.gitattributes"), none},
+		"attributes with a NUL":        {commitFiles(".gitattributes", "*.txt eol=crlf\x00\n", "a.txt", "x\n"), some},
+		"attributes in a link":         {shell("ln -s '* eol=crlf' .gitattributes && git add . 2>/dev/null && git commit -qm a"), none},
+		"many attributes":              {shell("yes '# a comment' | head -n 100000 >.git/info/attributes && echo 'plain eol=crlf' >>.git/info/attributes"), none},
+		"a replaced tree":              {shell("echo other >plain && git replace \"$(git rev-parse 'HEAD^{tree}')\" \"$(git add plain && git write-tree)\" && git pack-refs --all && GIT_NO_REPLACE_OBJECTS=1 git reset -q --hard"), none},
+		"a replaced commit":            {shell("echo other >plain && git add plain && git replace HEAD \"$(git commit-tree -m other \"$(git write-tree)\")\" && GIT_NO_REPLACE_OBJECTS=1 git reset -q --hard"), none},
 		"core.autocrlf":                {configure("core.autocrlf", "true"), none},
 		"core.autocrlf=input":          {configure("core.autocrlf", "input"), all},
 		"core.eol":                     {configure("core.eol", "crlf"), none},
@@ -125,6 +131,9 @@ func TestFillEqualsCheckout(t *testing.T) {
 			l.Must(worktree.SettleIndex(repo, filled))
 
 			gittest.RequireSame(t, "the files", describe(t, filled.Tree), describe(t, byGit.Tree))
+			if got, want := indexMode(l, repo, filled), indexMode(l, repo, byGit); got != want {
+				t.Errorf("the index has mode %v, with git's checkout %v", got, want)
+			}
 			for _, list := range [][]string{{"ls-files", "--stage", "-v"}, {"ls-files", "--stage", "-f"}, {"status", "--porcelain", "--ignored"}} {
 				if got, want := l.GitIn(filled.Tree, list...), l.GitIn(byGit.Tree, list...); got != want {
 					t.Errorf("git %s:\n%s\nwith git's checkout:\n%s", strings.Join(list, " "), got, want)
@@ -263,6 +272,14 @@ func register(l *gittest.Fixture, repo *git.Repo, name, commit string) worktree.
 	l.Must(os.Mkdir(w.Tree, 0o755))
 	l.Must(worktree.Add(l.T.Context(), repo, w))
 	return w
+}
+
+// indexMode returns the permissions of the index of a worktree.
+func indexMode(l *gittest.Fixture, repo *git.Repo, w worktree.Registration) fs.FileMode {
+	l.T.Helper()
+	fi, err := os.Stat(filepath.Join(repo.AdminDir(w.Name), "index"))
+	l.Must(err)
+	return fi.Mode()
 }
 
 // describe describes every file of a worktree: type, permissions, link count, owner and content.

@@ -25,8 +25,8 @@ func convertsLineEndings(r *git.Repo) bool {
 // maxRules is the size up to which an attribute file is read.
 const maxRules = 1 << 20
 
-// withoutConverted returns the entries without those that git converts when it checks them out. rules are the entries of the
-// attribute files among them. It returns none where the attributes are not known.
+// withoutConverted returns the entries without those that git converts when it checks them out. rules are the entries of all
+// attribute files. It returns none where the attributes are not known.
 func withoutConverted(ctx context.Context, r *git.Repo, source Source, at git.RunOptions, format object.Format, rules, entries []index.Entry) ([]index.Entry, error) {
 	some, known, err := anyConverted(r, source, format, rules)
 	if err != nil || !known || !some {
@@ -48,7 +48,7 @@ func withoutConverted(ctx context.Context, r *git.Repo, source Source, at git.Ru
 func anyConverted(r *git.Repo, source Source, format object.Format, rules []index.Entry) (some, known bool, err error) {
 	for _, file := range status.ExternalAttributeFiles(r) {
 		content, err := readRules(file)
-		if err != nil {
+		if err != nil || len(content) > maxRules {
 			return false, false, err
 		}
 		some = some || namesConversion(content)
@@ -68,7 +68,8 @@ func anyConverted(r *git.Repo, source Source, format object.Format, rules []inde
 	return some, true, nil
 }
 
-// readRules reads an attribute file outside of the worktree. One that is missing has no rules.
+// readRules reads an attribute file outside of the worktree. One that is missing has no rules; of a larger one than maxRules it
+// returns more than that.
 func readRules(file string) ([]byte, error) {
 	if !filepath.IsAbs(file) {
 		return nil, nil // of an empty variable
@@ -81,13 +82,13 @@ func readRules(file string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, maxRules))
+	return io.ReadAll(io.LimitReader(f, maxRules+1))
 }
 
 // namesConversion reports whether an attribute file may set an attribute by which git converts files when it checks them out.
 // The attribute text is not one, since line endings on disk are LF here.
 func namesConversion(rules []byte) bool {
-	for _, word := range bytes.Fields(rules) {
+	for _, word := range bytes.Fields(bytes.ReplaceAll(rules, []byte{0}, []byte{' '})) { // a word ends there for git
 		name, value, _ := strings.Cut(string(word), "=")
 		switch {
 		case name == "filter" || name == "ident" || name == "working-tree-encoding":
