@@ -1,6 +1,8 @@
 package listing
 
 import (
+	"crypto/sha256"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -9,7 +11,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
-// facts are results about commits, which stay true, and commits of sandboxes with the versions of the files that name them.
+// facts are results about commits, which stay true while the files that cut history off stay the same, and commits of
+// sandboxes with the versions of the files that name them.
 // They are stored for the next run.
 type facts struct {
 	old, used factCache // those of earlier runs, and those that this one uses
@@ -21,6 +24,7 @@ type factCache struct {
 	Trees map[string]string // trees of commits
 	Ahead map[string]int    // numbers of commits that one commit has and another does not: see aheadKey
 	Tips  []tip             // commits of sandboxes, sorted by id
+	Cuts  string            // hash of the files that cut history off, on which Ahead depends
 }
 
 // tip is the commit of the branch of a sandbox, which is also that of its HEAD.
@@ -42,10 +46,27 @@ func newFactCache() factCache {
 // loadFacts reads the facts of the last run. A file that cannot be read counts as empty.
 func loadFacts(r *core.Repository) *facts {
 	f := &facts{old: newFactCache(), used: newFactCache()}
+	f.used.Cuts = hashCuts(r)
 	if stored, err := cachefile.Decode[factCache](r.Store.ReadRadarCache(r.ID, factCacheName)); err == nil {
 		f.old = stored
 	}
+	if f.old.Cuts != f.used.Cuts {
+		f.old.Ahead = nil
+	}
 	return f
+}
+
+// hashCuts returns a hash of the files by which git takes commits for ones without parents or with others: those of shallow
+// repositories and of grafts.
+func hashCuts(r *core.Repository) string {
+	h := sha256.New()
+	for _, name := range []string{"shallow", "info/grafts"} {
+		const most = 1 << 26
+		data, _ := durable.ReadFile(filepath.Join(r.CommonDir, name), most) // mostly missing
+		sum := sha256.Sum256(data)
+		h.Write(sum[:])
+	}
+	return string(h.Sum(nil))
 }
 
 // maxOldFacts is the number of stored facts beyond which those that a run does not use are dropped.
@@ -60,7 +81,7 @@ const newTipsPart = 16
 
 // save stores the facts if this run has found new ones, and has listed many sandboxes.
 func (f *facts) save(r *core.Repository, listed int) {
-	if listed < minListed {
+	if listed < minListed || hashCuts(r) != f.used.Cuts {
 		return
 	}
 	if isSubset(f.used.Trees, f.old.Trees) && isSubset(f.used.Ahead, f.old.Ahead) && f.newTips <= listed/newTipsPart {

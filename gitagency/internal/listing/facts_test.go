@@ -79,6 +79,38 @@ func TestReadTipsSeesEveryChange(t *testing.T) {
 	}
 }
 
+// A fetch that deepens a shallow repository changes how many commits a sandbox is ahead.
+func TestAheadOfOtherHistoryIsUnknown(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"shallow", "info/grafts"} {
+		t.Run(filepath.Base(name), func(t *testing.T) {
+			t.Parallel()
+			l := sandboxtest.New(t, core.Options{})
+			file := filepath.Join(l.Repo.CommonDir, name)
+			must(t, os.MkdirAll(filepath.Dir(file), 0o700))
+			requireKnown := func(want bool) {
+				t.Helper()
+				if _, known := loadFacts(l.Repo).ahead("a", "b"); known != want {
+					t.Errorf("the number is known: %t", known)
+				}
+			}
+			f := loadFacts(l.Repo)
+			f.setAhead("a", "b", 1)
+			must(t, os.WriteFile(file, []byte("cut\n"), 0o600))
+			f.save(l.Repo, minListed) // which history was counted is not known
+			requireKnown(false)
+			f = loadFacts(l.Repo)
+			f.setAhead("a", "b", 2)
+			f.save(l.Repo, minListed)
+			requireKnown(true)
+			must(t, os.WriteFile(file, []byte("other\n"), 0o600))
+			requireKnown(false)
+			must(t, os.Remove(file))
+			requireKnown(false)
+		})
+	}
+}
+
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
