@@ -2,6 +2,7 @@ package checkout
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"hash"
@@ -90,7 +91,7 @@ func (c *copier) makeDir(name string) error {
 	return nil
 }
 
-// copyAll copies all entries, on all processors.
+// copyAll copies all entries, on all processors. Of several errors, mostly of the same disk, it returns one.
 func (c *copier) copyAll() error {
 	const batch = 32 // entries of mostly one directory
 	var next atomic.Int64
@@ -109,7 +110,7 @@ func (c *copier) copyAll() error {
 		})
 	}
 	group.Wait()
-	return errors.Join(errs...)
+	return cmp.Or(errs...)
 }
 
 // worker is one goroutine that copies files.
