@@ -55,8 +55,8 @@ func Start(ctx context.Context, r *core.Repository, req Request) (core.Invocatio
 		return core.Invocation{}, err
 	}
 	defer func() { _ = choice.waitForWalls() }() // if something fails before the result is needed
-	leftBehind := proc.Async(func() (int, error) { return countLeftBehind(ctx, r, choice) })
-	defer func() { _, _ = leftBehind() }()
+	untracked := proc.Async(func() (int, error) { return countLeftBehind(ctx, r, choice, uncommittedWork.countUntracked) })
+	defer func() { _, _ = untracked() }()
 	lock, err := r.HoldLock(ctx)
 	if err != nil {
 		return core.Invocation{}, err
@@ -66,7 +66,12 @@ func Start(ctx context.Context, r *core.Repository, req Request) (core.Invocatio
 	if err != nil {
 		return inv, err
 	}
-	if n, err := leftBehind(); err != nil {
+	n, err := untracked()
+	if err == nil && !*choice.allCopied {
+		changed, changedErr := countLeftBehind(ctx, r, choice, uncommittedWork.countChanged)
+		n, err = n+changed, changedErr
+	}
+	if err != nil {
 		r.Warn("uncommitted work in the integration worktree could not be counted: %v", err)
 	} else if n > 0 {
 		r.Warn("the sandbox does not have the uncommitted work in the integration worktree (paths: %d); --with-changes takes it along", n)
@@ -76,7 +81,7 @@ func Start(ctx context.Context, r *core.Repository, req Request) (core.Invocatio
 
 // countLeftBehind counts the files with uncommitted work in the integration worktree that a sandbox will not have, though
 // it starts from the same branch.
-func countLeftBehind(ctx context.Context, r *core.Repository, plan Plan) (int, error) {
+func countLeftBehind(ctx context.Context, r *core.Repository, plan Plan, count func(uncommittedWork, context.Context) (int, error)) (int, error) {
 	if plan.WithChanges || plan.From != "" || plan.FromSnapshot != "" {
 		return 0, nil
 	}
@@ -88,7 +93,7 @@ func countLeftBehind(ctx context.Context, r *core.Repository, plan Plan) (int, e
 	if err != nil {
 		return 0, err
 	}
-	return changes.count(ctx)
+	return count(changes, ctx)
 }
 
 // Plan is a checked Request: everything that can be decided without the repository lock.
@@ -99,6 +104,7 @@ type Plan struct {
 	allowed    *store.Allowed // of a restored sandbox
 	origin     StartPoint
 	worktreeID string // id of the integration worktree
+	allCopied  *bool  // set when the tree was filled: all files of the integration worktree were copied; nil if that is not of interest
 
 	wallsChecked func() error // of BeginCheckWalls; nil if none was begun
 	verifies     string       // invocation whose landing is verified in this sandbox; empty for ordinary ones
@@ -120,6 +126,7 @@ func planStart(ctx context.Context, r *core.Repository, req Request) (Plan, erro
 	if err := planWorktree(r, &plan); err != nil {
 		return plan, err
 	}
+	plan.allCopied = new(bool)
 	plan.wallsChecked, err = sandbox.BeginCheckWalls(ctx, r, plan.prims)
 	return plan, err
 }
@@ -242,7 +249,7 @@ func start(ctx context.Context, r *core.Repository, repo *git.Repo, req Plan, lo
 		Spec: changeset.Spec{
 			ID: id, Tree: tree, Branch: core.SandboxRef(id), Base: point.Base, Scratch: home, Reason: "agency: " + verb + " " + id,
 			Tip: point.Head, FilesCommit: point.Snapshot, IndexTree: point.index, UntrustedConfig: point.UntrustedConfig, SkipLFS: point.skipLFS,
-			BaseTree: point.baseTree,
+			BaseTree: point.baseTree, AllCopied: req.allCopied,
 		},
 		SourceTree: wt.TreePath,
 		Marker:     guard.Sandbox,

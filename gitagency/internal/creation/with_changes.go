@@ -32,9 +32,19 @@ func openChanges(r *core.Repository, repo *git.Repo, wt core.Worktree) (uncommit
 	return uncommittedWork{r: r, repo: repo, tree: wt.TreePath, run: git.RunOptions{GitDir: gitDir, WorkTree: wt.TreePath}}, err
 }
 
-// count returns the number of changed, staged and untracked files; an untracked directory counts as one.
-func (c uncommittedWork) count(ctx context.Context) (int, error) {
-	out, err := c.repo.RunRead(ctx, c.run, "status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=normal", "--ignore-submodules=all")
+// countChanged returns the number of changed and staged files.
+func (c uncommittedWork) countChanged(ctx context.Context) (int, error) {
+	return c.countNames(ctx, "status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=no", "--ignore-submodules=all")
+}
+
+// countUntracked returns the number of untracked files; an untracked directory counts as one.
+func (c uncommittedWork) countUntracked(ctx context.Context) (int, error) {
+	return c.countNames(ctx, "ls-files", "-z", "--others", "--exclude-standard", "--directory", "--no-empty-directory")
+}
+
+// countNames counts the lines of a git that ends them with NUL.
+func (c uncommittedWork) countNames(ctx context.Context, args ...string) (int, error) {
+	out, err := c.repo.RunRead(ctx, c.run, args...)
 	return strings.Count(string(out), "\x00"), err
 }
 

@@ -38,18 +38,20 @@ type Source struct {
 
 // Fill checks out a commit in a new worktree. The result is the one of git's checkout, but that copied files keep their
 // mtimes: so builds that are copied too stay valid, and git trusts the stat data of the index from the first git status on.
-func Fill(ctx context.Context, r *git.Repo, req Request) error {
+//
+// It reports whether everything was copied: then the source has no changes of tracked files but for those of the commit.
+func Fill(ctx context.Context, r *git.Repo, req Request) (allCopied bool, err error) {
 	if req.Source != (Source{}) && isPlain(r) {
 		complete, err := copyUnchanged(ctx, r, req)
 		if err != nil || complete {
-			return err
+			return complete, err
 		}
 	}
-	err := worktree.Checkout(ctx, r, req.Worktree, req.Commit, req.SkipLFS)
+	err = worktree.Checkout(ctx, r, req.Worktree, req.Commit, req.SkipLFS)
 	if errors.As(err, new(*git.Error)) {
 		err = errors.Join(checkNotFull(req.Worktree.Tree), err)
 	}
-	return err
+	return false, err
 }
 
 // checkNotFull returns the error of writing a small file to a worktree in which git could not write a file: git does not say why
@@ -91,7 +93,7 @@ func copyUnchanged(ctx context.Context, r *git.Repo, req Request) (complete bool
 	if now, err := statIndex(req.Source); err != nil || now != before {
 		return false, nil // git may have answered for another index than x
 	}
-	stats, err := copyFiles(ctx, req.Source.Tree, req.Worktree.Tree, format, entries)
+	stats, err := copyFiles(ctx, req.Source.Tree, req.Worktree.Tree, format, r.ConfigBool("core.filemode", true), entries)
 	if stopped := context.Cause(ctx); stopped != nil {
 		return false, stopped
 	}

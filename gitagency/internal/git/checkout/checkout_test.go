@@ -55,6 +55,7 @@ func TestFillEqualsCheckout(t *testing.T) {
 		"a split index":             {shell("git update-index --split-index"), all},
 		"an old index file":         {shell("git read-tree --empty && git read-tree HEAD"), all},
 		"changed files":             {shell("echo changed >dir/file; chmod +x plain; rm executable; ln -sfn elsewhere link"), some},
+		"a change of a mode":        {shell("chmod -x executable"), some},
 		"a change of the same size": {shell("printf 'PLAIN\\n' >plain && touch -d @981173106 plain"), some},
 		"staged files":              {shell("echo staged >plain && echo new >new && git add plain new && git rm -q --cached executable"), some},
 		"intent to add":             {shell("echo new >new && git add -N new"), all},
@@ -129,9 +130,13 @@ func TestFillEqualsCheckout(t *testing.T) {
 			byGit := register(l, repo, "20260101000000-aaaa", commit)
 			l.Must(worktree.Checkout(t.Context(), repo, byGit, commit, false))
 			filled := register(l, repo, "20260101000000-bbbb", commit)
-			l.Must(Fill(t.Context(), repo, Request{
+			allCopied, err := Fill(t.Context(), repo, Request{
 				Worktree: filled, Commit: commit, Tree: l.Git("rev-parse", commit+"^{tree}"), Source: Source{Tree: l.Root, GitDir: filepath.Join(l.Root, ".git")},
-			}))
+			})
+			l.Must(err)
+			if allCopied && l.Git("status", "--porcelain", "--untracked-files=no") != "" {
+				t.Error("everything was copied although the source has changes")
+			}
 			l.Must(worktree.SettleIndex(repo, filled))
 
 			gittest.RequireSame(t, "the files", describe(t, filled.Tree), describe(t, byGit.Tree))
@@ -193,7 +198,8 @@ func TestFillDuringChanges(t *testing.T) {
 	const rounds = 20
 	for i := range rounds {
 		w := register(l, repo, fmt.Sprintf("20260101000000-%04x", i), commit)
-		l.Must(Fill(t.Context(), repo, Request{Worktree: w, Commit: commit, Tree: l.Git("rev-parse", commit+"^{tree}"), Source: Source{Tree: l.Root, GitDir: filepath.Join(l.Root, ".git")}}))
+		_, err := Fill(t.Context(), repo, Request{Worktree: w, Commit: commit, Tree: l.Git("rev-parse", commit+"^{tree}"), Source: Source{Tree: l.Root, GitDir: filepath.Join(l.Root, ".git")}})
+		l.Must(err)
 		if status := l.GitIn(w.Tree, "status", "--porcelain"); status != "" {
 			t.Errorf("status: %q", status)
 		}
@@ -218,7 +224,7 @@ func TestFillStopsWhenCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cause := errors.New("stopped")
 	cancel(cause)
-	err := Fill(ctx, repo, Request{Worktree: w, Commit: commit, Tree: l.Git("rev-parse", commit+"^{tree}"), Source: Source{Tree: l.Root, GitDir: filepath.Join(l.Root, ".git")}})
+	_, err := Fill(ctx, repo, Request{Worktree: w, Commit: commit, Tree: l.Git("rev-parse", commit+"^{tree}"), Source: Source{Tree: l.Root, GitDir: filepath.Join(l.Root, ".git")}})
 	if !errors.Is(err, cause) {
 		t.Errorf("got %v", err)
 	}

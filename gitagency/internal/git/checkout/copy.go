@@ -9,7 +9,9 @@ import (
 	"io/fs"
 	"path"
 	"runtime"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,16 +28,18 @@ type copier struct {
 	format   object.Format
 	from, to int    // descriptors of both worktrees
 	target   string // path of the new one, for errors
+	modes    bool   // files that are executable, or not, unlike their entry are not copied
 	entries  []index.Entry
+	noDirs   []string    // directories that the source does not have, with a slash; it may have symlinks in their place
 	stats    [][]byte    // stat data of the copies; nil for entries that were not copied
 	began    time.Time   // files that are not older get a new mtime
 	noClone  atomic.Bool // the file system cannot share blocks
 }
 
-// copyFiles copies the files of entries that have the content of their entry on disk. It returns the stat data of the copies,
+// copyFiles copies the files of entries that have the content of their entry on disk and, with modes, its permissions. It returns the stat data of the copies,
 // nil for each entry that was not copied. Errors of the source are no error: git then writes the file.
-func copyFiles(ctx context.Context, source, target string, format object.Format, entries []index.Entry) (_ [][]byte, err error) {
-	c := copier{ctx: ctx, format: format, target: target, entries: entries, stats: make([][]byte, len(entries)), began: time.Now()}
+func copyFiles(ctx context.Context, source, target string, format object.Format, modes bool, entries []index.Entry) (_ [][]byte, err error) {
+	c := copier{ctx: ctx, format: format, modes: modes, target: target, entries: entries, stats: make([][]byte, len(entries)), began: time.Now()}
 	const dirFlags = unix.O_RDONLY | unix.O_DIRECTORY
 	if c.from, err = openat(unix.AT_FDCWD, source, dirFlags, 0); err != nil {
 		return c.stats, nil
@@ -85,8 +89,18 @@ func (c *copier) makeDir(name string) error {
 		}
 		err = unix.Mkdirat(c.to, name, 0o777)
 	}
-	if err != nil && !errors.Is(err, unix.EEXIST) {
+	if errors.Is(err, unix.EEXIST) {
+		return nil
+	}
+	if err != nil {
 		return c.errorIn("mkdir", name, err)
+	}
+	if n := len(c.noDirs); n > 0 && strings.HasPrefix(name, c.noDirs[n-1]) {
+		return nil
+	}
+	var st unix.Stat_t
+	if err := unix.Fstatat(c.from, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		c.noDirs = append(c.noDirs, name+"/") // to git, the files below it are deleted
 	}
 	return nil
 }
@@ -126,10 +140,14 @@ func (w *worker) copyRange(first, end int) (err error) {
 		if err := context.Cause(w.ctx); err != nil {
 			return err
 		}
-		if e := w.entries[i]; e.Mode == object.ModeSymlink {
-			w.stats[i], err = w.copyLink(string(e.Name), e)
-		} else {
-			w.stats[i], err = w.copyFile(string(e.Name), e)
+		e := w.entries[i]
+		name := string(e.Name)
+		switch {
+		case slices.ContainsFunc(w.noDirs, func(dir string) bool { return strings.HasPrefix(name, dir) }):
+		case e.Mode == object.ModeSymlink:
+			w.stats[i], err = w.copyLink(name, e)
+		default:
+			w.stats[i], err = w.copyFile(name, e)
 		}
 	}
 	return err
@@ -146,6 +164,9 @@ func (w *worker) copyFile(name string, e index.Entry) (_ []byte, err error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(source, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return nil, nil
+	}
+	if w.modes && (st.Mode&unix.S_IXUSR != 0) != (e.Mode == object.ModeExecutable) {
+		return nil, nil // a change of the mode
 	}
 	w.begin(st.Size)
 	content := []byte(nil)
