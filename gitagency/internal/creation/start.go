@@ -55,7 +55,8 @@ func Start(ctx context.Context, r *core.Repository, req Request) (core.Invocatio
 		return core.Invocation{}, err
 	}
 	defer func() { _ = choice.waitForWalls() }() // if something fails before the result is needed
-	untracked := proc.Async(func() (int, error) { return countLeftBehind(ctx, r, choice, uncommittedWork.countUntracked) })
+	left, leftErr := findLeftBehind(r, choice)
+	untracked := proc.Async(func() (int, error) { return left.countUntracked(ctx) })
 	defer func() { _, _ = untracked() }()
 	lock, err := r.HoldLock(ctx)
 	if err != nil {
@@ -67,8 +68,8 @@ func Start(ctx context.Context, r *core.Repository, req Request) (core.Invocatio
 		return inv, err
 	}
 	n, err := untracked()
-	if err == nil && !*choice.allCopied {
-		changed, changedErr := countLeftBehind(ctx, r, choice, uncommittedWork.countChanged)
+	if err = cmp.Or(leftErr, err); err == nil && !*choice.allCopied {
+		changed, changedErr := left.countChanged(ctx)
 		n, err = n+changed, changedErr
 	}
 	if err != nil {
@@ -79,21 +80,21 @@ func Start(ctx context.Context, r *core.Repository, req Request) (core.Invocatio
 	return inv, nil
 }
 
-// countLeftBehind counts the files with uncommitted work in the integration worktree that a sandbox will not have, though
-// it starts from the same branch.
-func countLeftBehind(ctx context.Context, r *core.Repository, plan Plan, count func(uncommittedWork, context.Context) (int, error)) (int, error) {
+// findLeftBehind returns the uncommitted work in the integration worktree that a sandbox will not have, though it starts from the
+// same branch; the zero value for none. Whether git may read it is decided before the sandbox is on record.
+func findLeftBehind(r *core.Repository, plan Plan) (uncommittedWork, error) {
 	if plan.WithChanges || plan.From != "" || plan.FromSnapshot != "" {
-		return 0, nil
+		return uncommittedWork{}, nil
 	}
 	wt, err := r.WorktreeByID(plan.worktreeID)
 	if err != nil {
-		return 0, err
+		return uncommittedWork{}, err
 	}
-	changes, err := openChanges(r, r.Git, wt)
+	left, err := openChanges(r, r.Git, wt)
 	if err != nil {
-		return 0, err
+		return uncommittedWork{}, err
 	}
-	return count(changes, ctx)
+	return left, nil
 }
 
 // Plan is a checked Request: everything that can be decided without the repository lock.

@@ -42,8 +42,11 @@ func (c uncommittedWork) countUntracked(ctx context.Context) (int, error) {
 	return c.countNames(ctx, "ls-files", "-z", "--others", "--exclude-standard", "--directory", "--no-empty-directory")
 }
 
-// countNames counts the lines of a git that ends them with NUL.
+// countNames counts the lines of a git that ends them with NUL; none for the zero value.
 func (c uncommittedWork) countNames(ctx context.Context, args ...string) (int, error) {
+	if c.repo == nil {
+		return 0, nil
+	}
 	out, err := c.repo.RunRead(ctx, c.run, args...)
 	return strings.Count(string(out), "\x00"), err
 }
