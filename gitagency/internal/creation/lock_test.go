@@ -16,7 +16,8 @@ import (
 )
 
 // whileFilling makes a repository in which the first start calls do while it writes the files of the sandbox. Other commands
-// have another *core.Repository. A child that another test has just forked can hold any lock for a moment.
+// have another *core.Repository, which waits for locks: a child that another test has just forked, or a wait that was given up, can
+// hold one for a moment.
 func whileFilling(t *testing.T, lockTimeout string, do func(other *core.Repository) error) (r, other *core.Repository) {
 	t.Helper()
 	done := false
@@ -27,8 +28,8 @@ func whileFilling(t *testing.T, lockTimeout string, do func(other *core.Reposito
 		done = true
 		return do(other)
 	}}, "agency.lockTimeout", lockTimeout)
-	opts := r.Opts
-	opts.Fault = nil
+	opts, patience := r.Opts, time.Minute
+	opts.Fault, opts.LockTimeout = nil, &patience
 	other, err := core.Open(t.Context(), opts)
 	if err != nil {
 		t.Fatal(err)
