@@ -13,12 +13,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/config"
 	"github.com/git-agency/git-agency/gitagency/internal/git/index"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
-	"golang.org/x/sys/unix"
 )
 
 // Request describes a checkout.
@@ -39,7 +39,7 @@ type Source struct {
 // Fill checks out a commit in a new worktree. The result is the one of git's checkout, but that copied files keep their
 // mtimes: so builds that are copied too stay valid, and git trusts the stat data of the index from the first git status on.
 //
-// It reports whether everything was copied: then the source has no changes of tracked files but for those of the commit.
+// It reports whether everything was copied: then the source has the files of the commit, and no tracked file is changed there.
 func Fill(ctx context.Context, r *git.Repo, req Request) (allCopied bool, err error) {
 	if req.Source != (Source{}) && isPlain(r) {
 		complete, err := copyUnchanged(ctx, r, req)
@@ -77,10 +77,6 @@ func isPlain(r *git.Repo) bool {
 // that is the whole commit. Where the source cannot be used, nothing is copied; an error is one of the new worktree.
 func copyUnchanged(ctx context.Context, r *git.Repo, req Request) (complete bool, err error) {
 	format := object.FormatOf(req.Commit)
-	before, err := statIndex(req.Source)
-	if err != nil {
-		return false, nil
-	}
 	x, err := r.ReadEditableIndex(ctx, req.Source.GitDir, format)
 	if err != nil || x.Count == 0 {
 		return false, context.Cause(ctx) // git says what is wrong with the index when the user asks it
@@ -90,7 +86,7 @@ func copyUnchanged(ctx context.Context, r *git.Repo, req Request) (complete bool
 	if err != nil || len(entries) == 0 {
 		return false, context.Cause(ctx)
 	}
-	if now, err := statIndex(req.Source); err != nil || now != before {
+	if fi, err := os.Lstat(filepath.Join(req.Source.GitDir, "index")); err != nil || durable.StatFingerprint(fi) != x.Stamp {
 		return false, nil // git may have answered for another index than x
 	}
 	stats, err := copyFiles(ctx, req.Source.Tree, req.Worktree.Tree, format, r.ConfigBool("core.filemode", true), entries)
@@ -115,13 +111,6 @@ func copyUnchanged(ctx context.Context, r *git.Repo, req Request) (complete bool
 		data = copied.EncodeWithCacheTree(x.CacheTree())
 	}
 	return complete, os.WriteFile(filepath.Join(r.AdminDir(req.Worktree.Name), "index"), data, 0o666)
-}
-
-// statIndex returns what changes with the index of a worktree: git replaces the file.
-func statIndex(source Source) (version [5]int64, err error) {
-	var st unix.Stat_t
-	err = unix.Lstat(filepath.Join(source.GitDir, "index"), &st)
-	return [...]int64{int64(st.Ino), st.Size, st.Ctim.Nano(), st.Mtim.Nano(), int64(st.Dev)}, err
 }
 
 // hasPlainIndex reports whether git writes an index of the default format and permissions.

@@ -86,8 +86,8 @@ func RemoveStaleRefLock(path, content string, since time.Time) error {
 }
 
 // RunningGit describes a running git process that works in this repository; empty when there is none. Children of this
-// process do not count: the caller knows what they lock. While there is one, lock files may be in use, and a worktree entry that looks damaged may be under
-// construction. Call it after evidence, such files, was seen: a process that starts later cannot have made them.
+// process do not count: the caller knows what they lock. While a git runs, lock files may be in use, and a worktree entry
+// that looks damaged may be incomplete. Call it after evidence, such files, was seen: a process that starts later cannot have made them.
 // trees are the worktrees of the repository. Where processes cannot be listed, it assumes that there is one.
 func RunningGit(r *git.Repo, trees, evidence []string) (who string) {
 	gits, ok := proc.ListProcesses(func(name string) bool {
