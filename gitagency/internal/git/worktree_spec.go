@@ -5,12 +5,14 @@ import (
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
+	"github.com/git-agency/git-agency/gitagency/internal/git/overlay"
 )
 
 // WorktreeSpec says which worktree to capture, and how.
 type WorktreeSpec struct {
 	Name           string          // required: name below <common dir>/worktrees; any name with IndexCache
 	Dir            string          // directory of the worktree; empty when it is gone and at most git's entry is left
+	Overlay        *overlay.Tree   // where the files of the worktree are, if Dir is only where an overlay of them is mounted; else nil
 	Branch         string          // full ref of the worktree's own branch
 	Base           string          // fallback commit when neither HEAD nor the branch leads to one
 	Onto           string          // earlier capture to extend: only additions since then are captured
