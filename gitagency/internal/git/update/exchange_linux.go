@@ -27,13 +27,3 @@ func mapUnsupported(err error) error {
 	}
 	return err
 }
-
-// syncFileSystem writes all dirty data of a directory's file system to disk.
-func syncFileSystem(dir string) error {
-	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	return unix.Syncfs(fd)
-}

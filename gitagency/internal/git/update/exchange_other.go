@@ -11,6 +11,3 @@ func exchangeFiles(int, string, int, string) error { return errors.ErrUnsupporte
 func moveNoReplace(fromDir int, from string, toDir int, to string) error {
 	return linkNoReplace(fromDir, from, toDir, to)
 }
-
-// syncFileSystem is not supported here.
-func syncFileSystem(string) error { return errors.ErrUnsupported }

@@ -264,7 +264,7 @@ func (sd *stagingDir) syncFiles() error {
 		}
 	}
 	if len(names) > maxFilesOneByOne { // syncing the whole file system is faster
-		if err := syncFileSystem(sd.dir); !errors.Is(err, errors.ErrUnsupported) {
+		if err := durable.SyncFileSystem(sd.dir); !errors.Is(err, errors.ErrUnsupported) {
 			return err
 		}
 	}
