@@ -59,6 +59,19 @@ func (r *Repo) WithWorktreeConfig(ctx context.Context, gitDir string, trusted bo
 	return &there, nil
 }
 
+// WithConfigInEnv returns a copy of the repository whose gits use its settings for the files of worktrees, and its filters, in
+// whatever git directory they run. It returns r itself where no include depends on the path of that.
+func (r *Repo) WithConfigInEnv() *Repo {
+	for key := range r.Config {
+		if strings.HasPrefix(key, config.IncludeIfPrefix+"gitdir") {
+			there := *r
+			there.configEnv = r.configAsEnv(r.Env, true)
+			return &there
+		}
+	}
+	return r
+}
+
 // WithConfigOf is WithWorktreeConfig for a worktree that is to be captured.
 func (r *Repo) WithConfigOf(ctx context.Context, s WorktreeSpec) (*Repo, error) {
 	if s.IndexCache != "" {
