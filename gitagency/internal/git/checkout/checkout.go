@@ -4,6 +4,7 @@
 package checkout
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -23,7 +24,8 @@ import (
 
 // Request describes a checkout.
 type Request struct {
-	Worktree worktree.Registration // it is registered, and empty but for its .git
+	Worktree worktree.Registration // it is registered, unless there is a GitDir, and empty but for its .git
+	GitDir   string                // git directory to use for a directory that is not registered: it gets a plain index
 	Commit   string                // commit to check out
 	Tree     string                // tree of the commit; empty if it is not known
 	Source   Source                // the zero value copies nothing
@@ -47,11 +49,23 @@ func Fill(ctx context.Context, r *git.Repo, req Request) (allCopied bool, err er
 			return complete, err
 		}
 	}
-	err = worktree.Checkout(ctx, r, req.Worktree, req.Commit, req.SkipLFS)
+	at := git.RunOptions{GitDir: req.gitDir(r), WorkTree: req.Worktree.Tree, LazyFetch: true}
+	if req.GitDir != "" {
+		at.Config = PlainIndexArgs
+	}
+	err = worktree.CheckoutIn(ctx, r, at, req.Commit, req.SkipLFS)
 	if errors.As(err, new(*git.Error)) {
 		err = errors.Join(checkNotFull(req.Worktree.Tree), err)
 	}
 	return false, err
+}
+
+// PlainIndexArgs make git write an index that holds every entry itself, whatever the user's settings are.
+var PlainIndexArgs = []string{"-c", "core.splitIndex=false", "-c", "index.sparse=false", "-c", "core.untrackedCache=false"}
+
+// gitDir returns the git directory whose index is written.
+func (req Request) gitDir(r *git.Repo) string {
+	return cmp.Or(req.GitDir, r.AdminDir(req.Worktree.Name))
 }
 
 // checkNotFull returns the error of writing a small file to a worktree in which git could not write a file: git does not say why
@@ -107,10 +121,10 @@ func copyUnchanged(ctx context.Context, r *git.Repo, req Request) (complete bool
 		return false, nil
 	}
 	data := copied.Encode()
-	if complete = same && copied.Count == x.Count && hasPlainIndex(r); complete {
+	if complete = same && copied.Count == x.Count && (req.GitDir != "" || hasPlainIndex(r)); complete {
 		data = copied.EncodeWithCacheTree(x.CacheTree())
 	}
-	return complete, os.WriteFile(filepath.Join(r.AdminDir(req.Worktree.Name), "index"), data, 0o666)
+	return complete, os.WriteFile(filepath.Join(req.gitDir(r), "index"), data, 0o666)
 }
 
 // hasPlainIndex reports whether git writes an index of the default format and permissions.

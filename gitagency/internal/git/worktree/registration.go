@@ -92,11 +92,17 @@ func RegistrationFiles(r *git.Repo, w Registration) (files, dirs []string) {
 // as any checkout does, and moves no ref. On a machine with several cores git uses them, unless the user configured
 // checkout.workers. With skipLFS, Git LFS downloads nothing.
 func Checkout(ctx context.Context, r *git.Repo, w Registration, commit string, skipLFS bool) error {
-	p := git.RunOptions{GitDir: r.AdminDir(w.Name), WorkTree: w.Tree, Config: r.CheckoutWorkersConfig(), LazyFetch: true, Reading: r.CheckoutReading("the checkout of " + commit)}
+	return CheckoutIn(ctx, r, git.RunOptions{GitDir: r.AdminDir(w.Name), WorkTree: w.Tree, LazyFetch: true}, commit, skipLFS)
+}
+
+// CheckoutIn is Checkout for the git directory and the worktree of p, which need not be registered. Files of entries that the
+// index has already are not written.
+func CheckoutIn(ctx context.Context, r *git.Repo, p git.RunOptions, treeish string, skipLFS bool) error {
+	p.Config, p.Reading = slices.Concat(p.Config, r.CheckoutWorkersConfig()), r.CheckoutReading("the checkout of "+treeish)
 	if skipLFS {
-		p.Env, p.Config = []string{git.KeepLFSPointersEnv}, slices.Concat(p.Config, git.NoLFSServerArgs)
+		p.Env, p.Config = append(slices.Clone(p.Env), git.KeepLFSPointersEnv), slices.Concat(p.Config, git.NoLFSServerArgs)
 	}
-	_, err := r.RunWrite(ctx, p, "read-tree", "-m", "-u", "--no-recurse-submodules", commit)
+	_, err := r.RunWrite(ctx, p, "read-tree", "-m", "-u", "--no-recurse-submodules", treeish)
 	return err
 }
 
