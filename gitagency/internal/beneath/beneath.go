@@ -3,6 +3,8 @@
 // any level, never blocks on a FIFO and never opens a device. A file is described by the descriptor that was opened, not
 // by looking its name up again.
 //
+// Such a tree may consist of the layers of an overlay, which is mounted elsewhere or not at all: see OpenLayers.
+//
 // It never writes.
 package beneath
 
@@ -24,6 +26,7 @@ type Dir struct {
 	fd     int
 	last   string // directory that lastFD is; "" for none
 	lastFD int
+	layers *layers // of a Dir of OpenLayers, whose first descriptor is fd; else nil
 }
 
 // NotRegularError reports something else than a regular file where one was to be opened.
@@ -58,6 +61,9 @@ func (d *Dir) Close() error {
 	}
 	fd := d.fd
 	d.fd = -1
+	if d.layers != nil {
+		return d.layers.close()
+	}
 	return errors.Join(d.forget(), os.NewSyscallError("close", unix.Close(fd)))
 }
 
@@ -158,9 +164,13 @@ type Entry struct {
 	Kind fs.FileMode // type bits
 }
 
-// ReadDir lists a directory and returns its metadata from before it was listed.
+// ReadDir lists a directory and returns its metadata from before it was listed. With layers, these are the metadata in the
+// topmost layer that has it.
 func (d *Dir) ReadDir(name string) ([]Entry, unix.Stat_t, error) {
 	var st unix.Stat_t
+	if d.layers != nil {
+		return d.layers.readDir(name, d.Join(name))
+	}
 	fd, err := openBeneath(d.fd, name, dirFlags)
 	if err != nil {
 		return nil, st, &fs.PathError{Op: "open", Path: d.Join(name), Err: err}
@@ -180,20 +190,30 @@ func (d *Dir) ReadDir(name string) ([]Entry, unix.Stat_t, error) {
 // callAt calls do with the descriptor of the directory that contains name, and the last component of name.
 func (d *Dir) callAt(op, name string, do func(dir int, base string) error) error {
 	dir, base := path.Split(name)
-	err := d.enter(strings.TrimSuffix(dir, "/"))
-	if err == nil {
-		fd := d.fd
-		if d.last != "" {
-			fd = d.lastFD
-		}
+	err := d.call(strings.TrimSuffix(dir, "/"), base, func(dir int, base string) (err error) {
 		for err = unix.EINTR; errors.Is(err, unix.EINTR); {
-			err = do(fd, base)
+			err = do(dir, base)
 		}
-	}
+		return err
+	})
 	if err == nil || errors.As(err, new(*NotRegularError)) {
 		return err
 	}
 	return &fs.PathError{Op: op, Path: d.Join(name), Err: err}
+}
+
+// call calls do once, with the descriptor of a directory.
+func (d *Dir) call(dir, base string, do func(dir int, base string) error) error {
+	if d.layers != nil {
+		return d.layers.callAt(dir, base, do)
+	}
+	if err := d.enter(dir); err != nil {
+		return err
+	}
+	if d.last != "" {
+		return do(d.lastFD, base)
+	}
+	return do(d.fd, base)
 }
 
 // enter opens a directory and keeps it open as the last one; "" is the top directory.

@@ -19,6 +19,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/git-agency/git-agency/gitagency/internal/beneath"
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"golang.org/x/sys/unix"
 )
@@ -76,7 +77,7 @@ func (p *fingerprinter) addDir(fd int, at string, depth int) error {
 	if depth > maxUpperDepth {
 		return ErrLimitExceeded
 	}
-	fmt.Fprintf(p.sum, "opaque %q\n", readXattr(fd, "opaque"))
+	fmt.Fprintf(p.sum, "opaque %q\n", beneath.OverlayMark(fd, "opaque"))
 	var names []string
 	for {
 		some, err := dir.Readdirnames(512)
@@ -107,7 +108,7 @@ func (p *fingerprinter) addNames(fd int, at string, depth int, names []string) e
 		if err := unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 			return err // also for a deleted file: the sandbox is being written to
 		}
-		if st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == 0 {
+		if beneath.IsWhiteout(&st) {
 			// A whiteout. Overlayfs hard-links all of them to one inode, whose ctime changes with each new one.
 			fmt.Fprintf(p.sum, "%q gone\n", path)
 			continue
@@ -152,7 +153,7 @@ func OpaqueEntry(upper, name string) string {
 		return ""
 	}
 	defer unix.Close(at)
-	if readXattr(at, "opaque") != "y" {
+	if beneath.OverlayMark(at, "opaque") != "y" {
 		return ""
 	}
 	return filepath.Join(upper, "worktrees", name)
@@ -183,7 +184,7 @@ func ReadUpperFile(upper, rel string, limit int64) (UpperFile, error) {
 	parts := strings.Split(filepath.Clean(rel), "/")
 	opaque := false
 	for i, part := range parts {
-		opaque = opaque || readXattr(dir, "opaque") == "y"
+		opaque = opaque || beneath.OverlayMark(dir, "opaque") == "y"
 		var st unix.Stat_t
 		err := unix.Fstatat(dir, part, &st, unix.AT_SYMLINK_NOFOLLOW)
 		kind := st.Mode & unix.S_IFMT
@@ -192,7 +193,7 @@ func ReadUpperFile(upper, rel string, limit int64) (UpperFile, error) {
 			return UpperFile{Deleted: opaque}, nil
 		case err != nil:
 			return fail(err)
-		case kind == unix.S_IFCHR && st.Rdev == 0:
+		case beneath.IsWhiteout(&st):
 			return UpperFile{Deleted: true}, nil
 		case i == len(parts)-1:
 			if kind != unix.S_IFREG {
@@ -234,7 +235,7 @@ func readUpperRegular(dir int, name string, limit int64) (UpperFile, error) {
 		return UpperFile{}, err
 	case !fi.Mode().IsRegular():
 		return UpperFile{}, errors.New("not a regular file")
-	case fi.Size() == 0 && readXattr(fd, "whiteout") != "":
+	case fi.Size() == 0 && beneath.OverlayMark(fd, "whiteout") != "":
 		return UpperFile{Deleted: true}, nil
 	case fi.Size() > limit:
 		return UpperFile{}, fmt.Errorf("larger than %d bytes", limit)
@@ -256,23 +257,4 @@ func OpenDirAt(at int, name string) (int, error) {
 			return fd, err
 		}
 	}
-}
-
-// xattrNamespaces are the prefixes of overlayfs' attributes, with and without the mount option userxattr.
-var xattrNamespaces = []string{"user.overlay.", "trusted.overlay."}
-
-// readXattr returns the value of an overlayfs mark on a file, such as "opaque", in either namespace; empty when it is
-// not set. A sandbox cannot forge marks: overlayfs escapes the names of such attributes.
-func readXattr(fd int, mark string) string {
-	for _, space := range xattrNamespaces {
-		value := make([]byte, 16)
-		n, err := unix.Fgetxattr(fd, space+mark, value)
-		switch {
-		case err == nil && n == 0:
-			return "set" // a mark without a value counts too
-		case err == nil:
-			return string(value[:n])
-		}
-	}
-	return ""
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/git-agency/git-agency/gitagency/internal/beneath"
 	"golang.org/x/sys/unix"
 )
 
@@ -55,8 +56,8 @@ func (u *whiteoutRemover) cleanDir(at int, name string) error {
 	}
 	dir := os.NewFile(uintptr(fd), name)
 	defer dir.Close()
-	if readXattr(fd, "opaque") != "" {
-		for _, space := range xattrNamespaces {
+	if beneath.OverlayMark(fd, "opaque") != "" {
+		for _, space := range beneath.OverlayXattrPrefixes {
 			_ = unix.Fremovexattr(fd, space+"opaque")
 		}
 	}
