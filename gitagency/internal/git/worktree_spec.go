@@ -43,6 +43,14 @@ type WorktreeSpec struct {
 	InUse bool // the worktree stays in use: not even unreadable files in it are made readable
 }
 
+// WriteDir returns the directory that receives the writes to the worktree: Dir, or the upper directory of its overlay.
+func (s WorktreeSpec) WriteDir() string {
+	if s.Overlay != nil {
+		return s.Overlay.Upper
+	}
+	return s.Dir
+}
+
 // IsLeft reports whether an untracked file, or a directory that it is in, matches LeavePatterns, as LooksSecret matches.
 func (s WorktreeSpec) IsLeft(name string) bool {
 	patterns := WorktreeSpec{SecretPatterns: s.LeavePatterns}

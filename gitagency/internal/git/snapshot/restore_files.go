@@ -95,7 +95,7 @@ func (x *Restoration) buildIndex(ctx context.Context) error {
 // checkAttributes refuses slow attributes that apply to files in the index or to files that change. It comes before the first
 // git that reads or writes a file of the worktree.
 func (x *Restoration) checkAttributes(ctx context.Context, entries map[string]byte) (err error) {
-	c, err := status.OpenAttributesCheck(x.repo, x.spec.Dir, x.From.Head)
+	c, err := status.OpenAttributesCheck(x.repo, x.spec, x.From.Head)
 	if err != nil {
 		return err
 	}

@@ -30,8 +30,8 @@ type AttributesCheck struct {
 }
 
 // OpenAttributesCheck opens a worktree. The patterns of its commit head are allowed. The result has to be closed.
-func OpenAttributesCheck(r *git.Repo, dir, head string) (*AttributesCheck, error) {
-	tree, err := beneath.Open(dir)
+func OpenAttributesCheck(r *git.Repo, s git.WorktreeSpec, head string) (*AttributesCheck, error) {
+	tree, err := OpenTree(s)
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,6 @@ import (
 	"sort"
 	"sync"
 
-	"github.com/git-agency/git-agency/gitagency/internal/beneath"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/fsck"
 	"github.com/git-agency/git-agency/gitagency/internal/git/index"
@@ -75,7 +74,7 @@ func CollectWorktree(ctx context.Context, r *git.Repo, s git.WorktreeSpec, head 
 			return g, err
 		}
 	}
-	began := fileClockNow(s.Dir)
+	began := fileClockNow(s.WriteDir())
 	staged, err := loadBaseIndex(ctx, r, scratch, s, head)
 	if err != nil {
 		return g, err
@@ -103,11 +102,11 @@ func CollectWorktree(ctx context.Context, r *git.Repo, s git.WorktreeSpec, head 
 	s.ForcedPaths = slices.Concat(s.ForcedPaths, slices.Compact(staged.Conflicts))
 	var found worktreeWalk
 	if !s.InUse {
-		if found, err = walkReadable(r, s.Dir); err != nil {
+		if found, err = walkReadable(r, s); err != nil {
 			return g, err
 		}
 	}
-	tree, err := beneath.Open(s.Dir)
+	tree, err := OpenTree(s)
 	if err != nil {
 		return g, err
 	}

@@ -70,7 +70,7 @@ func countIndexChanges(ctx context.Context, r *git.Repo, s git.WorktreeSpec, req
 			return 0, err
 		}
 	}
-	tree, err := beneath.Open(s.Dir)
+	tree, err := OpenTree(s)
 	if err != nil {
 		return 0, err
 	}
@@ -110,7 +110,7 @@ func HasDiskChanges(ctx context.Context, r *git.Repo, dir string, x index.File, 
 
 // addDiskChanges adds the files that differ from their index entries, and those without an entry.
 func (v *worktreeScan) addDiskChanges(ctx context.Context, changed map[string]bool) (err error) {
-	if v.result, err = v.newScanner().scan(ctx, v.spec.Dir, v.entries); err != nil {
+	if v.result, err = v.scanFiles(ctx); err != nil {
 		return err
 	}
 	if err := v.knownIgnoreVerdict(); err != nil {

@@ -62,7 +62,10 @@ func (v *worktreeScan) newIgnoreRules() (*IgnoreRules, error) {
 // OpenIgnoreRules opens a directory with .gitignore files, which together with the rules for every worktree of the
 // repository decide about its paths. The result has to be closed.
 func OpenIgnoreRules(r *git.Repo, s git.WorktreeSpec, dir string) (*IgnoreRules, error) {
-	tree, err := beneath.Open(dir)
+	if dir != s.Dir {
+		s.Dir, s.Overlay = dir, nil
+	}
+	tree, err := OpenTree(s)
 	if err != nil {
 		return nil, err
 	}

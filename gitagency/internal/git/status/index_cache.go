@@ -30,7 +30,7 @@ type indexCache struct {
 // again.
 func (v *worktreeScan) loadIndexCache() error {
 	v.cache = indexCache{known: map[string]index.Entry{}, readAt: time.Now()}
-	if now := fileClockNow(v.spec.Dir); now != 0 {
+	if now := fileClockNow(v.spec.WriteDir()); now != 0 {
 		v.cache.readAt = time.Unix(0, now) // the clock of timestamps lags behind the other
 	}
 	data, at, err := readIndexCache(v.spec.IndexCache)

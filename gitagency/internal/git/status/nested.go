@@ -101,7 +101,7 @@ func (v *worktreeScan) hasGitDir() bool {
 // CheckNested refuses the removal of a scanned worktree that has a repository in an ignored directory, or a .git
 // directory in place of its .git file: a *NestedRepositoryError. The scan reports all other repositories as left out.
 func CheckNested(s git.WorktreeSpec, l Report) (err error) {
-	tree, err := beneath.Open(s.Dir)
+	tree, err := OpenTree(s)
 	if err != nil {
 		return err
 	}

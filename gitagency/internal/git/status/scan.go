@@ -32,7 +32,14 @@ type scanResult struct {
 	// hasSpecialFile reports that there are pipes, sockets or devices, which no commit can hold.
 	hasSpecialFile bool
 
-	root *scannedDir // root of the scanned directories
+	root *scannedDir // root of the scanned directories; nil for an overlay
+
+	upperDirs []*upperDir // scanned directories of an overlay
+	compared  []int       // entries of an overlay whose files were looked at
+}
+
+func newScanResult(entries []index.Entry) *scanResult {
+	return &scanResult{entries: entries, statuses: make([]entryStatus, len(entries)), stats: make([]git.FileStat, len(entries))}
 }
 
 // entryStatus is the result of comparing an index entry with the disk.
@@ -113,13 +120,19 @@ const entriesPerWorker = 500
 
 // scan compares a worktree with an index, on every processor if it is large.
 func (sc *Scanner) scan(ctx context.Context, tree string, entries []index.Entry) (*scanResult, error) {
-	s := &scanResult{entries: entries, statuses: make([]entryStatus, len(entries)), stats: make([]git.FileStat, len(entries)), root: &scannedDir{name: tree, hi: len(entries)}}
-	sc.result = s
+	sc.result = newScanResult(entries)
+	sc.result.root = &scannedDir{name: tree, hi: len(entries)}
 	lookers, err := sc.runWorkers(ctx)
 	if err != nil {
 		return nil, err
 	}
-	fine := false
+	sc.collect(lookers)
+	return sc.result, nil
+}
+
+// collect adds to the scan result what each worker has collected for itself.
+func (sc *Scanner) collect(lookers []scanWorker) {
+	s, fine := sc.result, false
 	s.consistent = sc.startedAt != 0
 	for _, l := range lookers {
 		s.consistent, fine = s.consistent && !l.changedSinceStart, fine || l.hasSubsecondTimes
@@ -129,7 +142,6 @@ func (sc *Scanner) scan(ctx context.Context, tree string, entries []index.Entry)
 	slices.SortFunc(s.untracked, func(a, b pathStat) int { return strings.Compare(a.name, b.name) })
 	slices.Sort(s.populatedSubmodules)
 	s.consistent = s.consistent && fine // timestamps in whole seconds prove nothing
-	return s, nil
 }
 
 // runWorkers scans every directory, starting at the root, and returns the workers with their results.

@@ -93,7 +93,13 @@ func (l *scanWorker) scanDirectory(v *scannedDir) (err error) {
 		}
 		i = end
 	}
-	if err := l.scanUntracked(dir.fd, v.path); err != nil {
+	lstat := func(name string, st *unix.Stat_t) error {
+		if err := unix.Fstatat(dir.fd, name, st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			return &fs.PathError{Op: "stat", Path: v.path + name, Err: err}
+		}
+		return nil
+	}
+	if err := l.scanUntracked(v.path, lstat); err != nil {
 		return err
 	}
 	// Only now: a name that came or went during the scan has changed the ctime of the directory.
@@ -187,8 +193,8 @@ func (sc *Scanner) MatchesIndex(e *index.Entry, st *unix.Stat_t) bool {
 		!e.IntentToAdd && mtime.Before(sc.IndexMtime)
 }
 
-// scanUntracked collects the names without an index entry.
-func (l *scanWorker) scanUntracked(fd int, path string) error {
+// scanUntracked collects the names without an index entry, with the stat data that lstat returns.
+func (l *scanWorker) scanUntracked(path string, lstat func(name string, st *unix.Stat_t) error) error {
 	for _, n := range l.names {
 		if n.tracked {
 			continue
@@ -205,13 +211,13 @@ func (l *scanWorker) scanUntracked(fd int, path string) error {
 			continue
 		}
 		var st unix.Stat_t
-		err := unix.Fstatat(fd, n.name, &st, unix.AT_SYMLINK_NOFOLLOW)
+		err := lstat(n.name, &st)
 		if errors.Is(err, unix.ENOENT) {
 			l.changedSinceStart = true
 			continue
 		}
 		if err != nil {
-			return &fs.PathError{Op: "stat", Path: path + n.name, Err: err}
+			return err
 		}
 		l.untracked = append(l.untracked, pathStat{name: path + n.name, stat: git.FileStatOf(&st)})
 	}

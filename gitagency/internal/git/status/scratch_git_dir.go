@@ -39,7 +39,7 @@ func makeScratchGitDir(r *git.Repo, s git.WorktreeSpec, head string) (git.RunOpt
 	}
 	// In a worktree that is in use nothing is changed, and the scan reports what cannot be read.
 	if !s.InUse {
-		if _, err := walkReadable(r, r.AdminDir(s.Name)); errors.Is(err, fs.ErrPermission) {
+		if _, err := walkReadable(r, git.WorktreeSpec{Dir: r.AdminDir(s.Name)}); errors.Is(err, fs.ErrPermission) {
 			return git.RunOptions{}, nil, err
 		}
 	}

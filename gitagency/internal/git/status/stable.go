@@ -73,7 +73,13 @@ func (v *worktreeScan) checkStable(ctx context.Context) error {
 	if v.result.consistent && v.isUntouched() {
 		return nil
 	}
-	moved, unsure, err := v.newScanner().recheck(ctx, v.result)
+	recheck := v.recheckOverlay
+	if v.spec.Overlay == nil {
+		recheck = func(ctx context.Context) (moved, unsure []string, err error) {
+			return v.newScanner().recheck(ctx, v.result)
+		}
+	}
+	moved, unsure, err := recheck(ctx)
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,8 @@ import (
 // file, so it is validated, and used only for what is shown to users.
 
 // DiskTreeWithStatCache is DiskTree that also returns a stat cache for TreeFromStatCache, but not the files left out.
-// The cache is nil where it could not reveal a later change, as while files are changing. The digest is that of
+// The cache is nil where it could not reveal a later change, as while files are changing, and for an overlay, whose scan
+// looks at changed files only. The digest is that of
 // ReadConfigDigest, and head is the commit of HEAD.
 func DiskTreeWithStatCache(ctx context.Context, m *git.Mirror, s git.WorktreeSpec, head string, digest ConfigDigest) (tree string, cache []byte, err error) {
 	index := indexFileStat(m.Repo, s)
@@ -35,7 +36,7 @@ func DiskTreeWithStatCache(ctx context.Context, m *git.Mirror, s git.WorktreeSpe
 // TreeFromStatCache returns the tree of a worktree whose files, index and configuration still match a stat cache. It
 // returns "" when something has changed, or data is no valid cache.
 func TreeFromStatCache(r *git.Repo, s git.WorktreeSpec, digest ConfigDigest, data []byte) (tree string) {
-	if len(data) == 0 {
+	if len(data) == 0 || s.Overlay != nil {
 		return ""
 	}
 	index := indexFileStat(r, s)
@@ -92,7 +93,7 @@ func isRuleFile(name string) bool { return slices.Contains(ruleFileNames, path.B
 // older than the scan.
 func (g WorktreeContents) newStatCache(digest worktreeDigest) []byte {
 	v := g.scan
-	if v == nil || v.startedAt == 0 || len(v.spec.ForcedPaths) > 0 || !v.result.consistent || !v.isUntouched() {
+	if v == nil || v.spec.Overlay != nil || v.startedAt == 0 || len(v.spec.ForcedPaths) > 0 || !v.result.consistent || !v.isUntouched() {
 		return nil
 	}
 	seen := slices.Clone(v.untrackedFiles)

@@ -16,23 +16,23 @@ import (
 )
 
 // walkReadable walks a directory in which an agent may have removed the owner's permissions, which git would skip silently. It
-// restores them, except in a dry run, in which it returns the error.
-func walkReadable(r *git.Repo, dir string) (worktreeWalk, error) {
-	w, err := walkWorktree(dir)
+// restores them, except in a dry run, in which it returns the error. Of an overlay it walks the upper directory only.
+func walkReadable(r *git.Repo, s git.WorktreeSpec) (worktreeWalk, error) {
+	w, err := walkWorktree(s)
 	if !errors.Is(err, fs.ErrPermission) || r.IsDryRun() {
 		return w, err
 	}
-	if err := durable.RestoreOwnerPermissions(dir); err != nil {
+	if err := durable.RestoreOwnerPermissions(s.WriteDir()); err != nil {
 		return w, err
 	}
-	return walkWorktree(dir)
+	return walkWorktree(s)
 }
 
-// walkWorktree finds the directories below tree, not tree itself, that contain a .git of any kind, and the huge
+// walkWorktree finds the directories below a worktree, not the worktree itself, that contain a .git of any kind, and the huge
 // sparse files. It fails on files that git could not read, and on special files that git would open.
-func walkWorktree(tree string) (w worktreeWalk, err error) {
+func walkWorktree(s git.WorktreeSpec) (w worktreeWalk, err error) {
 	w.isRoot = os.Geteuid() == 0
-	if w.dir, err = beneath.Open(tree); err != nil {
+	if w.dir, err = openWrites(s); err != nil {
 		return w, err
 	}
 	defer func() { err = errors.Join(err, w.dir.Close()) }()

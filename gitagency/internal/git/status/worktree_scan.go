@@ -27,6 +27,7 @@ type worktreeScan struct {
 	indexMtime time.Time
 	startedAt  int64
 	entries    []index.Entry
+	lowerFiles []index.Entry // of an overlay: what its lower directories show; nil until the first scan
 
 	result            *scanResult
 	leftOut           []LeftOut
@@ -54,9 +55,9 @@ func (v *worktreeScan) newScanner() *Scanner {
 
 // worktreeChanges lists the differences between the files on disk and the index.
 func (v *worktreeScan) worktreeChanges(ctx context.Context) ([]object.LeafChange, error) {
-	v.watch = watchDirs(v.spec.Dir, v.spec.ChangingDirs)
+	v.watch = watchDirs(v.spec.WriteDir(), v.spec.ChangingDirs)
 	var err error
-	if v.result, err = v.newScanner().scan(ctx, v.spec.Dir, v.entries); err != nil {
+	if v.result, err = v.scanFiles(ctx); err != nil {
 		return nil, err
 	}
 	if !v.result.consistent && v.startedAt != 0 && v.spec.InUse {
@@ -64,8 +65,8 @@ func (v *worktreeScan) worktreeChanges(ctx context.Context) ([]object.LeafChange
 		if err := v.sleep(ctx, v.newScanner().clockTick()); err != nil {
 			return nil, err
 		}
-		v.startedAt = fileClockNow(v.spec.Dir)
-		if v.result, err = v.newScanner().scan(ctx, v.spec.Dir, v.entries); err != nil {
+		v.startedAt = fileClockNow(v.spec.WriteDir())
+		if v.result, err = v.scanFiles(ctx); err != nil {
 			return nil, err
 		}
 	}
