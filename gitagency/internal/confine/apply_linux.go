@@ -65,7 +65,11 @@ func UnmountOverlays(p walls.Plan) error {
 	overlays := slices.Clone(p.Overlays)
 	sort.Slice(overlays, func(i, j int) bool { return overlays[i].Path > overlays[j].Path }) // inner ones first
 	for _, l := range overlays {
-		failed = errors.Join(failed, unix.Unmount(l.Path, unix.UMOUNT_NOFOLLOW))
+		how := unix.UMOUNT_NOFOLLOW
+		if len(l.Lowers) > 0 {
+			how |= unix.MNT_DETACH // with the files that are mounted in it, such as the marker of a sandbox
+		}
+		failed = errors.Join(failed, unix.Unmount(l.Path, how))
 	}
 	return failed
 }
@@ -205,7 +209,7 @@ func (s *builder) cloneSources() (err error) {
 				return w.wrapError(err)
 			}
 		case overlaid:
-			if w.fd, err = s.newOverlay(w.fd, w.overlay); err != nil {
+			if w.fd, err = s.newOverlay(w.fd, *w.overlay); err != nil {
 				return fmt.Errorf("overlay on %s: %w", w.path, err)
 			}
 		}

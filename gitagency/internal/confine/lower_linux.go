@@ -51,6 +51,20 @@ func (l *lowerLayers) whyNot(dir, accepted string) string {
 	return why
 }
 
+// WhyNoOverlay returns the reason why the file system of a directory cannot hold the layers of an overlay; empty if it can. The
+// directory need not exist.
+func WhyNoOverlay(dir string) string {
+	for !isDir(dir) && dir != filepath.Dir(dir) {
+		dir = filepath.Dir(dir)
+	}
+	return (&lowerLayers{tried: map[uint64]string{}}).whyNot(dir, "")
+}
+
+func isDir(path string) bool {
+	fi, err := os.Stat(path)
+	return err == nil && fi.IsDir()
+}
+
 // isRefusedAsLower reports whether no overlay can be mounted on dir although one can be on a new directory.
 func isRefusedAsLower(dir string) bool {
 	scratch, err := os.MkdirTemp("", "git-agency-overlay-*")

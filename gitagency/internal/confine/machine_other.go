@@ -12,3 +12,6 @@ import (
 func InspectMachine() walls.Machine {
 	return walls.Machine{System: runtime.GOOS, Arch: runtime.GOARCH, WhyNoLandlock: runtime.GOOS + " has none", WhyNoSeccomp: runtime.GOOS + " has none"}
 }
+
+// WhyNoOverlay returns the reason why there are no overlays.
+func WhyNoOverlay(string) string { return "overlays exist on Linux only" }

@@ -16,11 +16,11 @@ import (
 type mountSpec struct {
 	kind    mountKind
 	path    string
-	overlay walls.OverlayMount // with kind overlaid
-	text    string             // content of a hidden file; mostly empty
-	source  string             // with kind private: directory with the content, which is kept; empty for a new file system. With kind bound: what is mounted
-	rdonly  bool               // with kind bound: read-only
-	parent  int                // index of the nearest mount around it; -1: none
+	overlay *walls.OverlayMount // with kind overlaid
+	text    string              // content of a hidden file; mostly empty
+	source  string              // with kind private: directory with the content, which is kept; empty for a new file system. With kind bound: what is mounted
+	rdonly  bool                // with kind bound: read-only
+	parent  int                 // index of the nearest mount around it; -1: none
 }
 
 type mountKind int
@@ -68,8 +68,8 @@ func orderMounts(p walls.Plan) (mounts, fixtures []mountSpec, err error) {
 	add(kept, p.Kept)
 	add(writable, p.Writable)
 	for _, l := range p.Overlays {
-		mounts = append(mounts, mountSpec{kind: overlaid, path: l.Path, overlay: l})
-		for _, path := range []string{l.Upper, l.Work} {
+		mounts = append(mounts, mountSpec{kind: overlaid, path: l.Path, overlay: &l})
+		for _, path := range append([]string{l.Upper, l.Work}, l.Lowers...) {
 			if err := checkPath(path); err != nil {
 				return nil, nil, fmt.Errorf("overlay on %s: %w", l.Path, err)
 			}

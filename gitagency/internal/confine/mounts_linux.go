@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/walls"
@@ -38,10 +39,18 @@ func (s *builder) newOverlay(lower int, l walls.OverlayMount) (int, error) {
 	}
 	defer s.chmodWorkDirs(work)
 	name := func(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
+	lowers := []string{name(lower)}
+	for i, path := range l.Lowers {
+		fd, err := s.track(openNoSymlinks(unix.AT_FDCWD, path))
+		if err != nil {
+			return -1, fmt.Errorf("%s: %w", path, err)
+		}
+		lowers = append(lowers[:i], name(fd))
+	}
 	options := []string{
 		"userxattr", "",
 		"index", "on", // with it the kernel refuses to use an upper directory twice
-		"lowerdir", name(lower), "upperdir", name(upper), "workdir", name(work),
+		"lowerdir", strings.Join(lowers, ":"), "upperdir", name(upper), "workdir", name(work),
 	}
 	if s.volatile {
 		options = append(options, "volatile", "")

@@ -18,6 +18,17 @@ import (
 // Resolve returns the path without symlinks; the last components need not exist. It resolves component by component
 // as the kernel does: "link/.." is the parent of the link's target, not of the link.
 func Resolve(path string) (string, error) {
+	return resolveWith(path, fileLookup{os.Lstat, os.Stat, os.Readlink})
+}
+
+// fileLookup is a set of functions that look a path up.
+type fileLookup struct {
+	lstat, stat func(string) (fs.FileInfo, error)
+	readlink    func(string) (string, error)
+}
+
+// resolveWith is Resolve with other functions than those of the operating system.
+func resolveWith(path string, files fileLookup) (string, error) {
 	const most = 255 // symlinks; no kernel follows more
 	if !filepath.IsAbs(path) {
 		wd, err := os.Getwd()
@@ -38,7 +49,7 @@ func Resolve(path string) (string, error) {
 			continue
 		}
 		next := filepath.Join(done, name)
-		fi, err := os.Lstat(next)
+		fi, err := files.lstat(next)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			if slices.Contains(todo, "..") {
@@ -53,12 +64,12 @@ func Resolve(path string) (string, error) {
 			done = next
 			continue
 		}
-		target, err := os.Readlink(next)
+		target, err := files.readlink(next)
 		if err != nil {
 			return "", err
 		}
 		// The target of a dangling symlink is not known to be safe: nothing may be created through it.
-		if _, err := os.Stat(next); err != nil {
+		if _, err := files.stat(next); err != nil {
 			return "", err
 		}
 		if links++; links > most {

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -16,6 +17,8 @@ import (
 type Tree struct {
 	Path string // canonical path
 	root *os.Root
+
+	isMounted bool // only root leads to its content: another directory is at Path
 }
 
 // OpenTree opens a directory, which must not be a symlink.
@@ -44,6 +47,16 @@ func OpenTree(path string) (*Tree, error) {
 		return nil, errors.Join(err, root.Close())
 	}
 	return &Tree{Path: path, root: root}, nil
+}
+
+// OpenMountedTree opens a directory that is open already, as dir, and which is at path only in other namespaces: here there is
+// another directory at path.
+func OpenMountedTree(dir *os.File, path string) (*Tree, error) {
+	root, err := os.OpenRoot("/proc/self/fd/" + strconv.Itoa(int(dir.Fd())))
+	if err != nil {
+		return nil, withCallerPath("open", path, err)
+	}
+	return &Tree{Path: path, root: root, isMounted: true}, nil
 }
 
 // OpenOwnTree is OpenTree for a directory that belongs to this program. If a command in it has removed the permission to
@@ -121,7 +134,16 @@ func (t *Tree) OpenWorkDir(path string) (*os.File, string, error) {
 	if err != nil {
 		return nil, "", withCallerPath("enter", path, err)
 	}
-	return dir, filepath.Join(t.Path, inside), nil
+	at := filepath.Join(t.Path, inside)
+	if !t.isMounted {
+		return dir, at, nil
+	}
+	defer dir.Close()
+	fd, err := unix.FcntlInt(dir.Fd(), unix.F_DUPFD_CLOEXEC, 0) // the name of dir is one of this process alone
+	if err != nil {
+		return nil, "", withCallerPath("enter", path, err)
+	}
+	return os.NewFile(uintptr(fd), at), at, nil
 }
 
 // ResolvePath returns the target of a path, relative to the top of the tree, and whether it is a directory. It
@@ -178,7 +200,7 @@ func (t *Tree) resolveInside(path string) (string, error) {
 	if strings.ContainsRune(path, 0) {
 		return "", &ConfinementError{Path: path, Why: "contains invisible characters"}
 	}
-	real, err := Resolve(full)
+	real, err := t.resolve(full)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ELOOP):
 		return "", &ConfinementError{Path: path, Why: "goes through a dangling symbolic link"}
@@ -194,6 +216,28 @@ func (t *Tree) resolveInside(path string) (string, error) {
 		return "", &ConfinementError{Path: path, Why: "leads to " + QuotePath(inside) + ", which " + why}
 	}
 	return inside, nil
+}
+
+// resolve is Resolve for a path that may lead into the tree.
+func (t *Tree) resolve(path string) (string, error) {
+	if !t.isMounted {
+		return Resolve(path)
+	}
+	return resolveWith(path, fileLookup{
+		lstat:    lookupIn(t, t.root.Lstat, os.Lstat),
+		stat:     lookupIn(t, t.root.Stat, os.Stat),
+		readlink: lookupIn(t, t.root.Readlink, os.Readlink),
+	})
+}
+
+// lookupIn returns a function that looks a path up in a mounted tree if it is below that, and else outside.
+func lookupIn[T any](t *Tree, inside, outside func(string) (T, error)) func(string) (T, error) {
+	return func(path string) (T, error) {
+		if rel, below := strings.CutPrefix(path, t.Path+"/"); below {
+			return inside(rel)
+		}
+		return outside(path)
+	}
 }
 
 // CheckIsDir returns an error if the file type of a path is not a directory.

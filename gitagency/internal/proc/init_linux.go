@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"os/signal"
@@ -176,6 +177,8 @@ func (k *initProcess) serveClient(client *net.UnixConn) {
 				listenAndSend(req.Listen, fds[0])
 			case req.Dial != "" && len(fds) == 1:
 				go dialAndSend(req.Dial, fds[0])
+			case req.OpenDir != "" && len(fds) == 1:
+				openAndSend(req.OpenDir, fds[0])
 			case req.AllowJoin:
 				k.joinable = true
 				_ = sendMessage(client, initReply{Joinable: true})
@@ -317,6 +320,42 @@ func listenAndSend(address string, fd int) {
 	}
 	defer f.Close()
 	_ = sendMessage(to, initReply{}, f)
+}
+
+// openAndSend opens a directory in the namespace and sends it to a client.
+func openAndSend(path string, fd int) {
+	to, err := newUnixConn(os.NewFile(uintptr(fd), "conversation"))
+	if err != nil {
+		return
+	}
+	defer to.Close()
+	f, err := openMountPoint(path)
+	if err != nil {
+		_ = sendMessage(to, initReply{Error: err.Error()})
+		return
+	}
+	defer f.Close()
+	_ = sendMessage(to, initReply{}, f)
+}
+
+// openMountPoint opens the top directory of the file system that is mounted at a path, without what is mounted below it.
+func openMountPoint(path string) (*os.File, error) {
+	fail := func(err error) (*os.File, error) { return nil, &fs.PathError{Op: "open", Path: path, Err: err} }
+	at, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
+	if err != nil {
+		return fail(err)
+	}
+	defer unix.Close(at)
+	mount, err := unix.OpenTree(at, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH)
+	if err != nil {
+		return fail(err)
+	}
+	defer unix.Close(mount)
+	dir, err := unix.Openat(mount, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fail(err)
+	}
+	return os.NewFile(uintptr(dir), path), nil
 }
 
 // dialAndSend connects to a listener in the namespace and sends the connection to a client.

@@ -37,6 +37,7 @@ type initRequest struct {
 	Run       bool   `json:"run,omitempty"`    // with descriptors: control, directory, three streams, and those to hold open
 	Listen    string `json:"listen,omitempty"`
 	Dial      string `json:"dial,omitempty"`
+	OpenDir   string `json:"open_dir,omitempty"`
 	Count     bool   `json:"count,omitempty"`
 	Leave     bool   `json:"leave,omitempty"`
 }
@@ -260,7 +261,7 @@ func (r *Namespace) sendTask(files []*os.File) error {
 
 // ListenFile returns the descriptor of a listener on the network of the namespace.
 func (r *Namespace) ListenFile(ctx context.Context, address string) (*os.File, error) {
-	return r.requestFD(ctx, initRequest{Listen: address})
+	return r.requestFD(ctx, initRequest{Listen: address}, address)
 }
 
 // Listen returns a listener on the network of the namespace.
@@ -275,7 +276,7 @@ func (r *Namespace) Listen(ctx context.Context, address string) (net.Listener, e
 
 // Dial connects to a listener in the namespace.
 func (r *Namespace) Dial(ctx context.Context, address string) (net.Conn, error) {
-	f, err := r.requestFD(ctx, initRequest{Dial: address})
+	f, err := r.requestFD(ctx, initRequest{Dial: address}, address)
 	if err != nil {
 		return nil, err
 	}
@@ -283,8 +284,14 @@ func (r *Namespace) Dial(ctx context.Context, address string) (net.Conn, error) 
 	return net.FileConn(f)
 }
 
+// OpenDir opens the top directory of a file system that is mounted in the namespace, at a path without symbolic links. Other
+// file systems that are mounted below it there are not visible through it.
+func (r *Namespace) OpenDir(ctx context.Context, path string) (*os.File, error) {
+	return r.requestFD(ctx, initRequest{OpenDir: path}, path)
+}
+
 // requestFD sends a request whose reply is a descriptor, and receives it on a separate connection.
-func (r *Namespace) requestFD(ctx context.Context, req initRequest) (*os.File, error) {
+func (r *Namespace) requestFD(ctx context.Context, req initRequest, name string) (*os.File, error) {
 	ours, theirs, err := seqpacketPair()
 	if err != nil {
 		return nil, err
@@ -312,7 +319,7 @@ func (r *Namespace) requestFD(ctx context.Context, req initRequest) (*os.File, e
 		closeFDs(files)
 		return nil, err
 	}
-	return os.NewFile(uintptr(files[0]), "received"), nil
+	return os.NewFile(uintptr(files[0]), name), nil
 }
 
 // IsSoleUser reports whether no other client uses the namespace.

@@ -112,9 +112,10 @@ func (p *rawPaths) UnmarshalJSON(data []byte) error {
 
 // OverlayMount is an overlay mount on a directory.
 type OverlayMount struct {
-	Path  string `json:"path"`  // lower directory and mount point
-	Upper string `json:"upper"` // upper directory, which receives the writes
-	Work  string `json:"work"`  // work directory of the kernel; on the file system of Upper
+	Path   string   `json:"path"`            // mount point; the lower directory too if Lowers is empty
+	Lowers []string `json:"lower,omitempty"` // lower directories, the top one first
+	Upper  string   `json:"upper"`           // upper directory, which receives the writes
+	Work   string   `json:"work"`            // work directory of the kernel; on the file system of Upper
 }
 
 // PrivateHome is a home directory of the sandbox's own. It begins empty, is writable, and is kept between commands.

@@ -147,7 +147,11 @@ func (d *planner) markPath(path string, s Visibility, auto bool, why Cause) {
 
 // markSandbox marks the paths that every sandbox consists of.
 func (d *planner) markSandbox() error {
-	d.markPath(d.Tree, Writable, false, Cause{Reason: ReasonSandbox})
+	of := Writable
+	if d.TreeLayers.Upper != "" {
+		of = Overlaid
+	}
+	d.markPath(d.Tree, of, false, Cause{Reason: ReasonSandbox})
 	d.markPath(d.GitDir, Overlaid, false, Cause{Reason: ReasonGitDir})
 	d.markPath(d.DataDir, Hidden, false, Cause{Reason: ReasonDataDir})
 	if !guard.IsOrContains(d.DataDir, d.OverlayDir) { // a process that could write there would change the upper directories of all overlays
@@ -353,6 +357,9 @@ func byDepth(a, b string) int {
 
 // overlayFor names the directories of an overlay. The name is the same for every command, and recognisable for people.
 func (d *planner) overlayFor(path string) OverlayMount {
+	if path == d.Tree {
+		return OverlayMount{Path: path, Lowers: d.TreeLayers.Lowers, Upper: d.TreeLayers.Upper, Work: d.TreeLayers.Work}
+	}
 	home := filepath.Join(d.OverlayDir, "git")
 	if path != d.GitDir {
 		sum := sha256.Sum256([]byte(path))

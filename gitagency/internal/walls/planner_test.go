@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -971,7 +972,7 @@ func TestOverlayDirectoriesAreDistinctAndStable(t *testing.T) {
 		t.Fatal(err)
 	}
 	again, err := MakePlan(usualRequest(), usualMachine(usualFiles))
-	if err != nil || !slices.Equal(plan.Overlays, again.Overlays) {
+	if err != nil || !reflect.DeepEqual(plan.Overlays, again.Overlays) {
 		t.Errorf("%v: %+v, then %+v", err, plan.Overlays, again.Overlays)
 	}
 	for _, l := range plan.Overlays {

@@ -10,6 +10,7 @@ import (
 // links; all others are looked up.
 type Request struct {
 	Tree       string // required: worktree of the sandbox
+	TreeLayers Layers // directories of which Tree consists, if it is an overlay; the zero value: it is a directory of its own
 	GitDir     string // required: common git directory, mounted as an overlay
 	GitFile    string // required: the .git file of Tree
 	MarkerFile string // file in a directory of Tree that identifies it, which no command can change; may be empty
@@ -35,6 +36,12 @@ type Request struct {
 	Outputs string // open, none or hosts:…
 
 	Policy Policy
+}
+
+// Layers are the directories of an overlay.
+type Layers struct {
+	Upper, Work string
+	Lowers      []string // the top one first
 }
 
 // Policy lists further paths and their visibility. Paths that do not exist are skipped, except those to be made
