@@ -2,7 +2,8 @@
 // transaction that its caller runs; it must never decide where a tree goes or whether it may go there, and it writes no
 // records.
 //
-// The only backend so far is Worktree: a linked git worktree with its own branch.
+// There are two backends. Worktree makes a linked git worktree with its own branch. Overlay makes one whose files are shared
+// with others, and which exists only behind walls.
 package changeset
 
 import (
@@ -20,6 +21,19 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/undo"
 )
 
+// Backend creates trees of one kind. Everything that is created is removed by Worktree.Remove, whatever the kind.
+type Backend interface {
+	// Create makes an empty tree, its branch and git's entry for it, in steps of a transaction, under the repository lock.
+	Create(ctx context.Context, tx *undo.Tx, s Spec) error
+	// Fill writes the files of a tree that Create made, in steps of a transaction. It needs no lock.
+	Fill(ctx context.Context, tx *undo.Tx, s Spec) error
+	// TopDirs returns the directories that hold the checked-out files of a tree.
+	TopDirs(s Spec) ([]string, error)
+	// Sync fsyncs the files without which the repository would be broken. It must be called before anything else can have
+	// changed the tree.
+	Sync(s Spec) error
+}
+
 // Spec names everything that belongs to one tree. All names in it are ours alone: the code that filled it checked,
 // under the repository lock, that they were unused.
 type Spec struct {
@@ -28,7 +42,10 @@ type Spec struct {
 	Branch  string // full ref name; required
 	Base    string // commit that the work starts from; required by Create
 	Scratch string // our directory on any file system, for short-lived names
-	Reason  string // reflog message
+
+	OverlayDir string // directory for what an overlay consists of besides layers; empty if the tree cannot be an overlay
+
+	Reason string // reflog message
 
 	// Initial state of a tree that does not start as a clean checkout of Base.
 	Tip         string // commit that the branch starts at; default: Base
@@ -39,6 +56,7 @@ type Spec struct {
 	SkipLFS bool
 
 	BaseTree string          // tree of Base; empty if it is not known
+	TipTree  string          // tree of Tip; required by Overlay with Tip
 	Source   checkout.Source // worktree whose unchanged files are copied instead of checked out; the zero value for none
 
 	AllCopied *bool // set by Fill to whether all files were copied from Source; may be nil
@@ -57,6 +75,11 @@ type Worktree struct {
 
 // Create adds the steps "tree-dir", "branch" and "registration" to the transaction, which make an empty tree.
 func (b Worktree) Create(ctx context.Context, tx *undo.Tx, s Spec) error {
+	return b.create(ctx, tx, s, func() error { return worktree.Add(ctx, b.Repo, b.registration(s)) })
+}
+
+// create is Create with the function that registers the worktree.
+func (b Worktree) create(ctx context.Context, tx *undo.Tx, s Spec, register func() error) error {
 	if err := tx.Step(ctx, "tree-dir", func() error {
 		if err := os.Mkdir(s.Tree, 0o755); err != nil {
 			return err
@@ -77,9 +100,12 @@ func (b Worktree) Create(ctx context.Context, tx *undo.Tx, s Spec) error {
 	}
 	return tx.Step(ctx, "registration", func() error {
 		tx.Undo("registration", func(context.Context) error { return b.Unregister(s) })
-		return worktree.Add(ctx, b.Repo, b.registration(s))
+		return register()
 	})
 }
+
+// TopDirs returns the directory of the tree.
+func (b Worktree) TopDirs(s Spec) ([]string, error) { return []string{s.Tree}, nil }
 
 // Fill adds the step "checkout" to the transaction, which writes the files of a tree that Create made; with FilesCommit, the
 // steps "files" and "index". It needs no repository lock.
@@ -128,6 +154,11 @@ func (b Worktree) Sync(s Spec) error {
 func (b Worktree) Remove(s Spec) error {
 	if err := durable.RemoveTree(s.Tree); err != nil {
 		return err
+	}
+	if s.OverlayDir != "" {
+		if err := durable.RemoveTree(s.OverlayDir); err != nil {
+			return err
+		}
 	}
 	return b.Unregister(s)
 }

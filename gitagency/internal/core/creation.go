@@ -28,7 +28,8 @@ type Creation struct {
 	RecordDir     string         // directory of the record
 	MakeRecordDir func() error   // makes RecordDir; fails if it exists
 	Spec          changeset.Spec // tree, branch and start commit
-	SourceTree    string         // worktree whose unchanged files are copied instead of checked out; may be empty
+	Backend       changeset.Backend
+	SourceTree    string // worktree whose unchanged files are copied instead of checked out; may be empty
 	Marker        guard.Marker
 	FillTree      func() error // writes more files to the tree and beside it; may be nil
 	UndoFill      func() error // removes the files beside the tree; may be nil
@@ -52,7 +53,6 @@ func (r *Repository) CreateTree(ctx context.Context, repo *git.Repo, c Creation)
 			r.undoCreateTree(ctx, tx, c, intent)
 		}
 	}()
-	trees := WorktreeBackend(repo)
 	if c.Spec.Source, err = r.checkoutSource(repo, c.SourceTree); err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (r *Repository) CreateTree(ctx context.Context, repo *git.Repo, c Creation)
 		}
 	}
 	// 6. Create the tree and the branch, and register the worktree with git.
-	if err := trees.Create(ctx, tx, c.Spec); err != nil {
+	if err := c.Backend.Create(ctx, tx, c.Spec); err != nil {
 		return err
 	}
 	// From now on the lock on the intent says that the creation is in progress, and only this process uses the new names.
@@ -87,7 +87,7 @@ func (r *Repository) CreateTree(ctx context.Context, repo *git.Repo, c Creation)
 			return err
 		}
 	}
-	if err := fillTree(ctx, tx, trees, c); err != nil {
+	if err := fillTree(ctx, tx, c); err != nil {
 		return err
 	}
 	if c.Lock != nil {
@@ -105,12 +105,12 @@ func (r *Repository) CreateTree(ctx context.Context, repo *git.Repo, c Creation)
 }
 
 // fillTree writes the files of a new tree, and syncs everything that its record refers to.
-func fillTree(ctx context.Context, tx *undo.Tx, trees changeset.Worktree, c Creation) error {
-	if err := trees.Fill(ctx, tx, c.Spec); err != nil {
+func fillTree(ctx context.Context, tx *undo.Tx, c Creation) error {
+	if err := c.Backend.Fill(ctx, tx, c.Spec); err != nil {
 		return err
 	}
 	// 7. Refuse a checkout that brings an .agency directory: it could pass for a marker.
-	if err := tx.Step(ctx, "inspect", func() error { return checkNoMarker(c.Spec) }); err != nil {
+	if err := tx.Step(ctx, "inspect", func() error { return checkNoMarker(c) }); err != nil {
 		return err
 	}
 	if c.FillTree != nil {
@@ -135,7 +135,7 @@ func fillTree(ctx context.Context, tx *undo.Tx, trees changeset.Worktree, c Crea
 		if err := durable.Sync(filepath.Join(c.Spec.Tree, guard.AgencyDir)); err != nil {
 			return err
 		}
-		return trees.Sync(c.Spec)
+		return c.Backend.Sync(c.Spec)
 	})
 }
 
@@ -368,11 +368,14 @@ func (r *Repository) isUnmodifiedTree(ctx context.Context, repo *git.Repo, spec 
 
 // checkNoMarker refuses a checkout that contains .agency, however it got there: tracked, tracked in another letter
 // case on a case-insensitive file system, or written by a filter.
-func checkNoMarker(spec changeset.Spec) error {
-	if _, err := os.Lstat(filepath.Join(spec.Tree, guard.AgencyDir)); err == nil {
-		return &fault.TrackedMarkerError{Commit: cmp.Or(spec.FilesCommit, spec.StartCommit())}
-	} else if !os.IsNotExist(err) {
-		return err
+func checkNoMarker(c Creation) error {
+	dirs, err := c.Backend.TopDirs(c.Spec)
+	for _, dir := range dirs {
+		if _, err := os.Lstat(filepath.Join(dir, guard.AgencyDir)); err == nil {
+			return &fault.TrackedMarkerError{Commit: cmp.Or(c.Spec.FilesCommit, c.Spec.StartCommit())}
+		} else if !os.IsNotExist(err) {
+			return err
+		}
 	}
-	return nil
+	return err
 }

@@ -144,7 +144,7 @@ func (r *Repository) checkRecordsElsewhere() {
 // warnForeignRecords warns if there are records of live sandboxes or created worktrees while git has no linked
 // worktree at all: they belong to an earlier repository at this path, because ids of repositories are made of paths.
 func (r *Repository) warnForeignRecords() {
-	if _, there := store.FirstExisting(filepath.Join(r.CommonDir, "worktrees")); there {
+	if _, there := store.FirstExisting(filepath.Join(r.CommonDir, "worktrees"), r.Git.UnlistedAdminDir("")); there {
 		return
 	}
 	sandboxes, err := r.Store.ListIDs(r.ID, "sandboxes")

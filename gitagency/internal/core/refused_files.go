@@ -84,7 +84,11 @@ func (r *Repository) readRefusedFiles(id string) *refusedFiles {
 
 // fileFingerprint returns a fingerprint of the stat data of a file in a sandbox; empty when it does not exist.
 func (r *Repository) fileFingerprint(id, path string) string {
-	tree, err := guard.OpenTree(r.Store.SandboxTreePath(r.ID, id))
+	dir := r.Store.SandboxTreePath(r.ID, id)
+	if layers, err := r.OverlayTree(id); err == nil && layers != nil {
+		dir = layers.Upper // a file that is refused is new or changed
+	}
+	tree, err := guard.OpenTree(dir)
 	if err != nil {
 		return ""
 	}

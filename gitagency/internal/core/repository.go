@@ -19,6 +19,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/config"
+	"github.com/git-agency/git-agency/gitagency/internal/git/overlay"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
@@ -287,7 +288,21 @@ func (r *Repository) RunSteps(ctx context.Context, verb string, steps []Step) er
 	return nil
 }
 
-// WorktreeBackend returns the backend that creates and removes the trees of sandboxes and integration worktrees.
+// OverlayBackend returns the backend that creates trees that are overlays.
+func (r *Repository) OverlayBackend(repo *git.Repo) changeset.Overlay {
+	return changeset.Overlay{Worktree: WorktreeBackend(repo), Layers: r.Store.LayersDir()}
+}
+
+// OverlayTree returns the directories of which the tree of an invocation consists if it is an overlay; else nil.
+func (r *Repository) OverlayTree(id string) (*overlay.Tree, error) {
+	tree, err := changeset.OpenOverlay(r.Store.OverlayDir(r.ID, id), r.Store.LayersDir())
+	if err != nil {
+		return nil, fmt.Errorf("overlay of %s: %w", id, err)
+	}
+	return tree, nil
+}
+
+// WorktreeBackend returns the backend that creates the trees of sandboxes and integration worktrees, and removes them.
 func WorktreeBackend(repo *git.Repo) changeset.Worktree { return changeset.Worktree{Repo: repo} }
 
 // RollbackTx undoes a transaction, even if ctx is cancelled: the cancellation was for the transaction, not for its

@@ -62,7 +62,11 @@ func (r *Repository) PrepareCapture(s git.WorktreeSpec) (git.WorktreeSpec, error
 		return s, &fault.UnsafePathError{Path: s.Dir, Why: "something is mounted at " + points[0] + "; unmount it first"}
 	}
 	s.Omit, s.Author, s.TrustConfig = guard.AgencyDir, ToolIdentity, r.TrustsRepoConfig(s.Name)
-	return s, nil
+	var err error
+	if s.Dir != "" {
+		s.Overlay, err = r.OverlayTree(s.Name)
+	}
+	return s, err
 }
 
 // StepsToRemoveTree returns the steps that remove a tree whose content was captured:
@@ -103,7 +107,20 @@ func (r *Repository) withdrawTree(ctx context.Context, repo *git.Repo, s git.Wor
 	if err := removeTree(done); err != nil {
 		return err
 	}
+	if err := MoveOverlayInto(aside, s.Dir); err != nil {
+		return err
+	}
 	return os.Rename(aside, done)
+}
+
+// MoveOverlayInto moves what the overlay of a sandbox consists of, if its tree is one, into the directory of its withdrawn tree,
+// so that both are deleted together. Its content was captured, and no process can have changed that since.
+func MoveOverlayInto(aside, tree string) error {
+	err := os.Rename(store.OverlayOf(tree), filepath.Join(aside, "overlay"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // removeWithdrawnTree deletes a tree that was captured and withdrawn.

@@ -100,6 +100,9 @@ func outsideGit(top *guard.DirHandle, s git.WorktreeSpec, choose chooser) choose
 		case ".git":
 			return keepUnless(ownGit)
 		}
+		if s.Overlay != nil && e.Mode&fs.ModeCharDevice != 0 {
+			return archive.Skip // a whiteout: commands cannot create devices
+		}
 		return choose(e)
 	}
 }
@@ -125,7 +128,7 @@ func (c *TrashContent) openIgnoreRules(repo *git.Repo, s git.WorktreeSpec) func(
 // archiveSpecialFiles archives the special files of a tree of which the commit holds everything else. Ignored files are not
 // kept, so that it does not list ignored directories. If the capture found none, it looks only for a foreign .git at the top.
 func (c *TrashContent) archiveSpecialFiles(ctx context.Context, repo *git.Repo, s git.WorktreeSpec) error {
-	return c.openSection(ctx, archivedTree, s.Dir, false, func(top *guard.DirHandle) chooser {
+	return c.openSection(ctx, archivedTree, s.WriteDir(), false, func(top *guard.DirHandle) chooser {
 		ignored := c.openIgnoreRules(repo, s)
 		return outsideGit(top, s, func(e archive.Entry) archive.Choice {
 			switch {
@@ -146,7 +149,7 @@ func (c *TrashContent) archiveRepositories(ctx context.Context, repo *git.Repo, 
 	if err != nil {
 		return err
 	}
-	err = c.openSection(ctx, archivedTree, s.Dir, false, func(top *guard.DirHandle) chooser {
+	err = c.openSection(ctx, archivedTree, s.WriteDir(), false, func(top *guard.DirHandle) chooser {
 		ignored := c.openIgnoreRules(repo, s)
 		return outsideGit(top, s, func(e archive.Entry) archive.Choice {
 			switch {
@@ -188,8 +191,8 @@ func (c *TrashContent) archiveAll(ctx context.Context, repo *git.Repo, s git.Wor
 	if err != nil {
 		return err
 	}
-	// An archive that extends an earlier capture adds to its files.
-	err = c.openSection(ctx, archivedTree, s.Dir, s.Onto == "", func(top *guard.DirHandle) chooser {
+	// An archive that extends an earlier capture, or the files below an overlay, adds to them.
+	err = c.openSection(ctx, archivedTree, s.WriteDir(), s.Onto == "" && s.Overlay == nil, func(top *guard.DirHandle) chooser {
 		ignored := c.openIgnoreRules(repo, s)
 		return outsideGit(top, s, func(e archive.Entry) archive.Choice {
 			switch {

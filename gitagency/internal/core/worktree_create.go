@@ -63,6 +63,7 @@ func (r *Repository) CreateWorktree(ctx context.Context, req CreateWorktreeReque
 		Verb:          "worktree create",
 		RecordDir:     home,
 		MakeRecordDir: func() error { return r.Store.CreateWorktreeDir(r.ID, id) },
+		Backend:       WorktreeBackend(repo),
 		Spec: changeset.Spec{
 			ID: id, Tree: tree, Branch: branch, Base: base, Scratch: home, Reason: "agency: worktree create " + req.Name,
 		},

@@ -59,6 +59,9 @@ func (r *Repository) unlinkedTree() string {
 // LinkedEntry reads the .git file of a tree and reports its target: git's entry of that name in this repository, or another
 // existing directory, whose path it returns.
 func (r *Repository) LinkedEntry(tree, name string) (here bool, elsewhere string, err error) {
+	if r.Git.AdminDir(name) == r.Git.UnlistedAdminDir(name) && store.IsDir(store.OverlayOf(tree)) {
+		return true, "", nil // outside of the walls it has no .git
+	}
 	at, err := git.DotGitTarget(tree)
 	switch {
 	case err != nil || at == "" || !store.IsDir(at):

@@ -216,6 +216,10 @@ func start(ctx context.Context, r *core.Repository, repo *git.Repo, req Plan, lo
 	if err != nil {
 		return core.Invocation{}, explainMissingBranch(ctx, r, repo, wt, origin, err)
 	}
+	backend, err := chooseChangeset(ctx, r, repo, &req, point)
+	if err != nil {
+		return core.Invocation{}, err
+	}
 	elapsed := r.Opts.Now().Sub(at)
 	tree := r.Store.SandboxTreePath(r.ID, id)
 	if err := cmp.Or(r.CheckPlacement(tree, listing), req.waitForWalls()); err != nil {
@@ -247,8 +251,9 @@ func start(ctx context.Context, r *core.Repository, repo *git.Repo, req Plan, lo
 		Verb:          verb,
 		RecordDir:     home,
 		MakeRecordDir: func() error { return r.Store.CreateInvocationDir(r.ID, id) },
+		Backend:       backend,
 		Spec: changeset.Spec{
-			ID: id, Tree: tree, Branch: core.SandboxRef(id), Base: point.Base, Scratch: home, Reason: "agency: " + verb + " " + id,
+			ID: id, Tree: tree, OverlayDir: r.Store.OverlayDir(r.ID, id), Branch: core.SandboxRef(id), Base: point.Base, Scratch: home, Reason: "agency: " + verb + " " + id,
 			Tip: point.Head, FilesCommit: point.Snapshot, IndexTree: point.index, UntrustedConfig: point.UntrustedConfig, SkipLFS: point.skipLFS,
 			BaseTree: point.baseTree, AllCopied: req.allCopied,
 		},

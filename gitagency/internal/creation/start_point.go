@@ -16,6 +16,7 @@ type StartPoint struct {
 	baseTree              string // its tree
 	Snapshot, Head, index string // to start from a snapshot: its commit, the commit at HEAD and the tree of the index
 	UntrustedConfig       bool   // do not run programs that the configuration of the repository names
+	hasSubmodules         bool   // the commit has a file .gitmodules
 	skipLFS               bool   // download no objects of Git LFS: an agent may have made the commit
 	worktreeID, branch    string // integration worktree of the snapshot, if known, and the branch that its invocation lands on
 }
@@ -24,7 +25,7 @@ type StartPoint struct {
 // creation fail: a tracked .agency, a branch called "agency", and an existing branch with the name of the sandbox's
 // branch, which it returns as taken.
 func resolveStartPoint(ctx context.Context, r *core.Repository, repo *git.Repo, from StartPoint, branch string) (_ StartPoint, taken string, err error) {
-	names := []string{from.Base + "^{commit}", core.HeadsPrefix + core.BranchNamespace, branch, from.Base + "^{tree}"}
+	names := []string{from.Base + "^{commit}", core.HeadsPrefix + core.BranchNamespace, branch, from.Base + "^{tree}", from.Base + ":.gitmodules"}
 	sources := []string{from.Base}
 	if from.Snapshot != "" {
 		names = append(names, from.Head+"^{commit}")
@@ -41,8 +42,8 @@ func resolveStartPoint(ctx context.Context, r *core.Repository, repo *git.Repo, 
 	if found[0].Missing() {
 		return StartPoint{}, "", &fault.NoCommitError{Name: core.ShortBranch(from.Base)}
 	}
-	from.Base, from.baseTree = found[0].OID, found[3].OID
-	if from.Snapshot != "" && found[4].Missing() {
+	from.Base, from.baseTree, from.hasSubmodules = found[0].OID, found[3].OID, !found[4].Missing()
+	if from.Snapshot != "" && found[5].Missing() {
 		return StartPoint{}, "", &fault.NoCommitError{Name: from.Head}
 	}
 	for i, tracked := range found[first:] {

@@ -121,7 +121,7 @@ func removeUnlessLate(ctx context.Context, r *core.Repository, id string, wait t
 		if late, err := core.ModifiedSince(aside, scanned); err != nil || late {
 			return late, err
 		}
-		if err := errors.Join(durable.RemoveTree(store.RemovablePath(tree)), os.Rename(aside, store.RemovablePath(tree))); err != nil {
+		if err := errors.Join(durable.RemoveTree(store.RemovablePath(tree)), core.MoveOverlayInto(aside, tree), os.Rename(aside, store.RemovablePath(tree))); err != nil {
 			return false, err
 		}
 	}

@@ -21,6 +21,12 @@ func RecoverUploads(ctx context.Context, r *core.Repository, id string) {
 	if !store.IsDir(path) {
 		return
 	}
+	if layers, err := r.OverlayTree(id); err != nil {
+		r.Warn("sandbox %s: %v", id, err)
+		return
+	} else if layers != nil {
+		path = layers.Upper // no command runs, so that it may be changed; all that an upload moved is there
+	}
 	tree, err := guard.OpenOwnTree(path)
 	if err != nil {
 		r.Warn("sandbox %s: %v", id, err)

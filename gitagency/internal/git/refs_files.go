@@ -62,7 +62,9 @@ func (r *Repo) readRefFiles(prefixes []string) (_ map[string]string, ok bool) {
 // RefFiles reads loose refs and files of worktree entries relative to open directories: a listing reads those of a thousand
 // worktrees, and the kernel takes most of the time to resolve the other components of an absolute path.
 type RefFiles struct {
-	Worktrees *os.File // directory of the worktree entries; nil if there is none
+	worktrees *os.File        // directory of the worktree entries; nil if there is none
+	unlisted  *os.File        // directory of the entries that git does not list; nil if there is none
+	isHidden  map[string]bool // names of these
 
 	prefix string   // of the refs
 	refs   *os.File // directory of the refs; nil if there is none
@@ -71,14 +73,25 @@ type RefFiles struct {
 // OpenRefFiles opens the directory of the loose refs with a prefix, which ends with a slash, and that of the worktree entries.
 // The caller closes them.
 func (r *Repo) OpenRefFiles(prefix string) (RefFiles, error) {
-	f := RefFiles{prefix: prefix}
-	var refsErr, worktreesErr error
-	f.refs, refsErr = os.Open(filepath.Join(r.CommonDir, filepath.FromSlash(prefix)))
-	f.Worktrees, worktreesErr = os.Open(r.AdminDir(""))
-	for _, err := range []error{refsErr, worktreesErr} {
+	f := RefFiles{prefix: prefix, isHidden: map[string]bool{}}
+	var errs [3]error
+	f.refs, errs[0] = os.Open(filepath.Join(r.CommonDir, filepath.FromSlash(prefix)))
+	f.worktrees, errs[1] = os.Open(r.CommonDir + "/worktrees")
+	f.unlisted, errs[2] = os.Open(r.UnlistedAdminDir(""))
+	for _, err := range errs {
 		if err != nil && !IsNotExist(err) { // with reftable, refs/heads is a file
 			return RefFiles{}, errors.Join(err, f.Close())
 		}
+	}
+	if f.unlisted == nil {
+		return f, nil
+	}
+	names, err := f.unlisted.Readdirnames(-1)
+	if err != nil {
+		return RefFiles{}, errors.Join(err, f.Close())
+	}
+	for _, name := range names {
+		f.isHidden[name] = true
 	}
 	return f, nil
 }
@@ -86,12 +99,20 @@ func (r *Repo) OpenRefFiles(prefix string) (RefFiles, error) {
 // Close closes the directories.
 func (f RefFiles) Close() error {
 	var errs []error
-	for _, dir := range []*os.File{f.refs, f.Worktrees} {
+	for _, dir := range []*os.File{f.refs, f.worktrees, f.unlisted} {
 		if dir != nil {
 			errs = append(errs, dir.Close())
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// EntriesOf returns the directory that has the entry of a worktree; nil if there is none.
+func (f RefFiles) EntriesOf(worktree string) *os.File {
+	if f.isHidden[worktree] {
+		return f.unlisted
+	}
+	return f.worktrees
 }
 
 // LooseRef is Repo.ReadLooseRef for a ref without its prefix.
@@ -101,7 +122,7 @@ func (f RefFiles) LooseRef(name string) string {
 
 // Head reads HEAD of a worktree.
 func (f RefFiles) Head(worktree string) (Head, error) {
-	data, err := durable.ReadFileIn(int(f.Worktrees.Fd()), worktree+"/HEAD", maxSmallFile)
+	data, err := durable.ReadFileIn(int(f.EntriesOf(worktree).Fd()), worktree+"/HEAD", maxSmallFile)
 	return ParseHead(data), err
 }
 
@@ -112,7 +133,7 @@ func (f RefFiles) RefVersion(name string, now time.Time) durable.FileVersion {
 
 // HeadVersion returns the version of HEAD of a worktree.
 func (f RefFiles) HeadVersion(worktree string, now time.Time) durable.FileVersion {
-	return durable.VersionIn(int(f.Worktrees.Fd()), worktree+"/HEAD", now)
+	return durable.VersionIn(int(f.EntriesOf(worktree).Fd()), worktree+"/HEAD", now)
 }
 
 // keepsRefsInFiles reports whether refs are certainly files, and not in a reftable. Version 1 of the format only means that

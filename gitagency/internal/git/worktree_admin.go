@@ -86,10 +86,40 @@ func (r *Repo) WorktreeAdminDir(s WorktreeSpec) string {
 	return r.AdminDir(s.Name)
 }
 
-// AdminDir returns the administrative directory of a linked worktree, <common dir>/worktrees/<name>. Git names it
-// after the last component of the path that "worktree add" was given.
+// AdminDir returns the administrative directory of a worktree: <common dir>/worktrees/<name>, or that of an unlisted worktree.
+// Git names it after the last component of the path that "worktree add" was given.
 func (r *Repo) AdminDir(name string) string {
+	if dir := r.UnlistedAdminDir(name); isDir(dir) {
+		return dir
+	}
 	return r.CommonDir + "/worktrees/" + name // filepath.Join would show in a listing of a thousand worktrees
+}
+
+// UnlistedAdminDir returns the administrative directory of a worktree that git does not list, because its files do not exist
+// outside of the walls around it. To git it is a git directory as any other.
+func (r *Repo) UnlistedAdminDir(name string) string {
+	return r.CommonDir + "/" + unlistedEntries + "/" + name
+}
+
+// unlistedEntries is the path of the directory of these, below the common directory.
+const unlistedEntries = "agency/worktrees"
+
+// UnlistedWorktrees returns the names of the worktrees that git does not list.
+func (r *Repo) UnlistedWorktrees() ([]string, error) {
+	entries, err := os.ReadDir(r.UnlistedAdminDir(""))
+	if err != nil && !IsNotExist(err) {
+		return nil, err
+	}
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.Name()
+	}
+	return names, nil
+}
+
+func isDir(path string) bool {
+	fi, err := os.Lstat(path)
+	return err == nil && fi.IsDir()
 }
 
 // ReadSmallFile reads a one-line file of a git directory or a worktree, with a size limit and without blocking: an

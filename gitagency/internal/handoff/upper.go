@@ -106,6 +106,11 @@ func copyWorktreeEntry(ctx context.Context, r *core.Repository, id, upper string
 	if err := copyRegularFiles(admin, entry); err != nil {
 		return err
 	}
+	if admin == r.Git.UnlistedAdminDir(id) { // it is elsewhere
+		if err := os.WriteFile(filepath.Join(entry, "commondir"), []byte("../..\n"), 0o644); err != nil {
+			return err
+		}
+	}
 	if data, err := os.ReadFile(filepath.Join(entry, "index")); err == nil {
 		if x, err := index.Read(data, object.FormatOf(state.BranchTip)); err == nil {
 			state.IndexFingerprint, state.RealFingerprint = e.skipNestedRepositories(ctx, x, state.BranchTip, state.RealFingerprint)

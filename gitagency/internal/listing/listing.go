@@ -17,6 +17,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/status"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/settings"
 )
 
 // timeLimit bounds the time for reading the trees of all sandboxes. The changed files of those that are left are unknown.
@@ -268,9 +269,15 @@ func countDirty(ctx context.Context, r *core.Repository, files git.RefFiles, san
 		if s.err != nil {
 			return
 		}
+		spec := s.spec()
+		if s.inv.Primitives.Changeset == settings.ChangesetOverlay {
+			if spec.Overlay, s.err = r.OverlayTree(s.inv.ID); s.err != nil {
+				return
+			}
+		}
 		var n int
-		if n, s.err = status.CountChanges(ctx, r.Git, s.spec(), status.CountRequest{
-			Head: s.head, HeadTree: s.tree, Clock: clock, Worktrees: files.Worktrees,
+		if n, s.err = status.CountChanges(ctx, r.Git, spec, status.CountRequest{
+			Head: s.head, HeadTree: s.tree, Clock: clock, Worktrees: files.EntriesOf(s.inv.ID),
 			Submodules: func() ([]string, error) { return r.ChangedSubmodules(ctx, r.Git, s.spec()) },
 		}); s.err == nil {
 			s.inv.Dirty = &n

@@ -16,7 +16,6 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
-	"github.com/git-agency/git-agency/gitagency/internal/upload"
 	"golang.org/x/sys/unix"
 )
 
@@ -112,15 +111,13 @@ func (s *Sandbox) Exec(ctx context.Context, opts ExecOptions) (ExecResult, error
 		return ExecResult{}, err
 	}
 	defer h.Close()
-	// Roll back an upload that was killed. One that is still running is left alone.
-	if err := upload.Recover(ctx, s.UploadTarget(h.Tree), 0); err != nil && !fault.Is[*fault.LockTimeoutError](err) {
-		s.Repo.Warn("sandbox %s: %v", s.ID, err)
+	work := execTree{sandbox: s, tree: h.Tree, cwd: opts.Cwd}
+	defer work.close()
+	if h.overlay == nil { // else it is mounted later
+		if err := work.enter(ctx); err != nil {
+			return ExecResult{}, err
+		}
 	}
-	dir, path, err := h.OpenWorkDir(opts.Cwd)
-	if err != nil {
-		return ExecResult{}, fmt.Errorf("working directory: %w", err)
-	}
-	defer dir.Close()
 	bounds, err := s.prepareLimits(ctx, opts, h.limits, timeout)
 	if err != nil {
 		return ExecResult{}, err
@@ -129,7 +126,7 @@ func (s *Sandbox) Exec(ctx context.Context, opts ExecOptions) (ExecResult, error
 	record := execRecord{sandbox: s}
 	defer record.wait()
 
-	run, refused, env, wallNames := proc.Task.Run, &refusedTargets{}, s.execEnvironment(opts.Env, h.worktreeID, path), []string{}
+	run, refused, env, wallNames := proc.Task.Run, &refusedTargets{}, s.execEnvironment(opts.Env, h.worktreeID, work.path), []string{}
 	if NeedsWalls(h.Prims) {
 		session, err := s.prepareNamespace(ctx, h)
 		if err != nil {
@@ -137,13 +134,21 @@ func (s *Sandbox) Exec(ctx context.Context, opts ExecOptions) (ExecResult, error
 		}
 		session.walls.warnSkipped(s.Repo)
 		session.walls.warnNotInForce(s)
-		environment := func() []string { return s.walledEnvironment(session.walls, opts.Env, h.worktreeID, path) }
+		environment := func() []string { return s.walledEnvironment(session.walls, opts.Env, h.worktreeID, work.path) }
 		session.importTimeout, env, wallNames = importTimeout(bounds.timeout), environment(), session.walls.applied.WallNames() // computed while the walls are being built
 		if err := session.enter(ctx); err != nil {
 			return ExecResult{}, err
 		}
-		defer session.leave(ctx, opts.Force)
-		if session.walls.proxyAddr != "" { // its port is known only after entering
+		defer func() {
+			work.close() // an overlay that is in use cannot be unmounted
+			session.leave(ctx, opts.Force)
+		}()
+		if h.overlay != nil {
+			if err := work.enterMounted(ctx, session); err != nil {
+				return ExecResult{}, err
+			}
+		}
+		if session.walls.proxyAddr != "" || h.overlay != nil { // the port and the directory are known only after entering
 			env = environment()
 		}
 		defer s.serveMailbox(opts, h.Prims)()
@@ -153,7 +158,7 @@ func (s *Sandbox) Exec(ctx context.Context, opts ExecOptions) (ExecResult, error
 
 	var stdout, stderr proc.OutputBuffer
 	task := proc.Task{
-		Argv: opts.Argv, Dir: dir, Env: env,
+		Argv: opts.Argv, Dir: work.dir, Env: env,
 		Stdin: opts.Stdin, Stdout: orCapture(opts.Stdout, &stdout), Stderr: orCapture(opts.Stderr, &stderr), Terminal: opts.Terminal,
 		// From then on only the supervisor holds the lock, so that others do not have to wait for this process, which
 		// may be suspended.
@@ -172,7 +177,7 @@ func (s *Sandbox) Exec(ctx context.Context, opts ExecOptions) (ExecResult, error
 	res, err := execResult(ending, err)
 	res.Duration, res.Limits, res.Walls, res.Refused = time.Since(began), bounds.enforced, wallNames, refused.list()
 	res.Stdout, res.Stderr, res.Truncated = stdout.Text(), stderr.Text(), stdout.Truncated || stderr.Truncated
-	record.write(opts, path, res) // while the namespaces are left
+	record.write(opts, work.path, res) // while the namespaces are left
 	return res, err
 }
 

@@ -86,7 +86,7 @@ func (s *Sandbox) ImportPendingExclusive(ctx context.Context, repo *git.Repo, h 
 		return err
 	}
 	in, err := s.enterNamespace(ctx, &Handle{
-		Tree: h.Tree, Prims: store.Primitives{Isolation: h.Prims.Isolation, Outputs: "none"}, InvocationLock: h.InvocationLock, lockedRepo: repo,
+		Tree: h.Tree, overlay: h.overlay, Prims: store.Primitives{Isolation: h.Prims.Isolation, Outputs: "none"}, InvocationLock: h.InvocationLock, lockedRepo: repo,
 	})
 	if err != nil {
 		return withoutSetupError(err)

@@ -13,6 +13,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/overlay"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
@@ -49,7 +50,7 @@ func Of(r *core.Repository, id string) *Sandbox {
 
 // Spec returns the paths and the branch of the sandbox of an invocation.
 func Spec(r *core.Repository, id string) changeset.Spec {
-	return changeset.Spec{ID: id, Tree: r.Store.SandboxTreePath(r.ID, id), Branch: core.SandboxRef(id), Scratch: r.Store.InvocationDir(r.ID, id)}
+	return changeset.Spec{ID: id, Tree: r.Store.SandboxTreePath(r.ID, id), Branch: core.SandboxRef(id), Scratch: r.Store.InvocationDir(r.ID, id), OverlayDir: r.Store.OverlayDir(r.ID, id)}
 }
 
 // WorkDir returns the absolute path of the sandbox.
@@ -65,8 +66,9 @@ type Handle struct {
 	runner         string         // agent that it is for
 	allowed        store.Grants   // paths that the user allowed to it
 	Prims          store.Primitives
-	lockedRepo     *git.Repo // repository with its lock held by the caller; else nil
-	InvocationLock *os.File  // lock of the invocation directory; inherited by processes that work in the sandbox
+	overlay        *overlay.Tree // directories of which the tree consists if it is an overlay, and Tree has only its marker; else nil
+	lockedRepo     *git.Repo     // repository with its lock held by the caller; else nil
+	InvocationLock *os.File      // lock of the invocation directory; inherited by processes that work in the sandbox
 }
 
 // open checks the sandbox and locks it against removal. It first finishes an interrupted rollback.
@@ -137,7 +139,11 @@ func (s *Sandbox) newHandle(held *os.File) (*Handle, error) {
 	if err := checkSandbox(tree); err != nil {
 		return nil, errors.Join(err, tree.Close())
 	}
-	return &Handle{Tree: tree, worktreeID: inv.WorktreeID, runner: inv.Runner, allowed: inv.Entry.Record.Grants(), branch: inv.IntegrationBranch, Base: inv.BaseCommit, limits: LimitsFromRecord(inv.Limits), Prims: settings.FillLegacyPrimitives(inv.Primitives), InvocationLock: held}, nil
+	layers, err := s.Repo.OverlayTree(s.ID)
+	if err != nil {
+		return nil, errors.Join(err, tree.Close())
+	}
+	return &Handle{Tree: tree, overlay: layers, worktreeID: inv.WorktreeID, runner: inv.Runner, allowed: inv.Entry.Record.Grants(), branch: inv.IntegrationBranch, Base: inv.BaseCommit, limits: LimitsFromRecord(inv.Limits), Prims: settings.FillLegacyPrimitives(inv.Primitives), InvocationLock: held}, nil
 }
 
 // lockShared takes the shared lock of the sandbox. It passes through the lock of the sandbox directory, which is held

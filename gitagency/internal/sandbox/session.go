@@ -63,8 +63,10 @@ func (s *Sandbox) prepareNamespace(ctx context.Context, h *Handle) (_ *nsSession
 			err = in.abortEnter(ctx, err)
 		}
 	}()
-	if in.treeDir, _, err = h.OpenWorkDir("."); err != nil {
-		return nil, err
+	if h.overlay == nil { // else it exists only when the walls do
+		if in.treeDir, _, err = h.OpenWorkDir("."); err != nil {
+			return nil, err
+		}
 	}
 	if err = in.attach(ctx, h); err != nil {
 		return nil, err
@@ -93,6 +95,11 @@ func (in *nsSession) enter(ctx context.Context) (err error) {
 	}()
 	if err := in.ns.WaitReady(ctx); err != nil {
 		return err
+	}
+	if in.treeDir == nil {
+		if in.treeDir, err = in.ns.OpenDir(ctx, in.sandbox.Tree); err != nil {
+			return err
+		}
 	}
 	if in.exclusive { // the caller imports everything itself
 		return nil
@@ -241,7 +248,11 @@ func (s *Sandbox) ImportForDiscard(ctx context.Context, repo *git.Repo, prims st
 	if err := checkSandbox(tree); err != nil {
 		return nil, err
 	}
-	in, err := s.enterNamespace(ctx, &Handle{Tree: tree, Prims: store.Primitives{Isolation: prims.Isolation, Outputs: "none"}, InvocationLock: held, lockedRepo: repo})
+	layers, err := s.Repo.OverlayTree(s.ID)
+	if err != nil {
+		return nil, err
+	}
+	in, err := s.enterNamespace(ctx, &Handle{Tree: tree, overlay: layers, Prims: store.Primitives{Isolation: prims.Isolation, Outputs: "none"}, InvocationLock: held, lockedRepo: repo})
 	if err != nil {
 		return nil, withoutSetupError(err)
 	}

@@ -25,7 +25,7 @@ func (s *Sandbox) ImportSubmodules(ctx context.Context, repo *git.Repo, h *Handl
 		return importDirectly(ctx, pending, s.ID)
 	}
 	in, err := s.enterNamespace(ctx, &Handle{
-		Tree: h.Tree, Prims: store.Primitives{Isolation: h.Prims.Isolation, Outputs: "none"}, InvocationLock: h.InvocationLock, lockedRepo: repo,
+		Tree: h.Tree, overlay: h.overlay, Prims: store.Primitives{Isolation: h.Prims.Isolation, Outputs: "none"}, InvocationLock: h.InvocationLock, lockedRepo: repo,
 	})
 	if err != nil {
 		return withoutSetupError(err)

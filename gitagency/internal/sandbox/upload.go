@@ -73,11 +73,15 @@ func (s *Sandbox) Upload(ctx context.Context, req UploadRequest) (err error) {
 	if req.Progress != nil {
 		progress = func(p upload.Progress) { req.Progress(UploadProgress(p)) }
 	}
-	to := s.UploadTarget(h.Tree)
-	if to.LockTimeout, err = s.Repo.Settings.LockTimeout(); err != nil {
+	timeout, err := s.Repo.Settings.LockTimeout()
+	if err != nil {
 		return err
 	}
-	if err := upload.Put(ctx, to, s.Repo.BeginTx("put"), files, progress); err != nil {
+	if err := s.withTree(ctx, h, func(tree *guard.Tree) error {
+		to := s.UploadTarget(tree)
+		to.LockTimeout = timeout
+		return upload.Put(ctx, to, s.Repo.BeginTx("put"), files, progress)
+	}); err != nil {
 		return fmt.Errorf("put files into %s: %w", s.ID, err)
 	}
 	event := putEvent{s.Repo.EventTime(), "put", 0}
@@ -108,8 +112,9 @@ func (s *Sandbox) Locate(ctx context.Context, path string) (inside string, isDir
 	if err != nil {
 		return "", false, err
 	}
-	if inside, isDir, err = h.ResolvePath(path); err != nil {
-		return "", false, errors.Join(err, h.Close())
-	}
-	return inside, isDir, h.Close()
+	err = s.withTree(ctx, h, func(tree *guard.Tree) (err error) {
+		inside, isDir, err = tree.ResolvePath(path)
+		return err
+	})
+	return inside, isDir, errors.Join(err, h.Close())
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/git-agency/git-agency/gitagency/internal/changeset"
 	"github.com/git-agency/git-agency/gitagency/internal/confine"
 	"github.com/git-agency/git-agency/gitagency/internal/copies"
 	"github.com/git-agency/git-agency/gitagency/internal/core"
@@ -79,6 +80,13 @@ func (s *Sandbox) planWalls(asked WallsRequest, makePlan func(walls.Request, wal
 		OverlayDir: s.Repo.Store.WallsDir(s.Repo.ID, s.ID), DataDir: s.Repo.DataDir,
 		MarkerFile: guard.Sandbox.Path(s.Tree), Mailbox: s.Repo.Store.MailboxDir(s.Repo.ID, s.ID), RecordFiles: s.recordFiles(),
 		IntegrationTrees: integration, KeepVisible: handoff.ObjectsOutside(s.Repo), Outputs: asked.Outputs,
+	}
+	layers, err := s.Repo.OverlayTree(s.ID)
+	if err != nil {
+		return w, err
+	}
+	if layers != nil {
+		req.TreeLayers = walls.Layers{Upper: layers.Upper, Work: changeset.OverlayWorkDir(layers), Lowers: layers.Lowers}
 	}
 	w.policy.ForRunner(asked.Runner)
 	gitConfig := s.Repo.Settings.FindGitConfigSecrets(s.Repo.CommonDir, !asked.Trial)

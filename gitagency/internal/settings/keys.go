@@ -45,6 +45,7 @@ func Keys() []Key {
 		{Name: leaveKey, Meaning: "patterns of untracked files that are never in the way of a landing, such as TASK.md or build/: 'land' keeps them in the trash; an empty value clears the list", checkValue: checkLeavePattern, multiValued: true},
 		{Name: copyKey, Meaning: "patterns of ignored files, as in .gitignore, that every new sandbox gets copies of, such as .env or node_modules; an empty value clears the list", checkValue: checkCopyPattern, multiValued: true},
 		{Name: SetupKey, Meaning: "a shell command that prepares a sandbox, run once behind its walls before the first run of an agent; empty for none; a repository cannot set it", checkValue: CheckCommand, namesCommand: true},
+		{Name: changesetKey, Default: ChangesetWorktree, Meaning: "how the writes of new sandboxes are kept apart: worktree, overlay, or auto for an overlay where that is possible; --changeset and a profile win", checkValue: primitives[0].checkValue},
 		{Name: fastCheckoutKey, Default: "true", Meaning: "whether new trees get copies of the files that another worktree has unchanged, instead of git's own checkout of all files", checkValue: checkBool},
 		{Name: pruneAfterKey, Default: defaultPruneAfter, Meaning: "'prune' removes invocations that ended before this time; --expire wins"},
 		{Name: trashLimitKey, Default: "1g", Meaning: "largest archive of files that no commit can hold, as 'discard' keeps them: 512m, 2g", checkValue: checkSize},
@@ -89,6 +90,7 @@ const (
 	SetupKey         = "agency.setup"
 	autoDetachKey    = "agency.autoDetach"
 	fastCheckoutKey  = "agency.fastCheckout"
+	changesetKey     = "agency.changeset"
 	snapshotEveryKey = "agency.snapshotEvery"
 	askTimeoutKey    = "agency.askTimeout"
 	NotifyKey        = "agency.notify"

@@ -25,10 +25,12 @@ type choice struct{ value, unsupportedReason string }
 
 const notImplemented = "not implemented yet"
 
+const changesetName = "changeset"
+
 var primitives = []primitive{
 	{
-		"changeset", func(p *store.Primitives) *string { return &p.Changeset },
-		[]choice{{"worktree", ""}, {"clone", notImplemented}, {"overlay", notImplemented}},
+		changesetName, func(p *store.Primitives) *string { return &p.Changeset },
+		[]choice{{ChangesetWorktree, ""}, {"clone", notImplemented}, {ChangesetOverlay, overlayUnsupported(runtime.GOOS)}, {ChangesetAuto, ""}},
 		choice{},
 	},
 	{
@@ -51,6 +53,14 @@ var primitives = []primitive{
 		[]choice{{"host", ""}},
 		choice{"/", "another root file system is not implemented yet; commands use the software of this machine"},
 	},
+}
+
+// overlayUnsupported returns the reason why an operating system has no overlays; empty if it has them.
+func overlayUnsupported(system string) string {
+	if system != "linux" {
+		return "overlays exist on Linux only"
+	}
+	return ""
 }
 
 // isolationChoices lists the values of --isolation on an operating system. On Linux walls are the default; elsewhere
@@ -120,6 +130,13 @@ func (r *Reader) ChoosePrimitives(chosen store.Primitives, profile string) (stor
 			}
 			*value = setting.Value
 		}
+		if *value == "" && prim.name == changesetName {
+			setting, err := r.changeset(prim)
+			if err != nil {
+				return store.Primitives{}, err
+			}
+			*value = setting
+		}
 		if *value == "" {
 			*value = prim.values[0].value
 		}
@@ -128,6 +145,16 @@ func (r *Reader) ChoosePrimitives(chosen store.Primitives, profile string) (stor
 		}
 	}
 	return chosen, nil
+}
+
+// changeset returns the value of agency.changeset; empty if it is not set.
+func (r *Reader) changeset(prim primitive) (string, error) {
+	setting, set := r.Config.Last(changesetKey)
+	var invalid *fault.InvalidError
+	if err := prim.checkValue(setting.Value); set && errors.As(err, &invalid) {
+		return "", InvalidSetting(changesetKey, setting, invalid.Want)
+	}
+	return setting.Value, nil
 }
 
 // checkProfile refuses a profile that does not exist, and one with an unknown key: a misspelt key would be a wall
@@ -185,6 +212,13 @@ func FillLegacyPrimitives(p store.Primitives) store.Primitives {
 	p.Isolation, p.Outputs = cmp.Or(p.Isolation, IsolationNone), cmp.Or(p.Outputs, OutputsOpen)
 	return p
 }
+
+// Values of the changeset primitive.
+const (
+	ChangesetWorktree = "worktree"
+	ChangesetOverlay  = "overlay"
+	ChangesetAuto     = "auto" // an overlay where that is possible, else a worktree
+)
 
 // Implemented values of the isolation primitive.
 const (

@@ -31,7 +31,7 @@ type Store struct {
 }
 
 // TopLevelNames are the names of git-agency's entries directly below the root.
-var TopLevelNames = []string{"repos", "directories"}
+var TopLevelNames = []string{"repos", "directories", "layers"}
 
 // RepoID derives the id of a repository from the canonical path of its common directory.
 func RepoID(commonDir string) string {
@@ -84,6 +84,17 @@ func (s Store) SandboxDir(repoID, invocationID string) string {
 func (s Store) WallsDir(repoID, invocationID string) string {
 	return filepath.Join(s.SandboxDir(repoID, invocationID), "walls")
 }
+
+// OverlayDir returns the directory of the files of a sandbox whose tree is an overlay.
+func (s Store) OverlayDir(repoID, invocationID string) string {
+	return OverlayOf(s.SandboxTreePath(repoID, invocationID))
+}
+
+// OverlayOf is OverlayDir, given the path of the tree.
+func OverlayOf(tree string) string { return filepath.Join(filepath.Dir(tree), "overlay") }
+
+// LayersDir returns the directory of the layers that overlays share, of all repositories.
+func (s Store) LayersDir() string { return filepath.Join(s.Root, "layers") }
 
 // PutLockDir returns the directory of the locks of uploads to a sandbox, which exists only while they are used. Neither
 // the sandbox's commands nor other users can reach it.
@@ -269,6 +280,7 @@ func (s Store) RemoveSandboxTree(repoID, invocationID string) error {
 	return errors.Join(
 		durable.RemoveTree(s.SandboxTreePath(repoID, invocationID)),
 		durable.RemoveTree(s.WallsDir(repoID, invocationID)),
+		durable.RemoveTree(s.OverlayDir(repoID, invocationID)),
 		durable.RemoveTree(s.PutLockDir(repoID, invocationID)), // left by a killed put
 		durable.Remove(s.SandboxDir(repoID, invocationID)))
 }

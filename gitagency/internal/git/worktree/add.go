@@ -21,15 +21,15 @@ func Add(ctx context.Context, r *git.Repo, w Registration) error {
 	if _, err := os.Lstat(r.AdminDir(w.Name)); err == nil {
 		return fmt.Errorf("git already has a worktree named %s", w.Name)
 	}
-	if _, err := os.Lstat(r.RefPath(w.Branch)); err == nil && hasPlainEntries(r) {
+	if _, err := os.Lstat(r.RefPath(w.Branch)); err == nil && HasPlainEntries(r) {
 		return writeEntry(r, w)
 	}
 	return addByGit(ctx, r, w)
 }
 
-// hasPlainEntries reports whether git writes nothing but the path, the branch and the reflog of a worktree into its entry, with
+// HasPlainEntries reports whether git writes nothing but the path, the branch and the reflog of a worktree into its entry, with
 // the usual permissions.
-func hasPlainEntries(r *git.Repo) bool {
+func HasPlainEntries(r *git.Repo) bool {
 	for _, key := range []string{config.WorktreeConfigKey, "core.sharedrepository", "core.sparsecheckout", "worktree.userelativepaths"} {
 		if _, set := r.Config.Last(key); set {
 			return false
@@ -69,28 +69,38 @@ func writeEntry(r *git.Repo, w Registration) (err error) {
 	if len(there) > 0 {
 		return fmt.Errorf("%s is not empty", w.Tree)
 	}
-	admin := r.AdminDir(w.Name)
-	if err := makeAdminDir(admin); err != nil {
-		return err
-	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, RemoveAdminDir(r, w.Name), durable.RemoveIfExists(filepath.Join(w.Tree, ".git")))
 		}
 	}()
+	return writeEntryFiles(r, w, r.AdminDir(w.Name), "../..", filepath.Join(w.Tree, ".git"))
+}
+
+// AddUnlisted writes the entry of a worktree where git does not list it, and its .git file to dotGit. That names the entry that
+// git has behind the walls, where it is listed.
+func AddUnlisted(r *git.Repo, w Registration, dotGit string) error {
+	return writeEntryFiles(r, w, r.UnlistedAdminDir(w.Name), "../../..", dotGit)
+}
+
+// writeEntryFiles writes the files of a new entry, from which the common directory is at the relative path common.
+func writeEntryFiles(r *git.Repo, w Registration, admin, common, dotGit string) error {
+	if err := makeAdminDir(admin); err != nil {
+		return err
+	}
 	const lock = "locked"
-	for _, f := range []struct{ dir, name, content string }{
-		{admin, lock, "initializing"},
-		{admin, "gitdir", filepath.Join(w.Tree, ".git") + "\n"},
-		{w.Tree, ".git", "gitdir: " + admin + "\n"},
-		{admin, "HEAD", "ref: " + w.Branch + "\n"},
-		{admin, "commondir", "../..\n"},
+	for _, f := range []struct{ path, content string }{
+		{filepath.Join(admin, lock), "initializing"},
+		{filepath.Join(admin, "gitdir"), filepath.Join(w.Tree, ".git") + "\n"},
+		{dotGit, "gitdir: " + filepath.Join(r.CommonDir, "worktrees", w.Name) + "\n"},
+		{filepath.Join(admin, "HEAD"), "ref: " + w.Branch + "\n"},
+		{filepath.Join(admin, "commondir"), common + "\n"},
 	} {
-		if err := writeNew(filepath.Join(f.dir, f.name), []byte(f.content)); err != nil {
+		if err := writeNew(f.path, []byte(f.content)); err != nil {
 			return err
 		}
 	}
-	if err := copyReflog(r, w); err != nil {
+	if err := copyReflog(r, w, admin); err != nil {
 		return err
 	}
 	return os.Remove(filepath.Join(admin, lock))
@@ -111,7 +121,7 @@ func makeAdminDir(admin string) (err error) {
 }
 
 // copyReflog begins the reflog of HEAD with that of the branch, unless the user wants no reflogs.
-func copyReflog(r *git.Repo, w Registration) error {
+func copyReflog(r *git.Repo, w Registration, admin string) error {
 	if !r.ConfigBool("core.logallrefupdates", true) {
 		return nil
 	}
@@ -122,7 +132,7 @@ func copyReflog(r *git.Repo, w Registration) error {
 	if err != nil {
 		return err
 	}
-	logs := filepath.Join(r.AdminDir(w.Name), "logs")
+	logs := filepath.Join(admin, "logs")
 	if err := os.Mkdir(logs, 0o777); err != nil {
 		return err
 	}

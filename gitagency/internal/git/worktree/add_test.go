@@ -33,7 +33,7 @@ func TestEntryEqualsThatOfGit(t *testing.T) {
 				l.Must(repo.CreateRef(t.Context(), w.Branch, l.Git("rev-parse", "HEAD"), "test"))
 			}
 			l.Must(addByGit(t.Context(), repo, byGit))
-			if !hasPlainEntries(repo) {
+			if !HasPlainEntries(repo) {
 				t.Fatal("the settings are not plain")
 			}
 			l.Must(Add(t.Context(), repo, byHand))
@@ -66,7 +66,7 @@ func TestAddLeavesSpecialEntriesToGit(t *testing.T) {
 	for _, key := range []string{"extensions.worktreeConfig", "core.sharedRepository", "core.sparseCheckout", "worktree.useRelativePaths"} {
 		l := gittest.New(t)
 		l.Git("config", key, "true")
-		if hasPlainEntries(OpenRepo(l)) {
+		if HasPlainEntries(OpenRepo(l)) {
 			t.Errorf("with %s git would not be asked", key)
 		}
 	}

@@ -31,16 +31,23 @@ func RegisteredTree(r *git.Repo, name string) string {
 	return treeFromGitdir(r.AdminDir(name), data)
 }
 
-// RegisteredTrees lists every entry of <common dir>/worktrees, damaged ones included, with the path of the worktree
-// if the entry records one.
+// RegisteredTrees lists every entry, damaged and unlisted ones included, with the path of the worktree if the entry records
+// one.
 func RegisteredTrees(r *git.Repo) (map[string]string, error) {
 	entries, err := os.ReadDir(filepath.Join(r.CommonDir, "worktrees"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
+	unlisted, err := r.UnlistedWorktrees()
+	if err != nil {
+		return nil, err
+	}
 	registered := map[string]string{}
 	for _, e := range entries {
 		registered[e.Name()] = RegisteredTree(r, e.Name())
+	}
+	for _, name := range unlisted {
+		registered[name] = RegisteredTree(r, name)
 	}
 	return registered, nil
 }
@@ -158,6 +165,6 @@ func moveAdminDirAway(r *git.Repo, name string) error {
 		return err
 	}
 	// Git removes an empty worktrees directory too; one with other entries stays.
-	_ = syscall.Rmdir(filepath.Join(r.CommonDir, "worktrees"))
+	_, _ = syscall.Rmdir(filepath.Join(r.CommonDir, "worktrees")), syscall.Rmdir(r.UnlistedAdminDir(""))
 	return nil
 }

@@ -15,12 +15,12 @@ import (
 // some damage silently, and fails on other.
 type Entry struct {
 	Worktree
-	Name          string   // name of its directory below <common dir>/worktrees
+	Name          string   // name of its directory
 	BadFiles      []string // files that git needs and that are missing, empty or invalid: gitdir, commondir, HEAD
 	WasCheckedOut bool     // an index or reflog shows that something was checked out there once
 }
 
-// Entries lists the administrative directories of the linked worktrees.
+// Entries lists the administrative directories of the linked worktrees, and of those that git does not list.
 func Entries(r *git.Repo) ([]Entry, error) {
 	found, err := os.ReadDir(filepath.Join(r.CommonDir, "worktrees"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -32,7 +32,11 @@ func Entries(r *git.Repo) ([]Entry, error) {
 			entries = append(entries, ReadEntry(r, f.Name()))
 		}
 	}
-	return entries, nil
+	unlisted, err := r.UnlistedWorktrees()
+	for _, name := range unlisted {
+		entries = append(entries, ReadEntry(r, name))
+	}
+	return entries, err
 }
 
 // ReadEntry reads one administrative directory and checks the files that git needs.
