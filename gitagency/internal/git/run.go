@@ -78,6 +78,7 @@ type Runner struct {
 	stdinReader io.Reader // takes precedence over stdin
 	stdout      io.Writer // receives standard output instead of the returned bytes
 	reading     readlimit.Reading
+	mounted     *MountedTree // mounted for git alone; nil: none
 }
 
 // Output runs git with args and returns its standard output. An exit status other than 0 is an *Error.
@@ -99,6 +100,14 @@ func (r Runner) OutputAndStderr(ctx context.Context, global, args []string) (std
 	}
 	if r.stdinReader != nil {
 		c.Stdin = r.stdinReader
+	}
+	if r.mounted != nil {
+		mount, err := r.mounted.Clone(ctx)
+		if err != nil {
+			return nil, nil, fmt.Errorf("git %s: %w", args[0], &proc.NotStartedError{Err: err})
+		}
+		defer mount.Close()
+		c.Mount = &proc.Mount{File: mount, Path: r.mounted.Path}
 	}
 	res, err := r.reading.Run(ctx, c)
 	if err != nil {
@@ -130,7 +139,8 @@ func ChangedNothing(err error) bool {
 type RunOptions struct {
 	GitDir      string // default: the common dir
 	WorkTree    string
-	Config      []string // more -c options
+	Mounted     *MountedTree // what is mounted at WorkTree for this git alone; nil: nothing
+	Config      []string     // more -c options
 	Env         []string
 	Stdin       string
 	stdinReader io.Reader // takes precedence over Stdin
@@ -170,7 +180,7 @@ func (r *Repo) RunnerFor(p RunOptions, inherit []*os.File) Runner {
 	if !p.LazyFetch {
 		env = slices.Concat(env, NoLazyFetchEnv)
 	}
-	return Runner{Dir: dir, Env: slices.Concat(env, r.configEnv, p.Env), Inherit: inherit, stdin: p.Stdin, stdinReader: p.stdinReader, stdout: p.Stdout, reading: p.Reading}
+	return Runner{Dir: dir, Env: slices.Concat(env, r.configEnv, p.Env), Inherit: inherit, stdin: p.Stdin, stdinReader: p.stdinReader, stdout: p.Stdout, reading: p.Reading, mounted: p.Mounted}
 }
 
 // GlobalArgs returns the options of git that come before the subcommand.

@@ -1,7 +1,10 @@
 package git
 
 import (
+	"context"
+	"os"
 	"path"
+	"strconv"
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
@@ -12,6 +15,7 @@ import (
 type WorktreeSpec struct {
 	Name           string          // required: name below <common dir>/worktrees; any name with IndexCache
 	Dir            string          // directory of the worktree; empty when it is gone and at most git's entry is left
+	Mounted        *MountedTree    // the overlay, if it is mounted, so that the files can be changed; else nil
 	Overlay        *overlay.Tree   // where the files of the worktree are, if Dir is only where an overlay of them is mounted; else nil
 	Branch         string          // full ref of the worktree's own branch
 	Base           string          // fallback commit when neither HEAD nor the branch leads to one
@@ -41,6 +45,24 @@ type WorktreeSpec struct {
 	ModulesDir     string            // directory of the repositories of submodules, if not that in git's entry
 
 	InUse bool // the worktree stays in use: not even unreadable files in it are made readable
+}
+
+// MountedTree is an overlay that is mounted in other namespaces, whose files this process and its gits can use.
+type MountedTree struct {
+	Path string   // where it is mounted there; here, another directory is at this path
+	Dir  *os.File // its top directory
+
+	// Clone returns a copy of the mount, which git mounts for itself: its path must be a real one.
+	Clone func(context.Context) (*os.File, error)
+}
+
+// LiveDir returns the directory in which the files of the worktree can be read and changed by this process, but not by others:
+// Dir, or the mounted overlay.
+func (s WorktreeSpec) LiveDir() string {
+	if s.Mounted != nil {
+		return "/proc/self/fd/" + strconv.Itoa(int(s.Mounted.Dir.Fd()))
+	}
+	return s.Dir
 }
 
 // WriteDir returns the directory that receives the writes to the worktree: Dir, or the upper directory of its overlay.

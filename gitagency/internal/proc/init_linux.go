@@ -178,7 +178,9 @@ func (k *initProcess) serveClient(client *net.UnixConn) {
 			case req.Dial != "" && len(fds) == 1:
 				go dialAndSend(req.Dial, fds[0])
 			case req.OpenDir != "" && len(fds) == 1:
-				openAndSend(req.OpenDir, fds[0])
+				sendFile(fds[0], func() (*os.File, error) { return openMountPoint(req.OpenDir) })
+			case req.CloneMount != "" && len(fds) == 1:
+				sendFile(fds[0], func() (*os.File, error) { return cloneMount(req.CloneMount) })
 			case req.AllowJoin:
 				k.joinable = true
 				_ = sendMessage(client, initReply{Joinable: true})
@@ -322,14 +324,14 @@ func listenAndSend(address string, fd int) {
 	_ = sendMessage(to, initReply{}, f)
 }
 
-// openAndSend opens a directory in the namespace and sends it to a client.
-func openAndSend(path string, fd int) {
+// sendFile opens a file in the namespace and sends it to a client.
+func sendFile(fd int, open func() (*os.File, error)) {
 	to, err := newUnixConn(os.NewFile(uintptr(fd), "conversation"))
 	if err != nil {
 		return
 	}
 	defer to.Close()
-	f, err := openMountPoint(path)
+	f, err := open()
 	if err != nil {
 		_ = sendMessage(to, initReply{Error: err.Error()})
 		return
@@ -340,6 +342,20 @@ func openAndSend(path string, fd int) {
 
 // openMountPoint opens the top directory of the file system that is mounted at a path, without what is mounted below it.
 func openMountPoint(path string) (*os.File, error) {
+	mount, err := cloneMount(path)
+	if err != nil {
+		return nil, err
+	}
+	defer mount.Close()
+	dir, err := unix.Openat(int(mount.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(dir), path), nil
+}
+
+// cloneMount returns a copy of the mount at a path, which is attached nowhere, without what is mounted below it.
+func cloneMount(path string) (*os.File, error) {
 	fail := func(err error) (*os.File, error) { return nil, &fs.PathError{Op: "open", Path: path, Err: err} }
 	at, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
 	if err != nil {
@@ -350,12 +366,7 @@ func openMountPoint(path string) (*os.File, error) {
 	if err != nil {
 		return fail(err)
 	}
-	defer unix.Close(mount)
-	dir, err := unix.Openat(mount, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return fail(err)
-	}
-	return os.NewFile(uintptr(dir), path), nil
+	return os.NewFile(uintptr(mount), path), nil
 }
 
 // dialAndSend connects to a listener in the namespace and sends the connection to a client.

@@ -38,8 +38,11 @@ type initRequest struct {
 	Listen    string `json:"listen,omitempty"`
 	Dial      string `json:"dial,omitempty"`
 	OpenDir   string `json:"open_dir,omitempty"`
-	Count     bool   `json:"count,omitempty"`
-	Leave     bool   `json:"leave,omitempty"`
+
+	CloneMount string `json:"clone_mount,omitempty"`
+
+	Count bool `json:"count,omitempty"`
+	Leave bool `json:"leave,omitempty"`
 }
 
 // initReply is the init process's reply to all of these but Run, whose reports come through its control socket.

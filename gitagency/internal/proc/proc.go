@@ -43,6 +43,9 @@ type Command struct {
 	// Unshare, when not nil, lists the namespaces that the program gets of its own.
 	Unshare *Unshare
 
+	// Mount, when not nil, is a file system that only this program sees. It excludes Unshare.
+	Mount *Mount
+
 	// Grace is the time between SIGTERM and SIGKILL after cancellation; zero means five seconds.
 	Grace time.Duration
 
@@ -70,6 +73,12 @@ type Unshare struct {
 	// PID: the program is process 1, and all processes it started are killed when it ends. Like every process 1 it
 	// ignores SIGTERM unless it installs a handler, so that cancelling it may take all of Grace.
 	PID bool
+}
+
+// Mount is a file system that is mounted at a path for one program. Only Linux has that.
+type Mount struct {
+	File *os.File // a mount that is attached nowhere yet: see Namespace.CloneMount
+	Path string
 }
 
 // Result is the output and exit code of a program.
@@ -166,6 +175,11 @@ func (c Command) prepare(ctx context.Context, stdout, stderr io.Writer) (*exec.C
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if c.Unshare != nil {
 		if err := c.Unshare.setSysProcAttr(cmd.SysProcAttr); err != nil {
+			return nil, &NotStartedError{err}
+		}
+	}
+	if c.Mount != nil {
+		if err := c.Mount.applyMount(cmd); err != nil {
 			return nil, &NotStartedError{err}
 		}
 	}

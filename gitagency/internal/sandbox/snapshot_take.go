@@ -81,6 +81,9 @@ func (s *Sandbox) PauseUploads(ctx context.Context, h *Handle) (resume func(), e
 	if timeout < 0 || timeout > maxWait {
 		timeout = maxWait
 	}
+	if err := s.recoverUploadsInOverlay(ctx, h, timeout); err != nil {
+		return nil, err
+	}
 	release, err := upload.Quiesce(ctx, s.UploadTarget(h.Tree), timeout)
 	resume = func() {
 		if err := release(); err != nil {

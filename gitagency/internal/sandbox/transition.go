@@ -63,6 +63,12 @@ func (s *Sandbox) runTransition(ctx context.Context, repo *git.Repo, h *Handle, 
 		return transitionResult{}, err
 	}
 	subject.TrustConfig = subject.TrustConfig && p.trustsConfig
+	mounted, unmount, err := s.mountForChange(ctx, repo, h)
+	if err != nil {
+		return transitionResult{}, err
+	}
+	defer unmount()
+	subject.Mounted = mounted
 	var from, target snapshot.State
 	stamp := snapshot.IndexStamp(repo, s.ID)
 	left, err := s.series(h.Base).TakeSteps(ctx, tx, repo, snapshots.TakeRequest{Message: p.sourceMessage}, func(commit string) ([]string, error) {

@@ -26,7 +26,7 @@ func (x *Restoration) buildIndex(ctx context.Context) error {
 	}
 	env, err := r.FillScratchGitDir(x.spec, x.From.Head, dir)
 	x.scratch = git.RunOptions{
-		GitDir: dir, WorkTree: x.spec.Dir, Env: env,
+		GitDir: dir, WorkTree: x.spec.Dir, Mounted: x.spec.Mounted, Env: env,
 		Config: []string{
 			"-c", "core.safecrlf=false", "-c", "core.untrackedCache=false", "-c", "core.splitIndex=false",
 			"-c", "index.sparse=false", "-c", "core.sparseCheckout=false",
@@ -53,7 +53,7 @@ func (x *Restoration) buildIndex(ctx context.Context) error {
 		if tag|0x20 != 's' {
 			continue
 		}
-		if _, err := os.Lstat(filepath.Join(x.spec.Dir, name)); err != nil {
+		if _, err := os.Lstat(filepath.Join(x.spec.LiveDir(), name)); err != nil {
 			x.skippedAbsent = append(x.skippedAbsent, name)
 		} else {
 			x.skippedPresent = append(x.skippedPresent, name)
@@ -215,14 +215,17 @@ func (x *Restoration) findReadOnlyDirs() error {
 			continue
 		}
 		seen[dir] = true
-		at := filepath.Join(x.spec.Dir, dir)
+		at := filepath.Join(x.spec.LiveDir(), dir)
+		if x.spec.Mounted != nil && dir == "." {
+			at += "/." // it is a symbolic link
+		}
 		if unix.Faccessat(unix.AT_FDCWD, at, unix.W_OK|unix.X_OK, unix.AT_EACCESS) == nil {
 			continue
 		}
 		var st unix.Stat_t
 		err := unix.Lstat(at, &st)
 		if err != nil || int(st.Uid) != os.Geteuid() || st.Mode&unix.S_IWUSR != 0 && st.Mode&unix.S_IXUSR != 0 {
-			return &fs.PathError{Op: "write to", Path: at, Err: fs.ErrPermission}
+			return &fs.PathError{Op: "write to", Path: filepath.Join(x.spec.Dir, dir), Err: fs.ErrPermission}
 		}
 		x.readOnlyDirs = append(x.readOnlyDirs, dir)
 	}
@@ -235,7 +238,7 @@ func (x *Restoration) deepestDir(path string) string {
 	dir := "."
 	for part := range strings.SplitSeq(filepath.Dir(path), "/") {
 		next := filepath.Join(dir, part)
-		if fi, err := os.Lstat(filepath.Join(x.spec.Dir, next)); err != nil || !fi.IsDir() {
+		if fi, err := os.Lstat(filepath.Join(x.spec.LiveDir(), next)); err != nil || !fi.IsDir() {
 			break
 		}
 		dir = next
@@ -246,7 +249,7 @@ func (x *Restoration) deepestDir(path string) string {
 // RestoreFiles makes the files on disk those of the target state.
 func (x *Restoration) RestoreFiles(ctx context.Context) (err error) {
 	if len(x.readOnlyDirs) > 0 {
-		root, err := os.OpenRoot(x.spec.Dir)
+		root, err := os.OpenRoot(x.spec.LiveDir())
 		if err != nil {
 			return err
 		}
@@ -285,6 +288,6 @@ func (x *Restoration) mergeToTarget(ctx context.Context, options ...string) erro
 
 // isFile reports whether there is a file at a path, reached through no symlink.
 func (x *Restoration) isFile(path string) bool {
-	fi, err := os.Lstat(filepath.Join(x.spec.Dir, path))
-	return err == nil && !fi.IsDir() && git.ParentsAreDirs(x.spec.Dir, path)
+	fi, err := os.Lstat(filepath.Join(x.spec.LiveDir(), path))
+	return err == nil && !fi.IsDir() && git.ParentsAreDirs(x.spec.LiveDir(), path)
 }

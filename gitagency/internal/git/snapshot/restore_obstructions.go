@@ -65,10 +65,10 @@ type obstructionFinder struct {
 
 // refuseRepository returns an error if a directory is a repository.
 func (w *obstructionFinder) refuseRepository(dir string) error {
-	if _, err := os.Lstat(filepath.Join(dir, ".git")); err != nil {
+	if _, err := os.Lstat(filepath.Join(w.spec.LiveDir(), dir, ".git")); err != nil {
 		return nil
 	}
-	return &ObstructionError{Path: dir, Reason: "it is a nested repository, which is in no snapshot; move it away"}
+	return &ObstructionError{Path: filepath.Join(w.spec.Dir, dir), Reason: "it is a nested repository, which is in no snapshot; move it away"}
 }
 
 // checkPath checks what is on disk at a path and its parents. For a submodule git creates only a directory.
@@ -84,7 +84,7 @@ func (w *obstructionFinder) checkPath(name string, directory bool) error {
 		if w.checkedDirs[at] {
 			continue
 		}
-		fi, err := os.Lstat(filepath.Join(w.spec.Dir, at))
+		fi, err := os.Lstat(filepath.Join(w.spec.LiveDir(), at))
 		switch {
 		case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR):
 			return nil
@@ -98,7 +98,7 @@ func (w *obstructionFinder) checkPath(name string, directory bool) error {
 			return w.checkBelow(at)
 		}
 		w.checkedDirs[at] = true
-		if err := w.refuseRepository(filepath.Join(w.spec.Dir, at)); err != nil {
+		if err := w.refuseRepository(at); err != nil {
 			return err
 		}
 	}
@@ -120,18 +120,18 @@ func (w *obstructionFinder) checkFile(at string, mode fs.FileMode) error {
 
 // checkBelow handles a directory at a path where a file has to be.
 func (w *obstructionFinder) checkBelow(dir string) error {
-	return filepath.WalkDir(filepath.Join(w.spec.Dir, dir), func(name string, d fs.DirEntry, err error) error {
+	return filepath.WalkDir(filepath.Join(w.spec.LiveDir(), dir), func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		rel, err := filepath.Rel(w.spec.Dir, name)
+		rel, err := filepath.Rel(w.spec.LiveDir(), name)
 		if err != nil {
 			return err
 		}
 		if !d.IsDir() {
 			return w.checkFile(path.Clean(filepath.ToSlash(rel)), d.Type())
 		}
-		return w.refuseRepository(name)
+		return w.refuseRepository(rel)
 	})
 }
 
