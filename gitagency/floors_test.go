@@ -56,7 +56,7 @@ var floors = []struct {
 	{dir: "git/transport", imports: "durable lock proc readlimit git/object git/config git/index git git/fsck git/repair"},
 	{dir: "git/status", imports: "beneath durable proc readlimit git git/object git/config git/ignore git/index git/fsck"},
 	{dir: "git/checkout", imports: "beneath durable git git/config git/worktree git/object git/index git/status"},
-	{dir: "git/layer", imports: "durable lock git git/config git/worktree git/object git/index git/status git/checkout"},
+	{dir: "git/layer", imports: "durable lock git git/config git/worktree git/object git/index git/fsck git/status git/checkout"},
 	{dir: "git/snapshot", imports: "durable proc git git/worktree git/object git/index git/overlay git/fsck git/status"},
 	{dir: "git/submodule", imports: "beneath durable git git/object git/config git/fsck git/index git/overlay git/status git/snapshot git/transport"},
 	{dir: "git/merge", imports: "durable proc readlimit git git/object git/config git/index git/fsck git/repair git/status git/snapshot git/submodule"},

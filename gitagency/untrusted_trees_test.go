@@ -23,6 +23,7 @@ var namedTreePaths = map[string]string{
 	// Git with a work tree.
 	`git/worktree: WorkTree: w.Tree`:                  "checks out a new sandbox before any agent is in it",
 	`git/checkout: WorkTree: req.Worktree.Tree`:       "checks out a new sandbox or a layer before any agent is in it",
+	`git/layer: WorkTree: req.Dir`:                    "a new directory, before any agent is in it",
 	`git/merge: WorkTree: dir`:                        "a temporary directory of ours",
 	`git/merge: WorkTree: filepath.Join(dir, "tree")`: "a temporary directory of ours",
 	`git/snapshot: WorkTree: c.Dir`:                   "a new directory, for a checkout of a snapshot",

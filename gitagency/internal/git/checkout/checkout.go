@@ -53,11 +53,16 @@ func Fill(ctx context.Context, r *git.Repo, req Request) (allCopied bool, err er
 	if req.GitDir != "" {
 		at.Config = PlainIndexArgs
 	}
-	err = worktree.CheckoutIn(ctx, r, at, req.Commit, req.SkipLFS)
+	return false, ByGit(ctx, r, at, req.Commit, req.SkipLFS)
+}
+
+// ByGit is worktree.CheckoutIn with an error that says so if the disk is full.
+func ByGit(ctx context.Context, r *git.Repo, at git.RunOptions, treeish string, skipLFS bool) error {
+	err := worktree.CheckoutIn(ctx, r, at, treeish, skipLFS)
 	if errors.As(err, new(*git.Error)) {
-		err = errors.Join(checkNotFull(req.Worktree.Tree), err)
+		err = errors.Join(checkNotFull(at.WorkTree), err)
 	}
-	return false, err
+	return err
 }
 
 // PlainIndexArgs make git write an index that holds every entry itself, whatever the user's settings are.
@@ -144,7 +149,7 @@ func commonEntries(ctx context.Context, r *git.Repo, req Request, x *index.Edita
 		}
 		for _, name := range strings.Split(string(out), "\x00") {
 			differ[name] = true
-			if isAttributesFile(name) {
+			if IsAttributesFile(name) {
 				return nil, nil // the attributes of other files may differ
 			}
 		}
@@ -153,7 +158,7 @@ func commonEntries(ctx context.Context, r *git.Repo, req Request, x *index.Edita
 	var entries, rules []index.Entry
 	for e := range x.AllEntries() {
 		link := e.Mode == object.ModeSymlink
-		if e.Stage == 0 && !e.IntentToAdd && isAttributesFile(string(e.Name)) {
+		if e.Stage == 0 && !e.IntentToAdd && IsAttributesFile(string(e.Name)) {
 			rules = append(rules, e) // even one that is not to be copied: git reads it, or the text of the link, in the index
 		}
 		switch {
@@ -167,7 +172,7 @@ func commonEntries(ctx context.Context, r *git.Repo, req Request, x *index.Edita
 	return withoutConverted(ctx, r, req.Source, at, x.Format, rules, entries)
 }
 
-// isAttributesFile reports whether git reads attributes from a file of this name.
-func isAttributesFile(name string) bool {
+// IsAttributesFile reports whether git reads attributes from a file of this name.
+func IsAttributesFile(name string) bool {
 	return name == index.AttributesFile || strings.HasSuffix(name, "/"+index.AttributesFile)
 }

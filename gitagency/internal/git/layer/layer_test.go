@@ -304,8 +304,16 @@ func requireIndex(l *gittest.Fixture, got Layer, merged string) {
 // describe describes every file of a tree but .git: type, permissions, owner and content.
 func describe(t *testing.T, tree string) map[string]string {
 	t.Helper()
+	found, err := describeFiles(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func describeFiles(tree string) (map[string]string, error) {
 	found := map[string]string{}
-	err := filepath.WalkDir(tree, func(path string, d fs.DirEntry, err error) error {
+	return found, filepath.WalkDir(tree, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || path == tree || path == filepath.Join(tree, ".git") {
 			return err
 		}
@@ -332,8 +340,4 @@ func describe(t *testing.T, tree string) map[string]string {
 		found[strings.TrimPrefix(path, tree+"/")] = fmt.Sprintf("%o %d:%d %q", st.Mode, st.Uid, st.Gid, content)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return found
 }

@@ -66,11 +66,14 @@ func (m *maker) make(ctx context.Context) (made bool, err error) {
 			err = errors.Join(err, durable.RemoveTree(dir))
 		}
 	}()
-	release, err := m.fill(ctx, dir, held)
+	base, heldBase, err := m.findBase(ctx)
 	if err != nil {
 		return false, err
 	}
-	defer func() { err = errors.Join(err, release()) }()
+	defer func() { err = errors.Join(err, closeIfOpen(heldBase)) }() // after the layer has its name: from then on it needs its base
+	if err := m.fill(ctx, dir, held, base); err != nil {
+		return false, err
+	}
 	// While a prune looks for the layers that others need, no layer gets its name.
 	gate, err := lock.AcquireDirShared(ctx, m.Dir, -1)
 	if err != nil {
@@ -83,36 +86,43 @@ func (m *maker) make(ctx context.Context) (made bool, err error) {
 	return true, durable.SyncDir(m.Dir)
 }
 
-// fill writes the parts of the layer durably into dir, which held locks. release releases the layer below it.
-func (m *maker) fill(ctx context.Context, dir string, held *os.File) (release func() error, err error) {
+// fill writes the parts of the layer durably into dir, which held locks. The layer is a delta if there is a base.
+func (m *maker) fill(ctx context.Context, dir string, held *os.File, base Layer) error {
 	remains, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, e := range remains { // of a killed process
 		if err := durable.RemoveTree(filepath.Join(dir, e.Name())); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	// A git that outlives this process keeps the lock until it ends, so that it never writes to what another process makes.
 	r := *m.repo
 	r.Inherit = append(slices.Clone(r.Inherit), held)
 	if err := os.Mkdir(filepath.Join(dir, treeName), 0o755); err != nil {
-		return nil, err
+		return err
 	}
-	rec := record{}
-	if rec.Entries, err = m.fillFull(ctx, &r, dir); err != nil {
-		return nil, err
+	rec := record{Base: base.Name}
+	if base.Name == "" {
+		rec.Entries, err = m.fillFull(ctx, &r, dir)
+	} else {
+		rec.Entries, err = base.writeDelta(ctx, &r, DeltaRequest{
+			Dir: filepath.Join(dir, treeName), Index: filepath.Join(dir, indexName), Tree: m.Tree, SkipLFS: m.SkipLFS,
+		})
+	}
+	if err != nil {
+		return err
 	}
 	text, err := json.Marshal(rec)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := os.WriteFile(filepath.Join(dir, recordName), append(text, '\n'), 0o666); err != nil {
-		return nil, err
+		return err
 	}
 	// Unlike a file of a worktree, one that a power failure truncates would be wrong for ever, for every sandbox.
-	return func() error { return nil }, durable.SyncFileSystem(dir)
+	return durable.SyncFileSystem(dir)
 }
 
 // fillFull writes all files of the tree, and their index.
@@ -123,6 +133,7 @@ func (m *maker) fillFull(ctx context.Context, r *git.Repo, dir string) (entries 
 	if err != nil {
 		return 0, err
 	}
+	defer func() { err = errors.Join(err, durable.RemoveTree(gitDir)) }()
 	if _, err := checkout.Fill(ctx, r, checkout.Request{
 		Worktree: worktree.Registration{Tree: at}, GitDir: gitDir, Commit: m.Tree, Tree: m.Tree, Source: m.Source, SkipLFS: m.SkipLFS,
 	}); err != nil {
@@ -132,10 +143,7 @@ func (m *maker) fillFull(ctx context.Context, r *git.Repo, dir string) (entries 
 	if err != nil {
 		return 0, err
 	}
-	if err := writeIndex(x, slices.Collect(x.AllEntries()), at, indexPath, began); err != nil {
-		return 0, err
-	}
-	return x.Count, durable.RemoveTree(gitDir)
+	return x.Count, writeIndex(x, slices.Collect(x.AllEntries()), at, indexPath, began)
 }
 
 // sparseRules is the file of a git directory with the patterns of a sparse checkout.
