@@ -225,22 +225,22 @@ func removeRemains(ctx context.Context, dir string) error {
 				}
 				continue
 			}
-			failed = append(failed, removeLocked(path, held))
+			failed = append(failed, withdraw(path), held.Close(), durable.RemoveTree(withdrawnPath(path)))
 		}
 	}
 	return errors.Join(failed...)
 }
 
-// removeLocked removes a directory that is exclusively locked. It first gets another name, so that a kill leaves no part of a
-// layer under its own.
-func removeLocked(path string, held *os.File) error {
-	aside := filepath.Join(filepath.Dir(path), oldPrefix+filepath.Base(path))
-	err := durable.RemoveTree(aside) // left by a killed process
-	if err == nil {
-		err = os.Rename(path, aside)
-	}
-	if err = errors.Join(err, held.Close()); err != nil {
+// withdraw renames a directory that is exclusively locked, so that its removal, if it is killed, leaves no part of a layer under
+// its own name.
+func withdraw(path string) error {
+	aside := withdrawnPath(path)
+	if err := durable.RemoveTree(aside); err != nil { // left by a killed process
 		return err
 	}
-	return durable.RemoveTree(aside)
+	return os.Rename(path, aside)
+}
+
+func withdrawnPath(path string) string {
+	return filepath.Join(filepath.Dir(path), oldPrefix+filepath.Base(path))
 }

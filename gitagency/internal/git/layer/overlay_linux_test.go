@@ -1,6 +1,7 @@
 package layer
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -37,10 +38,20 @@ type mounted struct {
 	Status string
 }
 
-const mountVariable = "LAYER_TEST_MOUNT"
+const (
+	mountVariable  = "LAYER_TEST_MOUNT"
+	ensureVariable = "LAYER_TEST_ENSURE"
+)
 
-// TestMain runs the process that mounts an overlay.
+// TestMain runs the processes that mount an overlay and that make a layer.
 func TestMain(m *testing.M) {
+	if text := os.Getenv(ensureVariable); text != "" {
+		if err := ensureAlone(strings.Split(text, ":")); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	if text := os.Getenv(mountVariable); text != "" {
 		if err := mountAndDescribe(text); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -49,6 +60,36 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	os.Exit(m.Run())
+}
+
+// ensureAlone makes a layer and, on a small file system, prints what a failure left.
+func ensureAlone(args []string) error {
+	req := Request{Dir: args[0], Tree: args[1], Source: checkout.Source{Tree: args[2], GitDir: args[3]}}
+	small := os.Getenv("LAYER_TEST_TMPFS") != ""
+	if small {
+		if err := unix.Mount("none", req.Dir, "tmpfs", 0, "size=2m"); err != nil {
+			return fmt.Errorf("cannot mount a tmpfs: %w", err)
+		}
+	}
+	repo, err := git.Open(context.Background(), ".", os.Environ())
+	if err == nil {
+		_, _, _, err = Ensure(context.Background(), repo, req)
+	}
+	if small {
+		left, _ := filepath.Glob(req.Dir + "/*")
+		fmt.Println("left:", left)
+	}
+	return err
+}
+
+// inNamespace lets a process mount file systems, as the same user.
+func inNamespace() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getuid(), HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getgid(), HostID: os.Getgid(), Size: 1}},
+		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_DAC_READ_SEARCH, unix.CAP_FOWNER},
+	}
 }
 
 // mountAndDescribe mounts an overlay and prints what is in it.
@@ -106,12 +147,7 @@ func mountOverlay(t *testing.T, m mounted) mounted {
 	}
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), mountVariable+"="+string(text))
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getuid(), HostID: os.Getuid(), Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getgid(), HostID: os.Getgid(), Size: 1}},
-		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_DAC_READ_SEARCH, unix.CAP_FOWNER},
-	}
+	cmd.SysProcAttr = inNamespace()
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
