@@ -134,8 +134,7 @@ func TestPruneDuringEnsure(t *testing.T) {
 	l.Must(<-done)
 }
 
-// TestEnsureAfterKill checks that what a killed process left at any step does not matter, and is removed; and that a creation
-// in progress, and one whose git outlives it, is left alone.
+// TestEnsureAfterKill checks that what a killed process left at any step does not matter, and is removed.
 func TestEnsureAfterKill(t *testing.T) {
 	t.Parallel()
 	l := gittest.New(t)
