@@ -86,6 +86,13 @@ func (d *Dir) Lstat(name string, st *unix.Stat_t) error {
 	})
 }
 
+// Kind returns the type of a file or symlink.
+func (d *Dir) Kind(name string) (fs.FileMode, error) {
+	var st unix.Stat_t
+	err := d.Lstat(name, &st)
+	return kindOf(uint32(st.Mode)), err
+}
+
 // OpenFile opens a regular file for reading and returns its metadata. The error is a *NotRegularError for anything else,
 // a symlink included.
 func (d *Dir) OpenFile(name string) (*os.File, unix.Stat_t, error) {

@@ -13,6 +13,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/layer"
 	"github.com/git-agency/git-agency/gitagency/internal/git/overlay"
+	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
 	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/undo"
@@ -47,30 +48,54 @@ func (b Overlay) Create(ctx context.Context, tx *undo.Tx, s Spec) error {
 	})
 }
 
-// Fill adds the steps "layer" and "checkout" to the transaction. The first makes the layer of the commit unless there is one,
-// the second puts a tree of it together.
+// Fill adds the steps "layer", "files" and "index" to the transaction. The first makes the layer of the base commit unless there
+// is one; the others write what the tree has besides, which is nothing for a clean checkout of that commit.
 func (b Overlay) Fill(ctx context.Context, tx *undo.Tx, s Spec) error {
-	req := layer.Request{Dir: b.Layers, Tree: cmp.Or(s.TipTree, s.BaseTree), Source: s.Source, SkipLFS: s.SkipLFS}
 	var base layer.Layer
-	var release func() error
-	if err := tx.Step(ctx, "layer", func() (err error) {
-		base, _, release, err = layer.Ensure(ctx, b.Repo, req)
-		return err
+	if err := tx.Step(ctx, "layer", func() error {
+		var release func() error
+		var err error
+		base, _, release, err = layer.Ensure(ctx, b.Repo, layer.Request{Dir: b.Layers, Tree: s.BaseTree, Source: s.Source, SkipLFS: s.SkipLFS})
+		if err != nil {
+			return err
+		}
+		// From now on the layer is in use: see UsedLayer.
+		return errors.Join(durable.WriteFile(filepath.Join(s.OverlayDir, layerName), []byte(base.Name+"\n"), 0o644), release())
 	}); err != nil {
 		return err
 	}
-	// From the moment the tree names the layer, that is in use.
-	err := tx.Step(ctx, "checkout", func() error {
-		if err := durable.WriteFile(filepath.Join(s.OverlayDir, layerName), []byte(base.Name+"\n"), 0o644); err != nil {
-			return err
-		}
+	upper, files := filepath.Join(s.OverlayDir, upperName), cmp.Or(s.FilesCommit, s.Tip)
+	copying := snapshot.CopyRequest{Commit: files, Dir: upper, ScratchDir: s.Scratch + "/git", WorktreeName: s.ID, UntrustedConfig: s.UntrustedConfig}
+	if err := tx.Step(ctx, "files", func() error {
 		// Behind the walls, the mailbox is mounted on it.
-		if err := os.Mkdir(filepath.Join(s.OverlayDir, upperName, guard.AgencyDir), 0o755); err != nil {
+		if err := os.Mkdir(filepath.Join(upper, guard.AgencyDir), 0o755); err != nil || files == "" {
 			return err
 		}
-		return linkOrCopy(base.Index, filepath.Join(b.Repo.AdminDir(s.ID), "index"))
+		tx.Undo("files", func(context.Context) error { return durable.RemoveTree(copying.ScratchDir) })
+		return b.writeDelta(ctx, base, s, copying)
+	}); err != nil {
+		return err
+	}
+	return tx.Step(ctx, "index", func() error {
+		if files == "" {
+			return linkOrCopy(base.Index, filepath.Join(b.Repo.AdminDir(s.ID), "index"))
+		}
+		return snapshot.WriteCopiedIndex(ctx, b.Repo, b.registration(s), copying, cmp.Or(s.IndexTree, s.StartCommit()))
 	})
-	return errors.Join(err, release())
+}
+
+// writeDelta writes the files in which a commit differs from a layer, and the index of all of its files.
+func (b Overlay) writeDelta(ctx context.Context, base layer.Layer, s Spec, c snapshot.CopyRequest) error {
+	found, err := b.Repo.Lookup(ctx, c.Commit+"^{tree}")
+	if err != nil {
+		return err
+	}
+	if err := os.Mkdir(c.ScratchDir, 0o700); err != nil {
+		return err
+	}
+	return base.Delta(ctx, b.Repo, layer.DeltaRequest{
+		Dir: c.Dir, Index: filepath.Join(c.ScratchDir, "index"), Tree: found[0].OID, SkipLFS: s.SkipLFS, UntrustedConfig: c.UntrustedConfig,
+	})
 }
 
 // Sync fsyncs the files that make up the worktree: see Worktree.Sync.
@@ -95,18 +120,25 @@ func (b Overlay) TopDirs(s Spec) ([]string, error) {
 
 // OpenOverlay returns the directories of a tree, given its own directory and that of the layers; nil if the tree is no overlay.
 func OpenOverlay(dir, layers string) (*overlay.Tree, error) {
-	name, err := durable.ReadFile(filepath.Join(dir, layerName), 1<<10)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
+	name, err := UsedLayer(dir)
+	if err != nil || name == "" {
 		return nil, err
 	}
-	base, err := layer.Open(layers, string(bytes.TrimSpace(name)))
+	base, err := layer.Open(layers, name)
 	if err != nil {
 		return nil, err
 	}
 	return &overlay.Tree{Upper: filepath.Join(dir, upperName), Lowers: base.Lowers, Index: base.Index}, nil
+}
+
+// UsedLayer returns the name of the layer that a tree uses, given the directory for what its overlay consists of; empty if the
+// tree is no overlay.
+func UsedLayer(dir string) (string, error) {
+	name, err := durable.ReadFile(filepath.Join(dir, layerName), 1<<10)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return string(bytes.TrimSpace(name)), err
 }
 
 // OverlayWorkDir returns the work directory of the overlay of a tree.

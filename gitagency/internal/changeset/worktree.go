@@ -55,8 +55,7 @@ type Spec struct {
 	// SkipLFS: an agent may have made the commit, so no object of Git LFS is downloaded from where its .lfsconfig says.
 	SkipLFS bool
 
-	BaseTree string          // tree of Base; empty if it is not known
-	TipTree  string          // tree of Tip; required by Overlay with Tip
+	BaseTree string          // tree of Base; required by Overlay
 	Source   checkout.Source // worktree whose unchanged files are copied instead of checked out; the zero value for none
 
 	AllCopied *bool // set by Fill to whether all files were copied from Source; may be nil

@@ -64,6 +64,11 @@ func (r *Repository) UnpackTrash(ctx context.Context, from, id, modules string) 
 		return err
 	}
 	tree := r.Store.SandboxTreePath(r.ID, id)
+	if layers, err := r.OverlayTree(id); err != nil {
+		return err
+	} else if layers != nil {
+		tree = layers.Upper // what is below it is in no archive
+	}
 	// Submodules and their repositories refer to each other by paths with the id in it.
 	rewrite := func(at string, content []byte) []byte {
 		if path.Base(at) == ".git" && bytes.HasPrefix(content, []byte("gitdir: ")) || path.Base(at) == "config" {

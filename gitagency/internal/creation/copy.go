@@ -47,6 +47,9 @@ func prepareCopy(ctx context.Context, r *core.Repository, repo *git.Repo, plan P
 			return fmt.Errorf("find the files of agency.copy in %s: %w", wt.TreePath, err)
 		}
 		to := provision.Destination{Tree: r.Store.SandboxTreePath(r.ID, id), TrustConfig: trusted}
+		if to.Overlay, err = r.OverlayTree(id); err != nil {
+			return err
+		}
 		last := CopyProgress{}
 		if plan.Progress != nil {
 			to.Progress = func(p provision.Progress) {

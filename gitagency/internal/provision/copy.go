@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/overlay"
 	"github.com/git-agency/git-agency/gitagency/internal/git/status"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/quote"
@@ -22,6 +23,7 @@ import (
 // Destination is the tree of a new sandbox, in which no program runs yet.
 type Destination struct {
 	Tree        string         // required: canonical path
+	Overlay     *overlay.Tree  // of which the tree consists, if it is an overlay; else nil
 	TrustConfig bool           // as in git.WorktreeSpec
 	Progress    func(Progress) // called after each file, never concurrently; may be nil
 }
@@ -76,20 +78,26 @@ func (s Selection) CopyTo(ctx context.Context, repo *git.Repo, to Destination) (
 	if len(s.entries) == 0 {
 		return Result{}, nil
 	}
-	rules, err := status.OpenIgnoreRules(repo, git.WorktreeSpec{TrustConfig: to.TrustConfig}, to.Tree)
+	spec := git.WorktreeSpec{Dir: to.Tree, Overlay: to.Overlay, TrustConfig: to.TrustConfig}
+	rules, err := status.OpenIgnoreRules(repo, spec, to.Tree)
 	if err != nil {
 		return Result{}, err
 	}
 	defer func() { err = errors.Join(err, rules.Close()) }()
+	lower, err := openLower(to)
+	if err != nil {
+		return Result{}, err
+	}
+	defer func() { err = errors.Join(err, lower.close()) }()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	c := copier{ctx: ctx, fail: cancel, patterns: s.patterns, progress: to.Progress, idle: make(chan struct{}, runtime.GOMAXPROCS(0)-1)}
+	c := copier{ctx: ctx, lower: lower, fail: cancel, patterns: s.patterns, progress: to.Progress, idle: make(chan struct{}, runtime.GOMAXPROCS(0)-1)}
 	from, err := openTop(s.tree)
 	if err != nil {
 		return Result{}, err
 	}
 	defer from.Close()
-	into, err := openTop(to.Tree)
+	into, err := openTop(spec.WriteDir())
 	if err != nil {
 		return Result{}, err
 	}
@@ -130,6 +138,7 @@ type copier struct {
 	fail     context.CancelCauseFunc // ends the copy with an error
 	patterns *patterns
 	progress func(Progress)
+	lower    *lowerFiles   // files that the sandbox has already, besides those in the directory that is written to
 	idle     chan struct{} // has room for each further goroutine that may copy
 	noClone  atomic.Bool   // the file system cannot share the blocks of files
 
@@ -177,6 +186,10 @@ func (c *copier) copyEntry(from, into *guard.DirHandle, e entry) error {
 		return unreadable(e.name, err)
 	}
 	defer from.Close()
+	if c.lower.coversParent(e.name) {
+		c.note(&c.result.InTheWay, e.name)
+		return nil
+	}
 	into, err = c.makePath(into, parent)
 	if isGone(err) {
 		c.note(&c.result.InTheWay, e.name)
@@ -228,6 +241,14 @@ func (c *copier) copyName(from, into *guard.DirHandle, name string) error {
 		return nil
 	case err != nil:
 		return unreadable(at, err)
+	}
+	if kind, there := c.lower.lookup(at); there && !(kind.IsDir() && fi.Mode.IsDir()) {
+		if fi.Mode.IsDir() {
+			c.note(&c.result.InTheWay, at)
+		}
+		return nil // a tracked file
+	}
+	switch {
 	case fi.Mode.IsDir():
 		return c.copySubdir(from, into, name)
 	case fi.Mode.IsRegular():
