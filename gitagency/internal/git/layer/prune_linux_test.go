@@ -244,6 +244,25 @@ func TestEnsureOnFullDisk(t *testing.T) {
 	}
 }
 
+// TestUmaskIsRead checks the umask that is a part of the name of a layer, in a process with another one.
+func TestUmaskIsRead(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	req := request(l, repotest.OpenRepo(l), "HEAD")
+	for _, mask := range []string{"022", "077", "022"} {
+		cmd := ensureCommand(l, req)
+		cmd.Args = []string{"sh", "-c", `umask "$1" && exec "$2"`, "sh", mask, os.Args[0]}
+		cmd.Path = "/bin/sh"
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	if names := glob(l, req.Dir+"/*"); len(names) != 2 {
+		t.Errorf("two umasks made %q", names)
+	}
+}
+
 // ensureCommand returns a command that makes a layer in a process of its own.
 func ensureCommand(l *gittest.Fixture, req Request) *exec.Cmd {
 	l.T.Helper()

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -79,14 +78,14 @@ func ruleFiles(r *git.Repo) []string {
 	return slices.DeleteFunc(files, func(file string) bool { return !filepath.IsAbs(file) }) // of an empty variable
 }
 
-var umaskLine = regexp.MustCompile(`(?m)^Umask:\s*\d+$`)
-
-// umask returns a text with the umask of this process, on which the permissions of files depend; empty if the system does not
-// tell. It cannot be asked for without changing it, for other threads too.
+// umask returns the umask of this process, on which the permissions of files depend; empty if the system does not tell. It
+// cannot be asked for without changing it, for other threads too.
 func umask() string {
 	text, err := durable.ReadFile("/proc/self/status", 1<<20)
 	if err != nil {
 		return ""
 	}
-	return string(umaskLine.Find(text))
+	_, after, _ := strings.Cut(string(text), "\nUmask:")
+	mask, _, _ := strings.Cut(after, "\n")
+	return strings.TrimSpace(mask)
 }
