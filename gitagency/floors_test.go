@@ -68,9 +68,9 @@ var floors = []struct {
 
 	// 2: mechanisms without knowledge of each other
 	{dir: "archive", imports: "durable guard"},
-	{dir: "changeset", imports: "durable undo git git/worktree git/checkout git/snapshot"},
+	{dir: "changeset", imports: "durable undo guard git git/overlay git/worktree git/checkout git/layer git/snapshot"},
 	{dir: "copies"},
-	{dir: "provision", imports: "beneath durable git git/ignore git/status guard quote"},
+	{dir: "provision", imports: "beneath durable git git/ignore git/overlay git/status guard quote"},
 	{dir: "toolconfig", imports: "git/config"},
 	{dir: "walls", imports: "landlock guard"},
 	{dir: "confine", imports: "durable proc landlock seccomp guard walls"},
@@ -100,7 +100,7 @@ var floors = []struct {
 	{dir: "snapshots", imports: "durable ids undo git git/worktree git/status git/snapshot git/merge guard fault core"},
 	{
 		dir: "sandbox",
-		imports: "durable undo lock proc git/overlay git git/worktree git/repair git/status git/snapshot git/submodule git/merge store guard " +
+		imports: "beneath durable undo lock proc git/overlay git git/worktree git/repair git/status git/snapshot git/submodule git/merge store guard " +
 			"changeset copies walls confine mailbox outlet quote upload fault settings core handoff snapshots",
 	},
 	{
@@ -121,11 +121,11 @@ var floors = []struct {
 			"quote fault settings core snapshots sandbox creation discard",
 	},
 	{dir: "directory", imports: "git store guard fault settings core snapshots diff"},
-	{dir: "listing", imports: "cachefile durable proc git git/status git/merge guard core"},
+	{dir: "listing", imports: "cachefile durable proc git git/status git/merge guard settings core"},
 	{dir: "radar", imports: "cachefile proc git/object git git/status git/merge fault core handoff sandbox"},
 	{
 		dir: "doctor",
-		imports: "durable ids lock proc readlimit git/config git git/worktree git/repair git/status git/snapshot git/update store guard changeset " +
+		imports: "durable ids lock proc readlimit git/config git git/worktree git/layer git/repair git/status git/snapshot git/update store guard changeset " +
 			"confine runner quote upload fault settings core handoff sandbox creation discard landing",
 	},
 

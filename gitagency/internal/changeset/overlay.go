@@ -44,7 +44,7 @@ func (b Overlay) Create(ctx context.Context, tx *undo.Tx, s Spec) error {
 				return err
 			}
 		}
-		return worktree.AddUnlisted(b.Repo, b.registration(s), filepath.Join(s.OverlayDir, upperName, ".git"))
+		return worktree.AddUnlisted(b.Repo, b.registration(s))
 	})
 }
 
@@ -102,11 +102,25 @@ func (b Overlay) writeDelta(ctx context.Context, base layer.Layer, s Spec, c sna
 func (b Overlay) Sync(s Spec) error {
 	admin, upper := b.Repo.AdminDir(s.ID), filepath.Join(s.OverlayDir, upperName)
 	files, _ := worktree.RegistrationFiles(b.Repo, b.registration(s))
-	files[len(files)-1] = filepath.Join(upper, ".git")
 	if err := durable.Sync(append(files, admin, filepath.Dir(admin), upper, s.OverlayDir, s.Tree, filepath.Dir(s.Tree))...); err != nil {
 		return err
 	}
 	return b.Repo.SyncRef(s.Branch)
+}
+
+// registration returns git's entry of a tree, which git does not list.
+func (b Overlay) registration(s Spec) worktree.Registration {
+	w := b.Worktree.registration(s)
+	w.DotGit = filepath.Join(s.OverlayDir, upperName, ".git")
+	return w
+}
+
+// Registration returns git's entry of a tree that may be an overlay.
+func (b Overlay) Registration(s Spec) (worktree.Registration, error) {
+	if name, err := UsedLayer(s.OverlayDir); err != nil || name == "" {
+		return b.Worktree.registration(s), err
+	}
+	return b.registration(s), nil
 }
 
 // TopDirs returns the directories that hold the checked-out files of a tree.

@@ -52,6 +52,7 @@ func (x *checkRun) checkSandboxes(ctx context.Context) error {
 			x.checkPrematureTrash(s, "half-discarded")
 			x.checkUploads(ctx, s)
 			x.findInterruptedRollback(s)
+			x.checkLayer(s)
 			x.checkTree(ctx, s, "the invocation is discarded; its files are kept as "+core.TrashRef(e.ID), x.fixByDiscarding(e))
 			x.findAbandonedVerification(s, e)
 			x.checkTarget(ctx, e)
@@ -366,14 +367,23 @@ func (x *checkRun) checkUploads(ctx context.Context, s treeInfo) {
 			if err != nil {
 				return err
 			}
-			return x.withUploadTarget(s, func(to upload.Target) error { return upload.Recover(ctx, to, timeout) })
+			return sandbox.Of(x.Repository, s.id).RecoverUploads(ctx, timeout)
 		})
 	}
 }
 
-// withUploadTarget opens the tree of a sandbox, calls do and closes the tree.
+// withUploadTarget opens the tree of a sandbox, calls do and closes the tree. Of an overlay it is the upper directory, in which
+// uploads leave their files.
 func (x *checkRun) withUploadTarget(s treeInfo, do func(upload.Target) error) error {
-	tree, err := guard.OpenTree(s.tree)
+	layers, err := x.OverlayTree(s.id)
+	if err != nil {
+		return err
+	}
+	dir := s.tree
+	if layers != nil {
+		dir = layers.Upper
+	}
+	tree, err := guard.OpenTree(dir)
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/repair"
-	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/handoff"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
@@ -41,7 +41,15 @@ func (x *checkRun) relinkWorktree(ctx context.Context, s treeInfo) error {
 			return err
 		}
 	}
-	return repair.RelinkWorktree(ctx, x.repo, worktree.Registration{Name: s.id, Tree: s.tree, Branch: s.branch})
+	spec := s.changesetSpec()
+	if s.marker == guard.Sandbox {
+		spec.OverlayDir = store.OverlayOf(s.tree)
+	}
+	entry, err := x.OverlayBackend(x.repo).Registration(spec)
+	if err != nil {
+		return err
+	}
+	return repair.RelinkWorktree(ctx, x.repo, entry)
 }
 
 // lastKnownCommit returns the newest commit in the HEAD reflog of a worktree, else its base commit.

@@ -27,7 +27,7 @@ type PruneRequest struct {
 
 // PruneResult is one item that Prune considered, and the action taken.
 type PruneResult struct {
-	Kind         string `json:"kind"` // invocation, worktree, trash (refs without a record) or leftover (of a killed process)
+	Kind         string `json:"kind"` // invocation, worktree, trash (refs without a record), leftover (of a killed process) or layer
 	ID           string `json:"id"`
 	Action       string `json:"action"`        // PruneRemove; PruneClean if only the rest of its sandbox goes; or PruneKeep
 	Reason       string `json:"reason"`        // reason for the action, part of a sentence
@@ -121,6 +121,11 @@ func Prune(ctx context.Context, r *core.Repository, req PruneRequest) ([]PruneRe
 		}
 		results = append(results, t)
 	}
+	if !req.DryRun {
+		if err := pruneLayers(ctx, r, expiry, results); err != nil {
+			plan.errs = append(plan.errs, err)
+		}
+	}
 	return results, errors.Join(plan.errs...)
 }
 
@@ -145,7 +150,7 @@ func (e pruneCutoff) isExpired(at *time.Time) bool {
 // pruneOne carries out the plan for one item.
 func pruneOne(ctx context.Context, r *core.Repository, repo *git.Repo, t *PruneResult) error {
 	switch {
-	case t.Action == PruneKeep:
+	case t.Action == PruneKeep || t.Kind == kindLayer: // see pruneLayers
 		return nil
 	case t.Kind == "invocation":
 		return pruneInvocation(ctx, r, repo, t)

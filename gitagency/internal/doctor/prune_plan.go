@@ -79,6 +79,9 @@ func (p *prunePlan) planAll(ctx context.Context) error {
 	if err := p.planLeftovers(); err != nil {
 		return err
 	}
+	if err := p.planLayers(); err != nil {
+		return err
+	}
 	return context.Cause(ctx)
 }
 

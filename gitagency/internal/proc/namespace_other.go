@@ -51,6 +51,7 @@ func (r *Namespace) StartHelper([]string, ...*os.File) error { return errNamespa
 func (r *Namespace) Dial(context.Context, string) (net.Conn, error) {
 	return nil, errNamespacesUnsupported
 }
+
 func (r *Namespace) OpenDir(context.Context, string) (*os.File, error) {
 	return nil, errNamespacesUnsupported
 }

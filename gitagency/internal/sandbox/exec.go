@@ -111,12 +111,10 @@ func (s *Sandbox) Exec(ctx context.Context, opts ExecOptions) (ExecResult, error
 		return ExecResult{}, err
 	}
 	defer h.Close()
-	work := execTree{sandbox: s, tree: h.Tree, cwd: opts.Cwd}
+	work := execTree{sandbox: s, tree: h.Tree, isOverlay: h.overlay != nil, cwd: opts.Cwd}
 	defer work.close()
-	if h.overlay == nil { // else it is mounted later
-		if err := work.enter(ctx); err != nil {
-			return ExecResult{}, err
-		}
+	if err := work.enter(ctx); err != nil {
+		return ExecResult{}, err
 	}
 	bounds, err := s.prepareLimits(ctx, opts, h.limits, timeout)
 	if err != nil {
@@ -139,16 +137,11 @@ func (s *Sandbox) Exec(ctx context.Context, opts ExecOptions) (ExecResult, error
 		if err := session.enter(ctx); err != nil {
 			return ExecResult{}, err
 		}
-		defer func() {
-			work.close() // an overlay that is in use cannot be unmounted
-			session.leave(ctx, opts.Force)
-		}()
-		if h.overlay != nil {
-			if err := work.enterMounted(ctx, session); err != nil {
-				return ExecResult{}, err
-			}
+		defer work.leave(ctx, session, opts.Force)
+		if err := work.enterMounted(ctx, session); err != nil {
+			return ExecResult{}, err
 		}
-		if session.walls.proxyAddr != "" || h.overlay != nil { // the port and the directory are known only after entering
+		if session.walls.proxyAddr != "" || work.isOverlay { // the port and the directory are known only after entering
 			env = environment()
 		}
 		defer s.serveMailbox(opts, h.Prims)()

@@ -13,17 +13,21 @@ import (
 
 // execTree is the tree in which a command runs.
 type execTree struct {
-	sandbox *Sandbox
-	tree    *guard.Tree
-	cwd     string // as in ExecOptions
+	sandbox   *Sandbox
+	tree      *guard.Tree
+	isOverlay bool   // it exists only behind walls
+	cwd       string // as in ExecOptions
 
 	dir     *os.File // working directory of the command
 	path    string   // its path
 	mounted *guard.Tree
 }
 
-// enter prepares the tree for a command, and opens its working directory.
+// enter prepares the tree for a command, and opens its working directory. For an overlay, enterMounted does that.
 func (t *execTree) enter(ctx context.Context) (err error) {
+	if t.isOverlay && t.mounted == nil {
+		return nil
+	}
 	// Roll back an upload that was killed. One that is still running is left alone.
 	if err := upload.Recover(ctx, t.sandbox.UploadTarget(t.tree), 0); err != nil && !fault.Is[*fault.LockTimeoutError](err) {
 		t.sandbox.Repo.Warn("sandbox %s: %v", t.sandbox.ID, err)
@@ -34,13 +38,22 @@ func (t *execTree) enter(ctx context.Context) (err error) {
 	return nil
 }
 
-// enterMounted is enter for a tree that exists only behind the walls of a session.
+// enterMounted is enter for an overlay, which exists behind the walls of a session. For other trees it does nothing.
 func (t *execTree) enterMounted(ctx context.Context, in *nsSession) (err error) {
+	if !t.isOverlay {
+		return nil
+	}
 	if t.mounted, err = in.openTree(); err != nil {
 		return &fault.SetupError{ID: t.sandbox.ID, Err: err}
 	}
 	t.tree = t.mounted
 	return t.enter(ctx)
+}
+
+// leave closes what was opened, because an overlay that is in use cannot be unmounted, and leaves the session.
+func (t *execTree) leave(ctx context.Context, in *nsSession, force <-chan struct{}) {
+	t.close()
+	in.leave(ctx, force)
 }
 
 // close closes what was opened. Further calls do nothing.

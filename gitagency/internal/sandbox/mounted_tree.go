@@ -51,6 +51,17 @@ func (s *Sandbox) mountForChange(ctx context.Context, repo *git.Repo, h *Handle)
 	return &git.MountedTree{Path: s.Tree, Dir: in.treeDir, Clone: func(ctx context.Context) (*os.File, error) { return in.ns.CloneMount(ctx, s.Tree) }}, release, nil
 }
 
+// RecoverUploads rolls back uploads to the sandbox that were killed; see upload.Recover.
+func (s *Sandbox) RecoverUploads(ctx context.Context, timeout time.Duration) error {
+	h, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(s.withTree(ctx, h, func(tree *guard.Tree) error {
+		return upload.Recover(ctx, s.UploadTarget(tree), timeout)
+	}), h.Close())
+}
+
 // recoverUploadsInOverlay rolls back the uploads to an overlay that were killed, whose files are not in the directory of the
 // marker. It only warns of files that cannot go back to their place.
 func (s *Sandbox) recoverUploadsInOverlay(ctx context.Context, h *Handle, timeout time.Duration) error {

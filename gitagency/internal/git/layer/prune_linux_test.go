@@ -54,7 +54,7 @@ func TestPruneKeepsNeededLayers(t *testing.T) {
 	prune := func(used map[string]bool, before time.Time, want ...Layer) {
 		t.Helper()
 		sum := stamps(l, req.Dir)
-		removed, err := Prune(t.Context(), req.Dir, used, before)
+		removed, err := Prune(t.Context(), PruneRequest{Dir: req.Dir, Before: before, Used: func() (map[string]bool, error) { return used, nil }})
 		l.Must(err)
 		var names []string
 		for _, layer := range want {
@@ -90,7 +90,7 @@ func TestPruneKeepsNeededLayers(t *testing.T) {
 	prune(nil, time.Now().Add(-time.Minute), all[2]) // the second was used just now
 	prune(nil, always, all[1], all[0])
 	prune(nil, always)
-	if removed, err := Prune(t.Context(), req.Dir+"/missing", nil, always); err != nil || removed != nil {
+	if removed, err := Prune(t.Context(), PruneRequest{Dir: req.Dir + "/missing", Before: always}); err != nil || removed != nil {
 		t.Errorf("without a directory: %q, %v", removed, err)
 	}
 }
@@ -109,7 +109,7 @@ func TestPruneDuringEnsure(t *testing.T) {
 				done <- nil
 				return
 			default:
-				_, failed = Prune(t.Context(), req.Dir, nil, time.Now().Add(time.Hour))
+				_, failed = Prune(t.Context(), PruneRequest{Dir: req.Dir, Before: time.Now().Add(time.Hour), Used: noneUsed})
 			}
 		}
 		done <- failed
@@ -152,7 +152,7 @@ func TestEnsureAfterKill(t *testing.T) {
 					l.WriteIn(dir, file, "incomplete")
 				}
 				if prune {
-					_, err := Prune(t.Context(), req.Dir, nil, time.Unix(0, 0))
+					_, err := Prune(t.Context(), PruneRequest{Dir: req.Dir, Before: time.Unix(0, 0), Used: noneUsed})
 					l.Must(err)
 				} else {
 					got, made := ensure(l, repo, req)
@@ -271,3 +271,5 @@ func ensureCommand(l *gittest.Fixture, req Request) *exec.Cmd {
 	cmd.Env = append(slices.Clone(l.Env), ensureVariable+"="+strings.Join([]string{req.Dir, req.Tree, req.Source.Tree, req.Source.GitDir}, ":"))
 	return cmd
 }
+
+func noneUsed() (map[string]bool, error) { return nil, nil }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -20,38 +19,14 @@ import (
 // the .git of the worktree. Valid files stay, but for the two paths. Without an index, a new one is made from the
 // commit that HEAD is at.
 func RelinkWorktree(ctx context.Context, r *git.Repo, w worktree.Registration) error {
-	dir := r.AdminDir(w.Name)
-	if fi, err := os.Lstat(filepath.Join(w.Tree, ".git")); err == nil && !fi.Mode().IsRegular() {
-		return fmt.Errorf("%s is not a regular file", filepath.Join(w.Tree, ".git"))
-	}
-	if fi, err := os.Lstat(dir); err == nil && !fi.IsDir() {
-		return fmt.Errorf("%s is not a directory", dir) // a symlink, to a place that we must not write to
-	}
-	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return err
-	}
-	flaws := worktree.ReadEntry(r, w.Name).BadFiles
-	for name, content := range map[string]string{"commondir": "../..", "HEAD": "ref: " + w.Branch} {
-		if !slices.Contains(flaws, name) {
-			continue // a valid HEAD is the user's choice
+	return worktree.Relink(r, w, func(admin string) error {
+		if _, err := os.Lstat(filepath.Join(admin, "index")); errors.Is(err, fs.ErrNotExist) {
+			if err := createEntryIndex(ctx, r, w, admin); err != nil {
+				return err
+			}
 		}
-		if err := durable.WriteFile(filepath.Join(dir, name), []byte(content+"\n"), 0o644); err != nil {
-			return err
-		}
-	}
-	if _, err := os.Lstat(filepath.Join(dir, "index")); errors.Is(err, fs.ErrNotExist) {
-		if err := createEntryIndex(ctx, r, w, dir); err != nil {
-			return err
-		}
-	}
-	if err := removeTempDotGits(w.Tree); err != nil {
-		return err
-	}
-	if err := durable.WriteFile(filepath.Join(w.Tree, ".git"), []byte("gitdir: "+dir+"\n"), 0o644); err != nil {
-		return err
-	}
-	// gitdir comes last, so that a process that finds it finds a complete entry.
-	return WriteEntryGitdir(r, w.Name, w.Tree)
+		return removeTempDotGits(w.Tree)
+	})
 }
 
 // removeTempDotGits removes the files that killed calls of RelinkWorktree left in a worktree, where they look like files of
@@ -124,7 +99,8 @@ func UnrepairableFiles(r *git.Repo, e worktree.Entry) []string {
 func repairedContent(r *git.Repo, e worktree.Entry, flaw string) (content string, known bool) {
 	switch flaw {
 	case "commondir":
-		return "../..", true
+		common, err := filepath.Rel(r.AdminDir(e.Name), r.CommonDir)
+		return common, err == nil
 	case "HEAD":
 		if log := r.ReflogCommits(git.WorktreeSpec{Name: e.Name}); len(log) > 0 {
 			return log[0], true

@@ -74,17 +74,15 @@ func writeEntry(r *git.Repo, w Registration) (err error) {
 			err = errors.Join(err, RemoveAdminDir(r, w.Name), durable.RemoveIfExists(filepath.Join(w.Tree, ".git")))
 		}
 	}()
-	return writeEntryFiles(r, w, r.AdminDir(w.Name), "../..", filepath.Join(w.Tree, ".git"))
+	return writeEntryFiles(r, w)
 }
 
-// AddUnlisted writes the entry of a worktree where git does not list it, and its .git file to dotGit. That names the entry that
-// git has behind the walls, where it is listed.
-func AddUnlisted(r *git.Repo, w Registration, dotGit string) error {
-	return writeEntryFiles(r, w, r.UnlistedAdminDir(w.Name), "../../..", dotGit)
-}
+// AddUnlisted writes the entry of a worktree where git does not list it, and its .git file.
+func AddUnlisted(r *git.Repo, w Registration) error { return writeEntryFiles(r, w) }
 
-// writeEntryFiles writes the files of a new entry, from which the common directory is at the relative path common.
-func writeEntryFiles(r *git.Repo, w Registration, admin, common, dotGit string) error {
+// writeEntryFiles writes the files of a new entry.
+func writeEntryFiles(r *git.Repo, w Registration) error {
+	admin, common, dotGit, target := w.entryPaths(r)
 	if err := makeAdminDir(admin); err != nil {
 		return err
 	}
@@ -92,7 +90,7 @@ func writeEntryFiles(r *git.Repo, w Registration, admin, common, dotGit string) 
 	for _, f := range []struct{ path, content string }{
 		{filepath.Join(admin, lock), "initializing"},
 		{filepath.Join(admin, "gitdir"), filepath.Join(w.Tree, ".git") + "\n"},
-		{dotGit, "gitdir: " + filepath.Join(r.CommonDir, "worktrees", w.Name) + "\n"},
+		{dotGit, "gitdir: " + target + "\n"},
 		{filepath.Join(admin, "HEAD"), "ref: " + w.Branch + "\n"},
 		{filepath.Join(admin, "commondir"), common + "\n"},
 	} {

@@ -2,6 +2,7 @@ package worktree
 
 import (
 	"context"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 )
 
@@ -18,6 +20,53 @@ type Registration struct {
 	Tree   string // the directory; it exists and is empty
 	Branch string // full ref; the caller has just created it, so that it is checked out nowhere
 	Link   string // temporary path whose last component is Name; must be free
+
+	// DotGit is the path of its .git file if git does not list the worktree, because that exists only behind walls; else empty.
+	DotGit string
+}
+
+// entryPaths returns the entry of the worktree, the common directory as seen from there, the .git file, and the entry that this
+// names: behind walls, that of an unlisted worktree is where git lists it.
+func (w Registration) entryPaths(r *git.Repo) (admin, common, dotGit, target string) {
+	if w.DotGit != "" {
+		return r.UnlistedAdminDir(w.Name), "../../..", w.DotGit, filepath.Join(r.CommonDir, "worktrees", w.Name)
+	}
+	return r.AdminDir(w.Name), "../..", filepath.Join(w.Tree, ".git"), r.AdminDir(w.Name)
+}
+
+// Relink connects a worktree with its entry again: it writes the missing or invalid files of the entry, and the .git of the
+// worktree. Valid files stay, but for the two paths. ensureIndex is called with the entry before the paths are written.
+func Relink(r *git.Repo, w Registration, ensureIndex func(admin string) error) error {
+	admin, common, dotGit, target := w.entryPaths(r)
+	for _, path := range []string{dotGit, admin} {
+		fi, err := os.Lstat(path)
+		if err == nil && path == dotGit && !fi.Mode().IsRegular() {
+			return fmt.Errorf("%s is not a regular file", path)
+		}
+		if err == nil && path == admin && !fi.IsDir() {
+			return fmt.Errorf("%s is not a directory", path) // a symlink, to a place that we must not write to
+		}
+	}
+	if err := os.MkdirAll(admin, 0o777); err != nil {
+		return err
+	}
+	flaws := ReadEntry(r, w.Name).BadFiles
+	for name, content := range map[string]string{"commondir": common, "HEAD": "ref: " + w.Branch} {
+		if !slices.Contains(flaws, name) {
+			continue // a valid HEAD is the user's choice
+		}
+		if err := durable.WriteFile(filepath.Join(admin, name), []byte(content+"\n"), 0o644); err != nil {
+			return err
+		}
+	}
+	if err := ensureIndex(admin); err != nil {
+		return err
+	}
+	if err := durable.WriteFile(dotGit, []byte("gitdir: "+target+"\n"), 0o644); err != nil {
+		return err
+	}
+	// gitdir comes last, so that a process that finds it finds a complete entry.
+	return durable.WriteFile(filepath.Join(admin, "gitdir"), []byte(filepath.Join(w.Tree, ".git")+"\n"), 0o644)
 }
 
 // Unregister removes every entry that git has for the worktree: where the name was taken, git chose another
@@ -80,11 +129,11 @@ func (w Registration) NamesIn(registered map[string]string) []string {
 // RegistrationFiles returns the files git wrote for a registered worktree without fsync, and the directories that
 // hold their names.
 func RegistrationFiles(r *git.Repo, w Registration) (files, dirs []string) {
-	admin := r.AdminDir(w.Name)
+	admin, _, dotGit, _ := w.entryPaths(r)
 	for _, name := range []string{"gitdir", "commondir", "HEAD"} {
 		files = append(files, filepath.Join(admin, name))
 	}
-	files = append(files, filepath.Join(w.Tree, ".git"))
+	files = append(files, dotGit)
 	return files, []string{admin, filepath.Dir(admin), w.Tree, filepath.Dir(w.Tree)}
 }
 

@@ -17,7 +17,7 @@ const mountName = "git-agency-mount"
 func init() {
 	if len(os.Args) > 4 && os.Args[0] == mountName {
 		err := mountAndExec(os.Args[1], os.Args[2], os.Args[3], os.Args[4:])
-		fmt.Fprintln(os.Stderr, "fatal:", err)
+		_, _ = unix.Write(unix.Stderr, []byte("fatal: "+err.Error()+"\n"))
 		os.Exit(mountFailed)
 	}
 }

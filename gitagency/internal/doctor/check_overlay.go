@@ -1,0 +1,28 @@
+package doctor
+
+import (
+	"context"
+
+	"github.com/git-agency/git-agency/gitagency/internal/changeset"
+	"github.com/git-agency/git-agency/gitagency/internal/git/layer"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// checkLayer finds an overlay whose layer is missing or damaged: without it, nothing can be found out about its files.
+func (x *checkRun) checkLayer(s treeInfo) {
+	dir := x.Store.LayersDir()
+	_, err := changeset.OpenOverlay(store.OverlayOf(s.tree), dir)
+	if err == nil {
+		return
+	}
+	x.addFinding(Finding{
+		Code: "missing-layer", ID: s.id, Path: dir, AtRisk: true, Problem: "the layer below its overlay cannot be read: " + err.Error(),
+		Outcome: "the layer is made again from the commits of the repository",
+	}, func(ctx context.Context) error {
+		name, err := changeset.UsedLayer(store.OverlayOf(s.tree))
+		if err != nil {
+			return err
+		}
+		return layer.Remake(ctx, x.repo, dir, name)
+	})
+}
