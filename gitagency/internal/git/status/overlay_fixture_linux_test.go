@@ -190,8 +190,8 @@ func (o *overlayWorktree) compare(what string) {
 	want := o.gitTree()
 	for _, s.InUse = range []bool{true, false} {
 		g, err := CollectWorktree(o.T.Context(), o.repo, s, head)
-		switch inside, readErr := os.ReadDir(o.w.Tree + "/sub"); {
-		case !s.InUse && readErr == nil && len(inside) > 0 && strings.HasPrefix(o.GitIn(o.w.Tree, "ls-files", "-s", "sub"), "160000 "):
+		switch {
+		case !s.InUse && o.hasPopulatedSubmodule():
 			if !errors.As(err, new(*NestedRepositoryError)) {
 				o.T.Errorf("%s: the files in the submodule are not reported: %v", what, err)
 			}
@@ -206,6 +206,18 @@ func (o *overlayWorktree) compare(what string) {
 		out, _ := exec.Command("find", o.layer.Upper, "-printf", "%y %P\n").CombinedOutput()
 		o.T.Fatalf("%s: upper directory:\n%s\nstatus:\n%s", what, out, listed)
 	}
+}
+
+// hasPopulatedSubmodule reports whether the directory of a submodule in the index has any content.
+func (o *overlayWorktree) hasPopulatedSubmodule() bool {
+	for line := range strings.Lines(o.GitIn(o.w.Tree, "ls-files", "-s")) {
+		if _, name, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t"); strings.HasPrefix(line, "160000 ") {
+			if inside, err := os.ReadDir(filepath.Join(o.w.Tree, name)); err == nil && len(inside) > 0 {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // diff returns the differences of two trees; the second may be in no repository.

@@ -50,7 +50,7 @@ func TestOverlayScanAgreesWithGit(t *testing.T) {
 	if !inMountNamespace(t) {
 		return
 	}
-	seeds, rounds := 4, 12
+	seeds, rounds := 3, 10
 	if !testing.Short() {
 		seeds, rounds = 20, 30
 	}
