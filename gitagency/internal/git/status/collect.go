@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -75,6 +76,7 @@ func CollectWorktree(ctx context.Context, r *git.Repo, s git.WorktreeSpec, head 
 		}
 	}
 	began := fileClockNow(s.WriteDir())
+	lower := readLowerFiles(s, object.FormatOf(cmp.Or(s.Onto, head)))
 	staged, err := loadBaseIndex(ctx, r, scratch, s, head)
 	if err != nil {
 		return g, err
@@ -110,7 +112,7 @@ func CollectWorktree(ctx context.Context, r *git.Repo, s git.WorktreeSpec, head 
 	if err != nil {
 		return g, err
 	}
-	g.scan = &worktreeScan{tree: tree, repo: r, spec: s, head: head, format: g.Format, scratch: scratch, startedAt: began, indexMtime: staged.Mtime, entries: staged.Entries}
+	g.scan = &worktreeScan{tree: tree, repo: r, spec: s, head: head, format: g.Format, scratch: scratch, startedAt: began, indexMtime: staged.Mtime, entries: staged.Entries, lowerFiles: lower}
 	if !s.InUse {
 		if err := g.scan.checkCapturable(found); err != nil {
 			return g, err

@@ -15,6 +15,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/index"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"golang.org/x/sys/unix"
 )
 
@@ -41,41 +42,43 @@ func CountChanges(ctx context.Context, r *git.Repo, s git.WorktreeSpec, req Coun
 	if r, err = r.WithConfigOf(ctx, s); err != nil {
 		return 0, err
 	}
-	began := req.Clock.now()
+	format := object.FormatOf(req.Head)
+	v := &worktreeScan{repo: r, spec: s, head: req.Head, format: format, startedAt: req.Clock.now(), lowerFiles: readLowerFiles(s, format)}
 	dir, path := unix.AT_FDCWD, r.AdminDir(s.Name)+"/index"
 	if req.Worktrees != nil {
 		dir, path = int(req.Worktrees.Fd()), s.Name+"/index"
 	}
-	x, mtime, err := readIndexIn(dir, path, object.FormatOf(req.Head))
+	x, mtime, err := readIndexIn(dir, path, format)
 	if err != nil && !errors.As(err, new(*index.NotPlainError)) {
 		return 0, err
 	}
-	return countIndexChanges(ctx, r, s, req, began, x, mtime, err)
+	return v.countIndexChanges(ctx, req, x, mtime, err)
 }
 
 // countIndexChanges is CountChanges for a worktree whose index was read, with the mtime of that, and with an error if git has
 // to read it.
-func countIndexChanges(ctx context.Context, r *git.Repo, s git.WorktreeSpec, req CountRequest, began int64, x index.File, mtime time.Time, notPlain error) (count int, err error) {
-	scratch, remove := lazyScratchGitDir(r, s, req.Head)
+func (v *worktreeScan) countIndexChanges(ctx context.Context, req CountRequest, x index.File, mtime time.Time, notPlain error) (count int, err error) {
+	scratch, remove := lazyScratchGitDir(v.repo, v.spec, v.head)
 	defer func() { err = errors.Join(err, remove()) }()
+	v.scratch = scratch
 	if notPlain != nil {
-		if x, err = readConvertedIndex(ctx, r, scratch, s, object.FormatOf(req.Head)); err != nil {
+		if x, err = readConvertedIndex(ctx, v.repo, scratch, v.spec, v.format); err != nil {
 			return 0, err
 		}
 	}
-	staged := selectEntries(s, x, mtime)
+	staged := selectEntries(v.spec, x, mtime)
+	v.indexMtime, v.entries = staged.Mtime, staged.Entries
+	indexTree := proc.Async(func() (*object.BuiltTree, error) { return index.BuildTree(v.entries, v.format), nil }) // in parallel with the scan
 	var submodules []string
 	if req.Submodules != nil && slices.ContainsFunc(staged.Entries, func(e index.Entry) bool { return e.Mode == object.ModeGitlink }) {
 		if submodules, err = req.Submodules(); err != nil {
 			return 0, err
 		}
 	}
-	tree, err := OpenTree(s)
-	if err != nil {
+	if v.tree, err = OpenTree(v.spec); err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, tree.Close()) }()
-	v := &worktreeScan{tree: tree, repo: r, spec: s, head: req.Head, format: staged.Format, scratch: scratch, startedAt: began, indexMtime: staged.Mtime, entries: staged.Entries}
+	defer func() { err = errors.Join(err, v.tree.Close()) }()
 	changed := map[string]bool{}
 	for _, name := range slices.Concat(staged.Conflicts, submodules) {
 		changed[name] = true
@@ -83,10 +86,12 @@ func countIndexChanges(ctx context.Context, r *git.Repo, s git.WorktreeSpec, req
 	if err := v.addDiskChanges(ctx, changed); err != nil {
 		return 0, err
 	}
-	if err := v.addStagedChanges(ctx, req.HeadTree, changed); err != nil {
+	built, err := indexTree()
+	if err != nil {
 		return 0, err
 	}
-	return len(changed), nil
+	err = v.addStagedChanges(ctx, built, req.HeadTree, changed)
+	return len(changed), err
 }
 
 // HasDiskChanges reports whether files of a directory differ from an index, which was written at mtime, or are untracked. The
@@ -200,9 +205,8 @@ func isLeaf(e index.Entry, leaf object.LeafChange) bool {
 	return leaf.Mode == e.Mode && bytes.Equal(leaf.OID, e.OID) && !e.IntentToAdd
 }
 
-// addStagedChanges adds the files whose index entries differ from HEAD.
-func (v *worktreeScan) addStagedChanges(ctx context.Context, headTree string, changed map[string]bool) error {
-	built := index.BuildTree(v.entries, v.format)
+// addStagedChanges adds the files whose index entries, of which built is the tree, differ from HEAD.
+func (v *worktreeScan) addStagedChanges(ctx context.Context, built *object.BuiltTree, headTree string, changed map[string]bool) error {
 	if built.HexOID() == headTree {
 		return nil
 	}

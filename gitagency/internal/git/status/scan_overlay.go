@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sort"
 	"strings"
@@ -14,6 +15,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/index"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"golang.org/x/sys/unix"
 )
 
@@ -48,7 +51,8 @@ func (v *worktreeScan) scanFiles(ctx context.Context) (*scanResult, error) {
 	if v.spec.Overlay == nil {
 		return v.newScanner().scan(ctx, v.spec.Dir, v.entries)
 	}
-	if err := v.loadLowerFiles(); err != nil {
+	lower, err := v.lowerFiles()
+	if err != nil {
 		return nil, err
 	}
 	upper, err := openWrites(v.spec)
@@ -57,7 +61,7 @@ func (v *worktreeScan) scanFiles(ctx context.Context) (*scanResult, error) {
 	}
 	sc := v.newScanner()
 	sc.result = newScanResult(v.entries)
-	o := &overlayScan{scanWorker: &scanWorker{Scanner: sc}, tree: v.tree, upper: upper, lower: v.lowerFiles}
+	o := &overlayScan{scanWorker: &scanWorker{Scanner: sc}, tree: v.tree, upper: upper, lower: lower}
 	o.todo = []*upperDir{{hi: len(v.entries), lowerHi: len(o.lower)}}
 	for len(o.todo) > 0 && err == nil {
 		next := o.todo[len(o.todo)-1]
@@ -73,21 +77,23 @@ func (v *worktreeScan) scanFiles(ctx context.Context) (*scanResult, error) {
 	return sc.result, nil
 }
 
-// loadLowerFiles reads the index of the files in the lower directories.
-func (v *worktreeScan) loadLowerFiles() error {
-	if v.lowerFiles != nil {
+// readLowerFiles reads the index of the files in the lower directories of an overlay in the background, and returns a function
+// that waits for it; nil for another worktree.
+func readLowerFiles(s git.WorktreeSpec, format object.Format) func() ([]index.Entry, error) {
+	if s.Overlay == nil {
 		return nil
 	}
-	data, err := durable.ReadFile(v.spec.Overlay.Index, index.MaxSize)
-	if err != nil {
-		return err
-	}
-	x, err := index.ReadTrusted(data, v.format)
-	if err != nil {
-		return err
-	}
-	v.lowerFiles = slices.DeleteFunc(selectEntries(v.spec, x, time.Time{}).Entries, func(e index.Entry) bool { return e.SkipWorktree })
-	return nil
+	return proc.Async(func() ([]index.Entry, error) {
+		data, err := durable.ReadFile(s.Overlay.Index, index.MaxSize)
+		if err != nil {
+			return nil, err
+		}
+		x, err := index.ReadTrusted(data, format)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", s.Overlay.Index, err)
+		}
+		return slices.DeleteFunc(selectEntries(s, x, time.Time{}).Entries, func(e index.Entry) bool { return e.SkipWorktree }), nil
+	})
 }
 
 // recheckOverlay is Scanner.recheck for an overlay. A change of a lower file creates a name in the upper directory.

@@ -27,7 +27,7 @@ type worktreeScan struct {
 	indexMtime time.Time
 	startedAt  int64
 	entries    []index.Entry
-	lowerFiles []index.Entry // of an overlay: what its lower directories show; nil until the first scan
+	lowerFiles func() ([]index.Entry, error) // of an overlay: see readLowerFiles
 
 	result            *scanResult
 	leftOut           []LeftOut
