@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/git/repotest"
 	"golang.org/x/sys/unix"
 )
@@ -200,5 +201,72 @@ func TestOverlayHasNoStatCache(t *testing.T) {
 	}
 	if tree := TreeFromStatCache(o.repo, s, ReadConfigDigest(o.repo), []byte("any")); tree != "" {
 		t.Errorf("tree %s from a cache", tree)
+	}
+}
+
+// A program in the sandbox that swaps a name in the upper directory for a symlink at any moment must never make a capture read
+// a file outside.
+func TestCaptureOfOverlayFollowsNoSymlinkThatIsSwappedIn(t *testing.T) {
+	t.Parallel()
+	o := newDirectOverlay(t, "whiteout")
+	secretDir := gittest.TempDir(t)
+	const secret = "secret of the person\n"
+	for _, name := range []string{"f0", "f1", "deep/f0"} {
+		o.WriteIn(secretDir, name, secret)
+	}
+	at := func(name string) string { return filepath.Join(o.layer.Upper, name) }
+	o.WriteIn(o.layer.Upper, "d0/f0", "content\n")
+	o.WriteIn(o.layer.Upper, "d1/f0", "content\n")
+	o.Must(os.Symlink(secretDir, at("dir-link")))
+	o.Must(os.Symlink(filepath.Join(secretDir, "f0"), at("file-link")))
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for { // never by a path through a name that is swapped, which would move the file outside into the worktree
+			for _, swap := range [][2]string{{"d0", "dir-link"}, {"d1/f0", "file-link"}, {"d0", "whiteout"}} {
+				_ = unix.Renameat2(unix.AT_FDCWD, at(swap[0]), unix.AT_FDCWD, at(swap[1]), unix.RENAME_EXCHANGE)
+			}
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+	}()
+	defer func() { close(stop); <-done }()
+	hidden := string(object.HashObject(object.SHA1, "blob", []byte(secret)))
+	head := o.headOfEntry()
+	gittest.Within(t, "the captures", func() {
+		for range 50 {
+			g, err := CollectWorktree(t.Context(), o.repo, o.spec(), head)
+			if err != nil && !errors.As(err, new(*StillChangingError)) && !errors.As(err, new(*RejectedNameError)) {
+				t.Errorf("got %v", err)
+			} else if err == nil && g.scan.blobs[hidden].Content != nil {
+				t.Error("the capture has read a file outside of the worktree")
+			}
+			o.Must(g.Close())
+		}
+	})
+}
+
+// Names that come and go in a watched directory of the upper directory do not matter if they are ignored.
+func TestOverlayWatchTellsIgnoredNames(t *testing.T) {
+	t.Parallel()
+	if !inMountNamespace(t) {
+		return
+	}
+	o := newOverlayWorktree(newLayeredRepo(t))
+	o.mount()
+	o.WriteIn(o.w.Tree, "d0/f0", "changed\n")
+	s := o.spec()
+	s.ChangingDirs = []string{"d0"}
+	g := o.collectQuietly(s)
+	o.WriteIn(o.w.Tree, "d0/x.o", "ignored\n")
+	if err := g.CheckStable(t.Context()); err != nil {
+		t.Errorf("after a new ignored file: %v", err)
+	}
+	o.WriteIn(o.w.Tree, "d0/f1", "a lower file that is copied\n")
+	if err := g.CheckStable(t.Context()); !errors.As(err, new(*StillChangingError)) {
+		t.Errorf("after a change: %v", err)
 	}
 }

@@ -38,7 +38,7 @@ func inMountNamespace(t *testing.T) bool {
 			Cloneflags:  syscall.CLONE_NEWNS | syscall.CLONE_NEWUSER,
 			UidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getuid(), HostID: os.Getuid(), Size: 1}},
 			GidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getgid(), HostID: os.Getgid(), Size: 1}},
-			AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN},
+			AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_DAC_OVERRIDE}, // the kernel gives its work directory the mode 0
 		}
 	}
 	out, err := cmd.CombinedOutput()
@@ -146,6 +146,22 @@ func (o *overlayWorktree) collect(ctx context.Context, s git.WorktreeSpec) (stri
 	o.T.Cleanup(func() { o.Must(g.Close()) })
 	o.Must(err)
 	return g.Worktree.HexOID(), g
+}
+
+// collectQuietly returns the contents of the layers after a second scan has found no change. A directory that has just changed
+// counts as changing. The next CheckStable scans again.
+func (o *overlayWorktree) collectQuietly(s git.WorktreeSpec) (g WorktreeContents) {
+	o.T.Helper()
+	gittest.Within(o.T, "a quiet moment", func() {
+		for {
+			_, g = o.collect(o.T.Context(), s)
+			g.scan.result.consistent = false
+			if g.CheckStable(o.T.Context()) == nil {
+				return
+			}
+		}
+	})
+	return g
 }
 
 // headOfEntry returns the commit of HEAD without a look at the files.

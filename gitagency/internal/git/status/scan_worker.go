@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/git-agency/git-agency/gitagency/internal/beneath"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/index"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
@@ -212,7 +213,7 @@ func (l *scanWorker) scanUntracked(path string, lstat func(name string, st *unix
 		}
 		var st unix.Stat_t
 		err := lstat(n.name, &st)
-		if errors.Is(err, unix.ENOENT) {
+		if beneath.IsGone(err) {
 			l.changedSinceStart = true
 			continue
 		}
