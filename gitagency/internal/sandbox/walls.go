@@ -162,7 +162,7 @@ func BeginCheckWalls(ctx context.Context, r *core.Repository, prims store.Primit
 	if err := checkWallsPlan(ctx, r, prims); err != nil {
 		return nil, err
 	}
-	built := proc.Async(func() (struct{}, error) { return struct{}{}, TryWalls(ctx, r, prims) })
+	built := proc.Async(func() (struct{}, error) { return struct{}{}, tryWallsOnce(ctx, r, prims) })
 	return func() error { _, err := built(); return err }, nil
 }
 

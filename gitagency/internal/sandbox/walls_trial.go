@@ -1,0 +1,64 @@
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/git-agency/git-agency/gitagency/internal/cachefile"
+	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// tryWallsOnce is TryWalls, but trusts an earlier success under the same conditions. A wrong answer is no danger: a command is
+// never run without its walls.
+func tryWallsOnce(ctx context.Context, r *core.Repository, prims store.Primitives) error {
+	now := wallConditions(r, prims)
+	if now != nil && bytes.Equal(r.Store.ReadRadarCache(r.ID, trialCacheName), now) {
+		return nil
+	}
+	if err := TryWalls(ctx, r, prims); err != nil || now == nil {
+		return err
+	}
+	if store.IsDir(r.Store.RepoDir(r.ID)) { // else this is the first sandbox, and nothing is created before it is certain
+		_ = r.Store.WriteRadarCache(r.ID, trialCacheName, now) // without it, the next trial takes place
+	}
+	return nil
+}
+
+// trialCacheName is the name of the cache with the conditions of the last successful trial.
+const trialCacheName = "walls" + cachefile.Suffix
+
+// wallConditionFiles say whether the kernel allows this process to build walls, apart from what cannot change before the next
+// boot. Not every kernel has all of them.
+var wallConditionFiles = []string{
+	"/proc/sys/user/max_user_namespaces", "/proc/sys/user/max_mnt_namespaces", "/proc/sys/user/max_pid_namespaces", "/proc/sys/user/max_net_namespaces",
+	"/proc/sys/kernel/unprivileged_userns_clone", "/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "/proc/self/attr/current",
+}
+
+// wallConditions describes everything that decides whether walls can be built, apart from the load of the machine; nil if that
+// cannot be found out.
+func wallConditions(r *core.Repository, prims store.Primitives) []byte {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return nil
+	}
+	program, err := os.Stat("/proc/self/exe")
+	if err != nil {
+		return nil
+	}
+	space, err := os.Readlink("/proc/self/ns/user")
+	if err != nil {
+		return nil
+	}
+	text := fmt.Appendf(nil, "%s%s\n%s\n%d %d\n%s %t\n", boot, durable.StatFingerprint(program), space, os.Geteuid(), os.Getegid(),
+		prims.Isolation, prims.Outputs == "open")
+	for _, name := range wallConditionFiles {
+		value, _ := os.ReadFile(name)
+		text = fmt.Appendf(text, "%s %q\n", name, value)
+	}
+	return fmt.Appendf(text, "%q\n", proc.Getenv(r.Opts.Env, "TMPDIR"))
+}
