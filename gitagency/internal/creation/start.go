@@ -20,7 +20,6 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
-	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
@@ -55,9 +54,8 @@ func Start(ctx context.Context, r *core.Repository, req Request) (core.Invocatio
 		return core.Invocation{}, err
 	}
 	defer func() { _ = choice.waitForWalls() }() // if something fails before the result is needed
-	left, leftErr := findLeftBehind(r, choice)
-	untracked := proc.Async(func() (int, error) { return left.countUntracked(ctx) })
-	defer func() { _, _ = untracked() }()
+	countLeft, waitForCount := beginCountLeftBehind(ctx, r, choice)
+	defer waitForCount()
 	lock, err := r.HoldLock(ctx)
 	if err != nil {
 		return core.Invocation{}, err
@@ -67,34 +65,13 @@ func Start(ctx context.Context, r *core.Repository, req Request) (core.Invocatio
 	if err != nil {
 		return inv, err
 	}
-	n, err := untracked()
-	if err = cmp.Or(leftErr, err); err == nil && !*choice.allCopied {
-		changed, changedErr := left.countChanged(ctx)
-		n, err = n+changed, changedErr
-	}
+	n, err := countLeft(inv.Entry.Record.Primitives.Changeset)
 	if err != nil {
 		r.Warn("uncommitted work in the integration worktree could not be counted: %v", err)
 	} else if n > 0 {
 		r.Warn("the sandbox does not have the uncommitted work in the integration worktree (paths: %d); --with-changes takes it along", n)
 	}
 	return inv, nil
-}
-
-// findLeftBehind returns the uncommitted work in the integration worktree that a sandbox will not have, though it starts from the
-// same branch; the zero value for none. Whether git may read it is decided before the sandbox is on record.
-func findLeftBehind(r *core.Repository, plan Plan) (uncommittedWork, error) {
-	if plan.WithChanges || plan.From != "" || plan.FromSnapshot != "" {
-		return uncommittedWork{}, nil
-	}
-	wt, err := r.WorktreeByID(plan.worktreeID)
-	if err != nil {
-		return uncommittedWork{}, err
-	}
-	left, err := openChanges(r, r.Git, wt)
-	if err != nil {
-		return uncommittedWork{}, err
-	}
-	return left, nil
 }
 
 // Plan is a checked Request: everything that can be decided without the repository lock.

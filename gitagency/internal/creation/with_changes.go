@@ -32,25 +32,6 @@ func openChanges(r *core.Repository, repo *git.Repo, wt core.Worktree) (uncommit
 	return uncommittedWork{r: r, repo: repo, tree: wt.TreePath, run: git.RunOptions{GitDir: gitDir, WorkTree: wt.TreePath}}, err
 }
 
-// countChanged returns the number of changed and staged files.
-func (c uncommittedWork) countChanged(ctx context.Context) (int, error) {
-	return c.countNames(ctx, "status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=no", "--ignore-submodules=all")
-}
-
-// countUntracked returns the number of untracked files; an untracked directory counts as one.
-func (c uncommittedWork) countUntracked(ctx context.Context) (int, error) {
-	return c.countNames(ctx, "ls-files", "-z", "--others", "--exclude-standard", "--directory", "--no-empty-directory")
-}
-
-// countNames counts the lines of a git that ends them with NUL; none for the zero value.
-func (c uncommittedWork) countNames(ctx context.Context, args ...string) (int, error) {
-	if c.repo == nil {
-		return 0, nil
-	}
-	out, err := c.repo.RunRead(ctx, c.run, args...)
-	return strings.Count(string(out), "\x00"), err
-}
-
 // startPoint returns a start point with the uncommitted work: HEAD, the index and all files that are neither ignored nor
 // look like credentials. It writes objects, but no ref.
 func (c uncommittedWork) startPoint(ctx context.Context, head string) (_ StartPoint, err error) {
