@@ -96,7 +96,7 @@ func (r *Repository) withdrawTree(ctx context.Context, repo *git.Repo, s git.Wor
 	if !store.IsDir(aside) {
 		return nil
 	}
-	if touched, err := ModifiedSince(aside, since); err != nil || touched { // on an error, capture again to be safe
+	if touched, err := TreeModifiedSince(aside, s.Dir, since); err != nil || touched { // on an error, capture again to be safe
 		if err := r.keepLateChanges(ctx, repo, s, aside, o, late); err != nil {
 			return err
 		}
@@ -184,10 +184,30 @@ func (r *Repository) keepLateChanges(ctx context.Context, repo *git.Repo, s git.
 	return r.KeepCommit(ctx, &undo.Tx{}, repo, TrashRef(s.Name), captured.Commit)
 }
 
+// TreeModifiedSince is ModifiedSince for the withdrawn tree of a sandbox. That of an overlay has a marker alone, which is no
+// content, and no process can change its upper directory any more.
+func TreeModifiedSince(aside, tree string, since time.Time) (bool, error) {
+	if store.IsDir(store.OverlayOf(tree)) {
+		return false, nil
+	}
+	return ModifiedSince(aside, since)
+}
+
 // ModifiedSince reports whether any file or directory in a tree was created or changed after a moment, or up to 100
 // ms before it: file system clocks are coarse. For files the ctime counts too, which programs cannot set; for
 // directories it does not, as renaming changes it.
 func ModifiedSince(tree string, since time.Time) (bool, error) {
+	return modifiedSince(tree, since, func(*unix.Stat_t) bool { return true })
+}
+
+// EntryModifiedSince is ModifiedSince for the directory of a worktree in the git directory. The ctime of a file that has several
+// names does not count: the index of an overlay is a hard link to that of its layer until git replaces it, and each sandbox that
+// starts from the layer, or ends, changes the ctime for all.
+func EntryModifiedSince(dir string, since time.Time) (bool, error) {
+	return modifiedSince(dir, since, func(st *unix.Stat_t) bool { return st.Nlink == 1 })
+}
+
+func modifiedSince(tree string, since time.Time, ctimeCounts func(*unix.Stat_t) bool) (bool, error) {
 	since = since.Add(-100 * time.Millisecond)
 	touched := false
 	err := filepath.WalkDir(tree, func(path string, d fs.DirEntry, err error) error {
@@ -199,7 +219,7 @@ func ModifiedSince(tree string, since time.Time) (bool, error) {
 			return err
 		}
 		changed := time.Unix(st.Mtim.Unix())
-		if !d.IsDir() && time.Unix(st.Ctim.Unix()).After(changed) {
+		if !d.IsDir() && ctimeCounts(&st) && time.Unix(st.Ctim.Unix()).After(changed) {
 			changed = time.Unix(st.Ctim.Unix())
 		}
 		if changed.After(since) {

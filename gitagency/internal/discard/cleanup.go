@@ -118,7 +118,7 @@ func removeUnlessLate(ctx context.Context, r *core.Repository, id string, wait t
 	}
 	if aside := store.WithdrawnPath(tree); store.IsDir(aside) {
 		scanned := core.TimeOrZero(r.Store.Invocation(r.ID, id, nil).Record.CheckedAt)
-		if late, err := core.ModifiedSince(aside, scanned); err != nil || late {
+		if late, err := core.TreeModifiedSince(aside, tree, scanned); err != nil || late {
 			return late, err
 		}
 		if err := errors.Join(durable.RemoveTree(store.RemovablePath(tree)), core.MoveOverlayInto(aside, tree), os.Rename(aside, store.RemovablePath(tree))); err != nil {

@@ -44,7 +44,7 @@ func withdrawSandbox(ctx context.Context, r *core.Repository, repo *git.Repo, en
 	if err := r.RunSteps(ctx, "discard", []core.Step{{Name: "aside", Do: func() error { return MoveTreeAside(spec.Tree) }}}); err != nil {
 		return false, err
 	}
-	if late, err := core.ModifiedSince(repo.AdminDir(entry.ID), since); err != nil || late { // after an error too, so that it is captured
+	if late, err := core.EntryModifiedSince(repo.AdminDir(entry.ID), since); err != nil || late { // after an error too, so that it is captured
 		return false, nil
 	}
 	return true, r.RunSteps(ctx, "discard", []core.Step{
