@@ -200,7 +200,8 @@ func (b *bench) sandboxComparisons(ctx context.Context) (_ []comparison, sound b
 	}, true, nil
 }
 
-// promise is an upper bound for the tool: a ratio, extra time, a ratio plus extra time, an absolute limit, or none.
+// promise is an upper bound for the tool: a ratio, extra time, a ratio plus extra time, an absolute limit, a ratio and an
+// absolute limit, or none.
 type promise struct {
 	ratio float64
 	extra time.Duration
@@ -210,7 +211,7 @@ type promise struct {
 func (p promise) isKept(r result) bool {
 	switch {
 	case p.limit != 0:
-		return r.tool < p.limit
+		return r.tool < p.limit && (p.ratio == 0 || r.ratio() <= p.ratio)
 	case p.ratio != 0:
 		return float64(r.tool) <= p.ratio*float64(r.base)+float64(p.extra)
 	case p.extra != 0:
@@ -221,12 +222,14 @@ func (p promise) isKept(r result) bool {
 
 func (p promise) String() string {
 	switch {
+	case p.limit != 0 && p.ratio != 0:
+		return fmt.Sprintf("promise: ≤ %s, < %s", formatRatio(p.ratio), p.limit)
 	case p.limit != 0:
 		return fmt.Sprintf("promise: < %s", p.limit)
 	case p.ratio != 0 && p.extra != 0:
-		return fmt.Sprintf("promise: ≤ %.2f × + %d ms", p.ratio, p.extra.Milliseconds())
+		return fmt.Sprintf("promise: ≤ %s + %d ms", formatRatio(p.ratio), p.extra.Milliseconds())
 	case p.ratio != 0:
-		return fmt.Sprintf("promise: ≤ %.2f ×", p.ratio)
+		return "promise: ≤ " + formatRatio(p.ratio)
 	case p.extra != 0:
 		return fmt.Sprintf("promise: ≤ +%d ms", p.extra.Milliseconds())
 	}
@@ -239,7 +242,15 @@ func (c comparison) formatDifference(r result) string {
 	if c.promise.extra != 0 && c.promise.ratio == 0 || c.baseName == processStartName {
 		return fmt.Sprintf("%+.1f ms", float64(r.extra().Microseconds())/1000)
 	}
-	return fmt.Sprintf("%.2f ×", r.ratio())
+	return formatRatio(r.ratio())
+}
+
+// formatRatio formats a ratio, small ones with more digits.
+func formatRatio(ratio float64) string {
+	if ratio < 0.1 {
+		return fmt.Sprintf("%.4f ×", ratio)
+	}
+	return fmt.Sprintf("%.2f ×", ratio)
 }
 
 // measureAndReport measures a comparison, prints its row and reports whether its promise is kept.

@@ -25,6 +25,10 @@ func (b *bench) realComparisons(ctx context.Context) (contests []comparison, sou
 			title: "start, source of Go", rounds: 4, promise: promise{ratio: 0.5}, base: goSource.addWorktree, tool: goSource.startSandbox,
 			check: goSource.checkSandbox, note: func() string { return groupThousands(files) + " files" },
 		})
+		overlay := goSource.withChangeset(overlayChangeset)
+		contests = append(contests, comparison{
+			title: "overlay, source of Go", rounds: 4, base: overlay.addWorktree, tool: overlay.startSandbox, check: overlay.checkSandbox,
+		})
 	}
 	project := filepath.Join(b.root, "project")
 	if _, _, err := b.git(ctx, ".", "clone", "--quiet", "--no-local", ".", project); err != nil {
@@ -39,9 +43,12 @@ func (b *bench) realComparisons(ctx context.Context) (contests []comparison, sou
 	if err != nil {
 		return nil, false, err
 	}
+	overlay := r.withChangeset(overlayChangeset)
 	return append(contests, comparison{
 		title: "start, this project", rounds: 10, base: r.addWorktree, tool: r.startSandbox, check: r.checkSandbox,
 		note: func() string { return groupThousands(strings.Count(listed, "\n")) + " files" },
+	}, comparison{
+		title: "overlay, this project", rounds: 10, base: overlay.addWorktree, tool: overlay.startSandbox, check: overlay.checkSandbox,
 	}), true, nil
 }
 

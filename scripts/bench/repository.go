@@ -26,6 +26,8 @@ type repository struct {
 	dir  string
 	base string // commit of every branch
 
+	changeset string // of its sandboxes; empty for the default
+
 	mu           sync.Mutex // guards the fields below: some worktrees are created in parallel
 	made         int
 	failedAdds   int // of the plain git worktrees
@@ -89,7 +91,7 @@ func (b *bench) openRepository(ctx context.Context, dir string) (*repository, er
 func (r *repository) addWorktree(ctx context.Context) (time.Duration, error) {
 	r.mu.Lock()
 	r.made++
-	branch := fmt.Sprintf("raw/tree-%d", r.made)
+	branch := fmt.Sprintf("raw/tree-%d%s", r.made, r.changeset)
 	tree := rawWorktree{path: r.dir + "-" + filepath.Base(branch), branch: branch}
 	r.rawWorktrees = append(r.rawWorktrees, tree)
 	r.mu.Unlock()
@@ -115,9 +117,17 @@ func (r *repository) describeFailures() string {
 	return fmt.Sprintf("raw git failed %d of %d times", r.failedAdds, r.made)
 }
 
+// withChangeset returns the repository for sandboxes of another changeset, with lists of trees of its own.
+func (r *repository) withChangeset(changeset string) *repository {
+	return &repository{b: r.b, dir: r.dir, base: r.base, changeset: changeset}
+}
+
 // startSandbox starts a sandbox with git-agency.
 func (r *repository) startSandbox(ctx context.Context) (time.Duration, error) {
-	return r.startWith(ctx)
+	if r.changeset == "" {
+		return r.startWith(ctx)
+	}
+	return r.startWith(ctx, "--changeset", r.changeset)
 }
 
 // startWith is startSandbox with options.
@@ -162,7 +172,13 @@ func (r *repository) removeSandbox(ctx context.Context) (time.Duration, error) {
 	return took + removed, err
 }
 
-func (r *repository) discardAndRemove(ctx context.Context) (discarded, removed time.Duration, err error) {
+// discardInForeground is discardSandbox with a process that removes the files before it ends.
+func (r *repository) discardInForeground(ctx context.Context) (time.Duration, error) {
+	took, _, err := r.discardAndRemove(ctx, "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=agency.autoDetach", "GIT_CONFIG_VALUE_0=false")
+	return took, err
+}
+
+func (r *repository) discardAndRemove(ctx context.Context, env ...string) (discarded, removed time.Duration, err error) {
 	if len(r.sandboxes) == 0 {
 		if _, err := r.startSandbox(ctx); err != nil {
 			return 0, 0, err
@@ -174,7 +190,7 @@ func (r *repository) discardAndRemove(ctx context.Context) (discarded, removed t
 	if err != nil {
 		return 0, 0, err
 	}
-	if _, discarded, err = r.b.agency(ctx, r.dir, "discard", id); err != nil {
+	if _, discarded, err = r.b.run(ctx, command{argv: []string{r.b.tool, "discard", id}, dir: r.dir, env: env}); err != nil {
 		return 0, 0, err
 	}
 	start := time.Now()
@@ -198,22 +214,33 @@ func waitRemoved(ctx context.Context, dir string) error {
 
 // checkSandbox makes sure that the last sandbox is a clean checkout.
 func (r *repository) checkSandbox(ctx context.Context) error {
-	tree, err := r.sandboxPath(ctx, r.sandboxes[len(r.sandboxes)-1])
+	id := r.sandboxes[len(r.sandboxes)-1]
+	head, err := r.gitInSandbox(ctx, id, "rev-parse", "HEAD")
 	if err != nil {
 		return err
 	}
-	head, _, err := r.b.git(ctx, tree, "rev-parse", "HEAD")
-	if err != nil {
-		return err
-	}
-	status, _, err := r.b.git(ctx, tree, "status", "--porcelain")
+	status, err := r.gitInSandbox(ctx, id, "status", "--porcelain")
 	if err != nil {
 		return err
 	}
 	if strings.TrimSpace(head) != r.base || status != "" {
-		return fmt.Errorf("sandbox %s is not a clean checkout of %s", tree, r.base)
+		return fmt.Errorf("sandbox %s is not a clean checkout of %s", id, r.base)
 	}
 	return nil
+}
+
+// gitInSandbox runs git in a sandbox; behind its walls if it is an overlay, which exists only there.
+func (r *repository) gitInSandbox(ctx context.Context, id string, args ...string) (output string, err error) {
+	if r.changeset == overlayChangeset {
+		output, _, err = r.b.agency(ctx, r.dir, append([]string{"exec", id, "--", "git"}, args...)...)
+		return output, err
+	}
+	tree, err := r.sandboxPath(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	output, _, err = r.b.git(ctx, tree, args...)
+	return output, err
 }
 
 func (r *repository) sandboxPath(ctx context.Context, id string) (string, error) {

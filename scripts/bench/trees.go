@@ -6,55 +6,94 @@ import (
 	"time"
 )
 
-// creationPromise is the upper bound of the time to create a sandbox, as a ratio to git worktree add.
+// Values of --changeset.
+const (
+	worktreeChangeset = "worktree"
+	overlayChangeset  = "overlay"
+)
+
+// creationPromise is the upper bound of the time to create a sandbox, as a ratio to git worktree add and, unless limit is 0, as a
+// time.
 type creationPromise struct {
 	changeset string // --changeset of start
 	files     int
 	rounds    int
 	ratio     float64
+	limit     time.Duration
 }
 
-// creationPromises hold while the integration worktree, from which files are copied, is in the page cache.
+// creationPromises hold while the integration worktree, from which files are copied, is in the page cache, and while the layer of
+// an overlay exists.
 var creationPromises = map[string][]creationPromise{
 	"trees": {
-		{changeset: "worktree", files: 200, rounds: 20, ratio: 0.8},
-		{changeset: "worktree", files: 10_000, rounds: 6, ratio: 0.30},
+		{changeset: worktreeChangeset, files: 200, rounds: 20, ratio: 0.8},
+		{changeset: worktreeChangeset, files: 10_000, rounds: 6, ratio: 0.30},
+		{changeset: overlayChangeset, files: 200, rounds: 20, ratio: 0.8},
+		{changeset: overlayChangeset, files: 10_000, rounds: 6, ratio: 0.03},
 	},
 	"large": {
-		{changeset: "worktree", files: 100_000, rounds: 3, ratio: 0.35},
+		{changeset: worktreeChangeset, files: 100_000, rounds: 3, ratio: 0.35},
+		{changeset: overlayChangeset, files: 100_000, rounds: 3, ratio: 0.005, limit: 40 * time.Millisecond},
 	},
 }
 
 // creationComparison compares the creation of a sandbox with git worktree add.
 func (r *repository) creationComparison(p creationPromise) comparison {
+	title := "start"
+	if p.changeset == overlayChangeset {
+		title = "overlay"
+	}
 	return comparison{
-		title: "start, " + groupThousands(p.files) + " files", rounds: p.rounds, promise: promise{ratio: p.ratio},
-		base: r.addWorktree, tool: func(ctx context.Context) (time.Duration, error) { return r.startWith(ctx, "--changeset", p.changeset) },
-		check: r.checkSandbox,
+		title: title + ", " + groupThousands(p.files) + " files", rounds: p.rounds, promise: promise{ratio: p.ratio, limit: p.limit},
+		base: r.addWorktree, tool: r.startSandbox, check: r.checkSandbox,
 	}
 }
 
-// treeComparisons measures creating and removing worktrees. The removals come last.
+// treeComparisons measures creating and removing worktrees and overlays. The removals come last.
 func (b *bench) treeComparisons(ctx context.Context) (contests []comparison, sound bool, err error) {
 	repositories := map[int]*repository{}
+	overlays := map[int]*repository{}
 	for _, p := range creationPromises["trees"] {
 		if repositories[p.files] == nil {
-			if repositories[p.files], err = b.newRepository(ctx, fmt.Sprintf("files-%d", p.files), p.files); err != nil {
+			r, err := b.newRepository(ctx, fmt.Sprintf("files-%d", p.files), p.files)
+			if err != nil {
 				return nil, false, err
 			}
+			repositories[p.files], overlays[p.files] = r, r.withChangeset(overlayChangeset)
 		}
-		contests = append(contests, repositories[p.files].creationComparison(p))
+		in := repositories[p.files]
+		if p.changeset == overlayChangeset {
+			in = overlays[p.files]
+		}
+		contests = append(contests, in.creationComparison(p))
 	}
-	small, large := repositories[200], repositories[10_000]
-	if err := large.printDiskUsage(ctx, "disk, 10,000 files"); err != nil {
+	small, medium, overlay := repositories[200], repositories[10_000], overlays[10_000]
+	if err := overlay.printFirstOverlay(ctx, "layer and overlay, 10,000"); err != nil {
 		return nil, false, err
 	}
-	return append(contests,
-		large.firstStatusComparison("first status, 10,000 files"),
+	if err := medium.printDiskUsage(ctx, "disk, 10,000 files"); err != nil {
+		return nil, false, err
+	}
+	if err := overlay.printDiskUsage(ctx, "disk, overlay, 10,000 files"); err != nil {
+		return nil, false, err
+	}
+	contests = append(contests,
+		medium.firstStatusComparison("first status, 10,000 files"),
+		overlay.overlayStatusComparison("first status, overlay"),
 		comparison{title: "discard, 200 files", rounds: 10, base: small.removeWorktree, tool: small.discardSandbox},
-		comparison{title: "discard, 10,000 files", rounds: 6, promise: promise{ratio: 1}, base: large.removeWorktree, tool: large.discardSandbox},
-		comparison{title: "discard until files are gone", rounds: 4, base: large.removeWorktree, tool: large.removeSandbox},
-	), true, nil
+		comparison{title: "discard, 10,000 files", rounds: 6, promise: promise{ratio: 1}, base: medium.removeWorktree, tool: medium.discardSandbox},
+		comparison{title: "discard until files are gone", rounds: 4, base: medium.removeWorktree, tool: medium.removeSandbox},
+	)
+	return append(contests, overlay.overlayDiscardComparisons(10_000, 6, 0.2)...), true, nil
+}
+
+// overlayDiscardComparisons compares the removal of overlays with git worktree remove.
+func (r *repository) overlayDiscardComparisons(files, rounds int, ratio float64) []comparison {
+	title := "discard overlay, " + groupThousands(files)
+	return []comparison{
+		{title: title, rounds: rounds, promise: promise{ratio: ratio}, base: r.removeWorktree, tool: r.discardSandbox},
+		{title: title + ", not detached", rounds: rounds, base: r.removeWorktree, tool: r.discardInForeground},
+	}
 }
 
 // largeTreeComparisons measures trees of 100,000 files.
@@ -64,12 +103,21 @@ func (b *bench) largeTreeComparisons(ctx context.Context) (contests []comparison
 	if err != nil {
 		return nil, false, err
 	}
-	for _, p := range creationPromises["large"] {
-		contests = append(contests, huge.creationComparison(p))
+	overlay := huge.withChangeset(overlayChangeset)
+	if err := overlay.printFirstOverlay(ctx, "layer and overlay, 100,000"); err != nil {
+		return nil, false, err
 	}
-	return append(contests, comparison{
+	for _, p := range creationPromises["large"] {
+		in := huge
+		if p.changeset == overlayChangeset {
+			in = overlay
+		}
+		contests = append(contests, in.creationComparison(p))
+	}
+	contests = append(contests, comparison{
 		title: "discard, 100,000 files", rounds: 3, promise: promise{ratio: 1}, base: huge.removeWorktree, tool: huge.discardSandbox,
-	}), true, nil
+	})
+	return append(contests, overlay.overlayDiscardComparisons(100_000, 3, 0.02)...), true, nil
 }
 
 // crowdedComparisons measures whether existing sandboxes slow down the creation of another.

@@ -117,6 +117,48 @@ func accessTimes(dir string) (map[string]unix.Timespec, error) {
 	return times, err
 }
 
+// overlayStatusComparison compares the first git status in a new overlay, timed behind its walls, with that in a new worktree.
+// Layers have an index whose stat data is right, so that git hashes no file.
+func (r *repository) overlayStatusComparison(title string) comparison {
+	const timed = `began=$(date +%s%N); git status --porcelain >&2; echo $(($(date +%s%N) - began))`
+	return comparison{
+		title: title, rounds: 3, base: func(ctx context.Context) (time.Duration, error) {
+			tree, err := r.newRawTree(ctx)
+			if err != nil {
+				return 0, err
+			}
+			_, took, err := r.b.git(ctx, tree, "status", "--porcelain")
+			return took, err
+		},
+		tool: func(ctx context.Context) (time.Duration, error) {
+			if _, err := r.startSandbox(ctx); err != nil {
+				return 0, err
+			}
+			output, _, err := r.b.agency(ctx, r.dir, "exec", r.sandboxes[len(r.sandboxes)-1], "--", "sh", "-c", timed)
+			if err != nil {
+				return 0, err
+			}
+			nanoseconds, err := strconv.ParseInt(trimLine(output), 10, 64)
+			return time.Duration(nanoseconds), err
+		},
+		check: r.checkSandbox,
+	}
+}
+
+// printFirstOverlay prints how long the first overlay of a commit takes, which includes making its layer.
+func (r *repository) printFirstOverlay(ctx context.Context, title string) error {
+	base, err := r.addWorktree(ctx)
+	if err != nil {
+		return err
+	}
+	took, err := r.startSandbox(ctx)
+	if err != nil {
+		return err
+	}
+	printRow(title, "raw git", millis(base), "git-agency", millis(took), formatRatio(float64(took)/float64(base)), "", "once")
+	return r.checkSandbox(ctx)
+}
+
 // printDiskUsage prints how much space a sandbox and a worktree take.
 func (r *repository) printDiskUsage(ctx context.Context, title string) error {
 	raw, err := r.newRawTree(ctx)
@@ -127,27 +169,40 @@ func (r *repository) printDiskUsage(ctx context.Context, title string) error {
 	if err != nil {
 		return err
 	}
+	rawGitDir, _, err := r.b.git(ctx, raw, "rev-parse", "--absolute-git-dir")
+	if err != nil {
+		return err
+	}
+	sandboxGitDir, err := r.sandboxGitDir(r.sandboxes[len(r.sandboxes)-1])
+	if err != nil {
+		return err
+	}
 	var used [2]int64
-	for i, dirs := range [2][]string{{raw}, {sandbox, filepath.Dir(sandbox)}} {
-		gitDir, _, err := r.b.git(ctx, dirs[0], "rev-parse", "--absolute-git-dir")
-		if err != nil {
-			return err
-		}
-		if used[i], err = diskUsage(append(dirs, trimLine(gitDir))...); err != nil {
+	for i, dirs := range [2][]string{{raw, trimLine(rawGitDir)}, {filepath.Dir(sandbox), sandboxGitDir}} {
+		if used[i], err = diskUsage(dirs...); err != nil {
 			return err
 		}
 	}
-	megabytes := func(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }
-	printRow(title, "raw git", megabytes(used[0]), "git-agency", megabytes(used[1]), fmt.Sprintf("%.2f ×", float64(used[1])/float64(used[0])), "", "")
+	printRow(title, "raw git", formatSize(used[0]), "git-agency", formatSize(used[1]), formatRatio(float64(used[1])/float64(used[0])), "", "")
 	return nil
 }
 
-// diskUsage returns the space that directories take, as du does: each file once, however many names it has.
+// sandboxGitDir returns the git directory of a sandbox. Git does not list that of an overlay.
+func (r *repository) sandboxGitDir(id string) (string, error) {
+	found, err := filepath.Glob(filepath.Join(r.dir, ".git", "agency", "*", id))
+	if listed := filepath.Join(r.dir, ".git", "worktrees", id); len(found) == 0 {
+		found = []string{listed}
+	}
+	return found[0], err
+}
+
+func formatSize(n int64) string { return fmt.Sprintf("%.2f MB", float64(n)/1e6) }
+
+// diskUsage returns the space that directories take, as du does. Files with several names are shared with a layer and do not
+// count.
 func diskUsage(dirs ...string) (sum int64, err error) {
-	type file struct{ dev, ino uint64 }
-	seen := map[file]bool{}
 	for _, dir := range dirs {
-		err = errors.Join(err, filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		err = errors.Join(err, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 			if err != nil {
 				return err
 			}
@@ -155,8 +210,7 @@ func diskUsage(dirs ...string) (sum int64, err error) {
 			if err := unix.Lstat(path, &st); err != nil {
 				return err
 			}
-			if id := (file{uint64(st.Dev), st.Ino}); !seen[id] {
-				seen[id] = true
+			if d.IsDir() || st.Nlink == 1 {
 				sum += st.Blocks * 512
 			}
 			return nil
