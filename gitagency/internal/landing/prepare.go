@@ -277,7 +277,7 @@ func (l *landAttempt) checkNotUnlanded(ctx context.Context, base string) error {
 			commit string
 			want   bool
 		}{{l.tip, true}, {l.target.Commit, true}, {base, false}} {
-			has, err := l.repo.IsAncestor(ctx, m.LandedTip, in.commit)
+			has, err := l.merger.IsAncestor(ctx, m.LandedTip, in.commit)
 			if err != nil {
 				return err
 			}
