@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
@@ -26,6 +27,9 @@ type Overlay struct {
 	Worktree
 
 	Layers string // directory of the layers
+
+	// UsedLayers returns the names of the layers that trees use.
+	UsedLayers func() (map[string]bool, error)
 }
 
 // Names in Spec.OverlayDir.
@@ -53,11 +57,13 @@ func (b Overlay) Create(ctx context.Context, tx *undo.Tx, s Spec) error {
 func (b Overlay) Fill(ctx context.Context, tx *undo.Tx, s Spec) error {
 	var base layer.Layer
 	if err := tx.Step(ctx, "layer", func() error {
-		var release func() error
-		var err error
-		base, _, release, err = layer.Ensure(ctx, b.Repo, layer.Request{Dir: b.Layers, Tree: s.BaseTree, Source: s.Source, SkipLFS: s.SkipLFS})
+		found, made, release, err := layer.Ensure(ctx, b.Repo, layer.Request{Dir: b.Layers, Tree: s.BaseTree, Source: s.Source, SkipLFS: s.SkipLFS})
 		if err != nil {
 			return err
+		}
+		base = found
+		if made {
+			tx.Undo("layer", func(ctx context.Context) error { return b.removeLayer(ctx, s, base.Name) })
 		}
 		// From now on the layer is in use: see UsedLayer.
 		return errors.Join(durable.WriteFile(filepath.Join(s.OverlayDir, layerName), []byte(base.Name+"\n"), 0o644), release())
@@ -82,6 +88,15 @@ func (b Overlay) Fill(ctx context.Context, tx *undo.Tx, s Spec) error {
 		}
 		return snapshot.WriteCopiedIndex(ctx, b.Repo, b.registration(s), copying, cmp.Or(s.IndexTree, s.StartCommit()))
 	})
+}
+
+// removeLayer removes the layer that a creation made which failed, unless another tree uses it by now.
+func (b Overlay) removeLayer(ctx context.Context, s Spec, name string) error {
+	if err := durable.RemoveIfExists(filepath.Join(s.OverlayDir, layerName)); err != nil {
+		return err
+	}
+	_, err := layer.Prune(ctx, layer.PruneRequest{Dir: b.Layers, Before: time.Now().Add(time.Hour), Only: name, Used: b.UsedLayers})
+	return err
 }
 
 // writeDelta writes the files in which a commit differs from a layer, and the index of all of its files.

@@ -58,8 +58,6 @@ type Spec struct {
 	BaseTree string          // tree of Base; required by Overlay
 	Source   checkout.Source // worktree whose unchanged files are copied instead of checked out; the zero value for none
 
-	AllCopied *bool // set by Fill to whether all files were copied from Source; may be nil
-
 	// UntrustedConfig: programs named by the repository's own configuration (filters) are not run for FilesCommit.
 	UntrustedConfig bool
 }
@@ -115,11 +113,7 @@ func (b Worktree) Fill(ctx context.Context, tx *undo.Tx, s Spec) error {
 			if s.Tip == "" {
 				req.Tree = s.BaseTree
 			}
-			allCopied, err := checkout.Fill(ctx, b.Repo, req)
-			if s.AllCopied != nil {
-				*s.AllCopied = allCopied
-			}
-			return err
+			return checkout.Fill(ctx, b.Repo, req)
 		})
 	}
 	copying := snapshot.CopyRequest{Commit: s.FilesCommit, Dir: s.Tree, ScratchDir: s.Scratch + "/git", WorktreeName: b.registration(s).Name, UntrustedConfig: s.UntrustedConfig}

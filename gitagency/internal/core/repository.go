@@ -290,7 +290,7 @@ func (r *Repository) RunSteps(ctx context.Context, verb string, steps []Step) er
 
 // OverlayBackend returns the backend that creates trees that are overlays.
 func (r *Repository) OverlayBackend(repo *git.Repo) changeset.Overlay {
-	return changeset.Overlay{Worktree: WorktreeBackend(repo), Layers: r.Store.LayersDir()}
+	return changeset.Overlay{Worktree: WorktreeBackend(repo), Layers: r.Store.LayersDir(), UsedLayers: r.UsedLayers}
 }
 
 // UsedLayers returns the names of the layers that the sandboxes of all repositories use.

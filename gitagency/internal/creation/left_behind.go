@@ -2,11 +2,13 @@ package creation
 
 import (
 	"context"
+	"encoding/hex"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/git/status"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
 )
@@ -17,32 +19,37 @@ const largeIndex = 1 << 20
 
 // beginCountLeftBehind begins to count the uncommitted work in the integration worktree that the sandbox of a plan will not have,
 // though it starts from the same branch. Whether git may read it is decided before the sandbox is on record. count returns the
-// number of paths, given the changeset that the sandbox got; wait waits for the git that was begun.
-func beginCountLeftBehind(ctx context.Context, r *core.Repository, plan Plan) (count func(changeset string) (int, error), wait func()) {
+// number of paths, given the changeset that the sandbox got and the tree of its base; wait waits for what was begun.
+func beginCountLeftBehind(ctx context.Context, r *core.Repository, plan Plan) (count func(changeset, baseTree string) (int, error), wait func()) {
 	left, err := findLeftBehind(r, plan)
 	switch {
 	case err != nil:
-		return func(string) (int, error) { return 0, err }, func() {}
-	case plan.prims.Changeset == settings.ChangesetWorktree:
-		untracked := proc.Async(func() (int, error) { return left.countUntracked(ctx) })
-		return func(string) (int, error) {
-			n, err := untracked()
-			if err != nil || *plan.allCopied {
-				return n, err
-			}
-			changed, err := left.countChanged(ctx)
-			return n + changed, err
-		}, func() { _, _ = untracked() }
-	case left.indexSize() > largeIndex: // whether auto makes an overlay is known later
-		return func(changeset string) (int, error) {
+		return func(string, string) (int, error) { return 0, err }, func() {}
+	case plan.prims.Changeset != settings.ChangesetWorktree && left.indexSize() > largeIndex: // whether auto makes an overlay is known later
+		return func(changeset, _ string) (int, error) {
 			if changeset == settings.ChangesetOverlay {
 				return 0, nil
 			}
 			return left.countAll(ctx)
 		}, func() {}
 	}
-	all := proc.Async(func() (int, error) { return left.countAll(ctx) })
-	return func(string) (int, error) { return all() }, func() { _, _ = all() }
+	type found struct {
+		cleanTree string // if nothing is changed or untracked: the tree of the index
+		count     int
+	}
+	wanted := proc.Async(func() (f found, err error) {
+		if f.cleanTree = left.cleanTree(ctx); f.cleanTree == "" {
+			f.count, err = left.countAll(ctx)
+		}
+		return f, err
+	})
+	return func(_, baseTree string) (int, error) {
+		f, err := wanted()
+		if f.cleanTree != "" && f.cleanTree != baseTree { // staged, or another commit is checked out
+			return left.countAll(ctx)
+		}
+		return f.count, err
+	}, func() { _, _ = wanted() }
 }
 
 // findLeftBehind returns the uncommitted work in the integration worktree that a sandbox will not have; the zero value for none.
@@ -73,23 +80,26 @@ func (c uncommittedWork) indexSize() int64 {
 	return fi.Size()
 }
 
+// cleanTree returns the tree of the index if, by the stat data of all files, nothing is changed or untracked. It is empty where
+// only git can tell.
+func (c uncommittedWork) cleanTree(ctx context.Context) string {
+	if c.repo == nil || c.repo.ConfigVariesByWorktree() {
+		return ""
+	}
+	x, err := c.repo.ReadEditableIndex(ctx, c.run.GitDir, c.repo.ObjectFormat())
+	if err != nil {
+		return ""
+	}
+	clean, err := status.IsClean(ctx, c.repo, c.tree, x.File, x.ModTime)
+	if err != nil || !clean {
+		return ""
+	}
+	return hex.EncodeToString(x.TreeID())
+}
+
 // countAll returns the number of changed, staged and untracked files; an untracked directory counts as one.
 func (c uncommittedWork) countAll(ctx context.Context) (int, error) {
-	return c.countStatus(ctx, "normal")
-}
-
-// countChanged returns the number of changed and staged files.
-func (c uncommittedWork) countChanged(ctx context.Context) (int, error) {
-	return c.countStatus(ctx, "no")
-}
-
-func (c uncommittedWork) countStatus(ctx context.Context, untrackedFiles string) (int, error) {
-	return c.countNames(ctx, "status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files="+untrackedFiles, "--ignore-submodules=all")
-}
-
-// countUntracked returns the number of untracked files; an untracked directory counts as one.
-func (c uncommittedWork) countUntracked(ctx context.Context) (int, error) {
-	return c.countNames(ctx, "ls-files", "-z", "--others", "--exclude-standard", "--directory", "--no-empty-directory")
+	return c.countNames(ctx, "status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=normal", "--ignore-submodules=all")
 }
 
 // countNames counts the lines of a git that ends them with NUL; none for the zero value.

@@ -65,7 +65,8 @@ func Start(ctx context.Context, r *core.Repository, req Request) (core.Invocatio
 	if err != nil {
 		return inv, err
 	}
-	n, err := countLeft(inv.Entry.Record.Primitives.Changeset)
+	sandbox.RememberWalls(r, choice.prims)
+	n, err := countLeft(inv.Entry.Record.Primitives.Changeset, *choice.baseTree)
 	if err != nil {
 		r.Warn("uncommitted work in the integration worktree could not be counted: %v", err)
 	} else if n > 0 {
@@ -81,8 +82,8 @@ type Plan struct {
 	limits     store.Limits
 	allowed    *store.Allowed // of a restored sandbox
 	origin     StartPoint
-	worktreeID string // id of the integration worktree
-	allCopied  *bool  // set when the tree was filled: all files of the integration worktree were copied; nil if that is not of interest
+	worktreeID string  // id of the integration worktree
+	baseTree   *string // set to the tree of the base commit when that is known; nil if it is not of interest
 
 	wallsChecked func() error // of BeginCheckWalls; nil if none was begun
 	verifies     string       // invocation whose landing is verified in this sandbox; empty for ordinary ones
@@ -104,7 +105,7 @@ func planStart(ctx context.Context, r *core.Repository, req Request) (Plan, erro
 	if err := planWorktree(r, &plan); err != nil {
 		return plan, err
 	}
-	plan.allCopied = new(bool)
+	plan.baseTree = new(string)
 	plan.wallsChecked, err = sandbox.BeginCheckWalls(ctx, r, plan.prims)
 	return plan, err
 }
@@ -197,6 +198,9 @@ func start(ctx context.Context, r *core.Repository, repo *git.Repo, req Plan, lo
 	if err != nil {
 		return core.Invocation{}, err
 	}
+	if req.baseTree != nil {
+		*req.baseTree = point.baseTree
+	}
 	elapsed := r.Opts.Now().Sub(at)
 	tree := r.Store.SandboxTreePath(r.ID, id)
 	if err := cmp.Or(r.CheckPlacement(tree, listing), req.waitForWalls()); err != nil {
@@ -204,17 +208,6 @@ func start(ctx context.Context, r *core.Repository, repo *git.Repo, req Plan, lo
 	}
 
 	home, verb := r.Store.InvocationDir(r.ID, id), req.verb()
-	fill := func() error {
-		if req.restores != "" {
-			return fillRestored(ctx, repo, sandbox.Of(r, id), req)
-		}
-		if req.Task != nil {
-			if err := durable.WriteFile(r.Store.TaskPath(r.ID, id), req.Task, 0o600); err != nil {
-				return err
-			}
-		}
-		return populateSubmodules(ctx, r, repo, id, "")
-	}
 	copyFiles, stopCopy, err := prepareCopy(ctx, r, repo, req, wt, id)
 	if err != nil {
 		return core.Invocation{}, err
@@ -232,13 +225,13 @@ func start(ctx context.Context, r *core.Repository, repo *git.Repo, req Plan, lo
 		Spec: changeset.Spec{
 			ID: id, Tree: tree, OverlayDir: r.Store.OverlayDir(r.ID, id), Branch: core.SandboxRef(id), Base: point.Base, Scratch: home, Reason: "agency: " + verb + " " + id,
 			Tip: point.Head, FilesCommit: point.Snapshot, IndexTree: point.index, UntrustedConfig: point.UntrustedConfig, SkipLFS: point.skipLFS,
-			BaseTree: point.baseTree, AllCopied: req.allCopied,
+			BaseTree: point.baseTree,
 		},
 		SourceTree: wt.TreePath,
 		Marker:     guard.Sandbox,
 		Lock:       lock,
 		Recheck:    func() error { return r.WorktreeFromEntry(r.Store.Worktree(r.ID, wt.ID, nil)).CheckUsable() },
-		FillTree:   fill,
+		FillTree:   func() error { return fillSandbox(ctx, repo, sandbox.Of(r, id), req) },
 		UndoFill:   func() error { return durable.RemoveTree(r.Store.WallsDir(r.ID, id)) }, CopyFiles: copyFiles,
 		WriteRecord: func() error {
 			return r.Store.WriteInvocationMeta(r.ID, store.InvocationMeta{
@@ -253,6 +246,19 @@ func start(ctx context.Context, r *core.Repository, repo *git.Repo, req Plan, lo
 		return core.Invocation{}, fmt.Errorf("create sandbox %s: %w", id, err)
 	}
 	return core.InvocationFromEntry(r.Store.Invocation(r.ID, id, nil), map[string]store.WorktreeMeta{wt.ID: wt.Entry.Record}), nil
+}
+
+// fillSandbox writes what a new sandbox has besides the files of its commit.
+func fillSandbox(ctx context.Context, repo *git.Repo, s *sandbox.Sandbox, req Plan) error {
+	if req.restores != "" {
+		return fillRestored(ctx, repo, s, req)
+	}
+	if req.Task != nil {
+		if err := durable.WriteFile(s.Repo.Store.TaskPath(s.Repo.ID, s.ID), req.Task, 0o600); err != nil {
+			return err
+		}
+	}
+	return populateSubmodules(ctx, s.Repo, repo, s.ID, "")
 }
 
 // listWorktrees lists the worktrees that a new sandbox could start from or overlap. Their commits are needed only to take

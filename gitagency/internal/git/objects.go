@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/git/config"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
@@ -244,4 +245,12 @@ func (r *Repo) ShallowCommits() (map[string]bool, error) {
 		cut[strings.TrimSpace(line)] = true
 	}
 	return cut, err
+}
+
+// ObjectFormat returns the hash function of the repository's objects.
+func (r *Repo) ObjectFormat() object.Format {
+	if r.Config.Value(config.ObjectFormatKey) == string(object.SHA256) {
+		return object.SHA256
+	}
+	return object.SHA1
 }

@@ -16,17 +16,20 @@ import (
 // tryWallsOnce is TryWalls, but trusts an earlier success under the same conditions. A wrong answer is no danger: a command is
 // never run without its walls.
 func tryWallsOnce(ctx context.Context, r *core.Repository, prims store.Primitives) error {
-	now := wallConditions(r, prims)
-	if now != nil && bytes.Equal(r.Store.ReadRadarCache(r.ID, trialCacheName), now) {
+	if now := wallConditions(r, prims); now != nil && bytes.Equal(r.Store.ReadRadarCache(r.ID, trialCacheName), now) {
 		return nil
 	}
-	if err := TryWalls(ctx, r, prims); err != nil || now == nil {
-		return err
+	return TryWalls(ctx, r, prims)
+}
+
+// RememberWalls saves that walls can be built under the present conditions. It is called when a sandbox with these walls exists: a
+// start that fails leaves nothing.
+func RememberWalls(r *core.Repository, prims store.Primitives) {
+	now := wallConditions(r, prims)
+	if now == nil || !NeedsWalls(prims) || bytes.Equal(r.Store.ReadRadarCache(r.ID, trialCacheName), now) {
+		return
 	}
-	if store.IsDir(r.Store.RepoDir(r.ID)) { // else this is the first sandbox, and nothing is created before it is certain
-		_ = r.Store.WriteRadarCache(r.ID, trialCacheName, now) // without it, the next trial takes place
-	}
-	return nil
+	_ = r.Store.WriteRadarCache(r.ID, trialCacheName, now) // without it, the next trial takes place
 }
 
 // trialCacheName is the name of the cache with the conditions of the last successful trial.

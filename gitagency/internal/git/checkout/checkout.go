@@ -40,20 +40,18 @@ type Source struct {
 
 // Fill checks out a commit in a new worktree. The result is the one of git's checkout, but that copied files keep their
 // mtimes: so builds that are copied too stay valid, and git trusts the stat data of the index from the first git status on.
-//
-// It reports whether everything was copied: then the source has the files of the commit, and no tracked file is changed there.
-func Fill(ctx context.Context, r *git.Repo, req Request) (allCopied bool, err error) {
+func Fill(ctx context.Context, r *git.Repo, req Request) error {
 	if req.Source != (Source{}) && isPlain(r) {
 		complete, err := copyUnchanged(ctx, r, req)
 		if err != nil || complete {
-			return complete, err
+			return err
 		}
 	}
 	at := git.RunOptions{GitDir: req.gitDir(r), WorkTree: req.Worktree.Tree, LazyFetch: true}
 	if req.GitDir != "" {
 		at.Config = PlainIndexArgs
 	}
-	return false, ByGit(ctx, r, at, req.Commit, req.SkipLFS)
+	return ByGit(ctx, r, at, req.Commit, req.SkipLFS)
 }
 
 // ByGit is worktree.CheckoutIn with an error that says so if the disk is full.

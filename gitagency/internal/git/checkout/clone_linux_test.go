@@ -36,7 +36,7 @@ func TestFillSharesBlocks(t *testing.T) {
 	l.Must(os.Mkdir(w.Tree, 0o755))
 	l.Must(worktree.Add(t.Context(), repo, w))
 	before := freeBytes(t, dir)
-	_, err := Fill(t.Context(), repo, Request{Worktree: w, Commit: commit, Tree: l.Git("rev-parse", commit+"^{tree}"), Source: Source{Tree: source, GitDir: filepath.Join(source, ".git")}})
+	err := Fill(t.Context(), repo, Request{Worktree: w, Commit: commit, Tree: l.Git("rev-parse", commit+"^{tree}"), Source: Source{Tree: source, GitDir: filepath.Join(source, ".git")}})
 	l.Must(err)
 	l.Must(exec.CommandContext(t.Context(), "sync", "-f", dir).Run())
 	if used := before - freeBytes(t, dir); used > size/4 {

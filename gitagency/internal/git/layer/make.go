@@ -47,7 +47,11 @@ func (m *maker) make(ctx context.Context) (made bool, err error) {
 	}
 	_ = removeRemains(ctx, m.Dir) // the next process tries again
 	dir, final := filepath.Join(m.Dir, newPrefix+m.name), filepath.Join(m.Dir, m.name)
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	err = os.Mkdir(dir, 0o700)
+	if errors.Is(err, fs.ErrNotExist) { // a prune removed the last layer, and the directory of all
+		return false, nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return false, err
 	}
 	held, err := lock.AcquireDirExclusive(ctx, dir, -1)
@@ -134,7 +138,7 @@ func (m *maker) fillFull(ctx context.Context, r *git.Repo, dir string) (entries 
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, durable.RemoveTree(gitDir)) }()
-	if _, err := checkout.Fill(ctx, r, checkout.Request{
+	if err := checkout.Fill(ctx, r, checkout.Request{
 		Worktree: worktree.Registration{Tree: at}, GitDir: gitDir, Commit: m.Tree, Tree: m.Tree, Source: m.Source, SkipLFS: m.SkipLFS,
 	}); err != nil {
 		return 0, err

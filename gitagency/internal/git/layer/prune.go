@@ -48,6 +48,8 @@ type PruneRequest struct {
 	Dir    string    // directory of all layers; it need not exist
 	Before time.Time // only layers that were last used before
 
+	Only   string    // only the layer of this name; empty for all
+
 	// Used returns the names of the layers that sandboxes use. It is called when no process can begin to use a layer that may be
 	// removed.
 	Used func() (map[string]bool, error)
@@ -60,7 +62,9 @@ func Prune(ctx context.Context, req PruneRequest) (removed []string, err error) 
 		return nil, nil
 	}
 	removed, err = withdrawUnused(ctx, req)
-	return removed, errors.Join(err, removeRemains(ctx, req.Dir)) // deleting may take long, and needs no lock of the directory
+	err = errors.Join(err, removeRemains(ctx, req.Dir)) // deleting may take long, and needs no lock of the directory
+	_ = os.Remove(req.Dir)                              // fails when not empty
+	return removed, err
 }
 
 // withdrawUnused renames the layers that Prune removes, and returns their names. A layer comes before its base, so that a kill
@@ -124,7 +128,7 @@ func withdrawUnused(ctx context.Context, req PruneRequest) (removed []string, er
 
 // lockExpired locks a layer exclusively. It returns nil for one that is held by another process, or was used since.
 func lockExpired(ctx context.Context, req PruneRequest, l Info) (*os.File, error) {
-	if !l.LastUsed.Before(req.Before) {
+	if !l.LastUsed.Before(req.Before) || req.Only != "" && l.Name != req.Only {
 		return nil, nil
 	}
 	f, err := lock.AcquireDirExclusive(ctx, filepath.Join(req.Dir, l.Name), 0)

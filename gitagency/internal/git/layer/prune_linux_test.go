@@ -88,9 +88,16 @@ func TestPruneKeepsNeededLayers(t *testing.T) {
 	}
 	ensure(l, repo, Request{Dir: req.Dir, Tree: all[1].Name[:40]})
 	prune(nil, time.Now().Add(-time.Minute), all[2]) // the second was used just now
-	prune(nil, always, all[1], all[0])
-	prune(nil, always)
-	if removed, err := Prune(t.Context(), PruneRequest{Dir: req.Dir + "/missing", Before: always}); err != nil || removed != nil {
+	if removed, err := Prune(t.Context(), PruneRequest{Dir: req.Dir, Before: always, Only: all[1].Name, Used: noneUsed}); err != nil || !slices.Equal(removed, []string{all[1].Name}) {
+		t.Errorf("removed %q of one layer, %v", removed, err)
+	}
+	if removed, err := Prune(t.Context(), PruneRequest{Dir: req.Dir, Before: always, Used: noneUsed}); err != nil || !slices.Equal(removed, []string{all[0].Name}) {
+		t.Errorf("removed %q of the last layer, %v", removed, err)
+	}
+	if _, err := os.Lstat(req.Dir); !os.IsNotExist(err) {
+		t.Errorf("the empty directory stays: %v", err)
+	}
+	if removed, err := Prune(t.Context(), PruneRequest{Dir: req.Dir, Before: always}); err != nil || removed != nil {
 		t.Errorf("without a directory: %q, %v", removed, err)
 	}
 }

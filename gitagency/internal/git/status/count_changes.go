@@ -94,6 +94,28 @@ func (v *worktreeScan) countIndexChanges(ctx context.Context, req CountRequest, 
 	return len(changed), err
 }
 
+// IsClean reports whether the stat data of all files of a directory match an index, which was written at mtime, and no file is
+// untracked. It reads no file: one that only looks changed counts as changed.
+func IsClean(ctx context.Context, r *git.Repo, dir string, x index.File, mtime time.Time) (_ bool, err error) {
+	s := git.WorktreeSpec{Dir: dir, Omit: ".git", IndexCache: "none", InUse: true, TrustConfig: true}
+	staged := selectEntries(s, x, mtime)
+	tree, err := beneath.Open(dir)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, tree.Close()) }()
+	v := &worktreeScan{tree: tree, repo: r, spec: s, format: x.Format, indexMtime: staged.Mtime, entries: staged.Entries}
+	if v.result, err = v.newScanner().scan(ctx, dir, v.entries); err != nil {
+		return false, err
+	}
+	changed := func(s entryStatus) bool { return s == entryMissing || s == entryModified }
+	if len(staged.Conflicts) > 0 || slices.ContainsFunc(v.result.statuses, changed) {
+		return false, nil
+	}
+	err = v.classifyUntracked(ctx)
+	return len(v.untrackedFiles)+len(v.leftOut) == 0, err
+}
+
 // HasDiskChanges reports whether files of a directory differ from an index, which was written at mtime, or are untracked. The
 // directory is the checkout of a submodule: r is the repository around it, whose settings say how files are compared.
 func HasDiskChanges(ctx context.Context, r *git.Repo, dir string, x index.File, mtime time.Time, format object.Format) (_ bool, err error) {

@@ -39,7 +39,7 @@ func List(ctx context.Context, r *git.Repo, worktree, tree string) ([]Module, er
 	if err != nil || len(names) == 0 {
 		return nil, err
 	}
-	staged, err := r.ReadEditableIndex(ctx, r.AdminDir(worktree), formatOf(r))
+	staged, err := r.ReadEditableIndex(ctx, r.AdminDir(worktree), r.ObjectFormat())
 	if err != nil {
 		return nil, err
 	}
@@ -71,14 +71,6 @@ func ListCommit(ctx context.Context, r *git.Repo, commit, tree string) ([]Module
 		}
 	}
 	return found, nil
-}
-
-// formatOf returns the object format of a repository.
-func formatOf(r *git.Repo) object.Format {
-	if r.Config.Value(config.ObjectFormatKey) == string(object.SHA256) {
-		return object.SHA256
-	}
-	return object.SHA1
 }
 
 // Dir returns the directory of the repositories of the submodules of a repository.
