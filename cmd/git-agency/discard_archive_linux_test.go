@@ -27,7 +27,7 @@ type archiveCase struct {
 }
 
 var archiveCases = []archiveCase{
-	{name: "ordinary changes", make: func(l *lab, tree string) { l.makeChanges(tree) }},
+	{name: "ordinary changes", make: func(l *lab, tree string) { l.makeChanges(filepath.Base(filepath.Dir(tree))) }},
 	{name: "wrong working-tree-encoding", archive: true, make: func(l *lab, tree string) {
 		l.write(filepath.Join(tree, ".gitattributes"), "*.txt working-tree-encoding=UTF-16\n")
 		l.write(filepath.Join(tree, "odd.txt"), "odd")
@@ -43,7 +43,7 @@ var archiveCases = []archiveCase{
 	{name: ".gitmodules is a symlink", make: func(l *lab, tree string) { l.symlink("readme", filepath.Join(tree, ".gitmodules")) }},
 	{name: "nested repository", archive: true, make: func(l *lab, tree string) { makeNested(l, filepath.Join(tree, "vendor", "lib")) }},
 	{name: "nested repository with work around it", archive: true, make: func(l *lab, tree string) {
-		l.makeChanges(tree)
+		l.makeChanges(filepath.Base(filepath.Dir(tree)))
 		makeNested(l, filepath.Join(tree, "sub"))
 	}},
 	{name: "ignored nested repository", archive: true, make: func(l *lab, tree string) {

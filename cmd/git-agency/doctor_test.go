@@ -87,9 +87,10 @@ func (l *lab) checkFixable(s sweep, point, before string) (state string) {
 		l.checkCreated(s, point)
 		return state
 	}
-	if d := dumpDiff(before, l.dump()); d != "" {
+	if d := dumpDiff(before, s.dump(l)); d != "" {
 		l.t.Fatalf("%s (%q): files are left:\n%s", point, strings.TrimSpace(state), d)
 	}
+	l.checkNextLayer(s, point)
 	return state
 }
 

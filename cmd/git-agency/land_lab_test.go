@@ -32,6 +32,9 @@ type landLab struct {
 
 var landSweep = sweep{verb: "land", argv: []string{"git-agency", "land", sweepID}, listArgs: []string{"ls", "--all", "--json"}}
 
+// overlayLandSweep is landSweep for a sandbox that is an overlay.
+var overlayLandSweep = sweep{verb: landSweep.verb, name: "land an overlay", argv: landSweep.argv, listArgs: landSweep.listArgs}
+
 // landArgs returns the command line of a landing with a strategy.
 func landArgs(strategy string) []string {
 	return append(slices.Clone(landSweep.argv), "--strategy", strategy)
@@ -39,7 +42,8 @@ func landArgs(strategy string) []string {
 
 var unlandSweep = sweep{verb: "unland", argv: []string{"git-agency", "unland", sweepID}, listArgs: landSweep.listArgs}
 
-func newLandLab(t *testing.T) *landLab {
+// newLandLab makes a landLab whose sandbox starts with the given options.
+func newLandLab(t *testing.T, options ...string) *landLab {
 	t.Helper()
 	l := &landLab{lab: newSweepLab(t)}
 	l.tree = l.worktreePath()
@@ -51,12 +55,13 @@ echo 7 >both/changed; echo 8 >both/mine; echo 9 >staged; echo 10 >staged-dirty; 
 printf '*.log\nbuild/\n' >.gitignore`)
 	l.write(filepath.Join(l.tree, "big.bin"), randomData(1))
 	l.runShell(l.tree, "git add -A . ':!untracked'; git commit -qm ground")
-	if o := l.try(sweepEnv, "git-agency", "start", "wt"); o.code != 0 {
+	if o := l.try(sweepEnv, append([]string{"git-agency", "start", "wt"}, options...)...); o.code != 0 {
 		t.Fatal(o.stderr)
 	}
-	sandbox := l.sandboxPath(sweepID)
-	l.write(filepath.Join(sandbox, "big.bin"), randomData(2))
-	l.runShell(sandbox, `
+	big := filepath.Join(t.TempDir(), "big.bin")
+	l.write(big, randomData(2))
+	l.agency("put", sweepID, big, "big.bin")
+	l.inSandbox(sweepID, `
 rm -r d; echo now-a-file >d
 rm tofile; mkdir tofile; echo deep >tofile/deep
 chmod +x plain
@@ -76,7 +81,7 @@ echo added >added; git add added
 rm removed
 mkdir build; echo out >build/out; echo log >both/a.log; echo loose >both/loose`)
 	l.uncommitted = map[string]string{}
-	l.before, l.after = l.readTree(l.tree), l.readTree(sandbox)
+	l.before, l.after = l.readTree(l.tree), l.readSandbox(sweepID)
 	for _, name := range []string{"both/mine", "staged", "staged-dirty", "added", "untracked", "build", "build/out", "both/a.log", "both/loose"} {
 		l.uncommitted[name] = l.before[name]
 	}
@@ -143,6 +148,17 @@ func (l *lab) readTree(tree string) map[string]string {
 		l.t.Fatal(err)
 	}
 	return all
+}
+
+// readSandbox is readTree for the tree of a sandbox, which may be an overlay.
+func (l *lab) readSandbox(id string) map[string]string {
+	l.t.Helper()
+	tree := l.sandboxPath(id)
+	if !exists(filepath.Join(tree, ".git")) {
+		tree = l.t.TempDir()
+		l.must("sh", "-ec", `git agency exec "$0" -- tar -cf - . | tar -xf - -C "$1"`, id, tree)
+	}
+	return l.readTree(tree)
 }
 
 // diffTrees returns the paths by which two results of readTree differ, marked - (missing), ! (changed) and + (added).
@@ -278,7 +294,7 @@ func (l *landLab) checkLanded(point, strategy string, own bool) {
 	if inv := l.showInvocation(sweepID); inv.Landing != "landed" || inv.Broken {
 		l.t.Fatalf("%s: the record says %+v", point, inv)
 	}
-	if exists(filepath.Dir(l.sandboxPath(sweepID))) || exists(filepath.Join(l.repo, ".git", "worktrees", sweepID)) ||
+	if exists(filepath.Dir(l.sandboxPath(sweepID))) || l.hasEntry() ||
 		l.git("for-each-ref", "--format=%(refname)", "refs/heads/agency/sandbox-"+sweepID, trashRef) != trashRef {
 		l.t.Fatalf("%s: parts of the sandbox are left, or its trash ref is missing", point)
 	}

@@ -83,10 +83,15 @@ func (l *landLab) checkRecovered(point string, n int, argv []string, from, to ma
 // completes or undoes the landing, and a repeated land must land exactly once.
 func TestLandKilledAtAnyChange(t *testing.T) {
 	t.Parallel()
-	for at, strategy := range thin([]string{"merge", "squash", "rebase"}) {
-		t.Run(strategy, func(t *testing.T) {
+	for at, name := range thin([]string{"merge", "squash", "overlay merge", "rebase"}) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newLandLab(t)
+			var options []string
+			strategy, overlaid := strings.CutPrefix(name, "overlay ")
+			if overlaid {
+				options = overlayArgs()[1:]
+			}
+			l := newLandLab(t, options...)
 			restore, argv := l.save(), landArgs(strategy)
 			restore() // restored files have new inodes, as in each later run, so git's stat cache behaves the same
 			points := l.killPoints(at*5+1, argv)

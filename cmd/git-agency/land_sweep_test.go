@@ -21,11 +21,16 @@ func faultPoints(verb string, steps ...string) (points []string) {
 var landingSweeps = []struct {
 	sweep
 	points   []string
-	stands   string // part of the error message after the branch was updated
-	unlanded bool   // the command is unland
+	stands   string   // part of the error message after the branch was updated
+	unlanded bool     // the command is unland
+	options  []string // of start
 }{
 	{
 		sweep: landSweep, stands: "is landed, but",
+		points: faultPoints("land", "objects", "note", "lock", "prepare", "files", "commit", "index", "record", "clear", "done", "aside", "registration", "leftovers", "tree"),
+	},
+	{
+		sweep: overlayLandSweep, stands: "is landed, but", options: overlayArgs()[1:],
 		points: faultPoints("land", "objects", "note", "lock", "prepare", "files", "commit", "index", "record", "clear", "done", "aside", "registration", "leftovers", "tree"),
 	},
 	{
@@ -39,9 +44,9 @@ var landingSweeps = []struct {
 func TestLandFaultAtAnyStep(t *testing.T) {
 	t.Parallel()
 	for _, s := range landingSweeps {
-		t.Run(s.verb, func(t *testing.T) {
+		t.Run(s.String(), func(t *testing.T) {
 			t.Parallel()
-			l := newLandLab(t)
+			l := newLandLab(t, s.options...)
 			if s.unlanded {
 				l.must(landSweep.argv...)
 				l.before, l.after, l.treeBefore, l.treeAfter = l.after, l.before, l.treeAfter, l.treeBefore
@@ -51,7 +56,7 @@ func TestLandFaultAtAnyStep(t *testing.T) {
 				t.Fatalf("the fault points are %q, want %q", points, s.points)
 			}
 			restore := l.save()
-			before := withoutObjects(l.dump())
+			before := withoutWalls(l.dump())
 			chosen, committed := chooseActions(points), false
 			check := func(point string) {
 				t.Helper()
@@ -105,7 +110,7 @@ func TestLandFaultAtAnyStep(t *testing.T) {
 						if o.code != action.code || o.stdout != "" || strings.Contains(o.stderr, "clean-up") {
 							t.Errorf("%s: ended with %d\n%s%s", where, o.code, o.stdout, o.stderr)
 						}
-						if d := dumpDiff(before, withoutObjects(l.dump())); d != "" {
+						if d := dumpDiff(before, withoutWalls(l.dump())); d != "" {
 							t.Fatalf("%s: files changed:\n%s", where, d)
 						}
 					}

@@ -44,7 +44,7 @@ func TestCreationKilledAtAnyChangeIsRepairable(t *testing.T) {
 		t.Run(s.String(), func(t *testing.T) {
 			t.Parallel()
 			l := s.newLab(t)
-			before := l.dump()
+			before := s.dump(l)
 			restore := l.save()
 			seen := map[string]int{}
 			step := killStep(120, 1)
@@ -112,8 +112,8 @@ func TestDiscardKilledAtAnyChangeIsFinishedByNext(t *testing.T) {
 
 func testDiscardKilledAtChanges(t *testing.T, newLab func(t *testing.T) (l *lab, tree string)) {
 	l, tree := newLab(t)
-	archived := exists(filepath.Join(tree, "vendor"))
-	status := l.git("-C", tree, "status", "--porcelain")
+	archived := l.hasNested()
+	status := l.inSandbox(sweepID, "git status --porcelain")
 	restore := l.save()
 	outside := l.dumpOutsideSandbox()
 	for n := 1; ; n += killStep(160, 4) {
@@ -136,7 +136,7 @@ func testDiscardKilledAtChanges(t *testing.T, newLab func(t *testing.T) (l *lab,
 		}
 		// The discard is finished, or the sandbox is as it was.
 		if l.agency("ls", "--json") != "[]" {
-			if l.git("-C", tree, "status", "--porcelain") != status || l.git("for-each-ref", trashRef) != "" {
+			if l.inSandbox(sweepID, "git status --porcelain") != status || l.git("for-each-ref", trashRef) != "" {
 				t.Fatalf("%s: the discard was neither finished nor undone", point)
 			}
 		}
