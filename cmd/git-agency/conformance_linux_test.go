@@ -249,11 +249,15 @@ git add -A; git commit -qm second`)
 	wt := l.must("env", "TEST_NOW=2026-01-28T12:00:00Z", "TEST_RAND=0", "git-agency", "worktree", "create", "wt")
 	env := []string{"TEST_NOW=2026-01-28T12:30:00Z", "OPTIONS=" + c.args(), "WT=" + wt, "DATA=" + l.data}
 	for i, step := range lifeCycle {
+		layers := l.layerStamps()
 		o := l.try(env, "sh", "-ec", stepFunctions+step.script)
 		if o.code != 0 {
 			t.Fatalf("%s: ended with %d\n%s%s", step.name, o.code, o.stdout, o.stderr)
 		}
 		transcripts = append(transcripts, l.normalise(o.stdout+"stderr:\n"+o.stderr))
+		if step.name != "prune" { // which may remove them
+			l.checkLayers(step.name, layers)
+		}
 		if isSelected(i, len(lifeCycle)) {
 			if found := l.findings(); len(found) > 0 {
 				t.Fatalf("%s: doctor found %+v", step.name, found)
