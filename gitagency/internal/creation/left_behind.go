@@ -14,8 +14,8 @@ import (
 )
 
 // largeIndex is the size of the index of an integration worktree above which no uncommitted work is counted for an overlay. An
-// index of this size has about 10,000 files; to look at each of them takes longer than to make the overlay.
-const largeIndex = 1 << 20
+// index of this size has about 5,000 files; to look at each of them takes longer than to make the overlay.
+const largeIndex = 512 << 10
 
 // beginCountLeftBehind begins to count the uncommitted work in the integration worktree that the sandbox of a plan will not have,
 // though it starts from the same branch. Whether git may read it is decided before the sandbox is on record. count returns the
