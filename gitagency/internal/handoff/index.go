@@ -97,13 +97,26 @@ func (e *Exchange) parseSandboxIndex(data []byte, at time.Time) sandboxIndex {
 
 // isMissing reports whether a path of the index is not in the sandbox's tree.
 func (e *Exchange) isMissing(name string) bool {
-	tree, err := beneath.Open(e.repo.Store.SandboxTreePath(e.repo.ID, e.id))
+	tree, err := e.openTree()
 	if err != nil {
 		return true
 	}
 	defer tree.Close()
 	var st unix.Stat_t
 	return beneath.IsGone(tree.Lstat(name, &st))
+}
+
+// openTree opens the sandbox's tree.
+func (e *Exchange) openTree() (*beneath.Dir, error) {
+	path := e.repo.Store.SandboxTreePath(e.repo.ID, e.id)
+	layers, err := e.repo.OverlayTree(e.id)
+	if err != nil {
+		return nil, err
+	}
+	if layers == nil {
+		return beneath.Open(path)
+	}
+	return beneath.OpenLayers(path, layers.Dirs()...)
 }
 
 func (e *Exchange) warnIndexNotImported(err error) {

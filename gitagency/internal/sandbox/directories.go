@@ -39,7 +39,7 @@ func (s *Sandbox) Directories(path string) (names []string, err error) {
 // listDirectory lists a directory of the sandbox. In an overlay, which is not mounted here, it follows no symbolic links.
 func (s *Sandbox) listDirectory(layers *overlay.Tree, path string) (entries []beneath.Entry, err error) {
 	if layers != nil {
-		tree, err := beneath.OpenLayers(s.Tree, append([]string{layers.Upper}, layers.Lowers...)...)
+		tree, err := beneath.OpenLayers(s.Tree, layers.Dirs()...)
 		if err != nil {
 			return nil, err
 		}

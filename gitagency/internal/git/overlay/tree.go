@@ -7,3 +7,6 @@ type Tree struct {
 	Lowers []string // directories below it, the top one first; they never change
 	Index  string   // index of the files in Lowers as they appear together, with their stat data
 }
+
+// Dirs returns all directories, the top one first.
+func (t *Tree) Dirs() []string { return append([]string{t.Upper}, t.Lowers...) }

@@ -10,7 +10,7 @@ func OpenTree(s git.WorktreeSpec) (*beneath.Dir, error) {
 	if s.Overlay == nil {
 		return beneath.Open(s.Dir)
 	}
-	return beneath.OpenLayers(s.Dir, append([]string{s.Overlay.Upper}, s.Overlay.Lowers...)...)
+	return beneath.OpenLayers(s.Dir, s.Overlay.Dirs()...)
 }
 
 // openWrites opens the directory that receives the writes to a worktree, without the lower directories of an overlay. They
