@@ -30,6 +30,29 @@ type testRepo struct {
 	env     []string
 	repo    *git.Repo
 	backend Worktree
+
+	overlay bool // trees are made as overlays
+}
+
+// kinds are the backends that make trees, with the steps of their transactions.
+var kinds = []struct {
+	name    string
+	overlay bool
+	steps   []string
+}{
+	{"worktree", false, []string{"tree-dir", "branch", "registration", "checkout"}},
+	{"overlay", true, []string{"tree-dir", "branch", "registration", "layer", "files", "index"}},
+}
+
+// layers returns the directory of the base layers.
+func (l *testRepo) layers() string { return filepath.Join(filepath.Dir(l.dir), "layers") }
+
+// newTestRepoOf is newTestRepo for trees of one kind.
+func newTestRepoOf(t *testing.T, overlay bool) *testRepo {
+	t.Helper()
+	l := newTestRepo(t)
+	l.overlay = overlay
+	return l
 }
 
 func newTestRepo(t *testing.T) *testRepo {
@@ -62,10 +85,14 @@ func newTestRepo(t *testing.T) *testRepo {
 
 // create makes and fills a tree.
 func (l *testRepo) create(ctx context.Context, tx *undo.Tx, s Spec) error {
-	if err := l.backend.Create(ctx, tx, s); err != nil {
+	var backend Backend = l.backend
+	if l.overlay {
+		backend = Overlay{Worktree: l.backend, Layers: l.layers()}
+	}
+	if err := backend.Create(ctx, tx, s); err != nil {
 		return err
 	}
-	return l.backend.Fill(ctx, tx, s)
+	return backend.Fill(ctx, tx, s)
 }
 
 // leaveEntriesToGit changes the settings so that git writes the entries of worktrees.
@@ -116,8 +143,13 @@ func (l *testRepo) tryGit(dir string, args ...string) (string, error) {
 
 func (l *testRepo) spec() Spec {
 	l.t.Helper()
+	overlayDir := ""
+	if l.overlay {
+		overlayDir = filepath.Join(l.data, "overlay")
+	}
 	return Spec{
-		ID: testID, Tree: filepath.Join(l.data, "tree"), Branch: "refs/heads/agency/sandbox-" + testID,
+		OverlayDir: overlayDir,
+		ID:         testID, Tree: filepath.Join(l.data, "tree"), Branch: "refs/heads/agency/sandbox-" + testID,
 		Base: l.git("rev-parse", "main"), Scratch: l.scratch, Reason: "agency: start " + testID,
 		BaseTree: l.git("rev-parse", "main^{tree}"), Source: checkout.Source{Tree: l.dir, GitDir: filepath.Join(l.dir, ".git")},
 	}

@@ -15,12 +15,10 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/undo"
 )
 
-var createSteps = []string{"tree-dir", "branch", "registration", "checkout"}
-
-// faultPoints returns the fault points of Create, in order.
-func faultPoints() []string {
+// faultPoints returns the fault points of Create and Fill, in order.
+func faultPoints(steps []string) []string {
 	var all []string
-	for _, s := range createSteps {
+	for _, s := range steps {
 		all = append(all, s+":before", s+":after")
 	}
 	return all
@@ -44,7 +42,7 @@ func TestCreateMakesTreeBranchAndEntry(t *testing.T) {
 	var seen []string
 	tx := undo.Tx{Fault: func(_ context.Context, p string) error { seen = append(seen, p); return nil }}
 	l.must(l.create(t.Context(), &tx, s))
-	if got, want := strings.Join(seen, " "), strings.Join(faultPoints(), " "); got != want {
+	if got, want := strings.Join(seen, " "), strings.Join(faultPoints(kinds[0].steps), " "); got != want {
 		t.Errorf("the steps are %s, want %s", got, want)
 	}
 	if status := l.gitIn(s.Tree, "status", "--porcelain", "--ignored"); status != "" {
@@ -79,6 +77,16 @@ func TestCreateMakesTreeBranchAndEntry(t *testing.T) {
 
 func TestRollbackRestoresStateAfterAnyFailure(t *testing.T) {
 	t.Parallel()
+	for _, kind := range kinds {
+		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
+			testRollback(t, kind.overlay, faultPoints(kind.steps))
+		})
+	}
+}
+
+// testRollback checks that a rollback restores all files after a failure at each point.
+func testRollback(t *testing.T, overlay bool, points []string) {
 	for _, kind := range []struct {
 		name    string
 		arrange func(l *testRepo)
@@ -88,19 +96,22 @@ func TestRollbackRestoresStateAfterAnyFailure(t *testing.T) {
 			var tx undo.Tx
 			s := l.spec()
 			s.ID, s.Tree, s.Branch = "20260128120000-0000", filepath.Join(l.data, "sibling"), "refs/heads/agency/sandbox-20260128120000-0000"
+			if l.overlay {
+				s.OverlayDir = filepath.Join(l.data, "sibling-overlay")
+			}
 			l.must(l.create(l.t.Context(), &tx, s))
 			l.writeFile(s.Tree, "a.txt", "dirty\n")
 		}},
 		{"packed", func(l *testRepo) { l.git("pack-refs", "--all", "--prune"); l.git("gc", "-q") }},
 	} {
-		for _, point := range faultPoints() {
+		for _, point := range points {
 			for _, how := range []string{"fails", "is cancelled"} {
-				if how == "is cancelled" && kind.name != "alone" {
+				if kind.name != "alone" && (how == "is cancelled" || overlay && testing.Short()) {
 					continue
 				}
 				t.Run(kind.name+", "+point+" "+how, func(t *testing.T) {
 					t.Parallel()
-					l := newTestRepo(t)
+					l := newTestRepoOf(t, overlay)
 					kind.arrange(l)
 					before := l.snapshot()
 					ctx, cancel := context.WithCancelCause(t.Context())
@@ -115,7 +126,11 @@ func TestRollbackRestoresStateAfterAnyFailure(t *testing.T) {
 						}
 					}
 					err := l.create(ctx, &tx, l.spec())
-					if point != "checkout:after" && !errors.Is(err, errInjected) || point == "checkout:after" && (err != nil) != (how == "fails") {
+					last := point == points[len(points)-1]
+					if point == "index:before" && how == "is cancelled" {
+						last = true // without a git process that could be ended, the step is completed
+					}
+					if !last && !errors.Is(err, errInjected) || last && (err != nil) != (how == "fails") {
 						t.Fatalf("got %v", err)
 					}
 					if failed := tx.Rollback(context.WithoutCancel(ctx)); failed != nil {
@@ -253,16 +268,30 @@ func TestCreateKeepsExistingDirectory(t *testing.T) {
 // calls RemoveIncomplete twice.
 func TestRemoveIncompleteUndoesInterruptedCreate(t *testing.T) {
 	t.Parallel()
+	for _, kind := range kinds {
+		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
+			testRemoveIncomplete(t, kind.overlay, faultPoints(kind.steps))
+		})
+	}
+}
+
+func testRemoveIncomplete(t *testing.T, overlay bool, points []string) {
 	type state struct {
 		name  string
 		until string                    // fault point at which Create stops
 		more  func(l *testRepo, s Spec) // further damage
 	}
 	var all []state
-	for _, p := range faultPoints() {
+	for _, p := range points {
 		all = append(all, state{p, p, nil})
 	}
-	admin := func(l *testRepo) string { return filepath.Join(l.dir, ".git/worktrees", testID) }
+	filled := points[len(points)-1]
+	admin := func(l *testRepo) string { return l.repo.AdminDir(testID) }
+	gitFile := func(s Spec) string { return filepath.Join(s.Tree, ".git") }
+	if overlay {
+		gitFile = func(s Spec) string { return filepath.Join(s.OverlayDir, "upper", ".git") }
+	}
 	all = append(all,
 		state{"nothing at all", "tree-dir:before", nil},
 		state{"a lock of the branch", "branch:before", func(l *testRepo, s Spec) { l.writeFile(l.dir, ".git/"+s.Branch+".lock", "") }},
@@ -275,7 +304,7 @@ func TestRemoveIncompleteUndoesInterruptedCreate(t *testing.T) {
 		state{"the link", "branch:after", func(l *testRepo, s Spec) { l.must(os.Symlink(s.Tree, filepath.Join(s.Scratch, s.ID))) }},
 		state{"an empty entry", "branch:after", func(l *testRepo, s Spec) { l.must(os.MkdirAll(admin(l), 0o755)) }},
 		state{"an entry that is being made", "branch:after", func(l *testRepo, s Spec) { l.writeFile(admin(l), "locked", "initializing") }},
-		state{"an entry without a tree's .git", "registration:after", func(l *testRepo, s Spec) { l.must(os.Remove(filepath.Join(s.Tree, ".git"))) }},
+		state{"an entry without a tree's .git", "registration:after", func(l *testRepo, s Spec) { l.must(os.Remove(gitFile(s))) }},
 		state{"an empty commondir, which hurts every git", "registration:after", func(l *testRepo, s Spec) { l.must(os.Truncate(filepath.Join(admin(l), "commondir"), 0)) }},
 		state{"an empty gitdir", "registration:after", func(l *testRepo, s Spec) { l.must(os.Truncate(filepath.Join(admin(l), "gitdir"), 0)) }},
 		state{"an empty HEAD", "registration:after", func(l *testRepo, s Spec) { l.must(os.Truncate(filepath.Join(admin(l), "HEAD"), 0)) }},
@@ -284,18 +313,24 @@ func TestRemoveIncompleteUndoesInterruptedCreate(t *testing.T) {
 			l.writeFile(admin(l), "HEAD.lock", "")
 			l.writeFile(admin(l), "locked", "initializing")
 		}},
-		state{"half a checkout", "checkout:after", func(l *testRepo, s Spec) { l.must(os.Remove(filepath.Join(s.Tree, "a.txt"))) }},
-		state{"no tree any more", "checkout:after", func(l *testRepo, s Spec) { l.must(os.RemoveAll(s.Tree)) }},
-		state{"no entry any more", "checkout:after", func(l *testRepo, s Spec) { l.must(os.RemoveAll(admin(l))) }},
-		state{"no branch any more", "checkout:after", func(l *testRepo, s Spec) { l.git("update-ref", "-d", s.Branch) }},
-		state{"a removal that was killed", "checkout:after", func(l *testRepo, s Spec) {
+		state{"half a checkout", filled, func(l *testRepo, s Spec) { l.must(os.RemoveAll(filepath.Join(filepath.Dir(gitFile(s)), "a.txt"))) }},
+		state{"no tree any more", filled, func(l *testRepo, s Spec) { l.must(os.RemoveAll(s.Tree)) }},
+		state{"no entry any more", filled, func(l *testRepo, s Spec) { l.must(os.RemoveAll(admin(l))) }},
+		state{"no branch any more", filled, func(l *testRepo, s Spec) { l.git("update-ref", "-d", s.Branch) }},
+		state{"a removal that was killed", filled, func(l *testRepo, s Spec) {
 			l.must(os.Rename(admin(l), filepath.Join(l.dir, ".git/agency/removed-"+testID)))
 		}},
 	)
+	if overlay {
+		all = append(all,
+			state{"no overlay any more", filled, func(l *testRepo, s Spec) { l.must(os.RemoveAll(s.OverlayDir)) }},
+			state{"no layer any more", filled, func(l *testRepo, s Spec) { l.must(os.RemoveAll(l.layers())) }},
+		)
+	}
 	for _, c := range all {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			l := newTestRepo(t)
+			l := newTestRepoOf(t, overlay)
 			s := l.spec()
 			before := l.snapshot()
 			tx := undo.Tx{Fault: faultAt(c.until)}
@@ -526,7 +561,7 @@ func TestCreateFromState(t *testing.T) {
 	var seen []string
 	tx := undo.Tx{Fault: func(_ context.Context, p string) error { seen = append(seen, p); return nil }}
 	l.must(l.create(t.Context(), &tx, s))
-	if want := append(faultPoints()[:6], "files:before", "files:after", "index:before", "index:after"); !slices.Equal(seen, want) {
+	if want := append(faultPoints(kinds[0].steps)[:6], "files:before", "files:after", "index:before", "index:after"); !slices.Equal(seen, want) {
 		t.Errorf("the steps are %q, want %q", seen, want)
 	}
 	if got := l.gitIn(s.Tree, "status", "--porcelain"); got != status {

@@ -67,7 +67,10 @@ func Ensure(ctx context.Context, r *git.Repo, req Request) (_ Layer, made bool, 
 		if err == nil {
 			return l, made, held.Close, nil
 		}
-		if !errors.Is(err, fs.ErrNotExist) || context.Cause(ctx) != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			return Layer{}, false, nil, cause
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
 			return Layer{}, false, nil, err
 		}
 		if made, err = m.make(ctx); err != nil {
