@@ -224,7 +224,7 @@ func TestRecordIsWrittenAfterFsync(t *testing.T) {
 
 func TestRollbackKilledAtAnyChangeIsUndoneOrFinished(t *testing.T) {
 	t.Parallel()
-	l := newRollbackLab(t)
+	l := newRollbackLab(t, newDiscardLab)
 	restore := l.save()
 	restore()
 	for n, i := 1, 0; ; n, i = n+killStep(120, 4), i+1 {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -23,22 +22,18 @@ type rollbackLab struct {
 	outsideDump   string // dump without the paths of the sandbox
 }
 
-func newRollbackLab(t *testing.T) *rollbackLab {
+// newRollbackLab changes the sandbox that newLab makes.
+func newRollbackLab(t *testing.T, newLab func(t *testing.T) (l *lab, tree string)) *rollbackLab {
 	t.Helper()
 	l := &rollbackLab{}
-	l.lab, l.tree = newDiscardLab(t)
+	l.lab, l.tree = newLab(t)
 	l.agency("exec", sweepID, "--", "git", "commit", "-q", "--allow-empty", "-m", "inside") // creates the upper directory of the overlay
 	l.agency("snapshot", "create", sweepID)
 	l.snapshotState = l.sandboxState()
-	l.git("-C", l.tree, "add", "-A")
-	l.git("-C", l.tree, "commit", "-q", "-m", "more")
-	l.write(filepath.Join(l.tree, "later"), "l\n")
-	l.write(filepath.Join(l.tree, "readme"), "changed again\n")
-	l.git("-C", l.tree, "add", "readme")
-	if err := os.RemoveAll(filepath.Join(l.tree, "sub")); err != nil {
-		t.Fatal(err)
-	}
-	l.write(filepath.Join(l.tree, "sub"), "a file\n")
+	l.inSandbox(sweepID, `
+git add -A; git commit -q -m more
+echo l >later; echo changed again >readme; git add readme
+rm -r sub; echo a file >sub`)
 	l.changedState = l.sandboxState()
 	restore := l.save()
 	l.must(rollbackSweep.argv...)
@@ -64,14 +59,14 @@ func (l *rollbackLab) save() (restore func()) {
 	}
 }
 
-// dumpWithoutObjects lists all files except git objects, of which unreachable ones may be left.
-func (l *rollbackLab) dumpWithoutObjects() string { return withoutObjects(l.dump()) }
+// dumpWithoutObjects lists all files except git objects, of which unreachable ones may be left, and those of withoutWalls.
+func (l *rollbackLab) dumpWithoutObjects() string { return withoutWalls(l.dump()) }
 
 // sandboxState returns all that a rollback restores: files, index, HEAD and git status.
 func (l *rollbackLab) sandboxState() string {
 	l.t.Helper()
-	return l.must("sh", "-c", `cd "$0" && find . -name .agency -prune -o -name .git -prune -o \( -type f -o -type l \) -printf '%p %y %m %l\n' | sort &&
-find . -name .agency -prune -o -name .git -prune -o -type f -print | sort | xargs sha1sum && `+gitStateScript, l.tree)
+	return l.inSandbox(sweepID, `find . -name .agency -prune -o -name .git -prune -o \( -type f -o -type l \) -printf '%p %y %m %l\n' | sort &&
+find . -name .agency -prune -o -name .git -prune -o -type f -print | sort | xargs sha1sum && `+gitStateScript)
 }
 
 // gitStateScript prints the part of sandboxState that git reads from its directory, which differs inside the walls unless
@@ -119,9 +114,7 @@ func (l *rollbackLab) checkNextCommand(point string, next []string, begun bool) 
 		l.t.Fatalf("%s: %q exited with %d\n%s", point, argv, o.code, o.stderr)
 	}
 	if next[1] == "put" {
-		if err := os.Remove(filepath.Join(l.tree, ".agency-put-nothing")); err != nil {
-			l.t.Fatal(err)
-		}
+		l.inSandbox(sweepID, "rm .agency-put-nothing")
 	}
 	if begun {
 		if got := l.git("rev-parse", "refs/agency/snapshots/"+sweepID+"/2^{tree}"); got != l.changedTree {
@@ -169,7 +162,15 @@ func (l *rollbackLab) checkNextCommand(point string, next []string, begun bool) 
 
 func TestRollbackKilledAtAnyStepIsUndoneOrFinished(t *testing.T) {
 	t.Parallel()
-	l := newRollbackLab(t)
+	for name, newLab := range map[string]func(t *testing.T) (l *lab, tree string){"worktree": newDiscardLab, "overlay": newOverlayDiscardLab} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testKilledRollback(t, newRollbackLab(t, newLab))
+		})
+	}
+}
+
+func testKilledRollback(t *testing.T, l *rollbackLab) {
 	points := l.faultPoints(rollbackSweep)
 	var steps []string
 	for _, step := range []string{"capture", "ref", "pack", "prepare", "note", "lock", "files", "heads", "underway", "index", "layer", "done"} {

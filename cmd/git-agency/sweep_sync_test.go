@@ -9,11 +9,11 @@ import (
 	"github.com/git-agency/git-agency/gitagency"
 )
 
-// newSyncLab makes a sandbox whose commits conflict with a new commit on the integration branch.
-func newSyncLab(t *testing.T) *rollbackLab {
+// newSyncLab makes a sandbox, by a given command, whose commits conflict with a new commit on the integration branch.
+func newSyncLab(t *testing.T, start []string) *rollbackLab {
 	t.Helper()
 	l := &rollbackLab{lab: newSweepLab(t)}
-	if o := l.try(sweepEnv, "git-agency", "start", "wt"); o.code != 0 {
+	if o := l.try(sweepEnv, start...); o.code != 0 {
 		t.Fatal(o.stderr)
 	}
 	l.tree = l.agency("path", sweepID)
@@ -28,7 +28,15 @@ func newSyncLab(t *testing.T) *rollbackLab {
 
 func TestSyncKilledAtAnyStepIsUndoneOrFinished(t *testing.T) {
 	t.Parallel()
-	l := newSyncLab(t)
+	for name, start := range map[string][]string{"worktree": {"git-agency", "start", "wt"}, "overlay": overlayArgs("start", "wt")} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testKilledSync(t, newSyncLab(t, start))
+		})
+	}
+}
+
+func testKilledSync(t *testing.T, l *rollbackLab) {
 	sync := []string{"git-agency", "sync", sweepID}
 	person := l.git("-C", l.agency("worktree", "path", "wt"), "rev-parse", "HEAD")
 	note := filepath.Join(l.repoData(), "invocations", sweepID, "rollback.json")
