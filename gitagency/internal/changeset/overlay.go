@@ -157,7 +157,7 @@ func OpenOverlay(dir, layers string) (*overlay.Tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &overlay.Tree{Upper: filepath.Join(dir, upperName), Lowers: base.Lowers, Index: base.Index}, nil
+	return &overlay.Tree{Upper: filepath.Join(dir, upperName), Lowers: base.Lowers, Index: base.Index, TreeID: base.Tree}, nil
 }
 
 // UsedLayer returns the name of the layer that a tree uses, given the directory for what its overlay consists of; empty if the

@@ -65,7 +65,7 @@ func DeleteKeptBranch(ctx context.Context, r *core.Repository, repo *git.Repo, s
 		return err
 	}
 	kept, branch := found[0].OID, found[1].OID
-	listing, err := worktree.List(ctx, repo)
+	listing, err := worktree.ListWithoutGit(repo, func(name string) bool { return name == spec.ID })
 	if err != nil {
 		return err
 	}

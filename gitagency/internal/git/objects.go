@@ -165,6 +165,9 @@ func (r *Repo) IsAncestor(ctx context.Context, a, b string) (bool, error) {
 	if a == "" || b == "" {
 		return false, nil
 	}
+	if a == b {
+		return true, nil
+	}
 	_, err := r.RunRead(ctx, RunOptions{}, "merge-base", "--is-ancestor", a, b)
 	if ExitedWith(err, 1) {
 		return false, nil

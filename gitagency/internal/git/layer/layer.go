@@ -35,6 +35,7 @@ type Layer struct {
 	Name   string   // name of its directory
 	Lowers []string // directories for an overlay, the top one first
 	Index  string   // index of all files, with the stat data of the files in Lowers
+	Tree   string   // id of the tree of all files
 }
 
 // Names in the directory of all layers, and in that of one layer.
@@ -111,7 +112,8 @@ func (e *DamagedError) Error() string {
 
 // Open returns a layer by its name, as a sandbox recorded it. The error is fs.ErrNotExist where there is none.
 func Open(dir, name string) (Layer, error) {
-	l := Layer{Name: name, Index: filepath.Join(dir, name, indexName)}
+	tree, _, _ := strings.Cut(name, "-")
+	l := Layer{Name: name, Index: filepath.Join(dir, name, indexName), Tree: tree}
 	for at := name; ; {
 		path := filepath.Join(dir, at)
 		rec, err := readRecord(dir, at)

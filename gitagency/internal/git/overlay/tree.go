@@ -6,6 +6,7 @@ type Tree struct {
 	Upper  string   // directory that receives the writes; an agent wrote what is in it
 	Lowers []string // directories below it, the top one first; they never change
 	Index  string   // index of the files in Lowers as they appear together, with their stat data
+	TreeID string   // id of the tree of these files
 }
 
 // Dirs returns all directories, the top one first.

@@ -67,7 +67,10 @@ func captureHead(ctx context.Context, r *git.Repo, s git.WorktreeSpec, indexAsFi
 		return CaptureResult{}, err
 	}
 	tree := headTree
-	staged, work, special, err := writeWorktreeTrees(ctx, r, s, head)
+	staged, work, special := headTree, headTree, false
+	if !status.IsUntouched(r, s, headTree) {
+		staged, work, special, err = writeWorktreeTrees(ctx, r, s, head)
+	}
 	if err != nil {
 		return CaptureResult{}, err
 	}
