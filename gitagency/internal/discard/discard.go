@@ -124,6 +124,8 @@ func End(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.En
 }
 
 func endInvocation(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta], req Request, o core.TrashOptions, mayStop bool) (d Result, err error) {
+	repo, done := repo.WithSharedLookups()
+	defer done()
 	if err := checkEndable(ctx, r, repo, entry, o); err != nil {
 		return d, err
 	}

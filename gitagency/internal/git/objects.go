@@ -79,6 +79,9 @@ func (o Object) Missing() bool { return o.OID == "" }
 
 // Lookup resolves any number of names (refs, "<rev>^{commit}", "<rev>:<path>") in one process.
 func (r *Repo) Lookup(ctx context.Context, names ...string) ([]Object, error) {
+	if found, answered, err := r.lookups.lookup(ctx, r, names); answered {
+		return found, err
+	}
 	t, err := r.OpenCatFile(ctx)
 	if err != nil {
 		return nil, err

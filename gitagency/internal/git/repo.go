@@ -33,6 +33,8 @@ type Repo struct {
 	LockWait  LockWait
 
 	ReadLimits readlimit.Limits // limits of reading data that an agent wrote
+
+	lookups *sharedLookup // of WithSharedLookups; nil: each lookup starts a git
 }
 
 // ReadingOf returns the limits of a git that reads data of an agent, such as attributes, by which they name that data.

@@ -73,6 +73,9 @@ func (t *Coprocess) WriteString(question string) error {
 	return err
 }
 
+// Stop has the program end at once. It may be called at any time; Close has to be called too.
+func (t *Coprocess) Stop() { t.cancel() }
+
 // Close closes the program's standard input and returns when nothing of the program is left. The result says how it
 // ended; unread output is lost. The error wraps context.Cause if ctx ended first; any other error means that the
 // outcome is unknown.

@@ -48,7 +48,7 @@ type PruneRequest struct {
 	Dir    string    // directory of all layers; it need not exist
 	Before time.Time // only layers that were last used before
 
-	Only   string    // only the layer of this name; empty for all
+	Only string // only the layer of this name; empty for all
 
 	// Used returns the names of the layers that sandboxes use. It is called when no process can begin to use a layer that may be
 	// removed.
