@@ -8,7 +8,7 @@ import (
 )
 
 // killPoints runs a landing undisturbed and returns the numbers of the changes to the disk before which to kill it:
-// those around the update of the branch, and every killStep-th of the others.
+// those around the update of the branch, those that rename the tree of the sandbox to .done, and every killStep-th of the others.
 func (l *landLab) killPoints(offset int, argv []string) []int {
 	l.t.Helper()
 	log := filepath.Join(l.t.TempDir(), "log")
@@ -23,6 +23,7 @@ func (l *landLab) killPoints(offset int, argv []string) []int {
 	}
 	branch := filepath.Join(l.repo, ".git", l.git("-C", l.tree, "symbolic-ref", "HEAD"))
 	all, commit := 0, 0
+	removals := map[int]bool{} // renames of the tree of the sandbox and its parts
 	for line := range strings.Lines(l.read(log)) {
 		number, what, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if n, err := strconv.Atoi(number); err == nil {
@@ -30,6 +31,9 @@ func (l *landLab) killPoints(offset int, argv []string) []int {
 		}
 		if strings.HasPrefix(what, "rename") && strings.HasSuffix(what, branch) {
 			commit = all
+		}
+		if strings.HasPrefix(what, "rename") && strings.Contains(what, "/.done") {
+			removals[all] = true
 		}
 	}
 	if commit == 0 {
@@ -39,7 +43,7 @@ func (l *landLab) killPoints(offset int, argv []string) []int {
 	var points []int
 	step, around := killStep(250, 8), killStep(2, 5)
 	for n := 1; n <= all; n++ {
-		if n%step == offset%step || n >= commit-1 && n <= commit+around {
+		if n%step == offset%step || n >= commit-1 && n <= commit+around || removals[n] {
 			points = append(points, n)
 		}
 	}

@@ -87,14 +87,14 @@ func (r *Repository) StepsToRemoveTree(ctx context.Context, repo *git.Repo, s gi
 }
 
 func (r *Repository) withdrawTree(ctx context.Context, repo *git.Repo, s git.WorktreeSpec, since time.Time, o TrashOptions, late func() error) error {
-	aside, done := store.WithdrawnPath(s.Dir), store.RemovablePath(s.Dir)
+	aside := store.WithdrawnPath(s.Dir)
 	if _, there := store.FirstExisting(aside); !there && store.IsDir(s.Dir) {
 		if err := os.Rename(s.Dir, aside); err != nil {
 			return err
 		}
 	}
 	if !store.IsDir(aside) {
-		return nil
+		return MarkRemovable(s.Dir)
 	}
 	if touched, err := TreeModifiedSince(aside, s.Dir, since); err != nil || touched { // on an error, capture again to be safe
 		if err := r.keepLateChanges(ctx, repo, s, aside, o, late); err != nil {
@@ -104,23 +104,34 @@ func (r *Repository) withdrawTree(ctx context.Context, repo *git.Repo, s git.Wor
 	if o.hasLosses() {
 		return nil
 	}
-	if err := removeTree(done); err != nil {
-		return err
-	}
-	if err := MoveOverlayInto(aside, s.Dir); err != nil {
-		return err
-	}
-	return os.Rename(aside, done)
+	return MarkRemovable(s.Dir)
 }
 
-// MoveOverlayInto moves what the overlay of a sandbox consists of, if its tree is one, into the directory of its withdrawn tree,
-// so that both are deleted together. Its content was captured, and no process can have changed that since.
-func MoveOverlayInto(aside, tree string) error {
-	err := os.Rename(store.OverlayOf(tree), filepath.Join(aside, "overlay"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+// MarkRemovable renames a withdrawn tree, whose content was captured, to .done, and moves into it what its overlay consists of,
+// if it is one, so that both are deleted together. In .aside the upper directory would pass for late changes, so that it moves
+// last. If a process was killed before that, the next call does it.
+func MarkRemovable(tree string) error {
+	aside, done := store.WithdrawnPath(tree), store.RemovablePath(tree)
+	if store.IsDir(aside) {
+		if err := removeTree(done); err != nil {
+			return err
+		}
+		if err := os.Rename(aside, done); err != nil {
+			return err
+		}
 	}
-	return err
+	return moveOverlay(store.OverlayOf(tree), removableOverlay(tree))
+}
+
+// removableOverlay returns the path of an overlay in a tree that MarkRemovable has renamed.
+func removableOverlay(tree string) string { return filepath.Join(store.RemovablePath(tree), "overlay") }
+
+// moveOverlay renames the directory of an overlay, if there is one and the other directory is there.
+func moveOverlay(from, to string) error {
+	if err := os.Rename(from, to); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // removeWithdrawnTree deletes a tree that was captured and withdrawn.
@@ -128,7 +139,7 @@ func removeWithdrawnTree(tree string, o TrashOptions) error {
 	aside, done := store.WithdrawnPath(tree), store.RemovablePath(tree)
 	if err := removeTree(done); err != nil {
 		if _, there := store.FirstExisting(aside); !there {
-			err = errors.Join(err, os.Rename(done, aside))
+			err = errors.Join(err, moveOverlay(removableOverlay(tree), store.OverlayOf(tree)), os.Rename(done, aside))
 		}
 		return err
 	}

@@ -69,3 +69,42 @@ func TestEntryModifiedSinceIgnoresOtherLinksOfTheIndex(t *testing.T) {
 	}
 	check("replaced", true)
 }
+
+// Promise: the parts of an overlay are never in a withdrawn tree, where they would pass for late changes; and MarkRemovable
+// continues after a kill between its two renames.
+func TestMarkRemovableMovesOverlayLast(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	tree := filepath.Join(dir, "tree")
+	exists := func(names ...string) bool {
+		_, err := os.Lstat(filepath.Join(append([]string{dir}, names...)...))
+		return err == nil
+	}
+	for _, name := range []string{".aside/.agency", "overlay/upper"} {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// A directory in the way of the second rename stands for a kill before it.
+	inTheWay := filepath.Join(dir, ".aside", "overlay", "in the way")
+	if err := os.MkdirAll(inTheWay, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := MarkRemovable(tree); err == nil {
+		t.Fatal("it succeeded")
+	}
+	if exists(".aside") || !exists(".done", ".agency") || !exists("overlay", "upper") {
+		t.Fatal("the tree was not renamed before the overlay")
+	}
+	if err := os.RemoveAll(filepath.Join(dir, ".done", "overlay")); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := MarkRemovable(tree); err != nil {
+			t.Fatal(err)
+		}
+		if exists("overlay") || !exists(".done", "overlay", "upper") {
+			t.Fatal("the overlay was not moved")
+		}
+	}
+}

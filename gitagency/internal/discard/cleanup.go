@@ -121,9 +121,9 @@ func removeUnlessLate(ctx context.Context, r *core.Repository, id string, wait t
 		if late, err := core.TreeModifiedSince(aside, tree, scanned); err != nil || late {
 			return late, err
 		}
-		if err := errors.Join(durable.RemoveTree(store.RemovablePath(tree)), core.MoveOverlayInto(aside, tree), os.Rename(aside, store.RemovablePath(tree))); err != nil {
-			return false, err
-		}
+	}
+	if err := core.MarkRemovable(tree); err != nil {
+		return false, err
 	}
 	return false, r.RunSteps(ctx, "cleanup", []core.Step{
 		{Name: "tree", Do: func() error {
