@@ -105,7 +105,7 @@ var floors = []struct {
 	},
 	{
 		dir: "creation",
-		imports: "durable ids proc git/object git/overlay git git/worktree git/snapshot git/submodule store guard changeset provision confine runner quote " +
+		imports: "durable ids proc git/object git/overlay git git/worktree git/status git/snapshot git/submodule store guard changeset provision confine runner quote " +
 			"fault settings core handoff snapshots sandbox",
 	},
 	{dir: "diff", imports: "proc git git/status git/merge treediff fault core snapshots sandbox"},
