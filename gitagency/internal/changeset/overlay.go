@@ -157,7 +157,7 @@ func OpenOverlay(dir, layers string) (*overlay.Tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &overlay.Tree{Upper: filepath.Join(dir, upperName), Lowers: base.Lowers, Index: base.Index, TreeID: base.Tree}, nil
+	return &overlay.Tree{Upper: OverlayUpperDir(dir), Lowers: base.Lowers, Index: base.Index, TreeID: base.Tree}, nil
 }
 
 // UsedLayer returns the name of the layer that a tree uses, given the directory for what its overlay consists of; empty if the
@@ -169,6 +169,9 @@ func UsedLayer(dir string) (string, error) {
 	}
 	return string(bytes.TrimSpace(name)), err
 }
+
+// OverlayUpperDir returns the upper directory of the overlay of a tree, given the directory for what the overlay consists of.
+func OverlayUpperDir(dir string) string { return filepath.Join(dir, upperName) }
 
 // OverlayWorkDir returns the work directory of the overlay of a tree.
 func OverlayWorkDir(t *overlay.Tree) string { return filepath.Join(filepath.Dir(t.Upper), workName) }

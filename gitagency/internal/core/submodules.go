@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/git-agency/git-agency/gitagency/internal/changeset"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/overlay"
 	"github.com/git-agency/git-agency/gitagency/internal/git/status"
@@ -23,6 +24,9 @@ func (r *Repository) UpperDir(id string) string {
 // FindSubmodules lists the submodules that are checked out in the tree of an invocation, or were.
 func (r *Repository) FindSubmodules(ctx context.Context, repo *git.Repo, s git.WorktreeSpec) ([]submodule.Checkout, error) {
 	req := submodule.FindRequest{Worktree: s.Name, Tree: s.Dir}
+	if files := changeset.OverlayUpperDir(r.Store.OverlayDir(r.ID, s.Name)); store.IsDir(files) {
+		req.Files = files
+	}
 	if upper := r.UpperDir(s.Name); store.IsDir(upper) {
 		req.UpperDir = upper
 	}

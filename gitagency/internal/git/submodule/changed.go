@@ -16,7 +16,7 @@ import (
 // commit than the index says, or has changed or untracked files. It reads the repository of the checkout as data and,
 // unlike IsUnchanged, does not ask whether commits are kept. A repository that cannot be read counts as unchanged.
 func (c Checkout) IsChanged(ctx context.Context) (bool, error) {
-	if names, err := listBeneath(c.tree, c.Path); err != nil || len(names) == 0 {
+	if names, err := listBeneath(c.files, c.Path); err != nil || len(names) == 0 {
 		return false, err
 	}
 	if head, err := c.head(); err != nil || head != "" && head != c.Commit {
@@ -31,7 +31,7 @@ func (c Checkout) IsChanged(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, nil // not the index that a plain git would write
 	}
-	if changed, err := status.HasDiskChanges(ctx, c.super, c.Dir(), x, mtime, format); err != nil || changed {
+	if changed, err := status.HasDiskChanges(ctx, c.super, c.dir(), x, mtime, format); err != nil || changed {
 		return changed, err
 	}
 	tree, err := c.commitTree(ctx)

@@ -1,6 +1,7 @@
 package submodule
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,7 @@ type Checkout struct {
 
 	worktree string // name of git's entry of the superproject's worktree
 	tree     string // directory of that worktree
+	files    string // directory that has the files of that worktree: tree, or the upper directory of an overlay
 	upper    string // upper directory of the overlay over the common git directory; empty without walls
 	super    *git.Repo
 }
@@ -35,15 +37,17 @@ type Checkout struct {
 type FindRequest struct {
 	Worktree string // required: name of git's entry of the worktree
 	Tree     string // required: its directory
+	Files    string // upper directory of the overlay that the worktree is; empty for another. No lower one has submodules
 	UpperDir string // upper directory of the overlay over the common git directory, behind which an agent works; empty without walls
 	Commit   string // commit whose submodules are compared, where the index of the worktree is gone; empty: those in the index
 }
 
 // Find lists the submodules of a worktree that have files or a repository of their own there.
 func Find(ctx context.Context, r *git.Repo, req FindRequest) ([]Checkout, error) {
-	list := func() ([]Module, error) { return List(ctx, r, req.Worktree, req.Tree) }
+	files := cmp.Or(req.Files, req.Tree)
+	list := func() ([]Module, error) { return List(ctx, r, req.Worktree, files) }
 	if req.Commit != "" {
-		list = func() ([]Module, error) { return ListCommit(ctx, r, req.Commit, req.Tree) }
+		list = func() ([]Module, error) { return ListCommit(ctx, r, req.Commit, files) }
 	}
 	all, err := list()
 	if err != nil {
@@ -51,7 +55,7 @@ func Find(ctx context.Context, r *git.Repo, req FindRequest) ([]Checkout, error)
 	}
 	var found []Checkout
 	for _, m := range all {
-		c := Checkout{Module: m, worktree: req.Worktree, tree: req.Tree, upper: req.UpperDir, super: r}
+		c := Checkout{Module: m, worktree: req.Worktree, tree: req.Tree, files: files, upper: req.UpperDir, super: r}
 		if there, err := c.exists(); err != nil || !there {
 			if err != nil {
 				return nil, err
@@ -66,15 +70,15 @@ func Find(ctx context.Context, r *git.Repo, req FindRequest) ([]Checkout, error)
 	return found, nil
 }
 
-// Dir returns the path of the checkout.
-func (c Checkout) Dir() string { return filepath.Join(c.tree, c.Path) }
+// dir returns the directory that has the files of the checkout.
+func (c Checkout) dir() string { return filepath.Join(c.files, c.Path) }
 
 // PrivateDir returns the path of the repository of the checkout, as programs in the worktree see it.
 func (c Checkout) PrivateDir() string { return PrivateDir(c.super, c.worktree, c.Name) }
 
 // exists reports whether the submodule has files or a repository in the worktree.
 func (c Checkout) exists() (bool, error) {
-	if names, err := listBeneath(c.tree, c.Path); err != nil || len(names) > 0 {
+	if names, err := listBeneath(c.files, c.Path); err != nil || len(names) > 0 {
 		return len(names) > 0, err
 	}
 	_, _, there, err := c.readPrivate("HEAD")
@@ -184,7 +188,7 @@ func (c Checkout) IsUnchanged(ctx context.Context, trust bool) (bool, error) {
 // hasFiles reports whether the files of the checkout are those of a tree, whose paths are given, or the submodule is not
 // checked out any more. Source must not be nil.
 func (c Checkout) hasFiles(ctx context.Context, tree string, tracked []string, trust bool) (_ bool, err error) {
-	if names, err := listBeneath(c.tree, c.Path); err != nil || len(names) == 0 {
+	if names, err := listBeneath(c.files, c.Path); err != nil || len(names) == 0 {
 		return err == nil, err
 	}
 	if own, err := c.hasOwnGitFile(); err != nil || !own {
@@ -200,7 +204,7 @@ func (c Checkout) hasFiles(ctx context.Context, tree string, tracked []string, t
 	}
 	dry := c.Source.DryRunRepo(scratch.Path)
 	state, err := snapshot.CaptureState(ctx, dry, git.WorktreeSpec{
-		Name: c.worktree, Dir: c.Dir(), Omit: ".git", IndexCache: filepath.Join(scratch.Path, "files"), TrustConfig: trust, ForcedPaths: tracked,
+		Name: c.worktree, Dir: c.dir(), Omit: ".git", IndexCache: filepath.Join(scratch.Path, "files"), TrustConfig: trust, ForcedPaths: tracked,
 		Author: object.Identity{Name: "git-agency", Email: "git-agency@localhost"}, Message: "files of a submodule",
 	}, "")
 	if err != nil || len(state.LeftOut) > 0 {
@@ -213,7 +217,7 @@ func (c Checkout) hasFiles(ctx context.Context, tree string, tracked []string, t
 // hasOwnGitFile reports whether the .git of the checkout is missing, or the file that leads to its repository. Anything else
 // is a repository of its own, or leads to one.
 func (c Checkout) hasOwnGitFile() (is bool, err error) {
-	top, err := beneath.Open(c.tree)
+	top, err := beneath.Open(c.files)
 	if err != nil {
 		return false, err
 	}
@@ -234,7 +238,7 @@ func (c Checkout) hasOwnGitFile() (is bool, err error) {
 	}
 	at, isLink := strings.CutPrefix(strings.TrimRight(string(data), "\r\n"), "gitdir: ")
 	if isLink && !filepath.IsAbs(at) {
-		at = filepath.Join(c.Dir(), at)
+		at = filepath.Join(c.tree, c.Path, at)
 	}
 	return isLink && filepath.Clean(at) == c.PrivateDir(), nil
 }
