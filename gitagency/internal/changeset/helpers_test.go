@@ -87,7 +87,7 @@ func newTestRepo(t *testing.T) *testRepo {
 func (l *testRepo) create(ctx context.Context, tx *undo.Tx, s Spec) error {
 	var backend Backend = l.backend
 	if l.overlay {
-		backend = Overlay{Worktree: l.backend, Layers: l.layers()}
+		backend = Overlay{Worktree: l.backend, Layers: l.layers(), UsedLayers: func() (map[string]bool, error) { return nil, nil }}
 	}
 	if err := backend.Create(ctx, tx, s); err != nil {
 		return err
