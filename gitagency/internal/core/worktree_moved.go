@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/git-agency/git-agency/gitagency/internal/changeset"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
@@ -60,7 +61,7 @@ func (r *Repository) unlinkedTree() string {
 // existing directory, whose path it returns.
 func (r *Repository) LinkedEntry(tree, name string) (here bool, elsewhere string, err error) {
 	if r.Git.AdminDir(name) == r.Git.UnlistedAdminDir(name) && store.IsDir(store.OverlayOf(tree)) {
-		return true, "", nil // outside of the walls it has no .git
+		return r.linkedUnlistedEntry(tree, name)
 	}
 	at, err := git.DotGitTarget(tree)
 	switch {
@@ -70,6 +71,20 @@ func (r *Repository) LinkedEntry(tree, name string) (here bool, elsewhere string
 		return true, "", nil
 	}
 	return false, at, nil
+}
+
+// linkedUnlistedEntry is LinkedEntry for an overlay. Its .git exists behind the walls, and names the entry as git sees it there.
+// An entry whose repository is gone counts as that of this repository.
+func (r *Repository) linkedUnlistedEntry(tree, name string) (here bool, elsewhere string, err error) {
+	at, err := git.DotGitTarget(changeset.OverlayUpperDir(store.OverlayOf(tree)))
+	if err != nil {
+		return false, "", err
+	}
+	named := git.Repo{CommonDir: filepath.Dir(filepath.Dir(at))}
+	if entry := named.UnlistedAdminDir(name); store.IsDir(entry) && !SameDirectory(entry, r.Git.AdminDir(name)) {
+		return false, entry, nil
+	}
+	return true, "", nil
 }
 
 // TreeInventory compares git's worktree entries with the records of integration worktrees.
