@@ -164,5 +164,5 @@ func Remake(ctx context.Context, r *git.Repo, dir, name string) error {
 		}
 		return release()
 	}
-	return errors.New("settings for the conversion of files, such as core.autocrlf or filters, have changed since the layer was made")
+	return errors.New("the umask, or settings for the conversion of files such as core.autocrlf or filters, have changed since the layer was made")
 }
