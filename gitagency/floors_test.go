@@ -90,7 +90,7 @@ var floors = []struct {
 	{dir: "settings", imports: "beneath durable proc readlimit git/config git store guard copies toolconfig walls confine treediff runner fault"},
 	{
 		dir: "core",
-		imports: "durable ids undo lock procfs proc git/object git/config git/overlay git git/worktree git/checkout git/status git/snapshot git/submodule " +
+		imports: "beneath durable ids undo lock procfs proc git/object git/config git/overlay git git/worktree git/checkout git/status git/snapshot git/submodule " +
 			"git/update store guard mailbox archive changeset fault settings",
 	},
 	{

@@ -58,6 +58,8 @@ var namedTreePaths = map[string]string{
 	`git/overlay: durable.WriteFile(omittedRecord(upper), text, 0o600)`:                                                        "beside the upper directory, where no command can write",
 	`git/overlay: durable.RemoveIfExists(filepath.Join(upper, name))`:                                                          "an entry of the upper directory itself, without following a symlink",
 
+	`git/overlay: filepath.WalkDir(upper, `: "creation, before any agent is in it",
+
 	`git/worktree: os.ReadDir(w.Tree)`:                                    "creation, before any agent is in it",
 	`git/worktree: durable.RemoveIfExists(filepath.Join(w.Tree, ".git"))`: "undo of a creation, before any agent is in it",
 	`git/worktree: os.Symlink(w.Tree, w.Link)`:                            "creation of a link to the directory, before any agent is in it",

@@ -583,6 +583,11 @@ var doctorCases = []doctorCase{
 		meta := filepath.Join(w.recordDir, "meta.json")
 		w.write(meta, strings.Replace(w.read(meta), `"refs/heads/`, `"refs/heads/gone-`, 1))
 	}},
+	{code: "missing-layer", id: "*", atRisk: true, damage: func(w *doctorLab) {
+		w.agency("start", "wt", "--changeset", "overlay")
+		w.agency("exec", "@", "--", "sh", "-c", "echo work >work")
+		w.remove(filepath.Join(w.repoData(), "../../layers"))
+	}, checkFixed: func(w *doctorLab) { w.agency("exec", "@", "--", "sh", "-ec", "test -e work; git diff --exit-code") }},
 	{code: "unlinked-tree", atRisk: true, killSweep: true, damage: func(w *doctorLab) { w.remove(w.adminDir(sweepID)) }, checkFixed: func(w *doctorLab) { w.checkUsable() }},
 	{code: "unlinked-tree", atRisk: true, damage: func(w *doctorLab) { truncateFile(w.t, filepath.Join(w.tree, ".git")) }, checkFixed: func(w *doctorLab) { w.checkUsable() }},
 	{code: "unlinked-tree", id: sweepWorktree, atRisk: true, damage: func(w *doctorLab) { w.remove(w.adminDir(sweepWorktree)) }, checkFixed: func(w *doctorLab) {

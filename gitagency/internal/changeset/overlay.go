@@ -66,7 +66,7 @@ func (b Overlay) Fill(ctx context.Context, tx *undo.Tx, s Spec) error {
 			tx.Undo("layer", func(ctx context.Context) error { return b.removeLayer(ctx, s, base.Name) })
 		}
 		// From now on the layer is in use: see UsedLayer.
-		return errors.Join(durable.WriteFile(filepath.Join(s.OverlayDir, layerName), []byte(base.Name+"\n"), 0o644), release())
+		return errors.Join(UseLayer(s.OverlayDir, base.Name), release())
 	}); err != nil {
 		return err
 	}
@@ -168,6 +168,12 @@ func UsedLayer(dir string) (string, error) {
 		return "", nil
 	}
 	return string(bytes.TrimSpace(name)), err
+}
+
+// UseLayer has a tree use a layer, given the directory for what its overlay consists of. No command may run in the tree, unless the
+// files of the layer are the same.
+func UseLayer(dir, name string) error {
+	return durable.WriteFile(filepath.Join(dir, layerName), []byte(name+"\n"), 0o644)
 }
 
 // OverlayUpperDir returns the upper directory of the overlay of a tree, given the directory for what the overlay consists of.

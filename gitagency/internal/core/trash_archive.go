@@ -123,6 +123,9 @@ func (r *Repository) captureForTrash(ctx context.Context, repo *git.Repo, s git.
 	if c.CaptureResult, err = snapshot.CaptureIndex(ctx, repo, partly); err != nil && IsContentError(ctx, err) {
 		c.CaptureResult, err = captureHistory(ctx, repo, s)
 	}
+	if err == nil {
+		c.CaptureResult, err = withoutRemoved(ctx, repo, s, c.CaptureResult)
+	}
 	if err != nil {
 		return c, err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/overlay"
 	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 )
@@ -64,10 +65,16 @@ func (r *Repository) UnpackTrash(ctx context.Context, from, id, modules string) 
 		return err
 	}
 	tree := r.Store.SandboxTreePath(r.ID, id)
-	if layers, err := r.OverlayTree(id); err != nil {
+	layers, err := r.OverlayTree(id)
+	if err != nil {
 		return err
-	} else if layers != nil {
+	}
+	var whiteouts []string
+	if layers != nil {
 		tree = layers.Upper // what is below it is in no archive
+		if whiteouts, err = overlay.Whiteouts(tree); err != nil {
+			return err
+		}
 	}
 	// Submodules and their repositories refer to each other by paths with the id in it.
 	rewrite := func(at string, content []byte) []byte {
@@ -96,6 +103,9 @@ func (r *Repository) UnpackTrash(ctx context.Context, from, id, modules string) 
 			}
 			return name
 		}})
+		if err == nil {
+			err = overlay.CoverLower(whiteouts)
+		}
 		if err != nil {
 			return err
 		}

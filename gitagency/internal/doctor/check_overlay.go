@@ -19,10 +19,16 @@ func (x *checkRun) checkLayer(s treeInfo) {
 		Code: "missing-layer", ID: s.id, Path: dir, AtRisk: true, Problem: "the layer below its overlay cannot be read: " + err.Error(),
 		Outcome: "the layer is made again from the commits of the repository",
 	}, func(ctx context.Context) error {
-		name, err := changeset.UsedLayer(store.OverlayOf(s.tree))
+		overlay := store.OverlayOf(s.tree)
+		name, err := changeset.UsedLayer(overlay)
 		if err != nil {
 			return err
 		}
-		return layer.Remake(ctx, x.repo, dir, name)
+		made, err := layer.Remake(ctx, x.repo, dir, name)
+		if err != nil || made == name {
+			return err
+		}
+		x.Warn("files of %s that were not changed are now those of a checkout with the present settings, because settings or the umask have changed since", s.id)
+		return changeset.UseLayer(overlay, made)
 	})
 }

@@ -25,6 +25,25 @@ func (r *Repo) WriteTree(ctx context.Context, p RunOptions) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
+// TreeWithout writes the tree of a commit without some of its files, and returns its id.
+func (r *Repo) TreeWithout(ctx context.Context, commit string, names []string) (tree string, err error) {
+	dir, err := MakeTempDir()
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, dir.Remove()) }()
+	p := RunOptions{Env: []string{"GIT_INDEX_FILE=" + filepath.Join(dir.Path, "index")}, Reading: r.ReadingOf("the tree of " + commit)}
+	if _, err := r.RunWrite(ctx, p, "read-tree", commit); err != nil {
+		return "", err
+	}
+	without := p
+	without.Stdin = strings.Join(names, "\x00") + "\x00"
+	if _, err := r.RunWrite(ctx, without, "update-index", "--force-remove", "-z", "--stdin"); err != nil {
+		return "", err
+	}
+	return r.WriteTree(ctx, p)
+}
+
 // CommitTree writes a commit by the author of s and returns its id.
 func (r *Repo) CommitTree(ctx context.Context, s WorktreeSpec, tree string, parents []string, message string) (string, error) {
 	made := object.EncodeCommit(object.FormatOf(tree), s.Author, tree, parents, message)

@@ -104,7 +104,7 @@ func (s *Sandbox) Exec(ctx context.Context, opts ExecOptions) (ExecResult, error
 		return ExecResult{}, err
 	}
 	h, err := s.open(ctx)
-	if fault.Is[*fault.UnfinishedTransitionError](err) || fault.Is[*fault.LostRollbackError](err) {
+	if fault.Is[*fault.UnfinishedTransitionError](err) || fault.Is[*fault.LostRollbackError](err) || fault.Is[*noLayerError](err) {
 		err = &fault.SetupError{ID: s.ID, Err: err}
 	}
 	if err != nil {

@@ -141,10 +141,15 @@ func (s *Sandbox) newHandle(held *os.File) (*Handle, error) {
 	}
 	layers, err := s.Repo.OverlayTree(s.ID)
 	if err != nil {
-		return nil, errors.Join(err, tree.Close())
+		return nil, errors.Join(&noLayerError{err}, tree.Close())
 	}
 	return &Handle{Tree: tree, overlay: layers, worktreeID: inv.WorktreeID, runner: inv.Runner, allowed: inv.Entry.Record.Grants(), branch: inv.IntegrationBranch, Base: inv.BaseCommit, limits: LimitsFromRecord(inv.Limits), Prims: settings.FillLegacyPrimitives(inv.Primitives), InvocationLock: held}, nil
 }
+
+// noLayerError reports an overlay whose layer cannot be read.
+type noLayerError struct{ error }
+
+func (e *noLayerError) Unwrap() error { return e.error }
 
 // lockShared takes the shared lock of the sandbox. It passes through the lock of the sandbox directory, which is held
 // exclusively while a sandbox is being ended.

@@ -138,31 +138,31 @@ func lockExpired(ctx context.Context, req PruneRequest, l Info) (*os.File, error
 	return f, err
 }
 
-// Remake makes a layer again that is missing or damaged, under the same name. It fails if the settings that it was made with have
-// changed since, because its files would be others.
-func Remake(ctx context.Context, r *git.Repo, dir, name string) error {
+// Remake makes a layer again that is missing or damaged, and returns its name. That is another one if settings that it was made
+// with have changed since, such as core.autocrlf, filters or the umask: its files are those of a checkout with the present ones.
+func Remake(ctx context.Context, r *git.Repo, dir, name string) (string, error) {
 	if !isName(name) {
-		return fmt.Errorf("%q is not the name of a layer", name)
+		return "", fmt.Errorf("%q is not the name of a layer", name)
 	}
 	tree, _, _ := strings.Cut(name, "-")
-	for _, skipLFS := range []bool{false, true} {
-		m, err := newMaker(ctx, r, Request{Dir: dir, Tree: tree, SkipLFS: skipLFS})
+	req := Request{Dir: dir, Tree: tree}
+	for _, req.SkipLFS = range []bool{false, true} { // the last one if it is neither: an agent may have made the commit
+		m, err := newMaker(ctx, r, req)
 		if err != nil {
-			return err
+			return "", err
 		}
-		if m.name != name {
-			continue
+		if m.name == name {
+			break
 		}
-		if _, err := Open(dir, name); errors.As(err, new(*DamagedError)) {
-			if err := withdraw(filepath.Join(dir, name)); err != nil {
-				return err
-			}
-		}
-		_, _, release, err := Ensure(ctx, r, m.Request)
-		if err != nil {
-			return err
-		}
-		return release()
 	}
-	return errors.New("the umask, or settings for the conversion of files such as core.autocrlf or filters, have changed since the layer was made")
+	if _, err := Open(dir, name); errors.As(err, new(*DamagedError)) {
+		if err := withdraw(filepath.Join(dir, name)); err != nil {
+			return "", err
+		}
+	}
+	made, _, release, err := Ensure(ctx, r, req)
+	if err != nil {
+		return "", err
+	}
+	return made.Name, release()
 }
