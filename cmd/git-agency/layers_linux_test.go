@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// layerStamps returns all that can be known about each file and directory of the base layers, by path: content, mode, owner,
+// layerStamps returns all that can be known about each file and directory of the layers, by path: content, mode, owner,
 // inode, mtime and ctime. The mtime of the directory of a layer is left out, since it is the time of the last use, and the ctime
 // of an index, which new sandboxes change by a hard link to it.
 func (l *lab) layerStamps() map[string]string {
@@ -56,18 +56,18 @@ func (l *lab) layerStamps() map[string]string {
 	return all
 }
 
-// checkLayers checks that the base layers are as they were; there may be new ones.
+// checkLayers checks that the layers are as they were; there may be new ones.
 func (l *lab) checkLayers(what string, before map[string]string) {
 	l.t.Helper()
 	now := l.layerStamps()
 	for _, name := range slices.Sorted(maps.Keys(before)) {
 		if now[name] != before[name] {
-			l.t.Fatalf("%s changed the base layer: %s was %s and is %s", what, name, before[name], now[name])
+			l.t.Fatalf("%s changed the layer: %s was %s and is %s", what, name, before[name], now[name])
 		}
 	}
 }
 
-// hostileScripts try to change the base layer from inside a sandbox. $LAYER is its path, and $INDEX that of the sandbox's index.
+// hostileScripts try to change the layer from inside a sandbox. $LAYER is its path, and $INDEX that of the sandbox's index.
 var hostileScripts = []struct {
 	name, script string
 	needs        string // a program; may be empty

@@ -31,12 +31,12 @@ type sweep struct {
 	cleanArgs []string     // arguments that remove an incomplete result
 	prepare   func(l *lab) // prepares the repository; may be nil
 
-	makesLayer bool // the command makes a base layer, which may stay after a failure
+	makesLayer bool // the command makes a layer, which may stay after a failure
 }
 
 func (s sweep) String() string { return cmp.Or(s.name, s.verb) }
 
-// dump is lab.dump, without the base layers that the command may leave.
+// dump is lab.dump, without the layers that the command may leave.
 func (s sweep) dump(l *lab) string {
 	l.t.Helper()
 	if !s.makesLayer {
@@ -103,7 +103,7 @@ var creations = []sweep{
 	},
 }
 
-// firstOverlay creates a sandbox that is an overlay, and its base layer.
+// firstOverlay creates a sandbox that is an overlay, and its layer.
 var firstOverlay = sweep{
 	verb: "start", name: "start the first overlay", makesLayer: true,
 	argv: overlayArgs("start", "wt"), listArgs: []string{"ls", "--all", "--json"}, cleanArgs: []string{"discard", sweepID},
@@ -114,7 +114,7 @@ func overlayArgs(args ...string) []string {
 	return slices.Concat([]string{"git-agency"}, args, []string{"--changeset", "overlay", "--isolation", "os"})
 }
 
-// startOverlay makes a sandbox that is an overlay, with the id forkID, and so the base layer.
+// startOverlay makes a sandbox that is an overlay, with the id forkID, and so the layer.
 func startOverlay(l *lab) {
 	l.t.Helper()
 	if o := l.try([]string{"TEST_NOW=2026-01-28T12:01:00Z", "TEST_RAND=a"}, overlayArgs("start", "wt")...); o.code != 0 {
@@ -481,7 +481,7 @@ func (l *lab) checkAfterKill(s sweep, point, before string) {
 	l.checkNextLayer(s, point)
 }
 
-// checkNextLayer repeats a killed creation that makes a base layer, and checks that only complete layers are left.
+// checkNextLayer repeats a killed creation that makes a layer, and checks that only complete layers are left.
 func (l *lab) checkNextLayer(s sweep, point string) {
 	l.t.Helper()
 	if !s.makesLayer {

@@ -44,7 +44,7 @@ var kinds = []struct {
 	{"overlay", true, []string{"tree-dir", "branch", "registration", "layer", "files", "index"}},
 }
 
-// layers returns the directory of the base layers.
+// layers returns the directory of the layers.
 func (l *testRepo) layers() string { return filepath.Join(filepath.Dir(l.dir), "layers") }
 
 // newTestRepoOf is newTestRepo for trees of one kind.

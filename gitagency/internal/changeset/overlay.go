@@ -53,7 +53,7 @@ func (b Overlay) Create(ctx context.Context, tx *undo.Tx, s Spec) error {
 }
 
 // Fill adds the steps "layer", "files" and "index" to the transaction. The first makes the layer of the base commit unless there
-// is one; the others write what the tree has besides, which is nothing for a clean checkout of that commit.
+// is one; the others write the differences to the base commit, which a clean checkout of it does not have.
 func (b Overlay) Fill(ctx context.Context, tx *undo.Tx, s Spec) error {
 	var base layer.Layer
 	if err := tx.Step(ctx, "layer", func() error {
@@ -90,7 +90,7 @@ func (b Overlay) Fill(ctx context.Context, tx *undo.Tx, s Spec) error {
 	})
 }
 
-// removeLayer removes the layer that a creation made which failed, unless another tree uses it by now.
+// removeLayer removes the layer that a failed creation made, unless another tree uses it by now.
 func (b Overlay) removeLayer(ctx context.Context, s Spec, name string) error {
 	if err := durable.RemoveIfExists(filepath.Join(s.OverlayDir, layerName)); err != nil {
 		return err
@@ -123,7 +123,7 @@ func (b Overlay) Sync(s Spec) error {
 	return b.Repo.SyncRef(s.Branch)
 }
 
-// registration returns git's entry of a tree, which git does not list.
+// registration returns the unlisted entry of a tree.
 func (b Overlay) registration(s Spec) worktree.Registration {
 	w := b.Worktree.registration(s)
 	w.DotGit = filepath.Join(s.OverlayDir, upperName, ".git")
@@ -147,7 +147,8 @@ func (b Overlay) TopDirs(s Spec) ([]string, error) {
 	return tree.Lowers, nil
 }
 
-// OpenOverlay returns the directories of a tree, given its own directory and that of the layers; nil if the tree is no overlay.
+// OpenOverlay returns the directories of a tree, given its Spec.OverlayDir and the directory of the layers; nil if the tree is no
+// overlay.
 func OpenOverlay(dir, layers string) (*overlay.Tree, error) {
 	name, err := UsedLayer(dir)
 	if err != nil || name == "" {
@@ -160,8 +161,7 @@ func OpenOverlay(dir, layers string) (*overlay.Tree, error) {
 	return &overlay.Tree{Upper: OverlayUpperDir(dir), Lowers: base.Lowers, Index: base.Index, TreeID: base.Tree}, nil
 }
 
-// UsedLayer returns the name of the layer that a tree uses, given the directory for what its overlay consists of; empty if the
-// tree is no overlay.
+// UsedLayer returns the name of the layer that a tree uses, given its Spec.OverlayDir; empty if the tree is no overlay.
 func UsedLayer(dir string) (string, error) {
 	name, err := durable.ReadFile(filepath.Join(dir, layerName), 1<<10)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -170,19 +170,19 @@ func UsedLayer(dir string) (string, error) {
 	return string(bytes.TrimSpace(name)), err
 }
 
-// UseLayer has a tree use a layer, given the directory for what its overlay consists of. No command may run in the tree, unless the
-// files of the layer are the same.
+// UseLayer records the layer that a tree uses, given its Spec.OverlayDir. No command may run in the tree, unless the files of the
+// layer are the same as those of the one before.
 func UseLayer(dir, name string) error {
 	return durable.WriteFile(filepath.Join(dir, layerName), []byte(name+"\n"), 0o644)
 }
 
-// OverlayUpperDir returns the upper directory of the overlay of a tree, given the directory for what the overlay consists of.
+// OverlayUpperDir returns the upper directory of the overlay of a tree, given its Spec.OverlayDir.
 func OverlayUpperDir(dir string) string { return filepath.Join(dir, upperName) }
 
 // OverlayWorkDir returns the work directory of the overlay of a tree.
 func OverlayWorkDir(t *overlay.Tree) string { return filepath.Join(filepath.Dir(t.Upper), workName) }
 
-// linkOrCopy makes a file that no process writes in place a hard link to another, or a copy where that is not possible.
+// linkOrCopy makes a hard link to a file, or a copy of it where no link is possible. No process may write the file in place.
 func linkOrCopy(from, to string) error {
 	if err := os.Link(from, to); err == nil {
 		return nil

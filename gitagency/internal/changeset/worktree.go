@@ -2,8 +2,8 @@
 // transaction that its caller runs; it must never decide where a tree goes or whether it may go there, and it writes no
 // records.
 //
-// There are two backends. Worktree makes a linked git worktree with its own branch. Overlay makes one whose files are shared
-// with others, and which exists only behind walls.
+// There are two backends. Worktree makes a linked git worktree with its own branch. Overlay makes one that shares the files
+// of its commit with others, and that exists only behind walls.
 package changeset
 
 import (
@@ -43,7 +43,8 @@ type Spec struct {
 	Base    string // commit that the work starts from; required by Create
 	Scratch string // our directory on any file system, for short-lived names
 
-	OverlayDir string // directory for what an overlay consists of besides layers; empty if the tree cannot be an overlay
+	// OverlayDir has the upper and work directories of an overlay and the name of its layer. It is empty if the tree cannot be one.
+	OverlayDir string
 
 	Reason string // reflog message
 

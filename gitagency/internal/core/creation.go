@@ -370,6 +370,9 @@ func (r *Repository) isUnmodifiedTree(ctx context.Context, repo *git.Repo, spec 
 // case on a case-insensitive file system, or written by a filter.
 func checkNoMarker(c Creation) error {
 	dirs, err := c.Backend.TopDirs(c.Spec)
+	if err != nil {
+		return err
+	}
 	for _, dir := range dirs {
 		if _, err := os.Lstat(filepath.Join(dir, guard.AgencyDir)); err == nil {
 			return &fault.TrackedMarkerError{Commit: cmp.Or(c.Spec.FilesCommit, c.Spec.StartCommit())}
@@ -377,5 +380,5 @@ func checkNoMarker(c Creation) error {
 			return err
 		}
 	}
-	return err
+	return nil
 }

@@ -107,9 +107,9 @@ func (r *Repository) withdrawTree(ctx context.Context, repo *git.Repo, s git.Wor
 	return MarkRemovable(s.Dir)
 }
 
-// MarkRemovable renames a withdrawn tree, whose content was captured, to .done, and moves into it what its overlay consists of,
-// if it is one, so that both are deleted together. In .aside the upper directory would pass for late changes, so that it moves
-// last. If a process was killed before that, the next call does it.
+// MarkRemovable renames a withdrawn tree, whose content was captured, to .done. The directory of an overlay is then moved into it,
+// so that both are deleted together: in .aside its upper directory would look like late changes. After a kill between the two
+// steps, the next call does the second.
 func MarkRemovable(tree string) error {
 	aside, done := store.WithdrawnPath(tree), store.RemovablePath(tree)
 	if store.IsDir(aside) {
@@ -126,7 +126,7 @@ func MarkRemovable(tree string) error {
 // removableOverlay returns the path of an overlay in a tree that MarkRemovable has renamed.
 func removableOverlay(tree string) string { return filepath.Join(store.RemovablePath(tree), "overlay") }
 
-// moveOverlay renames the directory of an overlay, if there is one and the other directory is there.
+// moveOverlay renames the directory of an overlay. It does nothing if that, or the parent of the new path, does not exist.
 func moveOverlay(from, to string) error {
 	if err := os.Rename(from, to); !errors.Is(err, fs.ErrNotExist) {
 		return err

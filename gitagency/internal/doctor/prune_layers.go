@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"context"
-	"errors"
 	"path/filepath"
 	"slices"
 
@@ -76,5 +75,5 @@ func pruneLayers(ctx context.Context, r *core.Repository, expiry pruneCutoff, re
 			results[i].Reason = err.Error()
 		}
 	}
-	return errors.Join(err)
+	return err
 }

@@ -35,7 +35,7 @@ func RememberWalls(r *core.Repository, prims store.Primitives) {
 // trialCacheName is the name of the cache with the conditions of the last successful trial.
 const trialCacheName = "walls" + cachefile.Suffix
 
-// wallConditionFiles say whether the kernel allows this process to build walls, apart from what cannot change before the next
+// wallConditionFiles are files that say whether the kernel allows this process to build walls, apart from what cannot change before the next
 // boot. Not every kernel has all of them.
 var wallConditionFiles = []string{
 	"/proc/sys/user/max_user_namespaces", "/proc/sys/user/max_mnt_namespaces", "/proc/sys/user/max_pid_namespaces", "/proc/sys/user/max_net_namespaces",

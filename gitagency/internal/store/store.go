@@ -85,7 +85,8 @@ func (s Store) WallsDir(repoID, invocationID string) string {
 	return filepath.Join(s.SandboxDir(repoID, invocationID), "walls")
 }
 
-// OverlayDir returns the directory of the files of a sandbox whose tree is an overlay.
+// OverlayDir returns the directory of the upper and work directories of a sandbox whose tree is an overlay, and the name of its
+// layer.
 func (s Store) OverlayDir(repoID, invocationID string) string {
 	return OverlayOf(s.SandboxTreePath(repoID, invocationID))
 }
@@ -93,7 +94,7 @@ func (s Store) OverlayDir(repoID, invocationID string) string {
 // OverlayOf is OverlayDir, given the path of the tree.
 func OverlayOf(tree string) string { return filepath.Join(filepath.Dir(tree), "overlay") }
 
-// LayersDir returns the directory of the layers that overlays share, of all repositories.
+// LayersDir returns the directory of the layers that the overlays of all repositories share.
 func (s Store) LayersDir() string { return filepath.Join(s.Root, "layers") }
 
 // PutLockDir returns the directory of the locks of uploads to a sandbox, which exists only while they are used. Neither

@@ -15,12 +15,12 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
 )
 
-// Limits of deltas. A larger one saves little, and makes the path from a name to its file longer.
+// Limits of deltas. A larger delta saves little, and each one adds a directory in which the kernel looks up every name.
 const (
-	maxBases       = 4     // layers that are compared
-	maxDifferences = 4_000 // entries that a delta has
-	maxPart        = 8     // one of so many entries may differ
-	fewDifferences = 32    // with so few no other base is looked for
+	maxBases       = 4     // number of layers that are compared
+	maxDifferences = 4_000 // number of entries that may differ
+	minSharedRatio = 8     // entries of the base for each one that may differ
+	fewDifferences = 32    // number of differing entries at which no further layer is compared
 )
 
 // candidate is a layer that may become the base of a new one.
@@ -109,7 +109,7 @@ func (m *maker) tryBase(ctx context.Context, name string) (_ Layer, held *os.Fil
 		if rec, err = readRecord(m.Dir, name); err == nil {
 			names, err = l.differences(ctx, m.repo, git.RunOptions{LazyFetch: true}, m.Tree)
 		}
-		if few := len(names) <= min(rec.Entries/maxPart, maxDifferences); err == nil && few && len(attributeDirs(names)) == 0 {
+		if few := len(names) <= min(rec.Entries/minSharedRatio, maxDifferences); err == nil && few && len(attributeDirs(names)) == 0 {
 			return l, held, len(names), nil
 		}
 	}

@@ -1,6 +1,6 @@
-// Package layer makes and keeps base layers: directories with the files of one tree each, which the overlays of all sandboxes
-// share as lower directories. A layer may be a delta over another one. It must never change a layer that has its name: a mounted
-// overlay requires that, and every sandbox would see the change.
+// Package layer makes and removes layers: directories with the files of one tree each, which the overlays of all sandboxes share
+// as lower directories. A layer may be a delta over another one, its base. The package must never change a layer that has got its
+// final name: the kernel does not define an overlay whose lower directory changes, and every sandbox would see the change.
 package layer
 
 import (
@@ -24,7 +24,7 @@ import (
 
 // Request describes the layer that is wanted.
 type Request struct {
-	Dir     string          // required: directory of all layers of the repository; made if it is missing
+	Dir     string          // required: directory of the layers of all repositories; made if it is missing
 	Tree    string          // required: id of the tree whose files the layer has
 	Source  checkout.Source // worktree to copy unchanged files from; the zero value copies nothing
 	SkipLFS bool            // Git LFS downloads nothing

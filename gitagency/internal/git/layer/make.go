@@ -79,11 +79,11 @@ func (m *maker) make(ctx context.Context) (made bool, err error) {
 		return false, err
 	}
 	// While a prune looks for the layers that others need, no layer gets its name.
-	gate, err := lock.AcquireDirShared(ctx, m.Dir, -1)
+	dirLock, err := lock.AcquireDirShared(ctx, m.Dir, -1)
 	if err != nil {
 		return false, err
 	}
-	defer func() { err = errors.Join(err, gate.Close()) }()
+	defer func() { err = errors.Join(err, dirLock.Close()) }()
 	if err := os.Rename(dir, final); err != nil {
 		return false, err
 	}

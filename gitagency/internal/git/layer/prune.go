@@ -48,7 +48,7 @@ type PruneRequest struct {
 	Dir    string    // directory of all layers; it need not exist
 	Before time.Time // only layers that were last used before
 
-	Only string // only the layer of this name; empty for all
+	Only string // name of the only layer to remove; empty for all
 
 	// Used returns the names of the layers that sandboxes use. It is called when no process can begin to use a layer that may be
 	// removed.
@@ -70,7 +70,7 @@ func Prune(ctx context.Context, req PruneRequest) (removed []string, err error) 
 // withdrawUnused renames the layers that Prune removes, and returns their names. A layer comes before its base, so that a kill
 // leaves none without its base.
 func withdrawUnused(ctx context.Context, req PruneRequest) (removed []string, err error) {
-	gate, err := lock.AcquireDirExclusive(ctx, req.Dir, -1) // no layer gets its name meanwhile, so that all that need a base are known
+	dirLock, err := lock.AcquireDirExclusive(ctx, req.Dir, -1) // no layer gets its name meanwhile, so that all that need a base are known
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func withdrawUnused(ctx context.Context, req PruneRequest) (removed []string, er
 		for _, f := range locked {
 			err = errors.Join(err, f.Close())
 		}
-		err = errors.Join(err, gate.Close())
+		err = errors.Join(err, dirLock.Close())
 	}()
 	all, err := List(req.Dir)
 	if err != nil {

@@ -14,7 +14,7 @@ func OpenTree(s git.WorktreeSpec) (*beneath.Dir, error) {
 }
 
 // openWrites opens the directory that receives the writes to a worktree, without the lower directories of an overlay. They
-// never change, and have none but tracked files.
+// never change, and have only files of a commit.
 func openWrites(s git.WorktreeSpec) (*beneath.Dir, error) {
 	if s.Overlay == nil {
 		return beneath.Open(s.Dir)

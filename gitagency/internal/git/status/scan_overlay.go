@@ -22,8 +22,8 @@ import (
 
 // overlayScan scans a worktree that consists of the layers of an overlay. It lists only the upper directory. The files that
 // the lower directories show never change, and are known from an index of ours: an entry that equals that of this index, and
-// that nothing in the upper directory hides, is unchanged. So a scan takes time in proportion to the changes, and that of a
-// comparison in memory for all other files.
+// that nothing in the upper directory hides, is unchanged. So a scan takes time in proportion to the changes; all
+// other files are compared in memory.
 //
 // Like a Scanner it descends only into directories with index entries, and follows no symlink.
 type overlayScan struct {

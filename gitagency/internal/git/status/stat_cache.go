@@ -20,8 +20,7 @@ import (
 
 // DiskTreeWithStatCache is DiskTree that also returns a stat cache for TreeFromStatCache, but not the files left out.
 // The cache is nil where it could not reveal a later change, as while files are changing, and for an overlay, whose scan
-// looks at changed files only. The digest is that of
-// ReadConfigDigest, and head is the commit of HEAD.
+// looks at changed files only. The digest is that of ReadConfigDigest, and head is the commit of HEAD.
 func DiskTreeWithStatCache(ctx context.Context, m *git.Mirror, s git.WorktreeSpec, head string, digest ConfigDigest) (tree string, cache []byte, err error) {
 	index := indexFileStat(m.Repo, s)
 	tree, _, err = stableDiskTree(ctx, m, s, head, func(g WorktreeContents) {

@@ -37,7 +37,7 @@ type Checkout struct {
 type FindRequest struct {
 	Worktree string // required: name of git's entry of the worktree
 	Tree     string // required: its directory
-	Files    string // upper directory of the overlay that the worktree is; empty for another. No lower one has submodules
+	Files    string // upper directory if the worktree is an overlay, whose lower directories have no submodules; else empty
 	UpperDir string // upper directory of the overlay over the common git directory, behind which an agent works; empty without walls
 	Commit   string // commit whose submodules are compared, where the index of the worktree is gone; empty: those in the index
 }
