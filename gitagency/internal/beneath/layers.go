@@ -140,7 +140,7 @@ func openComponent(at []int, name string) (found []int, err error) {
 			return nil, errors.Join(err, closeAll(found))
 		}
 		found = append(found, fd)
-		if i < len(at)-1 && name != "." && OverlayMark(fd, "opaque") == "y" {
+		if i < len(at)-1 && name != "." && OverlayXattr(fd, "opaque") == "y" {
 			break
 		}
 	}
@@ -214,7 +214,7 @@ func readLayer(fd int, path string) (l Layer, err error) {
 	if err := unix.Fstat(fd, &l.Stat); err != nil {
 		return l, &fs.PathError{Op: "stat", Path: path, Err: err}
 	}
-	l.IsOpaque = OverlayMark(fd, "opaque") == "y"
+	l.IsOpaque = OverlayXattr(fd, "opaque") == "y"
 	found, err := dir.ReadDir(-1)
 	for _, e := range found {
 		var st unix.Stat_t

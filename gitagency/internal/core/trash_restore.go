@@ -104,7 +104,7 @@ func (r *Repository) UnpackTrash(ctx context.Context, from, id, modules string) 
 			return name
 		}})
 		if err == nil {
-			err = overlay.CoverLower(whiteouts)
+			err = overlay.MakeOpaque(whiteouts)
 		}
 		if err != nil {
 			return err

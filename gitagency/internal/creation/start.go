@@ -65,7 +65,7 @@ func Start(ctx context.Context, r *core.Repository, req Request) (core.Invocatio
 	if err != nil {
 		return inv, err
 	}
-	sandbox.RememberWalls(r, choice.prims)
+	sandbox.SaveWallsTrial(r, choice.prims)
 	n, err := countLeft(inv.Entry.Record.Primitives.Changeset, *choice.baseTree)
 	if err != nil {
 		r.Warn("uncommitted work in the integration worktree could not be counted: %v", err)

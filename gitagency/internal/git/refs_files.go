@@ -62,9 +62,9 @@ func (r *Repo) readRefFiles(prefixes []string) (_ map[string]string, ok bool) {
 // RefFiles reads loose refs and files of worktree entries relative to open directories: a listing reads those of a thousand
 // worktrees, and the kernel takes most of the time to resolve the other components of an absolute path.
 type RefFiles struct {
-	worktrees *os.File        // directory of the worktree entries; nil if there is none
-	unlisted  *os.File        // directory of the entries that git does not list; nil if there is none
-	isHidden  map[string]bool // names of these
+	worktrees  *os.File        // directory of the worktree entries; nil if there is none
+	unlisted   *os.File        // directory of the entries that git does not list; nil if there is none
+	isUnlisted map[string]bool // names of these
 
 	prefix string   // of the refs
 	refs   *os.File // directory of the refs; nil if there is none
@@ -73,7 +73,7 @@ type RefFiles struct {
 // OpenRefFiles opens the directory of the loose refs with a prefix, which ends with a slash, and that of the worktree entries.
 // The caller closes them.
 func (r *Repo) OpenRefFiles(prefix string) (RefFiles, error) {
-	f := RefFiles{prefix: prefix, isHidden: map[string]bool{}}
+	f := RefFiles{prefix: prefix, isUnlisted: map[string]bool{}}
 	var errs [3]error
 	f.refs, errs[0] = os.Open(filepath.Join(r.CommonDir, filepath.FromSlash(prefix)))
 	f.worktrees, errs[1] = os.Open(r.CommonDir + "/worktrees")
@@ -91,7 +91,7 @@ func (r *Repo) OpenRefFiles(prefix string) (RefFiles, error) {
 		return RefFiles{}, errors.Join(err, f.Close())
 	}
 	for _, name := range names {
-		f.isHidden[name] = true
+		f.isUnlisted[name] = true
 	}
 	return f, nil
 }
@@ -109,7 +109,7 @@ func (f RefFiles) Close() error {
 
 // EntriesOf returns the directory that has the entry of a worktree; nil if there is none.
 func (f RefFiles) EntriesOf(worktree string) *os.File {
-	if f.isHidden[worktree] {
+	if f.isUnlisted[worktree] {
 		return f.unlisted
 	}
 	return f.worktrees

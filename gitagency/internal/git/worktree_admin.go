@@ -89,7 +89,7 @@ func (r *Repo) WorktreeAdminDir(s WorktreeSpec) string {
 // AdminDir returns the administrative directory of a worktree: <common dir>/worktrees/<name>, or that of an unlisted worktree.
 // Git names it after the last component of the path that "worktree add" was given.
 func (r *Repo) AdminDir(name string) string {
-	if dir := r.UnlistedAdminDir(name); isDir(dir) {
+	if dir := r.UnlistedAdminDir(name); IsDir(dir) {
 		return dir
 	}
 	return r.CommonDir + "/worktrees/" + name // filepath.Join would show in a listing of a thousand worktrees
@@ -117,7 +117,8 @@ func (r *Repo) UnlistedWorktrees() ([]string, error) {
 	return names, nil
 }
 
-func isDir(path string) bool {
+// IsDir reports whether a path is a directory and not a symlink to one.
+func IsDir(path string) bool {
 	fi, err := os.Lstat(path)
 	return err == nil && fi.IsDir()
 }

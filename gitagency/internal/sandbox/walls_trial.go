@@ -22,9 +22,9 @@ func tryWallsOnce(ctx context.Context, r *core.Repository, prims store.Primitive
 	return TryWalls(ctx, r, prims)
 }
 
-// RememberWalls saves that walls can be built under the present conditions. It is called when a sandbox with these walls exists: a
-// start that fails leaves nothing.
-func RememberWalls(r *core.Repository, prims store.Primitives) {
+// SaveWallsTrial saves that walls can be built under the present conditions. It is called when the sandbox exists, so that a start
+// that fails leaves nothing.
+func SaveWallsTrial(r *core.Repository, prims store.Primitives) {
 	now := wallConditions(r, prims)
 	if now == nil || !NeedsWalls(prims) || bytes.Equal(r.Store.ReadRadarCache(r.ID, trialCacheName), now) {
 		return

@@ -22,7 +22,7 @@ func TestTrialOfWallsIsRepeatedUnderOtherConditions(t *testing.T) {
 		if err := sandbox.CheckWalls(t.Context(), repo, prims); err != nil {
 			t.Fatal(err)
 		}
-		sandbox.RememberWalls(repo, prims)
+		sandbox.SaveWallsTrial(repo, prims)
 		fi, err := os.Lstat(cache)
 		if err != nil {
 			t.Fatal(err)

@@ -119,7 +119,7 @@ func Open(dir, name string) (Layer, error) {
 		rec, err := readRecord(dir, at)
 		switch {
 		case err == nil:
-		case at == name && errors.Is(err, fs.ErrNotExist) && !isDir(path):
+		case at == name && errors.Is(err, fs.ErrNotExist) && !git.IsDir(path):
 			return Layer{}, err
 		default:
 			return Layer{}, &DamagedError{Path: filepath.Join(dir, name), Err: errors.New(err.Error())} // it does exist
@@ -131,11 +131,6 @@ func Open(dir, name string) (Layer, error) {
 			return Layer{}, &DamagedError{Path: filepath.Join(dir, name), Err: fmt.Errorf("more than %d layers", maxDepth)}
 		}
 	}
-}
-
-func isDir(path string) bool {
-	fi, err := os.Lstat(path)
-	return err == nil && fi.IsDir()
 }
 
 // readRecord reads the record of a layer.

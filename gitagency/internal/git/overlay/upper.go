@@ -77,7 +77,7 @@ func (p *fingerprinter) addDir(fd int, at string, depth int) error {
 	if depth > maxUpperDepth {
 		return ErrLimitExceeded
 	}
-	fmt.Fprintf(p.sum, "opaque %q\n", beneath.OverlayMark(fd, "opaque"))
+	fmt.Fprintf(p.sum, "opaque %q\n", beneath.OverlayXattr(fd, "opaque"))
 	var names []string
 	for {
 		some, err := dir.Readdirnames(512)
@@ -153,7 +153,7 @@ func OpaqueEntry(upper, name string) string {
 		return ""
 	}
 	defer unix.Close(at)
-	if beneath.OverlayMark(at, "opaque") != "y" {
+	if beneath.OverlayXattr(at, "opaque") != "y" {
 		return ""
 	}
 	return filepath.Join(upper, "worktrees", name)
@@ -184,7 +184,7 @@ func ReadUpperFile(upper, rel string, limit int64) (UpperFile, error) {
 	parts := strings.Split(filepath.Clean(rel), "/")
 	opaque := false
 	for i, part := range parts {
-		opaque = opaque || beneath.OverlayMark(dir, "opaque") == "y"
+		opaque = opaque || beneath.OverlayXattr(dir, "opaque") == "y"
 		var st unix.Stat_t
 		err := unix.Fstatat(dir, part, &st, unix.AT_SYMLINK_NOFOLLOW)
 		kind := st.Mode & unix.S_IFMT
@@ -235,7 +235,7 @@ func readUpperRegular(dir int, name string, limit int64) (UpperFile, error) {
 		return UpperFile{}, err
 	case !fi.Mode().IsRegular():
 		return UpperFile{}, errors.New("not a regular file")
-	case fi.Size() == 0 && beneath.OverlayMark(fd, "whiteout") != "":
+	case fi.Size() == 0 && beneath.OverlayXattr(fd, "whiteout") != "":
 		return UpperFile{Deleted: true}, nil
 	case fi.Size() > limit:
 		return UpperFile{}, fmt.Errorf("larger than %d bytes", limit)

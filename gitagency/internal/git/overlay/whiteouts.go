@@ -56,7 +56,7 @@ func (u *whiteoutRemover) cleanDir(at int, name string) error {
 	}
 	dir := os.NewFile(uintptr(fd), name)
 	defer dir.Close()
-	if beneath.OverlayMark(fd, "opaque") != "" {
+	if beneath.OverlayXattr(fd, "opaque") != "" {
 		for _, space := range beneath.OverlayXattrPrefixes {
 			_ = unix.Fremovexattr(fd, space+"opaque")
 		}

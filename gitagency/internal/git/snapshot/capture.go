@@ -68,7 +68,7 @@ func captureHead(ctx context.Context, r *git.Repo, s git.WorktreeSpec, indexAsFi
 	}
 	tree := headTree
 	staged, work, special := headTree, headTree, false
-	if !status.IsUntouched(r, s, headTree) {
+	if !status.IsUntouchedOverlay(r, s, headTree) {
 		staged, work, special, err = writeWorktreeTrees(ctx, r, s, head)
 	}
 	if err != nil {

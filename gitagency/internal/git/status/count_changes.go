@@ -39,7 +39,7 @@ type CountRequest struct {
 // converts files, one whose size has changed counts as changed, although git might convert it to the committed content.
 func CountChanges(ctx context.Context, r *git.Repo, s git.WorktreeSpec, req CountRequest) (count int, err error) {
 	s.InUse = true
-	if IsUntouched(r, s, req.HeadTree) {
+	if IsUntouchedOverlay(r, s, req.HeadTree) {
 		return 0, nil
 	}
 	if r, err = r.WithConfigOf(ctx, s); err != nil {

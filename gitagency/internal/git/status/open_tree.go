@@ -13,9 +13,9 @@ func OpenTree(s git.WorktreeSpec) (*beneath.Dir, error) {
 	return beneath.OpenLayers(s.Dir, s.Overlay.Dirs()...)
 }
 
-// openWrites opens the directory that receives the writes to a worktree, without the lower directories of an overlay. They
+// openWriteDir opens the directory that receives the writes to a worktree, without the lower directories of an overlay. They
 // never change, and have only files of a commit.
-func openWrites(s git.WorktreeSpec) (*beneath.Dir, error) {
+func openWriteDir(s git.WorktreeSpec) (*beneath.Dir, error) {
 	if s.Overlay == nil {
 		return beneath.Open(s.Dir)
 	}

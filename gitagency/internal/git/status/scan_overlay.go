@@ -55,7 +55,7 @@ func (v *worktreeScan) scanFiles(ctx context.Context) (*scanResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	upper, err := openWrites(v.spec)
+	upper, err := openWriteDir(v.spec)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ func (o *overlayScan) scanDirectory(v *upperDir) error {
 	v.stat = git.FileStatOf(&layer.Stat)
 	v.isRacy = time.Since(time.Unix(0, v.stat.Ctime)) < o.clockTick()
 	o.result.upperDirs = append(o.result.upperDirs, v)
-	if layer.IsOpaque && v.path != "" { // overlayfs does not look at the mark of the top directory
+	if layer.IsOpaque && v.path != "" { // overlayfs does not look at the attribute of the top directory
 		v.lowerHi = v.lowerLo
 	}
 	o.setNames(v.path, layer)

@@ -8,10 +8,10 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 )
 
-// IsUntouched reports whether a worktree is an overlay in which nothing was ever changed or staged since it was created, at a
+// IsUntouchedOverlay reports whether a worktree is an overlay in which nothing was ever changed or staged since it was created, at a
 // commit with the tree headTree. It looks at neither files nor index entries, so that it takes the same time however many there
 // are; false means that only a scan can tell.
-func IsUntouched(r *git.Repo, s git.WorktreeSpec, headTree string) bool {
+func IsUntouchedOverlay(r *git.Repo, s git.WorktreeSpec, headTree string) bool {
 	if s.Overlay == nil || s.Dir == "" || s.Overlay.TreeID != headTree {
 		return false
 	}

@@ -32,7 +32,7 @@ func walkReadable(r *git.Repo, s git.WorktreeSpec) (worktreeWalk, error) {
 // sparse files. It fails on files that git could not read, and on special files that git would open.
 func walkWorktree(s git.WorktreeSpec) (w worktreeWalk, err error) {
 	w.isRoot = os.Geteuid() == 0
-	if w.dir, err = openWrites(s); err != nil {
+	if w.dir, err = openWriteDir(s); err != nil {
 		return w, err
 	}
 	defer func() { err = errors.Join(err, w.dir.Close()) }()

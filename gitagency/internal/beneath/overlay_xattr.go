@@ -5,15 +5,15 @@ import "golang.org/x/sys/unix"
 // OverlayXattrPrefixes are the prefixes of overlayfs' attributes, with and without the mount option userxattr.
 var OverlayXattrPrefixes = []string{"user.overlay.", "trusted.overlay."}
 
-// OverlayMark returns the value of an overlayfs mark on an open file, such as "opaque", with either prefix; empty when it
-// is not set. A program cannot forge marks through the mount: overlayfs escapes the names of such attributes.
-func OverlayMark(fd int, mark string) string {
+// OverlayXattr returns the value of an attribute of overlayfs on an open file, such as "opaque", with either prefix; "set" for one
+// without a value, and empty when it is not set. A program cannot forge one through the mount: overlayfs escapes the names.
+func OverlayXattr(fd int, name string) string {
 	for _, prefix := range OverlayXattrPrefixes {
 		value := make([]byte, 16)
-		n, err := unix.Fgetxattr(fd, prefix+mark, value)
+		n, err := unix.Fgetxattr(fd, prefix+name, value)
 		switch {
 		case err == nil && n == 0:
-			return "set" // a mark without a value counts too
+			return "set"
 		case err == nil:
 			return string(value[:n])
 		}

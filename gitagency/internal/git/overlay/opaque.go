@@ -21,9 +21,9 @@ func Whiteouts(upper string) (found []string, err error) {
 	return found, err
 }
 
-// CoverLower makes each of some paths opaque that is a directory. It is for directories that took the place of whiteouts: without
-// that, what the whiteouts hid would be visible in them.
-func CoverLower(paths []string) error {
+// MakeOpaque makes the directories among some paths of an upper directory opaque. It is for directories that replaced whiteouts:
+// otherwise they would show the lower files that the whiteouts hid.
+func MakeOpaque(paths []string) error {
 	for _, path := range paths {
 		fi, err := os.Lstat(path)
 		if errors.Is(err, fs.ErrNotExist) || err == nil && !fi.IsDir() {
