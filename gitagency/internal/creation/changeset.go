@@ -42,7 +42,7 @@ func whyNoOverlay(ctx context.Context, r *core.Repository, repo *git.Repo, req *
 	case req.prims.Isolation != settings.IsolationOS:
 		return "an overlay exists only behind walls, and --isolation " + req.prims.Isolation + " has none", nil
 	case !worktree.HasPlainEntries(repo):
-		return "the repository has settings of its own for each worktree, a sparse checkout or shared permissions", nil
+		return "the repository has settings of its own for each worktree, a sparse checkout, shared permissions or relative paths of worktrees", nil
 	case point.hasSubmodules:
 		return "the commit has submodules", nil
 	}
