@@ -98,9 +98,9 @@ for name in "readme", "sub/one":
 	{"the layer itself", `for file in "$LAYER"/tree/readme "$LAYER"/index "$LAYER"/layer.json; do echo x >>"$file" || :; chmod 0 "$file" || :; touch "$file" || :; ln "$file" stolen || :; rm -f "$file" || :; done; mkdir -p "$LAYER"/tree/new || :; echo x >stolen`, ""},
 }
 
-// TestBaseLayersAreNeverModified runs commands in a sandbox that try to change its files by every means, and checks that the base
+// TestLayersAreNeverModified runs commands in a sandbox that try to change its files by every means, and checks that the
 // layer and another sandbox are as they were.
-func TestBaseLayersAreNeverModified(t *testing.T) {
+func TestLayersAreNeverModified(t *testing.T) {
 	t.Parallel()
 	l := newSweepLab(t)
 	start := overlayArgs("start", "wt")

@@ -235,7 +235,7 @@ func TestReadDirOfLayersReturnsTopmostMetadata(t *testing.T) {
 	}
 }
 
-// ReadLayer lists what is in one layer: whiteouts and opaque marks too.
+// ReadLayer lists what is in one layer: whiteouts and whether the directory is opaque too.
 func TestReadLayer(t *testing.T) {
 	t.Parallel()
 	dirs := makeLayers(t, "d/! d/a=1 -d/b e/c=2")
