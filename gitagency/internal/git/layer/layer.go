@@ -71,6 +71,9 @@ func Ensure(ctx context.Context, r *git.Repo, req Request) (_ Layer, made bool, 
 		if cause := context.Cause(ctx); cause != nil {
 			return Layer{}, false, nil, cause
 		}
+		if errors.As(err, new(*DamagedError)) {
+			err = fmt.Errorf("%w; 'git agency doctor' says how to repair it; if it reports nothing, remove the directory", err)
+		}
 		if !errors.Is(err, fs.ErrNotExist) {
 			return Layer{}, false, nil, err
 		}
@@ -107,7 +110,7 @@ type DamagedError struct {
 }
 
 func (e *DamagedError) Error() string {
-	return fmt.Sprintf("the layer %s is damaged: %v; remove it when no sandbox uses it", e.Path, e.Err)
+	return fmt.Sprintf("the layer %s is damaged: %v", e.Path, e.Err)
 }
 
 // Open returns a layer by its name, as a sandbox recorded it. The error is fs.ErrNotExist where there is none.
@@ -124,7 +127,13 @@ func Open(dir, name string) (Layer, error) {
 		default:
 			return Layer{}, &DamagedError{Path: filepath.Join(dir, name), Err: errors.New(err.Error())} // it does exist
 		}
-		if l.Lowers = append(l.Lowers, filepath.Join(path, treeName)); rec.Base == "" {
+		l.Lowers = append(l.Lowers, filepath.Join(path, treeName))
+		for _, part := range []string{treeName, indexName} {
+			if _, err := os.Lstat(filepath.Join(path, part)); err != nil {
+				return Layer{}, &DamagedError{Path: filepath.Join(dir, name), Err: errors.New(err.Error())}
+			}
+		}
+		if rec.Base == "" {
 			return l, nil
 		}
 		if at = rec.Base; len(l.Lowers) == maxDepth {

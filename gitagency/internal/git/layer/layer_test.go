@@ -202,9 +202,15 @@ func TestOpenReportsDamage(t *testing.T) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
-	l.Must(os.Remove(filepath.Join(req.Dir, got.Name, recordName)))
-	if _, _, _, err := Ensure(t.Context(), repo, req); err == nil || !strings.Contains(err.Error(), "damaged") {
-		t.Errorf("without its record: %v", err)
+	for _, part := range []string{recordName, indexName, treeName} {
+		l.Must(os.RemoveAll(filepath.Join(req.Dir, got.Name, part)))
+		if _, _, _, err := Ensure(t.Context(), repo, req); err == nil || !strings.Contains(err.Error(), "damaged") {
+			t.Errorf("without its %s: %v", part, err)
+		}
+		if again, err := Remake(t.Context(), repo, req.Dir, got.Name); err != nil || again != got.Name {
+			t.Errorf("made again without its %s: %s, %v", part, again, err)
+		}
+		ensure(l, repo, req)
 	}
 }
 

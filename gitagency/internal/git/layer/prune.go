@@ -156,7 +156,12 @@ func Remake(ctx context.Context, r *git.Repo, dir, name string) (string, error) 
 		}
 	}
 	if _, err := Open(dir, name); errors.As(err, new(*DamagedError)) {
-		if err := withdraw(filepath.Join(dir, name)); err != nil {
+		path := filepath.Join(dir, name)
+		held, err := lock.AcquireDirExclusive(ctx, path, -1) // a start holds it for a moment
+		if err != nil {
+			return "", err
+		}
+		if err := errors.Join(withdraw(path), held.Close()); err != nil {
 			return "", err
 		}
 	}
