@@ -43,6 +43,7 @@ var namedTreePaths = map[string]string{
 	`changeset: os.Mkdir(filepath.Join(upper, guard.AgencyDir), 0o755)`:                                                        "creation, before any agent is in it",
 	`changeset: durable.Sync(append(files, admin, filepath.Dir(admin), upper, s.OverlayDir, s.Tree, filepath.Dir(s.Tree))...)`: "creation, before any agent is in it",
 	`creation: durable.Remove(guard.Sandbox.Path(r.Store.SandboxTreePath(r.ID, id)))`:                                          "undo of a creation, before any agent is in it",
+	`core: durable.Mkdir(tree, 0o755)`:                                                                                         "the directory itself, in the place of a missing one",
 	`core: os.Rename(s.Dir, aside)`:                                                                                            "the directory itself",
 	`doctor: os.Rename(aside, tree)`:                                                                                           "the directory itself",
 	`discard: os.Rename(tree, store.WithdrawnPath(tree))`:                                                                      "the directory itself",

@@ -19,7 +19,6 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/config"
-	"github.com/git-agency/git-agency/gitagency/internal/git/overlay"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
@@ -286,43 +285,6 @@ func (r *Repository) RunSteps(ctx context.Context, verb string, steps []Step) er
 		}
 	}
 	return nil
-}
-
-// OverlayBackend returns the backend that creates trees that are overlays.
-func (r *Repository) OverlayBackend(repo *git.Repo) changeset.Overlay {
-	return changeset.Overlay{Worktree: WorktreeBackend(repo), Layers: r.Store.LayersDir(), UsedLayers: r.UsedLayers}
-}
-
-// UsedLayers returns the names of the layers that the sandboxes of all repositories use.
-func (r *Repository) UsedLayers() (map[string]bool, error) {
-	repos, err := r.Store.Repos()
-	if err != nil {
-		return nil, err
-	}
-	used := map[string]bool{}
-	for _, repo := range repos {
-		sandboxes, err := r.Store.ListIDs(repo.RepoID, "sandboxes")
-		if err != nil {
-			return nil, err
-		}
-		for _, id := range sandboxes {
-			name, err := changeset.UsedLayer(r.Store.OverlayDir(repo.RepoID, id))
-			if err != nil {
-				return nil, err
-			}
-			used[name] = true
-		}
-	}
-	return used, nil
-}
-
-// OverlayTree returns the directories of which the tree of an invocation consists if it is an overlay; else nil.
-func (r *Repository) OverlayTree(id string) (*overlay.Tree, error) {
-	tree, err := changeset.OpenOverlay(r.Store.OverlayDir(r.ID, id), r.Store.LayersDir())
-	if err != nil {
-		return nil, fmt.Errorf("the layer below the overlay of %s cannot be read: %w; 'git agency doctor --fix %s' makes it again", id, err, id)
-	}
-	return tree, nil
 }
 
 // WorktreeBackend returns the backend that creates the trees of sandboxes and integration worktrees, and removes them.

@@ -126,6 +126,11 @@ func End(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.En
 func endInvocation(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta], req Request, o core.TrashOptions, mayStop bool) (d Result, err error) {
 	repo, done := repo.WithSharedLookups()
 	defer done()
+	if !entry.Record.HasEnded() {
+		if _, err := r.RestoreOverlayDir(entry.ID); err != nil { // without it, the tree would count as gone
+			return d, fmt.Errorf("discard %s: %w", entry.ID, err)
+		}
+	}
 	if err := checkEndable(ctx, r, repo, entry, o); err != nil {
 		return d, err
 	}

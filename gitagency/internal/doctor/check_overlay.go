@@ -32,3 +32,14 @@ func (x *checkRun) checkLayer(s treeInfo) {
 		return changeset.UseLayer(overlay, made)
 	})
 }
+
+// reportMissingMountPoint reports an overlay whose directory outside of the walls is missing. Its files are elsewhere.
+func (x *checkRun) reportMissingMountPoint(s treeInfo) {
+	x.addFinding(Finding{
+		Code: "missing-tree", ID: s.id, Path: s.tree, Problem: "the directory on which its overlay is mounted is missing; its files are in " + store.OverlayOf(s.tree),
+		Outcome: "the directory is made again",
+	}, func(context.Context) error {
+		_, err := x.RestoreOverlayDir(s.id)
+		return err
+	})
+}

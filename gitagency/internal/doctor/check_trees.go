@@ -42,6 +42,8 @@ func (x *checkRun) checkSandboxes(ctx context.Context) error {
 			x.reportMovedData(s, func() error {
 				return x.Store.UpdateInvocationMeta(x.ID, e.ID, func(m *store.InvocationMeta) { m.SandboxPath = s.tree })
 			})
+		case e.Defect == store.MissingTree && store.IsDir(store.OverlayOf(s.tree)):
+			x.reportMissingMountPoint(s)
 		case e.Defect == store.MissingTree:
 			x.reportMissingTree(s, "git agency discard "+e.ID, "the invocation is discarded; its commits are kept as "+core.TrashRef(e.ID), x.fixByDiscarding(e))
 		case e.Defect != store.NoDefect:

@@ -24,7 +24,7 @@ func Primitives() []cli.Flag {
 	defaults := gitagency.DefaultPrimitives()
 	return []cli.Flag{
 		&cli.StringFlag{Name: "profile", Usage: "take choices that are not given from git config agency.`PROFILE`.*"},
-		&cli.StringFlag{Name: "changeset", Usage: "how writes are kept apart: `KIND`", DefaultText: defaults.Changeset},
+		&cli.StringFlag{Name: "changeset", Usage: "how writes are kept apart: `KIND`, one of worktree, overlay and auto", DefaultText: "agency.changeset, else " + defaults.Changeset},
 		&cli.StringFlag{Name: "platform", Usage: "where commands run: `PLATFORM`", DefaultText: defaults.Platform},
 		&cli.StringFlag{Name: "isolation", Usage: "walls around commands: `KIND`", DefaultText: defaults.Isolation},
 		&cli.StringFlag{Name: "outputs", Usage: "network access: `POLICY`", DefaultText: defaults.Outputs},
