@@ -311,3 +311,9 @@ func RemoveIfExists(path string) error {
 	}
 	return nil
 }
+
+// IsDir reports whether a path is a directory and not a symlink to one.
+func IsDir(path string) bool {
+	fi, err := os.Lstat(path)
+	return err == nil && fi.IsDir()
+}

@@ -89,7 +89,7 @@ func (r *Repo) WorktreeAdminDir(s WorktreeSpec) string {
 // AdminDir returns the administrative directory of a worktree: <common dir>/worktrees/<name>, or that of an unlisted worktree.
 // Git names it after the last component of the path that "worktree add" was given.
 func (r *Repo) AdminDir(name string) string {
-	if dir := r.UnlistedAdminDir(name); IsDir(dir) {
+	if dir := r.UnlistedAdminDir(name); durable.IsDir(dir) {
 		return dir
 	}
 	return r.CommonDir + "/worktrees/" + name // filepath.Join would show in a listing of a thousand worktrees
@@ -115,12 +115,6 @@ func (r *Repo) UnlistedWorktrees() ([]string, error) {
 		names[i] = e.Name()
 	}
 	return names, nil
-}
-
-// IsDir reports whether a path is a directory and not a symlink to one.
-func IsDir(path string) bool {
-	fi, err := os.Lstat(path)
-	return err == nil && fi.IsDir()
 }
 
 // ReadSmallFile reads a one-line file of a git directory or a worktree, with a size limit and without blocking: an

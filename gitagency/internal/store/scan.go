@@ -253,10 +253,7 @@ func resolvesTo(recorded, path string) bool {
 }
 
 // IsDir reports whether a path is a directory and not a symlink to one.
-func IsDir(path string) bool {
-	fi, err := os.Lstat(path)
-	return err == nil && fi.IsDir()
-}
+func IsDir(path string) bool { return durable.IsDir(path) }
 
 // FirstExisting returns the first of the paths that exists, and whether any does.
 func FirstExisting(paths ...string) (string, bool) {

@@ -122,7 +122,7 @@ func Open(dir, name string) (Layer, error) {
 		rec, err := readRecord(dir, at)
 		switch {
 		case err == nil:
-		case at == name && errors.Is(err, fs.ErrNotExist) && !git.IsDir(path):
+		case at == name && errors.Is(err, fs.ErrNotExist) && !durable.IsDir(path):
 			return Layer{}, err
 		default:
 			return Layer{}, &DamagedError{Path: filepath.Join(dir, name), Err: errors.New(err.Error())} // it does exist

@@ -62,7 +62,7 @@ func (m *maker) make(ctx context.Context) (made bool, err error) {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, held.Close()) }()
-	if git.IsDir(final) {
+	if durable.IsDir(final) {
 		return false, os.Remove(dir)
 	}
 	defer func() {

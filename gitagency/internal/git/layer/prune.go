@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
 )
@@ -58,7 +59,7 @@ type PruneRequest struct {
 // Prune removes the layers that were last used before a time, that no process holds, and that neither a sandbox nor a layer that
 // stays needs; and the remains of killed processes. It returns the names of the removed layers.
 func Prune(ctx context.Context, req PruneRequest) (removed []string, err error) {
-	if !git.IsDir(req.Dir) {
+	if !durable.IsDir(req.Dir) {
 		return nil, nil
 	}
 	removed, err = withdrawUnused(ctx, req)
