@@ -70,7 +70,7 @@ func RemoveSecrets(text string) (string, error) {
 			out.WriteString(removeComments(p.text, out.Len() == 0 || strings.HasSuffix(out.String(), "\n")))
 		case headerPart:
 			if sub := cleanSubsection(p.section, p.subsection); sub != p.subsection {
-				p.text = "[" + p.section + ` "` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(sub) + `"]`
+				p.text = "[" + p.section + " " + quoteSubsection(sub) + "]"
 			}
 			out.WriteString(p.text)
 		case entryPart:
