@@ -19,6 +19,7 @@ const (
 	ReasonMailbox      Reason = "mailbox"          // Request.Mailbox
 	ReasonRecord       Reason = "record"           // Request.RecordFiles
 	ReasonGitDir       Reason = "git-directory"    // the git directory
+	ReasonRepository   Reason = "repository"       // the git directory of which the sandbox is a clone
 	ReasonDataDir      Reason = "data-directory"   // records and other sandboxes
 	ReasonTemporary    Reason = "temporary"        // processes leave files and sockets there for each other
 	ReasonHome         Reason = "home"             // the private home
@@ -95,6 +96,8 @@ func (d *planner) causeOf(path string, s Visibility) Cause {
 		return Cause{Reason: ReasonFixed}
 	case d.MarkerFile != "" && path == d.mailboxPath():
 		return Cause{Reason: ReasonMailbox}
+	case d.OwnGitDir != "" && path == d.GitFile:
+		return Cause{Reason: ReasonGitDir}
 	}
 	if _, marked := d.marks[path]; !marked && s == Hidden {
 		return Cause{Reason: ReasonOtherCache}

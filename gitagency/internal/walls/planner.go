@@ -45,7 +45,7 @@ func makePlan(r Request, m Machine) (Plan, planner, error) {
 	}
 	plan := Plan{
 		Hostname: hostname, Network: network,
-		Fixed: []string{r.GitFile}, LandlockABI: min(m.LandlockABI, landlock.NewestABI),
+		Fixed: r.fixedPaths(), LandlockABI: min(m.LandlockABI, landlock.NewestABI),
 	}
 	if err := d.checkUTF8(); err != nil {
 		return Plan{}, planner{}, err
@@ -80,18 +80,6 @@ func (m Machine) checkSupported() error {
 	return nil
 }
 
-// boundPaths returns the mount of the mailbox and that of the marker in it. A file that a command writes there reaches
-// neither the tree outside nor another sandbox.
-func (r Request) boundPaths() []BindMount {
-	if r.MarkerFile == "" {
-		return nil
-	}
-	return []BindMount{{Path: r.mailboxPath(), Source: r.Mailbox}, {Path: r.MarkerFile, Source: r.MarkerFile, ReadOnly: true}}
-}
-
-// mailboxPath returns the path at which commands see the mailbox.
-func (r Request) mailboxPath() string { return filepath.Dir(r.MarkerFile) }
-
 func (r Request) checkPaths() error {
 	for _, p := range []string{r.Tree, r.GitDir, r.GitFile, r.OverlayDir, r.DataDir} {
 		if !filepath.IsAbs(p) || filepath.Clean(p) != p || p == "/" {
@@ -105,6 +93,8 @@ func (r Request) checkPaths() error {
 		return fmt.Errorf("plan walls: %s is not in a directory of %s", r.MarkerFile, r.Tree)
 	case r.MarkerFile != "" && (!filepath.IsAbs(r.Mailbox) || guard.IsOrContains(r.Tree, r.Mailbox)):
 		return fmt.Errorf("plan walls: the mailbox %q is not outside of %s", r.Mailbox, r.Tree)
+	case r.OwnGitDir != "" && (!filepath.IsAbs(r.OwnGitDir) || guard.IsOrContains(r.Tree, r.OwnGitDir)):
+		return fmt.Errorf("plan walls: the git directory %q is not outside of %s", r.OwnGitDir, r.Tree)
 	case guard.IsOrContains(r.Tree, r.OverlayDir), guard.IsOrContains(r.OverlayDir, r.Tree):
 		return fmt.Errorf("plan walls: the overlay directory %s overlaps %s", r.OverlayDir, r.Tree)
 	case guard.IsOrContains(r.Tree, r.GitDir), guard.IsOrContains(r.GitDir, r.Tree):
@@ -143,30 +133,6 @@ func (d *planner) markPath(path string, s Visibility, auto bool, why Cause) {
 	if _, marked := d.marks[path]; !marked {
 		d.marks[path] = pathMark{visibility: s, optional: auto, cause: why}
 	}
-}
-
-// markSandbox marks the paths that every sandbox consists of.
-func (d *planner) markSandbox() error {
-	of := Writable
-	if d.TreeLayers.Upper != "" {
-		of = Overlaid
-	}
-	d.markPath(d.Tree, of, false, Cause{Reason: ReasonSandbox})
-	d.markPath(d.GitDir, Overlaid, false, Cause{Reason: ReasonGitDir})
-	d.markPath(d.DataDir, Hidden, false, Cause{Reason: ReasonDataDir})
-	if !guard.IsOrContains(d.DataDir, d.OverlayDir) { // a process that could write there would change the upper directories of all overlays
-		d.markPath(d.OverlayDir, Hidden, false, Cause{Reason: ReasonDataDir})
-	}
-	for _, path := range d.RecordFiles { // listed also if missing, so that plans made before and after they are written do not differ
-		d.marks[path] = pathMark{visibility: KeptVisible, needed: true, cause: Cause{ReasonRecord, path}}
-	}
-	// A protected directory may be mounted inside the sandbox's tree.
-	for _, point := range d.files.Mounts(d.Tree) {
-		if other, rel := d.findOverlap(point, append([]string{d.GitDir}, d.IntegrationTrees...)); rel != guard.Disjoint {
-			return &RefusedError{Wall: readOnlyRoot, Why: fmt.Sprintf("%s, which is mounted in the sandbox, %s %s", point, rel, other), Remedy: "unmount it"}
-		}
-	}
-	return nil
 }
 
 // markPrivate marks the directories in which processes leave files for each other, sockets above all.

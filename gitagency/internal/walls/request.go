@@ -11,8 +11,9 @@ import (
 type Request struct {
 	Tree       string // required: worktree of the sandbox
 	TreeLayers Layers // directories of which Tree consists, if it is an overlay; the zero value: it is a directory of its own
-	GitDir     string // required: common git directory, mounted as an overlay
-	GitFile    string // required: the .git file of Tree
+	GitDir     string // required: common git directory, mounted as an overlay unless there is an OwnGitDir
+	GitFile    string // required: the .git of Tree
+	OwnGitDir  string // git directory that is mounted, writable, on GitFile, which is a directory; of GitDir only the objects are shown
 	MarkerFile string // file in a directory of Tree that identifies it, which no command can change; may be empty
 	Mailbox    string // directory that is mounted, writable, on the directory of MarkerFile; required with MarkerFile
 	OverlayDir string // required: directory outside of Tree for the upper directories of the sandbox's overlays
