@@ -56,6 +56,7 @@ var floors = []struct {
 	{dir: "git/transport", imports: "durable lock proc readlimit git/object git/config git/index git git/fsck git/repair"},
 	{dir: "git/status", imports: "beneath durable proc readlimit git git/object git/config git/ignore git/index git/fsck"},
 	{dir: "git/checkout", imports: "beneath durable git git/config git/worktree git/object git/index git/status"},
+	{dir: "git/clone", imports: "durable git git/config git/object"},
 	{dir: "git/layer", imports: "durable lock git git/config git/worktree git/object git/index git/fsck git/status git/checkout"},
 	{dir: "git/snapshot", imports: "durable proc git git/worktree git/object git/index git/overlay git/fsck git/status"},
 	{dir: "git/submodule", imports: "beneath durable git git/object git/config git/fsck git/index git/overlay git/status git/snapshot git/transport"},
@@ -68,7 +69,7 @@ var floors = []struct {
 
 	// 2: mechanisms without knowledge of each other
 	{dir: "archive", imports: "durable guard"},
-	{dir: "changeset", imports: "durable undo guard git git/overlay git/worktree git/checkout git/layer git/snapshot"},
+	{dir: "changeset", imports: "durable undo guard git git/overlay git/worktree git/checkout git/clone git/layer git/snapshot"},
 	{dir: "copies"},
 	{dir: "provision", imports: "beneath durable git git/ignore git/overlay git/status guard quote"},
 	{dir: "toolconfig", imports: "git/config"},
@@ -105,7 +106,7 @@ var floors = []struct {
 	},
 	{
 		dir: "creation",
-		imports: "durable ids proc git/object git/overlay git git/worktree git/status git/snapshot git/submodule store guard changeset provision confine runner quote " +
+		imports: "durable ids proc git/object git/overlay git git/worktree git/clone git/status git/snapshot git/submodule store guard changeset provision confine runner quote " +
 			"fault settings core handoff snapshots sandbox",
 	},
 	{dir: "diff", imports: "proc git git/status git/merge treediff fault core snapshots sandbox"},
@@ -117,7 +118,7 @@ var floors = []struct {
 	},
 	{
 		dir: "landing",
-		imports: "lock proc git/object git git/worktree git/transport git/status git/snapshot git/submodule git/merge git/update store " +
+		imports: "lock proc git/object git git/worktree git/transport git/status git/snapshot git/submodule git/merge git/update store changeset " +
 			"quote fault settings core snapshots sandbox creation discard",
 	},
 	{dir: "directory", imports: "git store guard fault settings core snapshots diff"},

@@ -28,6 +28,7 @@ type Invocation struct {
 	SandboxBranch     string     `json:"sandbox_branch"`
 	BaseCommit        string     `json:"base_commit"`
 	FromSnapshot      string     `json:"from_snapshot,omitempty"` // snapshot that the sandbox was started from
+	CloneSource       string     `json:"clone_source,omitempty"`  // remote that a clone has as its origin; "." for the repository
 	Verifies          string     `json:"verifies,omitempty"`      // invocation whose landing is verified in this temporary sandbox; empty for all others
 	SyncedCommit      string     `json:"synced_commit,omitempty"` // commit of the integration branch that the last sync merged
 	IntegrationBranch string     `json:"integration_branch"`      // full ref that the work lands on; empty where it is only known when it lands
@@ -101,7 +102,7 @@ type Run struct {
 func newInvocation(i core.Invocation) Invocation {
 	public := Invocation{
 		ID: i.ID, Name: i.Name, WorktreeID: i.WorktreeID, Worktree: i.Worktree, SandboxPath: i.SandboxPath, SandboxBranch: i.SandboxBranch,
-		BaseCommit: i.BaseCommit, IntegrationBranch: i.IntegrationBranch, FromSnapshot: i.FromSnapshot, Verifies: i.Verifies, SyncedCommit: i.SyncedCommit,
+		BaseCommit: i.BaseCommit, IntegrationBranch: i.IntegrationBranch, FromSnapshot: i.FromSnapshot, CloneSource: i.CloneSource, Verifies: i.Verifies, SyncedCommit: i.SyncedCommit,
 		Runner: i.Runner, Mode: i.Mode, Status: i.Status, Landing: i.Landing, TrashRef: i.TrashRef, TrashArchive: i.TrashArchive, StartedAt: i.StartedAt,
 		Primitives: Primitives(i.Primitives), Limits: newLimits(sandbox.LimitsFromRecord(i.Limits)),
 		AllowedRead: i.AllowedRead, AllowedWrite: i.AllowedWrite,
@@ -236,6 +237,8 @@ type StartRequest struct {
 	// "<invocation>/<number>". Worktree then defaults to that of its invocation.
 	FromSnapshot string
 
+	CloneSource string // with the changeset clone, its remote "origin": the name of a remote, or "." for this repository; default: "local", else "origin", else "."
+
 	From        string // commit-ish to start from instead of the integration branch, on which the work lands all the same
 	WithChanges bool   // start with the uncommitted work in the tree of the integration worktree, which stays as it is
 
@@ -253,7 +256,7 @@ func (req StartRequest) internal() creation.Request {
 	start := creation.Request{
 		Worktree: req.Worktree, Name: req.Name, Runner: req.Runner, Mode: req.Mode, Primitives: store.Primitives(req.Primitives),
 		Profile: req.Profile, Limits: req.Limits.internal(), FromSnapshot: req.FromSnapshot,
-		From: req.From, WithChanges: req.WithChanges,
+		From: req.From, WithChanges: req.WithChanges, CloneSource: req.CloneSource,
 	}
 	if req.Progress != nil {
 		start.Progress = func(p creation.CopyProgress) { req.Progress(CopyProgress(p)) }

@@ -94,9 +94,9 @@ var namedTreePaths = map[string]string{
 	`handoff: os.OpenRoot(upper)`: "writes the configuration without secrets below a handle",
 
 	// The upper directory is mounted behind the walls only while a command runs, and its parents are ours.
-	`git: filepath.WalkDir(filepath.Join(s.UpperDir, top), `:              "reads ids in refs and reflogs, which it only compares",
-	`handoff: os.Lstat(filepath.Join(upper, "worktrees", id, "modules"))`: "asks whether a directory was copied, before any command has run",
-	`handoff: os.ReadDir(e.upper)`:                                        "lists names",
+	`git: filepath.WalkDir(filepath.Join(s.UpperDir, top), `:                         "reads ids in refs and reflogs, which it only compares",
+	`handoff: os.Lstat(filepath.Join(upper, overlay.EntryIn(upper, id), "modules"))`: "asks whether a directory was copied, before any command has run",
+	`handoff: os.ReadDir(e.upper)`:                                                   "lists names",
 }
 
 // openers matches the functions that take a path.

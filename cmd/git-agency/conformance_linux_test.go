@@ -20,6 +20,7 @@ var changesets = []struct {
 }{
 	{"worktree", []string{"os", "none"}},
 	{"overlay", []string{"os"}},
+	{"clone", []string{"os", "none"}},
 }
 
 var conformanceOutputs = []string{"open", "none", "hosts:a.example,b.example:443"}

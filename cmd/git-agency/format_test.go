@@ -22,7 +22,7 @@ func fullInvocation() gitagency.Invocation {
 	return gitagency.Invocation{
 		ID: "20260128120500-b7c9", Name: "arch-agent", WorktreeID: "20260128120000-a3f2", Worktree: "payments",
 		SandboxPath: "/data/tree", SandboxBranch: "agency/sandbox-20260128120500-b7c9", BaseCommit: "0123456789abcdef0123456789abcdef01234567",
-		FromSnapshot: "76543210fedcba9876543210fedcba9876543210", Verifies: "20260128120000-c8d0", SyncedCommit: "6543210fedcba9876543210fedcba98765432107", Runner: "claude", Mode: "headless", Status: "starting", Landing: "discarded", TrashRef: "refs/agency/trash/20260128120500-b7c9", TrashArchive: "/data/trash/20260128120500-b7c9.tar",
+		FromSnapshot: "76543210fedcba9876543210fedcba9876543210", CloneSource: "local", Verifies: "20260128120000-c8d0", SyncedCommit: "6543210fedcba9876543210fedcba98765432107", Runner: "claude", Mode: "headless", Status: "starting", Landing: "discarded", TrashRef: "refs/agency/trash/20260128120500-b7c9", TrashArchive: "/data/trash/20260128120500-b7c9.tar",
 		StartedAt:  time.Date(2026, 1, 28, 12, 5, 0, 0, time.UTC),
 		Primitives: gitagency.Primitives{Changeset: "worktree", Platform: "local", Isolation: "os", Outputs: "none", Software: "host"},
 		Limits:     gitagency.Limits{Memory: 1 << 30, Processes: 50, FileSize: 1 << 20, Timeout: time.Minute, Nice: 5, BestEffort: true},

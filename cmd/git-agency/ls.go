@@ -204,6 +204,7 @@ func invocationFields(i gitagency.Invocation) []program.Field {
 		{Key: "branch", Value: i.SandboxBranch, Optional: true},
 		{Key: "base", Value: i.BaseCommit, Optional: true},
 		{Key: "from-snapshot", Value: i.FromSnapshot, Optional: true},
+		{Key: "clone-source", Value: i.CloneSource, Optional: true},
 		{Key: "verifies", Value: i.Verifies, Optional: true},
 		{Key: "synced", Value: i.SyncedCommit, Optional: true},
 		{Key: "integration-branch", Value: i.IntegrationBranch, Optional: true},

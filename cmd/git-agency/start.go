@@ -16,7 +16,7 @@ func (t *tool) startCommand() *cli.Command {
 		Usage: "create a sandbox and print its invocation id",
 		UsageText: `git agency start [<wt>] [--name <label>] [--runner <runner>] [--mode headed|headless]
                         [--from <commit-ish> | --from-snapshot <snapshot> | --with-changes]
-                        [--profile <profile>] [--changeset <c>] [--platform <p>]
+                        [--profile <profile>] [--changeset <c>] [--clone-source <remote>] [--platform <p>]
                         [--isolation <i>] [--outputs <o>] [--software <s>]
                         [--memory <size>] [--processes <n>] [--file-size <size>]
                         [--timeout <t>] [--nice <n>] [--best-effort-limits]`,

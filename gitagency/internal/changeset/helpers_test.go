@@ -15,6 +15,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/checkout"
+	"github.com/git-agency/git-agency/gitagency/internal/git/clone"
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 	"github.com/git-agency/git-agency/gitagency/internal/undo"
 )
@@ -31,27 +32,27 @@ type testRepo struct {
 	repo    *git.Repo
 	backend Worktree
 
-	overlay bool // trees are made as overlays
+	kind string // name of the backend that makes trees; empty: worktree
 }
 
 // kinds are the backends that make trees, with the steps of their transactions.
 var kinds = []struct {
-	name    string
-	overlay bool
-	steps   []string
+	name  string
+	steps []string
 }{
-	{"worktree", false, []string{"tree-dir", "branch", "registration", "checkout"}},
-	{"overlay", true, []string{"tree-dir", "branch", "registration", "layer", "files", "index"}},
+	{"worktree", []string{"tree-dir", "branch", "registration", "checkout"}},
+	{"overlay", []string{"tree-dir", "branch", "registration", "layer", "files", "index"}},
+	{"clone", []string{"tree-dir", "branch", "base", "registration", "checkout", "clone"}},
 }
 
 // layers returns the directory of the layers.
 func (l *testRepo) layers() string { return filepath.Join(filepath.Dir(l.dir), "layers") }
 
 // newTestRepoOf is newTestRepo for trees of one kind.
-func newTestRepoOf(t *testing.T, overlay bool) *testRepo {
+func newTestRepoOf(t *testing.T, kind string) *testRepo {
 	t.Helper()
 	l := newTestRepo(t)
-	l.overlay = overlay
+	l.kind = kind
 	return l
 }
 
@@ -86,7 +87,10 @@ func newTestRepo(t *testing.T) *testRepo {
 // create makes and fills a tree.
 func (l *testRepo) create(ctx context.Context, tx *undo.Tx, s Spec) error {
 	var backend Backend = l.backend
-	if l.overlay {
+	switch l.kind {
+	case "clone":
+		backend = Clone{Worktree: l.backend, Source: clone.Source{Name: clone.ThisRepository, URL: l.dir}}
+	case "overlay":
 		backend = Overlay{Worktree: l.backend, Layers: l.layers(), UsedLayers: func() (map[string]bool, error) { return nil, nil }}
 	}
 	if err := backend.Create(ctx, tx, s); err != nil {
@@ -143,13 +147,16 @@ func (l *testRepo) tryGit(dir string, args ...string) (string, error) {
 
 func (l *testRepo) spec() Spec {
 	l.t.Helper()
-	overlayDir := ""
-	if l.overlay {
+	overlayDir, cloneDir := "", ""
+	switch l.kind {
+	case "overlay":
 		overlayDir = filepath.Join(l.data, "overlay")
+	case "clone":
+		cloneDir = filepath.Join(l.data, "clone")
 	}
 	return Spec{
-		OverlayDir: overlayDir,
-		ID:         testID, Tree: filepath.Join(l.data, "tree"), Branch: "refs/heads/agency/sandbox-" + testID,
+		OverlayDir: overlayDir, CloneDir: cloneDir,
+		ID: testID, Tree: filepath.Join(l.data, "tree"), Branch: "refs/heads/agency/sandbox-" + testID,
 		Base: l.git("rev-parse", "main"), Scratch: l.scratch, Reason: "agency: start " + testID,
 		BaseTree: l.git("rev-parse", "main^{tree}"), Source: checkout.Source{Tree: l.dir, GitDir: filepath.Join(l.dir, ".git")},
 	}

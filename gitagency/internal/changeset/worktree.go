@@ -2,8 +2,8 @@
 // transaction that its caller runs; it must never decide where a tree goes or whether it may go there, and it writes no
 // records.
 //
-// There are two backends. Worktree makes a linked git worktree with its own branch. Overlay makes one that shares the files
-// of its commit with others, and that exists only behind walls.
+// There are three backends. Worktree makes a linked git worktree with its own branch. Overlay makes one that shares the files
+// of its commit with others, and that exists only behind walls. Clone makes a repository that borrows its objects.
 package changeset
 
 import (
@@ -46,6 +46,9 @@ type Spec struct {
 	// OverlayDir has the upper and work directories of an overlay and the name of its layer. It is empty if the tree cannot be one.
 	OverlayDir string
 
+	// CloneDir has what the git directory of a clone and the repository agree on. It is empty if the tree cannot be a clone.
+	CloneDir string
+
 	Reason string // reflog message
 
 	// Initial state of a tree that does not start as a clean checkout of Base.
@@ -73,11 +76,11 @@ type Worktree struct {
 
 // Create adds the steps "tree-dir", "branch" and "registration" to the transaction, which make an empty tree.
 func (b Worktree) Create(ctx context.Context, tx *undo.Tx, s Spec) error {
-	return b.create(ctx, tx, s, func() error { return worktree.Add(ctx, b.Repo, b.registration(s)) })
+	return b.create(ctx, tx, s, nil, func() error { return worktree.Add(ctx, b.Repo, b.registration(s)) })
 }
 
-// create is Create with the function that registers the worktree.
-func (b Worktree) create(ctx context.Context, tx *undo.Tx, s Spec, register func() error) error {
+// create is Create with the functions that make refs besides the branch, which may be nil, and register the worktree.
+func (b Worktree) create(ctx context.Context, tx *undo.Tx, s Spec, moreRefs, register func() error) error {
 	if err := tx.Step(ctx, "tree-dir", func() error {
 		if err := os.Mkdir(s.Tree, 0o755); err != nil {
 			return err
@@ -96,6 +99,11 @@ func (b Worktree) create(ctx context.Context, tx *undo.Tx, s Spec, register func
 	}); err != nil {
 		return err
 	}
+	if moreRefs != nil {
+		if err := moreRefs(); err != nil {
+			return err
+		}
+	}
 	return tx.Step(ctx, "registration", func() error {
 		tx.Undo("registration", func(context.Context) error { return b.Unregister(s) })
 		return register()
@@ -108,16 +116,21 @@ func (b Worktree) TopDirs(s Spec) ([]string, error) { return []string{s.Tree}, n
 // Fill adds the step "checkout" to the transaction, which writes the files of a tree that Create made; with FilesCommit, the
 // steps "files" and "index". It needs no repository lock.
 func (b Worktree) Fill(ctx context.Context, tx *undo.Tx, s Spec) error {
+	return b.fill(ctx, tx, s, b.registration(s))
+}
+
+// fill is Fill for a tree with this entry.
+func (b Worktree) fill(ctx context.Context, tx *undo.Tx, s Spec, entry worktree.Registration) error {
 	if s.FilesCommit == "" {
 		return tx.Step(ctx, "checkout", func() error { // undone by removing the tree
-			req := checkout.Request{Worktree: b.registration(s), Commit: s.StartCommit(), Source: s.Source, SkipLFS: s.SkipLFS}
+			req := checkout.Request{Worktree: entry, Commit: s.StartCommit(), Source: s.Source, SkipLFS: s.SkipLFS}
 			if s.Tip == "" {
 				req.Tree = s.BaseTree
 			}
 			return checkout.Fill(ctx, b.Repo, req)
 		})
 	}
-	copying := snapshot.CopyRequest{Commit: s.FilesCommit, Dir: s.Tree, ScratchDir: s.Scratch + "/git", WorktreeName: b.registration(s).Name, UntrustedConfig: s.UntrustedConfig}
+	copying := snapshot.CopyRequest{Commit: s.FilesCommit, Dir: s.Tree, ScratchDir: s.Scratch + "/git", WorktreeName: entry.Name, UntrustedConfig: s.UntrustedConfig}
 	if err := tx.Step(ctx, "files", func() error {
 		tx.Undo("files", func(context.Context) error { return durable.RemoveTree(copying.ScratchDir) })
 		return snapshot.CopyFiles(ctx, b.Repo, copying)
@@ -125,7 +138,7 @@ func (b Worktree) Fill(ctx context.Context, tx *undo.Tx, s Spec) error {
 		return err
 	}
 	return tx.Step(ctx, "index", func() error {
-		return snapshot.WriteCopiedIndex(ctx, b.Repo, b.registration(s), copying, cmp.Or(s.IndexTree, s.StartCommit()))
+		return snapshot.WriteCopiedIndex(ctx, b.Repo, entry, copying, cmp.Or(s.IndexTree, s.StartCommit()))
 	})
 }
 
@@ -149,8 +162,11 @@ func (b Worktree) Remove(s Spec) error {
 	if err := durable.RemoveTree(s.Tree); err != nil {
 		return err
 	}
-	if s.OverlayDir != "" {
-		if err := durable.RemoveTree(s.OverlayDir); err != nil {
+	for _, dir := range []string{s.OverlayDir, s.CloneDir} {
+		if dir == "" {
+			continue
+		}
+		if err := durable.RemoveTree(dir); err != nil {
 			return err
 		}
 	}
@@ -168,6 +184,9 @@ func (b Worktree) RemoveIncomplete(ctx context.Context, s Spec) error {
 		return fmt.Errorf("%s has moved to %s since it was created", s.Branch, tip)
 	}
 	if err := b.Remove(s); err != nil {
+		return err
+	}
+	if err := b.Unpin(ctx, s); err != nil {
 		return err
 	}
 	return b.DeleteBranch(ctx, s, s.StartCommit())

@@ -80,13 +80,13 @@ func TestRollbackRestoresStateAfterAnyFailure(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
-			testRollback(t, kind.overlay, faultPoints(kind.steps))
+			testRollback(t, kind.name, faultPoints(kind.steps))
 		})
 	}
 }
 
 // testRollback checks that a rollback restores all files after a failure at each point.
-func testRollback(t *testing.T, overlay bool, points []string) {
+func testRollback(t *testing.T, changeset string, points []string) {
 	for _, kind := range []struct {
 		name    string
 		arrange func(l *testRepo)
@@ -96,8 +96,11 @@ func testRollback(t *testing.T, overlay bool, points []string) {
 			var tx undo.Tx
 			s := l.spec()
 			s.ID, s.Tree, s.Branch = "20260128120000-0000", filepath.Join(l.data, "sibling"), "refs/heads/agency/sandbox-20260128120000-0000"
-			if l.overlay {
+			if s.OverlayDir != "" {
 				s.OverlayDir = filepath.Join(l.data, "sibling-overlay")
+			}
+			if s.CloneDir != "" {
+				s.CloneDir = filepath.Join(l.data, "sibling-clone")
 			}
 			l.must(l.create(l.t.Context(), &tx, s))
 			l.writeFile(s.Tree, "a.txt", "dirty\n")
@@ -106,12 +109,12 @@ func testRollback(t *testing.T, overlay bool, points []string) {
 	} {
 		for _, point := range points {
 			for _, how := range []string{"fails", "is cancelled"} {
-				if kind.name != "alone" && (how == "is cancelled" || overlay && testing.Short()) {
+				if kind.name != "alone" && (how == "is cancelled" || changeset != "worktree" && testing.Short()) {
 					continue
 				}
 				t.Run(kind.name+", "+point+" "+how, func(t *testing.T) {
 					t.Parallel()
-					l := newTestRepoOf(t, overlay)
+					l := newTestRepoOf(t, changeset)
 					kind.arrange(l)
 					before := l.snapshot()
 					ctx, cancel := context.WithCancelCause(t.Context())
@@ -127,7 +130,7 @@ func testRollback(t *testing.T, overlay bool, points []string) {
 					}
 					err := l.create(ctx, &tx, l.spec())
 					last := point == points[len(points)-1]
-					if point == "index:before" && how == "is cancelled" {
+					if (point == "index:before" || point == "clone:before") && how == "is cancelled" {
 						last = true // without a git process that could be ended, the step is completed
 					}
 					if !last && !errors.Is(err, errInjected) || last && (err != nil) != (how == "fails") {
@@ -271,12 +274,12 @@ func TestRemoveIncompleteUndoesInterruptedCreate(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
-			testRemoveIncomplete(t, kind.overlay, faultPoints(kind.steps))
+			testRemoveIncomplete(t, kind.name, faultPoints(kind.steps))
 		})
 	}
 }
 
-func testRemoveIncomplete(t *testing.T, overlay bool, points []string) {
+func testRemoveIncomplete(t *testing.T, changeset string, points []string) {
 	type state struct {
 		name  string
 		until string                    // fault point at which Create stops
@@ -289,8 +292,11 @@ func testRemoveIncomplete(t *testing.T, overlay bool, points []string) {
 	filled := points[len(points)-1]
 	admin := func(l *testRepo) string { return l.repo.AdminDir(testID) }
 	gitFile := func(s Spec) string { return filepath.Join(s.Tree, ".git") }
-	if overlay {
+	switch changeset {
+	case "overlay":
 		gitFile = func(s Spec) string { return filepath.Join(s.OverlayDir, "upper", ".git") }
+	case "clone":
+		gitFile = func(s Spec) string { return filepath.Join(s.CloneDir, ".git") }
 	}
 	all = append(all,
 		state{"nothing at all", "tree-dir:before", nil},
@@ -321,7 +327,16 @@ func testRemoveIncomplete(t *testing.T, overlay bool, points []string) {
 			l.must(os.Rename(admin(l), filepath.Join(l.dir, ".git/agency/removed-"+testID)))
 		}},
 	)
-	if overlay {
+	switch changeset {
+	case "clone":
+		all = append(all,
+			state{"a lock of the base", "base:before", func(l *testRepo, s Spec) { l.writeFile(l.dir, ".git/"+BaseRef(s.ID)+".lock", "") }},
+			state{"a packed base", "base:after", func(l *testRepo, s Spec) { l.git("pack-refs", "--all", "--prune") }},
+			state{"no base any more", filled, func(l *testRepo, s Spec) { l.git("update-ref", "-d", BaseRef(s.ID)) }},
+			state{"half a clone", filled, func(l *testRepo, s Spec) { l.must(os.RemoveAll(filepath.Join(s.Tree, ".git/objects"))) }},
+			state{"no record of the exchange any more", filled, func(l *testRepo, s Spec) { l.must(os.RemoveAll(s.CloneDir)) }},
+		)
+	case "overlay":
 		all = append(all,
 			state{"no overlay any more", filled, func(l *testRepo, s Spec) { l.must(os.RemoveAll(s.OverlayDir)) }},
 			state{"no layer any more", filled, func(l *testRepo, s Spec) { l.must(os.RemoveAll(l.layers())) }},
@@ -330,7 +345,7 @@ func testRemoveIncomplete(t *testing.T, overlay bool, points []string) {
 	for _, c := range all {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			l := newTestRepoOf(t, overlay)
+			l := newTestRepoOf(t, changeset)
 			s := l.spec()
 			before := l.snapshot()
 			tx := undo.Tx{Fault: faultAt(c.until)}
@@ -343,7 +358,7 @@ func testRemoveIncomplete(t *testing.T, overlay bool, points []string) {
 			for range 2 {
 				l.must(l.backend.RemoveIncomplete(t.Context(), s))
 				got := l.snapshot()
-				if c.name == "a packed branch" { // main is now in packed-refs
+				if strings.HasPrefix(c.name, "a packed ") { // main is now in packed-refs
 					delete(got, filepath.Join(l.dir, ".git/packed-refs"))
 					delete(got, filepath.Join(l.dir, ".git/refs/heads/main"))
 					delete(before, filepath.Join(l.dir, ".git/refs/heads/main"))

@@ -20,6 +20,7 @@ type Invocation struct {
 	SandboxBranch     string           `json:"sandbox_branch"`
 	BaseCommit        string           `json:"base_commit"`
 	FromSnapshot      string           `json:"from_snapshot,omitempty"` // snapshot that the sandbox was started from
+	CloneSource       string           `json:"clone_source,omitempty"`  // remote that a clone has as its origin; "." for the repository
 	Verifies          string           `json:"verifies,omitempty"`      // invocation whose landing is verified in this temporary sandbox; empty for all others
 	SyncedCommit      string           `json:"synced_commit,omitempty"` // commit of the integration branch that the last sync merged
 	IntegrationBranch string           `json:"integration_branch"`      // full ref that the work lands on; empty where it is only known when it lands
@@ -195,7 +196,7 @@ func newInvocation(e *store.Entry[store.InvocationMeta], worktrees map[string]st
 	i := Invocation{
 		ID: e.ID, Name: m.InvocationName, WorktreeID: m.IntegrationWorktreeID, Worktree: wt.Name,
 		IntegrationBranch: IntegrationBranch(*m, wt),
-		SandboxPath:       e.TreePath, SandboxBranch: m.SandboxBranch, BaseCommit: m.BaseCommit, FromSnapshot: m.FromSnapshot, Verifies: m.VerifiesInvocation, SyncedCommit: m.SyncedCommit, Runner: m.Runner, Mode: m.Mode,
+		SandboxPath:       e.TreePath, SandboxBranch: m.SandboxBranch, BaseCommit: m.BaseCommit, FromSnapshot: m.FromSnapshot, CloneSource: m.CloneSource, Verifies: m.VerifiesInvocation, SyncedCommit: m.SyncedCommit, Runner: m.Runner, Mode: m.Mode,
 		Status: status, Run: run, Landing: m.Landing, StartedAt: m.StartedAt, Primitives: m.Primitives, Limits: m.Limits, AllowedRead: m.Grants().Read, AllowedWrite: m.Grants().Write,
 		Broken: e.Defect != store.NoDefect, BrokenReason: string(e.Defect), Entry: e,
 

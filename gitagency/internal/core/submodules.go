@@ -16,11 +16,6 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// UpperDir returns the path of the overlay upper directory over the git directory for an invocation; it may not exist.
-func (r *Repository) UpperDir(id string) string {
-	return filepath.Join(r.Store.WallsDir(r.ID, id), "git", "upper")
-}
-
 // FindSubmodules lists the submodules that are checked out in the tree of an invocation, or were.
 func (r *Repository) FindSubmodules(ctx context.Context, repo *git.Repo, s git.WorktreeSpec) ([]submodule.Checkout, error) {
 	req := submodule.FindRequest{Worktree: s.Name, Tree: s.Dir}

@@ -64,6 +64,7 @@ func (r *Repository) PrepareCapture(s git.WorktreeSpec) (git.WorktreeSpec, error
 	s.Omit, s.Author, s.TrustConfig = guard.AgencyDir, ToolIdentity, r.TrustsRepoConfig(s.Name)
 	var err error
 	if s.Dir != "" {
+		s.IsClone = store.IsDir(store.CloneOf(s.Dir))
 		s.Overlay, err = r.OverlayTree(s.Name)
 	}
 	return s, err

@@ -64,8 +64,11 @@ func keepUnless(leaveOut bool) archive.Choice {
 const specialFile = fs.ModeNamedPipe | fs.ModeSocket | fs.ModeDevice | fs.ModeIrregular
 
 // hasOwnGitFile reports whether the .git of a tree is the file that git wrote there, or is missing. The entry that it
-// names may be gone, or in a repository that was moved.
+// names may be gone, or in a repository that was moved. The git directory of a clone counts too: its commits are imported.
 func hasOwnGitFile(top *guard.DirHandle, s git.WorktreeSpec) bool {
+	if store.IsDir(store.CloneOf(s.Dir)) {
+		return true
+	}
 	content, err := readSmall(top, ".git")
 	dir, isLink := strings.CutPrefix(strings.TrimSuffix(string(content), "\n"), "gitdir: ")
 	if err != nil || !isLink {

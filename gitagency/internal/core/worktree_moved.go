@@ -60,8 +60,8 @@ func (r *Repository) unlinkedTree() string {
 // LinkedEntry reads the .git file of a tree and reports its target: git's entry of that name in this repository, or another
 // existing directory, whose path it returns.
 func (r *Repository) LinkedEntry(tree, name string) (here bool, elsewhere string, err error) {
-	if r.Git.AdminDir(name) == r.Git.UnlistedAdminDir(name) && store.IsDir(store.OverlayOf(tree)) {
-		return r.linkedUnlistedEntry(tree, name)
+	if dir := unlistedDotGitDir(tree); dir != "" && r.Git.AdminDir(name) == r.Git.UnlistedAdminDir(name) {
+		return r.linkedUnlistedEntry(dir, name)
 	}
 	at, err := git.DotGitTarget(tree)
 	switch {
@@ -73,10 +73,22 @@ func (r *Repository) LinkedEntry(tree, name string) (here bool, elsewhere string
 	return false, at, nil
 }
 
-// linkedUnlistedEntry is LinkedEntry for an overlay. Its .git exists behind the walls, and names the entry as git sees it there.
-// An entry whose repository is gone counts as that of this repository.
-func (r *Repository) linkedUnlistedEntry(tree, name string) (here bool, elsewhere string, err error) {
-	at, err := git.DotGitTarget(changeset.OverlayUpperDir(store.OverlayOf(tree)))
+// unlistedDotGitDir returns the directory with the .git file of a tree whose entry git does not list: an overlay has it behind the
+// walls, and a clone beside the tree. It is empty for other trees.
+func unlistedDotGitDir(tree string) string {
+	switch {
+	case store.IsDir(store.OverlayOf(tree)):
+		return changeset.OverlayUpperDir(store.OverlayOf(tree))
+	case store.IsDir(store.CloneOf(tree)):
+		return store.CloneOf(tree)
+	}
+	return ""
+}
+
+// linkedUnlistedEntry is LinkedEntry for an entry that git does not list, given the directory of its .git file. That names the
+// entry as git behind walls sees it. An entry whose repository is gone counts as that of this repository.
+func (r *Repository) linkedUnlistedEntry(dir, name string) (here bool, elsewhere string, err error) {
+	at, err := git.DotGitTarget(dir)
 	if err != nil {
 		return false, "", err
 	}

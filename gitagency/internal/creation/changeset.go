@@ -2,12 +2,15 @@ package creation
 
 import (
 	"context"
+	"errors"
+	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/changeset"
 	"github.com/git-agency/git-agency/gitagency/internal/confine"
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/clone"
 	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
 )
@@ -16,6 +19,12 @@ import (
 // An overlay that was asked for and is not possible is refused; with auto, a worktree takes its place. It says what it chose.
 func chooseChangeset(ctx context.Context, r *core.Repository, repo *git.Repo, req *Plan, point StartPoint) (changeset.Backend, error) {
 	asked := req.prims.Changeset
+	if req.CloneSource != "" && asked != settings.ChangesetClone {
+		return nil, &fault.InvalidError{What: "--clone-source", Value: req.CloneSource, Want: "--changeset clone"}
+	}
+	if asked == settings.ChangesetClone {
+		return chooseClone(ctx, r, repo, req, point)
+	}
 	if asked != settings.ChangesetOverlay && asked != settings.ChangesetAuto {
 		return core.WorktreeBackend(repo), nil
 	}
@@ -42,7 +51,7 @@ func whyNoOverlay(ctx context.Context, r *core.Repository, repo *git.Repo, req *
 	case req.prims.Isolation != settings.IsolationOS:
 		return "an overlay exists only behind walls, and --isolation " + req.prims.Isolation + " has none", nil
 	case !worktree.HasPlainEntries(repo):
-		return "the repository has settings of its own for each worktree, a sparse checkout, shared permissions or relative paths of worktrees", nil
+		return notPlain, nil
 	case point.hasSubmodules:
 		return "the commit has submodules", nil
 	}
@@ -50,4 +59,47 @@ func whyNoOverlay(ctx context.Context, r *core.Repository, repo *git.Repo, req *
 		return r.DataDir + ": " + why, nil
 	}
 	return "", context.Cause(ctx)
+}
+
+// notPlain is why neither an overlay nor a clone is possible.
+const notPlain = "the repository has settings of its own for each worktree, a sparse checkout, shared permissions or relative paths of worktrees"
+
+// chooseClone returns the backend for a clone, or refuses it.
+func chooseClone(ctx context.Context, r *core.Repository, repo *git.Repo, req *Plan, point StartPoint) (changeset.Backend, error) {
+	hardlinks, err := r.Settings.CloneHardlinks()
+	if err != nil {
+		return nil, err
+	}
+	refuse := func(why string) (changeset.Backend, error) {
+		return nil, &fault.UnsupportedError{Primitive: "changeset", Value: settings.ChangesetClone, Why: why}
+	}
+	switch {
+	case !worktree.HasPlainEntries(repo):
+		return refuse(notPlain + "; --changeset worktree works")
+	case point.hasSubmodules:
+		return refuse("the commit has submodules; --changeset worktree works")
+	case hardlinks && req.prims.Isolation == settings.IsolationOS:
+		return refuse("with agency.clone.hardlinks a command could change the objects of the repository through its links; git config agency.clone.hardlinks false borrows them, or --isolation none has no walls anyway")
+	}
+	source, err := clone.FindSource(ctx, repo, req.CloneSource)
+	var missing *clone.NoRemoteError
+	if errors.As(err, &missing) && req.restores != "" { // it was removed meanwhile
+		source, err = clone.FindSource(ctx, repo, "")
+	}
+	if errors.As(err, &missing) {
+		return nil, &fault.InvalidError{What: "--clone-source", Value: missing.Name, Want: "the name of a remote" + listRemotes(missing.Remotes) + ", or . for this repository"}
+	}
+	if err != nil {
+		return nil, err
+	}
+	req.CloneSource = source.Name
+	return changeset.Clone{Worktree: core.WorktreeBackend(repo), Source: source, Without: []string{core.AgencyHeads}, Hardlinks: hardlinks}, nil
+}
+
+// listRemotes lists the remotes that there are, for a message.
+func listRemotes(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(names, ", ") + ")"
 }

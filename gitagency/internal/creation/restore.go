@@ -84,6 +84,9 @@ func fillRestored(ctx context.Context, repo *git.Repo, s *sandbox.Sandbox, plan 
 		return err
 	}
 	entry, upperEntry := repo.AdminDir(s.ID), ""
+	if s.Repo.IsClone(s.ID) {
+		entry = s.Repo.CloneGitDir(s.ID)
+	}
 	if ran && plan.prims.Isolation == settings.IsolationOS {
 		if err := s.EnsureGitUpperDir(ctx, plan.prims); err != nil {
 			return err
@@ -128,7 +131,7 @@ func planRestore(ctx context.Context, r *core.Repository, repo *git.Repo, entry 
 	if m.Landing == store.Discarded && (remains.HasTree || remains.HasWithdrawn) {
 		return plan, &fault.UnfinishedDiscardError{ID: entry.ID}
 	}
-	plan = Plan{Request: Request{Name: m.InvocationName, Runner: m.Runner, Mode: m.Mode}, prims: m.Primitives, limits: m.Limits, allowed: m.Allowed, restores: entry.ID}
+	plan = Plan{Request: Request{Name: m.InvocationName, Runner: m.Runner, Mode: m.Mode, CloneSource: m.CloneSource}, prims: m.Primitives, limits: m.Limits, allowed: m.Allowed, restores: entry.ID}
 	if err := sandbox.CheckWalls(ctx, r, plan.prims); err != nil {
 		return plan, err
 	}

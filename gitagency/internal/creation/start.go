@@ -21,6 +21,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -40,6 +41,8 @@ type Request struct {
 
 	Run  store.RunFields // what a run records in advance; empty for a sandbox without a run
 	Task []byte          // task of the run, kept in a file beside the record; nil for none
+
+	CloneSource string // source of a clone: the name of a remote, or clone.ThisRepository; empty for the default
 
 	From        string // commit-ish to start from instead of the integration branch, on which the work lands all the same
 	WithChanges bool   // start with the uncommitted work in the tree of the integration worktree
@@ -223,7 +226,7 @@ func start(ctx context.Context, r *core.Repository, repo *git.Repo, req Plan, lo
 		MakeRecordDir: func() error { return r.Store.CreateInvocationDir(r.ID, id) },
 		Backend:       backend,
 		Spec: changeset.Spec{
-			ID: id, Tree: tree, OverlayDir: r.Store.OverlayDir(r.ID, id), Branch: core.SandboxRef(id), Base: point.Base, Scratch: home, Reason: "agency: " + verb + " " + id,
+			ID: id, Tree: tree, OverlayDir: r.Store.OverlayDir(r.ID, id), CloneDir: r.Store.CloneDir(r.ID, id), Branch: core.SandboxRef(id), Base: point.Base, Scratch: home, Reason: "agency: " + verb + " " + id,
 			Tip: point.Head, FilesCommit: point.Snapshot, IndexTree: point.index, UntrustedConfig: point.UntrustedConfig, SkipLFS: point.skipLFS,
 			BaseTree: point.baseTree,
 		},
@@ -237,7 +240,7 @@ func start(ctx context.Context, r *core.Repository, repo *git.Repo, req Plan, lo
 			return r.Store.WriteInvocationMeta(r.ID, store.InvocationMeta{
 				SchemaVersion: store.SchemaVersion, InvocationID: id, InvocationName: req.Name,
 				IntegrationWorktreeID: wt.ID, SandboxPath: tree, SandboxBranch: core.ShortBranch(core.SandboxRef(id)),
-				BaseCommit: point.Base, IntegrationBranch: point.branch, FromSnapshot: snapshot, StartChanges: changes, VerifiesInvocation: req.verifies,
+				BaseCommit: point.Base, IntegrationBranch: point.branch, FromSnapshot: snapshot, StartChanges: changes, VerifiesInvocation: req.verifies, CloneSource: req.CloneSource,
 				Runner: req.Runner, Mode: req.Mode, Status: store.StatusStarting, StartedAt: at, StartedNS: max(0, elapsed.Nanoseconds()), Primitives: req.prims, Limits: req.limits, Allowed: req.allowed, RunFields: req.Run,
 			})
 		},
@@ -250,6 +253,11 @@ func start(ctx context.Context, r *core.Repository, repo *git.Repo, req Plan, lo
 
 // fillSandbox writes what a new sandbox has besides the files of its commit.
 func fillSandbox(ctx context.Context, repo *git.Repo, s *sandbox.Sandbox, req Plan) error {
+	if req.prims.Changeset == settings.ChangesetClone {
+		if err := sandbox.BeginClone(ctx, s.Repo, s.ID, req.prims); err != nil {
+			return err
+		}
+	}
 	if req.restores != "" {
 		return fillRestored(ctx, repo, s, req)
 	}

@@ -14,7 +14,7 @@ import (
 // populateSubmodules checks out the submodules of a new sandbox that are initialised in the repository, unless upperEntry, git's
 // entry of the sandbox in an upper directory, has their repositories; it may be empty.
 func populateSubmodules(ctx context.Context, r *core.Repository, repo *git.Repo, id, upperEntry string) error {
-	if layers, err := r.OverlayTree(id); err != nil || layers != nil { // only a snapshot can have brought submodules there
+	if layers, err := r.OverlayTree(id); err != nil || layers != nil || r.IsClone(id) { // only a snapshot can have brought submodules there
 		return err
 	}
 	skipped, err := submodule.Populate(ctx, repo, submodule.PopulateRequest{

@@ -27,7 +27,7 @@ func UndoInterrupted(ctx context.Context, r *core.Repository, repo *git.Repo, id
 		}
 	}
 	return r.UndoCreation(ctx, repo, r.Store.InvocationDir(r.ID, id), changeset.Spec{
-		ID: id, Tree: r.Store.SandboxTreePath(r.ID, id), OverlayDir: r.Store.OverlayDir(r.ID, id), Branch: core.SandboxRef(id),
+		ID: id, Tree: r.Store.SandboxTreePath(r.ID, id), OverlayDir: r.Store.OverlayDir(r.ID, id), CloneDir: r.Store.CloneDir(r.ID, id), Branch: core.SandboxRef(id),
 		Base: intent.BaseCommit, Tip: intent.Tip, FilesCommit: intent.FromSnapshot,
 	})
 }

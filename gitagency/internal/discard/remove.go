@@ -64,6 +64,9 @@ func DeleteKeptBranch(ctx context.Context, r *core.Repository, repo *git.Repo, s
 	if err != nil {
 		return err
 	}
+	if err := core.UnpinBase(ctx, repo, spec.ID); err != nil {
+		return err
+	}
 	kept, branch := found[0].OID, found[1].OID
 	listing, err := worktree.ListWithoutGit(repo, func(name string) bool { return name == spec.ID })
 	if err != nil {

@@ -60,6 +60,9 @@ func RemoveTemporary(ctx context.Context, r *core.Repository, repo *git.Repo, id
 // out.
 func deleteTemporaryBranch(ctx context.Context, r *core.Repository, repo *git.Repo, id string) error {
 	spec := sandbox.Spec(r, id)
+	if err := core.UnpinBase(ctx, repo, id); err != nil {
+		return err
+	}
 	found, err := repo.Lookup(ctx, spec.Branch)
 	if err != nil {
 		return err

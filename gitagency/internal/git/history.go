@@ -107,7 +107,7 @@ func (r *Repo) ReflogCommits(s WorktreeSpec) []string {
 }
 
 // OnlyKnownCommits reports whether the log of HEAD, an operation in progress and, in a sandbox, the refs and logs of
-// its overlay upper directory name no commit but known ones. Then these hold all that a capture would add as history.
+// its upper directory name no commit but known ones. Then these hold all that a capture would add as history.
 // It is false where that cannot be read from outside of the sandbox.
 func (r *Repo) OnlyKnownCommits(s WorktreeSpec, known map[string]bool) bool {
 	unknown := func(oid string) bool { return object.IsOID(oid) && !known[oid] && strings.Trim(oid, "0") != "" }

@@ -23,7 +23,7 @@ func (r *Repo) ReaderOptions(what, write, gitDir string, trusted bool, read ...s
 	p := RunOptions{GitDir: gitDir, Config: noRules, Reading: readlimit.Reading{Limits: r.ReadLimits, What: what}}
 	program, err := proc.LookPath(r.Env, "git")
 	if err == nil { // else git fails too
-		p.Reading.Walls = readlimit.NewWalls(program, r.Env, slices.Concat(r.readableObjects(), []string{gitDir}, read), []string{write})
+		p.Reading.Walls = readlimit.NewWalls(program, r.Env, slices.Concat(r.ReadableObjects(), []string{gitDir}, read), []string{write})
 	}
 	p.Env = append(r.configAsEnv(p.Reading.Environment(r.Env, gitDir), trusted), "GIT_NO_REPLACE_OBJECTS=1")
 	return p
@@ -38,8 +38,8 @@ func (r *Repo) objectDirs() []string {
 	return dirs
 }
 
-// readableObjects lists all directories from which git reads objects. A directory of packs may be a symlink.
-func (r *Repo) readableObjects() []string {
+// ReadableObjects lists all directories from which git reads objects. A directory of packs may be a symlink.
+func (r *Repo) ReadableObjects() []string {
 	var dirs []string
 	for _, dir := range slices.Concat(r.objectDirs(), r.Alternates()) {
 		dirs = append(dirs, dir, filepath.Join(dir, "pack"))

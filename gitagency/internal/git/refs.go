@@ -154,7 +154,14 @@ func (r *Repo) removeOrphanReflog(ctx context.Context, ref string) error {
 			return err
 		}
 	}
-	_, _ = syscall.Rmdir(filepath.Dir(r.RefPath(ref))), syscall.Rmdir(filepath.Dir(log))
+	for _, dir := range []string{filepath.Dir(r.RefPath(ref)), filepath.Dir(log)} {
+		for base := filepath.Base(dir); base != "heads" && base != "refs"; base = filepath.Base(dir) {
+			if err := syscall.Rmdir(dir); err != nil && !IsNotExist(err) { // git may have removed it
+				break
+			}
+			dir = filepath.Dir(dir)
+		}
+	}
 	return nil
 }
 

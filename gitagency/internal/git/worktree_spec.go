@@ -17,6 +17,7 @@ type WorktreeSpec struct {
 	Dir            string          // directory of the worktree; empty when it is gone and at most git's entry is left
 	Mounted        *MountedTree    // the overlay, if it is mounted, so that the files can be changed; else nil
 	Overlay        *overlay.Tree   // where the files of the worktree are, if Dir is only where an overlay of them is mounted; else nil
+	IsClone        bool            // the worktree has a .git directory, whose commits are imported
 	Branch         string          // full ref of the worktree's own branch
 	Base           string          // fallback commit when neither HEAD nor the branch leads to one
 	Onto           string          // earlier capture to extend: only additions since then are captured

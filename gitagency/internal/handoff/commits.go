@@ -13,7 +13,6 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/git/transport"
-	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
 // expectedHead returns the commit at HEAD in the sandbox if it has not moved since the last exchange.
@@ -21,7 +20,7 @@ func (e *Exchange) expectedHead(tip string) string { return cmp.Or(e.Agreed.Sand
 
 // packCommits has the sandbox's git pack the commits at HEAD that the host does not have, and the blobs in also. The
 // user may have moved the branch on the host to tip meanwhile: then HEAD must be a descendant of tip.
-func (e *Exchange) packCommits(ctx context.Context, ns *proc.Namespace, dir *os.File, tip string, also []string) (*packStream, error) {
+func (e *Exchange) packCommits(ctx context.Context, in Inside, dir *os.File, tip string, also []string) (*packStream, error) {
 	not := []string{tip}
 	if e.Agreed.SandboxHead != "" && e.Agreed.SandboxHead != tip {
 		not = append(not, e.Agreed.SandboxHead)
@@ -33,12 +32,12 @@ func (e *Exchange) packCommits(ctx context.Context, ns *proc.Namespace, dir *os.
 	if len(also) > 0 {
 		some = "yes"
 	}
-	return e.runPackScript(ctx, ns, dir, scriptPack, also, not, e.expectedHead(tip), some, after)
+	return e.runPackScript(ctx, in, dir, scriptPack, also, not, e.expectedHead(tip), some, after)
 }
 
 // importCommits moves the branch of the sandbox on the host to the commit at HEAD in the sandbox, if that has moved.
 // It returns both commits afterwards, and whether the blobs of the index were imported too.
-func (e *Exchange) importCommits(ctx context.Context, ns *proc.Namespace, dir *os.File, tip string, committed *packStream, also []string) (head, now string, complete bool, err error) {
+func (e *Exchange) importCommits(ctx context.Context, in Inside, dir *os.File, tip string, committed *packStream, also []string) (head, now string, complete bool, err error) {
 	heads := func(p *packStream) (head, now string) {
 		if p.commit == e.expectedHead(tip) {
 			return p.commit, tip
@@ -60,11 +59,11 @@ func (e *Exchange) importCommits(ctx context.Context, ns *proc.Namespace, dir *o
 		}
 	}
 	complete = true
-	all, err := e.packCommits(ctx, ns, dir, tip, also)
+	all, err := e.packCommits(ctx, in, dir, tip, also)
 	if fault.Is[*GitError](err) && now != tip { // missing staged blobs must not hold up commits
 		e.warnIndexNotImported(err)
 		complete, also = false, nil
-		all, err = e.packCommits(ctx, ns, dir, tip, nil)
+		all, err = e.packCommits(ctx, in, dir, tip, nil)
 	}
 	if err != nil {
 		return "", "", false, err
@@ -77,7 +76,7 @@ func (e *Exchange) importCommits(ctx context.Context, ns *proc.Namespace, dir *o
 // ImportRemaining imports all other commits that git has behind the walls and that no ref on the host reaches: other
 // branches, tags, stashes, amended and reset commits. They become ancestors of one commit that the reflog of HEAD
 // names. It is for a sandbox that is about to be discarded.
-func (e *Exchange) ImportRemaining(ctx context.Context, ns *proc.Namespace, dir *os.File) error {
+func (e *Exchange) ImportRemaining(ctx context.Context, in Inside, dir *os.File) error {
 	if err := e.checkReadable(); err != nil {
 		return err
 	}
@@ -97,7 +96,7 @@ func (e *Exchange) ImportRemaining(ctx context.Context, ns *proc.Namespace, dir 
 	// Leave out what the refs keep, and what other reflogs name: it is reachable from there.
 	not := slices.AppendSeq(repo.ReflogCommitsElsewhere(e.id, core.SandboxRef(e.id)), maps.Values(refs))
 	slices.Sort(not)
-	all, err := e.runPackScript(ctx, ns, dir, scriptPackRemaining, nil, append(slices.Compact(not), tip), tip)
+	all, err := e.runPackScript(ctx, in, dir, scriptPackRemaining, nil, append(slices.Compact(not), tip), tip)
 	if err != nil {
 		return err
 	}

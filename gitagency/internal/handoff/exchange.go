@@ -24,7 +24,6 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/index"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/git/overlay"
-	"github.com/git-agency/git-agency/gitagency/internal/lock"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"golang.org/x/sys/unix"
 )
@@ -42,7 +41,9 @@ type Exchange struct {
 	repo        *core.Repository
 	id          string          // of the invocation
 	environment func() []string // environment of our scripts behind the walls; nil where none is to run
-	upper       string          // upper directory of the overlay over the git directory
+	upper       string          // upper directory of the overlay over the git directory, or git directory of a clone
+	entry       string          // path in upper of the entry of the worktree, which has HEAD and the index
+	dir         string          // directory for the state of the exchange, its locks and temporary files
 	Agreed      AgreedState
 	layer       string   // fingerprint of the upper directory that is being imported
 	importTip   string   // commit of the sandbox's branch in the real git directory when the import began
@@ -74,16 +75,24 @@ func Open(r *core.Repository, id string, environment func() []string) (*Exchange
 
 // New returns an exchange that has not loaded its state.
 func New(r *core.Repository, id string) *Exchange {
-	return &Exchange{repo: r, id: id, ScriptTimeout: sandboxGitTimeout, upper: UpperDir(r, id)}
+	e := newExchange(r, id, UpperDir(r, id))
+	if e.dir = r.Store.WallsDir(r.ID, id); e.upper == r.CloneGitDir(id) {
+		e.dir = r.Store.CloneDir(r.ID, id)
+	}
+	return e
 }
 
-// UpperDir returns the path of the overlay upper directory of the git directory; it may not exist.
+func newExchange(r *core.Repository, id, upper string) *Exchange {
+	return &Exchange{repo: r, id: id, ScriptTimeout: sandboxGitTimeout, upper: upper, entry: overlay.EntryIn(upper, id)}
+}
+
+// UpperDir returns the path of the directory to which git in a sandbox writes; it may not exist. See core.Repository.UpperDir.
 func UpperDir(r *core.Repository, id string) string {
 	return r.UpperDir(id)
 }
 
 func (e *Exchange) statePath() string {
-	return filepath.Join(e.repo.Store.WallsDir(e.repo.ID, e.id), "door.json")
+	return filepath.Join(e.dir, "door.json")
 }
 
 func (e *Exchange) loadState() error {
@@ -151,7 +160,7 @@ func (e *Exchange) fingerprintReal() string {
 
 // Export transfers what the user has changed on the host since the last exchange, HEAD, branch and index, to
 // the git directory behind the walls. It runs before a command does.
-func (e *Exchange) Export(ctx context.Context, ns *proc.Namespace, dir *os.File) error {
+func (e *Exchange) Export(ctx context.Context, in Inside, dir *os.File) error {
 	if e.Agreed == (AgreedState{}) || e.fingerprintReal() == e.Agreed.RealFingerprint {
 		return nil // nothing was ever written: the overlay shows the real files
 	}
@@ -207,7 +216,7 @@ func (e *Exchange) Export(ctx context.Context, ns *proc.Namespace, dir *os.File)
 		}
 	}
 	if move != "" || stage != "" {
-		if err := e.runScript(ctx, ns, dir, scriptExport, bytes.NewReader(idx), io.Discard, move, head, e.Agreed.SandboxHead, onto, core.SandboxRef(e.id), stage); err != nil {
+		if err := e.runScript(ctx, in, dir, scriptExport, bytes.NewReader(idx), io.Discard, move, head, e.Agreed.SandboxHead, onto, core.SandboxRef(e.id), stage); err != nil {
 			return err
 		}
 	}
@@ -220,7 +229,7 @@ func (e *Exchange) Export(ctx context.Context, ns *proc.Namespace, dir *os.File)
 
 // Import transfers HEAD, its objects and the index from behind the walls to the real git directory.
 // Anything that cannot be imported stays in the upper directory and is tried again after the next command.
-func (e *Exchange) Import(ctx context.Context, ns *proc.Namespace, dir *os.File) error {
+func (e *Exchange) Import(ctx context.Context, in Inside, dir *os.File) error {
 	release, err := e.lockOverlay(ctx)
 	if err != nil {
 		return err
@@ -235,7 +244,7 @@ func (e *Exchange) Import(ctx context.Context, ns *proc.Namespace, dir *os.File)
 	}
 	err = e.loadRefusal(layer)
 	if err == nil {
-		err = e.importState(ctx, ns, dir)
+		err = e.importState(ctx, in, dir)
 	}
 	if err == nil || context.Cause(ctx) != nil {
 		return err
@@ -247,7 +256,7 @@ func (e *Exchange) Import(ctx context.Context, ns *proc.Namespace, dir *os.File)
 }
 
 // importState imports the state of the upper directory. The caller has locked the overlay.
-func (e *Exchange) importState(ctx context.Context, ns *proc.Namespace, dir *os.File) (err error) {
+func (e *Exchange) importState(ctx context.Context, in Inside, dir *os.File) (err error) {
 	if err := e.checkReadable(); err != nil {
 		return err
 	}
@@ -265,21 +274,21 @@ func (e *Exchange) importState(ctx context.Context, ns *proc.Namespace, dir *os.
 	e.importTip = tip
 	indexBefore, userChanged := e.realIndexFingerprint(), e.fingerprintReal() != e.Agreed.RealFingerprint // by the user; later differences are our own writes
 	state := AgreedState{RealHead: e.realHead(), IndexFingerprint: e.Agreed.IndexFingerprint, UpperFingerprint: e.layer}
-	committed, err := e.packCommits(ctx, ns, dir, tip, nil)
+	committed, err := e.packCommits(ctx, in, dir, tip, nil)
 	staged, _ := reading()
 	if err != nil {
 		return err
 	}
 	defer committed.Close()
 	if staged.notPlain {
-		staged = e.readPlainIndex(ctx, ns, dir, staged)
+		staged = e.readPlainIndex(ctx, in, dir, staged)
 	}
 	if err := e.importLFS(ctx); err != nil { // before a ref leads to commits that need them
 		return err
 	}
 	drafted := proc.Async(func() (*git.IndexDraft, error) { return e.draftIndex(&staged, state.RealHead) })
 	var complete bool
-	state.SandboxHead, state.BranchTip, complete, err = e.importCommits(ctx, ns, dir, tip, committed, staged.newBlobs)
+	state.SandboxHead, state.BranchTip, complete, err = e.importCommits(ctx, in, dir, tip, committed, staged.newBlobs)
 	draft, draftErr := drafted()
 	defer func() { err = errors.Join(err, draft.Drop()) }()
 	if err = errors.Join(err, draftErr); err != nil {
@@ -312,10 +321,10 @@ func (e *Exchange) importState(ctx context.Context, ns *proc.Namespace, dir *os.
 	if userChanged && e.Agreed.RealHead != "" {
 		state.RealHead = e.Agreed.RealHead
 	}
-	if err := errors.Join(e.saveState(state), e.dropRefusal()); err != nil || state.BranchTip == tip || ns.IsSoleUser() {
+	if err := errors.Join(e.saveState(state), e.dropRefusal()); err != nil || state.BranchTip == tip || in.IsSoleUser() {
 		return err
 	}
-	return e.removeRefLock(ctx, ns, dir)
+	return e.removeRefLock(ctx, in, dir)
 }
 
 // publishIndex replaces the index on the host by the draft, unless the user has switched branches meanwhile. keep saves
@@ -336,49 +345,28 @@ func (e *Exchange) publishIndex(draft *git.IndexDraft, state *AgreedState, finge
 
 // removeRefLock removes the lock file of the branch that git on the host has removed, and that is still visible behind
 // the walls.
-func (e *Exchange) removeRefLock(ctx context.Context, ns *proc.Namespace, dir *os.File) error {
+func (e *Exchange) removeRefLock(ctx context.Context, in Inside, dir *os.File) error {
 	var st unix.Stat_t
 	if err := unix.Lstat(filepath.Join(e.repo.CommonDir, core.SandboxRef(e.id)), &st); err != nil {
 		return err
 	}
-	return e.runScript(ctx, ns, dir, scriptRemoveRefLock, nil, io.Discard, core.SandboxRef(e.id), strconv.FormatUint(st.Ino, 10))
+	return e.runScript(ctx, in, dir, scriptRemoveRefLock, nil, io.Discard, core.SandboxRef(e.id), strconv.FormatUint(st.Ino, 10))
 }
 
 // checkReadable refuses an upper directory in which a file that git always reads would block git for ever, as a pipe
 // does, or is not a regular file of reasonable size.
 func (e *Exchange) checkReadable() error {
 	const maxSize = 64 << 20 // the largest is packed-refs
-	entry := filepath.Join("worktrees", e.id)
+	entry := e.entry
 	for _, name := range []string{
 		"config", "HEAD", "packed-refs", "shallow", "objects/info/alternates", "info/attributes", "info/grafts", core.SandboxRef(e.id),
-		entry + "/HEAD", entry + "/commondir", entry + "/gitdir", entry + "/config.worktree",
+		filepath.Join(entry, "HEAD"), filepath.Join(entry, "commondir"), filepath.Join(entry, "gitdir"), filepath.Join(entry, "config.worktree"),
 	} {
 		if _, err := overlay.ReadUpperFile(e.upper, name, maxSize); err != nil {
 			return &GitError{fmt.Errorf("git cannot be run behind the walls: %w", err)}
 		}
 	}
 	return nil
-}
-
-// lockOverlay serializes imports and exports of one sandbox.
-func (e *Exchange) lockOverlay(ctx context.Context) (release func(), err error) {
-	timeout, err := e.repo.Settings.LockTimeout()
-	if err != nil {
-		return nil, err
-	}
-	held, err := lock.AcquireDirExclusive(ctx, filepath.Dir(e.upper), timeout)
-	if err != nil {
-		return nil, err
-	}
-	return func() { _ = held.Close() }, nil
-}
-
-// lockRepository takes the repository lock, unless the caller holds it.
-func (e *Exchange) lockRepository(ctx context.Context) (*git.Repo, func(), error) {
-	if e.LockedRepo != nil {
-		return e.LockedRepo, func() {}, nil
-	}
-	return e.repo.LockAndRecover(ctx)
 }
 
 // realHead returns what HEAD of the real worktree names: a full ref or a commit. If it is not the branch of the

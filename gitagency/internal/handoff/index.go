@@ -44,7 +44,7 @@ type sandboxIndex struct {
 
 // readSandboxIndex reads the index behind the walls.
 func (e *Exchange) readSandboxIndex() sandboxIndex {
-	file, err := overlay.ReadUpperFile(e.upper, filepath.Join("worktrees", e.id, "index"), e.maxIndexSize())
+	file, err := overlay.ReadUpperFile(e.upper, filepath.Join(e.entry, "index"), e.maxIndexSize())
 	if err != nil {
 		e.warnIndexNotImported(err)
 	}
@@ -55,9 +55,9 @@ func (e *Exchange) readSandboxIndex() sandboxIndex {
 }
 
 // readPlainIndex has the sandbox's git expand a split or sparse index and reads the result.
-func (e *Exchange) readPlainIndex(ctx context.Context, ns *proc.Namespace, dir *os.File, original sandboxIndex) sandboxIndex {
+func (e *Exchange) readPlainIndex(ctx context.Context, in Inside, dir *os.File, original sandboxIndex) sandboxIndex {
 	plain := proc.LimitedBuffer{Limit: int(e.maxIndexSize())}
-	if err := e.runScript(ctx, ns, dir, scriptPlainIndex, nil, &plain); err != nil {
+	if err := e.runScript(ctx, in, dir, scriptPlainIndex, nil, &plain); err != nil {
 		e.warnIndexNotImported(err)
 		return sandboxIndex{}
 	}
@@ -251,7 +251,7 @@ func (e *Exchange) keepNestedVisible(x index.File, data []byte, commit string) [
 	if !x.AnySubmoduleSkipped() {
 		return data
 	}
-	file, err := overlay.ReadUpperFile(e.upper, filepath.Join("worktrees", e.id, "index"), e.maxIndexSize())
+	file, err := overlay.ReadUpperFile(e.upper, filepath.Join(e.entry, "index"), e.maxIndexSize())
 	if err != nil || !file.Found {
 		return data
 	}

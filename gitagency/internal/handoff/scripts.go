@@ -32,8 +32,8 @@ func (p *packStream) Close() error { return p.spool.Close() }
 
 // runPackScript has the sandbox's git name a commit and pack its objects and those in also, without the objects
 // reachable from not.
-func (e *Exchange) runPackScript(ctx context.Context, ns *proc.Namespace, dir *os.File, script string, also, not []string, args ...string) (*packStream, error) {
-	spool, err := os.CreateTemp(filepath.Dir(e.upper), "pack-*")
+func (e *Exchange) runPackScript(ctx context.Context, in Inside, dir *os.File, script string, also, not []string, args ...string) (*packStream, error) {
+	spool, err := os.CreateTemp(e.lockDir(), "pack-*")
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (e *Exchange) runPackScript(ctx context.Context, ns *proc.Namespace, dir *o
 		untimed.ScriptTimeout = 0
 		limits := e.repo.Git.ReadLimits
 		out := &spoolWriter{file: spool, limit: limits.Inflated, onWrite: func() { timer.Reset(packIdleTimeout) }}
-		if err := untimed.runScript(asked, ns, dir, script, strings.NewReader(strings.Join(wants, "\n")+"\n"), out, args...); out.exceeded {
+		if err := untimed.runScript(asked, in, dir, script, strings.NewReader(strings.Join(wants, "\n")+"\n"), out, args...); out.exceeded {
 			exceeded := limits.Exceeded(transport.ReceivedPack, readlimit.Inflated)
 			return errors.Join(exceeded, e.saveRefusal(nil, exceeded, 0))
 		} else if err != nil {
@@ -249,9 +249,9 @@ const packIdleTimeout = 30 * time.Second
 const sandboxGitTimeout = time.Minute
 
 // runScript runs one of the scripts behind the walls.
-func (e *Exchange) runScript(ctx context.Context, ns *proc.Namespace, dir *os.File, script string, stdin io.Reader, stdout io.Writer, args ...string) error {
+func (e *Exchange) runScript(ctx context.Context, in Inside, dir *os.File, script string, stdin io.Reader, stdout io.Writer, args ...string) error {
 	var stderr proc.OutputBuffer
-	ending, err := ns.Run(ctx, proc.Task{
+	ending, err := in.Run(ctx, proc.Task{
 		Argv: append([]string{"sh", "-c", script, "sh"}, args...), Dir: dir, Env: e.environment(),
 		Stdin: stdin, Stdout: stdout, Stderr: &stderr, Timeout: e.ScriptTimeout, Grace: time.Second,
 	})

@@ -11,13 +11,12 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/git/submodule"
 	"github.com/git-agency/git-agency/gitagency/internal/git/transport"
-	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
 // ImportSubmodule imports the commits that the repository of a submodule behind the walls has and the user's repository of
 // that submodule does not: HEAD, branches, tags, stashes and reflogs. They become ancestors of the commit at
 // core.SubmoduleRef. The caller holds the repository lock.
-func (e *Exchange) ImportSubmodule(ctx context.Context, ns *proc.Namespace, dir *os.File, c submodule.Checkout) error {
+func (e *Exchange) ImportSubmodule(ctx context.Context, in Inside, dir *os.File, c submodule.Checkout) error {
 	if c.Source == nil {
 		return nil
 	}
@@ -35,7 +34,7 @@ func (e *Exchange) ImportSubmodule(ctx context.Context, ns *proc.Namespace, dir 
 		return fmt.Errorf("submodule %s: HEAD of %s does not point to a commit", c.Path, c.Source.CommonDir)
 	}
 	not := slices.Sorted(maps.Values(refs))
-	all, err := e.runPackScript(ctx, ns, dir, scriptPackSubmodule, nil, append(slices.Compact(not), tip), tip, c.PrivateDir())
+	all, err := e.runPackScript(ctx, in, dir, scriptPackSubmodule, nil, append(slices.Compact(not), tip), tip, c.PrivateDir())
 	if err != nil {
 		return err
 	}

@@ -73,7 +73,8 @@ func ignoreExist(err error) error {
 // visible in the sandbox, and might stay visible after they are gone: overlayfs does not expect its lower directory
 // to change.
 func copyWorktreeEntry(ctx context.Context, r *core.Repository, id, upper string) error {
-	e := Exchange{repo: r, id: id, upper: upper}
+	e := newExchange(r, id, upper)
+	e.dir = r.Store.WallsDir(r.ID, id)
 	admin := r.Git.AdminDir(id)
 	if copyable, err := submodule.AllBorrow(filepath.Join(admin, "modules")); err != nil || !copyable {
 		return err // the user has cloned submodules there, which may be large; the overlay shows them
@@ -125,7 +126,7 @@ func copyWorktreeEntry(ctx context.Context, r *core.Repository, id, upper string
 // removeCopiedModules removes the repositories of submodules from git's entry of a sandbox, after they were copied to a new
 // upper directory: from then on the copies count, and git on the host must not find older ones.
 func removeCopiedModules(r *core.Repository, id, upper string) error {
-	if _, err := os.Lstat(filepath.Join(upper, "worktrees", id, "modules")); err != nil {
+	if _, err := os.Lstat(filepath.Join(upper, overlay.EntryIn(upper, id), "modules")); err != nil {
 		return nil // nothing was copied
 	}
 	return durable.RemoveTree(filepath.Join(r.Git.AdminDir(id), "modules"))
@@ -135,7 +136,7 @@ func removeCopiedModules(r *core.Repository, id, upper string) error {
 // those that are there. The directories that both have are no symbolic links.
 func HideModules(r *core.Repository, id string) error {
 	upper := UpperDir(r, id)
-	modules := filepath.Join(upper, "worktrees", id, "modules")
+	modules := filepath.Join(upper, overlay.EntryIn(upper, id), "modules")
 	if err := ignoreExist(os.Mkdir(modules, 0o777)); err != nil {
 		return err
 	}

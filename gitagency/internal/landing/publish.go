@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/git-agency/git-agency/gitagency/internal/changeset"
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/discard"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
@@ -130,6 +131,11 @@ func (l *landAttempt) planUpdate(ctx context.Context) (update.Update, error) {
 		StartFiles: l.entry.Record.StartChanges,
 		OtherRefs:  []update.RefMove{{Ref: core.TrashRef(l.s.ID), Old: was, New: kept}},
 	}
+	if pinned, err := core.PinnedBase(ctx, l.repo, l.s.ID); err != nil {
+		return a, err
+	} else if pinned != "" {
+		a.OtherRefs = append(a.OtherRefs, update.RefMove{Ref: changeset.BaseRef(l.s.ID), Old: pinned, New: zeroOID})
+	}
 	if l.newTip == "" {
 		a.New, a.GitDir, a.Worktree = a.Old, "", ""
 	}
@@ -151,6 +157,15 @@ func (l *landAttempt) trashCommit(ctx context.Context) (string, error) {
 	known := map[string]bool{l.tip: true, l.handle.Base: true, l.target.Commit: true}
 	for _, c := range l.commits {
 		known[c.OID] = true
+	}
+	if subject.IsClone { // it has refs of the repository
+		refs, err := l.repo.Refs(ctx)
+		if err != nil {
+			return "", err
+		}
+		for _, oid := range refs {
+			known[oid] = true
+		}
 	}
 	if len(l.scanResult.LeftOut)+len(l.lostModules) == 0 && l.repo.OnlyKnownCommits(subject, known) && (l.oldTrash == "" || known[l.oldTrash]) {
 		return l.tip, nil

@@ -123,6 +123,7 @@ func (s *Sandbox) Exec(ctx context.Context, opts ExecOptions) (ExecResult, error
 	defer bounds.close()
 	record := execRecord{sandbox: s}
 	defer record.wait()
+	defer s.exchangeWithClone(ctx, h.Prims, opts.Force)()
 
 	run, refused, env, wallNames := proc.Task.Run, &refusedTargets{}, s.execEnvironment(opts.Env, h.worktreeID, work.path), []string{}
 	if NeedsWalls(h.Prims) {

@@ -120,17 +120,8 @@ func (in *nsSession) newWalls(ctx context.Context, prims store.Primitives, plan 
 			if in.setupLock, err = lock.AcquireDirExclusive(ctx, in.sandbox.setupLockDir(), timeout); err != nil {
 				return nil, err
 			}
-			upper := filepath.Join(filepath.Dir(in.sandbox.setupLockDir()), "upper")
-			overlay.RemoveObjectWhiteouts(upper, filepath.Join(filepath.Dir(upper), "uncovered"))
-			if err := handoff.BorrowLinkedObjects(in.sandbox.Repo, upper); err != nil { // it may have been a directory when the sandbox began
-				in.sandbox.Repo.Warn("sandbox %s: git behind the walls does not find the objects of the repository: %v", in.sandbox.ID, err)
-			}
-			if err := worktree.RepointUpperEntry(in.sandbox.Repo.Git, upper, in.sandbox.ID); err != nil {
-				in.sandbox.Repo.Warn("sandbox %s: git behind the walls still uses the old path of the sandbox, which was moved: %v", in.sandbox.ID, err)
-			}
-			filtered := copies.Set{Dir: upper, Record: filepath.Join(filepath.Dir(upper), "filtered"), Moved: filepath.Join("worktrees", in.sandbox.ID, "modules")}
-			if err := filtered.Write(w.gitConfig); err != nil {
-				return nil, fmt.Errorf("hide secrets in the configuration of the repository: %w", err)
+			if err := in.prepareUpper(w); err != nil {
+				return nil, err
 			}
 			for _, l := range w.plan.Overlays {
 				if err := overlay.Omit(l.Upper, l.Path, w.plan.Omitted); err != nil {
@@ -145,6 +136,26 @@ func (in *nsSession) newWalls(ctx context.Context, prims store.Primitives, plan 
 		}
 		return json.Marshal(w.plan)
 	}}
+}
+
+// prepareUpper prepares the upper directory over the git directory, which is not mounted. A clone has none.
+func (in *nsSession) prepareUpper(w Walls) error {
+	if in.sandbox.Repo.IsClone(in.sandbox.ID) {
+		return nil
+	}
+	upper := filepath.Join(filepath.Dir(in.sandbox.setupLockDir()), "upper")
+	overlay.RemoveObjectWhiteouts(upper, filepath.Join(filepath.Dir(upper), "uncovered"))
+	if err := handoff.BorrowLinkedObjects(in.sandbox.Repo, upper); err != nil { // it may have been a directory when the sandbox began
+		in.sandbox.Repo.Warn("sandbox %s: git behind the walls does not find the objects of the repository: %v", in.sandbox.ID, err)
+	}
+	if err := worktree.RepointUpperEntry(in.sandbox.Repo.Git, upper, in.sandbox.ID); err != nil {
+		in.sandbox.Repo.Warn("sandbox %s: git behind the walls still uses the old path of the sandbox, which was moved: %v", in.sandbox.ID, err)
+	}
+	filtered := copies.Set{Dir: upper, Record: filepath.Join(filepath.Dir(upper), "filtered"), Moved: filepath.Join("worktrees", in.sandbox.ID, "modules")}
+	if err := filtered.Write(w.gitConfig); err != nil {
+		return fmt.Errorf("hide secrets in the configuration of the repository: %w", err)
+	}
+	return nil
 }
 
 // closeNamespace leaves the namespaces.

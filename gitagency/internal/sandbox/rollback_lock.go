@@ -12,7 +12,6 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/handoff"
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
-	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -82,6 +81,9 @@ func (s *Sandbox) waitExclusive(ctx context.Context) (v ExclusiveLock, err error
 // ImportPendingExclusive imports pending git state from behind the walls; the caller has exclusive use of the
 // sandbox. It fails if something cannot be imported, because that would be lost.
 func (s *Sandbox) ImportPendingExclusive(ctx context.Context, repo *git.Repo, h *Handle) error {
+	if err := s.importOutside(ctx, repo); err != nil {
+		return err
+	}
 	if pending, err := s.hasPendingImport(h.Prims); err != nil || !pending {
 		return err
 	}
@@ -101,11 +103,15 @@ func (s *Sandbox) ImportPendingExclusive(ctx context.Context, repo *git.Repo, h 
 // restoreUpper updates the upper directory to the state that was restored on the host, and saves that both sides
 // agree.
 func (s *Sandbox) restoreUpper(ctx context.Context, restore *snapshot.Restoration, prims store.Primitives) error {
-	if prims.Isolation != settings.IsolationOS || !store.IsDir(handoff.UpperDir(s.Repo, s.ID)) {
+	if !s.hasOwnGitState(prims) || !store.IsDir(handoff.UpperDir(s.Repo, s.ID)) {
 		return nil
 	}
 	if err := restore.RestoreUpperDir(ctx); err != nil {
 		return err
 	}
-	return handoff.New(s.Repo, s.ID).RecordRestored(ctx)
+	if err := handoff.New(s.Repo, s.ID).RecordRestored(ctx); err != nil {
+		return err
+	}
+	s.exportOutsideOrWarn(ctx) // where that is another git directory
+	return nil
 }

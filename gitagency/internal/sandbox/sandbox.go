@@ -50,7 +50,7 @@ func Of(r *core.Repository, id string) *Sandbox {
 
 // Spec returns the paths and the branch of the sandbox of an invocation.
 func Spec(r *core.Repository, id string) changeset.Spec {
-	return changeset.Spec{ID: id, Tree: r.Store.SandboxTreePath(r.ID, id), Branch: core.SandboxRef(id), Scratch: r.Store.InvocationDir(r.ID, id), OverlayDir: r.Store.OverlayDir(r.ID, id)}
+	return changeset.Spec{ID: id, Tree: r.Store.SandboxTreePath(r.ID, id), Branch: core.SandboxRef(id), Scratch: r.Store.InvocationDir(r.ID, id), OverlayDir: r.Store.OverlayDir(r.ID, id), CloneDir: r.Store.CloneDir(r.ID, id)}
 }
 
 // WorkDir returns the absolute path of the sandbox.

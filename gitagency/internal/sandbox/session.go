@@ -7,10 +7,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
-	"github.com/git-agency/git-agency/gitagency/internal/git/submodule"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/handoff"
 	"github.com/git-agency/git-agency/gitagency/internal/outlet"
@@ -105,6 +103,7 @@ func (in *nsSession) enter(ctx context.Context) (err error) {
 		return nil
 	}
 	if in.setupLock != nil {
+		in.sandbox.importOutsideOrWarn(ctx)
 		if in.importPending { // by a command whose git-agency process was killed
 			in.tryImport(ctx)
 		}
@@ -156,6 +155,11 @@ func (s *Sandbox) importNow(ctx context.Context, mustSucceed bool) error {
 		return err
 	}
 	defer h.Close()
+	if err := s.importOutside(ctx, nil); err != nil && mustSucceed {
+		return err
+	} else if err != nil {
+		s.warnNotImported(err, handoff.PlaceOutside)
+	}
 	if pending, err := s.hasPendingImport(h.Prims); err != nil || !pending {
 		return err
 	}
@@ -182,6 +186,7 @@ func (s *Sandbox) ImportUnlocked(ctx context.Context) {
 	if entry.Defect != store.NoDefect || entry.Record.HasEnded() {
 		return
 	}
+	_ = s.importOutside(ctx, nil)
 	if pending, err := s.hasPendingImport(entry.Record.Primitives); err != nil || !pending || len(proc.FindSupervisors(s.Repo.Store.InvocationDir(s.Repo.ID, s.ID))) > 0 {
 		return
 	}
@@ -210,68 +215,6 @@ func (s *Sandbox) hasPendingImport(prims store.Primitives) (bool, error) {
 		return false, err
 	}
 	return d.HasPendingImport()
-}
-
-// ImportForDiscard imports everything that only the git directory behind the walls has, for a sandbox that is about
-// to be removed. The caller holds the repository lock in repo and the exclusive lock of the sandbox in held. refused is
-// the reason why some content of the sandbox cannot be imported; err is a failure of this machine.
-func (s *Sandbox) ImportForDiscard(ctx context.Context, repo *git.Repo, prims store.Primitives, held *os.File) (refused, err error) {
-	if prims.Isolation != settings.IsolationOS {
-		return nil, s.importSubmodulesForDiscard(ctx, repo, func(pending []submodule.Checkout) error {
-			err := importDirectly(ctx, pending, s.ID)
-			if core.IsContentError(ctx, err) {
-				s.Repo.Warn("sandbox %s: %v", s.ID, err)
-				return nil
-			}
-			return err
-		})
-	}
-	d, err := handoff.Open(s.Repo, s.ID, nil)
-	if err != nil {
-		s.Repo.Warn("sandbox %s: %v", s.ID, err)
-	}
-	if layer, err := d.FingerprintUpper(); err != nil || layer == "" {
-		return nil, err
-	}
-	if !store.IsDir(s.Tree) || held == nil {
-		pending, err := d.HasPendingImport()
-		if err == nil && pending {
-			refused = errors.New("the tree or the record is gone, so that git cannot run there")
-		}
-		return refused, err
-	}
-	tree, err := guard.OpenOwnTree(s.Tree)
-	if err != nil {
-		return nil, err
-	}
-	defer tree.Close()
-	if err := checkSandbox(tree); err != nil {
-		return nil, err
-	}
-	layers, err := s.Repo.OverlayTree(s.ID)
-	if err != nil {
-		return nil, err
-	}
-	in, err := s.enterNamespace(ctx, &Handle{Tree: tree, overlay: layers, Prims: store.Primitives{Isolation: prims.Isolation, Outputs: "none"}, InvocationLock: held, lockedRepo: repo})
-	if err != nil {
-		return nil, withoutSetupError(err)
-	}
-	submodules := func(ctx context.Context, _ *proc.Namespace, _ *os.File) error {
-		return s.importSubmodulesForDiscard(ctx, repo, func(pending []submodule.Checkout) error { return in.importSubmodules(ctx, pending) })
-	}
-	for _, importStep := range []func(context.Context, *proc.Namespace, *os.File) error{in.handoff.Import, in.handoff.ImportRemaining, submodules} {
-		err := importStep(ctx, in.ns, in.treeDir)
-		switch {
-		case err == nil || fault.Is[*handoff.DivergedError](err): // ImportRemaining includes the diverged commits
-		case in.handoff.IsSandboxFault(err):
-			if refused == nil || refused.Error() != err.Error() { // one object may keep both from being imported
-				refused = errors.Join(refused, err)
-			}
-		default:
-			return nil, errors.Join(fmt.Errorf("git state behind the walls cannot be kept: %w", err), in.close())
-		}
-	}
-	return refused, in.close()
 }
 
 // withoutSetupError rewrites a *SetupError: no command was asked for, only an import.
@@ -315,18 +258,21 @@ func (in *nsSession) tryImport(ctx context.Context) {
 
 // warnNotImported warns about git state that could not be imported.
 func (in *nsSession) warnNotImported() {
-	err := in.importErr
-	if err == nil || in.quiet {
-		return
+	if in.importErr != nil && !in.quiet {
+		in.sandbox.warnNotImported(in.importErr, in.handoff.Place())
 	}
+}
+
+// warnNotImported warns about git state at a place that could not be imported.
+func (s *Sandbox) warnNotImported(err error, place string) {
 	what := "commits"
 	if fault.Is[*git.LockedError](err) { // of the index, which is imported last
 		what = "staged changes"
 	}
 	if fault.Is[*fault.ReadLimitError](err) {
-		err = fmt.Errorf("%w; raise %s to import them, or end the sandbox: git agency discard %s", err, settings.ReadLimitsKey, in.sandbox.ID)
+		err = fmt.Errorf("%w; raise %s to import them, or end the sandbox: git agency discard %s", err, settings.ReadLimitsKey, s.ID)
 	}
-	in.sandbox.Repo.Warn("sandbox %s: %s behind the walls are not imported yet: %v", in.sandbox.ID, what, err)
+	s.Repo.Warn("sandbox %s: %s %s are not imported yet: %v", s.ID, what, place, err)
 }
 
 // leave imports git state and leaves the namespaces. If force is closed it stops; the next command then does the
@@ -352,6 +298,7 @@ func (in *nsSession) leave(ctx context.Context, force <-chan struct{}) {
 			in.tryImport(ctx)
 		}
 		in.warnNotImported()
+		in.sandbox.exportOutsideOrWarn(ctx)
 	}
 	if err := in.close(); err != nil {
 		in.sandbox.Repo.Warn("sandbox %s: %v", in.sandbox.ID, err)

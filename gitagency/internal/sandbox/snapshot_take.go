@@ -121,7 +121,7 @@ func (s *Sandbox) series(base string) snapshots.Series {
 // SnapshotSubject describes the sandbox and the commit message for a snapshot.
 func (s *Sandbox) SnapshotSubject(base, message string) git.WorktreeSpec {
 	return git.WorktreeSpec{
-		Name: s.ID, Dir: s.Tree, Branch: core.SandboxRef(s.ID), Base: base, UpperDir: handoff.UpperDir(s.Repo, s.ID),
+		Name: s.ID, Dir: s.Tree, Branch: core.SandboxRef(s.ID), Base: base, UpperDir: handoff.UpperDir(s.Repo, s.ID), IsClone: s.Repo.IsClone(s.ID),
 		Message: fmt.Sprintf("%s\n\nAgency-Invocation: %s\nAgency-Base: %s\nAgency-Version: %s", message, s.ID, base, cmp.Or(s.Repo.Opts.Version, "unknown")),
 	}
 }

@@ -213,7 +213,7 @@ func mergeMessage(commit, branch, into string) string {
 // the git behind the walls has its own copy of the worktree's state. Without it, an operation that git ends there would
 // stay in progress outside.
 func (s *Sandbox) EnsureGitUpperDir(ctx context.Context, prims store.Primitives) error {
-	if prims.Isolation != settings.IsolationOS || store.IsDir(handoff.UpperDir(s.Repo, s.ID)) {
+	if prims.Isolation != settings.IsolationOS || s.Repo.IsClone(s.ID) || store.IsDir(handoff.UpperDir(s.Repo, s.ID)) {
 		return nil
 	}
 	return handoff.CreateUpperDirs(ctx, s.Repo, s.ID, walls.Plan{Overlays: []walls.OverlayMount{{Path: s.Repo.CommonDir, Upper: handoff.UpperDir(s.Repo, s.ID), Work: s.setupLockDir()}}})

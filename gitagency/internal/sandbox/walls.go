@@ -81,6 +81,9 @@ func (s *Sandbox) planWalls(asked WallsRequest, makePlan func(walls.Request, wal
 		MarkerFile: guard.Sandbox.Path(s.Tree), Mailbox: s.Repo.Store.MailboxDir(s.Repo.ID, s.ID), RecordFiles: s.recordFiles(),
 		IntegrationTrees: integration, KeepVisible: handoff.ObjectsOutside(s.Repo), Outputs: asked.Outputs,
 	}
+	if s.Repo.IsClone(s.ID) {
+		req.OwnGitDir = s.Repo.InnerCloneDir(s.ID)
+	}
 	layers, err := s.Repo.OverlayTree(s.ID)
 	if err != nil {
 		return w, err

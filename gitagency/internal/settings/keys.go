@@ -45,7 +45,8 @@ func Keys() []Key {
 		{Name: leaveKey, Meaning: "patterns of untracked files that are never in the way of a landing, such as TASK.md or build/: 'land' keeps them in the trash; an empty value clears the list", checkValue: checkLeavePattern, multiValued: true},
 		{Name: copyKey, Meaning: "patterns of ignored files, as in .gitignore, that every new sandbox gets copies of, such as .env or node_modules; an empty value clears the list", checkValue: checkCopyPattern, multiValued: true},
 		{Name: SetupKey, Meaning: "a shell command that prepares a sandbox, run once behind its walls before the first run of an agent; empty for none; a repository cannot set it", checkValue: CheckCommand, namesCommand: true},
-		{Name: changesetKey, Default: ChangesetWorktree, Meaning: "how the writes of new sandboxes are kept apart: worktree, overlay, or auto for an overlay where that is possible; --changeset and a profile win", checkValue: primitives[0].checkValue},
+		{Name: changesetKey, Default: ChangesetWorktree, Meaning: "how the writes of new sandboxes are kept apart: worktree, clone, overlay, or auto for an overlay where that is possible; --changeset and a profile win", checkValue: primitives[0].checkValue},
+		{Name: cloneHardlinksKey, Default: "false", Meaning: "whether a clone has hard links to the objects of the repository instead of borrowing them; they need the same owner, and --isolation none", checkValue: checkBool},
 		{Name: fastCheckoutKey, Default: "true", Meaning: "whether new trees get copies of the files that another worktree has unchanged, instead of git's own checkout of all files", checkValue: checkBool},
 		{Name: pruneAfterKey, Default: defaultPruneAfter, Meaning: "'prune' removes invocations that ended before this time; --expire wins"},
 		{Name: trashLimitKey, Default: "1g", Meaning: "largest archive of files that no commit can hold, as 'discard' keeps them: 512m, 2g", checkValue: checkSize},
@@ -81,21 +82,22 @@ const profilePattern = "agency.<profile>."
 
 // Keys of review, landing and provisioning.
 const (
-	RequireReviewKey = "agency.requireReview"
-	strategyKey      = "agency.land.strategy"
-	signKey          = "agency.land.sign"
-	trailersKey      = "agency.land.trailers"
-	resolveKey       = "agency.land.resolve"
-	VerifyKey        = "agency.verify"
-	SetupKey         = "agency.setup"
-	autoDetachKey    = "agency.autoDetach"
-	fastCheckoutKey  = "agency.fastCheckout"
-	changesetKey     = "agency.changeset"
-	snapshotEveryKey = "agency.snapshotEvery"
-	askTimeoutKey    = "agency.askTimeout"
-	NotifyKey        = "agency.notify"
-	NotifyCommandKey = "agency.notifyCommand"
-	RadarNotifyKey   = "agency.radarNotify"
+	RequireReviewKey  = "agency.requireReview"
+	strategyKey       = "agency.land.strategy"
+	signKey           = "agency.land.sign"
+	trailersKey       = "agency.land.trailers"
+	resolveKey        = "agency.land.resolve"
+	VerifyKey         = "agency.verify"
+	SetupKey          = "agency.setup"
+	autoDetachKey     = "agency.autoDetach"
+	fastCheckoutKey   = "agency.fastCheckout"
+	cloneHardlinksKey = "agency.clone.hardlinks"
+	changesetKey      = "agency.changeset"
+	snapshotEveryKey  = "agency.snapshotEvery"
+	askTimeoutKey     = "agency.askTimeout"
+	NotifyKey         = "agency.notify"
+	NotifyCommandKey  = "agency.notifyCommand"
+	RadarNotifyKey    = "agency.radarNotify"
 )
 
 // Setting is the effective value of a key, or its default.

@@ -23,14 +23,12 @@ type primitive struct {
 
 type choice struct{ value, unsupportedReason string }
 
-const notImplemented = "not implemented yet"
-
 const changesetName = "changeset"
 
 var primitives = []primitive{
 	{
 		changesetName, func(p *store.Primitives) *string { return &p.Changeset },
-		[]choice{{ChangesetWorktree, ""}, {"clone", notImplemented}, {ChangesetOverlay, overlayUnsupported(runtime.GOOS)}, {ChangesetAuto, ""}},
+		[]choice{{ChangesetWorktree, ""}, {ChangesetClone, ""}, {ChangesetOverlay, overlayUnsupported(runtime.GOOS)}, {ChangesetAuto, ""}},
 		choice{},
 	},
 	{
@@ -216,6 +214,7 @@ func FillLegacyPrimitives(p store.Primitives) store.Primitives {
 // Values of the changeset primitive.
 const (
 	ChangesetWorktree = "worktree"
+	ChangesetClone    = "clone"
 	ChangesetOverlay  = "overlay"
 	ChangesetAuto     = "auto" // an overlay where that is possible, else a worktree
 )

@@ -235,6 +235,9 @@ const (
 	wantSize          = "a size such as 512m or 2g"
 )
 
+// CloneHardlinks reports whether a clone has hard links to the objects of the repository instead of borrowing them.
+func (r *Reader) CloneHardlinks() (bool, error) { return r.Bool(cloneHardlinksKey, false) }
+
 // FastCheckout reports whether new trees get copies of the files that another worktree has unchanged.
 func (r *Reader) FastCheckout() (bool, error) { return r.Bool(fastCheckoutKey, true) }
 

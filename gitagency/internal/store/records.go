@@ -19,6 +19,7 @@ type InvocationMeta struct {
 	BaseCommit            string     `json:"base_commit"`
 	IntegrationBranch     string     `json:"integration_branch,omitempty"` // full ref that the work lands on; empty in older records: the branch of the worktree
 	FromSnapshot          string     `json:"from_snapshot,omitempty"`      // commit of the snapshot that the sandbox started from
+	CloneSource           string     `json:"clone_source,omitempty"`       // remote that a clone has as its origin; "." for the repository
 	StartChanges          string     `json:"start_changes,omitempty"`      // commit of the user's uncommitted work that the sandbox started with; no ref keeps it
 	VerifiesInvocation    string     `json:"verifies,omitempty"`           // temporary sandbox: the invocation whose landing it verifies
 	Runner                string     `json:"runner"`

@@ -42,7 +42,7 @@ func (s Store) FindRemains(repoID, invocationID string) (r SandboxRemains, err e
 			r.HasTree = true
 		case path == WithdrawnPath(tree) && e.IsDir():
 			r.HasWithdrawn = true
-		case e.IsDir() && slices.Contains([]string{RemovablePath(tree), s.WallsDir(repoID, invocationID), s.OverlayDir(repoID, invocationID), s.PutLockDir(repoID, invocationID)}, path):
+		case e.IsDir() && slices.Contains([]string{RemovablePath(tree), s.WallsDir(repoID, invocationID), s.OverlayDir(repoID, invocationID), s.CloneDir(repoID, invocationID), s.PutLockDir(repoID, invocationID)}, path):
 		case path == tree && e.Type()&fs.ModeSymlink != 0:
 		default:
 			r.ForeignPath = path

@@ -94,6 +94,15 @@ func (s Store) OverlayDir(repoID, invocationID string) string {
 // OverlayOf is OverlayDir, given the path of the tree.
 func OverlayOf(tree string) string { return filepath.Join(filepath.Dir(tree), "overlay") }
 
+// CloneDir returns the directory that a sandbox has only if its git directory is one of its own, in the tree. It is the record of
+// what that and the repository agree on.
+func (s Store) CloneDir(repoID, invocationID string) string {
+	return CloneOf(s.SandboxTreePath(repoID, invocationID))
+}
+
+// CloneOf is CloneDir, given the path of the tree.
+func CloneOf(tree string) string { return filepath.Join(filepath.Dir(tree), "clone") }
+
 // LayersDir returns the directory of the layers that the overlays of all repositories share.
 func (s Store) LayersDir() string { return filepath.Join(s.Root, "layers") }
 
@@ -282,6 +291,7 @@ func (s Store) RemoveSandboxTree(repoID, invocationID string) error {
 		durable.RemoveTree(s.SandboxTreePath(repoID, invocationID)),
 		durable.RemoveTree(s.WallsDir(repoID, invocationID)),
 		durable.RemoveTree(s.OverlayDir(repoID, invocationID)),
+		durable.RemoveTree(s.CloneDir(repoID, invocationID)),
 		durable.RemoveTree(s.PutLockDir(repoID, invocationID)), // left by a killed put
 		durable.Remove(s.SandboxDir(repoID, invocationID)))
 }

@@ -68,6 +68,7 @@ var argumentListers = map[string][]lister{
 var flagListers = map[string]lister{
 	"--answer":        freeText,
 	"--changeset":     primitiveValues("changeset"),
+	"--clone-source":  freeText,
 	"--color":         oneOf("always", "auto", "never"),
 	"--context":       freeText,
 	"--cwd":           sandboxDirectories,

@@ -32,6 +32,7 @@ var atoms = []struct {
 	{"integration_branch", func(i gitagency.Invocation, _ time.Time) string { return i.IntegrationBranch }},
 	{"base_commit:short", func(i gitagency.Invocation, _ time.Time) string { return ShortOID(i.BaseCommit) }},
 	{"from_snapshot", func(i gitagency.Invocation, _ time.Time) string { return i.FromSnapshot }},
+	{"clone_source", func(i gitagency.Invocation, _ time.Time) string { return i.CloneSource }},
 	{"verifies", func(i gitagency.Invocation, _ time.Time) string { return i.Verifies }},
 	{"synced_commit", func(i gitagency.Invocation, _ time.Time) string { return i.SyncedCommit }},
 	{"synced_commit:short", func(i gitagency.Invocation, _ time.Time) string { return ShortOID(i.SyncedCommit) }},

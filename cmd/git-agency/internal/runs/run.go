@@ -39,7 +39,7 @@ func (t Commands) Run() *cli.Command {
                       [--detach] [--tty] [--commit-all] [--name <label>]
                       [--max-cost <dollars>] [--max-tokens <n>] [--max-output <size>]
                       [--from <commit-ish> | --from-snapshot <snapshot> | --with-changes]
-                      [--profile <profile>] [--changeset <c>] [--platform <p>]
+                      [--profile <profile>] [--changeset <c>] [--clone-source <remote>] [--platform <p>]
                       [--isolation <i>] [--outputs <o>] [--software <s>]
                       [--memory <size>] [--processes <n>] [--file-size <size>]
                       [--nice <n>] [--best-effort-limits] [--json]

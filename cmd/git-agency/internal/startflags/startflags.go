@@ -15,6 +15,7 @@ func Origin() []cli.Flag {
 		&cli.StringFlag{Name: "name", Usage: "a `LABEL` for people; need not be unique"},
 		&cli.StringFlag{Name: "from", Usage: "start from `COMMIT`", DefaultText: "the integration branch"},
 		&cli.BoolFlag{Name: "with-changes", Usage: "take the uncommitted work in the integration worktree along"},
+		&cli.StringFlag{Name: "clone-source", Usage: "remote `NAME` that a clone has as its origin; . is this repository", DefaultText: "local, else origin, else ."},
 		&cli.StringFlag{Name: "from-snapshot", Usage: "begin in the state of `SNAPSHOT`"},
 	}
 }
@@ -24,7 +25,7 @@ func Primitives() []cli.Flag {
 	defaults := gitagency.DefaultPrimitives()
 	return []cli.Flag{
 		&cli.StringFlag{Name: "profile", Usage: "take choices that are not given from git config agency.`PROFILE`.*"},
-		&cli.StringFlag{Name: "changeset", Usage: "how writes are kept apart: `KIND`, one of worktree, overlay and auto", DefaultText: "agency.changeset, else " + defaults.Changeset},
+		&cli.StringFlag{Name: "changeset", Usage: "how writes are kept apart: `KIND`, one of worktree, clone, overlay and auto", DefaultText: "agency.changeset, else " + defaults.Changeset},
 		&cli.StringFlag{Name: "platform", Usage: "where commands run: `PLATFORM`", DefaultText: defaults.Platform},
 		&cli.StringFlag{Name: "isolation", Usage: "walls around commands: `KIND`", DefaultText: defaults.Isolation},
 		&cli.StringFlag{Name: "outputs", Usage: "network access: `POLICY`", DefaultText: defaults.Outputs},
@@ -40,6 +41,7 @@ func Request(c *cli.Context, worktree string) (gitagency.StartRequest, error) {
 		Worktree:     worktree,
 		FromSnapshot: c.String("from-snapshot"),
 		From:         c.String("from"),
+		CloneSource:  c.String("clone-source"),
 		WithChanges:  c.Bool("with-changes"),
 		Name:         c.String("name"),
 		Profile:      c.String("profile"),

@@ -255,13 +255,18 @@ func (l *Fixture) RawCommit(content string) string {
 }
 
 // Shell runs a shell command line in the main worktree.
-func (l *Fixture) Shell(line string) {
+func (l *Fixture) Shell(line string) { l.T.Helper(); l.ShellIn(l.Root, line) }
+
+// ShellIn runs a shell command line in a directory and returns what it prints.
+func (l *Fixture) ShellIn(dir, line string) string {
 	l.T.Helper()
 	cmd := exec.CommandContext(l.T.Context(), "sh", "-c", line)
-	cmd.Dir, cmd.Env = l.Root, l.Env
-	if out, err := cmd.CombinedOutput(); err != nil {
+	cmd.Dir, cmd.Env = dir, l.Env
+	out, err := cmd.CombinedOutput()
+	if err != nil {
 		l.T.Fatalf("%s: %v: %s", line, err, out)
 	}
+	return string(out)
 }
 
 // MakeTree writes a tree object from lines in the format of ls-tree. The objects they name may be missing.

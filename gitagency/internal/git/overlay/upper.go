@@ -45,12 +45,13 @@ func Fingerprint(upper, name string) (string, error) {
 	if err != nil {
 		return "", &fs.PathError{Op: "open", Path: upper, Err: err}
 	}
+	entry := EntryIn(upper, name)
 	p := fingerprinter{
 		sum: sha256.New(), deadline: time.Now().Add(maxUpperTime),
-		sharedIndexPrefix: "worktrees/" + name + "/sharedindex.",
+		sharedIndexPrefix: filepath.Join(entry, "sharedindex."),
 		skip: map[string]bool{
 			"objects": true, "logs": true, "modules": true, "lfs": true,
-			"worktrees/" + name + "/logs": true, "worktrees/" + name + "/modules": true,
+			filepath.Join(entry, "logs"): true, filepath.Join(entry, "modules"): true,
 		},
 	}
 	if err := p.addDir(root, "", 0); err != nil {
@@ -133,13 +134,33 @@ func (p *fingerprinter) addNames(fd int, at string, depth int, names []string) e
 	return nil
 }
 
+// EntryIn returns the path of a worktree's entry, with its HEAD and index, in the directory to which a sandbox's git writes. That
+// is an upper directory over the common git directory, or the git directory of a clone, which is named .git, and is the entry
+// itself.
+func EntryIn(upper, name string) string {
+	if filepath.Base(upper) == cloneName {
+		return ""
+	}
+	return filepath.Join("worktrees", name)
+}
+
+// cloneName is the name of every git directory of a clone.
+const cloneName = ".git"
+
 // OpaqueEntry returns the path of a worktree's entry in the upper directory if it is opaque, so that it hides the
-// real entry; otherwise "".
+// real entry; otherwise "". That of a clone always is.
 func OpaqueEntry(upper, name string) string {
 	if upper == "" {
 		return ""
 	}
 	at, err := OpenDirAt(unix.AT_FDCWD, upper)
+	if EntryIn(upper, name) == "" {
+		if err != nil {
+			return ""
+		}
+		unix.Close(at)
+		return upper
+	}
 	for _, part := range []string{"worktrees", name} {
 		if err != nil {
 			return ""

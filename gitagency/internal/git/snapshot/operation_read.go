@@ -26,7 +26,7 @@ func readSandboxHeads(r *git.Repo, s git.WorktreeSpec, branch string) map[string
 	}
 	inside := map[string]string{}
 	outside, _ := git.ReadSmallFile(r.AdminDir(s.Name), "HEAD")
-	head, err := overlay.ReadUpperFile(s.UpperDir, filepath.Join("worktrees", s.Name, "HEAD"), 1<<12)
+	head, err := overlay.ReadUpperFile(s.UpperDir, filepath.Join(overlay.EntryIn(s.UpperDir, s.Name), "HEAD"), 1<<12)
 	if text := strings.TrimSpace(string(head.Data)); err == nil && head.Found && text != strings.TrimSpace(string(outside)) {
 		inside["HEAD"] = text
 	}

@@ -28,7 +28,7 @@ func (x *Restoration) RestoreUpperDir(ctx context.Context) error {
 		return err
 	}
 	defer root.Close()
-	admin, entry := x.repo.AdminDir(x.spec.Name), path.Join("worktrees", x.spec.Name)
+	admin, entry := x.repo.AdminDir(x.spec.Name), overlay.EntryIn(x.spec.UpperDir, x.spec.Name)
 	at, err := x.repo.Tip(ctx, x.spec.Branch)
 	if err != nil {
 		return err

@@ -95,7 +95,7 @@ func hasOtherThan(top, dir string, paths []string) bool {
 // hasGitDir reports whether the worktree has a .git directory in place of its .git file.
 func (v *worktreeScan) hasGitDir() bool {
 	var st unix.Stat_t
-	return v.tree.Lstat(".git", &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR
+	return !v.spec.IsClone && v.tree.Lstat(".git", &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR
 }
 
 // CheckNested refuses the removal of a scanned worktree that has a repository in an ignored directory, or a .git

@@ -108,7 +108,7 @@ func listBeneath(top, dir string) (names []string, err error) {
 // readPrivate reads a file of the repository of the checkout as data: an agent may have written it.
 func (c Checkout) readPrivate(name string) (data []byte, mtime time.Time, there bool, err error) {
 	if c.upper != "" {
-		rel := filepath.Join("worktrees", c.worktree, "modules", c.Name, name)
+		rel := filepath.Join(overlay.EntryIn(c.upper, c.worktree), "modules", c.Name, name)
 		f, err := overlay.ReadUpperFile(c.upper, rel, index.MaxSize)
 		if err != nil || f.Found || f.Deleted {
 			return f.Data, f.ModTime, f.Found, err
@@ -129,13 +129,13 @@ func (c Checkout) readPrivate(name string) (data []byte, mtime time.Time, there 
 // privateRepo returns where the files of the repository of the checkout are: below a directory that belongs to this program
 // or to the user, the path of a directory that an agent can write.
 func (c Checkout) privateRepo() (top, rel string, err error) {
-	rel = filepath.Join("worktrees", c.worktree, "modules", c.Name)
 	if c.upper != "" {
-		if names, err := listBeneath(c.upper, rel); err != nil || len(names) > 0 {
-			return c.upper, rel, err
+		inside := filepath.Join(overlay.EntryIn(c.upper, c.worktree), "modules", c.Name)
+		if names, err := listBeneath(c.upper, inside); err != nil || len(names) > 0 {
+			return c.upper, inside, err
 		}
 	}
-	return c.super.CommonDir, rel, nil
+	return c.super.CommonDir, filepath.Join("worktrees", c.worktree, "modules", c.Name), nil
 }
 
 // HasNewCommits reports whether HEAD, refs or reflogs of the repository of the checkout name commits that no ref of the

@@ -1,0 +1,47 @@
+package core
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/git-agency/git-agency/gitagency/internal/changeset"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// UpperDir returns the path of the directory to which git writes that runs in the sandbox of an invocation; it may not exist. It is
+// the upper directory of the overlay over the git directory, or, if the sandbox is a clone, a git directory of its own:
+// behind walls InnerCloneDir, without them the one in the tree.
+func (r *Repository) UpperDir(id string) string {
+	if !r.IsClone(id) {
+		return filepath.Join(r.Store.WallsDir(r.ID, id), "git", "upper")
+	}
+	if inner := r.InnerCloneDir(id); store.IsDir(inner) {
+		return inner
+	}
+	return r.CloneGitDir(id)
+}
+
+// IsClone reports whether the sandbox of an invocation is a clone.
+func (r *Repository) IsClone(id string) bool { return store.IsDir(r.Store.CloneDir(r.ID, id)) }
+
+// CloneGitDir returns the path of the git directory in the tree of an invocation that is a clone.
+func (r *Repository) CloneGitDir(id string) string {
+	return changeset.CloneGitDir(changeset.Spec{Tree: r.Store.SandboxTreePath(r.ID, id)})
+}
+
+// InnerCloneDir returns the path of the git directory that is mounted on that of the tree behind the walls of an invocation that is a
+// clone. A git on the host that uses the one in the tree thus meets no setting or hook of an agent.
+func (r *Repository) InnerCloneDir(id string) string {
+	return filepath.Join(r.Store.WallsDir(r.ID, id), "git", "own", ".git")
+}
+
+// PinnedBase returns the commit of the ref that keeps the base of a clone; empty if there is none.
+func PinnedBase(ctx context.Context, repo *git.Repo, id string) (string, error) {
+	return WorktreeBackend(repo).PinnedBase(ctx, id)
+}
+
+// UnpinBase deletes the ref that keeps the base of a clone, when its sandbox is about to be removed. Others have none.
+func UnpinBase(ctx context.Context, repo *git.Repo, id string) error {
+	return WorktreeBackend(repo).Unpin(ctx, changeset.Spec{ID: id})
+}

@@ -1,0 +1,134 @@
+package sandbox
+
+import (
+	"context"
+	"os"
+
+	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/handoff"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/settings"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// A sandbox that is a clone has a git directory in its tree. A person works with that, and so do its commands if it has no walls;
+// behind walls, another one is mounted over it. Like the git directory behind walls, it is imported into the repository, and gets what
+// changed there.
+
+// hasOwnGitState reports whether git in the sandbox writes elsewhere than to the git directory of the repository.
+func (s *Sandbox) hasOwnGitState(prims store.Primitives) bool {
+	return prims.Isolation == settings.IsolationOS || s.Repo.IsClone(s.ID)
+}
+
+// importOutside imports commits and the index from the git directory in the tree of a clone; for other sandboxes it does nothing. repo
+// is the repository if the caller holds its lock, else nil.
+func (s *Sandbox) importOutside(ctx context.Context, repo *git.Repo) error {
+	if !s.Repo.IsClone(s.ID) {
+		return nil
+	}
+	e, side, err := handoff.OpenOutside(s.Repo, s.ID)
+	if err != nil {
+		return err
+	}
+	if pending, err := e.HasPendingImport(); err != nil || !pending {
+		return err
+	}
+	if repo != nil {
+		e.LockedRepo, e.ScriptTimeout = repo, discardGitTimeout
+	}
+	if err := e.Import(ctx, side, nil); err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			return cause
+		}
+		return e.NewImportError(err)
+	}
+	return nil
+}
+
+// importOutsideOrWarn is importOutside that reports a failure as a warning, and whether it succeeded.
+func (s *Sandbox) importOutsideOrWarn(ctx context.Context) bool {
+	err := s.importOutside(ctx, nil)
+	if err != nil && context.Cause(ctx) == nil {
+		s.warnNotImported(err, handoff.PlaceOutside)
+	}
+	return err == nil
+}
+
+// exportOutsideOrWarn writes what changed in the repository to the git directory in the tree of a clone, unless that has changes that
+// are not imported; for other sandboxes it does nothing.
+func (s *Sandbox) exportOutsideOrWarn(ctx context.Context) {
+	if !s.Repo.IsClone(s.ID) {
+		return
+	}
+	e, side, err := handoff.OpenOutside(s.Repo, s.ID)
+	if err == nil {
+		var pending bool
+		if pending, err = e.HasPendingImport(); pending {
+			return // an export would overwrite them
+		}
+	}
+	if err == nil {
+		err = e.Export(ctx, side, nil)
+	}
+	if err != nil && context.Cause(ctx) == nil {
+		s.Repo.Warn("sandbox %s: the git directory in its tree does not have all of its commits: %v", s.ID, err)
+	}
+}
+
+// exchangeWithClone exchanges git state with a clone without walls before a command runs in it, unless others do, which may use the
+// index. The returned function imports it after the command; if force is closed it stops, and the next command does the
+// import. For other sandboxes it does nothing.
+func (s *Sandbox) exchangeWithClone(ctx context.Context, prims store.Primitives, force <-chan struct{}) (after func()) {
+	if prims.Isolation == settings.IsolationOS || !s.Repo.IsClone(s.ID) {
+		return func() {}
+	}
+	if len(proc.FindSupervisors(s.Repo.Store.InvocationDir(s.Repo.ID, s.ID))) == 0 && s.importOutsideOrWarn(ctx) {
+		s.exportOutsideOrWarn(ctx)
+	}
+	return func() {
+		ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		defer cancel()
+		go func() {
+			select {
+			case <-force:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+		s.importOutsideOrWarn(ctx)
+	}
+}
+
+// importOutsideForDiscard imports everything that only the git directory in the tree of a clone has, as ImportForDiscard does.
+func (s *Sandbox) importOutsideForDiscard(ctx context.Context, repo *git.Repo) (refused, err error) {
+	if !s.Repo.IsClone(s.ID) || !store.IsDir(s.Repo.CloneGitDir(s.ID)) {
+		return nil, nil
+	}
+	e, side, err := handoff.OpenOutside(s.Repo, s.ID)
+	if err != nil {
+		return nil, err
+	}
+	e.LockedRepo, e.ScriptTimeout = repo, discardGitTimeout
+	return importAll(ctx, e, side, nil)
+}
+
+// BeginClone makes the git directory that commands of a new clone use behind walls, and records that all agree.
+func BeginClone(ctx context.Context, r *core.Repository, id string, prims store.Primitives) error {
+	if prims.Isolation == settings.IsolationOS {
+		if err := handoff.CopyCloneInside(r, id); err != nil {
+			return err
+		}
+		if err := os.MkdirAll(Of(r, id).setupLockDir(), 0o700); err != nil {
+			return err
+		}
+		if err := handoff.New(r, id).RecordRestored(ctx); err != nil {
+			return err
+		}
+	}
+	outside, _, err := handoff.OpenOutside(r, id)
+	if err != nil {
+		return err
+	}
+	return outside.RecordRestored(ctx)
+}
