@@ -70,11 +70,16 @@ type ImportError struct {
 	Tip       string // last commit that was imported, if an invalid object is in a commit after it; else empty
 	Path      string // path of that object; empty when unknown
 	Diverged  bool   // the branch outside and HEAD inside have diverged; Err says how to merge them
+	InClone   bool   // it is in the git directory in the tree of a clone, not behind walls
 	Err       error
 }
 
 func (e *ImportError) Error() string {
-	return fmt.Sprintf("git state behind the walls could not be imported: %v", e.Err)
+	place := "behind the walls"
+	if e.InClone {
+		place = "in the clone"
+	}
+	return fmt.Sprintf("git state %s could not be imported: %v", place, e.Err)
 }
 
 func (e *ImportError) Unwrap() error { return e.Err }

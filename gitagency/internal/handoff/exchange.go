@@ -76,7 +76,7 @@ func Open(r *core.Repository, id string, environment func() []string) (*Exchange
 // New returns an exchange that has not loaded its state.
 func New(r *core.Repository, id string) *Exchange {
 	e := newExchange(r, id, UpperDir(r, id))
-	if e.dir = r.Store.WallsDir(r.ID, id); e.upper == r.CloneGitDir(id) {
+	if e.dir = r.Store.WallsDir(r.ID, id); e.isOutside() {
 		e.dir = r.Store.CloneDir(r.ID, id)
 	}
 	return e
@@ -363,7 +363,7 @@ func (e *Exchange) checkReadable() error {
 		filepath.Join(entry, "HEAD"), filepath.Join(entry, "commondir"), filepath.Join(entry, "gitdir"), filepath.Join(entry, "config.worktree"),
 	} {
 		if _, err := overlay.ReadUpperFile(e.upper, name, maxSize); err != nil {
-			return &GitError{fmt.Errorf("git cannot be run behind the walls: %w", err)}
+			return &GitError{fmt.Errorf("git cannot be run %s: %w", e.Place(), err)}
 		}
 	}
 	return nil

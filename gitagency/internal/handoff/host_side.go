@@ -100,8 +100,11 @@ const (
 
 // Place says in which git directory the exchange finds the sandbox's state, for messages.
 func (e *Exchange) Place() string {
-	if e.upper == e.repo.CloneGitDir(e.id) {
+	if e.isOutside() {
 		return PlaceOutside
 	}
 	return placeInside
 }
+
+// isOutside reports whether it is the git directory in the tree of a clone.
+func (e *Exchange) isOutside() bool { return e.upper == e.repo.CloneGitDir(e.id) }

@@ -63,7 +63,7 @@ func (e *Exchange) readPlainIndex(ctx context.Context, in Inside, dir *os.File, 
 	}
 	s := e.parseSandboxIndex(plain.Bytes(), original.modTime)
 	if s.notPlain {
-		e.warnIndexNotImported(errors.New("git behind the walls did not expand it to a plain index"))
+		e.warnIndexNotImported(errors.New("git " + e.Place() + " did not expand it to a plain index"))
 	}
 	return s
 }
@@ -120,7 +120,7 @@ func (e *Exchange) openTree() (*beneath.Dir, error) {
 }
 
 func (e *Exchange) warnIndexNotImported(err error) {
-	e.repo.Warn("sandbox %s: the index behind the walls is not imported: %v", e.id, err)
+	e.repo.Warn("sandbox %s: the index %s is not imported: %v", e.id, e.Place(), err)
 }
 
 // draftIndex writes the imported index beside the real one, if it has changed and the real HEAD is on the branch of

@@ -23,7 +23,7 @@ func (e *Exchange) lockOverlay(ctx context.Context) (release func(), err error) 
 
 // lockDir returns the directory whose lock serializes imports and exports, and that takes temporary files.
 func (e *Exchange) lockDir() string {
-	if e.upper == e.repo.CloneGitDir(e.id) {
+	if e.isOutside() {
 		return e.dir
 	}
 	return filepath.Dir(e.upper)

@@ -51,12 +51,12 @@ func SavedRefusal(r *core.Repository, id string) (*fault.ImportError, error) {
 	if err != nil || layer != saved.UpperFingerprint {
 		return nil, err
 	}
-	return &fault.ImportError{ID: id, OfSandbox: true, Tip: saved.Tip, Path: saved.Path, Diverged: saved.Diverged, Err: saved.err()}, nil
+	return &fault.ImportError{ID: id, OfSandbox: true, Tip: saved.Tip, Path: saved.Path, Diverged: saved.Diverged, InClone: e.isOutside(), Err: saved.err()}, nil
 }
 
 // NewImportError returns the error of an import with its cause.
 func (e *Exchange) NewImportError(err error) *fault.ImportError {
-	f := &fault.ImportError{ID: e.id, OfSandbox: e.IsSandboxFault(err), Diverged: fault.Is[*DivergedError](err), Err: err}
+	f := &fault.ImportError{ID: e.id, OfSandbox: e.IsSandboxFault(err), Diverged: fault.Is[*DivergedError](err), InClone: e.isOutside(), Err: err}
 	var tree *fault.InvalidTreeError
 	if errors.As(err, &tree) {
 		f.Path = tree.Path

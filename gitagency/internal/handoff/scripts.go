@@ -48,7 +48,7 @@ func (e *Exchange) runPackScript(ctx context.Context, in Inside, dir *os.File, s
 		// Git must name the commit within headTimeout. Packing may take any time as long as output continues.
 		asked, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
-		timer := time.AfterFunc(headTimeout, func() { cancel(&GitError{errors.New("git behind the walls does not respond")}) })
+		timer := time.AfterFunc(headTimeout, func() { cancel(&GitError{errors.New("git " + e.Place() + " does not respond")}) })
 		defer timer.Stop()
 		untimed := *e
 		untimed.ScriptTimeout = 0
@@ -67,7 +67,7 @@ func (e *Exchange) runPackScript(ctx context.Context, in Inside, dir *os.File, s
 	if err == nil {
 		var line []byte
 		if line, err = from.ReadSlice('\n'); err != nil {
-			err = &GitError{fmt.Errorf("git behind the walls reported no commit: %w", err)}
+			err = &GitError{fmt.Errorf("git %s reported no commit: %w", e.Place(), err)}
 		}
 		name = strings.TrimSuffix(string(line), "\n")
 	}
@@ -262,9 +262,9 @@ func (e *Exchange) runScript(ctx context.Context, in Inside, dir *os.File, scrip
 	case err == nil && ending.ExitCode != 0 && text != "":
 		err = &GitError{errors.New(text)}
 	case err == nil && ending.ExitCode != 0:
-		err = &GitError{fmt.Errorf("git behind the walls exited with %d", ending.ExitCode)}
+		err = &GitError{fmt.Errorf("git %s exited with %d", e.Place(), ending.ExitCode)}
 	case errors.Is(err, proc.ErrTimeout) && !fault.Is[*proc.OutputError](err):
-		err = &GitError{fmt.Errorf("git behind the walls: %w", err)}
+		err = &GitError{fmt.Errorf("git %s: %w", e.Place(), err)}
 	case err != nil && text != "":
 		err = fmt.Errorf("%s: %w", text, err)
 	}

@@ -37,22 +37,21 @@ func (s *Sandbox) importOutside(ctx context.Context, repo *git.Repo) error {
 	if repo != nil {
 		e.LockedRepo, e.ScriptTimeout = repo, discardGitTimeout
 	}
-	if err := e.Import(ctx, side, nil); err != nil {
-		if cause := context.Cause(ctx); cause != nil {
-			return cause
-		}
-		return e.NewImportError(err)
+	err = e.Import(ctx, side, nil)
+	switch cause := context.Cause(ctx); {
+	case err == nil:
+		return nil
+	case cause != nil:
+		return cause
 	}
-	return nil
+	return e.NewImportError(err)
 }
 
-// importOutsideOrWarn is importOutside that reports a failure as a warning, and whether it succeeded.
-func (s *Sandbox) importOutsideOrWarn(ctx context.Context) bool {
-	err := s.importOutside(ctx, nil)
-	if err != nil && context.Cause(ctx) == nil {
+// importOutsideOrWarn is importOutside that reports a failure as a warning.
+func (s *Sandbox) importOutsideOrWarn(ctx context.Context) {
+	if err := s.importOutside(ctx, nil); err != nil && context.Cause(ctx) == nil {
 		s.warnNotImported(err, handoff.PlaceOutside)
 	}
-	return err == nil
 }
 
 // exportOutsideOrWarn writes what changed in the repository to the git directory in the tree of a clone, unless that has changes that
@@ -83,7 +82,7 @@ func (s *Sandbox) exchangeWithClone(ctx context.Context, prims store.Primitives,
 	if prims.Isolation == settings.IsolationOS || !s.Repo.IsClone(s.ID) {
 		return func() {}
 	}
-	if len(proc.FindSupervisors(s.Repo.Store.InvocationDir(s.Repo.ID, s.ID))) == 0 && s.importOutsideOrWarn(ctx) {
+	if len(proc.FindSupervisors(s.Repo.Store.InvocationDir(s.Repo.ID, s.ID))) == 0 && s.importOutside(ctx, nil) == nil { // else the command may repair it
 		s.exportOutsideOrWarn(ctx)
 	}
 	return func() {

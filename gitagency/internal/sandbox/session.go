@@ -265,6 +265,10 @@ func (in *nsSession) warnNotImported() {
 
 // warnNotImported warns about git state at a place that could not be imported.
 func (s *Sandbox) warnNotImported(err error, place string) {
+	var failed *fault.ImportError
+	if errors.As(err, &failed) {
+		err = failed.Err
+	}
 	what := "commits"
 	if fault.Is[*git.LockedError](err) { // of the index, which is imported last
 		what = "staged changes"
