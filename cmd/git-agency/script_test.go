@@ -28,8 +28,16 @@ func TestScripts(t *testing.T) {
 	if !testing.Short() {
 		files = append(files, listScripts(t, "long", "*.txtar")...)
 	}
+	for _, file := range files { // each in a directory of its own; see scripts/tmpdir.sh
+		runScript(t, file)
+	}
+}
+
+// runScript runs one script as a parallel subtest.
+func runScript(t *testing.T, file string) {
+	t.Helper()
 	testscript.Run(t, testscript.Params{
-		Files:               files,
+		Files:               []string{file},
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		UpdateScripts:       *update,
