@@ -183,7 +183,7 @@ func TestCompletionCandidates(t *testing.T) {
 		{"modes", "start --mode ~", "headed\nheadless\n"},
 		{"modes behind an equals sign", "start --mode=h", "--mode=headed\n--mode=headless\n"},
 		{"a long flag may have one dash", "start -mode ~", "headed\nheadless\n"},
-		{"supported changesets", "start --changeset ~", "worktree\noverlay\nauto\n"},
+		{"supported changesets", "start --changeset ~", "worktree\nclone\noverlay\nauto\n"},
 		{"supported platforms", "start --platform ~", "local\n"},
 		{"supported isolation", "start --isolation ~", "os\nnone\n"},
 		{"supported outputs", "start --outputs ~", "open\nnone\n"},

@@ -35,6 +35,9 @@ var landSweep = sweep{verb: "land", argv: []string{"git-agency", "land", sweepID
 // overlayLandSweep is landSweep for a sandbox that is an overlay.
 var overlayLandSweep = sweep{verb: landSweep.verb, name: "land an overlay", argv: landSweep.argv, listArgs: landSweep.listArgs}
 
+// cloneLandSweep is landSweep for a sandbox that is a clone.
+var cloneLandSweep = sweep{verb: landSweep.verb, name: "land a clone", argv: landSweep.argv, listArgs: landSweep.listArgs}
+
 // landArgs returns the command line of a landing with a strategy.
 func landArgs(strategy string) []string {
 	return append(slices.Clone(landSweep.argv), "--strategy", strategy)
@@ -72,6 +75,7 @@ git rm -q -r f2d
 git add -A; git commit -qm kinds
 echo changed >both/changed; mkdir -p new/dir; echo new >new/dir/file
 git add -A; git commit -qm more`)
+	l.agency("diff", sweepID, "--stat") // imports what was committed in a clone
 	l.runShell(l.tree, `
 echo later >later; git add later; git commit -qm later
 echo dirty >>both/mine

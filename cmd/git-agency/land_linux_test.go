@@ -87,13 +87,17 @@ func (l *landLab) checkRecovered(point string, n int, argv []string, from, to ma
 // completes or undoes the landing, and a repeated land must land exactly once.
 func TestLandKilledAtAnyChange(t *testing.T) {
 	t.Parallel()
-	for at, name := range thin([]string{"merge", "squash", "overlay merge", "rebase"}) {
+	for at, name := range thin([]string{"merge", "squash", "overlay merge", "clone merge", "rebase"}) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var options []string
 			strategy, overlaid := strings.CutPrefix(name, "overlay ")
 			if overlaid {
 				options = overlayArgs()[1:]
+			}
+			strategy, cloned := strings.CutPrefix(strategy, "clone ")
+			if cloned {
+				options = cloneArgs("os")[1:]
 			}
 			l := newLandLab(t, options...)
 			restore, argv := l.save(), landArgs(strategy)

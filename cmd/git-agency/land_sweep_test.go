@@ -34,6 +34,10 @@ var landingSweeps = []struct {
 		points: faultPoints("land", "objects", "note", "lock", "prepare", "files", "commit", "index", "record", "clear", "done", "aside", "registration", "leftovers", "tree"),
 	},
 	{
+		sweep: cloneLandSweep, stands: "is landed, but", options: cloneArgs("none")[1:],
+		points: faultPoints("land", "objects", "note", "lock", "prepare", "files", "commit", "index", "record", "clear", "done", "aside", "registration", "leftovers", "tree"),
+	},
+	{
 		sweep: unlandSweep, stands: "is unlanded, but", unlanded: true,
 		points: faultPoints("unland", "objects", "note", "lock", "prepare", "files", "commit", "index", "record", "clear", "done"),
 	},

@@ -28,7 +28,7 @@ func newSyncLab(t *testing.T, start []string) *rollbackLab {
 
 func TestSyncKilledAtAnyStepIsUndoneOrFinished(t *testing.T) {
 	t.Parallel()
-	for name, start := range map[string][]string{"worktree": {"git-agency", "start", "wt"}, "overlay": overlayArgs("start", "wt")} {
+	for name, start := range map[string][]string{"worktree": {"git-agency", "start", "wt"}, "overlay": overlayArgs("start", "wt"), "clone": cloneArgs("none", "start", "wt")} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			testKilledSync(t, newSyncLab(t, start))

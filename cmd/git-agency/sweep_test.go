@@ -92,6 +92,14 @@ var creations = []sweep{
 		},
 	},
 	{
+		verb: "start", name: "start a clone",
+		argv: cloneArgs("os", "start", "wt"), listArgs: []string{"ls", "--all", "--json"}, cleanArgs: []string{"discard", sweepID},
+	},
+	{
+		verb: "start", name: "start a clone without walls",
+		argv: cloneArgs("none", "start", "wt"), listArgs: []string{"ls", "--all", "--json"}, cleanArgs: []string{"discard", sweepID},
+	},
+	{
 		verb: "restore", name: "restore an overlay",
 		argv: []string{"git-agency", "restore", forkID}, listArgs: []string{"ls", "--all", "--json"}, cleanArgs: []string{"discard", sweepID},
 		prepare: func(l *lab) {
@@ -112,6 +120,11 @@ var firstOverlay = sweep{
 // overlayArgs returns a command line with the options for an overlay.
 func overlayArgs(args ...string) []string {
 	return slices.Concat([]string{"git-agency"}, args, []string{"--changeset", "overlay", "--isolation", "os"})
+}
+
+// cloneArgs returns a command line with the options for a clone.
+func cloneArgs(isolation string, args ...string) []string {
+	return slices.Concat([]string{"git-agency"}, args, []string{"--changeset", "clone", "--isolation", isolation})
 }
 
 // startOverlay makes a sandbox that is an overlay, with the id forkID, and so the layer.
@@ -618,6 +631,7 @@ func (l *lab) startToDiscard(argv ...string) (tree string) {
 		l.t.Fatal(o.stderr)
 	}
 	l.makeChanges(sweepID)
+	l.agency("diff", sweepID, "--stat") // imports what was committed in a clone
 	return l.sandboxPath(sweepID)
 }
 
@@ -640,13 +654,14 @@ func (l *lab) trashText() string {
 }
 
 // sandboxPaths matches the lines of a dump of the sandbox, its records and the objects, the only files that may change.
-var sandboxPaths = regexp.MustCompile(`(?m)^"(repo/\.git/(objects|worktrees/` + sweepID + `|agency/worktrees/` + sweepID + `)/|repo/\.git/(logs/)?refs/(agency/trash|heads/agency/sandbox)|data/repos/\w+/(sandboxes|invocations|trash)/).*\n|^"data/repos/\w+/trash" .*\n`)
+var sandboxPaths = regexp.MustCompile(`(?m)^"(repo/\.git/(objects|worktrees/` + sweepID + `|agency/worktrees/` + sweepID + `)/|repo/\.git/(logs/)?refs/(agency/trash|agency/base|heads/agency/sandbox)|data/repos/\w+/(sandboxes|invocations|trash)/).*\n|^"data/repos/\w+/trash" .*\n`)
 
 func (l *lab) dumpOutsideSandbox() string { return sandboxPaths.ReplaceAllString(l.dump(), "") }
 
 // discardLabs make sandboxes to discard: one whose content a commit holds, and one that needs an archive too.
 var discardLabs = map[string]func(t *testing.T) (l *lab, tree string){
 	"commit": newDiscardLab, "archive": newArchiveLab, "overlay": newOverlayDiscardLab, "overlay with archive": newOverlayArchiveLab,
+	"clone": newCloneDiscardLab,
 }
 
 // newOverlayDiscardLab is newDiscardLab with an overlay.
@@ -654,6 +669,13 @@ func newOverlayDiscardLab(t *testing.T) (l *lab, tree string) {
 	t.Helper()
 	l = newSweepLab(t)
 	return l, l.startToDiscard(overlayArgs("start", "wt")...)
+}
+
+// newCloneDiscardLab is newDiscardLab with a clone.
+func newCloneDiscardLab(t *testing.T) (l *lab, tree string) {
+	t.Helper()
+	l = newSweepLab(t)
+	return l, l.startToDiscard(cloneArgs("none", "start", "wt")...)
 }
 
 // newOverlayArchiveLab is newArchiveLab with an overlay.
@@ -981,7 +1003,7 @@ func withoutObjects(world string) string {
 	return regexp.MustCompile(`(?m)^"repo/\.git/objects/.*\n`).ReplaceAllString(world, "")
 }
 
-// withoutWalls is withoutObjects that also removes the files which every import of git state behind the walls writes.
+// withoutWalls is withoutObjects that also removes the files which every import of git state writes.
 func withoutWalls(world string) string {
-	return regexp.MustCompile(`(?m)^"data/repos/\w+/sandboxes/`+sweepID+`/walls/(door\.json|git/uncovered)" .*\n`).ReplaceAllString(withoutObjects(world), "")
+	return regexp.MustCompile(`(?m)^"data/repos/\w+/sandboxes/`+sweepID+`/(walls/door\.json|walls/git/uncovered|clone/door\.json)" .*\n`).ReplaceAllString(withoutObjects(world), "")
 }

@@ -26,6 +26,11 @@ func UndoInterrupted(ctx context.Context, r *core.Repository, repo *git.Repo, id
 			return err
 		}
 	}
+	if r.IsClone(id) { // its git directory behind walls, in which nothing ran
+		if err := durable.RemoveTree(r.Store.WallsDir(r.ID, id)); err != nil {
+			return err
+		}
+	}
 	return r.UndoCreation(ctx, repo, r.Store.InvocationDir(r.ID, id), changeset.Spec{
 		ID: id, Tree: r.Store.SandboxTreePath(r.ID, id), OverlayDir: r.Store.OverlayDir(r.ID, id), CloneDir: r.Store.CloneDir(r.ID, id), Branch: core.SandboxRef(id),
 		Base: intent.BaseCommit, Tip: intent.Tip, FilesCommit: intent.FromSnapshot,
