@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 			}
 		}
 		// Most tests wait for the disk. A -parallel flag is parsed later and overrides this.
-		if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
+		if err := flag.Set("test.parallel", strconv.Itoa(3*runtime.GOMAXPROCS(0))); err != nil {
 			panic(err)
 		}
 	}

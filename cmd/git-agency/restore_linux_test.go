@@ -83,7 +83,7 @@ func TestRestoreKilledAtAnyStepRunsNothingOfAgent(t *testing.T) {
 	points, restore := l.faultPoints(s), l.save()
 	if testing.Short() {
 		// Before this step, nothing of the archive is unpacked.
-		points = thin(onePerBoundary(points[slices.Index(points, "restore/fill:before"):]))
+		points = sampleBoundaries(points[slices.Index(points, "restore/fill:before"):])
 	}
 	for _, point := range points {
 		if o := l.try(append(slices.Clone(sweepEnv), "TEST_FAULT="+point+"=kill"), s.argv...); o.code != -1 {

@@ -2,8 +2,10 @@ package status
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,7 +21,7 @@ func TestOverlayScanAgreesWithGitInRareCases(t *testing.T) {
 	if !inMountNamespace(t) {
 		return
 	}
-	for name, change := range map[string]func(o *overlayWorktree){
+	cases := map[string]func(o *overlayWorktree){
 		"the first file of a directory is untracked": func(o *overlayWorktree) {
 			o.GitIn(o.w.Tree, "rm", "-q", "--cached", "d0/deep/f0")
 		},
@@ -89,7 +91,11 @@ func TestOverlayScanAgreesWithGitInRareCases(t *testing.T) {
 			}
 		},
 		"chmod of a directory": func(o *overlayWorktree) { o.Must(os.Chmod(o.w.Tree+"/d1/x", 0o700)) },
-	} {
+	}
+	for i, name := range slices.Sorted(maps.Keys(cases)) {
+		if testing.Short() && i%2 != 0 {
+			continue
+		}
 		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
 			l := newLayeredRepo(t)
 			l.Write("empty", "")
@@ -99,7 +105,7 @@ func TestOverlayScanAgreesWithGitInRareCases(t *testing.T) {
 			l.Git("commit", "-q", "-m", "third")
 			o := newOverlayWorktree(l)
 			o.mount()
-			change(o)
+			cases[name](o)
 			o.compare(name)
 		})
 	}

@@ -50,7 +50,7 @@ func TestOverlayScanAgreesWithGit(t *testing.T) {
 	if !inMountNamespace(t) {
 		return
 	}
-	seeds, rounds := 3, 10
+	seeds, rounds := 2, 10
 	if !testing.Short() {
 		seeds, rounds = 20, 30
 	}
