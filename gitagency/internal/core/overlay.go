@@ -63,3 +63,13 @@ func (r *Repository) OverlayTree(id string) (*overlay.Tree, error) {
 	}
 	return tree, nil
 }
+
+// WrittenDir returns the directory that has the changed files of the tree of an invocation: the upper directory of an overlay,
+// else the tree.
+func (r *Repository) WrittenDir(id string) (string, error) {
+	layers, err := r.OverlayTree(id)
+	if err != nil || layers == nil {
+		return r.Store.SandboxTreePath(r.ID, id), err
+	}
+	return layers.Upper, nil
+}

@@ -84,9 +84,9 @@ func (r *Repository) readRefusedFiles(id string) *refusedFiles {
 
 // fileFingerprint returns a fingerprint of the stat data of a file in a sandbox; empty when it does not exist.
 func (r *Repository) fileFingerprint(id, path string) string {
-	dir := r.Store.SandboxTreePath(r.ID, id)
-	if layers, err := r.OverlayTree(id); err == nil && layers != nil {
-		dir = layers.Upper // a file that is refused is new or changed
+	dir, err := r.WrittenDir(id) // a file that is refused is new or changed
+	if err != nil {
+		return ""
 	}
 	tree, err := guard.OpenTree(dir)
 	if err != nil {

@@ -17,15 +17,13 @@ import (
 // captures do not see the files that an upload has set aside. Errors are only warnings: nothing in a sandbox may
 // prevent its discard. Files that cannot go back to their place are moved to where a capture sees them.
 func RecoverUploads(ctx context.Context, r *core.Repository, id string) {
-	path := r.Store.SandboxTreePath(r.ID, id)
-	if !store.IsDir(path) {
+	if !store.IsDir(r.Store.SandboxTreePath(r.ID, id)) {
 		return
 	}
-	if layers, err := r.OverlayTree(id); err != nil {
+	path, err := r.WrittenDir(id) // no command runs, so that an overlay may be changed; all that an upload moved is there
+	if err != nil {
 		r.Warn("sandbox %s: %v", id, err)
 		return
-	} else if layers != nil {
-		path = layers.Upper // no command runs, so that it may be changed; all that an upload moved is there
 	}
 	tree, err := guard.OpenOwnTree(path)
 	if err != nil {

@@ -377,13 +377,9 @@ func (x *checkRun) checkUploads(ctx context.Context, s treeInfo) {
 // withUploadTarget opens the tree of a sandbox, calls do and closes the tree. Of an overlay it is the upper directory, in which
 // uploads leave their files.
 func (x *checkRun) withUploadTarget(s treeInfo, do func(upload.Target) error) error {
-	layers, err := x.OverlayTree(s.id)
+	dir, err := x.WrittenDir(s.id)
 	if err != nil {
 		return err
-	}
-	dir := s.tree
-	if layers != nil {
-		dir = layers.Upper
 	}
 	tree, err := guard.OpenTree(dir)
 	if err != nil {
