@@ -118,7 +118,7 @@ var floors = []struct {
 	},
 	{
 		dir: "landing",
-		imports: "lock proc git/object git git/worktree git/transport git/status git/snapshot git/submodule git/merge git/update store changeset " +
+		imports: "lock proc git/object git git/worktree git/clone git/transport git/status git/snapshot git/submodule git/merge git/update store changeset " +
 			"quote fault settings core snapshots sandbox creation discard",
 	},
 	{dir: "directory", imports: "git store guard fault settings core snapshots diff"},

@@ -12,6 +12,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/clone"
 	"github.com/git-agency/git-agency/gitagency/internal/git/transport"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
@@ -37,7 +38,7 @@ type PushPlan struct {
 type PushRequest struct {
 	Invocations []string // ids of invocations, whose integration branches are pushed
 	Worktree    string   // id of an integration worktree: the branches of its submitted invocations, or its own if none is; may be empty
-	Remote      string   // name of the remote; default: "local" if it exists, else "origin"
+	Remote      string   // name of the remote; default: the source of the clones, else "local" if it exists, else "origin"
 	Unlanding   bool     // the push follows an unland, for messages
 
 	// As in Request.
@@ -58,8 +59,11 @@ func PlanPush(ctx context.Context, r *core.Repository, req PushRequest) ([]PushP
 	if err := checkPushSettings(r, req); err != nil {
 		return nil, err
 	}
-	remote := req.Remote
 	remotes, err := transport.ReadRemotes(ctx, r.Git)
+	if err != nil {
+		return nil, err
+	}
+	remote, err := req.remote(r)
 	if err != nil {
 		return nil, err
 	}
@@ -111,6 +115,27 @@ func PlanPush(ctx context.Context, r *core.Repository, req PushRequest) ([]PushP
 		}
 	}
 	return plans, nil
+}
+
+// remote returns the remote that was asked for or, if all invocations are clones of the same remote, that one; else empty.
+func (req PushRequest) remote(r *core.Repository) (string, error) {
+	if req.Remote != "" {
+		return req.Remote, nil
+	}
+	sources := map[string]bool{}
+	for _, id := range req.Invocations {
+		inv, err := r.Invocation(id)
+		if err != nil {
+			return "", err
+		}
+		sources[inv.CloneSource] = true
+	}
+	for source := range sources {
+		if len(sources) == 1 && source != clone.ThisRepository {
+			return source, nil
+		}
+	}
+	return "", nil
 }
 
 // pushTargets returns the branches that a request names, each once.
