@@ -592,6 +592,19 @@ var doctorCases = []doctorCase{
 		w.agency("exec", "@", "--", "sh", "-c", "echo work >work")
 		w.remove(filepath.Join(w.repoData(), "../../layers"))
 	}, checkFixed: func(w *doctorLab) { w.agency("exec", "@", "--", "sh", "-ec", "test -e work; git diff --exit-code") }},
+	{code: "missing-clone", id: "*", atRisk: true, killSweep: true, damage: func(w *doctorLab) {
+		w.agency("start", "wt", "--changeset", "clone", "--isolation", "none")
+		w.agency("exec", "@", "--", "sh", "-ec", "echo work >work; git add work; git commit -qm work; echo more >more; git add more")
+		w.remove(filepath.Join(w.agency("path", "@"), ".git"))
+	}, checkFixed: func(w *doctorLab) {
+		w.agency("exec", "@", "--", "sh", "-ec", "git log -1 --format=%s | grep -q '^work$'; git diff --exit-code; git diff --cached --name-only | grep -q '^more$'; git fsck")
+	}},
+	{code: "missing-clone", id: "*", atRisk: true, damage: func(w *doctorLab) {
+		w.agency("start", "wt", "--changeset", "clone", "--isolation", "none")
+		dir := filepath.Dir(w.agency("path", "@"))
+		w.remove(filepath.Join(dir, "clone"))
+		w.write(filepath.Join(dir, "tree/.git/objects/info/alternates"), "/nowhere/objects\n")
+	}, checkFixed: func(w *doctorLab) { w.agency("exec", "@", "--", "git", "fsck") }},
 	{code: "unlinked-tree", atRisk: true, killSweep: true, damage: func(w *doctorLab) { w.remove(w.adminDir(sweepID)) }, checkFixed: func(w *doctorLab) { w.checkUsable() }},
 	{code: "unlinked-tree", atRisk: true, damage: func(w *doctorLab) { truncateFile(w.t, filepath.Join(w.tree, ".git")) }, checkFixed: func(w *doctorLab) { w.checkUsable() }},
 	{code: "unlinked-tree", id: sweepWorktree, atRisk: true, damage: func(w *doctorLab) { w.remove(w.adminDir(sweepWorktree)) }, checkFixed: func(w *doctorLab) {

@@ -130,8 +130,11 @@ func (b Overlay) registration(s Spec) worktree.Registration {
 	return w
 }
 
-// Registration returns git's entry of a tree that may be an overlay.
+// Registration returns git's entry of a tree that may be an overlay or a clone.
 func (b Overlay) Registration(s Spec) (worktree.Registration, error) {
+	if s.CloneDir != "" && durable.IsDir(s.CloneDir) {
+		return Clone{Worktree: b.Worktree}.registration(s), nil
+	}
 	if name, err := UsedLayer(s.OverlayDir); err != nil || name == "" {
 		return b.Worktree.registration(s), err
 	}

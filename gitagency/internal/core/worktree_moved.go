@@ -60,7 +60,7 @@ func (r *Repository) unlinkedTree() string {
 // LinkedEntry reads the .git file of a tree and reports its target: git's entry of that name in this repository, or another
 // existing directory, whose path it returns.
 func (r *Repository) LinkedEntry(tree, name string) (here bool, elsewhere string, err error) {
-	if dir := unlistedDotGitDir(tree); dir != "" && r.Git.AdminDir(name) == r.Git.UnlistedAdminDir(name) {
+	if dir := unlistedDotGitDir(tree); dir != "" && (r.Git.AdminDir(name) == r.Git.UnlistedAdminDir(name) || store.IsDir(store.CloneOf(tree))) {
 		return r.linkedUnlistedEntry(dir, name)
 	}
 	at, err := git.DotGitTarget(tree)
@@ -89,7 +89,7 @@ func unlistedDotGitDir(tree string) string {
 // entry as git behind walls sees it. An entry whose repository is gone counts as that of this repository.
 func (r *Repository) linkedUnlistedEntry(dir, name string) (here bool, elsewhere string, err error) {
 	at, err := git.DotGitTarget(dir)
-	if err != nil {
+	if err != nil || at == "" || !store.IsDir(r.Git.UnlistedAdminDir(name)) {
 		return false, "", err
 	}
 	named := git.Repo{CommonDir: filepath.Dir(filepath.Dir(at))}

@@ -55,7 +55,9 @@ func (x *checkRun) checkSandboxes(ctx context.Context) error {
 			x.checkUploads(ctx, s)
 			x.findInterruptedRollback(s)
 			x.checkLayer(s)
-			x.checkTree(ctx, s, "the invocation is discarded; its files are kept as "+core.TrashRef(e.ID), x.fixByDiscarding(e))
+			if !x.checkClone(s, e) {
+				x.checkTree(ctx, s, "the invocation is discarded; its files are kept as "+core.TrashRef(e.ID), x.fixByDiscarding(e))
+			}
 			x.findAbandonedVerification(s, e)
 			x.checkTarget(ctx, e)
 		}

@@ -215,7 +215,7 @@ func checks() []checkSpec {
 		{[]string{"stale-lock"}, (*checkRun).checkGitLocks},
 		{[]string{"interrupted-land", "stray-landing"}, (*checkRun).checkLandings},
 		{[]string{"interrupted-creation", "empty-record", "missing-meta", "corrupt-meta", "id-mismatch", "missing-tree", "moved-tree", "moved-data", "interrupted-archive", "half-archived", "missing-marker", "unreadable-tree", "foreign-tree", "unlinked-tree", "missing-branch", "foreign-record", "leftovers"}, (*checkRun).checkIntegrationWorktrees},
-		{[]string{"interrupted-discard", "half-discarded", "wrong-marker", "interrupted-put", "interrupted-rollback", "interrupted-verify", "missing-target", "missing-layer"}, (*checkRun).checkSandboxes},
+		{[]string{"interrupted-discard", "half-discarded", "wrong-marker", "interrupted-put", "interrupted-rollback", "interrupted-verify", "missing-target", "missing-layer", "missing-clone"}, (*checkRun).checkSandboxes},
 		{[]string{"unclaimed-marker"}, (*checkRun).checkUnrecordedMarkers},
 		{[]string{"orphan-branch", "other-data-dir", "copied-entry"}, (*checkRun).checkUnrecorded},
 		{[]string{"damaged-entry", "initializing-entry"}, (*checkRun).checkWorktreeEntries},

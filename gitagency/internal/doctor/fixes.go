@@ -43,7 +43,7 @@ func (x *checkRun) relinkWorktree(ctx context.Context, s treeInfo) error {
 	}
 	spec := s.changesetSpec()
 	if s.marker == guard.Sandbox {
-		spec.OverlayDir = store.OverlayOf(s.tree)
+		spec.OverlayDir, spec.CloneDir = store.OverlayOf(s.tree), store.CloneOf(s.tree)
 	}
 	entry, err := x.OverlayBackend(x.repo).Registration(spec)
 	if err != nil {

@@ -2,6 +2,9 @@ package sandbox
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
@@ -110,6 +113,18 @@ func (s *Sandbox) importOutsideForDiscard(ctx context.Context, repo *git.Repo) (
 	}
 	e.LockedRepo, e.ScriptTimeout = repo, discardGitTimeout
 	return importAll(ctx, e, side, nil)
+}
+
+// checkInnerClone refuses walls around a clone without the git directory that its commands use, and makes the mount point of that if it
+// is missing.
+func (s *Sandbox) checkInnerClone() error {
+	if inner := s.Repo.InnerCloneDir(s.ID); !store.IsDir(inner) {
+		return fmt.Errorf("the git directory %s is missing; 'git agency doctor --fix %s' makes it again", inner, s.ID)
+	}
+	if err := os.Mkdir(s.Repo.CloneGitDir(s.ID), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return os.MkdirAll(s.setupLockDir(), 0o700)
 }
 
 // BeginClone makes the git directory that commands of a new clone use behind walls, and records that all agree.

@@ -40,6 +40,9 @@ func (s *Sandbox) importInsideForDiscard(ctx context.Context, repo *git.Repo, pr
 			return err
 		})
 	}
+	if s.Repo.IsClone(s.ID) && !store.IsDir(s.Repo.InnerCloneDir(s.ID)) {
+		return nil, nil // it was removed
+	}
 	d, err := handoff.Open(s.Repo, s.ID, nil)
 	if err != nil {
 		s.Repo.Warn("sandbox %s: %v", s.ID, err)

@@ -105,6 +105,9 @@ func (s *Sandbox) prepareWalls(ctx context.Context, req WallsRequest) (Walls, er
 	if err == nil {
 		err = handoff.CreateUpperDirs(ctx, s.Repo, s.ID, w.plan)
 	}
+	if err == nil && s.Repo.IsClone(s.ID) && !w.plan.NetworkOnly {
+		err = s.checkInnerClone()
+	}
 	return w, err
 }
 

@@ -34,7 +34,9 @@ func quoteSubsection(name string) string {
 // quoteUnlessPlain quotes a value that has anything but letters, digits and punctuation that means nothing in a configuration file.
 func quoteUnlessPlain(value string) string {
 	const punctuation = "-_./:@+*,=%~"
-	plain := func(c rune) bool { return c < 0x80 && IsLetter(byte(c)) || '0' <= c && c <= '9' || strings.ContainsRune(punctuation, c) }
+	plain := func(c rune) bool {
+		return c < 0x80 && IsLetter(byte(c)) || '0' <= c && c <= '9' || strings.ContainsRune(punctuation, c)
+	}
 	if value != "" && !strings.ContainsFunc(value, func(c rune) bool { return !plain(c) }) {
 		return value
 	}

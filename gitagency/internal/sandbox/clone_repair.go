@@ -1,0 +1,158 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/clone"
+	"github.com/git-agency/git-agency/gitagency/internal/git/overlay"
+	"github.com/git-agency/git-agency/gitagency/internal/handoff"
+	"github.com/git-agency/git-agency/gitagency/internal/settings"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// CloneDefect says what is missing of a sandbox that its record calls a clone; empty if nothing is.
+func CloneDefect(r *core.Repository, id string, prims store.Primitives) string {
+	if !r.IsClone(id) {
+		return "the directory " + r.Store.CloneDir(r.ID, id) + " is missing"
+	}
+	for _, dir := range cloneGitDirs(r, id, prims) {
+		if !isGitDir(dir) {
+			return "the git directory " + dir + " is missing, or is none"
+		}
+		if lost := lostAlternate(dir); lost != "" {
+			return "the git directory " + dir + " borrows objects from " + lost + ", which does not exist"
+		}
+	}
+	return ""
+}
+
+// cloneGitDirs lists the git directories of a clone.
+func cloneGitDirs(r *core.Repository, id string, prims store.Primitives) []string {
+	dirs := []string{r.CloneGitDir(id)}
+	if prims.Isolation == settings.IsolationOS {
+		dirs = append(dirs, r.InnerCloneDir(id))
+	}
+	return dirs
+}
+
+// isGitDir reports whether a directory has what git needs. An agent may have written it, so nothing in it is followed.
+func isGitDir(dir string) bool {
+	if !store.IsDir(dir) || !store.IsDir(filepath.Join(dir, "objects")) || !store.IsDir(filepath.Join(dir, "refs")) {
+		return false
+	}
+	head, err := overlay.ReadUpperFile(dir, "HEAD", 1<<10)
+	return err == nil && head.Found
+}
+
+// lostAlternate returns an object directory that a git directory borrows from and that does not exist; empty if there is none.
+func lostAlternate(dir string) string {
+	file, err := overlay.ReadUpperFile(dir, "objects/info/alternates", 1<<16)
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(file.Data)) {
+		if path := strings.TrimSpace(line); filepath.IsAbs(path) && !store.IsDir(path) {
+			return path
+		}
+	}
+	return ""
+}
+
+// RepairClone makes what CloneDefect finds missing of a clone again, from the branch and the index that the repository has of it. The
+// caller holds the repository lock. What is in the place of a git directory is kept beside the tree.
+func RepairClone(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta]) error {
+	id, prims := entry.ID, settings.FillLegacyPrimitives(entry.Record.Primitives)
+	if !r.IsClone(id) {
+		if err := durable.Mkdir(r.Store.CloneDir(r.ID, id), 0o700); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(Of(r, id).setupLockDir(), 0o700); err != nil {
+		return err
+	}
+	for _, dir := range cloneGitDirs(r, id, prims) {
+		if !isGitDir(dir) {
+			if err := remakeCloneGitDir(ctx, r, repo, entry, dir); err != nil {
+				return err
+			}
+		}
+		if err := borrowAgain(r, dir); err != nil {
+			return err
+		}
+	}
+	if err := handoff.New(r, id).RecordRestored(ctx); err != nil {
+		return err
+	}
+	outside, _, err := handoff.OpenOutside(r, id)
+	if err != nil {
+		return err
+	}
+	return outside.RecordRestored(ctx)
+}
+
+// remakeCloneGitDir makes a git directory of a clone that is missing.
+func remakeCloneGitDir(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta], dir string) error {
+	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) { // an empty one is only a mount point
+		aside, err := os.MkdirTemp(r.Store.CloneDir(r.ID, entry.ID), "replaced-*")
+		if err != nil {
+			return err
+		}
+		if err := os.Rename(dir, filepath.Join(aside, "git")); err != nil {
+			return err
+		}
+		r.Warn("what was at %s is now in %s, until the sandbox is discarded", dir, aside)
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		return err
+	}
+	source, err := clone.FindSource(ctx, repo, entry.Record.CloneSource)
+	if errors.As(err, new(*clone.NoRemoteError)) {
+		source, err = clone.FindSource(ctx, repo, "")
+	}
+	if err != nil {
+		return err
+	}
+	refs, err := source.Refs(ctx, repo, core.AgencyHeads)
+	if err != nil {
+		return err
+	}
+	tip, err := repo.Tip(ctx, core.SandboxRef(entry.ID))
+	if err == nil && tip == "" {
+		err = fmt.Errorf("branch %s does not exist", core.ShortBranch(core.SandboxRef(entry.ID)))
+	}
+	if err != nil {
+		return err
+	}
+	return clone.Make(repo, clone.Request{Dir: dir, Branch: core.SandboxRef(entry.ID), Tip: tip, Admin: repo.AdminDir(entry.ID), Source: source, Refs: refs})
+}
+
+// borrowAgain has a git directory borrow the objects of the repository in place of directories that do not exist.
+func borrowAgain(r *core.Repository, dir string) error {
+	if lostAlternate(dir) == "" {
+		return nil
+	}
+	objects, err := filepath.EvalSymlinks(filepath.Join(r.CommonDir, "objects"))
+	if err != nil {
+		return err
+	}
+	file, err := overlay.ReadUpperFile(dir, "objects/info/alternates", 1<<16)
+	if err != nil {
+		return err
+	}
+	kept := []string{objects}
+	for line := range strings.Lines(string(file.Data)) {
+		if path := strings.TrimSpace(line); path != objects && (!filepath.IsAbs(path) || store.IsDir(path)) {
+			kept = append(kept, path)
+		}
+	}
+	return overlay.ReplaceUpperFile(dir, "objects/info", "alternates", []byte(strings.Join(kept, "\n")+"\n"))
+}
