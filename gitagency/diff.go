@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/git-agency/git-agency/gitagency/internal/diff"
+	"github.com/git-agency/git-agency/gitagency/internal/pathset"
 	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
 	"github.com/git-agency/git-agency/gitagency/internal/treediff"
 )
@@ -194,7 +195,11 @@ const (
 // The diff is computed by git. Attributes in the trees and the configuration of the repository are ignored, because
 // an agent could use them to hide changes, and no program that they name is run.
 func (r *Repository) DiffSnapshots(ctx context.Context, req DiffRequest) (Diff, error) {
-	d, err := diff.OfSandbox(ctx, r.core, req.internal())
+	compare := diff.OfSandbox
+	if r.IsPaths() {
+		compare = pathset.Diff
+	}
+	d, err := compare(ctx, r.core, req.internal())
 	return newDiff(d), publicError(err)
 }
 

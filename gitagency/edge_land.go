@@ -13,7 +13,7 @@ func landingView(err error) error {
 	case *fault.ConflictsError:
 		return &ConflictsError{
 			ID: e.ID, Conflicts: convertAll(e.Conflicts, newConflict), UnfinishedIn: e.UnfinishedIn, StoppedAt: e.StoppedAt, Unlanding: e.Unlanding,
-			RevertArgs: e.RevertArgs, Branch: e.Branch, Tree: e.Tree, AlreadyLanded: e.AlreadyLanded, Worktree: e.Worktree, Err: err,
+			RevertArgs: e.RevertArgs, Branch: e.Branch, Tree: e.Tree, Directories: e.Directories, AlreadyLanded: e.AlreadyLanded, Worktree: e.Worktree, Err: err,
 		}
 	case *resolve.UnresolvedError:
 		return &UnresolvedError{

@@ -37,6 +37,7 @@ type ConflictsError struct {
 	RevertArgs    string   // arguments for git revert, if Unlanding
 	Branch        string   // branch to revert on, if Unlanding
 	Tree          string   // worktree that has this branch checked out; empty where none has
+	Directories   bool     // the sandbox is over plain directories, which have changed since it was started
 	AlreadyLanded []string // ids that the same command landed earlier
 	Worktree      string   // name of the worktree whose branch conflicts with Branch, its parent branch; Tree is its path
 	Err           error    // the message

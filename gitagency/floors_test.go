@@ -110,7 +110,12 @@ var floors = []struct {
 			"fault settings core handoff snapshots sandbox",
 	},
 	{dir: "diff", imports: "proc git git/status git/merge treediff fault core snapshots sandbox"},
-	{dir: "discard", imports: "durable ids undo lock git git/worktree git/repair store guard changeset upload fault core handoff sandbox creation"},
+	{
+		dir:     "pathset",
+		imports: "beneath durable ids git git/object store guard changeset walls confine treediff fault settings core snapshots sandbox creation diff",
+	},
+	{dir: "discard", imports: "durable ids undo lock git git/worktree git/repair store guard changeset upload fault core handoff sandbox creation pathset"},
+	{dir: "pathland", imports: "beneath durable undo lock proc git git/object git/merge store fault core pathset discard"},
 	{dir: "allow", imports: "proc store guard walls confine outlet fault settings core sandbox"},
 	{
 		dir:     "preflight",
@@ -135,7 +140,7 @@ var floors = []struct {
 	{dir: "runs", imports: "durable procfs terminal proc git store mailbox plaintext runner fault settings core snapshots sandbox creation preflight landing radar requests quote"},
 	{dir: "resolve", imports: "durable git git/object git/merge store fault settings core sandbox landing radar runs quote"},
 	{dir: "reason"},
-	{dir: "gitagency", imports: "reason ids terminal proc store guard archive confine mailbox runner treediff fault settings core snapshots sandbox creation diff discard allow preflight landing directory listing radar doctor requests runs resolve"},
+	{dir: "gitagency", imports: "reason ids terminal proc store guard archive confine mailbox runner treediff fault settings core snapshots sandbox creation diff discard pathset pathland allow preflight landing directory listing radar doctor requests runs resolve"},
 
 	// 5: the command
 	{dir: "cmd/git-agency/internal/argv", reserved: urfave},

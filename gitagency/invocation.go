@@ -12,6 +12,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/doctor"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
 	"github.com/git-agency/git-agency/gitagency/internal/listing"
+	"github.com/git-agency/git-agency/gitagency/internal/pathset"
 	"github.com/git-agency/git-agency/gitagency/internal/radar"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
@@ -43,6 +44,7 @@ type Invocation struct {
 	Limits            Limits     `json:"limits,omitzero"`         // limits of its commands
 	AllowedRead       []string   `json:"allowed_read,omitempty"`  // paths that Allow made readable
 	AllowedWrite      []string   `json:"allowed_write,omitempty"` // paths that Allow made writable; with the prefix private: for the sandbox alone
+	Paths             []string   `json:"paths,omitempty"`         // plain directories that the sandbox is over; none for a sandbox of a repository
 	Broken            bool       `json:"broken"`
 	BrokenReason      string     `json:"broken_reason"`
 
@@ -105,7 +107,7 @@ func newInvocation(i core.Invocation) Invocation {
 		BaseCommit: i.BaseCommit, IntegrationBranch: i.IntegrationBranch, FromSnapshot: i.FromSnapshot, CloneSource: i.CloneSource, Verifies: i.Verifies, SyncedCommit: i.SyncedCommit,
 		Runner: i.Runner, Mode: i.Mode, Status: i.Status, Landing: i.Landing, TrashRef: i.TrashRef, TrashArchive: i.TrashArchive, StartedAt: i.StartedAt,
 		Primitives: Primitives(i.Primitives), Limits: newLimits(sandbox.LimitsFromRecord(i.Limits)),
-		AllowedRead: i.AllowedRead, AllowedWrite: i.AllowedWrite,
+		AllowedRead: i.AllowedRead, AllowedWrite: i.AllowedWrite, Paths: i.Paths,
 		Broken: i.Broken, BrokenReason: i.BrokenReason,
 		SubmittedAt: i.SubmittedAt, SubmittedCommit: i.SubmittedCommit, ReviewNote: i.ReviewNote,
 		RejectedAt: i.RejectedAt, RejectedReason: i.RejectedReason,
@@ -156,6 +158,7 @@ func (r *Repository) Invocations(ctx context.Context, req ListRequest) ([]Invoca
 	all, err := r.core.Invocations(req.internal())
 	if err == nil && req.Activity {
 		err = listing.Fill(ctx, r.core, all)
+		pathset.FillChanged(ctx, r.core, all)
 	}
 	if err == nil && req.Radar {
 		err = radar.Fill(ctx, r.core, all)
@@ -198,7 +201,11 @@ func (r *Repository) InvocationActivity(ctx context.Context, query string) (Invo
 	if err == nil {
 		err = listing.FillOne(ctx, r.core, &i)
 	}
-	return newInvocation(i), publicError(err)
+	one := []core.Invocation{i}
+	if err == nil {
+		pathset.FillChanged(ctx, r.core, one)
+	}
+	return newInvocation(one[0]), publicError(err)
 }
 
 // Refusals returns what was refused of a sandbox. It reads only the reasons that commands saved, and returns none for an

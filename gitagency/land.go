@@ -60,13 +60,15 @@ type LandResult struct {
 	CleanupDeferred bool                `json:"-"`         // the sandbox's tree was renamed but not removed; another Land of the id removes it
 	CleanupLock     *os.File            `json:"-"`         // with CleanupDeferred: as long as it is open, here or in a process that inherited it, doctor and prune take the removal for under way
 
+	Files []string `json:"files,omitempty"` // files that changed, of a sandbox over plain directories: "<path as given>/<file>"
+
 	Verified  bool   `json:"verified"`   // the verify command succeeded on this tree
 	VerifyLog string `json:"verify_log"` // path of the log of the verify command; empty if there is none
 }
 
 func newLandResult(r landing.Result) LandResult {
 	return LandResult{
-		Invocation: r.Invocation, Commit: r.Commit, Before: r.Before, Branch: r.Branch, Strategy: r.Strategy, Tip: r.Tip,
+		Invocation: r.Invocation, Files: r.Files, Commit: r.Commit, Before: r.Before, Branch: r.Branch, Strategy: r.Strategy, Tip: r.Tip,
 		Commits: r.Commits, TrashRef: r.TrashRef, Already: r.Already, DryRun: r.DryRun, LeftOut: convertAll(r.LeftOut, newLeftOut), TrashArchive: r.TrashArchive,
 		MessageUnused: r.MessageUnused, Outdated: convertAll(r.Outdated, newOutdatedSubmodule), CleanupDeferred: r.CleanupDeferred, CleanupLock: r.CleanupLock, Verified: r.Verified, VerifyLog: r.VerifyLog,
 	}
@@ -100,6 +102,9 @@ func (l LandResult) IsNew() bool { return l.Commit != "" && !l.Already && !l.Dry
 // again. Conflicts that it does not resolve are an *UnresolvedError and a *ConflictsError, and the sandbox is as before. After
 // any other error of the second landing, the sandbox has the resolution.
 func (r *Repository) Land(ctx context.Context, req LandRequest) (LandResult, error) {
+	if r.IsPaths() {
+		return r.landPaths(ctx, req)
+	}
 	result, err := resolve.Land(ctx, r.core, req.internal(), req.Resolve.internal())
 	return newLandResult(result), publicError(err)
 }

@@ -107,7 +107,7 @@ type SnapshotsRequest struct {
 // Snapshots lists snapshots by invocation and number, the newest last. The number of git processes does not depend on
 // the number of snapshots.
 func (r *Repository) Snapshots(ctx context.Context, req SnapshotsRequest) ([]SnapshotInfo, error) {
-	all, err := snapshots.Describe(ctx, r.core, snapshots.DescribeRequest(req))
+	all, err := snapshots.Describe(ctx, r.statesRepository(), snapshots.DescribeRequest(req))
 	return convertAll(all, newSnapshotInfo), publicError(err)
 }
 
@@ -163,7 +163,7 @@ type CheckoutResult struct {
 // The directory belongs to no repository. It must not overlap an integration tree, a sandbox, a git directory or the
 // data directory, by any spelling.
 func (r *Repository) CheckoutSnapshot(ctx context.Context, req CheckoutRequest) (CheckoutResult, error) {
-	result, err := snapshots.Checkout(ctx, r.core, snapshots.CheckoutRequest(req))
+	result, err := snapshots.Checkout(ctx, r.statesRepository(), snapshots.CheckoutRequest(req))
 	return CheckoutResult(result), publicError(err)
 }
 

@@ -309,7 +309,7 @@ func TestCompletionOffersAllCommandsAndFlags(t *testing.T) {
 	l := &lab{t: t, repo: t.TempDir()} // commands and flags need no repository
 	tool := newTool(io.Discard, io.Discard, gitagency.Options{})
 	commands, sections := formatCommandCandidates(tool.NewApp().Commands), ""
-	for _, s := range []string{"NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "COMMANDS", "OUTPUT", "CONFIGURATION", "ENVIRONMENT", "FILES", "EXIT STATUS", "EXAMPLES", "INSIDE", "CHANGESETS", "LIMITS", "SECURITY", "TROUBLE", "SEE ALSO"} {
+	for _, s := range []string{"NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "COMMANDS", "OUTPUT", "CONFIGURATION", "ENVIRONMENT", "FILES", "EXIT STATUS", "EXAMPLES", "INSIDE", "CHANGESETS", "PLAIN DIRECTORIES", "LIMITS", "SECURITY", "TROUBLE", "SEE ALSO"} {
 		sections += s + "\tsection of the manual\n"
 	}
 	for line, want := range map[string]string{

@@ -51,7 +51,7 @@ func (t *tool) discard(c *cli.Context, repo *gitagency.Repository, dir string, n
 	var failed error // invocations before the failed one stay discarded
 	results, ids, deferred := []gitagency.DiscardResult{}, []string{}, []string{}
 	var cleanupLock *os.File
-	whole := 0 // number of results without a failed removal
+	var kept []gitagency.DiscardResult // results without a failed removal, of which restore makes a sandbox again
 	for _, inv := range named {
 		ids = append(ids, inv.ID)
 		d, err := repo.DiscardWith(c.Context, gitagency.DiscardRequest{Query: inv.ID, Force: c.Bool("force"), DeferCleanup: true, CleanupLock: cleanupLock})
@@ -67,10 +67,14 @@ func (t *tool) discard(c *cli.Context, repo *gitagency.Repository, dir string, n
 			break
 		}
 		results = append(results, d)
+		if len(inv.Paths) > 0 { // the library has said what is kept
+			fmt.Fprintf(t.Stderr, "discarded %s; its directories stay as they are\n", d.ID)
+			continue
+		}
 		t.reportDiscarded(d)
-		whole++
+		kept = append(kept, d)
 	}
-	t.hintRestore(results[:whole])
+	t.hintRestore(kept)
 	t.RemoveInBackground(repo, dir, "discard", ids, deferred, cleanupLock)
 	if c.Bool("json") {
 		return errors.Join(failed, t.PrintJSON(results))

@@ -27,7 +27,7 @@ func fullInvocation() gitagency.Invocation {
 		Primitives: gitagency.Primitives{Changeset: "worktree", Platform: "local", Isolation: "os", Outputs: "none", Software: "host"},
 		Limits:     gitagency.Limits{Memory: 1 << 30, Processes: 50, FileSize: 1 << 20, Timeout: time.Minute, Nice: 5, BestEffort: true},
 		Broken:     true, BrokenReason: "missing-tree",
-		AllowedRead: []string{"/a", "/b"}, AllowedWrite: []string{"private:/c"},
+		AllowedRead: []string{"/a", "/b"}, AllowedWrite: []string{"private:/c"}, Paths: []string{"/d", "/e"},
 
 		SubmittedAt: time.Date(2026, 1, 28, 12, 5, 1, 25, time.UTC), SubmittedCommit: "1111111111111111111111111111111111111111", ReviewNote: "done",
 		RejectedAt: time.Date(2026, 1, 28, 12, 5, 2, 0, time.UTC), RejectedReason: "no tests",

@@ -189,7 +189,7 @@ func worktreeCell(i gitagency.Invocation, targets map[string]string) string {
 // numberOrUnknown returns a number of an invocation, a question mark if it could not be found out, and nothing for an
 // invocation without a sandbox.
 func numberOrUnknown(i gitagency.Invocation, n *int) string {
-	if _, err := i.Path(); n == nil && err == nil {
+	if _, err := i.Path(); n == nil && err == nil && len(i.Paths) == 0 { // a sandbox over plain directories has no commits
 		return "?"
 	}
 	return format.Number(n)
@@ -232,7 +232,7 @@ func invocationFields(i gitagency.Invocation) []program.Field {
 	}, allowedFields(i)...)
 }
 
-// allowedFields returns one field for each path that was allowed to a sandbox.
+// allowedFields returns one field for each path that was allowed to a sandbox, and for each plain directory that it is over.
 func allowedFields(i gitagency.Invocation) []program.Field {
 	var fields []program.Field
 	for _, path := range i.AllowedRead {
@@ -240,6 +240,9 @@ func allowedFields(i gitagency.Invocation) []program.Field {
 	}
 	for _, path := range i.AllowedWrite {
 		fields = append(fields, program.Field{Key: "allowed-write", Value: path})
+	}
+	for _, path := range i.Paths {
+		fields = append(fields, program.Field{Key: "directory", Value: path})
 	}
 	return fields
 }

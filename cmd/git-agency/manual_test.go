@@ -129,7 +129,7 @@ func TestManualSections(t *testing.T) {
 	t.Parallel()
 	want := []string{
 		"NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "COMMANDS", "OUTPUT", "CONFIGURATION", "ENVIRONMENT", "FILES",
-		"EXIT STATUS", "EXAMPLES", "INSIDE", "CHANGESETS", "LIMITS", "SECURITY", "TROUBLE", "SEE ALSO",
+		"EXIT STATUS", "EXAMPLES", "INSIDE", "CHANGESETS", "PLAIN DIRECTORIES", "LIMITS", "SECURITY", "TROUBLE", "SEE ALSO",
 	}
 	var got []string
 	for _, b := range manual.Parse(manualSource) {
@@ -396,7 +396,7 @@ func TestManualListsAllOutputFields(t *testing.T) {
 	}
 
 	for what, fields := range map[string][]program.Field{
-		"an invocation":           invocationFields(gitagency.Invocation{AllowedRead: make([]string, 1), AllowedWrite: make([]string, 1)}),
+		"an invocation":           invocationFields(gitagency.Invocation{AllowedRead: make([]string, 1), AllowedWrite: make([]string, 1), Paths: make([]string, 1)}),
 		"an integration worktree": worktrees.Fields(gitagency.Worktree{}),
 		"a finding":               findingFields(gitagency.Finding{}),
 		"a thing that was pruned": prunedFields(gitagency.PruneResult{Snapshots: make([]gitagency.PrunedSnapshot, 1)}),

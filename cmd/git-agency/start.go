@@ -1,10 +1,12 @@
 package main
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/argv"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/startflags"
 	"github.com/git-agency/git-agency/gitagency"
@@ -19,7 +21,8 @@ func (t *tool) startCommand() *cli.Command {
                         [--profile <profile>] [--changeset <c>] [--clone-source <remote>] [--platform <p>]
                         [--isolation <i>] [--outputs <o>] [--software <s>]
                         [--memory <size>] [--processes <n>] [--file-size <size>]
-                        [--timeout <t>] [--nice <n>] [--best-effort-limits]`,
+                        [--timeout <t>] [--nice <n>] [--best-effort-limits]
+   or: git agency start --path <dir> [--path <dir>]... [--name <label>] [...]`,
 		Description: `Creates a sandbox, all or nothing: a tree and a branch agency/sandbox-<id> at the tip of the branch of the
 integration worktree <wt>. Runs nothing. Limits are recorded with it; isolation or a limit that this
 machine cannot provide is refused. <wt> is a name, an id or a unique prefix of one; the default is the
@@ -35,11 +38,16 @@ With --from-snapshot the sandbox begins in the state of a snapshot, with the bas
 committed, staged, changed and untracked files are restored as such. The default <wt> is then the worktree
 of the snapshot's invocation. <snapshot> is its commit, in full or as a unique prefix, or <id>/<n>.
 
+With --path the sandbox is over plain directories, in git or not, and needs no repository. Commands in it
+see each directory at its own path, as an overlay; 'git agency land' applies the changes to all of them or to
+none. It needs walls. See PLAIN DIRECTORIES in the manual.
+
 Exit status: 0 created; 1 failed, nothing changed; 3 no such worktree or snapshot; 4 broken; 5 refused for
 safety; 75 locked; 129 usage; 130 or 143 interrupted, rolled back first.`,
 		Flags: program.WithRepositoryLockFlag(program.WithJSONFlag(slices.Concat(startflags.Origin(), []cli.Flag{
 			&cli.StringFlag{Name: "runner", Usage: "record which `RUNNER` the sandbox is for"},
 			&cli.StringFlag{Name: "mode", Usage: "record the `MODE`: headed or headless", DefaultText: "headless"},
+			&cli.GenericFlag{Name: "path", Value: &argv.RepeatedFlag{}, Usage: "make a sandbox over the plain directory `DIR`, without git; may be repeated"},
 		}, startflags.Primitives(), []cli.Flag{
 			&cli.StringFlag{Name: "timeout", Usage: "end each command after `DURATION`"},
 		}, startflags.Limits())...)...),
@@ -62,6 +70,9 @@ func (t *tool) start(c *cli.Context) error {
 	}
 	req.Limits.Timeout = max(req.Limits.Timeout, 0)
 	req.Runner, req.Mode = c.String("runner"), c.String("mode")
+	if paths, _ := c.Generic("path").(*argv.RepeatedFlag); paths != nil && len(paths.Values) > 0 {
+		return t.startPaths(c, req, paths.Values)
+	}
 	repo, err := t.OpenRepository(c)
 	if err != nil {
 		return err
@@ -70,6 +81,27 @@ func (t *tool) start(c *cli.Context) error {
 	req.Progress = progress
 	inv, err := repo.Start(c.Context, req)
 	end()
+	if err != nil {
+		return err
+	}
+	return t.reportStarted(c, inv)
+}
+
+// startPaths creates a sandbox over plain directories.
+func (t *tool) startPaths(c *cli.Context, req gitagency.StartRequest, paths []string) error {
+	switch {
+	case req.Worktree != "":
+		return program.NewUsageError(c, errors.New("--path and <wt> exclude each other: a sandbox over plain directories has no integration worktree"))
+	case req.From != "" || req.FromSnapshot != "" || req.WithChanges:
+		return program.NewUsageError(c, errors.New("--from, --from-snapshot and --with-changes exclude --path: the sandbox begins with the directories as they are"))
+	}
+	opts, err := t.LibraryOptions(c)
+	if err != nil {
+		return err
+	}
+	inv, err := gitagency.StartPaths(c.Context, gitagency.StartPathsRequest{
+		Paths: paths, Name: req.Name, Runner: req.Runner, Mode: req.Mode, Primitives: req.Primitives, Profile: req.Profile, Limits: req.Limits,
+	}, opts)
 	if err != nil {
 		return err
 	}

@@ -130,7 +130,7 @@ func pending(ctx context.Context, s *sandbox.Sandbox, before, after store.Invoca
 	if err != nil || !found {
 		return nil, err
 	}
-	e, err := s.ExplainWalls(sandbox.WallsRequest{Primitives: after.Primitives, Runner: after.Runner, Allowed: after.Grants()})
+	e, err := s.ExplainWalls(sandbox.WallsRequest{Primitives: after.Primitives, Runner: after.Runner, Allowed: after.WallGrants()})
 	if err != nil || e.Plan.Network == "" { // without walls, there are none to join
 		return nil, err
 	}

@@ -101,7 +101,7 @@ func Explain(ctx context.Context, r *core.Repository, query string) (Explanation
 func explain(s *sandbox.Sandbox, id string, m store.InvocationMeta, running *walls.Plan) (Explanation, error) {
 	prims := settings.FillLegacyPrimitives(m.Primitives)
 	all := Explanation{ID: id, Isolation: prims.Isolation, Outputs: prims.Outputs, Names: []string{}, Paths: []Path{}, Targets: []Target{}}
-	e, err := s.ExplainWalls(sandbox.WallsRequest{Primitives: prims, Runner: m.Runner, Allowed: m.Grants()})
+	e, err := s.ExplainWalls(sandbox.WallsRequest{Primitives: prims, Runner: m.Runner, Allowed: m.WallGrants()})
 	if err != nil {
 		return all, err
 	}

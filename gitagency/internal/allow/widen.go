@@ -199,7 +199,7 @@ func (g *granter) resolve(key, given string) (string, error) {
 
 // check plans the walls of a sandbox with its changed record, and refuses a path that they do not grant.
 func (g granter) check(m store.InvocationMeta, read, write []string) error {
-	e, err := g.sandbox.ExplainWalls(sandbox.WallsRequest{Primitives: m.Primitives, Runner: m.Runner, Allowed: m.Grants(), Named: g.named})
+	e, err := g.sandbox.ExplainWalls(sandbox.WallsRequest{Primitives: m.Primitives, Runner: m.Runner, Allowed: m.WallGrants(), Named: g.named})
 	if err != nil {
 		return g.asGrantError(err)
 	}

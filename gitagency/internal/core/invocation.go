@@ -35,6 +35,7 @@ type Invocation struct {
 	Limits            store.Limits     `json:"limits,omitzero"`         // limits of its commands
 	AllowedRead       []string         `json:"allowed_read,omitempty"`  // paths that were made readable after the start
 	AllowedWrite      []string         `json:"allowed_write,omitempty"` // paths that were made writable after the start
+	Paths             []string         `json:"paths,omitempty"`         // plain directories that the sandbox is over; none for a sandbox of a repository
 	Broken            bool             `json:"broken"`
 	BrokenReason      string           `json:"broken_reason"`
 
@@ -205,6 +206,9 @@ func newInvocation(e *store.Entry[store.InvocationMeta], worktrees map[string]st
 		LandedCommit: m.LandedCommit, LandedBefore: m.LandedBefore, LandedTip: m.LandedTip,
 		LandedBranch: m.LandedBranch, LandedStrategy: m.LandedStrategy, UnlandedCommit: m.UnlandedCommit, UnlandedAt: TimeOrZero(m.UnlandedAt),
 		ExitCode: m.LastExitCode(), FinishedAt: TimeOrZero(m.FinishedAt),
+	}
+	for _, p := range m.Paths {
+		i.Paths = append(i.Paths, p.Path)
 	}
 	i.SetState()
 	if m.HasEnded() {

@@ -99,22 +99,46 @@ func Open(ctx context.Context, opts Options) (*Repository, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Repository{
-		ID:          store.RepoID(repo.CommonDir),
-		CommonDir:   repo.CommonDir,
-		DataDir:     dataDir,
-		Git:         repo,
-		Store:       store.Store{Root: dataDir},
-		ids:         ids.Source{Now: opts.Now, Rand: opts.Rand},
-		CallerDir:   resolveCallerDir(opts, repo),
-		Opts:        opts,
-		quarantined: proc.Getenv(opts.Env, "GIT_QUARANTINE_PATH") != "",
-	}
-	r.Settings = opts.SettingsReader(repo.Config)
+	r := newRepository(opts, repo, dataDir)
+	r.CallerDir, r.quarantined = resolveCallerDir(opts, repo), proc.Getenv(opts.Env, "GIT_QUARANTINE_PATH") != ""
 	if repo.ReadLimits, err = r.Settings.ReadLimits(); opts.DefaultReadLimits {
 		err = nil
 	}
 	return r, err
+}
+
+// OpenInDataDir opens a bare repository in the data directory, of which dir returns the path. git.InitBare has made it, or will.
+// The repository around the current directory, and the one that the environment names, do not count.
+func OpenInDataDir(ctx context.Context, opts Options, dir func(store.Store) string) (*Repository, error) {
+	opts, err := opts.WithDefaults()
+	if err == nil {
+		err = CheckOutsideWalls(opts.Env)
+	}
+	if err == nil {
+		err = proc.CheckOpenFiles()
+	}
+	if err != nil {
+		return nil, err
+	}
+	user, err := git.OpenBare(ctx, os.DevNull, opts.Env)
+	if err != nil {
+		return nil, err
+	}
+	dataDir, err := settings.DataDir(opts.Env, user.Config)
+	if err != nil {
+		return nil, err
+	}
+	r := newRepository(opts, user.ForBareDir(dir(store.Store{Root: dataDir})), dataDir)
+	r.Git.ReadLimits, err = r.Settings.ReadLimits()
+	return r, err
+}
+
+// newRepository returns an open repository. Its caller is in opts.Dir.
+func newRepository(opts Options, repo *git.Repo, dataDir string) *Repository {
+	return &Repository{
+		ID: store.RepoID(repo.CommonDir), CommonDir: repo.CommonDir, DataDir: dataDir, Git: repo, Store: store.Store{Root: dataDir},
+		ids: ids.Source{Now: opts.Now, Rand: opts.Rand}, CallerDir: opts.Dir, Opts: opts, Settings: opts.SettingsReader(repo.Config),
+	}
 }
 
 // WithWarn returns the same open repository with another receiver of warnings.

@@ -322,6 +322,14 @@ func allocateStart(ctx context.Context, r *core.Repository, repo *git.Repo, orig
 	return id, at, point, err
 }
 
+// CheckLabels refuses invalid labels of a request, and fills in its mode.
+func CheckLabels(r *core.Repository, req *Request) error {
+	if err := checkRunner(r, req.Runner); err != nil {
+		return err
+	}
+	return req.check()
+}
+
 func (req *Request) check() error {
 	if req.Mode == "" {
 		req.Mode = store.ModeHeadless

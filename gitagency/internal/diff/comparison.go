@@ -169,6 +169,9 @@ func (c *Comparison) resolveState(ctx context.Context, name string) (string, err
 	return snapshot.ID, err
 }
 
+// Objects returns the repository to whose objects a lookup of a state may add, and which Close removes.
+func (c *Comparison) Objects() *git.Repo { return c.mirror.Repo }
+
 // CaptureWork writes the current content of a tree as a tree object into the mirror and returns its id.
 func (c *Comparison) CaptureWork(ctx context.Context, subject git.WorktreeSpec) (string, error) {
 	subject, err := c.Repo.PrepareCapture(subject)

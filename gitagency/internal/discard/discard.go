@@ -15,6 +15,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/handoff"
+	"github.com/git-agency/git-agency/gitagency/internal/pathset"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
@@ -225,6 +226,15 @@ func checkEndable(ctx context.Context, r *core.Repository, repo *git.Repo, entry
 // finishWork finishes interrupted uploads and rollbacks in a sandbox and imports its git state. If some of that is
 // refused, it returns the directory that holds it.
 func finishWork(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta], locked sandbox.ExclusiveLock) (refusedLayer string, err error) {
+	if m := entry.Record; len(m.Paths) > 0 && !m.HasEnded() {
+		kept, _, err := pathset.Keep(ctx, r, entry.ID, m.PathsFields)
+		if err != nil {
+			return "", fmt.Errorf("keep the changes of the directories: %w", err)
+		}
+		if kept.Number > 0 {
+			r.Warn("the changes of the directories are kept as snapshot %s/%d", entry.ID, kept.Number)
+		}
+	}
 	RecoverUploads(ctx, r, entry.ID)
 	box := sandbox.Of(r, entry.ID)
 	box.FinishRollbackForDiscard(ctx, repo, locked)

@@ -50,6 +50,7 @@ type ConflictsError struct {
 	Tree          string   // worktree that has this branch checked out; empty where none has
 	AlreadyLanded []string // ids that the same command landed earlier
 	Worktree      string   // name of the worktree whose branch conflicts with Branch, its parent branch; Tree is its path
+	Directories   bool     // the sandbox is over plain directories, which have changed since it was started
 }
 
 func (e *ConflictsError) Error() string {
@@ -62,6 +63,9 @@ func (e *ConflictsError) Error() string {
 	}
 	if e.Worktree != "" {
 		return fmt.Sprintf("its branch conflicts with %s in %s; nothing changed", e.Branch, paths)
+	}
+	if e.Directories {
+		return fmt.Sprintf("sandbox %s conflicts with what its directories are now in %s; nothing changed", e.ID, paths)
 	}
 	if e.Unlanding {
 		return fmt.Sprintf("reverting the landing of %s conflicts with later commits in %s; nothing changed", e.ID, paths)

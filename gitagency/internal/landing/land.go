@@ -52,21 +52,22 @@ type Request struct {
 // Result is the result of Land.
 type Result struct {
 	Invocation      string              `json:"invocation_id"`
-	Commit          string              `json:"commit"`    // new commit of the integration branch; if it had landed before, the commit of that landing
-	Before          string              `json:"before"`    // commit of the integration branch before the landing
-	Branch          string              `json:"branch"`    // branch of the integration worktree
-	Strategy        string              `json:"strategy"`  // strategy used; empty if nothing had to be merged
-	Tip             string              `json:"tip"`       // last commit of the sandbox
-	Commits         int                 `json:"commits"`   // commits of the sandbox that landed; for a rebase, the commits created
-	TrashRef        string              `json:"trash_ref"` // ref that keeps the sandbox's own commits until prune
-	Already         bool                `json:"already"`   // it had landed before, or the branch had all of its commits
-	DryRun          bool                `json:"dry_run"`   // nothing was changed
-	LeftOut         []snapshots.LeftOut `json:"left_out"`  // files of the sandbox that are in none of its commits
-	TrashArchive    string              `json:"-"`         // archive that keeps those which no commit can hold; empty when there is none
-	MessageUnused   bool                `json:"-"`         // CommitAll was set, but there was nothing to commit
-	Outdated        []OutdatedSubmodule `json:"-"`         // submodules in the worktree of the branch that are not at the commits that landed
-	CleanupDeferred bool                `json:"-"`         // the sandbox's tree was renamed but not removed; another Land of the id removes it
-	CleanupLock     *os.File            `json:"-"`         // with CleanupDeferred: as long as it is open, here or in a process that inherited it, doctor and prune take the removal for under way
+	Files           []string            `json:"files,omitempty"` // as in gitagency.LandResult; a landing on a branch has none
+	Commit          string              `json:"commit"`          // new commit of the integration branch; if it had landed before, the commit of that landing
+	Before          string              `json:"before"`          // commit of the integration branch before the landing
+	Branch          string              `json:"branch"`          // branch of the integration worktree
+	Strategy        string              `json:"strategy"`        // strategy used; empty if nothing had to be merged
+	Tip             string              `json:"tip"`             // last commit of the sandbox
+	Commits         int                 `json:"commits"`         // commits of the sandbox that landed; for a rebase, the commits created
+	TrashRef        string              `json:"trash_ref"`       // ref that keeps the sandbox's own commits until prune
+	Already         bool                `json:"already"`         // it had landed before, or the branch had all of its commits
+	DryRun          bool                `json:"dry_run"`         // nothing was changed
+	LeftOut         []snapshots.LeftOut `json:"left_out"`        // files of the sandbox that are in none of its commits
+	TrashArchive    string              `json:"-"`               // archive that keeps those which no commit can hold; empty when there is none
+	MessageUnused   bool                `json:"-"`               // CommitAll was set, but there was nothing to commit
+	Outdated        []OutdatedSubmodule `json:"-"`               // submodules in the worktree of the branch that are not at the commits that landed
+	CleanupDeferred bool                `json:"-"`               // the sandbox's tree was renamed but not removed; another Land of the id removes it
+	CleanupLock     *os.File            `json:"-"`               // with CleanupDeferred: as long as it is open, here or in a process that inherited it, doctor and prune take the removal for under way
 
 	Verified  bool   `json:"verified"`   // the verify command succeeded on this tree
 	VerifyLog string `json:"verify_log"` // path of the log of the verify command; empty if there is none

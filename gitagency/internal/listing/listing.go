@@ -108,7 +108,7 @@ func findSandboxes(invocations []core.Invocation) []*liveSandbox {
 	sandboxes := make([]*liveSandbox, 0, len(invocations))
 	for i := range invocations {
 		inv := &invocations[i]
-		if inv.Broken || inv.HasEnded() || !inv.Entry.HasTree {
+		if inv.Broken || inv.HasEnded() || !inv.Entry.HasTree || len(inv.Paths) > 0 { // the files of the latter are elsewhere
 			continue
 		}
 		sandboxes = append(sandboxes, &liveSandbox{inv: inv})

@@ -111,7 +111,7 @@ func (s *Sandbox) Exec(ctx context.Context, opts ExecOptions) (ExecResult, error
 		return ExecResult{}, err
 	}
 	defer h.Close()
-	work := execTree{sandbox: s, tree: h.Tree, isOverlay: h.overlay != nil, cwd: opts.Cwd}
+	work := execTree{sandbox: s, tree: h.Tree, isOverlay: h.overlay != nil, paths: h.paths, cwd: opts.Cwd}
 	defer work.close()
 	if err := work.enter(ctx); err != nil {
 		return ExecResult{}, err
@@ -142,7 +142,7 @@ func (s *Sandbox) Exec(ctx context.Context, opts ExecOptions) (ExecResult, error
 		if err := work.enterMounted(ctx, session); err != nil {
 			return ExecResult{}, err
 		}
-		if session.walls.proxyAddr != "" || work.isOverlay { // the port and the directory are known only after entering
+		if session.walls.proxyAddr != "" || work.mounted != nil { // the port and the directory are known only after entering
 			env = environment()
 		}
 		defer s.serveMailbox(opts, h.Prims)()

@@ -59,12 +59,13 @@ func (s *Sandbox) WorkDir() string { return s.Tree }
 // Handle is an open sandbox. Its lock prevents the removal of the sandbox.
 type Handle struct {
 	*guard.Tree
-	worktreeID     string         // id of the integration worktree
-	branch         string         // full ref that the work lands on, as in Invocation
-	Base           string         // commit that the sandbox started from
-	limits         confine.Limits // limits of its commands
-	runner         string         // agent that it is for
-	allowed        store.Grants   // paths that the user allowed to it
+	worktreeID     string           // id of the integration worktree
+	branch         string           // full ref that the work lands on, as in Invocation
+	Base           string           // commit that the sandbox started from
+	limits         confine.Limits   // limits of its commands
+	runner         string           // agent that it is for
+	allowed        store.Grants     // paths that the user allowed to it
+	paths          []store.PathMeta // plain directories that it is over; none for a sandbox of a repository
 	Prims          store.Primitives
 	overlay        *overlay.Tree // directories of which the tree consists if it is an overlay, and Tree has only its marker; else nil
 	lockedRepo     *git.Repo     // repository with its lock held by the caller; else nil
@@ -143,7 +144,7 @@ func (s *Sandbox) newHandle(held *os.File) (*Handle, error) {
 	if err != nil {
 		return nil, errors.Join(&noLayerError{err}, tree.Close())
 	}
-	return &Handle{Tree: tree, overlay: layers, worktreeID: inv.WorktreeID, runner: inv.Runner, allowed: inv.Entry.Record.Grants(), branch: inv.IntegrationBranch, Base: inv.BaseCommit, limits: LimitsFromRecord(inv.Limits), Prims: settings.FillLegacyPrimitives(inv.Primitives), InvocationLock: held}, nil
+	return &Handle{Tree: tree, overlay: layers, worktreeID: inv.WorktreeID, runner: inv.Runner, allowed: inv.Entry.Record.WallGrants(), paths: inv.Entry.Record.Paths, branch: inv.IntegrationBranch, Base: inv.BaseCommit, limits: LimitsFromRecord(inv.Limits), Prims: settings.FillLegacyPrimitives(inv.Primitives), InvocationLock: held}, nil
 }
 
 // noLayerError reports an overlay whose layer cannot be read.

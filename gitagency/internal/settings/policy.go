@@ -30,7 +30,7 @@ const (
 )
 
 // PrivatePrefix marks a value of WriteKey as a directory that can be written in the sandbox alone.
-const PrivatePrefix = "private:"
+const PrivatePrefix = store.PrivatePrefix
 
 // Policy is what the walls leave open: the user's settings and the defaults.
 type Policy struct {

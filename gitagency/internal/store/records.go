@@ -3,6 +3,7 @@ package store
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -30,6 +31,7 @@ type InvocationMeta struct {
 	Primitives            Primitives `json:"primitives"`
 	Limits                Limits     `json:"limits,omitzero"`
 	Allowed               *Allowed   `json:"allowed,omitempty"` // what 'git agency allow' changed; nil if nothing
+	PathsFields
 
 	// Written by later commands.
 	SetupAt      *time.Time `json:"setup_at,omitempty"`      // end of agency.setup, if it succeeded
@@ -73,6 +75,18 @@ type LandingFields struct {
 	CheckedAt      *time.Time `json:"looked_at,omitempty"`       // time of the last check of the sandbox; files written later may not have landed
 	UnlandedCommit string     `json:"unlanded_commit,omitempty"` // commit that reverted the landing
 	UnlandedAt     *time.Time `json:"unlanded_at,omitempty"`
+}
+
+// PathsFields holds the fields of a sandbox over plain directories, which belongs to no integration worktree.
+type PathsFields struct {
+	Paths     []PathMeta `json:"paths,omitempty"`      // its directories, in the order in which they were given; empty for a sandbox of a repository
+	PathsBase string     `json:"paths_base,omitempty"` // commit of the files in them when it was started: the directory <n> of the commit is Paths[n]
+}
+
+// PathMeta is one directory of a sandbox over plain directories.
+type PathMeta struct {
+	Given string `json:"given"` // path as the user gave it, by which files are named
+	Path  string `json:"path"`  // absolute path without symbolic links
 }
 
 // Primitives are the five independent choices made when a sandbox starts.
@@ -138,9 +152,13 @@ func (m InvocationMeta) problem() string {
 	if b := m.IntegrationBranch; b != "" && !strings.HasPrefix(b, "refs/heads/") {
 		return fmt.Sprintf("its integration_branch is %q, which is not below refs/heads/", b)
 	}
+	target := requiredField{"integration_worktree_id", m.IntegrationWorktreeID}
+	if len(m.Paths) > 0 {
+		target = requiredField{"paths_base", m.PathsBase}
+	}
 	return recordProblem(m.SchemaVersion, m.StartedAt, []requiredField{
 		{"invocation_id", m.InvocationID},
-		{"integration_worktree_id", m.IntegrationWorktreeID},
+		target,
 		{"sandbox_path", m.SandboxPath},
 		{"sandbox_branch", m.SandboxBranch},
 		{"base_commit", m.BaseCommit},
@@ -165,6 +183,20 @@ func (m InvocationMeta) Grants() Grants {
 	}
 	return m.Allowed.Grants
 }
+
+// WallGrants returns the paths outside of the sandbox that its commands may use: those that were allowed to it, and its plain
+// directories, whose changes only the sandbox sees.
+func (m InvocationMeta) WallGrants() Grants {
+	g := m.Grants()
+	g.Write = slices.Clone(g.Write)
+	for _, p := range m.Paths {
+		g.Write = append(g.Write, PrivatePrefix+p.Path)
+	}
+	return g
+}
+
+// PrivatePrefix begins a grant of which only the sandbox sees the changes.
+const PrivatePrefix = "private:"
 
 func (m InvocationMeta) id() string { return m.InvocationID }
 func (m InvocationMeta) startedAt() time.Time {

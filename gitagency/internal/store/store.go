@@ -106,6 +106,13 @@ func CloneOf(tree string) string { return filepath.Join(filepath.Dir(tree), "clo
 // LayersDir returns the directory of the layers that the overlays of all repositories share.
 func (s Store) LayersDir() string { return filepath.Join(s.Root, "layers") }
 
+// PathsGitDir returns the git directory of all sandboxes over plain directories. It has none of the files in the directories: commands
+// behind walls can read it.
+func (s Store) PathsGitDir() string { return filepath.Join(s.Root, "paths", "git") }
+
+// PathStatesDir returns the git directory of the states of plain directories, which no command behind walls can read.
+func (s Store) PathStatesDir() string { return filepath.Join(s.Root, "paths", "states") }
+
 // PutLockDir returns the directory of the locks of uploads to a sandbox, which exists only while they are used. Neither
 // the sandbox's commands nor other users can reach it.
 func (s Store) PutLockDir(repoID, invocationID string) string {

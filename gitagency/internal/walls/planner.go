@@ -326,11 +326,17 @@ func (d *planner) overlayFor(path string) OverlayMount {
 	if path == d.Tree {
 		return OverlayMount{Path: path, Lowers: d.TreeLayers.Lowers, Upper: d.TreeLayers.Upper, Work: d.TreeLayers.Work}
 	}
-	home := filepath.Join(d.OverlayDir, "git")
 	if path != d.GitDir {
-		sum := sha256.Sum256([]byte(path))
-		home = filepath.Join(d.OverlayDir, strings.TrimLeft(filepath.Base(path), ".")+"-"+hex.EncodeToString(sum[:6]))
+		return OverlayOf(d.OverlayDir, path)
 	}
+	home := filepath.Join(d.OverlayDir, "git")
+	return OverlayMount{Path: path, Upper: filepath.Join(home, "upper"), Work: filepath.Join(home, "work")}
+}
+
+// OverlayOf returns the overlay on a path that is neither the tree nor the git directory, given Request.OverlayDir.
+func OverlayOf(overlayDir, path string) OverlayMount {
+	sum := sha256.Sum256([]byte(path))
+	home := filepath.Join(overlayDir, strings.TrimLeft(filepath.Base(path), ".")+"-"+hex.EncodeToString(sum[:6]))
 	return OverlayMount{Path: path, Upper: filepath.Join(home, "upper"), Work: filepath.Join(home, "work")}
 }
 

@@ -122,6 +122,11 @@ func (cl *commandLine) openRepository() (*gitagency.Repository, error) {
 	var err error
 	if cl.repo == nil {
 		cl.repo, err = gitagency.Open(cl.ctx, cl.Options)
+		if err != nil { // sandboxes over plain directories need no repository
+			if paths, other := gitagency.OpenPaths(cl.ctx, cl.Options); other == nil {
+				cl.repo, err = paths, nil
+			}
+		}
 	}
 	return cl.repo, err
 }

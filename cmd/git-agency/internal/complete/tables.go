@@ -99,6 +99,7 @@ var flagListers = map[string]lister{
 	"--number":        freeText,
 	"--option":        freeText,
 	"--outputs":       primitiveValues("outputs"),
+	"--path":          shellDirectories,
 	"--platform":      primitiveValues("platform"),
 	"--prefix":        shellDirectories,
 	"--processes":     freeText,

@@ -60,6 +60,7 @@ var atoms = []struct {
 	{"limits.best_effort", func(i gitagency.Invocation, _ time.Time) string { return strconv.FormatBool(i.Limits.BestEffort) }},
 	{"allowed_read", func(i gitagency.Invocation, _ time.Time) string { return strings.Join(i.AllowedRead, ":") }},
 	{"allowed_write", func(i gitagency.Invocation, _ time.Time) string { return strings.Join(i.AllowedWrite, ":") }},
+	{"paths", func(i gitagency.Invocation, _ time.Time) string { return strings.Join(i.Paths, ":") }},
 	{"submitted_at", func(i gitagency.Invocation, _ time.Time) string { return timeOrEmpty(i.SubmittedAt) }},
 	{"submitted_at:relative", func(i gitagency.Invocation, now time.Time) string { return agoOrEmpty(now, i.SubmittedAt) }},
 	{"submitted_commit", func(i gitagency.Invocation, _ time.Time) string { return i.SubmittedCommit }},

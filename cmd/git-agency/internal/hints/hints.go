@@ -152,6 +152,8 @@ func landingHints(err error, retry Retry) []string {
 		return []string{"merge the parent branch there and resolve the conflicts, then finish again: git -C " + quote.Shell(conflicts.Tree) + " merge " + quote.Shell(conflicts.Branch)}
 	case errors.As(err, &conflicts) && conflicts.Unlanding:
 		return []string{"revert it by hand and resolve the paths above" + gitInTree(conflicts.Tree, conflicts.Branch) + " revert " + conflicts.RevertArgs}
+	case errors.As(err, &conflicts) && conflicts.Directories:
+		return []string{"to see the changes of the sandbox: git agency diff " + conflicts.ID}
 	case errors.As(err, &conflicts):
 		return []string{
 			"'git agency sync " + conflicts.ID + "' merges the integration branch into the sandbox, to resolve the conflicts there",

@@ -197,16 +197,18 @@ func (t Commands) LandInvocations(c *cli.Context, repo *gitagency.Repository, di
 		req.ID, req.AlreadyLanded, req.CleanupLock = inv.ID, alreadyLanded, cleanupLock
 		landed, err := repo.Land(ctx, req)
 		cleanupLock = cmp.Or(cleanupLock, landed.CleanupLock)
-		if landed.Commit != "" {
+		if err == nil && len(inv.Paths) > 0 {
+			t.reportLandedPaths(landed, inv.Name)
+		} else if landed.Commit != "" {
 			t.reportLanded(landed, inv.Name)
 		}
-		if landed.IsNew() {
+		if landed.IsNew() && len(inv.Paths) == 0 {
 			alreadyLanded = append(alreadyLanded, inv.ID)
 		}
 		landed.DryRun = req.DryRun
 		results = append(results, newLandOutput(inv.ID, landed, err))
 		if err == nil && !c.Bool("json") {
-			err = t.PrintLine(landed.Commit)
+			err = t.printLanded(inv, landed)
 		}
 		if failed = err; err != nil {
 			break

@@ -92,6 +92,35 @@ func (t Commands) reportLeft(l gitagency.LandResult, files int) {
 	t.PrintHint("to make a sandbox with them: git agency restore " + l.Invocation)
 }
 
+// printLanded prints the result of a landing for programs: the new commit, or the files that changed in plain directories.
+func (t Commands) printLanded(inv gitagency.Invocation, l gitagency.LandResult) error {
+	if len(inv.Paths) == 0 {
+		return t.PrintLine(l.Commit)
+	}
+	for _, file := range l.Files {
+		if err := t.PrintLine(quote.Path(file)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reportLandedPaths prints the result of a landing in plain directories, with warnings.
+func (t Commands) reportLandedPaths(l gitagency.LandResult, name string) {
+	for _, o := range l.LeftOut {
+		t.Warn(format.LeftOut(o))
+	}
+	invocation := format.IDWithName(l.Invocation, name)
+	switch files := format.Count(len(l.Files), "file", "files"); {
+	case l.Already:
+		fmt.Fprintf(t.Stderr, "%s had landed before\n", invocation)
+	case l.DryRun:
+		fmt.Fprintf(t.Stderr, "would have landed %s of %s\n", files, invocation)
+	default:
+		fmt.Fprintf(t.Stderr, "%s %s of %s\n", t.PaintSuccess("landed"), files, invocation)
+	}
+}
+
 // reportLanded prints the result of the landing of an invocation with this name, with warnings.
 func (t Commands) reportLanded(l gitagency.LandResult, name string) {
 	invocation := format.IDWithName(l.Invocation, name)

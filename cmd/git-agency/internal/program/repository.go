@@ -18,6 +18,20 @@ func (p *Program) OpenRepository(c *cli.Context) (*gitagency.Repository, error) 
 			return nil, NewUsageError(c, fmt.Errorf("--%s needs a value that is not empty", s.Name))
 		}
 	}
+	opts, err := p.LibraryOptions(c)
+	if err != nil {
+		return nil, err
+	}
+	repo, err := gitagency.Open(c.Context, opts)
+	if repo, err = p.openPaths(c, opts, repo, err); err != nil {
+		return nil, err
+	}
+	p.repo = repo
+	return repo, nil
+}
+
+// LibraryOptions returns the options with which a command opens a repository.
+func (p *Program) LibraryOptions(c *cli.Context) (gitagency.Options, error) {
 	opts := p.Options
 	opts.Version = p.config.Version
 	opts.Command = "git agency " + strings.Join(p.Args[1:], " ")
@@ -25,16 +39,11 @@ func (p *Program) OpenRepository(c *cli.Context) (*gitagency.Repository, error) 
 	if c.IsSet(LockTimeoutFlag) {
 		d, err := gitagency.ParseDuration(c.String(LockTimeoutFlag))
 		if err != nil {
-			return nil, NewUsageError(c, fmt.Errorf("--%s: %w", LockTimeoutFlag, err))
+			return opts, NewUsageError(c, fmt.Errorf("--%s: %w", LockTimeoutFlag, err))
 		}
 		opts.LockTimeout = &d
 	}
-	repo, err := gitagency.Open(c.Context, opts)
-	if err != nil {
-		return nil, err
-	}
-	p.repo = repo
-	return repo, nil
+	return opts, nil
 }
 
 // OpenSandbox opens the repository and returns the sandbox of an invocation: the named one, or for an empty query the one

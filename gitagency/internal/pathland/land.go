@@ -1,0 +1,171 @@
+// Package pathland lands the work of sandboxes over plain directories: it applies their changes to the directories, all of them or none.
+// A journal describes every change before it is made, so that the next command undoes or completes a landing that was killed.
+package pathland
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/discard"
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
+	"github.com/git-agency/git-agency/gitagency/internal/lock"
+	"github.com/git-agency/git-agency/gitagency/internal/pathset"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// Result reports a landing.
+type Result struct {
+	Invocation string
+	Snapshot   string            // commit that keeps the work of the sandbox
+	Files      []string          // files that were changed, as "<path as given>/<file>"
+	LeftOut    []pathset.LeftOut // paths that the sandbox changed and that did not land; named as Files are
+	Already    bool              // it had landed before
+	DryRun     bool
+}
+
+// Land applies the work of a sandbox to its directories. Its error is a *fault.ConflictsError if the directories have changed since in a
+// way that cannot be merged; then nothing has changed. The sandbox ends when it has landed.
+func Land(ctx context.Context, r *core.Repository, query string, dry bool) (Result, error) {
+	inv, err := r.Invocation(query)
+	if err != nil {
+		return Result{}, err
+	}
+	repo, unlock, err := r.LockWithoutRecovery(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	defer unlock()
+	if err := Recover(ctx, r, repo); err != nil {
+		return Result{}, err
+	}
+	entry := r.Store.Invocation(r.ID, inv.ID, nil) // may have changed while waiting for the lock
+	res := Result{Invocation: entry.ID, DryRun: dry, Files: []string{}}
+	switch {
+	case entry.Defect != store.NoDefect:
+		return Result{}, core.InvocationFromEntry(entry, nil).Err()
+	case entry.Record.Landing == store.Landed:
+		res.Already, res.Snapshot = true, entry.Record.LandedCommit
+		return res, discard.RemoveRemains(ctx, r, repo, entry.ID)
+	case entry.Record.HasEnded():
+		return Result{}, &fault.EndedError{ID: entry.ID, Landing: entry.Record.Landing, Ref: core.TrashRef(entry.ID)}
+	}
+	free, err := lockSandbox(ctx, r, entry.ID)
+	if err != nil {
+		return Result{}, err
+	}
+	ended, err := landLocked(ctx, r, entry, &res)
+	err = errors.Join(err, free.Close())
+	if err == nil && ended {
+		err = discard.RemoveRemains(ctx, r, repo, entry.ID)
+	}
+	if err != nil {
+		return Result{}, err
+	}
+	return res, nil
+}
+
+// lockSandbox keeps commands out of a sandbox, in which none may run.
+func lockSandbox(ctx context.Context, r *core.Repository, id string) (*os.File, error) {
+	const wait = time.Second // a process that is being started may have inherited the lock of a command that has ended
+	dir := r.Store.InvocationDir(r.ID, id)
+	held, err := lock.AcquireDirExclusive(ctx, dir, wait)
+	if fault.Is[*fault.LockTimeoutError](err) {
+		return nil, &fault.BusyError{ID: id, Waited: wait, Holders: proc.FileUsers(dir)}
+	}
+	return held, err
+}
+
+// landLocked lands a sandbox in which nothing runs. It reports whether the sandbox has ended.
+func landLocked(ctx context.Context, r *core.Repository, entry store.Entry[store.InvocationMeta], res *Result) (ended bool, err error) {
+	m := entry.Record.PathsFields
+	dirs := make([]string, len(m.Paths))
+	for i, p := range m.Paths {
+		dirs[i] = p.Path
+		if err := pathset.CheckPlace(r, p.Path); err != nil {
+			return false, err
+		}
+	}
+	targets, err := openTargets(dirs)
+	defer func() { err = errors.Join(err, closeTargets(targets)) }()
+	if err != nil {
+		return false, err
+	}
+	merger, err := merge.NewMerger(pathset.States(r).Git, m.PathsBase)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, merger.Close()) }()
+	work, err := pathset.ReadWork(ctx, r, merger.Repo, entry.ID, m)
+	if err != nil {
+		return false, err
+	}
+	for _, l := range work.LeftOut {
+		res.LeftOut = append(res.LeftOut, pathset.LeftOut{Path: pathset.Name(m.Paths, l.Path), Reason: l.Reason})
+	}
+	plan, err := makePlan(ctx, merger, targets, m, work)
+	if err != nil {
+		return false, err
+	}
+	if len(plan.conflicts) > 0 {
+		return false, &fault.ConflictsError{ID: entry.ID, Conflicts: plan.conflicts, Directories: true}
+	}
+	res.Files = append(res.Files, plan.files...)
+	if res.DryRun {
+		return false, nil
+	}
+	kept, again, err := pathset.Keep(ctx, r, entry.ID, m)
+	if err == nil && again.TreeID != work.TreeID {
+		err = fmt.Errorf("the files of sandbox %s keep changing, although no command runs in it", entry.ID)
+	}
+	if err != nil {
+		return false, err
+	}
+	res.Snapshot = kept.ID
+	j := &journal{
+		SchemaVersion: store.SchemaVersion, InvocationID: entry.ID, Phase: staging, Dirs: dirs, Staging: stagingPrefix + entry.ID,
+		Moves: plan.moves, Snapshot: kept.ID, PID: os.Getpid(), StartedAt: r.Now(),
+	}
+	if err := apply(ctx, r, merger.Repo, j, targets); err != nil {
+		return false, err
+	}
+	return true, finish(ctx, r, j)
+}
+
+// stagingPrefix begins the names of staging directories.
+const stagingPrefix = ".git-agency-landing-"
+
+// openTargets opens directories. Those that were opened are returned with an error, too.
+func openTargets(dirs []string) (targets []*target, err error) {
+	for _, dir := range dirs {
+		t, err := openTarget(dir)
+		if err != nil {
+			return targets, err
+		}
+		targets = append(targets, t)
+	}
+	return targets, nil
+}
+
+func closeTargets(targets []*target) error {
+	var errs []error
+	for _, t := range targets {
+		errs = append(errs, t.close())
+	}
+	return errors.Join(errs...)
+}
+
+// flushTree writes a state to the objects of a merger.
+func flushTree(ctx context.Context, repo *git.Repo, t, known pathset.Tree) (string, error) {
+	id, err := t.Write(ctx, repo, known)
+	if err != nil {
+		return "", fmt.Errorf("write the state of the directories: %w", err)
+	}
+	return id, nil
+}

@@ -1,0 +1,171 @@
+package pathland
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/git-agency/git-agency/gitagency/internal/beneath"
+	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/discard"
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/pathset"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// Recover finishes or undoes an interrupted landing, and deletes states that belong to no sandbox any more. The caller holds the lock.
+func Recover(ctx context.Context, r *core.Repository, repo *git.Repo) error {
+	j, err := readJournal(r)
+	if err != nil {
+		return err
+	}
+	switch {
+	case j == nil:
+		return pathset.Sweep(ctx, r)
+	case j.Phase == done:
+		err = finish(ctx, r, j)
+		if err == nil {
+			err = discard.RemoveRemains(ctx, r, repo, j.InvocationID)
+		}
+	default:
+		err = undoJournal(ctx, r, j)
+	}
+	if err != nil {
+		return fmt.Errorf("an interrupted landing of %s: %w", j.InvocationID, err)
+	}
+	return nil
+}
+
+// finish completes a landing whose files are all in place.
+func finish(ctx context.Context, r *core.Repository, j *journal) error {
+	return r.RunSteps(ctx, "land", []core.Step{
+		{Name: "record", Do: func() error {
+			return r.Store.UpdateInvocationMeta(r.ID, j.InvocationID, func(m *store.InvocationMeta) {
+				now := r.Now()
+				m.Landing, m.FinishedAt, m.LandedAt, m.LandedCommit = store.Landed, &now, &now, j.Snapshot
+			})
+		}},
+		{Name: "clean", Do: func() error { return j.removeStaging() }},
+		{Name: "journal-end", Do: func() error { return removeJournal(r) }},
+	})
+}
+
+// removeStaging removes the staging directories.
+func (j *journal) removeStaging() error {
+	var errs []error
+	for _, dir := range j.Dirs {
+		errs = append(errs, durable.RemoveTree(filepath.Join(dir, j.Staging)))
+	}
+	return errors.Join(errs...)
+}
+
+// undoJournal moves everything back, removes the staging directories and then the journal. Files that another program has changed meanwhile
+// stay as they are; then the originals stay in the staging directory, and a warning says so.
+func undoJournal(ctx context.Context, r *core.Repository, j *journal) (err error) {
+	kept := map[int]bool{} // directories whose staging directory is still needed
+	if j.Phase == moving {
+		targets, err := openTargets(j.Dirs)
+		defer func() { err = errors.Join(err, closeTargets(targets)) }()
+		if err != nil {
+			return err
+		}
+		for _, t := range targets {
+			if err := t.openStaging(j.Staging, false); err != nil {
+				return err
+			}
+		}
+		for i := len(j.Moves) - 1; i >= 0; i-- {
+			m := j.Moves[i]
+			if targets[m.Dir].staging == nil {
+				continue // removed by an undo that was interrupted, or never made
+			}
+			why, err := m.undo(ctx, targets[m.Dir])
+			if err != nil {
+				return err
+			}
+			if why != "" {
+				kept[m.Dir] = true
+				r.Warn("%s %s; the other file is kept as %s", filepath.Join(j.Dirs[m.Dir], string(m.Path)), why, filepath.Join(j.Dirs[m.Dir], j.Staging, m.Slot))
+			}
+		}
+		if err := j.syncParents(targets); err != nil {
+			return err
+		}
+	}
+	for i, dir := range j.Dirs {
+		if !kept[i] {
+			if err := durable.RemoveTree(filepath.Join(dir, j.Staging)); err != nil {
+				return err
+			}
+		}
+	}
+	return removeJournal(r)
+}
+
+// undo undoes one move, if it was done. why says what another program has done that keeps it from being undone.
+func (m moveOp) undo(ctx context.Context, t *target) (why string, err error) {
+	slot, err := inodeAt(t.stagingFD(), m.Slot)
+	if err != nil {
+		return "", err
+	}
+	if m.Kind == take {
+		if slot == 0 {
+			return "", nil
+		}
+		err := t.inParent(string(m.Path), func(dir int, base string) error { return move(t.stagingFD(), m.Slot, dir, base) })
+		if errors.Is(err, unix.EEXIST) || beneath.IsGone(err) {
+			return "was created again by another program", nil
+		}
+		return "", err
+	}
+	if m.Kind == put && slot != 0 || m.Kind == swap && (slot == m.Inode || slot == 0) { // not done, or undone already
+		return "", nil
+	}
+	if ours, err := m.isInPlace(ctx, t); err != nil || !ours {
+		if err == nil && m.Kind == swap {
+			why = "was changed by another program"
+		}
+		return why, err
+	}
+	if err := t.inParent(string(m.Path), func(dir int, base string) error {
+		if m.Kind == swap {
+			return exchange(t.stagingFD(), m.Slot, dir, base)
+		}
+		return move(dir, base, t.stagingFD(), m.Slot)
+	}); err != nil {
+		return "", err
+	}
+	return m.checkTakenBack(ctx, t)
+}
+
+// isInPlace reports whether the new file or directory is where the move put it, unchanged.
+func (m moveOp) isInPlace(ctx context.Context, t *target) (bool, error) {
+	there, err := t.inode(string(m.Path))
+	if err != nil || there != m.Inode || m.IsDir {
+		return err == nil && there == m.Inode, err
+	}
+	leaf, ok, err := pathset.ReadLeaf(ctx, t.read, string(m.Path)) // inode numbers are used again
+	return ok && leaf == m.New, err
+}
+
+// checkTakenBack removes a new file or directory that was taken back, unless another program has changed it.
+func (m moveOp) checkTakenBack(ctx context.Context, t *target) (why string, err error) {
+	if m.IsDir {
+		if empty, err := isEmptyDir(t.stagingFD(), m.Slot); err != nil || empty {
+			return "", errors.Join(err, unix.Unlinkat(t.stagingFD(), m.Slot, unix.AT_REMOVEDIR))
+		}
+		return "", t.inParent(string(m.Path), func(dir int, base string) error { return move(t.stagingFD(), m.Slot, dir, base) })
+	}
+	leaf, _, err := readSlot(ctx, t, m.Slot)
+	switch {
+	case err != nil:
+		return "", err
+	case leaf != m.New:
+		return "was changed by another program", nil
+	}
+	return "", unix.Unlinkat(t.stagingFD(), m.Slot, 0)
+}

@@ -1,0 +1,118 @@
+package pathset
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/git-agency/git-agency/gitagency/internal/beneath"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
+)
+
+const (
+	maxInMemory = 4 << 20  // size of the largest file that is read into memory
+	maxPending  = 64 << 20 // size of the blobs that are kept in memory until they are written
+)
+
+// blobWriter writes files as blobs, byte for byte: no filter and no conversion of line ends applies.
+type blobWriter struct {
+	repo    *git.Repo // nil: only ids are computed
+	pending []object.Raw
+	size    int
+	seen    map[string]bool
+}
+
+func newBlobWriter(repo *git.Repo) *blobWriter {
+	return &blobWriter{repo: repo, seen: map[string]bool{}}
+}
+
+// add writes content as a blob.
+func (w *blobWriter) add(ctx context.Context, content []byte) (string, error) {
+	oid := object.HashObject(format, "blob", content)
+	if w.repo != nil && !w.seen[string(oid)] {
+		w.seen[string(oid)] = true
+		w.pending = append(w.pending, object.Raw{Kind: "blob", OID: oid, Content: content})
+		if w.size += len(content); w.size > maxPending {
+			if err := w.flush(ctx); err != nil {
+				return "", err
+			}
+		}
+	}
+	return hex.EncodeToString(oid), nil
+}
+
+// flush writes the blobs that are still in memory.
+func (w *blobWriter) flush(ctx context.Context) error {
+	if len(w.pending) == 0 {
+		return nil
+	}
+	err := w.repo.WriteObjects(ctx, format, w.pending)
+	w.pending, w.size = nil, 0
+	return err
+}
+
+// addLeaf writes a file or symbolic link of a directory. ok is false for anything else, and for a name that leads to nothing any more.
+func (w *blobWriter) addLeaf(ctx context.Context, dir *beneath.Dir, name string) (leaf Leaf, ok bool, err error) {
+	var st unix.Stat_t
+	if err := dir.Lstat(name, &st); err != nil {
+		if beneath.IsGone(err) {
+			err = nil
+		}
+		return leaf, false, err
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFLNK:
+		target, err := dir.Readlink(name)
+		if err != nil {
+			return leaf, false, err
+		}
+		leaf.Mode = object.ModeSymlink
+		leaf.OID, err = w.add(ctx, []byte(target))
+		return leaf, err == nil, err
+	case unix.S_IFREG:
+		leaf.Mode = object.ModeFile
+		if st.Mode&0o100 != 0 {
+			leaf.Mode = object.ModeExecutable
+		}
+		leaf.OID, err = w.addFile(ctx, dir, name, st.Size)
+		return leaf, err == nil, err
+	}
+	return leaf, false, nil
+}
+
+// addFile writes a regular file. A large one is read by git, from the open file, so that no name is looked up again.
+func (w *blobWriter) addFile(ctx context.Context, dir *beneath.Dir, name string, size int64) (oid string, err error) {
+	if size <= maxInMemory {
+		content, st, err := dir.ReadFile(name, maxInMemory)
+		if err == nil && st.Size <= maxInMemory {
+			return w.add(ctx, content)
+		}
+		if err != nil && st.Size <= maxInMemory {
+			return "", err
+		}
+	}
+	f, _, err := dir.OpenFile(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	return w.hashLarge(ctx, f)
+}
+
+func (w *blobWriter) hashLarge(ctx context.Context, f *os.File) (string, error) {
+	if w.repo == nil {
+		return hashFile(f)
+	}
+	p := git.RunOptions{Stdin: fmt.Sprintf("/proc/%d/fd/%d\n", os.Getpid(), f.Fd())}
+	out, err := w.repo.RunWrite(ctx, p, "hash-object", "-w", "--no-filters", "--stdin-paths")
+	oid := strings.TrimSpace(string(out))
+	if err == nil && !object.IsOID(oid) {
+		err = fmt.Errorf("git hash-object answered %q", oid)
+	}
+	return oid, err
+}

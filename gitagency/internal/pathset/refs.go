@@ -1,0 +1,119 @@
+package pathset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/ids"
+	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+	"github.com/git-agency/git-agency/gitagency/internal/walls"
+)
+
+const basePrefix = "refs/agency/base/"
+
+// baseRef returns the ref, in the repository of the states, that keeps the state at the start of a sandbox.
+func baseRef(id string) string { return basePrefix + id }
+
+// deleteRef deletes a ref, if it exists.
+func deleteRef(ctx context.Context, repo *git.Repo, ref string) error {
+	at, err := repo.Tip(ctx, ref)
+	if err != nil || at == "" {
+		return errors.Join(err, repo.RemoveRefLeftovers(ctx, ref))
+	}
+	return repo.DeleteOwnedRef(ctx, ref, at)
+}
+
+// Keep keeps the work of a sandbox as a snapshot of it, whose directory <n> has the files of the directory n. It returns the last
+// snapshot if nothing has changed since. The caller holds the lock of r, and no command runs in the sandbox.
+func Keep(ctx context.Context, r *core.Repository, id string, m store.PathsFields) (s snapshots.Snapshot, w Work, err error) {
+	states := States(r)
+	if w, err = ReadWork(ctx, r, states.Git, id, m); err != nil {
+		return s, w, err
+	}
+	all, err := snapshots.List(ctx, states.Git, id)
+	if err != nil {
+		return s, w, err
+	}
+	parent := m.PathsBase
+	if len(all) == 0 && len(w.Changed()) == 0 {
+		return snapshots.Snapshot{Invocation: id, ID: m.PathsBase}, w, nil
+	}
+	if len(all) > 0 {
+		s = all[len(all)-1]
+		if found, err := states.Git.Lookup(ctx, s.ID+"^{tree}"); err != nil || found[0].OID == w.TreeID {
+			return s, w, err
+		}
+		parent = s.ID
+	}
+	s = snapshots.Snapshot{Invocation: id, Number: s.Number + 1, Created: true}
+	s.Ref = core.SnapshotRef(id, s.Number)
+	var names strings.Builder
+	for n, p := range m.Paths {
+		fmt.Fprintf(&names, "%d/ is %s\n", n, p.Path)
+	}
+	message := fmt.Sprintf("agency: work of sandbox %s\n\n%s\nAgency-Invocation: %s", id, names.String(), id)
+	if s.ID, err = states.Git.CommitTree(ctx, git.WorktreeSpec{Author: core.ToolIdentity}, w.TreeID, []string{parent}, message); err != nil {
+		return s, w, err
+	}
+	tx := states.BeginTx("keep")
+	if err := tx.Step(ctx, "ref", func() error { return snapshots.Keep(ctx, tx, states.Git, s) }); err != nil {
+		core.RollbackTx(ctx, tx)
+		return s, w, err
+	}
+	return s, w, nil
+}
+
+// Sweep deletes the states of sandboxes that no longer exist: those of pruned ones, and of creations that were killed. The caller holds
+// the lock of r.
+func Sweep(ctx context.Context, r *core.Repository) error {
+	states := States(r).Git
+	if _, err := os.Lstat(states.CommonDir); isGone(err) {
+		return nil
+	}
+	out, err := states.RunRead(ctx, git.RunOptions{}, "for-each-ref", "--format=%(refname)", basePrefix, core.AllSnapshotsPrefix)
+	if err != nil {
+		return err
+	}
+	for ref := range strings.FieldsSeq(string(out)) {
+		id, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(ref, basePrefix), core.AllSnapshotsPrefix), "/")
+		if _, known := store.FirstExisting(r.Store.InvocationDir(r.ID, id), r.Store.SandboxDir(r.ID, id)); known || !ids.Valid(id) {
+			continue
+		}
+		if err := deleteRef(ctx, states, ref); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// existingParent returns the innermost directory at or above a path that exists.
+func existingParent(path string) string {
+	for {
+		if _, err := os.Stat(path); err == nil || path == filepath.Dir(path) {
+			return path
+		}
+		path = filepath.Dir(path)
+	}
+}
+
+// explainRefusal names the directory for which walls cannot be planned, instead of the grant that stands for it.
+func explainRefusal(paths []store.PathMeta, err error) error {
+	var refused *walls.RefusedError
+	if !errors.As(err, &refused) {
+		return err
+	}
+	for _, p := range paths {
+		if refused.Path == store.PrivatePrefix+p.Path {
+			return &fault.UnsafePathError{Path: p.Path, Why: "no overlay can be mounted on it: " + refused.Why}
+		}
+	}
+	return err
+}

@@ -1,0 +1,219 @@
+package pathset
+
+import (
+	"context"
+	"crypto/sha1"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"sort"
+	"strconv"
+	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/beneath"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
+)
+
+// LeftOut is a path that a state does not hold although it exists, or was changed.
+type LeftOut struct {
+	Path   string // "<n>/<path>"
+	Reason string // one of the reasons below
+}
+
+// Reasons why a path is left out.
+const (
+	LeftOutGit        = "git"        // part of a git directory, or with a name that some file system takes for one
+	LeftOutSpecial    = "special"    // neither a file, a symbolic link nor a directory
+	LeftOutUnreadable = "unreadable" // the user may not read it
+	LeftOutUnknown    = "unknown"    // removed, but the state at the start did not hold it
+)
+
+const (
+	maxDepth   = 1_000     // of directories in each other
+	maxEntries = 5_000_000 // names in all directories together
+)
+
+// scanner reads the files of a directory into a Tree.
+type scanner struct {
+	blobs   *blobWriter
+	tree    Tree
+	leftOut []LeftOut
+	entries int
+}
+
+// scanDirectory reads all files of the directory n. It follows no symbolic link.
+func (s *scanner) scanDirectory(ctx context.Context, n int, dir *beneath.Dir) error {
+	return s.scan(ctx, strconv.Itoa(n), dir, ".", 0)
+}
+
+// scan reads the directory called name, whose path in the tree is at.
+func (s *scanner) scan(ctx context.Context, at string, dir *beneath.Dir, name string, depth int) error {
+	entries, _, err := dir.ReadDir(name)
+	if err != nil {
+		return s.leave(at, err)
+	}
+	if err := s.count(ctx, at, len(entries), depth); err != nil {
+		return err
+	}
+	for _, e := range entries {
+		below, in := at+"/"+e.Name, path.Join(name, e.Name)
+		switch {
+		case guard.IsReservedName(e.Name):
+			s.leftOut = append(s.leftOut, LeftOut{below, LeftOutGit})
+		case e.Kind.IsDir():
+			err = s.scan(ctx, below, dir, in, depth+1)
+		default:
+			err = s.addLeaf(ctx, below, dir, in)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addLeaf adds a file or symbolic link.
+func (s *scanner) addLeaf(ctx context.Context, at string, dir *beneath.Dir, name string) error {
+	leaf, ok, err := s.blobs.addLeaf(ctx, dir, name)
+	switch {
+	case err != nil:
+		return s.leave(at, err)
+	case ok:
+		s.tree[at] = leaf
+	default:
+		s.leftOut = append(s.leftOut, LeftOut{at, LeftOutSpecial})
+	}
+	return nil
+}
+
+// leave leaves out a path that the user may not read, or that became something else meanwhile. Other errors are returned.
+func (s *scanner) leave(at string, err error) error {
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		s.leftOut = append(s.leftOut, LeftOut{at, LeftOutUnreadable})
+		return nil
+	case beneath.IsGone(err):
+		return nil
+	case errors.As(err, new(*beneath.NotRegularError)):
+		s.leftOut = append(s.leftOut, LeftOut{at, LeftOutSpecial})
+		return nil
+	}
+	return err
+}
+
+// count bounds what is read: an agent may have made any number of files.
+func (s *scanner) count(ctx context.Context, at string, names, depth int) error {
+	s.entries += names
+	switch {
+	case s.entries > maxEntries:
+		return fmt.Errorf("there are more than %d files", maxEntries)
+	case depth > maxDepth:
+		return fmt.Errorf("%s is too deep: there are more than %d directories in each other", at, maxDepth)
+	}
+	return context.Cause(ctx)
+}
+
+// gitDirs returns the git directories in a state that have other names than .git, such as bare repositories.
+func gitDirs(t Tree) (dirs []string) {
+	const head, objects, refs = 1, 2, 4
+	has := map[string]int{} // parts of a git directory that a directory has
+	for p := range t {
+		if path.Base(p) == "HEAD" {
+			has[path.Dir(p)] |= head
+		}
+		for at := path.Dir(p); at != "."; at = path.Dir(at) {
+			switch path.Base(at) {
+			case "objects":
+				has[path.Dir(at)] |= objects
+			case "refs", "reftable":
+				has[path.Dir(at)] |= refs
+			}
+		}
+	}
+	for dir, parts := range has {
+		if parts == head|objects|refs || parts == head|objects && hasFile(t, dir, "packed-refs") {
+			dirs = append(dirs, dir)
+		}
+	}
+	sort.Strings(dirs)
+	return dirs
+}
+
+func hasFile(t Tree, dir, name string) bool {
+	_, there := t[dir+"/"+name]
+	return there
+}
+
+// ScanOriginals reads some paths of the directories as they are now, and all files below those that are directories. A path below
+// something that is no directory is missing, and that is in the result. blobs are written to repo.
+func ScanOriginals(ctx context.Context, repo *git.Repo, dirs []*beneath.Dir, paths []string) (Tree, []LeftOut, error) {
+	s := &scanner{blobs: newBlobWriter(repo), tree: Tree{}}
+	for _, p := range paths {
+		n, in, err := split(p)
+		if err == nil && n >= len(dirs) {
+			err = fmt.Errorf("%q is in none of the directories", p)
+		}
+		if err == nil {
+			err = s.scanPath(ctx, n, dirs[n], in)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	return s.tree, s.leftOut, s.blobs.flush(ctx)
+}
+
+// scanPath reads one path of the directory n, or the parent of it that is no directory.
+func (s *scanner) scanPath(ctx context.Context, n int, dir *beneath.Dir, name string) error {
+	for end := 0; end <= len(name); {
+		if next := strings.IndexByte(name[min(end, len(name)):], '/'); next >= 0 {
+			end += next
+		} else {
+			end = len(name)
+		}
+		part := name[:end]
+		at := strconv.Itoa(n) + "/" + part
+		kind, err := dir.Kind(part)
+		switch {
+		case err != nil && beneath.IsGone(err):
+			return nil
+		case err != nil:
+			return err
+		case !kind.IsDir():
+			return s.addLeaf(ctx, at, dir, part)
+		case end == len(name):
+			return s.scan(ctx, at, dir, part, 0)
+		}
+		end++
+	}
+	return nil
+}
+
+// hashFile returns the id that the content of a file has as a blob.
+func hashFile(f *os.File) (string, error) {
+	fi, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return "", err
+	}
+	h := sha1.New()
+	fmt.Fprintf(h, "blob %d\x00", fi.Size())
+	n, err := io.Copy(h, f)
+	if err == nil && n != fi.Size() {
+		err = fmt.Errorf("%s changed while it was read", f.Name())
+	}
+	return hex.EncodeToString(h.Sum(nil)), err
+}
+
+// ReadLeaf returns what is at a path below a directory, without writing a blob. ok is false if there is nothing, or something else than
+// a file or symbolic link.
+func ReadLeaf(ctx context.Context, dir *beneath.Dir, name string) (leaf Leaf, ok bool, err error) {
+	return newBlobWriter(nil).addLeaf(ctx, dir, name)
+}
