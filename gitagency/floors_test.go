@@ -132,7 +132,7 @@ var floors = []struct {
 	{
 		dir: "doctor",
 		imports: "durable ids lock proc readlimit git/config git git/worktree git/layer git/repair git/status git/snapshot git/update store guard changeset " +
-			"confine runner quote upload fault settings core handoff sandbox creation discard landing",
+			"confine runner quote upload fault settings core handoff sandbox creation discard landing pathland",
 	},
 
 	// 4: the public library

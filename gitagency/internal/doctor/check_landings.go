@@ -2,9 +2,11 @@ package doctor
 
 import (
 	"context"
+	"path/filepath"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git/update"
 	"github.com/git-agency/git-agency/gitagency/internal/landing"
+	"github.com/git-agency/git-agency/gitagency/internal/pathland"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -13,6 +15,7 @@ func (x *checkRun) checkLandings(context.Context) error {
 	if x.changing {
 		return nil
 	}
+	x.checkPathLanding()
 	if !landing.HasInterruptedLanding(x.Repository) {
 		return x.checkLeftoverStages()
 	}
@@ -31,6 +34,22 @@ func (x *checkRun) checkLandings(context.Context) error {
 	}
 	x.addFinding(f, func(ctx context.Context) error { return landing.Recover(ctx, x.Repository, x.repo) })
 	return nil
+}
+
+// checkPathLanding finds a landing in plain directories that was killed.
+func (x *checkRun) checkPathLanding() {
+	id, path, err := pathland.Interrupted(x.Repository)
+	if path == "" {
+		return
+	}
+	f := Finding{
+		Code: "interrupted-land", ID: id, Path: path, AtRisk: true,
+		Problem: "its landing was interrupted; the next command that changes sandboxes over plain directories finishes or undoes it",
+	}
+	if err != nil {
+		f.ID, f.Problem = filepath.Base(path), err.Error()
+	}
+	x.addFinding(f, func(ctx context.Context) error { return pathland.Recover(ctx, x.Repository, x.repo) })
 }
 
 // checkLeftoverStages finds the staging directories of killed landings that no journal refers to any more.

@@ -134,7 +134,7 @@ func TestRecoveryKeepsLaterChangesOfAPerson(t *testing.T) {
 			for file, content := range got {
 				if strings.HasSuffix(file, "/") {
 					delete(got, file)
-				} else if strings.Contains(file, stagingPrefix) {
+				} else if strings.Contains(file, pathset.StagingPrefix) {
 					kept = append(kept, content)
 					delete(got, file)
 				}

@@ -4,6 +4,7 @@ package pathland
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -129,7 +130,7 @@ func landLocked(ctx context.Context, r *core.Repository, entry store.Entry[store
 	}
 	res.Snapshot = kept.ID
 	j := &journal{
-		SchemaVersion: store.SchemaVersion, InvocationID: entry.ID, Phase: staging, Dirs: dirs, Staging: stagingPrefix + entry.ID,
+		SchemaVersion: store.SchemaVersion, InvocationID: entry.ID, Phase: staging, Dirs: dirs, Staging: pathset.StagingPrefix + entry.ID + "-" + rand.Text(), // no other directory has this name
 		Moves: plan.moves, Snapshot: kept.ID, PID: os.Getpid(), StartedAt: r.Now(),
 	}
 	if err := apply(ctx, r, merger.Repo, j, targets); err != nil {
@@ -137,9 +138,6 @@ func landLocked(ctx context.Context, r *core.Repository, entry store.Entry[store
 	}
 	return true, finish(ctx, r, j)
 }
-
-// stagingPrefix begins the names of staging directories.
-const stagingPrefix = ".git-agency-landing-"
 
 // openTargets opens directories. Those that were opened are returned with an error, too.
 func openTargets(dirs []string) (targets []*target, err error) {

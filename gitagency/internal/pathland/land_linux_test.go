@@ -352,7 +352,7 @@ func (l *lab) checkNothingLeft() {
 		l.t.Error("there is still a journal")
 	}
 	for name := range l.files() {
-		if strings.Contains(name, stagingPrefix) {
+		if strings.Contains(name, pathset.StagingPrefix) {
 			l.t.Error("left: " + name)
 		}
 	}
@@ -376,7 +376,7 @@ func TestLandingNoticesChangesMeanwhile(t *testing.T) {
 				if at == "land/moving:before" {
 					change(l)
 					before = l.files()
-					maps.DeleteFunc(before, func(name, _ string) bool { return strings.Contains(name, stagingPrefix) })
+					maps.DeleteFunc(before, func(name, _ string) bool { return strings.Contains(name, pathset.StagingPrefix) })
 				}
 				return nil
 			}

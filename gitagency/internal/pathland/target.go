@@ -53,7 +53,7 @@ func (t *target) close() error {
 // openStaging opens the staging directory called name, and makes it first if asked to. It is nil if there is none.
 func (t *target) openStaging(name string, make bool) error {
 	if make {
-		if err := unix.Mkdirat(t.fd(), name, 0o700); err != nil && err != unix.EEXIST {
+		if err := unix.Mkdirat(t.fd(), name, 0o700); err != nil {
 			return &fs.PathError{Op: "mkdir", Path: filepath.Join(t.path, name), Err: err}
 		}
 	}

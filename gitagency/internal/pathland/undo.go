@@ -40,6 +40,19 @@ func Recover(ctx context.Context, r *core.Repository, repo *git.Repo) error {
 	return nil
 }
 
+// Interrupted returns the id of the invocation whose landing was killed, or is in progress, and the path of its journal; both are empty if
+// there is none. The error is that of a journal that cannot be read.
+func Interrupted(r *core.Repository) (id, path string, err error) {
+	j, err := readJournal(r)
+	if err != nil {
+		return "", journalPath(r), err
+	}
+	if j == nil {
+		return "", "", nil
+	}
+	return j.InvocationID, journalPath(r), nil
+}
+
 // finish completes a landing whose files are all in place.
 func finish(ctx context.Context, r *core.Repository, j *journal) error {
 	return r.RunSteps(ctx, "land", []core.Step{

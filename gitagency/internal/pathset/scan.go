@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"sort"
 	"strconv"
 	"strings"
 
@@ -27,11 +26,19 @@ type LeftOut struct {
 
 // Reasons why a path is left out.
 const (
-	LeftOutGit        = "git"        // part of a git directory, or with a name that some file system takes for one
+	LeftOutGit        = "git"        // part of a git directory, with a name that some file system takes for one, or with one of ours
 	LeftOutSpecial    = "special"    // neither a file, a symbolic link nor a directory
 	LeftOutUnreadable = "unreadable" // the user may not read it
 	LeftOutUnknown    = "unknown"    // removed, but the state at the start did not hold it
 )
+
+// StagingPrefix begins the names of the directories to which a landing writes new files. They are part of no state.
+const StagingPrefix = ".git-agency-landing-"
+
+// isReserved reports whether a name is that of a git directory, a marker directory or a staging directory.
+func isReserved(name string) bool {
+	return guard.IsReservedName(name) || strings.HasPrefix(name, StagingPrefix)
+}
 
 const (
 	maxDepth   = 1_000     // of directories in each other
@@ -63,7 +70,7 @@ func (s *scanner) scan(ctx context.Context, at string, dir *beneath.Dir, name st
 	for _, e := range entries {
 		below, in := at+"/"+e.Name, path.Join(name, e.Name)
 		switch {
-		case guard.IsReservedName(e.Name):
+		case isReserved(e.Name):
 			s.leftOut = append(s.leftOut, LeftOut{below, LeftOutGit})
 		case e.Kind.IsDir():
 			err = s.scan(ctx, below, dir, in, depth+1)
@@ -116,37 +123,6 @@ func (s *scanner) count(ctx context.Context, at string, names, depth int) error 
 		return fmt.Errorf("%s is too deep: there are more than %d directories in each other", at, maxDepth)
 	}
 	return context.Cause(ctx)
-}
-
-// gitDirs returns the git directories in a state that have other names than .git, such as bare repositories.
-func gitDirs(t Tree) (dirs []string) {
-	const head, objects, refs = 1, 2, 4
-	has := map[string]int{} // parts of a git directory that a directory has
-	for p := range t {
-		if path.Base(p) == "HEAD" {
-			has[path.Dir(p)] |= head
-		}
-		for at := path.Dir(p); at != "."; at = path.Dir(at) {
-			switch path.Base(at) {
-			case "objects":
-				has[path.Dir(at)] |= objects
-			case "refs", "reftable":
-				has[path.Dir(at)] |= refs
-			}
-		}
-	}
-	for dir, parts := range has {
-		if parts == head|objects|refs || parts == head|objects && hasFile(t, dir, "packed-refs") {
-			dirs = append(dirs, dir)
-		}
-	}
-	sort.Strings(dirs)
-	return dirs
-}
-
-func hasFile(t Tree, dir, name string) bool {
-	_, there := t[dir+"/"+name]
-	return there
 }
 
 // ScanOriginals reads some paths of the directories as they are now, and all files below those that are directories. A path below

@@ -11,7 +11,6 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/beneath"
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
-	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 	"github.com/git-agency/git-agency/gitagency/internal/walls"
 )
@@ -82,10 +81,8 @@ func readWork(ctx context.Context, r *core.Repository, repo *git.Repo, id string
 			return w, err
 		}
 	}
-	for _, dir := range append(gitDirs(w.Base), gitDirs(u.tree)...) { // a landing must not change their configuration and hooks
-		if u.restore(dir, w.Base) {
-			u.leftOut = append(u.leftOut, LeftOut{dir, LeftOutGit})
-		}
+	if err := u.leaveOutGitDirs(r, id, m.Paths, w.Base); err != nil {
+		return w, err
 	}
 	if err := u.blobs.flush(ctx); err != nil {
 		return w, err
@@ -142,7 +139,7 @@ func (u *upperReader) readLayer(ctx context.Context, at string, dir *beneath.Dir
 	for _, e := range layer.Entries {
 		below, in := at+"/"+e.Name, path.Join(name, e.Name)
 		switch {
-		case guard.IsReservedName(e.Name):
+		case isReserved(e.Name):
 			u.leftOut = append(u.leftOut, LeftOut{below, LeftOutGit})
 		case e.Kind.IsDir():
 			delete(u.tree, below) // a file that became a directory
@@ -176,7 +173,7 @@ func (u *upperReader) readFile(ctx context.Context, at string, dir *beneath.Dir,
 func (u *upperReader) removeNamed(at string) {
 	_, is := u.tree[at]
 	switch {
-	case guard.IsReservedName(path.Base(at)):
+	case isReserved(path.Base(at)):
 		u.leftOut = append(u.leftOut, LeftOut{at, LeftOutGit})
 	case is || u.dirs[at]:
 		u.remove(at)
@@ -191,29 +188,6 @@ func (u *upperReader) remove(at string) {
 	if u.dirs[at] {
 		u.removeFilesBelow(at)
 	}
-}
-
-// restore makes everything below a directory what it is in the base, and reports whether it was something else.
-func (u *upperReader) restore(dir string, base Tree) (changed bool) {
-	for at := dir; at != "."; at = path.Dir(at) { // a file in the place of the directory, or of one above it
-		if _, file := u.tree[at]; file {
-			delete(u.tree, at)
-			changed = true
-		}
-	}
-	for p, leaf := range u.tree {
-		if was, there := base[p]; strings.HasPrefix(p, dir+"/") && (!there || was != leaf) {
-			delete(u.tree, p)
-			changed = true
-		}
-	}
-	for p, leaf := range base {
-		if _, there := u.tree[p]; !there && strings.HasPrefix(p, dir+"/") {
-			u.tree[p] = leaf
-			changed = true
-		}
-	}
-	return changed
 }
 
 func (u *upperReader) removeFilesBelow(at string) {

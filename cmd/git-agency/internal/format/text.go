@@ -67,7 +67,7 @@ var leftOutReasons = map[string]string{
 	gitagency.LeftOutRepository: "it is a repository of its own",
 	gitagency.LeftOutSubmodule:  "of a submodule, only the staged commit is kept",
 
-	gitagency.LeftOutGit:        "nothing of a git directory lands",
+	gitagency.LeftOutGit:        "nothing with the name or the form of a git directory lands",
 	gitagency.LeftOutSpecial:    "it is neither a file nor a symbolic link",
 	gitagency.LeftOutUnreadable: "it cannot be read",
 	gitagency.LeftOutUnknown:    "it was removed, but could not be read when the sandbox was started",
