@@ -136,7 +136,7 @@ var floors = []struct {
 	},
 
 	// 4: the public library
-	{dir: "requests", imports: "guard mailbox fault core snapshots sandbox diff landing listing doctor"},
+	{dir: "requests", imports: "guard mailbox fault core snapshots sandbox diff pathset landing listing doctor"},
 	{dir: "runs", imports: "durable procfs terminal proc git store mailbox plaintext runner fault settings core snapshots sandbox creation preflight landing radar requests quote"},
 	{dir: "resolve", imports: "durable git git/object git/merge store fault settings core sandbox landing radar runs quote"},
 	{dir: "reason"},

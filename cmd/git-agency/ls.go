@@ -125,6 +125,10 @@ func (t *tool) printInvocations(c *cli.Context, repo *gitagency.Repository, invo
 	if len(rows) > 0 || broken > 0 {
 		return nil
 	}
+	if repo.IsPaths() {
+		t.PrintHint("there are no sandboxes over plain directories; to make one: git agency start --path <dir>")
+		return nil
+	}
 	present, err := repo.Worktrees(false)
 	switch {
 	case err != nil:

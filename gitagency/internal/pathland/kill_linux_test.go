@@ -67,8 +67,8 @@ func (l *lab) recoverNow() {
 func TestKilledLandingIsUndoneOrCompleted(t *testing.T) {
 	t.Parallel()
 	for i, point := range landPoints() {
-		if testing.Short() && i%2 == 1 && !strings.Contains(point, "done") {
-			continue // the point after a step and the point before the next are the same state
+		if testing.Short() && i%4 != 2 && !strings.Contains(point, "done") {
+			continue
 		}
 		t.Run(strings.ReplaceAll(point, "/", "-"), func(t *testing.T) {
 			t.Parallel()

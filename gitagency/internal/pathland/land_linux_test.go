@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
-	"github.com/git-agency/git-agency/gitagency/internal/discard"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/pathset"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
@@ -314,8 +313,8 @@ func isDone(point string) bool {
 func TestFailedLandingChangesNoDirectory(t *testing.T) {
 	t.Parallel()
 	for i, point := range landPoints() {
-		if testing.Short() && i%2 == 0 {
-			continue // TestKilledLandingIsUndoneOrCompleted has the other point of the same boundary
+		if testing.Short() && i%4 != 1 {
+			continue // TestKilledLandingIsUndoneOrCompleted has other points
 		}
 		t.Run(strings.ReplaceAll(point, "/", "-"), func(t *testing.T) {
 			t.Parallel()
@@ -389,28 +388,5 @@ func TestLandingNoticesChangesMeanwhile(t *testing.T) {
 			}
 			l.checkNothingLeft()
 		})
-	}
-}
-
-func TestDiscardKeepsTheChanges(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, landBase)
-	before := l.files()
-	after := landFiles(l)
-	_, err := discard.Run(t.Context(), l.repo, discard.Request{Query: l.id})
-	l.must(err)
-	if !maps.Equal(l.files(), before) {
-		t.Errorf("the directories changed: %q", l.files())
-	}
-	kept, err := pathset.ReadTree(t.Context(), pathset.States(l.repo).Git, core.SnapshotRef(l.id, 1))
-	l.must(err)
-	if len(kept) != len(after) || kept["1/new/file"].OID == "" {
-		t.Errorf("kept %v", kept)
-	}
-	if len(l.warnings) != 1 || !strings.Contains(l.warnings[0], l.id+"/1") {
-		t.Error(l.warnings)
-	}
-	if _, err := l.land(); !errors.As(err, new(*fault.EndedError)) {
-		t.Errorf("%v", err)
 	}
 }

@@ -18,7 +18,7 @@ func TestLandingEqualsRunningTheCommandsInPlace(t *testing.T) {
 	t.Parallel()
 	cases := 40
 	if testing.Short() {
-		cases = 4
+		cases = 3
 	}
 	for seed := range cases {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/landing"
 	"github.com/git-agency/git-agency/gitagency/internal/listing"
 	"github.com/git-agency/git-agency/gitagency/internal/mailbox"
+	"github.com/git-agency/git-agency/gitagency/internal/pathset"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
 )
@@ -78,7 +79,7 @@ func Server(r *core.Repository, id string) func(path string) (stop func()) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			if err := server.Serve(ctx, func(ctx context.Context, req mailbox.Request) mailbox.Reply { return answer(ctx, r.Opts, id, req) }); err != nil {
+			if err := server.Serve(ctx, func(ctx context.Context, req mailbox.Request) mailbox.Reply { return answer(ctx, r, id, req) }); err != nil {
 				r.Warn("sandbox %s: git agency does not work inside any more: %v", id, err)
 			}
 		}()
@@ -88,10 +89,14 @@ func Server(r *core.Repository, id string) func(path string) (stop func()) {
 
 // answer carries out a request in a repository that is opened for it, so that its settings are those of now and its warnings
 // go to the sandbox.
-func answer(ctx context.Context, opts core.Options, id string, req mailbox.Request) (reply mailbox.Reply) {
+func answer(ctx context.Context, of *core.Repository, id string, req mailbox.Request) (reply mailbox.Reply) {
+	opts, open := of.Opts, core.Open
+	if pathset.IsPathsRepository(of) {
+		open = pathset.Open
+	}
 	opts.Warn = func(message string) { reply.Warnings = append(reply.Warnings, message) }
 	opts.Command, opts.NoGitProbe = fmt.Sprintf("git agency %s in sandbox %s", req.Verb, id), true
-	r, err := core.Open(ctx, opts)
+	r, err := open(ctx, opts)
 	var result any
 	if err == nil {
 		result, err = perform(ctx, r, id, req)
@@ -107,6 +112,9 @@ func answer(ctx context.Context, opts core.Options, id string, req mailbox.Reque
 
 // perform carries out a request.
 func perform(ctx context.Context, r *core.Repository, id string, req mailbox.Request) (any, error) {
+	if (req.Verb == Submit || req.Verb == Snapshot) && pathset.IsPathsRepository(r) {
+		return nil, &fault.InvalidError{What: "request", Value: req.Verb, Want: "one that works in a sandbox over plain directories: " + Show + ", " + Diff}
+	}
 	switch req.Verb {
 	case Show:
 		return show(ctx, r, id)
@@ -147,6 +155,9 @@ func show(ctx context.Context, r *core.Repository, id string) (result ShowResult
 	if err := listing.FillOne(ctx, r, &result.Invocation); err != nil {
 		return result, err
 	}
+	one := []core.Invocation{result.Invocation}
+	pathset.FillChanged(ctx, r, one)
+	result.Invocation = one[0]
 	result.Refusals, err = doctor.Refusals(r, id)
 	return result, err
 }
@@ -159,7 +170,11 @@ func compare(ctx context.Context, r *core.Repository, id string, args DiffArgs) 
 		}
 	}
 	asked.Invocation = id
-	d, err := diff.OfSandbox(ctx, r, asked)
+	of := diff.OfSandbox
+	if pathset.IsPathsRepository(r) {
+		of = pathset.Diff
+	}
+	d, err := of(ctx, r, asked)
 	if err != nil {
 		return result, err
 	}

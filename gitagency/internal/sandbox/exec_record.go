@@ -35,7 +35,7 @@ func (r *execRecord) wait() {
 // appendExecEvent appends the command to the history of the invocation, without values of variables.
 func (s *Sandbox) appendExecEvent(opts ExecOptions, dir string, res ExecResult) {
 	cwd, err := filepath.Rel(s.Tree, dir)
-	if err != nil {
+	if err != nil || !filepath.IsLocal(cwd) { // in a plain directory
 		cwd = dir
 	}
 	s.Repo.AppendEvent(s.ID, execEvent{
