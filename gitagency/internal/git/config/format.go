@@ -31,7 +31,7 @@ func quoteSubsection(name string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(name) + `"`
 }
 
-// quoteUnlessPlain quotes a value that has anything but letters, digits and punctuation that means nothing in a configuration file.
+// quoteUnlessPlain quotes a value, unless it has only letters, digits and punctuation without a meaning in a configuration file.
 func quoteUnlessPlain(value string) string {
 	const punctuation = "-_./:@+*,=%~"
 	plain := func(c rune) bool {
