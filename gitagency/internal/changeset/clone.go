@@ -13,13 +13,13 @@ import (
 )
 
 // Clone is the backend that gives a tree a git directory of its own, which borrows the objects of the repository. The repository
-// has the branch of the tree and an entry that git does not list, with HEAD and index as they were when they were last
-// imported; see package handoff.
+// has the branch of the tree and an entry that git does not list, with HEAD and index as the last import left
+// them; see package handoff.
 type Clone struct {
 	Worktree
 
 	Source    clone.Source
-	Without   []string // prefixes of branches that the clone does not have
+	Without   []string // prefixes of full refs of branches that the clone does not get
 	Hardlinks bool     // hard links to the objects of the repository instead of borrowing them
 }
 
@@ -102,13 +102,13 @@ func (b Worktree) PinnedBase(ctx context.Context, id string) (string, error) {
 	return found[0].OID, nil
 }
 
-// Unpin deletes the ref that Create made for the base of a clone, if there is one, and what a killed git left of it.
+// Unpin deletes the ref that Create made for the base of a clone, if there is one, and the lock that a killed git left.
 func (b Worktree) Unpin(ctx context.Context, s Spec) error {
 	at, err := b.PinnedBase(ctx, s.ID)
 	if err != nil {
 		return err
 	}
-	if at == "" { // a killed git may have left a lock
+	if at == "" {
 		return b.Repo.RemoveRefLeftovers(ctx, BaseRef(s.ID))
 	}
 	return b.Repo.DeleteOwnedRef(ctx, BaseRef(s.ID), at)

@@ -3,7 +3,8 @@
 // records.
 //
 // There are three backends. Worktree makes a linked git worktree with its own branch. Overlay makes one that shares the files
-// of its commit with others, and that exists only behind walls. Clone makes a repository that borrows its objects.
+// of its commit with others, and that exists only behind walls. Clone makes a tree with a git directory of its own,
+// which borrows the objects of the repository.
 package changeset
 
 import (
@@ -46,7 +47,8 @@ type Spec struct {
 	// OverlayDir has the upper and work directories of an overlay and the name of its layer. It is empty if the tree cannot be one.
 	OverlayDir string
 
-	// CloneDir has what the git directory of a clone and the repository agree on. It is empty if the tree cannot be a clone.
+	// CloneDir has the state of the exchange between the git directory of a clone and the repository. It is empty if the tree
+	// cannot be a clone.
 	CloneDir string
 
 	Reason string // reflog message

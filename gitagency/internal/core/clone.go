@@ -9,8 +9,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// UpperDir returns the path of the directory to which git writes that runs in the sandbox of an invocation; it may not exist. It is
-// the upper directory of the overlay over the git directory, or, if the sandbox is a clone, a git directory of its own:
+// UpperDir returns the path of the directory that git in the sandbox of an invocation writes to; it may not exist. It is the
+// upper directory of the overlay over the git directory, or, if the sandbox is a clone, a git directory of its own:
 // behind walls InnerCloneDir, without them the one in the tree.
 func (r *Repository) UpperDir(id string) string {
 	if !r.IsClone(id) {
@@ -31,7 +31,7 @@ func (r *Repository) CloneGitDir(id string) string {
 }
 
 // InnerCloneDir returns the path of the git directory that is mounted on that of the tree behind the walls of an invocation that is a
-// clone. A git on the host that uses the one in the tree thus meets no setting or hook of an agent.
+// clone. The one in the tree, which git on the host uses, thus has no setting or hook of an agent.
 func (r *Repository) InnerCloneDir(id string) string {
 	return filepath.Join(r.Store.WallsDir(r.ID, id), "git", "own", ".git")
 }
@@ -41,7 +41,7 @@ func PinnedBase(ctx context.Context, repo *git.Repo, id string) (string, error) 
 	return WorktreeBackend(repo).PinnedBase(ctx, id)
 }
 
-// UnpinBase deletes the ref that keeps the base of a clone, when its sandbox is about to be removed. Others have none.
+// UnpinBase deletes the ref that keeps the base of a clone, when its sandbox is about to be removed. Other sandboxes have none.
 func UnpinBase(ctx context.Context, repo *git.Repo, id string) error {
 	return WorktreeBackend(repo).Unpin(ctx, changeset.Spec{ID: id})
 }

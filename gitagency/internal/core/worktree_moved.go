@@ -85,8 +85,8 @@ func unlistedDotGitDir(tree string) string {
 	return ""
 }
 
-// linkedUnlistedEntry is LinkedEntry for an entry that git does not list, given the directory of its .git file. That names the
-// entry as git behind walls sees it. An entry whose repository is gone counts as that of this repository.
+// linkedUnlistedEntry is LinkedEntry for an entry that git does not list, given the directory of its .git file, which names the
+// entry by the path that it has behind walls. An entry whose repository is gone counts as that of this repository.
 func (r *Repository) linkedUnlistedEntry(dir, name string) (here bool, elsewhere string, err error) {
 	at, err := git.DotGitTarget(dir)
 	if err != nil || at == "" || !store.IsDir(r.Git.UnlistedAdminDir(name)) {

@@ -16,7 +16,8 @@ import (
 )
 
 // chooseChangeset decides how the tree of a plan is made, once the commit that it starts from is known, and returns the backend.
-// An overlay that was asked for and is not possible is refused; with auto, a worktree takes its place. It says what it chose.
+// An overlay or a clone that was asked for and is not possible is refused; with auto, a worktree takes the place of an overlay. It
+// says what it chose.
 func chooseChangeset(ctx context.Context, r *core.Repository, repo *git.Repo, req *Plan, point StartPoint) (changeset.Backend, error) {
 	asked := req.prims.Changeset
 	if req.CloneSource != "" && asked != settings.ChangesetClone {
@@ -61,7 +62,7 @@ func whyNoOverlay(ctx context.Context, r *core.Repository, repo *git.Repo, req *
 	return "", context.Cause(ctx)
 }
 
-// notPlain is why neither an overlay nor a clone is possible.
+// notPlain says why neither an overlay nor a clone is possible, for messages.
 const notPlain = "the repository has settings of its own for each worktree, a sparse checkout, shared permissions or relative paths of worktrees"
 
 // chooseClone returns the backend for a clone, or refuses it.
@@ -79,11 +80,11 @@ func chooseClone(ctx context.Context, r *core.Repository, repo *git.Repo, req *P
 	case point.hasSubmodules:
 		return refuse("the commit has submodules; --changeset worktree works")
 	case hardlinks && req.prims.Isolation == settings.IsolationOS:
-		return refuse("with agency.clone.hardlinks a command could change the objects of the repository through its links; git config agency.clone.hardlinks false borrows them, or --isolation none has no walls anyway")
+		return refuse("with agency.clone.hardlinks a command could change the objects of the repository through its links; to borrow them instead: git config agency.clone.hardlinks false")
 	}
 	source, err := clone.FindSource(ctx, repo, req.CloneSource)
 	var missing *clone.NoRemoteError
-	if errors.As(err, &missing) && req.restores != "" { // it was removed meanwhile
+	if errors.As(err, &missing) && req.restores != "" { // the remote was removed since the sandbox started
 		source, err = clone.FindSource(ctx, repo, "")
 	}
 	if errors.As(err, &missing) {
@@ -96,7 +97,7 @@ func chooseClone(ctx context.Context, r *core.Repository, repo *git.Repo, req *P
 	return changeset.Clone{Worktree: core.WorktreeBackend(repo), Source: source, Without: []string{core.AgencyHeads}, Hardlinks: hardlinks}, nil
 }
 
-// listRemotes lists the remotes that there are, for a message.
+// listRemotes returns a list of remotes in parentheses, for a message; empty if there are none.
 func listRemotes(names []string) string {
 	if len(names) == 0 {
 		return ""

@@ -63,7 +63,7 @@ func (e *InvocationError) Error() string {
 
 func (e *InvocationError) Unwrap() error { return e.Err }
 
-// ImportError reports git state behind the walls of a sandbox that cannot be imported.
+// ImportError reports git state of a sandbox, behind its walls or in a clone, that cannot be imported.
 type ImportError struct {
 	ID        string
 	OfSandbox bool   // the content or configuration of the sandbox is the cause, not this machine

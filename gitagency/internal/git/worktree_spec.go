@@ -17,7 +17,7 @@ type WorktreeSpec struct {
 	Dir            string          // directory of the worktree; empty when it is gone and at most git's entry is left
 	Mounted        *MountedTree    // the overlay, if it is mounted, so that the files can be changed; else nil
 	Overlay        *overlay.Tree   // where the files of the worktree are, if Dir is only where an overlay of them is mounted; else nil
-	IsClone        bool            // the worktree has a .git directory, whose commits are imported
+	IsClone        bool            // the .git of the worktree is a git directory of its own, whose commits are imported
 	Branch         string          // full ref of the worktree's own branch
 	Base           string          // fallback commit when neither HEAD nor the branch leads to one
 	Onto           string          // earlier capture to extend: only additions since then are captured
@@ -26,7 +26,7 @@ type WorktreeSpec struct {
 	LeavePatterns  []string        // patterns of further untracked files to leave out: see IsLeft
 	IncludeIgnored bool            // capture ignored files too
 	ForcedPaths    []string        // paths that are captured even if they are ignored or look like secrets
-	UpperDir       string          // overlay upper directory over the git directory; a sandbox has its operation in progress there
+	UpperDir       string          // directory that git in a sandbox writes to, where its operation in progress is: upper directory over the git directory, or git directory of a clone
 	Message        string          // commit message, if a commit is needed
 	Author         object.Identity // author of that commit
 	CheckRules     bool            // refuse all files of rules that must not be committed: see fsck.CheckRuleFiles

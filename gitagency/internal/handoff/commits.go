@@ -73,7 +73,7 @@ func (e *Exchange) importCommits(ctx context.Context, in Inside, dir *os.File, t
 	return head, now, complete, receive(all, now)
 }
 
-// ImportRemaining imports all other commits that git has behind the walls and that no ref on the host reaches: other
+// ImportRemaining imports all other commits that git has in the sandbox and that no ref on the host reaches: other
 // branches, tags, stashes, amended and reset commits. They become ancestors of one commit that the reflog of HEAD
 // names. It is for a sandbox that is about to be discarded.
 func (e *Exchange) ImportRemaining(ctx context.Context, in Inside, dir *os.File) error {

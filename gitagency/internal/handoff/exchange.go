@@ -1,5 +1,6 @@
-// Package handoff moves git state between a sandbox with walls and the real git directory. Nothing that was written behind
-// the walls reaches git on the host but checked objects, one branch, and an index that was parsed and written anew.
+// Package handoff moves git state between the real git directory and the one that git in a sandbox writes to: behind walls, or in a
+// clone. Nothing that was written there reaches git on the host but checked objects, one branch, and an index that was parsed
+// and written anew.
 package handoff
 
 import (
@@ -28,19 +29,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Exchange moves git state between a sandbox with walls and the real git directory. It is the only way in either
-// direction.
+// Exchange moves git state between a sandbox and the real git directory. It is the only way in either direction.
 //
-// Behind the walls git writes to the upper directory of an overlay over the git directory. Git on the host must never
-// use anything of that directory: not its configuration, hooks, refs or objects. The import transfers only the commit
-// at HEAD with the objects that it needs, and the index. A git process behind the same walls reports the commit and
-// packs the objects; git on the host checks every object and moves the branch of the sandbox; the index is parsed as
+// Behind walls git writes to the upper directory of an overlay over the git directory, and in a clone to a git directory of its
+// own. Comments call both the upper directory. Git on the host must never use anything of that directory: not its configuration, hooks, refs or objects. The import transfers only the commit
+// at HEAD with the objects that it needs, and the index. A git process in the sandbox (see Inside) reports the
+// commit and packs the objects; git on the host checks every object and moves the branch of the sandbox; the index is parsed as
 // data and written anew. From then on all readers use the commits, the branch and the index of the sandbox in the
 // real git directory, and the files of its tree.
 type Exchange struct {
 	repo        *core.Repository
 	id          string          // of the invocation
-	environment func() []string // environment of our scripts behind the walls; nil where none is to run
+	environment func() []string // environment of our scripts in the sandbox; nil where none is to run
 	upper       string          // upper directory of the overlay over the git directory, or git directory of a clone
 	entry       string          // path in upper of the entry of the worktree, which has HEAD and the index
 	dir         string          // directory for the state of the exchange, its locks and temporary files
@@ -66,7 +66,7 @@ type AgreedState struct {
 }
 
 // Open returns the exchange of a sandbox with its saved state, if there is any. environment is called for each script
-// that runs behind the walls.
+// that runs in the sandbox.
 func Open(r *core.Repository, id string, environment func() []string) (*Exchange, error) {
 	e := New(r, id)
 	e.environment = environment
@@ -159,7 +159,7 @@ func (e *Exchange) fingerprintReal() string {
 }
 
 // Export transfers what the user has changed on the host since the last exchange, HEAD, branch and index, to
-// the git directory behind the walls. It runs before a command does.
+// the upper directory. It runs before a command does.
 func (e *Exchange) Export(ctx context.Context, in Inside, dir *os.File) error {
 	if e.Agreed == (AgreedState{}) || e.fingerprintReal() == e.Agreed.RealFingerprint {
 		return nil // nothing was ever written: the overlay shows the real files
@@ -227,7 +227,7 @@ func (e *Exchange) Export(ctx context.Context, in Inside, dir *os.File) error {
 	return e.saveState(AgreedState{SandboxHead: head, BranchTip: tip, RealHead: on, IndexFingerprint: staged, UpperFingerprint: layer, RealFingerprint: real})
 }
 
-// Import transfers HEAD, its objects and the index from behind the walls to the real git directory.
+// Import transfers HEAD, its objects and the index from the upper directory to the real git directory.
 // Anything that cannot be imported stays in the upper directory and is tried again after the next command.
 func (e *Exchange) Import(ctx context.Context, in Inside, dir *os.File) error {
 	release, err := e.lockOverlay(ctx)

@@ -33,7 +33,7 @@ func (e *Exchange) maxIndexSize() int64 {
 	return index.MaxSize
 }
 
-// sandboxIndex is the index behind the walls.
+// sandboxIndex is the index in the upper directory.
 type sandboxIndex struct {
 	index       *index.File // nil when it is missing or unreadable; it is then not imported
 	modTime     time.Time   // mtime of the index file
@@ -42,7 +42,7 @@ type sandboxIndex struct {
 	notPlain    bool        // split or sparse: only the sandbox's git can expand it
 }
 
-// readSandboxIndex reads the index behind the walls.
+// readSandboxIndex reads the index in the upper directory.
 func (e *Exchange) readSandboxIndex() sandboxIndex {
 	file, err := overlay.ReadUpperFile(e.upper, filepath.Join(e.entry, "index"), e.maxIndexSize())
 	if err != nil {

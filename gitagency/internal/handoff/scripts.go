@@ -161,7 +161,7 @@ func (e *Exchange) receive(ctx context.Context, pack *packStream, in transport.R
 	return errors.Join(err, e.saveRefusal(pack, err, time.Since(began)))
 }
 
-// Scripts that run behind the walls. Configuration of the sandbox affects them, but they can harm only the sandbox.
+// Scripts that run in the sandbox (see Inside). Its configuration affects them, but they can harm only the sandbox.
 const (
 	// packObjectsCommand packs the named objects without searching for deltas, which would take long without any
 	// output. It runs in /proc, where no files can be created: in the worktree git would read .gitattributes for
@@ -245,10 +245,10 @@ const headTimeout = 5 * time.Second
 // packIdleTimeout bounds the time without output while git packs.
 const packIdleTimeout = 30 * time.Second
 
-// sandboxGitTimeout bounds one script behind the walls, where anything may be configured.
+// sandboxGitTimeout bounds one script in the sandbox, where anything may be configured.
 const sandboxGitTimeout = time.Minute
 
-// runScript runs one of the scripts behind the walls.
+// runScript runs one of the scripts in the sandbox.
 func (e *Exchange) runScript(ctx context.Context, in Inside, dir *os.File, script string, stdin io.Reader, stdout io.Writer, args ...string) error {
 	var stderr proc.OutputBuffer
 	ending, err := in.Run(ctx, proc.Task{

@@ -24,7 +24,7 @@ import (
 )
 
 // prepare determines which commits would land on which branch, and refuses the ones that must not. It changes nothing
-// except that it imports the git state from behind the walls, as every command that reads a sandbox does.
+// except that it imports the git state of the sandbox, as every command that reads a sandbox does.
 func (l *landAttempt) prepare(ctx context.Context) (err error) {
 	r := l.r
 	merger := proc.Async(func() (*merge.Merger, error) {

@@ -60,7 +60,7 @@ func Submit(ctx context.Context, r *core.Repository, req SubmitRequest) (SubmitR
 		return SubmitResult{}, fmt.Errorf("submit %s: %w", inv.ID, err)
 	}
 	s := sandbox.Of(r, inv.ID)
-	if err := s.ImportPending(ctx); fault.Is[*fault.ImportError](err) { // commits behind the walls would be missing from the review
+	if err := s.ImportPending(ctx); fault.Is[*fault.ImportError](err) { // commits that are not imported would be missing from the review
 		return SubmitResult{}, &fault.InvocationError{Operation: "submit", ID: s.ID, Err: err}
 	} else if err != nil {
 		return SubmitResult{}, err

@@ -16,8 +16,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// ImportForDiscard imports everything that only the git directory behind the walls has, for a sandbox that is about
-// to be removed. The caller holds the repository lock in repo and the exclusive lock of the sandbox in held. refused is
+// ImportForDiscard imports everything that only the git directory behind the walls or that of a clone has, for a sandbox that is
+// about to be removed. The caller holds the repository lock in repo and the exclusive lock of the sandbox in held. refused is
 // the reason why some content of the sandbox cannot be imported; err is a failure of this machine.
 func (s *Sandbox) ImportForDiscard(ctx context.Context, repo *git.Repo, prims store.Primitives, held *os.File) (refused, err error) {
 	refusedOutside, err := s.importOutsideForDiscard(ctx, repo)

@@ -78,7 +78,7 @@ func (s *Sandbox) waitExclusive(ctx context.Context) (v ExclusiveLock, err error
 	}
 }
 
-// ImportPendingExclusive imports pending git state from behind the walls; the caller has exclusive use of the
+// ImportPendingExclusive imports pending git state from behind the walls and from a clone; the caller has exclusive use of the
 // sandbox. It fails if something cannot be imported, because that would be lost.
 func (s *Sandbox) ImportPendingExclusive(ctx context.Context, repo *git.Repo, h *Handle) error {
 	if err := s.importOutside(ctx, repo); err != nil {
@@ -100,8 +100,8 @@ func (s *Sandbox) ImportPendingExclusive(ctx context.Context, repo *git.Repo, h 
 	return errors.Join(err, in.close())
 }
 
-// restoreUpper updates the upper directory to the state that was restored on the host, and saves that both sides
-// agree.
+// restoreUpper updates the upper directory, or the git directories of a clone, to the state that was restored on the host, and
+// saves that both sides agree.
 func (s *Sandbox) restoreUpper(ctx context.Context, restore *snapshot.Restoration, prims store.Primitives) error {
 	if !s.hasOwnGitState(prims) || !store.IsDir(handoff.UpperDir(s.Repo, s.ID)) {
 		return nil
@@ -112,6 +112,6 @@ func (s *Sandbox) restoreUpper(ctx context.Context, restore *snapshot.Restoratio
 	if err := handoff.New(s.Repo, s.ID).RecordRestored(ctx); err != nil {
 		return err
 	}
-	s.exportOutsideOrWarn(ctx) // where that is another git directory
+	s.exportOutsideOrWarn(ctx) // a clone with walls has a second git directory in its tree
 	return nil
 }

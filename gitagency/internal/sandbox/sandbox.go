@@ -75,7 +75,7 @@ type Handle struct {
 // open checks the sandbox and locks it against removal. It first finishes an interrupted rollback.
 func (s *Sandbox) open(ctx context.Context) (*Handle, error) { return s.OpenLocked(ctx, nil) }
 
-// ImportAndOpen imports pending commits from behind the walls of a sandbox, so that git on the host sees them, and
+// ImportAndOpen imports pending commits of a sandbox from behind its walls or from a clone, so that git on the host sees them, and
 // opens the sandbox, so that it is not removed meanwhile.
 func ImportAndOpen(ctx context.Context, r *core.Repository, inv core.Invocation) (*Handle, error) {
 	if _, err := inv.Path(); err != nil {

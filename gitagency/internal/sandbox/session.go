@@ -141,8 +141,8 @@ func (in *nsSession) abortEnter(ctx context.Context, err error) error {
 	return &fault.SetupError{ID: in.sandbox.ID, Err: err}
 }
 
-// importPending imports git state from behind the walls of a sandbox that was not imported yet: of commands that
-// still run, or whose git-agency process was killed. A warning names what cannot be imported.
+// importPending imports git state of a sandbox that was not imported yet: of commands that still run, or whose git-agency
+// process was killed, and of a git that was run in the tree of a clone. A warning names what cannot be imported.
 func (s *Sandbox) importPending(ctx context.Context) error { return s.importNow(ctx, false) }
 
 // ImportPending is importPending that fails if something cannot be imported. Use it where an incomplete state must not

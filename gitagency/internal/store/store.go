@@ -94,8 +94,8 @@ func (s Store) OverlayDir(repoID, invocationID string) string {
 // OverlayOf is OverlayDir, given the path of the tree.
 func OverlayOf(tree string) string { return filepath.Join(filepath.Dir(tree), "overlay") }
 
-// CloneDir returns the directory that a sandbox has only if its git directory is one of its own, in the tree. It is the record of
-// what that and the repository agree on.
+// CloneDir returns the directory that a sandbox has only if it is a clone. It has the state of the exchange between the git directory
+// in the tree and the repository.
 func (s Store) CloneDir(repoID, invocationID string) string {
 	return CloneOf(s.SandboxTreePath(repoID, invocationID))
 }

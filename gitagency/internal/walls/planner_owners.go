@@ -13,7 +13,7 @@ import (
 // an ordinary user has that user and its primary group only, and the kernel copies no directory with another owner or
 // group to the upper directory of an overlay: git would fail with EOVERFLOW.
 func (d *planner) checkGitDirOwners() error {
-	if d.uid == 0 || d.OwnGitDir != "" { // root maps all ids
+	if d.uid == 0 || d.OwnGitDir != "" { // root maps all ids; a git directory of the sandbox's own needs no overlay
 		return nil
 	}
 	for _, name := range []string{"objects", "refs", "refs/heads", "logs", "logs/refs/heads"} {

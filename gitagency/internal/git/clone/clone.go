@@ -1,8 +1,8 @@
 // Package clone makes git directories that borrow the objects of a repository and share nothing else with it: refs, settings,
-// index, hooks and reflogs are their own. Whoever works in one can change nothing of the repository.
+// index, hooks and reflogs are their own. A git command in one changes nothing in the repository.
 //
 // It writes the files itself: "git clone" would run templates and hooks, contact the source, and take three times as long.
-// It must never read anything back from such a directory, in which an agent may have written anything.
+// It must never read a file of such a directory: an agent may have written it.
 package clone
 
 import (
@@ -24,7 +24,7 @@ type Request struct {
 	Dir    string            // path; must not exist
 	Branch string            // full ref that HEAD is on
 	Tip    string            // commit of Branch
-	Admin  string            // git directory of a worktree whose index and reflog of HEAD are copied
+	Admin  string            // git directory of the worktree whose index and reflog of HEAD are copied
 	Source Source            // where the remote "origin" is
 	Refs   map[string]string // further refs and the objects they point at
 
@@ -89,7 +89,7 @@ func packedRefs(refs map[string]string) string {
 	return out.String()
 }
 
-// copyFiles copies the files that git keeps in a git directory besides refs, objects and settings, and that matter to a new one.
+// copyFiles copies index, reflogs, hooks, exclude patterns and attributes, and the limits of a shallow history.
 func (req Request) copyFiles(r *git.Repo) error {
 	files := map[string]string{"index": filepath.Join(req.Admin, "index"), "logs/HEAD": filepath.Join(req.Admin, "logs/HEAD")} // by their new names
 	for _, name := range []string{"logs/" + req.Branch, "shallow", "info/exclude", "info/attributes", "info/grafts"} {
@@ -99,7 +99,7 @@ func (req Request) copyFiles(r *git.Repo) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	for _, h := range hooks { // they run for commits in any worktree, so that they run here too
+	for _, h := range hooks { // git runs them in every worktree of the repository, so a clone needs them too
 		if !h.IsDir() && filepath.Ext(h.Name()) != ".sample" {
 			files["hooks/"+h.Name()] = filepath.Join(r.CommonDir, "hooks", h.Name())
 		}
@@ -135,7 +135,7 @@ func (req Request) shareObjects(r *git.Repo) error {
 		return err
 	}
 	if strings.ContainsRune(objects, '\n') {
-		return fmt.Errorf("the path %q has a line end, so that no other repository can borrow its objects", objects)
+		return fmt.Errorf("the path %q contains a newline, so that no other repository can borrow its objects", objects)
 	}
 	if !req.Hardlinks {
 		return writeNew(filepath.Join(req.Dir, "objects/info/alternates"), []byte(objects+"\n"), 0o644)

@@ -23,7 +23,7 @@ const ThisRepository = "."
 // NoRemoteError reports that there is no remote of a name.
 type NoRemoteError struct {
 	Name    string
-	Remotes []string // those that there are
+	Remotes []string // names of the remotes of the repository
 }
 
 func (e *NoRemoteError) Error() string { return fmt.Sprintf("there is no remote %q", e.Name) }
@@ -61,7 +61,7 @@ func thisRepository(r *git.Repo) Source {
 	return Source{Name: ThisRepository, URL: r.CommonDir}
 }
 
-// remoteURLs returns the URL of each remote that it is fetched from.
+// remoteURLs returns the URL from which git fetches, by the name of the remote.
 func remoteURLs(ctx context.Context, r *git.Repo) (map[string]string, error) {
 	out, err := r.RunRead(ctx, git.RunOptions{}, "config", "-z", "--get-regexp", `^remote\..*\.url$`)
 	if err != nil && !git.ExitedWith(err, 1) { // 1: no key is set

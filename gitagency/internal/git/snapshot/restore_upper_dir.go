@@ -16,9 +16,9 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/overlay"
 )
 
-// RestoreUpperDir makes git behind the walls see the restored state: in the overlay upper directory it replaces HEAD,
+// RestoreUpperDir makes git in the sandbox see the restored state: in the directory that git writes to there it replaces HEAD,
 // the index and the state files of the worktree's git directory, and the worktree's branch. Objects, reflogs and
-// other refs there stay. No process may run behind the walls.
+// other refs there stay. No process may run in the sandbox.
 func (x *Restoration) RestoreUpperDir(ctx context.Context) error {
 	root, err := os.OpenRoot(x.spec.UpperDir)
 	if errors.Is(err, os.ErrNotExist) || x.spec.UpperDir == "" {
@@ -80,7 +80,7 @@ func (x *Restoration) RestoreUpperDir(ctx context.Context) error {
 	return replaceInUpperDir(root, path.Join(entry, "index"), data, fi.ModTime())
 }
 
-// replaceInUpperDir writes a file into an overlay upper directory, over anything of that name. A parent that is not a
+// replaceInUpperDir writes a file into the directory that git in the sandbox writes to, over anything of that name. A parent that is not a
 // directory, because it is a whiteout or a symlink, is replaced by one.
 func replaceInUpperDir(root *os.Root, name string, data []byte, at time.Time) error {
 	for end := 0; ; end++ {

@@ -29,7 +29,7 @@ type Checkout struct {
 	worktree string // name of git's entry of the superproject's worktree
 	tree     string // directory of that worktree
 	files    string // directory that has the files of that worktree: tree, or the upper directory of an overlay
-	upper    string // upper directory of the overlay over the common git directory; empty without walls
+	upper    string // directory that git in the sandbox writes to: upper directory over the common git directory, or git directory of a clone; empty for neither
 	super    *git.Repo
 }
 
@@ -38,7 +38,7 @@ type FindRequest struct {
 	Worktree string // required: name of git's entry of the worktree
 	Tree     string // required: its directory
 	Files    string // upper directory if the worktree is an overlay, whose lower directories have no submodules; else empty
-	UpperDir string // upper directory of the overlay over the common git directory, behind which an agent works; empty without walls
+	UpperDir string // directory that git in the sandbox writes to: upper directory over the common git directory, or git directory of a clone; empty for neither
 	Commit   string // commit whose submodules are compared, where the index of the worktree is gone; empty: those in the index
 }
 
