@@ -161,10 +161,10 @@ func (x *checkRun) salvageSandbox(ctx context.Context, s treeInfo, why string) e
 	))
 }
 
-// importLost imports git state behind the walls of a sandbox whose record is lost. If some of it is refused, or the tree
+// importLost imports git state, behind the walls or in a clone, of a sandbox whose record is lost. If some of it is refused, or the tree
 // has no marker, it returns the directory that holds that state.
 func (x *checkRun) importLost(ctx context.Context, s treeInfo, held sandbox.ExclusiveLock) (layer string, err error) {
-	walled := store.Primitives{Isolation: settings.IsolationOS} // without walls there is nothing to import
+	walled := store.Primitives{Isolation: settings.IsolationOS} // a worktree without walls has nothing to import
 	refused, err := sandbox.Of(x.Repository, s.id).ImportForDiscard(ctx, x.repo, walled, held.InvocationLock)
 	if fault.Is[*fault.NotSandboxError](err) {
 		refused, err = err, nil

@@ -24,6 +24,12 @@ func (s *Sandbox) hasOwnGitState(prims store.Primitives) bool {
 	return prims.Isolation == settings.IsolationOS || s.Repo.IsClone(s.ID)
 }
 
+// isCloneWithoutWalls reports whether the sandbox is a clone without a second git directory behind walls. It is for sandboxes whose
+// record, which has the isolation, is lost.
+func (s *Sandbox) isCloneWithoutWalls() bool {
+	return s.Repo.IsClone(s.ID) && !store.IsDir(s.Repo.InnerCloneDir(s.ID))
+}
+
 // importOutside imports commits and the index from the git directory in the tree of a clone; for other sandboxes it does nothing. repo
 // is the repository if the caller holds its lock, else nil.
 func (s *Sandbox) importOutside(ctx context.Context, repo *git.Repo) error {

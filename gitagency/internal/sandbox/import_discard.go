@@ -30,7 +30,7 @@ func (s *Sandbox) ImportForDiscard(ctx context.Context, repo *git.Repo, prims st
 
 // importInsideForDiscard is ImportForDiscard for the git directory behind the walls.
 func (s *Sandbox) importInsideForDiscard(ctx context.Context, repo *git.Repo, prims store.Primitives, held *os.File) (refused, err error) {
-	if prims.Isolation != settings.IsolationOS {
+	if prims.Isolation != settings.IsolationOS || s.isCloneWithoutWalls() {
 		return nil, s.importSubmodulesForDiscard(ctx, repo, func(pending []submodule.Checkout) error {
 			err := importDirectly(ctx, pending, s.ID)
 			if core.IsContentError(ctx, err) {
@@ -50,10 +50,10 @@ func (s *Sandbox) importInsideForDiscard(ctx context.Context, repo *git.Repo, pr
 	if layer, err := d.FingerprintUpper(); err != nil || layer == "" {
 		return nil, err
 	}
-	if !store.IsDir(s.Tree) || held == nil {
+	if !store.IsDir(s.Tree) || held == nil || s.Repo.IsClone(s.ID) && !store.IsDir(s.Repo.CloneGitDir(s.ID)) {
 		pending, err := d.HasPendingImport()
 		if err == nil && pending {
-			refused = errors.New("the tree or the record is gone, so that git cannot run there")
+			refused = errors.New("the tree, its .git or the record is gone, so that git cannot run there")
 		}
 		return refused, err
 	}
