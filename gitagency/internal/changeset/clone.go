@@ -32,7 +32,7 @@ func (b Clone) Create(ctx context.Context, tx *undo.Tx, s Spec) error {
 		return tx.Step(ctx, "base", func() error {
 			err := b.Repo.CreateRef(ctx, BaseRef(s.ID), s.Base, s.Reason)
 			if !git.ChangedNothing(err) {
-				tx.Undo("base", func(ctx context.Context) error { return b.Unpin(ctx, s) })
+				tx.Undo("base", func(ctx context.Context) error { return b.Unpin(ctx, s.ID) })
 			}
 			return err
 		})
@@ -103,13 +103,13 @@ func (b Worktree) PinnedBase(ctx context.Context, id string) (string, error) {
 }
 
 // Unpin deletes the ref that Create made for the base of a clone, if there is one, and the lock that a killed git left.
-func (b Worktree) Unpin(ctx context.Context, s Spec) error {
-	at, err := b.PinnedBase(ctx, s.ID)
+func (b Worktree) Unpin(ctx context.Context, id string) error {
+	at, err := b.PinnedBase(ctx, id)
 	if err != nil {
 		return err
 	}
 	if at == "" {
-		return b.Repo.RemoveRefLeftovers(ctx, BaseRef(s.ID))
+		return b.Repo.RemoveRefLeftovers(ctx, BaseRef(id))
 	}
-	return b.Repo.DeleteOwnedRef(ctx, BaseRef(s.ID), at)
+	return b.Repo.DeleteOwnedRef(ctx, BaseRef(id), at)
 }

@@ -188,7 +188,7 @@ func (b Worktree) RemoveIncomplete(ctx context.Context, s Spec) error {
 	if err := b.Remove(s); err != nil {
 		return err
 	}
-	if err := b.Unpin(ctx, s); err != nil {
+	if err := b.Unpin(ctx, s.ID); err != nil {
 		return err
 	}
 	return b.DeleteBranch(ctx, s, s.StartCommit())

@@ -43,5 +43,5 @@ func PinnedBase(ctx context.Context, repo *git.Repo, id string) (string, error) 
 
 // UnpinBase deletes the ref that keeps the base of a clone, when its sandbox is about to be removed. Other sandboxes have none.
 func UnpinBase(ctx context.Context, repo *git.Repo, id string) error {
-	return WorktreeBackend(repo).Unpin(ctx, changeset.Spec{ID: id})
+	return WorktreeBackend(repo).Unpin(ctx, id)
 }

@@ -43,7 +43,7 @@ type Exchange struct {
 	environment func() []string // environment of our scripts in the sandbox; nil where none is to run
 	upper       string          // upper directory of the overlay over the git directory, or git directory of a clone
 	entry       string          // path in upper of the entry of the worktree, which has HEAD and the index
-	dir         string          // directory for the state of the exchange, its locks and temporary files
+	dir         string          // directory for the state of the exchange
 	Agreed      AgreedState
 	layer       string   // fingerprint of the upper directory that is being imported
 	importTip   string   // commit of the sandbox's branch in the real git directory when the import began
@@ -75,15 +75,16 @@ func Open(r *core.Repository, id string, environment func() []string) (*Exchange
 
 // New returns an exchange that has not loaded its state.
 func New(r *core.Repository, id string) *Exchange {
-	e := newExchange(r, id, UpperDir(r, id))
-	if e.dir = r.Store.WallsDir(r.ID, id); e.isOutside() {
+	return newExchange(r, id, UpperDir(r, id))
+}
+
+// newExchange is New for one of the git directories of a sandbox that is a clone.
+func newExchange(r *core.Repository, id, upper string) *Exchange {
+	e := &Exchange{repo: r, id: id, ScriptTimeout: sandboxGitTimeout, upper: upper, entry: overlay.EntryIn(upper, id), dir: r.Store.WallsDir(r.ID, id)}
+	if e.isOutside() {
 		e.dir = r.Store.CloneDir(r.ID, id)
 	}
 	return e
-}
-
-func newExchange(r *core.Repository, id, upper string) *Exchange {
-	return &Exchange{repo: r, id: id, ScriptTimeout: sandboxGitTimeout, upper: upper, entry: overlay.EntryIn(upper, id)}
 }
 
 // UpperDir returns the path of the directory to which git in a sandbox writes; it may not exist. See core.Repository.UpperDir.

@@ -25,7 +25,6 @@ type Inside interface {
 // person works with that directory, and so do commands if the sandbox has no walls.
 func OpenOutside(r *core.Repository, id string) (*Exchange, Inside, error) {
 	e := newExchange(r, id, r.CloneGitDir(id))
-	e.dir = r.Store.CloneDir(r.ID, id)
 	side := newHostSide(r, id)
 	e.environment = side.environment
 	return e, side, e.loadState()
@@ -106,5 +105,5 @@ func (e *Exchange) Place() string {
 	return placeInside
 }
 
-// isOutside reports whether it is the git directory in the tree of a clone.
+// isOutside reports whether the exchange is with the git directory in the tree of a clone.
 func (e *Exchange) isOutside() bool { return e.upper == e.repo.CloneGitDir(e.id) }

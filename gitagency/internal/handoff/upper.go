@@ -74,7 +74,6 @@ func ignoreExist(err error) error {
 // to change.
 func copyWorktreeEntry(ctx context.Context, r *core.Repository, id, upper string) error {
 	e := newExchange(r, id, upper)
-	e.dir = r.Store.WallsDir(r.ID, id)
 	admin := r.Git.AdminDir(id)
 	if copyable, err := submodule.AllBorrow(filepath.Join(admin, "modules")); err != nil || !copyable {
 		return err // the user has cloned submodules there, which may be large; the overlay shows them
