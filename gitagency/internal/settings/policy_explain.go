@@ -15,7 +15,7 @@ var causeTexts = map[walls.Reason]string{
 	walls.ReasonMailbox:     "questions and requests to git-agency; not the directory of the tree",
 	walls.ReasonRecord:      "task of the agent, or the answer to its question",
 	walls.ReasonGitDir:      "the git directory; commits are checked and then imported",
-	walls.ReasonRepository:  "the repository, of which this sandbox is a clone: it borrows the objects alone",
+	walls.ReasonRepository:  "the repository; this sandbox is a clone, which borrows the objects and sees nothing else of it",
 	walls.ReasonDataDir:     "records of git-agency, and other sandboxes",
 	walls.ReasonTemporary:   "temporary files, empty at first; gone with the last command",
 	walls.ReasonHome:        "home of the sandbox, with nothing but what is listed here; agency.sandbox.home = readonly shows yours",

@@ -19,7 +19,7 @@ const (
 	ReasonMailbox      Reason = "mailbox"          // Request.Mailbox
 	ReasonRecord       Reason = "record"           // Request.RecordFiles
 	ReasonGitDir       Reason = "git-directory"    // the git directory
-	ReasonRepository   Reason = "repository"       // the git directory of which the sandbox is a clone
+	ReasonRepository   Reason = "repository"       // the git directory whose objects a clone borrows
 	ReasonDataDir      Reason = "data-directory"   // records and other sandboxes
 	ReasonTemporary    Reason = "temporary"        // processes leave files and sockets there for each other
 	ReasonHome         Reason = "home"             // the private home
@@ -69,6 +69,9 @@ func Explain(r Request, m Machine) (Plan, []Explained, error) {
 	plan.forEachPath(func(path string, s Visibility) {
 		if slices.Contains(r.RecordFiles, path) && d.lookup(path).Kind == Absent {
 			return
+		}
+		if r.OwnGitDir != "" && path == r.GitFile {
+			s = Overlaid // unlike other private directories it does not begin empty
 		}
 		lines = append(lines, Explained{path, s, d.causeOf(path, s)})
 	})

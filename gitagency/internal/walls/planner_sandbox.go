@@ -31,7 +31,8 @@ func (d *planner) markSandbox() error {
 	return nil
 }
 
-// markGitDir marks the common git directory. A sandbox with a git directory of its own borrows objects from it, and those of Git LFS.
+// markGitDir marks the common git directory. A sandbox with a git directory of its own sees nothing of it but the objects of git and
+// of Git LFS, which it borrows.
 func (d *planner) markGitDir() {
 	if d.OwnGitDir == "" {
 		d.markPath(d.GitDir, Overlaid, false, Cause{Reason: ReasonGitDir})
@@ -40,7 +41,7 @@ func (d *planner) markGitDir() {
 	d.markPath(d.GitDir, Hidden, false, Cause{Reason: ReasonRepository})
 	for _, name := range []string{"objects", "lfs"} {
 		if e := d.lookup(filepath.Join(d.GitDir, name)); e.Kind == Directory {
-			d.marks[e.Path] = pathMark{visibility: KeptVisible, needed: true, cause: Cause{Reason: ReasonGitDir}}
+			d.marks[e.Path] = pathMark{visibility: KeptVisible, needed: true, cause: Cause{Reason: ReasonRepository}}
 		}
 	}
 }

@@ -265,6 +265,16 @@ func TestMakePlan(t *testing.T) {
 				+ private BOX/tree/.agency
 				+ read-only BOX/tree/.agency/MARKER`,
 		},
+		"a git directory of the sandbox's own": {
+			disk: usualFiles + "/home/me/project/.git/objects/\n/home/me/project/.git/config\n",
+			ask:  func(r *Request) { r.OwnGitDir = r.OverlayDir + "/git/own/.git" },
+			want: `
+				- layered /home/me/project/.git
+				- read-only BOX/tree/.git
+				+ hidden /home/me/project/.git
+				+ kept /home/me/project/.git/objects
+				+ private BOX/tree/.git`,
+		},
 		"files of the record": {
 			ask: func(r *Request) { r.RecordFiles = []string{testDataDir + "/task", testDataDir + "/answer"} },
 			want: `
@@ -831,16 +841,17 @@ func requestHide(path string) func(*Request) {
 func TestMakePlanRefusesInvalidRequest(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(*Request){
-		"no tree":                        func(r *Request) { r.Tree = "" },
-		"the root for a tree":            func(r *Request) { r.Tree, r.GitFile = "/", "/.git" },
-		"a relative git directory":       func(r *Request) { r.GitDir = ".git" },
-		"a path that is not clean":       func(r *Request) { r.DataDir += "/../agency" },
-		"a .git file elsewhere":          func(r *Request) { r.GitFile = "/home/me/project/.git" },
-		"layers in the tree":             func(r *Request) { r.OverlayDir = r.Tree + "/layers" },
-		"the tree in the layers":         func(r *Request) { r.OverlayDir = testSandboxDir },
-		"the git directory in the tree":  func(r *Request) { r.GitDir = r.Tree + "/x" },
-		"the data directory in the tree": func(r *Request) { r.DataDir = r.Tree + "/x" },
-		"layers in the git directory":    func(r *Request) { r.OverlayDir = r.GitDir + "/x" },
+		"no tree":                          func(r *Request) { r.Tree = "" },
+		"the root for a tree":              func(r *Request) { r.Tree, r.GitFile = "/", "/.git" },
+		"a relative git directory":         func(r *Request) { r.GitDir = ".git" },
+		"a path that is not clean":         func(r *Request) { r.DataDir += "/../agency" },
+		"a .git file elsewhere":            func(r *Request) { r.GitFile = "/home/me/project/.git" },
+		"layers in the tree":               func(r *Request) { r.OverlayDir = r.Tree + "/layers" },
+		"the tree in the layers":           func(r *Request) { r.OverlayDir = testSandboxDir },
+		"the git directory in the tree":    func(r *Request) { r.GitDir = r.Tree + "/x" },
+		"the data directory in the tree":   func(r *Request) { r.DataDir = r.Tree + "/x" },
+		"an own git directory in the tree": func(r *Request) { r.OwnGitDir = r.Tree + "/.git" },
+		"layers in the git directory":      func(r *Request) { r.OverlayDir = r.GitDir + "/x" },
 	} {
 		r := usualRequest()
 		spoil(&r)
@@ -1011,7 +1022,11 @@ func checkPlan(t *testing.T, r Request, m Machine, p Plan) {
 			}
 		}
 	}
-	if p.VisibilityOf(r.Tree) != Writable || p.VisibilityOf(r.GitDir+"/x") != Overlaid || p.VisibilityOf(r.GitFile) != FixedReadOnly {
+	gitDir, gitFile := Overlaid, FixedReadOnly
+	if r.OwnGitDir != "" {
+		gitDir, gitFile = Hidden, Private
+	}
+	if p.VisibilityOf(r.Tree) != Writable || p.VisibilityOf(r.GitDir+"/x") != gitDir || p.VisibilityOf(r.GitFile) != gitFile {
 		t.Errorf("the sandbox is %s, the git directory %s, the .git file %s", p.VisibilityOf(r.Tree), p.VisibilityOf(r.GitDir), p.VisibilityOf(r.GitFile))
 	}
 	for _, unseen := range []string{r.DataDir, r.DataDir + "/x", filepath.Dir(r.Tree), r.OverlayDir, r.OverlayDir + "/git/upper"} {
