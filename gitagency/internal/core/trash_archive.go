@@ -46,7 +46,7 @@ const (
 	archivedTree    = "tree"    // the tree of the sandbox
 	archivedModules = "modules" // repositories of the submodules that were checked out in it
 	archivedGitDir  = "git"     // git's worktree entry, where git could not read it
-	archivedLayer   = "walls"   // changes behind the walls to the git directory, where some of them were refused
+	archivedLayer   = "walls"   // git state behind the walls, or git directory of a clone, where some of it was refused
 )
 
 // TrashContent is the content of a tree that is about to be removed: a commit, and files that the commit does not hold.

@@ -245,7 +245,7 @@ func finishWork(ctx context.Context, r *core.Repository, repo *git.Repo, entry s
 	if err != nil || refused == nil {
 		return "", err
 	}
-	r.Warn("sandbox %s: some git state behind the walls is refused: %v", entry.ID, refused)
+	r.Warn("sandbox %s: some of its git state is refused: %v", entry.ID, refused)
 	return handoff.UpperDir(r, entry.ID), nil
 }
 

@@ -172,7 +172,7 @@ func (x *checkRun) importLost(ctx context.Context, s treeInfo, held sandbox.Excl
 	if err != nil || refused == nil {
 		return "", err
 	}
-	x.Warn("sandbox %s: some git state behind the walls is refused: %v", s.id, refused)
+	x.Warn("sandbox %s: some of its git state is refused: %v", s.id, refused)
 	return handoff.UpperDir(x.Repository, s.id), nil
 }
 

@@ -182,9 +182,9 @@ func (l *landAttempt) trashCommit(ctx context.Context) (string, error) {
 	}
 	if refused != nil {
 		if err := l.r.ArchiveGitLayer(ctx, l.s.ID, subject.UpperDir); err != nil {
-			return "", fmt.Errorf("git state behind the walls is refused (%w) and cannot be archived: %w", refused, err)
+			return "", fmt.Errorf("git state of the sandbox is refused (%w) and cannot be archived: %w", refused, err)
 		}
-		l.r.Warn("sandbox %s: some git state behind the walls is refused, and kept in an archive: %v", l.s.ID, refused)
+		l.r.Warn("sandbox %s: some of its git state is refused, and kept in an archive: %v", l.s.ID, refused)
 	}
 	subject.Onto = l.oldTrash
 	l.merger.UsesUnreferenced = true
