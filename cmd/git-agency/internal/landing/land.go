@@ -74,7 +74,7 @@ another failure too; 3 no such invocation or worktree; 4 broken; 5 refused for s
 			argv.AttachedValueFlag{GenericFlag: &cli.GenericFlag{Name: "resolve", Value: &argv.OptionalValue{}, Usage: "let an agent resolve conflicts: --resolve=RUNNER, or --resolve for that of the invocation", DefaultText: "agency.land.resolve"}},
 			&cli.BoolFlag{Name: "no-resolve", Usage: "ignore agency.land.resolve"},
 			&cli.BoolFlag{Name: "push", Usage: "push the integration branch afterwards"},
-			&cli.StringFlag{Name: "remote", Usage: "with --push, the `REMOTE` to push to", DefaultText: "local if there is one, else origin"},
+			&cli.StringFlag{Name: "remote", Usage: "with --push, the `REMOTE` to push to", DefaultText: "the source of clones; else local if there is one, else origin"},
 			&cli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "say what would happen and change nothing"},
 		)...)...),
 		Action: func(c *cli.Context) error {
