@@ -47,6 +47,7 @@ const (
 	archivedModules = "modules" // repositories of the submodules that were checked out in it
 	archivedGitDir  = "git"     // git's worktree entry, where git could not read it
 	archivedLayer   = "walls"   // git state behind the walls, or git directory of a clone, where some of it was refused
+	archivedClone   = "clone"   // then also the git directory in the tree of a clone with walls
 )
 
 // TrashContent is the content of a tree that is about to be removed: a commit, and files that the commit does not hold.
@@ -75,7 +76,7 @@ func (c *TrashContent) Close() {
 func (r *Repository) CaptureForTrash(ctx context.Context, repo *git.Repo, s git.WorktreeSpec, o TrashOptions) (TrashContent, error) {
 	c, err := r.captureForTrash(ctx, repo, s, o)
 	if err == nil && o.GitLayer != "" {
-		if err = c.openSection(ctx, archivedLayer, o.GitLayer, false, all); err != nil {
+		if err = c.openGitLayer(ctx, r, s.Name, o.GitLayer); err != nil {
 			c.Close()
 		}
 	}
@@ -258,10 +259,22 @@ func (r *Repository) WriteTrashArchive(ctx context.Context, id string, c TrashCo
 func (r *Repository) ArchiveGitLayer(ctx context.Context, id, layer string) error {
 	var c TrashContent
 	defer c.Close()
-	if err := c.openSection(ctx, archivedLayer, layer, false, all); err != nil {
+	if err := c.openGitLayer(ctx, r, id, layer); err != nil {
 		return err
 	}
 	return r.WriteTrashArchive(ctx, id, c, TrashOptions{}, nil)
+}
+
+// openGitLayer opens the sections of git state of a sandbox that was refused. A clone with walls has two git directories, and either
+// may be the one.
+func (c *TrashContent) openGitLayer(ctx context.Context, r *Repository, id, layer string) error {
+	if err := c.openSection(ctx, archivedLayer, layer, false, all); err != nil {
+		return err
+	}
+	if outside := r.CloneGitDir(id); layer == r.InnerCloneDir(id) && store.IsDir(outside) {
+		return c.openSection(ctx, archivedClone, outside, false, all)
+	}
+	return nil
 }
 
 // CoversTrashArchive reports whether a captured tree still has every file of the archive of an id. It has none of an
