@@ -114,7 +114,7 @@ var floors = []struct {
 		dir:     "pathset",
 		imports: "beneath durable ids git git/object store guard changeset walls confine treediff fault settings core snapshots sandbox creation diff",
 	},
-	{dir: "discard", imports: "durable ids undo lock git git/worktree git/repair store guard changeset upload fault core handoff sandbox creation pathset"},
+	{dir: "discard", imports: "durable ids undo lock git git/worktree git/repair store guard changeset upload fault core sandbox creation pathset"},
 	{dir: "pathland", imports: "beneath durable undo lock proc git git/object git/merge store fault core pathset discard"},
 	{dir: "allow", imports: "proc store guard walls confine outlet fault settings core sandbox"},
 	{

@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"path/filepath"
+	"slices"
 
 	"github.com/git-agency/git-agency/gitagency/internal/changeset"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
@@ -20,6 +21,16 @@ func (r *Repository) UpperDir(id string) string {
 		return inner
 	}
 	return r.CloneGitDir(id)
+}
+
+// OwnGitDirs returns the directories to which git writes that runs in the sandbox of an invocation, as far as they exist: UpperDir, and,
+// if the sandbox is a clone with walls, also the git directory in its tree.
+func (r *Repository) OwnGitDirs(id string) []string {
+	dirs := []string{r.UpperDir(id)}
+	if r.IsClone(id) && dirs[0] != r.CloneGitDir(id) {
+		dirs = append(dirs, r.CloneGitDir(id))
+	}
+	return slices.DeleteFunc(dirs, func(dir string) bool { return !store.IsDir(dir) })
 }
 
 // IsClone reports whether the sandbox of an invocation is a clone.

@@ -27,7 +27,7 @@ type TrashOptions struct {
 
 	Late bool // the capture adds to an earlier one, whose archive, if there is one, stays
 
-	GitLayer string // directory with git state of the sandbox that was refused, which always goes to the archive; empty: none
+	GitLayers []string // directories with git state of the sandbox, of which some was refused, which always go to the archive; see OwnGitDirs
 }
 
 // Lose adds something to the list of what was left out, with the reason, unless it is there already: a late change makes
@@ -47,7 +47,7 @@ const (
 	archivedModules = "modules" // repositories of the submodules that were checked out in it
 	archivedGitDir  = "git"     // git's worktree entry, where git could not read it
 	archivedLayer   = "walls"   // git state behind the walls, or git directory of a clone, where some of it was refused
-	archivedClone   = "clone"   // then also the git directory in the tree of a clone with walls
+	archivedClone   = "clone"   // the git directory in the tree of a clone with walls, likewise
 )
 
 // TrashContent is the content of a tree that is about to be removed: a commit, and files that the commit does not hold.
@@ -75,12 +75,22 @@ func (c *TrashContent) Close() {
 // Ignored files are not kept, unless the rules cannot be read.
 func (r *Repository) CaptureForTrash(ctx context.Context, repo *git.Repo, s git.WorktreeSpec, o TrashOptions) (TrashContent, error) {
 	c, err := r.captureForTrash(ctx, repo, s, o)
-	if err == nil && o.GitLayer != "" {
-		if err = c.openGitLayer(ctx, r, s.Name, o.GitLayer); err != nil {
+	if err == nil {
+		if err = c.openGitLayers(ctx, o.GitLayers); err != nil {
 			c.Close()
 		}
 	}
 	return c, err
+}
+
+// openGitLayers adds the directories of TrashOptions.GitLayers to the archive.
+func (c *TrashContent) openGitLayers(ctx context.Context, layers []string) error {
+	for i, layer := range layers {
+		if err := c.openSection(ctx, []string{archivedLayer, archivedClone}[i], layer, false, all); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (r *Repository) captureForTrash(ctx context.Context, repo *git.Repo, s git.WorktreeSpec, o TrashOptions) (c TrashContent, err error) {
@@ -255,26 +265,14 @@ func (r *Repository) WriteTrashArchive(ctx context.Context, id string, c TrashCo
 	return nil
 }
 
-// ArchiveGitLayer adds git state of a sandbox that was refused to the archive of its id, durably.
-func (r *Repository) ArchiveGitLayer(ctx context.Context, id, layer string) error {
+// ArchiveGitLayers adds git state of a sandbox, of which some was refused, to the archive of its id, durably.
+func (r *Repository) ArchiveGitLayers(ctx context.Context, id string) error {
 	var c TrashContent
 	defer c.Close()
-	if err := c.openGitLayer(ctx, r, id, layer); err != nil {
+	if err := c.openGitLayers(ctx, r.OwnGitDirs(id)); err != nil {
 		return err
 	}
 	return r.WriteTrashArchive(ctx, id, c, TrashOptions{}, nil)
-}
-
-// openGitLayer opens the sections of git state of a sandbox that was refused. A clone with walls has two git directories, and either
-// may be the one.
-func (c *TrashContent) openGitLayer(ctx context.Context, r *Repository, id, layer string) error {
-	if err := c.openSection(ctx, archivedLayer, layer, false, all); err != nil {
-		return err
-	}
-	if outside := r.CloneGitDir(id); layer == r.InnerCloneDir(id) && store.IsDir(outside) {
-		return c.openSection(ctx, archivedClone, outside, false, all)
-	}
-	return nil
 }
 
 // CoversTrashArchive reports whether a captured tree still has every file of the archive of an id. It has none of an

@@ -110,8 +110,10 @@ func (r *Repository) UnpackTrash(ctx context.Context, from, id, modules string) 
 			return err
 		}
 	}
-	if _, there := sections[archivedLayer]; there {
-		r.Warn("git state of sandbox %s that was refused is not restored; it is in %s, below %s", from, file, archivedLayer)
+	for _, layer := range []string{archivedLayer, archivedClone} {
+		if _, there := sections[layer]; there {
+			r.Warn("git state of sandbox %s that was refused is not restored; it is in %s, below %s", from, file, layer)
+		}
 	}
 	if _, there := sections[archivedModules]; !there {
 		return nil

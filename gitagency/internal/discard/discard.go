@@ -14,7 +14,6 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/creation"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
-	"github.com/git-agency/git-agency/gitagency/internal/handoff"
 	"github.com/git-agency/git-agency/gitagency/internal/pathset"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
@@ -144,7 +143,7 @@ func endInvocation(ctx context.Context, r *core.Repository, repo *git.Repo, entr
 	if mayStop && locked.Stopped {
 		return d, errStopped
 	}
-	if o.GitLayer, err = finishWork(ctx, r, repo, entry, locked); err != nil {
+	if o.GitLayers, err = finishWork(ctx, r, repo, entry, locked); err != nil {
 		return d, fmt.Errorf("discard %s: %w", entry.ID, err)
 	}
 	since := time.Now()
@@ -224,12 +223,12 @@ func checkEndable(ctx context.Context, r *core.Repository, repo *git.Repo, entry
 }
 
 // finishWork finishes interrupted uploads and rollbacks in a sandbox and imports its git state. If some of that is
-// refused, it returns the directory that holds it.
-func finishWork(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta], locked sandbox.ExclusiveLock) (refusedLayer string, err error) {
+// refused, it returns the directories that hold it.
+func finishWork(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta], locked sandbox.ExclusiveLock) (refusedLayers []string, err error) {
 	if m := entry.Record; len(m.Paths) > 0 && !m.HasEnded() {
 		kept, _, err := pathset.Keep(ctx, r, entry.ID, m.PathsFields)
 		if err != nil {
-			return "", fmt.Errorf("keep the changes of the directories: %w", err)
+			return nil, fmt.Errorf("keep the changes of the directories: %w", err)
 		}
 		if kept.Number > 0 {
 			r.Warn("the changes of the directories are kept as snapshot %s/%d", entry.ID, kept.Number)
@@ -240,13 +239,13 @@ func finishWork(ctx context.Context, r *core.Repository, repo *git.Repo, entry s
 	box.FinishRollbackForDiscard(ctx, repo, locked)
 	refused, err := box.ImportForDiscard(ctx, repo, entry.Record.Primitives, locked.InvocationLock)
 	if entry.Record.HasEnded() && fault.Is[*fault.NotSandboxError](err) { // the tree was renamed, and another directory is in its place
-		return "", nil
+		return nil, nil
 	}
 	if err != nil || refused == nil {
-		return "", err
+		return nil, err
 	}
 	r.Warn("sandbox %s: some of its git state is refused: %v", entry.ID, refused)
-	return handoff.UpperDir(r, entry.ID), nil
+	return r.OwnGitDirs(entry.ID), nil
 }
 
 // keepContent keeps the content of a sandbox in the trash, or what was added to it after it had ended.

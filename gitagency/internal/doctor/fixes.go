@@ -45,6 +45,9 @@ func (x *checkRun) relinkWorktree(ctx context.Context, s treeInfo) error {
 	if s.marker == guard.Sandbox {
 		spec.OverlayDir, spec.CloneDir = store.OverlayOf(s.tree), store.CloneOf(s.tree)
 	}
+	if err := handoff.RepointAlternates(x.Repository, s.id); err != nil {
+		x.Warn("sandbox %s: git in it does not find the objects of the repository: %v", s.id, err)
+	}
 	entry, err := x.OverlayBackend(x.repo).Registration(spec)
 	if err != nil {
 		return err
@@ -128,7 +131,7 @@ func (x *checkRun) salvageSandbox(ctx context.Context, s treeInfo, why string) e
 		x.Warn("commands in sandbox %s that were ended: %d", s.id, vacant.EndedCommands)
 	}
 	discard.RecoverUploads(ctx, x.Repository, s.id)
-	if o.GitLayer, err = x.importLost(ctx, s, vacant); err != nil {
+	if o.GitLayers, err = x.importLost(ctx, s, vacant); err != nil {
 		return err
 	}
 	if lost.Onto, err = x.TrashCommit(ctx, x.repo, s.id); err != nil {
@@ -162,18 +165,21 @@ func (x *checkRun) salvageSandbox(ctx context.Context, s treeInfo, why string) e
 }
 
 // importLost imports git state, behind the walls or in a clone, of a sandbox whose record is lost. If some of it is refused, or the tree
-// has no marker, it returns the directory that holds that state.
-func (x *checkRun) importLost(ctx context.Context, s treeInfo, held sandbox.ExclusiveLock) (layer string, err error) {
+// has no marker, it returns the directories that hold that state.
+func (x *checkRun) importLost(ctx context.Context, s treeInfo, held sandbox.ExclusiveLock) (layers []string, err error) {
 	walled := store.Primitives{Isolation: settings.IsolationOS} // a worktree without walls has nothing to import
+	if x.IsClone(s.id) && !store.IsDir(x.InnerCloneDir(s.id)) {
+		walled.Isolation = settings.IsolationNone
+	}
 	refused, err := sandbox.Of(x.Repository, s.id).ImportForDiscard(ctx, x.repo, walled, held.InvocationLock)
 	if fault.Is[*fault.NotSandboxError](err) {
 		refused, err = err, nil
 	}
 	if err != nil || refused == nil {
-		return "", err
+		return nil, err
 	}
 	x.Warn("sandbox %s: some of its git state is refused: %v", s.id, refused)
-	return handoff.UpperDir(x.Repository, s.id), nil
+	return x.OwnGitDirs(s.id), nil
 }
 
 // rebuildWorktreeRecord recreates the record of an integration worktree from its tree and git's worktree entry. The tree of

@@ -10,9 +10,11 @@ import (
 	"slices"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/git/transport"
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // expectedHead returns the commit at HEAD in the sandbox if it has not moved since the last exchange.
@@ -32,7 +34,14 @@ func (e *Exchange) packCommits(ctx context.Context, in Inside, dir *os.File, tip
 	if len(also) > 0 {
 		some = "yes"
 	}
-	return e.runPackScript(ctx, in, dir, scriptPack, also, not, e.expectedHead(tip), some, after)
+	where, there, command := "outside the walls", "inside", "git agency exec "+e.id+" -- git"
+	if e.isOutside() {
+		where, there = "in the repository", PlaceOutside
+		if durable.IsDir(e.repo.InnerCloneDir(e.id)) { // commands of the sandbox use that one
+			command = "git -C " + quote.Shell(e.repo.Store.SandboxTreePath(e.repo.ID, e.id))
+		}
+	}
+	return e.runPackScript(ctx, in, dir, scriptPack, also, not, e.expectedHead(tip), some, after, where, there, command)
 }
 
 // importCommits moves the branch of the sandbox on the host to the commit at HEAD in the sandbox, if that has moved.

@@ -5,7 +5,6 @@ package handoff
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -177,7 +176,10 @@ func (e *Exchange) Export(ctx context.Context, in Inside, dir *os.File) error {
 	if real == e.Agreed.RealFingerprint {
 		return nil
 	}
-	found, err := e.repo.Git.Lookup(ctx, core.SandboxRef(e.id), cmp.Or(on, "HEAD")+"^{commit}")
+	if on == "" { // "HEAD" would be that of the integration worktree
+		return fmt.Errorf("%s has no HEAD", e.repo.Git.AdminDir(e.id))
+	}
+	found, err := e.repo.Git.Lookup(ctx, core.SandboxRef(e.id), on+"^{commit}")
 	if err != nil {
 		return err
 	}

@@ -43,15 +43,23 @@ func (e *Exchange) refusalPath() string {
 // or the limits that it exceeded have changed since.
 func SavedRefusal(r *core.Repository, id string) (*fault.ImportError, error) {
 	e := New(r, id)
+	if refused, err := e.savedRefusal(); refused != nil || err != nil || e.isOutside() || !r.IsClone(id) {
+		return refused, err
+	}
+	return newExchange(r, id, r.CloneGitDir(id)).savedRefusal()
+}
+
+// savedRefusal is SavedRefusal for one git directory of a sandbox.
+func (e *Exchange) savedRefusal() (*fault.ImportError, error) {
 	saved, err := e.readRefusal()
-	if err != nil || saved == nil || saved.Exceeded != nil && saved.Limits != r.Git.ReadLimits {
+	if err != nil || saved == nil || saved.Exceeded != nil && saved.Limits != e.repo.Git.ReadLimits {
 		return nil, err
 	}
 	layer, err := e.FingerprintUpper()
 	if err != nil || layer != saved.UpperFingerprint {
 		return nil, err
 	}
-	return &fault.ImportError{ID: id, OfSandbox: true, Tip: saved.Tip, Path: saved.Path, Diverged: saved.Diverged, InClone: e.isOutside(), Err: saved.err()}, nil
+	return &fault.ImportError{ID: e.id, OfSandbox: true, Tip: saved.Tip, Path: saved.Path, Diverged: saved.Diverged, InClone: e.isOutside(), Err: saved.err()}, nil
 }
 
 // NewImportError returns the error of an import with its cause.

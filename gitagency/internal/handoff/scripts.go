@@ -172,7 +172,7 @@ const (
 	// scriptPack prints the commit at HEAD, then packs the wanted objects, if there are any.
 	scriptPack = `head=$(git rev-parse --verify --quiet 'HEAD^{commit}') || { echo "HEAD does not point to a commit" >&2; exit 1; }
 if test "$head" != "$1" && test -n "$3" && ! git merge-base --is-ancestor "$3" "$head"; then
-	echo "the branch was moved outside the walls to $3, and HEAD inside is at $head; to merge them: git agency exec $AGENCY_INVOCATION_ID -- git merge $3" >&2; exit 66
+	echo "the branch was moved $4 to $3, and HEAD $5 is at $head; to merge them: $6 merge $3" >&2; exit 66
 fi
 printf '%s\n' "$head"
 if test "$head" = "$1" && test -z "$2"; then exit 0; fi

@@ -9,6 +9,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/handoff"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
@@ -112,6 +113,13 @@ func (s *Sandbox) exchangeWithClone(ctx context.Context, prims store.Primitives,
 func (s *Sandbox) importOutsideForDiscard(ctx context.Context, repo *git.Repo) (refused, err error) {
 	if !s.Repo.IsClone(s.ID) || !store.IsDir(s.Repo.CloneGitDir(s.ID)) {
 		return nil, nil
+	}
+	gitDir, err := guard.OpenOwnTree(s.Repo.CloneGitDir(s.ID)) // a command may have made it unreadable
+	if err == nil {
+		err = gitDir.Close()
+	}
+	if err != nil {
+		return nil, err
 	}
 	e, side, err := handoff.OpenOutside(s.Repo, s.ID)
 	if err != nil {

@@ -28,7 +28,7 @@ func CloneDefect(r *core.Repository, id string, prims store.Primitives) string {
 		if !isGitDir(dir) {
 			return "the git directory " + dir + " is missing, or is none"
 		}
-		if lost := lostAlternate(dir); lost != "" {
+		if lost := lostAlternate(r, dir); lost != "" {
 			return "the git directory " + dir + " borrows objects from " + lost + ", which does not exist"
 		}
 	}
@@ -53,18 +53,26 @@ func isGitDir(dir string) bool {
 	return err == nil && head.Found
 }
 
-// lostAlternate returns an object directory that a git directory borrows from and that does not exist; empty if there is none.
-func lostAlternate(dir string) string {
+// lostAlternate returns an object directory that a git directory borrows from and that does not exist; empty if there is none, or if it
+// borrows from the repository.
+func lostAlternate(r *core.Repository, dir string) (lost string) {
 	file, err := overlay.ReadUpperFile(dir, "objects/info/alternates", 1<<16)
 	if err != nil {
 		return ""
 	}
+	objects, err := filepath.EvalSymlinks(filepath.Join(r.CommonDir, "objects"))
+	if err != nil {
+		return ""
+	}
 	for line := range strings.Lines(string(file.Data)) {
-		if path := strings.TrimSpace(line); filepath.IsAbs(path) && !store.IsDir(path) {
-			return path
+		switch path := strings.TrimSpace(line); {
+		case path == objects:
+			return ""
+		case filepath.IsAbs(path) && !store.IsDir(path):
+			lost = path
 		}
 	}
-	return ""
+	return lost
 }
 
 // RepairClone makes what CloneDefect finds missing of a clone again, from the branch and the index that the repository has of it. The
@@ -85,9 +93,9 @@ func RepairClone(ctx context.Context, r *core.Repository, repo *git.Repo, entry 
 				return err
 			}
 		}
-		if err := borrowAgain(r, dir); err != nil {
-			return err
-		}
+	}
+	if err := handoff.RepointAlternates(r, id); err != nil {
+		return err
 	}
 	if err := handoff.New(r, id).RecordRestored(ctx); err != nil {
 		return err
@@ -133,26 +141,4 @@ func remakeCloneGitDir(ctx context.Context, r *core.Repository, repo *git.Repo, 
 		return err
 	}
 	return clone.Make(repo, clone.Request{Dir: dir, Branch: core.SandboxRef(entry.ID), Tip: tip, Admin: repo.AdminDir(entry.ID), Source: source, Refs: refs})
-}
-
-// borrowAgain has a git directory borrow the objects of the repository in place of directories that do not exist.
-func borrowAgain(r *core.Repository, dir string) error {
-	if lostAlternate(dir) == "" {
-		return nil
-	}
-	objects, err := filepath.EvalSymlinks(filepath.Join(r.CommonDir, "objects"))
-	if err != nil {
-		return err
-	}
-	file, err := overlay.ReadUpperFile(dir, "objects/info/alternates", 1<<16)
-	if err != nil {
-		return err
-	}
-	kept := []string{objects}
-	for line := range strings.Lines(string(file.Data)) {
-		if path := strings.TrimSpace(line); path != objects && (!filepath.IsAbs(path) || store.IsDir(path)) {
-			kept = append(kept, path)
-		}
-	}
-	return overlay.ReplaceUpperFile(dir, "objects/info", "alternates", []byte(strings.Join(kept, "\n")+"\n"))
 }

@@ -40,8 +40,8 @@ func (s *Sandbox) importInsideForDiscard(ctx context.Context, repo *git.Repo, pr
 			return err
 		})
 	}
-	if s.Repo.IsClone(s.ID) && !store.IsDir(s.Repo.InnerCloneDir(s.ID)) {
-		return nil, nil // it was removed
+	if refused := s.checkMountable(); refused != nil {
+		return refused, nil
 	}
 	d, err := handoff.Open(s.Repo, s.ID, nil)
 	if err != nil {
@@ -81,6 +81,20 @@ func (s *Sandbox) importInsideForDiscard(ctx context.Context, repo *git.Repo, pr
 		return nil, errors.Join(err, in.close())
 	}
 	return refused, in.close()
+}
+
+// checkMountable reports why no command can run behind the walls of a sandbox that is a clone: the git directory that is mounted there
+// is missing, or the tree has no directory to mount it on.
+func (s *Sandbox) checkMountable() error {
+	switch {
+	case !s.Repo.IsClone(s.ID) || !store.IsDir(s.Tree):
+		return nil
+	case !store.IsDir(s.Repo.InnerCloneDir(s.ID)):
+		return fmt.Errorf("the git directory of its commands, %s, is missing", s.Repo.InnerCloneDir(s.ID))
+	case !store.IsDir(s.Repo.CloneGitDir(s.ID)):
+		return fmt.Errorf("%s is not a directory, so that git cannot run behind the walls", s.Repo.CloneGitDir(s.ID))
+	}
+	return nil
 }
 
 // importAll imports everything that a git directory has, and runs further imports. refused is the reason why some content of the
