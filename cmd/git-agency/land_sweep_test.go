@@ -48,6 +48,9 @@ var landingSweeps = []struct {
 func TestLandFaultAtAnyStep(t *testing.T) {
 	t.Parallel()
 	for _, s := range landingSweeps {
+		if testing.Short() && s.name == cloneLandSweep.name { // TestLandKilledAtAnyChange kills it
+			continue
+		}
 		t.Run(s.String(), func(t *testing.T) {
 			t.Parallel()
 			l := newLandLab(t, s.options...)
