@@ -131,7 +131,7 @@ func (s *terminalSession) waitForText(text string) { s.t.Helper(); s.typeUntil("
 // waitForTextAfter waits until the output after its first bytes contains a text.
 func (s *terminalSession) waitForTextAfter(first int, text string) {
 	s.t.Helper()
-	for deadline := time.After(30 * time.Second); !strings.Contains(s.text()[first:], text); {
+	for deadline := time.After(2 * time.Minute); !strings.Contains(s.text()[first:], text); {
 		select {
 		case <-s.updated:
 		case <-deadline:
@@ -144,7 +144,7 @@ func (s *terminalSession) waitForTextAfter(first int, text string) {
 // a signal.
 func (s *terminalSession) typeUntil(keys, text string) {
 	s.t.Helper()
-	deadline, again := time.After(30*time.Second), time.NewTicker(time.Second)
+	deadline, again := time.After(2*time.Minute), time.NewTicker(time.Second)
 	defer again.Stop()
 	s.typeKeys(keys)
 	for !strings.Contains(s.text(), text) {

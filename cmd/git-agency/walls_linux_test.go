@@ -124,7 +124,7 @@ func (w *walledSandbox) checkAndDiscard() {
 		w.t.Errorf("%s is still there", filepath.Dir(w.tree))
 	}
 	left := supervisorPIDs(w.t, w.id)
-	for began := time.Now(); len(left) > 0 && time.Since(began) < 5*time.Second; left = supervisorPIDs(w.t, w.id) {
+	for began := time.Now(); len(left) > 0 && time.Since(began) < 2*time.Minute; left = supervisorPIDs(w.t, w.id) {
 		time.Sleep(time.Millisecond) // the supervisor exits shortly after the last command
 	}
 	if len(left) > 0 {

@@ -337,7 +337,7 @@ func TestKernelCgroupsHoldCommand(t *testing.T) {
 	if err := sleep.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
 		t.Errorf("the process left in the cgroup was not killed: %v", err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; { // killed processes leave the cgroup a moment later
+	for deadline := time.Now().Add(2 * time.Minute); ; { // killed processes leave the cgroup a moment later
 		removeCgroups(kernel, sandbox)
 		left, _ := filepath.Glob(filepath.Join(found.dir, cgroupPrefix+sandbox+"*"))
 		if len(left) == 0 {

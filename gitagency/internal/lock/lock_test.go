@@ -24,7 +24,7 @@ import (
 )
 
 // testTimeout bounds every wait of a test; only a failing test reaches it.
-const testTimeout = 30 * time.Second
+const testTimeout = 2 * time.Minute
 
 func TestLockExcludesGoroutines(t *testing.T) {
 	t.Parallel()

@@ -34,7 +34,7 @@ func TestRestrictedProgramInheritsRestrictions(t *testing.T) {
 			t.Errorf("%s, coprocess: %q %v", name, line, err)
 		}
 	}
-	for deadline := time.Now().Add(10 * time.Second); len(restrictedThreads(t)) > 0; time.Sleep(time.Millisecond) { // they are about to end
+	for deadline := time.Now().Add(2 * time.Minute); len(restrictedThreads(t)) > 0; time.Sleep(time.Millisecond) { // they are about to end
 		if time.Now().After(deadline) {
 			t.Fatalf("still there: %q", restrictedThreads(t))
 		}

@@ -217,7 +217,7 @@ func TestRadarIgnoresInvalidCacheFiles(t *testing.T) {
 		return names
 	}
 	// The state of a tree that changed in the same tick of the clock is not remembered.
-	for deadline := time.Now().Add(10 * time.Second); len(remembered()) < 3 && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(2 * time.Minute); len(remembered()) < 3 && time.Now().Before(deadline); {
 		l.runRadar()
 	}
 	names := remembered()

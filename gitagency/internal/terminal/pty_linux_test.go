@@ -116,7 +116,7 @@ func (p *testTerminal) screenText() string {
 // waitFor waits until the output contains a text.
 func (p *testTerminal) waitFor(text string) {
 	p.t.Helper()
-	for deadline := time.After(30 * time.Second); !strings.Contains(p.screenText(), text); {
+	for deadline := time.After(2 * time.Minute); !strings.Contains(p.screenText(), text); {
 		select {
 		case <-p.outputChanged:
 		case <-deadline:
@@ -128,7 +128,7 @@ func (p *testTerminal) waitFor(text string) {
 // waitUntil polls a condition for at most 30 seconds.
 func waitUntil(t *testing.T, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("timeout")
 		}
@@ -497,7 +497,7 @@ func TestPTYHangUpReachesProgram(t *testing.T) {
 	must(t, p.master.Close())
 	select {
 	case <-pty.inputDone:
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("terminal input is still read")
 	}
 	if err := pty.Close(); !errors.Is(err, unix.EIO) {

@@ -23,7 +23,7 @@ func (l *Fixture) Parents(commit string) []string {
 }
 
 // Timeout limits how long a test waits for an event that must happen. Only a failing test reaches it.
-const Timeout = 10 * time.Second
+const Timeout = 2 * time.Minute
 
 // Fixture is a repository with an environment of its own: without the configuration of the machine, with a fixed
 // identity and with fixed commit dates.
