@@ -602,9 +602,24 @@ var doctorCases = []doctorCase{
 	{code: "missing-clone", id: "*", atRisk: true, damage: func(w *doctorLab) {
 		w.agency("start", "wt", "--changeset", "clone", "--isolation", "none")
 		dir := filepath.Dir(w.agency("path", "@"))
+		w.runShell(filepath.Join(dir, "tree"), "echo late >late; git add late; git commit -qm 'not imported'")
 		w.remove(filepath.Join(dir, "clone"))
 		w.write(filepath.Join(dir, "tree/.git/objects/info/alternates"), "/nowhere/objects\n")
-	}, checkFixed: func(w *doctorLab) { w.agency("exec", "@", "--", "git", "fsck") }},
+	}, checkFixed: func(w *doctorLab) {
+		w.agency("exec", "@", "--", "git", "fsck")
+		if got := w.git("log", "-1", "--format=%s", "agency/sandbox-"+filepath.Base(filepath.Dir(w.agency("path", "@")))); got != "not imported" {
+			w.t.Errorf("the last commit of the branch is %q", got)
+		}
+	}},
+	{code: "missing-clone", id: "*", atRisk: true, damage: func(w *doctorLab) {
+		w.agency("start", "wt", "--changeset", "clone", "--isolation", "none")
+		w.runShell(w.agency("path", "@"), "mv .git ../elsewhere; ln -s ../elsewhere .git")
+	}, checkFixed: func(w *doctorLab) {
+		w.agency("exec", "@", "--", "git", "fsck")
+		if kept, err := filepath.Glob(filepath.Join(filepath.Dir(w.agency("path", "@")), "clone/replaced-*/git")); err != nil || len(kept) != 1 {
+			w.t.Errorf("the link is kept as %q, %v", kept, err)
+		}
+	}},
 	{code: "unlinked-tree", atRisk: true, killSweep: true, damage: func(w *doctorLab) { w.remove(w.adminDir(sweepID)) }, checkFixed: func(w *doctorLab) { w.checkUsable() }},
 	{code: "unlinked-tree", atRisk: true, damage: func(w *doctorLab) { truncateFile(w.t, filepath.Join(w.tree, ".git")) }, checkFixed: func(w *doctorLab) { w.checkUsable() }},
 	{code: "unlinked-tree", id: sweepWorktree, atRisk: true, damage: func(w *doctorLab) { w.remove(w.adminDir(sweepWorktree)) }, checkFixed: func(w *doctorLab) {

@@ -57,12 +57,8 @@ func (b Clone) Fill(ctx context.Context, tx *undo.Tx, s Spec) error {
 				return err
 			}
 		}
-		refs, err := b.Source.Refs(ctx, b.Repo, b.Without...)
-		if err != nil {
-			return err
-		}
-		return clone.Make(b.Repo, clone.Request{
-			Dir: CloneGitDir(s), Branch: s.Branch, Tip: s.StartCommit(), Admin: b.Repo.AdminDir(s.ID), Source: b.Source, Refs: refs, Hardlinks: b.Hardlinks,
+		return clone.Make(ctx, b.Repo, clone.Request{
+			Dir: CloneGitDir(s), Branch: s.Branch, Tip: s.StartCommit(), Admin: b.Repo.AdminDir(s.ID), Source: b.Source, Without: b.Without, Hardlinks: b.Hardlinks,
 		})
 	})
 }

@@ -82,11 +82,12 @@ func chooseClone(ctx context.Context, r *core.Repository, repo *git.Repo, req *P
 	case hardlinks && req.prims.Isolation == settings.IsolationOS:
 		return refuse("with agency.clone.hardlinks a command could change the objects of the repository through its links; to borrow them instead: git config agency.clone.hardlinks false")
 	}
-	source, err := clone.FindSource(ctx, repo, req.CloneSource)
-	var missing *clone.NoRemoteError
-	if errors.As(err, &missing) && req.restores != "" { // the remote was removed since the sandbox started
-		source, err = clone.FindSource(ctx, repo, "")
+	find := clone.FindSource
+	if req.restores != "" { // the remote may have been removed since that sandbox started
+		find = clone.FindSourceOrDefault
 	}
+	source, err := find(ctx, repo, req.CloneSource)
+	var missing *clone.NoRemoteError
 	if errors.As(err, &missing) {
 		return nil, &fault.InvalidError{What: "--clone-source", Value: missing.Name, Want: "the name of a remote" + listRemotes(missing.Remotes) + ", or . for this repository"}
 	}

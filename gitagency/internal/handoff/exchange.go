@@ -74,11 +74,11 @@ func Open(r *core.Repository, id string, environment func() []string) (*Exchange
 
 // New returns an exchange that has not loaded its state.
 func New(r *core.Repository, id string) *Exchange {
-	return newExchange(r, id, UpperDir(r, id))
+	return NewOf(r, id, UpperDir(r, id))
 }
 
-// newExchange is New for one of the git directories of a sandbox that is a clone.
-func newExchange(r *core.Repository, id, upper string) *Exchange {
+// NewOf is New for one of the git directories of a sandbox that is a clone.
+func NewOf(r *core.Repository, id, upper string) *Exchange {
 	e := &Exchange{repo: r, id: id, ScriptTimeout: sandboxGitTimeout, upper: upper, entry: overlay.EntryIn(upper, id), dir: r.Store.WallsDir(r.ID, id)}
 	if e.isOutside() {
 		e.dir = r.Store.CloneDir(r.ID, id)

@@ -24,7 +24,7 @@ type Inside interface {
 // OpenOutside returns the exchange with the git directory in the tree of a sandbox that is a clone, and where its scripts run. A
 // person works with that directory, and so do commands if the sandbox has no walls.
 func OpenOutside(r *core.Repository, id string) (*Exchange, Inside, error) {
-	e := newExchange(r, id, r.CloneGitDir(id))
+	e := NewOf(r, id, r.CloneGitDir(id))
 	side := newHostSide(r, id)
 	e.environment = side.environment
 	return e, side, e.loadState()

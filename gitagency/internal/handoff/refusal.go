@@ -46,7 +46,7 @@ func SavedRefusal(r *core.Repository, id string) (*fault.ImportError, error) {
 	if refused, err := e.savedRefusal(); refused != nil || err != nil || e.isOutside() || !r.IsClone(id) {
 		return refused, err
 	}
-	return newExchange(r, id, r.CloneGitDir(id)).savedRefusal()
+	return NewOf(r, id, r.CloneGitDir(id)).savedRefusal()
 }
 
 // savedRefusal is SavedRefusal for one git directory of a sandbox.

@@ -73,7 +73,7 @@ func ignoreExist(err error) error {
 // visible in the sandbox, and might stay visible after they are gone: overlayfs does not expect its lower directory
 // to change.
 func copyWorktreeEntry(ctx context.Context, r *core.Repository, id, upper string) error {
-	e := newExchange(r, id, upper)
+	e := NewOf(r, id, upper)
 	admin := r.Git.AdminDir(id)
 	if copyable, err := submodule.AllBorrow(filepath.Join(admin, "modules")); err != nil || !copyable {
 		return err // the user has cloned submodules there, which may be large; the overlay shows them

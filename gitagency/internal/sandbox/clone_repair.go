@@ -17,6 +17,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/handoff"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
+	"golang.org/x/sys/unix"
 )
 
 // CloneDefect says what is missing of a sandbox that its record calls a clone; empty if nothing is.
@@ -88,48 +89,28 @@ func RepairClone(ctx context.Context, r *core.Repository, repo *git.Repo, entry 
 		return err
 	}
 	for _, dir := range cloneGitDirs(r, id, prims) {
-		if !isGitDir(dir) {
-			if err := remakeCloneGitDir(ctx, r, repo, entry, dir); err != nil {
-				return err
-			}
+		if isGitDir(dir) {
+			continue // it may have commits that are not imported
+		}
+		if err := remakeCloneGitDir(ctx, r, repo, entry, dir); err != nil {
+			return err
+		}
+		if err := handoff.NewOf(r, id, dir).RecordRestored(ctx); err != nil {
+			return err
 		}
 	}
-	if err := handoff.RepointAlternates(r, id); err != nil {
-		return err
-	}
-	if err := handoff.New(r, id).RecordRestored(ctx); err != nil {
-		return err
-	}
-	outside, _, err := handoff.OpenOutside(r, id)
-	if err != nil {
-		return err
-	}
-	return outside.RecordRestored(ctx)
+	return handoff.RepointAlternates(r, id)
 }
 
 // remakeCloneGitDir makes a git directory of a clone that is missing.
-func remakeCloneGitDir(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta], dir string) error {
-	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) { // an empty one is only a mount point
-		aside, err := os.MkdirTemp(r.Store.CloneDir(r.ID, entry.ID), "replaced-*")
-		if err != nil {
-			return err
-		}
-		if err := os.Rename(dir, filepath.Join(aside, "git")); err != nil {
-			return err
-		}
-		r.Warn("what was at %s is now in %s, until the sandbox is discarded", dir, aside)
+func remakeCloneGitDir(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta], dir string) (err error) {
+	if err := setAsideCloneGitDir(r, entry.ID, dir); err != nil {
+		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
 		return err
 	}
-	source, err := clone.FindSource(ctx, repo, entry.Record.CloneSource)
-	if errors.As(err, new(*clone.NoRemoteError)) {
-		source, err = clone.FindSource(ctx, repo, "")
-	}
-	if err != nil {
-		return err
-	}
-	refs, err := source.Refs(ctx, repo, core.AgencyHeads)
+	source, err := clone.FindSourceOrDefault(ctx, repo, entry.Record.CloneSource)
 	if err != nil {
 		return err
 	}
@@ -140,5 +121,33 @@ func remakeCloneGitDir(ctx context.Context, r *core.Repository, repo *git.Repo, 
 	if err != nil {
 		return err
 	}
-	return clone.Make(repo, clone.Request{Dir: dir, Branch: core.SandboxRef(entry.ID), Tip: tip, Admin: repo.AdminDir(entry.ID), Source: source, Refs: refs})
+	made, err := os.MkdirTemp(r.Store.CloneDir(r.ID, entry.ID), "made-*") // renamed when it is complete
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, durable.RemoveTree(made)) }()
+	if err := clone.Make(ctx, repo, clone.Request{
+		Dir: filepath.Join(made, "git"), Branch: core.SandboxRef(entry.ID), Tip: tip, Admin: repo.AdminDir(entry.ID), Source: source, Without: []string{core.AgencyHeads},
+	}); err != nil {
+		return err
+	}
+	return os.Rename(filepath.Join(made, "git"), dir)
+}
+
+// setAsideCloneGitDir moves what is in the place of a git directory of a clone to a directory beside the tree. An empty directory, on which
+// another one was mounted, is removed.
+func setAsideCloneGitDir(r *core.Repository, id, dir string) error {
+	err := unix.Rmdir(dir)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	aside, err := os.MkdirTemp(r.Store.CloneDir(r.ID, id), "replaced-*")
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(dir, filepath.Join(aside, "git")); err != nil {
+		return err
+	}
+	r.Warn("what was at %s is now in %s, until the sandbox is discarded", dir, aside)
+	return nil
 }

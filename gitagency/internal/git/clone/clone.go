@@ -6,6 +6,7 @@
 package clone
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -21,12 +22,12 @@ import (
 
 // Request describes a git directory to make.
 type Request struct {
-	Dir    string            // path; must not exist
-	Branch string            // full ref that HEAD is on
-	Tip    string            // commit of Branch
-	Admin  string            // git directory of the worktree whose index and reflog of HEAD are copied
-	Source Source            // where the remote "origin" is
-	Refs   map[string]string // further refs and the objects they point at
+	Dir     string   // path; must not exist
+	Branch  string   // full ref that HEAD is on
+	Tip     string   // commit of Branch
+	Admin   string   // git directory of the worktree whose index and reflog of HEAD are copied
+	Source  Source   // where the remote "origin" is
+	Without []string // prefixes of full refs of branches that it does not get: see Source.Refs
 
 	// Hardlinks makes hard links to the objects of the repository instead of borrowing them. A process that can write to Dir
 	// can then change the objects of the repository.
@@ -34,7 +35,7 @@ type Request struct {
 }
 
 // Make makes a git directory. A failure leaves an incomplete one, which the caller removes.
-func Make(r *git.Repo, req Request) error {
+func Make(ctx context.Context, r *git.Repo, req Request) error {
 	if err := os.Mkdir(req.Dir, 0o755); err != nil {
 		return err
 	}
@@ -47,13 +48,17 @@ func Make(r *git.Repo, req Request) error {
 	if err != nil {
 		return err
 	}
+	refs, err := req.Source.Refs(ctx, r, req.Without...)
+	if err != nil {
+		return err
+	}
 	for name, content := range map[string]string{
 		"HEAD":        "ref: " + req.Branch + "\n",
 		"config":      settings,
-		"packed-refs": packedRefs(req.Refs),
+		"packed-refs": packedRefs(refs),
 		req.Branch:    req.Tip + "\n",
 	} {
-		if err := writeNew(filepath.Join(req.Dir, name), []byte(content), 0o644); err != nil {
+		if err := writeNew(filepath.Join(req.Dir, name), []byte(content)); err != nil {
 			return err
 		}
 	}
@@ -138,10 +143,10 @@ func (req Request) shareObjects(r *git.Repo) error {
 		return fmt.Errorf("the path %q contains a newline, so that no other repository can borrow its objects", objects)
 	}
 	if !req.Hardlinks {
-		return writeNew(filepath.Join(req.Dir, "objects/info/alternates"), []byte(objects+"\n"), 0o644)
+		return writeNew(filepath.Join(req.Dir, "objects/info/alternates"), []byte(objects+"\n"))
 	}
 	if borrowed := r.Alternates(); len(borrowed) > 0 {
-		if err := writeNew(filepath.Join(req.Dir, "objects/info/alternates"), []byte(strings.Join(borrowed, "\n")+"\n"), 0o644); err != nil {
+		if err := writeNew(filepath.Join(req.Dir, "objects/info/alternates"), []byte(strings.Join(borrowed, "\n")+"\n")); err != nil {
 			return err
 		}
 	}
@@ -177,23 +182,12 @@ func linkObjects(from, to string) error {
 }
 
 // writeNew writes a file that must not exist, and the directories that it is in.
-func writeNew(path string, content []byte, perm fs.FileMode) error {
+func writeNew(path string, content []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(content)
-	return errors.Join(err, f.Close())
+	return durable.WriteNew(path, content, 0o644)
 }
 
 // maxConfigSize is the size in bytes of the largest configuration file that is read.
 const maxConfigSize = 16 << 20
-
-// readConfigFile returns the text of the configuration file of a repository.
-func readConfigFile(r *git.Repo) (string, error) {
-	text, err := durable.ReadFile(filepath.Join(r.CommonDir, "config"), maxConfigSize)
-	return string(text), err
-}

@@ -22,15 +22,13 @@ func makeClone(l *gittest.Fixture, change func(*clone.Request)) (tree string) {
 	repo := repotest.OpenRepo(l)
 	source, err := clone.FindSource(l.T.Context(), repo, "")
 	l.Must(err)
-	refs, err := source.Refs(l.T.Context(), repo, "refs/heads/agency/")
-	l.Must(err)
 	tree = filepath.Join(gittest.TempDir(l.T), "tree")
 	l.Shell("mkdir " + tree + " && git archive HEAD | tar -x -C " + tree)
-	req := clone.Request{Dir: filepath.Join(tree, ".git"), Branch: branch, Tip: l.Git("rev-parse", "HEAD"), Admin: repo.CommonDir, Source: source, Refs: refs}
+	req := clone.Request{Dir: filepath.Join(tree, ".git"), Branch: branch, Tip: l.Git("rev-parse", "HEAD"), Admin: repo.CommonDir, Source: source, Without: []string{"refs/heads/agency/"}}
 	if change != nil {
 		change(&req)
 	}
-	l.Must(clone.Make(repo, req))
+	l.Must(clone.Make(l.T.Context(), repo, req))
 	return tree
 }
 
@@ -154,7 +152,7 @@ func TestMakeRefusesWhatItCannotRead(t *testing.T) {
 	repo := repotest.OpenRepo(l)
 	l.Must(os.WriteFile(filepath.Join(l.Root, ".git/config"), []byte("[core\n"), 0o644))
 	dir := filepath.Join(gittest.TempDir(t), ".git")
-	err := clone.Make(repo, clone.Request{Dir: dir, Branch: branch, Tip: strings.Repeat("1", 40), Admin: repo.CommonDir})
+	err := clone.Make(t.Context(), repo, clone.Request{Dir: dir, Branch: branch, Tip: strings.Repeat("1", 40), Admin: repo.CommonDir})
 	if err == nil || git.ChangedNothing(err) || !strings.Contains(err.Error(), "cannot be parsed") {
 		t.Errorf("got %v", err)
 	}

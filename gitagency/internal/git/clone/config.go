@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/config"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
@@ -14,11 +15,12 @@ import (
 // clonedConfig returns the configuration of a new git directory: the settings of the repository that decide how files and commits
 // are made, without secrets, and the remote "origin". With other settings, git there would convert files in another way.
 func clonedConfig(r *git.Repo, req Request) (string, error) {
-	text, err := readConfigFile(r)
+	data, err := durable.ReadFile(filepath.Join(r.CommonDir, "config"), maxConfigSize)
 	if err != nil {
 		return "", err
 	}
-	if text, err = config.RemoveSecrets(text); err != nil {
+	text, err := config.RemoveSecrets(string(data))
+	if err != nil {
 		return "", fmt.Errorf("%s cannot be parsed: %w", filepath.Join(r.CommonDir, "config"), err)
 	}
 	all := config.ParseAnyFile(text)

@@ -2,6 +2,7 @@ package clone
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -55,6 +56,15 @@ func FindSource(ctx context.Context, r *git.Repo, name string) (Source, error) {
 	}
 	slices.Sort(remotes)
 	return Source{}, &NoRemoteError{Name: name, Remotes: remotes}
+}
+
+// FindSourceOrDefault is FindSource that returns the default if there is no remote of the name any more.
+func FindSourceOrDefault(ctx context.Context, r *git.Repo, name string) (Source, error) {
+	source, err := FindSource(ctx, r, name)
+	if errors.As(err, new(*NoRemoteError)) {
+		return FindSource(ctx, r, "")
+	}
+	return source, err
 }
 
 func thisRepository(r *git.Repo) Source {

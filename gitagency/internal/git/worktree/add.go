@@ -94,7 +94,7 @@ func writeEntryFiles(r *git.Repo, w Registration) error {
 		{filepath.Join(admin, "HEAD"), "ref: " + w.Branch + "\n"},
 		{filepath.Join(admin, "commondir"), common + "\n"},
 	} {
-		if err := writeNew(f.path, []byte(f.content)); err != nil {
+		if err := durable.WriteNew(f.path, []byte(f.content), 0o666); err != nil {
 			return err
 		}
 	}
@@ -134,15 +134,5 @@ func copyReflog(r *git.Repo, w Registration, admin string) error {
 	if err := os.Mkdir(logs, 0o777); err != nil {
 		return err
 	}
-	return writeNew(filepath.Join(logs, "HEAD"), log)
-}
-
-// writeNew writes a file that must not exist.
-func writeNew(path string, content []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(content)
-	return errors.Join(err, f.Close())
+	return durable.WriteNew(filepath.Join(logs, "HEAD"), log, 0o666)
 }
