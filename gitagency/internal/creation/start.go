@@ -53,10 +53,10 @@ type Request struct {
 // Start creates an invocation and its sandbox, or fails and leaves nothing. It runs nothing in the sandbox.
 func Start(ctx context.Context, r *core.Repository, req Request) (core.Invocation, error) {
 	choice, err := planStart(ctx, r, req)
+	defer func() { _ = choice.waitForWalls() }() // if something fails before the result is needed
 	if err != nil {
 		return core.Invocation{}, err
 	}
-	defer func() { _ = choice.waitForWalls() }() // if something fails before the result is needed
 	countLeft, waitForCount := beginCountLeftBehind(ctx, r, choice)
 	defer waitForCount()
 	lock, err := r.HoldLock(ctx)
@@ -102,15 +102,11 @@ func planStart(ctx context.Context, r *core.Repository, req Request) (Plan, erro
 	if err != nil {
 		return plan, err
 	}
+	plan.wallsChecked, plan.baseTree = sandbox.BeginCheckWalls(ctx, r, plan.prims), new(string)
 	if plan.origin, err = requestedOrigin(ctx, r, req); err != nil {
 		return plan, err
 	}
-	if err := planWorktree(r, &plan); err != nil {
-		return plan, err
-	}
-	plan.baseTree = new(string)
-	plan.wallsChecked, err = sandbox.BeginCheckWalls(ctx, r, plan.prims)
-	return plan, err
+	return plan, planWorktree(r, &plan)
 }
 
 // PlanVerify plans the temporary sandbox in which the landing of an invocation is verified.

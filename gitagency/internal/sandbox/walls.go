@@ -150,23 +150,19 @@ func (s *Sandbox) cachesDir() string {
 // CheckWalls refuses, before anything is created, walls that this machine cannot build. It builds and removes a set
 // of walls to find out.
 func CheckWalls(ctx context.Context, r *core.Repository, prims store.Primitives) error {
-	finish, err := BeginCheckWalls(ctx, r, prims)
-	if err != nil {
-		return err
-	}
-	return finish()
-}
-
-// BeginCheckWalls is CheckWalls that goes on in the background; finish waits for the result.
-func BeginCheckWalls(ctx context.Context, r *core.Repository, prims store.Primitives) (finish func() error, err error) {
 	if !NeedsWalls(prims) {
-		return func() error { return nil }, nil
+		return nil
 	}
 	if err := checkWallsPlan(ctx, r, prims); err != nil {
-		return nil, err
+		return err
 	}
-	built := proc.Async(func() (struct{}, error) { return struct{}{}, tryWallsOnce(ctx, r, prims) })
-	return func() error { _, err := built(); return err }, nil
+	return tryWallsOnce(ctx, r, prims)
+}
+
+// BeginCheckWalls is CheckWalls in the background; finish waits for the result.
+func BeginCheckWalls(ctx context.Context, r *core.Repository, prims store.Primitives) (finish func() error) {
+	checked := proc.Async(func() (struct{}, error) { return struct{}{}, CheckWalls(ctx, r, prims) })
+	return func() error { _, err := checked(); return err }
 }
 
 // checkWallsPlan refuses walls that cannot be planned.
