@@ -122,6 +122,28 @@ func TestFullDiskLeavesFilesUnchanged(t *testing.T) {
 	l.agency("worktree", "create", "wt")
 	filler := filepath.Join(dir, "filler")
 
+	id := l.checkStartOnFullDisk(filler, "worktree")
+	l.checkRefsOnFullDisk(filler, "snapshot", "create", id)
+	l.checkRefsOnFullDisk(filler, "worktree", "create", "other")
+	l.checkPutOnFullDisk(filler, id)
+	l.checkDiscardOnFullDisk(filler, id)
+	for _, kind := range []string{"clone", "overlay"} {
+		if !testing.Short() {
+			id := l.checkStartOnFullDisk(filler, kind)
+			l.fillDisk(filler, 100)
+			l.agency("discard", id)
+		}
+	}
+	l.fillDisk(filler, 100)
+	work := l.agency("start", "wt", "--isolation", "none")
+	l.agency("exec", work, "--", "sh", "-c", "echo work >work; git add work; git commit -qm work")
+	l.checkRefsOnFullDisk(filler, "land", work)
+}
+
+// checkStartOnFullDisk checks that a start which runs out of space changes no file, until one has enough, and returns the id of
+// that sandbox.
+func (l *lab) checkStartOnFullDisk(filler, kind string) (id string) {
+	l.t.Helper()
 	failures, step := 0, 1
 	if testing.Short() {
 		step = 3
@@ -129,30 +151,22 @@ func TestFullDiskLeavesFilesUnchanged(t *testing.T) {
 	for room := 0; ; room += step {
 		l.fillDisk(filler, room)
 		before := l.dump()
-		o := l.try(nil, "git-agency", "start", "wt")
+		o := l.try(nil, "git-agency", "start", "wt", "--changeset", kind)
 		if o.code == 0 {
 			if failures < 10 {
-				t.Errorf("start failed only %d times before there was enough space", failures)
+				l.t.Errorf("start of a %s failed only %d times before there was enough space", kind, failures)
 			}
-			l.checkRefsOnFullDisk(filler, "snapshot", "create", o.line())
-			l.checkRefsOnFullDisk(filler, "worktree", "create", "other")
-			l.checkPutOnFullDisk(filler, o.line())
-			l.checkDiscardOnFullDisk(filler, o.line())
-			l.fillDisk(filler, 100)
-			work := l.agency("start", "wt", "--isolation", "none")
-			l.agency("exec", work, "--", "sh", "-c", "echo work >work; git add work; git commit -qm work")
-			l.checkRefsOnFullDisk(filler, "land", work)
-			return
+			return o.line()
 		}
 		failures++
 		if o.code != 1 || strings.Contains(o.stderr, "clean-up") {
-			t.Errorf("with %d free blocks: exited with %d: %s", room, o.code, o.stderr)
+			l.t.Errorf("%s with %d free blocks: exited with %d: %s", kind, room, o.code, o.stderr)
 		}
 		if d := dumpDiff(before, l.dump()); d != "" {
-			t.Fatalf("with %d free blocks: files changed:\n%s", room, d)
+			l.t.Fatalf("%s with %d free blocks: files changed:\n%s", kind, room, d)
 		}
 		if room > 500 {
-			t.Fatalf("no success with 500 free blocks: %s", o.stderr)
+			l.t.Fatalf("no success with 500 free blocks: %s", o.stderr)
 		}
 	}
 }
