@@ -125,6 +125,24 @@ test -e "$tree/file-paint-it-red"
 test -e "$tree/file-paint-it-blue"
 test -e "$tree/file-Ada"
 
+say 'A sandbox need not be a worktree. An overlay shares the files of its commit with others: it takes no space, and no longer to'
+echo '# make when the project is large. A clone has a git directory of its own. All else is the same.'
+run 'overlay=$(git agency start payments --changeset overlay)'
+run 'clone=$(git agency start payments --changeset clone)'
+run 'git agency exec "$overlay" -- sh -c "echo from an overlay >overlay; git add overlay; git commit -q -m overlay"'
+run 'git agency exec "$clone" -- sh -c "echo from a clone >clone; git add clone; git commit -q -m clone"'
+run 'git agency land "$overlay" "$clone"'
+test "$(cat "$tree/overlay" "$tree/clone")" = "$(printf 'from an overlay\nfrom a clone')"
+
+say 'Directories need no git: a sandbox over two of them changes neither until it lands, and then both or none.'
+run 'mkdir "$work/site" "$work/notes"; echo old >"$work/site/page"; echo todo >"$work/notes/list"'
+run 'cd "$work"; paths=$(git agency start --path site --path notes)'
+run 'git agency exec "$paths" -- sh -c "echo new >page; echo done >../notes/list"'
+run 'cat site/page notes/list; git agency diff "$paths" --stat'
+test "$(cat site/page notes/list)" = "$(printf 'old\ntodo')"
+run 'git agency land "$paths"; cat site/page notes/list; cd project'
+test "$(cat "$work/site/page" "$work/notes/list")" = "$(printf 'new\ndone')"
+
 say 'Discard the other sandbox. Its work is kept as a ref, with uncommitted files.'
 run 'git agency discard "$second"'
 run 'git show "refs/agency/trash/$second:notes"'
