@@ -12,7 +12,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/git-agency/git-agency/gitagency/internal/changeset"
 	"github.com/git-agency/git-agency/gitagency/internal/confine"
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
@@ -221,17 +220,14 @@ func start(ctx context.Context, r *core.Repository, repo *git.Repo, req Plan, lo
 		RecordDir:     home,
 		MakeRecordDir: func() error { return r.Store.CreateInvocationDir(r.ID, id) },
 		Backend:       backend,
-		Spec: changeset.Spec{
-			ID: id, Tree: tree, OverlayDir: r.Store.OverlayDir(r.ID, id), CloneDir: r.Store.CloneDir(r.ID, id), Branch: core.SandboxRef(id), Base: point.Base, Scratch: home, Reason: "agency: " + verb + " " + id,
-			Tip: point.Head, FilesCommit: point.Snapshot, IndexTree: point.index, UntrustedConfig: point.UntrustedConfig, SkipLFS: point.skipLFS,
-			BaseTree: point.baseTree,
-		},
-		SourceTree: wt.TreePath,
-		Marker:     guard.Sandbox,
-		Lock:       lock,
-		Recheck:    func() error { return r.WorktreeFromEntry(r.Store.Worktree(r.ID, wt.ID, nil)).CheckUsable() },
-		FillTree:   func() error { return fillSandbox(ctx, repo, sandbox.Of(r, id), req) },
-		UndoFill:   func() error { return durable.RemoveTree(r.Store.WallsDir(r.ID, id)) }, CopyFiles: copyFiles,
+		Spec:          point.spec(r, id, "agency: "+verb+" "+id),
+		SourceTree:    wt.TreePath,
+		Marker:        guard.Sandbox,
+		Lock:          lock,
+		Recheck:       func() error { return r.WorktreeFromEntry(r.Store.Worktree(r.ID, wt.ID, nil)).CheckUsable() },
+		FillTree:      func() error { return fillSandbox(ctx, repo, sandbox.Of(r, id), req) },
+		UndoFill:      func() error { return durable.RemoveTree(r.Store.WallsDir(r.ID, id)) },
+		CopyFiles:     copyFiles,
 		WriteRecord: func() error {
 			return r.Store.WriteInvocationMeta(r.ID, store.InvocationMeta{
 				SchemaVersion: store.SchemaVersion, InvocationID: id, InvocationName: req.Name,

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 
+	"github.com/git-agency/git-agency/gitagency/internal/changeset"
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 )
 
 // StartPoint is the initial state of a sandbox.
@@ -19,6 +21,14 @@ type StartPoint struct {
 	hasSubmodules         bool   // the commit has a file .gitmodules
 	skipLFS               bool   // download no objects of Git LFS: an agent may have made the commit
 	worktreeID, branch    string // integration worktree of the snapshot, if known, and the branch that its invocation lands on
+}
+
+// spec describes the tree of a new sandbox that starts here.
+func (p StartPoint) spec(r *core.Repository, id, reason string) changeset.Spec {
+	s := sandbox.Spec(r, id)
+	s.Base, s.BaseTree, s.Tip, s.Reason = p.Base, p.baseTree, p.Head, reason
+	s.FilesCommit, s.IndexTree, s.UntrustedConfig, s.SkipLFS = p.Snapshot, p.index, p.UntrustedConfig, p.skipLFS
+	return s
 }
 
 // resolveStartPoint resolves the start point to object ids, once. The same git call checks for what would make the

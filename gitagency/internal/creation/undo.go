@@ -6,11 +6,11 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/git-agency/git-agency/gitagency/internal/changeset"
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -31,8 +31,7 @@ func UndoInterrupted(ctx context.Context, r *core.Repository, repo *git.Repo, id
 			return err
 		}
 	}
-	return r.UndoCreation(ctx, repo, r.Store.InvocationDir(r.ID, id), changeset.Spec{
-		ID: id, Tree: r.Store.SandboxTreePath(r.ID, id), OverlayDir: r.Store.OverlayDir(r.ID, id), CloneDir: r.Store.CloneDir(r.ID, id), Branch: core.SandboxRef(id),
-		Base: intent.BaseCommit, Tip: intent.Tip, FilesCommit: intent.FromSnapshot,
-	})
+	made := sandbox.Spec(r, id)
+	made.Base, made.Tip, made.FilesCommit = intent.BaseCommit, intent.Tip, intent.FromSnapshot
+	return r.UndoCreation(ctx, repo, r.Store.InvocationDir(r.ID, id), made)
 }

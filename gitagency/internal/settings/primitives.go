@@ -25,12 +25,14 @@ type choice struct{ value, unsupportedReason string }
 
 const changesetName = "changeset"
 
+var changesetPrimitive = primitive{
+	changesetName, func(p *store.Primitives) *string { return &p.Changeset },
+	[]choice{{ChangesetWorktree, ""}, {ChangesetClone, ""}, {ChangesetOverlay, overlayUnsupported(runtime.GOOS)}, {ChangesetAuto, ""}},
+	choice{},
+}
+
 var primitives = []primitive{
-	{
-		changesetName, func(p *store.Primitives) *string { return &p.Changeset },
-		[]choice{{ChangesetWorktree, ""}, {ChangesetClone, ""}, {ChangesetOverlay, overlayUnsupported(runtime.GOOS)}, {ChangesetAuto, ""}},
-		choice{},
-	},
+	changesetPrimitive,
 	{
 		"platform", func(p *store.Primitives) *string { return &p.Platform },
 		[]choice{{"local", ""}, {"daytona", "Daytona sandbox not yet implemented"}},
