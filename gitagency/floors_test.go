@@ -69,7 +69,7 @@ var floors = []struct {
 
 	// 2: mechanisms without knowledge of each other
 	{dir: "archive", imports: "durable guard"},
-	{dir: "changeset", imports: "durable undo guard git git/overlay git/worktree git/checkout git/clone git/layer git/snapshot"},
+	{dir: "changeset", imports: "durable undo git/object git/index guard git git/overlay git/worktree git/checkout git/clone git/layer git/repair git/snapshot"},
 	{dir: "copies"},
 	{dir: "provision", imports: "beneath durable git git/ignore git/overlay git/status guard quote"},
 	{dir: "toolconfig", imports: "git/config"},
@@ -96,7 +96,7 @@ var floors = []struct {
 	},
 	{
 		dir:     "handoff",
-		imports: "beneath durable lock proc readlimit git/object git/index git/overlay git git/transport git/submodule walls quote fault core",
+		imports: "beneath durable lock proc readlimit git/object git/index git/overlay git git/transport git/submodule changeset walls quote fault core",
 	},
 	{dir: "snapshots", imports: "durable ids undo git git/worktree git/status git/snapshot git/merge guard fault core"},
 	{
@@ -123,7 +123,7 @@ var floors = []struct {
 	},
 	{
 		dir: "landing",
-		imports: "lock proc git/object git git/worktree git/clone git/transport git/status git/snapshot git/submodule git/merge git/update store changeset " +
+		imports: "lock proc git/object git git/worktree git/clone git/transport git/status git/snapshot git/submodule git/merge git/update store " +
 			"quote fault settings core snapshots sandbox creation discard",
 	},
 	{dir: "directory", imports: "git store guard fault settings core snapshots diff"},

@@ -32,14 +32,18 @@ type sweep struct {
 	prepare   func(l *lab) // prepares the repository; may be nil
 
 	makesLayer bool // the command makes a layer, which may stay after a failure
+	keepsIndex bool // the command writes objects to keep staged files, which may stay after a failure
 }
 
 func (s sweep) String() string { return cmp.Or(s.name, s.verb) }
 
-// dump is lab.dump, without the layers that the command may leave.
+// dump is lab.dump, without the layers and objects that the command may leave.
 func (s sweep) dump(l *lab) string {
 	l.t.Helper()
-	if !s.makesLayer {
+	switch {
+	case s.keepsIndex:
+		return withoutObjects(l.dump())
+	case !s.makesLayer:
 		return l.dump()
 	}
 	return regexp.MustCompile(`(?m)^"data/layers/.*\n`).ReplaceAllString(l.dump(), "")
@@ -83,7 +87,7 @@ var creations = []sweep{
 		argv: overlayArgs("start", "wt"), listArgs: []string{"ls", "--all", "--json"}, cleanArgs: []string{"discard", sweepID},
 	},
 	{
-		verb: "start", name: "start an overlay from a snapshot",
+		verb: "start", name: "start an overlay from a snapshot", keepsIndex: true,
 		argv: overlayArgs("start", "--from-snapshot", forkID+"/1"), listArgs: []string{"ls", "--all", "--json"}, cleanArgs: []string{"discard", sweepID},
 		prepare: func(l *lab) {
 			startOverlay(l)
@@ -100,7 +104,7 @@ var creations = []sweep{
 		argv: cloneArgs("none", "start", "wt"), listArgs: []string{"ls", "--all", "--json"}, cleanArgs: []string{"discard", sweepID},
 	},
 	{
-		verb: "restore", name: "restore an overlay",
+		verb: "restore", name: "restore an overlay", keepsIndex: true,
 		argv: []string{"git-agency", "restore", forkID}, listArgs: []string{"ls", "--all", "--json"}, cleanArgs: []string{"discard", sweepID},
 		prepare: func(l *lab) {
 			startOverlay(l)
@@ -672,7 +676,7 @@ func (l *lab) trashText() string {
 }
 
 // sandboxPaths matches the lines of a dump of the sandbox, its records and the objects, the only files that may change.
-var sandboxPaths = regexp.MustCompile(`(?m)^"(repo/\.git/(objects|worktrees/` + sweepID + `|agency/worktrees/` + sweepID + `)/|repo/\.git/(logs/)?refs/(agency/trash|agency/base|heads/agency/sandbox)|data/repos/\w+/(sandboxes|invocations|trash)/).*\n|^"data/repos/\w+/trash" .*\n`)
+var sandboxPaths = regexp.MustCompile(`(?m)^"(repo/\.git/(objects|worktrees/` + sweepID + `|agency/worktrees/` + sweepID + `)/|repo/\.git/(logs/)?refs/(agency/trash|agency/base|agency/index|heads/agency/sandbox)|data/repos/\w+/(sandboxes|invocations|trash)/).*\n|^"data/repos/\w+/trash" .*\n`)
 
 func (l *lab) dumpOutsideSandbox() string { return sandboxPaths.ReplaceAllString(l.dump(), "") }
 

@@ -26,16 +26,24 @@ type Clone struct {
 // BaseRef returns the ref that keeps the commit that a clone started from, with all objects that it borrows, from being pruned.
 func BaseRef(id string) string { return "refs/agency/base/" + id }
 
-// Create adds the steps "tree-dir", "branch", "base" and "registration" to the transaction, which make an empty tree.
+// PinBase creates the BaseRef of a tree.
+func (b Clone) PinBase(ctx context.Context, s Spec) error {
+	return b.Repo.CreateRef(ctx, BaseRef(s.ID), s.Base, s.Reason)
+}
+
+// Create adds the steps "tree-dir", "branch", "base", "staged" and "registration" to the transaction, which make an empty tree.
 func (b Clone) Create(ctx context.Context, tx *undo.Tx, s Spec) error {
 	pin := func() error {
-		return tx.Step(ctx, "base", func() error {
-			err := b.Repo.CreateRef(ctx, BaseRef(s.ID), s.Base, s.Reason)
+		if err := tx.Step(ctx, "base", func() error {
+			err := b.PinBase(ctx, s)
 			if !git.ChangedNothing(err) {
-				tx.Undo("base", func(ctx context.Context) error { return b.Unpin(ctx, s.ID) })
+				tx.Undo("base", func(ctx context.Context) error { return b.unpinRef(ctx, BaseRef(s.ID)) })
 			}
 			return err
-		})
+		}); err != nil {
+			return err
+		}
+		return b.keepIndexTree(ctx, tx, s)
 	}
 	return b.create(ctx, tx, s, pin, func() error {
 		tx.Undo("clone", func(context.Context) error { return durable.RemoveTree(s.CloneDir) })
@@ -84,28 +92,4 @@ func (b Clone) registration(s Spec) worktree.Registration {
 	w := b.Worktree.registration(s)
 	w.DotGit = filepath.Join(s.CloneDir, ".git")
 	return w
-}
-
-// PinnedBase returns the commit of the ref that Create made for the base of a clone; empty if there is none.
-func (b Worktree) PinnedBase(ctx context.Context, id string) (string, error) {
-	if at, known := b.Repo.ReadRefFile(BaseRef(id)); known {
-		return at, nil
-	}
-	found, err := b.Repo.Lookup(ctx, BaseRef(id))
-	if err != nil {
-		return "", err
-	}
-	return found[0].OID, nil
-}
-
-// Unpin deletes the ref that Create made for the base of a clone, if there is one, and the lock that a killed git left.
-func (b Worktree) Unpin(ctx context.Context, id string) error {
-	at, err := b.PinnedBase(ctx, id)
-	if err != nil {
-		return err
-	}
-	if at == "" {
-		return b.Repo.RemoveRefLeftovers(ctx, BaseRef(id))
-	}
-	return b.Repo.DeleteOwnedRef(ctx, BaseRef(id), at)
 }

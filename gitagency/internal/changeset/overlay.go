@@ -39,9 +39,9 @@ const (
 	layerName = "layer" // file with the name of the layer below it
 )
 
-// Create adds the steps "tree-dir", "branch" and "registration" to the transaction, which make an empty tree.
+// Create adds the steps "tree-dir", "branch", "staged" and "registration" to the transaction, which make an empty tree.
 func (b Overlay) Create(ctx context.Context, tx *undo.Tx, s Spec) error {
-	return b.create(ctx, tx, s, nil, func() error {
+	return b.create(ctx, tx, s, func() error { return b.keepIndexTree(ctx, tx, s) }, func() error {
 		tx.Undo("overlay", func(context.Context) error { return durable.RemoveTree(s.OverlayDir) })
 		for _, dir := range []string{"", upperName, workName} {
 			if err := os.Mkdir(filepath.Join(s.OverlayDir, dir), 0o755); err != nil {

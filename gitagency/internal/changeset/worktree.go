@@ -17,6 +17,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/checkout"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
 	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 	"github.com/git-agency/git-agency/gitagency/internal/undo"
@@ -73,7 +74,8 @@ func (s Spec) StartCommit() string { return cmp.Or(s.Tip, s.Base) }
 
 // Worktree is the backend that uses linked git worktrees.
 type Worktree struct {
-	Repo *git.Repo // required; the caller holds the repository lock, unless a method says otherwise
+	Repo   *git.Repo       // required; the caller holds the repository lock, unless a method says otherwise
+	Author object.Identity // of the commits that keep objects
 }
 
 // Create adds the steps "tree-dir", "branch" and "registration" to the transaction, which make an empty tree.

@@ -47,12 +47,12 @@ func (r *Repository) InnerCloneDir(id string) string {
 	return filepath.Join(r.Store.WallsDir(r.ID, id), "git", "own", ".git")
 }
 
-// PinnedBase returns the commit of the ref that keeps the base of a clone; empty if there is none.
-func PinnedBase(ctx context.Context, repo *git.Repo, id string) (string, error) {
-	return WorktreeBackend(repo).PinnedBase(ctx, id)
+// PinnedRefs returns the refs that keep objects for a sandbox that is a clone or an overlay, by name; other sandboxes have none.
+func PinnedRefs(ctx context.Context, repo *git.Repo, id string) (map[string]string, error) {
+	return WorktreeBackend(repo).PinnedRefs(ctx, id)
 }
 
-// UnpinBase deletes the ref that keeps the base of a clone, when its sandbox is about to be removed. Other sandboxes have none.
-func UnpinBase(ctx context.Context, repo *git.Repo, id string) error {
+// Unpin deletes the refs of PinnedRefs, when the sandbox is about to be removed.
+func Unpin(ctx context.Context, repo *git.Repo, id string) error {
 	return WorktreeBackend(repo).Unpin(ctx, id)
 }

@@ -312,7 +312,9 @@ func (r *Repository) RunSteps(ctx context.Context, verb string, steps []Step) er
 }
 
 // WorktreeBackend returns the backend that creates the trees of sandboxes and integration worktrees, and removes them.
-func WorktreeBackend(repo *git.Repo) changeset.Worktree { return changeset.Worktree{Repo: repo} }
+func WorktreeBackend(repo *git.Repo) changeset.Worktree {
+	return changeset.Worktree{Repo: repo, Author: ToolIdentity}
+}
 
 // RollbackTx undoes a transaction, even if ctx is cancelled: the cancellation was for the transaction, not for its
 // undo.

@@ -303,7 +303,7 @@ func (r *Repository) CheckTreeNotMoved(repo *git.Repo, id, tree string) error {
 }
 
 // DeleteTrashSteps returns the steps that delete the snapshot refs of an invocation and its trash ref, if they still
-// have the given values, its archive, and the refs that keep commits of submodules.
+// have the given values, its archive, and the refs that keep commits of submodules and objects of the sandbox.
 func (r *Repository) DeleteTrashSteps(ctx context.Context, repo *git.Repo, id string, snapshots map[string]string, trashCommit string) []Step {
 	return []Step{
 		{"snapshots", func() error { return repo.DeleteOwnedRefs(ctx, SnapshotsPrefix(id), snapshots) }},
@@ -311,7 +311,7 @@ func (r *Repository) DeleteTrashSteps(ctx context.Context, repo *git.Repo, id st
 			if !ids.Valid(id) {
 				return nil
 			}
-			return submodule.DeleteRef(ctx, repo, SubmoduleRef(id))
+			return errors.Join(submodule.DeleteRef(ctx, repo, SubmoduleRef(id)), Unpin(ctx, repo, id))
 		}},
 		{"archive", func() error {
 			if !ids.Valid(id) { // it comes from a ref and is used in a path

@@ -64,7 +64,7 @@ func DeleteKeptBranch(ctx context.Context, r *core.Repository, repo *git.Repo, s
 	if err != nil {
 		return err
 	}
-	if err := core.UnpinBase(ctx, repo, spec.ID); err != nil {
+	if err := core.Unpin(ctx, repo, spec.ID); err != nil {
 		return err
 	}
 	kept, branch := found[0].OID, found[1].OID

@@ -60,7 +60,7 @@ func RemoveTemporary(ctx context.Context, r *core.Repository, repo *git.Repo, id
 // out.
 func deleteTemporaryBranch(ctx context.Context, r *core.Repository, repo *git.Repo, id string) error {
 	spec := sandbox.Spec(r, id)
-	if err := core.UnpinBase(ctx, repo, id); err != nil {
+	if err := core.Unpin(ctx, repo, id); err != nil {
 		return err
 	}
 	found, err := repo.Lookup(ctx, spec.Branch)

@@ -12,6 +12,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/git/transport"
 	"github.com/git-agency/git-agency/gitagency/quote"
@@ -46,7 +47,8 @@ func (e *Exchange) packCommits(ctx context.Context, in Inside, dir *os.File, tip
 
 // importCommits moves the branch of the sandbox on the host to the commit at HEAD in the sandbox, if that has moved.
 // It returns both commits afterwards, and whether the blobs of the index were imported too.
-func (e *Exchange) importCommits(ctx context.Context, in Inside, dir *os.File, tip string, committed *packStream, also []string) (head, now string, complete bool, err error) {
+func (e *Exchange) importCommits(ctx context.Context, in Inside, dir *os.File, tip string, committed *packStream, staged sandboxIndex) (head, now string, complete bool, err error) {
+	also := staged.newBlobs
 	heads := func(p *packStream) (head, now string) {
 		if p.commit == e.expectedHead(tip) {
 			return p.commit, tip
@@ -54,7 +56,9 @@ func (e *Exchange) importCommits(ctx context.Context, in Inside, dir *os.File, t
 		return p.commit, p.commit
 	}
 	receive := func(p *packStream, now string) error {
-		return e.receive(ctx, p, transport.ReceiveRequest{New: now, Old: tip, Blobs: also, Reason: "agency: exec"})
+		return e.receive(ctx, p, transport.ReceiveRequest{New: now, Old: tip, Blobs: also, Reason: "agency: exec", Stored: func(repo *git.Repo, checked transport.Checked) error {
+			return e.keepStaged(ctx, repo, staged, now, checked)
+		}})
 	}
 	if head, now = heads(committed); now == tip && len(also) == 0 {
 		return head, now, true, nil

@@ -291,7 +291,7 @@ func (e *Exchange) importState(ctx context.Context, in Inside, dir *os.File) (er
 	}
 	drafted := proc.Async(func() (*git.IndexDraft, error) { return e.draftIndex(&staged, state.RealHead) })
 	var complete bool
-	state.SandboxHead, state.BranchTip, complete, err = e.importCommits(ctx, in, dir, tip, committed, staged.newBlobs)
+	state.SandboxHead, state.BranchTip, complete, err = e.importCommits(ctx, in, dir, tip, committed, staged)
 	draft, draftErr := drafted()
 	defer func() { err = errors.Join(err, draft.Drop()) }()
 	if err = errors.Join(err, draftErr); err != nil {

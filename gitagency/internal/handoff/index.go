@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/beneath"
+	"github.com/git-agency/git-agency/gitagency/internal/changeset"
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
@@ -205,6 +206,11 @@ func (e *Exchange) commitRealIndex(ctx context.Context, index, tip, head string)
 	commit, err := repo.CommitIndex(ctx, index, tip, core.ToolIdentity, why)
 	if err != nil || commit == "" {
 		return "", err
+	}
+	if backend := core.WorktreeBackend(repo); backend.IsUnlisted(e.id) { // git does not look at its reflog
+		if err := backend.KeepStaged(ctx, e.id, changeset.Staged{Commits: []string{commit}}); err != nil {
+			return "", err
+		}
 	}
 	if err := repo.AppendHeadReflog(e.id, head, commit, core.ToolIdentity, e.repo.Now(), why); err != nil {
 		return "", err

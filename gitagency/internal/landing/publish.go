@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
-	"github.com/git-agency/git-agency/gitagency/internal/changeset"
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/discard"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
@@ -131,10 +132,12 @@ func (l *landAttempt) planUpdate(ctx context.Context) (update.Update, error) {
 		StartFiles: l.entry.Record.StartChanges,
 		OtherRefs:  []update.RefMove{{Ref: core.TrashRef(l.s.ID), Old: was, New: kept}},
 	}
-	if pinned, err := core.PinnedBase(ctx, l.repo, l.s.ID); err != nil {
+	pinned, err := core.PinnedRefs(ctx, l.repo, l.s.ID)
+	if err != nil {
 		return a, err
-	} else if pinned != "" {
-		a.OtherRefs = append(a.OtherRefs, update.RefMove{Ref: changeset.BaseRef(l.s.ID), Old: pinned, New: zeroOID})
+	}
+	for _, ref := range slices.Sorted(maps.Keys(pinned)) {
+		a.OtherRefs = append(a.OtherRefs, update.RefMove{Ref: ref, Old: pinned[ref], New: zeroOID})
 	}
 	if l.newTip == "" {
 		a.New, a.GitDir, a.Worktree = a.Old, "", ""

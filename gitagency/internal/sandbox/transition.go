@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -161,7 +162,12 @@ func (s *Sandbox) runTransition(ctx context.Context, repo *git.Repo, h *Handle, 
 		{Name: "files", Do: func() error { return restore.RestoreFiles(onward) }},
 		{Name: "heads", Do: func() error { return restore.RestoreHeads(onward, core.ToolIdentity, s.Repo.Now(), p.reflogMessage) }},
 		{Name: "underway", Do: restore.RestoreOperation},
-		{Name: "index", Do: func() error { return restore.RestoreIndex(onward) }},
+		{Name: "index", Do: func() error {
+			if err := restore.RestoreIndex(onward); err != nil {
+				return err
+			}
+			return core.WorktreeBackend(repo).KeepIndex(onward, s.ID, cmp.Or(target.BranchTip, target.Head))
+		}},
 		{Name: "layer", Do: func() error { return s.restoreUpper(onward, restore, h.Prims) }},
 	}
 	if p.syncedCommit != "" {

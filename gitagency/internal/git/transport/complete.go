@@ -27,46 +27,52 @@ import (
 // check reads every tree of the old commit first, which takes longer than everything else in a large repository; and
 // git diff-tree reads a directory as often as it occurs, so that the time it needs for a pack of some hundred bytes grows
 // exponentially with the depth of the directories.
-func checkComplete(ctx context.Context, r *git.Repo, q git.RunOptions, in ReceiveRequest) error {
+func checkComplete(ctx context.Context, r *git.Repo, q git.RunOptions, in ReceiveRequest) (checked Checked, err error) {
 	target := proc.Async(func() (string, error) { return r.SymrefTarget(ctx, in.Ref) })
-	commits, err := receivedCommits(ctx, r, q, in)
+	commits, descends, err := receivedCommits(ctx, r, q, in)
 	if to, terr := target(); terr != nil || to != "" {
 		if terr == nil {
 			terr = &git.SymrefError{Ref: in.Ref, Target: to}
 		}
-		return terr
+		return checked, terr
 	}
 	if err != nil {
-		return err
+		return checked, err
 	}
 	t, err := r.OpenCatFileAt(ctx, q)
 	if err != nil {
-		return err
+		return checked, err
 	}
 	defer t.Close()
 	tip, err := fsck.LookupStrict(ctx, t, []string{in.New})
 	if err != nil {
-		return err
+		return checked, err
 	}
 	if tip[0].Type != "commit" {
-		return &object.IncompleteError{OID: in.New, Want: "commit", Have: tip[0].Type}
+		return checked, &object.IncompleteError{OID: in.New, Want: "commit", Have: tip[0].Type}
 	}
 	if err := in.checkNotMoved(ctx, r); err != nil {
-		return err
+		return checked, err
 	}
 	w := fsck.TreeWalk{
 		Objects: t, Seen: map[string]bool{}, Blobs: map[string]bool{}, Size: object.FormatOf(in.New).IDSize(), Reading: q.Reading,
 		IsOwn: ownPatternFiles(ctx, r, q, in),
 	}
-	for _, oid := range in.Blobs {
-		w.Blobs[oid] = true
-	}
 	for _, c := range commits {
 		if err := w.WalkCommit(c); err != nil {
-			return err
+			return checked, err
 		}
 	}
-	return checkBlobs(ctx, t, slices.Collect(maps.Keys(w.Blobs)))
+	checked.Descends = descends
+	for _, oid := range in.Blobs {
+		if !w.Blobs[oid] {
+			checked.LooseBlobs = append(checked.LooseBlobs, oid)
+		}
+	}
+	for _, oid := range checked.LooseBlobs {
+		w.Blobs[oid] = true
+	}
+	return checked, checkBlobs(ctx, t, slices.Collect(maps.Keys(w.Blobs)))
 }
 
 // checkBlobs checks that blobs exist.
@@ -103,23 +109,31 @@ func (in ReceiveRequest) checkNotMoved(ctx context.Context, r *git.Repo) error {
 }
 
 // receivedCommits lists the commits that are reachable from in.New and not from the ref. Git rev-list has read each of
-// them, down to commits that the repository had before. Parents are before their children.
-func receivedCommits(ctx context.Context, r *git.Repo, q git.RunOptions, in ReceiveRequest) ([]fsck.ReceivedCommit, error) {
+// them, down to commits that the repository had before. Parents are before their children. descends is whether in.New is known to
+// descend from in.Old.
+func receivedCommits(ctx context.Context, r *git.Repo, q git.RunOptions, in ReceiveRequest) (commits []fsck.ReceivedCommit, descends bool, err error) {
 	list := func(not ...string) ([]fsck.ReceivedCommit, error) {
 		out, err := r.RunRead(ctx, q, slices.Concat([]string{"rev-list", "--topo-order", "--reverse", "--no-commit-header", "--format=%H %T %P", in.New, "--not"}, not)...)
 		if err != nil {
 			return nil, err
 		}
+		// A descendant of the old commit has one that is not reachable from it, and is its child, among its ancestors.
+		descends = descends || slices.ContainsFunc(strings.Split(string(out), "\n"), func(line string) bool {
+			words := strings.Fields(line)
+			return len(words) > 2 && slices.Contains(words[2:], in.Old)
+		})
 		return parseReceivedCommits(string(out))
 	}
+	descends = in.New == in.Old
 	if in.Old == "" {
-		return list("--all")
+		commits, err = list("--all")
+		return commits, descends, err
 	}
-	found, err := list(in.Old)
-	if err == nil && len(found) > fsck.ManyReceivedCommits {
-		return list(in.Old, "--all")
+	commits, err = list(in.Old)
+	if err == nil && len(commits) > fsck.ManyReceivedCommits {
+		commits, err = list(in.Old, "--all")
 	}
-	return found, err
+	return commits, descends, err
 }
 
 // parseReceivedCommits parses lines of a commit, its tree and its parents. The tree of a parent that has a line, too, is

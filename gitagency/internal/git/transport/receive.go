@@ -40,8 +40,18 @@ type ReceiveRequest struct {
 	// Lock takes the repository lock for the steps that change the repository; nil where the caller holds it.
 	Lock func(context.Context) (repo *git.Repo, unlock func(), err error)
 
+	// Stored, when not nil, is called when the objects are in the repository, before the ref moves, with the lock held. It makes other
+	// references to them.
+	Stored func(*git.Repo, Checked) error
+
 	// Published, when not nil, is called after the ref has moved, before the lock is released.
 	Published func(*git.Repo) error
+}
+
+// Checked is what the check of received objects has found.
+type Checked struct {
+	LooseBlobs []string // those of ReceiveRequest.Blobs that the received commits do not add
+	Descends   bool     // New descends from Old; false where that is not known
 }
 
 // Receive adds commits from an untrusted source to the repository and moves one ref to them, all or nothing. Calls for
@@ -73,22 +83,24 @@ func Receive(ctx context.Context, r *git.Repo, in ReceiveRequest) (err error) {
 	objects := filepath.Join(r.CommonDir, "objects")
 	const unlockedChecks = 3 // after so many the next one is done with the lock held, so that it is the last
 	for check := 1; ; check++ {
-		checked, err := listStored(objects)
+		before, err := listStored(objects)
 		if err != nil {
 			return err
 		}
-		if err := checkComplete(ctx, r, quarantine.options(r), in); err != nil {
+		checked, err := checkComplete(ctx, r, quarantine.options(r), in)
+		if err != nil {
 			return err
 		}
-		done, err := in.publish(ctx, r, quarantine, func(locked *git.Repo) (current bool, err error) {
+		done, err := in.publish(ctx, r, quarantine, checked, func(locked *git.Repo) (current bool, err error) {
 			now, err := listStored(objects)
 			switch {
-			case err != nil || now.hasAllOf(checked):
+			case err != nil || now.hasAllOf(before):
 				return true, err
 			case check < unlockedChecks:
 				return false, nil
 			}
-			return true, checkComplete(ctx, locked, quarantine.options(r), in)
+			_, err = checkComplete(ctx, locked, quarantine.options(r), in)
+			return true, err
 		})
 		if done || err != nil {
 			return err
@@ -98,7 +110,7 @@ func Receive(ctx context.Context, r *git.Repo, in ReceiveRequest) (err error) {
 
 // publish moves the checked pack and the ref with the repository lock held. It does nothing and returns false if
 // isCurrent says that the check has to be repeated.
-func (in ReceiveRequest) publish(ctx context.Context, r *git.Repo, quarantine *quarantine, isCurrent func(*git.Repo) (bool, error)) (done bool, err error) {
+func (in ReceiveRequest) publish(ctx context.Context, r *git.Repo, quarantine *quarantine, checked Checked, isCurrent func(*git.Repo) (bool, error)) (done bool, err error) {
 	if in.Lock != nil {
 		var unlock func()
 		if r, unlock, err = in.Lock(ctx); err != nil {
@@ -111,6 +123,11 @@ func (in ReceiveRequest) publish(ctx context.Context, r *git.Repo, quarantine *q
 	}
 	if err := movePack(filepath.Join(quarantine.dir, "pack"), filepath.Join(r.CommonDir, "objects", "pack")); err != nil {
 		return false, err
+	}
+	if in.Stored != nil {
+		if err := in.Stored(r, checked); err != nil {
+			return false, err
+		}
 	}
 	if !in.LeaveRef {
 		if err := moveReceivedRef(ctx, r, in); err != nil {
