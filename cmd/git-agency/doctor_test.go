@@ -178,6 +178,14 @@ func (w *doctorLab) dieAt(point string, argv ...string) {
 
 const killedID = "20260128120700-6363" // id of a record created by a killed command
 
+// checkNoRefs checks that there are no refs with the given prefixes.
+func (w *doctorLab) checkNoRefs(prefixes ...string) {
+	w.t.Helper()
+	if left := w.git(append([]string{"for-each-ref"}, prefixes...)...); left != "" {
+		w.t.Errorf("refs are left:\n%s", left)
+	}
+}
+
 // checkTrashed checks that the trash ref holds everything that was in the sandbox, and that the sandbox is gone.
 func (w *doctorLab) checkTrashed() {
 	w.t.Helper()
@@ -411,6 +419,10 @@ var doctorCases = []doctorCase{
 			w.t.Errorf("the record says %s", got)
 		}
 	}},
+	{code: "interrupted-discard", damage: func(w *doctorLab) { // a ref that keeps staged files
+		w.agency("discard", sweepID)
+		w.git("update-ref", "refs/agency/index/"+sweepID, "HEAD")
+	}, checkFixed: func(w *doctorLab) { w.checkTrashed(); w.checkNoRefs("refs/agency/index") }},
 	{code: "interrupted-land", atRisk: true, killSweep: true, damage: func(w *doctorLab) {
 		w.dieAt("land/files:after", "land", sweepID, "--commit-all", "-m", "all")
 	}, checkFixed: func(w *doctorLab) {
@@ -620,6 +632,14 @@ var doctorCases = []doctorCase{
 			w.t.Errorf("the link is kept as %q, %v", kept, err)
 		}
 	}},
+	{code: "missing-clone", id: "*", atRisk: true, damage: func(w *doctorLab) {
+		w.agency("start", "wt", "--changeset", "clone", "--isolation", "none")
+		w.git("update-ref", "-d", w.git("for-each-ref", "--format=%(refname)", "refs/agency/base"))
+	}, checkFixed: func(w *doctorLab) {
+		if base := w.git("for-each-ref", "--format=%(objectname)", "refs/agency/base"); base != w.git("rev-parse", "agency/sandbox-"+filepath.Base(filepath.Dir(w.agency("path", "@")))) {
+			w.t.Errorf("the base is %q", base)
+		}
+	}},
 	{code: "unlinked-tree", atRisk: true, killSweep: true, damage: func(w *doctorLab) { w.remove(w.adminDir(sweepID)) }, checkFixed: func(w *doctorLab) { w.checkUsable() }},
 	{code: "unlinked-tree", atRisk: true, damage: func(w *doctorLab) { truncateFile(w.t, filepath.Join(w.tree, ".git")) }, checkFixed: func(w *doctorLab) { w.checkUsable() }},
 	{code: "unlinked-tree", id: sweepWorktree, atRisk: true, damage: func(w *doctorLab) { w.remove(w.adminDir(sweepWorktree)) }, checkFixed: func(w *doctorLab) {
@@ -649,6 +669,15 @@ var doctorCases = []doctorCase{
 	}, checkFixed: func(w *doctorLab) {
 		if got := w.git("show", trashRef+":committed"); got != "c" {
 			w.t.Errorf("the trash ref has %q for the committed file", got)
+		}
+	}},
+	{code: "orphan-ref", id: killedID, atRisk: true, damage: func(w *doctorLab) {
+		w.git("update-ref", "refs/agency/base/"+killedID, "HEAD")
+		w.git("update-ref", "refs/agency/index/"+killedID, "HEAD")
+	}, checkFixed: func(w *doctorLab) {
+		w.checkNoRefs("refs/agency/base", "refs/agency/index")
+		if got := w.git("rev-parse", "refs/agency/trash/"+killedID); got != w.git("rev-parse", "HEAD") {
+			w.t.Errorf("the trash ref is at %s", got)
 		}
 	}},
 	{code: "other-data-dir", atRisk: true, damage: func(w *doctorLab) {

@@ -15,6 +15,7 @@ func (x *checkRun) checkClone(s treeInfo, e store.Entry[store.InvocationMeta]) (
 	if prims.Changeset != settings.ChangesetClone || !store.IsDir(s.tree) {
 		return false
 	}
+	x.checkPinnedBase(s, e)
 	problem := sandbox.CloneDefect(x.Repository, e.ID, prims)
 	if problem == "" {
 		return false

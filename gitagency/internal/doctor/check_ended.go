@@ -19,6 +19,9 @@ func (x *checkRun) checkEndedSandbox(s treeInfo, e store.Entry[store.InvocationM
 	if x.refs[s.branch] != "" && !x.checkedOutElsewhere(s) {
 		left = append(left, x.repo.RefPath(s.branch))
 	}
+	for _, ref := range x.pinsOf(s.id) {
+		left = append(left, x.repo.RefPath(ref))
+	}
 	if len(left) == 0 {
 		return
 	}

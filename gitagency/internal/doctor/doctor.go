@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/git-agency/git-agency/gitagency/internal/changeset"
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/discard"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
@@ -218,6 +219,7 @@ func checks() []checkSpec {
 		{[]string{"interrupted-discard", "half-discarded", "wrong-marker", "interrupted-put", "interrupted-rollback", "interrupted-verify", "missing-target", "missing-layer", "missing-clone"}, (*checkRun).checkSandboxes},
 		{[]string{"unclaimed-marker"}, (*checkRun).checkUnrecordedMarkers},
 		{[]string{"orphan-branch", "other-data-dir", "copied-entry"}, (*checkRun).checkUnrecorded},
+		{[]string{"orphan-ref"}, (*checkRun).checkUnrecordedPins},
 		{[]string{"damaged-entry", "initializing-entry"}, (*checkRun).checkWorktreeEntries},
 		{[]string{"orphan-log"}, (*checkRun).checkOrphanReflogs},
 		{[]string{"orphan-archive"}, (*checkRun).checkArchives},
@@ -253,6 +255,7 @@ type checkRun struct {
 	invocations    []store.Entry[store.InvocationMeta]
 	entries        map[string]worktree.Entry // git's worktree entries (.git/worktrees/<name>) by name
 	refs           map[string]string         // commits of the refs that belong to ids; empty if a ref does not exist
+	pins           map[string]string         // commits of the refs that keep objects for sandboxes, by ref: see core.PinnedRefs
 	movedIDs       map[string]bool           // ids recorded under an earlier path of the repository
 	formerIDs      []string                  // ids that the repository had at former paths
 	hasMoved       bool                      // moved-repository is among the findings
@@ -293,6 +296,9 @@ func (x *checkRun) loadInputs(ctx context.Context) (err error) {
 	x.entries = map[string]worktree.Entry{}
 	for _, e := range entries {
 		x.entries[e.Name] = e
+	}
+	if x.pins, err = x.repo.Refs(ctx, changeset.BaseRef(""), changeset.StagedRef("")); err != nil {
+		return err
 	}
 	return x.resolveRefs(ctx)
 }

@@ -26,6 +26,7 @@ var fixOutcomes = map[string]string{
 	"interrupted-verify":   "the sandbox is discarded; its content is kept as a trash ref",
 	"half-discarded":       "the trash ref and the archive are removed if the sandbox still has their content; the sandbox is unchanged",
 	"orphan-archive":       "the archive has a trash ref and expires with it; one that cannot be read is removed",
+	"orphan-ref":           "the ref is deleted; what was staged is kept as a trash ref",
 	"copied-entry":         "the worktree entry is removed from this repository; the tree is kept",
 	"damaged-entry":        "the files of the entry are written again as far as possible; an entry that was never used is removed",
 	"initializing-entry":   "the worktree entry is unlocked, so that git can use it",
