@@ -51,8 +51,8 @@ func (s *Sandbox) importInsideForDiscard(ctx context.Context, repo *git.Repo, pr
 		return nil, err
 	}
 	if !store.IsDir(s.Tree) || held == nil || s.Repo.IsClone(s.ID) && !store.IsDir(s.Repo.CloneGitDir(s.ID)) {
-		pending, err := d.HasPendingImport()
-		if err == nil && pending {
+		unimported, err := d.HasUnimported(ctx)
+		if err == nil && unimported {
 			refused = errors.New("the tree, its .git or the record is gone, so that git cannot run there")
 		}
 		return refused, err
