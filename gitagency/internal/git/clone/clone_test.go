@@ -139,9 +139,17 @@ git remote add local ../bare.git; git update-ref refs/remotes/local/main HEAD; g
 		t.Errorf("of a remote: %q, want %q", got, want)
 	}
 	l.Git("remote", "remove", "local")
-	got := list(makeClone(l, nil))
-	if want := branch + "\nrefs/remotes/origin/main\nrefs/remotes/origin/topic\nrefs/tags/v1\n"; got != want {
+	tree, want := makeClone(l, nil), branch+"\nrefs/remotes/origin/main\nrefs/remotes/origin/topic\nrefs/tags/v1\n"
+	if got := list(tree); got != want {
 		t.Errorf("of the repository: %q, want %q", got, want)
+	}
+	// Branches of other sandboxes are not fetched either.
+	l.Git("branch", "agency/sandbox-later")
+	l.Git("branch", "later")
+	l.ShellIn(tree, "git fetch -q && git fetch -q --prune && git remote update && git checkout -q topic && git rev-parse topic@{upstream} && git push -q --dry-run origin topic && git checkout -q agency/sandbox-x && git branch -D topic")
+	want = strings.Replace(want, "refs/remotes/origin/main\n", "refs/remotes/origin/later\nrefs/remotes/origin/main\n", 1)
+	if got := list(tree); got != want {
+		t.Errorf("after a fetch: %q, want %q", got, want)
 	}
 }
 

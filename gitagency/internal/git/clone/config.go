@@ -37,6 +37,11 @@ func clonedConfig(r *git.Repo, req Request) (string, error) {
 	entries = append(entries,
 		config.FileEntry{Key: "remote.origin.url", Value: req.Source.URL},
 		config.FileEntry{Key: "remote.origin.fetch", Value: "+refs/heads/*:refs/remotes/origin/*"})
+	if req.Source.Name == ThisRepository {
+		for _, prefix := range req.Without {
+			entries = append(entries, config.FileEntry{Key: "remote.origin.fetch", Value: "^" + prefix + "*"}) // a negative refspec
+		}
+	}
 	return config.Format(entries), nil
 }
 
