@@ -48,6 +48,10 @@ func (x *checkRun) relinkWorktree(ctx context.Context, s treeInfo) error {
 	if err := handoff.RepointAlternates(x.Repository, s.id); err != nil {
 		x.Warn("sandbox %s: git in it does not find the objects of the repository: %v", s.id, err)
 	}
+	isFormer := func(path string) bool { return slices.Contains(x.formerIDs, store.RepoID(path)) }
+	if err := handoff.RepointOrigin(x.Repository, s.id, isFormer); err != nil {
+		x.Warn("sandbox %s: its remote origin still names the former path of the repository: %v", s.id, err)
+	}
 	entry, err := x.OverlayBackend(x.repo).Registration(spec)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package handoff
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/config"
 	"github.com/git-agency/git-agency/gitagency/internal/git/overlay"
 )
 
@@ -73,6 +75,37 @@ func RepointAlternates(r *core.Repository, id string) error {
 		}
 		lines = slices.DeleteFunc(lines, func(line string) bool { return filepath.IsAbs(line) && !durable.IsDir(line) })
 		if err := overlay.ReplaceUpperFile(dir, info, name, []byte(strings.Join(append([]string{objects}, lines...), "\n")+"\n")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RepointOrigin has the remote "origin" of a sandbox that is a clone name the repository again, which was moved, if it still names a former path of it.
+// The configuration, which an agent may have written, is read as data, and otherwise left as it is.
+func RepointOrigin(r *core.Repository, id string, isFormer func(path string) bool) error {
+	const name, maxSize = "config", 1 << 20
+	if !r.IsClone(id) {
+		return nil
+	}
+	for _, dir := range r.OwnGitDirs(id) {
+		had, err := overlay.ReadUpperFile(dir, name, maxSize)
+		if err != nil {
+			return err
+		}
+		now, err := config.ReplaceValues(string(had.Data), "remote.origin.url", func(url string) string {
+			if isFormer(url) {
+				return r.CommonDir
+			}
+			return url
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", filepath.Join(dir, name), err)
+		}
+		if now == string(had.Data) {
+			continue
+		}
+		if err := overlay.ReplaceUpperFile(dir, ".", name, []byte(now)); err != nil {
 			return err
 		}
 	}

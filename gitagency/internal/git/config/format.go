@@ -42,3 +42,25 @@ func quoteUnlessPlain(value string) string {
 	}
 	return quoteValue(value)
 }
+
+// ReplaceValues returns the text of a configuration file with other values of a setting, and all other text as it is. It fails for a
+// file that it cannot parse.
+func ReplaceValues(text, key string, replace func(value string) string) (string, error) {
+	parts, err := parseParts(text)
+	if err != nil {
+		return "", err
+	}
+	var out strings.Builder
+	for _, p := range parts {
+		if value := replace(p.entry.Value); p.kind == entryPart && p.entry.Key == key && !p.entry.NoValue && !p.entry.Ambiguous && value != p.entry.Value {
+			name, _, _ := strings.Cut(p.text, "=")
+			comment := strings.TrimSuffix(p.comment, "\n")
+			if comment != "" {
+				comment = " " + comment
+			}
+			p.text = strings.TrimRight(name, " \t") + " = " + quoteUnlessPlain(value) + comment + lineEnd(p.text)
+		}
+		out.WriteString(p.text)
+	}
+	return out.String(), nil
+}
