@@ -112,7 +112,7 @@ var floors = []struct {
 	{dir: "diff", imports: "proc git git/status git/merge treediff fault core snapshots sandbox"},
 	{
 		dir:     "pathset",
-		imports: "beneath durable ids git git/object store guard changeset walls confine treediff fault settings core snapshots sandbox creation diff",
+		imports: "beneath durable ids lock git git/object store guard changeset provision walls confine treediff fault settings core snapshots sandbox creation diff",
 	},
 	{dir: "discard", imports: "durable ids undo lock git git/worktree git/repair store guard changeset upload fault core sandbox creation pathset"},
 	{dir: "pathland", imports: "beneath durable undo lock proc git git/object git/merge store fault core pathset discard"},

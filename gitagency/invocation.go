@@ -19,34 +19,41 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
+// CopiedPath is a plain directory of which the commands of a sandbox see a copy.
+type CopiedPath struct {
+	Path   string `json:"path"`
+	Reason string `json:"reason"` // why no overlay can be mounted on it
+}
+
 // Invocation is one piece of agent work: an id, a record, a sandbox.
 type Invocation struct {
-	ID                string     `json:"invocation_id"`
-	Name              string     `json:"invocation_name"`
-	WorktreeID        string     `json:"integration_worktree_id"`
-	Worktree          string     `json:"integration_worktree"` // name of the integration worktree
-	SandboxPath       string     `json:"sandbox_path"`
-	SandboxBranch     string     `json:"sandbox_branch"`
-	BaseCommit        string     `json:"base_commit"`
-	FromSnapshot      string     `json:"from_snapshot,omitempty"` // snapshot that the sandbox was started from
-	CloneSource       string     `json:"clone_source,omitempty"`  // remote that a clone has as its origin; "." for the repository
-	Verifies          string     `json:"verifies,omitempty"`      // invocation whose landing is verified in this temporary sandbox; empty for all others
-	SyncedCommit      string     `json:"synced_commit,omitempty"` // commit of the integration branch that the last sync merged
-	IntegrationBranch string     `json:"integration_branch"`      // full ref that the work lands on; empty where it is only known when it lands
-	Runner            string     `json:"runner"`
-	Mode              string     `json:"mode"`
-	Status            string     `json:"status"`
-	Landing           string     `json:"landing"`
-	TrashRef          string     `json:"trash_ref,omitempty"`     // ref that keeps the work of a landed or discarded invocation
-	TrashArchive      string     `json:"trash_archive,omitempty"` // archive of what no commit can hold
-	StartedAt         time.Time  `json:"started_at"`
-	Primitives        Primitives `json:"primitives"`
-	Limits            Limits     `json:"limits,omitzero"`         // limits of its commands
-	AllowedRead       []string   `json:"allowed_read,omitempty"`  // paths that Allow made readable
-	AllowedWrite      []string   `json:"allowed_write,omitempty"` // paths that Allow made writable; with the prefix private: for the sandbox alone
-	Paths             []string   `json:"paths,omitempty"`         // plain directories that the sandbox is over; none for a sandbox of a repository
-	Broken            bool       `json:"broken"`
-	BrokenReason      string     `json:"broken_reason"`
+	ID                string       `json:"invocation_id"`
+	Name              string       `json:"invocation_name"`
+	WorktreeID        string       `json:"integration_worktree_id"`
+	Worktree          string       `json:"integration_worktree"` // name of the integration worktree
+	SandboxPath       string       `json:"sandbox_path"`
+	SandboxBranch     string       `json:"sandbox_branch"`
+	BaseCommit        string       `json:"base_commit"`
+	FromSnapshot      string       `json:"from_snapshot,omitempty"` // snapshot that the sandbox was started from
+	CloneSource       string       `json:"clone_source,omitempty"`  // remote that a clone has as its origin; "." for the repository
+	Verifies          string       `json:"verifies,omitempty"`      // invocation whose landing is verified in this temporary sandbox; empty for all others
+	SyncedCommit      string       `json:"synced_commit,omitempty"` // commit of the integration branch that the last sync merged
+	IntegrationBranch string       `json:"integration_branch"`      // full ref that the work lands on; empty where it is only known when it lands
+	Runner            string       `json:"runner"`
+	Mode              string       `json:"mode"`
+	Status            string       `json:"status"`
+	Landing           string       `json:"landing"`
+	TrashRef          string       `json:"trash_ref,omitempty"`     // ref that keeps the work of a landed or discarded invocation
+	TrashArchive      string       `json:"trash_archive,omitempty"` // archive of what no commit can hold
+	StartedAt         time.Time    `json:"started_at"`
+	Primitives        Primitives   `json:"primitives"`
+	Limits            Limits       `json:"limits,omitzero"`         // limits of its commands
+	AllowedRead       []string     `json:"allowed_read,omitempty"`  // paths that Allow made readable
+	AllowedWrite      []string     `json:"allowed_write,omitempty"` // paths that Allow made writable; with the prefix private: for the sandbox alone
+	Paths             []string     `json:"paths,omitempty"`         // plain directories that the sandbox is over; none for a sandbox of a repository
+	CopiedPaths       []CopiedPath `json:"copied_paths,omitempty"`  // those of Paths of which commands see a copy instead of an overlay
+	Broken            bool         `json:"broken"`
+	BrokenReason      string       `json:"broken_reason"`
 
 	// Fields that review and landing added to the record; each is set only after its event.
 	SubmittedAt     time.Time `json:"submitted_at,omitzero"`      // time of submission; work lands in this order
@@ -107,7 +114,7 @@ func newInvocation(i core.Invocation) Invocation {
 		BaseCommit: i.BaseCommit, IntegrationBranch: i.IntegrationBranch, FromSnapshot: i.FromSnapshot, CloneSource: i.CloneSource, Verifies: i.Verifies, SyncedCommit: i.SyncedCommit,
 		Runner: i.Runner, Mode: i.Mode, Status: i.Status, Landing: i.Landing, TrashRef: i.TrashRef, TrashArchive: i.TrashArchive, StartedAt: i.StartedAt,
 		Primitives: Primitives(i.Primitives), Limits: newLimits(sandbox.LimitsFromRecord(i.Limits)),
-		AllowedRead: i.AllowedRead, AllowedWrite: i.AllowedWrite, Paths: i.Paths,
+		AllowedRead: i.AllowedRead, AllowedWrite: i.AllowedWrite, Paths: i.Paths, CopiedPaths: convertAll(i.CopiedPaths, func(p core.CopiedPath) CopiedPath { return CopiedPath(p) }),
 		Broken: i.Broken, BrokenReason: i.BrokenReason,
 		SubmittedAt: i.SubmittedAt, SubmittedCommit: i.SubmittedCommit, ReviewNote: i.ReviewNote,
 		RejectedAt: i.RejectedAt, RejectedReason: i.RejectedReason,

@@ -31,7 +31,7 @@ type StartPathsRequest struct {
 }
 
 // StartPaths creates a sandbox over plain directories, in git or not, or fails and leaves no sandbox. Commands in it see each directory
-// at its own path, and change an overlay of it. Land applies the changes to the directories, all of them or none; until then the
+// at its own path, and change an overlay of it, or a copy if no overlay can be mounted on it (Invocation.CopiedPaths). Land applies the changes to the directories, all of them or none; until then the
 // directories stay as they are. It needs no repository. A directory must not overlap another one, the data directory, an integration
 // tree or a sandbox, by any spelling (reason.UnsafePath).
 func StartPaths(ctx context.Context, req StartPathsRequest, opts Options) (Invocation, error) {

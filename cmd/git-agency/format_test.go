@@ -27,7 +27,7 @@ func fullInvocation() gitagency.Invocation {
 		Primitives: gitagency.Primitives{Changeset: "worktree", Platform: "local", Isolation: "os", Outputs: "none", Software: "host"},
 		Limits:     gitagency.Limits{Memory: 1 << 30, Processes: 50, FileSize: 1 << 20, Timeout: time.Minute, Nice: 5, BestEffort: true},
 		Broken:     true, BrokenReason: "missing-tree",
-		AllowedRead: []string{"/a", "/b"}, AllowedWrite: []string{"private:/c"}, Paths: []string{"/d", "/e"},
+		AllowedRead: []string{"/a", "/b"}, AllowedWrite: []string{"private:/c"}, Paths: []string{"/d", "/e"}, CopiedPaths: []gitagency.CopiedPath{{Path: "/e", Reason: "why"}},
 
 		SubmittedAt: time.Date(2026, 1, 28, 12, 5, 1, 25, time.UTC), SubmittedCommit: "1111111111111111111111111111111111111111", ReviewNote: "done",
 		RejectedAt: time.Date(2026, 1, 28, 12, 5, 2, 0, time.UTC), RejectedReason: "no tests",
@@ -147,7 +147,7 @@ func TestFormatFieldsMatchJSON(t *testing.T) {
 	}
 }
 
-// flattenJSON stores the values of nested JSON objects in into, with dots between the names.
+// flattenJSON stores the values of nested JSON objects in into, with dots between the names. Objects in a list count as their path.
 func flattenJSON(into map[string]string, prefix string, fields map[string]any) {
 	for name, value := range fields {
 		switch v := value.(type) {
@@ -158,6 +158,11 @@ func flattenJSON(into map[string]string, prefix string, fields map[string]any) {
 		case float64:
 			into[prefix+name] = strconv.FormatFloat(v, 'f', -1, 64)
 		case []any:
+			for i, one := range v {
+				if object, is := one.(map[string]any); is {
+					v[i] = object["path"]
+				}
+			}
 			into[prefix+name] = strings.Trim(strings.ReplaceAll(fmt.Sprint(v), " ", ":"), "[]")
 		default:
 			into[prefix+name] = fmt.Sprint(v)

@@ -236,7 +236,8 @@ func invocationFields(i gitagency.Invocation) []program.Field {
 	}, allowedFields(i)...)
 }
 
-// allowedFields returns one field for each path that was allowed to a sandbox, and for each plain directory that it is over.
+// allowedFields returns one field for each path that was allowed to a sandbox, for each plain directory that it is over, and for each
+// of these that was copied.
 func allowedFields(i gitagency.Invocation) []program.Field {
 	var fields []program.Field
 	for _, path := range i.AllowedRead {
@@ -247,6 +248,9 @@ func allowedFields(i gitagency.Invocation) []program.Field {
 	}
 	for _, path := range i.Paths {
 		fields = append(fields, program.Field{Key: "directory", Value: path})
+	}
+	for _, p := range i.CopiedPaths {
+		fields = append(fields, program.Field{Key: "copied", Value: p.Path})
 	}
 	return fields
 }

@@ -396,7 +396,7 @@ func TestManualListsAllOutputFields(t *testing.T) {
 	}
 
 	for what, fields := range map[string][]program.Field{
-		"an invocation":           invocationFields(gitagency.Invocation{AllowedRead: make([]string, 1), AllowedWrite: make([]string, 1), Paths: make([]string, 1)}),
+		"an invocation":           invocationFields(gitagency.Invocation{AllowedRead: make([]string, 1), AllowedWrite: make([]string, 1), Paths: make([]string, 1), CopiedPaths: make([]gitagency.CopiedPath, 1)}),
 		"an integration worktree": worktrees.Fields(gitagency.Worktree{}),
 		"a finding":               findingFields(gitagency.Finding{}),
 		"a thing that was pruned": prunedFields(gitagency.PruneResult{Snapshots: make([]gitagency.PrunedSnapshot, 1)}),

@@ -118,10 +118,27 @@ func TestPathsLandingKilledAtAnyChange(t *testing.T) {
 // creation works.
 func TestPathsStartKilledAtAnyChange(t *testing.T) {
 	t.Parallel()
+	killPathsStart(t, newPathsLab(t), 60)
+}
+
+// TestPathsCopyKilledAtAnyChange does the same with a directory that is copied. Nothing is left of the copy.
+func TestPathsCopyKilledAtAnyChange(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a directory to another user")
+	}
 	l := newPathsLab(t)
+	l.must("chown", "-R", "12345:12345", filepath.Join(l.repo, "y"))
+	killPathsStart(t, l, 70)
+}
+
+// killPathsStart kills the creation of a sandbox over x and y, with the step of killStep(most, 2).
+func killPathsStart(t *testing.T, l *lab, most int) {
+	t.Helper()
 	l.agency("discard", l.agency("start", "--path", "x")) // makes the repositories
 	before, restore := l.pathFiles(), l.save()
-	for n := 1; ; n += killStep(60, 2) {
+	copies := filepath.Join(l.dir, "data", "paths", "copies")
+	for n := 1; ; n += killStep(most, 2) {
 		done, last := l.runKilledWithEnv(sweepEnv, n, "git-agency", "start", "--path", "x", "--path", "y")
 		if done {
 			t.Logf("%d kill points", n-1)
@@ -129,6 +146,9 @@ func TestPathsStartKilledAtAnyChange(t *testing.T) {
 		}
 		point := strconv.Itoa(n) + ", before " + last
 		l.fixPaths(point)
+		if left, err := os.ReadDir(copies); len(left) > 0 {
+			t.Fatalf("%s: doctor leaves %v, %v", point, left, err)
+		}
 		id := l.startOverPaths()
 		if !maps.Equal(l.pathFiles(), before) {
 			t.Fatalf("%s: the directories changed", point)

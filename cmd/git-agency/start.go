@@ -39,8 +39,8 @@ committed, staged, changed and untracked files are restored as such. The default
 of the snapshot's invocation. <snapshot> is its commit, in full or as a unique prefix, or <id>/<n>.
 
 With --path the sandbox is over plain directories, in git or not, and needs no repository. Commands in it
-see each directory at its own path, as an overlay; 'git agency land' applies the changes to all of them or to
-none. It needs walls. See PLAIN DIRECTORIES in the manual.
+see each directory at its own path, as an overlay, or as a copy where none can be mounted; 'git agency land'
+applies the changes to all of them or to none. It needs walls. See PLAIN DIRECTORIES in the manual.
 
 Exit status: 0 created; 1 failed, nothing changed; 3 no such worktree or snapshot; 4 broken; 5 refused for
 safety; 75 locked; 129 usage; 130 or 143 interrupted, rolled back first.`,

@@ -10,6 +10,12 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
+// CopiedPath is a plain directory of which the commands of a sandbox see a copy.
+type CopiedPath struct {
+	Path   string `json:"path"`
+	Reason string `json:"reason"` // why no overlay can be mounted on it
+}
+
 // Invocation is one piece of agent work: an id, a record, a sandbox.
 type Invocation struct {
 	ID                string           `json:"invocation_id"`
@@ -36,6 +42,7 @@ type Invocation struct {
 	AllowedRead       []string         `json:"allowed_read,omitempty"`  // paths that were made readable after the start
 	AllowedWrite      []string         `json:"allowed_write,omitempty"` // paths that were made writable after the start
 	Paths             []string         `json:"paths,omitempty"`         // plain directories that the sandbox is over; none for a sandbox of a repository
+	CopiedPaths       []CopiedPath     `json:"copied_paths,omitempty"`  // those of Paths of which commands see a copy
 	Broken            bool             `json:"broken"`
 	BrokenReason      string           `json:"broken_reason"`
 
@@ -209,6 +216,9 @@ func newInvocation(e *store.Entry[store.InvocationMeta], worktrees map[string]st
 	}
 	for _, p := range m.Paths {
 		i.Paths = append(i.Paths, p.Path)
+		if p.Copied != "" {
+			i.CopiedPaths = append(i.CopiedPaths, CopiedPath{p.Path, p.Copied})
+		}
 	}
 	i.SetState()
 	if m.HasEnded() {

@@ -26,7 +26,8 @@ func UndoInterrupted(ctx context.Context, r *core.Repository, repo *git.Repo, id
 			return err
 		}
 	}
-	if r.IsClone(id) { // its git directory behind walls, in which nothing ran
+	// Nothing ran in the git directory of a clone behind walls, nor over the copies of plain directories.
+	if r.IsClone(id) || r.CommonDir == r.Store.PathsGitDir() {
 		if err := durable.RemoveTree(r.Store.WallsDir(r.ID, id)); err != nil {
 			return err
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
+	"github.com/git-agency/git-agency/gitagency/internal/pathset"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
@@ -160,6 +161,11 @@ func RemoveRemains(ctx context.Context, r *core.Repository, repo *git.Repo, id s
 // ended sandbox: while cleanupRunning, all that belong to ended sandboxes.
 func LeftoverScratch(r *core.Repository, repo *git.Repo, cleanupRunning bool) ([]string, error) {
 	scraps, err := repo.Leftovers()
+	if err == nil && pathset.IsPathsRepository(r) {
+		var copied []string
+		copied, err = pathset.LeftoverCopies(r)
+		scraps = append(scraps, copied...)
+	}
 	return slices.DeleteFunc(scraps, func(path string) bool {
 		if isLocked(path) { // a quarantine, which is used without the repository lock
 			return true

@@ -241,7 +241,11 @@ func copyAttributes(t *target, m *moveOp, f *os.File) error {
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return nil
 	}
-	if err := unix.Fchown(int(f.Fd()), int(st.Uid), int(st.Gid)); err != nil && !errors.Is(err, unix.EPERM) {
+	err := unix.Fchown(int(f.Fd()), int(st.Uid), int(st.Gid))
+	if errors.Is(err, unix.EPERM) { // the file of another user, perhaps of a group that both are in
+		err = unix.Fchown(int(f.Fd()), -1, int(st.Gid))
+	}
+	if err != nil && !errors.Is(err, unix.EPERM) {
 		return err
 	}
 	perm := fs.FileMode(st.Mode).Perm() &^ 0o111

@@ -56,14 +56,20 @@ func (w *blobWriter) flush(ctx context.Context) error {
 	return err
 }
 
-// addLeaf writes a file or symbolic link of a directory. ok is false for anything else, and for a name that leads to nothing any more.
-func (w *blobWriter) addLeaf(ctx context.Context, dir *beneath.Dir, name string) (leaf Leaf, ok bool, err error) {
+// addLeaf writes a file or symbolic link of a directory, unless check, which may be nil, returns an error. ok is false for anything else,
+// and for a name that leads to nothing any more.
+func (w *blobWriter) addLeaf(ctx context.Context, dir *beneath.Dir, name string, check func(*unix.Stat_t) error) (leaf Leaf, ok bool, err error) {
 	var st unix.Stat_t
 	if err := dir.Lstat(name, &st); err != nil {
 		if beneath.IsGone(err) {
 			err = nil
 		}
 		return leaf, false, err
+	}
+	if check != nil {
+		if err := check(&st); err != nil {
+			return leaf, false, err
+		}
 	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFLNK:

@@ -137,12 +137,28 @@ func TestStartRefusesUnsafePaths(t *testing.T) {
 
 func TestFailedStartLeavesNoSandbox(t *testing.T) {
 	t.Parallel()
+	t.Run("overlay", func(t *testing.T) { t.Parallel(); failStarts(t, func(*lab) {}) })
+	t.Run("copy", func(t *testing.T) {
+		t.Parallel()
+		if os.Geteuid() != 0 {
+			t.Skip("only root can give a directory to another user")
+		}
+		failStarts(t, func(l *lab) {
+			l.repo.Opts.Warn = func(string) {}
+			l.must(os.Chown(filepath.Join(l.home, "a"), 12345, 12345))
+		})
+	})
+}
+
+// failStarts starts sandboxes over a directory that prepare has prepared, and lets each step fail in turn.
+func failStarts(t *testing.T, prepare func(*lab)) {
 	l := newLab(t, "a/x")
+	prepare(l)
 	l.must(ensureRepositories(l.repo))
 	_, unlock, err := l.repo.LockAndRecover(t.Context()) // makes the files of the lock
 	l.must(err)
 	unlock()
-	_, err = captureBase(t.Context(), l.repo, []store.PathMeta{{Given: "a", Path: filepath.Join(l.home, "a")}})
+	_, err = captureBase(t.Context(), l.repo, []store.PathMeta{{Given: "a", Path: filepath.Join(l.home, "a")}}, &copySet{repo: l.repo})
 	l.must(err)
 	var steps []string
 	record := func(_ context.Context, point string) error { steps = append(steps, point); return nil }
@@ -157,6 +173,7 @@ func TestFailedStartLeavesNoSandbox(t *testing.T) {
 			continue
 		}
 		l := newLab(t, "a/x")
+		prepare(l)
 		l.must(ensureRepositories(l.repo))
 		before, failure := l.data(), errors.New("fault")
 		l.repo.Opts.Fault = func(_ context.Context, at string) error {
@@ -170,7 +187,7 @@ func TestFailedStartLeavesNoSandbox(t *testing.T) {
 		}
 		ignore := func(path string) bool {
 			return strings.HasSuffix(path, "/paths/git/info") || strings.Contains(path, "paths/states/logs") || strings.Contains(path, "paths/git/logs") || strings.Contains(path, "paths/git/refs") || strings.Contains(path, "paths/states/refs") ||
-				strings.HasSuffix(path, "data/cache") || strings.Contains(path, "/worktrees")
+				strings.HasSuffix(path, "data/cache") || strings.HasSuffix(path, "paths/copies") || strings.Contains(path, "/worktrees")
 		}
 		if after := slices.DeleteFunc(l.data(), ignore); !slices.Equal(after, slices.DeleteFunc(slices.Clone(before), ignore)) {
 			t.Errorf("%s leaves %q, there was %q", point, after, before)

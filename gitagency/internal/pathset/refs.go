@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
@@ -71,9 +72,16 @@ func Keep(ctx context.Context, r *core.Repository, id string, m store.PathsField
 	return s, w, nil
 }
 
-// Sweep deletes the states of sandboxes that no longer exist: those of pruned ones, and of creations that were killed. The caller holds
-// the lock of r.
+// Sweep deletes the states of sandboxes that no longer exist: those of pruned ones, and of creations that were killed, with their copies
+// of directories. The caller holds the lock of r.
 func Sweep(ctx context.Context, r *core.Repository) error {
+	left, err := LeftoverCopies(r)
+	for _, dir := range left {
+		err = errors.Join(err, durable.RemoveTree(dir))
+	}
+	if err != nil {
+		return err
+	}
 	states := States(r).Git
 	if _, err := os.Lstat(states.CommonDir); isGone(err) {
 		return nil

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/git-agency/git-agency/gitagency/internal/beneath"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
@@ -51,6 +53,9 @@ type scanner struct {
 	tree    Tree
 	leftOut []LeftOut
 	entries int
+
+	checkOwners bool                   // an overlay will be mounted on the directory: see ownerError
+	omit        func(path string) bool // paths in the directory that are not part of the state; may be nil
 }
 
 // scanDirectory reads all files of the directory n. It follows no symbolic link.
@@ -60,18 +65,20 @@ func (s *scanner) scanDirectory(ctx context.Context, n int, dir *beneath.Dir) er
 
 // scan reads the directory called name, whose path in the tree is at.
 func (s *scanner) scan(ctx context.Context, at string, dir *beneath.Dir, name string, depth int) error {
-	entries, _, err := dir.ReadDir(name)
+	entries, st, err := dir.ReadDir(name)
 	if err != nil {
 		return s.leave(at, err)
 	}
-	if err := s.count(ctx, at, len(entries), depth); err != nil {
+	if err := errors.Join(s.count(ctx, at, len(entries), depth), s.checkOwner(at, &st)); err != nil {
 		return err
 	}
 	for _, e := range entries {
 		below, in := at+"/"+e.Name, path.Join(name, e.Name)
 		switch {
+		case s.omit != nil && s.omit(in):
 		case isReserved(e.Name):
 			s.leftOut = append(s.leftOut, LeftOut{below, LeftOutGit})
+			err = s.checkOwnersBelow(ctx, below, dir, in, depth+1)
 		case e.Kind.IsDir():
 			err = s.scan(ctx, below, dir, in, depth+1)
 		default:
@@ -86,7 +93,7 @@ func (s *scanner) scan(ctx context.Context, at string, dir *beneath.Dir, name st
 
 // addLeaf adds a file or symbolic link.
 func (s *scanner) addLeaf(ctx context.Context, at string, dir *beneath.Dir, name string) error {
-	leaf, ok, err := s.blobs.addLeaf(ctx, dir, name)
+	leaf, ok, err := s.blobs.addLeaf(ctx, dir, name, func(st *unix.Stat_t) error { return s.checkOwner(at, st) })
 	switch {
 	case err != nil:
 		return s.leave(at, err)
@@ -191,5 +198,5 @@ func hashFile(f *os.File) (string, error) {
 // ReadLeaf returns what is at a path below a directory, without writing a blob. ok is false if there is nothing, or something else than
 // a file or symbolic link.
 func ReadLeaf(ctx context.Context, dir *beneath.Dir, name string) (leaf Leaf, ok bool, err error) {
-	return newBlobWriter(nil).addLeaf(ctx, dir, name)
+	return newBlobWriter(nil).addLeaf(ctx, dir, name, nil)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/beneath"
@@ -19,6 +21,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
+	"github.com/git-agency/git-agency/gitagency/internal/walls"
 )
 
 // StartRequest describes a sandbox over plain directories.
@@ -34,7 +37,7 @@ type StartRequest struct {
 
 // Start creates a sandbox over plain directories, or fails and leaves no sandbox. r is the repository that Open returned. It reads all
 // files of the directories, writes nothing there, and runs nothing.
-func Start(ctx context.Context, r *core.Repository, req StartRequest) (core.Invocation, error) {
+func Start(ctx context.Context, r *core.Repository, req StartRequest) (_ core.Invocation, err error) {
 	plan, err := planStart(ctx, r, req)
 	if err != nil {
 		return core.Invocation{}, err
@@ -42,7 +45,9 @@ func Start(ctx context.Context, r *core.Repository, req StartRequest) (core.Invo
 	if err := ensureRepositories(r); err != nil {
 		return core.Invocation{}, err
 	}
-	if plan.fields.PathsBase, err = captureBase(ctx, r, plan.fields.Paths); err != nil {
+	plan.copies.repo = r
+	defer func() { err = errors.Join(err, plan.copies.close()) }()
+	if plan.fields.PathsBase, err = captureBase(ctx, r, plan.fields.Paths, &plan.copies); err != nil {
 		return core.Invocation{}, err
 	}
 	lock, err := r.HoldLock(ctx)
@@ -59,6 +64,7 @@ type startPlan struct {
 	prims  store.Primitives
 	limits store.Limits
 	fields store.PathsFields
+	copies copySet
 }
 
 func planStart(ctx context.Context, r *core.Repository, req StartRequest) (plan startPlan, err error) {
@@ -99,7 +105,7 @@ func choosePrimitives(r *core.Repository, req StartRequest) (store.Primitives, e
 	return prims, err
 }
 
-// checkOverlays refuses directories over which this machine cannot mount an overlay, and walls that it cannot build.
+// checkOverlays refuses walls that this machine cannot build, and marks the directories on which it cannot mount an overlay.
 func checkOverlays(ctx context.Context, r *core.Repository, plan startPlan) error {
 	if why := confine.WhyNoOverlay(existingParent(r.DataDir)); why != "" {
 		return &fault.UnsupportedError{Primitive: "changeset", Value: settings.ChangesetOverlay, Why: r.DataDir + ": " + why}
@@ -107,21 +113,40 @@ func checkOverlays(ctx context.Context, r *core.Repository, plan startPlan) erro
 	if err := sandbox.CheckWalls(ctx, r, plan.prims); err != nil {
 		return err
 	}
-	m := store.InvocationMeta{PathsFields: plan.fields}
-	_, err := sandbox.Placeholder(r).PlanWalls(sandbox.WallsRequest{Primitives: plan.prims, Runner: plan.Runner, Allowed: m.WallGrants(), Trial: true})
-	return explainRefusal(plan.fields.Paths, sandbox.AttributeToSetting(r, err))
+	for {
+		m := store.InvocationMeta{PathsFields: plan.fields}
+		_, err := sandbox.Placeholder(r).PlanWalls(sandbox.WallsRequest{Primitives: plan.prims, Runner: plan.Runner, Allowed: m.WallGrants(), Trial: true})
+		if !markCopied(plan.fields.Paths, err) {
+			return explainRefusal(plan.fields.Paths, sandbox.AttributeToSetting(r, err))
+		}
+	}
 }
 
-// captureBase writes the state of the directories as a commit, which no ref keeps yet.
-func captureBase(ctx context.Context, r *core.Repository, paths []store.PathMeta) (commit string, err error) {
+// markCopied marks the directory for which walls were refused as one of which commands see a copy, and reports whether that helps.
+func markCopied(paths []store.PathMeta, err error) bool {
+	var refused *walls.RefusedError
+	if !errors.As(err, &refused) || !refused.NoOverlay {
+		return false
+	}
+	for i := range paths {
+		if p := &paths[i]; refused.Path == store.PrivatePrefix+p.Path && p.Copied == "" {
+			p.Copied = refused.Why
+			return true
+		}
+	}
+	return false
+}
+
+// captureBase copies the directories of which commands see a copy, and writes the state of all of them as a commit, which no ref keeps
+// yet. It marks the directories with a file that cannot be changed through an overlay, too.
+func captureBase(ctx context.Context, r *core.Repository, paths []store.PathMeta, copies *copySet) (commit string, err error) {
 	repo := States(r).Git
 	s := &scanner{blobs: newBlobWriter(repo), tree: Tree{}}
-	for n, p := range paths {
-		dir, err := beneath.Open(p.Path)
-		if err == nil {
-			err = errors.Join(s.scanDirectory(ctx, n, dir), dir.Close())
-		}
-		if err != nil {
+	for n := range paths {
+		p := &paths[n]
+		if err := s.captureDirectory(ctx, n, p, copies); err != nil && fault.Is[*fault.UnsafePathError](err) {
+			return "", err
+		} else if err != nil {
 			return "", fmt.Errorf("read %s: %w", p.Given, err)
 		}
 	}
@@ -135,8 +160,37 @@ func captureBase(ctx context.Context, r *core.Repository, paths []store.PathMeta
 	return repo.CommitTree(ctx, git.WorktreeSpec{Author: core.ToolIdentity}, tree, nil, "agency: directories at the start of a sandbox")
 }
 
+// captureDirectory reads the directory n, or the copy of it that it makes.
+func (s *scanner) captureDirectory(ctx context.Context, n int, p *store.PathMeta, copies *copySet) error {
+	if p.Copied == "" {
+		s.checkOwners, s.omit = true, nil
+		err := s.scanTop(ctx, n, p.Path)
+		var foreign *ownerError
+		if !errors.As(err, &foreign) {
+			return err
+		}
+		s.removeDirectory(n)
+		p.Copied = strings.TrimSuffix(p.Path+strings.TrimPrefix(foreign.path, strconv.Itoa(n)), "/") + " " + foreign.why
+	}
+	omit, err := copies.add(ctx, n, *p)
+	if err != nil {
+		return err
+	}
+	s.checkOwners, s.omit = false, omit
+	return s.scanTop(ctx, n, copies.path(n))
+}
+
+// scanTop reads all files of the directory n, which is at a path.
+func (s *scanner) scanTop(ctx context.Context, n int, at string) error {
+	dir, err := beneath.Open(at)
+	if err != nil {
+		return err
+	}
+	return errors.Join(s.scanDirectory(ctx, n, dir), dir.Close())
+}
+
 // create is the transaction. Its commit point is the record; before it everything is undone on failure.
-func (p startPlan) create(ctx context.Context, r *core.Repository, repo *git.Repo) (core.Invocation, error) {
+func (p *startPlan) create(ctx context.Context, r *core.Repository, repo *git.Repo) (core.Invocation, error) {
 	empty, err := emptyCommit(ctx, repo)
 	if err != nil {
 		return core.Invocation{}, err
@@ -157,6 +211,9 @@ func (p startPlan) create(ctx context.Context, r *core.Repository, repo *git.Rep
 		},
 		Marker: guard.Sandbox,
 		FillTree: func() error {
+			if err := p.copies.moveTo(id, p.fields.Paths); err != nil {
+				return err
+			}
 			if err := states.CreateRef(ctx, baseRef(id), p.fields.PathsBase, "agency: start "+id); err != nil {
 				return err
 			}

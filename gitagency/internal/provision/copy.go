@@ -142,6 +142,9 @@ type copier struct {
 	idle     chan struct{} // has room for each further goroutine that may copy
 	noClone  atomic.Bool   // the file system cannot share the blocks of files
 
+	whole bool                   // git directories are copied too, and the owner can read all copies
+	omit  func(path string) bool // paths of which only an empty file or directory is made; may be nil
+
 	mutex  sync.Mutex
 	done   Progress
 	result Result
@@ -249,6 +252,8 @@ func (c *copier) copyName(from, into *guard.DirHandle, name string) error {
 		return nil // a tracked file
 	}
 	switch {
+	case c.omit != nil && c.omit(at):
+		return makeEmpty(into, name, fi.Mode)
 	case fi.Mode.IsDir():
 		return c.copySubdir(from, into, name)
 	case fi.Mode.IsRegular():
@@ -288,10 +293,23 @@ func (c *copier) copySubdir(from, into *guard.DirHandle, name string) error {
 		return err
 	}
 	// The modification time too: npm reads all of node_modules again if a package is newer than its list of packages.
-	if err := into.SetModified(".", before.Modified); err != nil {
+	return c.finishDir(into, before)
+}
+
+// finishDir gives a copied directory its modification time and permissions.
+func (c *copier) finishDir(into *guard.DirHandle, as guard.Info) error {
+	if err := into.SetModified(".", as.Modified); err != nil {
 		return err
 	}
-	return into.Chmod(before.Mode.Perm())
+	return into.Chmod(c.permissions(as.Mode, 0o500))
+}
+
+// permissions returns the permissions of a copy. The original may belong to another user, who may do less than others.
+func (c *copier) permissions(of, needed fs.FileMode) fs.FileMode {
+	if c.whole {
+		return of.Perm() | needed
+	}
+	return of.Perm()
 }
 
 // copyContent copies what is in a directory.
@@ -302,7 +320,7 @@ func (c *copier) copyContent(from, into *guard.DirHandle) error {
 	}
 	var group sync.WaitGroup
 	for _, name := range names {
-		if guard.IsReservedName(name) {
+		if guard.IsReservedName(name) && !c.whole {
 			continue
 		}
 		if c.patterns.hasNegated {

@@ -45,7 +45,7 @@ func (c *copier) copyFile(from, into *guard.DirHandle, name string) (err error) 
 	if err := c.copyData(target, source, fi); err != nil {
 		return err
 	}
-	if err := target.Chmod(fi.Mode.Perm()); err != nil {
+	if err := target.Chmod(c.permissions(fi.Mode, 0o400)); err != nil {
 		return err
 	}
 	return into.SetModified(name, fi.Modified)

@@ -1,7 +1,7 @@
 // Package provision copies ignored files of an integration worktree, such as .env and node_modules, into the tree of a new
 // sandbox. It only reads the integration worktree, and opens both trees by handles, without following symlinks. It never
-// makes hard links: an agent could write through them. It never copies a .git, so that no program finds a repository
-// there, and a sandbox can end without one in the way.
+// makes hard links: an agent could write through them. It never copies a .git there, so that no program finds a repository
+// in it, and a sandbox can end without one in the way. TreeCopy copies a whole directory for a sandbox over plain directories, with .git.
 package provision
 
 import (

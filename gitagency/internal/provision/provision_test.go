@@ -8,7 +8,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 	"github.com/git-agency/git-agency/gitagency/internal/git/repotest"
@@ -141,5 +143,57 @@ func TestCopyToEndsWithItsContext(t *testing.T) {
 	}})
 	if !errors.Is(err, stopped) || copied > 50 {
 		t.Errorf("copied %d files, %v", copied, err)
+	}
+}
+
+func TestTreeCopyCopiesEverythingReadable(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	for _, name := range []string{"file", "script", ".git/config", "sub/.git/HEAD", "sub/deep/file", "mnt/file", "one"} {
+		l.Write("from/"+name, name)
+	}
+	from, into := filepath.Join(l.Root, "from"), filepath.Join(l.Root, "into")
+	l.Must(os.Chmod(filepath.Join(from, "script"), 0o751))
+	l.Must(os.Chmod(filepath.Join(from, "file"), 0o604))
+	l.Must(os.Symlink("/etc", filepath.Join(from, "link")))
+	l.Must(os.Mkdir(filepath.Join(from, "empty"), 0o755))
+	l.Must(syscall.Mkfifo(filepath.Join(from, "sub/pipe"), 0o644))
+	old := time.Unix(1_000_000_000, 0)
+	l.Must(os.Chtimes(filepath.Join(from, "sub/deep/file"), old, old))
+	l.Must(os.Chtimes(filepath.Join(from, "sub/deep"), old, old))
+	l.Must(os.Chmod(filepath.Join(from, "sub/deep"), 0o555))
+	l.Must(os.Mkdir(into, 0o700))
+	special, err := TreeCopy{From: from, Into: into, Omit: func(path string) bool { return path == "mnt" || path == "one" }}.Copy(t.Context())
+	if l.Must(err); !slices.Equal(special, []string{"sub/pipe"}) {
+		t.Errorf("not copied: %q", special)
+	}
+	l.Must(os.Chmod(filepath.Join(from, "sub/deep"), 0o755)) // so that the test can remove it
+	var found []string
+	l.Must(filepath.Walk(into, func(path string, fi os.FileInfo, err error) error {
+		line := strings.TrimPrefix(path, into) + " " + fi.Mode().String()
+		if fi.Mode().IsRegular() {
+			text, err := os.ReadFile(path)
+			l.Must(err)
+			line += " " + string(text)
+		}
+		if fi.ModTime().Equal(old) {
+			line += " old"
+		}
+		found = append(found, line)
+		return err
+	}))
+	l.Must(os.Chmod(filepath.Join(into, "sub/deep"), 0o755))
+	want := []string{
+		" drwxr-xr-x", "/.git drwxr-xr-x", "/.git/config -rw-r--r-- .git/config", "/empty drwxr-xr-x", "/file -rw----r-- file", "/link Lrwxrwxrwx", "/mnt drwxr-xr-x",
+		"/one -rw-r--r-- ", "/script -rwxr-x--x script", "/sub drwxr-xr-x", "/sub/.git drwxr-xr-x", "/sub/.git/HEAD -rw-r--r-- sub/.git/HEAD",
+		"/sub/deep dr-xr-xr-x old", "/sub/deep/file -rw-r--r-- sub/deep/file old",
+	}
+	if !slices.Equal(found, want) {
+		t.Errorf("copied\n%s\nwant\n%s", strings.Join(found, "\n"), strings.Join(want, "\n"))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := (TreeCopy{From: from, Into: into}).Copy(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("after its end: %v", err)
 	}
 }

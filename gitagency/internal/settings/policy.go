@@ -115,7 +115,7 @@ func readPolicy(config config.Settings, env, homes []string, allowed store.Grant
 			p.privateFiles = append(p.privateFiles, names.rename(g.configured))
 		}
 	}
-	p.LinkNames = allowed.LinkNames
+	p.LinkNames, p.Copied = allowed.LinkNames, allowed.Copied
 	p.grants = slices.Concat(reads, writes, hides)
 	if err := p.fillCaches(); err != nil {
 		return Policy{}, err

@@ -87,6 +87,8 @@ type PathsFields struct {
 type PathMeta struct {
 	Given string `json:"given"` // path as the user gave it, by which files are named
 	Path  string `json:"path"`  // absolute path without symbolic links
+
+	Copied string `json:"copied,omitempty"` // reason why commands see a copy of it: no overlay can be mounted on it. Empty if one can
 }
 
 // Primitives are the five independent choices made when a sandbox starts.
@@ -121,6 +123,7 @@ type Grants struct {
 	Read      []string `json:"read,omitempty"`
 	Write     []string `json:"write,omitempty"` // with the prefix private: if only the sandbox sees the changes
 	LinkNames []string `json:"names,omitempty"` // names with symbolic links by which paths of Read and Write were given
+	Copied    []string `json:"-"`               // private paths of Write of which commands see a copy
 }
 
 // WorktreeMeta is the record of an integration worktree.
@@ -191,6 +194,9 @@ func (m InvocationMeta) WallGrants() Grants {
 	g.Write = slices.Clone(g.Write)
 	for _, p := range m.Paths {
 		g.Write = append(g.Write, PrivatePrefix+p.Path)
+		if p.Copied != "" {
+			g.Copied = append(g.Copied, p.Path)
+		}
 	}
 	return g
 }

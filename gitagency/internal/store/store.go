@@ -113,6 +113,9 @@ func (s Store) PathsGitDir() string { return filepath.Join(s.Root, "paths", "git
 // PathStatesDir returns the git directory of the states of plain directories, which no command behind walls can read.
 func (s Store) PathStatesDir() string { return filepath.Join(s.Root, "paths", "states") }
 
+// PathCopiesDir returns the directory of the copies of plain directories that are being made.
+func (s Store) PathCopiesDir() string { return filepath.Join(s.Root, "paths", "copies") }
+
 // PutLockDir returns the directory of the locks of uploads to a sandbox, which exists only while they are used. Neither
 // the sandbox's commands nor other users can reach it.
 func (s Store) PutLockDir(repoID, invocationID string) string {

@@ -300,6 +300,7 @@ func (d *planner) fillPlan(plan *Plan) {
 		case Overlaid:
 			if around != Overlaid && (!m.optional || around != Hidden && around != Writable) {
 				plan.Overlays, plan.Omitted = append(plan.Overlays, d.overlayFor(path)), append(plan.Omitted, d.omittedIn(path)...)
+				plan.Kept = append(plan.Kept, d.mountsInCopy(path)...)
 			}
 		}
 	}
@@ -327,7 +328,11 @@ func (d *planner) overlayFor(path string) OverlayMount {
 		return OverlayMount{Path: path, Lowers: d.TreeLayers.Lowers, Upper: d.TreeLayers.Upper, Work: d.TreeLayers.Work}
 	}
 	if path != d.GitDir {
-		return OverlayOf(d.OverlayDir, path)
+		l := OverlayOf(d.OverlayDir, path)
+		if slices.Contains(d.Policy.Copied, path) {
+			l.Lowers = []string{CopyOf(d.OverlayDir, path)}
+		}
+		return l
 	}
 	home := filepath.Join(d.OverlayDir, "git")
 	return OverlayMount{Path: path, Upper: filepath.Join(home, "upper"), Work: filepath.Join(home, "work")}
@@ -338,6 +343,11 @@ func OverlayOf(overlayDir, path string) OverlayMount {
 	sum := sha256.Sum256([]byte(path))
 	home := filepath.Join(overlayDir, strings.TrimLeft(filepath.Base(path), ".")+"-"+hex.EncodeToString(sum[:6]))
 	return OverlayMount{Path: path, Upper: filepath.Join(home, "upper"), Work: filepath.Join(home, "work")}
+}
+
+// CopyOf returns the copy of a directory in Policy.Copied, given Request.OverlayDir. It is beside the upper directory.
+func CopyOf(overlayDir, path string) string {
+	return filepath.Join(filepath.Dir(OverlayOf(overlayDir, path).Upper), "copy")
 }
 
 func (d *planner) lookup(path string) Entry {

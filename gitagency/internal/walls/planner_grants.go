@@ -3,6 +3,7 @@ package walls
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 )
@@ -15,8 +16,8 @@ func (d *planner) markOverlays() error {
 			continue // a copy in the private home
 		}
 		if err == nil {
-			if why := d.whyNoOverlay(e); why != "" {
-				err = &RefusedError{Key: WriteKey, Path: "private:" + path, Why: why, Remedy: overlayRemedy(e)}
+			if why := d.whyNoOverlay(e); why != "" && !(e.Kind == Directory && slices.Contains(d.Policy.Copied, e.Path)) {
+				err = &RefusedError{Key: WriteKey, Path: "private:" + path, Why: why, Remedy: overlayRemedy(e), NoOverlay: e.Kind == Directory}
 			}
 		}
 		if err != nil {
@@ -148,6 +149,22 @@ func (d *planner) whyNoOverlay(e Entry) string {
 		return "an overlay cannot contain a mount point: " + points[0]
 	}
 	return d.files.WhyNoOverlay(e.Path, d.GitDir)
+}
+
+// mountsInCopy returns the outermost mount points in a directory of Policy.Copied. The copy has nothing there.
+func (d *planner) mountsInCopy(dir string) (points []string) {
+	if !slices.Contains(d.Policy.Copied, dir) {
+		return nil
+	}
+	all := d.files.Mounts(dir)
+	slices.SortFunc(all, byDepth)
+	for _, point := range all {
+		_, marked := d.marks[point]
+		if !marked && !slices.ContainsFunc(points, func(outer string) bool { return guard.IsOrContains(outer, point) }) {
+			points = append(points, point)
+		}
+	}
+	return points
 }
 
 // isInDataDir reports whether a path is the data directory or lies inside of it, also under another name by a bind mount.

@@ -63,13 +63,22 @@ func (d *planner) checkOwner(e Entry) error {
 
 // whyUnmapped returns the reason why the user namespace has no id for the owner or the group of a directory, or "".
 func (d *planner) whyUnmapped(e Entry) string {
-	switch {
-	case e.Kind != Directory || d.uid == 0:
+	if e.Kind != Directory {
 		return ""
-	case e.Owner != d.uid:
+	}
+	return WhyUnmapped(e.Owner, e.Group, d.uid, d.gid)
+}
+
+// WhyUnmapped returns the reason why the user namespace of the user uid, whose primary group is gid, has no id for the owner or the
+// group of a file, so that the kernel does not copy the file to the upper directory of an overlay; empty if it has both.
+func WhyUnmapped(owner, group, uid, gid int) string {
+	switch {
+	case uid == 0:
+		return ""
+	case owner != uid:
 		return "belongs to another user, whose files cannot be changed through an overlay"
-	case e.Group != d.gid:
-		return fmt.Sprintf("belongs to the group %s, and behind walls only your primary group, %s, can be used", groupName(e.Group), groupName(d.gid))
+	case group != gid:
+		return fmt.Sprintf("belongs to the group %s, and behind walls only your primary group, %s, can be used", groupName(group), groupName(gid))
 	}
 	return ""
 }

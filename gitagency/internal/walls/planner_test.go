@@ -598,6 +598,15 @@ func TestMakePlan(t *testing.T) {
 			},
 			want: `+ layered /home/me/data`,
 		},
+		"a copy of a directory of another user, with mounts that stay visible": {
+			disk: usualFiles + "/srv/site/ of 7\n/srv/site/mnt/ mounted\n/srv/site/mnt/inner/ mounted",
+			ask: func(r *Request) {
+				r.Policy.OverlayWrite, r.Policy.Copied = []string{"/srv/site"}, []string{"/srv/site"}
+			},
+			want: `
+				+ layered /srv/site
+				+ kept /srv/site/mnt`,
+		},
 		"a cache in a writable directory gets no overlay": {
 			disk: usualFiles + "/home/me/data/cache/",
 			ask: func(r *Request) {

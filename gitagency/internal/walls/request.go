@@ -51,6 +51,7 @@ type Policy struct {
 	Read         []string // visible; un-hides a secret of exactly that name, or a part of one
 	Write        []string // writable directly
 	OverlayWrite []string // writable within the sandbox, with an overlay
+	Copied       []string // paths of OverlayWrite whose overlays have a copy as their lower directory: see CopyOf
 	Hide         []string // hidden; overrides all others
 
 	Secrets   []string            // hidden by default
@@ -146,6 +147,8 @@ type RefusedError struct {
 	Path   string // value of the setting
 	Why    string
 	Remedy string // what to do; may be empty
+
+	NoOverlay bool // the path could be writable within the sandbox if an overlay could be mounted on it
 }
 
 func (e *RefusedError) Error() string {

@@ -61,6 +61,7 @@ var atoms = []struct {
 	{"allowed_read", func(i gitagency.Invocation, _ time.Time) string { return strings.Join(i.AllowedRead, ":") }},
 	{"allowed_write", func(i gitagency.Invocation, _ time.Time) string { return strings.Join(i.AllowedWrite, ":") }},
 	{"paths", func(i gitagency.Invocation, _ time.Time) string { return strings.Join(i.Paths, ":") }},
+	{"copied_paths", func(i gitagency.Invocation, _ time.Time) string { return joinCopied(i.CopiedPaths) }},
 	{"submitted_at", func(i gitagency.Invocation, _ time.Time) string { return timeOrEmpty(i.SubmittedAt) }},
 	{"submitted_at:relative", func(i gitagency.Invocation, now time.Time) string { return agoOrEmpty(now, i.SubmittedAt) }},
 	{"submitted_commit", func(i gitagency.Invocation, _ time.Time) string { return i.SubmittedCommit }},
@@ -275,3 +276,12 @@ func ShortDuration(d time.Duration) string {
 
 // ShortOID abbreviates an object id to 10 digits.
 func ShortOID(oid string) string { return oid[:min(len(oid), 10)] }
+
+// joinCopied returns the paths of copied directories.
+func joinCopied(copied []gitagency.CopiedPath) string {
+	paths := make([]string, len(copied))
+	for n, p := range copied {
+		paths[n] = p.Path
+	}
+	return strings.Join(paths, ":")
+}
