@@ -115,7 +115,7 @@ func readPolicy(config config.Settings, env, homes []string, allowed store.Grant
 			p.privateFiles = append(p.privateFiles, names.rename(g.configured))
 		}
 	}
-	p.LinkNames, p.Copied = allowed.LinkNames, allowed.Copied
+	p.LinkNames, p.Separate, p.Copied = allowed.LinkNames, allowed.Separate, allowed.Copied
 	p.grants = slices.Concat(reads, writes, hides)
 	if err := p.fillCaches(); err != nil {
 		return Policy{}, err

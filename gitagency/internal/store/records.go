@@ -123,7 +123,8 @@ type Grants struct {
 	Read      []string `json:"read,omitempty"`
 	Write     []string `json:"write,omitempty"` // with the prefix private: if only the sandbox sees the changes
 	LinkNames []string `json:"names,omitempty"` // names with symbolic links by which paths of Read and Write were given
-	Copied    []string `json:"-"`               // private paths of Write of which commands see a copy
+	Separate  []string `json:"-"`               // private paths of Write whose changes are those of no other path
+	Copied    []string `json:"-"`               // those of Separate of which commands see a copy
 }
 
 // WorktreeMeta is the record of an integration worktree.
@@ -193,7 +194,7 @@ func (m InvocationMeta) WallGrants() Grants {
 	g := m.Grants()
 	g.Write = slices.Clone(g.Write)
 	for _, p := range m.Paths {
-		g.Write = append(g.Write, PrivatePrefix+p.Path)
+		g.Write, g.Separate = append(g.Write, PrivatePrefix+p.Path), append(g.Separate, p.Path)
 		if p.Copied != "" {
 			g.Copied = append(g.Copied, p.Path)
 		}

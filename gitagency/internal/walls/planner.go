@@ -298,7 +298,7 @@ func (d *planner) fillPlan(plan *Plan) {
 				plan.Writable = append(plan.Writable, path)
 			}
 		case Overlaid:
-			if around != Overlaid && (!m.optional || around != Hidden && around != Writable) {
+			if around != Overlaid && (!m.optional || around != Hidden && around != Writable) || slices.Contains(d.Policy.Separate, path) {
 				plan.Overlays, plan.Omitted = append(plan.Overlays, d.overlayFor(path)), append(plan.Omitted, d.omittedIn(path)...)
 				plan.Kept = append(plan.Kept, d.mountsInCopy(path)...)
 			}
@@ -338,10 +338,17 @@ func (d *planner) overlayFor(path string) OverlayMount {
 	return OverlayMount{Path: path, Upper: filepath.Join(home, "upper"), Work: filepath.Join(home, "work")}
 }
 
+// maxReadableName bounds the part of the name of a directory that another directory has in its name. The limit of a name is 255 bytes.
+const maxReadableName = 200
+
 // OverlayOf returns the overlay on a path that is neither the tree nor the git directory, given Request.OverlayDir.
 func OverlayOf(overlayDir, path string) OverlayMount {
 	sum := sha256.Sum256([]byte(path))
-	home := filepath.Join(overlayDir, strings.TrimLeft(filepath.Base(path), ".")+"-"+hex.EncodeToString(sum[:6]))
+	name := strings.TrimLeft(filepath.Base(path), ".")
+	if len(name) > maxReadableName {
+		name = strings.ToValidUTF8(name[:maxReadableName], "")
+	}
+	home := filepath.Join(overlayDir, name+"-"+hex.EncodeToString(sum[:6]))
 	return OverlayMount{Path: path, Upper: filepath.Join(home, "upper"), Work: filepath.Join(home, "work")}
 }
 

@@ -626,6 +626,13 @@ func TestMakePlan(t *testing.T) {
 				r.Policy.OverlayWrite = []string{"/home/me/.cache/go-build"}
 			},
 		},
+		"an overlay of its own within another one": {
+			disk: usualFiles + "/home/me/.cache/deep/work/",
+			ask: func(r *Request) {
+				r.Policy.OverlayWrite, r.Policy.Separate = []string{"/home/me/.cache/deep/work"}, []string{"/home/me/.cache/deep/work"}
+			},
+			want: `+ layered /home/me/.cache/deep/work`,
+		},
 		"a cache of another user is read-only": {
 			disk: strings.Replace(usualFiles, "/home/me/.npm/", "/home/me/.npm/ of 7", 1),
 			want: `- layered /home/me/.npm`,
@@ -1064,7 +1071,7 @@ func checkPlan(t *testing.T, r Request, m Machine, p Plan) {
 				t.Errorf("the overlay on %s overlaps %s", l.Path, other)
 			}
 		}
-		if p.parentVisibility(l.Path) == Overlaid {
+		if p.parentVisibility(l.Path) == Overlaid && !slices.Contains(r.Policy.Separate, l.Path) {
 			t.Errorf("the overlay on %s is inside another overlay", l.Path)
 		}
 		if homes[l.Upper] || homes[l.Work] || !guard.Contains(r.OverlayDir, l.Upper) || !guard.Contains(r.OverlayDir, l.Work) {

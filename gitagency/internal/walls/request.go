@@ -51,6 +51,7 @@ type Policy struct {
 	Read         []string // visible; un-hides a secret of exactly that name, or a part of one
 	Write        []string // writable directly
 	OverlayWrite []string // writable within the sandbox, with an overlay
+	Separate     []string // paths of OverlayWrite that have an overlay of their own also in the overlay of another directory
 	Copied       []string // paths of OverlayWrite whose overlays have a copy as their lower directory: see CopyOf
 	Hide         []string // hidden; overrides all others
 
