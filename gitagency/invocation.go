@@ -333,7 +333,11 @@ func (r *Repository) Restore(ctx context.Context, query string) (Invocation, err
 	if err := discard.FinishRemoval(ctx, r.core, query); err != nil {
 		return Invocation{}, publicError(err)
 	}
-	i, err := creation.Restore(ctx, r.core, query)
+	restore := creation.Restore
+	if r.IsPaths() {
+		restore = pathset.Restore
+	}
+	i, err := restore(ctx, r.core, query)
 	return newInvocation(i), publicError(err)
 }
 

@@ -47,7 +47,7 @@ func StartPaths(ctx context.Context, req StartPathsRequest, opts Options) (Invoc
 }
 
 // OpenPaths opens the sandboxes over plain directories, wherever the caller is. Of the methods of Repository, those that list, show,
-// run commands, compare, land, discard, diagnose and prune apply to them, and those that list and check out snapshots; there are no
+// run commands, compare, land, discard, restore, diagnose and prune apply to them, and those that list and check out snapshots; there are no
 // integration worktrees. The error is a *NotFoundError if no such sandbox was ever started.
 func OpenPaths(ctx context.Context, opts Options) (*Repository, error) {
 	r, err := pathset.Open(ctx, opts.pathsOptions())

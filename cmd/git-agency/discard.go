@@ -69,6 +69,7 @@ func (t *tool) discard(c *cli.Context, repo *gitagency.Repository, dir string, n
 		results = append(results, d)
 		if len(inv.Paths) > 0 { // the library has said what is kept
 			fmt.Fprintf(t.Stderr, "discarded %s; its directories stay as they are\n", d.ID)
+			kept = append(kept, d)
 			continue
 		}
 		t.reportDiscarded(d)

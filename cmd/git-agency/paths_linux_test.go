@@ -157,3 +157,28 @@ func killPathsStart(t *testing.T, l *lab, most int) {
 		restore()
 	}
 }
+
+// TestPathsRestoreKilledAtAnyChange kills a restore. The sandbox exists with all changes, or can be removed, and the next restore works.
+func TestPathsRestoreKilledAtAnyChange(t *testing.T) {
+	t.Parallel()
+	l := newPathsLab(t)
+	id := l.startOverPaths()
+	want := l.agency("diff", id)
+	l.agency("discard", id)
+	restore := l.save()
+	for n := 1; ; n += killStep(60, 8) {
+		done, last := l.runKilledWithEnv(sweepEnv, n, "git-agency", "restore", id)
+		if done {
+			t.Logf("%d kill points", n-1)
+			break
+		}
+		point := strconv.Itoa(n) + ", before " + last
+		l.fixPaths(point)
+		for _, found := range append(strings.Fields(l.must("git", "-C", filepath.Join(l.dir, "home"), "agency", "ls", "--format", "%(invocation_id)")), l.agency("restore", id)) {
+			if got := l.agency("diff", found); got != want {
+				t.Fatalf("%s: %s has %s", point, found, got)
+			}
+		}
+		restore()
+	}
+}

@@ -226,9 +226,14 @@ func checkEndable(ctx context.Context, r *core.Repository, repo *git.Repo, entry
 // refused, it returns the directories that hold it.
 func finishWork(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta], locked sandbox.ExclusiveLock) (refusedLayers []string, err error) {
 	if m := entry.Record; len(m.Paths) > 0 && !m.HasEnded() {
-		kept, _, err := pathset.Keep(ctx, r, entry.ID, m.PathsFields)
+		kept, work, err := pathset.Keep(ctx, r, entry.ID, m.PathsFields)
 		if err != nil {
 			return nil, fmt.Errorf("keep the changes of the directories: %w", err)
+		}
+		for _, l := range work.LeftOut {
+			if why := pathset.WhyNotKept(l.Reason); why != "" {
+				r.Warn("not kept: %s: %s", pathset.Name(m.Paths, l.Path), why)
+			}
 		}
 		if kept.Number > 0 {
 			r.Warn("the changes of the directories are kept as snapshot %s/%d", entry.ID, kept.Number)

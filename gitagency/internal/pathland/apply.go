@@ -202,7 +202,7 @@ func stageOne(ctx context.Context, repo *git.Repo, cat *git.CatFile, t *target, 
 		return err
 	}
 	f := os.NewFile(uintptr(fd), m.Slot)
-	err = writeBlob(ctx, repo, cat, m.New.OID, f)
+	err = pathset.WriteBlob(ctx, repo, cat, m.New.OID, f)
 	if err == nil && m.Kind == swap {
 		err = copyAttributes(t, m, f)
 	}
@@ -210,25 +210,6 @@ func stageOne(ctx context.Context, repo *git.Repo, cat *git.CatFile, t *target, 
 		err = f.Sync()
 	}
 	return errors.Join(err, f.Close())
-}
-
-// maxInMemory is the size of the largest blob that is read into memory.
-const maxInMemory = 32 << 20
-
-func writeBlob(ctx context.Context, repo *git.Repo, cat *git.CatFile, oid string, f *os.File) error {
-	_, sizes, err := cat.LookupSizes(oid)
-	if err != nil {
-		return err
-	}
-	if sizes[0] > maxInMemory {
-		_, err := repo.RunRead(ctx, git.RunOptions{Stdout: f}, "cat-file", "blob", oid)
-		return err
-	}
-	content, err := cat.Contents(oid, "blob")
-	if err == nil {
-		_, err = f.Write(content)
-	}
-	return err
 }
 
 // copyAttributes gives a new file the permissions of the file that it replaces, and its owner as far as that is possible. Whether it is
@@ -248,11 +229,7 @@ func copyAttributes(t *target, m *moveOp, f *os.File) error {
 	if err != nil && !errors.Is(err, unix.EPERM) {
 		return err
 	}
-	perm := fs.FileMode(st.Mode).Perm() &^ 0o111
-	if m.New.Mode == object.ModeExecutable {
-		perm |= perm & 0o444 >> 2
-	}
-	return f.Chmod(perm)
+	return f.Chmod(pathset.PermLike(fs.FileMode(st.Mode).Perm(), m.New.Mode))
 }
 
 // probe tries whether the file system can exchange files, which it must before anything changes.

@@ -34,6 +34,19 @@ const (
 	LeftOutUnknown    = "unknown"    // removed, but the state at the start did not hold it
 )
 
+// WhyNotKept explains a reason why changed content is left out; it is empty if there is none.
+func WhyNotKept(reason string) string {
+	switch reason {
+	case LeftOutGit:
+		return "nothing in git directories is kept"
+	case LeftOutSpecial:
+		return "it is neither a file nor a symbolic link"
+	case LeftOutUnreadable:
+		return "it cannot be read"
+	}
+	return ""
+}
+
 // StagingPrefix begins the names of the directories to which a landing writes new files. They are part of no state.
 const StagingPrefix = ".git-agency-landing-"
 

@@ -65,6 +65,9 @@ type startPlan struct {
 	limits store.Limits
 	fields store.PathsFields
 	copies copySet
+
+	allowed  *store.Allowed // of a restored sandbox
+	restored *keptWork      // changes of a restored sandbox; nil for others
 }
 
 func planStart(ctx context.Context, r *core.Repository, req StartRequest) (plan startPlan, err error) {
@@ -114,7 +117,7 @@ func checkOverlays(ctx context.Context, r *core.Repository, plan startPlan) erro
 		return err
 	}
 	for {
-		m := store.InvocationMeta{PathsFields: plan.fields}
+		m := store.InvocationMeta{PathsFields: plan.fields, Allowed: plan.allowed}
 		_, err := sandbox.Placeholder(r).PlanWalls(sandbox.WallsRequest{Primitives: plan.prims, Runner: plan.Runner, Allowed: m.WallGrants(), Trial: true})
 		if !markCopied(plan.fields.Paths, err) {
 			return explainRefusal(plan.fields.Paths, sandbox.AttributeToSetting(r, err))
@@ -214,6 +217,11 @@ func (p *startPlan) create(ctx context.Context, r *core.Repository, repo *git.Re
 			if err := p.copies.moveTo(id, p.fields.Paths); err != nil {
 				return err
 			}
+			if p.restored != nil {
+				if err := p.restored.write(ctx, r, id, p.fields.Paths); err != nil {
+					return err
+				}
+			}
 			if err := states.CreateRef(ctx, baseRef(id), p.fields.PathsBase, "agency: start "+id); err != nil {
 				return err
 			}
@@ -226,7 +234,7 @@ func (p *startPlan) create(ctx context.Context, r *core.Repository, repo *git.Re
 			return r.Store.WriteInvocationMeta(r.ID, store.InvocationMeta{
 				SchemaVersion: store.SchemaVersion, InvocationID: id, InvocationName: p.Name, SandboxPath: tree,
 				SandboxBranch: core.ShortBranch(core.SandboxRef(id)), BaseCommit: empty.commit, Runner: p.Runner, Mode: p.Mode,
-				Status: store.StatusStarting, StartedAt: at, StartedNS: max(0, elapsed.Nanoseconds()), Primitives: p.prims, Limits: p.limits, PathsFields: p.fields,
+				Status: store.StatusStarting, StartedAt: at, StartedNS: max(0, elapsed.Nanoseconds()), Primitives: p.prims, Limits: p.limits, Allowed: p.allowed, PathsFields: p.fields,
 			})
 		},
 	})
