@@ -1,6 +1,7 @@
 package pathland
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"strings"
@@ -32,5 +33,31 @@ func TestDiscardKeepsTheChanges(t *testing.T) {
 	}
 	if _, err := l.land(); !errors.As(err, new(*fault.EndedError)) {
 		t.Errorf("%v", err)
+	}
+}
+
+// An interrupt after the commit point comes too late: the landing is completed and reported.
+func TestLandCompletesAfterCommitPoint(t *testing.T) {
+	t.Parallel()
+	for _, point := range []string{"land/done:after", "land/record:after", "land/journal-end:after"} {
+		l := newLab(t, landBase)
+		after := landFiles(l)
+		ctx, cancel := context.WithCancel(t.Context())
+		reached := false
+		l.repo.Opts.Fault = func(_ context.Context, at string) error {
+			if at == point {
+				reached = true
+				cancel()
+			}
+			return nil
+		}
+		res, err := Land(ctx, l.repo, l.id, false)
+		if !reached || err != nil || len(res.Files) == 0 {
+			t.Errorf("%s, reached %v: %+v, %v", point, reached, res, err)
+		}
+		l.repo.Opts.Fault = nil
+		l.checkFiles(point, after)
+		l.checkNothingLeft()
+		cancel()
 	}
 }

@@ -64,7 +64,7 @@ func Land(ctx context.Context, r *core.Repository, query string, dry bool) (Resu
 	ended, err := landLocked(ctx, r, entry, &res)
 	err = errors.Join(err, free.Close())
 	if err == nil && ended {
-		err = discard.RemoveRemains(ctx, r, repo, entry.ID)
+		err = discard.RemoveRemains(context.WithoutCancel(ctx), r, repo, entry.ID)
 	}
 	if err != nil {
 		return Result{}, err
@@ -136,7 +136,7 @@ func landLocked(ctx context.Context, r *core.Repository, entry store.Entry[store
 	if err := apply(ctx, r, merger.Repo, j, targets); err != nil {
 		return false, err
 	}
-	return true, finish(ctx, r, j)
+	return true, finish(context.WithoutCancel(ctx), r, j) // an interrupt comes too late, and must not be reported as one that was undone
 }
 
 // openTargets opens directories. Those that were opened are returned with an error, too.
