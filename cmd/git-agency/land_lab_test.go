@@ -256,6 +256,9 @@ func (l *lab) landingLeftovers() []string {
 		if strings.HasPrefix(name, "capture-") {
 			return fs.SkipDir // temporary directory of a killed git; prune and doctor remove it
 		}
+		if id, locked := strings.CutSuffix(name, ".lock"); locked && filepath.Base(filepath.Dir(path)) == "index" && exists(filepath.Join(l.repoData(), "sandboxes", id)) {
+			return err // of the ref that keeps staged files; the next import or the end of the sandbox removes it
+		}
 		if err == nil && (strings.HasSuffix(name, ".lock") || name == "index.agency" || strings.HasPrefix(name, "advance-")) {
 			left = append(left, path)
 		}

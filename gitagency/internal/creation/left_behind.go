@@ -107,6 +107,8 @@ func (c uncommittedWork) countNames(ctx context.Context, args ...string) (int, e
 	if c.repo == nil {
 		return 0, nil
 	}
-	out, err := c.repo.RunRead(ctx, c.run, args...)
+	run := c.run
+	run.Reading = c.repo.CheckoutReading("the uncommitted work") // an agent may have written the ignore rules
+	out, err := c.repo.RunRead(ctx, run, args...)
 	return strings.Count(string(out), "\x00"), err
 }
