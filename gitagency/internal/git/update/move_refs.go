@@ -114,7 +114,11 @@ func (tx *Transaction) StartUpdateRef(ctx context.Context) {
 	// when we close its stdin.
 	ctx, tx.killUpdateRef = context.WithCancelCause(context.WithoutCancel(ctx))
 	tx.startingUpdateRef = proc.Async(func() (*proc.Coprocess, error) {
-		return tx.repo.StartInteractiveInheriting(ctx, p, tx.repo.Inherit, args...)
+		talk, err := tx.repo.StartInteractiveInheriting(ctx, p, tx.repo.Inherit, args...)
+		if cause := context.Cause(ctx); err != nil && cause != nil {
+			err = cause // killed before it had started
+		}
+		return talk, err
 	})
 }
 
