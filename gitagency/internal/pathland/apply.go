@@ -187,7 +187,7 @@ func stageOne(ctx context.Context, repo *git.Repo, cat *git.CatFile, t *target, 
 	case m.IsDir:
 		return unix.Mkdirat(t.stagingFD(), m.Slot, 0o777)
 	case m.New.Mode == object.ModeSymlink:
-		link, err := cat.Contents(m.New.OID, "blob")
+		link, err := pathset.ReadBlob(cat, m.New.OID)
 		if err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 
@@ -17,6 +18,7 @@ import (
 const (
 	maxInMemory = 4 << 20  // size of the largest file that is read into memory
 	maxPending  = 64 << 20 // size of the blobs that are kept in memory until they are written
+	maxWritten  = 32 << 20 // size of the largest blob that is read into memory to be written to a file
 )
 
 // blobWriter writes files as blobs, byte for byte: no filter and no conversion of line ends applies.
@@ -121,4 +123,39 @@ func (w *blobWriter) hashLarge(ctx context.Context, f *os.File) (string, error) 
 		err = fmt.Errorf("git hash-object answered %q", oid)
 	}
 	return oid, err
+}
+
+// ReadBlob returns the content of a blob, which must exist.
+func ReadBlob(cat *git.CatFile, oid string) ([]byte, error) {
+	found, content, err := cat.Read(oid, "blob", maxWritten)
+	if err == nil && content == nil {
+		err = &object.IncompleteError{OID: oid, Want: "blob", Have: found.Type}
+	}
+	return content, err
+}
+
+// WriteBlob writes a blob, which must exist, to a file.
+func WriteBlob(ctx context.Context, repo *git.Repo, cat *git.CatFile, oid string, f *os.File) error {
+	_, sizes, err := cat.LookupSizes(oid)
+	if err != nil {
+		return err
+	}
+	if sizes[0] > maxWritten {
+		_, err := repo.RunRead(ctx, git.RunOptions{Stdout: f}, "cat-file", "blob", oid)
+		return err
+	}
+	content, err := ReadBlob(cat, oid)
+	if err == nil {
+		_, err = f.Write(content)
+	}
+	return err
+}
+
+// PermLike returns the permissions of a file, but whether it is executable is a property of mode.
+func PermLike(perm fs.FileMode, mode uint32) fs.FileMode {
+	perm &^= 0o111
+	if mode == object.ModeExecutable {
+		perm |= perm & 0o444 >> 2
+	}
+	return perm
 }

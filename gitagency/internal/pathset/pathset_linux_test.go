@@ -19,6 +19,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/diff"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
@@ -305,5 +306,24 @@ func TestSweepDeletesStatesOfNoSandbox(t *testing.T) {
 	out, err := states.RunRead(t.Context(), git.RunOptions{}, "for-each-ref", "--format=%(refname)")
 	if l.must(err); strings.TrimSpace(string(out)) != baseRef(inv.ID) {
 		t.Errorf("refs: %s", out)
+	}
+}
+
+// cat-file answers for an object that git does not have: the file must not become empty.
+func TestWriteBlobRefusesMissingBlob(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "a/x")
+	inv := l.start("a")
+	states := States(l.repo).Git
+	cat, err := states.OpenCatFile(t.Context())
+	l.must(err)
+	t.Cleanup(cat.Close)
+	for _, oid := range []string{strings.Repeat("1", 40), inv.Entry.Record.PathsBase} {
+		f, err := os.Create(filepath.Join(t.TempDir(), "f"))
+		l.must(err)
+		if err := WriteBlob(t.Context(), states, cat, oid, f); !fault.Is[*object.IncompleteError](err) {
+			t.Errorf("%s: %v", oid, err)
+		}
+		l.must(f.Close())
 	}
 }

@@ -229,7 +229,7 @@ func (w *upperWriter) makeDir(at, lower string) error {
 // writeLeaf writes a file or symbolic link.
 func (w *upperWriter) writeLeaf(ctx context.Context, at, lower string, leaf Leaf) error {
 	if leaf.Mode == object.ModeSymlink {
-		target, err := w.cat.Contents(leaf.OID, "blob")
+		target, err := ReadBlob(w.cat, leaf.OID)
 		if err != nil {
 			return err
 		}
@@ -248,33 +248,4 @@ func (w *upperWriter) writeLeaf(ctx context.Context, at, lower string, leaf Leaf
 		err = f.Chmod(PermLike(fi.Mode().Perm(), leaf.Mode))
 	}
 	return errors.Join(err, f.Close())
-}
-
-// PermLike returns the permissions of a file, but whether it is executable is a property of mode.
-func PermLike(perm fs.FileMode, mode uint32) fs.FileMode {
-	perm &^= 0o111
-	if mode == object.ModeExecutable {
-		perm |= perm & 0o444 >> 2
-	}
-	return perm
-}
-
-// maxWritten is the size of the largest blob that is read into memory to be written to a file.
-const maxWritten = 32 << 20
-
-// WriteBlob writes a blob to a file.
-func WriteBlob(ctx context.Context, repo *git.Repo, cat *git.CatFile, oid string, f *os.File) error {
-	_, sizes, err := cat.LookupSizes(oid)
-	if err != nil {
-		return err
-	}
-	if sizes[0] > maxWritten {
-		_, err := repo.RunRead(ctx, git.RunOptions{Stdout: f}, "cat-file", "blob", oid)
-		return err
-	}
-	content, err := cat.Contents(oid, "blob")
-	if err == nil {
-		_, err = f.Write(content)
-	}
-	return err
 }
