@@ -126,9 +126,10 @@ func (b Worktree) readKept(ctx context.Context, format object.Format, old string
 	}
 	wanted := map[string]bool{}
 	for _, oid := range s.Blobs {
-		wanted[oid] = kept.entries[oid].OID == nil
+		if kept.entries[oid].OID == nil {
+			wanted[oid] = true
+		}
 	}
-	maps.DeleteFunc(wanted, func(_ string, is bool) bool { return !is })
 	if err := removeReachable(t, root, wanted); err != nil {
 		return kept, err
 	}
