@@ -4,7 +4,6 @@ import (
 	"math/rand"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -142,19 +141,12 @@ func TestPathsCopyOfAnotherGroup(t *testing.T) {
 		rerunInSecondGroup(t)
 		return
 	}
-	groups, err := os.Getgroups()
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := slices.IndexFunc(groups, func(g int) bool { return g != os.Getegid() })
-	if at < 0 {
-		t.Skip("this user has one group only")
-	}
+	group := supplementaryGroup(t)
 	for _, name := range []string{"x", "x/change", "x/dir", "x/.git/config"} {
 		l := newPathsLab(t)
 		l.write(filepath.Join(l.repo, "x/.git/config"), "[core]\n")
 		path := filepath.Join(l.repo, name)
-		if err := os.Chown(path, -1, groups[at]); err != nil {
+		if err := os.Chown(path, -1, group); err != nil {
 			t.Fatal(err)
 		}
 		o := l.try(nil, "git-agency", "start", "--path", "y", "--path", "x")
@@ -168,7 +160,7 @@ func TestPathsCopyOfAnotherGroup(t *testing.T) {
 		if got := l.agency("land", o.line()); got != "x/change\nx/dir/new\nx/dir/z\nx/gone" {
 			t.Errorf("%s: land prints %q", name, got)
 		}
-		if fi, err := os.Stat(path); err != nil || int(fi.Sys().(*syscall.Stat_t).Gid) != groups[at] {
+		if fi, err := os.Stat(path); err != nil || int(fi.Sys().(*syscall.Stat_t).Gid) != group {
 			t.Errorf("%s: the group is lost: %v", name, err)
 		}
 

@@ -19,14 +19,7 @@ func TestStartRefusesGitDirOfAnotherGroup(t *testing.T) {
 		rerunInSecondGroup(t)
 		return
 	}
-	groups, err := os.Getgroups()
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := slices.IndexFunc(groups, func(g int) bool { return g != os.Getegid() })
-	if at < 0 {
-		t.Skip("this user has one group only")
-	}
+	group := supplementaryGroup(t)
 	l := newLab(t)
 	l.agency("worktree", "create", "wt")
 	id := l.agency("start", "wt")
@@ -43,7 +36,7 @@ func TestStartRefusesGitDirOfAnotherGroup(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	chgrp(groups[at])
+	chgrp(group)
 	before := l.dump()
 	for _, c := range []struct {
 		code int
@@ -90,4 +83,18 @@ func rerunInSecondGroup(t *testing.T) {
 	if skip := rerunTest(t, dir, attr, copied, t.Name()); skip != "" {
 		t.Errorf("skipped as an ordinary user: %s", skip)
 	}
+}
+
+// supplementaryGroup returns a group of the user that is not the primary one. The test is skipped if there is none.
+func supplementaryGroup(t *testing.T) int {
+	t.Helper()
+	groups, err := os.Getgroups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := slices.IndexFunc(groups, func(g int) bool { return g != os.Getegid() })
+	if at < 0 {
+		t.Skip("this user has one group only")
+	}
+	return groups[at]
 }
