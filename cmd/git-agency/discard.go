@@ -37,6 +37,7 @@ Exit status: 0 discarded; 1 failed; 3 no such invocation; 4 broken; 75 locked; 1
 			if err != nil {
 				return err
 			}
+			t.Options.NoGitProbe = true // git was probed when the integration worktree was made
 			repo, named, err := t.OpenForInvocations(c)
 			if err != nil {
 				return err

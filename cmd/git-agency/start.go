@@ -73,6 +73,7 @@ func (t *tool) start(c *cli.Context) error {
 	if paths, _ := c.Generic("path").(*argv.RepeatedFlag); paths != nil && len(paths.Values) > 0 {
 		return t.startPaths(c, req, paths.Values)
 	}
+	t.Options.NoGitProbe = true // git was probed when the integration worktree was made
 	repo, err := t.OpenRepository(c)
 	if err != nil {
 		return err
