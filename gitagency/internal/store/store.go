@@ -31,7 +31,7 @@ type Store struct {
 }
 
 // TopLevelNames are the names of git-agency's entries directly below the root.
-var TopLevelNames = []string{"repos", "directories", "layers"}
+var TopLevelNames = []string{"repos", "directories", "layers", "paths"}
 
 // RepoID derives the id of a repository from the canonical path of its common directory.
 func RepoID(commonDir string) string {
