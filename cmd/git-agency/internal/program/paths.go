@@ -22,7 +22,7 @@ func (p *Program) openPaths(c *cli.Context, opts gitagency.Options, repo *gitage
 	id, _, _ := strings.Cut(c.Args().First(), "/")
 	outside := hasType[*gitagency.NoRepositoryError](opened)
 	switch {
-	case opened != nil && !outside, opened == nil && !mayBeID(id):
+	case opened != nil && !outside, opened == nil && (!mayBeID(id) || strings.HasPrefix(id, "@")): // @ is one of this repository
 		return repo, opened
 	case opened == nil:
 		if _, err := repo.Invocation(id); !hasType[*gitagency.NotFoundError](err) {
