@@ -79,7 +79,8 @@ type Repository struct {
 	warnedElsewhere sync.Once // guards the warning about records in another data directory
 }
 
-// Open opens the repository that git itself would use in the caller's environment.
+// Open opens the repository that git itself would use in the caller's environment; in the tree of a sandbox, the repository of the
+// sandbox.
 func Open(ctx context.Context, opts Options) (*Repository, error) {
 	opts, err := opts.WithDefaults()
 	if err != nil {
@@ -92,6 +93,11 @@ func Open(ctx context.Context, opts Options) (*Repository, error) {
 		return nil, err
 	}
 	repo, err := openGit(ctx, opts)
+	if err == nil || fault.Is[*git.NoRepositoryError](err) {
+		if around, ok := openRepositoryOfSandbox(ctx, opts, repo); ok {
+			repo, err = around, nil
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package store
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -25,15 +26,27 @@ func (s Store) Repos() ([]RepoRecord, error) {
 		if !e.IsDir() || strings.HasPrefix(e.Name(), durable.TempPrefix) {
 			continue
 		}
-		var record RepoRecord
-		data, err := durable.ReadFile(filepath.Join(s.RepoDir(e.Name()), "repo.json"), maxRecordBytes)
-		if err != nil || json.Unmarshal(data, &record) != nil {
+		record, err := s.readRepoRecord(e.Name())
+		if err != nil {
 			record = RepoRecord{}
 		}
 		record.RepoID = e.Name()
 		repos = append(repos, record)
 	}
 	return repos, nil
+}
+
+// readRepoRecord reads repo.json of a repository.
+func (s Store) readRepoRecord(repoID string) (record RepoRecord, err error) {
+	path := filepath.Join(s.RepoDir(repoID), "repo.json")
+	data, err := durable.ReadFile(path, maxRecordBytes)
+	if err != nil {
+		return record, err
+	}
+	if err := json.Unmarshal(data, &record); err != nil {
+		return record, fmt.Errorf("%s: %w", path, err)
+	}
+	return record, nil
 }
 
 // ListIDs lists the ids that have a directory of a kind: "worktrees", "invocations" or "sandboxes".
