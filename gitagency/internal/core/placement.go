@@ -113,7 +113,11 @@ func DataDirOfEntry(name, tree string) (string, bool) {
 // warnRecordsElsewhere warns, once, if the records are those of another path of this repository, or if the data directory
 // has no records of this repository while git has worktree entries of ours in another data directory: an empty listing
 // then means that the wrong data directory is used.
-func (r *Repository) warnRecordsElsewhere() { r.warnedElsewhere.Do(r.checkRecordsElsewhere) }
+func (r *Repository) warnRecordsElsewhere() {
+	if store.RepoID(r.CommonDir) == r.ID { // else it has no records and no worktrees of its own
+		r.warnedElsewhere.Do(r.checkRecordsElsewhere)
+	}
+}
 
 func (r *Repository) checkRecordsElsewhere() {
 	_, there := store.FirstExisting(r.Store.RepoDir(r.ID))
