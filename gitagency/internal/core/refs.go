@@ -14,6 +14,9 @@ const BranchNamespace = "agency"
 // AgencyHeads starts the refs of all branches of git-agency.
 const AgencyHeads = HeadsPrefix + BranchNamespace + "/"
 
+// SandboxHeads starts the refs of the branches of sandboxes.
+const SandboxHeads = AgencyHeads + "sandbox-"
+
 // HeadsPrefix is the prefix of full names of branches.
 const HeadsPrefix = "refs/heads/"
 
@@ -23,7 +26,7 @@ func worktreeRef(name, id string) string {
 }
 
 // SandboxRef returns the branch of a sandbox.
-func SandboxRef(id string) string { return AgencyHeads + "sandbox-" + id }
+func SandboxRef(id string) string { return SandboxHeads + id }
 
 // isSandboxRef reports whether a ref has the form of the branch of a sandbox.
 func isSandboxRef(ref string) bool {

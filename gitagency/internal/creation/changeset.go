@@ -95,7 +95,7 @@ func chooseClone(ctx context.Context, r *core.Repository, repo *git.Repo, req *P
 		return nil, err
 	}
 	req.CloneSource = source.Name
-	return changeset.Clone{Worktree: core.WorktreeBackend(repo), Source: source, Without: []string{core.AgencyHeads}, Hardlinks: hardlinks}, nil
+	return changeset.Clone{Worktree: core.WorktreeBackend(repo), Source: source, Without: []string{core.SandboxHeads}, Hardlinks: hardlinks}, nil
 }
 
 // listRemotes returns a list of remotes in parentheses, for a message; empty if there are none.

@@ -189,7 +189,7 @@ func (x *checkRun) checkUnrecorded(ctx context.Context) error {
 			x.addFinding(f, nil)
 		}
 	}
-	refs, err := x.repo.Refs(ctx, core.AgencyHeads+"sandbox-*")
+	refs, err := x.repo.Refs(ctx, core.SandboxHeads+"*")
 	if err != nil {
 		return err
 	}

@@ -127,7 +127,7 @@ func remakeCloneGitDir(ctx context.Context, r *core.Repository, repo *git.Repo, 
 	}
 	defer func() { err = errors.Join(err, durable.RemoveTree(made)) }()
 	if err := clone.Make(ctx, repo, clone.Request{
-		Dir: filepath.Join(made, "git"), Branch: core.SandboxRef(entry.ID), Tip: tip, Admin: repo.AdminDir(entry.ID), Source: source, Without: []string{core.AgencyHeads},
+		Dir: filepath.Join(made, "git"), Branch: core.SandboxRef(entry.ID), Tip: tip, Admin: repo.AdminDir(entry.ID), Source: source, Without: []string{core.SandboxHeads},
 	}); err != nil {
 		return err
 	}

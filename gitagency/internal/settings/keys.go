@@ -91,7 +91,7 @@ const (
 	SetupKey          = "agency.setup"
 	autoDetachKey     = "agency.autoDetach"
 	fastCheckoutKey   = "agency.fastCheckout"
-	cloneHardlinksKey = "agency.clone.hardlinks"
+	cloneHardlinksKey = "agency." + cloneSection + ".hardlinks"
 	changesetKey      = "agency.changeset"
 	snapshotEveryKey  = "agency.snapshotEvery"
 	askTimeoutKey     = "agency.askTimeout"

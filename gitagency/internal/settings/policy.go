@@ -20,6 +20,9 @@ import (
 // policySection is the subsection of the keys that open walls (agency.sandbox.*).
 const policySection = "sandbox"
 
+// cloneSection is the subsection of agency.* with the settings of clones.
+const cloneSection = "clone"
+
 // Keys that open walls. Each may be set many times and all values count; an empty value clears those before it, as in
 // git's own multi-valued keys.
 const (
@@ -220,7 +223,9 @@ func checkVariablePattern(pattern string) error {
 }
 
 // reservedSections maps the subsections of agency.* that are neither a profile nor a runner to what their keys are.
-var reservedSections = map[string]string{policySection: "the settings of the walls", preflightSection: "the user's own checks of preflight"}
+var reservedSections = map[string]string{
+	policySection: "the settings of the walls", preflightSection: "the user's own checks of preflight", cloneSection: "the settings of clones",
+}
 
 // checkProfileName refuses a profile with the name of a reserved section.
 func checkProfileName(profile string) error {

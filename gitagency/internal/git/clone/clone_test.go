@@ -24,7 +24,7 @@ func makeClone(l *gittest.Fixture, change func(*clone.Request)) (tree string) {
 	l.Must(err)
 	tree = filepath.Join(gittest.TempDir(l.T), "tree")
 	l.Shell("mkdir " + tree + " && git archive HEAD | tar -x -C " + tree)
-	req := clone.Request{Dir: filepath.Join(tree, ".git"), Branch: branch, Tip: l.Git("rev-parse", "HEAD"), Admin: repo.CommonDir, Source: source, Without: []string{"refs/heads/agency/"}}
+	req := clone.Request{Dir: filepath.Join(tree, ".git"), Branch: branch, Tip: l.Git("rev-parse", "HEAD"), Admin: repo.CommonDir, Source: source, Without: []string{"refs/heads/agency/sandbox-"}}
 	if change != nil {
 		change(&req)
 	}
