@@ -37,7 +37,7 @@ func (b Clone) Create(ctx context.Context, tx *undo.Tx, s Spec) error {
 		if err := tx.Step(ctx, "base", func() error {
 			err := b.PinBase(ctx, s)
 			if !git.ChangedNothing(err) {
-				tx.Undo("base", func(ctx context.Context) error { return b.unpinRef(ctx, BaseRef(s.ID)) })
+				tx.Undo("base", func(ctx context.Context) error { return RemoveRef(ctx, b.Repo, BaseRef(s.ID)) })
 			}
 			return err
 		}); err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/undo"
 )
 
-// StagedRef returns the ref of a commit that keeps the objects which were staged in a tree whose entry git does not list: git does not
-// look at its index when it prunes objects. An object is kept until the sandbox ends, also if it is not staged any more: the
+// StagedRef returns the ref of a commit that keeps the objects that were staged in a tree whose entry git does not list: git does not
+// read the index of that entry when it prunes objects. An object is kept until the sandbox ends, also if it is not staged any more: the
 // sandbox may have commits that borrow it.
 func StagedRef(id string) string { return "refs/agency/index/" + id }
 
@@ -66,7 +66,7 @@ func (b Worktree) KeepStaged(ctx context.Context, id string, s Staged) error {
 		return nil
 	}
 	ref, format := StagedRef(id), object.FormatOf(oids[0])
-	old, err := b.pinned(ctx, ref)
+	old, err := b.Repo.Tip(ctx, ref)
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ type keptObjects struct {
 	changed bool                        // it has more than before
 }
 
-// readKept returns what a commit, whose id may be empty, keeps, together with a set of objects.
+// readKept returns the objects that a commit, whose id may be empty, keeps, and those of a set that exist.
 func (b Worktree) readKept(ctx context.Context, format object.Format, old string, s Staged) (keptObjects, error) {
 	t, err := b.Repo.OpenCatFile(ctx)
 	if err != nil {
@@ -218,13 +218,14 @@ func removeReachable(t *git.CatFile, root string, wanted map[string]bool) error 
 	return nil
 }
 
-// keepIndexTree adds the step "staged" to the transaction, which keeps the tree that is staged in a new unlisted tree, if that is not the one of its commit.
+// keepIndexTree adds the step "staged" to the transaction, which keeps the tree that is staged in a new unlisted tree, unless it is the
+// tree of its commit.
 func (b Worktree) keepIndexTree(ctx context.Context, tx *undo.Tx, s Spec) error {
 	if s.IndexTree == "" {
 		return nil
 	}
 	return tx.Step(ctx, "staged", func() error {
-		tx.Undo("staged", func(ctx context.Context) error { return b.unpinRef(ctx, StagedRef(s.ID)) })
+		tx.Undo("staged", func(ctx context.Context) error { return RemoveRef(ctx, b.Repo, StagedRef(s.ID)) })
 		return b.KeepStaged(ctx, s.ID, Staged{Trees: []string{s.IndexTree}, Base: s.StartCommit()})
 	})
 }
@@ -233,7 +234,7 @@ func (b Worktree) keepIndexTree(ctx context.Context, tx *undo.Tx, s Spec) error 
 func (b Worktree) PinnedRefs(ctx context.Context, id string) (map[string]string, error) {
 	refs := map[string]string{}
 	for _, ref := range []string{BaseRef(id), StagedRef(id)} {
-		at, err := b.pinned(ctx, ref)
+		at, err := b.Repo.Tip(ctx, ref)
 		if err != nil {
 			return nil, err
 		}
@@ -247,32 +248,22 @@ func (b Worktree) PinnedRefs(ctx context.Context, id string) (map[string]string,
 // Unpin deletes the refs of PinnedRefs, and the locks that a killed git left.
 func (b Worktree) Unpin(ctx context.Context, id string) error {
 	for _, ref := range []string{BaseRef(id), StagedRef(id)} {
-		if err := b.unpinRef(ctx, ref); err != nil {
+		if err := RemoveRef(ctx, b.Repo, ref); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (b Worktree) unpinRef(ctx context.Context, ref string) error {
-	at, err := b.pinned(ctx, ref)
+// RemoveRef deletes a ref that keeps objects for a sandbox and the leftovers of a killed git. A ref that does
+// not exist is fine.
+func RemoveRef(ctx context.Context, repo *git.Repo, ref string) error {
+	at, err := repo.Tip(ctx, ref)
 	if err != nil {
 		return err
 	}
 	if at == "" {
-		return b.Repo.RemoveRefLeftovers(ctx, ref)
+		return repo.RemoveRefLeftovers(ctx, ref)
 	}
-	return b.Repo.DeleteOwnedRef(ctx, ref, at)
-}
-
-// pinned returns the object that a ref names; empty if there is none.
-func (b Worktree) pinned(ctx context.Context, ref string) (string, error) {
-	if at, known := b.Repo.ReadRefFile(ref); known {
-		return at, nil
-	}
-	found, err := b.Repo.Lookup(ctx, ref)
-	if err != nil {
-		return "", err
-	}
-	return found[0].OID, nil
+	return repo.DeleteOwnedRef(ctx, ref, at)
 }
