@@ -2,8 +2,10 @@ package pathset
 
 import (
 	"context"
+	"crypto/sha1"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"strings"
@@ -112,6 +114,7 @@ func (w *blobWriter) addFile(ctx context.Context, dir *beneath.Dir, name string,
 	return w.hashLarge(ctx, f)
 }
 
+// hashLarge is addFile for an open file.
 func (w *blobWriter) hashLarge(ctx context.Context, f *os.File) (string, error) {
 	if w.repo == nil {
 		return hashFile(f)
@@ -123,6 +126,24 @@ func (w *blobWriter) hashLarge(ctx context.Context, f *os.File) (string, error) 
 		err = fmt.Errorf("git hash-object answered %q", oid)
 	}
 	return oid, err
+}
+
+// hashFile returns the id that the content of a file has as a blob.
+func hashFile(f *os.File) (string, error) {
+	fi, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return "", err
+	}
+	h := sha1.New()
+	fmt.Fprintf(h, "blob %d\x00", fi.Size())
+	n, err := io.Copy(h, f)
+	if err == nil && n != fi.Size() {
+		err = fmt.Errorf("%s changed while it was read", f.Name())
+	}
+	return hex.EncodeToString(h.Sum(nil)), err
 }
 
 // ReadBlob returns the content of a blob, which must exist.

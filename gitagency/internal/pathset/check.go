@@ -20,7 +20,7 @@ import (
 // maxPaths is the number of directories that one sandbox can have: each is a mount.
 const maxPaths = 64
 
-// resolvePaths resolves the directories of a request, and refuses what cannot be one.
+// resolvePaths resolves the directories of a request, and refuses paths over which no sandbox can be.
 func resolvePaths(r *core.Repository, given []string) ([]store.PathMeta, error) {
 	if len(given) > maxPaths {
 		return nil, &fault.InvalidError{What: "paths", Value: fmt.Sprint(len(given)), Want: fmt.Sprintf("at most %d directories", maxPaths)}

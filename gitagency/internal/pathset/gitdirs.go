@@ -3,8 +3,9 @@ package pathset
 import (
 	"errors"
 	"io/fs"
+	"maps"
 	"path"
-	"sort"
+	"slices"
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/beneath"
@@ -30,12 +31,7 @@ func (u *upperReader) leaveOutGitDirs(r *core.Repository, id string, paths []sto
 			}
 		}
 	}
-	sorted := make([]string, 0, len(dirs))
-	for dir := range dirs {
-		sorted = append(sorted, dir)
-	}
-	sort.Strings(sorted)
-	for _, dir := range sorted {
+	for _, dir := range slices.Sorted(maps.Keys(dirs)) {
 		if u.restore(dir, base) {
 			u.leftOut = append(u.leftOut, LeftOut{dir, LeftOutGit})
 		}
@@ -77,7 +73,7 @@ func (f *gitDirFinder) close() error {
 	return errors.Join(errs...)
 }
 
-// isGitDir reports whether a directory has what git looks for in a git directory.
+// isGitDir reports whether a directory has the files by which git recognises a git directory.
 func (f *gitDirFinder) isGitDir(dir string) bool {
 	is, known := f.known[dir]
 	if !known {
@@ -107,7 +103,7 @@ func (f *gitDirFinder) has(at string) bool {
 	return false
 }
 
-// restore makes everything below a directory what it is in the base, and reports whether it was something else.
+// restore restores a directory from the base, and reports whether anything in it was different.
 func (u *upperReader) restore(dir string, base Tree) (changed bool) {
 	for at := dir; at != "."; at = path.Dir(at) { // a file in the place of the directory, or of one above it
 		if _, file := u.tree[at]; file {

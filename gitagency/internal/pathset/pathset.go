@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -115,6 +114,3 @@ func Split(paths []store.PathMeta, file string) (n int, path string, err error) 
 	}
 	return n, path, err
 }
-
-// isGone reports whether an error says that there is nothing at a path.
-func isGone(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/git-agency/git-agency/gitagency/internal/changeset"
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/diff"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
@@ -300,11 +301,11 @@ func TestSweepDeletesStatesOfNoSandbox(t *testing.T) {
 	inv := l.start("a")
 	states := States(l.repo).Git
 	gone := "20260128120500-b7c9"
-	l.must(states.CreateRef(t.Context(), baseRef(gone), inv.Entry.Record.PathsBase, "test"))
+	l.must(states.CreateRef(t.Context(), changeset.BaseRef(gone), inv.Entry.Record.PathsBase, "test"))
 	l.must(states.CreateRef(t.Context(), core.SnapshotRef(gone, 1), inv.Entry.Record.PathsBase, "test"))
 	l.must(Sweep(t.Context(), l.repo))
 	out, err := states.RunRead(t.Context(), git.RunOptions{}, "for-each-ref", "--format=%(refname)")
-	if l.must(err); strings.TrimSpace(string(out)) != baseRef(inv.ID) {
+	if l.must(err); strings.TrimSpace(string(out)) != changeset.BaseRef(inv.ID) {
 		t.Errorf("refs: %s", out)
 	}
 }

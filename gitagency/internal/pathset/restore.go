@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/git-agency/git-agency/gitagency/internal/changeset"
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
@@ -95,9 +96,9 @@ type keptWork struct{ base, tree Tree }
 // findKept reads the work that the end of a sandbox has kept.
 func findKept(ctx context.Context, r *core.Repository, id string, m store.PathsFields) (*keptWork, error) {
 	states := States(r).Git
-	base, err := states.Tip(ctx, baseRef(id))
+	base, err := states.Tip(ctx, changeset.BaseRef(id))
 	if err == nil && base == "" {
-		err = &fault.TrashGoneError{ID: id, Gone: baseRef(id)}
+		err = &fault.TrashGoneError{ID: id, Gone: changeset.BaseRef(id)}
 	}
 	if err != nil {
 		return nil, err

@@ -2,13 +2,9 @@ package pathset
 
 import (
 	"context"
-	"crypto/sha1"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path"
 	"strconv"
 	"strings"
@@ -133,7 +129,7 @@ func (s *scanner) leave(at string, err error) error {
 	return err
 }
 
-// count bounds what is read: an agent may have made any number of files.
+// count bounds the number of files that are read: an agent may have made any number.
 func (s *scanner) count(ctx context.Context, at string, names, depth int) error {
 	s.entries += names
 	switch {
@@ -190,26 +186,16 @@ func (s *scanner) scanPath(ctx context.Context, n int, dir *beneath.Dir, name st
 	return nil
 }
 
-// hashFile returns the id that the content of a file has as a blob.
-func hashFile(f *os.File) (string, error) {
-	fi, err := f.Stat()
-	if err != nil {
-		return "", err
+// removeDirectory removes the files of the directory n from the state.
+func (s *scanner) removeDirectory(n int) {
+	for p := range s.tree {
+		if strings.HasPrefix(p, strconv.Itoa(n)+"/") {
+			delete(s.tree, p)
+		}
 	}
-	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return "", err
-	}
-	h := sha1.New()
-	fmt.Fprintf(h, "blob %d\x00", fi.Size())
-	n, err := io.Copy(h, f)
-	if err == nil && n != fi.Size() {
-		err = fmt.Errorf("%s changed while it was read", f.Name())
-	}
-	return hex.EncodeToString(h.Sum(nil)), err
 }
 
-// ReadLeaf returns what is at a path below a directory, without writing a blob. ok is false if there is nothing, or something else than
-// a file or symbolic link.
+// ReadLeaf returns the file or symbolic link at a path below a directory, without writing a blob. ok is false if there is none.
 func ReadLeaf(ctx context.Context, dir *beneath.Dir, name string) (leaf Leaf, ok bool, err error) {
 	return newBlobWriter(nil).addLeaf(ctx, dir, name, nil)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -140,6 +142,30 @@ func markCopied(paths []store.PathMeta, err error) bool {
 	return false
 }
 
+// existingParent returns the innermost directory at or above a path that exists.
+func existingParent(path string) string {
+	for {
+		if _, err := os.Stat(path); err == nil || path == filepath.Dir(path) {
+			return path
+		}
+		path = filepath.Dir(path)
+	}
+}
+
+// explainRefusal names the directory for which walls cannot be planned, instead of the grant that stands for it.
+func explainRefusal(paths []store.PathMeta, err error) error {
+	var refused *walls.RefusedError
+	if !errors.As(err, &refused) {
+		return err
+	}
+	for _, p := range paths {
+		if refused.Path == store.PrivatePrefix+p.Path {
+			return &fault.UnsafePathError{Path: p.Path, Why: "no overlay can be mounted on it: " + refused.Why}
+		}
+	}
+	return err
+}
+
 // captureBase copies the directories of which commands see a copy, and writes the state of all of them as a commit, which no ref keeps
 // yet. It marks the directories with a file that cannot be changed through an overlay, too.
 func captureBase(ctx context.Context, r *core.Repository, paths []store.PathMeta, copies *copySet) (commit string, err error) {
@@ -147,9 +173,11 @@ func captureBase(ctx context.Context, r *core.Repository, paths []store.PathMeta
 	s := &scanner{blobs: newBlobWriter(repo), tree: Tree{}}
 	for n := range paths {
 		p := &paths[n]
-		if err := s.captureDirectory(ctx, n, p, copies); err != nil && fault.Is[*fault.UnsafePathError](err) {
+		err := s.captureDirectory(ctx, n, p, copies)
+		switch {
+		case fault.Is[*fault.UnsafePathError](err): // it names the directory
 			return "", err
-		} else if err != nil {
+		case err != nil:
 			return "", fmt.Errorf("read %s: %w", p.Given, err)
 		}
 	}
@@ -222,13 +250,13 @@ func (p *startPlan) create(ctx context.Context, r *core.Repository, repo *git.Re
 					return err
 				}
 			}
-			if err := states.CreateRef(ctx, baseRef(id), p.fields.PathsBase, "agency: start "+id); err != nil {
+			if err := states.CreateRef(ctx, changeset.BaseRef(id), p.fields.PathsBase, "agency: start "+id); err != nil {
 				return err
 			}
-			return states.SyncRef(baseRef(id))
+			return states.SyncRef(changeset.BaseRef(id))
 		},
 		UndoFill: func() error {
-			return errors.Join(durable.RemoveTree(r.Store.WallsDir(r.ID, id)), deleteRef(context.WithoutCancel(ctx), states, baseRef(id)))
+			return errors.Join(durable.RemoveTree(r.Store.WallsDir(r.ID, id)), changeset.RemoveRef(context.WithoutCancel(ctx), states, changeset.BaseRef(id)))
 		},
 		WriteRecord: func() error {
 			return r.Store.WriteInvocationMeta(r.ID, store.InvocationMeta{

@@ -4,7 +4,8 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
-	"sort"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,11 +24,7 @@ type Tree map[string]Leaf
 
 // encode returns the tree objects of a state, and the id of the top one.
 func (t Tree) encode() (objects []object.Raw, top string, err error) {
-	paths := make([]string, 0, len(t))
-	for p := range t {
-		paths = append(paths, p)
-	}
-	sort.Strings(paths)
+	paths := slices.Sorted(maps.Keys(t))
 	root := &object.BuiltTree{}
 	root.Encode(format)
 	changes := make([]object.LeafChange, 0, len(paths))
@@ -43,6 +40,7 @@ func (t Tree) encode() (objects []object.Raw, top string, err error) {
 	return objects, hex.EncodeToString(root.OID), nil
 }
 
+// collect adds a tree and all trees in it to objects.
 func collect(t *object.BuiltTree, objects *[]object.Raw) {
 	*objects = append(*objects, object.Raw{Kind: "tree", OID: t.OID, Content: t.Content})
 	for _, e := range t.Entries {

@@ -3,6 +3,7 @@ package pathset
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"path"
 	"sort"
 	"strconv"
@@ -15,7 +16,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/walls"
 )
 
-// Work is what a sandbox has made of its directories.
+// Work is the state of the directories of a sandbox with its changes.
 type Work struct {
 	Base    Tree      // state at the start
 	Tree    Tree      // state now: Base with the changes of the sandbox
@@ -112,7 +113,7 @@ func newUpperReader(repo *git.Repo, base Tree) *upperReader {
 // readUpper applies the upper directory of the directory n, which may not exist.
 func (u *upperReader) readUpper(ctx context.Context, n int, upper string) error {
 	dir, err := beneath.Open(upper)
-	if isGone(err) {
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
@@ -154,7 +155,7 @@ func (u *upperReader) readLayer(ctx context.Context, at string, dir *beneath.Dir
 	return nil
 }
 
-// readFile applies a file or symbolic link of an upper directory. What cannot be landed leaves the state as it was.
+// readFile applies a file or symbolic link of an upper directory. A file that cannot land leaves the state as it was.
 func (u *upperReader) readFile(ctx context.Context, at string, dir *beneath.Dir, name string) error {
 	before := len(u.leftOut)
 	was, had := u.tree[at]

@@ -4,33 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 
+	"github.com/git-agency/git-agency/gitagency/internal/changeset"
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
-	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
 	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
-	"github.com/git-agency/git-agency/gitagency/internal/walls"
 )
-
-const basePrefix = "refs/agency/base/"
-
-// baseRef returns the ref, in the repository of the states, that keeps the state at the start of a sandbox.
-func baseRef(id string) string { return basePrefix + id }
-
-// deleteRef deletes a ref, if it exists.
-func deleteRef(ctx context.Context, repo *git.Repo, ref string) error {
-	at, err := repo.Tip(ctx, ref)
-	if err != nil || at == "" {
-		return errors.Join(err, repo.RemoveRefLeftovers(ctx, ref))
-	}
-	return repo.DeleteOwnedRef(ctx, ref, at)
-}
 
 // Keep keeps the work of a sandbox as a snapshot of it, whose directory <n> has the files of the directory n. It returns the last
 // snapshot if nothing has changed since. The caller holds the lock of r, and no command runs in the sandbox.
@@ -82,46 +67,22 @@ func Sweep(ctx context.Context, r *core.Repository) error {
 	if err != nil {
 		return err
 	}
-	states := States(r).Git
-	if _, err := os.Lstat(states.CommonDir); isGone(err) {
+	states, bases := States(r).Git, changeset.BaseRef("")
+	if _, err := os.Lstat(states.CommonDir); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	out, err := states.RunRead(ctx, git.RunOptions{}, "for-each-ref", "--format=%(refname)", basePrefix, core.AllSnapshotsPrefix)
+	out, err := states.RunRead(ctx, git.RunOptions{}, "for-each-ref", "--format=%(refname)", bases, core.AllSnapshotsPrefix)
 	if err != nil {
 		return err
 	}
 	for ref := range strings.FieldsSeq(string(out)) {
-		id, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(ref, basePrefix), core.AllSnapshotsPrefix), "/")
+		id, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(ref, bases), core.AllSnapshotsPrefix), "/")
 		if _, known := store.FirstExisting(r.Store.InvocationDir(r.ID, id), r.Store.SandboxDir(r.ID, id)); known || !ids.Valid(id) {
 			continue
 		}
-		if err := deleteRef(ctx, states, ref); err != nil {
+		if err := changeset.RemoveRef(ctx, states, ref); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// existingParent returns the innermost directory at or above a path that exists.
-func existingParent(path string) string {
-	for {
-		if _, err := os.Stat(path); err == nil || path == filepath.Dir(path) {
-			return path
-		}
-		path = filepath.Dir(path)
-	}
-}
-
-// explainRefusal names the directory for which walls cannot be planned, instead of the grant that stands for it.
-func explainRefusal(paths []store.PathMeta, err error) error {
-	var refused *walls.RefusedError
-	if !errors.As(err, &refused) {
-		return err
-	}
-	for _, p := range paths {
-		if refused.Path == store.PrivatePrefix+p.Path {
-			return &fault.UnsafePathError{Path: p.Path, Why: "no overlay can be mounted on it: " + refused.Why}
-		}
-	}
-	return err
 }
