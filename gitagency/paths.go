@@ -31,9 +31,9 @@ type StartPathsRequest struct {
 }
 
 // StartPaths creates a sandbox over plain directories, in git or not, or fails and leaves no sandbox. Commands in it see each directory
-// at its own path, and change an overlay of it, or a copy if no overlay can be mounted on it (Invocation.CopiedPaths). Land applies the changes to the directories, all of them or none; until then the
-// directories stay as they are. It needs no repository. A directory must not overlap another one, the data directory, an integration
-// tree or a sandbox, by any spelling (reason.UnsafePath).
+// at its own path, and change an overlay of it, or a copy if no overlay can be mounted on it (Invocation.CopiedPaths). Land applies the
+// changes to the directories, all of them or none; until then the directories stay as they are. It needs no repository. A directory must
+// not overlap another one, the data directory, an integration tree or a sandbox, by any spelling (reason.UnsafePath).
 func StartPaths(ctx context.Context, req StartPathsRequest, opts Options) (Invocation, error) {
 	r, err := pathset.Open(ctx, opts.pathsOptions())
 	if err != nil {
@@ -71,23 +71,30 @@ func (r *Repository) IsPaths() bool { return pathset.IsPathsRepository(r.core) }
 
 // landPaths is Land for a sandbox over plain directories.
 func (r *Repository) landPaths(ctx context.Context, req LandRequest) (LandResult, error) {
-	for flag, set := range map[string]bool{
-		"--strategy": req.Strategy != "", "--commit-all": req.CommitAll, "--leave": req.Leave, "--message": req.Message != "",
-		"--require-base": req.RequireBase, "--verify": req.Verify != "",
+	for _, option := range []struct {
+		flag  string
+		isSet bool
+	}{
+		{"--strategy", req.Strategy != ""},
+		{"--commit-all", req.CommitAll},
+		{"--leave", req.Leave},
+		{"--message", req.Message != ""},
+		{"--require-base", req.RequireBase},
+		{"--verify", req.Verify != ""},
 	} {
-		if set {
-			return LandResult{}, publicError(&fault.InvalidError{What: "option", Value: flag, Want: "none: a sandbox over plain directories has no commits"})
+		if option.isSet {
+			return LandResult{}, publicError(&fault.InvalidError{What: "option", Value: option.flag, Want: "none: a sandbox over plain directories has no commits"})
 		}
 	}
 	res, err := pathland.Land(ctx, r.core, req.ID, req.DryRun)
-	if err != nil {
+	if res.Invocation == "" {
 		return LandResult{}, publicError(err)
 	}
 	result := LandResult{Invocation: res.Invocation, Commit: res.Snapshot, Already: res.Already, DryRun: res.DryRun, Files: res.Files, LeftOut: []LeftOut{}}
 	for _, l := range res.LeftOut {
 		result.LeftOut = append(result.LeftOut, newLeftOut(snapshots.LeftOut(l)))
 	}
-	return result, nil
+	return result, publicError(err)
 }
 
 // statesRepository returns the repository that holds snapshots: of sandboxes over plain directories, it is another one.

@@ -23,7 +23,7 @@ import (
 type ChangedMeanwhileError struct{ Path string }
 
 func (e *ChangedMeanwhileError) Error() string {
-	return e.Path + " was changed while the work landed; nothing was changed, so that the landing can be repeated"
+	return "another program changed " + e.Path + " during the landing; nothing has landed, and 'git agency land' can be repeated"
 }
 
 // apply carries out the moves of a journal: all of them, or none. The blobs of the new files are in repo.
@@ -37,7 +37,7 @@ func apply(ctx context.Context, r *core.Repository, repo *git.Repo, j *journal, 
 			err = errors.Join(err, fmt.Errorf("the landing is not undone yet; the next command tries it again: %w", undone))
 		}
 	}()
-	// 1. Say what will be written.
+	// 1. Name the staging directories in the journal.
 	if err := tx.Step(ctx, "journal", func() error { return j.write(r) }); err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func apply(ctx context.Context, r *core.Repository, repo *git.Repo, j *journal, 
 	if err := tx.Step(ctx, "stage", func() error { return stage(ctx, repo, j, targets) }); err != nil {
 		return err
 	}
-	// 3. Say what will be moved. From here on files in the directories change.
+	// 3. Add the inodes of the new files to the journal. From here on files in the directories change.
 	if err := tx.Step(ctx, "moving", func() error {
 		j.Phase = moving
 		return j.write(r)
@@ -59,11 +59,12 @@ func apply(ctx context.Context, r *core.Repository, repo *git.Repo, j *journal, 
 	// 5. Commit point.
 	return tx.Step(ctx, "done", func() error {
 		j.Phase = done
-		if err := j.write(r); err != nil {
+		err := j.write(r)
+		if err != nil { // the journal may say "done" all the same: its name is replaced before it is synced
 			j.Phase = moving
-			return err
+			err = errors.Join(err, j.write(r))
 		}
-		return nil
+		return err
 	})
 }
 
@@ -105,7 +106,7 @@ func (j *journal) syncParents(targets []*target) error {
 	return nil
 }
 
-// do does one move, and checks that it took away what was expected.
+// do does one move, and checks that the file or directory that it took away is the one that was merged.
 func (m moveOp) do(ctx context.Context, t *target) error {
 	err := t.inParent(string(m.Path), func(dir int, base string) error {
 		switch m.Kind {

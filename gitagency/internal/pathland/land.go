@@ -13,7 +13,6 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/discard"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
-	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/merge"
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
 	"github.com/git-agency/git-agency/gitagency/internal/pathset"
@@ -32,7 +31,8 @@ type Result struct {
 }
 
 // Land applies the work of a sandbox to its directories. Its error is a *fault.ConflictsError if the directories have changed since in a
-// way that cannot be merged; then nothing has changed. The sandbox ends when it has landed.
+// way that cannot be merged; then nothing has changed. The sandbox ends when it has landed. If its remains cannot be removed then, the
+// result is complete, and the error is a *fault.CleanupError.
 func Land(ctx context.Context, r *core.Repository, query string, dry bool) (Result, error) {
 	inv, err := r.Invocation(query)
 	if err != nil {
@@ -61,15 +61,25 @@ func Land(ctx context.Context, r *core.Repository, query string, dry bool) (Resu
 	if err != nil {
 		return Result{}, err
 	}
-	ended, err := landLocked(ctx, r, entry, &res)
+	landed, err := landLocked(ctx, r, entry, &res)
+	if landed == nil {
+		if err = errors.Join(err, free.Close()); err != nil {
+			return Result{}, err
+		}
+		return res, nil
+	}
+	ctx = context.WithoutCancel(ctx) // an interrupt comes too late, and must not be reported as one that was undone
+	if err == nil {
+		err = finish(ctx, r, landed)
+	}
 	err = errors.Join(err, free.Close())
-	if err == nil && ended {
-		err = discard.RemoveRemains(context.WithoutCancel(ctx), r, repo, entry.ID)
+	if err == nil {
+		err = discard.RemoveRemains(ctx, r, repo, entry.ID)
 	}
 	if err != nil {
-		return Result{}, err
+		err = &fault.CleanupError{Kind: "invocation", ID: entry.ID, Done: store.Landed, Err: err}
 	}
-	return res, nil
+	return res, err
 }
 
 // lockSandbox keeps commands out of a sandbox, in which none may run.
@@ -83,60 +93,62 @@ func lockSandbox(ctx context.Context, r *core.Repository, id string) (*os.File, 
 	return held, err
 }
 
-// landLocked lands a sandbox in which nothing runs. It reports whether the sandbox has ended.
-func landLocked(ctx context.Context, r *core.Repository, entry store.Entry[store.InvocationMeta], res *Result) (ended bool, err error) {
+// landLocked applies the work of a sandbox in which nothing runs. It returns the journal of the landing, which is to be finished; nil if
+// nothing has landed.
+func landLocked(ctx context.Context, r *core.Repository, entry store.Entry[store.InvocationMeta], res *Result) (landed *journal, err error) {
 	m := entry.Record.PathsFields
 	dirs := make([]string, len(m.Paths))
 	for i, p := range m.Paths {
 		dirs[i] = p.Path
 		if err := pathset.CheckPlace(r, p.Path); err != nil {
-			return false, err
+			return nil, err
 		}
 	}
 	targets, err := openTargets(dirs)
 	defer func() { err = errors.Join(err, closeTargets(targets)) }()
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	merger, err := merge.NewMerger(pathset.States(r).Git, m.PathsBase)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, merger.Close()) }()
 	work, err := pathset.ReadWork(ctx, r, merger.Repo, entry.ID, m)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	for _, l := range work.LeftOut {
 		res.LeftOut = append(res.LeftOut, pathset.LeftOut{Path: pathset.Name(m.Paths, l.Path), Reason: l.Reason})
 	}
 	plan, err := makePlan(ctx, merger, targets, m, work)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	if len(plan.conflicts) > 0 {
-		return false, &fault.ConflictsError{ID: entry.ID, Conflicts: plan.conflicts, Directories: true}
+		return nil, &fault.ConflictsError{ID: entry.ID, Conflicts: plan.conflicts, Directories: true}
 	}
 	res.Files = append(res.Files, plan.files...)
 	if res.DryRun {
-		return false, nil
+		return nil, nil
 	}
 	kept, again, err := pathset.Keep(ctx, r, entry.ID, m)
 	if err == nil && again.TreeID != work.TreeID {
 		err = fmt.Errorf("the files of sandbox %s keep changing, although no command runs in it", entry.ID)
 	}
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	res.Snapshot = kept.ID
 	j := &journal{
-		SchemaVersion: store.SchemaVersion, InvocationID: entry.ID, Phase: staging, Dirs: dirs, Staging: pathset.StagingPrefix + entry.ID + "-" + rand.Text(), // no other directory has this name
-		Moves: plan.moves, Snapshot: kept.ID, PID: os.Getpid(), StartedAt: r.Now(),
+		SchemaVersion: store.SchemaVersion, InvocationID: entry.ID, Phase: staging, Dirs: dirs,
+		Staging: pathset.StagingPrefix + entry.ID + "-" + rand.Text(), // no other directory has this name
+		Moves:   plan.moves, Snapshot: kept.ID, PID: os.Getpid(), StartedAt: r.Now(),
 	}
-	if err := apply(ctx, r, merger.Repo, j, targets); err != nil {
-		return false, err
+	if err = apply(ctx, r, merger.Repo, j, targets); j.Phase == done {
+		landed = j
 	}
-	return true, finish(context.WithoutCancel(ctx), r, j) // an interrupt comes too late, and must not be reported as one that was undone
+	return landed, err
 }
 
 // openTargets opens directories. Those that were opened are returned with an error, too.
@@ -157,13 +169,4 @@ func closeTargets(targets []*target) error {
 		errs = append(errs, t.close())
 	}
 	return errors.Join(errs...)
-}
-
-// flushTree writes a state to the objects of a merger.
-func flushTree(ctx context.Context, repo *git.Repo, t, known pathset.Tree) (string, error) {
-	id, err := t.Write(ctx, repo, known)
-	if err != nil {
-		return "", fmt.Errorf("write the state of the directories: %w", err)
-	}
-	return id, nil
 }

@@ -328,15 +328,19 @@ func TestFailedLandingChangesNoDirectory(t *testing.T) {
 				}
 				return nil
 			}
-			if _, err := l.land(); !errors.Is(err, failure) || !reached {
+			res, err := l.land()
+			if !errors.Is(err, failure) || !reached {
 				t.Fatalf("%v, reached: %v", err, reached)
+			}
+			if stands := fault.Is[*fault.CleanupError](err); stands != isDone(point) || stands != (res.Snapshot != "") {
+				t.Errorf("%v, with the result %+v", err, res)
 			}
 			l.repo.Opts.Fault = nil
 			if !isDone(point) && !maps.Equal(l.files(), before) {
 				t.Errorf("the directories have %q, had %q", l.files(), before)
 			}
 			l.open()
-			_, err := l.land()
+			_, err = l.land()
 			l.must(err)
 			l.checkFiles("the next landing", after)
 			l.checkNothingLeft()

@@ -2,6 +2,7 @@ package pathland
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"path"
 	"slices"
@@ -16,7 +17,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// plan says what a landing changes.
+// plan is a landing that was merged.
 type plan struct {
 	moves     []moveOp
 	files     []string         // names of the files that change, for people
@@ -24,7 +25,7 @@ type plan struct {
 }
 
 // makePlan merges the work with the directories as they are now. Only the paths that the work changes are read: all others stay as they
-// are, whatever has become of them.
+// are, also if the user has changed them.
 func makePlan(ctx context.Context, m *merge.Merger, targets []*target, fields store.PathsFields, work pathset.Work) (p plan, err error) {
 	changed := work.Changed()
 	if len(changed) == 0 {
@@ -45,9 +46,9 @@ func makePlan(ctx context.Context, m *merge.Merger, targets []*target, fields st
 		return p, nil
 	}
 	ours := currentState(work.Base, now, changed)
-	oursID, err := flushTree(ctx, m.Repo, ours, work.Base)
+	oursID, err := ours.Write(ctx, m.Repo, work.Base)
 	if err != nil {
-		return p, err
+		return p, fmt.Errorf("write the state of the directories: %w", err)
 	}
 	merged, err := m.Merge(ctx, merge.Request{Base: fields.PathsBase, Ours: oursID, Theirs: work.TreeID, OursName: "directories", TheirsName: "sandbox"})
 	if err != nil {
@@ -81,10 +82,7 @@ func currentState(base, now pathset.Tree, changed []string) pathset.Tree {
 	for _, p := range changed {
 		delete(ours, p)
 	}
-	leaves := slices.Sorted(maps.Keys(now))
-	for _, p := range leaves {
-		ours[p] = now[p]
-	}
+	maps.Copy(ours, now)
 	for p := range base { // a directory of the base is a file now
 		for at := path.Dir(p); at != "."; at = path.Dir(at) {
 			if _, isFile := now[at]; isFile {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -56,15 +57,43 @@ func Interrupted(r *core.Repository) (id, path string, err error) {
 // finish completes a landing whose files are all in place.
 func finish(ctx context.Context, r *core.Repository, j *journal) error {
 	return r.RunSteps(ctx, "land", []core.Step{
-		{Name: "record", Do: func() error {
-			return r.Store.UpdateInvocationMeta(r.ID, j.InvocationID, func(m *store.InvocationMeta) {
-				now := r.Now()
-				m.Landing, m.FinishedAt, m.LandedAt, m.LandedCommit = store.Landed, &now, &now, j.Snapshot
-			})
-		}},
+		{Name: "record", Do: func() error { return j.record(r) }},
 		{Name: "clean", Do: func() error { return j.removeStaging() }},
 		{Name: "journal-end", Do: func() error { return removeJournal(r) }},
 	})
+}
+
+// record writes the landing to the record and the history of the invocation, unless it is there already.
+func (j *journal) record(r *core.Repository) error {
+	if r.Store.Invocation(r.ID, j.InvocationID, nil).Record.Landing == store.Landed {
+		return nil
+	}
+	now := r.Now()
+	if err := r.Store.UpdateInvocationMeta(r.ID, j.InvocationID, func(m *store.InvocationMeta) {
+		m.Landing, m.FinishedAt, m.LandedAt, m.LandedCommit = store.Landed, &now, &now, j.Snapshot
+	}); err != nil {
+		return err
+	}
+	r.AppendEvent(j.InvocationID, landEvent{r.EventTime(), "land", j.Snapshot, j.countFiles()})
+	return nil
+}
+
+// landEvent is the event of a landing. That of a landing on a branch has other fields, but never files.
+type landEvent struct {
+	Time   time.Time `json:"time"`
+	Event  string    `json:"event"`
+	Commit string    `json:"commit"` // keeps the work
+	Files  int       `json:"files"`  // number of files that changed
+}
+
+// countFiles returns the number of files that the landing changes.
+func (j *journal) countFiles() (files int) {
+	for _, m := range j.Moves {
+		if !m.IsDir {
+			files++
+		}
+	}
+	return files
 }
 
 // removeStaging removes the staging directories.
@@ -79,33 +108,9 @@ func (j *journal) removeStaging() error {
 // undoJournal moves everything back, removes the staging directories and then the journal. Files that another program has changed meanwhile
 // stay as they are; then the originals stay in the staging directory, and a warning says so.
 func undoJournal(ctx context.Context, r *core.Repository, j *journal) (err error) {
-	kept := map[int]bool{} // directories whose staging directory is still needed
+	var kept map[int]bool
 	if j.Phase == moving {
-		targets, err := openTargets(j.Dirs)
-		defer func() { err = errors.Join(err, closeTargets(targets)) }()
-		if err != nil {
-			return err
-		}
-		for _, t := range targets {
-			if err := t.openStaging(j.Staging, false); err != nil {
-				return err
-			}
-		}
-		for i := len(j.Moves) - 1; i >= 0; i-- {
-			m := j.Moves[i]
-			if targets[m.Dir].staging == nil {
-				continue // removed by an undo that was interrupted, or never made
-			}
-			why, err := m.undo(ctx, targets[m.Dir])
-			if err != nil {
-				return err
-			}
-			if why != "" {
-				kept[m.Dir] = true
-				r.Warn("%s %s; the other file is kept as %s", filepath.Join(j.Dirs[m.Dir], string(m.Path)), why, filepath.Join(j.Dirs[m.Dir], j.Staging, m.Slot))
-			}
-		}
-		if err := j.syncParents(targets); err != nil {
+		if kept, err = j.undoMoves(ctx, r); err != nil {
 			return err
 		}
 	}
@@ -119,7 +124,38 @@ func undoJournal(ctx context.Context, r *core.Repository, j *journal) (err error
 	return removeJournal(r)
 }
 
-// undo undoes one move, if it was done. why says what another program has done that keeps it from being undone.
+// undoMoves undoes the moves that were done, the last one first. It returns the directories whose staging directory has a file that must
+// be kept.
+func (j *journal) undoMoves(ctx context.Context, r *core.Repository) (kept map[int]bool, err error) {
+	targets, err := openTargets(j.Dirs)
+	defer func() { err = errors.Join(err, closeTargets(targets)) }()
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range targets {
+		if err := t.openStaging(j.Staging, false); err != nil {
+			return nil, err
+		}
+	}
+	kept = map[int]bool{}
+	for i := len(j.Moves) - 1; i >= 0; i-- {
+		m := j.Moves[i]
+		if targets[m.Dir].staging == nil {
+			continue // removed by an undo that was interrupted, or never made
+		}
+		why, err := m.undo(ctx, targets[m.Dir])
+		if err != nil {
+			return nil, err
+		}
+		if why != "" {
+			kept[m.Dir] = true
+			r.Warn("%s %s; the other file is kept as %s", filepath.Join(j.Dirs[m.Dir], string(m.Path)), why, filepath.Join(j.Dirs[m.Dir], j.Staging, m.Slot))
+		}
+	}
+	return kept, j.syncParents(targets)
+}
+
+// undo undoes one move, if it was done. why is the change by another program that keeps it from being undone; empty if none does.
 func (m moveOp) undo(ctx context.Context, t *target) (why string, err error) {
 	slot, err := inodeAt(t.stagingFD(), m.Slot)
 	if err != nil {

@@ -197,9 +197,10 @@ func (t Commands) LandInvocations(c *cli.Context, repo *gitagency.Repository, di
 		req.ID, req.AlreadyLanded, req.CleanupLock = inv.ID, alreadyLanded, cleanupLock
 		landed, err := repo.Land(ctx, req)
 		cleanupLock = cmp.Or(cleanupLock, landed.CleanupLock)
-		if err == nil && len(inv.Paths) > 0 {
+		switch {
+		case len(inv.Paths) > 0 && landed.Invocation != "":
 			t.reportLandedPaths(landed, inv.Name)
-		} else if landed.Commit != "" {
+		case landed.Commit != "":
 			t.reportLanded(landed, inv.Name)
 		}
 		if landed.IsNew() && len(inv.Paths) == 0 {

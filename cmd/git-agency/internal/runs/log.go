@@ -179,6 +179,9 @@ func describeEntry(e gitagency.LogEntry) (name string, lines []string) {
 	case "conflict-ended":
 		return "no conflict", []string{"with " + quote.Shorten(f.With, maxLogWord)}
 	case "land":
+		if f.Branch == "" { // in plain directories
+			return "landed", []string{format.Count(f.Files, "file", "files")}
+		}
 		return "landed", []string{fmt.Sprintf("on %s as %s", quote.Shorten(f.Branch, maxLogWord), short(f.Commit))}
 	case "push":
 		return "pushed", []string{fmt.Sprintf("%s to %s", quote.Shorten(f.Branch, maxLogWord), quote.Shorten(f.Remote, maxLogWord))}
