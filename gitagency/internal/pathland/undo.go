@@ -3,7 +3,6 @@ package pathland
 import (
 	"context"
 	"errors"
-	"fmt"
 	"path/filepath"
 	"time"
 
@@ -13,12 +12,14 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/discard"
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/pathset"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
 // Recover finishes or undoes an interrupted landing, and deletes states that belong to no sandbox any more. The caller holds the lock.
+// If the landing can be neither finished nor undone, as when a directory is gone, the error is a *fault.StuckLandingError.
 func Recover(ctx context.Context, r *core.Repository, repo *git.Repo) error {
 	j, err := readJournal(r)
 	if err != nil {
@@ -35,10 +36,10 @@ func Recover(ctx context.Context, r *core.Repository, repo *git.Repo) error {
 	default:
 		err = undoJournal(ctx, r, j)
 	}
-	if err != nil {
-		return fmt.Errorf("an interrupted landing of %s: %w", j.InvocationID, err)
+	if err != nil && context.Cause(ctx) == nil {
+		err = &fault.StuckLandingError{ID: j.InvocationID, Path: journalPath(r), Err: err}
 	}
-	return nil
+	return err
 }
 
 // Interrupted returns the id of the invocation whose landing was killed, or is in progress, and the path of its journal; both are empty if
