@@ -113,12 +113,15 @@ func (c *copySet) moveTo(id string, paths []store.PathMeta) error {
 	return nil
 }
 
-// close removes the copies that were not moved.
-func (c *copySet) close() error {
+// close removes the copies that were not moved. A failure is only a warning: the sandbox may exist by now, and the next command that
+// takes the lock of the repository removes them.
+func (c *copySet) close() {
 	if c.dir == "" {
-		return nil
+		return
 	}
-	return errors.Join(durable.RemoveTree(c.dir), c.lock.Close())
+	if err := errors.Join(durable.RemoveTree(c.dir), c.lock.Close()); err != nil {
+		c.repo.Warn("copies of directories are not removed yet: %v", err)
+	}
 }
 
 // LeftoverCopies lists the directories of copies that killed processes left. The caller holds the lock of the repository.

@@ -24,7 +24,7 @@ import (
 
 // Restore makes a new sandbox over the directories of one that has ended, with the same base and the changes that were kept. The name,
 // primitives, limits and grants are those of the old invocation, which stays as it is.
-func Restore(ctx context.Context, r *core.Repository, query string) (_ core.Invocation, err error) {
+func Restore(ctx context.Context, r *core.Repository, query string) (core.Invocation, error) {
 	ended, err := r.Invocation(query)
 	if err == nil {
 		err = ended.Err()
@@ -40,7 +40,7 @@ func Restore(ctx context.Context, r *core.Repository, query string) (_ core.Invo
 		return core.Invocation{}, err
 	}
 	plan.copies.repo = r
-	defer func() { err = errors.Join(err, plan.copies.close()) }()
+	defer plan.copies.close()
 	for n, p := range plan.fields.Paths {
 		if p.Copied == "" {
 			continue

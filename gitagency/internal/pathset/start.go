@@ -39,7 +39,7 @@ type StartRequest struct {
 
 // Start creates a sandbox over plain directories, or fails and leaves no sandbox. r is the repository that Open returned. It reads all
 // files of the directories, writes nothing there, and runs nothing.
-func Start(ctx context.Context, r *core.Repository, req StartRequest) (_ core.Invocation, err error) {
+func Start(ctx context.Context, r *core.Repository, req StartRequest) (core.Invocation, error) {
 	plan, err := planStart(ctx, r, req)
 	if err != nil {
 		return core.Invocation{}, err
@@ -48,7 +48,7 @@ func Start(ctx context.Context, r *core.Repository, req StartRequest) (_ core.In
 		return core.Invocation{}, err
 	}
 	plan.copies.repo = r
-	defer func() { err = errors.Join(err, plan.copies.close()) }()
+	defer plan.copies.close()
 	if plan.fields.PathsBase, err = captureBase(ctx, r, plan.fields.Paths, &plan.copies); err != nil {
 		return core.Invocation{}, err
 	}
