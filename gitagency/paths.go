@@ -81,9 +81,10 @@ func (r *Repository) landPaths(ctx context.Context, req LandRequest) (LandResult
 		{"--message", req.Message != ""},
 		{"--require-base", req.RequireBase},
 		{"--verify", req.Verify != ""},
+		{"--resolve", req.Resolve != nil},
 	} {
 		if option.isSet {
-			return LandResult{}, publicError(&fault.InvalidError{What: "option", Value: option.flag, Want: "none: a sandbox over plain directories has no commits"})
+			return LandResult{}, publicError(notForPaths(option.flag))
 		}
 	}
 	res, err := pathland.Land(ctx, r.core, req.ID, req.DryRun)
@@ -95,6 +96,11 @@ func (r *Repository) landPaths(ctx context.Context, req LandRequest) (LandResult
 		result.LeftOut = append(result.LeftOut, newLeftOut(snapshots.LeftOut(l)))
 	}
 	return result, publicError(err)
+}
+
+// notForPaths refuses an option of a landing that sandboxes over plain directories do not have.
+func notForPaths(flag string) error {
+	return &fault.InvalidError{What: "option", Value: flag, Want: "none: a sandbox over plain directories has no commits"}
 }
 
 // statesRepository returns the repository that holds snapshots: of sandboxes over plain directories, it is another one.

@@ -40,6 +40,9 @@ func newPushPlan(p landing.PushPlan) PushPlan {
 // reads only local configuration and never contacts the remote. Call it before anything lands, so that its errors leave
 // everything unchanged: it also checks the settings that Push will use.
 func (r *Repository) PlanPush(ctx context.Context, req PushRequest) ([]PushPlan, error) {
+	if r.IsPaths() {
+		return nil, publicError(notForPaths("--push"))
+	}
 	plans, err := landing.PlanPush(ctx, r.core, landing.PushRequest(req))
 	return convertAll(plans, newPushPlan), publicError(err)
 }

@@ -238,7 +238,7 @@ func (t Commands) landRequest(c *cli.Context, repo *gitagency.Repository) (req g
 	switch resolver, _ := c.Generic("resolve").(*argv.OptionalValue); { // nil for 'review', which has no such flag
 	case resolver != nil && resolver.Given:
 		req.Resolve = &gitagency.ResolveRequest{Runner: resolver.Text}
-	case !c.Bool("no-resolve"):
+	case !c.Bool("no-resolve") && !repo.IsPaths(): // no agent resolves conflicts with plain directories
 		req.Resolve, err = repo.ConfiguredResolve()
 	}
 	if req.Resolve != nil {
