@@ -52,15 +52,22 @@ func ReplaceValues(text, key string, replace func(value string) string) (string,
 	}
 	var out strings.Builder
 	for _, p := range parts {
-		if value := replace(p.entry.Value); p.kind == entryPart && p.entry.Key == key && !p.entry.NoValue && !p.entry.Ambiguous && value != p.entry.Value {
-			name, _, _ := strings.Cut(p.text, "=")
-			comment := strings.TrimSuffix(p.comment, "\n")
-			if comment != "" {
-				comment = " " + comment
+		if p.kind == entryPart && p.entry.Key == key && !p.entry.NoValue && !p.entry.Ambiguous {
+			if value := replace(p.entry.Value); value != p.entry.Value {
+				p.text = withValue(p, value)
 			}
-			p.text = strings.TrimRight(name, " \t") + " = " + quoteUnlessPlain(value) + comment + lineEnd(p.text)
 		}
 		out.WriteString(p.text)
 	}
 	return out.String(), nil
+}
+
+// withValue returns the text of an entry with another value.
+func withValue(p filePart, value string) string {
+	name, _, _ := strings.Cut(p.text, "=")
+	comment := strings.TrimSuffix(p.comment, "\n")
+	if comment != "" {
+		comment = " " + comment
+	}
+	return strings.TrimRight(name, " \t") + " = " + quoteUnlessPlain(value) + comment + lineEnd(p.text)
 }
