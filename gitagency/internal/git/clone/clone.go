@@ -68,20 +68,21 @@ func Make(ctx context.Context, r *git.Repo, req Request) error {
 	return req.copyFiles(r)
 }
 
-// Files lists the files and directories of a git directory that Make made without which git would not work in it.
+// Files lists the files and directories of a git directory that Make made without which git would not work in it. The hard links to
+// objects are not among them.
 func Files(dir, branch string) []string {
+	names := []string{"HEAD", "config", "packed-refs", "index", "shallow", branch, "objects/info/alternates", "objects/info", "objects", ""}
+	for parent := filepath.Dir(branch); parent != "."; parent = filepath.Dir(parent) {
+		names = append(names, parent)
+	}
 	files := []string{}
-	for _, name := range []string{"HEAD", "config", "packed-refs", "index", branch, filepath.Dir(branch), "objects/info/alternates", "objects/info", "objects", "refs", ""} {
-		if path := filepath.Join(dir, name); exists(path) {
+	for _, name := range names {
+		path := filepath.Join(dir, name)
+		if _, err := os.Lstat(path); err == nil {
 			files = append(files, path)
 		}
 	}
 	return files
-}
-
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
 }
 
 // packedRefs returns the content of a packed-refs file.
