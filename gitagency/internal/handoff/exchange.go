@@ -31,11 +31,11 @@ import (
 // Exchange moves git state between a sandbox and the real git directory. It is the only way in either direction.
 //
 // Behind walls git writes to the upper directory of an overlay over the git directory, and in a clone to a git directory of its
-// own. Comments call both the upper directory. Git on the host must never use anything of that directory: not its configuration, hooks, refs or objects. The import transfers only the commit
-// at HEAD with the objects that it needs, and the index. A git process in the sandbox (see Inside) reports the
-// commit and packs the objects; git on the host checks every object and moves the branch of the sandbox; the index is parsed as
-// data and written anew. From then on all readers use the commits, the branch and the index of the sandbox in the
-// real git directory, and the files of its tree.
+// own. Comments call both the upper directory. Git on the host must never use anything of that directory: not its
+// configuration, hooks, refs or objects. The import transfers only the commit at HEAD with the objects that it needs, and the
+// index. A git process in the sandbox (see Inside) reports the commit and packs the objects; git on the host checks every
+// object and moves the branch of the sandbox; the index is parsed as data and written anew. From then on all readers use the
+// commits, the branch and the index of the sandbox in the real git directory, and the files of its tree.
 type Exchange struct {
 	repo        *core.Repository
 	id          string          // of the invocation

@@ -1,16 +1,13 @@
 package handoff
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
-	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
-	"github.com/git-agency/git-agency/gitagency/internal/git/config"
 	"github.com/git-agency/git-agency/gitagency/internal/git/overlay"
 )
 
@@ -51,65 +48,6 @@ func BorrowLinkedObjects(r *core.Repository, upper string) error {
 		return err
 	}
 	return overlay.ReplaceUpperFile(upper, info, name, append(had.Data, git.QuoteAlternate(target)+"\n"...))
-}
-
-// RepointAlternates has the git directories of a sandbox that is a clone borrow the objects of the repository again, which was moved. It
-// removes the absolute paths of directories that do not exist, as the former one.
-func RepointAlternates(r *core.Repository, id string) error {
-	const info, name = "objects/info", "alternates"
-	if !r.IsClone(id) {
-		return nil
-	}
-	objects, err := filepath.EvalSymlinks(objectDir(r))
-	if err != nil {
-		return err
-	}
-	for _, dir := range r.OwnGitDirs(id) {
-		had, err := overlay.ReadUpperFile(dir, info+"/"+name, 1<<20)
-		if err != nil {
-			return err
-		}
-		lines := strings.Split(strings.TrimSuffix(string(had.Data), "\n"), "\n")
-		if len(had.Data) == 0 || slices.Contains(lines, objects) { // without the file it has hard links
-			continue
-		}
-		lines = slices.DeleteFunc(lines, func(line string) bool { return filepath.IsAbs(line) && !durable.IsDir(line) })
-		if err := overlay.ReplaceUpperFile(dir, info, name, []byte(strings.Join(append([]string{objects}, lines...), "\n")+"\n")); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// RepointOrigin has the remote "origin" of a sandbox that is a clone name the repository again, which was moved, if it still names a former path of it.
-// The configuration, which an agent may have written, is read as data, and otherwise left as it is.
-func RepointOrigin(r *core.Repository, id string, isFormer func(path string) bool) error {
-	const name, maxSize = "config", 1 << 20
-	if !r.IsClone(id) {
-		return nil
-	}
-	for _, dir := range r.OwnGitDirs(id) {
-		had, err := overlay.ReadUpperFile(dir, name, maxSize)
-		if err != nil {
-			return err
-		}
-		now, err := config.ReplaceValues(string(had.Data), "remote.origin.url", func(url string) string {
-			if isFormer(url) {
-				return r.CommonDir
-			}
-			return url
-		})
-		if err != nil {
-			return fmt.Errorf("%s: %w", filepath.Join(dir, name), err)
-		}
-		if now == string(had.Data) {
-			continue
-		}
-		if err := overlay.ReplaceUpperFile(dir, ".", name, []byte(now)); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func objectDir(r *core.Repository) string { return filepath.Join(r.CommonDir, "objects") }

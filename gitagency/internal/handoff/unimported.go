@@ -14,8 +14,8 @@ import (
 )
 
 // HasUnimported reports whether the upper directory has commits, on branches and tags or in reflogs, that no ref or reflog on the host
-// reaches, or state that is not imported. It is for a sandbox in which no git can run any more, so refs are read as data. What cannot be read
-// counts as not imported.
+// reaches, or state that is not imported. It is for a sandbox in which no git can run any more, so refs are read as data. A ref that cannot
+// be read counts as not imported.
 func (e *Exchange) HasUnimported(ctx context.Context) (bool, error) {
 	if pending, err := e.HasPendingImport(); err != nil || pending {
 		return pending, err
