@@ -20,14 +20,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CloneDefect says what is missing of a sandbox that its record calls a clone; empty if nothing is.
+// CloneDefect names the part that is missing of a sandbox that its record calls a clone; empty if none is.
 func CloneDefect(r *core.Repository, id string, prims store.Primitives) string {
 	if !r.IsClone(id) {
 		return "the directory " + r.Store.CloneDir(r.ID, id) + " is missing"
 	}
 	for _, dir := range cloneGitDirs(r, id, prims) {
 		if !isGitDir(dir) {
-			return "the git directory " + dir + " is missing, or is none"
+			return "the git directory " + dir + " is missing or not complete"
 		}
 		if lost := lostAlternate(r, dir); lost != "" {
 			return "the git directory " + dir + " borrows objects from " + lost + ", which does not exist"
@@ -45,7 +45,8 @@ func cloneGitDirs(r *core.Repository, id string, prims store.Primitives) []strin
 	return dirs
 }
 
-// isGitDir reports whether a directory has what git needs. An agent may have written it, so nothing in it is followed.
+// isGitDir reports whether a directory has the files without which git does not take it for a git directory. An agent may have written
+// it, so no symbolic link in it is followed.
 func isGitDir(dir string) bool {
 	if !store.IsDir(dir) || !store.IsDir(filepath.Join(dir, "objects")) || !store.IsDir(filepath.Join(dir, "refs")) {
 		return false
@@ -76,8 +77,8 @@ func lostAlternate(r *core.Repository, dir string) (lost string) {
 	return lost
 }
 
-// RepairClone makes what CloneDefect finds missing of a clone again, from the branch and the index that the repository has of it. The
-// caller holds the repository lock. What is in the place of a git directory is kept beside the tree.
+// RepairClone makes the directories of a clone that CloneDefect finds missing again, from the branch and the index that the repository has
+// of it. The caller holds the repository lock. A damaged git directory, or a file in its place, is kept beside the tree.
 func RepairClone(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta]) error {
 	id, prims := entry.ID, settings.FillLegacyPrimitives(entry.Record.Primitives)
 	if !r.IsClone(id) {
@@ -131,11 +132,17 @@ func remakeCloneGitDir(ctx context.Context, r *core.Repository, repo *git.Repo, 
 	}); err != nil {
 		return err
 	}
-	return os.Rename(filepath.Join(made, "git"), dir)
+	if err := durable.Sync(clone.Files(filepath.Join(made, "git"), core.SandboxRef(entry.ID))...); err != nil {
+		return err
+	}
+	if err := os.Rename(filepath.Join(made, "git"), dir); err != nil {
+		return err
+	}
+	return durable.SyncDir(filepath.Dir(dir))
 }
 
-// setAsideCloneGitDir moves what is in the place of a git directory of a clone to a directory beside the tree. An empty directory, on which
-// another one was mounted, is removed.
+// setAsideCloneGitDir moves a damaged git directory of a clone, or a file in its place, to a directory beside the tree. An empty directory,
+// on which another one was mounted, is removed.
 func setAsideCloneGitDir(r *core.Repository, id, dir string) error {
 	err := unix.Rmdir(dir)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
@@ -145,9 +152,10 @@ func setAsideCloneGitDir(r *core.Repository, id, dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.Rename(dir, filepath.Join(aside, "git")); err != nil {
+	aside = filepath.Join(aside, "git")
+	if err := os.Rename(dir, aside); err != nil {
 		return err
 	}
-	r.Warn("what was at %s is now in %s, until the sandbox is discarded", dir, aside)
+	r.Warn("%s is not a complete git directory; it was moved to %s, where it stays until the sandbox ends", dir, aside)
 	return nil
 }
