@@ -17,8 +17,8 @@ import (
 )
 
 // A sandbox that is a clone has a git directory in its tree. A person works with that, and so do its commands if it has no walls;
-// behind walls, another one is mounted over it. Like the git directory behind walls, it is imported into the repository, and gets what
-// changed there.
+// behind walls, another one is mounted over it. Like the git directory behind walls, it is imported into the repository, and changes of
+// the repository are exported to it.
 
 // hasOwnGitState reports whether git in the sandbox writes elsewhere than to the git directory of the repository.
 func (s *Sandbox) hasOwnGitState(prims store.Primitives) bool {
@@ -64,7 +64,7 @@ func (s *Sandbox) importOutsideOrWarn(ctx context.Context) {
 	}
 }
 
-// exportOutsideOrWarn writes what changed in the repository to the git directory in the tree of a clone, unless that has changes that
+// exportOutsideOrWarn writes changes of the repository to the git directory in the tree of a clone, unless that has changes that
 // are not imported; for other sandboxes it does nothing.
 func (s *Sandbox) exportOutsideOrWarn(ctx context.Context) {
 	if !s.Repo.IsClone(s.ID) {
@@ -85,8 +85,8 @@ func (s *Sandbox) exportOutsideOrWarn(ctx context.Context) {
 	}
 }
 
-// exchangeWithClone exchanges git state with a clone without walls before a command runs in it, unless others do, which may use the
-// index. The returned function imports it after the command; if force is closed it stops, and the next command does the
+// exchangeWithClone exchanges git state with a clone without walls before a command runs in it, unless other commands run there, which may
+// use the index. The returned function imports it after the command; if force is closed it stops, and the next command does the
 // import. For other sandboxes it does nothing.
 func (s *Sandbox) exchangeWithClone(ctx context.Context, prims store.Primitives, force <-chan struct{}) (after func()) {
 	if prims.Isolation == settings.IsolationOS || !s.Repo.IsClone(s.ID) {

@@ -40,8 +40,8 @@ func (s *Sandbox) importInsideForDiscard(ctx context.Context, repo *git.Repo, pr
 			return err
 		})
 	}
-	if refused := s.checkMountable(); refused != nil {
-		return refused, nil
+	if gitDir := s.Repo.CloneGitDir(s.ID); s.Repo.IsClone(s.ID) && store.IsDir(s.Tree) && !store.IsDir(gitDir) { // nothing to mount the other one on
+		return fmt.Errorf("%s is not a directory, so that git cannot run behind the walls", gitDir), nil
 	}
 	d, err := handoff.Open(s.Repo, s.ID, nil)
 	if err != nil {
@@ -50,10 +50,10 @@ func (s *Sandbox) importInsideForDiscard(ctx context.Context, repo *git.Repo, pr
 	if layer, err := d.FingerprintUpper(); err != nil || layer == "" {
 		return nil, err
 	}
-	if !store.IsDir(s.Tree) || held == nil || s.Repo.IsClone(s.ID) && !store.IsDir(s.Repo.CloneGitDir(s.ID)) {
+	if !store.IsDir(s.Tree) || held == nil {
 		unimported, err := d.HasUnimported(ctx)
 		if err == nil && unimported {
-			refused = errors.New("the tree, its .git or the record is gone, so that git cannot run there")
+			refused = errors.New("the tree or the record is gone, so that git cannot run there")
 		}
 		return refused, err
 	}
@@ -81,20 +81,6 @@ func (s *Sandbox) importInsideForDiscard(ctx context.Context, repo *git.Repo, pr
 		return nil, errors.Join(err, in.close())
 	}
 	return refused, in.close()
-}
-
-// checkMountable reports why no command can run behind the walls of a sandbox that is a clone: the git directory that is mounted there
-// is missing, or the tree has no directory to mount it on.
-func (s *Sandbox) checkMountable() error {
-	switch {
-	case !s.Repo.IsClone(s.ID) || !store.IsDir(s.Tree):
-		return nil
-	case !store.IsDir(s.Repo.InnerCloneDir(s.ID)):
-		return fmt.Errorf("the git directory of its commands, %s, is missing", s.Repo.InnerCloneDir(s.ID))
-	case !store.IsDir(s.Repo.CloneGitDir(s.ID)):
-		return fmt.Errorf("%s is not a directory, so that git cannot run behind the walls", s.Repo.CloneGitDir(s.ID))
-	}
-	return nil
 }
 
 // importAll imports everything that a git directory has, and runs further imports. refused is the reason why some content of the

@@ -155,10 +155,10 @@ func (s *Sandbox) importNow(ctx context.Context, mustSucceed bool) error {
 		return err
 	}
 	defer h.Close()
-	if err := s.importOutside(ctx, nil); err != nil && mustSucceed {
+	if !mustSucceed {
+		s.importOutsideOrWarn(ctx)
+	} else if err := s.importOutside(ctx, nil); err != nil {
 		return err
-	} else if err != nil {
-		s.warnNotImported(err, handoff.PlaceOutside)
 	}
 	if pending, err := s.hasPendingImport(h.Prims); err != nil || !pending {
 		return err
