@@ -23,8 +23,8 @@ func (x *checkRun) pinsOf(id string) []string {
 	return refs
 }
 
-// checkUnrecordedPins finds refs that keep objects for a sandbox without a record. Those of a sandbox that has a branch or an entry are
-// deleted with these.
+// checkUnrecordedPins finds refs that keep objects for a sandbox without a record. If the sandbox still has a branch or an entry, other
+// checks find that, and their fixes delete these refs too.
 func (x *checkRun) checkUnrecordedPins(context.Context) error {
 	if x.dataDirMissing || x.changing {
 		return nil
@@ -48,8 +48,8 @@ func (x *checkRun) checkUnrecordedPins(context.Context) error {
 	return nil
 }
 
-// removePins deletes the refs that keep objects for a sandbox that is gone. What was staged in it goes to the trash, unless the trash
-// has its content.
+// removePins deletes the refs that keep objects for a sandbox that is gone. Its staged files are kept in the trash, unless the trash has
+// the content of the sandbox already.
 func (x *checkRun) removePins(ctx context.Context, id string) error {
 	kept, err := x.TrashCommit(ctx, x.repo, id)
 	if err != nil {

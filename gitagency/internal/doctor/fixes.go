@@ -171,10 +171,7 @@ func (x *checkRun) salvageSandbox(ctx context.Context, s treeInfo, why string) e
 // importLost imports git state, behind the walls or in a clone, of a sandbox whose record is lost. If some of it is refused, or the tree
 // has no marker, it returns the directories that hold that state.
 func (x *checkRun) importLost(ctx context.Context, s treeInfo, held sandbox.ExclusiveLock) (layers []string, err error) {
-	walled := store.Primitives{Isolation: settings.IsolationOS} // a worktree without walls has nothing to import
-	if x.IsClone(s.id) && !store.IsDir(x.InnerCloneDir(s.id)) {
-		walled.Isolation = settings.IsolationNone
-	}
+	walled := store.Primitives{Isolation: settings.IsolationOS} // without walls, a worktree has nothing to import, and a clone has no git directory behind them
 	refused, err := sandbox.Of(x.Repository, s.id).ImportForDiscard(ctx, x.repo, walled, held.InvocationLock)
 	if fault.Is[*fault.NotSandboxError](err) {
 		refused, err = err, nil
