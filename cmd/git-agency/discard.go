@@ -68,7 +68,7 @@ func (t *tool) discard(c *cli.Context, repo *gitagency.Repository, dir string, n
 			break
 		}
 		results = append(results, d)
-		if len(inv.Paths) > 0 { // the library has said what is kept
+		if len(inv.Paths) > 0 { // a warning has named the snapshot that keeps the changes
 			fmt.Fprintf(t.Stderr, "discarded %s; its directories stay as they are\n", d.ID)
 			kept = append(kept, d)
 			continue

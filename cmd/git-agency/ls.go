@@ -233,12 +233,12 @@ func invocationFields(i gitagency.Invocation) []program.Field {
 		{Key: "exit-code", Value: format.Number(i.ExitCode), Optional: true},
 		{Key: "ahead", Value: format.Number(i.Ahead), Optional: true},
 		{Key: "dirty", Value: format.Number(i.Dirty), Optional: true},
-	}, allowedFields(i)...)
+	}, pathFields(i)...)
 }
 
-// allowedFields returns one field for each path that was allowed to a sandbox, for each plain directory that it is over, and for each
-// of these that was copied.
-func allowedFields(i gitagency.Invocation) []program.Field {
+// pathFields returns one field for each path that was allowed to a sandbox, for each plain directory that it is over, and for each of
+// these that was copied.
+func pathFields(i gitagency.Invocation) []program.Field {
 	var fields []program.Field
 	for _, path := range i.AllowedRead {
 		fields = append(fields, program.Field{Key: "allowed-read", Value: path})

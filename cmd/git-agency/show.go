@@ -136,7 +136,7 @@ func (t *tool) invocationDetails(i gitagency.Invocation) []program.Field {
 		{Key: "isolation", Value: p.Isolation, Optional: true},
 		{Key: "outputs", Value: p.Outputs, Optional: true},
 		{Key: "software", Value: p.Software, Optional: true},
-	}, limitDetails(i.Limits), allowedFields(i), []program.Field{
+	}, limitDetails(i.Limits), pathFields(i), []program.Field{
 		{Key: "broken", Value: i.BrokenReason, Optional: true},
 	})
 }
