@@ -189,6 +189,3 @@ func writeNew(path string, content []byte) error {
 	}
 	return durable.WriteNew(path, content, 0o644)
 }
-
-// maxConfigSize is the size in bytes of the largest configuration file that is read.
-const maxConfigSize = 16 << 20

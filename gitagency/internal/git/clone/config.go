@@ -45,6 +45,9 @@ func clonedConfig(r *git.Repo, req Request) (string, error) {
 	return config.Format(entries), nil
 }
 
+// maxConfigSize is the size in bytes of the largest configuration file that is read.
+const maxConfigSize = 16 << 20
+
 // promisorRemotes lists the remotes from which git fetches missing objects in a partial clone.
 func promisorRemotes(entries []config.FileEntry) (names []string) {
 	for _, e := range entries {
