@@ -208,11 +208,10 @@ func (r *Repository) InvocationActivity(ctx context.Context, query string) (Invo
 	if err == nil {
 		err = listing.FillOne(ctx, r.core, &i)
 	}
-	one := []core.Invocation{i}
 	if err == nil {
-		pathset.FillChanged(ctx, r.core, one)
+		pathset.FillChangedOfOne(ctx, r.core, &i)
 	}
-	return newInvocation(one[0]), publicError(err)
+	return newInvocation(i), publicError(err)
 }
 
 // Refusals returns what was refused of a sandbox. It reads only the reasons that commands saved, and returns none for an

@@ -67,7 +67,7 @@ func (o Options) pathsOptions() core.Options {
 }
 
 // IsPaths reports whether the repository is that of the sandboxes over plain directories: see OpenPaths.
-func (r *Repository) IsPaths() bool { return pathset.IsPathsRepository(r.core) }
+func (r *Repository) IsPaths() bool { return r.core.IsPaths() }
 
 // landPaths is Land for a sandbox over plain directories.
 func (r *Repository) landPaths(ctx context.Context, req LandRequest) (LandResult, error) {

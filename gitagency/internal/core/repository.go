@@ -139,6 +139,9 @@ func OpenInDataDir(ctx context.Context, opts Options, dir func(store.Store) stri
 	return r, err
 }
 
+// IsPaths reports whether the repository is that of the sandboxes over plain directories.
+func (r *Repository) IsPaths() bool { return r.CommonDir == r.Store.PathsGitDir() }
+
 // newRepository returns an open repository. Its caller is in opts.Dir.
 func newRepository(opts Options, repo *git.Repo, dataDir string) *Repository {
 	return &Repository{

@@ -27,7 +27,7 @@ func UndoInterrupted(ctx context.Context, r *core.Repository, repo *git.Repo, id
 		}
 	}
 	// Nothing ran in the git directory of a clone behind walls, nor over the copies of plain directories.
-	if r.IsClone(id) || r.CommonDir == r.Store.PathsGitDir() {
+	if r.IsClone(id) || r.IsPaths() {
 		if err := durable.RemoveTree(r.Store.WallsDir(r.ID, id)); err != nil {
 			return err
 		}

@@ -161,7 +161,7 @@ func RemoveRemains(ctx context.Context, r *core.Repository, repo *git.Repo, id s
 // ended sandbox: while cleanupRunning, all that belong to ended sandboxes.
 func LeftoverScratch(r *core.Repository, repo *git.Repo, cleanupRunning bool) ([]string, error) {
 	scraps, err := repo.Leftovers()
-	if err == nil && pathset.IsPathsRepository(r) {
+	if err == nil && r.IsPaths() {
 		var copied []string
 		copied, err = pathset.LeftoverCopies(r)
 		scraps = append(scraps, copied...)

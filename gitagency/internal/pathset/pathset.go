@@ -36,9 +36,6 @@ func Exists(r *core.Repository) bool {
 	return err == nil
 }
 
-// IsPathsRepository reports whether a repository is that of the sandboxes over plain directories.
-func IsPathsRepository(r *core.Repository) bool { return r.CommonDir == r.Store.PathsGitDir() }
-
 // States returns the repository with the states of the directories, for packages that take a repository. Only its objects and refs are
 // those of another git directory than that of r: commands behind walls can read the latter, and must not read the files of directories
 // of other sandboxes.

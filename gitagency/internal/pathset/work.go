@@ -48,18 +48,22 @@ func UpperDir(r *core.Repository, id, path string) string {
 // FillChanged sets the number of changed files of sandboxes over plain directories. One whose changes cannot be read keeps none.
 func FillChanged(ctx context.Context, r *core.Repository, invocations []core.Invocation) {
 	for i := range invocations {
-		inv := &invocations[i]
-		if inv.Broken || inv.HasEnded() || len(inv.Paths) == 0 {
-			continue
-		}
-		w, err := readWork(ctx, r, nil, inv.ID, inv.Entry.Record.PathsFields)
-		if err != nil {
-			r.Warn("sandbox %s: its changed files cannot be counted: %v", inv.ID, err)
-			continue
-		}
-		n := len(w.Changed())
-		inv.Dirty = &n
+		FillChangedOfOne(ctx, r, &invocations[i])
 	}
+}
+
+// FillChangedOfOne is FillChanged for one sandbox.
+func FillChangedOfOne(ctx context.Context, r *core.Repository, inv *core.Invocation) {
+	if inv.Broken || inv.HasEnded() || len(inv.Paths) == 0 {
+		return
+	}
+	w, err := readWork(ctx, r, nil, inv.ID, inv.Entry.Record.PathsFields)
+	if err != nil {
+		r.Warn("sandbox %s: its changed files cannot be counted: %v", inv.ID, err)
+		return
+	}
+	n := len(w.Changed())
+	inv.Dirty = &n
 }
 
 // ReadWork reads the upper directories of a sandbox as data, and writes the objects of its state to repo. Commands may run meanwhile;

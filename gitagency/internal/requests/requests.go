@@ -91,7 +91,7 @@ func Server(r *core.Repository, id string) func(path string) (stop func()) {
 // go to the sandbox.
 func answer(ctx context.Context, of *core.Repository, id string, req mailbox.Request) (reply mailbox.Reply) {
 	opts, open := of.Opts, core.Open
-	if pathset.IsPathsRepository(of) {
+	if of.IsPaths() {
 		open = pathset.Open
 	}
 	opts.Warn = func(message string) { reply.Warnings = append(reply.Warnings, message) }
@@ -112,7 +112,7 @@ func answer(ctx context.Context, of *core.Repository, id string, req mailbox.Req
 
 // perform carries out a request.
 func perform(ctx context.Context, r *core.Repository, id string, req mailbox.Request) (any, error) {
-	if (req.Verb == Submit || req.Verb == Snapshot) && pathset.IsPathsRepository(r) {
+	if (req.Verb == Submit || req.Verb == Snapshot) && r.IsPaths() {
 		return nil, &fault.InvalidError{What: "request", Value: req.Verb, Want: "one that works in a sandbox over plain directories: " + Show + ", " + Diff}
 	}
 	switch req.Verb {
@@ -155,9 +155,7 @@ func show(ctx context.Context, r *core.Repository, id string) (result ShowResult
 	if err := listing.FillOne(ctx, r, &result.Invocation); err != nil {
 		return result, err
 	}
-	one := []core.Invocation{result.Invocation}
-	pathset.FillChanged(ctx, r, one)
-	result.Invocation = one[0]
+	pathset.FillChangedOfOne(ctx, r, &result.Invocation)
 	result.Refusals, err = doctor.Refusals(r, id)
 	return result, err
 }
@@ -171,7 +169,7 @@ func compare(ctx context.Context, r *core.Repository, id string, args DiffArgs) 
 	}
 	asked.Invocation = id
 	of := diff.OfSandbox
-	if pathset.IsPathsRepository(r) {
+	if r.IsPaths() {
 		of = pathset.Diff
 	}
 	d, err := of(ctx, r, asked)
