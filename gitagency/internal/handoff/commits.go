@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/git-agency/git-agency/gitagency/internal/changeset"
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
@@ -57,7 +58,7 @@ func (e *Exchange) importCommits(ctx context.Context, in Inside, dir *os.File, t
 	}
 	receive := func(p *packStream, now string) error {
 		return e.receive(ctx, p, transport.ReceiveRequest{New: now, Old: tip, Blobs: also, Reason: "agency: exec", Stored: func(repo *git.Repo, checked transport.Checked) error {
-			return e.keepStaged(ctx, repo, staged, now, checked)
+			return e.keepStaged(ctx, repo, staged, tip, now, checked)
 		}})
 	}
 	if head, now = heads(committed); now == tip && len(also) == 0 {
@@ -105,6 +106,9 @@ func (e *Exchange) ImportRemaining(ctx context.Context, in Inside, dir *os.File)
 	refs, err := repo.Refs(ctx)
 	if err != nil {
 		return err
+	}
+	for _, pin := range []string{changeset.BaseRef(e.id), changeset.StagedRef(e.id)} {
+		delete(refs, pin) // deleted with the sandbox
 	}
 	// Leave out what the refs keep, and what other reflogs name: it is reachable from there.
 	not := slices.AppendSeq(repo.ReflogCommitsElsewhere(e.id, core.SandboxRef(e.id)), maps.Values(refs))

@@ -6,15 +6,19 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/changeset"
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/index"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/git/transport"
 )
 
 // keepStaged keeps blobs that the index needs, of a sandbox whose entry git does not list, from being pruned, before the branch moves
-// to a commit. All blobs of the index on the host are in the tree of the branch, or kept already. So these have to be kept: blobs that
+// from a commit, old, to another. All blobs of the index on the host are in the tree of the branch, or kept already. So these have to be kept: blobs that
 // are new in the index, unless a new commit adds them, and, if the new commit does not descend from the old one, all blobs that it does not
 // have. If nothing but commits was added, no git is run.
-func (e *Exchange) keepStaged(ctx context.Context, repo *git.Repo, staged sandboxIndex, commit string, checked transport.Checked) error {
+//
+// Of a clone, it also keeps the old commit if the new one does not descend from it: a branch or stash that only the clone has may
+// need it, and a "git gc" in the clone removes the objects that it can borrow.
+func (e *Exchange) keepStaged(ctx context.Context, repo *git.Repo, staged sandboxIndex, old, commit string, checked transport.Checked) error {
 	backend := core.WorktreeBackend(repo)
 	if !backend.IsUnlisted(e.id) {
 		return nil // git looks at its index
@@ -26,8 +30,13 @@ func (e *Exchange) keepStaged(ctx context.Context, repo *git.Repo, staged sandbo
 	if err != nil {
 		return err
 	}
-	if staged.index == nil {
-		return backend.KeepStaged(ctx, e.id, changeset.StagedBlobs(commit, real.File))
+	indexes := []index.File{real.File}
+	if staged.index != nil {
+		indexes = append(indexes, *staged.index)
 	}
-	return backend.KeepStaged(ctx, e.id, changeset.StagedBlobs(commit, real.File, *staged.index))
+	kept := changeset.StagedBlobs(commit, indexes...)
+	if e.repo.IsClone(e.id) {
+		kept.Commits = []string{old}
+	}
+	return backend.KeepStaged(ctx, e.id, kept)
 }
