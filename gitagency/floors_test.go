@@ -96,7 +96,7 @@ var floors = []struct {
 	},
 	{
 		dir:     "handoff",
-		imports: "beneath durable lock proc readlimit git/config git/object git/index git/overlay git git/transport git/submodule changeset walls quote fault core",
+		imports: "beneath durable lock proc readlimit git/config git/object git/index git/overlay git git/transport git/submodule guard changeset walls quote fault core",
 	},
 	{dir: "snapshots", imports: "durable ids undo git git/worktree git/status git/snapshot git/merge guard fault core"},
 	{

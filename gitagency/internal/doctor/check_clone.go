@@ -22,7 +22,7 @@ func (x *checkRun) checkClone(s treeInfo, e store.Entry[store.InvocationMeta]) (
 	}
 	x.addFinding(Finding{
 		Code: "missing-clone", ID: s.id, Path: s.tree, AtRisk: true, Problem: problem,
-		Outcome: "it is made again from the branch and the index that the repository has of it",
+		Outcome: "it can be read again, or is made again from the branch and the index that the repository has of it",
 	}, func(ctx context.Context) error {
 		if err := sandbox.RepairClone(ctx, x.Repository, x.repo, e); err != nil {
 			return err

@@ -62,12 +62,19 @@ func OpenMountedTree(dir *os.File, path string) (*Tree, error) {
 // OpenOwnTree is OpenTree for a directory that belongs to this program. If a command in it has removed the permission to
 // read or enter it, the owner's permissions are restored.
 func OpenOwnTree(path string) (*Tree, error) {
-	if !IsAccessible(path) {
-		if err := grantAccess(path); err != nil && !errors.Is(err, fs.ErrPermission) { // root may read it all the same
-			return nil, err
-		}
+	if err := RestoreOwnAccess(path); err != nil && !errors.Is(err, fs.ErrPermission) { // root may read it all the same
+		return nil, err
 	}
 	return OpenTree(path)
+}
+
+// RestoreOwnAccess is RestoreAccess for the path of a directory that belongs to this program. It follows no symbolic link at the path, and
+// does nothing to anything but a directory.
+func RestoreOwnAccess(path string) error {
+	if IsAccessible(path) {
+		return nil
+	}
+	return grantAccess(path)
 }
 
 func grantAccess(path string) error {

@@ -24,6 +24,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/index"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/git/overlay"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 	"golang.org/x/sys/unix"
 )
@@ -127,6 +128,7 @@ func (e *Exchange) HasPendingImport() (bool, error) {
 
 // FingerprintUpper returns the fingerprint of the upper directory; empty when there is nothing in it.
 func (e *Exchange) FingerprintUpper() (string, error) {
+	_ = guard.RestoreOwnAccess(e.upper) // a command may have removed it; a failure shows below
 	entries, err := os.ReadDir(e.upper)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {
 		return "", nil

@@ -14,6 +14,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/clone"
 	"github.com/git-agency/git-agency/gitagency/internal/git/overlay"
+	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/handoff"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
@@ -26,6 +27,9 @@ func CloneDefect(r *core.Repository, id string, prims store.Primitives) string {
 		return "the directory " + r.Store.CloneDir(r.ID, id) + " is missing"
 	}
 	for _, dir := range cloneGitDirs(r, id, prims) {
+		if !guard.IsAccessible(dir) {
+			return "the git directory " + dir + " cannot be read: its owner has no permission"
+		}
 		if !isGitDir(dir) {
 			return "the git directory " + dir + " is missing or not complete"
 		}
@@ -90,6 +94,9 @@ func RepairClone(ctx context.Context, r *core.Repository, repo *git.Repo, entry 
 		return err
 	}
 	for _, dir := range cloneGitDirs(r, id, prims) {
+		if err := guard.RestoreOwnAccess(dir); err != nil { // a command may have removed it
+			return err
+		}
 		if isGitDir(dir) {
 			continue // it may have commits that are not imported
 		}
