@@ -37,6 +37,9 @@ func (s *Sandbox) importOutside(ctx context.Context, repo *git.Repo) error {
 	if !s.Repo.IsClone(s.ID) {
 		return nil
 	}
+	if dir := s.Repo.CloneGitDir(s.ID); !store.IsDir(dir) {
+		return fmt.Errorf("%s is not a directory; 'git agency doctor --fix %s' makes it again", dir, s.ID)
+	}
 	e, side, err := handoff.OpenOutside(s.Repo, s.ID)
 	if err != nil {
 		return err
