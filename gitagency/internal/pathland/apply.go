@@ -150,7 +150,10 @@ func stage(ctx context.Context, repo *git.Repo, j *journal, targets []*target) (
 		return err
 	}
 	defer cat.Close()
-	for _, t := range targets {
+	for i, t := range targets {
+		if !j.changes(i) { // it may be read-only
+			continue
+		}
 		if err := t.openStaging(j.Staging, true); err != nil {
 			return err
 		}
@@ -175,6 +178,9 @@ func stage(ctx context.Context, repo *git.Repo, j *journal, targets []*target) (
 		}
 	}
 	for _, t := range targets {
+		if t.staging == nil {
+			continue
+		}
 		if err := errors.Join(t.staging.Sync(), t.root.Sync()); err != nil {
 			return err
 		}

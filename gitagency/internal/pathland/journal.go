@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -20,7 +21,7 @@ type journal struct {
 	InvocationID  string    `json:"invocation_id"`
 	Phase         phase     `json:"phase"`
 	Dirs          []string  `json:"dirs"`    // directories, without symbolic links
-	Staging       string    `json:"staging"` // name of a directory in each of them, which holds the new files, and later the old ones
+	Staging       string    `json:"staging"` // name of a directory in each of them that changes, which holds the new files, and later the old ones
 	Moves         []moveOp  `json:"moves,omitempty"`
 	Snapshot      string    `json:"snapshot"` // commit of the work that lands
 	PID           int       `json:"pid"`
@@ -46,6 +47,11 @@ type moveOp struct {
 	Inode uint64       `json:"inode,omitempty"` // of the file or directory in the staging directory before the move; 0 with take
 	Old   pathset.Leaf `json:"old,omitzero"`    // file that take and swap move to the staging directory
 	New   pathset.Leaf `json:"new,omitzero"`    // file that put and swap move to the directory
+}
+
+// changes reports whether a directory, an index in Dirs, changes.
+func (j *journal) changes(dir int) bool {
+	return slices.ContainsFunc(j.Moves, func(m moveOp) bool { return m.Dir == dir })
 }
 
 // kind is the direction of a moveOp.

@@ -394,3 +394,18 @@ func TestLandingNoticesChangesMeanwhile(t *testing.T) {
 		})
 	}
 }
+
+// A landing writes nothing to a directory that the sandbox has not changed, which may be read-only.
+func TestLandLeavesUnchangedDirectoriesAlone(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, map[string]string{"a/file": "old\n", "b/file": "b\n"})
+	l.agent("a/file", "new\n")
+	before, err := os.Stat(filepath.Join(l.home, "b"))
+	l.must(err)
+	_, err = l.land()
+	l.must(err)
+	l.checkFiles("after the landing", map[string]string{"a/file": "new\n", "b/file": "b\n"})
+	if after, err := os.Stat(filepath.Join(l.home, "b")); err != nil || !after.ModTime().Equal(before.ModTime()) {
+		t.Errorf("the unchanged directory was written to: %v, %v", after, err)
+	}
+}

@@ -3,6 +3,8 @@ package pathland
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -59,7 +61,7 @@ func Interrupted(r *core.Repository) (id, path string, err error) {
 func finish(ctx context.Context, r *core.Repository, j *journal) error {
 	return r.RunSteps(ctx, "land", []core.Step{
 		{Name: "record", Do: func() error { return j.record(r) }},
-		{Name: "clean", Do: func() error { return j.removeStaging() }},
+		{Name: "clean", Do: func() error { return j.removeStaging(nil) }},
 		{Name: "journal-end", Do: func() error { return removeJournal(r) }},
 	})
 }
@@ -97,11 +99,15 @@ func (j *journal) countFiles() (files int) {
 	return files
 }
 
-// removeStaging removes the staging directories.
-func (j *journal) removeStaging() error {
+// removeStaging removes the staging directories, except those of the directories for which keep, which may be nil, is true.
+func (j *journal) removeStaging(keep map[int]bool) error {
 	var errs []error
-	for _, dir := range j.Dirs {
-		errs = append(errs, durable.RemoveTree(filepath.Join(dir, j.Staging)))
+	for i, dir := range j.Dirs {
+		staging := filepath.Join(dir, j.Staging)
+		if _, err := os.Lstat(staging); keep[i] || errors.Is(err, fs.ErrNotExist) { // on a read-only file system, even the removal of a missing file fails
+			continue
+		}
+		errs = append(errs, durable.RemoveTree(staging))
 	}
 	return errors.Join(errs...)
 }
@@ -115,12 +121,8 @@ func undoJournal(ctx context.Context, r *core.Repository, j *journal) (err error
 			return err
 		}
 	}
-	for i, dir := range j.Dirs {
-		if !kept[i] {
-			if err := durable.RemoveTree(filepath.Join(dir, j.Staging)); err != nil {
-				return err
-			}
-		}
+	if err := j.removeStaging(kept); err != nil {
+		return err
 	}
 	return removeJournal(r)
 }
