@@ -62,11 +62,12 @@ type Checked struct {
 //  2. git index-pack writes the pack into quarantine, and hashes and checks every object in it. No other process sees it.
 //  3. Check that all needed objects exist: in the quarantine, or in the repository before.
 //  4. Take the lock. Where objects were removed from the repository since 3, as by git gc, go back to 3.
-//  5. Move the pack to the repository's objects. Its .idx goes last: without it git does not see the pack.
+//  5. Move the pack to the repository's objects, with a .keep file until the end of 6. Its .idx goes last: without it git does not see
+//     the pack.
 //  6. Move the ref, unless it was moved meanwhile.
 //
 // A process killed in 1 to 4 leaves the quarantine; in 5, the quarantine and a file that git ignores, or a complete
-// pack without references. Such a pack also stays where the ref was moved between 3 and 6: once it is visible,
+// pack without references, and a .keep file that the next call removes. Such a pack also stays where the ref was moved between 3 and 6: once it is visible,
 // another git may rely on it.
 func Receive(ctx context.Context, r *git.Repo, in ReceiveRequest) (err error) {
 	if err := in.validate(); err != nil {
@@ -121,7 +122,13 @@ func (in ReceiveRequest) publish(ctx context.Context, r *git.Repo, quarantine *q
 	if current, err := isCurrent(r); err != nil || !current {
 		return false, err
 	}
-	if err := movePack(filepath.Join(quarantine.dir, "pack"), filepath.Join(r.CommonDir, "objects", "pack")); err != nil {
+	from, to := filepath.Join(quarantine.dir, "pack"), filepath.Join(r.CommonDir, "objects", "pack")
+	release, err := keepPacks(from, to)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, release()) }()
+	if err := movePack(from, to); err != nil {
 		return false, err
 	}
 	if in.Stored != nil {
@@ -161,9 +168,6 @@ func movePack(from, to string) (err error) {
 		return err
 	}
 	slices.SortStableFunc(entries, func(a, b fs.DirEntry) int { return cmp.Compare(idxRank(a.Name()), idxRank(b.Name())) })
-	if err := os.MkdirAll(to, 0o777); err != nil { // a repository without packs may lack it
-		return err
-	}
 	var moved []string
 	defer func() {
 		if err == nil || slices.ContainsFunc(moved, func(path string) bool { return idxRank(path) == 1 }) {
