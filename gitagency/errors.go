@@ -257,7 +257,7 @@ func (e *SetupError) Unwrap() error { return e.Err }
 type EndedError struct {
 	ID      string
 	Landing string // "landed" or "discarded"
-	Ref     string // ref that keeps its work
+	Ref     string // ref that keeps its work; empty for a sandbox over plain directories, whose work is a snapshot
 }
 
 func (e *EndedError) Error() string { return (*fault.EndedError)(e).Error() }

@@ -141,7 +141,7 @@ func (i Invocation) Err() error {
 // Path returns the path of the sandbox. It fails for an invocation that is broken, landed or discarded.
 func (i Invocation) Path() (string, error) {
 	if !i.Broken && store.HasEnded(i.Landing) {
-		return "", &EndedError{ID: i.ID, Landing: i.Landing, Ref: core.TrashRef(i.ID)}
+		return "", (*EndedError)(core.NewEndedError(i.ID, i.Landing, len(i.Paths) > 0))
 	}
 	return i.SandboxPath, i.Err()
 }

@@ -52,7 +52,7 @@ Exit status: 0 done, whatever is kept; 1 something failed, the rest was done; 75
 			if c.Bool("json") || c.Bool("porcelain") {
 				return errors.Join(failed, program.PrintList(t.Program, c, pruned, prunedFields, nil, nil))
 			}
-			return errors.Join(failed, t.printPruned(pruned))
+			return errors.Join(failed, t.printPruned(pruned, repo.IsPaths()))
 		},
 	}
 }
@@ -94,10 +94,14 @@ func prunedFields(p gitagency.PruneResult) []program.Field {
 	return fields
 }
 
-// printPruned prints for people a line for each record and leftover: what was done with it, and why.
-func (t *tool) printPruned(pruned []gitagency.PruneResult) error {
+// printPruned prints for people a line for each record and leftover: what was done with it, and why. The trash commits of sandboxes
+// over plain directories (onPaths) have none of their files.
+func (t *tool) printPruned(pruned []gitagency.PruneResult, onPaths bool) error {
 	gone, broken := false, false
 	for _, p := range pruned {
+		if onPaths {
+			p.TrashCommit = ""
+		}
 		went := p.Action == gitagency.PruneRemove && !p.DryRun && (p.TrashCommit != "" || len(p.Snapshots) > 0)
 		gone, broken = gone || went, broken || p.BrokenReason != ""
 		if err := t.PrintLine(strings.ReplaceAll(term.Printable(format.Pruned(p)), "\n", `\n`)); err != nil {

@@ -60,6 +60,9 @@ func (t *tool) printInvocation(c *cli.Context, inv gitagency.Invocation, refusal
 		return inv.Err()
 	}
 	return program.PrintOne(t.Program, c, inv, invocationFields, func(i gitagency.Invocation) []program.Field {
+		if len(i.Paths) > 0 { // these name refs and commits of a repository that has none of the files
+			i.SandboxBranch, i.BaseCommit, i.TrashRef = "", "", ""
+		}
 		return append(t.invocationDetails(i), further...)
 	})
 }

@@ -89,10 +89,19 @@ func (i Invocation) Err() error {
 // HasEnded reports whether the work of the invocation has landed or was discarded.
 func (i Invocation) HasEnded() bool { return store.HasEnded(i.Landing) }
 
+// NewEndedError returns the error for an invocation that has ended; onPaths is set for one over plain directories.
+func NewEndedError(id, landing string, onPaths bool) *fault.EndedError {
+	err := &fault.EndedError{ID: id, Landing: landing}
+	if !onPaths {
+		err.Ref = TrashRef(id)
+	}
+	return err
+}
+
 // Path returns the path of the sandbox. It fails for an invocation that is broken, landed or discarded.
 func (i Invocation) Path() (string, error) {
 	if !i.Broken && i.HasEnded() {
-		return "", &fault.EndedError{ID: i.ID, Landing: i.Landing, Ref: TrashRef(i.ID)}
+		return "", NewEndedError(i.ID, i.Landing, len(i.Paths) > 0)
 	}
 	return i.SandboxPath, i.Err()
 }

@@ -107,7 +107,7 @@ func discard(ctx context.Context, r *core.Repository, inv core.Invocation, req R
 	case entry.Defect != store.NoDefect && entry.Defect != store.MissingTree:
 		return Result{}, core.InvocationFromEntry(entry, nil).Err()
 	case entry.Record.Landing == store.Landed:
-		return Result{}, &fault.EndedError{ID: entry.ID, Landing: entry.Record.Landing, Ref: core.TrashRef(entry.ID)}
+		return Result{}, core.NewEndedError(entry.ID, entry.Record.Landing, len(entry.Record.Paths) > 0)
 	default:
 		return endInvocation(ctx, r, repo, entry, req, core.TrashOptions{Archive: true, Force: req.Force}, mayStop)
 	}

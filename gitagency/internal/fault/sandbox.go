@@ -180,7 +180,7 @@ func (e *SharedNetworkError) Error() string {
 type EndedError struct {
 	ID      string
 	Landing string
-	Ref     string // ref that keeps its work
+	Ref     string // ref that keeps its work; empty for a sandbox over plain directories, whose work is a snapshot
 }
 
 func (e *EndedError) Error() string {

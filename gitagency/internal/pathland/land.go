@@ -55,7 +55,7 @@ func Land(ctx context.Context, r *core.Repository, query string, dry bool) (Resu
 		res.Already, res.Snapshot = true, entry.Record.LandedCommit
 		return res, discard.RemoveRemains(ctx, r, repo, entry.ID)
 	case entry.Record.HasEnded():
-		return Result{}, &fault.EndedError{ID: entry.ID, Landing: entry.Record.Landing, Ref: core.TrashRef(entry.ID)}
+		return Result{}, core.NewEndedError(entry.ID, entry.Record.Landing, true)
 	}
 	free, err := lockSandbox(ctx, r, entry.ID)
 	if err != nil {
@@ -88,7 +88,7 @@ func lockSandbox(ctx context.Context, r *core.Repository, id string) (*os.File, 
 	dir := r.Store.InvocationDir(r.ID, id)
 	held, err := lock.AcquireDirExclusive(ctx, dir, wait)
 	if fault.Is[*fault.LockTimeoutError](err) {
-		return nil, &fault.BusyError{ID: id, Waited: wait, Holders: proc.FileUsers(dir)}
+		return nil, &fault.RunningError{ID: id, Programs: proc.TaskCommands(dir)}
 	}
 	return held, err
 }

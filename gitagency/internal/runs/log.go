@@ -49,7 +49,7 @@ func Log(ctx context.Context, r *core.Repository, query string) ([]LogEntry, err
 	entries = insertCommits(entries, inv, commits)
 	log := []LogEntry{newLogEntry(inv.ID, inv.StartedAt, startEvent{
 		Time: inv.StartedAt, Event: startEventName, Name: inv.Name, Worktree: inv.Worktree, Base: inv.BaseCommit,
-		Branch: inv.IntegrationBranch, FromSnapshot: inv.FromSnapshot, Runner: inv.Runner, Mode: inv.Mode,
+		Branch: inv.IntegrationBranch, FromSnapshot: inv.FromSnapshot, Paths: inv.Paths, Runner: inv.Runner, Mode: inv.Mode,
 	})}
 	for _, e := range entries {
 		log = append(log, e.LogEntry)
@@ -71,6 +71,7 @@ type startEvent struct {
 	Branch       string    `json:"integration_branch,omitempty"`
 	Base         string    `json:"base_commit,omitempty"`
 	FromSnapshot string    `json:"from_snapshot,omitempty"`
+	Paths        []string  `json:"paths,omitempty"` // plain directories that the sandbox is over
 	Runner       string    `json:"runner,omitempty"`
 	Mode         string    `json:"mode,omitempty"`
 }

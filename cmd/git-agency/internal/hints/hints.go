@@ -229,8 +229,12 @@ func dataHints(err error, _ Retry) []string {
 			"'git agency doctor' says what to do about it",
 		}
 	case errors.As(err, &ended):
+		kept := "its work is kept: 'git log -p -m --first-parent " + ended.Ref + "'"
+		if ended.Ref == "" {
+			kept = "'git agency snapshot ls " + ended.ID + "' lists what is kept of its work"
+		}
 		return []string{
-			"its work is kept: 'git log -p -m --first-parent " + ended.Ref + "'",
+			kept,
 			"'git agency restore " + ended.ID + "' makes a sandbox of it again",
 		}
 	case errors.As(err, &broken):
@@ -244,7 +248,10 @@ func dataHints(err error, _ Retry) []string {
 	case errors.As(err, &noRepo) && noRepo.GitDir != "":
 		return []string{"if the repository was moved, run 'git agency doctor' in the directory where it is now"}
 	case errors.As(err, &noRepo) && !strings.Contains(noRepo.Error(), "\n"): // otherwise git's message has several lines and says what to do
-		return []string{"run it inside a repository, or name one with 'git -C <dir> agency …'"}
+		return []string{
+			"run it inside a repository, or name one with 'git -C <dir> agency …'",
+			"or make a sandbox over a directory that is in no repository: git agency start --path <dir>",
+		}
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 
 // onPaths lists the commands that work on sandboxes over plain directories too, which belong to no repository.
 var onPaths = []string{
-	"allow", "denials", "diff", "discard", "doctor", "events", "exec", "land", "log", "ls", "path", "ports", "prune", "restore", "shell", "show", "snapshot checkout", "snapshot ls",
+	"allow", "denials", "diff", "discard", "doctor", "events", "exec", "land", "log", "ls", "path", "ports", "prune", "restore", "shell", "show", "snapshot checkout", "snapshot ls", "stop",
 }
 
 // openPaths opens the sandboxes over plain directories instead of a repository: outside of every repository, and for the id of one of

@@ -51,12 +51,20 @@ Exit status: 0; 3 no such invocation; 4 shown as far as known, but it is broken;
 
 // printLog prints the history of an invocation for people.
 func (t Commands) printLog(entries []gitagency.LogEntry) error {
-	rows := [][]string{}
+	rows, onPaths := [][]string{}, false
 	for i, e := range entries {
 		if e.Event == "exec" && i+1 < len(entries) && entries[i+1].Event == "setup" { // the same command
 			continue
 		}
-		name, lines := describeEntry(e)
+		var f logFields
+		_ = json.Unmarshal(e.JSON, &f)                                            // a field of another type, in another version, stays empty
+		if onPaths = onPaths || e.Event == "start" && len(f.Paths) > 0; onPaths { // its trash commit has none of the files
+			f.TrashRef = ""
+		}
+		if e.Event == "keep" && f.TrashRef == "" {
+			continue
+		}
+		name, lines := describeEntry(e, f)
 		row := []string{"", name, ""}
 		if !e.Time.IsZero() { // a commit may have no date
 			row[0] = term.Ago(t.Now(), e.Time)
@@ -125,9 +133,7 @@ type logFields struct {
 }
 
 // describeEntry returns the name of an event for people, and the lines that say more about it.
-func describeEntry(e gitagency.LogEntry) (name string, lines []string) {
-	var f logFields
-	_ = json.Unmarshal(e.JSON, &f) // a field of another type, in another version, stays empty
+func describeEntry(e gitagency.LogEntry, f logFields) (name string, lines []string) {
 	short := format.ShortOID
 	switch e.Event {
 	case "start":
@@ -188,6 +194,9 @@ func describeEntry(e gitagency.LogEntry) (name string, lines []string) {
 	case "unland":
 		return "unlanded", []string{fmt.Sprintf("on %s by %s", quote.Shorten(f.Branch, maxLogWord), short(f.Commit))}
 	case "discard":
+		if f.TrashRef == "" {
+			return "discarded", nil
+		}
 		return "discarded", []string{"kept as " + f.TrashRef}
 	case "keep":
 		return "kept", []string{"later changes as " + f.TrashRef}
@@ -203,6 +212,9 @@ func describeEntry(e gitagency.LogEntry) (name string, lines []string) {
 
 // origin says what a sandbox was started from.
 func (f logFields) origin() string {
+	if len(f.Paths) > 0 {
+		return "over " + quote.Shorten(strings.Join(f.Paths, ", "), maxLogLine)
+	}
 	text := "from " + format.ShortOID(f.Base)
 	if branch := strings.TrimPrefix(f.Upstream, "refs/heads/"); branch != "" {
 		text += " for " + quote.Shorten(branch, maxLogWord)
