@@ -16,6 +16,7 @@ const (
 	LeftOutGit        = pathset.LeftOutGit        // part of a git directory, whose configuration and hooks never land
 	LeftOutSpecial    = pathset.LeftOutSpecial    // neither a file, a symbolic link nor a directory
 	LeftOutUnreadable = pathset.LeftOutUnreadable // the user may not read it
+	LeftOutDeep       = pathset.LeftOutDeep       // a directory in too many others
 	LeftOutUnknown    = pathset.LeftOutUnknown    // removed, but it was left out of the state at the start
 )
 

@@ -54,6 +54,7 @@ var namedTreePaths = map[string]string{
 	`handoff: os.MkdirAll(filepath.Dir(l.Upper), 0o700)`:                                                                       "creation of the upper directory",
 	`handoff: os.Rename(fresh, l.Upper)`:                                                                                       "creation of the upper directory",
 	`confine: os.MkdirAll(l.Upper, 0o700)`:                                                                                     "a new directory for a trial, in which no command runs",
+	`pathset: durable.RestoreOwnerPermissions(UpperDir(r, id, p.Path))`:                                                        "by handles; only the upper directory itself is named, beside which no command can write",
 	`git/overlay: os.ReadDir(upper)`:                                                                                           "lists names, for whiteouts that replace nothing",
 	`git/overlay: durable.ReadFile(omittedRecord(upper), maxOmittedRecord)`:                                                    "beside the upper directory, where no command can write",
 	`git/overlay: durable.WriteFile(omittedRecord(upper), text, 0o600)`:                                                        "beside the upper directory, where no command can write",

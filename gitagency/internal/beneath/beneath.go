@@ -27,6 +27,7 @@ type Dir struct {
 	last   string // directory that lastFD is; "" for none
 	lastFD int
 	layers *layers // of a Dir of OpenLayers, whose first descriptor is fd; else nil
+	deep   bool    // names may be longer than PATH_MAX
 }
 
 // NotRegularError reports something else than a regular file where one was to be opened.
@@ -52,6 +53,15 @@ func Open(dir string) (*Dir, error) {
 		return nil, &fs.PathError{Op: "open", Path: dir, Err: err}
 	}
 	return &Dir{path: dir, fd: fd}, nil
+}
+
+// OpenDeep is Open for a directory in which names may be longer than PATH_MAX. Git and most programs cannot use such names.
+func OpenDeep(dir string) (*Dir, error) {
+	d, err := Open(dir)
+	if err == nil {
+		d.deep = true
+	}
+	return d, err
 }
 
 // Close closes the directory. Every call after the first does nothing: the number of the descriptor may be in use again.
@@ -178,7 +188,7 @@ func (d *Dir) ReadDir(name string) ([]Entry, unix.Stat_t, error) {
 	if d.layers != nil {
 		return d.layers.readDir(name, d.Join(name))
 	}
-	fd, err := openBeneath(d.fd, name, dirFlags)
+	fd, err := d.open(name)
 	if err != nil {
 		return nil, st, &fs.PathError{Op: "open", Path: d.Join(name), Err: err}
 	}
@@ -231,12 +241,21 @@ func (d *Dir) enter(dir string) error {
 	if err := d.forget(); err != nil || dir == "" {
 		return err
 	}
-	fd, err := openBeneath(d.fd, dir, dirFlags)
+	fd, err := d.open(dir)
 	if err != nil {
 		return err
 	}
 	d.last, d.lastFD = dir, fd
 	return nil
+}
+
+// open opens a directory below d.
+func (d *Dir) open(name string) (int, error) {
+	fd, err := openBeneath(d.fd, name, dirFlags)
+	if d.deep && errors.Is(err, unix.ENAMETOOLONG) {
+		return openByComponents(d.fd, name, dirFlags)
+	}
+	return fd, err
 }
 
 // openByComponents opens a path below a directory component by component, and follows no symlink.

@@ -200,7 +200,7 @@ type Layer struct {
 
 // ReadLayer lists a directory of d, which is one layer of an overlay.
 func (d *Dir) ReadLayer(name string) (Layer, error) {
-	fd, err := openBeneath(d.fd, name, dirFlags)
+	fd, err := d.open(name)
 	if err != nil {
 		return Layer{}, &fs.PathError{Op: "open", Path: d.Join(name), Err: err}
 	}

@@ -119,7 +119,11 @@ func landLocked(ctx context.Context, r *core.Repository, entry store.Entry[store
 		return nil, err
 	}
 	for _, l := range work.LeftOut {
-		res.LeftOut = append(res.LeftOut, pathset.LeftOut{Path: pathset.Name(m.Paths, l.Path), Reason: l.Reason})
+		l.Path = pathset.Name(m.Paths, l.Path)
+		if err := refuseLeftOut(l); err != nil {
+			return nil, &fault.InvocationError{ID: entry.ID, Err: err}
+		}
+		res.LeftOut = append(res.LeftOut, l)
 	}
 	plan, err := makePlan(ctx, merger, targets, m, work)
 	if err != nil {
@@ -149,6 +153,17 @@ func landLocked(ctx context.Context, r *core.Repository, entry store.Entry[store
 		landed = j
 	}
 	return landed, err
+}
+
+// refuseLeftOut returns an error for files that would be lost with the sandbox, although the user can make them land.
+func refuseLeftOut(l pathset.LeftOut) error {
+	switch l.Reason {
+	case pathset.LeftOutUnreadable:
+		return &fault.UnreadableError{Path: l.Path}
+	case pathset.LeftOutDeep:
+		return fmt.Errorf("%s: %s", l.Path, pathset.WhyNotKept(l.Reason))
+	}
+	return nil
 }
 
 // openTargets opens directories. Those that were opened are returned with an error, too.

@@ -31,7 +31,7 @@ func openTarget(dir string) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
-	read, err := beneath.Open(dir)
+	read, err := beneath.OpenDeep(dir)
 	if err != nil {
 		return nil, err
 	}

@@ -52,7 +52,7 @@ type gitDirFinder struct {
 func (f *gitDirFinder) open(dirs ...string) error {
 	var layers []*beneath.Dir
 	for _, path := range dirs {
-		dir, err := beneath.Open(path)
+		dir, err := beneath.OpenDeep(path)
 		if err == nil {
 			layers = append(layers, dir)
 		} else if !beneath.IsGone(err) {

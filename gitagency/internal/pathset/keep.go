@@ -17,11 +17,12 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// Keep keeps the work of a sandbox as a snapshot of it, whose directory <n> has the files of the directory n. It returns the last
-// snapshot if nothing has changed since. The caller holds the lock of r, and no command runs in the sandbox.
+// Keep keeps the work of a sandbox as a snapshot of it, whose directory <n> has the files of the directory n. It makes files readable for
+// that whose permissions a command has removed. It returns the last snapshot if nothing has changed since. The caller holds the lock of r,
+// and no command runs in the sandbox.
 func Keep(ctx context.Context, r *core.Repository, id string, m store.PathsFields) (s snapshots.Snapshot, w Work, err error) {
 	states := States(r)
-	if w, err = ReadWork(ctx, r, states.Git, id, m); err != nil {
+	if w, err = readAllWork(ctx, r, states.Git, id, m); err != nil {
 		return s, w, err
 	}
 	all, err := snapshots.List(ctx, states.Git, id)

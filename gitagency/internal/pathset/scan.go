@@ -27,6 +27,7 @@ const (
 	LeftOutGit        = "git"        // part of a git directory, with a name that some file system takes for one, or with one of ours
 	LeftOutSpecial    = "special"    // neither a file, a symbolic link nor a directory
 	LeftOutUnreadable = "unreadable" // the user may not read it
+	LeftOutDeep       = "deep"       // a directory in too many others
 	LeftOutUnknown    = "unknown"    // removed, but the state at the start did not hold it
 )
 
@@ -39,6 +40,8 @@ func WhyNotKept(reason string) string {
 		return "it is neither a file nor a symbolic link"
 	case LeftOutUnreadable:
 		return "it cannot be read"
+	case LeftOutDeep:
+		return fmt.Sprintf("there are more than %d directories in each other", maxDepth)
 	}
 	return ""
 }

@@ -213,7 +213,7 @@ func (s *scanner) captureDirectory(ctx context.Context, n int, p *store.PathMeta
 
 // scanTop reads all files of the directory n, which is at a path.
 func (s *scanner) scanTop(ctx context.Context, n int, at string) error {
-	dir, err := beneath.Open(at)
+	dir, err := beneath.OpenDeep(at)
 	if err != nil {
 		return err
 	}

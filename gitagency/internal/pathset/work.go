@@ -5,12 +5,14 @@ import (
 	"errors"
 	"io/fs"
 	"path"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/beneath"
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 	"github.com/git-agency/git-agency/gitagency/internal/walls"
@@ -75,6 +77,21 @@ func ReadWork(ctx context.Context, r *core.Repository, repo *git.Repo, id string
 	return w, err
 }
 
+// readAllWork is ReadWork, but restores the permissions of the owner where a command has removed them, so that no work is left out for
+// that. No command runs in the sandbox.
+func readAllWork(ctx context.Context, r *core.Repository, repo *git.Repo, id string, m store.PathsFields) (Work, error) {
+	w, err := ReadWork(ctx, r, repo, id, m)
+	if err != nil || !slices.ContainsFunc(w.LeftOut, func(l LeftOut) bool { return l.Reason == LeftOutUnreadable }) {
+		return w, err
+	}
+	for _, p := range m.Paths {
+		if err := durable.RestoreOwnerPermissions(UpperDir(r, id, p.Path)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return w, err
+		}
+	}
+	return ReadWork(ctx, r, repo, id, m)
+}
+
 // readWork is ReadWork without the trees. Without repo it writes no blobs either.
 func readWork(ctx context.Context, r *core.Repository, repo *git.Repo, id string, m store.PathsFields) (w Work, err error) {
 	if w.Base, err = ReadTree(ctx, States(r).Git, m.PathsBase); err != nil {
@@ -116,7 +133,7 @@ func newUpperReader(repo *git.Repo, base Tree) *upperReader {
 
 // readUpper applies the upper directory of the directory n, which may not exist.
 func (u *upperReader) readUpper(ctx context.Context, n int, upper string) error {
-	dir, err := beneath.Open(upper)
+	dir, err := beneath.OpenDeep(upper)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -128,6 +145,10 @@ func (u *upperReader) readUpper(ctx context.Context, n int, upper string) error 
 
 // readLayer applies the directory called name of an upper directory; its path in the tree is at.
 func (u *upperReader) readLayer(ctx context.Context, at string, dir *beneath.Dir, name string, depth int) error {
+	if depth > maxDepth {
+		u.leftOut = append(u.leftOut, LeftOut{at, LeftOutDeep})
+		return nil
+	}
 	layer, err := dir.ReadLayer(name)
 	if err != nil {
 		return u.leave(at, err)

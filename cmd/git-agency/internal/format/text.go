@@ -70,6 +70,7 @@ var leftOutReasons = map[string]string{
 	gitagency.LeftOutGit:        "nothing with the name or the form of a git directory lands",
 	gitagency.LeftOutSpecial:    "it is neither a file nor a symbolic link",
 	gitagency.LeftOutUnreadable: "it cannot be read",
+	gitagency.LeftOutDeep:       "there are too many directories in each other",
 	gitagency.LeftOutUnknown:    "it was removed, but could not be read when the sandbox was started",
 }
 
