@@ -173,6 +173,11 @@ func stage(ctx context.Context, repo *git.Repo, j *journal, targets []*target) (
 		if err := stageOne(ctx, repo, cat, t, m); err != nil {
 			return fmt.Errorf("write %s: %w", filepath.Join(t.path, string(m.Path)), err)
 		}
+		if m.Kind == put {
+			if err := inheritGroup(t, m); err != nil {
+				return fmt.Errorf("set the group of %s: %w", filepath.Join(t.path, string(m.Path)), err)
+			}
+		}
 		if m.Inode, err = inodeAt(t.stagingFD(), m.Slot); err != nil {
 			return err
 		}
@@ -237,6 +242,39 @@ func copyAttributes(t *target, m *moveOp, f *os.File) error {
 		return err
 	}
 	return f.Chmod(pathset.PermLike(fs.FileMode(st.Mode).Perm(), m.New.Mode))
+}
+
+// inheritGroup gives a new file or directory the group that it would have if it was made where it is moved to: that of a set-group-ID
+// directory. Directories pass on that property, too.
+func inheritGroup(t *target, m *moveOp) error {
+	var parent unix.Stat_t
+	for dir := path.Dir(string(m.Path)); ; dir = path.Dir(dir) { // the innermost one that exists
+		err := t.read.Lstat(dir, &parent)
+		if err == nil && parent.Mode&unix.S_IFMT == unix.S_IFDIR {
+			break
+		}
+		if err != nil && !beneath.IsGone(err) {
+			return err
+		}
+		if dir == "." {
+			return nil
+		}
+	}
+	if parent.Mode&unix.S_ISGID == 0 {
+		return nil
+	}
+	err := unix.Fchownat(t.stagingFD(), m.Slot, -1, int(parent.Gid), unix.AT_SYMLINK_NOFOLLOW)
+	if errors.Is(err, unix.EPERM) { // the user is not in that group
+		return nil
+	}
+	if err != nil || !m.IsDir {
+		return err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstatat(t.stagingFD(), m.Slot, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return err
+	}
+	return unix.Fchmodat(t.stagingFD(), m.Slot, st.Mode&0o7777|unix.S_ISGID, 0)
 }
 
 // probe tries whether the file system can exchange files, which it must before anything changes.

@@ -409,3 +409,41 @@ func TestLandLeavesUnchangedDirectoriesAlone(t *testing.T) {
 		t.Errorf("the unchanged directory was written to: %v, %v", after, err)
 	}
 }
+
+// A changed file keeps its permissions, also those to execute it that git does not record. A new one in a set-group-ID directory gets the
+// group of that directory.
+func TestLandKeepsPermissionsAndGroups(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, map[string]string{"a/x": "+x old\n", "a/data": "old\n", "a/becomes": "old\n", "a/shared/old": "old\n", "a/own/old": "old\n"})
+	at := func(name string) string { return filepath.Join(l.home, name) }
+	for name, mode := range map[string]uint32{"a": 0o2755, "a/shared": 0o2775, "a/own": 0o755, "a/x": 0o711, "a/data": 0o654, "a/becomes": 0o640} {
+		if os.Geteuid() == 0 && mode&unix.S_ISGID != 0 {
+			l.must(os.Chown(at(name), -1, 12345))
+		}
+		l.must(unix.Chmod(at(name), mode))
+	}
+	l.agent("a/x", "+x new\n")
+	l.agent("a/data", "new\n")
+	l.agent("a/becomes", "+x old\n")
+	l.agent("a/shared/dir/new", "new\n")
+	l.agent("a/own/dir/new", "new\n")
+	_, err := l.land()
+	l.must(err)
+	for name, want := range map[string]uint32{"a/x": 0o711, "a/data": 0o654, "a/becomes": 0o750, "a/shared/dir": unix.S_ISGID, "a/own/dir": 0} {
+		var st, parent unix.Stat_t
+		l.must(unix.Lstat(at(name), &st))
+		got := st.Mode & 0o7777
+		if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+			got &= unix.S_ISGID
+			l.must(unix.Lstat(filepath.Dir(at(name)), &parent))
+			var file unix.Stat_t
+			l.must(unix.Lstat(at(name+"/new"), &file))
+			if st.Gid != parent.Gid || file.Gid != parent.Gid {
+				t.Errorf("%s has the group %d, the file in it %d; want %d", name, st.Gid, file.Gid, parent.Gid)
+			}
+		}
+		if got != want {
+			t.Errorf("%s has the mode %o, want %o", name, got, want)
+		}
+	}
+}

@@ -65,6 +65,9 @@ func (t *target) openStaging(name string, make bool) error {
 		return &fs.PathError{Op: "open", Path: filepath.Join(t.path, name), Err: err}
 	}
 	t.staging = os.NewFile(uintptr(fd), filepath.Join(t.path, name))
+	if make {
+		return t.staging.Chmod(0o700) // a set-group-ID directory made it one, and its group that of all new files
+	}
 	return nil
 }
 

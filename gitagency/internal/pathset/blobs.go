@@ -172,10 +172,15 @@ func WriteBlob(ctx context.Context, repo *git.Repo, cat *git.CatFile, oid string
 	return err
 }
 
-// PermLike returns the permissions of a file, but whether it is executable is a property of mode.
+// PermLike returns the permissions of a file, but whether its owner may execute it is a property of mode. Permissions to execute change
+// only with that.
 func PermLike(perm fs.FileMode, mode uint32) fs.FileMode {
+	executable := mode == object.ModeExecutable
+	if executable == (perm&0o100 != 0) {
+		return perm
+	}
 	perm &^= 0o111
-	if mode == object.ModeExecutable {
+	if executable {
 		perm |= perm & 0o444 >> 2
 	}
 	return perm
