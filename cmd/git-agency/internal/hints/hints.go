@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -220,7 +219,7 @@ func dataHints(err error, _ Retry) []string {
 	case errors.As(err, &nested):
 		lines := []string{"push or move away what is worth keeping there, then remove it and try again:"}
 		for _, path := range nested.Paths {
-			lines = append(lines, "  rm -rf "+quote.Shell(path))
+			lines = append(lines, "  "+removeCommand(path))
 		}
 		return lines
 	case Is[*gitagency.CorruptEntryError](err):
@@ -319,60 +318,6 @@ func namedHints(e *gitagency.NotFoundError) []string {
 		lines = append(lines, fmt.Sprintf("and of %d more; 'git agency ls' lists them", n))
 	}
 	return lines
-}
-
-// uncommittedHints returns the commands that commit the work of a sandbox.
-func uncommittedHints(e *gitagency.UncommittedError) []string {
-	inside := "git agency exec " + e.ID + " -- git "
-	if e.TrackedOnly {
-		return []string{"commit it in the sandbox: " + inside + "commit -a -m '<message>'"}
-	}
-	if !slices.ContainsFunc(e.Files, func(path string) bool { return !slices.Contains(e.Unadded, path) }) {
-		return unaddedHints(e, inside)
-	}
-	add, without := inside+"add -A", 0
-	var first []string
-	for _, l := range e.LeftOut {
-		if slices.Contains(e.Unadded, l.Path) {
-			continue // add -A adds its commit
-		}
-		if l.Reason == gitagency.LeftOutSubmodule {
-			in := inside + "-C " + quote.Shell(l.Path) + " "
-			first = append(first, "  "+in+"add -A", "  "+in+"commit -m '<message>'")
-			continue
-		}
-		if without++; without == 1 {
-			add += " -- ."
-		}
-		add += " " + quote.Shell(":(exclude,literal)"+l.Path)
-	}
-	const most = 10
-	if without > most {
-		add = inside + "add -u # and the new files that belong to it, by name"
-	}
-	lines := []string{"commit what belongs to it:", "  " + add, "  " + inside + "commit -m '<message>'"}
-	if len(first) > 0 {
-		return slices.Concat([]string{"commit what belongs to it, in submodules first:"}, first, lines[1:], []string{"or leave it in the trash: git agency land " + e.ID + " --leave"})
-	}
-	if e.CommitAll {
-		return []string{
-			"land it with the rest: git agency land " + e.ID + " --commit-all -m '<message>'", "or " + lines[0], lines[1], lines[2],
-			"or leave it in the trash: git agency land " + e.ID + " --leave",
-		}
-	}
-	return lines
-}
-
-// unaddedHints returns the commands that commit new commits of submodules, if nothing else is uncommitted.
-func unaddedHints(e *gitagency.UncommittedError, inside string) []string {
-	add := inside + "add --"
-	for _, path := range e.Files {
-		add += " " + quote.Shell(path)
-	}
-	return []string{
-		"commit the new commits of submodules:", "  " + add, "  " + inside + "commit -m '<message>'",
-		"or leave it in the trash: git agency land " + e.ID + " --leave",
-	}
 }
 
 // gitInTree returns the start of a git command that has to be typed in the worktree where branch is checked out.
