@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"time"
 
@@ -106,6 +107,9 @@ func landLocked(ctx context.Context, r *core.Repository, entry store.Entry[store
 	}
 	targets, err := openTargets(dirs)
 	defer func() { err = errors.Join(err, closeTargets(targets)) }()
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w; nothing was changed; move the directory back, or keep the changes with 'git agency discard %s'", err, entry.ID)
+	}
 	if err != nil {
 		return nil, err
 	}

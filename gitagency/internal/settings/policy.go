@@ -103,6 +103,7 @@ func readPolicy(config config.Settings, env, homes []string, allowed store.Grant
 	if err != nil {
 		return Policy{}, err
 	}
+	p.LinkNames, p.Separate, p.Copied = allowed.LinkNames, allowed.Separate, allowed.Copied
 	writes, err := p.readGrants(config, WriteKey, allowed.Write)
 	if err != nil {
 		return Policy{}, err
@@ -118,7 +119,6 @@ func readPolicy(config config.Settings, env, homes []string, allowed store.Grant
 			p.privateFiles = append(p.privateFiles, names.rename(g.configured))
 		}
 	}
-	p.LinkNames, p.Separate, p.Copied = allowed.LinkNames, allowed.Separate, allowed.Copied
 	p.grants = slices.Concat(reads, writes, hides)
 	if err := p.fillCaches(); err != nil {
 		return Policy{}, err
@@ -136,7 +136,11 @@ func readPolicy(config config.Settings, env, homes []string, allowed store.Grant
 		p.Hide = append(p.Hide, g.path)
 	}
 	for _, g := range writes {
-		if marked := markedAncestor(g.path); marked != "" {
+		switch marked := markedAncestor(g.path); {
+		case marked == "":
+		case slices.Contains(p.Separate, g.path):
+			return Policy{}, &fault.UnsafePathError{Path: g.path, Why: "the sandbox is over this directory, which is in " + marked + ", an integration worktree or a sandbox by now; to end the sandbox and keep its changes, use 'git agency discard'"}
+		default:
 			return Policy{}, invalidGrant(g.key, g.setting, "a path outside of "+marked+", which is an integration worktree or a sandbox")
 		}
 	}

@@ -70,6 +70,8 @@ func (p Policy) explainGrant(cause walls.Cause) string {
 		}
 		switch {
 		case g.key != key:
+		case slices.Contains(p.Separate, g.path):
+			return "directory that the sandbox is over"
 		case g.setting.Scope == allowScope:
 			return "git agency allow " + AllowFlags[key]
 		default:

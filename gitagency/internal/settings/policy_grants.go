@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -78,6 +79,8 @@ func (p *Policy) readGrants(config config.Settings, key string, allowed []string
 		case strings.ContainsAny(value, "*?["):
 			return nil, invalidGrant(key, s, "a path without wildcards: *, ? and [ are not expanded")
 		case private && inHome && isMissing(err): // it begins empty, as all of the private home
+		case isMissing(err) && slices.Contains(p.Separate, named):
+			return nil, &fault.UnsafePathError{Path: named, Why: "the sandbox is over this directory, which does not exist; move it back, or end the sandbox and keep its changes with 'git agency discard'"}
 		case isMissing(err):
 			p.skip(key, s, "there is no such file or directory")
 		default: // commands cannot look it up either
