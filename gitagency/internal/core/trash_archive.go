@@ -27,7 +27,43 @@ type TrashOptions struct {
 
 	Late bool // the capture adds to an earlier one, whose archive, if there is one, stays
 
-	GitLayers []string // directories with git state of the sandbox, of which some was refused, which always go to the archive; see OwnGitDirs
+	Dirs []ArchivedDir // directories besides the tree that always go to the archive
+}
+
+// ArchivedDir is a directory besides the tree that goes to an archive.
+type ArchivedDir struct {
+	Section string   // of the archive
+	Dir     string   // path
+	Parts   []string // paths in it, which go to the archive with all below them; none for all of it
+}
+
+// choose is the chooser of the entries that go to the archive.
+func (d ArchivedDir) choose(e archive.Entry) archive.Choice {
+	if len(d.Parts) == 0 {
+		return archive.KeepAll
+	}
+	choice := archive.Skip
+	for _, part := range d.Parts {
+		switch {
+		case e.Path == part:
+			return archive.KeepAll
+		case strings.HasPrefix(part, e.Path+"/"):
+			choice = archive.Keep // a parent, with its permissions
+		}
+	}
+	return choice
+}
+
+// GitDirsToArchive returns the directories of OwnGitDirs with their sections of the archive, for git state of which some was refused.
+func (r *Repository) GitDirsToArchive(id string) (dirs []ArchivedDir) {
+	for _, dir := range r.OwnGitDirs(id) {
+		section := archivedLayer
+		if dir == r.CloneGitDir(id) && dir != r.UpperDir(id) {
+			section = archivedClone
+		}
+		dirs = append(dirs, ArchivedDir{Section: section, Dir: dir})
+	}
+	return dirs
 }
 
 // Lose adds something to the list of what was left out, with the reason, unless it is there already: a late change makes
@@ -76,17 +112,17 @@ func (c *TrashContent) Close() {
 func (r *Repository) CaptureForTrash(ctx context.Context, repo *git.Repo, s git.WorktreeSpec, o TrashOptions) (TrashContent, error) {
 	c, err := r.captureForTrash(ctx, repo, s, o)
 	if err == nil {
-		if err = c.openGitLayers(ctx, o.GitLayers); err != nil {
+		if err = c.openDirs(ctx, o.Dirs); err != nil {
 			c.Close()
 		}
 	}
 	return c, err
 }
 
-// openGitLayers adds the directories of TrashOptions.GitLayers to the archive.
-func (c *TrashContent) openGitLayers(ctx context.Context, layers []string) error {
-	for i, layer := range layers {
-		if err := c.openSection(ctx, []string{archivedLayer, archivedClone}[i], layer, false, all); err != nil {
+// openDirs adds directories to the archive.
+func (c *TrashContent) openDirs(ctx context.Context, dirs []ArchivedDir) error {
+	for _, d := range dirs {
+		if err := c.openSection(ctx, d.Section, d.Dir, false, func(*guard.DirHandle) chooser { return d.choose }); err != nil {
 			return err
 		}
 	}
@@ -265,11 +301,11 @@ func (r *Repository) WriteTrashArchive(ctx context.Context, id string, c TrashCo
 	return nil
 }
 
-// ArchiveGitLayers adds git state of a sandbox, of which some was refused, to the archive of its id, durably.
-func (r *Repository) ArchiveGitLayers(ctx context.Context, id string) error {
+// ArchiveDirs adds directories to the archive of an id, durably.
+func (r *Repository) ArchiveDirs(ctx context.Context, id string, dirs []ArchivedDir) error {
 	var c TrashContent
 	defer c.Close()
-	if err := c.openGitLayers(ctx, r.OwnGitDirs(id)); err != nil {
+	if err := c.openDirs(ctx, dirs); err != nil {
 		return err
 	}
 	return r.WriteTrashArchive(ctx, id, c, TrashOptions{}, nil)

@@ -26,11 +26,6 @@ import (
 // chooser decides what a section of the archive holds.
 type chooser func(archive.Entry) archive.Choice
 
-// all keeps everything.
-func all(*guard.DirHandle) chooser {
-	return func(archive.Entry) archive.Choice { return archive.KeepAll }
-}
-
 // openSection opens a directory and scans it as a section of the archive. A missing directory is no section.
 func (c *TrashContent) openSection(ctx context.Context, name, dir string, whole bool, newChooser func(top *guard.DirHandle) chooser) error {
 	if !store.IsDir(dir) {

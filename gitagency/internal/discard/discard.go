@@ -143,7 +143,7 @@ func endInvocation(ctx context.Context, r *core.Repository, repo *git.Repo, entr
 	if mayStop && locked.Stopped {
 		return d, errStopped
 	}
-	if o.GitLayers, err = finishWork(ctx, r, repo, entry, locked); err != nil {
+	if o.Dirs, err = finishWork(ctx, r, repo, entry, locked); err != nil {
 		return d, fmt.Errorf("discard %s: %w", entry.ID, err)
 	}
 	since := time.Now()
@@ -222,17 +222,18 @@ func checkEndable(ctx context.Context, r *core.Repository, repo *git.Repo, entry
 	return nil
 }
 
-// finishWork finishes interrupted uploads and rollbacks in a sandbox and imports its git state. If some of that is
-// refused, it returns the directories that hold it.
-func finishWork(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta], locked sandbox.ExclusiveLock) (refusedLayers []string, err error) {
+// finishWork finishes interrupted uploads and rollbacks in a sandbox and imports its git state. It returns the directories with what no
+// commit can keep: git state of which some was refused, and parts of plain directories.
+func finishWork(ctx context.Context, r *core.Repository, repo *git.Repo, entry store.Entry[store.InvocationMeta], locked sandbox.ExclusiveLock) (dirs []core.ArchivedDir, err error) {
 	if m := entry.Record; len(m.Paths) > 0 && !m.HasEnded() {
 		kept, work, err := pathset.Keep(ctx, r, entry.ID, m.PathsFields)
 		if err != nil {
 			return nil, fmt.Errorf("keep the changes of the directories: %w", err)
 		}
+		dirs = pathset.DirsToArchive(r, entry.ID, m.PathsFields, work.LeftOut)
 		for _, l := range work.LeftOut {
 			if why := pathset.WhyNotKept(l.Reason); why != "" {
-				r.Warn("not kept: %s: %s", pathset.Name(m.Paths, l.Path), why)
+				r.Warn("not in the snapshot, but in %s: %s: %s", r.Store.TrashArchivePath(r.ID, entry.ID), pathset.Name(m.Paths, l.Path), why)
 			}
 		}
 		if kept.Number > 0 {
@@ -244,13 +245,13 @@ func finishWork(ctx context.Context, r *core.Repository, repo *git.Repo, entry s
 	box.FinishRollbackForDiscard(ctx, repo, locked)
 	refused, err := box.ImportForDiscard(ctx, repo, entry.Record.Primitives, locked.InvocationLock)
 	if entry.Record.HasEnded() && fault.Is[*fault.NotSandboxError](err) { // the tree was renamed, and another directory is in its place
-		return nil, nil
+		return dirs, nil
 	}
 	if err != nil || refused == nil {
-		return nil, err
+		return dirs, err
 	}
 	r.Warn("sandbox %s: some of its git state is refused: %v", entry.ID, refused)
-	return r.OwnGitDirs(entry.ID), nil
+	return append(dirs, r.GitDirsToArchive(entry.ID)...), nil
 }
 
 // keepContent keeps the content of a sandbox in the trash, or what was added to it after it had ended.

@@ -31,7 +31,7 @@ func (x *checkRun) checkPrematureTrash(s treeInfo, code string) {
 // captureAgain captures the tree of an invocation or a worktree that has not ended, to compare it with its trash.
 func (x *checkRun) captureAgain(ctx context.Context, s treeInfo) (core.TrashContent, error) {
 	subject := git.WorktreeSpec{Name: s.id, Dir: s.tree, Branch: s.branch, Base: s.base, Message: "agency: current state"}
-	return x.CaptureForTrash(ctx, x.repo, subject, core.TrashOptions{Archive: true, GitLayers: x.OwnGitDirs(s.id)})
+	return x.CaptureForTrash(ctx, x.repo, subject, core.TrashOptions{Archive: true, Dirs: x.GitDirsToArchive(s.id)})
 }
 
 // removeRedundantArchive removes an archive if the tree still has all of its files. If not, the archive may be the only

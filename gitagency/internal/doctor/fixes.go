@@ -135,7 +135,7 @@ func (x *checkRun) salvageSandbox(ctx context.Context, s treeInfo, why string) e
 		x.Warn("commands in sandbox %s that were ended: %d", s.id, vacant.EndedCommands)
 	}
 	discard.RecoverUploads(ctx, x.Repository, s.id)
-	if o.GitLayers, err = x.importLost(ctx, s, vacant); err != nil {
+	if o.Dirs, err = x.importLost(ctx, s, vacant); err != nil {
 		return err
 	}
 	if lost.Onto, err = x.TrashCommit(ctx, x.repo, s.id); err != nil {
@@ -170,7 +170,7 @@ func (x *checkRun) salvageSandbox(ctx context.Context, s treeInfo, why string) e
 
 // importLost imports git state, behind the walls or in a clone, of a sandbox whose record is lost. If some of it is refused, or the tree
 // has no marker, it returns the directories that hold that state.
-func (x *checkRun) importLost(ctx context.Context, s treeInfo, held sandbox.ExclusiveLock) (layers []string, err error) {
+func (x *checkRun) importLost(ctx context.Context, s treeInfo, held sandbox.ExclusiveLock) (dirs []core.ArchivedDir, err error) {
 	walled := store.Primitives{Isolation: settings.IsolationOS} // without walls, a worktree has nothing to import, and a clone has no git directory behind them
 	refused, err := sandbox.Of(x.Repository, s.id).ImportForDiscard(ctx, x.repo, walled, held.InvocationLock)
 	if fault.Is[*fault.NotSandboxError](err) {
@@ -180,7 +180,7 @@ func (x *checkRun) importLost(ctx context.Context, s treeInfo, held sandbox.Excl
 		return nil, err
 	}
 	x.Warn("sandbox %s: some of its git state is refused: %v", s.id, refused)
-	return x.OwnGitDirs(s.id), nil
+	return x.GitDirsToArchive(s.id), nil
 }
 
 // rebuildWorktreeRecord recreates the record of an integration worktree from its tree and git's worktree entry. The tree of

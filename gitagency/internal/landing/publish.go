@@ -184,7 +184,7 @@ func (l *landAttempt) trashCommit(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if refused != nil {
-		if err := l.r.ArchiveGitLayers(ctx, l.s.ID); err != nil {
+		if err := l.r.ArchiveDirs(ctx, l.s.ID, l.r.GitDirsToArchive(l.s.ID)); err != nil {
 			return "", fmt.Errorf("git state of the sandbox is refused (%w) and cannot be archived: %w", refused, err)
 		}
 		l.r.Warn("sandbox %s: some of its git state is refused, and kept in an archive: %v", l.s.ID, refused)

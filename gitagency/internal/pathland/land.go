@@ -147,6 +147,18 @@ func landLocked(ctx context.Context, r *core.Repository, entry store.Entry[store
 	if err != nil {
 		return nil, err
 	}
+	if dirs := pathset.DirsToArchive(r, entry.ID, m, work.LeftOut); len(dirs) > 0 {
+		if err := r.ArchiveDirs(ctx, entry.ID, dirs); err != nil {
+			return nil, fmt.Errorf("keep what does not land: %w", err)
+		}
+		defer func() {
+			if landed == nil {
+				err = errors.Join(err, r.Store.RemoveTrashArchive(r.ID, entry.ID))
+				return
+			}
+			r.Warn("what does not land is kept in %s", r.Store.TrashArchivePath(r.ID, entry.ID))
+		}()
+	}
 	res.Snapshot = kept.ID
 	j := &journal{
 		SchemaVersion: store.SchemaVersion, InvocationID: entry.ID, Phase: staging, Dirs: dirs,

@@ -74,6 +74,7 @@ func (j *journal) record(r *core.Repository) error {
 	now := r.Now()
 	if err := r.Store.UpdateInvocationMeta(r.ID, j.InvocationID, func(m *store.InvocationMeta) {
 		m.Landing, m.FinishedAt, m.LandedAt, m.LandedCommit = store.Landed, &now, &now, j.Snapshot
+		m.HasTrashArchive = r.HasTrashArchive(j.InvocationID)
 	}); err != nil {
 		return err
 	}

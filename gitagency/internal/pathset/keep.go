@@ -87,3 +87,21 @@ func Sweep(ctx context.Context, r *core.Repository) error {
 	}
 	return nil
 }
+
+// DirsToArchive returns the parts of the upper directories of a sandbox that its snapshots and a landing leave out, with their sections of
+// the archive. Files that were there at the start and did not change are not in them.
+func DirsToArchive(r *core.Repository, id string, m store.PathsFields, left []LeftOut) (dirs []core.ArchivedDir) {
+	parts := make([][]string, len(m.Paths))
+	for _, l := range left {
+		n, path, err := Split(m.Paths, l.Path)
+		if err == nil && WhyNotKept(l.Reason) != "" {
+			parts[n] = append(parts[n], path)
+		}
+	}
+	for n, p := range m.Paths {
+		if len(parts[n]) > 0 {
+			dirs = append(dirs, core.ArchivedDir{Section: fmt.Sprintf("directory-%d", n), Dir: UpperDir(r, id, p.Path), Parts: parts[n]})
+		}
+	}
+	return dirs
+}

@@ -49,6 +49,9 @@ func Restore(ctx context.Context, r *core.Repository, query string) (core.Invoca
 			return core.Invocation{}, err
 		}
 	}
+	if r.HasTrashArchive(ended.ID) {
+		r.Warn("what the snapshot does not hold stays in %s", r.Store.TrashArchivePath(r.ID, ended.ID))
+	}
 	lock, err := r.HoldLock(ctx)
 	if err != nil {
 		return core.Invocation{}, err

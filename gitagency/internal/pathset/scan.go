@@ -31,11 +31,11 @@ const (
 	LeftOutUnknown    = "unknown"    // removed, but the state at the start did not hold it
 )
 
-// WhyNotKept explains a reason why changed content is left out; it is empty if there is none.
+// WhyNotKept explains a reason why changed content is left out of snapshots; it is empty if there is none.
 func WhyNotKept(reason string) string {
 	switch reason {
 	case LeftOutGit:
-		return "nothing in git directories is kept"
+		return "it belongs to a git directory"
 	case LeftOutSpecial:
 		return "it is neither a file nor a symbolic link"
 	case LeftOutUnreadable:
