@@ -50,7 +50,7 @@ var floors = []struct {
 	{dir: "git/index", imports: "durable proc git/object"},
 	{dir: "git/overlay", imports: "beneath durable"},
 	{dir: "git", imports: "durable lock proc readlimit git/object git/config git/index git/overlay"},
-	{dir: "git/worktree", imports: "durable git git/config git/object git/overlay"},
+	{dir: "git/worktree", imports: "durable git git/object git/overlay"},
 	{dir: "git/fsck", imports: "readlimit git git/object git/index"},
 	{dir: "git/repair", imports: "durable proc git git/worktree git/object"},
 	{dir: "git/transport", imports: "durable lock proc readlimit git/object git/config git/index git git/fsck git/repair"},

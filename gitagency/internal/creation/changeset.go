@@ -51,8 +51,8 @@ func whyNoOverlay(ctx context.Context, r *core.Repository, repo *git.Repo, req *
 	switch {
 	case req.prims.Isolation != settings.IsolationOS:
 		return "an overlay exists only behind walls, and --isolation " + req.prims.Isolation + " has none", nil
-	case !worktree.HasPlainEntries(repo):
-		return notPlain, nil
+	case worktree.EntrySetting(repo) != "":
+		return explainEntrySetting(repo), nil
 	case point.hasSubmodules:
 		return "the commit has submodules", nil
 	}
@@ -62,8 +62,10 @@ func whyNoOverlay(ctx context.Context, r *core.Repository, repo *git.Repo, req *
 	return "", context.Cause(ctx)
 }
 
-// notPlain says why neither an overlay nor a clone is possible, for messages.
-const notPlain = "the repository has settings of its own for each worktree, a sparse checkout, shared permissions or relative paths of worktrees"
+// explainEntrySetting says why neither an overlay nor a clone is possible.
+func explainEntrySetting(repo *git.Repo) string {
+	return "the repository has the setting " + worktree.EntrySetting(repo) + ", which only a worktree follows"
+}
 
 // chooseClone returns the backend for a clone, or refuses it.
 func chooseClone(ctx context.Context, r *core.Repository, repo *git.Repo, req *Plan, point StartPoint) (changeset.Backend, error) {
@@ -75,8 +77,8 @@ func chooseClone(ctx context.Context, r *core.Repository, repo *git.Repo, req *P
 		return nil, &fault.UnsupportedError{Primitive: "changeset", Value: settings.ChangesetClone, Why: why}
 	}
 	switch {
-	case !worktree.HasPlainEntries(repo):
-		return refuse(notPlain + "; --changeset worktree works")
+	case worktree.EntrySetting(repo) != "":
+		return refuse(explainEntrySetting(repo) + "; --changeset worktree works")
 	case point.hasSubmodules:
 		return refuse("the commit has submodules; --changeset worktree works")
 	case hardlinks && req.prims.Isolation == settings.IsolationOS:

@@ -11,7 +11,6 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
-	"github.com/git-agency/git-agency/gitagency/internal/git/config"
 )
 
 // Add registers the worktree with git and checks nothing out. "git worktree add" reads the entries of all other worktrees, so
@@ -21,21 +20,21 @@ func Add(ctx context.Context, r *git.Repo, w Registration) error {
 	if _, err := os.Lstat(r.AdminDir(w.Name)); err == nil {
 		return fmt.Errorf("git already has a worktree named %s", w.Name)
 	}
-	if _, err := os.Lstat(r.RefPath(w.Branch)); err == nil && HasPlainEntries(r) {
+	if _, err := os.Lstat(r.RefPath(w.Branch)); err == nil && EntrySetting(r) == "" {
 		return writeEntry(r, w)
 	}
 	return addByGit(ctx, r, w)
 }
 
-// HasPlainEntries reports whether git writes nothing but the path, the branch and the reflog of a worktree into its entry, with
-// the usual permissions.
-func HasPlainEntries(r *git.Repo) bool {
-	for _, key := range []string{config.WorktreeConfigKey, "core.sharedrepository", "core.sparsecheckout", "worktree.userelativepaths"} {
-		if _, set := r.Config.Last(key); set {
-			return false
+// EntrySetting returns the name of a setting that makes git write more into the entry of a worktree than its path, branch and reflog, or
+// give it unusual permissions; empty if there is none.
+func EntrySetting(r *git.Repo) string {
+	for _, name := range []string{"extensions.worktreeConfig", "core.sharedRepository", "core.sparseCheckout", "worktree.useRelativePaths"} {
+		if s, set := r.Config.Last(strings.ToLower(name)); set && !strings.EqualFold(s.Value, "false") {
+			return name
 		}
 	}
-	return true
+	return ""
 }
 
 // addByGit has git register the worktree. Git names the entry after the last component of the path it is given, which need

@@ -33,7 +33,7 @@ func TestEntryEqualsThatOfGit(t *testing.T) {
 				l.Must(repo.CreateRef(t.Context(), w.Branch, l.Git("rev-parse", "HEAD"), "test"))
 			}
 			l.Must(addByGit(t.Context(), repo, byGit))
-			if !HasPlainEntries(repo) {
+			if EntrySetting(repo) != "" {
 				t.Fatal("the settings are not plain")
 			}
 			l.Must(Add(t.Context(), repo, byHand))
@@ -66,8 +66,12 @@ func TestAddLeavesSpecialEntriesToGit(t *testing.T) {
 	for _, key := range []string{"extensions.worktreeConfig", "core.sharedRepository", "core.sparseCheckout", "worktree.useRelativePaths"} {
 		l := gittest.New(t)
 		l.Git("config", key, "true")
-		if HasPlainEntries(OpenRepo(l)) {
+		if EntrySetting(OpenRepo(l)) == "" {
 			t.Errorf("with %s git would not be asked", key)
+		}
+		l.Git("config", key, "false")
+		if name := EntrySetting(OpenRepo(l)); name != "" {
+			t.Errorf("%s=false counts as %s", key, name)
 		}
 	}
 }
