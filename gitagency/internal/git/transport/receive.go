@@ -274,6 +274,13 @@ func sameFileContent(a, b string) (bool, error) {
 
 // moveReceivedRef moves the ref of the request, or returns a *git.RefMovedError.
 func moveReceivedRef(ctx context.Context, r *git.Repo, in ReceiveRequest) error {
+	if in.New == in.Old { // only blobs are new: a git that is killed here would leave a lock file for nothing
+		at, err := r.Tip(ctx, in.Ref)
+		if err == nil && at != in.Old {
+			err = &git.RefMovedError{Ref: in.Ref, Want: in.Old, Have: at}
+		}
+		return err
+	}
 	old := cmp.Or(in.Old, strings.Repeat("0", len(in.New)))
 	if err := repair.RemoveAbandonedLock(ctx, r, r.RefPath(in.Ref)+index.LockSuffix); err != nil {
 		return err
