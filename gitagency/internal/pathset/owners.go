@@ -2,7 +2,6 @@ package pathset
 
 import (
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 
@@ -33,11 +32,8 @@ func (s *scanner) checkOwnersBelow(ctx context.Context, at string, dir *beneath.
 	if !s.checkOwners {
 		return nil
 	}
-	entries, st, err := dir.ReadDir(name)
+	entries, err := s.list(ctx, at, dir, name, depth)
 	if err != nil {
-		return s.leave(at, err)
-	}
-	if err := errors.Join(s.count(ctx, at, len(entries), depth), s.checkOwner(at, &st)); err != nil {
 		return err
 	}
 	for _, e := range entries {

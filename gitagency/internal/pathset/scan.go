@@ -77,11 +77,8 @@ func (s *scanner) scanDirectory(ctx context.Context, n int, dir *beneath.Dir) er
 
 // scan reads the directory called name, whose path in the tree is at.
 func (s *scanner) scan(ctx context.Context, at string, dir *beneath.Dir, name string, depth int) error {
-	entries, st, err := dir.ReadDir(name)
+	entries, err := s.list(ctx, at, dir, name, depth)
 	if err != nil {
-		return s.leave(at, err)
-	}
-	if err := errors.Join(s.count(ctx, at, len(entries), depth), s.checkOwner(at, &st)); err != nil {
 		return err
 	}
 	for _, e := range entries {
@@ -101,6 +98,15 @@ func (s *scanner) scan(ctx context.Context, at string, dir *beneath.Dir, name st
 		}
 	}
 	return nil
+}
+
+// list returns the entries of a directory, none if it is left out. It checks its owner, and counts the entries.
+func (s *scanner) list(ctx context.Context, at string, dir *beneath.Dir, name string, depth int) ([]beneath.Entry, error) {
+	entries, st, err := dir.ReadDir(name)
+	if err != nil {
+		return nil, s.leave(at, err)
+	}
+	return entries, errors.Join(s.count(ctx, at, len(entries), depth), s.checkOwner(at, &st))
 }
 
 // addLeaf adds a file or symbolic link.
