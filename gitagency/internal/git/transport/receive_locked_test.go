@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -33,5 +34,23 @@ func TestReceiveRemovesStaleRefLock(t *testing.T) {
 		if _, err := os.Lstat(lock); !os.IsNotExist(err) {
 			t.Errorf("the lock file still exists: %v", err)
 		}
+	}
+}
+
+// TestReceiveTakesNoLockOfARefThatStays: a ref that does not move needs no lock, and one that another process has moved is reported.
+func TestReceiveTakesNoLockOfARefThatStays(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	in := newSandboxRepo(l).newRequest()
+	repo := repotest.OpenRepo(l)
+	l.Must(Receive(t.Context(), repo, in))
+	in.Pack, in.Old = nil, in.New
+	l.WriteIn(l.Root, ".git/"+sandboxRef+index.LockSuffix, "")
+	l.Must(moveReceivedRef(t.Context(), repo, in))
+	l.Must(os.Remove(filepath.Join(l.Root, ".git", sandboxRef+index.LockSuffix)))
+	l.Git("update-ref", sandboxRef, "HEAD")
+	var moved *git.RefMovedError
+	if err := moveReceivedRef(t.Context(), repo, in); !errors.As(err, &moved) || moved.Want != in.Old {
+		t.Errorf("got %v", err)
 	}
 }
