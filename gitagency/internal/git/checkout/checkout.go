@@ -113,11 +113,10 @@ func copyUnchanged(ctx context.Context, r *git.Repo, req Request) (complete bool
 	if err != nil {
 		return false, fmt.Errorf("copy files of %s: %w", req.Source.Tree, err)
 	}
-	copied := index.File{Format: format}
+	copied := index.File{Format: format, Body: make([]byte, 0, len(x.Body))}
 	for i, e := range entries {
 		if stats[i] != nil {
-			copied.Body = index.AppendEntry(copied.Body, stats[i], e.OID, uint16(min(len(e.Name), index.FlagNameLengthMask)), 0, e.Name)
-			copied.Count++
+			copied.Append(stats[i], e.OID, e.Name)
 		}
 	}
 	if copied.Count == 0 {

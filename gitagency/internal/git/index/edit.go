@@ -136,7 +136,7 @@ func (x *Editable) WithChanges(changes []EntryChange) *Edited {
 		}
 		y.parts = append(y.parts, x.Body[copied:start])
 		copied = start
-		flags, extra := uint16(min(len(c.Name), FlagNameLengthMask)), uint16(0)
+		flags, extra := uint16(min(len(c.Name), flagNameLengthMask)), uint16(0)
 		if there {
 			n, _ := entryLength(x.Body[start:], size)
 			copied += n

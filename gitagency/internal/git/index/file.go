@@ -42,7 +42,7 @@ const (
 	flagAssumeUnchanged  = 1 << 15 // assume unchanged
 	flagExtended         = 1 << 14 // two bytes of extended flags follow
 	flagStageMask        = 3 << 12
-	FlagNameLengthMask   = 1<<12 - 1 // length of the name, or this maximum for longer ones
+	flagNameLengthMask   = 1<<12 - 1 // length of the name, or this maximum for longer ones
 	extendedSkipWorktree = 1 << 14   // skip-worktree
 	extendedIntentToAdd  = 1 << 13   // intent-to-add
 	fileSignature        = "DIRC"
@@ -92,6 +92,12 @@ func ReadWithin(data []byte, format object.Format, limit int) (File, error) {
 		return File{}, err
 	}
 	return x, nil
+}
+
+// Append adds the entry of a merged file, whose name is after those of all others.
+func (x *File) Append(stat, oid, name []byte) {
+	x.Body = AppendEntry(x.Body, stat, oid, uint16(min(len(name), flagNameLengthMask)), 0, name)
+	x.Count++
 }
 
 // AppendEntry encodes an entry as version 2 or 3 does.
@@ -147,16 +153,15 @@ func (x File) writeWith(w io.Writer, extensions []byte) error {
 }
 
 // Encode returns the index file that Write writes.
-func (x File) Encode() []byte {
-	var b bytes.Buffer
-	_ = x.Write(&b) // a bytes.Buffer does not fail
-	return b.Bytes()
-}
+func (x File) Encode() []byte { return x.encode(nil) }
 
 // EncodeWithCacheTree is Encode with a TREE extension, the one of an index with the same entries.
-func (x File) EncodeWithCacheTree(trees []byte) []byte {
-	var b bytes.Buffer
-	_ = x.writeWith(&b, appendCacheTree(nil, trees)) // a bytes.Buffer does not fail
+func (x File) EncodeWithCacheTree(trees []byte) []byte { return x.encode(appendCacheTree(nil, trees)) }
+
+// encode is Encode with encoded extensions.
+func (x File) encode(extensions []byte) []byte {
+	b := bytes.NewBuffer(make([]byte, 0, headerSize+len(x.Body)+len(extensions)+x.Format.IDSize()))
+	_ = x.writeWith(b, extensions) // a bytes.Buffer does not fail
 	return b.Bytes()
 }
 
@@ -191,8 +196,8 @@ func (x File) AllEntries() iter.Seq[Entry] {
 // NextEntry decodes the first entry of the body of an index, which was checked before, and returns the rest.
 func NextEntry(left []byte, size int) (Entry, []byte) {
 	flags, extra, at, _ := decodeEntryHead(left, size)
-	length := int(flags & FlagNameLengthMask)
-	if length == FlagNameLengthMask {
+	length := int(flags & flagNameLengthMask)
+	if length == flagNameLengthMask {
 		length = bytes.IndexByte(left[at:], 0)
 	}
 	return Entry{

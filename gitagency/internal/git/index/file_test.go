@@ -224,7 +224,7 @@ func encodeTestIndex(version uint32, rest string, entries ...testEntry) []byte {
 		}
 		start := len(data)
 		data = append(append(data, stat...), oid...)
-		length := min(len(e.name), FlagNameLengthMask)
+		length := min(len(e.name), flagNameLengthMask)
 		if e.nameLength != 0 {
 			length = e.nameLength
 		}
@@ -292,7 +292,7 @@ func TestReadRefusesMalformedIndex(t *testing.T) {
 		"no padding":                     encodeTestIndex(2, "", testEntry{name: "ab", mode: object.ModeFile, padding: "\x00"}),
 		"a shorter name":                 encodeTestIndex(2, "", testEntry{name: "ab", mode: object.ModeFile, nameLength: 1}),
 		"a longer name":                  encodeTestIndex(2, "", testEntry{name: "ab", mode: object.ModeFile, nameLength: 3}),
-		"a much longer name":             encodeTestIndex(2, "", testEntry{name: "ab", mode: object.ModeFile, nameLength: FlagNameLengthMask}),
+		"a much longer name":             encodeTestIndex(2, "", testEntry{name: "ab", mode: object.ModeFile, nameLength: flagNameLengthMask}),
 		"too long a name":                encodeTestIndex(2, "", fileEntry(strings.Repeat("a/", 2048)+"a")),
 		"an unknown extension":           encodeTestIndex(2, "abcd\x00\x00\x00\x00", fileEntry("a")),
 		"an extension cut off":           encodeTestIndex(2, "TREE\x00\x00\x00\x05abcd", fileEntry("a")),

@@ -119,7 +119,7 @@ func (p *parser) entry() error {
 	}
 	p.at = start + nameAt
 	stat, oid := data[:StatSize], data[StatSize:StatSize+p.size]
-	name, err := p.readName(start, int(flags&FlagNameLengthMask))
+	name, err := p.readName(start, int(flags&flagNameLengthMask))
 	if err != nil {
 		return err
 	}
@@ -160,15 +160,15 @@ func (p *parser) readName(start, length int) ([]byte, error) {
 			return nil, object.ErrTruncated
 		}
 		keep := len(p.name) - int(drop)
-		if keep+end > maxPathLength || min(keep+end, FlagNameLengthMask) != length {
+		if keep+end > maxPathLength || min(keep+end, flagNameLengthMask) != length {
 			return nil, errors.New("wrong length of the name")
 		}
 		p.at += n + end + 1
 		p.nextName = append(append(p.nextName[:0], p.name[:keep]...), rest[:end]...)
 		return p.nextName, nil
 	}
-	if length == FlagNameLengthMask {
-		if length = bytes.IndexByte(rest[:min(len(rest), maxPathLength+1)], 0); length < FlagNameLengthMask {
+	if length == flagNameLengthMask {
+		if length = bytes.IndexByte(rest[:min(len(rest), maxPathLength+1)], 0); length < flagNameLengthMask {
 			return nil, errors.New("wrong length of the name")
 		}
 	}

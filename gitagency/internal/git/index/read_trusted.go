@@ -72,8 +72,8 @@ func entryLength(data []byte, size int) (int, bool) {
 	if !ok {
 		return 0, false
 	}
-	length := int(flags & FlagNameLengthMask)
-	if length == FlagNameLengthMask {
+	length := int(flags & flagNameLengthMask)
+	if length == flagNameLengthMask {
 		length = bytes.IndexByte(data[nameAt:], 0)
 	}
 	if length < 0 || paddedLength(nameAt+length) > len(data) {

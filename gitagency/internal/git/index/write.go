@@ -21,9 +21,9 @@ const (
 func EncodeEntries(format object.Format, entries []Entry) []byte {
 	entries = slices.Clone(entries)
 	sort.Slice(entries, func(i, j int) bool { return string(entries[i].Name) < string(entries[j].Name) })
-	x := File{Format: format, Count: len(entries)}
+	x := File{Format: format}
 	for _, e := range entries {
-		x.Body = AppendEntry(x.Body, e.Stat, e.OID, uint16(min(len(e.Name), FlagNameLengthMask)), 0, e.Name)
+		x.Append(e.Stat, e.OID, e.Name)
 	}
 	return x.Encode()
 }

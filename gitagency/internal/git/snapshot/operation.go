@@ -221,8 +221,7 @@ func splitConflicts(x index.File) (conflicts []UnmergedEntry, merged index.File)
 				Mode: fmt.Sprintf("%06o", e.Mode), OID: hex.EncodeToString(e.OID), Stage: strconv.Itoa(e.Stage), Path: string(e.Name),
 			})
 		case !e.IntentToAdd:
-			merged.Body = index.AppendEntry(merged.Body, index.StatWithMode(e.Mode), e.OID, uint16(min(len(e.Name), index.FlagNameLengthMask)), 0, e.Name)
-			merged.Count++
+			merged.Append(index.StatWithMode(e.Mode), e.OID, e.Name)
 		}
 	}
 	return conflicts, merged

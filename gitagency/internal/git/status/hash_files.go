@@ -338,8 +338,7 @@ func (h *fileHasher) seedIndex(names []string) index.File {
 		if e == nil || e.Mode == object.ModeGitlink {
 			continue
 		}
-		known.Body = index.AppendEntry(known.Body, index.StatWithMode(e.Mode), e.OID, uint16(min(len(e.Name), index.FlagNameLengthMask)), 0, e.Name)
-		known.Count++
+		known.Append(index.StatWithMode(e.Mode), e.OID, e.Name)
 	}
 	return known
 }

@@ -96,10 +96,10 @@ func (v *worktreeScan) saveIndexCache() error {
 	if !v.cache.changed {
 		at = v.cache.mtime
 	}
-	x := index.File{Format: v.format, Count: len(v.cache.entries)}
+	x := index.File{Format: v.format}
 	slices.SortFunc(v.cache.entries, func(a, b index.EntryChange) int { return strings.Compare(a.Name, b.Name) })
 	for _, e := range v.cache.entries {
-		x.Body = index.AppendEntry(x.Body, e.Stat, e.OID, uint16(min(len(e.Name), index.FlagNameLengthMask)), 0, []byte(e.Name))
+		x.Append(e.Stat, e.OID, []byte(e.Name))
 	}
 	f, err := durable.Create(v.spec.IndexCache, x.Encode(), 0o600, func(f *os.File) error {
 		return os.Chtimes(f.Name(), at, at)
