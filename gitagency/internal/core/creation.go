@@ -30,6 +30,7 @@ type Creation struct {
 	Spec          changeset.Spec // tree, branch and start commit
 	Backend       changeset.Backend
 	SourceTree    string // worktree whose unchanged files are copied instead of checked out; may be empty
+	SourceID      string // id of that integration worktree; empty if it has no record
 	Marker        guard.Marker
 	FillTree      func() error // writes more files to the tree and beside it; may be nil
 	UndoFill      func() error // removes the files beside the tree; may be nil
@@ -53,7 +54,7 @@ func (r *Repository) CreateTree(ctx context.Context, repo *git.Repo, c Creation)
 			r.undoCreateTree(ctx, tx, c, intent)
 		}
 	}()
-	if c.Spec.Source, err = r.checkoutSource(repo, c.SourceTree); err != nil {
+	if c.Spec.Source, err = r.checkoutSource(repo, c.SourceTree, c.SourceID); err != nil {
 		return err
 	}
 
@@ -157,7 +158,7 @@ func (r *Repository) undoCreateTree(ctx context.Context, tx *undo.Tx, c Creation
 
 // checkoutSource returns a worktree as one whose unchanged files are copied to a new tree; the zero value where the user wants
 // git's own checkout, or there is no worktree.
-func (r *Repository) checkoutSource(repo *git.Repo, tree string) (checkout.Source, error) {
+func (r *Repository) checkoutSource(repo *git.Repo, tree, id string) (checkout.Source, error) {
 	fast, err := r.Settings.FastCheckout()
 	if err != nil || !fast || tree == "" {
 		return checkout.Source{}, err
@@ -166,7 +167,16 @@ func (r *Repository) checkoutSource(repo *git.Repo, tree string) (checkout.Sourc
 	if err != nil {
 		return checkout.Source{}, nil // the checkout does not need it
 	}
-	return checkout.Source{Tree: tree, GitDir: gitDir}, nil
+	source := checkout.Source{Tree: tree, GitDir: gitDir}
+	if id != "" {
+		name := store.CopiedFilesCache(id)
+		source.Memory = checkout.Memory{
+			Load:   func() []byte { return r.Store.ReadRadarCache(r.ID, name) },
+			Save:   func(data []byte) error { return r.Store.WriteRadarCache(r.ID, name, data) },
+			MinAge: time.Second,
+		}
+	}
+	return source, nil
 }
 
 // claimID begins a creation: it makes the directories of the repository and of the record, writes the intent and adds

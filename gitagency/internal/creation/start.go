@@ -222,6 +222,7 @@ func start(ctx context.Context, r *core.Repository, repo *git.Repo, req Plan, lo
 		Backend:       backend,
 		Spec:          point.spec(r, id, "agency: "+verb+" "+id),
 		SourceTree:    wt.TreePath,
+		SourceID:      wt.ID,
 		Marker:        guard.Sandbox,
 		Lock:          lock,
 		Recheck:       func() error { return r.WorktreeFromEntry(r.Store.Worktree(r.ID, wt.ID, nil)).CheckUsable() },

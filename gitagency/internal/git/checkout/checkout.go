@@ -36,12 +36,13 @@ type Request struct {
 type Source struct {
 	Tree   string // the directory
 	GitDir string // its git directory, which has its index
+	Memory Memory // of earlier copies
 }
 
 // Fill checks out a commit in a new worktree. The result is the one of git's checkout, but that copied files keep their
 // mtimes: so builds that are copied too stay valid, and git trusts the stat data of the index from the first git status on.
 func Fill(ctx context.Context, r *git.Repo, req Request) error {
-	if req.Source != (Source{}) && isPlain(r) {
+	if req.Source.Tree != "" && isPlain(r) {
 		complete, err := copyUnchanged(ctx, r, req)
 		if err != nil || complete {
 			return err
@@ -94,6 +95,7 @@ func isPlain(r *git.Repo) bool {
 // that is the whole commit. Where the source cannot be used, nothing is copied; an error is one of the new worktree.
 func copyUnchanged(ctx context.Context, r *git.Repo, req Request) (complete bool, err error) {
 	format := object.FormatOf(req.Commit)
+	known := req.Source.Memory.load(format)
 	x, err := r.ReadEditableIndex(ctx, req.Source.GitDir, format)
 	if err != nil || x.Count == 0 {
 		return false, context.Cause(ctx) // git says what is wrong with the index when the user asks it
@@ -106,12 +108,16 @@ func copyUnchanged(ctx context.Context, r *git.Repo, req Request) (complete bool
 	if fi, err := os.Lstat(filepath.Join(req.Source.GitDir, "index")); err != nil || durable.StatFingerprint(fi) != x.Stamp {
 		return false, nil // git may have answered for another index than x
 	}
-	stats, err := copyFiles(ctx, req.Source.Tree, req.Worktree.Tree, format, r.ConfigBool("core.filemode", true), entries)
+	files := known(entries)
+	stats, err := copyFiles(ctx, req.Source.Tree, req.Worktree.Tree, format, r.ConfigBool("core.filemode", true), entries, files)
 	if stopped := context.Cause(ctx); stopped != nil {
 		return false, stopped
 	}
 	if err != nil {
 		return false, fmt.Errorf("copy files of %s: %w", req.Source.Tree, err)
+	}
+	if err := req.Source.Memory.save(format, files); err != nil {
+		return false, fmt.Errorf("store which files were copied: %w", err)
 	}
 	copied := index.File{Format: format, Body: make([]byte, 0, len(x.Body))}
 	for i, e := range entries {
@@ -152,7 +158,7 @@ func commonEntries(ctx context.Context, r *git.Repo, req Request, x *index.Edita
 		}
 	}
 	symlinks := r.ConfigBool("core.symlinks", true)
-	var entries, rules []index.Entry
+	entries, rules := make([]index.Entry, 0, x.Count), []index.Entry(nil)
 	for e := range x.AllEntries() {
 		link := e.Mode == object.ModeSymlink
 		if e.Stage == 0 && !e.IntentToAdd && IsAttributesFile(string(e.Name)) {

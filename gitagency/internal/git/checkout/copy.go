@@ -30,6 +30,7 @@ type copier struct {
 	target   string // path of the new one, for errors
 	modes    bool   // files that are executable, or not, unlike their entry are not copied
 	entries  []index.Entry
+	known    knownFiles
 	noDirs   []string    // directories that the source does not have, with a slash; it may have symlinks in their place
 	stats    [][]byte    // stat data of the copies; nil for entries that were not copied
 	began    time.Time   // files that are not older get a new mtime
@@ -38,8 +39,8 @@ type copier struct {
 
 // copyFiles copies the files of entries that have the content of their entry on disk and, with modes, its permissions. It returns the stat data of the copies,
 // nil for each entry that was not copied. Errors of the source are no error: git then writes the file.
-func copyFiles(ctx context.Context, source, target string, format object.Format, modes bool, entries []index.Entry) (_ [][]byte, err error) {
-	c := copier{ctx: ctx, format: format, modes: modes, target: target, entries: entries, stats: make([][]byte, len(entries)), began: time.Now()}
+func copyFiles(ctx context.Context, source, target string, format object.Format, modes bool, entries []index.Entry, known knownFiles) (_ [][]byte, err error) {
+	c := copier{ctx: ctx, format: format, modes: modes, target: target, entries: entries, known: known, stats: make([][]byte, len(entries)), began: time.Now()}
 	const dirFlags = unix.O_RDONLY | unix.O_DIRECTORY
 	if c.from, err = openat(unix.AT_FDCWD, source, dirFlags, 0); err != nil {
 		return c.stats, nil
@@ -147,15 +148,15 @@ func (w *worker) copyRange(first, end int) (err error) {
 		case e.Mode == object.ModeSymlink:
 			w.stats[i], err = w.copyLink(name, e)
 		default:
-			w.stats[i], err = w.copyFile(name, e)
+			w.stats[i], err = w.copyFile(i, name, e)
 		}
 	}
 	return err
 }
 
-// copyFile copies a regular file if it has the content of its entry. That is found by its hash and not by its mtime: attributes
-// may once have let git take other content for unchanged, and the file may change while it is copied.
-func (w *worker) copyFile(name string, e index.Entry) (_ []byte, err error) {
+// copyFile copies the regular file of entry i if it has the content of the entry. That is found by its hash, or by that of an
+// earlier copy, and not by the stat data in the index: attributes may once have let git take other content for unchanged.
+func (w *worker) copyFile(i int, name string, e index.Entry) (_ []byte, err error) {
 	source, err := openat(w.from, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {
 		return nil, nil
@@ -168,14 +169,19 @@ func (w *worker) copyFile(name string, e index.Entry) (_ []byte, err error) {
 	if w.modes && (st.Mode&unix.S_IXUSR != 0) != (e.Mode == object.ModeExecutable) {
 		return nil, nil // a change of the mode
 	}
+	known := w.known.has(i, &st)
 	w.begin(st.Size)
+	hasContent := func() bool { return known && isUnchanged(source, &st) || !known && w.matches(e) }
 	content := []byte(nil)
 	if small := st.Size <= int64(len(w.buffer)); small { // it is read before it is written
 		content = w.buffer[:st.Size]
 		if n, err := readFull(source, content); err != nil || n < len(content) {
 			return nil, nil
 		}
-		if w.hash.Write(content); !w.matches(e) {
+		if !known {
+			w.hash.Write(content)
+		}
+		if !hasContent() {
 			return nil, nil
 		}
 	}
@@ -186,9 +192,9 @@ func (w *worker) copyFile(name string, e index.Entry) (_ []byte, err error) {
 	defer unix.Close(target)
 	cloned, copied := w.clone(target, source, &st), true
 	switch {
-	case content == nil:
+	case content == nil && !(known && cloned):
 		copied, err = w.copyContent(target, source, name, st.Size, cloned)
-		copied = copied && w.matches(e)
+		copied = copied && hasContent()
 	case !cloned:
 		err = w.write(target, name, content)
 	}
@@ -198,7 +204,10 @@ func (w *worker) copyFile(name string, e index.Entry) (_ []byte, err error) {
 	if !copied || cloned && !isUnchanged(source, &st) {
 		return nil, w.errorIn("remove", name, unix.Unlinkat(w.to, name, 0))
 	}
-	return w.finish(name, e, st.Mtim)
+	if !known && time.Unix(st.Ctim.Unix()).Before(w.began.Add(-w.known.minAge)) {
+		w.known.add(i, &st)
+	}
+	return w.finish(target, name, e, st.Mtim)
 }
 
 // copyContent hashes a large file and writes it, unless its blocks are shared already. It reports whether it could be read.
@@ -275,7 +284,7 @@ func (w *worker) copyLink(name string, e index.Entry) ([]byte, error) {
 	if err := unix.Symlinkat(string(w.buffer[:n]), w.to, name); err != nil {
 		return nil, w.errorIn("symlink", name, err)
 	}
-	return w.finish(name, e, st.Mtim)
+	return w.finish(-1, name, e, st.Mtim)
 }
 
 // begin starts the hash of a blob.
@@ -311,15 +320,21 @@ func (w *worker) write(target int, name string, content []byte) error {
 	return nil
 }
 
-// finish sets the mtime of a copy, and returns its stat data.
-func (w *worker) finish(name string, e index.Entry, mtime unix.Timespec) ([]byte, error) {
+// finish sets the mtime of a copy, and returns its stat data. The descriptor is -1 for a symlink.
+func (w *worker) finish(target int, name string, e index.Entry, mtime unix.Timespec) ([]byte, error) {
 	if time.Unix(mtime.Unix()).Before(w.began) { // another one is not before that of the index, so that git would not trust it
 		if err := unix.UtimesNanoAt(w.to, name, []unix.Timespec{mtime, mtime}, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 			return nil, w.errorIn("set the time of", name, err)
 		}
 	}
 	var st unix.Stat_t
-	if err := unix.Fstatat(w.to, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+	err := error(nil)
+	if target >= 0 {
+		err = unix.Fstat(target, &st)
+	} else {
+		err = unix.Fstatat(w.to, name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	}
+	if err != nil {
 		return nil, w.errorIn("stat", name, err)
 	}
 	return index.EncodeStat(&st, e.Mode), nil

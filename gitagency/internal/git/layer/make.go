@@ -132,14 +132,15 @@ func (m *maker) fill(ctx context.Context, dir string, held *os.File, base Layer)
 // fillFull writes all files of the tree, and their index.
 func (m *maker) fillFull(ctx context.Context, r *git.Repo, dir string) (entries int, err error) {
 	at, indexPath := filepath.Join(dir, treeName), filepath.Join(dir, indexName)
-	began := time.Now()
+	began, source := time.Now(), m.Source
+	source.Memory = checkout.Memory{} // a wrong file would be wrong for every sandbox
 	gitDir, _, err := makeGitDir(r, indexPath, m.Tree, true)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, durable.RemoveTree(gitDir)) }()
 	if err := checkout.Fill(ctx, r, checkout.Request{
-		Worktree: worktree.Registration{Tree: at}, GitDir: gitDir, Commit: m.Tree, Tree: m.Tree, Source: m.Source, SkipLFS: m.SkipLFS,
+		Worktree: worktree.Registration{Tree: at}, GitDir: gitDir, Commit: m.Tree, Tree: m.Tree, Source: source, SkipLFS: m.SkipLFS,
 	}); err != nil {
 		return 0, err
 	}
