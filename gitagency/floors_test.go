@@ -55,7 +55,7 @@ var floors = []struct {
 	{dir: "git/repair", imports: "durable proc git git/worktree git/object"},
 	{dir: "git/transport", imports: "durable lock proc readlimit git/object git/config git/index git git/fsck git/repair"},
 	{dir: "git/status", imports: "beneath durable proc readlimit git git/object git/config git/ignore git/index git/fsck"},
-	{dir: "git/checkout", imports: "proc beneath durable git git/config git/worktree git/object git/index git/status"},
+	{dir: "git/checkout", imports: "beneath durable proc git git/config git/worktree git/object git/index git/status"},
 	{dir: "git/clone", imports: "durable git git/config git/object"},
 	{dir: "git/layer", imports: "durable lock git git/config git/worktree git/object git/index git/fsck git/status git/checkout"},
 	{dir: "git/snapshot", imports: "durable proc git git/worktree git/object git/index git/overlay git/fsck git/status"},

@@ -77,13 +77,16 @@ func (b *bench) importRepository(ctx context.Context, name string, write func(*b
 	return b.openRepository(ctx, dir)
 }
 
-// openRepository creates the integration worktree of an existing repository.
+// openRepository creates the integration worktree of an existing repository. Like one that somebody works in, it is on the disk
+// when sandboxes are started: hashes of files that are not are not cached.
 func (b *bench) openRepository(ctx context.Context, dir string) (*repository, error) {
 	head, _, err := b.git(ctx, dir, "rev-parse", "HEAD")
 	if err != nil {
 		return nil, err
 	}
-	_, _, err = b.agency(ctx, dir, "worktree", "create", worktreeName)
+	if _, _, err = b.agency(ctx, dir, "worktree", "create", worktreeName); err == nil {
+		_, _, err = b.run(ctx, command{argv: []string{"sync"}, dir: dir})
+	}
 	return &repository{b: b, dir: dir, base: strings.TrimSpace(head)}, err
 }
 

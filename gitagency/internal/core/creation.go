@@ -14,7 +14,6 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
-	"github.com/git-agency/git-agency/gitagency/internal/git/checkout"
 	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
@@ -154,29 +153,6 @@ func (r *Repository) undoCreateTree(ctx context.Context, tx *undo.Tx, c Creation
 	}
 	err = errors.Join(err, intent.Abandon()) // the lock was released after the intent was written
 	r.Warn("the incomplete tree of %s is left, because the repository lock cannot be taken: %v; 'git agency doctor --fix %s' removes it", c.Spec.ID, err, c.Spec.ID)
-}
-
-// checkoutSource returns a worktree as one whose unchanged files are copied to a new tree; the zero value where the user wants
-// git's own checkout, or there is no worktree.
-func (r *Repository) checkoutSource(repo *git.Repo, tree, id string) (checkout.Source, error) {
-	fast, err := r.Settings.FastCheckout()
-	if err != nil || !fast || tree == "" {
-		return checkout.Source{}, err
-	}
-	gitDir, err := GitDirOf(repo, tree)
-	if err != nil {
-		return checkout.Source{}, nil // the checkout does not need it
-	}
-	source := checkout.Source{Tree: tree, GitDir: gitDir}
-	if id != "" {
-		name := store.CopiedFilesCache(id)
-		source.Memory = checkout.Memory{
-			Load:   func() []byte { return r.Store.ReadRadarCache(r.ID, name) },
-			Save:   func(data []byte) error { return r.Store.WriteRadarCache(r.ID, name, data) },
-			MinAge: time.Second,
-		}
-	}
-	return source, nil
 }
 
 // claimID begins a creation: it makes the directories of the repository and of the record, writes the intent and adds

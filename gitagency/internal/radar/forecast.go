@@ -216,7 +216,7 @@ func pruneCache(r *core.Repository, wt core.Worktree, forecasts []*forecast, inv
 		live[f.cacheName] = true
 	}
 	return r.Store.PruneRadarCache(r.ID, func(name string) bool {
-		return live[name] || strings.HasSuffix(name, cachefile.Suffix) || strings.HasSuffix(name, factCacheSuffix) && !strings.HasPrefix(name, wt.ID)
+		return live[name] || strings.HasSuffix(name, cachefile.Suffix) || r.IsHashCacheInUse(name) || strings.HasSuffix(name, factCacheSuffix) && !strings.HasPrefix(name, wt.ID)
 	})
 }
 

@@ -195,6 +195,25 @@ func TestRadarSeesChangesInPlace(t *testing.T) {
 	}
 }
 
+// TestRadarKeepsHashesOfPresentWorktree checks that only the hashes of an integration worktree that exists stay in the cache.
+func TestRadarKeepsHashesOfPresentWorktree(t *testing.T) {
+	t.Parallel()
+	l := newRadarRepo(t, 1)
+	wt, err := l.Repo.Worktree("radar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := l.Repo.Store.RadarDir(l.Repo.ID)
+	for _, id := range []string{wt.ID, "20260101000000-0000", "no-id"} {
+		l.writeFileIn(dir, id+".hashed", "hashes\n")
+	}
+	l.runRadar()
+	kept, err := filepath.Glob(filepath.Join(dir, "*.hashed"))
+	if err != nil || !slices.Equal(kept, []string{filepath.Join(dir, wt.ID+".hashed")}) {
+		t.Errorf("kept %q, %v", kept, err)
+	}
+}
+
 // Radar ignores invalid cache files and removes those it does not need.
 func TestRadarIgnoresInvalidCacheFiles(t *testing.T) {
 	t.Parallel()

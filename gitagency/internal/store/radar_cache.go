@@ -9,24 +9,11 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
-	"github.com/git-agency/git-agency/gitagency/internal/ids"
 )
 
-// RadarDir returns the path of radar's cache. Everything in it can be computed again, so it is written without fsync,
+// RadarDir returns the path of the caches of a repository, of which radar has most. Everything in it can be computed again, so it is written without fsync,
 // and a file that cannot be read counts as missing.
 func (s Store) RadarDir(repoID string) string { return filepath.Join(s.RepoDir(repoID), "radar") }
-
-const copiedFilesSuffix = ".copied"
-
-// CopiedFilesCache names the cache that says which files of an integration worktree had the content of the index when they were
-// copied to a sandbox.
-func CopiedFilesCache(worktreeID string) string { return worktreeID + copiedFilesSuffix }
-
-// isCopiedFilesCache reports whether a name is that of the cache of an integration worktree that is present.
-func (s Store) isCopiedFilesCache(repoID, name string) bool {
-	id, ok := strings.CutSuffix(name, copiedFilesSuffix)
-	return ok && ids.Valid(id) && s.Worktree(repoID, id, nil).Record.State == Present
-}
 
 // ReadRadarCache returns the cached data of a name, or nil when there is none.
 func (s Store) ReadRadarCache(repoID, name string) []byte {
@@ -60,8 +47,7 @@ func (s Store) WriteRadarCache(repoID, name string, data []byte) error {
 	return err
 }
 
-// PruneRadarCache deletes all cache files that keep rejects, except temporary files that are still being written and those of
-// present integration worktrees.
+// PruneRadarCache deletes all cache files that keep rejects, except temporary files that are still being written.
 func (s Store) PruneRadarCache(repoID string, keep func(name string) bool) error {
 	const long = time.Hour // upper bound for writing one file
 	entries, err := os.ReadDir(s.RadarDir(repoID))
@@ -69,7 +55,7 @@ func (s Store) PruneRadarCache(repoID string, keep func(name string) bool) error
 		return nil
 	}
 	for _, e := range entries {
-		if keep(e.Name()) || s.isCopiedFilesCache(repoID, e.Name()) {
+		if keep(e.Name()) {
 			continue
 		}
 		if fi, err := e.Info(); strings.HasPrefix(e.Name(), radarTempPrefix) && err == nil && time.Since(fi.ModTime()) < long {

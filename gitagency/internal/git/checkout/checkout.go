@@ -20,6 +20,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/index"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
 // Request describes a checkout.
@@ -34,9 +35,9 @@ type Request struct {
 
 // Source is a worktree of the same repository.
 type Source struct {
-	Tree   string // the directory
-	GitDir string // its git directory, which has its index
-	Memory Memory // of earlier copies
+	Tree   string    // the directory
+	GitDir string    // its git directory, which has its index
+	Hashes HashCache // of its files
 }
 
 // Fill checks out a commit in a new worktree. The result is the one of git's checkout, but that copied files keep their
@@ -95,7 +96,8 @@ func isPlain(r *git.Repo) bool {
 // that is the whole commit. Where the source cannot be used, nothing is copied; an error is one of the new worktree.
 func copyUnchanged(ctx context.Context, r *git.Repo, req Request) (complete bool, err error) {
 	format := object.FormatOf(req.Commit)
-	known := req.Source.Memory.load(format)
+	readHashes := proc.Async(func() (index.File, error) { return req.Source.Hashes.read(format), nil })
+	defer func() { _, _ = readHashes() }() // it does not outlive the checkout
 	x, err := r.ReadEditableIndex(ctx, req.Source.GitDir, format)
 	if err != nil || x.Count == 0 {
 		return false, context.Cause(ctx) // git says what is wrong with the index when the user asks it
@@ -108,17 +110,16 @@ func copyUnchanged(ctx context.Context, r *git.Repo, req Request) (complete bool
 	if fi, err := os.Lstat(filepath.Join(req.Source.GitDir, "index")); err != nil || durable.StatFingerprint(fi) != x.Stamp {
 		return false, nil // git may have answered for another index than x
 	}
-	files := known(entries)
-	stats, err := copyFiles(ctx, req.Source.Tree, req.Worktree.Tree, format, r.ConfigBool("core.filemode", true), entries, files)
+	cached, _ := readHashes()
+	hashed := req.Source.Hashes.newHashedFiles(cached, entries)
+	stats, err := copyFiles(ctx, req.Source.Tree, req.Worktree.Tree, format, r.ConfigBool("core.filemode", true), entries, hashed)
 	if stopped := context.Cause(ctx); stopped != nil {
 		return false, stopped
 	}
 	if err != nil {
 		return false, fmt.Errorf("copy files of %s: %w", req.Source.Tree, err)
 	}
-	if err := req.Source.Memory.save(format, files); err != nil {
-		return false, fmt.Errorf("store which files were copied: %w", err)
-	}
+	req.Source.Hashes.save(format, hashed)
 	copied := index.File{Format: format, Body: make([]byte, 0, len(x.Body))}
 	for i, e := range entries {
 		if stats[i] != nil {
@@ -158,7 +159,8 @@ func commonEntries(ctx context.Context, r *git.Repo, req Request, x *index.Edita
 		}
 	}
 	symlinks := r.ConfigBool("core.symlinks", true)
-	entries, rules := make([]index.Entry, 0, x.Count), []index.Entry(nil)
+	entries := make([]index.Entry, 0, x.Count)
+	var rules []index.Entry
 	for e := range x.AllEntries() {
 		link := e.Mode == object.ModeSymlink
 		if e.Stage == 0 && !e.IntentToAdd && IsAttributesFile(string(e.Name)) {

@@ -120,11 +120,11 @@ func TestFillEqualsCheckout(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newSource(t)
-			memory := &storedMemory{}
+			cache := &testCache{}
 			first := l.Git("rev-parse", "HEAD")
-			l.Must(Fill(t.Context(), repotest.OpenRepo(l), requestFor(l, register(l, repotest.OpenRepo(l), "20260101000000-0000", first), first, memory.keepAll())))
-			if memory.stored == nil {
-				t.Fatal("no file is known")
+			l.Must(Fill(t.Context(), repotest.OpenRepo(l), requestFor(l, register(l, repotest.OpenRepo(l), "20260101000000-0000", first), first, cache.ofAllFiles())))
+			if cache.data == nil {
+				t.Fatal("the first copy stored no hashes")
 			}
 			commit := c.arrange(l)
 			if commit == "" {
@@ -135,18 +135,18 @@ func TestFillEqualsCheckout(t *testing.T) {
 			before := describe(t, l.Root)
 			byGit := register(l, repo, "20260101000000-aaaa", commit)
 			l.Must(worktree.Checkout(t.Context(), repo, byGit, commit, false))
-			for number, m := range []Memory{{}, memory.keepAll(), memory.keepAll()} { // known are no files, those before the change, those now
+			for number, hashes := range []HashCache{{}, cache.ofAllFiles(), cache.ofAllFiles()} { // none, those before the change, those after it
 				filled := register(l, repo, fmt.Sprintf("20260101000000-bbb%d", number), commit)
-				l.Must(Fill(t.Context(), repo, requestFor(l, filled, commit, m)))
+				l.Must(Fill(t.Context(), repo, requestFor(l, filled, commit, hashes)))
 				l.Must(worktree.SettleIndex(repo, filled))
 
 				gittest.RequireSame(t, "the files", describe(t, filled.Tree), describe(t, byGit.Tree))
 				if got, want := indexMode(l, repo, filled), indexMode(l, repo, byGit); got != want {
-					t.Errorf("the index has mode %v, with git's checkout %v", got, want)
+					t.Errorf("copy %d: the index has mode %v, with git's checkout %v", number, got, want)
 				}
 				for _, list := range [][]string{{"ls-files", "--stage", "-v"}, {"ls-files", "--stage", "-f"}, {"status", "--porcelain", "--ignored"}} {
 					if got, want := l.GitIn(filled.Tree, list...), l.GitIn(byGit.Tree, list...); got != want {
-						t.Errorf("git %s:\n%s\nwith git's checkout:\n%s", strings.Join(list, " "), got, want)
+						t.Errorf("copy %d: git %s:\n%s\nwith git's checkout:\n%s", number, strings.Join(list, " "), got, want)
 					}
 				}
 				copies, files := countCopies(t, filled.Tree)
@@ -158,7 +158,7 @@ func TestFillEqualsCheckout(t *testing.T) {
 					got = none
 				}
 				if got != c.copies {
-					t.Errorf("%d of %d files are copies", copies, files)
+					t.Errorf("copy %d: %d of %d files are copies", number, copies, files)
 				}
 				if got != none {
 					requireTrusted(l, repo, filled)
@@ -200,7 +200,7 @@ func TestFillDuringChanges(t *testing.T) {
 	const rounds = 20
 	for i := range rounds {
 		w := register(l, repo, fmt.Sprintf("20260101000000-%04x", i), commit)
-		err := Fill(t.Context(), repo, requestFor(l, w, commit, Memory{}))
+		err := Fill(t.Context(), repo, requestFor(l, w, commit, HashCache{}))
 		l.Must(err)
 		if status := l.GitIn(w.Tree, "status", "--porcelain"); status != "" {
 			t.Errorf("status: %q", status)
@@ -226,18 +226,18 @@ func TestFillStopsWhenCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cause := errors.New("stopped")
 	cancel(cause)
-	err := Fill(ctx, repo, requestFor(l, w, commit, Memory{}))
+	err := Fill(ctx, repo, requestFor(l, w, commit, HashCache{}))
 	if !errors.Is(err, cause) {
 		t.Errorf("got %v", err)
 	}
 }
 
 // requestFor returns the request to fill a registered worktree from the source.
-func requestFor(l *gittest.Fixture, w worktree.Registration, commit string, m Memory) Request {
+func requestFor(l *gittest.Fixture, w worktree.Registration, commit string, hashes HashCache) Request {
 	l.T.Helper()
 	return Request{
 		Worktree: w, Commit: commit, Tree: l.Git("rev-parse", commit+"^{tree}"),
-		Source: Source{Tree: l.Root, GitDir: filepath.Join(l.Root, ".git"), Memory: m},
+		Source: Source{Tree: l.Root, GitDir: filepath.Join(l.Root, ".git"), Hashes: hashes},
 	}
 }
 

@@ -88,7 +88,7 @@ func waitUntilOld(t *testing.T, path string) {
 	if err := unix.Lstat(path, &st); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(time.Until(time.Unix(st.Ctim.Unix()).Add(1100 * time.Millisecond)))
+	time.Sleep(time.Until(time.Unix(st.Ctim.Unix()).Add(racyAge + 100*time.Millisecond)))
 }
 
 func freeBytes(t *testing.T, dir string) int64 {

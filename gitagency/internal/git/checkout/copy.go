@@ -30,7 +30,7 @@ type copier struct {
 	target   string // path of the new one, for errors
 	modes    bool   // files that are executable, or not, unlike their entry are not copied
 	entries  []index.Entry
-	known    knownFiles
+	hashed   *hashedFiles
 	noDirs   []string    // directories that the source does not have, with a slash; it may have symlinks in their place
 	stats    [][]byte    // stat data of the copies; nil for entries that were not copied
 	began    time.Time   // files that are not older get a new mtime
@@ -39,8 +39,8 @@ type copier struct {
 
 // copyFiles copies the files of entries that have the content of their entry on disk and, with modes, its permissions. It returns the stat data of the copies,
 // nil for each entry that was not copied. Errors of the source are no error: git then writes the file.
-func copyFiles(ctx context.Context, source, target string, format object.Format, modes bool, entries []index.Entry, known knownFiles) (_ [][]byte, err error) {
-	c := copier{ctx: ctx, format: format, modes: modes, target: target, entries: entries, known: known, stats: make([][]byte, len(entries)), began: time.Now()}
+func copyFiles(ctx context.Context, source, target string, format object.Format, modes bool, entries []index.Entry, hashed *hashedFiles) (_ [][]byte, err error) {
+	c := copier{ctx: ctx, format: format, modes: modes, target: target, entries: entries, hashed: hashed, stats: make([][]byte, len(entries)), began: time.Now()}
 	const dirFlags = unix.O_RDONLY | unix.O_DIRECTORY
 	if c.from, err = openat(unix.AT_FDCWD, source, dirFlags, 0); err != nil {
 		return c.stats, nil
@@ -154,8 +154,9 @@ func (w *worker) copyRange(first, end int) (err error) {
 	return err
 }
 
-// copyFile copies the regular file of entry i if it has the content of the entry. That is found by its hash, or by that of an
-// earlier copy, and not by the stat data in the index: attributes may once have let git take other content for unchanged.
+// copyFile copies the regular file of entry i if it has the content of the entry: it is hashed, unless an earlier copy hashed it
+// with the same stat data. The stat data in the index proves nothing: attributes may once have let git take other content for
+// unchanged.
 func (w *worker) copyFile(i int, name string, e index.Entry) (_ []byte, err error) {
 	source, err := openat(w.from, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -169,16 +170,20 @@ func (w *worker) copyFile(i int, name string, e index.Entry) (_ []byte, err erro
 	if w.modes && (st.Mode&unix.S_IXUSR != 0) != (e.Mode == object.ModeExecutable) {
 		return nil, nil // a change of the mode
 	}
-	known := w.known.has(i, &st)
-	w.begin(st.Size)
-	hasContent := func() bool { return known && isUnchanged(source, &st) || !known && w.matches(e) }
+	cached := w.hashed.has(i, &st)
+	isSettled := !cached && w.hashed.isSettled(source, &st, w.began)
+	hasContent := func() bool { return isUnchanged(source, &st) }
+	if !cached {
+		w.begin(st.Size)
+		hasContent = func() bool { return w.matches(e) }
+	}
 	content := []byte(nil)
 	if small := st.Size <= int64(len(w.buffer)); small { // it is read before it is written
 		content = w.buffer[:st.Size]
 		if n, err := readFull(source, content); err != nil || n < len(content) {
 			return nil, nil
 		}
-		if !known {
+		if !cached {
 			w.hash.Write(content)
 		}
 		if !hasContent() {
@@ -192,8 +197,8 @@ func (w *worker) copyFile(i int, name string, e index.Entry) (_ []byte, err erro
 	defer unix.Close(target)
 	cloned, copied := w.clone(target, source, &st), true
 	switch {
-	case content == nil && !(known && cloned):
-		copied, err = w.copyContent(target, source, name, st.Size, cloned)
+	case content == nil && !(cached && cloned):
+		copied, err = w.copyContent(target, source, name, st.Size, contentUse{hash: !cached, write: !cloned})
 		copied = copied && hasContent()
 	case !cloned:
 		err = w.write(target, name, content)
@@ -204,14 +209,17 @@ func (w *worker) copyFile(i int, name string, e index.Entry) (_ []byte, err erro
 	if !copied || cloned && !isUnchanged(source, &st) {
 		return nil, w.errorIn("remove", name, unix.Unlinkat(w.to, name, 0))
 	}
-	if !known && time.Unix(st.Ctim.Unix()).Before(w.began.Add(-w.known.minAge)) {
-		w.known.add(i, &st)
+	if isSettled && isUnchanged(source, &st) {
+		w.hashed.add(i, &st)
 	}
 	return w.finish(target, name, e, st.Mtim)
 }
 
-// copyContent hashes a large file and writes it, unless its blocks are shared already. It reports whether it could be read.
-func (w *worker) copyContent(target, source int, name string, size int64, shared bool) (bool, error) {
+// contentUse says what is to be done with the content of a large file.
+type contentUse struct{ hash, write bool }
+
+// copyContent reads a large file once, to hash it and to write it. It reports whether it could be read.
+func (w *worker) copyContent(target, source int, name string, size int64, use contentUse) (bool, error) {
 	for size > 0 {
 		if err := context.Cause(w.ctx); err != nil {
 			return false, err
@@ -220,8 +228,10 @@ func (w *worker) copyContent(target, source int, name string, size int64, shared
 		if n, err := readFull(source, part); err != nil || n < len(part) {
 			return false, nil
 		}
-		w.hash.Write(part)
-		if !shared {
+		if use.hash {
+			w.hash.Write(part)
+		}
+		if use.write {
 			if err := w.write(target, name, part); err != nil {
 				return false, err
 			}
@@ -232,9 +242,9 @@ func (w *worker) copyContent(target, source int, name string, size int64, shared
 }
 
 // clone makes a new file share the blocks of its source, where the file system can. The caller checks with isUnchanged that the
-// blocks are those that it hashed; a file that has just changed could change once more without a sign of it.
+// blocks are those of the file that st describes; a file that has just changed could change once more without a sign of it.
 func (w *worker) clone(target, source int, st *unix.Stat_t) bool {
-	if st.Size == 0 || w.noClone.Load() || !time.Unix(st.Ctim.Unix()).Before(w.began.Add(-time.Second)) {
+	if st.Size == 0 || w.noClone.Load() || !isOlder(st, w.began, racyAge) {
 		return false
 	}
 	if err := durable.CloneFile(target, source); err != nil {

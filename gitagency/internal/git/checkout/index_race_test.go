@@ -36,7 +36,7 @@ func TestFillWhileIndexIsReplaced(t *testing.T) {
 			byGit := register(l, repo, "20260101000000-aaaa", commit)
 			l.Must(worktree.Checkout(t.Context(), repo, byGit, commit, false))
 			filled := register(l, repo, "20260101000000-bbbb", commit)
-			err = Fill(t.Context(), repo, requestFor(l, filled, commit, Memory{}))
+			err = Fill(t.Context(), repo, requestFor(l, filled, commit, HashCache{}))
 			l.Must(err)
 			if _, err := os.Lstat(other); err == nil {
 				t.Error("git " + command + " was not run")

@@ -98,6 +98,7 @@ func ReadWithin(data []byte, format object.Format, limit int) (File, error) {
 func (x *File) Append(stat, oid, name []byte) {
 	x.Body = AppendEntry(x.Body, stat, oid, uint16(min(len(name), flagNameLengthMask)), 0, name)
 	x.Count++
+	x.sum = nil // it was that of the entries before
 }
 
 // AppendEntry encodes an entry as version 2 or 3 does.

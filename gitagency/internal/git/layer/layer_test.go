@@ -220,7 +220,10 @@ func request(l *gittest.Fixture, repo *git.Repo, commit string) Request {
 	l.T.Helper()
 	return Request{
 		Dir: filepath.Join(gittest.TempDir(l.T), "data", "layers"), Tree: l.Git("rev-parse", commit+"^{tree}"),
-		Source: checkout.Source{Tree: l.Root, GitDir: repo.CommonDir},
+		Source: checkout.Source{Tree: l.Root, GitDir: repo.CommonDir, Hashes: checkout.HashCache{
+			Load: func() []byte { l.T.Error("a layer was made with cached hashes"); return nil },
+			Save: func([]byte) { l.T.Error("hashes of a layer were cached") },
+		}},
 	}
 }
 

@@ -132,8 +132,9 @@ func (m *maker) fill(ctx context.Context, dir string, held *os.File, base Layer)
 // fillFull writes all files of the tree, and their index.
 func (m *maker) fillFull(ctx context.Context, r *git.Repo, dir string) (entries int, err error) {
 	at, indexPath := filepath.Join(dir, treeName), filepath.Join(dir, indexName)
-	began, source := time.Now(), m.Source
-	source.Memory = checkout.Memory{} // a wrong file would be wrong for every sandbox
+	began := time.Now()
+	source := m.Source
+	source.Hashes = checkout.HashCache{} // a wrong file would be wrong in every sandbox
 	gitDir, _, err := makeGitDir(r, indexPath, m.Tree, true)
 	if err != nil {
 		return 0, err

@@ -134,12 +134,14 @@ func TestCaptureStartsNoGitInWorktree(t *testing.T) {
 	for _, inUse := range []bool{true, false} {
 		s := repotest.SpecOf(l, w)
 		s.InUse = inUse
-		for again := true; again; {
+		for until := time.Now().Add(gittest.Timeout); ; {
 			g, err := CollectWorktree(t.Context(), repo, s, l.Git("rev-parse", "main"))
 			err = errors.Join(err, g.CheckStable(t.Context()), g.Close())
-			if again = errors.As(err, new(*StillChangingError)); !again { // a directory may be as young as the scan
-				l.Must(err)
+			if errors.As(err, new(*StillChangingError)) && time.Now().Before(until) {
+				continue // a directory is as young as the scan
 			}
+			l.Must(err)
+			break
 		}
 	}
 	said, err := os.ReadFile(logFile)

@@ -21,8 +21,7 @@ func BenchmarkScanOfUnchangedOverlay(b *testing.B) {
 		name := fmt.Sprintf("directory%03d/below%02d/file-with-a-name%04d.go", n/1000, n/100%10, n)
 		stat := index.StatWithMode(object.ModeFile)
 		binary.BigEndian.PutUint32(stat[5*4:], uint32(n))
-		x.Body = index.AppendEntry(x.Body, stat, object.HashObject(x.Format, "blob", []byte(name)), uint16(len(name)), 0, []byte(name))
-		x.Count++
+		x.Append(stat, object.HashObject(x.Format, "blob", []byte(name)), []byte(name))
 	}
 	top := b.TempDir()
 	layers := overlay.Tree{Upper: filepath.Join(top, "upper"), Lowers: []string{filepath.Join(top, "lower")}, Index: filepath.Join(top, "index")}

@@ -1,0 +1,56 @@
+package durable
+
+import (
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestWrittenFileChangesCtime checks what IsWritten promises: while it is true, a write through a mapping changes the ctime.
+func TestWrittenFileChangesCtime(t *testing.T) {
+	t.Parallel()
+	path := write(t, string(make([]byte, 10_000)), t.TempDir(), "file")
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	must(t, err)
+	defer f.Close()
+	file := int(f.Fd())
+	writeBack := func() {
+		t.Helper()
+		must(t, WriteBack(f))
+	}
+	ctime := func() unix.Timespec {
+		var st unix.Stat_t
+		must(t, unix.Fstat(file, &st))
+		return st.Ctim
+	}
+	writeBack()
+	if !IsWritten(file) {
+		t.Skip("the file system or the kernel cannot say which files are written")
+	}
+	memory, err := unix.Mmap(file, 0, 10_000, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	must(t, err)
+	defer func() { must(t, unix.Munmap(memory)) }()
+	for range 2 {
+		for before := ctime(); ctime() == before; { // the clock of the file system has ticks
+			writeBack()
+			memory[0]++
+		}
+		if IsWritten(file) {
+			t.Error("a file counts as written while a page of it is not")
+		}
+		writeBack()
+		if !IsWritten(file) {
+			t.Error("a file does not count as written")
+		}
+	}
+	if shm, err := os.CreateTemp("/dev/shm", "git-agency-test-*"); err == nil {
+		defer os.Remove(shm.Name())
+		defer shm.Close()
+		var fs unix.Statfs_t
+		must(t, unix.Fstatfs(int(shm.Fd()), &fs))
+		if int64(fs.Type) == unix.TMPFS_MAGIC && IsWritten(int(shm.Fd())) {
+			t.Error("a file in memory counts as written")
+		}
+	}
+}
