@@ -101,7 +101,7 @@ var floors = []struct {
 	{dir: "snapshots", imports: "durable ids undo git git/worktree git/status git/snapshot git/merge guard fault core"},
 	{
 		dir: "sandbox",
-		imports: "beneath cachefile durable undo lock proc git/overlay git git/clone git/worktree git/repair git/status git/snapshot git/submodule git/merge store guard " +
+		imports: "beneath cachefile durable undo lock procfs proc git/overlay git git/clone git/worktree git/repair git/status git/snapshot git/submodule git/merge store guard " +
 			"changeset copies walls confine mailbox outlet quote upload fault settings core handoff snapshots",
 	},
 	{

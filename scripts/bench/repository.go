@@ -77,8 +77,8 @@ func (b *bench) importRepository(ctx context.Context, name string, write func(*b
 	return b.openRepository(ctx, dir)
 }
 
-// openRepository creates the integration worktree of an existing repository. Like one that somebody works in, it is on the disk
-// when sandboxes are started: hashes of files that are not are not cached.
+// openRepository creates the integration worktree of an existing repository, and writes all of it to the disk, as that of a
+// repository in use is: start caches only hashes of files that are on the disk.
 func (b *bench) openRepository(ctx context.Context, dir string) (*repository, error) {
 	head, _, err := b.git(ctx, dir, "rev-parse", "HEAD")
 	if err != nil {

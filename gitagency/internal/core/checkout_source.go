@@ -1,11 +1,14 @@
 package core
 
 import (
+	"bytes"
+	"slices"
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/checkout"
 	"github.com/git-agency/git-agency/gitagency/internal/ids"
+	"github.com/git-agency/git-agency/gitagency/internal/procfs"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -21,21 +24,33 @@ func (r *Repository) checkoutSource(repo *git.Repo, tree, id string) (checkout.S
 		return checkout.Source{}, nil // the checkout does not need it
 	}
 	source := checkout.Source{Tree: tree, GitDir: gitDir}
-	if id != "" {
-		name := id + hashCacheSuffix
-		source.Hashes = checkout.HashCache{
-			Load: func() []byte { return r.Store.ReadRadarCache(r.ID, name) },
-			Save: func(data []byte) {
-				if err := r.Store.WriteRadarCache(r.ID, name, data); err != nil {
-					r.Warn("the hashes of the files in %s could not be cached: %v", tree, err)
-				}
-			},
-		}
+	if boot := procfs.BootID(); id != "" && boot != "" {
+		source.Hashes = r.hashCache(id, boot)
 	}
 	return source, nil
 }
 
 const hashCacheSuffix = ".hashed" // of the cache of an integration worktree, after its id
+
+// hashCache returns the cache of an integration worktree. It is for one boot of the machine: after a power failure, the disk may have
+// new data of a file with its old ctime.
+func (r *Repository) hashCache(id, boot string) checkout.HashCache {
+	name, head := id+hashCacheSuffix, []byte(boot+"\n")
+	return checkout.HashCache{
+		Load: func() []byte {
+			data, ok := bytes.CutPrefix(r.Store.ReadRadarCache(r.ID, name), head)
+			if !ok {
+				return nil
+			}
+			return data
+		},
+		Save: func(data []byte) {
+			if err := r.Store.WriteRadarCache(r.ID, name, slices.Concat(head, data)); err != nil {
+				r.Warn("the hashes of the files of %s could not be cached, so the next start computes them again: %v", id, err)
+			}
+		},
+	}
+}
 
 // IsHashCacheInUse reports whether a file in the directory of caches has the hashes of an integration worktree that is present.
 func (r *Repository) IsHashCacheInUse(name string) bool {

@@ -1,9 +1,11 @@
 package creation_test
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/coretest"
 	"github.com/git-agency/git-agency/gitagency/internal/creation"
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 )
 
 // TestStartCachesHashes starts sandboxes from an integration worktree of many files that are old and on the disk.
@@ -21,50 +24,66 @@ func TestStartCachesHashes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	gittest.SkipWithoutCachestat(t, wt.TreePath)
 	const files = 1200
-	name := func(n int) string { return filepath.Join(wt.TreePath, fmt.Sprintf("file%04d", n)) }
 	for n := range files {
-		if err := os.WriteFile(name(n), fmt.Append(nil, n), 0o666); err != nil {
+		f, err := os.Create(filepath.Join(wt.TreePath, fmt.Sprintf("file%04d", n)))
+		if err != nil {
 			t.Fatal(err)
+		}
+		defer f.Close()
+		if _, err := fmt.Fprint(f, n); err != nil {
+			t.Fatal(err)
+		}
+		if n < files/16 { // enough for a cache
+			if err := durable.WriteBack(f); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	gitIn(wt.TreePath)("add", "--all")
 	gitIn(wt.TreePath)("commit", "-q", "-m", "many files")
-	for n := range files / 16 { // enough for a cache
-		if !writeBack(t, name(n)) {
-			t.Skip("the file system or the kernel cannot say which files are written")
-		}
-	}
 	time.Sleep(2100 * time.Millisecond) // younger files could change once more with the same ctime
 
+	var warnings []string
+	r = r.WithWarn(func(message string) { warnings = append(warnings, message) })
 	cache := filepath.Join(r.Store.RadarDir(r.ID), wt.ID+".hashed")
-	startSandbox := func() {
+	startSandbox := func() (stored []byte, at os.FileInfo) {
 		t.Helper()
 		if _, err := creation.Start(t.Context(), r, creation.Request{Worktree: "wt"}); err != nil {
 			t.Fatal(err)
 		}
+		at, err := os.Stat(cache)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored, _ = os.ReadFile(cache) // not a directory
+		return stored, at
 	}
-	startSandbox()
-	first, err := os.Stat(cache)
-	if err != nil {
-		t.Fatal(err)
+	stored, first := startSandbox()
+	if _, second := startSandbox(); !os.SameFile(first, second) {
+		t.Error("the cache was written again, although no file is new to it")
 	}
-	startSandbox()
-	if second, err := os.Stat(cache); err != nil || !os.SameFile(first, second) {
-		t.Errorf("the cache was written again, although no file is new to it: %v", err)
-	}
-}
 
-// writeBack has the kernel write a file to the disk, and reports whether it says that it did.
-func writeBack(t *testing.T, path string) bool {
-	t.Helper()
-	f, err := os.Open(path)
-	if err != nil {
+	ofOtherBoot := append([]byte("00000000"), stored[bytes.IndexByte(stored, '\n'):]...)
+	if err := os.WriteFile(cache, ofOtherBoot, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	if err := durable.WriteBack(f); err != nil {
+	if again, _ := startSandbox(); bytes.Equal(again, ofOtherBoot) {
+		t.Error("a cache of another boot was used")
+	}
+	if len(warnings) > 0 {
+		t.Errorf("warnings: %q", warnings)
+	}
+
+	if err := os.Remove(cache); err != nil {
 		t.Fatal(err)
 	}
-	return durable.IsWritten(int(f.Fd()))
+	if err := os.Mkdir(cache, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	startSandbox()
+	if len(warnings) != 1 || !strings.HasPrefix(warnings[0], "the hashes of the files of "+wt.ID+" could not be cached, ") {
+		t.Errorf("with a cache that cannot be written, the warnings are %q", warnings)
+	}
 }

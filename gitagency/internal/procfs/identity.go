@@ -16,7 +16,7 @@ func Identity(pid int) string {
 	if !ok || s.IsDead() {
 		return ""
 	}
-	return bootID() + ":" + strconv.FormatInt(s.Started.Milliseconds(), 10)
+	return BootID() + ":" + strconv.FormatInt(s.Started.Milliseconds(), 10)
 }
 
 // IsAlive reports whether the process with this id is still the one that had this identity. Where there is no /proc, any
@@ -25,15 +25,17 @@ func IsAlive(pid int, identity string) bool {
 	if pid <= 0 {
 		return false
 	}
-	if bootID() == "" {
+	if BootID() == "" {
 		err := syscall.Kill(pid, 0)
 		return err == nil || errors.Is(err, syscall.EPERM)
 	}
 	return identity != "" && Identity(pid) == identity
 }
 
-// bootID identifies this boot of the machine; empty where there is no /proc.
-var bootID = sync.OnceValue(func() string {
+// BootID identifies this boot of the machine; empty where there is no /proc.
+func BootID() string { return readBootID() }
+
+var readBootID = sync.OnceValue(func() string {
 	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return ""

@@ -8,7 +8,7 @@ import (
 
 func TestIdentityTellsProcessesApart(t *testing.T) {
 	t.Parallel()
-	if bootID() == "" {
+	if BootID() == "" {
 		t.Skip("no /proc")
 	}
 	mine := Identity(os.Getpid())

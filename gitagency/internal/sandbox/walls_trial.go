@@ -10,6 +10,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
+	"github.com/git-agency/git-agency/gitagency/internal/procfs"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -45,8 +46,8 @@ var wallConditionFiles = []string{
 // wallConditions describes everything that decides whether walls can be built, apart from the load of the machine; nil if that
 // cannot be found out.
 func wallConditions(r *core.Repository, prims store.Primitives) []byte {
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
+	boot := procfs.BootID()
+	if boot == "" {
 		return nil
 	}
 	program, err := os.Stat("/proc/self/exe")
@@ -57,7 +58,7 @@ func wallConditions(r *core.Repository, prims store.Primitives) []byte {
 	if err != nil {
 		return nil
 	}
-	text := fmt.Appendf(nil, "%s%s\n%s\n%d %d\n%s %t\n", boot, durable.StatFingerprint(program), space, os.Geteuid(), os.Getegid(),
+	text := fmt.Appendf(nil, "%s\n%s\n%s\n%d %d\n%s %t\n", boot, durable.StatFingerprint(program), space, os.Geteuid(), os.Getegid(),
 		prims.Isolation, prims.Outputs == "open")
 	for _, name := range wallConditionFiles {
 		value, _ := os.ReadFile(name)

@@ -11,8 +11,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 )
 
-// RadarDir returns the path of the caches of a repository, of which radar has most. Everything in it can be computed again, so it is written without fsync,
-// and a file that cannot be read counts as missing.
+// RadarDir returns the directory of the caches of a repository, of which radar has most. Everything in it can be computed
+// again, so it is written without fsync, and a file that cannot be read counts as missing.
 func (s Store) RadarDir(repoID string) string { return filepath.Join(s.RepoDir(repoID), "radar") }
 
 // ReadRadarCache returns the cached data of a name, or nil when there is none.

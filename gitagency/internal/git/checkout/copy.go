@@ -171,7 +171,7 @@ func (w *worker) copyFile(i int, name string, e index.Entry) (_ []byte, err erro
 		return nil, nil // a change of the mode
 	}
 	cached := w.hashed.has(i, &st)
-	isSettled := !cached && w.hashed.isSettled(source, &st, w.began)
+	addable := !cached && w.hashed.mayAdd(source, &st, w.began)
 	hasContent := func() bool { return isUnchanged(source, &st) }
 	if !cached {
 		w.begin(st.Size)
@@ -209,7 +209,7 @@ func (w *worker) copyFile(i int, name string, e index.Entry) (_ []byte, err erro
 	if !copied || cloned && !isUnchanged(source, &st) {
 		return nil, w.errorIn("remove", name, unix.Unlinkat(w.to, name, 0))
 	}
-	if isSettled && isUnchanged(source, &st) {
+	if addable && isUnchanged(source, &st) {
 		w.hashed.add(i, &st)
 	}
 	return w.finish(target, name, e, st.Mtim)
@@ -338,7 +338,7 @@ func (w *worker) finish(target int, name string, e index.Entry, mtime unix.Times
 		}
 	}
 	var st unix.Stat_t
-	err := error(nil)
+	var err error
 	if target >= 0 {
 		err = unix.Fstat(target, &st)
 	} else {

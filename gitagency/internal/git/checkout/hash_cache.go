@@ -57,39 +57,16 @@ func (c HashCache) save(format object.Format, files *hashedFiles) {
 
 // hashedFiles are the files of a source that have the content of their entry.
 type hashedFiles struct {
-	policy  cachePolicy
+	mayAdd  func(file int, st *unix.Stat_t, now time.Time) bool
 	entries []index.Entry
 	cached  [][]byte // stat data of the file of each entry, from the cache; nil if the entry is not in it
 	now     [][]byte // the same, of the files that this copy hashed
 }
 
-// cachePolicy says which files are added to a cache.
-type cachePolicy int
-
-const (
-	addNone cachePolicy = iota
-	addSettled
-	addAll
-)
-
-// policy returns the policy for a source of so many files.
-func (c HashCache) policy(files int) cachePolicy {
-	const fewFiles = 1000 // their hashes take milliseconds
-	switch {
-	case c.Save == nil:
-		return addNone
-	case c.always:
-		return addAll
-	case files < fewFiles:
-		return addNone
-	}
-	return addSettled
-}
-
 // newHashedFiles returns the files of entries that a cache has with the same object id and mode.
 func (c HashCache) newHashedFiles(x index.File, entries []index.Entry) *hashedFiles {
 	files := &hashedFiles{
-		policy: c.policy(len(entries)), entries: entries,
+		mayAdd: c.addRule(len(entries)), entries: entries,
 		cached: make([][]byte, len(entries)), now: make([][]byte, len(entries)),
 	}
 	left, cached := x.Body, index.Entry{}
@@ -104,6 +81,24 @@ func (c HashCache) newHashedFiles(x index.File, entries []index.Entry) *hashedFi
 	return files
 }
 
+// addRule returns the function that says whether a file of a source of so many files may be added, if its stat data is still the
+// same after it was hashed.
+func (c HashCache) addRule(files int) func(file int, st *unix.Stat_t, now time.Time) bool {
+	const fewFiles = 1000 // their hashes take milliseconds
+	switch {
+	case c.always:
+		return func(int, *unix.Stat_t, time.Time) bool { return true }
+	case c.Save == nil || files < fewFiles:
+		return func(int, *unix.Stat_t, time.Time) bool { return false }
+	}
+	return isSettled
+}
+
+// isSettled reports whether any change of a file from now on gives it another ctime.
+func isSettled(file int, st *unix.Stat_t, now time.Time) bool {
+	return isOlder(st, now, racyAge) && durable.IsWritten(file)
+}
+
 // stat returns the stat data with which the file of entry i was hashed last, or nil.
 func (f *hashedFiles) stat(i int) []byte {
 	if f.now[i] != nil {
@@ -115,18 +110,6 @@ func (f *hashedFiles) stat(i int) []byte {
 // has reports whether the cache has the file of entry i with this stat data.
 func (f *hashedFiles) has(i int, st *unix.Stat_t) bool {
 	return f.cached[i] != nil && bytes.Equal(index.EncodeStat(st, f.entries[i].Mode), f.cached[i])
-}
-
-// isSettled reports whether a file may be added if its stat data is still the same after it was hashed: any change of it from
-// now on gives it another ctime.
-func (f *hashedFiles) isSettled(file int, st *unix.Stat_t, now time.Time) bool {
-	switch f.policy {
-	case addAll:
-		return true
-	case addSettled:
-		return isOlder(st, now, racyAge) && durable.IsWritten(file)
-	}
-	return false
 }
 
 // add adds the file of entry i.

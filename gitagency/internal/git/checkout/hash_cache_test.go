@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 	"github.com/git-agency/git-agency/gitagency/internal/git/index"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/git/repotest"
@@ -31,6 +32,19 @@ func (c *testCache) ofSettledFiles() HashCache {
 		Load: func() []byte { return c.data },
 		Save: func(data []byte) { c.data, c.saves = data, c.saves+1 },
 	}
+}
+
+// manyFiles is a number of files that is worth a cache.
+const manyFiles = 1200
+
+// newSourceOfManyFiles returns a repository with the files many/0 to many/1199 in a commit.
+func newSourceOfManyFiles(t *testing.T) (l *gittest.Fixture, commit string) {
+	t.Helper()
+	l = newSource(t)
+	for i := range manyFiles {
+		l.Write(fmt.Sprintf("many/%d", i), "content\n")
+	}
+	return l, l.Commit("many files")
 }
 
 // TestFillHashesFilesWithOtherStatData checks that a file is hashed unless the cache has it with the same stat data.
@@ -77,12 +91,7 @@ func TestFillHashesFilesWithOtherStatData(t *testing.T) {
 // TestFillStoresHashesOfManyNewFiles checks when the cache is written.
 func TestFillStoresHashesOfManyNewFiles(t *testing.T) {
 	t.Parallel()
-	l := newSource(t)
-	const many = 1200
-	for i := range many {
-		l.Write(fmt.Sprintf("many/%d", i), "content\n")
-	}
-	commit := l.Commit("many files")
+	l, commit := newSourceOfManyFiles(t)
 	repo := repotest.OpenRepo(l)
 	fills := 0
 	fill := func(c HashCache) {
@@ -98,7 +107,7 @@ func TestFillStoresHashesOfManyNewFiles(t *testing.T) {
 	for _, step := range []struct {
 		touch int // files
 		saves int // so far
-	}{{0, 1}, {0, 1}, {1, 1}, {many / 10, 2}, {0, 2}} {
+	}{{0, 1}, {0, 1}, {1, 1}, {manyFiles / 10, 2}, {0, 2}} {
 		for i := range step.touch {
 			l.Must(os.Chmod(filepath.Join(l.Root, fmt.Sprintf("many/%d", i)), 0o600))
 			l.Must(os.Chmod(filepath.Join(l.Root, fmt.Sprintf("many/%d", i)), 0o644))

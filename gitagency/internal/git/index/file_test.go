@@ -479,3 +479,18 @@ func TestReadWithinLimitsDecodedNames(t *testing.T) {
 		t.Errorf("got %d entries, %v", x.Count, err)
 	}
 }
+
+// TestAppendAfterRead appends an entry to an index whose checksum Read has computed.
+func TestAppendAfterRead(t *testing.T) {
+	t.Parallel()
+	data := encodeTestIndex(2, "", fileEntry("a"))
+	x, err := Read(data, object.SHA1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.Append(StatWithMode(object.ModeFile), object.HashObject(object.SHA1, "blob", nil), []byte("b"))
+	again, err := Read(x.Encode(), object.SHA1)
+	if err != nil || again.Count != 2 {
+		t.Errorf("read %d entries, %v", again.Count, err)
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"golang.org/x/sys/unix"
 )
 
@@ -58,14 +59,7 @@ type FileClock struct{ isKernel bool }
 // FileClockOf returns the clock of the file system of a directory.
 func FileClockOf(dir string) FileClock {
 	var fs unix.Statfs_t
-	if unix.Statfs(dir, &fs) != nil {
-		return FileClock{}
-	}
-	switch int64(fs.Type) {
-	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.TMPFS_MAGIC, unix.F2FS_SUPER_MAGIC:
-		return FileClock{isKernel: true}
-	}
-	return FileClock{}
+	return FileClock{isKernel: unix.Statfs(dir, &fs) == nil && durable.HasKernelTimes(&fs)}
 }
 
 // now returns the time by the clock; 0 where it is unknown.
