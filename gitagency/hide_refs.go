@@ -3,7 +3,7 @@ package gitagency
 import (
 	"context"
 
-	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/doctor"
 )
 
 // HideRefsRequest says how to change the setting that hides the refs of git-agency.
@@ -24,6 +24,6 @@ type HideRefsResult struct {
 // HideRefs keeps snapshots and trash out of the decorations of git log: it adds refs/agency/* to log.excludeDecoration in
 // the repository's own configuration, once, or removes exactly that.
 func (r *Repository) HideRefs(ctx context.Context, req HideRefsRequest) (HideRefsResult, error) {
-	changed, err := r.core.HideRefs(ctx, req.Undo, req.DryRun)
-	return HideRefsResult{Key: core.HideRefsKey, Value: core.HideRefsValue, Undo: req.Undo, DryRun: req.DryRun, Changed: changed}, publicError(err)
+	changed, err := doctor.HideRefs(ctx, r.core, req.Undo, req.DryRun)
+	return HideRefsResult{Key: doctor.HideRefsKey, Value: doctor.HideRefsValue, Undo: req.Undo, DryRun: req.DryRun, Changed: changed}, publicError(err)
 }

@@ -1,10 +1,11 @@
-package core
+package doctor
 
 import (
 	"context"
 	"slices"
 	"strings"
 
+	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 )
 
@@ -16,7 +17,7 @@ const (
 
 // HideRefs adds HideRefsValue to HideRefsKey in the repository's own configuration, once, or removes it with undo. Other
 // values of the key stay. It reports whether something changed, or would in a dry run.
-func (r *Repository) HideRefs(ctx context.Context, undo, dryRun bool) (changed bool, err error) {
+func HideRefs(ctx context.Context, r *core.Repository, undo, dryRun bool) (changed bool, err error) {
 	repo, unlock, err := r.LockAndRecover(ctx) // two of us would add it twice
 	if err != nil {
 		return false, err
