@@ -150,14 +150,16 @@ func remoteMessages(stderr string) (words []string) {
 }
 
 // Fetch fetches a ref of the remote into the repository's objects, durably, and returns its commit; empty when the
-// remote has no such ref. known is a commit that the repository has, so that its history is not transferred.
+// remote has no such ref. known is a commit that the repository has, so that its history is not transferred; empty for none.
 func (c *Pusher) Fetch(ctx context.Context, ref, known string) (string, error) {
 	const ours, theirs = "refs/tips/ours", "refs/tips/theirs"
 	if err := os.MkdirAll(filepath.Join(c.dir, "refs", "tips"), 0o700); err != nil {
 		return "", err
 	}
-	if err := os.WriteFile(filepath.Join(c.dir, ours), []byte(known+"\n"), 0o600); err != nil {
-		return "", err
+	if known != "" {
+		if err := os.WriteFile(filepath.Join(c.dir, ours), []byte(known+"\n"), 0o600); err != nil {
+			return "", err
+		}
 	}
 	_, _, err := c.runGit(ctx, "upload-pack", "fetch", "--quiet", "--no-tags", "--no-prune", "--no-write-fetch-head", "--no-auto-maintenance",
 		"--no-write-commit-graph", "--no-recurse-submodules", "--refmap=", "--", c.remote.URL, "+"+ref+":"+theirs)

@@ -96,6 +96,19 @@ func (s RemoteConfig) Find(ctx context.Context, name string) (Remote, error) {
 	for _, f := range s.config["remote."+name+".fetch"] {
 		remote.fetchSpecs = append(remote.fetchSpecs, f.Value)
 	}
+	return s.locate(ctx, remote)
+}
+
+// At returns the remote at a URL, or at a path, that is not configured as a remote. A relative path is relative to dir.
+func (s RemoteConfig) At(ctx context.Context, url, dir string) (Remote, error) {
+	if path := localPath(url); path != "" && !filepath.IsAbs(path) {
+		url = filepath.Join(dir, path)
+	}
+	return s.locate(ctx, Remote{Name: url, URL: url})
+}
+
+// locate completes a remote with what its URL says. It refuses one that we cannot reach.
+func (s RemoteConfig) locate(ctx context.Context, remote Remote) (Remote, error) {
 	allowed := s.allowedProtocols()
 	remote.allowedProtocols = strings.Join(allowed, ":")
 	expanded, err := s.repo.ExpandURL(ctx, remote.URL)
@@ -103,7 +116,7 @@ func (s RemoteConfig) Find(ctx context.Context, name string) (Remote, error) {
 		return Remote{}, err
 	}
 	if p := urlProtocol(expanded); !slices.Contains(allowed, p) {
-		return Remote{}, fmt.Errorf("remote %q: %s: protocol %q is not supported for pushes; supported are %s", name, remote.URL, p, strings.Join(allowed, ", "))
+		return Remote{}, fmt.Errorf("remote %q: %s: protocol %q is not supported for pushes; supported are %s", remote.Name, remote.URL, p, strings.Join(allowed, ", "))
 	}
 	if remote.Path = localPath(expanded); remote.Path != "" && !filepath.IsAbs(remote.Path) {
 		remote.Path = filepath.Join(s.repo.RemotePathBase(), remote.Path)
