@@ -1,0 +1,46 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// Config says which engine to use, and how its site wants it.
+type Config struct {
+	Name      string   // slurm
+	SSH       string   // login node on which its client runs; empty: this machine
+	Env       []string // environment of its client
+	Partition string   // partition of Slurm; empty: that of the site
+	Account   string   // account of Slurm; empty: that of the site
+	Args      []string // further arguments of its submit command
+}
+
+// Open returns the driver of an engine.
+func Open(c Config) (Driver, error) {
+	switch c.Name {
+	case "slurm":
+		return Slurm{Channel: Channel{SSH: c.SSH, Env: c.Env}, Partition: c.Partition, Account: c.Account, Args: c.Args}, nil
+	}
+	return nil, fmt.Errorf("there is no engine %q", c.Name)
+}
+
+// Self returns what an engine tells a job by its environment: the name of the node, and the number of the attempt.
+func Self(env []string) (node string, attempt int) {
+	get := func(name string) string {
+		for _, kv := range env {
+			if value, is := strings.CutPrefix(kv, name+"="); is {
+				return value
+			}
+		}
+		return ""
+	}
+	host, _ := os.Hostname() // empty is unknown
+	restarts, err := strconv.Atoi(get("SLURM_RESTART_COUNT"))
+	if err != nil || restarts < 0 {
+		restarts = 0 // it is set from the second start on
+	}
+	return cmp.Or(get("SLURMD_NODENAME"), host, "unknown"), restarts + 1
+}

@@ -1,0 +1,249 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/proc"
+)
+
+// Slurm runs jobs by the commands of Slurm: sbatch, squeue, sacct, scancel, srun, scontrol and sinfo.
+//
+// The id of a job is the number that sbatch printed, with ";" and the cluster if the site has several.
+type Slurm struct {
+	Channel
+	Partition, Account string   // empty: what the site gives
+	Args               []string // arguments of sbatch that a site wants, after ours; a later option wins
+
+	after func(time.Duration) <-chan time.Time // time.After, but in tests
+}
+
+var _ Driver = Slurm{}
+
+const slurmName = "Slurm"
+
+// exported are the variables of the submitter that a job gets. slurmctld keeps the environment of a job, and shows it to
+// administrators: no other variable may reach it, because keys of services are kept in variables.
+//
+// A list makes Slurm load the environment of the user's login shell on the node too, as sbatch --get-user-env does and as
+// --export=NONE would. That does not leave the node, but each start takes a login: one that takes longer than
+// BatchStartTimeout, 10 s by default, makes Slurm give up the start as NODE_FAIL. Only --export=ALL avoids that.
+const exported = "HOME,USER,LOGNAME,SHELL,PATH,LANG,LC_ALL,TMPDIR"
+
+// Submit queues a job by sbatch. An error that is not a *RejectedError leaves open whether Slurm has the job: List finds it
+// by its name.
+func (s Slurm) Submit(ctx context.Context, job Job) (string, error) {
+	if err := job.check(); err != nil {
+		return "", err
+	}
+	marker := ""
+	if job.LogDir != "" {
+		// The job finds this file if the directory is the same on its node.
+		marker = markerFile(job.LogDir, job.Name)
+		if err := os.WriteFile(marker, nil, 0o600); err != nil {
+			return "", fmt.Errorf("make a directory for output known to job %s: %w", job.Name, err)
+		}
+	}
+	a, err := s.ask(ctx, s.submitArgs(job), script(job))
+	if err != nil {
+		return "", err
+	}
+	if a.exit != 0 {
+		if err := a.unreachable(); err != nil {
+			return "", err
+		}
+		if marker != "" {
+			_ = os.Remove(marker) // an empty file, which Reap would remove too
+		}
+		return "", &RejectedError{Engine: slurmName, Detail: a.detail()}
+	}
+	id, ok := parseSubmitted(a.stdout)
+	if !ok {
+		return "", fmt.Errorf("sbatch printed no job id but %q", oneLine(a.stdout))
+	}
+	return id, nil
+}
+
+// submitArgs returns the command line of sbatch. The output of the script goes nowhere: Slurm does not start a job whose
+// output file it cannot open, so the script opens its files itself.
+func (s Slurm) submitArgs(job Job) []string {
+	args := []string{
+		"sbatch", "--parsable", "--job-name=" + job.Name, "--export=" + exported, "--chdir=/",
+		"--input=/dev/null", "--output=/dev/null", "--error=/dev/null",
+	}
+	if job.Requeue {
+		args = append(args, "--requeue")
+	} else {
+		args = append(args, "--no-requeue")
+	}
+	if job.TimeLimit > 0 {
+		args = append(args, "--time="+strconv.FormatInt(int64((job.TimeLimit+time.Minute-1)/time.Minute), 10))
+	}
+	if job.Memory > 0 {
+		args = append(args, "--mem="+strconv.FormatInt((job.Memory-1)>>20+1, 10)+"M")
+	}
+	if s.Partition != "" {
+		args = append(args, "--partition="+s.Partition)
+	}
+	if s.Account != "" {
+		args = append(args, "--account="+s.Account)
+	}
+	return append(args, s.Args...)
+}
+
+// check refuses a job that no script can hold or whose name could not be looked up.
+func (j Job) check() error {
+	const most = 128 // bytes of a name, which begins file names
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-"
+	switch {
+	case j.Name == "" || len(j.Name) > most || strings.Trim(j.Name, letters) != "":
+		return fmt.Errorf("%q is not a name of a job", j.Name)
+	case len(j.Argv) == 0:
+		return fmt.Errorf("job %s has no program", j.Name)
+	case j.LogDir != "" && !filepath.IsAbs(j.LogDir):
+		return fmt.Errorf("job %s: %s is not an absolute path", j.Name, j.LogDir)
+	}
+	for _, word := range slices.Concat(j.Argv, j.Programs, []string{j.LogDir}) {
+		// sbatch refuses scripts with "\r\n", and a shell does not pass a NUL.
+		if strings.ContainsFunc(word, func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' || r == 0x7f }) {
+			return fmt.Errorf("job %s: %q has a control character", j.Name, word)
+		}
+	}
+	if slices.Contains(append(slices.Clone(j.Programs), j.Argv[0]), "") {
+		return fmt.Errorf("job %s has an empty program name", j.Name)
+	}
+	return nil
+}
+
+// Cancel ends a job by scancel, which signals all processes of the job.
+func (s Slurm) Cancel(ctx context.Context, job Ref) error {
+	id, err := s.find(ctx, job)
+	if id.number == "" || err != nil {
+		return err
+	}
+	a, err := s.ask(ctx, append(id.client("scancel"), id.number), "")
+	if err != nil || a.exit == 0 || a.isUnknownJob() {
+		return err
+	}
+	return a.failed()
+}
+
+// find returns the id of a job, and the zero value if the engine does not know the job. A job whose id is not known is looked
+// up first: scancel --name would end jobs of other users for an administrator.
+func (s Slurm) find(ctx context.Context, job Ref) (slurmID, error) {
+	if job.ID == "" {
+		known, err := s.List(ctx, []Ref{job})
+		if len(known) == 0 || err != nil {
+			return slurmID{}, err
+		}
+		job.ID = known[0].ID
+	}
+	return parseID(job.ID)
+}
+
+// Reap removes the files of a job from its LogDir. Slurm forgets the job by itself, and the job has removed what it kept on
+// its node.
+func (s Slurm) Reap(_ context.Context, job Ref) error {
+	if job.Dir == "" {
+		return nil
+	}
+	var errs []error
+	for _, path := range []string{logFile(job.Dir, job.Name, Stdout), logFile(job.Dir, job.Name, Stderr), markerFile(job.Dir, job.Name)} {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// logFile returns the file of a stream in a LogDir. The job creates it.
+func logFile(dir, name string, stream Stream) string {
+	return filepath.Join(dir, name+"."+string(stream))
+}
+
+// markerFile returns the file by which a job recognises its LogDir on a node.
+func markerFile(dir, name string) string { return filepath.Join(dir, name+".job") }
+
+// ask runs a command of Slurm.
+func (s Slurm) ask(ctx context.Context, argv []string, stdin string) (answer, error) {
+	return s.channel().ask(ctx, slurmName, argv, stdin)
+}
+
+// channel returns the channel with an environment for the commands of Slurm. ssh keeps all of its own, and sends none of it.
+func (s Slurm) channel() Channel {
+	c := s.Channel
+	if c.SSH == "" {
+		c.Env = slices.DeleteFunc(slices.Clone(c.Env), func(entry string) bool {
+			name, _, _ := strings.Cut(entry, "=")
+			return !isForSlurm(name)
+		})
+	}
+	return c
+}
+
+// isForSlurm reports whether the commands of Slurm get a variable of the user.
+//
+// SQUEUE_*, SACCT_*, SCANCEL_*, SINFO_* and SRUN_* would change which jobs are shown or cancelled, and how. SLURM_* and SPANK_*
+// are exported to the job whatever --export says, and in a job of Slurm they describe that job: only those that lead to
+// the controller stay. SBATCH_* are defaults of the user and stay, such as SBATCH_ACCOUNT and SBATCH_QOS; options of ours
+// win over them. Removed are those that make sbatch wait, submit several jobs, or change the script's environment or
+// signals.
+func isForSlurm(name string) bool {
+	switch name {
+	case "SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT", "SLURM_CONF_SERVER":
+		return true
+	case "SBATCH_ARRAY_INX", "SBATCH_WAIT", "SBATCH_WAIT_ALL_NODES", "SBATCH_EXPORT", "SBATCH_EXPORT_FILE", "SBATCH_GET_USER_ENV",
+		"SBATCH_SIGNAL", "SBATCH_OPEN_MODE", "SBATCH_TEST_ONLY", "SBATCH_JOB_ID":
+		return false
+	}
+	for _, prefix := range []string{"SLURM_", "SPANK_", "_SLURM_SPANK_", "SQUEUE_", "SACCT_", "SCANCEL_", "SINFO_", "SRUN_"} {
+		if strings.HasPrefix(name, prefix) {
+			return false
+		}
+	}
+	return true
+}
+
+// unreachable returns an *UnreachableError if a command of Slurm could not talk to the controller, by its words: it has no
+// exit codes for that.
+func (a answer) unreachable() error {
+	words := strings.ToLower(a.stderr)
+	for _, w := range []string{
+		"unable to contact slurm controller", "timed out", "connection refused", "connection reset", "no route to host", "zero bytes were transmitted",
+		"configuration source", "configuration file", "fetch_config", "communication connection failure", "communications connection failure",
+		"controller in standby", "munge", "authentication", "network is unreachable", "not responding",
+	} {
+		if strings.Contains(words, w) {
+			return a.failed()
+		}
+	}
+	return nil
+}
+
+// failed returns an *UnreachableError for an answer that is none.
+func (a answer) failed() error {
+	return &UnreachableError{Engine: slurmName, Argv: a.argv, Detail: a.detail()}
+}
+
+// isUnknownJob reports whether a command refused because the job is not known or has ended.
+func (a answer) isUnknownJob() bool {
+	words := strings.ToLower(a.stderr)
+	return strings.Contains(words, "invalid job id") || strings.Contains(words, "already complet") || strings.Contains(words, "expired")
+}
+
+// hasProgram reports whether a command of Slurm is installed here. On a login node it may be.
+func (s Slurm) hasProgram(name string) bool {
+	if s.SSH != "" {
+		return true
+	}
+	_, err := proc.LookPath(s.Env, name)
+	return err == nil
+}

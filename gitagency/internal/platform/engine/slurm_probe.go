@@ -1,0 +1,78 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Probe asks scontrol for the configuration of the site, and sinfo whether nodes can take jobs.
+func (s Slurm) Probe(ctx context.Context) (Capabilities, error) {
+	a, err := s.ask(ctx, []string{"scontrol", "show", "config"}, "")
+	if err != nil {
+		return Capabilities{}, err
+	}
+	config := parseConfig(a.stdout)
+	if a.exit != 0 || config["SLURM_VERSION"] == "" {
+		return Capabilities{}, a.failed()
+	}
+	caps := capabilities(config)
+	a, err = s.ask(ctx, []string{"sinfo", "--noheader", "--format=%P|%a|%D|%T"}, "")
+	if err != nil {
+		return Capabilities{}, err
+	}
+	if a.exit != 0 {
+		return Capabilities{}, a.failed()
+	}
+	if note := s.partitionNote(parsePartitions(a.stdout)); note != "" {
+		caps.Notes = append(caps.Notes, note)
+	}
+	return caps, nil
+}
+
+// capabilities returns what a configuration says.
+func capabilities(config map[string]string) Capabilities {
+	caps := Capabilities{Version: config["SLURM_VERSION"]}
+	storage := config["AccountingStorageType"]
+	caps.Accounting = storage != "" && storage != "(null)" && !strings.HasSuffix(storage, "/none")
+	caps.KillWait, _ = parseSeconds(config["KillWait"])
+	caps.Memory, _ = parseSeconds(config["MinJobAge"])
+	note := func(format string, a ...any) { caps.Notes = append(caps.Notes, fmt.Sprintf(format, a...)) }
+	if !caps.Accounting {
+		note("the site has no accounting, so Slurm forgets a job %s after its end", caps.Memory)
+	}
+	if lost, ok := parseSeconds(config["SlurmdTimeout"]); ok && lost > 0 {
+		note("a node that does not answer is given up after %s", lost)
+	}
+	switch mode := strings.ToUpper(config["PreemptMode"]); {
+	case config["PreemptType"] == "" || strings.HasSuffix(config["PreemptType"], "/none") || mode == "OFF":
+	case strings.Contains(mode, "REQUEUE"):
+		note("jobs can be preempted by others; those that may be requeued begin again")
+	case strings.Contains(mode, "CANCEL"):
+		note("jobs can be preempted by others, which cancels them")
+	case strings.Contains(mode, "SUSPEND"):
+		note("jobs can be preempted by others, which suspends them")
+	}
+	if config["JobRequeue"] == "0" {
+		note("the site requeues only jobs that ask for it, as jobs here do")
+	}
+	return caps
+}
+
+// partitionNote tells why no node will take a job; it is empty if one will.
+func (s Slurm) partitionNote(all []partition) string {
+	name := s.Partition
+	at := slices.IndexFunc(all, func(p partition) bool { return p.name == name || name == "" && p.isDefault })
+	switch {
+	case at < 0 && name == "":
+		return "the site has no default partition, so one has to be configured"
+	case at < 0:
+		return "there is no partition " + oneLine(name)
+	case !all[at].up:
+		return "partition " + all[at].name + " is not up"
+	case all[at].nodes == 0:
+		return "no node of partition " + all[at].name + " can be reached"
+	}
+	return ""
+}
