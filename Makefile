@@ -16,7 +16,7 @@ export CGO_ENABLED ?= 0
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build bin/git-agency
 	$(GO) build -trimpath -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o $(PROGRAM) ./cmd/git-agency
@@ -45,6 +45,10 @@ test-long: ## run the tests in full; as root those of an ordinary user too
 test-agents: ## install the real agents from npm into AGENTS, and test runs with them
 	dir=$$(scripts/agents.sh $(AGENTS)) && GIT_AGENCY_TEST_AGENTS=$$dir $(GO) test -tags '$(TAGS) realagents' -count=1 -timeout 20m -run RealAgent ./cmd/git-agency
 
+# As root it installs Slurm's Debian packages. The clusters are below /tmp, which their daemons can enter.
+test-platforms: ## test runs on a real Slurm of three nodes on this machine, which scripts/slurm.sh starts
+	$(GO) test -tags '$(TAGS) platforms' -vet=off -count=1 -parallel 12 -timeout 20m -run Real ./gitagency/internal/platform/engine ./cmd/git-agency
+
 sweep: ## the kill sweeps alone, at every single change of the disk
 	$(TESTRUN) -timeout 90m ./cmd/git-agency -run KilledAtAnyChange -every 1
 
@@ -53,7 +57,9 @@ bench: build ## measure against raw git in one run, and fail on the promised rat
 
 lint: ## go vet, staticcheck, gofumpt and tidiness
 	$(GO) vet ./...
+	$(GO) vet -tags platforms ./gitagency/internal/platform/... ./cmd/git-agency
 	$(GO) tool staticcheck ./...
+	$(GO) tool staticcheck -tags platforms ./gitagency/internal/platform/... ./cmd/git-agency
 	@out=$$($(GO) tool gofumpt -l .); if [ -n "$$out" ]; then echo "not formatted (make fmt):"; echo "$$out"; exit 1; fi
 	$(GO) mod tidy -diff
 
@@ -85,4 +91,4 @@ uninstall: ## take away what install installed
 	test ! -e '$(INSTALLED)' || '$(INSTALLED)' setup --undo $(if $(DESTDIR),--prefix '$(DESTDIR)$(PREFIX)')
 	rm -f '$(INSTALLED)'
 
-.PHONY: help build test test-long test-agents sweep bench lint fmt cover fuzz demo man install uninstall
+.PHONY: help build test test-long test-agents test-platforms sweep bench lint fmt cover fuzz demo man install uninstall

@@ -78,6 +78,7 @@ var floors = []struct {
 	{dir: "mailbox", imports: "quote guard"},
 	{dir: "outlet"},
 	{dir: "plaintext", imports: "quote"},
+	{dir: "platform/engine", imports: "proc quote"},
 	{dir: "runner", imports: "proc quote"},
 	{dir: "treediff", imports: "quote", reserved: "github.com/sergi/go-diff/diffmatchpatch"},
 	{dir: "upload", imports: "undo lock guard"},
@@ -88,7 +89,8 @@ var floors = []struct {
 		imports: "lock terminal proc readlimit git/object git/config git git/fsck git/repair git/status git/snapshot git/submodule git/merge git/update " +
 			"store guard archive confine quote",
 	},
-	{dir: "settings", imports: "beneath durable proc readlimit git/config git store guard copies toolconfig walls confine treediff runner fault"},
+	{dir: "settings", imports: "beneath durable proc readlimit git/config git store guard copies toolconfig walls confine treediff runner platform/engine fault"},
+	{dir: "platform/hub", imports: "proc git/object git/index git git/repair git/transport store quote fault"},
 	{
 		dir: "core",
 		imports: "beneath durable ids undo lock procfs proc git/object git/config git/overlay git git/worktree git/checkout git/status git/snapshot git/submodule " +
@@ -119,7 +121,7 @@ var floors = []struct {
 	{dir: "allow", imports: "proc store guard walls confine outlet fault settings core sandbox"},
 	{
 		dir:     "preflight",
-		imports: "proc git/object git/config git/index git store guard provision confine outlet runner quote fault settings core sandbox creation",
+		imports: "proc git/object git/config git/index git store guard provision confine outlet runner platform/engine platform/hub quote fault settings core sandbox creation",
 	},
 	{
 		dir: "landing",
@@ -139,8 +141,17 @@ var floors = []struct {
 	{dir: "requests", imports: "guard mailbox fault core snapshots sandbox diff pathset landing listing doctor"},
 	{dir: "runs", imports: "durable procfs terminal proc git store mailbox plaintext runner fault settings core snapshots sandbox creation preflight landing radar requests quote"},
 	{dir: "resolve", imports: "durable git git/object git/merge store fault settings core sandbox landing radar runs quote"},
+	{
+		dir:     "platform/node",
+		imports: "durable lock procfs proc git/object git git/transport store fault settings core snapshots sandbox creation discard preflight runs platform/hub",
+	},
+	{
+		dir: "platform",
+		imports: "durable lock procfs readlimit git/object git git/transport store runner fault settings core snapshots sandbox runs quote " +
+			"platform/engine platform/hub",
+	},
 	{dir: "reason"},
-	{dir: "gitagency", imports: "reason ids terminal proc store guard archive confine mailbox runner treediff fault settings core snapshots sandbox creation diff discard pathset pathland allow preflight landing directory listing radar doctor requests runs resolve"},
+	{dir: "gitagency", imports: "reason ids terminal proc store guard archive confine mailbox runner treediff fault settings core snapshots sandbox creation diff discard pathset pathland allow preflight landing directory listing radar doctor requests runs resolve platform/engine platform/node platform"},
 
 	// 5: the command
 	{dir: "cmd/git-agency/internal/argv", reserved: urfave},

@@ -97,6 +97,13 @@ type Run struct {
 	RunStartedAt time.Time `json:"run_started_at,omitzero"` // start of the last run
 	Runs         int       `json:"runs,omitempty"`          // number of runs so far
 	PID          int       `json:"pid,omitempty"`           // process that supervises the run, while it runs
+
+	PlatformState  string `json:"platform_state,omitempty"`  // submitting, queued or running: state of the job of a run on another platform, as long as its end is not known
+	PlatformDetail string `json:"platform_detail,omitempty"` // what the engine says about such a job
+	PlatformJob    string `json:"platform_job,omitempty"`    // id of the job of the last run at its engine
+	PlatformNode   string `json:"platform_node,omitempty"`   // host of the last run; empty if that is not known
+	Attempt        int    `json:"attempt,omitempty"`         // number of the attempt of the last run: an engine may begin a run again
+
 	StatusReason string    `json:"status_reason,omitempty"` // why the run has its status, if it did not simply finish
 	Warnings     []string  `json:"run_warnings,omitempty"`  // what a finished run should not hide, such as a denied tool
 	LastMessage  string    `json:"last_message,omitempty"`  // last text of the agent
@@ -163,6 +170,9 @@ func (req ListRequest) internal() core.ListRequest {
 // Invocations lists invocations, oldest first.
 func (r *Repository) Invocations(ctx context.Context, req ListRequest) ([]Invocation, error) {
 	all, err := r.core.Invocations(req.internal())
+	if err == nil && r.core.RefreshAway(all...) {
+		all, err = r.core.Invocations(req.internal())
+	}
 	if err == nil && req.Activity {
 		err = listing.Fill(ctx, r.core, all)
 		pathset.FillChanged(ctx, r.core, all)
@@ -316,13 +326,18 @@ type DiscardRequest struct {
 // that was in the sandbox, including uncommitted and untracked files; files that no commit can hold go to an archive.
 // Discarding twice is allowed and finishes an interrupted discard. Of an interrupted creation it removes every trace.
 func (r *Repository) Discard(ctx context.Context, query string) (DiscardResult, error) {
-	discarded, err := discard.Run(ctx, r.core, discard.Request{Query: query})
-	return DiscardResult(discarded), publicError(err)
+	return r.DiscardWith(ctx, DiscardRequest{Query: query})
 }
 
 // DiscardWith is Discard with more choices.
 func (r *Repository) DiscardWith(ctx context.Context, req DiscardRequest) (DiscardResult, error) {
+	if err := r.stopAway(ctx, req.Query); err != nil {
+		return DiscardResult{}, publicError(err)
+	}
 	discarded, err := discard.Run(ctx, r.core, discard.Request(req))
+	if err == nil {
+		r.platforms.Forget(ctx, discarded.ID)
+	}
 	return DiscardResult(discarded), publicError(err)
 }
 

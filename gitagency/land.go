@@ -106,6 +106,9 @@ func (r *Repository) Land(ctx context.Context, req LandRequest) (LandResult, err
 		return r.landPaths(ctx, req)
 	}
 	result, err := resolve.Land(ctx, r.core, req.internal(), req.Resolve.internal())
+	if err == nil && !result.DryRun {
+		r.platforms.Forget(ctx, result.Invocation)
+	}
 	return newLandResult(result), publicError(err)
 }
 
@@ -124,8 +127,15 @@ func newLandReadyResult(r landing.ReadyResult) LandReadyResult {
 // those that cannot land. It sets req.ID itself; the rest of req applies to each. An empty worktree means the one that
 // contains the current directory. The error is about the queue as a whole; the result of each invocation holds its own.
 func (r *Repository) LandReady(ctx context.Context, worktree string, req LandRequest) ([]LandReadyResult, error) {
-	land := func(ctx context.Context, r *core.Repository, each landing.Request) (landing.Result, error) {
-		return resolve.Land(ctx, r, each, req.Resolve.internal())
+	if all, err := r.core.Invocations(core.ListRequest{}); err == nil { // else landing reports it
+		r.core.RefreshAway(all...)
+	}
+	land := func(ctx context.Context, repo *core.Repository, each landing.Request) (landing.Result, error) {
+		result, err := resolve.Land(ctx, repo, each, req.Resolve.internal())
+		if err == nil && !result.DryRun {
+			r.platforms.Forget(ctx, result.Invocation)
+		}
+		return result, err
 	}
 	results, err := landing.Ready(ctx, r.core, worktree, req.internal(), land)
 	return convertAll(results, newLandReadyResult), publicError(err)

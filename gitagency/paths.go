@@ -58,7 +58,7 @@ func OpenPaths(ctx context.Context, opts Options) (*Repository, error) {
 	if err != nil {
 		return nil, publicError(err)
 	}
-	return &Repository{ID: r.ID, CommonDir: r.CommonDir, DataDir: r.DataDir, core: r}, nil
+	return newRepository(r), nil
 }
 
 func (o Options) pathsOptions() core.Options {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/landing"
+	"github.com/git-agency/git-agency/gitagency/internal/platform"
 )
 
 // Repository is an open repository together with its records.
@@ -15,7 +16,12 @@ type Repository struct {
 	CommonDir string // git common dir, canonical path
 	DataDir   string // canonical path
 
-	core *core.Repository
+	core      *core.Repository
+	platforms *platform.Client
+}
+
+func newRepository(r *core.Repository) *Repository {
+	return &Repository{ID: r.ID, CommonDir: r.CommonDir, DataDir: r.DataDir, core: r, platforms: platform.New(r)}
 }
 
 // Options configures Open. The zero value is right for most callers.
@@ -63,10 +69,10 @@ func CurrentDir() (string, error) {
 // Open opens the repository that git itself would use in the caller's environment.
 func Open(ctx context.Context, opts Options) (*Repository, error) {
 	o := opts.internal()
-	o.Recover = landing.Recover
+	o.Recover, o.Refresh = landing.Recover, refreshAway
 	r, err := core.Open(ctx, o)
 	if err != nil {
 		return nil, publicError(err)
 	}
-	return &Repository{ID: r.ID, CommonDir: r.CommonDir, DataDir: r.DataDir, core: r}, nil
+	return newRepository(r), nil
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/runner"
 	"github.com/git-agency/git-agency/gitagency/internal/runs"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
@@ -125,7 +126,13 @@ func newRunResult(res runs.Result) RunResult {
 // ExecuteRun runs the agent of a run to its end, and records how it ended: with the task of a new run, or with what
 // ResumeRun has recorded. A run that fails is no error. With an error nothing was run, or its end could not be recorded.
 func (r *Repository) ExecuteRun(ctx context.Context, req ExecuteRunRequest) (RunResult, error) {
-	res, err := runs.Execute(ctx, r.core, req.internal())
+	execute := func(ctx context.Context, req runs.ExecuteRequest) (runs.Result, error) {
+		return runs.Execute(ctx, r.core, req)
+	}
+	if r.isElsewhere(req.ID) {
+		execute = r.platforms.Execute
+	}
+	res, err := execute(ctx, req.internal())
 	return newRunResult(res), publicError(err)
 }
 
@@ -153,7 +160,7 @@ type AttachRunResult struct {
 func (r *Repository) AttachRun(ctx context.Context, req AttachRunRequest) (AttachRunResult, error) {
 	res, err := runs.Attach(ctx, r.core, runs.AttachRequest{
 		ID: req.ID, Keyboard: req.Keyboard, DetachKeys: req.DetachKeys,
-		Screen: req.Screen, Stdout: req.Stdout, Stderr: req.Stderr, OnEvent: internalOnEvent(req.OnEvent), OnNote: internalOnNote(req.OnNote),
+		Screen: req.Screen, Stdout: req.Stdout, Stderr: req.Stderr, OnEvent: internalOnEvent(req.OnEvent), OnNote: internalOnNote(req.OnNote), Away: r.copyAway(ctx, req.ID),
 	})
 	return AttachRunResult{res.Ended, newInvocation(res.Invocation)}, publicError(err)
 }
@@ -194,18 +201,31 @@ func (r *Repository) AnswerRun(req ResumeRunRequest) (_ Invocation, given bool, 
 
 // WaitRun waits until the run of an invocation has ended or its agent asks, and returns the invocation as it is then.
 func (r *Repository) WaitRun(ctx context.Context, query string) (Invocation, error) {
-	i, err := runs.Wait(ctx, r.core, query)
+	i, err := r.core.Invocation(query)
+	if err == nil && r.isAway(i.ID) {
+		i, err = r.platforms.Wait(ctx, i.ID)
+	} else if err == nil {
+		i, err = runs.Wait(ctx, r.core, i.ID)
+	}
 	return newInvocation(i), publicError(err)
 }
 
 // StopRun ends the run of an invocation, and the other commands in its sandbox. stopped is false if nothing ran in it.
 func (r *Repository) StopRun(ctx context.Context, query string) (_ Invocation, stopped bool, err error) {
-	i, stopped, err := runs.Stop(ctx, r.core, query)
+	i, err := r.core.Invocation(query)
+	if err == nil && r.isAway(i.ID) {
+		i, stopped, err = r.platforms.Stop(ctx, i.ID)
+	} else if err == nil {
+		i, stopped, err = runs.Stop(ctx, r.core, i.ID)
+	}
 	return newInvocation(i), stopped, publicError(err)
 }
 
 // Questions lists the invocations whose agent waits for an answer, oldest question first.
 func (r *Repository) Questions() ([]Invocation, error) {
+	if all, err := r.core.Invocations(core.ListRequest{}); err == nil {
+		r.core.RefreshAway(all...)
+	}
 	waiting, err := runs.Questions(r.core)
 	return convertAll(waiting, newInvocation), publicError(err)
 }
@@ -253,7 +273,9 @@ func internalOnNote(onNote func(LogNote)) func(runs.LogNote) {
 
 // Logs prints what the agent of an invocation wrote.
 func (r *Repository) Logs(ctx context.Context, req LogsRequest) error {
-	return publicError(runs.Logs(ctx, r.core, req.internal()))
+	internal := req.internal()
+	internal.Away = r.copyAway(ctx, req.ID)
+	return publicError(runs.Logs(ctx, r.core, internal))
 }
 
 // EventsRequest says which events to list.

@@ -184,7 +184,7 @@ func TestCompletionCandidates(t *testing.T) {
 		{"modes behind an equals sign", "start --mode=h", "--mode=headed\n--mode=headless\n"},
 		{"a long flag may have one dash", "start -mode ~", "headed\nheadless\n"},
 		{"supported changesets", "start --changeset ~", "worktree\nclone\noverlay\nauto\n"},
-		{"supported platforms", "start --platform ~", "local\n"},
+		{"supported platforms", "start --platform ~", "local\nslurm\n"},
 		{"supported isolation", "start --isolation ~", "os\nnone\n"},
 		{"supported outputs", "start --outputs ~", "open\nnone\n"},
 		{"supported software", "start --software=~", "--software=host\n"},
@@ -309,7 +309,7 @@ func TestCompletionOffersAllCommandsAndFlags(t *testing.T) {
 	l := &lab{t: t, repo: t.TempDir()} // commands and flags need no repository
 	tool := newTool(io.Discard, io.Discard, gitagency.Options{})
 	commands, sections := formatCommandCandidates(tool.NewApp().Commands), ""
-	for _, s := range []string{"NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "COMMANDS", "OUTPUT", "CONFIGURATION", "ENVIRONMENT", "FILES", "EXIT STATUS", "EXAMPLES", "INSIDE", "CHANGESETS", "PLAIN DIRECTORIES", "LIMITS", "SECURITY", "TROUBLE", "SEE ALSO"} {
+	for _, s := range []string{"NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "COMMANDS", "OUTPUT", "CONFIGURATION", "ENVIRONMENT", "FILES", "EXIT STATUS", "EXAMPLES", "INSIDE", "CHANGESETS", "PLATFORMS", "PLAIN DIRECTORIES", "LIMITS", "SECURITY", "TROUBLE", "SEE ALSO"} {
 		sections += s + "\tsection of the manual\n"
 	}
 	for line, want := range map[string]string{

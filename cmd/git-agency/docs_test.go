@@ -104,3 +104,28 @@ func TestReadmeListsAllSettings(t *testing.T) {
 		t.Errorf("README lists the settings %q, want %q", listed, known)
 	}
 }
+
+// TestReadmeSlurmExampleIsScript checks that testdata/script/platform_readme.txtar runs the example of the README.
+func TestReadmeSlurmExampleIsScript(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	script, err := os.ReadFile(filepath.Join("..", "..", "testdata", "script", "platform_readme.txtar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(readme), "## When one machine is not enough\n")
+	_, example, _ := strings.Cut(section, "```\n")
+	example, _, _ = strings.Cut(example, "```\n")
+	var run []string
+	for line := range strings.Lines(string(script)) {
+		if command, is := strings.CutPrefix(line, "exec git"); is && strings.Contains(example, "git"+command) {
+			run = append(run, "git"+command)
+		}
+	}
+	if got := strings.Join(run, ""); got != example || example == "" {
+		t.Errorf("the script runs\n%s\nand the README has\n%s", got, example)
+	}
+}

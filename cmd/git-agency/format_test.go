@@ -39,6 +39,7 @@ func fullInvocation() gitagency.Invocation {
 
 		Run: gitagency.Run{
 			Task: "Add refunds.", SessionID: "0a1b2c3d-0000-4000-8000-000000000000", RunStartedAt: time.Date(2026, 1, 28, 12, 5, 1, 0, time.UTC), Runs: 2, PID: 42,
+			PlatformState: "queued", PlatformDetail: "Resources", PlatformJob: "231", PlatformNode: "n1", Attempt: 2,
 			StatusReason: "it asks", Warnings: []string{"w"}, LastMessage: "done", CostUSD: 0.125, Tokens: 1234,
 			Question: "a?", Options: []string{"b"}, Context: "c", AskedAt: time.Date(2026, 1, 28, 12, 5, 6, 0, time.UTC),
 		},

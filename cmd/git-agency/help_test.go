@@ -164,7 +164,7 @@ func TestHelpPrintsSectionOfManual(t *testing.T) {
 		}
 	}
 	code, _, stderr := runCommand(t, "help", "securty")
-	for _, want := range []string{`"securty" is not a command of git agency; did you mean "SECURITY"?`, "hint: ", "EXIT STATUS, EXAMPLES, INSIDE, CHANGESETS, PLAIN DIRECTORIES, LIMITS, SECURITY"} {
+	for _, want := range []string{`"securty" is not a command of git agency; did you mean "SECURITY"?`, "hint: ", "EXIT STATUS, EXAMPLES, INSIDE, CHANGESETS, PLATFORMS, PLAIN DIRECTORIES, LIMITS, SECURITY"} {
 		if code != hints.ExitUsage || !strings.Contains(stderr, want) {
 			t.Errorf("ended with %d and %q, want %q", code, stderr, want)
 		}

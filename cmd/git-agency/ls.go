@@ -77,6 +77,10 @@ Exit status: 0, whatever is found; 3 no such worktree, or 4 if the repository wa
 // printInvocations prints the table of invocations, and says below it what it leaves out or, if it is empty, what to type.
 func (t *tool) printInvocations(c *cli.Context, repo *gitagency.Repository, invocations []gitagency.Invocation, broken int) error {
 	header := listHeader()
+	elsewhere := slices.ContainsFunc(invocations, gitagency.Invocation.IsElsewhere)
+	if elsewhere {
+		header = append(header, "PLATFORM")
+	}
 	if c.Bool("radar") {
 		header = append(header, "RADAR")
 	}
@@ -95,6 +99,9 @@ func (t *tool) printInvocations(c *cli.Context, repo *gitagency.Repository, invo
 			id = tableID(id)
 		}
 		row := t.listRow(i, id, worktreeCell(i, targets))
+		if elsewhere {
+			row = append(row, platformCell(i))
+		}
 		if c.Bool("radar") {
 			row = append(row, i.Radar)
 		}
@@ -170,6 +177,21 @@ func (t *tool) listRow(i gitagency.Invocation, id, worktree string) []string {
 	}
 }
 
+// platformCell returns the platform of an invocation, with its node, or with what its job waits for.
+func platformCell(i gitagency.Invocation) string {
+	switch {
+	case !i.IsElsewhere():
+		return ""
+	case i.PlatformNode != "":
+		return i.Primitives.Platform + " " + i.PlatformNode
+	case i.IsAway() && i.PlatformDetail != "":
+		return i.Primitives.Platform + " (" + i.PlatformDetail + ")"
+	case i.IsAway():
+		return i.Primitives.Platform + " (" + i.PlatformState + ")"
+	}
+	return i.Primitives.Platform
+}
+
 // worktreeTargets maps the ids of the worktrees to the branches that sandboxes started now would land on.
 func worktreeTargets(repo *gitagency.Repository) (map[string]string, error) {
 	present, err := repo.Worktrees(false)
@@ -217,6 +239,10 @@ func invocationFields(i gitagency.Invocation) []program.Field {
 		{Key: "task", Value: i.Task, Optional: true},
 		{Key: "session", Value: i.SessionID, Optional: true},
 		{Key: "pid", Value: numberOrEmpty(i.PID), Optional: true},
+		{Key: "platform-state", Value: i.PlatformState, Optional: true},
+		{Key: "platform-job", Value: i.PlatformJob, Optional: true},
+		{Key: "platform-node", Value: i.PlatformNode, Optional: true},
+		{Key: "attempt", Value: numberOrEmpty(i.Attempt), Optional: true},
 		{Key: "question", Value: i.Question, Optional: true},
 		{Key: "landing", Value: i.Landing, Optional: true},
 		{Key: "submitted-commit", Value: i.SubmittedCommit, Optional: true},

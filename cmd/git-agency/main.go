@@ -68,6 +68,7 @@ func (t *tool) commands() []program.CommandGroup {
 			run.Resume(),
 			run.Events(),
 			run.Supervise(),
+			run.Node(),
 		}},
 		{Task: "see what there is", Commands: []*cli.Command{
 			t.lsCommand(),

@@ -129,7 +129,7 @@ func TestManualSections(t *testing.T) {
 	t.Parallel()
 	want := []string{
 		"NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "COMMANDS", "OUTPUT", "CONFIGURATION", "ENVIRONMENT", "FILES",
-		"EXIT STATUS", "EXAMPLES", "INSIDE", "CHANGESETS", "PLAIN DIRECTORIES", "LIMITS", "SECURITY", "TROUBLE", "SEE ALSO",
+		"EXIT STATUS", "EXAMPLES", "INSIDE", "CHANGESETS", "PLATFORMS", "PLAIN DIRECTORIES", "LIMITS", "SECURITY", "TROUBLE", "SEE ALSO",
 	}
 	var got []string
 	for _, b := range manual.Parse(manualSource) {

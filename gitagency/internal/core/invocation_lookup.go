@@ -18,6 +18,9 @@ import (
 // its full id only. Where the records are still those of another path, the error is a *fault.MovedRepositoryError.
 func (r *Repository) Invocation(query string) (Invocation, error) {
 	i, err := r.findInvocation(query)
+	if err == nil && r.RefreshAway(i) {
+		i, err = r.findInvocation(i.ID)
+	}
 	if err = r.explainMissing(err); !fault.Is[*fault.MovedRepositoryError](err) {
 		r.warnRecordsElsewhere()
 	}

@@ -54,6 +54,10 @@ type Options struct {
 	// Nil leaves interrupted landings as they are.
 	Recover func(ctx context.Context, r *Repository, repo *git.Repo) error
 
+	// Refresh brings the records of invocations up to date whose runs go on on another platform. What it cannot find out is a
+	// warning. Nil leaves them as they are.
+	Refresh func(r *Repository, ids []string)
+
 	// Hooks for tests, which need reproducible ids and a failure at every step.
 	Now   func() time.Time
 	Rand  io.Reader
@@ -76,6 +80,7 @@ type Repository struct {
 	LockDirOverride string // directory of the lock, if not <common dir>/agency
 	Opts            Options
 	quarantined     bool
+	away            *awayState
 	warnedElsewhere sync.Once // guards the warning about records in another data directory
 }
 
@@ -147,6 +152,7 @@ func newRepository(opts Options, repo *git.Repo, dataDir string) *Repository {
 	return &Repository{
 		ID: store.RepoID(repo.CommonDir), CommonDir: repo.CommonDir, DataDir: dataDir, Git: repo, Store: store.Store{Root: dataDir},
 		ids: ids.Source{Now: opts.Now, Rand: opts.Rand}, CallerDir: opts.Dir, Opts: opts, Settings: opts.SettingsReader(repo.Config),
+		away: &awayState{},
 	}
 }
 
@@ -157,6 +163,7 @@ func (r *Repository) WithWarn(warn func(message string)) *Repository {
 	return &Repository{
 		ID: r.ID, CommonDir: r.CommonDir, DataDir: r.DataDir, Git: r.Git, Store: r.Store, ids: r.ids, Settings: opts.SettingsReader(r.Settings.Config),
 		CallerDir: r.CallerDir, LockDirOverride: r.LockDirOverride, Opts: opts, quarantined: r.quarantined,
+		away: r.away,
 	}
 }
 
@@ -280,7 +287,9 @@ func (r *Repository) LockWithTimeout(ctx context.Context, timeout time.Duration)
 	if held.LabelErr != nil {
 		r.Warn("the repository is locked, but the holder of the lock could not be recorded: %v", held.LabelErr)
 	}
+	r.away.addLocks(1)
 	return r.Git.WithLock(held.File()), func() {
+		r.away.addLocks(-1)
 		if err := held.Release(); err != nil {
 			r.Warn("release the repository lock: %v", err)
 		}

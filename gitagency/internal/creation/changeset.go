@@ -35,15 +35,22 @@ func chooseChangeset(ctx context.Context, r *core.Repository, repo *git.Repo, re
 		return nil, err
 	case why == "":
 		if req.prims.Changeset = settings.ChangesetOverlay; asked == settings.ChangesetAuto {
-			r.Warn("the changeset of this sandbox is overlay: its files exist only for commands in it")
+			req.warnAuto(r, "the changeset of this sandbox is overlay: its files exist only for commands in it")
 		}
 		return r.OverlayBackend(repo), nil
 	case asked == settings.ChangesetAuto:
-		r.Warn("the changeset of this sandbox is worktree, since an overlay is not possible: %s", why)
+		req.warnAuto(r, "the changeset of this sandbox is worktree, since an overlay is not possible: "+why)
 		req.prims.Changeset = settings.ChangesetWorktree
 		return core.WorktreeBackend(repo), nil
 	}
 	return nil, &fault.UnsupportedError{Primitive: "changeset", Value: asked, Why: why + "; --changeset worktree works"}
+}
+
+// warnAuto says what the changeset auto has become.
+func (p *Plan) warnAuto(r *core.Repository, message string) {
+	if !p.QuietAuto {
+		r.Warn("%s", message)
+	}
 }
 
 // whyNoOverlay returns the reason why the tree of a plan cannot be an overlay; empty if it can.

@@ -19,6 +19,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 	"github.com/git-agency/git-agency/gitagency/internal/guard"
+	"github.com/git-agency/git-agency/gitagency/internal/ids"
 	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
@@ -26,13 +27,15 @@ import (
 
 // Request describes the sandbox to create.
 type Request struct {
-	Worktree   string           // as for Repository.Worktree
-	Name       string           // label for users; need not be unique
-	Runner     string           // a known or configured agent, whose login a private home shows; empty for none
-	Mode       string           // one of the modes of store; default: ModeHeadless
-	Primitives store.Primitives // empty fields come from the profile, then from the defaults
-	Profile    string           // profile: settings agency.<profile>.* in git config
-	Limits     confine.Limits   // upper limits for its commands
+	Worktree    string           // as for Repository.Worktree
+	Name        string           // label for users; need not be unique
+	QuietAuto   bool             // do not say what the changeset auto has become
+	PreferredID string           // id that the invocation gets if no other one has it; empty for a new one
+	Runner      string           // a known or configured agent, whose login a private home shows; empty for none
+	Mode        string           // one of the modes of store; default: ModeHeadless
+	Primitives  store.Primitives // empty fields come from the profile, then from the defaults
+	Profile     string           // profile: settings agency.<profile>.* in git config
+	Limits      confine.Limits   // upper limits for its commands
 
 	// FromSnapshot is a snapshot whose state the sandbox starts in: a commit, in full or as a unique prefix, or
 	// "<invocation>/<number>". Worktree then defaults to that of its invocation.
@@ -67,7 +70,9 @@ func Start(ctx context.Context, r *core.Repository, req Request) (core.Invocatio
 	if err != nil {
 		return inv, err
 	}
-	sandbox.SaveWallsTrial(r, choice.prims)
+	if choice.wallsChecked != nil {
+		sandbox.SaveWallsTrial(r, choice.prims)
+	}
 	n, err := countLeft(inv.Entry.Record.Primitives.Changeset, *choice.baseTree)
 	if err != nil {
 		r.Warn("uncommitted work in the integration worktree could not be counted: %v", err)
@@ -101,7 +106,12 @@ func planStart(ctx context.Context, r *core.Repository, req Request) (Plan, erro
 	if err != nil {
 		return plan, err
 	}
-	plan.wallsChecked, plan.baseTree = sandbox.BeginCheckWalls(ctx, r, plan.prims), new(string)
+	plan.baseTree = new(string)
+	if elsewhere := plan.prims.Platform != settings.PlatformLocal; elsewhere && req.Run.SessionID == "" {
+		return plan, &fault.UnsupportedError{Primitive: "platform", Value: plan.prims.Platform, Why: "only a run is executed there, and start runs nothing: use 'git agency run'"}
+	} else if !elsewhere { // the walls of another machine are built there
+		plan.wallsChecked = sandbox.BeginCheckWalls(ctx, r, plan.prims)
+	}
 	if plan.origin, err = requestedOrigin(ctx, r, req); err != nil {
 		return plan, err
 	}
@@ -188,7 +198,7 @@ func start(ctx context.Context, r *core.Repository, repo *git.Repo, req Plan, lo
 	if err != nil {
 		return core.Invocation{}, err
 	}
-	id, at, point, err := allocateStart(ctx, r, repo, origin)
+	id, at, point, err := allocateStart(ctx, r, repo, origin, req.PreferredID)
 	if err != nil {
 		return core.Invocation{}, explainMissingBranch(ctx, r, repo, wt, origin, err)
 	}
@@ -296,13 +306,13 @@ func findOrigin(ctx context.Context, r *core.Repository, repo *git.Repo, req Pla
 	return origin, err
 }
 
-// allocateStart allocates an id for a sandbox, and resolves its start point.
-func allocateStart(ctx context.Context, r *core.Repository, repo *git.Repo, origin StartPoint) (id string, at time.Time, point StartPoint, err error) {
+// allocateStart allocates an id for a sandbox, the preferred one if that is free, and resolves its start point.
+func allocateStart(ctx context.Context, r *core.Repository, repo *git.Repo, origin StartPoint, preferred string) (id string, at time.Time, point StartPoint, err error) {
 	shortIDTaken, err := r.ShortIDCheck()
 	if err != nil {
 		return "", at, point, err
 	}
-	id, at, err = r.AllocateID(ctx, func(id string) (taken string, err error) {
+	check := func(id string) (taken string, err error) {
 		if other := shortIDTaken(id); other != "" {
 			return other, nil
 		}
@@ -311,7 +321,13 @@ func allocateStart(ctx context.Context, r *core.Repository, repo *git.Repo, orig
 		}
 		point, taken, err = resolveStartPoint(ctx, r, repo, origin, core.SandboxRef(id))
 		return taken, err
-	})
+	}
+	if ids.Valid(preferred) {
+		if taken, err := check(preferred); err != nil || taken == "" {
+			return preferred, r.Now(), point, err
+		}
+	}
+	id, at, err = r.AllocateID(ctx, check)
 	return id, at, point, err
 }
 

@@ -160,10 +160,13 @@ func (s *subject) checks() ([]check, error) {
 		{"identity", checkIdentity},
 		{"disk", checkDisk},
 	}
-	if s.req.Existing {
-		checks = slices.DeleteFunc(checks, func(c check) bool { return slices.Contains([]string{"base", "limits", "paths"}, c.name) })
+	if s.isElsewhere() {
+		checks = checksElsewhere()
 	}
-	if s.req.Online {
+	if s.req.Existing {
+		checks = withoutChecks(checks, "base", "limits", "paths")
+	}
+	if s.req.Online && !s.isElsewhere() {
 		checks = append(checks, check{"online", checkOnline})
 	}
 	own, err := s.ownChecks()

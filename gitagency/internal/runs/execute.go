@@ -152,7 +152,7 @@ func begin(r *core.Repository, id string, req ExecuteRequest) (before store.Invo
 		if none = m.SessionID == "" && req.Side == nil; none {
 			return false
 		}
-		if busy = procfs.IsAlive(m.PID, m.PIDStarted) && !isClaimedForUs(m.PID); busy {
+		if busy = m.PlatformState != "" || procfs.IsAlive(m.PID, m.PIDStarted) && !isClaimedForUs(m.PID); busy {
 			return false
 		}
 		m.Status, m.PID, m.PIDStarted = store.StatusRunning, os.Getpid(), procfs.Identity(os.Getpid())

@@ -26,6 +26,9 @@ type LogsRequest struct {
 	Stdout, Stderr io.Writer          // required: receive the output of the agent
 	OnEvent        func(runner.Event) // required: receives what the stream of the agent tells, instead of Stdout, unless Raw is set
 	OnNote         func(LogNote)      // receives what is not output of the agent, unless Raw is set; may be nil
+
+	// Away copies the output of a run on another platform that goes on; nil if none does. With follow it returns when the run has ended.
+	Away func(follow bool, stdout, stderr io.Writer) error
 }
 
 // LogNote says something about the output that comes after it.
@@ -74,6 +77,9 @@ func Logs(ctx context.Context, r *core.Repository, req LogsRequest) (err error) 
 		}
 		if err := p.copyNew(); err != nil {
 			return err
+		}
+		if inv.IsAway() && req.Away != nil {
+			return req.Away(req.Follow, p.tails[1].to, p.tails[2].to)
 		}
 		if !req.Follow || !inv.IsSupervised() {
 			return p.copySetup(r.Store.SetupLogPath(r.ID, inv.ID))

@@ -15,6 +15,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/preflight"
 	"github.com/git-agency/git-agency/gitagency/internal/procfs"
+	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -45,6 +46,8 @@ func Resume(ctx context.Context, r *core.Repository, req ResumeRequest) (core.In
 		return inv, &NoRunError{ID: inv.ID}
 	case inv.AsksWhileRunning() && req.Answer == nil:
 		return inv, &UnansweredError{ID: inv.ID, Question: inv.Question, Options: inv.Options}
+	case inv.IsAway():
+		return inv, sandbox.Of(r, inv.ID).CheckNotAway()
 	case inv.IsSupervised():
 		return inv, &fault.RunningError{ID: inv.ID}
 	case req.Budget.IsInvalid():
@@ -115,7 +118,7 @@ func claim(r *core.Repository, inv core.Invocation, isAnswer bool) error {
 	var refused error
 	err := r.Store.UpdateInvocationMetaIf(r.ID, inv.ID, func(m *store.InvocationMeta) bool {
 		switch {
-		case procfs.IsAlive(m.PID, m.PIDStarted) && m.PID != os.Getpid():
+		case m.PlatformState != "" || procfs.IsAlive(m.PID, m.PIDStarted) && m.PID != os.Getpid():
 			refused = &fault.RunningError{ID: inv.ID}
 		case isAnswer && m.Runs != inv.Runs && m.Question == nil:
 			refused = &NoQuestionError{ID: inv.ID}

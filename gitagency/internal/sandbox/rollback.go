@@ -44,6 +44,13 @@ func (s *Sandbox) Rollback(ctx context.Context, req RollbackRequest) (RollbackRe
 	if req.Snapshot == "" {
 		return RollbackResult{}, &fault.InvalidError{What: "snapshot", Want: "its commit, or <id>/<number>"}
 	}
+	if err := s.CheckNotAway(); err != nil {
+		return RollbackResult{}, err
+	}
+	return s.rollBack(ctx, req)
+}
+
+func (s *Sandbox) rollBack(ctx context.Context, req RollbackRequest) (RollbackResult, error) {
 	s.ImportUnlocked(ctx)
 	repo, unlock, err := s.Repo.LockAndRecover(ctx)
 	if err != nil {

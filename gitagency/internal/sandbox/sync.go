@@ -53,6 +53,9 @@ type SyncResult struct {
 // files stay; Sync refuses if the merge would overwrite one. Ignored files in the way are kept in the snapshot and then
 // replaced.
 func (s *Sandbox) Sync(ctx context.Context) (SyncResult, error) {
+	if err := s.CheckNotAway(); err != nil {
+		return SyncResult{}, err
+	}
 	s.ImportUnlocked(ctx)
 	repo, unlock, err := s.Repo.LockAndRecover(ctx)
 	if err != nil {

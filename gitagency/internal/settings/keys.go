@@ -35,11 +35,11 @@ func Keys() []Key {
 		{Name: "agency.lockTimeout", Default: "30s", Meaning: "how long to wait for the repository lock, or for a discard of the sandbox: 0 is one try, -1 for ever; --lock-timeout wins", checkValue: checkDuration},
 		{Name: "agency.operationTimeout", Default: "10m", Meaning: "how long one exec, put or snapshot may take: -1 is for ever; 'exec --timeout' wins", checkValue: checkTimeout},
 		{Name: "agency.runTimeout", Default: "60m", Meaning: "how long an agent may work in a sandbox: -1 is for ever; 'run --timeout' wins", checkValue: checkTimeout},
-		{Name: askTimeoutKey, Default: "0", Meaning: "how long an agent that asks waits for the answer while it runs: 0 ends its run at once, -1 waits for ever", checkValue: checkAskTimeout},
+		{Name: AskTimeoutKey, Default: "0", Meaning: "how long an agent that asks waits for the answer while it runs: 0 ends its run at once, -1 waits for ever", checkValue: checkAskTimeout},
 		{Name: NotifyKey, Default: "true", Meaning: "whether the end of a run is told by a notification on the desktop, where notify-send is installed", checkValue: checkBool},
 		{Name: NotifyCommandKey, Meaning: "a shell command to run when an agent asks or has ended, with JSON on its standard input; a repository cannot set it", checkValue: CheckCommand, namesCommand: true},
 		{Name: RadarNotifyKey, Default: "false", Meaning: "whether the user is notified when the work of a running agent begins to conflict with another sandbox", checkValue: checkBool},
-		{Name: snapshotEveryKey, Default: "1m", Meaning: "how often a sandbox is snapshotted while an agent works in it: 0 is never", checkValue: checkInterval},
+		{Name: SnapshotEveryKey, Default: "1m", Meaning: "how often a sandbox is snapshotted while an agent works in it: 0 is never", checkValue: checkInterval},
 		{Name: ReadLimitsKey, Default: defaultReadLimits, Meaning: "limits of reading data that an agent wrote: processor time, memory and output of each git process, size of all objects uncompressed", checkValue: checkReadLimits},
 		{Name: secretKey, Default: strings.Join(defaultSecrets, " "), Meaning: "more name patterns of untracked files to leave out of snapshots; !pattern includes files again; an empty value clears the list", checkValue: checkSecretPattern, multiValued: true},
 		{Name: leaveKey, Meaning: "patterns of untracked files that are never in the way of a landing, such as TASK.md or build/: 'land' keeps them in the trash; an empty value clears the list", checkValue: checkLeavePattern, multiValued: true},
@@ -64,12 +64,13 @@ func Keys() []Key {
 	for _, p := range primitives {
 		keys = append(keys, Key{Name: profilePattern + p.name, Default: p.values[0].value, Meaning: "the choice of 'start --profile <profile>' for --" + p.name, checkValue: p.checkValue})
 	}
+	keys = append(keys, platformKeys()...)
 	return append(keys,
 		Key{Name: ReadKey, Default: "all but what is hidden", Meaning: "paths to make readable behind walls that are hidden or private by default", multiValued: true},
 		Key{Name: WriteKey, Default: "the sandbox alone", Meaning: "paths to make writable behind walls; private:<path> in an overlay of the sandbox", multiValued: true},
 		Key{Name: hideKey, Default: "credentials, histories, sockets", Meaning: "more paths to hide behind walls", multiValued: true},
 		Key{Name: homeKey, Default: homePrivate, Meaning: "home directory behind walls: private shows tools, caches and grants; readonly all but what is hidden", checkValue: checkHomeSetting},
-		Key{Name: envKey, Default: "what tools need", Meaning: "more variables to pass through the walls: NAME, or NAME_* for a prefix", checkValue: checkVariableSetting, multiValued: true},
+		Key{Name: PassedVariablesKey, Default: "what tools need", Meaning: "more variables to pass through the walls: NAME, or NAME_* for a prefix", checkValue: checkVariableSetting, multiValued: true},
 		Key{Name: "agency.<runner>.command", Meaning: "the program of the agent <runner>; a repository cannot set it", namesCommand: true},
 		Key{Name: "agency." + preflightSection + ".<name>", Meaning: "a shell command that must succeed before an agent is run: the check <name> of 'preflight'; a repository cannot set it", checkValue: CheckCommand, namesCommand: true},
 		Key{Name: "color.agency", Default: "color.ui, else auto", Meaning: "whether to use colour: always, auto or never; --color and NO_COLOR win", checkValue: checkColor},
@@ -93,8 +94,8 @@ const (
 	fastCheckoutKey   = "agency.fastCheckout"
 	cloneHardlinksKey = "agency." + cloneSection + ".hardlinks"
 	changesetKey      = "agency.changeset"
-	snapshotEveryKey  = "agency.snapshotEvery"
-	askTimeoutKey     = "agency.askTimeout"
+	SnapshotEveryKey  = "agency.snapshotEvery"
+	AskTimeoutKey     = "agency.askTimeout"
 	NotifyKey         = "agency.notify"
 	NotifyCommandKey  = "agency.notifyCommand"
 	RadarNotifyKey    = "agency.radarNotify"

@@ -26,10 +26,10 @@ const cloneSection = "clone"
 // Keys that open walls. Each may be set many times and all values count; an empty value clears those before it, as in
 // git's own multi-valued keys.
 const (
-	ReadKey  = walls.ReadKey
-	WriteKey = walls.WriteKey
-	hideKey  = walls.HideKey
-	envKey   = "agency." + policySection + ".env"
+	ReadKey            = walls.ReadKey
+	WriteKey           = walls.WriteKey
+	hideKey            = walls.HideKey
+	PassedVariablesKey = "agency." + policySection + ".env"
 )
 
 // PrivatePrefix marks a value of WriteKey as a directory that can be written in the sandbox alone.
@@ -144,20 +144,29 @@ func readPolicy(config config.Settings, env, homes []string, allowed store.Grant
 			return Policy{}, invalidGrant(g.key, g.setting, "a path outside of "+marked+", which is an integration worktree or a sandbox")
 		}
 	}
-	for _, s := range MultiValues(config, envKey) {
-		if err := checkVariablePattern(s.Value); err != nil {
-			return Policy{}, InvalidSetting(envKey, s, wantVariable)
-		}
-		p.env = append(p.env, s.Value)
-	}
-	return p, nil
+	p.env, err = readPassedVariables(config)
+	return p, err
 }
+
+// readPassedVariables returns the names and patterns of the variables that agency.sandbox.env lets through the walls.
+func readPassedVariables(config config.Settings) (names []string, err error) {
+	for _, s := range MultiValues(config, PassedVariablesKey) {
+		if err := checkVariablePattern(s.Value); err != nil {
+			return nil, InvalidSetting(PassedVariablesKey, s, wantVariable)
+		}
+		names = append(names, s.Value)
+	}
+	return names, nil
+}
+
+// PassedVariables returns the names of the variables that agency.sandbox.env lets through the walls, or patterns such as NAME_*.
+func (r *Reader) PassedVariables() ([]string, error) { return readPassedVariables(r.Config) }
 
 // checkPolicyKeys refuses unknown keys below agency.sandbox: a misspelt key would be a wall that is missing.
 func checkPolicyKeys(config config.Settings) error {
 	for _, key := range slices.Sorted(maps.Keys(config)) {
 		name, ours := strings.CutPrefix(key, "agency."+policySection+".")
-		if ours && !slices.Contains([]string{ReadKey, WriteKey, hideKey, envKey, homeKey}, "agency."+policySection+"."+name) {
+		if ours && !slices.Contains([]string{ReadKey, WriteKey, hideKey, PassedVariablesKey, homeKey}, "agency."+policySection+"."+name) {
 			settings := config[key]
 			return invalidKey(key, settings[len(settings)-1], "agency.sandbox.read, .write, .hide, .env or .home")
 		}
@@ -229,6 +238,7 @@ func checkVariablePattern(pattern string) error {
 // reservedSections maps the subsections of agency.* that are neither a profile nor a runner to what their keys are.
 var reservedSections = map[string]string{
 	policySection: "the settings of the walls", preflightSection: "the user's own checks of preflight", cloneSection: "the settings of clones",
+	platformSection + "." + PlatformSlurm: "the settings of Slurm",
 }
 
 // checkProfileName refuses a profile with the name of a reserved section.

@@ -103,7 +103,7 @@ func TestHomeFilesContainNoSecrets(t *testing.T) {
 		unparsable []string
 	}{
 		"by default":        {goEnv: "GOPROXY=https://proxy.example\n", unparsable: []string{home + "/.cargo/env"}},
-		"variables granted": {settings: makeSettings(envKey, "GOA*"), goEnv: "GOPROXY=https://proxy.example\nGOAUTH=x\n", unparsable: []string{home + "/.cargo/env"}},
+		"variables granted": {settings: makeSettings(PassedVariablesKey, "GOA*"), goEnv: "GOPROXY=https://proxy.example\nGOAUTH=x\n", unparsable: []string{home + "/.cargo/env"}},
 		"file granted":      {settings: makeSettings(ReadKey, home+"/.cargo/env"), goEnv: "GOPROXY=https://proxy.example\n"},
 		"directory granted": {settings: makeSettings(ReadKey, home+"/.cargo"), goEnv: "GOPROXY=https://proxy.example\n"},
 		"hidden":            {settings: makeSettings(hideKey, home+"/.cargo/env"), goEnv: "GOPROXY=https://proxy.example\n"},

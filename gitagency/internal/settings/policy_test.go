@@ -137,9 +137,9 @@ func TestReadPolicyRefusesInvalidValues(t *testing.T) {
 		"home of an unknown user":  {[]string{ReadKey, "~nobody-of-that-name/x"}, "want an absolute path"},
 		"a key without a value":    {[]string{WriteKey, "true"}, "want an absolute path"},
 		"to write with a wildcard": {[]string{WriteKey, "~/gone*"}, `"~/gone*": want a path without wildcards`},
-		"every variable":           {[]string{envKey, "*"}, `invalid agency.sandbox.env (file:conf) "*": want the name of a variable`},
-		"a variable with a value":  {[]string{envKey, "A=b"}, `"A=b": want the name of a variable`},
-		"a star in the middle":     {[]string{envKey, "A*B"}, "want the name of a variable"},
+		"every variable":           {[]string{PassedVariablesKey, "*"}, `invalid agency.sandbox.env (file:conf) "*": want the name of a variable`},
+		"a variable with a value":  {[]string{PassedVariablesKey, "A=b"}, `"A=b": want the name of a variable`},
+		"a star in the middle":     {[]string{PassedVariablesKey, "A*B"}, "want the name of a variable"},
 	} {
 		_, err := readPolicy(makeSettings(c.config...), env, nil, store.Grants{})
 		var invalid *fault.InvalidError

@@ -35,7 +35,7 @@ var primitives = []primitive{
 	changesetPrimitive,
 	{
 		"platform", func(p *store.Primitives) *string { return &p.Platform },
-		[]choice{{"local", ""}, {"daytona", "Daytona sandbox not yet implemented"}},
+		[]choice{{PlatformLocal, ""}, {PlatformSlurm, ""}, {"kubernetes", "Kubernetes is not implemented yet; slurm is"}, {"podman", "podman is not implemented yet; slurm is"}, {"daytona", "Daytona sandbox not yet implemented"}},
 		choice{},
 	},
 	{

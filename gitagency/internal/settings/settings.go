@@ -144,13 +144,13 @@ func (r *Reader) OperationTimeout() (time.Duration, error) {
 // SnapshotEvery returns how often a sandbox is snapshotted while an agent works in it: agency.snapshotEvery, else every
 // minute. Zero or less is never.
 func (r *Reader) SnapshotEvery() (time.Duration, error) {
-	return r.Duration(snapshotEveryKey, time.Minute, parseInterval)
+	return r.Duration(SnapshotEveryKey, time.Minute, parseInterval)
 }
 
 // AskTimeout returns how long an agent that asks waits for the answer while it runs: agency.askTimeout, else not at all.
 // Negative is no limit.
 func (r *Reader) AskTimeout() (time.Duration, error) {
-	return r.Duration(askTimeoutKey, 0, parseAskTimeout)
+	return r.Duration(AskTimeoutKey, 0, parseAskTimeout)
 }
 
 // WithOperationTimeout returns a context that ends with an *OperationTimeoutError after OperationTimeout. what names the

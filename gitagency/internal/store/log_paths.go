@@ -22,3 +22,9 @@ func (s Store) SetupLogPath(repoID, invocationID string) string {
 func (s Store) SetupLockDir(repoID, invocationID string) string {
 	return filepath.Join(s.InvocationDir(repoID, invocationID), "setting-up")
 }
+
+// CollectLockDir returns the directory that is locked while the result of a run on another platform is imported, and exists only then or
+// after a kill.
+func (s Store) CollectLockDir(repoID, invocationID string) string {
+	return filepath.Join(s.InvocationDir(repoID, invocationID), "collecting")
+}

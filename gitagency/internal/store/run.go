@@ -24,6 +24,8 @@ type RunFields struct {
 	PIDStarted string `json:"pid_started,omitempty"` // start of that process, so that a reused id is recognised
 	OnTerminal bool   `json:"on_terminal,omitempty"` // the agent of the last run had a terminal
 
+	PlatformFields
+
 	StatusReason string    `json:"status_reason,omitempty"` // why the run has its status, if it did not simply finish
 	Warnings     []string  `json:"run_warnings,omitempty"`  // what a finished run should not hide, such as a denied tool
 	LastMessage  string    `json:"last_message,omitempty"`  // last text of the agent
@@ -31,6 +33,26 @@ type RunFields struct {
 	Tokens       int64     `json:"tokens,omitempty"`
 	Question     *Question `json:"question,omitempty"` // unanswered question
 }
+
+// PlatformFields are the fields of runs on a platform other than this machine.
+type PlatformFields struct {
+	PlatformState  string `json:"platform_state,omitempty"`  // state of the job of a run that has not ended: one of the states of platforms; empty if there is none
+	PlatformJob    string `json:"platform_job,omitempty"`    // id of the job of the last run at its engine; empty as long as that has not told it
+	PlatformNode   string `json:"platform_node,omitempty"`   // host of the last run; empty if that is not known
+	PlatformDetail string `json:"platform_detail,omitempty"` // what the engine says about a job that has not ended, such as why it waits
+	Attempt        int    `json:"attempt,omitempty"`         // number of the attempt of the last run: an engine may begin a run again
+	Hub            string `json:"hub,omitempty"`             // repository by which the last run came and goes; empty for the repository itself
+	JobCommit      string `json:"job_commit,omitempty"`      // commit with what the last run was given
+	ResultCommit   string `json:"result_commit,omitempty"`   // commit with the result that was imported last
+	StopRequested  bool   `json:"stop_requested,omitempty"`  // the user has stopped the run, whose end is not known yet
+}
+
+// States of the job of a run that has not ended.
+const (
+	PlatformSubmitting = "submitting" // a process on this machine submits it
+	PlatformQueued     = "queued"
+	PlatformRunning    = "running"
+)
 
 // Budget bounds what an agent may spend; zero means no limit.
 type Budget struct {

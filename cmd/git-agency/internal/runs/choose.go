@@ -29,11 +29,11 @@ var (
 )
 
 // isRunning reports whether the agent of an invocation runs.
-func isRunning(inv gitagency.Invocation) bool { return inv.PID != 0 }
+func isRunning(inv gitagency.Invocation) bool { return inv.IsRunning() }
 
 // waitsForAnswer reports whether the agent of an invocation waits for an answer, also one that has ended its run.
 func waitsForAnswer(inv gitagency.Invocation) bool {
-	return asksWhileRunning(inv) || inv.PID == 0 && inv.Status == gitagency.StatusBlocked && inv.Question != ""
+	return asksWhileRunning(inv) || !inv.IsRunning() && inv.Status == gitagency.StatusBlocked && inv.Question != ""
 }
 
 // openForRun opens the repository for a command about one run: the named one, that of the sandbox around the current

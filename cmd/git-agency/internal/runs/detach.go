@@ -2,12 +2,14 @@ package runs
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -23,12 +25,31 @@ const superviseName = "supervise"
 // readyFD is the descriptor on which that command reports that it has taken the run over.
 const readyFD = 3
 
-// detach starts a process of its own for each run, which survives the terminal and the login session, and prints the ids.
+// maxSubmits bounds the runs that are submitted at the same time.
+const maxSubmits = 8
+
+// detach starts a process of its own for each run, which survives the terminal and the login session, or submits it to another
+// machine, and prints the ids.
 func (t Commands) detach(c *cli.Context, repo *gitagency.Repository, invocations []gitagency.Invocation) error {
+	errs := make([]error, len(invocations)) // the others are started whatever happens to one
+	var submitted sync.WaitGroup
+	slots := make(chan struct{}, maxSubmits)
+	for i, inv := range invocations {
+		if inv.IsElsewhere() { // no process has to supervise it
+			submitted.Go(func() {
+				slots <- struct{}{}
+				defer func() { <-slots }()
+				errs[i] = t.startDetached(c.Context, repo, inv)
+			})
+		} else {
+			errs[i] = t.startDetached(c.Context, repo, inv)
+		}
+	}
+	submitted.Wait()
 	var failed error
-	for _, inv := range invocations { // the others are started whatever happens to one
-		if err := t.startSupervisor(repo, inv.ID); err != nil {
-			failed = errors.Join(failed, fmt.Errorf("the agent of %s was not started: %w; to start it: git agency resume %s", inv.ID, err, inv.ID))
+	for i, err := range errs {
+		if id := invocations[i].ID; err != nil {
+			failed = errors.Join(failed, fmt.Errorf("the agent of %s was not started: %w; to start it: git agency resume %s", id, err, id))
 		}
 	}
 	if failed != nil {
@@ -45,6 +66,14 @@ func (t Commands) detach(c *cli.Context, repo *gitagency.Repository, invocations
 		invocations[i] = current
 	}
 	return t.PrintJSON(invocations)
+}
+
+// startDetached starts the run of an invocation, and returns when it goes on without this process.
+func (t Commands) startDetached(ctx context.Context, repo *gitagency.Repository, inv gitagency.Invocation) error {
+	if inv.IsElsewhere() {
+		return repo.SubmitRun(ctx, inv.ID)
+	}
+	return t.startSupervisor(repo, inv.ID)
 }
 
 // startSupervisor starts the process of one run, and returns when that has taken it over.

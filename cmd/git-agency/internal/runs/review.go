@@ -138,7 +138,7 @@ func reviewRank(inv gitagency.Invocation) int {
 
 // asksWhileRunning reports whether the agent of an invocation asks and waits for the answer while it runs.
 func asksWhileRunning(inv gitagency.Invocation) bool {
-	return inv.PID != 0 && inv.State == gitagency.StatusBlocked
+	return inv.IsRunning() && inv.State == gitagency.StatusBlocked
 }
 
 // waitsSince returns the time since which an invocation waits for a person.

@@ -116,7 +116,7 @@ func (w *reviewWalk) resume(req gitagency.ResumeRunRequest) (code int) {
 		}
 		inv, err := w.repo.ResumeRun(w.c.Context, req)
 		if err == nil {
-			err = w.startSupervisor(w.repo, inv.ID)
+			err = w.startDetached(w.c.Context, w.repo, inv)
 		}
 		if err == nil {
 			fmt.Fprintf(w.Stderr, "the agent of %s goes on\n", inv.ID)

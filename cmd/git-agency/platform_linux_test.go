@@ -1,0 +1,171 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/git-agency/git-agency/gitagency"
+	"github.com/git-agency/git-agency/scripts/fakeslurm"
+)
+
+// newSlurmLab returns a lab with an integration worktree "wt" and a simulated Slurm of its own.
+func newSlurmLab(t *testing.T) *lab {
+	t.Helper()
+	l := newLab(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range fakeslurm.Programs() {
+		if err := os.Symlink(self, filepath.Join(l.bin, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := filepath.Join(l.dir, ".slurm")
+	l.write(filepath.Join(dir, fakeslurm.EnvironmentFile), strings.Join(l.env, "\n"))
+	l.env = append(l.env, fakeslurm.DirVariable+"="+dir)
+	t.Cleanup(func() {
+		if err := fakeslurm.KillAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	l.agency("worktree", "create", "wt")
+	l.git("config", "agency.p.platform", "slurm")
+	return l
+}
+
+// listed returns the invocations that ls lists.
+func (l *lab) listed() (all []gitagency.Invocation) {
+	l.t.Helper()
+	if err := json.Unmarshal([]byte(l.agency("ls", "--json")), &all); err != nil {
+		l.t.Fatal(err)
+	}
+	return all
+}
+
+// TestResultImportKilledAtAnyChange kills the command that imports the result of a run before its system calls that change the
+// disk. The next command finishes the import.
+func TestResultImportKilledAtAnyChange(t *testing.T) {
+	t.Parallel()
+	l := newSlurmLab(t)
+	id := l.agency("run", "wt", "--profile", "p", "--detach", "--", "sh", "-c", "echo new >new; git add new; git commit -qm new; echo left >left; echo said; exit 3")
+	l.must("slurmlab", "wait", "1")
+	restore := l.save()
+	check := func(point string) {
+		t.Helper()
+		all := l.listed()
+		if len(all) != 1 || all[0].Status != gitagency.StatusFailed || *all[0].ExitCode != 3 || *all[0].Ahead != 1 || *all[0].Dirty != 1 || all[0].IsRunning() {
+			t.Fatalf("%s: %+v", point, all)
+		}
+		if got := l.agency("diff", id, "--name-status"); got != "A\tleft\nA\tnew" {
+			t.Fatalf("%s: the diff is %q", point, got)
+		}
+		if got := l.agency("logs", id); got != "said" {
+			t.Fatalf("%s: the log is %q", point, got)
+		}
+		l.fixAll(point) // temporary files
+	}
+	for n := 1; ; n += killStep(15, 1) {
+		done, last := l.runKilledWithEnv(nil, n, "git-agency", "ls")
+		check(strconv.Itoa(n) + ", before " + last)
+		restore()
+		if done {
+			t.Logf("%d kill points", n-1)
+			return
+		}
+	}
+}
+
+// TestSubmitKilledAtAnyChange kills a command that submits a run before its system calls that change the disk. The run goes on
+// if Slurm has its job, and else has failed and can be resumed.
+func TestSubmitKilledAtAnyChange(t *testing.T) {
+	t.Parallel()
+	l := newSlurmLab(t)
+	hold := func() { l.git("config", "agency.platform.slurm.args", "--hold") } // or killat would kill the job as well
+	hold()
+	restore := l.save()
+	seen := map[string]int{}
+	for n := 1; ; n += killStep(15, 1) {
+		done, last := l.runKilledWithEnv(nil, n, "git-agency", "run", "wt", "--profile", "p", "--detach", "--", "sh", "-c", "echo new >new; git add new; git commit -qm new")
+		point := strconv.Itoa(n) + ", before " + last
+		l.git("config", "--unset", "agency.platform.slurm.args")
+		for _, inv := range l.listed() {
+			switch {
+			case inv.IsAway():
+				seen["goes on"]++
+				l.must("scontrol", "release", inv.PlatformJob)
+			case inv.Status == gitagency.StatusFailed || inv.Status == gitagency.StatusStarting:
+				seen[inv.Status]++
+				l.agency("resume", inv.ID, "--detach")
+			default:
+				t.Fatalf("%s: %+v", point, inv)
+			}
+			l.agency("wait", inv.ID)
+			if got := l.agency("diff", inv.ID, "--name-status"); got != "A\tnew" {
+				t.Fatalf("%s: the diff is %q", point, got)
+			}
+			l.agency("discard", inv.ID)
+		}
+		l.fixAll(point) // a creation that was interrupted
+		if refs := l.git("for-each-ref", "refs/agency/jobs", "refs/agency/results"); refs != "" {
+			t.Fatalf("%s: left in the hub:\n%s", point, refs)
+		}
+		if left, _ := filepath.Glob(filepath.Join(l.data, "repos", "*", "invocations", "*", "environment")); len(left) > 0 {
+			t.Fatalf("%s: left: %q", point, left)
+		}
+		restore()
+		if done {
+			t.Logf("%d kill points: %v", n-1, seen)
+			return
+		}
+	}
+}
+
+// TestManyNodesMakeOneResultEach has twenty nodes execute ten runs at once, two for each, without Slurm. Each run gets one result.
+func TestManyNodesMakeOneResultEach(t *testing.T) {
+	t.Parallel()
+	const runs = 10
+	l := newSlurmLab(t)
+	l.git("config", "agency.platform.slurm.args", "--hold") // no job begins
+	ids := strings.Fields(l.agency("run", "wt", "--profile", "p", "--detach", "-n", strconv.Itoa(runs), "--", "sh", "-c", "echo $AGENCY_INVOCATION_ID >id; git add id; git commit -qm id; exit 4"))
+	if len(ids) != runs {
+		t.Fatalf("ids: %q", ids)
+	}
+	var nodes sync.WaitGroup
+	outcomes := make([][2]outcome, runs)
+	for i, id := range ids {
+		for attempt := range 2 {
+			nodes.Go(func() { // the second attempts have repositories of their own, as on another machine
+				outcomes[i][attempt] = l.try([]string{"SLURM_RESTART_COUNT=" + strconv.Itoa(attempt), "SLURMD_NODENAME=node" + strconv.Itoa(attempt)},
+					"git-agency", "node", "--hub", filepath.Join(l.repo, ".git"), "--job", l.git("rev-parse", "refs/agency/jobs/"+id),
+					"--dir", filepath.Join(l.dir, "nodes"+strconv.Itoa(attempt)), id)
+			})
+		}
+	}
+	nodes.Wait()
+	for i, both := range outcomes {
+		codes := []int{both[0].code, both[1].code}
+		slices.Sort(codes)
+		if !slices.Equal(codes, []int{0, 4}) {
+			t.Errorf("%s: the attempts ended with %d\n%s%s", ids[i], codes, both[0].stderr, both[1].stderr)
+		}
+	}
+	for _, inv := range l.listed() {
+		winner := slices.IndexFunc(outcomes[slices.Index(ids, inv.ID)][:], func(o outcome) bool { return o.code == 4 })
+		if inv.Status != gitagency.StatusFailed || *inv.ExitCode != 4 || inv.Attempt != winner+1 || inv.PlatformNode != "node"+strconv.Itoa(winner) {
+			t.Errorf("the winner is %d: %+v", winner, inv)
+		}
+		if got := l.agency("exec", inv.ID, "--", "cat", "id"); got != inv.ID {
+			t.Errorf("%s was called %s on the node", inv.ID, got)
+		}
+	}
+	if left, _ := filepath.Glob(filepath.Join(l.dir, "nodes*", "*", "data", "repos", "*", "*", "*", "tree")); len(left) != 2 { // the integration worktrees
+		t.Errorf("left on the nodes: %q", left)
+	}
+}

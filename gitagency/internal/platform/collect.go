@@ -1,0 +1,197 @@
+package platform
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/durable"
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
+	"github.com/git-agency/git-agency/gitagency/internal/lock"
+	"github.com/git-agency/git-agency/gitagency/internal/platform/engine"
+	"github.com/git-agency/git-agency/gitagency/internal/platform/hub"
+	"github.com/git-agency/git-agency/gitagency/internal/readlimit"
+	"github.com/git-agency/git-agency/gitagency/internal/runner"
+	"github.com/git-agency/git-agency/gitagency/internal/runs"
+	"github.com/git-agency/git-agency/gitagency/internal/sandbox"
+	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+	"github.com/git-agency/git-agency/gitagency/quote"
+)
+
+// lockCollect takes the lock with which one process at a time imports the result of a run.
+func (c *Client) lockCollect(ctx context.Context, id string) (unlock func(), err error) {
+	dir := c.r.Store.CollectLockDir(c.r.ID, id)
+	for {
+		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return nil, err
+		}
+		held, err := lock.AcquireDirExclusive(ctx, dir, -1)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // the process that had it has removed it
+		}
+		if err != nil {
+			return nil, err
+		}
+		return func() {
+			if err := errors.Join(durable.RemoveIfExists(dir), held.Close()); err != nil {
+				c.r.Warn("%v", err)
+			}
+		}, nil
+	}
+}
+
+// errOtherRun reports a result that is not that of the last run.
+var errOtherRun = errors.New("it is the result of another run")
+
+// collect imports a result: its objects, as a snapshot, and then its state into the sandbox. Each step does nothing where a process that
+// was killed has done it.
+func (c *Client) collect(ctx context.Context, h *hub.Hub, m store.InvocationMeta, commit string) (runs.Elsewhere, error) {
+	id := m.InvocationID
+	number, err := c.receive(ctx, h, m, commit)
+	if err != nil {
+		return runs.Elsewhere{}, err
+	}
+	res, err := hub.ReadResult(ctx, c.r.Git, commit, id)
+	if err != nil {
+		return runs.Elsewhere{}, &invalidResultError{err}
+	}
+	if res.Number != m.Runs {
+		return runs.Elsewhere{}, errOtherRun
+	}
+	output, err := res.ReadOutput(ctx, c.r.Git)
+	if err != nil {
+		return runs.Elsewhere{}, &invalidResultError{err}
+	}
+	if err := sandbox.Of(c.r, id).TakeOver(ctx, snapshots.Snapshot{Invocation: id, Number: number}.Name()); err != nil {
+		return runs.Elsewhere{}, err
+	}
+	return newEnd(res, output), nil
+}
+
+// receive brings the objects of a result into the repository and keeps them as a snapshot of the sandbox, whose number it returns.
+func (c *Client) receive(ctx context.Context, h *hub.Hub, m store.InvocationMeta, commit string) (number int, err error) {
+	id := m.InvocationID
+	taken, err := snapshots.List(ctx, c.r.Git, id)
+	if err != nil {
+		return 0, err
+	}
+	for _, s := range taken {
+		if s.ID == commit {
+			return s.Number, nil
+		}
+	}
+	return number, h.Receive(ctx, id, commit, m.BaseCommit, c.r.LockAndRecover, func(repo *git.Repo) error {
+		taken, err := snapshots.List(ctx, repo, id)
+		if err != nil {
+			return err
+		}
+		number = 1
+		if len(taken) > 0 {
+			number = taken[len(taken)-1].Number + 1
+		}
+		ref := core.SnapshotRef(id, number)
+		if err := repo.CreateRef(ctx, ref, commit, "agency: result"); err != nil {
+			return err
+		}
+		return repo.SyncRef(ref)
+	})
+}
+
+// invalidResultError reports a result that does not have the form of one.
+type invalidResultError struct{ err error }
+
+func (e *invalidResultError) Error() string { return e.err.Error() }
+func (e *invalidResultError) Unwrap() error { return e.err }
+
+// isRefusal reports whether the content of a result is the reason of an error, so that no other attempt to import it can succeed.
+func isRefusal(err error) bool {
+	return fault.Is[*invalidResultError](err) || fault.Is[*fault.InvalidTreeError](err) || fault.Is[*fault.InvalidCommitError](err) ||
+		fault.Is[*object.IncompleteError](err) || fault.Is[*object.TooLargeError](err) || fault.Is[*readlimit.ExceededError](err)
+}
+
+// Limits of untrusted texts in records.
+const (
+	maxText     = 4 << 10
+	maxQuestion = 64 << 10
+	maxWarnings = 50
+)
+
+// newEnd returns the end of a run by its result.
+func newEnd(res hub.Result, output map[string][]byte) runs.Elsewhere {
+	rec := res.Record
+	end := runs.Elsewhere{
+		Result: runs.Result{
+			Status: res.Reason, Reason: quote.Shorten(rec.Reason, maxText), ExitCode: res.Exit, LastMessage: quote.Shorten(rec.LastMessage, maxText),
+			Exceeded: quote.Shorten(rec.Exceeded, 100), SetupFailed: rec.SetupFailed, Uncommitted: rec.Uncommitted,
+		},
+		WasRun: rec.WasRun, Stdout: output[hub.StdoutFile], Stderr: output[hub.StderrFile], Setup: output[hub.SetupFile],
+		Spent: runner.Summary{CostUSD: max(0, rec.CostUSD), Tokens: max(0, rec.Tokens), OfSession: true, Session: quote.Shorten(rec.RunnerSession, 200)},
+	}
+	if end.WasRun {
+		end.Exec.ContainedBy = "job"
+		end.Exec.ExitCode = res.Exit
+	}
+	for _, warning := range rec.Warnings[:min(len(rec.Warnings), maxWarnings)] {
+		end.Warnings = append(end.Warnings, quote.Shorten(warning, maxText))
+	}
+	if q := rec.Question; q != nil && res.Reason == store.StatusBlocked {
+		end.Question = &store.Question{Text: quote.Shorten(q.Text, maxQuestion), Context: quote.Shorten(q.Context, maxQuestion), AskedAt: q.AskedAt}
+		for _, option := range q.Options[:min(len(q.Options), maxWarnings)] {
+			end.Question.Options = append(end.Question.Options, quote.Shorten(option, maxText))
+		}
+		end.Result.Question, end.QuestionOptions = end.Question.Text, end.Question.Options
+	}
+	end.Change = func(m *store.InvocationMeta) {
+		m.PlatformNode, m.Attempt, m.ResultCommit = res.Node, res.Attempt, res.Commit
+		if m.SetupAt == nil {
+			m.SetupAt = rec.SetupAt
+		}
+		if rec.Submitted && m.Landing == "" {
+			now := rec.EndedAt
+			m.Landing, m.SubmittedAt, m.ReviewNote = store.Review, &now, quote.Shorten(rec.ReviewNote, maxText)
+		}
+	}
+	return end
+}
+
+// lastWords returns the last line that a job wrote on standard error, for a message; empty if there is none.
+func (c *Client) lastWords(ctx context.Context, m store.InvocationMeta) string {
+	driver, _, err := openEngine(c.r, m.Primitives.Platform)
+	if err != nil {
+		return ""
+	}
+	var text bytes.Buffer
+	if _, err := driver.Logs(ctx, ref(c.r, m), engine.LogsRequest{Stream: engine.Stderr}, &tail{to: &text}); err != nil {
+		return ""
+	}
+	lines := strings.Split(strings.TrimSpace(text.String()), "\n")
+	last := strings.Map(func(r rune) rune {
+		if quote.IsPrintable(r) {
+			return r
+		}
+		return '?'
+	}, lines[len(lines)-1])
+	if last == "" {
+		return ""
+	}
+	return ": " + quote.Shorten(last, 300)
+}
+
+// tail keeps the end of what is written to it.
+type tail struct{ to *bytes.Buffer }
+
+func (t *tail) Write(p []byte) (int, error) {
+	const most = 4 << 10
+	t.to.Write(p)
+	if n := t.to.Len(); n > most {
+		t.to.Next(n - most)
+	}
+	return len(p), nil
+}

@@ -1,0 +1,29 @@
+package platform
+
+import (
+	"context"
+	"errors"
+
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// Forget removes what an invocation has elsewhere, once it has ended: its refs in the hub, and what the engine keeps of its last
+// job. What cannot be reached is a warning.
+func (c *Client) Forget(ctx context.Context, id string) {
+	m := c.record(id)
+	if !IsElsewhere(m) || m.JobCommit == "" {
+		return
+	}
+	if err := errors.Join(c.forgetHub(ctx, m), c.cleanUp(ctx, m)); err != nil {
+		c.r.Warn("what is left of %s elsewhere could not be removed: %v", id, err)
+	}
+}
+
+// forgetHub deletes the refs of an invocation in the hub of its last run.
+func (c *Client) forgetHub(ctx context.Context, m store.InvocationMeta) error {
+	h, err := openHub(ctx, c.r, m.Hub, m.BaseCommit)
+	if err != nil {
+		return err
+	}
+	return h.Forget(ctx, m.InvocationID)
+}

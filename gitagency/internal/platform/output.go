@@ -1,0 +1,87 @@
+package platform
+
+import (
+	"context"
+	"io"
+	"sync"
+
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/platform/engine"
+	"github.com/git-agency/git-agency/gitagency/internal/runs"
+)
+
+// liveOutput copies what a run writes while it runs, as far as the engine shows it, and the rest when its result has come.
+type liveOutput struct {
+	c       *Client
+	id      string
+	stop    context.CancelFunc
+	copies  sync.WaitGroup
+	streams []*liveStream
+}
+
+// liveStream is one stream of the output.
+type liveStream struct {
+	stream engine.Stream
+	to     io.Writer
+	copied int64
+}
+
+// followOutput begins to copy the output of a run. A nil writer gets nothing.
+func (c *Client) followOutput(ctx context.Context, id string, stdout, stderr io.Writer) *liveOutput {
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx)) // what it writes when it is told to end is copied, too
+	o := &liveOutput{c: c, id: id, stop: stop}
+	for stream, to := range map[engine.Stream]io.Writer{engine.Stdout: stdout, engine.Stderr: stderr} {
+		if to == nil {
+			continue
+		}
+		s := &liveStream{stream: stream, to: to}
+		o.streams = append(o.streams, s)
+		o.copies.Go(func() { s.copied = c.copyLive(ctx, id, engine.LogsRequest{Stream: stream, Follow: true}, to) })
+	}
+	return o
+}
+
+// copyLive copies what the engine shows of a stream. What it does not show comes with the result.
+func (c *Client) copyLive(ctx context.Context, id string, req engine.LogsRequest, to io.Writer) (copied int64) {
+	m := c.record(id)
+	driver, _, err := openEngine(c.r, m.Primitives.Platform)
+	if err == nil {
+		copied, err = driver.Logs(ctx, ref(c.r, m), req, to)
+	}
+	if err != nil && ctx.Err() == nil && (!req.Follow || !fault.Is[*engine.NoLogsError](err)) {
+		c.r.Warn("the output of %s cannot be read while it runs: %v", id, err)
+	}
+	return copied
+}
+
+// finish copies what was not copied while the run went on. It is called when the run has ended.
+func (o *liveOutput) finish() {
+	o.stop()
+	o.copies.Wait()
+	for _, s := range o.streams {
+		if o.c.record(o.id).Attempt > 1 { // what was copied may be that of an earlier attempt
+			s.copied = 0
+		}
+		if err := runs.CopyLastOutput(o.c.r, o.id, string(s.stream), s.copied, s.to); err != nil {
+			o.c.r.Warn("the output of %s: %v", o.id, err)
+		}
+	}
+}
+
+// CopyOutput copies the output of a run that goes on: what there is of it, or with follow until the run has ended.
+func (c *Client) CopyOutput(ctx context.Context, id string, follow bool, stdout, stderr io.Writer) error {
+	if !follow {
+		c.copyLive(ctx, id, engine.LogsRequest{Stream: engine.Stdout}, stdout)
+		c.copyLive(ctx, id, engine.LogsRequest{Stream: engine.Stderr}, stderr)
+		return nil
+	}
+	output := c.followOutput(ctx, id, stdout, stderr)
+	_, err := c.Wait(ctx, id)
+	if err != nil {
+		output.stop()
+		output.copies.Wait()
+		return err
+	}
+	output.finish()
+	return nil
+}

@@ -1,0 +1,198 @@
+package platform
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/platform/hub"
+	"github.com/git-agency/git-agency/gitagency/internal/runs"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// Execute submits the next run of an invocation, and waits until it has ended, as runs.Execute does with a run on this machine.
+// When ctx ends, it stops the run. A process that is killed leaves the run as it is.
+func (c *Client) Execute(ctx context.Context, req runs.ExecuteRequest) (runs.Result, error) {
+	if err := c.Submit(ctx, req.ID); err != nil {
+		return runs.Result{}, err
+	}
+	if req.OnBegin != nil {
+		req.OnBegin()
+	}
+	stdout, stderr, endLines := runs.LiveOutput(c.r, c.record(req.ID).Runner, req)
+	output := c.followOutput(ctx, req.ID, stdout, stderr)
+	inv, err := c.Wait(ctx, req.ID)
+	if err != nil && context.Cause(ctx) != nil {
+		inv, _, err = c.Stop(context.WithoutCancel(ctx), req.ID)
+	}
+	output.finish()
+	endLines()
+	if err != nil {
+		return runs.Result{}, err
+	}
+	return c.result(inv), nil
+}
+
+// result returns how the last run of an invocation ended.
+func (c *Client) result(inv core.Invocation) runs.Result {
+	c.mu.Lock()
+	res, known := c.results[inv.ID]
+	c.mu.Unlock()
+	if !known { // another process has recorded it
+		res = runs.Result{
+			Status: inv.Status, Reason: inv.StatusReason, Warnings: inv.Warnings, LastMessage: inv.LastMessage,
+			Question: inv.Question, QuestionOptions: inv.Options,
+		}
+		if inv.ExitCode != nil {
+			res.ExitCode = *inv.ExitCode
+		}
+	}
+	res.ID, res.Path = inv.ID, inv.SandboxPath
+	return res
+}
+
+// Wait waits until the run of an invocation has ended, and returns the invocation as it is then.
+func (c *Client) Wait(ctx context.Context, id string) (core.Invocation, error) {
+	for {
+		inv, err := c.r.Invocation(id)
+		if err != nil || !inv.IsAway() {
+			return inv, err
+		}
+		select {
+		case <-ctx.Done():
+			return inv, context.Cause(ctx)
+		case <-c.nextRound(inv.ID):
+		}
+	}
+}
+
+// nextRound returns a channel that is closed after the engine and the hub were asked about a run. All runs that are waited for are
+// asked about together.
+func (c *Client) nextRound(id string) <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	done := make(chan struct{})
+	c.waiting[id] = append(c.waiting[id], done)
+	if !c.polls {
+		c.polls = true
+		go c.poll()
+	}
+	return done
+}
+
+// Intervals of questions. An engine serves all users of its site, so it is asked the less often the longer a run lasts; refs in the
+// repository are looked at more often.
+const (
+	gatherTime    = 20 * time.Millisecond // in which runs are waited for that are waited for together
+	firstInterval = 250 * time.Millisecond
+	lastInterval  = 10 * time.Second
+	hubInterval   = 200 * time.Millisecond
+)
+
+// poll makes rounds as long as some run is waited for.
+func (c *Client) poll() {
+	ctx := context.Background()
+	interval, failing := firstInterval, ""
+	time.Sleep(gatherTime)
+	for {
+		c.mu.Lock()
+		ids := make([]string, 0, len(c.waiting))
+		for id := range c.waiting {
+			ids = append(ids, id)
+		}
+		if len(ids) == 0 {
+			c.polls = false
+			c.mu.Unlock()
+			return
+		}
+		c.mu.Unlock()
+		changed, err := c.Refresh(ctx, ids...)
+		if err != nil && err.Error() != failing { // the same again would fill the terminal
+			failing = err.Error()
+			c.r.Warn("%v; it will be asked again", err)
+		} else if err == nil {
+			failing = ""
+		}
+		c.mu.Lock()
+		for _, id := range ids {
+			for _, done := range c.waiting[id] {
+				close(done)
+			}
+			delete(c.waiting, id)
+		}
+		c.mu.Unlock()
+		if interval = min(interval+interval/8, lastInterval); changed {
+			interval = firstInterval
+		}
+		c.pause(ctx, interval, ids)
+	}
+}
+
+// pause waits for an interval, or until a new result of one of the runs is in the repository.
+func (c *Client) pause(ctx context.Context, interval time.Duration, ids []string) {
+	seen := ""
+	for until := time.Now().Add(interval); time.Now().Before(until); {
+		time.Sleep(min(hubInterval, time.Until(until)))
+		now := c.localResults(ctx, ids)
+		if seen != "" && now != seen {
+			return
+		}
+		seen = now
+	}
+}
+
+// localResults returns a text that changes when a result of one of some runs arrives in the repository.
+func (c *Client) localResults(ctx context.Context, ids []string) string {
+	refs, err := c.r.Git.Refs(ctx, hub.ResultsPrefix)
+	if err != nil {
+		return "" // the next round reports it
+	}
+	text := " "
+	for _, id := range ids {
+		text += refs[hub.ResultRef(id)] + " "
+	}
+	return text
+}
+
+// stopTimeout bounds the wait for the end of a run that was stopped: engines give 30 seconds between SIGTERM and SIGKILL.
+const stopTimeout = 2 * time.Minute
+
+// Stop ends the run of an invocation, and waits until what it had done has come back. An invocation of which no run goes on stays as
+// it is.
+func (c *Client) Stop(ctx context.Context, id string) (_ core.Invocation, stopped bool, err error) {
+	inv, err := c.r.Invocation(id)
+	if err != nil || !inv.IsAway() {
+		return inv, false, err
+	}
+	if _, err := c.Refresh(ctx, inv.ID); err != nil {
+		return inv, false, err
+	}
+	m := c.record(inv.ID)
+	if m.PlatformState == "" {
+		inv, err = c.r.Invocation(inv.ID)
+		return inv, true, err
+	}
+	err = c.r.Store.UpdateInvocationMetaIf(c.r.ID, inv.ID, func(m *store.InvocationMeta) bool {
+		m.StopRequested = true
+		return m.PlatformState != ""
+	})
+	if err != nil {
+		return inv, false, err
+	}
+	driver, _, err := openEngine(c.r, m.Primitives.Platform)
+	if err == nil {
+		err = driver.Cancel(ctx, ref(c.r, m))
+	}
+	if err != nil {
+		return inv, false, err
+	}
+	waiting, cancel := context.WithTimeout(ctx, stopTimeout)
+	defer cancel()
+	inv, err = c.Wait(waiting, inv.ID)
+	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		err = &fault.BusyError{ID: inv.ID, Waited: stopTimeout}
+	}
+	return inv, err == nil, err
+}

@@ -1,0 +1,297 @@
+package platform
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/git-agency/git-agency/gitagency/internal/platform/engine"
+	"github.com/git-agency/git-agency/gitagency/internal/platform/hub"
+	"github.com/git-agency/git-agency/gitagency/internal/procfs"
+	"github.com/git-agency/git-agency/gitagency/internal/runs"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
+)
+
+// Refresh asks engines and hubs about runs that go on, each of them once, and records what they say: the node of a job, and the
+// results of those that have ended. Of engines and hubs that cannot be asked, the runs stay as they are; the errors say why. It
+// reports whether a record has changed.
+func (c *Client) Refresh(ctx context.Context, ids ...string) (changed bool, err error) {
+	var away []store.InvocationMeta
+	for _, id := range ids {
+		m := c.record(id)
+		if m.PlatformState == "" || m.PlatformState == store.PlatformSubmitting && procfs.IsAlive(m.PID, m.PIDStarted) {
+			continue
+		}
+		away = append(away, m)
+	}
+	for _, group := range groupBy(away, func(m store.InvocationMeta) string { return m.Primitives.Platform + "\x00" + m.Hub }) {
+		did, groupErr := c.refreshGroup(ctx, group)
+		changed, err = changed || did, errors.Join(err, groupErr)
+	}
+	return changed, err
+}
+
+// groupBy groups records by a key, in the order in which the keys occur.
+func groupBy(all []store.InvocationMeta, key func(store.InvocationMeta) string) (groups [][]store.InvocationMeta) {
+	at := map[string]int{}
+	for _, m := range all {
+		i, known := at[key(m)]
+		if !known {
+			i = len(groups)
+			at[key(m)], groups = i, append(groups, nil)
+		}
+		groups[i] = append(groups[i], m)
+	}
+	return groups
+}
+
+// refreshGroup refreshes runs of one platform that use one hub. Where the hub is the repository, results cost nothing to look for, and
+// the engine is asked only about runs without a final one.
+func (c *Client) refreshGroup(ctx context.Context, group []store.InvocationMeta) (changed bool, err error) {
+	h, err := openHub(ctx, c.r, group[0].Hub, group[0].BaseCommit)
+	if err != nil {
+		return false, err
+	}
+	var failed []error
+	if h.IsRepository() {
+		found, err := c.findResults(ctx, h, group)
+		if err != nil {
+			return false, err
+		}
+		group = slices.DeleteFunc(slices.Clone(group), func(m store.InvocationMeta) bool {
+			res, is := found[m.InvocationID]
+			if !is || !res.IsFinal() {
+				return false
+			}
+			failed = append(failed, c.settle(ctx, h, m, engine.Status{}, &res))
+			changed = true
+			return true
+		})
+	}
+	if len(group) == 0 {
+		return changed, errors.Join(failed...)
+	}
+	driver, _, err := openEngine(c.r, group[0].Primitives.Platform)
+	if err != nil {
+		return changed, errors.Join(append(failed, err)...)
+	}
+	refs := make([]engine.Ref, len(group))
+	for i, m := range group {
+		refs[i] = ref(c.r, m)
+	}
+	listed, err := driver.List(ctx, refs)
+	if err != nil {
+		return changed, errors.Join(append(failed, err)...)
+	}
+	states := map[string]engine.Status{}
+	for _, st := range listed {
+		states[st.Name] = st
+	}
+	var ended []store.InvocationMeta
+	for _, m := range group {
+		st := states[jobName(m.InvocationID, m.Runs)]
+		if st.State == engine.Queued || st.State == engine.Running {
+			did, err := c.recordState(m, st)
+			changed, failed = changed || did, append(failed, err)
+		} else {
+			ended = append(ended, m)
+		}
+	}
+	if len(ended) == 0 {
+		return changed, errors.Join(failed...)
+	}
+	found, err := c.findResults(ctx, h, ended)
+	if err != nil {
+		return changed, errors.Join(append(failed, err)...)
+	}
+	for _, m := range ended {
+		var result *hub.Result
+		if res, is := found[m.InvocationID]; is {
+			result = &res
+		}
+		failed, changed = append(failed, c.settle(ctx, h, m, states[jobName(m.InvocationID, m.Runs)], result)), true
+	}
+	return changed, errors.Join(failed...)
+}
+
+// findResults returns the results in the hub of the last runs of some invocations. A result of an earlier run does not count.
+func (c *Client) findResults(ctx context.Context, h *hub.Hub, of []store.InvocationMeta) (map[string]hub.Result, error) {
+	ids := make([]string, len(of))
+	for i, m := range of {
+		ids[i] = m.InvocationID
+	}
+	commits, err := h.Results(ctx, ids...)
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]hub.Result{}
+	for _, m := range of {
+		commit := commits[m.InvocationID]
+		if commit == "" || commit == m.ResultCommit {
+			continue
+		}
+		res := hub.Result{Commit: commit, Invocation: m.InvocationID}
+		if h.IsRepository() {
+			if res, err = hub.ReadResult(ctx, c.r.Git, commit, m.InvocationID); err != nil {
+				c.r.Warn("%v", err)
+				continue
+			}
+			if res.Number != m.Runs {
+				continue
+			}
+		}
+		found[m.InvocationID] = res
+	}
+	return found, nil
+}
+
+// recordState records what the engine says about a job that has not ended.
+func (c *Client) recordState(m store.InvocationMeta, st engine.Status) (changed bool, err error) {
+	state := store.PlatformQueued
+	if st.State == engine.Running {
+		state = store.PlatformRunning
+	}
+	if m.PlatformState == state && m.PlatformJob == st.ID && m.PlatformDetail == st.Detail && m.PlatformNode == st.Node && m.Attempt == st.Attempt {
+		return false, nil
+	}
+	err = c.r.Store.UpdateInvocationMetaIf(c.r.ID, m.InvocationID, func(now *store.InvocationMeta) bool {
+		if now.PlatformState == "" || now.Runs != m.Runs {
+			return false
+		}
+		now.PlatformState, now.PlatformJob, now.PlatformDetail, now.PlatformNode, now.Attempt = state, st.ID, st.Detail, st.Node, st.Attempt
+		now.PID, now.PIDStarted = 0, ""
+		changed = true
+		return true
+	})
+	return changed, err
+}
+
+// settle records the end of a run: with its result, or without one, with what the engine says. st is the zero value for a job that the engine
+// does not know, or was not asked about.
+func (c *Client) settle(ctx context.Context, h *hub.Hub, m store.InvocationMeta, st engine.Status, result *hub.Result) error {
+	id := m.InvocationID
+	unlock, err := c.lockCollect(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	now := c.record(id)
+	if now.PlatformState == "" || now.Runs != m.Runs { // another process did it
+		return nil
+	}
+	end := runs.Elsewhere{}
+	if result != nil {
+		end, err = c.collect(ctx, h, now, result.Commit)
+		switch {
+		case errors.Is(err, errOtherRun):
+			end = c.lostRun(ctx, now, st)
+		case isRefusal(err):
+			end = failedRun("its result was refused: " + err.Error())
+		case err != nil:
+			return fmt.Errorf("the result of %s cannot be imported: %w", id, err)
+		}
+		if end.Status == store.StatusStopped && !now.StopRequested {
+			end.Status, end.Reason = interruptedAs(now, st)
+		}
+	} else {
+		end = c.lostRun(ctx, now, st)
+	}
+	change := end.Change
+	end.Change = func(m *store.InvocationMeta) {
+		if st.Node != "" && m.PlatformNode == "" {
+			m.PlatformNode = st.Node
+		}
+		if st.ID != "" {
+			m.PlatformJob = st.ID
+		}
+		m.StopRequested = false
+		if change != nil {
+			change(m)
+		}
+	}
+	if err := runs.EndElsewhere(ctx, c.r, id, end, func(last func()) { last() }); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.results[id] = end.Result
+	c.mu.Unlock()
+	return c.cleanUp(ctx, now)
+}
+
+// cleanUp removes what is kept only as long as a run goes on. The refs in the hub stay until the invocation ends.
+func (c *Client) cleanUp(ctx context.Context, m store.InvocationMeta) error {
+	driver, _, err := openEngine(c.r, m.Primitives.Platform)
+	if err == nil {
+		err = driver.Reap(ctx, ref(c.r, m))
+	}
+	if err != nil {
+		c.r.Warn("what %s keeps of the job of %s could not be removed: %v", engineLabel(m.Primitives.Platform), m.InvocationID, err)
+	}
+	return c.removeEnvironment(m.InvocationID)
+}
+
+// failedRun returns the end of a run of which there is no result.
+func failedRun(reason string) runs.Elsewhere {
+	return runs.Elsewhere{Result: runs.Result{Status: store.StatusFailed, Reason: reason, ExitCode: exitFailed}}
+}
+
+// lostRun returns the end of a run that left no result, by what the engine says.
+func (c *Client) lostRun(ctx context.Context, m store.InvocationMeta, st engine.Status) runs.Elsewhere {
+	label := engineLabel(m.Primitives.Platform)
+	on := ""
+	if node := st.Node; node != "" {
+		on = " on " + node
+	} else if m.PlatformNode != "" {
+		on = " on " + m.PlatformNode
+	}
+	if m.StopRequested {
+		return runs.Elsewhere{Result: runs.Result{Status: store.StatusStopped, Reason: "it was stopped, and left no result", ExitCode: exitStopped}}
+	}
+	switch {
+	case st.State == "" && m.PlatformJob == "":
+		return failedRun("it was not submitted: the process that was about to was killed")
+	case st.State == "":
+		return failedRun(label + " does not know its job " + m.PlatformJob + " any more, and it left no result")
+	case st.Reason == engine.NodeLost:
+		return failedRun("its node was lost" + on + ", and it left no result")
+	case st.Reason == engine.TimedOut:
+		end := failedRun(label + " ended it" + on + " because of a time limit, and it left no result")
+		end.Status, end.ExitCode = store.StatusTimedOut, exitTimedOut
+		return end
+	case st.Reason == engine.Cancelled:
+		end := failedRun("its job was cancelled" + on + ", and it left no result")
+		end.Status, end.ExitCode = store.StatusStopped, exitStopped
+		return end
+	case st.Reason == engine.Preempted:
+		return failedRun("it was preempted" + on + ", and it left no result")
+	case st.Reason == engine.NoMemory:
+		return failedRun(label + " killed it" + on + ": it used more memory than its job may")
+	case st.Reason == engine.NotBegun:
+		return failedRun(label + " could not start its job" + on + ": " + st.Detail)
+	case st.Exit != nil && *st.Exit == exitNotFound:
+		return failedRun("there is no git-agency" + on + "; install it where the job finds it, such as in a shared home directory")
+	case st.Exit != nil:
+		return failedRun(fmt.Sprintf("its job ended%s with exit code %d, and left no result%s", on, *st.Exit, c.lastWords(ctx, m)))
+	}
+	return failedRun("its job ended" + on + ", and left no result" + c.lastWords(ctx, m))
+}
+
+const (
+	exitTimedOut = 124
+	exitNotFound = 127
+)
+
+// interruptedAs returns the status of a run that was told to end, not by us.
+func interruptedAs(m store.InvocationMeta, st engine.Status) (status, reason string) {
+	label := engineLabel(m.Primitives.Platform)
+	switch st.Reason {
+	case engine.Preempted:
+		return store.StatusStopped, label + " preempted it; what it had done is kept"
+	case engine.TimedOut:
+		return store.StatusTimedOut, label + " ended it because of a time limit; what it had done is kept"
+	case engine.NodeLost:
+		return store.StatusStopped, "its node was lost; what it had done is kept"
+	}
+	return store.StatusStopped, "its job was cancelled; what it had done is kept"
+}

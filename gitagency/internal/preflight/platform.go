@@ -1,0 +1,99 @@
+package preflight
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/git-agency/git-agency/gitagency/internal/platform/engine"
+	"github.com/git-agency/git-agency/gitagency/internal/platform/hub"
+	"github.com/git-agency/git-agency/gitagency/internal/settings"
+	"github.com/git-agency/git-agency/gitagency/quote"
+)
+
+// isElsewhere reports whether another machine would execute the run. It makes the checks of that machine itself.
+func (s *subject) isElsewhere() bool { return s.prims.Platform != settings.PlatformLocal }
+
+// checksElsewhere are the checks of a run on another platform.
+func checksElsewhere() []check {
+	return []check{
+		{"base", checkBase},
+		{"mode", checkMode},
+		{"platform", checkPlatform},
+		{"hub", checkHub},
+		{"identity", checkIdentity},
+	}
+}
+
+// checkMode checks that no terminal is needed: none reaches another machine.
+func checkMode(_ context.Context, s *subject) result {
+	if !s.req.Headless {
+		return result{failed: true, reason: "an interactive agent cannot be run on " + s.prims.Platform, remedy: "give it a task, with -p or --task-file"}
+	}
+	return passed("without a terminal")
+}
+
+// checkPlatform checks that the client of the engine is installed, and that the engine answers.
+func checkPlatform(ctx context.Context, s *subject) result {
+	p, err := s.repo.Settings.Platform(s.prims.Platform)
+	if err != nil {
+		return failedBy(err)
+	}
+	driver, err := engine.Open(p.Config)
+	if err != nil {
+		return failedBy(err)
+	}
+	caps, err := driver.Probe(ctx)
+	if err != nil {
+		res := failedBy(err)
+		var unreachable *engine.UnreachableError
+		switch {
+		case errors.As(err, &unreachable) && unreachable.Missing && p.SSH == "":
+			res.remedy = fmt.Sprintf("install it, or name a machine that has it: git config agency.platform.%s.ssh <host>", p.Name)
+		case errors.As(err, &unreachable):
+			res.remedy = "try it by hand: " + shellLine(unreachable.Argv)
+		}
+		return res
+	}
+	return passed("%s", strings.Join(append([]string{s.prims.Platform + " " + caps.Version}, caps.Notes...), "; "))
+}
+
+// shellLine returns a command line as it can be typed.
+func shellLine(argv []string) string {
+	words := make([]string, len(argv))
+	for i, word := range argv {
+		words[i] = quote.Shell(word)
+	}
+	return strings.Join(words, " ")
+}
+
+// checkHub checks that the hub exists and answers from here. Whether a node reaches it shows there.
+func checkHub(ctx context.Context, s *subject) result {
+	remedy := "git config " + settings.HubKey + " <path, ssh URL or remote>"
+	name, err := s.repo.Settings.Hub()
+	if err != nil {
+		return result{failed: true, reason: err.Error(), remedy: remedy}
+	}
+	found, err := s.base()
+	if err != nil {
+		return passed("not checked, since there is no commit to start from")
+	}
+	h, err := hub.Open(ctx, s.repo.Git, name, s.repo.CallerDir, found.commit)
+	if err == nil {
+		_, err = h.Refs(ctx, "none")
+	}
+	if err != nil {
+		return result{failed: true, reason: err.Error(), remedy: remedy}
+	}
+	if h.IsRepository() {
+		return passed("the repository itself: the nodes must see %s", h.URL)
+	}
+	return passed("%s", h.URL)
+}
+
+// withoutChecks returns the checks without those of some names.
+func withoutChecks(checks []check, names ...string) []check {
+	return slices.DeleteFunc(checks, func(c check) bool { return slices.Contains(names, c.name) })
+}

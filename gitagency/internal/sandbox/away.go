@@ -1,0 +1,27 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/git-agency/git-agency/gitagency/internal/fault"
+)
+
+// CheckNotAway refuses a sandbox whose run goes on on another platform: its result will take the place of what is in the sandbox.
+func (s *Sandbox) CheckNotAway() error {
+	m := s.Repo.Store.Invocation(s.Repo.ID, s.ID, nil).Record
+	if m.PlatformState == "" {
+		return nil
+	}
+	job := "its run on " + m.Primitives.Platform
+	if m.PlatformJob != "" {
+		job += fmt.Sprintf(" (job %s)", m.PlatformJob)
+	}
+	return &fault.RunningError{ID: s.ID, Programs: []string{job}}
+}
+
+// TakeOver is Rollback to the result of a run on another platform, which is a snapshot of the sandbox by then.
+func (s *Sandbox) TakeOver(ctx context.Context, result string) error {
+	_, err := s.rollBack(ctx, RollbackRequest{Snapshot: result})
+	return err
+}

@@ -1,0 +1,99 @@
+package gitagency
+
+import (
+	"context"
+	"io"
+	"os"
+
+	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/platform"
+	"github.com/git-agency/git-agency/gitagency/internal/platform/engine"
+	"github.com/git-agency/git-agency/gitagency/internal/platform/node"
+)
+
+// IsElsewhere reports whether the runs of an invocation are executed by another machine.
+func (i Invocation) IsElsewhere() bool {
+	return i.Primitives.Platform != "" && i.Primitives.Platform != DefaultPrimitives().Platform
+}
+
+// IsAway reports whether a run goes on that another machine executes, as far as is known here.
+func (r Run) IsAway() bool { return r.PlatformState != "" }
+
+// IsRunning reports whether a run goes on: supervised by a process of this machine, or executed by another machine.
+func (r Run) IsRunning() bool { return r.PID != 0 || r.IsAway() }
+
+// SubmitRun submits a run that another machine is to execute, and returns. ExecuteRun does so too, and waits for its end.
+func (r *Repository) SubmitRun(ctx context.Context, id string) error {
+	return publicError(r.platforms.Submit(ctx, id))
+}
+
+// refreshAway brings the records of runs up to date that other machines execute. What cannot be found out is a warning.
+func refreshAway(r *core.Repository, ids []string) {
+	if _, err := platform.New(r).Refresh(context.Background(), ids...); err != nil {
+		r.Warn("what is known of runs on other machines may be old: %v", err)
+	}
+}
+
+// isElsewhere reports whether another machine executes the runs of an invocation.
+func (r *Repository) isElsewhere(id string) bool {
+	return platform.IsElsewhere(r.core.Store.Invocation(r.ID, id, nil).Record)
+}
+
+// isAway reports whether a run of an invocation goes on that another machine executes.
+func (r *Repository) isAway(id string) bool {
+	return r.core.Store.Invocation(r.ID, id, nil).Record.PlatformState != ""
+}
+
+// stopAway stops the run of an invocation that is about to be discarded, if another machine executes it.
+func (r *Repository) stopAway(ctx context.Context, query string) error {
+	i, err := r.core.Invocation(query)
+	if err != nil || !i.IsAway() {
+		return nil // what is to be discarded reports the error
+	}
+	_, _, err = r.platforms.Stop(ctx, i.ID)
+	return err
+}
+
+// copyAway returns the function by which logs and attach read the output of a run that another machine executes.
+func (r *Repository) copyAway(ctx context.Context, query string) func(follow bool, stdout, stderr io.Writer) error {
+	return func(follow bool, stdout, stderr io.Writer) error {
+		i, err := r.core.Invocation(query)
+		if err != nil {
+			return err
+		}
+		return r.platforms.CopyOutput(ctx, i.ID, follow, stdout, stderr)
+	}
+}
+
+// JobRequest names the job that a node is to execute.
+type JobRequest struct {
+	Hub         string // path or URL of the hub
+	ID          string // id of the invocation
+	Job         string // commit of the job
+	Dir         string // directory for repositories and sandboxes; empty: in the user's cache directory
+	Environment string // file with the variables that the agent needs, if the node can read it; empty for none
+
+	Options        Options         // Dir is not used
+	Force          <-chan struct{} // as in ExecuteRunRequest
+	Stdout, Stderr io.Writer       // receive what the agent writes
+}
+
+// ExecuteJob executes a job on the machine that an engine has chosen, pushes its result to the hub, and returns the exit code of the
+// run; 0 if the run has a result of another attempt. An error means that it has no result.
+func ExecuteJob(ctx context.Context, req JobRequest) (exit int, err error) {
+	opts, err := req.Options.internal().WithDefaults()
+	if err != nil {
+		return 0, publicError(err)
+	}
+	request := node.Request{
+		Hub: req.Hub, ID: req.ID, Job: req.Job, Dir: req.Dir, Environment: req.Environment, Options: opts, Force: req.Force,
+		Stdout: req.Stdout, Stderr: req.Stderr,
+	}
+	env := opts.Env
+	if env == nil {
+		env = os.Environ()
+	}
+	request.Node, request.Attempt = engine.Self(env)
+	exit, err = node.Run(ctx, request)
+	return exit, publicError(err)
+}
