@@ -77,16 +77,16 @@ func TestResultsKeepAllFields(t *testing.T) {
 // Requests of callers reach the packages below with all fields.
 func TestRequestsKeepAllFields(t *testing.T) {
 	t.Parallel()
-	checkConversion(t, Options.internal, "Recover", "RelockTimeout") // set by Open, and for tests
+	checkConversion(t, Options.internal, "Recover", "Refresh", "RelockTimeout") // set by Open, and for tests
 	checkConversion(t, func(req AdoptWorktreeRequest) core.AdoptWorktreeRequest { return core.AdoptWorktreeRequest(req) })
 	checkConversion(t, func(req CreateWorktreeRequest) core.CreateWorktreeRequest { return core.CreateWorktreeRequest(req) })
 	checkConversion(t, func(req RemoveWorktreeRequest) core.RemoveWorktreeRequest { return core.RemoveWorktreeRequest(req) })
-	checkConversion(t, ListRequest.internal, "Activity", "Radar")      // for packages listing and radar
-	checkConversion(t, StartRequest.internal, "Run", "Task")           // for package runs
-	checkConversion(t, RunRequest.internal, "Start")                   // StartRequest.internal
-	checkConversion(t, ExecuteRunRequest.internal, "Side")             // for package resolve
-	checkConversion(t, ResumeRunRequest.internal, "Question", "Shown") // Question is that of Shown
-	checkConversion(t, LogsRequest.internal)
+	checkConversion(t, ListRequest.internal, "Activity", "Radar")                        // for packages listing and radar
+	checkConversion(t, StartRequest.internal, "Run", "Task", "QuietAuto", "PreferredID") // for packages runs and node
+	checkConversion(t, RunRequest.internal, "Start")                                     // StartRequest.internal
+	checkConversion(t, ExecuteRunRequest.internal, "Side")                               // for package resolve
+	checkConversion(t, ResumeRunRequest.internal, "Question", "Shown")                   // Question is that of Shown
+	checkConversion(t, LogsRequest.internal, "Away")                                     // set by Logs
 	checkConversion(t, func(req EventsRequest) runs.EventsRequest { return runs.EventsRequest(req) })
 	checkConversion(t, Limits.internal)
 	checkConversion(t, ExecOptions.internal, "Serve") // set by Exec
@@ -108,7 +108,7 @@ func TestRequestsKeepAllFields(t *testing.T) {
 	checkConversion(t, func(req SubmitRequest) landing.SubmitRequest { return landing.SubmitRequest(req) })
 	checkConversion(t, func(req RejectRequest) landing.RejectRequest { return landing.RejectRequest(req) })
 	checkConversion(t, AllowRequest.internal)
-	checkConversion(t, PreflightRequest.internal, "Run", "Task", "Existing") // as in StartRequest; for package runs
+	checkConversion(t, PreflightRequest.internal, "Run", "Task", "QuietAuto", "PreferredID", "Existing") // as in StartRequest; for package runs
 	checkConversion(t, func(req PruneRequest) doctor.PruneRequest { return doctor.PruneRequest(req) })
 	checkConversion(t, OnboardRequest.internal)
 	checkConversion(t, func(s Setting) settings.Setting { return settings.Setting(s) })
@@ -301,7 +301,7 @@ func TestErrorsPassThroughEdge(t *testing.T) {
 	t.Parallel()
 	exempt := []string{
 		"MarshalJSON", "UnmarshalJSON", // errors of encoding/json
-		"UploadFiles",                                                                   // calls Upload
+		"UploadFiles", "Discard", // call Upload and DiscardWith
 		"Invocation.Err", "Invocation.Path", "Worktree.Err", "VerifySnapshotResult.Err", // make public errors
 	}
 	files, err := filepath.Glob("*.go")

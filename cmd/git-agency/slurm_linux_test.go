@@ -21,7 +21,7 @@ func makeSlurm(env *testscript.Env) error {
 			panic(err)
 		}
 	})
-	// Nodes get git's and our variables from the login shell of the user.
+	// The driver passes on none of git's and our variables: nodes have their own.
 	nodes := ""
 	for _, kv := range isolatedEnv(env.WorkDir) {
 		nodes += kv + "\n"

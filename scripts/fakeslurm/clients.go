@@ -6,7 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"slices"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -38,7 +38,8 @@ func sbatch(c *cluster, args []string, out io.Writer) error {
 		Name: o["--job-name"], Partition: o["--partition"], State: "PENDING", Reason: "None", Requeue: o.has("--requeue"), WorkingDir: o["--chdir"],
 		Stdout: o["--output"], Stderr: o["--error"], KillWait: 5,
 	}
-	if n, err := strconv.Atoi(os.Getenv(KillWaitVariable)); err == nil {
+	seconds, _ := os.ReadFile(filepath.Join(c.dir, KillWaitFile)) // a test need not have one
+	if n, err := strconv.Atoi(strings.TrimSpace(string(seconds))); err == nil {
 		j.KillWait = n
 	}
 	if minutes := o["--time"]; minutes != "" {
@@ -51,9 +52,10 @@ func sbatch(c *cluster, args []string, out io.Writer) error {
 	if p := j.Partition; p != "" && p != "normal" && p != "high" {
 		return fmt.Errorf("sbatch: error: invalid partition specified: %s\nsbatch: error: Batch job submission failed: Invalid partition name specified", p)
 	}
-	if j.Env, err = c.exported(o["--export"]); err != nil {
-		return err
+	if o["--export"] != "ALL" {
+		return errors.New("sbatch: the simulated Slurm needs --export=ALL")
 	}
+	j.Env = os.Environ()
 	if o.has("--hold") {
 		j.Reason = "JobHeldUser"
 	}
@@ -74,23 +76,6 @@ func sbatch(c *cluster, args []string, out io.Writer) error {
 	}
 	_, err = fmt.Fprintln(out, j.ID)
 	return err
-}
-
-// exported returns the environment of a job: the variables of --export that are set, those of EnvironmentFile, and all that
-// begin with SLURM_ or SPANK_.
-func (c *cluster) exported(list string) ([]string, error) {
-	if list == "" || list == "ALL" || list == "NONE" {
-		return nil, errors.New("sbatch: the simulated Slurm needs --export with a list")
-	}
-	names := strings.Split(list, ",")
-	var env []string
-	for _, entry := range os.Environ() {
-		name, _, _ := strings.Cut(entry, "=")
-		if slices.Contains(names, name) || strings.HasPrefix(name, "SLURM_") || strings.HasPrefix(name, "SPANK_") {
-			env = append(env, entry)
-		}
-	}
-	return env, nil
 }
 
 // start starts a job that waits.

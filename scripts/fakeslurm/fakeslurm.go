@@ -1,7 +1,7 @@
 // Package fakeslurm is a simulated Slurm for tests: programs that take the place of sbatch, squeue, sacct, scancel, srun,
 // scontrol and sinfo, and slurmlab, by which a test makes nodes and jobs fail.
 //
-// The state of the cluster is in the directory that the variable FAKE_SLURM names, one per test. Jobs run as processes of
+// The state of the cluster is in the directory that the variable SLURM_CONF names, one per test. Jobs run as processes of
 // this machine in the background, each below a slurmstepd that records how it ends; KillAll ends them all. An option that
 // the package does not know makes a command fail, so that the commands of a driver are checked as well.
 //
@@ -18,18 +18,19 @@ import (
 	"strings"
 )
 
-// Variables of the environment.
+// DirVariable names the state directory. It is the variable by which the commands of Slurm find the configuration of their
+// cluster, so that a driver that cleans the environment leaves it there.
+const DirVariable = "SLURM_CONF"
+
+// Files of the state directory that a test may write.
 const (
-	// DirVariable names the state directory.
-	DirVariable = "FAKE_SLURM"
+	// EnvironmentFile has variables that every job gets on its node besides those that it was submitted with, a line NAME=value for
+	// each. A prolog of tasks may set such variables. Those of sbatch win.
+	EnvironmentFile = "environment"
 
-	// KillWaitVariable holds the seconds between SIGTERM and SIGKILL, when a job is submitted; 5 without it.
-	KillWaitVariable = "KILL_WAIT"
+	// KillWaitFile holds the seconds between SIGTERM and SIGKILL of jobs that are submitted; 5 without it.
+	KillWaitFile = "kill-wait"
 )
-
-// EnvironmentFile is a file of the state directory with variables that every job gets, a line NAME=value for each. Slurm has
-// such variables from the login shell of the user on the node.
-const EnvironmentFile = "environment"
 
 // program is a command of Slurm.
 type program func(c *cluster, args []string, out io.Writer) error

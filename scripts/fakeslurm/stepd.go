@@ -179,7 +179,7 @@ func (c *cluster) runScript(j job, epoch int, signals <-chan os.Signal) (wait in
 	}
 }
 
-// nodeEnvironment returns what the login shell of the user would set on the node.
+// nodeEnvironment returns the variables of EnvironmentFile.
 func (c *cluster) nodeEnvironment() []string {
 	data, _ := os.ReadFile(filepath.Join(c.dir, EnvironmentFile)) // a test need not have one
 	return strings.FieldsFunc(string(data), func(r rune) bool { return r == '\n' })

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
@@ -46,12 +47,19 @@ func (c Channel) copy(ctx context.Context, engine string, argv []string, stdin s
 	if err != nil {
 		return a, err
 	}
-	path, err := proc.LookPath(c.Env, line[0])
+	env := c.Env
+	if c.SSH == "" && c.Only != nil {
+		env = slices.DeleteFunc(slices.Clone(env), func(entry string) bool {
+			name, _, _ := strings.Cut(entry, "=")
+			return !slices.Contains(c.Only, name)
+		})
+	}
+	path, err := proc.LookPath(env, line[0])
 	if err != nil {
 		return a, &UnreachableError{Engine: engine, Argv: line, Missing: true, Detail: err.Error()}
 	}
 	res, err := proc.Run(ctx, proc.Command{
-		Argv: append([]string{path}, line[1:]...), Dir: "/", Env: c.Env, Stdin: strings.NewReader(stdin), Stdout: to,
+		Argv: append([]string{path}, line[1:]...), Dir: "/", Env: env, Stdin: strings.NewReader(stdin), Stdout: to,
 		DieWithParent: true, // srun would follow a job to its end
 	})
 	a.stderr, a.exit = string(res.Stderr), res.ExitCode
@@ -81,10 +89,24 @@ func (c Channel) commandLine(argv []string) ([]string, error) {
 		return nil, fmt.Errorf("%s is not a destination of ssh", quote.Shell(c.SSH))
 	}
 	line := []string{"ssh", "-o", "BatchMode=yes", c.SSH, "--"}
+	if c.Only != nil {
+		argv = append([]string{"sh", "-c", cleanScript(c.Only), "sh"}, argv...)
+	}
 	for _, word := range argv {
 		line = append(line, shellWord(word))
 	}
 	return line, nil
+}
+
+// cleanScript returns a shell script that runs its arguments as a command with no variables but some. The login shell need not be
+// one that understands it.
+func cleanScript(only []string) string {
+	var b strings.Builder
+	b.WriteString("exec env -i")
+	for _, name := range only {
+		fmt.Fprintf(&b, ` ${%s+%s="$%s"}`, name, name, name)
+	}
+	return b.String() + ` "$@"`
 }
 
 // shellWord quotes a word for every POSIX shell. quote.Shell is for people, and its $'…' is not POSIX.

@@ -151,9 +151,10 @@ func testControllerDown(t *testing.T, b *bench) {
 	}
 }
 
-// testNoSecret checks that the engine gets no variable of the client but the listed ones.
+// testNoSecret checks that the engine gets no variable of the client but the listed ones, and loads none from a login shell.
 func testNoSecret(t *testing.T, b *bench) {
-	b.driver.Env = append(slices.Clone(b.env), "SOME_API_KEY=secret-1", "SLURM_SECRET=secret-2", "SPANK_SECRET=secret-3", "SBATCH_EXPORT=ALL", "SLURM_EXPORT_ENV=ALL", "LANG=C.UTF-8", "LC_ALL=C")
+	b.driver.Env = append(slices.Clone(b.env), "SOME_API_KEY=secret-1", "SLURM_SECRET=secret-2", "SPANK_SECRET=secret-3", "SBATCH_SECRET=secret-4",
+		"SBATCH_EXPORT=NONE", "SBATCH_GET_USER_ENV=1", "SLURM_EXPORT_ENV=NONE", "LANG=C.UTF-8", "LC_ALL=C", "SBATCH_COMMENT=secret-5")
 	for name, dir := range map[string]string{"shared": b.dir, "kept": ""} {
 		seen := filepath.Join(t.TempDir(), "seen")
 		job := b.shell(name, "env >"+seen+".new; mv "+seen+".new "+seen)
@@ -161,7 +162,8 @@ func testNoSecret(t *testing.T, b *bench) {
 		b.waitForEnd(t, b.submit(t, job))
 		text, err := os.ReadFile(seen)
 		must(t, err)
-		if strings.Contains(string(text), "secret") || !strings.Contains(string(text), "\nLC_ALL=C\n") || !strings.Contains(string(text), "SLURM_JOB_ID=") {
+		if strings.Contains(string(text), "secret") || !strings.Contains(string(text), "LC_ALL=C\n") || !strings.Contains(string(text), "SLURM_JOB_ID=") ||
+			strings.Contains(string(text), "GET_USER_ENV") { // Slurm would load the environment of the login shell
 			t.Errorf("the environment of a job with LogDir %q is %s", dir, text)
 		}
 	}
@@ -279,18 +281,18 @@ shift 4
 exec sh -c "$*"
 `), 0o755))
 	var exports strings.Builder
-	for _, entry := range b.env {
+	for _, entry := range append(slices.Clone(b.env), "LOGIN_KEY=secret", "SBATCH_EXPORT=NONE") {
 		name, value, _ := strings.Cut(entry, "=")
 		exports.WriteString("export " + name + "=" + shellWord(value) + "\n")
 	}
 	must(t, os.WriteFile(filepath.Join(bin, "environment"), []byte(exports.String()), 0o644))
 	b.driver.SSH, b.driver.Env = "login.example", []string{"PATH=" + bin + ":/usr/bin:/bin", "SSH_AUTH_SOCK=secret"}
 	go_ := filepath.Join(t.TempDir(), "go")
-	job := b.shell("job", `echo "it's $1"; while [ ! -e `+go_+` ]; do sleep 0.05; done; exit 6`)
+	job := b.shell("job", `echo "it's $1 and ${LOGIN_KEY-no key}"; while [ ! -e `+go_+` ]; do sleep 0.05; done; exit 6`)
 	job.Argv, job.LogDir = append(job.Argv, "sh", "$HOME"), ""
 	ref := b.submit(t, job)
-	got := b.follow(t, ref, LogsRequest{Stream: Stdout, Follow: true}, "$HOME\n", func() { must(t, os.WriteFile(go_, nil, 0o644)) })
-	if got != "it's $HOME\n" {
+	got := b.follow(t, ref, LogsRequest{Stream: Stdout, Follow: true}, "no key\n", func() { must(t, os.WriteFile(go_, nil, 0o644)) })
+	if got != "it's $HOME and no key\n" {
 		t.Errorf("follow copied %q", got)
 	}
 	requireStatus(t, b.waitForEnd(t, ref), Status{Name: ref.Name, ID: ref.ID, State: Ended, Reason: Exited, Exit: new(6), Attempt: 1})

@@ -39,8 +39,10 @@ func simulatedSite(t *testing.T) site {
 	must(t, err)
 	state := filepath.Join(dir, "state")
 	env := []string{
-		"PATH=" + bin + ":/usr/bin:/bin", "HOME=" + dir, "TMPDIR=" + dir, fakeslurm.DirVariable + "=" + state, fakeslurm.KillWaitVariable + "=1",
+		"PATH=" + bin + ":/usr/bin:/bin", "HOME=" + dir, "TMPDIR=" + dir, fakeslurm.DirVariable + "=" + state,
 	}
+	must(t, os.Mkdir(state, 0o755))
+	must(t, os.WriteFile(filepath.Join(state, fakeslurm.KillWaitFile), []byte("1"), 0o644))
 	t.Cleanup(func() { must(t, fakeslurm.KillAll(state)) })
 	return site{
 		env:     env,

@@ -131,6 +131,9 @@ type Capabilities struct {
 type Channel struct {
 	SSH string   // destination as for ssh(1); empty: this machine
 	Env []string // environment of the client or of ssh
+
+	// Only names the variables that the client gets, of Env or of the login node; nil for all.
+	Only []string
 }
 
 // UnreachableError reports an engine that could not be asked: its client is not installed, or it cannot reach the engine.

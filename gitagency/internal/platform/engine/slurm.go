@@ -30,13 +30,25 @@ var _ Driver = Slurm{}
 
 const slurmName = "Slurm"
 
-// exported are the variables of the submitter that a job gets. slurmctld keeps the environment of a job, and shows it to
-// administrators: no other variable may reach it, because keys of services are kept in variables.
+// submitVariables are the variables that sbatch gets, and with --export=ALL the job too. slurmctld keeps the environment of a job,
+// and shows it to administrators: no other variable may reach sbatch, because keys of services are kept in variables.
 //
-// A list makes Slurm load the environment of the user's login shell on the node too, as sbatch --get-user-env does and as
-// --export=NONE would. That does not leave the node, but each start takes a login: one that takes longer than
-// BatchStartTimeout, 10 s by default, makes Slurm give up the start as NODE_FAIL. Only --export=ALL avoids that.
-const exported = "HOME,USER,LOGNAME,SHELL,PATH,LANG,LC_ALL,TMPDIR"
+// A list in --export, or NONE, would make Slurm load the environment of the user's login shell on the node at each start: one that
+// takes longer than BatchStartTimeout, 10 s by default, makes Slurm give up the start as NODE_FAIL.
+var submitVariables = []string{
+	// What programs on a node need to find themselves and their files. LD_LIBRARY_PATH belongs to PATH: environment modules set both.
+	"HOME", "USER", "LOGNAME", "SHELL", "PATH", "LD_LIBRARY_PATH", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "TZ",
+	"LANG", "LANGUAGE", "LC_ALL", "LC_COLLATE", "LC_CTYPE", "LC_MESSAGES", "LC_MONETARY", "LC_NUMERIC", "LC_TIME",
+
+	// What leads sbatch to the controller and proves who the user is.
+	"SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT", "SLURM_CONF_SERVER", "KRB5CCNAME",
+
+	// Defaults of the user for the resources of jobs. Options of ours win over them.
+	"SBATCH_ACCOUNT", "SBATCH_CLUSTERS", "SBATCH_CONSTRAINT", "SBATCH_CORE_SPEC", "SBATCH_DELAY_BOOT", "SBATCH_EXCLUSIVE", "SBATCH_GPUS",
+	"SBATCH_GPUS_PER_NODE", "SBATCH_GPUS_PER_TASK", "SBATCH_GRES", "SBATCH_GRES_FLAGS", "SBATCH_HINT", "SBATCH_MEM_PER_CPU",
+	"SBATCH_MEM_PER_GPU", "SBATCH_MEM_PER_NODE", "SBATCH_NETWORK", "SBATCH_PARTITION", "SBATCH_QOS", "SBATCH_RESERVATION",
+	"SBATCH_THREADS_PER_CORE", "SBATCH_TIMELIMIT", "SBATCH_WCKEY",
+}
 
 // Submit queues a job by sbatch. An error that is not a *RejectedError leaves open whether Slurm has the job: List finds it
 // by its name.
@@ -52,7 +64,9 @@ func (s Slurm) Submit(ctx context.Context, job Job) (string, error) {
 			return "", fmt.Errorf("make a directory for output known to job %s: %w", job.Name, err)
 		}
 	}
-	a, err := s.ask(ctx, s.submitArgs(job), script(job))
+	channel := s.Channel
+	channel.Only = submitVariables
+	a, err := channel.ask(ctx, slurmName, s.submitArgs(job), script(job))
 	if err != nil {
 		return "", err
 	}
@@ -76,7 +90,7 @@ func (s Slurm) Submit(ctx context.Context, job Job) (string, error) {
 // output file it cannot open, so the script opens its files itself.
 func (s Slurm) submitArgs(job Job) []string {
 	args := []string{
-		"sbatch", "--parsable", "--job-name=" + job.Name, "--export=" + exported, "--chdir=/",
+		"sbatch", "--parsable", "--job-name=" + job.Name, "--export=ALL", "--chdir=/",
 		"--input=/dev/null", "--output=/dev/null", "--error=/dev/null",
 	}
 	if job.Requeue {
@@ -172,12 +186,12 @@ func logFile(dir, name string, stream Stream) string {
 // markerFile returns the file by which a job recognises its LogDir on a node.
 func markerFile(dir, name string) string { return filepath.Join(dir, name+".job") }
 
-// ask runs a command of Slurm.
+// ask runs a command of Slurm that is not sbatch.
 func (s Slurm) ask(ctx context.Context, argv []string, stdin string) (answer, error) {
 	return s.channel().ask(ctx, slurmName, argv, stdin)
 }
 
-// channel returns the channel with an environment for the commands of Slurm. ssh keeps all of its own, and sends none of it.
+// channel returns the channel with an environment for the commands of Slurm but sbatch. ssh keeps all of its own, and sends none of it.
 func (s Slurm) channel() Channel {
 	c := s.Channel
 	if c.SSH == "" {
@@ -189,20 +203,14 @@ func (s Slurm) channel() Channel {
 	return c
 }
 
-// isForSlurm reports whether the commands of Slurm get a variable of the user.
+// isForSlurm reports whether the commands of Slurm but sbatch get a variable of the user.
 //
-// SQUEUE_*, SACCT_*, SCANCEL_*, SINFO_* and SRUN_* would change which jobs are shown or cancelled, and how. SLURM_* and SPANK_*
-// are exported to the job whatever --export says, and in a job of Slurm they describe that job: only those that lead to
-// the controller stay. SBATCH_* are defaults of the user and stay, such as SBATCH_ACCOUNT and SBATCH_QOS; options of ours
-// win over them. Removed are those that make sbatch wait, submit several jobs, or change the script's environment or
-// signals.
+// SQUEUE_*, SACCT_*, SCANCEL_*, SINFO_* and SRUN_* would change which jobs are shown or cancelled, and how. In a job of Slurm,
+// SLURM_* and SPANK_* describe that job: only those that lead to the controller stay.
 func isForSlurm(name string) bool {
 	switch name {
 	case "SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT", "SLURM_CONF_SERVER":
 		return true
-	case "SBATCH_ARRAY_INX", "SBATCH_WAIT", "SBATCH_WAIT_ALL_NODES", "SBATCH_EXPORT", "SBATCH_EXPORT_FILE", "SBATCH_GET_USER_ENV",
-		"SBATCH_SIGNAL", "SBATCH_OPEN_MODE", "SBATCH_TEST_ONLY", "SBATCH_JOB_ID":
-		return false
 	}
 	for _, prefix := range []string{"SLURM_", "SPANK_", "_SLURM_SPANK_", "SQUEUE_", "SACCT_", "SCANCEL_", "SINFO_", "SRUN_"} {
 		if strings.HasPrefix(name, prefix) {

@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "rewrite the scripts in testdata")
 func TestCommandLines(t *testing.T) {
 	t.Parallel()
 	const (
-		common = "sbatch --parsable --job-name=j --export=HOME,USER,LOGNAME,SHELL,PATH,LANG,LC_ALL,TMPDIR --chdir=/ --input=/dev/null --output=/dev/null --error=/dev/null"
+		common = "sbatch --parsable --job-name=j --export=ALL --chdir=/ --input=/dev/null --output=/dev/null --error=/dev/null"
 		format = "--Format=JobID:24,State:24,RestartCnt:12,exit_code:12,BatchHost:100,Reason:100,Name:200"
 		fields = "--format=JobID,State,ExitCode,NodeList,JobName"
 	)
@@ -269,10 +269,10 @@ func TestWordsOfUnreachableController(t *testing.T) {
 func TestEnvironmentOfClients(t *testing.T) {
 	t.Parallel()
 	env := []string{
-		"PATH=/bin", "SLURM_CONF=/c", "SLURM_JOB_ID=1", "SBATCH_ACCOUNT=a", "SBATCH_WAIT=1", "SBATCH_EXPORT=ALL", "SQUEUE_STATES=x", "SPANK_X=1",
+		"PATH=/bin", "SLURM_CONF=/c", "SLURM_JOB_ID=1", "SQUEUE_STATES=x", "SPANK_X=1",
 		"SACCT_FORMAT=x", "SCANCEL_USER=x", "SINFO_SORT=x", "ODD", "SLURM_CLUSTERS=c", "API_KEY=k",
 	}
-	want := []string{"PATH=/bin", "SLURM_CONF=/c", "SBATCH_ACCOUNT=a", "ODD", "SLURM_CLUSTERS=c", "API_KEY=k"}
+	want := []string{"PATH=/bin", "SLURM_CONF=/c", "ODD", "SLURM_CLUSTERS=c", "API_KEY=k"}
 	if got := (Slurm{Channel: Channel{Env: env}}).channel().Env; !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
