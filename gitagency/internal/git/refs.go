@@ -68,8 +68,11 @@ func (r *Repo) AppendHeadReflog(name, from, to string, who object.Identity, at t
 	return errors.Join(err, f.Close())
 }
 
-// Refs returns the refs below the given prefixes and the object each points at.
+// Refs returns the refs below the given prefixes, or all refs, and the object each points at.
 func (r *Repo) Refs(ctx context.Context, prefixes ...string) (map[string]string, error) {
+	if len(prefixes) == 0 {
+		prefixes = []string{"refs/"}
+	}
 	if refs, ok := r.readRefFiles(prefixes); ok {
 		return refs, nil
 	}

@@ -3,11 +3,31 @@ package git
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"testing"
 
 	"github.com/git-agency/git-agency/gitagency/internal/git/config"
 	"github.com/git-agency/git-agency/gitagency/internal/git/gittest"
 )
+
+// Without a prefix, Refs returns all refs, whether git or the files are read.
+func TestRefsWithoutPrefixReturnsAll(t *testing.T) {
+	t.Parallel()
+	l := gittest.New(t)
+	repo := OpenRepo(l)
+	l.Git("tag", "one")
+	l.Git("update-ref", "refs/agency/x/1", "main")
+	l.Git("pack-refs", "--all")
+	l.Git("update-ref", "refs/agency/y/1", "main")
+	byGit := *repo
+	byGit.Config = nil // Refs then runs git
+	for _, r := range []*Repo{repo, &byGit} {
+		refs, err := r.Refs(t.Context())
+		if want := []string{"refs/agency/x/1", "refs/agency/y/1", "refs/heads/main", "refs/tags/one"}; err != nil || !slices.Equal(slices.Sorted(maps.Keys(refs)), want) {
+			t.Errorf("got %v, %v", refs, err)
+		}
+	}
+}
 
 func TestReadRefFilesAgreesWithGit(t *testing.T) {
 	t.Parallel()
