@@ -103,7 +103,7 @@ var floors = []struct {
 	{dir: "snapshots", imports: "durable ids undo git git/worktree git/status git/snapshot git/merge guard fault core"},
 	{
 		dir: "sandbox",
-		imports: "beneath cachefile durable undo lock procfs proc git/overlay git git/clone git/worktree git/repair git/status git/snapshot git/submodule git/merge store guard " +
+		imports: "beneath cachefile durable undo lock procfs proc git/object git/overlay git git/clone git/worktree git/repair git/status git/snapshot git/submodule git/merge store guard " +
 			"changeset copies walls confine mailbox outlet quote upload fault settings core handoff snapshots",
 	},
 	{
@@ -147,7 +147,7 @@ var floors = []struct {
 	},
 	{
 		dir: "platform",
-		imports: "durable lock procfs readlimit git/object git git/transport store runner fault settings core snapshots sandbox runs quote " +
+		imports: "durable lock procfs readlimit git/object git git/transport store runner fault settings core handoff snapshots sandbox runs quote " +
 			"platform/engine platform/hub",
 	},
 	{dir: "reason"},

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -168,4 +169,67 @@ func TestManyNodesMakeOneResultEach(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(l.dir, "nodes*", "*", "data", "repos", "*", "*", "*", "tree")); len(left) != 2 { // the integration worktrees
 		t.Errorf("left on the nodes: %q", left)
 	}
+}
+
+// TestHostileResultsAreRefused puts results into the hub that no node would have pushed. The run fails, and nothing of them gets into
+// the sandbox, or to a ref.
+func TestHostileResultsAreRefused(t *testing.T) {
+	t.Parallel()
+	l := newSlurmLab(t)
+	l.git("config", "agency.platform.slurm.args", "--hold")
+	base := l.git("rev-parse", "HEAD")
+	blob := l.must("sh", "-c", "echo hostile | git hash-object -w --stdin")
+	record := l.must("sh", "-c", `git commit-tree -m record $(printf '100644 blob %s\trecord.json\n' $(echo '{"status":"finished","was_run":true}' | git hash-object -w --stdin) | git mktree)`)
+	gitTree := l.must("sh", "-c", "printf '100644 blob "+blob+"\\tconfig\\n' | git mktree | sed 's/^/040000 tree /; s/$/\\t.git/' | git mktree")
+	missing := l.must("sh", "-c", "printf '100644 blob 1234567890123456789012345678901234567890\\tx\\n' | git mktree --missing")
+	plain := l.git("rev-parse", "HEAD^{tree}")
+	for _, tt := range []struct {
+		name, tree, record string
+		invocation, head   string
+		want               string
+	}{
+		{"git directory", gitTree, record, "", base, "refused: .*\\.git"},
+		{"missing object", missing, record, "", base, "refused: .*12345678"},
+		{"other invocation", plain, record, "20260128120500-b7c9", base, "refused: .*20260128120500-b7c9"},
+		{"record without a file", plain, base, "", base, "refused: .*record.json"},
+		{"head that does not exist", plain, record, "", "1234567890123456789012345678901234567890", "12345678"},
+	} {
+		id := l.agency("run", "wt", "--profile", "p", "--detach", "--", "true")
+		if tt.invocation == "" {
+			tt.invocation = id
+		}
+		message := strings.Join([]string{
+			"result\n", "Agency-Invocation: " + tt.invocation, "Agency-Base: " + base, "Agency-Head: " + tt.head, "Agency-On: refs/heads/agency/sandbox-" + id,
+			"Agency-Exit: 0", "Agency-Reason: finished", "Agency-Node: n1", "Agency-Attempt: 1", "Agency-Run: 1", "Agency-Record: " + tt.record,
+		}, "\n")
+		args := []string{"commit-tree", "-m", message, "-p", base}
+		if tt.record != base {
+			args = append(args, "-p", tt.record)
+		}
+		l.git("update-ref", "refs/agency/results/"+id, l.git(append(args, tt.tree)...))
+		l.must("scancel", l.field(id, "platform_job"))
+		o := l.try(nil, "git-agency", "show", "--json", id)
+		if status := l.field(id, "status"); status != gitagency.StatusFailed || !regexp.MustCompile(tt.want).MatchString(o.stdout) {
+			t.Errorf("%s: the status is %s\n%s%s", tt.name, status, o.stdout, o.stderr)
+		}
+		if got := l.agency("exec", id, "--", "git", "status", "--porcelain"); got != "" || l.git("rev-parse", "agency/sandbox-"+id) != base {
+			t.Errorf("%s: the sandbox has %q", tt.name, got)
+		}
+		l.agency("discard", id)
+		if refs := l.git("for-each-ref", "--contains", tt.record, "--format=%(refname)"); tt.record != base && refs != "" {
+			t.Errorf("%s: kept by %s", tt.name, refs)
+		}
+	}
+}
+
+// field returns a field of an invocation.
+func (l *lab) field(id, name string) string {
+	l.t.Helper()
+	for line := range strings.Lines(l.agency("ls", "--format", "%(invocation_id) %("+name+")")) {
+		if value, is := strings.CutPrefix(line, id+" "); is {
+			return strings.TrimSpace(value)
+		}
+	}
+	l.t.Fatalf("ls does not list %s", id)
+	return ""
 }

@@ -99,11 +99,14 @@ func (e *Exchange) IsSandboxFault(err error) bool {
 	if fault.Is[*GitError](err) || fault.Is[*fault.InvalidTreeError](err) || fault.Is[*fault.InvalidCommitError](err) || exceedsLimit(err) {
 		return true
 	}
-	if !fault.Is[*git.Error](err) && !fault.Is[*object.IncompleteError](err) {
-		return false
-	}
+	return (fault.Is[*git.Error](err) || fault.Is[*object.IncompleteError](err)) && HasRoom(e.repo)
+}
+
+// HasRoom reports whether a file of some size can be written to the objects of a repository, so that the failure of a git that
+// writes there has another reason.
+func HasRoom(r *core.Repository) bool {
 	const probeSize = 8 << 20
-	f, err := os.CreateTemp(filepath.Join(e.repo.CommonDir, "objects", "pack"), "tmp_room_*")
+	f, err := os.CreateTemp(filepath.Join(r.CommonDir, "objects", "pack"), "tmp_room_*")
 	if err != nil {
 		return false
 	}

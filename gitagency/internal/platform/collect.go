@@ -13,6 +13,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
+	"github.com/git-agency/git-agency/gitagency/internal/handoff"
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
 	"github.com/git-agency/git-agency/gitagency/internal/platform/engine"
 	"github.com/git-agency/git-agency/gitagency/internal/platform/hub"
@@ -58,16 +59,9 @@ func (c *Client) collect(ctx context.Context, h *hub.Hub, m store.InvocationMeta
 	if err != nil {
 		return runs.Elsewhere{}, err
 	}
-	res, err := hub.ReadResult(ctx, c.r.Git, commit, id)
+	res, output, err := readResult(ctx, c.r.Git, m, commit)
 	if err != nil {
-		return runs.Elsewhere{}, &invalidResultError{err}
-	}
-	if res.Number != m.Runs {
-		return runs.Elsewhere{}, errOtherRun
-	}
-	output, err := res.ReadOutput(ctx, c.r.Git)
-	if err != nil {
-		return runs.Elsewhere{}, &invalidResultError{err}
+		return runs.Elsewhere{}, err
 	}
 	if err := sandbox.Of(c.r, id).TakeOver(ctx, snapshots.Snapshot{Invocation: id, Number: number}.Name()); err != nil {
 		return runs.Elsewhere{}, err
@@ -88,6 +82,12 @@ func (c *Client) receive(ctx context.Context, h *hub.Hub, m store.InvocationMeta
 		}
 	}
 	return number, h.Receive(ctx, id, commit, m.BaseCommit, c.r.LockAndRecover, func(repo *git.Repo) error {
+		if _, _, err := readResult(ctx, repo, m, commit); err != nil {
+			return err
+		}
+		if err := sandbox.Of(c.r, id).CheckResult(ctx, repo, commit); err != nil {
+			return err
+		}
 		taken, err := snapshots.List(ctx, repo, id)
 		if err != nil {
 			return err
@@ -104,6 +104,22 @@ func (c *Client) receive(ctx context.Context, h *hub.Hub, m store.InvocationMeta
 	})
 }
 
+// readResult reads the result of the last run of an invocation, and its output.
+func readResult(ctx context.Context, repo *git.Repo, m store.InvocationMeta, commit string) (hub.Result, map[string][]byte, error) {
+	res, err := hub.ReadResult(ctx, repo, commit, m.InvocationID)
+	if err != nil {
+		return res, nil, &invalidResultError{err}
+	}
+	if res.Number != m.Runs {
+		return res, nil, errOtherRun
+	}
+	output, err := res.ReadOutput(ctx, repo)
+	if err != nil {
+		err = &invalidResultError{err}
+	}
+	return res, output, err
+}
+
 // invalidResultError reports a result that does not have the form of one.
 type invalidResultError struct{ err error }
 
@@ -111,7 +127,11 @@ func (e *invalidResultError) Error() string { return e.err.Error() }
 func (e *invalidResultError) Unwrap() error { return e.err }
 
 // isRefusal reports whether the content of a result is the reason of an error, so that no other attempt to import it can succeed.
-func isRefusal(err error) bool {
+func isRefusal(r *core.Repository, err error) bool {
+	var failed *git.Error
+	if errors.As(err, &failed) && failed.ExitCode == 128 && (failed.Args[0] == "index-pack" || failed.Args[0] == "pack-objects") && handoff.HasRoom(r) {
+		return true
+	}
 	return fault.Is[*invalidResultError](err) || fault.Is[*fault.InvalidTreeError](err) || fault.Is[*fault.InvalidCommitError](err) ||
 		fault.Is[*object.IncompleteError](err) || fault.Is[*object.TooLargeError](err) || fault.Is[*readlimit.ExceededError](err)
 }

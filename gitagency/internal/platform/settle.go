@@ -61,7 +61,7 @@ func (c *Client) refreshGroup(ctx context.Context, group []store.InvocationMeta)
 		}
 		group = slices.DeleteFunc(slices.Clone(group), func(m store.InvocationMeta) bool {
 			res, is := found[m.InvocationID]
-			if !is || !res.IsFinal() {
+			if !is || res.Reason == "" || !res.IsFinal() {
 				return false
 			}
 			failed = append(failed, c.settle(ctx, h, m, engine.Status{}, &res))
@@ -115,7 +115,8 @@ func (c *Client) refreshGroup(ctx context.Context, group []store.InvocationMeta)
 	return changed, errors.Join(failed...)
 }
 
-// findResults returns the results in the hub of the last runs of some invocations. A result of an earlier run does not count.
+// findResults returns the results in the hub of the last runs of some invocations. A result of an earlier run does not count. Those of
+// another repository, and those that are not valid, have only their commit.
 func (c *Client) findResults(ctx context.Context, h *hub.Hub, of []store.InvocationMeta) (map[string]hub.Result, error) {
 	ids := make([]string, len(of))
 	for i, m := range of {
@@ -133,13 +134,13 @@ func (c *Client) findResults(ctx context.Context, h *hub.Hub, of []store.Invocat
 		}
 		res := hub.Result{Commit: commit, Invocation: m.InvocationID}
 		if h.IsRepository() {
-			if res, err = hub.ReadResult(ctx, c.r.Git, commit, m.InvocationID); err != nil {
-				c.r.Warn("%v", err)
+			read, err := hub.ReadResult(ctx, c.r.Git, commit, m.InvocationID)
+			if err == nil && read.Number != m.Runs {
 				continue
 			}
-			if res.Number != m.Runs {
-				continue
-			}
+			if err == nil {
+				res = read
+			} // else it is refused when its job has ended
 		}
 		found[m.InvocationID] = res
 	}
@@ -186,7 +187,7 @@ func (c *Client) settle(ctx context.Context, h *hub.Hub, m store.InvocationMeta,
 		switch {
 		case errors.Is(err, errOtherRun):
 			end = c.lostRun(ctx, now, st)
-		case isRefusal(err):
+		case isRefusal(c.r, err):
 			end = failedRun("its result was refused: " + err.Error())
 		case err != nil:
 			return fmt.Errorf("the result of %s cannot be imported: %w", id, err)

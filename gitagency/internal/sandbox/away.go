@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
 )
 
 // CheckNotAway refuses a sandbox whose run goes on on another platform: its result will take the place of what is in the sandbox.
@@ -18,6 +20,12 @@ func (s *Sandbox) CheckNotAway() error {
 		job += fmt.Sprintf(" (job %s)", m.PlatformJob)
 	}
 	return &fault.RunningError{ID: s.ID, Programs: []string{job}}
+}
+
+// CheckResult checks that a commit is a complete state of the sandbox.
+func (s *Sandbox) CheckResult(ctx context.Context, repo *git.Repo, commit string) error {
+	_, err := s.readTarget(ctx, repo, snapshots.Snapshot{Invocation: s.ID, ID: commit})
+	return err
 }
 
 // TakeOver is Rollback to the result of a run on another platform, which is a snapshot of the sandbox by then.

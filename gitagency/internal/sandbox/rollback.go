@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
 	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
 )
@@ -145,7 +147,8 @@ func (s *Sandbox) readTarget(ctx context.Context, repo *git.Repo, to snapshots.S
 	}
 	for i, o := range found {
 		if o.Missing() {
-			return snapshot.State{}, fmt.Errorf("snapshot %s is incomplete: %s does not exist", to.Name(), names[i])
+			oid, kind, _ := strings.Cut(strings.TrimSuffix(names[i], "}"), "^{")
+			return snapshot.State{}, fmt.Errorf("snapshot %s is incomplete: %w", to.Name(), &object.IncompleteError{OID: oid, Want: kind})
 		}
 	}
 	return target, nil

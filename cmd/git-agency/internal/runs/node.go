@@ -16,7 +16,7 @@ func (t Commands) Node() *cli.Command {
 		Name:      "node",
 		Hidden:    true,
 		Usage:     "execute a run on this machine for another one",
-		UsageText: "git agency node --hub <path or URL> --job <commit> [--dir <dir>] [--environment <file>] <id>",
+		UsageText: "git agency node --hub <hub> --job <commit> [--dir <dir>] [--environment <file>] <id>",
 		Description: `Engines start it; nobody has to. It fetches the job <commit> of the invocation <id> from the hub, executes the
 run in a sandbox of its own, and pushes refs/agency/results/<id>. If the run has a result of another attempt,
 that one counts, and this one ends with 0.
