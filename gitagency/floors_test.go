@@ -147,7 +147,7 @@ var floors = []struct {
 	},
 	{
 		dir: "platform",
-		imports: "durable lock procfs readlimit git/object git git/transport store runner fault settings core handoff snapshots sandbox runs quote " +
+		imports: "durable ids lock procfs readlimit git/object git git/transport store runner fault settings core handoff snapshots sandbox runs quote " +
 			"platform/engine platform/hub",
 	},
 	{dir: "reason"},

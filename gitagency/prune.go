@@ -2,6 +2,7 @@ package gitagency
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/doctor"
@@ -68,6 +69,11 @@ func newPrunedSnapshot(s doctor.PrunedSnapshot) PrunedSnapshot { return PrunedSn
 // After a failure Prune goes on with the rest, and returns the error together with all results. The next Prune tries the
 // failed items again.
 func (r *Repository) Prune(ctx context.Context, req PruneRequest) ([]PruneResult, error) {
+	var forgetErr error
+	if !req.DryRun { // before the records go
+		forgetErr = r.platforms.ForgetEnded(ctx)
+	}
 	results, err := doctor.Prune(ctx, r.core, doctor.PruneRequest(req))
+	err = errors.Join(err, forgetErr)
 	return convertAll(results, newPruneResult), publicError(err)
 }

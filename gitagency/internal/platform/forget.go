@@ -3,7 +3,12 @@ package platform
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
+	"strings"
 
+	"github.com/git-agency/git-agency/gitagency/internal/ids"
+	"github.com/git-agency/git-agency/gitagency/internal/platform/hub"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -17,6 +22,22 @@ func (c *Client) Forget(ctx context.Context, id string) {
 	if err := errors.Join(c.forgetHub(ctx, m), c.cleanUp(ctx, m)); err != nil {
 		c.r.Warn("what is left of %s elsewhere could not be removed: %v", id, err)
 	}
+}
+
+// ForgetEnded removes the refs in the repository of invocations that have ended: an attempt that was still under way may have pushed
+// them afterwards.
+func (c *Client) ForgetEnded(ctx context.Context) error {
+	refs, err := c.r.Git.Refs(ctx, hub.JobsPrefix, hub.ResultsPrefix)
+	if err != nil {
+		return err
+	}
+	for _, ref := range slices.Sorted(maps.Keys(refs)) {
+		id := strings.TrimPrefix(strings.TrimPrefix(ref, hub.JobsPrefix), hub.ResultsPrefix)
+		if ids.Valid(id) && c.record(id).HasEnded() {
+			c.Forget(ctx, id)
+		}
+	}
+	return nil
 }
 
 // forgetHub deletes the refs of an invocation in the hub of its last run.

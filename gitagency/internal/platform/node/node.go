@@ -162,6 +162,9 @@ func (w *work) findPrevious(ctx context.Context, job hub.Job) (done bool, err er
 // push writes the result and pushes it, unless another attempt was faster: then it is fenced. It retries as long as the hub cannot
 // be reached.
 func (w *work) push(ctx context.Context, draft hub.Draft) (fenced bool, err error) {
+	if wanted, err := w.isWanted(ctx, draft); err == nil && !wanted {
+		return true, nil
+	} // else the push reports the error
 	began := time.Now()
 	for pause := time.Second; ; pause = min(2*pause, time.Minute) {
 		if w.previous != "" && !w.replaced.IsReplacedBy(draft.Result) {
@@ -199,6 +202,12 @@ func (w *work) push(ctx context.Context, draft hub.Draft) (fenced bool, err erro
 		case <-time.After(pause):
 		}
 	}
+}
+
+// isWanted reports whether the user still waits for the result of the run: a discard or a resume has removed the job.
+func (w *work) isWanted(ctx context.Context, draft hub.Draft) (bool, error) {
+	refs, err := w.hub.Refs(ctx, draft.Invocation)
+	return refs[hub.JobRef(draft.Invocation)] == w.req.Job, err
 }
 
 // removeSandbox removes the sandbox of the run, whose work is in the hub now.
