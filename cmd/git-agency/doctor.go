@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/git-agency/git-agency/cmd/git-agency/internal/hints"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/program"
 	"github.com/git-agency/git-agency/cmd/git-agency/internal/term"
 	"github.com/git-agency/git-agency/gitagency"
@@ -16,10 +17,11 @@ func (t *tool) doctorCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "doctor",
 		Usage:     "find broken state, and repair it with --fix",
-		UsageText: "git agency doctor [--fix <id>] [--json | --porcelain [-z]]",
+		UsageText: "git agency doctor [--fix <id>] [--platform <p>] [--json | --porcelain [-z]]",
 		Description: `Checks records, trees, refs and git's own files, and prints for each finding its place, whether work could
 be lost, and the command that repairs it; then what this machine offers. Changes nothing without --fix.
-Works also when git itself cannot list worktrees.
+Works also when git itself cannot list worktrees. With --platform, it asks the engine of that platform, too,
+and the hub.
 
 With --fix, repairs what was found under an id that doctor printed. Interrupted steps are completed or
 undone. Removed work is kept as refs/agency/trash/<id>.
@@ -27,7 +29,10 @@ undone. Removed work is kept as refs/agency/trash/<id>.
 Exit status: 0 nothing is wrong, or it was repaired; 1 the repair failed, or not everything could be
 checked; 3 nothing was found under that id; 4 there are findings, or one that only a person can repair;
 5 a safety check prevents the examination; 75 locked; 129 usage.`,
-		Flags: program.WithRepositoryLockFlag(program.WithListingFlags(&cli.StringFlag{Name: "fix", Usage: "repair what was found under `ID`"})...),
+		Flags: program.WithRepositoryLockFlag(program.WithListingFlags(
+			&cli.StringFlag{Name: "fix", Usage: "repair what was found under `ID`"},
+			&cli.StringFlag{Name: "platform", Usage: "check the platform `PLATFORM`, too"},
+		)...),
 		Action: func(c *cli.Context) error {
 			if err := program.CheckListingArgs(c); err != nil {
 				return err
@@ -75,7 +80,10 @@ func (t *tool) printSuccess(words, rest string) error {
 func (t *tool) diagnose(c *cli.Context, repo *gitagency.Repository) error {
 	d, diagnoseErr := repo.Diagnose(c.Context)
 	d.Capabilities = append(d.Capabilities, t.installationStatus(c.Context)...)
-	var err error
+	unusable, err := t.probePlatform(c, repo, &d)
+	if err != nil {
+		return errors.Join(diagnoseErr, err)
+	}
 	if d.ActiveProcess != "" {
 		t.Warn(term.OneLine(d.ActiveProcess) + " is changing the repository; its unfinished changes were not checked")
 	}
@@ -91,8 +99,8 @@ func (t *tool) diagnose(c *cli.Context, repo *gitagency.Repository) error {
 	if diagnoseErr != nil {
 		return diagnoseErr
 	}
-	if err == nil && len(d.Findings) > 0 {
-		found := &findingsError{count: len(d.Findings)}
+	if err == nil && len(d.Findings)+unusable > 0 {
+		found := &findingsError{count: len(d.Findings) + unusable}
 		for _, f := range d.Findings {
 			if f.Outcome != "" && !slices.Contains(found.fixable, f.ID) {
 				found.fixable = append(found.fixable, f.ID)
@@ -101,6 +109,36 @@ func (t *tool) diagnose(c *cli.Context, repo *gitagency.Repository) error {
 		err = found
 	}
 	return err
+}
+
+// probePlatform adds what is found out about the platform of --platform to the capabilities, and returns the number of those that are
+// missing.
+func (t *tool) probePlatform(c *cli.Context, repo *gitagency.Repository, d *gitagency.Diagnosis) (missing int, err error) {
+	name := c.String("platform")
+	if name == "" {
+		return 0, nil
+	}
+	report, err := repo.Preflight(c.Context, gitagency.PreflightRequest{
+		Start: gitagency.StartRequest{Primitives: gitagency.Primitives{Platform: name}}, Headless: true,
+	})
+	if err != nil {
+		return 0, err
+	}
+	for _, check := range report.Checks {
+		found := gitagency.Capability{Name: check.Name, State: gitagency.CapabilityOK, Detail: check.Reason}
+		if check.Name != "platform" && check.Name != "hub" {
+			continue
+		}
+		if !check.OK {
+			missing++
+			found.State = gitagency.CapabilityMissing
+			if remedy := hints.Remedy(check, t.Retry()); remedy != "" {
+				found.Detail += "; " + remedy
+			}
+		}
+		d.Capabilities = append(d.Capabilities, found)
+	}
+	return missing, nil
 }
 
 // printDiagnosis prints for people each finding with the command to type, then the capabilities of the machine.

@@ -76,11 +76,8 @@ func checkHub(ctx context.Context, s *subject) result {
 	if err != nil {
 		return result{failed: true, reason: err.Error(), remedy: remedy}
 	}
-	found, err := s.base()
-	if err != nil {
-		return passed("not checked, since there is no commit to start from")
-	}
-	h, err := hub.Open(ctx, s.repo.Git, name, s.repo.CallerDir, found.commit)
+	anyID := strings.Repeat("0", 2*s.repo.Git.ObjectFormat().IDSize())
+	h, err := hub.Open(ctx, s.repo.Git, name, s.repo.CallerDir, anyID)
 	if err == nil {
 		_, err = h.Refs(ctx, "none")
 	}
