@@ -47,7 +47,7 @@ test-agents: ## install the real agents from npm into AGENTS, and test runs with
 
 # As root it installs Slurm's Debian packages. The clusters are below /tmp, which their daemons can enter.
 test-platforms: ## test runs on a real Slurm of three nodes on this machine, which scripts/slurm.sh starts
-	$(GO) test -tags '$(TAGS) platforms' -vet=off -count=1 -parallel 12 -timeout 20m -run Real ./gitagency/internal/platform/engine ./cmd/git-agency
+	$(GO) test -tags '$(TAGS) platforms' -vet=off -count=1 -parallel 12 -timeout 20m -run '^TestReal' ./gitagency/internal/platform/engine ./cmd/git-agency
 
 sweep: ## the kill sweeps alone, at every single change of the disk
 	$(TESTRUN) -timeout 90m ./cmd/git-agency -run KilledAtAnyChange -every 1

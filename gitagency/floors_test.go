@@ -90,7 +90,7 @@ var floors = []struct {
 			"store guard archive confine quote",
 	},
 	{dir: "settings", imports: "beneath durable proc readlimit git/config git store guard copies toolconfig walls confine treediff runner platform/engine fault"},
-	{dir: "platform/hub", imports: "proc git/object git/index git git/repair git/transport store quote fault"},
+	{dir: "platform/hub", imports: "proc git/object git/index git git/repair git/transport store quote fault settings"},
 	{
 		dir: "core",
 		imports: "beneath durable ids undo lock procfs proc git/object git/config git/overlay git git/worktree git/checkout git/status git/snapshot git/submodule " +
@@ -143,7 +143,7 @@ var floors = []struct {
 	{dir: "resolve", imports: "durable git git/object git/merge store fault settings core sandbox landing radar runs quote"},
 	{
 		dir:     "platform/node",
-		imports: "durable lock procfs proc git/object git git/transport store fault settings core snapshots sandbox creation discard preflight runs platform/hub",
+		imports: "durable lock procfs proc git/object git git/transport store fault settings core snapshots sandbox creation discard preflight runs quote platform/hub",
 	},
 	{
 		dir: "platform",

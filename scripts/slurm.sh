@@ -4,13 +4,20 @@
 # key, sockets, logs and process ids. As root it installs missing Debian packages, and jobs of every user can run; as
 # another user, only jobs of that user.
 #
-# usage: scripts/slurm.sh start <dir> [--accounting none]   prints the environment of clients
+# usage: scripts/slurm.sh start <dir> [--accounting none] [--kill-wait <s>] [--min-job-age <s>]
 #        scripts/slurm.sh stop <dir>
+#        scripts/slurm.sh lose <dir> <node>      kill a node: its slurmd, and all processes of its jobs
+#        scripts/slurm.sh orphan <dir> <node>    kill the slurmd of a node alone: its jobs go on, and slurmctld loses them
+#        scripts/slurm.sh restart <dir>          end slurmctld, which saves its state, and start it again
+#
+# start prints the environment of clients. --kill-wait is the time between SIGTERM and SIGKILL, --min-job-age that after which
+# slurmctld forgets a job that has ended.
 set -eu
 export PATH="$PATH:/usr/sbin:/sbin"
 
 die() { echo "scripts/slurm.sh: $*" >&2; exit 1; }
-usage() { echo "usage: scripts/slurm.sh start <dir> [--accounting none] | stop <dir>" >&2; exit 2; }
+usage() { echo "usage: scripts/slurm.sh start <dir> [--accounting none] [--kill-wait <s>] [--min-job-age <s>] | stop <dir> | lose <dir> <node> |" \
+	"orphan <dir> <node> | restart <dir>" >&2; exit 2; }
 
 # fail_of <daemon> <log> reports a daemon that does not work, and stops the others.
 fail_of() {
@@ -109,9 +116,9 @@ PreemptMode=REQUEUE
 ReturnToService=2
 SlurmdTimeout=10
 SlurmctldTimeout=10
-KillWait=5
+KillWait=$kill_wait
 BatchStartTimeout=60
-MinJobAge=300
+MinJobAge=$min_job_age
 NodeName=n1 NodeHostname=$host NodeAddr=127.0.0.1 Port=$((base + 1)) CPUs=8 RealMemory=4096
 NodeName=n2 NodeHostname=$host NodeAddr=127.0.0.1 Port=$((base + 2)) CPUs=8 RealMemory=4096
 NodeName=n3 NodeHostname=$host NodeAddr=127.0.0.1 Port=$((base + 3)) CPUs=8 RealMemory=4096
@@ -187,14 +194,65 @@ stop() {
 	rm -f "$dir/slurm.conf"
 }
 
+# below prints a process and all that descend from it.
+below() {
+	echo "$1"
+	for child in $(cat /proc/"$1"/task/*/children 2>/dev/null); do below "$child"; done
+}
+
+# lose_node kills the slurmd of a node, and with "all" also the processes of its jobs. They are killed without a chance to
+# report their end.
+lose_node() {
+	export SLURM_CONF="$dir/slurm.conf"
+	pid=$(cat "$dir/slurmd.$1.pid") && grep -qsa slurmd "/proc/$pid/cmdline" || die "$1 has no slurmd"
+	doomed=$pid
+	if [ "$2" = all ]; then
+		for id in $(timeout 5 squeue --noheader --nodelist="$1" --format=%i); do
+			for stepd in $(stepds); do
+				if grep -qsa "\[$id\." "/proc/$stepd/cmdline"; then doomed="$doomed $(below "$stepd")"; fi
+			done
+		done
+		[ "$doomed" != "$pid" ] || die "$1 runs no job"
+	fi
+	# shellcheck disable=SC2086 # one word per process
+	kill -9 $doomed 2>/dev/null || true # some end by the death of others
+	wait_for 10 is_gone "$pid"
+}
+
+is_gone() { ! kill -0 "$1"; }
+
+restart_controller() {
+	export SLURM_CONF="$dir/slurm.conf"
+	pid=$(cat "$dir/slurmctld.pid") && grep -qsa slurmctld "/proc/$pid/cmdline" || die "there is no slurmctld"
+	kill "$pid" # killed at once, it would forget the jobs of the last seconds
+	wait_for 30 is_gone "$pid" || die "slurmctld does not end"
+	slurmctld >"$dir/slurmctld.out" 2>&1 || fail_of slurmctld "$dir/slurmctld.out"
+	wait_for 30 scontrol ping || fail_of slurmctld "$dir/slurmctld.log"
+}
+
 [ $# -ge 2 ] || usage
-command=$1 dir=$2
+command=$1 dir=$2 node= kill_wait=5 min_job_age=300
 shift 2
+case $command in
+lose | orphan)
+	[ $# -eq 1 ] || usage
+	node=$1
+	shift
+	;;
+esac
 case $dir in /*) ;; *) dir=$PWD/$dir ;; esac
 while [ $# -gt 0 ]; do
 	case $1 in
 	--accounting)
 		[ "${2:-}" = none ] || die "--accounting: only none is known"
+		shift 2
+		;;
+	--kill-wait)
+		kill_wait=${2:?}
+		shift 2
+		;;
+	--min-job-age)
+		min_job_age=${2:?}
 		shift 2
 		;;
 	*) usage ;;
@@ -203,5 +261,8 @@ done
 case $command in
 start) start ;;
 stop) stop ;;
+lose) lose_node "$node" all ;;
+orphan) lose_node "$node" slurmd ;;
+restart) restart_controller ;;
 *) usage ;;
 esac

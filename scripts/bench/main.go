@@ -120,6 +120,7 @@ var groups = []group{
 	{"landings", (*bench).landingComparisons},
 	{"listings", (*bench).listingComparisons},
 	{"crowded", (*bench).crowdedComparisons},
+	{"platforms", (*bench).platformComparisons},
 	{"large", (*bench).largeTreeComparisons},
 }
 

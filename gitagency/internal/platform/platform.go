@@ -56,7 +56,7 @@ func openEngine(r *core.Repository, name string) (engine.Driver, settings.Platfo
 
 // openHub returns the hub of a name in a record or a setting.
 func openHub(ctx context.Context, r *core.Repository, name, like string) (*hub.Hub, error) {
-	h, err := hub.Open(ctx, r.Git, name, r.CallerDir, like)
+	h, err := hub.Open(ctx, r.Git, name, like)
 	if err == nil {
 		h.Lock = r.LockAndRecover
 	}

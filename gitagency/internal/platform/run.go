@@ -1,12 +1,13 @@
 package platform
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
-	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/platform/hub"
 	"github.com/git-agency/git-agency/gitagency/internal/runs"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
@@ -89,12 +90,13 @@ const (
 	firstInterval = 250 * time.Millisecond
 	lastInterval  = 10 * time.Second
 	hubInterval   = 200 * time.Millisecond
+	warnInterval  = time.Minute // between messages that a question failed
 )
 
 // poll makes rounds as long as some run is waited for.
 func (c *Client) poll() {
 	ctx := context.Background()
-	interval, failing := firstInterval, ""
+	interval, warned := firstInterval, time.Time{}
 	time.Sleep(gatherTime)
 	for {
 		c.mu.Lock()
@@ -109,11 +111,9 @@ func (c *Client) poll() {
 		}
 		c.mu.Unlock()
 		changed, err := c.Refresh(ctx, ids...)
-		if err != nil && err.Error() != failing { // the same again would fill the terminal
-			failing = err.Error()
+		if err != nil && time.Since(warned) > warnInterval {
+			warned = time.Now()
 			c.r.Warn("%v; it will be asked again", err)
-		} else if err == nil {
-			failing = ""
 		}
 		c.mu.Lock()
 		for _, id := range ids {
@@ -156,6 +156,11 @@ func (c *Client) localResults(ctx context.Context, ids []string) string {
 	return text
 }
 
+// GiveUp records the end of a run without its result.
+func (c *Client) GiveUp(ctx context.Context, id string) error {
+	return runs.EndElsewhere(ctx, c.r, id, failedRun("its result was given up"), func(func()) {})
+}
+
 // stopTimeout bounds the wait for the end of a run that was stopped: engines give 30 seconds between SIGTERM and SIGKILL.
 const stopTimeout = 2 * time.Minute
 
@@ -166,14 +171,7 @@ func (c *Client) Stop(ctx context.Context, id string) (_ core.Invocation, stoppe
 	if err != nil || !inv.IsAway() {
 		return inv, false, err
 	}
-	if _, err := c.Refresh(ctx, inv.ID); err != nil {
-		return inv, false, err
-	}
 	m := c.record(inv.ID)
-	if m.PlatformState == "" {
-		inv, err = c.r.Invocation(inv.ID)
-		return inv, true, err
-	}
 	err = c.r.Store.UpdateInvocationMetaIf(c.r.ID, inv.ID, func(m *store.InvocationMeta) bool {
 		m.StopRequested = true
 		return m.PlatformState != ""
@@ -188,11 +186,23 @@ func (c *Client) Stop(ctx context.Context, id string) (_ core.Invocation, stoppe
 	if err != nil {
 		return inv, false, err
 	}
-	waiting, cancel := context.WithTimeout(ctx, stopTimeout)
-	defer cancel()
-	inv, err = c.Wait(waiting, inv.ID)
-	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-		err = &fault.BusyError{ID: inv.ID, Waited: stopTimeout}
-	}
+	inv, err = c.waitForEnd(ctx, inv.ID)
 	return inv, err == nil, err
+}
+
+// waitForEnd waits for the end of a run that was told to end, as long as the engine and the hub can be asked.
+func (c *Client) waitForEnd(ctx context.Context, id string) (core.Invocation, error) {
+	const patience = 5 * time.Second // with an engine or a hub that cannot be asked
+	for began := time.Now(); ; {
+		waiting, cancel := context.WithTimeout(ctx, patience)
+		inv, err := c.Wait(waiting, id)
+		cancel()
+		if err == nil || ctx.Err() != nil {
+			return inv, err
+		}
+		_, asked := c.Refresh(ctx, id)
+		if asked != nil || time.Since(began) > stopTimeout {
+			return inv, fmt.Errorf("the job of %s was told to end, and its end is not known yet: %w", id, cmp.Or(asked, errors.New("it still runs")))
+		}
+	}
 }

@@ -64,8 +64,8 @@ func (c *Client) refreshGroup(ctx context.Context, group []store.InvocationMeta)
 			if !is || res.Reason == "" || !res.IsFinal() {
 				return false
 			}
-			failed = append(failed, c.settle(ctx, h, m, engine.Status{}, &res))
-			changed = true
+			err := c.settle(ctx, h, m, engine.Status{}, &res)
+			failed, changed = append(failed, err), changed || err == nil
 			return true
 		})
 	}
@@ -110,7 +110,8 @@ func (c *Client) refreshGroup(ctx context.Context, group []store.InvocationMeta)
 		if res, is := found[m.InvocationID]; is {
 			result = &res
 		}
-		failed, changed = append(failed, c.settle(ctx, h, m, states[jobName(m.InvocationID, m.Runs)], result)), true
+		err := c.settle(ctx, h, m, states[jobName(m.InvocationID, m.Runs)], result)
+		failed, changed = append(failed, err), changed || err == nil
 	}
 	return changed, errors.Join(failed...)
 }
@@ -255,7 +256,7 @@ func (c *Client) lostRun(ctx context.Context, m store.InvocationMeta, st engine.
 	case st.State == "":
 		return failedRun(label + " does not know its job " + m.PlatformJob + " any more, and it left no result")
 	case st.Reason == engine.NodeLost:
-		return failedRun("its node was lost" + on + ", and it left no result")
+		return failedRun("its node was lost" + on + ", and it left no result; work that it did not push may still be there")
 	case st.Reason == engine.TimedOut:
 		end := failedRun(label + " ended it" + on + " because of a time limit, and it left no result")
 		end.Status, end.ExitCode = store.StatusTimedOut, exitTimedOut
@@ -275,7 +276,7 @@ func (c *Client) lostRun(ctx context.Context, m store.InvocationMeta, st engine.
 	case st.Exit != nil:
 		return failedRun(fmt.Sprintf("its job ended%s with exit code %d, and left no result%s", on, *st.Exit, c.lastWords(ctx, m)))
 	}
-	return failedRun("its job ended" + on + ", and left no result" + c.lastWords(ctx, m))
+	return failedRun("its job ended" + on + ", and left no result" + c.lastWords(ctx, m) + "; work that it did not push may still be there")
 }
 
 const (

@@ -83,14 +83,14 @@ func (c *Client) submit(ctx context.Context, before store.InvocationMeta) error 
 	if err != nil {
 		return err
 	}
-	if err := checkFullHistory(ctx, c.r); err != nil {
-		return err
-	}
 	job, err := c.newJob(ctx, before)
 	if err != nil {
 		return err
 	}
 	h, err := openHub(ctx, c.r, name, job.Base)
+	if err == nil {
+		err = h.CheckFullHistory(ctx)
+	}
 	if err != nil {
 		return err
 	}
@@ -124,15 +124,6 @@ func (c *Client) submit(ctx context.Context, before store.InvocationMeta) error 
 	return c.r.Store.UpdateInvocationMeta(c.r.ID, id, func(m *store.InvocationMeta) {
 		m.PlatformJob, m.PlatformState, m.PID, m.PIDStarted = jobID, store.PlatformQueued, 0, ""
 	})
-}
-
-// checkFullHistory refuses a repository of which a node could not get all objects.
-func checkFullHistory(ctx context.Context, r *core.Repository) error {
-	remotes, err := transport.ReadRemotes(ctx, r.Git)
-	if err == nil {
-		err = remotes.CheckFullHistory()
-	}
-	return err
 }
 
 // pushJob pushes a job to the hub, in place of that of the run before.

@@ -77,9 +77,14 @@ func checkHub(ctx context.Context, s *subject) result {
 		return result{failed: true, reason: err.Error(), remedy: remedy}
 	}
 	anyID := strings.Repeat("0", 2*s.repo.Git.ObjectFormat().IDSize())
-	h, err := hub.Open(ctx, s.repo.Git, name, s.repo.CallerDir, anyID)
+	h, err := hub.Open(ctx, s.repo.Git, name, anyID)
 	if err == nil {
 		_, err = h.Refs(ctx, "none")
+	}
+	if err == nil {
+		if err := h.CheckFullHistory(ctx); err != nil {
+			return result{failed: true, reason: err.Error()}
+		}
 	}
 	if err != nil {
 		return result{failed: true, reason: err.Error(), remedy: remedy}

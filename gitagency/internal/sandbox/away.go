@@ -6,6 +6,7 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
+	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
 )
 
@@ -20,6 +21,13 @@ func (s *Sandbox) CheckNotAway() error {
 		job += fmt.Sprintf(" (job %s)", m.PlatformJob)
 	}
 	return &fault.RunningError{ID: s.ID, Programs: []string{job}}
+}
+
+// isElsewhere reports whether the runs of the sandbox are executed by another machine. The state files of an operation in a snapshot of
+// it may be those that an agent has written there behind walls: here git would trust them, and run the commands of a rebase.
+func (s *Sandbox) isElsewhere() bool {
+	platform := s.Repo.Store.Invocation(s.Repo.ID, s.ID, nil).Record.Primitives.Platform
+	return platform != "" && platform != settings.PlatformLocal
 }
 
 // CheckResult checks that a commit is a complete state of the sandbox.

@@ -92,6 +92,10 @@ func (s *Sandbox) rollBackTo(ctx context.Context, repo *git.Repo, h *Handle, to 
 	if err != nil {
 		return RollbackResult{}, err
 	}
+	if target.OperationCommit != "" && s.isElsewhere() {
+		target.OperationCommit = ""
+		s.Repo.Warn("snapshot %s was taken during a merge, rebase or similar operation; the sandbox has its files and HEAD, but no operation in progress", to.Name())
+	}
 	done, err := s.runTransition(ctx, repo, h, transition{
 		verb: "rollback", to: to, resuming: resuming, trustsConfig: s.Repo.TrustsRepoConfig(to.Invocation),
 		sourceMessage: "agency: before the rollback to " + to.Name(), reflogMessage: "agency: rollback to " + to.Name(),

@@ -89,19 +89,19 @@ func wantOf(err error) string {
 // checkHub refuses a URL with a password: it would be an argument of programs and be kept by engines.
 func checkHub(value string) error {
 	invalid := func(want string) error {
-		return &fault.InvalidError{What: HubKey, Value: hidePassword(value), Want: want}
+		return &fault.InvalidError{What: HubKey, Value: HidePassword(value), Want: want}
 	}
 	switch {
 	case value == "" || strings.HasPrefix(value, "-") || strings.ContainsFunc(value, isControl):
 		return invalid("a path, an ssh URL or the name of a remote")
-	case hidePassword(value) != value:
+	case HidePassword(value) != value:
 		return invalid("a URL without a password; git asks a credential helper for it, and ssh uses a key")
 	}
 	return nil
 }
 
-// hidePassword replaces the password in a URL.
-func hidePassword(url string) string {
+// HidePassword replaces the password in a URL.
+func HidePassword(url string) string {
 	scheme, rest, isURL := strings.Cut(url, "://")
 	authority, path, _ := strings.Cut(rest, "/")
 	login, host, hasLogin := strings.Cut(authority, "@")

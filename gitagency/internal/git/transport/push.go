@@ -221,5 +221,5 @@ func (c *Pusher) runGit(ctx context.Context, program string, args ...string) (st
 }
 
 // hardenedCommandPrefix starts upload-pack or receive-pack in a repository that may be anyone's, without its hooks
-// and the programs that its configuration names.
-const hardenedCommandPrefix = "GIT_ALLOW_PROTOCOL=none GIT_NO_LAZY_FETCH=1 git -c core.hooksPath=/dev/null -c core.alternateRefsCommand=true -c receive.autogc=false -c receive.denyCurrentBranch=refuse "
+// and the programs that its configuration names. Refs of git-agency are there for itself, also if they are hidden from others.
+const hardenedCommandPrefix = "GIT_ALLOW_PROTOCOL=none GIT_NO_LAZY_FETCH=1 git -c core.hooksPath=/dev/null -c core.alternateRefsCommand=true -c receive.autogc=false -c receive.denyCurrentBranch=refuse -c transfer.hideRefs='!refs/agency' "

@@ -19,6 +19,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/index"
 	"github.com/git-agency/git-agency/gitagency/internal/git/repair"
 	"github.com/git-agency/git-agency/gitagency/internal/git/transport"
+	"github.com/git-agency/git-agency/gitagency/internal/settings"
 )
 
 // Prefixes of refs.
@@ -48,8 +49,8 @@ type Hub struct {
 }
 
 // Open returns a hub. Its name is a path, a URL, or the name of a remote of the repository; empty for the repository itself. A
-// relative path is relative to dir. like is the id of any object of the repository.
-func Open(ctx context.Context, repo *git.Repo, name, dir, like string) (*Hub, error) {
+// relative path is relative to the top of the repository, as that of a remote. like is the id of any object of the repository.
+func Open(ctx context.Context, repo *git.Repo, name, like string) (*Hub, error) {
 	h := &Hub{repo: repo, like: like, URL: repo.CommonDir, isRepo: name == ""}
 	if h.isRepo {
 		name = repo.CommonDir
@@ -60,14 +61,19 @@ func Open(ctx context.Context, repo *git.Repo, name, dir, like string) (*Hub, er
 	}
 	isURL := strings.ContainsAny(name, "/:")
 	if isURL {
-		h.remote, err = remotes.At(ctx, name, dir)
+		h.remote, err = remotes.At(ctx, name, repo.RemotePathBase())
 	} else {
 		h.remote, err = remotes.Find(ctx, name)
 	}
 	if err != nil {
 		return nil, &fault.InvalidError{What: "hub", Value: name, Want: "a path, an ssh URL or the name of a remote (" + err.Error() + ")"}
 	}
-	if h.URL = h.remote.URL; !h.isRepo {
+	if h.URL = h.remote.URL; settings.HidePassword(h.URL) != h.URL { // it will be an argument, which others on the node can see
+		return nil, &fault.InvalidError{
+			What: "hub", Value: settings.HidePassword(h.URL), Want: "a URL without a password; git asks a credential helper for it, and ssh uses a key",
+		}
+	}
+	if !h.isRepo {
 		h.Name = h.URL
 	}
 	if path := h.remote.Path; path != "" && !h.isRepo {
@@ -99,6 +105,15 @@ func samePath(a, b string) bool {
 	a, aErr := filepath.EvalSymlinks(a)
 	b, bErr := filepath.EvalSymlinks(b)
 	return aErr == nil && bErr == nil && a == b
+}
+
+// CheckFullHistory refuses a repository of which a node could not get all objects.
+func (h *Hub) CheckFullHistory(ctx context.Context) error {
+	remotes, err := transport.ReadRemotes(ctx, h.repo)
+	if err == nil {
+		err = remotes.CheckFullHistory()
+	}
+	return err
 }
 
 // IsRepository reports whether the hub is the repository itself, so that nothing has to be transferred.

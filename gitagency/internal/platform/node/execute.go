@@ -8,11 +8,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/creation"
 	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/platform/hub"
 	"github.com/git-agency/git-agency/gitagency/internal/preflight"
 	"github.com/git-agency/git-agency/gitagency/internal/procfs"
@@ -21,6 +23,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
+	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
 // exitPreflight is the exit code of a run for which the preflight on the node failed.
@@ -35,12 +38,16 @@ func (w *work) execute(ctx context.Context, job hub.Job) hub.Draft {
 		if fault.Is[*preflight.FailedError](err) {
 			draft.Exit = exitPreflight
 		}
-		if context.Cause(ctx) != nil {
+		if isToldToEnd(ctx) {
 			draft.Reason, draft.Record.Reason, draft.Exit = store.StatusStopped, "it was stopped before it began", 128+15
 		}
 		draft.Record.Status = draft.Reason
 	} else {
 		fillResult(&draft, res)
+		if res.Status == store.StatusFailed && isToldToEnd(ctx) {
+			draft.Reason, draft.Exit = store.StatusStopped, 128+15
+			draft.Record.Status, draft.Record.Reason = draft.Reason, "it was stopped"
+		}
 	}
 	draft.Record.EndedAt = w.repo.Now()
 	w.mu.Lock()
@@ -50,6 +57,19 @@ func (w *work) execute(ctx context.Context, job hub.Job) hub.Draft {
 		w.fillFromSandbox(context.WithoutCancel(ctx), &draft)
 	}
 	return draft
+}
+
+// isToldToEnd reports whether the engine ends the job, once the run has failed. An engine signals all processes of a job, and the
+// agent may be gone before this process has handled the signal of its own. Its failure would be a final result, which a later
+// attempt could not replace.
+func isToldToEnd(ctx context.Context) bool {
+	const signalDelay = 500 * time.Millisecond // between the signals, on a busy machine
+	select {
+	case <-ctx.Done():
+		return true
+	case <-time.After(signalDelay):
+		return false
+	}
 }
 
 // fillResult adds how the run ended.
@@ -70,8 +90,18 @@ func (w *work) fillFromSandbox(ctx context.Context, draft *hub.Draft) {
 		rec.BeganAt = *m.RunStartedAt
 	}
 	draft.Branch = core.SandboxRef(w.sandboxID)
-	if _, err := sandbox.Of(r, w.sandboxID).TakeSnapshot(ctx, snapshots.TakeRequest{}); err != nil {
-		rec.Warnings = append(rec.Warnings, "no snapshot could be taken on "+w.req.Node+": "+err.Error())
+	last, err := sandbox.Of(r, w.sandboxID).TakeSnapshot(ctx, snapshots.TakeRequest{})
+	switch {
+	case err != nil:
+		w.keepsMore = true
+		rec.Warnings = append(rec.Warnings, fmt.Sprintf("no snapshot could be taken on %s, so uncommitted work is missing here: %v; it is kept there, in %s", w.req.Node, err, w.dataDir()))
+	case len(last.LeftOut) > 0:
+		w.keepsMore = true
+		paths := make([]string, len(last.LeftOut))
+		for i, left := range last.LeftOut {
+			paths[i] = left.Path
+		}
+		rec.Warnings = append(rec.Warnings, fmt.Sprintf("these are in no snapshot, and kept on %s, in %s: %s", w.req.Node, w.dataDir(), quote.Shorten(strings.Join(paths, ", "), 1000)))
 	}
 	taken, err := snapshots.List(ctx, r.Git, w.sandboxID)
 	if err != nil {
@@ -136,7 +166,7 @@ func (w *work) run(ctx context.Context, job hub.Job) (runs.Result, error) {
 		}
 	}
 	return runs.Execute(ctx, w.agentRepo, runs.ExecuteRequest{
-		ID: inv.ID, Stdout: w.req.Stdout, Stderr: w.req.Stderr, Force: w.req.Force,
+		ID: inv.ID, Stdout: &liveOutput{to: w.req.Stdout}, Stderr: &liveOutput{to: w.req.Stderr}, Force: w.req.Force,
 		Later: func(func()) {}, // the machine of the user notifies
 	})
 }
@@ -148,7 +178,7 @@ func (w *work) environment(job hub.Job) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	env := append(append([]string{}, w.req.Options.Env...), variables...)
+	env := append(git.WithoutRepoVariables(w.req.Options.Env), variables...)
 	env = append(env, "GIT_CONFIG_COUNT="+strconv.Itoa(len(job.Settings)))
 	for i, s := range job.Settings {
 		env = append(env, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", i, s.Key), fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", i, s.Value))

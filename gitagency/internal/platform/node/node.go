@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/discard"
 	"github.com/git-agency/git-agency/gitagency/internal/git/transport"
 	"github.com/git-agency/git-agency/gitagency/internal/platform/hub"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
@@ -95,6 +96,8 @@ type work struct {
 
 	agentRepo *core.Repository // repo with the environment and the settings of the job; nil before the job is known
 	sandboxID string           // sandbox of the run; empty before it exists
+
+	keepsMore bool // the sandbox has work that the result lacks
 
 	mu       sync.Mutex
 	warnings []string // for the result
@@ -210,10 +213,15 @@ func (w *work) isWanted(ctx context.Context, draft hub.Draft) (bool, error) {
 	return refs[hub.JobRef(draft.Invocation)] == w.req.Job, err
 }
 
-// removeSandbox removes the sandbox of the run, whose work is in the hub now.
+// removeSandbox removes the sandbox of the run, whose work is in the hub now. What its result lacks is kept as that of any discarded
+// sandbox, or in the sandbox itself.
 func (w *work) removeSandbox(ctx context.Context) error {
-	if w.sandboxID == "" {
+	switch {
+	case w.sandboxID == "":
 		return nil
+	case w.keepsMore:
+		_, err := discard.Run(ctx, w.repo, discard.Request{Query: w.sandboxID})
+		return err
 	}
 	return w.remove(ctx, w.sandboxID)
 }
@@ -235,6 +243,26 @@ func (w *work) newDraft(job hub.Job) hub.Draft {
 		},
 		Start: start, Base: job.Base, Branch: core.SandboxRef(job.Invocation), AsBranch: core.SandboxRef(job.Invocation), Output: map[string][]byte{},
 	}
+}
+
+// maxLive bounds what each stream of the agent adds to the output of the job, which an engine keeps in a file that nothing bounds. The
+// result has the end of the output.
+const maxLive = 16 << 20
+
+// liveOutput passes on the begin of a stream.
+type liveOutput struct {
+	to   io.Writer
+	size int64
+}
+
+func (o *liveOutput) Write(p []byte) (int, error) {
+	if o.to != nil && o.size < maxLive {
+		if _, err := o.to.Write(p[:min(int64(len(p)), maxLive-o.size)]); err != nil {
+			return 0, err
+		}
+	}
+	o.size += int64(len(p))
+	return len(p), nil
 }
 
 // readTail returns the end of a file, and what is in its older part before that; nil if there is neither.

@@ -72,14 +72,14 @@ func open(ctx context.Context, req Request) (*work, error) {
 	if err := w.makeRepository(object.FormatOf(req.Job)); err != nil {
 		return nil, err
 	}
-	if w.repo, err = w.openRepository(ctx, req.Options.Env); err != nil {
+	if w.repo, err = w.openRepository(ctx, git.WithoutRepoVariables(req.Options.Env)); err != nil {
 		return nil, err
 	}
 	if err := w.makeWorktree(ctx); err != nil {
 		return nil, err
 	}
 	w.removeAbandoned(ctx)
-	w.hub, err = hub.Open(ctx, w.repo.Git, req.Hub, "/", req.Job)
+	w.hub, err = hub.Open(ctx, w.repo.Git, req.Hub, req.Job)
 	return w, err
 }
 
@@ -105,9 +105,9 @@ func (w *work) makeRepository(format object.Format) error {
 func (w *work) openRepository(ctx context.Context, env []string) (*core.Repository, error) {
 	opts := w.req.Options
 	opts.Dir = w.gitDir()
-	opts.Env = append(git.WithoutRepoVariables(slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
+	opts.Env = append(slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		return strings.HasPrefix(kv, "AGENCY_DATA_DIR=")
-	})), "AGENCY_DATA_DIR="+w.dataDir())
+	}), "AGENCY_DATA_DIR="+w.dataDir())
 	return core.Open(ctx, opts)
 }
 
@@ -146,7 +146,7 @@ func (w *work) removeAbandoned(ctx context.Context) {
 		if inv.Entry.Record.PID == 0 && inv.FinishedAt.IsZero() && w.repo.Now().Sub(inv.StartedAt) < endedAge {
 			continue
 		}
-		if _, err := discard.Run(ctx, w.repo, discard.Request{Query: inv.ID, Force: true}); err != nil {
+		if _, err := discard.Run(ctx, w.repo, discard.Request{Query: inv.ID}); err != nil {
 			w.warn("sandbox %s of a process that was killed: %v", inv.ID, err)
 		}
 	}
