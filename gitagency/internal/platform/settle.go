@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/git-agency/git-agency/gitagency/internal/platform/engine"
 	"github.com/git-agency/git-agency/gitagency/internal/platform/hub"
@@ -25,8 +24,8 @@ func (c *Client) Refresh(ctx context.Context, ids ...string) (changed bool, err 
 		}
 		away = append(away, m)
 	}
-	for _, group := range groupBy(away, func(m store.InvocationMeta) string { return m.Primitives.Platform + "\x00" + m.Hub }) {
-		did, groupErr := c.refreshGroup(ctx, group)
+	for _, group := range groupBy(away, func(m store.InvocationMeta) string { return m.Primitives.Platform }) {
+		did, groupErr := c.refreshPlatform(ctx, group)
 		changed, err = changed || did, errors.Join(err, groupErr)
 	}
 	return changed, err
@@ -46,51 +45,32 @@ func groupBy(all []store.InvocationMeta, key func(store.InvocationMeta) string) 
 	return groups
 }
 
-// refreshGroup refreshes runs of one platform that use one hub. Where the hub is the repository, results cost nothing to look for, and
-// the engine is asked only about runs without a final one.
-func (c *Client) refreshGroup(ctx context.Context, group []store.InvocationMeta) (changed bool, err error) {
-	h, err := openHub(ctx, c.r, group[0].Hub, group[0].BaseCommit)
-	if err != nil {
-		return false, err
-	}
+// hubOf returns the name of the hub of the last run in a record.
+func hubOf(m store.InvocationMeta) string { return m.Hub }
+
+// refreshPlatform refreshes the runs of one platform. Where the hub is the repository, results cost nothing to look for, and the engine
+// is asked only about runs without a final one.
+func (c *Client) refreshPlatform(ctx context.Context, all []store.InvocationMeta) (changed bool, err error) {
+	var rest []store.InvocationMeta
 	var failed []error
-	if h.IsRepository() {
-		found, err := c.findResults(ctx, h, group)
-		if err != nil {
-			return false, err
+	for _, group := range groupBy(all, hubOf) {
+		if group[0].Hub != "" {
+			rest = append(rest, group...)
+			continue
 		}
-		group = slices.DeleteFunc(slices.Clone(group), func(m store.InvocationMeta) bool {
-			res, is := found[m.InvocationID]
-			if !is || res.Reason == "" || !res.IsFinal() {
-				return false
-			}
-			err := c.settle(ctx, h, m, engine.Status{}, &res)
-			failed, changed = append(failed, err), changed || err == nil
-			return true
-		})
+		left, err := c.settleFinal(ctx, group)
+		changed, rest, failed = changed || len(left) < len(group), append(rest, left...), append(failed, err)
 	}
-	if len(group) == 0 {
+	if len(rest) == 0 {
 		return changed, errors.Join(failed...)
 	}
-	driver, _, err := openEngine(c.r, group[0].Primitives.Platform)
+	states, err := c.askEngine(ctx, rest)
 	if err != nil {
 		return changed, errors.Join(append(failed, err)...)
-	}
-	refs := make([]engine.Ref, len(group))
-	for i, m := range group {
-		refs[i] = ref(c.r, m)
-	}
-	listed, err := driver.List(ctx, refs)
-	if err != nil {
-		return changed, errors.Join(append(failed, err)...)
-	}
-	states := map[string]engine.Status{}
-	for _, st := range listed {
-		states[st.Name] = st
 	}
 	var ended []store.InvocationMeta
-	for _, m := range group {
-		st := states[jobName(m.InvocationID, m.Runs)]
+	for _, m := range rest {
+		st := states[m.InvocationID]
 		if st.State == engine.Queued || st.State == engine.Running {
 			did, err := c.recordState(m, st)
 			changed, failed = changed || did, append(failed, err)
@@ -98,20 +78,72 @@ func (c *Client) refreshGroup(ctx context.Context, group []store.InvocationMeta)
 			ended = append(ended, m)
 		}
 	}
-	if len(ended) == 0 {
-		return changed, errors.Join(failed...)
+	for _, group := range groupBy(ended, hubOf) {
+		did, err := c.settleEnded(ctx, group, states)
+		changed, failed = changed || did, append(failed, err)
 	}
-	found, err := c.findResults(ctx, h, ended)
+	return changed, errors.Join(failed...)
+}
+
+// askEngine asks the engine of a platform about all runs at once. Those that it does not know are not in the result.
+func (c *Client) askEngine(ctx context.Context, all []store.InvocationMeta) (map[string]engine.Status, error) {
+	driver, _, err := openEngine(c.r, all[0].Primitives.Platform)
 	if err != nil {
-		return changed, errors.Join(append(failed, err)...)
+		return nil, err
 	}
-	for _, m := range ended {
+	refs, byName := make([]engine.Ref, len(all)), map[string]string{}
+	for i, m := range all {
+		refs[i] = ref(c.r, m)
+		byName[refs[i].Name] = m.InvocationID
+	}
+	listed, err := driver.List(ctx, refs)
+	states := map[string]engine.Status{}
+	for _, st := range listed {
+		states[byName[st.Name]] = st
+	}
+	return states, err
+}
+
+// settleFinal settles the runs of which the repository has a final result, and returns the others.
+func (c *Client) settleFinal(ctx context.Context, group []store.InvocationMeta) (left []store.InvocationMeta, err error) {
+	h, err := openHub(ctx, c.r, group[0].Hub, group[0].BaseCommit)
+	if err != nil {
+		return group, err
+	}
+	found, err := c.findResults(ctx, h, group)
+	if err != nil {
+		return group, err
+	}
+	var failed []error
+	for _, m := range group {
+		res, is := found[m.InvocationID]
+		if !is || res.Reason == "" || !res.IsFinal() {
+			left = append(left, m)
+		} else if err := c.settle(ctx, h, m, engine.Status{}, &res); err != nil {
+			failed = append(failed, err)
+		}
+	}
+	return left, errors.Join(failed...)
+}
+
+// settleEnded settles runs with one hub whose jobs have ended, or are not known to the engine.
+func (c *Client) settleEnded(ctx context.Context, group []store.InvocationMeta, states map[string]engine.Status) (changed bool, err error) {
+	h, err := openHub(ctx, c.r, group[0].Hub, group[0].BaseCommit)
+	if err != nil {
+		return false, err
+	}
+	found, err := c.findResults(ctx, h, group)
+	if err != nil {
+		return false, err
+	}
+	var failed []error
+	for _, m := range group {
 		var result *hub.Result
 		if res, is := found[m.InvocationID]; is {
 			result = &res
 		}
-		err := c.settle(ctx, h, m, states[jobName(m.InvocationID, m.Runs)], result)
-		failed, changed = append(failed, err), changed || err == nil
+		err := c.settle(ctx, h, m, states[m.InvocationID], result)
+		changed, failed = changed || err == nil, append(failed, err)
 	}
 	return changed, errors.Join(failed...)
 }
