@@ -123,6 +123,9 @@ func TestSubmitKilledAtAnyChange(t *testing.T) {
 		restore()
 		if done {
 			t.Logf("%d kill points: %v", n-1, seen)
+			if seen["goes on"] == 0 || seen[gitagency.StatusFailed] == 0 {
+				t.Error("not every outcome was seen")
+			}
 			return
 		}
 	}
@@ -192,7 +195,7 @@ func TestHostileResultsAreRefused(t *testing.T) {
 		{"missing object", missing, record, "", base, "refused: .*12345678"},
 		{"other invocation", plain, record, "20260128120500-b7c9", base, "refused: .*20260128120500-b7c9"},
 		{"record without a file", plain, base, "", base, "refused: .*record.json"},
-		{"head that does not exist", plain, record, "", "1234567890123456789012345678901234567890", "12345678"},
+		{"head that does not exist", plain, record, "", "1234567890123456789012345678901234567890", "refused: .*12345678"},
 	} {
 		id := l.agency("run", "wt", "--profile", "p", "--detach", "--", "true")
 		if tt.invocation == "" {

@@ -137,7 +137,7 @@ func (t *tool) invocationDetails(i gitagency.Invocation) []program.Field {
 		{Key: "changeset", Value: p.Changeset, Optional: true},
 		{Key: "platform", Value: p.Platform, Optional: true},
 		{Key: "job", Value: strings.TrimSpace(i.PlatformJob + " " + i.PlatformState), Optional: true},
-		{Key: "job-waits-for", Value: i.PlatformDetail, Optional: true},
+		{Key: "job-detail", Value: i.PlatformDetail, Optional: true},
 		{Key: "node", Value: i.PlatformNode, Optional: true},
 		{Key: "attempt", Value: numberOrEmpty(i.Attempt), Optional: true},
 		{Key: "isolation", Value: p.Isolation, Optional: true},

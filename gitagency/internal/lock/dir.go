@@ -26,6 +26,30 @@ func AcquireDirExclusive(ctx context.Context, dir string, timeout time.Duration)
 	return acquireDir(ctx, dir, timeout, unix.LOCK_EX)
 }
 
+// HoldDir makes a directory and locks it exclusively, without a limit of time. release removes it: it exists only while a process has
+// it, or after a kill.
+func HoldDir(ctx context.Context, dir string) (release func() error, err error) {
+	for {
+		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+			return nil, err
+		}
+		held, err := AcquireDirExclusive(ctx, dir, -1)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // the process that had it has removed it
+		}
+		if err != nil {
+			return nil, err
+		}
+		return func() error {
+			err := os.Remove(dir)
+			if errors.Is(err, os.ErrNotExist) {
+				err = nil
+			}
+			return errors.Join(err, held.Close())
+		}, nil
+	}
+}
+
 func acquireDir(ctx context.Context, dir string, timeout time.Duration, op int) (*os.File, error) {
 	w := newWaiter(Request{Timeout: timeout})
 	defer w.stop()

@@ -4,17 +4,13 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io/fs"
-	"os"
 	"strings"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
-	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/handoff"
-	"github.com/git-agency/git-agency/gitagency/internal/lock"
 	"github.com/git-agency/git-agency/gitagency/internal/platform/engine"
 	"github.com/git-agency/git-agency/gitagency/internal/platform/hub"
 	"github.com/git-agency/git-agency/gitagency/internal/readlimit"
@@ -25,28 +21,6 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 	"github.com/git-agency/git-agency/gitagency/quote"
 )
-
-// lockCollect takes the lock with which one process at a time imports the result of a run.
-func (c *Client) lockCollect(ctx context.Context, id string) (unlock func(), err error) {
-	dir := c.r.Store.CollectLockDir(c.r.ID, id)
-	for {
-		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-			return nil, err
-		}
-		held, err := lock.AcquireDirExclusive(ctx, dir, -1)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // the process that had it has removed it
-		}
-		if err != nil {
-			return nil, err
-		}
-		return func() {
-			if err := errors.Join(durable.RemoveIfExists(dir), held.Close()); err != nil {
-				c.r.Warn("%v", err)
-			}
-		}, nil
-	}
-}
 
 // errOtherRun reports a result that is not that of the last run.
 var errOtherRun = errors.New("it is the result of another run")

@@ -24,8 +24,8 @@ func (c *Client) Forget(ctx context.Context, id string) {
 	}
 }
 
-// ForgetEnded removes the refs in the repository of invocations that have ended: an attempt that was still under way may have pushed
-// them afterwards.
+// ForgetEnded calls Forget for the ended invocations that have a ref in this repository: an attempt that was still under way may have
+// pushed it afterwards. It does not find results that arrive late in another hub.
 func (c *Client) ForgetEnded(ctx context.Context) error {
 	refs, err := c.r.Git.Refs(ctx, hub.JobsPrefix, hub.ResultsPrefix)
 	if err != nil {

@@ -2,6 +2,7 @@ package platform
 
 import (
 	"context"
+	"errors"
 	"io"
 	"sync"
 
@@ -24,6 +25,7 @@ type liveStream struct {
 	stream engine.Stream
 	to     io.Writer
 	copied int64
+	err    error // of the writer
 }
 
 // followOutput begins to copy the output of a run. A nil writer gets nothing.
@@ -36,29 +38,47 @@ func (c *Client) followOutput(ctx context.Context, id string, stdout, stderr io.
 		}
 		s := &liveStream{stream: stream, to: to}
 		o.streams = append(o.streams, s)
-		o.copies.Go(func() { s.copied = c.copyLive(ctx, id, engine.LogsRequest{Stream: stream, Follow: true}, to) })
+		o.copies.Go(func() { s.copied, s.err = c.copyLive(ctx, id, engine.LogsRequest{Stream: stream, Follow: true}, to) })
 	}
 	return o
 }
 
-// copyLive copies what the engine shows of a stream. What it does not show comes with the result.
-func (c *Client) copyLive(ctx context.Context, id string, req engine.LogsRequest, to io.Writer) (copied int64) {
+// copyLive copies what the engine shows of a stream. What it does not show comes with the result, so only a failed write is an error.
+func (c *Client) copyLive(ctx context.Context, id string, req engine.LogsRequest, to io.Writer) (copied int64, err error) {
 	m := c.record(id)
 	driver, _, err := openEngine(c.r, m.Primitives.Platform)
+	out := &checkedWriter{to: to}
 	if err == nil {
-		copied, err = driver.Logs(ctx, ref(c.r, m), req, to)
+		copied, err = driver.Logs(ctx, ref(c.r, m), req, out)
 	}
-	if err != nil && ctx.Err() == nil && (!req.Follow || !fault.Is[*engine.NoLogsError](err)) {
+	if err != nil && out.err == nil && ctx.Err() == nil && (!req.Follow || !fault.Is[*engine.NoLogsError](err)) {
 		c.r.Warn("the output of %s cannot be read while it runs: %v", id, err)
 	}
-	return copied
+	return copied, out.err
 }
 
-// finish copies what was not copied while the run went on. It is called when the run has ended.
-func (o *liveOutput) finish() {
+// checkedWriter keeps the error of a failed write.
+type checkedWriter struct {
+	to  io.Writer
+	err error
+}
+
+func (w *checkedWriter) Write(p []byte) (n int, err error) {
+	n, err = w.to.Write(p)
+	if err != nil {
+		w.err = err
+	}
+	return n, err
+}
+
+// finish copies what was not copied while the run went on, and returns the errors of the writers. It is called when the run has ended.
+func (o *liveOutput) finish() (err error) {
 	o.stop()
 	o.copies.Wait()
 	for _, s := range o.streams {
+		if err = errors.Join(err, s.err); s.err != nil { // its reader went away
+			continue
+		}
 		if o.c.record(o.id).Attempt > 1 { // what was copied may be that of an earlier attempt
 			s.copied = 0
 		}
@@ -66,14 +86,15 @@ func (o *liveOutput) finish() {
 			o.c.r.Warn("the output of %s: %v", o.id, err)
 		}
 	}
+	return err
 }
 
 // CopyOutput copies the output of a run that goes on: what there is of it, or with follow until the run has ended.
 func (c *Client) CopyOutput(ctx context.Context, id string, follow bool, stdout, stderr io.Writer) error {
 	if !follow {
-		c.copyLive(ctx, id, engine.LogsRequest{Stream: engine.Stdout}, stdout)
-		c.copyLive(ctx, id, engine.LogsRequest{Stream: engine.Stderr}, stderr)
-		return nil
+		_, outErr := c.copyLive(ctx, id, engine.LogsRequest{Stream: engine.Stdout}, stdout)
+		_, errErr := c.copyLive(ctx, id, engine.LogsRequest{Stream: engine.Stderr}, stderr)
+		return errors.Join(outErr, errErr)
 	}
 	output := c.followOutput(ctx, id, stdout, stderr)
 	_, err := c.Wait(ctx, id)
@@ -82,6 +103,5 @@ func (c *Client) CopyOutput(ctx context.Context, id string, follow bool, stdout,
 		output.copies.Wait()
 		return err
 	}
-	output.finish()
-	return nil
+	return output.finish()
 }

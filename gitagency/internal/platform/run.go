@@ -28,7 +28,7 @@ func (c *Client) Execute(ctx context.Context, req runs.ExecuteRequest) (runs.Res
 	if err != nil && context.Cause(ctx) != nil {
 		inv, _, err = c.Stop(context.WithoutCancel(ctx), req.ID)
 	}
-	output.finish()
+	_ = output.finish() // a caller that went away does not end the run
 	endLines()
 	if err != nil {
 		return runs.Result{}, err
@@ -183,8 +183,9 @@ func (c *Client) Stop(ctx context.Context, id string) (_ core.Invocation, stoppe
 	if err == nil {
 		err = driver.Cancel(ctx, ref(c.r, m))
 	}
-	if err != nil {
-		return inv, false, err
+	if err != nil { // what ends it later was not the user
+		undo := c.r.Store.UpdateInvocationMeta(c.r.ID, inv.ID, func(m *store.InvocationMeta) { m.StopRequested = false })
+		return inv, false, errors.Join(err, undo)
 	}
 	inv, err = c.waitForEnd(ctx, inv.ID)
 	return inv, err == nil, err
@@ -202,7 +203,7 @@ func (c *Client) waitForEnd(ctx context.Context, id string) (core.Invocation, er
 		}
 		_, asked := c.Refresh(ctx, id)
 		if asked != nil || time.Since(began) > stopTimeout {
-			return inv, fmt.Errorf("the job of %s was told to end, and its end is not known yet: %w", id, cmp.Or(asked, errors.New("it still runs")))
+			return inv, fmt.Errorf("the job of %s was told to end, and its end is not known yet: %w; to ask again: git agency show %s", id, cmp.Or(asked, errors.New("it still runs")), id)
 		}
 	}
 }

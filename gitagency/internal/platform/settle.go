@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/git-agency/git-agency/gitagency/internal/lock"
 	"github.com/git-agency/git-agency/gitagency/internal/platform/engine"
 	"github.com/git-agency/git-agency/gitagency/internal/platform/hub"
 	"github.com/git-agency/git-agency/gitagency/internal/procfs"
@@ -201,15 +202,15 @@ func (c *Client) recordState(m store.InvocationMeta, st engine.Status) (changed 
 	return changed, err
 }
 
-// settle records the end of a run: with its result, or without one, with what the engine says. st is the zero value for a job that the engine
-// does not know, or was not asked about.
-func (c *Client) settle(ctx context.Context, h *hub.Hub, m store.InvocationMeta, st engine.Status, result *hub.Result) error {
+// settle records the end of a run, from its result or, without one, from what the engine says. st is the zero value for a job that
+// the engine does not know or was not asked about.
+func (c *Client) settle(ctx context.Context, h *hub.Hub, m store.InvocationMeta, st engine.Status, result *hub.Result) (err error) {
 	id := m.InvocationID
-	unlock, err := c.lockCollect(ctx, id)
+	unlock, err := lock.HoldDir(ctx, c.r.Store.CollectLockDir(c.r.ID, id)) // one process at a time imports a result
 	if err != nil {
 		return err
 	}
-	defer unlock()
+	defer func() { err = errors.Join(err, unlock()) }()
 	now := c.record(id)
 	if now.PlatformState == "" || now.Runs != m.Runs { // another process did it
 		return nil
@@ -284,7 +285,7 @@ func (c *Client) lostRun(ctx context.Context, m store.InvocationMeta, st engine.
 	}
 	switch {
 	case st.State == "" && m.PlatformJob == "":
-		return failedRun("it was not submitted: the process that was about to was killed")
+		return failedRun("it was not submitted: git-agency was killed before it had submitted the job")
 	case st.State == "":
 		return failedRun(label + " does not know its job " + m.PlatformJob + " any more, and it left no result")
 	case st.Reason == engine.NodeLost:

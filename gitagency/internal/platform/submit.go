@@ -29,7 +29,8 @@ const program = "git-agency"
 const backstop = 5 * time.Minute
 
 // Submit submits the next run of an invocation to the engine of its platform: that of a new invocation, or what runs.Resume has
-// recorded. If it fails, the run is recorded as failed, and nothing of it is left in the hub or at the engine.
+// recorded. If it fails, the run is recorded as failed, and its refs in the hub are deleted. If it is not known whether the engine has
+// the job, the run goes on, and the next command asks.
 //
 //  1. Record that the run begins, and that this process submits it.
 //  2. Push the job to the hub.
@@ -69,7 +70,9 @@ const (
 // unknownSubmitError reports a submission of which it is not known whether the engine took it.
 type unknownSubmitError struct{ err error }
 
-func (e *unknownSubmitError) Error() string { return e.err.Error() }
+func (e *unknownSubmitError) Error() string {
+	return "it is not known whether the engine has the job: " + e.err.Error()
+}
 func (e *unknownSubmitError) Unwrap() error { return e.err }
 
 // submit is Submit without the record of a failure. before is the record from before the run.
@@ -121,9 +124,13 @@ func (c *Client) submit(ctx context.Context, before store.InvocationMeta) error 
 	if err != nil {
 		return err
 	}
-	return c.r.Store.UpdateInvocationMeta(c.r.ID, id, func(m *store.InvocationMeta) {
+	err = c.r.Store.UpdateInvocationMeta(c.r.ID, id, func(m *store.InvocationMeta) {
 		m.PlatformJob, m.PlatformState, m.PID, m.PIDStarted = jobID, store.PlatformQueued, 0, ""
 	})
+	if err != nil {
+		return &unknownSubmitError{err}
+	}
+	return nil
 }
 
 // pushJob pushes a job to the hub, in place of that of the run before.

@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"time"
 
-	"github.com/git-agency/git-agency/gitagency/internal/durable"
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/lock"
 	"github.com/git-agency/git-agency/gitagency/internal/settings"
@@ -53,23 +51,11 @@ func (s *Sandbox) isSetUp() bool {
 
 // lockSetup takes the lock with which one process at a time runs agency.setup.
 func (s *Sandbox) lockSetup(ctx context.Context) (unlock func() error, err error) {
-	dir := s.Repo.Store.SetupLockDir(s.Repo.ID, s.ID)
-	for {
-		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-			if errors.Is(err, fs.ErrNotExist) {
-				err = &fault.NotFoundError{Kind: "invocation", Query: s.ID}
-			}
-			return nil, err
-		}
-		held, err := lock.AcquireDirExclusive(ctx, dir, -1)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // the process that had it has removed it
-		}
-		if err != nil {
-			return nil, err
-		}
-		return func() error { return errors.Join(durable.RemoveIfExists(dir), held.Close()) }, nil
+	unlock, err = lock.HoldDir(ctx, s.Repo.Store.SetupLockDir(s.Repo.ID, s.ID))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = &fault.NotFoundError{Kind: "invocation", Query: s.ID}
 	}
+	return unlock, err
 }
 
 func (s *Sandbox) runSetup(ctx context.Context, line string, req SetupRequest) error {

@@ -49,7 +49,11 @@ func (t Commands) detach(c *cli.Context, repo *gitagency.Repository, invocations
 	var failed error
 	for i, err := range errs {
 		if id := invocations[i].ID; err != nil {
-			failed = errors.Join(failed, fmt.Errorf("the agent of %s was not started: %w; to start it: git agency resume %s", id, err, id))
+			next := "to start it: git agency resume " + id
+			if now, lookErr := repo.Invocation(id); lookErr == nil && now.IsAway() {
+				next = "to ask again: git agency show " + id
+			}
+			failed = errors.Join(failed, fmt.Errorf("the agent of %s was not started: %w; %s", id, err, next))
 		}
 	}
 	if failed != nil {

@@ -17,7 +17,7 @@ func (t Commands) Node() *cli.Command {
 		Hidden:    true,
 		Usage:     "execute a run on this machine for another one",
 		UsageText: "git agency node --hub <hub> --job <commit> [--dir <dir>] [--environment <file>] <id>",
-		Description: `Engines start it; nobody has to. It fetches the job <commit> of the invocation <id> from the hub, executes the
+		Description: `The engine of a platform starts it on a node. It fetches the job <commit> of the invocation <id> from the hub, executes the
 run in a sandbox of its own, and pushes refs/agency/results/<id>. If the run has a result of another attempt,
 that one counts, and this one ends with 0.
 

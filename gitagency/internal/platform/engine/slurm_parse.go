@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,7 +33,7 @@ func (id slurmID) client(program string) []string {
 func parseID(text string) (slurmID, error) {
 	number, cluster, several := strings.Cut(text, ";")
 	if !isNumber(number) || several && !isClusterName(cluster) {
-		return slurmID{}, &RejectedError{Engine: slurmName, Detail: strconv.Quote(text) + " is not an id of a job"}
+		return slurmID{}, fmt.Errorf("%q is not the id of a job of Slurm", text)
 	}
 	return slurmID{number, cluster}, nil
 }

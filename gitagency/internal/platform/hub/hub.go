@@ -273,6 +273,7 @@ func (h *Hub) Receive(ctx context.Context, id, commit, base string, lock func(co
 			Pack: pack, Ref: ResultRef(id), New: commit, Old: base, LeaveRef: true, Reason: "agency: result", Lock: lock,
 			Stored: func(repo *git.Repo, _ transport.Checked) error { return stored(repo) },
 		})
-		return errors.Join(err, done())
+		done()
+		return err
 	})
 }

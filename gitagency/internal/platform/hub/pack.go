@@ -8,9 +8,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/proc"
 )
 
-// packStream returns a pack with what a commit adds to another, as git writes it. done ends that git, and returns its error
-// unless the reader had enough.
-func packStream(ctx context.Context, p *transport.Pusher, commit, base string) (pack io.Reader, done func() error) {
+// packStream returns a pack with what a commit adds to another, as git writes it. Its reader gets the error of that git; done ends it.
+func packStream(ctx context.Context, p *transport.Pusher, commit, base string) (pack io.Reader, done func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	read, write := io.Pipe()
 	wait := proc.Async(func() (struct{}, error) {
@@ -18,10 +17,9 @@ func packStream(ctx context.Context, p *transport.Pusher, commit, base string) (
 		_ = write.CloseWithError(err) // never fails
 		return struct{}{}, err
 	})
-	return read, func() error {
+	return read, func() {
 		_ = read.CloseWithError(io.ErrClosedPipe)
 		cancel()
-		_, _ = wait() // a failure ended the pack early, which its reader has reported
-		return nil
+		_, _ = wait() // its error ended the pack early, which the reader has reported
 	}
 }

@@ -29,7 +29,7 @@ import (
 // exitPreflight is the exit code of a run for which the preflight on the node failed.
 const exitPreflight = 6
 
-// execute runs the agent in a new sandbox, and returns the result. Whatever fails is a result, too, so that the user learns of it.
+// execute runs the agent in a new sandbox, and returns the result. A failure is a result, too, so that the user learns of it.
 func (w *work) execute(ctx context.Context, job hub.Job) hub.Draft {
 	draft := w.newDraft(job)
 	res, err := w.run(ctx, job)
@@ -115,7 +115,7 @@ func (w *work) fillFromSandbox(ctx context.Context, draft *hub.Draft) {
 		hub.StderrFile: r.Store.OutputPath(r.ID, w.sandboxID, "stderr"),
 		hub.SetupFile:  r.Store.SetupLogPath(r.ID, w.sandboxID),
 	} {
-		text, err := readTail(path, hub.MaxOutput)
+		text, err := readLog(path, hub.MaxOutput)
 		if err != nil {
 			rec.Warnings = append(rec.Warnings, "its output could not be read: "+err.Error())
 		}

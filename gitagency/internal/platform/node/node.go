@@ -11,11 +11,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/discard"
+	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/transport"
 	"github.com/git-agency/git-agency/gitagency/internal/platform/hub"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
@@ -61,8 +63,11 @@ func Run(ctx context.Context, req Request) (exit int, err error) {
 	if job == nil {
 		return 0, nil
 	}
-	if done, err := w.findPrevious(ctx, *job); err != nil || done {
-		return exitOf(err), err
+	switch done, err := w.findPrevious(ctx, *job); {
+	case err != nil:
+		return exitSetup, err
+	case done:
+		return 0, nil
 	}
 	draft := w.execute(ctx, *job)
 	pushing, cancel := context.WithTimeout(context.WithoutCancel(ctx), pushTimeout)
@@ -76,13 +81,6 @@ func Run(ctx context.Context, req Request) (exit int, err error) {
 		w.warn("the sandbox could not be removed: %v", err)
 	}
 	return draft.Exit, nil
-}
-
-func exitOf(err error) int {
-	if err != nil {
-		return exitSetup
-	}
-	return 0
 }
 
 // work is one attempt at a run.
@@ -141,7 +139,11 @@ func (w *work) keepBase(ctx context.Context, base, known string) error {
 	if base == known {
 		return nil
 	}
-	if err := w.repo.Git.MoveRef(ctx, baseRef, base, known, "agency: node"); err != nil && context.Cause(ctx) != nil {
+	old := known
+	if old == "" {
+		old = strings.Repeat("0", len(base))
+	}
+	if err := w.repo.Git.MoveRef(ctx, baseRef, base, old, "agency: node"); err != nil && !git.ChangedNothing(err) {
 		return err
 	}
 	return nil
@@ -265,8 +267,8 @@ func (o *liveOutput) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// readTail returns the end of a file, and what is in its older part before that; nil if there is neither.
-func readTail(path string, most int64) ([]byte, error) {
+// readLog returns what is kept of a log: its older part and the current one, at most so many bytes of each; nil if there is neither.
+func readLog(path string, most int64) ([]byte, error) {
 	var all []byte
 	for _, part := range []string{store.RotatedPath(path), path} {
 		f, err := os.Open(part)

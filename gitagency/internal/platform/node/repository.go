@@ -162,8 +162,8 @@ func (w *work) remove(ctx context.Context, id string) error {
 	return discard.RemoveTemporary(ctx, w.repo, repo, id)
 }
 
-// readEnvironment reads variables that the machine of the user has written for the agent, each ended by a NUL. A file that cannot be seen here is
-// no error: the node has its own environment.
+// readEnvironment reads the variables for the agent, each ended by a NUL. A file that does not exist here is no error: the node has
+// its own environment.
 func readEnvironment(path string) ([]string, error) {
 	if path == "" {
 		return nil, nil
