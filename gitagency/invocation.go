@@ -331,10 +331,14 @@ func (r *Repository) Discard(ctx context.Context, query string) (DiscardResult, 
 
 // DiscardWith is Discard with more choices.
 func (r *Repository) DiscardWith(ctx context.Context, req DiscardRequest) (DiscardResult, error) {
-	if err := r.stopAway(ctx, req.Query, req.Force); err != nil {
+	stopped, err := r.stopAway(ctx, req.Query, req.Force)
+	if err != nil {
 		return DiscardResult{}, publicError(err)
 	}
 	discarded, err := discard.Run(ctx, r.core, discard.Request(req))
+	if stopped {
+		discarded.EndedCommands++
+	}
 	if err == nil {
 		r.platforms.Forget(ctx, discarded.ID)
 	}

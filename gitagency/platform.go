@@ -46,16 +46,16 @@ func (r *Repository) isAway(id string) bool {
 
 // stopAway stops the run of an invocation that is about to be discarded, if another machine executes it. With force, what the run left
 // there is given up if it cannot be had.
-func (r *Repository) stopAway(ctx context.Context, query string, force bool) error {
+func (r *Repository) stopAway(ctx context.Context, query string, force bool) (stopped bool, err error) {
 	i, err := r.core.Invocation(query)
 	if err != nil || !i.IsAway() {
-		return nil // what is to be discarded reports the error
+		return false, nil // what is to be discarded reports the error
 	}
 	if _, _, err = r.platforms.Stop(ctx, i.ID); err == nil || !force || ctx.Err() != nil {
-		return err
+		return err == nil, err
 	}
 	r.core.Warn("the result of %s is given up: %v", i.ID, err)
-	return r.platforms.GiveUp(ctx, i.ID)
+	return true, r.platforms.GiveUp(ctx, i.ID)
 }
 
 // copyAway returns the function by which logs and attach read the output of a run that another machine executes.

@@ -140,7 +140,11 @@ func planPrimitives(ctx context.Context, r *core.Repository, req Request) (plan 
 	if plan.prims, err = r.Settings.ChoosePrimitives(req.Primitives, req.Profile); err != nil {
 		return plan, err
 	}
-	plan.limits, err = sandbox.EnforceableLimits(ctx, r, req.Limits)
+	if plan.prims.Platform != settings.PlatformLocal {
+		plan.limits, err = sandbox.ValidLimits(req.Limits)
+	} else {
+		plan.limits, err = sandbox.EnforceableLimits(ctx, r, req.Limits)
+	}
 	return plan, err
 }
 

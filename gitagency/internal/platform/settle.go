@@ -280,8 +280,11 @@ func (c *Client) lostRun(ctx context.Context, m store.InvocationMeta, st engine.
 	} else if m.PlatformNode != "" {
 		on = " on " + m.PlatformNode
 	}
+	if m.StopRequested && m.PlatformState != store.PlatformRunning {
+		return runs.Elsewhere{Result: runs.Result{Status: store.StatusStopped, Reason: "its job had not begun", ExitCode: exitStopped}}
+	}
 	if m.StopRequested {
-		return runs.Elsewhere{Result: runs.Result{Status: store.StatusStopped, Reason: "it was stopped, and left no result", ExitCode: exitStopped}}
+		return runs.Elsewhere{Result: runs.Result{Status: store.StatusStopped, Reason: "it left no result", ExitCode: exitStopped}}
 	}
 	switch {
 	case st.State == "" && m.PlatformJob == "":

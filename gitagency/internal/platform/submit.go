@@ -152,7 +152,7 @@ func pushJob(ctx context.Context, h *hub.Hub, id, commit, last string) error {
 func (c *Client) newJob(ctx context.Context, m store.InvocationMeta) (hub.Job, error) {
 	id := m.InvocationID
 	job := hub.Job{
-		Invocation: id, Name: m.InvocationName, Base: m.BaseCommit, Platform: m.Primitives.Platform, Runner: m.Runner, Mode: m.Mode,
+		Invocation: id, Name: m.InvocationName, Base: m.BaseCommit, Changed: m.FromSnapshot != "" || m.StartChanges != "", Platform: m.Primitives.Platform, Runner: m.Runner, Mode: m.Mode,
 		Primitives: m.Primitives, Limits: m.Limits, Run: m.RunFields, Number: m.Runs + 1, Submitted: c.r.Now(),
 	}
 	limit, err := runs.RunTimeout(c.r, m)

@@ -57,6 +57,9 @@ func checkPlatform(ctx context.Context, s *subject) result {
 		}
 		return res
 	}
+	if caps.Problem != "" {
+		return result{failed: true, reason: caps.Problem, remedy: fmt.Sprintf("git config agency.platform.%s.partition <name>", p.Name)}
+	}
 	return passed("%s", strings.Join(append([]string{s.prims.Platform + " " + caps.Version}, caps.Notes...), "; "))
 }
 

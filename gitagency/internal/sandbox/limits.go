@@ -59,10 +59,17 @@ func EnforceableLimits(ctx context.Context, r *core.Repository, l confine.Limits
 			r.Warn("%s %s cannot be enforced on this machine, or only in part: %s", e.Limit, e.Limit.Format(e.Value), e.Detail)
 		}
 	}
+	return limitsToRecord(l), nil
+}
+
+// ValidLimits returns limits in the form of a record, for another machine that will enforce them. It refuses malformed ones.
+func ValidLimits(l confine.Limits) (store.Limits, error) { return limitsToRecord(l), validateLimits(l) }
+
+func limitsToRecord(l confine.Limits) store.Limits {
 	return store.Limits{
 		Memory: l.Memory, Processes: l.Processes, FileSize: l.FileSize, Nice: l.Nice, BestEffort: l.BestEffort,
 		TimeoutMS: int64((l.Timeout + time.Millisecond - 1) / time.Millisecond),
-	}, nil
+	}
 }
 
 // validateLimits refuses malformed limits with an *InvalidError.

@@ -124,6 +124,7 @@ type Capabilities struct {
 	Accounting bool          // the engine remembers jobs that ended long ago
 	KillWait   time.Duration // between SIGTERM and SIGKILL; zero if not known
 	Memory     time.Duration // how long the engine knows a job that has ended, without accounting; zero if not known
+	Problem    string        // why the engine would refuse every job; empty if nothing is known
 	Notes      []string      // what a user should know about the site, one sentence each without a full stop
 }
 

@@ -25,8 +25,11 @@ func (s Slurm) Probe(ctx context.Context) (Capabilities, error) {
 	if a.exit != 0 {
 		return Capabilities{}, a.failed()
 	}
-	if note := s.partitionNote(parsePartitions(a.stdout)); note != "" {
-		caps.Notes = append(caps.Notes, note)
+	partitions := parsePartitions(a.stdout)
+	if caps.Problem = s.partitionProblem(partitions); caps.Problem == "" {
+		if note := s.partitionNote(partitions); note != "" {
+			caps.Notes = append(caps.Notes, note)
+		}
 	}
 	return caps, nil
 }
@@ -60,15 +63,35 @@ func capabilities(config map[string]string) Capabilities {
 	return caps
 }
 
+// partitionProblem tells why a job will be refused; it is empty if none is known.
+func (s Slurm) partitionProblem(all []partition) string {
+	names := make([]string, len(all))
+	for i, p := range all {
+		names[i] = p.name
+	}
+	has := ""
+	if len(names) > 0 {
+		has = ": there are " + strings.Join(names, ", ")
+	}
+	switch {
+	case s.partitionIn(all) >= 0:
+		return ""
+	case s.Partition == "":
+		return "the site has no default partition, so one has to be configured" + has
+	}
+	return "there is no partition " + oneLine(s.Partition) + has
+}
+
+// partitionIn returns the index of the partition of jobs; negative if there is none.
+func (s Slurm) partitionIn(all []partition) int {
+	return slices.IndexFunc(all, func(p partition) bool { return p.name == s.Partition || s.Partition == "" && p.isDefault })
+}
+
 // partitionNote tells why no node will take a job; it is empty if one will.
 func (s Slurm) partitionNote(all []partition) string {
-	name := s.Partition
-	at := slices.IndexFunc(all, func(p partition) bool { return p.name == name || name == "" && p.isDefault })
+	at := s.partitionIn(all)
 	switch {
-	case at < 0 && name == "":
-		return "the site has no default partition, so one has to be configured"
-	case at < 0:
-		return "there is no partition " + oneLine(name)
+	case at < 0: // partitionProblem tells
 	case !all[at].up:
 		return "partition " + all[at].name + " is not up"
 	case all[at].nodes == 0:

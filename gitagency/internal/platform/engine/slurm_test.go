@@ -233,15 +233,16 @@ func TestNoteOfPartition(t *testing.T) {
 	for text, want := range map[string]string{ // of the manual of sinfo
 		"a*|up|2|idle\nb|up|3|down*\nb|up|1|drained\nc|down|1|idle\n": "no node of partition b can be reached",
 		"b*|down|2|idle\n":                "partition b is not up",
-		"a*|up|2|idle\n":                  "there is no partition b",
+		"a*|up|2|idle\n":                  "there is no partition b: there are a",
 		"b|up|1|down\nb|up|1|mixed\n":     "",
 		"b|up|1|idle*\nb|up|1|allocated*": "no node of partition b can be reached",
 	} {
-		if got := (Slurm{Partition: "b"}).partitionNote(parsePartitions(text)); got != want {
+		all := parsePartitions(text)
+		if got := (Slurm{Partition: "b"}).partitionProblem(all) + (Slurm{Partition: "b"}).partitionNote(all); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}
-	if got := (Slurm{}).partitionNote(parsePartitions("b|up|1|idle\n")); !strings.Contains(got, "no default partition") {
+	if got := (Slurm{}).partitionProblem(parsePartitions("b|up|1|idle\n")); !strings.Contains(got, "no default partition") {
 		t.Error(got)
 	}
 }

@@ -21,6 +21,7 @@ type Job struct {
 	Name       string `json:"invocation_name,omitempty"`
 	Base       string `json:"base_commit"`
 	State      string `json:"state_commit,omitempty"` // snapshot that the run starts from; empty: the base
+	Changed    bool   `json:"changed,omitempty"`      // the sandbox was started with uncommitted work, which is not that of the agent
 	Platform   string `json:"platform"`
 
 	Runner     string           `json:"runner,omitempty"`

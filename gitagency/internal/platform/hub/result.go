@@ -43,6 +43,7 @@ const (
 	baseTrailer   = "Agency-Base"
 	headTrailer   = "Agency-Head"
 	branchTrailer = "Agency-On"
+	indexTrailer  = "Agency-Index"
 )
 
 // IsFinal reports whether no later attempt may replace the result: that of a run that was told to end may be partial, and its
@@ -103,7 +104,7 @@ type Draft struct {
 	Result
 
 	State    string            // snapshot of the sandbox; empty if there is none: then the result has the files of Start
-	Start    string            // commit that the run started from
+	Start    string            // base commit of the run, where it did not start from a snapshot
 	Base     string            // base commit of the invocation
 	Branch   string            // full ref of the branch of the sandbox on the node, and
 	AsBranch string            // that on the machine of the user
@@ -162,7 +163,8 @@ func (d Draft) contents(ctx context.Context, repo *git.Repo) (tree string, paren
 		return "", nil, "", err
 	}
 	if d.State == "" {
-		return commit.Tree, []string{d.Start}, fmt.Sprintf("%s: %s\n%s: %s\n%s: %s\n", baseTrailer, d.Base, headTrailer, d.Start, branchTrailer, d.AsBranch), nil
+		trailers := fmt.Sprintf("%s: %s\n%s: %s\n%s: %s\n%s: %s\n", baseTrailer, d.Base, headTrailer, d.Start, branchTrailer, d.AsBranch, indexTrailer, commit.Tree)
+		return commit.Tree, []string{d.Start}, trailers, nil
 	}
 	for _, line := range lastParagraph(commit.Message) {
 		switch key, value, _ := strings.Cut(line, ": "); {

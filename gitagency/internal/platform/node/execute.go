@@ -160,6 +160,12 @@ func (w *work) run(ctx context.Context, job hub.Job) (runs.Result, error) {
 		return runs.Result{}, err
 	}
 	w.sandboxID = inv.ID
+	if !job.Changed { // what an earlier run left uncommitted is not what the sandbox was started with
+		err = w.repo.Store.UpdateInvocationMeta(w.repo.ID, inv.ID, func(m *store.InvocationMeta) { m.FromSnapshot = "" })
+	}
+	if err != nil {
+		return runs.Result{}, err
+	}
 	if job.Answer != nil {
 		if err := durable.WriteFile(w.repo.Store.AnswerPath(w.repo.ID, inv.ID), job.Answer, 0o600); err != nil {
 			return runs.Result{}, err

@@ -230,10 +230,6 @@ func (w *work) removeSandbox(ctx context.Context) error {
 
 // newDraft returns the result of a run that has not begun.
 func (w *work) newDraft(job hub.Job) hub.Draft {
-	start := job.State
-	if start == "" {
-		start = job.Base
-	}
 	now := w.repo.Now()
 	return hub.Draft{
 		Result: hub.Result{
@@ -243,7 +239,7 @@ func (w *work) newDraft(job hub.Job) hub.Draft {
 				Git: w.repo.Git.Version.String(), Tool: w.req.Options.Version,
 			},
 		},
-		Start: start, Base: job.Base, Branch: core.SandboxRef(job.Invocation), AsBranch: core.SandboxRef(job.Invocation), Output: map[string][]byte{},
+		State: job.State, Start: job.Base, Base: job.Base, Branch: core.SandboxRef(job.Invocation), AsBranch: core.SandboxRef(job.Invocation), Output: map[string][]byte{},
 	}
 }
 
