@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/git-agency/git-agency/gitagency/internal/core"
@@ -110,6 +112,7 @@ func (c *Client) poll() {
 			return
 		}
 		c.mu.Unlock()
+		seen := c.resultsVersion() // before the round, which may miss what arrives meanwhile
 		changed, err := c.Refresh(ctx, ids...)
 		if err != nil && time.Since(warned) > warnInterval {
 			warned = time.Now()
@@ -126,34 +129,24 @@ func (c *Client) poll() {
 		if interval = min(interval+interval/8, lastInterval); changed {
 			interval = firstInterval
 		}
-		c.pause(ctx, interval, ids)
+		c.pause(interval, seen)
 	}
 }
 
-// pause waits for an interval, or until a new result of one of the runs is in the repository.
-func (c *Client) pause(ctx context.Context, interval time.Duration, ids []string) {
-	seen := ""
-	for until := time.Now().Add(interval); time.Now().Before(until); {
+// pause waits for an interval, or until a result arrives in the repository after seen.
+func (c *Client) pause(interval time.Duration, seen time.Time) {
+	for until := time.Now().Add(interval); time.Now().Before(until) && c.resultsVersion().Equal(seen); {
 		time.Sleep(min(hubInterval, time.Until(until)))
-		now := c.localResults(ctx, ids)
-		if seen != "" && now != seen {
-			return
-		}
-		seen = now
 	}
 }
 
-// localResults returns a text that changes when a result of one of some runs arrives in the repository.
-func (c *Client) localResults(ctx context.Context, ids []string) string {
-	refs, err := c.r.Git.Refs(ctx, hub.ResultsPrefix)
+// resultsVersion returns a time that changes when the ref of a result is written in the repository: git makes a lock file beside it.
+func (c *Client) resultsVersion() time.Time {
+	fi, err := os.Stat(filepath.Join(c.r.CommonDir, hub.ResultsPrefix))
 	if err != nil {
-		return "" // the next round reports it
+		return time.Time{} // there is none yet; another error shows in the next round
 	}
-	text := " "
-	for _, id := range ids {
-		text += refs[hub.ResultRef(id)] + " "
-	}
-	return text
+	return fi.ModTime()
 }
 
 // GiveUp records the end of a run without its result.
