@@ -77,7 +77,7 @@ func TestResultsKeepAllFields(t *testing.T) {
 // Requests of callers reach the packages below with all fields.
 func TestRequestsKeepAllFields(t *testing.T) {
 	t.Parallel()
-	checkConversion(t, Options.internal, "Recover", "Refresh", "RelockTimeout") // set by Open, and for tests
+	checkConversion(t, Options.internal, "Recover", "Refresh", "RelockTimeout", "AsRecorded") // set by Open, and for tests
 	checkConversion(t, func(req AdoptWorktreeRequest) core.AdoptWorktreeRequest { return core.AdoptWorktreeRequest(req) })
 	checkConversion(t, func(req CreateWorktreeRequest) core.CreateWorktreeRequest { return core.CreateWorktreeRequest(req) })
 	checkConversion(t, func(req RemoveWorktreeRequest) core.RemoveWorktreeRequest { return core.RemoveWorktreeRequest(req) })

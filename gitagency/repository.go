@@ -43,6 +43,9 @@ type Options struct {
 	// needs it to report that setting.
 	DefaultReadLimits bool
 
+	// AsRecorded returns runs on other machines as their records have them: no engine is asked. It is for callers that must not wait.
+	AsRecorded bool
+
 	// Warn receives messages for the user that are not errors. Nil drops them.
 	Warn func(message string)
 
@@ -69,7 +72,9 @@ func CurrentDir() (string, error) {
 // Open opens the repository that git itself would use in the caller's environment.
 func Open(ctx context.Context, opts Options) (*Repository, error) {
 	o := opts.internal()
-	o.Recover, o.Refresh = landing.Recover, refreshAway
+	if o.Recover = landing.Recover; !opts.AsRecorded {
+		o.Refresh = refreshAway
+	}
 	r, err := core.Open(ctx, o)
 	if err != nil {
 		return nil, publicError(err)

@@ -121,7 +121,9 @@ func helpTopics(cl *commandLine) ([]candidate, error) {
 func (cl *commandLine) openRepository() (*gitagency.Repository, error) {
 	var err error
 	if cl.repo == nil {
-		cl.repo, err = gitagency.Open(cl.ctx, cl.Options)
+		opts := cl.Options
+		opts.AsRecorded = true // TAB waits for no engine
+		cl.repo, err = gitagency.Open(cl.ctx, opts)
 		if err != nil { // sandboxes over plain directories need no repository
 			if paths, other := gitagency.OpenPaths(cl.ctx, cl.Options); other == nil {
 				cl.repo, err = paths, nil
