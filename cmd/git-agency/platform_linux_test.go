@@ -72,7 +72,7 @@ func TestResultImportKilledAtAnyChange(t *testing.T) {
 		}
 		l.fixAll(point) // temporary files
 	}
-	for n := 1; ; n += killStep(15, 1) {
+	for n := 1; ; n += killStep(15, 3) {
 		done, last := l.runKilledWithEnv(nil, n, "git-agency", "ls")
 		check(strconv.Itoa(n) + ", before " + last)
 		restore()
@@ -92,7 +92,7 @@ func TestSubmitKilledAtAnyChange(t *testing.T) {
 	hold()
 	restore := l.save()
 	seen := map[string]int{}
-	for n := 1; ; n += killStep(15, 1) {
+	for n := 1; ; n += killStep(15, 3) {
 		done, last := l.runKilledWithEnv(nil, n, "git-agency", "run", "wt", "--profile", "p", "--detach", "--", "sh", "-c", "echo new >new; git add new; git commit -qm new")
 		point := strconv.Itoa(n) + ", before " + last
 		l.git("config", "--unset", "agency.platform.slurm.args")
