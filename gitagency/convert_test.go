@@ -86,7 +86,7 @@ func TestRequestsKeepAllFields(t *testing.T) {
 	checkConversion(t, RunRequest.internal, "Start")                                     // StartRequest.internal
 	checkConversion(t, ExecuteRunRequest.internal, "Side")                               // for package resolve
 	checkConversion(t, ResumeRunRequest.internal, "Question", "Shown")                   // Question is that of Shown
-	checkConversion(t, LogsRequest.internal, "Away")                                     // set by Logs
+	checkConversion(t, LogsRequest.internal, "CopyJobOutput")                            // set by Logs
 	checkConversion(t, func(req EventsRequest) runs.EventsRequest { return runs.EventsRequest(req) })
 	checkConversion(t, Limits.internal)
 	checkConversion(t, ExecOptions.internal, "Serve") // set by Exec

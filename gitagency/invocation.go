@@ -170,7 +170,7 @@ func (req ListRequest) internal() core.ListRequest {
 // Invocations lists invocations, oldest first.
 func (r *Repository) Invocations(ctx context.Context, req ListRequest) ([]Invocation, error) {
 	all, err := r.core.Invocations(req.internal())
-	if err == nil && r.core.RefreshAway(all...) {
+	if err == nil && r.core.RefreshJobs(all...) {
 		all, err = r.core.Invocations(req.internal())
 	}
 	if err == nil && req.Activity {
@@ -331,7 +331,7 @@ func (r *Repository) Discard(ctx context.Context, query string) (DiscardResult, 
 
 // DiscardWith is Discard with more choices.
 func (r *Repository) DiscardWith(ctx context.Context, req DiscardRequest) (DiscardResult, error) {
-	stopped, err := r.stopAway(ctx, req.Query, req.Force)
+	stopped, err := r.stopJob(ctx, req.Query, req.Force)
 	if err != nil {
 		return DiscardResult{}, publicError(err)
 	}

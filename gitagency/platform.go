@@ -11,44 +11,44 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/platform/node"
 )
 
-// IsElsewhere reports whether the runs of an invocation are executed by another machine.
-func (i Invocation) IsElsewhere() bool {
+// RunsOnPlatform reports whether the runs of an invocation are executed by another machine.
+func (i Invocation) RunsOnPlatform() bool {
 	return i.Primitives.Platform != "" && i.Primitives.Platform != DefaultPrimitives().Platform
 }
 
-// IsAway reports whether a run goes on that another machine executes, as far as is known here.
-func (r Run) IsAway() bool { return r.PlatformState != "" }
+// HasOpenJob reports whether a run goes on that another machine executes, as far as is known here.
+func (r Run) HasOpenJob() bool { return r.PlatformState != "" }
 
 // IsRunning reports whether a run goes on: supervised by a process of this machine, or executed by another machine.
-func (r Run) IsRunning() bool { return r.PID != 0 || r.IsAway() }
+func (r Run) IsRunning() bool { return r.PID != 0 || r.HasOpenJob() }
 
 // SubmitRun submits a run that another machine is to execute, and returns. ExecuteRun does so too, and waits for its end.
 func (r *Repository) SubmitRun(ctx context.Context, id string) error {
 	return publicError(r.platforms.Submit(ctx, id))
 }
 
-// refreshAway brings the records of runs up to date that other machines execute. What cannot be found out is a warning.
-func refreshAway(r *core.Repository, ids []string) {
+// refreshJobs brings the records of runs up to date that other machines execute. What cannot be found out is a warning.
+func refreshJobs(r *core.Repository, ids []string) {
 	if _, err := platform.New(r).Refresh(context.Background(), ids...); err != nil {
 		r.Warn("what is known of runs on other machines may be old: %v", err)
 	}
 }
 
-// isElsewhere reports whether another machine executes the runs of an invocation.
-func (r *Repository) isElsewhere(id string) bool {
-	return platform.IsElsewhere(r.core.Store.Invocation(r.ID, id, nil).Record)
+// runsOnPlatform reports whether another machine executes the runs of an invocation.
+func (r *Repository) runsOnPlatform(id string) bool {
+	return platform.RunsOnPlatform(r.core.Store.Invocation(r.ID, id, nil).Record)
 }
 
-// isAway reports whether a run of an invocation goes on that another machine executes.
-func (r *Repository) isAway(id string) bool {
+// hasOpenJob reports whether a run of an invocation goes on that another machine executes.
+func (r *Repository) hasOpenJob(id string) bool {
 	return r.core.Store.Invocation(r.ID, id, nil).Record.PlatformState != ""
 }
 
-// stopAway stops the run of an invocation that is about to be discarded, if another machine executes it. With force, what the run left
+// stopJob stops the run of an invocation that is about to be discarded, if another machine executes it. With force, what the run left
 // there is given up if it cannot be had.
-func (r *Repository) stopAway(ctx context.Context, query string, force bool) (stopped bool, err error) {
+func (r *Repository) stopJob(ctx context.Context, query string, force bool) (stopped bool, err error) {
 	i, err := r.core.Invocation(query)
-	if err != nil || !i.IsAway() {
+	if err != nil || !i.HasOpenJob() {
 		return false, nil // what is to be discarded reports the error
 	}
 	if _, _, err = r.platforms.Stop(ctx, i.ID); err == nil || !force || ctx.Err() != nil {
@@ -58,8 +58,8 @@ func (r *Repository) stopAway(ctx context.Context, query string, force bool) (st
 	return true, r.platforms.GiveUp(ctx, i.ID)
 }
 
-// copyAway returns the function by which logs and attach read the output of a run that another machine executes.
-func (r *Repository) copyAway(ctx context.Context, query string) func(follow bool, stdout, stderr io.Writer) error {
+// copyJobOutput returns the function by which logs and attach read the output of a run that another machine executes.
+func (r *Repository) copyJobOutput(ctx context.Context, query string) func(follow bool, stdout, stderr io.Writer) error {
 	return func(follow bool, stdout, stderr io.Writer) error {
 		i, err := r.core.Invocation(query)
 		if err != nil {

@@ -73,7 +73,7 @@ func CurrentDir() (string, error) {
 func Open(ctx context.Context, opts Options) (*Repository, error) {
 	o := opts.internal()
 	if o.Recover = landing.Recover; !opts.AsRecorded {
-		o.Refresh = refreshAway
+		o.Refresh = refreshJobs
 	}
 	r, err := core.Open(ctx, o)
 	if err != nil {

@@ -129,7 +129,7 @@ func (r *Repository) ExecuteRun(ctx context.Context, req ExecuteRunRequest) (Run
 	execute := func(ctx context.Context, req runs.ExecuteRequest) (runs.Result, error) {
 		return runs.Execute(ctx, r.core, req)
 	}
-	if r.isElsewhere(req.ID) {
+	if r.runsOnPlatform(req.ID) {
 		execute = r.platforms.Execute
 	}
 	res, err := execute(ctx, req.internal())
@@ -160,7 +160,7 @@ type AttachRunResult struct {
 func (r *Repository) AttachRun(ctx context.Context, req AttachRunRequest) (AttachRunResult, error) {
 	res, err := runs.Attach(ctx, r.core, runs.AttachRequest{
 		ID: req.ID, Keyboard: req.Keyboard, DetachKeys: req.DetachKeys,
-		Screen: req.Screen, Stdout: req.Stdout, Stderr: req.Stderr, OnEvent: internalOnEvent(req.OnEvent), OnNote: internalOnNote(req.OnNote), Away: r.copyAway(ctx, req.ID),
+		Screen: req.Screen, Stdout: req.Stdout, Stderr: req.Stderr, OnEvent: internalOnEvent(req.OnEvent), OnNote: internalOnNote(req.OnNote), CopyJobOutput: r.copyJobOutput(ctx, req.ID),
 	})
 	return AttachRunResult{res.Ended, newInvocation(res.Invocation)}, publicError(err)
 }
@@ -202,7 +202,7 @@ func (r *Repository) AnswerRun(req ResumeRunRequest) (_ Invocation, given bool, 
 // WaitRun waits until the run of an invocation has ended or its agent asks, and returns the invocation as it is then.
 func (r *Repository) WaitRun(ctx context.Context, query string) (Invocation, error) {
 	i, err := r.core.Invocation(query)
-	if err == nil && r.isAway(i.ID) {
+	if err == nil && r.hasOpenJob(i.ID) {
 		i, err = r.platforms.Wait(ctx, i.ID)
 	} else if err == nil {
 		i, err = runs.Wait(ctx, r.core, i.ID)
@@ -213,7 +213,7 @@ func (r *Repository) WaitRun(ctx context.Context, query string) (Invocation, err
 // StopRun ends the run of an invocation, and the other commands in its sandbox. stopped is false if nothing ran in it.
 func (r *Repository) StopRun(ctx context.Context, query string) (_ Invocation, stopped bool, err error) {
 	i, err := r.core.Invocation(query)
-	if err == nil && r.isAway(i.ID) {
+	if err == nil && r.hasOpenJob(i.ID) {
 		i, stopped, err = r.platforms.Stop(ctx, i.ID)
 	} else if err == nil {
 		i, stopped, err = runs.Stop(ctx, r.core, i.ID)
@@ -224,7 +224,7 @@ func (r *Repository) StopRun(ctx context.Context, query string) (_ Invocation, s
 // Questions lists the invocations whose agent waits for an answer, oldest question first.
 func (r *Repository) Questions() ([]Invocation, error) {
 	if all, err := r.core.Invocations(core.ListRequest{}); err == nil {
-		r.core.RefreshAway(all...)
+		r.core.RefreshJobs(all...)
 	}
 	waiting, err := runs.Questions(r.core)
 	return convertAll(waiting, newInvocation), publicError(err)
@@ -274,7 +274,7 @@ func internalOnNote(onNote func(LogNote)) func(runs.LogNote) {
 // Logs prints what the agent of an invocation wrote.
 func (r *Repository) Logs(ctx context.Context, req LogsRequest) error {
 	internal := req.internal()
-	internal.Away = r.copyAway(ctx, req.ID)
+	internal.CopyJobOutput = r.copyJobOutput(ctx, req.ID)
 	return publicError(runs.Logs(ctx, r.core, internal))
 }
 

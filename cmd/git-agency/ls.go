@@ -77,8 +77,8 @@ Exit status: 0, whatever is found; 3 no such worktree, or 4 if the repository wa
 // printInvocations prints the table of invocations, and says below it what it leaves out or, if it is empty, what to type.
 func (t *tool) printInvocations(c *cli.Context, repo *gitagency.Repository, invocations []gitagency.Invocation, broken int) error {
 	header := listHeader()
-	elsewhere := slices.ContainsFunc(invocations, gitagency.Invocation.IsElsewhere)
-	if elsewhere {
+	onPlatform := slices.ContainsFunc(invocations, gitagency.Invocation.RunsOnPlatform)
+	if onPlatform {
 		header = append(header, "PLATFORM")
 	}
 	if c.Bool("radar") {
@@ -99,7 +99,7 @@ func (t *tool) printInvocations(c *cli.Context, repo *gitagency.Repository, invo
 			id = tableID(id)
 		}
 		row := t.listRow(i, id, worktreeCell(i, targets))
-		if elsewhere {
+		if onPlatform {
 			row = append(row, platformCell(i))
 		}
 		if c.Bool("radar") {
@@ -180,13 +180,13 @@ func (t *tool) listRow(i gitagency.Invocation, id, worktree string) []string {
 // platformCell returns the platform of an invocation, with its node, or with what its job waits for.
 func platformCell(i gitagency.Invocation) string {
 	switch {
-	case !i.IsElsewhere():
+	case !i.RunsOnPlatform():
 		return ""
 	case i.PlatformNode != "":
 		return i.Primitives.Platform + " " + i.PlatformNode
-	case i.IsAway() && i.PlatformDetail != "":
+	case i.HasOpenJob() && i.PlatformDetail != "":
 		return i.Primitives.Platform + " (" + i.PlatformDetail + ")"
-	case i.IsAway():
+	case i.HasOpenJob():
 		return i.Primitives.Platform + " (" + i.PlatformState + ")"
 	}
 	return i.Primitives.Platform

@@ -98,7 +98,7 @@ func TestSubmitKilledAtAnyChange(t *testing.T) {
 		l.git("config", "--unset", "agency.platform.slurm.args")
 		for _, inv := range l.listed() {
 			switch {
-			case inv.IsAway():
+			case inv.HasOpenJob():
 				seen["goes on"]++
 				l.must("scontrol", "release", inv.PlatformJob)
 			case inv.Status == gitagency.StatusFailed || inv.Status == gitagency.StatusStarting:

@@ -128,7 +128,7 @@ func TestRealControllerRestarted(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, id := range []string{running, held} {
-		if inv := l.shown(id); !inv.IsAway() {
+		if inv := l.shown(id); !inv.HasOpenJob() {
 			t.Errorf("after the restart: %+v", inv)
 		}
 	}

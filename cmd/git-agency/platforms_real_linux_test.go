@@ -184,7 +184,7 @@ func TestRealClientKilled(t *testing.T) {
 	}
 	_ = client.Wait() // it was killed
 	all := l.listed()
-	if len(all) != 1 || !all[0].IsAway() {
+	if len(all) != 1 || !all[0].HasOpenJob() {
 		t.Fatalf("%+v", all)
 	}
 	l.write(l.out("go"), "")

@@ -18,7 +18,7 @@ import (
 // its full id only. Where the records are still those of another path, the error is a *fault.MovedRepositoryError.
 func (r *Repository) Invocation(query string) (Invocation, error) {
 	i, err := r.findInvocation(query)
-	if err == nil && r.RefreshAway(i) {
+	if err == nil && r.RefreshJobs(i) {
 		i, err = r.findInvocation(i.ID)
 	}
 	if err = r.explainMissing(err); !fault.Is[*fault.MovedRepositoryError](err) {

@@ -80,7 +80,7 @@ type Repository struct {
 	LockDirOverride string // directory of the lock, if not <common dir>/agency
 	Opts            Options
 	quarantined     bool
-	away            *awayState
+	jobs            *jobRefresh
 	warnedElsewhere sync.Once // guards the warning about records in another data directory
 }
 
@@ -152,7 +152,7 @@ func newRepository(opts Options, repo *git.Repo, dataDir string) *Repository {
 	return &Repository{
 		ID: store.RepoID(repo.CommonDir), CommonDir: repo.CommonDir, DataDir: dataDir, Git: repo, Store: store.Store{Root: dataDir},
 		ids: ids.Source{Now: opts.Now, Rand: opts.Rand}, CallerDir: opts.Dir, Opts: opts, Settings: opts.SettingsReader(repo.Config),
-		away: &awayState{},
+		jobs: &jobRefresh{},
 	}
 }
 
@@ -163,7 +163,7 @@ func (r *Repository) WithWarn(warn func(message string)) *Repository {
 	return &Repository{
 		ID: r.ID, CommonDir: r.CommonDir, DataDir: r.DataDir, Git: r.Git, Store: r.Store, ids: r.ids, Settings: opts.SettingsReader(r.Settings.Config),
 		CallerDir: r.CallerDir, LockDirOverride: r.LockDirOverride, Opts: opts, quarantined: r.quarantined,
-		away: r.away,
+		jobs: r.jobs,
 	}
 }
 
@@ -287,9 +287,9 @@ func (r *Repository) LockWithTimeout(ctx context.Context, timeout time.Duration)
 	if held.LabelErr != nil {
 		r.Warn("the repository is locked, but the holder of the lock could not be recorded: %v", held.LabelErr)
 	}
-	r.away.addLocks(1)
+	r.jobs.addLocks(1)
 	return r.Git.WithLock(held.File()), func() {
-		r.away.addLocks(-1)
+		r.jobs.addLocks(-1)
 		if err := held.Release(); err != nil {
 			r.Warn("release the repository lock: %v", err)
 		}

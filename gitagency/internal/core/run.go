@@ -76,10 +76,10 @@ func mailboxOf(e *store.Entry[store.InvocationMeta]) string {
 }
 
 // IsSupervised reports whether a run of the invocation goes on: supervised by a process, or on another platform.
-func (i Invocation) IsSupervised() bool { return i.PID != 0 || i.IsAway() }
+func (i Invocation) IsSupervised() bool { return i.PID != 0 || i.HasOpenJob() }
 
-// IsAway reports whether a run of the invocation goes on that is on another platform, as far as is known here.
-func (i Invocation) IsAway() bool { return i.PlatformState != "" }
+// HasOpenJob reports whether a run of the invocation goes on that is on another platform, as far as is known here.
+func (i Invocation) HasOpenJob() bool { return i.PlatformState != "" }
 
 // AsksWhileRunning reports whether the agent of a run that goes on has asked a question.
 func (i Invocation) AsksWhileRunning() bool {

@@ -107,9 +107,9 @@ func planStart(ctx context.Context, r *core.Repository, req Request) (Plan, erro
 		return plan, err
 	}
 	plan.baseTree = new(string)
-	if elsewhere := plan.prims.Platform != settings.PlatformLocal; elsewhere && req.Run.SessionID == "" {
+	if onPlatform := plan.prims.Platform != settings.PlatformLocal; onPlatform && req.Run.SessionID == "" {
 		return plan, &fault.UnsupportedError{Primitive: "platform", Value: plan.prims.Platform, Why: "only a run is executed there, and start runs nothing: use 'git agency run'"}
-	} else if !elsewhere { // the walls of another machine are built there
+	} else if !onPlatform { // the walls of another machine are built there
 		plan.wallsChecked = sandbox.BeginCheckWalls(ctx, r, plan.prims)
 	}
 	if plan.origin, err = requestedOrigin(ctx, r, req); err != nil {

@@ -69,7 +69,7 @@ func (l *landAttempt) resolveTarget(ctx context.Context) (err error) {
 // lockSandbox locks the sandbox exclusively, finishes an interrupted rollback or sync, imports the git state from behind
 // the walls, undoes killed uploads and blocks new ones.
 func (l *landAttempt) lockSandbox(ctx context.Context) (err error) {
-	if err := l.s.CheckNotAway(); err != nil {
+	if err := l.s.CheckNoOpenJob(); err != nil {
 		return err
 	}
 	h, leave, err := l.s.OpenExclusive(ctx)

@@ -12,15 +12,15 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// Forget removes what an invocation has elsewhere, once it has ended: its refs in the hub, and what the engine keeps of its last
+// Forget removes what an invocation has on a platform and in the hub, once it has ended: its refs in the hub, and what the engine keeps of its last
 // job. What cannot be reached is a warning.
 func (c *Client) Forget(ctx context.Context, id string) {
 	m := c.record(id)
-	if !IsElsewhere(m) || m.JobCommit == "" {
+	if !RunsOnPlatform(m) || m.JobCommit == "" {
 		return
 	}
 	if err := errors.Join(c.forgetHub(ctx, m), c.cleanUp(ctx, m)); err != nil {
-		c.r.Warn("what is left of %s elsewhere could not be removed: %v", id, err)
+		c.r.Warn("what is left of %s in the hub and at its engine could not be removed: %v", id, err)
 	}
 }
 

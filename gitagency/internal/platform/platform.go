@@ -36,8 +36,8 @@ func New(r *core.Repository) *Client {
 	return &Client{r: r, results: map[string]runs.Result{}, waiting: map[string][]chan struct{}{}}
 }
 
-// IsElsewhere reports whether the runs of an invocation are executed by another machine.
-func IsElsewhere(m store.InvocationMeta) bool {
+// RunsOnPlatform reports whether the runs of an invocation are executed by another machine.
+func RunsOnPlatform(m store.InvocationMeta) bool {
 	return m.Primitives.Platform != "" && m.Primitives.Platform != settings.PlatformLocal
 }
 

@@ -60,7 +60,7 @@ func (c *Client) result(inv core.Invocation) runs.Result {
 func (c *Client) Wait(ctx context.Context, id string) (core.Invocation, error) {
 	for {
 		inv, err := c.r.Invocation(id)
-		if err != nil || !inv.IsAway() {
+		if err != nil || !inv.HasOpenJob() {
 			return inv, err
 		}
 		select {
@@ -151,7 +151,7 @@ func (c *Client) resultsVersion() time.Time {
 
 // GiveUp records the end of a run without its result.
 func (c *Client) GiveUp(ctx context.Context, id string) error {
-	return runs.EndElsewhere(ctx, c.r, id, failedRun("its result was given up"), func(func()) {})
+	return runs.EndJob(ctx, c.r, id, failedRun("its result was given up"), func(func()) {})
 }
 
 // stopTimeout bounds the wait for the end of a run that was stopped: engines give 30 seconds between SIGTERM and SIGKILL.
@@ -161,7 +161,7 @@ const stopTimeout = 2 * time.Minute
 // it is.
 func (c *Client) Stop(ctx context.Context, id string) (_ core.Invocation, stopped bool, err error) {
 	inv, err := c.r.Invocation(id)
-	if err != nil || !inv.IsAway() {
+	if err != nil || !inv.HasOpenJob() {
 		return inv, false, err
 	}
 	m := c.record(inv.ID)

@@ -25,8 +25,8 @@ import (
 // program is the name under which a node finds git-agency, if it is not where this machine has it.
 const program = "git-agency"
 
-// backstop is added to the time limit that the engine gets, so that the node ends the run first, with its work pushed.
-const backstop = 5 * time.Minute
+// extraTime is added to the time limit that the engine gets, so that the node ends the run first, with its work pushed.
+const extraTime = 5 * time.Minute
 
 // Submit submits the next run of an invocation to the engine of its platform: that of a new invocation, or what runs.Resume has
 // recorded. If it fails, the run is recorded as failed, and its refs in the hub are deleted. If it is not known whether the engine has
@@ -39,7 +39,7 @@ const backstop = 5 * time.Minute
 //
 // A process killed between 1 and 4 leaves a run of which the engine may have a job: it is found by its name.
 func (c *Client) Submit(ctx context.Context, id string) error {
-	before, err := runs.BeginElsewhere(c.r, id)
+	before, err := runs.BeginJob(c.r, id)
 	if err != nil {
 		return err
 	}
@@ -53,11 +53,11 @@ func (c *Client) Submit(ctx context.Context, id string) error {
 	}
 	undone := context.WithoutCancel(ctx)
 	cleanup := errors.Join(c.forgetHub(undone, m), c.removeEnvironment(id))
-	failed := runs.Elsewhere{Result: runs.Result{Status: store.StatusFailed, Reason: "it could not be submitted: " + err.Error(), ExitCode: exitSetup}}
+	failed := runs.JobEnd{Result: runs.Result{Status: store.StatusFailed, Reason: "it could not be submitted: " + err.Error(), ExitCode: exitSetup}}
 	if context.Cause(ctx) != nil {
 		failed.Status, failed.Reason, failed.ExitCode = store.StatusStopped, "it was stopped before it was submitted", exitStopped
 	}
-	return errors.Join(&fault.SetupError{ID: id, Err: err}, cleanup, runs.EndElsewhere(undone, c.r, id, failed, func(func()) {}))
+	return errors.Join(&fault.SetupError{ID: id, Err: err}, cleanup, runs.EndJob(undone, c.r, id, failed, func(func()) {}))
 }
 
 // Exit codes of a run that are not those of its agent.
@@ -240,7 +240,7 @@ func (c *Client) jobRequest(m store.InvocationMeta, platform settings.Platform, 
 		request.LogDir = ""
 	}
 	if job.TimeoutMS > 0 {
-		request.TimeLimit = time.Duration(job.TimeoutMS)*time.Millisecond + backstop
+		request.TimeLimit = time.Duration(job.TimeoutMS)*time.Millisecond + extraTime
 	}
 	return request, nil
 }

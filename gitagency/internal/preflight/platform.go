@@ -13,11 +13,11 @@ import (
 	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
-// isElsewhere reports whether another machine would execute the run. It makes the checks of that machine itself.
-func (s *subject) isElsewhere() bool { return s.prims.Platform != settings.PlatformLocal }
+// runsOnPlatform reports whether another machine would execute the run. It makes the checks of that machine itself.
+func (s *subject) runsOnPlatform() bool { return s.prims.Platform != settings.PlatformLocal }
 
-// checksElsewhere are the checks of a run on another platform.
-func checksElsewhere() []check {
+// platformChecks are the checks of a run on another platform.
+func platformChecks() []check {
 	return []check{
 		{"base", checkBase},
 		{"mode", checkMode},

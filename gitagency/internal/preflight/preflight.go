@@ -160,13 +160,13 @@ func (s *subject) checks() ([]check, error) {
 		{"identity", checkIdentity},
 		{"disk", checkDisk},
 	}
-	if s.isElsewhere() {
-		checks = checksElsewhere()
+	if s.runsOnPlatform() {
+		checks = platformChecks()
 	}
 	if s.req.Existing {
 		checks = withoutChecks(checks, "base", "limits", "paths")
 	}
-	if s.req.Online && !s.isElsewhere() {
+	if s.req.Online && !s.runsOnPlatform() {
 		checks = append(checks, check{"online", checkOnline})
 	}
 	own, err := s.ownChecks()

@@ -25,7 +25,7 @@ type AttachRequest struct {
 	OnEvent        func(runner.Event) // required: receives what the stream of such an agent tells, instead of Stdout
 	OnNote         func(LogNote)      // as in LogsRequest
 
-	Away func(follow bool, stdout, stderr io.Writer) error // as in LogsRequest
+	CopyJobOutput func(follow bool, stdout, stderr io.Writer) error // as in LogsRequest
 }
 
 // AttachResult says why Attach returned.
@@ -91,7 +91,7 @@ func follow(ctx context.Context, r *core.Repository, id string, req AttachReques
 			return false, watchErr
 		}
 	}
-	err = Logs(ctx, r, LogsRequest{ID: id, Follow: true, Stdout: req.Stdout, Stderr: req.Stderr, OnEvent: req.OnEvent, OnNote: req.OnNote, Away: req.Away})
+	err = Logs(ctx, r, LogsRequest{ID: id, Follow: true, Stdout: req.Stdout, Stderr: req.Stderr, OnEvent: req.OnEvent, OnNote: req.OnNote, CopyJobOutput: req.CopyJobOutput})
 	if errors.Is(err, terminal.ErrDetached) {
 		return false, nil
 	}

@@ -28,7 +28,7 @@ type LogsRequest struct {
 	OnNote         func(LogNote)      // receives what is not output of the agent, unless Raw is set; may be nil
 
 	// Away copies the output of a run on another platform that goes on; nil if none does. With follow it returns when the run has ended.
-	Away func(follow bool, stdout, stderr io.Writer) error
+	CopyJobOutput func(follow bool, stdout, stderr io.Writer) error
 }
 
 // LogNote says something about the output that comes after it.
@@ -78,8 +78,8 @@ func Logs(ctx context.Context, r *core.Repository, req LogsRequest) (err error) 
 		if err := p.copyNew(); err != nil {
 			return err
 		}
-		if inv.IsAway() && req.Away != nil {
-			return req.Away(req.Follow, p.tails[1].to, p.tails[2].to)
+		if inv.HasOpenJob() && req.CopyJobOutput != nil {
+			return req.CopyJobOutput(req.Follow, p.tails[1].to, p.tails[2].to)
 		}
 		if !req.Follow || !inv.IsSupervised() {
 			return p.copySetup(r.Store.SetupLogPath(r.ID, inv.ID))

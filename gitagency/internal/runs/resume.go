@@ -46,8 +46,8 @@ func Resume(ctx context.Context, r *core.Repository, req ResumeRequest) (core.In
 		return inv, &NoRunError{ID: inv.ID}
 	case inv.AsksWhileRunning() && req.Answer == nil:
 		return inv, &UnansweredError{ID: inv.ID, Question: inv.Question, Options: inv.Options}
-	case inv.IsAway():
-		return inv, sandbox.Of(r, inv.ID).CheckNotAway()
+	case inv.HasOpenJob():
+		return inv, sandbox.Of(r, inv.ID).CheckNoOpenJob()
 	case inv.IsSupervised():
 		return inv, &fault.RunningError{ID: inv.ID}
 	case req.Budget.IsInvalid():

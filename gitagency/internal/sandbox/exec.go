@@ -96,7 +96,7 @@ const (
 // when that ended first; *OutputError, when the output could not be passed on; ErrSupervisorKilled, when some process may still
 // run. With any other error nothing was run.
 func (s *Sandbox) Exec(ctx context.Context, opts ExecOptions) (ExecResult, error) {
-	if err := cmp.Or(opts.check(), s.CheckNotAway()); err != nil {
+	if err := cmp.Or(opts.check(), s.CheckNoOpenJob()); err != nil {
 		return ExecResult{}, err
 	}
 	timeout, err := s.execTimeout(opts)

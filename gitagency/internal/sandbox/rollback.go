@@ -46,7 +46,7 @@ func (s *Sandbox) Rollback(ctx context.Context, req RollbackRequest) (RollbackRe
 	if req.Snapshot == "" {
 		return RollbackResult{}, &fault.InvalidError{What: "snapshot", Want: "its commit, or <id>/<number>"}
 	}
-	if err := s.CheckNotAway(); err != nil {
+	if err := s.CheckNoOpenJob(); err != nil {
 		return RollbackResult{}, err
 	}
 	return s.rollBack(ctx, req)
@@ -92,7 +92,7 @@ func (s *Sandbox) rollBackTo(ctx context.Context, repo *git.Repo, h *Handle, to 
 	if err != nil {
 		return RollbackResult{}, err
 	}
-	if target.OperationCommit != "" && s.isElsewhere() {
+	if target.OperationCommit != "" && s.runsOnPlatform() {
 		target.OperationCommit = ""
 		s.Repo.Warn("snapshot %s was taken during a merge, rebase or similar operation; the sandbox has its files and HEAD, but no operation in progress", to.Name())
 	}

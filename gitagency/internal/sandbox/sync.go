@@ -53,7 +53,7 @@ type SyncResult struct {
 // files stay; Sync refuses if the merge would overwrite one. Ignored files in the way are kept in the snapshot and then
 // replaced.
 func (s *Sandbox) Sync(ctx context.Context) (SyncResult, error) {
-	if err := s.CheckNotAway(); err != nil {
+	if err := s.CheckNoOpenJob(); err != nil {
 		return SyncResult{}, err
 	}
 	s.ImportUnlocked(ctx)

@@ -51,7 +51,7 @@ func (s *Sandbox) UploadFiles(ctx context.Context, files []File) error {
 // written through. A path that leaves the sandbox or has a reserved name is a *ConfinementError, and so is a symbolic
 // link that leaves the sandbox.
 func (s *Sandbox) Upload(ctx context.Context, req UploadRequest) (err error) {
-	if err := s.CheckNotAway(); err != nil {
+	if err := s.CheckNoOpenJob(); err != nil {
 		return err
 	}
 	ctx, cancel, err := s.Repo.Settings.WithOperationTimeout(ctx, "put")

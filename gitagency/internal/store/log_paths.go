@@ -23,8 +23,8 @@ func (s Store) SetupLockDir(repoID, invocationID string) string {
 	return filepath.Join(s.InvocationDir(repoID, invocationID), "setting-up")
 }
 
-// CollectLockDir returns the directory that is locked while the result of a run on another platform is imported, and exists only then or
+// ImportLockDir returns the directory that is locked while the result of a run on another platform is imported, and exists only then or
 // after a kill.
-func (s Store) CollectLockDir(repoID, invocationID string) string {
-	return filepath.Join(s.InvocationDir(repoID, invocationID), "collecting")
+func (s Store) ImportLockDir(repoID, invocationID string) string {
+	return filepath.Join(s.InvocationDir(repoID, invocationID), "importing")
 }

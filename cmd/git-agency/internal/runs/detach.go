@@ -35,7 +35,7 @@ func (t Commands) detach(c *cli.Context, repo *gitagency.Repository, invocations
 	var submitted sync.WaitGroup
 	slots := make(chan struct{}, maxSubmits)
 	for i, inv := range invocations {
-		if inv.IsElsewhere() { // no process has to supervise it
+		if inv.RunsOnPlatform() { // no process has to supervise it
 			submitted.Go(func() {
 				slots <- struct{}{}
 				defer func() { <-slots }()
@@ -50,7 +50,7 @@ func (t Commands) detach(c *cli.Context, repo *gitagency.Repository, invocations
 	for i, err := range errs {
 		if id := invocations[i].ID; err != nil {
 			next := "to start it: git agency resume " + id
-			if now, lookErr := repo.Invocation(id); lookErr == nil && now.IsAway() {
+			if now, lookErr := repo.Invocation(id); lookErr == nil && now.HasOpenJob() {
 				next = "to ask again: git agency show " + id
 			}
 			failed = errors.Join(failed, fmt.Errorf("the agent of %s was not started: %w; %s", id, err, next))
@@ -74,7 +74,7 @@ func (t Commands) detach(c *cli.Context, repo *gitagency.Repository, invocations
 
 // startDetached starts the run of an invocation, and returns when it goes on without this process.
 func (t Commands) startDetached(ctx context.Context, repo *gitagency.Repository, inv gitagency.Invocation) error {
-	if inv.IsElsewhere() {
+	if inv.RunsOnPlatform() {
 		return repo.SubmitRun(ctx, inv.ID)
 	}
 	return t.startSupervisor(repo, inv.ID)

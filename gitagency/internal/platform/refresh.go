@@ -17,15 +17,15 @@ import (
 // results of those that have ended. Of engines and hubs that cannot be asked, the runs stay as they are; the errors say why. It
 // reports whether a record has changed.
 func (c *Client) Refresh(ctx context.Context, ids ...string) (changed bool, err error) {
-	var away []store.InvocationMeta
+	var open []store.InvocationMeta
 	for _, id := range ids {
 		m := c.record(id)
 		if m.PlatformState == "" || m.PlatformState == store.PlatformSubmitting && procfs.IsAlive(m.PID, m.PIDStarted) {
 			continue
 		}
-		away = append(away, m)
+		open = append(open, m)
 	}
-	for _, group := range groupBy(away, func(m store.InvocationMeta) string { return m.Primitives.Platform }) {
+	for _, group := range groupBy(open, func(m store.InvocationMeta) string { return m.Primitives.Platform }) {
 		did, groupErr := c.refreshPlatform(ctx, group)
 		changed, err = changed || did, errors.Join(err, groupErr)
 	}
@@ -59,7 +59,7 @@ func (c *Client) refreshPlatform(ctx context.Context, all []store.InvocationMeta
 			rest = append(rest, group...)
 			continue
 		}
-		left, err := c.settleFinal(ctx, group)
+		left, err := c.recordFinal(ctx, group)
 		changed, rest, failed = changed || len(left) < len(group), append(rest, left...), append(failed, err)
 	}
 	if len(rest) == 0 {
@@ -80,7 +80,7 @@ func (c *Client) refreshPlatform(ctx context.Context, all []store.InvocationMeta
 		}
 	}
 	for _, group := range groupBy(ended, hubOf) {
-		did, err := c.settleEnded(ctx, group, states)
+		did, err := c.recordEnded(ctx, group, states)
 		changed, failed = changed || did, append(failed, err)
 	}
 	return changed, errors.Join(failed...)
@@ -105,8 +105,8 @@ func (c *Client) askEngine(ctx context.Context, all []store.InvocationMeta) (map
 	return states, err
 }
 
-// settleFinal settles the runs of which the repository has a final result, and returns the others.
-func (c *Client) settleFinal(ctx context.Context, group []store.InvocationMeta) (left []store.InvocationMeta, err error) {
+// recordFinal records the end of the runs of which the repository has a final result, and returns the others.
+func (c *Client) recordFinal(ctx context.Context, group []store.InvocationMeta) (left []store.InvocationMeta, err error) {
 	h, err := openHub(ctx, c.r, group[0].Hub, group[0].BaseCommit)
 	if err != nil {
 		return group, err
@@ -120,15 +120,15 @@ func (c *Client) settleFinal(ctx context.Context, group []store.InvocationMeta) 
 		res, is := found[m.InvocationID]
 		if !is || res.Reason == "" || !res.IsFinal() {
 			left = append(left, m)
-		} else if err := c.settle(ctx, h, m, engine.Status{}, &res); err != nil {
+		} else if err := c.recordEnd(ctx, h, m, engine.Status{}, &res); err != nil {
 			failed = append(failed, err)
 		}
 	}
 	return left, errors.Join(failed...)
 }
 
-// settleEnded settles runs with one hub whose jobs have ended, or are not known to the engine.
-func (c *Client) settleEnded(ctx context.Context, group []store.InvocationMeta, states map[string]engine.Status) (changed bool, err error) {
+// recordEnded records the end of runs with one hub whose jobs have ended, or are not known to the engine.
+func (c *Client) recordEnded(ctx context.Context, group []store.InvocationMeta, states map[string]engine.Status) (changed bool, err error) {
 	h, err := openHub(ctx, c.r, group[0].Hub, group[0].BaseCommit)
 	if err != nil {
 		return false, err
@@ -143,7 +143,7 @@ func (c *Client) settleEnded(ctx context.Context, group []store.InvocationMeta, 
 		if res, is := found[m.InvocationID]; is {
 			result = &res
 		}
-		err := c.settle(ctx, h, m, states[m.InvocationID], result)
+		err := c.recordEnd(ctx, h, m, states[m.InvocationID], result)
 		changed, failed = changed || err == nil, append(failed, err)
 	}
 	return changed, errors.Join(failed...)
@@ -202,11 +202,11 @@ func (c *Client) recordState(m store.InvocationMeta, st engine.Status) (changed 
 	return changed, err
 }
 
-// settle records the end of a run, from its result or, without one, from what the engine says. st is the zero value for a job that
+// recordEnd records the end of a run, from its result or, without one, from what the engine says. st is the zero value for a job that
 // the engine does not know or was not asked about.
-func (c *Client) settle(ctx context.Context, h *hub.Hub, m store.InvocationMeta, st engine.Status, result *hub.Result) (err error) {
+func (c *Client) recordEnd(ctx context.Context, h *hub.Hub, m store.InvocationMeta, st engine.Status, result *hub.Result) (err error) {
 	id := m.InvocationID
-	unlock, err := lock.HoldDir(ctx, c.r.Store.CollectLockDir(c.r.ID, id)) // one process at a time imports a result
+	unlock, err := lock.HoldDir(ctx, c.r.Store.ImportLockDir(c.r.ID, id)) // one process at a time imports a result
 	if err != nil {
 		return err
 	}
@@ -215,9 +215,9 @@ func (c *Client) settle(ctx context.Context, h *hub.Hub, m store.InvocationMeta,
 	if now.PlatformState == "" || now.Runs != m.Runs { // another process did it
 		return nil
 	}
-	end := runs.Elsewhere{}
+	end := runs.JobEnd{}
 	if result != nil {
-		end, err = c.collect(ctx, h, now, result.Commit)
+		end, err = c.importResult(ctx, h, now, result.Commit)
 		switch {
 		case errors.Is(err, errOtherRun):
 			end = c.lostRun(ctx, now, st)
@@ -245,7 +245,7 @@ func (c *Client) settle(ctx context.Context, h *hub.Hub, m store.InvocationMeta,
 			change(m)
 		}
 	}
-	if err := runs.EndElsewhere(ctx, c.r, id, end, func(last func()) { last() }); err != nil {
+	if err := runs.EndJob(ctx, c.r, id, end, func(last func()) { last() }); err != nil {
 		return err
 	}
 	c.mu.Lock()
@@ -267,12 +267,12 @@ func (c *Client) cleanUp(ctx context.Context, m store.InvocationMeta) error {
 }
 
 // failedRun returns the end of a run of which there is no result.
-func failedRun(reason string) runs.Elsewhere {
-	return runs.Elsewhere{Result: runs.Result{Status: store.StatusFailed, Reason: reason, ExitCode: exitFailed}}
+func failedRun(reason string) runs.JobEnd {
+	return runs.JobEnd{Result: runs.Result{Status: store.StatusFailed, Reason: reason, ExitCode: exitFailed}}
 }
 
 // lostRun returns the end of a run that left no result, by what the engine says.
-func (c *Client) lostRun(ctx context.Context, m store.InvocationMeta, st engine.Status) runs.Elsewhere {
+func (c *Client) lostRun(ctx context.Context, m store.InvocationMeta, st engine.Status) runs.JobEnd {
 	label := engineLabel(m.Primitives.Platform)
 	on := ""
 	if node := st.Node; node != "" {
@@ -281,10 +281,10 @@ func (c *Client) lostRun(ctx context.Context, m store.InvocationMeta, st engine.
 		on = " on " + m.PlatformNode
 	}
 	if m.StopRequested && m.PlatformState != store.PlatformRunning {
-		return runs.Elsewhere{Result: runs.Result{Status: store.StatusStopped, Reason: "its job had not begun", ExitCode: exitStopped}}
+		return runs.JobEnd{Result: runs.Result{Status: store.StatusStopped, Reason: "its job had not begun", ExitCode: exitStopped}}
 	}
 	if m.StopRequested {
-		return runs.Elsewhere{Result: runs.Result{Status: store.StatusStopped, Reason: "it left no result", ExitCode: exitStopped}}
+		return runs.JobEnd{Result: runs.Result{Status: store.StatusStopped, Reason: "it left no result", ExitCode: exitStopped}}
 	}
 	switch {
 	case st.State == "" && m.PlatformJob == "":
@@ -310,9 +310,9 @@ func (c *Client) lostRun(ctx context.Context, m store.InvocationMeta, st engine.
 	case st.Exit != nil && *st.Exit == exitNotFound:
 		return failedRun("there is no git-agency" + on + "; install it where the job finds it, such as in a shared home directory")
 	case st.Exit != nil:
-		return failedRun(fmt.Sprintf("its job ended%s with exit code %d, and left no result%s", on, *st.Exit, c.lastWords(ctx, m)))
+		return failedRun(fmt.Sprintf("its job ended%s with exit code %d, and left no result%s", on, *st.Exit, c.lastStderrLine(ctx, m)))
 	}
-	return failedRun("its job ended" + on + ", and left no result" + c.lastWords(ctx, m) + "; work that it did not push may still be there")
+	return failedRun("its job ended" + on + ", and left no result" + c.lastStderrLine(ctx, m) + "; work that it did not push may still be there")
 }
 
 const (

@@ -25,20 +25,20 @@ import (
 // errOtherRun reports a result that is not that of the last run.
 var errOtherRun = errors.New("it is the result of another run")
 
-// collect imports a result: its objects, as a snapshot, and then its state into the sandbox. Each step does nothing where a process that
+// importResult imports a result: its objects, as a snapshot, and then its state into the sandbox. Each step does nothing where a process that
 // was killed has done it.
-func (c *Client) collect(ctx context.Context, h *hub.Hub, m store.InvocationMeta, commit string) (runs.Elsewhere, error) {
+func (c *Client) importResult(ctx context.Context, h *hub.Hub, m store.InvocationMeta, commit string) (runs.JobEnd, error) {
 	id := m.InvocationID
 	number, err := c.receive(ctx, h, m, commit)
 	if err != nil {
-		return runs.Elsewhere{}, err
+		return runs.JobEnd{}, err
 	}
 	res, output, err := readResult(ctx, c.r.Git, m, commit)
 	if err != nil {
-		return runs.Elsewhere{}, err
+		return runs.JobEnd{}, err
 	}
-	if err := sandbox.Of(c.r, id).TakeOver(ctx, snapshots.Snapshot{Invocation: id, Number: number}.Name()); err != nil {
-		return runs.Elsewhere{}, err
+	if err := sandbox.Of(c.r, id).RollbackToResult(ctx, snapshots.Snapshot{Invocation: id, Number: number}.Name()); err != nil {
+		return runs.JobEnd{}, err
 	}
 	return newEnd(res, output), nil
 }
@@ -118,9 +118,9 @@ const (
 )
 
 // newEnd returns the end of a run by its result.
-func newEnd(res hub.Result, output map[string][]byte) runs.Elsewhere {
+func newEnd(res hub.Result, output map[string][]byte) runs.JobEnd {
 	rec := res.Record
-	end := runs.Elsewhere{
+	end := runs.JobEnd{
 		Result: runs.Result{
 			Status: res.Reason, Reason: quote.Shorten(rec.Reason, maxText), ExitCode: res.Exit, LastMessage: quote.Shorten(rec.LastMessage, maxText),
 			Exceeded: quote.Shorten(rec.Exceeded, 100), SetupFailed: rec.SetupFailed, Uncommitted: rec.Uncommitted,
@@ -155,8 +155,8 @@ func newEnd(res hub.Result, output map[string][]byte) runs.Elsewhere {
 	return end
 }
 
-// lastWords returns the last line that a job wrote on standard error, for a message; empty if there is none.
-func (c *Client) lastWords(ctx context.Context, m store.InvocationMeta) string {
+// lastStderrLine returns the last line that a job wrote on standard error, for a message; empty if there is none.
+func (c *Client) lastStderrLine(ctx context.Context, m store.InvocationMeta) string {
 	driver, _, err := openEngine(c.r, m.Primitives.Platform)
 	if err != nil {
 		return ""

@@ -10,8 +10,8 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
 )
 
-// CheckNotAway refuses a sandbox whose run goes on on another platform: its result will take the place of what is in the sandbox.
-func (s *Sandbox) CheckNotAway() error {
+// CheckNoOpenJob refuses a sandbox whose run goes on on another platform: its result will take the place of what is in the sandbox.
+func (s *Sandbox) CheckNoOpenJob() error {
 	m := s.Repo.Store.Invocation(s.Repo.ID, s.ID, nil).Record
 	if m.PlatformState == "" {
 		return nil
@@ -23,9 +23,9 @@ func (s *Sandbox) CheckNotAway() error {
 	return &fault.RunningError{ID: s.ID, Programs: []string{job}}
 }
 
-// isElsewhere reports whether the runs of the sandbox are executed by another machine. The state files of an operation in a snapshot of
+// runsOnPlatform reports whether the runs of the sandbox are executed by another machine. The state files of an operation in a snapshot of
 // it may be those that an agent has written there behind walls: here git would trust them, and run the commands of a rebase.
-func (s *Sandbox) isElsewhere() bool {
+func (s *Sandbox) runsOnPlatform() bool {
 	platform := s.Repo.Store.Invocation(s.Repo.ID, s.ID, nil).Record.Primitives.Platform
 	return platform != "" && platform != settings.PlatformLocal
 }
@@ -36,8 +36,8 @@ func (s *Sandbox) CheckResult(ctx context.Context, repo *git.Repo, commit string
 	return err
 }
 
-// TakeOver is Rollback to the result of a run on another platform, which is a snapshot of the sandbox by then.
-func (s *Sandbox) TakeOver(ctx context.Context, result string) error {
+// RollbackToResult is Rollback to the result of a run on another platform, which is a snapshot of the sandbox by then.
+func (s *Sandbox) RollbackToResult(ctx context.Context, result string) error {
 	_, err := s.rollBack(ctx, RollbackRequest{Snapshot: result})
 	return err
 }

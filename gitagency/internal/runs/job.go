@@ -19,9 +19,9 @@ import (
 
 // A run on another platform is executed there by Execute in a sandbox of that machine. Here its begin and its end are recorded.
 
-// BeginElsewhere records that a run begins that another machine will execute, and that this process submits it. It returns the
+// BeginJob records that a run begins that another machine will execute, and that this process submits it. It returns the
 // record from before.
-func BeginElsewhere(r *core.Repository, id string) (before store.InvocationMeta, err error) {
+func BeginJob(r *core.Repository, id string) (before store.InvocationMeta, err error) {
 	before, err = begin(r, id, ExecuteRequest{})
 	if err != nil {
 		return before, err
@@ -32,8 +32,8 @@ func BeginElsewhere(r *core.Repository, id string) (before store.InvocationMeta,
 	})
 }
 
-// Elsewhere is the end of a run that another machine has executed. Its texts are untrusted.
-type Elsewhere struct {
+// JobEnd is the end of a run that another machine has executed. Its texts are untrusted.
+type JobEnd struct {
 	Result
 	Question *store.Question
 	WasRun   bool           // the program was started
@@ -46,10 +46,10 @@ type Elsewhere struct {
 	Change func(*store.InvocationMeta)
 }
 
-// EndElsewhere records the end of a run that another machine has executed, with its output. It does nothing if no such run goes
+// EndJob records the end of a run that another machine has executed, with its output. It does nothing if no such run goes
 // on. A process that is killed meanwhile leaves a run that goes on, and perhaps its output; then the end is recorded by another
 // call, and the output is written again.
-func EndElsewhere(ctx context.Context, r *core.Repository, id string, end Elsewhere, later func(lastStep func())) error {
+func EndJob(ctx context.Context, r *core.Repository, id string, end JobEnd, later func(lastStep func())) error {
 	s := sandbox.Of(r, id)
 	a := &attempt{repo: r, sandbox: s, record: r.Store.Invocation(r.ID, id, nil).Record, req: ExecuteRequest{Detached: later == nil}}
 	if a.record.PlatformState == "" {
@@ -91,7 +91,7 @@ func EndElsewhere(ctx context.Context, r *core.Repository, id string, end Elsewh
 }
 
 // writeOutput writes the output of the run after that of the runs before it.
-func (a *attempt) writeOutput(end Elsewhere) (err error) {
+func (a *attempt) writeOutput(end JobEnd) (err error) {
 	outputs, _, err := readRunOutputs(a.repo, a.sandbox.ID)
 	if err != nil {
 		return err
