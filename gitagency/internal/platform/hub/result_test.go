@@ -37,17 +37,17 @@ func TestParseResult(t *testing.T) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	for trailer, want := range map[string]string{
-		"Agency-Invocation: 20260128120500-b7c8":                  "names the invocation",
-		"Agency-Exit: 256":                                        "exit code is 256",
-		"Agency-Exit: -1":                                         "trailer Agency-Exit",
-		"Agency-Exit: +1":                                         "trailer Agency-Exit",
-		"Agency-Exit: ":                                           "trailer Agency-Exit",
-		"Agency-Attempt: 99999999999999999999":                    "trailer Agency-Attempt",
-		"Agency-Run: 1 2":                                         "trailer Agency-Run",
-		"Agency-Reason: running":                                  "trailer Agency-Reason",
-		"Agency-Reason: done\x1b[0m":                              "trailer Agency-Reason",
-		"Agency-Record: --help":                                   "none of its parents",
-		"Agency-Record: 4444444444444444444444444444444444444444": "none of its parents",
+		"Agency-Invocation: 20260128120500-b7c8": "names the invocation",
+		"Agency-Exit: 256":                       "exit code is 256",
+		"Agency-Exit: -1":                        "trailer Agency-Exit",
+		"Agency-Exit: +1":                        "trailer Agency-Exit",
+		"Agency-Exit: ":                          "trailer Agency-Exit",
+		"Agency-Attempt: 99999999999999999999":   "trailer Agency-Attempt",
+		"Agency-Run: 1 2":                        "trailer Agency-Run",
+		"Agency-Reason: running":                 "trailer Agency-Reason",
+		"Agency-Reason: done\x1b[0m":             "trailer Agency-Reason",
+		"Agency-Record: --help":                  "none of its parents",
+		"Agency-Record: 4444":                    "none of its parents",
 	} {
 		_, err := parseResult(resultCommit(trailer), testID)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\x1b") {
