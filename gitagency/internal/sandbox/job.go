@@ -23,8 +23,7 @@ func (s *Sandbox) CheckNoOpenJob() error {
 	return &fault.RunningError{ID: s.ID, Programs: []string{job}}
 }
 
-// runsOnPlatform reports whether the runs of the sandbox are executed by another machine. The state files of an operation in a snapshot of
-// it may be those that an agent has written there behind walls: here git would trust them, and run the commands of a rebase.
+// runsOnPlatform reports whether the runs of the sandbox are executed by another machine, in a sandbox there.
 func (s *Sandbox) runsOnPlatform() bool {
 	platform := s.Repo.Store.Invocation(s.Repo.ID, s.ID, nil).Record.Primitives.Platform
 	return platform != "" && platform != settings.PlatformLocal

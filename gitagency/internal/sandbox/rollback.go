@@ -92,7 +92,9 @@ func (s *Sandbox) rollBackTo(ctx context.Context, repo *git.Repo, h *Handle, to 
 	if err != nil {
 		return RollbackResult{}, err
 	}
-	if target.OperationCommit != "" && s.runsOnPlatform() {
+	// The state files of an operation may be those that an agent has written behind walls of another sandbox: here git would trust them,
+	// and run the commands of a rebase.
+	if target.OperationCommit != "" && (to.Invocation != s.ID || s.runsOnPlatform()) {
 		target.OperationCommit = ""
 		s.Repo.Warn("snapshot %s was taken during a merge, rebase or similar operation; the sandbox has its files and HEAD, but no operation in progress", to.Name())
 	}
