@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -36,11 +35,7 @@ func sbatch(c *cluster, args []string, out io.Writer) error {
 	}
 	j := &job{
 		Name: o["--job-name"], Partition: o["--partition"], State: "PENDING", Reason: "None", Requeue: o.has("--requeue"), WorkingDir: o["--chdir"],
-		Stdout: o["--output"], Stderr: o["--error"], KillWait: 5,
-	}
-	seconds, _ := os.ReadFile(filepath.Join(c.dir, KillWaitFile)) // a test need not have one
-	if n, err := strconv.Atoi(strings.TrimSpace(string(seconds))); err == nil {
-		j.KillWait = n
+		Stdout: o["--output"], Stderr: o["--error"], KillWait: c.killWait(),
 	}
 	if minutes := o["--time"]; minutes != "" {
 		n, err := strconv.Atoi(minutes)

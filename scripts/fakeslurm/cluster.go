@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -163,3 +164,12 @@ func (j *job) hasEnded() bool {
 
 // script returns the path of the batch script of a job.
 func (c *cluster) script(id int) string { return filepath.Join(c.dir, "script."+strconv.Itoa(id)) }
+
+// killWait returns the seconds between SIGTERM and SIGKILL.
+func (c *cluster) killWait() int {
+	seconds, _ := os.ReadFile(filepath.Join(c.dir, KillWaitFile)) // a test need not have one
+	if n, err := strconv.Atoi(strings.TrimSpace(string(seconds))); err == nil {
+		return n
+	}
+	return 30
+}

@@ -28,7 +28,7 @@ const (
 	// each. A prolog of tasks may set such variables. Those of sbatch win.
 	EnvironmentFile = "environment"
 
-	// KillWaitFile holds the seconds between SIGTERM and SIGKILL of jobs that are submitted; 5 without it.
+	// KillWaitFile holds the seconds between SIGTERM and SIGKILL of jobs that are submitted; 30 without it.
 	KillWaitFile = "kill-wait"
 )
 

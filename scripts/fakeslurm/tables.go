@@ -108,8 +108,8 @@ func scontrol(c *cluster, args []string, out io.Writer) error {
 				storage = "accounting_storage/slurmdbd"
 			}
 			_, err := fmt.Fprintf(out, "Configuration data as of 2026-01-01T00:00:00\nAccountingStorageType   = %s\nJobRequeue              = 1\n"+
-				"KillWait                = 5 sec\nMinJobAge               = 300 sec\nPreemptMode             = REQUEUE\n"+
-				"PreemptType             = preempt/partition_prio\nSLURM_VERSION           = 22.05.8\nSlurmdTimeout           = 10 sec\n", storage)
+				"KillWait                = %d sec\nMinJobAge               = 300 sec\nPreemptMode             = REQUEUE\n"+
+				"PreemptType             = preempt/partition_prio\nSLURM_VERSION           = 22.05.8\nSlurmdTimeout           = 10 sec\n", storage, c.killWait())
 			return err
 		case len(args) == 2 && args[0] == "release":
 			j, err := s.mustFind(args[1])

@@ -228,10 +228,10 @@ func testReap(t *testing.T, b *bench) {
 func testProbe(t *testing.T, b *bench) {
 	caps, err := b.driver.Probe(t.Context())
 	must(t, err)
-	if caps.Version == "" || caps.Accounting || caps.KillWait != 5*time.Second || caps.Memory != 300*time.Second {
+	if caps.Version == "" || caps.Accounting || caps.KillWait != b.killWait || caps.Memory != 300*time.Second {
 		t.Errorf("%+v", caps)
 	}
-	for _, want := range []string{"the site has no accounting", "given up after 10s", "those that may be requeued"} {
+	for _, want := range []string{"the site has no accounting", "given up after 10s", "those that may be requeued", "(KillWait)"} {
 		if !slices.ContainsFunc(caps.Notes, func(n string) bool { return strings.Contains(n, want) }) {
 			t.Errorf("no note has %q: %q", want, caps.Notes)
 		}

@@ -26,6 +26,8 @@ type site struct {
 	env     []string
 	requeue func(t *testing.T, id string) // makes a running job start again
 	down    func(t *testing.T) []string   // an environment in which the controller cannot be reached
+
+	killWait time.Duration // between SIGTERM and SIGKILL
 }
 
 // testTimeout bounds every wait. Only a failing test reaches it.
@@ -48,6 +50,8 @@ func simulatedSite(t *testing.T) site {
 		env:     env,
 		requeue: func(t *testing.T, id string) { runClient(t, env, "slurmlab", "requeue", id) },
 		down:    func(t *testing.T) []string { runClient(t, env, "slurmlab", "down"); return env },
+
+		killWait: time.Second,
 	}
 }
 

@@ -50,6 +50,8 @@ func clusterSite(conf string) site {
 			must(t, os.WriteFile(other, text, 0o644))
 			return append(env[:len(env)-1:len(env)-1], "SLURM_CONF="+other)
 		},
+
+		killWait: 5 * time.Second,
 	}
 }
 

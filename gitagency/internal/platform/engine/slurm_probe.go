@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Probe asks scontrol for the configuration of the site, and sinfo whether nodes can take jobs.
@@ -34,6 +35,9 @@ func (s Slurm) Probe(ctx context.Context) (Capabilities, error) {
 	return caps, nil
 }
 
+// enoughKillWait is a time in which an agent is ended that ignores SIGTERM, and its work is pushed.
+const enoughKillWait = 15 * time.Second
+
 // capabilities returns what a configuration says.
 func capabilities(config map[string]string) Capabilities {
 	caps := Capabilities{Version: config["SLURM_VERSION"]}
@@ -47,6 +51,9 @@ func capabilities(config map[string]string) Capabilities {
 	}
 	if lost, ok := parseSeconds(config["SlurmdTimeout"]); ok && lost > 0 {
 		note("a node that does not answer is given up after %s", lost)
+	}
+	if caps.KillWait > 0 && caps.KillWait < enoughKillWait {
+		note("Slurm kills a job %s after SIGTERM (KillWait), which can be too soon for the work of an agent that does not end by itself", caps.KillWait)
 	}
 	switch mode := strings.ToUpper(config["PreemptMode"]); {
 	case config["PreemptType"] == "" || strings.HasSuffix(config["PreemptType"], "/none") || mode == "OFF":

@@ -217,7 +217,11 @@ func TestCapabilitiesOfRecordedConfig(t *testing.T) {
 	got := capabilities(parseConfig(readRecorded(t, "scontrol-show-config.txt")))
 	want := Capabilities{
 		Version: "22.05.8", Accounting: true, KillWait: 5 * time.Second, Memory: 5 * time.Minute,
-		Notes: []string{"a node that does not answer is given up after 10s", "jobs can be preempted by others; those that may be requeued begin again"},
+		Notes: []string{
+			"a node that does not answer is given up after 10s",
+			"Slurm kills a job 5s after SIGTERM (KillWait), which can be too soon for the work of an agent that does not end by itself",
+			"jobs can be preempted by others; those that may be requeued begin again",
+		},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v", got)
