@@ -15,7 +15,8 @@ const terminateInterval = 50 * time.Millisecond
 
 // superviseUntilGone waits until the program and all of its descendants are gone. It sends SIGTERM to all of them when
 // the program has ended, its time is up or it is asked to; and SIGKILL when the grace is over or it is asked a second
-// time.
+// time. A request of the parent and a signal count as one: who ends a job or a service signals all of its processes, and the
+// parent passes on its own signal.
 func (s *supervisor) superviseUntilGone(tree processTree, children *children, requests <-chan supervisorRequest, endRequests <-chan os.Signal) {
 	if s.startThread != nil {
 		defer close(s.startThread)
@@ -50,6 +51,12 @@ func (s *supervisor) superviseUntilGone(tree processTree, children *children, re
 		}
 		terminate()
 	}
+	byParent, bySignal := 0, 0
+	onEndRequest := func(count *int) {
+		if *count++; byParent != 1 || bySignal != 1 {
+			onRequest(supervisorReport{EndRequested: true})
+		}
+	}
 	for {
 		select {
 		case d := <-children.exited:
@@ -73,10 +80,10 @@ func (s *supervisor) superviseUntilGone(tree processTree, children *children, re
 			case request != endRequest:
 				s.continueProgram(request, ended)
 			default:
-				onRequest(supervisorReport{EndRequested: true})
+				onEndRequest(&byParent)
 			}
 		case <-endRequests:
-			onRequest(supervisorReport{EndRequested: true})
+			onEndRequest(&bySignal)
 		case <-killTimer:
 			killAll()
 		case <-rescan: // processes that were just being forked at the last SIGTERM

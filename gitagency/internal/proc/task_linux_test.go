@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -319,10 +320,7 @@ func TestStopTaskSendsSIGTERMThenSIGKILL(t *testing.T) {
 			k.HoldOpen = []*os.File{hold}
 			gone := trackProcesses(t, &k)
 			go func() {
-				f, err := os.Open(ready)
-				if err == nil {
-					_ = f.Close()
-				}
+				waitForFIFO(ready)
 				for again := true; again && t.Context().Err() == nil; again = c.again { // signals sent at once may be merged, so repeat
 					for _, pid := range FindSupervisors(k.Label) {
 						_ = StopTask(pid)
@@ -336,6 +334,60 @@ func TestStopTaskSendsSIGTERMThenSIGKILL(t *testing.T) {
 			gone()
 		}
 	})
+}
+
+// TestSignalAndRequestOfParentCountAsOne ends a task in both ways, as an engine does that signals all processes of a job.
+func TestSignalAndRequestOfParentCountAsOne(t *testing.T) {
+	t.Parallel()
+	forContainments(t, supportedContainments(), func(t *testing.T, way Containment) {
+		for _, first := range []string{"signal", "parent"} {
+			dir := t.TempDir()
+			ready, told, end := filepath.Join(dir, "ready"), filepath.Join(dir, "told"), filepath.Join(dir, "end")
+			for _, fifo := range []string{ready, told, end} {
+				must(t, syscall.Mkfifo(fifo, 0o600))
+			}
+			// SIGKILL would come while it counts, at the latest.
+			count := `i=0; while test $i -lt 100000; do i=$((i+1)); done`
+			k := newTask(t, way, `trap 'trap "" TERM; : >"$2"; : <"$3"; `+count+`; exit 5' TERM; : >"$1"; while :; do :; done`, ready, told, end)
+			k.Label = t.TempDir() // unique
+			hold, err := os.Open(k.Label)
+			must(t, err)
+			k.HoldOpen = []*os.File{hold}
+			gone := trackProcesses(t, &k)
+			ctx, cancel := context.WithCancel(t.Context())
+			signal := func() {
+				for _, pid := range FindSupervisors(k.Label) {
+					_ = StopTask(pid) // it may have ended
+				}
+			}
+			requests := []func(){signal, cancel}
+			if first == "parent" {
+				slices.Reverse(requests)
+			}
+			go func() {
+				waitForFIFO(ready)
+				requests[0]()
+				waitForFIFO(told)
+				requests[1]()
+				if f, err := os.OpenFile(end, os.O_WRONLY, 0); err == nil {
+					_ = f.Close()
+				}
+			}()
+			ending, err := k.Run(ctx)
+			if ending.ExitCode != 5 || ending.Signal != 0 || err != nil && !errors.Is(err, context.Canceled) {
+				t.Errorf("%s first: got %+v, %v", first, ending, err)
+			}
+			gone()
+			cancel()
+		}
+	})
+}
+
+// waitForFIFO waits until a process has opened a FIFO for writing.
+func waitForFIFO(path string) {
+	if f, err := os.Open(path); err == nil {
+		_ = f.Close()
+	}
 }
 
 func TestTaskEndKillsStoppedProcesses(t *testing.T) {
