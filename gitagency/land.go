@@ -127,9 +127,7 @@ func newLandReadyResult(r landing.ReadyResult) LandReadyResult {
 // those that cannot land. It sets req.ID itself; the rest of req applies to each. An empty worktree means the one that
 // contains the current directory. The error is about the queue as a whole; the result of each invocation holds its own.
 func (r *Repository) LandReady(ctx context.Context, worktree string, req LandRequest) ([]LandReadyResult, error) {
-	if all, err := r.core.Invocations(core.ListRequest{}); err == nil { // else landing reports it
-		r.core.RefreshJobs(all...)
-	}
+	r.refreshAllJobs()
 	land := func(ctx context.Context, repo *core.Repository, each landing.Request) (landing.Result, error) {
 		result, err := resolve.Land(ctx, repo, each, req.Resolve.internal())
 		if err == nil && !result.DryRun {

@@ -9,11 +9,12 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/platform"
 	"github.com/git-agency/git-agency/gitagency/internal/platform/engine"
 	"github.com/git-agency/git-agency/gitagency/internal/platform/node"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
 // RunsOnPlatform reports whether the runs of an invocation are executed by another machine.
 func (i Invocation) RunsOnPlatform() bool {
-	return i.Primitives.Platform != "" && i.Primitives.Platform != DefaultPrimitives().Platform
+	return !store.Primitives(i.Primitives).IsLocal()
 }
 
 // HasOpenJob reports whether a run goes on that another machine executes, as far as is known here.
@@ -34,14 +35,21 @@ func refreshJobs(r *core.Repository, ids []string) {
 	}
 }
 
+// refreshAllJobs brings all invocations up to date, for a caller that goes on to list them.
+func (r *Repository) refreshAllJobs() {
+	if all, err := r.core.Invocations(core.ListRequest{}); err == nil { // else the caller reports it
+		r.core.RefreshJobs(all...)
+	}
+}
+
 // runsOnPlatform reports whether another machine executes the runs of an invocation.
 func (r *Repository) runsOnPlatform(id string) bool {
-	return platform.RunsOnPlatform(r.core.Store.Invocation(r.ID, id, nil).Record)
+	return !r.core.Store.Invocation(r.ID, id, nil).Record.Primitives.IsLocal()
 }
 
 // hasOpenJob reports whether a run of an invocation goes on that another machine executes.
 func (r *Repository) hasOpenJob(id string) bool {
-	return r.core.Store.Invocation(r.ID, id, nil).Record.PlatformState != ""
+	return r.core.Store.Invocation(r.ID, id, nil).Record.HasOpenJob()
 }
 
 // stopJob stops the run of an invocation that is about to be discarded, if another machine executes it. With force, what the run left

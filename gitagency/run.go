@@ -7,7 +7,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/git-agency/git-agency/gitagency/internal/core"
 	"github.com/git-agency/git-agency/gitagency/internal/runner"
 	"github.com/git-agency/git-agency/gitagency/internal/runs"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
@@ -223,9 +222,7 @@ func (r *Repository) StopRun(ctx context.Context, query string) (_ Invocation, s
 
 // Questions lists the invocations whose agent waits for an answer, oldest question first.
 func (r *Repository) Questions() ([]Invocation, error) {
-	if all, err := r.core.Invocations(core.ListRequest{}); err == nil {
-		r.core.RefreshJobs(all...)
-	}
+	r.refreshAllJobs()
 	waiting, err := runs.Questions(r.core)
 	return convertAll(waiting, newInvocation), publicError(err)
 }

@@ -2,6 +2,7 @@ package gitagency
 
 import (
 	"github.com/git-agency/git-agency/gitagency/internal/core"
+	"github.com/git-agency/git-agency/gitagency/internal/runs"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -15,6 +16,9 @@ const (
 	StatusStopped  = store.StatusStopped // the user ended it
 	StatusTimedOut = store.StatusTimedOut
 )
+
+// StoppedReason is the Reason of a run that the user stopped and of which nothing else is known.
+const StoppedReason = runs.StoppedReason
 
 // Values of State of an invocation, besides the Status of a run that has ended or waits for an answer. Landing is empty or
 // one of StateReview, StateRejected, StateLanded and StateDiscarded.

@@ -48,6 +48,16 @@ func IsPrintable(c rune) bool {
 	return !unicode.IsControl(c) && !unicode.In(c, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Other_Default_Ignorable_Code_Point)
 }
 
+// Printable replaces the unprintable characters of a text with question marks.
+func Printable(text string) string {
+	return strings.Map(func(c rune) rune {
+		if IsPrintable(c) {
+			return c
+		}
+		return '?'
+	}, text)
+}
+
 // ParsePath parses a path as git writes it, and returns the rest of the text.
 func ParsePath(text string) (path, rest string, ok bool) {
 	if !strings.HasPrefix(text, `"`) {

@@ -30,4 +30,13 @@ func Shell(word string) string {
 	return "$'" + b.String() + "'"
 }
 
+// ShellLine returns a command line for pasting into a shell.
+func ShellLine(argv []string) string {
+	words := make([]string, len(argv))
+	for i, word := range argv {
+		words[i] = Shell(word)
+	}
+	return strings.Join(words, " ")
+}
+
 const shellSafeChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=@%+,"

@@ -52,7 +52,7 @@ func newRun(e *store.Entry[store.InvocationMeta]) (run Run, status string) {
 	if q := m.Question; q != nil {
 		run.Question, run.Options, run.Context, run.AskedAt = q.Text, q.Options, q.Context, q.AskedAt
 	}
-	if status = m.Status; m.PlatformState != "" {
+	if status = m.Status; m.HasOpenJob() {
 		return run, status // no process has to supervise it
 	}
 	if (m.PID != 0 || status == store.StatusRunning) && !procfs.IsAlive(m.PID, m.PIDStarted) {

@@ -107,9 +107,9 @@ func planStart(ctx context.Context, r *core.Repository, req Request) (Plan, erro
 		return plan, err
 	}
 	plan.baseTree = new(string)
-	if onPlatform := plan.prims.Platform != settings.PlatformLocal; onPlatform && req.Run.SessionID == "" {
+	if local := plan.prims.IsLocal(); !local && req.Run.SessionID == "" {
 		return plan, &fault.UnsupportedError{Primitive: "platform", Value: plan.prims.Platform, Why: "only a run is executed there, and start runs nothing: use 'git agency run'"}
-	} else if !onPlatform { // the walls of another machine are built there
+	} else if local { // the walls of another machine are built there
 		plan.wallsChecked = sandbox.BeginCheckWalls(ctx, r, plan.prims)
 	}
 	if plan.origin, err = requestedOrigin(ctx, r, req); err != nil {
@@ -140,7 +140,7 @@ func planPrimitives(ctx context.Context, r *core.Repository, req Request) (plan 
 	if plan.prims, err = r.Settings.ChoosePrimitives(req.Primitives, req.Profile); err != nil {
 		return plan, err
 	}
-	if plan.prims.Platform != settings.PlatformLocal {
+	if !plan.prims.IsLocal() {
 		plan.limits, err = sandbox.ValidLimits(req.Limits)
 	} else {
 		plan.limits, err = sandbox.EnforceableLimits(ctx, r, req.Limits)

@@ -101,7 +101,7 @@ func choosePrimitives(r *core.Repository, req StartRequest) (store.Primitives, e
 		return store.Primitives{}, &fault.UnsupportedError{Primitive: "changeset", Value: asked, Why: "a sandbox over plain directories is an overlay of each"}
 	}
 	prims, err := r.Settings.ChoosePrimitives(req.Primitives, req.Profile)
-	if err == nil && prims.Platform != settings.PlatformLocal {
+	if err == nil && !prims.IsLocal() {
 		return prims, &fault.UnsupportedError{
 			Primitive: "platform", Value: prims.Platform, Why: "a sandbox over plain directories is used on this machine; use --platform " + settings.PlatformLocal,
 		}

@@ -12,11 +12,11 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
-// Forget removes what an invocation has on a platform and in the hub, once it has ended: its refs in the hub, and what the engine keeps of its last
-// job. What cannot be reached is a warning.
+// Forget removes what an invocation has on a platform and in the hub, once it has ended: its refs in the hub, and what the engine keeps
+// of its last job. What cannot be reached is a warning.
 func (c *Client) Forget(ctx context.Context, id string) {
 	m := c.record(id)
-	if !RunsOnPlatform(m) || m.JobCommit == "" {
+	if m.Primitives.IsLocal() || m.JobCommit == "" {
 		return
 	}
 	if err := errors.Join(c.forgetHub(ctx, m), c.cleanUp(ctx, m)); err != nil {

@@ -25,8 +25,8 @@ import (
 // errOtherRun reports a result that is not that of the last run.
 var errOtherRun = errors.New("it is the result of another run")
 
-// importResult imports a result: its objects, as a snapshot, and then its state into the sandbox. Each step does nothing where a process that
-// was killed has done it.
+// importResult imports a result: its objects, as a snapshot, and then its state into the sandbox. Each step does nothing where a
+// process that was killed has done it.
 func (c *Client) importResult(ctx context.Context, h *hub.Hub, m store.InvocationMeta, commit string) (runs.JobEnd, error) {
 	id := m.InvocationID
 	number, err := c.receive(ctx, h, m, commit)
@@ -110,6 +110,9 @@ func isRefusal(r *core.Repository, err error) bool {
 		fault.Is[*object.IncompleteError](err) || fault.Is[*object.TooLargeError](err) || fault.Is[*readlimit.ExceededError](err)
 }
 
+// containedByJob is the containment of the processes of a run that another machine has executed.
+const containedByJob = "job"
+
 // Limits of untrusted texts in records.
 const (
 	maxText     = 4 << 10
@@ -129,7 +132,7 @@ func newEnd(res hub.Result, output map[string][]byte) runs.JobEnd {
 		Spent: runner.Summary{CostUSD: max(0, rec.CostUSD), Tokens: max(0, rec.Tokens), OfSession: true, Session: quote.Shorten(rec.RunnerSession, 200)},
 	}
 	if end.WasRun {
-		end.Exec.ContainedBy = "job"
+		end.Exec.ContainedBy = containedByJob
 		end.Exec.ExitCode = res.Exit
 	}
 	for _, warning := range rec.Warnings[:min(len(rec.Warnings), maxWarnings)] {
@@ -162,26 +165,21 @@ func (c *Client) lastStderrLine(ctx context.Context, m store.InvocationMeta) str
 		return ""
 	}
 	var text bytes.Buffer
-	if _, err := driver.Logs(ctx, ref(c.r, m), engine.LogsRequest{Stream: engine.Stderr}, &tail{to: &text}); err != nil {
+	if _, err := driver.Logs(ctx, ref(c.r, m), engine.LogsRequest{Stream: engine.Stderr}, &lastBytes{to: &text}); err != nil {
 		return ""
 	}
 	lines := strings.Split(strings.TrimSpace(text.String()), "\n")
-	last := strings.Map(func(r rune) rune {
-		if quote.IsPrintable(r) {
-			return r
-		}
-		return '?'
-	}, lines[len(lines)-1])
+	last := quote.Printable(lines[len(lines)-1])
 	if last == "" {
 		return ""
 	}
 	return ": " + quote.Shorten(last, 300)
 }
 
-// tail keeps the end of what is written to it.
-type tail struct{ to *bytes.Buffer }
+// lastBytes keeps the end of what is written to it.
+type lastBytes struct{ to *bytes.Buffer }
 
-func (t *tail) Write(p []byte) (int, error) {
+func (t *lastBytes) Write(p []byte) (int, error) {
 	const most = 4 << 10
 	t.to.Write(p)
 	if n := t.to.Len(); n > most {

@@ -11,17 +11,17 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/runs"
 )
 
-// liveOutput copies what a run writes while it runs, as far as the engine shows it, and the rest when its result has come.
-type liveOutput struct {
+// outputFollower copies what a run writes while it runs, as far as the engine shows it, and the rest when its result has come.
+type outputFollower struct {
 	c       *Client
 	id      string
 	stop    context.CancelFunc
 	copies  sync.WaitGroup
-	streams []*liveStream
+	streams []*followedStream
 }
 
-// liveStream is one stream of the output.
-type liveStream struct {
+// followedStream is one stream of the output.
+type followedStream struct {
 	stream engine.Stream
 	to     io.Writer
 	copied int64
@@ -29,14 +29,14 @@ type liveStream struct {
 }
 
 // followOutput begins to copy the output of a run. A nil writer gets nothing.
-func (c *Client) followOutput(ctx context.Context, id string, stdout, stderr io.Writer) *liveOutput {
+func (c *Client) followOutput(ctx context.Context, id string, stdout, stderr io.Writer) *outputFollower {
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx)) // what it writes when it is told to end is copied, too
-	o := &liveOutput{c: c, id: id, stop: stop}
+	o := &outputFollower{c: c, id: id, stop: stop}
 	for stream, to := range map[engine.Stream]io.Writer{engine.Stdout: stdout, engine.Stderr: stderr} {
 		if to == nil {
 			continue
 		}
-		s := &liveStream{stream: stream, to: to}
+		s := &followedStream{stream: stream, to: to}
 		o.streams = append(o.streams, s)
 		o.copies.Go(func() { s.copied, s.err = c.copyLive(ctx, id, engine.LogsRequest{Stream: stream, Follow: true}, to) })
 	}
@@ -71,10 +71,15 @@ func (w *checkedWriter) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// finish copies what was not copied while the run went on, and returns the errors of the writers. It is called when the run has ended.
-func (o *liveOutput) finish() (err error) {
+// abandon ends the copying of a run that goes on.
+func (o *outputFollower) abandon() {
 	o.stop()
 	o.copies.Wait()
+}
+
+// finish copies what was not copied while the run went on, and returns the errors of the writers. It is called when the run has ended.
+func (o *outputFollower) finish() (err error) {
+	o.abandon()
 	for _, s := range o.streams {
 		if err = errors.Join(err, s.err); s.err != nil { // its reader went away
 			continue
@@ -99,8 +104,7 @@ func (c *Client) CopyOutput(ctx context.Context, id string, follow bool, stdout,
 	output := c.followOutput(ctx, id, stdout, stderr)
 	_, err := c.Wait(ctx, id)
 	if err != nil {
-		output.stop()
-		output.copies.Wait()
+		output.abandon()
 		return err
 	}
 	return output.finish()

@@ -36,11 +36,6 @@ func New(r *core.Repository) *Client {
 	return &Client{r: r, results: map[string]runs.Result{}, waiting: map[string][]chan struct{}{}}
 }
 
-// RunsOnPlatform reports whether the runs of an invocation are executed by another machine.
-func RunsOnPlatform(m store.InvocationMeta) bool {
-	return m.Primitives.Platform != "" && m.Primitives.Platform != settings.PlatformLocal
-}
-
 // openEngine returns the driver of a platform and its settings.
 func openEngine(r *core.Repository, name string) (engine.Driver, settings.Platform, error) {
 	p, err := r.Settings.Platform(name)

@@ -20,7 +20,7 @@ func (c *Client) Refresh(ctx context.Context, ids ...string) (changed bool, err 
 	var open []store.InvocationMeta
 	for _, id := range ids {
 		m := c.record(id)
-		if m.PlatformState == "" || m.PlatformState == store.PlatformSubmitting && procfs.IsAlive(m.PID, m.PIDStarted) {
+		if !m.HasOpenJob() || m.PlatformState == store.PlatformSubmitting && procfs.IsAlive(m.PID, m.PIDStarted) {
 			continue
 		}
 		open = append(open, m)
@@ -191,7 +191,7 @@ func (c *Client) recordState(m store.InvocationMeta, st engine.Status) (changed 
 		return false, nil
 	}
 	err = c.r.Store.UpdateInvocationMetaIf(c.r.ID, m.InvocationID, func(now *store.InvocationMeta) bool {
-		if now.PlatformState == "" || now.Runs != m.Runs {
+		if !now.HasOpenJob() || now.Runs != m.Runs {
 			return false
 		}
 		now.PlatformState, now.PlatformJob, now.PlatformDetail, now.PlatformNode, now.Attempt = state, st.ID, st.Detail, st.Node, st.Attempt
@@ -212,7 +212,7 @@ func (c *Client) recordEnd(ctx context.Context, h *hub.Hub, m store.InvocationMe
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
 	now := c.record(id)
-	if now.PlatformState == "" || now.Runs != m.Runs { // another process did it
+	if !now.HasOpenJob() || now.Runs != m.Runs { // another process did it
 		return nil
 	}
 	end := runs.JobEnd{}
@@ -268,7 +268,7 @@ func (c *Client) cleanUp(ctx context.Context, m store.InvocationMeta) error {
 
 // failedRun returns the end of a run of which there is no result.
 func failedRun(reason string) runs.JobEnd {
-	return runs.JobEnd{Result: runs.Result{Status: store.StatusFailed, Reason: reason, ExitCode: exitFailed}}
+	return runs.JobEnd{Result: runs.Result{Status: store.StatusFailed, Reason: reason, ExitCode: runs.ExitFailed}}
 }
 
 // lostRun returns the end of a run that left no result, by what the engine says.
@@ -281,10 +281,10 @@ func (c *Client) lostRun(ctx context.Context, m store.InvocationMeta, st engine.
 		on = " on " + m.PlatformNode
 	}
 	if m.StopRequested && m.PlatformState != store.PlatformRunning {
-		return runs.JobEnd{Result: runs.Result{Status: store.StatusStopped, Reason: "its job had not begun", ExitCode: exitStopped}}
+		return runs.JobEnd{Result: runs.Result{Status: store.StatusStopped, Reason: "its job had not begun", ExitCode: runs.ExitStopped}}
 	}
 	if m.StopRequested {
-		return runs.JobEnd{Result: runs.Result{Status: store.StatusStopped, Reason: "it left no result", ExitCode: exitStopped}}
+		return runs.JobEnd{Result: runs.Result{Status: store.StatusStopped, Reason: "it left no result", ExitCode: runs.ExitStopped}}
 	}
 	switch {
 	case st.State == "" && m.PlatformJob == "":
@@ -295,11 +295,11 @@ func (c *Client) lostRun(ctx context.Context, m store.InvocationMeta, st engine.
 		return failedRun("its node was lost" + on + ", and it left no result; work that it did not push may still be there")
 	case st.Reason == engine.TimedOut:
 		end := failedRun(label + " ended it" + on + " because of a time limit, and it left no result")
-		end.Status, end.ExitCode = store.StatusTimedOut, exitTimedOut
+		end.Status, end.ExitCode = store.StatusTimedOut, runs.ExitTimedOut
 		return end
 	case st.Reason == engine.Cancelled:
 		end := failedRun("its job was cancelled" + on + ", and it left no result")
-		end.Status, end.ExitCode = store.StatusStopped, exitStopped
+		end.Status, end.ExitCode = store.StatusStopped, runs.ExitStopped
 		return end
 	case st.Reason == engine.Preempted:
 		return failedRun("it was preempted" + on + ", and it left no result")
@@ -315,10 +315,8 @@ func (c *Client) lostRun(ctx context.Context, m store.InvocationMeta, st engine.
 	return failedRun("its job ended" + on + ", and left no result" + c.lastStderrLine(ctx, m) + "; work that it did not push may still be there")
 }
 
-const (
-	exitTimedOut = 124
-	exitNotFound = 127
-)
+// exitNotFound is the exit code of a shell that does not find a program.
+const exitNotFound = 127
 
 // interruptedAs returns the status of a run that was told to end, not by us.
 func interruptedAs(m store.InvocationMeta, st engine.Status) (status, reason string) {

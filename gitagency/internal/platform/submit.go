@@ -48,24 +48,17 @@ func (c *Client) Submit(ctx context.Context, id string) error {
 		return nil
 	}
 	m := c.record(id)
-	if m.PlatformState == "" || fault.Is[*unknownSubmitError](err) { // the engine may have it
+	if !m.HasOpenJob() || fault.Is[*unknownSubmitError](err) { // the engine may have it
 		return err
 	}
 	undone := context.WithoutCancel(ctx)
 	cleanup := errors.Join(c.forgetHub(undone, m), c.removeEnvironment(id))
-	failed := runs.JobEnd{Result: runs.Result{Status: store.StatusFailed, Reason: "it could not be submitted: " + err.Error(), ExitCode: exitSetup}}
+	failed := runs.JobEnd{Result: runs.Result{Status: store.StatusFailed, Reason: "it could not be submitted: " + err.Error(), ExitCode: runs.ExitSetup}}
 	if context.Cause(ctx) != nil {
-		failed.Status, failed.Reason, failed.ExitCode = store.StatusStopped, "it was stopped before it was submitted", exitStopped
+		failed.Status, failed.Reason, failed.ExitCode = store.StatusStopped, "it was stopped before it was submitted", runs.ExitStopped
 	}
 	return errors.Join(&fault.SetupError{ID: id, Err: err}, cleanup, runs.EndJob(undone, c.r, id, failed, func(func()) {}))
 }
-
-// Exit codes of a run that are not those of its agent.
-const (
-	exitFailed  = 1
-	exitSetup   = 125
-	exitStopped = 128 + 15
-)
 
 // unknownSubmitError reports a submission of which it is not known whether the engine took it.
 type unknownSubmitError struct{ err error }

@@ -14,7 +14,7 @@ import (
 )
 
 // runsOnPlatform reports whether another machine would execute the run. It makes the checks of that machine itself.
-func (s *subject) runsOnPlatform() bool { return s.prims.Platform != settings.PlatformLocal }
+func (s *subject) runsOnPlatform() bool { return !s.prims.IsLocal() }
 
 // platformChecks are the checks of a run on another platform.
 func platformChecks() []check {
@@ -53,7 +53,7 @@ func checkPlatform(ctx context.Context, s *subject) result {
 		case errors.As(err, &unreachable) && unreachable.Missing && p.SSH == "":
 			res.remedy = fmt.Sprintf("install it, or name a machine that has it: git config agency.platform.%s.ssh <host>", p.Name)
 		case errors.As(err, &unreachable):
-			res.remedy = "try it by hand: " + shellLine(unreachable.Argv)
+			res.remedy = "try it by hand: " + quote.ShellLine(unreachable.Argv)
 		}
 		return res
 	}
@@ -61,15 +61,6 @@ func checkPlatform(ctx context.Context, s *subject) result {
 		return result{failed: true, reason: caps.Problem, remedy: fmt.Sprintf("git config agency.platform.%s.partition <name>", p.Name)}
 	}
 	return passed("%s", strings.Join(append([]string{s.prims.Platform + " " + caps.Version}, caps.Notes...), "; "))
-}
-
-// shellLine returns a command line as it can be typed.
-func shellLine(argv []string) string {
-	words := make([]string, len(argv))
-	for i, word := range argv {
-		words[i] = quote.Shell(word)
-	}
-	return strings.Join(words, " ")
 }
 
 // checkHub checks that the hub exists and answers from here. Whether a node reaches it shows there.

@@ -67,11 +67,16 @@ type Result struct {
 
 // Exit codes of a run that are not those of its agent.
 const (
-	exitFailed   = 1
-	exitBlocked  = 7
-	exitSetup    = 125
-	exitTimedOut = 124
+	ExitFailed    = 1
+	ExitPreflight = 6
+	ExitBlocked   = 7
+	ExitTimedOut  = 124
+	ExitSetup     = 125
+	ExitStopped   = 128 + 15 // as that of a process that SIGTERM killed
 )
+
+// StoppedReason is the reason of a run that the user stopped.
+const StoppedReason = "it was stopped"
 
 // Execute runs the agent of a run to its end, and records how it ended: the task of a new run, or what Resume has recorded.
 // A run that fails is no error. With an error nothing was run, or nothing could be recorded.
@@ -152,7 +157,7 @@ func begin(r *core.Repository, id string, req ExecuteRequest) (before store.Invo
 		if none = m.SessionID == "" && req.Side == nil; none {
 			return false
 		}
-		if busy = m.PlatformState != "" || procfs.IsAlive(m.PID, m.PIDStarted) && !isClaimedForUs(m.PID); busy {
+		if busy = m.HasOpenJob() || procfs.IsAlive(m.PID, m.PIDStarted) && !isClaimedForUs(m.PID); busy {
 			return false
 		}
 		m.Status, m.PID, m.PIDStarted = store.StatusRunning, os.Getpid(), procfs.Identity(os.Getpid())

@@ -67,7 +67,7 @@ func (a *attempt) decide(ctx context.Context, res *Result, end ending, summary r
 	}
 	switch {
 	case errors.Is(end.err, fault.ErrStopped) || end.interrupted:
-		res.Status, res.Reason, res.ExitCode = store.StatusStopped, "it was stopped", exitStopped
+		res.Status, res.Reason, res.ExitCode = store.StatusStopped, StoppedReason, ExitStopped
 		return
 	case end.setupTimedOut():
 		res.timeOut(end.limit)
@@ -75,14 +75,14 @@ func (a *attempt) decide(ctx context.Context, res *Result, end ending, summary r
 	case !end.ran():
 		res.fail(notRunReason(end.err))
 		if res.SetupFailed = fault.Is[*fault.SetupCommandError](end.err); res.SetupFailed || fault.Is[*fault.SetupError](end.err) {
-			res.ExitCode = exitSetup
+			res.ExitCode = ExitSetup
 		}
 		return
 	case question != nil:
-		res.Status, res.Reason, res.ExitCode = store.StatusBlocked, askReason, exitBlocked
+		res.Status, res.Reason, res.ExitCode = store.StatusBlocked, askReason, ExitBlocked
 		return
 	case end.exceeded != nil:
-		res.ExitCode, res.Exceeded = exitFailed, end.exceeded.option
+		res.ExitCode, res.Exceeded = ExitFailed, end.exceeded.option
 		res.fail(end.exceeded.Error())
 		return
 	case end.exec.TimedOut:
@@ -111,19 +111,16 @@ func (a *attempt) decide(ctx context.Context, res *Result, end ending, summary r
 	}
 }
 
-// exitStopped is the exit code of a run that was stopped, as that of a process that SIGTERM killed.
-const exitStopped = 128 + 15
-
 // timeOut sets the status of a run that took too long.
 func (res *Result) timeOut(limit time.Duration) {
-	res.Status, res.Reason, res.ExitCode = store.StatusTimedOut, "it took longer than "+limit.String(), exitTimedOut
+	res.Status, res.Reason, res.ExitCode = store.StatusTimedOut, "it took longer than "+limit.String(), ExitTimedOut
 }
 
 // fail sets the status failed, and an exit code that says so.
 func (res *Result) fail(reason string) {
 	res.Status, res.Reason = store.StatusFailed, reason
 	if res.ExitCode == 0 {
-		res.ExitCode = exitFailed
+		res.ExitCode = ExitFailed
 	}
 }
 
@@ -160,7 +157,7 @@ func (a *attempt) inspectWork(ctx context.Context, res *Result) {
 		res.Uncommitted = work.Uncommitted
 	case len(left) > 0:
 		res.fail(fmt.Sprintf("it left uncommitted changes (files: %d)", len(left)))
-		res.ExitCode, res.Uncommitted = exitFailed, left
+		res.ExitCode, res.Uncommitted = ExitFailed, left
 	default:
 		res.Status = store.StatusFinished
 		if !work.Committed {

@@ -14,7 +14,7 @@ func TestDecideFailsBudgetOfProgramThatEndedByItself(t *testing.T) {
 	end := ending{exec: sandbox.ExecResult{ContainedBy: "pid-namespace"}, exceeded: &budgetError{"--max-cost", "it cost $2.00"}}
 	var res Result
 	a.decide(t.Context(), &res, end, runner.Summary{Complete: true})
-	if res.Status != store.StatusFailed || res.ExitCode != exitFailed || res.Reason != end.exceeded.Error() {
+	if res.Status != store.StatusFailed || res.ExitCode != ExitFailed || res.Reason != end.exceeded.Error() {
 		t.Errorf("got %s, %d, %q", res.Status, res.ExitCode, res.Reason)
 	}
 }

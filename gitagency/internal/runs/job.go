@@ -52,7 +52,7 @@ type JobEnd struct {
 func EndJob(ctx context.Context, r *core.Repository, id string, end JobEnd, later func(lastStep func())) error {
 	s := sandbox.Of(r, id)
 	a := &attempt{repo: r, sandbox: s, record: r.Store.Invocation(r.ID, id, nil).Record, req: ExecuteRequest{Detached: later == nil}}
-	if a.record.PlatformState == "" {
+	if !a.record.HasOpenJob() {
 		return nil
 	}
 	if err := a.writeOutput(end); err != nil {
@@ -61,7 +61,7 @@ func EndJob(ctx context.Context, r *core.Repository, id string, end JobEnd, late
 	end.ID, end.Path, end.question = id, s.Tree, end.Question
 	recorded, now := false, r.Now()
 	err := r.Store.UpdateInvocationMetaIf(r.ID, id, func(m *store.InvocationMeta) bool {
-		if recorded = m.PlatformState != ""; !recorded { // by another process
+		if recorded = m.HasOpenJob(); !recorded { // by another process
 			return false
 		}
 		m.Status, m.StatusReason, m.Warnings, m.LastMessage, m.Question = end.Status, end.Reason, end.Warnings, end.LastMessage, end.question

@@ -118,7 +118,7 @@ func claim(r *core.Repository, inv core.Invocation, isAnswer bool) error {
 	var refused error
 	err := r.Store.UpdateInvocationMetaIf(r.ID, inv.ID, func(m *store.InvocationMeta) bool {
 		switch {
-		case m.PlatformState != "" || procfs.IsAlive(m.PID, m.PIDStarted) && m.PID != os.Getpid():
+		case m.HasOpenJob() || procfs.IsAlive(m.PID, m.PIDStarted) && m.PID != os.Getpid():
 			refused = &fault.RunningError{ID: inv.ID}
 		case isAnswer && m.Runs != inv.Runs && m.Question == nil:
 			refused = &NoQuestionError{ID: inv.ID}

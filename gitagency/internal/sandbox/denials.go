@@ -103,8 +103,5 @@ func allowCommand(i core.Invocation, entry string) string {
 		words = append(words, "--isolation", i.Primitives.Isolation)
 	}
 	words = append(words, "--outputs", settings.HostsPrefix+rules.String())
-	for n, word := range words {
-		words[n] = quote.Shell(word)
-	}
-	return strings.Join(words, " ")
+	return quote.ShellLine(words)
 }

@@ -6,14 +6,13 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/git"
-	"github.com/git-agency/git-agency/gitagency/internal/settings"
 	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
 )
 
 // CheckNoOpenJob refuses a sandbox whose run goes on on another platform: its result will take the place of what is in the sandbox.
 func (s *Sandbox) CheckNoOpenJob() error {
 	m := s.Repo.Store.Invocation(s.Repo.ID, s.ID, nil).Record
-	if m.PlatformState == "" {
+	if !m.HasOpenJob() {
 		return nil
 	}
 	job := "its run on " + m.Primitives.Platform
@@ -21,12 +20,6 @@ func (s *Sandbox) CheckNoOpenJob() error {
 		job += fmt.Sprintf(" (job %s)", m.PlatformJob)
 	}
 	return &fault.RunningError{ID: s.ID, Programs: []string{job}}
-}
-
-// runsOnPlatform reports whether the runs of the sandbox are executed by another machine, in a sandbox there.
-func (s *Sandbox) runsOnPlatform() bool {
-	platform := s.Repo.Store.Invocation(s.Repo.ID, s.ID, nil).Record.Primitives.Platform
-	return platform != "" && platform != settings.PlatformLocal
 }
 
 // CheckResult checks that a commit is a complete state of the sandbox.

@@ -94,7 +94,7 @@ func (s *Sandbox) rollBackTo(ctx context.Context, repo *git.Repo, h *Handle, to 
 	}
 	// The state files of an operation may be those that an agent has written behind walls of another sandbox: here git would trust them,
 	// and run the commands of a rebase.
-	if target.OperationCommit != "" && (to.Invocation != s.ID || s.runsOnPlatform()) {
+	if target.OperationCommit != "" && (to.Invocation != s.ID || !s.Repo.Store.Invocation(s.Repo.ID, s.ID, nil).Record.Primitives.IsLocal()) {
 		target.OperationCommit = ""
 		s.Repo.Warn("snapshot %s was taken during a merge, rebase or similar operation; the sandbox has its files and HEAD, but no operation in progress", to.Name())
 	}

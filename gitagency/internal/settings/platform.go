@@ -6,11 +6,12 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/fault"
 	"github.com/git-agency/git-agency/gitagency/internal/platform/engine"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
 // Platforms that a run can be on.
 const (
-	PlatformLocal = "local"
+	PlatformLocal = store.PlatformLocal
 	PlatformSlurm = "slurm"
 )
 
@@ -35,7 +36,7 @@ func platformKey(platform, name string) string {
 func platformKeys() []Key {
 	slurm := func(name string) string { return platformKey(PlatformSlurm, name) }
 	return []Key{
-		{Name: HubKey, Default: "the repository itself", Meaning: "repository by which runs on other machines come and go: a path, an ssh URL or the name of a remote", checkValue: checkHub},
+		{Name: HubKey, Default: "the repository itself", Meaning: "repository by which runs on other machines come and go: a path, an ssh URL or the name of a remote", checkValue: CheckHub},
 		{Name: slurm("partition"), Default: "that of the site", Meaning: "partition of the jobs", checkValue: checkWord},
 		{Name: slurm("account"), Default: "that of the site", Meaning: "account of the jobs", checkValue: checkWord},
 		{Name: slurm("args"), Meaning: "further arguments of sbatch, one in each value", multiValued: true},
@@ -74,7 +75,7 @@ func (r *Reader) Hub() (string, error) {
 	if !set {
 		return "", nil
 	}
-	return s.Value, checkHub(s.Value) // its error hides a password
+	return s.Value, CheckHub(s.Value) // its error hides a password
 }
 
 // wantOf returns what a *fault.InvalidError says about the values that are valid.
@@ -86,8 +87,9 @@ func wantOf(err error) string {
 	return err.Error()
 }
 
-// checkHub refuses a URL with a password: it would be an argument of programs and be kept by engines.
-func checkHub(value string) error {
+// CheckHub refuses values of agency.hub, among them a URL with a password: it would be an argument of programs, which others can see, and
+// be kept by engines.
+func CheckHub(value string) error {
 	invalid := func(want string) error {
 		return &fault.InvalidError{What: HubKey, Value: HidePassword(value), Want: want}
 	}

@@ -100,6 +100,12 @@ type Primitives struct {
 	Software  string `json:"software"`
 }
 
+// PlatformLocal is the platform of runs that this machine executes.
+const PlatformLocal = "local"
+
+// IsLocal reports whether runs are executed by this machine.
+func (p Primitives) IsLocal() bool { return p.Platform == "" || p.Platform == PlatformLocal }
+
 // Limits bounds the resources of a sandbox's commands; zero means no limit.
 type Limits struct {
 	Memory     int64 `json:"memory,omitempty"`     // bytes, all processes together

@@ -47,6 +47,9 @@ type PlatformFields struct {
 	StopRequested  bool   `json:"stop_requested,omitempty"`  // the user has stopped the run, whose end is not known yet
 }
 
+// HasOpenJob reports whether a run goes on that another machine executes, as far as is known here.
+func (f PlatformFields) HasOpenJob() bool { return f.PlatformState != "" }
+
 // States of the job of a run that has not ended.
 const (
 	PlatformSubmitting = "submitting" // a process on this machine submits it

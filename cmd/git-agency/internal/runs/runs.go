@@ -96,7 +96,7 @@ func (t Commands) endError(res gitagency.RunResult) error {
 	}
 	var message strings.Builder
 	fmt.Fprintf(&message, "%s %s", res.ID, describeStatus[res.Status])
-	if res.Reason != "" && (res.Status == gitagency.StatusFailed || res.Status == gitagency.StatusStopped && res.Reason != stoppedReason) {
+	if res.Reason != "" && (res.Status == gitagency.StatusFailed || res.Status == gitagency.StatusStopped && res.Reason != gitagency.StoppedReason) {
 		message.WriteString(": " + res.Reason)
 	}
 	for _, path := range res.Uncommitted {
@@ -107,9 +107,6 @@ func (t Commands) endError(res gitagency.RunResult) error {
 	}
 	return &runError{ChildError: program.ChildError{Code: res.ExitCode, Err: errors.New(message.String())}, res: res}
 }
-
-// stoppedReason is the reason of a run that the user stopped.
-const stoppedReason = "it was stopped"
 
 // describeStatus says how a run ended.
 var describeStatus = map[string]string{

@@ -68,10 +68,9 @@ func Open(ctx context.Context, repo *git.Repo, name, like string) (*Hub, error) 
 	if err != nil {
 		return nil, &fault.InvalidError{What: "hub", Value: name, Want: "a path, an ssh URL or the name of a remote (" + err.Error() + ")"}
 	}
-	if h.URL = h.remote.URL; settings.HidePassword(h.URL) != h.URL { // it will be an argument, which others on the node can see
-		return nil, &fault.InvalidError{
-			What: "hub", Value: settings.HidePassword(h.URL), Want: "a URL without a password; git asks a credential helper for it, and ssh uses a key",
-		}
+	h.URL = h.remote.URL
+	if err := settings.CheckHub(h.URL); err != nil {
+		return nil, err
 	}
 	if !h.isRepo {
 		h.Name = h.URL
@@ -232,24 +231,22 @@ func (h *Hub) Forget(ctx context.Context, id string) error {
 // FetchJob fetches the job of an invocation into the repository, and returns its commit. known is a commit of the hub that the
 // repository has, so that its history is not transferred; empty for none.
 func (h *Hub) FetchJob(ctx context.Context, id, known string) (commit string, err error) {
-	if h.isRepo {
-		return h.repo.Tip(ctx, JobRef(id))
-	}
-	err = h.withPusher(h.openPusher, func(p *transport.Pusher) error {
-		commit, err = p.Fetch(ctx, JobRef(id), known)
-		return err
-	})
-	return commit, err
+	return h.fetch(ctx, JobRef(id), known)
 }
 
 // FetchResult fetches the result of an invocation into the repository, without checks, and returns its commit; empty if there is none.
 // It is for an attempt that compares its result with that of another one.
 func (h *Hub) FetchResult(ctx context.Context, id, known string) (commit string, err error) {
+	return h.fetch(ctx, ResultRef(id), known)
+}
+
+// fetch fetches a ref into the repository, and returns its commit; empty if the ref does not exist.
+func (h *Hub) fetch(ctx context.Context, ref, known string) (commit string, err error) {
 	if h.isRepo {
-		return h.repo.Tip(ctx, ResultRef(id))
+		return h.repo.Tip(ctx, ref)
 	}
 	err = h.withPusher(h.openPusher, func(p *transport.Pusher) error {
-		commit, err = p.Fetch(ctx, ResultRef(id), known)
+		commit, err = p.Fetch(ctx, ref, known)
 		return err
 	})
 	return commit, err

@@ -237,7 +237,7 @@ func parseResult(data, id string) (r Result, err error) {
 		*number = n
 	}
 	r.Invocation, r.Reason, r.recordCommit = values[invocationTrailer], values[reasonTrailer], values[recordTrailer]
-	r.Node = printable(values[nodeTrailer])
+	r.Node = quote.Shorten(quote.Printable(values[nodeTrailer]), 200)
 	switch {
 	case r.Invocation != id:
 		return r, fmt.Errorf("it names the invocation %s", quote.Shorten(strconv.Quote(r.Invocation), 100))
@@ -249,16 +249,6 @@ func parseResult(data, id string) (r Result, err error) {
 		return r, fmt.Errorf("its record commit %s is none of its parents", quote.Shorten(strconv.Quote(r.recordCommit), 100))
 	}
 	return r, nil
-}
-
-// printable returns a short text that can be printed on a terminal.
-func printable(text string) string {
-	return quote.Shorten(strings.Map(func(c rune) rune {
-		if quote.IsPrintable(c) {
-			return c
-		}
-		return '?'
-	}, text), 200)
 }
 
 // ReadOutput reads the output of a run from its result, by file name. What was not written is missing.

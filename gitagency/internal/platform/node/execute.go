@@ -26,9 +26,6 @@ import (
 	"github.com/git-agency/git-agency/gitagency/quote"
 )
 
-// exitPreflight is the exit code of a run for which the preflight on the node failed.
-const exitPreflight = 6
-
 // execute runs the agent in a new sandbox, and returns the result. A failure is a result, too, so that the user learns of it.
 func (w *work) execute(ctx context.Context, job hub.Job) hub.Draft {
 	draft := w.newDraft(job)
@@ -36,17 +33,17 @@ func (w *work) execute(ctx context.Context, job hub.Job) hub.Draft {
 	if err != nil {
 		draft.Record.Reason = "it could not be run on " + w.req.Node + ": " + err.Error()
 		if fault.Is[*preflight.FailedError](err) {
-			draft.Exit = exitPreflight
+			draft.Exit = runs.ExitPreflight
 		}
 		if isToldToEnd(ctx) {
-			draft.Reason, draft.Record.Reason, draft.Exit = store.StatusStopped, "it was stopped before it began", 128+15
+			draft.Reason, draft.Record.Reason, draft.Exit = store.StatusStopped, "it was stopped before it began", runs.ExitStopped
 		}
 		draft.Record.Status = draft.Reason
 	} else {
 		fillResult(&draft, res)
 		if res.Status == store.StatusFailed && isToldToEnd(ctx) {
-			draft.Reason, draft.Exit = store.StatusStopped, 128+15
-			draft.Record.Status, draft.Record.Reason = draft.Reason, "it was stopped"
+			draft.Reason, draft.Exit = store.StatusStopped, runs.ExitStopped
+			draft.Record.Status, draft.Record.Reason = draft.Reason, runs.StoppedReason
 		}
 	}
 	draft.Record.EndedAt = w.repo.Now()
@@ -172,7 +169,7 @@ func (w *work) run(ctx context.Context, job hub.Job) (runs.Result, error) {
 		}
 	}
 	return runs.Execute(ctx, w.agentRepo, runs.ExecuteRequest{
-		ID: inv.ID, Stdout: &liveOutput{to: w.req.Stdout}, Stderr: &liveOutput{to: w.req.Stderr}, Force: w.req.Force,
+		ID: inv.ID, Stdout: &firstBytes{to: w.req.Stdout}, Stderr: &firstBytes{to: w.req.Stderr}, Force: w.req.Force,
 		Later: func(func()) {}, // the machine of the user notifies
 	})
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/transport"
 	"github.com/git-agency/git-agency/gitagency/internal/platform/hub"
+	"github.com/git-agency/git-agency/gitagency/internal/runs"
 	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
@@ -46,26 +47,23 @@ const pushTimeout = 10 * time.Minute
 // have left a lock.
 const rejectedTimeout = time.Minute
 
-// exitSetup is the exit code where not even the repository could be prepared.
-const exitSetup = 125
-
 // Run executes a job and pushes its result. It returns the exit code of the run; 0 if the run has a result already, or got one
 // from another attempt meanwhile, so that no engine takes this one for failed. An error means that there is no result.
 func Run(ctx context.Context, req Request) (exit int, err error) {
 	w, err := open(ctx, req)
 	if err != nil {
-		return exitSetup, err
+		return runs.ExitSetup, err
 	}
 	job, err := w.fetchJob(ctx)
 	if err != nil {
-		return exitSetup, err
+		return runs.ExitSetup, err
 	}
 	if job == nil {
 		return 0, nil
 	}
 	switch done, err := w.findPrevious(ctx, *job); {
 	case err != nil:
-		return exitSetup, err
+		return runs.ExitSetup, err
 	case done:
 		return 0, nil
 	}
@@ -73,7 +71,7 @@ func Run(ctx context.Context, req Request) (exit int, err error) {
 	pushing, cancel := context.WithTimeout(context.WithoutCancel(ctx), pushTimeout)
 	defer cancel()
 	if fenced, err := w.push(pushing, draft); err != nil {
-		return exitSetup, fmt.Errorf("the result could not be pushed to %s: %w; the work is in %s", w.req.Hub, err, w.dataDir())
+		return runs.ExitSetup, fmt.Errorf("the result could not be pushed to %s: %w; the work is in %s", w.req.Hub, err, w.dataDir())
 	} else if fenced {
 		draft.Exit = 0
 	}
@@ -233,7 +231,7 @@ func (w *work) newDraft(job hub.Job) hub.Draft {
 	now := w.repo.Now()
 	return hub.Draft{
 		Result: hub.Result{
-			Invocation: job.Invocation, Number: job.Number, Node: w.req.Node, Attempt: w.req.Attempt, Exit: exitSetup, Reason: store.StatusFailed,
+			Invocation: job.Invocation, Number: job.Number, Node: w.req.Node, Attempt: w.req.Attempt, Exit: runs.ExitSetup, Reason: store.StatusFailed,
 			Record: hub.Record{
 				Status: store.StatusFailed, BeganAt: now, EndedAt: now, Isolation: job.Primitives.Isolation,
 				Git: w.repo.Git.Version.String(), Tool: w.req.Options.Version,
@@ -247,13 +245,13 @@ func (w *work) newDraft(job hub.Job) hub.Draft {
 // result has the end of the output.
 const maxLive = 16 << 20
 
-// liveOutput passes on the begin of a stream.
-type liveOutput struct {
+// firstBytes passes on the begin of a stream.
+type firstBytes struct {
 	to   io.Writer
 	size int64
 }
 
-func (o *liveOutput) Write(p []byte) (int, error) {
+func (o *firstBytes) Write(p []byte) (int, error) {
 	if o.to != nil && o.size < maxLive {
 		if _, err := o.to.Write(p[:min(int64(len(p)), maxLive-o.size)]); err != nil {
 			return 0, err
