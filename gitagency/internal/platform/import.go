@@ -71,6 +71,9 @@ func (c *Client) receive(ctx context.Context, h *hub.Hub, m store.InvocationMeta
 			number = taken[len(taken)-1].Number + 1
 		}
 		ref := core.SnapshotRef(id, number)
+		if err := repo.RemoveRefLeftovers(ctx, ref); err != nil { // left by a killed attempt
+			return err
+		}
 		if err := repo.CreateRef(ctx, ref, commit, "agency: result"); err != nil {
 			return err
 		}
