@@ -1,14 +1,18 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/git-agency/git-agency/gitagency"
@@ -222,6 +226,56 @@ func TestHostileResultsAreRefused(t *testing.T) {
 		if refs := l.git("for-each-ref", "--contains", tt.record, "--format=%(refname)"); tt.record != base && refs != "" {
 			t.Errorf("%s: kept by %s", tt.name, refs)
 		}
+	}
+}
+
+// TestSecondInterruptDoesNotWaitForTheEnd interrupts run twice. The first tells the agent to end; after the second, run does not wait for
+// its end.
+func TestSecondInterruptDoesNotWaitForTheEnd(t *testing.T) {
+	t.Parallel()
+	l := newSlurmLab(t)
+	out := filepath.Join(l.dir, "out")
+	if err := os.Mkdir(out, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	l.git("config", "--global", "agency.sandbox.write", out)
+	script := `echo part >part; trap 'echo told' TERM; echo begun; until test -e "$1"; do sleep 0.02; done`
+	cmd := exec.CommandContext(t.Context(), filepath.Join(l.bin, "git-agency"), "run", "wt", "--profile", "p", "--", "sh", "-c", script, "sh", filepath.Join(out, "go"))
+	var stderr bytes.Buffer
+	cmd.Dir, cmd.Env, cmd.Stderr = l.repo, l.env, &stderr
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(stdout)
+	for _, c := range []struct {
+		want string
+		sig  os.Signal // the same one again would be taken for a copy
+	}{{"begun", syscall.SIGINT}, {"told", syscall.SIGTERM}} {
+		if !lines.Scan() || lines.Text() != c.want {
+			t.Fatalf("got %q, want %q: %s", lines.Text(), c.want, stderr.String())
+		}
+		if err := cmd.Process.Signal(c.sig); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = cmd.Wait() // the exit code is checked below
+	if code := cmd.ProcessState.ExitCode(); code != 128+int(syscall.SIGINT) || !strings.Contains(stderr.String(), "was told to end, and its end is not known yet") {
+		t.Errorf("it ended with %d: %s", code, stderr.String())
+	}
+	inv := l.listed()[0]
+	if !inv.HasOpenJob() {
+		t.Errorf("got %+v", inv)
+	}
+	l.write(filepath.Join(out, "go"), "")
+	if o := l.try(nil, "git-agency", "wait", inv.ID); o.stdout != inv.ID+" stopped\n" {
+		t.Errorf("got %+v", o)
+	}
+	if got := l.agency("diff", inv.ID, "--name-status"); got != "A\tpart" {
+		t.Errorf("the diff is %q", got)
 	}
 }
 

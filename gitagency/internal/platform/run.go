@@ -1,7 +1,6 @@
 package platform
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +15,8 @@ import (
 )
 
 // Execute submits the next run of an invocation, and waits until it has ended, as runs.Execute does with a run on this machine.
-// When ctx ends, it stops the run. A process that is killed leaves the run as it is.
+// When ctx ends, it stops the run; once req.Force is closed too, it does not wait for the end. A process that is killed leaves the run
+// as it is.
 func (c *Client) Execute(ctx context.Context, req runs.ExecuteRequest) (runs.Result, error) {
 	if err := c.Submit(ctx, req.ID); err != nil {
 		return runs.Result{}, err
@@ -28,13 +28,27 @@ func (c *Client) Execute(ctx context.Context, req runs.ExecuteRequest) (runs.Res
 	output := c.followOutput(ctx, req.ID, stdout, stderr)
 	inv, err := c.Wait(ctx, req.ID)
 	if err != nil && context.Cause(ctx) != nil {
-		inv, _, err = c.Stop(context.WithoutCancel(ctx), req.ID)
+		stopping, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+		go func() {
+			select {
+			case <-req.Force:
+				cancel(errors.New("it was interrupted again"))
+			case <-stopping.Done():
+			}
+		}()
+		inv, _, err = c.Stop(stopping, req.ID)
+		cancel(nil)
+		if err != nil {
+			err = errors.Join(err, context.Cause(ctx))
+		}
+	}
+	if err != nil {
+		output.abandon()
+		endLines()
+		return runs.Result{}, err
 	}
 	_ = output.finish() // a caller that went away does not end the run
 	endLines()
-	if err != nil {
-		return runs.Result{}, err
-	}
 	return c.result(inv), nil
 }
 
@@ -50,6 +64,9 @@ func (c *Client) result(inv core.Invocation) runs.Result {
 		}
 		if inv.ExitCode != nil {
 			res.ExitCode = *inv.ExitCode
+		}
+		if c.record(inv.ID).ResultCommit != "" {
+			res.Exec.ContainedBy = containedByJob
 		}
 	}
 	res.ID, res.Path = inv.ID, inv.SandboxPath
@@ -167,7 +184,7 @@ func (c *Client) Stop(ctx context.Context, id string) (_ core.Invocation, stoppe
 	m := c.record(inv.ID)
 	err = c.r.Store.UpdateInvocationMetaIf(c.r.ID, inv.ID, func(m *store.InvocationMeta) bool {
 		m.StopRequested = true
-		return m.PlatformState != ""
+		return m.HasOpenJob()
 	})
 	if err != nil {
 		return inv, false, err
@@ -191,12 +208,20 @@ func (c *Client) waitForEnd(ctx context.Context, id string) (core.Invocation, er
 		waiting, cancel := context.WithTimeout(ctx, patience)
 		inv, err := c.Wait(waiting, id)
 		cancel()
-		if err == nil || ctx.Err() != nil {
-			return inv, err
+		if err == nil {
+			return inv, nil
 		}
-		_, asked := c.Refresh(ctx, id)
-		if asked != nil || time.Since(began) > stopTimeout {
-			return inv, fmt.Errorf("the job of %s was told to end, and its end is not known yet: %w; to ask again: git agency show %s", id, cmp.Or(asked, errors.New("it still runs")), id)
+		err = context.Cause(ctx)
+		if err == nil {
+			if _, err = c.Refresh(ctx, id); err != nil {
+				err = errors.New(err.Error()) // an invalid hub is not one that the user has typed now
+			}
+		}
+		if err == nil && time.Since(began) > stopTimeout {
+			err = errors.New("it still runs")
+		}
+		if err != nil {
+			return inv, fmt.Errorf("the job of %s was told to end, and its end is not known yet: %w; to ask again: git agency show %s", id, err, id)
 		}
 	}
 }
