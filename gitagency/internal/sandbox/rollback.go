@@ -13,6 +13,7 @@ import (
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
 	"github.com/git-agency/git-agency/gitagency/internal/git/snapshot"
 	"github.com/git-agency/git-agency/gitagency/internal/snapshots"
+	"github.com/git-agency/git-agency/gitagency/internal/store"
 )
 
 // RollbackRequest selects the state that a sandbox returns to.
@@ -92,11 +93,9 @@ func (s *Sandbox) rollBackTo(ctx context.Context, repo *git.Repo, h *Handle, to 
 	if err != nil {
 		return RollbackResult{}, err
 	}
-	// The state files of an operation may be those that an agent has written behind walls of another sandbox: here git would trust them,
-	// and run the commands of a rebase.
-	if target.OperationCommit != "" && (to.Invocation != s.ID || !s.Repo.Store.Invocation(s.Repo.ID, s.ID, nil).Record.Primitives.IsLocal()) {
-		target.OperationCommit = ""
-		s.Repo.Warn("snapshot %s was taken during a merge, rebase or similar operation; the sandbox has its files and HEAD, but no operation in progress", to.Name())
+	dropped, err := s.dropForeignOperation(ctx, repo, to, &target)
+	if err != nil {
+		return RollbackResult{}, err
 	}
 	done, err := s.runTransition(ctx, repo, h, transition{
 		verb: "rollback", to: to, resuming: resuming, trustsConfig: s.Repo.TrustsRepoConfig(to.Invocation),
@@ -114,11 +113,31 @@ func (s *Sandbox) rollBackTo(ctx context.Context, repo *git.Repo, h *Handle, to 
 	if err != nil {
 		return RollbackResult{}, err
 	}
+	if dropped {
+		s.Repo.Warn("snapshot %s was taken during a merge, rebase or similar operation; the sandbox has its files and HEAD, but no operation in progress", to.Name())
+	}
 	s.Repo.AppendEvent(s.ID, rollbackEvent{s.Repo.EventTime(), "rollback", to.ID, to.Ref, done.source.ID, done.source.Ref})
 	return RollbackResult{
 		Invocation: s.ID, Snapshot: to.ID, Name: to.Name(), Left: done.source.ID, LeftName: done.source.Name(),
 		Added: done.added, Changed: done.changed, Removed: done.removed, DetachedFrom: done.detachedFrom,
 	}, nil
+}
+
+// dropForeignOperation removes an operation in progress from the state of a snapshot that another machine may have made: an agent there
+// may have written what the snapshot says is of the real git directory. Here git would trust it, and run the commands of a rebase.
+func (s *Sandbox) dropForeignOperation(ctx context.Context, repo *git.Repo, of snapshots.Snapshot, state *snapshot.State) (dropped bool, err error) {
+	maker := s.Repo.Store.Invocation(s.Repo.ID, of.Invocation, nil)
+	if state.OperationCommit == "" || maker.Defect == store.NoDefect && maker.Record.Primitives.IsLocal() {
+		return false, nil
+	}
+	operation, err := snapshot.ReadOperation(ctx, repo, *state)
+	if err != nil {
+		return false, err
+	}
+	if dropped = len(operation.Files)+len(operation.HostFiles)+len(operation.Conflicts) > 0; dropped {
+		state.OperationCommit = ""
+	}
+	return dropped, nil
 }
 
 type rollbackEvent struct {

@@ -244,6 +244,9 @@ func (m *Merger) writeStoppedMerge(ctx context.Context, s git.WorktreeSpec, req 
 	u.Files = map[string][]byte{
 		"MERGE_HEAD": []byte(req.Commit + "\n"), "MERGE_MODE": {}, "MERGE_MSG": []byte(message), "AUTO_MERGE": []byte(merged.Tree + "\n"),
 	}
+	if m.Repo.WorktreeAdminDir(s) == m.Repo.AdminDir(s.Name) {
+		u.HostFiles = u.Files
+	}
 	dir := filepath.Join(m.Dir, "waiting")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return "", err

@@ -147,8 +147,8 @@ func EntryIn(upper, name string) string {
 // cloneName is the name of every git directory of a clone.
 const cloneName = ".git"
 
-// OpaqueEntry returns the path of a worktree's entry in the upper directory if it is opaque, so that it hides the
-// real entry; otherwise "". That of a clone always is.
+// OpaqueEntry returns the path of a worktree's entry in the upper directory if it is opaque or in an opaque directory, so that
+// it hides the real entry; otherwise "". That of a clone always is.
 func OpaqueEntry(upper, name string) string {
 	if upper == "" {
 		return ""
@@ -161,6 +161,7 @@ func OpaqueEntry(upper, name string) string {
 		unix.Close(at)
 		return upper
 	}
+	opaque := false
 	for _, part := range []string{"worktrees", name} {
 		if err != nil {
 			return ""
@@ -169,12 +170,13 @@ func OpaqueEntry(upper, name string) string {
 		next, err = OpenDirAt(at, part)
 		unix.Close(at)
 		at = next
+		opaque = opaque || err == nil && beneath.OverlayXattr(at, "opaque") == "y"
 	}
 	if err != nil {
 		return ""
 	}
-	defer unix.Close(at)
-	if beneath.OverlayXattr(at, "opaque") != "y" {
+	unix.Close(at)
+	if !opaque {
 		return ""
 	}
 	return filepath.Join(upper, "worktrees", name)

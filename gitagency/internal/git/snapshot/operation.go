@@ -39,17 +39,17 @@ func FindOperation(ctx context.Context, r *git.Repo, s git.WorktreeSpec, state S
 // Operation is an operation in progress in a worktree: an unfinished merge, rebase or bisection, or unresolved
 // conflicts. A captured state holds it as a commit, State.OperationCommit, with this tree:
 //
-//	git/<file>                 the state files of the operation from the worktree's git directory, unchanged
+//	git/<file>                 the state files of the operation as git in the sandbox has them, unchanged
 //	conflicts/<1|2|3>/<path>   the unmerged entries of the index, by stage
 //	conflicts/0                all other index entries, when some are unmerged
-//	outside/<file>             like git/<file>, from the real git directory, when the sandbox has its own behind walls
+//	outside/<file>             those of the real git directory: the same, unless the sandbox has its own behind walls
 //	inside/HEAD, inside/branch HEAD and the worktree's branch behind walls, when they differ from the real ones
 //	auto-merge                 the tree that AUTO_MERGE names
 //
 // Its parents are the commits that these files name and that HEAD does not reach.
 type Operation struct {
-	Files       map[string][]byte // state files by their names in the worktree's git directory
-	HostFiles   map[string][]byte // the same of the real git directory, when there is another one behind walls
+	Files       map[string][]byte // state files by their names in the worktree's git directory; an agent may have written them
+	HostFiles   map[string][]byte // those of the real git directory; only these are ever written to one
 	Conflicts   []UnmergedEntry
 	MergedTree  string            // tree of conflicts/0; empty when nothing is unmerged, or everything is
 	SandboxRefs map[string]string // "HEAD" and "branch" behind walls
@@ -88,7 +88,7 @@ func captureOperation(ctx context.Context, r *git.Repo, s git.WorktreeSpec, now 
 	if err != nil {
 		return "", fmt.Errorf("git operation in progress: %w", err)
 	}
-	var outside map[string][]byte
+	outside := files
 	if overlay.OpaqueEntry(s.UpperDir, s.Name) != "" {
 		if outside, err = readOperation(r.AdminDir(s.Name)); err != nil {
 			return "", fmt.Errorf("git operation in progress: %w", err)

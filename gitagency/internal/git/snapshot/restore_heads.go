@@ -11,7 +11,6 @@ import (
 
 	"github.com/git-agency/git-agency/gitagency/internal/git"
 	"github.com/git-agency/git-agency/gitagency/internal/git/object"
-	"github.com/git-agency/git-agency/gitagency/internal/git/overlay"
 	"github.com/git-agency/git-agency/gitagency/internal/git/worktree"
 )
 
@@ -86,13 +85,10 @@ func (x *Restoration) onlyCheckedOutHere(ctx context.Context, branch string) (bo
 	return !slices.ContainsFunc(listing.Worktrees, func(w worktree.Worktree) bool { return w.Branch == branch && w.Path != x.spec.Dir }), nil
 }
 
-// RestoreOperation replaces the state files of an operation in progress in the worktree's git directory.
+// RestoreOperation replaces the state files of an operation in progress in the worktree's real git directory. Where they come from
+// was decided when they were captured: what is behind the walls now, an agent may have changed to mislead us.
 func (x *Restoration) RestoreOperation() error {
-	files := x.operation.Files
-	if overlay.OpaqueEntry(x.spec.UpperDir, x.spec.Name) != "" { // then Files are those behind the walls
-		files = x.operation.HostFiles
-	}
-	return writeOperation(x.repo.AdminDir(x.spec.Name), files)
+	return writeOperation(x.repo.AdminDir(x.spec.Name), x.operation.HostFiles)
 }
 
 // RestoreIndex restores the index. Entries that equal the files on disk get their stat data, without reading the
